@@ -1,0 +1,39 @@
+// emit.h: Plan -> object. Every kernel through LLVM; JIT and ahead of time make the same bytes.
+// Takes plan.h and runtime/abi.h. Gives one symbol, amos_model.
+#ifndef EMIT_H
+#define EMIT_H
+#include "plan.h"
+#include "abi.h"
+
+typedef struct Target Target;
+// "cpu" (this machine), "cpu:NAME", "cuda:sm_90", or a triple; `mask` switches host features off ("-avx512f,...").
+const Target *target_named(Arena *, const char *name, const char *mask);
+const char *target_text(Arena *, const Target *); // what it is, for people
+
+typedef struct Object {
+	const char *bytes; // an ELF object; PTX text for cuda
+	size_t count;
+	int kernels, shared; // kernels in the plans; how many were the same code as another
+	double seconds;
+} Object;
+
+typedef struct EmitOptions {
+	const Target *target;
+	int threads;          // compile threads
+	const char *name;     // of the model
+	bool weights;         // put the slots' initial bytes into the object (ahead of time)
+} EmitOptions;
+
+// One object of all the plans (entries); their slot tables are equal.
+Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
+
+// ---- out.c --------------------------------------------------------------------------------------------
+typedef struct Jit Jit;
+Jit *jit_load(const Object *);             // links the object in memory
+const struct amos_model *jit_model(const Jit *);  // the one symbol
+void *jit_symbol(const Jit *, const char *);
+void jit_free(Jit *);
+void write_object(const Object *, const char *path);          // .o, aside and renamed
+void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);
+
+#endif

@@ -1,0 +1,262 @@
+// ir.h: the Graph: an array of typed values in SSA order, made through one door.
+// Takes base.h. Gives Graph, the primitives, the door, the book, the notation, the evaluator.
+// Keeps: a reference is smaller than its user's; values never change once put; every value is typed, folded,
+// shared, and as simple as the book makes it. Shapes are numbers.
+#ifndef IR_H
+#define IR_H
+#include "base.h"
+
+// ---- types and primitives ----------------------------------------------------------------------
+
+typedef enum Elem {
+#define T(name, ctype, bytes, cls, onnx) E_##name,
+#include "types.def"
+#undef T
+	ELEMS
+} Elem;
+
+typedef enum Op {
+#define P(name, cls, arity, type, attr, weight, text) O_##name,
+#include "prims.def"
+#undef P
+	OPS
+} Op;
+
+typedef enum Act {
+#define A(name) A_##name,
+#include "acts.def"
+#undef A
+	ACTS
+} Act;
+
+typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole } Class;
+typedef enum AttrKind {
+	K_none, K_axes, K_dims, K_perm, K_slice, K_pad, K_window, K_axis, K_type, K_const, K_slot, K_rand,
+	K_iota, K_act, K_norm, K_cum, K_put, K_attend
+} AttrKind;
+
+typedef struct Prim {
+	const char *name;
+	Class cls;
+	int arity; // -1: any
+	const char *type;
+	AttrKind attr;
+	int weight;
+	const char *text;
+} Prim;
+extern const Prim prims[OPS];
+
+typedef struct ElemInfo {
+	const char *name;
+	int bytes;
+	char cls; // f i u b
+	int onnx;
+} ElemInfo;
+extern const ElemInfo elems[ELEMS];
+extern const char *const act_names[ACTS];
+int op_named(const char *);   // -1 when there is none
+int elem_named(const char *); // -1
+int act_named(const char *);  // -1
+
+// ---- values --------------------------------------------------------------------------------------
+
+enum { RANK = 10, NUMS = 3 * RANK + 4 };
+
+typedef struct Shape {
+	int rank;
+	int64_t dim[RANK];
+} Shape;
+
+typedef uint32_t Ref; // index into Graph.val; 0 is no value
+
+typedef struct Attr {
+	int n;            // how many of i are used
+	int64_t i[NUMS];  // as prims.def says of the primitive's attr kind
+	double x;         // eps, fill or scale
+} Attr;
+
+typedef struct Val {
+	Op op;
+	Elem type;
+	Shape shape;
+	int nin;
+	const Ref *in;
+	const Attr *attr; // never NULL
+	const void *data; // const: the bytes, row major, little endian
+	int from;         // index into Graph.node: the file's node it stems from; 0: none
+} Val;
+
+typedef struct Node { // an operator of the file: what reports and errors speak of
+	const char *name, *op;
+} Node;
+
+typedef enum SlotKind {
+	S_input,  // a batch brings it
+	S_param,  // trained, written back to the file
+	S_frozen, // a weight of the file that is not trained
+	S_buffer, // not trained but may be stored to, and written back: BatchNorm's statistics
+	S_state,  // the optimizer's and the trainer's: not in the file
+} SlotKind;
+
+typedef struct Slot {
+	const char *name;    // the parameter's name, as its author knows it
+	const char *file;    // the initializer it lives in; NULL: none
+	SlotKind kind;
+	Elem type;           // as the graph reads it (weights of other float types are widened to f32)
+	Shape shape;
+	const void *init;    // row major, of `type`; NULL: zeros (inputs: none)
+	const char *why;     // frozen, buffer: why it is not trained
+	struct View *view;   // onnx floor: how the parameter lies in its initializer
+} Slot;
+
+typedef struct Out {
+	const char *name;
+	Ref val;
+} Out;
+
+typedef struct Store { // at the end of a run, slot := val
+	int slot;
+	Ref val;
+} Store;
+
+typedef struct Graph {
+	Arena *arena;
+	const char *name; // the file
+	Val *val;         // val[0] is unused
+	int nval, roomval;
+	VEC(Slot) slots;
+	VEC(Out) outs;
+	VEC(Store) stores;
+	VEC(Node) nodes; // nodes.at[0] is {"", ""}
+	Table *share;    // structural hash -> Ref
+	const struct Book *book;
+	int from;      // stamped on every value put
+	bool plain;    // no rule that makes a whole: set where wholes have been opened
+} Graph;
+
+// ---- graph.c: the door -----------------------------------------------------------------------------
+
+Graph *graph_new(Arena *, const char *name, const struct Book *);
+// An empty graph with the same slots (same numbers), nodes and book: what a pass puts into.
+Graph *graph_like(Arena *, const Graph *);
+
+// The only way a value enters a graph. Types it, folds constants (results of at most FOLD_LIMIT elements),
+// shares equal values, and asks the book for something lighter. A mistake in types or shapes is fail() at
+// the current node (g->from): found and wanted.
+Ref put(Graph *, Op, int nin, const Ref *in, const Attr *);
+enum { FOLD_LIMIT = 1 << 16 };
+
+Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
+Ref put_num(Graph *, Elem, double);                     // rank 0
+Ref put_slot(Graph *, int slot);                        // the slot's contents
+Ref put_as(Graph *to, const Val *v, const Ref *in);     // v's op and attr on new operands, origin kept
+int add_slot(Graph *, Slot);                            // its number
+int find_slot(const Graph *, const char *name);         // -1
+void add_out(Graph *, const char *name, Ref);
+void add_store(Graph *, int slot, Ref);                 // a second store to a slot replaces the first
+int add_node(Graph *, const char *name, const char *op);
+
+static inline const Val *val(const Graph *g, Ref r)
+{
+	return &g->val[r];
+}
+
+// Short forms of put(), one for each common shape of call.
+Ref put1(Graph *, Op, Ref);
+Ref put2(Graph *, Op, Ref, Ref);
+Ref put3(Graph *, Op, Ref, Ref, Ref);
+Ref put_fold(Graph *, Op, Ref, int naxes, const int64_t *axes);
+Ref put_cast(Graph *, Ref, Elem);
+Ref put_reshape(Graph *, Ref, Shape);
+Ref put_expand(Graph *, Ref, Shape);
+Ref put_permute(Graph *, Ref, const int64_t *perm);
+Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
+Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
+Ref put_concat(Graph *, int axis, int n, const Ref *);
+Ref put_gather(Graph *, Ref x, Ref index, int axis);
+Ref put_scatter(Graph *, Ref x, Ref index, Ref update, int axis, int mode);
+Ref put_iota(Graph *, Shape, int axis);
+// x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
+Ref put_rank(Graph *, Ref, int rank);
+
+// The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this way.)
+Graph *graph_live(Arena *, const Graph *);
+// live[r]: r is needed by outs or stores. In `arena`, nval entries.
+bool *graph_marks(Arena *, const Graph *);
+int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
+
+// ---- attr.c, type.c: shapes and attributes --------------------------------------------------------
+
+int64_t count_of(const Shape *);
+bool same_shape(const Shape *, const Shape *);
+Shape shape_of(int rank, const int64_t *dims);
+void row_strides(const Shape *, int64_t *stride); // in elements, row major
+const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
+// Type and shape of op(in..; attr); fails at the graph's current node.
+void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
+bool has_axis(const Attr *, int axis); // K_axes: is it folded?
+// The shape a fold, softmax or norm of `v` gives: axes become 1.
+Shape folded_shape(const Shape *, int n, const int64_t *axes);
+bool is_const(const Graph *, Ref);
+bool const_num(const Graph *, Ref, double *);                // every element of the constant is this number
+bool const_ints(const Graph *, Ref, int64_t *out, int *n);   // a small integer constant; *n is room, then count
+double const_at(const Val *, int64_t i);                     // element i of a const as a double
+int64_t const_int_at(const Val *, int64_t i);
+
+// ---- book.c, rule.c: definitions and equations as text ---------------------------------------------
+
+typedef struct Book Book;
+Book *book_new(Arena *);
+// Reads equations; `where` names the text in errors. The built-in pages are embedded at build time.
+void book_read(Book *, const char *where, const char *text);
+const Book *book_builtin(void); // all of compiler/book, read once a process
+bool book_has(const Book *, const char *def);
+// A definition called: operands by position; attributes (ints after the `;`) by name, each a list; nout results.
+typedef struct Given {
+	const char *name;
+	int n;
+	const int64_t *ints;
+	double x; // when n is 0: a number
+} Given;
+void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *, int nout,
+               Ref *out);
+Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *);
+// What rule.c gives the door: a lighter value that equals op(in; attr), or 0.
+Ref book_rewrite(Graph *, Op, int nin, const Ref *in, const Attr *);
+// The definition of a whole, one step.
+Ref book_open(Graph *, const Val *, const Ref *in);
+// Gradients of `v`'s operands given that of its result; dx[k] = 0 where there is none. Not yet fitted to shapes.
+void book_grad(Graph *, const Val *v, Ref out, Ref g, const Ref *in, Ref *dx);
+// An expression in the notation over named values (for --loss, --eta). `look` answers a name, or 0.
+Ref book_eval(Graph *, const char *where, const char *text, Ref (*look)(void *, const char *), void *ctx);
+
+// ---- text.c: the notation ----------------------------------------------------------------------------
+
+void print_graph(FILE *, const Graph *);
+char *graph_text(Arena *, const Graph *);
+Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
+void print_val(Text *, const Graph *, Ref);
+
+// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----------------
+// Floats are computed in double whatever their type (rounded to the type only where `round` is set).
+
+typedef struct Array {
+	Elem type;
+	Shape shape;
+	union {
+		double *f;  // classes f
+		int64_t *i; // classes i, u, b
+	};
+} Array;
+
+Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);
+// Every live value of g; slots from `slot` (by number). Result by Ref.
+Array *eval_graph(Arena *, const Graph *, const Array *slot);
+Array array_from(Arena *, Elem, const Shape *, const void *bytes);
+void array_to(const Array *, void *bytes);                    // in its type
+double eval_act(Act, double x);                               // formula
+float half_to_float(uint16_t), bf16_to_float(uint16_t);
+uint16_t float_to_half(float), float_to_bf16(float);
+double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position); // what rand means
+
+#endif

@@ -1,0 +1,72 @@
+// onnx.h: file -> Graph, and trained numbers back into the very same bytes.
+// Takes ir.h. Keeps: every byte of the file that is not a trained tensor.
+#ifndef ONNX_H
+#define ONNX_H
+#include "ir.h"
+
+typedef struct Bind { // a number for a symbolic dimension
+	const char *name;
+	int64_t size;
+} Bind;
+
+typedef struct ReadOptions {
+	int nbind;
+	const Bind *bind;
+	int nfreeze; // patterns in order, '!' in front: train. The later one wins
+	const char *const *freeze;
+	bool bn_train;   // BatchNormalization by batch statistics even where the file says inference
+	bool dropout;    // Dropout drawn where the file says training (train); false: identity (eval, run, grad)
+	bool list_unbound; // do not fail on unbound dimensions: give the Model its inputs only
+} ReadOptions;
+
+typedef struct Dim {
+	int64_t size;     // -1: symbolic
+	const char *name; // of a symbolic dimension; "" when the file gives none
+} Dim;
+
+typedef struct Input { // as the file declares it
+	const char *name;
+	Elem type;
+	int rank;
+	Dim dim[RANK];
+	bool used;
+} Input;
+
+typedef struct OpCount {
+	const char *domain, *op;
+	int count;
+	const char *trouble; // why it cannot be trained; NULL: it can
+} OpCount;
+
+typedef struct Model {
+	Arena *arena;
+	const char *path;
+	Graph *graph; // NULL after list_unbound with something unbound
+	int64_t ir_version, opset;
+	const char *producer;
+	VEC(Input) inputs;
+	VEC(Input) outputs;
+	VEC(OpCount) ops;
+	VEC(const char *) notes; // decisions a person should know: ties, splits, folded, exporter bugs
+	struct File *file;       // the bytes, for write-back
+} Model;
+
+// Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
+Model *read_model(Arena *, const char *path, const ReadOptions *);
+// The file with trained numbers in it. `bytes(ctx, slot)` answers the slot's values in its type, or NULL to
+// keep what is there. Written aside and renamed; external data likewise. All other bytes are kept.
+void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot), void *ctx);
+// The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each` once an
+// initializer with values in f32. `grad(ctx, slot)`: the slot's gradient.
+void each_initializer(const Model *, Arena *, const float *(*grad)(void *, int slot),
+                      void (*each)(void *, const char *name, Shape, const float *), void *ctx);
+
+typedef struct OpInfo { // one row of ops.def
+	const char *name, *domain;
+	int since;
+	const char *types, *gradient; // full partial none n/a
+	const char *note;
+} OpInfo;
+const OpInfo *op_table(int *count);
+
+#endif

@@ -1,0 +1,69 @@
+// passes.h: Graph -> Graph -> Plan. Each pass reads one graph from first to last and puts each value through the
+// door of the next. Takes ir.h, plan.h. The order of stages is run.c's, on one screen.
+#ifndef PASSES_H
+#define PASSES_H
+#include "ir.h"
+#include "plan.h"
+
+// ---- loss.c: Graph -> Graph with an out "loss" (f32, rank 0 or all 1) --------------------------------
+// `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes inferred);
+// NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over labels.
+Graph *loss_pass(Arena *, const Graph *, const char *expr);
+// loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME".
+Graph *cotangent_pass(Arena *, const Graph *);
+
+// ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot -----------------------------
+// want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
+Graph *grad_pass(Arena *, const Graph *, const bool *want);
+
+// ---- eta.c: the expected scale of every parameter, with its reason ----------------------------------
+typedef struct Surd { // an exact product: sqrt(num/den), or a plain number where exact is false
+	double value;
+	bool exact;
+	int64_t num, den;
+} Surd;
+typedef struct Eta {
+	Surd eta;
+	const char *formula; // "sqrt(2/3072)", "1/2", ...
+	const char *role;    // kernel bias embedding norm_scale norm_bias ...
+	Shape slot;          // of v and b: broadcasts against the parameter
+	Surd range, demand;
+	const char **why;
+	int nwhy;
+	bool sure;
+	const char *question; // what a person should decide, when not sure
+	int nparts;           // > 0: eta differs along an axis: parts[i] over counts[i] entries of `axis`
+	int axis;
+	const int64_t *counts;
+	const struct Eta *parts;
+} Eta;
+typedef struct Override {
+	const char *pattern, *expr; // '*.head.weight', 'sqrt(1/768)'
+} Override;
+// By slot number; only S_param entries are filled. Deterministic.
+Eta *eta_pass(Arena *, const Graph *, const char *convention, int noverride, const Override *);
+
+// ---- step.c: Graph with grad: outs -> Graph that also stores the update -------------------------------
+typedef struct Opt {
+	const char *name;      // a definition of optim.am: amos adamw adam adafactor sgd
+	double xi, beta, beta2, momentum, clip, extra_l2, decay, eps, warmup, rate; // NAN: by rule
+	int64_t labels;        // labels in a batch, for chi; 0: unknown
+	double batches;        // N, the number of independent batches in the data
+	const char *chosen;    // set by opt_defaults: what was chosen, and by which rule
+} Opt;
+void opt_defaults(Arena *, Opt *);
+// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "step", "seed", ...), eats the grad: outs.
+// `accumulate`: the gradient is summed over that many runs before it is used.
+Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
+
+// ---- open.c: wholes opened by their definitions: what fuse takes ---------------------------------------
+Graph *open_pass(Arena *, const Graph *);
+
+// ---- fuse.c, place.c ---------------------------------------------------------------------------------
+Plan *fuse_pass(Arena *, const Graph *, const char *name);
+void place_pass(Arena *, Plan *); // static memory: fills place, slot, *_bytes
+
+// ---- run.c: the whole order ------------------------------------------------------------------------
+Plan *plan_graph(Arena *, const Graph *, const char *name); // open, live, fuse, place
+
+#endif
