@@ -1,0 +1,109 @@
+// arena.c: memory freed all at once. An Arena is a list of zeroed blocks; large requests get a
+// block each. Takes malloc. Gives take() and the growing array. Keeps: alignment 64 for 64 bytes
+// and more, else 16.
+#include "base.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Block {
+	struct Block *next;
+	size_t used, room; // bytes of the part behind the header
+} Block;
+
+struct Arena {
+	Block *block; // the one that is filled now
+	size_t bytes;
+};
+
+enum { HEADER = 64, BLOCK = 1 << 16, LIMIT = 1 << 24 };
+_Static_assert(sizeof(Block) <= HEADER, "a block's header fits");
+
+Arena *arena_new(void)
+{
+	Arena *arena = calloc(1, sizeof *arena);
+	if (!arena)
+		fail_status(STATUS_MACHINE, "memory", "out of memory");
+	return arena;
+}
+
+void arena_free(Arena *arena)
+{
+	if (!arena)
+		return;
+	for (Block *block = arena->block, *next; block; block = next) {
+		next = block->next;
+		free(block);
+	}
+	free(arena);
+}
+
+// calloc keeps large blocks lazily zero, but aligns to 16 only: 64 bytes of slack make room to
+// align by hand.
+static Block *block_new(size_t room)
+{
+	Block *block = room < SIZE_MAX / 2 ? calloc(1, HEADER + room + 64) : NULL;
+	if (!block)
+		fail_status(STATUS_MACHINE, "memory", "out of memory: %zu bytes more are not there",
+		            room);
+	block->room = room;
+	return block;
+}
+
+static char *block_start(Block *block)
+{
+	uintptr_t at = (uintptr_t)block + HEADER;
+	return (char *)((at + 63) & ~(uintptr_t)63);
+}
+
+// Room of the next ordinary block: a quarter of what stands, so big graphs take few blocks.
+static size_t next_room(const Arena *arena)
+{
+	size_t room = arena->bytes / 4;
+	return MIN(MAX(room, (size_t)BLOCK), (size_t)LIMIT);
+}
+
+void *take(Arena *arena, size_t bytes)
+{
+	size_t align = bytes >= 64 ? 64 : 16;
+	Block *block = arena->block;
+	size_t start = block ? (block->used + align - 1) & ~(align - 1) : 0;
+	arena->bytes += bytes;
+	if (block && bytes <= block->room && start <= block->room - bytes) {
+		block->used = start + bytes;
+		return block_start(block) + start;
+	}
+	size_t room = next_room(arena);
+	Block *fresh = block_new(MAX(bytes, room));
+	fresh->used = bytes;
+	if (block && bytes > room / 2) { // a block of its own; the current one goes on
+		fresh->next = block->next;
+		block->next = fresh;
+	} else {
+		fresh->next = block;
+		arena->block = fresh;
+	}
+	return block_start(fresh);
+}
+
+void *take_copy(Arena *arena, const void *bytes, size_t count)
+{
+	void *copy = take(arena, count);
+	if (count)
+		memcpy(copy, bytes, count);
+	return copy;
+}
+
+size_t arena_bytes(const Arena *arena)
+{
+	return arena->bytes;
+}
+
+void *grow(Arena *arena, void *at, size_t item, int *room)
+{
+	int more = *room ? 2 * *room : 8;
+	void *fresh = take(arena, item * (size_t)more);
+	if (*room)
+		memcpy(fresh, at, item * (size_t)*room);
+	*room = more;
+	return fresh;
+}

@@ -1,0 +1,97 @@
+// str.c: strings in an arena, patterns, and the text that grows.
+// Takes base.h, fnmatch and regcomp. Gives terminated strings. Keeps: nothing.
+#include "base.h"
+#include <fnmatch.h>
+#include <regex.h>
+#include <string.h>
+
+char *vformat(Arena *arena, const char *fmt, va_list args)
+{
+	va_list again;
+	va_copy(again, args);
+	int count = vsnprintf(NULL, 0, fmt, again);
+	va_end(again);
+	if (count < 0)
+		bug("cannot format '%s'", fmt);
+	char *text = take(arena, (size_t)count + 1);
+	vsnprintf(text, (size_t)count + 1, fmt, args);
+	return text;
+}
+
+char *format(Arena *arena, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	char *text = vformat(arena, fmt, args);
+	va_end(args);
+	return text;
+}
+
+char *copy_string(Arena *arena, const char *s)
+{
+	return take_copy(arena, s, strlen(s) + 1);
+}
+
+bool starts_with(const char *s, const char *prefix)
+{
+	return strncmp(s, prefix, strlen(prefix)) == 0;
+}
+
+bool ends_with(const char *s, const char *suffix)
+{
+	size_t all = strlen(s), end = strlen(suffix);
+	return all >= end && strcmp(s + all - end, suffix) == 0;
+}
+
+static bool matches_regex(const char *pattern, size_t length, const char *s)
+{
+	Arena *arena = arena_new();
+	char *inner = take(arena, length - 1);
+	memcpy(inner, pattern + 1, length - 2);
+	regex_t regex;
+	int error = regcomp(&regex, inner, REG_EXTENDED | REG_NOSUB);
+	arena_free(arena);
+	if (error) {
+		char text[128];
+		regerror(error, &regex, text, sizeof text);
+		fail("pattern", "'%s' is no regular expression: %s", pattern, text);
+	}
+	bool found = regexec(&regex, s, 0, NULL, 0) == 0;
+	regfree(&regex);
+	return found;
+}
+
+bool matches(const char *pattern, const char *s)
+{
+	size_t length = strlen(pattern);
+	if (length >= 2 && pattern[0] == '/' && pattern[length - 1] == '/')
+		return matches_regex(pattern, length, s);
+	return fnmatch(pattern, s, 0) == 0;
+}
+
+static void reserve(Text *text, size_t more)
+{
+	if (text->count + more <= text->room)
+		return;
+	size_t room = MAX(2 * text->room, text->count + more + 128);
+	char *fresh = take(text->arena, room);
+	if (text->count)
+		memcpy(fresh, text->at, text->count);
+	text->at = fresh;
+	text->room = room;
+}
+
+void say(Text *text, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	int count = vsnprintf(NULL, 0, fmt, args);
+	va_end(args);
+	if (count < 0)
+		bug("cannot format '%s'", fmt);
+	reserve(text, (size_t)count + 1);
+	va_start(args, fmt);
+	vsnprintf(text->at + text->count, (size_t)count + 1, fmt, args);
+	va_end(args);
+	text->count += (size_t)count;
+}
