@@ -106,6 +106,8 @@ typedef struct Slot {
 	Shape shape;
 	const void *init;    // row major, of `type`; NULL: zeros (inputs: none)
 	const char *why;     // frozen, buffer: why it is not trained
+	int64_t limit;       // input of labels or indices: data must lie in [0, limit); 0: no limit is known
+	int64_t ignore;      // one more value allowed beside [0, limit): labels that do not count (-100); 0: none
 	struct View *view;   // onnx floor: how the parameter lies in its initializer
 } Slot;
 
