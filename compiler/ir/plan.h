@@ -16,15 +16,6 @@ typedef enum KernKind {
 	L_scan, // one cumsum
 } KernKind;
 
-typedef struct Kern {
-	KernKind kind;
-	Shape space;
-	uint32_t fold; // bit a: axis a of space is folded (row, col, scan)
-	int nout;
-	Ref *out;      // the values it leaves in memory: shaped as space, or (row, col) as space folded
-	Ref heart;     // dot, scatter or cumsum; 0 for the others
-} Kern;
-
 // Where a value lives. Offsets are in bytes, multiples of 64.
 typedef enum Block {
 	B_none,   // nowhere: an expression
@@ -41,15 +32,54 @@ typedef struct Place {
 	int64_t offset;
 } Place;
 
+// A kernel computes its outs from values in memory: slots, constants, outs of earlier kernels. All between is
+// inside it. The first kernel that lists a value as out computes it; one that lists it again copies it.
+// Inside row and col kernels every fold has an operand shaped as space and the axes `fold`; what is not behind a move
+// is shaped as space, as space folded, or smaller and stretched.
+// Outs may lie where an operand lies that is read at the same index only and dies here (`to` tells). So a worker
+// computes each element once (no overlapping tails), reads what a block needs, whole or row, before it writes any
+// out of that block, and writes outs after its last fold.
+typedef struct Kern {
+	KernKind kind;
+	Shape space;
+	uint32_t fold; // bit a: axis a of space is folded (row, col) or run along (scan)
+	int nout;
+	Ref *out;      // ascending. Map, dot: shaped as space, or with the same elements in row-major order (dot:
+	               // and the same last axis). Row, col: as space, or as space folded
+	Place *to;     // where out k is written: place[out[k]], or a second place of the same value
+	Ref heart;     // dot, scatter or cumsum; 0 for the others
+} Kern;
+
 typedef struct Plan {
 	const Graph *graph; // wholes opened; live values only
 	const char *name;   // of the entry: train, eval, run, grad
 	VEC(Kern) kerns;    // in order of execution
-	Place *place;       // by Ref
+	Place *place;       // by Ref: where it is read
 	Place *slot;        // by slot number: fixed by the slot table alone, so every entry agrees
 	int64_t param_bytes, state_bytes, scratch_bytes;
 } Plan;
 
-void print_plan(FILE *, const Plan *); // text.c
+// ---- plan.c ------------------------------------------------------------------------------------------
+
+// How a kernel reads a value in memory.
+typedef enum Reach {
+	R_same,    // at the index of the element computed (or stretched to it)
+	R_relabel, // through reshapes: at the same place in row-major order
+	R_moved,   // elsewhere
+} Reach;
+
+typedef struct Read {
+	Ref val;
+	Reach how; // the farthest of its uses
+} Read;
+
+typedef VEC(Read) Reads;
+
+// What the expression of `v` reads: values with memory[ref] set, and slots. `v` itself is looked through.
+void reads_of(Arena *, const Graph *, const bool *memory, Ref v, Reads *);
+// What kernel k reads from memory, outs of its own left out.
+Reads kern_reads(Arena *, const Plan *, int k);
+int *plan_writers(Arena *, const Plan *); // by Ref: the kernel that computes it; -1: none
+void print_plan(FILE *, const Plan *);
 
 #endif
