@@ -187,6 +187,10 @@ Graph *graph_live(Arena *, const Graph *);
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
 
+// ---- identity.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0 ---------
+
+Ref identity(Graph *, Op, int nin, const Ref *in, const Attr *, const Shape *);
+
 // ---- attr.c, type.c: shapes and attributes --------------------------------------------------------
 
 int64_t count_of(const Shape *);
@@ -201,7 +205,8 @@ bool has_axis(const Attr *, int axis); // K_axes: is it folded?
 Shape folded_shape(const Shape *, int n, const int64_t *axes);
 bool is_const(const Graph *, Ref);
 bool const_num(const Graph *, Ref, double *);                // every element of the constant is this number
-bool const_ints(const Graph *, Ref, int64_t *out, int *n);   // a small integer constant; *n is room, then count
+bool const_ints(const Graph *, Ref, int64_t *out, int *n);   // small known integers (constants, iota, what is
+                                                             // made of them); *n is room, then count
 double const_at(const Val *, int64_t i);                     // element i of a const as a double
 int64_t const_int_at(const Val *, int64_t i);
 
@@ -240,7 +245,7 @@ Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 void print_val(Text *, const Graph *, Ref);
 
 // ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----------------
-// Floats are computed in double whatever their type (rounded to the type only where `round` is set).
+// Floats are computed in double whatever their type; integers wrap to theirs.
 
 typedef struct Array {
 	Elem type;

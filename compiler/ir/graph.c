@@ -1,0 +1,450 @@
+// graph.c: the graph and its door.
+// Takes ir.h. Gives values in SSA order. Keeps: every value typed, folded, shared, and as simple as
+// identities and book make it; the node it stems from is stamped on it.
+#include "ir.h"
+#include <string.h>
+
+Graph *graph_new(Arena *arena, const char *name, const Book *book)
+{
+	Graph *g = NEW(arena, Graph);
+	g->arena = arena;
+	g->name = copy_string(arena, name);
+	g->book = book;
+	g->share = table_new(arena);
+	g->nval = 1;
+	g->roomval = 256;
+	g->val = NEWS(arena, Val, g->roomval);
+	add_node(g, "", "");
+	return g;
+}
+
+Graph *graph_like(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_new(arena, from->name, from->book);
+	for (int s = 0; s < from->slots.count; s++)
+		PUSH(arena, g->slots, from->slots.at[s]);
+	for (int n = 1; n < from->nodes.count; n++)
+		PUSH(arena, g->nodes, from->nodes.at[n]);
+	g->plain = from->plain;
+	return g;
+}
+
+// ---- sharing
+// -------------------------------------------------------------------------------------
+
+// What a value is: two puts with equal keys answer the same Ref.
+typedef struct Key {
+	uint64_t *at;
+	size_t bytes;
+	uint64_t few[8 + NUMS];
+} Key;
+
+static void key_of(Graph *g, Key *key, Op op, int nin, const Ref *in, const Attr *attr)
+{
+	size_t words = 2 + (size_t)(nin + 1) / 2 + (size_t)attr->n;
+	key->bytes = 8 * words;
+	key->at = words <= COUNT(key->few) ? key->few : take(g->arena, key->bytes);
+	uint64_t *at = key->at;
+	*at++ = (uint64_t)op | (uint64_t)g->plain << 16 | (uint64_t)nin << 32;
+	memcpy(at++, &attr->x, 8);
+	memset(at, 0, 8 * ((size_t)(nin + 1) / 2));
+	if (nin)
+		memcpy(at, in, sizeof *in * (size_t)nin);
+	at += (nin + 1) / 2;
+	memcpy(at, attr->i, 8 * (size_t)attr->n);
+}
+
+static void const_key(Key *key, Elem elem, const Shape *shape, const void *bytes, size_t count)
+{
+	uint64_t *at = key->few;
+	*at++ = (uint64_t)O_const | (uint64_t)elem << 16 | (uint64_t)shape->rank << 32;
+	*at++ = hash_bytes(bytes, count, 1);
+	*at++ = hash_bytes(bytes, count, 2);
+	memcpy(at, shape->dim, sizeof *shape->dim * (size_t)shape->rank);
+	key->at = key->few;
+	key->bytes = 8 * (3 + (size_t)shape->rank);
+}
+
+static Ref shared(const Graph *g, const Key *key)
+{
+	uint64_t *cell = table_find(g->share, key->at, key->bytes);
+	return cell ? (Ref)*cell : 0;
+}
+
+static Ref share(Graph *g, const Key *key, Ref r)
+{
+	*table_cell(g->share, key->at, key->bytes) = r;
+	return r;
+}
+
+// ---- the door
+// --------------------------------------------------------------------------------------
+
+static const Attr no_attr;
+
+static Val *append(Graph *g, Val v)
+{
+	if (g->nval == g->roomval)
+		g->val = grow(g->arena, g->val, sizeof *g->val, &g->roomval);
+	g->val[g->nval] = v;
+	return &g->val[g->nval++];
+}
+
+static Ref append_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
+                      const Shape *shape)
+{
+	Val v = {.op = op, .type = elem, .shape = *shape, .nin = nin, .from = g->from};
+	v.in = take_copy(g->arena, in, sizeof *in * (size_t)nin);
+	bool bare = attr->n == 0 && attr->x == 0;
+	v.attr = bare ? &no_attr : take_copy(g->arena, attr, sizeof *attr);
+	return (Ref)(append(g, v) - g->val);
+}
+
+// A result of constants alone that is small enough to be written down.
+enum { FOLD_OPERANDS = 1 << 22 };
+
+static bool can_fold(const Graph *g, Op op, int nin, const Ref *in, const Shape *shape)
+{
+	int64_t count = 0;
+	for (int k = 0; k < nin; k++) {
+		if (!is_const(g, in[k]))
+			return false;
+		count += count_of(&val(g, in[k])->shape);
+	}
+	return nin > 0 && op != O_rand && count <= FOLD_OPERANDS && count_of(shape) <= FOLD_LIMIT;
+}
+
+static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
+                  const Shape *shape)
+{
+	Arena *arena = arena_new();
+	Array *arrays = NEWS(arena, Array, nin);
+	for (int k = 0; k < nin; k++) {
+		const Val *v = val(g, in[k]);
+		arrays[k] = array_from(arena, v->type, &v->shape, v->data);
+	}
+	Array result = eval_prim(arena, op, attr, elem, shape, nin, arrays);
+	void *bytes = take(arena, (size_t)count_of(shape) * (size_t)elems[elem].bytes);
+	array_to(&result, bytes);
+	Ref r = put_const(g, elem, *shape, bytes);
+	arena_free(arena);
+	return r;
+}
+
+static bool commutes(Op op)
+{
+	return op == O_add || op == O_mul || op == O_max || op == O_min || op == O_eq ||
+	       op == O_and || op == O_or || op == O_xor;
+}
+
+// One order for what commutes: constants on the right, else the older value first.
+static bool is_backwards(const Graph *g, const Ref *in)
+{
+	bool first = is_const(g, in[0]), second = is_const(g, in[1]);
+	return first != second ? first : in[0] > in[1];
+}
+
+static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+{
+	Key key;
+	key_of(g, &key, op, nin, in, attr);
+	Ref r = shared(g, &key);
+	if (r)
+		return r;
+	Elem elem;
+	Shape shape;
+	type_of(g, op, nin, in, attr, &elem, &shape);
+	if (can_fold(g, op, nin, in, &shape))
+		return share(g, &key, folded(g, op, nin, in, attr, elem, &shape));
+	r = identity(g, op, nin, in, attr, &shape);
+	if (!r && g->book)
+		r = book_rewrite(g, op, nin, in, attr);
+	if (!r)
+		r = append_new(g, op, nin, in, attr, elem, &shape);
+	return share(g, &key, r);
+}
+
+Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+{
+	if (op == O_const)
+		bug("constants enter by put_const");
+	for (int k = 0; k < nin; k++)
+		if (in[k] == 0 || (int)in[k] >= g->nval)
+			bug("%s: operand %d is no value", prims[op].name, k);
+	if (!attr)
+		attr = &no_attr;
+	if (nin == 2 && commutes(op) && is_backwards(g, in))
+		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
+	return put_ordered(g, op, nin, in, attr);
+}
+
+Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
+{
+	Key key;
+	size_t count = (size_t)count_of(&shape) * (size_t)elems[elem].bytes;
+	const_key(&key, elem, &shape, bytes, count);
+	Ref r = shared(g, &key);
+	if (r)
+		return r;
+	Val v = {.op = O_const, .type = elem, .shape = shape, .attr = &no_attr, .from = g->from};
+	v.data = take_copy(g->arena, bytes, count);
+	return share(g, &key, (Ref)(append(g, v) - g->val));
+}
+
+Ref put_as(Graph *g, const Val *v, const Ref *in)
+{
+	int from = g->from;
+	g->from = v->from;
+	Ref r = v->op == O_const ? put_const(g, v->type, v->shape, v->data)
+	                         : put(g, v->op, v->nin, in, v->attr);
+	g->from = from;
+	return r;
+}
+
+// ---- short forms
+// -----------------------------------------------------------------------------------
+
+Ref put_num(Graph *g, Elem elem, double number)
+{
+	char bytes[8];
+	int64_t whole = elems[elem].cls == 'f' ? 0 : (int64_t)number;
+	Array array = {.type = elem};
+	if (elems[elem].cls == 'f')
+		array.f = &number;
+	else
+		array.i = &whole;
+	array_to(&array, bytes);
+	return put_const(g, elem, (Shape){0}, bytes);
+}
+
+Ref put_slot(Graph *g, int slot)
+{
+	return put(g, O_slot, 0, NULL, &(Attr){.n = 1, .i = {slot}});
+}
+
+Ref put1(Graph *g, Op op, Ref x)
+{
+	return put(g, op, 1, &x, NULL);
+}
+
+Ref put2(Graph *g, Op op, Ref x, Ref y)
+{
+	return put(g, op, 2, (Ref[]){x, y}, NULL);
+}
+
+Ref put3(Graph *g, Op op, Ref x, Ref y, Ref z)
+{
+	return put(g, op, 3, (Ref[]){x, y, z}, NULL);
+}
+
+static void add_num(Attr *attr, int64_t number)
+{
+	if (attr->n == NUMS)
+		bug("more than %d numbers in an attribute", NUMS);
+	attr->i[attr->n++] = number;
+}
+
+static Attr dims_attr(const Shape *shape)
+{
+	Attr attr = {0};
+	for (int a = 0; a < shape->rank; a++)
+		add_num(&attr, shape->dim[a]);
+	return attr;
+}
+
+Ref put_fold(Graph *g, Op op, Ref x, int naxes, const int64_t *axes)
+{
+	Attr attr = {0};
+	for (int k = 0; k < naxes; k++)
+		add_num(&attr, axes[k]);
+	return put(g, op, 1, &x, &attr);
+}
+
+Ref put_cast(Graph *g, Ref x, Elem elem)
+{
+	return put(g, O_cast, 1, &x, &(Attr){.n = 1, .i = {elem}});
+}
+
+Ref put_reshape(Graph *g, Ref x, Shape shape)
+{
+	Attr attr = dims_attr(&shape);
+	return put(g, O_reshape, 1, &x, &attr);
+}
+
+Ref put_expand(Graph *g, Ref x, Shape shape)
+{
+	Attr attr = dims_attr(&shape);
+	return put(g, O_expand, 1, &x, &attr);
+}
+
+Ref put_permute(Graph *g, Ref x, const int64_t *perm)
+{
+	Attr attr = {0};
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		add_num(&attr, perm[a]);
+	return put(g, O_permute, 1, &x, &attr);
+}
+
+Ref put_slice(Graph *g, Ref x, const int64_t *start, const int64_t *count, const int64_t *step)
+{
+	Attr attr = {0};
+	for (int a = 0; a < val(g, x)->shape.rank; a++) {
+		add_num(&attr, start[a]);
+		add_num(&attr, count[a]);
+		add_num(&attr, step ? step[a] : 1);
+	}
+	return put(g, O_slice, 1, &x, &attr);
+}
+
+Ref put_pad(Graph *g, Ref x, const int64_t *before, const int64_t *after, double fill)
+{
+	Attr attr = {.x = fill};
+	for (int a = 0; a < val(g, x)->shape.rank; a++) {
+		add_num(&attr, before[a]);
+		add_num(&attr, after[a]);
+	}
+	return put(g, O_pad, 1, &x, &attr);
+}
+
+Ref put_concat(Graph *g, int axis, int n, const Ref *in)
+{
+	return put(g, O_concat, n, in, &(Attr){.n = 1, .i = {axis}});
+}
+
+Ref put_gather(Graph *g, Ref x, Ref index, int axis)
+{
+	return put(g, O_gather, 2, (Ref[]){x, index}, &(Attr){.n = 1, .i = {axis}});
+}
+
+Ref put_scatter(Graph *g, Ref x, Ref index, Ref update, int axis, int mode)
+{
+	return put(g, O_scatter, 3, (Ref[]){x, index, update}, &(Attr){.n = 2, .i = {axis, mode}});
+}
+
+Ref put_iota(Graph *g, Shape shape, int axis)
+{
+	Attr attr = {.n = 1, .i = {axis}};
+	for (int a = 0; a < shape.rank; a++)
+		add_num(&attr, shape.dim[a]);
+	return put(g, O_iota, 0, NULL, &attr);
+}
+
+Ref put_rank(Graph *g, Ref x, int rank)
+{
+	const Shape *from = &val(g, x)->shape;
+	Shape shape = {.rank = rank};
+	int more = rank - from->rank;
+	for (int a = 0; a < rank; a++)
+		shape.dim[a] = a < more ? 1 : from->dim[a - more];
+	return more > 0 ? put_reshape(g, x, shape) : x;
+}
+
+// ---- slots, outs, stores, nodes
+// ----------------------------------------------------------------------
+
+int add_slot(Graph *g, Slot slot)
+{
+	PUSH(g->arena, g->slots, slot);
+	return g->slots.count - 1;
+}
+
+int find_slot(const Graph *g, const char *name)
+{
+	for (int s = 0; s < g->slots.count; s++)
+		if (strcmp(g->slots.at[s].name, name) == 0)
+			return s;
+	return -1;
+}
+
+void add_out(Graph *g, const char *name, Ref r)
+{
+	Out out = {copy_string(g->arena, name), r};
+	PUSH(g->arena, g->outs, out);
+}
+
+void add_store(Graph *g, int slot, Ref r)
+{
+	const Slot *to = &g->slots.at[slot];
+	const Val *v = val(g, r);
+	if (v->type != to->type || !same_shape(&v->shape, &to->shape))
+		bug("store to %s: %s into %s", to->name, shape_text(g->arena, v->type, &v->shape),
+		    shape_text(g->arena, to->type, &to->shape));
+	Store store = {slot, r};
+	for (int k = 0; k < g->stores.count; k++) {
+		if (g->stores.at[k].slot == slot) {
+			g->stores.at[k] = store;
+			return;
+		}
+	}
+	PUSH(g->arena, g->stores, store);
+}
+
+int add_node(Graph *g, const char *name, const char *op)
+{
+	Node node = {copy_string(g->arena, name), copy_string(g->arena, op)};
+	PUSH(g->arena, g->nodes, node);
+	return g->nodes.count - 1;
+}
+
+// ---- what is needed
+// ------------------------------------------------------------------------------------
+
+bool *graph_marks(Arena *arena, const Graph *g)
+{
+	bool *live = NEWS(arena, bool, g->nval);
+	for (int k = 0; k < g->outs.count; k++)
+		live[g->outs.at[k].val] = true;
+	for (int k = 0; k < g->stores.count; k++)
+		live[g->stores.at[k].val] = true;
+	for (int r = g->nval - 1; r > 0; r--)
+		for (int k = 0; live[r] && k < g->val[r].nin; k++)
+			live[g->val[r].in[k]] = true;
+	return live;
+}
+
+int *graph_uses(Arena *arena, const Graph *g)
+{
+	bool *live = graph_marks(arena, g);
+	int *uses = NEWS(arena, int, g->nval);
+	for (int r = 1; r < g->nval; r++)
+		for (int k = 0; live[r] && k < g->val[r].nin; k++)
+			uses[g->val[r].in[k]]++;
+	for (int k = 0; k < g->outs.count; k++)
+		uses[g->outs.at[k].val]++;
+	for (int k = 0; k < g->stores.count; k++)
+		uses[g->stores.at[k].val]++;
+	return uses;
+}
+
+// Values are in their simplest form already: they are copied, not put again, so nothing dead
+// appears.
+static Ref copied(Graph *g, const Val *v, const Ref *now)
+{
+	Ref *in = NEWS(g->arena, Ref, v->nin);
+	for (int k = 0; k < v->nin; k++)
+		in[k] = now[v->in[k]];
+	Val fresh = *v;
+	fresh.in = in;
+	Key key;
+	if (v->op == O_const)
+		const_key(&key, v->type, &v->shape, v->data,
+		          (size_t)count_of(&v->shape) * (size_t)elems[v->type].bytes);
+	else
+		key_of(g, &key, v->op, v->nin, in, v->attr);
+	return share(g, &key, (Ref)(append(g, fresh) - g->val));
+}
+
+Graph *graph_live(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_like(arena, from);
+	bool *live = graph_marks(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	for (int r = 1; r < from->nval; r++)
+		if (live[r])
+			now[r] = copied(g, &from->val[r], now);
+	for (int k = 0; k < from->outs.count; k++)
+		add_out(g, from->outs.at[k].name, now[from->outs.at[k].val]);
+	for (int k = 0; k < from->stores.count; k++)
+		add_store(g, from->stores.at[k].slot, now[from->stores.at[k].val]);
+	return g;
+}

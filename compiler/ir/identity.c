@@ -1,0 +1,239 @@
+// identity.c: what the door knows by structure alone, one row a primitive: moves that move nothing,
+// moves of moves, casts of casts, folds of folds, stretches that a map does by itself. What is an
+// equation stands in the book. Takes ir.h. Gives a simpler value, or 0. Keeps: type and shape of
+// the result.
+#include "ir.h"
+
+typedef struct Ask { // op(in; attr) with the shape that it has
+	Graph *g;
+	Op op;
+	int nin;
+	const Ref *in;
+	const Attr *attr;
+	const Shape *shape;
+} Ask;
+
+static const Val *operand(const Ask *q, int k)
+{
+	return val(q->g, q->in[k]);
+}
+
+// Moves between the elements' own places only: the same shape, and nothing to do.
+static bool is_still(const Ask *q)
+{
+	return same_shape(q->shape, &operand(q, 0)->shape);
+}
+
+// Counting along one axis goes on when other axes of 1 come, go or are repeated. Where axis `axis`
+// of `from` is in `to`, or -1.
+static int counted_axis(const Shape *from, int axis, const Shape *to)
+{
+	int a = 0, b = 0, found = -1;
+	for (;; a++, b++) {
+		while (a < from->rank && from->dim[a] == 1 && a != axis)
+			a++;
+		while (b < to->rank && to->dim[b] == 1)
+			b++;
+		if (a == from->rank || b == to->rank)
+			break;
+		if (from->dim[a] != to->dim[b])
+			return -1;
+		if (a == axis)
+			found = b;
+	}
+	return a == from->rank && b == to->rank ? found : -1;
+}
+
+static Ref reshape(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (x->op == O_reshape)
+		return put_reshape(q->g, x->in[0], *q->shape);
+	if (x->op == O_iota) {
+		int axis = counted_axis(&x->shape, (int)x->attr->i[0], q->shape);
+		return axis >= 0 ? put_iota(q->g, *q->shape, axis) : 0;
+	}
+	return 0;
+}
+
+static bool keeps_order(const Ask *q)
+{
+	const Shape *from = &operand(q, 0)->shape;
+	int64_t last = -1;
+	for (int a = 0; a < q->attr->n; a++) {
+		if (from->dim[q->attr->i[a]] == 1)
+			continue;
+		if (q->attr->i[a] < last)
+			return false;
+		last = q->attr->i[a];
+	}
+	return true;
+}
+
+static Ref permute(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (keeps_order(q))
+		return put_reshape(q->g, q->in[0], *q->shape);
+	if (x->op != O_permute)
+		return 0;
+	int64_t perm[RANK];
+	for (int a = 0; a < q->attr->n; a++)
+		perm[a] = x->attr->i[q->attr->i[a]];
+	return put_permute(q->g, x->in[0], perm);
+}
+
+static bool slices_all(const Ask *q)
+{
+	for (int a = 0; a < q->shape->rank; a++)
+		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
+			return false;
+	return is_still(q);
+}
+
+static Ref slice(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (slices_all(q))
+		return q->in[0];
+	if (x->op != O_slice || count_of(q->shape) == 0)
+		return 0;
+	int64_t start[RANK], step[RANK];
+	for (int a = 0; a < q->shape->rank; a++) {
+		start[a] = x->attr->i[3 * a] + q->attr->i[3 * a] * x->attr->i[3 * a + 2];
+		step[a] = x->attr->i[3 * a + 2] * q->attr->i[3 * a + 2];
+	}
+	return put_slice(q->g, x->in[0], start, q->shape->dim, step);
+}
+
+static Ref expand(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (x->op == O_expand)
+		return put_expand(q->g, x->in[0], *q->shape);
+	if (x->op == O_iota && x->shape.dim[x->attr->i[0]] == q->shape->dim[x->attr->i[0]])
+		return put_iota(q->g, *q->shape, (int)x->attr->i[0]);
+	return 0;
+}
+
+// Pad by nothing, window over no axis, fold over axes of 1.
+static Ref still(const Ask *q)
+{
+	return is_still(q) ? q->in[0] : 0;
+}
+
+static Ref fold(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (x->op != q->op)
+		return 0;
+	int64_t axes[RANK];
+	int n = 0;
+	for (int a = 0; a < x->shape.rank; a++)
+		if (has_axis(x->attr, a) || has_axis(q->attr, a))
+			axes[n++] = a;
+	return put_fold(q->g, q->op, x->in[0], n, axes);
+}
+
+static Ref concat(const Ask *q)
+{
+	int64_t axis = q->attr->i[0];
+	Ref *full = NEWS(q->g->arena, Ref, q->nin);
+	int n = 0;
+	for (int k = 0; k < q->nin; k++)
+		if (operand(q, k)->shape.dim[axis] > 0)
+			full[n++] = q->in[k];
+	if (n == 1)
+		return full[0];
+	return n && n < q->nin ? put_concat(q->g, (int)axis, n, full) : 0;
+}
+
+// Every value of `from` is one of `to`.
+static bool is_widening(Elem from, Elem to)
+{
+	const ElemInfo *a = &elems[from], *b = &elems[to];
+	if (a->cls == 'b')
+		return true;
+	if (a->cls == 'f')
+		return b->cls == 'f' && b->bytes > a->bytes;
+	if (b->cls == 'f')
+		return 2 * a->bytes <= b->bytes && to != E_bf16;
+	return b->cls != 'b' &&
+	       (a->cls == b->cls ? b->bytes >= a->bytes : a->cls == 'u' && b->bytes > a->bytes);
+}
+
+static Ref cast(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	Elem to = (Elem)q->attr->i[0];
+	if (x->type == to)
+		return q->in[0];
+	if (x->op == O_cast && is_widening(val(q->g, x->in[0])->type, x->type))
+		return put_cast(q->g, x->in[0], to);
+	return 0;
+}
+
+// One entry, known by number, is a slice.
+static Ref gather(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	int64_t start[RANK] = {0}, at;
+	int n = 1, axis = (int)q->attr->i[0];
+	if (!is_const(q->g, q->in[1]) || count_of(&operand(q, 1)->shape) != 1 ||
+	    !const_ints(q->g, q->in[1], &at, &n) || at < 0 || at >= x->shape.dim[axis])
+		return 0;
+	Shape one = x->shape;
+	one.dim[axis] = 1;
+	start[axis] = at;
+	return put_reshape(q->g, put_slice(q->g, q->in[0], start, one.dim, NULL), *q->shape);
+}
+
+// What a map's operand may be replaced by, since the map stretches it anyway.
+static Ref unstretched(const Ask *q, Ref r)
+{
+	const Val *v = val(q->g, r);
+	double number;
+	if (v->op == O_expand)
+		return v->in[0];
+	if (v->shape.rank > 0 && count_of(&v->shape) < FOLD_LIMIT && const_num(q->g, r, &number)) {
+		return put_const(q->g, v->type, (Shape){0}, v->data);
+	}
+	return r;
+}
+
+static Ref map(const Ask *q)
+{
+	for (int k = 0; k < q->nin; k++) {
+		Ref in[3], r = unstretched(q, q->in[k]);
+		if (r == q->in[k])
+			continue;
+		for (int j = 0; j < q->nin; j++)
+			in[j] = j == k ? r : q->in[j];
+		Elem elem;
+		Shape shape;
+		type_of(q->g, q->op, q->nin, in, q->attr, &elem, &shape);
+		if (same_shape(&shape, q->shape))
+			return put(q->g, q->op, q->nin, in, q->attr);
+	}
+	return 0;
+}
+
+static Ref (*const rule[OPS])(const Ask *) = {
+    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
+    [O_pad] = still,       [O_window] = still,    [O_concat] = concat, [O_cast] = cast,
+    [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
+    [O_amin] = fold,
+};
+
+Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
+{
+	Ask q = {g, op, nin, in, attr, shape};
+	Ref r = rule[op] ? rule[op](&q) : 0;
+	return r || prims[op].cls != C_map || nin < 2 ? r : map(&q);
+}

@@ -1,0 +1,47 @@
+// prims.c: prims.def, types.def and acts.def as tables, and names looked up in them.
+// Takes ir.h. Keeps: the tables are constant.
+#include "ir.h"
+#include <string.h>
+
+const Prim prims[OPS] = {
+#define P(name, cls, arity, type, attr, weight, text)                                              \
+	[O_##name] = {#name, C_##cls, arity, #type, K_##attr, weight, text},
+#include "prims.def"
+#undef P
+};
+
+const ElemInfo elems[ELEMS] = {
+#define T(name, ctype, bytes, cls, onnx) [E_##name] = {#name, bytes, cls, onnx},
+#include "types.def"
+#undef T
+};
+
+const char *const act_names[ACTS] = {
+#define A(name) [A_##name] = #name,
+#include "acts.def"
+#undef A
+};
+
+int op_named(const char *name)
+{
+	for (int op = 0; op < OPS; op++)
+		if (strcmp(prims[op].name, name) == 0)
+			return op;
+	return -1;
+}
+
+int elem_named(const char *name)
+{
+	for (int elem = 0; elem < ELEMS; elem++)
+		if (strcmp(elems[elem].name, name) == 0)
+			return elem;
+	return -1;
+}
+
+int act_named(const char *name)
+{
+	for (int act = 0; act < ACTS; act++)
+		if (strcmp(act_names[act], name) == 0)
+			return act;
+	return -1;
+}

@@ -1,0 +1,505 @@
+// type.c: the type rule of every primitive: element type and shape of op(in; attr), or one clear
+// failure. Takes ir.h. Keeps: what passes here is well formed, so nobody behind the door checks
+// again.
+#include "ir.h"
+#include <string.h>
+
+typedef struct Case { // one question to the rules
+	const Graph *g;
+	Op op;
+	int nin;
+	const Ref *in;
+	const Attr *attr;
+} Case;
+
+static const Val *operand(const Case *c, int k)
+{
+	return val(c->g, c->in[k]);
+}
+
+__attribute__((format(printf, 2, 3))) static _Noreturn void wrong(const Case *c, const char *fmt,
+                                                                  ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	Arena *arena = c->g->arena;
+	const char *what = vformat(arena, fmt, args);
+	va_end(args);
+	const Node *node = &c->g->nodes.at[c->g->from];
+	Text text = {.arena = arena};
+	for (int k = 0; k < c->nin && k < 8; k++)
+		say(&text, "%s%s", k ? ", " : "",
+		    shape_text(arena, operand(c, k)->type, &operand(c, k)->shape));
+	const char *where = *node->name || *node->op ? format(arena, "%s: node '%s' (%s)",
+	                                                      c->g->name, node->name, node->op)
+	                                             : c->g->name;
+	fail(where, "%s(%s): %s", prims[c->op].name, text.at ? text.at : "", what);
+}
+
+// ---- shapes ----------------------------------------------------------------------------------
+
+// Maps: one rank, axes equal or 1; rank 0 stretches to anything.
+static Shape stretched(const Case *c, const Shape *a, const Shape *b)
+{
+	if (a->rank == 0)
+		return *b;
+	if (b->rank == 0)
+		return *a;
+	if (a->rank != b->rank)
+		wrong(c, "operands have %d and %d axes; they must have equally many", a->rank,
+		      b->rank);
+	Shape shape = *a;
+	for (int axis = 0; axis < a->rank; axis++) {
+		if (a->dim[axis] == 1)
+			shape.dim[axis] = b->dim[axis];
+		else if (b->dim[axis] != 1 && b->dim[axis] != a->dim[axis])
+			wrong(c,
+			      "axis %d is %lld in one operand and %lld in another; equal or 1 is "
+			      "wanted",
+			      axis, (long long)a->dim[axis], (long long)b->dim[axis]);
+	}
+	return shape;
+}
+
+static Shape map_shape(const Case *c)
+{
+	Shape shape = operand(c, 0)->shape;
+	for (int k = 1; k < c->nin; k++)
+		shape = stretched(c, &shape, &operand(c, k)->shape);
+	return shape;
+}
+
+static Shape dims_shape(const Case *c, int first)
+{
+	if (c->attr->n - first > RANK)
+		wrong(c, "%d axes; at most %d can be", c->attr->n - first, RANK);
+	for (int k = first; k < c->attr->n; k++)
+		if (c->attr->i[k] < 0)
+			wrong(c, "axis %d has size %lld", k - first, (long long)c->attr->i[k]);
+	return shape_of(c->attr->n - first, c->attr->i + first);
+}
+
+static void check_axes(const Case *c, int n, const int64_t *axes)
+{
+	int rank = operand(c, 0)->shape.rank;
+	for (int k = 0; k < n; k++) {
+		if (axes[k] < 0 || axes[k] >= rank)
+			wrong(c, "axis %lld is not one of the operand's %d", (long long)axes[k],
+			      rank);
+		if (k && axes[k] <= axes[k - 1])
+			wrong(c, "axes must ascend");
+	}
+}
+
+static int checked_axis(const Case *c, int64_t axis)
+{
+	check_axes(c, 1, &axis);
+	return (int)axis;
+}
+
+static Shape fold_shape(const Case *c)
+{
+	check_axes(c, c->attr->n, c->attr->i);
+	if (c->op == O_argmax && c->attr->n != 1)
+		wrong(c, "one axis is wanted, %d are given", c->attr->n);
+	if (c->op != O_sum && c->op != O_prod)
+		for (int k = 0; k < c->attr->n; k++)
+			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
+				wrong(c, "axis %lld is empty", (long long)c->attr->i[k]);
+	return folded_shape(&operand(c, 0)->shape, c->attr->n, c->attr->i);
+}
+
+static Shape reshape_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 0);
+	int64_t found = count_of(&operand(c, 0)->shape), wanted = count_of(&shape);
+	if (found != wanted)
+		wrong(c, "%s holds %lld elements, the operand %lld",
+		      shape_text(c->g->arena, operand(c, 0)->type, &shape), (long long)wanted,
+		      (long long)found);
+	return shape;
+}
+
+static Shape expand_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 0), from = operand(c, 0)->shape;
+	if (shape.rank != from.rank)
+		wrong(c, "%d axes are asked of an operand of %d", shape.rank, from.rank);
+	for (int a = 0; a < shape.rank; a++)
+		if (from.dim[a] != 1 && from.dim[a] != shape.dim[a])
+			wrong(c, "axis %d is %lld and cannot become %lld", a,
+			      (long long)from.dim[a], (long long)shape.dim[a]);
+	return shape;
+}
+
+static void check_count(const Case *c, int wanted)
+{
+	if (c->attr->n != wanted)
+		wrong(c, "%d numbers are wanted in the attribute, %d are given", wanted,
+		      c->attr->n);
+}
+
+static Shape permute_shape(const Case *c)
+{
+	const Shape *from = &operand(c, 0)->shape;
+	check_count(c, from->rank);
+	Shape shape = {.rank = from->rank};
+	unsigned seen = 0;
+	for (int a = 0; a < from->rank; a++) {
+		int axis = checked_axis(c, c->attr->i[a]);
+		if (seen >> axis & 1)
+			wrong(c, "axis %d stands twice in the permutation", axis);
+		seen |= 1u << axis;
+		shape.dim[a] = from->dim[axis];
+	}
+	return shape;
+}
+
+static Shape slice_shape(const Case *c)
+{
+	const Shape *from = &operand(c, 0)->shape;
+	check_count(c, 3 * from->rank);
+	Shape shape = {.rank = from->rank};
+	for (int a = 0; a < from->rank; a++) {
+		int64_t start = c->attr->i[3 * a], count = c->attr->i[3 * a + 1],
+		        step = c->attr->i[3 * a + 2];
+		int64_t last = start + (count - 1) * step, size = from->dim[a];
+		if (count < 0 || step == 0 ||
+		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
+			wrong(c,
+			      "axis %d has %lld entries; %lld from %lld by steps of %lld leave it",
+			      a, (long long)size, (long long)count, (long long)start,
+			      (long long)step);
+		shape.dim[a] = count;
+	}
+	return shape;
+}
+
+static Shape pad_shape(const Case *c)
+{
+	Shape shape = operand(c, 0)->shape;
+	check_count(c, 2 * shape.rank);
+	for (int a = 0; a < shape.rank; a++) {
+		if (c->attr->i[2 * a] < 0 || c->attr->i[2 * a + 1] < 0)
+			wrong(c, "axis %d is padded by less than nothing", a);
+		shape.dim[a] += c->attr->i[2 * a] + c->attr->i[2 * a + 1];
+	}
+	return shape;
+}
+
+static Shape window_shape(const Case *c)
+{
+	Shape shape = operand(c, 0)->shape;
+	int rank = shape.rank, n = c->attr->n / 7;
+	check_count(c, 7 * n);
+	if (rank + n > RANK)
+		wrong(c, "%d axes; at most %d can be", rank + n, RANK);
+	for (int k = 0; k < n; k++) {
+		const int64_t *w = c->attr->i + 7 * k;
+		int axis = checked_axis(c, w[0]);
+		for (int j = 0; j < k; j++)
+			if (c->attr->i[7 * j] == axis)
+				wrong(c, "axis %d is windowed twice", axis);
+		if (w[1] < 0 || w[2] < 0 || w[3] < 1 || w[6] < 1)
+			wrong(c, "window %d: out %lld, size %lld, stride %lld, up %lld", k,
+			      (long long)w[1], (long long)w[2], (long long)w[3], (long long)w[6]);
+		shape.dim[axis] = w[1];
+		shape.dim[shape.rank++] = w[2];
+	}
+	return shape;
+}
+
+static Shape concat_shape(const Case *c)
+{
+	if (c->nin < 1)
+		wrong(c, "no operands");
+	Shape shape = operand(c, 0)->shape;
+	int axis = checked_axis(c, c->attr->i[0]);
+	for (int k = 1; k < c->nin; k++) {
+		const Shape *more = &operand(c, k)->shape;
+		if (more->rank != shape.rank)
+			wrong(c, "operand %d has %d axes, the first %d", k, more->rank, shape.rank);
+		for (int a = 0; a < shape.rank; a++)
+			if (a != axis && more->dim[a] != shape.dim[a])
+				wrong(c, "axis %d of operand %d is %lld, of the first %lld", a, k,
+				      (long long)more->dim[a], (long long)shape.dim[a]);
+		shape.dim[axis] += more->dim[axis];
+	}
+	return shape;
+}
+
+// Leading axes (all but the last two) of a contraction: equal or 1.
+static Shape batch_shape(const Case *c, Shape shape, const Shape *b)
+{
+	if (shape.rank < 2 || b->rank != shape.rank)
+		wrong(c, "operands have %d and %d axes; equally many, two or more, are wanted",
+		      shape.rank, b->rank);
+	for (int a = 0; a < shape.rank - 2; a++) {
+		if (shape.dim[a] == 1)
+			shape.dim[a] = b->dim[a];
+		else if (b->dim[a] != 1 && b->dim[a] != shape.dim[a])
+			wrong(c, "axis %d is %lld in one operand and %lld in another", a,
+			      (long long)shape.dim[a], (long long)b->dim[a]);
+	}
+	return shape;
+}
+
+static void check_equal(const Case *c, const char *what, int64_t a, int64_t b)
+{
+	if (a != b)
+		wrong(c, "%s do not agree: %lld and %lld", what, (long long)a, (long long)b);
+}
+
+static Shape dot_shape(const Case *c)
+{
+	const Shape *b = &operand(c, 1)->shape;
+	Shape shape = batch_shape(c, operand(c, 0)->shape, b);
+	int r = shape.rank;
+	check_equal(c, "contracted axes", shape.dim[r - 1], b->dim[r - 2]);
+	shape.dim[r - 1] = b->dim[r - 1];
+	return shape;
+}
+
+static Shape gather_shape(const Case *c)
+{
+	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
+	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
+	if (rank > RANK)
+		wrong(c, "%d axes; at most %d can be", rank, RANK);
+	Shape shape = {.rank = rank};
+	for (int a = 0; a < axis; a++)
+		shape.dim[a] = x->dim[a];
+	for (int a = 0; a < index->rank; a++)
+		shape.dim[axis + a] = index->dim[a];
+	for (int a = axis + 1; a < x->rank; a++)
+		shape.dim[a - 1 + index->rank] = x->dim[a];
+	return shape;
+}
+
+static Shape scatter_shape(const Case *c)
+{
+	Shape wanted = gather_shape(c);
+	const Shape *found = &operand(c, 2)->shape;
+	check_count(c, 2);
+	if (c->attr->i[1] < 0 || c->attr->i[1] > 4)
+		wrong(c, "no such mode: %lld", (long long)c->attr->i[1]);
+	if (!same_shape(&wanted, found))
+		wrong(c, "the third operand is wanted as %s",
+		      shape_text(c->g->arena, operand(c, 0)->type, &wanted));
+	return operand(c, 0)->shape;
+}
+
+static Shape attend_shape(const Case *c)
+{
+	if (c->nin != 3 && c->nin != 4)
+		wrong(c, "3 or 4 operands are wanted");
+	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
+	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
+	int r = shape.rank;
+	check_equal(c, "widths of query and key", shape.dim[r - 1], k->dim[r - 1]);
+	check_equal(c, "lengths of key and value", k->dim[r - 2], v->dim[r - 2]);
+	if (c->nin == 4) {
+		Shape scores = shape;
+		scores.dim[r - 1] = k->dim[r - 2];
+		Shape with = stretched(c, &scores, &operand(c, 3)->shape);
+		if (!same_shape(&with, &scores))
+			wrong(c, "the bias is larger than the scores %s",
+			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
+	}
+	shape.dim[r - 1] = v->dim[r - 1];
+	return shape;
+}
+
+static Shape iota_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 1);
+	if (c->attr->n < 1 || c->attr->i[0] < 0 || c->attr->i[0] >= shape.rank)
+		wrong(c, "no axis to count along");
+	return shape;
+}
+
+static Shape whole_shape(const Case *c)
+{
+	const Shape *x = &operand(c, 0)->shape;
+	switch (prims[c->op].attr) {
+	case K_act:
+		check_count(c, 1);
+		if (c->attr->i[0] < 0 || c->attr->i[0] >= ACTS)
+			wrong(c, "no such activation: %lld", (long long)c->attr->i[0]);
+		return *x;
+	case K_norm:
+		check_axes(c, c->attr->n - 1, c->attr->i + 1);
+		return *x;
+	case K_attend:
+		return attend_shape(c);
+	default:
+		check_axes(c, c->attr->n, c->attr->i);
+		return c->op == O_lse ? folded_shape(x, c->attr->n, c->attr->i) : *x;
+	}
+}
+
+static Shape move_shape(const Case *c)
+{
+	switch (c->op) {
+	case O_reshape:
+		return reshape_shape(c);
+	case O_permute:
+		return permute_shape(c);
+	case O_slice:
+		return slice_shape(c);
+	case O_expand:
+		return expand_shape(c);
+	case O_pad:
+		return pad_shape(c);
+	case O_window:
+		return window_shape(c);
+	case O_concat:
+		return concat_shape(c);
+	default:
+		never("another move");
+	}
+}
+
+static Shape shape_rule(const Case *c)
+{
+	switch (prims[c->op].cls) {
+	case C_leaf:
+		if (c->op == O_slot)
+			return c->g->slots.at[c->attr->i[0]].shape;
+		return c->op == O_iota ? iota_shape(c) : dims_shape(c, 1);
+	case C_map:
+		return map_shape(c);
+	case C_fold:
+		if (c->op != O_cumsum)
+			return fold_shape(c);
+		checked_axis(c, c->attr->i[0]);
+		return operand(c, 0)->shape;
+	case C_move:
+		return move_shape(c);
+	case C_dot:
+		return dot_shape(c);
+	case C_index:
+		return c->op == O_gather ? gather_shape(c) : scatter_shape(c);
+	case C_whole:
+		return whole_shape(c);
+	}
+	never("another class");
+}
+
+// ---- element types -----------------------------------------------------------------------------
+
+static void check_class(const Case *c, int k, const char *classes, const char *wanted)
+{
+	if (!strchr(classes, elems[operand(c, k)->type].cls))
+		wrong(c, "operand %d is %s; %s wanted", k, elems[operand(c, k)->type].name, wanted);
+}
+
+// Operands first.. of one type; answers it.
+static Elem one_type(const Case *c, int first)
+{
+	Elem type = operand(c, first)->type;
+	for (int k = first + 1; k < c->nin; k++)
+		if (operand(c, k)->type != type)
+			wrong(c, "operand %d is %s, operand %d is %s; one type is wanted", first,
+			      elems[type].name, k, elems[operand(c, k)->type].name);
+	return type;
+}
+
+// Truth values are compared, combined and chosen, but not counted with.
+static bool is_logical(Op op)
+{
+	return op == O_and || op == O_or || op == O_xor || op == O_max || op == O_min ||
+	       op == O_amax || op == O_amin || op == O_concat;
+}
+
+static Elem same_type(const Case *c)
+{
+	if (c->op == O_select) {
+		check_class(c, 0, "b", "a truth value is");
+		return one_type(c, 1);
+	}
+	Elem type = one_type(c, 0);
+	if (!is_logical(c->op))
+		check_class(c, 0, "fiu", "a number is");
+	if (c->op == O_and || c->op == O_or || c->op == O_xor)
+		check_class(c, 0, "iub", "an integer or truth value is");
+	return type;
+}
+
+static Elem bool_type(const Case *c)
+{
+	one_type(c, 0);
+	if (c->op == O_not)
+		check_class(c, 0, "b", "a truth value is");
+	return E_b8;
+}
+
+static Elem first_type(const Case *c)
+{
+	if (prims[c->op].cls == C_index)
+		check_class(c, 1, "iu", "an integer is");
+	if (c->op == O_scatter && operand(c, 2)->type != operand(c, 0)->type)
+		wrong(c, "the third operand must have the first's type");
+	return operand(c, 0)->type;
+}
+
+static Elem own_type(const Case *c)
+{
+	switch (c->op) {
+	case O_slot:
+		return c->g->slots.at[c->attr->i[0]].type;
+	case O_rand:
+		check_class(c, 0, "i", "an integer seed is");
+		check_class(c, 1, "i", "an integer step is");
+		return E_f32;
+	case O_cast:
+		if (c->attr->n != 1 || c->attr->i[0] < 0 || c->attr->i[0] >= ELEMS)
+			wrong(c, "no such type");
+		return (Elem)c->attr->i[0];
+	default:
+		never("another primitive that says its own type");
+	}
+}
+
+static Elem elem_rule(const Case *c)
+{
+	switch (prims[c->op].type[0]) {
+	case 's':
+		return same_type(c);
+	case 'b':
+		return bool_type(c);
+	case 'a':
+		return own_type(c);
+	case 'f':
+		if (strcmp(prims[c->op].type, "first") == 0)
+			return first_type(c);
+		check_class(c, 0, "f", "a float is");
+		return one_type(c, 0);
+	case 'i':
+		return E_i64;
+	}
+	never("another type rule");
+}
+
+static void check_size(const Case *c, const Shape *shape)
+{
+	int64_t count = 1;
+	for (int a = 0; a < shape->rank; a++)
+		if (__builtin_mul_overflow(count, shape->dim[a], &count) || count > INT64_MAX / 64)
+			wrong(c, "a result of more than 2^57 elements");
+}
+
+void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem *elem,
+             Shape *shape)
+{
+	Case c = {g, op, nin, in, attr};
+	if (prims[op].arity >= 0 && nin != prims[op].arity)
+		wrong(&c, "%d operands are wanted", prims[op].arity);
+	if (prims[op].arity < 0 && nin < 1)
+		wrong(&c, "operands are wanted");
+	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))
+		wrong(&c, "no such slot");
+	*elem = elem_rule(&c);
+	*shape = shape_rule(&c);
+	check_size(&c, shape);
+}
