@@ -1,0 +1,188 @@
+// amos.h: the runtime: a compiled model opened, fed, trained, saved. What the command amosc uses on
+// what it compiled in memory and a compiled trainer uses on itself. Takes abi.h. Functions that
+// answer int answer AMOS_DONE or one of the codes below, and then amos_error() says what was found,
+// what was wanted, and the cure. Nothing here exits, aborts or jumps. What a call gives belongs to
+// the object it was asked of, until that is closed, unless it says otherwise. Objects are not
+// shared between threads.
+#ifndef AMOS_H
+#define AMOS_H
+#include "abi.h"
+#include <stdio.h>
+
+enum { // the exit statuses of the command
+	AMOS_DONE = 0,
+	AMOS_INPUT = 1,  // data, checkpoint or option at fault
+	AMOS_USAGE = 2,  // the command line is not well formed
+	AMOS_MACHINE = 3 // disk full, out of memory
+};
+const char *amos_error(void); // the last failure on this thread, one or a few lines; "" when none
+
+enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };
+
+// ---- options.c: options.def as a struct, as a parser, as help -------------------------
+
+struct amos_list {
+	int count;
+	const char *at[AMOS_LIST];
+};
+struct amos_options { // what was not given: NULL, count 0, AMOS_ABSENT; flags 0
+#define TYPE_text                                         const char *
+#define TYPE_list                                         struct amos_list
+#define TYPE_count                                        int64_t
+#define TYPE_number                                       double
+#define TYPE_flag                                         int
+#define OPTION(name, letter, group, type, argument, help) TYPE_##type name;
+#include "options.def"
+#undef OPTION
+	int argc; // the command line as typed, kept in command.json; 0: none
+	char **argv;
+};
+struct amos_options amos_options(void); // nothing given
+// Sets the option `name` (as in options.def, or as typed with -); `value` stays the caller's, and
+// is kept. AMOS_USAGE.
+int amos_option(struct amos_options *, const char *name, const char *value);
+
+// ---- cpu.c: a model in memory ---------------------------------------------------------
+
+struct amos;
+
+struct amos_memory { // bytes
+	int64_t params, state, scratch, pads, batch;
+};
+
+// Takes memory and gives every slot its first contents: amos_slot.init, else what `init` answers
+// (row major, of the slot's type; NULL: zeros). `init` may be NULL. The seed goes to the slot
+// amos.seed. threads 0: all cores this process may use. AMOS_MACHINE: no memory; AMOS_INPUT: made
+// for another version of the contract.
+int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
+              const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
+void amos_close(struct amos *); // NULL is allowed
+struct amos_memory amos_memory(const struct amos *);
+const struct amos_model *amos_model_of(const struct amos *);
+int64_t amos_threads(const struct amos *);
+
+const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
+int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
+int64_t amos_find_out(const struct amos_entry *, const char *name);                    // -1: none
+
+// A slot's memory: slots.bytes bytes, row major. An input's is the buffer that calls read by
+// default.
+void *amos_slot_bytes(const struct amos *, int64_t slot);
+// Where an entry leaves its outputs by default, until the next call.
+void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out);
+double amos_out_number(const struct amos *, const struct amos_entry *,
+                       int64_t out); // its first element
+
+// Runs an entry once. inputs[i], outputs[i]: addresses aligned to 64 bytes, or NULL for the model's
+// own buffers; either array may be NULL. What launch() answered.
+int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
+// From now on adds the time of each launch to nanoseconds[number of the launch in its entry]; NULL:
+// no more.
+void amos_time(struct amos *, int64_t *nanoseconds);
+
+// ---- data.c: batches out of files -----------------------------------------------------
+
+struct amos_data;
+
+struct amos_input { // as the model declares it
+	const char *name;
+	int type; // types.def
+	int rank;
+	int64_t dim[10];      // -1: free
+	const char *axis[10]; // of a free one: its name, or NULL. Equal names are equal sizes
+};
+
+// Opens the sources of --data. exact (run, grad): the arrays are one batch, of the inputs' exact
+// shapes. Otherwise the first axis of an input is the batch, its elements samples (first axis of
+// the array) or windows (of a token stream).
+int amos_data_open(const struct amos_options *, int exact, struct amos_data **);
+void amos_data_close(struct amos_data *);
+// Gives free dimensions their sizes: the batch from --batch (default 32, or all samples where they
+// are fewer), others from the arrays. Those that nothing tells stay -1. AMOS_INPUT: data and
+// declared shape do not agree.
+int amos_data_bind(struct amos_data *, int n, struct amos_input *);
+// Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
+// not NaN. Inputs that none of `entries` (names, NULL at the end) reads may lack data; the others
+// may not.
+int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
+
+// Number of batches one pass over the training part makes (N, for xi), and of the part held out.
+// After bind or fit.
+int64_t amos_data_batches(const struct amos_data *);
+int64_t amos_data_held(const struct amos_data *);
+// Of `elements` labels of the input `name` in a batch, how many count: fewer where they are
+// masked().
+double amos_data_labels(const struct amos_data *, const char *name, int64_t elements);
+const char *amos_data_note(const struct amos_data *); // what was decided, a line each; may be ""
+
+// Fills the inputs' buffers. After fit. Batch `run` of training is a function of (seed, run) alone.
+// Evaluation goes in order through the part held out, or through all where nothing is.
+int amos_data_train(const struct amos_data *, struct amos *, int64_t run);
+int amos_data_eval(const struct amos_data *, struct amos *, int64_t batch);
+int64_t amos_data_eval_batches(const struct amos_data *);
+// Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
+int amos_data_keep(const struct amos_data *, const char *dir);
+
+// ---- npz.c: arrays in files -----------------------------------------------------------
+
+struct amos_array {
+	const char *name;
+	int type, rank; // types.def
+	int64_t dim[10];
+	const void *bytes; // row major, little endian
+	void *own;         // the runtime's
+};
+// Written aside and renamed. bf16 travels as f32.
+int amos_npz_write(const char *path, int64_t n, const struct amos_array *);
+int amos_npz_read(const char *path, int64_t *n, struct amos_array **);
+void amos_npz_free(int64_t n, struct amos_array *);
+
+// ---- ckpt.c: checkpoints --------------------------------------------------------------
+
+struct amos_point {   // where a training stands
+	int64_t step; // updates made
+	int64_t run;  // batches used
+	int64_t seed;
+	double best; // least loss of an evaluation so far; INFINITY: none
+};
+// Whole to a temporary name, synced, renamed: a crash leaves the old file or the new one.
+int amos_save(const struct amos *, const char *path, const struct amos_point *);
+// All or nothing: what does not fit the model leaves it as it was. AMOS_INPUT names the first
+// difference.
+int amos_load(struct amos *, const char *path, struct amos_point *);
+
+struct amos_checkpoint; // one file, for those who have no compiled model
+int amos_checkpoint_open(const char *path,
+                         struct amos_checkpoint **); // a file, or a run folder: its last.ckpt
+void amos_checkpoint_close(struct amos_checkpoint *);
+struct amos_point amos_checkpoint_point(const struct amos_checkpoint *);
+int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
+// Slot i as an array; `kind` (may be NULL) as in amos_slot. Its bytes stay the checkpoint's.
+struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *, int64_t i, int *kind);
+
+// ---- train.c: the loop, the run folder ------------------------------------------------
+
+struct amos_result {
+	int64_t step;
+	double loss, accuracy;           // of the last line of the log; NAN: none
+	double eval_loss, eval_accuracy; // of the last evaluation; NAN: none
+	double seconds;
+	int stopped; // by an interrupt
+};
+// Trains until --steps or --epochs are done or an interrupt stops it (which is AMOS_DONE), in the
+// folder options.out (or options.resume): log.jsonl, TensorBoard events, last.ckpt, best.ckpt,
+// command.json. Progress to stderr. With options.resume the model goes on from its last.ckpt. A
+// loss that is not a number is AMOS_INPUT.
+int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
+               struct amos_result *);
+// Mean of the entry eval's loss and accuracy over amos_data_eval_batches batches.
+int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
+// The command line that began the run in `dir`, for --resume. malloc'd, one block.
+int amos_command(const char *dir, int *argc, char ***argv);
+
+// ---- main.c: a compiled trainer as a command ------------------------------------------
+
+// train (default), eval, run, export, info. Answers the exit status.
+int amos_main(const struct amos_model *, int argc, char **argv);
+
+#endif

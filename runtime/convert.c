@@ -1,0 +1,226 @@
+// convert.c: elements of any type as elements of another, checked.
+// Takes types.def. Gives amos_convert(), amos_number(). Keeps: a value that does not fit is said,
+// never bent.
+#include "rt.h"
+#include <math.h>
+#include <string.h>
+
+static double from_f16(uint16_t h)
+{
+	int exponent = h >> 10 & 31, fraction = h & 1023;
+	double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
+	                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
+	                                  : ldexp(fraction, -24);
+	return h & 0x8000 ? -magnitude : magnitude;
+}
+
+// To nearest, halves to even.
+static uint16_t to_f16(double x)
+{
+	uint16_t sign = signbit(x) ? 0x8000 : 0;
+	double magnitude = fabs(x);
+	if (isnan(x))
+		return sign | 0x7E00;
+	if (magnitude >= 65520)
+		return sign | 0x7C00;
+	if (magnitude < 0x1p-14)
+		return sign | (uint16_t)nearbyint(magnitude * 0x1p24);
+	int exponent;
+	double fraction = frexp(magnitude, &exponent); // in [1/2, 1)
+	// A fraction rounded up to 2048 carries into the exponent, as it should.
+	return sign | (uint16_t)(((exponent + 13) << 10) + nearbyint(fraction * 2048));
+}
+
+static double from_bf16(uint16_t h)
+{
+	uint32_t bits = (uint32_t)h << 16;
+	float f;
+	memcpy(&f, &bits, sizeof f);
+	return f;
+}
+
+static uint16_t to_bf16(double x)
+{
+	float f = (float)x;
+	uint32_t bits;
+	memcpy(&bits, &f, sizeof bits);
+	if (isnan(f))
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+#define LOAD_f64(x)  (x)
+#define LOAD_f32(x)  (x)
+#define LOAD_f16(x)  from_f16(x)
+#define LOAD_bf16(x) from_bf16(x)
+#define LOAD_i64(x)  (x)
+#define LOAD_i32(x)  (x)
+#define LOAD_i16(x)  (x)
+#define LOAD_i8(x)   (x)
+#define LOAD_u64(x)  (x)
+#define LOAD_u32(x)  (x)
+#define LOAD_u16(x)  (x)
+#define LOAD_u8(x)   (x)
+#define LOAD_b8(x)   ((x) != 0)
+
+static bool is_float(int type)
+{
+	return amos_types[type].class == 'f';
+}
+
+// n elements as doubles.
+static void load_floats(double *to, const void *from, int type, int64_t n)
+{
+	switch (type) {
+#define T(name, ctype, bytes, cls, onnx)                                                           \
+	case AMOS_##name:                                                                          \
+		for (int64_t i = 0; i < n; i++)                                                    \
+			to[i] = (double)LOAD_##name(((const ctype *)from)[i]);                     \
+		break;
+#include "types.def"
+#undef T
+	}
+}
+
+static void load_ints(int64_t *to, const void *from, int type, int64_t n)
+{
+	switch (type) {
+#define T(name, ctype, bytes, cls, onnx)                                                           \
+	case AMOS_##name:                                                                          \
+		for (int64_t i = 0; i < n; i++)                                                    \
+			to[i] = (int64_t)LOAD_##name(((const ctype *)from)[i]);                    \
+		break;
+#include "types.def"
+#undef T
+	}
+}
+
+static void store_floats(void *to, int type, const double *from, int64_t n)
+{
+	switch (type) {
+	case AMOS_f64:
+		memcpy(to, from, (size_t)n * sizeof(double));
+		break;
+	case AMOS_f32:
+		for (int64_t i = 0; i < n; i++)
+			((float *)to)[i] = (float)from[i];
+		break;
+	case AMOS_f16:
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)to)[i] = to_f16(from[i]);
+		break;
+	case AMOS_bf16:
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)to)[i] = to_bf16(from[i]);
+		break;
+	}
+}
+
+static void store_ints(void *to, int type, const int64_t *from, int64_t n)
+{
+	switch (type) {
+#define T(name, ctype, bytes, cls, onnx)                                                           \
+	case AMOS_##name:                                                                          \
+		for (int64_t i = 0; i < n; i++)                                                    \
+			((ctype *)to)[i] = (ctype)from[i];                                         \
+		break;
+#include "types.def"
+#undef T
+	}
+}
+
+// Least and largest integer of a type; u64 beyond i64 is not used by any index, and refused.
+static void int_range(int type, int64_t *least, int64_t *most)
+{
+	int bits = 8 * amos_types[type].bytes;
+	switch (amos_types[type].class) {
+	case 'b':
+		*least = 0, *most = 1;
+		break;
+	case 'u':
+		*least = 0, *most = bits == 64 ? INT64_MAX : (INT64_C(1) << bits) - 1;
+		break;
+	default:
+		*most = bits == 64 ? INT64_MAX : (INT64_C(1) << (bits - 1)) - 1;
+		*least = -*most - 1;
+	}
+}
+
+enum { CHUNK = 512 };
+
+static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from_type, int64_t n,
+                               double divide)
+{
+	static const double most[] = {[AMOS_f64] = INFINITY,
+	                              [AMOS_f32] = 0x1.ffffffp127,
+	                              [AMOS_f16] = 65519.99,
+	                              [AMOS_bf16] = 0x1.fefffep127};
+	double x[CHUNK];
+	load_floats(x, from, from_type, n);
+	for (int64_t i = 0; i < n; i++)
+		if (isnan(x[i]) || (fabs(x[i]) > most[to_type] && !isinf(x[i])))
+			return i;
+	if (divide != 1)
+		for (int64_t i = 0; i < n; i++)
+			x[i] /= divide;
+	store_floats(to, to_type, x, n);
+	return -1;
+}
+
+static int64_t chunk_to_ints(void *to, int to_type, const void *from, int from_type, int64_t n)
+{
+	int64_t x[CHUNK], least, most;
+	int_range(to_type, &least, &most);
+	if (is_float(from_type)) {
+		double f[CHUNK];
+		load_floats(f, from, from_type, n);
+		for (int64_t i = 0; i < n; i++) {
+			if (!(fabs(f[i]) < 0x1p62) || f[i] != floor(f[i]))
+				return i;
+			x[i] = (int64_t)f[i];
+		}
+	} else {
+		load_ints(x, from, from_type, n);
+	}
+	for (int64_t i = 0; i < n; i++)
+		if (x[i] < least || x[i] > most || (from_type == AMOS_u64 && x[i] < 0))
+			return i;
+	store_ints(to, to_type, x, n);
+	return -1;
+}
+
+int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
+                     double divide)
+{
+	int to_bytes = amos_types[to_type].bytes, from_bytes = amos_types[from_type].bytes;
+	for (int64_t at = 0; at < n; at += CHUNK) {
+		int64_t count = n - at < CHUNK ? n - at : CHUNK;
+		char *out = (char *)to + at * to_bytes;
+		const char *in = (const char *)from + at * from_bytes;
+		int64_t bad = is_float(to_type)
+		                  ? chunk_to_floats(out, to_type, in, from_type, count, divide)
+		                  : chunk_to_ints(out, to_type, in, from_type, count);
+		if (bad >= 0)
+			return at + bad;
+	}
+	return -1;
+}
+
+int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore)
+{
+	for (int64_t from = 0; from < n; from += CHUNK) {
+		int64_t x[CHUNK], count = n - from < CHUNK ? n - from : CHUNK;
+		load_ints(x, (const char *)at + from * amos_types[type].bytes, type, count);
+		for (int64_t i = 0; i < count; i++)
+			if ((x[i] < 0 || x[i] >= limit) && !(ignore && x[i] == ignore))
+				return from + i;
+	}
+	return -1;
+}
+
+double amos_number(const void *at, int type, int64_t i)
+{
+	double x = NAN;
+	load_floats(&x, (const char *)at + i * amos_types[type].bytes, type, 1);
+	return x;
+}

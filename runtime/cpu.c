@@ -1,0 +1,336 @@
+// cpu.c: a compiled model in memory, and its launches on the cores of this machine.
+// Takes amos_model, libomp. Gives struct amos. Keeps: workers go to threads in any order and never
+// change what they compute, so results do not depend on the number of threads; a call takes no
+// memory.
+#include "rt.h"
+#include <omp.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+enum {
+	ALIGN = 64,
+	HUGE = 2 << 20,
+	CLAIMS = 16, // chunks a thread gets of a launch, so that a busy core delays the end by 1/16
+	             // at most
+	SMALL_WORK = 1 << 15, // bytes + flops: less is done before other threads have woken up
+};
+
+struct amos {
+	const struct amos_model *model;
+	int64_t threads;
+	struct amos_memory memory;
+	char *params, *state, *scratch, *pads, *batch;
+	int64_t pad; // bytes from one thread's pad to the next
+	int64_t ninputs;
+	char **inputs;                        // by number, in batch
+	char **outputs;                       // by entry and number, in batch
+	char **given_inputs, **given_outputs; // of the call that runs
+	int64_t *first_out;                   // by entry: where its outputs begin in `outputs`
+	const struct amos_entry *entry;       // that runs
+	int64_t *nanoseconds;
+};
+
+static int64_t round_up(int64_t n, int64_t to)
+{
+	return (n + to - 1) / to * to;
+}
+
+// Zeroed; pages appear when they are first touched. 0 bytes give a valid address too.
+static char *take_block(int64_t bytes)
+{
+	size_t size = (size_t)round_up(bytes ? bytes : 1, ALIGN);
+	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (at == MAP_FAILED)
+		return NULL;
+	if (size >= HUGE)
+		madvise(at, size, MADV_HUGEPAGE);
+	return at;
+}
+
+static void drop_block(char *at, int64_t bytes)
+{
+	if (at)
+		munmap(at, (size_t)round_up(bytes ? bytes : 1, ALIGN));
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+static void claim(amos_worker *work, char *const *buf, int64_t n, int64_t chunk, atomic_llong *next,
+                  char *pad)
+{
+	for (;;) {
+		int64_t from = atomic_fetch_add_explicit(next, chunk, memory_order_relaxed);
+		if (from >= n)
+			return;
+		int64_t to = from + chunk < n ? from + chunk : n;
+		for (int64_t i = from; i < to; i++)
+			work(buf, i, pad);
+	}
+}
+
+static void launch_all(struct amos *m, amos_worker *work, char *const *buf, int64_t n)
+{
+	atomic_llong next = 0;
+	int64_t chunk = n / (m->threads * CLAIMS);
+	if (chunk < 1)
+		chunk = 1;
+#pragma omp parallel num_threads((int)m->threads) default(none) shared(m, work, buf, n, chunk, next)
+	claim(work, buf, n, chunk, &next, m->pads + m->pad * omp_get_thread_num());
+}
+
+static int64_t now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
+}
+
+static int launch(const struct amos_run *run, amos_worker *work, char *const *buf, int64_t n,
+                  int64_t kernel)
+{
+	struct amos *m = run->own;
+	const struct amos_kernel *k = &m->entry->kernels[kernel];
+	int64_t start = m->nanoseconds ? now() : 0;
+	if (n == 1 || m->threads == 1 || k->bytes + k->flops < SMALL_WORK)
+		for (int64_t i = 0; i < n; i++)
+			work(buf, i, m->pads);
+	else
+		launch_all(m, work, buf, n);
+	if (m->nanoseconds)
+		m->nanoseconds[kernel] += now() - start;
+	return AMOS_DONE;
+}
+
+void amos_time(struct amos *m, int64_t *nanoseconds)
+{
+	m->nanoseconds = nanoseconds;
+}
+
+static char *const *chosen(char **to, char *const *own, void *const *given, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		to[i] = given && given[i] ? given[i] : own[i];
+	return to;
+}
+
+int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
+              void *const *outputs)
+{
+	int64_t first = m->first_out[entry - m->model->entries];
+	struct amos_run run = {
+	    .params = m->params,
+	    .state = m->state,
+	    .scratch = m->scratch,
+	    .inputs = chosen(m->given_inputs, m->inputs, inputs, m->ninputs),
+	    .outputs = chosen(m->given_outputs, m->outputs + first, outputs, entry->nouts),
+	    .launch = launch,
+	    .own = m,
+	};
+	m->entry = entry;
+	return ((amos_program *)entry->run)(&run);
+}
+
+// ---- what lies where ------------------------------------------------------------------
+
+enum { INPUT, PARAMETER, FROZEN, BUFFER, STATE }; // amos_slot.kind
+
+void *amos_slot_bytes(const struct amos *m, int64_t slot)
+{
+	const struct amos_slot *s = &m->model->slots[slot];
+	switch (s->kind) {
+	case INPUT:
+		return m->inputs[s->offset];
+	case STATE:
+		return m->state + s->offset;
+	default:
+		return m->params + s->offset;
+	}
+}
+
+void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
+{
+	return m->outputs[m->first_out[entry - m->model->entries] + out];
+}
+
+double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
+{
+	return amos_number(amos_out_bytes(m, entry, out), (int)entry->outs[out].type, 0);
+}
+
+const struct amos_entry *amos_find_entry(const struct amos_model *model, const char *name)
+{
+	for (int64_t i = 0; i < model->nentries; i++)
+		if (!strcmp(model->entries[i].name, name))
+			return &model->entries[i];
+	return NULL;
+}
+
+int64_t amos_find_slot(const struct amos_model *model, const char *name)
+{
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (!strcmp(model->slots[i].name, name))
+			return i;
+	return -1;
+}
+
+int64_t amos_find_out(const struct amos_entry *entry, const char *name)
+{
+	for (int64_t i = 0; i < entry->nouts; i++)
+		if (!strcmp(entry->outs[i].name, name))
+			return i;
+	return -1;
+}
+
+const struct amos_model *amos_model_of(const struct amos *m)
+{
+	return m->model;
+}
+
+struct amos_memory amos_memory(const struct amos *m)
+{
+	return m->memory;
+}
+
+int64_t amos_threads(const struct amos *m)
+{
+	return m->threads;
+}
+
+// ---- open and close -------------------------------------------------------------------
+
+static int64_t cores(void)
+{
+	cpu_set_t set;
+	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+// Inputs and outputs, one after the other in the block `batch`. With no block yet, counts its
+// bytes.
+static int64_t lay_batch(struct amos *m)
+{
+	const struct amos_model *model = m->model;
+	int64_t at = 0;
+	for (int64_t i = 0; i < model->nslots; i++) {
+		if (model->slots[i].kind != INPUT)
+			continue;
+		m->inputs[model->slots[i].offset] = m->batch + at;
+		at += round_up(model->slots[i].bytes, ALIGN);
+	}
+	int64_t number = 0;
+	for (int64_t e = 0; e < model->nentries; e++) {
+		m->first_out[e] = number;
+		for (int64_t i = 0; i < model->entries[e].nouts; i++) {
+			m->outputs[number++] = m->batch + at;
+			at += round_up(model->entries[e].outs[i].bytes, ALIGN);
+		}
+	}
+	return at;
+}
+
+static bool take_tables(struct amos *m)
+{
+	const struct amos_model *model = m->model;
+	int64_t outs = 0, most = 0;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == INPUT && m->ninputs <= model->slots[i].offset)
+			m->ninputs = model->slots[i].offset + 1;
+	for (int64_t e = 0; e < model->nentries; e++) {
+		const struct amos_entry *entry = &model->entries[e];
+		outs += entry->nouts;
+		most = most > entry->nouts ? most : entry->nouts;
+		if (m->memory.scratch < entry->scratch)
+			m->memory.scratch = entry->scratch;
+	}
+	m->inputs = calloc((size_t)m->ninputs + 1, sizeof(char *));
+	m->given_inputs = calloc((size_t)m->ninputs + 1, sizeof(char *));
+	m->outputs = calloc((size_t)outs + 1, sizeof(char *));
+	m->given_outputs = calloc((size_t)most + 1, sizeof(char *));
+	m->first_out = calloc((size_t)model->nentries + 1, sizeof(int64_t));
+	return m->inputs && m->given_inputs && m->outputs && m->given_outputs && m->first_out;
+}
+
+static bool take_memory(struct amos *m)
+{
+	if (!take_tables(m))
+		return false;
+	m->pad = round_up(m->model->pad, ALIGN);
+	m->memory.params = m->model->params;
+	m->memory.state = m->model->state;
+	m->memory.pads = m->pad * m->threads;
+	m->memory.batch = lay_batch(m);
+	m->params = take_block(m->memory.params);
+	m->state = take_block(m->memory.state);
+	m->scratch = take_block(m->memory.scratch);
+	m->pads = take_block(m->memory.pads);
+	m->batch = take_block(m->memory.batch);
+	if (!m->params || !m->state || !m->scratch || !m->pads || !m->batch)
+		return false;
+	lay_batch(m);
+	return true;
+}
+
+static void first_contents(struct amos *m, int64_t seed, const void *(*init)(void *, int64_t),
+                           void *context)
+{
+	for (int64_t i = 0; i < m->model->nslots; i++) {
+		const struct amos_slot *s = &m->model->slots[i];
+		const void *from = s->init;
+		if (!from && init && s->kind != INPUT)
+			from = init(context, i);
+		if (from && s->kind != INPUT)
+			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
+	}
+	int64_t slot = amos_find_slot(m->model, "amos.seed");
+	if (slot >= 0)
+		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
+}
+
+int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
+              const void *(*init)(void *, int64_t), void *context, struct amos **to)
+{
+	*to = NULL;
+	if (model->abi != AMOS_ABI)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: compiled for version %lld of the runtime, this is %d: compile it again",
+		    model->name, (long long)model->abi, AMOS_ABI);
+	struct amos *m = calloc(1, sizeof *m);
+	if (!m)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", model->name);
+	m->model = model;
+	m->threads = threads > 0 ? threads : cores();
+	if (!take_memory(m)) {
+		struct amos_memory *bytes = &m->memory;
+		double total = (double)(bytes->params + bytes->state + bytes->scratch +
+		                        bytes->pads + bytes->batch);
+		amos_close(m);
+		return amos_fail(
+		    AMOS_MACHINE,
+		    "%s: out of memory: it needs %.1f MB; a smaller --batch needs less",
+		    model->name, total / 1e6);
+	}
+	first_contents(m, seed, init, context);
+	*to = m;
+	return AMOS_DONE;
+}
+
+void amos_close(struct amos *m)
+{
+	if (!m)
+		return;
+	drop_block(m->params, m->memory.params);
+	drop_block(m->state, m->memory.state);
+	drop_block(m->scratch, m->memory.scratch);
+	drop_block(m->pads, m->memory.pads);
+	drop_block(m->batch, m->memory.batch);
+	free(m->inputs);
+	free(m->outputs);
+	free(m->given_inputs);
+	free(m->given_outputs);
+	free(m->first_out);
+	free(m);
+}

@@ -1,0 +1,88 @@
+// options.c: options.def as fields set from text.
+// Takes options.def. Gives struct amos_options. Keeps: an option means the same in amosc and in a
+// compiled trainer.
+#include "rt.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct amos_options amos_options(void)
+{
+	static const struct {
+		const char *text;
+		struct amos_list list;
+		int64_t count;
+		double number;
+		int flag;
+	} absent = {.count = AMOS_ABSENT, .number = AMOS_ABSENT};
+	struct amos_options options = {0};
+#define OPTION(name, letter, group, type, argument, help) options.name = absent.type;
+#include "options.def"
+#undef OPTION
+	return options;
+}
+
+static int set_text(const char *name, const char *value, const char **to)
+{
+	(void)name;
+	*to = value;
+	return AMOS_DONE;
+}
+
+static int set_list(const char *name, const char *value, struct amos_list *to)
+{
+	if (to->count == AMOS_LIST)
+		return amos_fail(AMOS_USAGE, "--%s: given more than %d times", name, AMOS_LIST);
+	to->at[to->count++] = value;
+	return AMOS_DONE;
+}
+
+static int set_count(const char *name, const char *value, int64_t *to)
+{
+	char *end;
+	errno = 0;
+	long long number = strtoll(value, &end, 10);
+	if (end == value || *end || errno || number < 0)
+		return amos_fail(AMOS_USAGE, "--%s: found '%s', wanted a whole number from 0 up",
+		                 name, value);
+	*to = number;
+	return AMOS_DONE;
+}
+
+static int set_number(const char *name, const char *value, double *to)
+{
+	char *end;
+	double number = strtod(value, &end);
+	if (end == value || *end || !isfinite(number) || number < 0)
+		return amos_fail(AMOS_USAGE, "--%s: found '%s', wanted a number from 0 up", name,
+		                 value);
+	*to = number;
+	return AMOS_DONE;
+}
+
+static int set_flag(const char *name, const char *value, int *to)
+{
+	(void)name, (void)value;
+	*to = 1;
+	return AMOS_DONE;
+}
+
+// The name as typed is the field's with - for _.
+static bool same_name(const char *field, const char *given)
+{
+	for (; *field && *given; field++, given++)
+		if (*field != *given && !(*field == '_' && *given == '-'))
+			return false;
+	return !*field && !*given;
+}
+
+int amos_option(struct amos_options *options, const char *name, const char *value)
+{
+#define OPTION(field, letter, group, type, argument, help)                                         \
+	if (same_name(#field, name))                                                               \
+		return set_##type(name, value, &options->field);
+#include "options.def"
+#undef OPTION
+	return amos_fail(AMOS_USAGE, "--%s: no such option", name);
+}

@@ -1,0 +1,22 @@
+// mock.h: a compiled model written by hand: least squares y = x w + b on rows of 3 by gradient
+// descent, and a table of counts for tokens. What the emitter makes, as C.
+#ifndef MOCK_H
+#define MOCK_H
+#include "amos.h"
+
+extern const struct amos_model
+    mock_line; // inputs x f32[4,3], y f32[4]; parameters w, b; entries train, eval, run
+extern const struct amos_model
+    mock_words; // inputs tokens i64[2,8], labels i64[2,8] < 50; parameter counts f32[50]
+
+#define CHECK(what, ...)                                                                           \
+	do {                                                                                       \
+		if (!(what)) {                                                                     \
+			fprintf(stderr, "%s:%d: %s: ", __FILE__, __LINE__, #what);                 \
+			fprintf(stderr, __VA_ARGS__);                                              \
+			fprintf(stderr, " [%s]\n", amos_error());                                  \
+			exit(1);                                                                   \
+		}                                                                                  \
+	} while (0)
+
+#endif

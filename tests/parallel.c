@@ -1,0 +1,123 @@
+// parallel.c: launches: every worker once, a pad a thread, the same numbers with any number of
+// threads; the model opened, called, read and written.
+#include "mock.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORKERS = 100003, LAUNCHES = 200 };
+static atomic_int times[WORKERS];
+
+static void count(char *const *buf, int64_t i, char *pad)
+{
+	// Were the pad shared, another thread would change it meanwhile.
+	memcpy(pad, &i, sizeof i);
+	atomic_fetch_add_explicit(&times[i], 1, memory_order_relaxed);
+	int64_t mine;
+	memcpy(&mine, pad, sizeof mine);
+	((int64_t *)buf[0])[i] = mine * mine;
+}
+
+static int count_all(const struct amos_run *run)
+{
+	char *buf[] = {run->outputs[0]};
+	return run->launch(run, count, buf, WORKERS, 0);
+}
+
+static const struct amos_out squares_out[] = {
+    {.name = "squares", .type = 4, .rank = 1, .dim = {WORKERS}, .bytes = 8 * WORKERS}};
+static const struct amos_kernel kernel[] = {
+    {.name = "squares", .kind = "map", .workers = WORKERS, .flops = WORKERS}};
+static const struct amos_entry entry[] = {{.name = "run",
+                                           .run = (void *)count_all,
+                                           .reads = "",
+                                           .outs = squares_out,
+                                           .nouts = 1,
+                                           .kernels = kernel,
+                                           .nkernels = 1}};
+static const struct amos_model squares = {
+    .abi = AMOS_ABI, .name = "squares", .entries = entry, .nentries = 1, .pad = 8, .note = ""};
+
+static void every_worker_once(int threads)
+{
+	struct amos *m;
+	CHECK(!amos_open(&squares, threads, 0, NULL, NULL, &m), "%d threads", threads);
+	int64_t nanoseconds = 0;
+	amos_time(m, &nanoseconds);
+	memset(times, 0, sizeof times);
+	for (int i = 0; i < LAUNCHES; i++)
+		CHECK(!amos_call(m, entry, NULL, NULL), "launch %d", i);
+	const int64_t *out = amos_out_bytes(m, entry, 0);
+	CHECK((uintptr_t)out % 64 == 0, "outputs at %p", (const void *)out);
+	for (int64_t i = 0; i < WORKERS; i++) {
+		CHECK(times[i] == LAUNCHES, "worker %d ran %d times", (int)i, times[i]);
+		CHECK(out[i] == i * i, "worker %d", (int)i);
+	}
+	CHECK(nanoseconds > 0, "no time was measured");
+	amos_close(m);
+}
+
+// 100 steps of the line, as bits.
+static void train_line(int threads, float *to)
+{
+	struct amos *m;
+	CHECK(!amos_open(&mock_line, threads, 7, NULL, NULL, &m), "%d threads", threads);
+	const struct amos_entry *train = amos_find_entry(&mock_line, "train");
+	float x[12] __attribute__((aligned(64))), y[4] __attribute__((aligned(64)));
+	for (int step = 0; step < 100; step++) {
+		for (int i = 0; i < 12; i++)
+			x[i] = (float)((step * 7 + i * 5) % 11) / 11 - 0.5f;
+		for (int i = 0; i < 4; i++)
+			y[i] = 2 * x[3 * i] - x[3 * i + 1] + 0.5f * x[3 * i + 2] + 0.25f;
+		CHECK(!amos_call(m, train, (void *[]){x, y}, NULL), "step %d", step);
+	}
+	memcpy(to, amos_slot_bytes(m, amos_find_slot(&mock_line, "w")), 12);
+	memcpy(to + 3, amos_slot_bytes(m, amos_find_slot(&mock_line, "b")), 4);
+	CHECK(*(int64_t *)amos_slot_bytes(m, amos_find_slot(&mock_line, "amos.step")) == 100,
+	      "steps");
+	CHECK(*(int64_t *)amos_slot_bytes(m, amos_find_slot(&mock_line, "amos.seed")) == 7, "seed");
+	CHECK(amos_out_number(m, train, 0) < 0.05, "loss %g", amos_out_number(m, train, 0));
+	amos_close(m);
+}
+
+static const void *given(void *context, int64_t slot)
+{
+	static const float b = 3;
+	++*(int *)context;
+	return !strcmp(mock_line.slots[slot].name, "b") ? &b : NULL;
+}
+
+static void first_contents(void)
+{
+	struct amos *m;
+	int asked = 0;
+	CHECK(!amos_open(&mock_line, 1, 0, given, &asked, &m), "open");
+	const float *w = amos_slot_bytes(m, 2), *b = amos_slot_bytes(m, 3);
+	CHECK(w[0] == 0.5f && w[1] == -0.25f, "w is %g %g", w[0], w[1]);
+	CHECK(*b == 3, "b is %g", *b);
+	CHECK(asked == 3, "asked %d times: of b and two of the state", asked);
+	amos_close(m);
+	struct amos_model old = mock_line;
+	old.abi = 999;
+	CHECK(amos_open(&old, 1, 0, NULL, NULL, &m) == AMOS_INPUT && !m, "another version opens");
+	CHECK(strstr(amos_error(), "999"), "says the version");
+	struct amos_model large = mock_line;
+	large.state = INT64_C(1) << 60;
+	CHECK(amos_open(&large, 1, 0, NULL, NULL, &m) == AMOS_MACHINE && !m, "an exabyte opens");
+	CHECK(strstr(amos_error(), "out of memory"), "says why");
+}
+
+int main(void)
+{
+	for (int threads = 1; threads <= 4; threads++)
+		every_worker_once(threads);
+	float one[4], many[4];
+	train_line(1, one);
+	for (int threads = 2; threads <= 4; threads++) {
+		train_line(threads, many);
+		CHECK(!memcmp(one, many, sizeof one), "%d threads give other bits", threads);
+	}
+	first_contents();
+	printf("parallel: %d workers x %d launches x 1-4 threads, equal bits, first contents\n",
+	       WORKERS, LAUNCHES);
+}
