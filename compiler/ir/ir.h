@@ -210,9 +210,110 @@ bool const_ints(const Graph *, Ref, int64_t *out, int *n);   // small known inte
 double const_at(const Val *, int64_t i);                     // element i of a const as a double
 int64_t const_int_at(const Val *, int64_t i);
 
+// ---- notation.c: one lexer and one expression parser for pages, graphs and --loss ----------
+
+typedef enum ExprKind { X_num, X_name, X_list, X_call } ExprKind;
+
+typedef struct Expr {
+	ExprKind kind;
+	double x;                 // num
+	const char *name;         // name, call
+	int var;                  // name: its number among the variables of its line; -1: looked up when evaluated
+	Op op;                    // call: the primitive; OPS: a function or a definition
+	int nin, nattr;           // call: operands and attributes; list: nin elements
+	struct Expr **in, **attr;
+} Expr;
+
+typedef enum TokenKind { T_end, T_line, T_indent, T_name, T_num, T_sign } TokenKind;
+
+typedef struct Lexer {
+	Arena *arena;
+	const char *where, *at; // the text's name; what follows the current token
+	int line, depth;        // depth: open brackets, inside which line ends do not count
+	TokenKind kind;
+	const char *word;       // name or sign; a number as it is written
+	double x;
+	bool quoted;
+} Lexer;
+
+Lexer *lexer_open(Arena *, const char *where, const char *text); // stands at the first token
+void lexer_next(Lexer *);
+bool lexer_is(const Lexer *, const char *word);   // is the current token this sign or bare name?
+bool lexer_take(Lexer *, const char *word);       // if so, goes past it
+void lexer_want(Lexer *, const char *word);       // goes past it or fails
+const char *lexer_name(Lexer *);                  // a name, passed; fails on anything else
+char *lexer_place(const Lexer *);                 // "where:line", for errors
+Expr *parse_expr(Lexer *);
+
+// What an expression means: a value, or an attribute (a list of integers, or a number).
+typedef struct Item {
+	enum { I_none, I_ref, I_num, I_list } kind;
+	Ref ref;
+	double x;
+	int n;
+	int64_t i[NUMS];
+} Item;
+
+// Attributes as they are written: one letter an item, in order. A axes, a axis (both may count from the end),
+// L list (lists of one primitive interleave), i integer, x number. In Attr.i integers come before lists.
+const char *attr_layout(AttrKind);
+Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0
+int attr_split(Op, const Attr *, Item *);                                // how many items
+
+// ---- expr.c: what an expression means -----------------------------------------------------------------
+
+typedef Ref Look(void *ctx, const char *name); // answers a name, or 0
+// An expression in the notation over named values (for --loss).
+Ref book_eval(Graph *, const char *where, const char *text, Look *look, void *ctx);
+Ref eval_expr(Graph *, const char *where, const Expr *, Look *look, void *ctx);
+// An expression over numbers alone (for --eta): `sqrt(2 / 768)`.
+double book_number(Arena *, const char *where, const char *text);
+
+typedef struct Scope {
+	Graph *g;
+	const struct Book *book;
+	const char *where;
+	Item *var;  // by Expr.var
+	Look *look; // for names without a number
+	void *ctx;
+	int depth;
+} Scope;
+Item eval_item(Scope *, const Expr *);
+Ref item_ref(Scope *, const Item *, Elem); // a number becomes a constant of that type
+bool literal_name(const char *, double *); // names of types and activations are their numbers
+struct Def;
+// The definition's first `nout` results; `var` holds its operands and attributes, and has room for its locals.
+void run_def(const Scope *, const struct Def *, Item *var, int nout, Item *out);
+
 // ---- book.c, rule.c: definitions and equations as text ---------------------------------------------
 
-typedef struct Book Book;
+typedef struct Def { // a definition, or a line about a primitive: what a whole means, a gradient
+	const char *place;   // file:line
+	const char *name;
+	int nin, nattr, nlocal, nresult, nvar;
+	const char **names;  // of the variables: operands, attributes, (gradients:) out, g, locals
+	Expr **attr;         // definitions: default values or NULL; about a primitive: a number to match, or a name
+	Expr **local, **result;
+	struct Def *next;    // same name, other operands or other attributes
+} Def;
+
+typedef struct Rule { // left => right if tests
+	const char *place;
+	Expr *left, *right;
+	int ntest, nvar;
+	Expr **test;
+	const char **names;
+	bool whole;          // the right side makes a whole
+	struct Rule *next;   // same primitive on the left
+} Rule;
+
+typedef struct Book {
+	Arena *arena;
+	Table *defs;         // name -> Def *
+	Rule *rules[OPS];
+	Def *wholes[OPS], *grads[OPS];
+} Book;
+
 Book *book_new(Arena *);
 // Reads equations; `where` names the text in errors. The built-in pages are embedded at build time.
 void book_read(Book *, const char *where, const char *text);
@@ -234,10 +335,16 @@ Ref book_rewrite(Graph *, Op, int nin, const Ref *in, const Attr *);
 Ref book_open(Graph *, const Val *, const Ref *in);
 // Gradients of `v`'s operands given that of its result; dx[k] = 0 where there is none. Not yet fitted to shapes.
 void book_grad(Graph *, const Val *v, Ref out, Ref g, const Ref *in, Ref *dx);
-// An expression in the notation over named values (for --loss, --eta). `look` answers a name, or 0.
-Ref book_eval(Graph *, const char *where, const char *text, Ref (*look)(void *, const char *), void *ctx);
+// book.c for rule.c and expr.c.
+const Def *find_def(const Book *, const char *name, int nin); // NULL
+typedef VEC(const char *) Names;
+// Numbers the names in `e` by `names`. One that is not there is added if `add` allows; else it must be a type or
+// an activation, and becomes its number.
+void number_names(const char *place, Arena *, Expr *e, Names *names, bool add);
+// rule.c: reads `left => right [if test, ..]`.
+void rule_read(Book *, Lexer *);
 
-// ---- text.c: the notation ----------------------------------------------------------------------------
+// ---- text.c: graphs and plans as text; what prints can be read back -------------------------------------------
 
 void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);

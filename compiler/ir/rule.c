@@ -1,6 +1,12 @@
-// rule.c: the door's question to the book. An empty book: the equations and their matcher replace
-// this file.
+// rule.c: rules of the book: a value that equals the left side is put as the right side.
 #include "ir.h"
+
+void rule_read(Book *book, Lexer *l)
+{
+	(void)book;
+	while (l->kind != T_line && l->kind != T_end)
+		lexer_next(l);
+}
 
 Ref book_rewrite(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {

@@ -1,0 +1,329 @@
+// book.c: the book: definitions, rules and gradients as text, read from pages.
+// Takes pages in the notation (compiler/book/maps.am explains them). Gives calls of definitions,
+// wholes opened, gradients. Keeps: the built-in book, read once a process and never freed.
+#include "ir.h"
+#include <string.h>
+
+extern const struct {
+	const char *name;
+	const char *text;
+} book_pages[];
+extern const int book_npages;
+
+// ---- reading
+// -----------------------------------------------------------------------------------------
+
+Book *book_new(Arena *arena)
+{
+	Book *book = NEW(arena, Book);
+	book->arena = arena;
+	book->defs = table_new(arena);
+	return book;
+}
+
+static int find_name(const Names *names, const char *name)
+{
+	for (int i = names->count - 1; i >= 0; i--)
+		if (!strcmp(names->at[i], name))
+			return i;
+	return -1;
+}
+
+void number_names(const char *place, Arena *arena, Expr *e, Names *names, bool add)
+{
+	for (int k = 0; k < e->nin; k++)
+		number_names(place, arena, e->in[k], names, add);
+	for (int k = 0; k < e->nattr; k++)
+		number_names(place, arena, e->attr[k], names, add);
+	if (e->kind != X_name)
+		return;
+	e->var = find_name(names, e->name);
+	if (e->var >= 0 || !strcmp(e->name, "none"))
+		return;
+	if (literal_name(e->name, &e->x)) {
+		e->kind = X_num;
+	} else if (add) {
+		e->var = names->count;
+		PUSH(arena, *names, e->name);
+	} else {
+		fail(place, "nothing is called '%s' here", e->name);
+	}
+}
+
+static Expr *read_expr(Lexer *l, const Def *d, Names *names)
+{
+	Expr *e = parse_expr(l);
+	number_names(d->place, l->arena, e, names, false);
+	return e;
+}
+
+// "(x, y; k, e = 1)": operands and attributes; of a line about a primitive, attributes may be
+// numbers to match.
+static void read_head(Lexer *l, Def *d, Names *names, bool about)
+{
+	VEC(Expr *) attr = {0};
+	lexer_want(l, "(");
+	while (!lexer_is(l, ")") && !lexer_is(l, ";")) {
+		if (d->nin++ > 0)
+			lexer_want(l, ",");
+		PUSH(l->arena, *names, lexer_name(l));
+	}
+	while (lexer_take(l, ";") || lexer_take(l, ",")) {
+		const char *name = l->word;
+		Expr *given = NULL;
+		if (about) {
+			given = parse_expr(l);
+			if (given->kind == X_name && literal_name(given->name, &given->x))
+				given->kind = X_num;
+		} else {
+			name = lexer_name(l);
+			given = lexer_take(l, "=") ? read_expr(l, d, names) : NULL;
+		}
+		PUSH(l->arena, *names, name);
+		PUSH(l->arena, attr, given);
+	}
+	lexer_want(l, ")");
+	lexer_want(l, "=");
+	d->attr = attr.at;
+	d->nattr = attr.count;
+}
+
+// Is this the line `name = ...`? The lexer then stands behind the sign.
+static bool takes_assignment(Lexer *l)
+{
+	Lexer ahead = *l;
+	if (l->kind != T_name)
+		return false;
+	lexer_next(&ahead);
+	if (!lexer_take(&ahead, "="))
+		return false;
+	*l = ahead;
+	return true;
+}
+
+static void read_body(Lexer *l, Def *d, Names *names)
+{
+	VEC(Expr *) local = {0}, result = {0};
+	while (l->kind == T_indent)
+		lexer_next(l);
+	for (const char *name = l->word; takes_assignment(l); name = l->word) {
+		PUSH(l->arena, local, read_expr(l, d, names));
+		PUSH(l->arena, *names, name);
+		while (l->kind == T_indent)
+			lexer_next(l);
+	}
+	do
+		PUSH(l->arena, result, read_expr(l, d, names));
+	while (lexer_take(l, ","));
+	if (l->kind != T_line && l->kind != T_end)
+		fail(lexer_place(l), "found '%s' after the results of %s", l->word, d->name);
+	d->local = local.at;
+	d->nlocal = local.count;
+	d->result = result.at;
+	d->nresult = result.count;
+	d->names = names->at;
+	d->nvar = names->count;
+}
+
+const Def *find_def(const Book *book, const char *name, int nin)
+{
+	const uint64_t *cell = table_find_s(book->defs, name);
+	for (const Def *d = cell ? (const Def *)(uintptr_t)*cell : NULL; d; d = d->next)
+		if (d->nin == nin)
+			return d;
+	return NULL;
+}
+
+static void read_def(Book *book, Lexer *l)
+{
+	Names names = {0};
+	Def *d = NEW(book->arena, Def);
+	d->place = lexer_place(l);
+	d->name = lexer_name(l);
+	read_head(l, d, &names, false);
+	read_body(l, d, &names);
+	if (find_def(book, d->name, d->nin))
+		fail(d->place, "%s with %d operands is defined twice", d->name, d->nin);
+	uint64_t *cell = table_cell_s(book->defs, d->name);
+	d->next = (Def *)(uintptr_t)*cell;
+	*cell = (uint64_t)(uintptr_t)d;
+}
+
+// A line about a primitive (whole, grad). Those of one primitive stay in the order of the page: the
+// first that fits is taken.
+static void read_about(Book *book, Lexer *l, Def **table, bool grad)
+{
+	Names names = {0};
+	Def *d = NEW(book->arena, Def);
+	d->place = lexer_place(l);
+	d->name = lexer_name(l);
+	int op = op_named(d->name);
+	if (op < 0)
+		fail(d->place, "no primitive is called %s", d->name);
+	read_head(l, d, &names, true);
+	if (grad) {
+		PUSH(book->arena, names, "out");
+		PUSH(book->arena, names, "g");
+	}
+	read_body(l, d, &names);
+	Def **end = &table[op];
+	while (*end)
+		end = &(*end)->next;
+	*end = d;
+}
+
+void book_read(Book *book, const char *where, const char *text)
+{
+	Lexer *l = lexer_open(book->arena, where, text);
+	while (l->kind != T_end) {
+		if (l->kind == T_line || l->kind == T_indent)
+			lexer_next(l);
+		else if (lexer_take(l, "def"))
+			read_def(book, l);
+		else if (lexer_take(l, "whole"))
+			read_about(book, l, book->wholes, false);
+		else if (lexer_take(l, "grad"))
+			read_about(book, l, book->grads, true);
+		else
+			rule_read(book, l);
+	}
+}
+
+const Book *book_builtin(void)
+{
+	static Book *book;
+	if (!book) {
+		Book *fresh = book_new(arena_new());
+		for (int i = 0; i < book_npages; i++)
+			book_read(fresh, book_pages[i].name, book_pages[i].text);
+		book = fresh;
+	}
+	return book;
+}
+
+// ---- definitions
+// ---------------------------------------------------------------------------------------
+
+bool book_has(const Book *book, const char *def)
+{
+	return table_find_s(book->defs, def) != NULL;
+}
+
+static Item given_item(const Given *given)
+{
+	Item item = {.kind = I_num, .x = given->x};
+	if (given->n > 0 || given->ints) {
+		item.kind = I_list;
+		item.n = given->n;
+		if (given->n > NUMS)
+			fail(given->name, "a list of more than %d entries", NUMS);
+		memcpy(item.i, given->ints, (size_t)given->n * sizeof *item.i);
+	}
+	return item;
+}
+
+static void bind_given(const Scope *s, const Def *d, int ngiven, const Given *given, Item *var)
+{
+	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, 1};
+	for (int i = 0; i < ngiven; i++) {
+		bool known = false;
+		for (int k = 0; k < d->nattr; k++)
+			known |= !strcmp(d->names[d->nin + k], given[i].name);
+		if (!known)
+			fail(s->where, "%s has no attribute %s", d->name, given[i].name);
+	}
+	for (int k = 0; k < d->nattr; k++) {
+		const Given *found = NULL;
+		for (int i = 0; i < ngiven; i++)
+			if (!strcmp(d->names[d->nin + k], given[i].name))
+				found = &given[i];
+		if (!found && !d->attr[k])
+			fail(s->where, "%s wants an attribute %s", d->name, d->names[d->nin + k]);
+		var[d->nin + k] = found ? given_item(found) : eval_item(&inner, d->attr[k]);
+	}
+}
+
+void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const Given *given,
+               int nout, Ref *out)
+{
+	const Def *d = g->book ? find_def(g->book, def, nin) : NULL;
+	if (!d)
+		fail(def, "the book defines no %s with %d operands", def, nin);
+	Item var[d->nvar + 1], result[nout + 1];
+	Scope s = {g, g->book, def, NULL, NULL, NULL, 0};
+	for (int k = 0; k < nin; k++)
+		var[k] = (Item){.kind = I_ref, .ref = in[k]};
+	bind_given(&s, d, ngiven, given, var);
+	run_def(&s, d, var, nout, result);
+	for (int k = 0; k < nout; k++)
+		out[k] = item_ref(&s, &result[k], nin ? val(g, in[0])->type : E_f32);
+}
+
+Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const Given *given)
+{
+	Ref out;
+	book_call(g, def, nin, in, ngiven, given, 1, &out);
+	return out;
+}
+
+// ---- lines about primitives
+// ----------------------------------------------------------------------------
+
+static bool attrs_fit(const Def *d, const Item *attr)
+{
+	for (int k = 0; k < d->nattr; k++)
+		if (d->attr[k]->kind == X_num &&
+		    (attr[k].kind != I_num || attr[k].x != d->attr[k]->x))
+			return false;
+	return true;
+}
+
+// The line about v, and in `var` v's operands and attributes. Answers how many variables that are.
+static int bind_about(const Val *v, const Ref *in, const Def *const *table, const Def **found,
+                      Item *var)
+{
+	Item *attr = var + v->nin;
+	int nattr = attr_split(v->op, v->attr, attr);
+	const Def *d = table[v->op];
+	while (d && !(d->nin == v->nin && d->nattr == nattr && attrs_fit(d, attr)))
+		d = d->next;
+	for (int k = 0; k < v->nin; k++)
+		var[k] = (Item){.kind = I_ref, .ref = in[k]};
+	*found = d;
+	return v->nin + nattr;
+}
+
+enum { VARS = 48 }; // most variables of a line about a primitive
+
+static void run_about(Graph *g, const Val *v, const Def *d, Item *var, int nout, Item *out)
+{
+	if (!d)
+		bug("no line of the book about %s with %d operands", prims[v->op].name, v->nin);
+	if (d->nvar > VARS)
+		bug("%s: more than %d variables", d->place, VARS);
+	Scope s = {.g = g, .book = g->book, .where = d->place};
+	run_def(&s, d, var, nout, out);
+}
+
+Ref book_open(Graph *g, const Val *v, const Ref *in)
+{
+	const Def *d;
+	Item var[VARS], out;
+	bind_about(v, in, (const Def *const *)g->book->wholes, &d, var);
+	run_about(g, v, d, var, 1, &out);
+	return item_ref(&(Scope){.g = g, .where = d->place}, &out, v->type);
+}
+
+void book_grad(Graph *g, const Val *v, Ref out, Ref gradient, const Ref *in, Ref *dx)
+{
+	const Def *d;
+	Item var[VARS], result[4];
+	int n = bind_about(v, in, (const Def *const *)g->book->grads, &d, var);
+	var[n++] = (Item){.kind = I_ref, .ref = out};
+	var[n++] = (Item){.kind = I_ref, .ref = gradient};
+	run_about(g, v, d, var, v->nin, result);
+	Scope s = {.g = g, .where = d->place};
+	for (int k = 0; k < v->nin; k++)
+		dx[k] =
+		    result[k].kind == I_none ? 0 : item_ref(&s, &result[k], val(g, in[k])->type);
+}

@@ -1,0 +1,477 @@
+// expr.c: what an expression of the notation means: a value put into a graph, or an attribute.
+// Takes Expr trees and a Scope. Operands of maps are aligned by numpy's rule; a number among values
+// becomes a constant of their type; maps over numbers and lists alone are arithmetic in double.
+#include "ir.h"
+#include <math.h>
+#include <string.h>
+
+enum { DEPTH = 100 }; // definitions inside one another
+
+static Item num_item(double x)
+{
+	return (Item){.kind = I_num, .x = x};
+}
+
+static Item ref_item(Ref r)
+{
+	return (Item){.kind = I_ref, .ref = r};
+}
+
+// ---- arithmetic on attributes
+// ------------------------------------------------------------------------
+
+static double compute(Scope *s, Op op, const double *x)
+{
+	switch (op) {
+	case O_neg:
+		return -x[0];
+	case O_abs:
+		return fabs(x[0]);
+	case O_floor:
+		return floor(x[0]);
+	case O_ceil:
+		return ceil(x[0]);
+	case O_exp:
+		return exp(x[0]);
+	case O_log:
+		return log(x[0]);
+	case O_sqrt:
+		return sqrt(x[0]);
+	case O_rsqrt:
+		return 1 / sqrt(x[0]);
+	case O_not:
+		return x[0] == 0;
+	case O_add:
+		return x[0] + x[1];
+	case O_sub:
+		return x[0] - x[1];
+	case O_mul:
+		return x[0] * x[1];
+	case O_div:
+		return x[0] / x[1];
+	case O_pow:
+		return pow(x[0], x[1]);
+	case O_max:
+		return fmax(x[0], x[1]);
+	case O_min:
+		return fmin(x[0], x[1]);
+	case O_mod:
+		return x[0] - x[1] * floor(x[0] / x[1]);
+	case O_eq:
+		return x[0] == x[1];
+	case O_lt:
+		return x[0] < x[1];
+	case O_le:
+		return x[0] <= x[1];
+	case O_and:
+		return x[0] != 0 && x[1] != 0;
+	case O_or:
+		return x[0] != 0 || x[1] != 0;
+	default:
+		fail(s->where, "%s needs a value, found only numbers", prims[op].name);
+	}
+}
+
+static bool same_list(const Item *x, const Item *y)
+{
+	return x->n == y->n && !memcmp(x->i, y->i, (size_t)x->n * sizeof *x->i);
+}
+
+static Item compute_items(Scope *s, Op op, int nin, const Item *in)
+{
+	Item out = num_item(0);
+	int n = -1;
+	double x[3] = {0};
+	for (int k = 0; k < nin; k++) {
+		if (in[k].kind == I_list && n >= 0 && in[k].n != n)
+			fail(s->where, "%s of lists of %d and %d entries", prims[op].name, n,
+			     in[k].n);
+		if (in[k].kind == I_list)
+			n = in[k].n;
+	}
+	if (op == O_eq && nin == 2 && in[0].kind == I_list && in[1].kind == I_list)
+		return num_item(same_list(&in[0], &in[1]));
+	if (n >= 0) {
+		out.kind = I_list;
+		out.n = n;
+	}
+	for (int i = 0; i < MAX(n, 1); i++) {
+		for (int k = 0; k < nin; k++)
+			x[k] = in[k].kind == I_list ? (double)in[k].i[i] : in[k].x;
+		if (n < 0)
+			out.x = compute(s, op, x);
+		else if (i < n)
+			out.i[i] = (int64_t)compute(s, op, x);
+	}
+	return out;
+}
+
+// ---- primitives
+// ----------------------------------------------------------------------------------------
+
+Ref item_ref(Scope *s, const Item *item, Elem type)
+{
+	if (item->kind == I_ref)
+		return item->ref;
+	if (item->kind == I_list && item->n == 1)
+		return put_num(s->g, type, (double)item->i[0]);
+	if (item->kind != I_num)
+		fail(s->where, "found a list, wanted a value");
+	if (elems[type].cls != 'f' && item->x != floor(item->x))
+		fail(s->where, "the number %g among values of type %s", item->x, elems[type].name);
+	return put_num(s->g, type, item->x);
+}
+
+// The type that a number takes among these operands: that of the last value which is not a
+// condition or index.
+static Elem literal_type(const Scope *s, Op op, int nin, const Item *in)
+{
+	Elem type = E_f32;
+	for (int k = 0; k < nin; k++)
+		if (in[k].kind == I_ref && !(op == O_select && k == 0) &&
+		    !(prims[op].cls == C_index && k == 1))
+			type = val(s->g, in[k].ref)->type;
+	return type;
+}
+
+static Item put_prim(Scope *s, const Expr *e, Item *in)
+{
+	Op op = e->op;
+	Item item[3];
+	if (e->nattr > COUNT(item))
+		fail(s->where, "%s: %d attributes", prims[op].name, e->nattr);
+	for (int k = 0; k < e->nattr; k++)
+		item[k] = eval_item(s, e->attr[k]);
+	Elem type = literal_type(s, op, e->nin, in);
+	Ref ref[3], *refs = e->nin <= COUNT(ref) ? ref : NEWS(s->g->arena, Ref, e->nin);
+	int rank = 0;
+	for (int k = 0; k < e->nin; k++) {
+		bool index = prims[op].cls == C_index && k == 1;
+		refs[k] = item_ref(s, &in[k],
+		                   index                      ? E_i64
+		                   : op == O_select && k == 0 ? E_b8
+		                                              : type);
+		rank = MAX(rank, val(s->g, refs[k])->shape.rank);
+	}
+	for (int k = 0; prims[op].cls == C_map && k < e->nin; k++) {
+		int own = val(s->g, refs[k])->shape.rank;
+		if (own > 0 && own < rank)
+			refs[k] = put_rank(s->g, refs[k], rank);
+	}
+	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0;
+	Attr attr = attr_join(s->where, op, rank0, e->nattr, item);
+	return ref_item(put(s->g, op, e->nin, refs, &attr));
+}
+
+static Item eval_prim_call(Scope *s, const Expr *e)
+{
+	const Prim *prim = &prims[e->op];
+	if ((prim->arity >= 0 && e->nin != prim->arity) || (prim->arity < 0 && e->nin == 0))
+		fail(s->where, "%s: found %d operands, wanted %d", prim->name, e->nin,
+		     MAX(prim->arity, 1));
+	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
+	bool value = prim->cls != C_map;
+	for (int k = 0; k < e->nin; k++) {
+		in[k] = eval_item(s, e->in[k]);
+		if (in[k].kind == I_none)
+			fail(s->where, "%s of nothing", prim->name);
+		value |= in[k].kind == I_ref;
+	}
+	if (value && !s->g)
+		fail(s->where, "%s needs a value, found only numbers", prim->name);
+	return value ? put_prim(s, e, in) : compute_items(s, e->op, e->nin, in);
+}
+
+// ---- functions on shapes and lists
+// -------------------------------------------------------------------
+
+static Item eval_arg(Scope *s, const Expr *e, int k)
+{
+	if (k >= e->nin)
+		fail(s->where, "%s: found %d operands, wanted more", e->name, e->nin);
+	return eval_item(s, e->in[k]);
+}
+
+static const Val *value_arg(Scope *s, const Expr *e, int k)
+{
+	Item item = eval_arg(s, e, k);
+	if (item.kind != I_ref)
+		fail(s->where, "%s of something that is no value", e->name);
+	return val(s->g, item.ref);
+}
+
+static double number_arg(Scope *s, const Expr *e, int k)
+{
+	Item item = eval_arg(s, e, k);
+	double x = item.kind == I_list && item.n == 1 ? (double)item.i[0] : item.x;
+	if (item.kind == I_ref ? !const_num(s->g, item.ref, &x)
+	                       : item.kind == I_list && item.n != 1)
+		fail(s->where, "%s wants a number", e->name);
+	return x;
+}
+
+static Item fn_shape(Scope *s, const Expr *e)
+{
+	const Val *v = value_arg(s, e, 0);
+	Item out = {.kind = I_list, .n = v->shape.rank};
+	memcpy(out.i, v->shape.dim, (size_t)out.n * sizeof *out.i);
+	return out;
+}
+
+static Item fn_rank(Scope *s, const Expr *e)
+{
+	return num_item(value_arg(s, e, 0)->shape.rank);
+}
+
+static Item fn_type(Scope *s, const Expr *e)
+{
+	return num_item(value_arg(s, e, 0)->type);
+}
+
+static Item fn_axes(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_list, .n = value_arg(s, e, 0)->shape.rank};
+	for (int i = 0; i < out.n; i++)
+		out.i[i] = i;
+	return out;
+}
+
+// count(x): elements; count(x; k): elements along the axes k.
+static Item fn_count(Scope *s, const Expr *e)
+{
+	const Shape shape = value_arg(s, e, 0)->shape;
+	if (e->nattr == 0)
+		return num_item((double)count_of(&shape));
+	Item axes = eval_item(s, e->attr[0]);
+	if (axes.kind == I_num) {
+		axes.n = 1;
+		axes.i[0] = (int64_t)axes.x;
+	}
+	double count = 1;
+	for (int i = 0; i < axes.n; i++) {
+		int64_t axis = axes.i[i] < 0 ? axes.i[i] + shape.rank : axes.i[i];
+		if (axis < 0 || axis >= shape.rank)
+			fail(s->where, "axis %lld of a value of rank %d", (long long)axes.i[i],
+			     shape.rank);
+		count *= (double)shape.dim[axis];
+	}
+	return num_item(count);
+}
+
+// inv(p): the permutation that undoes p.
+static Item fn_inv(Scope *s, const Expr *e)
+{
+	Item p = eval_arg(s, e, 0), out = {.kind = I_list, .n = p.n};
+	for (int i = 0; i < p.n; i++)
+		if (p.i[i] >= 0 && p.i[i] < p.n)
+			out.i[p.i[i]] = i;
+	return out;
+}
+
+// list(n, x): n times x.
+static Item fn_list(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_list, .n = (int)number_arg(s, e, 0)};
+	if (out.n < 0 || out.n > NUMS)
+		fail(s->where, "a list of %d entries", out.n);
+	for (int i = 0; i < out.n; i++)
+		out.i[i] = (int64_t)number_arg(s, e, 1);
+	return out;
+}
+
+// at(list, i): an entry; i may count from the end.
+static Item fn_at(Scope *s, const Expr *e)
+{
+	Item list = eval_arg(s, e, 0);
+	int i = (int)number_arg(s, e, 1);
+	i = i < 0 ? i + list.n : i;
+	if (list.kind != I_list || i < 0 || i >= list.n)
+		fail(s->where, "entry %d of a list of %d", i, list.n);
+	return num_item((double)list.i[i]);
+}
+
+// with(list, i, x): the list with x as entry i.
+static Item fn_with(Scope *s, const Expr *e)
+{
+	Item list = eval_arg(s, e, 0);
+	int i = (int)number_arg(s, e, 1);
+	i = i < 0 ? i + list.n : i;
+	if (list.kind != I_list || i < 0 || i >= list.n)
+		fail(s->where, "entry %d of a list of %d", i, list.n);
+	list.i[i] = (int64_t)number_arg(s, e, 2);
+	return list;
+}
+
+// join(a, b): one list after the other.
+static Item fn_join(Scope *s, const Expr *e)
+{
+	Item a = eval_arg(s, e, 0), b = eval_arg(s, e, 1);
+	if (a.kind != I_list || b.kind != I_list || a.n + b.n > NUMS)
+		fail(s->where, "join of lists of %d and %d entries", a.n, b.n);
+	memcpy(a.i + a.n, b.i, (size_t)b.n * sizeof *b.i);
+	a.n += b.n;
+	return a;
+}
+
+// when(c, a, b): a where the number c is not 0, else b; the other one is not made.
+static Item fn_when(Scope *s, const Expr *e)
+{
+	if (e->nin != 3)
+		fail(s->where, "when: found %d operands, wanted 3", e->nin);
+	return eval_item(s, e->in[number_arg(s, e, 0) != 0 ? 1 : 2]);
+}
+
+static Item fn_float(Scope *s, const Expr *e)
+{
+	return num_item(elems[value_arg(s, e, 0)->type].cls == 'f');
+}
+
+static Item fn_const(Scope *s, const Expr *e)
+{
+	Item item = eval_arg(s, e, 0);
+	return num_item(item.kind != I_ref || is_const(s->g, item.ref));
+}
+
+static const struct {
+	const char *name;
+	Item (*eval)(Scope *, const Expr *);
+} functions[] = {
+    {"shape", fn_shape}, {"rank", fn_rank}, {"type", fn_type}, {"axes", fn_axes},
+    {"count", fn_count}, {"inv", fn_inv},   {"list", fn_list}, {"at", fn_at},
+    {"with", fn_with},   {"join", fn_join}, {"when", fn_when}, {"float", fn_float},
+    {"const", fn_const},
+};
+
+// ---- calls
+// -----------------------------------------------------------------------------------------------
+
+void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
+{
+	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, s->depth + 1};
+	if (inner.depth > DEPTH)
+		fail(d->place, "%s: definitions more than %d deep", d->name, DEPTH);
+	if (nout > d->nresult)
+		fail(d->place, "%s gives %d results, wanted %d", d->name, d->nresult, nout);
+	int first = d->nvar - d->nlocal;
+	for (int k = 0; k < d->nlocal; k++)
+		var[first + k] = eval_item(&inner, d->local[k]);
+	for (int k = 0; k < nout; k++)
+		out[k] = eval_item(&inner, d->result[k]);
+}
+
+static Item call_def(Scope *s, const Def *d, const Expr *e)
+{
+	Item out, var[d->nvar + 1];
+	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, s->depth + 1};
+	if (e->nattr > d->nattr)
+		fail(s->where, "%s: found %d attributes, wanted %d", d->name, e->nattr, d->nattr);
+	for (int k = 0; k < d->nin; k++)
+		var[k] = eval_item(s, e->in[k]);
+	for (int k = 0; k < d->nattr; k++) {
+		if (k >= e->nattr && !d->attr[k])
+			fail(s->where, "%s: attribute %s is missing", d->name,
+			     d->names[d->nin + k]);
+		var[d->nin + k] =
+		    k < e->nattr ? eval_item(s, e->attr[k]) : eval_item(&inner, d->attr[k]);
+	}
+	run_def(s, d, var, 1, &out);
+	return out;
+}
+
+static Item eval_call(Scope *s, const Expr *e)
+{
+	for (int i = 0; i < COUNT(functions); i++)
+		if (!strcmp(functions[i].name, e->name))
+			return functions[i].eval(s, e);
+	const Def *d = s->book ? find_def(s->book, e->name, e->nin) : NULL;
+	if (!d)
+		fail(s->where, "nothing is called %s with %d operands", e->name, e->nin);
+	return call_def(s, d, e);
+}
+
+bool literal_name(const char *name, double *x)
+{
+	int number = elem_named(name);
+	if (number < 0)
+		number = act_named(name);
+	*x = number;
+	return number >= 0;
+}
+
+static Item eval_name(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_none};
+	if (e->var >= 0)
+		return s->var[e->var];
+	Ref found = s->look ? s->look(s->ctx, e->name) : 0;
+	if (found)
+		return ref_item(found);
+	if (literal_name(e->name, &out.x))
+		out.kind = I_num;
+	else if (strcmp(e->name, "none"))
+		fail(s->where, "nothing is called '%s'", e->name);
+	return out;
+}
+
+static Item eval_list(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_list, .n = e->nin};
+	if (e->nin > NUMS)
+		fail(s->where, "a list of more than %d entries", NUMS);
+	for (int i = 0; i < e->nin; i++) {
+		Item item = eval_item(s, e->in[i]);
+		if (item.kind == I_list && item.n == 1)
+			item = num_item((double)item.i[0]);
+		if (item.kind != I_num || item.x != floor(item.x))
+			fail(s->where, "entry %d of a list is no integer", i);
+		out.i[i] = (int64_t)item.x;
+	}
+	return out;
+}
+
+Item eval_item(Scope *s, const Expr *e)
+{
+	switch (e->kind) {
+	case X_num:
+		return num_item(e->x);
+	case X_name:
+		return eval_name(s, e);
+	case X_list:
+		return eval_list(s, e);
+	case X_call:
+		return e->op < OPS ? eval_prim_call(s, e) : eval_call(s, e);
+	}
+	never(ExprKind);
+}
+
+Ref eval_expr(Graph *g, const char *where, const Expr *e, Look *look, void *ctx)
+{
+	Scope s = {g, g->book, where, NULL, look, ctx, 0};
+	Item item = eval_item(&s, e);
+	return item_ref(&s, &item, E_f32);
+}
+
+static Expr *parse_whole(Arena *arena, const char *where, const char *text)
+{
+	Lexer *l = lexer_open(arena, where, text);
+	Expr *e = parse_expr(l);
+	while (l->kind == T_line)
+		lexer_next(l);
+	if (l->kind != T_end)
+		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
+	return e;
+}
+
+Ref book_eval(Graph *g, const char *where, const char *text, Look *look, void *ctx)
+{
+	return eval_expr(g, where, parse_whole(g->arena, where, text), look, ctx);
+}
+
+double book_number(Arena *arena, const char *where, const char *text)
+{
+	Scope s = {.where = where};
+	Item item = eval_item(&s, parse_whole(arena, where, text));
+	if (item.kind != I_num)
+		fail(where, "'%s' is not a number", text);
+	return item.x;
+}

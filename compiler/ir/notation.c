@@ -1,0 +1,446 @@
+// notation.c: the lexer and the expression parser behind pages of the book, graph text and --loss.
+// Takes ir.h. Gives tokens, Expr trees, and how each kind of attributes is written.
+#include "ir.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- tokens
+// ----------------------------------------------------------------------------------------
+
+Lexer *lexer_open(Arena *arena, const char *where, const char *text)
+{
+	Lexer *l = NEW(arena, Lexer);
+	l->arena = arena;
+	l->where = where;
+	l->at = text;
+	l->line = 1;
+	lexer_next(l);
+	while (l->kind == T_line || l->kind == T_indent)
+		lexer_next(l);
+	return l;
+}
+
+char *lexer_place(const Lexer *l)
+{
+	return format(l->arena, "%s:%d", l->where, l->line);
+}
+
+static const char *token_text(const Lexer *l)
+{
+	return l->kind == T_end                           ? "the end"
+	       : l->kind == T_line || l->kind == T_indent ? "the end of the line"
+	                                                  : l->word;
+}
+
+static char *cut(Lexer *l, const char *from, size_t count)
+{
+	char *word = take(l->arena, count + 1);
+	memcpy(word, from, count);
+	return word;
+}
+
+// Spaces, comments and blank lines. Answers T_line or T_indent where a line ended, by how the next
+// one begins, T_end at the end of the text, T_sign otherwise.
+static TokenKind skip_space(Lexer *l)
+{
+	bool ended = false;
+	const char *begin = l->at;
+	for (;; l->at++) {
+		if (*l->at == '#')
+			l->at += strcspn(l->at, "\n");
+		if (*l->at == '\n') {
+			ended = true;
+			l->line++;
+			begin = l->at + 1;
+		} else if (*l->at == '\0' || !isspace((unsigned char)*l->at)) {
+			break;
+		}
+	}
+	if (ended && l->depth == 0)
+		return l->at > begin && *l->at ? T_indent : T_line;
+	return *l->at ? T_sign : T_end;
+}
+
+static void lex_quoted(Lexer *l)
+{
+	Text text = {.arena = l->arena};
+	const char *s = l->at + 1;
+	say(&text, "%s", "");
+	for (; *s && *s != '"' && *s != '\n'; s++) {
+		if (*s == '\\' && s[1] == 'n')
+			say(&text, "\n"), s++;
+		else if (*s == '\\' && s[1])
+			say(&text, "%c", *++s);
+		else
+			say(&text, "%c", *s);
+	}
+	if (*s != '"')
+		fail(lexer_place(l), "a quoted name does not end on its line");
+	l->kind = T_name;
+	l->quoted = true;
+	l->word = text.at;
+	l->at = s + 1;
+}
+
+static size_t name_length(const char *s)
+{
+	size_t n = 1;
+	while (isalnum((unsigned char)s[n]) || s[n] == '_' ||
+	       (s[n] == '.' && (isalnum((unsigned char)s[n + 1]) || s[n + 1] == '_')))
+		n++;
+	return n;
+}
+
+static void lex_number(Lexer *l)
+{
+	char *end;
+	l->kind = T_num;
+	l->x = strtod(l->at, &end);
+	l->word = cut(l, l->at, (size_t)(end - l->at));
+	l->at = end;
+}
+
+static void lex_name(Lexer *l)
+{
+	size_t n = name_length(l->at);
+	l->word = cut(l, l->at, n);
+	if (!strcmp(l->word, "inf") || !strcmp(l->word, "nan")) {
+		lex_number(l);
+		return;
+	}
+	l->kind = T_name;
+	l->at += n;
+}
+
+static void lex_sign(Lexer *l)
+{
+	static const char *const pairs[] = {"=>", "==", "!=", "<=", ">="};
+	size_t n = 1;
+	for (int i = 0; i < COUNT(pairs); i++)
+		if (starts_with(l->at, pairs[i]))
+			n = 2;
+	l->kind = T_sign;
+	l->word = cut(l, l->at, n);
+	l->at += n;
+	if (strchr("([{", *l->word))
+		l->depth++;
+	else if (strchr(")]}", *l->word) && l->depth > 0)
+		l->depth--;
+}
+
+void lexer_next(Lexer *l)
+{
+	l->quoted = false;
+	l->word = "";
+	l->kind = skip_space(l);
+	if (l->kind != T_sign)
+		return;
+	unsigned char c = (unsigned char)*l->at;
+	if (c == '"')
+		lex_quoted(l);
+	else if (isdigit(c) || (c == '.' && isdigit((unsigned char)l->at[1])))
+		lex_number(l);
+	else if (isalpha(c) || c == '_' || (c == '%' && isdigit((unsigned char)l->at[1])))
+		lex_name(l);
+	else
+		lex_sign(l);
+}
+
+bool lexer_is(const Lexer *l, const char *word)
+{
+	return (l->kind == T_sign || (l->kind == T_name && !l->quoted)) && !strcmp(l->word, word);
+}
+
+bool lexer_take(Lexer *l, const char *word)
+{
+	bool found = lexer_is(l, word);
+	if (found)
+		lexer_next(l);
+	return found;
+}
+
+void lexer_want(Lexer *l, const char *word)
+{
+	if (!lexer_take(l, word))
+		fail(lexer_place(l), "found '%s', wanted '%s'", token_text(l), word);
+}
+
+const char *lexer_name(Lexer *l)
+{
+	if (l->kind != T_name)
+		fail(lexer_place(l), "found '%s', wanted a name", token_text(l));
+	const char *name = l->word;
+	lexer_next(l);
+	return name;
+}
+
+// ---- expressions
+// ----------------------------------------------------------------------------------- comparison:
+// sum [(== != < <= > >=) sum]      sum: product {(+ -) product} product: unary {(* /) unary} unary:
+// [-] primary primary: number | name | name(operands; attributes) | [list] | (comparison)
+
+enum { NESTING = 200 }; // deepest brackets; deeper text is not meant for us
+
+static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
+{
+	Expr *e = NEW(l->arena, Expr);
+	e->kind = X_call;
+	e->op = op;
+	e->name = prims[op].name;
+	e->var = -1;
+	e->nin = nin;
+	e->in = NEWS(l->arena, Expr *, 2);
+	e->in[0] = x;
+	e->in[1] = y;
+	return e;
+}
+
+static Expr **parse_list(Lexer *l, int *count)
+{
+	VEC(Expr *) list = {0};
+	while (!lexer_is(l, ")") && !lexer_is(l, "]") && !lexer_is(l, ";")) {
+		if (list.count > 0)
+			lexer_want(l, ",");
+		PUSH(l->arena, list, parse_expr(l));
+	}
+	*count = list.count;
+	return list.at;
+}
+
+static Expr *parse_call(Lexer *l, Expr *e)
+{
+	int op = op_named(e->name);
+	e->kind = X_call;
+	e->op = op < 0 ? OPS : (Op)op;
+	e->in = parse_list(l, &e->nin);
+	if (lexer_take(l, ";"))
+		e->attr = parse_list(l, &e->nattr);
+	lexer_want(l, ")");
+	return e;
+}
+
+static Expr *parse_primary(Lexer *l)
+{
+	while (l->kind == T_indent)
+		lexer_next(l);
+	if (l->depth > NESTING)
+		fail(lexer_place(l), "more than %d brackets inside one another", NESTING);
+	if (lexer_take(l, "(")) {
+		Expr *inner = parse_expr(l);
+		lexer_want(l, ")");
+		return inner;
+	}
+	Expr *e = NEW(l->arena, Expr);
+	e->var = -1;
+	e->op = OPS;
+	if (l->kind == T_num) {
+		e->x = l->x;
+		lexer_next(l);
+		return e;
+	}
+	if (lexer_take(l, "[")) {
+		e->kind = X_list;
+		e->in = parse_list(l, &e->nin);
+		lexer_want(l, "]");
+		return e;
+	}
+	bool bare = !l->quoted;
+	e->kind = X_name;
+	e->name = lexer_name(l);
+	return bare && lexer_take(l, "(") ? parse_call(l, e) : e;
+}
+
+static Expr *parse_unary(Lexer *l)
+{
+	int minus = 0;
+	while (lexer_take(l, "-"))
+		minus ^= 1;
+	Expr *e = parse_primary(l);
+	if (!minus)
+		return e;
+	if (e->kind == X_num) {
+		e->x = -e->x;
+		return e;
+	}
+	return call(l, O_neg, 1, e, NULL);
+}
+
+static Expr *parse_product(Lexer *l)
+{
+	Expr *e = parse_unary(l);
+	for (;;) {
+		if (lexer_take(l, "*"))
+			e = call(l, O_mul, 2, e, parse_unary(l));
+		else if (lexer_take(l, "/"))
+			e = call(l, O_div, 2, e, parse_unary(l));
+		else
+			return e;
+	}
+}
+
+static Expr *parse_sum(Lexer *l)
+{
+	Expr *e = parse_product(l);
+	for (;;) {
+		if (lexer_take(l, "+"))
+			e = call(l, O_add, 2, e, parse_product(l));
+		else if (lexer_take(l, "-"))
+			e = call(l, O_sub, 2, e, parse_product(l));
+		else
+			return e;
+	}
+}
+
+Expr *parse_expr(Lexer *l)
+{
+	static const struct {
+		const char *sign;
+		Op op;
+		bool swap, not ;
+	} signs[] = {{"==", O_eq, false, false}, {"!=", O_eq, false, true},
+	             {"<", O_lt, false, false},  {"<=", O_le, false, false},
+	             {">", O_lt, true, false},   {">=", O_le, true, false}};
+	Expr *x = parse_sum(l);
+	for (int i = 0; i < COUNT(signs); i++) {
+		if (!lexer_take(l, signs[i].sign))
+			continue;
+		Expr *y = parse_sum(l);
+		Expr *e = call(l, signs[i].op, 2, signs[i].swap ? y : x, signs[i].swap ? x : y);
+		return signs[i].not ? call(l, O_not, 1, e, NULL) : e;
+	}
+	return x;
+}
+
+// ---- attributes
+// ------------------------------------------------------------------------------------
+
+const char *attr_layout(AttrKind kind)
+{
+	static const char *const layouts[] = {
+	    [K_none] = "",     [K_axes] = "A",    [K_dims] = "L",    [K_perm] = "L",
+	    [K_slice] = "LLL", [K_pad] = "LLx",   [K_window] = "Lx", [K_axis] = "a",
+	    [K_type] = "i",    [K_const] = "",    [K_slot] = "i",    [K_rand] = "iL",
+	    [K_iota] = "iL",   [K_act] = "i",     [K_norm] = "Aix",  [K_cum] = "aii",
+	    [K_put] = "ai",    [K_attend] = "xi",
+	};
+	return layouts[kind];
+}
+
+static double number_of(const char *where, Op op, const Item *item)
+{
+	if (item->kind == I_list && item->n == 1)
+		return (double)item->i[0];
+	if (item->kind != I_num)
+		fail(where, "%s: found a list or a value, wanted a number as attribute",
+		     prims[op].name);
+	return item->x;
+}
+
+static int64_t integer_of(const char *where, Op op, const Item *item)
+{
+	double x = number_of(where, op, item);
+	if (x != floor(x) || fabs(x) > 9e15)
+		fail(where, "%s: found %g, wanted an integer as attribute", prims[op].name, x);
+	return (int64_t)x;
+}
+
+static int64_t wrap_axis(const char *where, Op op, int rank, int64_t axis)
+{
+	if (axis < -rank || axis >= rank)
+		fail(where, "%s: axis %lld of a value of rank %d", prims[op].name, (long long)axis,
+		     rank);
+	return axis < 0 ? axis + rank : axis;
+}
+
+static int ascending(const void *a, const void *b)
+{
+	int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+	return (x > y) - (x < y);
+}
+
+// The lists of `item` (one for each L or A of the layout) interleaved behind the integers in
+// `attr`.
+static void join_lists(const char *where, Op op, int rank, int nlist, const Item *const *list,
+                       Attr *attr)
+{
+	int n = nlist ? list[0]->n : 0;
+	int64_t *to = attr->i + attr->n;
+	for (int k = 0; k < nlist; k++) {
+		if (list[k]->n != n)
+			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
+			     list[k]->n);
+		for (int i = 0; i < n; i++) {
+			if (attr->n >= NUMS)
+				fail(where, "%s: a list of more than %d entries", prims[op].name,
+				     NUMS);
+			to[i * nlist + k] = list[k]->i[i];
+			attr->n++;
+		}
+	}
+	if (strchr(attr_layout(prims[op].attr), 'A')) {
+		for (int i = 0; i < n; i++)
+			to[i] = wrap_axis(where, op, rank, to[i]);
+		qsort(to, (size_t)n, sizeof *to, ascending);
+	}
+}
+
+Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
+{
+	const char *layout = attr_layout(prims[op].attr);
+	Item single[3];
+	const Item *lists[3];
+	int nlist = 0;
+	Attr attr = {0};
+	if (nitem != (int)strlen(layout))
+		fail(where, "%s: found %d attributes, wanted %d", prims[op].name, nitem,
+		     (int)strlen(layout));
+	for (int k = 0; k < nitem; k++) {
+		if (layout[k] == 'x') {
+			attr.x = number_of(where, op, &item[k]);
+		} else if (layout[k] == 'i' || layout[k] == 'a') {
+			int64_t i = integer_of(where, op, &item[k]);
+			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(where, op, rank, i) : i;
+		} else if (item[k].kind == I_num) {
+			single[nlist] = (Item){.kind = I_list, .n = 1};
+			single[nlist].i[0] = integer_of(where, op, &item[k]);
+			lists[nlist] = &single[nlist];
+			nlist++;
+		} else if (item[k].kind == I_list) {
+			lists[nlist++] = &item[k];
+		} else {
+			fail(where, "%s: found a value, wanted a list as attribute",
+			     prims[op].name);
+		}
+	}
+	join_lists(where, op, rank, nlist, lists, &attr);
+	return attr;
+}
+
+int attr_split(Op op, const Attr *attr, Item *item)
+{
+	const char *layout = attr_layout(prims[op].attr);
+	int nitem = (int)strlen(layout), nint = 0, nlist = 0;
+	for (int k = 0; k < nitem; k++) {
+		nint += layout[k] == 'i' || layout[k] == 'a';
+		nlist += layout[k] == 'L' || layout[k] == 'A';
+	}
+	const int64_t *ints = attr->i, *lists = attr->i + nint;
+	for (int k = 0, list = 0; k < nitem; k++) {
+		item[k].kind = I_num;
+		item[k].n = 0;
+		if (layout[k] == 'x') {
+			item[k].x = attr->x;
+		} else if (layout[k] == 'i' || layout[k] == 'a') {
+			item[k].x = (double)*ints++;
+		} else {
+			item[k].kind = I_list;
+			item[k].n = (attr->n - nint) / nlist;
+			for (int i = 0; i < item[k].n; i++)
+				item[k].i[i] = lists[i * nlist + list];
+			list++;
+		}
+	}
+	return nitem;
+}

@@ -1,0 +1,473 @@
+// text.c: graphs as text. What prints can be read back, and prints the same again.
+// A line a slot, value, out or store:
+//   graph NAME [plain]
+//   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
+//   %3 = dot(%1, w) : TYPE  # operator node
+//   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
+//   out NAME = %3
+//   store NAME = %4
+// Slots stand in expressions by name; rank-0 constants beside a value of their type as numbers.
+#include "ir.h"
+#include <ctype.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state"};
+
+// ---- printing
+// ------------------------------------------------------------------------------------------
+
+typedef struct Printer {
+	Text text;
+	const Graph *g;
+	const int *number; // by Ref; NULL: the Ref itself
+} Printer;
+
+static bool plain_name(const char *s)
+{
+	bool start = true;
+	if (!strcmp(s, "inf") || !strcmp(s, "nan") || !*s)
+		return false;
+	for (; *s; s++) {
+		if (*s == '.' && !start && s[1]) {
+			start = false;
+			continue;
+		}
+		if (!(isalpha((unsigned char)*s) || *s == '_' ||
+		      (!start && isdigit((unsigned char)*s))))
+			return false;
+		start = false;
+	}
+	return true;
+}
+
+static void say_name(Text *t, const char *s)
+{
+	if (plain_name(s)) {
+		say(t, "%s", s);
+		return;
+	}
+	say(t, "\"");
+	for (; *s; s++)
+		say(t, *s == '\n' ? "\\n" : *s == '"' || *s == '\\' ? "\\%c" : "%c", *s);
+	say(t, "\"");
+}
+
+// The shortest decimal that reads back as x (as a float, where that is the type).
+static void say_number(Text *t, Elem type, double x)
+{
+	char s[40];
+	for (int digits = 1; digits <= 17; digits++) {
+		snprintf(s, sizeof s, "%.*g", digits, x);
+		double back = strtod(s, NULL);
+		if (back == x || isnan(x) || (type != E_f64 && (float)back == (float)x))
+			break;
+	}
+	say(t, "%s", isnan(x) ? "nan" : s);
+}
+
+static void say_element(Text *t, const Val *v, int64_t i)
+{
+	if (elems[v->type].cls == 'f')
+		say_number(t, v->type, const_at(v, i));
+	else if (elems[v->type].cls == 'u')
+		say(t, "%" PRIu64, (uint64_t)const_int_at(v, i));
+	else
+		say(t, "%" PRId64, const_int_at(v, i));
+}
+
+static bool all_same(const Val *v, int64_t count)
+{
+	size_t size = (size_t)elems[v->type].bytes;
+	for (int64_t i = 1; i < count; i++)
+		if (memcmp(v->data, (const char *)v->data + (size_t)i * size, size))
+			return false;
+	return count > 1;
+}
+
+static void say_elements(Text *t, const Val *v)
+{
+	int64_t count = count_of(&v->shape);
+	bool same = all_same(v, count);
+	say(t, " {");
+	for (int64_t i = 0; i < (same ? 1 : count); i++) {
+		if (i > 0)
+			say(t, ", ");
+		say_element(t, v, i);
+	}
+	say(t, same ? " *}" : "}");
+}
+
+// May operand k of v be written as a bare number? Then it must read back as the same constant.
+static bool bare_number(const Graph *g, const Val *v, int k)
+{
+	const Val *x = val(g, v->in[k]);
+	if (x->op != O_const || x->shape.rank > 0 || prims[v->op].cls != C_map || v->nin != 2)
+		return false;
+	const Val *other = val(g, v->in[1 - k]);
+	double d = const_at(x, 0);
+	return other->op != O_const && other->type == x->type && isfinite(d) && fabs(d) < 1e15;
+}
+
+static void say_ref(Printer *p, Ref r)
+{
+	const Val *v = val(p->g, r);
+	if (v->op == O_slot)
+		say_name(&p->text, p->g->slots.at[v->attr->i[0]].name);
+	else
+		say(&p->text, "%%%d", p->number ? p->number[r] : (int)r);
+}
+
+static void say_attrs(Text *t, const Val *v)
+{
+	Item item[3];
+	int n = attr_split(v->op, v->attr, item);
+	for (int k = 0; k < n; k++) {
+		say(t, k ? ", " : "; ");
+		if (item[k].kind == I_list) {
+			say(t, "[");
+			for (int i = 0; i < item[k].n; i++)
+				say(t, i ? ",%" PRId64 : "%" PRId64, item[k].i[i]);
+			say(t, "]");
+		} else if (v->op == O_act) {
+			say(t, "%s", act_names[(int)item[k].x]);
+		} else if (v->op == O_cast) {
+			say(t, "%s", elems[(int)item[k].x].name);
+		} else {
+			say_number(t, E_f64, item[k].x);
+		}
+	}
+}
+
+static void say_value(Printer *p, const Val *v)
+{
+	Text *t = &p->text;
+	if (v->op == O_const) {
+		say(t, "const %s", shape_text(t->arena, v->type, &v->shape));
+		say_elements(t, v);
+		return;
+	}
+	say(t, "%s(", prims[v->op].name);
+	for (int k = 0; k < v->nin; k++) {
+		if (k > 0)
+			say(t, ", ");
+		if (bare_number(p->g, v, k))
+			say_element(t, val(p->g, v->in[k]), 0);
+		else
+			say_ref(p, v->in[k]);
+	}
+	say_attrs(t, v);
+	say(t, ")");
+}
+
+void print_val(Text *text, const Graph *g, Ref r)
+{
+	Printer p = {*text, g, NULL};
+	say_value(&p, val(g, r));
+	*text = p.text;
+}
+
+static void say_slot(Text *t, const Slot *s)
+{
+	say(t, "slot ");
+	say_name(t, s->name);
+	say(t, " : %s %s", kinds[s->kind], shape_text(t->arena, s->type, &s->shape));
+	if (s->file && strcmp(s->file, s->name)) {
+		say(t, " from ");
+		say_name(t, s->file);
+	}
+	if (s->limit)
+		say(t, " limit %" PRId64, s->limit);
+	if (s->ignore)
+		say(t, " ignore %" PRId64, s->ignore);
+	if (s->init && count_of(&s->shape) == 1) {
+		say(t, " =");
+		say_elements(t, &(Val){.type = s->type, .shape = s->shape, .data = s->init});
+	}
+	say(t, s->why ? "  # %s\n" : "\n", s->why);
+}
+
+static void say_line(Printer *p, const Val *v, int number)
+{
+	Text *t = &p->text;
+	say(t, "%%%d = ", number);
+	say_value(p, v);
+	if (v->op != O_const)
+		say(t, " : %s", shape_text(t->arena, v->type, &v->shape));
+	if (v->from) {
+		const Node *node = &p->g->nodes.at[v->from];
+		say(t, "  # ");
+		say_name(t, node->op);
+		say(t, " ");
+		say_name(t, node->name);
+	}
+	say(t, "\n");
+}
+
+// Live values are numbered from 1 in order; slots, and constants only ever written as numbers, take
+// none.
+static int *number_values(Arena *arena, const Graph *g)
+{
+	bool *live = graph_marks(arena, g), *line = NEWS(arena, bool, g->nval);
+	int *number = NEWS(arena, int, g->nval), n = 0;
+	for (int r = 1; r < g->nval; r++) {
+		line[r] |= g->val[r].op != O_const && g->val[r].op != O_slot;
+		for (int k = 0; live[r] && k < g->val[r].nin; k++)
+			line[g->val[r].in[k]] |= !bare_number(g, &g->val[r], k);
+	}
+	for (int i = 0; i < g->outs.count; i++)
+		line[g->outs.at[i].val] = true;
+	for (int i = 0; i < g->stores.count; i++)
+		line[g->stores.at[i].val] = true;
+	for (int r = 1; r < g->nval; r++)
+		if (live[r] && line[r] && g->val[r].op != O_slot)
+			number[r] = ++n;
+	return number;
+}
+
+char *graph_text(Arena *arena, const Graph *g)
+{
+	const int *number = number_values(arena, g);
+	Printer p = {{.arena = arena}, g, number};
+	Text *t = &p.text;
+	say(t, "graph ");
+	say_name(t, g->name ? g->name : "");
+	say(t, g->plain ? " plain\n" : "\n");
+	for (int i = 0; i < g->slots.count; i++)
+		say_slot(t, &g->slots.at[i]);
+	for (int r = 1; r < g->nval; r++)
+		if (number[r])
+			say_line(&p, &g->val[r], number[r]);
+	for (int i = 0; i < g->outs.count + g->stores.count; i++) {
+		int s = i - g->outs.count;
+		say(t, s < 0 ? "out " : "store ");
+		say_name(t, s < 0 ? g->outs.at[i].name : g->slots.at[g->stores.at[s].slot].name);
+		say(t, " = ");
+		say_ref(&p, s < 0 ? g->outs.at[i].val : g->stores.at[s].val);
+		say(t, "\n");
+	}
+	return t->at;
+}
+
+void print_graph(FILE *file, const Graph *g)
+{
+	Arena *arena = arena_new();
+	fputs(graph_text(arena, g), file);
+	arena_free(arena);
+}
+
+// ---- reading
+// -------------------------------------------------------------------------------------------
+
+typedef struct Reader {
+	Lexer *l;
+	Graph *g;
+	Table *named; // %3 -> Ref
+	Table *nodes; // "operator name" -> number
+} Reader;
+
+// What stands behind the `#` of the current line; "" when nothing does.
+static const char *line_comment(const Lexer *l)
+{
+	bool quoted = false;
+	for (const char *s = l->at; *s && *s != '\n'; s++) {
+		if (quoted && *s == '\\' && s[1])
+			s++;
+		else if (*s == '"')
+			quoted = !quoted;
+		else if (*s == '#' && !quoted)
+			return copy_string(l->arena, s + 1 + strspn(s + 1, " "));
+	}
+	return "";
+}
+
+static int node_of(Reader *r, const char *comment)
+{
+	if (!*comment)
+		return 0;
+	const char *line = format(r->g->arena, "%.*s", (int)strcspn(comment, "\n"), comment);
+	uint64_t *cell = table_cell_s(r->nodes, line);
+	if (!*cell) {
+		Lexer *l = lexer_open(r->g->arena, r->l->where, line);
+		const char *op = lexer_name(l);
+		*cell = (uint64_t)add_node(r->g, lexer_name(l), op);
+	}
+	return (int)*cell;
+}
+
+static int64_t read_integer(Lexer *l)
+{
+	int64_t sign = lexer_take(l, "-") ? -1 : 1;
+	if (l->kind != T_num)
+		fail(lexer_place(l), "found '%s', wanted an integer", l->word);
+	int64_t i = (int64_t)strtoull(l->word, NULL, 10);
+	lexer_next(l);
+	return sign * i;
+}
+
+static double read_double(Lexer *l)
+{
+	double sign = lexer_take(l, "-") ? -1 : 1;
+	if (l->kind != T_num)
+		fail(lexer_place(l), "found '%s', wanted a number", l->word);
+	double x = l->x;
+	lexer_next(l);
+	return sign * x;
+}
+
+static Elem read_type(Lexer *l, Shape *shape)
+{
+	const char *name = lexer_name(l);
+	int type = elem_named(name);
+	if (type < 0)
+		fail(lexer_place(l), "no type is called %s", name);
+	*shape = (Shape){0};
+	lexer_want(l, "[");
+	while (!lexer_take(l, "]")) {
+		if (shape->rank > 0)
+			lexer_want(l, ",");
+		if (shape->rank == RANK)
+			fail(lexer_place(l), "more than %d axes", RANK);
+		shape->dim[shape->rank++] = read_integer(l);
+	}
+	return (Elem)type;
+}
+
+// "{1, 2}" or "{0 *}" as bytes of `type`.
+static void *read_elements(Lexer *l, Elem type, const Shape *shape)
+{
+	int64_t count = count_of(shape), n = 0;
+	if (count < 0 || count > INT32_MAX)
+		fail(lexer_place(l), "a constant of %lld elements", (long long)count);
+	Array a = {.type = type, .shape = *shape};
+	bool real = elems[type].cls == 'f';
+	a.f = NEWS(l->arena, double, count + 1);
+	lexer_want(l, "{");
+	while (!lexer_take(l, "}")) {
+		if (n > 0 && lexer_take(l, "*")) {
+			for (; n < count; n++)
+				a.i[n] = a.i[0];
+			continue;
+		}
+		if (n > 0)
+			lexer_want(l, ",");
+		if (n == count)
+			fail(lexer_place(l), "more than %lld elements", (long long)count);
+		if (real)
+			a.f[n++] = read_double(l);
+		else
+			a.i[n++] = read_integer(l);
+	}
+	if (n != count)
+		fail(lexer_place(l), "found %lld elements, wanted %lld", (long long)n,
+		     (long long)count);
+	void *bytes = take(l->arena, (size_t)count * (size_t)elems[type].bytes + 1);
+	array_to(&a, bytes);
+	return bytes;
+}
+
+static void read_slot(Reader *r, Lexer *l)
+{
+	Slot s = {0};
+	const char *why = line_comment(l);
+	s.name = lexer_name(l);
+	lexer_want(l, ":");
+	const char *kind = lexer_name(l);
+	while ((int)s.kind < COUNT(kinds) && strcmp(kinds[s.kind], kind))
+		s.kind++;
+	if ((int)s.kind == COUNT(kinds))
+		fail(lexer_place(l), "no kind of slot is called %s", kind);
+	s.type = read_type(l, &s.shape);
+	s.file = s.kind != S_input && s.kind != S_state ? s.name : NULL;
+	if (lexer_take(l, "from"))
+		s.file = lexer_name(l);
+	if (lexer_take(l, "limit"))
+		s.limit = read_integer(l);
+	if (lexer_take(l, "ignore"))
+		s.ignore = read_integer(l);
+	if (lexer_take(l, "="))
+		s.init = read_elements(l, s.type, &s.shape);
+	if (*why)
+		s.why = format(r->g->arena, "%.*s", (int)strcspn(why, "\n"), why);
+	add_slot(r->g, s);
+}
+
+static Ref look_name(void *ctx, const char *name)
+{
+	Reader *r = ctx;
+	const uint64_t *cell = table_find_s(r->named, name);
+	if (cell)
+		return (Ref)*cell;
+	int slot = *name == '%' ? -1 : find_slot(r->g, name);
+	return slot < 0 ? 0 : put_slot(r->g, slot);
+}
+
+static Ref read_ref(Reader *r, Lexer *l)
+{
+	return eval_expr(r->g, lexer_place(l), parse_expr(l), look_name, r);
+}
+
+static void read_value(Reader *r, Lexer *l)
+{
+	Ref ref;
+	Shape shape;
+	r->g->from = node_of(r, line_comment(l));
+	const char *name = lexer_name(l);
+	lexer_want(l, "=");
+	if (lexer_take(l, "const")) {
+		Elem type = read_type(l, &shape);
+		ref = put_const(r->g, type, shape, read_elements(l, type, &shape));
+	} else {
+		ref = read_ref(r, l);
+	}
+	if (lexer_take(l, ":")) {
+		const Val *v = val(r->g, ref);
+		Elem type = read_type(l, &shape);
+		if (type != v->type || !same_shape(&shape, &v->shape))
+			fail(lexer_place(l), "%s is %s, not %s", name,
+			     shape_text(l->arena, v->type, &v->shape),
+			     shape_text(l->arena, type, &shape));
+	}
+	*table_cell_s(r->named, name) = ref;
+	r->g->from = 0;
+}
+
+static void read_line(Reader *r, Lexer *l)
+{
+	const char *place = lexer_place(l);
+	if (lexer_take(l, "slot")) {
+		read_slot(r, l);
+	} else if (lexer_take(l, "out")) {
+		const char *name = lexer_name(l);
+		lexer_want(l, "=");
+		add_out(r->g, name, read_ref(r, l));
+	} else if (lexer_take(l, "store")) {
+		const char *name = lexer_name(l);
+		int slot = find_slot(r->g, name);
+		if (slot < 0)
+			fail(place, "no slot is called %s", name);
+		lexer_want(l, "=");
+		add_store(r->g, slot, read_ref(r, l));
+	} else {
+		read_value(r, l);
+	}
+	if (l->kind != T_line && l->kind != T_end)
+		fail(place, "found '%s', wanted the end of the line", l->word);
+	if (l->kind == T_line)
+		lexer_next(l);
+}
+
+Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book *book)
+{
+	Lexer *l = lexer_open(arena, where, text);
+	lexer_want(l, "graph");
+	Reader r = {l, graph_new(arena, lexer_name(l), book), table_new(arena), table_new(arena)};
+	r.g->plain = lexer_take(l, "plain");
+	if (l->kind == T_line)
+		lexer_next(l);
+	while (l->kind != T_end)
+		read_line(&r, l);
+	return r.g;
+}
