@@ -59,9 +59,12 @@ Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // ---- open.c: wholes opened by their definitions: what fuse takes ---------------------------------------
 Graph *open_pass(Arena *, const Graph *);
 
-// ---- fuse.c, place.c ---------------------------------------------------------------------------------
+// ---- cut.c, fuse.c, order.c, place.c, check.c ---------------------------------------------------------------------------------
+bool *cut_pass(Arena *, const Graph *); // by Ref: had better be in memory where several kernels need it
 Plan *fuse_pass(Arena *, const Graph *, const char *name);
-void place_pass(Arena *, Plan *); // static memory: fills place, slot, *_bytes
+void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
+void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes
+void check_plan(const Plan *);    // bug() where a kernel would read bytes that another value has overwritten
 
 // ---- run.c: the whole order ------------------------------------------------------------------------
 Plan *plan_graph(Arena *, const Graph *, const char *name); // open, live, fuse, place

@@ -75,10 +75,19 @@ typedef struct Read {
 
 typedef VEC(Read) Reads;
 
-// What the expression of `v` reads: values with memory[ref] set, and slots. `v` itself is looked through.
-void reads_of(Arena *, const Graph *, const bool *memory, Ref v, Reads *);
-// What kernel k reads from memory, outs of its own left out.
-Reads kern_reads(Arena *, const Plan *, int k);
+// Finds what expressions read. memory[ref]: the value is in memory; slots are too.
+typedef struct Walk {
+	Arena *arena;
+	const Graph *graph;
+	const bool *memory;
+	struct Seen *seen; // by Ref
+	int turn;
+} Walk;
+Walk walk_new(Arena *, const Graph *, const bool *memory);
+void walk_start(Walk *, Reads *);       // forgets what was found
+void walk_root(Walk *, Ref v, Reads *); // adds what the expression of v reads; v itself is looked through
+// By kernel: what it reads from memory, outs of its own left out. Place not needed.
+Reads *plan_reads(Arena *, const Plan *);
 int *plan_writers(Arena *, const Plan *); // by Ref: the kernel that computes it; -1: none
 void print_plan(FILE *, const Plan *);
 

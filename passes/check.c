@@ -1,0 +1,101 @@
+// check.c: a plan run on paper: who owns which bytes after each kernel.
+// Takes a placed Plan. Answers with bug() where a kernel would read bytes that another value has overwritten, where
+// two outs of a kernel lie on each other, or where a store or output is missing.
+#include "passes.h"
+
+typedef struct Owned {
+	Place at;
+	int64_t bytes;
+	Ref val;
+} Owned;
+
+typedef struct Memory {
+	Arena *arena;
+	const Plan *plan;
+	VEC(Owned) owned;
+} Memory;
+
+static int64_t bytes_of(const Plan *p, Ref r)
+{
+	return count_of(&val(p->graph, r)->shape) * elems[val(p->graph, r)->type].bytes;
+}
+
+static bool overlap(Place a, int64_t a_bytes, Place b, int64_t b_bytes)
+{
+	if (a.block != b.block)
+		return false;
+	if (a.block == B_output || a.block == B_input || a.block == B_const)
+		return a.offset == b.offset;
+	return a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
+}
+
+static void write_value(Memory *m, Place at, Ref v)
+{
+	int64_t bytes = bytes_of(m->plan, v);
+	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
+		bug("%%%u lies outside scratch", v);
+	int kept = 0;
+	for (int i = 0; i < m->owned.count; i++)
+		if (!overlap(m->owned.at[i].at, m->owned.at[i].bytes, at, bytes))
+			m->owned.at[kept++] = m->owned.at[i];
+	m->owned.count = kept;
+	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
+}
+
+static void want_value(const Memory *m, Place at, Ref v, const char *who, int k)
+{
+	for (int i = 0; i < m->owned.count; i++) {
+		const Owned *o = &m->owned.at[i];
+		if (o->val == v && o->at.block == at.block && o->at.offset == at.offset)
+			return;
+	}
+	bug("%s %d: %%%u is not where it should be", who, k, v);
+}
+
+// An out may lie on a value the kernel reads only as a whole, at the same index.
+static void check_outs(const Plan *p, int k, const Reads *reads)
+{
+	const Kern *kern = &p->kerns.at[k];
+	for (int i = 0; i < kern->nout; i++) {
+		int64_t bytes = bytes_of(p, kern->out[i]);
+		for (int j = 0; j < i; j++)
+			if (overlap(kern->to[i], bytes, kern->to[j], bytes_of(p, kern->out[j])))
+				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j], kern->out[i]);
+		for (int j = 0; j < reads->count; j++) {
+			Ref u = reads->at[j].val;
+			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(p, u)))
+				continue;
+			if (reads->at[j].how != R_same || p->place[u].offset != kern->to[i].offset ||
+			    bytes_of(p, u) != bytes || kern->kind == L_dot || kern->kind == L_scan)
+				bug("kernel %d: %%%u overwrites %%%u, which it reads", k, kern->out[i], u);
+		}
+	}
+}
+
+static void check_end(const Memory *m)
+{
+	const Graph *g = m->plan->graph;
+	for (int i = 0; i < g->outs.count; i++)
+		want_value(m, (Place){B_output, i}, g->outs.at[i].val, "output", i);
+	for (int i = 0; i < g->stores.count; i++)
+		want_value(m, m->plan->slot[g->stores.at[i].slot], g->stores.at[i].val, "store", i);
+}
+
+void check_plan(const Plan *p)
+{
+	Arena *arena = arena_new();
+	Memory m = {.arena = arena, .plan = p};
+	const Reads *reads = plan_reads(arena, p);
+	for (Ref r = 1; r < (Ref)p->graph->nval; r++)
+		if (val(p->graph, r)->op == O_slot)
+			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(p, r), r}));
+	for (int k = 0; k < p->kerns.count; k++) {
+		for (int i = 0; i < reads[k].count; i++)
+			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel", k);
+		check_outs(p, k, &reads[k]);
+		for (int i = 0; i < p->kerns.at[k].nout; i++)
+			write_value(&m, p->kerns.at[k].to[i], p->kerns.at[k].out[i]);
+	}
+	check_end(&m);
+	arena_free(arena);
+}

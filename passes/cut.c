@@ -1,0 +1,141 @@
+// cut.c: which values had better be in memory, and which are expressions wherever they are used.
+// Takes a graph of opened wholes. Gives marks by Ref: folds, dots, scatters and running sums, outs and stores, and
+// maps that would cost more to compute again than to keep. What is marked is kept only where another kernel needs it.
+#include "passes.h"
+
+enum {
+	AGAIN = 24,    // weight of an expression still computed again rather than written and read
+	PANEL = 8,     // ... where a dot packs it, perhaps more than once
+	ENOUGH = 1000, // weights stop here: shared operands count once a path
+};
+
+// What the readers of a value want of it.
+typedef struct Want {
+	int readers;
+	bool kept;    // an out or a store
+	bool stretch; // computed once for many elements
+	bool moved;   // read at other indices than its own
+	bool panel;   // operand of a dot, scatter or running sum
+} Want;
+
+// The expression between a value and what is in memory.
+typedef struct Cone {
+	int weight;
+	int nbig;
+	Ref big[2]; // what it reads of its own size
+	bool reads; // anything from memory
+	bool tail;  // elementwise after a dot that is not in memory yet
+} Cone;
+
+static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stretch)
+{
+	bool through = prims[v->op].cls == C_move || (v->op == O_gather && k == 0);
+	bool map = prims[v->op].cls == C_map, fold = prims[v->op].cls == C_fold && v->op != O_cumsum;
+	if (!through || w->kept)
+		of->readers++;
+	if (through) {
+		of->readers += w->readers;
+		of->panel |= w->panel;
+		of->stretch |= w->stretch || v->op == O_expand || v->op == O_window;
+		of->moved |= w->moved || v->op != O_reshape;
+	} else {
+		of->stretch |= map && stretch;
+		of->moved |= !map && !fold;
+		of->panel |= !map && !fold;
+	}
+}
+
+static Want *wants(Arena *arena, const Graph *g, const bool *live)
+{
+	Want *want = NEWS(arena, Want, g->nval);
+	for (int i = 0; i < g->outs.count; i++)
+		want[g->outs.at[i].val].kept = true;
+	for (int i = 0; i < g->stores.count; i++)
+		want[g->stores.at[i].val].kept = true;
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		for (int k = 0; live[r] && k < v->nin; k++) {
+			bool first = true;
+			for (int j = 0; j < k; j++)
+				first = first && v->in[j] != v->in[k];
+			const Val *u = val(g, v->in[k]);
+			if (first)
+				want_operand(&want[v->in[k]], v, &want[r], k, count_of(&u->shape) < count_of(&v->shape));
+		}
+	}
+	return want;
+}
+
+static void add_big(Cone *c, Ref r)
+{
+	for (int i = 0; i < MIN(c->nbig, 2); i++)
+		if (c->big[i] == r)
+			return;
+	if (c->nbig < 2)
+		c->big[c->nbig] = r;
+	c->nbig++;
+}
+
+static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut)
+{
+	const Val *v = val(g, r);
+	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
+	Cone c = {.weight = works ? prims[v->op].weight : 0};
+	for (int k = 0; k < v->nin; k++) {
+		const Val *u = val(g, v->in[k]);
+		const Cone *from = &cone[v->in[k]];
+		bool same = count_of(&u->shape) == count_of(&v->shape);
+		bool memory = cut[v->in[k]] || u->op == O_slot;
+		c.reads |= memory || from->reads;
+		if (u->op == O_dot)
+			c.tail |= same && (prims[v->op].cls == C_map || v->op == O_reshape);
+		else if (!memory)
+			c.tail |= from->tail && same && (prims[v->op].cls == C_map || v->op == O_reshape);
+		if (!memory)
+			c.weight = MIN(ENOUGH, c.weight + from->weight);
+		if (memory && same)
+			add_big(&c, v->in[k]);
+		for (int i = 0; !memory && same && i < MIN(from->nbig, 2); i++)
+			add_big(&c, from->big[i]);
+	}
+	if (v->op == O_gather)
+		add_big(&c, r);
+	return c;
+}
+
+static bool is_cut(const Val *v, const Want *w, const Cone *c)
+{
+	switch (prims[v->op].cls) {
+	case C_leaf:
+	case C_move:
+		return w->kept;
+	case C_map:
+		break;
+	default:
+		if (v->op != O_gather)
+			return true;
+	}
+	if (w->kept || c->weight >= ENOUGH)
+		return true;
+	if (!c->reads)
+		return w->readers > 1 && c->weight > AGAIN;
+	if (c->tail && (w->readers > 1 || w->moved))
+		return true;
+	if ((w->stretch && c->weight > 2) || (w->panel && c->weight > PANEL))
+		return true;
+	return w->readers > 1 && (c->weight > AGAIN || c->nbig > 1);
+}
+
+bool *cut_pass(Arena *arena, const Graph *g)
+{
+	bool *live = graph_marks(arena, g), *cut = NEWS(arena, bool, g->nval);
+	const Want *want = wants(arena, g, live);
+	Cone *cone = NEWS(arena, Cone, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		if (!live[r])
+			continue;
+		cone[r] = cone_of(g, r, cone, cut);
+		cut[r] = is_cut(val(g, r), &want[r], &cone[r]);
+	}
+	return cut;
+}

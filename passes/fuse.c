@@ -1,0 +1,289 @@
+// fuse.c: Graph -> Plan: values in memory joined into kernels.
+// Takes the marks of cut.c. Every marked value starts as a kernel of its own (a group); groups join while one loop
+// can compute both and no third kernel has to run between them. What no other kernel reads is then not stored.
+// Keeps: groups never form a cycle; what a group reads of another it reads at any index.
+#include "passes.h"
+#include <stdlib.h>
+
+typedef VEC(Ref) Refs;
+
+typedef struct Group {
+	KernKind kind;
+	Shape space;
+	uint32_t fold;
+	Ref heart;
+	Refs member; // empty: joined into another
+} Group;
+
+typedef struct Fuse {
+	Arena *arena;
+	const Graph *graph;
+	bool *cut, *kept;
+	Reads *reads; // by Ref, of cut values
+	Refs *users;  // by Ref: cut values that read it
+	int *of;      // by Ref: group of a cut value
+	VEC(Group) group;
+	int *seen, turn; // by group
+} Fuse;
+
+static bool folds(KernKind kind)
+{
+	return kind == L_row || kind == L_col;
+}
+
+// Rows where the last axis that is not 1 is folded. Axes of 1 behind it go with it.
+static Group fold_group(const Graph *g, const Val *v)
+{
+	Group group = {.kind = L_col, .space = val(g, v->in[0])->shape};
+	int last = group.space.rank - 1;
+	while (last > 0 && group.space.dim[last] == 1)
+		last--;
+	for (int i = 0; i < v->attr->n; i++)
+		if (group.space.dim[v->attr->i[i]] != 1)
+			group.fold |= 1u << v->attr->i[i];
+	if (!(group.fold >> last & 1) && group.fold)
+		return group;
+	group.kind = L_row;
+	for (int a = last; a < group.space.rank; a++)
+		group.fold |= 1u << a;
+	return group;
+}
+
+static Group first_group(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	Group group = {.kind = L_map, .space = v->shape};
+	if (v->op == O_cumsum)
+		group = (Group){.kind = L_scan, .space = v->shape, .fold = 1u << v->attr->i[0], .heart = r};
+	else if (prims[v->op].cls == C_fold)
+		group = fold_group(g, v);
+	else if (v->op == O_dot || v->op == O_scatter)
+		group = (Group){.kind = v->op == O_dot ? L_dot : L_put, .space = v->shape, .heart = r};
+	else if (prims[v->op].cls == C_whole)
+		bug("%s has not been opened", prims[v->op].name);
+	return group;
+}
+
+static Fuse fuse_start(Arena *arena, const Graph *g)
+{
+	Fuse f = {.arena = arena, .graph = g, .cut = cut_pass(arena, g)};
+	f.kept = NEWS(arena, bool, g->nval);
+	f.reads = NEWS(arena, Reads, g->nval);
+	f.users = NEWS(arena, Refs, g->nval);
+	f.of = NEWS(arena, int, g->nval);
+	for (int i = 0; i < g->outs.count; i++)
+		f.kept[g->outs.at[i].val] = true;
+	for (int i = 0; i < g->stores.count; i++)
+		f.kept[g->stores.at[i].val] = true;
+	Walk w = walk_new(arena, g, f.cut);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		f.of[r] = -1;
+		if (!f.cut[r])
+			continue;
+		f.of[r] = f.group.count;
+		Group group = first_group(g, r);
+		PUSH(arena, group.member, r);
+		PUSH(arena, f.group, group);
+		walk_start(&w, &f.reads[r]);
+		walk_root(&w, r, &f.reads[r]);
+		for (int i = 0; i < f.reads[r].count; i++)
+			PUSH(arena, f.users[f.reads[r].at[i].val], r);
+	}
+	f.seen = NEWS(arena, int, f.group.count);
+	return f;
+}
+
+// ---- may two groups join? --------------------------------------------------------------------------------
+
+static bool shaped_as(const Shape *s, const Group *g)
+{
+	return same_shape(s, &g->space);
+}
+
+static bool shaped_as_folded(const Shape *s, const Group *g)
+{
+	for (int a = 0; a < g->space.rank; a++)
+		if (s->rank != g->space.rank || s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
+			return false;
+	return true;
+}
+
+static int64_t last_dim(const Shape *s)
+{
+	return s->rank ? s->dim[s->rank - 1] : 1;
+}
+
+// The group that computes both, p before c.
+static bool combine(const Group *p, const Group *c, Group *both)
+{
+	const Group *main = folds(c->kind) ? c : p, *other = main == c ? p : c;
+	*both = *main;
+	if (folds(main->kind) && folds(other->kind))
+		return main->kind == other->kind && main->fold == other->fold && shaped_as(&p->space, c);
+	if (other->kind != L_map)
+		return false;
+	if (folds(main->kind))
+		return shaped_as(&other->space, main) || shaped_as_folded(&other->space, main);
+	if (main->kind == L_map)
+		return shaped_as(&other->space, main);
+	return main->kind == L_dot && count_of(&c->space) == count_of(&p->space) &&
+	       last_dim(&c->space) == last_dim(&p->space);
+}
+
+// Does c read what p computes only where it computes itself?
+static bool aligned(const Fuse *f, int p, int c)
+{
+	const Group *group = &f->group.at[c];
+	for (int m = 0; m < group->member.count; m++) {
+		const Reads *reads = &f->reads[group->member.at[m]];
+		for (int i = 0; i < reads->count; i++) {
+			Read read = reads->at[i];
+			if (f->of[read.val] != p || read.how == R_same)
+				continue;
+			if (read.how == R_moved || f->group.at[p].kind != L_dot ||
+			    count_of(&val(f->graph, read.val)->shape) != count_of(&group->space))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool reaches(Fuse *f, int from, int to, bool direct)
+{
+	const Group *group = &f->group.at[from];
+	f->seen[from] = f->turn;
+	for (int m = 0; m < group->member.count; m++) {
+		const Refs *users = &f->users[group->member.at[m]];
+		for (int i = 0; i < users->count; i++) {
+			int next = f->of[users->at[i]];
+			if (next == to && direct)
+				return true;
+			if (next != to && f->seen[next] != f->turn && reaches(f, next, to, true))
+				return true;
+		}
+	}
+	return false;
+}
+
+// Must a third group run between the two?
+static bool detour(Fuse *f, int from, int to)
+{
+	f->turn++;
+	return reaches(f, from, to, false);
+}
+
+static bool join(Fuse *f, int p, int c)
+{
+	Group both;
+	if (p < 0 || p == c || !combine(&f->group.at[p], &f->group.at[c], &both))
+		return false;
+	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, p, c) || detour(f, c, p))
+		return false;
+	Refs from = f->group.at[c].member;
+	both.member = f->group.at[p].member;
+	for (int i = 0; i < from.count; i++) {
+		f->of[from.at[i]] = p;
+		PUSH(f->arena, both.member, from.at[i]);
+	}
+	f->group.at[p] = both;
+	f->group.at[c].member.count = 0;
+	return true;
+}
+
+// ---- which joins, in which order --------------------------------------------------------------------------
+
+typedef bool Wanted(const Group *p, const Group *c);
+
+static bool after_dot(const Group *p, const Group *c)
+{
+	return p->kind == L_dot && c->kind == L_map;
+}
+
+static bool around_fold(const Group *p, const Group *c)
+{
+	return folds(p->kind) || folds(c->kind);
+}
+
+static bool map_chain(const Group *p, const Group *c)
+{
+	return p->kind == L_map && c->kind == L_map;
+}
+
+// Joins groups with the groups they read, the latest first: it is the one whose result is still warm.
+static bool join_chains(Fuse *f, Wanted *wanted)
+{
+	bool any = false;
+	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
+		if (!f->cut[r])
+			continue;
+		for (Ref limit = r, u; limit; limit = u) {
+			u = 0;
+			for (int i = 0; i < f->reads[r].count; i++)
+				if (f->reads[r].at[i].val < limit)
+					u = MAX(u, f->reads[r].at[i].val);
+			if (u && f->of[u] >= 0 && wanted(&f->group.at[f->of[u]], &f->group.at[f->of[r]]))
+				any |= join(f, f->of[u], f->of[r]);
+		}
+	}
+	return any;
+}
+
+// Groups that read the same large value in one loop: read it once.
+static void join_siblings(Fuse *f)
+{
+	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
+		const Refs *users = &f->users[r];
+		int64_t count = count_of(&f->graph->val[r].shape);
+		for (int i = 1; i < users->count; i++)
+			for (int j = 0; j < i; j++) {
+				const Group *a = &f->group.at[f->of[users->at[j]]];
+				const Group *b = &f->group.at[f->of[users->at[i]]];
+				if (a != b && a->kind == b->kind && a->kind <= L_col && count_of(&a->space) == count)
+					join(f, f->of[users->at[j]], f->of[users->at[i]]);
+			}
+	}
+}
+
+// ---- the plan ------------------------------------------------------------------------------------------------
+
+static bool read_elsewhere(const Fuse *f, Ref r)
+{
+	for (int i = 0; i < f->users[r].count; i++)
+		if (f->of[f->users[r].at[i]] != f->of[r])
+			return true;
+	return false;
+}
+
+static int by_ref(const void *a, const void *b)
+{
+	Ref x = *(const Ref *)a, y = *(const Ref *)b;
+	return (x > y) - (x < y);
+}
+
+static Kern kern_of(const Fuse *f, const Group *g)
+{
+	Kern kern = {g->kind, g->space, g->fold, 0, NEWS(f->arena, Ref, g->member.count), NULL, g->heart};
+	for (int i = 0; i < g->member.count; i++)
+		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
+			kern.out[kern.nout++] = g->member.at[i];
+	qsort(kern.out, (size_t)kern.nout, sizeof *kern.out, by_ref);
+	return kern;
+}
+
+Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
+{
+	Fuse f = fuse_start(arena, g);
+	join_chains(&f, after_dot);
+	while (join_chains(&f, around_fold))
+		;
+	join_chains(&f, map_chain);
+	join_siblings(&f);
+	Plan *p = NEW(arena, Plan);
+	p->graph = g;
+	p->name = name;
+	for (int i = 0; i < f.group.count; i++)
+		if (f.group.at[i].member.count)
+			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i]));
+	order_pass(arena, p);
+	return p;
+}

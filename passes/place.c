@@ -1,0 +1,257 @@
+// place.c: where everything lies: static memory, known before the run.
+// Takes a Plan in order of execution. Gives places of values, outs and slots, and the bytes of each block; adds
+// kernels that copy where a stored value could not be computed in its slot.
+// Keeps: slots lie where the slot table alone says, so every entry of a model agrees.
+#include "passes.h"
+#include <stdlib.h>
+
+enum { ALIGN = 64 };
+
+typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kernel `last`
+	int64_t bytes, offset;
+	int first, last;
+} Buffer;
+
+typedef struct Layout {
+	Arena *arena;
+	Plan *plan;
+	const Reads *reads; // by kernel
+	const int *writer;  // by Ref
+	int *last;          // by Ref: last kernel that reads it; -1: none
+	int *buffer;        // by Ref: its buffer; -1: none
+	VEC(Buffer) buffers;
+} Layout;
+
+static int64_t bytes_of(const Graph *g, Ref r)
+{
+	return count_of(&val(g, r)->shape) * elems[val(g, r)->type].bytes;
+}
+
+static int64_t round_up(int64_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void place_slots(Arena *arena, Plan *p)
+{
+	const Graph *g = p->graph;
+	int64_t inputs = 0;
+	p->slot = NEWS(arena, Place, g->slots.count);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		int64_t bytes = round_up(count_of(&s->shape) * elems[s->type].bytes);
+		if (s->kind == S_input) {
+			p->slot[i] = (Place){B_input, inputs++};
+		} else if (s->kind == S_state) {
+			p->slot[i] = (Place){B_state, p->state_bytes};
+			p->state_bytes += bytes;
+		} else {
+			p->slot[i] = (Place){B_param, p->param_bytes};
+			p->param_bytes += bytes;
+		}
+	}
+}
+
+static void place_leaves(Plan *p)
+{
+	for (Ref r = 1; r < (Ref)p->graph->nval; r++) {
+		const Val *v = val(p->graph, r);
+		if (v->op == O_slot)
+			p->place[r] = p->slot[v->attr->i[0]];
+		else if (v->op == O_const && count_of(&v->shape) > 1)
+			p->place[r] = (Place){B_const, r};
+	}
+}
+
+static Layout layout_of(Arena *arena, Plan *p)
+{
+	Layout l = {arena, p, plan_reads(arena, p), plan_writers(arena, p)};
+	l.last = NEWS(arena, int, p->graph->nval);
+	l.buffer = NEWS(arena, int, p->graph->nval);
+	for (int r = 0; r < p->graph->nval; r++)
+		l.last[r] = l.buffer[r] = -1;
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int i = 0; i < l.reads[k].count; i++)
+			l.last[l.reads[k].at[i].val] = k;
+	return l;
+}
+
+// May kernel k write out v over u, which it reads as `how` says?
+static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
+{
+	KernKind kind = p->kerns.at[k].kind;
+	bool each = kind == L_map || kind == L_row || kind == L_col ||
+	            (kind == L_put && v == p->kerns.at[k].heart);
+	return each && how == R_same && same_shape(&val(p->graph, u)->shape, &val(p->graph, v)->shape) &&
+	       bytes_of(p->graph, u) == bytes_of(p->graph, v);
+}
+
+// A value may be computed in its slot when no later kernel reads what the slot held, and this one only where it writes.
+static bool stores_in_place(const Layout *l, int slot, Ref v)
+{
+	const Plan *p = l->plan;
+	int writer = l->writer[v];
+	for (int k = writer; k >= 0 && k < p->kerns.count; k++)
+		for (int i = 0; i < l->reads[k].count; i++) {
+			Read read = l->reads[k].at[i];
+			const Val *u = val(p->graph, read.val);
+			if (u->op == O_slot && u->attr->i[0] == slot &&
+			    (k > writer || !may_overwrite(p, k, v, read.val, read.how)))
+				return false;
+		}
+	return true;
+}
+
+static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
+{
+	const Reads *reads = &l->reads[k];
+	for (int i = 0; i < reads->count; i++) {
+		Ref u = reads->at[i].val;
+		int b = l->buffer[u];
+		if (b >= 0 && !taken[b] && l->last[u] == k && may_overwrite(l->plan, k, v, u, reads->at[i].how)) {
+			l->buffer[v] = b;
+			l->buffers.at[b].last = MAX(k, l->last[v]);
+			return;
+		}
+	}
+	l->buffer[v] = l->buffers.count;
+	PUSH(l->arena, l->buffers,
+	     ((Buffer){round_up(bytes_of(l->plan->graph, v)), 0, k, MAX(k, l->last[v])}));
+}
+
+// Where out v of kernel k goes: outputs, slots, else scratch. What could not go to its slot is left to a copy.
+static int places_of(Layout *l, Ref v, Place *to, bool *copied)
+{
+	const Graph *g = l->plan->graph;
+	int n = 0;
+	for (int i = 0; i < g->outs.count; i++)
+		if (g->outs.at[i].val == v)
+			to[n++] = (Place){B_output, i};
+	for (int i = 0; i < g->stores.count; i++)
+		if (g->stores.at[i].val == v) {
+			copied[i] = !stores_in_place(l, g->stores.at[i].slot, v);
+			if (!copied[i])
+				to[n++] = l->plan->slot[g->stores.at[i].slot];
+		}
+	return n;
+}
+
+static void place_outs(Layout *l, int k, bool *copied)
+{
+	Plan *p = l->plan;
+	Kern *kern = &p->kerns.at[k];
+	int room = p->graph->outs.count + p->graph->stores.count + 1;
+	VEC(Ref) out = {0};
+	VEC(Place) to = {0};
+	bool *taken = NEWS(l->arena, bool, l->buffers.count + kern->nout + 1);
+	Place *places = NEWS(l->arena, Place, room);
+	for (int i = 0; i < kern->nout; i++) {
+		Ref v = kern->out[i];
+		int n = places_of(l, v, places, copied);
+		if (!n) {
+			scratch_for(l, k, v, taken);
+			taken[l->buffer[v]] = true;
+			places[n++] = (Place){B_scratch, 0};
+		}
+		if (val(p->graph, v)->op != O_slot)
+			p->place[v] = places[0];
+		for (int j = 0; j < n; j++) {
+			PUSH(l->arena, out, v);
+			PUSH(l->arena, to, places[j]);
+		}
+	}
+	kern->nout = out.count;
+	kern->out = out.at;
+	kern->to = to.at;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return (x->first > y->first) - (x->first < y->first);
+}
+
+static int by_offset(const void *a, const void *b)
+{
+	const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+	return (x->offset > y->offset) - (x->offset < y->offset);
+}
+
+// The smallest gap that fits among the buffers in use at the same time, which are sorted by offset.
+static int64_t best_gap(int n, Buffer *const *busy, int64_t bytes)
+{
+	int64_t end = 0, best = -1, room = INT64_MAX;
+	for (int i = 0; i < n; i++) {
+		int64_t gap = busy[i]->offset - end;
+		if (gap >= bytes && gap < room) {
+			room = gap;
+			best = end;
+		}
+		end = MAX(end, busy[i]->offset + busy[i]->bytes);
+	}
+	return best < 0 ? end : best;
+}
+
+// Largest first: what is small fits between.
+static int64_t place_buffers(Layout *l)
+{
+	int n = l->buffers.count;
+	Buffer **order = NEWS(l->arena, Buffer *, n + 1), **busy = NEWS(l->arena, Buffer *, n + 1);
+	for (int i = 0; i < n; i++)
+		order[i] = &l->buffers.at[i];
+	qsort(order, (size_t)n, sizeof *order, by_size);
+	int64_t total = 0;
+	for (int i = 0; i < n; i++) {
+		int nbusy = 0;
+		for (int j = 0; j < i; j++)
+			if (order[j]->first <= order[i]->last && order[i]->first <= order[j]->last)
+				busy[nbusy++] = order[j];
+		qsort(busy, (size_t)nbusy, sizeof *busy, by_offset);
+		order[i]->offset = best_gap(nbusy, busy, order[i]->bytes);
+		total = MAX(total, order[i]->offset + order[i]->bytes);
+	}
+	return total;
+}
+
+static void fill_scratch(Layout *l)
+{
+	Plan *p = l->plan;
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int i = 0; i < p->kerns.at[k].nout; i++) {
+			Ref v = p->kerns.at[k].out[i];
+			if (p->kerns.at[k].to[i].block == B_scratch)
+				p->kerns.at[k].to[i].offset = p->place[v].offset = l->buffers.at[l->buffer[v]].offset;
+		}
+}
+
+static void add_copy(Layout *l, const Store *s)
+{
+	Plan *p = l->plan;
+	if (val(p->graph, s->val)->op == O_slot)
+		fail(p->graph->slots.at[s->slot].name, "two stores exchange slots, which is not supported");
+	Kern copy = {.kind = L_map, .space = val(p->graph, s->val)->shape, .nout = 1};
+	copy.out = take_copy(l->arena, &s->val, sizeof s->val);
+	copy.to = take_copy(l->arena, &p->slot[s->slot], sizeof *copy.to);
+	if (l->buffer[s->val] >= 0)
+		l->buffers.at[l->buffer[s->val]].last = p->kerns.count;
+	PUSH(l->arena, p->kerns, copy);
+}
+
+void place_pass(Arena *arena, Plan *p)
+{
+	p->place = NEWS(arena, Place, p->graph->nval);
+	place_slots(arena, p);
+	place_leaves(p);
+	Layout l = layout_of(arena, p);
+	bool *copied = NEWS(arena, bool, p->graph->stores.count + 1);
+	int nkern = p->kerns.count;
+	for (int k = 0; k < nkern; k++)
+		place_outs(&l, k, copied);
+	for (int i = 0; i < p->graph->stores.count; i++)
+		if (copied[i])
+			add_copy(&l, &p->graph->stores.at[i]);
+	p->scratch_bytes = place_buffers(&l);
+	fill_scratch(&l);
+}
