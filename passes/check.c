@@ -1,6 +1,7 @@
 // check.c: a plan run on paper: who owns which bytes after each kernel.
-// Takes a placed Plan. Answers with bug() where a kernel would read bytes that another value has overwritten, where
-// two outs of a kernel lie on each other, or where a store or output is missing.
+// Takes a placed Plan. Answers with bug() where a kernel would read bytes that another value has
+// overwritten, where two outs of a kernel lie on each other, where a store or output is missing, or
+// where a kernel is of no loop shape.
 #include "passes.h"
 
 typedef struct Owned {
@@ -60,14 +61,90 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 		int64_t bytes = bytes_of(p, kern->out[i]);
 		for (int j = 0; j < i; j++)
 			if (overlap(kern->to[i], bytes, kern->to[j], bytes_of(p, kern->out[j])))
-				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j], kern->out[i]);
+				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j],
+				    kern->out[i]);
 		for (int j = 0; j < reads->count; j++) {
 			Ref u = reads->at[j].val;
 			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(p, u)))
 				continue;
-			if (reads->at[j].how != R_same || p->place[u].offset != kern->to[i].offset ||
-			    bytes_of(p, u) != bytes || kern->kind == L_dot || kern->kind == L_scan)
-				bug("kernel %d: %%%u overwrites %%%u, which it reads", k, kern->out[i], u);
+			if (reads->at[j].how != R_same ||
+			    p->place[u].offset != kern->to[i].offset || bytes_of(p, u) != bytes ||
+			    kern->kind == L_dot || kern->kind == L_scan)
+				bug("kernel %d: %%%u overwrites %%%u, which it reads", k,
+				    kern->out[i], u);
+		}
+	}
+}
+
+// ---- shapes of kernels
+// -----------------------------------------------------------------------------------
+
+typedef struct Inside {
+	const Plan *plan;
+	const int *writer;
+	int k;
+	int *seen; // by Ref: the kernel that saw it last, + 1
+} Inside;
+
+static bool out_fits(const Kern *kern, const Shape *s)
+{
+	int rank = kern->space.rank;
+	if (kern->kind == L_map || kern->kind == L_dot)
+		return count_of(s) == count_of(&kern->space) &&
+		       (kern->kind == L_map || s->dim[s->rank - 1] == kern->space.dim[rank - 1]);
+	bool whole = s->rank == rank, folded = s->rank == rank;
+	for (int a = 0; a < rank && s->rank == rank; a++) {
+		whole = whole && s->dim[a] == kern->space.dim[a];
+		folded = folded && s->dim[a] == (kern->fold >> a & 1 ? 1 : kern->space.dim[a]);
+	}
+	return whole || (folded && (kern->kind == L_row || kern->kind == L_col));
+}
+
+static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (r == kern->heart)
+		return true;
+	if (v->op == O_dot || v->op == O_scatter || v->op == O_cumsum ||
+	    prims[v->op].cls == C_whole)
+		return false;
+	if (prims[v->op].cls != C_fold)
+		return true;
+	if ((kern->kind != L_row && kern->kind != L_col) ||
+	    !same_shape(&val(g, v->in[0])->shape, &kern->space))
+		return false;
+	for (int a = 0; a < kern->space.rank; a++)
+		if (kern->space.dim[a] != 1 && has_axis(v->attr, a) != (kern->fold >> a & 1))
+			return false;
+	return true;
+}
+
+static void check_inside(const Inside *c, Ref r)
+{
+	const Val *v = val(c->plan->graph, r);
+	if (c->seen[r] == c->k + 1 || v->op == O_slot)
+		return;
+	c->seen[r] = c->k + 1;
+	if (!inside_fits(&c->plan->kerns.at[c->k], c->plan->graph, r))
+		bug("kernel %d: %%%u (%s) does not belong there", c->k, r, prims[v->op].name);
+	for (int i = 0; i < v->nin; i++) {
+		int writer = c->writer[v->in[i]];
+		if (writer < 0 || writer == c->k)
+			check_inside(c, v->in[i]);
+	}
+}
+
+static void check_shapes(Arena *arena, const Plan *p)
+{
+	Inside c = {p, plan_writers(arena, p), 0, NEWS(arena, int, p->graph->nval)};
+	for (; c.k < p->kerns.count; c.k++) {
+		const Kern *kern = &p->kerns.at[c.k];
+		for (int i = 0; i < kern->nout; i++) {
+			if (!out_fits(kern, &val(p->graph, kern->out[i])->shape))
+				bug("kernel %d: out %%%u does not fit its space", c.k,
+				    kern->out[i]);
+			if (c.writer[kern->out[i]] == c.k)
+				check_inside(&c, kern->out[i]);
 		}
 	}
 }
@@ -91,11 +168,13 @@ void check_plan(const Plan *p)
 			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(p, r), r}));
 	for (int k = 0; k < p->kerns.count; k++) {
 		for (int i = 0; i < reads[k].count; i++)
-			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel", k);
+			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",
+			           k);
 		check_outs(p, k, &reads[k]);
 		for (int i = 0; i < p->kerns.at[k].nout; i++)
 			write_value(&m, p->kerns.at[k].to[i], p->kerns.at[k].out[i]);
 	}
 	check_end(&m);
+	check_shapes(arena, p);
 	arena_free(arena);
 }

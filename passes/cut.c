@@ -1,6 +1,7 @@
 // cut.c: which values had better be in memory, and which are expressions wherever they are used.
-// Takes a graph of opened wholes. Gives marks by Ref: folds, dots, scatters and running sums, outs and stores, and
-// maps that would cost more to compute again than to keep. What is marked is kept only where another kernel needs it.
+// Takes a graph of opened wholes. Gives marks by Ref: folds, dots, scatters and running sums, outs
+// and stores, and maps that would cost more to compute again than to keep. What is marked is kept
+// only where another kernel needs it.
 #include "passes.h"
 
 enum {
@@ -30,7 +31,8 @@ typedef struct Cone {
 static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stretch)
 {
 	bool through = prims[v->op].cls == C_move || (v->op == O_gather && k == 0);
-	bool map = prims[v->op].cls == C_map, fold = prims[v->op].cls == C_fold && v->op != O_cumsum;
+	bool map = prims[v->op].cls == C_map,
+	     fold = prims[v->op].cls == C_fold && v->op != O_cumsum;
 	if (!through || w->kept)
 		of->readers++;
 	if (through) {
@@ -60,7 +62,8 @@ static Want *wants(Arena *arena, const Graph *g, const bool *live)
 				first = first && v->in[j] != v->in[k];
 			const Val *u = val(g, v->in[k]);
 			if (first)
-				want_operand(&want[v->in[k]], v, &want[r], k, count_of(&u->shape) < count_of(&v->shape));
+				want_operand(&want[v->in[k]], v, &want[r], k,
+				             count_of(&u->shape) < count_of(&v->shape));
 		}
 	}
 	return want;
@@ -90,7 +93,8 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut)
 		if (u->op == O_dot)
 			c.tail |= same && (prims[v->op].cls == C_map || v->op == O_reshape);
 		else if (!memory)
-			c.tail |= from->tail && same && (prims[v->op].cls == C_map || v->op == O_reshape);
+			c.tail |=
+			    from->tail && same && (prims[v->op].cls == C_map || v->op == O_reshape);
 		if (!memory)
 			c.weight = MIN(ENOUGH, c.weight + from->weight);
 		if (memory && same)

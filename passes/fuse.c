@@ -1,7 +1,8 @@
 // fuse.c: Graph -> Plan: values in memory joined into kernels.
-// Takes the marks of cut.c. Every marked value starts as a kernel of its own (a group); groups join while one loop
-// can compute both and no third kernel has to run between them. What no other kernel reads is then not stored.
-// Keeps: groups never form a cycle; what a group reads of another it reads at any index.
+// Takes the marks of cut.c. Every marked value starts as a kernel of its own (a group); groups join
+// while one loop can compute both and no third kernel has to run between them. What no other kernel
+// reads is then not stored. Keeps: groups never form a cycle; what a group reads of another it
+// reads at any index.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -54,11 +55,13 @@ static Group first_group(const Graph *g, Ref r)
 	const Val *v = val(g, r);
 	Group group = {.kind = L_map, .space = v->shape};
 	if (v->op == O_cumsum)
-		group = (Group){.kind = L_scan, .space = v->shape, .fold = 1u << v->attr->i[0], .heart = r};
+		group = (Group){
+		    .kind = L_scan, .space = v->shape, .fold = 1u << v->attr->i[0], .heart = r};
 	else if (prims[v->op].cls == C_fold)
 		group = fold_group(g, v);
 	else if (v->op == O_dot || v->op == O_scatter)
-		group = (Group){.kind = v->op == O_dot ? L_dot : L_put, .space = v->shape, .heart = r};
+		group =
+		    (Group){.kind = v->op == O_dot ? L_dot : L_put, .space = v->shape, .heart = r};
 	else if (prims[v->op].cls == C_whole)
 		bug("%s has not been opened", prims[v->op].name);
 	return group;
@@ -93,7 +96,8 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 	return f;
 }
 
-// ---- may two groups join? --------------------------------------------------------------------------------
+// ---- may two groups join?
+// --------------------------------------------------------------------------------
 
 static bool shaped_as(const Shape *s, const Group *g)
 {
@@ -103,7 +107,8 @@ static bool shaped_as(const Shape *s, const Group *g)
 static bool shaped_as_folded(const Shape *s, const Group *g)
 {
 	for (int a = 0; a < g->space.rank; a++)
-		if (s->rank != g->space.rank || s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
+		if (s->rank != g->space.rank ||
+		    s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
 			return false;
 	return true;
 }
@@ -119,7 +124,8 @@ static bool combine(const Group *p, const Group *c, Group *both)
 	const Group *main = folds(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
 	if (folds(main->kind) && folds(other->kind))
-		return main->kind == other->kind && main->fold == other->fold && shaped_as(&p->space, c);
+		return main->kind == other->kind && main->fold == other->fold &&
+		       shaped_as(&p->space, c);
 	if (other->kind != L_map)
 		return false;
 	if (folds(main->kind))
@@ -190,7 +196,8 @@ static bool join(Fuse *f, int p, int c)
 	return true;
 }
 
-// ---- which joins, in which order --------------------------------------------------------------------------
+// ---- which joins, in which order
+// --------------------------------------------------------------------------
 
 typedef bool Wanted(const Group *p, const Group *c);
 
@@ -209,7 +216,8 @@ static bool map_chain(const Group *p, const Group *c)
 	return p->kind == L_map && c->kind == L_map;
 }
 
-// Joins groups with the groups they read, the latest first: it is the one whose result is still warm.
+// Joins groups with the groups they read, the latest first: it is the one whose result is still
+// warm.
 static bool join_chains(Fuse *f, Wanted *wanted)
 {
 	bool any = false;
@@ -221,7 +229,8 @@ static bool join_chains(Fuse *f, Wanted *wanted)
 			for (int i = 0; i < f->reads[r].count; i++)
 				if (f->reads[r].at[i].val < limit)
 					u = MAX(u, f->reads[r].at[i].val);
-			if (u && f->of[u] >= 0 && wanted(&f->group.at[f->of[u]], &f->group.at[f->of[r]]))
+			if (u && f->of[u] >= 0 &&
+			    wanted(&f->group.at[f->of[u]], &f->group.at[f->of[r]]))
 				any |= join(f, f->of[u], f->of[r]);
 		}
 	}
@@ -238,13 +247,15 @@ static void join_siblings(Fuse *f)
 			for (int j = 0; j < i; j++) {
 				const Group *a = &f->group.at[f->of[users->at[j]]];
 				const Group *b = &f->group.at[f->of[users->at[i]]];
-				if (a != b && a->kind == b->kind && a->kind <= L_col && count_of(&a->space) == count)
+				if (a != b && a->kind == b->kind && a->kind <= L_col &&
+				    count_of(&a->space) == count)
 					join(f, f->of[users->at[j]], f->of[users->at[i]]);
 			}
 	}
 }
 
-// ---- the plan ------------------------------------------------------------------------------------------------
+// ---- the plan
+// ------------------------------------------------------------------------------------------------
 
 static bool read_elsewhere(const Fuse *f, Ref r)
 {
@@ -262,7 +273,8 @@ static int by_ref(const void *a, const void *b)
 
 static Kern kern_of(const Fuse *f, const Group *g)
 {
-	Kern kern = {g->kind, g->space, g->fold, 0, NEWS(f->arena, Ref, g->member.count), NULL, g->heart};
+	Kern kern = {g->kind, g->space, g->fold, 0, NEWS(f->arena, Ref, g->member.count),
+	             NULL,    g->heart};
 	for (int i = 0; i < g->member.count; i++)
 		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
 			kern.out[kern.nout++] = g->member.at[i];

@@ -1,8 +1,9 @@
 // open.c: wholes opened by their definitions.
-// Takes a graph; gives one of primitives that kernels compute. The door puts no whole together there.
+// Takes a graph; gives one of primitives that kernels compute. The door puts no whole together
+// there.
 #include "passes.h"
 
-Graph *open_pass(Arena *arena, const Graph *from)
+static Graph *open_once(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
 	to->plain = true;
@@ -23,4 +24,21 @@ Graph *open_pass(Arena *arena, const Graph *from)
 	for (int i = 0; i < from->stores.count; i++)
 		add_store(to, from->stores.at[i].slot, now[from->stores.at[i].val]);
 	return to;
+}
+
+static bool has_whole(const Graph *g)
+{
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (prims[val(g, r)->op].cls == C_whole)
+			return true;
+	return false;
+}
+
+// A definition may speak of other wholes: attend of softmax.
+Graph *open_pass(Arena *arena, const Graph *from)
+{
+	Graph *g = open_once(arena, from);
+	while (has_whole(g))
+		g = open_once(arena, g);
+	return g;
 }

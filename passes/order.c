@@ -1,6 +1,7 @@
 // order.c: the order of a plan's kernels: operands first, short lifetimes.
-// Takes a Plan whose kernels are in any order. A kernel that stores runs as soon as it may: it frees what it reads.
-// It waits for those that still read what it will overwrite, where that makes no knot.
+// Takes a Plan whose kernels are in any order. A kernel that stores runs as soon as it may: it
+// frees what it reads. It waits for those that still read what it will overwrite, where that makes
+// no knot.
 #include "passes.h"
 
 typedef struct Step {
@@ -47,7 +48,8 @@ static Step *steps_of(Arena *arena, const Plan *p)
 	return step;
 }
 
-// Storing kernels first, then the order of the graph; one that overwrites what others still read only at need.
+// Storing kernels first, then the order of the graph; one that overwrites what others still read
+// only at need.
 static int next_kernel(const Plan *p, const Step *step)
 {
 	int best = -1;

@@ -1,7 +1,7 @@
 // place.c: where everything lies: static memory, known before the run.
-// Takes a Plan in order of execution. Gives places of values, outs and slots, and the bytes of each block; adds
-// kernels that copy where a stored value could not be computed in its slot.
-// Keeps: slots lie where the slot table alone says, so every entry of a model agrees.
+// Takes a Plan in order of execution. Gives places of values, outs and slots, and the bytes of each
+// block; adds kernels that copy where a stored value could not be computed in its slot. Keeps:
+// slots lie where the slot table alone says, so every entry of a model agrees.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -65,7 +65,9 @@ static void place_leaves(Plan *p)
 
 static Layout layout_of(Arena *arena, Plan *p)
 {
-	Layout l = {arena, p, plan_reads(arena, p), plan_writers(arena, p)};
+	Layout l = {.arena = arena, .plan = p};
+	l.reads = plan_reads(arena, p);
+	l.writer = plan_writers(arena, p);
 	l.last = NEWS(arena, int, p->graph->nval);
 	l.buffer = NEWS(arena, int, p->graph->nval);
 	for (int r = 0; r < p->graph->nval; r++)
@@ -82,11 +84,13 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 	KernKind kind = p->kerns.at[k].kind;
 	bool each = kind == L_map || kind == L_row || kind == L_col ||
 	            (kind == L_put && v == p->kerns.at[k].heart);
-	return each && how == R_same && same_shape(&val(p->graph, u)->shape, &val(p->graph, v)->shape) &&
+	return each && how == R_same &&
+	       same_shape(&val(p->graph, u)->shape, &val(p->graph, v)->shape) &&
 	       bytes_of(p->graph, u) == bytes_of(p->graph, v);
 }
 
-// A value may be computed in its slot when no later kernel reads what the slot held, and this one only where it writes.
+// A value may be computed in its slot when no later kernel reads what the slot held, and this one
+// only where it writes.
 static bool stores_in_place(const Layout *l, int slot, Ref v)
 {
 	const Plan *p = l->plan;
@@ -108,7 +112,8 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	for (int i = 0; i < reads->count; i++) {
 		Ref u = reads->at[i].val;
 		int b = l->buffer[u];
-		if (b >= 0 && !taken[b] && l->last[u] == k && may_overwrite(l->plan, k, v, u, reads->at[i].how)) {
+		if (b >= 0 && !taken[b] && l->last[u] == k &&
+		    may_overwrite(l->plan, k, v, u, reads->at[i].how)) {
 			l->buffer[v] = b;
 			l->buffers.at[b].last = MAX(k, l->last[v]);
 			return;
@@ -119,7 +124,8 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	     ((Buffer){round_up(bytes_of(l->plan->graph, v)), 0, k, MAX(k, l->last[v])}));
 }
 
-// Where out v of kernel k goes: outputs, slots, else scratch. What could not go to its slot is left to a copy.
+// Where out v of kernel k goes: outputs, slots, else scratch. What could not go to its slot is left
+// to a copy.
 static int places_of(Layout *l, Ref v, Place *to, bool *copied)
 {
 	const Graph *g = l->plan->graph;
@@ -222,7 +228,8 @@ static void fill_scratch(Layout *l)
 		for (int i = 0; i < p->kerns.at[k].nout; i++) {
 			Ref v = p->kerns.at[k].out[i];
 			if (p->kerns.at[k].to[i].block == B_scratch)
-				p->kerns.at[k].to[i].offset = p->place[v].offset = l->buffers.at[l->buffer[v]].offset;
+				p->kerns.at[k].to[i].offset = p->place[v].offset =
+				    l->buffers.at[l->buffer[v]].offset;
 		}
 }
 
@@ -230,7 +237,8 @@ static void add_copy(Layout *l, const Store *s)
 {
 	Plan *p = l->plan;
 	if (val(p->graph, s->val)->op == O_slot)
-		fail(p->graph->slots.at[s->slot].name, "two stores exchange slots, which is not supported");
+		fail(p->graph->slots.at[s->slot].name,
+		     "two stores exchange slots, which is not supported");
 	Kern copy = {.kind = L_map, .space = val(p->graph, s->val)->shape, .nout = 1};
 	copy.out = take_copy(l->arena, &s->val, sizeof s->val);
 	copy.to = take_copy(l->arena, &p->slot[s->slot], sizeof *copy.to);

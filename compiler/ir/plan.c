@@ -98,11 +98,12 @@ Reads *plan_reads(Arena *arena, const Plan *p)
 	return reads;
 }
 
-// ---- text ----------------------------------------------------------------------------------------------
+// ---- text
+// ----------------------------------------------------------------------------------------------
 
 static void print_place(FILE *file, const Plan *p, Place at)
 {
-	static const char *const blocks[] = {"nowhere", "param", "state",  "scratch",
+	static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
 	                                     "input",   "output", "const"};
 	if (at.block == B_output)
 		fprintf(file, "output %s", p->graph->outs.at[at.offset].name);
@@ -141,7 +142,8 @@ static void print_kern(FILE *file, Arena *arena, const Plan *p, int k, const Rea
 
 void print_plan(FILE *file, const Plan *p)
 {
-	fprintf(file, "plan %s: %d kernels, %lld bytes of parameters, %lld of state, %lld of scratch\n",
+	fprintf(file,
+	        "plan %s: %d kernels, %lld bytes of parameters, %lld of state, %lld of scratch\n",
 	        p->name, p->kerns.count, (long long)p->param_bytes, (long long)p->state_bytes,
 	        (long long)p->scratch_bytes);
 	Arena *arena = arena_new();

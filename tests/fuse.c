@@ -1,0 +1,214 @@
+// fuse.c: graphs as they are met in training become the kernels that are wanted, and no plan reads
+// what it has lost.
+#include "passes.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int failures;
+
+static Ref input(Graph *g, const char *name, Elem type, int rank, const int64_t *dim)
+{
+	return put_slot(g, add_slot(g, (Slot){.name = name,
+	                                      .kind = S_input,
+	                                      .type = type,
+	                                      .shape = shape_of(rank, dim)}));
+}
+#define INPUT(g, name, ...)                                                                        \
+	input(g, name, E_f32, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+static Ref param(Graph *g, const char *name, int rank, const int64_t *dim)
+{
+	return put_slot(g, add_slot(g, (Slot){.name = name,
+	                                      .kind = S_param,
+	                                      .type = E_f32,
+	                                      .shape = shape_of(rank, dim)}));
+}
+#define PARAM(g, name, ...)                                                                        \
+	param(g, name, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+#define FOLD(g, op, x, ...)                                                                        \
+	put_fold(g, op, x, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+
+static Ref softmax(Graph *g, Ref x, int64_t axis)
+{
+	Ref e = put1(g, O_exp, put2(g, O_sub, x, FOLD(g, O_amax, x, axis)));
+	return put2(g, O_div, e, FOLD(g, O_sum, e, axis));
+}
+
+// kinds: the kernels wanted, a letter each: m r c d p s.
+static void expect(Arena *arena, const Graph *g, const char *name, const char *kinds)
+{
+	Plan *p = fuse_pass(arena, graph_live(arena, g), name);
+	place_pass(arena, p);
+	check_plan(p);
+	char *got = NEWS(arena, char, p->kerns.count + 1);
+	for (int k = 0; k < p->kerns.count; k++)
+		got[k] = "mrcdps"[p->kerns.at[k].kind];
+	if (strcmp(got, kinds)) {
+		printf("FAILED %s: kernels %s, wanted %s\n", name, got, kinds);
+		print_plan(stdout, p);
+		failures++;
+	} else {
+		printf("%s: %s, scratch %lld\n", name, got, (long long)p->scratch_bytes);
+	}
+}
+
+static void test_softmax(Arena *arena)
+{
+	Graph *g = graph_new(arena, "softmax", NULL);
+	add_out(g, "y", softmax(g, INPUT(g, "x", 4, 8, 32), 2));
+	expect(arena, g, "softmax", "r");
+	Graph *c = graph_new(arena, "softmax of columns", NULL);
+	add_out(c, "y", softmax(c, INPUT(c, "x", 4, 8, 32), 1));
+	expect(arena, c, "softmax of columns", "c");
+}
+
+static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
+{
+	double n = (double)val(g, x)->shape.dim[1];
+	Ref mean = put2(g, O_mul, FOLD(g, O_sum, x, 1), put_num(g, E_f32, 1 / n));
+	Ref centred = put2(g, O_sub, x, mean);
+	Ref variance = put2(g, O_mul, FOLD(g, O_sum, put2(g, O_mul, centred, centred), 1),
+	                    put_num(g, E_f32, 1 / n));
+	Ref scale = put1(g, O_rsqrt, put2(g, O_add, variance, put_num(g, E_f32, 1e-5)));
+	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centred, scale), gain), bias);
+}
+
+// x W + b + residual, normalized, used twice: the sum belongs to the dot, the rest is one row
+// kernel.
+static void test_block(Arena *arena)
+{
+	Graph *g = graph_new(arena, "block", NULL);
+	Ref x = INPUT(g, "x", 24, 64), w = PARAM(g, "w", 64, 64), b = PARAM(g, "b", 1, 64);
+	Ref sum = put2(g, O_add, put2(g, O_add, put2(g, O_dot, x, w), b), x);
+	Ref y = norm(g, sum, PARAM(g, "gain", 1, 64), PARAM(g, "bias", 1, 64));
+	add_out(g, "y", put2(g, O_add, put2(g, O_dot, y, PARAM(g, "w2", 64, 64)), sum));
+	expect(arena, g, "block", "drd");
+}
+
+// An activation goes with the dot before it, with what the backward pass needs.
+static void test_mlp(Arena *arena)
+{
+	Graph *g = graph_new(arena, "mlp", NULL);
+	Ref x = INPUT(g, "x", 32, 48), w = PARAM(g, "w", 48, 64), v = PARAM(g, "v", 64, 16);
+	Ref h = put2(g, O_add, put2(g, O_dot, x, w), PARAM(g, "b", 1, 64));
+	Ref a = put2(g, O_mul, h, put1(g, O_erf, h));
+	Ref dy = INPUT(g, "dy", 32, 16);
+	add_out(g, "y", put2(g, O_dot, a, v));
+	Ref da = put2(g, O_dot, dy, put_permute(g, v, (int64_t[]){1, 0}));
+	Ref dh = put2(g, O_mul, da, put1(g, O_exp, put1(g, O_neg, put2(g, O_mul, h, h))));
+	add_out(g, "dv", put2(g, O_dot, put_permute(g, a, (int64_t[]){1, 0}), dy));
+	add_out(g, "dw", put2(g, O_dot, put_permute(g, x, (int64_t[]){1, 0}), dh));
+	add_out(g, "db", FOLD(g, O_sum, dh, 0));
+	expect(arena, g, "mlp", "dddddc");
+}
+
+// w -= rate g / sqrt(mean(g^2)), its second moment kept: one kernel, in place.
+static void update(Arena *arena, const char *name, int64_t rows, int64_t cols, int axis,
+                   const char *kinds)
+{
+	Graph *g = graph_new(arena, name, NULL);
+	Ref w = PARAM(g, "w", rows, cols), grad = INPUT(g, "g", rows, cols);
+	int64_t slot[2] = {rows, cols};
+	slot[axis] = 1;
+	Ref v = put_slot(g, add_slot(g, (Slot){.name = "v",
+	                                       .kind = S_state,
+	                                       .type = E_f32,
+	                                       .shape = shape_of(2, slot)}));
+	Ref m = put_slot(
+	    g,
+	    add_slot(
+	        g, (Slot){.name = "m", .kind = S_state, .type = E_f32, .shape = val(g, w)->shape}));
+	Ref square = FOLD(g, O_sum, put2(g, O_mul, grad, grad), axis);
+	Ref v1 = put2(g, O_add, put2(g, O_mul, v, put_num(g, E_f32, .9)), square);
+	Ref step = put2(g, O_mul, grad, put1(g, O_rsqrt, v1));
+	Ref m1 = put2(g, O_add, put2(g, O_mul, m, put_num(g, E_f32, .9)), step);
+	add_store(g, 0, put2(g, O_sub, w, m1));
+	add_store(g, 2, v1);
+	add_store(g, 3, m1);
+	expect(arena, g, name, kinds);
+}
+
+// y reads the old w at other indices in another kernel, which comes first; a swap of halves needs a
+// copy.
+static void test_stores(Arena *arena)
+{
+	Graph *g = graph_new(arena, "stores", NULL);
+	Ref w = PARAM(g, "w", 16, 16), x = INPUT(g, "x", 16, 16);
+	add_store(g, 0, put2(g, O_add, w, x));
+	add_out(g, "y", put2(g, O_dot, x, put_permute(g, w, (int64_t[]){1, 0})));
+	expect(arena, g, "readers of the old value first", "dm");
+	Graph *s = graph_new(arena, "turned store", NULL);
+	Ref t = PARAM(s, "w", 16, 16);
+	add_store(s, 0, put2(s, O_add, put_permute(s, t, (int64_t[]){1, 0}), t));
+	expect(arena, s, "a store that needs a copy", "mm");
+}
+
+static Ref pick(const Graph *g, const Ref *made, int n, int rank)
+{
+	for (;;) {
+		Ref r = made[rand() % n];
+		if (val(g, r)->shape.rank == rank)
+			return r;
+	}
+}
+
+// Random graphs: any plan must hold.
+static void test_random(Arena *arena, int graphs)
+{
+	srand(7);
+	int kernels = 0;
+	for (int i = 0; i < graphs; i++) {
+		Graph *g = graph_new(arena, "random", NULL);
+		Ref made[80] = {INPUT(g, "x", 16, 16), PARAM(g, "w", 16, 16), PARAM(g, "b", 1, 16)};
+		int n = 3;
+		while (n < 80) {
+			Ref x = pick(g, made, n, 2), y = pick(g, made, n, 2);
+			const Shape *s = &val(g, x)->shape, *t = &val(g, y)->shape;
+			bool square = s->dim[0] == 16 && t->dim[0] == 16 && s->dim[1] == 16 &&
+			              t->dim[1] == 16;
+			switch (rand() % 8) {
+			case 0:
+				made[n++] = FOLD(g, O_sum, x, rand() % 2);
+				break;
+			case 1:
+				made[n++] = put1(g, O_exp, x);
+				break;
+			case 2:
+				made[n++] = put_permute(g, x, (int64_t[]){1, 0});
+				break;
+			case 3:
+				if (square)
+					made[n++] = put2(g, O_dot, x, y);
+				break;
+			default:
+				made[n++] = put2(g, rand() % 2 ? O_add : O_mul, x, y);
+				break;
+			}
+		}
+		for (int k = 0; k < 3; k++)
+			add_out(g, format(arena, "y%d", k), made[n - 1 - k]);
+		for (int k = n - 1, s = 1; k > 0 && s < 3; k--)
+			if (same_shape(&val(g, made[k])->shape, &g->slots.at[s].shape) &&
+			    val(g, made[k])->op != O_slot)
+				add_store(g, s++, made[k]);
+		Plan *p = fuse_pass(arena, graph_live(arena, g), "random");
+		place_pass(arena, p);
+		check_plan(p);
+		kernels += p->kerns.count;
+	}
+	printf("%d random graphs, %d kernels\n", graphs, kernels);
+}
+
+int main(void)
+{
+	Arena *arena = arena_new();
+	test_softmax(arena);
+	test_block(arena);
+	test_mlp(arena);
+	update(arena, "update by columns", 96, 64, 0, "c");
+	update(arena, "update by rows", 96, 64, 1, "r");
+	test_stores(arena);
+	test_random(arena, 300);
+	arena_free(arena);
+	return failures != 0;
+}
