@@ -43,7 +43,7 @@ void *grow(Arena *, void *at, size_t item, int *room); // doubles the room, copi
 // ---- str.c: strings --------------------------------------------------------------------------
 
 char *format(Arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-char *vformat(Arena *, const char *fmt, va_list);
+char *vformat(Arena *, const char *fmt, va_list) __attribute__((format(printf, 2, 0)));
 char *copy_string(Arena *, const char *);
 bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
