@@ -17,7 +17,7 @@ Graph *cotangent_pass(Arena *, const Graph *);
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
 // ---- eta.c: the expected scale of every parameter, with its reason ----------------------------------
-typedef struct Surd { // an exact product: sqrt(num/den), or a plain number where exact is false
+typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;
 	int64_t num, den;
@@ -42,6 +42,15 @@ typedef struct Override {
 } Override;
 // By slot number; only S_param entries are filled. Deterministic.
 Eta *eta_pass(Arena *, const Graph *, const char *convention, int noverride, const Override *);
+
+// surd.c
+Surd surd_number(double);                  // not exact
+Surd surd_root(int64_t num, int64_t den);  // sqrt(num / den)
+Surd surd_near(double);                    // the surd a rounded number stands for
+Surd surd_mul(Surd, Surd), surd_div(Surd, Surd), surd_inverse(Surd);
+Surd surd_hypot(Surd, Surd);               // sqrt(a^2 + b^2)
+bool surd_same(Surd, Surd);
+const char *surd_text(Arena *, Surd, int64_t over); // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced
 
 // ---- step.c: Graph with grad: outs -> Graph that also stores the update -------------------------------
 typedef struct Opt {
