@@ -475,12 +475,12 @@ static void max_demand(Sweep *s, Ref r, const Val *v)
 }
 
 // One row a primitive. What is not listed keeps its operand's range and passes its demand on.
-typedef struct Rule {
+typedef struct Scale {
 	Surd (*range)(Sweep *, Ref, const Val *);
 	void (*demand)(Sweep *, Ref, const Val *);
-} Rule;
+} Scale;
 
-static const Rule rules[OPS] = {
+static const Scale scales[OPS] = {
     [O_add] = {add_range, add_demand},    [O_sub] = {add_range, add_demand},
     [O_mul] = {mul_range, mul_demand},    [O_div] = {mul_range, mul_demand},
     [O_exp] = {unit_range, unit_demand},  [O_log] = {unit_range, unit_demand},
@@ -504,7 +504,7 @@ static void sweep_up(Sweep *s)
 		s->source[r] = r;
 		if (is(s, r, SIGNAL) && v->nin > 0)
 			s->range[r] =
-			    (rules[v->op].range ? rules[v->op].range : keep_range)(s, r, v);
+			    (scales[v->op].range ? scales[v->op].range : keep_range)(s, r, v);
 		else if (is(s, r, VARIABLE))
 			s->range[r] = asked(s, r);
 	}
@@ -521,7 +521,7 @@ down:
 	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
 		if (s->live[r] && !is(s, r, AUX) && v->nin > 0)
-			(rules[v->op].demand ? rules[v->op].demand : pass_demand)(s, r, v);
+			(scales[v->op].demand ? scales[v->op].demand : pass_demand)(s, r, v);
 	}
 }
 
