@@ -1,0 +1,45 @@
+// build.c: amosc build: ahead of time. The object that train runs in memory, linked with the
+// runtime.
+#include "tool.h"
+#include <string.h>
+#include <unistd.h>
+
+// The runtime's archive: beside the installed command, or where this one was built.
+static const char *runtime_archive(Arena *arena)
+{
+	char self[4096];
+	ssize_t count = readlink("/proc/self/exe", self, sizeof self - 1);
+	self[MAX(count, 0)] = 0;
+	char *slash = strrchr(self, '/');
+	if (slash)
+		*slash = 0;
+	const char *installed = format(arena, "%s/" AMOSC_ARCHIVE_INSTALLED, self);
+	return access(installed, R_OK) ? AMOSC_ARCHIVE_BUILT : installed;
+}
+
+void verb_build(Command *command)
+{
+	const char *out = choice(command, OPT_out, NULL);
+	if (!out)
+		fail_status(STATUS_USAGE, "amosc build", "wants -o NAME");
+	if (ends_with(out, ".so") || ends_with(out, ".a"))
+		fail_status(STATUS_USAGE, "amosc build",
+		            "'%s': libraries are not there yet; an executable or .o is", out);
+	if (chosen(command, OPT_update_only))
+		fail_status(STATUS_USAGE, "amosc build", "--update-only is not there yet");
+	struct amos_options options = runtime_options(command);
+	struct amos_data *data = NULL;
+	if (options.data.count)
+		check(amos_data_open(&options, false, &data));
+	Trainer t = compile_trainer(command, data, true);
+	amos_data_close(data);
+	if (ends_with(out, ".o"))
+		write_object(t.object, out);
+	else
+		write_executable(command->arena, t.object, out, runtime_archive(command->arena));
+	if (chosen(command, OPT_json))
+		print_json(json_pack("{ss si sI ss}", "out", out, "kernels", t.object->kernels,
+		                     "bytes", (json_int_t)t.object->count, "chosen", t.opt.chosen));
+	else if (!chosen(command, OPT_quiet))
+		printf("%s\n%s: %d kernels\n", t.opt.chosen, out, t.object->kernels);
+}

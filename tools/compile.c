@@ -1,0 +1,66 @@
+// compile.c: from a graph to a program in memory, or to the object that train and build share.
+// Takes graphs. Gives an open model. Keeps: all entries of an object have one slot table.
+#include "tool.h"
+#include <string.h>
+
+const void *first_contents(void *graph, int64_t slot)
+{
+	return ((const Graph *)graph)->slots.at[slot].init;
+}
+
+static Object *emit_plans(Command *command, int n, Plan *const *plans, bool weights)
+{
+	Arena *arena = command->arena;
+	EmitOptions options = {.target =
+	                           target_named(arena, choice(command, OPT_target, "cpu"), NULL),
+	                       .threads = (int)choice_count(command, OPT_threads, 0),
+	                       .name = command->arguments.at[0],
+	                       .weights = weights};
+	const char *precision = choice(command, OPT_precision, "f32");
+	if (strcmp(precision, "f32"))
+		fail_status(STATUS_USAGE, "--precision", "'%s': only f32 is there so far",
+		            precision);
+	return emit(arena, n, plans, &options);
+}
+
+struct amos *open_entry(Command *command, const Graph *g, const char *name, Jit **jit)
+{
+	Plan *plan = plan_graph(command->arena, g, name);
+	*jit = jit_load(emit_plans(command, 1, &plan, false));
+	struct amos *open;
+	check(amos_open(jit_model(*jit), choice_count(command, OPT_threads, 0),
+	                choice_count(command, OPT_seed, 0), first_contents, (void *)g, &open));
+	return open;
+}
+
+// The graph of the entry eval, on the slots of the training step: its own come first there.
+static Graph *eval_graph_of(Command *command, struct amos_data *data, const Graph *step)
+{
+	static const char *const outs[] = {"loss", "accuracy", NULL};
+	Graph *loss = loss_pass(command->arena, read_bound(command, data, false)->graph,
+	                        choice(command, OPT_loss, NULL));
+	Graph *eval = only_outs(command->arena, loss, outs);
+	for (int i = 0; i < eval->slots.count; i++)
+		if (i >= step->slots.count ||
+		    strcmp(eval->slots.at[i].name, step->slots.at[i].name))
+			bug("slot %d is %s in eval but not in train", i, eval->slots.at[i].name);
+	eval->slots = step->slots;
+	return eval;
+}
+
+Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
+{
+	static const char *const outs[] = {"loss", "accuracy", NULL};
+	Arena *arena = command->arena;
+	Trainer t = {.model = read_bound(command, data, true)};
+	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
+	loss = only_outs(arena, loss, outs);
+	Eta *eta = etas(command, loss);
+	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
+	t.opt = optimizer(command, loss, data);
+	t.graph = step_pass(arena, grad, eta, &t.opt);
+	Graph *eval = eval_graph_of(command, data, t.graph);
+	Plan *plans[] = {plan_graph(arena, t.graph, "train"), plan_graph(arena, eval, "eval")};
+	t.object = emit_plans(command, COUNT(plans), plans, weights);
+	return t;
+}

@@ -1,0 +1,56 @@
+// export.c: amosc export: the numbers of a checkpoint in the very bytes of the model file.
+#include "tool.h"
+#include <string.h>
+
+typedef struct Trained { // a slot's numbers, by slot of the model
+	const void **bytes;
+} Trained;
+
+static const void *trained_bytes(void *context, int slot)
+{
+	return ((Trained *)context)->bytes[slot];
+}
+
+static void take_slot(const Graph *g, const char *where, const struct amos_array *array,
+                      Trained *trained)
+{
+	int slot = find_slot(g, array->name);
+	if (slot < 0)
+		fail(where, "holds '%s', which the model does not have: is it of another model?",
+		     array->name);
+	const Slot *s = &g->slots.at[slot];
+	Shape shape = shape_of(array->rank, array->dim);
+	if ((Elem)array->type != s->type || !same_shape(&shape, &s->shape))
+		fail(where, "'%s' is %s there and %s in the model", array->name,
+		     shape_text(g->arena, (Elem)array->type, &shape),
+		     shape_text(g->arena, s->type, &s->shape));
+	trained->bytes[slot] = array->bytes;
+}
+
+void verb_export(Command *command)
+{
+	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
+	if (!out)
+		fail_status(STATUS_USAGE, "amosc export", "wants -o OUT.onnx");
+	Model *model = read_standing(command, NULL);
+	struct amos_checkpoint *checkpoint;
+	check(amos_checkpoint_open(path, &checkpoint));
+	Trained trained = {NEWS(command->arena, const void *, model->graph->slots.count + 1)};
+	int count = 0;
+	for (int64_t i = 0; i < amos_checkpoint_slots(checkpoint); i++) {
+		int kind;
+		struct amos_array array = amos_checkpoint_slot(checkpoint, i, &kind);
+		if (kind != S_param && kind != S_buffer)
+			continue;
+		take_slot(model->graph, path, &array, &trained);
+		count++;
+	}
+	write_model(model, out, trained_bytes, &trained);
+	struct amos_point point = amos_checkpoint_point(checkpoint);
+	amos_checkpoint_close(checkpoint);
+	if (chosen(command, OPT_json))
+		print_json(json_pack("{ss si sI}", "out", out, "tensors", count, "step",
+		                     (json_int_t)point.step));
+	else if (!chosen(command, OPT_quiet))
+		printf("%s: %d tensors of step %lld\n", out, count, (long long)point.step);
+}

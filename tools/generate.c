@@ -1,0 +1,105 @@
+// generate.c: amosc run --generate: a language model over bytes writes on, one byte after the
+// other. Takes a model with one input of tokens [1, n] and an output of scores [1, n, tokens]. It
+// must be causal: places behind the last token hold zeros.
+#include "tool.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct Writer {
+	struct amos *open;
+	const struct amos_entry *entry;
+	const Slot *input;
+	int64_t window, tokens; // places in a window, scores a place
+	char *ids;              // the input's memory
+	const float *scores;
+	int64_t seed;
+	double heat;
+} Writer;
+
+static void put_token(const Writer *w, int64_t place, int64_t token)
+{
+	if (w->input->type == E_i64)
+		((int64_t *)w->ids)[place] = token;
+	else
+		((int32_t *)w->ids)[place] = (int32_t)token;
+}
+
+// Draws from softmax(scores / heat) at one place; `number` counts the draws.
+static int64_t draw(const Writer *w, int64_t place, int64_t number)
+{
+	const float *score = w->scores + place * w->tokens;
+	double top = -INFINITY, sum = 0;
+	for (int64_t i = 0; i < w->tokens; i++)
+		top = fmax(top, score[i]);
+	for (int64_t i = 0; i < w->tokens; i++)
+		sum += exp((score[i] - top) / w->heat);
+	double left = random_uniform((uint64_t)w->seed, 0, 0, (uint64_t)number) * sum;
+	for (int64_t i = 0; i < w->tokens; i++) {
+		left -= exp((score[i] - top) / w->heat);
+		if (left < 0)
+			return i;
+	}
+	return w->tokens - 1;
+}
+
+// The last tokens of `text` fill the window from its start; the answer continues them.
+static int64_t next_token(const Writer *w, const char *text, int64_t count, int64_t number)
+{
+	int64_t used = MIN(count, w->window);
+	memset(w->ids, 0, (size_t)(w->window * elems[w->input->type].bytes));
+	for (int64_t i = 0; i < used; i++)
+		put_token(w, i, (unsigned char)text[count - used + i]);
+	int status = amos_call(w->open, w->entry, NULL, NULL);
+	if (status)
+		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);
+	return draw(w, used - 1, number);
+}
+
+static Writer writer_of(Command *command, Graph *g, const char *path, Jit **jit)
+{
+	const Slot *input = NULL;
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_input)
+			input = input ? NULL : &g->slots.at[i];
+	const Val *out = g->outs.count ? val(g, g->outs.at[0].val) : NULL;
+	bool fits = input && (input->type == E_i64 || input->type == E_i32) &&
+	            input->shape.rank == 2 && out && out->type == E_f32 && out->shape.rank == 3 &&
+	            input->shape.dim[0] == 1 && out->shape.dim[1] == input->shape.dim[1];
+	if (!fits)
+		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
+		           "scores [1,n,tokens]");
+	struct amos *open = open_entry(command, g, "run", jit);
+	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "run");
+	return (Writer){.open = open,
+	                .entry = entry,
+	                .input = input,
+	                .window = input->shape.dim[1],
+	                .tokens = out->shape.dim[2],
+	                .ids = amos_slot_bytes(open, find_slot(g, input->name)),
+	                .scores = amos_out_bytes(open, entry, 0),
+	                .seed = choice_count(command, OPT_seed, 0),
+	                .heat = choice_number(command, OPT_temperature, 0.8)};
+}
+
+void generate(Command *command)
+{
+	Graph *g = read_window(command, 64)->graph;
+	Jit *jit;
+	Writer w = writer_of(command, g, command->arguments.at[0], &jit);
+	const char *prompt = choice(command, OPT_prompt, "\n");
+	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);
+	if (!count || w.heat <= 0)
+		fail_status(STATUS_USAGE, "amosc run",
+		            "wants a --prompt that is not empty and a --temperature above 0");
+	char *text = take(command->arena, (size_t)(count + more + 1));
+	memcpy(text, prompt, (size_t)count);
+	fputs(prompt, stdout);
+	for (int64_t i = 0; i < more; i++) {
+		text[count] = (char)next_token(&w, text, count, i);
+		putchar(text[count++]);
+		fflush(stdout);
+	}
+	putchar('\n');
+	amos_close(w.open);
+	jit_free(jit);
+}

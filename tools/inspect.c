@@ -1,0 +1,156 @@
+// inspect.c: amosc inspect: what the file holds, and what amosc can do with it.
+#include "tool.h"
+#include <string.h>
+
+static json_t *value_json(const Input *in, bool input)
+{
+	json_t *shape = json_array();
+	for (int a = 0; a < in->rank; a++)
+		json_array_append_new(shape, in->dim[a].name && *in->dim[a].name
+		                                 ? json_string(in->dim[a].name)
+		                             : in->dim[a].size < 0 ? json_null()
+		                                                   : json_integer(in->dim[a].size));
+	json_t *one =
+	    json_pack("{ss ss so}", "name", in->name, "type", elems[in->type].name, "shape", shape);
+	if (input)
+		json_object_set_new(one, "used", json_boolean(in->used));
+	return one;
+}
+
+static json_t *parameter_json(const Slot *s, const Eta *eta)
+{
+	json_t *one = json_pack("{ss ss? so ss ss}", "name", s->name, "initializer", s->file,
+	                        "shape", shape_json(&s->shape), "type", elems[s->type].name, "role",
+	                        s->kind == S_param    ? eta->role
+	                        : s->kind == S_buffer ? "buffer"
+	                                              : "frozen");
+	json_object_set_new(one, "trained", json_boolean(s->kind == S_param));
+	json_object_set_new(one, "why", s->why ? json_string(s->why) : json_null());
+	return one;
+}
+
+static json_t *operators_json(const Model *model)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < model->ops.count; i++) {
+		const OpCount *o = &model->ops.at[i];
+		json_array_append_new(list,
+		                      json_pack("{ss ss si ss?}", "op", o->op, "domain", o->domain,
+		                                "count", o->count, "trouble", o->trouble));
+	}
+	return list;
+}
+
+static json_t *parameters_json(const Model *model, const Eta *eta)
+{
+	json_t *list = json_array();
+	const Graph *g = model->graph;
+	for (int i = 0; i < g->slots.count; i++) {
+		SlotKind kind = g->slots.at[i].kind;
+		if (kind == S_param || kind == S_frozen || kind == S_buffer)
+			json_array_append_new(list, parameter_json(&g->slots.at[i], &eta[i]));
+	}
+	return list;
+}
+
+// Everything that stands between this file and a training, each with its reason.
+static json_t *untrainable_json(const Model *model)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < model->ops.count; i++)
+		if (model->ops.at[i].trouble)
+			json_array_append_new(list,
+			                      json_pack("{ss ss}", "what", model->ops.at[i].op,
+			                                "why", model->ops.at[i].trouble));
+	for (int i = 0; i < model->graph->slots.count; i++) {
+		const Slot *s = &model->graph->slots.at[i];
+		if ((s->kind == S_frozen || s->kind == S_buffer) && s->why)
+			json_array_append_new(list,
+			                      json_pack("{ss ss}", "what", s->name, "why", s->why));
+	}
+	return list;
+}
+
+static json_t *model_json(Command *command, Model *listed, Model *model)
+{
+	Eta *eta = etas(command, with_loss(command, model->graph));
+	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array();
+	for (int i = 0; i < listed->inputs.count; i++) {
+		listed->inputs.at[i].used = model->inputs.at[i].used;
+		json_array_append_new(inputs, value_json(&listed->inputs.at[i], true));
+	}
+	for (int i = 0; i < listed->outputs.count; i++)
+		json_array_append_new(outputs, value_json(&listed->outputs.at[i], false));
+	for (int i = 0; i < model->notes.count; i++)
+		json_array_append_new(notes, json_string(model->notes.at[i]));
+	return json_pack("{ss sI sI ss? so so so so so so}", "model", command->arguments.at[0],
+	                 "ir_version", (json_int_t)model->ir_version, "opset",
+	                 (json_int_t)model->opset, "producer", model->producer, "inputs", inputs,
+	                 "outputs", outputs, "parameters", parameters_json(model, eta), "operators",
+	                 operators_json(model), "untrainable", untrainable_json(model), "notes",
+	                 notes);
+}
+
+static const char *text_of(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
+static const char *shape_words(Command *command, const json_t *one)
+{
+	Text text = {.arena = command->arena};
+	size_t i;
+	json_t *dim;
+	say(&text, "%s[", text_of(one, "type"));
+	json_array_foreach(json_object_get(one, "shape"), i, dim)
+	{
+		if (json_is_integer(dim))
+			say(&text, "%s%lld", i ? "," : "", (long long)json_integer_value(dim));
+		else
+			say(&text, "%s%s", i ? "," : "",
+			    json_is_string(dim) ? json_string_value(dim) : "?");
+	}
+	say(&text, "]");
+	return text.at;
+}
+
+static void print_model(Command *command, const json_t *all)
+{
+	size_t i;
+	json_t *one;
+	printf("%s: opset %lld, IR version %lld, by %s\n", text_of(all, "model"),
+	       (long long)json_integer_value(json_object_get(all, "opset")),
+	       (long long)json_integer_value(json_object_get(all, "ir_version")),
+	       text_of(all, "producer"));
+	printf("\ninputs\n");
+	json_array_foreach(json_object_get(all, "inputs"), i, one)
+	    printf("  %-40s %s%s\n", text_of(one, "name"), shape_words(command, one),
+	           json_is_true(json_object_get(one, "used")) ? "" : "  not used");
+	printf("outputs\n");
+	json_array_foreach(json_object_get(all, "outputs"), i, one)
+	    printf("  %-40s %s\n", text_of(one, "name"), shape_words(command, one));
+	printf("parameters\n");
+	json_array_foreach(json_object_get(all, "parameters"), i, one)
+	    printf("  %-40s %-12s %-20s %s\n", text_of(one, "name"), text_of(one, "role"),
+	           shape_words(command, one), text_of(one, "why"));
+	printf("operators\n");
+	json_array_foreach(json_object_get(all, "operators"), i, one) printf(
+	    "  %-40s %5lld  %s\n", text_of(one, "op"),
+	    (long long)json_integer_value(json_object_get(one, "count")), text_of(one, "trouble"));
+	printf("notes\n");
+	json_array_foreach(json_object_get(all, "notes"), i, one)
+	    printf("  %s\n", json_string_value(one));
+}
+
+void verb_inspect(Command *command)
+{
+	Model *listed, *model = read_standing(command, &listed);
+	json_t *all = model_json(command, listed, model);
+	if (chosen(command, OPT_json)) {
+		print_json(all);
+		return;
+	}
+	print_model(command, all);
+	json_decref(all);
+}

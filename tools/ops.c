@@ -1,0 +1,32 @@
+// ops.c: amosc ops: the table of operators that the reader knows.
+#include "tool.h"
+#include "onnx.h"
+#include <string.h>
+
+static void print_table(const OpInfo *op, int count)
+{
+	printf("%-34s %5s  %-8s %s\n", "operator", "since", "gradient", "note");
+	for (int i = 0; i < count; i++) {
+		char name[128];
+		snprintf(name, sizeof name, "%s%s%s", op[i].domain, *op[i].domain ? "." : "",
+		         op[i].name);
+		printf("%-34s %5d  %-8s %s\n", name, op[i].since, op[i].gradient, op[i].note);
+	}
+}
+
+void verb_ops(Command *command)
+{
+	int count;
+	const OpInfo *op = op_table(&count);
+	if (!chosen(command, OPT_json)) {
+		print_table(op, count);
+		return;
+	}
+	json_t *list = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(
+		    list, json_pack("{ss ss si ss sb ss ss}", "op", op[i].name, "domain",
+		                    op[i].domain, "since", op[i].since, "types", op[i].types,
+		                    "forward", 1, "gradient", op[i].gradient, "note", op[i].note));
+	print_json(json_pack("{so}", "ops", list));
+}

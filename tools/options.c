@@ -1,0 +1,202 @@
+// options.c: the command line: verbs.def read as a parser (argp), as help, and as manual pages.
+// Takes verbs.def. Gives a Command. Keeps: no option means anything that the table does not say.
+#include "tool.h"
+#include <argp.h>
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
+
+static const Verb verbs[] = {
+#define VERB(name, arguments, least, most, takes, summary, about)                                  \
+	{#name, arguments, least, most, COMMON | (takes), summary, about},
+#include "verbs.def"
+#undef VERB
+};
+
+static const struct {
+	const char *name;
+	int letter;
+	unsigned group;
+	const char *type, *argument, *help;
+} options[OPTIONS] = {
+#define OPTION(name, letter, group, type, argument, help)                                          \
+	{#name, letter, group, #type, argument, help},
+#include "verbs.def"
+#undef OPTION
+};
+
+const Verb *verb_named(const char *name)
+{
+	for (int i = 0; i < COUNT(verbs); i++)
+		if (!strcmp(verbs[i].name, name))
+			return &verbs[i];
+	return NULL;
+}
+
+// The option as typed: extra_l2 is --extra-l2.
+static char *long_name(Arena *arena, OptionName option)
+{
+	char *name = copy_string(arena, options[option].name);
+	for (char *c = name; *c; c++)
+		if (*c == '_')
+			*c = '-';
+	return name;
+}
+
+static int key_of(OptionName option)
+{
+	return options[option].letter ? options[option].letter : FIRST_KEY + (int)option;
+}
+
+static error_t take_option(int key, char *value, struct argp_state *state)
+{
+	Command *command = state->input;
+	switch (key) {
+	case ARGP_KEY_ARG:
+		if (command->arguments.count >= command->verb->most)
+			argp_error(state, "one argument too many: %s", value);
+		PUSH(command->arena, command->arguments, value);
+		return 0;
+	case ARGP_KEY_END:
+		if (command->arguments.count < command->verb->least)
+			argp_error(state, "wants %s", command->verb->arguments);
+		return 0;
+	}
+	for (OptionName i = 0; i < OPTIONS; i++) {
+		if (key != key_of(i))
+			continue;
+		Choice choice = {i, value};
+		PUSH(command->arena, command->choices, choice);
+		return 0;
+	}
+	return ARGP_ERR_UNKNOWN;
+}
+
+void parse_command(Command *command, const Verb *verb, int argc, char **argv)
+{
+	Arena *arena = command->arena;
+	struct argp_option rows[OPTIONS + 1] = {0};
+	int count = 0;
+	for (OptionName i = 0; i < OPTIONS; i++)
+		if (options[i].group & verb->takes)
+			rows[count++] = (struct argp_option){long_name(arena, i), key_of(i),
+			                                     options[i].argument, 0,
+			                                     options[i].help,     0};
+	struct argp argp = {rows,
+	                    take_option,
+	                    verb->arguments,
+	                    format(arena, "%s\v%s", verb->summary, verb->about),
+	                    NULL,
+	                    NULL,
+	                    NULL};
+	command->verb = verb;
+	command->argc = argc;
+	command->argv = argv;
+	argp_err_exit_status = STATUS_USAGE;
+	argv[0] = format(arena, "amosc %s", verb->name);
+	argp_parse(&argp, argc, argv, 0, NULL, command);
+}
+
+void print_help(FILE *out)
+{
+	fprintf(out, "Usage: amosc VERB MODEL [OPTION...]\n"
+	             "Trains an exported ONNX model: compiled, with no framework behind it.\n\n");
+	for (int i = 0; i < COUNT(verbs); i++) {
+		const Verb *v = &verbs[i];
+		fprintf(out, "  %-8s %-17s %s\n", v->name, v->arguments, v->summary);
+	}
+	fprintf(out,
+	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"
+	        "Every verb takes --json, --verbose, --quiet.  amosc VERB --help tells the rest.\n"
+	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
+}
+
+// Text for troff: a - is a hyphen there unless escaped, and a line must not begin with a dot.
+static void print_roff(FILE *out, const char *text)
+{
+	for (const char *c = text; *c; c++)
+		fprintf(out, *c == '-' ? "\\-" : *c == '\\' ? "\\e" : "%c", *c);
+}
+
+static void print_manual_option(FILE *out, Arena *arena, OptionName i)
+{
+	fputs(".TP\n", out);
+	if (options[i].letter)
+		fprintf(out, "\\fB\\-%c\\fR, ", options[i].letter);
+	fputs("\\fB\\-\\-", out);
+	print_roff(out, long_name(arena, i));
+	fputs("\\fR", out);
+	if (options[i].argument)
+		fprintf(out, "=\\fI%s\\fR", options[i].argument);
+	fputs("\n", out);
+	print_roff(out, options[i].help);
+	fputs(".\n", out);
+}
+
+void print_manual(FILE *out, const Verb *verb)
+{
+	Arena *arena = arena_new();
+	fprintf(out, ".TH AMOSC\\-%s 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-%s \\- ",
+	        verb->name, verb->name);
+	print_roff(out, verb->summary);
+	fprintf(out, "\n.SH SYNOPSIS\n.B amosc %s\n%s [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n",
+	        verb->name, verb->arguments);
+	print_roff(out, verb->about);
+	fputs("\n.SH OPTIONS\n", out);
+	for (OptionName i = 0; i < OPTIONS; i++)
+		if (options[i].group & verb->takes)
+			print_manual_option(out, arena, i);
+	fputs(".SH EXIT STATUS\n0 done; 1 the input is at fault; 2 usage; 3 the machine "
+	      "failed.\n.SH SEE ALSO\n",
+	      out);
+	for (int i = 0; i < COUNT(verbs); i++)
+		if (&verbs[i] != verb)
+			fprintf(out, ".BR amosc\\-%s (1)%s\n", verbs[i].name,
+			        i + 1 < COUNT(verbs) ? "," : "");
+	arena_free(arena);
+}
+
+bool chosen(const Command *command, OptionName option)
+{
+	for (int i = 0; i < command->choices.count; i++)
+		if (command->choices.at[i].option == option)
+			return true;
+	return false;
+}
+
+const char *choice(const Command *command, OptionName option, const char *otherwise)
+{
+	for (int i = command->choices.count; i-- > 0;)
+		if (command->choices.at[i].option == option)
+			return command->choices.at[i].value;
+	return otherwise;
+}
+
+double choice_number(const Command *command, OptionName option, double otherwise)
+{
+	const char *text = choice(command, option, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	double number = strtod(text, &end);
+	if (end == text || *end || !isfinite(number))
+		fail_status(STATUS_USAGE, "amosc", "--%s wants a number, found '%s'",
+		            long_name(command->arena, option), text);
+	return number;
+}
+
+int64_t choice_count(const Command *command, OptionName option, int64_t otherwise)
+{
+	const char *text = choice(command, option, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	long long number = strtoll(text, &end, 10);
+	if (end == text || *end || number < 0 || number == LLONG_MAX)
+		fail_status(STATUS_USAGE, "amosc", "--%s wants a whole number, found '%s'",
+		            long_name(command->arena, option), text);
+	return number;
+}

@@ -1,0 +1,44 @@
+// report.c: what people and programs read: JSON on stdout, progress on stderr.
+#include "tool.h"
+#include <math.h>
+
+void print_json(json_t *value)
+{
+	json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	putchar('\n');
+	json_decref(value);
+}
+
+json_t *shape_json(const Shape *shape)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < shape->rank; i++)
+		json_array_append_new(list, json_integer(shape->dim[i]));
+	return list;
+}
+
+json_t *number_json(double x)
+{
+	return isfinite(x) ? json_real(x) : json_null();
+}
+
+void say_progress(const Command *command, const char *fmt, ...)
+{
+	if (chosen(command, OPT_quiet))
+		return;
+	va_list args;
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+}
+
+const char *bytes_text(Arena *arena, double bytes)
+{
+	static const char *const unit[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+	int i = 0;
+	while (bytes >= 1024 && i + 1 < COUNT(unit)) {
+		bytes /= 1024;
+		i++;
+	}
+	return format(arena, i ? "%.1f %s" : "%.0f %s", bytes, unit[i]);
+}

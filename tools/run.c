@@ -1,0 +1,178 @@
+// run.c: amosc run and amosc grad: one batch through the model, its outputs, loss and gradients to
+// an .npz file.
+#include "tool.h"
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Arrays { // what is to be written
+	Arena *arena;
+	VEC(struct amos_array) list;
+} Arrays;
+
+static bool holds(const Arrays *a, const char *name)
+{
+	for (int i = 0; i < a->list.count; i++)
+		if (!strcmp(a->list.at[i].name, name))
+			return true;
+	return false;
+}
+
+static void add_array(Arrays *a, const char *name, Elem type, const Shape *shape, const void *bytes)
+{
+	if (holds(a, name))
+		return;
+	struct amos_array array = {.name = name, .type = type, .rank = shape->rank, .bytes = bytes};
+	memcpy(array.dim, shape->dim, sizeof(int64_t) * (size_t)shape->rank);
+	PUSH(a->arena, a->list, array);
+}
+
+// The arrays of CT.npz, named by output, are data of the inputs that cotangent_pass() adds.
+static void add_cotangents(Command *command, const char *path, struct amos_options *options)
+{
+	int64_t n;
+	struct amos_array *array;
+	check(amos_npz_read(path, &n, &array));
+	for (int64_t i = 0; i < n; i++)
+		check(amos_option(options, "data",
+		                  format(command->arena, "cotangent:%s=%s:%s", array[i].name, path,
+		                         array[i].name)));
+	amos_npz_free(n, array);
+}
+
+static struct amos_data *open_batch(Command *command)
+{
+	struct amos_options options = runtime_options(command);
+	if (!options.data.count)
+		fail_status(STATUS_USAGE, "amosc",
+		            "wants --data IN.npz or --data NAME=SOURCE for the inputs");
+	if (chosen(command, OPT_cotangent))
+		add_cotangents(command, choice(command, OPT_cotangent, NULL), &options);
+	struct amos_data *data;
+	check(amos_data_open(&options, true, &data));
+	return data;
+}
+
+// Fills the inputs and runs the one entry of an open model.
+static const struct amos_entry *call_once(struct amos *open, struct amos_data *data,
+                                          const char *name)
+{
+	const char *const entries[] = {name, NULL};
+	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
+	check(amos_data_fit(data, amos_model_of(open), entries));
+	check(amos_data_eval(data, open, 0));
+	int status = amos_call(open, entry, NULL, NULL);
+	if (status)
+		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);
+	return entry;
+}
+
+static void add_outs(Arrays *a, const Graph *g, struct amos *open, const struct amos_entry *entry)
+{
+	for (int i = 0; i < g->outs.count; i++) {
+		const Out *out = &g->outs.at[i];
+		const Val *v = val(g, out->val);
+		if (!starts_with(out->name, "grad:"))
+			add_array(a, out->name, v->type, &v->shape,
+			          amos_out_bytes(open, entry, amos_find_out(entry, out->name)));
+	}
+}
+
+static void write_arrays(Command *command, const Arrays *a)
+{
+	const char *out = choice(command, OPT_out, NULL);
+	check(amos_npz_write(out, a->list.count, a->list.at));
+	if (!chosen(command, OPT_json))
+		return;
+	json_t *list = json_array();
+	for (int i = 0; i < a->list.count; i++) {
+		Shape shape = shape_of(a->list.at[i].rank, a->list.at[i].dim);
+		json_array_append_new(list, json_pack("{ss ss so}", "name", a->list.at[i].name,
+		                                      "type", elems[a->list.at[i].type].name,
+		                                      "shape", shape_json(&shape)));
+	}
+	print_json(json_pack("{ss so}", "out", out, "arrays", list));
+}
+
+static void need_out(const Command *command)
+{
+	if (!chosen(command, OPT_out))
+		fail_status(STATUS_USAGE, "amosc", "wants -o OUT.npz");
+}
+
+void verb_run(Command *command)
+{
+	if (chosen(command, OPT_generate)) {
+		generate(command);
+		return;
+	}
+	need_out(command);
+	struct amos_data *data = open_batch(command);
+	Graph *g = read_bound(command, data, false)->graph;
+	Jit *jit;
+	struct amos *open = open_entry(command, g, "run", &jit);
+	Arrays arrays = {.arena = command->arena};
+	add_outs(&arrays, g, open, call_once(open, data, "run"));
+	write_arrays(command, &arrays);
+	amos_close(open);
+	amos_data_close(data);
+	jit_free(jit);
+}
+
+// ---- grad
+// ------------------------------------------------------------------------------------------------
+
+typedef struct Gradients { // what each_initializer asks and answers
+	const Graph *graph;
+	struct amos *open;
+	const struct amos_entry *entry;
+	Arrays *arrays;
+} Gradients;
+
+static const float *gradient_of(void *context, int slot)
+{
+	Gradients *all = context;
+	const char *name = format(all->arrays->arena, "grad:%s", all->graph->slots.at[slot].name);
+	int64_t out = amos_find_out(all->entry, name);
+	return out < 0 ? NULL : amos_out_bytes(all->open, all->entry, out);
+}
+
+static void add_gradient(void *context, const char *name, Shape shape, const float *bytes)
+{
+	Gradients *all = context;
+	Arena *arena = all->arrays->arena;
+	const float *kept = take_copy(arena, bytes, sizeof(float) * (size_t)count_of(&shape));
+	add_array(all->arrays, format(arena, "grad:%s", name), E_f32, &shape, kept);
+}
+
+static void add_input_gradients(Gradients *all)
+{
+	for (int i = 0; i < all->graph->slots.count; i++) {
+		const Slot *s = &all->graph->slots.at[i];
+		const float *bytes = s->kind == S_input ? gradient_of(all, i) : NULL;
+		if (bytes)
+			add_gradient(all, s->name, s->shape, bytes);
+	}
+}
+
+void verb_grad(Command *command)
+{
+	need_out(command);
+	struct amos_data *data = open_batch(command);
+	Arena *arena = command->arena;
+	Model *model = read_bound(command, data, false);
+	Graph *loss = chosen(command, OPT_cotangent)
+	                  ? cotangent_pass(arena, model->graph)
+	                  : loss_pass(arena, model->graph, choice(command, OPT_loss, NULL));
+	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
+	Jit *jit;
+	struct amos *open = open_entry(command, grad, "grad", &jit);
+	Arrays arrays = {.arena = arena};
+	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays};
+	add_outs(&arrays, grad, open, all.entry);
+	each_initializer(model, arena, gradient_of, add_gradient, &all);
+	add_input_gradients(&all);
+	write_arrays(command, &arrays);
+	amos_close(open);
+	amos_data_close(data);
+	jit_free(jit);
+}

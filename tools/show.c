@@ -1,0 +1,57 @@
+// show.c: amosc show: the graph after any pass, or the plan, in the notation. What it prints can be
+// read back.
+#include "tool.h"
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const passes[] = {"read", "loss", "grad", "step", "open", "plan"};
+enum { AFTER_READ, AFTER_LOSS, AFTER_GRAD, AFTER_STEP, AFTER_OPEN, AFTER_PLAN };
+
+static int pass_named(const char *name)
+{
+	for (int i = 0; i < COUNT(passes); i++)
+		if (!strcmp(passes[i], name))
+			return i;
+	fail_status(STATUS_USAGE, "--after", "no pass '%s'; read, loss, grad, step, open or plan",
+	            name);
+}
+
+static Graph *graph_after(Command *command, int pass)
+{
+	Arena *arena = command->arena;
+	Graph *g = read_standing(command, NULL)->graph;
+	if (pass == AFTER_READ)
+		return g;
+	g = loss_pass(arena, g, choice(command, OPT_loss, NULL));
+	if (pass == AFTER_LOSS)
+		return g;
+	Eta *eta = etas(command, g);
+	Opt opt = optimizer(command, g, NULL);
+	g = grad_pass(arena, g, wanted(command, g));
+	if (pass == AFTER_GRAD)
+		return g;
+	g = step_pass(arena, g, eta, &opt);
+	return pass == AFTER_OPEN ? open_pass(arena, g) : g;
+}
+
+void verb_show(Command *command)
+{
+	int pass = pass_named(choice(command, OPT_after, "read"));
+	Graph *g = graph_after(command, pass);
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	if (!to)
+		fail_status(STATUS_MACHINE, NULL, "out of memory");
+	if (pass == AFTER_PLAN)
+		print_plan(to, plan_graph(command->arena, g, "train"));
+	else
+		print_graph(to, g);
+	fclose(to);
+	if (chosen(command, OPT_json))
+		print_json(json_pack("{ss ss ss}", "model", command->arguments.at[0], "after",
+		                     passes[pass], "text", text));
+	else
+		fputs(text, stdout);
+	free(text);
+}

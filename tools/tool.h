@@ -1,0 +1,133 @@
+// tool.h: the command amosc. Each verb is one file: the wiring of the floors below, on a screen.
+// Takes all floors. Gives the command line as data (verbs.def) and what verbs share.
+#ifndef TOOL_H
+#define TOOL_H
+#include "amos.h"
+#include "emit.h"
+#include "onnx.h"
+#include "passes.h"
+#include <jansson.h>
+
+typedef enum Group { // of options: what a verb takes
+	COMMON = 1 << 0,
+	READ = 1 << 1,
+	LOSS = 1 << 2,
+	ETA = 1 << 3,
+	STEP = 1 << 4,
+	DATA = 1 << 5,
+	TARGET = 1 << 6,
+	LOOP = 1 << 7,
+	OUT = 1 << 8,
+	SAMPLE = 1 << 9,
+	WRT = 1 << 10,
+	BUILD = 1 << 11,
+	SHOW = 1 << 12,
+	JSON = 1 << 13,
+	SHAPE = 1 << 14,
+} Group;
+
+typedef enum OptionName {
+#define OPTION(name, ...) OPT_##name,
+#include "verbs.def"
+#undef OPTION
+	OPTIONS
+} OptionName;
+
+typedef struct Choice { // an option as given
+	OptionName option;
+	const char *value; // NULL for a switch
+} Choice;
+
+typedef struct Command { // the command line, read
+	Arena *arena;
+	const struct Verb *verb;
+	VEC(Choice) choices; // in order
+	VEC(const char *) arguments;
+	int argc; // as typed
+	char **argv;
+} Command;
+
+typedef struct Verb {
+	const char *name, *arguments;
+	int least, most;
+	unsigned takes;
+	const char *summary, *about;
+} Verb;
+
+// ---- options.c: the command line
+// ---------------------------------------------------------------------
+
+const Verb *verb_named(const char *); // NULL: none
+void parse_command(Command *, const Verb *, int argc,
+                   char **argv);         // exits with STATUS_USAGE, or after --help
+void print_help(FILE *);                 // amosc --help
+void print_manual(FILE *, const Verb *); // a page for man(1)
+bool chosen(const Command *, OptionName);
+const char *choice(const Command *, OptionName, const char *otherwise); // the last one given
+double choice_number(const Command *, OptionName, double otherwise);
+int64_t choice_count(const Command *, OptionName, int64_t otherwise); // >= 0
+
+// ---- wire.c: from the command line to a graph
+// ----------------------------------------------------------
+
+void check(int status); // of a call to the runtime: fails with amos_error()
+struct amos_options
+runtime_options(const Command *); // what options.def lists, as the runtime takes it
+// The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: dropout
+// is drawn.
+Model *read_bound(Command *, struct amos_data *, bool random);
+// The same, where no data tell: unbound dimensions get numbers that stand for any. `listed` (may be
+// NULL): the model's inputs as the file declares them.
+Model *read_standing(Command *, Model **listed);
+// One sample; open dimensions but the batch are `window` long.
+Model *read_window(Command *, int64_t window);
+// The graph with its loss, where --loss or the model has one; else as it is.
+Graph *with_loss(Command *, Graph *);
+// --wrt: by slot.
+bool *wanted(Command *, const Graph *);
+Eta *etas(Command *, const Graph *);
+// The optimizer as chosen; what was not is by rule, from the data's size.
+Opt optimizer(Command *, const Graph *loss, struct amos_data *);
+// The graph with these outs alone ("loss", "accuracy", ...; NULL at the end).
+Graph *only_outs(Arena *, const Graph *, const char *const *names);
+
+// ---- compile.c: from a graph to a program in memory
+// -----------------------------------------------------
+
+typedef struct Trainer {
+	Model *model;
+	Graph *graph; // of a training step
+	Opt opt;
+	Object *object;
+} Trainer;
+
+// The entries train and eval in one object; `weights`: with the first contents of its slots.
+Trainer compile_trainer(Command *, struct amos_data *, bool weights);
+// One entry, ready to be called, on the options' threads. The caller closes it.
+struct amos *open_entry(Command *, const Graph *, const char *name, Jit **);
+// For amos_open: a slot's first contents, of the Graph `graph`.
+const void *first_contents(void *graph, int64_t slot);
+
+// ---- report.c: what people and programs read
+// --------------------------------------------------------------
+
+void print_json(json_t *); // and drops it
+json_t *shape_json(const Shape *);
+json_t *number_json(double); // null where it is not finite
+void say_progress(const Command *, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));     // stderr; not when quiet
+const char *bytes_text(Arena *, double bytes); // 3.2 MiB
+
+// ---- generate.c
+// -----------------------------------------------------------------------------------------------
+
+void generate(Command *); // amosc run --generate
+
+// ---- one file a verb
+// -----------------------------------------------------------------------------------
+
+#define VERB(name, ...) void verb_##name(Command *);
+#include "verbs.def"
+#undef VERB
+
+#endif

@@ -1,0 +1,122 @@
+// train.c: amosc train: compile in memory, train, write the trained model beside the run.
+#include "tool.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const void *slot_bytes(void *open, int slot)
+{
+	return amos_slot_bytes(open, slot);
+}
+
+static const char *file_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+// DIR.onnx for the run in DIR/.
+static const char *beside(Arena *arena, const char *folder)
+{
+	size_t count = strlen(folder);
+	while (count > 1 && folder[count - 1] == '/')
+		count--;
+	return format(arena, "%.*s.onnx", (int)count, folder);
+}
+
+// MODEL.run in the working folder, unless -o or --resume says otherwise.
+static void choose_folder(Command *command)
+{
+	if (chosen(command, OPT_out) || chosen(command, OPT_resume))
+		return;
+	const char *name = file_part(command->arguments.at[0]);
+	if (!strcmp(name, "-"))
+		name = "model";
+	int stem = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
+	Choice out = {OPT_out, format(command->arena, "%.*s.run", stem, name)};
+	PUSH(command->arena, command->choices, out);
+}
+
+// --resume without a model goes on with the command that began the run; what is said now comes
+// after it.
+static void recall(Command *command)
+{
+	if (command->arguments.count)
+		return;
+	const char *folder = choice(command, OPT_resume, NULL);
+	if (!folder)
+		fail_status(STATUS_USAGE, "amosc train", "wants MODEL, or --resume DIR");
+	int argc;
+	char **argv;
+	check(amos_command(folder, &argc, &argv));
+	Command first = {.arena = command->arena};
+	parse_command(&first, command->verb, argc, argv);
+	for (int i = 0; i < command->choices.count; i++)
+		PUSH(command->arena, first.choices, command->choices.at[i]);
+	first.argc = 0; // command.json stays as it is
+	*command = first;
+}
+
+static void print_plan_of_run(const Command *command, const Trainer *t, const struct amos *open,
+                              const struct amos_data *data)
+{
+	Arena *arena = command->arena;
+	struct amos_memory m = amos_memory(open);
+	int64_t parameters = 0;
+	for (int i = 0; i < t->graph->slots.count; i++)
+		if (t->graph->slots.at[i].kind == S_param)
+			parameters += count_of(&t->graph->slots.at[i].shape);
+	say_progress(command, "%s%s%s\n", amos_data_note(data), *amos_data_note(data) ? "\n" : "",
+	             t->opt.chosen);
+	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld threads\n",
+	             (long long)parameters, t->object->kernels, t->object->seconds,
+	             (long long)amos_threads(open));
+	say_progress(command, "memory: parameters %s, state %s, scratch %s, in all %s\n",
+	             bytes_text(arena, m.params), bytes_text(arena, m.state),
+	             bytes_text(arena, m.scratch),
+	             bytes_text(arena, m.params + m.state + m.scratch + m.pads + m.batch));
+}
+
+static void print_result(const Command *command, const struct amos_result *r, const char *folder,
+                         const char *trained)
+{
+	if (chosen(command, OPT_json))
+		print_json(json_pack("{ss ss sI so so so so sf sb}", "run", folder, "model",
+		                     trained, "step", (json_int_t)r->step, "loss",
+		                     number_json(r->loss), "accuracy", number_json(r->accuracy),
+		                     "eval_loss", number_json(r->eval_loss), "eval_accuracy",
+		                     number_json(r->eval_accuracy), "seconds", r->seconds,
+		                     "stopped", r->stopped));
+	else if (!chosen(command, OPT_quiet)) {
+		printf("step %lld  loss %.6g", (long long)r->step, r->loss);
+		if (isfinite(r->eval_loss))
+			printf("  held out %.6g", r->eval_loss);
+		printf("\n%s: the trained model\n", trained);
+	}
+}
+
+void verb_train(Command *command)
+{
+	static const char *const entries[] = {"train", "eval", NULL};
+	recall(command);
+	choose_folder(command);
+	struct amos_options options = runtime_options(command);
+	struct amos_data *data;
+	check(amos_data_open(&options, false, &data));
+	Trainer t = compile_trainer(command, data, false);
+	Jit *jit = jit_load(t.object);
+	struct amos *open;
+	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
+	                choice_count(command, OPT_seed, 0), first_contents, t.graph, &open));
+	check(amos_data_fit(data, jit_model(jit), entries));
+	print_plan_of_run(command, &t, open, data);
+	struct amos_result result;
+	check(amos_train(open, data, &options, &result));
+	const char *folder = options.resume ? options.resume : options.out;
+	const char *trained = beside(command->arena, folder);
+	write_model(t.model, trained, slot_bytes, open);
+	print_result(command, &result, folder, trained);
+	amos_close(open);
+	amos_data_close(data);
+	jit_free(jit);
+}

@@ -1,0 +1,307 @@
+// wire.c: from the command line to a graph: dimensions bound, loss, eta and optimizer as chosen.
+// Takes the options of verbs.def. Gives what each pass wants to know.
+#include "tool.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+void check(int status)
+{
+	if (status != AMOS_DONE)
+		fail_status(status, NULL, "%s", amos_error());
+}
+
+struct amos_options runtime_options(const Command *command)
+{
+	struct amos_options all = amos_options();
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		switch (c->option) {
+#define OPTION(name, ...)                                                                          \
+	case OPT_##name:                                                                           \
+		check(amos_option(&all, #name, c->value));                                         \
+		break;
+#include "options.def"
+#undef OPTION
+		default:
+			break;
+		}
+	}
+	all.argc = command->argc;
+	all.argv = command->argv;
+	return all;
+}
+
+// ---- dimensions
+// ----------------------------------------------------------------------------------------
+
+typedef struct Reading { // ReadOptions while they are being collected
+	VEC(Bind) binds;
+	VEC(const char *) freeze;
+} Reading;
+
+// NAME=N,NAME=N
+static void read_bind(Command *command, const char *text, Reading *r)
+{
+	for (const char *at = text; *at;) {
+		const char *equal = strchr(at, '=');
+		char *end = NULL;
+		long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
+		if (!equal || equal == at || end == equal + 1 || (*end && *end != ',') || size < 1)
+			fail_status(STATUS_USAGE, "--bind",
+			            "wants NAME=N,... with N at least 1, found '%s'", text);
+		Bind bind = {format(command->arena, "%.*s", (int)(equal - at), at), size};
+		PUSH(command->arena, r->binds, bind);
+		at = *end ? end + 1 : end;
+	}
+}
+
+static Reading read_choices(Command *command)
+{
+	Reading r = {0};
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		if (c->option == OPT_bind)
+			read_bind(command, c->value, &r);
+		if (c->option == OPT_freeze)
+			PUSH(command->arena, r.freeze, c->value);
+		if (c->option == OPT_train)
+			PUSH(command->arena, r.freeze, format(command->arena, "!%s", c->value));
+	}
+	return r;
+}
+
+static Model *read_with(Command *command, const Reading *r, bool random, bool list)
+{
+	ReadOptions options = {.nbind = r->binds.count,
+	                       .bind = r->binds.at,
+	                       .nfreeze = r->freeze.count,
+	                       .freeze = r->freeze.at,
+	                       .bn_train = chosen(command, OPT_bn_train),
+	                       .dropout = random,
+	                       .list_unbound = list};
+	return read_model(command->arena, command->arguments.at[0], &options);
+}
+
+static void bind_axis(Command *command, Reading *r, const Input *in, int axis, int64_t size)
+{
+	const char *name = in->dim[axis].name;
+	Bind bind = {name && *name ? name : format(command->arena, "%s:%d", in->name, axis), size};
+	PUSH(command->arena, r->binds, bind);
+}
+
+static struct amos_input runtime_input(const Input *in)
+{
+	struct amos_input out = {.name = in->name, .type = in->type, .rank = in->rank};
+	for (int a = 0; a < in->rank; a++) {
+		out.dim[a] = in->dim[a].size;
+		out.axis[a] = in->dim[a].size < 0 && *in->dim[a].name ? in->dim[a].name : NULL;
+	}
+	return out;
+}
+
+static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
+{
+	int n = listed->inputs.count;
+	struct amos_input *in = NEWS(command->arena, struct amos_input, n + 1);
+	for (int i = 0; i < n; i++)
+		in[i] = runtime_input(&listed->inputs.at[i]);
+	check(amos_data_bind(data, n, in));
+	for (int i = 0; i < n; i++)
+		for (int a = 0; a < in[i].rank; a++)
+			if (listed->inputs.at[i].dim[a].size < 0 && in[i].dim[a] >= 0)
+				bind_axis(command, r, &listed->inputs.at[i], a, in[i].dim[a]);
+}
+
+// --batch where no data tell more: the first axis of each input.
+static void bind_batch(Command *command, const Model *listed, Reading *r)
+{
+	for (int i = 0; i < listed->inputs.count; i++)
+		if (listed->inputs.at[i].rank > 0 && listed->inputs.at[i].dim[0].size < 0)
+			bind_axis(command, r, &listed->inputs.at[i], 0,
+			          choice_count(command, OPT_batch, 1));
+}
+
+Model *read_bound(Command *command, struct amos_data *data, bool random)
+{
+	Reading r = read_choices(command);
+	if (data)
+		bind_by_data(command, data, read_with(command, &r, random, true), &r);
+	else if (chosen(command, OPT_batch))
+		bind_batch(command, read_with(command, &r, random, true), &r);
+	return read_with(command, &r, random, false);
+}
+
+// Open dimensions become `batch` on the first axis of an input and `size` on the others.
+static void bind_open(Command *command, const Model *listed, int64_t batch, int64_t size,
+                      Reading *r)
+{
+	for (int i = 0; i < listed->inputs.count; i++)
+		for (int a = 0; a < listed->inputs.at[i].rank; a++)
+			if (listed->inputs.at[i].dim[a].size < 0)
+				bind_axis(command, r, &listed->inputs.at[i], a, a ? size : batch);
+}
+
+Model *read_window(Command *command, int64_t window)
+{
+	Reading r = read_choices(command);
+	bind_open(command, read_with(command, &r, false, true), 1, window, &r);
+	return read_with(command, &r, false, false);
+}
+
+// NULL when it cannot be read with these sizes, and `must` is not set.
+static Model *try_sizes(Command *command, const Model *listed, int64_t size, bool must)
+{
+	Reading r = read_choices(command);
+	bind_open(command, listed, 2, size, &r);
+	Catch catch;
+	if (must)
+		return read_with(command, &r, false, false);
+	if (!TRY(catch)) {
+		Model *model = read_with(command, &r, false, false);
+		catch_end(&catch);
+		return model;
+	}
+	free(catch.message);
+	return NULL;
+}
+
+Model *read_standing(Command *command, Model **listed)
+{
+	static const int64_t sizes[] = {8, 64, 224};
+	Reading given = read_choices(command);
+	Model *inputs = read_with(command, &given, false, true), *model = NULL;
+	if (listed)
+		*listed = inputs;
+	for (int k = 0; k < COUNT(sizes) && !model; k++)
+		model = try_sizes(command, inputs, sizes[k], false);
+	return model ? model : try_sizes(command, inputs, sizes[0], true);
+}
+
+// ---- loss, gradient, eta
+// ----------------------------------------------------------------------------------
+
+Graph *with_loss(Command *command, Graph *g)
+{
+	bool scalar = false;
+	for (int i = 0; i < g->outs.count; i++) {
+		const Val *v = val(g, g->outs.at[i].val);
+		scalar |= elems[v->type].cls == 'f' && count_of(&v->shape) == 1;
+	}
+	const char *expression = choice(command, OPT_loss, NULL);
+	return expression || scalar ? loss_pass(command->arena, g, expression) : g;
+}
+
+bool *wanted(Command *command, const Graph *g)
+{
+	const char *wrt = choice(command, OPT_wrt, "params");
+	bool all = !strcmp(wrt, "all"), inputs = all || !strcmp(wrt, "inputs"),
+	     params = all || !strcmp(wrt, "params");
+	bool *want = NEWS(command->arena, bool, g->slots.count + 1);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
+		            !starts_with(s->name, "cotangent:");
+		want[i] = inputs || params ? (params && s->kind == S_param) || (inputs && data)
+		                           : (s->kind == S_param || data) && matches(wrt, s->name);
+	}
+	return want;
+}
+
+// A file that `amosc eta --json` wrote: an override for each of its parameters.
+static void read_eta_file(Command *command, const char *path, Override *list, int *count, int room)
+{
+	json_error_t error;
+	json_t *file = json_load_file(path, 0, &error), *params = json_object_get(file, "params"),
+	       *one;
+	if (!json_is_array(params))
+		fail(path, "not what amosc eta --json writes: %s",
+		     file ? "no list 'params'" : error.text);
+	size_t i;
+	json_array_foreach(params, i, one)
+	{
+		const char *name = json_string_value(json_object_get(one, "name"));
+		json_t *eta = json_object_get(one, "eta");
+		if (!name || !(json_is_number(eta) || json_is_array(eta)))
+			fail(path,
+			     "entry %zu of 'params' wants a name and an eta, a number or nested "
+			     "list",
+			     i);
+		if (*count == room)
+			fail(path, "more than %d overrides", room);
+		char *text =
+		    json_dumps(eta, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
+		list[(*count)++] = (Override){copy_string(command->arena, name),
+		                              copy_string(command->arena, text)};
+		free(text);
+	}
+	json_decref(file);
+}
+
+Eta *etas(Command *command, const Graph *g)
+{
+	enum { ROOM = 1 << 16 };
+	Override *list = NEWS(command->arena, Override, ROOM);
+	int count = 0;
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		if (c->option != OPT_eta)
+			continue;
+		const char *equal = strrchr(c->value, '=');
+		if (!equal)
+			read_eta_file(command, c->value, list, &count, ROOM);
+		else if (count < ROOM)
+			list[count++] = (Override){
+			    format(command->arena, "%.*s", (int)(equal - c->value), c->value),
+			    equal + 1};
+	}
+	return eta_pass(command->arena, g, choice(command, OPT_convention, "paper"), count, list);
+}
+
+// ---- the optimizer
+// ------------------------------------------------------------------------------------------
+
+// The number of labels in a batch: the size of the input that the loss compares with. It is the
+// integer input whose name says so; where there is none, each sample counts as one.
+static int64_t label_count(const Graph *loss, struct amos_data *data)
+{
+	int64_t samples = 0;
+	for (int i = 0; i < loss->slots.count; i++) {
+		const Slot *s = &loss->slots.at[i];
+		if (s->kind != S_input)
+			continue;
+		if (!samples && s->shape.rank)
+			samples = s->shape.dim[0];
+		if (elems[s->type].cls != 'f' &&
+		    (matches("*label*", s->name) || matches("*target*", s->name)))
+			return data ? (int64_t)amos_data_labels(data, s->name, count_of(&s->shape))
+			            : count_of(&s->shape);
+	}
+	return samples;
+}
+
+Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
+{
+	Opt opt = {.name = choice(command, OPT_optimizer, "amos"),
+	           .labels = label_count(loss, data)};
+#define NUMBER(field) opt.field = choice_number(command, OPT_##field, NAN)
+	NUMBER(xi), NUMBER(beta), NUMBER(beta2), NUMBER(momentum), NUMBER(clip), NUMBER(extra_l2);
+	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);
+#undef NUMBER
+	opt.batches = data ? (double)amos_data_batches(data) /
+	                         (double)choice_count(command, OPT_accumulate, 1)
+	                   : 0;
+	opt_defaults(command->arena, &opt);
+	return opt;
+}
+
+Graph *only_outs(Arena *arena, const Graph *g, const char *const *names)
+{
+	Graph kept = *g;
+	memset(&kept.outs, 0, sizeof kept.outs);
+	for (int i = 0; i < g->outs.count; i++)
+		for (int k = 0; names[k]; k++)
+			if (!strcmp(g->outs.at[i].name, names[k]))
+				PUSH(arena, kept.outs, g->outs.at[i]);
+	return graph_live(arena, &kept);
+}
