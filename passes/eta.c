@@ -594,9 +594,31 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	int64_t m = contracted(s, at);
 	Surd eta = surd_div(asked(s, at), surd_mul(s->range[signal], surd_root(m, 1)));
-	Share share = meeting(s, at, signal, variable, "kernel", eta);
+	int slot = view_slot(s, variable);
+	bool tied = slot >= 0 && s->lookups[slot];
+	Share share = meeting(s, at, signal, variable, tied ? "embedding" : "kernel",
+	                      tied ? asked(s, variable) : eta);
 	share.contracted = m;
 	return share;
+}
+
+// Is `x` a normalization's output, before (or after) its own factor?
+static bool normalized(const Sweep *s, Ref x, bool scaled)
+{
+	const Val *v = val(s->g, x);
+	if (v->op == O_norm)
+		return true;
+	if (v->op == O_cast || prims[v->op].cls == C_move)
+		return normalized(s, v->in[0], scaled);
+	if (v->op != O_mul && v->op != O_div)
+		return false;
+	for (int k = 0; k < 2; k++) {
+		if (is(s, v->in[k], VARIABLE) && by_statistics(s, v->in[k]))
+			return true;
+		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
+			return true;
+	}
+	return false;
 }
 
 static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
@@ -609,21 +631,13 @@ static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 		return table;
 	}
 	Surd whole = s->asker[at] ? s->demand[at] : s->range[signal];
-	const Val *v = val(s->g, signal);
-	bool norm = v->op == O_norm ||
-	            (v->op == O_mul &&
-	             (val(s->g, v->in[0])->op == O_norm || val(s->g, v->in[1])->op == O_norm ||
-	              by_statistics(s, v->in[0]) || by_statistics(s, v->in[1])));
-	return meeting(s, at, signal, variable, norm ? "norm_bias" : "bias",
+	return meeting(s, at, signal, variable, normalized(s, signal, true) ? "norm_bias" : "bias",
 	               surd_mul(whole, surd_near(0.5)));
 }
 
 static Share scale_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
-	Ref x = signal;
-	while (prims[val(s->g, x)->op].cls == C_move || val(s->g, x)->op == O_cast)
-		x = val(s->g, x)->in[0];
-	if (val(s->g, x)->op == O_norm || by_statistics(s, variable))
+	if (by_statistics(s, variable) || normalized(s, signal, false))
 		return meeting(s, at, signal, variable, "norm_scale", one);
 	Share share =
 	    meeting(s, at, signal, variable, "scale", surd_div(asked(s, at), s->range[signal]));
@@ -793,7 +807,7 @@ static Shape slots_of(const Sweep *s, const Share *share, const Shape *shape)
 	Layout layout = {0};
 	const Val *at = val(s->g, share->at);
 	bool known = share->role && layout_of(s, share->operand, &layout);
-	if (known && !strcmp(share->role, "kernel")) {
+	if (known && share->contracted) {
 		int rank = at->shape.rank, k = at->in[0] == share->operand ? rank - 1 : rank - 2;
 		for (int a = 0; a < rank; a++)
 			mark_axes(&layout, a, a == k ? gone : kept);
