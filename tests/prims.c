@@ -428,6 +428,39 @@ static void wrong_types(void)
 		check_wrong(&all[k]);
 }
 
+static void wrong_index(void)
+{
+	Graph *g = graph_new(arena, "model.onnx", NULL);
+	Ref x = put_slot(g, add_slot(g, (Slot){.name = "x", .type = E_f32, .shape = D(4, 2)}));
+	for (int64_t i = -1; i <= 4; i += 5) {
+		Catch c;
+		if (!TRY(c)) {
+			put_gather(g, x, put_const(g, E_i64, D(1), &i), 0);
+			catch_end(&c);
+			EXPECT(false, "index %lld passes", (long long)i);
+			continue;
+		}
+		EXPECT(strstr(c.message, "lies outside of an axis of 4"), "'%s'", c.message);
+		free(c.message);
+	}
+}
+
+// Axes without entries are legal: nothing is computed, and folds over them give their start.
+static void empty_axes(void)
+{
+	static const double none[1];
+	Lit x = {E_f32, D(2, 0), none};
+	CHECK(exp, NONE, x, x);
+	CHECK(sum, I(1), F(D(2, 1), 0, 0), x);
+	CHECK(softmax, I(1), x, x);
+	CHECK(lse, I(1), F(D(2, 1), -INFINITY, -INFINITY), x);
+	CHECK(pad, IX(3, 0, 0, 1, 0), F(D(2, 1), 3, 3), x);
+	CHECK(dot, NONE, F(D(2, 2), 0, 0, 0, 0), x, ((Lit){E_f32, D(0, 2), none}));
+	CHECK(concat, I(1), F(D(2, 1), 4, 5), x, F(D(2, 1), 4, 5));
+	CHECK(gather, I(0), ((Lit){E_f32, D(0, 2), none}), F(D(1, 2), 1, 2),
+	      ((Lit){E_i64, D(0), none}));
+}
+
 static void sharing(void)
 {
 	Graph *g = graph_new(arena, "sharing", NULL);
@@ -529,6 +562,8 @@ int main(void)
 	window_is_convolution();
 	window_is_transposed_convolution();
 	wrong_types();
+	wrong_index();
+	empty_axes();
 	sharing();
 	identities();
 	narrow_floats();

@@ -260,6 +260,8 @@ static void map_element(Op op, Array *out, int64_t i, const Array *in, const int
 static void eval_map(Op op, Array *out, int nin, const Array *in)
 {
 	int64_t stride[3][RANK], at[RANK] = {0}, place[3], i = 0;
+	if (count_of(&out->shape) == 0)
+		return;
 	for (int k = 0; k < nin; k++)
 		stretch_strides(&in[k].shape, out->shape.rank, stride[k]);
 	do {
@@ -403,6 +405,8 @@ static int64_t window_source(const Attr *attr, const Shape *from, const int64_t 
 static void eval_move(Op op, const Attr *attr, Array *out, const Array *in)
 {
 	int64_t at[RANK] = {0}, i = 0;
+	if (count_of(&out->shape) == 0)
+		return;
 	do {
 		int64_t k = op == O_reshape  ? i
 		            : op == O_window ? window_source(attr, &in->shape, at)
@@ -439,6 +443,8 @@ static void eval_dot(Array *out, const Array *a, const Array *b)
 	int r = out->shape.rank;
 	int64_t sa[RANK], sb[RANK], at[RANK] = {0}, i = 0, own[RANK];
 	int64_t depth = a->shape.dim[r - 1];
+	if (count_of(&out->shape) == 0)
+		return;
 	stretch_strides(&a->shape, r, sa);
 	stretch_strides(&b->shape, r, sb);
 	row_strides(&b->shape, own);

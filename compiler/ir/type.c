@@ -69,6 +69,19 @@ static Shape map_shape(const Case *c)
 	return shape;
 }
 
+// Sizes and counts stay far from what 64 bits hold, empty axes taken as 1, so nobody's index
+// arithmetic overflows.
+enum { SIZE_BITS = 57 };
+
+static void check_size(const Case *c, const Shape *shape)
+{
+	int64_t count = 1;
+	for (int a = 0; a < shape->rank; a++)
+		if (__builtin_mul_overflow(count, MAX(shape->dim[a], 1), &count) ||
+		    count >> SIZE_BITS)
+			wrong(c, "a result of more than 2^%d elements", SIZE_BITS);
+}
+
 static Shape dims_shape(const Case *c, int first)
 {
 	if (c->attr->n - first > RANK)
@@ -76,7 +89,9 @@ static Shape dims_shape(const Case *c, int first)
 	for (int k = first; k < c->attr->n; k++)
 		if (c->attr->i[k] < 0)
 			wrong(c, "axis %d has size %lld", k - first, (long long)c->attr->i[k]);
-	return shape_of(c->attr->n - first, c->attr->i + first);
+	Shape shape = shape_of(c->attr->n - first, c->attr->i + first);
+	check_size(c, &shape);
+	return shape;
 }
 
 static void check_axes(const Case *c, int n, const int64_t *axes)
@@ -163,7 +178,8 @@ static Shape slice_shape(const Case *c)
 	for (int a = 0; a < from->rank; a++) {
 		int64_t start = c->attr->i[3 * a], count = c->attr->i[3 * a + 1],
 		        step = c->attr->i[3 * a + 2];
-		int64_t last = start + (count - 1) * step, size = from->dim[a];
+		int64_t size = from->dim[a];
+		__int128 last = start + (__int128)(count - 1) * step;
 		if (count < 0 || step == 0 ||
 		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
 			wrong(c,
@@ -224,6 +240,7 @@ static Shape concat_shape(const Case *c)
 				wrong(c, "axis %d of operand %d is %lld, of the first %lld", a, k,
 				      (long long)more->dim[a], (long long)shape.dim[a]);
 		shape.dim[axis] += more->dim[axis];
+		check_size(c, &shape);
 	}
 	return shape;
 }
@@ -260,10 +277,24 @@ static Shape dot_shape(const Case *c)
 	return shape;
 }
 
+// Indices that are known must lie in the axis; others are data, and the trainer's to check.
+static void check_indices(const Case *c, int64_t size)
+{
+	const Val *index = operand(c, 1);
+	int64_t count = index->op == O_const ? count_of(&index->shape) : 0;
+	for (int64_t k = 0; k < count; k++) {
+		int64_t i = const_int_at(index, k);
+		if (i < 0 || i >= size)
+			wrong(c, "index %lld lies outside of an axis of %lld", (long long)i,
+			      (long long)size);
+	}
+}
+
 static Shape gather_shape(const Case *c)
 {
 	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
 	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
+	check_indices(c, x->dim[axis]);
 	if (rank > RANK)
 		wrong(c, "%d axes; at most %d can be", rank, RANK);
 	Shape shape = {.rank = rank};
@@ -328,6 +359,8 @@ static Shape whole_shape(const Case *c)
 			wrong(c, "no such activation: %lld", (long long)c->attr->i[0]);
 		return *x;
 	case K_norm:
+		if (c->attr->n < 1)
+			wrong(c, "centred or not is not said");
 		check_axes(c, c->attr->n - 1, c->attr->i + 1);
 		return *x;
 	case K_attend:
@@ -481,12 +514,12 @@ static Elem elem_rule(const Case *c)
 	never("another type rule");
 }
 
-static void check_size(const Case *c, const Shape *shape)
+static void check_numbers(const Case *c)
 {
-	int64_t count = 1;
-	for (int a = 0; a < shape->rank; a++)
-		if (__builtin_mul_overflow(count, shape->dim[a], &count) || count > INT64_MAX / 64)
-			wrong(c, "a result of more than 2^57 elements");
+	for (int k = 0; k < c->attr->n; k++)
+		if (c->attr->i[k] >> SIZE_BITS != 0 && c->attr->i[k] >> SIZE_BITS != -1)
+			wrong(c, "%lld in the attribute is out of any range",
+			      (long long)c->attr->i[k]);
 }
 
 void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem *elem,
@@ -499,6 +532,7 @@ void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, El
 		wrong(&c, "operands are wanted");
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))
 		wrong(&c, "no such slot");
+	check_numbers(&c);
 	*elem = elem_rule(&c);
 	*shape = shape_rule(&c);
 	check_size(&c, shape);

@@ -1,0 +1,135 @@
+// base.c: arenas, strings, patterns, tables, and failures with what was complained of before.
+#include "base.h"
+#include <stdlib.h>
+#include <string.h>
+
+static int checks, failures;
+
+static void expect(bool truth, const char *what)
+{
+	checks++;
+	if (truth)
+		return;
+	failures++;
+	printf("base: %s\n", what);
+}
+
+static void arenas(Arena *arena)
+{
+	size_t before = arena_bytes(arena);
+	for (size_t size = 0; size < 300000; size = size * 3 / 2 + 1) {
+		char *at = take(arena, size);
+		expect((uintptr_t)at % (size >= 64 ? 64 : 16) == 0, "alignment");
+		for (size_t i = 0; i < size; i++)
+			if (at[i])
+				expect(false, "memory is not zero");
+		memset(at, 1, size);
+	}
+	expect(arena_bytes(arena) > before + 300000, "bytes are not counted");
+	VEC(int) numbers = {0};
+	for (int i = 0; i < 1000; i++)
+		PUSH(arena, numbers, i);
+	expect(numbers.count == 1000 && numbers.at[0] == 0 && numbers.at[999] == 999,
+	       "a growing array");
+}
+
+static void strings(Arena *arena)
+{
+	Text text = {.arena = arena};
+	for (int i = 0; i < 500; i++)
+		say(&text, "%d,", i);
+	expect(text.count == strlen(text.at) && ends_with(text.at, ",498,499,"), "a growing text");
+	expect(strcmp(format(arena, "%s-%d", "a", 7), "a-7") == 0, "format");
+	expect(starts_with("layer.0", "layer") && !starts_with("lay", "layer"), "starts_with");
+	expect(!ends_with("bias", "a.bias"), "ends_with");
+	expect(matches("*.bias", "h.0.bias") && !matches("*.bias", "h.0.biased"), "globs");
+	expect(matches("/^h\\.[0-9]+/", "h.12.w") && !matches("/^h\\.[0-9]+$/", "h.12.w"),
+	       "expressions");
+}
+
+static void tables(Arena *arena)
+{
+	Table *table = table_new(arena);
+	for (uint64_t i = 0; i < 10000; i++)
+		*table_cell(table, &i, sizeof i) = i * i;
+	bool right = true;
+	for (uint64_t i = 0; i < 10000; i++)
+		right &= *table_find(table, &i, sizeof i) == i * i;
+	expect(right, "a value is lost");
+	expect(!table_find_s(table, "absent") && *table_cell_s(table, "new") == 0, "an absent key");
+	expect(hash_bytes("abc", 3, 0) != hash_bytes("abd", 3, 0) &&
+	           hash_bytes("", 0, 0) != hash_bytes("", 0, 1),
+	       "hashes");
+}
+
+static void failing(void (*act)(void), int status, const char *message)
+{
+	Catch c;
+	if (!TRY(c)) {
+		act();
+		catch_end(&c);
+		expect(false, message);
+		return;
+	}
+	expect(c.status == status && strcmp(c.message, message) == 0, c.message);
+	free(c.message);
+}
+
+static void plain(void)
+{
+	fail("model.onnx", "node '%s' is odd", "a");
+}
+
+static void machine(void)
+{
+	fail_status(STATUS_MACHINE, "disk", "full");
+}
+
+static void settled(void)
+{
+	complain("a", "one");
+	complain("b", "two");
+	complain("a", "one");
+	settle("model.onnx");
+}
+
+static void interrupted(void)
+{
+	complain("a", "one");
+	fail("b", "two");
+}
+
+static void nested(void)
+{
+	failing(machine, STATUS_MACHINE, "disk: full");
+	plain();
+}
+
+static void bad_pattern(void)
+{
+	matches("/(/", "x");
+}
+
+static void failures_in_order(void)
+{
+	failing(plain, STATUS_INPUT, "model.onnx: node 'a' is odd");
+	failing(nested, STATUS_INPUT, "model.onnx: node 'a' is odd");
+	failing(settled, STATUS_INPUT, "model.onnx: 2 things are in the way:\n  a: one\n  b: two");
+	failing(interrupted, STATUS_INPUT, "b: two\nand before:\n  a: one");
+	failing(bad_pattern, STATUS_INPUT,
+	        "pattern: '/(/' is no regular expression: Unmatched ( or \\(");
+	expect(complaints() == 0, "complaints outlive a failure");
+	settle("nothing to settle");
+}
+
+int main(void)
+{
+	Arena *arena = arena_new();
+	arenas(arena);
+	strings(arena);
+	tables(arena);
+	failures_in_order();
+	arena_free(arena);
+	printf("%d checks, %d failed\n", checks, failures);
+	return failures > 0;
+}
