@@ -125,7 +125,7 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 		return w->readers > 1 && c->weight > AGAIN;
 	if (c->tail && (w->readers > 1 || w->moved))
 		return true;
-	if ((w->stretch && c->weight > 2) || (w->panel && c->weight > PANEL))
+	if ((w->stretch || w->panel) && c->weight > PANEL)
 		return true;
 	return w->readers > 1 && (c->weight > AGAIN || c->nbig > 1);
 }

@@ -55,14 +55,14 @@ const char *surd_text(Arena *, Surd, int64_t over); // "sqrt(2/3072)"; `over`: d
 // ---- step.c: Graph with grad: outs -> Graph that also stores the update -------------------------------
 typedef struct Opt {
 	const char *name;      // a definition of optim.am: amos adamw adam adafactor sgd
-	double xi, beta, beta2, momentum, clip, extra_l2, decay, eps, warmup, rate; // NAN: by rule
+	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup, rate; // NAN: by rule
 	int64_t labels;        // labels in a batch, for chi; 0: unknown
-	double batches;        // N, the number of independent batches in the data
-	const char *chosen;    // set by opt_defaults: what was chosen, and by which rule
+	double batches;        // N, the number of independent batches in the data; 0: unknown
+	const char *chosen;    // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
 void opt_defaults(Arena *, Opt *);
-// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "step", "seed", ...), eats the grad: outs.
-// `accumulate`: the gradient is summed over that many runs before it is used.
+// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs, "loss" and
+// "accuracy" stay. opt_defaults has been called.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 
 // ---- open.c: wholes opened by their definitions: what fuse takes ---------------------------------------

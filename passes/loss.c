@@ -1,0 +1,199 @@
+// loss.c: what is minimized.
+// Takes the model's graph and an expression over its outs, its inputs and new inputs. Gives a graph
+// with an out "loss", one f32 of rank 0, and "accuracy" where the loss is a cross entropy over
+// labels. A model's own out called "loss" that is not what is minimized keeps its value under the
+// name "output:loss".
+#include "passes.h"
+#include <string.h>
+
+static const char where[] = "--loss";
+static const char example[] =
+    "for example --loss 'cross_entropy(logits, labels)' or --loss 'mse(y, target)'";
+
+static Ref find_out(const Graph *g, const char *name)
+{
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, name))
+			return g->outs.at[i].val;
+	return 0;
+}
+
+static Ref look_name(void *ctx, const char *name)
+{
+	Graph *g = ctx;
+	Ref out = find_out(g, name);
+	int slot = find_slot(g, name);
+	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
+}
+
+static void list_outs(Text *text, const Graph *g)
+{
+	say(text, "the model's outputs are");
+	for (int i = 0; i < g->outs.count; i++) {
+		const Val *v = val(g, g->outs.at[i].val);
+		say(text, "%s %s %s", i ? "," : "", g->outs.at[i].name,
+		    shape_text(text->arena, v->type, &v->shape));
+	}
+}
+
+// ---- new inputs
+// --------------------------------------------------------------------------------------------
+
+static bool is_known(Graph *g, const Expr *e)
+{
+	double literal;
+	return e->kind != X_name || look_name(g, e->name) || literal_name(e->name, &literal);
+}
+
+// Labels of a cross entropy are class numbers, one for each row of logits; all else is like what it
+// is compared with.
+static void add_input(Graph *g, const Expr *call, const Expr *name)
+{
+	const Expr *other = NULL;
+	for (int k = 0; k < call->nin; k++)
+		if (call->in[k] != name && is_known(g, call->in[k]))
+			other = call->in[k];
+	if (!other) {
+		Text text = {.arena = g->arena};
+		list_outs(&text, g);
+		fail(where, "nothing is called '%s', and nothing beside it tells its shape; %s",
+		     name->name, text.at);
+	}
+	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
+	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
+	if (call->op == OPS &&
+	    (!strcmp(call->name, "cross_entropy") || !strcmp(call->name, "nll"))) {
+		slot.type = E_i64;
+		if (slot.shape.rank == 0)
+			fail(where,
+			     "%s wants logits with an axis of classes, found a single number",
+			     call->name);
+		slot.limit = slot.shape.dim[--slot.shape.rank];
+		slot.ignore =
+		    call->nattr && call->attr[0]->kind == X_num ? (int64_t)call->attr[0]->x : -100;
+	}
+	add_slot(g, slot);
+}
+
+static void add_inputs(Graph *g, const Expr *e)
+{
+	for (int k = 0; k < e->nin; k++)
+		if (e->in[k]->kind != X_name)
+			add_inputs(g, e->in[k]);
+	for (int k = 0; e->kind == X_call && k < e->nin; k++)
+		if (!is_known(g, e->in[k]))
+			add_input(g, e, e->in[k]);
+}
+
+// ---- the loss
+// --------------------------------------------------------------------------------------------
+
+static const Expr *find_call(const Expr *e, const char *name)
+{
+	if (e->kind == X_call && e->op == OPS && !strcmp(e->name, name))
+		return e;
+	const Expr *found = NULL;
+	for (int k = 0; k < e->nin && !found; k++)
+		found = find_call(e->in[k], name);
+	return found;
+}
+
+static Ref scalar(Graph *g, Ref r)
+{
+	return put_reshape(g, put_cast(g, r, E_f32), shape_of(0, NULL));
+}
+
+static void add_accuracy(Graph *g, const Expr *e)
+{
+	const Expr *call = find_call(e, "cross_entropy");
+	if (!call || find_out(g, "accuracy"))
+		return;
+	Expr same = *call;
+	same.name = "accuracy";
+	Ref labels = eval_expr(g, where, call->in[1], look_name, g);
+	if (elems[val(g, labels)->type].cls != 'f')
+		add_out(g, "accuracy", scalar(g, eval_expr(g, where, &same, look_name, g)));
+}
+
+static void set_loss(Graph *g, Ref loss)
+{
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, "loss"))
+			g->outs.at[i].name = "output:loss";
+	add_out(g, "loss", loss);
+}
+
+static void loss_of(Graph *g, const char *text)
+{
+	Lexer *l = lexer_open(g->arena, where, text);
+	const Expr *e = parse_expr(l);
+	while (l->kind == T_line)
+		lexer_next(l);
+	if (l->kind != T_end)
+		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
+	add_inputs(g, e);
+	Ref r = eval_expr(g, where, e, look_name, g);
+	const Val *v = val(g, r);
+	if (count_of(&v->shape) != 1)
+		fail(where, "'%s' is %s, wanted a single number: wrap it in average(..)", text,
+		     shape_text(g->arena, v->type, &v->shape));
+	add_accuracy(g, e);
+	set_loss(g, scalar(g, r));
+}
+
+// The only scalar float out, or the one called "loss".
+static Ref default_loss(Graph *g)
+{
+	Ref found = 0;
+	int count = 0;
+	for (int i = 0; i < g->outs.count; i++) {
+		const Val *v = val(g, g->outs.at[i].val);
+		if (elems[v->type].cls != 'f' || count_of(&v->shape) != 1)
+			continue;
+		if (!strcmp(g->outs.at[i].name, "loss"))
+			return g->outs.at[i].val;
+		found = g->outs.at[i].val;
+		count++;
+	}
+	if (count == 1)
+		return found;
+	Text text = {.arena = g->arena};
+	list_outs(&text, g);
+	fail(where, "the model has %s output that is a single number; %s; say what to minimize, %s",
+	     count ? "more than one" : "no", text.at, example);
+}
+
+Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
+{
+	Graph *g = graph_live(arena, from);
+	if (expr) {
+		loss_of(g, expr);
+		return g;
+	}
+	Ref loss = default_loss(g);
+	if (find_out(g, "loss") != loss || val(g, loss)->shape.rank || val(g, loss)->type != E_f32)
+		set_loss(g, scalar(g, loss));
+	return g;
+}
+
+Graph *cotangent_pass(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_live(arena, from);
+	Ref loss = put_num(g, E_f32, 0);
+	int nout = g->outs.count;
+	for (int i = 0; i < nout; i++) {
+		Ref y = g->outs.at[i].val;
+		const Val *v = val(g, y);
+		if (elems[v->type].cls != 'f')
+			continue;
+		Slot slot = {.name = format(arena, "cotangent:%s", g->outs.at[i].name),
+		             .kind = S_input,
+		             .type = v->type,
+		             .shape = v->shape};
+		Ref product = put2(g, O_mul, y, put_slot(g, add_slot(g, slot)));
+		loss =
+		    put2(g, O_add, loss, scalar(g, book_call1(g, "total", 1, &product, 0, NULL)));
+	}
+	set_loss(g, loss);
+	return g;
+}

@@ -1,0 +1,297 @@
+// step.c: the optimizer.
+// Takes a graph with outs "grad:NAME", the expected scales, and the options. Gives a graph that
+// stores new parameters and new state. What a step computes stands in optim.am; the names of a
+// definition's operands say what it is given.
+#include "passes.h"
+#include <math.h>
+#include <string.h>
+
+// ---- what is chosen where nothing is said
+// ---------------------------------------------------------------------
+
+static void choose(Text *said, const char *name, double *x, double value, const char *rule)
+{
+	if (!isnan(*x))
+		rule = "given";
+	else
+		*x = value;
+	if (rule)
+		say(said, "%s %.4g: %s\n", name, *x, rule);
+}
+
+// The nearest of 1, 2, 5 times a power of ten.
+static double round_number(double x)
+{
+	double best = 0;
+	for (int e = -6; e < 3; e++)
+		for (int k = 0; k < 3; k++) {
+			double y = (k == 0 ? 1 : k == 1 ? 2 : 5) * pow(10, e);
+			if (!best || fabs(log(y / x)) < fabs(log(best / x)))
+				best = y;
+		}
+	return best;
+}
+
+static void amos_defaults(Opt *opt, Text *said)
+{
+	bool known = opt->batches > 0;
+	choose(said, "xi", &opt->xi, known ? 1 / sqrt(opt->batches) : 0.01,
+	       !known ? "the number of independent batches in the data is not known"
+	              : format(said->arena, "1 / sqrt(N), N = %.6g independent batches in the data",
+	                       opt->batches));
+	double forget = round_number(MIN(MAX(opt->xi, 0.001), 0.05));
+	choose(said, "beta", &opt->beta, 1 - forget,
+	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
+	choose(said, "momentum", &opt->momentum, 0.9, "the authors'");
+	choose(said, "warm-up", &opt->warmup, round(2 / (1 - opt->beta)), "2 / (1 - beta) steps");
+	choose(said, "clip", &opt->clip, opt->labels > 0 ? 1 / sqrt((double)opt->labels) : 0,
+	       opt->labels > 0 ? format(said->arena, "1 / sqrt(labels), %lld labels in a batch",
+	                                (long long)opt->labels)
+	                       : "none: the number of labels in a batch is not known");
+	choose(said, "extra L2", &opt->extra_l2, 0, NULL);
+	choose(said, "coefficient of c and d", &opt->coef, 0.25, NULL);
+}
+
+static void other_defaults(Opt *opt, Text *said)
+{
+	bool sgd = !strcmp(opt->name, "sgd"), factor = starts_with(opt->name, "adafactor");
+	choose(said, "rate", &opt->rate, sgd || factor ? 0.01 : 0.001, "usual");
+	choose(said, "warm-up", &opt->warmup, sgd ? 0 : 100, "usual");
+	if (sgd) {
+		choose(said, "momentum", &opt->momentum, 0.9, "usual");
+	} else if (!factor) {
+		choose(said, "beta", &opt->beta, 0.9, "usual");
+		choose(said, "beta2", &opt->beta2, 0.999, "usual");
+	}
+	choose(said, "decay", &opt->decay, !strcmp(opt->name, "adamw") ? 0.01 : 0, "usual");
+	choose(said, "eps", &opt->eps, factor ? 1e-30 : 1e-8, NULL);
+	choose(said, "clip", &opt->clip, 0, NULL);
+}
+
+void opt_defaults(Arena *arena, Opt *opt)
+{
+	static const char *const known[] = {"amos", "adamw", "adam", "adafactor", "sgd"};
+	bool found = false;
+	for (int i = 0; i < COUNT(known); i++)
+		found |= !strcmp(opt->name, known[i]);
+	if (!found)
+		fail("--optimizer",
+		     "'%s' is not known; there are amos, adamw, adam, adafactor and sgd",
+		     opt->name);
+	Text said = {.arena = arena};
+	say(&said, "optimizer %s\n", opt->name);
+	if (!strcmp(opt->name, "amos"))
+		amos_defaults(opt, &said);
+	else
+		other_defaults(opt, &said);
+	opt->chosen = said.at;
+}
+
+// ---- what a definition is given
+// -----------------------------------------------------------------------------
+
+typedef struct Step {
+	Graph *graph;
+	const Opt *opt;
+	double rate;
+	Ref t; // the number of this step, f64: 1 first
+} Step;
+
+typedef struct Param {
+	int slot;
+	Ref grad;
+	const Eta *eta;
+} Param;
+
+static Ref state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
+{
+	int slot = find_slot(g, name);
+	if (slot < 0)
+		slot = add_slot(
+		    g,
+		    (Slot){
+		        .name = name, .kind = S_state, .type = type, .shape = shape, .init = init});
+	return put_slot(g, slot);
+}
+
+static int slot_of(const Graph *g, Ref r)
+{
+	return (int)val(g, r)->attr->i[0];
+}
+
+static Ref number(Graph *g, double x)
+{
+	return put_num(g, E_f64, x);
+}
+
+static Ref count_step(Graph *g)
+{
+	Ref before = state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
+	Ref t = put2(g, O_add, before, put_num(g, E_i64, 1));
+	add_store(g, slot_of(g, before), t);
+	return put_cast(g, t, E_f64);
+}
+
+static Ref step_size(const Step *s)
+{
+	Given given[] = {{.name = "rate", .x = s->rate}, {.name = "steps", .x = s->opt->warmup}};
+	if (!(s->opt->warmup > 0))
+		return number(s->graph, s->rate);
+	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(given), given);
+}
+
+// 1 - beta^t, t counted from 1. The power is kept from step to step.
+static Ref unbias(const Step *s, const char *name, double beta)
+{
+	Graph *g = s->graph;
+	static const double one = 1;
+	Ref before = state(g, name, E_f64, shape_of(0, NULL), &one);
+	Ref power = put2(g, O_mul, before, number(g, beta));
+	add_store(g, slot_of(g, before), power);
+	return put2(g, O_sub, number(g, 1), power);
+}
+
+// Of v and b: the parameter's rank, 1 where the axis is reduced.
+static Shape reduced_shape(const Shape *whole, const Eta *eta)
+{
+	Shape shape = *whole;
+	for (int a = 0; a < shape.rank; a++)
+		shape.dim[a] = eta->slot.rank == whole->rank ? eta->slot.dim[a] : 1;
+	return shape;
+}
+
+static Shape state_shape(const Graph *g, const Param *p, const char *role)
+{
+	const Shape *whole = &g->slots.at[p->slot].shape;
+	Shape shape = *whole;
+	if (!strcmp(role, "v") || !strcmp(role, "b"))
+		shape = reduced_shape(whole, p->eta);
+	else if (!strcmp(role, "r"))
+		shape.dim[shape.rank - 1] = 1;
+	else if (!strcmp(role, "c"))
+		shape.dim[shape.rank - 2] = 1;
+	else if (strcmp(role, "m") && strcmp(role, "s"))
+		bug("optim.am: nothing gives '%s'", role);
+	return shape;
+}
+
+// One number, or one for each entry of the axis along which eta differs.
+static Ref eta_state(const Step *s, const Param *p, const char *name)
+{
+	Graph *g = s->graph;
+	const Eta *eta = p->eta;
+	Elem type = g->slots.at[p->slot].type;
+	Shape shape = g->slots.at[p->slot].shape;
+	for (int a = 0; a < shape.rank; a++)
+		shape.dim[a] = eta->nparts && a == eta->axis ? shape.dim[a] : 1;
+	double *values = NEWS(g->arena, double, count_of(&shape));
+	void *bytes = take(g->arena, (size_t)count_of(&shape) * sizeof *values);
+	values[0] = eta->eta.value;
+	for (int part = 0, at = 0; part < eta->nparts; part++)
+		for (int64_t i = 0; i < eta->counts[part]; i++)
+			values[at++] = eta->parts[part].eta.value;
+	array_to(&(Array){type, shape, {values}}, bytes);
+	return state(g, name, type, shape, bytes);
+}
+
+static bool is_state(const char *role)
+{
+	return strlen(role) == 1 && strchr("vbmsrc", *role);
+}
+
+static Ref operand(const Step *s, const Param *p, const char *role)
+{
+	Graph *g = s->graph;
+	const Slot *slot = &g->slots.at[p->slot];
+	const char *name = format(g->arena, "%s.%s", slot->name, role);
+	Elem type = slot->type;
+	if (!strcmp(role, "w") || (!strcmp(role, "m") && s->opt->momentum == 0))
+		return put_slot(g, p->slot);
+	if (!strcmp(role, "g"))
+		return p->grad;
+	if (!strcmp(role, "eta"))
+		return eta_state(s, p, name);
+	if (!strcmp(role, "xi"))
+		return put_cast(g, step_size(s), type);
+	if (!strcmp(role, "t"))
+		return put_cast(g, s->t, type);
+	if (!strcmp(role, "unbias"))
+		return put_cast(g, unbias(s, "amos.beta_t", s->opt->beta), type);
+	if (!strcmp(role, "unbias2"))
+		return put_cast(g, unbias(s, "amos.beta2_t", s->opt->beta2), type);
+	return state(g, name, type, state_shape(g, p, role), NULL);
+}
+
+static Given attribute(const Step *s, const Param *p, const char *name)
+{
+	const Opt *o = s->opt;
+	const struct {
+		const char *name;
+		double x;
+	} numbers[] = {{"beta", o->beta},   {"beta2", o->beta2}, {"momentum", o->momentum},
+	               {"chi", o->clip},    {"l2", o->extra_l2}, {"coef", o->coef},
+	               {"decay", o->decay}, {"eps", o->eps}};
+	for (int i = 0; i < COUNT(numbers); i++)
+		if (!strcmp(numbers[i].name, name))
+			return (Given){.name = name, .x = numbers[i].x};
+	if (strcmp(name, "over"))
+		bug("optim.am: nothing gives '%s'", name);
+	const Shape *whole = &s->graph->slots.at[p->slot].shape;
+	Shape reduced = reduced_shape(whole, p->eta);
+	int64_t *axes = NEWS(s->graph->arena, int64_t, RANK);
+	Given over = {.name = name, .ints = axes};
+	for (int a = 0; a < whole->rank; a++)
+		if (reduced.dim[a] == 1 && whole->dim[a] != 1)
+			axes[over.n++] = a;
+	return over;
+}
+
+static const Def *definition(const Book *book, const char *name)
+{
+	for (int nin = 1; nin < 16; nin++) {
+		const Def *d = find_def(book, name, nin);
+		if (d)
+			return d;
+	}
+	bug("optim.am: no %s", name);
+}
+
+static void update(const Step *s, const Param *p)
+{
+	Graph *g = s->graph;
+	bool vector = !strcmp(s->opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
+	const Def *d = definition(g->book, vector ? "adafactor_vector" : s->opt->name);
+	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
+	Given *given = NEWS(g->arena, Given, d->nattr + 1);
+	for (int k = 0; k < d->nin; k++)
+		in[k] = operand(s, p, d->names[k]);
+	for (int k = 0; k < d->nattr; k++)
+		given[k] = attribute(s, p, d->names[d->nin + k]);
+	book_call(g, d->name, d->nin, in, d->nattr, given, d->nresult, out);
+	add_store(g, p->slot, out[0]);
+	for (int k = 0, next = 1; k < d->nin; k++)
+		if (is_state(d->names[k])) {
+			if (slot_of(g, in[k]) != p->slot)
+				add_store(g, slot_of(g, in[k]), out[next]);
+			next++;
+		}
+}
+
+Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
+{
+	Graph *g = graph_live(arena, from);
+	Step s = {.graph = g, .opt = opt, .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi};
+	int nout = g->outs.count;
+	g->outs.count = 0;
+	s.t = count_step(g);
+	for (int i = 0; i < nout; i++) {
+		Out out = g->outs.at[i];
+		if (starts_with(out.name, "grad:")) {
+			int slot = find_slot(g, out.name + 5);
+			update(&s, &(Param){slot, out.val, &eta[slot]});
+		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy")) {
+			g->outs.at[g->outs.count++] = out;
+		}
+	}
+	return g;
+}

@@ -1,0 +1,129 @@
+// amos.c: the step graph of Amos, evaluated in double precision, gives the numbers of Algorithm 1.
+// Takes tests/amos/vectors.json. One case there is of an implementation with another floor and a
+// wrong sign of the extra L2: its v and b are ours, its parameters must not be.
+#include "passes.h"
+#include <jansson.h>
+#include <math.h>
+#include <string.h>
+
+static int failures;
+static double worst;
+
+static double number(const json_t *object, const char *key)
+{
+	return json_number_value(json_object_get(object, key));
+}
+
+static void numbers(const json_t *list, double *x, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		x[i] = json_number_value(json_array_get(list, i));
+}
+
+static Shape slot_shape(const json_t *c)
+{
+	const json_t *list = json_object_get(c, "slot");
+	Shape s = {.rank = (int)json_array_size(list)};
+	for (int a = 0; a < s.rank; a++)
+		s.dim[a] = json_integer_value(json_array_get(list, (size_t)a));
+	return s;
+}
+
+static Graph *step_graph(Arena *arena, const json_t *c)
+{
+	const Shape shape = shape_of(2, (int64_t[]){3, 4});
+	Graph *g = graph_new(arena, "amos", book_builtin());
+	add_slot(g, (Slot){.name = "theta", .kind = S_param, .type = E_f64, .shape = shape});
+	int grad = add_slot(g, (Slot){.name = "g", .kind = S_input, .type = E_f64, .shape = shape});
+	add_out(g, "grad:theta", put_slot(g, grad));
+	Eta eta[2] = {{.eta.value = number(c, "eta"), .slot = slot_shape(c)}};
+	Opt opt = {.name = "amos",
+	           .xi = number(c, "xi"),
+	           .beta = number(c, "beta"),
+	           .momentum = number(c, "momentum"),
+	           .clip = number(c, "clip"),
+	           .extra_l2 = number(c, "extra_l2"),
+	           .coef = number(c, "coefficient"),
+	           .warmup = number(c, "warmup")};
+	opt_defaults(arena, &opt);
+	return step_pass(arena, g, eta, &opt);
+}
+
+static Array *first_state(Arena *arena, const Graph *g, const json_t *c, const json_t *theta)
+{
+	Array *slot = NEWS(arena, Array, g->slots.count);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
+		slot[i] =
+		    array_from(arena, s->type, &s->shape, s->init ? s->init : take(arena, bytes));
+	}
+	numbers(theta, slot[0].f, 12);
+	Array *b = &slot[find_slot(g, "theta.b")];
+	for (int64_t i = 0; i < count_of(&b->shape); i++)
+		b->f[i] = number(c, "b");
+	return slot;
+}
+
+// The largest difference, relative to 1.
+static double difference(const Array *got, const json_t *wanted)
+{
+	double most = 0;
+	size_t count = (size_t)count_of(&got->shape);
+	if (json_array_size(wanted) != count)
+		return INFINITY;
+	for (size_t i = 0; i < count; i++) {
+		double w = json_number_value(json_array_get(wanted, i));
+		most = fmax(most, fabs(got->f[i] - w) / fmax(1, fabs(w)));
+	}
+	return most;
+}
+
+static void expect(bool right, const char *name, const char *what, double off)
+{
+	if (!right) {
+		printf("FAILED %s: %s is off by %g\n", name, what, off);
+		failures++;
+	}
+}
+
+static void check_case(const json_t *c, const json_t *theta)
+{
+	Arena *arena = arena_new();
+	const char *name = json_string_value(json_object_get(c, "name"));
+	bool other = json_is_true(json_object_get(c, "other_arithmetic"));
+	const Graph *g = step_graph(arena, c);
+	Array *slot = first_state(arena, g, c, theta);
+	for (size_t t = 0; t < json_array_size(json_object_get(c, "steps")); t++) {
+		const json_t *step = json_array_get(json_object_get(c, "steps"), t);
+		numbers(json_object_get(step, "grad"), slot[1].f, 12);
+		const Array *out = eval_graph(arena, g, slot);
+		for (int i = 0; i < g->stores.count; i++)
+			slot[g->stores.at[i].slot] = out[g->stores.at[i].val];
+		double v = difference(&slot[find_slot(g, "theta.v")], json_object_get(step, "v"));
+		double b = difference(&slot[find_slot(g, "theta.b")], json_object_get(step, "b"));
+		double w = difference(&slot[0], json_object_get(step, "theta"));
+		expect(v < 1e-12, name, "v", v);
+		expect(b < 1e-12, name, "b", b);
+		expect(other ? w > 1e-6 : w < 1e-12, name, "theta", w);
+		worst = fmax(worst, fmax(v, fmax(b, other ? 0 : w)));
+	}
+	arena_free(arena);
+}
+
+int main(int argc, char **argv)
+{
+	json_error_t error;
+	json_t *root = json_load_file(argc > 1 ? argv[1] : "tests/amos/vectors.json", 0, &error);
+	if (!root) {
+		printf("FAILED %s: %s\n", error.source, error.text);
+		return 1;
+	}
+	json_t *cases = json_object_get(root, "cases");
+	for (size_t i = 0; i < json_array_size(cases); i++)
+		check_case(json_array_get(cases, i), json_object_get(root, "theta"));
+	printf("Amos: %zu cases of 3 steps in double precision, largest difference %.3g\n",
+	       json_array_size(cases), worst);
+	json_decref(root);
+	return failures != 0;
+}
