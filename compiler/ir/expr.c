@@ -117,7 +117,7 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 		return put_num(s->g, type, (double)item->i[0]);
 	if (item->kind != I_num)
 		fail(s->where, "found a list, wanted a value");
-	if (elems[type].cls != 'f' && item->x != floor(item->x))
+	if (elems[type].cls != 'f' && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
 		fail(s->where, "the number %g among values of type %s", item->x, elems[type].name);
 	return put_num(s->g, type, item->x);
 }
@@ -170,7 +170,7 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 		fail(s->where, "%s: found %d operands, wanted %d", prim->name, e->nin,
 		     MAX(prim->arity, 1));
 	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
-	bool value = prim->cls != C_map;
+	bool value = prim->cls != C_map || e->op == O_cast;
 	for (int k = 0; k < e->nin; k++) {
 		in[k] = eval_item(s, e->in[k]);
 		if (in[k].kind == I_none)
@@ -332,14 +332,52 @@ static Item fn_const(Scope *s, const Expr *e)
 	return num_item(item.kind != I_ref || is_const(s->g, item.ref));
 }
 
+static Item list_attr(Scope *s, const Expr *e, int k)
+{
+	Item item = {.kind = I_none};
+	if (k < e->nattr)
+		item = eval_item(s, e->attr[k]);
+	if (item.kind != I_list)
+		fail(s->where, "%s: attribute %d is no list", e->name, k);
+	return item;
+}
+
+static Ref ref_arg(Scope *s, const Expr *e, int k)
+{
+	value_arg(s, e, k);
+	return eval_arg(s, e, k).ref;
+}
+
+// unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
+static Item fn_unslice(Scope *s, const Expr *e)
+{
+	Item start = list_attr(s, e, 0), step = list_attr(s, e, 1);
+	Shape to = value_arg(s, e, 1)->shape;
+	return ref_item(put_unslice(s->g, ref_arg(s, e, 0), &to, start.i, step.i));
+}
+
+static Item fn_unwindow(Scope *s, const Expr *e)
+{
+	Item window = list_attr(s, e, 0);
+	Shape to = value_arg(s, e, 1)->shape;
+	const int64_t(*row)[7] = (const int64_t(*)[7])window.i;
+	return ref_item(put_unwindow(s->g, ref_arg(s, e, 0), &to, window.n / 7, row));
+}
+
+static Item fn_rows(Scope *s, const Expr *e)
+{
+	Shape other = value_arg(s, e, 1)->shape;
+	return ref_item(put_rows(s->g, ref_arg(s, e, 0), &other));
+}
+
 static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape}, {"rank", fn_rank}, {"type", fn_type}, {"axes", fn_axes},
-    {"count", fn_count}, {"inv", fn_inv},   {"list", fn_list}, {"at", fn_at},
-    {"with", fn_with},   {"join", fn_join}, {"when", fn_when}, {"float", fn_float},
-    {"const", fn_const},
+    {"shape", fn_shape},       {"rank", fn_rank}, {"type", fn_type},   {"axes", fn_axes},
+    {"count", fn_count},       {"inv", fn_inv},   {"list", fn_list},   {"at", fn_at},
+    {"with", fn_with},         {"join", fn_join}, {"when", fn_when},   {"unslice", fn_unslice},
+    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"const", fn_const},
 };
 
 // ---- calls

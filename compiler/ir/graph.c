@@ -131,7 +131,7 @@ static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Ele
 	return r;
 }
 
-static bool commutes(Op op)
+bool commutes(Op op)
 {
 	return op == O_add || op == O_mul || op == O_max || op == O_min || op == O_eq ||
 	       op == O_and || op == O_or || op == O_xor;

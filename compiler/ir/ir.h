@@ -151,6 +151,7 @@ enum { FOLD_LIMIT = 1 << 16 };
 Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
 Ref put_num(Graph *, Elem, double);                     // rank 0
 Ref put_slot(Graph *, int slot);                        // the slot's contents
+bool commutes(Op); // may its two operands change places?
 Ref put_as(Graph *to, const Val *v, const Ref *in);     // v's op and attr on new operands, origin kept
 int add_slot(Graph *, Slot);                            // its number
 int find_slot(const Graph *, const char *name);         // -1
@@ -221,6 +222,7 @@ typedef struct Expr {
 	int var;                  // name: its number among the variables of its line; -1: looked up when evaluated
 	Op op;                    // call: the primitive; OPS: a function or a definition
 	int nin, nattr;           // call: operands and attributes; list: nin elements
+	bool number;              // in the left side of a rule: matches a constant
 	struct Expr **in, **attr;
 } Expr;
 
@@ -343,6 +345,12 @@ typedef VEC(const char *) Names;
 void number_names(const char *place, Arena *, Expr *e, Names *names, bool add);
 // rule.c: reads `left => right [if test, ..]`.
 void rule_read(Book *, Lexer *);
+
+// ---- adjoint.c: moves backwards --------------------------------------------------------------------------
+
+Ref put_unslice(Graph *, Ref, const Shape *to, const int64_t *start, const int64_t *step);
+Ref put_unwindow(Graph *, Ref, const Shape *to, int nrow, const int64_t (*row)[7]);
+Ref put_rows(Graph *, Ref, const Shape *other);
 
 // ---- text.c: graphs and plans as text; what prints can be read back -------------------------------------------
 

@@ -324,7 +324,8 @@ static Elem read_type(Lexer *l, Shape *shape)
 	if (type < 0)
 		fail(lexer_place(l), "no type is called %s", name);
 	*shape = (Shape){0};
-	lexer_want(l, "[");
+	if (!lexer_take(l, "["))
+		return (Elem)type;
 	while (!lexer_take(l, "]")) {
 		if (shape->rank > 0)
 			lexer_want(l, ",");
