@@ -1,0 +1,400 @@
+// flow.c: ONNX operators about control: Constant, If, Loop, Scan, sequences, optional values, random draws, Dropout.
+// Takes the node being lowered. Gives its results. Keeps: conditions and trip counts are known when the file is read,
+// so branches are chosen and loops unrolled; sequences are lists that only the reader sees.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+enum { LONGEST_LOOP = 4096 };
+
+Ref tensor_constant(Reader *r, const TensorProto *t)
+{
+	Shape s = tensor_shape(r->model->path, t);
+	const void *data = tensor_data(r->file, r->arena, r->model->path, t);
+	return put_const(r->g, (Elem)working_type(t->data_type), s, data);
+}
+
+void lower_constant(Call *c)
+{
+	Graph *g = c->g;
+	const AttributeProto *a;
+	if ((a = find_attr(c, "value")) && a->t) {
+		c->out[0] = tensor_constant(c->r, a->t);
+	} else if ((a = find_attr(c, "value_float"))) {
+		c->out[0] = put_num(g, E_f32, (double)a->f);
+	} else if ((a = find_attr(c, "value_int"))) {
+		c->out[0] = put_const(g, E_i64, shape_of(0, NULL), &a->i);
+	} else if ((a = find_attr(c, "value_ints"))) {
+		c->out[0] = put_ints(g, (int)a->n_ints, a->ints);
+	} else if ((a = find_attr(c, "value_floats"))) {
+		int64_t n = (int64_t)a->n_floats;
+		c->out[0] = put_const(g, E_f32, shape_of(1, &n), a->floats);
+	} else {
+		refuse(c, "a constant that is sparse, text, or without a value");
+	}
+}
+
+// ---- branches and loops ----------------------------------------------------------------------------------
+
+static const GraphProto *body_of(const Call *c, const char *name)
+{
+	const AttributeProto *a = find_attr(c, name);
+	if (!a || !a->g)
+		refuse(c, "its graph '%s' is missing", name);
+	return a->g;
+}
+
+static void give(Call *c, int n, const Value *v)
+{
+	for (int i = 0; i < n && i < c->nout; i++)
+		c->value[i] = v[i];
+}
+
+void lower_if(Call *c)
+{
+	const Val *condition = val(c->g, constant_operand(c, 0));
+	const GraphProto *branch = body_of(c, const_at(condition, 0) ? "then_branch" : "else_branch");
+	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
+	lower_body(c, branch, 0, NULL, c->nout, out);
+	give(c, c->nout, out);
+}
+
+static Ref as_ref(Call *c, Value v)
+{
+	if (!v.ref && !v.weight)
+		refuse(c, "a value of its graph is not a tensor");
+	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
+}
+
+// Values one after the other along a new axis.
+static Ref stack(Call *c, int n, const Ref *x, int axis)
+{
+	Graph *g = c->g;
+	Ref *row = NEWS(c->r->arena, Ref, n);
+	for (int i = 0; i < n; i++) {
+		Shape s = val(g, x[i])->shape, wide = {.rank = s.rank + 1};
+		if (wide.rank > RANK)
+			refuse(c, "more than %d dimensions", RANK);
+		for (int a = 0; a < wide.rank; a++)
+			wide.dim[a] = a == axis ? 1 : s.dim[a - (a > axis)];
+		row[i] = put_reshape(g, x[i], wide);
+	}
+	return n == 1 ? row[0] : put_concat(g, axis, n, row);
+}
+
+static bool known_true(Call *c, Value v)
+{
+	Ref x = as_ref(c, v);
+	if (!is_const(c->g, x))
+		refuse(c, "it goes on while a value computed from data is true; the number of turns must be known");
+	return const_at(val(c->g, x), 0) != 0;
+}
+
+// What each turn adds to a scan output, stacked along a first axis.
+static void give_scans(Call *c, int first, int nscan, int64_t turns, Ref *const *scan)
+{
+	for (int s = 0; s < nscan && first + s < c->nout; s++) {
+		if (!turns)
+			refuse(c, "a loop of no turns gives an empty result");
+		c->out[first + s] = stack(c, (int)turns, scan[s], 0);
+	}
+}
+
+void lower_loop(Call *c)
+{
+	const GraphProto *body = body_of(c, "body");
+	int carried = c->nin - 2, nscan = (int)body->n_output - 1 - carried, n = 0;
+	if (carried < 0 || nscan < 0)
+		refuse(c, "its graph gives too few values");
+	const int64_t *limit = operand_ints(c, 0, &n);
+	bool on = c->arg[1].absent || known_true(c, c->arg[1]);
+	int64_t turns = limit && n ? limit[0] : INT64_MAX, turn = 0;
+	Value *in = NEWS(c->r->arena, Value, carried + 2), *out = NEWS(c->r->arena, Value, body->n_output);
+	memcpy(in + 2, c->arg + 2, sizeof *in * (size_t)carried);
+	in[1] = (Value){.ref = put_num(c->g, E_b8, 1)};
+	Ref **scan = NEWS(c->r->arena, Ref *, nscan + 1);
+	for (int s = 0; s < nscan; s++)
+		scan[s] = NEWS(c->r->arena, Ref, LONGEST_LOOP);
+	for (; on && turn < turns; turn++) {
+		if (turn == LONGEST_LOOP)
+			refuse(c, "more than %d turns", LONGEST_LOOP);
+		in[0] = (Value){.ref = put_num(c->g, E_i64, (double)turn)};
+		lower_body(c, body, carried + 2, in, (int)body->n_output, out);
+		on = known_true(c, out[0]);
+		memcpy(in + 2, out + 1, sizeof *in * (size_t)carried);
+		for (int s = 0; s < nscan; s++)
+			scan[s][turn] = as_ref(c, out[1 + carried + s]);
+	}
+	give(c, carried, in + 2);
+	give_scans(c, carried, nscan, turn, scan);
+}
+
+static int64_t nth(const int64_t *list, int n, int i, int64_t otherwise)
+{
+	return list && i < n ? list[i] : otherwise;
+}
+
+void lower_scan(Call *c)
+{
+	Graph *g = c->g;
+	const GraphProto *body = body_of(c, "body");
+	int nscan = (int)attr_int(c, "num_scan_inputs", 0), carried = c->nin - nscan, n[4] = {0};
+	int ngiven = (int)body->n_output - carried;
+	if (c->opset < 9 || nscan < 1 || carried < 0 || ngiven < 0)
+		refuse(c, "a Scan of set 8, or with too few values");
+	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
+	const int64_t *back = attr_ints(c, "scan_input_directions", &n[1]);
+	const int64_t *out_axes = attr_ints(c, "scan_output_axes", &n[2]);
+	const int64_t *out_back = attr_ints(c, "scan_output_directions", &n[3]);
+	int64_t turns = 0, axis[RANK];
+	Value *in = NEWS(c->r->arena, Value, c->nin), *out = NEWS(c->r->arena, Value, body->n_output + 1);
+	memcpy(in, c->arg, sizeof *in * (size_t)carried);
+	for (int s = 0; s < nscan; s++) {
+		const Shape *x = &in_val(c, carried + s)->shape;
+		if (s >= RANK)
+			refuse(c, "more than %d scanned values", RANK);
+		axis[s] = axis_of(c, nth(axes, n[0], s, 0), x->rank);
+		turns = x->dim[axis[s]];
+	}
+	if (turns > LONGEST_LOOP)
+		refuse(c, "more than %d turns", LONGEST_LOOP);
+	Ref **scan = NEWS(c->r->arena, Ref *, ngiven + 1);
+	for (int s = 0; s < ngiven; s++)
+		scan[s] = NEWS(c->r->arena, Ref, turns + 1);
+	for (int64_t turn = 0; turn < turns; turn++) {
+		for (int s = 0; s < nscan; s++) {
+			int64_t at = nth(back, n[1], s, 0) ? turns - 1 - turn : turn;
+			Ref row = take_range(g, c->in[carried + s], (int)axis[s], at, 1);
+			in[carried + s] = (Value){.ref = drop_axes(g, row, 1, &axis[s])};
+		}
+		lower_body(c, body, c->nin, in, (int)body->n_output, out);
+		memcpy(in, out, sizeof *in * (size_t)carried);
+		for (int s = 0; s < ngiven; s++)
+			scan[s][nth(out_back, n[3], s, 0) ? turns - 1 - turn : turn] = as_ref(c, out[carried + s]);
+	}
+	give(c, carried, in);
+	for (int s = 0; s < ngiven && carried + s < c->nout; s++) {
+		int rank = turns ? val(g, scan[s][0])->shape.rank + 1 : 1;
+		c->out[carried + s] =
+		    stack(c, (int)turns, scan[s], (int)axis_of(c, nth(out_axes, n[2], s, 0), rank));
+	}
+}
+
+// ---- sequences -------------------------------------------------------------------------------------------
+
+static const List *list_of(const Call *c, int k)
+{
+	if (k >= c->nin || !c->arg[k].list)
+		refuse(c, "operand %d is not a sequence", k);
+	return c->arg[k].list;
+}
+
+static void give_list(Call *c, int n, const Ref *at)
+{
+	List *list = NEW(c->r->arena, List);
+	list->count = n;
+	list->at = take_copy(c->r->arena, at, sizeof *at * (size_t)n);
+	c->value[0] = (Value){.list = list};
+}
+
+void lower_sequence_empty(Call *c)
+{
+	give_list(c, 0, NULL);
+}
+
+void lower_sequence_construct(Call *c)
+{
+	for (int k = 0; k < c->nin; k++)
+		in_val(c, k);
+	give_list(c, c->nin, c->in);
+}
+
+// A place in a sequence: negative from the end.
+static int place_in(Call *c, int k, int n, int otherwise)
+{
+	int count = 0;
+	const int64_t *at = operand_ints(c, k, &count);
+	int64_t place = at && count ? at[0] : otherwise;
+	if (place < 0)
+		place += n;
+	if (place < 0 || place > n)
+		refuse(c, "place %lld in a sequence of %d", (long long)place, n);
+	return (int)place;
+}
+
+void lower_sequence_insert(Call *c)
+{
+	const List *list = list_of(c, 0);
+	in_val(c, 1);
+	int at = place_in(c, 2, list->count, list->count);
+	Ref *all = NEWS(c->r->arena, Ref, list->count + 1);
+	for (int i = 0; i < list->count; i++)
+		all[i + (i >= at)] = list->at[i];
+	all[at] = c->in[1];
+	give_list(c, list->count + 1, all);
+}
+
+void lower_sequence_erase(Call *c)
+{
+	const List *list = list_of(c, 0);
+	int at = place_in(c, 1, list->count, list->count - 1);
+	Ref *all = NEWS(c->r->arena, Ref, list->count + 1);
+	int n = 0;
+	for (int i = 0; i < list->count; i++)
+		if (i != at)
+			all[n++] = list->at[i];
+	give_list(c, n, all);
+}
+
+void lower_sequence_at(Call *c)
+{
+	const List *list = list_of(c, 0);
+	int at = place_in(c, 1, list->count, 0);
+	if (at == list->count)
+		refuse(c, "place %d in a sequence of %d", at, list->count);
+	c->out[0] = list->at[at];
+}
+
+void lower_sequence_length(Call *c)
+{
+	c->out[0] = put_num(c->g, E_i64, list_of(c, 0)->count);
+}
+
+void lower_concat_from_sequence(Call *c)
+{
+	const List *list = list_of(c, 0);
+	if (!list->count)
+		refuse(c, "an empty sequence");
+	bool fresh = attr_int(c, "new_axis", 0);
+	int rank = val(c->g, list->at[0])->shape.rank;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), rank + fresh);
+	if (fresh)
+		c->out[0] = stack(c, list->count, list->at, axis);
+	else
+		c->out[0] = list->count == 1 ? list->at[0] : put_concat(c->g, axis, list->count, list->at);
+}
+
+void lower_split_to_sequence(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0, count = 0;
+	bool given = c->nin > 1 && !c->arg[1].absent;
+	const int64_t *sizes = operand_ints(c, 1, &n);
+	bool single = given && val(c->g, constant_operand(c, 1))->shape.rank == 0;
+	int64_t each = single ? sizes[0] : 1, d = s.dim[axis];
+	if (each < 1)
+		refuse(c, "parts of %lld", (long long)each);
+	int parts = given && !single ? n : (int)((d + each - 1) / each);
+	Ref *all = NEWS(c->r->arena, Ref, parts + 1);
+	for (int64_t at = 0; count < parts; count++) {
+		int64_t size = given && !single ? sizes[count] : MIN(each, d - at);
+		if (size < 0 || at + size > d)
+			refuse(c, "the parts do not fit into %lld", (long long)d);
+		all[count] = take_range(c->g, c->in[0], axis, at, size);
+		if (!given && !attr_int(c, "keepdims", 1))
+			all[count] = drop_axes(c->g, all[count], 1, (int64_t[]){axis});
+		at += size;
+	}
+	give_list(c, count, all);
+}
+
+void lower_optional_has(Call *c)
+{
+	c->out[0] = put_num(c->g, E_b8, c->nin > 0 && !c->arg[0].absent);
+}
+
+// ---- random draws ------------------------------------------------------------------------------------------
+
+static Ref state_number(Reader *r, const char *name)
+{
+	int slot = find_slot(r->g, name);
+	if (slot < 0)
+		slot = add_slot(r->g, (Slot){.name = name, .kind = S_state, .type = E_i64});
+	return put_slot(r->g, slot);
+}
+
+Ref draw_uniform(Reader *r, const Shape *s)
+{
+	Attr attr = {.n = s->rank + 1, .i = {r->sites++}};
+	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
+	Ref in[2] = {state_number(r, "amos.seed"), state_number(r, "amos.step")};
+	return put(r->g, O_rand, 2, in, &attr);
+}
+
+static Ref all_true(Graph *g, const Shape *s)
+{
+	return put_expand(g, put_rank(g, put_num(g, E_b8, 1), s->rank), *s);
+}
+
+// Is this Dropout one that draws? Before set 12 the node does not say; afterwards operand 2 does.
+static bool drops(Call *c)
+{
+	if (!c->r->options->dropout)
+		return false;
+	if (c->opset < 12)
+		return true;
+	int n = 0;
+	const int64_t *training = operand_ints(c, 2, &n);
+	return training && n && training[0];
+}
+
+void lower_dropout(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	double rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
+	bool draws = rate > 0 && drops(c);
+	Ref keep = 0;
+	c->out[0] = c->in[0];
+	if (draws && rate >= 1)
+		refuse(c, "a rate of %g drops everything", rate);
+	if (draws) {
+		keep = put2(g, O_le, put_num(g, E_f32, rate), draw_uniform(c->r, &s));
+		Ref x = put2(g, O_mul, c->in[0], put_num(g, E_f32, 1 / (1 - rate)));
+		c->out[0] = put3(g, O_select, keep, x, put_num(g, E_f32, 0));
+	}
+	if (c->nout > 1)
+		c->out[1] = keep ? keep : all_true(g, &s);
+}
+
+static Shape drawn_shape(Call *c)
+{
+	if (c->nin)
+		return in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *dims = attr_ints(c, "shape", &n);
+	if (!dims || n > RANK)
+		refuse(c, "the shape is missing");
+	return shape_of(n, dims);
+}
+
+void lower_random_uniform(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = drawn_shape(c);
+	double low = attr_float(c, "low", 0), high = attr_float(c, "high", 1);
+	Ref u = put2(g, O_mul, draw_uniform(c->r, &s), put_num(g, E_f32, high - low));
+	c->out[0] = put2(g, O_add, u, put_num(g, E_f32, low));
+}
+
+// Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v)
+void lower_random_normal(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = drawn_shape(c);
+	Ref u = draw_uniform(c->r, &s), v = draw_uniform(c->r, &s);
+	Ref inside = put1(g, O_log, put2(g, O_sub, put_num(g, E_f32, 1), u));
+	Ref radius = put1(g, O_sqrt, put2(g, O_mul, inside, put_num(g, E_f32, -2)));
+	Ref angle = put1(g, O_cos, put2(g, O_mul, v, put_num(g, E_f32, 2 * M_PI)));
+	Ref z = put2(g, O_mul, put2(g, O_mul, radius, angle), put_num(g, E_f32, attr_float(c, "scale", 1)));
+	c->out[0] = put2(g, O_add, z, put_num(g, E_f32, attr_float(c, "mean", 0)));
+}
+
+void lower_bernoulli(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	const AttributeProto *a = find_attr(c, "dtype");
+	int type = a ? working_type((int)a->i) : (int)in_val(c, 0)->type;
+	Ref hit = put2(c->g, O_lt, draw_uniform(c->r, &s), c->in[0]);
+	c->out[0] = put_cast(c->g, hit, type < 0 ? E_f32 : (Elem)type);
+}

@@ -1,0 +1,378 @@
+// fold.c: ONNX operators that fold along axes: reductions, softmax, normalisations, running sums, sorting.
+// Takes the node being lowered. Gives its results. Keeps: folded axes stay as size 1 until the operator drops them.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+// ---- reductions --------------------------------------------------------------------------------------
+
+// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
+static int reduced_axes(Call *c, int64_t *axes)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	const int64_t *given = ints_of(c, 1, "axes", &n);
+	if ((!given || !n) && attr_int(c, "noop_with_empty_axes", 0))
+		return -1;
+	bool folded[RANK] = {0};
+	for (int i = 0; given && i < n; i++)
+		folded[axis_of(c, given[i], rank)] = true;
+	int count = 0;
+	for (int a = 0; a < rank; a++)
+		if (!given || !n || folded[a])
+			axes[count++] = a;
+	return count;
+}
+
+Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
+{
+	double n = 1;
+	for (int i = 0; i < naxes; i++)
+		n *= (double)val(g, x)->shape.dim[axes[i]];
+	Ref sum = put_fold(g, O_sum, x, naxes, axes);
+	return put2(g, O_div, sum, num_like(g, sum, n));
+}
+
+static Ref square(Graph *g, Ref x)
+{
+	return put2(g, O_mul, x, x);
+}
+
+static Ref reduce(Graph *g, int how, Ref x, int n, const int64_t *axes)
+{
+	switch (how) {
+	case R_mean:
+		return put_mean(g, x, n, axes);
+	case R_l1:
+		return put_fold(g, O_sum, put1(g, O_abs, x), n, axes);
+	case R_l2:
+		return put1(g, O_sqrt, put_fold(g, O_sum, square(g, x), n, axes));
+	case R_sum_square:
+		return put_fold(g, O_sum, square(g, x), n, axes);
+	case R_log_sum:
+		return put1(g, O_log, put_fold(g, O_sum, x, n, axes));
+	case R_log_sum_exp: {
+		Attr attr = {.n = n};
+		memcpy(attr.i, axes, sizeof *axes * (size_t)n);
+		return put(g, O_lse, 1, &x, &attr);
+	}
+	default:
+		return put_fold(g, (Op)how, x, n, axes);
+	}
+}
+
+void lower_reduce(Call *c)
+{
+	int64_t axes[RANK];
+	int n = reduced_axes(c, axes);
+	Ref x = c->in[0];
+	bool truth = val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too
+	if (truth)
+		x = put_cast(c->g, x, E_i32);
+	if (n >= 0)
+		x = n ? reduce(c->g, c->how, x, n, axes) : x;
+	if (n > 0 && !attr_int(c, "keepdims", 1))
+		x = drop_axes(c->g, x, n, axes);
+	c->out[0] = truth ? put_cast(c->g, x, E_b8) : x;
+}
+
+void lower_global_pool(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank;
+	int64_t axes[RANK];
+	for (int a = 2; a < rank; a++)
+		axes[a - 2] = a;
+	c->out[0] = reduce(c->g, c->how, c->in[0], rank - 2, axes);
+}
+
+static Ref reverse_axis(Graph *g, Ref x, int axis)
+{
+	Shape s = val(g, x)->shape;
+	int64_t start[RANK] = {0}, step[RANK];
+	for (int a = 0; a < s.rank; a++)
+		step[a] = 1;
+	start[axis] = s.dim[axis] - 1;
+	step[axis] = -1;
+	return put_slice(g, x, start, s.dim, step);
+}
+
+void lower_arg(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t axis = axis_of(c, attr_int(c, "axis", 0), s.rank);
+	Ref x = c->how ? put1(g, O_neg, c->in[0]) : c->in[0];
+	bool last = attr_int(c, "select_last_index", 0);
+	Ref at = put_fold(g, O_argmax, last ? reverse_axis(g, x, (int)axis) : x, 1, &axis);
+	if (last)
+		at = put2(g, O_sub, put_num(g, E_i64, (double)(s.dim[axis] - 1)), at);
+	c->out[0] = attr_int(c, "keepdims", 1) ? at : drop_axes(g, at, 1, &axis);
+}
+
+void lower_cumsum(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	const int64_t *axis = operand_ints(c, 1, &n);
+	if (!axis || n != 1)
+		refuse(c, "the axis is missing");
+	Attr attr = {.n = 3, .i = {axis_of(c, axis[0], rank), attr_int(c, "exclusive", 0),
+	                           attr_int(c, "reverse", 0)}};
+	c->out[0] = put(c->g, O_cumsum, 1, c->in, &attr);
+}
+
+// ---- softmax --------------------------------------------------------------------------------------------
+
+static Ref along_axis(Graph *g, int how, Ref x, int64_t axis)
+{
+	Attr attr = {.n = 1, .i = {axis}};
+	if (how == R_log_softmax)
+		return put2(g, O_sub, x, put(g, O_lse, 1, &x, &attr));
+	if (how != R_hardmax)
+		return put(g, O_softmax, 1, &x, &attr);
+	Ref at = put_fold(g, O_argmax, x, 1, &axis);
+	Ref hit = put2(g, O_eq, put_iota(g, val(g, x)->shape, (int)axis), at);
+	return put_cast(g, hit, E_f32);
+}
+
+// Before set 13 these took all axes from `axis` on as one.
+void lower_softmax(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t axis = axis_of(c, attr_int(c, "axis", c->opset < 13 ? 1 : -1), s.rank);
+	if (c->opset >= 13 || axis == s.rank - 1) {
+		c->out[0] = along_axis(g, c->how, c->in[0], axis);
+		return;
+	}
+	Ref x = merge_axes(g, c->in[0], (int)axis, s.rank);
+	c->out[0] = put_reshape(g, along_axis(g, c->how, x, axis), s);
+}
+
+// ---- normalisation --------------------------------------------------------------------------------------
+
+static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, double eps)
+{
+	Attr attr = {.n = n + 1, .i = {centred}, .x = eps};
+	memcpy(attr.i + 1, axes, sizeof *axes * (size_t)n);
+	return put(g, O_norm, 1, &x, &attr);
+}
+
+static int axes_from(int from, int rank, int64_t *axes)
+{
+	for (int a = from; a < rank; a++)
+		axes[a - from] = a;
+	return rank - from;
+}
+
+// Per-channel numbers, f[C], along axis 1 of a value of `rank` dimensions.
+static Ref per_channel(Graph *g, Ref x, int rank)
+{
+	int64_t dims[RANK] = {1, count_of(&val(g, x)->shape)};
+	for (int a = 2; a < rank; a++)
+		dims[a] = 1;
+	return put_reshape(g, x, shape_of(rank, dims));
+}
+
+static Ref scale_shift(Graph *g, Ref x, Ref scale, Ref shift)
+{
+	if (scale)
+		x = put_map2(g, O_mul, x, scale);
+	return shift ? put_map2(g, O_add, x, shift) : x;
+}
+
+void lower_layer_norm(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t axes[RANK];
+	int n = axes_from((int)axis_of(c, attr_int(c, "axis", -1), s.rank), s.rank, axes);
+	double eps = attr_float(c, "epsilon", 1e-5);
+	bool centred = c->how == N_layer;
+	Ref y = put_norm(g, c->in[0], centred, n, axes, eps);
+	c->out[0] = scale_shift(g, y, c->nin > 1 ? c->in[1] : 0, c->nin > 2 ? c->in[2] : 0);
+	if (c->nout < 2 || !centred)
+		return;
+	c->out[1] = put_mean(g, c->in[0], n, axes);
+	Ref variance = put_mean(g, square(g, put2(g, O_sub, c->in[0], c->out[1])), n, axes);
+	if (c->nout > 2)
+		c->out[2] = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, variance, eps)));
+}
+
+void lower_instance_norm(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank;
+	int64_t axes[RANK];
+	int n = axes_from(2, rank, axes);
+	in_val(c, 1), in_val(c, 2);
+	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));
+	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank), per_channel(c->g, c->in[2], rank));
+}
+
+void lower_mean_variance_norm(Call *c)
+{
+	int n = 3, rank = in_val(c, 0)->shape.rank;
+	const int64_t *given = attr_ints(c, "axes", &n), usual[] = {0, 2, 3};
+	int64_t axes[RANK];
+	if (n > rank || n > RANK)
+		refuse(c, "%d axes for %d dimensions", n, rank);
+	for (int i = 0; i < n; i++)
+		axes[i] = axis_of(c, given ? given[i] : usual[i], rank);
+	c->out[0] = put_norm(c->g, c->in[0], true, n, axes, 1e-9);
+}
+
+void lower_group_norm(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t groups = attr_int(c, "num_groups", 0);
+	in_val(c, 1), in_val(c, 2);
+	if (s.rank < 2 || groups < 1 || s.dim[1] % groups)
+		refuse(c, "the channels do not divide into %lld groups", (long long)groups);
+	int64_t dims[] = {s.dim[0], groups, count_of(&s) / MAX(s.dim[0] * groups, 1)};
+	int64_t axis = 2;
+	Ref y = put_norm(g, put_reshape(g, c->in[0], shape_of(3, dims)), true, 1, &axis,
+	                 attr_float(c, "epsilon", 1e-5));
+	y = put_reshape(g, y, s);
+	Ref affine[2];
+	for (int k = 0; k < 2; k++) {
+		affine[k] = c->in[k + 1];
+		int64_t each[] = {groups, 1}, all[] = {groups, s.dim[1] / groups};
+		if (c->opset < 21) // one number a group
+			affine[k] = put_expand(g, put_reshape(g, affine[k], shape_of(2, each)), shape_of(2, all));
+		affine[k] = per_channel(g, affine[k], s.rank);
+	}
+	c->out[0] = scale_shift(g, y, affine[0], affine[1]);
+}
+
+// Does the file say that this BatchNormalization takes the statistics of its batch?
+static bool batch_statistics(const Call *c)
+{
+	if (c->r->options->bn_train || says_training(c))
+		return true;
+	return c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;
+}
+
+// running := momentum * running + (1 - momentum) * batch
+static Ref blend(Graph *g, Ref running, Ref batch, double momentum)
+{
+	Ref old = put2(g, O_mul, running, num_like(g, running, momentum));
+	Ref new = put2(g, O_mul, batch, num_like(g, batch, 1 - momentum));
+	return put2(g, O_add, old, new);
+}
+
+static void train_batch_norm(Call *c, int rank, double eps)
+{
+	Graph *g = c->g;
+	int64_t axes[RANK] = {0};
+	int n = 1 + axes_from(2, rank, axes + 1);
+	Ref x = c->in[0], y = put_norm(g, x, true, n, axes, eps);
+	c->out[0] = scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
+	double momentum = attr_float(c, "momentum", 0.9);
+	Shape channels = val(g, c->in[3])->shape;
+	Ref mean = put_mean(g, x, n, axes);
+	Ref variance = put_mean(g, square(g, put2(g, O_sub, x, mean)), n, axes);
+	Ref batch[2] = {put_reshape(g, mean, channels), put_reshape(g, variance, channels)};
+	for (int k = 0; k < 2; k++) {
+		Ref running = blend(g, c->in[3 + k], batch[k], momentum);
+		if (k + 1 < c->nout)
+			c->out[k + 1] = running;
+		const Val *v = val(g, c->in[3 + k]);
+		if (c->r->options->dropout && v->op == O_slot)
+			add_store(g, (int)v->attr->i[0], running);
+	}
+}
+
+void lower_batch_norm(Call *c)
+{
+	Graph *g = c->g;
+	int rank = in_val(c, 0)->shape.rank;
+	for (int k = 1; k < 5; k++)
+		in_val(c, k);
+	double eps = attr_float(c, "epsilon", 1e-5);
+	if (rank < 2)
+		refuse(c, "an operand of %d dimensions has no channels", rank);
+	if (batch_statistics(c)) {
+		train_batch_norm(c, rank, eps);
+		return;
+	}
+	Ref variance = put2(g, O_add, c->in[4], num_like(g, c->in[4], eps));
+	Ref scale = put2(g, O_mul, c->in[1], put1(g, O_rsqrt, variance));
+	Ref x = put2(g, O_sub, c->in[0], per_channel(g, c->in[3], rank));
+	c->out[0] = scale_shift(g, x, per_channel(g, scale, rank), per_channel(g, c->in[2], rank));
+}
+
+void lower_lp_norm(Call *c)
+{
+	Graph *g = c->g;
+	int64_t axis = axis_of(c, attr_int(c, "axis", -1), in_val(c, 0)->shape.rank);
+	int how = attr_int(c, "p", 2) == 1 ? R_l1 : R_l2;
+	c->out[0] = put2(g, O_div, c->in[0], reduce(g, how, c->in[0], 1, &axis));
+}
+
+// ---- sorting ----------------------------------------------------------------------------------------------
+
+// The place each entry of the last axis takes in order: how many come before it. n * n comparisons, never stored.
+static Ref places(Graph *g, Ref x, bool largest)
+{
+	Shape s = val(g, x)->shape;
+	Shape column = s, row = s;
+	column.dim[column.rank++] = 1;
+	row.dim[s.rank] = s.dim[s.rank - 1];
+	row.dim[s.rank - 1] = 1;
+	row.rank++;
+	Ref self = put_reshape(g, x, column), other = put_reshape(g, x, row);
+	Ref better = largest ? put2(g, O_lt, self, other) : put2(g, O_lt, other, self);
+	Shape at = {.rank = row.rank};
+	for (int a = 0; a < at.rank; a++)
+		at.dim[a] = 1;
+	Shape down = at, across = at;
+	down.dim[at.rank - 2] = across.dim[at.rank - 1] = s.dim[s.rank - 1];
+	Ref earlier = put2(g, O_lt, put_iota(g, across, at.rank - 1), put_iota(g, down, at.rank - 2));
+	Ref before = put2(g, O_or, better, put2(g, O_and, put2(g, O_eq, self, other), earlier));
+	int64_t last = at.rank - 1;
+	Ref place = put_fold(g, O_sum, put_cast(g, before, E_i64), 1, &last);
+	return put_reshape(g, place, s);
+}
+
+// Entry k along a new last axis is the one whose place is k: a sum with one term that counts.
+static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
+{
+	Shape s = val(g, x)->shape, wide = s;
+	wide.dim[wide.rank++] = 1;
+	Shape order = {.rank = wide.rank};
+	for (int a = 0; a < order.rank; a++)
+		order.dim[a] = 1;
+	order.dim[order.rank - 1] = k;
+	Ref hit = put2(g, O_eq, put_reshape(g, place, wide), put_iota(g, order, order.rank - 1));
+	Ref terms = put3(g, O_select, hit, put_reshape(g, x, wide), num_like(g, x, 0));
+	int64_t axis = s.rank - 1;
+	return drop_axes(g, put_fold(g, O_sum, terms, 1, &axis), 1, &axis);
+}
+
+static Ref move_axis(Graph *g, Ref x, int from, int to)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0, next = 0; a < rank; a++) {
+		next += next == from;
+		perm[a] = a == to ? from : next++;
+	}
+	return put_permute(g, x, perm);
+}
+
+void lower_topk(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank), n = 0;
+	const int64_t *k = c->opset < 10 ? attr_ints(c, "k", &n) : operand_ints(c, 1, &n);
+	int64_t count = c->opset < 10 ? attr_int(c, "k", 0) : k && n ? k[0] : 0;
+	if (count < 1 || count > s.dim[axis] || s.rank >= RANK)
+		refuse(c, "k is %lld of %lld entries", (long long)count, (long long)s.dim[axis]);
+	int last = s.rank - 1;
+	Ref x = move_axis(g, c->in[0], axis, last);
+	Ref place = places(g, x, attr_int(c, "largest", 1));
+	Ref at = put_iota(g, val(g, x)->shape, last);
+	Ref found[2] = {pick(g, x, place, count), pick(g, at, place, count)};
+	for (int i = 0; i < c->nout && i < 2; i++)
+		c->out[i] = move_axis(g, found[i], last, axis);
+}

@@ -1,0 +1,130 @@
+// losses.c: the ONNX operators that are losses.
+// Takes the node being lowered. Gives the loss and the log probabilities. Keeps: the label's entry is picked by
+// comparison, so that gradients stay element-wise.
+#include "lower.h"
+#include <string.h>
+
+// Labels, [N, ..], as an axis of 1 in class position: [N, 1, ..]
+static Ref class_axis(Graph *g, Ref labels)
+{
+	Shape s = val(g, labels)->shape, out = {.rank = s.rank + 1};
+	for (int a = 0; a < out.rank; a++)
+		out.dim[a] = a == 1 ? 1 : s.dim[a - (a > 1)];
+	return put_reshape(g, labels, out);
+}
+
+static Ref drop_class(Graph *g, Ref x)
+{
+	return drop_axes(g, x, 1, (int64_t[]){1});
+}
+
+static Ref sum_all(Graph *g, Ref x)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t axes[RANK];
+	for (int a = 0; a < rank; a++)
+		axes[a] = a;
+	return drop_axes(g, put_fold(g, O_sum, x, rank, axes), rank, axes);
+}
+
+// Labels are below the number of classes, or the one value that does not count.
+static void limit_labels(Call *c, Ref labels, int64_t classes, bool ignores, int64_t ignore)
+{
+	Graph *g = c->g;
+	const Val *v = val(g, labels);
+	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
+		v = val(g, v->in[0]);
+	if (v->op != O_slot || g->slots.at[v->attr->i[0]].kind != S_input)
+		return;
+	Slot *slot = &g->slots.at[v->attr->i[0]];
+	slot->limit = classes;
+	slot->ignore = ignores ? ignore : 0;
+}
+
+// What each sample counts: its label's weight, 1 without weights, 0 where its label does not count.
+static Ref sample_weights(Call *c, Ref labels, Ref hit, bool ignores, int64_t ignore)
+{
+	Graph *g = c->g;
+	Ref weight = c->nin > 2 ? c->in[2] : 0, one = put_num(g, E_f32, 1), zero = put_num(g, E_f32, 0);
+	Ref each = 0;
+	if (weight) {
+		int64_t axis = 1, dims[RANK] = {1, val(g, weight)->shape.dim[0]};
+		Shape at = val(g, hit)->shape;
+		for (int a = 2; a < at.rank; a++)
+			dims[a] = 1;
+		Ref row = put_reshape(g, weight, shape_of(at.rank, dims));
+		each = put_fold(g, O_sum, put3(g, O_select, hit, row, zero), 1, &axis);
+	}
+	if (!ignores)
+		return each;
+	Ref out = put2(g, O_eq, labels, put_num(g, E_i64, (double)ignore));
+	return put3(g, O_select, out, zero, each ? each : one);
+}
+
+static void reduce_loss(Call *c, Ref loss, Ref weight)
+{
+	Graph *g = c->g;
+	const char *how = attr_string(c, "reduction", "mean");
+	if (weight)
+		loss = put2(g, O_mul, loss, weight);
+	if (!strcmp(how, "none")) {
+		c->out[0] = drop_class(g, loss);
+		return;
+	}
+	Ref sum = sum_all(g, loss);
+	c->out[0] = sum;
+	if (strcmp(how, "mean"))
+		return;
+	double n = (double)count_of(&val(g, loss)->shape);
+	c->out[0] = put2(g, O_div, sum, weight ? sum_all(g, weight) : put_num(g, E_f32, n));
+}
+
+// Labels that are probabilities: -sum(p log q) (what exporters write for targets of that kind).
+static void soft_labels(Call *c, Ref logp)
+{
+	Graph *g = c->g;
+	int64_t axis = 1;
+	note(c->r, "%s has labels that are probabilities", node_place(c->r->arena, c->node));
+	Ref loss = put_fold(g, O_sum, put2(g, O_mul, c->in[1], logp), 1, &axis);
+	reduce_loss(c, put1(g, O_neg, loss), 0);
+}
+
+static void label_loss(Call *c, Ref x, Ref logsum)
+{
+	Graph *g = c->g;
+	const AttributeProto *a = find_attr(c, "ignore_index");
+	Ref labels = class_axis(g, put_cast(g, c->in[1], E_i64));
+	Shape s = val(g, x)->shape;
+	limit_labels(c, c->in[1], s.dim[1], a, a ? a->i : 0);
+	Ref hit = put2(g, O_eq, put_iota(g, s, 1), labels);
+	int64_t axis = 1;
+	Ref picked = put_fold(g, O_sum, put3(g, O_select, hit, x, put_num(g, E_f32, 0)), 1, &axis);
+	Ref loss = logsum ? put2(g, O_sub, logsum, picked) : put1(g, O_neg, picked);
+	Ref weight = sample_weights(c, labels, hit, a, a ? a->i : 0);
+	reduce_loss(c, loss, weight);
+}
+
+void lower_cross_entropy(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	bool soft = elems[in_val(c, 1)->type].cls == 'f';
+	if (s.rank < 2)
+		refuse(c, "wants [samples, classes, ..]");
+	Ref logsum = put(g, O_lse, 1, c->in, &(Attr){.n = 1, .i = {1}});
+	Ref logp = put2(g, O_sub, c->in[0], logsum);
+	if (soft)
+		soft_labels(c, logp);
+	else
+		label_loss(c, c->in[0], logsum);
+	if (c->nout > 1)
+		c->out[1] = logp;
+}
+
+void lower_nll(Call *c)
+{
+	if (in_val(c, 0)->shape.rank < 2)
+		refuse(c, "wants [samples, classes, ..]");
+	in_val(c, 1);
+	label_loss(c, c->in[0], 0);
+}

@@ -1,0 +1,306 @@
+// map.c: ONNX operators that are element-wise: one primitive, one activation, one line of the book, or little more.
+// Takes the node being lowered. Gives its results. Keeps: numpy's broadcasting is alignment of ranks; primitives stretch.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+// ---- shared ---------------------------------------------------------------------------------------
+
+Ref num_like(Graph *g, Ref x, double number)
+{
+	return put_num(g, val(g, x)->type, number);
+}
+
+Ref put_ints(Graph *g, int n, const int64_t *ints)
+{
+	int64_t dim = n;
+	return put_const(g, E_i64, shape_of(1, &dim), ints);
+}
+
+void align2(Graph *g, Ref *a, Ref *b)
+{
+	int ra = val(g, *a)->shape.rank, rb = val(g, *b)->shape.rank, rank = MAX(ra, rb);
+	if (ra)
+		*a = put_rank(g, *a, rank);
+	if (rb)
+		*b = put_rank(g, *b, rank);
+}
+
+Ref put_map2(Graph *g, Op op, Ref a, Ref b)
+{
+	align2(g, &a, &b);
+	return put2(g, op, a, b);
+}
+
+static bool is_float(const Graph *g, Ref x)
+{
+	return elems[val(g, x)->type].cls == 'f';
+}
+
+static bool is_truth(const Graph *g, Ref x)
+{
+	return val(g, x)->type == E_b8;
+}
+
+// ---- one primitive ----------------------------------------------------------------------------------
+
+void lower_unary(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = put1(c->g, (Op)c->how, c->in[0]);
+}
+
+// Rounding leaves integers as they are.
+void lower_round(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = is_float(c->g, c->in[0]) ? put1(c->g, (Op)c->how, c->in[0]) : c->in[0];
+}
+
+// A truth value added to float scores is an exporter's mistake for a mask: false means minus infinity.
+static Ref repair_mask(Call *c, Ref a, Ref b)
+{
+	note(c->r, "%s adds truth values to floats: read as an attention mask (an exporter's mistake)",
+	     node_place(c->r->arena, c->node));
+	align2(c->g, &a, &b);
+	return put3(c->g, O_select, b, a, put_num(c->g, E_f32, -INFINITY));
+}
+
+void lower_binary(Call *c)
+{
+	in_val(c, 0), in_val(c, 1);
+	Ref a = c->in[0], b = c->in[1];
+	if (c->how == O_add && is_float(c->g, a) && is_truth(c->g, b))
+		c->out[0] = repair_mask(c, a, b);
+	else
+		c->out[0] = put_map2(c->g, (Op)c->how, a, b);
+}
+
+void lower_variadic(Call *c)
+{
+	in_val(c, 0);
+	Ref x = c->in[0];
+	for (int k = 1; k < c->nin; k++)
+		x = put_map2(c->g, (Op)c->how, x, c->in[k]);
+	c->out[0] = x;
+}
+
+void lower_mean_of(Call *c)
+{
+	c->how = O_add;
+	lower_variadic(c);
+	c->out[0] = put2(c->g, O_div, c->out[0], num_like(c->g, c->out[0], c->nin));
+}
+
+// Greater is Less with its operands exchanged.
+void lower_swapped(Call *c)
+{
+	in_val(c, 0), in_val(c, 1);
+	c->out[0] = put_map2(c->g, (Op)c->how, c->in[1], c->in[0]);
+}
+
+void lower_not(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = is_truth(c->g, c->in[0])
+	                ? put1(c->g, O_not, c->in[0])
+	                : put2(c->g, O_xor, c->in[0], num_like(c->g, c->in[0], -1));
+}
+
+void lower_act(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = put(c->g, O_act, 1, c->in, &(Attr){.n = 1, .i = {c->how}});
+}
+
+// ---- a line of the book, with the numbers that ops.def lists -------------------------------------------
+
+typedef struct Number {
+	const char *op, *name;
+	double otherwise;
+} Number;
+
+static const Number numbers[] = {
+#define OP(...)
+#define NUMBER(op, name, otherwise) {#op, #name, otherwise},
+#include "ops.def"
+#undef OP
+#undef NUMBER
+};
+
+void lower_book(Call *c)
+{
+	Given given[4];
+	int n = 0;
+	for (int i = 0; i < COUNT(numbers); i++)
+		if (!strcmp(numbers[i].op, c->node->op_type))
+			given[n++] = (Given){.name = numbers[i].name,
+			                     .x = attr_float(c, numbers[i].name, numbers[i].otherwise)};
+	for (int k = 0; k < c->nin; k++)
+		in_val(c, k);
+	Ref in[4] = {c->in[0], c->nin > 1 ? c->in[1] : 0};
+	if (c->nin == 2)
+		align2(c->g, &in[0], &in[1]);
+	c->out[0] = book_call1(c->g, c->node->op_type, c->nin, in, n, given);
+}
+
+void lower_gelu(Call *c)
+{
+	in_val(c, 0);
+	c->how = strcmp(attr_string(c, "approximate", "none"), "tanh") ? A_gelu : A_gelu_tanh;
+	lower_act(c);
+}
+
+static Ref put_act(Graph *g, Ref x, Act act)
+{
+	return put(g, O_act, 1, &x, &(Attr){.n = 1, .i = {act}});
+}
+
+void lower_swish(Call *c)
+{
+	in_val(c, 0);
+	Ref x = c->in[0];
+	double alpha = attr_float(c, "alpha", 1);
+	if (alpha == 1)
+		c->out[0] = put_act(c->g, x, A_silu);
+	else
+		c->out[0] = put2(c->g, O_mul, x,
+		                 put_act(c->g, put2(c->g, O_mul, x, num_like(c->g, x, alpha)), A_sigmoid));
+}
+
+void lower_hardsigmoid(Call *c)
+{
+	in_val(c, 0);
+	double alpha = attr_float(c, "alpha", 0.2), beta = attr_float(c, "beta", 0.5);
+	if (fabs(alpha - 1.0 / 6) < 1e-6 && beta == 0.5)
+		c->out[0] = put_act(c->g, c->in[0], A_hardsigmoid);
+	else
+		lower_book(c);
+}
+
+// ---- with a word more ------------------------------------------------------------------------------
+
+static Ref as_float(Graph *g, Ref x)
+{
+	return put_cast(g, x, E_f32);
+}
+
+void lower_pow(Call *c)
+{
+	Elem type = in_val(c, 0)->type, floats = is_float(c->g, c->in[0]) ? type : E_f64;
+	in_val(c, 1);
+	Ref y = put_map2(c->g, O_pow, put_cast(c->g, c->in[0], floats), put_cast(c->g, c->in[1], floats));
+	c->out[0] = put_cast(c->g, y, type);
+}
+
+// Operators of floats that exporters also apply to sizes.
+void lower_float(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = put1(c->g, (Op)c->how, as_float(c->g, c->in[0]));
+}
+
+// fmod keeps the dividend's sign, the primitive the divisor's.
+void lower_mod(Call *c)
+{
+	in_val(c, 0), in_val(c, 1);
+	Graph *g = c->g;
+	Ref x = c->in[0], y = c->in[1];
+	align2(g, &x, &y);
+	if (!attr_int(c, "fmod", 0)) {
+		c->out[0] = put2(g, O_mod, x, y);
+		return;
+	}
+	Ref size = put2(g, O_mod, put1(g, O_abs, x), put1(g, O_abs, y));
+	c->out[0] = put2(g, O_mul, put1(g, O_sign, x), size);
+}
+
+void lower_shift(Call *c)
+{
+	in_val(c, 0), in_val(c, 1);
+	Graph *g = c->g;
+	Elem type = val(g, c->in[0])->type;
+	Ref power = put2(g, O_pow, put_num(g, E_f64, 2), put_cast(g, c->in[1], E_f64));
+	bool right = !strcmp(attr_string(c, "direction", ""), "RIGHT");
+	c->out[0] = put_map2(g, right ? O_div : O_mul, c->in[0], put_cast(g, power, type));
+}
+
+void lower_cast(Call *c)
+{
+	in_val(c, 0);
+	int64_t to = attr_int(c, "to", 0);
+	int type = working_type((int)to);
+	if (type < 0)
+		refuse(c, "cast to element type %lld, which amosc does not compute with", (long long)to);
+	c->out[0] = put_cast(c->g, c->in[0], (Elem)type);
+}
+
+void lower_cast_like(Call *c)
+{
+	in_val(c, 0);
+	c->out[0] = put_cast(c->g, c->in[0], in_val(c, 1)->type);
+}
+
+void lower_where(Call *c)
+{
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	Graph *g = c->g;
+	int rank = 0;
+	for (int k = 0; k < 3; k++)
+		rank = MAX(rank, val(g, c->in[k])->shape.rank);
+	Ref x[3];
+	for (int k = 0; k < 3; k++)
+		x[k] = val(g, c->in[k])->shape.rank ? put_rank(g, c->in[k], rank) : c->in[k];
+	c->out[0] = put3(g, O_select, x[0], x[1], x[2]);
+}
+
+void lower_clip(Call *c)
+{
+	in_val(c, 0);
+	Graph *g = c->g;
+	Ref x = c->in[0];
+	const AttributeProto *low = find_attr(c, "min"), *high = find_attr(c, "max");
+	if (c->nin > 1 && c->in[1])
+		x = put_map2(g, O_max, x, c->in[1]);
+	else if (low && c->opset < 11)
+		x = put2(g, O_max, x, num_like(g, x, (double)low->f));
+	if (c->nin > 2 && c->in[2])
+		x = put_map2(g, O_min, x, c->in[2]);
+	else if (high && c->opset < 11)
+		x = put2(g, O_min, x, num_like(g, x, (double)high->f));
+	c->out[0] = x;
+}
+
+void lower_isinf(Call *c)
+{
+	in_val(c, 0);
+	Graph *g = c->g;
+	Ref x = c->in[0], inf = num_like(g, x, INFINITY);
+	bool up = attr_int(c, "detect_positive", 1), down = attr_int(c, "detect_negative", 1);
+	if (up && down)
+		x = put1(g, O_abs, x);
+	else if (down)
+		x = put1(g, O_neg, x);
+	c->out[0] = up || down ? put2(g, O_eq, x, inf) : put2(g, O_lt, x, x);
+}
+
+void lower_range(Call *c)
+{
+	Elem type = in_val(c, 0)->type;
+	double limit[3];
+	for (int k = 0; k < 3; k++) {
+		int n;
+		const double *x = operand_numbers(c, k, &n);
+		if (!x || n != 1)
+			refuse(c, "operand %d is not a number", k);
+		limit[k] = x[0];
+	}
+	double count = ceil((limit[1] - limit[0]) / limit[2]);
+	if (!(count < 1e9))
+		refuse(c, "it would have %g elements", count);
+	int64_t n = count > 0 ? (int64_t)count : 0;
+	Ref at = put_cast(c->g, put_iota(c->g, shape_of(1, &n), 0), type);
+	at = put2(c->g, O_mul, at, num_like(c->g, at, limit[2]));
+	c->out[0] = put2(c->g, O_add, at, num_like(c->g, at, limit[0]));
+}
+

@@ -1,0 +1,702 @@
+// move.c: ONNX operators that say where elements come from: reshape, transpose, slice, pad, concat, gather, scatter.
+// Takes the node being lowered. Gives its results. Keeps: everything but gather and scatter by data becomes moves,
+// which cost nothing.
+#include "lower.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- shared -----------------------------------------------------------------------------------------
+
+Ref merge_axes(Graph *g, Ref x, int from, int to)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {.rank = s->rank - (to - from) + 1};
+	int64_t product = 1;
+	for (int a = from; a < to; a++)
+		product *= s->dim[a];
+	for (int a = 0; a < out.rank; a++)
+		out.dim[a] = a < from ? s->dim[a] : a == from ? product : s->dim[a + to - from - 1];
+	return put_reshape(g, x, out);
+}
+
+Ref drop_axes(Graph *g, Ref x, int naxes, const int64_t *axes)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {0};
+	for (int a = 0; a < s->rank; a++) {
+		bool dropped = false;
+		for (int i = 0; i < naxes; i++)
+			dropped |= axes[i] == a;
+		if (!dropped)
+			out.dim[out.rank++] = s->dim[a];
+	}
+	return put_reshape(g, x, out);
+}
+
+static Ref insert_axis(Graph *g, Ref x, int at)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {.rank = s->rank + 1};
+	for (int a = 0; a < out.rank; a++)
+		out.dim[a] = a == at ? 1 : s->dim[a - (a > at)];
+	return put_reshape(g, x, out);
+}
+
+// Along one axis: `count` entries from `start`, `step` apart.
+static Ref take_steps(Graph *g, Ref x, int axis, int64_t start, int64_t count, int64_t step)
+{
+	Shape s = val(g, x)->shape;
+	int64_t starts[RANK] = {0}, counts[RANK], steps[RANK];
+	for (int a = 0; a < s.rank; a++) {
+		counts[a] = s.dim[a];
+		steps[a] = 1;
+	}
+	starts[axis] = start;
+	counts[axis] = count;
+	steps[axis] = step;
+	return put_slice(g, x, starts, counts, steps);
+}
+
+Ref take_range(Graph *g, Ref x, int axis, int64_t start, int64_t count)
+{
+	return take_steps(g, x, axis, start, count, 1);
+}
+
+Ref swap_last(Graph *g, Ref x)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0; a < rank; a++)
+		perm[a] = a;
+	perm[rank - 1] = rank - 2;
+	perm[rank - 2] = rank - 1;
+	return put_permute(g, x, perm);
+}
+
+// ---- reshaping ----------------------------------------------------------------------------------------
+
+void lower_identity(Call *c)
+{
+	if (c->nin < 1 || c->arg[0].absent)
+		refuse(c, "operand 0 is missing");
+	c->value[0] = c->arg[0];
+	if (c->arg[0].weight)
+		c->value[0] = alias_weight(c->r, c->arg[0].weight, c->node->output[0]);
+}
+
+void lower_reshape(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	int n = 0;
+	const int64_t *want = ints_of(c, 1, "shape", &n);
+	if (!want)
+		refuse(c, "the new shape is missing");
+	if (n > RANK)
+		refuse(c, "%d dimensions; at most %d are supported", n, RANK);
+	Shape out = {.rank = n};
+	int64_t known = 1, total = count_of(&x->shape);
+	int open = -1;
+	for (int a = 0; a < n; a++) {
+		bool copy = want[a] == 0 && !attr_int(c, "allowzero", 0);
+		if (copy && a >= x->shape.rank)
+			refuse(c, "dimension %d is to be copied from an operand of %d dimensions", a, x->shape.rank);
+		out.dim[a] = copy ? x->shape.dim[a] : want[a];
+		if (out.dim[a] < 0)
+			open = a;
+		else
+			known *= out.dim[a];
+	}
+	if (open >= 0)
+		out.dim[open] = known ? total / known : 0;
+	if (count_of(&out) != total)
+		refuse(c, "%s cannot become %s: was the file exported for another batch or length?",
+		       shape_text(c->r->arena, x->type, &x->shape), shape_text(c->r->arena, x->type, &out));
+	c->out[0] = put_reshape(c->g, c->in[0], out);
+}
+
+void lower_flatten(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	int64_t axis = attr_int(c, "axis", 1), dims[2] = {1, 1};
+	if (axis != x->shape.rank)
+		axis = axis_of(c, axis, x->shape.rank);
+	for (int a = 0; a < x->shape.rank; a++)
+		dims[a >= axis] *= x->shape.dim[a];
+	c->out[0] = put_reshape(c->g, c->in[0], shape_of(2, dims));
+}
+
+void lower_squeeze(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *given = ints_of(c, 1, "axes", &n);
+	int64_t axes[RANK];
+	if (given && n > RANK)
+		refuse(c, "%d axes", n);
+	for (int i = 0; given && i < n; i++) {
+		axes[i] = axis_of(c, given[i], s.rank);
+		if (s.dim[axes[i]] != 1)
+			refuse(c, "axis %lld has size %lld, only axes of size 1 can go", (long long)axes[i],
+			       (long long)s.dim[axes[i]]);
+	}
+	for (int a = 0; !given && a < s.rank; a++)
+		if (s.dim[a] == 1)
+			axes[n++] = a;
+	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
+}
+
+void lower_unsqueeze(Call *c)
+{
+	Shape s = in_val(c, 0)->shape, out = {0};
+	int n = 0;
+	const int64_t *axes = ints_of(c, 1, "axes", &n);
+	if (!axes || s.rank + n > RANK)
+		refuse(c, axes ? "more than %d dimensions" : "the axes are missing (%d at most)", RANK);
+	out.rank = s.rank + n;
+	bool fresh[RANK] = {0};
+	for (int i = 0; i < n; i++)
+		fresh[axis_of(c, axes[i], out.rank)] = true;
+	for (int a = 0, from = 0; a < out.rank; a++) {
+		if (!fresh[a] && from >= s.rank)
+			refuse(c, "an axis is given twice");
+		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
+	}
+	c->out[0] = put_reshape(c->g, c->in[0], out);
+}
+
+void lower_transpose(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *perm = attr_ints(c, "perm", &n);
+	int64_t reversed[RANK];
+	for (int a = 0; a < s.rank; a++)
+		reversed[a] = s.rank - 1 - a;
+	if (perm && n != s.rank)
+		refuse(c, "perm has %d entries, the operand %d dimensions", n, s.rank);
+	uint32_t seen = 0;
+	for (int a = 0; perm && a < n; a++) {
+		if (perm[a] < 0 || perm[a] >= n || seen >> perm[a] & 1)
+			refuse(c, "perm is not a permutation");
+		seen |= 1u << perm[a];
+	}
+	c->out[0] = put_permute(c->g, c->in[0], perm ? perm : reversed);
+}
+
+void lower_expand(Call *c)
+{
+	in_val(c, 0);
+	int n = 0;
+	const int64_t *want = operand_ints(c, 1, &n);
+	int rank = MAX(n, val(c->g, c->in[0])->shape.rank);
+	if (!want || rank > RANK)
+		refuse(c, "the shape is missing, or has more than %d dimensions", RANK);
+	Ref x = put_rank(c->g, c->in[0], rank);
+	Shape out = val(c->g, x)->shape;
+	for (int a = 0; a < n; a++) {
+		int64_t *d = &out.dim[rank - n + a];
+		if (want[a] != 1 && *d != 1 && want[a] != *d)
+			refuse(c, "%s cannot stretch to %lld along axis %d",
+			       shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
+			       (long long)want[a], rank - n + a);
+		*d = want[a] == 1 ? *d : want[a];
+	}
+	c->out[0] = put_expand(c->g, x, out);
+}
+
+static Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
+{
+	if (times == 1)
+		return x;
+	Ref y = insert_axis(g, x, axis);
+	Shape s = val(g, y)->shape;
+	s.dim[axis] = times;
+	return merge_axes(g, put_expand(g, y, s), axis, axis + 2);
+}
+
+void lower_tile(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	const int64_t *times = operand_ints(c, 1, &n);
+	if (!times || n != rank || rank >= RANK)
+		refuse(c, "%d repetitions for %d dimensions", n, rank);
+	c->out[0] = c->in[0];
+	for (int a = 0; a < rank; a++) {
+		if (times[a] < 0)
+			refuse(c, "%lld repetitions", (long long)times[a]);
+		c->out[0] = repeat_axis(c->g, c->out[0], a, times[a]);
+	}
+}
+
+void lower_depth_to_space(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t b = attr_int(c, "blocksize", 0);
+	if (s.rank != 4 || b < 1 || s.dim[1] % (b * b))
+		refuse(c, "wants an image whose channels divide by the square of its block");
+	bool crd = !strcmp(attr_string(c, "mode", "DCR"), "CRD");
+	int64_t depth = s.dim[1] / (b * b);
+	int64_t dcr_dims[] = {s.dim[0], b, b, depth, s.dim[2], s.dim[3]};
+	int64_t crd_dims[] = {s.dim[0], depth, b, b, s.dim[2], s.dim[3]};
+	Ref x = put_reshape(c->g, c->in[0], shape_of(6, crd ? crd_dims : dcr_dims));
+	x = put_permute(c->g, x, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
+	int64_t out[] = {s.dim[0], depth, s.dim[2] * b, s.dim[3] * b};
+	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
+}
+
+void lower_space_to_depth(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t b = attr_int(c, "blocksize", 0);
+	if (s.rank != 4 || b < 1 || s.dim[2] % b || s.dim[3] % b)
+		refuse(c, "wants an image whose sides divide by its block");
+	int64_t dims[] = {s.dim[0], s.dim[1], s.dim[2] / b, b, s.dim[3] / b, b};
+	Ref x = put_reshape(c->g, c->in[0], shape_of(6, dims));
+	x = put_permute(c->g, x, (int64_t[]){0, 3, 5, 1, 2, 4});
+	int64_t out[] = {s.dim[0], s.dim[1] * b * b, s.dim[2] / b, s.dim[3] / b};
+	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
+}
+
+// ---- parts ----------------------------------------------------------------------------------------------
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+// numpy's start:end:step along one axis, whose ends may lie far outside.
+static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int64_t step)
+{
+	int64_t d = val(g, x)->shape.dim[axis];
+	start = clamp(start < 0 ? start + d : start, step < 0 ? -1 : 0, step < 0 ? d - 1 : d);
+	end = clamp(end < -d ? -1 : end < 0 ? end + d : end, step < 0 ? -1 : 0, step < 0 ? d : d);
+	if (step < 0 && end == d)
+		end = d - 1;
+	int64_t span = step > 0 ? end - start : start - end, size = step > 0 ? step : -step;
+	int64_t count = span > 0 ? (span - 1) / size + 1 : 0;
+	return take_steps(g, x, axis, count ? start : 0, count, step);
+}
+
+void lower_slice(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, nend = 0, naxes = 0, nsteps = 0;
+	const int64_t *start = ints_of(c, 1, "starts", &n), *end = ints_of(c, 2, "ends", &nend);
+	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
+	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) || n > rank)
+		refuse(c, "starts, ends, axes and steps differ in number");
+	c->out[0] = c->in[0];
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t step = steps ? steps[i] : 1;
+		if (!step || step == INT64_MIN)
+			refuse(c, "a step of %lld", (long long)step);
+		c->out[0] = take_numpy(c->g, c->out[0], axis, start[i], end[i], step);
+	}
+}
+
+void lower_split(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
+	const int64_t *sizes = ints_of(c, 1, "split", &n);
+	if (sizes && n != c->nout)
+		refuse(c, "%d sizes for %d results", n, c->nout);
+	int64_t each = (s.dim[axis] + c->nout - 1) / MAX(c->nout, 1), at = 0;
+	for (int i = 0; i < c->nout; i++) {
+		int64_t size = sizes ? sizes[i] : MIN(each, s.dim[axis] - at);
+		if (size < 0 || at + size > s.dim[axis])
+			refuse(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
+		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
+		at += size;
+	}
+}
+
+void lower_concat(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 1), rank);
+	Ref *x = NEWS(c->r->arena, Ref, c->nin);
+	for (int k = 0; k < c->nin; k++) {
+		const Val *v = in_val(c, k);
+		if (v->shape.rank != rank)
+			refuse(c, "operands of %d and %d dimensions", rank, v->shape.rank);
+		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
+			x[n++] = c->in[k];
+	}
+	c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
+}
+
+// ---- padding -------------------------------------------------------------------------------------------
+
+static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)
+{
+	Shape s = val(g, x)->shape;
+	s.dim[axis] = size;
+	return put_expand(g, x, s);
+}
+
+// The rim on one side of an axis: `n` entries before (or after) x.
+static Ref rim(Call *c, Ref x, int axis, int64_t n, bool after, const char *mode)
+{
+	Graph *g = c->g;
+	int64_t d = val(g, x)->shape.dim[axis];
+	if (!strcmp(mode, "edge"))
+		return expand_axis(g, take_range(g, x, axis, after ? d - 1 : 0, 1), axis, n);
+	bool reflect = !strcmp(mode, "reflect");
+	if (n > d - reflect)
+		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n, (long long)d);
+	if (reflect)
+		return take_steps(g, x, axis, after ? d - 2 : n, n, -1);
+	if (strcmp(mode, "wrap"))
+		refuse(c, "mode '%s'", mode);
+	return take_range(g, x, axis, after ? 0 : d - n, n);
+}
+
+static Ref pad_axis(Call *c, Ref x, int axis, int64_t before, int64_t after, const char *mode)
+{
+	Ref part[3];
+	int n = 0;
+	if (before > 0)
+		part[n++] = rim(c, x, axis, before, false, mode);
+	part[n++] = x;
+	if (after > 0)
+		part[n++] = rim(c, x, axis, after, true, mode);
+	return n > 1 ? put_concat(c->g, axis, n, part) : x;
+}
+
+// Negative pads cut entries off.
+static Ref crop(Graph *g, Ref x, int64_t *before, int64_t *after)
+{
+	int rank = val(g, x)->shape.rank;
+	for (int a = 0; a < rank; a++) {
+		int64_t low = before[a] < 0 ? -before[a] : 0, high = after[a] < 0 ? -after[a] : 0;
+		int64_t d = val(g, x)->shape.dim[a];
+		if (low || high)
+			x = take_range(g, x, a, MIN(low, d), MAX(d - low - high, 0));
+		before[a] = MAX(before[a], 0);
+		after[a] = MAX(after[a], 0);
+	}
+	return x;
+}
+
+void lower_pad(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
+	const int64_t *pads = c->opset < 11 ? attr_ints(c, "pads", &n) : operand_ints(c, 1, &n);
+	const int64_t *axes = operand_ints(c, 3, &naxes);
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	int count = axes ? naxes : rank;
+	if (!pads || n != 2 * count)
+		refuse(c, "%d pads for %d axes", n, count);
+	for (int i = 0; i < count; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		before[axis] = pads[i];
+		after[axis] = pads[count + i];
+	}
+	const char *mode = attr_string(c, "mode", "constant");
+	Ref x = crop(c->g, c->in[0], before, after);
+	if (!strcmp(mode, "constant")) {
+		c->out[0] = put_pad(c->g, x, before, after,
+		                    c->opset < 11 ? attr_float(c, "value", 0) : number_of(c, 2, "", 0));
+		return;
+	}
+	for (int a = 0; a < rank; a++)
+		x = pad_axis(c, x, a, before[a], after[a], mode);
+	c->out[0] = x;
+}
+
+// ---- gather and scatter ---------------------------------------------------------------------------------
+
+// Marks the input that `index` is taken from, if it is one, as indices below n: data is checked against that.
+static bool limit_input(Graph *g, Ref index, int64_t n)
+{
+	const Val *v = val(g, index);
+	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute || v->op == O_slice)
+		v = val(g, v->in[0]);
+	if (v->op != O_slot)
+		return false;
+	Slot *slot = &g->slots.at[v->attr->i[0]];
+	if (slot->kind != S_input || elems[slot->type].cls == 'f')
+		return false;
+	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
+	return true;
+}
+
+// Indices in [0, n): negative ones count from the end. Constants are checked here, inputs before they are used,
+// and what is computed from data is kept inside.
+static Ref wrap_index(Call *c, Ref index, int64_t n)
+{
+	Graph *g = c->g;
+	index = put_cast(g, index, E_i64);
+	const Val *v = val(g, index);
+	if (v->op == O_iota || limit_input(g, index, n))
+		return index;
+	if (v->op != O_const) {
+		Ref zero = put_num(g, E_i64, 0), size = put_num(g, E_i64, (double)n);
+		Ref end = put_num(g, E_i64, (double)(n - 1)), low = put2(g, O_lt, index, zero);
+		index = put3(g, O_select, low, put2(g, O_add, index, size), index);
+		return put2(g, O_min, put2(g, O_max, index, zero), end);
+	}
+	int64_t count = count_of(&v->shape);
+	int64_t *wrapped = NEWS(c->r->arena, int64_t, count + 1);
+	for (int64_t i = 0; i < count; i++) {
+		int64_t at = const_int_at(v, i);
+		if (at < -n || at >= n)
+			refuse(c, "index %lld, but the axis has %lld entries", (long long)at, (long long)n);
+		wrapped[i] = at < 0 ? at + n : at;
+	}
+	return put_const(g, E_i64, v->shape, wrapped);
+}
+
+void lower_gather(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
+	Ref index = wrap_index(c, c->in[1], s.dim[axis]);
+	const Val *v = val(c->g, index);
+	if (v->op == O_const && !v->shape.rank) {
+		Ref one = take_range(c->g, c->in[0], axis, const_int_at(v, 0), 1);
+		c->out[0] = drop_axes(c->g, one, 1, (int64_t[]){axis});
+		return;
+	}
+	c->out[0] = put_gather(c->g, c->in[0], index, axis);
+}
+
+static Ref flatten(Graph *g, Ref x)
+{
+	int64_t n = count_of(&val(g, x)->shape);
+	return put_reshape(g, x, shape_of(1, &n));
+}
+
+// Positions in the flattened operand of shape s, where `index` replaces the coordinate along one axis.
+static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
+{
+	int64_t stride[RANK];
+	row_strides(s, stride);
+	Shape at = val(g, index)->shape;
+	Ref sum = put2(g, O_mul, index, put_num(g, E_i64, (double)stride[axis]));
+	for (int a = 0; a < s->rank; a++) {
+		if (a == axis || at.dim[a] == 1)
+			continue;
+		Ref step = put2(g, O_mul, put_iota(g, at, a), put_num(g, E_i64, (double)stride[a]));
+		sum = put2(g, O_add, sum, step);
+	}
+	return sum;
+}
+
+void lower_gather_elements(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
+	if (in_val(c, 1)->shape.rank != s.rank)
+		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank, s.rank);
+	Ref index = wrap_index(c, c->in[1], s.dim[axis]);
+	c->out[0] = put_gather(c->g, flatten(c->g, c->in[0]), element_positions(c->g, &s, index, axis), 0);
+}
+
+static int scatter_mode(const Call *c)
+{
+	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
+	const char *mode = attr_string(c, "reduction", "none");
+	for (int i = 0; i < COUNT(modes); i++)
+		if (!strcmp(mode, modes[i]))
+			return i;
+	refuse(c, "reduction '%s'", mode);
+}
+
+void lower_scatter_elements(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 2);
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
+	if (in_val(c, 1)->shape.rank != s.rank)
+		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank, s.rank);
+	Graph *g = c->g;
+	Ref index = element_positions(g, &s, wrap_index(c, c->in[1], s.dim[axis]), axis);
+	Ref x = put_scatter(g, flatten(g, c->in[0]), flatten(g, index), flatten(g, c->in[2]), 0,
+	                    scatter_mode(c));
+	c->out[0] = put_reshape(g, x, s);
+}
+
+// Index tuples (the last axis of `index`) as positions along the first `k` axes of s, taken as one.
+static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
+{
+	Graph *g = c->g;
+	int last = val(g, index)->shape.rank - 1;
+	int k = (int)val(g, index)->shape.dim[last];
+	if (first + k > s->rank)
+		refuse(c, "index tuples of %d into %d dimensions", k, s->rank);
+	Shape at = val(g, index)->shape;
+	at.rank--;
+	Ref sum = put_expand(g, put_rank(g, put_num(g, E_i64, 0), at.rank), at);
+	for (int j = 0; j < k; j++) {
+		Ref part = put_reshape(g, take_range(g, index, last, j, 1), at);
+		part = wrap_index(c, part, s->dim[first + j]);
+		sum = put2(g, O_mul, sum, put_num(g, E_i64, (double)s->dim[first + j]));
+		sum = put2(g, O_add, sum, part);
+	}
+	return sum;
+}
+
+// A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
+static bool counts_all(const Graph *g, Ref index, int64_t n)
+{
+	const Val *v = val(g, index);
+	if (v->op == O_iota)
+		return v->shape.rank == 1 && v->shape.dim[0] == n;
+	if (v->op != O_const || count_of(&v->shape) != n)
+		return false;
+	for (int64_t i = 0; i < n; i++)
+		if (const_int_at(v, i) != i)
+			return false;
+	return true;
+}
+
+void lower_scatter_nd(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 2);
+	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
+	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
+	Ref at = flatten(g, tuple_positions(c, &s, 0, index));
+	Ref rows = merge_axes(g, c->in[0], 0, k);
+	int64_t nrow = val(g, rows)->shape.dim[0];
+	Shape update = val(g, rows)->shape;
+	update.dim[0] = count_of(&val(g, at)->shape);
+	Ref new = put_reshape(g, c->in[2], update);
+	int mode = scatter_mode(c);
+	bool all = mode == 0 && counts_all(g, at, nrow);
+	c->out[0] = put_reshape(g, all ? new : put_scatter(g, rows, at, new, 0, mode), s);
+}
+
+void lower_gather_nd(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int batch = (int)attr_int(c, "batch_dims", 0);
+	Ref index = put_cast(g, c->in[1], E_i64);
+	Shape is = val(g, index)->shape;
+	if (batch < 0 || batch >= is.rank || batch > s.rank)
+		refuse(c, "batch_dims %d", batch);
+	int k = (int)is.dim[is.rank - 1];
+	Ref at = tuple_positions(c, &s, batch, index);
+	int64_t inner = 1;
+	for (int a = batch; a < batch + k; a++)
+		inner *= s.dim[a];
+	for (int a = batch - 1; a >= 0; inner *= s.dim[a--]) {
+		Ref row = put_iota(g, val(g, at)->shape, a);
+		at = put2(g, O_add, at, put2(g, O_mul, row, put_num(g, E_i64, (double)inner)));
+	}
+	c->out[0] = put_gather(g, merge_axes(g, c->in[0], 0, batch + k), at, 0);
+}
+
+// ---- made from shapes alone ------------------------------------------------------------------------------
+
+void lower_shape(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t start = attr_int(c, "start", 0), end = attr_int(c, "end", s.rank);
+	start = clamp(start < 0 ? start + s.rank : start, 0, s.rank);
+	end = clamp(end < 0 ? end + s.rank : end, 0, s.rank);
+	c->out[0] = put_ints(c->g, (int)MAX(end - start, 0), s.dim + start);
+}
+
+void lower_size(Call *c)
+{
+	int64_t n = count_of(&in_val(c, 0)->shape);
+	c->out[0] = put_const(c->g, E_i64, shape_of(0, NULL), &n);
+}
+
+void lower_constant_of_shape(Call *c)
+{
+	int n = 0;
+	const int64_t *dims = operand_ints(c, 0, &n);
+	const AttributeProto *a = find_attr(c, "value");
+	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
+	if (!dims || n > RANK || count_of(&val(c->g, x)->shape) != 1)
+		refuse(c, "wants a shape of at most %d dimensions and one value", RANK);
+	for (int i = 0; i < n; i++)
+		if (dims[i] < 0)
+			refuse(c, "dimension %lld", (long long)dims[i]);
+	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
+	c->out[0] = put_expand(c->g, x, shape_of(n, dims));
+}
+
+// Truth of (row + shift <=> column) over the last two axes.
+static Ref triangle(Graph *g, const Shape *s, int64_t shift, bool upper)
+{
+	Shape flat = *s;
+	for (int a = 0; a < s->rank - 2; a++)
+		flat.dim[a] = 1;
+	Ref row = put2(g, O_add, put_iota(g, flat, s->rank - 2), put_num(g, E_i64, (double)shift));
+	Ref column = put_iota(g, flat, s->rank - 1);
+	return upper ? put2(g, O_le, row, column) : put2(g, O_le, column, row);
+}
+
+void lower_trilu(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	if (s.rank < 2)
+		refuse(c, "wants a matrix");
+	int n = 0;
+	const int64_t *k = operand_ints(c, 1, &n);
+	Ref keep = triangle(c->g, &s, k && n ? clamp(k[0], -(1 << 30), 1 << 30) : 0, attr_int(c, "upper", 1));
+	c->out[0] = put3(c->g, O_select, keep, c->in[0], num_like(c->g, c->in[0], 0));
+}
+
+void lower_eye_like(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	Shape s = x->shape;
+	if (s.rank != 2)
+		refuse(c, "wants a matrix");
+	const AttributeProto *a = find_attr(c, "dtype");
+	int type = a ? working_type((int)a->i) : (int)x->type;
+	Ref row = put_iota(c->g, s, 0), column = put_iota(c->g, s, 1);
+	row = put2(c->g, O_add, row, put_num(c->g, E_i64, (double)attr_int(c, "k", 0)));
+	c->out[0] = put_cast(c->g, put2(c->g, O_eq, row, column), type < 0 ? E_f32 : (Elem)type);
+}
+
+void lower_one_hot(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const double *depth = operand_numbers(c, 1, &n);
+	if (!depth || n != 1 || !(depth[0] >= 1 && depth[0] < 1e9) || s.rank >= RANK)
+		refuse(c, "the depth is not a positive number");
+	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank + 1);
+	Ref index = insert_axis(g, put_cast(g, c->in[0], E_i64), axis);
+	Ref size = put_num(g, E_i64, depth[0]), zero = put_num(g, E_i64, 0);
+	index = put3(g, O_select, put2(g, O_lt, index, zero), put2(g, O_add, index, size), index);
+	Shape at = val(g, index)->shape;
+	at.dim[axis] = (int64_t)depth[0];
+	Ref hit = put2(g, O_eq, put_iota(g, at, axis), index);
+	if (count_of(&in_val(c, 2)->shape) != 2)
+		refuse(c, "wants two values: off and on");
+	Ref off = put_reshape(g, take_range(g, c->in[2], 0, 0, 1), shape_of(0, NULL));
+	Ref on = put_reshape(g, take_range(g, c->in[2], 0, 1, 1), shape_of(0, NULL));
+	c->out[0] = put3(g, O_select, hit, on, off);
+}
+
+// Only of a constant: on data the number of results would not be known.
+void lower_nonzero(Call *c)
+{
+	const Val *x = val(c->g, constant_operand(c, 0));
+	int64_t total = count_of(&x->shape), found = 0, stride[RANK];
+	row_strides(&x->shape, stride);
+	for (int64_t i = 0; i < total; i++)
+		found += const_at(x, i) != 0;
+	int64_t dims[2] = {x->shape.rank, found}, *at = NEWS(c->r->arena, int64_t, dims[0] * found + 1), n = 0;
+	for (int64_t i = 0; i < total; i++) {
+		if (const_at(x, i) == 0)
+			continue;
+		for (int a = 0; a < x->shape.rank; a++)
+			at[a * found + n] = i / stride[a] % x->shape.dim[a];
+		n++;
+	}
+	c->out[0] = put_const(c->g, E_i64, shape_of(2, dims), at);
+}

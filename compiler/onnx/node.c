@@ -1,0 +1,130 @@
+// node.c: a node's attributes, and operands that must be known when the file is read.
+// Takes the node being lowered. Gives numbers. Fails with the node's name when something is missing or computed.
+#include "lower.h"
+#include <string.h>
+
+void refuse(const Call *c, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *text = vformat(c->r->arena, fmt, args);
+	va_end(args);
+	fail(node_place(c->r->arena, c->node), "%s", text);
+}
+
+static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(attr[i]->name, name))
+			return attr[i];
+	return NULL;
+}
+
+// An attribute of a function's body may stand for the caller's, or for the default that the function declares.
+const AttributeProto *find_attr(const Call *c, const char *name)
+{
+	const AttributeProto *a = attr_of(c->node->n_attribute, c->node->attribute, name);
+	if (!a || !a->ref_attr_name[0])
+		return a;
+	Scope *s = c->scope;
+	while (s && !s->function)
+		s = s->outer;
+	if (!s)
+		refuse(c, "attribute '%s' refers to '%s' of a function, but stands in none", name,
+		       a->ref_attr_name);
+	const AttributeProto *given = find_attr(s->caller, a->ref_attr_name);
+	return given ? given
+	             : attr_of(s->function->n_attribute_proto, s->function->attribute_proto,
+	                       a->ref_attr_name);
+}
+
+int64_t attr_int(const Call *c, const char *name, int64_t otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? a->i : otherwise;
+}
+
+double attr_float(const Call *c, const char *name, double otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? (double)a->f : otherwise;
+}
+
+const char *attr_string(const Call *c, const char *name, const char *otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? format(c->r->arena, "%.*s", (int)a->s.len, (const char *)a->s.data) : otherwise;
+}
+
+const int64_t *attr_ints(const Call *c, const char *name, int *n)
+{
+	const AttributeProto *a = find_attr(c, name);
+	if (!a)
+		return NULL;
+	*n = (int)a->n_ints;
+	return a->n_ints ? a->ints : NEW(c->r->arena, int64_t);
+}
+
+const Val *in_val(const Call *c, int k)
+{
+	if (k >= c->nin || !c->in[k])
+		refuse(c, "operand %d is missing", k);
+	return val(c->g, c->in[k]);
+}
+
+Ref constant_operand(Call *c, int k)
+{
+	in_val(c, k);
+	if (c->arg[k].weight)
+		return weight_constant(c->r, c->arg[k].weight);
+	if (!is_const(c->g, c->in[k]))
+		refuse(c, "operand %d ('%s') is computed from data; amosc needs it fixed when the file is read",
+		       k, c->node->input[k]);
+	return c->in[k];
+}
+
+const int64_t *operand_ints(Call *c, int k, int *n)
+{
+	if (k >= c->nin || c->arg[k].absent)
+		return NULL;
+	const Val *v = val(c->g, constant_operand(c, k));
+	int64_t count = count_of(&v->shape);
+	int64_t *out = NEWS(c->r->arena, int64_t, count + 1);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = const_int_at(v, i);
+	*n = (int)count;
+	return out;
+}
+
+const int64_t *ints_of(Call *c, int k, const char *name, int *n)
+{
+	const int64_t *ints = operand_ints(c, k, n);
+	return ints ? ints : attr_ints(c, name, n);
+}
+
+const double *operand_numbers(Call *c, int k, int *n)
+{
+	if (k >= c->nin || c->arg[k].absent)
+		return NULL;
+	const Val *v = val(c->g, constant_operand(c, k));
+	int64_t count = count_of(&v->shape);
+	double *out = NEWS(c->r->arena, double, count + 1);
+	for (int64_t i = 0; i < count; i++)
+		out[i] = const_at(v, i);
+	*n = (int)count;
+	return out;
+}
+
+double number_of(Call *c, int k, const char *name, double otherwise)
+{
+	int n = 0;
+	const double *x = operand_numbers(c, k, &n);
+	return x && n > 0 ? x[0] : attr_float(c, name, otherwise);
+}
+
+int64_t axis_of(const Call *c, int64_t axis, int rank)
+{
+	if (axis < -rank || axis >= MAX(rank, 1))
+		refuse(c, "axis %lld, but the operand has %d dimensions", (long long)axis, rank);
+	return axis < 0 ? axis + rank : axis;
+}

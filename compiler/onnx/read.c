@@ -1,0 +1,510 @@
+// read.c: a model file as one Graph: header, inputs, names, functions, and every node lowered in order.
+// Takes a path and the options. Gives a Model. Keeps: shapes are numbers from the start, so that the shape
+// arithmetic of exporters folds in the door; whatever cannot be lowered is listed in one failure.
+#include "lower.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { DEEPEST = 64, OLDEST = 7, NEWEST = 27 };
+
+void note(Reader *r, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *text = vformat(r->arena, fmt, args);
+	va_end(args);
+	for (int i = 0; i < r->model->notes.count; i++)
+		if (!strcmp(r->model->notes.at[i], text))
+			return;
+	PUSH(r->arena, r->model->notes, text);
+}
+
+static const char *node_name(const NodeProto *node)
+{
+	if (node->name[0])
+		return node->name;
+	for (size_t i = 0; i < node->n_output; i++)
+		if (node->output[i][0])
+			return node->output[i];
+	return "without a name";
+}
+
+const char *node_place(Arena *arena, const NodeProto *node)
+{
+	return format(arena, "node '%s' (%s)", node_name(node), node->op_type);
+}
+
+// ---- the file -------------------------------------------------------------------------------------
+
+static void *unpack_take(void *arena, size_t bytes)
+{
+	return take(arena, bytes);
+}
+
+static void unpack_free(void *arena, void *block)
+{
+	(void)arena, (void)block; // the arena frees
+}
+
+static const ModelProto *unpack(Arena *arena, const File *file)
+{
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	if (!file->bytes.count)
+		fail(file->path, "the file is empty");
+	ModelProto *m = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
+	if (!m)
+		fail(file->path, "not an ONNX file, or truncated: its %zu bytes do not parse",
+		     file->bytes.count);
+	if (!m->graph)
+		fail(file->path, "an ONNX file without a graph");
+	return m;
+}
+
+static const char *plain_domain(const char *domain)
+{
+	return strcmp(domain, "ai.onnx") ? domain : "";
+}
+
+static int64_t version_of(size_t n, const OperatorSetIdProto *const *set, const char *domain)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(plain_domain(set[i]->domain), domain))
+			return set[i]->version;
+	return 0;
+}
+
+static void read_header(Reader *r)
+{
+	Model *m = r->model;
+	m->ir_version = r->proto->ir_version;
+	m->producer = format(r->arena, "%s%s%s", r->proto->producer_name,
+	                     r->proto->producer_version[0] ? " " : "", r->proto->producer_version);
+	m->opset = version_of(r->proto->n_opset_import,
+	                      (const OperatorSetIdProto *const *)r->proto->opset_import, "");
+	if (m->ir_version < 3)
+		fail(m->path, "IR version %lld; amosc reads 3 and later. Export the model again",
+		     (long long)m->ir_version);
+	if (m->opset && (m->opset < OLDEST || m->opset > NEWEST))
+		fail(m->path, "operator set %lld; amosc reads %d to %d. Export with another opset_version",
+		     (long long)m->opset, OLDEST, NEWEST);
+}
+
+// ---- names -------------------------------------------------------------------------------------------
+
+Scope *new_scope(Reader *r, Scope *outer)
+{
+	Scope *s = NEW(r->arena, Scope);
+	if (outer)
+		*s = *outer;
+	s->outer = outer;
+	s->caller = NULL;
+	s->function = NULL;
+	s->names = table_new(r->arena);
+	s->depth = outer ? outer->depth + 1 : 0;
+	if (s->depth > DEEPEST)
+		fail(r->model->path, "graphs or functions nested more than %d deep", DEEPEST);
+	return s;
+}
+
+void bind_name(Reader *r, Scope *s, const char *name, Value v)
+{
+	uint64_t *cell = table_cell_s(s->names, name);
+	if (*cell)
+		fail(r->model->path, "the name '%s' is given to two values", name);
+	PUSH(r->arena, r->values, v);
+	*cell = (uint64_t)r->values.count;
+}
+
+// Names inside a function's body are its own; those of a subgraph may be the surrounding graph's.
+Value look_up(Reader *r, const Scope *s, const char *name)
+{
+	for (const Scope *at = s; at; at = at->function ? NULL : at->outer) {
+		const uint64_t *cell = table_find_s(at->names, name);
+		if (cell)
+			return r->values.at[*cell - 1];
+	}
+	fail(r->model->path, "'%s' is used but nothing before it computes it: undefined, or the nodes are "
+	                     "in a cycle or out of order",
+	     name);
+}
+
+// ---- inputs ------------------------------------------------------------------------------------------
+
+static int64_t bound_size(const Reader *r, const char *input, int axis, const char *symbol)
+{
+	const char *place = format(r->arena, "%s:%d", input, axis);
+	for (int i = r->options->nbind - 1; i >= 0; i--) {
+		const Bind *b = &r->options->bind[i];
+		if ((symbol[0] && !strcmp(b->name, symbol)) || !strcmp(b->name, place))
+			return b->size;
+	}
+	return -1;
+}
+
+static Input declared(Reader *r, const ValueInfoProto *info)
+{
+	const char *path = r->model->path;
+	const TensorType *t = info->type ? info->type->tensor_type : NULL;
+	if (!t)
+		fail(path, "'%s' is not a tensor (a sequence, map or optional value); only tensors go in and out",
+		     info->name);
+	int e = declared_type(t->elem_type);
+	if (e < 0)
+		fail(path, "'%s' has element type %d, which amosc does not compute with", info->name,
+		     t->elem_type);
+	Input in = {.name = info->name, .type = (Elem)e, .rank = -1};
+	if (!t->shape)
+		return in;
+	if (t->shape->n_dim > RANK)
+		fail(path, "'%s' has %zu dimensions; at most %d are supported", info->name, t->shape->n_dim,
+		     RANK);
+	in.rank = (int)t->shape->n_dim;
+	for (int a = 0; a < in.rank; a++) {
+		const Dimension *d = t->shape->dim[a];
+		bool known = d->value_case == DIMENSION__VALUE_DIM_VALUE && d->dim_value > 0;
+		in.dim[a].size = known ? d->dim_value : -1;
+		in.dim[a].name = d->value_case == DIMENSION__VALUE_DIM_PARAM ? d->dim_param : "";
+	}
+	return in;
+}
+
+
+static void list_inputs(Reader *r)
+{
+	const GraphProto *graph = r->proto->graph;
+	Table *weights = table_new(r->arena);
+	for (size_t i = 0; i < graph->n_initializer; i++)
+		*table_cell_s(weights, graph->initializer[i]->name) = 1;
+	for (size_t i = 0; i < graph->n_input; i++)
+		if (!table_find_s(weights, graph->input[i]->name))
+			PUSH(r->arena, r->model->inputs, declared(r, graph->input[i]));
+	for (size_t i = 0; i < graph->n_output; i++)
+		PUSH(r->arena, r->model->outputs, declared(r, graph->output[i]));
+}
+
+// The dimensions that no number is known for, in one text; NULL when there is none. Binds the others.
+static const char *bind_dimensions(Reader *r)
+{
+	Text text = {.arena = r->arena}, hint = {.arena = r->arena};
+	for (int i = 0; i < r->model->inputs.count; i++) {
+		Input *in = &r->model->inputs.at[i];
+		if (in->rank < 0)
+			fail(r->model->path, "input '%s' is declared without a shape", in->name);
+		for (int a = 0; a < in->rank; a++) {
+			Dim *d = &in->dim[a];
+			if (d->size >= 0 || (d->size = bound_size(r, in->name, a, d->name)) >= 0)
+				continue;
+			const char *key = d->name[0] ? d->name : format(r->arena, "%s:%d", in->name, a);
+			say(&text, "\n  %s  (dimension %d of input '%s')", key, a, in->name);
+			if (!hint.count || !strstr(hint.at, format(r->arena, "%s=N", key)))
+				say(&hint, "%s%s=N", hint.count ? "," : "", key);
+		}
+	}
+	if (!text.count)
+		return NULL;
+	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
+}
+
+static void add_input(Reader *r, Scope *top, const Input *in)
+{
+	Slot slot = {.name = in->name, .kind = S_input, .type = in->type};
+	int64_t dims[RANK];
+	for (int a = 0; a < in->rank; a++)
+		dims[a] = in->dim[a].size;
+	slot.shape = shape_of(in->rank, dims);
+	int working = working_type(elems[in->type].onnx);
+	if (elems[in->type].cls == 'f')
+		slot.type = E_f32;
+	Ref x = put_slot(r->g, add_slot(r->g, slot));
+	*table_cell_s(r->slot_names, slot.name) = 1;
+	bind_name(r, top, in->name, (Value){.ref = put_cast(r->g, x, (Elem)working)});
+}
+
+// ---- initializers --------------------------------------------------------------------------------------
+
+static void bind_weight(Reader *r, Scope *s, const TensorProto *t)
+{
+	int type = working_type(t->data_type);
+	if (type < 0)
+		fail(r->model->path, "initializer '%s' has element type %d, which amosc does not compute with",
+		     t->name, t->data_type);
+	Weight *w = NEW(r->arena, Weight);
+	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
+	w->shape = tensor_shape(r->model->path, t);
+	PUSH(r->arena, r->weights, w);
+	bind_name(r, s, w->name, (Value){.weight = w});
+}
+
+static void bind_weights(Reader *r, Scope *s, const GraphProto *graph)
+{
+	if (graph->n_sparse_initializer)
+		fail(r->model->path, "initializer '%s' is sparse; amosc reads dense tensors only",
+		     graph->sparse_initializer[0]->values ? graph->sparse_initializer[0]->values->name : "?");
+	for (size_t i = 0; i < graph->n_initializer; i++)
+		bind_weight(r, s, graph->initializer[i]);
+}
+
+// ---- functions -----------------------------------------------------------------------------------------
+
+static const char *function_key(Arena *arena, const char *domain, const char *name, const char *overload)
+{
+	return format(arena, "%s:%s:%s", plain_domain(domain), name, overload);
+}
+
+static void list_functions(Reader *r)
+{
+	r->functions = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->n_functions; i++) {
+		const FunctionProto *f = r->proto->functions[i];
+		*table_cell_s(r->functions, function_key(r->arena, f->domain, f->name, f->overload)) = i + 1;
+	}
+}
+
+static const FunctionProto *find_function(const Reader *r, const NodeProto *node)
+{
+	const uint64_t *cell = table_find_s(
+	    r->functions, function_key(r->arena, node->domain, node->op_type, node->overload));
+	return cell ? r->proto->functions[*cell - 1] : NULL;
+}
+
+static void call_function(Call *c, const FunctionProto *f, Value *result)
+{
+	Scope *s = new_scope(c->r, c->scope);
+	s->caller = c;
+	s->function = f;
+	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
+	s->nopsets = f->n_opset_import;
+	for (size_t i = 0; i < f->n_input; i++)
+		bind_name(c->r, s, f->input[i], (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
+	lower_nodes(c->r, s, f->n_node, f->node);
+	for (int i = 0; i < c->nout && i < (int)f->n_output; i++)
+		result[i] = look_up(c->r, s, f->output[i]);
+}
+
+void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int nout, Value *out)
+{
+	Scope *s = new_scope(c->r, c->scope);
+	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
+		refuse(c, "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
+		       graph->n_input, graph->n_output, nin, nout);
+	for (size_t i = 0; i < graph->n_input; i++)
+		bind_name(c->r, s, graph->input[i]->name, in[i]);
+	bind_weights(c->r, s, graph);
+	lower_nodes(c->r, s, graph->n_node, graph->node);
+	for (int i = 0; i < nout; i++)
+		out[i] = look_up(c->r, s, graph->output[i]->name);
+}
+
+// ---- nodes ---------------------------------------------------------------------------------------------
+
+// Looks an operator up at its own first version when that is newer than the file's header says.
+static void set_version(Call *c, const Row *row)
+{
+	c->opset = version_of(c->scope->nopsets, c->scope->opsets, plain_domain(c->node->domain));
+	if (c->opset >= row->info.since)
+		return;
+	if (c->opset)
+		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
+		     node_place(c->r->arena, c->node), row->info.since, (long long)c->opset, row->info.since);
+	c->opset = row->info.since;
+}
+
+static void run_row(Call *c, Value *result)
+{
+	const Row *row = find_row(plain_domain(c->node->domain), c->node->op_type);
+	if (!row)
+		refuse(c, "operator %s%s%s is not known", c->node->domain, c->node->domain[0] ? "." : "",
+		       c->node->op_type);
+	if (!row->lower)
+		refuse(c, "not supported: %s", row->info.note);
+	set_version(c, row);
+	c->how = row->how;
+	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
+		c->in[k] = c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
+	row->lower(c);
+	for (int i = 0; i < c->nout; i++)
+		result[i] = c->out[i] ? (Value){.ref = c->out[i]} : c->value[i];
+}
+
+static void run_call(Call *c, Value *result)
+{
+	const FunctionProto *f = find_function(c->r, c->node);
+	if (f)
+		call_function(c, f, result);
+	else
+		run_row(c, result);
+}
+
+static Call new_call(Reader *r, Scope *s, const NodeProto *node)
+{
+	Call c = {.r = r, .g = r->g, .node = node, .scope = s};
+	c.nin = (int)node->n_input;
+	c.nout = (int)node->n_output;
+	c.arg = NEWS(r->arena, Value, c.nin + 1);
+	c.in = NEWS(r->arena, Ref, c.nin + 1);
+	c.out = NEWS(r->arena, Ref, c.nout + 1);
+	c.value = NEWS(r->arena, Value, c.nout + 1);
+	return c;
+}
+
+// Operands by name; false when one of them could not be lowered.
+static bool bind_operands(Call *c)
+{
+	for (int k = 0; k < c->nin; k++) {
+		const char *name = c->node->input[k];
+		c->arg[k] = name[0] ? look_up(c->r, c->scope, name) : (Value){.absent = true};
+		if (c->arg[k].bad)
+			return false;
+		if (!c->arg[k].ref && !c->arg[k].weight && !c->arg[k].list && !c->arg[k].absent)
+			refuse(c, "operand '%s' is a result that amosc does not compute", name);
+	}
+	return true;
+}
+
+static void lower_node(Reader *r, Scope *s, const NodeProto *node)
+{
+	Value *result = NEWS(r->arena, Value, node->n_output + 1);
+	for (size_t i = 0; i < node->n_output; i++)
+		result[i].bad = true;
+	int from = r->g->from;
+	r->g->from = add_node(r->g, node_name(node), node->op_type);
+	Catch caught;
+	if (!TRY(caught)) {
+		Call c = new_call(r, s, node);
+		if (bind_operands(&c))
+			run_call(&c, result);
+		catch_end(&caught);
+	} else {
+		if (caught.status != STATUS_INPUT)
+			fail_status(caught.status, NULL, "%s", caught.message);
+		const char *trouble = copy_string(r->arena, caught.message);
+		free(caught.message);
+		PUSH(r->arena, r->troubles, trouble);
+	}
+	r->g->from = from;
+	for (size_t i = 0; i < node->n_output; i++)
+		if (node->output[i][0])
+			bind_name(r, s, node->output[i], result[i]);
+}
+
+void lower_nodes(Reader *r, Scope *s, size_t n, NodeProto *const *node)
+{
+	for (size_t i = 0; i < n; i++)
+		lower_node(r, s, node[i]);
+}
+
+// ---- what the file holds ---------------------------------------------------------------------------------
+
+static void count_op(Reader *r, const NodeProto *node)
+{
+	const char *domain = plain_domain(node->domain);
+	for (int i = 0; i < r->model->ops.count; i++) {
+		OpCount *o = &r->model->ops.at[i];
+		if (!strcmp(o->op, node->op_type) && !strcmp(o->domain, domain)) {
+			o->count++;
+			return;
+		}
+	}
+	OpCount o = {.domain = domain, .op = node->op_type, .count = 1};
+	const Row *row = find_row(domain, node->op_type);
+	if (!row)
+		o.trouble = "unknown operator";
+	else if (!row->lower)
+		o.trouble = row->info.note;
+	PUSH(r->arena, r->model->ops, o);
+}
+
+static void count_ops(Reader *r, size_t n, NodeProto *const *node)
+{
+	for (size_t i = 0; i < n; i++) {
+		if (!find_function(r, node[i]))
+			count_op(r, node[i]);
+		for (size_t a = 0; a < node[i]->n_attribute; a++) {
+			const GraphProto *body = node[i]->attribute[a]->g;
+			if (body)
+				count_ops(r, body->n_node, body->node);
+		}
+	}
+}
+
+// ---- outputs --------------------------------------------------------------------------------------------
+
+static void add_output(Reader *r, const Scope *top, const Input *declared)
+{
+	Value v = look_up(r, top, declared->name);
+	if (v.bad)
+		return;
+	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;
+	if (!x)
+		fail(r->model->path, "output '%s' is a result that amosc does not compute", declared->name);
+	add_out(r->g, declared->name, put_cast(r->g, x, (Elem)working_type(elems[declared->type].onnx)));
+}
+
+static void settle_troubles(Reader *r)
+{
+	for (int i = 0; i < r->troubles.count; i++)
+		complain(NULL, "%s", r->troubles.at[i]);
+	settle(r->model->path);
+}
+
+static void mark_used(Reader *r)
+{
+	Graph *g = r->g;
+	bool *live = graph_marks(r->arena, g);
+	bool *used = NEWS(r->arena, bool, g->slots.count + 1);
+	for (int i = 1; i < g->nval; i++)
+		if (live[i] && g->val[i].op == O_slot)
+			used[g->val[i].attr->i[0]] = true;
+	for (int i = 0; i < r->model->inputs.count; i++) {
+		Input *in = &r->model->inputs.at[i];
+		int slot = find_slot(g, in->name);
+		in->used = slot >= 0 && used[slot];
+		if (!in->used)
+			note(r, "input '%s' is not used: were two inputs given the same example tensor at export?",
+			     in->name);
+	}
+}
+
+static void lower_model(Reader *r)
+{
+	const GraphProto *graph = r->proto->graph;
+	Scope *top = new_scope(r, NULL);
+	top->opsets = (const OperatorSetIdProto *const *)r->proto->opset_import;
+	top->nopsets = r->proto->n_opset_import;
+	bind_weights(r, top, graph);
+	for (int i = 0; i < r->model->inputs.count; i++)
+		add_input(r, top, &r->model->inputs.at[i]);
+	read_roles(r);
+	lower_nodes(r, top, graph->n_node, graph->node);
+	for (int i = 0; i < r->model->outputs.count; i++)
+		add_output(r, top, &r->model->outputs.at[i]);
+	settle_troubles(r);
+	mark_used(r);
+	r->model->graph = graph_live(r->arena, r->g);
+}
+
+Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
+{
+	Reader *r = NEW(arena, Reader);
+	Model *m = NEW(arena, Model);
+	m->arena = arena;
+	m->path = strcmp(path, "-") ? path : "standard input";
+	*r = (Reader){.arena = arena, .model = m, .options = options};
+	m->file = r->file = open_file(arena, path);
+	r->proto = unpack(arena, r->file);
+	r->slot_names = table_new(arena);
+	read_header(r);
+	list_functions(r);
+	list_inputs(r);
+	count_ops(r, r->proto->graph->n_node, r->proto->graph->node);
+	for (size_t i = 0; i < r->proto->n_functions; i++)
+		count_ops(r, r->proto->functions[i]->n_node, r->proto->functions[i]->node);
+	const char *unbound = bind_dimensions(r);
+	if (unbound && options->list_unbound)
+		return m;
+	if (unbound)
+		fail(m->path, "%s", unbound);
+	r->g = graph_new(arena, m->path, book_builtin());
+	lower_model(r);
+	return m;
+}
