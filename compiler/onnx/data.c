@@ -3,7 +3,7 @@
 // Keeps: nothing that a file says of sizes, offsets or places is believed before it is checked.
 #include "lower.h"
 #include <fcntl.h>
-#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>

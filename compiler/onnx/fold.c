@@ -29,7 +29,7 @@ Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
 	for (int i = 0; i < naxes; i++)
 		n *= (double)val(g, x)->shape.dim[axes[i]];
 	Ref sum = put_fold(g, O_sum, x, naxes, axes);
-	return put2(g, O_div, sum, num_like(g, sum, n));
+	return put2(g, O_mul, sum, num_like(g, sum, 1 / n));
 }
 
 static Ref square(Graph *g, Ref x)

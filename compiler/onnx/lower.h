@@ -62,15 +62,15 @@ typedef struct Value { // what a name stands for
 	bool bad;       // could not be lowered: complained of already
 } Value;
 
-typedef struct Scope { // the names of one graph, inside those of another
-	struct Scope *outer;
+typedef struct Space { // the names of one graph, inside those of another
+	struct Space *outer;
 	Table *names;              // to a position in Reader.values
 	const struct Call *caller; // of a function's body: the node that calls it
 	const FunctionProto *function;
 	const OperatorSetIdProto *const *opsets;
 	size_t nopsets;
 	int depth;
-} Scope;
+} Space;
 
 typedef struct Reader {
 	Arena *arena;
@@ -92,7 +92,7 @@ typedef struct Call { // a node being lowered
 	Reader *r;
 	Graph *g;
 	const NodeProto *node;
-	Scope *scope;
+	Space *scope;
 	int64_t opset; // version of the operator's domain
 	int how;       // what ops.def gives beside the function
 	int nin, nout;
@@ -102,10 +102,10 @@ typedef struct Call { // a node being lowered
 	Value *value;  // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
-void lower_nodes(Reader *, Scope *, size_t n, NodeProto *const *);
-Scope *new_scope(Reader *, Scope *outer);
-void bind_name(Reader *, Scope *, const char *name, Value);
-Value look_up(Reader *, const Scope *, const char *name); // fails when there is none
+void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
+Space *new_space(Reader *, Space *outer);
+void bind_name(Reader *, Space *, const char *name, Value);
+Value look_up(Reader *, const Space *, const char *name); // fails when there is none
 // The graph of an If, Loop or Scan, lowered in a scope inside the caller's with its inputs bound to `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 const char *node_place(Arena *, const NodeProto *); // for messages
@@ -117,6 +117,9 @@ void read_roles(Reader *); // decides for every weight
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
+Value alias_weight(Reader *, Weight *, const char *name); // what Identity of an initializer stands for
+Ref missing_bias(const Call *, int64_t n); // a bias of zeros that the exporter left out, re-created; 0: there was none
+bool says_training(const Call *); // the node's metadata says that its module was in training mode
 
 // ---- node.c: attributes and constant operands -----------------------------------------------------
 
@@ -146,9 +149,14 @@ typedef struct Row { // of ops.def
 } Row;
 const Row *find_row(const char *domain, const char *op); // NULL when unknown
 
-#define OP(name, domain, since, types, gradient, lower, how, note) void lower(Call *);
-#include "ops.def"
-#undef OP
+// Variants that ops.def hands to functions, beside primitives and activations.
+enum {
+	R_mean = OPS, R_l1, R_l2, R_sum_square, R_log_sum, R_log_sum_exp, R_log_softmax, R_hardmax,
+	N_layer, N_rms
+};
+
+Lower lower_identity; // its operand is passed on as it is
+Lower unsupported;    // refuses with the note of ops.def
 
 // Shared by several families.
 Ref num_like(Graph *, Ref x, double); // a number of x's type, rank 0
@@ -162,5 +170,6 @@ Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
 Ref swap_last(Graph *, Ref x);
 Ref draw_uniform(Reader *, const Shape *);
+Ref tensor_constant(Reader *, const TensorProto *);
 
 #endif

@@ -156,11 +156,21 @@ static Ref put_act(Graph *g, Ref x, Act act)
 	return put(g, O_act, 1, &x, &(Attr){.n = 1, .i = {act}});
 }
 
+// gelu(x + bias), the bias optional
+void lower_fast_gelu(Call *c)
+{
+	in_val(c, 0);
+	if (c->nin > 1 && c->in[1])
+		c->in[0] = put_map2(c->g, O_add, c->in[0], c->in[1]);
+	lower_act(c);
+}
+
+// x sigmoid(alpha x)
 void lower_swish(Call *c)
 {
 	in_val(c, 0);
 	Ref x = c->in[0];
-	double alpha = attr_float(c, "alpha", 1);
+	double alpha = attr_float(c, "alpha", c->node->domain[0] ? 1.702 : 1);
 	if (alpha == 1)
 		c->out[0] = put_act(c->g, x, A_silu);
 	else
@@ -299,8 +309,14 @@ void lower_range(Call *c)
 	if (!(count < 1e9))
 		refuse(c, "it would have %g elements", count);
 	int64_t n = count > 0 ? (int64_t)count : 0;
-	Ref at = put_cast(c->g, put_iota(c->g, shape_of(1, &n), 0), type);
-	at = put2(c->g, O_mul, at, num_like(c->g, at, limit[2]));
-	c->out[0] = put2(c->g, O_add, at, num_like(c->g, at, limit[0]));
+	Elem floats = elems[type].cls == 'f' ? E_f32 : E_i64;
+	char *at = take(c->r->arena, (size_t)n * 8 + 1);
+	for (int64_t i = 0; i < n; i++) {
+		double x = limit[0] + (double)i * limit[2];
+		if (floats == E_f32)
+			((float *)at)[i] = (float)x;
+		else
+			((int64_t *)at)[i] = (int64_t)x;
+	}
+	c->out[0] = put_cast(c->g, put_const(c->g, floats, shape_of(1, &n), at), type);
 }
-

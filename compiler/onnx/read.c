@@ -91,9 +91,9 @@ static void read_header(Reader *r)
 
 // ---- names -------------------------------------------------------------------------------------------
 
-Scope *new_scope(Reader *r, Scope *outer)
+Space *new_space(Reader *r, Space *outer)
 {
-	Scope *s = NEW(r->arena, Scope);
+	Space *s = NEW(r->arena, Space);
 	if (outer)
 		*s = *outer;
 	s->outer = outer;
@@ -106,7 +106,7 @@ Scope *new_scope(Reader *r, Scope *outer)
 	return s;
 }
 
-void bind_name(Reader *r, Scope *s, const char *name, Value v)
+void bind_name(Reader *r, Space *s, const char *name, Value v)
 {
 	uint64_t *cell = table_cell_s(s->names, name);
 	if (*cell)
@@ -115,10 +115,10 @@ void bind_name(Reader *r, Scope *s, const char *name, Value v)
 	*cell = (uint64_t)r->values.count;
 }
 
-// Names inside a function's body are its own; those of a subgraph may be the surrounding graph's.
-Value look_up(Reader *r, const Scope *s, const char *name)
+// Space inside a function's body are its own; those of a subgraph may be the surrounding graph's.
+Value look_up(Reader *r, const Space *s, const char *name)
 {
-	for (const Scope *at = s; at; at = at->function ? NULL : at->outer) {
+	for (const Space *at = s; at; at = at->function ? NULL : at->outer) {
 		const uint64_t *cell = table_find_s(at->names, name);
 		if (cell)
 			return r->values.at[*cell - 1];
@@ -205,7 +205,7 @@ static const char *bind_dimensions(Reader *r)
 	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
 }
 
-static void add_input(Reader *r, Scope *top, const Input *in)
+static void add_input(Reader *r, Space *top, const Input *in)
 {
 	Slot slot = {.name = in->name, .kind = S_input, .type = in->type};
 	int64_t dims[RANK];
@@ -222,7 +222,7 @@ static void add_input(Reader *r, Scope *top, const Input *in)
 
 // ---- initializers --------------------------------------------------------------------------------------
 
-static void bind_weight(Reader *r, Scope *s, const TensorProto *t)
+static void bind_weight(Reader *r, Space *s, const TensorProto *t)
 {
 	int type = working_type(t->data_type);
 	if (type < 0)
@@ -235,7 +235,7 @@ static void bind_weight(Reader *r, Scope *s, const TensorProto *t)
 	bind_name(r, s, w->name, (Value){.weight = w});
 }
 
-static void bind_weights(Reader *r, Scope *s, const GraphProto *graph)
+static void bind_weights(Reader *r, Space *s, const GraphProto *graph)
 {
 	if (graph->n_sparse_initializer)
 		fail(r->model->path, "initializer '%s' is sparse; amosc reads dense tensors only",
@@ -269,7 +269,7 @@ static const FunctionProto *find_function(const Reader *r, const NodeProto *node
 
 static void call_function(Call *c, const FunctionProto *f, Value *result)
 {
-	Scope *s = new_scope(c->r, c->scope);
+	Space *s = new_space(c->r, c->scope);
 	s->caller = c;
 	s->function = f;
 	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
@@ -283,7 +283,7 @@ static void call_function(Call *c, const FunctionProto *f, Value *result)
 
 void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int nout, Value *out)
 {
-	Scope *s = new_scope(c->r, c->scope);
+	Space *s = new_space(c->r, c->scope);
 	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
 		refuse(c, "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
 		       graph->n_input, graph->n_output, nin, nout);
@@ -315,8 +315,6 @@ static void run_row(Call *c, Value *result)
 	if (!row)
 		refuse(c, "operator %s%s%s is not known", c->node->domain, c->node->domain[0] ? "." : "",
 		       c->node->op_type);
-	if (!row->lower)
-		refuse(c, "not supported: %s", row->info.note);
 	set_version(c, row);
 	c->how = row->how;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
@@ -335,7 +333,7 @@ static void run_call(Call *c, Value *result)
 		run_row(c, result);
 }
 
-static Call new_call(Reader *r, Scope *s, const NodeProto *node)
+static Call new_call(Reader *r, Space *s, const NodeProto *node)
 {
 	Call c = {.r = r, .g = r->g, .node = node, .scope = s};
 	c.nin = (int)node->n_input;
@@ -361,7 +359,7 @@ static bool bind_operands(Call *c)
 	return true;
 }
 
-static void lower_node(Reader *r, Scope *s, const NodeProto *node)
+static void lower_node(Reader *r, Space *s, const NodeProto *node)
 {
 	Value *result = NEWS(r->arena, Value, node->n_output + 1);
 	for (size_t i = 0; i < node->n_output; i++)
@@ -387,7 +385,7 @@ static void lower_node(Reader *r, Scope *s, const NodeProto *node)
 			bind_name(r, s, node->output[i], result[i]);
 }
 
-void lower_nodes(Reader *r, Scope *s, size_t n, NodeProto *const *node)
+void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
 {
 	for (size_t i = 0; i < n; i++)
 		lower_node(r, s, node[i]);
@@ -409,7 +407,7 @@ static void count_op(Reader *r, const NodeProto *node)
 	const Row *row = find_row(domain, node->op_type);
 	if (!row)
 		o.trouble = "unknown operator";
-	else if (!row->lower)
+	else if (row->lower == unsupported)
 		o.trouble = row->info.note;
 	PUSH(r->arena, r->model->ops, o);
 }
@@ -429,7 +427,7 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 
 // ---- outputs --------------------------------------------------------------------------------------------
 
-static void add_output(Reader *r, const Scope *top, const Input *declared)
+static void add_output(Reader *r, const Space *top, const Input *declared)
 {
 	Value v = look_up(r, top, declared->name);
 	if (v.bad)
@@ -468,7 +466,7 @@ static void mark_used(Reader *r)
 static void lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
-	Scope *top = new_scope(r, NULL);
+	Space *top = new_space(r, NULL);
 	top->opsets = (const OperatorSetIdProto *const *)r->proto->opset_import;
 	top->nopsets = r->proto->n_opset_import;
 	bind_weights(r, top, graph);
