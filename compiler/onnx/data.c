@@ -1,6 +1,7 @@
 // data.c: files as bytes and tensors as numbers.
-// Takes a path, or a TensorProto. Gives mapped bytes; a tensor's shape; its elements in the working type.
-// Keeps: nothing that a file says of sizes, offsets or places is believed before it is checked.
+// Takes a path, or a TensorProto. Gives mapped bytes; a tensor's shape; its elements in the working
+// type. Keeps: nothing that a file says of sizes, offsets or places is believed before it is
+// checked.
 #include "lower.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -24,7 +25,8 @@ static Bytes read_stdin(Arena *arena)
 	}
 	uint8_t *all = take(arena, total + 1);
 	for (int i = 0; i < blocks.count; i++)
-		memcpy(all + (size_t)i * BLOCK, blocks.at[i], MIN(total - (size_t)i * BLOCK, BLOCK));
+		memcpy(all + (size_t)i * BLOCK, blocks.at[i],
+		       MIN(total - (size_t)i * BLOCK, BLOCK));
 	return (Bytes){all, total};
 }
 
@@ -79,13 +81,14 @@ int working_type(int onnx)
 Shape tensor_shape(const char *where, const TensorProto *t)
 {
 	if (t->n_dims > RANK)
-		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported", t->name, t->n_dims,
-		     RANK);
+		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported", t->name,
+		     t->n_dims, RANK);
 	int64_t count = 1;
 	for (size_t i = 0; i < t->n_dims; i++) {
 		int64_t d = t->dims[i];
 		if (d < 0 || (d > 0 && count > INT64_MAX / 16 / d))
-			fail(where, "tensor '%s' has the impossible dimension %lld", t->name, (long long)d);
+			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
+			     (long long)d);
 		count *= d;
 	}
 	return shape_of((int)t->n_dims, t->dims);
@@ -117,7 +120,8 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 		if (!strcmp(file->outside.at[i].location, location))
 			return file->outside.at[i].bytes;
 	if (leaves_folder(location))
-		fail(where, "external data '%s' lies outside the model's folder; move it beside the model",
+		fail(where,
+		     "external data '%s' lies outside the model's folder; move it beside the model",
 		     location);
 	const char *slash = strrchr(file->path, '/');
 	int folder = slash ? (int)(slash - file->path) + 1 : 0;
@@ -127,7 +131,8 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 	return out.bytes;
 }
 
-static int64_t external_number(const TensorProto *t, const char *where, const char *key, int64_t otherwise)
+static int64_t external_number(const TensorProto *t, const char *where, const char *key,
+                               int64_t otherwise)
 {
 	const char *text = external_field(t, key);
 	if (!text)
@@ -136,7 +141,8 @@ static int64_t external_number(const TensorProto *t, const char *where, const ch
 	errno = 0;
 	long long n = strtoll(text, &end, 10);
 	if (errno || *end || end == text || n < 0)
-		fail(where, "external data of '%s': %s is '%s', wanted a number", t->name, key, text);
+		fail(where, "external data of '%s': %s is '%s', wanted a number", t->name, key,
+		     text);
 	return n;
 }
 
@@ -144,7 +150,8 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 {
 	const char *location = external_field(t, "location");
 	if (!location)
-		fail(where, "tensor '%s' is stored outside the file, but no location is given", t->name);
+		fail(where, "tensor '%s' is stored outside the file, but no location is given",
+		     t->name);
 	Bytes all = outside_bytes(file, where, location);
 	int64_t offset = external_number(t, where, "offset", 0);
 	int64_t length = external_number(t, where, "length", wanted);
@@ -152,14 +159,18 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
 		     (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
-		fail(where, "external data of '%s' ends at byte %lld of '%s', which has %zu: is it truncated?",
+		fail(where,
+		     "external data of '%s' ends at byte %lld of '%s', which has %zu: is it "
+		     "truncated?",
 		     t->name, (long long)(offset + length), location, all.count);
 	return (Bytes){all.at + offset, (size_t)length};
 }
 
-// ---- elements --------------------------------------------------------------------------------------
+// ---- elements
+// --------------------------------------------------------------------------------------
 
-// Elements in a typed field (float_data and the like) as they would lie in raw_data; count -1 when there is none.
+// Elements in a typed field (float_data and the like) as they would lie in raw_data; count -1 when
+// there is none.
 static Bytes typed_field(Arena *arena, const TensorProto *t, Elem e)
 {
 	if (e == E_f32)
@@ -173,7 +184,8 @@ static Bytes typed_field(Arena *arena, const TensorProto *t, Elem e)
 	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
 	uint8_t *out = take(arena, n * bytes + 1);
 	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
-		memcpy(out + i * bytes, wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);
+		memcpy(out + i * bytes,
+		       wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);
 	return (Bytes){out, n * bytes};
 }
 
@@ -187,8 +199,8 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	if (!found.count)
 		found = typed_field(arena, t, e);
 	if ((int64_t)found.count != wanted)
-		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name, found.count,
-		     (long long)wanted);
+		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name,
+		     found.count, (long long)wanted);
 	return found;
 }
 
@@ -244,8 +256,8 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 {
 	int stored = declared_type(t->data_type), working = working_type(t->data_type);
 	if (stored < 0)
-		fail(where, "tensor '%s' has element type %d, which amosc does not compute with", t->name,
-		     t->data_type);
+		fail(where, "tensor '%s' has element type %d, which amosc does not compute with",
+		     t->name, t->data_type);
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, (Elem)stored, n);

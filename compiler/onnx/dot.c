@@ -1,6 +1,6 @@
 // dot.c: ONNX operators that contract: MatMul, Gemm, Einsum, Attention and rotary positions.
-// Takes the node being lowered. Gives its results. Keeps: a product with a matrix of parameters is one dot of two
-// matrices, whatever the rank of the data.
+// Takes the node being lowered. Gives its results. Keeps: a product with a matrix of parameters is
+// one dot of two matrices, whatever the rank of the data.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -11,7 +11,8 @@ static Ref dot_batched(Graph *g, Ref a, Ref b)
 	return put2(g, O_dot, a, b);
 }
 
-// numpy's product: the last two axes contract, the others broadcast; vectors get an axis that goes again.
+// numpy's product: the last two axes contract, the others broadcast; vectors get an axis that goes
+// again.
 Ref matmul(Graph *g, Ref a, Ref b)
 {
 	Shape sa = val(g, a)->shape, sb = val(g, b)->shape;
@@ -59,9 +60,11 @@ void lower_gemm(Call *c)
 	c->out[0] = bias ? put_map2(g, O_add, y, scaled(g, bias, attr_float(c, "beta", 1))) : y;
 }
 
-// ---- Einsum -----------------------------------------------------------------------------------------------
+// ---- Einsum
+// -----------------------------------------------------------------------------------------------
 
-// An operand with a letter for each axis, lower and upper case apart; '.' stands for the axes of an ellipsis.
+// An operand with a letter for each axis, lower and upper case apart; '.' stands for the axes of an
+// ellipsis.
 typedef struct Term {
 	Ref x;
 	char label[RANK + 1];
@@ -91,7 +94,9 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		refuse(c, "the equation names %d axes of an operand that has %d", n, rank);
 	for (int i = 0; i < n; i++)
 		if (strchr(label + i + 1, label[i]))
-			refuse(c, "an index repeated within one operand (a diagonal) is not supported");
+			refuse(
+			    c,
+			    "an index repeated within one operand (a diagonal) is not supported");
 }
 
 // Sums away the axes that appear in neither `a` nor `b`.
@@ -136,7 +141,8 @@ static void choose(char *out, const char *of, const char *a, bool in_a, const ch
 	*out = 0;
 }
 
-// Two terms into one: shared labels that are still wanted are batch axes, those that are not contract.
+// Two terms into one: shared labels that are still wanted are batch axes, those that are not
+// contract.
 static Term contract(Call *c, Term a, Term b, const char *wanted)
 {
 	Graph *g = c->g;
@@ -147,7 +153,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	sum_unneeded(g, &b, wanted, a.label);
 	choose(left, a.label, b.label, false, wanted, true);
 	choose(right, b.label, a.label, false, wanted, true);
-	int nb = (int)strlen(batch), ni = (int)strlen(inner), nl = (int)strlen(left), nr = (int)strlen(right);
+	int nb = (int)strlen(batch), ni = (int)strlen(inner), nl = (int)strlen(left),
+	    nr = (int)strlen(right);
 	if (nb + nl + nr > RANK)
 		refuse(c, "more than %d dimensions", RANK);
 	Ref x = order_axes(g, &a, format(c->r->arena, "%s%s%s", batch, left, inner));
@@ -226,7 +233,8 @@ void lower_einsum(Call *c)
 	c->out[0] = order_axes(g, &sum, out);
 }
 
-// ---- attention ----------------------------------------------------------------------------------------------
+// ---- attention
+// ----------------------------------------------------------------------------------------------
 
 // [batch, length, heads * d] as [batch, heads, length, d]
 static Ref split_heads(Call *c, Ref x, int64_t heads)
@@ -252,7 +260,8 @@ static Ref share_heads(Call *c, Ref x, int64_t heads)
 	if (s.dim[1] == heads)
 		return x;
 	if (heads % s.dim[1])
-		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads, (long long)s.dim[1]);
+		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads,
+		       (long long)s.dim[1]);
 	int64_t dims[] = {s.dim[0], s.dim[1], 1, s.dim[2], s.dim[3]};
 	Ref y = put_reshape(c->g, x, shape_of(5, dims));
 	dims[2] = heads / s.dim[1];
@@ -296,13 +305,15 @@ void lower_attention(Call *c)
 	Shape s = val(g, q)->shape;
 	k = share_heads(c, k, s.dim[1]);
 	v = share_heads(c, v, s.dim[1]);
-	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3])), cap = attr_float(c, "softcap", 0);
+	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3])),
+	       cap = attr_float(c, "softcap", 0);
 	Ref scores = scaled(g, put2(g, O_dot, q, swap_last(g, k)), scale);
 	if (cap > 0)
 		scores = scaled(g, put1(g, O_tanh, scaled(g, scores, 1 / cap)), cap);
 	Ref mask = c->nin > 3 ? c->in[3] : 0;
 	if (mask)
-		scores = val(g, mask)->type == E_b8 ? hide(g, scores, mask) : put_map2(g, O_add, scores, mask);
+		scores = val(g, mask)->type == E_b8 ? hide(g, scores, mask)
+		                                    : put_map2(g, O_add, scores, mask);
 	if (attr_int(c, "is_causal", 0))
 		scores = hide(g, scores, causal_mask(g, s.dim[2], val(g, k)->shape.dim[2], past));
 	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
@@ -323,7 +334,8 @@ static Ref angles(Call *c, Ref table, int64_t half)
 		table = put_gather(g, table, put_cast(g, c->in[3], E_i64), 0);
 	Shape s = val(g, table)->shape;
 	if (s.rank != 3 || s.dim[2] != half)
-		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1], (long long)half);
+		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
+		       (long long)half);
 	return put_reshape(g, table, shape_of(4, (int64_t[]){s.dim[0], 1, s.dim[1], half}));
 }
 
@@ -360,7 +372,8 @@ void lower_rotary(Call *c)
 	if (turned > d || turned % 2)
 		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
 	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
-	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine, attr_int(c, "interleaved", 0));
+	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine,
+	                     attr_int(c, "interleaved", 0));
 	if (turned < d)
 		y = put_concat(g, 3, 2, (Ref[]){y, take_range(g, x, 3, turned, d - turned)});
 	c->out[0] = flat ? join_heads(g, y) : y;

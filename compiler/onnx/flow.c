@@ -1,6 +1,7 @@
-// flow.c: ONNX operators about control: Constant, If, Loop, Scan, sequences, optional values, random draws, Dropout.
-// Takes the node being lowered. Gives its results. Keeps: conditions and trip counts are known when the file is read,
-// so branches are chosen and loops unrolled; sequences are lists that only the reader sees.
+// flow.c: ONNX operators about control: Constant, If, Loop, Scan, sequences, optional values,
+// random draws, Dropout. Takes the node being lowered. Gives its results. Keeps: conditions and
+// trip counts are known when the file is read, so branches are chosen and loops unrolled; sequences
+// are lists that only the reader sees.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -34,7 +35,8 @@ void lower_constant(Call *c)
 	}
 }
 
-// ---- branches and loops ----------------------------------------------------------------------------------
+// ---- branches and loops
+// ----------------------------------------------------------------------------------
 
 static const GraphProto *body_of(const Call *c, const char *name)
 {
@@ -53,7 +55,8 @@ static void give(Call *c, int n, const Value *v)
 void lower_if(Call *c)
 {
 	const Val *condition = val(c->g, constant_operand(c, 0));
-	const GraphProto *branch = body_of(c, const_at(condition, 0) ? "then_branch" : "else_branch");
+	const GraphProto *branch =
+	    body_of(c, const_at(condition, 0) ? "then_branch" : "else_branch");
 	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
 	lower_body(c, branch, 0, NULL, c->nout, out);
 	give(c, c->nout, out);
@@ -86,7 +89,8 @@ static bool known_true(Call *c, Value v)
 {
 	Ref x = as_ref(c, v);
 	if (!is_const(c->g, x))
-		refuse(c, "it goes on while a value computed from data is true; the number of turns must be known");
+		refuse(c, "it goes on while a value computed from data is true; the number of "
+		          "turns must be known");
 	return const_at(val(c->g, x), 0) != 0;
 }
 
@@ -109,7 +113,8 @@ void lower_loop(Call *c)
 	const int64_t *limit = operand_ints(c, 0, &n);
 	bool on = c->arg[1].absent || known_true(c, c->arg[1]);
 	int64_t turns = limit && n ? limit[0] : INT64_MAX, turn = 0;
-	Value *in = NEWS(c->r->arena, Value, carried + 2), *out = NEWS(c->r->arena, Value, body->n_output);
+	Value *in = NEWS(c->r->arena, Value, carried + 2),
+	      *out = NEWS(c->r->arena, Value, body->n_output);
 	memcpy(in + 2, c->arg + 2, sizeof *in * (size_t)carried);
 	in[1] = (Value){.ref = put_num(c->g, E_b8, 1)};
 	Ref **scan = NEWS(c->r->arena, Ref *, nscan + 1);
@@ -147,7 +152,8 @@ void lower_scan(Call *c)
 	const int64_t *out_axes = attr_ints(c, "scan_output_axes", &n[2]);
 	const int64_t *out_back = attr_ints(c, "scan_output_directions", &n[3]);
 	int64_t turns = 0, axis[RANK];
-	Value *in = NEWS(c->r->arena, Value, c->nin), *out = NEWS(c->r->arena, Value, body->n_output + 1);
+	Value *in = NEWS(c->r->arena, Value, c->nin),
+	      *out = NEWS(c->r->arena, Value, body->n_output + 1);
 	memcpy(in, c->arg, sizeof *in * (size_t)carried);
 	for (int s = 0; s < nscan; s++) {
 		const Shape *x = &in_val(c, carried + s)->shape;
@@ -170,7 +176,8 @@ void lower_scan(Call *c)
 		lower_body(c, body, c->nin, in, (int)body->n_output, out);
 		memcpy(in, out, sizeof *in * (size_t)carried);
 		for (int s = 0; s < ngiven; s++)
-			scan[s][nth(out_back, n[3], s, 0) ? turns - 1 - turn : turn] = as_ref(c, out[carried + s]);
+			scan[s][nth(out_back, n[3], s, 0) ? turns - 1 - turn : turn] =
+			    as_ref(c, out[carried + s]);
 	}
 	give(c, carried, in);
 	for (int s = 0; s < ngiven && carried + s < c->nout; s++) {
@@ -180,7 +187,8 @@ void lower_scan(Call *c)
 	}
 }
 
-// ---- sequences -------------------------------------------------------------------------------------------
+// ---- sequences
+// -------------------------------------------------------------------------------------------
 
 static const List *list_of(const Call *c, int k)
 {
@@ -271,7 +279,8 @@ void lower_concat_from_sequence(Call *c)
 	if (fresh)
 		c->out[0] = stack(c, list->count, list->at, axis);
 	else
-		c->out[0] = list->count == 1 ? list->at[0] : put_concat(c->g, axis, list->count, list->at);
+		c->out[0] =
+		    list->count == 1 ? list->at[0] : put_concat(c->g, axis, list->count, list->at);
 }
 
 void lower_split_to_sequence(Call *c)
@@ -303,7 +312,8 @@ void lower_optional_has(Call *c)
 	c->out[0] = put_num(c->g, E_b8, c->nin > 0 && !c->arg[0].absent);
 }
 
-// ---- random draws ------------------------------------------------------------------------------------------
+// ---- random draws
+// ------------------------------------------------------------------------------------------
 
 static Ref state_number(Reader *r, const char *name)
 {
@@ -386,7 +396,8 @@ void lower_random_normal(Call *c)
 	Ref inside = put1(g, O_log, put2(g, O_sub, put_num(g, E_f32, 1), u));
 	Ref radius = put1(g, O_sqrt, put2(g, O_mul, inside, put_num(g, E_f32, -2)));
 	Ref angle = put1(g, O_cos, put2(g, O_mul, v, put_num(g, E_f32, 2 * M_PI)));
-	Ref z = put2(g, O_mul, put2(g, O_mul, radius, angle), put_num(g, E_f32, attr_float(c, "scale", 1)));
+	Ref z = put2(g, O_mul, put2(g, O_mul, radius, angle),
+	             put_num(g, E_f32, attr_float(c, "scale", 1)));
 	c->out[0] = put2(g, O_add, z, put_num(g, E_f32, attr_float(c, "mean", 0)));
 }
 

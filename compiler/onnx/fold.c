@@ -1,10 +1,12 @@
-// fold.c: ONNX operators that fold along axes: reductions, softmax, normalisations, running sums, sorting.
-// Takes the node being lowered. Gives its results. Keeps: folded axes stay as size 1 until the operator drops them.
+// fold.c: ONNX operators that fold along axes: reductions, softmax, normalisations, running sums,
+// sorting. Takes the node being lowered. Gives its results. Keeps: folded axes stay as size 1 until
+// the operator drops them.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
 
-// ---- reductions --------------------------------------------------------------------------------------
+// ---- reductions
+// --------------------------------------------------------------------------------------
 
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 static int reduced_axes(Call *c, int64_t *axes)
@@ -65,7 +67,8 @@ void lower_reduce(Call *c)
 	int64_t axes[RANK];
 	int n = reduced_axes(c, axes);
 	Ref x = c->in[0];
-	bool truth = val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too
+	bool truth =
+	    val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too
 	if (truth)
 		x = put_cast(c->g, x, E_i32);
 	if (n >= 0)
@@ -114,12 +117,14 @@ void lower_cumsum(Call *c)
 	const int64_t *axis = operand_ints(c, 1, &n);
 	if (!axis || n != 1)
 		refuse(c, "the axis is missing");
-	Attr attr = {.n = 3, .i = {axis_of(c, axis[0], rank), attr_int(c, "exclusive", 0),
-	                           attr_int(c, "reverse", 0)}};
+	Attr attr = {.n = 3,
+	             .i = {axis_of(c, axis[0], rank), attr_int(c, "exclusive", 0),
+	                   attr_int(c, "reverse", 0)}};
 	c->out[0] = put(c->g, O_cumsum, 1, c->in, &attr);
 }
 
-// ---- softmax --------------------------------------------------------------------------------------------
+// ---- softmax
+// --------------------------------------------------------------------------------------------
 
 static Ref along_axis(Graph *g, int how, Ref x, int64_t axis)
 {
@@ -147,7 +152,8 @@ void lower_softmax(Call *c)
 	c->out[0] = put_reshape(g, along_axis(g, c->how, x, axis), s);
 }
 
-// ---- normalisation --------------------------------------------------------------------------------------
+// ---- normalisation
+// --------------------------------------------------------------------------------------
 
 static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, double eps)
 {
@@ -204,7 +210,8 @@ void lower_instance_norm(Call *c)
 	int n = axes_from(2, rank, axes);
 	in_val(c, 1), in_val(c, 2);
 	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));
-	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank), per_channel(c->g, c->in[2], rank));
+	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank),
+	                        per_channel(c->g, c->in[2], rank));
 }
 
 void lower_mean_variance_norm(Call *c)
@@ -237,7 +244,8 @@ void lower_group_norm(Call *c)
 		affine[k] = c->in[k + 1];
 		int64_t each[] = {groups, 1}, all[] = {groups, s.dim[1] / groups};
 		if (c->opset < 21) // one number a group
-			affine[k] = put_expand(g, put_reshape(g, affine[k], shape_of(2, each)), shape_of(2, all));
+			affine[k] = put_expand(g, put_reshape(g, affine[k], shape_of(2, each)),
+			                       shape_of(2, all));
 		affine[k] = per_channel(g, affine[k], s.rank);
 	}
 	c->out[0] = scale_shift(g, y, affine[0], affine[1]);
@@ -265,7 +273,8 @@ static void train_batch_norm(Call *c, int rank, double eps)
 	int64_t axes[RANK] = {0};
 	int n = 1 + axes_from(2, rank, axes + 1);
 	Ref x = c->in[0], y = put_norm(g, x, true, n, axes, eps);
-	c->out[0] = scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
+	c->out[0] =
+	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
 	double momentum = attr_float(c, "momentum", 0.9);
 	Shape channels = val(g, c->in[3])->shape;
 	Ref mean = put_mean(g, x, n, axes);
@@ -308,9 +317,11 @@ void lower_lp_norm(Call *c)
 	c->out[0] = put2(g, O_div, c->in[0], reduce(g, how, c->in[0], 1, &axis));
 }
 
-// ---- sorting ----------------------------------------------------------------------------------------------
+// ---- sorting
+// ----------------------------------------------------------------------------------------------
 
-// The place each entry of the last axis takes in order: how many come before it. n * n comparisons, never stored.
+// The place each entry of the last axis takes in order: how many come before it. n * n comparisons,
+// never stored.
 static Ref places(Graph *g, Ref x, bool largest)
 {
 	Shape s = val(g, x)->shape;
@@ -326,7 +337,8 @@ static Ref places(Graph *g, Ref x, bool largest)
 		at.dim[a] = 1;
 	Shape down = at, across = at;
 	down.dim[at.rank - 2] = across.dim[at.rank - 1] = s.dim[s.rank - 1];
-	Ref earlier = put2(g, O_lt, put_iota(g, across, at.rank - 1), put_iota(g, down, at.rank - 2));
+	Ref earlier =
+	    put2(g, O_lt, put_iota(g, across, at.rank - 1), put_iota(g, down, at.rank - 2));
 	Ref before = put2(g, O_or, better, put2(g, O_and, put2(g, O_eq, self, other), earlier));
 	int64_t last = at.rank - 1;
 	Ref place = put_fold(g, O_sum, put_cast(g, before, E_i64), 1, &last);

@@ -1,6 +1,6 @@
 // image.c: ONNX operators on images and signals: convolutions, pools, resizing.
-// Takes the node being lowered. Gives its results. Keeps: a convolution is a window and a dot of two matrices
-// (one a group); a pool is a window and a fold.
+// Takes the node being lowered. Gives its results. Keeps: a convolution is a window and a dot of
+// two matrices (one a group); a pool is a window and a fold.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -89,27 +89,34 @@ static void place_windows(Call *c, Frame *f)
 	}
 }
 
-// Windows over axes first, first+1, ..; new last axes hold their entries. `up` > 1: the operand is spread out.
+// Windows over axes first, first+1, ..; new last axes hold their entries. `up` > 1: the operand is
+// spread out.
 static Ref put_windows(Graph *g, Ref x, int first, const Frame *f, const int64_t *up, double fill)
 {
 	Attr attr = {.n = 7 * f->n, .x = fill};
 	for (int a = 0; a < f->n; a++) {
-		int64_t row[7] = {first + a, f->out[a], f->size[a], up ? 1 : f->stride[a],
-		                  up ? -f->dilation[a] : f->dilation[a], up ? -f->before[a] : f->before[a],
+		int64_t row[7] = {first + a,
+		                  f->out[a],
+		                  f->size[a],
+		                  up ? 1 : f->stride[a],
+		                  up ? -f->dilation[a] : f->dilation[a],
+		                  up ? -f->before[a] : f->before[a],
 		                  up ? up[a] : 1};
 		memcpy(attr.i + 7 * a, row, sizeof row);
 	}
 	return put(g, O_window, 1, &x, &attr);
 }
 
-// ---- convolution ------------------------------------------------------------------------------------------
+// ---- convolution
+// ------------------------------------------------------------------------------------------
 
 // Windows [N, G, C, out.., size..] times kernel [G, C * size, O] is [N, G * O, out..].
 static Ref convolve(Call *c, Ref windows, Ref kernel, const Frame *f)
 {
 	Graph *g = c->g;
 	Shape w = val(g, windows)->shape;
-	int64_t groups = w.dim[1], fan = val(g, kernel)->shape.dim[1], each = val(g, kernel)->shape.dim[2];
+	int64_t groups = w.dim[1], fan = val(g, kernel)->shape.dim[1],
+	        each = val(g, kernel)->shape.dim[2];
 	int64_t perm[RANK] = {0, 1};
 	for (int a = 0; a < f->n; a++) {
 		perm[2 + a] = 3 + a;
@@ -151,7 +158,8 @@ static Ref add_bias(Call *c, Ref y)
 // [N, C, ..] as [N, groups, C / groups, ..]
 static Ref group_channels(Graph *g, Ref x, int64_t groups)
 {
-	Shape s = val(g, x)->shape, out = {.rank = s.rank + 1, .dim = {s.dim[0], groups, s.dim[1] / groups}};
+	Shape s = val(g, x)->shape,
+	      out = {.rank = s.rank + 1, .dim = {s.dim[0], groups, s.dim[1] / groups}};
 	memcpy(out.dim + 3, s.dim + 2, sizeof(int64_t) * (size_t)(s.rank - 2));
 	return put_reshape(g, x, out);
 }
@@ -161,7 +169,8 @@ void lower_conv(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
-	if (w.rank != x.rank || x.rank < 3 || groups < 1 || w.dim[0] % groups || x.dim[1] != w.dim[1] * groups)
+	if (w.rank != x.rank || x.rank < 3 || groups < 1 || w.dim[0] % groups ||
+	    x.dim[1] != w.dim[1] * groups)
 		refuse(c, "a kernel %s for %lld channels in %lld groups",
 		       shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1], (long long)groups);
 	Frame f = read_frame(c, &x, w.dim + 2);
@@ -169,11 +178,13 @@ void lower_conv(Call *c)
 	Ref windows = put_windows(g, group_channels(g, c->in[0], groups), 3, &f, NULL, 0);
 	int64_t fan = count_of(&w) / MAX(w.dim[0], 1);
 	int64_t dims[] = {groups, w.dim[0] / groups, fan};
-	Ref kernel = put_permute(g, put_reshape(g, c->in[1], shape_of(3, dims)), (int64_t[]){0, 2, 1});
+	Ref kernel =
+	    put_permute(g, put_reshape(g, c->in[1], shape_of(3, dims)), (int64_t[]){0, 2, 1});
 	c->out[0] = add_bias(c, convolve(c, windows, kernel, &f));
 }
 
-// The size of the result and its rim: output o takes input i with kernel entry k where o = i * stride - before + k * dilation.
+// The size of the result and its rim: output o takes input i with kernel entry k where o = i *
+// stride - before + k * dilation.
 static void place_spread(Call *c, Frame *f)
 {
 	int64_t extra[SPACE], wanted[SPACE];
@@ -203,7 +214,8 @@ void lower_conv_transpose(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
-	if (w.rank != x.rank || x.rank < 3 || groups < 1 || x.dim[1] != w.dim[0] || x.dim[1] % groups)
+	if (w.rank != x.rank || x.rank < 3 || groups < 1 || x.dim[1] != w.dim[0] ||
+	    x.dim[1] % groups)
 		refuse(c, "a kernel %s for %lld channels in %lld groups",
 		       shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1], (long long)groups);
 	Frame f = read_frame(c, &x, w.dim + 2);
@@ -217,7 +229,8 @@ void lower_conv_transpose(Call *c)
 	c->out[0] = add_bias(c, convolve(c, windows, kernel, &f));
 }
 
-// ---- pools --------------------------------------------------------------------------------------------------
+// ---- pools
+// --------------------------------------------------------------------------------------------------
 
 static Ref fold_windows(Graph *g, Op op, Ref windows, const Frame *f)
 {
@@ -243,7 +256,8 @@ void lower_max_pool(Call *c)
 {
 	Frame f = pool_frame(c);
 	double lowest = elems[in_val(c, 0)->type].cls == 'f' ? -INFINITY : -128;
-	c->out[0] = fold_windows(c->g, O_amax, put_windows(c->g, c->in[0], 2, &f, NULL, lowest), &f);
+	c->out[0] =
+	    fold_windows(c->g, O_amax, put_windows(c->g, c->in[0], 2, &f, NULL, lowest), &f);
 }
 
 // How many entries of window o along axis a count: those inside, or inside the rim too.
@@ -300,10 +314,12 @@ void lower_lrn(Call *c)
 	sum = drop_axes(g, put_fold(g, O_sum, sum, 1, &axis), 1, &axis);
 	sum = put2(g, O_mul, sum, put_num(g, E_f32, attr_float(c, "alpha", 1e-4) / (double)size));
 	sum = put2(g, O_add, sum, put_num(g, E_f32, attr_float(c, "bias", 1)));
-	c->out[0] = put2(g, O_div, x, put2(g, O_pow, sum, put_num(g, E_f32, attr_float(c, "beta", 0.75))));
+	c->out[0] =
+	    put2(g, O_div, x, put2(g, O_pow, sum, put_num(g, E_f32, attr_float(c, "beta", 0.75))));
 }
 
-// ---- resizing -------------------------------------------------------------------------------------------------
+// ---- resizing
+// -------------------------------------------------------------------------------------------------
 
 typedef struct Zoom { // one axis of a resize
 	int64_t in, out;
@@ -354,7 +370,8 @@ static void cubic_weights(double a, double t, double *w)
 }
 
 // The matrix [in, out] that takes one axis to its new size.
-static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const char *mode, const char *nearest)
+static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const char *mode,
+                       const char *nearest)
 {
 	float *m = NEWS(c->r->arena, float, z->in * z->out);
 	double cubic = attr_float(c, "cubic_coeff_a", -0.75);
@@ -376,7 +393,8 @@ static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const ch
 	return put_const(c->g, E_f32, shape_of(2, (int64_t[]){z->in, z->out}), m);
 }
 
-static Ref zoom_nearest(Call *c, Ref x, int axis, const Zoom *z, const char *coordinates, const char *nearest)
+static Ref zoom_nearest(Call *c, Ref x, int axis, const Zoom *z, const char *coordinates,
+                        const char *nearest)
 {
 	int64_t *from = NEWS(c->r->arena, int64_t, z->out);
 	for (int64_t o = 0; o < z->out; o++)
@@ -387,9 +405,10 @@ static Ref zoom_nearest(Call *c, Ref x, int axis, const Zoom *z, const char *coo
 static Ref zoom_axis(Call *c, Ref x, int axis, const Zoom *z, const char *mode)
 {
 	Graph *g = c->g;
-	const char *nearest = attr_string(c, "nearest_mode", c->opset < 11 ? "floor" : "round_prefer_floor");
-	const char *coordinates =
-	    attr_string(c, "coordinate_transformation_mode", c->opset < 11 ? "asymmetric" : "half_pixel");
+	const char *nearest =
+	    attr_string(c, "nearest_mode", c->opset < 11 ? "floor" : "round_prefer_floor");
+	const char *coordinates = attr_string(c, "coordinate_transformation_mode",
+	                                      c->opset < 11 ? "asymmetric" : "half_pixel");
 	if (mode[0] == 'n')
 		return zoom_nearest(c, x, axis, z, coordinates, nearest);
 	int rank = val(g, x)->shape.rank;
@@ -398,8 +417,9 @@ static Ref zoom_axis(Call *c, Ref x, int axis, const Zoom *z, const char *mode)
 		perm[a] = a;
 	perm[axis] = rank - 1;
 	perm[rank - 1] = axis;
-	return put_permute(g, matmul(g, put_permute(g, x, perm), zoom_matrix(c, z, coordinates, mode, nearest)),
-	                   perm);
+	return put_permute(
+	    g, matmul(g, put_permute(g, x, perm), zoom_matrix(c, z, coordinates, mode, nearest)),
+	    perm);
 }
 
 void lower_resize(Call *c)
@@ -422,7 +442,8 @@ void lower_resize(Call *c)
 	if ((nsize ? nsize : nscale) != n)
 		refuse(c, "%d scales and %d sizes for %d axes", nscale, nsize, n);
 	const char *mode = attr_string(c, "mode", "nearest");
-	if (attr_int(c, "antialias", 0) || strcmp(attr_string(c, "keep_aspect_ratio_policy", "stretch"), "stretch"))
+	if (attr_int(c, "antialias", 0) ||
+	    strcmp(attr_string(c, "keep_aspect_ratio_policy", "stretch"), "stretch"))
 		refuse(c, "antialias and keep_aspect_ratio_policy are not supported");
 	c->out[0] = c->in[0];
 	for (int i = 0; i < n; i++) {

@@ -1,6 +1,6 @@
 // losses.c: the ONNX operators that are losses.
-// Takes the node being lowered. Gives the loss and the log probabilities. Keeps: the label's entry is picked by
-// comparison, so that gradients stay element-wise.
+// Takes the node being lowered. Gives the loss and the log probabilities. Keeps: the label's entry
+// is picked by comparison, so that gradients stay element-wise.
 #include "lower.h"
 #include <string.h>
 
@@ -45,7 +45,8 @@ static void limit_labels(Call *c, Ref labels, int64_t classes, bool ignores, int
 static Ref sample_weights(Call *c, Ref labels, Ref hit, bool ignores, int64_t ignore)
 {
 	Graph *g = c->g;
-	Ref weight = c->nin > 2 ? c->in[2] : 0, one = put_num(g, E_f32, 1), zero = put_num(g, E_f32, 0);
+	Ref weight = c->nin > 2 ? c->in[2] : 0, one = put_num(g, E_f32, 1),
+	    zero = put_num(g, E_f32, 0);
 	Ref each = 0;
 	if (weight) {
 		int64_t axis = 1, dims[RANK] = {1, val(g, weight)->shape.dim[0]};

@@ -1,5 +1,5 @@
-// lower.h: what the files of this floor share: the file, the values of a graph by name, the node being lowered.
-// Takes onnx.h and the schema. Seen by this floor alone.
+// lower.h: what the files of this floor share: the file, the values of a graph by name, the node
+// being lowered. Takes onnx.h and the schema. Seen by this floor alone.
 #ifndef LOWER_H
 #define LOWER_H
 #include "onnx.h"
@@ -12,7 +12,7 @@ typedef struct Bytes {
 	size_t count;
 } Bytes;
 
-typedef struct Outside { // a file of external data
+typedef struct Outside {      // a file of external data
 	const char *location; // as the model names it, relative to the model
 	Bytes bytes;
 } Outside;
@@ -25,13 +25,15 @@ typedef struct File {
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input
-// The type that a graph computes in for values that a file declares as `onnx` (a TensorProto.DataType):
-// floats f32, truth values b8, 32-bit integers i32, all other integers i64. -1 when there is none.
+// The type that a graph computes in for values that a file declares as `onnx` (a
+// TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
+// -1 when there is none.
 int working_type(int onnx);
 int declared_type(int onnx); // the row of types.def, or -1
 // A tensor's shape; fails when it is negative or too large.
 Shape tensor_shape(const char *where, const TensorProto *);
-// Its elements in the working type, row major: in the file itself where they lie there so, else converted into `arena`.
+// Its elements in the working type, row major: in the file itself where they lie there so, else
+// converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
@@ -54,7 +56,7 @@ typedef struct List { // a sequence: known at compile time
 	Ref *at;
 } List;
 
-typedef struct Value { // what a name stands for
+typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
 	Weight *weight; // or an initializer: a slot or a constant where it is used
 	List *list;     // or a sequence
@@ -79,13 +81,13 @@ typedef struct Reader {
 	Graph *g;
 	const ReadOptions *options;
 	const ModelProto *proto;
-	Table *functions;  // "domain:name:overload" to a position + 1
+	Table *functions; // "domain:name:overload" to a position + 1
 	VEC(Value) values;
 	VEC(Weight *) weights;
 	Table *slot_names;
 	VEC(const char *) troubles; // what could not be lowered
-	int sites;         // random draws so far
-	struct Metadata *metadata; // roles.c
+	int sites;                  // random draws so far
+	struct Metadata *metadata;  // roles.c
 } Reader;
 
 typedef struct Call { // a node being lowered
@@ -96,17 +98,18 @@ typedef struct Call { // a node being lowered
 	int64_t opset; // version of the operator's domain
 	int how;       // what ops.def gives beside the function
 	int nin, nout;
-	Value *arg;    // operands
-	Ref *in;       // operands as tensors; 0: absent, or a sequence
-	Ref *out;      // results, to be filled
-	Value *value;  // or as something else than a tensor: an initializer passed on, a sequence
+	Value *arg;   // operands
+	Ref *in;      // operands as tensors; 0: absent, or a sequence
+	Ref *out;     // results, to be filled
+	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
 void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
 Space *new_space(Reader *, Space *outer);
 void bind_name(Reader *, Space *, const char *name, Value);
 Value look_up(Reader *, const Space *, const char *name); // fails when there is none
-// The graph of an If, Loop or Scan, lowered in a scope inside the caller's with its inputs bound to `in`.
+// The graph of an If, Loop or Scan, lowered in a scope inside the caller's with its inputs bound to
+// `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 const char *node_place(Arena *, const NodeProto *); // for messages
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -117,29 +120,36 @@ void read_roles(Reader *); // decides for every weight
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
-Value alias_weight(Reader *, Weight *, const char *name); // what Identity of an initializer stands for
-Ref missing_bias(const Call *, int64_t n); // a bias of zeros that the exporter left out, re-created; 0: there was none
+Value alias_weight(Reader *, Weight *,
+                   const char *name); // what Identity of an initializer stands for
+Ref missing_bias(
+    const Call *,
+    int64_t n); // a bias of zeros that the exporter left out, re-created; 0: there was none
 bool says_training(const Call *); // the node's metadata says that its module was in training mode
 
-// ---- node.c: attributes and constant operands -----------------------------------------------------
+// ---- node.c: attributes and constant operands
+// -----------------------------------------------------
 
-const AttributeProto *find_attr(const Call *, const char *name); // function attributes resolved; NULL when absent
+const AttributeProto *find_attr(const Call *,
+                                const char *name); // function attributes resolved; NULL when absent
 int64_t attr_int(const Call *, const char *name, int64_t otherwise);
 double attr_float(const Call *, const char *name, double otherwise);
 const char *attr_string(const Call *, const char *name, const char *otherwise);
 const int64_t *attr_ints(const Call *, const char *name, int *n); // NULL when absent
 // Operand k as integers known now; fails when it is computed from data. NULL when absent.
 const int64_t *operand_ints(Call *, int k, int *n);
-// Operand k where it is given, else attribute `name`: how newer and older operator sets say the same.
+// Operand k where it is given, else attribute `name`: how newer and older operator sets say the
+// same.
 const int64_t *ints_of(Call *, int k, const char *name, int *n);
 const double *operand_numbers(Call *, int k, int *n);
 double number_of(Call *, int k, const char *name, double otherwise);
-Ref constant_operand(Call *, int k); // a const value; fails otherwise
+Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 
-// ---- the operators: ops.def says which function ---------------------------------------------------
+// ---- the operators: ops.def says which function
+// ---------------------------------------------------
 
 typedef void Lower(Call *);
 typedef struct Row { // of ops.def
@@ -151,20 +161,28 @@ const Row *find_row(const char *domain, const char *op); // NULL when unknown
 
 // Variants that ops.def hands to functions, beside primitives and activations.
 enum {
-	R_mean = OPS, R_l1, R_l2, R_sum_square, R_log_sum, R_log_sum_exp, R_log_softmax, R_hardmax,
-	N_layer, N_rms
+	R_mean = OPS,
+	R_l1,
+	R_l2,
+	R_sum_square,
+	R_log_sum,
+	R_log_sum_exp,
+	R_log_softmax,
+	R_hardmax,
+	N_layer,
+	N_rms
 };
 
 Lower lower_identity; // its operand is passed on as it is
 Lower unsupported;    // refuses with the note of ops.def
 
 // Shared by several families.
-Ref num_like(Graph *, Ref x, double); // a number of x's type, rank 0
+Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 void align2(Graph *, Ref *a, Ref *b);          // equal rank
 Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
 Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
-Ref merge_axes(Graph *, Ref x, int from, int to); // axes from..to-1 become one
+Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules

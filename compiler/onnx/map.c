@@ -1,10 +1,12 @@
-// map.c: ONNX operators that are element-wise: one primitive, one activation, one line of the book, or little more.
-// Takes the node being lowered. Gives its results. Keeps: numpy's broadcasting is alignment of ranks; primitives stretch.
+// map.c: ONNX operators that are element-wise: one primitive, one activation, one line of the book,
+// or little more. Takes the node being lowered. Gives its results. Keeps: numpy's broadcasting is
+// alignment of ranks; primitives stretch.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
 
-// ---- shared ---------------------------------------------------------------------------------------
+// ---- shared
+// ---------------------------------------------------------------------------------------
 
 Ref num_like(Graph *g, Ref x, double number)
 {
@@ -42,7 +44,8 @@ static bool is_truth(const Graph *g, Ref x)
 	return val(g, x)->type == E_b8;
 }
 
-// ---- one primitive ----------------------------------------------------------------------------------
+// ---- one primitive
+// ----------------------------------------------------------------------------------
 
 void lower_unary(Call *c)
 {
@@ -57,13 +60,17 @@ void lower_round(Call *c)
 	c->out[0] = is_float(c->g, c->in[0]) ? put1(c->g, (Op)c->how, c->in[0]) : c->in[0];
 }
 
-// A truth value added to float scores is an exporter's mistake for a mask: false means minus infinity.
-static Ref repair_mask(Call *c, Ref a, Ref b)
+// A truth value added to float scores was meant as a mask. It is computed as the file says, and
+// said.
+static Ref add_truth(Call *c, Ref a, Ref b)
 {
-	note(c->r, "%s adds truth values to floats: read as an attention mask (an exporter's mistake)",
+	note(c->r,
+	     "%s adds truth values to floats (a mistake of the exporter with attention masks at "
+	     "dropout above "
+	     "0): computed as 1 and 0, so masked places are attended; export with dropout 0 or "
+	     "opset below 23",
 	     node_place(c->r->arena, c->node));
-	align2(c->g, &a, &b);
-	return put3(c->g, O_select, b, a, put_num(c->g, E_f32, -INFINITY));
+	return put_map2(c->g, O_add, a, put_cast(c->g, b, E_f32));
 }
 
 void lower_binary(Call *c)
@@ -71,7 +78,7 @@ void lower_binary(Call *c)
 	in_val(c, 0), in_val(c, 1);
 	Ref a = c->in[0], b = c->in[1];
 	if (c->how == O_add && is_float(c->g, a) && is_truth(c->g, b))
-		c->out[0] = repair_mask(c, a, b);
+		c->out[0] = add_truth(c, a, b);
 	else
 		c->out[0] = put_map2(c->g, (Op)c->how, a, b);
 }
@@ -113,7 +120,8 @@ void lower_act(Call *c)
 	c->out[0] = put(c->g, O_act, 1, c->in, &(Attr){.n = 1, .i = {c->how}});
 }
 
-// ---- a line of the book, with the numbers that ops.def lists -------------------------------------------
+// ---- a line of the book, with the numbers that ops.def lists
+// -------------------------------------------
 
 typedef struct Number {
 	const char *op, *name;
@@ -134,8 +142,9 @@ void lower_book(Call *c)
 	int n = 0;
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i].op, c->node->op_type))
-			given[n++] = (Given){.name = numbers[i].name,
-			                     .x = attr_float(c, numbers[i].name, numbers[i].otherwise)};
+			given[n++] =
+			    (Given){.name = numbers[i].name,
+			            .x = attr_float(c, numbers[i].name, numbers[i].otherwise)};
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
 	Ref in[4] = {c->in[0], c->nin > 1 ? c->in[1] : 0};
@@ -174,8 +183,9 @@ void lower_swish(Call *c)
 	if (alpha == 1)
 		c->out[0] = put_act(c->g, x, A_silu);
 	else
-		c->out[0] = put2(c->g, O_mul, x,
-		                 put_act(c->g, put2(c->g, O_mul, x, num_like(c->g, x, alpha)), A_sigmoid));
+		c->out[0] =
+		    put2(c->g, O_mul, x,
+		         put_act(c->g, put2(c->g, O_mul, x, num_like(c->g, x, alpha)), A_sigmoid));
 }
 
 void lower_hardsigmoid(Call *c)
@@ -188,7 +198,8 @@ void lower_hardsigmoid(Call *c)
 		lower_book(c);
 }
 
-// ---- with a word more ------------------------------------------------------------------------------
+// ---- with a word more
+// ------------------------------------------------------------------------------
 
 static Ref as_float(Graph *g, Ref x)
 {
@@ -199,7 +210,8 @@ void lower_pow(Call *c)
 {
 	Elem type = in_val(c, 0)->type, floats = is_float(c->g, c->in[0]) ? type : E_f64;
 	in_val(c, 1);
-	Ref y = put_map2(c->g, O_pow, put_cast(c->g, c->in[0], floats), put_cast(c->g, c->in[1], floats));
+	Ref y = put_map2(c->g, O_pow, put_cast(c->g, c->in[0], floats),
+	                 put_cast(c->g, c->in[1], floats));
 	c->out[0] = put_cast(c->g, y, type);
 }
 
@@ -241,7 +253,8 @@ void lower_cast(Call *c)
 	int64_t to = attr_int(c, "to", 0);
 	int type = working_type((int)to);
 	if (type < 0)
-		refuse(c, "cast to element type %lld, which amosc does not compute with", (long long)to);
+		refuse(c, "cast to element type %lld, which amosc does not compute with",
+		       (long long)to);
 	c->out[0] = put_cast(c->g, c->in[0], (Elem)type);
 }
 

@@ -1,11 +1,12 @@
-// move.c: ONNX operators that say where elements come from: reshape, transpose, slice, pad, concat, gather, scatter.
-// Takes the node being lowered. Gives its results. Keeps: everything but gather and scatter by data becomes moves,
-// which cost nothing.
+// move.c: ONNX operators that say where elements come from: reshape, transpose, slice, pad, concat,
+// gather, scatter. Takes the node being lowered. Gives its results. Keeps: everything but gather
+// and scatter by data becomes moves, which cost nothing.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
 
-// ---- shared -----------------------------------------------------------------------------------------
+// ---- shared
+// -----------------------------------------------------------------------------------------
 
 Ref merge_axes(Graph *g, Ref x, int from, int to)
 {
@@ -73,7 +74,8 @@ Ref swap_last(Graph *g, Ref x)
 	return put_permute(g, x, perm);
 }
 
-// ---- reshaping ----------------------------------------------------------------------------------------
+// ---- reshaping
+// ----------------------------------------------------------------------------------------
 
 void lower_identity(Call *c)
 {
@@ -99,7 +101,8 @@ void lower_reshape(Call *c)
 	for (int a = 0; a < n; a++) {
 		bool copy = want[a] == 0 && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
-			refuse(c, "dimension %d is to be copied from an operand of %d dimensions", a, x->shape.rank);
+			refuse(c, "dimension %d is to be copied from an operand of %d dimensions",
+			       a, x->shape.rank);
 		out.dim[a] = copy ? x->shape.dim[a] : want[a];
 		if (out.dim[a] < 0)
 			open = a;
@@ -110,7 +113,8 @@ void lower_reshape(Call *c)
 		out.dim[open] = known ? total / known : 0;
 	if (count_of(&out) != total)
 		refuse(c, "%s cannot become %s: was the file exported for another batch or length?",
-		       shape_text(c->r->arena, x->type, &x->shape), shape_text(c->r->arena, x->type, &out));
+		       shape_text(c->r->arena, x->type, &x->shape),
+		       shape_text(c->r->arena, x->type, &out));
 	c->out[0] = put_reshape(c->g, c->in[0], out);
 }
 
@@ -136,8 +140,8 @@ void lower_squeeze(Call *c)
 	for (int i = 0; given && i < n; i++) {
 		axes[i] = axis_of(c, given[i], s.rank);
 		if (s.dim[axes[i]] != 1)
-			refuse(c, "axis %lld has size %lld, only axes of size 1 can go", (long long)axes[i],
-			       (long long)s.dim[axes[i]]);
+			refuse(c, "axis %lld has size %lld, only axes of size 1 can go",
+			       (long long)axes[i], (long long)s.dim[axes[i]]);
 	}
 	for (int a = 0; !given && a < s.rank; a++)
 		if (s.dim[a] == 1)
@@ -151,7 +155,8 @@ void lower_unsqueeze(Call *c)
 	int n = 0;
 	const int64_t *axes = ints_of(c, 1, "axes", &n);
 	if (!axes || s.rank + n > RANK)
-		refuse(c, axes ? "more than %d dimensions" : "the axes are missing (%d at most)", RANK);
+		refuse(c, axes ? "more than %d dimensions" : "the axes are missing (%d at most)",
+		       RANK);
 	out.rank = s.rank + n;
 	bool fresh[RANK] = {0};
 	for (int i = 0; i < n; i++)
@@ -239,7 +244,8 @@ void lower_depth_to_space(Call *c)
 	int64_t dcr_dims[] = {s.dim[0], b, b, depth, s.dim[2], s.dim[3]};
 	int64_t crd_dims[] = {s.dim[0], depth, b, b, s.dim[2], s.dim[3]};
 	Ref x = put_reshape(c->g, c->in[0], shape_of(6, crd ? crd_dims : dcr_dims));
-	x = put_permute(c->g, x, crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
+	x = put_permute(c->g, x,
+	                crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
 	int64_t out[] = {s.dim[0], depth, s.dim[2] * b, s.dim[3] * b};
 	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
 }
@@ -257,7 +263,8 @@ void lower_space_to_depth(Call *c)
 	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
 }
 
-// ---- parts ----------------------------------------------------------------------------------------------
+// ---- parts
+// ----------------------------------------------------------------------------------------------
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
@@ -282,7 +289,8 @@ void lower_slice(Call *c)
 	int rank = in_val(c, 0)->shape.rank, n = 0, nend = 0, naxes = 0, nsteps = 0;
 	const int64_t *start = ints_of(c, 1, "starts", &n), *end = ints_of(c, 2, "ends", &nend);
 	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
-	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) || n > rank)
+	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) ||
+	    n > rank)
 		refuse(c, "starts, ends, axes and steps differ in number");
 	c->out[0] = c->in[0];
 	for (int i = 0; i < n; i++) {
@@ -326,7 +334,8 @@ void lower_concat(Call *c)
 	c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
 }
 
-// ---- padding -------------------------------------------------------------------------------------------
+// ---- padding
+// -------------------------------------------------------------------------------------------
 
 static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)
 {
@@ -344,7 +353,8 @@ static Ref rim(Call *c, Ref x, int axis, int64_t n, bool after, const char *mode
 		return expand_axis(g, take_range(g, x, axis, after ? d - 1 : 0, 1), axis, n);
 	bool reflect = !strcmp(mode, "reflect");
 	if (n > d - reflect)
-		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n, (long long)d);
+		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n,
+		       (long long)d);
 	if (reflect)
 		return take_steps(g, x, axis, after ? d - 2 : n, n, -1);
 	if (strcmp(mode, "wrap"))
@@ -396,8 +406,9 @@ void lower_pad(Call *c)
 	const char *mode = attr_string(c, "mode", "constant");
 	Ref x = crop(c->g, c->in[0], before, after);
 	if (!strcmp(mode, "constant")) {
-		c->out[0] = put_pad(c->g, x, before, after,
-		                    c->opset < 11 ? attr_float(c, "value", 0) : number_of(c, 2, "", 0));
+		c->out[0] =
+		    put_pad(c->g, x, before, after,
+		            c->opset < 11 ? attr_float(c, "value", 0) : number_of(c, 2, "", 0));
 		return;
 	}
 	for (int a = 0; a < rank; a++)
@@ -405,9 +416,11 @@ void lower_pad(Call *c)
 	c->out[0] = x;
 }
 
-// ---- gather and scatter ---------------------------------------------------------------------------------
+// ---- gather and scatter
+// ---------------------------------------------------------------------------------
 
-// Marks the input that `index` is taken from, if it is one, as indices below n: data is checked against that.
+// Marks the input that `index` is taken from, if it is one, as indices below n: data is checked
+// against that.
 static bool limit_input(Graph *g, Ref index, int64_t n)
 {
 	const Val *v = val(g, index);
@@ -422,8 +435,8 @@ static bool limit_input(Graph *g, Ref index, int64_t n)
 	return true;
 }
 
-// Indices in [0, n): negative ones count from the end. Constants are checked here, inputs before they are used,
-// and what is computed from data is kept inside.
+// Indices in [0, n): negative ones count from the end. Constants are checked here, inputs before
+// they are used, and what is computed from data is kept inside.
 static Ref wrap_index(Call *c, Ref index, int64_t n)
 {
 	Graph *g = c->g;
@@ -442,7 +455,8 @@ static Ref wrap_index(Call *c, Ref index, int64_t n)
 	for (int64_t i = 0; i < count; i++) {
 		int64_t at = const_int_at(v, i);
 		if (at < -n || at >= n)
-			refuse(c, "index %lld, but the axis has %lld entries", (long long)at, (long long)n);
+			refuse(c, "index %lld, but the axis has %lld entries", (long long)at,
+			       (long long)n);
 		wrapped[i] = at < 0 ? at + n : at;
 	}
 	return put_const(g, E_i64, v->shape, wrapped);
@@ -469,7 +483,8 @@ static Ref flatten(Graph *g, Ref x)
 	return put_reshape(g, x, shape_of(1, &n));
 }
 
-// Positions in the flattened operand of shape s, where `index` replaces the coordinate along one axis.
+// Positions in the flattened operand of shape s, where `index` replaces the coordinate along one
+// axis.
 static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
 {
 	int64_t stride[RANK];
@@ -490,9 +505,11 @@ void lower_gather_elements(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
 	if (in_val(c, 1)->shape.rank != s.rank)
-		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank, s.rank);
+		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
+		       s.rank);
 	Ref index = wrap_index(c, c->in[1], s.dim[axis]);
-	c->out[0] = put_gather(c->g, flatten(c->g, c->in[0]), element_positions(c->g, &s, index, axis), 0);
+	c->out[0] =
+	    put_gather(c->g, flatten(c->g, c->in[0]), element_positions(c->g, &s, index, axis), 0);
 }
 
 static int scatter_mode(const Call *c)
@@ -511,7 +528,8 @@ void lower_scatter_elements(Call *c)
 	in_val(c, 2);
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
 	if (in_val(c, 1)->shape.rank != s.rank)
-		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank, s.rank);
+		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
+		       s.rank);
 	Graph *g = c->g;
 	Ref index = element_positions(g, &s, wrap_index(c, c->in[1], s.dim[axis]), axis);
 	Ref x = put_scatter(g, flatten(g, c->in[0]), flatten(g, index), flatten(g, c->in[2]), 0,
@@ -593,7 +611,8 @@ void lower_gather_nd(Call *c)
 	c->out[0] = put_gather(g, merge_axes(g, c->in[0], 0, batch + k), at, 0);
 }
 
-// ---- made from shapes alone ------------------------------------------------------------------------------
+// ---- made from shapes alone
+// ------------------------------------------------------------------------------
 
 void lower_shape(Call *c)
 {
@@ -643,7 +662,8 @@ void lower_trilu(Call *c)
 		refuse(c, "wants a matrix");
 	int n = 0;
 	const int64_t *k = operand_ints(c, 1, &n);
-	Ref keep = triangle(c->g, &s, k && n ? clamp(k[0], -(1 << 30), 1 << 30) : 0, attr_int(c, "upper", 1));
+	Ref keep = triangle(c->g, &s, k && n ? clamp(k[0], -(1 << 30), 1 << 30) : 0,
+	                    attr_int(c, "upper", 1));
 	c->out[0] = put3(c->g, O_select, keep, c->in[0], num_like(c->g, c->in[0], 0));
 }
 
@@ -690,7 +710,8 @@ void lower_nonzero(Call *c)
 	row_strides(&x->shape, stride);
 	for (int64_t i = 0; i < total; i++)
 		found += const_at(x, i) != 0;
-	int64_t dims[2] = {x->shape.rank, found}, *at = NEWS(c->r->arena, int64_t, dims[0] * found + 1), n = 0;
+	int64_t dims[2] = {x->shape.rank, found},
+	        *at = NEWS(c->r->arena, int64_t, dims[0] * found + 1), n = 0;
 	for (int64_t i = 0; i < total; i++) {
 		if (const_at(x, i) == 0)
 			continue;

@@ -1,5 +1,6 @@
 // node.c: a node's attributes, and operands that must be known when the file is read.
-// Takes the node being lowered. Gives numbers. Fails with the node's name when something is missing or computed.
+// Takes the node being lowered. Gives numbers. Fails with the node's name when something is missing
+// or computed.
 #include "lower.h"
 #include <string.h>
 
@@ -20,7 +21,8 @@ static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, cons
 	return NULL;
 }
 
-// An attribute of a function's body may stand for the caller's, or for the default that the function declares.
+// An attribute of a function's body may stand for the caller's, or for the default that the
+// function declares.
 const AttributeProto *find_attr(const Call *c, const char *name)
 {
 	const AttributeProto *a = attr_of(c->node->n_attribute, c->node->attribute, name);
@@ -78,7 +80,9 @@ Ref constant_operand(Call *c, int k)
 	if (c->arg[k].weight)
 		return weight_constant(c->r, c->arg[k].weight);
 	if (!is_const(c->g, c->in[k]))
-		refuse(c, "operand %d ('%s') is computed from data; amosc needs it fixed when the file is read",
+		refuse(c,
+		       "operand %d ('%s') is computed from data; amosc needs it fixed when the "
+		       "file is read",
 		       k, c->node->input[k]);
 	return c->in[k];
 }

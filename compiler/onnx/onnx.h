@@ -14,8 +14,9 @@ typedef struct ReadOptions {
 	const Bind *bind;
 	int nfreeze; // patterns in order, '!' in front: train. The later one wins
 	const char *const *freeze;
-	bool bn_train;   // BatchNormalization by batch statistics even where the file says inference
-	bool dropout;    // Dropout drawn where the file says training (train); false: identity (eval, run, grad)
+	bool bn_train; // BatchNormalization by batch statistics even where the file says inference
+	bool dropout;  // Dropout drawn where the file says training (train); false: identity (eval,
+	               // run, grad)
 	bool list_unbound; // do not fail on unbound dimensions: give the Model its inputs only
 } ReadOptions;
 
@@ -47,17 +48,20 @@ typedef struct Model {
 	VEC(Input) inputs;
 	VEC(Input) outputs;
 	VEC(OpCount) ops;
-	VEC(const char *) notes; // decisions a person should know: ties, splits, folded, exporter bugs
-	struct File *file;       // the bytes, for write-back
+	VEC(const char *)
+	notes;             // decisions a person should know: ties, splits, folded, exporter bugs
+	struct File *file; // the bytes, for write-back
 } Model;
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);
-// The file with trained numbers in it. `bytes(ctx, slot)` answers the slot's values in its type, or NULL to
-// keep what is there. Written aside and renamed; external data likewise. All other bytes are kept.
-void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot), void *ctx);
-// The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each` once an
-// initializer with values in f32. `grad(ctx, slot)`: the slot's gradient.
+// The file with trained numbers in it. `bytes(ctx, slot)` answers the slot's values in its type, or
+// NULL to keep what is there. Written aside and renamed; external data likewise. All other bytes
+// are kept.
+void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot),
+                 void *ctx);
+// The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each`
+// once an initializer with values in f32. `grad(ctx, slot)`: the slot's gradient.
 void each_initializer(const Model *, Arena *, const float *(*grad)(void *, int slot),
                       void (*each)(void *, const char *name, Shape, const float *), void *ctx);
 

@@ -1,6 +1,7 @@
-// read.c: a model file as one Graph: header, inputs, names, functions, and every node lowered in order.
-// Takes a path and the options. Gives a Model. Keeps: shapes are numbers from the start, so that the shape
-// arithmetic of exporters folds in the door; whatever cannot be lowered is listed in one failure.
+// read.c: a model file as one Graph: header, inputs, names, functions, and every node lowered in
+// order. Takes a path and the options. Gives a Model. Keeps: shapes are numbers from the start, so
+// that the shape arithmetic of exporters folds in the door; whatever cannot be lowered is listed in
+// one failure.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +35,8 @@ const char *node_place(Arena *arena, const NodeProto *node)
 	return format(arena, "node '%s' (%s)", node_name(node), node->op_type);
 }
 
-// ---- the file -------------------------------------------------------------------------------------
+// ---- the file
+// -------------------------------------------------------------------------------------
 
 static void *unpack_take(void *arena, size_t bytes)
 {
@@ -85,11 +87,13 @@ static void read_header(Reader *r)
 		fail(m->path, "IR version %lld; amosc reads 3 and later. Export the model again",
 		     (long long)m->ir_version);
 	if (m->opset && (m->opset < OLDEST || m->opset > NEWEST))
-		fail(m->path, "operator set %lld; amosc reads %d to %d. Export with another opset_version",
+		fail(m->path,
+		     "operator set %lld; amosc reads %d to %d. Export with another opset_version",
 		     (long long)m->opset, OLDEST, NEWEST);
 }
 
-// ---- names -------------------------------------------------------------------------------------------
+// ---- names
+// -------------------------------------------------------------------------------------------
 
 Space *new_space(Reader *r, Space *outer)
 {
@@ -123,12 +127,14 @@ Value look_up(Reader *r, const Space *s, const char *name)
 		if (cell)
 			return r->values.at[*cell - 1];
 	}
-	fail(r->model->path, "'%s' is used but nothing before it computes it: undefined, or the nodes are "
-	                     "in a cycle or out of order",
+	fail(r->model->path,
+	     "'%s' is used but nothing before it computes it: undefined, or the nodes are "
+	     "in a cycle or out of order",
 	     name);
 }
 
-// ---- inputs ------------------------------------------------------------------------------------------
+// ---- inputs
+// ------------------------------------------------------------------------------------------
 
 static int64_t bound_size(const Reader *r, const char *input, int axis, const char *symbol)
 {
@@ -146,18 +152,20 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	const char *path = r->model->path;
 	const TensorType *t = info->type ? info->type->tensor_type : NULL;
 	if (!t)
-		fail(path, "'%s' is not a tensor (a sequence, map or optional value); only tensors go in and out",
+		fail(path,
+		     "'%s' is not a tensor (a sequence, map or optional value); only tensors go in "
+		     "and out",
 		     info->name);
 	int e = declared_type(t->elem_type);
 	if (e < 0)
-		fail(path, "'%s' has element type %d, which amosc does not compute with", info->name,
-		     t->elem_type);
+		fail(path, "'%s' has element type %d, which amosc does not compute with",
+		     info->name, t->elem_type);
 	Input in = {.name = info->name, .type = (Elem)e, .rank = -1};
 	if (!t->shape)
 		return in;
 	if (t->shape->n_dim > RANK)
-		fail(path, "'%s' has %zu dimensions; at most %d are supported", info->name, t->shape->n_dim,
-		     RANK);
+		fail(path, "'%s' has %zu dimensions; at most %d are supported", info->name,
+		     t->shape->n_dim, RANK);
 	in.rank = (int)t->shape->n_dim;
 	for (int a = 0; a < in.rank; a++) {
 		const Dimension *d = t->shape->dim[a];
@@ -167,7 +175,6 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	}
 	return in;
 }
-
 
 static void list_inputs(Reader *r)
 {
@@ -182,7 +189,8 @@ static void list_inputs(Reader *r)
 		PUSH(r->arena, r->model->outputs, declared(r, graph->output[i]));
 }
 
-// The dimensions that no number is known for, in one text; NULL when there is none. Binds the others.
+// The dimensions that no number is known for, in one text; NULL when there is none. Binds the
+// others.
 static const char *bind_dimensions(Reader *r)
 {
 	Text text = {.arena = r->arena}, hint = {.arena = r->arena};
@@ -194,7 +202,8 @@ static const char *bind_dimensions(Reader *r)
 			Dim *d = &in->dim[a];
 			if (d->size >= 0 || (d->size = bound_size(r, in->name, a, d->name)) >= 0)
 				continue;
-			const char *key = d->name[0] ? d->name : format(r->arena, "%s:%d", in->name, a);
+			const char *key =
+			    d->name[0] ? d->name : format(r->arena, "%s:%d", in->name, a);
 			say(&text, "\n  %s  (dimension %d of input '%s')", key, a, in->name);
 			if (!hint.count || !strstr(hint.at, format(r->arena, "%s=N", key)))
 				say(&hint, "%s%s=N", hint.count ? "," : "", key);
@@ -220,13 +229,15 @@ static void add_input(Reader *r, Space *top, const Input *in)
 	bind_name(r, top, in->name, (Value){.ref = put_cast(r->g, x, (Elem)working)});
 }
 
-// ---- initializers --------------------------------------------------------------------------------------
+// ---- initializers
+// --------------------------------------------------------------------------------------
 
 static void bind_weight(Reader *r, Space *s, const TensorProto *t)
 {
 	int type = working_type(t->data_type);
 	if (type < 0)
-		fail(r->model->path, "initializer '%s' has element type %d, which amosc does not compute with",
+		fail(r->model->path,
+		     "initializer '%s' has element type %d, which amosc does not compute with",
 		     t->name, t->data_type);
 	Weight *w = NEW(r->arena, Weight);
 	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
@@ -239,14 +250,18 @@ static void bind_weights(Reader *r, Space *s, const GraphProto *graph)
 {
 	if (graph->n_sparse_initializer)
 		fail(r->model->path, "initializer '%s' is sparse; amosc reads dense tensors only",
-		     graph->sparse_initializer[0]->values ? graph->sparse_initializer[0]->values->name : "?");
+		     graph->sparse_initializer[0]->values
+		         ? graph->sparse_initializer[0]->values->name
+		         : "?");
 	for (size_t i = 0; i < graph->n_initializer; i++)
 		bind_weight(r, s, graph->initializer[i]);
 }
 
-// ---- functions -----------------------------------------------------------------------------------------
+// ---- functions
+// -----------------------------------------------------------------------------------------
 
-static const char *function_key(Arena *arena, const char *domain, const char *name, const char *overload)
+static const char *function_key(Arena *arena, const char *domain, const char *name,
+                                const char *overload)
 {
 	return format(arena, "%s:%s:%s", plain_domain(domain), name, overload);
 }
@@ -256,7 +271,8 @@ static void list_functions(Reader *r)
 	r->functions = table_new(r->arena);
 	for (size_t i = 0; i < r->proto->n_functions; i++) {
 		const FunctionProto *f = r->proto->functions[i];
-		*table_cell_s(r->functions, function_key(r->arena, f->domain, f->name, f->overload)) = i + 1;
+		*table_cell_s(r->functions,
+		              function_key(r->arena, f->domain, f->name, f->overload)) = i + 1;
 	}
 }
 
@@ -275,7 +291,8 @@ static void call_function(Call *c, const FunctionProto *f, Value *result)
 	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
 	s->nopsets = f->n_opset_import;
 	for (size_t i = 0; i < f->n_input; i++)
-		bind_name(c->r, s, f->input[i], (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
+		bind_name(c->r, s, f->input[i],
+		          (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
 	lower_nodes(c->r, s, f->n_node, f->node);
 	for (int i = 0; i < c->nout && i < (int)f->n_output; i++)
 		result[i] = look_up(c->r, s, f->output[i]);
@@ -285,7 +302,8 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 {
 	Space *s = new_space(c->r, c->scope);
 	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
-		refuse(c, "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
+		refuse(c,
+		       "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
 		       graph->n_input, graph->n_output, nin, nout);
 	for (size_t i = 0; i < graph->n_input; i++)
 		bind_name(c->r, s, graph->input[i]->name, in[i]);
@@ -295,7 +313,8 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 		out[i] = look_up(c->r, s, graph->output[i]->name);
 }
 
-// ---- nodes ---------------------------------------------------------------------------------------------
+// ---- nodes
+// ---------------------------------------------------------------------------------------------
 
 // Looks an operator up at its own first version when that is newer than the file's header says.
 static void set_version(Call *c, const Row *row)
@@ -305,7 +324,8 @@ static void set_version(Call *c, const Row *row)
 		return;
 	if (c->opset)
 		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
-		     node_place(c->r->arena, c->node), row->info.since, (long long)c->opset, row->info.since);
+		     node_place(c->r->arena, c->node), row->info.since, (long long)c->opset,
+		     row->info.since);
 	c->opset = row->info.since;
 }
 
@@ -313,12 +333,13 @@ static void run_row(Call *c, Value *result)
 {
 	const Row *row = find_row(plain_domain(c->node->domain), c->node->op_type);
 	if (!row)
-		refuse(c, "operator %s%s%s is not known", c->node->domain, c->node->domain[0] ? "." : "",
-		       c->node->op_type);
+		refuse(c, "operator %s%s%s is not known", c->node->domain,
+		       c->node->domain[0] ? "." : "", c->node->op_type);
 	set_version(c, row);
 	c->how = row->how;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
-		c->in[k] = c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
+		c->in[k] =
+		    c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
 	row->lower(c);
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i]} : c->value[i];
@@ -391,7 +412,8 @@ void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
 		lower_node(r, s, node[i]);
 }
 
-// ---- what the file holds ---------------------------------------------------------------------------------
+// ---- what the file holds
+// ---------------------------------------------------------------------------------
 
 static void count_op(Reader *r, const NodeProto *node)
 {
@@ -425,7 +447,8 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 	}
 }
 
-// ---- outputs --------------------------------------------------------------------------------------------
+// ---- outputs
+// --------------------------------------------------------------------------------------------
 
 static void add_output(Reader *r, const Space *top, const Input *declared)
 {
@@ -434,8 +457,10 @@ static void add_output(Reader *r, const Space *top, const Input *declared)
 		return;
 	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;
 	if (!x)
-		fail(r->model->path, "output '%s' is a result that amosc does not compute", declared->name);
-	add_out(r->g, declared->name, put_cast(r->g, x, (Elem)working_type(elems[declared->type].onnx)));
+		fail(r->model->path, "output '%s' is a result that amosc does not compute",
+		     declared->name);
+	add_out(r->g, declared->name,
+	        put_cast(r->g, x, (Elem)working_type(elems[declared->type].onnx)));
 }
 
 static void settle_troubles(Reader *r)
@@ -458,7 +483,9 @@ static void mark_used(Reader *r)
 		int slot = find_slot(g, in->name);
 		in->used = slot >= 0 && used[slot];
 		if (!in->used)
-			note(r, "input '%s' is not used: were two inputs given the same example tensor at export?",
+			note(r,
+			     "input '%s' is not used: were two inputs given the same example "
+			     "tensor at export?",
 			     in->name);
 	}
 }

@@ -1,5 +1,6 @@
 // roles.c: which initializers are parameters, and under which names.
-// Takes the weights of a file. Gives, for each use of one, a slot or a constant. Keeps: every decision is noted.
+// Takes the weights of a file. Gives, for each use of one, a slot or a constant. Keeps: every
+// decision is noted.
 #include "lower.h"
 #include <string.h>
 
@@ -49,7 +50,11 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 	if (w->type != E_f32 || w->constant)
 		return weight_constant(r, w);
 	if (w->slot < 0)
-		w->slot = add_slot(r->g, (Slot){.name = w->name, .file = w->name, .kind = S_param, .type = E_f32,
-		                                .shape = w->shape, .init = weight_data(r, w)});
+		w->slot = add_slot(r->g, (Slot){.name = w->name,
+		                                .file = w->name,
+		                                .kind = S_param,
+		                                .type = E_f32,
+		                                .shape = w->shape,
+		                                .init = weight_data(r, w)});
 	return put_slot(r->g, w->slot);
 }

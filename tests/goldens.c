@@ -1,0 +1,246 @@
+// goldens.c: models against their reference answers, by the evaluator alone.
+// goldens PATTERN...: reads $AMOSC_MODELS/goldens.json and $AMOSC_MODELS/dynamo/goldens.json; a
+// pattern is a glob over file names relative to that folder; none: all. Each model is read, given
+// the reference inputs, evaluated with its gradients, and compared. Proves the reader, the book and
+// the gradients without an emitter. Prints one line a model. Exit status 1 when one is off, 77
+// (skipped) without models.
+#include "golden.h"
+#include "onnx.h"
+#include "passes.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern __typeof__(grad_pass) grad_pass __attribute__((weak));
+typedef struct Found {
+	Arena *arena;
+	const Graph *g;
+	const Array *value;
+	Table *grads; // "grad:NAME" to a position + 1
+	VEC(Result) results;
+} Found;
+
+static Result as_numbers(Arena *arena, const Array *a)
+{
+	Result r = {.count = count_of(&a->shape)};
+	double *at = NEWS(arena, double, r.count + 1);
+	for (int64_t i = 0; i < r.count; i++)
+		at[i] = elems[a->type].cls == 'f' ? a->f[i] : (double)a->i[i];
+	r.at = at;
+	return r;
+}
+
+static bool fetch(void *ctx, const char *name, Result *r)
+{
+	Found *f = ctx;
+	uint64_t *cell = table_find_s(f->grads, name);
+	if (cell) {
+		*r = f->results.at[*cell - 1];
+		return true;
+	}
+	if (starts_with(name, "grad:"))
+		return false;
+	for (int i = 0; i < f->g->outs.count; i++)
+		if (!strcmp(f->g->outs.at[i].name, name)) {
+			*r = as_numbers(f->arena, &f->value[f->g->outs.at[i].val]);
+			return true;
+		}
+	return false;
+}
+
+// loss: the sum of outputs times their cotangents, as constants.
+static void add_loss(Arena *arena, Graph *g)
+{
+	Ref loss = put_num(g, E_f32, 0);
+	for (int o = 0, k = 0; o < g->outs.count; o++) {
+		Ref x = g->outs.at[o].val;
+		Shape s = val(g, x)->shape;
+		if (elems[val(g, x)->type].cls != 'f')
+			continue;
+		int64_t n = count_of(&s), axes[RANK];
+		float *c = NEWS(arena, float, n);
+		for (int64_t i = 0; i < n; i++)
+			c[i] = (float)golden_cotangent(k, i, n);
+		for (int a = 0; a < s.rank; a++)
+			axes[a] = a;
+		Ref sum = put2(g, O_mul, x, put_const(g, E_f32, s, c));
+		if (s.rank)
+			sum = put_fold(g, O_sum, sum, s.rank, axes);
+		loss = put2(g, O_add, loss, put_reshape(g, sum, shape_of(0, NULL)));
+		k++;
+	}
+	add_out(g, "loss", loss);
+}
+
+static Array slot_array(Arena *arena, const Slot *s)
+{
+	if (s->kind != S_input && s->init)
+		return array_from(arena, s->type, &s->shape, s->init);
+	int64_t n = count_of(&s->shape);
+	Array a = {.type = s->type, .shape = s->shape};
+	a.f = take(arena, 8 * (size_t)n + 8);
+	for (int64_t i = 0; i < n && s->kind == S_input; i++) {
+		double x = golden_input(s->name, s->type, &s->shape, i);
+		if (elems[s->type].cls == 'f')
+			a.f[i] = x;
+		else
+			a.i[i] = (int64_t)x;
+	}
+	return a;
+}
+
+static const float *slot_gradient(void *ctx, int slot)
+{
+	Found *f = ctx;
+	const char *name = format(f->arena, "grad:%s", f->g->slots.at[slot].name);
+	for (int i = 0; i < f->g->outs.count; i++) {
+		if (strcmp(f->g->outs.at[i].name, name))
+			continue;
+		const Array *a = &f->value[f->g->outs.at[i].val];
+		float *at = NEWS(f->arena, float, count_of(&a->shape) + 1);
+		for (int64_t k = 0; k < count_of(&a->shape); k++)
+			at[k] = (float)a->f[k];
+		return at;
+	}
+	return NULL;
+}
+
+static void keep_gradient(void *ctx, const char *name, Shape shape, const float *at)
+{
+	Found *f = ctx;
+	Result r = {.count = count_of(&shape)};
+	double *x = NEWS(f->arena, double, r.count + 1);
+	for (int64_t i = 0; i < r.count; i++)
+		x[i] = (double)at[i];
+	r.at = x;
+	PUSH(f->arena, f->results, r);
+	*table_cell_s(f->grads, format(f->arena, "grad:%s", name)) = (uint64_t)f->results.count;
+}
+
+static bool has_floats(const Graph *g)
+{
+	for (int i = 0; i < g->outs.count; i++)
+		if (elems[val(g, g->outs.at[i].val)->type].cls == 'f')
+			return true;
+	return false;
+}
+
+static void evaluate(Found *f, const Model *m, bool gradients)
+{
+	Graph *g = m->graph;
+	if (gradients && has_floats(g)) {
+		add_loss(f->arena, g);
+		bool *want = NEWS(f->arena, bool, g->slots.count + 1);
+		for (int s = 0; s < g->slots.count; s++)
+			want[s] = g->slots.at[s].kind == S_param;
+		g = grad_pass(f->arena, g, want);
+	}
+	g->stores.count = 0;
+	f->g = g = graph_live(f->arena, g);
+	Array *slot = NEWS(f->arena, Array, g->slots.count + 1);
+	for (int s = 0; s < g->slots.count; s++)
+		slot[s] = slot_array(f->arena, &g->slots.at[s]);
+	f->value = eval_graph(f->arena, g, slot);
+	if (gradients && has_floats(g))
+		each_initializer(m, f->arena, slot_gradient, keep_gradient, f);
+}
+
+// The shapes of the golden's inputs as sizes for the model's dimensions.
+static void bind_inputs(Arena *arena, const json_t *inputs, ReadOptions *options)
+{
+	VEC(Bind) bind = {0};
+	const char *name;
+	json_t *shape;
+	json_object_foreach((json_t *)inputs, name, shape)
+	{
+		for (size_t a = 0; a < json_array_size(shape); a++) {
+			Bind b = {format(arena, "%s:%zu", name, a),
+			          json_integer_value(json_array_get(shape, a))};
+			PUSH(arena, bind, b);
+		}
+	}
+	options->nbind = bind.count;
+	options->bind = bind.at;
+}
+
+static bool check(const char *folder, const char *key, const json_t *golden, bool gradients)
+{
+	Arena *arena = arena_new();
+	Found f = {.arena = arena, .grads = table_new(arena)};
+	ReadOptions options = {.bn_train = strstr(key, "@bn_train") != NULL};
+	static const char *const everything[] = {"!*"};
+	if (getenv("AMOSC_GOLDENS_ALL")) {
+		options.nfreeze = 1;
+		options.freeze = everything;
+	}
+	bind_inputs(arena, json_object_get(golden, "inputs"), &options);
+	const char *at = strchr(key, '@');
+	const char *path =
+	    format(arena, "%s/%.*s", folder, at ? (int)(at - key) : (int)strlen(key), key);
+	Catch caught;
+	bool good = false;
+	if (!TRY(caught)) {
+		Model *m = read_model(arena, path, &options);
+		evaluate(&f, m, gradients);
+		Verdict v = golden_judge(key, golden, 1e-4, fetch, &f);
+		catch_end(&caught);
+		good = !v.wrong && v.outputs &&
+		       (!gradients || v.gradients || !json_object_get(golden, "grads"));
+		printf("%s %s: %d outputs, %d gradients, %d constants, worst %.2g\n",
+		       good ? "ok  " : "BAD ", key, v.outputs, v.gradients, v.constants,
+		       v.worst * 1e-4);
+	} else {
+		printf("FAIL %s: %s\n", key, caught.message);
+		free(caught.message);
+	}
+	fflush(stdout);
+	arena_free(arena);
+	return good;
+}
+
+static bool wanted(int n, char **pattern, const char *key)
+{
+	for (int i = 0; i < n; i++)
+		if (matches(pattern[i], key))
+			return true;
+	return n == 0;
+}
+
+static int check_folder(const char *folder, const char *prefix, bool gradients, int n,
+                        char **pattern, int *total)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/goldens.json", folder);
+	json_t *all = golden_load(path);
+	int bad = 0;
+	const char *key;
+	json_t *golden;
+	json_object_foreach(all, key, golden)
+	{
+		char name[4096];
+		snprintf(name, sizeof name, "%s%s", prefix, key);
+		if (key[0] == '_' || !wanted(n, pattern, name))
+			continue;
+		++*total;
+		bad += !check(folder, key, golden, gradients);
+	}
+	json_decref(all);
+	return bad;
+}
+
+int main(int argc, char **argv)
+{
+	const char *folder = getenv("AMOSC_MODELS");
+	if (!folder) {
+		printf("goldens: AMOSC_MODELS is not set\n");
+		return 77;
+	}
+	bool gradients = argc < 2 || strcmp(argv[1], "--forward");
+	int skip = gradients ? 1 : 2, total = 0;
+	char inner[4096];
+	snprintf(inner, sizeof inner, "%s/dynamo", folder);
+	int bad = check_folder(folder, "", gradients, argc - skip, argv + skip, &total);
+	bad += check_folder(inner, "dynamo/", gradients, argc - skip, argv + skip, &total);
+	printf("%d of %d models agree\n", total - bad, total);
+	return bad != 0 || !total;
+}
