@@ -6,7 +6,7 @@
 
 enum {
 	AGAIN = 24,    // weight of an expression still computed again rather than written and read
-	PANEL = 8,     // ... where a dot packs it, perhaps more than once
+	PANEL = 8,     // ... where a dot packs it or a map stretches it, perhaps more than once
 	ENOUGH = 1000, // weights stop here: shared operands count once a path
 };
 
@@ -125,9 +125,9 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 		return w->readers > 1 && c->weight > AGAIN;
 	if (c->tail && (w->readers > 1 || w->moved))
 		return true;
-	if ((w->stretch || w->panel) && c->weight > PANEL)
+	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
 		return true;
-	return w->readers > 1 && (c->weight > AGAIN || c->nbig > 1);
+	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
 }
 
 bool *cut_pass(Arena *arena, const Graph *g)

@@ -96,8 +96,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 	return f;
 }
 
-// ---- may two groups join?
-// --------------------------------------------------------------------------------
+// ---- may two groups join? ----------------------------------------------------------------------
 
 static bool shaped_as(const Shape *s, const Group *g)
 {
@@ -196,8 +195,7 @@ static bool join(Fuse *f, int p, int c)
 	return true;
 }
 
-// ---- which joins, in which order
-// --------------------------------------------------------------------------
+// ---- which joins, in which order ---------------------------------------------------------------
 
 typedef bool Wanted(const Group *p, const Group *c);
 
@@ -254,8 +252,20 @@ static void join_siblings(Fuse *f)
 	}
 }
 
-// ---- the plan
-// ------------------------------------------------------------------------------------------------
+// Single numbers, such as the step size, in as few kernels as may be.
+static void join_numbers(Fuse *f)
+{
+	int first = -1;
+	for (int i = 0; i < f->group.count; i++) {
+		const Group *g = &f->group.at[i];
+		if (!g->member.count || g->kind != L_map || g->space.rank)
+			continue;
+		if (first < 0 || !join(f, first, i))
+			first = i;
+	}
+}
+
+// ---- the plan ----------------------------------------------------------------------------------
 
 static bool read_elsewhere(const Fuse *f, Ref r)
 {
@@ -290,6 +300,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 		;
 	join_chains(&f, map_chain);
 	join_siblings(&f);
+	join_numbers(&f);
 	Plan *p = NEW(arena, Plan);
 	p->graph = g;
 	p->name = name;

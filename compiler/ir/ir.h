@@ -358,6 +358,7 @@ void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
 Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 void print_val(Text *, const Graph *, Ref);
+int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 
 // ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----------------
 // Floats are computed in double whatever their type; integers wrap to theirs.

@@ -1,7 +1,7 @@
-// plan.c: what kernels read and write, and a Plan as text.
-// Takes plan.h. Gives the walk from a value to the values in memory that its expression reads.
+// plan.c: what kernels read and write, and a Plan as text: its graph, then its kernels, folded axes
+// with a slash. Takes plan.h. Gives the walk from a value to the values in memory that its
+// expression reads.
 #include "plan.h"
-#include <string.h>
 
 struct Seen {
 	int turn, at; // at: place in the reads
@@ -98,57 +98,80 @@ Reads *plan_reads(Arena *arena, const Plan *p)
 	return reads;
 }
 
-// ---- text
-// ----------------------------------------------------------------------------------------------
+// ---- text --------------------------------------------------------------------------------------
 
-static void print_place(FILE *file, const Plan *p, Place at)
+typedef struct Printer {
+	FILE *file;
+	Arena *arena;
+	const Plan *plan;
+	const int *number;  // by Ref: its number in the text of the graph
+	const Reads *reads; // by kernel
+} Printer;
+
+static void print_ref(const Printer *p, Ref r)
+{
+	const Graph *g = p->plan->graph;
+	if (val(g, r)->op == O_slot)
+		fputs(g->slots.at[val(g, r)->attr->i[0]].name, p->file);
+	else
+		fprintf(p->file, "%%%d", p->number[r]);
+}
+
+static void print_place(const Printer *p, Place at)
 {
 	static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
 	                                     "input",   "output", "const"};
 	if (at.block == B_output)
-		fprintf(file, "output %s", p->graph->outs.at[at.offset].name);
+		fprintf(p->file, "output %s", p->plan->graph->outs.at[at.offset].name);
 	else
-		fprintf(file, "%s+%lld", blocks[at.block], (long long)at.offset);
+		fprintf(p->file, "%s+%lld", blocks[at.block], (long long)at.offset);
 }
 
-static void print_kern(FILE *file, Arena *arena, const Plan *p, int k, const Reads *reads)
+static void print_head(const Printer *p, int k)
 {
 	static const char *const kinds[] = {"map", "row", "col", "dot", "put", "scan"};
-	const Kern *kern = &p->kerns.at[k];
-	const Graph *g = p->graph;
-	fprintf(file, "kernel %d: %s %s", k, kinds[kern->kind],
-	        strchr(shape_text(arena, E_f32, &kern->space), '['));
-	for (int a = 0, first = 1; a < kern->space.rank; a++)
-		if (kern->fold >> a & 1) {
-			fprintf(file, "%s%d", first ? " along " : ",", a);
-			first = 0;
-		}
+	const Kern *kern = &p->plan->kerns.at[k];
+	const Graph *g = p->plan->graph;
+	fprintf(p->file, "kernel %d: %s [", k, kinds[kern->kind]);
+	for (int a = 0; a < kern->space.rank; a++)
+		fprintf(p->file, "%s%s%lld", a ? "," : "", kern->fold >> a & 1 ? "/" : "",
+		        (long long)kern->space.dim[a]);
 	const Node *node = &g->nodes.at[val(g, kern->out[kern->nout - 1])->from];
-	fprintf(file, "%s%s\n", *node->name ? "  # " : "", node->name);
-	for (int i = 0; i < kern->nout; i++) {
-		const Val *v = val(g, kern->out[i]);
-		fprintf(file, "\t%%%u : %s", kern->out[i], shape_text(arena, v->type, &v->shape));
-		if (kern->to) {
-			fputs(" at ", file);
-			print_place(file, p, kern->to[i]);
-		}
-		fputc('\n', file);
-	}
-	fputs(reads->count ? "\treads" : "", file);
-	for (int i = 0; i < reads->count; i++)
-		fprintf(file, " %%%u", reads->at[i].val);
-	fputs(reads->count ? "\n" : "", file);
+	fprintf(p->file, "]%s%s\n", *node->name ? "  # " : "", node->name);
 }
 
-void print_plan(FILE *file, const Plan *p)
+static void print_kern(const Printer *p, int k)
 {
+	const Kern *kern = &p->plan->kerns.at[k];
+	print_head(p, k);
+	for (int i = 0; i < kern->nout; i++) {
+		const Val *v = val(p->plan->graph, kern->out[i]);
+		fputc('\t', p->file);
+		print_ref(p, kern->out[i]);
+		fprintf(p->file, " : %s", shape_text(p->arena, v->type, &v->shape));
+		if (kern->to) {
+			fputs(" at ", p->file);
+			print_place(p, kern->to[i]);
+		}
+		fputc('\n', p->file);
+	}
+	for (int i = 0; i < p->reads[k].count; i++) {
+		fputs(i ? " " : "\treads ", p->file);
+		print_ref(p, p->reads[k].at[i].val);
+	}
+	fputs(p->reads[k].count ? "\n" : "", p->file);
+}
+
+void print_plan(FILE *file, const Plan *plan)
+{
+	Arena *arena = arena_new();
+	Printer p = {file, arena, plan, number_values(arena, plan->graph), plan_reads(arena, plan)};
+	print_graph(file, plan->graph);
 	fprintf(file,
 	        "plan %s: %d kernels, %lld bytes of parameters, %lld of state, %lld of scratch\n",
-	        p->name, p->kerns.count, (long long)p->param_bytes, (long long)p->state_bytes,
-	        (long long)p->scratch_bytes);
-	Arena *arena = arena_new();
-	const Reads *reads = plan_reads(arena, p);
-	for (int k = 0; k < p->kerns.count; k++)
-		print_kern(file, arena, p, k, &reads[k]);
+	        plan->name, plan->kerns.count, (long long)plan->param_bytes,
+	        (long long)plan->state_bytes, (long long)plan->scratch_bytes);
+	for (int k = 0; k < plan->kerns.count; k++)
+		print_kern(&p, k);
 	arena_free(arena);
 }

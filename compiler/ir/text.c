@@ -208,7 +208,7 @@ static void say_line(Printer *p, const Val *v, int number)
 
 // Live values are numbered from 1 in order; slots, and constants only ever written as numbers, take
 // none.
-static int *number_values(Arena *arena, const Graph *g)
+int *number_values(Arena *arena, const Graph *g)
 {
 	bool *live = graph_marks(arena, g), *line = NEWS(arena, bool, g->nval);
 	int *number = NEWS(arena, int, g->nval), n = 0;
