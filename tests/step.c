@@ -1,0 +1,280 @@
+// step.c: what is minimized and how a step is made: losses and optimizers evaluated against the
+// formulas as one would write them down, the rules for what is not said, and the messages for what
+// cannot be.
+#include "passes.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ROWS = 3, COLS = 4, COUNT_ = ROWS * COLS };
+
+static int failures;
+
+static void close_within(double tolerance, const char *what, double got, double wanted)
+{
+	if (fabs(got - wanted) <= tolerance * fmax(1, fabs(wanted)))
+		return;
+	printf("FAILED %s: %.17g, wanted %.17g\n", what, got, wanted);
+	failures++;
+}
+
+static void close_to(const char *what, double got, double wanted)
+{
+	close_within(1e-12, what, got, wanted);
+}
+
+static void hold(const char *what, bool right)
+{
+	if (!right) {
+		printf("FAILED %s\n", what);
+		failures++;
+	}
+}
+
+// ---- optimizers ------------------------------------------------------------------------------
+
+typedef struct Plain { // a parameter and its state
+	double w[COUNT_], m[COUNT_], s[COUNT_], r[ROWS], c[COLS];
+} Plain;
+
+static const double rate = 0.1, beta = 0.9, beta2 = 0.99, eps = 1e-3, decay = 0.1;
+
+static void plain_adam(Plain *p, const double *g, int t, bool apart)
+{
+	for (int i = 0; i < COUNT_; i++) {
+		double h = g[i] + (apart ? 0 : decay * p->w[i]);
+		p->m[i] = beta * p->m[i] + (1 - beta) * h;
+		p->s[i] = beta2 * p->s[i] + (1 - beta2) * h * h;
+		double m = p->m[i] / (1 - pow(beta, t)), s = p->s[i] / (1 - pow(beta2, t));
+		p->w[i] -= rate * (m / (sqrt(s) + eps) + (apart ? decay * p->w[i] : 0));
+	}
+}
+
+static void plain_sgd(Plain *p, const double *g)
+{
+	for (int i = 0; i < COUNT_; i++) {
+		p->m[i] = 0.5 * p->m[i] + g[i] + decay * p->w[i];
+		p->w[i] -= rate * p->m[i];
+	}
+}
+
+static double rms(const double *x)
+{
+	double sum = 0;
+	for (int i = 0; i < COUNT_; i++)
+		sum += x[i] * x[i];
+	return sqrt(sum / COUNT_);
+}
+
+static void plain_adafactor(Plain *p, const double *g, int t)
+{
+	double keep = 1 - pow(t, -0.8), mean = 0, u[COUNT_];
+	for (int i = 0; i < ROWS; i++)
+		p->r[i] *= keep;
+	for (int j = 0; j < COLS; j++)
+		p->c[j] *= keep;
+	for (int i = 0; i < COUNT_; i++) {
+		p->r[i / COLS] += (1 - keep) * (g[i] * g[i] + eps) / COLS;
+		p->c[i % COLS] += (1 - keep) * (g[i] * g[i] + eps) / ROWS;
+	}
+	for (int i = 0; i < ROWS; i++)
+		mean += p->r[i] / ROWS;
+	for (int i = 0; i < COUNT_; i++)
+		u[i] = g[i] / sqrt(p->r[i / COLS] * p->c[i % COLS] / mean);
+	double scale = fmax(rms(p->w), 1e-3) / fmax(rms(u), 1);
+	for (int i = 0; i < COUNT_; i++)
+		p->w[i] -= rate * (scale * u[i] + decay * p->w[i]);
+}
+
+static void plain_step(const char *name, Plain *p, const double *g, int t)
+{
+	if (!strcmp(name, "sgd"))
+		plain_sgd(p, g);
+	else if (!strcmp(name, "adafactor"))
+		plain_adafactor(p, g, t);
+	else
+		plain_adam(p, g, t, !strcmp(name, "adamw"));
+}
+
+static Array *first_contents(Arena *arena, const Graph *g)
+{
+	Array *slot = NEWS(arena, Array, g->slots.count);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
+		slot[i] =
+		    array_from(arena, s->type, &s->shape, s->init ? s->init : take(arena, bytes));
+	}
+	return slot;
+}
+
+static void test_optimizer(const char *name)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_new(arena, name, book_builtin());
+	const Shape shape = shape_of(2, (int64_t[]){ROWS, COLS});
+	add_slot(g, (Slot){.name = "w", .kind = S_param, .type = E_f64, .shape = shape});
+	add_slot(g, (Slot){.name = "g", .kind = S_input, .type = E_f64, .shape = shape});
+	add_out(g, "grad:w", put_slot(g, 1));
+	Opt opt = {.name = name,
+	           .rate = rate,
+	           .beta = beta,
+	           .beta2 = beta2,
+	           .eps = eps,
+	           .decay = decay,
+	           .momentum = 0.5,
+	           .warmup = 0,
+	           .clip = 0};
+	opt_defaults(arena, &opt);
+	const Graph *step = step_pass(arena, g, NULL, &opt);
+	Array *slot = first_contents(arena, step);
+	Plain plain = {0};
+	for (int i = 0; i < COUNT_; i++)
+		slot[0].f[i] = plain.w[i] = (i * 5 % 7 - 3) / 4.0;
+	for (int t = 1; t <= 4; t++) {
+		for (int i = 0; i < COUNT_; i++)
+			slot[1].f[i] = ((i * 7 + t * 3) % 11 - 5) / 8.0;
+		plain_step(name, &plain, slot[1].f, t);
+		const Array *out = eval_graph(arena, step, slot);
+		for (int i = 0; i < step->stores.count; i++)
+			slot[step->stores.at[i].slot] = out[step->stores.at[i].val];
+		for (int i = 0; i < COUNT_; i++)
+			close_to(name, slot[0].f[i], plain.w[i]);
+	}
+	hold("the step is counted", slot[find_slot(step, "amos.step")].i[0] == 4);
+	printf("%s: 4 steps as written down\n", name);
+	arena_free(arena);
+}
+
+static void test_rules(void)
+{
+	Arena *arena = arena_new();
+	Opt opt = {.name = "amos",
+	           .xi = NAN,
+	           .beta = NAN,
+	           .beta2 = NAN,
+	           .momentum = NAN,
+	           .clip = NAN,
+	           .extra_l2 = NAN,
+	           .coef = NAN,
+	           .decay = NAN,
+	           .eps = NAN,
+	           .warmup = NAN,
+	           .rate = NAN,
+	           .labels = 768,
+	           .batches = 1303};
+	opt_defaults(arena, &opt);
+	close_to("xi", opt.xi, 1 / sqrt(1303));
+	close_to("beta", opt.beta, 0.98);
+	close_to("momentum", opt.momentum, 0.9);
+	close_to("warm-up", opt.warmup, 100);
+	close_to("clip", opt.clip, 1 / sqrt(768));
+	hold("what was chosen is said", strstr(opt.chosen, "xi 0.0277: 1 / sqrt(N)") != NULL);
+	arena_free(arena);
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+static Graph *logits_graph(Arena *arena)
+{
+	Graph *g = graph_new(arena, "logits", book_builtin());
+	const Shape shape = shape_of(2, (int64_t[]){ROWS, COLS});
+	add_slot(g, (Slot){.name = "x", .kind = S_input, .type = E_f32, .shape = shape});
+	add_out(g, "logits", put_slot(g, 0));
+	return g;
+}
+
+static double out_number(Arena *arena, const Graph *g, const Array *slot, const char *name)
+{
+	const Array *value = eval_graph(arena, g, slot);
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, name))
+			return value[g->outs.at[i].val].f[0];
+	hold("an out is missing", false);
+	return NAN;
+}
+
+static void test_entropy(void)
+{
+	static const int64_t labels[ROWS] = {2, -100, 1};
+	Arena *arena = arena_new();
+	const Graph *g = loss_pass(arena, logits_graph(arena), "cross_entropy(logits, labels)");
+	const Slot *s = &g->slots.at[1];
+	hold("labels are an input of classes", s->kind == S_input && s->type == E_i64 &&
+	                                           s->shape.rank == 1 && s->shape.dim[0] == ROWS &&
+	                                           s->limit == COLS && s->ignore == -100);
+	Array *slot = first_contents(arena, g);
+	double wanted = 0;
+	for (int i = 0; i < ROWS; i++) {
+		double sum = 0;
+		for (int j = 0; j < COLS; j++)
+			sum += exp(slot[0].f[i * COLS + j] = sin(i * COLS + j));
+		slot[1].i[i] = labels[i];
+		wanted += labels[i] < 0 ? 0 : (log(sum) - slot[0].f[i * COLS + labels[i]]) / 2;
+	}
+	close_to("cross entropy", out_number(arena, g, slot, "loss"), wanted);
+	close_to("accuracy", out_number(arena, g, slot, "accuracy"), 0.5);
+	printf("cross entropy and accuracy: labels to ignore do not count\n");
+	arena_free(arena);
+}
+
+static void test_mixed(void)
+{
+	Arena *arena = arena_new();
+	const Graph *g =
+	    loss_pass(arena, logits_graph(arena), "mse(logits, target) + 0.5 * l1(x, other)");
+	Array *slot = first_contents(arena, g);
+	double wanted = 0;
+	for (int i = 0; i < COUNT_; i++) {
+		slot[0].f[i] = i;
+		slot[find_slot(g, "target")].f[i] = 2 * i;
+		slot[find_slot(g, "other")].f[i] = 5;
+		wanted += (i * i + 0.5 * abs(i - 5)) / COUNT_;
+	}
+	// 1 / count is a constant in f32.
+	close_within(1e-7, "mse + l1", out_number(arena, g, slot, "loss"), wanted);
+	const Graph *c = cotangent_pass(arena, logits_graph(arena));
+	Array *two = first_contents(arena, c);
+	two[0].f[3] = 3;
+	two[find_slot(c, "cotangent:logits")].f[3] = 7;
+	close_to("cotangents", out_number(arena, c, two, "loss"), 21);
+	arena_free(arena);
+}
+
+static void expect_message(const char *expr, const char *wanted)
+{
+	Arena *arena = arena_new();
+	Catch c;
+	if (!TRY(c)) {
+		loss_pass(arena, logits_graph(arena), expr);
+		catch_end(&c);
+		printf("FAILED --loss %s: no message, wanted '%s'\n", expr ? expr : "(none)",
+		       wanted);
+		failures++;
+	} else {
+		if (!strstr(c.message, wanted)) {
+			printf("FAILED --loss %s: '%s', wanted '%s'\n", expr ? expr : "(none)",
+			       c.message, wanted);
+			failures++;
+		}
+		free(c.message);
+	}
+	arena_free(arena);
+}
+
+int main(void)
+{
+	static const char *const names[] = {"adamw", "adam", "adafactor", "sgd"};
+	for (int i = 0; i < COUNT(names); i++)
+		test_optimizer(names[i]);
+	test_rules();
+	test_entropy();
+	test_mixed();
+	expect_message(
+	    NULL, "no output that is a single number; the model's outputs are logits f32[3,4]");
+	expect_message("logits", "wrap it in average");
+	expect_message("average(scores)", "nothing is called 'scores'");
+	expect_message("mse(logits, target", "wanted");
+	expect_message("mse(logits, target) logits", "goes on");
+	return failures != 0;
+}
