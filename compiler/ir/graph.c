@@ -137,11 +137,20 @@ bool commutes(Op op)
 	       op == O_and || op == O_or || op == O_xor;
 }
 
-// One order for what commutes: constants on the right, else the older value first.
+// Slots come before other values, by their numbers, so that it does not matter when they are first
+// read; constants come last.
+static int64_t place_in_order(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return v->attr->i[0] - INT32_MAX;
+	return is_const(g, r) ? (int64_t)r + UINT32_MAX : (int64_t)r;
+}
+
+// One order for what commutes.
 static bool is_backwards(const Graph *g, const Ref *in)
 {
-	bool first = is_const(g, in[0]), second = is_const(g, in[1]);
-	return first != second ? first : in[0] > in[1];
+	return place_in_order(g, in[0]) > place_in_order(g, in[1]);
 }
 
 static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
