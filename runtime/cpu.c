@@ -151,6 +151,16 @@ void *amos_slot_bytes(const struct amos *m, int64_t slot)
 	}
 }
 
+const void *amos_params(const struct amos *m)
+{
+	return m->params;
+}
+
+const void *amos_state(const struct amos *m)
+{
+	return m->state;
+}
+
 void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
 	return m->outputs[m->first_out[entry - m->model->entries] + out];

@@ -36,6 +36,9 @@ int amos_file_open(struct amos_file *, const char *path);
 int amos_file_keep(struct amos_file *); // flush, sync, rename, sync the folder; on failure dropped
 void amos_file_drop(struct amos_file *);
 
+uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
+uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
+
 // ---- convert.c: elements of one type as another ---------------------------------------
 
 // n elements, divided by `divide` on the way to floats. -1, or the first that does not fit: out of
@@ -46,7 +49,111 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
 double amos_number(const void *at, int type, int64_t i); // element i
 
-uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
-uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
+// ---- array.c: files as arrays ----------------------------------------------------------
+
+struct amos_blob { // bytes of a file, mapped, or read
+	const unsigned char *at;
+	size_t count;
+	void *base;    // to be freed, or unmapped
+	size_t mapped; // bytes mapped; 0: base is from malloc
+};
+int amos_blob_map(const char *path, struct amos_blob *);
+int amos_blob_gunzip(const char *path, struct amos_blob *);
+void amos_blob_free(struct amos_blob *);
+
+// Writes f32[2,?] to `to` and answers it; a dimension below 0 is a question mark.
+const char *amos_shape_text(char *to, size_t room, int type, int rank, const int64_t *dim);
+int64_t amos_count(int rank, const int64_t *dim); // elements; -1: more than memory can address
+// The array takes the blob over, its elements beginning at `offset` (copied where they lie
+// unaligned). type, rank and dim are set. On failure the blob is still the caller's. `where` names
+// the file.
+int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
+int amos_array_npy(struct amos_array *, const char *where,
+                   struct amos_blob *); // takes the blob, always
+void amos_array_free(struct amos_array *);
+int amos_type_named(const char *); // -1
+
+// The arrays of a source of the data table (all but the wrappers and text:): one, or for FILE.npz
+// and FILE.safetensors all that it holds.
+int amos_arrays_open(const char *source, int64_t *n, struct amos_array **);
+int amos_arrays_safetensors(const char *path, const char *key, int64_t *n, struct amos_array **);
+int amos_array_csv(const char *path, const char *columns, struct amos_array *);
+int amos_array_jsonl(const char *path, const char *field, struct amos_array *);
+int amos_npz_open(const char *path, const char *key, int64_t *n,
+                  struct amos_array **); // key NULL: all
+
+// ---- text.c: bytes as tokens -----------------------------------------------------------
+
+struct amos_vocabulary {
+	int count;               // 0: none, a byte is its own token
+	unsigned char byte[256]; // by token
+};
+// PATH is a file, or a folder whose files follow each other by name; VOCABULARY a file, "auto" (the
+// distinct bytes in order), or NULL.
+int amos_text_open(const char *path, const char *vocabulary, struct amos_array *,
+                   struct amos_vocabulary *);
+int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
+
+// ---- cpu.c: the blocks of a model --------------------------------------------------------
+
+const void *amos_params(const struct amos *);
+const void *amos_state(const struct amos *);
+
+// ---- data.c ----------------------------------------------------------------------------
+
+int64_t amos_data_samples(const struct amos_data *); // in a batch
+int64_t amos_data_tokens(const struct amos_data *);  // in a batch; 0: no stream
+
+// ---- events.c, log.c: the run folder ---------------------------------------------------
+
+FILE *amos_events_open(const char *dir); // NULL: errno says why
+void amos_event(FILE *, const char *tag, int64_t step, double number);
+
+struct amos_log {
+	char *path;
+	FILE *lines, *events;
+	double start, flushed, told;
+	bool quiet, terminal;
+	bool shown; // an unfinished line of progress stands on the terminal
+};
+struct amos_figure {
+	const char *name;
+	double value; // not finite: left out
+};
+double amos_now(void); // seconds
+int amos_log_open(struct amos_log *, const char *dir, int64_t step, bool resumed, bool quiet);
+int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
+int amos_log_close(struct amos_log *, int status); // `status`, or that of writing what is left
+void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, double rate,
+                   const char *unit, double left, bool last);
+void amos_say(struct amos_log *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int amos_command_keep(const char *dir, const struct amos_model *, const struct amos_options *);
+
+// ---- source.c: what --data names -------------------------------------------------------
+
+struct amos_opened { // an array of a file
+	char *text;  // as given
+	struct amos_array array;
+	struct amos_vocabulary vocabulary;
+	bool token; // text: bytes are tokens, no brightness
+};
+struct amos_source {
+	char *name;   // of the input
+	int file;     // number of the amos_opened
+	int shift;    // tokens ahead
+	int fill;     // 0, 1: this value everywhere; AMOS_ABSENT: a file
+	bool masked;  // labels of a masked language model
+	bool raw;     // u8 stays 0..255 in float inputs
+	bool by_name; // came with FILE.npz: may be for no input
+};
+struct amos_sources {
+	int count, nfiles;
+	struct amos_source *at;
+	struct amos_opened *files;
+};
+int amos_sources_open(struct amos_sources *, const struct amos_list *);
+void amos_sources_close(struct amos_sources *);
+const struct amos_source *amos_source_of(const struct amos_sources *,
+                                         const char *input); // NULL: none
 
 #endif

@@ -1,6 +1,9 @@
 // mock.c: see mock.h.
 #include "mock.h"
+#include <ftw.h>
+#include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { I64 = 4, F32 = 1 }; // rows of types.def
 
@@ -203,3 +206,90 @@ const struct amos_model mock_words = {
     .state = 64,
     .note = "",
 };
+
+// ---- fixtures --------------------------------------------------------------------------
+
+static char folder[256];
+static pid_t owner; // a child that ends does not remove it
+
+static int remove_one(const char *path, const struct stat *about, int kind, struct FTW *where)
+{
+	(void)about, (void)kind, (void)where;
+	return remove(path);
+}
+
+static void remove_folder(void)
+{
+	if (getpid() == owner)
+		nftw(folder, remove_one, 8, FTW_DEPTH | FTW_PHYS);
+}
+
+void enter_folder(const char *test)
+{
+	snprintf(folder, sizeof folder, "%s/amos-%s-XXXXXX",
+	         getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp", test);
+	CHECK(mkdtemp(folder) && !chdir(folder), "%s", folder);
+	owner = getpid();
+	atexit(remove_folder);
+}
+
+void write_file(const char *path, const void *bytes, long count)
+{
+	FILE *file = fopen(path, "wb");
+	CHECK(file && fwrite(bytes, 1, (size_t)count, file) == (size_t)count && !fclose(file), "%s",
+	      path);
+}
+
+char *read_file(const char *path, long *count)
+{
+	FILE *file = fopen(path, "rb");
+	CHECK(file && !fseek(file, 0, SEEK_END), "%s", path);
+	long n = ftell(file);
+	rewind(file);
+	char *bytes = malloc((size_t)n + 1);
+	CHECK(bytes && fread(bytes, 1, (size_t)n, file) == (size_t)n, "%s", path);
+	bytes[n] = 0;
+	fclose(file);
+	if (count)
+		*count = n;
+	return bytes;
+}
+
+static void write_npy(const char *path, const char *shape, const float *x, int n)
+{
+	char file[128 + 4096] = "\x93NUMPY\x01\x00\x76\x00";
+	int used = snprintf(file + 10, 118,
+	                    "{'descr': '<f4', 'fortran_order': False, 'shape': (%s), }", shape);
+	memset(file + 10 + used, ' ', 118 - (size_t)used);
+	CHECK((size_t)n * 4 <= sizeof file - 128, "%d", n);
+	memcpy(file + 128, x, (size_t)n * 4);
+	write_file(path, file, 128 + n * 4);
+}
+
+void write_line_data(int n)
+{
+	float x[300], y[100];
+	char shape[32];
+	CHECK(n <= 100, "%d", n);
+	for (int i = 0; i < 3 * n; i++)
+		x[i] = (float)(i * 37 % 101) / 101 - 0.5f;
+	for (int i = 0; i < n; i++)
+		y[i] = 2 * x[3 * i] - x[3 * i + 1] + 0.5f * x[3 * i + 2] + 0.25f;
+	snprintf(shape, sizeof shape, "%d, 3", n);
+	write_npy("x.npy", shape, x, 3 * n);
+	snprintf(shape, sizeof shape, "%d,", n);
+	write_npy("y.npy", shape, y, n);
+}
+
+struct amos_options options_of(const char *first, ...)
+{
+	struct amos_options options = amos_options();
+	va_list args;
+	va_start(args, first);
+	for (const char *name = first; name; name = va_arg(args, const char *)) {
+		const char *value = va_arg(args, const char *);
+		CHECK(!amos_option(&options, name, value), "%s %s", name, value);
+	}
+	va_end(args);
+	return options;
+}

@@ -1,0 +1,195 @@
+// log.c: the run folder's log and command, and progress on the terminal.
+// Takes events.c, jansson. Gives log.jsonl, TensorBoard's events, command.json. Keeps: a resumed
+// log has each step once.
+#include "rt.h"
+#include <errno.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+double amos_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double peak_megabytes(void)
+{
+	struct rusage usage;
+	return getrusage(RUSAGE_SELF, &usage) ? 0 : (double)usage.ru_maxrss / 1024;
+}
+
+// ---- log.jsonl and events --------------------------------------------------------------
+
+// Cuts off the lines of steps after `step`, which are made once more.
+static int cut_lines(const char *path, int64_t step)
+{
+	FILE *file = fopen(path, "r+");
+	if (!file)
+		return errno == ENOENT ? AMOS_DONE : amos_fail_errno("read", path);
+	char line[4096];
+	long keep = 0;
+	long long at;
+	while (fgets(line, sizeof line, file) && line[strlen(line) - 1] == '\n' &&
+	       sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
+		keep = ftell(file);
+	int status = ftruncate(fileno(file), keep) ? amos_fail_errno("write", path) : AMOS_DONE;
+	fclose(file);
+	return status;
+}
+
+int amos_log_open(struct amos_log *log, const char *dir, int64_t step, bool resumed, bool quiet)
+{
+	*log = (struct amos_log){
+	    .start = amos_now(), .quiet = quiet, .terminal = isatty(STDERR_FILENO)};
+	if (asprintf(&log->path, "%s/log.jsonl", dir) < 0) {
+		log->path = NULL;
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", dir);
+	}
+	int status = resumed ? cut_lines(log->path, step) : AMOS_DONE;
+	if (status)
+		return status;
+	log->lines = fopen(log->path, resumed ? "a" : "w");
+	log->events = log->lines ? amos_events_open(dir) : NULL;
+	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
+}
+
+static int flush(struct amos_log *log)
+{
+	log->flushed = amos_now();
+	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
+		return amos_fail_errno("write", log->path);
+	return AMOS_DONE;
+}
+
+int amos_log_close(struct amos_log *log, int status)
+{
+	// A failure that stands is told, not one that comes of it.
+	if (!status && log->events)
+		status = flush(log);
+	if (log->shown)
+		fputs("\n", stderr);
+	if (log->lines)
+		fclose(log->lines);
+	if (log->events)
+		fclose(log->events);
+	free(log->path);
+	*log = (struct amos_log){0};
+	return status;
+}
+
+int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_figure *figures)
+{
+	fprintf(log->lines, "{\"step\": %lld", (long long)step);
+	for (int i = 0; i < n; i++) {
+		if (!isfinite(figures[i].value))
+			continue;
+		fprintf(log->lines, ", \"%s\": %.9g", figures[i].name, figures[i].value);
+		amos_event(log->events, figures[i].name, step, figures[i].value);
+	}
+	fprintf(log->lines, ", \"seconds\": %.3f, \"memory_mb\": %.0f}\n", amos_now() - log->start,
+	        peak_megabytes());
+	return amos_now() - log->flushed > 0.5 ? flush(log) : AMOS_DONE;
+}
+
+// ---- progress --------------------------------------------------------------------------
+
+static const char *clock_text(char *to, size_t room, double seconds)
+{
+	long long s = seconds < 0 ? 0 : (long long)(seconds + 0.5);
+	if (s >= 3600)
+		snprintf(to, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+	else
+		snprintf(to, room, "%lld:%02lld", s / 60, s % 60);
+	return to;
+}
+
+void amos_progress(struct amos_log *log, int64_t step, int64_t steps, double loss, double rate,
+                   const char *unit, double left, bool last)
+{
+	double now = amos_now(), wait = log->terminal ? 0.1 : 10;
+	if (log->quiet || (!last && log->told && now - log->told < wait))
+		return;
+	char clock[32];
+	fprintf(stderr, "%sstep %lld/%lld  loss %.4f  %.*f %s/s  %s left  %.0f MB%s",
+	        log->terminal ? "\r\033[K" : "", (long long)step, (long long)steps, loss,
+	        rate < 100 ? 1 : 0, rate, unit, clock_text(clock, sizeof clock, left),
+	        peak_megabytes(), log->terminal ? "" : "\n");
+	log->told = now;
+	log->shown = log->terminal;
+}
+
+void amos_say(struct amos_log *log, const char *fmt, ...)
+{
+	if (log->quiet)
+		return;
+	va_list args;
+	va_start(args, fmt);
+	if (log->shown)
+		fputs("\r\033[K", stderr);
+	log->shown = false;
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+}
+
+// ---- command.json ----------------------------------------------------------------------
+
+int amos_command_keep(const char *dir, const struct amos_model *model,
+                      const struct amos_options *options)
+{
+	char cwd[4096] = "", path[4096];
+	if (!getcwd(cwd, sizeof cwd))
+		cwd[0] = 0;
+	snprintf(path, sizeof path, "%s/command.json", dir);
+	json_t *argv = json_array();
+	for (int i = 0; i < options->argc; i++)
+		json_array_append_new(argv, json_string_nocheck(options->argv[i]));
+	json_t *all =
+	    json_pack("{s:o, s:s, s:s, s:s, s:s}", "command", argv, "folder", cwd, "model",
+	              model->name ? model->name : "", "target", model->target ? model->target : "",
+	              "chosen", model->note ? model->note : "");
+	struct amos_file file;
+	int status = all ? amos_file_open(&file, path)
+	                 : amos_fail(AMOS_INPUT, "%s: the command is not UTF-8", path);
+	if (!status) {
+		json_dumpf(all, file.to, JSON_INDENT(2));
+		fputs("\n", file.to);
+		status = amos_file_keep(&file);
+	}
+	json_decref(all);
+	return status;
+}
+
+int amos_command(const char *dir, int *argc, char ***argv)
+{
+	char path[4096];
+	snprintf(path, sizeof path, "%s/command.json", dir);
+	json_error_t error;
+	json_t *all = access(path, R_OK) ? NULL : json_load_file(path, 0, &error);
+	json_t *command = json_object_get(all, "command");
+	size_t n = json_array_size(command), bytes = 0;
+	for (size_t i = 0; i < n; i++)
+		bytes += json_string_length(json_array_get(command, i)) + 1;
+	*argc = (int)n;
+	*argv = n ? malloc((n + 1) * sizeof(char *) + bytes) : NULL;
+	char *at = *argv ? (char *)(*argv + n + 1) : NULL;
+	for (size_t i = 0; at && i < n; i++) {
+		const char *word = json_string_value(json_array_get(command, i));
+		(*argv)[i] = at;
+		at = stpcpy(at, word ? word : "") + 1;
+	}
+	if (*argv)
+		(*argv)[n] = NULL;
+	json_decref(all);
+	return *argv ? AMOS_DONE
+	             : amos_fail(AMOS_INPUT, "%s: no run to go on with: %s", dir,
+	                         all ? "command.json has no command"
+	                             : "command.json is missing or damaged");
+}

@@ -1,0 +1,187 @@
+// npz.c: arrays in zip files, as numpy writes them.
+// Takes libzip. Gives amos_npz_read, amos_npz_write. Keeps: a file appears only when it is whole.
+#include "rt.h"
+#include <stdlib.h>
+#include <string.h>
+#include <zip.h>
+
+// ---- reading ---------------------------------------------------------------------------
+
+// The array's name of an entry: without .npy. NULL: not an array. malloc'd.
+static char *entry_name(const char *file)
+{
+	size_t n = strlen(file);
+	return n > 4 && !strcmp(file + n - 4, ".npy") ? strndup(file, n - 4) : NULL;
+}
+
+static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct amos_array *array)
+{
+	zip_stat_t about;
+	zip_file_t *file =
+	    zip_stat_index(zip, index, 0, &about) ? NULL : zip_fopen_index(zip, index, 0);
+	if (!file)
+		return amos_fail(AMOS_INPUT, "%s: damaged: %s", path, zip_strerror(zip));
+	void *bytes = malloc(about.size + 1);
+	zip_int64_t got = bytes ? zip_fread(file, bytes, about.size) : -1;
+	// The check sum is compared when the end is read.
+	char end;
+	if (got >= 0 && zip_fread(file, &end, 1))
+		got = -1;
+	zip_fclose(file);
+	if (!bytes)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	if (got != (zip_int64_t)about.size) {
+		free(bytes);
+		return amos_fail(AMOS_INPUT, "%s: the entry %s is damaged", path, about.name);
+	}
+	struct amos_blob blob = {bytes, about.size, bytes, 0};
+	char where[1024];
+	snprintf(where, sizeof where, "%s:%s", path, array->name);
+	return amos_array_npy(array, where, &blob);
+}
+
+static int read_entries(zip_t *zip, const char *path, const char *key, int64_t *n,
+                        struct amos_array *arrays)
+{
+	zip_int64_t count = zip_get_num_entries(zip, 0);
+	for (zip_int64_t i = 0; i < count; i++) {
+		const char *file = zip_get_name(zip, (zip_uint64_t)i, 0);
+		char *name = file ? entry_name(file) : NULL;
+		if (!name || (key && strcmp(name, key))) {
+			free(name);
+			continue;
+		}
+		arrays[*n].name = name;
+		int status = read_entry(zip, (zip_uint64_t)i, path, &arrays[(*n)++]);
+		if (status)
+			return status;
+	}
+	if (!*n && key)
+		return amos_fail(AMOS_INPUT, "%s: holds no array '%s'", path, key);
+	return *n ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: holds no arrays", path);
+}
+
+int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_array **arrays)
+{
+	*n = 0;
+	*arrays = NULL;
+	int code;
+	zip_t *zip = zip_open(path, ZIP_RDONLY, &code);
+	if (!zip) {
+		zip_error_t error;
+		zip_error_init_with_code(&error, code);
+		int status =
+		    amos_fail(code == ZIP_ER_MEMORY ? AMOS_MACHINE : AMOS_INPUT,
+		              "%s: cannot read it as npz: %s", path, zip_error_strerror(&error));
+		zip_error_fini(&error);
+		return status;
+	}
+	*arrays = calloc((size_t)zip_get_num_entries(zip, 0) + 1, sizeof **arrays);
+	int status = *arrays ? read_entries(zip, path, key, n, *arrays)
+	                     : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	zip_discard(zip);
+	if (status) {
+		amos_npz_free(*n, *arrays);
+		*n = 0;
+		*arrays = NULL;
+	}
+	return status;
+}
+
+int amos_npz_read(const char *path, int64_t *n, struct amos_array **arrays)
+{
+	return amos_npz_open(path, NULL, n, arrays);
+}
+
+void amos_npz_free(int64_t n, struct amos_array *arrays)
+{
+	for (int64_t i = 0; i < n; i++)
+		amos_array_free(&arrays[i]);
+	free(arrays);
+}
+
+// ---- writing ---------------------------------------------------------------------------
+
+static const char *const npy_types[AMOS_TYPES] = {
+    [AMOS_f64] = "<f8", [AMOS_f32] = "<f4", [AMOS_f16] = "<f2", [AMOS_bf16] = "<f4",
+    [AMOS_i64] = "<i8", [AMOS_i32] = "<i4", [AMOS_i16] = "<i2", [AMOS_i8] = "|i1",
+    [AMOS_u64] = "<u8", [AMOS_u32] = "<u4", [AMOS_u16] = "<u2", [AMOS_u8] = "|u1",
+    [AMOS_b8] = "|b1"};
+
+// Header and elements of one array; NULL: out of memory. malloc'd.
+static char *npy_bytes(const struct amos_array *array, size_t *count)
+{
+	int type = array->type == AMOS_bf16 ? AMOS_f32 : array->type;
+	int64_t elements = amos_count(array->rank, array->dim);
+	char shape[256] = "", header[512];
+	for (int a = 0, at = 0; a < array->rank; a++)
+		at += snprintf(shape + at, sizeof shape - (size_t)at, "%lld,%s",
+		               (long long)array->dim[a], a + 1 < array->rank ? " " : "");
+	int size = snprintf(header, sizeof header,
+	                    "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
+	                    npy_types[array->type], shape);
+	size_t start = ((size_t)size + 11 + 63) / 64 * 64; // elements begin at a multiple of 64
+	*count = start + (size_t)(elements * amos_types[type].bytes);
+	char *to = malloc(*count);
+	if (!to)
+		return NULL;
+	memset(to, ' ', start);
+	memcpy(to, "\x93NUMPY\x01\x00", 8);
+	to[8] = (char)((start - 10) & 255);
+	to[9] = (char)((start - 10) >> 8);
+	memcpy(to + 10, header, (size_t)size);
+	to[start - 1] = '\n';
+	if (type == array->type)
+		memcpy(to + start, array->bytes, *count - start);
+	else
+		for (int64_t i = 0; i < elements; i++)
+			((float *)(to + start))[i] =
+			    (float)amos_number(array->bytes, array->type, i);
+	return to;
+}
+
+static bool add_array(zip_t *zip, const struct amos_array *array)
+{
+	size_t count;
+	char *bytes = npy_bytes(array, &count), *name = NULL;
+	zip_source_t *source = bytes ? zip_source_buffer(zip, bytes, count, 1) : NULL;
+	if (!source) {
+		free(bytes);
+		return false;
+	}
+	zip_int64_t index = asprintf(&name, "%s.npy", array->name) < 0
+	                        ? -1
+	                        : zip_file_add(zip, name, source, ZIP_FL_ENC_UTF_8);
+	free(name);
+	if (index < 0) {
+		zip_source_free(source);
+		return false;
+	}
+	return !zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0);
+}
+
+int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
+{
+	struct amos_file file;
+	int status = amos_file_open(&file, path);
+	if (status)
+		return status;
+	int code;
+	zip_t *zip = zip_open(file.aside, ZIP_CREATE | ZIP_TRUNCATE, &code);
+	bool written = zip != NULL;
+	for (int64_t i = 0; written && i < n; i++)
+		written = add_array(zip, &arrays[i]);
+	if (written && !zip_close(zip)) {
+		// libzip wrote another file of that name: it is that one that must be synced.
+		file.to = freopen(file.aside, "ab", file.to);
+		if (file.to)
+			return amos_file_keep(&file);
+		zip = NULL;
+	}
+	status = amos_fail(AMOS_MACHINE, "%s: cannot write: %s", path,
+	                   zip ? zip_strerror(zip) : "out of memory");
+	if (zip)
+		zip_discard(zip);
+	amos_file_drop(&file);
+	return status;
+}

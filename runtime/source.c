@@ -1,0 +1,193 @@
+// source.c: what --data names: NAME=SOURCE with its wrappers, or a file of arrays by their names.
+// Takes array.c, text.c. Gives struct source by input name. Keeps: a file named twice is opened
+// once.
+#include "rt.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static int grow(void **at, int count, size_t item)
+{
+	void *more = realloc(*at, (size_t)(count + 1) * item);
+	if (!more)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	*at = more;
+	memset((char *)more + (size_t)count * item, 0, item);
+	return AMOS_DONE;
+}
+
+// PATH[:VOCABULARY]
+static int open_text(const char *text, struct amos_array **array,
+                     struct amos_vocabulary *vocabulary)
+{
+	char *path = strdup(text), *colon = path && access(text, F_OK) ? strrchr(path, ':') : NULL;
+	if (colon)
+		*colon++ = 0;
+	*array = calloc(1, sizeof **array);
+	int status = path && *array ? amos_text_open(path, colon, *array, vocabulary)
+	                            : amos_fail(AMOS_MACHINE, "--data: out of memory");
+	free(path);
+	return status;
+}
+
+// Adds what `text` names to the files, unless it is there; *index is its first array.
+static int open_file(struct amos_sources *all, const char *text, int *index, int64_t *n)
+{
+	*n = 0;
+	for (*index = 0; *index < all->nfiles && strcmp(all->files[*index].text, text);)
+		++*index;
+	while (*index + *n < all->nfiles && !strcmp(all->files[*index + *n].text, text))
+		++*n;
+	if (*n)
+		return AMOS_DONE;
+	*n = 1;
+	struct amos_array *arrays = NULL;
+	struct amos_vocabulary vocabulary = {0};
+	int status;
+	if (!strncmp(text, "text:", 5)) {
+		status = open_text(text + 5, &arrays, &vocabulary);
+	} else {
+		status = amos_arrays_open(text, n, &arrays);
+	}
+	for (int64_t i = 0; !status && i < *n; i++) {
+		status = grow((void **)&all->files, all->nfiles, sizeof *all->files);
+		if (status)
+			break;
+		struct amos_opened *file = &all->files[all->nfiles++];
+		file->text = strdup(text);
+		file->array = arrays[i];
+		file->vocabulary = vocabulary;
+		file->token = !strncmp(text, "text:", 5);
+		arrays[i] = (struct amos_array){0};
+		if (!file->text)
+			status = amos_fail(AMOS_MACHINE, "--data: out of memory");
+	}
+	amos_npz_free(arrays ? *n : 0, arrays);
+	return status;
+}
+
+static int add_source(struct amos_sources *all, const char *name, size_t length,
+                      struct amos_source **to)
+{
+	int status = grow((void **)&all->at, all->count, sizeof *all->at);
+	if (status)
+		return status;
+	struct amos_source *source = &all->at[all->count];
+	source->name = strndup(name, length);
+	if (!source->name)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	all->count++;
+	for (int i = 0; i + 1 < all->count; i++)
+		if (!strcmp(all->at[i].name, source->name))
+			return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
+	*to = source;
+	return AMOS_DONE;
+}
+
+// Takes wrapper( ) off `text`, in place.
+static bool unwrap(char **text, const char *wrapper)
+{
+	size_t n = strlen(wrapper), length = strlen(*text);
+	if (strncmp(*text, wrapper, n) || (*text)[n] != '(' || (*text)[length - 1] != ')')
+		return false;
+	(*text)[length - 1] = 0;
+	*text += n + 1;
+	return true;
+}
+
+static int open_source(struct amos_sources *all, struct amos_source *source, char *text)
+{
+	for (;;) {
+		if (unwrap(&text, "shift"))
+			source->shift++;
+		else if (unwrap(&text, "masked"))
+			source->masked = true;
+		else if (unwrap(&text, "raw"))
+			source->raw = true;
+		else
+			break;
+	}
+	source->fill = !strcmp(text, "zeros") ? 0 : !strcmp(text, "ones") ? 1 : AMOS_ABSENT;
+	if (source->fill != AMOS_ABSENT)
+		return AMOS_DONE;
+	if (!strncmp(text, "images:", 7))
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--data %s=%s: folders of images are not read yet; put them into an .npy file",
+		    source->name, text);
+	int64_t n;
+	int status = open_file(all, text, &source->file, &n);
+	if (!status && n != 1)
+		status = amos_fail(AMOS_INPUT,
+		                   "--data %s=%s: the file holds %lld arrays: name one, %s:KEY",
+		                   source->name, text, (long long)n, text);
+	return status;
+}
+
+static int open_named(struct amos_sources *all, const char *given, const char *equals)
+{
+	struct amos_source *source = NULL;
+	int status = add_source(all, given, (size_t)(equals - given), &source);
+	char *text = status ? NULL : strdup(equals + 1);
+	if (!status)
+		status = text ? open_source(all, source, text)
+		              : amos_fail(AMOS_MACHINE, "--data: out of memory");
+	free(text);
+	return status;
+}
+
+// FILE.npz: a source for each of its arrays.
+static int open_all(struct amos_sources *all, const char *path)
+{
+	int first;
+	int64_t n;
+	int status = open_file(all, path, &first, &n);
+	for (int i = first; !status && i < first + n; i++) {
+		const char *name = all->files[i].array.name;
+		if (!name)
+			return amos_fail(AMOS_INPUT,
+			                 "--data %s: which input is it for? Wanted NAME=%s", path,
+			                 path);
+		struct amos_source *source = NULL;
+		status = add_source(all, name, strlen(name), &source);
+		if (!status) {
+			source->file = i;
+			source->fill = AMOS_ABSENT;
+			source->by_name = true;
+		}
+	}
+	return status;
+}
+
+int amos_sources_open(struct amos_sources *all, const struct amos_list *list)
+{
+	*all = (struct amos_sources){0};
+	int status = AMOS_DONE;
+	for (int i = 0; !status && i < list->count; i++) {
+		const char *equals = strchr(list->at[i], '=');
+		status = equals && equals > list->at[i] ? open_named(all, list->at[i], equals)
+		                                        : open_all(all, list->at[i]);
+	}
+	return status;
+}
+
+void amos_sources_close(struct amos_sources *all)
+{
+	for (int i = 0; i < all->nfiles; i++) {
+		free(all->files[i].text);
+		amos_array_free(&all->files[i].array);
+	}
+	for (int i = 0; i < all->count; i++)
+		free(all->at[i].name);
+	free(all->files);
+	free(all->at);
+	*all = (struct amos_sources){0};
+}
+
+const struct amos_source *amos_source_of(const struct amos_sources *all, const char *input)
+{
+	for (int i = 0; i < all->count; i++)
+		if (!strcmp(all->at[i].name, input))
+			return &all->at[i];
+	return NULL;
+}

@@ -1,0 +1,331 @@
+// table.c: arrays in text tables (csv, jsonl) and in safetensors.
+// Takes jansson for JSON. Gives arrays; those of tables are f64.
+#include "rt.h"
+#include <ctype.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct column { // of numbers read so far
+	double *at;
+	size_t count, room;
+};
+
+static int add(struct column *column, const char *where, double x)
+{
+	if (column->count == column->room) {
+		size_t room = column->room ? 2 * column->room : 1024;
+		double *more = realloc(column->at, room * sizeof *more);
+		if (!more)
+			return amos_fail(AMOS_MACHINE, "%s: out of memory", where);
+		column->at = more;
+		column->room = room;
+	}
+	column->at[column->count++] = x;
+	return AMOS_DONE;
+}
+
+// The array, whose shape is set, takes the numbers.
+static int as_array(struct column *column, const char *where, struct amos_array *array)
+{
+	struct amos_blob blob = {(void *)column->at, column->count * sizeof(double), column->at, 0};
+	array->type = AMOS_f64;
+	*column = (struct column){0};
+	int status = amos_array_take(array, where, &blob, 0);
+	amos_blob_free(&blob);
+	return status;
+}
+
+// ---- csv: COLUMNS as 0-2,5 or names of the first line ----------------------------------
+
+enum { MOST_COLUMNS = 4096 };
+
+struct picked {
+	int count;
+	int at[MOST_COLUMNS];
+};
+
+// Cell `index` of a line without quotes; NULL: the line has fewer. *length without blanks around.
+static const char *cell(const char *line, int index, size_t *length)
+{
+	for (; index > 0; index--) {
+		line = strchr(line, ',');
+		if (!line++)
+			return NULL;
+	}
+	line += strspn(line, " \t\"");
+	*length = strcspn(line, ",\r\n");
+	while (*length && strchr(" \t\"", line[*length - 1]))
+		--*length;
+	return line;
+}
+
+static int named_cell(const char *line, const char *name, size_t length)
+{
+	size_t n;
+	const char *at;
+	for (int i = 0; (at = cell(line, i, &n)); i++)
+		if (n == length && !strncmp(at, name, n))
+			return i;
+	return -1;
+}
+
+static int pick_one(const char *path, const char *header, const char *text, size_t length,
+                    struct picked *to)
+{
+	char *end;
+	long from = strtol(text, &end, 10), last = from;
+	if (end != text && *end == '-')
+		last = strtol(end + 1, &end, 10);
+	if (!isdigit((unsigned char)*text) || end != text + length)
+		from = last = named_cell(header, text, length);
+	if (from < 0 || last < from || last - from >= MOST_COLUMNS - to->count)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: no column '%.*s': wanted numbers from 0 (0-2,5) or names of "
+		                 "the first line",
+		                 path, (int)length, text);
+	for (long i = from; i <= last; i++)
+		to->at[to->count++] = (int)i;
+	return AMOS_DONE;
+}
+
+static int pick(const char *path, const char *header, const char *columns, struct picked *to)
+{
+	size_t n;
+	if (!columns) {
+		while (to->count < MOST_COLUMNS && cell(header, to->count, &n)) {
+			to->at[to->count] = to->count;
+			to->count++;
+		}
+		return AMOS_DONE;
+	}
+	for (int status; *columns; columns += n + (columns[n] == ',')) {
+		n = strcspn(columns, ",");
+		if ((status = pick_one(path, header, columns, n, to)))
+			return status;
+	}
+	return AMOS_DONE;
+}
+
+// A first line that is no numbers is a header.
+static bool is_header(const char *line, const struct picked *picked)
+{
+	size_t n;
+	for (int i = 0; i < picked->count; i++) {
+		const char *at = cell(line, picked->at[i], &n);
+		char *end;
+		if (at && n && (strtod(at, &end), end != at + n))
+			return true;
+	}
+	return false;
+}
+
+static int read_row(const char *path, long number, const char *line, const struct picked *picked,
+                    struct column *column)
+{
+	for (int i = 0; i < picked->count; i++) {
+		size_t n;
+		const char *at = cell(line, picked->at[i], &n);
+		char *end;
+		double x = at ? strtod(at, &end) : 0;
+		if (!at || !n || end != at + n)
+			return amos_fail(AMOS_INPUT,
+			                 "%s: line %ld, column %d: found %.*s, wanted a number",
+			                 path, number, picked->at[i], at && n ? (int)n : 7,
+			                 at && n ? at : "nothing");
+		int status = add(column, path, x);
+		if (status)
+			return status;
+	}
+	return AMOS_DONE;
+}
+
+int amos_array_csv(const char *path, const char *columns, struct amos_array *array)
+{
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return amos_fail_errno("read", path);
+	struct picked *picked = calloc(1, sizeof *picked);
+	struct column column = {0};
+	char *line = NULL;
+	size_t room = 0;
+	int status = picked ? AMOS_DONE : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	for (long number = 1; !status && getline(&line, &room, file) > 0; number++) {
+		if (number == 1 && (status = pick(path, line, columns, picked)))
+			break;
+		if (line[strspn(line, " \t\r\n")] && !(number == 1 && is_header(line, picked))) {
+			status = read_row(path, number, line, picked, &column);
+			array->dim[0]++;
+		}
+	}
+	if (!status && !array->dim[0])
+		status = amos_fail(AMOS_INPUT, "%s: no numbers in the file", path);
+	array->rank = picked && picked->count > 1 ? 2 : 1;
+	array->dim[1] = picked ? picked->count : 0;
+	if (!status)
+		status = as_array(&column, path, array);
+	free(column.at);
+	free(picked);
+	free(line);
+	fclose(file);
+	return status;
+}
+
+// ---- jsonl: one object a line, FIELD a number or lists of numbers ----------------------
+
+// Adds all numbers of nested lists; their sizes must be dim[1..rank), or become so at the first
+// line.
+static int add_numbers(const json_t *value, const char *where, struct amos_array *array, int axis,
+                       bool first, struct column *column)
+{
+	if (json_is_number(value) || json_is_boolean(value)) {
+		if (axis != array->rank)
+			return amos_fail(AMOS_INPUT, "%s: the lists are not all of one shape",
+			                 where);
+		return add(column, where,
+		           json_is_number(value) ? json_number_value(value) : json_is_true(value));
+	}
+	if (!json_is_array(value))
+		return amos_fail(AMOS_INPUT, "%s: wanted a number or lists of numbers", where);
+	if (first && axis == array->rank && axis < 10)
+		array->dim[array->rank++] = (int64_t)json_array_size(value);
+	if (axis >= array->rank || array->dim[axis] != (int64_t)json_array_size(value))
+		return amos_fail(AMOS_INPUT, "%s: the lists are not all of one shape", where);
+	for (size_t i = 0; i < json_array_size(value); i++) {
+		int status = add_numbers(json_array_get(value, i), where, array, axis + 1,
+		                         first && !i, column);
+		if (status)
+			return status;
+	}
+	return AMOS_DONE;
+}
+
+static int read_line(const char *path, long number, const char *line, const char *field,
+                     struct amos_array *array, struct column *column)
+{
+	char where[1024];
+	json_error_t error;
+	json_t *object = json_loads(line, JSON_DECODE_ANY, &error);
+	json_t *value = field ? json_object_get(object, field) : object;
+	snprintf(where, sizeof where, "%s: line %ld", path, number);
+	int status = !object  ? amos_fail(AMOS_INPUT, "%s: not JSON: %s", where, error.text)
+	             : !value ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, field)
+	                      : add_numbers(value, where, array, 1, !array->dim[0], column);
+	json_decref(object);
+	array->dim[0]++;
+	return status;
+}
+
+int amos_array_jsonl(const char *path, const char *field, struct amos_array *array)
+{
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return amos_fail_errno("read", path);
+	struct column column = {0};
+	char *line = NULL;
+	size_t room = 0;
+	int status = AMOS_DONE;
+	array->rank = 1;
+	for (long number = 1; !status && getline(&line, &room, file) > 0; number++)
+		if (line[strspn(line, " \t\r\n")])
+			status = read_line(path, number, line, field, array, &column);
+	if (!status && !array->dim[0])
+		status = amos_fail(AMOS_INPUT, "%s: no lines in the file", path);
+	if (!status)
+		status = as_array(&column, path, array);
+	free(column.at);
+	free(line);
+	fclose(file);
+	return status;
+}
+
+// ---- safetensors: eight bytes of length, a header in JSON, the elements ----------------
+
+static int safetensors_type(const char *name)
+{
+	static const struct {
+		const char *name;
+		int type;
+	} known[] = {{"F64", AMOS_f64}, {"F32", AMOS_f32}, {"F16", AMOS_f16}, {"BF16", AMOS_bf16},
+	             {"I64", AMOS_i64}, {"I32", AMOS_i32}, {"I16", AMOS_i16}, {"I8", AMOS_i8},
+	             {"U64", AMOS_u64}, {"U32", AMOS_u32}, {"U16", AMOS_u16}, {"U8", AMOS_u8},
+	             {"BOOL", AMOS_b8}};
+	for (int i = 0; name && i < COUNT(known); i++)
+		if (!strcmp(name, known[i].name))
+			return known[i].type;
+	return -1;
+}
+
+static int read_tensor(const char *path, size_t start, const char *key, const json_t *about,
+                       struct amos_array *array)
+{
+	char where[1024];
+	snprintf(where, sizeof where, "%s:%s", path, key);
+	const json_t *shape = json_object_get(about, "shape");
+	json_int_t from =
+	    json_integer_value(json_array_get(json_object_get(about, "data_offsets"), 0));
+	array->type = safetensors_type(json_string_value(json_object_get(about, "dtype")));
+	if (array->type < 0 || !json_is_array(shape) || json_array_size(shape) > 10 || from < 0)
+		return amos_fail(AMOS_INPUT, "%s: of a type or shape that is not known", where);
+	array->rank = (int)json_array_size(shape);
+	for (int a = 0; a < array->rank; a++)
+		array->dim[a] = json_integer_value(json_array_get(shape, (size_t)a));
+	struct amos_blob blob;
+	int status = amos_blob_map(path, &blob);
+	if (!status)
+		status = amos_array_take(array, where, &blob, start + (size_t)from);
+	amos_blob_free(&blob);
+	return status;
+}
+
+static int read_tensors(const char *path, size_t start, const char *key, json_t *header, int64_t *n,
+                        struct amos_array *arrays)
+{
+	const char *name;
+	json_t *about;
+	json_object_foreach(header, name, about)
+	{
+		if (!strcmp(name, "__metadata__") || (key && strcmp(name, key)))
+			continue;
+		struct amos_array *array = &arrays[(*n)++];
+		array->name = strdup(name);
+		int status = array->name ? read_tensor(path, start, name, about, array)
+		                         : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		if (status)
+			return status;
+	}
+	if (!*n && key)
+		return amos_fail(AMOS_INPUT, "%s: holds no array '%s'", path, key);
+	return AMOS_DONE;
+}
+
+int amos_arrays_safetensors(const char *path, const char *key, int64_t *n,
+                            struct amos_array **arrays)
+{
+	*n = 0;
+	*arrays = NULL;
+	struct amos_blob blob;
+	int status = amos_blob_map(path, &blob);
+	if (status)
+		return status;
+	uint64_t size = 0;
+	if (blob.count >= 8)
+		memcpy(&size, blob.at, 8);
+	json_t *header = blob.count >= 8 && size <= blob.count - 8
+	                     ? json_loadb((const char *)blob.at + 8, size, 0, NULL)
+	                     : NULL;
+	amos_blob_free(&blob);
+	*arrays = header ? calloc(json_object_size(header) + 1, sizeof **arrays) : NULL;
+	if (!json_is_object(header))
+		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or cut off", path);
+	else
+		status = *arrays ? read_tensors(path, 8 + size, key, header, n, *arrays)
+		                 : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	json_decref(header);
+	if (status) {
+		amos_npz_free(*n, *arrays);
+		*n = 0;
+		*arrays = NULL;
+	}
+	return status;
+}

@@ -1,0 +1,182 @@
+// text.c: bytes as tokens.
+// Takes a file, or a folder. Gives one array of u8. Keeps: the same files give the same tokens
+// everywhere: folders are read in the order of names as bytes. A vocabulary is a text file, a line
+// a token, from 0: the byte itself, or \xHH where it is not a visible character.
+#include "rt.h"
+#include <errno.h>
+#include <fts.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+	return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static int append(struct amos_blob *all, size_t *room, const char *path)
+{
+	struct amos_blob one;
+	struct stat about;
+	if (!stat(path, &about) && !about.st_size)
+		return AMOS_DONE;
+	int status = amos_blob_map(path, &one);
+	if (status)
+		return status;
+	if (*room - all->count < one.count) {
+		*room = 2 * (all->count + one.count);
+		void *more = realloc(all->base, *room);
+		if (!more) {
+			amos_blob_free(&one);
+			return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		}
+		all->base = more;
+		all->at = more;
+	}
+	memcpy((char *)all->base + all->count, one.at, one.count);
+	all->count += one.count;
+	amos_blob_free(&one);
+	return AMOS_DONE;
+}
+
+static int read_folder(const char *path, struct amos_blob *all)
+{
+	*all = (struct amos_blob){0};
+	char *paths[] = {(char *)path, NULL};
+	FTS *walk = fts_open(paths, FTS_PHYSICAL | FTS_COMFOLLOW | FTS_NOCHDIR, by_name);
+	if (!walk)
+		return amos_fail_errno("read", path);
+	int status = AMOS_DONE;
+	size_t room = 0;
+	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
+		if (entry->fts_info == FTS_F)
+			status = append(all, &room, entry->fts_accpath);
+		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
+			errno = entry->fts_errno;
+			status = amos_fail_errno("read", entry->fts_path);
+		}
+	}
+	fts_close(walk);
+	if (!status && !all->count)
+		status = amos_fail(AMOS_INPUT, "%s: no text in the folder", path);
+	if (status)
+		amos_blob_free(all);
+	return status;
+}
+
+// ---- vocabularies ----------------------------------------------------------------------
+
+// The byte a line stands for, or -1.
+static int line_byte(const char *line, size_t length)
+{
+	if (length == 1)
+		return (unsigned char)line[0];
+	unsigned byte;
+	int used = 0;
+	if (length == 4 && sscanf(line, "\\x%2x%n", &byte, &used) == 1 && used == 4)
+		return (int)byte;
+	return -1;
+}
+
+static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
+{
+	FILE *file = fopen(path, "rb");
+	if (!file)
+		return amos_fail_errno("read", path);
+	char line[64];
+	int status = AMOS_DONE;
+	bool seen[256] = {0};
+	while (!status && fgets(line, sizeof line, file)) {
+		int byte = line_byte(line, strcspn(line, "\r\n"));
+		if (byte < 0 || seen[byte])
+			status = amos_fail(
+			    AMOS_INPUT,
+			    "%s: line %d is %s; wanted one byte a line, as itself or as \\xHH",
+			    path, vocabulary->count + 1, byte < 0 ? "no byte" : "there before");
+		else
+			vocabulary->byte[vocabulary->count++] = (unsigned char)byte;
+		if (byte >= 0)
+			seen[byte] = true;
+	}
+	fclose(file);
+	if (!status && !vocabulary->count)
+		status = amos_fail(AMOS_INPUT, "%s: the vocabulary is empty", path);
+	return status;
+}
+
+static void distinct_bytes(const unsigned char *at, size_t count,
+                           struct amos_vocabulary *vocabulary)
+{
+	bool seen[256] = {0};
+	for (size_t i = 0; i < count; i++)
+		seen[at[i]] = true;
+	for (int b = 0; b < 256; b++)
+		if (seen[b])
+			vocabulary->byte[vocabulary->count++] = (unsigned char)b;
+}
+
+int amos_vocabulary_write(const struct amos_vocabulary *vocabulary, const char *path)
+{
+	struct amos_file file;
+	int status = amos_file_open(&file, path);
+	if (status)
+		return status;
+	for (int i = 0; i < vocabulary->count; i++) {
+		int byte = vocabulary->byte[i];
+		fprintf(file.to, byte > ' ' && byte < 127 ? "%c\n" : "\\x%02x\n", byte);
+	}
+	return amos_file_keep(&file);
+}
+
+// Bytes to tokens, in memory of its own.
+static int tokens_of(const char *path, struct amos_blob *blob,
+                     const struct amos_vocabulary *vocabulary)
+{
+	int token[256];
+	memset(token, -1, sizeof token);
+	for (int i = 0; i < vocabulary->count; i++)
+		token[vocabulary->byte[i]] = i;
+	unsigned char *to = malloc(blob->count);
+	if (!to)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	for (size_t i = 0; i < blob->count; i++) {
+		int t = token[blob->at[i]];
+		if (t < 0) {
+			int byte = blob->at[i];
+			free(to);
+			return amos_fail(AMOS_INPUT,
+			                 "%s: byte \\x%02x at %zu is not in the vocabulary of %d",
+			                 path, byte, i, vocabulary->count);
+		}
+		to[i] = (unsigned char)t;
+	}
+	size_t count = blob->count;
+	amos_blob_free(blob);
+	*blob = (struct amos_blob){to, count, to, 0};
+	return AMOS_DONE;
+}
+
+int amos_text_open(const char *path, const char *name, struct amos_array *array,
+                   struct amos_vocabulary *vocabulary)
+{
+	*vocabulary = (struct amos_vocabulary){0};
+	struct stat about;
+	struct amos_blob blob;
+	bool folder = !stat(path, &about) && S_ISDIR(about.st_mode);
+	int status = folder ? read_folder(path, &blob) : amos_blob_map(path, &blob);
+	if (status)
+		return status;
+	if (name && !strcmp(name, "auto"))
+		distinct_bytes(blob.at, blob.count, vocabulary);
+	else if (name)
+		status = read_vocabulary(name, vocabulary);
+	if (!status && name)
+		status = tokens_of(path, &blob, vocabulary);
+	array->type = AMOS_u8;
+	array->rank = 1;
+	array->dim[0] = (int64_t)blob.count;
+	if (!status)
+		status = amos_array_take(array, path, &blob, 0);
+	amos_blob_free(&blob);
+	return status;
+}

@@ -1,0 +1,371 @@
+// train.c: the training loop and evaluation.
+// Takes an open model, its data, options. Gives the run folder. Keeps: the loop takes no memory;
+// where it stands is (parameters, state, number of the batch), all of which a checkpoint holds, so
+// going on from one changes no bit.
+#include "rt.h"
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct mean {
+	double sum;
+	int64_t count;
+};
+
+static void add(struct mean *mean, double x)
+{
+	mean->sum += x;
+	mean->count++;
+}
+
+static double value(const struct mean *mean)
+{
+	return mean->count ? mean->sum / (double)mean->count : NAN;
+}
+
+struct training {
+	struct amos *m;
+	struct amos_data *data;
+	const struct amos_options *options;
+	const struct amos_entry *entry;
+	int64_t loss, accuracy; // outs of the entry; -1: none
+	int64_t step_slot;      // amos.step; -1: a batch is a step
+	int64_t steps, runs;    // where to end
+	int64_t evaluated;      // step of the last evaluation
+	char *dir, *last, *best;
+	struct amos_point point;
+	struct amos_log log;
+	struct mean losses, accuracies; // since the last line
+	double line_time, save_time, begin_time;
+	int64_t line_run, begin_run;
+	struct amos_result *result;
+};
+
+// ---- interrupts ------------------------------------------------------------------------
+
+static volatile sig_atomic_t interrupts;
+
+static void interrupt(int signal)
+{
+	(void)signal;
+	static const char text[] = "\nstopped at once; the last checkpoint stands\n";
+	if (++interrupts < 2)
+		return;
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+	(void)ignored;
+	_exit(AMOS_MACHINE);
+}
+
+enum { SIGNALS = 2 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM};
+
+static void catch_interrupts(struct sigaction *before)
+{
+	struct sigaction ours = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
+	interrupts = 0;
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], &ours, &before[i]);
+}
+
+static void release_interrupts(const struct sigaction *before)
+{
+	for (int i = 0; i < SIGNALS; i++)
+		sigaction(signals[i], &before[i], NULL);
+}
+
+// ---- evaluation ------------------------------------------------------------------------
+
+int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
+{
+	const struct amos_model *model = amos_model_of(m);
+	const struct amos_entry *entry = amos_find_entry(model, "eval");
+	if (!entry)
+		return amos_fail(AMOS_INPUT, "%s: compiled without evaluation", model->name);
+	int64_t loss = amos_find_out(entry, "loss"), accuracy = amos_find_out(entry, "accuracy");
+	struct mean losses = {0}, accuracies = {0};
+	int status = AMOS_DONE;
+	for (int64_t b = 0; !status && b < amos_data_eval_batches(data) && interrupts < 1; b++) {
+		status = amos_data_eval(data, m, b);
+		if (!status)
+			status = amos_call(m, entry, NULL, NULL);
+		if (!status && loss >= 0)
+			add(&losses, amos_out_number(m, entry, loss));
+		if (!status && accuracy >= 0)
+			add(&accuracies, amos_out_number(m, entry, accuracy));
+	}
+	result->eval_loss = value(&losses);
+	result->eval_accuracy = value(&accuracies);
+	return status;
+}
+
+static int save(struct training *t, const char *path)
+{
+	t->save_time = amos_now();
+	return amos_save(t->m, path, &t->point);
+}
+
+static int evaluate(struct training *t)
+{
+	struct amos_result *r = t->result;
+	t->evaluated = t->point.step;
+	int status = amos_evaluate(t->m, t->data, r);
+	if (status || interrupts)
+		return status;
+	bool better = r->eval_loss < t->point.best;
+	char accuracy[64] = "";
+	if (isfinite(r->eval_accuracy))
+		snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", r->eval_accuracy);
+	amos_say(&t->log, "step %lld  held out: loss %.4f%s%s\n", (long long)t->point.step,
+	         r->eval_loss, accuracy, better ? "  (best)" : "");
+	struct amos_figure figures[] = {{"eval_loss", r->eval_loss},
+	                                {"eval_accuracy", r->eval_accuracy}};
+	status = amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
+	if (status || !better)
+		return status;
+	t->point.best = r->eval_loss;
+	return save(t, t->best);
+}
+
+// ---- the loop --------------------------------------------------------------------------
+
+static int not_a_number(const struct training *t, double loss)
+{
+	return amos_fail(
+	    AMOS_INPUT,
+	    "step %lld: the loss is %g, so training stops; the checkpoints in %s stand.\nTry a "
+	    "smaller --xi (--rate of "
+	    "other optimizers) or a longer --warmup, and look for very large numbers in the data.",
+	    (long long)t->point.step + 1, loss, t->dir);
+}
+
+// One batch. The model counts the updates itself: with --accumulate several batches make one.
+static int run_batch(struct training *t)
+{
+	int status = amos_data_train(t->data, t->m, t->point.run);
+	if (!status)
+		status = amos_call(t->m, t->entry, NULL, NULL);
+	if (status)
+		return status;
+	double loss = t->loss >= 0 ? amos_out_number(t->m, t->entry, t->loss) : 0;
+	if (!isfinite(loss))
+		return not_a_number(t, loss);
+	add(&t->losses, loss);
+	if (t->accuracy >= 0)
+		add(&t->accuracies, amos_out_number(t->m, t->entry, t->accuracy));
+	t->point.run++;
+	if (t->step_slot < 0)
+		t->point.step = t->point.run;
+	else
+		memcpy(&t->point.step, amos_slot_bytes(t->m, t->step_slot), sizeof t->point.step);
+	return AMOS_DONE;
+}
+
+static int64_t last_step(const struct training *t)
+{
+	if (t->runs == INT64_MAX || t->point.run == 0)
+		return t->steps;
+	double by_runs = ceil((double)t->runs * (double)t->point.step / (double)t->point.run);
+	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
+}
+
+static bool ended(const struct training *t)
+{
+	return t->point.step >= t->steps || t->point.run >= t->runs;
+}
+
+static void tell(struct training *t, bool last)
+{
+	double passed = amos_now() - t->begin_time, runs = (double)(t->point.run - t->begin_run);
+	double part =
+	    (double)(last_step(t) - t->point.step) / (double)(t->point.step ? t->point.step : 1);
+	int64_t tokens = amos_data_tokens(t->data), samples = amos_data_samples(t->data);
+	double rate = passed > 0 ? runs * (double)(tokens ? tokens : samples) / passed : 0;
+	double left = runs > 0 ? passed / runs * (double)t->point.run * part : 0;
+	amos_progress(&t->log, t->point.step, last_step(t), value(&t->losses), rate,
+	              tokens ? "tokens" : "samples", left, last);
+}
+
+static int write_line(struct training *t)
+{
+	double now = amos_now(), runs = (double)(t->point.run - t->line_run),
+	       passed = now - t->line_time;
+	struct amos_result *r = t->result;
+	r->loss = value(&t->losses);
+	r->accuracy = value(&t->accuracies);
+	double rate = passed > 0 ? runs / passed : NAN;
+	int64_t tokens = amos_data_tokens(t->data);
+	struct amos_figure figures[] = {
+	    {"loss", r->loss},
+	    {"accuracy", r->accuracy},
+	    {"epoch", (double)t->point.run / (double)amos_data_batches(t->data)},
+	    {"samples_per_s", rate * (double)amos_data_samples(t->data)},
+	    {"tokens_per_s", tokens ? rate * (double)tokens : NAN},
+	};
+	t->losses = t->accuracies = (struct mean){0};
+	t->line_time = now;
+	t->line_run = t->point.run;
+	return amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
+}
+
+static bool due(int64_t step, int64_t every)
+{
+	return every > 0 && step % every == 0;
+}
+
+// After an update: what is due.
+static int after_step(struct training *t)
+{
+	enum { SAVE_SECONDS = 600 };
+	const struct amos_options *o = t->options;
+	int64_t step = t->point.step;
+	bool last = ended(t);
+	int status = AMOS_DONE;
+	tell(t, last);
+	if (last || due(step, o->log_every > 0 ? o->log_every : 1))
+		status = write_line(t);
+	if (!status && due(step, o->eval_every) && amos_data_held(t->data))
+		status = evaluate(t);
+	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
+	if (!status && !last && (late || due(step, o->save_every)))
+		status = save(t, t->last);
+	return status;
+}
+
+static int loop(struct training *t)
+{
+	int status = AMOS_DONE;
+	while (!status && !interrupts && !ended(t)) {
+		int64_t step = t->point.step;
+		status = run_batch(t);
+		if (!status && t->point.step != step)
+			status = after_step(t);
+	}
+	if (status)
+		return status;
+	t->result->stopped = interrupts > 0;
+	if (!interrupts && amos_data_held(t->data) &&
+	    amos_find_entry(amos_model_of(t->m), "eval") && t->evaluated != t->point.step)
+		status = evaluate(t);
+	return status ? status : save(t, t->last);
+}
+
+// ---- before the loop -------------------------------------------------------------------
+
+static int make_folder(struct training *t)
+{
+	const char *name = amos_model_of(t->m)->name, *base = strrchr(name, '/');
+	const struct amos_options *o = t->options;
+	base = base ? base + 1 : name;
+	int stem =
+	    (int)(strlen(base) > 5 && !strcmp(base + strlen(base) - 5, ".onnx") ? strlen(base) - 5
+	                                                                        : strlen(base));
+	const char *given = o->resume ? o->resume : o->out;
+	bool made = given ? asprintf(&t->dir, "%s", given) >= 0
+	                  : asprintf(&t->dir, "%.*s.run", stem, base) >= 0;
+	if (!made || asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
+	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", name);
+	if (!o->resume && mkdir(t->dir, 0777) && errno != EEXIST)
+		return amos_fail_errno("make the run folder", t->dir);
+	return AMOS_DONE;
+}
+
+static int begin(struct training *t)
+{
+	const struct amos_options *o = t->options;
+	int64_t seed = o->seed < 0 ? 0 : o->seed;
+	t->point = (struct amos_point){.seed = seed, .best = INFINITY};
+	if (!o->resume) {
+		// The best of an earlier run in this folder is not this one's.
+		if (unlink(t->best) && errno != ENOENT)
+			return amos_fail_errno("write", t->best);
+		return amos_command_keep(t->dir, amos_model_of(t->m), o);
+	}
+	int status = amos_load(t->m, t->last, &t->point);
+	if (!status && t->point.seed != seed)
+		status = amos_fail(AMOS_INPUT, "--seed %lld: the run in %s began with --seed %lld",
+		                   (long long)seed, t->dir, (long long)t->point.seed);
+	return status;
+}
+
+static void introduce(struct training *t)
+{
+	struct amos_memory b = amos_memory(t->m);
+	double total = (double)(b.params + b.state + b.scratch + b.pads + b.batch);
+	amos_say(&t->log,
+	         "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f batch "
+	         "and threads\n",
+	         amos_model_of(t->m)->note, amos_data_note(t->data), total / 1e6,
+	         (double)b.params / 1e6, (double)b.state / 1e6, (double)b.scratch / 1e6,
+	         (double)(b.batch + b.pads) / 1e6);
+	if (t->options->resume)
+		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
+}
+
+static int prepare(struct training *t)
+{
+	const struct amos_options *o = t->options;
+	const struct amos_model *model = amos_model_of(t->m);
+	t->entry = amos_find_entry(model, "train");
+	if (!t->entry)
+		return amos_fail(AMOS_INPUT, "%s: compiled without training", model->name);
+	if (o->eval_every > 0 && (!amos_data_held(t->data) || !amos_find_entry(model, "eval")))
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--eval-every: nothing is held out to evaluate on: wanted --split 0.9");
+	t->loss = amos_find_out(t->entry, "loss");
+	t->accuracy = amos_find_out(t->entry, "accuracy");
+	t->step_slot = amos_find_slot(model, "amos.step");
+	double epochs = o->epochs >= 0 ? o->epochs : o->steps >= 0 ? INFINITY : 1;
+	t->steps = o->steps >= 0 ? o->steps : INT64_MAX;
+	t->runs =
+	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
+	t->evaluated = -1;
+	int status = make_folder(t);
+	if (!status)
+		status = begin(t);
+	if (!status)
+		status = amos_data_keep(t->data, t->dir);
+	return status ? status
+	              : amos_log_open(&t->log, t->dir, t->point.step, o->resume != NULL, o->quiet);
+}
+
+static int train(struct training *t)
+{
+	int status = prepare(t);
+	if (status)
+		return status;
+	introduce(t);
+	t->begin_time = t->line_time = t->save_time = amos_now();
+	t->begin_run = t->line_run = t->point.run;
+	struct sigaction before[SIGNALS];
+	catch_interrupts(before);
+	status = loop(t);
+	release_interrupts(before);
+	if (!status && t->result->stopped)
+		amos_say(&t->log, "stopped at step %lld and saved; --resume %s goes on\n",
+		         (long long)t->point.step, t->dir);
+	interrupts = 0;
+	return status;
+}
+
+int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
+               struct amos_result *result)
+{
+	struct training t = {.m = m, .data = data, .options = options, .result = result};
+	*result = (struct amos_result){
+	    .loss = NAN, .accuracy = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+	double start = amos_now();
+	int status = train(&t);
+	result->step = t.point.step;
+	result->seconds = amos_now() - start;
+	int closed = amos_log_close(&t.log, status);
+	free(t.dir);
+	free(t.last);
+	free(t.best);
+	return closed;
+}

@@ -1,0 +1,307 @@
+// train.c: the training loop on models written by hand: resumed runs equal to the bit, the log,
+// events, interrupts, losses that are no number, full disks.
+#include "mock.h"
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define LINE_DATA "data", "x=x.npy", "data", "y=y.npy", "quiet", ""
+
+static const char *const entries[] = {"train", "eval", NULL};
+
+// Opens, trains, closes. What amos_train answered.
+static int train_with(const struct amos_model *model, const struct amos_options *options,
+                      int threads, struct amos_result *result)
+{
+	struct amos *m;
+	struct amos_data *data;
+	CHECK(!amos_open(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
+	      "open");
+	CHECK(!amos_data_open(options, 0, &data), "data");
+	int status = amos_data_fit(data, model, entries);
+	if (!status)
+		status = amos_train(m, data, options, result);
+	amos_data_close(data);
+	amos_close(m);
+	return status;
+}
+
+static void same_files(const char *a, const char *b)
+{
+	long n, m;
+	char *x = read_file(a, &n), *y = read_file(b, &m);
+	CHECK(n == m && !memcmp(x, y, (size_t)n), "%s and %s differ", a, b);
+	free(x);
+	free(y);
+}
+
+static int count_lines(const char *path, const char *with)
+{
+	char *text = read_file(path, NULL);
+	int count = 0;
+	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
+		count += strstr(line, with) != NULL;
+	free(text);
+	return count;
+}
+
+static void resumes_to_the_bit(void)
+{
+	struct amos_result r;
+	struct amos_options whole =
+	    options_of(LINE_DATA, "split", "0.8", "steps", "60", "eval-every", "20", "seed", "3",
+	               "out", "whole", NULL);
+	CHECK(!train_with(&mock_line, &whole, 1, &r), "whole");
+	CHECK(r.step == 60 && r.loss < 0.1 && r.eval_loss < 0.1, "step %d, loss %g, held out %g",
+	      (int)r.step, r.loss, r.eval_loss);
+	struct amos_options part =
+	    options_of(LINE_DATA, "split", "0.8", "steps", "33", "eval-every", "20", "seed", "3",
+	               "out", "parts", NULL);
+	CHECK(!train_with(&mock_line, &part, 2, &r) && r.step == 33, "first part");
+	struct amos_options rest =
+	    options_of(LINE_DATA, "split", "0.8", "steps", "60", "eval-every", "20", "seed", "3",
+	               "resume", "parts", NULL);
+	CHECK(!train_with(&mock_line, &rest, 1, &r) && r.step == 60, "rest");
+	same_files("whole/last.ckpt", "parts/last.ckpt");
+	same_files("whole/best.ckpt", "parts/best.ckpt");
+	CHECK(count_lines("parts/log.jsonl", "\"loss\"") == 60, "lines of steps");
+	CHECK(count_lines("parts/log.jsonl", "\"eval_loss\"") == 4,
+	      "lines of evaluations: 20, 33, 40, 60");
+	CHECK(count_lines("whole/log.jsonl", "\"eval_loss\"") == 3,
+	      "lines of evaluations: 20, 40, 60");
+	struct amos_options other = options_of(LINE_DATA, "seed", "4", "resume", "parts", NULL);
+	CHECK(train_with(&mock_line, &other, 1, &r) == AMOS_INPUT &&
+	          strstr(amos_error(), "--seed 3"),
+	      "another seed");
+	struct amos_options nothing = options_of(LINE_DATA, "resume", "nowhere", NULL);
+	CHECK(train_with(&mock_line, &nothing, 1, &r) == AMOS_INPUT, "no run");
+}
+
+// A log longer than the checkpoint (the machine stopped between them) loses the lines that come
+// again.
+static void log_has_each_step_once(void)
+{
+	struct amos_result r;
+	struct amos_options first = options_of(LINE_DATA, "steps", "10", "out", "crash", NULL);
+	CHECK(!train_with(&mock_line, &first, 1, &r), "first");
+	FILE *log = fopen("crash/log.jsonl", "a");
+	fputs("{\"step\": 11, \"loss\": 1}\n{\"step\": 12, \"lo", log);
+	fclose(log);
+	struct amos_options rest = options_of(LINE_DATA, "steps", "20", "resume", "crash", NULL);
+	CHECK(!train_with(&mock_line, &rest, 1, &r), "rest");
+	CHECK(count_lines("crash/log.jsonl", "\"step\": ") == 20, "lines");
+	CHECK(count_lines("crash/log.jsonl", "\"step\": 11,") == 1, "step 11");
+}
+
+static void ends_by_epochs(void)
+{
+	struct amos_result r;
+	struct amos_options one = options_of(LINE_DATA, "out", "epoch", NULL);
+	CHECK(!train_with(&mock_line, &one, 1, &r) && r.step == 25,
+	      "100 samples, 4 a batch: %d steps", (int)r.step);
+	struct amos_options half = options_of(LINE_DATA, "epochs", "2.5", "out", "epoch", NULL);
+	CHECK(!train_with(&mock_line, &half, 1, &r) && r.step == 63, "2.5 epochs: %d steps",
+	      (int)r.step);
+}
+
+static void keeps_the_command(void)
+{
+	struct amos_result r;
+	struct amos_options options = options_of(LINE_DATA, "steps", "1", "out", "kept", NULL);
+	options.argc = 3;
+	options.argv = (char *[]){"amosc", "tr\"ain", "x=\xc3\xa9", NULL};
+	CHECK(!train_with(&mock_line, &options, 1, &r), "train");
+	int argc;
+	char **argv;
+	CHECK(!amos_command("kept", &argc, &argv) && argc == 3, "%d words", argc);
+	for (int i = 0; i < 3; i++)
+		CHECK(!strcmp(argv[i], options.argv[i]), "word %d is %s", i, argv[i]);
+	free(argv);
+	write_file("kept/command.json", "{\"comm", 6);
+	CHECK(amos_command("kept", &argc, &argv) == AMOS_INPUT, "damaged command");
+}
+
+// CRC-32C of the format's records, from its definition.
+static uint32_t masked(const char *at, uint64_t count)
+{
+	uint32_t crc = ~0u;
+	for (uint64_t i = 0; i < 8 * count; i++) {
+		uint32_t bit = (crc ^ ((uint32_t)(unsigned char)at[i / 8] >> i % 8)) & 1;
+		crc = crc >> 1 ^ (bit ? 0x82F63B78 : 0);
+	}
+	crc = ~crc;
+	return (crc >> 15 | crc << 17) + 0xA282EAD8;
+}
+
+static void events_are_sound(void)
+{
+	FILE *find = popen("ls whole/events.out.tfevents.*", "r");
+	char path[512];
+	CHECK(find && fgets(path, sizeof path, find), "events");
+	pclose(find);
+	path[strcspn(path, "\n")] = 0;
+	long size, records = 0;
+	char *bytes = read_file(path, &size);
+	for (long at = 0; at < size; records++) {
+		uint64_t length;
+		uint32_t crc;
+		CHECK(size - at >= 16, "record %ld is cut off", records);
+		memcpy(&length, bytes + at, 8);
+		memcpy(&crc, bytes + at + 8, 4);
+		CHECK(crc == masked(bytes + at, 8) && length < 1000, "record %ld: length", records);
+		memcpy(&crc, bytes + at + 12 + length, 4);
+		CHECK(crc == masked(bytes + at + 12, length), "record %ld: data", records);
+		at += 16 + (long)length;
+	}
+	free(bytes);
+	// The version, three figures a step (loss, epoch, samples_per_s), one an evaluation.
+	CHECK(records == 1 + 3 * 60 + 3, "%ld records", records);
+}
+
+// ---- what goes wrong -------------------------------------------------------------------
+
+static void stops_at_nan(void)
+{
+	struct amos_result r;
+	float big[12];
+	for (int i = 0; i < 12; i++)
+		big[i] = 1e30f;
+	write_file("big.bin", big, sizeof big);
+	write_file("one.bin", big, 16);
+	struct amos_model model = mock_line;
+	struct amos_options options = options_of("data", "x=x.npy", "data", "y=huge.csv", "quiet",
+	                                         "", "epochs", "3", "out", "nan", NULL);
+	FILE *csv = fopen("huge.csv", "w");
+	for (int i = 0; i < 100; i++)
+		fprintf(csv, "%s\n", i < 96 ? "1" : "1e30");
+	fclose(csv);
+	CHECK(train_with(&model, &options, 1, &r) == AMOS_INPUT,
+	      "training goes on with a loss that is no number");
+	CHECK(strstr(amos_error(), "the loss is") && strstr(amos_error(), "--xi"),
+	      "says what to try");
+}
+
+static void first_interrupt_saves(void)
+{
+	struct amos_result r;
+	struct amos_options options = options_of(LINE_DATA, "steps", "1000000000", "log-every",
+	                                         "1000000", "out", "stopped", NULL);
+	pid_t child = fork();
+	if (!child) {
+		int status = train_with(&mock_line, &options, 1, &r);
+		_exit(status ? 10 + status : r.stopped ? 0 : 20);
+	}
+	while (access("stopped/log.jsonl", F_OK))
+		usleep(1000);
+	usleep(100000);
+	kill(child, SIGINT);
+	int status;
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+	struct amos_checkpoint *c;
+	CHECK(!amos_checkpoint_open("stopped", &c), "the checkpoint");
+	CHECK(amos_checkpoint_point(c).step > 0, "no step was made");
+	amos_checkpoint_close(c);
+}
+
+static int slow(const struct amos_run *run)
+{
+	(void)run;
+	while (pause())
+		;
+	return 0;
+}
+
+static void second_interrupt_stops(void)
+{
+	struct amos_entry entry = mock_line.entries[0];
+	entry.run = (void *)slow;
+	struct amos_model model = mock_line;
+	model.entries = &entry;
+	model.nentries = 1;
+	pid_t child = fork();
+	if (!child) {
+		struct amos_result r;
+		struct amos_options options = options_of(LINE_DATA, "out", "twice", NULL);
+		fclose(stderr);
+		train_with(&model, &options, 1, &r);
+		_exit(20);
+	}
+	while (access("twice/log.jsonl", F_OK))
+		usleep(1000);
+	usleep(50000);
+	kill(child, SIGINT);
+	usleep(50000);
+	kill(child, SIGINT);
+	int status;
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == AMOS_MACHINE, "status %d", status);
+}
+
+// The checkpoint does not fit on the disk: the old one stays, nothing half written is left.
+static void full_disk(void)
+{
+	struct amos_result r;
+	struct amos_options first =
+	    options_of(LINE_DATA, "steps", "5", "log-every", "1000", "out", "full", NULL);
+	CHECK(!train_with(&mock_line, &first, 1, &r), "first");
+	pid_t child = fork();
+	if (!child) {
+		signal(SIGXFSZ, SIG_IGN);
+		struct rlimit limit = {512, 512};
+		setrlimit(RLIMIT_FSIZE, &limit);
+		struct amos_options rest = options_of(LINE_DATA, "steps", "9", "log-every", "1000",
+		                                      "resume", "full", NULL);
+		int status = train_with(&mock_line, &rest, 1, &r);
+		_exit(status == AMOS_MACHINE && strstr(amos_error(), "last.ckpt: cannot write")
+		          ? 0
+		          : 20 + status);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
+	struct amos_checkpoint *c;
+	CHECK(!amos_checkpoint_open("full", &c) && amos_checkpoint_point(c).step == 5,
+	      "the old checkpoint");
+	amos_checkpoint_close(c);
+	CHECK(access("full/last.ckpt.aside", F_OK), "half a file is left");
+}
+
+static void refuses(void)
+{
+	struct amos_result r;
+	struct amos_options held = options_of(LINE_DATA, "eval-every", "5", "out", "bad", NULL);
+	CHECK(train_with(&mock_line, &held, 1, &r) == AMOS_INPUT && strstr(amos_error(), "--split"),
+	      "nothing held out");
+	struct amos_options folder = options_of(LINE_DATA, "out", "x.npy/run", NULL);
+	CHECK(train_with(&mock_line, &folder, 1, &r) == AMOS_INPUT, "a folder in a file");
+	struct amos_options options = amos_options();
+	CHECK(amos_option(&options, "steps", "ten") == AMOS_USAGE &&
+	          strstr(amos_error(), "--steps"),
+	      "steps ten");
+	CHECK(amos_option(&options, "steps", "-1") == AMOS_USAGE, "steps -1");
+	CHECK(amos_option(&options, "epochs", "nan") == AMOS_USAGE, "epochs nan");
+	CHECK(amos_option(&options, "stepz", "1") == AMOS_USAGE, "stepz");
+	CHECK(!amos_option(&options, "eval-every", "12") && options.eval_every == 12, "eval-every");
+}
+
+int main(void)
+{
+	enter_folder("train");
+	write_line_data(100);
+	resumes_to_the_bit();
+	log_has_each_step_once();
+	ends_by_epochs();
+	keeps_the_command();
+	events_are_sound();
+	stops_at_nan();
+	first_interrupt_saves();
+	second_interrupt_stops();
+	full_disk();
+	refuses();
+	printf(
+	    "train: resume to the bit, log, events, command, epochs, NaN, interrupts, full disk\n");
+}
