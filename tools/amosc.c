@@ -16,9 +16,9 @@ static void ignore_signals(void)
 
 static void call_verb(Command *command)
 {
-#define VERB(name, ...)                                                                            \
-	if (!strcmp(command->verb->name, #name))                                                   \
-		verb_##name(command);
+#define VERB(word, ...)                                                                            \
+	if (!strcmp(command->verb->name, #word))                                                   \
+		verb_##word(command);
 #include "verbs.def"
 #undef VERB
 }
@@ -63,7 +63,8 @@ int main(int argc, char **argv)
 		return STATUS_USAGE;
 	}
 	int status = run_verb(verb, argc - 1, argv + 1);
-	if ((fflush(stdout) || ferror(stdout)) && status == STATUS_DONE) {
+	// A reader that has seen enough, as head has, is no failure.
+	if ((fflush(stdout) || ferror(stdout)) && status == STATUS_DONE && errno != EPIPE) {
 		fprintf(stderr, "amosc: standard output: %s\n", strerror(errno));
 		status = STATUS_MACHINE;
 	}

@@ -62,7 +62,7 @@ static error_t take_option(int key, char *value, struct argp_state *state)
 		return 0;
 	case ARGP_KEY_END:
 		if (command->arguments.count < command->verb->least)
-			argp_error(state, "wants %s", command->verb->arguments);
+			argp_error(state, "wants an argument: %s", command->verb->arguments);
 		return 0;
 	}
 	for (OptionName i = 0; i < OPTIONS; i++) {
@@ -106,7 +106,7 @@ void print_help(FILE *out)
 	             "Trains an exported ONNX model: compiled, with no framework behind it.\n\n");
 	for (int i = 0; i < COUNT(verbs); i++) {
 		const Verb *v = &verbs[i];
-		fprintf(out, "  %-8s %-17s %s\n", v->name, v->arguments, v->summary);
+		fprintf(out, "  %-7s %-31s %s\n", v->name, v->arguments, v->summary);
 	}
 	fprintf(out,
 	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"

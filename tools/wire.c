@@ -1,9 +1,12 @@
 // wire.c: from the command line to a graph: dimensions bound, loss, eta and optimizer as chosen.
 // Takes the options of verbs.def. Gives what each pass wants to know.
 #include "tool.h"
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 void check(int status)
 {
@@ -71,6 +74,25 @@ static Reading read_choices(Command *command)
 	return r;
 }
 
+// A model is read more than once, standard input too: what cannot be read again is copied into
+// memory first.
+static void rewind_input(void)
+{
+	char block[1 << 16];
+	ssize_t got;
+	if (lseek(STDIN_FILENO, 0, SEEK_CUR) < 0) {
+		int copy = memfd_create("model", 0);
+		while (copy >= 0 && (got = read(STDIN_FILENO, block, sizeof block)) > 0)
+			if (write(copy, block, (size_t)got) != got)
+				fail_status(STATUS_MACHINE, "standard input", "%s",
+				            strerror(errno));
+		if (copy < 0 || dup2(copy, STDIN_FILENO) < 0)
+			fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
+		close(copy);
+	}
+	rewind(stdin);
+}
+
 static Model *read_with(Command *command, const Reading *r, bool random, bool list)
 {
 	ReadOptions options = {.nbind = r->binds.count,
@@ -80,6 +102,8 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .bn_train = chosen(command, OPT_bn_train),
 	                       .dropout = random,
 	                       .list_unbound = list};
+	if (!strcmp(command->arguments.at[0], "-"))
+		rewind_input();
 	return read_model(command->arena, command->arguments.at[0], &options);
 }
 

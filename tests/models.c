@@ -1,0 +1,200 @@
+// models.c: the models of a folder with goldens.json against what `amosc grad` writes: the whole
+// road, one process a model. Takes golden.h, the command, the runtime's .npz reader. Gives a line a
+// model; status 1 when one is off or none is there. usage: models AMOSC FOLDER PATTERN...     the
+// models whose name in goldens.json matches a pattern
+#include "golden.h"
+#include "amos.h"
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { MOST = 64 };
+
+typedef struct Case { // one model
+	Arena *arena;
+	const char *amosc, *path, *key, *folder; // folder: for its arrays
+	const json_t *want;
+	json_t *inspected;
+	int64_t n;
+	struct amos_array *found;
+} Case;
+
+static Elem type_in(const Case *c, const char *list, const char *name)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach(
+	    json_object_get(c->inspected, list), i,
+	    one) if (!strcmp(json_string_value(json_object_get(one, "name")), name)) return (Elem)
+	    elem_named(json_string_value(json_object_get(one, "type")));
+	fail(c->key, "'%s' is not among the %s that inspect tells", name, list);
+}
+
+static Shape shape_from(const json_t *list)
+{
+	Shape s = {.rank = (int)json_array_size(list)};
+	for (int i = 0; i < s.rank; i++)
+		s.dim[i] = json_integer_value(json_array_get(list, (size_t)i));
+	return s;
+}
+
+// `x` as an array of `type`, or of f32 where that is a float.
+static struct amos_array array_of(const Case *c, const char *name, Elem type, const Shape *shape,
+                                  const Array *x)
+{
+	struct amos_array a = {.name = name, .type = type, .rank = shape->rank};
+	memcpy(a.dim, shape->dim, sizeof(int64_t) * (size_t)shape->rank);
+	void *bytes = take(c->arena, (size_t)count_of(shape) * 8 + 8);
+	array_to(x, bytes);
+	a.bytes = bytes;
+	return a;
+}
+
+static void write_arrays(const Case *c, const char *name, int n, const struct amos_array *list)
+{
+	if (amos_npz_write(format(c->arena, "%s/%s.npz", c->folder, name), n, list))
+		fail(c->key, "%s", amos_error());
+}
+
+static void write_inputs(const Case *c)
+{
+	struct amos_array list[MOST];
+	int count = 0;
+	const char *name;
+	json_t *dims;
+	json_object_foreach((json_t *)json_object_get(c->want, "inputs"), name, dims)
+	{
+		Elem type = type_in(c, "inputs", name);
+		bool floating = elems[type].cls == 'f';
+		Array x = {.type = floating ? E_f32 : type, .shape = shape_from(dims)};
+		x.f = take(c->arena, (size_t)count_of(&x.shape) * 8 + 8);
+		for (int64_t i = 0; i < count_of(&x.shape); i++) {
+			double number = golden_input(name, type, &x.shape, i);
+			if (floating)
+				x.f[i] = number;
+			else
+				x.i[i] = (int64_t)number;
+		}
+		list[count++] = array_of(c, name, x.type, &x.shape, &x);
+	}
+	write_arrays(c, "in", count, list);
+}
+
+static void write_cotangents(const Case *c)
+{
+	struct amos_array list[MOST];
+	int count = 0;
+	size_t i;
+	json_t *out;
+	json_array_foreach(json_object_get(c->want, "outputs"), i, out)
+	{
+		const char *name = json_string_value(json_array_get(out, 0));
+		if (elems[type_in(c, "outputs", name)].cls != 'f')
+			continue;
+		Array x = {.type = E_f32, .shape = shape_from(json_array_get(out, 1))};
+		int64_t n = count_of(&x.shape);
+		x.f = take(c->arena, (size_t)n * 8 + 8);
+		for (int64_t k = 0; k < n; k++)
+			x.f[k] = golden_cotangent(count, k, n);
+		list[count++] = array_of(c, name, E_f32, &x.shape, &x);
+	}
+	write_arrays(c, "cotangent", count, list);
+}
+
+static bool fetch(void *context, const char *name, Result *result)
+{
+	Case *c = context;
+	for (int64_t i = 0; i < c->n; i++) {
+		const struct amos_array *a = &c->found[i];
+		if (strcmp(a->name, name))
+			continue;
+		Shape shape = shape_of(a->rank, a->dim);
+		Array x = array_from(c->arena, (Elem)a->type, &shape, a->bytes);
+		double *at = NEWS(c->arena, double, count_of(&shape) + 1);
+		for (int64_t k = 0; k < count_of(&shape); k++)
+			at[k] = elems[a->type].cls == 'f' ? x.f[k] : (double)x.i[k];
+		*result = (Result){count_of(&shape), at};
+		return true;
+	}
+	return false;
+}
+
+static void inspect(Case *c)
+{
+	FILE *from = popen(format(c->arena, "%s inspect --json '%s' 2>&1", c->amosc, c->path), "r");
+	json_error_t error;
+	c->inspected = from ? json_loadf(from, 0, &error) : NULL;
+	if (!from || pclose(from) || !c->inspected)
+		fail(c->key, "amosc inspect failed");
+}
+
+static Verdict judge(Case *c)
+{
+	inspect(c);
+	write_inputs(c);
+	write_cotangents(c);
+	const char *at = c->folder, *out = format(c->arena, "%s/out.npz", at);
+	if (system(format(
+	        c->arena, "%s grad '%s' --data %s/in.npz --cotangent %s/cotangent.npz -o %s%s",
+	        c->amosc, c->path, at, at, out, strstr(c->key, "@bn_train") ? " --bn-train" : "")))
+		fail(c->key, "amosc grad failed");
+	if (amos_npz_read(out, &c->n, &c->found))
+		fail(c->key, "%s", amos_error());
+	return golden_judge(c->key, c->want, 1e-4, fetch, c);
+}
+
+static bool good(Case *c)
+{
+	Catch caught;
+	if (TRY(caught)) {
+		printf("BAD  %s\n", caught.message);
+		free(caught.message);
+		return false;
+	}
+	Verdict v = judge(c);
+	catch_end(&caught);
+	bool fine = !v.wrong && v.outputs && (v.gradients || !json_object_get(c->want, "grads"));
+	printf("%s %s: %d outputs, %d gradients, %d constants, worst %.2g\n",
+	       fine ? "ok  " : "BAD ", c->key, v.outputs, v.gradients, v.constants, v.worst * 1e-4);
+	amos_npz_free(c->n, c->found);
+	return fine;
+}
+
+static bool wanted(const char *key, int n, char **pattern)
+{
+	for (int i = 0; i < n; i++)
+		if (key[0] != '_' && matches(pattern[i], key))
+			return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	char folder[] = "/tmp/amosc-models-XXXXXX", path[4096];
+	snprintf(path, sizeof path, "%s/goldens.json", argc > 3 ? argv[2] : ".");
+	json_t *goldens = golden_load(path), *want;
+	if (!goldens || !mkdtemp(folder))
+		return 1;
+	int fine = 0, all = 0;
+	const char *key;
+	json_object_foreach(goldens, key, want)
+	{
+		if (!wanted(key, argc - 3, argv + 3))
+			continue;
+		Case c = {.arena = arena_new(),
+		          .amosc = argv[1],
+		          .key = key,
+		          .folder = folder,
+		          .want = want};
+		c.path = format(c.arena, "%s/%.*s", argv[2], (int)strcspn(key, "@"), key);
+		fine += good(&c);
+		all++;
+		json_decref(c.inspected);
+		arena_free(c.arena);
+		fflush(stdout);
+	}
+	json_decref(goldens);
+	printf("%d of %d models agree\n", fine, all);
+	snprintf(path, sizeof path, "rm -r %s", folder);
+	return system(path) || fine != all || !all;
+}
