@@ -58,7 +58,7 @@ static void print_eta(const Command *command, const Graph *g, int slot, const Et
 
 void verb_eta(Command *command)
 {
-	Model *model = read_standing(command, NULL);
+	Model *model = read_standing(command);
 	Graph *g = with_loss(command, model->graph);
 	Eta *eta = etas(command, g);
 	json_t *params = json_array(), *unresolved = json_array();

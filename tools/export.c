@@ -32,7 +32,7 @@ void verb_export(Command *command)
 	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
 	if (!out)
 		fail_status(STATUS_USAGE, "amosc export", "wants -o OUT.onnx");
-	Model *model = read_standing(command, NULL);
+	Model *model = read_standing(command);
 	struct amos_checkpoint *checkpoint;
 	check(amos_checkpoint_open(path, &checkpoint));
 	Trained trained = {NEWS(command->arena, const void *, model->graph->slots.count + 1)};

@@ -1,6 +1,6 @@
 // inspect.c: amosc inspect: what the file holds, and what amosc can do with it.
 #include "tool.h"
-#include <string.h>
+#include <stdlib.h>
 
 static json_t *value_json(const Input *in, bool input)
 {
@@ -41,54 +41,59 @@ static json_t *operators_json(const Model *model)
 	return list;
 }
 
-static json_t *parameters_json(const Model *model, const Eta *eta)
+static void add_parameters(json_t *list, const Model *model, const Eta *eta)
 {
-	json_t *list = json_array();
 	const Graph *g = model->graph;
 	for (int i = 0; i < g->slots.count; i++) {
 		SlotKind kind = g->slots.at[i].kind;
 		if (kind == S_param || kind == S_frozen || kind == S_buffer)
 			json_array_append_new(list, parameter_json(&g->slots.at[i], &eta[i]));
 	}
-	return list;
+}
+
+static void add_untrainable(json_t *list, const char *what, const char *why)
+{
+	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
 // Everything that stands between this file and a training, each with its reason.
-static json_t *untrainable_json(const Model *model)
+static json_t *untrainable_json(const Model *listed, const Model *model, const char *failure)
 {
 	json_t *list = json_array();
-	for (int i = 0; i < model->ops.count; i++)
-		if (model->ops.at[i].trouble)
-			json_array_append_new(list,
-			                      json_pack("{ss ss}", "what", model->ops.at[i].op,
-			                                "why", model->ops.at[i].trouble));
-	for (int i = 0; i < model->graph->slots.count; i++) {
+	for (int i = 0; i < listed->ops.count; i++)
+		if (listed->ops.at[i].trouble)
+			add_untrainable(list, listed->ops.at[i].op, listed->ops.at[i].trouble);
+	if (failure)
+		add_untrainable(list, "the model", failure);
+	for (int i = 0; model && i < model->graph->slots.count; i++) {
 		const Slot *s = &model->graph->slots.at[i];
 		if ((s->kind == S_frozen || s->kind == S_buffer) && s->why)
-			json_array_append_new(list,
-			                      json_pack("{ss ss}", "what", s->name, "why", s->why));
+			add_untrainable(list, s->name, s->why);
 	}
 	return list;
 }
 
-static json_t *model_json(Command *command, Model *listed, Model *model)
+// `model`: read whole, or NULL where `failure` says why it cannot be.
+static json_t *model_json(Command *command, Model *listed, Model *model, const char *failure)
 {
-	Eta *eta = etas(command, with_loss(command, model->graph));
-	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array();
+	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array(),
+	       *parameters = json_array();
 	for (int i = 0; i < listed->inputs.count; i++) {
-		listed->inputs.at[i].used = model->inputs.at[i].used;
+		listed->inputs.at[i].used = !model || model->inputs.at[i].used;
 		json_array_append_new(inputs, value_json(&listed->inputs.at[i], true));
 	}
 	for (int i = 0; i < listed->outputs.count; i++)
 		json_array_append_new(outputs, value_json(&listed->outputs.at[i], false));
-	for (int i = 0; i < model->notes.count; i++)
+	for (int i = 0; model && i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
+	if (model)
+		add_parameters(parameters, model, etas(command, with_loss(command, model->graph)));
 	return json_pack("{ss sI sI ss? so so so so so so}", "model", command->arguments.at[0],
-	                 "ir_version", (json_int_t)model->ir_version, "opset",
-	                 (json_int_t)model->opset, "producer", model->producer, "inputs", inputs,
-	                 "outputs", outputs, "parameters", parameters_json(model, eta), "operators",
-	                 operators_json(model), "untrainable", untrainable_json(model), "notes",
-	                 notes);
+	                 "ir_version", (json_int_t)listed->ir_version, "opset",
+	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
+	                 "outputs", outputs, "parameters", parameters, "operators",
+	                 operators_json(listed), "untrainable",
+	                 untrainable_json(listed, model, failure), "notes", notes);
 }
 
 static const char *text_of(const json_t *object, const char *key)
@@ -130,7 +135,8 @@ static void print_model(Command *command, const json_t *all)
 	printf("outputs\n");
 	json_array_foreach(json_object_get(all, "outputs"), i, one)
 	    printf("  %-40s %s\n", text_of(one, "name"), shape_words(command, one));
-	printf("parameters\n");
+	if (json_array_size(json_object_get(all, "parameters")))
+		printf("parameters\n");
 	json_array_foreach(json_object_get(all, "parameters"), i, one)
 	    printf("  %-40s %-12s %-20s %s\n", text_of(one, "name"), text_of(one, "role"),
 	           shape_words(command, one), text_of(one, "why"));
@@ -138,19 +144,40 @@ static void print_model(Command *command, const json_t *all)
 	json_array_foreach(json_object_get(all, "operators"), i, one) printf(
 	    "  %-40s %5lld  %s\n", text_of(one, "op"),
 	    (long long)json_integer_value(json_object_get(one, "count")), text_of(one, "trouble"));
-	printf("notes\n");
+	if (json_array_size(json_object_get(all, "notes")))
+		printf("notes\n");
 	json_array_foreach(json_object_get(all, "notes"), i, one)
 	    printf("  %s\n", json_string_value(one));
 }
 
+// The model read whole; NULL where that fails, and why in *failure.
+static Model *try_model(Command *command, const char **failure)
+{
+	Catch catch;
+	*failure = NULL;
+	if (!TRY(catch)) {
+		Model *model = read_standing(command);
+		catch_end(&catch);
+		return model;
+	}
+	if (catch.status != STATUS_INPUT)
+		fail_status(catch.status, NULL, "%s", catch.message);
+	*failure = copy_string(command->arena, catch.message);
+	free(catch.message);
+	return NULL;
+}
+
 void verb_inspect(Command *command)
 {
-	Model *listed, *model = read_standing(command, &listed);
-	json_t *all = model_json(command, listed, model);
+	const char *failure;
+	Model *listed = list_model(command), *model = try_model(command, &failure);
+	json_t *all = model_json(command, listed, model, failure);
 	if (chosen(command, OPT_json)) {
 		print_json(all);
-		return;
+	} else {
+		print_model(command, all);
+		json_decref(all);
 	}
-	print_model(command, all);
-	json_decref(all);
+	if (failure)
+		fail(NULL, "%s", failure);
 }

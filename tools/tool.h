@@ -76,9 +76,9 @@ runtime_options(const Command *); // what options.def lists, as the runtime take
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: dropout
 // is drawn.
 Model *read_bound(Command *, struct amos_data *, bool random);
-// The same, where no data tell: unbound dimensions get numbers that stand for any. `listed` (may be
-// NULL): the model's inputs as the file declares them.
-Model *read_standing(Command *, Model **listed);
+// The same, where no data tell: unbound dimensions get numbers that stand for any.
+Model *read_standing(Command *);
+Model *list_model(Command *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
 Model *read_window(Command *, int64_t window);
 // The graph with its loss, where --loss or the model has one; else as it is.

@@ -101,7 +101,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .freeze = r->freeze.at,
 	                       .bn_train = chosen(command, OPT_bn_train),
 	                       .dropout = random,
-	                       .list_unbound = list};
+	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
 	return read_model(command->arena, command->arguments.at[0], &options);
@@ -190,16 +190,20 @@ static Model *try_sizes(Command *command, const Model *listed, int64_t size, boo
 	return NULL;
 }
 
-Model *read_standing(Command *command, Model **listed)
+Model *list_model(Command *command)
 {
-	static const int64_t sizes[] = {8, 64, 224};
-	Reading given = read_choices(command);
-	Model *inputs = read_with(command, &given, false, true), *model = NULL;
-	if (listed)
-		*listed = inputs;
+	Reading r = read_choices(command);
+	return read_with(command, &r, false, true);
+}
+
+Model *read_standing(Command *command)
+{
+	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
+	const Model *listed = list_model(command);
+	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(command, inputs, sizes[k], false);
-	return model ? model : try_sizes(command, inputs, sizes[0], true);
+		model = try_sizes(command, listed, sizes[k], false);
+	return model ? model : try_sizes(command, listed, sizes[0], true);
 }
 
 // ---- loss, gradient, eta

@@ -17,7 +17,7 @@ typedef struct ReadOptions {
 	bool bn_train; // BatchNormalization by batch statistics even where the file says inference
 	bool dropout;  // Dropout drawn where the file says training (train); false: identity (eval,
 	               // run, grad)
-	bool list_unbound; // do not fail on unbound dimensions: give the Model its inputs only
+	bool list; // inputs, outputs and operators only, as the file declares them: no graph, no failure over what is in it
 } ReadOptions;
 
 typedef struct Dim {
@@ -42,7 +42,7 @@ typedef struct OpCount {
 typedef struct Model {
 	Arena *arena;
 	const char *path;
-	Graph *graph; // NULL after list_unbound with something unbound
+	Graph *graph; // NULL where only listed
 	int64_t ir_version, opset;
 	const char *producer;
 	VEC(Input) inputs;

@@ -329,12 +329,18 @@ static void set_version(Call *c, const Row *row)
 	c->opset = row->info.since;
 }
 
-static void run_row(Call *c, Value *result)
+static const Row *known_row(Call *c)
 {
 	const Row *row = find_row(plain_domain(c->node->domain), c->node->op_type);
 	if (!row)
 		refuse(c, "operator %s%s%s is not known", c->node->domain,
 		       c->node->domain[0] ? "." : "", c->node->op_type);
+	return row;
+}
+
+static void run_row(Call *c, Value *result)
+{
+	const Row *row = known_row(c);
 	set_version(c, row);
 	c->how = row->how;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
@@ -392,6 +398,8 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 		Call c = new_call(r, s, node);
 		if (bind_operands(&c))
 			run_call(&c, result);
+		else if (!find_function(r, node))
+			known_row(&c); // an unknown operator behind another is told of as well
 		catch_end(&caught);
 	} else {
 		if (caught.status != STATUS_INPUT)
@@ -525,7 +533,7 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 	for (size_t i = 0; i < r->proto->n_functions; i++)
 		count_ops(r, r->proto->functions[i]->n_node, r->proto->functions[i]->node);
 	const char *unbound = bind_dimensions(r);
-	if (unbound && options->list_unbound)
+	if (options->list)
 		return m;
 	if (unbound)
 		fail(m->path, "%s", unbound);
