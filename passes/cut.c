@@ -7,6 +7,7 @@
 enum {
 	AGAIN = 24,    // weight of an expression still computed again rather than written and read
 	PANEL = 8,     // ... where a dot packs it or a map stretches it, perhaps more than once
+	PIECE = 4,     // ... of a pad or concat
 	ENOUGH = 1000, // weights stop here: shared operands count once a path
 };
 
@@ -79,22 +80,37 @@ static void add_big(Cone *c, Ref r)
 	c->nbig++;
 }
 
-static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut)
+// Slots and most moves cost nothing; where the pieces of a whole meet there is a choice to make for
+// each element.
+static int own_weight(const Val *v)
+{
+	if (v->op == O_pad || v->op == O_concat)
+		return PIECE;
+	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
+	return works ? prims[v->op].weight : 0;
+}
+
+// Can v be computed on a tile of u?
+static bool after_dot(const Val *v, const Val *u)
+{
+	int rank = v->shape.rank;
+	return prims[v->op].cls == C_map ||
+	       (v->op == O_reshape && rank && u->shape.rank &&
+	        v->shape.dim[rank - 1] == u->shape.dim[u->shape.rank - 1]);
+}
+
+static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, const Want *want)
 {
 	const Val *v = val(g, r);
-	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
-	Cone c = {.weight = works ? prims[v->op].weight : 0};
+	Cone c = {.weight = own_weight(v)};
 	for (int k = 0; k < v->nin; k++) {
 		const Val *u = val(g, v->in[k]);
 		const Cone *from = &cone[v->in[k]];
 		bool same = count_of(&u->shape) == count_of(&v->shape);
 		bool memory = cut[v->in[k]] || u->op == O_slot;
 		c.reads |= memory || from->reads;
-		if (u->op == O_dot)
-			c.tail |= same && (prims[v->op].cls == C_map || v->op == O_reshape);
-		else if (!memory)
-			c.tail |=
-			    from->tail && same && (prims[v->op].cls == C_map || v->op == O_reshape);
+		c.tail |= same && after_dot(v, u) &&
+		          (u->op == O_dot ? want[v->in[k]].readers == 1 : !memory && from->tail);
 		if (!memory)
 			c.weight = MIN(ENOUGH, c.weight + from->weight);
 		if (memory && same)
@@ -111,8 +127,9 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 {
 	switch (prims[v->op].cls) {
 	case C_leaf:
-	case C_move:
 		return w->kept;
+	case C_move:
+		return w->kept || (v->op == O_concat && w->panel && w->readers > 1);
 	case C_map:
 		break;
 	default:
@@ -138,7 +155,7 @@ bool *cut_pass(Arena *arena, const Graph *g)
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		if (!live[r])
 			continue;
-		cone[r] = cone_of(g, r, cone, cut);
+		cone[r] = cone_of(g, r, cone, cut, want);
 		cut[r] = is_cut(val(g, r), &want[r], &cone[r]);
 	}
 	return cut;

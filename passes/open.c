@@ -19,10 +19,7 @@ static Graph *open_once(Arena *arena, const Graph *from)
 		to->from = v->from;
 		now[r] = prims[v->op].cls == C_whole ? book_open(to, v, in) : put_as(to, v, in);
 	}
-	for (int i = 0; i < from->outs.count; i++)
-		add_out(to, from->outs.at[i].name, now[from->outs.at[i].val]);
-	for (int i = 0; i < from->stores.count; i++)
-		add_store(to, from->stores.at[i].slot, now[from->stores.at[i].val]);
+	copy_ends(to, from, now);
 	return to;
 }
 

@@ -12,6 +12,13 @@ typedef struct Step {
 	VEC(int) writers; // kernels that store to a slot it reads
 } Step;
 
+typedef struct Order {
+	const Plan *plan;
+	const Reads *reads; // by kernel
+	Step *step;         // by kernel
+	int *readers;       // by Ref: kernels that have not run and read it; no slots
+} Order;
+
 static int *slot_writers(Arena *arena, const Plan *p, const int *writer)
 {
 	int *slot = NEWS(arena, int, p->graph->slots.count);
@@ -22,68 +29,102 @@ static int *slot_writers(Arena *arena, const Plan *p, const int *writer)
 	return slot;
 }
 
-static Step *steps_of(Arena *arena, const Plan *p)
+static Order order_start(Arena *arena, const Plan *p)
 {
 	const int *writer = plan_writers(arena, p), *slot = slot_writers(arena, p, writer);
-	const Reads *reads = plan_reads(arena, p);
-	Step *step = NEWS(arena, Step, p->kerns.count);
+	Order o = {p, plan_reads(arena, p), NEWS(arena, Step, p->kerns.count),
+	           NEWS(arena, int, p->graph->nval)};
 	for (int i = 0; i < p->graph->slots.count; i++)
 		if (slot[i] >= 0)
-			step[slot[i]].stores = true;
+			o.step[slot[i]].stores = true;
 	for (int k = 0; k < p->kerns.count; k++)
-		for (int i = 0; i < reads[k].count; i++) {
-			Ref r = reads[k].at[i].val;
+		for (int i = 0; i < o.reads[k].count; i++) {
+			Ref r = o.reads[k].at[i].val;
 			const Val *v = val(p->graph, r);
-			int other = v->op == O_slot ? slot[v->attr->i[0]] : writer[r];
+			bool is_slot = v->op == O_slot;
+			int other = is_slot ? slot[v->attr->i[0]] : writer[r];
+			o.readers[r] += !is_slot;
 			if (other < 0 || other == k)
 				continue;
-			if (v->op == O_slot) {
-				PUSH(arena, step[k].writers, other);
-				step[other].readers++;
+			if (is_slot) {
+				PUSH(arena, o.step[k].writers, other);
+				o.step[other].readers++;
 			} else {
-				PUSH(arena, step[other].users, k);
-				step[k].wants++;
+				PUSH(arena, o.step[other].users, k);
+				o.step[k].wants++;
 			}
 		}
-	return step;
+	return o;
 }
 
-// Storing kernels first, then the order of the graph; one that overwrites what others still read
-// only at need.
-static int next_kernel(const Plan *p, const Step *step)
+// Bytes in use before the kernel less those after it.
+static int64_t freed(const Order *o, int k)
 {
-	int best = -1;
-	for (int k = 0; k < p->kerns.count; k++) {
-		if (step[k].done || step[k].wants)
+	const Kern *kern = &o->plan->kerns.at[k];
+	int64_t bytes = 0;
+	for (int i = 0; i < o->reads[k].count; i++) {
+		const Val *v = val(o->plan->graph, o->reads[k].at[i].val);
+		if (o->readers[o->reads[k].at[i].val] == 1)
+			bytes += count_of(&v->shape) * elems[v->type].bytes;
+	}
+	for (int i = 0; i < kern->nout; i++) {
+		const Val *v = val(o->plan->graph, kern->out[i]);
+		if (o->readers[kern->out[i]])
+			bytes -= count_of(&v->shape) * elems[v->type].bytes;
+	}
+	return bytes;
+}
+
+// 0: stores, 1: neither, 2: overwrites what others still read.
+static int rank_of(const Step *s)
+{
+	return s->readers ? 2 : !s->stores;
+}
+
+static int next_kernel(const Order *o)
+{
+	int best = -1, best_rank = 0;
+	int64_t best_freed = 0;
+	for (int k = 0; k < o->plan->kerns.count; k++) {
+		const Step *s = &o->step[k];
+		if (s->done || s->wants)
 			continue;
-		if (best < 0) {
+		int rank = rank_of(s);
+		int64_t bytes = MAX(0, freed(o, k));
+		bool first =
+		    best < 0 || o->plan->kerns.at[k].out[0] < o->plan->kerns.at[best].out[0];
+		if (best < 0 || rank < best_rank ||
+		    (rank == best_rank && (bytes > best_freed || (bytes == best_freed && first)))) {
 			best = k;
-			continue;
+			best_rank = rank;
+			best_freed = bytes;
 		}
-		const Step *a = &step[k], *b = &step[best];
-		int rank = 2 * (a->readers > 0) - (a->stores && !a->readers);
-		int best_rank = 2 * (b->readers > 0) - (b->stores && !b->readers);
-		Ref first = p->kerns.at[k].out[0], best_first = p->kerns.at[best].out[0];
-		if (rank < best_rank || (rank == best_rank && first < best_first))
-			best = k;
 	}
 	if (best < 0)
 		bug("kernels need each other");
 	return best;
 }
 
+static void run_kernel(const Order *o, int k)
+{
+	Step *s = &o->step[k];
+	s->done = true;
+	for (int i = 0; i < s->users.count; i++)
+		o->step[s->users.at[i]].wants--;
+	for (int i = 0; i < s->writers.count; i++)
+		o->step[s->writers.at[i]].readers--;
+	for (int i = 0; i < o->reads[k].count; i++)
+		o->readers[o->reads[k].at[i].val]--;
+}
+
 void order_pass(Arena *arena, Plan *p)
 {
-	Step *step = steps_of(arena, p);
+	Order o = order_start(arena, p);
 	Kern *kern = NEWS(arena, Kern, p->kerns.count);
 	for (int n = 0; n < p->kerns.count; n++) {
-		int k = next_kernel(p, step);
+		int k = next_kernel(&o);
 		kern[n] = p->kerns.at[k];
-		step[k].done = true;
-		for (int i = 0; i < step[k].users.count; i++)
-			step[step[k].users.at[i]].wants--;
-		for (int i = 0; i < step[k].writers.count; i++)
-			step[step[k].writers.at[i]].readers--;
+		run_kernel(&o, k);
 	}
 	p->kerns.at = kern;
 	p->kerns.room = p->kerns.count;

@@ -65,8 +65,9 @@ void opt_defaults(Arena *, Opt *);
 // "accuracy" stay. opt_defaults has been called.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 
-// ---- open.c: wholes opened by their definitions: what fuse takes ---------------------------------------
+// ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----------------
 Graph *open_pass(Arena *, const Graph *);
+Graph *turn_pass(Arena *, const Graph *);
 
 // ---- cut.c, fuse.c, order.c, place.c, check.c ---------------------------------------------------------------------------------
 bool *cut_pass(Arena *, const Graph *); // by Ref: had better be in memory where several kernels need it
@@ -76,6 +77,6 @@ void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_byt
 void check_plan(const Plan *);    // bug() where a kernel would read bytes that another value has overwritten
 
 // ---- run.c: the whole order ------------------------------------------------------------------------
-Plan *plan_graph(Arena *, const Graph *, const char *name); // open, live, fuse, place
+Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, live, fuse, place
 
 #endif

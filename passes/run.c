@@ -3,7 +3,8 @@
 
 Plan *plan_graph(Arena *arena, const Graph *g, const char *name)
 {
-	Plan *p = fuse_pass(arena, graph_live(arena, open_pass(arena, g)), name);
+	const Graph *open = open_pass(arena, g);
+	Plan *p = fuse_pass(arena, graph_live(arena, turn_pass(arena, open)), name);
 	place_pass(arena, p);
 	return p;
 }

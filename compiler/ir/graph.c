@@ -425,6 +425,14 @@ int *graph_uses(Arena *arena, const Graph *g)
 	return uses;
 }
 
+void copy_ends(Graph *to, const Graph *from, const Ref *now)
+{
+	for (int k = 0; k < from->outs.count; k++)
+		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);
+	for (int k = 0; k < from->stores.count; k++)
+		add_store(to, from->stores.at[k].slot, now[from->stores.at[k].val]);
+}
+
 // Values are in their simplest form already: they are copied, not put again, so nothing dead
 // appears.
 static Ref copied(Graph *g, const Val *v, const Ref *now)
@@ -451,9 +459,6 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	for (int r = 1; r < from->nval; r++)
 		if (live[r])
 			now[r] = copied(g, &from->val[r], now);
-	for (int k = 0; k < from->outs.count; k++)
-		add_out(g, from->outs.at[k].name, now[from->outs.at[k].val]);
-	for (int k = 0; k < from->stores.count; k++)
-		add_store(g, from->stores.at[k].slot, now[from->stores.at[k].val]);
+	copy_ends(g, from, now);
 	return g;
 }

@@ -182,6 +182,8 @@ Ref put_iota(Graph *, Shape, int axis);
 // x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
 Ref put_rank(Graph *, Ref, int rank);
 
+void copy_ends(Graph *to, const Graph *from, const Ref *now); // outs and stores: now[r] stands for r
+
 // The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this way.)
 Graph *graph_live(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.

@@ -1,0 +1,143 @@
+// turn.c: dots turned so that what reads them finds their last axis last.
+// Takes a graph of opened wholes. permute(reshape(dot(a, b))) that puts an axis of a last becomes
+// permute(reshape(dot(b', a'))), where ' exchanges the last two axes: often nothing is left to
+// permute. Gradients of weights that lie transposed in the file are such.
+#include "passes.h"
+
+typedef struct Turn {
+	const Graph *from;
+	Graph *to;
+	const int *uses;
+	const Ref *now; // by Ref of `from`
+} Turn;
+
+// Splits the axes of `s` behind `end` so that those from the answer on have `count` elements; -1:
+// no such split.
+static int split_axis(const Shape *s, int end, int64_t count)
+{
+	int64_t product = 1;
+	while (end > 0 && product < count)
+		product *= s->dim[--end];
+	return product == count ? end : -1;
+}
+
+static int last_wide(const Shape *s, int begin, int end)
+{
+	while (--end >= begin)
+		if (s->dim[end] > 1)
+			return end;
+	return -1;
+}
+
+static Ref turned(Graph *g, Ref r)
+{
+	int64_t perm[RANK];
+	int rank = val(g, r)->shape.rank;
+	for (int a = 0; a < rank; a++)
+		perm[a] = a;
+	perm[rank - 2] = rank - 1;
+	perm[rank - 1] = rank - 2;
+	return put_permute(g, r, perm);
+}
+
+// What lies between a permute and the dot below it: maps with numbers, and at most one reshape.
+typedef struct Path {
+	Ref dot;
+	Shape shape;     // of the dot's result as it is permuted
+	int nmap, at[4]; // maps, the last first, and which operand comes from the dot
+	Ref map[4];
+} Path;
+
+static int only_operand(const Graph *g, const Val *v)
+{
+	int found = -1;
+	for (int k = 0; k < v->nin; k++)
+		if (val(g, v->in[k])->shape.rank > 0)
+			found = found < 0 ? k : -2;
+	return prims[v->op].cls == C_map ? found : -2;
+}
+
+static bool find_path(const Turn *t, Ref r, Path *path)
+{
+	const Val *v = val(t->from, r);
+	*path = (Path){.shape = v->shape};
+	for (bool reshaped = false; t->uses[r] == 1; v = val(t->from, r)) {
+		int operand = only_operand(t->from, v);
+		if (v->op == O_dot) {
+			path->dot = r;
+			return true;
+		}
+		if (v->op == O_reshape && !reshaped) {
+			reshaped = true;
+			operand = 0;
+		} else if (operand >= 0 && path->nmap < COUNT(path->map)) {
+			path->at[path->nmap] = operand;
+			path->map[path->nmap++] = r;
+		} else {
+			return false;
+		}
+		r = v->in[operand];
+	}
+	return false;
+}
+
+static Ref put_maps(const Turn *t, const Path *path, Ref x)
+{
+	for (int i = path->nmap - 1; i >= 0; i--) {
+		const Val *v = val(t->from, path->map[i]);
+		Ref in[3];
+		for (int k = 0; k < v->nin; k++)
+			in[k] = k == path->at[i] ? x : t->now[v->in[k]];
+		x = put_as(t->to, v, in);
+	}
+	return x;
+}
+
+// The permute v of a dot's result by a dot the other way round; 0: it is better as it is.
+static Ref turn(const Turn *t, const Val *v)
+{
+	Path path;
+	if (!find_path(t, v->in[0], &path))
+		return 0;
+	const Val *dot = val(t->from, path.dot);
+	const Shape *whole = &path.shape;
+	int rank = whole->rank, rows = dot->shape.rank - 2;
+	int right = split_axis(whole, rank, dot->shape.dim[rows + 1]);
+	int left = right < 0 ? -1 : split_axis(whole, right, dot->shape.dim[rows]);
+	int last = last_wide(&v->shape, 0, rank);
+	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(whole, left, right))
+		return 0;
+	Shape shape = *whole;
+	int64_t perm[RANK];
+	for (int a = left; a < rank; a++)
+		shape.dim[a < right ? a + rank - right : a - (right - left)] = whole->dim[a];
+	for (int k = 0; k < rank; k++) {
+		int a = (int)v->attr->i[k];
+		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
+	}
+	Graph *g = t->to;
+	Ref other = put2(g, O_dot, turned(g, t->now[dot->in[1]]), turned(g, t->now[dot->in[0]]));
+	return put_permute(g, put_maps(t, &path, put_reshape(g, other, shape)), perm);
+}
+
+Graph *turn_pass(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	Turn t = {from, to, graph_uses(arena, from), now};
+	to->plain = true;
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		if (!t.uses[r])
+			continue;
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		to->from = v->from;
+		now[r] = v->op == O_permute ? turn(&t, v) : 0;
+		if (!now[r])
+			now[r] = put_as(to, v, in);
+	}
+	copy_ends(to, from, now);
+	return to;
+}
