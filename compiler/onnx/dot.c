@@ -165,14 +165,14 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	memcpy(out.dim + nb, sx.dim + nb, sizeof(int64_t) * (size_t)nl);
 	memcpy(out.dim + nb + nl, sy.dim + nb + ni, sizeof(int64_t) * (size_t)nr);
 	int64_t dx[RANK], dy[RANK];
+	if (nb + 2 > RANK)
+		refuse(c, "more than %d dimensions", RANK);
 	memcpy(dx, sx.dim, sizeof(int64_t) * (size_t)nb);
 	memcpy(dy, sy.dim, sizeof(int64_t) * (size_t)nb);
 	dx[nb] = product(&sx, nb, nl);
 	dx[nb + 1] = product(&sx, nb + nl, ni);
 	dy[nb] = product(&sy, nb, ni);
 	dy[nb + 1] = product(&sy, nb + ni, nr);
-	if (nb + 2 > RANK)
-		refuse(c, "more than %d dimensions", RANK);
 	x = put_reshape(g, x, shape_of(nb + 2, dx));
 	y = put_reshape(g, y, shape_of(nb + 2, dy));
 	Term t = {.x = put_reshape(g, put2(g, O_dot, x, y), out)};
