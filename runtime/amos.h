@@ -73,6 +73,8 @@ void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out
 double amos_out_number(const struct amos *, const struct amos_entry *,
                        int64_t out); // its first element
 
+double amos_number(const void *at, int type, int64_t i); // element i
+
 // Runs an entry once. inputs[i], outputs[i]: addresses aligned to 64 bytes, or NULL for the model's
 // own buffers; either array may be NULL. What launch() answered.
 int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
@@ -179,10 +181,15 @@ int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
 int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
 // The command line that began the run in `dir`, for --resume. malloc'd, one block.
 int amos_command(const char *dir, int *argc, char ***argv);
+// As JSON, or a line a figure.
+void amos_result_print(FILE *, const struct amos_result *, int json);
 
 // ---- main.c: a compiled trainer as a command ------------------------------------------
 
-// train (default), eval, run, export, info. Answers the exit status.
+// Writes what the entry left in the model's own buffers, by name. As amos_npz_write.
+int amos_write_outs(const struct amos *, const struct amos_entry *, const char *path);
+// train (default), eval, run, grad, export, info. Answers the exit status, once the words are
+// understood: --help and words that are not end the program, as argp does.
 int amos_main(const struct amos_model *, int argc, char **argv);
 
 #endif

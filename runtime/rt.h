@@ -47,7 +47,6 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
                      double divide);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
-double amos_number(const void *at, int type, int64_t i); // element i
 
 // ---- array.c: files as arrays ----------------------------------------------------------
 

@@ -1,0 +1,344 @@
+// main.c: a compiled trainer as a command: its verbs over the one symbol.
+// Takes amos_model, options.def (through argp). Gives the exit status. Keeps: results on standard
+// output, all else on standard error; no file appears half written.
+#include "rt.h"
+#include <argp.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum group { COMMON = 1, DATA = 2, SHAPE = 4, LOOP = 8, OUT = 16, JSON = 32 };
+
+struct command {
+	const struct amos_model *model;
+	const struct verb *verb;
+	struct amos_options options;
+	const char *checkpoint;
+};
+
+struct verb {
+	const char *name;
+	int takes;
+	int wants; // a checkpoint: 0 no, 1 may have, 2 must have
+	const char *about;
+	int (*run)(struct command *);
+};
+
+// ---- the command line ------------------------------------------------------------------
+
+static const struct {
+	const char *name;
+	int letter, group;
+	const char *argument, *help;
+} rows[] = {
+#define OPTION(name, letter, group, type, argument, help) {#name, letter, group, argument, help},
+#include "options.def"
+#undef OPTION
+};
+
+enum { FIRST_KEY = 0x100, NAME = 32 };
+
+static error_t take_option(int key, char *value, struct argp_state *state)
+{
+	struct command *c = state->input;
+	if (key == ARGP_KEY_ARG && c->verb->wants && !c->checkpoint) {
+		c->checkpoint = value;
+		return 0;
+	}
+	if (key == ARGP_KEY_END && c->verb->wants == 2 && !c->checkpoint)
+		argp_error(state, "wants a checkpoint");
+	if (key < FIRST_KEY || key >= FIRST_KEY + COUNT(rows))
+		return ARGP_ERR_UNKNOWN;
+	if (amos_option(&c->options, rows[key - FIRST_KEY].name, value))
+		argp_error(state, "%s", amos_error());
+	return 0;
+}
+
+// What argp calls the option: with - for _.
+static const char *long_name(char *to, const char *name)
+{
+	int i = 0;
+	for (; name[i] && i < NAME - 1; i++)
+		to[i] = name[i] == '_' ? '-' : name[i];
+	to[i] = 0;
+	return to;
+}
+
+static void parse(struct command *c, int argc, char **argv)
+{
+	static char names[COUNT(rows)][NAME], letters[COUNT(rows)][2];
+	struct argp_option table[2 * COUNT(rows) + 1] = {0};
+	int n = 0;
+	for (int i = 0; i < COUNT(rows); i++) {
+		if (!(rows[i].group & c->verb->takes))
+			continue;
+		table[n++] = (struct argp_option){long_name(names[i], rows[i].name),
+		                                  FIRST_KEY + i,
+		                                  rows[i].argument,
+		                                  0,
+		                                  rows[i].help,
+		                                  0};
+		if (!rows[i].letter)
+			continue;
+		letters[i][0] = (char)rows[i].letter;
+		table[n++] =
+		    (struct argp_option){letters[i], rows[i].letter, NULL, OPTION_ALIAS, NULL, 0};
+	}
+	struct argp argp = {table,
+	                    take_option,
+	                    c->verb->wants == 2 ? "CHECKPOINT"
+	                    : c->verb->wants    ? "[CHECKPOINT]"
+	                                        : "",
+	                    c->verb->about,
+	                    NULL,
+	                    NULL,
+	                    NULL};
+	argp_err_exit_status = AMOS_USAGE;
+	argp_parse(&argp, argc, argv, 0, NULL, c);
+}
+
+// ---- what verbs share ------------------------------------------------------------------
+
+static int open_model(const struct command *c, struct amos **m)
+{
+	struct amos_point point;
+	int64_t seed = c->options.seed < 0 ? 0 : c->options.seed;
+	int status = amos_open(c->model, c->options.threads < 0 ? 0 : c->options.threads, seed,
+	                       NULL, NULL, m);
+	if (!status && c->checkpoint)
+		status = amos_load(*m, c->checkpoint, &point);
+	return status;
+}
+
+static int open_data(const struct command *c, int exact, const char *const *entries,
+                     struct amos_data **data)
+{
+	int status = amos_data_open(&c->options, exact, data);
+	return status ? status : amos_data_fit(*data, c->model, entries);
+}
+
+static void number(FILE *to, const char *name, double x, int json)
+{
+	if (isfinite(x))
+		fprintf(to, json ? ", \"%s\": %.9g" : "%s %.6g\n", name, x);
+}
+
+void amos_result_print(FILE *to, const struct amos_result *r, int json)
+{
+	fprintf(to, json ? "{\"step\": %lld" : "step %lld\n", (long long)r->step);
+	number(to, "loss", r->loss, json);
+	number(to, "accuracy", r->accuracy, json);
+	number(to, "eval_loss", r->eval_loss, json);
+	number(to, "eval_accuracy", r->eval_accuracy, json);
+	number(to, "seconds", r->seconds, json);
+	if (json)
+		fprintf(to, ", \"stopped\": %s}\n", r->stopped ? "true" : "false");
+}
+
+// ---- verbs -----------------------------------------------------------------------------
+
+static int verb_train(struct command *c)
+{
+	struct amos *m = NULL;
+	struct amos_data *data = NULL;
+	struct amos_result result;
+	int status = open_model(c, &m);
+	if (!status)
+		status = open_data(c, 0, (const char *const[]){"train", "eval", NULL}, &data);
+	if (!status)
+		status = amos_train(m, data, &c->options, &result);
+	if (!status)
+		amos_result_print(stdout, &result, c->options.json);
+	amos_data_close(data);
+	amos_close(m);
+	return status;
+}
+
+static int verb_eval(struct command *c)
+{
+	struct amos *m = NULL;
+	struct amos_data *data = NULL;
+	struct amos_result result = {.loss = NAN, .accuracy = NAN, .seconds = NAN};
+	int status = open_model(c, &m);
+	if (!status)
+		status = open_data(c, 0, (const char *const[]){"eval", NULL}, &data);
+	if (!status)
+		status = amos_evaluate(m, data, &result);
+	int64_t slot = amos_find_slot(c->model, "amos.step");
+	if (!status && slot >= 0)
+		result.step = *(const int64_t *)amos_slot_bytes(m, slot);
+	if (!status)
+		amos_result_print(stdout, &result, c->options.json);
+	amos_data_close(data);
+	amos_close(m);
+	return status;
+}
+
+int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const char *path)
+{
+	struct amos_array *outs = calloc((size_t)entry->nouts + 1, sizeof *outs);
+	if (!outs)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		outs[i] = (struct amos_array){
+		    .name = out->name, .type = (int)out->type, .rank = (int)out->rank};
+		memcpy(outs[i].dim, out->dim, sizeof outs[i].dim);
+		outs[i].bytes = amos_out_bytes(m, entry, i);
+	}
+	int status = amos_npz_write(path, entry->nouts, outs);
+	free(outs);
+	return status;
+}
+
+static int verb_run(struct command *c)
+{
+	struct amos *m = NULL;
+	struct amos_data *data = NULL;
+	const char *name = c->verb->name;
+	const struct amos_entry *entry = amos_find_entry(c->model, name);
+	if (!entry)
+		return amos_fail(AMOS_INPUT, "%s: compiled without %s", c->model->name, name);
+	if (!c->options.out)
+		return amos_fail(AMOS_USAGE, "%s: wanted -o OUT.npz", name);
+	int status = open_model(c, &m);
+	if (!status)
+		status = open_data(c, 1, (const char *const[]){name, NULL}, &data);
+	if (!status)
+		status = amos_data_eval(data, m, 0);
+	if (!status)
+		status = amos_call(m, entry, NULL, NULL);
+	if (!status)
+		status = amos_write_outs(m, entry, c->options.out);
+	amos_data_close(data);
+	amos_close(m);
+	return status;
+}
+
+static int verb_export(struct command *c)
+{
+	enum { PARAMETER = 1, STATE = 4 };
+	struct amos_checkpoint *checkpoint;
+	if (!c->options.out)
+		return amos_fail(AMOS_USAGE, "export: wanted -o OUT.npz");
+	int status = amos_checkpoint_open(c->checkpoint, &checkpoint);
+	if (status)
+		return status;
+	int64_t n = 0, slots = amos_checkpoint_slots(checkpoint);
+	struct amos_array *arrays = calloc((size_t)slots + 1, sizeof *arrays);
+	for (int64_t i = 0; arrays && i < slots; i++) {
+		int kind;
+		arrays[n] = amos_checkpoint_slot(checkpoint, i, &kind);
+		n += kind >= PARAMETER && kind < STATE;
+	}
+	status = arrays ? amos_npz_write(c->options.out, n, arrays)
+	                : amos_fail(AMOS_MACHINE, "export: out of memory");
+	free(arrays);
+	amos_checkpoint_close(checkpoint);
+	return status;
+}
+
+static int verb_info(struct command *c)
+{
+	static const char *const kinds[] = {"input", "parameter", "frozen", "buffer", "state"};
+	const struct amos_model *model = c->model;
+	printf("%s for %s\n%s", model->name, model->target, model->note);
+	for (int64_t i = 0; i < model->nentries; i++) {
+		const struct amos_entry *e = &model->entries[i];
+		printf("entry     %s: %lld launches, %.1f MB of scratch\n", e->name,
+		       (long long)e->nkernels, (double)e->scratch / 1e6);
+	}
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		char shape[256];
+		if (s->kind != 4 || c->options.verbose)
+			printf("%-9s %s %s\n", kinds[s->kind], s->name,
+			       amos_shape_text(shape, sizeof shape, s->type, (int)s->rank, s->dim));
+	}
+	printf("memory    %.1f MB of parameters, %.1f MB of state\n", (double)model->params / 1e6,
+	       (double)model->state / 1e6);
+	return AMOS_DONE;
+}
+
+static const struct verb verbs[] = {
+    {"train", COMMON | DATA | LOOP | OUT | JSON, 0,
+     "Trains the model this program was compiled from.", verb_train},
+    {"eval", COMMON | DATA | JSON, 1, "Loss and metrics over all the data, or the part held out.",
+     verb_eval},
+    {"run", COMMON | DATA | OUT, 1, "Outputs on one batch of the inputs' exact shapes, as OUT.npz.",
+     verb_run},
+    {"grad", COMMON | DATA | OUT, 1, "Outputs, loss and gradients on one batch, as OUT.npz.",
+     verb_run},
+    {"export", COMMON | OUT, 2, "The parameters of a checkpoint or run folder as OUT.npz.",
+     verb_export},
+    {"info", COMMON, 0, "What this program was compiled from, and the memory it needs.", verb_info},
+};
+
+static void print_help(const char *program)
+{
+	printf("Usage: %s [VERB] [OPTION...]\n\n", program);
+	for (int i = 0; i < COUNT(verbs); i++)
+		printf("  %-8s %s\n", verbs[i].name, verbs[i].about);
+	printf("\nWithout a verb: train. %s VERB --help tells the options.\n"
+	       "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n",
+	       program);
+}
+
+// --resume takes the options from the command that began the run; what is typed now comes after,
+// and wins.
+static int parse_resumed(struct command *c, int argc, char **argv, char ***began)
+{
+	*began = NULL;
+	parse(c, argc, argv);
+	if (!c->options.resume)
+		return AMOS_DONE;
+	int words;
+	int status = amos_command(c->options.resume, &words, began);
+	if (status)
+		return status;
+	c->options = amos_options();
+	char **from = *began;
+	bool verb = words > 1 && !strcmp(from[1], "train");
+	from[verb] = argv[0];
+	parse(c, words - verb, from + verb);
+	if (c->options.data.count) {
+		// Data typed anew replaces that of the command.
+		struct command typed = {
+		    .model = c->model, .verb = c->verb, .options = amos_options()};
+		parse(&typed, argc, argv);
+		if (typed.options.data.count)
+			c->options.data.count = 0;
+	}
+	parse(c, argc, argv);
+	return AMOS_DONE;
+}
+
+int amos_main(const struct amos_model *model, int argc, char **argv)
+{
+	struct command c = {.model = model, .verb = &verbs[0], .options = amos_options()};
+	if (argc > 1 &&
+	    (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-?") || !strcmp(argv[1], "help"))) {
+		print_help(argv[0]);
+		return AMOS_DONE;
+	}
+	int skip = 0;
+	for (int i = 0; argc > 1 && i < COUNT(verbs); i++)
+		if (!strcmp(argv[1], verbs[i].name)) {
+			c.verb = &verbs[i];
+			skip = 1;
+		}
+	char **words = argv + skip, **began = NULL, *first = argv[skip];
+	words[0] = argv[0];
+	int status = parse_resumed(&c, argc - skip, words, &began);
+	words[0] = first;
+	c.options.argc = argc;
+	c.options.argv = argv;
+	if (!status)
+		status = c.verb->run(&c);
+	free(began);
+	if (status)
+		fprintf(stderr, "%s: %s\n", argv[0], amos_error());
+	else if (fflush(stdout))
+		status = AMOS_MACHINE;
+	return status;
+}

@@ -1,0 +1,609 @@
+// data.c: every source of data, whole and damaged; windows, shuffles, splits, masks; shapes bound;
+// conversions.
+#include "mock.h"
+#include <math.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+enum { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, B8 }; // types.def
+
+// ---- fixtures --------------------------------------------------------------------------
+
+static long npy_bytes(char *to, const char *descr, int fortran, const char *shape, const void *x,
+                      long bytes)
+{
+	memcpy(to, "\x93NUMPY\x01\x00\x76\x00", 10);
+	int used = snprintf(to + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }",
+	                    descr, fortran ? "True" : "False", shape);
+	memset(to + 10 + used, ' ', 118 - (size_t)used);
+	memcpy(to + 128, x, (size_t)bytes);
+	return 128 + bytes;
+}
+
+static void write_npy(const char *path, const char *descr, int fortran, const char *shape,
+                      const void *x, long bytes)
+{
+	char file[8192];
+	CHECK(bytes < 8000, "%ld", bytes);
+	write_file(path, file, npy_bytes(file, descr, fortran, shape, x, bytes));
+}
+
+static void write_gz(const char *path, const void *bytes, unsigned count)
+{
+	gzFile file = gzopen(path, "wb");
+	CHECK(file && gzwrite(file, bytes, count) == (int)count && gzclose(file) == Z_OK, "%s",
+	      path);
+}
+
+// A model of one input `x`, and `y` where its rank is not negative, which the entry "run" reads; it
+// computes nothing.
+static struct amos_slot slots[2];
+static struct amos_entry entry = {.name = "run", .reads = "11"};
+static struct amos_model model = {
+    .abi = AMOS_ABI, .name = "test", .slots = slots, .entries = &entry, .nentries = 1, .note = ""};
+
+static void declare(int i, const char *name, int type, int64_t limit, int rank, ...)
+{
+	static const int bytes[] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1};
+	slots[i] = (struct amos_slot){.name = name,
+	                              .type = type,
+	                              .rank = rank,
+	                              .offset = i,
+	                              .limit = limit,
+	                              .bytes = bytes[type]};
+	va_list args;
+	va_start(args, rank);
+	for (int a = 0; a < rank; a++)
+		slots[i].bytes *= slots[i].dim[a] = va_arg(args, int);
+	va_end(args);
+	model.nslots = i + 1;
+}
+
+static struct amos *m;
+static struct amos_data *data;
+
+static void close_all(void)
+{
+	amos_data_close(data);
+	amos_close(m);
+	data = NULL;
+	m = NULL;
+}
+
+// Opens and fits; the status of the first that fails.
+static int fit(int exact, const struct amos_options *options)
+{
+	static const char *const entries[] = {"run", NULL};
+	close_all();
+	CHECK(!amos_open(&model, 1, 0, NULL, NULL, &m), "open");
+	int status = amos_data_open(options, exact, &data);
+	return status ? status : amos_data_fit(data, &model, entries);
+}
+
+static int fit_source(int exact, const char *source)
+{
+	char text[512];
+	snprintf(text, sizeof text, "x=%s", source);
+	struct amos_options options = options_of("data", text, NULL);
+	return fit(exact, &options);
+}
+
+static int64_t elements(int slot)
+{
+	int64_t n = 1;
+	for (int a = 0; a < slots[slot].rank; a++)
+		n *= slots[slot].dim[a];
+	return n;
+}
+
+static double at(int slot, int64_t i)
+{
+	return amos_number(amos_slot_bytes(m, slot), slots[slot].type, i);
+}
+
+// `source` gives the numbers first, first + step, ...
+static void gives(const char *source, int exact, double first, double step)
+{
+	CHECK(!fit_source(exact, source), "%s", source);
+	CHECK(!amos_data_eval(data, m, 0), "%s", source);
+	for (int64_t i = 0; i < elements(0); i++) {
+		double found = at(0, i), wanted = first + step * (double)i;
+		CHECK(fabs(found - wanted) <= 1e-6 * fabs(wanted),
+		      "%s: element %d is %g, wanted %g", source, (int)i, found, wanted);
+	}
+}
+
+// `source` is refused with a message that has both words.
+static void refused(const char *source, int exact, const char *word, const char *other)
+{
+	int status = fit_source(exact, source);
+	CHECK(status == AMOS_INPUT, "%s: status %d", source, status);
+	CHECK(strstr(amos_error(), word) && strstr(amos_error(), other),
+	      "%s: the message lacks '%s' or '%s'", source, word, other);
+}
+
+// ---- formats ---------------------------------------------------------------------------
+
+static void npy(void)
+{
+	float f[6] = {1, 2, 3, 4, 5, 6}, columns[6] = {1, 4, 2, 5, 3, 6};
+	uint16_t big[6], half[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600};
+	for (int i = 0; i < 6; i++)
+		big[i] = (uint16_t)((i + 1) << 8);
+	declare(0, "x", F32, 0, 2, 2, 3);
+	write_npy("f4.npy", "<f4", 0, "2, 3", f, 24);
+	write_npy("fortran.npy", "<f4", 1, "2, 3", columns, 24);
+	write_npy("big.npy", ">u2", 0, "2, 3", big, 12);
+	write_npy("half.npy", "<f2", 0, "2, 3", half, 12);
+	gives("f4.npy", 1, 1, 1);
+	gives("fortran.npy", 1, 1, 1);
+	gives("big.npy", 1, 1, 1);
+	gives("half.npy", 1, 1, 1);
+	gives("f4.npy", 0, 1, 1);
+	write_npy("flat.npy", "<f4", 0, "6,", f, 24);
+	refused("flat.npy", 1, "found f32[6]", "wanted f32[2,3]");
+	write_npy("wide.npy", "<f4", 0, "2, 4", f, 32);
+	refused("wide.npy", 0, "found f32[2,4]", "wanted f32[2,3]");
+	write_npy("strings.npy", "<U4", 0, "2, 3", f, 24);
+	refused("strings.npy", 1, "strings.npy", "'<U4'");
+	write_npy("short.npy", "<f4", 0, "2, 300", f, 24);
+	refused("short.npy", 1, "short.npy", "cut off");
+	write_npy("overflow.npy", "<f4", 0, "4611686018427387904, 4611686018427387904", f, 24);
+	refused("overflow.npy", 1, "overflow.npy", "cut off");
+	write_npy("shape.npy", "<f4", 0, "2, -3", f, 24);
+	refused("shape.npy", 1, "shape.npy", "damaged");
+	write_file("empty.npy", "", 0);
+	refused("empty.npy", 1, "empty.npy", "empty");
+	refused("missing.npy", 1, "missing.npy", "No such file");
+	float nan[6] = {1, 2, NAN, 4, 5, 6};
+	write_npy("nan.npy", "<f4", 0, "2, 3", nan, 24);
+	refused("nan.npy", 0, "sample 0 is nan", "no NaN");
+	double large[6] = {1, 2, 3, 4, 1e300, 6};
+	write_npy("large.npy", "<f8", 0, "2, 3", large, 48);
+	refused("large.npy", 0, "sample 1 is 1.0", "what f32 can hold");
+}
+
+// Every prefix of a good file is refused, and read without a fault.
+static void truncated(const char *good, const char *name)
+{
+	long size;
+	char *bytes = read_file(good, &size);
+	for (long n = 0; n < size; n += n < 300 ? 1 : 97) {
+		write_file(name, bytes, n);
+		CHECK(fit_source(1, name) == AMOS_INPUT, "%s cut at %ld of %ld is taken", good, n,
+		      size);
+	}
+	free(bytes);
+}
+
+// Single bytes changed: refused or taken, never a fault.
+static void changed(const char *good, const char *name)
+{
+	long size;
+	char *bytes = read_file(good, &size);
+	for (long n = 0; n < size; n++) {
+		char held = bytes[n];
+		bytes[n] = (char)(held ^ (1 << n % 8));
+		write_file(name, bytes, size);
+		fit_source(1, name);
+		bytes[n] = held;
+	}
+	free(bytes);
+}
+
+static void npz(void)
+{
+	float f[6] = {1, 2, 3, 4, 5, 6}, other[2] = {7, 8};
+	uint16_t brain[3] = {0x3F80, 0x4000, 0x4040};
+	struct amos_array arrays[] = {
+	    {.name = "x", .type = F32, .rank = 2, .dim = {2, 3}, .bytes = f},
+	    {.name = "other", .type = F32, .rank = 1, .dim = {2}, .bytes = other},
+	    {.name = "brain", .type = BF16, .rank = 1, .dim = {3}, .bytes = brain},
+	    {.name = "one", .type = F32, .bytes = f},
+	    {.name = "none", .type = F32, .rank = 2, .dim = {0, 3}, .bytes = f}};
+	CHECK(!amos_npz_write("a.npz", 5, arrays), "write");
+	declare(0, "x", F32, 0, 2, 2, 3);
+	gives("a.npz:x", 1, 1, 1);
+	struct amos_options options = options_of("data", "a.npz", NULL);
+	CHECK(!fit(1, &options), "arrays by their names; those of no input are left");
+	refused("a.npz", 1, "5 arrays", "a.npz:KEY");
+	refused("a.npz:z", 1, "no array 'z'", "a.npz");
+	int64_t n;
+	struct amos_array *read;
+	CHECK(!amos_npz_read("a.npz", &n, &read) && n == 5, "%d arrays", (int)n);
+	CHECK(!strcmp(read[2].name, "brain") && read[2].type == F32 &&
+	          amos_number(read[2].bytes, F32, 2) == 3,
+	      "bf16 travels as f32");
+	CHECK(read[3].rank == 0 && read[4].dim[0] == 0, "rank 0 and no elements");
+	amos_npz_free(n, read);
+	truncated("a.npz", "cut.npz");
+	changed("a.npz", "changed.npz");
+	CHECK(amos_npz_write("no/such/folder.npz", 1, arrays) == AMOS_INPUT,
+	      "a folder that is not there");
+}
+
+static void raw(void)
+{
+	uint16_t u[6] = {1, 2, 3, 4, 5, 6};
+	write_file("tokens.bin", u, 12);
+	declare(0, "x", I64, 0, 2, 2, 3);
+	gives("tokens.bin:u16", 0, 1, 1);
+	refused("tokens.bin:u17", 0, "u17", "wanted a type");
+	refused("tokens.bin", 0, "tokens.bin", "known kind");
+	write_file("odd.bin", u, 11);
+	refused("odd.bin:u16", 0, "11 bytes", "u16");
+	declare(0, "x", I64, 6, 2, 2, 3);
+	refused("tokens.bin:u16", 0, "token 5 is 6", "from 0 to 5");
+	declare(0, "x", U8, 0, 2, 2, 3);
+	u[5] = 256;
+	write_file("tokens.bin", u, 12);
+	refused("tokens.bin:u16", 0, "token 5 is 256", "u8");
+}
+
+static void idx(void)
+{
+	unsigned char images[16 + 12] = {0, 0, 8, 3, 0, 0, 0, 3, 0, 0, 0, 2, 0, 0, 0, 2};
+	for (int i = 0; i < 12; i++)
+		images[16 + i] = (unsigned char)(17 * i);
+	write_file("images-idx3-ubyte", images, sizeof images);
+	write_gz("images-idx3-ubyte.gz", images, sizeof images);
+	declare(0, "x", F32, 0, 4, 3, 1, 2, 2);
+	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
+	gives("images-idx3-ubyte.gz", 0, 0, 17.0 / 255);
+	gives("raw(images-idx3-ubyte)", 0, 0, 17);
+	CHECK(strstr(amos_data_note(data), "3 samples"), "%s", amos_data_note(data));
+	declare(0, "x", F32, 0, 2, 3, 4);
+	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
+	declare(0, "x", F32, 0, 3, 3, 4, 1);
+	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
+	declare(0, "x", I32, 0, 3, 3, 2, 2);
+	gives("images-idx3-ubyte", 1, 0, 17);
+	truncated("images-idx3-ubyte", "cut-idx3-ubyte");
+	truncated("images-idx3-ubyte.gz", "cut-idx3-ubyte.gz");
+	changed("images-idx3-ubyte", "changed-idx3-ubyte");
+	unsigned char shorts[] = {0, 0, 11, 1, 0, 0, 0, 3, 0, 1, 0, 2, 0, 3};
+	write_file("shorts.idx", shorts, sizeof shorts);
+	declare(0, "x", I64, 0, 1, 3);
+	gives("shorts.idx", 0, 1, 1);
+}
+
+static void tables(void)
+{
+	const char *csv = "a, b ,\"c\"\n1,9,2\n3,9,4\n\n5,9,6\n";
+	write_file("t.csv", csv, (long)strlen(csv));
+	declare(0, "x", F32, 0, 2, 3, 2);
+	gives("t.csv:0,2", 0, 1, 1);
+	gives("t.csv:a,c", 0, 1, 1);
+	declare(0, "x", I64, 7, 1, 3);
+	gives("t.csv:c", 0, 2, 2);
+	refused("t.csv:d", 0, "no column 'd'", "t.csv");
+	refused("t.csv:7", 0, "line 1, column 7", "nothing");
+	write_file("bad.csv", "1,2\n3,x\n", 8);
+	refused("bad.csv:1", 0, "line 2, column 1: found x", "a number");
+	const char *jsonl =
+	    "{\"v\": [1, 2], \"n\": 1}\n{\"n\": 2, \"v\": [3, 4]}\n{\"v\": [5, 6], \"n\": 3}\n";
+	write_file("t.jsonl", jsonl, (long)strlen(jsonl));
+	gives("t.jsonl:n", 0, 1, 1);
+	declare(0, "x", F32, 0, 2, 3, 2);
+	gives("t.jsonl:v", 0, 1, 1);
+	refused("t.jsonl:w", 0, "line 1", "no field 'w'");
+	const char *ragged = "{\"v\": [1, 2]}\n{\"v\": [3]}\n";
+	write_file("ragged.jsonl", ragged, (long)strlen(ragged));
+	refused("ragged.jsonl:v", 0, "line 2", "one shape");
+}
+
+static void safetensors(void)
+{
+	char file[256] = {0};
+	float f[6] = {1, 2, 3, 4, 5, 6};
+	const char *header = "{\"__metadata__\":{\"a\":\"b\"},\"x\":{\"dtype\":\"F32\",\"shape\":["
+	                     "2,3],\"data_offsets\":[0,24]}}";
+	uint64_t size = strlen(header);
+	memcpy(file, &size, 8);
+	memcpy(file + 8, header, size);
+	memcpy(file + 8 + size, f, 24);
+	write_file("x.safetensors", file, 8 + (long)size + 24);
+	declare(0, "x", F32, 0, 2, 2, 3);
+	gives("x.safetensors:x", 1, 1, 1);
+	gives("x.safetensors", 1, 1, 1);
+	refused("x.safetensors:y", 1, "no array 'y'", "x.safetensors");
+	truncated("x.safetensors", "cut.safetensors");
+	changed("x.safetensors", "changed.safetensors");
+}
+
+static void text(void)
+{
+	mkdir("book", 0777);
+	mkdir("book/b", 0777);
+	write_file("book/b/2", "cd", 2);
+	write_file("book/a", "ab", 2);
+	write_file("book/c", "", 0);
+	write_file("book/d", "ef", 2);
+	declare(0, "x", I64, 0, 2, 2, 3);
+	gives("text:book", 0, 'a', 1);
+	gives("text:book:auto", 0, 0, 1);
+	CHECK(!amos_data_keep(data, "."), "keep");
+	char *vocabulary = read_file("x.vocab", NULL);
+	CHECK(!strcmp(vocabulary, "a\nb\nc\nd\ne\nf\n"), "%s", vocabulary);
+	free(vocabulary);
+	gives("text:book:x.vocab", 0, 0, 1);
+	write_file("v", "f\ne\nd\n\\x63\nb\na\n", 15);
+	gives("text:book:v", 0, 5, -1);
+	write_file("v", "f\ne\n", 4);
+	refused("text:book:v", 0, "\\x61 at 0", "not in the vocabulary of 2");
+	write_file("v", "f\nff\n", 5);
+	refused("text:book:v", 0, "line 2", "one byte a line");
+	write_file("v", "f\nf\n", 4);
+	refused("text:book:v", 0, "line 2", "there before");
+	refused("text:nothing", 0, "nothing", "No such file");
+	declare(0, "x", I64, 100, 2, 2, 3);
+	refused("text:book", 0, "token 3 is 100", "text:PATH:auto");
+}
+
+// ---- batches ---------------------------------------------------------------------------
+
+static void shuffles(void)
+{
+	enum { N = 103, BATCH = 5, PER_EPOCH = N / BATCH };
+	int64_t x[N];
+	for (int i = 0; i < N; i++)
+		x[i] = i;
+	write_npy("order.npy", "<i8", 0, "103,", x, sizeof x);
+	declare(0, "x", I64, N, 1, BATCH);
+	int first[2][N];
+	for (int seed = 0; seed < 2; seed++) {
+		struct amos_options options =
+		    options_of("data", "x=order.npy", "seed", seed ? "1" : "0", NULL);
+		CHECK(!fit(0, &options) && amos_data_batches(data) == PER_EPOCH, "batches");
+		for (int epoch = 0; epoch < 20; epoch++) {
+			int seen[N] = {0};
+			for (int b = 0; b < PER_EPOCH; b++) {
+				CHECK(!amos_data_train(data, m, epoch * PER_EPOCH + b), "batch");
+				for (int i = 0; i < BATCH; i++) {
+					int got = (int)at(0, i);
+					CHECK(!seen[got]++, "epoch %d has sample %d twice", epoch,
+					      got);
+					if (!epoch)
+						first[seed][b * BATCH + i] = got;
+				}
+			}
+		}
+	}
+	int equal = 0, in_place = 0;
+	for (int i = 0; i < PER_EPOCH * BATCH; i++) {
+		equal += first[0][i] == first[1][i];
+		in_place += first[0][i] == i;
+	}
+	CHECK(equal < 12 && in_place < 12, "two seeds agree in %d places, order and file in %d",
+	      equal, in_place);
+}
+
+static void windows(void)
+{
+	enum { N = 1000, WINDOW = 8, BATCH = 4 };
+	uint16_t x[N];
+	for (int i = 0; i < N; i++)
+		x[i] = (uint16_t)i;
+	write_file("stream.bin", x, sizeof x);
+	declare(0, "x", I64, 0, 2, BATCH, WINDOW);
+	declare(1, "y", I32, 0, 2, BATCH, WINDOW);
+	struct amos_options options = options_of("data", "x=stream.bin:u16", "data",
+	                                         "y=shift(stream.bin:u16)", "split", "0.9", NULL);
+	CHECK(!fit(0, &options), "fit");
+	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held(data) == 99 / 8 / 4,
+	      "%d and %d batches", (int)amos_data_batches(data), (int)amos_data_held(data));
+	int least = N, most = 0;
+	for (int run = 0; run < 2000; run++) {
+		CHECK(!amos_data_train(data, m, run), "batch");
+		for (int i = 0; i < BATCH * WINDOW; i++) {
+			CHECK(at(1, i) == at(0, i) + 1, "the label is not the next token");
+			CHECK(i % WINDOW == 0 || at(0, i) == at(0, i - 1) + 1, "a window is torn");
+			least = at(0, i) < least ? (int)at(0, i) : least;
+			most = at(1, i) > most ? (int)at(1, i) : most;
+		}
+	}
+	CHECK(least == 0 && most == 899, "tokens %d to %d of the first 900", least, most);
+	for (int b = 0; b < amos_data_eval_batches(data); b++) {
+		CHECK(!amos_data_eval(data, m, b), "batch");
+		for (int i = 0; i < BATCH * WINDOW; i++)
+			CHECK(at(0, i) == 900 + b * BATCH * WINDOW + i, "evaluation goes in order");
+	}
+	options = options_of("data", "x=stream.bin:u16", "data", "y=order.npy", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "go together"), "two lengths");
+	options = options_of("data", "x=stream.bin:u16", "data", "y=stream.bin:u16", "split",
+	                     "0.99", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "--split"),
+	      "nothing held out");
+	write_file("few.bin", x, 40);
+	options = options_of("data", "x=few.bin:u16", "data", "y=few.bin:u16", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "make no batch of 4"),
+	      "too few");
+}
+
+static void masks(void)
+{
+	enum { N = 4000, WINDOW = 50, BATCH = 4, MASK = 99, RUNS = 50 };
+	uint8_t x[N];
+	for (int i = 0; i < N; i++)
+		x[i] = (uint8_t)(i % 50);
+	write_file("words.bin", x, sizeof x);
+	declare(0, "x", I64, 100, 2, BATCH, WINDOW);
+	declare(1, "y", I64, 100, 2, BATCH, WINDOW);
+	slots[1].ignore = -100;
+	struct amos_options options =
+	    options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", "mask", "0.3",
+	               "mask-token", "99", NULL);
+	CHECK(!fit(0, &options), "fit");
+	CHECK(fabs(amos_data_labels(data, "y", 200) - 60) < 1e-9 &&
+	          amos_data_labels(data, "x", 200) == 200,
+	      "labels");
+	double chosen = 0, hidden = 0, kept = 0;
+	for (int run = 0; run < RUNS; run++) {
+		CHECK(!amos_data_train(data, m, run), "batch");
+		for (int i = 0; i < BATCH * WINDOW; i++) {
+			chosen += at(1, i) != -100;
+			hidden += at(1, i) != -100 && at(0, i) == MASK;
+			kept += at(1, i) != -100 && at(0, i) == at(1, i);
+		}
+	}
+	double all = RUNS * BATCH * WINDOW;
+	CHECK(fabs(chosen / all - 0.3) < 0.02, "%g of the tokens are masked", chosen / all);
+	CHECK(fabs(hidden / chosen - 0.8) < 0.03 && fabs(kept / chosen - 0.1) < 0.03,
+	      "%g hidden, %g kept", hidden / chosen, kept / chosen);
+	options =
+	    options_of("data", "x=words.bin:u8", "data", "y=words.bin:u8", "mask", "0.3", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "masked(SOURCE)"),
+	      "no labels");
+	options = options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "--mask-token"), "no token");
+	options = options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)",
+	                     "mask-token", "100", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "from 0 to 99"),
+	      "a token out of range");
+}
+
+static void labels_are_checked(void)
+{
+	int32_t y[4] = {0, 9, -100, 10};
+	write_npy("y.npy", "<i4", 0, "3,", y, 12);
+	declare(0, "x", I64, 10, 1, 3);
+	slots[0].ignore = -100;
+	CHECK(!fit_source(0, "y.npy"), "labels to ignore are allowed");
+	slots[0].ignore = 0;
+	refused("y.npy", 0, "is -100", "from 0 to 9");
+	write_npy("y.npy", "<i4", 0, "4,", y, 16);
+	slots[0].ignore = -100;
+	refused("y.npy", 0, "element 3 is 10", "from 0 to 9");
+	float f[3] = {0, 1, 1.5f};
+	write_npy("f.npy", "<f4", 0, "3,", f, 12);
+	refused("f.npy", 0, "element 2 is 1.5", "whole numbers");
+}
+
+static void names_are_checked(void)
+{
+	declare(0, "x", F32, 0, 1, 4);
+	struct amos_options options = options_of("data", "y=ones", NULL);
+	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "input x has no data"),
+	      "no data");
+	options = options_of("data", "x=ones", "data", "z=ones", NULL);
+	CHECK(fit(1, &options) == AMOS_INPUT &&
+	          strstr(amos_error(), "--data z: the model has no such input; the inputs are x"),
+	      "no input");
+	options = options_of("data", "x=ones", "data", "x=zeros", NULL);
+	CHECK(fit(1, &options) == AMOS_INPUT && strstr(amos_error(), "twice"), "twice");
+	options = options_of("data", "f.npy", NULL);
+	CHECK(fit(1, &options) == AMOS_INPUT && strstr(amos_error(), "NAME=f.npy"), "no name");
+	gives("ones", 1, 1, 0);
+	gives("zeros", 1, 0, 0);
+	entry.reads = "00";
+	options = options_of(NULL);
+	CHECK(!fit(1, &options), "an input that is not read needs no data");
+	entry.reads = "11";
+	refused("images:photos", 0, "images", "not read yet");
+}
+
+// ---- shapes ----------------------------------------------------------------------------
+
+static struct amos_input free_input(const char *name, int rank, const char *batch)
+{
+	struct amos_input input = {
+	    .name = name, .type = F32, .rank = rank, .dim = {-1, -1, -1, -1}, .axis = {batch}};
+	return input;
+}
+
+static int bind(int exact, struct amos_options options, int n, struct amos_input *inputs)
+{
+	close_all();
+	CHECK(!amos_data_open(&options, exact, &data), "open");
+	return amos_data_bind(data, n, inputs);
+}
+
+static void binds(void)
+{
+	struct amos_input images = free_input("x", 3, "N"), labels = free_input("y", 1, "N");
+	struct amos_input two[] = {images, labels};
+	float many[200 * 4] = {0};
+	write_npy("images.npy", "|u1", 0, "200, 2, 2", many, 800);
+	CHECK(!bind(0, options_of("data", "x=images.npy", NULL), 2, two), "bind");
+	CHECK(two[0].dim[0] == 32 && two[0].dim[1] == 2 && two[0].dim[2] == 2 &&
+	          two[1].dim[0] == 32,
+	      "the default batch");
+	CHECK(amos_data_batches(data) == 6, "%d batches", (int)amos_data_batches(data));
+	two[0] = images;
+	CHECK(!bind(0, options_of("data", "x=images.npy", "batch", "50", "split", "0.5", NULL), 2,
+	            two) &&
+	          two[0].dim[0] == 50,
+	      "--batch");
+	CHECK(amos_data_batches(data) == 2 && amos_data_held(data) == 2, "batches");
+	two[0] = images;
+	two[0].dim[0] = 20;
+	CHECK(!bind(0, options_of("data", "x=images.npy", NULL), 2, two) &&
+	          amos_data_batches(data) == 10,
+	      "a fixed batch");
+	CHECK(bind(0, options_of("data", "x=images.npy", "batch", "10", NULL), 1, two) ==
+	          AMOS_INPUT,
+	      "--batch beside a fixed one");
+	CHECK(strstr(amos_error(), "fixed at 20"), "says which");
+	two[0] = images;
+	CHECK(!bind(1, options_of("data", "x=images.npy", NULL), 1, two) && two[0].dim[0] == 200,
+	      "exact");
+	two[0].dim[2] = 3;
+	CHECK(bind(1, options_of("data", "x=images.npy", NULL), 1, two) == AMOS_INPUT,
+	      "exact, another shape");
+	struct amos_input tokens = free_input("x", 2, "B");
+	CHECK(!bind(0, options_of("data", "x=words.bin:u8", NULL), 1, &tokens), "tokens");
+	CHECK(tokens.dim[0] == 32 && tokens.dim[1] == -1, "a window's length is not in the data");
+	tokens.dim[0] = -1;
+	tokens.dim[1] = 40;
+	CHECK(!bind(0, options_of("data", "x=words.bin:u8", "batch", "5", NULL), 1, &tokens) &&
+	          amos_data_batches(data) == 20,
+	      "N is %d", (int)amos_data_batches(data));
+}
+
+// All halves there are, there and back.
+static void halves(void)
+{
+	enum { N = 1 << 16 };
+	uint16_t *h = malloc(2 * N);
+	float *f = malloc(4 * N);
+	int n = 0;
+	for (int i = 0; i < N; i++)
+		if ((i & 0x7C00) != 0x7C00 || !(i & 0x3FF))
+			h[n++] = (uint16_t)i;
+	for (int i = 0; i < n; i++)
+		f[i] = (float)amos_number(h, F16, i);
+	CHECK(f[0] == 0 && amos_number((uint16_t[]){1}, F16, 0) == 0x1p-24 &&
+	          amos_number((uint16_t[]){0x7BFF}, F16, 0) == 65504,
+	      "halves");
+	write_file("all.bin", f, 4L * n);
+	declare(0, "x", F16, 0, 1, n);
+	CHECK(!fit_source(1, "all.bin:f32") && !amos_data_eval(data, m, 0), "all halves");
+	CHECK(!memcmp(amos_slot_bytes(m, 0), h, 2 * (size_t)n),
+	      "a half is not itself after the way to f32 and back");
+	free(h);
+	free(f);
+}
+
+int main(void)
+{
+	enter_folder("data");
+	npy();
+	npz();
+	raw();
+	idx();
+	tables();
+	safetensors();
+	text();
+	shuffles();
+	windows();
+	masks();
+	labels_are_checked();
+	names_are_checked();
+	binds();
+	halves();
+	close_all();
+	printf("data: npy npz raw IDX csv jsonl safetensors text, cut and changed; order, windows, "
+	       "masks, shapes, halves\n");
+}
