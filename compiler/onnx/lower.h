@@ -44,12 +44,24 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	const char *name;
 	Elem type; // as the graph reads it
 	Shape shape;
-	const void *data; // NULL until read
-	bool constant;    // never a slot: a number of the graph
-	const char *why;  // not trained, because
-	int slot;         // -1: none yet
-	Ref ref;          // as a constant
+	const void *data;      // NULL until read
+	const char *alias;     // the Identity's result that it is read through
+	struct Weight *origin; // itself, or the one that it is an alias of
+	int uses;              // operands of the main graph that name it
+	bool table, matrix;    // one of these is gathered from, or a factor of a product
+	int slot;              // of its first use as a parameter; -1: none yet
+	Ref ref;               // as a constant
 } Weight;
+
+// How a slot lies in the file: all the places it is read at, newest first.
+typedef struct View {
+	Weight *weight;        // NULL: in no initializer, a bias that was left out
+	bool transposed;       // a transposed copy
+	const char *alias;     // read through this Identity
+	const NodeProto *node; // of the main graph, or NULL
+	int operand;
+	struct View *next;
+} View;
 
 typedef struct List { // a sequence: known at compile time
 	int count;
@@ -87,6 +99,7 @@ typedef struct Reader {
 	Table *slot_names;
 	VEC(const char *) troubles; // what could not be lowered
 	int sites;                  // random draws so far
+	bool training_file;         // exported in training mode
 	struct Metadata *metadata;  // roles.c
 } Reader;
 
@@ -94,7 +107,7 @@ typedef struct Call { // a node being lowered
 	Reader *r;
 	Graph *g;
 	const NodeProto *node;
-	Space *scope;
+	Space *space;
 	int64_t opset; // version of the operator's domain
 	int how;       // what ops.def gives beside the function
 	int nin, nout;
@@ -108,7 +121,7 @@ void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
 Space *new_space(Reader *, Space *outer);
 void bind_name(Reader *, Space *, const char *name, Value);
 Value look_up(Reader *, const Space *, const char *name); // fails when there is none
-// The graph of an If, Loop or Scan, lowered in a scope inside the caller's with its inputs bound to
+// The graph of an If, Loop or Scan, lowered in a space inside the caller's with its inputs bound to
 // `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 const char *node_place(Arena *, const NodeProto *); // for messages
@@ -116,16 +129,36 @@ void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // ---- roles.c: which initializers are parameters -------------------------------------------------
 
-void read_roles(Reader *); // decides for every weight
+void read_roles(Reader *); // gathers what the decisions need
+void note_roles(Reader *); // says what was decided
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
+const void *weight_data(Reader *, Weight *);
 Value alias_weight(Reader *, Weight *,
                    const char *name); // what Identity of an initializer stands for
-Ref missing_bias(
-    const Call *,
-    int64_t n); // a bias of zeros that the exporter left out, re-created; 0: there was none
-bool says_training(const Call *); // the node's metadata says that its module was in training mode
+// A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
+Ref missing_bias(const Call *c, int64_t n);
+bool says_training(const Call *); // training, and the node's metadata says that its module was too
+
+// ---- names.c: what parameters are called
+// ------------------------------------------------------------
+
+typedef struct Leaves { // of a tensor that the exporter computed
+	int count, parameters;
+	const char *name, *text; // the parameters' names joined by +; the exporter's own words
+} Leaves;
+
+void read_metadata(Reader *);
+bool has_signature(const Reader *); // the file lists its parameters
+Leaves leaves_of(const Reader *, const Weight *);
+const char *kind_of(const Reader *,
+                    const char *initializer); // PARAMETER, BUFFER, CONSTANT_TENSOR or NULL
+bool is_parameter_name(const Reader *, const char *name);
+bool is_opaque(const char *name); // made up by an exporter
+const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
+const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
+bool traced_training(const NodeProto *);
 
 // ---- node.c: attributes and constant operands
 // -----------------------------------------------------

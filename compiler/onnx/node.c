@@ -28,7 +28,7 @@ const AttributeProto *find_attr(const Call *c, const char *name)
 	const AttributeProto *a = attr_of(c->node->n_attribute, c->node->attribute, name);
 	if (!a || !a->ref_attr_name[0])
 		return a;
-	Space *s = c->scope;
+	Space *s = c->space;
 	while (s && !s->function)
 		s = s->outer;
 	if (!s)

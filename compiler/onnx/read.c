@@ -225,7 +225,7 @@ static void add_input(Reader *r, Space *top, const Input *in)
 	if (elems[in->type].cls == 'f')
 		slot.type = E_f32;
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
-	*table_cell_s(r->slot_names, slot.name) = 1;
+	*table_cell_s(r->slot_names, slot.name) = (uint64_t)r->g->slots.count + 1;
 	bind_name(r, top, in->name, (Value){.ref = put_cast(r->g, x, (Elem)working)});
 }
 
@@ -242,6 +242,7 @@ static void bind_weight(Reader *r, Space *s, const TensorProto *t)
 	Weight *w = NEW(r->arena, Weight);
 	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
 	w->shape = tensor_shape(r->model->path, t);
+	w->origin = w;
 	PUSH(r->arena, r->weights, w);
 	bind_name(r, s, w->name, (Value){.weight = w});
 }
@@ -285,7 +286,7 @@ static const FunctionProto *find_function(const Reader *r, const NodeProto *node
 
 static void call_function(Call *c, const FunctionProto *f, Value *result)
 {
-	Space *s = new_space(c->r, c->scope);
+	Space *s = new_space(c->r, c->space);
 	s->caller = c;
 	s->function = f;
 	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
@@ -300,7 +301,7 @@ static void call_function(Call *c, const FunctionProto *f, Value *result)
 
 void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int nout, Value *out)
 {
-	Space *s = new_space(c->r, c->scope);
+	Space *s = new_space(c->r, c->space);
 	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
 		refuse(c,
 		       "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
@@ -319,7 +320,7 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 // Looks an operator up at its own first version when that is newer than the file's header says.
 static void set_version(Call *c, const Row *row)
 {
-	c->opset = version_of(c->scope->nopsets, c->scope->opsets, plain_domain(c->node->domain));
+	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
 	if (c->opset >= row->info.since)
 		return;
 	if (c->opset)
@@ -362,7 +363,7 @@ static void run_call(Call *c, Value *result)
 
 static Call new_call(Reader *r, Space *s, const NodeProto *node)
 {
-	Call c = {.r = r, .g = r->g, .node = node, .scope = s};
+	Call c = {.r = r, .g = r->g, .node = node, .space = s};
 	c.nin = (int)node->n_input;
 	c.nout = (int)node->n_output;
 	c.arg = NEWS(r->arena, Value, c.nin + 1);
@@ -377,7 +378,7 @@ static bool bind_operands(Call *c)
 {
 	for (int k = 0; k < c->nin; k++) {
 		const char *name = c->node->input[k];
-		c->arg[k] = name[0] ? look_up(c->r, c->scope, name) : (Value){.absent = true};
+		c->arg[k] = name[0] ? look_up(c->r, c->space, name) : (Value){.absent = true};
 		if (c->arg[k].bad)
 			return false;
 		if (!c->arg[k].ref && !c->arg[k].weight && !c->arg[k].list && !c->arg[k].absent)
@@ -513,6 +514,7 @@ static void lower_model(Reader *r)
 		add_output(r, top, &r->model->outputs.at[i]);
 	settle_troubles(r);
 	mark_used(r);
+	note_roles(r);
 	r->model->graph = graph_live(r->arena, r->g);
 }
 

@@ -1,10 +1,13 @@
-// roles.c: which initializers are parameters, and under which names.
-// Takes the weights of a file. Gives, for each use of one, a slot or a constant. Keeps: every
-// decision is noted.
+// roles.c: which initializers are parameters.
+// Takes the weights of a file and the node that reads one. Gives a slot or a constant for each use:
+// several slots for one initializer where the exporter merged parameters that were equal, one slot
+// for two where it copied a tied one. Keeps: every such decision is in Model.notes, and every
+// weight that is not trained says why.
 #include "lower.h"
+#include <math.h>
 #include <string.h>
 
-static const void *weight_data(Reader *r, Weight *w)
+const void *weight_data(Reader *r, Weight *w)
 {
 	if (!w->data)
 		w->data = tensor_data(r->file, r->arena, r->model->path, w->proto);
@@ -18,43 +21,454 @@ Ref weight_constant(Reader *r, Weight *w)
 	return w->ref;
 }
 
-Value alias_weight(Reader *r, Weight *w, const char *name)
+// ---- facts about a weight
+// -----------------------------------------------------------------------------
+
+static int wide_axes(const Shape *s)
 {
-	(void)r, (void)name;
-	return (Value){.weight = w};
+	int n = 0;
+	for (int a = 0; a < s->rank; a++)
+		n += s->dim[a] > 1;
+	return n;
 }
 
-Ref missing_bias(const Call *c, int64_t n)
+static bool one_value(Reader *r, Weight *w)
 {
-	(void)c, (void)n;
-	return 0;
+	const float *x = weight_data(r, w);
+	int64_t n = count_of(&w->shape);
+	for (int64_t i = 1; i < n; i++)
+		if (x[i] != x[0])
+			return false;
+	return true;
 }
 
-bool says_training(const Call *c)
+// Does this 2-D weight equal the other, transposed?
+static bool is_transpose(Reader *r, Weight *a, Weight *b)
 {
-	(void)c;
+	if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[1] ||
+	    a->shape.dim[1] != b->shape.dim[0])
+		return false;
+	const float *x = weight_data(r, a), *y = weight_data(r, b);
+	int64_t rows = a->shape.dim[0], columns = a->shape.dim[1];
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < columns; j++)
+			if (x[i * columns + j] != y[j * rows + i])
+				return false;
+	return true;
+}
+
+static bool is_same(Reader *r, Weight *a, Weight *b)
+{
+	return same_shape(&a->shape, &b->shape) &&
+	       !memcmp(weight_data(r, a), weight_data(r, b),
+	               sizeof(float) * (size_t)count_of(&a->shape));
+}
+
+// Columns in pairs (i, i + apart) whose squares sum to 1 in every row.
+static bool circles(const float *x, int64_t rows, int64_t columns, int64_t apart)
+{
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < columns; j++) {
+			bool first = apart == 1 ? j % 2 == 0 : j < apart;
+			const float *p = &x[i * columns + j];
+			if (first && fabsf(p[0] * p[0] + p[apart] * p[apart] - 1) > 1e-3f)
+				return false;
+		}
+	return true;
+}
+
+static bool is_sinusoid(Reader *r, Weight *w)
+{
+	if (w->shape.rank != 2 || w->shape.dim[1] % 2 || w->shape.dim[0] < 2 || !w->shape.dim[1])
+		return false;
+	const float *x = weight_data(r, w);
+	int64_t rows = w->shape.dim[0], columns = w->shape.dim[1];
+	return circles(x, rows, columns, columns / 2) || circles(x, rows, columns, 1);
+}
+
+static bool is_training_node(const NodeProto *node)
+{
+	if (!strcmp(node->op_type, "BatchNormalization"))
+		return node->n_output > 1;
+	return !strcmp(node->op_type, "Dropout") && node->n_input > 2;
+}
+
+// Was the file exported in training mode? Then what is shared was shared by its author.
+static bool is_training_file(const Reader *r)
+{
+	for (size_t i = 0; i < r->proto->graph->n_node; i++)
+		if (is_training_node(r->proto->graph->node[i]))
+			return true;
 	return false;
 }
 
 void read_roles(Reader *r)
 {
-	for (int i = 0; i < r->weights.count; i++) {
-		Weight *w = r->weights.at[i];
-		w->constant = w->type != E_f32 || !w->shape.rank;
+	read_metadata(r);
+	r->training_file = is_training_file(r);
+	const GraphProto *g = r->proto->graph;
+	Table *by_name = table_new(r->arena);
+	for (int i = 0; i < r->weights.count; i++)
+		*table_cell_s(by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_input; k++) {
+			const uint64_t *cell = table_find_s(by_name, g->node[i]->input[k]);
+			Weight *w = cell ? r->weights.at[*cell - 1] : NULL;
+			if (!w)
+				continue;
+			w->uses++;
+			w->table |= !strcmp(g->node[i]->op_type, "Gather") && k == 0;
+			w->matrix |= !strcmp(g->node[i]->op_type, "MatMul") ||
+			             !strcmp(g->node[i]->op_type, "Gemm") ||
+			             !strcmp(g->node[i]->op_type, "Transpose");
+		}
+}
+
+// ---- what is not trained
+// ------------------------------------------------------------------------------
+
+static const char *const no_reason = NULL; // a parameter
+
+// Names that modules give to tensors of numbers that are no parameters.
+static bool is_buffer_name(const char *name)
+{
+	static const char *const ends[] = {"running_mean",
+	                                   "running_var",
+	                                   "num_batches_tracked",
+	                                   "inv_freq",
+	                                   "masked_bias",
+	                                   "position_ids",
+	                                   "attn_mask",
+	                                   "attn.bias",
+	                                   "attention.bias",
+	                                   "final_logits_bias",
+	                                   "relative_position_index"};
+	for (int i = 0; i < COUNT(ends); i++)
+		if (ends_with(name, ends[i]))
+			return true;
+	return strstr(name, ".anchor") != NULL;
+}
+
+// Operands that are numbers of an operator rather than weights.
+static bool is_number_operand(const char *op, int k)
+{
+	static const struct {
+		const char *op;
+		int from, to;
+	} operands[] = {{"Where", 0, 2},
+	                {"Clip", 1, 2},
+	                {"Pow", 1, 1},
+	                {"Dropout", 1, 2},
+	                {"Resize", 1, 3},
+	                {"Pad", 1, 2},
+	                {"Range", 0, 2},
+	                {"OneHot", 1, 2},
+	                {"LSTM", 5, 6},
+	                {"GRU", 5, 5},
+	                {"RNN", 5, 5},
+	                {"Max", 0, 9},
+	                {"Min", 0, 9},
+	                {"SoftmaxCrossEntropyLoss", 2, 2},
+	                {"NegativeLogLikelihoodLoss", 2, 2}};
+	for (int i = 0; i < COUNT(operands); i++)
+		if (!strcmp(operands[i].op, op))
+			return k >= operands[i].from && k <= operands[i].to;
+	return false;
+}
+
+static bool is_sum_or_product(const char *op)
+{
+	return !strcmp(op, "Add") || !strcmp(op, "Sub") || !strcmp(op, "Mul") || !strcmp(op, "Div");
+}
+
+// Without metadata a name and a shape must do.
+static const char *guess_reason(Reader *r, Weight *w, const NodeProto *node, const char *name)
+{
+	const char *op = node ? node->op_type : "";
+	bool torch = starts_with(r->proto->producer_name, "pytorch");
+	bool named = !is_opaque(name);
+	int64_t n = count_of(&w->shape);
+	if (is_buffer_name(name))
+		return "a buffer by its name";
+	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
+		return "a single number";
+	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp"))
+		return "a single number";
+	if (!named && wide_axes(&w->shape) > 1 && is_sum_or_product(op))
+		return "a table that the exporter computed";
+	if (!strcmp(op, "InstanceNormalization") && !named && one_value(r, w))
+		return "ones or zeros";
+	return no_reason;
+}
+
+static const char *signature_reason(Reader *r, Weight *w, const NodeProto *node, const char *name)
+{
+	const char *kind = kind_of(r, w->name);
+	Leaves leaves = leaves_of(r, w);
+	bool recurrent = node && (!strcmp(node->op_type, "LSTM") || !strcmp(node->op_type, "GRU") ||
+	                          !strcmp(node->op_type, "RNN"));
+	if (is_parameter_name(r, name))
+		return no_reason;
+	if (kind && strcmp(kind, "PARAMETER"))
+		return !strcmp(kind, "BUFFER") ? "a buffer" : "a constant of the program";
+	if (kind || (leaves.parameters == leaves.count && recurrent && leaves.count))
+		return no_reason;
+	if (leaves.parameters)
+		return format(
+		    r->arena,
+		    "computed by the exporter from %s; export with optimize=False to train it",
+		    leaves.text);
+	int stem = (int)strlen(w->name) -
+	           (int)strlen("_bias"); // X.weight_bias: BatchNorm fused into a convolution
+	if (ends_with(w->name, "_bias") &&
+	    is_parameter_name(r, format(r->arena, "%.*s", stem, w->name)))
+		return no_reason;
+	return "a constant of the program";
+}
+
+// NULL for a parameter.
+static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *node, int k,
+                                      const char *name)
+{
+	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
+		return "running statistics";
+	if (node && is_number_operand(node->op_type, k))
+		return "a number of an operator";
+	const char *why =
+	    has_signature(r) ? signature_reason(r, w, node, name) : guess_reason(r, w, node, name);
+	if (!why && w->table && is_sinusoid(r, w))
+		why = "a table of sines and cosines";
+	return why;
+}
+
+// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
+static int users_choice(const Reader *r, const char *name, const char *file)
+{
+	int choice = -1;
+	for (int i = 0; i < r->options->nfreeze; i++) {
+		const char *pattern = r->options->freeze[i];
+		bool train = pattern[0] == '!';
+		if (matches(pattern + train, name) || matches(pattern + train, file))
+			choice = train;
 	}
+	return choice;
+}
+
+// ---- slots
+// ----------------------------------------------------------------------------------------------
+
+static void add_home(Reader *r, int slot, Weight *w, bool transposed, const NodeProto *node,
+                     int operand)
+{
+	View *v = NEW(r->arena, View);
+	*v = (View){.weight = w,
+	            .transposed = transposed,
+	            .node = node,
+	            .operand = operand,
+	            .alias = w ? w->alias : NULL,
+	            .next = r->g->slots.at[slot].view};
+	r->g->slots.at[slot].view = v;
+}
+
+static int named_slot(const Reader *r, const char *name)
+{
+	const uint64_t *cell = table_find_s(r->slot_names, name);
+	return cell ? (int)*cell - 2 : -1;
+}
+
+static int make_slot(Reader *r, Slot slot)
+{
+	int s = add_slot(r->g, slot);
+	*table_cell_s(r->slot_names, slot.name) = (uint64_t)s + 2;
+	return s;
+}
+
+static const char *fresh_name(Reader *r, const char *name)
+{
+	const char *tried = name;
+	for (int i = 2; table_find_s(r->slot_names, tried); i++)
+		tried = format(r->arena, "%s#%d", name, i);
+	return tried;
+}
+
+static Weight *weight_of(const Reader *r, int slot)
+{
+	const View *v = r->g->slots.at[slot].view;
+	while (v && v->next)
+		v = v->next;
+	return v ? v->weight : NULL;
+}
+
+static Slot weight_slot(Reader *r, Weight *w, const char *name)
+{
+	return (Slot){.name = name,
+	              .file = w->name,
+	              .kind = S_param,
+	              .type = E_f32,
+	              .shape = w->shape,
+	              .init = weight_data(r, w)};
+}
+
+// The slot of an embedding that this last product's weight is a transposed copy of; -1: none.
+static int tied_table(Reader *r, Weight *w, const NodeProto *node)
+{
+	if (r->options->apart || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
+		return -1;
+	for (int i = 0; i < r->weights.count; i++) {
+		Weight *t = r->weights.at[i];
+		if (t == w || !t->table || t->slot < 0 || !is_transpose(r, w, t))
+			continue;
+		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
+		     w->name, r->g->slots.at[t->slot].name);
+		return t->slot;
+	}
+	return -1;
+}
+
+static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, int k)
+{
+	Weight *owner = weight_of(r, slot);
+	bool turned = !same_shape(&owner->shape, &w->shape) || !is_same(r, owner, w);
+	Ref x = put_slot(r->g, slot);
+	add_home(r, slot, w, turned, node, k);
+	return turned ? swap_last(r->g, x) : x;
+}
+
+// A name that another initializer has too is the same parameter where the values agree, else
+// another one.
+static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name)
+{
+	int slot = named_slot(r, name);
+	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
+	if (owner && owner->origin != w->origin) {
+		if (!r->options->apart && (is_same(r, owner, w) || is_transpose(r, owner, w))) {
+			note(r, "initializer '%s' is a copy of parameter %s: tied again", w->name,
+			     name);
+			return through_tie(r, slot, w, node, k);
+		}
+		slot = w->slot;
+		name = fresh_name(r, w->name);
+	}
+	int table = slot < 0 ? tied_table(r, w, node) : -1;
+	if (table >= 0)
+		return through_tie(r, table, w, node, k);
+	if (slot < 0)
+		slot = make_slot(r, weight_slot(r, w, name));
+	if (w->slot < 0)
+		w->slot = slot;
+	add_home(r, slot, w, false, node, k);
+	return put_slot(r->g, slot);
+}
+
+static Ref frozen_ref(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why,
+                      const NodeProto *node, int k)
+{
+	int slot = named_slot(r, name);
+	if (slot < 0 || weight_of(r, slot)->origin != w->origin) {
+		Slot s = weight_slot(r, w, fresh_name(r, name));
+		s.kind = kind;
+		s.why = why;
+		slot = make_slot(r, s);
+	}
+	add_home(r, slot, w, false, node, k);
+	return put_slot(r->g, slot);
+}
+
+// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means that
+// nothing was shared.
+static const char *split_name(Reader *r, Weight *w, const NodeProto *node, const char *name)
+{
+	if (!node || w->uses < 2 || w->alias || has_signature(r) ||
+	    starts_with(r->proto->producer_name, "pytorch") || !one_value(r, w))
+		return name;
+	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
+	if (!slash || !leaf)
+		return format(r->arena, "%s@%s", w->name,
+		              node->name[0] ? node->name : node->output[0]);
+	return format(r->arena, "%.*s%s", (int)(slash - node->name), node->name, leaf);
 }
 
 Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 {
-	(void)c, (void)k;
-	if (w->type != E_f32 || w->constant)
+	if (w->type != E_f32)
 		return weight_constant(r, w);
-	if (w->slot < 0)
-		w->slot = add_slot(r->g, (Slot){.name = w->name,
-		                                .file = w->name,
-		                                .kind = S_param,
-		                                .type = E_f32,
-		                                .shape = w->shape,
-		                                .init = weight_data(r, w)});
-	return put_slot(r->g, w->slot);
+	const NodeProto *node = c && !c->space->depth ? c->node : NULL;
+	const char *name = split_name(r, w, node, name_of_use(r, w, node, k));
+	const char *why = reason_not_trained(r, w, node, k, name);
+	int choice = users_choice(r, name, w->name);
+	if (choice == 1 && node && is_number_operand(node->op_type, k) && w->shape.rank == 0)
+		choice = -1;
+	if (choice == 0)
+		why = "--freeze";
+	if (choice == 1 || !why)
+		return param_ref(r, w, node, k, name);
+	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
+		return frozen_ref(r, w, S_buffer, name, why, node, k);
+	if (choice == 0 || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
+		return frozen_ref(r, w, S_frozen, name, why, node, k);
+	return weight_constant(r, w);
+}
+
+// ---- Identity, biases left out, training
+// --------------------------------------------------------------------
+
+// Identity of an initializer: the author's own sharing in files exported for training; else a
+// parameter that happened to have equal values when it was exported, unless one is an embedding and
+// the other its output matrix.
+Value alias_weight(Reader *r, Weight *w, const char *name)
+{
+	if (w->type != E_f32 || (r->training_file && !one_value(r, w)) ||
+	    (w->table && !one_value(r, w)))
+		return (Value){.weight = w};
+	Weight *other = NEW(r->arena, Weight);
+	*other = *w;
+	other->origin = w->origin;
+	other->alias = name;
+	other->slot = -1;
+	other->table = false;
+	return (Value){.weight = other};
+}
+
+Ref missing_bias(const Call *c, int64_t n)
+{
+	Reader *r = c->r;
+	const char *name = c->space->depth ? NULL : bias_left_out(r, c->node);
+	if (!name || named_slot(r, name) >= 0 || users_choice(r, name, name) == 0)
+		return 0;
+	int slot = make_slot(
+	    r, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
+	add_home(r, slot, NULL, false, c->node, 2);
+	note(r, "%s was zero and left out by the exporter: made again", name);
+	return put_slot(r->g, slot);
+}
+
+bool says_training(const Call *c)
+{
+	return c->r->options->dropout && traced_training(c->node);
+}
+
+// One note for each initializer that several parameters share, and one for all that were renamed.
+void note_roles(Reader *r)
+{
+	int renamed = 0;
+	Table *seen = table_new(r->arena);
+	for (int s = 0; s < r->g->slots.count; s++) {
+		const Slot *slot = &r->g->slots.at[s];
+		if (slot->kind == S_frozen)
+			note(r, "%s is not trained: %s", slot->name, slot->why);
+		if (slot->kind != S_param || !slot->file)
+			continue;
+		renamed += strcmp(slot->name, slot->file) != 0;
+		++*table_cell_s(seen, slot->file);
+	}
+	for (int i = 0; i < r->weights.count; i++) {
+		const uint64_t *n = table_find_s(seen, r->weights.at[i]->name);
+		if (n && *n > 1)
+			note(r,
+			     "initializer '%s' holds %d parameters whose values were equal at "
+			     "export: parted",
+			     r->weights.at[i]->name, (int)*n);
+	}
+	if (renamed)
+		note(r, "%d parameters lie in initializers of another name", renamed);
 }
