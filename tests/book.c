@@ -112,6 +112,10 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 		t->var[i] = (Item){.kind = I_num, .x = random_number()};
 		if (kind[i] == 'A') {
 			t->var[i] = random_axes(rank);
+		} else if (kind[i] == 'L') { // the last two axes exchanged
+			t->var[i] = (Item){.kind = I_list, .n = rank};
+			for (int a = 0; a < rank; a++)
+				t->var[i].i[a] = rank < 2 || a < rank - 2 ? a : 2 * rank - 3 - a;
 		} else if (kind[i] == 'a') {
 			t->var[i].x = below(rank);
 		} else if (kind[i] == 't') {
@@ -301,6 +305,21 @@ static const char *const cases[] = {
     "x:1,3,4 y:2,4,5 = dot(x, y)",
     "x:2,3,3,4 y:1,3,4,5 = dot(x, y)",
     "x:2,1,3,4 y:1,3,4,5 = dot(x, y)",
+    "x:3,4,2 y:3,5,4 = permute(dot(permute(x; [0,2,1]), permute(y; [0,2,1])); [0,2,1])",
+    "x:2,3,5,5 y:27,4 = dot(reshape(permute(window(reshape(x; [2,1,3,5,5]);"
+    " [3,5,3,1,1,1,1,4,5,3,1,1,1,1], 0); [0,1,3,4,2,5,6]); [50,27]), y)",
+    "x:2,3,5,5 y:27,4 = dot(reshape(permute(window(reshape(x; [2,1,3,5,5]);"
+    " [3,3,3,2,1,1,1,4,4,3,1,1,0,1], 0); [0,1,3,4,2,5,6]); [24,27]), y)",
+    "x:2,4,5 y:1,2,6,3 = dot(reshape(permute(window(reshape(x; [2,2,2,5]);"
+    " [3,3,3,1,2,1,1], 0); [0,1,3,2,4]); [2,2,3,6]), y)",
+    "x:2,3,4,4 y:3,4 = dot(reshape(permute(window(reshape(x; [2,1,3,4,4]);"
+    " [3,4,1,1,1,0,1,4,4,1,1,1,0,1], 0); [0,1,3,4,2,5,6]); [32,3]), y)",
+    "x:1,2,3 y:8,3 = dot(reshape(permute(window(reshape(x; [1,1,2,3]);"
+    " [3,7,4,1,-1,-1,2], 0); [0,1,3,2,4]); [7,8]), y)",
+    "x:2,9 = concat(slice(x; [0,0], [2,3], [1,1]), slice(x; [0,6], [2,3], [1,1]) * 2,"
+    " slice(x; [0,3], [2,3], [1,1]) * 3; 1)",
+    "x:5,4 = gather(x, iota(; 0, [3]); 0) + gather(x, 2 * iota(; 0, [3]); 0)",
+    "x:5,4 = gather(x, 3 - iota(; 0, [2,2]); 1)",
     "x:3,4 i:5 = gather(x, i; 0)",
     "x:2,3,2 i:2,2 = gather(x, i; 1)",
     "x:4,2 i:2 u:2,2 = scatter(x, iota(; 0, [2]), u; 0, 0)",
