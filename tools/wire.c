@@ -246,8 +246,7 @@ static void read_eta_file(Command *command, const char *path, Override *list, in
 		fail(path, "not what amosc eta --json writes: %s",
 		     file ? "no list 'params'" : error.text);
 	size_t i;
-	json_array_foreach(params, i, one)
-	{
+	json_array_foreach (params, i, one) {
 		const char *name = json_string_value(json_object_get(one, "name"));
 		json_t *eta = json_object_get(one, "eta");
 		if (!name || !(json_is_number(eta) || json_is_array(eta)))
