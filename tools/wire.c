@@ -101,6 +101,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .freeze = r->freeze.at,
 	                       .bn_train = chosen(command, OPT_bn_train),
 	                       .dropout = random,
+	                       .apart = !strcmp(command->verb->name, "grad"),
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
@@ -220,6 +221,17 @@ Graph *with_loss(Command *command, Graph *g)
 	return expression || scalar ? loss_pass(command->arena, g, expression) : g;
 }
 
+// Running statistics whose bytes are a parameter's too: what depends on them is part of that
+// initializer's gradient.
+static bool shares_bytes(const Graph *g, const Slot *s)
+{
+	for (int i = 0; i < g->slots.count && s->kind == S_buffer; i++)
+		if (g->slots.at[i].kind == S_param && g->slots.at[i].file &&
+		    !strcmp(g->slots.at[i].file, s->file))
+			return true;
+	return false;
+}
+
 bool *wanted(Command *command, const Graph *g)
 {
 	const char *wrt = choice(command, OPT_wrt, "params");
@@ -230,8 +242,9 @@ bool *wanted(Command *command, const Graph *g)
 		const Slot *s = &g->slots.at[i];
 		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
 		            !starts_with(s->name, "cotangent:");
-		want[i] = inputs || params ? (params && s->kind == S_param) || (inputs && data)
-		                           : (s->kind == S_param || data) && matches(wrt, s->name);
+		bool param = s->kind == S_param || shares_bytes(g, s);
+		want[i] = inputs || params ? (params && param) || (inputs && data)
+		                           : (param || data) && matches(wrt, s->name);
 	}
 	return want;
 }
