@@ -329,9 +329,8 @@ Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 	NUMBER(xi), NUMBER(beta), NUMBER(beta2), NUMBER(momentum), NUMBER(clip), NUMBER(extra_l2);
 	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);
 #undef NUMBER
-	opt.batches = data ? (double)amos_data_batches(data) /
-	                         (double)choice_count(command, OPT_accumulate, 1)
-	                   : 0;
+	opt.accumulate = choice_count(command, OPT_accumulate, 1);
+	opt.batches = data ? (double)amos_data_batches(data) / (double)opt.accumulate : 0;
 	opt_defaults(command->arena, &opt);
 	return opt;
 }
