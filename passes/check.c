@@ -103,7 +103,7 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
 	if (r == kern->heart)
-		return true;
+		return kern->kind == L_dot || kern->kind == L_put || kern->kind == L_scan;
 	if (v->op == O_dot || v->op == O_scatter || v->op == O_cumsum ||
 	    prims[v->op].cls == C_whole)
 		return false;
