@@ -6,34 +6,43 @@
 #include "abi.h"
 
 typedef struct Target Target;
-// "cpu" (this machine), "cpu:NAME", "cuda:sm_90", or a triple; `mask` switches host features off ("-avx512f,...").
+// "cpu" (this machine), "cpu:NAME", "cuda:sm_90", or a triple; `mask` switches host features off
+// ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
 const char *target_text(Arena *, const Target *); // what it is, for people
 
-typedef struct Object {
+typedef struct Part {
 	const char *bytes; // an ELF object; PTX text for cuda
 	size_t count;
+} Part;
+
+typedef struct Object { // parts that refer to each other: one object when linked
+	int parts;
+	Part *part;
+	size_t count; // bytes of all parts
 	int kernels, shared; // kernels in the plans; how many were the same code as another
 	double seconds;
 } Object;
 
 typedef struct EmitOptions {
 	const Target *target;
-	int threads;          // compile threads
-	const char *name;     // of the model
-	bool weights;         // put the slots' initial bytes into the object (ahead of time)
+	int threads;      // compile threads; 0: one a core
+	const char *name; // of the model
+	const char *note; // what was chosen, one line each, or NULL
+	bool weights;     // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 
 // One object of all the plans (entries); their slot tables are equal.
 Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 
-// ---- out.c --------------------------------------------------------------------------------------------
+// ---- out.c
+// --------------------------------------------------------------------------------------------
 typedef struct Jit Jit;
-Jit *jit_load(const Object *);             // links the object in memory
-const struct amos_model *jit_model(const Jit *);  // the one symbol
+Jit *jit_load(const Object *);                   // links the object in memory
+const struct amos_model *jit_model(const Jit *); // the one symbol
 void *jit_symbol(const Jit *, const char *);
 void jit_free(Jit *);
-void write_object(const Object *, const char *path);          // .o, aside and renamed
+void write_object(const Object *, const char *path); // .o, aside and renamed
 void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);
 
 #endif

@@ -1,13 +1,14 @@
 // gen.h: what the kernel emitters share: a kernel being written, its loops, indices, and at().
 // Takes emit.h and the LLVM C API. Floor-internal.
 //
-// A kernel is a function over (buf, worker, pad). Inside it a *Value* is an LLVM value of an element type: a scalar
-// when all lanes agree, else a vector of target->width. b8 is i1 in values, a byte in memory; types that are only
-// stored (f16 bf16 i16 i8 u..) keep their bits until `cast`.
+// A kernel is a function over (buf, worker, pad). Inside it a *Value* is an LLVM value of an
+// element type: a scalar when all lanes agree, else a vector of target->width. b8 is i1 in values,
+// a byte in memory; types that are only stored (f16 bf16 i16 i8 u..) keep their bits until `cast`.
 //
-// An *Index* says which element of an axis is meant, as a sum of constant multiples of variables; a variable is
-// uniform, or runs along the lanes. at(g, r, idx) is element idx of graph value r, evaluated as deep in the loops as
-// idx needs and no deeper: code is placed at the level of the deepest variable, and shared there.
+// An *Index* says which element of an axis is meant, as a sum of constant multiples of variables; a
+// variable is uniform, or runs along the lanes. at(g, r, idx) is element idx of graph value r,
+// evaluated as deep in the loops as idx needs and no deeper: code is placed at the level of the
+// deepest variable, and shared there.
 #ifndef GEN_H
 #define GEN_H
 #include "emit.h"
@@ -15,21 +16,32 @@
 
 typedef LLVMValueRef Value;
 
-// ---- targets: cpu.c, nvptx.c ----------------------------------------------------------------------
+// ---- targets: cpu.c, nvptx.c
+// ----------------------------------------------------------------------
 
 struct Target {
 	const char *name, *triple, *cpu, *features;
-	int width;     // lanes of a vector; 1: every thread is a lane
-	int block;     // threads a worker; 1: a worker is one thread
-	int registers; // vector registers
-	int64_t l1, l2; // bytes of cache of a core
+	int width;          // lanes of a vector; 1: every thread is a lane
+	int block;          // threads a worker; 1: a worker is one thread
+	int registers;      // vector registers
+	int64_t l1, l2;     // bytes of cache of a core
 	bool gpu, emulated; // emulated: GPU code on the host
 	bool intel, amx, bf16;
+	bool scalef; // has vscalefps
 };
 
-// ---- a kernel being written: emit.c -------------------------------------------------------------------
+// ---- a kernel being written: emit.c
+// -------------------------------------------------------------------
 
-typedef struct Level Level;
+// Where code may be put: the function, or the body of a loop. Outer levels stay open while inner
+// ones are written, so what does not depend on an inner loop is written outside of it.
+typedef struct Level {
+	struct Level *outer;
+	int depth;
+	bool lanes;                    // inside of a loop over lanes: a GPU's threads part here
+	LLVMBasicBlockRef first, open; // code of this level is put at the end of `open`
+	Table *memo;                   // values already computed here
+} Level;
 typedef struct Bound Bound;
 
 typedef struct Gen {
@@ -38,20 +50,24 @@ typedef struct Gen {
 	const Plan *plan;
 	const Graph *graph;
 	const Kern *kern;
-	const bool *inside;     // by Ref: the kernel computes it, though it may be in memory
+	const bool *inside;          // by Ref: the kernel computes it, though it may be in memory
 	struct Signature *signature; // which place is which entry of buf
 	LLVMContextRef context;
 	LLVMModuleRef module;
 	LLVMBuilderRef b;
 	Value function, buf, worker, pad;
+	LLVMBasicBlockRef entry; // variables
 	LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr;
-	Level *level; // where code is written now
-	Level *floor; // nothing is placed outside of this level
+	Level *level;  // where code is written now
+	Level *ground; // the function
+	Level *floor;  // nothing is placed outside of this level
 	Bound *bound;
 	VEC(struct Var *) vars;
-	Table *split;      // div and mod variables by what they divide
-	int64_t workers;   // set by the emitter of the kernel: calls a launch makes
-	int64_t pad_bytes; // private memory a worker needs
+	Table *address;      // entry of buf -> its value
+	Table *split;        // div and mod variables by what they divide
+	struct Survey *walk; // set while an expression is only looked through (merge.c)
+	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
+	int64_t pad_bytes;   // private memory a worker needs
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body and sets workers (and pad_bytes).
@@ -61,7 +77,8 @@ void emit_dot(Gen *, const Kern *);
 void emit_put(Gen *, const Kern *);
 void emit_scan(Gen *, const Kern *);
 
-// ---- indices: index.c --------------------------------------------------------------------------------
+// ---- indices: index.c
+// --------------------------------------------------------------------------------
 
 enum { TERMS = 8 };
 typedef struct Index {
@@ -79,18 +96,20 @@ typedef struct Var {
 	Index of; // div, mod, sum: computed where it is first needed
 	int64_t by;
 	int64_t extent;
-	int64_t align;   // base is a multiple of it
+	int64_t align; // base is a multiple of it
 	Level *level;
 	bool ready;
-	Value base;      // i64, the same in all lanes
-	int lane;        // 1: lane l adds l
-	Value vector;    // <width x i64> that differs by lane, or NULL
-	Value mask;      // <width x i1>: lanes that exist; NULL: all
+	Value base;   // i64, the same in all lanes
+	int lane;     // 1: lane l adds l
+	Value vector; // <width x i64> that differs by lane, or NULL
+	Value mask;   // <width x i1>: lanes that exist; NULL: all
 } Var;
 
 Index constant_index(int64_t);
-Index uniform_index(Gen *, Value base, int64_t extent, int64_t align); // a new variable of the current level
-Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask); // base, base + 1, .. along the lanes
+Index uniform_index(Gen *, Value base, int64_t extent,
+                    int64_t align); // a new variable of the current level
+Index lane_index(Gen *, Value base, int64_t extent, int64_t align,
+                 Value mask); // base, base + 1, .. along the lanes
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
 Index add_index(Gen *, const Index *, const Index *, int64_t times); // a + times * b
 Index shift_index(Index, int64_t);
@@ -98,53 +117,83 @@ void split_index(Gen *, const Index *, int64_t by, Index *quotient, Index *rest)
 void index_range(Gen *, const Index *, int64_t *low, int64_t *high); // inclusive
 void unravel(Gen *, const Index *linear, const Shape *, Index *idx);
 Index ravel(Gen *, const Shape *, const Index *idx); // row-major position
-Level *index_level(Gen *, int n, const Index *);
+Level *index_level(Gen *, int n,
+                   const Index *); // the deepest of its variables, not outside of g->floor
+bool same_index(const Index *, const Index *);
+int64_t
+index_align(Gen *,
+            const Index *); // what the part that all lanes share is a multiple of; 0: of anything
 
 typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value base;    // i64
 	int64_t step;  // 0: uniform
 	Value vector;  // or NULL
 	Value mask;    // lanes that exist, NULL: all
+	int64_t most;  // the largest position, 0: not known
 } Lanes;
 Lanes index_value(Gen *, const Index *); // written where its variables live
 Value index_i64(Gen *, const Index *);   // as a scalar or a vector of i64
 
-// ---- loops: loop.c -----------------------------------------------------------------------------------
+// ---- loops: loop.c
+// -----------------------------------------------------------------------------------
 
 typedef struct Loop {
 	Value i; // i64
+	Value from, to, counter;
+	int64_t step;
 	Level *outer;
-	Value counter, end, step;
-	LLVMBasicBlockRef head, body;
 } Loop;
 // for (i = from; i < to; i += step). Written once even if it never runs.
+// `from` and `to` are known at the level where the loop begins.
 Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
-// Code outside of the current level is written to its end; a level with no loop: begin and end.
+// A level with no loop. level_enter answers the outer one.
 Level *level_enter(Gen *);
 void level_leave(Gen *, Level *outer);
-bool level_inside(const Level *inner, const Level *outer); // or the same
+Level *level_go(Gen *, Level *to); // an outer level, or back; answers where we were
 
-Value number(Gen *, int64_t);                       // i64
-Value variable(Gen *, LLVMTypeRef, Value initial);   // an alloca; a register after mem2reg
+Value number(Gen *, int64_t);                      // i64
+Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, LLVMTypeRef, Value variable);
 void set_variable(Gen *, Value variable, Value);
 Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
-// Lanes along an axis of `count`, from..to (multiples of width, or to == count): body(g, idx, unit, ctx) is called
-// for `unroll` vectors side by side (unit 0..unroll-1), then for the rest. The GPU's threads take turns.
-typedef void LaneBody(Gen *, const Index *, int unit, void *ctx);
-void lane_loop(Gen *, Value from, Value to, int64_t count, int64_t multiple, int unroll, LaneBody *, void *ctx);
+// Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are multiples
+// of `multiple` (a multiple of width * unroll), or to = count. The body is given `n` vectors side
+// by side: `unroll` of them, and the rest in a second call, the last perhaps with a mask. The GPU's
+// threads take turns, n = 1.
+typedef void LaneBody(Gen *, int n, const Index *unit, void *ctx);
+void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *ctx);
+enum { UNITS = 16 }; // most vectors side by side
 
-// ---- values: at.c ---------------------------------------------------------------------------------------
+// ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one
+// ---------------------------
+
+Value thread_number(Gen *); // within the worker
+// Code that one thread of the worker runs, after all have come here; where threads part already:
+// all of them.
+typedef struct Branch {
+	LLVMBasicBlockRef after;
+	Level *outer;
+} Branch;
+Branch single_begin(Gen *);
+void single_end(Gen *, Branch *);
+Value fold_threads(Gen *, Op, Elem, Value); // across the threads, the same answer for all
+
+// ---- values: at.c
+// ---------------------------------------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
-Value place_address(Gen *, Ref);              // where a value in memory is
-Value out_address(Gen *, int k);              // where out k is written
+Value place_address(Gen *, Ref);                       // where a value in memory is
+Value out_address(Gen *, int k);                       // where out k is written
 void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
+Value load_out(Gen *, int k, const Index *idx);
+// A variable for an index that is data: kept inside its axis, whatever the data.
+Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
 // Evaluates every out at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
-// While bound, r is not computed: it is read from `memory`, row major with these strides (elements), at idx - origin.
+// While bound, r is not computed: it is read from `memory`, row major with these strides
+// (elements), at idx - origin.
 struct Bound {
 	Ref r;
 	Value memory;
@@ -157,29 +206,94 @@ void bind(Gen *, Bound *);
 void unbind(Gen *, Bound *);
 // The value of r at idx is known to be v from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
+// Folds (or dots) computed in loops of their own, side by side, and remembered: fold[k] at idx + k
+// * RANK, the same in all but lanes. Their operands have one shape and their axes are the same.
+void fold_values(Gen *, int n, const Ref *fold, const Index *idx);
 
-// ---- scalars: scalar.c, math.c -----------------------------------------------------------------------
+// Operand k of a move is read at `in`, where `inside` holds (NULL: everywhere).
+void operand_index(Gen *, const Val *, int k, const Index *idx, Index *in, Value *inside);
+bool concat_reaches(Gen *, const Val *, int k, const Index *idx);
 
-LLVMTypeRef elem_type(Gen *, Elem);     // in values
-LLVMTypeRef memory_type(Gen *, Elem);   // in memory
+// ---- merge.c: axes that are one axis to everything a kernel reads
+// -----------------------------------------
+
+typedef struct Groups {
+	int n;
+	int first[RANK], last[RANK]; // axes
+	int64_t size[RANK];
+	bool folded[RANK];
+} Groups;
+// Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
+// in mask are not looked at) tells them apart; folded axes (in fold) and others stay apart. Axes of
+// 1 are in no group.
+Groups merge_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t fold,
+                  const Index *idx);
+// Sets the entries of idx that group k covers, from its position.
+void group_index(Gen *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
+void note_index(Gen *, const Index *);
+
+// ---- fold.c, map.c
+// --------------------------------------------------------------------------------------
+
+uint32_t fold_axes(const Val *fold);               // as bits
+bool same_axes(const Shape *, uint32_t, uint32_t); // but for axes of 1
+// The positions of groups in `which` from the number of a row of them.
+void row_index(Gen *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
+
+// ---- scalars: scalar.c, math.c
+// -----------------------------------------------------------------------
+
+LLVMTypeRef elem_type(Gen *, Elem);                // in values
+LLVMTypeRef memory_type(Gen *, Elem);              // in memory
 LLVMTypeRef like(Gen *, LLVMTypeRef, Value shape); // a scalar or vector type as wide as `shape`
 bool is_vector(Value);
-Value splat(Gen *, Value);              // to target->width lanes, if it is not yet
+Value splat(Gen *, Value);                          // to target->width lanes, if it is not yet
+Value match(Gen *, Value, Value shape);             // a scalar splat if `shape` is a vector
+Value choose(Gen *, Value condition, Value, Value); // splat where they must be
+Value both(Gen *, Value, Value);                    // and
 Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, the integer for others
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
 Value cast_value(Gen *, Value, Elem from, Elem to);
-Value fold_start(Gen *, Op, Elem);      // what leaves the other operand as it is
+Value fold_start(Gen *, Op, Elem); // what leaves the other operand as it is
 Value fold_step(Gen *, Op, Elem, Value, Value);
 Value fold_lanes(Gen *, Op, Elem, Value); // across lanes (on a GPU: across the worker's threads)
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
-Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once
+Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where the target has it
 
-Value math_exp(Gen *, Value), math_log(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
+Value math_exp(Gen *, Value), math_log(Gen *, Value), math_tanh(Gen *, Value),
+    math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
 
 // Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
+
+// ---- the object: emit.c, abi.c
+// ---------------------------------------------------------------------------
+
+typedef struct Launch {
+	int kernel; // amos_kernel_N
+	int64_t workers;
+	int nplace;
+	const Place *place; // entries of buf
+} Launch;
+
+typedef struct Entry {
+	const Plan *plan;
+	int n;
+	Launch *launch;
+} Entry;
+
+// abi.c: everything in the object but the kernels: amos_model and what it points to.
+void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t pad);
+
+// A function with an open ground level, and its end. kernel_begin: with buf, worker and pad (cpu.c,
+// nvptx.c).
+void gen_types(Gen *);
+void function_begin(Gen *, const char *name, LLVMTypeRef);
+void function_end(Gen *);
+void kernel_begin(Gen *, const char *name);
+void target_start(void); // LLVM's targets, once a process
 
 #endif

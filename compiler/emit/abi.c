@@ -1,0 +1,490 @@
+// abi.c: the model's tables, as abi.def lays them out, and the programs that run its launches.
+// Takes the entries of emit.c. Gives amos_model in the module. The structs' types and field numbers
+// are abi.def read again; a field that is not set does not pass.
+#include "gen.h"
+#include <string.h>
+
+// ---- abi.def as LLVM types
+// ------------------------------------------------------------------------------
+
+#define STRUCT(name)                          enum {
+#define F(owner, ctype, kind, field, meaning) owner##_##field,
+#define END(name)                                                                                  \
+	name##_FIELDS                                                                              \
+	}                                                                                          \
+	;
+#include "abi.def"
+#undef STRUCT
+#undef F
+#undef END
+
+#define STRUCT(name)                          static const char name##_kinds[] = {
+#define F(owner, ctype, kind, field, meaning) #kind[0],
+#define END(name)                                                                                  \
+	}                                                                                          \
+	;
+#include "abi.def"
+#undef STRUCT
+#undef F
+#undef END
+
+static LLVMTypeRef field_type(Gen *g, char kind)
+{
+	switch (kind) {
+	case 'p':
+		return g->ptr;
+	case 'l':
+		return g->i64;
+	case 'i':
+		return g->i32;
+	case 'd':
+		return g->f64;
+	case 'L':
+		return LLVMArrayType2(g->i64, RANK);
+	default:
+		never("a kind of abi.def");
+	}
+}
+
+static LLVMTypeRef struct_type(Gen *g, const char *kinds, int n)
+{
+	LLVMTypeRef field[32];
+	for (int k = 0; k < n; k++)
+		field[k] = field_type(g, kinds[k]);
+	return LLVMStructTypeInContext(g->context, field, (unsigned)n, 0);
+}
+
+#define TYPE(g, name) struct_type(g, name##_kinds, name##_FIELDS)
+
+static Value struct_of(Gen *g, int n, Value *field)
+{
+	for (int k = 0; k < n; k++)
+		if (!field[k])
+			bug("field %d of a struct of abi.def is not set", k);
+	return LLVMConstStructInContext(g->context, field, (unsigned)n, 0);
+}
+
+// ---- constants
+// --------------------------------------------------------------------------------------------
+
+static Value hidden(Gen *g, Value initial, const char *name)
+{
+	Value v = LLVMAddGlobal(g->module, LLVMTypeOf(initial), name);
+	LLVMSetInitializer(v, initial);
+	LLVMSetGlobalConstant(v, 1);
+	LLVMSetLinkage(v, LLVMPrivateLinkage);
+	return v;
+}
+
+static Value nothing(Gen *g)
+{
+	return LLVMConstNull(g->ptr);
+}
+
+static Value text(Gen *g, const char *s)
+{
+	if (!s)
+		return nothing(g);
+	return hidden(g, LLVMConstStringInContext2(g->context, s, strlen(s), 0), "text");
+}
+
+static Value bytes(Gen *g, const void *at, size_t n)
+{
+	Value v = hidden(g, LLVMConstStringInContext2(g->context, at, n, 1), "bytes");
+	LLVMSetAlignment(v, 64);
+	return v;
+}
+
+static Value array(Gen *g, LLVMTypeRef type, Value *at, int n)
+{
+	return n ? hidden(g, LLVMConstArray2(type, at, (uint64_t)n), "table") : nothing(g);
+}
+
+static Value dims(Gen *g, const Shape *s)
+{
+	Value at[RANK];
+	for (int a = 0; a < RANK; a++)
+		at[a] = number(g, a < s->rank ? s->dim[a] : 0);
+	return LLVMConstArray2(g->i64, at, RANK);
+}
+
+static int64_t size_of(Elem e, const Shape *s)
+{
+	return count_of(s) * elems[e].bytes;
+}
+
+// ---- slots, outs, kernels
+// -----------------------------------------------------------------------------------
+
+static Value slots_table(Gen *g, const Plan *plan, bool weights)
+{
+	const Graph *graph = plan->graph;
+	Value *at = NEWS(g->arena, Value, graph->slots.count);
+	for (int k = 0; k < graph->slots.count; k++) {
+		const Slot *s = &graph->slots.at[k];
+		int64_t size = size_of(s->type, &s->shape);
+		Value f[amos_slot_FIELDS] = {
+		    [amos_slot_name] = text(g, s->name),
+		    [amos_slot_file] = text(g, s->file),
+		    [amos_slot_kind] = LLVMConstInt(g->i32, s->kind, 0),
+		    [amos_slot_type] = LLVMConstInt(g->i32, s->type, 0),
+		    [amos_slot_rank] = number(g, s->shape.rank),
+		    [amos_slot_dim] = dims(g, &s->shape),
+		    [amos_slot_bytes] = number(g, size),
+		    [amos_slot_offset] = number(g, plan->slot[k].offset),
+		    [amos_slot_limit] = number(g, s->limit),
+		    [amos_slot_ignore] = number(g, s->ignore),
+		    [amos_slot_init] =
+		        weights && s->init ? bytes(g, s->init, (size_t)size) : nothing(g),
+		};
+		at[k] = struct_of(g, amos_slot_FIELDS, f);
+	}
+	return array(g, TYPE(g, amos_slot), at, graph->slots.count);
+}
+
+static Value outs_table(Gen *g, const Plan *plan)
+{
+	const Graph *graph = plan->graph;
+	Value *at = NEWS(g->arena, Value, graph->outs.count);
+	for (int k = 0; k < graph->outs.count; k++) {
+		const Val *v = val(graph, graph->outs.at[k].val);
+		Value f[amos_out_FIELDS] = {
+		    [amos_out_name] = text(g, graph->outs.at[k].name),
+		    [amos_out_type] = number(g, v->type),
+		    [amos_out_rank] = number(g, v->shape.rank),
+		    [amos_out_dim] = dims(g, &v->shape),
+		    [amos_out_bytes] = number(g, size_of(v->type, &v->shape)),
+		};
+		at[k] = struct_of(g, amos_out_FIELDS, f);
+	}
+	return array(g, TYPE(g, amos_out), at, graph->outs.count);
+}
+
+// The work inside a kernel: a product of k terms is 2 k flops, any other map or fold one an element
+// it reads.
+static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	if (seen[r] || stop[r])
+		return 0;
+	seen[r] = true;
+	int64_t flops = 0;
+	for (int k = 0; k < v->nin; k++)
+		flops += flops_of(plan, stop, seen, v->in[k]);
+	if (v->op == O_dot) {
+		const Shape *a = &val(plan->graph, v->in[0])->shape;
+		return flops + 2 * count_of(&v->shape) * a->dim[a->rank - 1];
+	}
+	if (prims[v->op].cls == C_fold)
+		return flops + count_of(&val(plan->graph, v->in[0])->shape);
+	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
+}
+
+static int64_t kern_flops(Gen *g, const Plan *plan, const Reads *reads, const Kern *k)
+{
+	bool *stop = NEWS(g->arena, bool, plan->graph->nval),
+	     *seen = NEWS(g->arena, bool, plan->graph->nval);
+	for (int i = 0; i < reads->count; i++)
+		stop[reads->at[i].val] = true;
+	int64_t flops = 0;
+	for (int o = 0; o < k->nout; o++)
+		flops += flops_of(plan, stop, seen, k->out[o]);
+	return flops;
+}
+
+static int64_t kern_bytes(const Plan *plan, const Reads *reads, const Kern *k)
+{
+	int64_t n = 0;
+	for (int i = 0; i < reads->count; i++) {
+		const Val *v = val(plan->graph, reads->at[i].val);
+		n += size_of(v->type, &v->shape);
+	}
+	for (int o = 0; o < k->nout; o++)
+		n +=
+		    size_of(val(plan->graph, k->out[o])->type, &val(plan->graph, k->out[o])->shape);
+	return n;
+}
+
+// Named after the node of its heart, or of its last out that has one.
+static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
+{
+	const Graph *graph = plan->graph;
+	Ref r = k->heart ? k->heart : k->out[k->nout - 1];
+	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
+		r = k->out[o];
+	const Val *v = val(graph, r);
+	if (v->from && v->from < graph->nodes.count)
+		return format(g->arena, "%s %s", prims[v->op].name, graph->nodes.at[v->from].name);
+	return prims[v->op].name;
+}
+
+static Value kernels_table(Gen *g, const Entry *entry)
+{
+	static const char *const kinds[] = {[L_map] = "map", [L_row] = "row", [L_col] = "col",
+	                                    [L_dot] = "dot", [L_put] = "put", [L_scan] = "scan"};
+	Value *at = NEWS(g->arena, Value, entry->n);
+	Reads *reads = plan_reads(g->arena, entry->plan);
+	for (int k = 0; k < entry->n; k++) {
+		const Kern *kern = &entry->plan->kerns.at[k];
+		Value f[amos_kernel_FIELDS] = {
+		    [amos_kernel_name] = text(g, kern_name(g, entry->plan, kern)),
+		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
+		    [amos_kernel_workers] = number(g, entry->launch[k].workers),
+		    [amos_kernel_flops] = number(g, kern_flops(g, entry->plan, &reads[k], kern)),
+		    [amos_kernel_bytes] = number(g, kern_bytes(entry->plan, &reads[k], kern)),
+		};
+		at[k] = struct_of(g, amos_kernel_FIELDS, f);
+	}
+	return array(g, TYPE(g, amos_kernel), at, entry->n);
+}
+
+// ---- programs
+// -----------------------------------------------------------------------------------------------
+
+// A program is a table of launches (worker, calls, first operand, operands) over a table of
+// operands (block, offset): an address is the block's plus the offset, or entry `offset` of a block
+// of addresses.
+enum { LAUNCH_FIELDS = 4, BLOCKS = B_const + 1 };
+
+static LLVMTypeRef launch_type(Gen *g)
+{
+	LLVMTypeRef field[LAUNCH_FIELDS] = {g->ptr, g->i64, g->i64, g->i64};
+	return LLVMStructTypeInContext(g->context, field, LAUNCH_FIELDS, 0);
+}
+
+static LLVMTypeRef operand_type(Gen *g)
+{
+	LLVMTypeRef field[2] = {g->i64, g->i64};
+	return LLVMStructTypeInContext(g->context, field, 2, 0);
+}
+
+typedef VEC(Value) Values;
+
+// A constant in memory is entry `number` of the constants of its program.
+static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *consts, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	uint64_t *cell = table_cell(numbers, &r, sizeof r);
+	if (!*cell) {
+		PUSH(g->arena, *consts, bytes(g, v->data, (size_t)size_of(v->type, &v->shape)));
+		*cell = (uint64_t)consts->count;
+	}
+	return (int64_t)*cell - 1;
+}
+
+static LLVMTypeRef worker_type(Gen *g)
+{
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
+}
+
+static Value kernel_function(Gen *g, int n)
+{
+	const char *name = format(g->arena, "amos_kernel_%d", n);
+	Value f = LLVMGetNamedFunction(g->module, name);
+	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
+}
+
+typedef struct Program {
+	Value launches, operands, consts;
+} Program;
+
+static Program program_tables(Gen *g, const Entry *entry)
+{
+	Values operands = {0}, consts = {0};
+	Table *numbers = table_new(g->arena);
+	Value *launch = NEWS(g->arena, Value, entry->n);
+	for (int k = 0; k < entry->n; k++) {
+		const Launch *l = &entry->launch[k];
+		Value f[LAUNCH_FIELDS] = {kernel_function(g, l->kernel), number(g, l->workers),
+		                          number(g, operands.count), number(g, l->nplace)};
+		launch[k] = struct_of(g, LAUNCH_FIELDS, f);
+		for (int i = 0; i < l->nplace; i++) {
+			Place p = l->place[i];
+			if (p.block == B_const)
+				p.offset =
+				    const_number(g, entry->plan, numbers, &consts, (Ref)p.offset);
+			Value o[2] = {number(g, p.block), number(g, p.offset)};
+			PUSH(g->arena, operands, struct_of(g, 2, o));
+		}
+	}
+	return (Program){array(g, launch_type(g), launch, entry->n),
+	                 array(g, operand_type(g), operands.at, operands.count),
+	                 array(g, g->ptr, consts.at, consts.count)};
+}
+
+// ---- the interpreter of launch tables: one function for all programs
+// ---------------------------------------
+
+static Value at_index(Gen *g, LLVMTypeRef type, Value from, Value i)
+{
+	return LLVMBuildGEP2(g->b, type, from, &i, 1, "");
+}
+
+static Value load_field(Gen *g, LLVMTypeRef type, Value from, unsigned field, LLVMTypeRef of)
+{
+	return LLVMBuildLoad2(g->b, of, LLVMBuildStructGEP2(g->b, type, from, field, ""), "");
+}
+
+// struct amos_run: all pointers, in this order.
+enum { RUN_params, RUN_state, RUN_scratch, RUN_inputs, RUN_outputs, RUN_launch };
+
+static Value run_field(Gen *g, int field)
+{
+	Value run = LLVMGetParam(g->function, 0);
+	return LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, run, number(g, field)), "");
+}
+
+static Value block_bases(Gen *g)
+{
+	static const struct {
+		Block block;
+		int field;
+	} from[] = {{B_param, RUN_params},
+	            {B_state, RUN_state},
+	            {B_scratch, RUN_scratch},
+	            {B_input, RUN_inputs},
+	            {B_output, RUN_outputs}};
+	Value base = variable(g, LLVMArrayType2(g->ptr, BLOCKS), NULL);
+	for (int k = 0; k < COUNT(from); k++)
+		LLVMBuildStore(g->b, run_field(g, from[k].field),
+		               at_index(g, g->ptr, base, number(g, from[k].block)));
+	LLVMBuildStore(g->b, LLVMGetParam(g->function, 4),
+	               at_index(g, g->ptr, base, number(g, B_const)));
+	return base;
+}
+
+static void fill_buffer(Gen *g, Value base, Value buffer, Value first, Value count)
+{
+	Loop loop = loop_begin(g, number(g, 0), count, 1);
+	Value i = LLVMBuildAdd(g->b, first, loop.i, "");
+	Value o = at_index(g, operand_type(g), LLVMGetParam(g->function, 3), i);
+	Value block = load_field(g, operand_type(g), o, 0, g->i64);
+	Value offset = load_field(g, operand_type(g), o, 1, g->i64);
+	Value start = LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, base, block), "");
+	Value listed = LLVMBuildICmp(g->b, LLVMIntUGE, block, number(g, B_input), "");
+	Value entry = LLVMBuildSelect(g->b, listed, at_index(g, g->ptr, start, offset), base, "");
+	Value found = LLVMBuildLoad2(g->b, g->ptr, entry, "");
+	Value address = LLVMBuildSelect(g->b, listed, found, at_index(g, g->i8, start, offset), "");
+	LLVMBuildStore(g->b, address, at_index(g, g->ptr, buffer, loop.i));
+	loop_end(g, &loop);
+}
+
+static void return_if(Gen *g, Value status)
+{
+	LLVMBasicBlockRef stop = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	LLVMBasicBlockRef go = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	Value failed = LLVMBuildICmp(g->b, LLVMIntNE, status, LLVMConstInt(g->i32, 0, 0), "");
+	LLVMBuildCondBr(g->b, failed, stop, go);
+	LLVMPositionBuilderAtEnd(g->b, stop);
+	LLVMBuildRet(g->b, status);
+	LLVMPositionBuilderAtEnd(g->b, go);
+}
+
+// int (run, launches, n, operands, consts)
+static Value write_runner(Gen *g, int widest)
+{
+	LLVMTypeRef arg[5] = {g->ptr, g->ptr, g->i64, g->ptr, g->ptr};
+	function_begin(g, "amos_launches", LLVMFunctionType(g->i32, arg, 5, 0));
+	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
+	Value base = block_bases(g), launch = run_field(g, RUN_launch);
+	Value buffer = variable(g, LLVMArrayType2(g->ptr, (uint64_t)widest), NULL);
+	LLVMTypeRef call[5] = {g->ptr, g->ptr, g->ptr, g->i64, g->i64};
+	Loop loop = loop_begin(g, number(g, 0), LLVMGetParam(g->function, 2), 1);
+	Value record = at_index(g, launch_type(g), LLVMGetParam(g->function, 1), loop.i);
+	Value worker = load_field(g, launch_type(g), record, 0, g->ptr);
+	Value calls = load_field(g, launch_type(g), record, 1, g->i64);
+	Value first = load_field(g, launch_type(g), record, 2, g->i64);
+	Value count = load_field(g, launch_type(g), record, 3, g->i64);
+	fill_buffer(g, base, buffer, first, count);
+	Value args[5] = {LLVMGetParam(g->function, 0), worker, buffer, calls, loop.i};
+	return_if(g,
+	          LLVMBuildCall2(g->b, LLVMFunctionType(g->i32, call, 5, 0), launch, args, 5, ""));
+	loop_end(g, &loop);
+	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
+	function_end(g);
+	return g->function;
+}
+
+static Value write_program(Gen *g, Value runner, const Entry *entry)
+{
+	Program p = program_tables(g, entry);
+	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
+	function_begin(g, format(g->arena, "amos_%s", entry->plan->name), type);
+	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
+	Value args[5] = {LLVMGetParam(g->function, 0), p.launches, number(g, entry->n), p.operands,
+	                 p.consts};
+	LLVMBuildRet(g->b,
+	             LLVMBuildCall2(g->b, LLVMGlobalGetValueType(runner), runner, args, 5, ""));
+	function_end(g);
+	return g->function;
+}
+
+// A character an input: does the graph read it?
+static Value reads_text(Gen *g, const Plan *plan)
+{
+	const Graph *graph = plan->graph;
+	char *reads = take(g->arena, (size_t)graph->slots.count + 1);
+	for (int k = 0; k < graph->slots.count; k++)
+		if (plan->slot[k].block == B_input)
+			reads[plan->slot[k].offset] = '0';
+	for (Ref r = 1; r < (Ref)graph->nval; r++)
+		if (val(graph, r)->op == O_slot &&
+		    plan->slot[val(graph, r)->attr->i[0]].block == B_input)
+			reads[plan->slot[val(graph, r)->attr->i[0]].offset] = '1';
+	return text(g, reads);
+}
+
+// ---- the model
+// ------------------------------------------------------------------------------------------------
+
+static Value entries_table(Gen *g, int n, const Entry *entry)
+{
+	int widest = 1;
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < entry[i].n; k++)
+			widest = MAX(widest, entry[i].launch[k].nplace);
+	Value runner = write_runner(g, widest), *at = NEWS(g->arena, Value, n);
+	for (int i = 0; i < n; i++) {
+		const Plan *plan = entry[i].plan;
+		Value f[amos_entry_FIELDS] = {
+		    [amos_entry_name] = text(g, plan->name),
+		    [amos_entry_run] = write_program(g, runner, &entry[i]),
+		    [amos_entry_reads] = reads_text(g, plan),
+		    [amos_entry_outs] = outs_table(g, plan),
+		    [amos_entry_nouts] = number(g, plan->graph->outs.count),
+		    [amos_entry_scratch] = number(g, plan->scratch_bytes),
+		    [amos_entry_kernels] = kernels_table(g, &entry[i]),
+		    [amos_entry_nkernels] = number(g, entry[i].n),
+		};
+		at[i] = struct_of(g, amos_entry_FIELDS, f);
+	}
+	return array(g, TYPE(g, amos_entry), at, n);
+}
+
+void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t pad)
+{
+	gen_types(g);
+	const Plan *plan = entry[0].plan;
+	int64_t params = 0, state = 0;
+	for (int i = 0; i < n; i++) {
+		params = MAX(params, entry[i].plan->param_bytes);
+		state = MAX(state, entry[i].plan->state_bytes);
+	}
+	Value f[amos_model_FIELDS] = {
+	    [amos_model_abi] = number(g, AMOS_ABI),
+	    [amos_model_name] = text(g, options->name ? options->name : ""),
+	    [amos_model_target] = text(g, target_text(g->arena, options->target)),
+	    [amos_model_slots] = slots_table(g, plan, options->weights),
+	    [amos_model_nslots] = number(g, plan->graph->slots.count),
+	    [amos_model_entries] = entries_table(g, n, entry),
+	    [amos_model_nentries] = number(g, n),
+	    [amos_model_params] = number(g, params),
+	    [amos_model_state] = number(g, state),
+	    [amos_model_pad] = number(g, pad),
+	    [amos_model_note] = text(g, options->note ? options->note : ""),
+	};
+	Value model = LLVMAddGlobal(g->module, TYPE(g, amos_model), "amos_model");
+	LLVMSetInitializer(model, struct_of(g, amos_model_FIELDS, f));
+	LLVMSetGlobalConstant(model, 1);
+}

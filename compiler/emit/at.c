@@ -1,0 +1,455 @@
+// at.c: an element of any value, at any index: what a kernel computes.
+// Takes gen.h. A value in memory is read, a move changes the index, a map is applied to its
+// operands, a fold that no sweep has computed is a loop of its own. What is asked for twice at one
+// index is computed once.
+#include "gen.h"
+#include <string.h>
+
+// ---- memory of what is known
+// -----------------------------------------------------------------------
+
+// The cell of (r, idx) among the values known at this level.
+static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
+{
+	int64_t key[1 + RANK * (2 + 2 * TERMS)];
+	int n = 0;
+	key[n++] = r;
+	for (int a = 0; a < rank; a++) {
+		key[n++] = idx[a].constant;
+		key[n++] = idx[a].n;
+		for (int t = 0; t < idx[a].n; t++) {
+			key[n++] = idx[a].term[t].var;
+			key[n++] = idx[a].term[t].coef;
+		}
+	}
+	if (!g->level->memo)
+		g->level->memo = table_new(g->arena);
+	return table_cell(g->level->memo, key, sizeof *key * (size_t)n);
+}
+
+void remember(Gen *g, Ref r, const Index *idx, Value v)
+{
+	*memo_cell(g, r, val(g->graph, r)->shape.rank, idx) = (uint64_t)(uintptr_t)v;
+}
+
+void bind(Gen *g, Bound *bound)
+{
+	bound->outer = g->bound;
+	bound->floor = g->floor;
+	g->bound = bound;
+	g->floor = g->level;
+}
+
+void unbind(Gen *g, Bound *bound)
+{
+	g->bound = bound->outer;
+	g->floor = bound->floor;
+}
+
+// ---- reading and writing
+// ------------------------------------------------------------------------------
+
+static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
+{
+	Index linear = ravel(g, &v->shape, idx);
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = count_of(&v->shape);
+	return load_lanes(g, v->type, place_address(g, r), &lanes);
+}
+
+static Value read_bound(Gen *g, const Bound *bound, const Val *v, const Index *idx)
+{
+	Index linear = constant_index(0);
+	for (int a = 0; a < v->shape.rank; a++) {
+		Index from = add_index(g, &idx[a], &bound->origin[a], -1);
+		linear = add_index(g, &linear, &from, bound->stride[a]);
+	}
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = INT32_MAX;
+	return load_lanes(g, v->type, bound->memory, &lanes);
+}
+
+void store_out(Gen *g, int k, const Index *idx, Value x)
+{
+	const Val *v = val(g->graph, g->kern->out[k]);
+	Index linear = ravel(g, &v->shape, idx);
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = count_of(&v->shape);
+	store_lanes(g, v->type, out_address(g, k), &lanes, x);
+}
+
+Value load_out(Gen *g, int k, const Index *idx)
+{
+	const Val *v = val(g->graph, g->kern->out[k]);
+	Index linear = ravel(g, &v->shape, idx);
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = count_of(&v->shape);
+	return load_lanes(g, v->type, out_address(g, k), &lanes);
+}
+
+// Space's index as that of an out with the same elements in another shape.
+static void out_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
+{
+	if (same_shape(shape, &g->kern->space)) {
+		memcpy(to, idx, sizeof *to * (size_t)shape->rank);
+		return;
+	}
+	Index linear = ravel(g, &g->kern->space, idx);
+	unravel(g, &linear, shape, to);
+}
+
+void store_outs(Gen *g, const Index *idx)
+{
+	const Kern *k = g->kern;
+	Value *v = NEWS(g->arena, Value, k->nout);
+	Index(*to)[RANK] = take(g->arena, sizeof *to * (size_t)k->nout);
+	for (int o = 0; o < k->nout; o++) {
+		out_index(g, &val(g->graph, k->out[o])->shape, idx, to[o]);
+		v[o] = at(g, k->out[o], to[o]);
+	}
+	for (int o = 0; o < k->nout; o++)
+		store_out(g, o, to[o], v[o]);
+}
+
+// ---- bounds
+// ---------------------------------------------------------------------------------------------
+
+// An index that may lie outside of [0, extent): `inside` says where it does not, and what is
+// answered is safe to read with: clamped where all lanes agree or each has its own, masked where
+// they run on.
+static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
+{
+	int64_t low, high;
+	index_range(g, idx, &low, &high);
+	if (low >= 0 && high < extent)
+		return *idx;
+	if (g->walk) {
+		note_index(g, idx);
+		return uniform_index(g, NULL, extent, 1);
+	}
+	Level *was = level_go(g, index_level(g, 1, idx));
+	Lanes x = index_value(g, idx);
+	Value v = index_i64(g, idx), zero = LLVMConstNull(LLVMTypeOf(v));
+	Value bound = LLVMConstInt(g->i64, (unsigned long long)extent, 0);
+	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, is_vector(v) ? splat(g, bound) : bound, "");
+	Index safe;
+	if (is_vector(v) && !x.vector && x.step == 1) {
+		int width = g->target->width;
+		Value last = LLVMBuildAdd(g->b, x.base, number(g, width - 1), "");
+		Value any =
+		    LLVMBuildICmp(g->b, LLVMIntULT, last, number(g, extent + width - 1), "");
+		Value base = LLVMBuildSelect(g->b, any, x.base, number(g, 0), "");
+		Value mask = x.mask ? LLVMBuildAnd(g->b, x.mask, ok, "") : ok;
+		safe = lane_index(g, base, extent, index_align(g, idx), mask);
+	} else {
+		Value clamped = LLVMBuildSelect(g->b, ok, v, zero, "");
+		safe = is_vector(v) ? vector_index(g, clamped, extent, x.mask)
+		                    : uniform_index(g, clamped, extent, index_align(g, idx));
+	}
+	level_go(g, was);
+	*inside = *inside ? both(g, *inside, ok) : ok;
+	return safe;
+}
+
+// ---- moves
+// ------------------------------------------------------------------------------------------------
+
+static void pad_index(Gen *g, const Val *v, const Index *idx, Index *in, Value *inside)
+{
+	const Shape *from = &val(g->graph, v->in[0])->shape;
+	for (int a = 0; a < from->rank; a++) {
+		in[a] = shift_index(idx[a], -v->attr->i[2 * a]);
+		in[a] = guard(g, &in[a], from->dim[a], inside);
+	}
+}
+
+static void window_index(Gen *g, const Val *v, const Index *idx, Index *in, Value *inside)
+{
+	const Shape *from = &val(g->graph, v->in[0])->shape;
+	memcpy(in, idx, sizeof *in * (size_t)from->rank);
+	for (int w = 0; w < v->attr->n / 7; w++) {
+		const int64_t *i = v->attr->i + 7 * w;
+		int64_t axis = i[0], stride = i[3], dilation = i[4], before = i[5], up = i[6];
+		Index place = constant_index(-before);
+		place = add_index(g, &place, &idx[axis], stride);
+		place = add_index(g, &place, &idx[from->rank + w], dilation);
+		if (up > 1) {
+			Index rest, sum = place;
+			split_index(g, &sum, up, &place, &rest);
+			guard(g, &rest, 1, inside);
+		}
+		in[axis] = guard(g, &place, from->dim[axis], inside);
+	}
+}
+
+static void concat_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
+{
+	int axis = (int)v->attr->i[0];
+	int64_t start = 0, size = val(g->graph, v->in[k])->shape.dim[axis];
+	for (int before = 0; before < k; before++)
+		start += val(g->graph, v->in[before])->shape.dim[axis];
+	memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
+	in[axis] = shift_index(idx[axis], -start);
+	in[axis] = guard(g, &in[axis], size, inside);
+}
+
+bool concat_reaches(Gen *g, const Val *v, int k, const Index *idx)
+{
+	int axis = (int)v->attr->i[0];
+	int64_t start = 0, size = val(g->graph, v->in[k])->shape.dim[axis], low, high;
+	for (int before = 0; before < k; before++)
+		start += val(g->graph, v->in[before])->shape.dim[axis];
+	index_range(g, &idx[axis], &low, &high);
+	return high >= start && low < start + size;
+}
+
+void operand_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
+{
+	const Shape *from = &val(g->graph, v->in[k])->shape;
+	const int64_t *i = v->attr->i;
+	Index linear;
+	switch (v->op) {
+	case O_pad:
+		pad_index(g, v, idx, in, inside);
+		break;
+	case O_window:
+		window_index(g, v, idx, in, inside);
+		break;
+	case O_concat:
+		concat_index(g, v, k, idx, in, inside);
+		break;
+	case O_reshape:
+		linear = ravel(g, &v->shape, idx);
+		unravel(g, &linear, from, in);
+		break;
+	case O_permute:
+		for (int a = 0; a < v->shape.rank; a++)
+			in[i[a]] = idx[a];
+		break;
+	case O_slice:
+		for (int a = 0; a < v->shape.rank; a++) {
+			Index start = constant_index(i[3 * a]);
+			in[a] = add_index(g, &start, &idx[a], i[3 * a + 2]);
+		}
+		break;
+	case O_expand:
+		memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
+		break;
+	default:
+		never("a move");
+	}
+}
+
+static Value at_concat(Gen *g, const Val *v, const Index *idx)
+{
+	Value found = NULL;
+	for (int k = v->nin - 1; k >= 0; k--) {
+		if (!concat_reaches(g, v, k, idx))
+			continue;
+		Index in[RANK];
+		Value inside = NULL;
+		operand_index(g, v, k, idx, in, &inside);
+		Value x = at(g, v->in[k], in);
+		found = found && inside ? choose(g, inside, x, found) : x;
+	}
+	return found;
+}
+
+static Value at_move(Gen *g, const Val *v, const Index *idx)
+{
+	if (v->op == O_concat)
+		return at_concat(g, v, idx);
+	Index in[RANK];
+	Value inside = NULL;
+	operand_index(g, v, 0, idx, in, &inside);
+	Value x = at(g, v->in[0], in);
+	if (!inside)
+		return x;
+	return choose(g, inside, x, constant_value(g, v->type, v->attr->x, (int64_t)v->attr->x));
+}
+
+Index data_index(Gen *g, Ref r, const Index *idx, int64_t extent)
+{
+	const Val *v = val(g->graph, r);
+	Level *was = level_go(g, index_level(g, v->shape.rank, idx));
+	Value i = cast_value(g, at(g, r, idx), v->type, E_i64);
+	Value last = number(g, extent - 1);
+	if (is_vector(i))
+		last = splat(g, last);
+	Value inside = LLVMBuildICmp(g->b, LLVMIntULT, i, last, "");
+	i = LLVMBuildSelect(g->b, inside, i, last, "");
+	Value mask = NULL;
+	for (int a = 0; a < v->shape.rank && is_vector(i) && !mask; a++)
+		mask = index_value(g, &idx[a]).mask;
+	Index x = is_vector(i) ? vector_index(g, i, extent, mask) : uniform_index(g, i, extent, 1);
+	level_go(g, was);
+	return x;
+}
+
+static Value at_gather(Gen *g, const Val *v, const Index *idx)
+{
+	int axis = (int)v->attr->i[0], rank = val(g->graph, v->in[1])->shape.rank;
+	const Shape *from = &val(g->graph, v->in[0])->shape;
+	Index in[RANK];
+	for (int a = 0; a < from->rank; a++)
+		if (a == axis)
+			in[a] = data_index(g, v->in[1], idx + axis, from->dim[axis]);
+		else
+			in[a] = idx[a < axis ? a : a - 1 + rank];
+	return at(g, v->in[0], in);
+}
+
+// ---- leaves
+// -------------------------------------------------------------------------------------------------
+
+static Value mix64(Gen *g, Value z)
+{
+	static const struct {
+		int shift;
+		uint64_t times;
+	} round[] = {{30, 0xBF58476D1CE4E5B9}, {27, 0x94D049BB133111EB}};
+	z = LLVMBuildAdd(g->b, z, number(g, (int64_t)0x9E3779B97F4A7C15), "");
+	for (int k = 0; k < COUNT(round); k++) {
+		z = LLVMBuildXor(g->b, z, LLVMBuildLShr(g->b, z, number(g, round[k].shift), ""),
+		                 "");
+		z = LLVMBuildMul(g->b, z, number(g, (int64_t)round[k].times), "");
+	}
+	return LLVMBuildXor(g->b, z, LLVMBuildLShr(g->b, z, number(g, 31), ""), "");
+}
+
+static Value number32(Gen *g, uint32_t n, Value shape)
+{
+	Value v = LLVMConstInt(g->i32, n, 0);
+	return is_vector(shape) ? splat(g, v) : v;
+}
+
+static Value mix32(Gen *g, Value h)
+{
+	static const struct {
+		uint32_t shift, times;
+	} round[] = {{16, 0x85EBCA6B}, {13, 0xC2B2AE35}};
+	for (int k = 0; k < COUNT(round); k++) {
+		Value low = LLVMBuildLShr(g->b, h, number32(g, round[k].shift, h), "");
+		h = LLVMBuildXor(g->b, h, low, "");
+		h = LLVMBuildMul(g->b, h, number32(g, round[k].times, h), "");
+	}
+	return LLVMBuildXor(g->b, h, LLVMBuildLShr(g->b, h, number32(g, 16, h), ""), "");
+}
+
+// mix(mix(mix(seed) + step) + site): once a kernel.
+static Value random_key(Gen *g, const Val *v)
+{
+	Level *was = level_go(g, g->floor);
+	Value k =
+	    mix64(g, cast_value(g, at(g, v->in[0], NULL), val(g->graph, v->in[0])->type, E_i64));
+	Value step = cast_value(g, at(g, v->in[1], NULL), val(g->graph, v->in[1])->type, E_i64);
+	k = mix64(g, LLVMBuildAdd(g->b, k, step, ""));
+	k = mix64(g, LLVMBuildAdd(g->b, k, number(g, v->attr->i[0]), ""));
+	level_go(g, was);
+	return k;
+}
+
+static Value part32(Gen *g, Value x, int shift, Value shape)
+{
+	Value by = number(g, shift);
+	x = LLVMBuildLShr(g->b, x, is_vector(x) ? splat(g, by) : by, "");
+	x = LLVMBuildTrunc(g->b, x, like(g, g->i32, x), "");
+	return is_vector(shape) ? splat(g, x) : x;
+}
+
+// As random_uniform() in eval.c.
+static Value at_rand(Gen *g, const Val *v, const Index *idx)
+{
+	Value key = random_key(g, v);
+	Index linear = ravel(g, &v->shape, idx);
+	Value p = index_i64(g, &linear);
+	Value h = LLVMBuildMul(g->b, part32(g, p, 0, p), number32(g, 0x9E3779B1, p), "");
+	h = mix32(g, LLVMBuildAdd(g->b, h, part32(g, key, 0, p), ""));
+	h = LLVMBuildXor(g->b, h, part32(g, key, 32, p), "");
+	if (count_of(&v->shape) > UINT32_MAX) {
+		Value high =
+		    LLVMBuildMul(g->b, part32(g, p, 32, p), number32(g, 0x85EBCA77, p), "");
+		h = LLVMBuildXor(g->b, h, high, "");
+	}
+	h = LLVMBuildLShr(g->b, mix32(g, h), number32(g, 8, p), "");
+	Value u = LLVMBuildUIToFP(g->b, h, like(g, g->f32, h), "");
+	return LLVMBuildFMul(g->b, u, match(g, constant_value(g, E_f32, 0x1p-24, 0), u), "");
+}
+
+static Value at_leaf(Gen *g, Ref r, const Val *v, const Index *idx)
+{
+	double x;
+	switch (v->op) {
+	case O_const:
+		if (const_num(g->graph, r, &x))
+			return constant_value(g, v->type, x, const_int_at(v, 0));
+		return read_memory(g, v, r, idx);
+	case O_slot:
+		return read_memory(g, v, r, idx);
+	case O_iota:
+		return index_i64(g, &idx[v->attr->i[0]]);
+	case O_rand:
+		return at_rand(g, v, idx);
+	default:
+		never("a leaf");
+	}
+}
+
+// ---- maps
+// -----------------------------------------------------------------------------------------------------
+
+static Value at_map(Gen *g, const Val *v, const Index *idx)
+{
+	Value x[3];
+	Elem type[3];
+	for (int k = 0; k < v->nin; k++) {
+		const Val *from = val(g->graph, v->in[k]);
+		x[k] = at(g, v->in[k], idx); // of rank 0, or axes of 1 that at() sets to 0
+		type[k] = from->type;
+	}
+	return apply(g, v, v->nin, x, type);
+}
+
+// ---- all of them
+// ------------------------------------------------------------------------------------------------
+
+static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
+{
+	for (const Bound *b = g->bound; b; b = b->outer)
+		if (b->r == r)
+			return read_bound(g, b, v, idx);
+	if (!g->inside[r])
+		return read_memory(g, v, r, idx);
+	switch (prims[v->op].cls) {
+	case C_leaf:
+		return at_leaf(g, r, v, idx);
+	case C_map:
+		return at_map(g, v, idx);
+	case C_move:
+		return at_move(g, v, idx);
+	case C_fold:
+	case C_dot:
+		fold_values(g, 1, &r, idx);
+		return at(g, r, idx);
+	default:
+		if (v->op == O_gather)
+			return at_gather(g, v, idx);
+		never("a value inside an expression");
+	}
+}
+
+Value at(Gen *g, Ref r, const Index *wanted)
+{
+	const Val *v = val(g->graph, r);
+	Index idx[RANK];
+	for (int a = 0; a < v->shape.rank; a++)
+		idx[a] = v->shape.dim[a] == 1 ? constant_index(0) : wanted[a];
+	Level *was = level_go(g, index_level(g, v->shape.rank, idx));
+	Value x = (Value)(uintptr_t)*memo_cell(g, r, v->shape.rank, idx);
+	if (!x) {
+		x = compute(g, r, v, idx);
+		remember(g, r, idx, x);
+	}
+	level_go(g, was);
+	return x;
+}

@@ -1,0 +1,166 @@
+// cpu.c: targets of one thread a worker: this machine and other CPUs; and the fold across lanes.
+// Takes gen.h. A target is known by its features, for a CPU's name may be hidden by a hypervisor.
+#include "gen.h"
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+static bool has(const char *features, const char *feature)
+{
+	size_t n = strlen(feature);
+	for (const char *at = features; (at = strstr(at, feature)); at += n)
+		if (at > features && at[-1] == '+' && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
+}
+
+// Turns off what the mask turns off: features of LLVM, later ones win, so the mask goes last. What
+// needs a feature that is off goes with it.
+static char *masked(Arena *arena, const char *features, const char *mask)
+{
+	Text text = {.arena = arena};
+	for (const char *at = features; *at;) {
+		size_t n = strcspn(at, ",");
+		char *one = format(arena, "%.*s", (int)n, at);
+		bool off = mask && strstr(mask, "-avx512f") && starts_with(one, "+avx512");
+		off |= mask && strstr(mask, "-avx512f") &&
+		       (starts_with(one, "+avx10") || starts_with(one, "+evex"));
+		off |= mask && strstr(mask, "-avx512f") && starts_with(one, "+amx");
+		if (!off)
+			say(&text, "%s%s", text.count ? "," : "", one);
+		at += n + (at[n] == ',');
+	}
+	if (mask)
+		say(&text, "%s%s", text.count ? "," : "", mask);
+	return text.at ? text.at : copy_string(arena, "");
+}
+
+static bool is_off(const char *mask, const char *feature)
+{
+	const char *at = mask ? strstr(mask, feature) : NULL;
+	return at && at > mask && at[-1] == '-';
+}
+
+static bool offers(const Target *t, const char *mask, const char *feature)
+{
+	return has(t->features, feature) && !is_off(mask, feature);
+}
+
+static int64_t cache_bytes(int name, int64_t usual)
+{
+	long n = sysconf(name);
+	return n > 0 ? n : usual;
+}
+
+// Lanes and registers that the features give.
+static void cpu_fill(Target *t, const char *mask)
+{
+	bool x86 = starts_with(t->triple, "x86_64");
+	bool wide = x86 && offers(t, mask, "avx512f") && offers(t, mask, "avx512bw") &&
+	            offers(t, mask, "avx512vl") && offers(t, mask, "avx512dq");
+	bool middle = x86 && offers(t, mask, "avx2");
+	t->width = wide ? 16 : middle ? 8 : 4;
+	t->registers = wide || !x86 ? 32 : 16;
+	t->block = 1;
+	t->scalef = wide;
+	t->amx = wide && offers(t, mask, "amx-bf16");
+	t->bf16 = wide && offers(t, mask, "avx512bf16");
+	t->l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
+	t->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
+}
+
+static Target *cpu_host(Arena *arena, const char *mask)
+{
+	Target *t = NEW(arena, Target);
+	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
+	char *features = LLVMGetHostCPUFeatures();
+	t->name = "cpu";
+	t->triple = copy_string(arena, triple);
+	t->cpu = copy_string(arena, cpu);
+	t->features = masked(arena, features, mask);
+	cpu_fill(t, mask);
+	LLVMDisposeMessage(triple);
+	LLVMDisposeMessage(cpu);
+	LLVMDisposeMessage(features);
+	return t;
+}
+
+// ---- folds across lanes
+// ------------------------------------------------------------------------------
+
+// Halves are folded onto each other, always in this order.
+Value fold_lanes(Gen *g, Op op, Elem e, Value v)
+{
+	if (g->target->gpu)
+		return fold_threads(g, op, e, v);
+	if (!is_vector(v))
+		return v;
+	unsigned width = (unsigned)g->target->width;
+	for (unsigned half = width / 2; half; half /= 2) {
+		Value lane[64];
+		for (unsigned l = 0; l < half; l++)
+			lane[l] = LLVMConstInt(g->i32, l, 0);
+		Value low = LLVMConstVector(lane, half);
+		for (unsigned l = 0; l < half; l++)
+			lane[l] = LLVMConstInt(g->i32, l + half, 0);
+		Value high = LLVMConstVector(lane, half);
+		Value none = LLVMGetPoison(LLVMTypeOf(v));
+		v = fold_step(g, op, e, LLVMBuildShuffleVector(g->b, v, none, low, ""),
+		              LLVMBuildShuffleVector(g->b, v, none, high, ""));
+	}
+	return LLVMBuildExtractElement(g->b, v, LLVMConstInt(g->i32, 0, 0), "");
+}
+
+// ---- targets by name
+// ---------------------------------------------------------------------------------
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+static void start(void)
+{
+	LLVMInitializeX86TargetInfo();
+	LLVMInitializeX86Target();
+	LLVMInitializeX86TargetMC();
+	LLVMInitializeX86AsmPrinter();
+	LLVMInitializeX86AsmParser();
+	LLVMInitializeAArch64TargetInfo();
+	LLVMInitializeAArch64Target();
+	LLVMInitializeAArch64TargetMC();
+	LLVMInitializeAArch64AsmPrinter();
+	LLVMInitializeNVPTXTargetInfo();
+	LLVMInitializeNVPTXTarget();
+	LLVMInitializeNVPTXTargetMC();
+	LLVMInitializeNVPTXAsmPrinter();
+}
+
+void target_start(void)
+{
+	pthread_once(&started, start);
+}
+
+const Target *target_named(Arena *arena, const char *name, const char *mask)
+{
+	target_start();
+	if (!name || !strcmp(name, "cpu"))
+		return cpu_host(arena, mask);
+	fail("--target",
+	     "unknown target '%s'; known are cpu, cpu:NAME, cuda:sm_90 and LLVM triples", name);
+}
+
+const char *target_text(Arena *arena, const Target *t)
+{
+	return format(arena, "%s %s, %d lanes, %s", t->triple, t->cpu, t->width, t->features);
+}
+
+void kernel_begin(Gen *g, const char *name)
+{
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	function_begin(g, name, LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0));
+	g->buf = LLVMGetParam(g->function, 0);
+	g->worker = LLVMGetParam(g->function, 1);
+	g->pad = LLVMGetParam(g->function, 2);
+	g->workers = 1;
+	g->pad_bytes = 0;
+}

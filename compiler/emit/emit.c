@@ -1,0 +1,450 @@
+// emit.c: Plans -> one object: signatures, kernels written once each, compile threads.
+// Takes plans of equal slot tables. Gives an Object. Keeps: what is emitted depends on the plans
+// and the target only, never on the threads: kernels are numbered in the order of the plans and
+// compiled in batches by number.
+#include "gen.h"
+#include <llvm-c/Analysis.h>
+#include <llvm-c/TargetMachine.h>
+#include <llvm-c/Transforms/PassBuilder.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { BATCH = 4 }; // kernels a module
+
+// ---- signatures: what a kernel computes, without where
+// ------------------------------------------------
+
+typedef struct Signature {
+	Arena *arena;
+	const Plan *plan;
+	const Kern *kern;
+	bool *inside;
+	VEC(unsigned char) bytes;
+	VEC(Place) place; // entry k of buf
+	Table *entry;     // place -> 1 + entry
+	Table *number;    // Ref -> 1 + its number in the walk
+	int count;
+} Signature;
+
+static void sign_bytes(Signature *s, const void *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		PUSH(s->arena, s->bytes, ((const unsigned char *)bytes)[i]);
+}
+
+static void sign(Signature *s, int64_t x)
+{
+	sign_bytes(s, &x, sizeof x);
+}
+
+static int place_entry(Signature *s, Place p)
+{
+	int64_t key[2] = {p.block, p.offset};
+	uint64_t *cell = table_cell(s->entry, key, sizeof key);
+	if (!*cell) {
+		PUSH(s->arena, s->place, p);
+		*cell = (uint64_t)s->place.count;
+	}
+	return (int)*cell - 1;
+}
+
+static Place place_of(const Plan *plan, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	if (v->op == O_slot)
+		return plan->slot[v->attr->i[0]];
+	if (v->op == O_const)
+		return (Place){B_const, r};
+	return plan->place[r];
+}
+
+// Numbers that are the same everywhere stand in the code; other constants in memory.
+static bool computed_here(const Plan *plan, const int *writer, int kern, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	double x;
+	if (v->op == O_const)
+		return const_num(plan->graph, r, &x);
+	if (v->op == O_slot)
+		return false;
+	return plan->place[r].block == B_none || writer[r] == kern;
+}
+
+static void sign_value(Signature *s, const int *writer, int kern, Ref r)
+{
+	uint64_t *cell = table_cell(s->number, &r, sizeof r);
+	if (*cell) {
+		sign(s, -(int64_t)*cell);
+		return;
+	}
+	*cell = (uint64_t)++s->count;
+	const Val *v = val(s->plan->graph, r);
+	s->inside[r] = computed_here(s->plan, writer, kern, r);
+	sign(s, s->inside[r] ? v->op : OPS);
+	sign(s, v->type);
+	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
+	if (!s->inside[r]) {
+		sign(s, place_entry(s, place_of(s->plan, r)));
+		return;
+	}
+	sign(s, v->nin);
+	sign_bytes(s, v->attr->i, sizeof *v->attr->i * (size_t)v->attr->n);
+	sign_bytes(s, &v->attr->x, sizeof v->attr->x);
+	if (v->op == O_const)
+		sign_bytes(s, v->data, (size_t)elems[v->type].bytes);
+	for (int k = 0; k < v->nin; k++)
+		sign_value(s, writer, kern, v->in[k]);
+}
+
+static Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int kern)
+{
+	Signature *s = NEW(arena, Signature);
+	const Kern *k = &plan->kerns.at[kern];
+	*s = (Signature){.arena = arena, .plan = plan, .kern = k};
+	s->inside = NEWS(arena, bool, plan->graph->nval);
+	s->entry = table_new(arena);
+	s->number = table_new(arena);
+	sign(s, k->kind);
+	sign(s, k->fold);
+	sign_bytes(s, k->space.dim, sizeof *k->space.dim * (size_t)k->space.rank);
+	for (int o = 0; o < k->nout; o++) {
+		sign(s, k->out[o] == k->heart);
+		sign_value(s, writer, kern, k->out[o]);
+		sign(s, place_entry(s, k->to[o]));
+	}
+	return s;
+}
+
+// ---- kernels
+// ---------------------------------------------------------------------------------------------
+
+typedef struct Kernel { // code that launches share
+	const Signature *signature;
+	const Plan *plan;
+	const Kern *kern;
+	int64_t workers, pad;
+} Kernel;
+
+typedef struct Emitter {
+	Arena *arena;
+	const Target *target;
+	VEC(Kernel) kernels;
+	int batches;
+	Part *part; // by batch
+	atomic_int next;
+} Emitter;
+
+static Value buffer_address(Gen *g, int entry)
+{
+	uint64_t *cell = table_cell(g->address, &entry, sizeof entry);
+	if (*cell)
+		return (Value)(uintptr_t)*cell;
+	Level *was = level_go(g, g->ground);
+	Value i = number(g, entry);
+	Value address =
+	    LLVMBuildLoad2(g->b, g->ptr, LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
+	level_go(g, was);
+	*cell = (uint64_t)(uintptr_t)address;
+	return address;
+}
+
+Value place_address(Gen *g, Ref r)
+{
+	Place p = place_of(g->plan, r);
+	return buffer_address(g, place_entry(g->signature, p));
+}
+
+Value out_address(Gen *g, int k)
+{
+	return buffer_address(g, place_entry(g->signature, g->kern->to[k]));
+}
+
+void gen_types(Gen *g)
+{
+	g->i1 = LLVMInt1TypeInContext(g->context);
+	g->i8 = LLVMInt8TypeInContext(g->context);
+	g->i16 = LLVMInt16TypeInContext(g->context);
+	g->i32 = LLVMInt32TypeInContext(g->context);
+	g->i64 = LLVMInt64TypeInContext(g->context);
+	g->f32 = LLVMFloatTypeInContext(g->context);
+	g->f64 = LLVMDoubleTypeInContext(g->context);
+	g->ptr = LLVMPointerTypeInContext(g->context, 0);
+}
+
+static void add_attribute(LLVMContextRef context, Value f, const char *name, const char *value)
+{
+	LLVMAttributeRef a = LLVMCreateStringAttribute(context, name, (unsigned)strlen(name), value,
+	                                               (unsigned)strlen(value));
+	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, a);
+}
+
+void function_begin(Gen *g, const char *name, LLVMTypeRef type)
+{
+	gen_types(g);
+	g->function = LLVMAddFunction(g->module, name, type);
+	add_attribute(g->context, g->function, "prefer-vector-width", "512");
+	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
+	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex,
+	                        LLVMCreateEnumAttribute(g->context, nounwind, 0));
+	g->entry = LLVMAppendBasicBlockInContext(g->context, g->function, "entry");
+	LLVMBasicBlockRef start = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	g->ground = NEW(g->arena, Level);
+	g->ground->first = g->ground->open = start;
+	g->level = g->floor = g->ground;
+	g->vars.count = 0;
+	g->split = table_new(g->arena);
+	g->address = table_new(g->arena);
+	LLVMPositionBuilderAtEnd(g->b, start);
+}
+
+void function_end(Gen *g)
+{
+	LLVMPositionBuilderAtEnd(g->b, g->entry);
+	LLVMBuildBr(g->b, g->ground->first);
+}
+
+typedef void EmitKern(Gen *, const Kern *);
+static EmitKern *const emitters[] = {[L_map] = emit_map, [L_row] = emit_row, [L_col] = emit_row,
+                                     [L_dot] = emit_dot, [L_put] = emit_put, [L_scan] = emit_scan};
+
+static void write_kernel(Gen *base, Kernel *kernel, int n)
+{
+	Arena *arena = arena_new();
+	Gen g = *base;
+	g.arena = arena;
+	g.plan = kernel->plan;
+	g.graph = kernel->plan->graph;
+	g.kern = kernel->kern;
+	g.inside = kernel->signature->inside;
+	g.signature = (Signature *)kernel->signature;
+	gen_types(&g);
+	kernel_begin(&g, format(arena, "amos_kernel_%d", n));
+	emitters[g.kern->kind](&g, g.kern);
+	LLVMBuildRetVoid(g.b);
+	function_end(&g);
+	kernel->workers = g.workers;
+	kernel->pad = g.pad_bytes;
+	arena_free(arena);
+}
+
+// ---- modules
+// ------------------------------------------------------------------------------------------
+
+static LLVMTargetMachineRef machine_new(const Target *t)
+{
+	LLVMTargetRef target;
+	char *message = NULL;
+	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
+		bug("LLVM knows no target %s: %s", t->triple, message);
+	return LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features,
+	                               LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+}
+
+LLVMModuleRef module_new(const Target *t, LLVMContextRef context, LLVMTargetMachineRef machine)
+{
+	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", context);
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+	LLVMSetTarget(module, t->triple);
+	LLVMSetModuleDataLayout(module, layout);
+	LLVMDisposeTargetData(layout);
+	return module;
+}
+
+// Variables become registers; all else is written as it shall be.
+static void tidy(LLVMModuleRef module, LLVMTargetMachineRef machine)
+{
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(module, "function(mem2reg,early-cse)", machine, options);
+	if (error)
+		bug("passes: %s", LLVMGetErrorMessage(error));
+	LLVMDisposePassBuilderOptions(options);
+}
+
+static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
+                    LLVMTargetMachineRef machine)
+{
+	char *message = NULL;
+	if (LLVMVerifyModule(module, LLVMReturnStatusAction, &message)) {
+		LLVMDumpModule(module);
+		bug("the emitted code is not valid: %s", message);
+	}
+	LLVMDisposeMessage(message);
+	tidy(module, machine);
+	LLVMMemoryBufferRef buffer;
+	LLVMCodeGenFileType kind = t->gpu ? LLVMAssemblyFile : LLVMObjectFile;
+	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
+		bug("LLVM cannot emit for %s: %s", t->triple, message);
+	Part part = {.count = LLVMGetBufferSize(buffer)};
+	part.bytes = take_copy(arena, LLVMGetBufferStart(buffer), part.count + 1);
+	LLVMDisposeMemoryBuffer(buffer);
+	return part;
+}
+
+typedef struct Compiler { // of one thread
+	Emitter *emitter;
+	Arena *arena;
+	LLVMContextRef context;
+	LLVMTargetMachineRef machine;
+} Compiler;
+
+static void compiler_begin(Compiler *c, Emitter *e)
+{
+	*c = (Compiler){.emitter = e, .arena = arena_new()};
+	c->context = LLVMContextCreate();
+	c->machine = machine_new(e->target);
+}
+
+static void compiler_end(Compiler *c)
+{
+	LLVMDisposeTargetMachine(c->machine);
+	LLVMContextDispose(c->context);
+}
+
+static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
+{
+	Gen g = {.target = t, .context = context, .module = module};
+	g.b = LLVMCreateBuilderInContext(context);
+	return g;
+}
+
+static void compile_batch(Compiler *c, int batch)
+{
+	Emitter *e = c->emitter;
+	LLVMModuleRef module = module_new(e->target, c->context, c->machine);
+	Gen g = gen_new(e->target, c->context, module);
+	for (int k = batch * BATCH; k < MIN((batch + 1) * BATCH, e->kernels.count); k++)
+		write_kernel(&g, &e->kernels.at[k], k);
+	e->part[batch] = compile(c->arena, e->target, module, c->machine);
+	LLVMDisposeBuilder(g.b);
+	LLVMDisposeModule(module);
+}
+
+static void *compile_thread(void *ctx)
+{
+	Compiler *c = ctx;
+	int batch;
+	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches)
+		compile_batch(c, batch);
+	return NULL;
+}
+
+// The parts lie in the compilers' arenas: copied to the caller's.
+static void compile_kernels(Emitter *e, int threads)
+{
+	e->batches = (e->kernels.count + BATCH - 1) / BATCH;
+	e->part = NEWS(e->arena, Part, e->batches + 1);
+	if (threads <= 0)
+		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
+	threads = MAX(1, MIN(threads, e->batches));
+	Compiler *c = NEWS(e->arena, Compiler, threads);
+	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
+	for (int i = 0; i < threads; i++)
+		compiler_begin(&c[i], e);
+	for (int i = 1; i < threads; i++)
+		if (pthread_create(&thread[i], NULL, compile_thread, &c[i]))
+			fail_status(STATUS_MACHINE, "threads", "cannot start a compile thread");
+	compile_thread(&c[0]);
+	for (int i = 1; i < threads; i++)
+		pthread_join(thread[i], NULL);
+	for (int b = 0; b < e->batches; b++)
+		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
+	for (int i = 0; i < threads; i++) {
+		compiler_end(&c[i]);
+		arena_free(c[i].arena);
+	}
+}
+
+// ---- launches
+// --------------------------------------------------------------------------------------------
+
+// One kernel for all launches that compute the same.
+static int kernel_of(Emitter *e, Table *known, const Signature *s)
+{
+	uint64_t *cell = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
+	if (!*cell) {
+		Kernel k = {.signature = s, .plan = s->plan, .kern = s->kern};
+		PUSH(e->arena, e->kernels, k);
+		*cell = (uint64_t)e->kernels.count;
+	}
+	return (int)*cell - 1;
+}
+
+static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
+{
+	Entry entry = {.plan = plan, .n = plan->kerns.count};
+	entry.launch = NEWS(e->arena, Launch, entry.n);
+	int *writer = plan_writers(e->arena, plan);
+	for (int k = 0; k < entry.n; k++) {
+		Signature *s = signature_new(e->arena, plan, writer, k);
+		entry.launch[k].kernel = kernel_of(e, known, s);
+		entry.launch[k].place = s->place.at;
+		entry.launch[k].nplace = s->place.count;
+	}
+	return entry;
+}
+
+static double seconds_now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// What the launches call is known now.
+static void fill_launches(Emitter *e, int n, Entry *entry)
+{
+	for (int i = 0; i < n; i++)
+		for (int k = 0; k < entry[i].n; k++) {
+			const Kernel *kernel = &e->kernels.at[entry[i].launch[k].kernel];
+			entry[i].launch[k].workers = kernel->workers;
+		}
+}
+
+static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOptions *options)
+{
+	Compiler c;
+	compiler_begin(&c, e);
+	LLVMModuleRef module = module_new(e->target, c.context, c.machine);
+	Gen g = gen_new(e->target, c.context, module);
+	g.arena = c.arena;
+	int64_t pad = 0;
+	for (int k = 0; k < e->kernels.count; k++)
+		pad = MAX(pad, e->kernels.at[k].pad);
+	write_tables(&g, n, entry, options, pad);
+	Part part = compile(c.arena, e->target, module, c.machine);
+	part.bytes = take_copy(e->arena, part.bytes, part.count + 1);
+	LLVMDisposeBuilder(g.b);
+	LLVMDisposeModule(module);
+	compiler_end(&c);
+	arena_free(c.arena);
+	return part;
+}
+
+Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *options)
+{
+	double start = seconds_now();
+	Emitter e = {.arena = arena, .target = options->target};
+	Table *known = table_new(arena);
+	Entry *entry = NEWS(arena, Entry, nplan);
+	Object *object = NEW(arena, Object);
+	target_start();
+	for (int i = 0; i < nplan; i++) {
+		entry[i] = plan_entry(&e, known, plan[i]);
+		object->kernels += entry[i].n;
+	}
+	compile_kernels(&e, options->threads);
+	fill_launches(&e, nplan, entry);
+	object->part = e.part;
+	object->parts = e.batches;
+	if (!e.target->gpu)
+		e.part[object->parts++] = compile_tables(&e, nplan, entry, options);
+	for (int k = 0; k < object->parts; k++)
+		object->count += object->part[k].count;
+	object->shared = object->kernels - e.kernels.count;
+	object->seconds = seconds_now() - start;
+	return object;
+}

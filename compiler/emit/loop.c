@@ -1,0 +1,179 @@
+// loop.c: levels, loops and variables of a kernel.
+// Takes gen.h. Keeps: an outer level's block has no terminator while an inner level is open.
+#include "gen.h"
+
+// ---- levels
+// ------------------------------------------------------------------------------------------
+
+static LLVMBasicBlockRef new_block(Gen *g)
+{
+	return LLVMAppendBasicBlockInContext(g->context, g->function, "");
+}
+
+Level *level_go(Gen *g, Level *to)
+{
+	Level *was = g->level;
+	if (was == to)
+		return was;
+	was->open = LLVMGetInsertBlock(g->b);
+	g->level = to;
+	LLVMPositionBuilderAtEnd(g->b, to->open);
+	return was;
+}
+
+Level *level_enter(Gen *g)
+{
+	Level *outer = g->level, *inner = NEW(g->arena, Level);
+	LLVMBasicBlockRef block = new_block(g);
+	*inner = (Level){.outer = outer,
+	                 .depth = outer->depth + 1,
+	                 .lanes = outer->lanes,
+	                 .first = block,
+	                 .open = block};
+	level_go(g, inner);
+	return outer;
+}
+
+void level_leave(Gen *g, Level *outer)
+{
+	Level *inner = level_go(g, outer);
+	LLVMBuildBr(g->b, inner->first);
+	LLVMPositionBuilderAtEnd(g->b, inner->open);
+}
+
+// ---- variables
+// ----------------------------------------------------------------------------------------
+
+Value variable(Gen *g, LLVMTypeRef type, Value initial)
+{
+	LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
+	LLVMPositionBuilderAtEnd(g->b, g->entry);
+	Value v = LLVMBuildAlloca(g->b, type, "");
+	LLVMPositionBuilderAtEnd(g->b, here);
+	if (initial)
+		LLVMBuildStore(g->b, initial, v);
+	return v;
+}
+
+Value read_variable(Gen *g, LLVMTypeRef type, Value v)
+{
+	return LLVMBuildLoad2(g->b, type, v, "");
+}
+
+void set_variable(Gen *g, Value v, Value x)
+{
+	LLVMBuildStore(g->b, x, v);
+}
+
+Value pad_memory(Gen *g, int64_t bytes)
+{
+	Value offset = number(g, g->pad_bytes);
+	g->pad_bytes += (bytes + 63) / 64 * 64;
+	return LLVMBuildGEP2(g->b, g->i8, g->pad, &offset, 1, "");
+}
+
+// ---- loops
+// --------------------------------------------------------------------------------------------
+
+Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
+{
+	Loop loop = {.from = from, .to = to, .step = step};
+	loop.counter = variable(g, g->i64, NULL);
+	loop.outer = level_enter(g);
+	loop.i = read_variable(g, g->i64, loop.counter);
+	return loop;
+}
+
+// head: counter < to ? body : exit, entered from the outer level's end.
+void loop_end(Gen *g, Loop *loop)
+{
+	LLVMBasicBlockRef head = new_block(g), exit = new_block(g);
+	Value next = LLVMBuildAdd(g->b, loop->i, number(g, loop->step), "");
+	set_variable(g, loop->counter, next);
+	LLVMBuildBr(g->b, head);
+	Level *inner = level_go(g, loop->outer);
+	set_variable(g, loop->counter, loop->from);
+	LLVMBuildBr(g->b, head);
+	LLVMPositionBuilderAtEnd(g->b, head);
+	Value i = read_variable(g, g->i64, loop->counter);
+	Value more = LLVMBuildICmp(g->b, LLVMIntSLT, i, loop->to, "");
+	LLVMBuildCondBr(g->b, more, inner->first, exit);
+	LLVMPositionBuilderAtEnd(g->b, exit);
+}
+
+// ---- lanes
+// --------------------------------------------------------------------------------------------
+
+static Value first_lanes(Gen *g, int64_t count)
+{
+	Value lane[64];
+	for (int l = 0; l < g->target->width; l++)
+		lane[l] = LLVMConstInt(g->i1, l < count, 0);
+	return LLVMConstVector(lane, (unsigned)g->target->width);
+}
+
+// Elements from `from` on, fewer than two rounds, all vectors side by side.
+static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void *ctx)
+{
+	Index unit[UNITS];
+	int n = 0, width = g->target->width;
+	for (int64_t at = from; at < count; at += width) {
+		int64_t here = MIN(width, count - at);
+		Value mask = here < width ? first_lanes(g, here) : NULL;
+		unit[n++] = shift_index(lane_index(g, number(g, 0), here, 0, mask), at);
+	}
+	body(g, n, unit, ctx);
+}
+
+static void lane_threads(Gen *g, Value from, Value to, int64_t count, LaneBody *body, void *ctx)
+{
+	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
+	Loop loop = loop_begin(g, start, to, g->target->block);
+	g->level->lanes = true;
+	Index unit = lane_index(g, loop.i, count, 1, NULL);
+	body(g, 1, &unit, ctx);
+	loop_end(g, &loop);
+}
+
+static bool whole_axis(Value from, Value to, int64_t count)
+{
+	return LLVMIsAConstantInt(from) && LLVMIsAConstantInt(to) &&
+	       !LLVMConstIntGetZExtValue(from) && LLVMConstIntGetSExtValue(to) == count;
+}
+
+static Value smaller(Gen *g, Value a, Value b)
+{
+	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body, void *ctx)
+{
+	if (g->target->gpu) {
+		lane_threads(g, from, to, count, body, ctx);
+		return;
+	}
+	int64_t step = (int64_t)g->target->width * unroll, full = count / step * step;
+	bool whole = whole_axis(from, to, count);
+	if (whole && count < 2 * step) {
+		Level *outer = level_enter(g);
+		lane_rest(g, 0, count, body, ctx);
+		level_leave(g, outer);
+		return;
+	}
+	if (full) {
+		Value end = full == count ? to : smaller(g, to, number(g, full));
+		Loop loop = loop_begin(g, from, end, step);
+		Index unit[UNITS];
+		unit[0] =
+		    lane_index(g, loop.i, count - step + g->target->width, g->target->width, NULL);
+		for (int u = 1; u < unroll; u++)
+			unit[u] = shift_index(unit[0], (int64_t)u * g->target->width);
+		body(g, unroll, unit, ctx);
+		loop_end(g, &loop);
+	}
+	if (full == count)
+		return;
+	Loop once = loop_begin(g, number(g, full), to, step);
+	lane_rest(g, full, count, body, ctx);
+	loop_end(g, &once);
+}

@@ -1,0 +1,150 @@
+// out.c: objects in memory and on disk.
+// Takes an Object. Gives the one symbol of it in this process, or a file made aside and renamed.
+#include "emit.h"
+#include <errno.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/LLJIT.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// ---- in memory
+// ------------------------------------------------------------------------------------------
+
+struct Jit {
+	LLVMOrcLLJITRef jit;
+};
+
+static void no_error(LLVMErrorRef error, const char *what)
+{
+	if (error)
+		bug("%s: %s", what, LLVMGetErrorMessage(error));
+}
+
+Jit *jit_load(const Object *object)
+{
+	Jit *j = calloc(1, sizeof *j);
+	if (!j)
+		fail_status(STATUS_MACHINE, "memory", "out of memory");
+	no_error(LLVMOrcCreateLLJIT(&j->jit, NULL), "jit");
+	LLVMOrcJITDylibRef main = LLVMOrcLLJITGetMainJITDylib(j->jit);
+	LLVMOrcDefinitionGeneratorRef process;
+	no_error(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(
+	             &process, LLVMOrcLLJITGetGlobalPrefix(j->jit), NULL, NULL),
+	         "symbols of this process");
+	LLVMOrcJITDylibAddGenerator(main, process);
+	for (int k = 0; k < object->parts; k++) {
+		LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
+		    object->part[k].bytes, object->part[k].count, "amos");
+		no_error(LLVMOrcLLJITAddObjectFile(j->jit, main, buffer), "object");
+	}
+	return j;
+}
+
+void *jit_symbol(const Jit *j, const char *name)
+{
+	LLVMOrcExecutorAddress address = 0;
+	no_error(LLVMOrcLLJITLookup(j->jit, &address, name), name);
+	return (void *)(uintptr_t)address;
+}
+
+const struct amos_model *jit_model(const Jit *j)
+{
+	return jit_symbol(j, "amos_model");
+}
+
+void jit_free(Jit *j)
+{
+	no_error(LLVMOrcDisposeLLJIT(j->jit), "jit");
+	free(j);
+}
+
+// ---- on disk
+// ----------------------------------------------------------------------------------------------
+
+static void write_part(const Part *part, const char *path)
+{
+	FILE *f = fopen(path, "wb");
+	if (!f)
+		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(errno));
+	size_t n = fwrite(part->bytes, 1, part->count, f);
+	if (fclose(f) || n != part->count) {
+		int why = errno;
+		unlink(path);
+		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(why));
+	}
+}
+
+// Runs a program found on PATH; false when it fails or is not there.
+static bool run_program(char *const *argument)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		execvp(argument[0], argument);
+		_exit(127);
+	}
+	int status;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
+}
+
+typedef struct Files { // the parts of an object as files
+	Arena *arena;
+	VEC(char *) at;
+} Files;
+
+static Files write_parts(Arena *arena, const Object *object, const char *path)
+{
+	Files files = {.arena = arena};
+	for (int k = 0; k < object->parts; k++) {
+		char *name = format(arena, "%s.%d.%d.o", path, (int)getpid(), k);
+		PUSH(arena, files.at, name);
+		write_part(&object->part[k], name);
+	}
+	return files;
+}
+
+// Links the parts by cc with more arguments, to `path`, and removes them.
+static void link_parts(Files *files, int n, const char *const *more, const char *path,
+                       const char *what)
+{
+	VEC(char *) argument = {0};
+	Arena *arena = files->arena;
+	char *aside = format(arena, "%s.%d.tmp", path, (int)getpid());
+	PUSH(arena, argument, copy_string(arena, getenv("CC") ? getenv("CC") : "cc"));
+	PUSH(arena, argument, copy_string(arena, "-o"));
+	PUSH(arena, argument, aside);
+	for (int k = 0; k < files->at.count; k++)
+		PUSH(arena, argument, files->at.at[k]);
+	for (int k = 0; k < n; k++)
+		PUSH(arena, argument, copy_string(arena, more[k]));
+	PUSH(arena, argument, NULL);
+	bool done = run_program(argument.at);
+	for (int k = 0; k < files->at.count; k++)
+		unlink(files->at.at[k]);
+	if (!done || rename(aside, path)) {
+		unlink(aside);
+		fail_status(STATUS_MACHINE, path,
+		            "%s failed: is a C compiler installed as `cc` (or $CC)?", what);
+	}
+}
+
+void write_object(const Object *object, const char *path)
+{
+	Arena *arena = arena_new();
+	Files files = write_parts(arena, object, path);
+	static const char *const more[] = {"-r", "-nostdlib"};
+	link_parts(&files, COUNT(more), more, path, "joining the parts of the object");
+	arena_free(arena);
+}
+
+void write_executable(Arena *arena, const Object *object, const char *path,
+                      const char *runtime_archive)
+{
+	Files files = write_parts(arena, object, path);
+	const char *more[] = {runtime_archive, "-fopenmp", "-lm",  "-lpthread",
+	                      "-ldl",          "-lz",      "-lzip"};
+	link_parts(&files, COUNT(more), more, path, "linking the program");
+}

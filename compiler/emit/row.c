@@ -1,0 +1,245 @@
+// row.c: kernels with folds: rows (lanes along the folded axis) and columns (lanes along the axis
+// that is kept). Takes gen.h. A worker computes the folds of its rows or columns, those that need
+// other folds after them, and then sweeps over them once more for the outs that have the whole
+// space's shape.
+#include "gen.h"
+#include <string.h>
+
+enum { WORK = 8192, COLUMN_UNITS = 4 };
+
+typedef struct Sweep {
+	const Kern *kern;
+	Groups groups;
+	Index idx[UNITS * RANK]; // of each unit: where the worker is
+	int units;
+	bool lanes; // lanes run along the last group, which is folded
+	int depth;  // of the deepest fold
+	int *level; // by Ref: 1 + folds below, of folds; of others the most of their operands; 0:
+	            // not seen
+} Sweep;
+
+// ---- which folds
+// ------------------------------------------------------------------------------------------
+
+static bool is_own_fold(Gen *g, const Sweep *s, const Val *v)
+{
+	if (prims[v->op].cls != C_fold || v->op == O_cumsum ||
+	    !same_shape(&val(g->graph, v->in[0])->shape, &s->kern->space))
+		return false;
+	return same_axes(&s->kern->space, fold_axes(v), s->kern->fold);
+}
+
+// How many folds lie on top of each other under r.
+static int count_folds(Gen *g, Sweep *s, Ref r)
+{
+	const Val *v = val(g->graph, r);
+	if (!g->inside[r])
+		return 0;
+	if (s->level[r])
+		return s->level[r] - 1;
+	int most = 0;
+	for (int k = 0; k < v->nin; k++)
+		most = MAX(most, count_folds(g, s, v->in[k]));
+	if (is_own_fold(g, s, v))
+		most++;
+	s->depth = MAX(s->depth, most);
+	s->level[r] = most + 1;
+	return most;
+}
+
+// All folds with `deep` folds below them are one loop nest.
+static void fold_stage(Gen *g, Sweep *s, int deep)
+{
+	VEC(Ref) folds = {0};
+	for (Ref r = 1; r < (Ref)g->graph->nval; r++)
+		if (s->level[r] == deep + 1 && is_own_fold(g, s, val(g->graph, r)))
+			for (int u = 0; u < s->units; u++)
+				PUSH(g->arena, folds, r);
+	Index *idx = NEWS(g->arena, Index, folds.count * RANK);
+	for (int k = 0; k < folds.count; k++) {
+		memcpy(idx + k * RANK, s->idx + k % s->units * RANK, sizeof *idx * RANK);
+		for (int a = 0; a < s->kern->space.rank; a++)
+			if (s->kern->fold >> a & 1)
+				idx[k * RANK + a] = constant_index(0);
+	}
+	if (folds.count)
+		fold_values(g, folds.count, folds.at, idx);
+}
+
+// ---- outs
+// -------------------------------------------------------------------------------------------------
+
+static bool is_whole(Gen *g, const Sweep *s, int k)
+{
+	return same_shape(&val(g->graph, s->kern->out[k])->shape, &s->kern->space);
+}
+
+static void store_whole(Gen *g, Sweep *s, const Index *idx)
+{
+	const Kern *k = s->kern;
+	Value *v = NEWS(g->arena, Value, k->nout);
+	for (int o = 0; o < k->nout; o++)
+		if (is_whole(g, s, o))
+			v[o] = at(g, k->out[o], idx);
+	for (int o = 0; o < k->nout; o++)
+		if (is_whole(g, s, o))
+			store_out(g, o, idx, v[o]);
+}
+
+static void sweep_units(Gen *g, int n, const Index *unit, void *ctx)
+{
+	Sweep *s = ctx;
+	for (int u = 0; u < n; u++) {
+		group_index(g, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u], s->idx);
+		store_whole(g, s, s->idx);
+	}
+}
+
+// Loops over the folded groups from `group` on, and all units inside.
+static void sweep_loops(Gen *g, Sweep *s, int group)
+{
+	while (group < s->groups.n && !s->groups.folded[group])
+		group++;
+	if (group == s->groups.n) {
+		for (int u = 0; u < s->units; u++)
+			store_whole(g, s, s->idx + u * RANK);
+		return;
+	}
+	int64_t size = s->groups.size[group];
+	if (s->lanes && group == s->groups.n - 1) {
+		lane_loop(g, number(g, 0), number(g, size), size, 1, sweep_units, s);
+		return;
+	}
+	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
+	Index i = uniform_index(g, loop.i, size, 1);
+	for (int u = 0; u < s->units; u++)
+		group_index(g, &s->groups, group, &s->kern->space, &i, s->idx + u * RANK);
+	sweep_loops(g, s, group + 1);
+	loop_end(g, &loop);
+}
+
+// What has the shape of the folds is evaluated before the sweep and stored after it.
+static void worker_body(Gen *g, Sweep *s)
+{
+	const Kern *k = s->kern;
+	for (int deep = 1; deep <= s->depth; deep++)
+		fold_stage(g, s, deep);
+	Value *v = NEWS(g->arena, Value, k->nout * s->units);
+	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
+	bool whole = false;
+	for (int o = 0; o < k->nout; o++) {
+		whole |= is_whole(g, s, o);
+		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
+			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
+	}
+	if (whole)
+		sweep_loops(g, s, 0);
+	Branch single = single_begin(g);
+	for (int o = 0; o < k->nout; o++)
+		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
+			store_out(g, o, idx + u * RANK, v[o * s->units + u]);
+	single_end(g, &single);
+}
+
+// ---- workers
+// ------------------------------------------------------------------------------------------------
+
+static void kept_groups(const Groups *groups, uint32_t *which, int64_t *count)
+{
+	*which = 0;
+	*count = 1;
+	for (int k = 0; k < groups->n; k++)
+		if (!groups->folded[k]) {
+			*which |= 1u << k;
+			*count *= groups->size[k];
+		}
+}
+
+static Value smaller(Gen *g, Value a, int64_t b)
+{
+	Value less = LLVMBuildICmp(g->b, LLVMIntSLT, a, number(g, b), "");
+	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
+}
+
+static void emit_rows(Gen *g, Sweep *s)
+{
+	uint32_t which;
+	int64_t rows, space = count_of(&s->kern->space);
+	kept_groups(&s->groups, &which, &rows);
+	int64_t size = MAX(1, space / rows), block = MAX(1, MIN(WORK / size, (rows + 7) / 8));
+	s->lanes = true;
+	s->units = 1;
+	g->workers = (rows + block - 1) / block;
+	Value first = LLVMBuildMul(g->b, g->worker, number(g, block), "");
+	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
+	if (rows == 1) {
+		worker_body(g, s);
+		return;
+	}
+	Loop loop = loop_begin(g, first, end, 1);
+	Index row = uniform_index(g, loop.i, rows, 1);
+	row_index(g, &s->groups, which, &s->kern->space, &row, s->idx);
+	worker_body(g, s);
+	loop_end(g, &loop);
+}
+
+typedef struct Columns {
+	Sweep *s;
+	int group; // whose positions are the lanes
+} Columns;
+
+static void column_units(Gen *g, int n, const Index *unit, void *ctx)
+{
+	Columns *c = ctx;
+	Sweep *s = c->s;
+	s->units = n;
+	for (int u = 0; u < n; u++) {
+		if (u)
+			memcpy(s->idx + u * RANK, s->idx, sizeof *s->idx * RANK);
+		group_index(g, &s->groups, c->group, &s->kern->space, &unit[u], s->idx + u * RANK);
+	}
+	worker_body(g, s);
+}
+
+static void emit_columns(Gen *g, Sweep *s, int group)
+{
+	uint32_t which;
+	int64_t all, columns = s->groups.size[group];
+	kept_groups(&s->groups, &which, &all);
+	int64_t rows = all / columns;
+	int64_t piece = g->target->gpu ? g->target->block : COLUMN_UNITS * g->target->width;
+	int64_t pieces = (columns + piece - 1) / piece;
+	g->workers = rows * pieces;
+	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
+	Value number_of_row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
+	Index row = uniform_index(g, number_of_row, rows, 1);
+	row_index(g, &s->groups, which & ~(1u << group), &s->kern->space, &row, s->idx);
+	Value from = LLVMBuildMul(g->b, part, number(g, piece), "");
+	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
+	if (pieces == 1)
+		from = number(g, 0), to = number(g, columns);
+	Columns c = {s, group};
+	lane_loop(g, from, to, columns, COLUMN_UNITS, column_units, &c);
+}
+
+void emit_row(Gen *g, const Kern *kern)
+{
+	Sweep *s = NEW(g->arena, Sweep);
+	s->kern = kern;
+	s->groups = merge_axes(g, kern->nout, kern->out, &kern->space, (1u << kern->space.rank) - 1,
+	                       kern->fold, NULL);
+	s->level = NEWS(g->arena, int, g->graph->nval);
+	for (int a = 0; a < UNITS * RANK; a++)
+		s->idx[a] = constant_index(0);
+	for (int o = 0; o < kern->nout; o++)
+		count_folds(g, s, kern->out[o]);
+	int n = s->groups.n, kept = -1;
+	for (int k = 0; k < n; k++)
+		if (!s->groups.folded[k])
+			kept = k;
+	bool last = n > 0 && s->groups.folded[n - 1];
+	if (kept < 0 || (last && s->groups.size[n - 1] >= MAX(2, g->target->width / 2)))
+		emit_rows(g, s);
+	else
+		emit_columns(g, s, kept);
+}

@@ -1,0 +1,142 @@
+// emitted.c: see emitted.h.
+#include "emitted.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static uint64_t next_random(uint64_t *state)
+{
+	*state = *state * 6364136223846793005u + 1442695040888963407u;
+	return *state >> 33;
+}
+
+Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
+{
+	Array *slot = NEWS(arena, Array, g->slots.count);
+	for (int k = 0; k < g->slots.count; k++) {
+		const Slot *s = &g->slots.at[k];
+		int64_t n = count_of(&s->shape);
+		slot[k] = (Array){.type = s->type, .shape = s->shape};
+		slot[k].f = take(arena, sizeof(double) * (size_t)(n + 1));
+		for (int64_t i = 0; i < n; i++)
+			if (elems[s->type].cls == 'f')
+				slot[k].f[i] = (double)(next_random(&seed) % 4096) / 1024 - 2;
+			else
+				slot[k].i[i] = (int64_t)(next_random(&seed) % (uint64_t)below);
+	}
+	return slot;
+}
+
+// ---- a run
+// ---------------------------------------------------------------------------------------------
+
+static int launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
+                  int64_t kernel)
+{
+	(void)kernel;
+	for (int64_t i = n - 1; i >= 0; i--) // any order: the last first
+		worker(buf, i, run->own);
+	return 0;
+}
+
+static char *block(Arena *arena, int64_t bytes)
+{
+	return take(arena, (size_t)bytes + 64);
+}
+
+typedef struct Run {
+	struct amos_run run;
+	char **inputs, **outputs;
+} Run;
+
+static char *slot_memory(const Run *r, const Plan *plan, int k)
+{
+	Place p = plan->slot[k];
+	return p.block == B_input ? r->inputs[p.offset]
+	                          : (p.block == B_state ? r->run.state : r->run.params) + p.offset;
+}
+
+static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *model,
+                     const Array *slot)
+{
+	const Graph *g = plan->graph;
+	Run r = {.run = {.params = block(arena, plan->param_bytes),
+	                 .state = block(arena, plan->state_bytes),
+	                 .scratch = block(arena, plan->scratch_bytes),
+	                 .launch = launch,
+	                 .own = block(arena, model->pad)}};
+	memset(r.run.scratch, 0xA5, (size_t)plan->scratch_bytes);
+	r.inputs = NEWS(arena, char *, g->slots.count);
+	r.outputs = NEWS(arena, char *, g->outs.count);
+	for (int k = 0; k < g->slots.count; k++) {
+		int64_t bytes = count_of(&g->slots.at[k].shape) * elems[g->slots.at[k].type].bytes;
+		if (plan->slot[k].block == B_input)
+			r.inputs[plan->slot[k].offset] = block(arena, bytes);
+		array_to(&slot[k], slot_memory(&r, plan, k));
+	}
+	for (int k = 0; k < g->outs.count; k++) {
+		const Val *v = val(g, g->outs.at[k].val);
+		r.outputs[k] = block(arena, count_of(&v->shape) * elems[v->type].bytes);
+	}
+	r.run.inputs = r.inputs;
+	r.run.outputs = r.outputs;
+	return r;
+}
+
+// ---- comparison
+// --------------------------------------------------------------------------------------------
+
+static double distance(double found, double wanted, double size)
+{
+	if (isnan(wanted) || isinf(wanted))
+		return (isnan(wanted) ? isnan(found) : found == wanted) ? 0 : INFINITY;
+	return isnan(found) ? INFINITY : fabs(found - wanted) / size;
+}
+
+static double compare(Arena *arena, const Array *want, const void *memory, double tolerance,
+                      const char *what, const char *name)
+{
+	Array got = array_from(arena, want->type, &want->shape, memory);
+	int64_t n = count_of(&want->shape), at = 0;
+	bool real = elems[want->type].cls == 'f';
+	double size = 1e-30, worst = 0;
+	for (int64_t i = 0; real && i < n; i++)
+		if (isfinite(want->f[i]))
+			size = fmax(size, fabs(want->f[i]));
+	for (int64_t i = 0; i < n; i++) {
+		double far = real ? distance(got.f[i], want->f[i], size) / tolerance
+		             : got.i[i] == want->i[i] ? 0
+		                                      : INFINITY;
+		if (far > worst)
+			worst = far, at = i;
+	}
+	if (worst > 1)
+		printf("%s: %s[%lld] is %.9g, wanted %.9g (%.3g times the tolerance)\n", what, name,
+		       (long long)at, real ? got.f[at] : (double)got.i[at],
+		       real ? want->f[at] : (double)want->i[at], worst);
+	return worst;
+}
+
+double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
+                   double tolerance, const char *what)
+{
+	Array *want = eval_graph(arena, g, slot);
+	Plan *plan = plan_graph(arena, g, "run");
+	EmitOptions options = {.target = target, .threads = 1, .name = what};
+	Object *object = emit(arena, 1, &plan, &options);
+	Jit *jit = jit_load(object);
+	const struct amos_model *model = jit_model(jit);
+	Run r = run_start(arena, plan, model, slot);
+	int status = ((amos_program *)model->entries[0].run)(&r.run);
+	double worst = status ? INFINITY : 0;
+	for (int k = 0; k < g->outs.count; k++)
+		worst = fmax(worst, compare(arena, &want[g->outs.at[k].val], r.outputs[k],
+		                            tolerance, what, g->outs.at[k].name));
+	for (int k = 0; k < g->stores.count; k++) {
+		Store s = g->stores.at[k];
+		worst = fmax(worst, compare(arena, &want[s.val], slot_memory(&r, plan, s.slot),
+		                            tolerance, what, g->slots.at[s.slot].name));
+	}
+	jit_free(jit);
+	return worst;
+}

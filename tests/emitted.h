@@ -1,0 +1,16 @@
+// emitted.h: graphs compiled and run in this process, against the evaluator.
+#ifndef EMITTED_H
+#define EMITTED_H
+#include "emit.h"
+#include "passes.h"
+
+// Slots of g with pseudo-random contents: floats in [-2, 2), integers below `below`, in their
+// types.
+Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
+// Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
+// evaluator, in units of `tolerance` times the largest entry of that array: 1 is the most that is
+// allowed. Prints what differs.
+double check_graph(Arena *, const Graph *, const Array *slot, const Target *, double tolerance,
+                   const char *what);
+
+#endif
