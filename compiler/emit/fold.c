@@ -328,7 +328,7 @@ static Groups fold_groups(Gen *g, const Fold *f, uint32_t mask)
 	Ref *roots = NEWS(g->arena, Ref, f->n);
 	for (int k = 0; k < f->n; k++)
 		roots[k] = val(g->graph, f->fold[k])->in[0];
-	return merge_axes(g, f->n, roots, &f->space, mask, mask, f->idx);
+	return join_axes(g, f->n, roots, &f->space, mask, mask, f->idx);
 }
 
 void fold_values(Gen *g, int n, const Ref *fold, const Index *idx)

@@ -226,7 +226,7 @@ typedef struct Groups {
 // Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
 // in mask are not looked at) tells them apart; folded axes (in fold) and others stay apart. Axes of
 // 1 are in no group.
-Groups merge_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t fold,
+Groups join_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t fold,
                   const Index *idx);
 // Sets the entries of idx that group k covers, from its position.
 void group_index(Gen *, const Groups *, int k, const Shape *, const Index *position, Index *idx);

@@ -83,7 +83,7 @@ static void row_blocks(Gen *g, Map *m, int64_t rows, int64_t columns)
 
 void emit_map(Gen *g, const Kern *kern)
 {
-	Map m = {.groups = merge_axes(g, kern->nout, kern->out, &kern->space,
+	Map m = {.groups = join_axes(g, kern->nout, kern->out, &kern->space,
 	                              (1u << kern->space.rank) - 1, 0, NULL)};
 	for (int a = 0; a < RANK; a++)
 		m.idx[a] = constant_index(0);

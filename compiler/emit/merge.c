@@ -200,7 +200,7 @@ static bool adjacent(const Shape *shape, int a, int b)
 	return true;
 }
 
-Groups merge_axes(Gen *g, int nroot, const Ref *roots, const Shape *shape, uint32_t mask,
+Groups join_axes(Gen *g, int nroot, const Ref *roots, const Shape *shape, uint32_t mask,
                   uint32_t fold, const Index *idx)
 {
 	Survey w = {.shape = shape, .fold = fold, .seen = table_new(g->arena)}, *outer = g->walk;

@@ -226,7 +226,7 @@ void emit_row(Gen *g, const Kern *kern)
 {
 	Sweep *s = NEW(g->arena, Sweep);
 	s->kern = kern;
-	s->groups = merge_axes(g, kern->nout, kern->out, &kern->space, (1u << kern->space.rank) - 1,
+	s->groups = join_axes(g, kern->nout, kern->out, &kern->space, (1u << kern->space.rank) - 1,
 	                       kern->fold, NULL);
 	s->level = NEWS(g->arena, int, g->graph->nval);
 	for (int a = 0; a < UNITS * RANK; a++)
