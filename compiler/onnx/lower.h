@@ -21,6 +21,7 @@ typedef struct File {
 	Arena *arena;
 	const char *path;
 	Bytes bytes;
+	const struct ModelProto *proto;
 	VEC(Outside) outside;
 } File;
 

@@ -526,7 +526,7 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 	m->path = strcmp(path, "-") ? path : "standard input";
 	*r = (Reader){.arena = arena, .model = m, .options = options};
 	m->file = r->file = open_file(arena, path);
-	r->proto = unpack(arena, r->file);
+	r->file->proto = r->proto = unpack(arena, r->file);
 	r->slot_names = table_new(arena);
 	read_header(r);
 	list_functions(r);
