@@ -67,7 +67,7 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 			Ref u = reads->at[j].val;
 			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(p, u)))
 				continue;
-			if (reads->at[j].how != R_same ||
+			if (reads->at[j].how == R_moved ||
 			    p->place[u].offset != kern->to[i].offset || bytes_of(p, u) != bytes ||
 			    kern->kind == L_dot || kern->kind == L_scan)
 				bug("kernel %d: %%%u overwrites %%%u, which it reads", k,

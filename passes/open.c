@@ -1,7 +1,31 @@
-// open.c: wholes opened by their definitions.
-// Takes a graph; gives one of primitives that kernels compute. The door puts no whole together
-// there.
+// open.c: wholes opened by their definitions, and folds of a large value to one number in two
+// steps. Takes a graph; gives one of primitives that kernels compute. The door puts no whole
+// together.
 #include "passes.h"
+
+enum { LARGE = 1 << 16, PARTS = 64 }; // more elements than one worker should fold; who share them
+
+static Ref open_fold(Graph *g, const Val *v, Ref x)
+{
+	int64_t count = count_of(&val(g, x)->shape), parts = PARTS;
+	bool argmax = v->op == O_argmax, scan = v->op == O_cumsum;
+	while (count % parts)
+		parts /= 2;
+	if (argmax || scan || count_of(&v->shape) > 1 || count < LARGE || parts < 2)
+		return put(g, v->op, 1, &x, v->attr);
+	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
+	Ref each = put_fold(g, v->op, rows, 1, (int64_t[]){1});
+	each =
+	    put_reshape(g, each, shape_of(1, &parts)); // between folds the door would make one of
+	return put_reshape(g, put_fold(g, v->op, each, 1, (int64_t[]){0}), v->shape);
+}
+
+static Ref open_value(Graph *g, const Val *v, const Ref *in)
+{
+	if (prims[v->op].cls == C_whole)
+		return book_open(g, v, in);
+	return prims[v->op].cls == C_fold ? open_fold(g, v, in[0]) : put_as(g, v, in);
+}
 
 static Graph *open_once(Arena *arena, const Graph *from)
 {
@@ -17,7 +41,7 @@ static Graph *open_once(Arena *arena, const Graph *from)
 		for (int k = 0; k < v->nin; k++)
 			in[k] = now[v->in[k]];
 		to->from = v->from;
-		now[r] = prims[v->op].cls == C_whole ? book_open(to, v, in) : put_as(to, v, in);
+		now[r] = open_value(to, v, in);
 	}
 	copy_ends(to, from, now);
 	return to;

@@ -84,9 +84,8 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 	KernKind kind = p->kerns.at[k].kind;
 	bool each = kind == L_map || kind == L_row || kind == L_col ||
 	            (kind == L_put && v == p->kerns.at[k].heart);
-	return each && how == R_same &&
-	       same_shape(&val(p->graph, u)->shape, &val(p->graph, v)->shape) &&
-	       bytes_of(p->graph, u) == bytes_of(p->graph, v);
+	return each && how != R_moved && bytes_of(p->graph, u) == bytes_of(p->graph, v) &&
+	       count_of(&val(p->graph, u)->shape) == count_of(&val(p->graph, v)->shape);
 }
 
 // A value may be computed in its slot when no later kernel reads what the slot held, and this one

@@ -36,7 +36,7 @@ typedef struct Place {
 // inside it. The first kernel that lists a value as out computes it; one that lists it again copies it.
 // Inside row and col kernels every fold has an operand shaped as space and the axes `fold`; what is not behind a move
 // is shaped as space, as space folded, or smaller and stretched.
-// Outs may lie where an operand lies that is read at the same index only and dies here (`to` tells). So a worker
+// Outs may lie where an operand lies that is read at the same place only and dies here (`to` tells). So a worker
 // computes each element once (no overlapping tails), reads what a block needs, whole or row, before it writes any
 // out of that block, and writes outs after its last fold.
 typedef struct Kern {
