@@ -164,6 +164,7 @@ Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's 
 // threads take turns, n = 1.
 typedef void LaneBody(Gen *, int n, const Index *unit, void *ctx);
 void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *ctx);
+Value first_lanes(Gen *, int64_t count); // a mask of them
 enum { UNITS = 16 }; // most vectors side by side
 
 // ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one
@@ -268,6 +269,22 @@ Value math_pow(Gen *, Value, Value);
 // Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
+
+// ---- the register tile of a matrix product: tile.c --------------------------------------------
+
+// c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
+typedef struct Tile {
+	LLVMTypeRef elem;
+	int bytes, lanes;  // of an element; elements of a vector
+	int rows, vectors;
+	int unroll;        // steps of k in the innermost loop
+	bool rest;         // k may be no multiple of unroll
+	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
+	int soon;          // rows to prefetch meanwhile, from the pointer `soon` on
+	int64_t soon_row;
+} Tile;
+// void (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon), the same function for the same tile.
+LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
 // ---- the object: emit.c, abi.c
 // ---------------------------------------------------------------------------

@@ -104,7 +104,7 @@ void loop_end(Gen *g, Loop *loop)
 // ---- lanes
 // --------------------------------------------------------------------------------------------
 
-static Value first_lanes(Gen *g, int64_t count)
+Value first_lanes(Gen *g, int64_t count)
 {
 	Value lane[64];
 	for (int l = 0; l < g->target->width; l++)

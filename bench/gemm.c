@@ -1,0 +1,190 @@
+// gemm.c: what part of the machine's multiply-add peak the emitted matrix product reaches on one
+// thread. Prints ratios only: the peak is measured beside every round, so other work on the machine
+// weighs on both.
+//   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
+#include "passes.h"
+#include "emit.h"
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+// ---- the peak
+// ----------------------------------------------------------------------------------------
+
+enum { TURNS = 100000 };
+#define SUMS(F)   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define START(i)  __typeof__(x) sum##i = x;
+#define FINISH(i) __asm__ volatile("" : "+" REGISTER(sum##i));
+
+// Twelve independent sums: more than latency times rate anywhere.
+#define PEAK(name, target, bytes)                                                                  \
+	target static double name(void)                                                            \
+	{                                                                                          \
+		typedef float Vector __attribute__((vector_size(bytes)));                          \
+		Vector x = {0};                                                                    \
+		SUMS(START)                                                                        \
+		for (int i = 0; i < TURNS; i++) {                                                  \
+			SUMS(STEP)                                                                 \
+		}                                                                                  \
+		SUMS(FINISH)                                                                       \
+		return 12.0 * TURNS * 2 * bytes / sizeof(float);                                   \
+	}
+
+#ifdef __x86_64__
+#define REGISTER(v) "v"(v)
+#define STEP(i)     __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(sum##i) : "v"(x));
+PEAK(peak_512, __attribute__((target("avx512f"))), 64)
+PEAK(peak_256, __attribute__((target("avx2,fma"))), 32)
+static double peak_flops(void)
+{
+	return __builtin_cpu_supports("avx512f") ? peak_512() : peak_256();
+}
+#else
+#define REGISTER(v) "w"(v)
+#define STEP(i)     __asm__ volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum##i) : "w"(x));
+PEAK(peak_flops, , 16)
+#endif
+
+static double peak_rate(void)
+{
+	double best = 0;
+	for (int i = 0; i < 5; i++) {
+		double start = seconds(), flops = peak_flops(), rate = flops / (seconds() - start);
+		best = rate > best ? rate : best;
+	}
+	return best;
+}
+
+// ---- products
+// ------------------------------------------------------------------------------------------
+
+typedef struct Product {
+	const char *name;
+	int64_t m, k, n, batch;
+	Jit *jit;
+	struct amos_run run;
+	char *pad;
+	double *ratio; // by round
+} Product;
+
+static int launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
+                  int64_t kernel)
+{
+	(void)kernel;
+	for (int64_t i = 0; i < n; i++)
+		worker(buf, i, run->own);
+	return 0;
+}
+
+static char *memory(Arena *a, int64_t floats)
+{
+	float *at = take(a, (size_t)floats * sizeof *at);
+	for (int64_t i = 0; i < floats; i++)
+		at[i] = (float)(i % 7 - 3);
+	return (char *)at;
+}
+
+static void prepare(Arena *a, Product *p)
+{
+	bool turn_a = p->name[0] == 't', turn_b = p->name[1] == 't';
+	const char *turned = "permute(%s; [0,2,1])";
+	char *x = turn_a ? format(a, turned, "a") : "a", *y = turn_b ? format(a, turned, "b") : "b";
+	char *text = format(a,
+	                    "graph gemm\nslot a : input f32[%ld,%ld,%ld]\n"
+	                    "slot b : input f32[%ld,%ld,%ld]\nout y = dot(%s, %s)\n",
+	                    (long)p->batch, (long)(turn_a ? p->k : p->m),
+	                    (long)(turn_a ? p->m : p->k), (long)p->batch,
+	                    (long)(turn_b ? p->n : p->k), (long)(turn_b ? p->k : p->n), x, y);
+	Graph *g = parse_graph(a, p->name, text, book_builtin());
+	Plan *plan = plan_graph(a, g, "run");
+	EmitOptions options = {
+	    .target = target_named(a, "cpu", NULL), .threads = 1, .name = "gemm"};
+	Object *object = emit(a, 1, &plan, &options);
+	p->jit = jit_load(object);
+	const struct amos_model *model = jit_model(p->jit);
+	char **inputs = NEWS(a, char *, 2), **outputs = NEWS(a, char *, 1);
+	inputs[0] = memory(a, p->batch * p->m * p->k);
+	inputs[1] = memory(a, p->batch * p->k * p->n);
+	outputs[0] = memory(a, p->batch * p->m * p->n);
+	p->run = (struct amos_run){.inputs = inputs,
+	                           .outputs = outputs,
+	                           .params = take(a, (size_t)model->params + 64),
+	                           .state = take(a, (size_t)model->state + 64),
+	                           .scratch = take(a, (size_t)model->entries[0].scratch + 64),
+	                           .launch = launch,
+	                           .own = take(a, (size_t)model->pad + 64)};
+	printf("%s %ldx%ldx%ld", p->name, (long)p->m, (long)p->k, (long)p->n);
+	if (p->batch > 1)
+		printf(" x %ld", (long)p->batch);
+	printf(": compiled in %.1f ms, %ld workers\n", 1e3 * object->seconds,
+	       (long)model->entries[0].kernels[0].workers);
+}
+
+static double rate(Product *p)
+{
+	amos_program *program = (amos_program *)jit_model(p->jit)->entries[0].run;
+	double start = seconds();
+	program(&p->run);
+	return 2.0 * (double)p->batch * (double)p->m * (double)p->k * (double)p->n /
+	       (seconds() - start);
+}
+
+static int by_size(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+	return (x > y) - (x < y);
+}
+
+static const char *const usual[] = {
+    "nn:1024x512x2048", "nt:1024x512x2048",  "tn:512x1024x2048",  "nn:1024x2048x512",
+    "nn:1024x512x512",  "tn:512x1024x512",   "nt:128x64x128x64",  "nn:128x128x64x64",
+    "tn:128x128x64x64", "nn:1024x512x30522", "tn:512x1024x30522", "nt:1024x30522x512",
+};
+
+int main(int argc, char **argv)
+{
+	enum { ROUNDS = 9 };
+	Arena *a = arena_new();
+	int n = argc > 1 ? argc - 1 : COUNT(usual);
+	Product *products = NEWS(a, Product, n);
+	for (int i = 0; i < n; i++) {
+		Product *p = &products[i];
+		const char *text = argc > 1 ? argv[i + 1] : usual[i];
+		long m, k, columns, batch = 1;
+		if (sscanf(text, "%*c%*c:%ldx%ldx%ldx%ld", &m, &k, &columns, &batch) < 3)
+			fail("bench_gemm", "%s is no product; wanted, say, nn:1024x512x2048", text);
+		*p = (Product){text[0] == 't'   ? "tn"
+		               : text[1] == 't' ? "nt"
+		                                : "nn",
+		               m,
+		               k,
+		               columns,
+		               batch,
+		               .ratio = NEWS(a, double, ROUNDS)};
+		prepare(a, p);
+		rate(p);
+	}
+	for (int round = 0; round < ROUNDS; round++)
+		for (int i = 0; i < n; i++) {
+			double peak = peak_rate(), reached = rate(&products[i]);
+			products[i].ratio[round] = reached / MAX(peak, peak_rate());
+		}
+	for (int i = 0; i < n; i++) {
+		Product *p = &products[i];
+		qsort(p->ratio, ROUNDS, sizeof *p->ratio, by_size);
+		printf("%s %5ld x %5ld x %5ld x %2ld: least %3.0f %%, median %3.0f %%, most %3.0f "
+		       "%% of peak\n",
+		       p->name, (long)p->m, (long)p->k, (long)p->n, (long)p->batch,
+		       100 * p->ratio[0], 100 * p->ratio[ROUNDS / 2], 100 * p->ratio[ROUNDS - 1]);
+		jit_free(p->jit);
+	}
+	arena_free(a);
+	return 0;
+}

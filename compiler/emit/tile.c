@@ -1,0 +1,220 @@
+// tile.c: the register tile of a matrix product: the one loop where a trainer spends most of its
+// time. Takes the LLVM module of a kernel and a Tile. Gives a function that computes one tile.
+// Keeps: rows * vectors accumulators, `vectors` of b and one broadcast of a are all in registers;
+// the order of additions is that of k, whatever the tile.
+#include "gen.h"
+#include <inttypes.h>
+#include <llvm-c/DebugInfo.h>
+
+enum { ACCUMULATORS = 64 };
+
+typedef struct Steps { // the values that go round the loop over k
+	LLVMValueRef a, b, soon, sum[ACCUMULATORS];
+} Steps;
+
+typedef struct Body {
+	const Tile *tile;
+	LLVMBuilderRef at;
+	LLVMValueRef function;
+	LLVMTypeRef vector, i64;
+} Body;
+
+static LLVMValueRef along(Body *e, LLVMValueRef base, int64_t elements)
+{
+	LLVMValueRef i = LLVMConstInt(e->i64, (uint64_t)elements, 1);
+	return elements ? LLVMBuildInBoundsGEP2(e->at, e->tile->elem, base, &i, 1, "") : base;
+}
+
+static LLVMValueRef load_vector(Body *e, LLVMValueRef base, int64_t elements)
+{
+	LLVMValueRef v = LLVMBuildLoad2(e->at, e->vector, along(e, base, elements), "");
+	LLVMSetAlignment(v, (unsigned)e->tile->bytes);
+	return v;
+}
+
+static LLVMValueRef broadcast(Body *e, LLVMValueRef scalar)
+{
+	LLVMContextRef c = LLVMGetTypeContext(e->vector);
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(c);
+	LLVMValueRef any = LLVMGetPoison(e->vector);
+	LLVMValueRef one = LLVMBuildInsertElement(e->at, any, scalar, LLVMConstInt(i32, 0, 0), "");
+	LLVMValueRef first = LLVMConstNull(LLVMVectorType(i32, (unsigned)e->tile->lanes));
+	return LLVMBuildShuffleVector(e->at, one, any, first, "");
+}
+
+// x y + z in one rounding where the machine can: a product and a sum that may be contracted,
+// because llvm.fma would become a library call where it cannot.
+static LLVMValueRef multiply_add(Body *e, LLVMValueRef x, LLVMValueRef y, LLVMValueRef z)
+{
+	LLVMValueRef product = LLVMBuildFMul(e->at, x, y, "");
+	LLVMValueRef sum = LLVMBuildFAdd(e->at, z, product, "");
+	LLVMSetFastMathFlags(product, LLVMFastMathAllowContract);
+	LLVMSetFastMathFlags(sum, LLVMFastMathAllowContract);
+	return sum;
+}
+
+// Asks for rows of a that the next strip will read, a part at each turn, so that they come while
+// this one is summed.
+static void prefetch_rows(Body *e, Steps *s, int count)
+{
+	const Tile *t = e->tile;
+	LLVMModuleRef module = LLVMGetGlobalParent(e->function);
+	LLVMContextRef c = LLVMGetTypeContext(e->vector);
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(c), pointer = LLVMTypeOf(s->a);
+	unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", 13);
+	LLVMValueRef f = LLVMGetIntrinsicDeclaration(module, id, &pointer, 1);
+	for (int r = 0; r < t->soon; r++) {
+		LLVMValueRef in[] = {along(e, s->soon, r * t->soon_row), LLVMConstInt(i32, 0, 0),
+		                     LLVMConstInt(i32, 3, 0), LLVMConstInt(i32, 1, 0)};
+		LLVMBuildCall2(e->at, LLVMGlobalGetValueType(f), f, in, COUNT(in), "");
+	}
+	s->soon = along(e, s->soon, count);
+}
+
+// `count` steps of k, each rows * vectors products.
+static void take_steps(Body *e, Steps *s, int count)
+{
+	const Tile *t = e->tile;
+	if (t->soon)
+		prefetch_rows(e, s, count);
+	for (int k = 0; k < count; k++) {
+		LLVMValueRef b[ACCUMULATORS];
+		if (k) // the scheduler must not load ahead: there is no register left
+			LLVMBuildFence(e->at, LLVMAtomicOrderingAcquireRelease, 1, "");
+		for (int v = 0; v < t->vectors; v++)
+			b[v] = load_vector(e, s->b, k * t->b_step + v * t->lanes);
+		for (int r = 0; r < t->rows; r++) {
+			LLVMValueRef p = along(e, s->a, r * t->a_row + k * t->a_step);
+			LLVMValueRef a = broadcast(e, LLVMBuildLoad2(e->at, t->elem, p, ""));
+			for (int v = 0; v < t->vectors; v++) {
+				LLVMValueRef *sum = &s->sum[r * t->vectors + v];
+				*sum = multiply_add(e, a, b[v], *sum);
+			}
+		}
+	}
+	s->a = along(e, s->a, count * t->a_step);
+	s->b = along(e, s->b, count * t->b_step);
+}
+
+static LLVMValueRef phi(Body *e, LLVMValueRef first, LLVMBasicBlockRef from)
+{
+	LLVMValueRef p = LLVMBuildPhi(e->at, LLVMTypeOf(first), "");
+	LLVMAddIncoming(p, &first, &from, 1);
+	return p;
+}
+
+// Asks that the loop ending in `branch` is left as it is: it is unrolled already.
+static void keep_loop(Body *e, LLVMValueRef branch)
+{
+	LLVMContextRef c = LLVMGetTypeContext(e->vector);
+	LLVMMetadataRef off = LLVMMDStringInContext2(c, "llvm.loop.unroll.disable", 24);
+	LLVMMetadataRef self = LLVMTemporaryMDNode(c, NULL, 0);
+	LLVMMetadataRef part[2] = {self, LLVMMDNodeInContext2(c, &off, 1)};
+	LLVMMetadataRef loop = LLVMMDNodeInContext2(c, part, 2);
+	LLVMMetadataReplaceAllUsesWith(self, loop);
+	LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(c, "llvm.loop", 9),
+	                LLVMMetadataAsValue(c, loop));
+}
+
+// Runs `trips` times `count` steps, perhaps none.
+static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
+{
+	int n = e->tile->rows * e->tile->vectors;
+	LLVMContextRef c = LLVMGetTypeContext(e->vector);
+	LLVMBasicBlockRef before = LLVMGetInsertBlock(e->at);
+	LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(c, e->function, "k");
+	LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(c, e->function, "");
+	LLVMValueRef zero = LLVMConstInt(e->i64, 0, 0);
+	LLVMBuildCondBr(e->at, LLVMBuildICmp(e->at, LLVMIntSGT, trips, zero, ""), loop, after);
+
+	LLVMPositionBuilderAtEnd(e->at, loop);
+	LLVMValueRef left = phi(e, trips, before);
+	Steps top = {phi(e, s->a, before), phi(e, s->b, before), phi(e, s->soon, before), {0}}, end;
+	for (int i = 0; i < n; i++)
+		top.sum[i] = phi(e, s->sum[i], before);
+	end = top;
+	take_steps(e, &end, count);
+	LLVMValueRef next = LLVMBuildSub(e->at, left, LLVMConstInt(e->i64, 1, 0), "");
+	keep_loop(e, LLVMBuildCondBr(e->at, LLVMBuildICmp(e->at, LLVMIntNE, next, zero, ""), loop,
+	                             after));
+	LLVMAddIncoming(left, &next, &loop, 1);
+	LLVMAddIncoming(top.a, &end.a, &loop, 1);
+	LLVMAddIncoming(top.b, &end.b, &loop, 1);
+	LLVMAddIncoming(top.soon, &end.soon, &loop, 1);
+
+	LLVMPositionBuilderAtEnd(e->at, after);
+	LLVMValueRef a = phi(e, s->a, before), b = phi(e, s->b, before);
+	LLVMAddIncoming(a, &end.a, &loop, 1);
+	LLVMAddIncoming(b, &end.b, &loop, 1);
+	for (int i = 0; i < n; i++) {
+		LLVMAddIncoming(top.sum[i], &end.sum[i], &loop, 1);
+		LLVMValueRef sum = phi(e, s->sum[i], before);
+		LLVMAddIncoming(sum, &end.sum[i], &loop, 1);
+		s->sum[i] = sum;
+	}
+	s->a = a, s->b = b;
+}
+
+static void write_tile(Body *e, const Steps *s, LLVMValueRef c, bool add)
+{
+	const Tile *t = e->tile;
+	for (int i = 0; i < t->rows * t->vectors; i++) {
+		int64_t place = i / t->vectors * t->c_row + i % t->vectors * t->lanes;
+		LLVMValueRef sum = s->sum[i];
+		if (add)
+			sum = LLVMBuildFAdd(e->at, load_vector(e, c, place), sum, "");
+		LLVMValueRef store = LLVMBuildStore(e->at, sum, along(e, c, place));
+		LLVMSetAlignment(store, (unsigned)t->bytes);
+	}
+	LLVMBuildRetVoid(e->at);
+}
+
+static void give_body(Body *e, LLVMContextRef c)
+{
+	const Tile *t = e->tile;
+	LLVMValueRef k = LLVMGetParam(e->function, 0), add = LLVMGetParam(e->function, 4);
+	LLVMValueRef unroll = LLVMConstInt(e->i64, (uint64_t)t->unroll, 0);
+	LLVMPositionBuilderAtEnd(e->at, LLVMAppendBasicBlockInContext(c, e->function, ""));
+	Steps s = {LLVMGetParam(e->function, 1),
+	           LLVMGetParam(e->function, 2),
+	           LLVMGetParam(e->function, 5),
+	           {0}};
+	for (int i = 0; i < t->rows * t->vectors; i++)
+		s.sum[i] = LLVMConstNull(e->vector);
+	step_loop(e, &s, LLVMBuildUDiv(e->at, k, unroll, ""), t->unroll);
+	if (t->rest)
+		step_loop(e, &s, LLVMBuildURem(e->at, k, unroll, ""), 1);
+
+	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(c, e->function, "add");
+	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(c, e->function, "set");
+	LLVMBuildCondBr(e->at, add, sum, set);
+	LLVMPositionBuilderAtEnd(e->at, sum);
+	write_tile(e, &s, LLVMGetParam(e->function, 3), true);
+	LLVMPositionBuilderAtEnd(e->at, set);
+	write_tile(e, &s, LLVMGetParam(e->function, 3), false);
+}
+
+LLVMValueRef tile_function(LLVMModuleRef module, const Tile *t)
+{
+	if (t->rows * t->vectors > ACCUMULATORS)
+		bug("a tile of %d x %d vectors", t->rows, t->vectors);
+	char name[128];
+	snprintf(name, sizeof name,
+	         "tile_%dx%d_%d_%d_%d_%" PRId64 "_%" PRId64 "_%" PRId64 "_%" PRId64 "_%" PRId64,
+	         t->rows, t->vectors, t->bytes, t->rest, t->soon, t->soon_row, t->a_row, t->a_step,
+	         t->b_step, t->c_row);
+	LLVMValueRef old = LLVMGetNamedFunction(module, name);
+	if (old)
+		return old;
+	LLVMContextRef c = LLVMGetModuleContext(module);
+	LLVMTypeRef p = LLVMPointerTypeInContext(c, 0), i64 = LLVMInt64TypeInContext(c);
+	LLVMTypeRef in[] = {i64, p, p, p, LLVMInt1TypeInContext(c), p};
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(c), in, COUNT(in), 0);
+	LLVMValueRef f = LLVMAddFunction(module, name, type);
+	LLVMSetLinkage(f, LLVMInternalLinkage);
+	Body e = {t, LLVMCreateBuilderInContext(c), f, LLVMVectorType(t->elem, (unsigned)t->lanes),
+	          i64};
+	give_body(&e, c);
+	LLVMDisposeBuilder(e.at);
+	return f;
+}

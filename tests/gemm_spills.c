@@ -1,0 +1,136 @@
+// gemm_spills.c: no register tile of tiles.def spills: its accumulators stay in registers on every
+// kind of machine, read in the assembly. One spill in that loop costs up to half of a training
+// step.
+#include "gen.h"
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct Cpu {
+	const char *triple, *name;
+	int lanes, registers;
+} cpus[] = {
+    {"x86_64-linux-gnu", "skylake-avx512", 16, 32}, {"x86_64-linux-gnu", "sapphirerapids", 16, 32},
+    {"x86_64-linux-gnu", "rocketlake", 16, 32},     {"x86_64-linux-gnu", "znver4", 16, 32},
+    {"x86_64-linux-gnu", "znver5", 16, 32},         {"x86_64-linux-gnu", "haswell", 8, 16},
+    {"x86_64-linux-gnu", "alderlake", 8, 16},       {"x86_64-linux-gnu", "znver3", 8, 16},
+    {"x86_64-linux-gnu", "x86-64-v2", 4, 16},       {"aarch64-linux-gnu", "neoverse-n1", 4, 32},
+    {"aarch64-linux-gnu", "neoverse-v2", 4, 32},    {"aarch64-linux-gnu", "apple-m1", 4, 32},
+};
+
+static const struct Machine { // a row of tiles.def
+	int lanes, registers, rows, vectors, narrow, unroll;
+} machines[] = {
+#define T(lanes, registers, rows, vectors, narrow, unroll, depth)                                  \
+	{lanes, registers, rows, vectors, narrow, unroll},
+#include "tiles.def"
+#undef T
+};
+
+// The assembly of a tile; to be disposed of.
+static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, Tile tile)
+{
+	LLVMTargetRef target;
+	char *error = NULL;
+	if (LLVMGetTargetFromTriple(cpu->triple, &target, &error))
+		bug("%s", error);
+	LLVMTargetMachineRef machine =
+	    LLVMCreateTargetMachine(target, cpu->triple, cpu->name, "", LLVMCodeGenLevelAggressive,
+	                            LLVMRelocPIC, LLVMCodeModelSmall);
+	LLVMContextRef context = LLVMContextCreate();
+	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("tile", context);
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+	LLVMSetModuleDataLayout(module, layout);
+	LLVMSetTarget(module, cpu->triple);
+	LLVMDisposeTargetData(layout);
+	tile.elem = LLVMFloatTypeInContext(context);
+	LLVMSetLinkage(tile_function(module, &tile), LLVMExternalLinkage);
+	LLVMMemoryBufferRef text;
+	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMAssemblyFile, &error, &text))
+		bug("%s", error);
+	LLVMDisposeModule(module);
+	LLVMContextDispose(context);
+	LLVMDisposeTargetMachine(machine);
+	return text;
+}
+
+// Is a whole vector register moved to or from the stack? (x86: "%zmm3, -72(%rsp)"; ARM: "str q3,
+// [sp, #16]")
+static bool spills(const char *line, size_t count)
+{
+	char s[256];
+	snprintf(s, sizeof s, "%.*s", (int)count, line);
+	if (strstr(s, "(%rsp") || strstr(s, "(%rbp"))
+		return strstr(s, "%xmm") || strstr(s, "%ymm") || strstr(s, "%zmm");
+	return strstr(s, "[sp") && strstr(s, "\tq");
+}
+
+static int count_spills(LLVMMemoryBufferRef text, int *products)
+{
+	const char *s = LLVMGetBufferStart(text), *end = s + LLVMGetBufferSize(text);
+	int found = 0;
+	*products = 0;
+	while (s < end) {
+		const char *stop = memchr(s, '\n', (size_t)(end - s));
+		stop = stop ? stop : end;
+		found += spills(s, (size_t)(stop - s));
+		*products += memmem(s, (size_t)(stop - s), "fmadd", 5) ||
+		             memmem(s, (size_t)(stop - s), "fmla", 4) ||
+		             memmem(s, (size_t)(stop - s), "mulps", 5);
+		s = stop + 1;
+	}
+	return found;
+}
+
+// Every form a kernel may ask for: a in place, by rows, by columns; k any number; b packed or in
+// place.
+static int check(const struct Cpu *cpu, const struct Machine *m, int rows, int vectors)
+{
+	const int64_t a_row[] = {512, 1, 30522, 1040}, a_step[] = {1, rows, 1, 1};
+	int failed = 0;
+	for (int form = 0; form < COUNT(a_row); form++) {
+		Tile tile = {.bytes = 4,
+		             .lanes = m->lanes,
+		             .rows = rows,
+		             .vectors = vectors,
+		             .unroll = m->unroll,
+		             .rest = form == 3,
+		             .a_row = a_row[form],
+		             .a_step = a_step[form],
+		             .b_step = form == 2 ? 512 : vectors * m->lanes,
+		             .c_row = 256};
+		int products;
+		LLVMMemoryBufferRef text = assembly(cpu, tile);
+		int found = count_spills(text, &products);
+		if (found || products < rows * vectors * m->unroll) {
+			printf("FAILED %s, tile %d x %d, form %d: %d spills, %d products\n",
+			       cpu->name, rows, vectors, form, found, products);
+			failed++;
+		}
+		LLVMDisposeMemoryBuffer(text);
+	}
+	return failed;
+}
+
+int main(void)
+{
+	LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC();
+	LLVMInitializeX86AsmPrinter();
+	LLVMInitializeAArch64TargetInfo(), LLVMInitializeAArch64Target(),
+	    LLVMInitializeAArch64TargetMC();
+	LLVMInitializeAArch64AsmPrinter();
+	int failed = 0, checked = 0;
+	for (int c = 0; c < COUNT(cpus); c++)
+		for (int i = 0; i < COUNT(machines); i++) {
+			const struct Machine *m = &machines[i];
+			if (m->lanes != cpus[c].lanes || m->registers != cpus[c].registers)
+				continue;
+			for (int rows = 1; rows <= m->rows; rows++)
+				failed += check(&cpus[c], m, rows, m->vectors);
+			failed += check(&cpus[c], m, m->narrow, 1);
+			checked++;
+		}
+	printf("%d machines of %d, %d tiles spill\n", checked, COUNT(cpus), failed);
+	return failed || checked != COUNT(cpus);
+}
