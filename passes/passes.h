@@ -58,11 +58,13 @@ typedef struct Opt {
 	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup, rate; // NAN: by rule
 	int64_t labels;        // labels in a batch, for chi; 0: unknown
 	double batches;        // N, the number of independent batches in the data; 0: unknown
+	int64_t accumulate;    // so many runs make one update, by the mean of their gradients; 0 is 1
 	const char *chosen;    // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
 void opt_defaults(Arena *, Opt *);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs, "loss" and
-// "accuracy" stay. opt_defaults has been called.
+// "accuracy" stay. opt_defaults has been called. Where several runs make one update, NAME.sum holds the gradients
+// so far, and amos.run counts the runs since the last update.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 
 // ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----------------

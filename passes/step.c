@@ -92,13 +92,15 @@ typedef struct Step {
 	Graph *graph;
 	const Opt *opt;
 	double rate;
-	Ref t; // the number of this step, f64: 1 first
+	Ref t;    // the number of this step, f64: 1 first
+	Ref last; // b8: the update is made in this run; 0: in every run
 } Step;
 
 typedef struct Param {
 	int slot;
 	Ref grad;
 	const Eta *eta;
+	bool still; // without momentum: m is not kept
 } Param;
 
 static Ref state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
@@ -122,12 +124,54 @@ static Ref number(Graph *g, double x)
 	return put_num(g, E_f64, x);
 }
 
-static Ref count_step(Graph *g)
+// Slot := value, in runs that make an update.
+static void set(const Step *s, int slot, Ref value)
 {
-	Ref before = state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
-	Ref t = put2(g, O_add, before, put_num(g, E_i64, 1));
-	add_store(g, slot_of(g, before), t);
-	return put_cast(g, t, E_f64);
+	Graph *g = s->graph;
+	add_store(g, slot, s->last ? put3(g, O_select, s->last, value, put_slot(g, slot)) : value);
+}
+
+static Ref integer(Graph *g, int64_t x)
+{
+	return put_num(g, E_i64, (double)x);
+}
+
+static Ref steps_done(Graph *g)
+{
+	return state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
+}
+
+static Ref runs_done(Graph *g)
+{
+	return state(g, "amos.run", E_i64, shape_of(0, NULL), NULL);
+}
+
+static void count_step(Step *s)
+{
+	Graph *g = s->graph;
+	if (s->opt->accumulate > 1) {
+		Ref runs = put2(g, O_add, runs_done(g), integer(g, 1));
+		s->last = put2(g, O_eq, runs, integer(g, s->opt->accumulate));
+		add_store(g, find_slot(g, "amos.run"),
+		          put3(g, O_select, s->last, integer(g, 0), runs));
+	}
+	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
+	set(s, find_slot(g, "amos.step"), t);
+	s->t = put_cast(g, t, E_f64);
+}
+
+// The gradient of all runs that make this update.
+static Ref mean_gradient(const Step *s, int slot, Ref grad)
+{
+	Graph *g = s->graph;
+	const Slot *p = &g->slots.at[slot];
+	Elem type = p->type;
+	if (!s->last)
+		return grad;
+	Ref before = state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
+	Ref sum = put2(g, O_add, before, grad);
+	add_store(g, slot_of(g, before), put3(g, O_select, s->last, put_num(g, type, 0), sum));
+	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
 }
 
 static Ref step_size(const Step *s)
@@ -145,7 +189,7 @@ static Ref unbias(const Step *s, const char *name, double beta)
 	static const double one = 1;
 	Ref before = state(g, name, E_f64, shape_of(0, NULL), &one);
 	Ref power = put2(g, O_mul, before, number(g, beta));
-	add_store(g, slot_of(g, before), power);
+	set(s, slot_of(g, before), power);
 	return put2(g, O_sub, number(g, 1), power);
 }
 
@@ -203,7 +247,7 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 	const Slot *slot = &g->slots.at[p->slot];
 	const char *name = format(g->arena, "%s.%s", slot->name, role);
 	Elem type = slot->type;
-	if (!strcmp(role, "w") || (!strcmp(role, "m") && s->opt->momentum == 0))
+	if (!strcmp(role, "w") || (p->still && !strcmp(role, "m")))
 		return put_slot(g, p->slot);
 	if (!strcmp(role, "g"))
 		return p->grad;
@@ -254,39 +298,75 @@ static const Def *definition(const Book *book, const char *name)
 	bug("optim.am: no %s", name);
 }
 
-static void update(const Step *s, const Param *p)
+static bool has_attribute(const Def *d, const char *name)
+{
+	for (int k = 0; k < d->nattr; k++)
+		if (!strcmp(d->names[d->nin + k], name))
+			return true;
+	return false;
+}
+
+static void update(const Step *s, Param *p)
 {
 	Graph *g = s->graph;
 	bool vector = !strcmp(s->opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
 	const Def *d = definition(g->book, vector ? "adafactor_vector" : s->opt->name);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
 	Given *given = NEWS(g->arena, Given, d->nattr + 1);
+	p->still = s->opt->momentum == 0 && has_attribute(d, "momentum");
 	for (int k = 0; k < d->nin; k++)
 		in[k] = operand(s, p, d->names[k]);
 	for (int k = 0; k < d->nattr; k++)
 		given[k] = attribute(s, p, d->names[d->nin + k]);
 	book_call(g, d->name, d->nin, in, d->nattr, given, d->nresult, out);
-	add_store(g, p->slot, out[0]);
+	set(s, p->slot, out[0]);
 	for (int k = 0, next = 1; k < d->nin; k++)
 		if (is_state(d->names[k])) {
 			if (slot_of(g, in[k]) != p->slot)
-				add_store(g, slot_of(g, in[k]), out[next]);
+				set(s, slot_of(g, in[k]), out[next]);
 			next++;
 		}
 }
 
+// The graph of gradients. What is random is drawn anew in each run of an update.
+static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
+{
+	if (accumulate <= 1)
+		return graph_live(arena, from);
+	Graph *g = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	bool *live = graph_marks(arena, from);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		if (!live[r])
+			continue;
+		g->from = v->from;
+		if (v->op == O_rand) {
+			Ref runs = put2(g, O_mul, steps_done(g), integer(g, accumulate));
+			in[1] = put2(g, O_add, runs, runs_done(g));
+		}
+		now[r] = put_as(g, v, in);
+	}
+	copy_ends(g, from, now);
+	return g;
+}
+
 Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
 {
-	Graph *g = graph_live(arena, from);
+	Graph *g = runs_graph(arena, from, opt->accumulate);
 	Step s = {.graph = g, .opt = opt, .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi};
 	int nout = g->outs.count;
 	g->outs.count = 0;
-	s.t = count_step(g);
+	count_step(&s);
 	for (int i = 0; i < nout; i++) {
 		Out out = g->outs.at[i];
 		if (starts_with(out.name, "grad:")) {
 			int slot = find_slot(g, out.name + 5);
-			update(&s, &(Param){slot, out.val, &eta[slot]});
+			update(&s,
+			       &(Param){slot, mean_gradient(&s, slot, out.val), &eta[slot], false});
 		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy")) {
 			g->outs.at[g->outs.count++] = out;
 		}

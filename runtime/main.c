@@ -38,6 +38,11 @@ static const struct {
 
 enum { FIRST_KEY = 0x100, NAME = 32 };
 
+static int key_of(int row)
+{
+	return rows[row].letter ? rows[row].letter : FIRST_KEY + row;
+}
+
 static error_t take_option(int key, char *value, struct argp_state *state)
 {
 	struct command *c = state->input;
@@ -47,11 +52,13 @@ static error_t take_option(int key, char *value, struct argp_state *state)
 	}
 	if (key == ARGP_KEY_END && c->verb->wants == 2 && !c->checkpoint)
 		argp_error(state, "wants a checkpoint");
-	if (key < FIRST_KEY || key >= FIRST_KEY + COUNT(rows))
-		return ARGP_ERR_UNKNOWN;
-	if (amos_option(&c->options, rows[key - FIRST_KEY].name, value))
-		argp_error(state, "%s", amos_error());
-	return 0;
+	for (int i = 0; i < COUNT(rows); i++)
+		if (key_of(i) == key) {
+			if (amos_option(&c->options, rows[i].name, value))
+				argp_error(state, "%s", amos_error());
+			return 0;
+		}
+	return ARGP_ERR_UNKNOWN;
 }
 
 // What argp calls the option: with - for _.
@@ -66,24 +73,17 @@ static const char *long_name(char *to, const char *name)
 
 static void parse(struct command *c, int argc, char **argv)
 {
-	static char names[COUNT(rows)][NAME], letters[COUNT(rows)][2];
-	struct argp_option table[2 * COUNT(rows) + 1] = {0};
+	static char names[COUNT(rows)][NAME];
+	struct argp_option table[COUNT(rows) + 1] = {0};
 	int n = 0;
-	for (int i = 0; i < COUNT(rows); i++) {
-		if (!(rows[i].group & c->verb->takes))
-			continue;
-		table[n++] = (struct argp_option){long_name(names[i], rows[i].name),
-		                                  FIRST_KEY + i,
-		                                  rows[i].argument,
-		                                  0,
-		                                  rows[i].help,
-		                                  0};
-		if (!rows[i].letter)
-			continue;
-		letters[i][0] = (char)rows[i].letter;
-		table[n++] =
-		    (struct argp_option){letters[i], rows[i].letter, NULL, OPTION_ALIAS, NULL, 0};
-	}
+	for (int i = 0; i < COUNT(rows); i++)
+		if (rows[i].group & c->verb->takes)
+			table[n++] = (struct argp_option){long_name(names[i], rows[i].name),
+			                                  key_of(i),
+			                                  rows[i].argument,
+			                                  0,
+			                                  rows[i].help,
+			                                  0};
 	struct argp argp = {table,
 	                    take_option,
 	                    c->verb->wants == 2 ? "CHECKPOINT"
@@ -95,6 +95,11 @@ static void parse(struct command *c, int argc, char **argv)
 	                    NULL};
 	argp_err_exit_status = AMOS_USAGE;
 	argp_parse(&argp, argc, argv, 0, NULL, c);
+}
+
+static const char *text(const char *s)
+{
+	return s ? s : "";
 }
 
 // ---- what verbs share ------------------------------------------------------------------
@@ -135,6 +140,18 @@ void amos_result_print(FILE *to, const struct amos_result *r, int json)
 		fprintf(to, ", \"stopped\": %s}\n", r->stopped ? "true" : "false");
 }
 
+static void introduce(const struct amos *m, const struct amos_data *data)
+{
+	struct amos_memory b = amos_memory(m);
+	double total = (double)(b.params + b.state + b.scratch + b.pads + b.batch);
+	fprintf(stderr,
+	        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f batch "
+	        "and threads\n",
+	        text(amos_model_of(m)->note), amos_data_note(data), total / 1e6,
+	        (double)b.params / 1e6, (double)b.state / 1e6, (double)b.scratch / 1e6,
+	        (double)(b.batch + b.pads) / 1e6);
+}
+
 // ---- verbs -----------------------------------------------------------------------------
 
 static int verb_train(struct command *c)
@@ -145,6 +162,8 @@ static int verb_train(struct command *c)
 	int status = open_model(c, &m);
 	if (!status)
 		status = open_data(c, 0, (const char *const[]){"train", "eval", NULL}, &data);
+	if (!status && !c->options.quiet)
+		introduce(m, data);
 	if (!status)
 		status = amos_train(m, data, &c->options, &result);
 	if (!status)
@@ -242,7 +261,7 @@ static int verb_info(struct command *c)
 {
 	static const char *const kinds[] = {"input", "parameter", "frozen", "buffer", "state"};
 	const struct amos_model *model = c->model;
-	printf("%s for %s\n%s", model->name, model->target, model->note);
+	printf("%s for %s\n%s", model->name, text(model->target), text(model->note));
 	for (int64_t i = 0; i < model->nentries; i++) {
 		const struct amos_entry *e = &model->entries[i];
 		printf("entry     %s: %lld launches, %.1f MB of scratch\n", e->name,

@@ -292,20 +292,6 @@ static int begin(struct training *t)
 	return status;
 }
 
-static void introduce(struct training *t)
-{
-	struct amos_memory b = amos_memory(t->m);
-	double total = (double)(b.params + b.state + b.scratch + b.pads + b.batch);
-	amos_say(&t->log,
-	         "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f batch "
-	         "and threads\n",
-	         amos_model_of(t->m)->note, amos_data_note(t->data), total / 1e6,
-	         (double)b.params / 1e6, (double)b.state / 1e6, (double)b.scratch / 1e6,
-	         (double)(b.batch + b.pads) / 1e6);
-	if (t->options->resume)
-		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
-}
-
 static int prepare(struct training *t)
 {
 	const struct amos_options *o = t->options;
@@ -339,7 +325,8 @@ static int train(struct training *t)
 	int status = prepare(t);
 	if (status)
 		return status;
-	introduce(t);
+	if (t->options->resume)
+		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
 	t->begin_time = t->line_time = t->save_time = amos_now();
 	t->begin_run = t->line_run = t->point.run;
 	struct sigaction before[SIGNALS];

@@ -128,7 +128,7 @@ static void refused(const char *source, int exact, const char *word, const char 
 
 static void npy(void)
 {
-	float f[6] = {1, 2, 3, 4, 5, 6}, columns[6] = {1, 4, 2, 5, 3, 6};
+	float f[8] = {1, 2, 3, 4, 5, 6, 7, 8}, columns[6] = {1, 4, 2, 5, 3, 6};
 	uint16_t big[6], half[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600};
 	for (int i = 0; i < 6; i++)
 		big[i] = (uint16_t)((i + 1) << 8);

@@ -156,7 +156,7 @@ static void judge_gradient(Judge *j, const char *file_name, const json_t *want, 
 	j->verdict.gradients++;
 	double squares = 0, sum = 0, l2 = number(json_array_get(want, 0));
 	double scale = fmax(largest(&r), l2 / sqrt((double)r.count));
-	if (l2 < 1e-6 * whole) // cancels to zero
+	if (l2 < 1e-5 * whole) // cancels to zero
 		scale = whole;
 	for (int64_t i = 0; i < r.count; i++) {
 		sum += r.at[i];

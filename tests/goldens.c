@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-extern __typeof__(grad_pass) grad_pass __attribute__((weak));
 typedef struct Found {
 	Arena *arena;
 	const Graph *g;
@@ -41,7 +40,8 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	if (starts_with(name, "grad:"))
 		return false;
 	for (int i = 0; i < f->g->outs.count; i++)
-		if (!strcmp(f->g->outs.at[i].name, name)) {
+		if (!strcmp(f->g->outs.at[i].name, name) ||
+		    !strcmp(f->g->outs.at[i].name, format(f->arena, "output:%s", name))) {
 			*r = as_numbers(f->arena, &f->value[f->g->outs.at[i].val]);
 			return true;
 		}
@@ -69,6 +69,9 @@ static void add_loss(Arena *arena, Graph *g)
 		loss = put2(g, O_add, loss, put_reshape(g, sum, shape_of(0, NULL)));
 		k++;
 	}
+	for (int o = 0; o < g->outs.count; o++)
+		if (!strcmp(g->outs.at[o].name, "loss"))
+			g->outs.at[o].name = "output:loss";
 	add_out(g, "loss", loss);
 }
 
@@ -132,7 +135,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 		add_loss(f->arena, g);
 		bool *want = NEWS(f->arena, bool, g->slots.count + 1);
 		for (int s = 0; s < g->slots.count; s++)
-			want[s] = g->slots.at[s].kind == S_param;
+			want[s] = g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;
 		g = grad_pass(f->arena, g, want);
 	}
 	g->stores.count = 0;

@@ -23,10 +23,9 @@ static Elem type_in(const Case *c, const char *list, const char *name)
 {
 	size_t i;
 	json_t *one;
-	json_array_foreach(
-	    json_object_get(c->inspected, list), i,
-	    one) if (!strcmp(json_string_value(json_object_get(one, "name")), name)) return (Elem)
-	    elem_named(json_string_value(json_object_get(one, "type")));
+	json_array_foreach (json_object_get(c->inspected, list), i, one)
+		if (!strcmp(json_string_value(json_object_get(one, "name")), name))
+			return (Elem)elem_named(json_string_value(json_object_get(one, "type")));
 	fail(c->key, "'%s' is not among the %s that inspect tells", name, list);
 }
 
@@ -62,8 +61,7 @@ static void write_inputs(const Case *c)
 	int count = 0;
 	const char *name;
 	json_t *dims;
-	json_object_foreach((json_t *)json_object_get(c->want, "inputs"), name, dims)
-	{
+	json_object_foreach ((json_t *)json_object_get(c->want, "inputs"), name, dims) {
 		Elem type = type_in(c, "inputs", name);
 		bool floating = elems[type].cls == 'f';
 		Array x = {.type = floating ? E_f32 : type, .shape = shape_from(dims)};
@@ -86,8 +84,7 @@ static void write_cotangents(const Case *c)
 	int count = 0;
 	size_t i;
 	json_t *out;
-	json_array_foreach(json_object_get(c->want, "outputs"), i, out)
-	{
+	json_array_foreach (json_object_get(c->want, "outputs"), i, out) {
 		const char *name = json_string_value(json_array_get(out, 0));
 		if (elems[type_in(c, "outputs", name)].cls != 'f')
 			continue;
@@ -177,8 +174,7 @@ int main(int argc, char **argv)
 		return 1;
 	int fine = 0, all = 0;
 	const char *key;
-	json_object_foreach(goldens, key, want)
-	{
+	json_object_foreach (goldens, key, want) {
 		if (!wanted(key, argc - 3, argv + 3))
 			continue;
 		Case c = {.arena = arena_new(),

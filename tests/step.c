@@ -146,6 +146,47 @@ static void test_optimizer(const char *name)
 	arena_free(arena);
 }
 
+// Two runs with gradients g and h make the step that one run with (g + h) / 2 makes, and count as
+// one.
+static void test_accumulate(void)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_new(arena, "accumulate", book_builtin());
+	const Shape shape = shape_of(2, (int64_t[]){ROWS, COLS});
+	add_slot(g, (Slot){.name = "w", .kind = S_param, .type = E_f64, .shape = shape});
+	add_slot(g, (Slot){.name = "g", .kind = S_input, .type = E_f64, .shape = shape});
+	add_out(g, "grad:w", put_slot(g, 1));
+	Opt opt = {.name = "adamw",
+	           .rate = rate,
+	           .beta = beta,
+	           .beta2 = beta2,
+	           .eps = eps,
+	           .decay = decay,
+	           .accumulate = 2};
+	opt_defaults(arena, &opt);
+	const Graph *step = step_pass(arena, g, NULL, &opt);
+	Array *slot = first_contents(arena, step);
+	Plain plain = {0};
+	for (int run = 0; run < 6; run++) {
+		double mean[COUNT_];
+		for (int i = 0; i < COUNT_; i++) {
+			slot[1].f[i] = (i * 7 + run * 3) % 11 - 5;
+			mean[i] = ((i * 7 + run * 3) % 11 + (i * 7 + run * 3 - 3) % 11 - 10) / 2.0;
+		}
+		if (run % 2)
+			plain_step("adamw", &plain, mean, run / 2 + 1);
+		const Array *out = eval_graph(arena, step, slot);
+		for (int i = 0; i < step->stores.count; i++)
+			slot[step->stores.at[i].slot] = out[step->stores.at[i].val];
+		for (int i = 0; i < COUNT_; i++)
+			close_to("accumulate", slot[0].f[i], plain.w[i]);
+		hold("two runs are a step",
+		     slot[find_slot(step, "amos.step")].i[0] == (run + 1) / 2);
+	}
+	printf("two runs make one update\n");
+	arena_free(arena);
+}
+
 static void test_rules(void)
 {
 	Arena *arena = arena_new();
@@ -267,6 +308,7 @@ int main(void)
 	static const char *const names[] = {"adamw", "adam", "adafactor", "sgd"};
 	for (int i = 0; i < COUNT(names); i++)
 		test_optimizer(names[i]);
+	test_accumulate();
 	test_rules();
 	test_entropy();
 	test_mixed();

@@ -19,29 +19,19 @@ static json_t *eta_value(const Eta *eta, const Shape *shape)
 	return list;
 }
 
-// The name of the first node that reads the slot; "" when none does.
-static const char *reader_of(const Graph *g, int slot)
-{
-	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; k < g->val[r].nin; k++) {
-			const Val *in = val(g, g->val[r].in[k]);
-			if (in->op == O_slot && in->attr->i[0] == slot && g->val[r].from)
-				return g->nodes.at[g->val[r].from].name;
-		}
-	return "";
-}
-
 static json_t *eta_json(const Graph *g, int slot, const Eta *eta)
 {
 	json_t *why = json_array();
 	for (int i = 0; i < eta->nwhy; i++)
 		json_array_append_new(why, json_string(eta->why[i]));
 	const Slot *s = &g->slots.at[slot];
-	return json_pack("{ss so ss so ss so so so so sb ss sn}", "name", s->name, "shape",
+	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
+	json_array_remove(tied, 0);
+	return json_pack("{ss so ss so ss so so so so sb so so? sn}", "name", s->name, "shape",
 	                 shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape),
 	                 "formula", eta->formula, "slots", shape_json(&eta->slot), "input_range",
 	                 number_json(eta->range.value), "demand", number_json(eta->demand.value),
-	                 "why", why, "sure", (int)eta->sure, "node", reader_of(g, slot), "line");
+	                 "why", why, "sure", (int)eta->sure, "tied", tied, "node", node, "line");
 }
 
 static void print_eta(const Command *command, const Graph *g, int slot, const Eta *eta)

@@ -17,13 +17,17 @@ static json_t *value_json(const Input *in, bool input)
 	return one;
 }
 
-static json_t *parameter_json(const Slot *s, const Eta *eta)
+static json_t *parameter_json(const Graph *g, int slot, const Eta *eta)
 {
+	const Slot *s = &g->slots.at[slot];
+	json_t *tied = readers_json(g, slot);
+	json_array_remove(tied, 0);
 	json_t *one = json_pack("{ss ss? so ss ss}", "name", s->name, "initializer", s->file,
 	                        "shape", shape_json(&s->shape), "type", elems[s->type].name, "role",
 	                        s->kind == S_param    ? eta->role
 	                        : s->kind == S_buffer ? "buffer"
 	                                              : "frozen");
+	json_object_set_new(one, "tied", tied);
 	json_object_set_new(one, "trained", json_boolean(s->kind == S_param));
 	json_object_set_new(one, "why", s->why ? json_string(s->why) : json_null());
 	return one;
@@ -47,7 +51,7 @@ static void add_parameters(json_t *list, const Model *model, const Eta *eta)
 	for (int i = 0; i < g->slots.count; i++) {
 		SlotKind kind = g->slots.at[i].kind;
 		if (kind == S_param || kind == S_frozen || kind == S_buffer)
-			json_array_append_new(list, parameter_json(&g->slots.at[i], &eta[i]));
+			json_array_append_new(list, parameter_json(g, i, &eta[i]));
 	}
 }
 
@@ -108,8 +112,7 @@ static const char *shape_words(Command *command, const json_t *one)
 	size_t i;
 	json_t *dim;
 	say(&text, "%s[", text_of(one, "type"));
-	json_array_foreach(json_object_get(one, "shape"), i, dim)
-	{
+	json_array_foreach (json_object_get(one, "shape"), i, dim) {
 		if (json_is_integer(dim))
 			say(&text, "%s%lld", i ? "," : "", (long long)json_integer_value(dim));
 		else
@@ -118,6 +121,17 @@ static const char *shape_words(Command *command, const json_t *one)
 	}
 	say(&text, "]");
 	return text.at;
+}
+
+static void print_parameter(Command *command, const json_t *one)
+{
+	printf("  %-40s %-12s %-20s %s", text_of(one, "name"), text_of(one, "role"),
+	       shape_words(command, one), text_of(one, "why"));
+	size_t i;
+	json_t *node;
+	json_array_foreach (json_object_get(one, "tied"), i, node)
+		printf("%s%s", i ? ", " : "tied to ", json_string_value(node));
+	printf("\n");
 }
 
 static void print_model(Command *command, const json_t *all)
@@ -129,25 +143,25 @@ static void print_model(Command *command, const json_t *all)
 	       (long long)json_integer_value(json_object_get(all, "ir_version")),
 	       text_of(all, "producer"));
 	printf("\ninputs\n");
-	json_array_foreach(json_object_get(all, "inputs"), i, one)
-	    printf("  %-40s %s%s\n", text_of(one, "name"), shape_words(command, one),
-	           json_is_true(json_object_get(one, "used")) ? "" : "  not used");
+	json_array_foreach (json_object_get(all, "inputs"), i, one)
+		printf("  %-40s %s%s\n", text_of(one, "name"), shape_words(command, one),
+		       json_is_true(json_object_get(one, "used")) ? "" : "  not used");
 	printf("outputs\n");
-	json_array_foreach(json_object_get(all, "outputs"), i, one)
-	    printf("  %-40s %s\n", text_of(one, "name"), shape_words(command, one));
+	json_array_foreach (json_object_get(all, "outputs"), i, one)
+		printf("  %-40s %s\n", text_of(one, "name"), shape_words(command, one));
 	if (json_array_size(json_object_get(all, "parameters")))
 		printf("parameters\n");
-	json_array_foreach(json_object_get(all, "parameters"), i, one)
-	    printf("  %-40s %-12s %-20s %s\n", text_of(one, "name"), text_of(one, "role"),
-	           shape_words(command, one), text_of(one, "why"));
+	json_array_foreach (json_object_get(all, "parameters"), i, one)
+		print_parameter(command, one);
 	printf("operators\n");
-	json_array_foreach(json_object_get(all, "operators"), i, one) printf(
-	    "  %-40s %5lld  %s\n", text_of(one, "op"),
-	    (long long)json_integer_value(json_object_get(one, "count")), text_of(one, "trouble"));
+	json_array_foreach (json_object_get(all, "operators"), i, one)
+		printf("  %-40s %5lld  %s\n", text_of(one, "op"),
+		       (long long)json_integer_value(json_object_get(one, "count")),
+		       text_of(one, "trouble"));
 	if (json_array_size(json_object_get(all, "notes")))
 		printf("notes\n");
-	json_array_foreach(json_object_get(all, "notes"), i, one)
-	    printf("  %s\n", json_string_value(one));
+	json_array_foreach (json_object_get(all, "notes"), i, one)
+		printf("  %s\n", json_string_value(one));
 }
 
 // The model read whole; NULL where that fails, and why in *failure.

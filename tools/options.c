@@ -114,6 +114,9 @@ void print_help(FILE *out)
 	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
 }
 
+#define MANUAL_END                                                                                 \
+	".SH EXIT STATUS\n0 done; 1 the input is at fault; 2 usage; 3 the machine failed.\n"
+
 // Text for troff: a - is a hyphen there unless escaped, and a line must not begin with a dot.
 static void print_roff(FILE *out, const char *text)
 {
@@ -136,8 +139,26 @@ static void print_manual_option(FILE *out, Arena *arena, OptionName i)
 	fputs(".\n", out);
 }
 
+static void print_manual_of_all(FILE *out)
+{
+	fputs(".TH AMOSC 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc \\- trains an exported "
+	      "ONNX model\n"
+	      ".SH SYNOPSIS\n.B amosc\n\\fIVERB\\fR ...\n.SH VERBS\n",
+	      out);
+	for (int i = 0; i < COUNT(verbs); i++) {
+		fprintf(out, ".TP\n.BR amosc\\-%s (1)\n", verbs[i].name);
+		print_roff(out, verbs[i].summary);
+		fputs("\n", out);
+	}
+	fputs(MANUAL_END, out);
+}
+
 void print_manual(FILE *out, const Verb *verb)
 {
+	if (!verb) {
+		print_manual_of_all(out);
+		return;
+	}
 	Arena *arena = arena_new();
 	fprintf(out, ".TH AMOSC\\-%s 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-%s \\- ",
 	        verb->name, verb->name);
@@ -149,9 +170,7 @@ void print_manual(FILE *out, const Verb *verb)
 	for (OptionName i = 0; i < OPTIONS; i++)
 		if (options[i].group & verb->takes)
 			print_manual_option(out, arena, i);
-	fputs(".SH EXIT STATUS\n0 done; 1 the input is at fault; 2 usage; 3 the machine "
-	      "failed.\n.SH SEE ALSO\n",
-	      out);
+	fputs(MANUAL_END ".SH SEE ALSO\n", out);
 	for (int i = 0; i < COUNT(verbs); i++)
 		if (&verbs[i] != verb)
 			fprintf(out, ".BR amosc\\-%s (1)%s\n", verbs[i].name,

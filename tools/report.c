@@ -1,6 +1,7 @@
 // report.c: what people and programs read: JSON on stdout, progress on stderr.
 #include "tool.h"
 #include <math.h>
+#include <string.h>
 
 void print_json(json_t *value)
 {
@@ -15,6 +16,30 @@ json_t *shape_json(const Shape *shape)
 	for (int i = 0; i < shape->rank; i++)
 		json_array_append_new(list, json_integer(shape->dim[i]));
 	return list;
+}
+
+static bool lists(const json_t *names, const char *name)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach (names, i, one)
+		if (!strcmp(json_string_value(one), name))
+			return true;
+	return false;
+}
+
+json_t *readers_json(const Graph *g, int slot)
+{
+	json_t *names = json_array();
+	for (int r = 1; r < g->nval; r++)
+		for (int k = 0; k < g->val[r].nin; k++) {
+			const Val *in = val(g, g->val[r].in[k]);
+			const char *name = g->nodes.at[g->val[r].from].name;
+			if (in->op == O_slot && in->attr->i[0] == slot && *name &&
+			    !lists(names, name))
+				json_array_append_new(names, json_string(name));
+		}
+	return names;
 }
 
 json_t *number_json(double x)

@@ -61,7 +61,7 @@ const Verb *verb_named(const char *); // NULL: none
 void parse_command(Command *, const Verb *, int argc,
                    char **argv);         // exits with STATUS_USAGE, or after --help
 void print_help(FILE *);                 // amosc --help
-void print_manual(FILE *, const Verb *); // a page for man(1)
+void print_manual(FILE *, const Verb *); // a page for man(1); NULL: amosc(1)
 bool chosen(const Command *, OptionName);
 const char *choice(const Command *, OptionName, const char *otherwise); // the last one given
 double choice_number(const Command *, OptionName, double otherwise);
@@ -113,7 +113,9 @@ const void *first_contents(void *graph, int64_t slot);
 
 void print_json(json_t *); // and drops it
 json_t *shape_json(const Shape *);
-json_t *number_json(double); // null where it is not finite
+json_t *readers_json(const Graph *,
+                     int slot); // names of the nodes that read it: more than one where it is tied
+json_t *number_json(double);    // null where it is not finite
 void say_progress(const Command *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));     // stderr; not when quiet
 const char *bytes_text(Arena *, double bytes); // 3.2 MiB

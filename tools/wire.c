@@ -101,6 +101,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .freeze = r->freeze.at,
 	                       .bn_train = chosen(command, OPT_bn_train),
 	                       .dropout = random,
+	                       .apart = !strcmp(command->verb->name, "grad"),
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
@@ -220,6 +221,17 @@ Graph *with_loss(Command *command, Graph *g)
 	return expression || scalar ? loss_pass(command->arena, g, expression) : g;
 }
 
+// Running statistics whose bytes are a parameter's too: what depends on them is part of that
+// initializer's gradient.
+static bool shares_bytes(const Graph *g, const Slot *s)
+{
+	for (int i = 0; i < g->slots.count && s->kind == S_buffer; i++)
+		if (g->slots.at[i].kind == S_param && g->slots.at[i].file &&
+		    !strcmp(g->slots.at[i].file, s->file))
+			return true;
+	return false;
+}
+
 bool *wanted(Command *command, const Graph *g)
 {
 	const char *wrt = choice(command, OPT_wrt, "params");
@@ -230,8 +242,9 @@ bool *wanted(Command *command, const Graph *g)
 		const Slot *s = &g->slots.at[i];
 		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
 		            !starts_with(s->name, "cotangent:");
-		want[i] = inputs || params ? (params && s->kind == S_param) || (inputs && data)
-		                           : (s->kind == S_param || data) && matches(wrt, s->name);
+		bool param = s->kind == S_param || shares_bytes(g, s);
+		want[i] = inputs || params ? (params && param) || (inputs && data)
+		                           : (param || data) && matches(wrt, s->name);
 	}
 	return want;
 }
@@ -246,8 +259,7 @@ static void read_eta_file(Command *command, const char *path, Override *list, in
 		fail(path, "not what amosc eta --json writes: %s",
 		     file ? "no list 'params'" : error.text);
 	size_t i;
-	json_array_foreach(params, i, one)
-	{
+	json_array_foreach (params, i, one) {
 		const char *name = json_string_value(json_object_get(one, "name"));
 		json_t *eta = json_object_get(one, "eta");
 		if (!name || !(json_is_number(eta) || json_is_array(eta)))
@@ -317,9 +329,8 @@ Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 	NUMBER(xi), NUMBER(beta), NUMBER(beta2), NUMBER(momentum), NUMBER(clip), NUMBER(extra_l2);
 	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);
 #undef NUMBER
-	opt.batches = data ? (double)amos_data_batches(data) /
-	                         (double)choice_count(command, OPT_accumulate, 1)
-	                   : 0;
+	opt.accumulate = choice_count(command, OPT_accumulate, 1);
+	opt.batches = data ? (double)amos_data_batches(data) / (double)opt.accumulate : 0;
 	opt_defaults(command->arena, &opt);
 	return opt;
 }

@@ -120,10 +120,22 @@ static Ref expand(const Ask *q)
 	return 0;
 }
 
-// Pad by nothing, window over no axis, fold over axes of 1.
+// Pad by nothing, fold over axes of 1.
 static Ref still(const Ask *q)
 {
 	return is_still(q) ? q->in[0] : 0;
+}
+
+// Windows of one entry each, at the operand's own places, are the operand with more axes of 1.
+static Ref window(const Ask *q)
+{
+	for (int k = 0; k < q->attr->n; k += 7) {
+		const int64_t *row = q->attr->i + k;
+		bool own = row[1] == operand(q, 0)->shape.dim[row[0]] && row[2] == 1 && row[5] == 0;
+		if (!own || row[3] != row[6])
+			return 0;
+	}
+	return put_reshape(q->g, q->in[0], *q->shape);
 }
 
 static Ref fold(const Ask *q)
@@ -141,17 +153,62 @@ static Ref fold(const Ask *q)
 	return put_fold(q->g, q->op, x->in[0], n, axes);
 }
 
+// Without empty operands, and with those of an operand that is itself joined along the axis.
 static Ref concat(const Ask *q)
 {
 	int64_t axis = q->attr->i[0];
-	Ref *full = NEWS(q->g->arena, Ref, q->nin);
-	int n = 0;
-	for (int k = 0; k < q->nin; k++)
-		if (operand(q, k)->shape.dim[axis] > 0)
-			full[n++] = q->in[k];
-	if (n == 1)
-		return full[0];
-	return n && n < q->nin ? put_concat(q->g, (int)axis, n, full) : 0;
+	VEC(Ref) full = {0};
+	bool flat = true;
+	for (int k = 0; k < q->nin; k++) {
+		const Val *v = operand(q, k);
+		bool joined = v->op == O_concat && v->attr->i[0] == axis;
+		flat &= !joined;
+		for (int j = 0; joined && j < v->nin; j++)
+			PUSH(q->g->arena, full, v->in[j]);
+		if (!joined && v->shape.dim[axis] > 0)
+			PUSH(q->g->arena, full, q->in[k]);
+	}
+	if (full.count == 1)
+		return full.at[0];
+	bool same = flat && full.count == q->nin;
+	return full.count && !same ? put_concat(q->g, (int)axis, full.count, full.at) : 0;
+}
+
+// The one axis along which `y` begins where `x` ends, both among zeros and side by side; -1: none.
+static int joint_axis(const Val *x, const Val *y)
+{
+	int axis = -1;
+	for (int a = 0; a < x->shape.rank; a++) {
+		const int64_t *p = x->attr->i + 2 * a, *r = y->attr->i + 2 * a;
+		if (p[0] == r[0] && p[1] == r[1])
+			continue;
+		if (axis >= 0)
+			return -1;
+		axis = a;
+	}
+	if (axis < 0)
+		return -1;
+	return x->shape.dim[axis] - x->attr->i[2 * axis + 1] == y->attr->i[2 * axis] ? axis : -1;
+}
+
+// Sums of values padded to lie side by side (what parts of a value give its gradient) are joined.
+static Ref add(const Ask *q)
+{
+	const Val *x = operand(q, 0), *y = operand(q, 1);
+	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
+	    !same_shape(&x->shape, &y->shape))
+		return 0;
+	for (int swap = 0; swap < 2; swap++) {
+		const Val *low = swap ? y : x, *high = swap ? x : y;
+		int axis = joint_axis(low, high);
+		if (axis < 0)
+			continue;
+		Attr rim = *low->attr;
+		rim.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
+		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
+		return put(q->g, O_pad, 1, &both, &rim);
+	}
+	return 0;
 }
 
 // Every value of `from` is one of `to`.
@@ -179,19 +236,27 @@ static Ref cast(const Ask *q)
 	return 0;
 }
 
-// One entry, known by number, is a slice.
+// Entries at known, evenly spaced places are a slice.
 static Ref gather(const Ask *q)
 {
 	const Val *x = operand(q, 0);
-	int64_t start[RANK] = {0}, at;
-	int n = 1, axis = (int)q->attr->i[0];
-	if (!is_const(q->g, q->in[1]) || count_of(&operand(q, 1)->shape) != 1 ||
-	    !const_ints(q->g, q->in[1], &at, &n) || at < 0 || at >= x->shape.dim[axis])
+	int axis = (int)q->attr->i[0], n = (int)MIN(count_of(&operand(q, 1)->shape), FOLD_LIMIT);
+	int64_t *at = NEWS(q->g->arena, int64_t, n + 1), start[RANK] = {0}, step[RANK];
+	if (n == 0 || !is_const(q->g, q->in[1]) || !const_ints(q->g, q->in[1], at, &n))
 		return 0;
-	Shape one = x->shape;
-	one.dim[axis] = 1;
-	start[axis] = at;
-	return put_reshape(q->g, put_slice(q->g, q->in[0], start, one.dim, NULL), *q->shape);
+	for (int i = 0; i < n; i++)
+		if (at[i] < 0 || at[i] >= x->shape.dim[axis] ||
+		    at[i] - at[0] != i * (at[n > 1] - at[0]))
+			return 0;
+	if (n > 1 && at[1] == at[0])
+		return 0;
+	Shape few = x->shape;
+	for (int a = 0; a < few.rank; a++)
+		step[a] = 1;
+	few.dim[axis] = n;
+	start[axis] = at[0];
+	step[axis] = n > 1 ? at[1] - at[0] : 1;
+	return put_reshape(q->g, put_slice(q->g, q->in[0], start, few.dim, step), *q->shape);
 }
 
 // What a map's operand may be replaced by, since the map stretches it anyway.
@@ -226,9 +291,9 @@ static Ref map(const Ask *q)
 
 static Ref (*const rule[OPS])(const Ask *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_pad] = still,       [O_window] = still,    [O_concat] = concat, [O_cast] = cast,
+    [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
-    [O_amin] = fold,
+    [O_amin] = fold,       [O_add] = add,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)

@@ -565,11 +565,25 @@ void write_model(const Model *m, const char *path, const void *(*bytes)(void *, 
 void each_initializer(const Model *m, Arena *arena, const float *(*grad)(void *, int slot),
                       void (*each)(void *, const char *name, Shape, const float *), void *ctx)
 {
-	(void)arena;
-	for (int s = 0; s < m->graph->slots.count; s++) {
+	Table *first = table_new(arena); // initializer -> its first slot + 1
+	int nslot = m->graph->slots.count;
+	float **sum = NEWS(arena, float *, nslot + 1);
+	for (int s = 0; s < nslot; s++) {
 		const Slot *slot = &m->graph->slots.at[s];
-		const float *at = slot->kind == S_param ? grad(ctx, s) : NULL;
-		if (at)
-			each(ctx, slot->file, slot->shape, at);
+		const float *g = slot->file ? grad(ctx, s) : NULL;
+		if (!g)
+			continue;
+		int64_t n = count_of(&slot->shape);
+		uint64_t *cell = table_cell_s(first, slot->file);
+		if (!*cell) {
+			*cell = (uint64_t)s + 1;
+			sum[s] = take_copy(arena, g, sizeof *g * (size_t)n);
+			continue;
+		}
+		for (int64_t i = 0; i < n; i++)
+			sum[*cell - 1][i] += g[i];
 	}
+	for (int s = 0; s < nslot; s++)
+		if (sum[s])
+			each(ctx, m->graph->slots.at[s].file, m->graph->slots.at[s].shape, sum[s]);
 }

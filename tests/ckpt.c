@@ -1,0 +1,155 @@
+// ckpt.c: checkpoints: what is saved is what is read; damaged and foreign files are refused by name
+// and change nothing; a writer killed at any moment leaves the old file or the new one.
+#include "mock.h"
+#include <signal.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct amos *open_line(const struct amos_model *model)
+{
+	struct amos *m;
+	CHECK(!amos_open(model, 1, 5, NULL, NULL, &m), "open");
+	return m;
+}
+
+static void there_and_back(void)
+{
+	struct amos *m = open_line(&mock_line), *other = open_line(&mock_line);
+	struct amos_point point = {.step = 12, .run = 34, .seed = 5, .best = 0.125}, read;
+	float w[3] = {3, 1, 4};
+	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
+	*(int64_t *)amos_slot_bytes(m, 4) = 12;
+	CHECK(!amos_save(m, "good.ckpt", &point), "save");
+	CHECK(!amos_load(other, "good.ckpt", &read), "load");
+	CHECK(!memcmp(&point, &read, sizeof point), "where it stands");
+	CHECK(!memcmp(amos_slot_bytes(other, 2), w, sizeof w) &&
+	          *(int64_t *)amos_slot_bytes(other, 4) == 12,
+	      "slots");
+	struct amos_checkpoint *c;
+	int kind;
+	CHECK(!amos_checkpoint_open("good.ckpt", &c) && amos_checkpoint_slots(c) == 4,
+	      "w, b, amos.step, amos.seed");
+	struct amos_array array = amos_checkpoint_slot(c, 0, &kind);
+	CHECK(!strcmp(array.name, "w") && kind == 1 && array.rank == 1 && array.dim[0] == 3 &&
+	          !memcmp(array.bytes, w, 12),
+	      "w");
+	amos_checkpoint_close(c);
+	amos_close(m);
+	amos_close(other);
+}
+
+// Every prefix and every byte changed is refused, and the model stays as it was.
+static void damaged(void)
+{
+	struct amos *m = open_line(&mock_line);
+	float before[3], after[3];
+	memcpy(before, amos_slot_bytes(m, 2), sizeof before);
+	long size;
+	char *bytes = read_file("good.ckpt", &size);
+	struct amos_point point;
+	for (long n = 0; n < size; n++) {
+		write_file("cut.ckpt", bytes, n);
+		CHECK(amos_load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %ld of %ld", n, size);
+	}
+	for (long n = 0; n < size; n++) {
+		bytes[n] ^= (char)(1 << n % 8);
+		write_file("changed.ckpt", bytes, size);
+		CHECK(amos_load(m, "changed.ckpt", &point) == AMOS_INPUT, "byte %ld changed", n);
+		CHECK(strstr(amos_error(), "changed.ckpt"), "names the file");
+		bytes[n] ^= (char)(1 << n % 8);
+	}
+	memcpy(after, amos_slot_bytes(m, 2), sizeof after);
+	CHECK(!memcmp(before, after, sizeof before), "a refused checkpoint changed the model");
+	free(bytes);
+	amos_close(m);
+}
+
+static void foreign(void)
+{
+	struct amos_slot slots[7];
+	memcpy(slots, mock_line.slots, 6 * sizeof *slots);
+	struct amos_model other = mock_line;
+	other.slots = slots;
+	struct amos_point point;
+	slots[2].dim[0] = 4;
+	struct amos *m = open_line(&other);
+	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT, "another shape");
+	CHECK(strstr(amos_error(), "'w' is f32[3] there and f32[4] here"), "says which");
+	amos_close(m);
+	slots[2].dim[0] = 3;
+	slots[6] =
+	    (struct amos_slot){.name = "w.m", .kind = 4, .type = 1, .bytes = 4, .offset = 120};
+	other.nslots = 7;
+	m = open_line(&other);
+	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
+	      "a slot more");
+	amos_close(m);
+	other.nslots = 5;
+	m = open_line(&other);
+	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "'amos.seed'"),
+	      "a slot less");
+	CHECK(amos_load(m, "nothing.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "nothing.ckpt"),
+	      "no file");
+	amos_close(m);
+}
+
+// A child saves without end, step by step; it is killed at all moments.
+static void killed(void)
+{
+	struct amos_slot slots[6];
+	memcpy(slots, mock_line.slots, sizeof slots);
+	struct amos_model large = mock_line;
+	large.slots = slots;
+	slots[4].rank = 1;
+	slots[4].dim[0] = 1 << 16;
+	slots[4].bytes = 8 << 16;
+	slots[5].offset = slots[4].bytes;
+	large.state = slots[4].bytes + 64;
+	int64_t least = 0;
+	for (int round = 0; round < 40; round++) {
+		pid_t child = fork();
+		if (!child) {
+			struct amos *m = open_line(&large);
+			int64_t *state = amos_slot_bytes(m, 4);
+			struct amos_point point = {.step = least};
+			for (;;) {
+				point.step++;
+				for (int i = 0; i < 1 << 16; i++)
+					state[i] = point.step;
+				if (amos_save(m, "killed.ckpt", &point))
+					_exit(1);
+			}
+		}
+		usleep(3000 + 997 * (useconds_t)round);
+		kill(child, SIGKILL);
+		int status;
+		waitpid(child, &status, 0);
+		CHECK(WIFSIGNALED(status), "the child ended by itself: %d", status);
+		if (access("killed.ckpt", F_OK))
+			continue;
+		struct amos *m = open_line(&large);
+		struct amos_point point;
+		CHECK(!amos_load(m, "killed.ckpt", &point), "round %d", round);
+		const int64_t *state = amos_slot_bytes(m, 4);
+		for (int i = 0; i < 1 << 16; i++)
+			CHECK(state[i] == point.step, "round %d: a torn checkpoint", round);
+		CHECK(point.step >= least, "an older checkpoint came back");
+		least = point.step;
+		amos_close(m);
+	}
+	CHECK(least > 0, "no checkpoint was written");
+}
+
+int main(void)
+{
+	enter_folder("ckpt");
+	there_and_back();
+	damaged();
+	foreign();
+	killed();
+	printf("ckpt: there and back, cut at every byte, every byte changed, other models, writers "
+	       "killed\n");
+}

@@ -1,0 +1,84 @@
+// trainer.c: a compiled trainer as a command (its model written by hand): verbs, options, exit
+// status, --resume. The program is argument 1.
+#include "mock.h"
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const char *program;
+
+// Runs it with `words`; its exit status. Output in out.txt and err.txt.
+static int run(const char *words)
+{
+	char line[1024];
+	snprintf(line, sizeof line, "%s %s >out.txt 2>err.txt", program, words);
+	int status = system(line);
+	CHECK(WIFEXITED(status), "%s: ended by a signal", words);
+	return WEXITSTATUS(status);
+}
+
+static void expect(int status, const char *words, const char *file, const char *text)
+{
+	int found = run(words);
+	char *all = read_file(file, NULL);
+	CHECK(found == status, "%s: status %d, wanted %d", words, found, status);
+	CHECK(strstr(all, text), "%s: '%s' is not in %s:\n%s", words, text, file, all);
+	free(all);
+}
+
+static void same_files(const char *a, const char *b)
+{
+	long n, m;
+	char *x = read_file(a, &n), *y = read_file(b, &m);
+	CHECK(n == m && !memcmp(x, y, (size_t)n), "%s and %s differ", a, b);
+	free(x);
+	free(y);
+}
+
+#define DATA "--data x=x.npy --data y=y.npy --split 0.8 --seed 2 "
+
+int main(int argc, char **argv)
+{
+	CHECK(argc == 2, "usage: trainer PROGRAM");
+	program = argv[1];
+	enter_folder("trainer");
+	write_line_data(100);
+	expect(0, "--help", "out.txt", "export");
+	expect(0, "train --help", "out.txt", "--eval-every=N");
+	expect(0, "info", "out.txt", "parameter w f32[3]");
+	expect(2, "--stepz 3", "err.txt", "--stepz");
+	expect(2, "--steps ten", "err.txt", "--steps: found 'ten'");
+	expect(2, "export", "err.txt", "wants a checkpoint");
+	expect(1, "", "err.txt", "no data");
+	expect(1, "--data x=nothing.npy", "err.txt", "nothing.npy: cannot read: No such file");
+	expect(0, DATA "-n 40 -o whole --eval-every 20", "out.txt", "eval_loss");
+	expect(0, "train " DATA "-n 40 -o whole --eval-every 20", "err.txt", "memory: ");
+	expect(0, DATA "-n 15 -o parts --eval-every 20 -q", "err.txt", "");
+	expect(0, "--resume parts --steps 40 --json", "out.txt", "{\"step\": 40, \"loss\": ");
+	same_files("whole/last.ckpt", "parts/last.ckpt");
+	expect(1, "--resume nowhere", "err.txt", "nowhere: no run to go on with");
+	expect(0, "eval parts " DATA, "out.txt", "eval_loss 0.");
+	expect(0, "eval parts/best.ckpt --json " DATA, "out.txt", "{\"step\": 40");
+	expect(1, "eval x.npy " DATA, "err.txt", "x.npy: not a checkpoint");
+	expect(0, "export parts -o params.npz", "out.txt", "");
+	int64_t n;
+	struct amos_array *arrays;
+	CHECK(!amos_npz_read("params.npz", &n, &arrays) && n == 2, "%d parameters", (int)n);
+	CHECK(!strcmp(arrays[0].name, "w") && amos_number(arrays[0].bytes, 1, 0) > 0.6,
+	      "w was not trained");
+	amos_npz_free(n, arrays);
+	write_line_data(4);
+	expect(0, "run parts --data x=x.npy -o out.npz", "out.txt", "");
+	CHECK(!amos_npz_read("out.npz", &n, &arrays) && n == 1 && arrays[0].dim[0] == 4, "outputs");
+	CHECK(!strcmp(arrays[0].name, "y_hat"), "%s", arrays[0].name);
+	amos_npz_free(n, arrays);
+	write_line_data(5);
+	expect(1, "run parts --data x=x.npy -o out5.npz", "err.txt",
+	       "found f32[5,3], wanted f32[4,3]");
+	CHECK(access("out5.npz", F_OK), "a refused run leaves a file");
+	expect(1, "grad --data x=x.npy -o g.npz", "err.txt", "compiled without grad");
+	expect(2, "run --data x=x.npy", "err.txt", "wanted -o");
+	expect(1, "run parts --data x=ones -o no/such/x.npz", "err.txt",
+	       "no/such/x.npz: cannot write");
+	printf("trainer: verbs, options, exit status, resume\n");
+}
