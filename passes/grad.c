@@ -15,8 +15,8 @@ static bool is_float(const Val *v)
 	return elems[v->type].cls == 'f';
 }
 
-// The forward values in the new graph; attend, which is differentiated as what it means, is opened.
-static Ref *put_forward(Arena *arena, Graph *g, const Graph *from)
+// The forward graph in the new one; attend, which is differentiated as what it means, is opened.
+static void put_forward(Arena *arena, Graph *g, const Graph *from)
 {
 	bool *live = graph_marks(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
@@ -30,11 +30,7 @@ static Ref *put_forward(Arena *arena, Graph *g, const Graph *from)
 		g->from = v->from;
 		now[r] = v->op == O_attend ? book_open(g, v, in) : put_as(g, v, in);
 	}
-	for (int i = 0; i < from->outs.count; i++)
-		add_out(g, from->outs.at[i].name, now[from->outs.at[i].val]);
-	for (int i = 0; i < from->stores.count; i++)
-		add_store(g, from->stores.at[i].slot, now[from->stores.at[i].val]);
-	return now;
+	copy_ends(g, from, now);
 }
 
 // The last of that name: one of the model's own outputs may be called so.

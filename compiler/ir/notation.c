@@ -150,7 +150,8 @@ void lexer_next(Lexer *l)
 
 bool lexer_is(const Lexer *l, const char *word)
 {
-	return (l->kind == T_sign || (l->kind == T_name && !l->quoted)) && !strcmp(l->word, word);
+	bool bare = l->kind == T_sign || (l->kind == T_name && !l->quoted);
+	return bare && *l->word == *word && !strcmp(l->word, word);
 }
 
 bool lexer_take(Lexer *l, const char *word)
