@@ -52,21 +52,42 @@ static void give(Call *c, int n, const Value *v)
 		c->value[i] = v[i];
 }
 
-void lower_if(Call *c)
-{
-	const Val *condition = val(c->g, constant_operand(c, 0));
-	const GraphProto *branch =
-	    body_of(c, const_at(condition, 0) ? "then_branch" : "else_branch");
-	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
-	lower_body(c, branch, 0, NULL, c->nout, out);
-	give(c, c->nout, out);
-}
-
 static Ref as_ref(Call *c, Value v)
 {
 	if (!v.ref && !v.weight)
 		refuse(c, "a value of its graph is not a tensor");
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
+}
+
+// A condition that depends on the data: both branches are computed, one is chosen.
+static void choose_branch(Call *c, Ref condition)
+{
+	Graph *g = c->g;
+	Value *yes = NEWS(c->r->arena, Value, c->nout + 1),
+	      *no = NEWS(c->r->arena, Value, c->nout + 1);
+	lower_body(c, body_of(c, "then_branch"), 0, NULL, c->nout, yes);
+	lower_body(c, body_of(c, "else_branch"), 0, NULL, c->nout, no);
+	for (int i = 0; i < c->nout; i++) {
+		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
+		if (!same_shape(&val(g, a)->shape, &val(g, b)->shape))
+			refuse(c, "its condition depends on the data, and its branches give "
+			          "different shapes");
+		c->out[i] = put3(g, O_select, condition, a, b);
+	}
+}
+
+void lower_if(Call *c)
+{
+	if (count_of(&in_val(c, 0)->shape) != 1)
+		refuse(c, "its condition is not a single truth value");
+	if (!is_const(c->g, c->in[0])) {
+		choose_branch(c, put_reshape(c->g, c->in[0], shape_of(0, NULL)));
+		return;
+	}
+	bool yes = const_at(val(c->g, c->in[0]), 0) != 0;
+	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
+	lower_body(c, body_of(c, yes ? "then_branch" : "else_branch"), 0, NULL, c->nout, out);
+	give(c, c->nout, out);
 }
 
 // Values one after the other along a new axis.

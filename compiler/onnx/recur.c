@@ -1,0 +1,261 @@
+// recur.c: LSTM, GRU and RNN, unrolled over time.
+// Takes the node being lowered. Gives all hidden states and the last. Keeps: the inputs' share of
+// all steps is one product before the loop; a step is one small product and maps.
+#include "lower.h"
+#include <string.h>
+
+typedef enum Kind { K_rnn = 1, K_gru = 3, K_lstm = 4 } Kind; // how many gates
+
+typedef struct Cell { // one direction of a layer
+	Call *c;
+	Graph *g;
+	Kind kind;
+	int64_t steps, batch, hidden;
+	Ref pre;             // [steps, batch, gates * hidden]: the inputs' share, with its bias
+	Ref recurrent, bias; // [hidden, gates * hidden], [1, gates * hidden] or 0
+	Ref peep;            // [1, 3 * hidden] or 0
+	Ref length;          // [batch, 1] i64 or 0
+	const char *act[3];
+	Ref h, memory; // [batch, hidden]
+} Cell;
+
+static Ref activate(Cell *k, int which, Ref x)
+{
+	static const struct {
+		const char *name;
+		Act act;
+	} known[] = {
+	    {"Sigmoid", A_sigmoid}, {"Tanh", A_tanh}, {"Relu", A_relu}, {"Softplus", A_softplus}};
+	for (int i = 0; i < COUNT(known); i++)
+		if (!strcmp(known[i].name, k->act[which]))
+			return put(k->g, O_act, 1, &x, &(Attr){.n = 1, .i = {known[i].act}});
+	refuse(k->c, "activation %s", k->act[which]);
+}
+
+// Operand n's part for direction d, the first axis gone; 0 when the operand is absent.
+static Ref of_direction(Call *c, int n, int d)
+{
+	if (n >= c->nin || !c->in[n])
+		return 0;
+	return drop_axes(c->g, take_range(c->g, c->in[n], 0, d, 1), 1, (int64_t[]){0});
+}
+
+static Ref flat_row(Graph *g, Ref x, int64_t start, int64_t count)
+{
+	return put_rank(g, take_range(g, x, 0, start, count), 2);
+}
+
+static Ref gate(Cell *k, Ref x, int which)
+{
+	return take_range(k->g, x, val(k->g, x)->shape.rank - 1, which * k->hidden, k->hidden);
+}
+
+static Ref add(Cell *k, Ref a, Ref b)
+{
+	return b ? put2(k->g, O_add, a, b) : a;
+}
+
+static Ref mul(Cell *k, Ref a, Ref b)
+{
+	return put2(k->g, O_mul, a, b);
+}
+
+// 1 - a
+static Ref rest(Cell *k, Ref a)
+{
+	return put2(k->g, O_sub, put_num(k->g, E_f32, 1), a);
+}
+
+static Ref recur(Cell *k, Ref h)
+{
+	return add(k, put2(k->g, O_dot, h, k->recurrent), k->bias);
+}
+
+static Ref peephole(Cell *k, Ref x, int which, Ref memory)
+{
+	return k->peep ? add(k, x, mul(k, gate(k, k->peep, which), memory)) : x;
+}
+
+// i, o, f, c: memory = f * memory + i * c, h = o * act(memory)
+static void lstm_step(Cell *k, Ref pre)
+{
+	Ref x = add(k, pre, recur(k, k->h));
+	Ref in = activate(k, 0, peephole(k, gate(k, x, 0), 0, k->memory));
+	Ref forget = activate(k, 0, peephole(k, gate(k, x, 2), 2, k->memory));
+	if (attr_int(k->c, "input_forget", 0))
+		forget = rest(k, in);
+	Ref fresh = activate(k, 1, gate(k, x, 3));
+	k->memory = add(k, mul(k, forget, k->memory), mul(k, in, fresh));
+	Ref out = activate(k, 0, peephole(k, gate(k, x, 1), 1, k->memory));
+	k->h = mul(k, out, activate(k, 2, k->memory));
+}
+
+// z, r, h: h = (1 - z) * new + z * h; the reset applies before or after the recurrent product.
+static void gru_step(Cell *k, Ref pre)
+{
+	Graph *g = k->g;
+	Ref x, fresh;
+	Ref update, reset;
+	if (attr_int(k->c, "linear_before_reset", 0)) {
+		x = recur(k, k->h);
+		update = activate(k, 0, add(k, gate(k, pre, 0), gate(k, x, 0)));
+		reset = activate(k, 0, add(k, gate(k, pre, 1), gate(k, x, 1)));
+		fresh = mul(k, reset, gate(k, x, 2));
+	} else {
+		Ref two = take_range(g, k->recurrent, 1, 0, 2 * k->hidden);
+		x = add(k, put2(g, O_dot, k->h, two),
+		        k->bias ? take_range(g, k->bias, 1, 0, 2 * k->hidden) : 0);
+		update = activate(k, 0, add(k, gate(k, pre, 0), gate(k, x, 0)));
+		reset = activate(k, 0, add(k, gate(k, pre, 1), gate(k, x, 1)));
+		fresh = put2(g, O_dot, mul(k, reset, k->h), gate(k, k->recurrent, 2));
+		fresh = add(k, fresh, k->bias ? gate(k, k->bias, 2) : 0);
+	}
+	fresh = activate(k, 1, add(k, gate(k, pre, 2), fresh));
+	k->h = add(k, mul(k, rest(k, update), fresh), mul(k, update, k->h));
+}
+
+static void step(Cell *k, int64_t t)
+{
+	Graph *g = k->g;
+	int64_t time = 0;
+	Ref pre = drop_axes(g, take_range(g, k->pre, 0, t, 1), 1, &time), h = k->h,
+	    memory = k->memory;
+	if (k->kind == K_lstm)
+		lstm_step(k, pre);
+	else if (k->kind == K_gru)
+		gru_step(k, pre);
+	else
+		k->h = activate(k, 0, add(k, pre, recur(k, k->h)));
+	if (!k->length)
+		return;
+	Ref live = put2(g, O_lt, put_num(g, E_i64, (double)t), k->length);
+	k->h = put3(g, O_select, live, k->h, h);
+	if (k->kind == K_lstm)
+		k->memory = put3(g, O_select, live, k->memory, memory);
+}
+
+static Ref initial_state(Cell *k, int operand, int d)
+{
+	Ref given = of_direction(k->c, operand, d);
+	int64_t dims[] = {k->batch, k->hidden};
+	return given ? given
+	             : put_expand(k->g, put_rank(k->g, put_num(k->g, E_f32, 0), 2),
+	                          shape_of(2, dims));
+}
+
+static void read_activations(Cell *k, int d)
+{
+	static const char *const usual[3] = {"Sigmoid", "Tanh", "Tanh"};
+	const AttributeProto *a = find_attr(k->c, "activations");
+	int each = k->kind == K_lstm ? 3 : k->kind == K_gru ? 2 : 1;
+	for (int i = 0; i < each; i++) {
+		k->act[i] = usual[k->kind == K_rnn ? 1 : i];
+		size_t at = (size_t)(d * each + i);
+		if (a && at < a->n_strings)
+			k->act[i] = format(k->c->r->arena, "%.*s", (int)a->strings[at].len,
+			                   (const char *)a->strings[at].data);
+	}
+	if (attr_float(k->c, "clip", 0) > 0)
+		refuse(k->c, "clip is not supported");
+}
+
+// X is [steps, batch, inputs].
+static Cell open_cell(Call *c, Kind kind, Ref x, int d, bool backward)
+{
+	Graph *g = c->g;
+	Shape s = val(g, x)->shape;
+	Cell k = {.c = c, .g = g, .kind = kind, .steps = s.dim[0], .batch = s.dim[1]};
+	Ref w = of_direction(c, 1, d), r = of_direction(c, 2, d), b = of_direction(c, 3, d);
+	if (!w || !r || val(g, w)->shape.rank != 2 || val(g, r)->shape.rank != 2)
+		refuse(c, "wants weights of three dimensions");
+	k.hidden = val(g, r)->shape.dim[1];
+	int64_t gates = kind * k.hidden;
+	if (val(g, w)->shape.dim[0] != gates || val(g, r)->shape.dim[0] != gates)
+		refuse(c, "%lld hidden units do not fit weights of %lld rows", (long long)k.hidden,
+		       (long long)val(g, w)->shape.dim[0]);
+	k.pre = matmul(g, x, swap_last(g, w));
+	if (b)
+		k.pre = put_map2(g, O_add, k.pre, flat_row(g, b, 0, gates));
+	k.recurrent = swap_last(g, r);
+	k.bias = b ? flat_row(g, b, gates, gates) : 0;
+	Ref peep = kind == K_lstm ? of_direction(c, 7, d) : 0;
+	k.peep = peep ? put_rank(g, peep, 2) : 0;
+	if (c->nin > 4 && c->in[4]) {
+		if (backward)
+			refuse(c, "sequence_lens is not supported backwards in time");
+		int64_t dims[] = {k.batch, 1};
+		k.length = put_reshape(g, put_cast(g, c->in[4], E_i64), shape_of(2, dims));
+	}
+	k.h = initial_state(&k, 5, d);
+	k.memory = kind == K_lstm ? initial_state(&k, 6, d) : 0;
+	read_activations(&k, d);
+	return k;
+}
+
+// One value a step, [batch, hidden], into [steps, 1, batch, hidden]; past a sequence's end zero.
+static Ref stack_steps(Cell *k, const Ref *h)
+{
+	Graph *g = k->g;
+	Ref *row = NEWS(k->c->r->arena, Ref, k->steps);
+	for (int64_t t = 0; t < k->steps; t++) {
+		Ref x = h[t];
+		if (k->length) {
+			Ref live = put2(g, O_lt, put_num(g, E_i64, (double)t), k->length);
+			x = put3(g, O_select, live, x, put_num(g, E_f32, 0));
+		}
+		row[t] = put_rank(g, x, 4);
+	}
+	return k->steps == 1 ? row[0] : put_concat(g, 0, (int)k->steps, row);
+}
+
+static void lower_recurrent(Call *c, Kind kind)
+{
+	enum { LONGEST = 2048 };
+	Graph *g = c->g;
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	const char *direction = attr_string(c, "direction", "forward");
+	bool layout = attr_int(c, "layout", 0), both = !strcmp(direction, "bidirectional");
+	Ref x = layout ? put_permute(g, c->in[0], (int64_t[]){1, 0, 2}) : c->in[0];
+	int64_t steps = val(g, x)->shape.dim[0];
+	if (val(g, x)->shape.rank != 3 || steps < 1 || steps > LONGEST ||
+	    (layout && c->nin > 5 && c->in[5]))
+		refuse(c,
+		       "wants 1 to %d steps of three dimensions (no initial state with layout 1)",
+		       LONGEST);
+	Ref all[2], last[2], memory[2], *h = NEWS(c->r->arena, Ref, steps);
+	for (int d = 0; d <= both; d++) {
+		bool backward = d || !strcmp(direction, "reverse");
+		Cell k = open_cell(c, kind, x, d, backward);
+		for (int64_t i = 0; i < steps; i++) {
+			int64_t t = backward ? steps - 1 - i : i;
+			step(&k, t);
+			h[t] = k.h;
+		}
+		all[d] = stack_steps(&k, h);
+		last[d] = put_rank(g, k.h, 3);
+		memory[d] = kind == K_lstm ? put_rank(g, k.memory, 3) : 0;
+	}
+	Ref out[3] = {both ? put_concat(g, 1, 2, all) : all[0],
+	              both ? put_concat(g, 0, 2, last) : last[0],
+	              kind == K_lstm && both ? put_concat(g, 0, 2, memory) : memory[0]};
+	for (int i = 0; i < c->nout && i < 3; i++)
+		c->out[i] = !layout
+		                ? out[i]
+		                : put_permute(g, out[i],
+		                              i ? (int64_t[]){1, 0, 2} : (int64_t[]){2, 0, 1, 3});
+}
+
+void lower_rnn(Call *c)
+{
+	lower_recurrent(c, K_rnn);
+}
+
+void lower_gru(Call *c)
+{
+	lower_recurrent(c, K_gru);
+}
+
+void lower_lstm(Call *c)
+{
+	lower_recurrent(c, K_lstm);
+}
