@@ -16,7 +16,7 @@ Graph *cotangent_pass(Arena *, const Graph *);
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- eta.c: the expected scale of every parameter, with its reason ----------------------------------
+// ---- eta.c scale.c share.c layout.c: the expected scale of every parameter, with its reason ----------------------------------
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;

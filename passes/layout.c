@@ -1,0 +1,328 @@
+// layout.c: which axes of a parameter are the axes of what it becomes: through views, and of a
+// kernel's output through the slices that part it.
+// Takes views (moves and maps). Gives the shape of v and b, and the parts of a parameter whose
+// outputs have demands of their own.
+// Keeps: what cannot be followed is not guessed: slots are then not reduced, outputs not parted.
+#include "scale.h"
+#include <string.h>
+
+// Of an axis: index = (index along `axis` of the root / stride) % extent.
+typedef struct Part {
+	int axis;
+	int64_t extent, stride;
+} Part;
+typedef struct Layout { // each axis of a view as parts of the root's axes, slowest first
+	int n[RANK];
+	Part part[RANK][RANK];
+} Layout;
+
+static Layout whole(const Shape *shape)
+{
+	Layout out = {0};
+	for (int a = 0; a < shape->rank; a++) {
+		out.n[a] = 1;
+		out.part[a][0] = (Part){a, shape->dim[a], 1};
+	}
+	return out;
+}
+
+// The parts of axes that change places in a reshape: those of `in`, cut so that `to`'s axes are
+// whole numbers of them.
+static bool regroup(const Layout *in, int rank, const Shape *to, Layout *out)
+{
+	Part all[RANK * RANK];
+	int count = 0, next = 0;
+	for (int a = 0; a < rank; a++)
+		for (int k = 0; k < in->n[a]; k++)
+			if (in->part[a][k].extent != 1)
+				all[count++] = in->part[a][k];
+	for (int a = 0; a < to->rank; a++) {
+		int64_t left = to->dim[a];
+		while (left > 1) {
+			if (next == count || out->n[a] == RANK)
+				return false;
+			Part *p = &all[next];
+			bool splits = p->extent > left;
+			int64_t outer = splits ? left : p->extent;
+			if (splits ? p->extent % left : left % p->extent)
+				return false;
+			int64_t inner = p->extent / outer;
+			out->part[a][out->n[a]++] = (Part){p->axis, outer, p->stride * inner};
+			left /= outer;
+			p->extent = inner;
+			next += inner == 1;
+		}
+	}
+	return true;
+}
+
+static void permuted(const Layout *in, const Val *v, Layout *out)
+{
+	for (int a = 0; a < v->shape.rank; a++) {
+		out->n[a] = in->n[v->attr->i[a]];
+		memcpy(out->part[a], in->part[v->attr->i[a]], sizeof out->part[a]);
+	}
+}
+
+// Axes of one part that are cut by a slice: fewer entries of the same part.
+static bool sliced(const Val *v, const Shape *from, Layout *out)
+{
+	for (int a = 0; a < v->shape.rank; a++) {
+		if (v->shape.dim[a] == from->dim[a])
+			continue;
+		if (out->n[a] > 1)
+			return false;
+		out->part[a][0].extent = v->shape.dim[a];
+	}
+	return true;
+}
+
+// The operand of v that leads to `root`; -1: none does.
+static int toward(const bool *on, const Val *v)
+{
+	for (int k = 0; k < v->nin; k++)
+		if (on[v->in[k]])
+			return k;
+	return -1;
+}
+
+// on[r]: computed from `root`, up to `top`.
+static bool *path_of(const Sweep *s, Ref root, Ref top)
+{
+	bool *on = NEWS(s->arena, bool, top + 1);
+	on[root] = true;
+	for (Ref r = root + 1; r <= top; r++)
+		on[r] = toward(on, val(s->g, r)) >= 0;
+	return on;
+}
+
+static bool layout_of(const Sweep *s, Ref r, Ref root, const bool *on, Layout *out)
+{
+	const Val *v = val(s->g, r);
+	int k = toward(on, v);
+	Layout in;
+	if (r == root) {
+		*out = whole(&v->shape);
+		return true;
+	}
+	if (k < 0 || !layout_of(s, v->in[k], root, on, &in))
+		return false;
+	const Shape *from = &val(s->g, v->in[k])->shape;
+	*out = in;
+	switch (v->op) {
+	case O_reshape:
+		*out = (Layout){0};
+		return regroup(&in, from->rank, &v->shape, out);
+	case O_permute:
+		permuted(&in, v, out);
+		return true;
+	case O_slice:
+		return sliced(v, from, out);
+	case O_expand:
+		return true;
+	default:
+		return prims[v->op].cls == C_map && v->shape.rank == from->rank;
+	}
+}
+
+static Ref slot_ref(const Graph *g, int slot)
+{
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_slot && val(g, r)->attr->i[0] == slot)
+			return r;
+	return 0;
+}
+
+// The layout of the variable that a signal meets, over the axes of the parameter.
+static bool operand_layout(const Sweep *s, const Share *share, int slot, Layout *out)
+{
+	Ref root = slot_ref(s->g, slot);
+	return root && root <= share->operand &&
+	       layout_of(s, share->operand, root, path_of(s, root, share->operand), out);
+}
+
+// ---- slots ------------------------------------------------------------------------------------
+
+static void mark_axes(const Layout *layout, int axis, bool *mark)
+{
+	for (int k = 0; k < layout->n[axis]; k++)
+		mark[layout->part[axis][k].axis] = true;
+}
+
+// Is this axis of the operand summed over?
+static bool sums_over(const Sweep *s, const Share *share, int axis)
+{
+	const Val *at = val(s->g, share->at);
+	if (at->op == O_sum)
+		return has_axis(at->attr, axis);
+	return axis == at->shape.rank - (at->in[0] == share->operand ? 1 : 2);
+}
+
+// A kernel reduces its contracted axes, a table keeps its rows, and all else is one number.
+Shape slots_of(const Sweep *s, const Share *share, int slot)
+{
+	const Shape *shape = &s->g->slots.at[slot].shape;
+	Shape out = *shape;
+	bool gone[RANK] = {false}, kept[RANK] = {false};
+	Layout layout;
+	bool kernel =
+	    share->role && share->contracted && (!strcmp(share->role, "kernel") || share->rows);
+	if (kernel && operand_layout(s, share, slot, &layout)) {
+		int rank = val(s->g, share->operand)->shape.rank;
+		for (int a = 0; a < rank; a++)
+			mark_axes(&layout, a, sums_over(s, share, a) ? gone : kept);
+		for (int a = 0; a < shape->rank; a++)
+			out.dim[a] = gone[a] && !kept[a] ? 1 : shape->dim[a];
+		return out;
+	}
+	for (int a = 0; a < shape->rank; a++)
+		out.dim[a] = share->rows && a + 1 < shape->rank ? shape->dim[a] : 1;
+	return out;
+}
+
+// ---- parts of a kernel's output ---------------------------------------------------------------
+
+// The kernel's output that `r` is a view of, a bias added or not; 0: none.
+static Ref output_behind(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		if (v->op == O_dot)
+			return is(s, v->in[1], VARIABLE) && is(s, v->in[0], SIGNAL) ? r : 0;
+		bool bias = (v->op == O_add || v->op == O_sub) &&
+		            is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
+		if (!bias && v->op != O_reshape && v->op != O_permute && v->op != O_cast)
+			return 0;
+		r = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
+	}
+}
+
+// The part of the output's last axis that a slice takes; false: it takes something else.
+static bool find_cut(const Sweep *s, Ref slice, Ref dot, Cut *cut)
+{
+	const Val *v = val(s->g, slice), *x = val(s->g, v->in[0]);
+	Layout layout;
+	int axis = -1;
+	for (int a = 0; a < v->shape.rank; a++)
+		if (v->shape.dim[a] != x->shape.dim[a]) {
+			if (axis >= 0 || v->attr->i[3 * a + 2] != 1)
+				return false;
+			axis = a;
+		}
+	if (axis < 0 || !layout_of(s, v->in[0], dot, path_of(s, dot, v->in[0]), &layout))
+		return false;
+	const Part *part = &layout.part[axis][0];
+	*cut = (Cut){slice, part->stride, part->extent, v->attr->i[3 * axis], v->shape.dim[axis]};
+	return layout.n[axis] == 1 && part->axis == val(s->g, dot)->shape.rank - 1;
+}
+
+static bool takes(const Cut *cut, int64_t entry)
+{
+	int64_t at = entry / cut->stride % cut->extent;
+	return at >= cut->start && at < cut->start + cut->count;
+}
+
+// Is more asked of one part than of another?
+static bool differ(const Sweep *s, const Cuts *cuts)
+{
+	Ref first = cuts->cut.at[0].part;
+	for (int k = 1; k < cuts->cut.count; k++)
+		if (!surd_same(asked(s, cuts->cut.at[k].part), asked(s, first)))
+			return true;
+	return false;
+}
+
+// No entry goes to two parts.
+static bool disjoint(const Sweep *s, const Cuts *cuts)
+{
+	const Shape *shape = &val(s->g, cuts->dot)->shape;
+	for (int64_t e = 0; e < shape->dim[shape->rank - 1]; e++) {
+		int owners = 0;
+		for (int k = 0; k < cuts->cut.count; k++)
+			owners += takes(&cuts->cut.at[k], e);
+		if (owners > 1)
+			return false;
+	}
+	return true;
+}
+
+// Lets a kernel's output and all on the way to its slices know of them.
+static void spread(Sweep *s, Cuts *cuts)
+{
+	for (int k = 0; k < cuts->cut.count; k++)
+		for (Ref r = cuts->cut.at[k].part;;) {
+			const Val *v = val(s->g, r);
+			s->cuts[r] = cuts;
+			if (r == cuts->dot)
+				break;
+			r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
+		}
+}
+
+void find_cuts(Sweep *s)
+{
+	Cuts **of = NEWS(s->arena, Cuts *, s->g->nval);
+	bool *bad = NEWS(s->arena, bool, s->g->nval);
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		bool part = v->op == O_slice && s->live[r] && is(s, r, SIGNAL);
+		Ref dot = part ? output_behind(s, v->in[0]) : 0;
+		Cut cut;
+		if (!dot)
+			continue;
+		if (!of[dot]) {
+			of[dot] = NEW(s->arena, Cuts);
+			of[dot]->dot = dot;
+		}
+		if (find_cut(s, r, dot, &cut))
+			PUSH(s->arena, of[dot]->cut, cut);
+		else
+			bad[dot] = true;
+	}
+	for (Ref r = 1; r < (Ref)s->g->nval; r++)
+		if (of[r] && !bad[r] && differ(s, of[r]) && disjoint(s, of[r]))
+			spread(s, of[r]);
+}
+
+// ---- parts of a parameter ---------------------------------------------------------------------
+
+// The parameter's axis that is the output's last one, whole and in order; -1: none.
+static int output_axis(const Sweep *s, const Share *share, int slot)
+{
+	const Val *operand = val(s->g, share->operand);
+	const Shape *shape = &s->g->slots.at[slot].shape;
+	Layout layout;
+	int last = operand->shape.rank - 1;
+	if (last < 0 || !operand_layout(s, share, slot, &layout) || layout.n[last] != 1)
+		return -1;
+	const Part *part = &layout.part[last][0];
+	bool full = part->stride == 1 && part->extent == shape->dim[part->axis];
+	const Shape *out = &val(s->g, share->cuts->dot)->shape;
+	return full && part->extent == out->dim[out->rank - 1] ? part->axis : -1;
+}
+
+static Ref owner_of(const Cuts *cuts, int64_t entry)
+{
+	for (int k = 0; k < cuts->cut.count; k++)
+		if (takes(&cuts->cut.at[k], entry))
+			return cuts->cut.at[k].part;
+	return 0;
+}
+
+int parts_of(const Sweep *s, const Share *share, int slot, int *axis, int64_t **counts, Ref **parts)
+{
+	if (!share->cuts || (*axis = output_axis(s, share, slot)) < 0)
+		return 0;
+	int64_t n = s->g->slots.at[slot].shape.dim[*axis];
+	*counts = NEWS(s->arena, int64_t, n);
+	*parts = NEWS(s->arena, Ref, n);
+	int count = 0;
+	for (int64_t e = 0; e < n; e++) {
+		Ref part = owner_of(share->cuts, e);
+		Ref last = count ? (*parts)[count - 1] : 0;
+		if (!count || !surd_same(asked(s, part), asked(s, last)))
+			(*parts)[count++] = part;
+		(*counts)[count - 1]++;
+	}
+	return count > 1 ? count : 0;
+}

@@ -1,0 +1,571 @@
+// share.c: what is wanted of each parameter: its share of the value in which a signal meets it.
+// Takes ranges and demands (scale.c). Gives a Share for each slot. Where a signal meets a variable,
+// the variable's role and scale follow; a variable that is itself computed from parameters hands
+// its share down to them.
+// Keeps: the latest use decides; where another use would have it otherwise, a question says so.
+// Source: Amos (arXiv 2210.11693), its tables of eta.
+#include "scale.h"
+#include <math.h>
+#include <string.h>
+
+static const Surd one = {1, true, 1, 1};
+
+enum { LEAVES = 16 }; // summands or factors that are looked at
+
+// Each value's share; what is handed down to operands.
+typedef struct Shares {
+	Sweep *s;
+	Share *of;     // by Ref
+	bool *product; // by Ref: a product that a sum takes for a kernel's
+	bool *by_data; // by slot: a kernel of signals
+} Shares;
+
+static const char *op_name(const Sweep *s, Ref r)
+{
+	return prims[val(s->g, r)->op].name;
+}
+
+static bool is_view(const Val *v)
+{
+	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
+}
+
+static Ref unviewed(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)))
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// ---- sums of embeddings -----------------------------------------------------------------------
+
+// What embeddings alone make: rows looked up, scaled or dropped, summed, and tables added to them.
+static bool of_embeddings(const Sweep *s, Ref r, const bool *raw)
+{
+	const Val *v = val(s->g, r);
+	bool any = false;
+	if (!is(s, r, SIGNAL) || table_of(s, r))
+		return table_of(s, r) != 0;
+	if (!is_view(v) && v->op != O_select && v->op != O_mul && v->op != O_add)
+		return false;
+	for (int k = 0; k < v->nin; k++) {
+		if (is(s, v->in[k], SIGNAL) && !raw[v->in[k]])
+			return false;
+		if (is(s, v->in[k], VARIABLE) && v->op != O_add)
+			return false;
+		any |= raw[v->in[k]];
+	}
+	return any;
+}
+
+// The tables that a sum of embeddings is made of.
+static void tables_of(const Sweep *s, Ref r, int *n, Ref *table)
+{
+	const Val *v = val(s->g, r);
+	Ref looked_up = table_of(s, r);
+	if (looked_up || is(s, r, VARIABLE)) {
+		if (*n < LEAVES)
+			table[(*n)++] = looked_up ? looked_up : r;
+		return;
+	}
+	for (int k = 0; k < v->nin; k++)
+		if (!is(s, v->in[k], AUX))
+			tables_of(s, v->in[k], n, table);
+}
+
+static void copy_demand(Sweep *s, Ref table, Ref known)
+{
+	for (Ref t = table; !s->asker[t]; t = val(s->g, t)->in[0]) {
+		s->demand[t] = s->demand[known];
+		s->asker[t] = s->asker[known];
+		if (!is_view(val(s->g, t)) && val(s->g, t)->op != O_gather)
+			return;
+	}
+}
+
+// Tables of which nothing is asked copy the one they are summed with.
+static void join_tables(Sweep *s, Ref sum)
+{
+	Ref table[LEAVES], known = 0;
+	int n = 0;
+	tables_of(s, sum, &n, table);
+	for (int k = 0; k < n; k++)
+		if (s->asker[table[k]])
+			known = table[k];
+	for (int k = 0; k < n && known; k++)
+		copy_demand(s, table[k], known);
+}
+
+static void begin_stream(Sweep *s, Ref sum)
+{
+	Ref table[LEAVES];
+	int n = 0;
+	tables_of(s, sum, &n, table);
+	for (int k = 0; k < n; k++) {
+		int slot = view_slot(s, table[k]);
+		if (slot >= 0)
+			s->stream[slot] = true;
+	}
+}
+
+void join_embeddings(Sweep *s)
+{
+	bool *raw = NEWS(s->arena, bool, s->g->nval);
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		raw[r] = s->live[r] && of_embeddings(s, r, raw);
+		if (!s->live[r] || v->op != O_add)
+			continue;
+		s->sum[r] = raw[r];
+		if (raw[r])
+			join_tables(s, r);
+		else if (raw[v->in[0]] != raw[v->in[1]] && is(s, v->in[0], SIGNAL) &&
+		         is(s, v->in[1], SIGNAL))
+			begin_stream(s, v->in[raw[v->in[0]] ? 0 : 1]);
+	}
+}
+
+// ---- where a signal meets a variable ----------------------------------------------------------
+
+static void give(Shares *p, Ref r, Share share)
+{
+	const Sweep *s = p->s;
+	Share *had = &p->of[r];
+	if (!is(s, r, VARIABLE))
+		return;
+	if (!had->role)
+		*had = share;
+	else if (!surd_same(had->eta, share.eta) && !had->question)
+		had->question = format(
+		    s->arena, "used again by %s, where its scale would be %s: which use decides?",
+		    op_name(s, share.at), surd_text(s->arena, share.eta, share.contracted));
+}
+
+// A share at value `at`, where `signal` (0: none) meets `variable`.
+static Share meeting(const Sweep *s, Ref at, Ref signal, Ref variable, const char *role, Surd eta)
+{
+	Share share = {.role = role, .eta = eta, .at = at, .operand = variable, .range = one};
+	if (signal && is(s, signal, SIGNAL)) {
+		share.range = s->range[signal];
+		share.source = s->source[signal];
+	}
+	share.demand = asked(s, at);
+	share.asker = s->asker[at];
+	share.cuts = s->cuts[at];
+	return share;
+}
+
+static Share table_share(const Sweep *s, Ref at, Ref table)
+{
+	Share share = meeting(s, at, 0, table, "embedding", asked(s, table));
+	int slot = view_slot(s, table);
+	share.rows = true;
+	share.cuts = NULL;
+	share.demand = share.eta;
+	share.asker = s->asker[table];
+	if (slot >= 0 && s->stream[slot] && s->asker[table] && share.eta.value < 1)
+		share.question =
+		    "what the logits ask of a table that is tied to them; but its rows begin a "
+		    "residual stream that is not normalized: so small there?";
+	return share;
+}
+
+// Does what becomes of `r` pass a ReLU or the like before it is added to another signal?
+static bool activated(const Sweep *s, Ref r)
+{
+	for (Ref u = r + 1; u < (Ref)s->g->nval; u++) {
+		const Val *v = val(s->g, u);
+		bool uses = false;
+		for (int k = 0; k < v->nin; k++)
+			uses |= v->in[k] == r;
+		if (!uses || !s->live[u])
+			continue;
+		if (v->op == O_act)
+			return true;
+		bool both = v->nin > 1 && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
+		if (!is(s, u, SIGNAL) || both)
+			return false;
+		r = u;
+	}
+	return false;
+}
+
+// The paper scales the projection of a pooled image, not the kernel beside it.
+static const char *pooling_question(const Sweep *s, const Share *share)
+{
+	Ref pool = share->source;
+	int branches = 0;
+	if (!pool || !pooled(s, pool) || !activated(s, share->at))
+		return NULL;
+	for (Ref u = pool + 1; u < (Ref)s->g->nval; u++) {
+		const Val *v = val(s->g, u);
+		bool branch = s->live[u] && is(s, u, SIGNAL) && s->source[u] != pool;
+		for (int k = 0; k < v->nin; k++)
+			if (branch && is(s, v->in[k], SIGNAL) && s->source[v->in[k]] == pool) {
+				branches++;
+				break;
+			}
+	}
+	return branches < 2
+	           ? NULL
+	           : "its input is max-pooled and goes past it too: the rule counts the pooling; "
+	             "the paper's table for ResNet does not for this kernel";
+}
+
+static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	int64_t m = contracted(s, at);
+	int slot = view_slot(s, variable);
+	Surd range = is(s, signal, SIGNAL) ? s->range[signal] : one;
+	if (slot >= 0 && s->lookups[slot]) {
+		Share table = table_share(s, at, variable);
+		table.contracted = m;
+		table.range = range;
+		return table;
+	}
+	Surd eta = surd_div(asked(s, at), surd_mul(range, surd_root(m, 1)));
+	Share share = meeting(s, at, signal, variable, "kernel", eta);
+	share.contracted = m;
+	share.question = pooling_question(s, &share);
+	return share;
+}
+
+// Is `x` a normalization's output, before (or after) its own factor?
+static bool normalized(const Sweep *s, Ref x, bool scaled)
+{
+	const Val *v = val(s->g, x);
+	if (v->op == O_norm)
+		return true;
+	if (is_view(v))
+		return normalized(s, v->in[0], scaled);
+	if (v->op != O_mul && v->op != O_div)
+		return false;
+	for (int k = 0; k < 2; k++) {
+		if (is(s, v->in[k], VARIABLE) && s->divided[v->in[k]])
+			return true;
+		if (is(s, v->in[k], AUX) && normalized(s, v->in[1 - k], scaled))
+			return true; // by the square root of its size
+		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
+			return true;
+	}
+	return false;
+}
+
+static int long_axes(const Shape *shape)
+{
+	int n = 0;
+	for (int a = 0; a < shape->rank; a++)
+		n += shape->dim[a] > 1;
+	return n;
+}
+
+// What is behind views and products with numbers.
+static Ref unscaled(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+		if (!scaled && !is_view(v))
+			return r;
+		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
+	}
+}
+
+// The sum that a product goes into, through views and products with numbers alone; 0: none.
+static Ref sum_of(const Sweep *s, Ref product)
+{
+	for (Ref u = product + 1; u < (Ref)s->g->nval; u++) {
+		const Val *v = val(s->g, u);
+		if (!s->live[u] || !v->nin || (v->in[0] != product && v->in[v->nin - 1] != product))
+			continue;
+		if (v->op == O_add)
+			return u;
+		if (!is_view(v) && v->op != O_mul)
+			return 0;
+		product = u;
+	}
+	return 0;
+}
+
+// q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
+static Ref offset_of(const Sweep *s, Ref at)
+{
+	Ref query = unscaled(s, val(s->g, at)->in[0]), sum = sum_of(s, at);
+	for (int k = 0; k < 2 && sum; k++) {
+		const Val *other = val(s->g, unscaled(s, val(s->g, sum)->in[k]));
+		if (other->op == O_dot && is(s, other->in[1], SIGNAL) &&
+		    unscaled(s, other->in[0]) == query)
+			return other->in[1];
+	}
+	return 0;
+}
+
+static Share product_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	Ref whole = val(s->g, at)->in[1] == variable ? offset_of(s, at) : 0;
+	if (!whole)
+		return kernel_share(s, at, signal, variable);
+	Share share =
+	    meeting(s, at, 0, variable, "embedding", surd_mul(s->range[whole], surd_near(0.5)));
+	share.rows = true;
+	share.range = s->range[whole];
+	share.source = s->source[whole];
+	share.cuts = NULL;
+	return share;
+}
+
+static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	if (s->sum[at])
+		return table_share(s, at, variable);
+	Surd whole = s->asker[at] ? s->demand[at] : s->range[signal];
+	const char *role = normalized(s, signal, true) ? "norm_bias" : "bias";
+	Share share = meeting(s, at, signal, variable, role, surd_mul(whole, surd_near(0.5)));
+	if (s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2)
+		return share;
+	share.role = "embedding";
+	share.rows = true;
+	share.question =
+	    "a table added to a stream of which nothing is asked: half of the stream's range?";
+	return share;
+}
+
+static Share scale_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	if (s->divided[variable] || normalized(s, signal, false))
+		return meeting(s, at, signal, variable, "norm_scale", one);
+	Surd out = s->asker[at] ? s->demand[at] : s->range[signal];
+	Share share = meeting(s, at, signal, variable, "scale", surd_div(out, s->range[signal]));
+	share.question =
+	    "a factor of a signal that is not normalized: what becomes of the signal's range?";
+	return share;
+}
+
+static Share other_share(const Sweep *s, Ref at, Ref variable)
+{
+	Share share = meeting(s, at, 0, variable, "token", asked(s, variable));
+	share.rows = true;
+	share.question = format(s->arena, "no rule for a parameter at '%s': %s?", op_name(s, at),
+	                        s->asker[variable] ? "the scale asked of it" : "1");
+	return share;
+}
+
+static Share share_at(const Sweep *s, Ref r, const Val *v, int k)
+{
+	Ref x = v->in[k], other = v->nin == 2 ? v->in[1 - k] : 0;
+	switch (v->op) {
+	case O_dot:
+		return table_of(s, r) ? table_share(s, r, x) : product_share(s, r, other, x);
+	case O_gather:
+		return table_share(s, r, x);
+	case O_add:
+	case O_sub:
+		return bias_share(s, r, other, x);
+	case O_mul:
+	case O_div:
+		return scale_share(s, r, other, x);
+	case O_attend:
+		if (k == 3)
+			return meeting(s, r, 0, x, "bias", surd_mul(asked(s, x), surd_near(0.5)));
+		return other_share(s, r, x);
+	default:
+		return other_share(s, r, x);
+	}
+}
+
+static void meet(Shares *p, Ref r, const Val *v)
+{
+	Ref product = summed_product(p->s, r);
+	const Val *at = product ? val(p->s->g, product) : v;
+	if (product)
+		p->product[product] = true;
+	for (int k = 0; k < at->nin; k++) {
+		Ref x = at->in[k];
+		if (!is(p->s, x, VARIABLE) || p->product[r])
+			continue;
+		give(p, x,
+		     product ? kernel_share(p->s, r, at->in[1 - k], x) : share_at(p->s, r, v, k));
+	}
+}
+
+// ---- what variables are made of ---------------------------------------------------------------
+
+typedef struct Factor {
+	Ref x;
+	bool below; // divides
+} Factor;
+typedef struct Product {
+	int n;
+	Factor at[LEAVES];
+	Surd gain; // of the numbers and of the factors whose range is known
+} Product;
+
+// The factors of a variable, through products, quotients and views.
+static void collect(Sweep *s, Ref r, bool below, Product *p)
+{
+	const Val *v = val(s->g, r);
+	if (is_view(v) || v->op == O_neg) {
+		collect(s, v->in[0], below, p);
+	} else if (v->op == O_mul || v->op == O_div) {
+		collect(s, v->in[0], below, p);
+		collect(s, v->in[1], v->op == O_div ? !below : below, p);
+	} else if (is(s, r, AUX)) {
+		Surd rms = rms_of(s, r);
+		p->gain = below ? surd_div(p->gain, rms) : surd_mul(p->gain, rms);
+	} else if (p->n < LEAVES) {
+		p->at[p->n++] = (Factor){r, below};
+	}
+}
+
+// The x of sqrt(sum(x x)) or rsqrt(sum(x x)), limited from below or not; and how many entries are
+// summed. 0: something else.
+static Ref length_of(const Sweep *s, Ref r, int64_t *n)
+{
+	const Val *v = val(s->g, r);
+	while (v->op == O_sqrt || v->op == O_rsqrt || v->op == O_max || v->op == O_add ||
+	       is_view(v)) {
+		if (v->nin > 1 && !is(s, v->in[0], AUX) && !is(s, v->in[1], AUX))
+			return 0;
+		v = val(s->g, v->in[v->nin > 1 && is(s, v->in[0], AUX)]);
+	}
+	if (v->op != O_sum)
+		return 0;
+	const Val *square = val(s->g, v->in[0]);
+	*n = count_of(&square->shape) / MAX(count_of(&v->shape), 1);
+	bool squared = square->op == O_mul && square->in[0] == square->in[1];
+	return squared ? unviewed(s, square->in[0]) : 0;
+}
+
+// x / |x|: only the direction of x counts. Takes both factors out.
+static void take_directions(Shares *p, Product *product, const Share *share)
+{
+	Sweep *s = p->s;
+	for (int i = 0; i < product->n; i++) {
+		int64_t n;
+		Ref x = length_of(s, product->at[i].x, &n);
+		for (int k = 0; k < product->n && x; k++) {
+			if (product->at[k].x != x || product->at[k].below)
+				continue;
+			Share free = *share;
+			free.eta = one;
+			free.question = "only its direction counts, its scale does not: 1?";
+			give(p, x, free);
+			product->gain = surd_div(product->gain, surd_root(n, 1));
+			product->at[MAX(i, k)] = product->at[--product->n];
+			product->at[MIN(i, k)] = product->at[--product->n];
+			i = -1;
+			break;
+		}
+	}
+}
+
+static void hand_product(Shares *p, Ref r, const Share *share)
+{
+	Sweep *s = p->s;
+	Product product = {.gain = one};
+	int learned = 0;
+	collect(s, r, false, &product);
+	for (int k = product.n - 1; k >= 0; k--)
+		if (s->fixed[product.at[k].x])
+			product.at[k] = product.at[--product.n];
+	int before = product.n;
+	take_directions(p, &product, share);
+	for (int k = 0; k < product.n; k++) {
+		Share part = *share;
+		part.eta = learned++ ? one : surd_div(share->eta, product.gain);
+		if (before != product.n) {
+			part.role = "scale";
+			part.question =
+			    "the length of a normalized kernel: its rows' at their scale?";
+		} else if (product.n > 1) {
+			part.question =
+			    "one of several factors of a parameter: which bears the scale?";
+		}
+		give(p, product.at[k].x, part);
+	}
+}
+
+// A table through a kernel, or two kernels in place of one. A kernel that signals use too keeps
+// what they say, and the table gets the result's scale; else the first keeps the scale of a kernel
+// in its place and the second makes up for it.
+static void hand_chain(Shares *p, const Val *v, const Share *share)
+{
+	Sweep *s = p->s;
+	int slot = view_slot(s, v->in[1]);
+	const Shape *left = &val(s->g, v->in[0])->shape;
+	Surd m = surd_root(left->dim[left->rank - 1], 1);
+	Share first = *share, second = *share;
+	first.cuts = second.cuts = NULL;
+	if (slot >= 0 && p->by_data[slot]) {
+		first.role = "embedding";
+		first.contracted = 0;
+		first.rows = true;
+		give(p, v->in[0], first);
+		return;
+	}
+	second.eta = surd_div(share->eta, surd_mul(first.eta, m));
+	first.question = second.question = "a product of two parameters: which bears the scale?";
+	give(p, v->in[0], first);
+	give(p, v->in[1], second);
+}
+
+// A variable's share handed to what it is made of.
+static void hand_down(Shares *p, Ref r, const Val *v)
+{
+	Sweep *s = p->s;
+	const Share *share = &p->of[r];
+	if (v->op == O_mul || v->op == O_div) {
+		hand_product(p, r, share);
+		return;
+	}
+	if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE)) {
+		hand_chain(p, v, share);
+		return;
+	}
+	bool sum = v->op == O_add || v->op == O_sub;
+	bool plain = sum || prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
+	             v->op == O_neg || v->op == O_select;
+	for (int k = 0; k < v->nin; k++) {
+		Share part = *share;
+		if (sum && val(s->g, v->in[1 - k])->op == O_const)
+			part.eta = surd_mul(share->eta, surd_near(0.5)); // 1 + g: g is an offset
+		if (!plain) {
+			part.eta = one;
+			part.question =
+			    format(s->arena, "its '%s' is what is used: 1?", op_name(s, r));
+		}
+		give(p, v->in[k], part);
+	}
+}
+
+static void find_kernels(Shares *p)
+{
+	Sweep *s = p->s;
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		for (int k = 0; k < v->nin && v->op == O_dot && s->live[r]; k++) {
+			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
+			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
+				p->by_data[slot] = true;
+		}
+	}
+}
+
+Share *share_out(Sweep *s)
+{
+	const Graph *g = s->g;
+	Shares p = {s, NEWS(s->arena, Share, g->nval), NEWS(s->arena, bool, g->nval),
+	            NEWS(s->arena, bool, g->slots.count + 1)};
+	Share *by_slot = NEWS(s->arena, Share, g->slots.count + 1);
+	find_kernels(&p);
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		if (v->op == O_slot)
+			by_slot[v->attr->i[0]] = p.of[r];
+		else if (s->live[r] && is(s, r, SIGNAL))
+			meet(&p, r, v);
+		else if (s->live[r] && is(s, r, VARIABLE) && p.of[r].role)
+			hand_down(&p, r, v);
+	}
+	return by_slot;
+}
