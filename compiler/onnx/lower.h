@@ -38,6 +38,19 @@ Shape tensor_shape(const char *where, const TensorProto *);
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
+// ---- wire.c: protocol buffers field by field ---------------------------------------------------
+
+enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5, F_model_graph = 7 };
+
+typedef struct Field {
+	int number, wire;
+	Bytes all, body; // with its tag (and length); without
+} Field;
+
+bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
+void check_nesting(const char *where,
+                   Bytes model); // fails where graphs nest too deep to be unpacked
+
 // ---- read.c: names and values ----------------------------------------------------------------
 
 typedef struct Weight { // an initializer, or a Constant of weight size

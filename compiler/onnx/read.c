@@ -53,10 +53,10 @@ static const ModelProto *unpack(Arena *arena, const File *file)
 	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
 	if (!file->bytes.count)
 		fail(file->path, "the file is empty");
+	check_nesting(file->path, file->bytes);
 	ModelProto *m = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
 	if (!m)
-		fail(file->path, "not an ONNX file, or truncated: its %zu bytes do not parse",
-		     file->bytes.count);
+		fail(file->path, "not an ONNX file, or truncated: its bytes do not parse");
 	if (!m->graph)
 		fail(file->path, "an ONNX file without a graph");
 	return m;

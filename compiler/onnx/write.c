@@ -10,12 +10,10 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- the wire format
-// -----------------------------------------------------------------------------------
+// ---- pieces
+// ---------------------------------------------------------------------------------------------
 
-enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5 };
 enum { // numbers of fields (onnx.proto)
-	F_model_graph = 7,
 	F_graph_node = 1,
 	F_graph_initializer = 5,
 	F_node_input = 1,
@@ -25,15 +23,8 @@ enum { // numbers of fields (onnx.proto)
 	F_tensor_int32 = 5,
 	F_tensor_name = 8,
 	F_tensor_raw = 9,
-	F_tensor_double = 10,
-	F_tensor_external = 13,
-	F_entry_value = 2
+	F_tensor_double = 10
 };
-
-typedef struct Field {
-	int number, wire;
-	Bytes all, body; // with its tag (and length); without
-} Field;
 
 // Pieces of the new file, in order: of the old one, or new.
 typedef struct Pieces {
@@ -41,47 +32,6 @@ typedef struct Pieces {
 	VEC(Bytes) list;
 	size_t count; // bytes
 } Pieces;
-
-static uint64_t take_varint(const char *where, Bytes *at)
-{
-	uint64_t x = 0;
-	for (int shift = 0; shift < 70; shift += 7) {
-		if (!at->count)
-			break;
-		uint8_t byte = *at->at++;
-		at->count--;
-		x |= (uint64_t)(byte & 127) << (shift & 63);
-		if (byte < 128)
-			return x;
-	}
-	fail(where, "the file ends inside a number");
-}
-
-static bool next_field(const char *where, Bytes *at, Field *f)
-{
-	if (!at->count)
-		return false;
-	f->all.at = at->at;
-	uint64_t tag = take_varint(where, at), size = 0;
-	f->number = (int)(tag >> 3);
-	f->wire = (int)(tag & 7);
-	f->body.at = at->at;
-	if (f->wire == W_varint)
-		take_varint(where, at);
-	else if (f->wire == W_bytes)
-		size = take_varint(where, at);
-	else
-		size = f->wire == W_fixed64 ? 8 : 4;
-	if (size > at->count)
-		fail(where, "the file ends inside a field");
-	if (f->wire != W_varint)
-		f->body.at = at->at;
-	at->at += size;
-	at->count -= size;
-	f->body.count = (size_t)(at->at - f->body.at);
-	f->all.count = (size_t)(at->at - f->all.at);
-	return true;
-}
 
 static void add_piece(Pieces *p, Bytes b)
 {
