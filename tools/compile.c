@@ -8,13 +8,15 @@ const void *first_contents(void *graph, int64_t slot)
 	return ((const Graph *)graph)->slots.at[slot].init;
 }
 
-static Object *emit_plans(Command *command, int n, Plan *const *plans, bool weights)
+static Object *emit_plans(Command *command, int n, Plan *const *plans, const char *note,
+                          bool weights)
 {
 	Arena *arena = command->arena;
 	EmitOptions options = {.target =
 	                           target_named(arena, choice(command, OPT_target, "cpu"), NULL),
 	                       .threads = (int)choice_count(command, OPT_threads, 0),
 	                       .name = command->arguments.at[0],
+	                       .note = note,
 	                       .weights = weights};
 	const char *precision = choice(command, OPT_precision, "f32");
 	if (strcmp(precision, "f32"))
@@ -26,7 +28,7 @@ static Object *emit_plans(Command *command, int n, Plan *const *plans, bool weig
 struct amos *open_entry(Command *command, const Graph *g, const char *name, Jit **jit)
 {
 	Plan *plan = plan_graph(command->arena, g, name);
-	*jit = jit_load(emit_plans(command, 1, &plan, false));
+	*jit = jit_load(emit_plans(command, 1, &plan, NULL, false));
 	struct amos *open;
 	check(amos_open(jit_model(*jit), choice_count(command, OPT_threads, 0),
 	                choice_count(command, OPT_seed, 0), first_contents, (void *)g, &open));
@@ -61,6 +63,6 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	t.graph = step_pass(arena, grad, eta, &t.opt);
 	Graph *eval = eval_graph_of(command, data, t.graph);
 	Plan *plans[] = {plan_graph(arena, t.graph, "train"), plan_graph(arena, eval, "eval")};
-	t.object = emit_plans(command, COUNT(plans), plans, weights);
+	t.object = emit_plans(command, COUNT(plans), plans, t.opt.chosen, weights);
 	return t;
 }
