@@ -414,17 +414,25 @@ static int open_path(const char *path, const char *after, int64_t *n, struct amo
 	return status;
 }
 
+// PATH[:KEY], both of which may hold colons: the shortest PATH that is there counts, else all to
+// the last colon.
 int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
 {
 	*n = 0;
 	*arrays = NULL;
-	const char *colon = strrchr(source, ':');
-	if (!colon || !access(source, F_OK))
-		return open_path(source, NULL, n, arrays);
-	char *path = strndup(source, (size_t)(colon - source));
+	char *path = strdup(source), *colon = path ? strchr(path, ':') : NULL;
 	if (!path)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", source);
-	int status = open_path(path, colon + 1, n, arrays);
+	bool whole = !colon || !access(source, F_OK);
+	while (!whole) {
+		*colon = 0;
+		char *next = strchr(colon + 1, ':');
+		if (!next || !access(path, F_OK))
+			break;
+		*colon = ':';
+		colon = next;
+	}
+	int status = open_path(path, whole ? NULL : colon + 1, n, arrays);
 	free(path);
 	return status;
 }
