@@ -30,6 +30,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	int status = STATUS_DONE;
 	if (TRY(catch)) {
 		status = catch.status;
+		fflush(stdout);
 		fprintf(stderr, "amosc: %s\n", catch.message);
 		free(catch.message);
 	} else {

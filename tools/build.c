@@ -41,5 +41,5 @@ void verb_build(Command *command)
 		print_json(json_pack("{ss si ss}", "out", out, "kernels", t.object->kernels,
 		                     "chosen", t.opt.chosen));
 	else if (!chosen(command, OPT_quiet))
-		printf("%s\n%s: %d kernels\n", t.opt.chosen, out, t.object->kernels);
+		printf("%s%s: %d kernels\n", t.opt.chosen, out, t.object->kernels);
 }

@@ -35,28 +35,42 @@ struct amos *open_entry(Command *command, const Graph *g, const char *name, Jit 
 	return open;
 }
 
-// The graph of the entry eval, on the slots of the training step: its own come first there.
+// The outs of `g` in a graph on the slots of `like`, matched by name: where a step draws dropout,
+// it has slots between.
+static Graph *on_slots_of(Arena *arena, const Graph *g, const Graph *like)
+{
+	Graph *to = graph_like(arena, like);
+	Ref *new = NEWS(arena, Ref, g->nval);
+	for (int r = 1; r < g->nval; r++) {
+		const Val *v = val(g, (Ref)r);
+		Ref in[RANK] = {0}, *operand = v->nin > RANK ? NEWS(arena, Ref, v->nin) : in;
+		for (int k = 0; k < v->nin; k++)
+			operand[k] = new[v->in[k]];
+		if (v->op == O_slot)
+			new[r] = put_slot(to, find_slot(like, g->slots.at[v->attr->i[0]].name));
+		else
+			new[r] = put_as(to, v, operand);
+	}
+	for (int i = 0; i < g->outs.count; i++)
+		add_out(to, g->outs.at[i].name, new[g->outs.at[i].val]);
+	return to;
+}
+
+static const char *const measures[] = {"loss", "accuracy", NULL}; // the outs of train and eval
+
 static Graph *eval_graph_of(Command *command, struct amos_data *data, const Graph *step)
 {
-	static const char *const outs[] = {"loss", "accuracy", NULL};
-	Graph *loss = loss_pass(command->arena, read_bound(command, data, false)->graph,
-	                        choice(command, OPT_loss, NULL));
-	Graph *eval = only_outs(command->arena, loss, outs);
-	for (int i = 0; i < eval->slots.count; i++)
-		if (i >= step->slots.count ||
-		    strcmp(eval->slots.at[i].name, step->slots.at[i].name))
-			bug("slot %d is %s in eval but not in train", i, eval->slots.at[i].name);
-	eval->slots = step->slots;
-	return eval;
+	Graph *g = read_bound(command, data, false)->graph;
+	g = loss_pass(command->arena, g, choice(command, OPT_loss, NULL));
+	return on_slots_of(command->arena, only_outs(command->arena, g, measures), step);
 }
 
 Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
-	static const char *const outs[] = {"loss", "accuracy", NULL};
 	Arena *arena = command->arena;
 	Trainer t = {.model = read_bound(command, data, true)};
 	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
-	loss = only_outs(arena, loss, outs);
+	loss = only_outs(arena, loss, measures);
 	Eta *eta = etas(command, loss);
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
 	t.opt = optimizer(command, loss, data);

@@ -43,7 +43,6 @@ const struct amos_model *jit_model(const Jit *); // the one symbol
 void *jit_symbol(const Jit *, const char *);
 void jit_free(Jit *);
 void write_object(const Object *, const char *path); // .o, aside and renamed
-// Beside the archive lies runtime.link, the options of cc for the libraries it needs.
 void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);
 
 #endif

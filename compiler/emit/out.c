@@ -144,9 +144,7 @@ void write_executable(Arena *arena, const Object *object, const char *path,
                       const char *runtime_archive)
 {
 	Files files = write_parts(arena, object, path);
-	const char *slash = strrchr(runtime_archive, '/');
-	int folder = slash ? (int)(slash - runtime_archive) : 0;
-	const char *more[] = {runtime_archive, format(arena, "@%.*s%sruntime.link", folder,
-	                                              runtime_archive, slash ? "/" : "")};
+	const char *more[] = {runtime_archive, "-fopenmp", "-lm",  "-lpthread",
+	                      "-ldl",          "-lz",      "-lzip"};
 	link_parts(&files, COUNT(more), more, path, "linking the program");
 }
