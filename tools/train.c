@@ -15,12 +15,15 @@ static const char *file_part(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-// DIR.onnx for the run in DIR/.
-static const char *beside(Arena *arena, const char *folder)
+// Where the trained model goes: DIR.onnx for the run in DIR/. A model with external data goes into
+// DIR with them: their names are fixed, and beside the run they would meet the untrained ones.
+static const char *trained_path(Arena *arena, const Model *model, const char *folder)
 {
 	size_t count = strlen(folder);
 	while (count > 1 && folder[count - 1] == '/')
 		count--;
+	if (model->external)
+		return format(arena, "%.*s/%s", (int)count, folder, file_part(model->path));
 	return format(arena, "%.*s.onnx", (int)count, folder);
 }
 
@@ -105,7 +108,7 @@ void verb_train(Command *command)
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
 	const char *folder = options.resume ? options.resume : options.out;
-	const char *trained = beside(command->arena, folder);
+	const char *trained = trained_path(command->arena, t.model, folder);
 	write_model(t.model, trained, slot_bytes, open);
 	print_result(command, &result, folder, trained);
 	amos_close(open);

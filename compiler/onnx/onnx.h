@@ -54,6 +54,7 @@ typedef struct Model {
 	VEC(const char *)
 	notes;             // decisions a person should know: ties, splits, folded, exporter bugs
 	struct File *file; // the bytes, for write-back
+	bool external;     // some of its tensors lie in other files beside it
 } Model;
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.

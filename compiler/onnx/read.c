@@ -541,5 +541,6 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 		fail(m->path, "%s", unbound);
 	r->g = graph_new(arena, m->path, book_builtin());
 	lower_model(r);
+	m->external = m->file->outside.count > 0;
 	return m;
 }
