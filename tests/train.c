@@ -292,15 +292,16 @@ int main(void)
 {
 	enter_folder("train");
 	write_line_data(100);
+	// Children first: a process with threads should not fork.
+	first_interrupt_saves();
+	second_interrupt_stops();
+	full_disk();
 	resumes_to_the_bit();
 	log_has_each_step_once();
 	ends_by_epochs();
 	keeps_the_command();
 	events_are_sound();
 	stops_at_nan();
-	first_interrupt_saves();
-	second_interrupt_stops();
-	full_disk();
 	refuses();
 	printf(
 	    "train: resume to the bit, log, events, command, epochs, NaN, interrupts, full disk\n");
