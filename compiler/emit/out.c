@@ -144,7 +144,8 @@ void write_executable(Arena *arena, const Object *object, const char *path,
                       const char *runtime_archive)
 {
 	Files files = write_parts(arena, object, path);
-	const char *more[] = {runtime_archive, "-fopenmp", "-lm",  "-lpthread",
-	                      "-ldl",          "-lz",      "-lzip"};
+	// Beside lib.a lies lib.link, the libraries it needs.
+	int stem = (int)strlen(runtime_archive) - (ends_with(runtime_archive, ".a") ? 2 : 0);
+	const char *more[] = {runtime_archive, format(arena, "@%.*s.link", stem, runtime_archive)};
 	link_parts(&files, COUNT(more), more, path, "linking the program");
 }
