@@ -151,6 +151,7 @@ Eta *eta_pass(Arena *arena, const Graph *g, const char *convention, int noverrid
 	s.sum = NEWS(arena, bool, g->nval);
 	s.nature = NEWS(arena, Nature, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
+	s.measured = NEWS(arena, bool, g->nval);
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);

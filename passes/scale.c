@@ -113,7 +113,7 @@ Ref table_of(const Sweep *s, Ref r)
 	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
 }
 
-// The root mean square of a constant's ordinary elements: those that hide (-inf, -1e4 and below) do
+// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
 // not count.
 static Surd measure(const Val *v)
 {
@@ -124,17 +124,44 @@ static Surd measure(const Val *v)
 		if (x > -1e3 && x < 1e30)
 			sum += x * x, used++;
 	}
-	return used && sum > 0 ? surd_near(sqrt(sum / (double)used)) : one;
+	return used ? surd_near(sqrt(sum / (double)used)) : one;
+}
+
+static bool is_number(const Sweep *s, Ref r)
+{
+	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
 }
 
 Surd rms_of(Sweep *s, Ref r)
 {
-	const Val *v = val(s->g, r);
-	if (v->op != O_const || elems[v->type].cls != 'f')
+	if (!is_number(s, r))
 		return one;
-	if (s->rms[r].value == 0)
-		s->rms[r] = measure(v);
+	if (!s->measured[r])
+		s->rms[r] = measure(val(s->g, r));
+	s->measured[r] = true;
 	return s->rms[r];
+}
+
+bool is_zero(Sweep *s, Ref r)
+{
+	return rms_of(s, r).value == 0;
+}
+
+// A matrix of which every column sums to 1, as resizing uses them.
+static bool averages(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (!is_number(s, r) || v->shape.rank != 2)
+		return false;
+	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
+	for (int64_t j = 0; j < columns; j++) {
+		double sum = 0;
+		for (int64_t i = 0; i < rows; i++)
+			sum += const_at(v, i * columns + j);
+		if (fabs(sum - 1) > 1e-3)
+			return false;
+	}
+	return true;
 }
 
 int64_t contracted(const Sweep *s, Ref r)
@@ -181,14 +208,22 @@ Ref pooled(const Sweep *s, Ref r)
 	return window->op == O_window ? window->in[0] : 0;
 }
 
-// Where r is a mean: what it is the mean of. A rim counts for less than its size, so a little more
-// than 1/n is a mean too.
-static Ref averaged(Sweep *s, Ref r)
+// The signal's place among the operands of a product; the other one is a constant number. -1: no.
+static int scaled_operand(const Sweep *s, const Val *v)
 {
-	const Val *v = val(s->g, r);
-	int k = is(s, v->in[0], SIGNAL) ? 0 : 1;
-	const Val *sum = val(s->g, unmoved(s, v->in[k]));
-	if (sum->op != O_sum || val(s->g, v->in[1 - k])->op != O_const)
+	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
+		if (is(s, v->in[k], SIGNAL) && is_number(s, v->in[1 - k]) &&
+		    (k == 0 || v->op == O_mul))
+			return k;
+	return -1;
+}
+
+// sum(x) / n. A rim counts for less than its size, so a little more than 1/n is a mean too.
+static Ref averaged(Sweep *s, const Val *v)
+{
+	int k = scaled_operand(s, v);
+	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));
+	if (!sum || sum->op != O_sum)
 		return 0;
 	double n = (double)count_of(&val(s->g, sum->in[0])->shape) / (double)count_of(&sum->shape);
 	double factor = rms_of(s, v->in[1 - k]).value;
@@ -196,20 +231,38 @@ static Ref averaged(Sweep *s, Ref r)
 	return each > 0.99 && each < 2 ? sum->in[0] : 0;
 }
 
-// c tanh(x / c) keeps what is small as it is. Answers x, or 0.
-static Ref soft_capped(Sweep *s, Ref r)
+// c tanh(x / c) keeps what is small as it is.
+static Ref soft_capped(Sweep *s, const Val *v)
 {
-	const Val *v = val(s->g, r);
-	int k = is(s, v->in[0], SIGNAL) ? 0 : 1;
-	const Val *act = val(s->g, v->in[k]);
-	if (v->op != O_mul || act->op != O_act || act->attr->i[0] != A_tanh)
+	int k = scaled_operand(s, v);
+	const Val *act = k < 0 ? NULL : val(s->g, v->in[k]);
+	if (!act || act->op != O_act || act->attr->i[0] != A_tanh)
 		return 0;
 	const Val *inner = val(s->g, act->in[0]);
-	if (inner->op != O_mul || val(s->g, v->in[1 - k])->op != O_const)
+	int j = scaled_operand(s, inner);
+	if (j < 0 || inner->op != O_mul)
 		return 0;
-	int j = is(s, inner->in[0], SIGNAL) ? 0 : 1;
 	double both = rms_of(s, v->in[1 - k]).value * rms_of(s, inner->in[1 - j]).value;
 	return fabs(both - 1) < 1e-3 ? inner->in[j] : 0;
+}
+
+static bool is_random(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	for (int k = 0; k < v->nin && (v->op == O_lt || v->op == O_le); k++)
+		if (val(s->g, unmoved(s, v->in[k]))->op == O_rand)
+			return true;
+	return false;
+}
+
+// Dropout: x / (1 - p) where a draw says so, else 0.
+static Ref dropped(const Sweep *s, const Val *v)
+{
+	if (v->op != O_select || !is_random(s, v->in[0]))
+		return 0;
+	Ref kept = is(s, v->in[1], SIGNAL) ? v->in[1] : v->in[2];
+	int k = scaled_operand(s, val(s->g, kept));
+	return k < 0 ? kept : val(s->g, kept)->in[k];
 }
 
 // The value behind moves, negation and joins of parts of one value: what a rotation turns.
@@ -227,16 +280,17 @@ static Ref turned(const Sweep *s, Ref r)
 }
 
 // x cos + turn(x) sin: keeps the length of x. Answers x, or 0.
-static Ref rotated(const Sweep *s, Ref r)
+static Ref rotated(const Sweep *s, const Val *v)
 {
-	const Val *v = val(s->g, r);
 	Ref root[2];
+	if (v->op != O_add && v->op != O_sub)
+		return 0;
 	for (int k = 0; k < 2; k++) {
 		const Val *m = val(s->g, v->in[k]);
 		if (m->op != O_mul)
 			return 0;
 		int signal = is(s, m->in[0], SIGNAL) ? 0 : 1;
-		if (!is(s, m->in[signal], SIGNAL) || !is(s, m->in[1 - signal], AUX))
+		if (!is(s, m->in[signal], SIGNAL) || is(s, m->in[1 - signal], SIGNAL))
 			return 0;
 		root[k] = turned(s, m->in[signal]);
 	}
@@ -253,6 +307,15 @@ static Ref decided_by(const Sweep *s, const Val *v)
 		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const)
 			return c->in[k];
 	return 0;
+}
+
+// What `r` is as large as, by what a few operations do together: means, caps, dropout, rotations.
+Ref same_as(Sweep *s, const Val *v)
+{
+	Ref x = averaged(s, v);
+	x = x ? x : soft_capped(s, v);
+	x = x ? x : dropped(s, v);
+	return x ? x : rotated(s, v);
 }
 
 // ---- ranges, upward ---------------------------------------------------------------------------
@@ -287,9 +350,6 @@ static Surd unit_range(Sweep *s, Ref r, const Val *v)
 // Independent summands. A learned offset, or a mask, does not count.
 static Surd add_range(Sweep *s, Ref r, const Val *v)
 {
-	Ref whole = rotated(s, r);
-	if (whole)
-		return inherit(s, r, whole);
 	if (!is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
 		return keep_range(s, r, v);
 	return surd_hypot(s->range[v->in[0]], s->range[v->in[1]]);
@@ -298,12 +358,8 @@ static Surd add_range(Sweep *s, Ref r, const Val *v)
 static Surd mul_range(Sweep *s, Ref r, const Val *v)
 {
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
-	Ref x = v->in[signal], other = v->in[1 - signal], same = averaged(s, r);
+	Ref x = v->in[signal], other = v->in[1 - signal];
 	bool quotient = v->op == O_div;
-	if (!same)
-		same = soft_capped(s, r);
-	if (same)
-		return inherit(s, r, same);
 	if (quotient && (signal == 1 || is(s, other, SIGNAL)))
 		return one;
 	if (is(s, other, SIGNAL))
@@ -316,10 +372,13 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 	return quotient ? surd_div(range, rms) : surd_mul(range, rms);
 }
 
+// Every activation of range 1 has range sqrt(1/2); bounded ones whatever they get.
 static Surd act_range(Sweep *s, Ref r, const Val *v)
 {
 	(void)r;
-	return surd_mul(s->range[v->in[0]], surd_root(1, 2));
+	Act act = v->op == O_act ? (Act)v->attr->i[0] : A_tanh;
+	bool bounded = act == A_tanh || act == A_sigmoid || act == A_hardsigmoid;
+	return surd_mul(bounded ? one : s->range[v->in[0]], surd_root(1, 2));
 }
 
 static Surd select_range(Sweep *s, Ref r, const Val *v)
@@ -373,8 +432,8 @@ static Surd dot_range(Sweep *s, Ref r, const Val *v)
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
 		return asked(s, r); // a kernel takes any input to what is asked of its output
-	if (val(s->g, other)->op != O_const)
-		return inherit(s, r, x); // a choice
+	if (!is_number(s, other) || averages(s, other))
+		return inherit(s, r, x); // a choice or a mean
 	return surd_mul(surd_mul(inherit(s, r, x), rms_of(s, other)), m);
 }
 
@@ -445,26 +504,20 @@ static void no_demand(Sweep *s, Ref r, const Val *v)
 
 static void add_demand(Sweep *s, Ref r, const Val *v)
 {
-	Ref whole = rotated(s, r);
-	for (int k = 0; k < 2 && !whole; k++)
+	for (int k = 0; k < 2; k++)
 		if (is(s, v->in[k], SIGNAL))
 			pass_to(s, r, v->in[k]);
-	if (whole)
-		pass_to(s, r, whole);
 }
 
 static void mul_demand(Sweep *s, Ref r, const Val *v)
 {
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
-	Ref x = v->in[signal], other = v->in[1 - signal], same = averaged(s, r);
+	Ref x = v->in[signal], other = v->in[1 - signal];
 	bool quotient = v->op == O_div;
-	if (!same)
-		same = soft_capped(s, r);
-	if (same)
-		pass_to(s, r, same);
 	if (v->in[0] == v->in[1])
 		ask(s, x, one, r); // a squared error: against targets of deviation 1
-	if (!s->asker[r] || is(s, other, SIGNAL) || s->divided[other] || (quotient && signal == 1))
+	if (!s->asker[r] || is(s, other, SIGNAL) || s->divided[other] || is_zero(s, other) ||
+	    (quotient && signal == 1))
 		return;
 	Surd rms = rms_of(s, other), q = s->demand[r];
 	ask(s, x, quotient ? surd_mul(q, rms) : surd_div(q, rms), s->asker[r]);
@@ -540,9 +593,9 @@ static void dot_demand(Sweep *s, Ref r, const Val *v)
 	int slot = is(s, other, VARIABLE) ? view_slot(s, other) : -1;
 	if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
 		tied_demand(s, r, x, other);
-	else if (is(s, other, AUX) && val(s->g, other)->op != O_const)
+	else if (is(s, other, AUX) && (!is_number(s, other) || averages(s, other)))
 		pass_to(s, r, x);
-	else if (is(s, other, AUX) && s->asker[r])
+	else if (is(s, other, AUX) && s->asker[r] && !is_zero(s, other))
 		ask(s, x, surd_div(s->demand[r], surd_mul(rms_of(s, other), m)), s->asker[r]);
 }
 
@@ -589,14 +642,22 @@ static const Row rows[OPS] = {
     [O_attend] = {attend_range, attend_demand},
 };
 
+static Row row_of(Op op)
+{
+	static const Row usual = {keep_range, pass_demand};
+	return rows[op].range ? rows[op] : usual;
+}
+
 void sweep_up(Sweep *s)
 {
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
 		s->range[r] = is(s, r, VARIABLE) ? asked(s, r) : one;
 		s->source[r] = r;
-		if (is(s, r, SIGNAL) && v->nin > 0)
-			s->range[r] = (rows[v->op].range ? rows[v->op].range : keep_range)(s, r, v);
+		if (!is(s, r, SIGNAL) || v->nin == 0)
+			continue;
+		Ref same = same_as(s, v);
+		s->range[r] = same ? inherit(s, r, same) : row_of(v->op).range(s, r, v);
 	}
 }
 
@@ -615,7 +676,12 @@ void sweep_down(Sweep *s)
 	ask_outputs(s);
 	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
-		if (s->live[r] && !is(s, r, AUX) && v->nin > 0)
-			(rows[v->op].demand ? rows[v->op].demand : pass_demand)(s, r, v);
+		if (!s->live[r] || is(s, r, AUX) || v->nin == 0)
+			continue;
+		Ref same = is(s, r, SIGNAL) ? same_as(s, v) : 0;
+		if (same)
+			pass_to(s, r, same);
+		else
+			row_of(v->op).demand(s, r, v);
 	}
 }

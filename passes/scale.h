@@ -34,7 +34,8 @@ typedef struct Sweep {
 	bool *sum;     // an add of embeddings alone
 	bool *lookups; // by slot: its rows are looked up by data
 	bool *stream;  // by slot: what is looked up begins a residual stream
-	Surd *rms;     // of constants, once asked for
+	Surd *rms;     // of constants, where measured
+	bool *measured;
 	Surd *range, *demand;
 	Ref *source; // the value that set the range
 	Ref *asker;  // the value that set the demand; 0: nobody asks
@@ -53,10 +54,12 @@ void sweep_up(Sweep *);                 // ranges
 void sweep_down(Sweep *);               // demands
 Surd asked(const Sweep *, Ref);         // the demand, or 1 where nobody asks
 Surd rms_of(Sweep *, Ref);              // of a constant; 1 of anything else
+bool is_zero(Sweep *, Ref);             // a constant of nothing else
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data; or 0
 int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
 int64_t contracted(const Sweep *, Ref); // entries that an entry of a dot or sum sums over
 Ref summed_product(const Sweep *, Ref); // signal * variable, where r sums those; or 0
+Ref same_as(Sweep *, const Val *);      // what a mean, dropout, rotation is as large as; or 0
 Ref pooled(const Sweep *, Ref);         // what r takes the largest of windows of; or 0
 
 // ---- share.c ----------------------------------------------------------------------------------

@@ -39,19 +39,22 @@ static Ref unviewed(const Sweep *s, Ref r)
 
 // ---- sums of embeddings -----------------------------------------------------------------------
 
-// What embeddings alone make: rows looked up, scaled or dropped, summed, and tables added to them.
-static bool of_embeddings(const Sweep *s, Ref r, const bool *raw)
+// What embeddings alone make: rows looked up, dropped, summed, and tables added to them.
+static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 {
 	const Val *v = val(s->g, r);
 	bool any = false;
 	if (!is(s, r, SIGNAL) || table_of(s, r))
 		return table_of(s, r) != 0;
+	Ref same = same_as(s, v);
+	if (same)
+		return raw[same];
 	if (!is_view(v) && v->op != O_select && v->op != O_mul && v->op != O_add)
 		return false;
 	for (int k = 0; k < v->nin; k++) {
-		if (is(s, v->in[k], SIGNAL) && !raw[v->in[k]])
-			return false;
-		if (is(s, v->in[k], VARIABLE) && v->op != O_add)
+		bool variable = is(s, v->in[k], VARIABLE) && v->op != O_add;
+		bool number = v->op == O_mul && !surd_same(rms_of(s, v->in[k]), one);
+		if ((is(s, v->in[k], SIGNAL) && !raw[v->in[k]]) || variable || number)
 			return false;
 		any |= raw[v->in[k]];
 	}
@@ -529,6 +532,8 @@ static void hand_down(Shares *p, Ref r, const Val *v)
 		Share part = *share;
 		if (sum && val(s->g, v->in[1 - k])->op == O_const)
 			part.eta = surd_mul(share->eta, surd_near(0.5)); // 1 + g: g is an offset
+		if (!plain && v->op == O_dot && (is_zero(s, v->in[0]) || is_zero(s, v->in[1])))
+			return; // the first step of a loop
 		if (!plain) {
 			part.eta = one;
 			part.question =

@@ -4,6 +4,7 @@
 // value is right whether or not the surd is exact.
 #include "passes.h"
 #include <math.h>
+#include <string.h>
 
 enum { LARGEST = 1 << 30 }; // of num and den: products of two stay below 2^63
 
@@ -81,9 +82,9 @@ bool surd_same(Surd a, Surd b)
 	return fabs(a.value - b.value) <= 1e-9 * fabs(a.value);
 }
 
-// The rational p/q next to x with small terms (continued fractions): true when x is that to about
-// float precision.
-static bool rational(double x, int64_t *p, int64_t *q)
+// The rational p/q next to x with small terms (continued fractions): true when x is that to within
+// `error`, relative.
+static bool rational(double x, double error, int64_t *p, int64_t *q)
 {
 	int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
 	double rest = x;
@@ -93,7 +94,7 @@ static bool rational(double x, int64_t *p, int64_t *q)
 		if (p2 > (1 << 20) || q2 > (1 << 20) || (double)p2 * (double)q2 > 1e8)
 			return false;
 		p0 = p1, q0 = q1, p1 = p2, q1 = q2;
-		if (p1 > 0 && fabs((double)p1 / (double)q1 - x) < 5e-7 * x) {
+		if (p1 > 0 && fabs((double)p1 / (double)q1 - x) < error * x) {
 			*p = p1, *q = q1;
 			return true;
 		}
@@ -102,18 +103,40 @@ static bool rational(double x, int64_t *p, int64_t *q)
 	return false;
 }
 
-// A number read from a file (0.35355338, 0.125): the surd it was rounded from, where there is a
-// simple one.
+static Surd simplest(double value, double error)
+{
+	int64_t p, q;
+	double square = value * value;
+	if (rational(square, 2 * error, &p, &q))
+		return surd_root(p, q);
+	if (rational(square * square, 4 * error, &p, &q))
+		return fourth_root(p, q);
+	return surd_number(value);
+}
+
+// How far a number may be from what it was rounded from: to f16 or bf16, by its trailing zeros,
+// where it is not so short that it stands for itself.
+static double rounding(double value)
+{
+	float single = (float)value;
+	uint32_t bits;
+	memcpy(&bits, &single, sizeof bits);
+	if ((double)single != value || !(bits & 0xFFFFF))
+		return 0;
+	return bits & 0x1FFF ? 0 : bits & 0xFFFF ? 0x1p-12 : 0x1p-9;
+}
+
+// A number read from a file (0.35355338, 0.125, and 0.3535 in f16): the surd it was rounded from,
+// where there is a simple one.
 Surd surd_near(double value)
 {
+	double coarse = rounding(value);
 	int64_t p, q;
 	if (!(value > 0) || !isfinite(value))
 		return surd_number(value);
-	if (rational(value * value, &p, &q))
-		return surd_root(p, q);
-	if (rational(value * value * value * value, &p, &q))
+	if (coarse > 0 && rational(pow(value, 4), 4 * coarse, &p, &q) && (p == 1 || q == 1))
 		return fourth_root(p, q);
-	return surd_number(value);
+	return simplest(value, 2.5e-7);
 }
 
 static const char *ratio(Arena *arena, const char *before, int64_t num, int64_t den,
