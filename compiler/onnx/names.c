@@ -190,8 +190,8 @@ static Part part_of(const char *op, int operand)
 	                                     "ConvTranspose"};
 	if (!strcmp(op, "Add") || !strcmp(op, "Sub"))
 		return P_bias;
-	if (!strcmp(op, "MatMul") || !strcmp(op, "Gather") || !strcmp(op, "PRelu") ||
-	    !strcmp(op, "RMSNormalization"))
+	if (!strcmp(op, "MatMul") || !strcmp(op, "Mul") || !strcmp(op, "Gather") ||
+	    !strcmp(op, "PRelu") || !strcmp(op, "RMSNormalization"))
 		return P_weight;
 	for (int i = 0; i < COUNT(affine); i++)
 		if (!strcmp(op, affine[i]))
@@ -202,22 +202,25 @@ static Part part_of(const char *op, int operand)
 static const char *name_by_call(const Reader *r, const Weight *w, const NodeProto *node,
                                 int operand)
 {
-	const char *name[MANY], *own = w->name;
+	const char *name[MANY], *own = w->name,
+	                        *call = node_property(node, "pkg.torch.onnx.fx_node");
 	int n = called_with(r, node, name);
 	Leaves leaves = leaves_of(r, w);
 	if (leaves.parameters == 1)
 		own = leaves.name;
 	if (!n || n > MANY || is_fused(node))
 		return NULL;
-	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
-	bool bias_first = strstr(call, "addmm") || strstr(call, "baddbmm");
-	Part part = n > 1 ? part_of(node->op_type, operand) : P_unclear;
-	if (part == P_unclear && n > 1)
-		for (int i = 0; i < n; i++)
-			if (!strcmp(name[i], own))
-				return own;
+	if (strstr(call, "group_norm") && !strcmp(node->op_type, "InstanceNormalization"))
+		return NULL; // ones and zeros of the exporter's own
+	Part part = part_of(node->op_type, operand);
+	if (n == 1)
+		return part == P_weight && ends_with(name[0], "bias") ? NULL : name[0];
+	for (int i = 0; i < n && part == P_unclear; i++)
+		if (!strcmp(name[i], own))
+			return own;
 	if (part == P_unclear)
-		return n == 1 ? name[0] : NULL;
+		return NULL;
+	bool bias_first = strstr(call, "addmm") || strstr(call, "baddbmm");
 	return (part == P_weight) != bias_first ? name[0] : name[n - 1];
 }
 

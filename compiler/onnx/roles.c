@@ -128,21 +128,15 @@ void read_roles(Reader *r)
 // ------------------------------------------------------------------------------
 
 static const char *const no_reason = NULL; // a parameter
+static const char running[] = "running statistics";
 
 // Names that modules give to tensors of numbers that are no parameters.
 static bool is_buffer_name(const char *name)
 {
-	static const char *const ends[] = {"running_mean",
-	                                   "running_var",
-	                                   "num_batches_tracked",
-	                                   "inv_freq",
-	                                   "masked_bias",
-	                                   "position_ids",
-	                                   "attn_mask",
-	                                   "attn.bias",
-	                                   "attention.bias",
-	                                   "final_logits_bias",
-	                                   "relative_position_index"};
+	static const char *const ends[] = {
+	    "running_mean", "running_var",       "num_batches_tracked",
+	    "inv_freq",     "masked_bias",       "position_ids",
+	    "attn_mask",    "final_logits_bias", "relative_position_index"};
 	for (int i = 0; i < COUNT(ends); i++)
 		if (ends_with(name, ends[i]))
 			return true;
@@ -160,6 +154,7 @@ static bool is_number_operand(const char *op, int k)
 	                {"Pow", 1, 1},
 	                {"Dropout", 1, 2},
 	                {"Resize", 1, 3},
+	                {"Upsample", 1, 1},
 	                {"Pad", 1, 2},
 	                {"Range", 0, 2},
 	                {"OneHot", 1, 2},
@@ -201,17 +196,38 @@ static const char *guess_reason(Reader *r, Weight *w, const NodeProto *node, con
 	return no_reason;
 }
 
+static bool is_contraction(const char *op)
+{
+	static const char *const ops[] = {"MatMul",        "Gemm",   "Conv",
+	                                  "ConvTranspose", "Gather", "Einsum"};
+	for (int i = 0; i < COUNT(ops); i++)
+		if (!strcmp(op, ops[i]))
+			return true;
+	return false;
+}
+
+// Folded from a parameter: is it more than the parameter in another shape? Tables that are not
+// contracted, products of several parameters, and single numbers are.
+static bool is_computed(const Weight *w, const Leaves *leaves, const NodeProto *node,
+                        const char *name)
+{
+	if (!leaves->name || strcmp(leaves->name, name))
+		return false;
+	bool table = wide_axes(&w->shape) > 1 && node && !is_contraction(node->op_type);
+	return !w->shape.rank || leaves->parameters > 1 || (leaves->count > 1 && table);
+}
+
 static const char *signature_reason(Reader *r, Weight *w, const NodeProto *node, const char *name)
 {
 	const char *kind = kind_of(r, w->name);
 	Leaves leaves = leaves_of(r, w);
 	bool recurrent = node && (!strcmp(node->op_type, "LSTM") || !strcmp(node->op_type, "GRU") ||
 	                          !strcmp(node->op_type, "RNN"));
-	if (is_parameter_name(r, name))
+	if (is_parameter_name(r, name) && !is_computed(w, &leaves, node, name))
 		return no_reason;
 	if (kind && strcmp(kind, "PARAMETER"))
 		return !strcmp(kind, "BUFFER") ? "a buffer" : "a constant of the program";
-	if (kind || (leaves.parameters == leaves.count && recurrent && leaves.count))
+	if (kind || (leaves.parameters && recurrent))
 		return no_reason;
 	if (leaves.parameters)
 		return format(
@@ -231,7 +247,7 @@ static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *nod
                                       const char *name)
 {
 	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
-		return "running statistics";
+		return running;
 	if (node && is_number_operand(node->op_type, k))
 		return "a number of an operator";
 	const char *why =
@@ -363,15 +379,14 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 static Ref frozen_ref(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why,
                       const NodeProto *node, int k)
 {
-	int slot = named_slot(r, name);
-	if (slot < 0 || weight_of(r, slot)->origin != w->origin) {
+	if (w->slot < 0) {
 		Slot s = weight_slot(r, w, fresh_name(r, name));
 		s.kind = kind;
 		s.why = why;
-		slot = make_slot(r, s);
+		w->slot = make_slot(r, s);
 	}
-	add_home(r, slot, w, false, node, k);
-	return put_slot(r->g, slot);
+	add_home(r, w->slot, w, false, node, k);
+	return put_slot(r->g, w->slot);
 }
 
 // Outside of PyTorch equal tensors are merged without a trace: one value everywhere means that
@@ -398,6 +413,10 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 	int choice = users_choice(r, name, w->name);
 	if (choice == 1 && node && is_number_operand(node->op_type, k) && w->shape.rank == 0)
 		choice = -1;
+	bool every =
+	    r->options->apart && w->shape.rank && node && !is_number_operand(node->op_type, k);
+	if (every && !(why && !strcmp(why, running)))
+		why = NULL;
 	if (choice == 0)
 		why = "--freeze";
 	if (choice == 1 || !why)
@@ -470,5 +489,6 @@ void note_roles(Reader *r)
 			     r->weights.at[i]->name, (int)*n);
 	}
 	if (renamed)
-		note(r, "%d parameters lie in initializers of another name", renamed);
+		note(r, "%d parameter%s in initializers of another name", renamed,
+		     renamed == 1 ? " lies" : "s lie");
 }
