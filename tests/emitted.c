@@ -4,6 +4,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+char *read_text(Arena *arena, const char *path)
+{
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		fail(path, "cannot be read");
+	Text text = {.arena = arena};
+	char line[4096];
+	while (fgets(line, sizeof line, f))
+		say(&text, "%s", line);
+	fclose(f);
+	return text.at;
+}
+
 static uint64_t next_random(uint64_t *state)
 {
 	*state = *state * 6364136223846793005u + 1442695040888963407u;
@@ -27,11 +40,10 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 	return slot;
 }
 
-// ---- a run
-// ---------------------------------------------------------------------------------------------
+// ---- a run ----------------------------------------------------------------------------
 
-static int launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
-                  int64_t kernel)
+int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
+                 int64_t kernel)
 {
 	(void)kernel;
 	for (int64_t i = n - 1; i >= 0; i--) // any order: the last first
@@ -57,7 +69,7 @@ static char *slot_memory(const Run *r, const Plan *plan, int k)
 }
 
 static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *model,
-                     const Array *slot)
+                     const Array *slot, Launcher *launch)
 {
 	const Graph *g = plan->graph;
 	Run r = {.run = {.params = block(arena, plan->param_bytes),
@@ -83,8 +95,7 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 	return r;
 }
 
-// ---- comparison
-// --------------------------------------------------------------------------------------------
+// ---- comparison -----------------------------------------------------------------------
 
 static double distance(double found, double wanted, double size)
 {
@@ -118,7 +129,7 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 }
 
 double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
-                   double tolerance, const char *what)
+                   Launcher *launch, double tolerance, const char *what)
 {
 	Array *want = eval_graph(arena, g, slot);
 	Plan *plan = plan_graph(arena, g, "run");
@@ -126,7 +137,7 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	Object *object = emit(arena, 1, &plan, &options);
 	Jit *jit = jit_load(object);
 	const struct amos_model *model = jit_model(jit);
-	Run r = run_start(arena, plan, model, slot);
+	Run r = run_start(arena, plan, model, slot, launch);
 	int status = ((amos_program *)model->entries[0].run)(&r.run);
 	double worst = status ? INFINITY : 0;
 	for (int k = 0; k < g->outs.count; k++)

@@ -4,13 +4,17 @@
 #include "emit.h"
 #include "passes.h"
 
+char *read_text(Arena *, const char *path);
 // Slots of g with pseudo-random contents: floats in [-2, 2), integers below `below`, in their
 // types.
 Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
+typedef int Launcher(const struct amos_run *, amos_worker *, char *const *buf, int64_t n,
+                     int64_t kernel);
+Launcher plain_launch; // one worker after the other, the last first
 // Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
 // evaluator, in units of `tolerance` times the largest entry of that array: 1 is the most that is
 // allowed. Prints what differs.
-double check_graph(Arena *, const Graph *, const Array *slot, const Target *, double tolerance,
-                   const char *what);
+double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
+                   double tolerance, const char *what);
 
 #endif

@@ -5,19 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(Arena *arena, const char *path)
-{
-	FILE *f = fopen(path, "rb");
-	if (!f)
-		fail(path, "cannot be read");
-	Text text = {.arena = arena};
-	char line[4096];
-	while (fgets(line, sizeof line, f))
-		say(&text, "%s", line);
-	fclose(f);
-	return text.at;
-}
-
 int main(int argc, char **argv)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f"};
@@ -31,7 +18,8 @@ int main(int argc, char **argv)
 			Array *slot = random_slots(arena, g, (uint64_t)i, 5);
 			const char *what =
 			    format(arena, "%s %s", argv[i], masks[m] ? masks[m] : "");
-			double worst = check_graph(arena, g, slot, target, 1e-5, what);
+			double worst =
+			    check_graph(arena, g, slot, target, plain_launch, 1e-5, what);
 			if (worst > 1)
 				failures++;
 			else

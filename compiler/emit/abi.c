@@ -4,8 +4,7 @@
 #include "gen.h"
 #include <string.h>
 
-// ---- abi.def as LLVM types
-// ------------------------------------------------------------------------------
+// ---- abi.def as LLVM types ------------------------------------------------------------
 
 #define STRUCT(name)                          enum {
 #define F(owner, ctype, kind, field, meaning) owner##_##field,
@@ -64,8 +63,7 @@ static Value struct_of(Gen *g, int n, Value *field)
 	return LLVMConstStructInContext(g->context, field, (unsigned)n, 0);
 }
 
-// ---- constants
-// --------------------------------------------------------------------------------------------
+// ---- constants ------------------------------------------------------------------------
 
 static Value hidden(Gen *g, Value initial, const char *name)
 {
@@ -113,8 +111,7 @@ static int64_t size_of(Elem e, const Shape *s)
 	return count_of(s) * elems[e].bytes;
 }
 
-// ---- slots, outs, kernels
-// -----------------------------------------------------------------------------------
+// ---- slots, outs, kernels -------------------------------------------------------------
 
 static Value slots_table(Gen *g, const Plan *plan, bool weights)
 {
@@ -238,8 +235,7 @@ static Value kernels_table(Gen *g, const Entry *entry)
 	return array(g, TYPE(g, amos_kernel), at, entry->n);
 }
 
-// ---- programs
-// -----------------------------------------------------------------------------------------------
+// ---- programs -------------------------------------------------------------------------
 
 // A program is a table of launches (worker, calls, first operand, operands) over a table of
 // operands (block, offset): an address is the block's plus the offset, or entry `offset` of a block
@@ -313,8 +309,7 @@ static Program program_tables(Gen *g, const Entry *entry)
 	                 array(g, g->ptr, consts.at, consts.count)};
 }
 
-// ---- the interpreter of launch tables: one function for all programs
-// ---------------------------------------
+// ---- the interpreter of launch tables: one function for all programs ------------------
 
 static Value at_index(Gen *g, LLVMTypeRef type, Value from, Value i)
 {
@@ -435,8 +430,7 @@ static Value reads_text(Gen *g, const Plan *plan)
 	return text(g, reads);
 }
 
-// ---- the model
-// ------------------------------------------------------------------------------------------------
+// ---- the model ------------------------------------------------------------------------
 
 static Value entries_table(Gen *g, int n, const Entry *entry)
 {

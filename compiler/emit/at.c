@@ -5,8 +5,7 @@
 #include "gen.h"
 #include <string.h>
 
-// ---- memory of what is known
-// -----------------------------------------------------------------------
+// ---- memory of what is known ----------------------------------------------------------
 
 // The cell of (r, idx) among the values known at this level.
 static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
@@ -46,8 +45,7 @@ void unbind(Gen *g, Bound *bound)
 	g->floor = bound->floor;
 }
 
-// ---- reading and writing
-// ------------------------------------------------------------------------------
+// ---- reading and writing --------------------------------------------------------------
 
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 {
@@ -111,8 +109,7 @@ void store_outs(Gen *g, const Index *idx)
 		store_out(g, o, to[o], v[o]);
 }
 
-// ---- bounds
-// ---------------------------------------------------------------------------------------------
+// ---- bounds ---------------------------------------------------------------------------
 
 // An index that may lie outside of [0, extent): `inside` says where it does not, and what is
 // answered is safe to read with: clamped where all lanes agree or each has its own, masked where
@@ -151,8 +148,7 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 	return safe;
 }
 
-// ---- moves
-// ------------------------------------------------------------------------------------------------
+// ---- moves ----------------------------------------------------------------------------
 
 static void pad_index(Gen *g, const Val *v, const Index *idx, Index *in, Value *inside)
 {
@@ -299,8 +295,7 @@ static Value at_gather(Gen *g, const Val *v, const Index *idx)
 	return at(g, v->in[0], in);
 }
 
-// ---- leaves
-// -------------------------------------------------------------------------------------------------
+// ---- leaves ---------------------------------------------------------------------------
 
 static Value mix64(Gen *g, Value z)
 {
@@ -395,8 +390,7 @@ static Value at_leaf(Gen *g, Ref r, const Val *v, const Index *idx)
 	}
 }
 
-// ---- maps
-// -----------------------------------------------------------------------------------------------------
+// ---- maps -----------------------------------------------------------------------------
 
 static Value at_map(Gen *g, const Val *v, const Index *idx)
 {
@@ -410,8 +404,7 @@ static Value at_map(Gen *g, const Val *v, const Index *idx)
 	return apply(g, v, v->nin, x, type);
 }
 
-// ---- all of them
-// ------------------------------------------------------------------------------------------------
+// ---- all of them ----------------------------------------------------------------------
 
 static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 {

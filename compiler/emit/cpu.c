@@ -87,8 +87,7 @@ static Target *cpu_host(Arena *arena, const char *mask)
 	return t;
 }
 
-// ---- folds across lanes
-// ------------------------------------------------------------------------------
+// ---- folds across lanes ---------------------------------------------------------------
 
 // Halves are folded onto each other, always in this order.
 Value fold_lanes(Gen *g, Op op, Elem e, Value v)
@@ -113,8 +112,7 @@ Value fold_lanes(Gen *g, Op op, Elem e, Value v)
 	return LLVMBuildExtractElement(g->b, v, LLVMConstInt(g->i32, 0, 0), "");
 }
 
-// ---- targets by name
-// ---------------------------------------------------------------------------------
+// ---- targets by name ------------------------------------------------------------------
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
@@ -140,11 +138,68 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
+// What a CPU of LLVM's name surely has, for those that are not this machine.
+static const struct {
+	const char *cpu, *features;
+} cpus[] = {
+    {"x86-64-v2", "+sse4.2"},
+    {"x86-64-v3", "+avx2,+fma"},
+    {"haswell", "+avx2,+fma"},
+    {"znver2", "+avx2,+fma"},
+    {"znver3", "+avx2,+fma"},
+    {"x86-64-v4", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
+    {"skylake-avx512", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
+    {"icelake-server", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
+    {"znver4", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"},
+    {"znver5", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"},
+    {"sapphirerapids",
+     "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+amx-tile,+amx-bf16"},
+};
+
+static Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
+                         const char *features, const char *mask)
+{
+	Target *t = NEW(arena, Target);
+	t->name = copy_string(arena, name);
+	t->triple = copy_string(arena, triple);
+	t->cpu = copy_string(arena, cpu);
+	t->features = masked(arena, features, mask);
+	cpu_fill(t, mask);
+	return t;
+}
+
+static Target *cpu_named(Arena *arena, const char *name, const char *mask)
+{
+	const char *cpu = name + strlen("cpu:");
+	const Target *host = cpu_host(arena, NULL);
+	for (int k = 0; k < COUNT(cpus); k++)
+		if (!strcmp(cpus[k].cpu, cpu))
+			return cpu_known(arena, name, host->triple, cpu, cpus[k].features, mask);
+	Text known = {.arena = arena};
+	for (int k = 0; k < COUNT(cpus); k++)
+		say(&known, " %s", cpus[k].cpu);
+	fail("--target", "unknown CPU '%s'; known are:%s", cpu, known.at);
+}
+
+static Target *cpu_triple(Arena *arena, const char *triple, const char *mask)
+{
+	return cpu_known(arena, triple, triple, "generic", "", mask);
+}
+
 const Target *target_named(Arena *arena, const char *name, const char *mask)
 {
 	target_start();
 	if (!name || !strcmp(name, "cpu"))
 		return cpu_host(arena, mask);
+	if (starts_with(name, "cuda:sm_") || !strcmp(name, "cuda:host"))
+		return gpu_target(arena, name, cpu_host(arena, mask));
+	if (starts_with(name, "cpu:"))
+		return cpu_named(arena, name, mask);
+	LLVMTargetRef known;
+	char *message = NULL;
+	if (strchr(name, '-') && !LLVMGetTargetFromTriple(name, &known, &message))
+		return cpu_triple(arena, name, mask);
+	LLVMDisposeMessage(message);
 	fail("--target",
 	     "unknown target '%s'; known are cpu, cpu:NAME, cuda:sm_90 and LLVM triples", name);
 }
@@ -156,11 +211,15 @@ const char *target_text(Arena *arena, const Target *t)
 
 void kernel_begin(Gen *g, const char *name)
 {
+	g->workers = 1;
+	g->pad_bytes = 0;
+	if (g->target->gpu) {
+		gpu_kernel_begin(g, name);
+		return;
+	}
 	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
 	function_begin(g, name, LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0));
 	g->buf = LLVMGetParam(g->function, 0);
 	g->worker = LLVMGetParam(g->function, 1);
 	g->pad = LLVMGetParam(g->function, 2);
-	g->workers = 1;
-	g->pad_bytes = 0;
 }

@@ -73,8 +73,7 @@ static Value element(Dot *d, Value memory, Value i)
 	return LLVMBuildGEP2(d->g->b, d->tile.elem, memory, &i, 1, "");
 }
 
-// ---- where operands lie
-// ------------------------------------------------------------------------------
+// ---- where operands lie ---------------------------------------------------------------
 
 // Index of an element of operand `o` (0: a, 1: b) from its coordinates.
 static void element_index(Dot *d, int o, const Index *row, const Index *column, Index *idx)
@@ -180,8 +179,7 @@ static int far_reads(Gen *g, Ref r, const Index *idx, const Index *x)
 	return far;
 }
 
-// ---- the shape of the work
-// -----------------------------------------------------------------------------
+// ---- the shape of the work ------------------------------------------------------------
 
 static const struct Machine *machine_of(const Target *t)
 {
@@ -338,8 +336,7 @@ static void plan_dot(Dot *d, Gen *g, const Kern *kern)
 		d->tile.soon = (int)ceil_div(d->tile.rows, d->panels_each);
 }
 
-// ---- packing
-// -------------------------------------------------------------------------------------------
+// ---- packing --------------------------------------------------------------------------
 
 // Lanes base, base + 1, .. of an axis of `count`; `align` divides base. Beyond the end: masked off.
 static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
@@ -520,8 +517,7 @@ static void turn_strip(Dot *d, Value first)
 	loop_end(g, &rows);
 }
 
-// ---- the worker
-// ------------------------------------------------------------------------------------------
+// ---- the worker -----------------------------------------------------------------------
 
 typedef struct Row {
 	Dot *d;

@@ -13,10 +13,9 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 4 }; // kernels a module
+enum { BATCH = 4 }; // kernels a module; PTX is one module
 
-// ---- signatures: what a kernel computes, without where
-// ------------------------------------------------
+// ---- signatures: what a kernel computes, without where --------------------------------
 
 typedef struct Signature {
 	Arena *arena;
@@ -119,8 +118,7 @@ static Signature *signature_new(Arena *arena, const Plan *plan, const int *write
 	return s;
 }
 
-// ---- kernels
-// ---------------------------------------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------
 
 typedef struct Kernel { // code that launches share
 	const Signature *signature;
@@ -133,8 +131,8 @@ typedef struct Emitter {
 	Arena *arena;
 	const Target *target;
 	VEC(Kernel) kernels;
-	int batches;
-	Part *part; // by batch
+	int batch, batches; // kernels a module; modules
+	Part *part;         // by batch
 	atomic_int next;
 } Emitter;
 
@@ -145,8 +143,8 @@ static Value buffer_address(Gen *g, int entry)
 		return (Value)(uintptr_t)*cell;
 	Level *was = level_go(g, g->ground);
 	Value i = number(g, entry);
-	Value address =
-	    LLVMBuildLoad2(g->b, g->ptr, LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
+	Value address = LLVMBuildLoad2(g->b, global_pointer(g),
+	                               LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
 	level_go(g, was);
 	*cell = (uint64_t)(uintptr_t)address;
 	return address;
@@ -231,8 +229,12 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	arena_free(arena);
 }
 
-// ---- modules
-// ------------------------------------------------------------------------------------------
+static bool is_ptx(const Target *t)
+{
+	return t->gpu && !t->emulated;
+}
+
+// ---- modules --------------------------------------------------------------------------
 
 static LLVMTargetMachineRef machine_new(const Target *t)
 {
@@ -275,7 +277,7 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 	LLVMDisposeMessage(message);
 	tidy(module, machine);
 	LLVMMemoryBufferRef buffer;
-	LLVMCodeGenFileType kind = t->gpu ? LLVMAssemblyFile : LLVMObjectFile;
+	LLVMCodeGenFileType kind = is_ptx(t) ? LLVMAssemblyFile : LLVMObjectFile;
 	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
 		bug("LLVM cannot emit for %s: %s", t->triple, message);
 	Part part = {.count = LLVMGetBufferSize(buffer)};
@@ -316,7 +318,7 @@ static void compile_batch(Compiler *c, int batch)
 	Emitter *e = c->emitter;
 	LLVMModuleRef module = module_new(e->target, c->context, c->machine);
 	Gen g = gen_new(e->target, c->context, module);
-	for (int k = batch * BATCH; k < MIN((batch + 1) * BATCH, e->kernels.count); k++)
+	for (int k = batch * e->batch; k < MIN((batch + 1) * e->batch, e->kernels.count); k++)
 		write_kernel(&g, &e->kernels.at[k], k);
 	e->part[batch] = compile(c->arena, e->target, module, c->machine);
 	LLVMDisposeBuilder(g.b);
@@ -335,7 +337,8 @@ static void *compile_thread(void *ctx)
 // The parts lie in the compilers' arenas: copied to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
-	e->batches = (e->kernels.count + BATCH - 1) / BATCH;
+	e->batch = is_ptx(e->target) ? MAX(1, e->kernels.count) : BATCH;
+	e->batches = (e->kernels.count + e->batch - 1) / e->batch;
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -358,8 +361,7 @@ static void compile_kernels(Emitter *e, int threads)
 	}
 }
 
-// ---- launches
-// --------------------------------------------------------------------------------------------
+// ---- launches -------------------------------------------------------------------------
 
 // One kernel for all launches that compute the same.
 static int kernel_of(Emitter *e, Table *known, const Signature *s)
@@ -440,7 +442,7 @@ Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *opti
 	fill_launches(&e, nplan, entry);
 	object->part = e.part;
 	object->parts = e.batches;
-	if (!e.target->gpu)
+	if (!is_ptx(e.target))
 		e.part[object->parts++] = compile_tables(&e, nplan, entry, options);
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;

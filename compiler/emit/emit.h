@@ -19,7 +19,7 @@ typedef struct Part {
 typedef struct Object { // parts that refer to each other: one object when linked
 	int parts;
 	Part *part;
-	size_t count; // bytes of all parts
+	size_t count;        // bytes of all parts
 	int kernels, shared; // kernels in the plans; how many were the same code as another
 	double seconds;
 } Object;
@@ -35,8 +35,7 @@ typedef struct EmitOptions {
 // One object of all the plans (entries); their slot tables are equal.
 Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 
-// ---- out.c
-// --------------------------------------------------------------------------------------------
+// ---- out.c ----------------------------------------------------------------------------
 typedef struct Jit Jit;
 Jit *jit_load(const Object *);                   // links the object in memory
 const struct amos_model *jit_model(const Jit *); // the one symbol

@@ -48,8 +48,7 @@ static bool fold_varies(Gen *g, const Fold *f, int k)
 	return f->lanes && g->target->width > 1;
 }
 
-// ---- one step
-// -----------------------------------------------------------------------------------------
+// ---- one step -------------------------------------------------------------------------
 
 // The element that is folded: the operand's, or the product of a dot.
 static Value fold_element(Gen *g, const Fold *f, int k, Index *in)
@@ -112,8 +111,7 @@ static void fold_one(Gen *g, Fold *f, int k, int unit, Value mask)
 	set_variable(g, acc, fold_step(g, v->op, e, read_variable(g, f->type[k], acc), x));
 }
 
-// ---- loops
-// --------------------------------------------------------------------------------------------
+// ---- loops ----------------------------------------------------------------------------
 
 static void fold_loops(Gen *g, Fold *f, int group);
 
@@ -230,8 +228,7 @@ static void fold_loops(Gen *g, Fold *f, int group)
 		one_range(g, f, group, number(g, 0), number(g, size));
 }
 
-// ---- the result
-// -----------------------------------------------------------------------------------------
+// ---- the result -----------------------------------------------------------------------
 
 static Value result_argmax(Gen *g, Fold *f, int k)
 {
@@ -263,8 +260,7 @@ static Value fold_result(Gen *g, Fold *f, int k)
 	return f->lanes ? fold_lanes(g, op, e, x) : x;
 }
 
-// ---- the nest
-// ---------------------------------------------------------------------------------------------
+// ---- the nest -------------------------------------------------------------------------
 
 uint32_t fold_axes(const Val *v)
 {

@@ -16,8 +16,7 @@
 
 typedef LLVMValueRef Value;
 
-// ---- targets: cpu.c, nvptx.c
-// ----------------------------------------------------------------------
+// ---- targets: cpu.c, nvptx.c ----------------------------------------------------------
 
 struct Target {
 	const char *name, *triple, *cpu, *features;
@@ -30,8 +29,7 @@ struct Target {
 	bool scalef; // has vscalefps
 };
 
-// ---- a kernel being written: emit.c
-// -------------------------------------------------------------------
+// ---- a kernel being written: emit.c ---------------------------------------------------
 
 // Where code may be put: the function, or the body of a loop. Outer levels stay open while inner
 // ones are written, so what does not depend on an inner loop is written outside of it.
@@ -77,8 +75,7 @@ void emit_dot(Gen *, const Kern *);
 void emit_put(Gen *, const Kern *);
 void emit_scan(Gen *, const Kern *);
 
-// ---- indices: index.c
-// --------------------------------------------------------------------------------
+// ---- indices: index.c -----------------------------------------------------------------
 
 enum { TERMS = 8 };
 typedef struct Index {
@@ -134,8 +131,7 @@ typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 Lanes index_value(Gen *, const Index *); // written where its variables live
 Value index_i64(Gen *, const Index *);   // as a scalar or a vector of i64
 
-// ---- loops: loop.c
-// -----------------------------------------------------------------------------------
+// ---- loops: loop.c --------------------------------------------------------------------
 
 typedef struct Loop {
 	Value i; // i64
@@ -165,24 +161,25 @@ Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's 
 typedef void LaneBody(Gen *, int n, const Index *unit, void *ctx);
 void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *ctx);
 Value first_lanes(Gen *, int64_t count); // a mask of them
-enum { UNITS = 16 }; // most vectors side by side
+enum { UNITS = 16 };                     // most vectors side by side
 
-// ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one
-// ---------------------------
+// ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one -------
 
 Value thread_number(Gen *); // within the worker
 // Code that one thread of the worker runs, after all have come here; where threads part already:
 // all of them.
 typedef struct Branch {
-	LLVMBasicBlockRef after;
-	Level *outer;
+	bool one; // a thread only
+	Loop loop;
 } Branch;
 Branch single_begin(Gen *);
 void single_end(Gen *, Branch *);
 Value fold_threads(Gen *, Op, Elem, Value); // across the threads, the same answer for all
+void gpu_kernel_begin(Gen *, const char *name);
+LLVMTypeRef global_pointer(Gen *); // of the addresses in buf
+Target *gpu_target(Arena *, const char *name, const Target *host);
 
-// ---- values: at.c
-// ---------------------------------------------------------------------------------------
+// ---- values: at.c ---------------------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
 Value place_address(Gen *, Ref);                       // where a value in memory is
@@ -215,8 +212,7 @@ void fold_values(Gen *, int n, const Ref *fold, const Index *idx);
 void operand_index(Gen *, const Val *, int k, const Index *idx, Index *in, Value *inside);
 bool concat_reaches(Gen *, const Val *, int k, const Index *idx);
 
-// ---- merge.c: axes that are one axis to everything a kernel reads
-// -----------------------------------------
+// ---- merge.c: axes that are one axis to everything a kernel reads ---------------------
 
 typedef struct Groups {
 	int n;
@@ -228,21 +224,19 @@ typedef struct Groups {
 // in mask are not looked at) tells them apart; folded axes (in fold) and others stay apart. Axes of
 // 1 are in no group.
 Groups join_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t fold,
-                  const Index *idx);
+                 const Index *idx);
 // Sets the entries of idx that group k covers, from its position.
 void group_index(Gen *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
 void note_index(Gen *, const Index *);
 
-// ---- fold.c, map.c
-// --------------------------------------------------------------------------------------
+// ---- fold.c, map.c --------------------------------------------------------------------
 
 uint32_t fold_axes(const Val *fold);               // as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // but for axes of 1
 // The positions of groups in `which` from the number of a row of them.
 void row_index(Gen *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
 
-// ---- scalars: scalar.c, math.c
-// -----------------------------------------------------------------------
+// ---- scalars: scalar.c, math.c --------------------------------------------------------
 
 LLVMTypeRef elem_type(Gen *, Elem);                // in values
 LLVMTypeRef memory_type(Gen *, Elem);              // in memory
@@ -270,24 +264,23 @@ Value math_pow(Gen *, Value, Value);
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
 
-// ---- the register tile of a matrix product: tile.c --------------------------------------------
+// ---- the register tile of a matrix product: tile.c ------------------------------------
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
 typedef struct Tile {
 	LLVMTypeRef elem;
-	int bytes, lanes;  // of an element; elements of a vector
+	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll;        // steps of k in the innermost loop
-	bool rest;         // k may be no multiple of unroll
+	int unroll;                           // steps of k in the innermost loop
+	bool rest;                            // k may be no multiple of unroll
 	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
-	int soon;          // rows to prefetch meanwhile, from the pointer `soon` on
+	int soon; // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row;
 } Tile;
 // void (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon), the same function for the same tile.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
-// ---- the object: emit.c, abi.c
-// ---------------------------------------------------------------------------
+// ---- the object: emit.c, abi.c --------------------------------------------------------
 
 typedef struct Launch {
 	int kernel; // amos_kernel_N

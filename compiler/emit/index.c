@@ -59,8 +59,7 @@ static Level *deepest(Gen *g, int n, const Index *idx, Level *level)
 	return level;
 }
 
-// ---- algebra
-// -----------------------------------------------------------------------------------------
+// ---- algebra --------------------------------------------------------------------------
 
 static int find_term(const Index *x, int var)
 {
@@ -299,8 +298,7 @@ Level *index_level(Gen *g, int n, const Index *idx)
 	return deepest(g, n, idx, g->floor);
 }
 
-// ---- code
-// ---------------------------------------------------------------------------------------------
+// ---- code -----------------------------------------------------------------------------
 
 Value number(Gen *g, int64_t n)
 {

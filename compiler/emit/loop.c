@@ -2,8 +2,7 @@
 // Takes gen.h. Keeps: an outer level's block has no terminator while an inner level is open.
 #include "gen.h"
 
-// ---- levels
-// ------------------------------------------------------------------------------------------
+// ---- levels ---------------------------------------------------------------------------
 
 static LLVMBasicBlockRef new_block(Gen *g)
 {
@@ -41,8 +40,7 @@ void level_leave(Gen *g, Level *outer)
 	LLVMPositionBuilderAtEnd(g->b, inner->open);
 }
 
-// ---- variables
-// ----------------------------------------------------------------------------------------
+// ---- variables ------------------------------------------------------------------------
 
 Value variable(Gen *g, LLVMTypeRef type, Value initial)
 {
@@ -72,8 +70,7 @@ Value pad_memory(Gen *g, int64_t bytes)
 	return LLVMBuildGEP2(g->b, g->i8, g->pad, &offset, 1, "");
 }
 
-// ---- loops
-// --------------------------------------------------------------------------------------------
+// ---- loops ----------------------------------------------------------------------------
 
 Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
 {
@@ -101,8 +98,7 @@ void loop_end(Gen *g, Loop *loop)
 	LLVMPositionBuilderAtEnd(g->b, exit);
 }
 
-// ---- lanes
-// --------------------------------------------------------------------------------------------
+// ---- lanes ----------------------------------------------------------------------------
 
 Value first_lanes(Gen *g, int64_t count)
 {

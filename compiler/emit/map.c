@@ -84,13 +84,14 @@ static void row_blocks(Gen *g, Map *m, int64_t rows, int64_t columns)
 void emit_map(Gen *g, const Kern *kern)
 {
 	Map m = {.groups = join_axes(g, kern->nout, kern->out, &kern->space,
-	                              (1u << kern->space.rank) - 1, 0, NULL)};
+	                             (1u << kern->space.rank) - 1, 0, NULL)};
 	for (int a = 0; a < RANK; a++)
 		m.idx[a] = constant_index(0);
 	int64_t count = count_of(&kern->space);
 	if (!m.groups.n) {
-		g->workers = 1;
+		Branch single = single_begin(g);
 		store_outs(g, m.idx);
+		single_end(g, &single);
 		return;
 	}
 	if (m.groups.size[m.groups.n - 1] < g->target->width / 2)

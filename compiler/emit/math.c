@@ -99,8 +99,7 @@ static Value bits(Gen *g, Value x, int64_t n)
 	return match(g, LLVMConstInt(is_double(x) ? g->i64 : g->i32, (unsigned long long)n, 1), x);
 }
 
-// ---- exp
-// ------------------------------------------------------------------------------------------------
+// ---- exp ------------------------------------------------------------------------------
 
 static Value power_of_two(Gen *g, Value x, Value n)
 {
@@ -149,8 +148,7 @@ Value math_exp(Gen *g, Value x)
 	return d ? y : pick(g, tiny, real(g, x, 0), y);
 }
 
-// ---- log
-// ------------------------------------------------------------------------------------------------
+// ---- log ------------------------------------------------------------------------------
 
 // log x = n ln 2 + log m, m in [sqrt(1/2), sqrt(2)); log m = 2 s + s^3 R(s^2), s = (m - 1) / (m +
 // 1).
@@ -194,8 +192,7 @@ Value math_log(Gen *g, Value x)
 	return pick(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real(g, x, NAN), y);
 }
 
-// ---- tanh, erf
-// ------------------------------------------------------------------------------------------
+// ---- tanh, erf ------------------------------------------------------------------------
 
 // x P(x^2) / Q(x^2), clamped to |x| <= limit, where it is 1 in f32.
 static Value odd_ratio(Gen *g, Value x, double limit, const Poly *p, const Poly *q)
@@ -271,8 +268,7 @@ Value math_erf(Gen *g, Value x)
 	return is_double(x) ? erf_double(g, x) : odd_ratio(g, x, 3.93, &p, &q);
 }
 
-// ---- sin, cos, atan
-// ---------------------------------------------------------------------------------------
+// ---- sin, cos, atan -------------------------------------------------------------------
 
 // The sine of x + quarter pi/2: x = n pi/2 + r, |r| <= pi/4, and the sine or cosine of r by n
 // modulo 4.
@@ -352,8 +348,7 @@ Value math_atan(Gen *g, Value x)
 	return with_sign(g, y, x);
 }
 
-// ---- pow
-// -----------------------------------------------------------------------------------------------
+// ---- pow ------------------------------------------------------------------------------
 
 static Value equal(Gen *g, Value a, Value b)
 {

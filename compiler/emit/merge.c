@@ -201,7 +201,7 @@ static bool adjacent(const Shape *shape, int a, int b)
 }
 
 Groups join_axes(Gen *g, int nroot, const Ref *roots, const Shape *shape, uint32_t mask,
-                  uint32_t fold, const Index *idx)
+                 uint32_t fold, const Index *idx)
 {
 	Survey w = {.shape = shape, .fold = fold, .seen = table_new(g->arena)}, *outer = g->walk;
 	look_start(g, &w, mask, idx);

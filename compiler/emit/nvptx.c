@@ -1,25 +1,177 @@
 // nvptx.c: GPU targets: a worker is a block of threads, a thread a lane.
-// Takes gen.h.
+// Takes gen.h. "cuda:sm_90" gives PTX; "cuda:host" the same code for this machine, where the few
+// things only a GPU has are calls of amos_gpu_...: what runs it must offer them.
 #include "gen.h"
+#include <string.h>
+
+enum { THREADS = 256, WARP = 32, GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 };
+
+// A value that the hardware knows, or a thing it does: by an intrinsic, or a function of the
+// emulator.
+static Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef result, int n,
+                      Value *args)
+{
+	if (!g->target->emulated)
+		return intrinsic(g, name, 0, NULL, n, args);
+	LLVMTypeRef types[4];
+	for (int k = 0; k < n; k++)
+		types[k] = LLVMTypeOf(args[k]);
+	LLVMTypeRef type = LLVMFunctionType(result, types, (unsigned)n, 0);
+	Value f = LLVMGetNamedFunction(g->module, emulated);
+	if (!f)
+		f = LLVMAddFunction(g->module, emulated, type);
+	return LLVMBuildCall2(g->b, type, f, args, (unsigned)n, "");
+}
+
+static Value special(Gen *g, const char *name, const char *emulated)
+{
+	Value v = hardware(g, name, emulated, g->i32, 0, NULL);
+	return LLVMBuildZExt(g->b, v, g->i64, "");
+}
 
 Value thread_number(Gen *g)
 {
-	(void)g;
-	never("threads of a CPU's worker");
+	return special(g, "llvm.nvvm.read.ptx.sreg.tid.x", "amos_gpu_thread");
 }
+
+static void barrier(Gen *g)
+{
+	hardware(g, "llvm.nvvm.barrier0", "amos_gpu_barrier", LLVMVoidTypeInContext(g->context), 0,
+	         NULL);
+}
+
+// ---- one thread of the worker ---------------------------------------------------------
 
 Branch single_begin(Gen *g)
 {
-	return (Branch){.outer = g->level};
+	Branch b = {.one = g->target->gpu && !g->level->lanes};
+	if (!b.one)
+		return b;
+	barrier(g);
+	b.loop = loop_begin(g, thread_number(g), number(g, 1), g->target->block);
+	g->level->lanes = true;
+	return b;
 }
 
 void single_end(Gen *g, Branch *b)
 {
-	(void)g, (void)b;
+	if (b->one)
+		loop_end(g, &b->loop);
 }
 
+// ---- folds across threads -------------------------------------------------------------
+
+static LLVMTypeRef bits_of(Gen *g, Elem e)
+{
+	return LLVMIntTypeInContext(g->context, 8 * (unsigned)elems[e].bytes);
+}
+
+static Value to_bits(Gen *g, Elem e, Value v)
+{
+	if (e == E_b8)
+		return LLVMBuildZExt(g->b, v, g->i64, "");
+	v = LLVMBuildBitCast(g->b, v, bits_of(g, e), "");
+	return elems[e].bytes == 8 ? v : LLVMBuildZExt(g->b, v, g->i64, "");
+}
+
+static Value from_bits(Gen *g, Elem e, Value v)
+{
+	if (e == E_b8)
+		return LLVMBuildTrunc(g->b, v, g->i1, "");
+	if (elems[e].bytes < 8)
+		v = LLVMBuildTrunc(g->b, v, bits_of(g, e), "");
+	return LLVMBuildBitCast(g->b, v, elem_type(g, e), "");
+}
+
+static Value shuffle32(Gen *g, Value bits, int distance)
+{
+	Value args[4] = {LLVMConstInt(g->i32, UINT32_MAX, 0), bits,
+	                 LLVMConstInt(g->i32, (unsigned)distance, 0),
+	                 LLVMConstInt(g->i32, WARP - 1, 0)};
+	return hardware(g, "llvm.nvvm.shfl.sync.bfly.i32", "amos_gpu_shuffle", g->i32, 4, args);
+}
+
+// What the thread `distance` away in the warp has.
+static Value shuffle(Gen *g, Elem e, Value v, int distance)
+{
+	Value bits = to_bits(g, e, v);
+	Value low = shuffle32(g, LLVMBuildTrunc(g->b, bits, g->i32, ""), distance);
+	bits = LLVMBuildZExt(g->b, low, g->i64, "");
+	if (elems[e].bytes == 8) {
+		Value high = LLVMBuildLShr(g->b, to_bits(g, e, v), number(g, 32), "");
+		high = shuffle32(g, LLVMBuildTrunc(g->b, high, g->i32, ""), distance);
+		high = LLVMBuildShl(g->b, LLVMBuildZExt(g->b, high, g->i64, ""), number(g, 32), "");
+		bits = LLVMBuildOr(g->b, bits, high, "");
+	}
+	return from_bits(g, e, bits);
+}
+
+// An entry a warp, in memory that the worker's threads share.
+static Value shared_entry(Gen *g, Value i)
+{
+	LLVMTypeRef type = LLVMArrayType2(g->i64, THREADS / WARP);
+	Value shared = LLVMGetNamedGlobal(g->module, "amos_warps");
+	if (!shared) {
+		shared = LLVMAddGlobalInAddressSpace(g->module, type, "amos_warps", SHARED);
+		LLVMSetLinkage(shared, LLVMInternalLinkage);
+		LLVMSetInitializer(shared,
+		                   g->target->emulated ? LLVMConstNull(type) : LLVMGetUndef(type));
+	}
+	return LLVMBuildGEP2(g->b, g->i64, shared, &i, 1, "");
+}
+
+// Within each warp by shuffles, then every thread folds the warps' results, in one order.
 Value fold_threads(Gen *g, Op op, Elem e, Value v)
 {
-	(void)g, (void)op, (void)e;
+	for (int distance = WARP / 2; distance; distance /= 2)
+		v = fold_step(g, op, e, v, shuffle(g, e, v, distance));
+	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
+	barrier(g);
+	LLVMBuildStore(g->b, to_bits(g, e, v), shared_entry(g, warp));
+	barrier(g);
+	for (int w = 0; w < g->target->block / WARP; w++) {
+		Value bits = LLVMBuildLoad2(g->b, g->i64, shared_entry(g, number(g, w)), "");
+		Value other = from_bits(g, e, bits);
+		v = w ? fold_step(g, op, e, v, other) : other;
+	}
 	return v;
+}
+
+// ---- kernels and targets --------------------------------------------------------------
+
+// void kernel(ptr buf): the worker's number is the block's.
+void gpu_kernel_begin(Gen *g, const char *name)
+{
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), &g->ptr, 1, 0);
+	function_begin(g, name, type);
+	if (!g->target->emulated)
+		LLVMSetFunctionCallConv(g->function, PTX_KERNEL);
+	g->buf = LLVMGetParam(g->function, 0);
+	g->worker = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
+}
+
+LLVMTypeRef global_pointer(Gen *g)
+{
+	return g->target->gpu ? LLVMPointerTypeInContext(g->context, GLOBAL) : g->ptr;
+}
+
+// `host`: the target that runs the emulator.
+Target *gpu_target(Arena *arena, const char *name, const Target *host)
+{
+	Target *t = NEW(arena, Target);
+	bool emulated = !strcmp(name, "cuda:host");
+	if (emulated)
+		*t = *host;
+	else
+		*t = (Target){.triple = "nvptx64-nvidia-cuda",
+		              .cpu = name + strlen("cuda:"),
+		              .features = "+ptx80"};
+	t->name = copy_string(arena, name);
+	t->width = 1;
+	t->block = THREADS;
+	t->gpu = true;
+	t->emulated = emulated;
+	t->registers = 255;
+	t->scalef = t->amx = t->bf16 = false;
+	return t;
 }

@@ -73,8 +73,7 @@ static void store_heart(Gen *g, const Index *idx, Value v)
 		store_out(g, o, idx, v);
 }
 
-// ---- scatter
-// --------------------------------------------------------------------------------------------
+// ---- scatter --------------------------------------------------------------------------
 
 typedef struct Scatter {
 	const Val *v;
@@ -138,8 +137,7 @@ void emit_put(Gen *g, const Kern *kern)
 	lines_loop(g, &s->lines, &s->v->shape, (int)s->v->attr->i[0], scatter_units, s);
 }
 
-// ---- running sums
-// ------------------------------------------------------------------------------------------
+// ---- running sums ---------------------------------------------------------------------
 
 typedef struct Scan {
 	const Val *v;

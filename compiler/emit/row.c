@@ -18,8 +18,7 @@ typedef struct Sweep {
 	            // not seen
 } Sweep;
 
-// ---- which folds
-// ------------------------------------------------------------------------------------------
+// ---- which folds ----------------------------------------------------------------------
 
 static bool is_own_fold(Gen *g, const Sweep *s, const Val *v)
 {
@@ -66,8 +65,7 @@ static void fold_stage(Gen *g, Sweep *s, int deep)
 		fold_values(g, folds.count, folds.at, idx);
 }
 
-// ---- outs
-// -------------------------------------------------------------------------------------------------
+// ---- outs -----------------------------------------------------------------------------
 
 static bool is_whole(Gen *g, const Sweep *s, int k)
 {
@@ -141,8 +139,7 @@ static void worker_body(Gen *g, Sweep *s)
 	single_end(g, &single);
 }
 
-// ---- workers
-// ------------------------------------------------------------------------------------------------
+// ---- workers --------------------------------------------------------------------------
 
 static void kept_groups(const Groups *groups, uint32_t *which, int64_t *count)
 {
@@ -227,7 +224,7 @@ void emit_row(Gen *g, const Kern *kern)
 	Sweep *s = NEW(g->arena, Sweep);
 	s->kern = kern;
 	s->groups = join_axes(g, kern->nout, kern->out, &kern->space, (1u << kern->space.rank) - 1,
-	                       kern->fold, NULL);
+	                      kern->fold, NULL);
 	s->level = NEWS(g->arena, int, g->graph->nval);
 	for (int a = 0; a < UNITS * RANK; a++)
 		s->idx[a] = constant_index(0);

@@ -4,8 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- types
-// ------------------------------------------------------------------------------------------
+// ---- types ----------------------------------------------------------------------------
 
 static char class_of(Elem e)
 {
@@ -157,8 +156,7 @@ Value mul_add(Gen *g, Value a, Value b, Value c)
 	return intrinsic(g, "llvm.fmuladd", 1, &type, 3, x);
 }
 
-// ---- maps: each of the operands' element type, vectors and scalars alike
-// ------------------------------
+// ---- maps: each of the operands' element type, vectors and scalars alike --------------
 
 static Value map_neg(Gen *g, Elem e, Value *x)
 {
@@ -404,8 +402,7 @@ static Value map_select(Gen *g, Elem e, Value *x)
 	return LLVMBuildSelect(g->b, x[0], x[1], x[2], "");
 }
 
-// ---- cast
-// ------------------------------------------------------------------------------------------------
+// ---- cast -----------------------------------------------------------------------------
 
 static Value half_type(Gen *g, Value bits, bool to_bits)
 {
@@ -496,8 +493,7 @@ static Value map_cast(Gen *g, Elem e, Value *x)
 	return x[0];
 }
 
-// ---- the table
-// -----------------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------
 
 typedef Value Map(Gen *, Elem, Value *);
 #define ROW_leaf(name)
@@ -538,8 +534,7 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 	return v->type == type ? narrow_float(g, y, type) : y;
 }
 
-// ---- folds
-// ---------------------------------------------------------------------------------------------
+// ---- folds ----------------------------------------------------------------------------
 
 static Op step_of(Op op)
 {
@@ -595,8 +590,7 @@ Value fold_step(Gen *g, Op op, Elem e, Value a, Value b)
 	return narrow_float(g, apply_map(g, step_of(op), work, 2, x), e);
 }
 
-// ---- memory
-// ---------------------------------------------------------------------------------------------
+// ---- memory ---------------------------------------------------------------------------
 
 static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
 {
