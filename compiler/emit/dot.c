@@ -231,7 +231,7 @@ static void choose_split(Dot *d)
 {
 	enum { LEAST = 8, MOST = 64, WORTH = 1 << 20, LARGE = 1 << 28 };
 	int64_t flops = 2 * d->batch * d->m * d->n * d->k;
-	double a_cost = d->a_way == W_place ? 0.3 : 1;
+	double a_cost = d->a_way == W_place && d->tile.a_step == 1 ? 0.3 : 1;
 	int64_t half = d->g->target->l2 / 2, bytes = d->tile.bytes;
 	int64_t cap = MAX(1, half / (d->depth * d->width * bytes));
 	int64_t wanted = MAX(1, MIN(MAX(LEAST, MIN(flops / LARGE, MOST)), flops / WORTH));
@@ -258,11 +258,16 @@ static void choose_split(Dot *d)
 	}
 }
 
+// Do steps of k this far apart stay in L2 from one strip to the next?
+static bool near(const Dot *d, int64_t stride)
+{
+	return d->k * stride * d->tile.bytes <= d->g->target->l2 / 4;
+}
+
 // How a comes to the tile: in place where k is contiguous and rows do not meet in one set of L1, or
 // where its rows are and few panels meet it.
 static void choose_a(Dot *d, const Index *row, const Index *column)
 {
-	enum { FEW = 16 };
 	Gen *g = d->g;
 	Tile *t = &d->tile;
 	Index idx[RANK];
@@ -275,7 +280,7 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 	t->a_row = d->depth + 16;
 	t->a_step = 1;
 	d->strip_size = t->rows * t->a_row;
-	if (placed && (s.along == 1 || (s.down == 1 && d->panels <= FEW))) {
+	if (placed && (s.along == 1 || (s.down == 1 && near(d, s.along)))) {
 		d->a_way = W_place;
 		t->a_row = s.down;
 		t->a_step = s.along;
@@ -300,7 +305,8 @@ static void choose_b(Dot *d, const Index *row, const Index *column)
 	Stride s = strides_of(g, d->v->in[1], idx, row, column);
 	d->b_rows = s.lies && s.along == 1;
 	d->tile.b_step = d->width;
-	if (d->b_rows && d->strips_each <= FEW && d->n % d->width == 0) {
+	bool few = d->strips_each == 1 || (d->strips_each <= FEW && near(d, s.down));
+	if (d->b_rows && few && d->n % d->width == 0) {
 		d->b_way = W_place;
 		d->tile.b_step = s.down;
 	} else if (far_reads(g, d->v->in[1], idx, row) < far_reads(g, d->v->in[1], idx, column)) {
@@ -560,26 +566,18 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	unbind(g, &bound);
 }
 
-static void call_tile(Dot *d, Value a, Value b, Value sums, Value again, Value soon)
+static int out_bytes(const Dot *d)
 {
-	Value tile = tile_function(d->g->module, &d->tile);
-	Value in[] = {d->steps, a, b, sums, again, soon};
-	LLVMBuildCall2(d->g->b, LLVMGlobalGetValueType(tile), tile, in, COUNT(in), "");
+	return elems[val(d->g->graph, d->kern->out[0])->type].bytes;
 }
 
-// Asks for what the strip will write of out o, while its sums are made.
-static void prefetch_out(Dot *d, int o, Value first, Value column)
+// Where the strip's columns of the first out lie.
+static Value out_strip(Dot *d, Value first, Value column)
 {
 	Gen *g = d->g;
-	int bytes = elems[val(g->graph, d->kern->out[o])->type].bytes;
 	Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->m), first);
-	Value place = times(g, sum_of(g, times(g, row, d->n), column), bytes);
-	for (int r = 0; r < d->tile.rows; r++)
-		for (int64_t at = 0; at < d->width * bytes; at += 64) {
-			Value to = sum_of(g, place, number(g, r * d->n * bytes + at));
-			prefetch(g, LLVMBuildGEP2(g->b, g->i8, out_address(g, o), &to, 1, ""),
-			         true);
-		}
+	Value place = times(g, sum_of(g, times(g, row, d->n), column), out_bytes(d));
+	return LLVMBuildGEP2(g->b, g->i8, out_address(g, 0), &place, 1, "");
 }
 
 // The strip of a, and where a later one begins.
@@ -610,9 +608,12 @@ static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
 		Value ahead = sum_of(g, first, number(g, d->tile.rows));
 		soon = in_place(d, 0, sum_of(g, ahead, times(g, panels.i, d->tile.soon)), d->from);
 	}
-	for (int o = 0; o < d->kern->nout; o++)
-		prefetch_out(d, o, first, at_column);
-	call_tile(d, a, b, element(d, sums, column), again, soon);
+	Value tile = tile_function(g->module, &d->tile), own = element(d, sums, column);
+	Value out = LLVMBuildSelect(g->b, done, out_strip(d, first, at_column), own, "");
+	Value out_row = LLVMBuildSelect(g->b, done, number(g, d->n * out_bytes(d)),
+	                                number(g, d->tile.c_row * d->tile.bytes), "");
+	Value in[] = {d->steps, a, b, own, again, soon, out, out_row};
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tile), tile, in, COUNT(in), "");
 	loop_end(g, &panels);
 	Value from = times(g, strip, d->tile.rows);
 	Value to = least(g, sum_of(g, from, number(g, d->tile.rows)), number(g, d->m));

@@ -277,7 +277,8 @@ typedef struct Tile {
 	int soon; // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row;
 } Tile;
-// void (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon), the same function for the same tile.
+// void (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr out, i64 out_row), the same function for the same tile. Rows
+// at `out`, out_row bytes apart, are prefetched for writing, one every `unroll` steps.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------

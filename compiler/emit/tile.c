@@ -9,7 +9,7 @@
 enum { ACCUMULATORS = 64 };
 
 typedef struct Steps { // the values that go round the loop over k
-	LLVMValueRef a, b, soon, sum[ACCUMULATORS];
+	LLVMValueRef a, b, soon, out, rows, sum[ACCUMULATORS];
 } Steps;
 
 typedef struct Body {
@@ -53,30 +53,39 @@ static LLVMValueRef multiply_add(Body *e, LLVMValueRef x, LLVMValueRef y, LLVMVa
 	return sum;
 }
 
-// Asks for rows of a that the next strip will read, a part at each turn, so that they come while
-// this one is summed.
-static void prefetch_rows(Body *e, Steps *s, int count)
+static void prefetch(Body *e, LLVMValueRef at, int64_t elements, bool write)
+{
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(LLVMGetTypeContext(e->vector)), pointer = LLVMTypeOf(at);
+	unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", 13);
+	LLVMValueRef f = LLVMGetIntrinsicDeclaration(LLVMGetGlobalParent(e->function), id, &pointer, 1);
+	LLVMValueRef in[] = {along(e, at, elements), LLVMConstInt(i32, write, 0), LLVMConstInt(i32, 3, 0),
+	                     LLVMConstInt(i32, 1, 0)};
+	LLVMBuildCall2(e->at, LLVMGlobalGetValueType(f), f, in, COUNT(in), "");
+}
+
+// Asks, a part at each turn of the loop, for rows of a that a later strip reads, and for a row of what will be
+// written: all at once they would hold up the loads of the sum.
+static void prefetch_part(Body *e, Steps *s, int count)
 {
 	const Tile *t = e->tile;
-	LLVMModuleRef module = LLVMGetGlobalParent(e->function);
-	LLVMContextRef c = LLVMGetTypeContext(e->vector);
-	LLVMTypeRef i32 = LLVMInt32TypeInContext(c), pointer = LLVMTypeOf(s->a);
-	unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", 13);
-	LLVMValueRef f = LLVMGetIntrinsicDeclaration(module, id, &pointer, 1);
-	for (int r = 0; r < t->soon; r++) {
-		LLVMValueRef in[] = {along(e, s->soon, r * t->soon_row), LLVMConstInt(i32, 0, 0),
-		                     LLVMConstInt(i32, 3, 0), LLVMConstInt(i32, 1, 0)};
-		LLVMBuildCall2(e->at, LLVMGlobalGetValueType(f), f, in, COUNT(in), "");
-	}
+	for (int r = 0; r < t->soon; r++)
+		prefetch(e, s->soon, r * t->soon_row, false);
 	s->soon = along(e, s->soon, count);
+	for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
+		prefetch(e, s->out, at, true);
+	LLVMValueRef row = LLVMGetParam(e->function, 7), one = LLVMConstInt(e->i64, 1, 0);
+	LLVMTypeRef byte = LLVMInt8TypeInContext(LLVMGetTypeContext(e->vector));
+	LLVMValueRef next = LLVMBuildGEP2(e->at, byte, s->out, &row, 1, "");
+	s->rows = LLVMBuildSub(e->at, s->rows, one, "");
+	s->out = LLVMBuildSelect(e->at, LLVMBuildICmp(e->at, LLVMIntSGT, s->rows, LLVMConstNull(e->i64), ""), next, s->out, "");
 }
 
 // `count` steps of k, each rows * vectors products.
 static void take_steps(Body *e, Steps *s, int count)
 {
 	const Tile *t = e->tile;
-	if (t->soon)
-		prefetch_rows(e, s, count);
+	if (count > 1)
+		prefetch_part(e, s, count);
 	for (int k = 0; k < count; k++) {
 		LLVMValueRef b[ACCUMULATORS];
 		if (k) // the scheduler must not load ahead: there is no register left
@@ -129,7 +138,8 @@ static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 
 	LLVMPositionBuilderAtEnd(e->at, loop);
 	LLVMValueRef left = phi(e, trips, before);
-	Steps top = {phi(e, s->a, before), phi(e, s->b, before), phi(e, s->soon, before), {0}}, end;
+	Steps top = {phi(e, s->a, before), phi(e, s->b, before), phi(e, s->soon, before),
+	             phi(e, s->out, before), phi(e, s->rows, before), {0}}, end;
 	for (int i = 0; i < n; i++)
 		top.sum[i] = phi(e, s->sum[i], before);
 	end = top;
@@ -141,6 +151,8 @@ static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 	LLVMAddIncoming(top.a, &end.a, &loop, 1);
 	LLVMAddIncoming(top.b, &end.b, &loop, 1);
 	LLVMAddIncoming(top.soon, &end.soon, &loop, 1);
+	LLVMAddIncoming(top.out, &end.out, &loop, 1);
+	LLVMAddIncoming(top.rows, &end.rows, &loop, 1);
 
 	LLVMPositionBuilderAtEnd(e->at, after);
 	LLVMValueRef a = phi(e, s->a, before), b = phi(e, s->b, before);
@@ -178,6 +190,8 @@ static void give_body(Body *e, LLVMContextRef c)
 	Steps s = {LLVMGetParam(e->function, 1),
 	           LLVMGetParam(e->function, 2),
 	           LLVMGetParam(e->function, 5),
+	           LLVMGetParam(e->function, 6),
+	           LLVMConstInt(e->i64, (uint64_t)t->rows, 0),
 	           {0}};
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(e->vector);
@@ -208,7 +222,7 @@ LLVMValueRef tile_function(LLVMModuleRef module, const Tile *t)
 		return old;
 	LLVMContextRef c = LLVMGetModuleContext(module);
 	LLVMTypeRef p = LLVMPointerTypeInContext(c, 0), i64 = LLVMInt64TypeInContext(c);
-	LLVMTypeRef in[] = {i64, p, p, p, LLVMInt1TypeInContext(c), p};
+	LLVMTypeRef in[] = {i64, p, p, p, LLVMInt1TypeInContext(c), p, p, i64};
 	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(c), in, COUNT(in), 0);
 	LLVMValueRef f = LLVMAddFunction(module, name, type);
 	LLVMSetLinkage(f, LLVMInternalLinkage);
