@@ -60,16 +60,24 @@ static void recall(Command *command)
 	*command = first;
 }
 
-// What was chosen and the memory it takes is the runtime's to say.
-static void print_program(const Command *command, const Trainer *t, const struct amos *open)
+static void print_program(const Command *command, const Trainer *t, const struct amos *open,
+                          const struct amos_data *data)
 {
+	Arena *arena = command->arena;
+	struct amos_memory m = amos_memory(open);
 	int64_t parameters = 0;
 	for (int i = 0; i < t->graph->slots.count; i++)
 		if (t->graph->slots.at[i].kind == S_param)
 			parameters += count_of(&t->graph->slots.at[i].shape);
+	say_progress(command, "%s%s", t->opt.chosen, amos_data_note(data));
 	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld threads\n",
 	             (long long)parameters, t->object->kernels, t->object->seconds,
 	             (long long)amos_threads(open));
+	say_progress(
+	    command, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
+	    bytes_text(arena, (double)(m.params + m.state + m.scratch + m.pads + m.batch)),
+	    bytes_text(arena, (double)m.params), bytes_text(arena, (double)m.state),
+	    bytes_text(arena, (double)m.scratch), bytes_text(arena, (double)(m.pads + m.batch)));
 }
 
 static void print_result(const Command *command, const struct amos_result *r, const char *folder,
@@ -104,7 +112,7 @@ void verb_train(Command *command)
 	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
 	                choice_count(command, OPT_seed, 0), first_contents, t.graph, &open));
 	check(amos_data_fit(data, jit_model(jit), entries));
-	print_program(command, &t, open);
+	print_program(command, &t, open, data);
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
 	const char *folder = options.resume ? options.resume : options.out;
