@@ -1,0 +1,605 @@
+// onnx.c: the reader and the writer on models built here, field by field: every way to store
+// numbers, functions, branches, dimensions, shared and left-out parameters, trained weights written
+// back, and files that lie. Takes the schema to build files with. Prints what it checked; status 1
+// when something is off. usage: onnx MODEL...: the damaged-file test also runs on these files
+#include "onnx.h"
+#include "onnx.pb-c.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static Arena *arena;
+static char folder[] = "/tmp/amosc-onnx-XXXXXX";
+static int checks, wrong;
+
+static void check(bool good, const char *what)
+{
+	checks++;
+	if (good)
+		return;
+	printf("wrong: %s\n", what);
+	wrong++;
+}
+
+// ---- building files
+// ---------------------------------------------------------------------------------------
+
+// "a,b,,c" as names; an empty one is an operand left out.
+static char **names(const char *list, size_t *n)
+{
+	VEC(char *) v = {0};
+	for (const char *at = list; at && *list;
+	     at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
+		char *name = format(arena, "%.*s", (int)strcspn(at, ","), at);
+		PUSH(arena, v, name);
+	}
+	*n = (size_t)v.count;
+	return v.at;
+}
+
+static NodeProto *node(const char *op, const char *inputs, const char *outputs)
+{
+	NodeProto *n = NEW(arena, NodeProto);
+	node_proto__init(n);
+	n->op_type = (char *)op;
+	n->input = names(inputs, &n->n_input);
+	n->output = names(outputs, &n->n_output);
+	return n;
+}
+
+static AttributeProto *attribute(NodeProto *n, const char *name)
+{
+	AttributeProto *a = NEW(arena, AttributeProto);
+	attribute_proto__init(a);
+	a->name = (char *)name;
+	AttributeProto **all = NEWS(arena, AttributeProto *, n->n_attribute + 1);
+	memcpy(all, n->attribute, sizeof *all * n->n_attribute);
+	all[n->n_attribute++] = a;
+	n->attribute = all;
+	return a;
+}
+
+static TensorProto *tensor(const char *name, int type, int rank, const int64_t *dims)
+{
+	TensorProto *t = NEW(arena, TensorProto);
+	tensor_proto__init(t);
+	t->name = (char *)name;
+	t->data_type = type;
+	t->dims = take_copy(arena, dims, sizeof *dims * (size_t)rank);
+	t->n_dims = (size_t)rank;
+	return t;
+}
+
+static TensorProto *raw(TensorProto *t, const void *bytes, size_t count)
+{
+	t->raw_data.data = take_copy(arena, bytes, count);
+	t->raw_data.len = count;
+	return t;
+}
+
+static TensorProto *floats(const char *name, int64_t n, const float *x)
+{
+	return raw(tensor(name, 1, 1, &n), x, sizeof *x * (size_t)n);
+}
+
+static ValueInfoProto *value(const char *name, int type, const char *dims)
+{
+	ValueInfoProto *v = NEW(arena, ValueInfoProto);
+	value_info_proto__init(v);
+	v->name = (char *)name;
+	v->type = NEW(arena, TypeProto);
+	type_proto__init(v->type);
+	TensorType *t = v->type->tensor_type = NEW(arena, TensorType);
+	tensor_type__init(t);
+	t->elem_type = type;
+	t->shape = NEW(arena, TensorShapeProto);
+	tensor_shape_proto__init(t->shape);
+	char **all = names(dims, &t->shape->n_dim);
+	t->shape->dim = NEWS(arena, Dimension *, t->shape->n_dim + 1);
+	for (size_t a = 0; a < t->shape->n_dim; a++) {
+		Dimension *d = t->shape->dim[a] = NEW(arena, Dimension);
+		dimension__init(d);
+		bool number = strspn(all[a], "0123456789") > 0;
+		d->value_case = number ? DIMENSION__VALUE_DIM_VALUE : DIMENSION__VALUE_DIM_PARAM;
+		if (number)
+			d->dim_value = atoi(all[a]);
+		else
+			d->dim_param = all[a];
+	}
+	return v;
+}
+
+typedef struct Build { // a model while it is being made
+	ModelProto model;
+	GraphProto graph;
+	OperatorSetIdProto opset;
+	OperatorSetIdProto *opsets[1];
+	VEC(NodeProto *) nodes;
+	VEC(TensorProto *) tensors;
+	VEC(ValueInfoProto *) inputs, outputs;
+} Build;
+
+static Build *build(int64_t opset)
+{
+	Build *b = NEW(arena, Build);
+	model_proto__init(&b->model);
+	graph_proto__init(&b->graph);
+	operator_set_id_proto__init(&b->opset);
+	b->model.ir_version = 8;
+	b->model.producer_name = "pytorch";
+	b->model.graph = &b->graph;
+	b->opset.version = opset;
+	b->opsets[0] = &b->opset;
+	b->model.opset_import = b->opsets;
+	b->model.n_opset_import = 1;
+	return b;
+}
+
+static NodeProto *add_to(Build *b, NodeProto *n)
+{
+	PUSH(arena, b->nodes, n);
+	return n;
+}
+
+// x: f32[2,3] -> y
+static Build *usual(int64_t opset)
+{
+	Build *b = build(opset);
+	PUSH(arena, b->inputs, value("x", 1, "2,3"));
+	PUSH(arena, b->outputs, value("y", 1, "2,3"));
+	return b;
+}
+
+static size_t pack(Build *b, uint8_t **bytes)
+{
+	GraphProto *g = &b->graph;
+	g->node = b->nodes.at;
+	g->n_node = (size_t)b->nodes.count;
+	g->initializer = b->tensors.at;
+	g->n_initializer = (size_t)b->tensors.count;
+	g->input = b->inputs.at;
+	g->n_input = (size_t)b->inputs.count;
+	g->output = b->outputs.at;
+	g->n_output = (size_t)b->outputs.count;
+	*bytes = take(arena, model_proto__get_packed_size(&b->model) + 1);
+	return model_proto__pack(&b->model, *bytes);
+}
+
+static const char *write_file(const char *name, const void *bytes, size_t count)
+{
+	const char *path = format(arena, "%s/%s", folder, name);
+	FILE *f = fopen(path, "wb");
+	if (!f || fwrite(bytes, 1, count, f) != count || fclose(f))
+		fail(path, "cannot be written");
+	return path;
+}
+
+static const char *file_of(Build *b)
+{
+	uint8_t *bytes;
+	size_t count = pack(b, &bytes);
+	return write_file("model.onnx", bytes, count);
+}
+
+// ---- reading them
+// ------------------------------------------------------------------------------------------
+
+static char *message; // of the last read that failed
+
+static Model *try_read(const char *path, const ReadOptions *options)
+{
+	static const ReadOptions none;
+	Catch caught;
+	if (!TRY(caught)) {
+		Model *m = read_model(arena, path, options ? options : &none);
+		catch_end(&caught);
+		return m;
+	}
+	message = copy_string(arena, caught.message);
+	free(caught.message);
+	return NULL;
+}
+
+static Model *read_built(Build *b, const ReadOptions *options)
+{
+	Model *m = try_read(file_of(b), options);
+	if (!m) {
+		printf("wrong: does not read: %s\n", message);
+		wrong++;
+	}
+	return m;
+}
+
+static void refused(Build *b, const char *words)
+{
+	Model *m = try_read(file_of(b), NULL);
+	check(!m && strstr(message, words),
+	      format(arena, "wanted a message with '%s', got: %s", words, m ? "none" : message));
+}
+
+// The first output with x = 1, 2, 3, ...
+static Array run(const Model *m)
+{
+	const Graph *g = m->graph;
+	Array *slot = NEWS(arena, Array, g->slots.count + 1);
+	for (int s = 0; s < g->slots.count; s++) {
+		const Slot *of = &g->slots.at[s];
+		int64_t n = count_of(&of->shape);
+		slot[s] = (Array){.type = of->type, .shape = of->shape};
+		slot[s].f = NEWS(arena, double, n + 1);
+		if (of->init)
+			slot[s] = array_from(arena, of->type, &of->shape, of->init);
+		for (int64_t i = 0; i < n && of->kind == S_input; i++)
+			slot[s].f[i] = (double)(i + 1);
+	}
+	return eval_graph(arena, g, slot)[g->outs.at[0].val];
+}
+
+static void gives(Build *b, const char *what, int n, const double *wanted)
+{
+	Model *m = read_built(b, NULL);
+	if (!m)
+		return;
+	Array y = run(m);
+	bool good = count_of(&y.shape) == n;
+	for (int i = 0; good && i < n; i++)
+		good = fabs(y.f[i] - wanted[i]) < 1e-5;
+	check(good, what);
+}
+
+// ---- numbers
+// ------------------------------------------------------------------------------------------------
+
+static void test_storage(void)
+{
+	const double wanted[] = {2.5, 1, 6, 5.5, 4, 9};
+	const float f32[] = {1.5, -1, 3};
+	double f64[] = {1.5, -1, 3};
+	const uint16_t f16[] = {0x3e00, 0xbc00, 0x4200}, bf16[] = {0x3fc0, 0xbf80, 0x4040};
+	int32_t wide[] = {0x3e00, 0xbc00, 0x4200};
+	int64_t n = 3;
+	TensorProto *t[] = {floats("w", 3, f32),
+	                    tensor("w", 1, 1, &n),
+	                    raw(tensor("w", 11, 1, &n), f64, sizeof f64),
+	                    tensor("w", 11, 1, &n),
+	                    raw(tensor("w", 10, 1, &n), f16, sizeof f16),
+	                    tensor("w", 10, 1, &n),
+	                    raw(tensor("w", 16, 1, &n), bf16, sizeof bf16)};
+	t[1]->float_data = take_copy(arena, f32, sizeof f32);
+	t[1]->n_float_data = t[3]->n_double_data = t[5]->n_int32_data = 3;
+	t[3]->double_data = f64;
+	t[5]->int32_data = wide;
+	for (int i = 0; i < COUNT(t); i++) {
+		Build *b = usual(13);
+		PUSH(arena, b->tensors, t[i]);
+		add_to(b, node("Add", "x,w", "y"));
+		gives(b, format(arena, "numbers stored in way %d", i), 6, wanted);
+	}
+}
+
+static void test_constants(void)
+{
+	const double wanted[] = {2, 3, 4, 5, 6, 7};
+	static const char *const forms[] = {"value_float", "value_floats", "value_int",
+	                                    "value_ints"};
+	float one = 1;
+	int64_t whole = 1;
+	for (int i = 0; i < COUNT(forms); i++) {
+		Build *b = usual(13);
+		AttributeProto *a = attribute(add_to(b, node("Constant", "", "c")), forms[i]);
+		a->f = 1;
+		a->i = 1;
+		a->floats = &one;
+		a->ints = &whole;
+		a->n_floats = a->n_ints = 1;
+		attribute(add_to(b, node("Cast", "c", "k")), "to")->i = 1;
+		add_to(b, node("Add", "x,k", "y"));
+		gives(b, forms[i], 6, wanted);
+	}
+}
+
+// ---- structure
+// -----------------------------------------------------------------------------------------------
+
+// f(a; k = 2) = a + k, called with k = 3 and without
+static void test_function(void)
+{
+	const double wanted[] = {6, 7, 8, 9, 10, 11};
+	Build *b = usual(13);
+	FunctionProto *f = NEW(arena, FunctionProto), *functions[] = {f};
+	function_proto__init(f);
+	f->name = "Plus";
+	f->domain = "own";
+	f->input = names("a", &f->n_input);
+	f->output = names("r", &f->n_output);
+	NodeProto *constant = node("Constant", "", "k"),
+	          *body[] = {constant, node("Add", "a,k", "r")};
+	attribute(constant, "value_float")->ref_attr_name = "k";
+	f->node = body;
+	f->n_node = 2;
+	f->opset_import = b->opsets;
+	f->n_opset_import = 1;
+	NodeProto hold = *node("", "", "");
+	AttributeProto *usual_k = attribute(&hold, "k");
+	usual_k->f = 2;
+	f->attribute_proto = hold.attribute;
+	f->n_attribute_proto = 1;
+	b->model.functions = functions;
+	b->model.n_functions = 1;
+	NodeProto *first = add_to(b, node("Plus", "x", "k")),
+	          *second = add_to(b, node("Plus", "k", "y"));
+	first->domain = second->domain = "own";
+	attribute(first, "k")->f = 3;
+	gives(b, "a function with an attribute", 6, wanted);
+}
+
+static GraphProto *branch(const char *op)
+{
+	GraphProto *g = NEW(arena, GraphProto);
+	graph_proto__init(g);
+	g->node = NEWS(arena, NodeProto *, 1);
+	g->node[0] = node(op, "x", "r");
+	g->n_node = 1;
+	g->output = NEWS(arena, ValueInfoProto *, 1);
+	g->output[0] = value("r", 1, "2,3");
+	g->n_output = 1;
+	return g;
+}
+
+static void test_branch(void)
+{
+	const double negated[] = {-1, -2, -3, -4, -5, -6}, same[] = {1, 2, 3, 4, 5, 6};
+	for (int data = 0; data < 2; data++) {
+		Build *b = usual(13);
+		if (data)
+			attribute(add_to(b, node("ReduceMin", "x", "low")), "keepdims");
+		attribute(add_to(b, node("Constant", "", "zero")), "value_float")->f =
+		    data ? 0 : -1;
+		attribute(add_to(b, node("Constant", "", "minus")), "value_float")->f =
+		    data ? 5 : -2;
+		add_to(b, node("Less", data ? "low,minus" : "zero,minus", "c"));
+		NodeProto *n = add_to(b, node("If", "c", "y"));
+		attribute(n, "then_branch")->g = branch("Neg");
+		attribute(n, "else_branch")->g = branch("Abs");
+		gives(b, data ? "If on data" : "If on a constant", 6, data ? negated : same);
+	}
+}
+
+static void test_dimensions(void)
+{
+	Build *b = build(13);
+	PUSH(arena, b->inputs, value("x", 1, "batch,3"));
+	PUSH(arena, b->outputs, value("y", 1, "batch,3"));
+	add_to(b, node("Neg", "x", "y"));
+	refused(b, "--bind batch=N");
+	Bind bind = {"batch", 4};
+	Model *m = read_built(b, &(ReadOptions){.nbind = 1, .bind = &bind});
+	check(m && run(m).shape.dim[0] == 4, "a bound dimension");
+	bind.name = "x:0";
+	m = read_built(b, &(ReadOptions){.nbind = 1, .bind = &bind});
+	check(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
+}
+
+// ---- parameters
+// ------------------------------------------------------------------------------------------------
+
+static int kind_of_slot(const Model *m, const char *name)
+{
+	int s = m ? find_slot(m->graph, name) : -1;
+	return s < 0 ? -1 : (int)m->graph->slots.at[s].kind;
+}
+
+// One initializer of zeros for two biases, as exporters leave it: Identity gives the second its
+// name.
+static Build *merged(void)
+{
+	const float zeros[3] = {0};
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, floats("a.bias", 3, zeros));
+	add_to(b, node("Identity", "a.bias", "b.bias"));
+	add_to(b, node("Add", "x,a.bias", "h"));
+	add_to(b, node("Relu", "h", "r"));
+	add_to(b, node("Add", "r,b.bias", "y"));
+	return b;
+}
+
+static const Model *trained;
+
+static const void *trained_bytes(void *ctx, int slot)
+{
+	static const float up[3] = {1, 1, 1}, down[3] = {-10, -10, -10};
+	(void)ctx;
+	return strcmp(trained->graph->slots.at[slot].name, "a.bias") ? up : down;
+}
+
+static const void *no_bytes(void *ctx, int slot)
+{
+	(void)ctx, (void)slot;
+	return NULL;
+}
+
+static bool same_files(const char *a, const char *b)
+{
+	FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
+	int x, y;
+	do {
+		x = f ? getc(f) : -2;
+		y = g ? getc(g) : -3;
+	} while (x == y && x >= 0);
+	if (f)
+		fclose(f);
+	if (g)
+		fclose(g);
+	return x == y;
+}
+
+static void test_merged(void)
+{
+	Model *m = read_built(merged(), NULL);
+	check(kind_of_slot(m, "a.bias") == S_param && kind_of_slot(m, "b.bias") == S_param,
+	      "merged parameters are parted");
+	if (!m)
+		return;
+	const char *out = format(arena, "%s/out.onnx", folder);
+	write_model(m, out, no_bytes, NULL);
+	check(same_files(m->path, out), "an untrained model is written back to the bit");
+	trained = m;
+	write_model(m, out, trained_bytes, NULL);
+	Model *again = try_read(out, NULL);
+	Array y = again ? run(again) : (Array){0};
+	check(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
+}
+
+static void test_roles(void)
+{
+	const float some[3] = {1, 2, 3};
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, floats("scale", 3, some));
+	PUSH(arena, b->tensors, floats("attn.masked_bias", 3, some));
+	add_to(b, node("Mul", "x,scale", "h"));
+	add_to(b, node("Add", "h,attn.masked_bias", "y"));
+	Model *m = read_built(b, NULL);
+	check(kind_of_slot(m, "scale") == S_param, "a weight is a parameter");
+	check(kind_of_slot(m, "attn.masked_bias") == -1, "a buffer is none");
+	const char *freeze = "scale";
+	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
+	check(kind_of_slot(m, "scale") == S_frozen, "--freeze");
+	freeze = "!*masked*";
+	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
+	check(kind_of_slot(m, "attn.masked_bias") == S_param, "--train");
+}
+
+// ---- files that lie
+// --------------------------------------------------------------------------------------------
+
+static Build *with_tensor(TensorProto *t)
+{
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, t);
+	add_to(b, node("Add", "x,w", "y"));
+	return b;
+}
+
+static Build *with_node(NodeProto *n)
+{
+	Build *b = usual(13);
+	add_to(b, n);
+	return b;
+}
+
+static GraphProto *nested(int depth)
+{
+	GraphProto *g = branch("If");
+	if (depth)
+		attribute(g->node[0], "then_branch")->g = nested(depth - 1);
+	return g;
+}
+
+static void test_lies(void)
+{
+	const float three[3] = {0};
+	int64_t minus = -3, huge[] = {INT64_MAX / 2, 4}, n = 3;
+	refused(with_tensor(tensor("w", 1, 1, &minus)), "dimension");
+	refused(with_tensor(tensor("w", 1, 2, huge)), "dimension");
+	refused(with_tensor(raw(tensor("w", 1, 1, &n), three, 8)), "8 bytes");
+	refused(with_tensor(tensor("w", 99, 1, &n)), "element type 99");
+	refused(with_node(node("Relu", "nothing", "y")), "'nothing'");
+	refused(with_node(node("Relu", "y", "y")), "'y'");
+	refused(with_node(node("Relu", "", "y")), "missing");
+	refused(with_node(node("Reshape", "x,x", "y")), "computed from data");
+	Build *b = with_node(node("Foo", "x", "h"));
+	add_to(b, node("Bar", "x", "y"));
+	refused(b, "Foo");
+	refused(b, "Bar");
+	b = with_node(node("Relu", "x", "y"));
+	add_to(b, node("Neg", "x", "y"));
+	refused(b, "two values");
+	b = with_node(node("Relu", "x", "y"));
+	b->opset.version = 6;
+	refused(b, "operator set 6");
+	b->opset.version = 13;
+	b->model.ir_version = 2;
+	refused(b, "IR version 2");
+	b = with_node(node("If", "x", "y"));
+	attribute(b->nodes.at[0], "then_branch")->g = nested(200);
+	refused(b, "nested");
+	TensorProto *t = tensor("w", 1, 1, &n);
+	StringStringEntryProto entry, *entries[] = {&entry};
+	string_string_entry_proto__init(&entry);
+	entry.key = "location";
+	entry.value = "../secret";
+	t->data_location = 1;
+	t->external_data = entries;
+	t->n_external_data = 1;
+	refused(with_tensor(t), "outside");
+}
+
+static uint64_t noise = 1;
+
+static uint64_t random_number(void)
+{
+	noise = noise * 6364136223846793005u + 1442695040888963407u;
+	return noise >> 33;
+}
+
+// Whatever happens to a file, it reads or says why not.
+static void damage(const char *name, const uint8_t *bytes, size_t count)
+{
+	enum { TIMES = 400 };
+	Arena *outer = arena;
+	Bind bind[] = {{"batch", 2}, {"sequence", 4}};
+	ReadOptions options = {.nbind = 2, .bind = bind};
+	for (int i = 0; i < TIMES; i++) {
+		arena = arena_new();
+		uint8_t *copy = take_copy(arena, bytes, count);
+		size_t length = i % 2 ? count : random_number() % count;
+		for (int k = 0; i % 2 && k <= i % 7; k++)
+			copy[random_number() % count] = (uint8_t)random_number();
+		message = NULL;
+		Model *m = try_read(write_file("damaged.onnx", copy, length), &options);
+		check(m || (message && *message), format(arena, "%s, damage %d", name, i));
+		arena_free(arena);
+		arena = outer;
+	}
+}
+
+static void test_damage(int n, char **paths)
+{
+	uint8_t *bytes;
+	size_t count = pack(merged(), &bytes);
+	damage("merged", bytes, count);
+	for (int i = 0; i < n; i++) {
+		FILE *f = fopen(paths[i], "rb");
+		if (!f)
+			fail(paths[i], "cannot be opened");
+		bytes = take(arena, 1 << 20);
+		count = fread(bytes, 1, 1 << 20, f);
+		fclose(f);
+		damage(paths[i], bytes, count);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	arena = arena_new();
+	warn_quiet(true);
+	if (!mkdtemp(folder))
+		fail(folder, "cannot be made");
+	test_storage();
+	test_constants();
+	test_function();
+	test_branch();
+	test_dimensions();
+	test_merged();
+	test_roles();
+	test_lies();
+	test_damage(argc - 1, argv + 1);
+	static const char *const made[] = {"model.onnx", "out.onnx", "damaged.onnx"};
+	for (int i = 0; i < COUNT(made); i++)
+		unlink(format(arena, "%s/%s", folder, made[i]));
+	rmdir(folder);
+	printf("onnx: %d checks, %d wrong\n", checks, wrong);
+	arena_free(arena);
+	return wrong != 0;
+}
