@@ -14,9 +14,23 @@
 enum {
 	ALIGN = 64,
 	HUGE = 2 << 20,
-	CLAIMS = 16, // chunks a thread gets of a launch, so that a busy core delays the end by 1/16
-	             // at most
-	SMALL_WORK = 1 << 15, // bytes + flops: less is done before other threads have woken up
+	CLAIMS = 16,          // chunks a thread gets of a launch: a slow one delays the end by 1/16
+	THREADS = 1024,       // at most; chunks must fit 16 bits
+	SMALL_WORK = 1 << 14, // bytes + flops: less is done before another thread has taken part
+};
+
+#if defined(__x86_64__) || defined(__i386__)
+#define cpu_relax() __builtin_ia32_pause()
+#elif defined(__aarch64__)
+#define cpu_relax() __asm__ volatile("yield")
+#else
+#define cpu_relax() ((void)0)
+#endif
+
+struct launch { // what is being run by all threads
+	amos_worker *work;
+	char *const *buf;
+	int64_t n, chunk;
 };
 
 struct amos {
@@ -32,6 +46,11 @@ struct amos {
 	int64_t *first_out;                   // by entry: where its outputs begin in `outputs`
 	const struct amos_entry *entry;       // that runs
 	int64_t *nanoseconds;
+	struct launch launch;
+	uint64_t launches;
+	_Alignas(ALIGN) atomic_uint_fast64_t ticket; // lines of their own: all threads look at them
+	_Alignas(ALIGN) atomic_uint_fast64_t done;   // chunks of the launch
+	_Alignas(ALIGN) atomic_bool over;            // the entry
 };
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -59,27 +78,92 @@ static void drop_block(char *at, int64_t bytes)
 
 // ---- launches -------------------------------------------------------------------------
 
-static void claim(amos_worker *work, char *const *buf, int64_t n, int64_t chunk, atomic_llong *next,
-                  char *pad)
+// While an entry runs, all threads stand in one parallel region of libomp: the first runs the
+// entry, the others serve its launches. A launch is cut in chunks, and its ticket says which is the
+// next: launch number << 32 | chunks << 16 | chunks claimed. Who raises the ticket owns a chunk.
+// The launch ends when its chunks are done, whether or not a thread that has lost its core has come
+// back.
+
+static void serve_chunk(struct amos *m, uint64_t index, char *pad)
 {
+	struct launch *l = &m->launch;
+	amos_worker *work = l->work;
+	char *const *buf = l->buf;
+	int64_t from = (int64_t)index * l->chunk,
+	        to = from + l->chunk < l->n ? from + l->chunk : l->n;
+	for (int64_t i = from; i < to; i++)
+		work(buf, i, pad);
+	atomic_fetch_add_explicit(&m->done, 1, memory_order_release);
+}
+
+// Claims a chunk and runs it; false: there is none now.
+static bool serve(struct amos *m, char *pad)
+{
+	uint64_t ticket = atomic_load_explicit(&m->ticket, memory_order_relaxed);
 	for (;;) {
-		int64_t from = atomic_fetch_add_explicit(next, chunk, memory_order_relaxed);
-		if (from >= n)
-			return;
-		int64_t to = from + chunk < n ? from + chunk : n;
-		for (int64_t i = from; i < to; i++)
-			work(buf, i, pad);
+		uint64_t index = ticket & 0xFFFF;
+		if (index >= (ticket >> 16 & 0xFFFF))
+			return false;
+		// Raised, the launch cannot end before this chunk is done, so what it is stands
+		// still.
+		if (atomic_compare_exchange_weak_explicit(&m->ticket, &ticket, ticket + 1,
+		                                          memory_order_acquire,
+		                                          memory_order_relaxed)) {
+			serve_chunk(m, index, pad);
+			return true;
+		}
 	}
+}
+
+// Waits a little, the longer the more often it was in vain: whoever else needs this core gets it.
+static void pause_thread(int *vain)
+{
+	enum { SPINS = 2000 };
+	if (++*vain < SPINS)
+		cpu_relax();
+	else
+		sched_yield();
 }
 
 static void launch_all(struct amos *m, amos_worker *work, char *const *buf, int64_t n)
 {
-	atomic_llong next = 0;
 	int64_t chunk = n / (m->threads * CLAIMS);
-	if (chunk < 1)
-		chunk = 1;
-#pragma omp parallel num_threads((int)m->threads) default(none) shared(m, work, buf, n, chunk, next)
-	claim(work, buf, n, chunk, &next, m->pads + m->pad * omp_get_thread_num());
+	chunk = chunk < 1 ? 1 : chunk;
+	uint64_t chunks = (uint64_t)((n + chunk - 1) / chunk);
+	m->launch = (struct launch){work, buf, n, chunk};
+	atomic_store_explicit(&m->done, 0, memory_order_relaxed);
+	atomic_store_explicit(&m->ticket, ++m->launches << 32 | chunks << 16, memory_order_release);
+	while (serve(m, m->pads))
+		;
+	for (int vain = 0; atomic_load_explicit(&m->done, memory_order_acquire) < chunks;)
+		pause_thread(&vain);
+}
+
+static void serve_until_over(struct amos *m, char *pad)
+{
+	int vain = 0;
+	while (!atomic_load_explicit(&m->over, memory_order_acquire))
+		if (serve(m, pad))
+			vain = 0;
+		else
+			pause_thread(&vain);
+}
+
+static int run_entry(struct amos *m, const struct amos_run *run)
+{
+	amos_program *program = (amos_program *)m->entry->run;
+	if (m->threads == 1)
+		return program(run);
+	int status = AMOS_DONE;
+	atomic_store_explicit(&m->over, false, memory_order_relaxed);
+#pragma omp parallel num_threads((int)m->threads) default(none) shared(m, run, program, status)
+	if (omp_get_thread_num()) {
+		serve_until_over(m, m->pads + m->pad * omp_get_thread_num());
+	} else {
+		status = program(run);
+		atomic_store_explicit(&m->over, true, memory_order_release);
+	}
+	return status;
 }
 
 static int64_t now(void)
@@ -131,7 +215,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .own = m,
 	};
 	m->entry = entry;
-	return ((amos_program *)entry->run)(&run);
+	return run_entry(m, &run);
 }
 
 // ---- what lies where ------------------------------------------------------------------
@@ -308,11 +392,12 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		    AMOS_INPUT,
 		    "%s: compiled for version %lld of the runtime, this is %d: compile it again",
 		    model->name, (long long)model->abi, AMOS_ABI);
-	struct amos *m = calloc(1, sizeof *m);
+	struct amos *m = aligned_alloc(ALIGN, sizeof *m);
 	if (!m)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", model->name);
-	m->model = model;
+	*m = (struct amos){.model = model};
 	m->threads = threads > 0 ? threads : cores();
+	m->threads = m->threads < THREADS ? m->threads : THREADS;
 	if (!take_memory(m)) {
 		struct amos_memory *bytes = &m->memory;
 		double total = (double)(bytes->params + bytes->state + bytes->scratch +
