@@ -49,7 +49,7 @@ Surd surd_root(int64_t num, int64_t den);  // sqrt(num / den)
 Surd surd_near(double);                    // the surd a rounded number stands for
 Surd surd_mul(Surd, Surd), surd_div(Surd, Surd), surd_inverse(Surd);
 Surd surd_hypot(Surd, Surd);               // sqrt(a^2 + b^2)
-bool surd_same(Surd, Surd);
+bool surd_same(Surd, Surd);                // but for the rounding of numbers in a file
 const char *surd_text(Arena *, Surd, int64_t over); // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced
 
 // ---- step.c: Graph with grad: outs -> Graph that also stores the update -------------------------------

@@ -347,10 +347,25 @@ static Surd unit_range(Sweep *s, Ref r, const Val *v)
 	return one;
 }
 
+// Is it x g + y (1 - g)? What one summand lets through the other holds back.
+static bool exclusive(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 4; k++) {
+		const Val *a = val(s->g, v->in[k / 2]), *b = val(s->g, v->in[1 - k / 2]);
+		if (a->op != O_mul || b->op != O_mul)
+			return false;
+		const Val *rest = val(s->g, a->in[k % 2]);
+		bool gate = rest->op == O_sub && is_number(s, rest->in[0]);
+		if (gate && (rest->in[1] == b->in[0] || rest->in[1] == b->in[1]))
+			return true;
+	}
+	return false;
+}
+
 // Independent summands. A learned offset, or a mask, does not count.
 static Surd add_range(Sweep *s, Ref r, const Val *v)
 {
-	if (!is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
+	if (!is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL) || exclusive(s, v))
 		return keep_range(s, r, v);
 	return surd_hypot(s->range[v->in[0]], s->range[v->in[1]]);
 }

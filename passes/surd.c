@@ -79,7 +79,7 @@ Surd surd_hypot(Surd a, Surd b)
 
 bool surd_same(Surd a, Surd b)
 {
-	return fabs(a.value - b.value) <= 1e-9 * fabs(a.value);
+	return fabs(a.value - b.value) <= 1e-6 * fabs(a.value);
 }
 
 // The rational p/q next to x with small terms (continued fractions): true when x is that to within
@@ -105,13 +105,12 @@ static bool rational(double x, double error, int64_t *p, int64_t *q)
 
 static Surd simplest(double value, double error)
 {
-	int64_t p, q;
+	int64_t p, q, p4, q4;
 	double square = value * value;
-	if (rational(square, 2 * error, &p, &q))
-		return surd_root(p, q);
-	if (rational(square * square, 4 * error, &p, &q))
-		return fourth_root(p, q);
-	return surd_number(value);
+	bool root = rational(square, 2 * error, &p, &q);
+	if (rational(square * square, 4 * error, &p4, &q4) && !(root && p * q <= p4 * q4))
+		return fourth_root(p4, q4);
+	return root ? surd_root(p, q) : surd_number(value);
 }
 
 // How far a number may be from what it was rounded from: to f16 or bf16, by its trailing zeros,
