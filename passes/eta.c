@@ -19,7 +19,7 @@ static const Surd one = {1, true, 1, 1};
 
 // ---- reasons ----------------------------------------------------------------------------------
 
-static const char *place_of(const Sweep *s, Ref r)
+const char *place_of(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
 	if (v->op == O_slot)

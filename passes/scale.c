@@ -12,6 +12,40 @@ static const Surd one = {1, true, 1, 1};
 
 // ---- what a value is made of ------------------------------------------------------------------
 
+// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
+// not count.
+static Surd measure(const Val *v)
+{
+	double sum = 0;
+	int64_t n = count_of(&v->shape), used = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double x = const_at(v, i);
+		if (x > -1e3 && x < 1e30)
+			sum += x * x, used++;
+	}
+	return used ? surd_near(sqrt(sum / (double)used)) : one;
+}
+
+static bool is_number(const Sweep *s, Ref r)
+{
+	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
+}
+
+Surd rms_of(Sweep *s, Ref r)
+{
+	if (!is_number(s, r))
+		return one;
+	if (!s->measured[r])
+		s->rms[r] = measure(val(s->g, r));
+	s->measured[r] = true;
+	return s->rms[r];
+}
+
+bool is_zero(Sweep *s, Ref r)
+{
+	return rms_of(s, r).value == 0;
+}
+
 static Nature slot_nature(const Slot *slot)
 {
 	if (slot->kind == S_input)
@@ -19,7 +53,7 @@ static Nature slot_nature(const Slot *slot)
 	return slot->kind == S_state ? AUX : VARIABLE;
 }
 
-static Nature nature_of(const Sweep *s, Ref r, const Val *v)
+static Nature nature_of(Sweep *s, Ref r, const Val *v)
 {
 	if (v->op == O_slot)
 		return slot_nature(&s->g->slots.at[v->attr->i[0]]);
@@ -30,8 +64,10 @@ static Nature nature_of(const Sweep *s, Ref r, const Val *v)
 		n = MAX(n, s->nature[v->in[k]]);
 	if (v->op == O_gather && n == VARIABLE && s->data[v->in[1]])
 		return SIGNAL; // looked up
-	if (v->op == O_dot && n == VARIABLE && s->data[r])
-		return SIGNAL; // pixels given as integers, or rows chosen by ones and zeros
+	if (v->op == O_dot && n == VARIABLE &&
+	    (s->data[r] || is_zero(s, v->in[0]) || is_zero(s, v->in[1])))
+		return SIGNAL; // pixels given as integers; rows chosen by ones and zeros; a loop's
+		               // first step
 	return n;
 }
 
@@ -111,40 +147,6 @@ Ref table_of(const Sweep *s, Ref r)
 		return v->in[0];
 	bool product = v->op == O_dot && is(s, v->in[0], AUX) && is(s, v->in[1], VARIABLE);
 	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
-}
-
-// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
-// not count.
-static Surd measure(const Val *v)
-{
-	double sum = 0;
-	int64_t n = count_of(&v->shape), used = 0;
-	for (int64_t i = 0; i < n; i++) {
-		double x = const_at(v, i);
-		if (x > -1e3 && x < 1e30)
-			sum += x * x, used++;
-	}
-	return used ? surd_near(sqrt(sum / (double)used)) : one;
-}
-
-static bool is_number(const Sweep *s, Ref r)
-{
-	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
-}
-
-Surd rms_of(Sweep *s, Ref r)
-{
-	if (!is_number(s, r))
-		return one;
-	if (!s->measured[r])
-		s->rms[r] = measure(val(s->g, r));
-	s->measured[r] = true;
-	return s->rms[r];
-}
-
-bool is_zero(Sweep *s, Ref r)
-{
-	return rms_of(s, r).value == 0;
 }
 
 // A matrix of which every column sums to 1, as resizing uses them.

@@ -47,6 +47,8 @@ static inline bool is(const Sweep *s, Ref r, Nature n)
 	return s->nature[r] == n;
 }
 
+const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
+
 // ---- scale.c ----------------------------------------------------------------------------------
 
 void find_natures(Sweep *);

@@ -140,8 +140,8 @@ static void give(Shares *p, Ref r, Share share)
 		*had = share;
 	else if (!surd_same(had->eta, share.eta) && !had->question)
 		had->question = format(
-		    s->arena, "used again by %s, where its scale would be %s: which use decides?",
-		    op_name(s, share.at), surd_text(s->arena, share.eta, share.contracted));
+		    s->arena, "used again at %s, where its scale would be %s: which use decides?",
+		    place_of(s, share.at), surd_text(s->arena, share.eta, share.contracted));
 }
 
 // A share at value `at`, where `signal` (0: none) meets `variable`.
@@ -274,7 +274,7 @@ static Ref unscaled(const Sweep *s, Ref r)
 	}
 }
 
-// The sum that a product goes into, through views and products with numbers alone; 0: none.
+// The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
 static Ref sum_of(const Sweep *s, Ref product)
 {
 	for (Ref u = product + 1; u < (Ref)s->g->nval; u++) {
@@ -283,24 +283,32 @@ static Ref sum_of(const Sweep *s, Ref product)
 			continue;
 		if (v->op == O_add)
 			return u;
-		if (!is_view(v) && v->op != O_mul)
+		if (!is_view(v) && v->op != O_mul && v->op != O_gather)
 			return 0;
 		product = u;
 	}
 	return 0;
 }
 
+// Of a summand that is a product of two signals, one of them `x`: the other one; 0: there is none.
+static Ref partner_of(const Sweep *s, Ref sum, Ref x)
+{
+	const Val *v = val(s->g, unscaled(s, sum));
+	Ref found = 0;
+	if (v->op == O_add)
+		found = partner_of(s, v->in[0], x);
+	if (v->op == O_add)
+		return found ? found : partner_of(s, v->in[1], x);
+	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
+		return 0;
+	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
+}
+
 // q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
 static Ref offset_of(const Sweep *s, Ref at)
 {
-	Ref query = unscaled(s, val(s->g, at)->in[0]), sum = sum_of(s, at);
-	for (int k = 0; k < 2 && sum; k++) {
-		const Val *other = val(s->g, unscaled(s, val(s->g, sum)->in[k]));
-		if (other->op == O_dot && is(s, other->in[1], SIGNAL) &&
-		    unscaled(s, other->in[0]) == query)
-			return other->in[1];
-	}
-	return 0;
+	Ref sum = sum_of(s, at);
+	return sum ? partner_of(s, sum, unscaled(s, val(s->g, at)->in[0])) : 0;
 }
 
 static Share product_share(const Sweep *s, Ref at, Ref signal, Ref variable)
@@ -384,7 +392,9 @@ static void meet(Shares *p, Ref r, const Val *v)
 		p->product[product] = true;
 	for (int k = 0; k < at->nin; k++) {
 		Ref x = at->in[k];
-		if (!is(p->s, x, VARIABLE) || p->product[r])
+		bool nothing =
+		    v->op == O_dot && is_zero(p->s, at->in[1 - k]); // before the first step
+		if (!is(p->s, x, VARIABLE) || p->product[r] || nothing)
 			continue;
 		give(p, x,
 		     product ? kernel_share(p->s, r, at->in[1 - k], x) : share_at(p->s, r, v, k));
@@ -499,6 +509,8 @@ static void hand_chain(Shares *p, const Val *v, const Share *share)
 	Surd m = surd_root(left->dim[left->rank - 1], 1);
 	Share first = *share, second = *share;
 	first.cuts = second.cuts = NULL;
+	second.role = "kernel";
+	second.rows = false;
 	if (slot >= 0 && p->by_data[slot]) {
 		first.role = "embedding";
 		first.contracted = 0;
@@ -510,6 +522,15 @@ static void hand_chain(Shares *p, const Val *v, const Share *share)
 	first.question = second.question = "a product of two parameters: which bears the scale?";
 	give(p, v->in[0], first);
 	give(p, v->in[1], second);
+}
+
+// 1 + g: g is an offset of the number. t W + b: b is an offset of the product.
+static bool is_offset(Sweep *s, Ref x, Ref other)
+{
+	const Val *v = val(s->g, unviewed(s, other));
+	bool number = v->op == O_const && !is_zero(s, unviewed(s, other));
+	bool bias = v->op == O_dot && val(s->g, unviewed(s, x))->op == O_slot;
+	return number || bias;
 }
 
 // A variable's share handed to what it is made of.
@@ -530,10 +551,8 @@ static void hand_down(Shares *p, Ref r, const Val *v)
 	             v->op == O_neg || v->op == O_select;
 	for (int k = 0; k < v->nin; k++) {
 		Share part = *share;
-		if (sum && val(s->g, v->in[1 - k])->op == O_const)
-			part.eta = surd_mul(share->eta, surd_near(0.5)); // 1 + g: g is an offset
-		if (!plain && v->op == O_dot && (is_zero(s, v->in[0]) || is_zero(s, v->in[1])))
-			return; // the first step of a loop
+		if (sum && is_offset(s, v->in[k], v->in[1 - k]))
+			part.eta = surd_mul(share->eta, surd_near(0.5));
 		if (!plain) {
 			part.eta = one;
 			part.question =
