@@ -212,9 +212,9 @@ static void test_rules(void)
 		for (Rule *r = book_builtin()->rules[op]; r; r = r->next, nrule++) {
 			bool reached = false;
 			int done = 0;
-			for (int i = 0; i < TRIES && done < WANTED; i++)
+			for (int i = 0; i < TRIES / 2 && done < WANTED; i++)
 				done += try_rule(r, i, &reached);
-			for (int i = TRIES / 2; i < TRIES && done < WANTED; i++)
+			for (int i = TRIES / 2; i < TRIES && done < 2 * WANTED; i++)
 				done += try_rule(r, i, &reached);
 			CHECK(done >= WANTED, "%s: applies to %d of %d drawings only", r->place,
 			      done, TRIES);
