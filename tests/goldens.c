@@ -48,42 +48,27 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	return false;
 }
 
-// loss: the sum of outputs times their cotangents, as constants.
-static void add_loss(Arena *arena, Graph *g)
+// Which of the float outputs a cotangent belongs to.
+static int float_output(const Graph *g, const char *name)
 {
-	Ref loss = put_num(g, E_f32, 0);
-	for (int o = 0, k = 0; o < g->outs.count; o++) {
-		Ref x = g->outs.at[o].val;
-		Shape s = val(g, x)->shape;
-		if (elems[val(g, x)->type].cls != 'f')
-			continue;
-		int64_t n = count_of(&s), axes[RANK];
-		float *c = NEWS(arena, float, n);
-		for (int64_t i = 0; i < n; i++)
-			c[i] = (float)golden_cotangent(k, i, n);
-		for (int a = 0; a < s.rank; a++)
-			axes[a] = a;
-		Ref sum = put2(g, O_mul, x, put_const(g, E_f32, s, c));
-		if (s.rank)
-			sum = put_fold(g, O_sum, sum, s.rank, axes);
-		loss = put2(g, O_add, loss, put_reshape(g, sum, shape_of(0, NULL)));
-		k++;
-	}
-	for (int o = 0; o < g->outs.count; o++)
-		if (!strcmp(g->outs.at[o].name, "loss"))
-			g->outs.at[o].name = "output:loss";
-	add_out(g, "loss", loss);
+	int k = 0;
+	for (int o = 0; o < g->outs.count && strcmp(g->outs.at[o].name, name); o++)
+		k += elems[val(g, g->outs.at[o].val)->type].cls == 'f';
+	return k;
 }
 
-static Array slot_array(Arena *arena, const Slot *s)
+static Array slot_array(Arena *arena, const Graph *g, const Slot *s)
 {
 	if (s->kind != S_input && s->init)
 		return array_from(arena, s->type, &s->shape, s->init);
 	int64_t n = count_of(&s->shape);
 	Array a = {.type = s->type, .shape = s->shape};
 	a.f = take(arena, 8 * (size_t)n + 8);
+	bool cotangent = starts_with(s->name, "cotangent:");
+	int k = cotangent ? float_output(g, s->name + strlen("cotangent:")) : 0;
 	for (int64_t i = 0; i < n && s->kind == S_input; i++) {
-		double x = golden_input(s->name, s->type, &s->shape, i);
+		double x = cotangent ? golden_cotangent(k, i, n)
+		                     : golden_input(s->name, s->type, &s->shape, i);
 		if (elems[s->type].cls == 'f')
 			a.f[i] = x;
 		else
@@ -132,7 +117,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 {
 	Graph *g = m->graph;
 	if (gradients && has_floats(g)) {
-		add_loss(f->arena, g);
+		g = cotangent_pass(f->arena, g);
 		bool *want = NEWS(f->arena, bool, g->slots.count + 1);
 		for (int s = 0; s < g->slots.count; s++)
 			want[s] = g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;
@@ -142,7 +127,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 	f->g = g = graph_live(f->arena, g);
 	Array *slot = NEWS(f->arena, Array, g->slots.count + 1);
 	for (int s = 0; s < g->slots.count; s++)
-		slot[s] = slot_array(f->arena, &g->slots.at[s]);
+		slot[s] = slot_array(f->arena, m->graph, &g->slots.at[s]);
 	f->value = eval_graph(f->arena, g, slot);
 	if (gradients && has_floats(g))
 		each_initializer(m, f->arena, slot_gradient, keep_gradient, f);
@@ -154,8 +139,7 @@ static void bind_inputs(Arena *arena, const json_t *inputs, ReadOptions *options
 	VEC(Bind) bind = {0};
 	const char *name;
 	json_t *shape;
-	json_object_foreach((json_t *)inputs, name, shape)
-	{
+	json_object_foreach ((json_t *)inputs, name, shape) {
 		for (size_t a = 0; a < json_array_size(shape); a++) {
 			Bind b = {format(arena, "%s:%zu", name, a),
 			          json_integer_value(json_array_get(shape, a))};
@@ -218,8 +202,7 @@ static int check_folder(const char *folder, const char *prefix, bool gradients, 
 	int bad = 0;
 	const char *key;
 	json_t *golden;
-	json_object_foreach(all, key, golden)
-	{
+	json_object_foreach (all, key, golden) {
 		char name[4096];
 		snprintf(name, sizeof name, "%s%s", prefix, key);
 		if (key[0] == '_' || !wanted(n, pattern, name))

@@ -54,7 +54,8 @@ static AttributeProto *attribute(NodeProto *n, const char *name)
 	attribute_proto__init(a);
 	a->name = (char *)name;
 	AttributeProto **all = NEWS(arena, AttributeProto *, n->n_attribute + 1);
-	memcpy(all, n->attribute, sizeof *all * n->n_attribute);
+	if (n->n_attribute)
+		memcpy(all, n->attribute, sizeof *all * n->n_attribute);
 	all[n->n_attribute++] = a;
 	n->attribute = all;
 	return a;
