@@ -42,6 +42,8 @@ typedef struct Dot {
 	int64_t group, strip_size; // strips packed at once; elements of one
 	bool b_rows;               // b lies along its rows: whole rows are copied, not panels
 	Value panel, strip, sums;  // private memory
+	Value sum_tile;            // the function
+	Value stream[STREAMS];
 	Index in_batch;
 	Value first_strip, end_strip, first_column,
 	    count;         // what the worker computes; count of panels
@@ -566,18 +568,41 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	unbind(g, &bound);
 }
 
-static int out_bytes(const Dot *d)
+// What the maps after the product touch row by row: outs, and values read at the same place.
+static void choose_streams(Dot *d)
 {
-	return elems[val(d->g->graph, d->kern->out[0])->type].bytes;
+	Gen *g = d->g;
+	Tile *t = &d->tile;
+	for (int o = 0; o < d->kern->nout && t->streams < STREAMS - 1; o++) {
+		int bytes = elems[val(g->graph, d->kern->out[o])->type].bytes;
+		d->stream[t->streams] = out_address(g, o);
+		t->stream[t->streams++] = (Stream){d->n * bytes, true};
+	}
+	bool *memory = NEWS(g->arena, bool, g->graph->nval);
+	for (int r = 0; r < g->graph->nval; r++)
+		memory[r] = !g->inside[r];
+	Reads reads = {0};
+	Walk walk = walk_new(g->arena, g->graph, memory);
+	walk_start(&walk, &reads);
+	for (int o = 0; o < d->kern->nout; o++)
+		walk_root(&walk, d->kern->out[o], &reads);
+	for (int r = 0; r < reads.count && t->streams < STREAMS; r++) {
+		const Val *v = val(g->graph, reads.at[r].val);
+		if (reads.at[r].how == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
+			continue;
+		d->stream[t->streams] = place_address(g, reads.at[r].val);
+		t->stream[t->streams++] = (Stream){d->n * elems[v->type].bytes, false};
+	}
 }
 
-// Where the strip's columns of the first out lie.
-static Value out_strip(Dot *d, Value first, Value column)
+// Where the strip's columns lie in a stream.
+static Value stream_strip(Dot *d, int i, Value first, Value column)
 {
 	Gen *g = d->g;
 	Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->m), first);
-	Value place = times(g, sum_of(g, times(g, row, d->n), column), out_bytes(d));
-	return LLVMBuildGEP2(g->b, g->i8, out_address(g, 0), &place, 1, "");
+	Value place = sum_of(g, times(g, row, d->n), column);
+	place = times(g, place, d->tile.stream[i].row / d->n);
+	return LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
 }
 
 // The strip of a, and where a later one begins.
@@ -608,12 +633,11 @@ static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
 		Value ahead = sum_of(g, first, number(g, d->tile.rows));
 		soon = in_place(d, 0, sum_of(g, ahead, times(g, panels.i, d->tile.soon)), d->from);
 	}
-	Value tile = tile_function(g->module, &d->tile), own = element(d, sums, column);
-	Value out = LLVMBuildSelect(g->b, done, out_strip(d, first, at_column), own, "");
-	Value out_row = LLVMBuildSelect(g->b, done, number(g, d->n * out_bytes(d)),
-	                                number(g, d->tile.c_row * d->tile.bytes), "");
-	Value in[] = {d->steps, a, b, own, again, soon, out, out_row};
-	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(tile), tile, in, COUNT(in), "");
+	Value in[6 + STREAMS] = {d->steps, a, b, element(d, sums, column), again, soon};
+	for (int i = 0; i < d->tile.streams; i++)
+		in[6 + i] = stream_strip(d, i, first, at_column);
+	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in,
+	               (unsigned)(6 + d->tile.streams), "");
 	loop_end(g, &panels);
 	Value from = times(g, strip, d->tile.rows);
 	Value to = least(g, sum_of(g, from, number(g, d->tile.rows)), number(g, d->m));
@@ -684,7 +708,9 @@ void emit_dot(Gen *g, const Kern *kern)
 	Dot d;
 	plan_dot(&d, g, kern);
 	choose_part(&d);
+	choose_streams(&d);
 	take_pad(&d);
+	d.sum_tile = tile_function(g->module, &d.tile);
 	if (d.blocks == 1) {
 		d.from = number(g, 0);
 		d.steps = number(g, d.k);

@@ -267,18 +267,24 @@ void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
+typedef struct Stream { // memory that the maps after the tile touch: asked for while it is summed
+	int64_t row; // bytes from row to row
+	bool write;
+} Stream;
+enum { STREAMS = 4 };
 typedef struct Tile {
 	LLVMTypeRef elem;
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll;                           // steps of k in the innermost loop
-	bool rest;                            // k may be no multiple of unroll
+	int unroll; // steps of k in the innermost loop
+	bool rest;  // k may be no multiple of unroll
 	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
-	int soon; // rows to prefetch meanwhile, from the pointer `soon` on
-	int64_t soon_row;
+	int soon;         // rows to prefetch meanwhile, from the pointer `soon` on
+	int64_t soon_row; // elements
+	int streams;
+	Stream stream[STREAMS];
 } Tile;
-// void (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr out, i64 out_row), the same function for the same tile. Rows
-// at `out`, out_row bytes apart, are prefetched for writing, one every `unroll` steps.
+// A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of another.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------

@@ -3,13 +3,12 @@
 // Keeps: rows * vectors accumulators, `vectors` of b and one broadcast of a are all in registers;
 // the order of additions is that of k, whatever the tile.
 #include "gen.h"
-#include <inttypes.h>
 #include <llvm-c/DebugInfo.h>
 
 enum { ACCUMULATORS = 64 };
 
 typedef struct Steps { // the values that go round the loop over k
-	LLVMValueRef a, b, soon, out, rows, sum[ACCUMULATORS];
+	LLVMValueRef a, b, soon, rows, stream[STREAMS], sum[ACCUMULATORS];
 } Steps;
 
 typedef struct Body {
@@ -55,29 +54,37 @@ static LLVMValueRef multiply_add(Body *e, LLVMValueRef x, LLVMValueRef y, LLVMVa
 
 static void prefetch(Body *e, LLVMValueRef at, int64_t elements, bool write)
 {
-	LLVMTypeRef i32 = LLVMInt32TypeInContext(LLVMGetTypeContext(e->vector)), pointer = LLVMTypeOf(at);
+	LLVMTypeRef i32 = LLVMInt32TypeInContext(LLVMGetTypeContext(e->vector)),
+	            pointer = LLVMTypeOf(at);
 	unsigned id = LLVMLookupIntrinsicID("llvm.prefetch", 13);
-	LLVMValueRef f = LLVMGetIntrinsicDeclaration(LLVMGetGlobalParent(e->function), id, &pointer, 1);
-	LLVMValueRef in[] = {along(e, at, elements), LLVMConstInt(i32, write, 0), LLVMConstInt(i32, 3, 0),
-	                     LLVMConstInt(i32, 1, 0)};
+	LLVMValueRef f =
+	    LLVMGetIntrinsicDeclaration(LLVMGetGlobalParent(e->function), id, &pointer, 1);
+	LLVMValueRef in[] = {along(e, at, elements), LLVMConstInt(i32, write, 0),
+	                     LLVMConstInt(i32, 3, 0), LLVMConstInt(i32, 1, 0)};
 	LLVMBuildCall2(e->at, LLVMGlobalGetValueType(f), f, in, COUNT(in), "");
 }
 
-// Asks, a part at each turn of the loop, for rows of a that a later strip reads, and for a row of what will be
-// written: all at once they would hold up the loads of the sum.
+// Asks, a part at each turn of the loop, for rows of a that a later strip reads, and for a row of
+// what the maps after the tile touch: all at once they would hold up the loads of the sum.
 static void prefetch_part(Body *e, Steps *s, int count)
 {
 	const Tile *t = e->tile;
 	for (int r = 0; r < t->soon; r++)
 		prefetch(e, s->soon, r * t->soon_row, false);
 	s->soon = along(e, s->soon, count);
-	for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
-		prefetch(e, s->out, at, true);
-	LLVMValueRef row = LLVMGetParam(e->function, 7), one = LLVMConstInt(e->i64, 1, 0);
+	LLVMValueRef none = LLVMConstInt(e->i64, 0, 0), one = LLVMConstInt(e->i64, 1, 0);
 	LLVMTypeRef byte = LLVMInt8TypeInContext(LLVMGetTypeContext(e->vector));
-	LLVMValueRef next = LLVMBuildGEP2(e->at, byte, s->out, &row, 1, "");
+	if (!t->streams)
+		return;
 	s->rows = LLVMBuildSub(e->at, s->rows, one, "");
-	s->out = LLVMBuildSelect(e->at, LLVMBuildICmp(e->at, LLVMIntSGT, s->rows, LLVMConstNull(e->i64), ""), next, s->out, "");
+	LLVMValueRef more = LLVMBuildICmp(e->at, LLVMIntSGT, s->rows, none, "");
+	for (int i = 0; i < t->streams; i++) {
+		for (int at = 0; at < t->vectors * t->lanes; at += 64 / t->bytes)
+			prefetch(e, s->stream[i], at, t->stream[i].write);
+		LLVMValueRef row = LLVMConstInt(e->i64, (uint64_t)t->stream[i].row, 0);
+		row = LLVMBuildSelect(e->at, more, row, none, "");
+		s->stream[i] = LLVMBuildGEP2(e->at, byte, s->stream[i], &row, 1, "");
+	}
 }
 
 // `count` steps of k, each rows * vectors products.
@@ -125,10 +132,14 @@ static void keep_loop(Body *e, LLVMValueRef branch)
 	                LLVMMetadataAsValue(c, loop));
 }
 
-// Runs `trips` times `count` steps, perhaps none.
+static LLVMValueRef *step_values(Steps *s)
+{
+	return (LLVMValueRef *)s;
+}
+
+// Runs `trips` times `count` steps, perhaps none. What goes round, and what comes out, are phis.
 static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 {
-	int n = e->tile->rows * e->tile->vectors;
 	LLVMContextRef c = LLVMGetTypeContext(e->vector);
 	LLVMBasicBlockRef before = LLVMGetInsertBlock(e->at);
 	LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(c, e->function, "k");
@@ -138,33 +149,26 @@ static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 
 	LLVMPositionBuilderAtEnd(e->at, loop);
 	LLVMValueRef left = phi(e, trips, before);
-	Steps top = {phi(e, s->a, before), phi(e, s->b, before), phi(e, s->soon, before),
-	             phi(e, s->out, before), phi(e, s->rows, before), {0}}, end;
-	for (int i = 0; i < n; i++)
-		top.sum[i] = phi(e, s->sum[i], before);
+	Steps top = {0}, end, out = {0};
+	int values = sizeof(Steps) / sizeof(LLVMValueRef);
+	for (int i = 0; i < values; i++)
+		if (step_values(s)[i])
+			step_values(&top)[i] = phi(e, step_values(s)[i], before);
 	end = top;
 	take_steps(e, &end, count);
 	LLVMValueRef next = LLVMBuildSub(e->at, left, LLVMConstInt(e->i64, 1, 0), "");
-	keep_loop(e, LLVMBuildCondBr(e->at, LLVMBuildICmp(e->at, LLVMIntNE, next, zero, ""), loop,
-	                             after));
 	LLVMAddIncoming(left, &next, &loop, 1);
-	LLVMAddIncoming(top.a, &end.a, &loop, 1);
-	LLVMAddIncoming(top.b, &end.b, &loop, 1);
-	LLVMAddIncoming(top.soon, &end.soon, &loop, 1);
-	LLVMAddIncoming(top.out, &end.out, &loop, 1);
-	LLVMAddIncoming(top.rows, &end.rows, &loop, 1);
+	LLVMValueRef more = LLVMBuildICmp(e->at, LLVMIntNE, next, zero, "");
+	keep_loop(e, LLVMBuildCondBr(e->at, more, loop, after));
 
 	LLVMPositionBuilderAtEnd(e->at, after);
-	LLVMValueRef a = phi(e, s->a, before), b = phi(e, s->b, before);
-	LLVMAddIncoming(a, &end.a, &loop, 1);
-	LLVMAddIncoming(b, &end.b, &loop, 1);
-	for (int i = 0; i < n; i++) {
-		LLVMAddIncoming(top.sum[i], &end.sum[i], &loop, 1);
-		LLVMValueRef sum = phi(e, s->sum[i], before);
-		LLVMAddIncoming(sum, &end.sum[i], &loop, 1);
-		s->sum[i] = sum;
-	}
-	s->a = a, s->b = b;
+	for (int i = 0; i < values; i++)
+		if (step_values(s)[i]) {
+			LLVMAddIncoming(step_values(&top)[i], &step_values(&end)[i], &loop, 1);
+			step_values(&out)[i] = phi(e, step_values(s)[i], before);
+			LLVMAddIncoming(step_values(&out)[i], &step_values(&end)[i], &loop, 1);
+		}
+	*s = out;
 }
 
 static void write_tile(Body *e, const Steps *s, LLVMValueRef c, bool add)
@@ -187,12 +191,12 @@ static void give_body(Body *e, LLVMContextRef c)
 	LLVMValueRef k = LLVMGetParam(e->function, 0), add = LLVMGetParam(e->function, 4);
 	LLVMValueRef unroll = LLVMConstInt(e->i64, (uint64_t)t->unroll, 0);
 	LLVMPositionBuilderAtEnd(e->at, LLVMAppendBasicBlockInContext(c, e->function, ""));
-	Steps s = {LLVMGetParam(e->function, 1),
-	           LLVMGetParam(e->function, 2),
-	           LLVMGetParam(e->function, 5),
-	           LLVMGetParam(e->function, 6),
-	           LLVMConstInt(e->i64, (uint64_t)t->rows, 0),
-	           {0}};
+	Steps s = {.a = LLVMGetParam(e->function, 1),
+	           .b = LLVMGetParam(e->function, 2),
+	           .soon = LLVMGetParam(e->function, 5),
+	           .rows = LLVMConstInt(e->i64, (uint64_t)t->rows, 0)};
+	for (int i = 0; i < t->streams; i++)
+		s.stream[i] = LLVMGetParam(e->function, (unsigned)(6 + i));
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(e->vector);
 	step_loop(e, &s, LLVMBuildUDiv(e->at, k, unroll, ""), t->unroll);
@@ -212,19 +216,12 @@ LLVMValueRef tile_function(LLVMModuleRef module, const Tile *t)
 {
 	if (t->rows * t->vectors > ACCUMULATORS)
 		bug("a tile of %d x %d vectors", t->rows, t->vectors);
-	char name[128];
-	snprintf(name, sizeof name,
-	         "tile_%dx%d_%d_%d_%d_%" PRId64 "_%" PRId64 "_%" PRId64 "_%" PRId64 "_%" PRId64,
-	         t->rows, t->vectors, t->bytes, t->rest, t->soon, t->soon_row, t->a_row, t->a_step,
-	         t->b_step, t->c_row);
-	LLVMValueRef old = LLVMGetNamedFunction(module, name);
-	if (old)
-		return old;
 	LLVMContextRef c = LLVMGetModuleContext(module);
 	LLVMTypeRef p = LLVMPointerTypeInContext(c, 0), i64 = LLVMInt64TypeInContext(c);
-	LLVMTypeRef in[] = {i64, p, p, p, LLVMInt1TypeInContext(c), p, p, i64};
-	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(c), in, COUNT(in), 0);
-	LLVMValueRef f = LLVMAddFunction(module, name, type);
+	LLVMTypeRef in[6 + STREAMS] = {i64, p, p, p, LLVMInt1TypeInContext(c), p, p, p, p, p};
+	unsigned count = (unsigned)(6 + t->streams);
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(c), in, count, 0);
+	LLVMValueRef f = LLVMAddFunction(module, "tile", type);
 	LLVMSetLinkage(f, LLVMInternalLinkage);
 	Body e = {t, LLVMCreateBuilderInContext(c), f, LLVMVectorType(t->elem, (unsigned)t->lanes),
 	          i64};
