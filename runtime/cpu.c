@@ -149,10 +149,24 @@ static void serve_until_over(struct amos *m, char *pad)
 			pause_thread(&vain);
 }
 
+static bool is_small(const struct amos_kernel *k)
+{
+	return k->workers == 1 || k->bytes + k->flops < SMALL_WORK;
+}
+
+// Of no use to more threads: all its launches are small.
+static bool all_small(const struct amos_entry *entry)
+{
+	for (int64_t i = 0; i < entry->nkernels; i++)
+		if (!is_small(&entry->kernels[i]))
+			return false;
+	return true;
+}
+
 static int run_entry(struct amos *m, const struct amos_run *run)
 {
 	amos_program *program = (amos_program *)m->entry->run;
-	if (m->threads == 1)
+	if (m->threads == 1 || all_small(m->entry))
 		return program(run);
 	int status = AMOS_DONE;
 	atomic_store_explicit(&m->over, false, memory_order_relaxed);
@@ -179,7 +193,7 @@ static int launch(const struct amos_run *run, amos_worker *work, char *const *bu
 	struct amos *m = run->own;
 	const struct amos_kernel *k = &m->entry->kernels[kernel];
 	int64_t start = m->nanoseconds ? now() : 0;
-	if (n == 1 || m->threads == 1 || k->bytes + k->flops < SMALL_WORK)
+	if (n == 1 || m->threads == 1 || is_small(k))
 		for (int64_t i = 0; i < n; i++)
 			work(buf, i, m->pads);
 	else

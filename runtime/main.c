@@ -166,7 +166,7 @@ static int verb_train(struct command *c)
 		introduce(m, data);
 	if (!status)
 		status = amos_train(m, data, &c->options, &result);
-	if (!status)
+	if (!status && (c->options.json || !c->options.quiet))
 		amos_result_print(stdout, &result, c->options.json);
 	amos_data_close(data);
 	amos_close(m);

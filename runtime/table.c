@@ -283,8 +283,7 @@ static int read_tensors(const char *path, size_t start, const char *key, json_t 
 {
 	const char *name;
 	json_t *about;
-	json_object_foreach(header, name, about)
-	{
+	json_object_foreach (header, name, about) {
 		if (!strcmp(name, "__metadata__") || (key && strcmp(name, key)))
 			continue;
 		struct amos_array *array = &arrays[(*n)++];
