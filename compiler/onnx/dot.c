@@ -40,6 +40,7 @@ void lower_matmul(Call *c)
 {
 	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
 		refuse(c, "an operand is a single number");
+	note_weight(c, 1);
 	c->out[0] = matmul(c->g, c->in[0], c->in[1]);
 }
 
@@ -53,6 +54,7 @@ void lower_gemm(Call *c)
 	Graph *g = c->g;
 	if (in_val(c, 0)->shape.rank != 2 || in_val(c, 1)->shape.rank != 2)
 		refuse(c, "wants two matrices");
+	note_weight(c, 1);
 	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
 	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
 	Ref y = scaled(g, put2(g, O_dot, a, b), attr_float(c, "alpha", 1));

@@ -375,6 +375,12 @@ void lower_dropout(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	double rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
 	bool draws = rate > 0 && drops(c);
+	if (rate > 0 && c->opset >= 12 && c->nin < 3 && c->r->training_file)
+		note(c->r,
+		     "%s is written for inference in a file for training (so exporters write the "
+		     "dropout of "
+		     "attention): it does not draw",
+		     node_place(c->r->arena, c->node));
 	Ref keep = 0;
 	c->out[0] = c->in[0];
 	if (draws && rate >= 1)

@@ -173,6 +173,7 @@ void lower_conv(Call *c)
 	    x.dim[1] != w.dim[1] * groups)
 		refuse(c, "a kernel %s for %lld channels in %lld groups",
 		       shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1], (long long)groups);
+	note_weight(c, 1);
 	Frame f = read_frame(c, &x, w.dim + 2);
 	place_windows(c, &f);
 	Ref windows = put_windows(g, group_channels(g, c->in[0], groups), 3, &f, NULL, 0);

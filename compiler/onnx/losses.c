@@ -112,6 +112,10 @@ void lower_cross_entropy(Call *c)
 	bool soft = elems[in_val(c, 1)->type].cls == 'f';
 	if (s.rank < 2)
 		refuse(c, "wants [samples, classes, ..]");
+	double smoothing = traced_smoothing(c->node);
+	if (smoothing > 0)
+		note(c->r, "%s: label smoothing of %g did not reach the file; give it with --loss",
+		     node_place(c->r->arena, c->node), smoothing);
 	Ref logsum = put(g, O_lse, 1, c->in, &(Attr){.n = 1, .i = {1}});
 	Ref logp = put2(g, O_sub, c->in[0], logsum);
 	if (soft)

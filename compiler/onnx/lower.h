@@ -62,6 +62,7 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	const char *alias;     // the Identity's result that it is read through
 	struct Weight *origin; // itself, or the one that it is an alias of
 	int uses;              // operands of the main graph that name it
+	bool inner;            // of the graph of a loop or branch
 	bool table, matrix;    // one of these is gathered from, or a factor of a product
 	int slot;              // of its first use as a parameter; -1: none yet
 	Ref ref;               // as a constant
@@ -173,6 +174,8 @@ bool is_opaque(const char *name); // made up by an exporter
 const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 bool traced_training(const NodeProto *);
+double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
+bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 
 // ---- node.c: attributes and constant operands
 // -----------------------------------------------------
@@ -193,6 +196,7 @@ double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 
 // ---- the operators: ops.def says which function

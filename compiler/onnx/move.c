@@ -483,12 +483,30 @@ static Ref flatten(Graph *g, Ref x)
 	return put_reshape(g, x, shape_of(1, &n));
 }
 
+// The same of constant indices, as a constant.
+static Ref constant_positions(Graph *g, const int64_t *stride, Ref index, int axis)
+{
+	const Val *v = val(g, index);
+	Shape at = v->shape;
+	int64_t count = count_of(&at), step[RANK];
+	int64_t *position = NEWS(g->arena, int64_t, count + 1);
+	row_strides(&at, step);
+	for (int64_t i = 0; i < count; i++) {
+		position[i] = const_int_at(v, i) * stride[axis];
+		for (int a = 0; a < at.rank; a++)
+			position[i] += a == axis ? 0 : i / step[a] % at.dim[a] * stride[a];
+	}
+	return put_const(g, E_i64, at, position);
+}
+
 // Positions in the flattened operand of shape s, where `index` replaces the coordinate along one
 // axis.
 static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
 {
 	int64_t stride[RANK];
 	row_strides(s, stride);
+	if (is_const(g, index))
+		return constant_positions(g, stride, index, axis);
 	Shape at = val(g, index)->shape;
 	Ref sum = put2(g, O_mul, index, put_num(g, E_i64, (double)stride[axis]));
 	for (int a = 0; a < s->rank; a++) {
@@ -522,6 +540,26 @@ static int scatter_mode(const Call *c)
 	refuse(c, "reduction '%s'", mode);
 }
 
+// Older exporters write scatter_add and index_add without their sum.
+static void note_repeats(Call *c, Ref index, int64_t n)
+{
+	const Val *v = val(c->g, index);
+	if (v->op != O_const || scatter_mode(c))
+		return;
+	bool *seen = NEWS(c->r->arena, bool, n + 1);
+	int64_t count = count_of(&v->shape);
+	for (int64_t i = 0; i < count; i++) {
+		bool *at = &seen[const_int_at(v, i)];
+		if (*at)
+			note(c->r,
+			     "%s writes some places twice without adding (exporters lose the sum "
+			     "of scatter_add "
+			     "and index_add below opset 16): the last one stays",
+			     node_place(c->r->arena, c->node));
+		*at = true;
+	}
+}
+
 void lower_scatter_elements(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
@@ -532,6 +570,7 @@ void lower_scatter_elements(Call *c)
 		       s.rank);
 	Graph *g = c->g;
 	Ref index = element_positions(g, &s, wrap_index(c, c->in[1], s.dim[axis]), axis);
+	note_repeats(c, index, count_of(&s));
 	Ref x = put_scatter(g, flatten(g, c->in[0]), flatten(g, index), flatten(g, c->in[2]), 0,
 	                    scatter_mode(c));
 	c->out[0] = put_reshape(g, x, s);

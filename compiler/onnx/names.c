@@ -170,7 +170,7 @@ static int called_with(const Reader *r, const NodeProto *node, const char **name
 	return n;
 }
 
-static bool is_fused(const NodeProto *node)
+bool is_fused(const NodeProto *node)
 {
 	const char *rule = node_property(node, "pkg.onnxscript.rewriter.rule_name");
 	return rule && strstr(rule, "FuseBatchNorm");
@@ -332,4 +332,17 @@ bool traced_training(const NodeProto *node)
 {
 	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
 	return call && strstr(call, "batch_norm") && strstr(call, ", True, ");
+}
+
+// cross_entropy_loss(x, labels, weight, reduction, ignore_index, smoothing)
+double traced_smoothing(const NodeProto *node)
+{
+	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
+	const char *at = call ? strstr(call, "cross_entropy_loss") : NULL;
+	at = at ? strstr(at, "args = (") : NULL;
+	for (int comma = 0; at && comma < 5; comma++) {
+		at = strpbrk(at, ",)");
+		at = at && *at == ',' ? at + 1 : NULL;
+	}
+	return at ? strtod(at, NULL) : 0;
 }

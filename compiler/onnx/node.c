@@ -74,6 +74,15 @@ const Val *in_val(const Call *c, int k)
 	return val(c->g, c->in[k]);
 }
 
+void note_weight(Call *c, int k)
+{
+	enum { FEW = 64 };
+	const Val *v = in_val(c, k);
+	if (v->op == O_const && v->shape.rank > 1 && count_of(&v->shape) > FEW && !c->arg[k].weight)
+		note(c->r, "%s takes a constant %s that looks like a weight: it is not trained",
+		     node_place(c->r->arena, c->node), shape_text(c->r->arena, v->type, &v->shape));
+}
+
 Ref constant_operand(Call *c, int k)
 {
 	in_val(c, k);

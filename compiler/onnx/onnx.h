@@ -17,8 +17,9 @@ typedef struct ReadOptions {
 	bool bn_train; // BatchNormalization by batch statistics even where the file says inference
 	bool dropout;  // Dropout drawn where the file says training (train); false: identity (eval,
 	               // run, grad)
-	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies of a
-	            // tied parameter are not tied again, tables that the exporter computed are not frozen
+	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
+	            // of a tied parameter are not tied again, tables that the exporter computed are
+	            // not frozen
 	bool list;  // inputs, outputs and operators only, as the file declares them: no graph, no
 	            // failure over what is in it
 } ReadOptions;

@@ -243,6 +243,7 @@ static void bind_weight(Reader *r, Space *s, const TensorProto *t)
 	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
 	w->shape = tensor_shape(r->model->path, t);
 	w->origin = w;
+	w->inner = s->depth > 0;
 	PUSH(r->arena, r->weights, w);
 	bind_name(r, s, w->name, (Value){.weight = w});
 }

@@ -246,6 +246,8 @@ static const char *signature_reason(Reader *r, Weight *w, const NodeProto *node,
 static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *node, int k,
                                       const char *name)
 {
+	if (w->inner)
+		return "it lies in the graph of a loop or branch, where it cannot be written back";
 	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
 		return running;
 	if (node && is_number_operand(node->op_type, k))
@@ -419,7 +421,7 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 		why = NULL;
 	if (choice == 0)
 		why = "--freeze";
-	if (choice == 1 || !why)
+	if ((choice == 1 && !w->inner) || !why)
 		return param_ref(r, w, node, k, name);
 	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
 		return frozen_ref(r, w, S_buffer, name, why, node, k);
@@ -466,9 +468,32 @@ bool says_training(const Call *c)
 	return c->r->options->dropout && traced_training(c->node);
 }
 
+// BatchNorm folded into convolutions: the newer exporter says so, the older one renames their
+// weights.
+static void note_fused(Reader *r)
+{
+	int fused = 0;
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *n = r->proto->graph->node[i];
+		bool renamed = !strcmp(n->op_type, "Conv") && n->n_input > 1 &&
+		               starts_with(n->input[1], "onnx::Conv_");
+		fused += renamed || is_fused(n);
+	}
+	if (fused)
+		note(r,
+		     "BatchNormalization was folded into %d operators by the exporter: the network "
+		     "trains without "
+		     "it; export in training mode with optimize=False (older: "
+		     "do_constant_folding=False)",
+		     fused);
+}
+
 // One note for each initializer that several parameters share, and one for all that were renamed.
 void note_roles(Reader *r)
 {
+	note_fused(r);
+	if (r->proto->n_training_info)
+		note(r, "the file's training_info is not used: say what to minimize with --loss");
 	int renamed = 0;
 	Table *seen = table_new(r->arena);
 	for (int s = 0; s < r->g->slots.count; s++) {
