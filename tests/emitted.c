@@ -128,26 +128,64 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 	return worst;
 }
 
+struct Compiled {
+	const Graph *graph;
+	Plan *plan;
+	Jit *jit;
+};
+
+Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, const char *what)
+{
+	Compiled *c = NEW(arena, Compiled);
+	*c = (Compiled){g, plan_graph(arena, g, "run"), NULL};
+	EmitOptions options = {.target = target, .threads = 1, .name = what};
+	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
+	return c;
+}
+
+void free_compiled(Compiled *c)
+{
+	jit_free(c->jit);
+}
+
+static Run run_once(Arena *arena, const Compiled *c, const Array *slot, Launcher *launch,
+                    int *status)
+{
+	const struct amos_model *model = jit_model(c->jit);
+	Run r = run_start(arena, c->plan, model, slot, launch);
+	*status = ((amos_program *)model->entries[0].run)(&r.run);
+	return r;
+}
+
+void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch)
+{
+	int status;
+	Run r = run_once(arena, c, slot, launch, &status);
+	if (status)
+		bug("a run of %s ended with %d", c->plan->name, status);
+	for (int k = 0; k < c->graph->stores.count; k++) {
+		int s = c->graph->stores.at[k].slot;
+		slot[s] = array_from(arena, slot[s].type, &slot[s].shape,
+		                     slot_memory(&r, c->plan, s));
+	}
+}
+
 double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
                    Launcher *launch, double tolerance, const char *what)
 {
 	Array *want = eval_graph(arena, g, slot);
-	Plan *plan = plan_graph(arena, g, "run");
-	EmitOptions options = {.target = target, .threads = 1, .name = what};
-	Object *object = emit(arena, 1, &plan, &options);
-	Jit *jit = jit_load(object);
-	const struct amos_model *model = jit_model(jit);
-	Run r = run_start(arena, plan, model, slot, launch);
-	int status = ((amos_program *)model->entries[0].run)(&r.run);
+	Compiled *c = compile_graph(arena, g, target, what);
+	int status;
+	Run r = run_once(arena, c, slot, launch, &status);
 	double worst = status ? INFINITY : 0;
 	for (int k = 0; k < g->outs.count; k++)
 		worst = fmax(worst, compare(arena, &want[g->outs.at[k].val], r.outputs[k],
 		                            tolerance, what, g->outs.at[k].name));
 	for (int k = 0; k < g->stores.count; k++) {
 		Store s = g->stores.at[k];
-		worst = fmax(worst, compare(arena, &want[s.val], slot_memory(&r, plan, s.slot),
+		worst = fmax(worst, compare(arena, &want[s.val], slot_memory(&r, c->plan, s.slot),
 		                            tolerance, what, g->slots.at[s.slot].name));
 	}
-	jit_free(jit);
+	free_compiled(c);
 	return worst;
 }

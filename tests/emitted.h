@@ -11,6 +11,11 @@ Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
 typedef int Launcher(const struct amos_run *, amos_worker *, char *const *buf, int64_t n,
                      int64_t kernel);
 Launcher plain_launch; // one worker after the other, the last first
+// A graph in this process: each run reads all slots from `slot` and leaves in it what was stored.
+typedef struct Compiled Compiled;
+Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
+void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
+void free_compiled(Compiled *);
 // Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
 // evaluator, in units of `tolerance` times the largest entry of that array: 1 is the most that is
 // allowed. Prints what differs.
