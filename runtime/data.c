@@ -1,38 +1,9 @@
-// data.c: batches out of sources.
-// Takes source.c, convert.c. Gives struct amos_data: shapes for the compiler, then batches for a
-// compiled model. Keeps: a batch is a function of (seed, run) alone, so that a run resumed at any
-// batch sees what it would have seen; every value is checked before the first step, so that no
-// label leads a kernel outside its memory.
+// data.c: sources tied to the inputs of a model: shapes for the compiler, then a check of every value.
+// Takes source.c, convert.c. Gives struct amos_data, from which batch.c draws. Keeps: every value is
+// checked before the first step, so that no label leads a kernel outside its memory.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
-
-struct feed { // an input of the compiled model and where its numbers come from
-	int64_t slot;
-	const struct amos_slot *to;
-	const struct amos_source *source;
-	const struct amos_array *from; // NULL: source->fill everywhere
-	int64_t per;                   // elements in a sample
-	bool stream;                   // windows of a stream of tokens
-	bool constant;                 // one number, the same in every batch
-	bool hidden;                   // tokens some of which are masked
-	double divide;
-};
-
-struct amos_data {
-	struct amos_sources sources;
-	int exact;
-	int64_t batch, seed, mask_token;
-	double split, mask;
-	int nfeeds;
-	struct feed *feeds;
-	bool stream;
-	int64_t window; // tokens in a sample of a stream; else 1
-	int64_t length; // tokens or samples in all
-	int64_t train;  // of those, the first ones are to train on
-	int64_t ahead;  // tokens a stream is read beyond a window
-	char *note;
-};
 
 enum { INPUT_KIND = 0, DEFAULT_BATCH = 32 };
 
@@ -301,7 +272,7 @@ static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
 }
 
-static int fit_shape(struct amos_data *data, struct feed *feed, bool *first)
+static int fit_shape(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
@@ -330,7 +301,7 @@ static int fit_shape(struct amos_data *data, struct feed *feed, bool *first)
 	return status;
 }
 
-static int bad_value(const struct amos_data *data, const struct feed *feed, int64_t at)
+static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)
 {
 	double found = amos_number(feed->from->bytes, feed->from->type, at);
 	char wanted[128];
@@ -353,7 +324,7 @@ static int bad_value(const struct amos_data *data, const struct feed *feed, int6
 	                     : "");
 }
 
-static int check_values(const struct amos_data *data, const struct feed *feed)
+static int check_values(const struct amos_data *data, const struct amos_feed *feed)
 {
 	enum { CHUNK = 4096 };
 	char converted[CHUNK * 8] __attribute__((aligned(8)));
@@ -374,7 +345,7 @@ static int check_values(const struct amos_data *data, const struct feed *feed)
 	return AMOS_DONE;
 }
 
-static int fit_one(struct amos_data *data, struct feed *feed, bool *first)
+static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	feed->from = array_of(data, feed->source);
 	feed->divide = 1;
@@ -480,7 +451,7 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 		if (!source)
 			continue;
 		data->feeds[data->nfeeds++] =
-		    (struct feed){.slot = i, .to = slot, .source = source};
+		    (struct amos_feed){.slot = i, .to = slot, .source = source};
 		if (batch < 0 && slot->rank && array_of(data, source))
 			batch = slot->dim[0];
 	}
@@ -554,131 +525,7 @@ const char *amos_data_note(const struct amos_data *data)
 	return data->note ? data->note : "";
 }
 
-// ---- batches ---------------------------------------------------------------------------
-
-enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // streams of random numbers
-
-static uint64_t draw(const struct amos_data *data, int site, uint64_t a, uint64_t b)
-{
-	return amos_random((uint64_t)data->seed + ((uint64_t)site << 56), a, b);
-}
-
-static int64_t below(uint64_t random, int64_t n)
-{
-	return (int64_t)((unsigned __int128)random * (uint64_t)n >> 64);
-}
-
-// Where `i` goes in the epoch's permutation of n: a Feistel network on the next power of four,
-// walked until it lands inside (Black and Rogaway 2002). Needs no memory.
-static int64_t permute(const struct amos_data *data, int64_t epoch, int64_t i, int64_t n)
-{
-	int half = 1;
-	while (half < 31 && INT64_C(1) << 2 * half < n)
-		half++;
-	uint64_t low = (UINT64_C(1) << half) - 1, x = (uint64_t)i;
-	do {
-		uint64_t left = x >> half, right = x & low;
-		for (uint64_t round = 0; round < 4; round++) {
-			uint64_t next =
-			    left ^
-			    (draw(data, SITE_ORDER, (uint64_t)epoch * 4 + round, right) & low);
-			left = right;
-			right = next;
-		}
-		x = left << half | right;
-	} while (x >= (uint64_t)n);
-	return (int64_t)x;
-}
-
-struct batch { // which one
-	bool train;
-	int64_t number;
-};
-
-// The sample, or first token, of row i.
-static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t i)
-{
-	if (!batch.train) {
-		int64_t begin = data->train < data->length ? data->train : 0;
-		return begin + (batch.number * data->batch + i) * data->window;
-	}
-	if (data->stream) {
-		int64_t places = data->train - data->ahead - data->window + 1;
-		return below(draw(data, SITE_WINDOW, (uint64_t)batch.number, (uint64_t)i), places);
-	}
-	int64_t batches = amos_data_batches(data);
-	int64_t at = batch.number % batches * data->batch + i;
-	return permute(data, batch.number / batches, at, data->train);
-}
-
-static void put_number(const struct feed *feed, char *to, int64_t k, int64_t value)
-{
-	int type = feed->to->type;
-	amos_convert(to + k * amos_types[type].bytes, type, &value, AMOS_i64, 1, 1);
-}
-
-// Of the tokens chosen, 8 in 10 become the mask token, 1 in 10 any token, 1 in 10 stays (BERT);
-// labels are kept there and ignored elsewhere.
-static void mask_row(const struct amos_data *data, const struct feed *feed, struct batch batch,
-                     int64_t row, char *to)
-{
-	int site = batch.train ? SITE_MASK : SITE_MASK_EVAL;
-	for (int64_t k = 0; k < feed->per; k++) {
-		uint64_t random =
-		    draw(data, site, (uint64_t)batch.number, (uint64_t)(row * feed->per + k));
-		bool chosen = (double)(random >> 11) * 0x1p-53 < data->mask;
-		if (feed->source->masked) {
-			if (!chosen)
-				put_number(feed, to, k, feed->to->ignore ? feed->to->ignore : -100);
-			continue;
-		}
-		int64_t kind = below(amos_mix(random), 10);
-		if (chosen && kind < 8)
-			put_number(feed, to, k, data->mask_token);
-		else if (chosen && kind == 8 && feed->to->limit)
-			put_number(feed, to, k, below(amos_mix(random + 1), feed->to->limit));
-	}
-}
-
-static void fill_row(const struct amos_data *data, const struct feed *feed, struct batch batch,
-                     int64_t row, char *to)
-{
-	int64_t at = feed->constant ? 0 : row_of(data, batch, row) * (feed->stream ? 1 : feed->per);
-	at += feed->stream ? feed->source->shift : 0;
-	const char *from =
-	    (const char *)feed->from->bytes + at * amos_types[feed->from->type].bytes;
-	amos_convert(to, feed->to->type, from, feed->from->type, feed->per, feed->divide);
-	if (feed->hidden || feed->source->masked)
-		mask_row(data, feed, batch, row, to);
-}
-
-static int fill_batch(const struct amos_data *data, struct amos *m, struct batch batch)
-{
-	for (int f = 0; f < data->nfeeds; f++) {
-		const struct feed *feed = &data->feeds[f];
-		char *to = amos_slot_bytes(m, feed->slot);
-		int item = amos_types[feed->to->type].bytes;
-		if (!feed->from) {
-			for (int64_t i = 0; i < feed->to->bytes / item; i++)
-				put_number(feed, to, i, feed->source->fill);
-			continue;
-		}
-		int64_t rows = feed->constant ? 1 : data->batch;
-		for (int64_t row = 0; row < rows; row++)
-			fill_row(data, feed, batch, row, to + row * feed->per * item);
-	}
-	return AMOS_DONE;
-}
-
-int amos_data_train(const struct amos_data *data, struct amos *m, int64_t run)
-{
-	return fill_batch(data, m, (struct batch){true, run});
-}
-
-int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t number)
-{
-	return fill_batch(data, m, (struct batch){false, number});
-}
+// ---- asked and kept -------------------------------------------------------------------
 
 int64_t amos_data_samples(const struct amos_data *data)
 {

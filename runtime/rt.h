@@ -98,11 +98,6 @@ int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
 const void *amos_params(const struct amos *);
 const void *amos_state(const struct amos *);
 
-// ---- data.c ----------------------------------------------------------------------------
-
-int64_t amos_data_samples(const struct amos_data *); // in a batch
-int64_t amos_data_tokens(const struct amos_data *);  // in a batch; 0: no stream
-
 // ---- events.c, log.c: the run folder ---------------------------------------------------
 
 FILE *amos_events_open(const char *dir); // NULL: errno says why
@@ -154,5 +149,37 @@ int amos_sources_open(struct amos_sources *, const struct amos_list *);
 void amos_sources_close(struct amos_sources *);
 const struct amos_source *amos_source_of(const struct amos_sources *,
                                          const char *input); // NULL: none
+
+// ---- data.c, batch.c -------------------------------------------------------------------
+
+struct amos_feed { // an input of the compiled model and where its numbers come from
+	int64_t slot;
+	const struct amos_slot *to;
+	const struct amos_source *source;
+	const struct amos_array *from; // NULL: source->fill everywhere
+	int64_t per;                   // elements in a sample
+	bool stream;                   // windows of a stream of tokens
+	bool constant;                 // one number, the same in every batch
+	bool hidden;                   // tokens some of which are masked
+	double divide;
+};
+
+struct amos_data {
+	struct amos_sources sources;
+	int exact;
+	int64_t batch, seed, mask_token;
+	double split, mask;
+	int nfeeds;
+	struct amos_feed *feeds;
+	bool stream;
+	int64_t window; // tokens in a sample of a stream; else 1
+	int64_t length; // tokens or samples in all
+	int64_t train;  // of those, the first ones are to train on
+	int64_t ahead;  // tokens a stream is read beyond a window
+	char *note;
+};
+
+int64_t amos_data_samples(const struct amos_data *); // in a batch
+int64_t amos_data_tokens(const struct amos_data *);  // in a batch; 0: no stream
 
 #endif

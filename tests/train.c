@@ -107,6 +107,33 @@ static void ends_by_epochs(void)
 	      (int)r.step);
 }
 
+// A model that makes one update of two batches, as with --accumulate.
+static int every_second(const struct amos_run *run)
+{
+	static int batches;
+	amos_program *program = (amos_program *)mock_line.entries[0].run;
+	int status = program(run);
+	if (++batches % 2)
+		--*(int64_t *)run->state;
+	return status;
+}
+
+static void counts_updates(void)
+{
+	struct amos_entry entry = mock_line.entries[0];
+	entry.run = (void *)every_second;
+	struct amos_model model = mock_line;
+	model.entries = &entry;
+	model.nentries = 1;
+	struct amos_result r;
+	struct amos_options options = options_of(LINE_DATA, "steps", "7", "out", "twos", NULL);
+	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
+	CHECK(count_lines("twos/log.jsonl", "\"loss\"") == 7, "a line an update");
+	struct amos_checkpoint *c;
+	CHECK(!amos_checkpoint_open("twos", &c) && amos_checkpoint_point(c).run == 14, "batches");
+	amos_checkpoint_close(c);
+}
+
 static void keeps_the_command(void)
 {
 	struct amos_result r;
@@ -299,6 +326,7 @@ int main(void)
 	resumes_to_the_bit();
 	log_has_each_step_once();
 	ends_by_epochs();
+	counts_updates();
 	keeps_the_command();
 	events_are_sound();
 	stops_at_nan();
