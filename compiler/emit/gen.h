@@ -161,7 +161,7 @@ Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's 
 typedef void LaneBody(Gen *, int n, const Index *unit, void *ctx);
 void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *ctx);
 Value first_lanes(Gen *, int64_t count); // a mask of them
-enum { UNITS = 16 };                     // most vectors side by side
+enum { UNITS = 32 };                     // most vectors side by side
 
 // ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one -------
 

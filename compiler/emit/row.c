@@ -5,7 +5,7 @@
 #include "gen.h"
 #include <string.h>
 
-enum { WORK = 8192, COLUMN_UNITS = 4 };
+enum { WORK = 8192, FEW = 4, MANY = 16, LARGE = 1 << 20 };
 
 typedef struct Sweep {
 	const Kern *kern;
@@ -185,7 +185,7 @@ typedef struct Columns {
 	int group; // whose positions are the lanes
 } Columns;
 
-static void column_units(Gen *g, int n, const Index *unit, void *ctx)
+static void column_body(Gen *g, int n, const Index *unit, void *ctx)
 {
 	Columns *c = ctx;
 	Sweep *s = c->s;
@@ -198,13 +198,23 @@ static void column_units(Gen *g, int n, const Index *unit, void *ctx)
 	worker_body(g, s);
 }
 
+// Vectors of columns a worker has. Large spaces come from memory: long pieces of each row, but enough workers.
+static int column_units(Gen *g, const Sweep *s, int64_t columns)
+{
+	if (count_of(&s->kern->space) < LARGE)
+		return FEW;
+	int64_t units = columns / (8 * g->target->width);
+	return (int)MAX(FEW, MIN(MANY, units));
+}
+
 static void emit_columns(Gen *g, Sweep *s, int group)
 {
 	uint32_t which;
 	int64_t all, columns = s->groups.size[group];
 	kept_groups(&s->groups, &which, &all);
 	int64_t rows = all / columns;
-	int64_t piece = g->target->gpu ? g->target->block : COLUMN_UNITS * g->target->width;
+	int units = column_units(g, s, columns);
+	int64_t piece = g->target->gpu ? g->target->block : units * g->target->width;
 	int64_t pieces = (columns + piece - 1) / piece;
 	g->workers = rows * pieces;
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
@@ -216,7 +226,7 @@ static void emit_columns(Gen *g, Sweep *s, int group)
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
 	Columns c = {s, group};
-	lane_loop(g, from, to, columns, COLUMN_UNITS, column_units, &c);
+	lane_loop(g, from, to, columns, units, column_body, &c);
 }
 
 void emit_row(Gen *g, const Kern *kern)
