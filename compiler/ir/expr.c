@@ -348,25 +348,37 @@ static Ref ref_arg(Scope *s, const Expr *e, int k)
 	return eval_arg(s, e, k).ref;
 }
 
+static void want_fit(Scope *s, const Expr *e, bool fits)
+{
+	if (!fits)
+		fail(s->where, "%s: the operands and attributes do not fit each other", e->name);
+}
+
 // unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
 static Item fn_unslice(Scope *s, const Expr *e)
 {
 	Item start = list_attr(s, e, 0), step = list_attr(s, e, 1);
-	Shape to = value_arg(s, e, 1)->shape;
+	Shape own = value_arg(s, e, 0)->shape, to = value_arg(s, e, 1)->shape;
+	want_fit(s, e, own.rank == to.rank && start.n == to.rank && step.n == to.rank);
 	return ref_item(put_unslice(s->g, ref_arg(s, e, 0), &to, start.i, step.i));
 }
 
 static Item fn_unwindow(Scope *s, const Expr *e)
 {
 	Item window = list_attr(s, e, 0);
-	Shape to = value_arg(s, e, 1)->shape;
+	Shape own = value_arg(s, e, 0)->shape, to = value_arg(s, e, 1)->shape;
 	const int64_t(*row)[7] = (const int64_t(*)[7])window.i;
-	return ref_item(put_unwindow(s->g, ref_arg(s, e, 0), &to, window.n / 7, row));
+	int n = window.n / 7;
+	want_fit(s, e, window.n == 7 * n && own.rank == to.rank + n);
+	for (int j = 0; j < n; j++)
+		want_fit(s, e, row[j][0] >= 0 && row[j][0] < to.rank && row[j][3] >= 1);
+	return ref_item(put_unwindow(s->g, ref_arg(s, e, 0), &to, n, row));
 }
 
 static Item fn_rows(Scope *s, const Expr *e)
 {
-	Shape other = value_arg(s, e, 1)->shape;
+	Shape own = value_arg(s, e, 0)->shape, other = value_arg(s, e, 1)->shape;
+	want_fit(s, e, own.rank == other.rank && own.rank >= 2);
 	return ref_item(put_rows(s->g, ref_arg(s, e, 0), &other));
 }
 

@@ -225,6 +225,7 @@ typedef struct Expr {
 	Op op;                    // call: the primitive; OPS: a function or a definition
 	int nin, nattr;           // call: operands and attributes; list: nin elements
 	bool number;              // in the left side of a rule: matches a constant
+	int depth;                // of calls inside one another
 	struct Expr **in, **attr;
 } Expr;
 

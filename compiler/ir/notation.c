@@ -182,7 +182,17 @@ const char *lexer_name(Lexer *l)
 // sum [(== != < <= > >=) sum]      sum: product {(+ -) product} product: unary {(* /) unary} unary:
 // [-] primary primary: number | name | name(operands; attributes) | [list] | (comparison)
 
-enum { NESTING = 200 }; // deepest brackets; deeper text is not meant for us
+enum { NESTING = 200, DEPTH = 1000 }; // deepest brackets and calls; deeper text is not meant for us
+
+static void add_depth(Lexer *l, Expr *e)
+{
+	for (int k = 0; k < e->nin; k++)
+		e->depth = MAX(e->depth, e->in[k]->depth + 1);
+	for (int k = 0; k < e->nattr; k++)
+		e->depth = MAX(e->depth, e->attr[k]->depth + 1);
+	if (e->depth > DEPTH)
+		fail(lexer_place(l), "more than %d operations inside one another", DEPTH);
+}
 
 static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
 {
@@ -195,6 +205,7 @@ static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
 	e->in = NEWS(l->arena, Expr *, 2);
 	e->in[0] = x;
 	e->in[1] = y;
+	add_depth(l, e);
 	return e;
 }
 
@@ -219,6 +230,7 @@ static Expr *parse_call(Lexer *l, Expr *e)
 	if (lexer_take(l, ";"))
 		e->attr = parse_list(l, &e->nattr);
 	lexer_want(l, ")");
+	add_depth(l, e);
 	return e;
 }
 
@@ -245,6 +257,7 @@ static Expr *parse_primary(Lexer *l)
 		e->kind = X_list;
 		e->in = parse_list(l, &e->nin);
 		lexer_want(l, "]");
+		add_depth(l, e);
 		return e;
 	}
 	bool bare = !l->quoted;
