@@ -17,7 +17,7 @@ typedef struct Shares {
 	Sweep *s;
 	Share *of;     // by Ref
 	bool *product; // by Ref: a product that a sum takes for a kernel's
-	bool *by_data; // by slot: a kernel of signals
+	bool *met;     // by slot: a signal meets it as it is
 } Shares;
 
 static const char *op_name(const Sweep *s, Ref r)
@@ -307,19 +307,35 @@ static Ref partner_of(const Sweep *s, Ref sum, Ref x)
 // q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
 static Ref offset_of(const Sweep *s, Ref at)
 {
-	Ref sum = sum_of(s, at);
-	return sum ? partner_of(s, sum, unscaled(s, val(s->g, at)->in[0])) : 0;
+	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0;
+	for (Ref sum = sum_of(s, at); sum && !whole; sum = sum_of(s, sum))
+		whole = partner_of(s, sum, shared);
+	return whole;
 }
 
-static Share product_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+// What the numbers in `r` make of what is behind them.
+static Surd gain_of(Sweep *s, Ref r)
+{
+	Surd gain = one;
+	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
+		const Val *v = val(s->g, x);
+		int number = is(s, v->in[0], AUX) ? 0 : 1;
+		gain = surd_mul(gain, rms_of(s, v->in[number]));
+		x = unviewed(s, v->in[1 - number]);
+	}
+	return gain;
+}
+
+static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	Ref whole = val(s->g, at)->in[1] == variable ? offset_of(s, at) : 0;
 	if (!whole)
 		return kernel_share(s, at, signal, variable);
+	Surd range = s->range[unscaled(s, whole)], half = surd_mul(range, surd_near(0.5));
 	Share share =
-	    meeting(s, at, 0, variable, "embedding", surd_mul(s->range[whole], surd_near(0.5)));
+	    meeting(s, at, 0, variable, "embedding", surd_mul(half, gain_of(s, variable)));
 	share.rows = true;
-	share.range = s->range[whole];
+	share.range = range;
 	share.source = s->source[whole];
 	share.cuts = NULL;
 	return share;
@@ -361,7 +377,7 @@ static Share other_share(const Sweep *s, Ref at, Ref variable)
 	return share;
 }
 
-static Share share_at(const Sweep *s, Ref r, const Val *v, int k)
+static Share share_at(Sweep *s, Ref r, const Val *v, int k)
 {
 	Ref x = v->in[k], other = v->nin == 2 ? v->in[1 - k] : 0;
 	switch (v->op) {
@@ -498,30 +514,31 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 	}
 }
 
-// A table through a kernel, or two kernels in place of one. A kernel that signals use too keeps
-// what they say, and the table gets the result's scale; else the first keeps the scale of a kernel
-// in its place and the second makes up for it.
-static void hand_chain(Shares *p, const Val *v, const Share *share)
+// A table through a kernel: the table gets the result's scale and the kernel a gain of 1. Or two
+// kernels in place of one: the first keeps the scale of a kernel in that place, and the second
+// makes up for it. What signals meet too keeps what they say.
+static void hand_chain(Shares *p, Ref r, const Val *v)
 {
 	Sweep *s = p->s;
+	const Share *share = &p->of[r];
 	int slot = view_slot(s, v->in[1]);
-	const Shape *left = &val(s->g, v->in[0])->shape;
-	Surd m = surd_root(left->dim[left->rank - 1], 1);
-	Share first = *share, second = *share;
-	first.cuts = second.cuts = NULL;
-	second.role = "kernel";
-	second.rows = false;
-	if (slot >= 0 && p->by_data[slot]) {
-		first.role = "embedding";
-		first.contracted = 0;
-		first.rows = true;
-		give(p, v->in[0], first);
-		return;
+	bool low_rank = !strcmp(share->role, "kernel");
+	Share table = *share, kernel = *share;
+	table.cuts = kernel.cuts = NULL;
+	kernel.role = "kernel";
+	kernel.rows = false;
+	kernel.at = r;
+	kernel.operand = v->in[1];
+	kernel.contracted = contracted(s, r);
+	kernel.eta = surd_root(1, kernel.contracted);
+	if (low_rank) {
+		kernel.eta = surd_mul(kernel.eta, surd_div(share->eta, table.eta));
+		table.question = kernel.question =
+		    "a product of two parameters: which bears the scale?";
 	}
-	second.eta = surd_div(share->eta, surd_mul(first.eta, m));
-	first.question = second.question = "a product of two parameters: which bears the scale?";
-	give(p, v->in[0], first);
-	give(p, v->in[1], second);
+	give(p, v->in[0], table);
+	if (slot < 0 || !p->met[slot])
+		give(p, v->in[1], kernel);
 }
 
 // 1 + g: g is an offset of the number. t W + b: b is an offset of the product.
@@ -533,44 +550,59 @@ static bool is_offset(Sweep *s, Ref x, Ref other)
 	return number || bias;
 }
 
+static void hand_sum(Shares *p, Ref r, const Val *v)
+{
+	Sweep *s = p->s;
+	for (int k = 0; k < 2; k++) {
+		Share part = p->of[r];
+		int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
+		bool offset = is_offset(s, v->in[k], v->in[1 - k]);
+		bool bias = offset && is(s, v->in[1 - k], VARIABLE);
+		if (offset)
+			part.eta = surd_mul(part.eta, surd_near(0.5));
+		if (bias) {
+			part.role = "bias";
+			part.rows = false;
+			part.contracted = 0;
+		}
+		if (!bias || slot < 0 || !p->met[slot])
+			give(p, v->in[k], part);
+	}
+}
+
 // A variable's share handed to what it is made of.
 static void hand_down(Shares *p, Ref r, const Val *v)
 {
 	Sweep *s = p->s;
-	const Share *share = &p->of[r];
+	bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
+	            v->op == O_neg || v->op == O_select;
 	if (v->op == O_mul || v->op == O_div) {
-		hand_product(p, r, share);
-		return;
-	}
-	if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE)) {
-		hand_chain(p, v, share);
-		return;
-	}
-	bool sum = v->op == O_add || v->op == O_sub;
-	bool plain = sum || prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
-	             v->op == O_neg || v->op == O_select;
-	for (int k = 0; k < v->nin; k++) {
-		Share part = *share;
-		if (sum && is_offset(s, v->in[k], v->in[1 - k]))
-			part.eta = surd_mul(share->eta, surd_near(0.5));
-		if (!plain) {
-			part.eta = one;
+		hand_product(p, r, &p->of[r]);
+	} else if (v->op == O_add || v->op == O_sub) {
+		hand_sum(p, r, v);
+	} else if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE)) {
+		hand_chain(p, r, v);
+	} else {
+		Share part = p->of[r];
+		part.eta = view ? part.eta : one;
+		if (!view)
 			part.question =
 			    format(s->arena, "its '%s' is what is used: 1?", op_name(s, r));
-		}
-		give(p, v->in[k], part);
+		for (int k = 0; k < v->nin; k++)
+			give(p, v->in[k], part);
 	}
 }
 
-static void find_kernels(Shares *p)
+static void find_met(Shares *p)
 {
 	Sweep *s = p->s;
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		for (int k = 0; k < v->nin && v->op == O_dot && s->live[r]; k++) {
+		bool meets = s->live[r] && (v->op == O_dot || v->op == O_add);
+		for (int k = 0; k < v->nin && meets; k++) {
 			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
 			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
-				p->by_data[slot] = true;
+				p->met[slot] = true;
 		}
 	}
 }
@@ -581,7 +613,7 @@ Share *share_out(Sweep *s)
 	Shares p = {s, NEWS(s->arena, Share, g->nval), NEWS(s->arena, bool, g->nval),
 	            NEWS(s->arena, bool, g->slots.count + 1)};
 	Share *by_slot = NEWS(s->arena, Share, g->slots.count + 1);
-	find_kernels(&p);
+	find_met(&p);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
 		if (v->op == O_slot)
