@@ -149,6 +149,7 @@ Eta *eta_pass(Arena *arena, const Graph *g, const char *convention, int noverrid
 	s.fixed = NEWS(arena, bool, g->nval);
 	s.divided = NEWS(arena, bool, g->nval);
 	s.sum = NEWS(arena, bool, g->nval);
+	s.length = NEWS(arena, bool, g->nval);
 	s.nature = NEWS(arena, Nature, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
 	s.measured = NEWS(arena, bool, g->nval);

@@ -109,6 +109,30 @@ void find_natures(Sweep *s)
 	}
 }
 
+bool is_view(const Val *v)
+{
+	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
+}
+
+Ref unviewed(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)))
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// What is behind views and products with numbers.
+Ref unscaled(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+		if (!scaled && !is_view(v))
+			return r;
+		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
+	}
+}
+
 int view_slot(const Sweep *s, Ref r)
 {
 	for (;;) {
@@ -299,6 +323,55 @@ static Ref rotated(const Sweep *s, const Val *v)
 	return root[0] == root[1] && v->in[0] != v->in[1] ? root[0] : 0;
 }
 
+// The square x x under a root of a sum of squares, limited from below or not; 0: something else.
+Ref squared_under(const Sweep *s, Ref r)
+{
+	bool root = false, sum = false;
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
+		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
+		if (v->op == O_mul && v->in[0] == v->in[1])
+			return root && sum ? r : 0;
+		root |= v->op == O_sqrt || v->op == O_rsqrt;
+		sum |= v->op == O_sum;
+		bool known =
+		    pair ? is(s, v->in[1 - k], AUX)
+		         : is_view(v) || v->op == O_sqrt || v->op == O_rsqrt || v->op == O_sum;
+		if (!known)
+			return 0;
+		r = v->in[k];
+	}
+}
+
+// Of a summand that is a product of two signals, one of them `x`: the other one; 0: there is none.
+Ref partner_of(const Sweep *s, Ref sum, Ref x)
+{
+	const Val *v = val(s->g, unscaled(s, sum));
+	Ref found = 0;
+	if (v->op == O_add)
+		found = partner_of(s, v->in[0], x);
+	if (v->op == O_add)
+		return found ? found : partner_of(s, v->in[1], x);
+	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
+		return 0;
+	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
+}
+
+// q k + q t, t made of parameters: t is an offset of k, which does not count. Answers the sum
+// without it, or 0.
+static Ref without_offset(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 2; k++) {
+		const Val *product = val(s->g, unscaled(s, v->in[k]));
+		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
+		               is(s, product->in[1], VARIABLE);
+		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
+			return v->in[1 - k];
+	}
+	return 0;
+}
+
 // Leaky and exponential units: a choice by the sign of a signal. Answers the signal, or 0.
 static Ref decided_by(const Sweep *s, const Val *v)
 {
@@ -369,7 +442,38 @@ static Surd add_range(Sweep *s, Ref r, const Val *v)
 {
 	if (!is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL) || exclusive(s, v))
 		return keep_range(s, r, v);
-	return surd_hypot(s->range[v->in[0]], s->range[v->in[1]]);
+	Ref whole = without_offset(s, v);
+	return whole ? inherit(s, r, whole) : surd_hypot(s->range[v->in[0]], s->range[v->in[1]]);
+}
+
+// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
+static double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
+{
+	const Val *root = val(s->g, unmoved(s, factor));
+	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
+	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
+	if (max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
+		return 0;
+	const Val *sum = val(s->g, max->in[1 - one_at]);
+	int k = scaled_operand(s, sum);
+	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
+	sum = k < 0 ? sum : val(s->g, sum->in[k]);
+	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
+	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
+		return 0;
+	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
+}
+
+static Surd gate_range(Sweep *s, Ref r, const Val *v)
+{
+	for (int k = 0; k < 2; k++) {
+		double limit = limit_of(s, v, v->in[k], v->in[1 - k]);
+		if (limit > 0 && s->range[v->in[k]].value * sqrt(limit) < 1)
+			return inherit(s, r, v->in[k]);
+		if (limit > 0)
+			return surd_inverse(surd_near(sqrt(limit)));
+	}
+	return surd_mul(s->range[v->in[0]], s->range[v->in[1]]);
 }
 
 static Surd mul_range(Sweep *s, Ref r, const Val *v)
@@ -380,12 +484,15 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 	if (quotient && (signal == 1 || is(s, other, SIGNAL)))
 		return one;
 	if (is(s, other, SIGNAL))
-		return surd_mul(s->range[x], s->range[other]);
+		return gate_range(s, r, v);
 	if (is(s, other, VARIABLE) && s->divided[other])
 		return one; // batch normalization by running statistics
 	if (is(s, other, VARIABLE))
 		return s->asker[r] ? s->demand[r] : inherit(s, r, x);
 	Surd range = inherit(s, r, x), rms = rms_of(s, other);
+	const Val *act = val(s->g, x);
+	if (act->op == O_act && act->attr->i[0] == A_sigmoid && surd_same(rms, surd_near(2)))
+		return one; // a gate around 1
 	return quotient ? surd_div(range, rms) : surd_mul(range, rms);
 }
 
@@ -464,20 +571,26 @@ static Surd slice_range(Sweep *s, Ref r, const Val *v)
 	return s->cuts[r] ? asked(s, r) : keep_range(s, r, v);
 }
 
+// The root mean square over all parts, but for zeros, which count as little as a rim of them.
 static Surd concat_range(Sweep *s, Ref r, const Val *v)
 {
-	double sum = 0;
-	Ref first = v->in[0];
+	double sum = 0, all = 0;
+	Ref first = 0;
 	bool equal = true;
 	for (int k = 0; k < v->nin; k++) {
-		Surd range = s->range[v->in[k]];
-		double share = (double)val(s->g, v->in[k])->shape.dim[v->attr->i[0]];
+		Ref x = v->in[k];
+		Surd range = is(s, x, AUX) ? rms_of(s, x) : s->range[x];
+		double share = (double)val(s->g, x)->shape.dim[v->attr->i[0]];
+		if (range.value == 0)
+			continue;
+		first = first ? first : x;
+		equal &= surd_same(range, is(s, first, AUX) ? one : s->range[first]);
 		sum += share * range.value * range.value;
-		equal &= surd_same(range, s->range[first]);
+		all += share;
 	}
-	if (equal)
-		return inherit(s, r, first);
-	return surd_near(sqrt(sum / (double)v->shape.dim[v->attr->i[0]]));
+	if (!first)
+		return one;
+	return equal ? inherit(s, r, first) : surd_near(sqrt(sum / all));
 }
 
 // Averages of independent values with weights sqrt(1/n) in the root mean square: the values' range.
@@ -519,6 +632,15 @@ static void no_demand(Sweep *s, Ref r, const Val *v)
 	(void)s, (void)r, (void)v;
 }
 
+// The squares of which a length is made are no errors.
+static void root_demand(Sweep *s, Ref r, const Val *v)
+{
+	(void)v;
+	Ref square = squared_under(s, r);
+	if (square)
+		s->length[square] = true;
+}
+
 static void add_demand(Sweep *s, Ref r, const Val *v)
 {
 	for (int k = 0; k < 2; k++)
@@ -531,7 +653,7 @@ static void mul_demand(Sweep *s, Ref r, const Val *v)
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
 	Ref x = v->in[signal], other = v->in[1 - signal];
 	bool quotient = v->op == O_div;
-	if (v->in[0] == v->in[1])
+	if (v->in[0] == v->in[1] && !s->length[r])
 		ask(s, x, one, r); // a squared error: against targets of deviation 1
 	if (!s->asker[r] || is(s, other, SIGNAL) || s->divided[other] || is_zero(s, other) ||
 	    (quotient && signal == 1))
@@ -560,9 +682,9 @@ static void select_demand(Sweep *s, Ref r, const Val *v)
 
 static void sum_demand(Sweep *s, Ref r, const Val *v)
 {
-	if (s->asker[r] || summed_product(s, r))
-		ask(s, v->in[0], surd_div(asked(s, r), surd_root(contracted(s, r), 1)),
-		    s->asker[r] ? s->asker[r] : r);
+	if (s->asker[r] && !summed_product(s, r))
+		ask(s, v->in[0], surd_div(s->demand[r], surd_root(contracted(s, r), 1)),
+		    s->asker[r]);
 }
 
 // Is `x` a kernel's output that nothing normalizes?
@@ -649,7 +771,7 @@ static const Row rows[OPS] = {
     [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
     [O_tanh] = {act_range, unit_demand},        [O_act] = {act_range, unit_demand},
     [O_abs] = {keep_range, unit_demand},        [O_sign] = {unit_range, no_demand},
-    [O_sqrt] = {unit_range, no_demand},         [O_rsqrt] = {unit_range, no_demand},
+    [O_sqrt] = {unit_range, root_demand},       [O_rsqrt] = {unit_range, root_demand},
     [O_sum] = {sum_range, sum_demand},          [O_prod] = {unit_range, no_demand},
     [O_amax] = {max_range, unit_demand},        [O_amin] = {keep_range, unit_demand},
     [O_cumsum] = {cumsum_range, no_demand},     [O_slice] = {slice_range, pass_demand},

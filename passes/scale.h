@@ -31,6 +31,7 @@ typedef struct Sweep {
 	bool *data;    // depends on an input
 	bool *fixed;   // made of buffers alone
 	bool *divided; // a product with such a value in it
+	bool *length;  // a square that is summed for a length
 	bool *sum;     // an add of embeddings alone
 	bool *lookups; // by slot: its rows are looked up by data
 	bool *stream;  // by slot: what is looked up begins a residual stream
@@ -52,11 +53,17 @@ const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems 
 // ---- scale.c ----------------------------------------------------------------------------------
 
 void find_natures(Sweep *);
-void sweep_up(Sweep *);                 // ranges
-void sweep_down(Sweep *);               // demands
-Surd asked(const Sweep *, Ref);         // the demand, or 1 where nobody asks
-Surd rms_of(Sweep *, Ref);              // of a constant; 1 of anything else
-bool is_zero(Sweep *, Ref);             // a constant of nothing else
+void sweep_up(Sweep *);                // ranges
+void sweep_down(Sweep *);              // demands
+Surd asked(const Sweep *, Ref);        // the demand, or 1 where nobody asks
+Surd rms_of(Sweep *, Ref);             // of a constant; 1 of anything else
+bool is_zero(Sweep *, Ref);            // a constant of nothing else
+bool is_view(const Val *);             // the same elements: a cast, or a move but for joins
+Ref unviewed(const Sweep *, Ref);      // what is behind views
+Ref unscaled(const Sweep *, Ref);      // what is behind views and products with numbers
+Ref squared_under(const Sweep *, Ref); // x x where r is the length of x; or 0
+// Of a summand that is a product of two signals, one of them `x`: the other one; or 0.
+Ref partner_of(const Sweep *, Ref sum, Ref x);
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data; or 0
 int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
 int64_t contracted(const Sweep *, Ref); // entries that an entry of a dot or sum sums over

@@ -25,18 +25,6 @@ static const char *op_name(const Sweep *s, Ref r)
 	return prims[val(s->g, r)->op].name;
 }
 
-static bool is_view(const Val *v)
-{
-	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
-}
-
-static Ref unviewed(const Sweep *s, Ref r)
-{
-	while (is_view(val(s->g, r)))
-		r = val(s->g, r)->in[0];
-	return r;
-}
-
 // ---- sums of embeddings -----------------------------------------------------------------------
 
 // What embeddings alone make: rows looked up, dropped, summed, and tables added to them.
@@ -262,18 +250,6 @@ static int long_axes(const Shape *shape)
 	return n;
 }
 
-// What is behind views and products with numbers.
-static Ref unscaled(const Sweep *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
-		if (!scaled && !is_view(v))
-			return r;
-		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
-	}
-}
-
 // The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
 static Ref sum_of(const Sweep *s, Ref product)
 {
@@ -288,20 +264,6 @@ static Ref sum_of(const Sweep *s, Ref product)
 		product = u;
 	}
 	return 0;
-}
-
-// Of a summand that is a product of two signals, one of them `x`: the other one; 0: there is none.
-static Ref partner_of(const Sweep *s, Ref sum, Ref x)
-{
-	const Val *v = val(s->g, unscaled(s, sum));
-	Ref found = 0;
-	if (v->op == O_add)
-		found = partner_of(s, v->in[0], x);
-	if (v->op == O_add)
-		return found ? found : partner_of(s, v->in[1], x);
-	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
-		return 0;
-	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
 }
 
 // q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
@@ -326,9 +288,23 @@ static Surd gain_of(Sweep *s, Ref r)
 	return gain;
 }
 
+// A learned query: a table through a kernel, on the left of what it is compared with.
+static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	Share share = kernel_share(s, at, signal, variable);
+	share.role = "embedding";
+	share.rows = true;
+	share.contracted = 0;
+	share.question = "a learned query: does the table bear its scale, or the kernel behind it?";
+	return share;
+}
+
 static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
-	Ref whole = val(s->g, at)->in[1] == variable ? offset_of(s, at) : 0;
+	bool left = val(s->g, at)->in[0] == variable;
+	Ref whole = left ? 0 : offset_of(s, at);
+	if (left && val(s->g, unviewed(s, variable))->op == O_dot)
+		return query_share(s, at, signal, variable);
 	if (!whole)
 		return kernel_share(s, at, signal, variable);
 	Surd range = s->range[unscaled(s, whole)], half = surd_mul(range, surd_near(0.5));
@@ -446,32 +422,13 @@ static void collect(Sweep *s, Ref r, bool below, Product *p)
 	}
 }
 
-// The x of sqrt(sum(x x)) or rsqrt(sum(x x)), limited from below or not; and how many entries are
-// summed. 0: something else.
-static Ref length_of(const Sweep *s, Ref r, int64_t *n)
-{
-	const Val *v = val(s->g, r);
-	while (v->op == O_sqrt || v->op == O_rsqrt || v->op == O_max || v->op == O_add ||
-	       is_view(v)) {
-		if (v->nin > 1 && !is(s, v->in[0], AUX) && !is(s, v->in[1], AUX))
-			return 0;
-		v = val(s->g, v->in[v->nin > 1 && is(s, v->in[0], AUX)]);
-	}
-	if (v->op != O_sum)
-		return 0;
-	const Val *square = val(s->g, v->in[0]);
-	*n = count_of(&square->shape) / MAX(count_of(&v->shape), 1);
-	bool squared = square->op == O_mul && square->in[0] == square->in[1];
-	return squared ? unviewed(s, square->in[0]) : 0;
-}
-
 // x / |x|: only the direction of x counts. Takes both factors out.
 static void take_directions(Shares *p, Product *product, const Share *share)
 {
 	Sweep *s = p->s;
 	for (int i = 0; i < product->n; i++) {
-		int64_t n;
-		Ref x = length_of(s, product->at[i].x, &n);
+		Ref length = product->at[i].x, square = squared_under(s, length);
+		Ref x = square ? unviewed(s, val(s->g, square)->in[0]) : 0;
 		for (int k = 0; k < product->n && x; k++) {
 			if (product->at[k].x != x || product->at[k].below)
 				continue;
@@ -479,7 +436,10 @@ static void take_directions(Shares *p, Product *product, const Share *share)
 			free.eta = one;
 			free.question = "only its direction counts, its scale does not: 1?";
 			give(p, x, free);
-			product->gain = surd_div(product->gain, surd_root(n, 1));
+			product->gain = surd_div(product->gain,
+			                         surd_root(count_of(&val(s->g, square)->shape) /
+			                                       count_of(&val(s->g, length)->shape),
+			                                   1));
 			product->at[MAX(i, k)] = product->at[--product->n];
 			product->at[MIN(i, k)] = product->at[--product->n];
 			i = -1;
@@ -531,6 +491,7 @@ static void hand_chain(Shares *p, Ref r, const Val *v)
 	kernel.operand = v->in[1];
 	kernel.contracted = contracted(s, r);
 	kernel.eta = surd_root(1, kernel.contracted);
+	kernel.question = NULL;
 	if (low_rank) {
 		kernel.eta = surd_mul(kernel.eta, surd_div(share->eta, table.eta));
 		table.question = kernel.question =

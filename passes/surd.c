@@ -155,7 +155,7 @@ const char *surd_text(Arena *arena, Surd s, int64_t over)
 	int64_t num = whole_root(s.num), den = whole_root(s.den);
 	if (num < 0 || den < 0)
 		return ratio(arena, "(", s.num, s.den, ")^(1/4)");
-	if (over > 0 && over % den == 0)
+	if (over > 0 && over % den == 0 && num != den)
 		return ratio(arena, "sqrt(", num * (over / den), over, ")");
 	if (whole_root(num) >= 0 && whole_root(den) >= 0)
 		return ratio(arena, "", whole_root(num), whole_root(den), "");

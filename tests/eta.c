@@ -39,20 +39,28 @@ static void check_file(const char *path)
 	Graph *g = parse_graph(arena, path, text, book_builtin());
 	Eta *eta = eta_pass(arena, g, "paper", 0, NULL);
 	Table *wanted = table_new(arena);
+	int left = 0;
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
-		if (starts_with(line, "# want "))
+		if (starts_with(line, "# want ")) {
 			*table_cell_s(wanted, line + strlen("# want ")) = 1;
+			left++;
+		}
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
 		const char *got = got_line(arena, g->slots.at[i].name, &eta[i]);
 		checked++;
+		left--;
 		if (!table_find_s(wanted, got)) {
 			failures++;
 			printf("FAILED %s: got %s\n", path, got);
 			for (int k = 0; k < eta[i].nwhy; k++)
 				printf("    %s\n", eta[i].why[k]);
 		}
+	}
+	if (left) {
+		failures++;
+		printf("FAILED %s: %d wants more than parameters\n", path, left);
 	}
 	arena_free(arena);
 }
