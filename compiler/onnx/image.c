@@ -333,7 +333,7 @@ static double source_place(Call *c, const char *mode, const Zoom *z, int64_t o)
 	if (!strcmp(mode, "asymmetric"))
 		return x / z->scale;
 	if (!strcmp(mode, "align_corners"))
-		return z->out > 1 ? x * (in - 1) / (out - 1) : 0;
+		return z->scale * in != 1 ? x * (in - 1) / (z->scale * in - 1) : 0;
 	if (!strcmp(mode, "pytorch_half_pixel") && z->out == 1)
 		return 0;
 	if (!strcmp(mode, "half_pixel_symmetric")) {
@@ -376,6 +376,7 @@ static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const ch
 {
 	float *m = NEWS(c->r->arena, float, z->in * z->out);
 	double cubic = attr_float(c, "cubic_coeff_a", -0.75);
+	bool exclude = attr_int(c, "exclude_outside", 0);
 	for (int64_t o = 0; o < z->out; o++) {
 		double x = source_place(c, coordinates, z, o), w[4];
 		int64_t low = (int64_t)floor(x);
@@ -383,8 +384,14 @@ static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const ch
 			m[inside(nearest_of(nearest, x), z->in) * z->out + o] = 1;
 		} else if (mode[0] == 'c') {
 			cubic_weights(cubic, x - (double)low, w);
+			double sum = 0;
+			for (int k = 0; k < 4; k++) {
+				if (exclude && inside(low - 1 + k, z->in) != low - 1 + k)
+					w[k] = 0;
+				sum += w[k];
+			}
 			for (int k = 0; k < 4; k++)
-				m[inside(low - 1 + k, z->in) * z->out + o] += (float)w[k];
+				m[inside(low - 1 + k, z->in) * z->out + o] += (float)(w[k] / sum);
 		} else {
 			double t = x - (double)low;
 			m[inside(low, z->in) * z->out + o] += (float)(1 - t);
