@@ -164,6 +164,7 @@ static Ref default_loss(Graph *g)
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 {
 	Graph *g = graph_live(arena, from);
+	g->from = add_node(g, "loss", "loss");
 	if (expr) {
 		loss_of(g, expr);
 		return g;

@@ -313,6 +313,7 @@ static void update(const Step *s, Param *p)
 	const Def *d = definition(g->book, vector ? "adafactor_vector" : s->opt->name);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
 	Given *given = NEWS(g->arena, Given, d->nattr + 1);
+	g->from = add_node(g, g->slots.at[p->slot].name, s->opt->name);
 	p->still = s->opt->momentum == 0 && has_attribute(d, "momentum");
 	for (int k = 0; k < d->nin; k++)
 		in[k] = operand(s, p, d->names[k]);
@@ -360,6 +361,7 @@ Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt
 	Step s = {.graph = g, .opt = opt, .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi};
 	int nout = g->outs.count;
 	g->outs.count = 0;
+	g->from = add_node(g, "step", opt->name);
 	count_step(&s);
 	for (int i = 0; i < nout; i++) {
 		Out out = g->outs.at[i];
