@@ -23,6 +23,13 @@ static uint64_t next_random(uint64_t *state)
 	return *state >> 33;
 }
 
+// As many digits as the type keeps.
+static double random_float(Elem type, uint64_t random)
+{
+	return type == E_bf16 ? (double)(random % 256) / 64 - 2
+	                      : (double)(random % 4096) / 1024 - 2;
+}
+
 Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 {
 	Array *slot = NEWS(arena, Array, g->slots.count);
@@ -33,7 +40,7 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 		slot[k].f = take(arena, sizeof(double) * (size_t)(n + 1));
 		for (int64_t i = 0; i < n; i++)
 			if (elems[s->type].cls == 'f')
-				slot[k].f[i] = (double)(next_random(&seed) % 4096) / 1024 - 2;
+				slot[k].f[i] = random_float(s->type, next_random(&seed));
 			else
 				slot[k].i[i] = (int64_t)(next_random(&seed) % (uint64_t)below);
 	}
@@ -99,6 +106,8 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 
 static double distance(double found, double wanted, double size)
 {
+	if (isinf(found) && fabs(wanted) > 3.5e38) // beyond f32
+		return signbit(found) == signbit(wanted) ? 0 : INFINITY;
 	if (isnan(wanted) || isinf(wanted))
 		return (isnan(wanted) ? isnan(found) : found == wanted) ? 0 : INFINITY;
 	return isnan(found) ? INFINITY : fabs(found - wanted) / size;
@@ -115,7 +124,9 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 		if (isfinite(want->f[i]))
 			size = fmax(size, fabs(want->f[i]));
 	for (int64_t i = 0; i < n; i++) {
-		double far = real ? distance(got.f[i], want->f[i], size) / tolerance
+		if (real && tolerance < 0)
+			size = fmax(fabs(want->f[i]), 1e-30);
+		double far = real ? distance(got.f[i], want->f[i], size) / fabs(tolerance)
 		             : got.i[i] == want->i[i] ? 0
 		                                      : INFINITY;
 		if (far > worst)
@@ -165,8 +176,8 @@ void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch
 		bug("a run of %s ended with %d", c->plan->name, status);
 	for (int k = 0; k < c->graph->stores.count; k++) {
 		int s = c->graph->stores.at[k].slot;
-		slot[s] = array_from(arena, slot[s].type, &slot[s].shape,
-		                     slot_memory(&r, c->plan, s));
+		slot[s] =
+		    array_from(arena, slot[s].type, &slot[s].shape, slot_memory(&r, c->plan, s));
 	}
 }
 

@@ -123,8 +123,9 @@ static Value scale(Gen *g, Value x, Value n)
 	return mul(g, x, power_of_two(g, x, LLVMBuildSub(g->b, i, half, "")));
 }
 
-// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r). In f32 what would be subnormal is 0:
-// processors take a hundred times as long over those, and a masked softmax is full of them.
+// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r). In f32 what would be
+// subnormal is 0: processors take a hundred times as long over those, and a masked softmax is full
+// of them.
 Value math_exp(Gen *g, Value x)
 {
 	static const Poly narrow = {5,
@@ -355,8 +356,8 @@ static Value equal(Gen *g, Value a, Value b)
 	return LLVMBuildFCmp(g->b, LLVMRealOEQ, a, b, "");
 }
 
-// e^(y log |x|), negative for x < 0 and y odd, and not a number for x < 0 and y no whole number. In
-// double, for the error of the logarithm is multiplied by y.
+// e^(y log |x|), negative for x < 0 and y odd, and not a number for finite x < 0 and y no whole
+// number. In double, for the error of the logarithm is multiplied by y.
 Value math_pow(Gen *g, Value x, Value y)
 {
 	if (!is_double(x)) {
@@ -370,7 +371,8 @@ Value math_pow(Gen *g, Value x, Value y)
 	Value floor = call1(g, "llvm.floor", y), half = mul(g, floor, real(g, x, 0.5));
 	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, call1(g, "llvm.floor", half), "");
 	Value signed_power = pick(g, odd, LLVMBuildFNeg(g->b, p, ""), p);
-	signed_power = pick(g, equal(g, floor, y), signed_power, real(g, x, NAN));
+	Value some = LLVMBuildOr(g->b, equal(g, floor, y), equal(g, x, real(g, x, -INFINITY)), "");
+	signed_power = pick(g, some, signed_power, real(g, x, NAN));
 	p = pick(g, LLVMBuildFCmp(g->b, LLVMRealOLT, x, zero, ""), signed_power, p);
 	Value always = LLVMBuildOr(g->b, equal(g, y, zero), equal(g, x, one), "");
 	return pick(g, always, one, p);

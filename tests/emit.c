@@ -1,0 +1,280 @@
+// emit.c: every primitive, for every element type it takes, on every target that runs here, equals
+// the evaluator: element by element, at ordinary and at special numbers; moves and folds over all
+// axes; random numbers to the bit.
+#include "emitted.h"
+#include "threads.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool seen[OPS];
+static int failures, graphs;
+
+typedef struct Machine {
+	const char *name, *mask;
+	Launcher *launch;
+} Machine;
+
+static const Machine machines[] = {{"cpu", NULL, plain_launch},
+                                   {"cpu", "-avx512f", plain_launch},
+                                   {"cpu", "-avx2,-avx512f", plain_launch},
+                                   {"cuda:host", NULL, gpu_launch}};
+
+static Graph *graph_start(Arena *arena, const char *name)
+{
+	Graph *g = graph_new(arena, name, NULL);
+	return g;
+}
+
+static Ref input(Graph *g, const char *name, Elem type, Shape shape)
+{
+	return put_slot(
+	    g, add_slot(g, (Slot){.name = name, .kind = S_input, .type = type, .shape = shape}));
+}
+
+static void leave(Graph *g, Op op, Ref r)
+{
+	seen[op] = true;
+	add_out(g, format(g->arena, "%s %d", prims[op].name, g->outs.count), r);
+}
+
+static Shape dims2(int64_t a, int64_t b)
+{
+	return shape_of(2, (int64_t[]){a, b});
+}
+
+static void check_on_all(Graph *g, const Array *slot, double tolerance)
+{
+	for (int m = 0; m < COUNT(machines); m++) {
+		const Machine *machine = &machines[m];
+		const Target *target = target_named(g->arena, machine->name, machine->mask);
+		const char *what = format(g->arena, "%s on %s %s", g->name, machine->name,
+		                          machine->mask ? machine->mask : "");
+		failures +=
+		    check_graph(g->arena, g, slot, target, machine->launch, tolerance, what) > 1;
+		graphs++;
+	}
+}
+
+// ---- maps ---------------------------------------------------------------------------------
+
+static bool takes(Op op, Elem type)
+{
+	char cls = elems[type].cls;
+	bool logic = op == O_not || op == O_and || op == O_or || op == O_xor || op == O_eq;
+	if (op == O_cast || op == O_select || prims[op].cls != C_map)
+		return false;
+	if (cls == 'b')
+		return logic;
+	if (!strcmp(prims[op].type, "float") || op == O_isnan)
+		return cls == 'f';
+	return cls == 'f' ? !(op == O_not || op == O_and || op == O_or || op == O_xor)
+	                  : op != O_not;
+}
+
+static void special_floats(Array *a)
+{
+	static const double special[] = {INFINITY, -INFINITY, NAN,  0,     -0.0,  1,    -1,
+	                                 88.5,     -88.5,     100,  -120,  1e-40, 3e38, -3e38,
+	                                 0.5,      2.5,       -2.5, 1e-10, 6.25,  20};
+	int64_t n = count_of(&a->shape);
+	for (int k = 0; k < COUNT(special); k++)
+		a->f[(7 * k + (n > 50 ? 3 : 0)) % n] = (double)(float)special[k];
+}
+
+static void check_maps(Elem type, bool special)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(
+	    arena, format(arena, "maps of %s%s", elems[type].name, special ? ", special" : ""));
+	Ref x = input(g, "x", type, dims2(7, 37)), y = input(g, "y", type, dims2(7, 37));
+	Ref column = input(g, "column", type, dims2(7, 1)),
+	    one = input(g, "one", type, shape_of(0, NULL));
+	for (Op op = 0; op < OPS; op++) {
+		// far beyond f32's own digits of x / y, and of x, neither has a rest or an angle
+		if (!takes(op, type) || (special && (op == O_mod || op == O_sin || op == O_cos)))
+			continue;
+		if (prims[op].arity == 1) {
+			leave(g, op, put1(g, op, x));
+			continue;
+		}
+		leave(g, op, put2(g, op, x, y));
+		leave(g, op, put2(g, op, x, column));
+		leave(g, op, put2(g, op, one, y));
+	}
+	if (elems[type].cls != 'b')
+		leave(g, O_select, put3(g, O_select, put2(g, O_lt, x, column), y, x));
+	Array *slot = random_slots(arena, g, 17, elems[type].cls == 'b' ? 2 : 5);
+	if (special)
+		special_floats(&slot[0]), special_floats(&slot[1]);
+	check_on_all(g, slot, elems[type].cls != 'f' ? 1 : type == E_f64 ? -1e-13 : -6e-7);
+	arena_free(arena);
+}
+
+static void check_casts(void)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(arena, "casts");
+	for (Elem from = 0; from < ELEMS; from++) {
+		Ref x = input(g, elems[from].name, from, dims2(3, 21));
+		for (Elem to = 0; to < ELEMS; to++)
+			if (from != to)
+				leave(g, O_cast, put_cast(g, x, to));
+	}
+	Array *slot = random_slots(arena, g, 3, 2);
+	for (int s = 0; s < g->slots.count; s++)
+		for (int64_t i = 0; elems[slot[s].type].cls == 'f' && i < 63; i++)
+			slot[s].f[i] = floor(fabs(slot[s].f[i]) * 64) / 64;
+	check_on_all(g, slot, 4e-3); // bf16 keeps 8 bits
+	arena_free(arena);
+}
+
+// ---- folds --------------------------------------------------------------------------------
+
+// Of long axes the sums and extremes: a product's or running sum's rounding errors grow with every
+// step.
+static void check_folds(Elem type, Shape shape, bool all)
+{
+	Arena *arena = arena_new();
+	Graph *g =
+	    graph_start(arena, format(arena, "folds of %s", shape_text(arena, type, &shape)));
+	Ref x = input(g, "x", type, shape);
+	for (Op op = 0; op < OPS; op++)
+		for (uint32_t mask = 1; mask < 1u << shape.rank && prims[op].cls == C_fold;
+		     mask++) {
+			int64_t axes[RANK];
+			int n = 0;
+			if (!all && (op == O_prod || op == O_cumsum))
+				continue;
+			for (int a = 0; a < shape.rank; a++)
+				if (mask >> a & 1)
+					axes[n++] = a;
+			if (op == O_cumsum && n == 1)
+				for (int how = 0; how < 4; how++) {
+					Attr attr = {.n = 3, .i = {axes[0], how & 1, how >> 1}};
+					leave(g, op, put(g, op, 1, &x, &attr));
+				}
+			else if (op != O_cumsum && (op != O_argmax || n == 1))
+				leave(g, op, put_fold(g, op, x, n, axes));
+		}
+	Array *slot = random_slots(arena, g, 5, 5);
+	for (int64_t i = 0; elems[type].cls == 'f' && i < count_of(&shape); i++)
+		slot[0].f[i] = 1 + slot[0].f[i] / 64; // products stay near 1
+	check_on_all(g, slot, type == E_f64 ? 1e-13 : 2e-6);
+	arena_free(arena);
+}
+
+// ---- moves, indices, leaves ---------------------------------------------------------------
+
+static Ref put_window(Graph *g, Ref x, int axes, const int64_t *i, double fill)
+{
+	Attr attr = {.n = 7 * axes, .x = fill};
+	memcpy(attr.i, i, sizeof *i * (size_t)attr.n);
+	return put(g, O_window, 1, &x, &attr);
+}
+
+static void check_moves(Elem type)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(arena, format(arena, "moves of %s", elems[type].name));
+	Shape shape = shape_of(3, (int64_t[]){5, 6, 32});
+	Ref x = input(g, "x", type, shape), y = input(g, "y", type, shape);
+	Ref line = input(g, "line", type, shape_of(3, (int64_t[]){5, 1, 32}));
+	static const int64_t perm[][3] = {{0, 2, 1}, {1, 0, 2}, {2, 1, 0}, {1, 2, 0}};
+	for (int k = 0; k < COUNT(perm); k++)
+		leave(g, O_permute, put_permute(g, x, perm[k]));
+	leave(g, O_reshape, put_reshape(g, put_permute(g, x, perm[1]), dims2(60, 16)));
+	leave(g, O_reshape, put_reshape(g, put_permute(g, x, perm[0]), dims2(64, 15)));
+	leave(g, O_slice,
+	      put_slice(g, x, (int64_t[]){4, 1, 0}, (int64_t[]){2, 5, 11}, (int64_t[]){-3, 1, 3}));
+	leave(g, O_slice,
+	      put_slice(g, x, (int64_t[]){0, 0, 31}, (int64_t[]){5, 6, 32}, (int64_t[]){1, 1, -1}));
+	leave(g, O_expand, put_expand(g, line, shape));
+	leave(g, O_pad, put_pad(g, x, (int64_t[]){1, 0, 5}, (int64_t[]){0, 2, 7}, 1));
+	for (int axis = 0; axis < 3; axis++)
+		leave(g, O_concat, put_concat(g, axis, 3, (Ref[]){x, y, x}));
+	leave(g, O_window, put_window(g, x, 1, (int64_t[]){2, 32, 3, 1, 1, 1, 1}, 0));
+	leave(g, O_window,
+	      put_window(g, x, 2, (int64_t[]){1, 3, 3, 2, 1, 1, 1, 2, 20, 2, 1, 12, 3, 1}, 1));
+	leave(g, O_window, put_window(g, x, 1, (int64_t[]){2, 64, 3, 1, -1, -1, 2}, 0));
+	Ref index = input(g, "index", E_i64, dims2(3, 4)),
+	    flat = input(g, "flat", E_i32, shape_of(1, (int64_t[]){6}));
+	for (int axis = 0; axis < 3; axis++) {
+		leave(g, O_gather, put_gather(g, x, index, axis));
+		leave(g, O_gather, put_gather(g, put_permute(g, x, perm[2]), flat, axis));
+	}
+	Array *slot = random_slots(arena, g, 9, type == E_b8 ? 2 : 5);
+	check_on_all(g, slot, 1e-7);
+	arena_free(arena);
+}
+
+static void check_scatters(Elem type)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(arena, format(arena, "scatters of %s", elems[type].name));
+	Shape shape = shape_of(3, (int64_t[]){5, 6, 18});
+	Ref x = input(g, "x", type, shape),
+	    index = input(g, "index", E_i64, shape_of(1, (int64_t[]){9}));
+	for (int axis = 0; axis < 3; axis++) {
+		Shape from = shape;
+		from.dim[axis] = 9;
+		Ref update = input(g, format(arena, "update%d", axis), type, from);
+		for (int mode = 0; mode < 5; mode++)
+			leave(g, O_scatter, put_scatter(g, x, index, update, axis, mode));
+	}
+	check_on_all(g, random_slots(arena, g, 11, 5), 2e-6);
+	arena_free(arena);
+}
+
+static void check_others(void)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(arena, "leaves and products");
+	Ref seed = input(g, "seed", E_i64, shape_of(0, NULL)),
+	    step = input(g, "step", E_i64, shape_of(0, NULL));
+	for (int axis = 0; axis < 2; axis++)
+		leave(g, O_iota, put_iota(g, dims2(9, 40), axis));
+	Attr sites = {.n = 3, .i = {12, 9, 43}};
+	leave(g, O_rand, put(g, O_rand, 2, (Ref[]){seed, step}, &sites));
+	Ref a = input(g, "a", E_f32, shape_of(3, (int64_t[]){3, 19, 23}));
+	Ref b = input(g, "b", E_f32, shape_of(3, (int64_t[]){1, 23, 35}));
+	leave(g, O_dot, put2(g, O_dot, a, b));
+	leave(g, O_dot,
+	      put2(g, O_dot, put_permute(g, b, (int64_t[]){0, 2, 1}),
+	           put_permute(g, a, (int64_t[]){0, 2, 1})));
+	float table[40];
+	for (int i = 0; i < 40; i++)
+		table[i] = (float)(i * i);
+	Ref fixed = put_const(g, E_f32, dims2(1, 40), table),
+	    grid = input(g, "grid", E_f32, dims2(9, 40));
+	leave(g, O_const, put2(g, O_mul, fixed, grid));
+	leave(g, O_slot, grid);
+	check_on_all(g, random_slots(arena, g, 21, 1000), 2e-6);
+	arena_free(arena);
+}
+
+int main(void)
+{
+	static const Elem arithmetic[] = {E_f64, E_f32, E_i64, E_i32, E_b8};
+	for (int k = 0; k < COUNT(arithmetic); k++)
+		check_maps(arithmetic[k], false);
+	check_maps(E_f32, true);
+	check_casts();
+	for (int k = 0; k < 4; k++)
+		check_folds(arithmetic[k], shape_of(3, (int64_t[]){4, 5, 37}), true);
+	check_folds(E_f32, dims2(3, 40000), false);
+	check_folds(E_f32, dims2(3000, 3), false);
+	for (Elem e = 0; e < ELEMS; e++)
+		check_moves(e);
+	for (int k = 0; k < 4; k++)
+		check_scatters(arithmetic[k]);
+	check_others();
+	for (Op op = 0; op < OPS; op++)
+		if (!seen[op] && prims[op].cls != C_whole) {
+			printf("%s is not tested\n", prims[op].name);
+			failures++;
+		}
+	printf("%d graphs of all primitives compiled and run on 4 targets, %d differ\n", graphs,
+	       failures);
+	return failures != 0;
+}
