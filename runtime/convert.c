@@ -146,6 +146,23 @@ static void int_range(int type, int64_t *least, int64_t *most)
 	}
 }
 
+bool amos_fits(int to_type, int from_type, int64_t limit)
+{
+	if (is_float(from_type))
+		return false;
+	int64_t least, most, to_least = INT64_MIN, to_most = INT64_MAX;
+	int_range(from_type, &least, &most);
+	if (!is_float(to_type))
+		int_range(to_type, &to_least, &to_most);
+	else if (amos_types[from_type].bytes > 1)
+		return false;
+	if (limit && to_least < 0)
+		to_least = 0;
+	if (limit && to_most >= limit)
+		to_most = limit - 1;
+	return from_type != AMOS_u64 && least >= to_least && most <= to_most;
+}
+
 enum { CHUNK = 512 };
 
 static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from_type, int64_t n,

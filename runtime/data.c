@@ -1,6 +1,6 @@
-// data.c: sources tied to the inputs of a model: shapes for the compiler, then a check of every value.
-// Takes source.c, convert.c. Gives struct amos_data, from which batch.c draws. Keeps: every value is
-// checked before the first step, so that no label leads a kernel outside its memory.
+// data.c: sources tied to the inputs of a model: shapes for the compiler, then a check of every
+// value. Takes source.c, convert.c. Gives struct amos_data, from which batch.c draws. Keeps: every
+// value is checked before the first step, so that no label leads a kernel outside its memory.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
@@ -331,6 +331,8 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_count(from->rank, from->dim);
 	bool whole = amos_types[feed->to->type].class != 'f';
+	if (amos_fits(feed->to->type, from->type, whole ? feed->to->limit : 0))
+		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;

@@ -45,6 +45,8 @@ uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter functi
 // the type's range, a fraction that should be an integer, NaN. `to` is then partly written.
 int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
                      double divide);
+// Every value of one type is a value of the other and, with a limit, in [0, limit).
+bool amos_fits(int to_type, int from_type, int64_t limit);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
 

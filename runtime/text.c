@@ -4,39 +4,39 @@
 // a token, from 0: the byte itself, or \xHH where it is not a visible character.
 #include "rt.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
 	return strcmp((*a)->fts_name, (*b)->fts_name);
 }
 
-static int append(struct amos_blob *all, size_t *room, const char *path)
+// Appends a file of `size` bytes or fewer.
+static int append(struct amos_blob *all, size_t *room, const char *path, size_t size)
 {
-	struct amos_blob one;
-	struct stat about;
-	if (!stat(path, &about) && !about.st_size)
-		return AMOS_DONE;
-	int status = amos_blob_map(path, &one);
-	if (status)
-		return status;
-	if (*room - all->count < one.count) {
-		*room = 2 * (all->count + one.count);
+	if (*room - all->count < size) {
+		*room = 2 * (all->count + size);
 		void *more = realloc(all->base, *room);
-		if (!more) {
-			amos_blob_free(&one);
+		if (!more)
 			return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
-		}
 		all->base = more;
 		all->at = more;
 	}
-	memcpy((char *)all->base + all->count, one.at, one.count);
-	all->count += one.count;
-	amos_blob_free(&one);
-	return AMOS_DONE;
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t got = file < 0 ? -1 : 0;
+	while (file >= 0 && size && (got = read(file, (char *)all->base + all->count, size)) > 0) {
+		all->count += (size_t)got;
+		size -= (size_t)got;
+	}
+	int status = got < 0 ? amos_fail_errno("read", path) : AMOS_DONE;
+	if (file >= 0)
+		close(file);
+	return status;
 }
 
 static int read_folder(const char *path, struct amos_blob *all)
@@ -50,7 +50,8 @@ static int read_folder(const char *path, struct amos_blob *all)
 	size_t room = 0;
 	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
 		if (entry->fts_info == FTS_F)
-			status = append(all, &room, entry->fts_accpath);
+			status = append(all, &room, entry->fts_accpath,
+			                (size_t)entry->fts_statp->st_size);
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
 			errno = entry->fts_errno;
 			status = amos_fail_errno("read", entry->fts_path);

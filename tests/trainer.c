@@ -80,5 +80,18 @@ int main(int argc, char **argv)
 	expect(2, "run --data x=x.npy", "err.txt", "wanted -o");
 	expect(1, "run parts --data x=ones -o no/such/x.npz", "err.txt",
 	       "no/such/x.npz: cannot write");
+	// The last redirection of the line is run's own, so these have theirs in a shell inside.
+	char full[600], limited[600];
+	snprintf(full, sizeof full, "info >/dev/null; %s info >/dev/full 2>full.txt; test $? = 3",
+	         program);
+	expect(0, full, "full.txt", "standard output: cannot write: No space left");
+	snprintf(limited, sizeof limited,
+	         "info >/dev/null; (ulimit -f 0; %s run parts --data x=ones -o big.npz 2>&1; echo "
+	         "$?) | cat >limited.txt; "
+	         "tail -n 1 limited.txt",
+	         program);
+	expect(0, limited, "limited.txt", "big.npz: cannot write");
+	expect(0, limited, "out.txt", "3\n");
+	CHECK(access("big.npz", F_OK), "a full disk leaves a file");
 	printf("trainer: verbs, options, exit status, resume\n");
 }
