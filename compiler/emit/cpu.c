@@ -69,6 +69,7 @@ static void cpu_fill(Target *t, const char *mask)
 	t->bf16 = wide && offers(t, mask, "avx512bf16");
 	t->l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
 	t->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
+	t->cores = (int)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
 static Target *cpu_host(Arena *arena, const char *mask)

@@ -19,6 +19,8 @@ static const struct Machine { // a row of tiles.def
 #undef T
 };
 
+enum { AHEAD = 8 }; // steps of k that memory is asked for beforehand
+
 // How an operand comes to the tile.
 typedef enum Way {
 	W_place, // read where it lies
@@ -227,16 +229,17 @@ static void choose_tile(Dot *d, const struct Machine *machine)
 	d->panel_size = (d->depth + 1) * d->width;
 }
 
-// Blocks for workers: enough of them, each worth a launch, with the least packing. Panels of a
+// Blocks for workers: a few a core, each worth a launch, with the least packing. Panels of a
 // block fit in half of L2, and so do waiting sums.
 static void choose_split(Dot *d)
 {
-	enum { LEAST = 8, MOST = 64, WORTH = 1 << 20, LARGE = 1 << 28 };
+	enum { LEAST = 8, EACH = 4, WORTH = 1 << 20 };
 	int64_t flops = 2 * d->batch * d->m * d->n * d->k;
 	double a_cost = d->a_way == W_place && d->tile.a_step == 1 ? 0.3 : 1;
 	int64_t half = d->g->target->l2 / 2, bytes = d->tile.bytes;
 	int64_t cap = MAX(1, half / (d->depth * d->width * bytes));
-	int64_t wanted = MAX(1, MIN(MAX(LEAST, MIN(flops / LARGE, MOST)), flops / WORTH));
+	int64_t wanted = MAX(LEAST, EACH * (int64_t)d->g->target->cores);
+	wanted = MAX(1, MIN(wanted, flops / WORTH));
 	double least_cost = 0;
 	for (int64_t columns = ceil_div(d->panels, cap); columns <= d->panels; columns++) {
 		int64_t each = ceil_div(d->panels, columns);
@@ -311,6 +314,7 @@ static void choose_b(Dot *d, const Index *row, const Index *column)
 	if (d->b_rows && few && d->n % d->width == 0) {
 		d->b_way = W_place;
 		d->tile.b_step = s.down;
+		d->tile.b_ahead = AHEAD;
 	} else if (far_reads(g, d->v->in[1], idx, row) < far_reads(g, d->v->in[1], idx, column)) {
 		d->b_way = W_turn;
 	} else {
@@ -397,7 +401,6 @@ static void prefetch(Gen *g, Value to, bool write)
 }
 
 // Steps first..end of the block of k, lanes along columns.
-enum { AHEAD = 8 }; // rows of b
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;

@@ -24,6 +24,7 @@ struct Target {
 	int block;          // threads a worker; 1: a worker is one thread
 	int registers;      // vector registers
 	int64_t l1, l2;     // bytes of cache of a core
+	int cores;
 	bool gpu, emulated; // emulated: GPU code on the host
 	bool intel, amx, bf16;
 	bool scalef; // has vscalefps
@@ -279,6 +280,7 @@ typedef struct Tile {
 	int unroll; // steps of k in the innermost loop
 	bool rest;  // k may be no multiple of unroll
 	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
+	int b_ahead;      // prefetch b this many steps ahead; 0: not
 	int soon;         // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row; // elements
 	int streams;

@@ -99,6 +99,8 @@ static void take_steps(Body *e, Steps *s, int count)
 			LLVMBuildFence(e->at, LLVMAtomicOrderingAcquireRelease, 1, "");
 		for (int v = 0; v < t->vectors; v++)
 			b[v] = load_vector(e, s->b, k * t->b_step + v * t->lanes);
+		for (int at = 0; t->b_ahead && at < t->vectors * t->lanes; at += 64 / t->bytes)
+			prefetch(e, s->b, (k + t->b_ahead) * t->b_step + at, false);
 		for (int r = 0; r < t->rows; r++) {
 			LLVMValueRef p = along(e, s->a, r * t->a_row + k * t->a_step);
 			LLVMValueRef a = broadcast(e, LLVMBuildLoad2(e->at, t->elem, p, ""));
