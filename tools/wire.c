@@ -93,6 +93,22 @@ static void rewind_input(void)
 	rewind(stdin);
 }
 
+// grad speaks of the file's initializers, not of parameters.
+static bool reads_apart(const Command *command)
+{
+	return !strcmp(command->verb->name, "grad");
+}
+
+// Where a network in training is measured, its normalisations use what they have gathered.
+static bool measures_training(const Command *command)
+{
+	static const char *const verbs[] = {"train", "eval", "build"};
+	for (int i = 0; i < COUNT(verbs); i++)
+		if (!strcmp(command->verb->name, verbs[i]))
+			return true;
+	return false;
+}
+
 static Model *read_with(Command *command, const Reading *r, bool random, bool list)
 {
 	ReadOptions options = {.nbind = r->binds.count,
@@ -101,7 +117,8 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .freeze = r->freeze.at,
 	                       .bn_train = chosen(command, OPT_bn_train),
 	                       .dropout = random,
-	                       .apart = !strcmp(command->verb->name, "grad"),
+	                       .apart = reads_apart(command),
+	                       .bn_infer = !random && measures_training(command),
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
@@ -242,7 +259,7 @@ bool *wanted(Command *command, const Graph *g)
 		const Slot *s = &g->slots.at[i];
 		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
 		            !starts_with(s->name, "cotangent:");
-		bool param = s->kind == S_param || shares_bytes(g, s);
+		bool param = s->kind == S_param || (reads_apart(command) && shares_bytes(g, s));
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);
 	}

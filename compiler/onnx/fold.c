@@ -254,6 +254,8 @@ void lower_group_norm(Call *c)
 // Does the file say that this BatchNormalization takes the statistics of its batch?
 static bool batch_statistics(const Call *c)
 {
+	if (c->r->options->bn_infer)
+		return false;
 	if (c->r->options->bn_train || says_training(c))
 		return true;
 	return c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;

@@ -15,6 +15,7 @@ typedef struct ReadOptions {
 	int nfreeze; // patterns in order, '!' in front: train. The later one wins
 	const char *const *freeze;
 	bool bn_train; // BatchNormalization by batch statistics even where the file says inference
+	bool bn_infer; // BatchNormalization by running statistics even where the file says training
 	bool dropout;  // Dropout drawn where the file says training (train); false: identity (eval,
 	               // run, grad)
 	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
