@@ -1,7 +1,7 @@
 // flow.c: ONNX operators about control: Constant, If, Loop, Scan, sequences, optional values,
-// random draws, Dropout. Takes the node being lowered. Gives its results. Keeps: conditions and
-// trip counts are known when the file is read, so branches are chosen and loops unrolled; sequences
-// are lists that only the reader sees.
+// random draws, Dropout. Takes the node being lowered. Gives its results. Keeps: trip counts are
+// known when the file is read, so loops are unrolled; where a branch depends on the data both are
+// computed; sequences are lists that only the reader sees.
 #include "lower.h"
 #include <math.h>
 #include <string.h>

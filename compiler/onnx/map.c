@@ -319,7 +319,7 @@ void lower_range(Call *c)
 		limit[k] = x[0];
 	}
 	double count = ceil((limit[1] - limit[0]) / limit[2]);
-	if (!(count < 1e9))
+	if (!(count < (1 << 24)))
 		refuse(c, "it would have %g elements", count);
 	int64_t n = count > 0 ? (int64_t)count : 0;
 	Elem floats = elems[type].cls == 'f' ? E_f32 : E_i64;

@@ -322,6 +322,8 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 static void set_version(Call *c, const Row *row)
 {
 	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
+	if (!c->opset && !row->info.domain[0]) // a function that imports no set has its model's
+		c->opset = c->r->model->opset;
 	if (c->opset >= row->info.since)
 		return;
 	if (c->opset)
