@@ -10,41 +10,7 @@
 
 static const Surd one = {1, true, 1, 1};
 
-// ---- what a value is made of ------------------------------------------------------------------
-
-// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
-// not count.
-static Surd measure(const Val *v)
-{
-	double sum = 0;
-	int64_t n = count_of(&v->shape), used = 0;
-	for (int64_t i = 0; i < n; i++) {
-		double x = const_at(v, i);
-		if (x > -1e3 && x < 1e30)
-			sum += x * x, used++;
-	}
-	return used ? surd_near(sqrt(sum / (double)used)) : one;
-}
-
-static bool is_number(const Sweep *s, Ref r)
-{
-	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
-}
-
-Surd rms_of(Sweep *s, Ref r)
-{
-	if (!is_number(s, r))
-		return one;
-	if (!s->measured[r])
-		s->rms[r] = measure(val(s->g, r));
-	s->measured[r] = true;
-	return s->rms[r];
-}
-
-bool is_zero(Sweep *s, Ref r)
-{
-	return rms_of(s, r).value == 0;
-}
+// ---- what values are made of ------------------------------------------------------------------
 
 static Nature slot_nature(const Slot *slot)
 {
@@ -109,290 +75,6 @@ void find_natures(Sweep *s)
 	}
 }
 
-bool is_view(const Val *v)
-{
-	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
-}
-
-Ref unviewed(const Sweep *s, Ref r)
-{
-	while (is_view(val(s->g, r)))
-		r = val(s->g, r)->in[0];
-	return r;
-}
-
-// What is behind views and products with numbers.
-Ref unscaled(const Sweep *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
-		if (!scaled && !is_view(v))
-			return r;
-		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
-	}
-}
-
-int view_slot(const Sweep *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		if (v->op == O_slot)
-			return (int)v->attr->i[0];
-		bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather;
-		if (!view || v->op == O_concat)
-			return -1;
-		r = v->in[0];
-	}
-}
-
-// What lies behind moves of a single value.
-static Ref unmoved(const Sweep *s, Ref r)
-{
-	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
-	       val(s->g, r)->op != O_window)
-		r = val(s->g, r)->in[0];
-	return r;
-}
-
-// Truth values as numbers: a row of them chooses a row of what it is multiplied with.
-static bool chooses(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, unmoved(s, r));
-	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b';
-}
-
-Ref table_of(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (!is(s, r, SIGNAL))
-		return 0;
-	if (v->op == O_gather && is(s, v->in[0], VARIABLE))
-		return v->in[0];
-	bool product = v->op == O_dot && is(s, v->in[0], AUX) && is(s, v->in[1], VARIABLE);
-	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
-}
-
-// A matrix of which every column sums to 1, as resizing uses them.
-static bool averages(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (!is_number(s, r) || v->shape.rank != 2)
-		return false;
-	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
-	for (int64_t j = 0; j < columns; j++) {
-		double sum = 0;
-		for (int64_t i = 0; i < rows; i++)
-			sum += const_at(v, i * columns + j);
-		if (fabs(sum - 1) > 1e-3)
-			return false;
-	}
-	return true;
-}
-
-int64_t contracted(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (v->op != O_dot) // a sum of products
-		return count_of(&val(s->g, v->in[0])->shape) / MAX(count_of(&v->shape), 1);
-	const Shape *left = &val(s->g, v->in[0])->shape;
-	int64_t m = left->dim[left->rank - 1];
-	for (int k = 0; k < 2; k++) { // a transposed convolution: most entries of its windows are 0
-		const Val *window = val(s->g, unmoved(s, v->in[k]));
-		for (int i = 6; window->op == O_window && i < window->attr->n; i += 7)
-			m /= m % window->attr->i[i] ? 1 : window->attr->i[i];
-	}
-	return m;
-}
-
-// Does `kernel` have an entry of its own for each that the sum `v` is over?
-static bool spans(const Sweep *s, Ref kernel, const Val *v)
-{
-	const Shape *shape = &val(s->g, kernel)->shape, *all = &val(s->g, v->in[0])->shape;
-	for (int k = 0; k < v->attr->n; k++)
-		if (shape->rank != all->rank ||
-		    shape->dim[v->attr->i[k]] != all->dim[v->attr->i[k]])
-			return false;
-	return is(s, kernel, VARIABLE);
-}
-
-Ref summed_product(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	const Val *product = v->op == O_sum ? val(s->g, v->in[0]) : v;
-	bool kernel = v->op == O_sum && product->op == O_mul && is(s, v->in[0], SIGNAL) &&
-	              (spans(s, product->in[0], v) || spans(s, product->in[1], v));
-	return kernel ? v->in[0] : 0;
-}
-
-Ref pooled(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (v->op != O_amax)
-		return 0;
-	const Val *window = val(s->g, unmoved(s, v->in[0]));
-	return window->op == O_window ? window->in[0] : 0;
-}
-
-// The signal's place among the operands of a product; the other one is a constant number. -1: no.
-static int scaled_operand(const Sweep *s, const Val *v)
-{
-	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
-		if (is(s, v->in[k], SIGNAL) && is_number(s, v->in[1 - k]) &&
-		    (k == 0 || v->op == O_mul))
-			return k;
-	return -1;
-}
-
-// sum(x) / n. A rim counts for less than its size, so a little more than 1/n is a mean too.
-static Ref averaged(Sweep *s, const Val *v)
-{
-	int k = scaled_operand(s, v);
-	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));
-	if (!sum || sum->op != O_sum)
-		return 0;
-	double n = (double)count_of(&val(s->g, sum->in[0])->shape) / (double)count_of(&sum->shape);
-	double factor = rms_of(s, v->in[1 - k]).value;
-	double each = v->op == O_div ? n / factor : n * factor;
-	return each > 0.99 && each < 2 ? sum->in[0] : 0;
-}
-
-// c tanh(x / c) keeps what is small as it is.
-static Ref soft_capped(Sweep *s, const Val *v)
-{
-	int k = scaled_operand(s, v);
-	const Val *act = k < 0 ? NULL : val(s->g, v->in[k]);
-	if (!act || act->op != O_act || act->attr->i[0] != A_tanh)
-		return 0;
-	const Val *inner = val(s->g, act->in[0]);
-	int j = scaled_operand(s, inner);
-	if (j < 0 || inner->op != O_mul)
-		return 0;
-	double both = rms_of(s, v->in[1 - k]).value * rms_of(s, inner->in[1 - j]).value;
-	return fabs(both - 1) < 1e-3 ? inner->in[j] : 0;
-}
-
-static bool is_random(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	for (int k = 0; k < v->nin && (v->op == O_lt || v->op == O_le); k++)
-		if (val(s->g, unmoved(s, v->in[k]))->op == O_rand)
-			return true;
-	return false;
-}
-
-// Dropout: x / (1 - p) where a draw says so, else 0.
-static Ref dropped(const Sweep *s, const Val *v)
-{
-	if (v->op != O_select || !is_random(s, v->in[0]))
-		return 0;
-	Ref kept = is(s, v->in[1], SIGNAL) ? v->in[1] : v->in[2];
-	int k = scaled_operand(s, val(s->g, kept));
-	return k < 0 ? kept : val(s->g, kept)->in[k];
-}
-
-// The value behind moves, negation and joins of parts of one value: what a rotation turns.
-static Ref turned(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (v->op == O_neg || prims[v->op].cls == C_move || v->op == O_cast) {
-		Ref root = turned(s, v->in[0]);
-		for (int k = 1; k < v->nin; k++)
-			if (turned(s, v->in[k]) != root)
-				return r;
-		return root;
-	}
-	return r;
-}
-
-// x cos + turn(x) sin: keeps the length of x. Answers x, or 0.
-static Ref rotated(const Sweep *s, const Val *v)
-{
-	Ref root[2];
-	if (v->op != O_add && v->op != O_sub)
-		return 0;
-	for (int k = 0; k < 2; k++) {
-		const Val *m = val(s->g, v->in[k]);
-		if (m->op != O_mul)
-			return 0;
-		int signal = is(s, m->in[0], SIGNAL) ? 0 : 1;
-		if (!is(s, m->in[signal], SIGNAL) || is(s, m->in[1 - signal], SIGNAL))
-			return 0;
-		root[k] = turned(s, m->in[signal]);
-	}
-	return root[0] == root[1] && v->in[0] != v->in[1] ? root[0] : 0;
-}
-
-// The square x x under a root of a sum of squares, limited from below or not; 0: something else.
-Ref squared_under(const Sweep *s, Ref r)
-{
-	bool root = false, sum = false;
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
-		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
-		if (v->op == O_mul && v->in[0] == v->in[1])
-			return root && sum ? r : 0;
-		root |= v->op == O_sqrt || v->op == O_rsqrt;
-		sum |= v->op == O_sum;
-		bool known =
-		    pair ? is(s, v->in[1 - k], AUX)
-		         : is_view(v) || v->op == O_sqrt || v->op == O_rsqrt || v->op == O_sum;
-		if (!known)
-			return 0;
-		r = v->in[k];
-	}
-}
-
-// Of a summand that is a product of two signals, one of them `x`: the other one; 0: there is none.
-Ref partner_of(const Sweep *s, Ref sum, Ref x)
-{
-	const Val *v = val(s->g, unscaled(s, sum));
-	Ref found = 0;
-	if (v->op == O_add)
-		found = partner_of(s, v->in[0], x);
-	if (v->op == O_add)
-		return found ? found : partner_of(s, v->in[1], x);
-	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
-		return 0;
-	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
-}
-
-// q k + q t, t made of parameters: t is an offset of k, which does not count. Answers the sum
-// without it, or 0.
-static Ref without_offset(const Sweep *s, const Val *v)
-{
-	for (int k = 0; k < 2; k++) {
-		const Val *product = val(s->g, unscaled(s, v->in[k]));
-		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
-		               is(s, product->in[1], VARIABLE);
-		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
-			return v->in[1 - k];
-	}
-	return 0;
-}
-
-// Leaky and exponential units: a choice by the sign of a signal. Answers the signal, or 0.
-static Ref decided_by(const Sweep *s, const Val *v)
-{
-	const Val *c = val(s->g, v->in[0]);
-	while (c->op == O_not)
-		c = val(s->g, c->in[0]);
-	for (int k = 0; k < c->nin && (c->op == O_lt || c->op == O_le); k++)
-		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const)
-			return c->in[k];
-	return 0;
-}
-
-// What `r` is as large as, by what a few operations do together: means, caps, dropout, rotations.
-Ref same_as(Sweep *s, const Val *v)
-{
-	Ref x = averaged(s, v);
-	x = x ? x : soft_capped(s, v);
-	x = x ? x : dropped(s, v);
-	return x ? x : rotated(s, v);
-}
-
 // ---- ranges, upward ---------------------------------------------------------------------------
 
 Surd asked(const Sweep *s, Ref r)
@@ -422,21 +104,6 @@ static Surd unit_range(Sweep *s, Ref r, const Val *v)
 	return one;
 }
 
-// Is it x g + y (1 - g)? What one summand lets through the other holds back.
-static bool exclusive(const Sweep *s, const Val *v)
-{
-	for (int k = 0; k < 4; k++) {
-		const Val *a = val(s->g, v->in[k / 2]), *b = val(s->g, v->in[1 - k / 2]);
-		if (a->op != O_mul || b->op != O_mul)
-			return false;
-		const Val *rest = val(s->g, a->in[k % 2]);
-		bool gate = rest->op == O_sub && is_number(s, rest->in[0]);
-		if (gate && (rest->in[1] == b->in[0] || rest->in[1] == b->in[1]))
-			return true;
-	}
-	return false;
-}
-
 // Independent summands. A learned offset, or a mask, does not count.
 static Surd add_range(Sweep *s, Ref r, const Val *v)
 {
@@ -444,24 +111,6 @@ static Surd add_range(Sweep *s, Ref r, const Val *v)
 		return keep_range(s, r, v);
 	Ref whole = without_offset(s, v);
 	return whole ? inherit(s, r, whole) : surd_hypot(s->range[v->in[0]], s->range[v->in[1]]);
-}
-
-// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
-static double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
-{
-	const Val *root = val(s->g, unmoved(s, factor));
-	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
-	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
-	if (max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
-		return 0;
-	const Val *sum = val(s->g, max->in[1 - one_at]);
-	int k = scaled_operand(s, sum);
-	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
-	sum = k < 0 ? sum : val(s->g, sum->in[k]);
-	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
-	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
-		return 0;
-	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
 }
 
 static Surd gate_range(Sweep *s, Ref r, const Val *v)
@@ -540,7 +189,7 @@ static Surd max_range(Sweep *s, Ref r, const Val *v)
 	Ref x = pooled(s, r);
 	if (!x)
 		return keep_range(s, r, v);
-	const Val *act = val(s->g, unmoved(s, x));
+	const Val *act = val(s->g, unviewed(s, x));
 	if (act->op == O_act && act->attr->i[0] == A_relu)
 		x = act->in[0];
 	double n = (double)count_of(&val(s->g, v->in[0])->shape) / (double)count_of(&v->shape);
@@ -685,20 +334,6 @@ static void sum_demand(Sweep *s, Ref r, const Val *v)
 	if (s->asker[r] && !summed_product(s, r))
 		ask(s, v->in[0], surd_div(s->demand[r], surd_root(contracted(s, r), 1)),
 		    s->asker[r]);
-}
-
-// Is `x` a kernel's output that nothing normalizes?
-static bool unfixed(const Sweep *s, Ref x)
-{
-	for (;;) {
-		const Val *v = val(s->g, x);
-		if (v->op == O_dot)
-			return is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE);
-		bool bias = v->op == O_add && is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
-		if (prims[v->op].cls != C_move && v->op != O_cast && !bias)
-			return false;
-		x = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
-	}
 }
 
 // x E^T where rows of E are looked up too: the output's demand is shared with x, or E bears it all.

@@ -1,5 +1,5 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, scale.c, share.c and layout.c alone.
+// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c and layout.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -50,28 +50,41 @@ static inline bool is(const Sweep *s, Ref r, Nature n)
 
 const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
 
+// ---- pattern.c: each answers the value that a form is about, or 0
+// ----------------------------------
+
+bool is_number(const Sweep *, Ref); // a constant of floats
+bool is_zero(Sweep *, Ref);         // a constant of nothing else
+Surd rms_of(Sweep *, Ref);          // of a constant; 1 of anything else
+bool averages(const Sweep *, Ref);  // a constant matrix of which every column sums to 1
+
+bool is_view(const Val *);              // the same elements: a cast, or a move but for joins
+Ref unviewed(const Sweep *, Ref);       // what is behind views
+Ref unscaled(const Sweep *, Ref);       // what is behind views and products with numbers
+int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
+Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
+int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
+
+Ref summed_product(const Sweep *, Ref);     // signal * variable, of which r is the sum
+Ref pooled(const Sweep *, Ref);             // what r takes the largest of windows of
+Ref squared_under(const Sweep *, Ref);      // x x, where r is the length of x
+Ref decided_by(const Sweep *, const Val *); // the signal by whose sign a select chooses
+Ref same_as(Sweep *, const Val *); // what a mean, a cap, dropout, a rotation is as large as
+bool exclusive(const Sweep *, const Val *);               // x g + y (1 - g)
+double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
+bool unfixed(const Sweep *, Ref); // a kernel's output that nothing normalizes
+// Of a summand that is a product of two signals, one of them `x`: the other one.
+Ref partner_of(const Sweep *, Ref sum, Ref x);
+Ref without_offset(const Sweep *, const Val *); // q k of a sum q k + q t, t made of parameters
+
 // ---- scale.c ----------------------------------------------------------------------------------
 
 void find_natures(Sweep *);
-void sweep_up(Sweep *);                // ranges
-void sweep_down(Sweep *);              // demands
-Surd asked(const Sweep *, Ref);        // the demand, or 1 where nobody asks
-Surd rms_of(Sweep *, Ref);             // of a constant; 1 of anything else
-bool is_zero(Sweep *, Ref);            // a constant of nothing else
-bool is_view(const Val *);             // the same elements: a cast, or a move but for joins
-Ref unviewed(const Sweep *, Ref);      // what is behind views
-Ref unscaled(const Sweep *, Ref);      // what is behind views and products with numbers
-Ref squared_under(const Sweep *, Ref); // x x where r is the length of x; or 0
-// Of a summand that is a product of two signals, one of them `x`: the other one; or 0.
-Ref partner_of(const Sweep *, Ref sum, Ref x);
-Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data; or 0
-int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
-int64_t contracted(const Sweep *, Ref); // entries that an entry of a dot or sum sums over
-Ref summed_product(const Sweep *, Ref); // signal * variable, where r sums those; or 0
-Ref same_as(Sweep *, const Val *);      // what a mean, dropout, rotation is as large as; or 0
-Ref pooled(const Sweep *, Ref);         // what r takes the largest of windows of; or 0
+void sweep_up(Sweep *);         // ranges
+void sweep_down(Sweep *);       // demands
+Surd asked(const Sweep *, Ref); // the demand, or 1 where nobody asks
 
-// ---- share.c ----------------------------------------------------------------------------------
+// ---- share.c, compose.c -----------------------------------------------------------------------
 
 typedef struct Share {    // what is wanted of a variable
 	const char *role; // NULL: nothing is known
@@ -85,8 +98,17 @@ typedef struct Share {    // what is wanted of a variable
 	const char *question; // NULL: sure
 } Share;
 
+typedef struct Shares {
+	Sweep *s;
+	Share *of;     // by Ref
+	bool *product; // by Ref: a product that a sum takes for a kernel's
+	bool *met;     // by slot: a signal meets it as it is
+} Shares;
+
 void join_embeddings(Sweep *); // demands of tables that are summed with others
 Share *share_out(Sweep *);     // by slot
+void give(Shares *, Ref, Share);
+void hand_down(Shares *, Ref, const Val *); // to the operands of a variable
 
 // ---- layout.c ---------------------------------------------------------------------------------
 

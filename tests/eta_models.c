@@ -100,7 +100,8 @@ static void judge_slot(Case *c, int slot, double want, bool sure)
 
 static void judge_entry(Case *c, const char *name, const json_t *want)
 {
-	const json_t *split = json_object_get(want, "split"), *judged = json_object_get(want, "eta");
+	const json_t *split = json_object_get(want, "split"),
+	             *judged = json_object_get(want, "eta");
 	bool null = json_is_null(want) || json_is_null(judged);
 	int found = 0;
 	for (int i = 0; i < COUNT(errata); i++)
@@ -149,6 +150,24 @@ static void bind_dims(Arena *arena, const char *path, ReadOptions *options)
 	options->bind = bind.at;
 }
 
+// Dropout that draws and normalization by the statistics of the batch change no scale.
+static void judge_training(Case *c, const char *path, ReadOptions options)
+{
+	options.dropout = options.bn_train = true;
+	const Graph *g = read_model(c->arena, path, &options)->graph;
+	const Eta *eta = eta_pass(c->arena, g, "paper", 0, NULL);
+	for (int i = 0; i < c->g->slots.count; i++) {
+		const Slot *s = &c->g->slots.at[i];
+		int at = s->kind == S_param ? find_slot(g, s->name) : -1;
+		if (at < 0 || g->slots.at[at].kind != S_param ||
+		    (agrees(&eta[at], smallest(&c->eta[i])) && eta[at].nparts == c->eta[i].nparts))
+			continue;
+		c->tally->wrong++;
+		printf("  %s: %s is %s, but in training %s\n", c->file, s->name, c->eta[i].formula,
+		       eta[at].formula);
+	}
+}
+
 static void check_file(Arena *arena, const char *folder, const char *file, const json_t *entries,
                        Tally *tally, bool verbose)
 {
@@ -168,6 +187,7 @@ static void check_file(Arena *arena, const char *folder, const char *file, const
 	bind_dims(arena, path, &options);
 	c.g = read_model(arena, path, &options)->graph;
 	c.eta = eta_pass(arena, c.g, "paper", 0, NULL);
+	judge_training(&c, path, options);
 	catch_end(&caught);
 	json_object_foreach ((json_t *)entries, name, want) {
 		judge_entry(&c, name, want);

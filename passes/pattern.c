@@ -1,0 +1,392 @@
+// pattern.c: what a few operations say together: views, look-ups, means, pools, rotations, offsets.
+// Takes a forward graph with the natures of its values. Gives for each such form the value that it
+// is about, or 0. Keeps: no form is longer than a few operations, and a form that is not known is
+// none.
+#include "scale.h"
+#include <math.h>
+
+static const Surd one = {1, true, 1, 1};
+
+// ---- numbers ----------------------------------------------------------------------------------
+
+// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
+// not count.
+static Surd measure(const Val *v)
+{
+	double sum = 0;
+	int64_t n = count_of(&v->shape), used = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double x = const_at(v, i);
+		if (x > -1e3 && x < 1e30)
+			sum += x * x, used++;
+	}
+	return used ? surd_near(sqrt(sum / (double)used)) : one;
+}
+
+bool is_number(const Sweep *s, Ref r)
+{
+	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
+}
+
+Surd rms_of(Sweep *s, Ref r)
+{
+	if (!is_number(s, r))
+		return one;
+	if (!s->measured[r])
+		s->rms[r] = measure(val(s->g, r));
+	s->measured[r] = true;
+	return s->rms[r];
+}
+
+bool is_zero(Sweep *s, Ref r)
+{
+	return rms_of(s, r).value == 0;
+}
+
+// ---- views ------------------------------------------------------------------------------------
+
+bool is_view(const Val *v)
+{
+	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
+}
+
+Ref unviewed(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)))
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// What is behind views and products with numbers.
+Ref unscaled(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+		if (!scaled && !is_view(v))
+			return r;
+		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
+	}
+}
+
+int view_slot(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		if (v->op == O_slot)
+			return (int)v->attr->i[0];
+		bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather;
+		if (!view || v->op == O_concat)
+			return -1;
+		r = v->in[0];
+	}
+}
+
+// ---- products and sums ------------------------------------------------------------------------
+
+// What lies behind moves of a single value.
+static Ref unmoved(const Sweep *s, Ref r)
+{
+	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
+	       val(s->g, r)->op != O_window)
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// Truth values as numbers: a row of them chooses a row of what it is multiplied with.
+static bool chooses(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unmoved(s, r));
+	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b';
+}
+
+Ref table_of(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (!is(s, r, SIGNAL))
+		return 0;
+	if (v->op == O_gather && is(s, v->in[0], VARIABLE))
+		return v->in[0];
+	bool product = v->op == O_dot && is(s, v->in[0], AUX) && is(s, v->in[1], VARIABLE);
+	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
+}
+
+// A matrix of which every column sums to 1, as resizing uses them.
+bool averages(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (!is_number(s, r) || v->shape.rank != 2)
+		return false;
+	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
+	for (int64_t j = 0; j < columns; j++) {
+		double sum = 0;
+		for (int64_t i = 0; i < rows; i++)
+			sum += const_at(v, i * columns + j);
+		if (fabs(sum - 1) > 1e-3)
+			return false;
+	}
+	return true;
+}
+
+int64_t contracted(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (v->op != O_dot) // a sum of products
+		return count_of(&val(s->g, v->in[0])->shape) / MAX(count_of(&v->shape), 1);
+	const Shape *left = &val(s->g, v->in[0])->shape;
+	int64_t m = left->dim[left->rank - 1];
+	for (int k = 0; k < 2; k++) { // a transposed convolution: most entries of its windows are 0
+		const Val *window = val(s->g, unmoved(s, v->in[k]));
+		for (int i = 6; window->op == O_window && i < window->attr->n; i += 7)
+			m /= m % window->attr->i[i] ? 1 : window->attr->i[i];
+	}
+	return m;
+}
+
+// Does `kernel` have an entry of its own for each that the sum `v` is over?
+static bool spans(const Sweep *s, Ref kernel, const Val *v)
+{
+	const Shape *shape = &val(s->g, kernel)->shape, *all = &val(s->g, v->in[0])->shape;
+	for (int k = 0; k < v->attr->n; k++)
+		if (shape->rank != all->rank ||
+		    shape->dim[v->attr->i[k]] != all->dim[v->attr->i[k]])
+			return false;
+	return is(s, kernel, VARIABLE);
+}
+
+Ref summed_product(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	const Val *product = v->op == O_sum ? val(s->g, v->in[0]) : v;
+	bool kernel = v->op == O_sum && product->op == O_mul && is(s, v->in[0], SIGNAL) &&
+	              (spans(s, product->in[0], v) || spans(s, product->in[1], v));
+	return kernel ? v->in[0] : 0;
+}
+
+Ref pooled(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (v->op != O_amax)
+		return 0;
+	const Val *window = val(s->g, unmoved(s, v->in[0]));
+	return window->op == O_window ? window->in[0] : 0;
+}
+
+// The signal's place among the operands of a product; the other one is a constant number. -1: no.
+static int scaled_operand(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
+		if (is(s, v->in[k], SIGNAL) && is_number(s, v->in[1 - k]) &&
+		    (k == 0 || v->op == O_mul))
+			return k;
+	return -1;
+}
+
+// sum(x) / n. A rim counts for less than its size, so a little more than 1/n is a mean too.
+static Ref averaged(Sweep *s, const Val *v)
+{
+	int k = scaled_operand(s, v);
+	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));
+	if (!sum || sum->op != O_sum)
+		return 0;
+	double n = (double)count_of(&val(s->g, sum->in[0])->shape) / (double)count_of(&sum->shape);
+	double factor = rms_of(s, v->in[1 - k]).value;
+	double each = v->op == O_div ? n / factor : n * factor;
+	return each > 0.99 && each < 2 ? sum->in[0] : 0;
+}
+
+// c tanh(x / c) keeps what is small as it is.
+static Ref soft_capped(Sweep *s, const Val *v)
+{
+	int k = scaled_operand(s, v);
+	const Val *act = k < 0 ? NULL : val(s->g, v->in[k]);
+	if (!act || act->op != O_act || act->attr->i[0] != A_tanh)
+		return 0;
+	const Val *inner = val(s->g, act->in[0]);
+	int j = scaled_operand(s, inner);
+	if (j < 0 || inner->op != O_mul)
+		return 0;
+	double both = rms_of(s, v->in[1 - k]).value * rms_of(s, inner->in[1 - j]).value;
+	return fabs(both - 1) < 1e-3 ? inner->in[j] : 0;
+}
+
+static bool is_random(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	for (int k = 0; k < v->nin && (v->op == O_lt || v->op == O_le); k++)
+		if (val(s->g, unmoved(s, v->in[k]))->op == O_rand)
+			return true;
+	return false;
+}
+
+// Dropout: x / (1 - p) where a draw says so, else 0.
+static Ref dropped(const Sweep *s, const Val *v)
+{
+	if (v->op != O_select || !is_random(s, v->in[0]))
+		return 0;
+	Ref kept = is(s, v->in[1], SIGNAL) ? v->in[1] : v->in[2];
+	int k = scaled_operand(s, val(s->g, kept));
+	return k < 0 ? kept : val(s->g, kept)->in[k];
+}
+
+// What is behind moves, casts and changes of sign.
+static Ref unsigned_view(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// The value whose parts are moved, negated and joined: what a rotation turns.
+static Ref turned(const Sweep *s, Ref r)
+{
+	Ref whole = unsigned_view(s, r);
+	const Val *v = val(s->g, whole);
+	if (v->op != O_concat)
+		return whole;
+	for (int k = 1; k < v->nin; k++)
+		if (unsigned_view(s, v->in[k]) != unsigned_view(s, v->in[0]))
+			return whole;
+	return unsigned_view(s, v->in[0]);
+}
+
+// The signal of a product with something else; 0: no such product.
+static Ref turned_by(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	int signal = v->op == O_mul && is(s, v->in[0], SIGNAL) ? 0 : 1;
+	bool turns =
+	    v->op == O_mul && is(s, v->in[signal], SIGNAL) && !is(s, v->in[1 - signal], SIGNAL);
+	return turns ? v->in[signal] : 0;
+}
+
+// x cos + turn(x) sin: keeps the length of x. Answers x, or 0.
+static Ref rotated(const Sweep *s, const Val *v)
+{
+	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1])
+		return 0;
+	Ref a = turned_by(s, v->in[0]), b = turned_by(s, v->in[1]);
+	Ref root = a && b ? turned(s, a) : 0;
+	return root && root == turned(s, b) ? root : 0;
+}
+
+// The square x x under a root of a sum of squares, limited from below or not; 0: something else.
+Ref squared_under(const Sweep *s, Ref r)
+{
+	bool root = false, sum = false;
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
+		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
+		if (v->op == O_mul && v->in[0] == v->in[1])
+			return root && sum ? r : 0;
+		root |= v->op == O_sqrt || v->op == O_rsqrt;
+		sum |= v->op == O_sum;
+		bool known =
+		    pair ? is(s, v->in[1 - k], AUX)
+		         : is_view(v) || v->op == O_sqrt || v->op == O_rsqrt || v->op == O_sum;
+		if (!known)
+			return 0;
+		r = v->in[k];
+	}
+}
+
+static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
+{
+	const Val *v = val(s->g, unscaled(s, sum));
+	for (int k = 0; k < 2 && v->op == O_add && depth > 0; k++) {
+		Ref found = partner_within(s, v->in[k], x, depth - 1);
+		if (found)
+			return found;
+	}
+	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
+		return 0;
+	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
+}
+
+Ref partner_of(const Sweep *s, Ref sum, Ref x)
+{
+	return partner_within(s, sum, x, 4);
+}
+
+// q k + q t, t made of parameters: t is an offset of k, which does not count. Answers the sum
+// without it, or 0.
+Ref without_offset(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 2; k++) {
+		const Val *product = val(s->g, unscaled(s, v->in[k]));
+		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
+		               is(s, product->in[1], VARIABLE);
+		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
+			return v->in[1 - k];
+	}
+	return 0;
+}
+
+// Leaky and exponential units: a choice by the sign of a signal. Answers the signal, or 0.
+Ref decided_by(const Sweep *s, const Val *v)
+{
+	const Val *c = val(s->g, v->in[0]);
+	while (c->op == O_not)
+		c = val(s->g, c->in[0]);
+	for (int k = 0; k < c->nin && (c->op == O_lt || c->op == O_le); k++)
+		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const)
+			return c->in[k];
+	return 0;
+}
+
+// Is it x g + y (1 - g)? What one summand lets through the other holds back.
+bool exclusive(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 4; k++) {
+		const Val *a = val(s->g, v->in[k / 2]), *b = val(s->g, v->in[1 - k / 2]);
+		if (a->op != O_mul || b->op != O_mul)
+			return false;
+		const Val *rest = val(s->g, a->in[k % 2]);
+		bool gate = rest->op == O_sub && is_number(s, rest->in[0]);
+		if (gate && (rest->in[1] == b->in[0] || rest->in[1] == b->in[1]))
+			return true;
+	}
+	return false;
+}
+
+// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
+double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
+{
+	const Val *root = val(s->g, unmoved(s, factor));
+	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
+	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
+	if (max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
+		return 0;
+	const Val *sum = val(s->g, max->in[1 - one_at]);
+	int k = scaled_operand(s, sum);
+	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
+	sum = k < 0 ? sum : val(s->g, sum->in[k]);
+	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
+	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
+		return 0;
+	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
+}
+
+// Is `x` a kernel's output that nothing normalizes?
+bool unfixed(const Sweep *s, Ref x)
+{
+	for (;;) {
+		const Val *v = val(s->g, x);
+		if (v->op == O_dot)
+			return is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE);
+		bool bias = v->op == O_add && is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
+		if (prims[v->op].cls != C_move && v->op != O_cast && !bias)
+			return false;
+		x = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
+	}
+}
+
+// What `r` is as large as, by what a few operations do together: means, caps, dropout, rotations.
+Ref same_as(Sweep *s, const Val *v)
+{
+	Ref x = averaged(s, v);
+	x = x ? x : soft_capped(s, v);
+	x = x ? x : dropped(s, v);
+	return x ? x : rotated(s, v);
+}
