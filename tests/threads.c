@@ -108,16 +108,21 @@ static bool release(void)
 	return true;
 }
 
+static void make_ready(int t)
+{
+	ucontext_t *context = &thread[t].context;
+	getcontext(context);
+	context->uc_stack.ss_sp = stack[t];
+	context->uc_stack.ss_size = STACK;
+	context->uc_link = NULL;
+	makecontext(context, thread_main, 0);
+	thread[t].wait = READY;
+}
+
 static void run_block(void)
 {
-	for (int t = 0; t < THREADS; t++) {
-		getcontext(&thread[t].context);
-		thread[t].context.uc_stack.ss_sp = stack[t];
-		thread[t].context.uc_stack.ss_size = STACK;
-		thread[t].context.uc_link = NULL;
-		thread[t].wait = READY;
-		makecontext(&thread[t].context, thread_main, 0);
-	}
+	for (int t = 0; t < THREADS; t++)
+		make_ready(t);
 	while (!all_wait(0, THREADS, DONE)) {
 		for (int k = 0; k < THREADS; k++) {
 			now = gpu_backward ? THREADS - 1 - k : k;

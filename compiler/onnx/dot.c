@@ -178,7 +178,7 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	x = put_reshape(g, x, shape_of(nb + 2, dx));
 	y = put_reshape(g, y, shape_of(nb + 2, dy));
 	Term t = {.x = put_reshape(g, put2(g, O_dot, x, y), out)};
-	snprintf(t.label, sizeof t.label, "%s%s%s", batch, left, right);
+	strcpy(stpcpy(stpcpy(t.label, batch), left), right); // at most RANK letters, see above
 	return t;
 }
 
