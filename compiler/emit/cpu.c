@@ -1,6 +1,7 @@
 // cpu.c: targets of one thread a worker: this machine and other CPUs; and the fold across lanes.
 // Takes gen.h. A target is known by its features, for a CPU's name may be hidden by a hypervisor.
 #include "gen.h"
+#include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
 #include <pthread.h>
@@ -117,8 +118,15 @@ Value fold_lanes(Gen *g, Op op, Elem e, Value v)
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
+// LLVM aborts after this: the cause is ours.
+static void fatal(const char *reason)
+{
+	bug("LLVM: %s", reason);
+}
+
 static void start(void)
 {
+	LLVMInstallFatalErrorHandler(fatal);
 	LLVMInitializeX86TargetInfo();
 	LLVMInitializeX86Target();
 	LLVMInitializeX86TargetMC();

@@ -167,6 +167,7 @@ enum { UNITS = 32 };                     // most vectors side by side
 // ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one -------
 
 Value thread_number(Gen *); // within the worker
+void meet(Gen *); // all threads come here before any goes on; where threads part already: nothing
 // Code that one thread of the worker runs, after all have come here; where threads part already:
 // all of them.
 typedef struct Branch {

@@ -42,6 +42,12 @@ static void barrier(Gen *g)
 
 // ---- one thread of the worker ---------------------------------------------------------
 
+void meet(Gen *g)
+{
+	if (g->target->gpu && !g->level->lanes)
+		barrier(g);
+}
+
 Branch single_begin(Gen *g)
 {
 	Branch b = {.one = g->target->gpu && !g->level->lanes};

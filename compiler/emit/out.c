@@ -129,9 +129,25 @@ static void link_parts(Files *files, int n, const char *const *more, const char 
 	}
 }
 
+// Of one part there is nothing to join: an object, or PTX.
+static void write_one(Arena *arena, const Part *part, const char *path)
+{
+	char *aside = format(arena, "%s.%d.tmp", path, (int)getpid());
+	write_part(part, aside);
+	if (rename(aside, path)) {
+		unlink(aside);
+		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(errno));
+	}
+}
+
 void write_object(const Object *object, const char *path)
 {
 	Arena *arena = arena_new();
+	if (object->parts == 1) {
+		write_one(arena, &object->part[0], path);
+		arena_free(arena);
+		return;
+	}
 	Files files = write_parts(arena, object, path);
 	static const char *const more[] = {"-r", "-nostdlib"};
 	link_parts(&files, COUNT(more), more, path, "joining the parts of the object");

@@ -130,8 +130,10 @@ static void worker_body(Gen *g, Sweep *s)
 		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
 			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
 	}
-	if (whole)
+	if (whole) {
+		meet(g); // outs may lie where the folds' operands lie
 		sweep_loops(g, s, 0);
+	}
 	Branch single = single_begin(g);
 	for (int o = 0; o < k->nout; o++)
 		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
@@ -198,7 +200,8 @@ static void column_body(Gen *g, int n, const Index *unit, void *ctx)
 	worker_body(g, s);
 }
 
-// Vectors of columns a worker has. Large spaces come from memory: long pieces of each row, but enough workers.
+// Vectors of columns a worker has. Large spaces come from memory: long pieces of each row, but
+// enough workers.
 static int column_units(Gen *g, const Sweep *s, int64_t columns)
 {
 	if (count_of(&s->kern->space) < LARGE)
