@@ -13,6 +13,7 @@ typedef struct Factor {
 	Ref x;
 	bool below; // divides
 } Factor;
+
 typedef struct Product {
 	int n;
 	Factor at[LEAVES];
@@ -23,82 +24,90 @@ typedef struct Product {
 static void collect(Sweep *s, Ref r, bool below, Product *p)
 {
 	const Val *v = val(s->g, r);
-	if (is_view(v) || v->op == O_neg) {
-		collect(s, v->in[0], below, p);
-	} else if (v->op == O_mul || v->op == O_div) {
-		collect(s, v->in[0], below, p);
-		collect(s, v->in[1], v->op == O_div ? !below : below, p);
-	} else if (is(s, r, AUX)) {
+	if (is(s, r, AUX)) {
 		Surd rms = rms_of(s, r);
 		p->gain = below ? surd_div(p->gain, rms) : surd_mul(p->gain, rms);
+	} else if (is_view(v) || v->op == O_neg) {
+		collect(s, v->in[0], below, p);
+	} else if (p->n < LEAVES && (v->op == O_mul || v->op == O_div)) {
+		collect(s, v->in[0], below, p);
+		collect(s, v->in[1], v->op == O_div ? !below : below, p);
 	} else if (p->n < LEAVES) {
 		p->at[p->n++] = (Factor){r, below};
 	}
 }
 
-// x / |x|: only the direction of x counts. Takes both factors out.
-static void take_directions(Shares *p, Product *product, const Share *share)
+static void drop(Product *p, int k)
 {
-	Sweep *s = p->s;
+	p->at[k] = p->at[--p->n];
+}
+
+// The factor that is x where factor `length` is the length of x; -1: none.
+static int directed_by(const Sweep *s, const Product *p, int length)
+{
+	Ref square = squared_under(s, p->at[length].x);
+	for (int k = 0; k < p->n && square; k++)
+		if (p->at[k].x == unviewed(s, val(s->g, square)->in[0]) && !p->at[k].below)
+			return k;
+	return -1;
+}
+
+// x / |x|: only the direction of x counts. Takes both factors out; answers whether there was one.
+static bool take_direction(Shares *p, Product *product, const Share *share)
+{
+	const Sweep *s = p->s;
 	for (int i = 0; i < product->n; i++) {
+		int k = directed_by(s, product, i);
+		if (k < 0)
+			continue;
+		Share free = *share;
+		free.eta = one;
+		free.question = "only its direction counts, its scale does not: 1?";
+		give(p, product->at[k].x, free);
 		Ref length = product->at[i].x, square = squared_under(s, length);
-		Ref x = square ? unviewed(s, val(s->g, square)->in[0]) : 0;
-		for (int k = 0; k < product->n && x; k++) {
-			if (product->at[k].x != x || product->at[k].below)
-				continue;
-			Share free = *share;
-			free.eta = one;
-			free.question = "only its direction counts, its scale does not: 1?";
-			give(p, x, free);
-			product->gain = surd_div(product->gain,
-			                         surd_root(count_of(&val(s->g, square)->shape) /
-			                                       count_of(&val(s->g, length)->shape),
-			                                   1));
-			product->at[MAX(i, k)] = product->at[--product->n];
-			product->at[MIN(i, k)] = product->at[--product->n];
-			i = -1;
-			break;
-		}
+		int64_t n = count_of(&val(s->g, square)->shape) /
+		            MAX(count_of(&val(s->g, length)->shape), 1);
+		product->gain = surd_div(product->gain, surd_root(n, 1));
+		drop(product, MAX(i, k));
+		drop(product, MIN(i, k));
+		return true;
 	}
+	return false;
 }
 
 static void hand_product(Shares *p, Ref r, const Share *share)
 {
-	Sweep *s = p->s;
 	Product product = {.gain = one};
-	int learned = 0;
-	collect(s, r, false, &product);
+	bool directed = false;
+	collect(p->s, r, false, &product);
 	for (int k = product.n - 1; k >= 0; k--)
-		if (s->fixed[product.at[k].x])
-			product.at[k] = product.at[--product.n];
-	int before = product.n;
-	take_directions(p, &product, share);
+		if (p->s->fixed[product.at[k].x])
+			drop(&product, k);
+	while (take_direction(p, &product, share))
+		directed = true;
 	for (int k = 0; k < product.n; k++) {
 		Share part = *share;
-		part.eta = learned++ ? one : surd_div(share->eta, product.gain);
-		if (before != product.n) {
-			part.role = "scale";
+		Surd own = surd_div(share->eta, product.gain);
+		part.eta = k ? one : product.at[k].below ? surd_inverse(own) : own;
+		part.role = directed ? "scale" : share->role;
+		if (directed)
 			part.question =
 			    "the length of a normalized kernel: its rows' at their scale?";
-		} else if (product.n > 1) {
+		else if (product.n > 1)
 			part.question =
 			    "one of several factors of a parameter: which bears the scale?";
-		}
 		give(p, product.at[k].x, part);
 	}
 }
 
-// A table through a kernel: the table gets the result's scale and the kernel a gain of 1. Or two
-// kernels in place of one: the first keeps the scale of a kernel in that place, and the second
-// makes up for it. What signals meet too keeps what they say.
+// A table through a kernel, or two kernels in place of one: the first gets the result's scale, and
+// the second a gain of 1. What signals meet too keeps what they say.
 static void hand_chain(Shares *p, Ref r, const Val *v)
 {
-	Sweep *s = p->s;
-	const Share *share = &p->of[r];
+	const Sweep *s = p->s;
 	int slot = view_slot(s, v->in[1]);
-	bool low_rank = !strcmp(share->role, "kernel");
-	Share table = *share, kernel = *share;
-	table.cuts = kernel.cuts = NULL;
+	Share first = p->of[r], kernel = first;
+	first.cuts = kernel.cuts = NULL;
 	kernel.role = "kernel";
 	kernel.rows = false;
 	kernel.at = r;
@@ -106,42 +115,45 @@ static void hand_chain(Shares *p, Ref r, const Val *v)
 	kernel.contracted = contracted(s, r);
 	kernel.eta = surd_root(1, kernel.contracted);
 	kernel.question = NULL;
-	if (low_rank) {
-		kernel.eta = surd_mul(kernel.eta, surd_div(share->eta, table.eta));
-		table.question = kernel.question =
+	if (!strcmp(first.role, "kernel"))
+		first.question = kernel.question =
 		    "a product of two parameters: which bears the scale?";
-	}
-	give(p, v->in[0], table);
+	give(p, v->in[0], first);
 	if (slot < 0 || !p->met[slot])
 		give(p, v->in[1], kernel);
 }
 
-// 1 + g: g is an offset of the number. t W + b: b is an offset of the product.
-static bool is_offset(Sweep *s, Ref x, Ref other)
+// Is x the g of 1 + g?
+static bool offsets_number(Sweep *s, Ref other)
 {
-	const Val *v = val(s->g, unviewed(s, other));
-	bool number = v->op == O_const && !is_zero(s, unviewed(s, other));
-	bool bias = v->op == O_dot && val(s->g, unviewed(s, x))->op == O_slot;
-	return number || bias;
+	Ref number = unviewed(s, other);
+	return val(s->g, number)->op == O_const && !is_zero(s, number);
+}
+
+// Is x the b of a table's t W + b?
+static bool offsets_product(const Sweep *s, const Share *share, Ref x, Ref other)
+{
+	return share->rows && val(s->g, unviewed(s, other))->op == O_dot &&
+	       val(s->g, unviewed(s, x))->op == O_slot;
 }
 
 static void hand_sum(Shares *p, Ref r, const Val *v)
 {
 	Sweep *s = p->s;
 	for (int k = 0; k < 2; k++) {
+		Ref x = v->in[k], other = v->in[1 - k];
 		Share part = p->of[r];
-		int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
-		bool offset = is_offset(s, v->in[k], v->in[1 - k]);
-		bool bias = offset && is(s, v->in[1 - k], VARIABLE);
-		if (offset)
+		int slot = view_slot(s, x);
+		bool bias = offsets_product(s, &part, x, other);
+		if (bias || offsets_number(s, other))
 			part.eta = surd_mul(part.eta, surd_near(0.5));
 		if (bias) {
 			part.role = "bias";
 			part.rows = false;
 			part.contracted = 0;
 		}
-		if (!bias || slot < 0 || !p->met[slot])
-			give(p, v->in[k], part);
+		if (!bias || !p->met[slot])
+			give(p, x, part);
 	}
 }
 

@@ -13,6 +13,7 @@
 // Source: Amos (arXiv 2210.11693), section on eta and its tables; rows differ from it only where
 // said.
 #include "scale.h"
+#include <math.h>
 #include <string.h>
 
 static const Surd one = {1, true, 1, 1};
@@ -78,16 +79,25 @@ static void part(const Sweep *s, const Share *share, int slot, Eta *eta)
 	eta->parts = parts;
 }
 
+static const char *question_of(const Share *share)
+{
+	if (!share->role)
+		return "no output depends on it: 1?";
+	if (!(share->eta.value > 0) || !isfinite(share->eta.value))
+		return "its rule gives no positive number, for it meets only zeros: 1?";
+	return share->question;
+}
+
 static Eta eta_of(const Sweep *s, int slot, const Share *share)
 {
-	bool known = share->role != NULL;
+	bool known = share->role && share->eta.value > 0 && isfinite(share->eta.value);
 	Eta eta = {.eta = known ? share->eta : one,
-	           .role = known ? share->role : "unknown",
-	           .range = known ? share->range : one,
-	           .demand = known ? share->demand : one,
+	           .role = share->role ? share->role : "unknown",
+	           .range = share->role ? share->range : one,
+	           .demand = share->role ? share->demand : one,
 	           .slot = slots_of(s, share, slot),
-	           .sure = known && !share->question,
-	           .question = known ? share->question : "no output depends on it: 1?"};
+	           .question = question_of(share)};
+	eta.sure = !eta.question;
 	eta.formula = surd_text(s->arena, eta.eta, share->contracted);
 	explain(s, share, &eta);
 	part(s, share, slot, &eta);

@@ -44,7 +44,7 @@ static bool regroup(const Layout *in, int rank, const Shape *to, Layout *out)
 			Part *p = &all[next];
 			bool splits = p->extent > left;
 			int64_t outer = splits ? left : p->extent;
-			if (splits ? p->extent % left : left % p->extent)
+			if (!p->extent || (splits ? p->extent % left : left % p->extent))
 				return false;
 			int64_t inner = p->extent / outer;
 			out->part[a][out->n[a]++] = (Part){p->axis, outer, p->stride * inner};

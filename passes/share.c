@@ -12,11 +12,6 @@ static const Surd one = {1, true, 1, 1};
 
 enum { LEAVES = 16 }; // summands that are looked at
 
-static const char *op_name(const Sweep *s, Ref r)
-{
-	return prims[val(s->g, r)->op].name;
-}
-
 // ---- sums of embeddings -----------------------------------------------------------------------
 
 // What embeddings alone make: rows looked up, dropped, summed, and tables added to them.
@@ -47,11 +42,10 @@ static void tables_of(const Sweep *s, Ref r, int *n, Ref *table)
 	const Val *v = val(s->g, r);
 	Ref looked_up = table_of(s, r);
 	if (looked_up || is(s, r, VARIABLE)) {
-		if (*n < LEAVES)
-			table[(*n)++] = looked_up ? looked_up : r;
+		table[(*n)++] = looked_up ? looked_up : r;
 		return;
 	}
-	for (int k = 0; k < v->nin; k++)
+	for (int k = 0; k < v->nin && *n < LEAVES; k++)
 		if (!is(s, v->in[k], AUX))
 			tables_of(s, v->in[k], n, table);
 }
@@ -340,8 +334,9 @@ static Share other_share(const Sweep *s, Ref at, Ref variable)
 {
 	Share share = meeting(s, at, 0, variable, "token", asked(s, variable));
 	share.rows = true;
-	share.question = format(s->arena, "no rule for a parameter at '%s': %s?", op_name(s, at),
-	                        s->asker[variable] ? "the scale asked of it" : "1");
+	share.question =
+	    format(s->arena, "no rule for a parameter at '%s': %s?", prims[val(s->g, at)->op].name,
+	           s->asker[variable] ? "the scale asked of it" : "1");
 	return share;
 }
 

@@ -1,6 +1,9 @@
 // eta.c: graphs in the notation (tests/eta/*) and the scales wanted of their parameters, written
 // below each:
 //   # want NAME ROLE FORMULA SLOTS [unsure]
+// and what a person says about them:
+//   # convention NAME
+//   # eta PATTERN=EXPRESSION
 // Takes the files as arguments. Every parameter must be wanted, and come out to the letter.
 #include "passes.h"
 #include <stdlib.h>
@@ -23,6 +26,15 @@ static char *read_text(Arena *arena, const char *path)
 	return text;
 }
 
+// The rest of the first line that begins so; NULL when there is none.
+static char *line_after(Arena *arena, const char *text, const char *begin)
+{
+	const char *at = strstr(text, begin);
+	return at ? format(arena, "%.*s", (int)strcspn(at + strlen(begin), "\n"),
+	                   at + strlen(begin))
+	          : NULL;
+}
+
 static const char *got_line(Arena *arena, const char *name, const Eta *eta)
 {
 	Text slots = {.arena = arena};
@@ -37,7 +49,14 @@ static void check_file(const char *path)
 	Arena *arena = arena_new();
 	char *text = read_text(arena, path);
 	Graph *g = parse_graph(arena, path, text, book_builtin());
-	Eta *eta = eta_pass(arena, g, "paper", 0, NULL);
+	Override over = {line_after(arena, text, "# eta "), NULL};
+	char *equals = over.pattern ? strchr(over.pattern, '=') : NULL;
+	if (equals) {
+		*equals = 0;
+		over.expr = equals + 1;
+	}
+	Eta *eta =
+	    eta_pass(arena, g, line_after(arena, text, "# convention "), equals != NULL, &over);
 	Table *wanted = table_new(arena);
 	int left = 0;
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))

@@ -27,11 +27,12 @@ static json_t *eta_json(const Graph *g, int slot, const Eta *eta)
 	const Slot *s = &g->slots.at[slot];
 	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
 	json_array_remove(tied, 0);
-	return json_pack("{ss so ss so ss so so so so sb so so? sn}", "name", s->name, "shape",
+	return json_pack("{ss so ss so ss so so so so sb ss? so so? sn}", "name", s->name, "shape",
 	                 shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape),
 	                 "formula", eta->formula, "slots", shape_json(&eta->slot), "input_range",
 	                 number_json(eta->range.value), "demand", number_json(eta->demand.value),
-	                 "why", why, "sure", (int)eta->sure, "tied", tied, "node", node, "line");
+	                 "why", why, "sure", (int)eta->sure, "question", eta->question, "tied",
+	                 tied, "node", node, "line");
 }
 
 static void print_eta(const Command *command, const Graph *g, int slot, const Eta *eta)
@@ -42,6 +43,9 @@ static void print_eta(const Command *command, const Graph *g, int slot, const Et
 	       eta->sure ? "" : "  ?");
 	for (int i = 0; i < eta->nwhy; i++)
 		printf("    %s\n", eta->why[i]);
+	for (int i = 0; i < eta->nparts; i++)
+		printf("    %lld along axis %d: %s; %s\n", (long long)eta->counts[i], eta->axis,
+		       eta->parts[i].formula, eta->parts[i].why[eta->parts[i].nwhy - 1]);
 	if (!eta->sure && eta->question)
 		printf("    ? %s\n", eta->question);
 }
@@ -57,11 +61,9 @@ void verb_eta(Command *command)
 			continue;
 		json_array_append_new(params, eta_json(g, i, &eta[i]));
 		if (!eta[i].sure)
-			json_array_append_new(
-			    unresolved,
-			    json_pack("{ss ss}", "name", g->slots.at[i].name, "question",
-			              eta[i].question ? eta[i].question
-			                              : "judged by a rule of thumb"));
+			json_array_append_new(unresolved,
+			                      json_pack("{ss ss}", "name", g->slots.at[i].name,
+			                                "question", eta[i].question));
 		if (!chosen(command, OPT_json))
 			print_eta(command, g, i, &eta[i]);
 	}
