@@ -39,6 +39,9 @@ static const struct Case {
     NN(257, 1030, 129),
     NN(60, 64, 3000),
     NN(2000, 8, 12),
+    NN(3, 0, 5),
+    NN(1500, 40, 1),
+    NN(1, 700, 1),
 #define NT(m, k, n)                                                                                \
 	{                                                                                          \
 		"nt " #m "x" #k "x" #n, k,                                                         \

@@ -436,7 +436,7 @@ Value at(Gen *g, Ref r, const Index *wanted)
 	const Val *v = val(g->graph, r);
 	Index idx[RANK];
 	for (int a = 0; a < v->shape.rank; a++)
-		idx[a] = v->shape.dim[a] == 1 ? constant_index(0) : wanted[a];
+		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : wanted[a];
 	Level *was = level_go(g, index_level(g, v->shape.rank, idx));
 	Value x = (Value)(uintptr_t)*memo_cell(g, r, v->shape.rank, idx);
 	if (!x) {

@@ -704,8 +704,9 @@ static void take_pad(Dot *d)
 
 void emit_dot(Gen *g, const Kern *kern)
 {
-	if (g->target->gpu) { // threads are lanes: a product is a fold of each element
-		emit_map(g, kern);
+	const Val *v = val(g->graph, kern->heart);
+	if (g->target->gpu || !count_of(&v->shape) || !count_of(&val(g->graph, v->in[0])->shape)) {
+		emit_map(g, kern); // threads are lanes there: a fold of each element
 		return;
 	}
 	Dot d;

@@ -164,7 +164,7 @@ static void look(Gen *g, Ref r, const Index *wanted)
 	const Val *v = val(g->graph, r);
 	Index idx[RANK];
 	for (int a = 0; a < v->shape.rank; a++)
-		idx[a] = v->shape.dim[a] == 1 ? constant_index(0) : wanted[a];
+		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : wanted[a];
 	if (!first_visit(g->walk, r, v->shape.rank, idx))
 		return;
 	if (g->inside[r] && !is_bound(g, r)) {
