@@ -39,6 +39,10 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 		call_verb(&command);
 		catch_end(&catch);
 	}
+	while (command.opened.count) {
+		Closer *last = &command.opened.at[--command.opened.count];
+		last->close(last->what);
+	}
 	arena_free(command.arena);
 	return status;
 }

@@ -106,14 +106,11 @@ static void call(struct amos *open, const struct amos_entry *entry)
 void verb_bench(Command *command)
 {
 	Trainer t = compile_trainer(command, NULL, false);
-	Jit *jit = jit_load(t.object);
-	struct amos *open;
-	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
-	                choice_count(command, OPT_seed, 0), first_contents, t.graph, &open));
+	struct amos *open = open_object(command, t.object, t.graph);
 	for (int i = 0; i < t.graph->slots.count; i++)
 		if (t.graph->slots.at[i].kind == S_input)
 			fill_input(&t.graph->slots.at[i], amos_slot_bytes(open, i));
-	const struct amos_entry *entry = amos_find_entry(jit_model(jit), "train");
+	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "train");
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
 	int64_t *nanoseconds = NEWS(command->arena, int64_t, entry->nkernels + 1);
@@ -136,6 +133,4 @@ void verb_bench(Command *command)
 		print_lines(line, count, step, flops);
 		printf("memory %s\n", bytes_text(command->arena, (double)bytes));
 	}
-	amos_close(open);
-	jit_free(jit);
 }

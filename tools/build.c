@@ -30,9 +30,8 @@ void verb_build(Command *command)
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = NULL;
 	if (options.data.count)
-		check(amos_data_open(&options, false, &data));
+		data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, true);
-	amos_data_close(data);
 	if (ends_with(out, ".o"))
 		write_object(t.object, out);
 	else

@@ -3,7 +3,7 @@
 #include "tool.h"
 #include <string.h>
 
-const void *first_contents(void *graph, int64_t slot)
+static const void *first_contents(void *graph, int64_t slot)
 {
 	return ((const Graph *)graph)->slots.at[slot].init;
 }
@@ -25,14 +25,31 @@ static Object *emit_plans(Command *command, int n, Plan *const *plans, const cha
 	return emit(arena, n, plans, &options);
 }
 
-struct amos *open_entry(Command *command, const Graph *g, const char *name, Jit **jit)
+static void close_jit(void *jit)
+{
+	jit_free(jit);
+}
+
+static void close_model(void *open)
+{
+	amos_close(open);
+}
+
+struct amos *open_object(Command *command, const Object *object, const Graph *g)
+{
+	Jit *jit = jit_load(object);
+	close_later(command, close_jit, jit);
+	struct amos *open;
+	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
+	                choice_count(command, OPT_seed, 0), first_contents, (void *)g, &open));
+	close_later(command, close_model, open);
+	return open;
+}
+
+struct amos *open_entry(Command *command, const Graph *g, const char *name)
 {
 	Plan *plan = plan_graph(command->arena, g, name);
-	*jit = jit_load(emit_plans(command, 1, &plan, NULL, false));
-	struct amos *open;
-	check(amos_open(jit_model(*jit), choice_count(command, OPT_threads, 0),
-	                choice_count(command, OPT_seed, 0), first_contents, (void *)g, &open));
-	return open;
+	return open_object(command, emit_plans(command, 1, &plan, NULL, false), g);
 }
 
 // The outs of `g` in a graph on the slots of `like`, matched by name: where a step draws dropout,

@@ -7,19 +7,13 @@ void verb_eval(Command *command)
 	static const char *const outs[] = {"loss", "accuracy", NULL}, *const entries[] = {"eval",
 	                                                                                  NULL};
 	struct amos_options options = runtime_options(command);
-	struct amos_data *data;
-	check(amos_data_open(&options, false, &data));
+	struct amos_data *data = open_data(command, &options, false);
 	Graph *loss = loss_pass(command->arena, read_bound(command, data, false)->graph,
 	                        choice(command, OPT_loss, NULL));
-	Jit *jit;
-	struct amos *open =
-	    open_entry(command, only_outs(command->arena, loss, outs), "eval", &jit);
+	struct amos *open = open_entry(command, only_outs(command->arena, loss, outs), "eval");
 	check(amos_data_fit(data, amos_model_of(open), entries));
 	struct amos_result result;
 	check(amos_evaluate(open, data, &result));
-	amos_close(open);
-	amos_data_close(data);
-	jit_free(jit);
 	if (chosen(command, OPT_json))
 		print_json(json_pack("{ss so so}", "model", command->arguments.at[0], "loss",
 		                     number_json(result.eval_loss), "accuracy",

@@ -27,6 +27,11 @@ static void take_slot(const Graph *g, const char *where, const struct amos_array
 	trained->bytes[slot] = array->bytes;
 }
 
+static void close_checkpoint(void *checkpoint)
+{
+	amos_checkpoint_close(checkpoint);
+}
+
 void verb_export(Command *command)
 {
 	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
@@ -35,6 +40,7 @@ void verb_export(Command *command)
 	Model *model = read_standing(command);
 	struct amos_checkpoint *checkpoint;
 	check(amos_checkpoint_open(path, &checkpoint));
+	close_later(command, close_checkpoint, checkpoint);
 	Trained trained = {NEWS(command->arena, const void *, model->graph->slots.count + 1)};
 	int count = 0;
 	for (int64_t i = 0; i < amos_checkpoint_slots(checkpoint); i++) {
@@ -47,7 +53,6 @@ void verb_export(Command *command)
 	}
 	write_model(model, out, trained_bytes, &trained);
 	struct amos_point point = amos_checkpoint_point(checkpoint);
-	amos_checkpoint_close(checkpoint);
 	if (chosen(command, OPT_json))
 		print_json(json_pack("{ss si sI}", "out", out, "tensors", count, "step",
 		                     (json_int_t)point.step));

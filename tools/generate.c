@@ -55,7 +55,7 @@ static int64_t next_token(const Writer *w, const char *text, int64_t count, int6
 	return draw(w, used - 1, number);
 }
 
-static Writer writer_of(Command *command, Graph *g, const char *path, Jit **jit)
+static Writer writer_of(Command *command, Graph *g, const char *path)
 {
 	const Slot *input = NULL;
 	for (int i = 0; i < g->slots.count; i++)
@@ -68,7 +68,7 @@ static Writer writer_of(Command *command, Graph *g, const char *path, Jit **jit)
 	if (!fits)
 		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
 		           "scores [1,n,tokens]");
-	struct amos *open = open_entry(command, g, "run", jit);
+	struct amos *open = open_entry(command, g, "run");
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "run");
 	return (Writer){.open = open,
 	                .entry = entry,
@@ -84,8 +84,7 @@ static Writer writer_of(Command *command, Graph *g, const char *path, Jit **jit)
 void generate(Command *command)
 {
 	Graph *g = read_window(command, 64)->graph;
-	Jit *jit;
-	Writer w = writer_of(command, g, command->arguments.at[0], &jit);
+	Writer w = writer_of(command, g, command->arguments.at[0]);
 	const char *prompt = choice(command, OPT_prompt, "\n");
 	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);
 	if (!count || w.heat <= 0)
@@ -100,6 +99,4 @@ void generate(Command *command)
 		fflush(stdout);
 	}
 	putchar('\n');
-	amos_close(w.open);
-	jit_free(jit);
 }

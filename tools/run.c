@@ -47,9 +47,7 @@ static struct amos_data *open_batch(Command *command)
 		            "wants --data IN.npz or --data NAME=SOURCE for the inputs");
 	if (chosen(command, OPT_cotangent))
 		add_cotangents(command, choice(command, OPT_cotangent, NULL), &options);
-	struct amos_data *data;
-	check(amos_data_open(&options, true, &data));
-	return data;
+	return open_data(command, &options, true);
 }
 
 // Fills the inputs and runs the one entry of an open model.
@@ -108,18 +106,13 @@ void verb_run(Command *command)
 	need_out(command);
 	struct amos_data *data = open_batch(command);
 	Graph *g = read_bound(command, data, false)->graph;
-	Jit *jit;
-	struct amos *open = open_entry(command, g, "run", &jit);
+	struct amos *open = open_entry(command, g, "run");
 	Arrays arrays = {.arena = command->arena};
 	add_outs(&arrays, g, open, call_once(open, data, "run"));
 	write_arrays(command, &arrays);
-	amos_close(open);
-	amos_data_close(data);
-	jit_free(jit);
 }
 
-// ---- grad
-// ------------------------------------------------------------------------------------------------
+// ---- grad -----------------------------------------------------------------------------
 
 typedef struct Gradients { // what each_initializer asks and answers
 	const Graph *graph;
@@ -164,15 +157,11 @@ void verb_grad(Command *command)
 	                  ? cotangent_pass(arena, model->graph)
 	                  : loss_pass(arena, model->graph, choice(command, OPT_loss, NULL));
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
-	Jit *jit;
-	struct amos *open = open_entry(command, grad, "grad", &jit);
+	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
 	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays};
 	add_outs(&arrays, grad, open, all.entry);
 	each_initializer(model, arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);
 	write_arrays(command, &arrays);
-	amos_close(open);
-	amos_data_close(data);
-	jit_free(jit);
 }

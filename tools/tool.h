@@ -38,6 +38,11 @@ typedef struct Choice { // an option as given
 	const char *value; // NULL for a switch
 } Choice;
 
+typedef struct Closer { // of something opened
+	void (*close)(void *);
+	void *what;
+} Closer;
+
 typedef struct Command { // the command line, read
 	Arena *arena;
 	const struct Verb *verb;
@@ -45,6 +50,7 @@ typedef struct Command { // the command line, read
 	VEC(const char *) arguments;
 	int argc; // as typed
 	char **argv;
+	VEC(Closer) opened; // closed when the verb ends, however it ends, last first
 } Command;
 
 typedef struct Verb {
@@ -54,8 +60,7 @@ typedef struct Verb {
 	const char *summary, *about;
 } Verb;
 
-// ---- options.c: the command line
-// ---------------------------------------------------------------------
+// ---- options.c: the command line ------------------------------------------------------
 
 const Verb *verb_named(const char *); // NULL: none
 void parse_command(Command *, const Verb *, int argc,
@@ -67,9 +72,10 @@ const char *choice(const Command *, OptionName, const char *otherwise); // the l
 double choice_number(const Command *, OptionName, double otherwise);
 int64_t choice_count(const Command *, OptionName, int64_t otherwise); // >= 0
 
-// ---- wire.c: from the command line to a graph
-// ----------------------------------------------------------
+// ---- wire.c: from the command line to a graph -----------------------------------------
 
+void close_later(Command *, void (*close)(void *), void *what);
+struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
 void check(int status); // of a call to the runtime: fails with amos_error()
 struct amos_options
 runtime_options(const Command *); // what options.def lists, as the runtime takes it
@@ -91,8 +97,7 @@ Opt optimizer(Command *, const Graph *loss, struct amos_data *);
 // The graph with these outs alone ("loss", "accuracy", ...; NULL at the end).
 Graph *only_outs(Arena *, const Graph *, const char *const *names);
 
-// ---- compile.c: from a graph to a program in memory
-// -----------------------------------------------------
+// ---- compile.c: from a graph to a program in memory -----------------------------------
 
 typedef struct Trainer {
 	Model *model;
@@ -103,13 +108,11 @@ typedef struct Trainer {
 
 // The entries train and eval in one object; `weights`: with the first contents of its slots.
 Trainer compile_trainer(Command *, struct amos_data *, bool weights);
-// One entry, ready to be called, on the options' threads. The caller closes it.
-struct amos *open_entry(Command *, const Graph *, const char *name, Jit **);
-// For amos_open: a slot's first contents, of the Graph `graph`.
-const void *first_contents(void *graph, int64_t slot);
+// The object linked in this process, its slots with the first contents that the graph tells.
+struct amos *open_object(Command *, const Object *, const Graph *);
+struct amos *open_entry(Command *, const Graph *, const char *name); // compiled: one entry
 
-// ---- report.c: what people and programs read
-// --------------------------------------------------------------
+// ---- report.c: what people and programs read ------------------------------------------
 
 void print_json(json_t *); // and drops it
 json_t *shape_json(const Shape *);
@@ -120,13 +123,11 @@ void say_progress(const Command *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));     // stderr; not when quiet
 const char *bytes_text(Arena *, double bytes); // 3.2 MiB
 
-// ---- generate.c
-// -----------------------------------------------------------------------------------------------
+// ---- generate.c -----------------------------------------------------------------------
 
 void generate(Command *); // amosc run --generate
 
-// ---- one file a verb
-// -----------------------------------------------------------------------------------
+// ---- one file a verb ------------------------------------------------------------------
 
 #define VERB(name, ...) void verb_##name(Command *);
 #include "verbs.def"

@@ -52,7 +52,8 @@ static void recall(Command *command)
 	int argc;
 	char **argv;
 	check(amos_command(folder, &argc, &argv));
-	Command first = {.arena = command->arena};
+	close_later(command, free, argv);
+	Command first = {.arena = command->arena, .opened = command->opened};
 	parse_command(&first, command->verb, argc, argv);
 	for (int i = 0; i < command->choices.count; i++)
 		PUSH(command->arena, first.choices, command->choices.at[i]);
@@ -104,14 +105,10 @@ void verb_train(Command *command)
 	recall(command);
 	choose_folder(command);
 	struct amos_options options = runtime_options(command);
-	struct amos_data *data;
-	check(amos_data_open(&options, false, &data));
+	struct amos_data *data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, false);
-	Jit *jit = jit_load(t.object);
-	struct amos *open;
-	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
-	                choice_count(command, OPT_seed, 0), first_contents, t.graph, &open));
-	check(amos_data_fit(data, jit_model(jit), entries));
+	struct amos *open = open_object(command, t.object, t.graph);
+	check(amos_data_fit(data, amos_model_of(open), entries));
 	print_program(command, &t, open, data);
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
@@ -119,7 +116,4 @@ void verb_train(Command *command)
 	const char *trained = trained_path(command->arena, t.model, folder);
 	write_model(t.model, trained, slot_bytes, open);
 	print_result(command, &result, folder, trained);
-	amos_close(open);
-	amos_data_close(data);
-	jit_free(jit);
 }

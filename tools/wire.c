@@ -8,6 +8,12 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+void close_later(Command *command, void (*close)(void *), void *what)
+{
+	Closer closer = {close, what};
+	PUSH(command->arena, command->opened, closer);
+}
+
 void check(int status)
 {
 	if (status != AMOS_DONE)
@@ -35,8 +41,20 @@ struct amos_options runtime_options(const Command *command)
 	return all;
 }
 
-// ---- dimensions
-// ----------------------------------------------------------------------------------------
+static void close_data(void *data)
+{
+	amos_data_close(data);
+}
+
+struct amos_data *open_data(Command *command, const struct amos_options *options, bool exact)
+{
+	struct amos_data *data;
+	check(amos_data_open(options, exact, &data));
+	close_later(command, close_data, data);
+	return data;
+}
+
+// ---- dimensions -----------------------------------------------------------------------
 
 typedef struct Reading { // ReadOptions while they are being collected
 	VEC(Bind) binds;
@@ -224,8 +242,7 @@ Model *read_standing(Command *command)
 	return model ? model : try_sizes(command, listed, sizes[0], true);
 }
 
-// ---- loss, gradient, eta
-// ----------------------------------------------------------------------------------
+// ---- loss, gradient, eta --------------------------------------------------------------
 
 Graph *with_loss(Command *command, Graph *g)
 {
@@ -266,12 +283,18 @@ bool *wanted(Command *command, const Graph *g)
 	return want;
 }
 
+static void close_json(void *value)
+{
+	json_decref(value);
+}
+
 // A file that `amosc eta --json` wrote: an override for each of its parameters.
 static void read_eta_file(Command *command, const char *path, Override *list, int *count, int room)
 {
 	json_error_t error;
 	json_t *file = json_load_file(path, 0, &error), *params = json_object_get(file, "params"),
 	       *one;
+	close_later(command, close_json, file);
 	if (!json_is_array(params))
 		fail(path, "not what amosc eta --json writes: %s",
 		     file ? "no list 'params'" : error.text);
@@ -292,7 +315,6 @@ static void read_eta_file(Command *command, const char *path, Override *list, in
 		                              copy_string(command->arena, text)};
 		free(text);
 	}
-	json_decref(file);
 }
 
 Eta *etas(Command *command, const Graph *g)
@@ -315,8 +337,7 @@ Eta *etas(Command *command, const Graph *g)
 	return eta_pass(command->arena, g, choice(command, OPT_convention, "paper"), count, list);
 }
 
-// ---- the optimizer
-// ------------------------------------------------------------------------------------------
+// ---- the optimizer --------------------------------------------------------------------
 
 // The number of labels in a batch: the size of the input that the loss compares with. It is the
 // integer input whose name says so; where there is none, each sample counts as one.
