@@ -45,6 +45,27 @@ void unbind(Gen *g, Bound *bound)
 	g->floor = bound->floor;
 }
 
+static Lanes bound_lanes(Gen *g, const Bound *bound, int rank, const Index *idx)
+{
+	Index linear = constant_index(0);
+	for (int a = 0; a < rank; a++) {
+		Index from = add_index(g, &idx[a], &bound->origin[a], -1);
+		linear = add_index(g, &linear, &from, bound->stride[a]);
+	}
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = INT32_MAX / 4;
+	return lanes;
+}
+
+void store_kept(Gen *g, const Index *idx)
+{
+	for (const Keep *k = g->keep; k; k = k->next) {
+		const Val *v = val(g->graph, k->at.r);
+		Lanes lanes = bound_lanes(g, &k->at, v->shape.rank, idx);
+		store_lanes(g, v->type, k->at.memory, &lanes, at(g, k->at.r, idx));
+	}
+}
+
 // ---- reading and writing --------------------------------------------------------------
 
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
@@ -57,13 +78,7 @@ static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 
 static Value read_bound(Gen *g, const Bound *bound, const Val *v, const Index *idx)
 {
-	Index linear = constant_index(0);
-	for (int a = 0; a < v->shape.rank; a++) {
-		Index from = add_index(g, &idx[a], &bound->origin[a], -1);
-		linear = add_index(g, &linear, &from, bound->stride[a]);
-	}
-	Lanes lanes = index_value(g, &linear);
-	lanes.most = INT32_MAX;
+	Lanes lanes = bound_lanes(g, bound, v->shape.rank, idx);
 	return load_lanes(g, v->type, bound->memory, &lanes);
 }
 

@@ -97,6 +97,8 @@ static void fold_one(Gen *g, Fold *f, int k, int unit, Value mask)
 		if (f->space.dim[a] == 1)
 			in[a] = constant_index(0);
 	Elem e = fold_type(g, f, k);
+	if (k == 0)
+		store_kept(g, in);
 	Value x = fold_element(g, f, k, in), acc = f->acc[k * f->units + unit];
 	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
 	if (wide)

@@ -20,10 +20,10 @@ typedef LLVMValueRef Value;
 
 struct Target {
 	const char *name, *triple, *cpu, *features;
-	int width;          // lanes of a vector; 1: every thread is a lane
-	int block;          // threads a worker; 1: a worker is one thread
-	int registers;      // vector registers
-	int64_t l1, l2;     // bytes of cache of a core
+	int width;      // lanes of a vector; 1: every thread is a lane
+	int block;      // threads a worker; 1: a worker is one thread
+	int registers;  // vector registers
+	int64_t l1, l2; // bytes of cache of a core
 	int cores;
 	bool gpu, emulated; // emulated: GPU code on the host
 	bool intel, amx, bf16;
@@ -42,6 +42,7 @@ typedef struct Level {
 	Table *memo;                   // values already computed here
 } Level;
 typedef struct Bound Bound;
+typedef struct Keep Keep;
 
 typedef struct Gen {
 	Arena *arena; // lives as long as the kernel is written
@@ -61,6 +62,7 @@ typedef struct Gen {
 	Level *ground; // the function
 	Level *floor;  // nothing is placed outside of this level
 	Bound *bound;
+	Keep *keep;
 	VEC(struct Var *) vars;
 	Table *address;      // entry of buf -> its value
 	Table *split;        // div and mod variables by what they divide
@@ -204,6 +206,13 @@ struct Bound {
 };
 void bind(Gen *, Bound *);
 void unbind(Gen *, Bound *);
+// While a Keep is set, fold_values also stores each element of r that it comes by: for sweeps to
+// come.
+struct Keep {
+	Bound at;
+	Keep *next;
+};
+void store_kept(Gen *, const Index *idx);
 // The value of r at idx is known to be v from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
 // Folds (or dots) computed in loops of their own, side by side, and remembered: fold[k] at idx + k
@@ -270,7 +279,7 @@ void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
 typedef struct Stream { // memory that the maps after the tile touch: asked for while it is summed
-	int64_t row; // bytes from row to row
+	int64_t row;    // bytes from row to row
 	bool write;
 } Stream;
 enum { STREAMS = 4 };
@@ -278,16 +287,17 @@ typedef struct Tile {
 	LLVMTypeRef elem;
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll; // steps of k in the innermost loop
-	bool rest;  // k may be no multiple of unroll
+	int unroll;                           // steps of k in the innermost loop
+	bool rest;                            // k may be no multiple of unroll
 	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
-	int b_ahead;      // prefetch b this many steps ahead; 0: not
+	int b_ahead;                          // prefetch b this many steps ahead; 0: not
 	int soon;         // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row; // elements
 	int streams;
 	Stream stream[STREAMS];
 } Tile;
-// A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of another.
+// A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
+// another.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------

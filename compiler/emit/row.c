@@ -16,6 +16,8 @@ typedef struct Sweep {
 	int depth;  // of the deepest fold
 	int *level; // by Ref: 1 + folds below, of folds; of others the most of their operands; 0:
 	            // not seen
+	uint32_t *stages; // by Ref: bit d: folds on d others need it; bit `depth`: the outs do
+	Keep *kept;       // values of a row that are dear and needed in several sweeps
 } Sweep;
 
 // ---- which folds ----------------------------------------------------------------------
@@ -63,6 +65,86 @@ static void fold_stage(Gen *g, Sweep *s, int deep)
 	}
 	if (folds.count)
 		fold_values(g, folds.count, folds.at, idx);
+}
+
+// ---- what a row keeps ---------------------------------------------------------------------
+
+enum { DEAR = 8 }; // weight of a map that is not computed twice
+
+static void mark_stage(Gen *g, Sweep *s, Ref r, int stage)
+{
+	const Val *v = val(g->graph, r);
+	if (!g->inside[r] || s->stages[r] >> stage & 1 || is_own_fold(g, s, v))
+		return;
+	s->stages[r] |= 1u << stage;
+	for (int k = 0; k < v->nin; k++)
+		mark_stage(g, s, v->in[k], stage);
+}
+
+static void mark_stages(Gen *g, Sweep *s)
+{
+	s->stages = NEWS(g->arena, uint32_t, g->graph->nval);
+	for (Ref r = 1; r < (Ref)g->graph->nval; r++)
+		if (s->level[r] && is_own_fold(g, s, val(g->graph, r)))
+			mark_stage(g, s, val(g->graph, r)->in[0], MIN(s->level[r] - 2, 30));
+	for (int o = 0; o < s->kern->nout; o++)
+		mark_stage(g, s, s->kern->out[o], MIN(s->depth, 30));
+}
+
+static bool worth_keeping(Gen *g, const Sweep *s, Ref r)
+{
+	const Val *v = val(g->graph, r);
+	uint32_t stages = s->stages[r];
+	return (stages & (stages - 1)) && prims[v->op].cls == C_map &&
+	       prims[v->op].weight >= DEAR && v->type == E_f32 &&
+	       same_shape(&v->shape, &s->kern->space);
+}
+
+static int first_stage(const Sweep *s, Ref r)
+{
+	int stage = 0;
+	while (!(s->stages[r] >> stage & 1))
+		stage++;
+	return stage;
+}
+
+// Private memory for each, as long as rows stay in the first cache.
+static void choose_kept(Gen *g, Sweep *s)
+{
+	int64_t size = 1, stride[RANK] = {0};
+	const Shape *space = &s->kern->space;
+	for (int a = space->rank - 1; a >= 0; a--)
+		if (s->kern->fold >> a & 1) {
+			stride[a] = size;
+			size *= space->dim[a];
+		}
+	mark_stages(g, s);
+	for (Ref r = 1; r < (Ref)g->graph->nval; r++) {
+		if (!s->stages[r] || !worth_keeping(g, s, r) || g->target->gpu ||
+		    g->pad_bytes + 4 * size > g->target->l1 / 2)
+			continue;
+		Keep *keep = NEW(g->arena, Keep);
+		*keep = (Keep){.at.r = r, .at.memory = pad_memory(g, 4 * size), .next = s->kept};
+		memcpy(keep->at.stride, stride, sizeof stride);
+		s->kept = keep;
+	}
+}
+
+// The folds of one stage; what it computed first is read from then on.
+static void keeping_stage(Gen *g, Sweep *s, int deep)
+{
+	Keep *here = NULL;
+	for (Keep *k = s->kept; k; k = k->next)
+		if (first_stage(s, k->at.r) == deep - 1) {
+			Keep *copy = take_copy(g->arena, k, sizeof *k);
+			copy->next = here;
+			here = copy;
+		}
+	g->keep = here;
+	fold_stage(g, s, deep);
+	g->keep = NULL;
+	for (Keep *k = here; k; k = k->next)
+		bind(g, &k->at);
 }
 
 // ---- outs -----------------------------------------------------------------------------
@@ -120,8 +202,9 @@ static void sweep_loops(Gen *g, Sweep *s, int group)
 static void worker_body(Gen *g, Sweep *s)
 {
 	const Kern *k = s->kern;
+	Bound *outer = g->bound;
 	for (int deep = 1; deep <= s->depth; deep++)
-		fold_stage(g, s, deep);
+		keeping_stage(g, s, deep);
 	Value *v = NEWS(g->arena, Value, k->nout * s->units);
 	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
 	bool whole = false;
@@ -139,6 +222,8 @@ static void worker_body(Gen *g, Sweep *s)
 		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
 			store_out(g, o, idx + u * RANK, v[o * s->units + u]);
 	single_end(g, &single);
+	while (g->bound != outer)
+		unbind(g, g->bound);
 }
 
 // ---- workers --------------------------------------------------------------------------
@@ -168,6 +253,7 @@ static void emit_rows(Gen *g, Sweep *s)
 	int64_t size = MAX(1, space / rows), block = MAX(1, MIN(WORK / size, (rows + 7) / 8));
 	s->lanes = true;
 	s->units = 1;
+	choose_kept(g, s);
 	g->workers = (rows + block - 1) / block;
 	Value first = LLVMBuildMul(g->b, g->worker, number(g, block), "");
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
