@@ -90,6 +90,7 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 		Surd own = surd_div(share->eta, product.gain);
 		part.eta = k ? one : product.at[k].below ? surd_inverse(own) : own;
 		part.role = directed ? "scale" : share->role;
+		part.contracted = directed ? 0 : share->contracted;
 		if (directed)
 			part.question =
 			    "the length of a normalized kernel: its rows' at their scale?";

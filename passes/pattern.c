@@ -195,19 +195,10 @@ static Ref averaged(Sweep *s, const Val *v)
 	return each > 0.99 && each < 2 ? sum->in[0] : 0;
 }
 
-// c tanh(x / c) keeps what is small as it is.
-static Ref soft_capped(Sweep *s, const Val *v)
+Ref uncapped(const Sweep *s, Ref x, Surd factor)
 {
-	int k = scaled_operand(s, v);
-	const Val *act = k < 0 ? NULL : val(s->g, v->in[k]);
-	if (!act || act->op != O_act || act->attr->i[0] != A_tanh)
-		return 0;
-	const Val *inner = val(s->g, act->in[0]);
-	int j = scaled_operand(s, inner);
-	if (j < 0 || inner->op != O_mul)
-		return 0;
-	double both = rms_of(s, v->in[1 - k]).value * rms_of(s, inner->in[1 - j]).value;
-	return fabs(both - 1) < 1e-3 ? inner->in[j] : 0;
+	const Val *v = val(s->g, x);
+	return v->op == O_act && v->attr->i[0] == A_tanh && factor.value >= 4 ? v->in[0] : x;
 }
 
 static bool is_random(const Sweep *s, Ref r)
@@ -382,11 +373,10 @@ bool unfixed(const Sweep *s, Ref x)
 	}
 }
 
-// What `r` is as large as, by what a few operations do together: means, caps, dropout, rotations.
+// What `r` is as large as, by what a few operations do together: means, dropout, rotations.
 Ref same_as(Sweep *s, const Val *v)
 {
 	Ref x = averaged(s, v);
-	x = x ? x : soft_capped(s, v);
 	x = x ? x : dropped(s, v);
 	return x ? x : rotated(s, v);
 }

@@ -138,7 +138,7 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 		return one; // batch normalization by running statistics
 	if (is(s, other, VARIABLE))
 		return s->asker[r] ? s->demand[r] : inherit(s, r, x);
-	Surd range = inherit(s, r, x), rms = rms_of(s, other);
+	Surd rms = rms_of(s, other), range = inherit(s, r, uncapped(s, x, rms));
 	const Val *act = val(s->g, x);
 	if (act->op == O_act && act->attr->i[0] == A_sigmoid && surd_same(rms, surd_near(2)))
 		return one; // a gate around 1
@@ -308,7 +308,7 @@ static void mul_demand(Sweep *s, Ref r, const Val *v)
 	    (quotient && signal == 1))
 		return;
 	Surd rms = rms_of(s, other), q = s->demand[r];
-	ask(s, x, quotient ? surd_mul(q, rms) : surd_div(q, rms), s->asker[r]);
+	ask(s, uncapped(s, x, rms), quotient ? surd_mul(q, rms) : surd_div(q, rms), s->asker[r]);
 }
 
 // Clipping is an activation; of two signals the larger passes.
@@ -404,16 +404,15 @@ static const Row rows[OPS] = {
     [O_log] = {unit_range, unit_demand},        [O_pow] = {unit_range, unit_demand},
     [O_sin] = {unit_range, unit_demand},        [O_cos] = {unit_range, unit_demand},
     [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
-    [O_tanh] = {act_range, unit_demand},        [O_act] = {act_range, unit_demand},
-    [O_abs] = {keep_range, unit_demand},        [O_sign] = {unit_range, no_demand},
-    [O_sqrt] = {unit_range, root_demand},       [O_rsqrt] = {unit_range, root_demand},
-    [O_sum] = {sum_range, sum_demand},          [O_prod] = {unit_range, no_demand},
-    [O_amax] = {max_range, unit_demand},        [O_amin] = {keep_range, unit_demand},
-    [O_cumsum] = {cumsum_range, no_demand},     [O_slice] = {slice_range, pass_demand},
-    [O_concat] = {concat_range, pass_demand},   [O_dot] = {dot_range, dot_demand},
-    [O_gather] = {gather_range, gather_demand}, [O_softmax] = {softmax_range, unit_demand},
-    [O_lse] = {unit_range, unit_demand},        [O_norm] = {unit_range, no_demand},
-    [O_attend] = {attend_range, attend_demand},
+    [O_act] = {act_range, unit_demand},         [O_abs] = {keep_range, unit_demand},
+    [O_sign] = {unit_range, no_demand},         [O_sqrt] = {unit_range, root_demand},
+    [O_rsqrt] = {unit_range, root_demand},      [O_sum] = {sum_range, sum_demand},
+    [O_prod] = {unit_range, no_demand},         [O_amax] = {max_range, unit_demand},
+    [O_amin] = {keep_range, unit_demand},       [O_cumsum] = {cumsum_range, no_demand},
+    [O_slice] = {slice_range, pass_demand},     [O_concat] = {concat_range, pass_demand},
+    [O_dot] = {dot_range, dot_demand},          [O_gather] = {gather_range, gather_demand},
+    [O_softmax] = {softmax_range, unit_demand}, [O_lse] = {unit_range, unit_demand},
+    [O_norm] = {unit_range, no_demand},         [O_attend] = {attend_range, attend_demand},
 };
 
 static Row row_of(Op op)

@@ -65,12 +65,13 @@ int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1:
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
-Ref summed_product(const Sweep *, Ref);     // signal * variable, of which r is the sum
-Ref pooled(const Sweep *, Ref);             // what r takes the largest of windows of
-Ref squared_under(const Sweep *, Ref);      // x x, where r is the length of x
-Ref decided_by(const Sweep *, const Val *); // the signal by whose sign a select chooses
-Ref same_as(Sweep *, const Val *); // what a mean, a cap, dropout, a rotation is as large as
-bool exclusive(const Sweep *, const Val *);               // x g + y (1 - g)
+Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
+Ref pooled(const Sweep *, Ref);                // what r takes the largest of windows of
+Ref squared_under(const Sweep *, Ref);         // x x, where r is the length of x
+Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
+Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
+Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
+bool exclusive(const Sweep *, const Val *);    // x g + y (1 - g)
 double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
 bool unfixed(const Sweep *, Ref); // a kernel's output that nothing normalizes
 // Of a summand that is a product of two signals, one of them `x`: the other one.
