@@ -373,6 +373,26 @@ bool unfixed(const Sweep *s, Ref x)
 	}
 }
 
+bool normalized(const Sweep *s, Ref x, bool scaled)
+{
+	const Val *v = val(s->g, x);
+	if (v->op == O_norm)
+		return true;
+	if (is_view(v))
+		return normalized(s, v->in[0], scaled);
+	if (v->op != O_mul && v->op != O_div)
+		return false;
+	for (int k = 0; k < 2; k++) {
+		if (is(s, v->in[k], VARIABLE) && s->divided[v->in[k]])
+			return true;
+		if (is(s, v->in[k], AUX) && normalized(s, v->in[1 - k], scaled))
+			return true; // by the square root of its size
+		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
+			return true;
+	}
+	return false;
+}
+
 // What `r` is as large as, by what a few operations do together: means, dropout, rotations.
 Ref same_as(Sweep *s, const Val *v)
 {

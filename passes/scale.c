@@ -137,7 +137,7 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 	if (is(s, other, VARIABLE) && s->divided[other])
 		return one; // batch normalization by running statistics
 	if (is(s, other, VARIABLE))
-		return s->asker[r] ? s->demand[r] : inherit(s, r, x);
+		return s->asker[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
 	Surd rms = rms_of(s, other), range = inherit(s, r, uncapped(s, x, rms));
 	const Val *act = val(s->g, x);
 	if (act->op == O_act && act->attr->i[0] == A_sigmoid && surd_same(rms, surd_near(2)))

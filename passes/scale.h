@@ -73,6 +73,8 @@ Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotati
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
 bool exclusive(const Sweep *, const Val *);    // x g + y (1 - g)
 double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
+// A normalization's output, before its own factor or (scaled) after it too.
+bool normalized(const Sweep *, Ref, bool scaled);
 bool unfixed(const Sweep *, Ref); // a kernel's output that nothing normalizes
 // Of a summand that is a product of two signals, one of them `x`: the other one.
 Ref partner_of(const Sweep *, Ref sum, Ref x);

@@ -207,27 +207,6 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
-// Is `x` a normalization's output, before (or after) its own factor?
-static bool normalized(const Sweep *s, Ref x, bool scaled)
-{
-	const Val *v = val(s->g, x);
-	if (v->op == O_norm)
-		return true;
-	if (is_view(v))
-		return normalized(s, v->in[0], scaled);
-	if (v->op != O_mul && v->op != O_div)
-		return false;
-	for (int k = 0; k < 2; k++) {
-		if (is(s, v->in[k], VARIABLE) && s->divided[v->in[k]])
-			return true;
-		if (is(s, v->in[k], AUX) && normalized(s, v->in[1 - k], scaled))
-			return true; // by the square root of its size
-		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
-			return true;
-	}
-	return false;
-}
-
 static int long_axes(const Shape *shape)
 {
 	int n = 0;
@@ -307,10 +286,11 @@ static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->sum[at])
 		return table_share(s, at, variable);
-	Surd whole = s->asker[at] ? s->demand[at] : s->range[signal];
-	const char *role = normalized(s, signal, true) ? "norm_bias" : "bias";
-	Share share = meeting(s, at, signal, variable, role, surd_mul(whole, surd_near(0.5)));
-	if (s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2)
+	bool norm = normalized(s, signal, true);
+	Surd whole = s->asker[at] && !norm ? s->demand[at] : s->range[signal];
+	Share share = meeting(s, at, signal, variable, norm ? "norm_bias" : "bias",
+	                      surd_mul(whole, surd_near(0.5)));
+	if (norm || s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2)
 		return share;
 	share.role = "embedding";
 	share.rows = true;
