@@ -71,6 +71,9 @@ static const struct Case {
     {"batch of matrices", 24,
      "graph batch\nslot a : input f32[3,4,20,24]\nslot b : input f32[3,4,24,18]\n"
      "out y = dot(a, b)\n"},
+    {"many small matrices", 6,
+     "graph many\nslot a : input f32[5000,5,6]\nslot b : input f32[5000,6,7]\n"
+     "out y = dot(a, b)\n"},
     {"matrices by one matrix", 24,
      "graph rows\nslot a : input f32[3,4,20,24]\nslot b : input f32[1,1,24,18]\n"
      "out y = dot(a, b)\n"},

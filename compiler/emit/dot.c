@@ -35,10 +35,10 @@ typedef struct Dot {
 	Tile tile;
 	int lead; // axes before it are the batch; those from it to the last but one are rows
 	int64_t batch, m, n, k;
-	int64_t width;                    // columns of a panel
-	int64_t strips, panels;           // of the whole product
-	int64_t strips_each, panels_each; // of a worker
-	int64_t depth, blocks;            // of k
+	int64_t width;                                  // columns of a panel
+	int64_t strips, panels;                         // of the whole product
+	int64_t batches_each, strips_each, panels_each; // of a worker
+	int64_t depth, blocks;                          // of k
 	int64_t panel_size; // elements from panel to panel: not a multiple of 4096 bytes
 	Way a_way, b_way;
 	int64_t group, strip_size; // strips packed at once; elements of one
@@ -47,9 +47,9 @@ typedef struct Dot {
 	Value sum_tile;            // the function
 	Value stream[STREAMS];
 	Index in_batch;
-	Value first_strip, end_strip, first_column,
-	    count;         // what the worker computes; count of panels
-	Value from, steps; // the block of k
+	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
+	Value first_column, count;                            // of panels
+	Value from, steps;                                    // the block of k
 } Dot;
 
 static int64_t ceil_div(int64_t a, int64_t b)
@@ -240,6 +240,7 @@ static void choose_split(Dot *d)
 	int64_t cap = MAX(1, half / (d->depth * d->width * bytes));
 	int64_t wanted = MAX(LEAST, EACH * (int64_t)d->g->target->cores);
 	wanted = MAX(1, MIN(wanted, flops / WORTH));
+	d->batches_each = MAX(1, MIN(d->batch / wanted, d->batch * WORTH / flops));
 	double least_cost = 0;
 	for (int64_t columns = ceil_div(d->panels, cap); columns <= d->panels; columns++) {
 		int64_t each = ceil_div(d->panels, columns);
@@ -392,10 +393,10 @@ static Value in_place(Dot *d, int o, Value row, Value column)
 	return element(d, place_address(g, r), index_i64(g, &place));
 }
 
-// Asks for the line of memory at `to`.
-static void prefetch(Gen *g, Value to, bool write)
+// Asks for the line of memory at `from`.
+static void prefetch(Gen *g, Value from)
 {
-	Value in[] = {to, LLVMConstInt(g->i32, write, 0), LLVMConstInt(g->i32, 3, 0),
+	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
 	              LLVMConstInt(g->i32, 1, 0)};
 	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
 }
@@ -416,17 +417,14 @@ static void copy_panels(Dot *d, Value first, Value end)
 		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->n, width);
 	if (!d->b_rows)
 		steps = loop_begin(g, first, end, 1);
-	Index row = uniform_index(g, sum_of(g, d->from, steps.i), d->k, 1);
+	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
+	Index row = uniform_index(g, at_step, d->k, 1);
 	for (int64_t u = 0; u < vectors; u++) {
 		Value to = sum_of(g, panel, times(g, steps.i, d->width));
 		Value v = operand_at(d, 1, &row, &lanes[u]);
 		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
-			prefetch(g,
-			         in_place(d, 1,
-			                  sum_of(g, d->from, sum_of(g, steps.i, number(g, AHEAD))),
-			                  sum_of(g, column, number(g, u * width))),
-			         false);
+			prefetch(g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
 	loop_end(g, d->b_rows ? &steps : &panels);
@@ -472,7 +470,7 @@ static void turn_panels(Dot *d)
 		                                       : uniform_index(g, own, d->n, 1);
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->k, 1, NULL);
+	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->k, width, NULL);
 	Value v[64];
 	for (int j = 0; j < width; j++)
 		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
@@ -655,17 +653,12 @@ static void one_block(Dot *d, Value again, Value done)
 	else if (d->b_way == W_turn)
 		turn_panels(d);
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->group);
-	Value end = groups.i;
-	if (d->group > 1)
-		end = least(g, sum_of(g, groups.i, number(g, d->group)), d->end_strip);
+	Value end = least(g, sum_of(g, groups.i, number(g, d->group)), d->end_strip);
 	if (d->a_way == W_copy)
 		copy_strips(d, groups.i, end);
-	Loop strips = {.i = groups.i};
-	if (d->group > 1)
-		strips = loop_begin(g, groups.i, end, 1);
+	Loop strips = loop_begin(g, groups.i, end, 1);
 	one_strip(d, strips.i, groups.i, again, done);
-	if (d->group > 1)
-		loop_end(g, &strips);
+	loop_end(g, &strips);
 	loop_end(g, &groups);
 }
 
@@ -675,12 +668,14 @@ static void choose_part(Dot *d)
 	Gen *g = d->g;
 	int64_t down = ceil_div(d->strips, d->strips_each),
 	        across = ceil_div(d->panels, d->panels_each);
-	g->workers = d->batch * down * across;
+	g->workers = ceil_div(d->batch, d->batches_each) * down * across;
 	Value row = LLVMBuildURem(g->b, g->worker, number(g, down), "");
 	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, down), "");
 	Value column = LLVMBuildURem(g->b, rest, number(g, across), "");
-	d->in_batch =
-	    uniform_index(g, LLVMBuildUDiv(g->b, rest, number(g, across), ""), d->batch, 1);
+	rest = LLVMBuildUDiv(g->b, rest, number(g, across), "");
+	d->first_batch = times(g, rest, d->batches_each);
+	d->end_batch =
+	    least(g, sum_of(g, d->first_batch, number(g, d->batches_each)), number(g, d->batch));
 	d->first_strip = times(g, row, d->strips_each);
 	d->end_strip =
 	    least(g, sum_of(g, d->first_strip, number(g, d->strips_each)), number(g, d->strips));
@@ -702,6 +697,25 @@ static void take_pad(Dot *d)
 		d->panel = pad_memory(g, d->panels_each * d->panel_size * t->bytes);
 }
 
+static void all_blocks(Dot *d)
+{
+	Gen *g = d->g;
+	if (d->blocks == 1) {
+		d->from = number(g, 0);
+		d->steps = number(g, d->k);
+		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
+		return;
+	}
+	Loop blocks = loop_begin(g, number(g, 0), number(g, d->blocks), 1);
+	d->from = times(g, blocks.i, d->depth);
+	Value left = LLVMBuildSub(g->b, number(g, d->k), d->from, "");
+	d->steps = least(g, number(g, d->depth), left);
+	Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, number(g, 0), "");
+	Value last = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, number(g, d->blocks - 1), "");
+	one_block(d, again, last);
+	loop_end(g, &blocks);
+}
+
 void emit_dot(Gen *g, const Kern *kern)
 {
 	const Val *v = val(g->graph, kern->heart);
@@ -715,17 +729,8 @@ void emit_dot(Gen *g, const Kern *kern)
 	choose_streams(&d);
 	take_pad(&d);
 	d.sum_tile = tile_function(g->module, &d.tile);
-	if (d.blocks == 1) {
-		d.from = number(g, 0);
-		d.steps = number(g, d.k);
-		one_block(&d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
-		return;
-	}
-	Loop blocks = loop_begin(g, number(g, 0), number(g, d.blocks), 1);
-	d.from = times(g, blocks.i, d.depth);
-	d.steps = least(g, number(g, d.depth), LLVMBuildSub(g->b, number(g, d.k), d.from, ""));
-	Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, number(g, 0), "");
-	Value last = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, number(g, d.blocks - 1), "");
-	one_block(&d, again, last);
-	loop_end(g, &blocks);
+	Loop batches = loop_begin(g, d.first_batch, d.end_batch, 1);
+	d.in_batch = uniform_index(g, batches.i, d.batch, 1);
+	all_blocks(&d);
+	loop_end(g, &batches);
 }
