@@ -5,6 +5,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+// For a machine that is not here: an object is all there can be.
+static bool compiles(Arena *arena, const Graph *g, const char *triple)
+{
+	Plan *plan = plan_graph(arena, g, "run");
+	EmitOptions options = {
+	    .target = target_named(arena, triple, NULL), .threads = 2, .name = triple};
+	Object *object = emit(arena, 1, &plan, &options);
+	bool good = object->parts > 1;
+	for (int k = 0; k < object->parts; k++)
+		good &= object->part[k].count > 4 && !memcmp(object->part[k].bytes,
+		                                             "\x7f"
+		                                             "ELF",
+		                                             4);
+	return good;
+}
+
 int main(int argc, char **argv)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f"};
@@ -24,6 +40,10 @@ int main(int argc, char **argv)
 				failures++;
 			else
 				printf("%-50s %.3f\n", what, worst);
+			if (m == 0 && !compiles(arena, g, "aarch64-linux-gnu")) {
+				printf("%s: no object for aarch64\n", argv[i]);
+				failures++;
+			}
 			graphs++;
 			arena_free(arena);
 		}

@@ -85,12 +85,14 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 	s->inside[r] = computed_here(s->plan, writer, kern, r);
 	sign(s, s->inside[r] ? v->op : OPS);
 	sign(s, v->type);
+	sign(s, v->shape.rank);
 	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
 	if (!s->inside[r]) {
 		sign(s, place_entry(s, place_of(s->plan, r)));
 		return;
 	}
 	sign(s, v->nin);
+	sign(s, v->attr->n);
 	sign_bytes(s, v->attr->i, sizeof *v->attr->i * (size_t)v->attr->n);
 	sign_bytes(s, &v->attr->x, sizeof v->attr->x);
 	if (v->op == O_const)
@@ -109,6 +111,7 @@ static Signature *signature_new(Arena *arena, const Plan *plan, const int *write
 	s->number = table_new(arena);
 	sign(s, k->kind);
 	sign(s, k->fold);
+	sign(s, k->space.rank);
 	sign_bytes(s, k->space.dim, sizeof *k->space.dim * (size_t)k->space.rank);
 	for (int o = 0; o < k->nout; o++) {
 		sign(s, k->out[o] == k->heart);

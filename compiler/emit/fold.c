@@ -173,9 +173,7 @@ static void in_blocks(Gen *g, Fold *f, int group, int64_t block)
 	Value *acc = f->acc, *best = f->best;
 	int64_t size = f->groups.size[group];
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), block);
-	Value end = LLVMBuildAdd(g->b, loop.i, number(g, block), "");
-	Value over = LLVMBuildICmp(g->b, LLVMIntSGT, end, number(g, size), "");
-	end = LLVMBuildSelect(g->b, over, number(g, size), end, "");
+	Value end = smaller(g, LLVMBuildAdd(g->b, loop.i, number(g, block), ""), size);
 	new_accumulators(g, f);
 	one_range(g, f, group, loop.i, end);
 	for (int k = 0; k < f->n; k++)

@@ -155,6 +155,7 @@ Value number(Gen *, int64_t);                      // i64
 Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, LLVMTypeRef, Value variable);
 void set_variable(Gen *, Value variable, Value);
+Value smaller(Gen *, Value, int64_t);   // of two signed i64
 Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
 // Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are multiples

@@ -137,9 +137,10 @@ static bool whole_axis(Value from, Value to, int64_t count)
 	       !LLVMConstIntGetZExtValue(from) && LLVMConstIntGetSExtValue(to) == count;
 }
 
-static Value smaller(Gen *g, Value a, Value b)
+Value smaller(Gen *g, Value a, int64_t b)
 {
-	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
+	Value less = LLVMBuildICmp(g->b, LLVMIntSLT, a, number(g, b), "");
+	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
 }
 
 void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body, void *ctx)
@@ -157,7 +158,7 @@ void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody
 		return;
 	}
 	if (full) {
-		Value end = full == count ? to : smaller(g, to, number(g, full));
+		Value end = full == count ? to : smaller(g, to, full);
 		Loop loop = loop_begin(g, from, end, step);
 		Index unit[UNITS];
 		unit[0] =

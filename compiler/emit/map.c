@@ -19,12 +19,6 @@ static void store_units(Gen *g, int n, const Index *unit, void *ctx)
 	}
 }
 
-static Value smaller(Gen *g, Value a, int64_t b)
-{
-	Value less = LLVMBuildICmp(g->b, LLVMIntSLT, a, number(g, b), "");
-	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
-}
-
 static Value times(Gen *g, Value a, int64_t n)
 {
 	return LLVMBuildMul(g->b, a, number(g, n), "");

@@ -59,9 +59,7 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	}
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Value from = LLVMBuildMul(g->b, part, number(g, piece), "");
-	Value to = LLVMBuildAdd(g->b, from, number(g, piece), "");
-	Value over = LLVMBuildICmp(g->b, LLVMIntSGT, to, number(g, columns), "");
-	to = LLVMBuildSelect(g->b, over, number(g, columns), to, "");
+	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
 	lane_loop(g, from, to, columns, UNITS_WIDE, body, ctx);

@@ -239,12 +239,6 @@ static void kept_groups(const Groups *groups, uint32_t *which, int64_t *count)
 		}
 }
 
-static Value smaller(Gen *g, Value a, int64_t b)
-{
-	Value less = LLVMBuildICmp(g->b, LLVMIntSLT, a, number(g, b), "");
-	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
-}
-
 static void emit_rows(Gen *g, Sweep *s)
 {
 	uint32_t which;
