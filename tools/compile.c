@@ -75,13 +75,6 @@ static Graph *on_slots_of(Arena *arena, const Graph *g, const Graph *like)
 
 static const char *const measures[] = {"loss", "accuracy", NULL}; // the outs of train and eval
 
-static Graph *eval_graph_of(Command *command, struct amos_data *data, const Graph *step)
-{
-	Graph *g = read_bound(command, data, false)->graph;
-	g = loss_pass(command->arena, g, choice(command, OPT_loss, NULL));
-	return on_slots_of(command->arena, only_outs(command->arena, g, measures), step);
-}
-
 Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
 	Arena *arena = command->arena;
@@ -92,8 +85,14 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
-	Graph *eval = eval_graph_of(command, data, t.graph);
-	Plan *plans[] = {plan_graph(arena, t.graph, "train"), plan_graph(arena, eval, "eval")};
-	t.object = emit_plans(command, COUNT(plans), plans, t.opt.chosen, weights);
+	Graph *still = read_bound(command, data, false)->graph;
+	Graph *eval =
+	    only_outs(arena, loss_pass(arena, still, choice(command, OPT_loss, NULL)), measures);
+	Plan *plans[] = {plan_graph(arena, t.graph, "train"),
+	                 plan_graph(arena, on_slots_of(arena, eval, t.graph), "eval"), NULL};
+	int n = 2;
+	if (weights)
+		plans[n++] = plan_graph(arena, on_slots_of(arena, still, t.graph), "run");
+	t.object = emit_plans(command, n, plans, t.opt.chosen, weights);
 	return t;
 }

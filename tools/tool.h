@@ -106,7 +106,8 @@ typedef struct Trainer {
 	Object *object;
 } Trainer;
 
-// The entries train and eval in one object; `weights`: with the first contents of its slots.
+// The entries train and eval in one object; `weights`: with the first contents of its slots, and
+// the entry run.
 Trainer compile_trainer(Command *, struct amos_data *, bool weights);
 // The object linked in this process, its slots with the first contents that the graph tells.
 struct amos *open_object(Command *, const Object *, const Graph *);
