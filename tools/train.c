@@ -70,6 +70,8 @@ static void print_program(const Command *command, const Trainer *t, const struct
 	for (int i = 0; i < t->graph->slots.count; i++)
 		if (t->graph->slots.at[i].kind == S_param)
 			parameters += count_of(&t->graph->slots.at[i].shape);
+	for (int i = 0; i < t->model->notes.count && chosen(command, OPT_verbose); i++)
+		say_progress(command, "note: %s\n", t->model->notes.at[i]);
 	say_progress(command, "%s%s", t->opt.chosen, amos_data_note(data));
 	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld threads\n",
 	             (long long)parameters, t->object->kernels, t->object->seconds,
