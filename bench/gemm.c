@@ -175,6 +175,7 @@ int main(int argc, char **argv)
 	for (int round = 0; round < ROUNDS; round++)
 		for (int i = 0; i < n; i++) {
 			double peak = peak_rate(), reached = rate(&products[i]);
+			reached = MAX(reached, rate(&products[i]));
 			products[i].ratio[round] = reached / MAX(peak, peak_rate());
 		}
 	for (int i = 0; i < n; i++) {
