@@ -48,11 +48,8 @@ class CharGPT(nn.Module):
         self.ln_f = nn.LayerNorm(WIDTH)
         self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.lm_head.weight = self.wte.weight
-        for name, p in self.named_parameters():
-            if p.dim() == 2:
-                nn.init.normal_(p, std=0.02 / (2 * LAYERS) ** 0.5 if name.endswith('c_proj.weight') else 0.02)
-            elif name.endswith('bias'):
-                nn.init.zeros_(p)
+        for table in (self.wte, self.wpe):  # linear layers begin as PyTorch makes them
+            nn.init.normal_(table.weight, std=0.02)
 
     def forward(self, input_ids):
         x = self.wte(input_ids) + self.wpe.weight[: input_ids.shape[1]]
