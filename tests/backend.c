@@ -12,6 +12,16 @@ typedef struct Count {
 	int good, wrong, refused;
 } Count;
 
+static void *from_arena(void *arena, size_t count)
+{
+	return take(arena, count);
+}
+
+static void leave_to_arena(void *arena, void *bytes)
+{
+	(void)arena, (void)bytes;
+}
+
 static TensorProto *load(Arena *arena, const char *path)
 {
 	FILE *f = fopen(path, "rb");
@@ -20,7 +30,8 @@ static TensorProto *load(Arena *arena, const char *path)
 	uint8_t *bytes = take(arena, 1 << 22);
 	size_t count = fread(bytes, 1, 1 << 22, f);
 	fclose(f);
-	return tensor_proto__unpack(NULL, count, bytes);
+	ProtobufCAllocator allocator = {from_arena, leave_to_arena, arena};
+	return tensor_proto__unpack(&allocator, count, bytes);
 }
 
 // Values of any stored type as doubles.
