@@ -114,22 +114,25 @@ static const char *settle_inputs(Arena *arena, const char *folder, const char *p
 	size_t count = f ? fread(bytes, 1, 1 << 22, f) : 0;
 	if (f)
 		fclose(f);
-	ModelProto *m = model_proto__unpack(NULL, count, bytes);
+	ProtobufCAllocator allocator = {from_arena, leave_to_arena, arena};
+	ModelProto *m = model_proto__unpack(&allocator, count, bytes);
 	if (!m || !m->graph || m->graph->n_input < 2)
 		return path;
 	GraphProto *g = m->graph;
 	size_t n = g->n_initializer;
-	g->initializer = realloc(g->initializer, sizeof *g->initializer * (n + g->n_input));
+	TensorProto **more = NEWS(arena, TensorProto *, n + g->n_input);
+	for (size_t i = 0; i < n; i++)
+		more[i] = g->initializer[i];
+	g->initializer = more;
 	for (size_t i = 1; i < g->n_input; i++) {
 		TensorProto *t =
 		    load(arena, format(arena, "%s/test_data_set_0/input_%zu.pb", folder, i));
 		if (!t)
 			continue;
-		t->name = strdup(g->input[i]->name);
+		t->name = copy_string(arena, g->input[i]->name);
 		g->initializer[g->n_initializer++] = t;
 	}
 	size_t size = model_proto__pack(m, bytes);
-	model_proto__free_unpacked(m, NULL);
 	static char settled[] = "/tmp/amosc-backend.onnx";
 	f = fopen(settled, "wb");
 	if (!f || fwrite(bytes, 1, size, f) != size || fclose(f))
