@@ -95,14 +95,17 @@ static Array *first_slots(Arena *arena, const Graph *g)
 	return slot;
 }
 
-static double check_emulated(Arena *arena, const Graph *g, const Array *slot, const char *what)
+// `tolerance` is of each array's largest entry: f32 against the evaluator's double.
+static double check_emulated(Arena *arena, const Graph *g, const Array *slot, double tolerance,
+                             const char *what)
 {
 	const Target *target = target_named(arena, "cuda:host", NULL);
 	double worst = 0;
 	int orders = g->nval < 1000 ? 2 : 1; // a large graph in one order
 	for (int backward = 0; backward < orders; backward++) {
 		gpu_backward = backward;
-		worst = fmax(worst, check_graph(arena, g, slot, target, gpu_launch, 1e-5, what));
+		worst =
+		    fmax(worst, check_graph(arena, g, slot, target, gpu_launch, tolerance, what));
 	}
 	return worst;
 }
@@ -118,7 +121,9 @@ int main(int argc, char **argv)
 		          : parse_graph(arena, argv[i], read_text(arena, argv[i]), book_builtin());
 		Array *slot =
 		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i, 5);
-		double worst = check_emulated(arena, g, slot, argv[i]);
+		// Rounding adds up through the layers of a model: they are held to the bar of the
+		// goldens.
+		double worst = check_emulated(arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
 		bool good = worst <= 1 && check_ptx(arena, g, argv[i]);
 		printf("%s %s %.3f\n", good ? "ok " : "BAD", argv[i], worst);
 		failures += !good;
