@@ -8,16 +8,6 @@
 
 enum { LARGEST = 1 << 30 }; // of num and den: products of two stay below 2^63
 
-static int64_t divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 Surd surd_number(double value)
 {
 	return (Surd){.value = value};
@@ -26,7 +16,7 @@ Surd surd_number(double value)
 // (num / den)^(1/4)
 static Surd fourth_root(int64_t num, int64_t den)
 {
-	int64_t common = divisor(num, den);
+	int64_t common = common_divisor(num, den);
 	num /= common, den /= common;
 	double value = pow((double)num / (double)den, 0.25);
 	if (num > LARGEST || den > LARGEST)
@@ -38,7 +28,7 @@ Surd surd_root(int64_t num, int64_t den)
 {
 	if (num > INT32_MAX || den > INT32_MAX || num <= 0 || den <= 0)
 		return surd_number(sqrt((double)num / (double)den));
-	int64_t common = divisor(num, den);
+	int64_t common = common_divisor(num, den);
 	return fourth_root(num / common * (num / common), den / common * (den / common));
 }
 
@@ -46,7 +36,7 @@ Surd surd_mul(Surd a, Surd b)
 {
 	if (!a.exact || !b.exact)
 		return surd_number(a.value * b.value);
-	int64_t cross = divisor(a.num, b.den), other = divisor(b.num, a.den);
+	int64_t cross = common_divisor(a.num, b.den), other = common_divisor(b.num, a.den);
 	return fourth_root(a.num / cross * (b.num / other), a.den / other * (b.den / cross));
 }
 

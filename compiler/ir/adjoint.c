@@ -55,16 +55,6 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 // ---- window
 // --------------------------------------------------------------------------------------------
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
 // The gradient of window. Entry (o, k) of the window was operand index i = (o s + k d - b) / u, so
 // operand index i gathers, over k, the gradient at o = (i u + b - k d) / s. With o and k merged
 // into one axis of K entries an o, that is place o K + k = (i u K + k (s - d K) + b K) / s: again a

@@ -3,6 +3,16 @@
 #include "ir.h"
 #include <string.h>
 
+int64_t common_divisor(int64_t a, int64_t b)
+{
+	while (b) {
+		int64_t rest = a % b;
+		a = b;
+		b = rest;
+	}
+	return a;
+}
+
 int64_t count_of(const Shape *shape)
 {
 	int64_t count = 1;

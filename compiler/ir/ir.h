@@ -197,6 +197,7 @@ Ref identity(Graph *, Op, int nin, const Ref *in, const Attr *, const Shape *);
 // ---- attr.c, type.c: shapes and attributes --------------------------------------------------------
 
 int64_t count_of(const Shape *);
+int64_t common_divisor(int64_t, int64_t); // the greatest
 bool same_shape(const Shape *, const Shape *);
 Shape shape_of(int rank, const int64_t *dims);
 void row_strides(const Shape *, int64_t *stride); // in elements, row major
