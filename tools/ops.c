@@ -24,9 +24,11 @@ void verb_ops(Command *command)
 	}
 	json_t *list = json_array();
 	for (int i = 0; i < count; i++)
-		json_array_append_new(
-		    list, json_pack("{ss ss si ss sb ss ss}", "op", op[i].name, "domain",
-		                    op[i].domain, "since", op[i].since, "types", op[i].types,
-		                    "forward", 1, "gradient", op[i].gradient, "note", op[i].note));
+		json_array_append_new(list,
+		                      json_pack("{ss ss si ss sb ss ss ss}", "op", op[i].name,
+		                                "domain", op[i].domain, "since", op[i].since,
+		                                "types", op[i].types, "forward", op[i].forward,
+		                                "differentiable", op[i].differentiable, "gradient",
+		                                op[i].gradient, "note", op[i].note));
 	print_json(json_pack("{so}", "ops", list));
 }

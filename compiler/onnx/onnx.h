@@ -74,8 +74,9 @@ void each_initializer(const Model *, Arena *, const float *(*grad)(void *, int s
 typedef struct OpInfo { // one row of ops.def
 	const char *name, *domain;
 	int since;
-	const char *types, *gradient; // full partial none n/a
+	const char *types, *differentiable, *gradient; // as the legend of ops.def says
 	const char *note;
+	bool forward; // lowered at all
 } OpInfo;
 const OpInfo *op_table(int *count);
 

@@ -2,13 +2,13 @@
 #include "lower.h"
 #include <string.h>
 
-#define OP(name, domain, since, types, gradient, lower, how, note) Lower lower;
+#define OP(name, domain, since, types, differentiable, gradient, lower, how, note) Lower lower;
 #include "ops.def"
 #undef OP
 
 static const Row rows[] = {
-#define OP(name, domain, since, types, gradient, lower, how, note)                                 \
-	{{#name, domain, since, types, gradient, note}, lower, how},
+#define OP(name, domain, since, types, differentiable, gradient, lower, how, note)                 \
+	{{#name, domain, since, types, differentiable, gradient, note, false}, lower, how},
 #include "ops.def"
 #undef OP
 };
@@ -29,8 +29,10 @@ const Row *find_row(const char *domain, const char *op)
 const OpInfo *op_table(int *count)
 {
 	static OpInfo infos[COUNT(rows)];
-	for (int i = 0; i < COUNT(rows); i++)
+	for (int i = 0; i < COUNT(rows); i++) {
 		infos[i] = rows[i].info;
+		infos[i].forward = rows[i].lower != unsupported;
+	}
 	*count = COUNT(rows);
 	return infos;
 }
