@@ -104,41 +104,7 @@ static Eta eta_of(const Sweep *s, int slot, const Share *share)
 	return eta;
 }
 
-// ---- what a person says -----------------------------------------------------------------------
-
-static void override(Arena *arena, const Override *given, Eta *eta)
-{
-	double x = book_number(arena, given->pattern, given->expr);
-	if (!(x > 0))
-		fail(given->pattern,
-		     "eta '%s' is not a positive number; write one such as 'sqrt(1/768)'",
-		     given->expr);
-	eta->eta = surd_near(x);
-	eta->formula = given->expr;
-	eta->sure = true;
-	eta->question = NULL;
-	eta->nparts = 0;
-	eta->why = NEWS(arena, const char *, 1);
-	eta->why[0] = "given by --eta";
-	eta->nwhy = 1;
-}
-
-static void apply_overrides(Arena *arena, const Graph *g, Eta *eta, int n, const Override *list)
-{
-	for (int k = 0; k < n; k++) {
-		int hits = 0;
-		for (int i = 0; i < g->slots.count; i++) {
-			const Slot *slot = &g->slots.at[i];
-			if (slot->kind != S_param || !matches(list[k].pattern, slot->name))
-				continue;
-			override(arena, &list[k], &eta[i]);
-			hits++;
-		}
-		if (!hits)
-			fail(list[k].pattern,
-			     "--eta matches no parameter; amosc inspect lists their names");
-	}
-}
+// ---- the pass ---------------------------------------------------------------------------------
 
 // The authors' code differs from their paper in embeddings: sqrt(2/d) where the paper has
 // sqrt(1/d).
@@ -151,8 +117,17 @@ static void follow_jestimator(const Sweep *s, Eta *eta)
 		}
 }
 
-Eta *eta_pass(Arena *arena, const Graph *g, const char *convention, int noverride,
-              const Override *list)
+static bool by_authors(const char *convention)
+{
+	if (!convention || !strcmp(convention, "paper"))
+		return false;
+	if (strcmp(convention, "jestimator"))
+		fail("--convention", "'%s' is not known; there are paper and jestimator",
+		     convention);
+	return true;
+}
+
+Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales)
 {
 	Sweep s = {.arena = arena, .g = g, .live = graph_marks(arena, g)};
 	s.data = NEWS(arena, bool, g->nval);
@@ -163,6 +138,7 @@ Eta *eta_pass(Arena *arena, const Graph *g, const char *convention, int noverrid
 	s.nature = NEWS(arena, Nature, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
 	s.measured = NEWS(arena, bool, g->nval);
+	s.declared = declared_ranges(arena, g, &wishes->range);
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
@@ -181,8 +157,11 @@ Eta *eta_pass(Arena *arena, const Graph *g, const char *convention, int noverrid
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_param)
 			eta[i] = eta_of(&s, i, &share[i]);
-	if (convention && !strcmp(convention, "jestimator"))
+	if (by_authors(wishes->convention))
 		follow_jestimator(&s, eta);
-	apply_overrides(arena, g, eta, noverride, list);
+	apply_etas(arena, g, eta, &wishes->eta);
+	apply_slots(arena, g, eta, &wishes->slots);
+	if (scales)
+		*scales = (Scales){s.nature, s.range, s.demand, s.asker};
 	return eta;
 }

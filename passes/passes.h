@@ -16,7 +16,7 @@ Graph *cotangent_pass(Arena *, const Graph *);
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- eta.c scale.c share.c layout.c: the expected scale of every parameter, with its reason ----------------------------------
+// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with its reason ----------------------------------
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;
@@ -37,11 +37,35 @@ typedef struct Eta {
 	const int64_t *counts;
 	const struct Eta *parts;
 } Eta;
+
+// given.c: what a person says of it.
 typedef struct Override {
-	const char *pattern, *expr; // '*.head.weight', 'sqrt(1/768)'
+	const char *pattern, *expr; // eta: '*.head.weight', 'sqrt(1/768)'; range: 'x', '0.33'; slots: 'embed*', 'rows'
+	int axis;                   // eta along an axis: of `count` numbers; count 0: expr
+	int64_t count;
+	const double *along;
+	bool report;                // a row of a report: `pattern` is the very name; given where it differs from what is inferred
 } Override;
-// By slot number; only S_param entries are filled. Deterministic.
-Eta *eta_pass(Arena *, const Graph *, const char *convention, int noverride, const Override *);
+typedef VEC(Override) Overrides;
+typedef struct Wishes { // those given later win
+	const char *convention;  // "paper" (NULL) or "jestimator"
+	Overrides eta;           // of parameters
+	Overrides range;         // the root mean square of inputs, by name
+	Overrides slots;         // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
+} Wishes;
+
+typedef enum Nature {
+	AUX,      // masks, indices, numbers
+	VARIABLE, // made of parameters alone
+	SIGNAL    // carries data
+} Nature;
+typedef struct Scales { // by Ref: what eta is inferred from
+	const Nature *nature;
+	const Surd *range, *demand;
+	const Ref *asker; // the value that set the demand; 0: nobody asks
+} Scales;
+// By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
+Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
 
 // surd.c
 Surd surd_number(double);                  // not exact

@@ -427,6 +427,8 @@ void sweep_up(Sweep *s)
 		const Val *v = val(s->g, r);
 		s->range[r] = is(s, r, VARIABLE) ? asked(s, r) : one;
 		s->source[r] = r;
+		if (v->op == O_slot && s->declared[v->attr->i[0]].value > 0)
+			s->range[r] = s->declared[v->attr->i[0]];
 		if (!is(s, r, SIGNAL) || v->nin == 0)
 			continue;
 		Ref same = same_as(s, v);

@@ -1,14 +1,8 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c and layout.c alone.
+// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c, layout.c and given.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
-
-typedef enum Nature {
-	AUX,      // masks, indices, numbers
-	VARIABLE, // made of parameters alone
-	SIGNAL    // carries data
-} Nature;
 
 // A part of a kernel's output that a slice takes: entries e of its last axis where e / stride %
 // extent lies in [start, start + count).
@@ -37,6 +31,7 @@ typedef struct Sweep {
 	bool *stream;  // by slot: what is looked up begins a residual stream
 	Surd *rms;     // of constants, where measured
 	bool *measured;
+	Surd *declared; // by slot: the range of an input, where a person says; value 0: nobody does
 	Surd *range, *demand;
 	Ref *source; // the value that set the range
 	Ref *asker;  // the value that set the demand; 0: nobody asks
@@ -112,6 +107,12 @@ void join_embeddings(Sweep *); // demands of tables that are summed with others
 Share *share_out(Sweep *);     // by slot
 void give(Shares *, Ref, Share);
 void hand_down(Shares *, Ref, const Val *); // to the operands of a variable
+
+// ---- given.c ----------------------------------------------------------------------------------
+
+Surd *declared_ranges(Arena *, const Graph *, const Overrides *);
+void apply_etas(Arena *, const Graph *, Eta *, const Overrides *);
+void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 
 // ---- layout.c ---------------------------------------------------------------------------------
 

@@ -115,6 +115,9 @@ int64_t amos_data_held(const struct amos_data *);
 // Of `elements` labels of the input `name` in a batch, how many count: fewer where they are
 // masked().
 double amos_data_labels(const struct amos_data *, const char *name, int64_t elements);
+// Root mean square of the numbers that data bring the float input `name`, from the part to train on,
+// or where they are many from 2^20 of them, drawn evenly. NAN: it has no data.
+double amos_data_rms(const struct amos_data *, const char *name);
 const char *amos_data_note(const struct amos_data *); // what was decided, a line each; may be ""
 
 // Fills the inputs' buffers. After fit. Batch `run` of training is a function of (seed, run) alone.

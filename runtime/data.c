@@ -2,6 +2,7 @@
 // value. Takes source.c, convert.c. Gives struct amos_data, from which batch.c draws. Keeps: every
 // value is checked before the first step, so that no label leads a kernel outside its memory.
 #include "rt.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -347,16 +348,20 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	return AMOS_DONE;
 }
 
+// Bytes are brightness where a float input gets them, unless they are tokens or raw().
+static double divisor(const struct amos_data *data, const struct amos_source *source, char class)
+{
+	const struct amos_opened *file = &data->sources.files[source->file];
+	return class == 'f' && file->array.type == AMOS_u8 && !file->token && !source->raw ? 255 : 1;
+}
+
 static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	feed->from = array_of(data, feed->source);
 	feed->divide = 1;
 	if (!feed->from)
 		return AMOS_DONE;
-	const struct amos_opened *file = &data->sources.files[feed->source->file];
-	if (feed->from->type == AMOS_u8 && !file->token && !feed->source->raw &&
-	    amos_types[feed->to->type].class == 'f')
-		feed->divide = 255;
+	feed->divide = divisor(data, feed->source, amos_types[feed->to->type].class);
 	int status = fit_shape(data, feed, first);
 	return status ? status : check_values(data, feed);
 }
@@ -520,6 +525,28 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 	const struct amos_source *source = amos_source_of(&data->sources, name);
 	double part = source && source->masked ? (data->mask < 0 ? 0.15 : data->mask) : 1;
 	return part * (double)elements;
+}
+
+double amos_data_rms(const struct amos_data *data, const char *name)
+{
+	enum { MANY = 1 << 20 };
+	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_array *array = array_of(data, source);
+	if (!source)
+		return NAN;
+	if (!array)
+		return source->fill;
+	int64_t count = amos_count(array->rank, array->dim);
+	if (!data->exact && array->rank)
+		count = (int64_t)((double)count * data->split);
+	double sum = 0;
+	int64_t taken = count < MANY ? count : MANY;
+	for (int64_t i = 0; i < taken; i++) {
+		int64_t at = count > MANY ? (int64_t)(amos_mix((uint64_t)i) % (uint64_t)count) : i;
+		double x = amos_number(array->bytes, array->type, at);
+		sum += x * x;
+	}
+	return sqrt(sum / (double)taken) / divisor(data, source, 'f');
 }
 
 const char *amos_data_note(const struct amos_data *data)

@@ -44,19 +44,26 @@ static const char *got_line(Arena *arena, const char *name, const Eta *eta)
 	              slots.at ? slots.at : "", eta->sure ? "" : " unsure");
 }
 
+// A line `begin`PATTERN=EXPRESSION
+static void add_wish(Arena *arena, const char *text, const char *begin, Overrides *list)
+{
+	char *line = line_after(arena, text, begin), *equals = line ? strchr(line, '=') : NULL;
+	if (!equals)
+		return;
+	*equals = 0;
+	PUSH(arena, *list, ((Override){.pattern = line, .expr = equals + 1}));
+}
+
 static void check_file(const char *path)
 {
 	Arena *arena = arena_new();
 	char *text = read_text(arena, path);
 	Graph *g = parse_graph(arena, path, text, book_builtin());
-	Override over = {line_after(arena, text, "# eta "), NULL};
-	char *equals = over.pattern ? strchr(over.pattern, '=') : NULL;
-	if (equals) {
-		*equals = 0;
-		over.expr = equals + 1;
-	}
-	Eta *eta =
-	    eta_pass(arena, g, line_after(arena, text, "# convention "), equals != NULL, &over);
+	Wishes wishes = {.convention = line_after(arena, text, "# convention ")};
+	add_wish(arena, text, "# eta ", &wishes.eta);
+	add_wish(arena, text, "# range ", &wishes.range);
+	add_wish(arena, text, "# slots ", &wishes.slots);
+	Eta *eta = eta_pass(arena, g, &wishes, NULL);
 	Table *wanted = table_new(arena);
 	int left = 0;
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))

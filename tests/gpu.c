@@ -75,7 +75,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 	bool *want = NEWS(arena, bool, g->slots.count);
 	for (int k = 0; k < g->slots.count; k++)
 		want[k] = g->slots.at[k].kind == S_param;
-	Eta *eta = eta_pass(arena, g, "paper", 0, NULL);
+	Eta *eta = eta_pass(arena, g, &(Wishes){0}, NULL);
 	Opt opt = {"amos", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, .labels = 64};
 	opt_defaults(arena, &opt);
 	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);

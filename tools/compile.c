@@ -81,7 +81,7 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Trainer t = {.model = read_bound(command, data, true)};
 	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
 	loss = only_outs(arena, loss, measures);
-	Eta *eta = etas(command, loss);
+	Eta *eta = etas(command, loss, data, NULL);
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);

@@ -54,7 +54,7 @@ void verb_eta(Command *command)
 {
 	Model *model = read_standing(command);
 	Graph *g = with_loss(command, model->graph);
-	Eta *eta = etas(command, g);
+	Eta *eta = etas(command, g, NULL, NULL);
 	json_t *params = json_array(), *unresolved = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)

@@ -91,7 +91,8 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 	for (int i = 0; model && i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
 	if (model)
-		add_parameters(parameters, model, etas(command, with_loss(command, model->graph)));
+		add_parameters(parameters, model,
+		               etas(command, with_loss(command, model->graph), NULL, NULL));
 	return json_pack("{ss sI sI ss? so so so so so so}", "model", command->arguments.at[0],
 	                 "ir_version", (json_int_t)listed->ir_version, "opset",
 	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,

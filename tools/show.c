@@ -25,7 +25,7 @@ static Graph *graph_after(Command *command, int pass)
 	g = loss_pass(arena, g, choice(command, OPT_loss, NULL));
 	if (pass == AFTER_LOSS)
 		return g;
-	Eta *eta = etas(command, g);
+	Eta *eta = etas(command, g, NULL, NULL);
 	Opt opt = optimizer(command, g, NULL);
 	g = grad_pass(arena, g, wanted(command, g));
 	if (pass == AFTER_GRAD)

@@ -91,11 +91,16 @@ Model *read_window(Command *, int64_t window);
 Graph *with_loss(Command *, Graph *);
 // --wrt: by slot.
 bool *wanted(Command *, const Graph *);
-Eta *etas(Command *, const Graph *);
 // The optimizer as chosen; what was not is by rule, from the data's size.
 Opt optimizer(Command *, const Graph *loss, struct amos_data *);
 // The graph with these outs alone ("loss", "accuracy", ...; NULL at the end).
 Graph *only_outs(Arena *, const Graph *, const char *const *names);
+
+// ---- wishes.c: what a person says of eta ----------------------------------------------
+
+// As chosen by --eta, --range, --slots, --convention, and measured from `data` (NULL: none).
+// `scales`: filled unless NULL.
+Eta *etas(Command *, const Graph *, struct amos_data *, Scales *scales);
 
 // ---- compile.c: from a graph to a program in memory -----------------------------------
 

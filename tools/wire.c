@@ -242,7 +242,7 @@ Model *read_standing(Command *command)
 	return model ? model : try_sizes(command, listed, sizes[0], true);
 }
 
-// ---- loss, gradient, eta --------------------------------------------------------------
+// ---- loss, gradient -------------------------------------------------------------------
 
 Graph *with_loss(Command *command, Graph *g)
 {
@@ -281,60 +281,6 @@ bool *wanted(Command *command, const Graph *g)
 		                           : (param || data) && matches(wrt, s->name);
 	}
 	return want;
-}
-
-static void close_json(void *value)
-{
-	json_decref(value);
-}
-
-// A file that `amosc eta --json` wrote: an override for each of its parameters.
-static void read_eta_file(Command *command, const char *path, Override *list, int *count, int room)
-{
-	json_error_t error;
-	json_t *file = json_load_file(path, 0, &error), *params = json_object_get(file, "params"),
-	       *one;
-	close_later(command, close_json, file);
-	if (!json_is_array(params))
-		fail(path, "not what amosc eta --json writes: %s",
-		     file ? "no list 'params'" : error.text);
-	size_t i;
-	json_array_foreach (params, i, one) {
-		const char *name = json_string_value(json_object_get(one, "name"));
-		json_t *eta = json_object_get(one, "eta");
-		if (!name || !(json_is_number(eta) || json_is_array(eta)))
-			fail(path,
-			     "entry %zu of 'params' wants a name and an eta, a number or nested "
-			     "list",
-			     i);
-		if (*count == room)
-			fail(path, "more than %d overrides", room);
-		char *text =
-		    json_dumps(eta, JSON_ENCODE_ANY | JSON_COMPACT | JSON_REAL_PRECISION(17));
-		list[(*count)++] = (Override){copy_string(command->arena, name),
-		                              copy_string(command->arena, text)};
-		free(text);
-	}
-}
-
-Eta *etas(Command *command, const Graph *g)
-{
-	enum { ROOM = 1 << 16 };
-	Override *list = NEWS(command->arena, Override, ROOM);
-	int count = 0;
-	for (int i = 0; i < command->choices.count; i++) {
-		const Choice *c = &command->choices.at[i];
-		if (c->option != OPT_eta)
-			continue;
-		const char *equal = strrchr(c->value, '=');
-		if (!equal)
-			read_eta_file(command, c->value, list, &count, ROOM);
-		else if (count < ROOM)
-			list[count++] = (Override){
-			    format(command->arena, "%.*s", (int)(equal - c->value), c->value),
-			    equal + 1};
-	}
-	return eta_pass(command->arena, g, choice(command, OPT_convention, "paper"), count, list);
 }
 
 // ---- the optimizer --------------------------------------------------------------------

@@ -1,0 +1,128 @@
+// wishes.c: what a person says of eta, from the command line to the pass.
+// Takes --eta, --range, --slots, --convention, and the data. Gives the eta of every parameter.
+// Keeps: a report that comes back unedited changes nothing.
+#include "tool.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void close_json(void *value)
+{
+	json_decref(value);
+}
+
+// ---- a report as a file -----------------------------------------------------------------------
+
+// Nested lists of which one is longer than 1: its axis, length and numbers. False: no such thing.
+static bool read_along(Arena *arena, const json_t *list, Override *wish)
+{
+	int axis = 0;
+	for (; json_array_size(list) == 1; axis++)
+		list = json_array_get(list, 0);
+	wish->axis = axis;
+	wish->count = (int64_t)json_array_size(list);
+	double *along = NEWS(arena, double, wish->count + 1);
+	size_t i;
+	json_t *one;
+	json_array_foreach (list, i, one) {
+		while (json_array_size(one) == 1)
+			one = json_array_get(one, 0);
+		if (!json_is_number(one))
+			return false;
+		along[i] = json_number_value(one);
+	}
+	wish->along = along;
+	return wish->count > 0;
+}
+
+static Override eta_of_row(Arena *arena, const char *path, size_t number, const json_t *row)
+{
+	const char *name = json_string_value(json_object_get(row, "name"));
+	const json_t *eta = json_object_get(row, "eta");
+	Override wish = {.pattern = name ? copy_string(arena, name) : NULL, .report = true};
+	if (json_is_number(eta))
+		wish.expr = format(arena, "%.17g", json_number_value(eta));
+	if (!name || !(wish.expr || read_along(arena, eta, &wish)))
+		fail(path,
+		     "entry %zu of 'params' wants a name and an eta: a number, or a nested list "
+		     "that differs along one axis",
+		     number);
+	return wish;
+}
+
+static void read_report(Command *command, const char *path, Wishes *wishes)
+{
+	Arena *arena = command->arena;
+	json_error_t error;
+	json_t *file = json_load_file(path, 0, &error), *params = json_object_get(file, "params"),
+	       *one;
+	close_later(command, close_json, file);
+	if (!json_is_array(params))
+		fail(path, "not what amosc eta --json writes: %s",
+		     file ? "no list 'params'" : error.text);
+	size_t i;
+	json_array_foreach (params, i, one) {
+		Override wish = eta_of_row(arena, path, i, one);
+		PUSH(arena, wishes->eta, wish);
+		const json_t *slots = json_object_get(one, "slots");
+		char *shape = json_is_array(slots) ? json_dumps(slots, JSON_COMPACT) : NULL;
+		if (!shape)
+			continue;
+		Override slot = {
+		    .pattern = wish.pattern, .expr = copy_string(arena, shape), .report = true};
+		PUSH(arena, wishes->slots, slot);
+		free(shape);
+	}
+}
+
+// ---- options ----------------------------------------------------------------------------------
+
+// PATTERN=EXPRESSION, cut at the last '='; false where there is none.
+static bool read_wish(Arena *arena, const char *text, Overrides *list)
+{
+	const char *equal = strrchr(text, '=');
+	if (!equal || equal == text)
+		return false;
+	Override wish = {.pattern = format(arena, "%.*s", (int)(equal - text), text),
+	                 .expr = equal + 1};
+	PUSH(arena, *list, wish);
+	return true;
+}
+
+static void want_wish(Arena *arena, const char *option, const char *text, Overrides *list)
+{
+	if (!read_wish(arena, text, list))
+		fail_status(STATUS_USAGE, option, "wants NAME=VALUE, found '%s'", text);
+}
+
+// The root mean square of each float input that has data, to three digits.
+static void measure(Arena *arena, const Graph *g, const struct amos_data *data, Overrides *list)
+{
+	for (int i = 0; data && i < g->slots.count; i++) {
+		const Slot *slot = &g->slots.at[i];
+		if (slot->kind != S_input || elems[slot->type].cls != 'f')
+			continue;
+		double rms = amos_data_rms(data, slot->name);
+		if (!(rms > 0) || !isfinite(rms))
+			continue;
+		Override wish = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
+		PUSH(arena, *list, wish);
+	}
+}
+
+Eta *etas(Command *command, const Graph *g, struct amos_data *data, Scales *scales)
+{
+	Arena *arena = command->arena;
+	Wishes wishes = {.convention = choice(command, OPT_convention, NULL)};
+	measure(arena, g, data, &wishes.range);
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		if (c->option == OPT_eta && !read_wish(arena, c->value, &wishes.eta))
+			read_report(command, c->value, &wishes);
+		if (c->option == OPT_range)
+			want_wish(arena, "--range", c->value, &wishes.range);
+		if (c->option == OPT_slots)
+			want_wish(arena, "--slots", c->value, &wishes.slots);
+	}
+	return eta_pass(arena, g, &wishes, scales);
+}
