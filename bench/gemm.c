@@ -4,6 +4,7 @@
 //   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
 #include "passes.h"
 #include "emit.h"
+#include "peak.h"
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,49 +17,15 @@ static double seconds(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// ---- the peak
-// ----------------------------------------------------------------------------------------
-
-enum { TURNS = 100000 };
-#define SUMS(F)   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
-#define START(i)  __typeof__(x) sum##i = x;
-#define FINISH(i) __asm__ volatile("" : "+" REGISTER(sum##i));
-
-// Twelve independent sums: more than latency times rate anywhere.
-#define PEAK(name, target, bytes)                                                                  \
-	target static double name(void)                                                            \
-	{                                                                                          \
-		typedef float Vector __attribute__((vector_size(bytes)));                          \
-		Vector x = {0};                                                                    \
-		SUMS(START)                                                                        \
-		for (int i = 0; i < TURNS; i++) {                                                  \
-			SUMS(STEP)                                                                 \
-		}                                                                                  \
-		SUMS(FINISH)                                                                       \
-		return 12.0 * TURNS * 2 * bytes / sizeof(float);                                   \
-	}
-
-#ifdef __x86_64__
-#define REGISTER(v) "v"(v)
-#define STEP(i)     __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(sum##i) : "v"(x));
-PEAK(peak_512, __attribute__((target("avx512f"))), 64)
-PEAK(peak_256, __attribute__((target("avx2,fma"))), 32)
-static double peak_flops(void)
-{
-	return __builtin_cpu_supports("avx512f") ? peak_512() : peak_256();
-}
-#else
-#define REGISTER(v) "w"(v)
-#define STEP(i)     __asm__ volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum##i) : "w"(x));
-PEAK(peak_flops, , 16)
-#endif
-
 static double peak_rate(void)
 {
+	enum { ROUNDS = 5, CALLS = 20 };
 	double best = 0;
-	for (int i = 0; i < 5; i++) {
-		double start = seconds(), flops = peak_flops(), rate = flops / (seconds() - start);
-		best = rate > best ? rate : best;
+	for (int i = 0; i < ROUNDS; i++) {
+		double start = seconds(), flops = 0;
+		for (int k = 0; k < CALLS; k++)
+			flops += peak_work();
+		best = MAX(best, flops / (seconds() - start));
 	}
 	return best;
 }

@@ -202,10 +202,25 @@ static int64_t kern_bytes(const Plan *plan, const Reads *reads, const Kern *k)
 	return n;
 }
 
-// Named after the node of its heart, or of its last out that has one.
+// The parameter that the kernel writes, or NULL.
+static const char *updated(const Plan *plan, const Kern *k)
+{
+	const Graph *graph = plan->graph;
+	for (int o = k->nout - 1; o >= 0; o--)
+		for (int i = 0; i < graph->slots.count; i++)
+			if (graph->slots.at[i].kind == S_param && k->to[o].block == B_param &&
+			    plan->slot[i].offset == k->to[o].offset)
+				return graph->slots.at[i].name;
+	return NULL;
+}
+
+// Named after the node of its heart, the parameter it updates, or its last out that has a node.
 static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;
+	const char *param = updated(plan, k);
+	if (param && !k->heart)
+		return format(g->arena, "update %s", param);
 	Ref r = k->heart ? k->heart : k->out[k->nout - 1];
 	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
 		r = k->out[o];

@@ -1,0 +1,118 @@
+// peak.c: multiply-adds and memory traffic at full speed, as a model written by hand: the runtime
+// launches it on the same threads as any other. Best of a few rounds.
+#include "peak.h"
+#include "amos.h"
+#include <time.h>
+
+enum { TURNS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, PIECES = 128, ROUNDS = 10 };
+
+// ---- what a thread does ---------------------------------------------------------------
+
+#define SUMS(F)   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
+#define START(i)  __typeof__(x) sum##i = x;
+#define FINISH(i) __asm__ volatile("" : "+" REGISTER(sum##i));
+
+// Twelve independent sums: more than latency times rate anywhere. Memory in place: as wide.
+#define WORK(lanes, target, bytes, STEP)                                                           \
+	typedef float Vector##lanes __attribute__((vector_size(bytes)));                           \
+	target static double multiply_##lanes(void)                                                \
+	{                                                                                          \
+		Vector##lanes x = {0};                                                             \
+		SUMS(START)                                                                        \
+		for (int i = 0; i < TURNS; i++) {                                                  \
+			SUMS(STEP)                                                                 \
+		}                                                                                  \
+		SUMS(FINISH)                                                                       \
+		return 12.0 * TURNS * 2 * lanes;                                                   \
+	}                                                                                          \
+	target static void pass_##lanes(char *at)                                                  \
+	{                                                                                          \
+		Vector##lanes *v = (Vector##lanes *)at;                                            \
+		for (int i = 0; i < PIECE / bytes; i++)                                            \
+			v[i] += 1;                                                                 \
+	}
+
+#ifdef __x86_64__
+#define REGISTER(v) "v"(v)
+#define FUSED(i)    __asm__ volatile("vfmadd231ps %1, %1, %0" : "+v"(sum##i) : "v"(x));
+#define SEPARATE(i) __asm__ volatile("mulps %1, %0\n\taddps %1, %0" : "+x"(sum##i) : "x"(x));
+WORK(16, __attribute__((target("avx512f"))), 64, FUSED)
+WORK(8, __attribute__((target("avx2,fma"))), 32, FUSED)
+WORK(4, , 16, SEPARATE)
+#define WIDEST(f)                                                                                  \
+	(__builtin_cpu_supports("avx512f") ? f##_16 : __builtin_cpu_supports("fma") ? f##_8 : f##_4)
+#else
+#define REGISTER(v) "w"(v)
+#define FUSED(i)    __asm__ volatile("fmla %0.4s, %1.4s, %1.4s" : "+w"(sum##i) : "w"(x));
+WORK(4, , 16, FUSED)
+#define WIDEST(f)   f##_4
+#endif
+
+double peak_work(void)
+{
+	return WIDEST(multiply)();
+}
+
+static void multiply_worker(char *const *buf, int64_t i, char *pad)
+{
+	(void)buf, (void)i, (void)pad;
+	peak_work();
+}
+
+static void pass_worker(char *const *buf, int64_t i, char *pad)
+{
+	(void)pad;
+	WIDEST(pass)(buf[0] + i * PIECE);
+}
+
+// ---- the model ------------------------------------------------------------------------
+
+static int multiply(const struct amos_run *run)
+{
+	return run->launch(run, multiply_worker, NULL, MULTIPLIERS, 0);
+}
+
+static int pass(const struct amos_run *run)
+{
+	return run->launch(run, pass_worker, &(char *){run->scratch}, PIECES, 0);
+}
+
+static double seconds(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static double best_time(struct amos *open, int entry)
+{
+	double best = 1e9;
+	for (int i = 0; i <= ROUNDS; i++) {
+		double start = seconds();
+		amos_call(open, &amos_model_of(open)->entries[entry], NULL, NULL);
+		double took = seconds() - start;
+		best = i && took < best ? took : best; // the first touches the memory
+	}
+	return best;
+}
+
+int measure_peak(int64_t threads, Peak *peak)
+{
+	const int64_t bytes = 2LL * PIECES * PIECE;
+	const struct amos_kernel kernels[] = {{"multiply", "map", MULTIPLIERS, 1 << 30, 0},
+	                                      {"pass", "map", PIECES, 0, bytes}};
+	const struct amos_entry entries[] = {
+	    {"multiply", multiply, "", NULL, 0, 0, &kernels[0], 1},
+	    {"pass", pass, "", NULL, 0, bytes / 2, &kernels[1], 1},
+	};
+	const struct amos_model model = {
+	    .abi = AMOS_ABI, .name = "peak", .entries = entries, .nentries = 2};
+	struct amos *open;
+	int status = amos_open(&model, threads, 0, NULL, NULL, &open);
+	if (status)
+		return status;
+	peak->flops = MULTIPLIERS * peak_work() / best_time(open, 0);
+	peak->bytes = (double)bytes / best_time(open, 1);
+	amos_close(open);
+	return AMOS_DONE;
+}
