@@ -58,6 +58,16 @@ File *open_file(Arena *arena, const char *path)
 	return file;
 }
 
+void *unpack_take(void *arena, size_t bytes)
+{
+	return take(arena, bytes);
+}
+
+void unpack_free(void *arena, void *block)
+{
+	(void)arena, (void)block; // the arena frees
+}
+
 // ---- types and shapes ------------------------------------------------------------------------
 
 int declared_type(int onnx)
@@ -65,7 +75,21 @@ int declared_type(int onnx)
 	for (int e = 0; e < ELEMS; e++)
 		if (elems[e].onnx == onnx)
 			return e;
-	return -1;
+	const Format *f = find_format(onnx);
+	return f ? (int)f->travels : -1;
+}
+
+const char *type_text(int onnx)
+{
+	switch (onnx) {
+	case 8:
+		return "text";
+	case 14:
+	case 15:
+		return "complex numbers";
+	default:
+		return "unknown";
+	}
 }
 
 int working_type(int onnx)
@@ -171,16 +195,17 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 
 // Elements in a typed field (float_data and the like) as they would lie in raw_data; count -1 when
 // there is none.
-static Bytes typed_field(Arena *arena, const TensorProto *t, Elem e)
+static Bytes typed_field(Arena *arena, const TensorProto *t, int bits)
 {
-	if (e == E_f32)
+	enum { FLOAT = 1, INT64 = 7, DOUBLE = 11, UINT32 = 12, UINT64 = 13 };
+	if (t->data_type == FLOAT)
 		return (Bytes){(const uint8_t *)t->float_data, 4 * t->n_float_data};
-	if (e == E_f64)
+	if (t->data_type == DOUBLE)
 		return (Bytes){(const uint8_t *)t->double_data, 8 * t->n_double_data};
-	if (e == E_i64)
+	if (t->data_type == INT64)
 		return (Bytes){(const uint8_t *)t->int64_data, 8 * t->n_int64_data};
-	size_t bytes = (size_t)elems[e].bytes;
-	bool wide = e == E_u64 || e == E_u32;
+	size_t bytes = (size_t)MAX(bits / 8, 1);
+	bool wide = t->data_type == UINT32 || t->data_type == UINT64;
 	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
 	uint8_t *out = take(arena, n * bytes + 1);
 	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
@@ -189,34 +214,21 @@ static Bytes typed_field(Arena *arena, const TensorProto *t, Elem e)
 	return (Bytes){out, n * bytes};
 }
 
-static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t, Elem e,
+static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t,
                           int64_t count)
 {
-	int64_t wanted = count * elems[e].bytes;
+	const Format *f = find_format(t->data_type);
+	int bits = f ? f->bits : 8 * elems[declared_type(t->data_type)].bytes;
+	int64_t wanted = (count * bits + 7) / 8;
 	if (t->data_location == 1)
 		return external_bytes(file, where, t, wanted);
 	Bytes found = {t->raw_data.data, t->raw_data.len};
 	if (!found.count)
-		found = typed_field(arena, t, e);
+		found = typed_field(arena, t, bits);
 	if ((int64_t)found.count != wanted)
 		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name,
 		     found.count, (long long)wanted);
 	return found;
-}
-
-static void widen_floats(float *to, const uint8_t *from, Elem e, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++) {
-		uint16_t half;
-		double wide;
-		if (e == E_f64) {
-			memcpy(&wide, from + 8 * i, 8);
-			to[i] = (float)wide;
-			continue;
-		}
-		memcpy(&half, from + 2 * i, 2);
-		to[i] = e == E_f16 ? half_to_float(half) : bf16_to_float(half);
-	}
 }
 
 static int64_t widen_int(const uint8_t *from, Elem e)
@@ -235,19 +247,30 @@ static int64_t widen_int(const uint8_t *from, Elem e)
 	}
 }
 
-static const void *convert(Arena *arena, const uint8_t *from, Elem e, Elem to, int64_t n)
+// Numbers of few bits, or doubles, one by one.
+static double number_at(const Format *f, const uint8_t *from, int64_t i)
 {
+	double x;
+	if (f)
+		return decode(f, from, i);
+	memcpy(&x, from + 8 * i, 8);
+	return x;
+}
+
+static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to, int64_t n)
+{
+	const Format *f = find_format(onnx);
+	Elem e = (Elem)declared_type(onnx);
 	void *out = take(arena, (size_t)(n * elems[to].bytes) + 1);
-	if (to == E_f32) {
-		widen_floats(out, from, e, n);
-		return out;
-	}
 	for (int64_t i = 0; i < n; i++) {
-		int64_t x = widen_int(from + i * elems[e].bytes, e);
-		if (to == E_b8)
-			((uint8_t *)out)[i] = x != 0;
+		if (to == E_f32)
+			((float *)out)[i] = (float)number_at(f, from, i);
+		else if (f)
+			((int64_t *)out)[i] = (int64_t)decode(f, from, i);
+		else if (to == E_b8)
+			((uint8_t *)out)[i] = widen_int(from + i * elems[e].bytes, e) != 0;
 		else
-			((int64_t *)out)[i] = x;
+			((int64_t *)out)[i] = widen_int(from + i * elems[e].bytes, e);
 	}
 	return out;
 }
@@ -256,14 +279,69 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 {
 	int stored = declared_type(t->data_type), working = working_type(t->data_type);
 	if (stored < 0)
-		fail(where, "tensor '%s' has element type %d, which amosc does not compute with",
-		     t->name, t->data_type);
+		fail(where,
+		     "tensor '%s' has element type %d (%s), which amosc does not compute with",
+		     t->name, t->data_type, type_text(t->data_type));
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
-	Bytes found = stored_bytes(file, arena, where, t, (Elem)stored, n);
-	if (stored == working && stored != E_b8 && (uintptr_t)found.at % 8 == 0)
+	Bytes found = stored_bytes(file, arena, where, t, n);
+	bool same = !find_format(t->data_type) && stored == working && stored != E_b8;
+	if (same && (uintptr_t)found.at % 8 == 0)
 		return found.at;
-	if (stored == working && stored != E_b8)
+	if (same)
 		return take_copy(arena, found.at, found.count);
-	return convert(arena, found.at, (Elem)stored, (Elem)working, n);
+	return convert(arena, found.at, t->data_type, (Elem)working, n);
+}
+
+// ---- values in files of their own
+// ----------------------------------------------------------------
+
+static Known known_tensor(Arena *arena, const char *path, const char *name, const TensorProto *t)
+{
+	File file = {.arena = arena, .path = path};
+	Known k = {.name = name, .shape = tensor_shape(path, t)};
+	k.bytes = tensor_data(&file, arena, path, t);
+	k.type = (Elem)working_type(t->data_type);
+	return k;
+}
+
+static KnownList known_list(Arena *arena, const char *path, const char *name,
+                            const SequenceProto *s)
+{
+	KnownList list = {0};
+	for (size_t k = 0; k < s->n_tensor_values; k++) {
+		Known one = known_tensor(arena, path, format(arena, "%s#%zu", name, k),
+		                         s->tensor_values[k]);
+		PUSH(arena, list, one);
+	}
+	return list;
+}
+
+KnownList read_value(Arena *arena, const char *path, const Input *as)
+{
+	Bytes bytes = open_file(arena, path)->bytes;
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	KnownList list = {0};
+	const TensorProto *t = NULL;
+	const SequenceProto *s = NULL;
+	bool read = true;
+	if (as->optional) {
+		const OptionalProto *o = optional_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = o;
+		t = o ? o->tensor_value : NULL;
+		s = o ? o->sequence_value : NULL;
+	} else if (as->sequence) {
+		s = sequence_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = s;
+	} else {
+		t = tensor_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = t;
+	}
+	if (!read)
+		fail(path, "does not parse as the value of '%s'", as->name);
+	if (s)
+		return known_list(arena, path, as->name, s);
+	if (t)
+		PUSH(arena, list, known_tensor(arena, path, as->name, t));
+	return list;
 }

@@ -26,17 +26,36 @@ typedef struct File {
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input
+// protobuf-c's allocator in an arena.
+void *unpack_take(void *arena, size_t bytes);
+void unpack_free(void *arena, void *block);
 // The type that a graph computes in for values that a file declares as `onnx` (a
 // TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
 // -1 when there is none.
 int working_type(int onnx);
-int declared_type(int onnx); // the row of types.def, or -1
+int declared_type(int onnx);     // the row of types.def in which a value travels, or -1
+const char *type_text(int onnx); // its name, for messages
+typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
+typedef struct Format { // a row of formats.def
+	const char *name;
+	int onnx;
+	Elem travels;
+	int bits, exponent, mantissa, bias;
+	Special special;
+} Format;
 // A tensor's shape; fails when it is negative or too large.
 Shape tensor_shape(const char *where, const TensorProto *);
 // Its elements in the working type, row major: in the file itself where they lie there so, else
 // converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
+
+// ---- format.c: element types of few bits -------------------------------------------------------
+
+const Format *find_format(int onnx); // NULL: a type that arithmetic runs in, or none
+bool is_whole(const Format *);
+double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
+double largest_of(const Format *);                              // finite number of a float format
 
 // ---- wire.c: protocol buffers field by field ---------------------------------------------------
 
@@ -114,6 +133,8 @@ typedef struct Reader {
 	Table *slot_names;
 	VEC(const char *) troubles; // what could not be lowered
 	int sites;                  // random draws so far
+	int stand;                  // read.c: which inputs' values stand in
+	bool computed;              // an operator wants something fixed that is computed from data
 	bool training_file;         // exported in training mode
 	struct Metadata *metadata;  // roles.c
 } Reader;
@@ -132,6 +153,7 @@ typedef struct Call { // a node being lowered
 	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
+const Known *find_known(const Reader *, const char *name); // NULL
 void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
 Space *new_space(Reader *, Space *outer);
 void bind_name(Reader *, Space *, const char *name, Value);
@@ -196,6 +218,8 @@ double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// The same, where `what` would have to be known when the file is read.
+_Noreturn void refuse_computed(const Call *, const char *what);
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 

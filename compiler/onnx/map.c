@@ -73,10 +73,24 @@ static Ref add_truth(Call *c, Ref a, Ref b)
 	return put_map2(c->g, O_add, a, put_cast(c->g, b, E_f32));
 }
 
+// Before set 7 the second operand's axes stood at `axis` of the first's, or at its end.
+static Ref old_broadcast(Call *c, Ref b)
+{
+	int rank = in_val(c, 0)->shape.rank;
+	Shape s = val(c->g, b)->shape;
+	const AttributeProto *at = find_attr(c, "axis");
+	if (c->opset >= 7 || !at || s.rank >= rank)
+		return b;
+	int64_t axis = axis_of(c, at->i, rank);
+	while (axis + s.rank < rank)
+		s.dim[s.rank++] = 1;
+	return put_reshape(c->g, b, s);
+}
+
 void lower_binary(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
-	Ref a = c->in[0], b = c->in[1];
+	Ref a = c->in[0], b = old_broadcast(c, c->in[1]);
 	if (c->how == O_add && is_float(c->g, a) && is_truth(c->g, b))
 		c->out[0] = add_truth(c, a, b);
 	else
@@ -151,6 +165,17 @@ void lower_book(Call *c)
 	if (c->nin == 2)
 		align2(c->g, &in[0], &in[1]);
 	c->out[0] = book_call1(c->g, c->node->op_type, c->nin, in, n, given);
+}
+
+// Before set 7 a slope for each channel stood without the axes behind.
+void lower_prelu(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank;
+	Shape s = in_val(c, 1)->shape;
+	while (c->opset < 7 && s.rank && s.rank < rank - 1)
+		s.dim[s.rank++] = 1;
+	c->in[1] = put_reshape(c->g, c->in[1], s);
+	lower_book(c);
 }
 
 void lower_gelu(Call *c)

@@ -13,6 +13,15 @@ void refuse(const Call *c, const char *fmt, ...)
 	fail(node_place(c->r->arena, c->node), "%s", text);
 }
 
+void refuse_computed(const Call *c, const char *what)
+{
+	c->r->computed = true;
+	refuse(c,
+	       "%s is computed from data; amosc needs it fixed when the file is read: export with "
+	       "fixed sizes, or give the inputs it comes from as initializers",
+	       what);
+}
+
 static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)
 {
 	for (size_t i = 0; i < n; i++)
@@ -89,10 +98,7 @@ Ref constant_operand(Call *c, int k)
 	if (c->arg[k].weight)
 		return weight_constant(c->r, c->arg[k].weight);
 	if (!is_const(c->g, c->in[k]))
-		refuse(c,
-		       "operand %d ('%s') is computed from data; amosc needs it fixed when the "
-		       "file is read",
-		       k, c->node->input[k]);
+		refuse_computed(c, format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
 	return c->in[k];
 }
 

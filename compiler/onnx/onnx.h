@@ -9,6 +9,13 @@ typedef struct Bind { // a number for a symbolic dimension
 	int64_t size;
 } Bind;
 
+typedef struct Known {    // an input's value, where whoever reads the file has it
+	const char *name; // element k of a sequence: NAME#k
+	Elem type;
+	Shape shape;
+	const void *bytes;
+} Known;
+
 typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
@@ -21,8 +28,13 @@ typedef struct ReadOptions {
 	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
 	            // of a tied parameter are not tied again, tables that the exporter computed are
 	            // not frozen
-	bool list;  // inputs, outputs and operators only, as the file declares them: no graph, no
-	            // failure over what is in it
+	// Values of inputs (amosc run): they bind dimensions, tell how long sequences are and which
+	// optional values are there, and stand in where an operator needs a number when the file is
+	// read. An input that had to stand in is no slot of the graph.
+	int nknown;
+	const Known *known;
+	bool list; // inputs, outputs and operators only, as the file declares them: no graph, no
+	           // failure over what is in it
 } ReadOptions;
 
 typedef struct Dim {
@@ -32,9 +44,11 @@ typedef struct Dim {
 
 typedef struct Input { // as the file declares it
 	const char *name;
-	Elem type;
-	int rank;
+	Elem type; // of elements; what 4 and 8 bits hold travels as f32, i8 or u8
+	int onnx;  // the same as a TensorProto.DataType
+	int rank;  // -1: not declared
 	Dim dim[RANK];
+	bool sequence, optional;
 	bool used;
 } Input;
 
@@ -58,6 +72,11 @@ typedef struct Model {
 	struct File *file; // the bytes, for write-back
 	bool external;     // some of its tensors lie in other files beside it
 } Model;
+
+typedef VEC(Known) KnownList;
+// A file that holds one value (a TensorProto, SequenceProto or OptionalProto, as `as` is declared),
+// in the types that graphs compute in: none where it is absent, one, or the elements of a sequence.
+KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEEPEST = 64, OLDEST = 7, NEWEST = 27 };
+enum { DEEPEST = 64, OLDEST = 1, NEWEST = 27 };
 
 void note(Reader *r, const char *fmt, ...)
 {
@@ -37,16 +37,6 @@ const char *node_place(Arena *arena, const NodeProto *node)
 
 // ---- the file
 // -------------------------------------------------------------------------------------
-
-static void *unpack_take(void *arena, size_t bytes)
-{
-	return take(arena, bytes);
-}
-
-static void unpack_free(void *arena, void *block)
-{
-	(void)arena, (void)block; // the arena frees
-}
 
 static const ModelProto *unpack(Arena *arena, const File *file)
 {
@@ -147,20 +137,53 @@ static int64_t bound_size(const Reader *r, const char *input, int axis, const ch
 	return -1;
 }
 
+const Known *find_known(const Reader *r, const char *name)
+{
+	for (int i = 0; i < r->options->nknown; i++)
+		if (!strcmp(r->options->known[i].name, name))
+			return &r->options->known[i];
+	return NULL;
+}
+
+// What a sequence or an optional value holds, in the end a tensor.
+static const TensorType *held_type(const TypeProto *t, Input *in)
+{
+	while (t && !t->tensor_type && (t->sequence_type || t->optional_type)) {
+		in->sequence |= t->sequence_type != NULL;
+		in->optional |= t->optional_type != NULL;
+		t = t->sequence_type ? t->sequence_type->elem_type : t->optional_type->elem_type;
+	}
+	return t ? t->tensor_type : NULL;
+}
+
+// A value of the caller's tells the shape that the file leaves open.
+static void shape_by_value(const Reader *r, Input *in)
+{
+	const Known *known = in->sequence ? NULL : find_known(r, in->name);
+	if (!known)
+		return;
+	if (in->rank < 0)
+		for (int a = 0; a < known->shape.rank; a++)
+			in->dim[a] = (Dim){-1, ""};
+	in->rank = in->rank < 0 ? known->shape.rank : in->rank;
+	for (int a = 0; a < in->rank && in->rank == known->shape.rank; a++)
+		if (in->dim[a].size < 0)
+			in->dim[a].size = known->shape.dim[a];
+}
+
 static Input declared(Reader *r, const ValueInfoProto *info)
 {
 	const char *path = r->model->path;
-	const TensorType *t = info->type ? info->type->tensor_type : NULL;
+	Input in = {.name = info->name, .rank = -1};
+	const TensorType *t = held_type(info->type, &in);
 	if (!t)
-		fail(path,
-		     "'%s' is not a tensor (a sequence, map or optional value); only tensors go in "
-		     "and out",
-		     info->name);
+		fail(path, "'%s' is a map or sparse; only dense tensors go in and out", info->name);
 	int e = declared_type(t->elem_type);
 	if (e < 0)
-		fail(path, "'%s' has element type %d, which amosc does not compute with",
-		     info->name, t->elem_type);
-	Input in = {.name = info->name, .type = (Elem)e, .rank = -1};
+		fail(path, "'%s' has element type %d (%s), which amosc does not compute with",
+		     info->name, t->elem_type, type_text(t->elem_type));
+	in.type = (Elem)e;
+	in.onnx = t->elem_type;
 	if (!t->shape)
 		return in;
 	if (t->shape->n_dim > RANK)
@@ -176,6 +199,12 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	return in;
 }
 
+static void list_input(Reader *r, Input in)
+{
+	shape_by_value(r, &in);
+	PUSH(r->arena, r->model->inputs, in);
+}
+
 static void list_inputs(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
@@ -184,7 +213,7 @@ static void list_inputs(Reader *r)
 		*table_cell_s(weights, graph->initializer[i]->name) = 1;
 	for (size_t i = 0; i < graph->n_input; i++)
 		if (!table_find_s(weights, graph->input[i]->name))
-			PUSH(r->arena, r->model->inputs, declared(r, graph->input[i]));
+			list_input(r, declared(r, graph->input[i]));
 	for (size_t i = 0; i < graph->n_output; i++)
 		PUSH(r->arena, r->model->outputs, declared(r, graph->output[i]));
 }
@@ -196,6 +225,8 @@ static const char *bind_dimensions(Reader *r)
 	Text text = {.arena = r->arena}, hint = {.arena = r->arena};
 	for (int i = 0; i < r->model->inputs.count; i++) {
 		Input *in = &r->model->inputs.at[i];
+		if (in->sequence || (in->optional && !find_known(r, in->name)))
+			continue;
 		if (in->rank < 0)
 			fail(r->model->path, "input '%s' is declared without a shape", in->name);
 		for (int a = 0; a < in->rank; a++) {
@@ -214,19 +245,62 @@ static const char *bind_dimensions(Reader *r)
 	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
 }
 
-static void add_input(Reader *r, Space *top, const Input *in)
+// How far the values of inputs stand in: not at all; those that are no floats, for they are sizes,
+// indices and conditions; all.
+enum { STAND_NONE, STAND_WHOLE, STAND_ALL };
+
+static Ref stand_in(Reader *r, const Known *known)
 {
-	Slot slot = {.name = in->name, .kind = S_input, .type = in->type};
-	int64_t dims[RANK];
-	for (int a = 0; a < in->rank; a++)
-		dims[a] = in->dim[a].size;
-	slot.shape = shape_of(in->rank, dims);
-	int working = working_type(elems[in->type].onnx);
-	if (elems[in->type].cls == 'f')
-		slot.type = E_f32;
+	Array a = array_from(r->arena, known->type, &known->shape, known->bytes);
+	void *bytes = take(r->arena, (size_t)(count_of(&a.shape) * elems[a.type].bytes) + 8);
+	array_to(&a, bytes);
+	Ref x = put_const(r->g, a.type, a.shape, bytes);
+	return put_cast(r->g, x, (Elem)working_type(elems[a.type].onnx));
+}
+
+static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
+{
+	const Known *known = find_known(r, name);
+	bool whole = elems[type].cls != 'f';
+	if (known && r->stand >= (whole ? STAND_WHOLE : STAND_ALL))
+		return stand_in(r, known);
+	Slot slot = {.name = name, .kind = S_input, .type = whole ? type : E_f32, .shape = *shape};
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
 	*table_cell_s(r->slot_names, slot.name) = (uint64_t)r->g->slots.count + 1;
-	bind_name(r, top, in->name, (Value){.ref = put_cast(r->g, x, (Elem)working)});
+	return put_cast(r->g, x, (Elem)working_type(elems[type].onnx));
+}
+
+// The elements of a sequence are inputs called NAME#k; values tell how many there are.
+static List *input_list(Reader *r, const Input *in)
+{
+	List *list = NEW(r->arena, List);
+	VEC(Ref) at = {0};
+	for (;;) {
+		const char *name = format(r->arena, "%s#%d", in->name, at.count);
+		const Known *known = find_known(r, name);
+		if (!known)
+			break;
+		PUSH(r->arena, at, input_tensor(r, name, in->type, &known->shape));
+	}
+	*list = (List){at.count, at.at};
+	return list;
+}
+
+static void add_input(Reader *r, Space *top, const Input *in)
+{
+	Value v = {0};
+	if (in->sequence && !(in->optional && !find_known(r, format(r->arena, "%s#0", in->name)))) {
+		v.list = input_list(r, in);
+	} else if (in->optional && !find_known(r, in->name)) {
+		v.absent = true;
+	} else {
+		int64_t dims[RANK];
+		for (int a = 0; a < in->rank; a++)
+			dims[a] = in->dim[a].size;
+		Shape shape = shape_of(in->rank, dims);
+		v.ref = input_tensor(r, in->name, in->type, &shape);
+	}
+	bind_name(r, top, in->name, v);
 }
 
 // ---- initializers
@@ -465,14 +539,17 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 static void add_output(Reader *r, const Space *top, const Input *declared)
 {
 	Value v = look_up(r, top, declared->name);
-	if (v.bad)
+	Elem type = (Elem)working_type(elems[declared->type].onnx);
+	for (int k = 0; v.list && k < v.list->count; k++)
+		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
+		        put_cast(r->g, v.list->at[k], type));
+	if (v.bad || v.list || v.absent)
 		return;
 	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;
 	if (!x)
 		fail(r->model->path, "output '%s' is a result that amosc does not compute",
 		     declared->name);
-	add_out(r->g, declared->name,
-	        put_cast(r->g, x, (Elem)working_type(elems[declared->type].onnx)));
+	add_out(r->g, declared->name, put_cast(r->g, x, type));
 }
 
 static void settle_troubles(Reader *r)
@@ -502,7 +579,8 @@ static void mark_used(Reader *r)
 	}
 }
 
-static void lower_model(Reader *r)
+// False when it is to be read again, with more of the inputs' values standing in.
+static bool lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
 	Space *top = new_space(r, NULL);
@@ -515,21 +593,25 @@ static void lower_model(Reader *r)
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		add_output(r, top, &r->model->outputs.at[i]);
+	if (r->computed && r->options->nknown && r->stand < STAND_ALL)
+		return false;
 	settle_troubles(r);
 	mark_used(r);
 	note_roles(r);
 	r->model->graph = graph_live(r->arena, r->g);
+	return true;
 }
 
-Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
+// NULL when it is to be read again.
+static Model *read_as(Arena *arena, File *file, const ReadOptions *options, int stand)
 {
 	Reader *r = NEW(arena, Reader);
 	Model *m = NEW(arena, Model);
 	m->arena = arena;
-	m->path = strcmp(path, "-") ? path : "standard input";
-	*r = (Reader){.arena = arena, .model = m, .options = options};
-	m->file = r->file = open_file(arena, path);
-	r->file->proto = r->proto = unpack(arena, r->file);
+	m->path = strcmp(file->path, "-") ? file->path : "standard input";
+	*r = (Reader){.arena = arena, .model = m, .options = options, .stand = stand};
+	m->file = r->file = file;
+	r->proto = file->proto;
 	r->slot_names = table_new(arena);
 	read_header(r);
 	list_functions(r);
@@ -543,7 +625,18 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 	if (unbound)
 		fail(m->path, "%s", unbound);
 	r->g = graph_new(arena, m->path, book_builtin());
-	lower_model(r);
+	if (!lower_model(r))
+		return NULL;
 	m->external = m->file->outside.count > 0;
+	return m;
+}
+
+Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
+{
+	File *file = open_file(arena, path);
+	file->proto = unpack(arena, file);
+	Model *m = NULL;
+	for (int stand = STAND_NONE; !m; stand++)
+		m = read_as(arena, file, options, stand);
 	return m;
 }
