@@ -56,7 +56,7 @@ static int directed_by(const Sweep *s, const Product *p, int length)
 static bool take_direction(Shares *p, Product *product, const Share *share)
 {
 	const Sweep *s = p->s;
-	for (int i = 0; i < product->n; i++) {
+	for (int i = 0; i < product->n && known(s, F_direction); i++) {
 		int k = directed_by(s, product, i);
 		if (k < 0)
 			continue;
@@ -147,7 +147,7 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 		int slot = view_slot(s, x);
 		bool bias = offsets_product(s, &part, x, other);
 		if (bias || offsets_number(s, other))
-			part.eta = surd_mul(part.eta, surd_near(0.5));
+			part.eta = surd_mul(part.eta, constant(s, N_offset));
 		if (bias) {
 			part.role = "bias";
 			part.rows = false;
@@ -168,7 +168,8 @@ void hand_down(Shares *p, Ref r, const Val *v)
 		hand_product(p, r, &p->of[r]);
 	} else if (v->op == O_add || v->op == O_sub) {
 		hand_sum(p, r, v);
-	} else if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE)) {
+	} else if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE) &&
+	           known(s, F_chain)) {
 		hand_chain(p, r, v);
 	} else {
 		Share part = p->of[r];

@@ -41,8 +41,10 @@ static void explain(const Sweep *s, const Share *share, Eta *eta)
 	                               share->role, (long long)share->contracted)
 	                      : format(s->arena, "%s: %s", place_of(s, share->at), share->role);
 	if (share->source)
-		eta->why[eta->nwhy++] = format(s->arena, "%s: range %s", place_of(s, share->source),
-		                               surd_text(s->arena, share->range, 0));
+		eta->why[eta->nwhy++] =
+		    format(s->arena, "%s: range %s%s%s", place_of(s, share->source),
+		           surd_text(s->arena, share->range, 0), share->note ? "; " : "",
+		           share->note ? share->note : "");
 	if (share->asker)
 		eta->why[eta->nwhy++] = format(s->arena, "%s: demand %s", place_of(s, share->asker),
 		                               surd_text(s->arena, share->demand, 0));
@@ -106,17 +108,6 @@ static Eta eta_of(const Sweep *s, int slot, const Share *share)
 
 // ---- the pass ---------------------------------------------------------------------------------
 
-// The authors' code differs from their paper in embeddings: sqrt(2/d) where the paper has
-// sqrt(1/d).
-static void follow_jestimator(const Sweep *s, Eta *eta)
-{
-	for (int i = 0; i < s->g->slots.count; i++)
-		if (eta[i].role && !strcmp(eta[i].role, "embedding") && eta[i].eta.value < 1) {
-			eta[i].eta = surd_mul(eta[i].eta, surd_root(2, 1));
-			eta[i].formula = surd_text(s->arena, eta[i].eta, 0);
-		}
-}
-
 static bool by_authors(const char *convention)
 {
 	if (!convention || !strcmp(convention, "paper"))
@@ -129,7 +120,12 @@ static bool by_authors(const char *convention)
 
 Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales)
 {
-	Sweep s = {.arena = arena, .g = g, .live = graph_marks(arena, g)};
+	Rules paper = eta_rules();
+	Sweep s = {.arena = arena,
+	           .g = g,
+	           .rules = wishes->rules ? wishes->rules : &paper,
+	           .authors = by_authors(wishes->convention),
+	           .live = graph_marks(arena, g)};
 	s.data = NEWS(arena, bool, g->nval);
 	s.fixed = NEWS(arena, bool, g->nval);
 	s.divided = NEWS(arena, bool, g->nval);
@@ -157,8 +153,6 @@ Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_param)
 			eta[i] = eta_of(&s, i, &share[i]);
-	if (by_authors(wishes->convention))
-		follow_jestimator(&s, eta);
 	apply_etas(arena, g, eta, &wishes->eta);
 	apply_slots(arena, g, eta, &wishes->slots);
 	if (scales)

@@ -265,7 +265,7 @@ void find_cuts(Sweep *s)
 	bool *bad = NEWS(s->arena, bool, s->g->nval);
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		bool part = v->op == O_slice && s->live[r] && is(s, r, SIGNAL);
+		bool part = known(s, F_parts) && v->op == O_slice && s->live[r] && is(s, r, SIGNAL);
 		Ref dot = part ? output_behind(s, v->in[0]) : 0;
 		Cut cut;
 		if (!dot)

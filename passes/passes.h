@@ -51,6 +51,7 @@ typedef struct Wishes { // those given later win
 	const char *convention;  // "paper" (NULL) or "jestimator"
 	Overrides eta;           // of parameters
 	Overrides range;         // the root mean square of inputs, by name
+	const struct Rules *rules; // what eta is inferred by; NULL: the paper's (tests change some)
 	Overrides slots;         // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
 } Wishes;
 

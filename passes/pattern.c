@@ -97,7 +97,7 @@ static Ref unmoved(const Sweep *s, Ref r)
 static bool chooses(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, unmoved(s, r));
-	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b';
+	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b' && known(s, F_chosen);
 }
 
 Ref table_of(const Sweep *s, Ref r)
@@ -115,7 +115,7 @@ Ref table_of(const Sweep *s, Ref r)
 bool averages(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
-	if (!is_number(s, r) || v->shape.rank != 2)
+	if (!is_number(s, r) || v->shape.rank != 2 || !known(s, F_averages))
 		return false;
 	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
 	for (int64_t j = 0; j < columns; j++) {
@@ -137,7 +137,8 @@ int64_t contracted(const Sweep *s, Ref r)
 	int64_t m = left->dim[left->rank - 1];
 	for (int k = 0; k < 2; k++) { // a transposed convolution: most entries of its windows are 0
 		const Val *window = val(s->g, unmoved(s, v->in[k]));
-		for (int i = 6; window->op == O_window && i < window->attr->n; i += 7)
+		bool up = window->op == O_window && known(s, F_strides);
+		for (int i = 6; up && i < window->attr->n; i += 7)
 			m /= m % window->attr->i[i] ? 1 : window->attr->i[i];
 	}
 	return m;
@@ -158,7 +159,8 @@ Ref summed_product(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
 	const Val *product = v->op == O_sum ? val(s->g, v->in[0]) : v;
-	bool kernel = v->op == O_sum && product->op == O_mul && is(s, v->in[0], SIGNAL) &&
+	bool kernel = known(s, F_products) && v->op == O_sum && product->op == O_mul &&
+	              is(s, v->in[0], SIGNAL) &&
 	              (spans(s, product->in[0], v) || spans(s, product->in[1], v));
 	return kernel ? v->in[0] : 0;
 }
@@ -166,10 +168,14 @@ Ref summed_product(const Sweep *s, Ref r)
 Ref pooled(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
-	if (v->op != O_amax)
+	if (v->op != O_amax || !known(s, F_windows))
 		return 0;
 	const Val *window = val(s->g, unmoved(s, v->in[0]));
-	return window->op == O_window ? window->in[0] : 0;
+	if (window->op != O_window)
+		return 0;
+	const Val *act = val(s->g, unviewed(s, window->in[0]));
+	bool relu = act->op == O_act && act->attr->i[0] == A_relu && known(s, F_before_relu);
+	return relu ? act->in[0] : window->in[0];
 }
 
 // The signal's place among the operands of a product; the other one is a constant number. -1: no.
@@ -187,7 +193,7 @@ static Ref averaged(Sweep *s, const Val *v)
 {
 	int k = scaled_operand(s, v);
 	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));
-	if (!sum || sum->op != O_sum)
+	if (!sum || sum->op != O_sum || !known(s, F_mean))
 		return 0;
 	double n = (double)count_of(&val(s->g, sum->in[0])->shape) / (double)count_of(&sum->shape);
 	double factor = rms_of(s, v->in[1 - k]).value;
@@ -198,7 +204,15 @@ static Ref averaged(Sweep *s, const Val *v)
 Ref uncapped(const Sweep *s, Ref x, Surd factor)
 {
 	const Val *v = val(s->g, x);
-	return v->op == O_act && v->attr->i[0] == A_tanh && factor.value >= 4 ? v->in[0] : x;
+	bool cap = v->op == O_act && v->attr->i[0] == A_tanh && factor.value >= 4;
+	return cap && known(s, F_cap) ? v->in[0] : x;
+}
+
+// x - mean(x)
+static Ref centred(Sweep *s, const Val *v)
+{
+	bool difference = v->op == O_sub && is(s, v->in[1], SIGNAL) && known(s, F_centred);
+	return difference && averaged(s, val(s->g, v->in[1])) == v->in[0] ? v->in[0] : 0;
 }
 
 static bool is_random(const Sweep *s, Ref r)
@@ -213,7 +227,7 @@ static bool is_random(const Sweep *s, Ref r)
 // Dropout: x / (1 - p) where a draw says so, else 0.
 static Ref dropped(const Sweep *s, const Val *v)
 {
-	if (v->op != O_select || !is_random(s, v->in[0]))
+	if (v->op != O_select || !is_random(s, v->in[0]) || !known(s, F_dropout))
 		return 0;
 	Ref kept = is(s, v->in[1], SIGNAL) ? v->in[1] : v->in[2];
 	int k = scaled_operand(s, val(s->g, kept));
@@ -254,7 +268,7 @@ static Ref turned_by(const Sweep *s, Ref r)
 // x cos + turn(x) sin: keeps the length of x. Answers x, or 0.
 static Ref rotated(const Sweep *s, const Val *v)
 {
-	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1])
+	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1] || !known(s, F_rotation))
 		return 0;
 	Ref a = turned_by(s, v->in[0]), b = turned_by(s, v->in[1]);
 	Ref root = a && b ? turned(s, a) : 0;
@@ -304,7 +318,10 @@ Ref partner_of(const Sweep *s, Ref sum, Ref x)
 // without it, or 0.
 Ref without_offset(const Sweep *s, const Val *v)
 {
-	for (int k = 0; k < 2; k++) {
+	Ref low = low_rank(s, v);
+	if (low)
+		return v->in[low == v->in[0]];
+	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
 		const Val *product = val(s->g, unscaled(s, v->in[k]));
 		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
 		               is(s, product->in[1], VARIABLE);
@@ -320,25 +337,119 @@ Ref decided_by(const Sweep *s, const Val *v)
 	const Val *c = val(s->g, v->in[0]);
 	while (c->op == O_not)
 		c = val(s->g, c->in[0]);
-	for (int k = 0; k < c->nin && (c->op == O_lt || c->op == O_le); k++)
+	for (int k = 0; k < c->nin && known(s, F_decided) && (c->op == O_lt || c->op == O_le); k++)
 		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const)
 			return c->in[k];
 	return 0;
 }
 
-// Is it x g + y (1 - g)? What one summand lets through the other holds back.
-bool exclusive(const Sweep *s, const Val *v)
+// 1 - g
+static Ref held_back(const Sweep *s, Ref r)
 {
-	for (int k = 0; k < 4; k++) {
-		const Val *a = val(s->g, v->in[k / 2]), *b = val(s->g, v->in[1 - k / 2]);
-		if (a->op != O_mul || b->op != O_mul)
-			return false;
-		const Val *rest = val(s->g, a->in[k % 2]);
-		bool gate = rest->op == O_sub && is_number(s, rest->in[0]);
-		if (gate && (rest->in[1] == b->in[0] || rest->in[1] == b->in[1]))
-			return true;
+	const Val *v = val(s->g, unviewed(s, r));
+	return v->op == O_sub && is_number(s, v->in[0]) ? v->in[1] : 0;
+}
+
+// What the difference x - y is multiplied with, where `r` is such a product.
+static Ref difference_gate(const Sweep *s, Ref r, Ref y, Ref *x)
+{
+	const Val *v = val(s->g, r);
+	for (int k = 0; k < 2 && v->op == O_mul; k++) {
+		const Val *difference = val(s->g, v->in[k]);
+		if (difference->op == O_sub && difference->in[1] == y) {
+			*x = is(s, difference->in[0], SIGNAL) ? difference->in[0] : y;
+			return v->in[1 - k];
+		}
+	}
+	return 0;
+}
+
+bool mixture(const Sweep *s, const Val *v, Ref *x, Ref *y, Ref *gate)
+{
+	bool found = false;
+	for (int k = 0; k < 4 && known(s, F_mixture) && v->op == O_add && !found; k++) {
+		Ref a = v->in[k / 2], b = v->in[1 - k / 2];
+		const Val *left = val(s->g, a), *right = val(s->g, b);
+		*x = a, *y = b;
+		*gate = difference_gate(s, a, b, x);
+		found = *gate != 0;
+		if (found || left->op != O_mul || right->op != O_mul)
+			continue;
+		Ref rest = held_back(s, left->in[k % 2]);
+		found = rest && (rest == right->in[0] || rest == right->in[1]);
+	}
+	if (!found)
+		*x = v->in[0], *y = v->in[1], *gate = 0;
+	return found && is(s, *x, SIGNAL) && is(s, *y, SIGNAL);
+}
+
+static bool is_sigmoid(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	return v->op == O_act && v->attr->i[0] == A_sigmoid;
+}
+
+// Products of tanh and sigmoid, and what is clipped.
+static bool bounded(const Sweep *s, Ref r, int depth)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	if (v->op == O_act)
+		return v->attr->i[0] == A_tanh || v->attr->i[0] == A_sigmoid;
+	if (v->op == O_max || v->op == O_min)
+		return is_number(s, v->in[0]) || is_number(s, v->in[1]);
+	return v->op == O_mul && depth > 0 && bounded(s, v->in[0], depth - 1) &&
+	       bounded(s, v->in[1], depth - 1);
+}
+
+bool memory_cell(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 2 && known(s, F_memory) && v->op == O_add; k++) {
+		const Val *kept = val(s->g, v->in[k]);
+		if (kept->op != O_mul || !bounded(s, v->in[1 - k], 2))
+			continue;
+		for (int i = 0; i < 2; i++) {
+			Ref rest = held_back(s, kept->in[i]);
+			if (is_sigmoid(s, rest ? rest : kept->in[i]))
+				return true;
+		}
 	}
 	return false;
+}
+
+int64_t weights_of(const Sweep *s, const Val *v)
+{
+	const Val *sum = v->op == O_div ? val(s->g, unmoved(s, v->in[1])) : v;
+	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_shares);
+	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
+}
+
+// x W of a signal and a parameter, whatever bias is added; 0: something else.
+static const Val *kernel_output(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unscaled(s, r));
+	for (int k = 0; k < 2 && v->op == O_add; k++)
+		if (is(s, v->in[k], SIGNAL) && is(s, v->in[1 - k], VARIABLE)) {
+			v = val(s->g, unscaled(s, v->in[k]));
+			break;
+		}
+	bool kernel = v->op == O_dot && is(s, v->in[0], SIGNAL) && view_slot(s, v->in[1]) >= 0;
+	return kernel ? v : NULL;
+}
+
+// Of x W + (x A) B, the inner size less than both outer ones: (x A) B; or 0.
+Ref low_rank(const Sweep *s, const Val *v)
+{
+	for (int k = 0; k < 2 && known(s, F_low_rank) && v->op == O_add; k++) {
+		const Val *base = kernel_output(s, v->in[k]), *up = kernel_output(s, v->in[1 - k]);
+		const Val *down = base && up ? kernel_output(s, up->in[0]) : NULL;
+		if (!down || unviewed(s, down->in[0]) != unviewed(s, base->in[0]))
+			continue;
+		const Shape *a = &val(s->g, down->in[1])->shape, *b = &val(s->g, up->in[1])->shape;
+		int64_t rank = a->dim[a->rank - 1];
+		if (rank < a->dim[a->rank - 2] && rank < b->dim[b->rank - 1])
+			return v->in[1 - k];
+	}
+	return 0;
 }
 
 // x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
@@ -347,7 +458,7 @@ double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
 	const Val *root = val(s->g, unmoved(s, factor));
 	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
 	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
-	if (max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
+	if (!known(s, F_limit) || max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
 		return 0;
 	const Val *sum = val(s->g, max->in[1 - one_at]);
 	int k = scaled_operand(s, sum);
@@ -397,6 +508,7 @@ bool normalized(const Sweep *s, Ref x, bool scaled)
 Ref same_as(Sweep *s, const Val *v)
 {
 	Ref x = averaged(s, v);
+	x = x ? x : centred(s, v);
 	x = x ? x : dropped(s, v);
 	return x ? x : rotated(s, v);
 }

@@ -1,5 +1,6 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c, layout.c and given.c alone.
+// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c, layout.c and given.c
+// alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -16,10 +17,47 @@ typedef struct Cuts { // a kernel's output of whose parts different scales are a
 	VEC(Cut) cut;
 } Cuts;
 
+typedef enum Constant {
+#define CONSTANT(name, num, den, meaning) N_##name,
+#include "eta.def"
+#undef CONSTANT
+	CONSTANTS
+} Constant;
+
+typedef enum Form {
+#define FORM(name, meaning) F_##name,
+#include "eta.def"
+#undef FORM
+	FORMS
+} Form;
+
+struct Sweep;
+typedef Surd Range(struct Sweep *, Ref, const Val *);
+typedef void Demand(struct Sweep *, Ref, const Val *);
+
+typedef struct Row { // of a primitive: its result's range; what it asks of its operands
+	Range *range;
+	Demand *demand;
+} Row;
+
+// All that eta is inferred by. Tests give tables of their own, with one entry changed.
+typedef struct Rules {
+	Row row[OPS];
+	Surd constant[CONSTANTS];
+	bool without[FORMS]; // forms that are not looked for
+} Rules;
+Rules eta_rules(void); // the paper's
+
+// Rows that any primitive might have.
+Range keep_range, unit_range;
+Demand pass_demand, unit_demand, no_demand;
+
 // By Ref, but where said.
 typedef struct Sweep {
 	Arena *arena;
 	const Graph *g;
+	const Rules *rules;
+	bool authors; // their code decides where it differs from the paper
 	const bool *live;
 	Nature *nature;
 	bool *data;    // depends on an input
@@ -43,6 +81,16 @@ static inline bool is(const Sweep *s, Ref r, Nature n)
 	return s->nature[r] == n;
 }
 
+static inline bool known(const Sweep *s, Form form)
+{
+	return !s->rules->without[form];
+}
+
+static inline Surd constant(const Sweep *s, Constant c)
+{
+	return s->rules->constant[c];
+}
+
 const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
 
 // ---- pattern.c: each answers the value that a form is about, or 0
@@ -61,12 +109,17 @@ Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
 Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
-Ref pooled(const Sweep *, Ref);                // what r takes the largest of windows of
+Ref pooled(const Sweep *, Ref);                // what r is the largest of windows of, before a ReLU
 Ref squared_under(const Sweep *, Ref);         // x x, where r is the length of x
 Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
 Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
-bool exclusive(const Sweep *, const Val *);    // x g + y (1 - g)
+// x g + y (1 - g): its summands as x and y; y + g (x - y): x, y and g.
+bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
+bool memory_cell(const Sweep *, const Val *); // x sigmoid(a) + y, y bounded
+int64_t weights_of(const Sweep *,
+                   const Val *);          // n, where v is x / sum(x) over n; 0: something else
+Ref low_rank(const Sweep *, const Val *); // (x A) B of x W + (x A) B
 double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
 // A normalization's output, before its own factor or (scaled) after it too.
 bool normalized(const Sweep *, Ref, bool scaled);
@@ -94,6 +147,7 @@ typedef struct Share {    // what is wanted of a variable
 	bool rows;            // a table: v and b have an entry for each row
 	const Cuts *cuts;     // different scales are asked of parts of the output
 	const char *question; // NULL: sure
+	const char *note;     // said of the range; NULL: nothing
 } Share;
 
 typedef struct Shares {

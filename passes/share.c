@@ -63,14 +63,14 @@ static void copy_demand(Sweep *s, Ref table, Ref known)
 // Tables of which nothing is asked copy the one they are summed with.
 static void join_tables(Sweep *s, Ref sum)
 {
-	Ref table[LEAVES], known = 0;
+	Ref table[LEAVES], found = 0;
 	int n = 0;
 	tables_of(s, sum, &n, table);
 	for (int k = 0; k < n; k++)
 		if (s->asker[table[k]])
-			known = table[k];
-	for (int k = 0; k < n && known; k++)
-		copy_demand(s, table[k], known);
+			found = table[k];
+	for (int k = 0; k < n && found; k++)
+		copy_demand(s, table[k], found);
 }
 
 static void begin_stream(Sweep *s, Ref sum)
@@ -94,10 +94,10 @@ void join_embeddings(Sweep *s)
 		if (!s->live[r] || v->op != O_add)
 			continue;
 		s->sum[r] = raw[r];
-		if (raw[r])
+		if (raw[r] && known(s, F_copies))
 			join_tables(s, r);
-		else if (raw[v->in[0]] != raw[v->in[1]] && is(s, v->in[0], SIGNAL) &&
-		         is(s, v->in[1], SIGNAL))
+		else if (known(s, F_stream) && raw[v->in[0]] != raw[v->in[1]] &&
+		         is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL))
 			begin_stream(s, v->in[raw[v->in[0]] ? 0 : 1]);
 	}
 }
@@ -167,52 +167,40 @@ static bool activated(const Sweep *s, Ref r)
 	return false;
 }
 
-// The paper scales the projection of a pooled image, not the kernel beside it.
-static const char *pooling_question(const Sweep *s, const Share *share)
+// How many values does this source set the range of, and go into by themselves?
+static int branches_of(const Sweep *s, Ref source)
 {
-	Ref pool = share->source;
 	int branches = 0;
-	if (!pool || !pooled(s, pool) || !activated(s, share->at))
-		return NULL;
-	for (Ref u = pool + 1; u < (Ref)s->g->nval; u++) {
+	for (Ref u = source + 1; u < (Ref)s->g->nval; u++) {
 		const Val *v = val(s->g, u);
-		bool branch = s->live[u] && is(s, u, SIGNAL) && s->source[u] != pool;
+		bool goes = false;
 		for (int k = 0; k < v->nin; k++)
-			if (branch && is(s, v->in[k], SIGNAL) && s->source[v->in[k]] == pool) {
-				branches++;
-				break;
-			}
+			goes |= is(s, v->in[k], SIGNAL) && s->source[v->in[k]] == source;
+		branches += goes && s->live[u] && is(s, u, SIGNAL) && s->source[u] != source;
 	}
-	return branches < 2
-	           ? NULL
-	           : "its input is max-pooled and goes past it too: the rule counts the pooling; "
-	             "the paper's table for ResNet does not for this kernel";
+	return branches;
 }
 
-static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+// The paper scales the projection of a pooled image, not the kernel beside it whose output is
+// activated. The range of the image before pooling; else of the signal.
+static Surd input_range(const Sweep *s, Ref at, Ref signal, bool *unpooled)
 {
-	int64_t m = contracted(s, at);
-	int slot = view_slot(s, variable);
-	Surd range = is(s, signal, SIGNAL) ? s->range[signal] : one;
-	if (slot >= 0 && s->lookups[slot]) {
-		Share table = table_share(s, at, variable);
-		table.contracted = m;
-		table.range = range;
-		return table;
-	}
-	Surd eta = surd_div(asked(s, at), surd_mul(range, surd_root(m, 1)));
-	Share share = meeting(s, at, signal, variable, "kernel", eta);
-	share.contracted = m;
-	share.question = pooling_question(s, &share);
-	return share;
+	Ref source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
+	Ref before = source && known(s, F_branch) ? pooled(s, source) : 0;
+	*unpooled = before && activated(s, at) && branches_of(s, source) > 1;
+	if (*unpooled)
+		return s->range[before];
+	return is(s, signal, SIGNAL) ? s->range[signal] : one;
 }
 
-static int long_axes(const Shape *shape)
+// Are these the logits: what a loss or an output asks for?
+static bool is_logits(const Sweep *s, Ref at)
 {
-	int n = 0;
-	for (int a = 0; a < shape->rank; a++)
-		n += shape->dim[a] > 1;
-	return n;
+	Ref asker = s->asker[at];
+	bool out = asker && val(s->g, asker)->op == O_lse;
+	for (int k = 0; k < s->g->outs.count; k++)
+		out |= asker && s->g->outs.at[k].val == asker;
+	return out;
 }
 
 // The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
@@ -229,6 +217,48 @@ static Ref sum_of(const Sweep *s, Ref product)
 		product = u;
 	}
 	return 0;
+}
+
+static const char *low_rank_question(const Sweep *s, Ref at)
+{
+	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? sum_of(s, at) : 0;
+	Ref low = sum ? low_rank(s, val(s->g, sum)) : 0;
+	return low && unscaled(s, low) == at ? "the second of two kernels beside a larger one "
+	                                       "(LoRA): an offset of it, half its "
+	                                       "output?"
+	                                     : NULL;
+}
+
+static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+{
+	int64_t m = contracted(s, at);
+	int slot = view_slot(s, variable);
+	bool unpooled;
+	Surd range = input_range(s, at, signal, &unpooled);
+	if (slot >= 0 && s->lookups[slot]) {
+		Share table = table_share(s, at, variable);
+		table.contracted = m;
+		table.range = range;
+		return table;
+	}
+	bool whatever = s->authors && is_logits(s, at); // their output kernels do not ask
+	Surd eta = surd_div(asked(s, at), surd_mul(whatever ? one : range, surd_root(m, 1)));
+	Share share = meeting(s, at, signal, variable, "kernel", eta);
+	share.contracted = m;
+	share.range = range;
+	share.question = low_rank_question(s, at);
+	share.note = whatever   ? "the authors' code takes 1 for what comes into logits"
+	             : unpooled ? "max-pooled, which counts in what goes past this kernel alone"
+	                        : NULL;
+	return share;
+}
+
+static int long_axes(const Shape *shape)
+{
+	int n = 0;
+	for (int a = 0; a < shape->rank; a++)
+		n += shape->dim[a] > 1;
+	return n;
 }
 
 // q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
@@ -253,6 +283,16 @@ static Surd gain_of(Sweep *s, Ref r)
 	return gain;
 }
 
+// t W + b, t a table
+static bool made_by_kernel(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unscaled(s, r));
+	for (int k = 0; k < 2 && v->op == O_add; k++)
+		if (val(s->g, unviewed(s, v->in[k]))->op == O_dot)
+			return true;
+	return v->op == O_dot;
+}
+
 // A learned query: a table through a kernel, on the left of what it is compared with.
 static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
@@ -267,12 +307,12 @@ static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	bool left = val(s->g, at)->in[0] == variable;
-	Ref whole = left ? 0 : offset_of(s, at);
-	if (left && val(s->g, unviewed(s, variable))->op == O_dot)
+	Ref whole = left || !known(s, F_distributed) ? 0 : offset_of(s, at);
+	if (left && known(s, F_query) && made_by_kernel(s, variable))
 		return query_share(s, at, signal, variable);
 	if (!whole)
 		return kernel_share(s, at, signal, variable);
-	Surd range = s->range[unscaled(s, whole)], half = surd_mul(range, surd_near(0.5));
+	Surd range = s->range[unscaled(s, whole)], half = surd_mul(range, constant(s, N_offset));
 	Share share =
 	    meeting(s, at, 0, variable, "embedding", surd_mul(half, gain_of(s, variable)));
 	share.rows = true;
@@ -289,7 +329,7 @@ static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 	bool norm = normalized(s, signal, true);
 	Surd whole = s->asker[at] && !norm ? s->demand[at] : s->range[signal];
 	Share share = meeting(s, at, signal, variable, norm ? "norm_bias" : "bias",
-	                      surd_mul(whole, surd_near(0.5)));
+	                      surd_mul(whole, constant(s, norm ? N_norm_bias : N_offset)));
 	if (norm || s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2)
 		return share;
 	share.role = "embedding";
@@ -302,11 +342,26 @@ static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 static Share scale_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->divided[variable] || normalized(s, signal, false))
-		return meeting(s, at, signal, variable, "norm_scale", one);
+		return meeting(s, at, signal, variable, "norm_scale", constant(s, N_norm_scale));
 	Surd out = s->asker[at] ? s->demand[at] : s->range[signal];
 	Share share = meeting(s, at, signal, variable, "scale", surd_div(out, s->range[signal]));
 	share.question =
 	    "a factor of a signal that is not normalized: what becomes of the signal's range?";
+	return share;
+}
+
+// A token beside data is as large as they are.
+static Share token_share(const Sweep *s, Ref at, Ref variable)
+{
+	const Val *v = val(s->g, at);
+	Ref beside = 0;
+	for (int k = 0; k < v->nin; k++)
+		beside = is(s, v->in[k], SIGNAL) ? v->in[k] : beside;
+	Surd range = beside ? s->range[beside] : one;
+	Share share = meeting(s, at, beside, variable, "token",
+	                      s->asker[variable] ? s->demand[variable] : range);
+	share.rows = true;
+	share.question = "a learned token among data: as large as they are?";
 	return share;
 }
 
@@ -334,9 +389,12 @@ static Share share_at(Sweep *s, Ref r, const Val *v, int k)
 	case O_mul:
 	case O_div:
 		return scale_share(s, r, other, x);
+	case O_concat:
+		return token_share(s, r, x);
 	case O_attend:
 		if (k == 3)
-			return meeting(s, r, 0, x, "bias", surd_mul(asked(s, x), surd_near(0.5)));
+			return meeting(s, r, 0, x, "bias",
+			               surd_mul(asked(s, x), constant(s, N_offset)));
 		return other_share(s, r, x);
 	default:
 		return other_share(s, r, x);
