@@ -49,7 +49,8 @@ static bool close_to(Surd eta, double x)
 // Is what a report says what is inferred?
 static bool agrees(const Eta *eta, const Override *wish, double x)
 {
-	if (!wish->report || (wish->count > 0) != (eta->nparts > 0))
+	bool answered = wish->sure && !eta->sure;
+	if (!wish->report || answered || (wish->count > 0) != (eta->nparts > 0))
 		return false;
 	if (!wish->count)
 		return close_to(eta->eta, x);
@@ -176,13 +177,23 @@ void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 			eta[i].slot = given;
 			const char **why = NEWS(arena, const char *, eta[i].nwhy + 1);
 			memcpy(why, eta[i].why, sizeof *why * (size_t)eta[i].nwhy);
-			why[eta[i].nwhy++] = "slots given by --slots";
+			why[eta[i].nwhy++] =
+			    list->at[k].report ? "slots given by --eta" : "slots given by --slots";
 			eta[i].why = why;
 		}
 	}
 }
 
 // ---- ranges of inputs -------------------------------------------------------------------------
+
+// A decimal is exact where it is short: 0.5, and not 0.707.
+static Surd range_of(const char *expression, double x)
+{
+	enum { LONG = 1 << 8 };
+	Surd exact = surd_near(x);
+	bool decimal = !expression[strspn(expression, "0123456789.eE+-")];
+	return decimal && (exact.num > LONG || exact.den > LONG) ? surd_number(x) : exact;
+}
 
 Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 {
@@ -198,7 +209,7 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 		double x = book_number(arena, wish->pattern, wish->expr);
 		if (!(x > 0) || !isfinite(x))
 			fail(wish->pattern, "--range '%s' is not a positive number", wish->expr);
-		range[slot] = surd_near(x);
+		range[slot] = range_of(wish->expr, x);
 	}
 	return range;
 }

@@ -44,6 +44,7 @@ typedef struct Override {
 	int axis;                   // eta along an axis: of `count` numbers; count 0: expr
 	int64_t count;
 	const double *along;
+	bool sure;                  // a row of a report: a person has no question
 	bool report;                // a row of a report: `pattern` is the very name; given where it differs from what is inferred
 } Override;
 typedef VEC(Override) Overrides;
@@ -91,6 +92,8 @@ void opt_defaults(Arena *, Opt *);
 // "accuracy" stay. opt_defaults has been called. Where several runs make one update, NAME.sum holds the gradients
 // so far, and amos.run counts the runs since the last update.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
+// Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of Eta: slot.
+int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
 // ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----------------
 Graph *open_pass(Arena *, const Graph *);

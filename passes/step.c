@@ -306,15 +306,22 @@ static bool has_attribute(const Def *d, const char *name)
 	return false;
 }
 
+// The definition that updates a parameter.
+static const Def *update_of(const Graph *g, const Opt *opt, Param *p)
+{
+	bool vector = !strcmp(opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
+	const Def *d = definition(g->book, vector ? "adafactor_vector" : opt->name);
+	p->still = opt->momentum == 0 && has_attribute(d, "momentum");
+	return d;
+}
+
 static void update(const Step *s, Param *p)
 {
 	Graph *g = s->graph;
-	bool vector = !strcmp(s->opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
-	const Def *d = definition(g->book, vector ? "adafactor_vector" : s->opt->name);
+	const Def *d = update_of(g, s->opt, p);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
 	Given *given = NEWS(g->arena, Given, d->nattr + 1);
 	g->from = add_node(g, g->slots.at[p->slot].name, s->opt->name);
-	p->still = s->opt->momentum == 0 && has_attribute(d, "momentum");
 	for (int k = 0; k < d->nin; k++)
 		in[k] = operand(s, p, d->names[k]);
 	for (int k = 0; k < d->nattr; k++)
@@ -327,6 +334,24 @@ static void update(const Step *s, Param *p)
 				set(s, slot_of(g, in[k]), out[next]);
 			next++;
 		}
+}
+
+int64_t state_bytes(const Graph *g, const Eta *eta, const Opt *opt)
+{
+	int64_t bytes = 0;
+	for (int i = 0; i < g->slots.count; i++) {
+		if (g->slots.at[i].kind != S_param)
+			continue;
+		Param p = {.slot = i, .eta = &eta[i]};
+		const Def *d = update_of(g, opt, &p);
+		for (int k = 0; k < d->nin; k++) {
+			if (!is_state(d->names[k]) || (p.still && !strcmp(d->names[k], "m")))
+				continue;
+			Shape shape = state_shape(g, &p, d->names[k]);
+			bytes += count_of(&shape) * elems[g->slots.at[i].type].bytes;
+		}
+	}
+	return bytes;
 }
 
 // The graph of gradients. What is random is drawn anew in each run of an update.

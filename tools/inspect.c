@@ -171,7 +171,7 @@ static Model *try_model(Command *command, const char **failure)
 	Catch catch;
 	*failure = NULL;
 	if (!TRY(catch)) {
-		Model *model = read_standing(command);
+		Model *model = read_standing(command, NULL);
 		catch_end(&catch);
 		return model;
 	}

@@ -24,6 +24,7 @@ typedef enum Group { // of options: what a verb takes
 	SHOW = 1 << 12,
 	JSON = 1 << 13,
 	SHAPE = 1 << 14,
+	REPORT = 1 << 15,
 } Group;
 
 typedef enum OptionName {
@@ -82,8 +83,8 @@ runtime_options(const Command *); // what options.def lists, as the runtime take
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: dropout
 // is drawn.
 Model *read_bound(Command *, struct amos_data *, bool random);
-// The same, where no data tell: unbound dimensions get numbers that stand for any.
-Model *read_standing(Command *);
+// The same, but dimensions that nothing tells get numbers that stand for any.
+Model *read_standing(Command *, struct amos_data *);
 Model *list_model(Command *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
 Model *read_window(Command *, int64_t window);

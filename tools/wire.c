@@ -210,9 +210,10 @@ Model *read_window(Command *command, int64_t window)
 }
 
 // NULL when it cannot be read with these sizes, and `must` is not set.
-static Model *try_sizes(Command *command, const Model *listed, int64_t size, bool must)
+static Model *try_sizes(Command *command, const Reading *told, const Model *listed, int64_t size,
+                        bool must)
 {
-	Reading r = read_choices(command);
+	Reading r = *told;
 	bind_open(command, listed, 2, size, &r);
 	Catch catch;
 	if (must)
@@ -232,14 +233,17 @@ Model *list_model(Command *command)
 	return read_with(command, &r, false, true);
 }
 
-Model *read_standing(Command *command)
+Model *read_standing(Command *command, struct amos_data *data)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	const Model *listed = list_model(command);
+	Reading told = read_choices(command);
+	if (data)
+		bind_by_data(command, data, read_with(command, &told, false, true), &told);
+	const Model *listed = read_with(command, &told, false, true);
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(command, listed, sizes[k], false);
-	return model ? model : try_sizes(command, listed, sizes[0], true);
+		model = try_sizes(command, &told, listed, sizes[k], false);
+	return model ? model : try_sizes(command, &told, listed, sizes[0], true);
 }
 
 // ---- loss, gradient -------------------------------------------------------------------

@@ -39,7 +39,9 @@ static Override eta_of_row(Arena *arena, const char *path, size_t number, const 
 {
 	const char *name = json_string_value(json_object_get(row, "name"));
 	const json_t *eta = json_object_get(row, "eta");
-	Override wish = {.pattern = name ? copy_string(arena, name) : NULL, .report = true};
+	Override wish = {.pattern = name ? copy_string(arena, name) : NULL,
+	                 .sure = json_is_true(json_object_get(row, "sure")),
+	                 .report = true};
 	if (json_is_number(eta))
 		wish.expr = format(arena, "%.17g", json_number_value(eta));
 	if (!name || !(wish.expr || read_along(arena, eta, &wish)))
@@ -96,8 +98,9 @@ static void want_wish(Arena *arena, const char *option, const char *text, Overri
 }
 
 // The root mean square of each float input that has data, to three digits.
-static void measure(Arena *arena, const Graph *g, const struct amos_data *data, Overrides *list)
+static void measure(Command *command, const Graph *g, const struct amos_data *data, Overrides *list)
 {
+	Arena *arena = command->arena;
 	for (int i = 0; data && i < g->slots.count; i++) {
 		const Slot *slot = &g->slots.at[i];
 		if (slot->kind != S_input || elems[slot->type].cls != 'f')
@@ -107,6 +110,10 @@ static void measure(Arena *arena, const Graph *g, const struct amos_data *data, 
 			continue;
 		Override wish = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
 		PUSH(arena, *list, wish);
+		if (strcmp(command->verb->name, "eta")) // whose report tells
+			say_progress(command,
+			             "input %s: range %s, the root mean square of its data\n",
+			             slot->name, wish.expr);
 	}
 }
 
@@ -114,7 +121,7 @@ Eta *etas(Command *command, const Graph *g, struct amos_data *data, Scales *scal
 {
 	Arena *arena = command->arena;
 	Wishes wishes = {.convention = choice(command, OPT_convention, NULL)};
-	measure(arena, g, data, &wishes.range);
+	measure(command, g, data, &wishes.range);
 	for (int i = 0; i < command->choices.count; i++) {
 		const Choice *c = &command->choices.at[i];
 		if (c->option == OPT_eta && !read_wish(arena, c->value, &wishes.eta))

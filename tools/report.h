@@ -1,0 +1,75 @@
+// report.h: the eta report: one JSON value, the contract of --json, and all that is printed from
+// it. Seen by eta.c and the files report_*.c alone.
+#ifndef REPORT_H
+#define REPORT_H
+#include "tool.h"
+
+typedef struct Report {
+	json_t *json;       // as --json prints it
+	const Graph *graph; // NULL: the report was read from a file
+	Scales scales;      // of the graph's values
+} Report;
+
+// ---- report_make.c --------------------------------------------------------------------
+
+// Of a model, or of a .json file that --json wrote.
+Report make_report(Command *, const char *path);
+
+// ---- report_cells.c: columns.def ------------------------------------------------------
+
+enum { T = 1, M = 2, C = 4, H = 8 }; // formats
+typedef enum Kind { TEXT, NUMBER } Kind;
+
+typedef struct Column {
+	const char *title;
+	Kind kind;
+	int drop;
+	unsigned formats;
+	const char *(*cell)(Arena *, const json_t *row);
+} Column;
+
+enum {
+#define COLUMN(name, ...) COLUMN_##name,
+#include "columns.def"
+#undef COLUMN
+	COLUMNS
+};
+extern const Column columns[COLUMNS];
+
+json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the order of reports
+const char *title_of(Arena *, const Report *);
+const char *input_line(Arena *, const json_t *input);
+
+typedef struct Optimizer { // whose state's size the report tells
+	const char *key, *title;
+} Optimizer;
+enum { OPTIMIZERS = 5 };
+extern const Optimizer optimizers[OPTIMIZERS];
+const char *memory_title(Arena *, const Report *);
+// Of an optimizer's state: "1.5 KiB", or what part of the parameters it is: "12 %". NULL: the
+// report does not tell.
+const char *memory_cell(Arena *, const Report *, int optimizer, bool part);
+
+const char *text_at(const json_t *row, const char *key); // "" where there is none
+const char *number_at(Arena *, const json_t *row, const char *key);
+const char *list_text(Arena *, const json_t *list, const char *between);
+
+// ---- report_text.c, report_files.c ----------------------------------------------------
+
+void print_text(Command *, const Report *);
+void print_md(Command *, const Report *);
+void print_csv(Command *, const Report *);
+
+// ---- report_page.c --------------------------------------------------------------------
+
+void print_html(Command *, const Report *);
+
+// ---- report_code.c --------------------------------------------------------------------
+
+void print_code(Command *, const Report *, const char *language); // jax or torch
+
+// ---- report_diff.c --------------------------------------------------------------------
+
+int print_differences(Command *, const Report *, const Report *); // how many
+
+#endif

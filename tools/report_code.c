@@ -1,0 +1,256 @@
+// report_code.c: a report as code for those who train elsewhere.
+// Takes a Report. Gives Python: for jax the rules that jestimator's amos_helper reads (a regular
+// expression to an expression, the first that matches a name's beginning), for torch a dict.
+// Keeps: each name meets its own rule; layers that agree share one.
+#include "report.h"
+#include <ctype.h>
+#include <string.h>
+
+// ---- expressions ------------------------------------------------------------------------------
+
+// sqrt(2/3072), 1/2, (1/256)^(1/4) and decimals; what a person wrote is kept where it is no more.
+static bool is_python(const char *formula)
+{
+	for (const char *c = formula; *c; c++)
+		if (starts_with(c, "sqrt("))
+			c += strlen("sqrt");
+		else if (!isdigit((unsigned char)*c) && !strchr("()+-*/^. ", *c))
+			return false;
+	return *formula;
+}
+
+static const char *number_text(Arena *arena, const char *formula, size_t length, double value)
+{
+	const char *one = format(arena, "%.*s", (int)length, formula), *power = strchr(one, '^');
+	if (!is_python(one))
+		return format(arena, "%.9g", value);
+	return power ? format(arena, "%.*s**%s", (int)(power - one), one, power + 1) : one;
+}
+
+typedef struct Run { // entries along an axis that have the same eta
+	const char *text;
+	double value;
+	int64_t count;
+} Run;
+
+typedef struct Runs { // a number is one run; axis -1
+	VEC(Run) run;
+	int axis;
+} Runs;
+
+static Runs runs_of(Arena *arena, const json_t *row)
+{
+	const json_t *eta = json_object_get(row, "eta");
+	const char *formula = text_at(row, "formula");
+	Runs runs = {.axis = json_is_array(eta) ? 0 : -1};
+	for (; json_array_size(eta) == 1; runs.axis++)
+		eta = json_array_get(eta, 0);
+	int64_t count = MAX((int64_t)json_array_size(eta), 1);
+	for (int64_t i = 0; i < count; i++) {
+		const json_t *one = json_is_array(eta) ? json_array_get(eta, (size_t)i) : eta;
+		while (json_is_array(one))
+			one = json_array_get(one, 0);
+		double value = json_number_value(one);
+		Run *last = runs.run.count ? &runs.run.at[runs.run.count - 1] : NULL;
+		if (last && last->value == value) {
+			last->count++;
+			continue;
+		}
+		size_t length = strcspn(formula, "|");
+		Run run = {number_text(arena, formula, length, value), value, 1};
+		PUSH(arena, runs.run, run);
+		formula += length + (formula[length] == '|');
+	}
+	return runs;
+}
+
+// (1, 768) as Python has it: one element has a comma.
+static const char *tuple_text(Arena *arena, const json_t *list)
+{
+	return format(arena, "(%s%s)", list_text(arena, list, ", "),
+	              json_array_size(list) == 1 ? "," : "");
+}
+
+// ---- jax --------------------------------------------------------------------------------------
+
+// Calls of numpy by position are all that amos_helper evaluates beside arithmetic.
+static const char *jax_expression(Arena *arena, const json_t *row)
+{
+	Runs runs = runs_of(arena, row);
+	if (runs.run.count == 1)
+		return runs.run.at[0].text;
+	Text values = {.arena = arena}, counts = {.arena = arena}, shape = {.arena = arena};
+	for (int i = 0; i < runs.run.count; i++) {
+		say(&values, "%s, ", runs.run.at[i].text);
+		say(&counts, "%lld, ", (long long)runs.run.at[i].count);
+	}
+	for (int a = 0; a < (int)json_array_size(json_object_get(row, "shape")); a++)
+		say(&shape, "%s, ", a == runs.axis ? "-1" : "1");
+	return format(arena, "reshape(repeat((%s), (%s)), (%s))", values.at, counts.at, shape.at);
+}
+
+// Of a name as a regular expression: parts are parted by . or /; with `digits`, any number for each
+// number in it.
+static const char *pattern_of(Arena *arena, const char *name, bool digits)
+{
+	Text text = {.arena = arena};
+	for (const char *c = name; *c; c++) {
+		if (*c == '.' || *c == '/')
+			say(&text, "[./]");
+		else if (digits && isdigit((unsigned char)*c)) {
+			say(&text, "\\d+");
+			c += strspn(c, "0123456789") - 1;
+		} else if (isalnum((unsigned char)*c) || *c == '_' || *c & 0x80)
+			say(&text, "%c", *c);
+		else
+			say(&text, *c < ' ' || *c == '\'' ? "\\x%02x" : "\\%c", *c);
+	}
+	return text.at ? text.at : "";
+}
+
+typedef const char *(*Value)(Arena *, const json_t *row);
+
+static const char *jax_slots(Arena *arena, const json_t *row)
+{
+	return tuple_text(arena, json_object_get(row, "slots"));
+}
+
+typedef struct Family {    // of names that differ in their numbers alone
+	const char *value; // of all of them; NULL: they differ
+	int rows;
+	bool written;
+} Family;
+
+static Table *families_of(Arena *arena, const json_t *params, Value value)
+{
+	Table *families = table_new(arena);
+	size_t i;
+	const json_t *row;
+	json_array_foreach (params, i, row) {
+		const char *pattern = pattern_of(arena, text_at(row, "name"), true);
+		uint64_t *cell = table_cell_s(families, pattern);
+		const char *mine = value(arena, row);
+		Family *family = (Family *)(uintptr_t)*cell;
+		if (!family) {
+			family = NEW(arena, Family);
+			family->value = mine;
+			*cell = (uint64_t)(uintptr_t)family;
+		} else if (family->value && strcmp(family->value, mine)) {
+			family->value = NULL;
+		}
+		family->rows++;
+	}
+	return families;
+}
+
+static void print_rules(Arena *arena, const json_t *params, const char *name, Value value,
+                        const char *quote)
+{
+	Table *families = families_of(arena, params, value);
+	size_t i;
+	const json_t *row;
+	printf("%s = {\n", name);
+	json_array_foreach (params, i, row) {
+		const char *one = text_at(row, "name"), *all = pattern_of(arena, one, true);
+		Family *family = (Family *)(uintptr_t)*table_find_s(families, all);
+		const char *question = text_at(row, "question");
+		bool together = family->value && family->rows > 1;
+		if (family->written)
+			continue;
+		family->written = together;
+		printf("    r'%s$': %s%s%s,%s%s\n", together ? all : pattern_of(arena, one, false),
+		       quote, value(arena, row), quote, *question && *quote ? "  # unsure: " : "",
+		       *quote ? question : "");
+	}
+	printf("}\n");
+}
+
+static void print_jax(Arena *arena, const json_t *report)
+{
+	const json_t *params = json_object_get(report, "params");
+	printf(
+	    "# Eta and slots of %s, inferred by amosc.\n"
+	    "# Patterns are of the names in the file, with '.' or '/' between their parts; shapes "
+	    "are in its layout.\n"
+	    "# from jestimator.amos_helper import params_fn_from_assign_map\n"
+	    "# eta_fn = params_fn_from_assign_map(ETA, eval_str_value=True)\n"
+	    "# shape_fn = params_fn_from_assign_map(SLOTS)\n",
+	    text_at(report, "model"));
+	print_rules(arena, params, "ETA", jax_expression, "'");
+	print_rules(arena, params, "SLOTS", jax_slots, "");
+}
+
+// ---- torch ------------------------------------------------------------------------------------
+
+// A number, or nested lists that broadcast: [[a]] * 768 + [[b]] * 768.
+static const char *torch_expression(Arena *arena, const json_t *row)
+{
+	Runs runs = runs_of(arena, row);
+	Text text = {.arena = arena};
+	int rank = (int)json_array_size(json_object_get(row, "shape"));
+	if (runs.run.count == 1)
+		return runs.run.at[0].text;
+	for (int a = 0; a < runs.axis; a++)
+		say(&text, "[");
+	for (int i = 0; i < runs.run.count; i++) {
+		say(&text, "%s", i ? " + " : "");
+		for (int a = runs.axis; a < rank; a++)
+			say(&text, "[");
+		say(&text, "%s", runs.run.at[i].text);
+		for (int a = runs.axis; a < rank; a++)
+			say(&text, "]");
+		say(&text, " * %lld", (long long)runs.run.at[i].count);
+	}
+	for (int a = 0; a < runs.axis; a++)
+		say(&text, "]");
+	return text.at;
+}
+
+static const char *averaged_axes(Arena *arena, const json_t *row)
+{
+	const json_t *shape = json_object_get(row, "shape"), *slots = json_object_get(row, "slots");
+	json_t *axes = json_array();
+	for (size_t a = 0; a < json_array_size(shape); a++)
+		if (json_integer_value(json_array_get(slots, a)) !=
+		    json_integer_value(json_array_get(shape, a)))
+			json_array_append_new(axes, json_integer((json_int_t)a));
+	const char *text = tuple_text(arena, axes);
+	json_decref(axes);
+	return text;
+}
+
+// A string of JSON is one of Python too.
+static void print_string(const char *text)
+{
+	json_t *string = json_string(text);
+	json_dumpf(string, stdout, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+	json_decref(string);
+}
+
+static void print_torch(Arena *arena, const json_t *report)
+{
+	size_t i;
+	const json_t *row;
+	printf("# Eta and slots of %s, inferred by amosc.\n"
+	       "# name: (eta, axes of the parameter that v and b average over)\n"
+	       "from math import sqrt\n\nAMOS = {\n",
+	       text_at(report, "model"));
+	json_array_foreach (json_object_get(report, "params"), i, row) {
+		const char *question = text_at(row, "question");
+		printf("    ");
+		print_string(text_at(row, "name"));
+		printf(": (%s, %s),%s%s\n", torch_expression(arena, row), averaged_axes(arena, row),
+		       *question ? "  # unsure: " : "", question);
+	}
+	printf("}\n");
+}
+
+void print_code(Command *command, const Report *report, const char *language)
+{
+	if (!strcmp(language, "jax"))
+		print_jax(command->arena, report->json);
+	else if (!strcmp(language, "torch"))
+		print_torch(command->arena, report->json);
+	else
+		fail_status(STATUS_USAGE, "--for", "'%s': there are jax and torch", language);
+}

@@ -1,0 +1,90 @@
+// report_diff.c: what differs between two reports.
+// Takes two Reports. Gives a list: gone, new, or both rows of a parameter.
+#include "report.h"
+#include <math.h>
+#include <string.h>
+
+static const json_t *row_named(const Report *report, const char *name)
+{
+	size_t i;
+	const json_t *one;
+	json_array_foreach (json_object_get(report->json, "params"), i, one)
+		if (!strcmp(json_string_value(json_object_get(one, "name")), name))
+			return one;
+	return NULL;
+}
+
+// Numbers are the same but for how they were rounded when they were written.
+static bool same_json(const json_t *a, const json_t *b)
+{
+	if (json_is_number(a) && json_is_number(b))
+		return fabs(json_number_value(a) - json_number_value(b)) <=
+		       1e-6 * fabs(json_number_value(a));
+	if (!json_is_array(a) || json_array_size(a) != json_array_size(b))
+		return json_equal(a, b);
+	for (size_t i = 0; i < json_array_size(a); i++)
+		if (!same_json(json_array_get(a, i), json_array_get(b, i)))
+			return false;
+	return true;
+}
+
+static bool same_row(const json_t *a, const json_t *b)
+{
+	static const char *const keys[] = {"role", "shape", "eta", "slots", "sure"};
+	for (int i = 0; i < COUNT(keys); i++)
+		if (!same_json(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
+			return false;
+	return true;
+}
+
+static void add_difference(json_t *list, const json_t *a, const json_t *b)
+{
+	json_array_append_new(list, json_pack("{so? so?}", "a", json_incref((json_t *)a), "b",
+	                                      json_incref((json_t *)b)));
+}
+
+static json_t *differences(const Report *a, const Report *b)
+{
+	json_t *list = json_array();
+	size_t i;
+	const json_t *one;
+	json_array_foreach (json_object_get(a->json, "params"), i, one) {
+		const json_t *other = row_named(b, json_string_value(json_object_get(one, "name")));
+		if (!other || !same_row(one, other))
+			add_difference(list, one, other);
+	}
+	json_array_foreach (json_object_get(b->json, "params"), i, one)
+		if (!row_named(a, json_string_value(json_object_get(one, "name"))))
+			add_difference(list, NULL, one);
+	return list;
+}
+
+static void print_side(Arena *arena, char sign, const json_t *row)
+{
+	if (!json_is_object(row))
+		return;
+	printf("%c %s  %s %s  %s  slots %s%s\n", sign,
+	       json_string_value(json_object_get(row, "name")),
+	       json_string_value(json_object_get(row, "role")),
+	       list_text(arena, json_object_get(row, "shape"), "x"),
+	       json_string_value(json_object_get(row, "formula")),
+	       list_text(arena, json_object_get(row, "slots"), "x"),
+	       json_is_true(json_object_get(row, "sure")) ? "" : "  unsure");
+}
+
+int print_differences(Command *command, const Report *a, const Report *b)
+{
+	json_t *list = differences(a, b), *one;
+	int count = (int)json_array_size(list);
+	size_t i;
+	if (chosen(command, OPT_json)) {
+		print_json(json_pack("{so}", "differences", list));
+		return count;
+	}
+	json_array_foreach (list, i, one) {
+		print_side(command->arena, '-', json_object_get(one, "a"));
+		print_side(command->arena, '+', json_object_get(one, "b"));
+	}
+	json_decref(list);
+	return count;
+}

@@ -1,0 +1,81 @@
+// report_files.c: a report as Markdown and as CSV.
+#include "report.h"
+#include <string.h>
+
+static void print_md_cell(const char *cell)
+{
+	fputs(" ", stdout);
+	for (; *cell; cell++)
+		printf(*cell == '|' ? "\\%c" : *cell == '\n' ? " " : "%c", *cell);
+	fputs(" |", stdout);
+}
+
+static void print_md_line(Arena *arena, const json_t *row)
+{
+	putchar('|');
+	for (int c = 0; c < COLUMNS; c++)
+		if (columns[c].formats & M)
+			print_md_cell(row ? columns[c].cell(arena, row) : columns[c].title);
+	putchar('\n');
+}
+
+void print_md(Command *command, const Report *report)
+{
+	Arena *arena = command->arena;
+	int count;
+	json_t **rows = unsure_first(arena, report, &count), *one;
+	printf("# %s\n\n", title_of(arena, report));
+	size_t k;
+	json_array_foreach (json_object_get(report->json, "inputs"), k, one)
+		printf("* %s\n", input_line(arena, one));
+	putchar('\n');
+	print_md_line(arena, NULL);
+	putchar('|');
+	for (int c = 0; c < COLUMNS; c++)
+		if (columns[c].formats & M)
+			printf(columns[c].kind == NUMBER ? " ---: |" : " --- |");
+	putchar('\n');
+	for (int i = 0; i < count; i++)
+		print_md_line(arena, rows[i]);
+	for (int i = 0; i < OPTIMIZERS; i++) {
+		const char *bytes = memory_cell(arena, report, i, false);
+		if (bytes && !i)
+			printf("\n| optimizer | %s | part |\n| --- | ---: | ---: |\n",
+			       memory_title(arena, report));
+		if (bytes)
+			printf("| %s | %s | %s |\n", optimizers[i].title, bytes,
+			       memory_cell(arena, report, i, true));
+	}
+}
+
+// RFC 4180: quoted where it holds a comma, a quote or a line's end.
+static void print_csv_cell(const char *cell)
+{
+	bool quote = strpbrk(cell, ",\"\r\n") != NULL;
+	fputs(quote ? "\"" : "", stdout);
+	for (; *cell; cell++)
+		printf(*cell == '"' ? "\"%c" : "%c", *cell);
+	fputs(quote ? "\"" : "", stdout);
+}
+
+static void print_csv_line(Arena *arena, const json_t *row)
+{
+	bool first = true;
+	for (int c = 0; c < COLUMNS; c++) {
+		if (!(columns[c].formats & C))
+			continue;
+		fputs(first ? "" : ",", stdout);
+		print_csv_cell(row ? columns[c].cell(arena, row) : columns[c].title);
+		first = false;
+	}
+	putchar('\n');
+}
+
+void print_csv(Command *command, const Report *report)
+{
+	int count;
+	json_t **rows = unsure_first(command->arena, report, &count);
+	print_csv_line(command->arena, NULL);
+	for (int i = 0; i < count; i++)
+		print_csv_line(command->arena, rows[i]);
+}

@@ -1,0 +1,148 @@
+// report_make.c: the eta report of a model as JSON.
+// Takes a model, or a report in a file. Gives a Report. Keeps: the contract of --json; no weight is
+// read.
+#include "report.h"
+#include <math.h>
+#include <string.h>
+
+// A number, or where eta differs along an axis a list along it, with axes of 1 around it.
+static json_t *eta_value(const Eta *eta, const Shape *shape)
+{
+	if (!eta->nparts)
+		return number_json(eta->eta.value);
+	json_t *list = json_array();
+	for (int part = 0; part < eta->nparts; part++)
+		for (int64_t i = 0; i < eta->counts[part]; i++) {
+			json_t *number = number_json(eta->parts[part].eta.value);
+			for (int axis = eta->axis + 1; axis < shape->rank; axis++)
+				number = json_pack("[o]", number);
+			json_array_append_new(list, number);
+		}
+	for (int axis = 0; axis < eta->axis; axis++)
+		list = json_pack("[o]", list);
+	return list;
+}
+
+static json_t *reasons_json(Arena *arena, const Eta *eta)
+{
+	json_t *why = json_array();
+	for (int i = 0; i < eta->nwhy; i++)
+		json_array_append_new(why, json_string(eta->why[i]));
+	for (int i = 0; i < eta->nparts && eta->parts[i].nwhy; i++) {
+		const Eta *part = &eta->parts[i];
+		json_array_append_new(
+		    why, json_string(format(arena, "%lld along axis %d: %s; %s",
+		                            (long long)eta->counts[i], eta->axis, part->formula,
+		                            part->why[part->nwhy - 1])));
+	}
+	return why;
+}
+
+static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
+{
+	const Slot *s = &g->slots.at[slot];
+	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
+	json_array_remove(tied, 0);
+	return json_pack("{ss so ss so ss so so so so sb ss? so so? sn}", "name", s->name, "shape",
+	                 shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape),
+	                 "formula", eta->formula, "slots", shape_json(&eta->slot), "input_range",
+	                 number_json(eta->range.value), "demand", number_json(eta->demand.value),
+	                 "why", reasons_json(arena, eta), "sure", (int)eta->sure, "question",
+	                 eta->question, "tied", tied, "node", node, "line");
+}
+
+// ---- inputs and memory ------------------------------------------------------------------------
+
+static const char *said_by(const Command *command, const struct amos_data *data, const char *input)
+{
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		size_t length = strlen(input);
+		if (c->option == OPT_range && !strncmp(c->value, input, length) &&
+		    c->value[length] == '=')
+			return "--range";
+	}
+	return data && amos_data_rms(data, input) > 0 ? "data" : "assumed";
+}
+
+static json_t *inputs_json(const Command *command, const struct amos_data *data, const Graph *g,
+                           const Scales *scales)
+{
+	json_t *list = json_array();
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		const Slot *slot = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
+		if (slot && slot->kind == S_input && scales->nature[r] == SIGNAL)
+			json_array_append_new(list,
+			                      json_pack("{ss so ss}", "name", slot->name, "range",
+			                                number_json(scales->range[r].value), "by",
+			                                said_by(command, data, slot->name)));
+	}
+	return list;
+}
+
+// What optimizers keep beside the parameters, in bytes.
+static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
+{
+	Eta *whole = NEWS(arena, Eta, g->slots.count + 1);
+	int64_t parameters = 0;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		whole[i].slot = s->shape;
+		if (s->kind == S_param)
+			parameters += count_of(&s->shape) * elems[s->type].bytes;
+	}
+#define STATE(eta, optimizer, mu)                                                                  \
+	(json_int_t) state_bytes(g, eta, &(Opt){.name = optimizer, .momentum = mu})
+	return json_pack("{sI sI sI sI sI sI}", "parameters", (json_int_t)parameters, "amos",
+	                 STATE(eta, "amos", 0), "amos_momentum", STATE(eta, "amos", 0.9),
+	                 "amos_unreduced", STATE(whole, "amos", 0), "adamw",
+	                 STATE(eta, "adamw", NAN), "adafactor", STATE(eta, "adafactor", NAN));
+#undef STATE
+}
+
+// ---- reports ----------------------------------------------------------------------------------
+
+static void close_json(void *value)
+{
+	json_decref(value);
+}
+
+static Report read_report(Command *command, const char *path)
+{
+	json_error_t error;
+	json_t *json = json_load_file(path, 0, &error);
+	close_later(command, close_json, json);
+	if (!json_is_array(json_object_get(json, "params")))
+		fail(path, "not what amosc eta --json writes: %s",
+		     json ? "no list 'params'" : error.text);
+	return (Report){.json = json};
+}
+
+Report make_report(Command *command, const char *path)
+{
+	if (ends_with(path, ".json"))
+		return read_report(command, path);
+	struct amos_options options = runtime_options(command);
+	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
+	command->arguments.at[0] = path;
+	Report report = {0};
+	Graph *g = with_loss(command, read_standing(command, data)->graph);
+	Eta *eta = etas(command, g, data, &report.scales);
+	json_t *params = json_array(), *unresolved = json_array();
+	for (int i = 0; i < g->slots.count; i++) {
+		if (g->slots.at[i].kind != S_param)
+			continue;
+		json_array_append_new(params, row_json(command->arena, g, i, &eta[i]));
+		if (!eta[i].sure)
+			json_array_append_new(unresolved,
+			                      json_pack("{ss ss}", "name", g->slots.at[i].name,
+			                                "question", eta[i].question));
+	}
+	report.graph = g;
+	report.json = json_pack("{ss so so so so}", "model", path, "params", params, "unresolved",
+	                        unresolved, "inputs", inputs_json(command, data, g, &report.scales),
+	                        "memory", memory_json(command->arena, g, eta));
+	close_later(command, close_json, report.json);
+	return report;
+}

@@ -1,0 +1,163 @@
+// report_text.c: a report for a terminal.
+// Takes a Report. Gives aligned columns as wide as the terminal, from 80 to 120; where it is too
+// narrow long names are shortened and columns left out.
+#include "report.h"
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+enum { NARROWEST = 80, WIDEST = 120, LONGEST_NAME = 48, SHORTEST_NAME = 36, GAP = 2 };
+
+static int columns_of_terminal(void)
+{
+	struct winsize size;
+	const char *said = getenv("COLUMNS");
+	int width = said ? atoi(said) : 0;
+	if (width <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		width = size.ws_col;
+	return MIN(MAX(width, NARROWEST), WIDEST);
+}
+
+// Characters, not bytes.
+static int width_of(const char *text)
+{
+	int width = 0;
+	for (; *text; text++)
+		width += (*text & 0xC0) != 0x80;
+	return width;
+}
+
+static const char *skip(const char *text, int width)
+{
+	while (*text && (width > 0 || (*text & 0xC0) == 0x80))
+		width -= (*++text & 0xC0) != 0x80;
+	return text;
+}
+
+// At most `width` characters: the beginning is left out, as what tells names apart stands at the
+// end.
+static const char *shortened(Arena *arena, const char *text, int width)
+{
+	int all = width_of(text);
+	return all <= width ? text : format(arena, "..%s", skip(text, all - (width - 2)));
+}
+
+typedef struct Layout { // widths of the text's columns; 0: left out
+	int width[COLUMNS];
+	int all;
+} Layout;
+
+static int total(const Layout *l)
+{
+	int sum = -GAP;
+	for (int c = 0; c < COLUMNS; c++)
+		sum += l->width[c] ? l->width[c] + GAP : 0;
+	return sum;
+}
+
+// The column to leave out first; -1: none may go.
+static int least_needed(const Layout *l)
+{
+	int least = -1;
+	for (int c = 0; c < COLUMNS; c++)
+		if (l->width[c] && columns[c].drop &&
+		    (least < 0 || columns[c].drop >= columns[least].drop))
+			least = c;
+	return least;
+}
+
+static Layout layout_of(Arena *arena, json_t **rows, int count)
+{
+	enum { LONGEST_CELL = 26 };
+	Layout l = {.all = columns_of_terminal()};
+	for (int c = 0; c < COLUMNS; c++) {
+		if (!(columns[c].formats & T))
+			continue;
+		l.width[c] = width_of(columns[c].title);
+		for (int i = 0; i < count; i++)
+			l.width[c] = MAX(l.width[c], width_of(columns[c].cell(arena, rows[i])));
+		l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
+	}
+	while (total(&l) > l.all && least_needed(&l) >= 0) {
+		int spare = l.width[0] - SHORTEST_NAME, over = total(&l) - l.all;
+		if (over <= spare)
+			l.width[0] -= over;
+		else
+			l.width[least_needed(&l)] = 0;
+	}
+	return l;
+}
+
+static void print_line(Command *command, const Layout *l, const json_t *row)
+{
+	Text line = {.arena = command->arena};
+	for (int c = 0; c < COLUMNS; c++) {
+		if (!l->width[c])
+			continue;
+		const char *cell = row ? columns[c].cell(command->arena, row) : columns[c].title;
+		cell = shortened(command->arena, cell, l->width[c]);
+		int blank = l->width[c] - width_of(cell), gap = c ? GAP : 0;
+		if (columns[c].kind == NUMBER)
+			say(&line, "%*s%s", gap + blank, "", cell);
+		else
+			say(&line, "%*s%s%*s", gap, "", cell, blank, "");
+	}
+	while (line.count && line.at[line.count - 1] == ' ')
+		line.at[--line.count] = 0;
+	puts(line.at);
+}
+
+// Broken between words, with `mark` before the first line.
+static void print_wrapped(const Layout *l, const char *mark, const char *text)
+{
+	int indent = width_of(mark), at = indent;
+	printf("%s", mark);
+	while (*text) {
+		int word = (int)strcspn(text, " ");
+		if (at > indent && at + 1 + word > l->all) {
+			printf("\n%*s", indent, "");
+			at = indent;
+		}
+		at += printf("%s%.*s", at > indent ? " " : "", word, text);
+		text += word + strspn(text + word, " ");
+	}
+	putchar('\n');
+}
+
+static void print_reasons(const Layout *l, const json_t *row)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach (json_object_get(row, "why"), i, one)
+		print_wrapped(l, "    ", json_string_value(one));
+}
+
+void print_text(Command *command, const Report *report)
+{
+	Arena *arena = command->arena;
+	int count;
+	json_t **rows = unsure_first(arena, report, &count), *one;
+	Layout l = layout_of(arena, rows, count);
+	printf("%s\n", title_of(arena, report));
+	size_t k;
+	json_array_foreach (json_object_get(report->json, "inputs"), k, one)
+		printf("%s\n", input_line(arena, one));
+	putchar('\n');
+	print_line(command, &l, NULL);
+	for (int i = 0; i < count; i++) {
+		print_line(command, &l, rows[i]);
+		if (!json_is_true(json_object_get(rows[i], "sure")))
+			print_wrapped(&l, "  ? ", text_at(rows[i], "question"));
+		if (chosen(command, OPT_verbose))
+			print_reasons(&l, rows[i]);
+	}
+	for (int i = 0; i < OPTIMIZERS; i++) {
+		const char *bytes = memory_cell(arena, report, i, false);
+		if (bytes && !i)
+			printf("\n%s\n", memory_title(arena, report));
+		if (bytes)
+			printf("  %-36s %10s  %7s\n", optimizers[i].title, bytes,
+			       memory_cell(arena, report, i, true));
+	}
+}
