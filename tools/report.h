@@ -45,10 +45,10 @@ typedef struct Optimizer { // whose state's size the report tells
 } Optimizer;
 enum { OPTIMIZERS = 5 };
 extern const Optimizer optimizers[OPTIMIZERS];
-const char *memory_title(Arena *, const Report *);
+const char *state_title(Arena *, const Report *);
 // Of an optimizer's state: "1.5 KiB", or what part of the parameters it is: "12 %". NULL: the
 // report does not tell.
-const char *memory_cell(Arena *, const Report *, int optimizer, bool part);
+const char *state_cell(Arena *, const Report *, int optimizer, bool part);
 
 const char *text_at(const json_t *row, const char *key); // "" where there is none
 const char *number_at(Arena *, const json_t *row, const char *key);

@@ -190,7 +190,7 @@ const Optimizer optimizers[OPTIMIZERS] = {{"amos", "Amos with these slots"},
                                           {"adamw", "AdamW"},
                                           {"adafactor", "AdaFactor"}};
 
-const char *memory_cell(Arena *arena, const Report *report, int row, bool part)
+const char *state_cell(Arena *arena, const Report *report, int row, bool part)
 {
 	const json_t *memory = json_object_get(report->json, "memory");
 	const json_t *bytes = json_object_get(memory, optimizers[row].key);
@@ -201,7 +201,7 @@ const char *memory_cell(Arena *arena, const Report *report, int row, bool part)
 	            : bytes_text(arena, json_number_value(bytes));
 }
 
-const char *memory_title(Arena *arena, const Report *report)
+const char *state_title(Arena *arena, const Report *report)
 {
 	const json_t *memory = json_object_get(report->json, "memory");
 	return format(arena, "state beside %s of parameters",

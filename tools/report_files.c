@@ -38,13 +38,13 @@ void print_md(Command *command, const Report *report)
 	for (int i = 0; i < count; i++)
 		print_md_line(arena, rows[i]);
 	for (int i = 0; i < OPTIMIZERS; i++) {
-		const char *bytes = memory_cell(arena, report, i, false);
+		const char *bytes = state_cell(arena, report, i, false);
 		if (bytes && !i)
 			printf("\n| optimizer | %s | part |\n| --- | ---: | ---: |\n",
-			       memory_title(arena, report));
+			       state_title(arena, report));
 		if (bytes)
 			printf("| %s | %s | %s |\n", optimizers[i].title, bytes,
-			       memory_cell(arena, report, i, true));
+			       state_cell(arena, report, i, true));
 	}
 }
 

@@ -153,11 +153,11 @@ void print_text(Command *command, const Report *report)
 			print_reasons(&l, rows[i]);
 	}
 	for (int i = 0; i < OPTIMIZERS; i++) {
-		const char *bytes = memory_cell(arena, report, i, false);
+		const char *bytes = state_cell(arena, report, i, false);
 		if (bytes && !i)
-			printf("\n%s\n", memory_title(arena, report));
+			printf("\n%s\n", state_title(arena, report));
 		if (bytes)
 			printf("  %-36s %10s  %7s\n", optimizers[i].title, bytes,
-			       memory_cell(arena, report, i, true));
+			       state_cell(arena, report, i, true));
 	}
 }
