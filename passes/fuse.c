@@ -305,7 +305,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 	p->graph = g;
 	p->name = name;
 	for (int i = 0; i < f.group.count; i++)
-		if (f.group.at[i].member.count)
+		if (f.group.at[i].member.count && count_of(&f.group.at[i].space))
 			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i]));
 	order_pass(arena, p);
 	return p;

@@ -50,8 +50,8 @@ static void check_on_all(Graph *g, const Array *slot, double tolerance)
 		const Target *target = target_named(g->arena, machine->name, machine->mask);
 		const char *what = format(g->arena, "%s on %s %s", g->name, machine->name,
 		                          machine->mask ? machine->mask : "");
-		failures +=
-		    check_graph(g->arena, g, slot, target, machine->launch, tolerance, what) > 1;
+		failures += check_graph(g->arena, g, slot, target, machine->launch, tolerance, NULL,
+		                        what) > 1;
 		graphs++;
 	}
 }

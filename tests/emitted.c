@@ -114,12 +114,12 @@ static double distance(double found, double wanted, double size)
 }
 
 static double compare(Arena *arena, const Array *want, const void *memory, double tolerance,
-                      const char *what, const char *name)
+                      double least, const char *what, const char *name)
 {
 	Array got = array_from(arena, want->type, &want->shape, memory);
 	int64_t n = count_of(&want->shape), at = 0;
 	bool real = elems[want->type].cls == 'f';
-	double size = 1e-30, worst = 0;
+	double size = fmax(least, 1e-30), worst = 0;
 	for (int64_t i = 0; real && i < n; i++)
 		if (isfinite(want->f[i]))
 			size = fmax(size, fabs(want->f[i]));
@@ -182,7 +182,7 @@ void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch
 }
 
 double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
-                   Launcher *launch, double tolerance, const char *what)
+                   Launcher *launch, double tolerance, const double *least, const char *what)
 {
 	Array *want = eval_graph(arena, g, slot);
 	Compiled *c = compile_graph(arena, g, target, what);
@@ -190,13 +190,57 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	Run r = run_once(arena, c, slot, launch, &status);
 	double worst = status ? INFINITY : 0;
 	for (int k = 0; k < g->outs.count; k++)
-		worst = fmax(worst, compare(arena, &want[g->outs.at[k].val], r.outputs[k],
-		                            tolerance, what, g->outs.at[k].name));
+		worst =
+		    fmax(worst, compare(arena, &want[g->outs.at[k].val], r.outputs[k], tolerance,
+		                        least ? least[k] : 0, what, g->outs.at[k].name));
 	for (int k = 0; k < g->stores.count; k++) {
 		Store s = g->stores.at[k];
 		worst = fmax(worst, compare(arena, &want[s.val], slot_memory(&r, c->plan, s.slot),
-		                            tolerance, what, g->slots.at[s.slot].name));
+		                            tolerance, 0, what, g->slots.at[s.slot].name));
 	}
 	free_compiled(c);
 	return worst;
+}
+
+// ---- rounding -------------------------------------------------------------------------
+
+static void round_array(Arena *arena, Array *a)
+{
+	void *bytes = take(arena, 8 * (size_t)count_of(&a->shape) + 8);
+	array_to(a, bytes);
+	*a = array_from(arena, a->type, &a->shape, bytes);
+}
+
+static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot)
+{
+	Array *result = NEWS(arena, Array, g->nval);
+	for (int r = 1; r < g->nval; r++) {
+		const Val *v = &g->val[r];
+		Array *in = NEWS(arena, Array, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = result[v->in[k]];
+		if (v->op == O_const)
+			result[r] = array_from(arena, v->type, &v->shape, v->data);
+		else if (v->op == O_slot)
+			result[r] = slot[v->attr->i[0]];
+		else
+			result[r] =
+			    eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
+		round_array(arena, &result[r]);
+	}
+	return result;
+}
+
+double *rounding_errors(Arena *arena, const Graph *from, const Array *slot)
+{
+	const Graph *g = graph_live(arena, open_pass(arena, from));
+	const Array *exact = eval_graph(arena, g, slot), *rounded = eval_rounded(arena, g, slot);
+	double *error = NEWS(arena, double, g->outs.count + 1);
+	for (int k = 0; k < g->outs.count; k++) {
+		const Array *a = &exact[g->outs.at[k].val], *b = &rounded[g->outs.at[k].val];
+		for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
+			if (isfinite(a->f[i]) && isfinite(b->f[i]))
+				error[k] = fmax(error[k], fabs(a->f[i] - b->f[i]));
+	}
+	return error;
 }

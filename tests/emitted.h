@@ -17,9 +17,12 @@ Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
 void free_compiled(Compiled *);
 // Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
-// evaluator, in units of `tolerance` times the largest entry of that array: 1 is the most that is
-// allowed. Prints what differs.
+// evaluator, in units of `tolerance` times the largest entry of that array, of outs at least
+// least[out] (NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
-                   double tolerance, const char *what);
+                   double tolerance, const double *least, const char *what);
+// By out: what rounding every value to its type changes at most, so what is to be expected of any
+// computation in these types.
+double *rounding_errors(Arena *, const Graph *, const Array *slot);
 
 #endif

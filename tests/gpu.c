@@ -104,8 +104,8 @@ static double check_emulated(Arena *arena, const Graph *g, const Array *slot, do
 	int orders = g->nval < 1000 ? 2 : 1; // a large graph in one order
 	for (int backward = 0; backward < orders; backward++) {
 		gpu_backward = backward;
-		worst =
-		    fmax(worst, check_graph(arena, g, slot, target, gpu_launch, tolerance, what));
+		worst = fmax(
+		    worst, check_graph(arena, g, slot, target, gpu_launch, tolerance, NULL, what));
 	}
 	return worst;
 }

@@ -35,7 +35,7 @@ int main(int argc, char **argv)
 			const char *what =
 			    format(arena, "%s %s", argv[i], masks[m] ? masks[m] : "");
 			double worst =
-			    check_graph(arena, g, slot, target, plain_launch, 1e-5, what);
+			    check_graph(arena, g, slot, target, plain_launch, 1e-5, NULL, what);
 			if (worst > 1)
 				failures++;
 			else

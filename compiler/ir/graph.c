@@ -163,6 +163,8 @@ static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr
 	Elem elem;
 	Shape shape;
 	type_of(g, op, nin, in, attr, &elem, &shape);
+	if (!count_of(&shape)) // nothing to compute, and kernels need not know of such
+		return share(g, &key, put_const(g, elem, shape, ""));
 	if (can_fold(g, op, nin, in, &shape))
 		return share(g, &key, folded(g, op, nin, in, attr, elem, &shape));
 	r = identity(g, op, nin, in, attr, &shape);

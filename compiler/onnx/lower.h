@@ -252,7 +252,9 @@ Lower lower_identity; // its operand is passed on as it is
 Lower unsupported;    // refuses with the note of ops.def
 
 // Shared by several families.
-Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
+enum { MOST_NUMBERS = 4 };
+int numbers_of(const char *op, Given *); // what ops.def gives a definition of the book; how many
+Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 void align2(Graph *, Ref *a, Ref *b);          // equal rank
 Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2

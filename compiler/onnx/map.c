@@ -150,15 +150,21 @@ static const Number numbers[] = {
 #undef NUMBER
 };
 
-void lower_book(Call *c)
+int numbers_of(const char *op, Given *given)
 {
-	Given given[4];
 	int n = 0;
 	for (int i = 0; i < COUNT(numbers); i++)
-		if (!strcmp(numbers[i].op, c->node->op_type))
-			given[n++] =
-			    (Given){.name = numbers[i].name,
-			            .x = attr_float(c, numbers[i].name, numbers[i].otherwise)};
+		if (!strcmp(numbers[i].op, op))
+			given[n++] = (Given){.name = numbers[i].name, .x = numbers[i].otherwise};
+	return n;
+}
+
+void lower_book(Call *c)
+{
+	Given given[MOST_NUMBERS];
+	int n = numbers_of(c->node->op_type, given);
+	for (int i = 0; i < n; i++)
+		given[i].x = attr_float(c, given[i].name, given[i].x);
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
 	Ref in[4] = {c->in[0], c->nin > 1 ? c->in[1] : 0};

@@ -3,8 +3,20 @@
 // all steps is one product before the loop; a step is one small product and maps.
 #include "lower.h"
 #include <string.h>
+#include <strings.h>
 
 typedef enum Kind { K_rnn = 1, K_gru = 3, K_lstm = 4 } Kind; // how many gates
+
+typedef struct Activation { // a primitive's, or a definition of the book
+	const char *name;
+	Act act; // ACTS: of the book
+} Activation;
+
+typedef struct Function { // an activation with its numbers
+	const Activation *kind;
+	int count;
+	Given number[MOST_NUMBERS];
+} Function;
 
 typedef struct Cell { // one direction of a layer
 	Call *c;
@@ -15,21 +27,36 @@ typedef struct Cell { // one direction of a layer
 	Ref recurrent, bias; // [hidden, gates * hidden], [1, gates * hidden] or 0
 	Ref peep;            // [1, 3 * hidden] or 0
 	Ref length;          // [batch, 1] i64 or 0
-	const char *act[3];
+	Function function[3];
+	double clip;   // of what goes into activations; 0: none
 	Ref h, memory; // [batch, hidden]
 } Cell;
 
+// Names are written in any case.
+static const Activation *find_activation(const char *name)
+{
+	static const Activation known[] = {{"Sigmoid", A_sigmoid},    {"Tanh", A_tanh},
+	                                   {"Relu", A_relu},          {"Softplus", A_softplus},
+	                                   {"Affine", ACTS},          {"LeakyRelu", ACTS},
+	                                   {"ThresholdedRelu", ACTS}, {"ScaledTanh", ACTS},
+	                                   {"HardSigmoid", ACTS},     {"Elu", ACTS},
+	                                   {"Softsign", ACTS}};
+	for (int i = 0; i < COUNT(known); i++)
+		if (!strcasecmp(known[i].name, name))
+			return &known[i];
+	return NULL;
+}
+
 static Ref activate(Cell *k, int which, Ref x)
 {
-	static const struct {
-		const char *name;
-		Act act;
-	} known[] = {
-	    {"Sigmoid", A_sigmoid}, {"Tanh", A_tanh}, {"Relu", A_relu}, {"Softplus", A_softplus}};
-	for (int i = 0; i < COUNT(known); i++)
-		if (!strcmp(known[i].name, k->act[which]))
-			return put(k->g, O_act, 1, &x, &(Attr){.n = 1, .i = {known[i].act}});
-	refuse(k->c, "activation %s", k->act[which]);
+	const Function *f = &k->function[which];
+	if (k->clip > 0) {
+		x = put2(k->g, O_max, x, put_num(k->g, E_f32, -k->clip));
+		x = put2(k->g, O_min, x, put_num(k->g, E_f32, k->clip));
+	}
+	if (f->kind->act < ACTS)
+		return put(k->g, O_act, 1, &x, &(Attr){.n = 1, .i = {f->kind->act}});
+	return book_call1(k->g, f->kind->name, 1, &x, f->count, f->number);
 }
 
 // Operand n's part for direction d, the first axis gone; 0 when the operand is absent.
@@ -134,33 +161,55 @@ static void step(Cell *k, int64_t t)
 		k->memory = put3(g, O_select, live, k->memory, memory);
 }
 
+// Given as [directions, batch, hidden]; with layout 1 the batch comes first.
 static Ref initial_state(Cell *k, int operand, int d)
 {
-	Ref given = of_direction(k->c, operand, d);
-	int64_t dims[] = {k->batch, k->hidden};
-	return given ? given
+	Call *c = k->c;
+	Ref given = operand < c->nin ? c->in[operand] : 0;
+	int64_t dims[] = {k->batch, k->hidden}, axis = attr_int(c, "layout", 0) != 0;
+	if (given && val(k->g, given)->shape.rank != 3)
+		refuse(c, "wants an initial state of three dimensions");
+	return given ? drop_axes(k->g, take_range(k->g, given, (int)axis, d, 1), 1, &axis)
 	             : put_expand(k->g, put_rank(k->g, put_num(k->g, E_f32, 0), 2),
 	                          shape_of(2, dims));
 }
 
-static void read_activations(Cell *k, int d)
+// The numbers of activations stand in two lists, in the order of those activations that take them.
+static void read_numbers(Function *f, const AttributeProto *const list[2], size_t at[2])
+{
+	f->count = numbers_of(f->kind->name, f->number);
+	for (int i = 0; i < f->count; i++) {
+		int which = !strcmp(f->number[i].name, "beta");
+		if (list[which] && at[which] < list[which]->n_floats)
+			f->number[i].x = (double)list[which]->floats[at[which]++];
+	}
+}
+
+// Of all directions up to this one, which comes last: the lists of numbers have no other order.
+static void read_activations(Cell *k, int direction)
 {
 	static const char *const usual[3] = {"Sigmoid", "Tanh", "Tanh"};
 	const AttributeProto *a = find_attr(k->c, "activations");
+	const AttributeProto *const list[2] = {find_attr(k->c, "activation_alpha"),
+	                                       find_attr(k->c, "activation_beta")};
 	int each = k->kind == K_lstm ? 3 : k->kind == K_gru ? 2 : 1;
-	for (int i = 0; i < each; i++) {
-		k->act[i] = usual[k->kind == K_rnn ? 1 : i];
-		size_t at = (size_t)(d * each + i);
-		if (a && at < a->n_strings)
-			k->act[i] = format(k->c->r->arena, "%.*s", (int)a->strings[at].len,
-			                   (const char *)a->strings[at].data);
+	size_t at[2] = {0};
+	for (int i = 0; i < (direction + 1) * each; i++) {
+		const char *name = usual[k->kind == K_rnn ? 1 : i % each];
+		Function *f = &k->function[i % each];
+		if (a && i < (int)a->n_strings)
+			name = format(k->c->r->arena, "%.*s", (int)a->strings[i].len,
+			              (const char *)a->strings[i].data);
+		f->kind = find_activation(name);
+		if (!f->kind)
+			refuse(k->c, "activation %s", name);
+		read_numbers(f, list, at);
 	}
-	if (attr_float(k->c, "clip", 0) > 0)
-		refuse(k->c, "clip is not supported");
+	k->clip = attr_float(k->c, "clip", 0);
 }
 
 // X is [steps, batch, inputs].
-static Cell open_cell(Call *c, Kind kind, Ref x, int d, bool backward)
+static Cell open_cell(Call *c, Kind kind, Ref x, int d)
 {
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape;
@@ -181,8 +230,6 @@ static Cell open_cell(Call *c, Kind kind, Ref x, int d, bool backward)
 	Ref peep = kind == K_lstm ? of_direction(c, 7, d) : 0;
 	k.peep = peep ? put_rank(g, peep, 2) : 0;
 	if (c->nin > 4 && c->in[4]) {
-		if (backward)
-			refuse(c, "sequence_lens is not supported backwards in time");
 		int64_t dims[] = {k.batch, 1};
 		k.length = put_reshape(g, put_cast(g, c->in[4], E_i64), shape_of(2, dims));
 	}
@@ -217,15 +264,12 @@ static void lower_recurrent(Call *c, Kind kind)
 	bool layout = attr_int(c, "layout", 0), both = !strcmp(direction, "bidirectional");
 	Ref x = layout ? put_permute(g, c->in[0], (int64_t[]){1, 0, 2}) : c->in[0];
 	int64_t steps = val(g, x)->shape.dim[0];
-	if (val(g, x)->shape.rank != 3 || steps < 1 || steps > LONGEST ||
-	    (layout && c->nin > 5 && c->in[5]))
-		refuse(c,
-		       "wants 1 to %d steps of three dimensions (no initial state with layout 1)",
-		       LONGEST);
+	if (val(g, x)->shape.rank != 3 || steps < 1 || steps > LONGEST)
+		refuse(c, "wants 1 to %d steps of three dimensions", LONGEST);
 	Ref all[2], last[2], memory[2], *h = NEWS(c->r->arena, Ref, steps);
 	for (int d = 0; d <= both; d++) {
 		bool backward = d || !strcmp(direction, "reverse");
-		Cell k = open_cell(c, kind, x, d, backward);
+		Cell k = open_cell(c, kind, x, d);
 		for (int64_t i = 0; i < steps; i++) {
 			int64_t t = backward ? steps - 1 - i : i;
 			step(&k, t);

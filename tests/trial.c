@@ -1,0 +1,202 @@
+// trial.c: see trial.h.
+#include "trial.h"
+#include "emitted.h"
+#include <math.h>
+#include <string.h>
+
+enum { MOST = 32 }; // elements of a slot that are varied
+// Relative to the largest entry; but what rounding alone changes is allowed so many times.
+static const double by_differences = 1e-6, compiled = 2e-3, roundings = 10;
+
+static double noise(uint64_t seed) // [0, 1)
+{
+	return (double)(hash_bytes(&seed, sizeof seed, 7) >> 11) * 0x1p-53;
+}
+
+static bool is_float(Elem type)
+{
+	return elems[type].cls == 'f';
+}
+
+static Ref out_named(const Graph *g, const char *name)
+{
+	for (int i = g->outs.count - 1; i >= 0; i--)
+		if (!strcmp(g->outs.at[i].name, name))
+			return g->outs.at[i].val;
+	bug("no out %s", name);
+}
+
+// ---- what is tried -----------------------------------------------------------------------------
+
+void trial_move(Trial *t)
+{
+	t->moved = true;
+	for (int s = 0; s < t->loss->slots.count; s++)
+		for (int64_t i = 0; t->active[s] && i < count_of(&t->slot[s].shape); i++) {
+			double *x = &t->slot[s].f[i], u = noise((uint64_t)(i * 131 + s));
+			if (!isfinite(*x))
+				*x = *x < 0 ? -1.5 : 1.5;
+			*x = (float)(*x * (1 - 0.02 * u) + 0.001 * u);
+		}
+}
+
+static bool all_finite(const Array *a)
+{
+	for (int64_t i = 0; is_float(a->type) && i < count_of(&a->shape); i++)
+		if (!isfinite(a->f[i]))
+			return false;
+	return true;
+}
+
+// How many outs are not finite; they are taken away from g if `drop`.
+static int endless_outs(const Trial *t, Graph *g, bool drop)
+{
+	Array *value = eval_graph(t->arena, g, t->slot);
+	int kept = 0, count = g->outs.count;
+	for (int o = 0; o < count; o++) {
+		if (!all_finite(&value[g->outs.at[o].val]))
+			continue;
+		g->outs.at[drop ? kept : o] = g->outs.at[o];
+		kept++;
+	}
+	if (drop)
+		g->outs.count = kept;
+	return count - kept;
+}
+
+static Array random_cotangent(Arena *arena, const Slot *s, int number)
+{
+	int64_t n = count_of(&s->shape);
+	Array a = {.type = s->type, .shape = s->shape, .f = NEWS(arena, double, n + 1)};
+	for (int64_t i = 0; i < n; i++)
+		a.f[i] = (float)(2 * noise((uint64_t)(i * 257 + number)) - 1);
+	return a;
+}
+
+Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *values, void *context)
+{
+	Trial *t = NEW(arena, Trial);
+	Graph *g = graph_live(arena, from);
+	int n = g->slots.count, room = n + g->outs.count + 1, count = 0;
+	*t = (Trial){.arena = arena, .name = name, .loss = g};
+	t->slot = NEWS(arena, Array, room);
+	t->active = NEWS(arena, bool, room);
+	for (int s = 0; s < n; s++) {
+		const Slot *slot = &g->slots.at[s];
+		t->slot[s] = values(context, slot);
+		t->active[s] = is_float(slot->type) && slot->kind != S_state;
+		count += t->active[s];
+	}
+	if (endless_outs(t, g, false)) {
+		trial_move(t);
+		endless_outs(t, g, true);
+	}
+	for (int o = 0; o < g->outs.count; o++)
+		if (is_float(val(g, g->outs.at[o].val)->type) && count) {
+			t->loss = cotangent_pass(arena, g);
+			t->with = grad_pass(arena, t->loss, t->active);
+			break;
+		}
+	for (int s = n; s < t->loss->slots.count; s++)
+		t->slot[s] = random_cotangent(arena, &t->loss->slots.at[s], s);
+	return t;
+}
+
+// ---- differences -------------------------------------------------------------------------------
+
+static double loss_at(const Trial *t, double *place, double x)
+{
+	Arena *arena = arena_new();
+	double keep = *place;
+	*place = x;
+	double loss = eval_graph(arena, t->loss, t->slot)[out_named(t->loss, "loss")].f[0];
+	*place = keep;
+	arena_free(arena);
+	return loss;
+}
+
+static double slope(const Trial *t, double *place, double h)
+{
+	double x = *place, near = loss_at(t, place, x + h) - loss_at(t, place, x - h),
+	       far = loss_at(t, place, x + 2 * h) - loss_at(t, place, x - 2 * h);
+	return (8 * near - far) / (12 * h);
+}
+
+// Is `found` between the slopes to the left and to the right? Where there is a slope to one side
+// only, anything is.
+static bool is_kink(const Trial *t, double *place, double h, double found, double allowed)
+{
+	double x = *place, middle = loss_at(t, place, x);
+	double left = (middle - loss_at(t, place, x - h)) / h,
+	       right = (loss_at(t, place, x + h) - middle) / h;
+	return !isfinite(left) || !isfinite(right) ||
+	       (found >= fmin(left, right) - allowed && found <= fmax(left, right) + allowed);
+}
+
+static bool check_element(Trial *t, const char *name, double *place, double found, double scale)
+{
+	double h = 1e-4 * fmax(fabs(*place), 1e-2), wanted = slope(t, place, h);
+	double rounding = 1e-15 * fabs(loss_at(t, place, *place)) / h;
+	double size = fmax(scale, fabs(wanted)), off = fabs(found - wanted) - rounding;
+	if (off <= by_differences * size) {
+		t->worst = fmax(t->worst, off / size);
+		return true;
+	}
+	if (!t->moved && is_kink(t, place, h, found, 1e-3 * size)) {
+		t->kinks++;
+		return true;
+	}
+	printf("%s: gradient of %s is %.9g, by differences %.9g\n", t->name, name, found, wanted);
+	return false;
+}
+
+// Of what is finite.
+static double largest(const Array *a)
+{
+	double size = 0;
+	for (int64_t i = 0; i < count_of(&a->shape); i++)
+		size = isfinite(a->f[i]) ? fmax(size, fabs(a->f[i])) : size;
+	return size;
+}
+
+static bool check_slot(Trial *t, int s, const Array *found)
+{
+	const Slot *slot = &t->loss->slots.at[s];
+	int64_t n = count_of(&slot->shape), count = MIN(n, MOST);
+	if (!same_shape(&found->shape, &slot->shape)) {
+		printf("%s: the gradient of %s has another shape\n", t->name, slot->name);
+		return false;
+	}
+	double scale = fmax(largest(found), 1e-6);
+	for (int64_t k = 0; k < count; k++) {
+		int64_t i = count > 1 ? k * (n - 1) / (count - 1) : 0;
+		const char *name = format(t->arena, "%s[%lld]", slot->name, (long long)i);
+		double *place = &t->slot[s].f[i];
+		if (isfinite(*place) && !check_element(t, name, place, found->f[i], scale))
+			return false;
+	}
+	return true;
+}
+
+static Ref gradient_of(const Trial *t, int s)
+{
+	return out_named(t->with, format(t->arena, "grad:%s", t->loss->slots.at[s].name));
+}
+
+bool trial_differences(Trial *t)
+{
+	Array *value = eval_graph(t->arena, t->with, t->slot);
+	for (int s = 0; s < t->loss->slots.count; s++)
+		if (t->active[s] && !check_slot(t, s, &value[gradient_of(t, s)]))
+			return false;
+	return true;
+}
+
+bool trial_compiled(const Trial *t)
+{
+	double *least = rounding_errors(t->arena, t->with, t->slot);
+	for (int k = 0; k < t->with->outs.count; k++)
+		least[k] *= roundings / compiled;
+	return check_graph(t->arena, t->with, t->slot, target_named(t->arena, "cpu", NULL),
+	                   plain_launch, compiled, least, t->name) <= 1;
+}
