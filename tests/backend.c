@@ -2,22 +2,16 @@
 // input_K.pb and output_K.pb. Takes a list of the tests that are known not to agree, each with the
 // reason, and folders: of tests, or of such folders. Prints what is off, what is not run and why,
 // and how many agree. Status 1 when a test differs from what the list says, one that agrees too.
-#include "onnx.h"
-#include <dirent.h>
+#include "case.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct Excuse { // a line of the list: NAME (a pattern) and the reason
-	const char *name, *reason;
-	int used;
-} Excuse;
-
 typedef struct Suite {
 	Arena *arena;
-	VEC(Excuse) excuses;
-	VEC(const char *) folders; // of tests
+	Excuses excuses;
+	Folders folders;
 	int good, stood, excused, wrong;
 } Suite;
 
@@ -57,53 +51,10 @@ static const Array *out_named(const Model *m, const Array *value, const char *na
 // ---- one set of data
 // -----------------------------------------------------------------------------
 
-static const char *value_path(Arena *arena, const char *set, const char *kind, int k)
-{
-	struct stat st;
-	const char *path = format(arena, "%s/%s_%d.pb", set, kind, k);
-	return stat(path, &st) || !st.st_size ? NULL : path;
-}
-
-static KnownList read_inputs(Arena *arena, const Model *listed, const char *set)
-{
-	KnownList all = {0};
-	for (int k = 0; k < listed->inputs.count; k++) {
-		const char *path = value_path(arena, set, "input", k);
-		if (!path)
-			continue;
-		KnownList one = read_value(arena, path, &listed->inputs.at[k]);
-		for (int i = 0; i < one.count; i++)
-			PUSH(arena, all, one.at[i]);
-	}
-	return all;
-}
-
-static Array slot_value(Arena *arena, const Slot *s, const KnownList *known)
-{
-	if (s->kind != S_input) {
-		Array zeros = {.type = s->type, .shape = s->shape};
-		zeros.f = NEWS(arena, double, count_of(&s->shape) + 1);
-		return s->init ? array_from(arena, s->type, &s->shape, s->init) : zeros;
-	}
-	for (int i = 0; i < known->count; i++) {
-		const Known *k = &known->at[i];
-		if (strcmp(k->name, s->name))
-			continue;
-		if (!same_shape(&k->shape, &s->shape))
-			fail(s->name, "the data are %s, the model wants %s",
-			     shape_text(arena, k->type, &k->shape),
-			     shape_text(arena, s->type, &s->shape));
-		Array a = array_from(arena, k->type, &k->shape, k->bytes);
-		a.type = s->type;
-		return a;
-	}
-	fail(s->name, "no data");
-}
-
 static void check_outputs(Arena *arena, const Model *m, const Array *value, const char *set)
 {
 	for (int o = 0; o < m->outputs.count; o++) {
-		const char *path = value_path(arena, set, "output", o);
+		const char *path = case_value(arena, set, "output", o);
 		const Input *out = &m->outputs.at[o];
 		if (!path)
 			continue;
@@ -124,14 +75,13 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 // Answers whether inputs had to stand in as constants.
 static bool run_set(Arena *arena, const char *model, const char *set)
 {
-	ReadOptions options = {.list = true};
-	KnownList known = read_inputs(arena, read_model(arena, model, &options), set);
-	options = (ReadOptions){.nknown = known.count, .known = known.at};
+	KnownList known = case_inputs(arena, case_list(arena, model), set);
+	ReadOptions options = (ReadOptions){.nknown = known.count, .known = known.at};
 	Model *m = read_model(arena, model, &options);
 	Array *slot = NEWS(arena, Array, m->graph->slots.count + 1);
 	int inputs = 0;
 	for (int s = 0; s < m->graph->slots.count; s++) {
-		slot[s] = slot_value(arena, &m->graph->slots.at[s], &known);
+		slot[s] = case_slot(arena, &m->graph->slots.at[s], &known);
 		inputs += m->graph->slots.at[s].kind == S_input;
 	}
 	check_outputs(arena, m, eval_graph(arena, m->graph, slot), set);
@@ -140,14 +90,6 @@ static bool run_set(Arena *arena, const char *model, const char *set)
 
 // ---- one test
 // --------------------------------------------------------------------------------------
-
-static Excuse *excuse_for(Suite *suite, const char *name)
-{
-	for (int i = 0; i < suite->excuses.count; i++)
-		if (matches(suite->excuses.at[i].name, name))
-			return &suite->excuses.at[i];
-	return NULL;
-}
 
 static bool run_sets(Arena *arena, const char *folder)
 {
@@ -167,7 +109,7 @@ static void judge(Suite *suite, const char *name, char *trouble)
 {
 	for (char *p = trouble; p && *p; p++)
 		*p = *p == '\n' ? ' ' : *p;
-	Excuse *excuse = excuse_for(suite, name);
+	Excuse *excuse = case_excuse(&suite->excuses, name);
 	if (excuse)
 		excuse->used++;
 	if (excuse && trouble) {
@@ -201,59 +143,13 @@ static void run_test(Suite *suite, const char *folder)
 	arena_free(arena);
 }
 
-// ---- the suite
-// -----------------------------------------------------------------------------------
-
-static void read_list(Suite *suite, const char *path)
-{
-	char line[1024];
-	FILE *f = fopen(path, "r");
-	if (!f)
-		fail(path, "cannot be opened");
-	while (fgets(line, sizeof line, f)) {
-		size_t name = strcspn(line, " \t\n"), reason = name + strspn(line + name, " \t");
-		if (!name || *line == '#')
-			continue;
-		line[strcspn(line, "\n")] = 0;
-		Excuse e = {format(suite->arena, "%.*s", (int)name, line),
-		            copy_string(suite->arena, line + reason), 0};
-		PUSH(suite->arena, suite->excuses, e);
-	}
-	fclose(f);
-}
-
-static int keep_test(const struct dirent *entry)
-{
-	return starts_with(entry->d_name, "test_");
-}
-
-static void add_folder(Suite *suite, const char *folder)
-{
-	struct stat st;
-	struct dirent **entry;
-	if (!stat(format(suite->arena, "%s/model.onnx", folder), &st)) {
-		PUSH(suite->arena, suite->folders, folder);
-		return;
-	}
-	int n = scandir(folder, &entry, keep_test, alphasort);
-	if (n < 1)
-		fail(folder, "no tests in it");
-	for (int i = 0; i < n; i++) {
-		PUSH(suite->arena, suite->folders,
-		     format(suite->arena, "%s/%s", folder, entry[i]->d_name));
-		free(entry[i]);
-	}
-	free(entry);
-}
-
 int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
 	warn_quiet(true);
 	if (argc > 1)
-		read_list(&suite, argv[1]);
-	for (int i = 2; i < argc; i++)
-		add_folder(&suite, argv[i]);
+		suite.excuses = case_excuses(suite.arena, argv[1]);
+	suite.folders = case_folders(suite.arena, argc - 2, argv + 2);
 	for (int i = 0; i < suite.folders.count; i++)
 		run_test(&suite, suite.folders.at[i]);
 	printf("backend: %d of %d agree (%d of them with inputs as constants), %d are not run, "

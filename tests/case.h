@@ -1,21 +1,27 @@
-// case.h: one of the ONNX project's operator tests: a folder with model.onnx and
-// test_data_set_0/input_N.pb. Gives the model as amosc reads it, and its inputs.
+// case.h: the ONNX project's backend tests: folders with model.onnx, and in test_data_set_N
+// input_K.pb and output_K.pb.
 #ifndef CASE_H
 #define CASE_H
 #include "onnx.h"
 
-typedef struct Case {
-	const char *folder;
-	const struct ModelProto *proto;
-	struct TensorProto **input; // by position in the graph; NULL: there is none, or no tensor
-} Case;
+typedef VEC(const char *) Folders;
 
-Case *open_case(Arena *, const char *folder);
-// The operator that it tests: the model's only one; of an operator's expansion that operator.
-const char *case_operator(Arena *, const Case *);
-// The model; `settle`: inputs that are made constants, by position in the graph.
-Model *read_case(Arena *, const Case *, const bool *settle);
-// Values of the input that a slot stands for; of other slots what they begin as.
-Array case_slot(Arena *, const Case *, const Slot *);
+typedef struct Excuse { // a line of backend.txt: a test (a pattern) that does not agree, and why
+	const char *name, *reason;
+	int used;
+} Excuse;
+typedef VEC(Excuse) Excuses;
+
+Excuses case_excuses(Arena *, const char *path);
+Excuse *case_excuse(const Excuses *, const char *name); // NULL: it must agree
+
+// The folders of tests among `arg`, each of which is one or holds some.
+Folders case_folders(Arena *, int count, char **arg);
+Model *case_list(Arena *, const char *path); // inputs, outputs and operators of a model
+// The file of value k in a folder of data, "input" or "output"; NULL when there is none.
+const char *case_value(Arena *, const char *set, const char *kind, int k);
+KnownList case_inputs(Arena *, const Model *listed, const char *set);
+// What a slot holds: an input's value, or what it begins as.
+Array case_slot(Arena *, const Slot *, const KnownList *);
 
 #endif

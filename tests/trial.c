@@ -28,15 +28,14 @@ static Ref out_named(const Graph *g, const char *name)
 
 // ---- what is tried -----------------------------------------------------------------------------
 
-void trial_move(Trial *t)
+static void move_slots(Trial *t, double by)
 {
-	t->moved = true;
 	for (int s = 0; s < t->loss->slots.count; s++)
 		for (int64_t i = 0; t->active[s] && i < count_of(&t->slot[s].shape); i++) {
 			double *x = &t->slot[s].f[i], u = noise((uint64_t)(i * 131 + s));
 			if (!isfinite(*x))
 				*x = *x < 0 ? -1.5 : 1.5;
-			*x = (float)(*x * (1 - 0.02 * u) + 0.001 * u);
+			*x = (float)(*x * (1 + by * u) + 0.001 * u);
 		}
 }
 
@@ -62,6 +61,16 @@ static int endless_outs(const Trial *t, Graph *g, bool drop)
 	if (drop)
 		g->outs.count = kept;
 	return count - kept;
+}
+
+// Towards zero; away from it where an operator is not defined there.
+void trial_move(Trial *t)
+{
+	t->moved = true;
+	move_slots(t, -0.02);
+	Graph *g = graph_live(t->arena, t->loss);
+	if (endless_outs(t, g, false))
+		move_slots(t, 0.05);
 }
 
 static Array random_cotangent(Arena *arena, const Slot *s, int number)

@@ -70,7 +70,8 @@ static void choose_branch(Call *c, Ref condition)
 	for (int i = 0; i < c->nout; i++) {
 		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
 		if (!same_shape(&val(g, a)->shape, &val(g, b)->shape))
-			refuse_computed(c, "its branches give different shapes, and its condition");
+			refuse_computed(c, condition,
+			                "its branches give different shapes, and its condition");
 		c->out[i] = put3(g, O_select, condition, a, b);
 	}
 }
@@ -109,7 +110,7 @@ static bool known_true(Call *c, Value v)
 {
 	Ref x = as_ref(c, v);
 	if (!is_const(c->g, x))
-		refuse_computed(c, "how often it turns");
+		refuse_computed(c, x, "how often it turns");
 	return const_at(val(c->g, x), 0) != 0;
 }
 

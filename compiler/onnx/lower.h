@@ -133,8 +133,8 @@ typedef struct Reader {
 	Table *slot_names;
 	VEC(const char *) troubles; // what could not be lowered
 	int sites;                  // random draws so far
-	int stand;                  // read.c: which inputs' values stand in
-	bool computed;              // an operator wants something fixed that is computed from data
+	bool *stands;               // by known input: its value stands in for it
+	bool again;                 // more of them do when the model is read again
 	bool training_file;         // exported in training mode
 	struct Metadata *metadata;  // roles.c
 } Reader;
@@ -218,8 +218,9 @@ double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The same, where `what` would have to be known when the file is read.
-_Noreturn void refuse_computed(const Call *, const char *what);
+// The same, where `x`, called `what`, would have to be known when the file is read.
+_Noreturn void refuse_computed(const Call *, Ref x, const char *what);
+void stand_for(Reader *, Ref x);        // the values of inputs that x comes from stand in for them
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 

@@ -13,9 +13,9 @@ void refuse(const Call *c, const char *fmt, ...)
 	fail(node_place(c->r->arena, c->node), "%s", text);
 }
 
-void refuse_computed(const Call *c, const char *what)
+void refuse_computed(const Call *c, Ref x, const char *what)
 {
-	c->r->computed = true;
+	stand_for(c->r, x);
 	refuse(c,
 	       "%s is computed from data; amosc needs it fixed when the file is read: export with "
 	       "fixed sizes, or give the inputs it comes from as initializers",
@@ -98,7 +98,8 @@ Ref constant_operand(Call *c, int k)
 	if (c->arg[k].weight)
 		return weight_constant(c->r, c->arg[k].weight);
 	if (!is_const(c->g, c->in[k]))
-		refuse_computed(c, format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
+		refuse_computed(c, c->in[k],
+		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
 	return c->in[k];
 }
 

@@ -245,10 +245,6 @@ static const char *bind_dimensions(Reader *r)
 	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
 }
 
-// How far the values of inputs stand in: not at all; those that are no floats, for they are sizes,
-// indices and conditions; all.
-enum { STAND_NONE, STAND_WHOLE, STAND_ALL };
-
 static Ref stand_in(Reader *r, const Known *known)
 {
 	Array a = array_from(r->arena, known->type, &known->shape, known->bytes);
@@ -261,10 +257,10 @@ static Ref stand_in(Reader *r, const Known *known)
 static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
 {
 	const Known *known = find_known(r, name);
-	bool whole = elems[type].cls != 'f';
-	if (known && r->stand >= (whole ? STAND_WHOLE : STAND_ALL))
+	if (known && r->stands[known - r->options->known])
 		return stand_in(r, known);
-	Slot slot = {.name = name, .kind = S_input, .type = whole ? type : E_f32, .shape = *shape};
+	Elem held = elems[type].cls == 'f' ? E_f32 : type;
+	Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
 	*table_cell_s(r->slot_names, slot.name) = (uint64_t)r->g->slots.count + 1;
 	return put_cast(r->g, x, (Elem)working_type(elems[type].onnx));
@@ -579,6 +575,23 @@ static void mark_used(Reader *r)
 	}
 }
 
+// The inputs that `x` is computed from stand in when the model is read again.
+void stand_for(Reader *r, Ref x)
+{
+	bool *needed = NEWS(r->arena, bool, r->g->nval);
+	needed[x] = true;
+	for (Ref i = x; i > 0; i--) {
+		const Val *v = val(r->g, i);
+		for (int k = 0; needed[i] && k < v->nin; k++)
+			needed[v->in[k]] = true;
+		const Known *known = needed[i] && v->op == O_slot
+		                         ? find_known(r, r->g->slots.at[v->attr->i[0]].name)
+		                         : NULL;
+		if (known)
+			r->again = r->stands[known - r->options->known] = true;
+	}
+}
+
 // False when it is to be read again, with more of the inputs' values standing in.
 static bool lower_model(Reader *r)
 {
@@ -593,7 +606,7 @@ static bool lower_model(Reader *r)
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		add_output(r, top, &r->model->outputs.at[i]);
-	if (r->computed && r->options->nknown && r->stand < STAND_ALL)
+	if (r->again)
 		return false;
 	settle_troubles(r);
 	mark_used(r);
@@ -603,13 +616,13 @@ static bool lower_model(Reader *r)
 }
 
 // NULL when it is to be read again.
-static Model *read_as(Arena *arena, File *file, const ReadOptions *options, int stand)
+static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool *stands)
 {
 	Reader *r = NEW(arena, Reader);
 	Model *m = NEW(arena, Model);
 	m->arena = arena;
 	m->path = strcmp(file->path, "-") ? file->path : "standard input";
-	*r = (Reader){.arena = arena, .model = m, .options = options, .stand = stand};
+	*r = (Reader){.arena = arena, .model = m, .options = options, .stands = stands};
 	m->file = r->file = file;
 	r->proto = file->proto;
 	r->slot_names = table_new(arena);
@@ -635,8 +648,9 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 {
 	File *file = open_file(arena, path);
 	file->proto = unpack(arena, file);
+	bool *stands = NEWS(arena, bool, options->nknown + 1);
 	Model *m = NULL;
-	for (int stand = STAND_NONE; !m; stand++)
-		m = read_as(arena, file, options, stand);
+	while (!m)
+		m = read_as(arena, file, options, stands);
 	return m;
 }
