@@ -6,7 +6,7 @@
 
 enum { MOST = 32 }; // elements of a slot that are varied
 // Relative to the largest entry; but what rounding alone changes is allowed so many times.
-static const double by_differences = 1e-6, compiled = 2e-3, roundings = 10;
+static const double by_differences = 1e-6, compiled = 2e-3, roundings = 32;
 
 static double noise(uint64_t seed) // [0, 1)
 {
@@ -32,7 +32,7 @@ static void move_slots(Trial *t, double by)
 {
 	for (int s = 0; s < t->loss->slots.count; s++)
 		for (int64_t i = 0; t->active[s] && i < count_of(&t->slot[s].shape); i++) {
-			double *x = &t->slot[s].f[i], u = noise((uint64_t)(i * 131 + s));
+			double *x = &t->slot[s].f[i], u = 1 - noise((uint64_t)(i * 131 + s)) / 2;
 			if (!isfinite(*x))
 				*x = *x < 0 ? -1.5 : 1.5;
 			*x = (float)(*x * (1 + by * u) + 0.001 * u);
