@@ -54,6 +54,7 @@ static const struct Case {
     NT(100, 100, 100),
     NT(61, 1100, 77),
     NT(1, 512, 300),
+    NT(700, 100, 90),
 #define TN(m, k, n)                                                                                \
 	{                                                                                          \
 		"tn " #m "x" #k "x" #n, k,                                                         \
@@ -65,9 +66,22 @@ static const struct Case {
     TN(64, 64, 64),
     TN(100, 100, 100),
     TN(50, 1030, 65),
+    TN(170, 1100, 300),
     {"tt 45x67x89", 67,
      "graph tt\nslot a : input f32[67,45]\nslot b : input f32[89,67]\n"
      "out y = dot(permute(a; [1,0]), permute(b; [1,0]))\n"},
+    {"tt 300x60x450", 60,
+     "graph tt\nslot a : input f32[60,300]\nslot b : input f32[450,60]\n"
+     "out y = dot(permute(a; [1,0]), permute(b; [1,0]))\n"},
+    {"maps before, packed for many", 120,
+     "graph maps\nslot a : input f32[150,120]\nslot b : input f32[120,400]\n"
+     "out y = dot(act(a; tanh), act(b; tanh))\n"},
+    {"one matrix after a map by matrices", 40,
+     "graph stretch\nslot a : input f32[1,96,40]\nslot b : input f32[9,40,200]\n"
+     "out y = dot(act(a; tanh), b)\n"},
+    {"two turned matrices", 300,
+     "graph turned\nslot a : input f32[2,300,100]\nslot b : input f32[2,300,280]\n"
+     "out y = dot(permute(a; [0,2,1]), b)\n"},
     {"batch of matrices", 24,
      "graph batch\nslot a : input f32[3,4,20,24]\nslot b : input f32[3,4,24,18]\n"
      "out y = dot(a, b)\n"},

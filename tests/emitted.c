@@ -81,10 +81,10 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 	const Graph *g = plan->graph;
 	Run r = {.run = {.params = block(arena, plan->param_bytes),
 	                 .state = block(arena, plan->state_bytes),
-	                 .scratch = block(arena, plan->scratch_bytes),
+	                 .scratch = block(arena, model->entries[0].scratch),
 	                 .launch = launch,
 	                 .own = block(arena, model->pad)}};
-	memset(r.run.scratch, 0xA5, (size_t)plan->scratch_bytes);
+	memset(r.run.scratch, 0xA5, (size_t)model->entries[0].scratch);
 	r.inputs = NEWS(arena, char *, g->slots.count);
 	r.outputs = NEWS(arena, char *, g->outs.count);
 	for (int k = 0; k < g->slots.count; k++) {

@@ -235,15 +235,20 @@ static Value kernels_table(Gen *g, const Entry *entry)
 	static const char *const kinds[] = {[L_map] = "map", [L_row] = "row", [L_col] = "col",
 	                                    [L_dot] = "dot", [L_put] = "put", [L_scan] = "scan"};
 	Value *at = NEWS(g->arena, Value, entry->n);
-	Reads *reads = plan_reads(g->arena, entry->plan);
+	const Plan *plan = entry->plan;
+	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
-		const Kern *kern = &entry->plan->kerns.at[k];
+		const Launch *l = &entry->launch[k];
+		const Reads *own = &reads[l->kern - plan->kerns.at];
+		const char *name = kern_name(g, plan, l->kern);
+		int64_t flops = l->packs ? 0 : kern_flops(g, plan, own, l->kern);
 		Value f[amos_kernel_FIELDS] = {
-		    [amos_kernel_name] = text(g, kern_name(g, entry->plan, kern)),
-		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
-		    [amos_kernel_workers] = number(g, entry->launch[k].workers),
-		    [amos_kernel_flops] = number(g, kern_flops(g, entry->plan, &reads[k], kern)),
-		    [amos_kernel_bytes] = number(g, kern_bytes(entry->plan, &reads[k], kern)),
+		    [amos_kernel_name] =
+		        text(g, l->packs ? format(g->arena, "pack %s", name) : name),
+		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
+		    [amos_kernel_workers] = number(g, l->workers),
+		    [amos_kernel_flops] = number(g, flops),
+		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern)),
 		};
 		at[k] = struct_of(g, amos_kernel_FIELDS, f);
 	}
@@ -289,9 +294,10 @@ static LLVMTypeRef worker_type(Gen *g)
 	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
 }
 
-static Value kernel_function(Gen *g, int n)
+static Value kernel_function(Gen *g, const Launch *l)
 {
-	const char *name = format(g->arena, "amos_kernel_%d", n);
+	const char *name =
+	    format(g->arena, l->packs ? "amos_pack_%d" : "amos_kernel_%d", l->kernel);
 	Value f = LLVMGetNamedFunction(g->module, name);
 	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
 }
@@ -307,7 +313,7 @@ static Program program_tables(Gen *g, const Entry *entry)
 	Value *launch = NEWS(g->arena, Value, entry->n);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
-		Value f[LAUNCH_FIELDS] = {kernel_function(g, l->kernel), number(g, l->workers),
+		Value f[LAUNCH_FIELDS] = {kernel_function(g, l), number(g, l->workers),
 		                          number(g, operands.count), number(g, l->nplace)};
 		launch[k] = struct_of(g, LAUNCH_FIELDS, f);
 		for (int i = 0; i < l->nplace; i++) {
@@ -462,7 +468,7 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 		    [amos_entry_reads] = reads_text(g, plan),
 		    [amos_entry_outs] = outs_table(g, plan),
 		    [amos_entry_nouts] = number(g, plan->graph->outs.count),
-		    [amos_entry_scratch] = number(g, plan->scratch_bytes),
+		    [amos_entry_scratch] = number(g, plan->scratch_bytes + entry[i].common),
 		    [amos_entry_kernels] = kernels_table(g, &entry[i]),
 		    [amos_entry_nkernels] = number(g, entry[i].n),
 		};

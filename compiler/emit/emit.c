@@ -27,6 +27,7 @@ typedef struct Signature {
 	Table *entry;     // place -> 1 + entry
 	Table *number;    // Ref -> 1 + its number in the walk
 	int count;
+	int common; // entry of buf: the memory of packed operands
 } Signature;
 
 static void sign_bytes(Signature *s, const void *bytes, size_t n)
@@ -118,6 +119,7 @@ static Signature *signature_new(Arena *arena, const Plan *plan, const int *write
 		sign_value(s, writer, kern, k->out[o]);
 		sign(s, place_entry(s, k->to[o]));
 	}
+	s->common = place_entry(s, (Place){B_scratch, plan->scratch_bytes});
 	return s;
 }
 
@@ -127,7 +129,7 @@ typedef struct Kernel { // code that launches share
 	const Signature *signature;
 	const Plan *plan;
 	const Kern *kern;
-	int64_t workers, pad;
+	int64_t workers, pad, packers, common;
 } Kernel;
 
 typedef struct Emitter {
@@ -162,6 +164,12 @@ Value place_address(Gen *g, Ref r)
 Value out_address(Gen *g, int k)
 {
 	return buffer_address(g, place_entry(g->signature, g->kern->to[k]));
+}
+
+Value common_memory(Gen *g, int64_t offset)
+{
+	Value i = number(g, offset);
+	return LLVMBuildGEP2(g->b, g->i8, buffer_address(g, g->signature->common), &i, 1, "");
 }
 
 void gen_types(Gen *g)
@@ -212,6 +220,14 @@ typedef void EmitKern(Gen *, const Kern *);
 static EmitKern *const emitters[] = {[L_map] = emit_map, [L_row] = emit_row, [L_col] = emit_row,
                                      [L_dot] = emit_dot, [L_put] = emit_put, [L_scan] = emit_scan};
 
+static void write_function(Gen *g, const char *name, EmitKern *body)
+{
+	kernel_begin(g, name);
+	body(g, g->kern);
+	LLVMBuildRetVoid(g->b);
+	function_end(g);
+}
+
 static void write_kernel(Gen *base, Kernel *kernel, int n)
 {
 	Arena *arena = arena_new();
@@ -223,12 +239,14 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.inside = kernel->signature->inside;
 	g.signature = (Signature *)kernel->signature;
 	gen_types(&g);
-	kernel_begin(&g, format(arena, "amos_kernel_%d", n));
-	emitters[g.kern->kind](&g, g.kern);
-	LLVMBuildRetVoid(g.b);
-	function_end(&g);
+	write_function(&g, format(arena, "amos_kernel_%d", n), emitters[g.kern->kind]);
 	kernel->workers = g.workers;
 	kernel->pad = g.pad_bytes;
+	kernel->common = g.common_bytes;
+	if (g.common_bytes) {
+		write_function(&g, format(arena, "amos_pack_%d", n), emit_pack);
+		kernel->packers = g.workers;
+	}
 	arena_free(arena);
 }
 
@@ -385,9 +403,10 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 	int *writer = plan_writers(e->arena, plan);
 	for (int k = 0; k < entry.n; k++) {
 		Signature *s = signature_new(e->arena, plan, writer, k);
-		entry.launch[k].kernel = kernel_of(e, known, s);
-		entry.launch[k].place = s->place.at;
-		entry.launch[k].nplace = s->place.count;
+		entry.launch[k] = (Launch){.kern = &plan->kerns.at[k],
+		                           .kernel = kernel_of(e, known, s),
+		                           .place = s->place.at,
+		                           .nplace = s->place.count};
 	}
 	return entry;
 }
@@ -399,14 +418,24 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// What the launches call is known now.
-static void fill_launches(Emitter *e, int n, Entry *entry)
+// What the launches call is known now. A kernel whose operands are packed for all its workers has a
+// launch for that before its own.
+static void fill_launches(Emitter *e, Entry *entry)
 {
-	for (int i = 0; i < n; i++)
-		for (int k = 0; k < entry[i].n; k++) {
-			const Kernel *kernel = &e->kernels.at[entry[i].launch[k].kernel];
-			entry[i].launch[k].workers = kernel->workers;
-		}
+	const Launch *own = entry->launch;
+	int n = entry->n;
+	entry->launch = NEWS(e->arena, Launch, 2 * n);
+	entry->n = 0;
+	for (int k = 0; k < n; k++) {
+		const Kernel *kernel = &e->kernels.at[own[k].kernel];
+		Launch *to = &entry->launch[entry->n];
+		to[0] = to[1] = own[k];
+		to[0].packs = kernel->packers > 0;
+		to[0].workers = kernel->packers;
+		to[kernel->packers > 0].workers = kernel->workers;
+		entry->n += kernel->packers > 0 ? 2 : 1;
+		entry->common = MAX(entry->common, kernel->common);
+	}
 }
 
 static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOptions *options)
@@ -442,7 +471,8 @@ Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *opti
 		object->kernels += entry[i].n;
 	}
 	compile_kernels(&e, options->threads);
-	fill_launches(&e, nplan, entry);
+	for (int i = 0; i < nplan; i++)
+		fill_launches(&e, &entry[i]);
 	object->part = e.part;
 	object->parts = e.batches;
 	if (!is_ptx(e.target))

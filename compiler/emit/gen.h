@@ -64,17 +64,19 @@ typedef struct Gen {
 	Bound *bound;
 	Keep *keep;
 	VEC(struct Var *) vars;
-	Table *address;      // entry of buf -> its value
-	Table *split;        // div and mod variables by what they divide
-	struct Survey *walk; // set while an expression is only looked through (merge.c)
-	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
-	int64_t pad_bytes;   // private memory a worker needs
+	Table *address;       // entry of buf -> its value
+	Table *split;         // div and mod variables by what they divide
+	struct Survey *walk;  // set while an expression is only looked through (merge.c)
+	int64_t workers;      // set by the emitter of the kernel: calls a launch makes
+	int64_t pad_bytes;    // private memory a worker needs
+	int64_t common_bytes; // memory that a launch before fills for all workers; 0: there is none
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body and sets workers (and pad_bytes).
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
+void emit_pack(Gen *, const Kern *); // the launch before a dot's, where it wants common memory
 void emit_put(Gen *, const Kern *);
 void emit_scan(Gen *, const Kern *);
 
@@ -189,6 +191,7 @@ Target *gpu_target(Arena *, const char *name, const Target *host);
 Value at(Gen *, Ref, const Index *idx);
 Value place_address(Gen *, Ref);                       // where a value in memory is
 Value out_address(Gen *, int k);                       // where out k is written
+Value common_memory(Gen *, int64_t offset);            // Gen.common_bytes
 void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
 Value load_out(Gen *, int k, const Index *idx);
 // A variable for an index that is data: kept inside its axis, whatever the data.
@@ -304,7 +307,9 @@ LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
 typedef struct Launch {
+	const Kern *kern;
 	int kernel; // amos_kernel_N
+	bool packs; // amos_pack_N
 	int64_t workers;
 	int nplace;
 	const Place *place; // entries of buf
@@ -314,6 +319,7 @@ typedef struct Entry {
 	const Plan *plan;
 	int n;
 	Launch *launch;
+	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
 // abi.c: everything in the object but the kernels: amos_model and what it points to.

@@ -1,0 +1,361 @@
+// pack.c: how the operands of a matrix product come to its register tile: read where they lie, or
+// packed. Takes a Dot. Gives strips of a and panels of b in a worker's own memory, and the launch
+// that packs for all workers. Keeps: operands are expressions; they are evaluated here, each
+// element as often as it is packed.
+#include "dot.h"
+#include <string.h>
+
+// ---- where operands lie ---------------------------------------------------------------
+
+void element_index(Dot *d, int o, const Index *row, const Index *column, Index *idx)
+{
+	Gen *g = d->g;
+	const Shape *full = &d->v->shape, *own = &val(g->graph, d->v->in[o])->shape;
+	int last = full->rank - 1;
+	Shape batch = shape_of(d->lead, full->dim);
+	unravel(g, &d->in_batch, &batch, idx);
+	if (o) {
+		for (int a = d->lead; a < last - 1; a++)
+			idx[a] = constant_index(0);
+		idx[last - 1] = *row;
+	} else {
+		Shape rows = shape_of(last - d->lead, full->dim + d->lead);
+		unravel(g, row, &rows, idx + d->lead);
+	}
+	idx[last] = *column;
+	for (int a = 0; a <= last; a++)
+		if (own->dim[a] == 1)
+			idx[a] = constant_index(0);
+}
+
+static bool depends(Gen *g, int var, int on)
+{
+	const Var *v = g->vars.at[var];
+	for (int t = 0; v->kind != V_given && t < v->of.n; t++)
+		if (v->of.term[t].var == on || depends(g, v->of.term[t].var, on))
+			return true;
+	return var == on;
+}
+
+// By how many elements the place moves when variable `x` grows by one; IRREGULAR when that is not
+// fixed.
+enum { IRREGULAR = INT32_MIN };
+static int64_t stride_along(Gen *g, const Index *place, const Index *x)
+{
+	int64_t stride = 0;
+	for (int t = 0; t < place->n; t++)
+		if (x->n && place->term[t].var == x->term[0].var)
+			stride = place->term[t].coef;
+		else if (x->n && depends(g, place->term[t].var, x->term[0].var))
+			return IRREGULAR;
+	return stride;
+}
+
+// Follows moves down from element idx of r. True when that ends in memory: then *place is where, in
+// elements.
+static bool locate(Gen *g, Ref *r, Index *idx, Index *place)
+{
+	while (g->inside[*r]) {
+		const Val *v = val(g->graph, *r);
+		Index old[RANK];
+		memcpy(old, idx, sizeof old);
+		if (v->op != O_reshape && v->op != O_permute && v->op != O_slice &&
+		    v->op != O_expand)
+			return false;
+		operand_index(g, v, 0, old, idx, NULL);
+		*r = v->in[0];
+	}
+	*place = ravel(g, &val(g->graph, *r)->shape, idx);
+	return true;
+}
+
+Stride strides_of(Gen *g, Ref r, const Index *idx, const Index *row, const Index *column)
+{
+	Index at[RANK], place;
+	memcpy(at, idx, sizeof at);
+	Stride s = {.lies = locate(g, &r, at, &place)};
+	if (!s.lies)
+		return s;
+	s.down = stride_along(g, &place, row);
+	s.along = stride_along(g, &place, column);
+	s.lies = s.down != IRREGULAR && s.along != IRREGULAR;
+	return s;
+}
+
+int far_reads(Gen *g, Ref r, const Index *idx, const Index *x)
+{
+	Index at[RANK], place;
+	memcpy(at, idx, sizeof at);
+	if (locate(g, &r, at, &place)) {
+		int64_t stride = stride_along(g, &place, x);
+		return stride != 0 && stride != 1;
+	}
+	const Val *v = val(g->graph, r);
+	if (prims[v->op].cls != C_map)
+		return prims[v->op].cls != C_leaf;
+	int far = 0;
+	for (int i = 0; i < v->nin; i++) {
+		const Shape *own = &val(g->graph, v->in[i])->shape;
+		Index operand[RANK];
+		for (int a = 0; a < own->rank; a++)
+			operand[a] = own->dim[a] == 1 ? constant_index(0) : at[a];
+		far += far_reads(g, v->in[i], operand, x);
+	}
+	return far;
+}
+
+// ---- packing --------------------------------------------------------------------------
+
+// Lanes base, base + 1, .. of an axis of `count`; `align` divides base. Beyond the end: masked off.
+static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
+{
+	if (count % align == 0)
+		return lane_index(g, base, count, align, NULL);
+	Value lane[64], left = LLVMBuildSub(g->b, number(g, count), base, "");
+	for (int l = 0; l < g->target->width; l++)
+		lane[l] = number(g, l);
+	Value numbers = LLVMConstVector(lane, (unsigned)g->target->width);
+	if (g->target->width == 1)
+		return lane_index(g, base, count, 1, NULL);
+	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, numbers, splat(g, left), "");
+	return lane_index(g, base, count, align, mask);
+}
+
+static void keep(Dot *d, Value v, Value memory, Value i)
+{
+	Value store = LLVMBuildStore(d->g->b, splat(d->g, v), element(d, memory, i));
+	LLVMSetAlignment(store, (unsigned)d->tile.bytes);
+}
+
+static Value operand_at(Dot *d, int o, const Index *row, const Index *column)
+{
+	Index idx[RANK];
+	element_index(d, o, row, column, idx);
+	return at(d->g, d->v->in[o], idx);
+}
+
+Value in_place(Dot *d, int o, Value row, Value column)
+{
+	Gen *g = d->g;
+	Index idx[RANK], place;
+	Index i = uniform_index(g, row, o ? d->k : d->m, 1);
+	Index j = uniform_index(g, column, o ? d->n : d->k, 1);
+	Ref r = d->v->in[o];
+	element_index(d, o, &i, &j, idx);
+	if (!locate(g, &r, idx, &place))
+		never("an operand read in place");
+	return element(d, place_address(g, r), index_i64(g, &place));
+}
+
+// Asks for the line of memory at `from`.
+static void prefetch(Gen *g, Value from)
+{
+	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
+	              LLVMConstInt(g->i32, 1, 0)};
+	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
+}
+
+// Steps first..end of the block of k, lanes along columns.
+static void copy_panels(Dot *d, Value first, Value end)
+{
+	Gen *g = d->g;
+	int64_t width = g->target->width, vectors = d->width / width;
+	Loop steps, panels;
+	if (d->b_rows)
+		steps = loop_begin(g, first, end, 1);
+	panels = loop_begin(g, number(g, 0), d->count, 1);
+	Value column = sum_of(g, d->first_column, times(g, panels.i, d->width));
+	Value panel = times(g, panels.i, d->panel_size);
+	Index lanes[UNITS];
+	for (int64_t u = 0; u < vectors; u++)
+		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->n, width);
+	if (!d->b_rows)
+		steps = loop_begin(g, first, end, 1);
+	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
+	Index row = uniform_index(g, at_step, d->k, 1);
+	for (int64_t u = 0; u < vectors; u++) {
+		Value to = sum_of(g, panel, times(g, steps.i, d->width));
+		Value v = operand_at(d, 1, &row, &lanes[u]);
+		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
+		if (d->b_rows)
+			prefetch(g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
+	}
+	loop_end(g, d->b_rows ? &panels : &steps);
+	loop_end(g, d->b_rows ? &steps : &panels);
+}
+
+// A square of vectors turned about its diagonal, by exchanging ever smaller blocks.
+static void turn(Gen *g, Value *v)
+{
+	int n = g->target->width;
+	for (int half = n / 2; half > 0; half /= 2)
+		for (int i = 0; i < n; i++) {
+			if (i & half)
+				continue;
+			Value low[64], high[64], a = v[i], b = v[i + half];
+			for (int l = 0; l < n; l++) {
+				low[l] = LLVMConstInt(g->i32,
+				                      (unsigned)(l & half ? n + l - half : l), 0);
+				high[l] = LLVMConstInt(g->i32,
+				                       (unsigned)(l & half ? n + l : l + half), 0);
+			}
+			v[i] = LLVMBuildShuffleVector(g->b, a, b, LLVMConstVector(low, (unsigned)n),
+			                              "");
+			v[i + half] = LLVMBuildShuffleVector(
+			    g->b, a, b, LLVMConstVector(high, (unsigned)n), "");
+		}
+}
+
+// Whole vectors of k, turned; what remains of the block is copied.
+static void turn_panels(Dot *d)
+{
+	Gen *g = d->g;
+	int width = g->target->width;
+	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
+	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->width / width), 1);
+	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
+	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, d->width / width), "");
+	Value part = LLVMBuildURem(g->b, panels.i, number(g, d->width / width), "");
+	Value to = sum_of(g, times(g, panel, d->panel_size), times(g, part, width));
+	Index columns[64];
+	for (int j = 0; j < width; j++) {
+		Value own = least(g, sum_of(g, column, number(g, j)), number(g, d->n - 1));
+		columns[j] = j && d->n % d->width == 0 ? shift_index(columns[0], j)
+		                                       : uniform_index(g, own, d->n, 1);
+	}
+	Loop steps = loop_begin(g, number(g, 0), whole, width);
+	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->k, width, NULL);
+	Value v[64];
+	for (int j = 0; j < width; j++)
+		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
+	turn(g, v);
+	for (int l = 0; l < width; l++)
+		keep(d, v[l], d->panel,
+		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->width)));
+	loop_end(g, &steps);
+	loop_end(g, &panels);
+	if (d->k % width || d->depth % width)
+		copy_panels(d, whole, d->steps);
+}
+
+// Steps from..to of strips of a: lanes down their rows, one step after the other.
+static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
+{
+	Gen *g = d->g;
+	int64_t width = g->target->width, rows = d->tile.rows;
+	Loop steps = loop_begin(g, from, to, 1);
+	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->k, 1);
+	Value place = times(g, steps.i, d->tile.a_step);
+	Loop strips = loop_begin(g, first, end, 1);
+	Value row = first_row(d, strips.i);
+	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->strip_size);
+	for (int64_t r = 0; r < rows; r += width) {
+		Value mask = rows - r < width ? first_lanes(g, rows - r) : NULL;
+		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->m, 1, mask);
+		Value v = operand_at(d, 0, &lanes, &column);
+		keep(d, v, d->strip, sum_of(g, sum_of(g, own, place), number(g, r)));
+	}
+	loop_end(g, &strips);
+	loop_end(g, &steps);
+}
+
+// Strips of a: lanes along k, row after row, far enough apart not to meet in one set of L1.
+static void turn_strips(Dot *d, Value first, Value end)
+{
+	Gen *g = d->g;
+	int64_t width = g->target->width;
+	Loop strips = loop_begin(g, first, end, 1);
+	Value top = first_row(d, strips.i);
+	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->strip_size);
+	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
+	Index row = uniform_index(g, sum_of(g, top, rows.i), d->m, 1);
+	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
+	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
+	Index column = lanes_of(g, sum_of(g, d->from, steps.i), d->k, width);
+	keep(d, operand_at(d, 0, &row, &column), d->strip, sum_of(g, to, steps.i));
+	loop_end(g, &steps);
+	loop_end(g, &rows);
+	loop_end(g, &strips);
+}
+
+// ---- for one worker ---------------------------------------------------------------------
+
+void pack_panels(Dot *d)
+{
+	if (d->b_way == W_copy)
+		copy_panels(d, number(d->g, 0), d->steps);
+	else if (d->b_way == W_turn)
+		turn_panels(d);
+}
+
+void pack_strips(Dot *d, Value first, Value end)
+{
+	if (d->a_way == W_copy)
+		copy_strips(d, first, end, number(d->g, 0), d->steps);
+	else if (d->a_way == W_turn)
+		turn_strips(d, first, end);
+}
+
+// ---- for all workers --------------------------------------------------------------------
+
+Value common_block(Dot *d, int o)
+{
+	Gen *g = d->g;
+	const Common *c = &d->common[o];
+	Value block = d->block;
+	if (c->batches > 1)
+		block = sum_of(g, block, times(g, index_i64(g, &d->in_batch), d->blocks));
+	return element(d, common_memory(g, c->offset), times(g, block, c->size));
+}
+
+// A worker of the launch: a block of k of one operand, and there some steps (copied), or a strip or
+// panel (turned).
+static void pack_piece(Dot *d, int o, Value i)
+{
+	Gen *g = d->g;
+	const Common *c = &d->common[o];
+	Value piece = LLVMBuildURem(g->b, i, number(g, c->pieces), "");
+	Value rest = LLVMBuildUDiv(g->b, i, number(g, c->pieces), "");
+	d->in_batch =
+	    uniform_index(g, LLVMBuildUDiv(g->b, rest, number(g, d->blocks), ""), d->batch, 1);
+	go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->blocks), ""));
+	Value from = times(g, piece, COPIED), all = number(g, 0);
+	Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
+	Value next = sum_of(g, piece, number(g, 1)), memory = common_block(d, o);
+	if (o == 0 && d->a_way == W_copy) {
+		d->strip = memory;
+		copy_strips(d, all, number(g, d->strips), from, to);
+	} else if (o == 0) {
+		d->strip = element(d, memory, times(g, piece, d->strip_size));
+		turn_strips(d, piece, next);
+	} else if (d->b_way == W_copy) {
+		d->panel = memory;
+		d->first_column = all;
+		d->count = number(g, d->panels);
+		copy_panels(d, from, to);
+	} else {
+		d->panel = element(d, memory, times(g, piece, d->panel_size));
+		d->first_column = times(g, piece, d->width);
+		d->count = number(g, 1);
+		turn_panels(d);
+	}
+}
+
+void emit_pack(Gen *g, const Kern *kern)
+{
+	Dot d;
+	plan_dot(&d, g, kern);
+	int64_t first = 0;
+	for (int o = 0; o < COUNT(d.common); o++) {
+		if (!d.common[o].used)
+			continue;
+		int64_t count = d.common[o].batches * d.blocks * d.common[o].pieces;
+		Value i = LLVMBuildSub(g->b, g->worker, number(g, first), "");
+		Value own = LLVMBuildICmp(g->b, LLVMIntULT, i, number(g, count), "");
+		Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, own, g->i64, ""), 1);
+		pack_piece(&d, o, i);
+		loop_end(g, &once);
+		first += count;
+	}
+	g->workers = first;
+}
