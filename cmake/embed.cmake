@@ -1,4 +1,4 @@
-# cmake -DOUT=file.c -DFILES=a.am,b.am -P embed.cmake: the files as one C table, book_pages.
+# cmake -DOUT=file.c -DNAME=book -DFILES=a.am,b.am -P embed.cmake: the files as one C table, book_pages.
 string(REPLACE "," ";" FILES "${FILES}")
 set(pages "")
 set(texts "")
@@ -11,4 +11,4 @@ foreach(file ${FILES})
   string(APPEND pages "\t{\"${name}\", page${n}},\n")
   math(EXPR n "${n} + 1")
 endforeach()
-file(WRITE ${OUT} "${texts}\nconst struct {\n\tconst char *name, *text;\n} book_pages[] = {\n${pages}};\nconst int book_npages = ${n};\n")
+file(WRITE ${OUT} "${texts}\nconst struct {\n\tconst char *name, *text;\n} ${NAME}_pages[] = {\n${pages}};\nconst int ${NAME}_npages = ${n};\n")

@@ -1,5 +1,215 @@
+// report_page.c: a report as one page to look around in: page.html with the report put into it.
+// Takes a Report. Gives HTML that needs nothing else. Keeps: of a weight that is large a part is
+// read.
 #include "report.h"
-static json_t *page_columns(void)
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+extern const struct {
+	const char *name, *text;
+} report_pages[];
+
+// ---- rows -------------------------------------------------------------------------------------
+
+// Root mean square; of many numbers that of runs of them, evenly spread. NAN: no numbers.
+static double sampled_rms(const Slot *slot)
+{
+	enum { RUN = 1 << 10, RUNS = 1 << 6 };
+	int64_t count = count_of(&slot->shape), runs = MIN((count + RUN - 1) / RUN, RUNS);
+	const float *x = slot->init;
+	double sum = 0, taken = 0;
+	if (!x || slot->type != E_f32)
+		return NAN;
+	for (int64_t run = 0; run < runs; run++) {
+		int64_t begin = count > RUN * RUNS ? run * (count / runs) : run * RUN;
+		for (int64_t i = begin; i < MIN(begin + RUN, count); i++, taken++)
+			sum += (double)x[i] * x[i];
+	}
+	return sqrt(sum / taken);
+}
+
+// Of numbers in nested lists.
+static void add_squares(const json_t *eta, double *sum, double *count)
+{
+	size_t i;
+	const json_t *one;
+	json_array_foreach (eta, i, one)
+		add_squares(one, sum, count);
+	if (!json_is_number(eta))
+		return;
+	*sum += json_number_value(eta) * json_number_value(eta);
+	*count += 1;
+}
+
+static json_t *cells_json(Arena *arena, const json_t *row)
+{
+	json_t *list = json_array();
+	for (int c = 0; c < COLUMNS; c++)
+		if (columns[c].formats & H)
+			json_array_append_new(list, json_string(columns[c].cell(arena, row)));
+	return list;
+}
+
+static json_t *row_json(Arena *arena, const Report *report, json_t *row)
+{
+	double sum = 0, count = 0;
+	int slot = report->graph ? find_slot(report->graph, text_at(row, "name")) : -1;
+	json_t *rms = number_json(slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]));
+	add_squares(json_object_get(row, "eta"), &sum, &count);
+	json_t *shown = json_copy(row);
+	json_object_set(shown, "rms", rms);
+	json_t *one = json_pack(
+	    "{ss ss ss ss ss sO so so sb so}", "name", text_at(row, "name"), "slots",
+	    list_text(arena, json_object_get(row, "slots"), "x"), "role", text_at(row, "role"),
+	    "formula", text_at(row, "formula"), "question", text_at(row, "question"), "why",
+	    json_object_get(row, "why"), "eta", number_json(sqrt(sum / count)), "rms", rms, "sure",
+	    json_is_true(json_object_get(row, "sure")), "cells", cells_json(arena, shown));
+	json_decref(shown);
+	return one;
+}
+
+static json_t *rows_json(Arena *arena, const Report *report)
+{
+	int count;
+	json_t **rows = unsure_first(arena, report, &count), *list = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(list, row_json(arena, report, rows[i]));
+	return list;
+}
+
+// ---- the graph, by the nodes of the file ------------------------------------------------------
+
+typedef struct Spot { // a node of the picture: a parameter, an input, or the values of a node
+	Ref last;     // the value that leaves it
+	VEC(int) in;  // keys of what it reads
+} Spot;
+
+typedef struct Picture {
+	Arena *arena;
+	const Report *report;
+	const bool *live;
+	int *key;   // by Ref: its spot; -1: not shown
+	Spot *spot; // by key
+	int spots;
+} Picture;
+
+// Does it show as what it reads? Its numbers are the same, in another shape.
+static bool is_view(const Picture *p, Ref r)
+{
+	const Graph *g = p->report->graph;
+	Op op = val(g, r)->op;
+	for (int i = 0; i < g->outs.count; i++)
+		if (g->outs.at[i].val == r)
+			return false;
+	return op == O_reshape || op == O_permute || op == O_expand || op == O_cast;
+}
+
+// Slots first, then nodes, then values that stem from none.
+static int key_of(const Picture *p, Ref r)
+{
+	const Graph *g = p->report->graph;
+	const Val *v = val(g, r);
+	if (!p->live[r] || v->op == O_const || p->report->scales.nature[r] == AUX)
+		return -1;
+	if (v->op == O_slot)
+		return (int)v->attr->i[0];
+	if (is_view(p, r))
+		return p->key[v->in[0]];
+	return g->slots.count + (v->from ? v->from : g->nodes.count + (int)r);
+}
+
+static void add_edge(Arena *arena, Spot *spot, int from)
+{
+	for (int i = 0; i < spot->in.count; i++)
+		if (spot->in.at[i] == from)
+			return;
+	PUSH(arena, spot->in, from);
+}
+
+static Picture picture_of(Arena *arena, const Report *report)
+{
+	const Graph *g = report->graph;
+	Picture p = {arena,
+	             report,
+	             graph_marks(arena, g),
+	             NEWS(arena, int, g->nval),
+	             NULL,
+	             g->slots.count + g->nodes.count + g->nval};
+	p.spot = NEWS(arena, Spot, p.spots);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		p.key[r] = key_of(&p, r);
+		if (p.key[r] < 0 || is_view(&p, r))
+			continue;
+		Spot *spot = &p.spot[p.key[r]];
+		spot->last = r;
+		for (int k = 0; k < v->nin; k++)
+			if (p.key[v->in[k]] >= 0 && p.key[v->in[k]] != p.key[r])
+				add_edge(arena, spot, p.key[v->in[k]]);
+	}
+	return p;
+}
+
+static const char *name_of(const Picture *p, Ref r)
+{
+	const Graph *g = p->report->graph;
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return g->slots.at[v->attr->i[0]].name;
+	const char *name = g->nodes.at[v->from].name;
+	return *name ? name : format(p->arena, "%%%u %s", r, prims[v->op].name);
+}
+
+static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, Table *rows)
+{
+	const Scales *scales = &p->report->scales;
+	Ref r = spot->last;
+	const Val *v = val(p->report->graph, r);
+	const char *name = name_of(p, r);
+	uint64_t *row = v->op == O_slot ? table_find_s(rows, name) : NULL;
+	json_t *in = json_array();
+	for (int i = 0; i < spot->in.count; i++)
+		json_array_append_new(in, json_integer(place[spot->in.at[i]]));
+	json_t *one =
+	    json_pack("{ss ss so}", "name", name, "op",
+	              v->op == O_slot ? "" : p->report->graph->nodes.at[v->from].op, "in", in);
+	if (row)
+		json_object_set_new(one, "row", json_integer((json_int_t)*row));
+	if (scales->nature[r] == VARIABLE) {
+		json_object_set_new(one, "variable", json_true());
+		return one;
+	}
+	json_object_set_new(one, "range", json_string(surd_text(p->arena, scales->range[r], 0)));
+	if (scales->asker[r])
+		json_object_set_new(one, "demand",
+		                    json_string(surd_text(p->arena, scales->demand[r], 0)));
+	return one;
+}
+
+// In the order of the values that leave them, so that most edges go forward.
+static json_t *nodes_json(Arena *arena, const Report *report, const json_t *rows)
+{
+	json_t *list = json_array();
+	if (!report->graph)
+		return list;
+	Picture p = picture_of(arena, report);
+	Table *row = table_new(arena);
+	for (size_t i = 0; i < json_array_size(rows); i++)
+		*table_cell_s(row, text_at(json_array_get(rows, i), "name")) = i;
+	int *place = NEWS(arena, int, p.spots), next = 0;
+	for (Ref r = 1; r < (Ref)report->graph->nval; r++)
+		if (p.key[r] >= 0 && p.spot[p.key[r]].last == r)
+			place[p.key[r]] = next++;
+	for (Ref r = 1; r < (Ref)report->graph->nval; r++)
+		if (p.key[r] >= 0 && p.spot[p.key[r]].last == r)
+			json_array_append_new(list, spot_json(&p, &p.spot[p.key[r]], place, row));
+	return list;
+}
+
+// ---- the page ---------------------------------------------------------------------------------
+
+static json_t *columns_json(void)
 {
 	json_t *list = json_array();
 	for (int c = 0; c < COLUMNS; c++)
@@ -9,18 +219,50 @@ static json_t *page_columns(void)
 	return list;
 }
 
-static json_t *page_cells(Command *command, const json_t *row)
+static json_t *memory_json(Arena *arena, const Report *report)
 {
 	json_t *list = json_array();
-	for (int c = 0; c < COLUMNS; c++)
-		if (columns[c].formats & H)
-			json_array_append_new(list,
-			                      json_string(columns[c].cell(command->arena, row)));
+	for (int i = 0; i < OPTIMIZERS; i++) {
+		const char *bytes = state_cell(arena, report, i, false),
+		           *percent = state_cell(arena, report, i, true);
+		if (bytes)
+			json_array_append_new(
+			    list, json_pack("{ss ss ss sf}", "title", optimizers[i].title, "bytes",
+			                    bytes, "percent", percent, "part", atof(percent)));
+	}
 	return list;
+}
+
+static json_t *page_json(Arena *arena, const Report *report)
+{
+	json_t *inputs = json_array(), *one, *rows = rows_json(arena, report);
+	size_t i;
+	json_array_foreach (json_object_get(report->json, "inputs"), i, one)
+		json_array_append_new(inputs, json_string(input_line(arena, one)));
+	return json_pack("{ss ss so ss so so so so}", "model", text_at(report->json, "model"),
+	                 "title", title_of(arena, report), "inputs", inputs, "beside",
+	                 state_title(arena, report), "memory", memory_json(arena, report),
+	                 "columns", columns_json(), "rows", rows, "nodes",
+	                 nodes_json(arena, report, rows));
+}
+
+// JSON inside a script: a < could end it.
+static void print_script(json_t *json)
+{
+	char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	for (const char *c = text; *c; c++)
+		printf(*c == '<' ? "\\u003c" : "%c", *c);
+	free(text);
+	json_decref(json);
 }
 
 void print_html(Command *command, const Report *report)
 {
-	page_columns();
-	page_cells(command, report->json);
+	static const char mark[] = "/*REPORT*/null";
+	const char *page = report_pages[0].text, *at = strstr(page, mark);
+	if (!at)
+		bug("page.html has no %s", mark);
+	printf("%.*s", (int)(at - page), page);
+	print_script(page_json(command->arena, report));
+	fputs(at + strlen(mark), stdout);
 }
