@@ -129,6 +129,7 @@ void read_roles(Reader *r)
 
 static const char *const no_reason = NULL; // a parameter
 static const char running[] = "running statistics";
+static const char computed[] = "a table that the exporter computed";
 
 // Names that modules give to tensors of numbers that are no parameters.
 static bool is_buffer_name(const char *name)
@@ -190,7 +191,7 @@ static const char *guess_reason(Reader *r, Weight *w, const NodeProto *node, con
 	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp"))
 		return "a single number";
 	if (!named && wide_axes(&w->shape) > 1 && is_sum_or_product(op))
-		return "a table that the exporter computed";
+		return computed;
 	if (!strcmp(op, "InstanceNormalization") && !named && one_value(r, w))
 		return "ones or zeros";
 	return no_reason;
@@ -427,6 +428,12 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 		return frozen_ref(r, w, S_buffer, name, why, node, k);
 	if (choice == 0 || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
 		return frozen_ref(r, w, S_frozen, name, why, node, k);
+	if (why == computed && !w->ref)
+		note(r,
+		     "initializer '%s' is not trained: the exporter computed it, from a parameter "
+		     "(positions, say) or from none; export in training mode without constant "
+		     "folding to see",
+		     w->name);
 	return weight_constant(r, w);
 }
 
