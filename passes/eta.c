@@ -137,6 +137,7 @@ Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales
 	s.declared = declared_ranges(arena, g, &wishes->range);
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
+	s.coarse = NEWS(arena, const char *, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
 	s.asker = NEWS(arena, Ref, g->nval);
 	s.cuts = NEWS(arena, Cuts *, g->nval);
@@ -156,6 +157,6 @@ Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales
 	apply_etas(arena, g, eta, &wishes->eta);
 	apply_slots(arena, g, eta, &wishes->slots);
 	if (scales)
-		*scales = (Scales){s.nature, s.range, s.demand, s.asker};
+		*scales = (Scales){s.nature, s.range, s.demand, s.asker, s.coarse};
 	return eta;
 }

@@ -65,6 +65,7 @@ typedef struct Scales { // by Ref: what eta is inferred from
 	const Nature *nature;
 	const Surd *range, *demand;
 	const Ref *asker; // the value that set the demand; 0: nobody asks
+	const char *const *coarse; // what a measured range shows that the rule does not count; NULL: nothing
 } Scales;
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);

@@ -389,6 +389,11 @@ static bool is_sigmoid(const Sweep *s, Ref r)
 	return v->op == O_act && v->attr->i[0] == A_sigmoid;
 }
 
+bool rest_of_gate(const Sweep *s, const Val *v)
+{
+	return v->op == O_sub && is_number(s, v->in[0]) && is_sigmoid(s, v->in[1]);
+}
+
 // Products of tanh and sigmoid, and what is clipped.
 static bool bounded(const Sweep *s, Ref r, int depth)
 {
@@ -401,19 +406,19 @@ static bool bounded(const Sweep *s, Ref r, int depth)
 	       bounded(s, v->in[1], depth - 1);
 }
 
-bool memory_cell(const Sweep *s, const Val *v)
+Ref memory_of(const Sweep *s, const Val *v)
 {
 	for (int k = 0; k < 2 && known(s, F_memory) && v->op == O_add; k++) {
 		const Val *kept = val(s->g, v->in[k]);
 		if (kept->op != O_mul || !bounded(s, v->in[1 - k], 2))
 			continue;
 		for (int i = 0; i < 2; i++) {
-			Ref rest = held_back(s, kept->in[i]);
-			if (is_sigmoid(s, rest ? rest : kept->in[i]))
-				return true;
+			Ref rest = held_back(s, kept->in[i]), x = kept->in[1 - i];
+			if (is(s, x, SIGNAL) && is_sigmoid(s, rest ? rest : kept->in[i]))
+				return x;
 		}
 	}
-	return false;
+	return 0;
 }
 
 int64_t weights_of(const Sweep *s, const Val *v)
@@ -501,6 +506,26 @@ bool normalized(const Sweep *s, Ref x, bool scaled)
 		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
 			return true;
 	}
+	return false;
+}
+
+// 1 + exp(x), by which something is divided: its product with a sigmoid.
+bool logistic(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	for (int k = 0; k < 2 && known(s, F_logistic) && v->op == O_add; k++)
+		if (is_number(s, v->in[k]) && val(s->g, unviewed(s, v->in[1 - k]))->op == O_exp)
+			return true;
+	return false;
+}
+
+// A sum of which one summand is an activation's output.
+bool positive_sum(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	for (int k = 0; k < 2 && v->op == O_add; k++)
+		if (val(s->g, unviewed(s, v->in[k]))->op == O_act)
+			return true;
 	return false;
 }
 

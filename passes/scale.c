@@ -106,6 +106,12 @@ Surd unit_range(Sweep *s, Ref r, const Val *v)
 	return one;
 }
 
+// What a measured range shows, and the rule does not count.
+static void admit(Sweep *s, Ref r, const char *what)
+{
+	s->coarse[r] = what;
+}
+
 // Independent summands. A learned offset, or a mask, does not count.
 static Surd add_range(Sweep *s, Ref r, const Val *v)
 {
@@ -114,8 +120,16 @@ static Surd add_range(Sweep *s, Ref r, const Val *v)
 		Surd larger = s->range[s->range[x].value > s->range[y].value ? x : y];
 		return gate ? surd_mul(larger, s->range[gate]) : larger;
 	}
-	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL) || memory_cell(s, v))
+	if (rest_of_gate(s, v))
+		admit(s, r, "a sigmoid is taken for an activation as any, whatever its bias");
+	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
 		return keep_range(s, r, v);
+	Ref memory = memory_of(s, v);
+	if (memory) {
+		admit(s, r,
+		      "a memory is taken to be full; of normal data it forgets more than comes");
+		return inherit(s, r, memory);
+	}
 	Ref whole = without_offset(s, v);
 	return whole ? inherit(s, r, whole) : surd_hypot(s->range[x], s->range[y]);
 }
@@ -143,6 +157,8 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 	int64_t weights = weights_of(s, v);
 	if (weights)
 		return surd_root(1, weights);
+	if (quotient && signal == 0 && logistic(s, other))
+		return surd_mul(s->range[x], constant(s, N_activated));
 	if (quotient && (signal == 1 || is(s, other, SIGNAL)))
 		return one;
 	if (is(s, other, SIGNAL))
@@ -162,7 +178,10 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 // Every activation of range 1 has range sqrt(1/2); bounded ones whatever they get.
 static Surd act_range(Sweep *s, Ref r, const Val *v)
 {
-	(void)r;
+	if (positive_sum(s, v->in[0]))
+		admit(s, r,
+		      "a sum with what an activation let through is mostly positive and passes the "
+		      "next one whole; the rule halves it");
 	Act act = v->op == O_act ? (Act)v->attr->i[0] : A_tanh;
 	bool bounded = act == A_tanh || act == A_sigmoid || act == A_hardsigmoid;
 	return surd_mul(bounded ? one : s->range[v->in[0]], constant(s, N_activated));
@@ -182,7 +201,9 @@ static Surd select_range(Sweep *s, Ref r, const Val *v)
 
 static Surd softmax_range(Sweep *s, Ref r, const Val *v)
 {
-	(void)s, (void)r;
+	admit(s, r,
+	      "sqrt(1/n) is of weights that choose one of n; those of scores of deviation 1 are "
+	      "nearly even");
 	int64_t n = 1;
 	for (int k = 0; k < v->attr->n; k++)
 		n *= v->shape.dim[v->attr->i[k]];
@@ -208,6 +229,7 @@ static Surd max_range(Sweep *s, Ref r, const Val *v)
 	Ref x = pooled(s, r);
 	if (!x)
 		return keep_range(s, r, v);
+	admit(s, r, "the deviation of a maximum, as in the paper; its mean comes on top");
 	double n = (double)count_of(&val(s->g, v->in[0])->shape) / (double)count_of(&v->shape);
 	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
 }
@@ -261,6 +283,7 @@ static Surd concat_range(Sweep *s, Ref r, const Val *v)
 // Averages of independent values with weights sqrt(1/n) in the root mean square: the values' range.
 static Surd attend_range(Sweep *s, Ref r, const Val *v)
 {
+	admit(s, r, "weights that choose one of n; those of scores of deviation 1 are nearly even");
 	return inherit(s, r, v->in[2]);
 }
 

@@ -71,9 +71,10 @@ typedef struct Sweep {
 	bool *measured;
 	Surd *declared; // by slot: the range of an input, where a person says; value 0: nobody does
 	Surd *range, *demand;
-	Ref *source; // the value that set the range
-	Ref *asker;  // the value that set the demand; 0: nobody asks
-	Cuts **cuts; // of a kernel's output, and of values on the way to its parts
+	const char **coarse; // what the range does not count, where something is known
+	Ref *source;         // the value that set the range
+	Ref *asker;          // the value that set the demand; 0: nobody asks
+	Cuts **cuts;         // of a kernel's output, and of values on the way to its parts
 } Sweep;
 
 static inline bool is(const Sweep *s, Ref r, Nature n)
@@ -116,7 +117,10 @@ Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotati
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
 // x g + y (1 - g): its summands as x and y; y + g (x - y): x, y and g.
 bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
-bool memory_cell(const Sweep *, const Val *); // x sigmoid(a) + y, y bounded
+bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
+bool logistic(const Sweep *, Ref);             // 1 + exp(x)
+bool positive_sum(const Sweep *, Ref);         // a sum with an activation's output
+Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bounded
 int64_t weights_of(const Sweep *,
                    const Val *);          // n, where v is x / sum(x) over n; 0: something else
 Ref low_rank(const Sweep *, const Val *); // (x A) B of x W + (x A) B

@@ -37,6 +37,10 @@ void verb_eta(Command *command)
 	}
 	if (command->arguments.count > 1)
 		fail_status(STATUS_USAGE, "amosc eta", "two models go with --diff");
+	if (chosen(command, OPT_check)) {
+		check_eta(command);
+		return;
+	}
 	Report report = make_report(command, command->arguments.at[0]);
 	const char *language = choice(command, OPT_for, NULL);
 	if (chosen(command, OPT_json))

@@ -119,6 +119,10 @@ Trainer compile_trainer(Command *, struct amos_data *, bool weights);
 struct amos *open_object(Command *, const Object *, const Graph *);
 struct amos *open_entry(Command *, const Graph *, const char *name); // compiled: one entry
 
+// ---- check.c: amosc eta --check ----------------------------------------------------------
+
+void check_eta(Command *);
+
 // ---- report.c: what people and programs read ------------------------------------------
 
 void print_json(json_t *); // and drops it
