@@ -314,8 +314,8 @@ Ref partner_of(const Sweep *s, Ref sum, Ref x)
 	return partner_within(s, sum, x, 4);
 }
 
-// q k + q t, t made of parameters: t is an offset of k, which does not count. Answers the sum
-// without it, or 0.
+// q k + q t, t made of parameters, or of the numbers that an exporter made of them: t is an offset
+// of k, which does not count. Answers the sum without it, or 0.
 Ref without_offset(const Sweep *s, const Val *v)
 {
 	Ref low = low_rank(s, v);
@@ -324,7 +324,7 @@ Ref without_offset(const Sweep *s, const Val *v)
 	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
 		const Val *product = val(s->g, unscaled(s, v->in[k]));
 		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
-		               is(s, product->in[1], VARIABLE);
+		               (is(s, product->in[1], VARIABLE) || is_number(s, product->in[1]));
 		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
 			return v->in[1 - k];
 	}

@@ -335,8 +335,9 @@ static void add_demand(Sweep *s, Ref r, const Val *v)
 	if (low)
 		ask(s, low, surd_mul(asked(s, r), constant(s, N_offset)),
 		    s->asker[r] ? s->asker[r] : r);
+	Ref whole = without_offset(s, v);
 	for (int k = 0; k < 2; k++)
-		if (is(s, v->in[k], SIGNAL) && v->in[k] != low)
+		if (is(s, v->in[k], SIGNAL) && (!whole || v->in[k] == whole))
 			pass_to(s, r, v->in[k]);
 }
 

@@ -1,0 +1,124 @@
+// eta_exports.c: the paper's tables from exported models, row by row.
+// eta_exports FOLDER WANT...: NAME.want holds the scales wanted of the models FOLDER/NAME_*.onnx,
+// by both conventions:
+//   rows N GLOB                      how many parameters the files have
+//   range INPUT X                    what a person says of an input
+//   GLOB ETA [ETA by the authors']   of parameters; the first that matches counts
+// Every parameter must be wanted, be sure, and have the very scale.
+#include "onnx.h"
+#include "passes.h"
+#include <glob.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { WORD = 120 };
+
+typedef struct Line {
+	char pattern[WORD], eta[2][WORD]; // by convention
+} Line;
+
+typedef struct Want {
+	VEC(Line) lines, rows; // rows: their number as eta[0]
+	Wishes wishes;
+} Want;
+
+static int failures, checked;
+
+static Want read_want(Arena *arena, const char *path)
+{
+	Want want = {0};
+	char text[400], word[4][WORD];
+	FILE *file = fopen(path, "r");
+	if (!file)
+		fail(path, "cannot be opened");
+	while (fgets(text, sizeof text, file)) {
+		int n = sscanf(text, "%119s %119s %119s", word[0], word[1], word[2]);
+		Line line = {0};
+		if (n < 2 || word[0][0] == '#')
+			continue;
+		if (!strcmp(word[0], "range")) {
+			Override said = {.pattern = copy_string(arena, word[1]),
+			                 .expr = copy_string(arena, word[2])};
+			PUSH(arena, want.wishes.range, said);
+			continue;
+		}
+		bool rows = !strcmp(word[0], "rows");
+		strcpy(line.pattern, word[rows ? 2 : 0]);
+		strcpy(line.eta[0], word[1]);
+		strcpy(line.eta[1], word[n > 2 ? 2 : 1]);
+		if (rows)
+			PUSH(arena, want.rows, line);
+		else
+			PUSH(arena, want.lines, line);
+	}
+	fclose(file);
+	return want;
+}
+
+static const Line *line_for(const Line *lines, int n, const char *name)
+{
+	for (int i = 0; i < n; i++)
+		if (matches(lines[i].pattern, name))
+			return &lines[i];
+	fail(name, "nothing is wanted of it");
+}
+
+static void check_row(Arena *arena, const char *file, const char *name, const Eta *eta,
+                      const char *wanted)
+{
+	double x = book_number(arena, name, wanted);
+	checked++;
+	if (eta->sure && !eta->nparts && fabs(eta->eta.value - x) <= 1e-6 * x)
+		return;
+	failures++;
+	printf("FAILED %s: %s is %s%s, wanted %s\n", file, name, eta->formula,
+	       eta->sure ? "" : " (not sure)", wanted);
+	for (int i = 0; i < eta->nwhy; i++)
+		printf("    %s\n", eta->why[i]);
+}
+
+static void check_model(const char *path, const Want *want, int convention)
+{
+	Arena *arena = arena_new();
+	const char *file = strrchr(path, '/') + 1;
+	const Graph *g = read_model(arena, path, &(ReadOptions){0})->graph;
+	Wishes wishes = want->wishes;
+	wishes.convention = convention ? "jestimator" : "paper";
+	const Eta *eta = eta_pass(arena, g, &wishes, NULL);
+	int rows = 0;
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		if (s->kind != S_param)
+			continue;
+		rows++;
+		check_row(arena, file, s->name, &eta[i],
+		          line_for(want->lines.at, want->lines.count, s->name)->eta[convention]);
+	}
+	if (rows != atoi(line_for(want->rows.at, want->rows.count, file)->eta[0])) {
+		failures++;
+		printf("FAILED %s: %d parameters\n", file, rows);
+	}
+	arena_free(arena);
+}
+
+int main(int argc, char **argv)
+{
+	Arena *arena = arena_new();
+	int models = 0;
+	for (int i = 2; i < argc; i++) {
+		const char *name = strrchr(argv[i], '/') + 1;
+		Want want = read_want(arena, argv[i]);
+		glob_t found;
+		if (glob(format(arena, "%s/%.*s_*.onnx", argv[1], (int)strcspn(name, "."), name), 0,
+		         NULL, &found))
+			fail(argv[i], "no models of this name in %s", argv[1]);
+		for (size_t k = 0; k < found.gl_pathc; k++, models++)
+			for (int convention = 0; convention < 2; convention++)
+				check_model(found.gl_pathv[k], &want, convention);
+		globfree(&found);
+	}
+	printf("eta_exports: %d models, %d rows, %d wrong\n", models, checked, failures);
+	arena_free(arena);
+	return failures || !checked;
+}
