@@ -42,7 +42,7 @@ static void amos_defaults(Opt *opt, Text *said)
 	choose(said, "beta", &opt->beta, 1 - forget,
 	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
 	choose(said, "momentum", &opt->momentum, 0.9, "the authors'");
-	choose(said, "warm-up", &opt->warmup, round(2 / (1 - opt->beta)), "2 / (1 - beta) steps");
+	choose(said, "warm-up", &opt->warmup, round(5 / (1 - opt->beta)), "5 / (1 - beta) steps");
 	choose(said, "clip", &opt->clip, opt->labels > 0 ? 1 / sqrt((double)opt->labels) : 0,
 	       opt->labels > 0 ? format(said->arena, "1 / sqrt(labels), %lld labels in a batch",
 	                                (long long)opt->labels)

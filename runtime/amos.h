@@ -108,13 +108,15 @@ int amos_data_bind(struct amos_data *, int n, struct amos_input *);
 // may not.
 int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
 
-// Number of batches one pass over the training part makes (N, for xi), and of the part held out.
-// After bind or fit.
+// Number of batches one pass over the training part makes, and of the part held out. After bind or fit.
 int64_t amos_data_batches(const struct amos_data *);
 int64_t amos_data_held(const struct amos_data *);
-// Of `elements` labels of the input `name` in a batch, how many count: fewer where they are
-// masked().
-double amos_data_labels(const struct amos_data *, const char *name, int64_t elements);
+// N for xi: the batches, as full of labels as those of training, that the labels to train on make. A
+// pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
+double amos_data_independent(const struct amos_data *);
+// Of `elements` entries of the input `name` in a batch, how many are labels: those that masked() picks;
+// of an array, those that are not `ignore` (0: all are).
+double amos_data_labels(const struct amos_data *, const char *name, int64_t elements, int64_t ignore);
 // Root mean square of the numbers that data bring the float input `name`, from the part to train on,
 // or where they are many from 2^20 of them, drawn evenly. NAN: it has no data.
 double amos_data_rms(const struct amos_data *, const char *name);

@@ -352,7 +352,8 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 static double divisor(const struct amos_data *data, const struct amos_source *source, char class)
 {
 	const struct amos_opened *file = &data->sources.files[source->file];
-	return class == 'f' && file->array.type == AMOS_u8 && !file->token && !source->raw ? 255 : 1;
+	return class == 'f' && file->array.type == AMOS_u8 && !file->token && !source->raw ? 255
+	                                                                                   : 1;
 }
 
 static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
@@ -520,22 +521,28 @@ int amos_data_fit(struct amos_data *data, const struct amos_model *model,
 	return status ? status : write_note(data);
 }
 
-double amos_data_labels(const struct amos_data *data, const char *name, int64_t elements)
+static double part_masked(const struct amos_data *data)
 {
-	const struct amos_source *source = amos_source_of(&data->sources, name);
-	double part = source && source->masked ? (data->mask < 0 ? 0.15 : data->mask) : 1;
-	return part * (double)elements;
+	return data->mask < 0 ? 0.15 : data->mask;
 }
 
-double amos_data_rms(const struct amos_data *data, const char *name)
+static double square(double x, double unused)
+{
+	(void)unused;
+	return x * x;
+}
+
+static double differs(double x, double from)
+{
+	return x != from;
+}
+
+// Mean of term(x, c) over the part of an array to train on: over all of it, or over MANY drawn
+// evenly.
+static double mean_over(const struct amos_data *data, const struct amos_array *array,
+                        double (*term)(double, double), double c)
 {
 	enum { MANY = 1 << 20 };
-	const struct amos_source *source = amos_source_of(&data->sources, name);
-	const struct amos_array *array = array_of(data, source);
-	if (!source)
-		return NAN;
-	if (!array)
-		return source->fill;
 	int64_t count = amos_count(array->rank, array->dim);
 	if (!data->exact && array->rank)
 		count = (int64_t)((double)count * data->split);
@@ -543,10 +550,42 @@ double amos_data_rms(const struct amos_data *data, const char *name)
 	int64_t taken = count < MANY ? count : MANY;
 	for (int64_t i = 0; i < taken; i++) {
 		int64_t at = count > MANY ? (int64_t)(amos_mix((uint64_t)i) % (uint64_t)count) : i;
-		double x = amos_number(array->bytes, array->type, at);
-		sum += x * x;
+		sum += term(amos_number(array->bytes, array->type, at), c);
 	}
-	return sqrt(sum / (double)taken) / divisor(data, source, 'f');
+	return taken ? sum / (double)taken : 0;
+}
+
+double amos_data_labels(const struct amos_data *data, const char *name, int64_t elements,
+                        int64_t ignore)
+{
+	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_array *array = array_of(data, source);
+	double part = 1;
+	if (source && source->masked)
+		part = part_masked(data);
+	else if (array && ignore)
+		part = mean_over(data, array, differs, (double)ignore);
+	return part * (double)elements;
+}
+
+double amos_data_independent(const struct amos_data *data)
+{
+	double part = 1;
+	for (int i = 0; i < data->sources.count; i++)
+		if (data->sources.at[i].masked)
+			part = part_masked(data);
+	return (double)amos_data_batches(data) / part;
+}
+
+double amos_data_rms(const struct amos_data *data, const char *name)
+{
+	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_array *array = array_of(data, source);
+	if (!source)
+		return NAN;
+	if (!array)
+		return source->fill;
+	return sqrt(mean_over(data, array, square, 0)) / divisor(data, source, 'f');
 }
 
 const char *amos_data_note(const struct amos_data *data)

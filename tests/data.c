@@ -436,9 +436,12 @@ static void masks(void)
 	    options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", "mask", "0.3",
 	               "mask-token", "99", NULL);
 	CHECK(!fit(0, &options), "fit");
-	CHECK(fabs(amos_data_labels(data, "y", 200) - 60) < 1e-9 &&
-	          amos_data_labels(data, "x", 200) == 200,
+	CHECK(fabs(amos_data_labels(data, "y", 200, -100) - 60) < 1e-9 &&
+	          amos_data_labels(data, "x", 200, 0) == 200 &&
+	          fabs(amos_data_labels(data, "x", 200, 7) - 196) < 1e-9,
 	      "labels");
+	CHECK(fabs(amos_data_independent(data) * 0.3 - (double)amos_data_batches(data)) < 1e-9,
+	      "batches as full of labels");
 	double chosen = 0, hidden = 0, kept = 0;
 	for (int run = 0; run < RUNS; run++) {
 		CHECK(!amos_data_train(data, m, run), "batch");

@@ -208,7 +208,7 @@ static void test_rules(void)
 	close_to("xi", opt.xi, 1 / sqrt(1303));
 	close_to("beta", opt.beta, 0.98);
 	close_to("momentum", opt.momentum, 0.9);
-	close_to("warm-up", opt.warmup, 100);
+	close_to("warm-up", opt.warmup, 250);
 	close_to("clip", opt.clip, 1 / sqrt(768));
 	hold("what was chosen is said", strstr(opt.chosen, "xi 0.0277: 1 / sqrt(N)") != NULL);
 	arena_free(arena);

@@ -302,7 +302,8 @@ static int64_t label_count(const Graph *loss, struct amos_data *data)
 			samples = s->shape.dim[0];
 		if (elems[s->type].cls != 'f' &&
 		    (matches("*label*", s->name) || matches("*target*", s->name)))
-			return data ? (int64_t)amos_data_labels(data, s->name, count_of(&s->shape))
+			return data ? (int64_t)amos_data_labels(data, s->name, count_of(&s->shape),
+			                                        s->ignore)
 			            : count_of(&s->shape);
 	}
 	return samples;
@@ -318,7 +319,7 @@ Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);
 #undef NUMBER
 	opt.accumulate = choice_count(command, OPT_accumulate, 1);
-	opt.batches = data ? (double)amos_data_batches(data) / (double)opt.accumulate : 0;
+	opt.batches = data ? amos_data_independent(data) / (double)opt.accumulate : 0;
 	opt_defaults(command->arena, &opt);
 	return opt;
 }

@@ -48,8 +48,12 @@ class CharGPT(nn.Module):
         self.ln_f = nn.LayerNorm(WIDTH)
         self.lm_head = nn.Linear(WIDTH, VOCABULARY, bias=False)
         self.lm_head.weight = self.wte.weight
-        for table in (self.wte, self.wpe):  # linear layers begin as PyTorch makes them
-            nn.init.normal_(table.weight, std=0.02)
+        for p in self.parameters():  # as GPT-2 begins
+            if p.dim() == 2:
+                nn.init.normal_(p, std=0.02)
+        for module in self.modules():
+            if isinstance(module, nn.Linear) and module.bias is not None:
+                nn.init.zeros_(module.bias)
 
     def forward(self, input_ids):
         x = self.wte(input_ids) + self.wpe.weight[: input_ids.shape[1]]
