@@ -28,16 +28,26 @@ static double element(const Array *a, int64_t i)
 	return elems[a->type].cls == 'f' ? a->f[i] : (double)a->i[i];
 }
 
-static void compare(Arena *arena, const char *name, const Array *found, const Known *known)
+// A float as its declared type of 16 bits can say it.
+static double rounded(Elem type, double x)
+{
+	return type == E_bf16  ? (double)bf16_to_float(float_to_bf16((float)x))
+	       : type == E_f16 ? (double)half_to_float(float_to_half((float)x))
+	                       : x;
+}
+
+static void compare(Arena *arena, const char *name, Elem type, const Array *found,
+                    const Known *known)
 {
 	Array want = array_from(arena, known->type, &known->shape, known->bytes);
 	if (!same_shape(&found->shape, &want.shape))
 		fail(name, "is %s, wanted %s", shape_text(arena, found->type, &found->shape),
 		     shape_text(arena, want.type, &want.shape));
-	for (int64_t i = 0; i < count_of(&want.shape); i++)
-		if (!close_enough(element(found, i), element(&want, i)))
-			fail(name, "[%lld] is %.9g, wanted %.9g", (long long)i, element(found, i),
-			     element(&want, i));
+	for (int64_t i = 0; i < count_of(&want.shape); i++) {
+		double x = rounded(type, element(found, i)), y = element(&want, i);
+		if (!close_enough(x, y))
+			fail(name, "[%lld] is %.9g, wanted %.9g", (long long)i, x, y);
+	}
 }
 
 static const Array *out_named(const Model *m, const Array *value, const char *name)
@@ -63,7 +73,7 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 			const Array *found = out_named(m, value, want.at[i].name);
 			if (!found)
 				fail(want.at[i].name, "is missing");
-			compare(arena, want.at[i].name, found, &want.at[i]);
+			compare(arena, want.at[i].name, out->type, found, &want.at[i]);
 		}
 		const char *more =
 		    out->sequence ? format(arena, "%s#%d", out->name, want.count) : out->name;

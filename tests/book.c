@@ -237,6 +237,7 @@ static const char *const cases[] = {
     "x:3,4 = -x",
     "x:3,4 = abs(x)",
     "x:3,4 = x * floor(x * 3) + x * ceil(x * 3) - x * round(x * 3) + x * sign(x)",
+    "x:3,4 = narrow(x; 50, -100)",
     "x:3,4 = exp(x)",
     "q:3,4 = log(q)",
     "q:3,4 = sqrt(q)",

@@ -62,7 +62,7 @@ static bool takes(Op op, Elem type)
 {
 	char cls = elems[type].cls;
 	bool logic = op == O_not || op == O_and || op == O_or || op == O_xor || op == O_eq;
-	if (op == O_cast || op == O_select || prims[op].cls != C_map)
+	if (prims[op].attr != K_none || op == O_select || prims[op].cls != C_map)
 		return false;
 	if (cls == 'b')
 		return logic;
@@ -120,6 +120,8 @@ static void check_casts(void)
 		for (Elem to = 0; to < ELEMS; to++)
 			if (from != to)
 				leave(g, O_cast, put_cast(g, x, to));
+		if (elems[from].cls == 'f')
+			leave(g, O_narrow, put(g, O_narrow, 1, &x, &(Attr){.n = 2, .i = {2, -3}}));
 	}
 	Array *slot = random_slots(arena, g, 3, 2);
 	for (int s = 0; s < g->slots.count; s++)

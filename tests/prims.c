@@ -134,6 +134,8 @@ static void float_maps(void)
 	CHECK(floor, NONE, F(D(2), 1, -2), F(D(2), 1.75, -1.25));
 	CHECK(ceil, NONE, F(D(2), 2, -1), F(D(2), 1.75, -1.25));
 	CHECK(round, NONE, F(D(4), 2, 2, -2, 1), F(D(4), 1.5, 2.5, -1.75, 0.75));
+	CHECK(narrow, I(3, -6), F(D(6), 18, 20, 0.001953125, 0, -448, INFINITY),
+	      F(D(6), 17.1, 19, 0.0018, 0.0009, -440, INFINITY));
 	CHECK(exp, NONE, F(D(2), 1.6487212707001282, 1), F(D(2), 0.5, 0));
 	CHECK(log, NONE, F(D(2), 1.0986122886681098, -INFINITY), F(D(2), 3, 0));
 	CHECK(sqrt, NONE, F(D(2), 1.4142135623730951, NAN), F(D(2), 2, -1));

@@ -271,6 +271,17 @@ static void eval_map(Op op, Array *out, int nin, const Array *in)
 	} while (advance(&out->shape, at));
 }
 
+// Steps of 2^(exponent - bits), the exponent that of x, but at least the least.
+static void eval_narrow(const Attr *attr, Array *out, const Array *in)
+{
+	for (int64_t i = 0; i < count_of(&out->shape); i++) {
+		double x = in->f[i];
+		int exponent = isfinite(x) && x != 0 ? ilogb(x) : 0;
+		int step = (int)(MAX(exponent, attr->i[1]) - attr->i[0]);
+		out->f[i] = isfinite(x) ? ldexp(rint(ldexp(x, -step)), step) : x;
+	}
+}
+
 // ---- folds
 // -----------------------------------------------------------------------------------------
 
@@ -771,7 +782,10 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 		eval_leaf(op, attr, &out, in);
 		break;
 	case C_map:
-		eval_map(op, &out, nin, in);
+		if (op == O_narrow)
+			eval_narrow(attr, &out, in);
+		else
+			eval_map(op, &out, nin, in);
 		break;
 	case C_fold:
 		if (op == O_cumsum)

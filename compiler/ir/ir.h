@@ -32,7 +32,7 @@ typedef enum Act {
 typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole } Class;
 typedef enum AttrKind {
 	K_none, K_axes, K_dims, K_perm, K_slice, K_pad, K_window, K_axis, K_type, K_const, K_slot, K_rand,
-	K_iota, K_act, K_norm, K_cum, K_put, K_attend
+	K_iota, K_act, K_norm, K_cum, K_put, K_attend, K_narrow
 } AttrKind;
 
 typedef struct Prim {

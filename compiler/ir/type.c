@@ -61,8 +61,22 @@ static Shape stretched(const Case *c, const Shape *a, const Shape *b)
 	return shape;
 }
 
+static void check_count(const Case *c, int wanted)
+{
+	if (c->attr->n != wanted)
+		wrong(c, "%d numbers are wanted in the attribute, %d are given", wanted,
+		      c->attr->n);
+}
+
 static Shape map_shape(const Case *c)
 {
+	if (c->op == O_narrow) {
+		check_count(c, 2);
+		if (c->attr->i[0] < 0 || c->attr->i[0] > 52 || c->attr->i[1] < -1022 ||
+		    c->attr->i[1] > 100)
+			wrong(c, "%lld bits from exponent %lld on are no float",
+			      (long long)c->attr->i[0], (long long)c->attr->i[1]);
+	}
 	Shape shape = operand(c, 0)->shape;
 	for (int k = 1; k < c->nin; k++)
 		shape = stretched(c, &shape, &operand(c, k)->shape);
@@ -145,13 +159,6 @@ static Shape expand_shape(const Case *c)
 			wrong(c, "axis %d is %lld and cannot become %lld", a,
 			      (long long)from.dim[a], (long long)shape.dim[a]);
 	return shape;
-}
-
-static void check_count(const Case *c, int wanted)
-{
-	if (c->attr->n != wanted)
-		wrong(c, "%d numbers are wanted in the attribute, %d are given", wanted,
-		      c->attr->n);
 }
 
 static Shape permute_shape(const Case *c)

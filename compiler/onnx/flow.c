@@ -52,9 +52,14 @@ static void give(Call *c, int n, const Value *v)
 		c->value[i] = v[i];
 }
 
+static bool is_tensor(Value v)
+{
+	return v.ref || v.weight;
+}
+
 static Ref as_ref(Call *c, Value v)
 {
-	if (!v.ref && !v.weight)
+	if (!is_tensor(v))
 		refuse(c, "a value of its graph is not a tensor");
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
@@ -68,6 +73,8 @@ static void choose_branch(Call *c, Ref condition)
 	lower_body(c, body_of(c, "then_branch"), 0, NULL, c->nout, yes);
 	lower_body(c, body_of(c, "else_branch"), 0, NULL, c->nout, no);
 	for (int i = 0; i < c->nout; i++) {
+		if (!is_tensor(yes[i]) || !is_tensor(no[i]))
+			refuse_computed(c, "its branches give no tensors, and its condition");
 		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
 		if (!same_shape(&val(g, a)->shape, &val(g, b)->shape))
 			refuse_computed(c, condition,
@@ -325,6 +332,14 @@ void lower_split_to_sequence(Call *c)
 		at += size;
 	}
 	give_list(c, count, all);
+}
+
+void lower_optional(Call *c)
+{
+	if (c->nin)
+		lower_identity(c);
+	else
+		c->value[0] = (Value){.absent = true};
 }
 
 void lower_optional_has(Call *c)

@@ -39,8 +39,20 @@ static Ref square(Graph *g, Ref x)
 	return put2(g, O_mul, x, x);
 }
 
+// The extreme of nothing: what any number is beyond.
+static Ref extreme_of_none(Graph *g, int how, Ref x, int n, const int64_t *axes)
+{
+	const Val *v = val(g, x);
+	Shape folded = folded_shape(&v->shape, n, axes);
+	double most = v->type == E_i32 ? 0x7FFFFFFF : v->type == E_i64 ? 0x1p53 : INFINITY;
+	Ref end = put_num(g, v->type, how == O_amax ? -most : most);
+	return put_expand(g, put_rank(g, end, folded.rank), folded);
+}
+
 static Ref reduce(Graph *g, int how, Ref x, int n, const int64_t *axes)
 {
+	if ((how == O_amax || how == O_amin) && !count_of(&val(g, x)->shape))
+		return extreme_of_none(g, how, x, n, axes);
 	switch (how) {
 	case R_mean:
 		return put_mean(g, x, n, axes);
@@ -316,7 +328,9 @@ void lower_lp_norm(Call *c)
 	Graph *g = c->g;
 	int64_t axis = axis_of(c, attr_int(c, "axis", -1), in_val(c, 0)->shape.rank);
 	int how = attr_int(c, "p", 2) == 1 ? R_l1 : R_l2;
-	c->out[0] = put2(g, O_div, c->in[0], reduce(g, how, c->in[0], 1, &axis));
+	Ref norm = reduce(g, how, c->in[0], 1, &axis), none = num_like(g, norm, 0);
+	norm = put3(g, O_select, put2(g, O_eq, norm, none), num_like(g, norm, 1), norm);
+	c->out[0] = put2(g, O_div, c->in[0], norm);
 }
 
 // ---- sorting

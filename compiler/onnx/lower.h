@@ -106,8 +106,10 @@ typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
 	Weight *weight; // or an initializer: a slot or a constant where it is used
 	List *list;     // or a sequence
-	bool absent;    // an optional operand that is not there
-	bool bad;       // could not be lowered: complained of already
+	int onnx;    // its element type in the file (a TensorProto.DataType); 0: its working type
+	             // tells
+	bool absent; // an optional operand that is not there
+	bool bad;    // could not be lowered: complained of already
 } Value;
 
 typedef struct Space { // the names of one graph, inside those of another
@@ -146,6 +148,7 @@ typedef struct Call { // a node being lowered
 	Space *space;
 	int64_t opset; // version of the operator's domain
 	int how;       // what ops.def gives beside the function
+	int onnx;      // to be filled where the first result's type tells less: Value.onnx
 	int nin, nout;
 	Value *arg;   // operands
 	Ref *in;      // operands as tensors; 0: absent, or a sequence
@@ -199,6 +202,15 @@ bool traced_training(const NodeProto *);
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 
+// ---- format.c: values of a graph
+// -----------------------------------------------------------------
+
+// x as the element type `onnx` (a TensorProto.DataType) can say it, in its working type. Floats of
+// 8 and 4 bits are rounded: what is too large becomes the largest where `saturate`, else infinite
+// or no number; powers of two are rounded "up", "down" or to the "nearest". Whole numbers lose
+// their high bits.
+Ref put_typed(const struct Call *, Ref x, int onnx, bool saturate, const char *powers);
+
 // ---- node.c: attributes and constant operands
 // -----------------------------------------------------
 
@@ -223,6 +235,7 @@ _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
 void stand_for(Reader *, Ref x);        // the values of inputs that x comes from stand in for them
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
+int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
 
 // ---- the operators: ops.def says which function
 // ---------------------------------------------------
@@ -249,6 +262,8 @@ enum {
 	N_rms
 };
 
+Lower lower_book;     // a definition of the book, with the numbers that ops.def lists
+Lower lower_conv;     // operands 0 and 1 are in[0] and in[1]
 Lower lower_identity; // its operand is passed on as it is
 Lower unsupported;    // refuses with the note of ops.def
 
@@ -262,6 +277,7 @@ Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
 Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
+Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
 Ref swap_last(Graph *, Ref x);

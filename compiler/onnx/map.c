@@ -123,9 +123,11 @@ void lower_swapped(Call *c)
 void lower_not(Call *c)
 {
 	in_val(c, 0);
+	c->onnx = operand_type(c, 0);
 	c->out[0] = is_truth(c->g, c->in[0])
 	                ? put1(c->g, O_not, c->in[0])
-	                : put2(c->g, O_xor, c->in[0], num_like(c->g, c->in[0], -1));
+	                : put_typed(c, put2(c->g, O_xor, c->in[0], num_like(c->g, c->in[0], -1)),
+	                            c->onnx, false, "");
 }
 
 void lower_act(Call *c)
@@ -170,7 +172,7 @@ void lower_book(Call *c)
 	Ref in[4] = {c->in[0], c->nin > 1 ? c->in[1] : 0};
 	if (c->nin == 2)
 		align2(c->g, &in[0], &in[1]);
-	c->out[0] = book_call1(c->g, c->node->op_type, c->nin, in, n, given);
+	book_call(c->g, c->node->op_type, c->nin, in, n, given, c->nout, c->out);
 }
 
 // Before set 7 a slope for each channel stood without the axes behind.
@@ -278,21 +280,26 @@ void lower_shift(Call *c)
 	c->out[0] = put_map2(g, right ? O_div : O_mul, c->in[0], put_cast(g, power, type));
 }
 
+static void cast_to(Call *c, int to)
+{
+	if (working_type(to) < 0)
+		refuse(c, "cast to element type %d (%s), which amosc does not compute with", to,
+		       type_text(to));
+	c->out[0] = put_typed(c, c->in[0], to, attr_int(c, "saturate", 1),
+	                      attr_string(c, "round_mode", "up"));
+	c->onnx = to;
+}
+
 void lower_cast(Call *c)
 {
 	in_val(c, 0);
-	int64_t to = attr_int(c, "to", 0);
-	int type = working_type((int)to);
-	if (type < 0)
-		refuse(c, "cast to element type %lld, which amosc does not compute with",
-		       (long long)to);
-	c->out[0] = put_cast(c->g, c->in[0], (Elem)type);
+	cast_to(c, (int)attr_int(c, "to", 0));
 }
 
 void lower_cast_like(Call *c)
 {
 	in_val(c, 0);
-	c->out[0] = put_cast(c->g, c->in[0], in_val(c, 1)->type);
+	cast_to(c, operand_type(c, 1));
 }
 
 void lower_where(Call *c)

@@ -209,14 +209,12 @@ void lower_expand(Call *c)
 	c->out[0] = put_expand(c->g, x, out);
 }
 
-static Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
+Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
 {
-	if (times == 1)
-		return x;
 	Ref y = insert_axis(g, x, axis);
 	Shape s = val(g, y)->shape;
 	s.dim[axis] = times;
-	return merge_axes(g, put_expand(g, y, s), axis, axis + 2);
+	return put_expand(g, y, s);
 }
 
 void lower_tile(Call *c)
@@ -229,7 +227,9 @@ void lower_tile(Call *c)
 	for (int a = 0; a < rank; a++) {
 		if (times[a] < 0)
 			refuse(c, "%lld repetitions", (long long)times[a]);
-		c->out[0] = repeat_axis(c->g, c->out[0], a, times[a]);
+		if (times[a] != 1)
+			c->out[0] =
+			    merge_axes(c->g, repeat_axis(c->g, c->out[0], a, times[a]), a, a + 2);
 	}
 }
 
@@ -419,17 +419,31 @@ void lower_pad(Call *c)
 // ---- gather and scatter
 // ---------------------------------------------------------------------------------
 
+// Do the values that are known of an input count from the end?
+static bool known_negative(const Reader *r, const char *input)
+{
+	const Known *known = find_known(r, input);
+	if (!known)
+		return false;
+	Array a = array_from(r->arena, known->type, &known->shape, known->bytes);
+	for (int64_t i = 0; i < count_of(&a.shape); i++)
+		if (a.i[i] < 0)
+			return true;
+	return false;
+}
+
 // Marks the input that `index` is taken from, if it is one, as indices below n: data is checked
 // against that.
-static bool limit_input(Graph *g, Ref index, int64_t n)
+static bool limit_input(const Reader *r, Ref index, int64_t n)
 {
+	Graph *g = r->g;
 	const Val *v = val(g, index);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute || v->op == O_slice)
 		v = val(g, v->in[0]);
 	if (v->op != O_slot)
 		return false;
 	Slot *slot = &g->slots.at[v->attr->i[0]];
-	if (slot->kind != S_input || elems[slot->type].cls == 'f')
+	if (slot->kind != S_input || elems[slot->type].cls == 'f' || known_negative(r, slot->name))
 		return false;
 	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
 	return true;
@@ -442,7 +456,7 @@ static Ref wrap_index(Call *c, Ref index, int64_t n)
 	Graph *g = c->g;
 	index = put_cast(g, index, E_i64);
 	const Val *v = val(g, index);
-	if (v->op == O_iota || limit_input(g, index, n))
+	if (v->op == O_iota || limit_input(c->r, index, n))
 		return index;
 	if (v->op != O_const) {
 		Ref zero = put_num(g, E_i64, 0), size = put_num(g, E_i64, (double)n);

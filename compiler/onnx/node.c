@@ -83,6 +83,25 @@ const Val *in_val(const Call *c, int k)
 	return val(c->g, c->in[k]);
 }
 
+static int declared_of(size_t n, ValueInfoProto *const *info, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(info[i]->name, name) && info[i]->type && info[i]->type->tensor_type)
+			return info[i]->type->tensor_type->elem_type;
+	return 0;
+}
+
+int operand_type(const Call *c, int k)
+{
+	const GraphProto *graph = c->r->proto->graph;
+	const Val *v = in_val(c, k);
+	const Value *arg = &c->arg[k];
+	int type = arg->weight ? arg->weight->proto->data_type : arg->onnx;
+	if (!type)
+		type = declared_of(graph->n_value_info, graph->value_info, c->node->input[k]);
+	return type ? type : elems[v->type].onnx;
+}
+
 void note_weight(Call *c, int k)
 {
 	enum { FEW = 64 };

@@ -284,7 +284,7 @@ static List *input_list(Reader *r, const Input *in)
 
 static void add_input(Reader *r, Space *top, const Input *in)
 {
-	Value v = {0};
+	Value v = {.onnx = in->onnx};
 	if (in->sequence && !(in->optional && !find_known(r, format(r->arena, "%s#0", in->name)))) {
 		v.list = input_list(r, in);
 	} else if (in->optional && !find_known(r, in->name)) {
@@ -422,7 +422,8 @@ static void run_row(Call *c, Value *result)
 		    c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
 	row->lower(c);
 	for (int i = 0; i < c->nout; i++)
-		result[i] = c->out[i] ? (Value){.ref = c->out[i]} : c->value[i];
+		result[i] =
+		    c->out[i] ? (Value){.ref = c->out[i], .onnx = i ? 0 : c->onnx} : c->value[i];
 }
 
 static void run_call(Call *c, Value *result)
