@@ -74,7 +74,8 @@ static void choose_branch(Call *c, Ref condition)
 	lower_body(c, body_of(c, "else_branch"), 0, NULL, c->nout, no);
 	for (int i = 0; i < c->nout; i++) {
 		if (!is_tensor(yes[i]) || !is_tensor(no[i]))
-			refuse_computed(c, "its branches give no tensors, and its condition");
+			refuse_computed(c, condition,
+			                "its branches give no tensors, and its condition");
 		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
 		if (!same_shape(&val(g, a)->shape, &val(g, b)->shape))
 			refuse_computed(c, condition,
