@@ -43,9 +43,10 @@ static void drop(Product *p, int k)
 }
 
 // The factor that is x where factor `length` is the length of x; -1: none.
-static int directed_by(const Sweep *s, const Product *p, int length)
+static int directed_by(Sweep *s, const Product *p, int length)
 {
-	Ref square = squared_under(s, p->at[length].x);
+	Surd size;
+	Ref square = squared_under(s, p->at[length].x, &size);
 	for (int k = 0; k < p->n && square; k++)
 		if (p->at[k].x == unviewed(s, val(s->g, square)->in[0]) && !p->at[k].below)
 			return k;
@@ -55,16 +56,22 @@ static int directed_by(const Sweep *s, const Product *p, int length)
 // x / |x|: only the direction of x counts. Takes both factors out; answers whether there was one.
 static bool take_direction(Shares *p, Product *product, const Share *share)
 {
-	const Sweep *s = p->s;
+	Sweep *s = p->s;
+	Surd size;
 	for (int i = 0; i < product->n && known(s, F_direction); i++) {
-		int k = directed_by(s, product, i);
+		const Val *norm = val(s->g, product->at[i].x);
+		int k = norm->op == O_norm ? i : directed_by(s, product, i);
 		if (k < 0)
 			continue;
 		Share free = *share;
 		free.eta = one;
 		free.question = "only its direction counts, its scale does not: 1?";
-		give(p, product->at[k].x, free);
-		Ref length = product->at[i].x, square = squared_under(s, length);
+		give(p, norm->op == O_norm ? norm->in[0] : product->at[k].x, free);
+		if (norm->op == O_norm) {
+			drop(product, k);
+			return true;
+		}
+		Ref length = product->at[i].x, square = squared_under(s, length, &size);
 		int64_t n = count_of(&val(s->g, square)->shape) /
 		            MAX(count_of(&val(s->g, length)->shape), 1);
 		product->gain = surd_div(product->gain, surd_root(n, 1));

@@ -275,25 +275,71 @@ static Ref rotated(const Sweep *s, const Val *v)
 	return root && root == turned(s, b) ? root : 0;
 }
 
-// The square x x under a root of a sum of squares, limited from below or not; 0: something else.
-Ref squared_under(const Sweep *s, Ref r)
+// What the numbers in `r` make of what is behind them.
+Surd gain_of(Sweep *s, Ref r)
 {
-	bool root = false, sum = false;
+	Surd gain = one;
+	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
+		const Val *v = val(s->g, x);
+		int number = is(s, v->in[0], AUX) ? 0 : 1;
+		gain = surd_mul(gain, rms_of(s, v->in[number]));
+		x = unviewed(s, v->in[1 - number]);
+	}
+	return gain;
+}
+
+// The root's own factor, and that of what is under it.
+static Surd length_of(bool inverse, Surd outer, Surd inner)
+{
+	Surd root = surd_near(sqrt(inner.value));
+	return surd_mul(outer, inverse ? surd_inverse(root) : root);
+}
+
+Ref squared_under(Sweep *s, Ref r, Surd *length)
+{
+	bool root = false, sum = false, inverse = false, limited = false;
+	Surd outer = one, inner = one;
 	for (;;) {
 		const Val *v = val(s->g, r);
 		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
 		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
-		if (v->op == O_mul && v->in[0] == v->in[1])
+		if (v->op == O_mul && v->in[0] == v->in[1]) {
+			*length = limited ? surd_number(0) : length_of(inverse, outer, inner);
 			return root && sum ? r : 0;
+		}
+		if (v->op == O_sum)
+			inner = surd_mul(inner, surd_near((double)contracted(s, r)));
 		root |= v->op == O_sqrt || v->op == O_rsqrt;
+		inverse |= v->op == O_rsqrt;
 		sum |= v->op == O_sum;
-		bool known =
+		bool passes =
 		    pair ? is(s, v->in[1 - k], AUX)
 		         : is_view(v) || v->op == O_sqrt || v->op == O_rsqrt || v->op == O_sum;
-		if (!known)
+		if (!passes)
 			return 0;
+		if (v->op == O_mul)
+			*(root ? &inner : &outer) =
+			    surd_mul(root ? inner : outer, rms_of(s, v->in[1 - k]));
+		else if (pair)
+			limited |=
+			    rms_of(s, v->in[1 - k]).value > 1e-2; // more than a guard against 0
 		r = v->in[k];
 	}
+}
+
+bool by_length(Sweep *s, const Val *v, Surd *range)
+{
+	for (int k = 0; k < (v->op == O_mul ? 2 : v->op == O_div) && known(s, F_by_length); k++) {
+		Surd length;
+		Ref x = v->in[k], square = squared_under(s, v->in[1 - k], &length);
+		if (!square || !(length.value > 0) ||
+		    unscaled(s, x) != unscaled(s, val(s->g, square)->in[0]))
+			continue;
+		Surd gain = surd_div(gain_of(s, x), gain_of(s, val(s->g, square)->in[0]));
+		*range = v->op == O_mul ? surd_mul(gain, length) : surd_div(gain, length);
+		return true;
+	}
+	return false;
 }
 
 static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
@@ -489,10 +535,11 @@ bool unfixed(const Sweep *s, Ref x)
 	}
 }
 
-bool normalized(const Sweep *s, Ref x, bool scaled)
+bool normalized(Sweep *s, Ref x, bool scaled)
 {
 	const Val *v = val(s->g, x);
-	if (v->op == O_norm)
+	Surd range;
+	if (v->op == O_norm || by_length(s, v, &range))
 		return true;
 	if (is_view(v))
 		return normalized(s, v->in[0], scaled);

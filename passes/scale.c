@@ -154,6 +154,9 @@ static Surd mul_range(Sweep *s, Ref r, const Val *v)
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
 	Ref x = v->in[signal], other = v->in[1 - signal];
 	bool quotient = v->op == O_div;
+	Surd unit;
+	if (by_length(s, v, &unit))
+		return unit;
 	int64_t weights = weights_of(s, v);
 	if (weights)
 		return surd_root(1, weights);
@@ -324,7 +327,8 @@ void no_demand(Sweep *s, Ref r, const Val *v)
 static void root_demand(Sweep *s, Ref r, const Val *v)
 {
 	(void)v;
-	Ref square = squared_under(s, r);
+	Surd length;
+	Ref square = squared_under(s, r, &length);
 	if (square && known(s, F_length))
 		s->length[square] = true;
 }

@@ -109,9 +109,13 @@ int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1:
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
-Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
-Ref pooled(const Sweep *, Ref);                // what r is the largest of windows of, before a ReLU
-Ref squared_under(const Sweep *, Ref);         // x x, where r is the length of x
+Ref summed_product(const Sweep *, Ref); // signal * variable, of which r is the sum
+Ref pooled(const Sweep *, Ref);         // what r is the largest of windows of, before a ReLU
+// The x x of which r is the root of the sum (or its inverse), limited from below or not; what r is
+// for x of range 1.
+Ref squared_under(Sweep *, Ref r, Surd *length);
+bool by_length(Sweep *, const Val *, Surd *range); // x / |x|; its range
+Surd gain_of(Sweep *, Ref); // of the numbers that what is behind views is multiplied with
 Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
 Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
@@ -126,7 +130,7 @@ int64_t weights_of(const Sweep *,
 Ref low_rank(const Sweep *, const Val *); // (x A) B of x W + (x A) B
 double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
 // A normalization's output, before its own factor or (scaled) after it too.
-bool normalized(const Sweep *, Ref, bool scaled);
+bool normalized(Sweep *, Ref, bool scaled);
 bool unfixed(const Sweep *, Ref); // a kernel's output that nothing normalizes
 // Of a summand that is a product of two signals, one of them `x`: the other one.
 Ref partner_of(const Sweep *, Ref sum, Ref x);

@@ -270,19 +270,6 @@ static Ref offset_of(const Sweep *s, Ref at)
 	return whole;
 }
 
-// What the numbers in `r` make of what is behind them.
-static Surd gain_of(Sweep *s, Ref r)
-{
-	Surd gain = one;
-	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
-		const Val *v = val(s->g, x);
-		int number = is(s, v->in[0], AUX) ? 0 : 1;
-		gain = surd_mul(gain, rms_of(s, v->in[number]));
-		x = unviewed(s, v->in[1 - number]);
-	}
-	return gain;
-}
-
 // t W + b, t a table
 static bool made_by_kernel(const Sweep *s, Ref r)
 {
@@ -322,7 +309,7 @@ static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
-static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+static Share bias_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->sum[at])
 		return table_share(s, at, variable);
@@ -339,7 +326,7 @@ static Share bias_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
-static Share scale_share(const Sweep *s, Ref at, Ref signal, Ref variable)
+static Share scale_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->divided[variable] || normalized(s, signal, false))
 		return meeting(s, at, signal, variable, "norm_scale", constant(s, N_norm_scale));

@@ -1,10 +1,10 @@
 """make.py: how the files beside it were made: the networks of the paper's tables, as a person would write them in
 PyTorch (2.13), tiny and with m != 2d, exported by both exporters, in training and in default form.
-    python3 make.py [NET...]
+    python3 make.py [NET... | billion]
 Of what the newer exporter writes on nodes only what amosc reads is kept, and that not on views. ResNet's weights are cut off into weights.bin, which
 is not kept: eta does not look at weights, and the tests put a file of zeros in its place. The files lie in exports.tar.xz."""
 import inspect, math, sys
-import onnx, torch
+import onnx, onnx_ir as ir, torch
 from torch import nn
 import torch.nn.functional as F
 
@@ -229,6 +229,34 @@ class LSTM(nn.Module):
         y = F.dropout(torch.stack(y, 1), 0.5, self.training)
         return F.linear(y, self.embed.weight, self.bias)
 
+class DecoderLayer(nn.Module):
+    def __init__(self, d, m, heads):
+        super().__init__()
+        self.ln1, self.ln2, self.heads = RMSNorm(d), RMSNorm(d), heads
+        self.q, self.k, self.v, self.o = (nn.Linear(d, d, bias=False) for _ in range(4))
+        self.gate, self.up, self.down = nn.Linear(d, m, bias=False), nn.Linear(d, m, bias=False), nn.Linear(m, d, bias=False)
+    def split(self, x):
+        return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
+    def forward(self, x):
+        y = self.ln1(x)
+        c = F.scaled_dot_product_attention(self.split(self.q(y)), self.split(self.k(y)), self.split(self.v(y)), is_causal=True)
+        x = x + self.o(c.transpose(1, 2).flatten(2))
+        y = self.ln2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+class Decoder(nn.Module):
+    """1.3 billion parameters."""
+    def __init__(self, d=2048, m=5632, heads=16, vocab=32000, layers=24):
+        super().__init__()
+        self.embed, self.norm = nn.Embedding(vocab, d), RMSNorm(d)
+        self.layers = nn.ModuleList(DecoderLayer(d, m, heads) for _ in range(layers))
+        self.head = nn.Linear(d, vocab, bias=False)
+    def forward(self, input_ids):
+        x = self.embed(input_ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(self.norm(x))
+
 class MnistCnn(nn.Module):
     def __init__(self, a=3, b=4, c=10):
         super().__init__()
@@ -258,7 +286,7 @@ SILENT = ('Reshape', 'Transpose', 'Shape', 'Gather', 'Concat', 'Constant', 'Cast
 
 
 def strip(path, outside):
-    m = onnx.load(path)
+    m = onnx.load(path, load_external_data=False)
     del m.graph.value_info[:]
     weights = {t.name for t in m.graph.initializer if len(t.dims)}
     for node in m.graph.node:
@@ -298,6 +326,24 @@ def export(name, make, args):
             strip(path, name == 'resnet50')
 
 
+def billion():
+    with torch.device('meta'):
+        net = Decoder()
+    net = net.to_empty(device='cpu')
+    program = torch.onnx.export(net, (ids(2, 8),), input_names=['input_ids'], dynamo=True, optimize=False, verbose=False)
+    end = 0
+    for value in program.model.graph.initializers.values():
+        size = value.const_value.nbytes
+        if size > 1024:
+            value.const_value = ir.ExternalTensor('billion.bin', end, size, value.dtype, shape=value.shape, name=value.name)
+            end += size
+    ir.save(program.model, 'billion.onnx')
+    strip('billion.onnx', False)
+    print('billion.bin has', end, 'bytes')
+
+
+if 'billion' in sys.argv:
+    billion()
 for name, (make, args) in NETS.items():
     if len(sys.argv) < 2 or name in sys.argv[1:]:
         export(name, make, args)
