@@ -145,7 +145,7 @@ static bool is_kink(const Trial *t, double *place, double h, double found, doubl
 static bool check_element(Trial *t, const char *name, double *place, double found, double scale)
 {
 	double h = 1e-4 * fmax(fabs(*place), 1e-2), wanted = slope(t, place, h);
-	double rounding = 1e-15 * fabs(loss_at(t, place, *place)) / h;
+	double rounding = 1e-15 * fmax(fabs(loss_at(t, place, *place)), 1) / h;
 	double size = fmax(scale, fabs(wanted)), off = fabs(found - wanted) - rounding;
 	if (off <= by_differences * size) {
 		t->worst = fmax(t->worst, off / size);
