@@ -204,14 +204,17 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 
 // ---- rounding -------------------------------------------------------------------------
 
-static void round_array(Arena *arena, Array *a)
+static void round_array(Arena *arena, Array *a, double disturbance)
 {
 	void *bytes = take(arena, 8 * (size_t)count_of(&a->shape) + 8);
 	array_to(a, bytes);
 	*a = array_from(arena, a->type, &a->shape, bytes);
+	uint64_t random = 1;
+	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
+		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
 
-static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot)
+static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, double disturbance)
 {
 	Array *result = NEWS(arena, Array, g->nval);
 	for (int r = 1; r < g->nval; r++) {
@@ -226,15 +229,16 @@ static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot)
 		else
 			result[r] =
 			    eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
-		round_array(arena, &result[r]);
+		round_array(arena, &result[r], disturbance);
 	}
 	return result;
 }
 
-double *rounding_errors(Arena *arena, const Graph *from, const Array *slot)
+double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
 	const Graph *g = graph_live(arena, open_pass(arena, from));
-	const Array *exact = eval_graph(arena, g, slot), *rounded = eval_rounded(arena, g, slot);
+	const Array *exact = eval_graph(arena, g, slot),
+	            *rounded = eval_rounded(arena, g, slot, disturbance);
 	double *error = NEWS(arena, double, g->outs.count + 1);
 	for (int k = 0; k < g->outs.count; k++) {
 		const Array *a = &exact[g->outs.at[k].val], *b = &rounded[g->outs.at[k].val];

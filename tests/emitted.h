@@ -21,8 +21,8 @@ void free_compiled(Compiled *);
 // least[out] (NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
-// By out: what rounding every value to its type changes at most, so what is to be expected of any
-// computation in these types.
-double *rounding_errors(Arena *, const Graph *, const Array *slot);
+// By out: how much it changes at most when every value is rounded to its type, and floats are
+// disturbed by up to that share of them: what is to be expected of a computation in these types.
+double *rounding_errors(Arena *, const Graph *, const Array *slot, double disturbance);
 
 #endif

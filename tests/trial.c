@@ -203,7 +203,7 @@ bool trial_differences(Trial *t)
 
 bool trial_compiled(const Trial *t)
 {
-	double *least = rounding_errors(t->arena, t->with, t->slot);
+	double *least = rounding_errors(t->arena, t->with, t->slot, 0);
 	for (int k = 0; k < t->with->outs.count; k++)
 		least[k] *= roundings / compiled;
 	return check_graph(t->arena, t->with, t->slot, target_named(t->arena, "cpu", NULL),
