@@ -74,7 +74,8 @@ static Shape small_shape(Maker *m)
 	Shape s = {.rank = 1 + (int)draw(m, SHAPES)};
 	int64_t room = 600;
 	for (int a = 0; a < s.rank; a++) {
-		s.dim[a] = MIN(small_size(m), room);
+		int64_t size = small_size(m);
+		s.dim[a] = MIN(size, room);
 		room /= s.dim[a];
 	}
 	return s;
