@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { STEPS = 4, BATCH = 2, INPUTS = 3, HIDDEN = 2, VARIANTS = 60, MOST_ACTS = 6 };
+enum { STEPS = 4, BATCH = 2, INPUTS = 3, HIDDEN = 2, VARIANTS = 40, MOST_ACTS = 6 };
 
 typedef struct Operand {
 	const char *name;

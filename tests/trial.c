@@ -4,7 +4,7 @@
 #include <math.h>
 #include <string.h>
 
-enum { MOST = 32 }; // elements of a slot that are varied
+enum { MOST = 20 }; // elements of a slot that are varied
 // Relative to the largest entry; but what rounding alone changes is allowed so many times.
 static const double by_differences = 1e-6, compiled = 2e-3, roundings = 32;
 
