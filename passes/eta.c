@@ -25,8 +25,10 @@ const char *place_of(const Sweep *s, Ref r)
 	const Val *v = val(s->g, r);
 	if (v->op == O_slot)
 		return s->g->slots.at[v->attr->i[0]].name;
-	const char *name = s->g->nodes.at[v->from].name;
-	return name && *name ? name : format(s->arena, "%%%u %s", r, prims[v->op].name);
+	const Node *node = &s->g->nodes.at[v->from];
+	if (!node->name || !*node->name)
+		return format(s->arena, "%%%u %s", r, prims[v->op].name);
+	return node->module ? format(s->arena, "%s/%s", node->module, node->name) : node->name;
 }
 
 static void explain(const Sweep *s, const Share *share, Eta *eta)

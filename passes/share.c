@@ -239,6 +239,9 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 		Share table = table_share(s, at, variable);
 		table.contracted = m;
 		table.range = range;
+		table.source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
+		table.demand = asked(s, at);
+		table.asker = s->asker[at];
 		return table;
 	}
 	bool whatever = s->authors && is_logits(s, at); // their output kernels do not ask

@@ -38,17 +38,30 @@ static json_t *reasons_json(Arena *arena, const Eta *eta)
 	return why;
 }
 
+// The line of the author's program where the parameter is read; NULL: not told.
+static const char *line_of(const Graph *g, int slot)
+{
+	for (int r = 1; r < g->nval; r++)
+		for (int k = 0; k < g->val[r].nin; k++) {
+			const Val *in = val(g, g->val[r].in[k]);
+			const char *line = g->nodes.at[g->val[r].from].line;
+			if (line && in->op == O_slot && in->attr->i[0] == slot)
+				return line;
+		}
+	return NULL;
+}
+
 static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
 {
 	const Slot *s = &g->slots.at[slot];
 	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
 	json_array_remove(tied, 0);
-	return json_pack("{ss so ss so ss so so so so sb ss? so so? sn}", "name", s->name, "shape",
+	return json_pack("{ss so ss so ss so so so so sb ss? so so? ss?}", "name", s->name, "shape",
 	                 shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape),
 	                 "formula", eta->formula, "slots", shape_json(&eta->slot), "input_range",
 	                 number_json(eta->range.value), "demand", number_json(eta->demand.value),
 	                 "why", reasons_json(arena, eta), "sure", (int)eta->sure, "question",
-	                 eta->question, "tied", tied, "node", node, "line");
+	                 eta->question, "tied", tied, "node", node, "line", line_of(g, slot));
 }
 
 // ---- inputs and memory ------------------------------------------------------------------------

@@ -392,7 +392,7 @@ void add_store(Graph *g, int slot, Ref r)
 
 int add_node(Graph *g, const char *name, const char *op)
 {
-	Node node = {copy_string(g->arena, name), copy_string(g->arena, op)};
+	Node node = {.name = copy_string(g->arena, name), .op = copy_string(g->arena, op)};
 	PUSH(g->arena, g->nodes, node);
 	return g->nodes.count - 1;
 }

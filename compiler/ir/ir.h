@@ -88,6 +88,8 @@ typedef struct Val {
 
 typedef struct Node { // an operator of the file: what reports and errors speak of
 	const char *name, *op;
+	const char *module; // the part of the author's program it stems from: encoder.layer.0.attention; NULL: not told
+	const char *line;   // of that program: model.py:32; NULL: not told
 } Node;
 
 typedef enum SlotKind {

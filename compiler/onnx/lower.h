@@ -165,6 +165,7 @@ Value look_up(Reader *, const Space *, const char *name); // fails when there is
 // `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 const char *node_place(Arena *, const NodeProto *); // for messages
+const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *); // names.c
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // ---- roles.c: which initializers are parameters -------------------------------------------------

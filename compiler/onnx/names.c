@@ -42,6 +42,42 @@ static const void *unpack_pointer(const Table *t, const char *key)
 	return cell ? (const void *)(uintptr_t)*cell : NULL;
 }
 
+static const char *node_property(const NodeProto *node, const char *key)
+{
+	return property(node->n_metadata_props, node->metadata_props, key);
+}
+
+// The last but one of "['', 'encoder', 'encoder.layer', 'linear_3']": the module; NULL: not told.
+const char *node_module(Arena *arena, const NodeProto *node)
+{
+	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes");
+	const char *end = scopes ? strrchr(scopes, ',') : NULL;
+	while (end && end > scopes && *end != '\'')
+		end--;
+	const char *begin = end && end > scopes ? end - 1 : NULL;
+	while (begin && begin > scopes && *begin != '\'')
+		begin--;
+	int length = begin ? (int)(end - begin) - 1 : 0;
+	return length > 0 ? format(arena, "%.*s", length, begin + 1) : NULL;
+}
+
+// The innermost place of a stack trace that is not the framework's own: model.py:32; NULL: not
+// told.
+const char *node_line(Arena *arena, const NodeProto *node)
+{
+	static const char word[] = "File \"";
+	const char *at = node_property(node, "pkg.torch.onnx.stack_trace"), *found = NULL;
+	for (at = at ? strstr(at, word) : NULL; at; at = strstr(at, word)) {
+		at += strlen(word);
+		size_t length = strcspn(at, "\"");
+		const char *path = format(arena, "%.*s", (int)length, at);
+		const char *name = strrchr(path, '/'), *number = strstr(at + length, "line ");
+		if (number && !strstr(path, "/torch/"))
+			found = format(arena, "%s:%d", name ? name + 1 : path, atoi(number + 5));
+	}
+	return found;
+}
+
 // Lines such as `p_fc_weight: PARAMETER target='fc.weight'`.
 static void read_signature(Reader *r, struct Metadata *m, const char *text)
 {
@@ -141,11 +177,6 @@ Leaves leaves_of(const Reader *r, const Weight *w)
 
 // ---- the call a node stems from
 // -----------------------------------------------------------------------
-
-static const char *node_property(const NodeProto *node, const char *key)
-{
-	return property(node->n_metadata_props, node->metadata_props, key);
-}
 
 enum { MANY = 4 };
 

@@ -468,6 +468,8 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 		result[i].bad = true;
 	int from = r->g->from;
 	r->g->from = add_node(r->g, node_name(node), node->op_type);
+	r->g->nodes.at[r->g->from].module = node_module(r->arena, node);
+	r->g->nodes.at[r->g->from].line = node_line(r->arena, node);
 	Catch caught;
 	if (!TRY(caught)) {
 		Call c = new_call(r, s, node);
