@@ -30,6 +30,40 @@ static Bytes read_stdin(Arena *arena)
 	return (Bytes){all, total};
 }
 
+// A command reads its model more than once (to list inputs, to train, to measure): files stay
+// mapped, and are mapped once.
+typedef struct Mapped {
+	struct stat of;
+	Bytes bytes;
+	struct Mapped *next;
+} Mapped;
+
+static bool same_file(const struct stat *a, const struct stat *b)
+{
+	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
+	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+}
+
+static Bytes map_file(const char *where, const char *path, int fd, const struct stat *st)
+{
+	static _Thread_local Mapped *mapped;
+	for (const Mapped *m = mapped; m; m = m->next)
+		if (same_file(&m->of, st))
+			return m->bytes;
+	Mapped *m = malloc(sizeof *m);
+	if (!m)
+		fail_status(STATUS_MACHINE, where, "no memory to map %s", path);
+	*m = (Mapped){*st, {(const uint8_t *)"", (size_t)st->st_size}, mapped};
+	if (st->st_size > 0)
+		m->bytes.at = mmap(NULL, m->bytes.count, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (m->bytes.at == MAP_FAILED) {
+		free(m);
+		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(errno));
+	}
+	mapped = m;
+	return m->bytes;
+}
+
 static Bytes map_bytes(const char *where, const char *path)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -40,12 +74,8 @@ static Bytes map_bytes(const char *where, const char *path)
 		close(fd);
 		fail(where, "%s is not a regular file", path);
 	}
-	Bytes bytes = {(const uint8_t *)"", (size_t)st.st_size};
-	if (st.st_size > 0)
-		bytes.at = mmap(NULL, bytes.count, PROT_READ, MAP_PRIVATE, fd, 0);
+	Bytes bytes = map_file(where, path, fd, &st);
 	close(fd);
-	if (bytes.at == MAP_FAILED)
-		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(errno));
 	return bytes;
 }
 
