@@ -12,6 +12,11 @@ Graph *loss_pass(Arena *, const Graph *, const char *expr);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME".
 Graph *cotangent_pass(Arena *, const Graph *);
 
+// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone -----------------
+// `rate` > 0: also behind blocks of attention and MLPs that have none, `*added` of them; 0: none is drawn; NAN: as the
+// file has it.
+Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
+
 // ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot -----------------------------
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);

@@ -153,7 +153,8 @@ static void bind_dims(Arena *arena, const char *path, ReadOptions *options)
 // Dropout that draws and normalization by the statistics of the batch change no scale.
 static void judge_training(Case *c, const char *path, ReadOptions options)
 {
-	options.dropout = options.bn_train = true;
+	options.training = true;
+	options.statistics = BN_BATCH;
 	const Graph *g = read_model(c->arena, path, &options)->graph;
 	const Eta *eta = eta_pass(c->arena, g, &(Wishes){0}, NULL);
 	for (int i = 0; i < c->g->slots.count; i++) {

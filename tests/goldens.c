@@ -154,7 +154,8 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 {
 	Arena *arena = arena_new();
 	Found f = {.arena = arena, .grads = table_new(arena)};
-	ReadOptions options = {.bn_train = strstr(key, "@bn_train") != NULL, .apart = true};
+	ReadOptions options = {.statistics = strstr(key, "@bn_train") ? BN_BATCH : BN_FILE,
+	                       .apart = true};
 	static const char *const everything[] = {"!*"};
 	if (getenv("AMOSC_GOLDENS_ALL")) {
 		options.nfreeze = 1;

@@ -73,7 +73,7 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	const char *model = format(arena, "%s/model.onnx", folder);
 	const Model *listed = case_list(arena, model);
 	Data data = {arena, op, case_inputs(arena, listed, format(arena, "%s/%s", folder, set))};
-	ReadOptions options = {.dropout = true, .nknown = data.known.count, .known = data.known.at};
+	ReadOptions options = {.training = true, .nknown = data.known.count, .known = data.known.at};
 	Model *m = read_model(arena, model, &options);
 	check_active(m, &data);
 	m->graph->stores.count = 0;

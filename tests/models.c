@@ -133,7 +133,7 @@ static void run_grad(const Case *c, const char *out, int64_t *n, struct amos_arr
 	const char *at = c->folder, *path = format(c->arena, "%s/%s", at, out);
 	const char *line = format(
 	    c->arena, "%s grad '%s' --data %s/in.npz --cotangent %s/cotangent.npz -o %s%s",
-	    c->amosc, c->path, at, at, path, strstr(c->key, "@bn_train") ? " --bn-train" : "");
+	    c->amosc, c->path, at, at, path, strstr(c->key, "@bn_train") ? " --bn train" : "");
 	if (system(line))
 		fail(c->key, "amosc grad failed");
 	if (amos_npz_read(path, n, found))

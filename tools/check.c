@@ -330,9 +330,10 @@ void check_eta(Command *command)
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
 	PUSH(arena, command->choices,
-	     ((Choice){OPT_bn_train, NULL})); // drawn weights have no statistics
+	     ((Choice){OPT_bn, "train"})); // drawn weights have no statistics
 	Scales scales;
-	Check c = {.command = command, .g = read_standing(command, data)->graph, .scales = &scales};
+	Check c = {
+	    .command = command, .g = read_standing(command, data, false)->graph, .scales = &scales};
 	c.eta = etas(command, c.g, data, &scales);
 	c.draws = draws_of(c.g);
 	place_probes(&c);

@@ -171,7 +171,7 @@ static Model *try_model(Command *command, const char **failure)
 	Catch catch;
 	*failure = NULL;
 	if (!TRY(catch)) {
-		Model *model = read_standing(command, NULL);
+		Model *model = read_standing(command, NULL, false);
 		catch_end(&catch);
 		return model;
 	}

@@ -140,7 +140,7 @@ Report make_report(Command *command, const char *path)
 	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
 	command->arguments.at[0] = path;
 	Report report = {0};
-	Graph *g = with_loss(command, read_standing(command, data)->graph);
+	Graph *g = with_loss(command, read_standing(command, data, true)->graph);
 	Eta *eta = etas(command, g, data, &report.scales);
 	json_t *params = json_array(), *unresolved = json_array();
 	for (int i = 0; i < g->slots.count; i++) {

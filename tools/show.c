@@ -19,7 +19,7 @@ static int pass_named(const char *name)
 static Graph *graph_after(Command *command, int pass)
 {
 	Arena *arena = command->arena;
-	Graph *g = read_standing(command, NULL)->graph;
+	Graph *g = read_standing(command, NULL, pass > AFTER_LOSS)->graph;
 	if (pass == AFTER_READ)
 		return g;
 	g = loss_pass(arena, g, choice(command, OPT_loss, NULL));

@@ -80,11 +80,11 @@ struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
 void check(int status); // of a call to the runtime: fails with amos_error()
 struct amos_options
 runtime_options(const Command *); // what options.def lists, as the runtime takes it
-// The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: dropout
-// is drawn.
+// The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
+// in a training step, by --bn and --dropout.
 Model *read_bound(Command *, struct amos_data *, bool random);
 // The same, but dimensions that nothing tells get numbers that stand for any.
-Model *read_standing(Command *, struct amos_data *);
+Model *read_standing(Command *, struct amos_data *, bool random);
 Model *list_model(Command *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
 Model *read_window(Command *, int64_t window);

@@ -117,14 +117,40 @@ static bool reads_apart(const Command *command)
 	return !strcmp(command->verb->name, "grad");
 }
 
-// Where a network in training is measured, its normalisations use what they have gathered.
-static bool measures_training(const Command *command)
+static bool is_verb(const Command *command, const char *const *verbs)
 {
-	static const char *const verbs[] = {"train", "eval", "build"};
-	for (int i = 0; i < COUNT(verbs); i++)
+	for (int i = 0; verbs[i]; i++)
 		if (!strcmp(command->verb->name, verbs[i]))
 			return true;
 	return false;
+}
+
+// A network in training is measured by the statistics that it has gathered; run and grad go by the
+// file.
+static Statistics statistics(const Command *command, bool random)
+{
+	static const char *const measure[] = {"train", "eval", "build", "bench", NULL};
+	const char *said = choice(command, OPT_bn, NULL);
+	if (said && strcmp(said, "train") && strcmp(said, "frozen"))
+		fail_status(STATUS_USAGE, "--bn", "'%s': wanted train or frozen", said);
+	if (said && !strcmp(said, "frozen"))
+		return BN_RUNNING;
+	if (!random && is_verb(command, measure))
+		return BN_RUNNING;
+	return said || random ? BN_BATCH : BN_FILE;
+}
+
+static void settle_dropout(Command *command, Model *model, bool random)
+{
+	double rate = choice_number(command, OPT_dropout, NAN);
+	int added;
+	if (rate < 0 || rate >= 1)
+		fail_status(STATUS_USAGE, "--dropout", "found %g, wanted a number from 0 up to 1",
+		            rate);
+	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
+	if (random && rate > 0)
+		PUSH(command->arena, model->notes,
+		     format(command->arena, "dropout of %g put behind %d blocks", rate, added));
 }
 
 static Model *read_with(Command *command, const Reading *r, bool random, bool list)
@@ -133,14 +159,16 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .bind = r->binds.at,
 	                       .nfreeze = r->freeze.count,
 	                       .freeze = r->freeze.at,
-	                       .bn_train = chosen(command, OPT_bn_train),
-	                       .dropout = random,
+	                       .statistics = statistics(command, random),
+	                       .training = random,
 	                       .apart = reads_apart(command),
-	                       .bn_infer = !random && measures_training(command),
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
-	return read_model(command->arena, command->arguments.at[0], &options);
+	Model *model = read_model(command->arena, command->arguments.at[0], &options);
+	if (model->graph)
+		settle_dropout(command, model, random);
+	return model;
 }
 
 static void bind_axis(Command *command, Reading *r, const Input *in, int axis, int64_t size)
@@ -211,15 +239,15 @@ Model *read_window(Command *command, int64_t window)
 
 // NULL when it cannot be read with these sizes, and `must` is not set.
 static Model *try_sizes(Command *command, const Reading *told, const Model *listed, int64_t size,
-                        bool must)
+                        bool random, bool must)
 {
 	Reading r = *told;
 	bind_open(command, listed, 2, size, &r);
 	Catch catch;
 	if (must)
-		return read_with(command, &r, false, false);
+		return read_with(command, &r, random, false);
 	if (!TRY(catch)) {
-		Model *model = read_with(command, &r, false, false);
+		Model *model = read_with(command, &r, random, false);
 		catch_end(&catch);
 		return model;
 	}
@@ -233,7 +261,7 @@ Model *list_model(Command *command)
 	return read_with(command, &r, false, true);
 }
 
-Model *read_standing(Command *command, struct amos_data *data)
+Model *read_standing(Command *command, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
 	Reading told = read_choices(command);
@@ -242,8 +270,8 @@ Model *read_standing(Command *command, struct amos_data *data)
 	const Model *listed = read_with(command, &told, false, true);
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(command, &told, listed, sizes[k], false);
-	return model ? model : try_sizes(command, &told, listed, sizes[0], true);
+		model = try_sizes(command, &told, listed, sizes[k], random, false);
+	return model ? model : try_sizes(command, &told, listed, sizes[0], random, true);
 }
 
 // ---- loss, gradient -------------------------------------------------------------------

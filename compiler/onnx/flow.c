@@ -372,45 +372,80 @@ static Ref all_true(Graph *g, const Shape *s)
 	return put_expand(g, put_rank(g, put_num(g, E_b8, 1), s->rank), *s);
 }
 
-// Is this Dropout one that draws? Before set 12 the node does not say; afterwards operand 2 does.
-static bool drops(Call *c)
-{
-	if (!c->r->options->dropout)
-		return false;
-	if (c->opset < 12)
-		return true;
-	int n = 0;
-	const int64_t *training = operand_ints(c, 2, &n);
-	return training && n && training[0];
-}
-
+// Draws in training, whatever mode the file was exported in: exporters write the dropout of
+// attention, and all of an eval export, as if for inference.
 void lower_dropout(Call *c)
 {
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	double rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
-	bool draws = rate > 0 && drops(c);
-	if (rate > 0 && c->opset >= 12 && c->nin < 3 && c->r->training_file)
-		note(c->r,
-		     "%s is written for inference in a file for training (so exporters write the "
-		     "dropout of "
-		     "attention): it does not draw",
-		     node_place(c->r->arena, c->node));
+	bool draws = rate > 0 && c->r->options->training;
 	Ref keep = 0;
 	c->out[0] = c->in[0];
 	if (draws && rate >= 1)
 		refuse(c, "a rate of %g drops everything", rate);
 	if (draws) {
-		keep = put2(g, O_le, put_num(g, E_f32, rate), draw_uniform(c->r, &s));
-		Ref x = put2(g, O_mul, c->in[0], put_num(g, E_f32, 1 / (1 - rate)));
-		c->out[0] = put3(g, O_select, keep, x, put_num(g, E_f32, 0));
+		Ref in[2] = {c->in[0], draw_uniform(c->r, &s)};
+		Given ratio = {.name = "ratio", .x = rate};
+		c->out[0] = book_call1(g, "Dropout", 2, in, 1, &ratio);
+		keep = put2(g, O_le, put_num(g, E_f32, rate), in[1]);
 	}
 	if (c->nout > 1)
 		c->out[1] = keep ? keep : all_true(g, &s);
 }
 
+// The only node that reads `name`; NULL where there are several, or it is an output.
+static const NodeProto *only_reader(const GraphProto *g, const char *name)
+{
+	const NodeProto *found = NULL;
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_input; k++)
+			if (!strcmp(g->node[i]->input[k], name)) {
+				if (found)
+					return NULL;
+				found = g->node[i];
+			}
+	return found;
+}
+
+// What a mask made of `name` by single steps multiplies: 0 where it is not clear.
+static Ref masked_value(Call *c, const char *name)
+{
+	enum { STEPS = 8 };
+	for (int i = 0; i < STEPS; i++) {
+		const NodeProto *node = only_reader(c->r->proto->graph, name);
+		if (!node || !node->n_output)
+			return 0;
+		bool second = node->n_input == 2 && !strcmp(node->input[1], name);
+		if (strcmp(node->op_type, "Mul") || node->n_input != 2) {
+			name = node->output[0];
+			continue;
+		}
+		Value other = look_up(c->r, c->space, node->input[!second]);
+		if (!other.weight)
+			return other.ref;
+		name = node->output[0];
+	}
+	return 0;
+}
+
+// Exporters give the mask of a dropout in place the shape that the example had: an initializer's.
+// It is as large as what it masks, but for the axes that it drops as one.
+static Shape mask_shape(Call *c, Shape s)
+{
+	Ref masked = c->space->depth ? 0 : masked_value(c, c->node->output[0]);
+	if (!masked || val(c->g, masked)->shape.rank != s.rank)
+		return s;
+	for (int a = 0; a < s.rank; a++)
+		if (s.dim[a] != 1)
+			s.dim[a] = val(c->g, masked)->shape.dim[a];
+	return s;
+}
+
 static Shape drawn_shape(Call *c)
 {
+	if (c->nin && c->arg[0].weight)
+		return mask_shape(c, in_val(c, 0)->shape);
 	if (c->nin)
 		return in_val(c, 0)->shape;
 	int n = 0;

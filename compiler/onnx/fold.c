@@ -263,14 +263,38 @@ void lower_group_norm(Call *c)
 	c->out[0] = scale_shift(g, y, affine[0], affine[1]);
 }
 
-// Does the file say that this BatchNormalization takes the statistics of its batch?
+// Running statistics k (0 mean, 1 variance) as a slot that training may store to; -1: they are
+// computed, or frozen.
+static int running_slot(const Call *c, int k)
+{
+	const Val *v = val(c->g, c->in[3 + k]);
+	int slot = v->op == O_slot ? (int)v->attr->i[0] : -1;
+	return slot >= 0 && c->g->slots.at[slot].kind == S_buffer ? slot : -1;
+}
+
+// By the statistics of the batch? Files say so in two ways: by more than one result, since set 14
+// by an attribute.
 static bool batch_statistics(const Call *c)
 {
-	if (c->r->options->bn_infer)
-		return false;
-	if (c->r->options->bn_train || says_training(c))
-		return true;
-	return c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;
+	bool said = c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;
+	bool gathered = running_slot(c, 0) >= 0 && running_slot(c, 1) >= 0;
+	switch (c->r->options->statistics) {
+	case BN_BATCH:
+		return gathered || (said && !c->arg[3].weight);
+	case BN_RUNNING:
+		return !gathered && said && !c->arg[3].weight;
+	default:
+		return said;
+	}
+}
+
+// What a slot holds when all stores so far are made: a module that is applied twice gathers twice.
+static Ref contents(Graph *g, Ref r, int slot)
+{
+	for (int i = 0; i < g->stores.count; i++)
+		if (g->stores.at[i].slot == slot)
+			return g->stores.at[i].val;
+	return r;
 }
 
 // running := momentum * running + (1 - momentum) * batch
@@ -295,12 +319,12 @@ static void train_batch_norm(Call *c, int rank, double eps)
 	Ref variance = put_mean(g, square(g, put2(g, O_sub, x, mean)), n, axes);
 	Ref batch[2] = {put_reshape(g, mean, channels), put_reshape(g, variance, channels)};
 	for (int k = 0; k < 2; k++) {
-		Ref running = blend(g, c->in[3 + k], batch[k], momentum);
+		int slot = running_slot(c, k);
+		Ref running = blend(g, contents(g, c->in[3 + k], slot), batch[k], momentum);
 		if (k + 1 < c->nout)
 			c->out[k + 1] = running;
-		const Val *v = val(g, c->in[3 + k]);
-		if (c->r->options->dropout && v->op == O_slot)
-			add_store(g, (int)v->attr->i[0], running);
+		if (c->r->options->training && slot >= 0)
+			add_store(g, slot, running);
 	}
 }
 

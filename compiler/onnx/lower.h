@@ -180,7 +180,6 @@ Value alias_weight(Reader *, Weight *,
                    const char *name); // what Identity of an initializer stands for
 // A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
 Ref missing_bias(const Call *c, int64_t n);
-bool says_training(const Call *); // training, and the node's metadata says that its module was too
 
 // ---- names.c: what parameters are called
 // ------------------------------------------------------------
@@ -199,7 +198,6 @@ bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name); // made up by an exporter
 const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
-bool traced_training(const NodeProto *);
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 

@@ -359,12 +359,6 @@ bool is_parameter_name(const Reader *r, const char *name)
 	return t && t->parameter;
 }
 
-bool traced_training(const NodeProto *node)
-{
-	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
-	return call && strstr(call, "batch_norm") && strstr(call, ", True, ");
-}
-
 // cross_entropy_loss(x, labels, weight, reduction, ignore_index, smoothing)
 double traced_smoothing(const NodeProto *node)
 {

@@ -16,15 +16,20 @@ typedef struct Known {    // an input's value, where whoever reads the file has 
 	const void *bytes;
 } Known;
 
+typedef enum Statistics { // that BatchNormalization takes
+	BN_FILE,          // as the file says
+	BN_BATCH,         // of the batch, wherever running ones can be gathered
+	BN_RUNNING,       // those gathered, as constants
+} Statistics;
+
 typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
 	int nfreeze; // patterns in order, '!' in front: train. The later one wins
 	const char *const *freeze;
-	bool bn_train; // BatchNormalization by batch statistics even where the file says inference
-	bool bn_infer; // BatchNormalization by running statistics even where the file says training
-	bool dropout;  // Dropout drawn where the file says training (train); false: identity (eval,
-	               // run, grad)
+	Statistics statistics;
+	bool training; // Dropout draws, whatever the file says of its mode, and running statistics
+	               // are updated; false: neither (eval, run, grad)
 	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
 	            // of a tied parameter are not tied again, tables that the exporter computed are
 	            // not frozen

@@ -144,6 +144,11 @@ static bool is_buffer_name(const char *name)
 	return strstr(name, ".anchor") != NULL;
 }
 
+static bool is_statistic(const NodeProto *node, int k)
+{
+	return !strcmp(node->op_type, "BatchNormalization") && k >= 3;
+}
+
 // Operands that are numbers of an operator rather than weights.
 static bool is_number_operand(const char *op, int k)
 {
@@ -249,7 +254,7 @@ static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *nod
 {
 	if (w->inner)
 		return "it lies in the graph of a loop or branch, where it cannot be written back";
-	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
+	if (node && is_statistic(node, k))
 		return running;
 	if (node && is_number_operand(node->op_type, k))
 		return "a number of an operator";
@@ -379,17 +384,32 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 	return put_slot(r->g, slot);
 }
 
-static Ref frozen_ref(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why,
+static int untrained_slot(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why)
+{
+	Slot s = weight_slot(r, w, fresh_name(r, name));
+	s.kind = kind;
+	s.why = why;
+	return make_slot(r, s);
+}
+
+static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
                       const NodeProto *node, int k)
 {
-	if (w->slot < 0) {
-		Slot s = weight_slot(r, w, fresh_name(r, name));
-		s.kind = kind;
-		s.why = why;
-		w->slot = make_slot(r, s);
-	}
+	if (w->slot < 0)
+		w->slot = untrained_slot(r, w, S_frozen, name, why);
 	add_home(r, w->slot, w, false, node, k);
 	return put_slot(r->g, w->slot);
+}
+
+// Running statistics of one name are one buffer. Where the exporter merged them with a parameter,
+// or with others of another name, whose values were equal, they are a buffer of their own.
+static Ref statistics_ref(Reader *r, Weight *w, const char *name, const NodeProto *node, int k)
+{
+	int slot = named_slot(r, name);
+	if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
+		slot = untrained_slot(r, w, S_buffer, name, running);
+	add_home(r, slot, w, false, node, k);
+	return put_slot(r->g, slot);
 }
 
 // Outside of PyTorch equal tensors are merged without a trace: one value everywhere means that
@@ -424,10 +444,10 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 		why = "--freeze";
 	if ((choice == 1 && !w->inner) || !why)
 		return param_ref(r, w, node, k, name);
-	if (node && !strcmp(node->op_type, "BatchNormalization") && k >= 3)
-		return frozen_ref(r, w, S_buffer, name, why, node, k);
+	if (c && choice != 0 && !w->inner && is_statistic(c->node, k))
+		return statistics_ref(r, w, name, node, k);
 	if (choice == 0 || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
-		return frozen_ref(r, w, S_frozen, name, why, node, k);
+		return frozen_ref(r, w, name, why, node, k);
 	if (why == computed && !w->ref)
 		note(r,
 		     "initializer '%s' is not trained: the exporter computed it, from a parameter "
@@ -437,7 +457,7 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 	return weight_constant(r, w);
 }
 
-// ---- Identity, biases left out, training
+// ---- Identity, biases left out
 // --------------------------------------------------------------------
 
 // Identity of an initializer: the author's own sharing in files exported for training; else a
@@ -468,11 +488,6 @@ Ref missing_bias(const Call *c, int64_t n)
 	add_home(r, slot, NULL, false, c->node, 2);
 	note(r, "%s was zero and left out by the exporter: made again", name);
 	return put_slot(r->g, slot);
-}
-
-bool says_training(const Call *c)
-{
-	return c->r->options->dropout && traced_training(c->node);
 }
 
 // BatchNorm folded into convolutions: the newer exporter says so, the older one renames their

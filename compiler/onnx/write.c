@@ -1,8 +1,9 @@
 // write.c: trained numbers back into the very bytes of the file, and gradients in the file's own
 // terms. Takes the model and its slots' values. Gives a file that differs from the one read in the
 // bytes of trained tensors alone; where parameters that shared an initializer have parted, in an
-// initializer more and a node that reads it. Keeps: the order of fields, unknown fields, and every
-// element whose value did not change. Files appear whole or not.
+// initializer more and a node that reads it; where training has gathered running statistics, in the
+// BatchNormalization that now is to go by them. Keeps: the order of fields, unknown fields, and
+// every element whose value did not change. Files appear whole or not.
 #include "lower.h"
 #include <errno.h>
 #include <limits.h>
@@ -17,6 +18,8 @@ enum { // numbers of fields (onnx.proto)
 	F_graph_node = 1,
 	F_graph_initializer = 5,
 	F_node_input = 1,
+	F_node_output = 2,
+	F_node_attribute = 5,
 	F_tensor_dims = 1,
 	F_tensor_type = 2,
 	F_tensor_float = 4,
@@ -213,7 +216,8 @@ typedef struct Writer {
 	VEC(Patch) patches;
 	VEC(Extra) extras;
 	Rewire *rewires;
-	Table *names; // taken by values of the graph
+	VEC(const NodeProto *) settled; // BatchNormalization whose statistics have moved
+	Table *names;                   // taken by values of the graph
 } Writer;
 
 static Patch *find_patch(Writer *w, const TensorProto *t)
@@ -285,11 +289,37 @@ static bool all_zero(const float *x, int64_t n)
 	return true;
 }
 
+static bool is_read(const GraphProto *g, const char *name)
+{
+	for (size_t i = 0; i < g->n_output; i++)
+		if (!strcmp(g->output[i]->name, name))
+			return true;
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_input; k++)
+			if (!strcmp(g->node[i]->input[k], name))
+				return true;
+	return false;
+}
+
+// Statistics that training gathered are for inference: the nodes that read them get its form.
+static void settle_nodes(Writer *w, const Slot *slot)
+{
+	for (const View *v = slot->view; v; v = v->next) {
+		bool read = v->node == NULL;
+		for (size_t k = 1; !read && k < v->node->n_output; k++)
+			read = is_read(w->m->file->proto->graph, v->node->output[k]);
+		if (!read)
+			PUSH(w->arena, w->settled, v->node);
+	}
+}
+
 static void plan_slot(Writer *w, int s, const float *x)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
 	int64_t n = count_of(&slot->shape);
 	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n);
+	if (changed && slot->kind == S_buffer)
+		settle_nodes(w, slot);
 	if (!slot->file) {
 		if (!all_zero(x, n))
 			part(w, slot, x);
@@ -342,12 +372,34 @@ static void list_names(Writer *w)
 // ---- the new file
 // ---------------------------------------------------------------------------------------
 
+static bool is_settled(const Writer *w, const NodeProto *node)
+{
+	for (int i = 0; i < w->settled.count; i++)
+		if (w->settled.at[i] == node)
+			return true;
+	return false;
+}
+
+// Of a BatchNormalization: what makes it one for training, by either encoding.
+static bool is_for_training(const Field *f, const NodeProto *node, size_t *output,
+                            size_t *attribute)
+{
+	if (f->number == F_node_output)
+		return (*output)++ > 0;
+	return f->number == F_node_attribute &&
+	       !strcmp(node->attribute[(*attribute)++]->name, "training_mode");
+}
+
 static void add_node_fields(Writer *w, Pieces *p, const Field *old, const NodeProto *node)
 {
 	Pieces inside = {.arena = w->arena};
 	Bytes at = old->body;
 	int operand = 0;
+	size_t output = 0, attribute = 0;
+	bool settled = is_settled(w, node);
 	for (Field f; next_field(w->path, &at, &f);) {
+		if (settled && is_for_training(&f, node, &output, &attribute))
+			continue;
 		const char *name = NULL;
 		for (const Rewire *r = w->rewires; r && f.number == F_node_input; r = r->next)
 			if (r->node == node && r->operand == operand)
@@ -364,12 +416,12 @@ static void add_node_fields(Writer *w, Pieces *p, const Field *old, const NodePr
 	add_message(p, old, &inside);
 }
 
-static bool is_rewired(const Writer *w, const NodeProto *node)
+static bool is_changed(const Writer *w, const NodeProto *node)
 {
 	for (const Rewire *r = w->rewires; r; r = r->next)
 		if (r->node == node)
 			return true;
-	return false;
+	return is_settled(w, node);
 }
 
 static void add_graph(Writer *w, Pieces *p, const Field *old)
@@ -386,7 +438,7 @@ static void add_graph(Writer *w, Pieces *p, const Field *old)
 		if (patch && patch->changed)
 			add_tensor(&inside, w->path, &f, t, patch->x,
 			           count_of(&w->m->graph->slots.at[patch->slot].shape));
-		else if (n && is_rewired(w, n))
+		else if (n && is_changed(w, n))
 			add_node_fields(w, &inside, &f, n);
 		else
 			add_piece(&inside, f.all);

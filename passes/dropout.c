@@ -1,0 +1,280 @@
+// dropout.c: what is dropped at random: found in any form, drawn in training, gone elsewhere, put
+// back where an exporter left it out.
+// Takes the graph that was read. Gives it with every dropout as the book's Dropout, whose draws
+// have sites of their own; or without any.
+// Keeps: draws that do not only keep or drop are left as they are.
+#include "passes.h"
+#include <math.h>
+#include <string.h>
+
+// ---- what drops ------------------------------------------------------------------------------
+
+// A value as base * factor, and where `gate` (truth values drawn with the chance `chance`) is
+// false, 0. Base 0: no data, the factor and gate alone.
+typedef struct Product {
+	Ref base;
+	double factor;
+	Ref gate;
+	double chance; // 0: no gate
+} Product;
+
+typedef struct Draws {
+	const Graph *from;
+	Graph *to;
+	Ref *now;
+	double *chance; // by Ref: of a truth value drawn with this chance, else 0
+	Product *product;
+} Draws;
+
+static bool is_draw(const Graph *g, Ref r)
+{
+	return val(g, r)->op == O_rand;
+}
+
+// Of a uniform draw compared with a number.
+static double chance_of(const Draws *d, const Val *v)
+{
+	double c;
+	if (v->op == O_not)
+		return d->chance[v->in[0]] > 0 ? 1 - d->chance[v->in[0]] : 0;
+	if (v->op != O_lt && v->op != O_le)
+		return 0;
+	if (is_draw(d->from, v->in[0]) && const_num(d->from, v->in[1], &c))
+		return c > 0 && c < 1 ? c : 0;
+	if (is_draw(d->from, v->in[1]) && const_num(d->from, v->in[0], &c))
+		return c > 0 && c < 1 ? 1 - c : 0;
+	return 0;
+}
+
+// floor(draw + c) is 1 with the chance c: how exporters write the dropping of whole paths.
+static bool is_floor(const Draws *d, const Val *v, Product *p)
+{
+	const Val *sum = v->op == O_floor ? val(d->from, v->in[0]) : v;
+	double c;
+	for (int k = 0; k < 2 && sum->op == O_add && sum != v; k++)
+		if (is_draw(d->from, sum->in[k]) && const_num(d->from, sum->in[1 - k], &c) &&
+		    c > 0 && c < 1) {
+			Ref low = put_num(d->to, E_f32, 1 - c);
+			Ref gate = put2(d->to, O_le, low, d->now[sum->in[k]]);
+			*p = (Product){0, 1, gate, c};
+			return true;
+		}
+	return false;
+}
+
+static Product multiplied(Ref self, Product a, Product b)
+{
+	if ((a.base && b.base) || (a.gate && b.gate))
+		return (Product){.base = self, .factor = 1};
+	bool gated = a.gate != 0;
+	return (Product){a.base ? a.base : b.base, a.factor * b.factor, gated ? a.gate : b.gate,
+	                 gated ? a.chance : b.chance};
+}
+
+static Product product_of(Draws *d, Ref r)
+{
+	const Val *v = val(d->from, r);
+	Product p = {.base = r, .factor = 1}, *in = d->product;
+	double c;
+	if (const_num(d->from, r, &c))
+		return (Product){.factor = c};
+	if (v->op == O_cast && d->chance[v->in[0]] > 0)
+		return (Product){0, 1, d->now[v->in[0]], d->chance[v->in[0]]};
+	if (is_floor(d, v, &p))
+		return p;
+	if (v->op == O_mul)
+		return multiplied(r, in[v->in[0]], in[v->in[1]]);
+	if (v->op == O_div && const_num(d->from, v->in[1], &c) && c != 0)
+		return multiplied(r, in[v->in[0]], (Product){.factor = 1 / c});
+	if (v->op == O_select && d->chance[v->in[0]] > 0 && const_num(d->from, v->in[2], &c) &&
+	    c == 0)
+		return multiplied(r, in[v->in[1]],
+		                  (Product){0, 1, d->now[v->in[0]], d->chance[v->in[0]]});
+	return p;
+}
+
+// Something with part of its entries dropped and the others so much larger.
+static bool is_dropout(const Draws *d, Ref r, const Product *p)
+{
+	return p->gate && p->base && fabs(p->factor * p->chance - 1) < 1e-3 &&
+	       same_shape(&val(d->from, r)->shape, &val(d->from, p->base)->shape);
+}
+
+// x where the gate says so, as the book's Dropout writes it.
+static Ref put_dropout(Graph *g, Ref x, const Product *p)
+{
+	Elem type = val(g, x)->type;
+	Ref kept = put2(g, O_mul, x, put_num(g, type, p->factor));
+	Ref gate = put_rank(g, p->gate, val(g, x)->shape.rank);
+	return put3(g, O_select, gate, kept, put_num(g, type, 0));
+}
+
+static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
+{
+	Graph *g = graph_like(arena, from);
+	Draws d = {from, g, NEWS(arena, Ref, from->nval), NEWS(arena, double, from->nval),
+	           NEWS(arena, Product, from->nval)};
+	bool *live = graph_marks(arena, from);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		if (!live[r])
+			continue;
+		for (int k = 0; k < v->nin; k++)
+			in[k] = d.now[v->in[k]];
+		g->from = v->from;
+		d.chance[r] = chance_of(&d, v);
+		d.product[r] = product_of(&d, r);
+		if (!is_dropout(&d, r, &d.product[r])) {
+			d.now[r] = put_as(g, v, in);
+			continue;
+		}
+		Ref x = d.now[d.product[r].base];
+		d.now[r] = draw ? put_dropout(g, x, &d.product[r]) : x;
+		d.product[r] = (Product){.base = r, .factor = 1};
+	}
+	copy_ends(g, from, d.now);
+	return graph_live(arena, g);
+}
+
+// ---- where an exporter left it out -----------------------------------------------------------
+
+// The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
+// holds an attention or an activation, f(x) is what a block of attention or an MLP gives: it is
+// dropped out before it is added. Several blocks of one x may be added at once.
+
+static bool of_weights(const Graph *g, Ref r, int depth)
+{
+	enum { DEEPEST = 8 };
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return g->slots.at[v->attr->i[0]].kind != S_input;
+	bool all = depth < DEEPEST;
+	for (int k = 0; k < v->nin && all; k++)
+		all = of_weights(g, v->in[k], depth + 1);
+	return all && v->op != O_rand;
+}
+
+// Is it a product with a weight, moved (rolled: parts of it joined) or offset?
+static bool ends_in_weight(const Graph *g, Ref r)
+{
+	for (;;) {
+		const Val *v = val(g, r);
+		bool sum = v->op == O_add;
+		if (v->op == O_dot)
+			return of_weights(g, v->in[0], 0) != of_weights(g, v->in[1], 0);
+		if (prims[v->op].cls == C_move)
+			r = v->in[0];
+		else if (sum && of_weights(g, v->in[1], 0))
+			r = v->in[0];
+		else if (sum && of_weights(g, v->in[0], 0))
+			r = v->in[1];
+		else
+			return false;
+	}
+}
+
+// Does `r` come from `x` through attention or an activation, and not by a convolution?
+static bool is_block(Arena *arena, const Graph *g, Ref x, Ref r)
+{
+	enum { COMES = 1, BENT = 2, CONVOLVED = 4 };
+	if (x >= r)
+		return false;
+	uint8_t *how = NEWS(arena, uint8_t, r - x + 1);
+	how[0] = COMES;
+	for (Ref at = x + 1; at <= r; at++) {
+		const Val *v = val(g, at);
+		for (int k = 0; k < v->nin; k++)
+			how[at - x] |= v->in[k] >= x ? how[v->in[k] - x] : 0;
+		if (how[at - x] && (v->op == O_act || v->op == O_softmax || v->op == O_attend))
+			how[at - x] |= BENT;
+		if (how[at - x] && v->op == O_window)
+			how[at - x] |= CONVOLVED;
+	}
+	return how[r - x] == (COMES | BENT);
+}
+
+// Marks the summands of `r` that are blocks of x.
+static void mark_blocks(Arena *arena, const Graph *g, Ref x, Ref r, bool *site)
+{
+	const Val *v = val(g, r);
+	if (ends_in_weight(g, r)) {
+		site[r] |= is_block(arena, g, x, r);
+	} else if (v->op == O_add) {
+		mark_blocks(arena, g, x, v->in[0], site);
+		mark_blocks(arena, g, x, v->in[1], site);
+	}
+}
+
+static bool *block_sites(Arena *arena, const Graph *g)
+{
+	bool *site = NEWS(arena, bool, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		for (int k = 0; k < 2 && v->op == O_add; k++) {
+			Ref x = v->in[k], other = v->in[1 - k];
+			const Val *sum = val(g, x);
+			if (ends_in_weight(g, x))
+				continue;
+			mark_blocks(arena, g, x, other, site);
+			for (int i = 0; i < 2 && sum->op == O_add; i++)
+				mark_blocks(arena, g, sum->in[i], other, site);
+		}
+	}
+	return site;
+}
+
+static Ref state_number(Graph *g, const char *name)
+{
+	int slot = find_slot(g, name);
+	if (slot < 0)
+		slot = add_slot(g, (Slot){.name = name, .kind = S_state, .type = E_i64});
+	return put_slot(g, slot);
+}
+
+static int64_t first_free_site(const Graph *g)
+{
+	int64_t site = 0;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (is_draw(g, r))
+			site = MAX(site, val(g, r)->attr->i[0] + 1);
+	return site;
+}
+
+static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
+{
+	const Shape *s = &val(g, x)->shape;
+	Attr attr = {.n = s->rank + 1, .i = {site}};
+	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
+	Ref seed[2] = {state_number(g, "amos.seed"), state_number(g, "amos.step")};
+	Ref in[2] = {x, put(g, O_rand, 2, seed, &attr)};
+	Given ratio = {.name = "ratio", .x = rate};
+	return book_call1(g, "Dropout", 2, in, 1, &ratio);
+}
+
+static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
+{
+	Graph *g = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	bool *site = block_sites(arena, from);
+	int64_t next = first_free_site(from);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		g->from = v->from;
+		now[r] = put_as(g, v, in);
+		if (site[r])
+			now[r] = put_drawn(g, now[r], rate, next + (*count)++);
+	}
+	copy_ends(g, from, now);
+	return g;
+}
+
+Graph *dropout_pass(Arena *arena, const Graph *from, bool draw, double rate, int *added)
+{
+	*added = 0;
+	Graph *g = settle_draws(arena, from, draw && rate != 0);
+	return draw && rate > 0 ? put_back(arena, g, rate, added) : g;
+}

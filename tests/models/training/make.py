@@ -1,0 +1,118 @@
+"""Writes the models beside it: networks in the forms that training graphs come in. Needs onnx; ort.py beside it
+needs onnxruntime-training. The tests need only the files."""
+import numpy as np
+import onnx
+from onnx import helper, numpy_helper
+
+draw = np.random.RandomState(5)
+
+
+def weight(name, *shape):
+    return numpy_helper.from_array((draw.randn(*shape) * 0.5).astype(np.float32), name)
+
+
+def full(name, value, *shape):
+    return numpy_helper.from_array(np.full(shape, value, np.float32), name)
+
+
+def value(name, *shape, type=onnx.TensorProto.FLOAT):
+    return helper.make_tensor_value_info(name, type, shape)
+
+
+def save(path, opset, nodes, inputs, outputs, weights, **more):
+    graph = helper.make_graph(nodes, 'main', inputs, outputs, weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', opset)], ir_version=8, **more)
+    onnx.save(model, path)
+
+
+def norms(path, opset, outputs, **attributes):
+    """Two BatchNormalizations; those of an untrained network, whose equal initializers an exporter has merged."""
+    nodes = [helper.make_node('Gemm', ['x', '0.weight', '0.bias'], ['a'], '/0/Gemm', transB=1)]
+    for k, (into, out) in enumerate([('a', 'b'), ('c', 'logits')]):
+        more = [f'{out}_{what}' for what in ('mean', 'variance', 'saved_mean', 'saved_variance')]
+        names = ['ones', 'zeros', 'zeros', 'ones'] if path == 'norms_merged.onnx' else [
+            f'{k}.gain', f'{k}.shift', f'{k}.running_mean', f'{k}.running_var']
+        nodes.append(helper.make_node('BatchNormalization', [into, *names], [out, *more[:outputs - 1]], f'/{k}/Norm',
+                                      momentum=0.75, **attributes))
+    nodes.insert(2, helper.make_node('Tanh', ['b'], ['c'], '/Tanh'))
+    draw.seed(5)
+    weights = [weight('0.weight', 3, 4), full('0.bias', 0.25, 3)]
+    if path == 'norms_merged.onnx':
+        weights += [full('ones', 1, 3), full('zeros', 0, 3)]
+    else:
+        for k in range(2):
+            weights += [full(f'{k}.gain', 1, 3), full(f'{k}.shift', 0, 3), full(f'{k}.running_mean', 0.5, 3),
+                        full(f'{k}.running_var', 2, 3)]
+    save(path, opset, nodes, [value('x', 'batch', 4)], [value('logits', 'batch', 3)], weights)
+
+
+def drops(path, form):
+    """An MLP with one dropout of 0.25, as `form` says."""
+    rate, keep = full('rate', 0.25), full('keep', 0.75)
+    like = full('example', 0, 2, 8)
+    sites = {
+        'train': [helper.make_node('Dropout', ['h', 'rate', 'true'], ['d', 'mask'], '/drop')],
+        'eval': [helper.make_node('Dropout', ['h', 'rate'], ['d'], '/drop')],
+        # in place: the mask is drawn as large as the example was
+        'inplace': [helper.make_node('RandomUniformLike', ['example'], ['u'], '/drop/u'),
+                    helper.make_node('Less', ['u', 'keep'], ['less'], '/drop/less'),
+                    helper.make_node('Cast', ['less'], ['ones'], '/drop/ones', to=1),
+                    helper.make_node('Div', ['ones', 'keep'], ['mask'], '/drop/mask'),
+                    helper.make_node('Mul', ['h', 'mask'], ['d'], '/drop')],
+        # of whole rows
+        'path': [helper.make_node('RandomUniform', [], ['u'], '/drop/u', shape=[8, 1]),
+                 helper.make_node('Add', ['u', 'keep'], ['sum'], '/drop/sum'),
+                 helper.make_node('Floor', ['sum'], ['floor'], '/drop/floor'),
+                 helper.make_node('Div', ['h', 'keep'], ['more'], '/drop/more'),
+                 helper.make_node('Mul', ['more', 'floor'], ['d'], '/drop')],
+        'bernoulli': [helper.make_node('Expand', ['keep', 'shape'], ['p'], '/drop/p'),
+                      helper.make_node('Bernoulli', ['p'], ['ones'], '/drop/ones'),
+                      helper.make_node('Mul', ['h', 'ones'], ['kept'], '/drop/kept'),
+                      helper.make_node('Div', ['kept', 'keep'], ['d'], '/drop')],
+        'none': [helper.make_node('Identity', ['h'], ['d'], '/none')],
+    }
+    nodes = [helper.make_node('Gemm', ['x', '0.weight', '0.bias'], ['h'], '/0/Gemm', transB=1), *sites[form],
+             helper.make_node('Relu', ['d'], ['r'], '/Relu'),
+             helper.make_node('Gemm', ['r', '1.weight', '1.bias'], ['logits'], '/1/Gemm', transB=1)]
+    used = {name for node in nodes for name in node.input}
+    draw.seed(6)
+    weights = [weight('0.weight', 8, 4), full('0.bias', 0.1, 8), weight('1.weight', 3, 8), full('1.bias', 0, 3), rate,
+               keep, like, numpy_helper.from_array(np.array(True), 'true'),
+               numpy_helper.from_array(np.array([8, 8], np.int64), 'shape')]
+    save(path, 17, nodes, [value('x', 'batch', 4)], [value('logits', 'batch', 3)],
+         [w for w in weights if w.name in used])
+
+
+def block(path):
+    """A block of attention and an MLP, as an eval export has them: without dropout."""
+    nodes, weights, d = [], [], 8
+
+    def dense(name, x, out, n=d):
+        nodes.append(helper.make_node('MatMul', [x, name + '.weight'], [name], f'/{name}/MatMul'))
+        nodes.append(helper.make_node('Add', [name, name + '.bias'], [out], f'/{name}/Add'))
+        m = 2 * d if name == 'down' else d
+        weights.extend([weight(name + '.weight', m, n), full(name + '.bias', 0, n)])
+
+    draw.seed(7)
+    for k in 'qkv':
+        dense(k, 'x', k + '_out')
+    nodes.append(helper.make_node('Transpose', ['k_out'], ['k_turned'], '/turn', perm=[0, 2, 1]))
+    nodes.append(helper.make_node('MatMul', ['q_out', 'k_turned'], ['scores'], '/scores'))
+    nodes.append(helper.make_node('Softmax', ['scores'], ['p'], '/softmax', axis=-1))
+    nodes.append(helper.make_node('MatMul', ['p', 'v_out'], ['mixed'], '/mixed'))
+    dense('proj', 'mixed', 'attention')
+    nodes.append(helper.make_node('Add', ['x', 'attention'], ['middle'], '/add'))
+    dense('up', 'middle', 'wide', 2 * d)
+    nodes.append(helper.make_node('Relu', ['wide'], ['bent'], '/relu'))
+    dense('down', 'bent', 'mlp')
+    nodes.append(helper.make_node('Add', ['middle', 'mlp'], ['y'], '/end'))
+    save(path, 17, nodes, [value('x', 'batch', 3, d)], [value('y', 'batch', 3, d)], weights)
+
+
+norms('norms_old.onnx', 13, 5)
+norms('norms_new.onnx', 17, 3, training_mode=1)
+norms('norms_eval.onnx', 17, 1)
+norms('norms_merged.onnx', 17, 1)
+for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'none'):
+    drops(f'drops_{form}.onnx', form)
+block('block.onnx')
