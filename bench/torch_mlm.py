@@ -1,8 +1,9 @@
-"""Trains the network of bench/models/bert_mlm.py by PyTorch's AdamW on masked bytes: the curve that bench/curves.py draws beside ours.
+"""Trains the network of bench/models/bert_mlm.py by PyTorch's AdamW on masked bytes: a curve to draw beside ours.
 
 15 % of the bytes are masked; of those 80 % become the mask, 10 % another byte, 10 % stay. Windows at random offsets.
-usage: torch_mlm.py TRAIN.txt HELD_OUT.txt STEPS BATCH RATE SEED      prints "step loss" lines, and "eval step loss"
+usage: torch_mlm.py TRAIN.txt HELD_OUT.txt STEPS BATCH RATE SEED      prints lines as log.jsonl has them
 """
+import json
 import os
 import sys
 import torch
@@ -41,11 +42,12 @@ def main():
         opt.zero_grad()
         loss.backward()
         opt.step()
-        print(step, f'{loss.item():.4f}')
+        print(json.dumps({'step': step, 'loss': round(loss.item(), 4)}))
         if step % 200 == 0:
             with torch.no_grad():
                 windows = held[:len(held) // LENGTH * LENGTH].view(-1, LENGTH)[:256]
-                print('eval', step, f'{loss_of(net, windows, torch.Generator().manual_seed(0)).item():.4f}', flush=True)
+                loss = loss_of(net, windows, torch.Generator().manual_seed(0))
+                print(json.dumps({'step': step, 'eval_loss': round(loss.item(), 4)}), flush=True)
 
 
 main()

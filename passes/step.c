@@ -33,11 +33,12 @@ static double round_number(double x)
 
 static void amos_defaults(Opt *opt, Text *said)
 {
-	bool known = opt->batches > 0;
-	choose(said, "xi", &opt->xi, known ? 1 / sqrt(opt->batches) : 0.01,
-	       !known ? "the number of independent batches in the data is not known"
-	              : format(said->arena, "1 / sqrt(N), N = %.6g independent batches in the data",
-	                       opt->batches));
+	double n = opt->batches;
+	const char *rule = "how many batches the data hold is not known; --data tells, or --xi";
+	if (n > 0)
+		rule =
+		    format(said->arena, "1 / sqrt(N), N = %.6g independent batches in the data", n);
+	choose(said, "xi", &opt->xi, n > 0 ? 1 / sqrt(n) : 0.01, rule);
 	double forget = round_number(MIN(MAX(opt->xi, 0.001), 0.05));
 	choose(said, "beta", &opt->beta, 1 - forget,
 	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
