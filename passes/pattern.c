@@ -1,7 +1,7 @@
-// pattern.c: what a few operations say together: views, look-ups, means, pools, rotations, offsets.
-// Takes a forward graph with the natures of its values. Gives for each such form the value that it
-// is about, or 0. Keeps: no form is longer than a few operations, and a form that is not known is
-// none.
+// pattern.c: what a few operations say together: views, look-ups, means, pools, rotations, offsets
+// (gates and lengths: gate.c). Takes a forward graph with the natures of its values. Gives for each
+// such form the value that it is about, or 0. Keeps: no form is longer than a few operations, and a
+// form that is not known is none.
 #include "scale.h"
 #include <math.h>
 
@@ -84,8 +84,7 @@ int view_slot(const Sweep *s, Ref r)
 
 // ---- products and sums ------------------------------------------------------------------------
 
-// What lies behind moves of a single value.
-static Ref unmoved(const Sweep *s, Ref r)
+Ref unmoved(const Sweep *s, Ref r)
 {
 	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
 	       val(s->g, r)->op != O_window)
@@ -178,8 +177,7 @@ Ref pooled(const Sweep *s, Ref r)
 	return relu ? act->in[0] : window->in[0];
 }
 
-// The signal's place among the operands of a product; the other one is a constant number. -1: no.
-static int scaled_operand(const Sweep *s, const Val *v)
+int scaled_operand(const Sweep *s, const Val *v)
 {
 	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
 		if (is(s, v->in[k], SIGNAL) && is_number(s, v->in[1 - k]) &&
@@ -288,60 +286,6 @@ Surd gain_of(Sweep *s, Ref r)
 	return gain;
 }
 
-// The root's own factor, and that of what is under it.
-static Surd length_of(bool inverse, Surd outer, Surd inner)
-{
-	Surd root = surd_near(sqrt(inner.value));
-	return surd_mul(outer, inverse ? surd_inverse(root) : root);
-}
-
-Ref squared_under(Sweep *s, Ref r, Surd *length)
-{
-	bool root = false, sum = false, inverse = false, limited = false;
-	Surd outer = one, inner = one;
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
-		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
-		if (v->op == O_mul && v->in[0] == v->in[1]) {
-			*length = limited ? surd_number(0) : length_of(inverse, outer, inner);
-			return root && sum ? r : 0;
-		}
-		if (v->op == O_sum)
-			inner = surd_mul(inner, surd_near((double)contracted(s, r)));
-		root |= v->op == O_sqrt || v->op == O_rsqrt;
-		inverse |= v->op == O_rsqrt;
-		sum |= v->op == O_sum;
-		bool passes =
-		    pair ? is(s, v->in[1 - k], AUX)
-		         : is_view(v) || v->op == O_sqrt || v->op == O_rsqrt || v->op == O_sum;
-		if (!passes)
-			return 0;
-		if (v->op == O_mul)
-			*(root ? &inner : &outer) =
-			    surd_mul(root ? inner : outer, rms_of(s, v->in[1 - k]));
-		else if (pair)
-			limited |=
-			    rms_of(s, v->in[1 - k]).value > 1e-2; // more than a guard against 0
-		r = v->in[k];
-	}
-}
-
-bool by_length(Sweep *s, const Val *v, Surd *range)
-{
-	for (int k = 0; k < (v->op == O_mul ? 2 : v->op == O_div) && known(s, F_by_length); k++) {
-		Surd length;
-		Ref x = v->in[k], square = squared_under(s, v->in[1 - k], &length);
-		if (!square || !(length.value > 0) ||
-		    unscaled(s, x) != unscaled(s, val(s->g, square)->in[0]))
-			continue;
-		Surd gain = surd_div(gain_of(s, x), gain_of(s, val(s->g, square)->in[0]));
-		*range = v->op == O_mul ? surd_mul(gain, length) : surd_div(gain, length);
-		return true;
-	}
-	return false;
-}
-
 static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 {
 	const Val *v = val(s->g, unscaled(s, sum));
@@ -389,91 +333,6 @@ Ref decided_by(const Sweep *s, const Val *v)
 	return 0;
 }
 
-// 1 - g
-static Ref held_back(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, unviewed(s, r));
-	return v->op == O_sub && is_number(s, v->in[0]) ? v->in[1] : 0;
-}
-
-// What the difference x - y is multiplied with, where `r` is such a product.
-static Ref difference_gate(const Sweep *s, Ref r, Ref y, Ref *x)
-{
-	const Val *v = val(s->g, r);
-	for (int k = 0; k < 2 && v->op == O_mul; k++) {
-		const Val *difference = val(s->g, v->in[k]);
-		if (difference->op == O_sub && difference->in[1] == y) {
-			*x = is(s, difference->in[0], SIGNAL) ? difference->in[0] : y;
-			return v->in[1 - k];
-		}
-	}
-	return 0;
-}
-
-bool mixture(const Sweep *s, const Val *v, Ref *x, Ref *y, Ref *gate)
-{
-	bool found = false;
-	for (int k = 0; k < 4 && known(s, F_mixture) && v->op == O_add && !found; k++) {
-		Ref a = v->in[k / 2], b = v->in[1 - k / 2];
-		const Val *left = val(s->g, a), *right = val(s->g, b);
-		*x = a, *y = b;
-		*gate = difference_gate(s, a, b, x);
-		found = *gate != 0;
-		if (found || left->op != O_mul || right->op != O_mul)
-			continue;
-		Ref rest = held_back(s, left->in[k % 2]);
-		found = rest && (rest == right->in[0] || rest == right->in[1]);
-	}
-	if (!found)
-		*x = v->in[0], *y = v->in[1], *gate = 0;
-	return found && is(s, *x, SIGNAL) && is(s, *y, SIGNAL);
-}
-
-static bool is_sigmoid(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, unviewed(s, r));
-	return v->op == O_act && v->attr->i[0] == A_sigmoid;
-}
-
-bool rest_of_gate(const Sweep *s, const Val *v)
-{
-	return v->op == O_sub && is_number(s, v->in[0]) && is_sigmoid(s, v->in[1]);
-}
-
-// Products of tanh and sigmoid, and what is clipped.
-static bool bounded(const Sweep *s, Ref r, int depth)
-{
-	const Val *v = val(s->g, unviewed(s, r));
-	if (v->op == O_act)
-		return v->attr->i[0] == A_tanh || v->attr->i[0] == A_sigmoid;
-	if (v->op == O_max || v->op == O_min)
-		return is_number(s, v->in[0]) || is_number(s, v->in[1]);
-	return v->op == O_mul && depth > 0 && bounded(s, v->in[0], depth - 1) &&
-	       bounded(s, v->in[1], depth - 1);
-}
-
-Ref memory_of(const Sweep *s, const Val *v)
-{
-	for (int k = 0; k < 2 && known(s, F_memory) && v->op == O_add; k++) {
-		const Val *kept = val(s->g, v->in[k]);
-		if (kept->op != O_mul || !bounded(s, v->in[1 - k], 2))
-			continue;
-		for (int i = 0; i < 2; i++) {
-			Ref rest = held_back(s, kept->in[i]), x = kept->in[1 - i];
-			if (is(s, x, SIGNAL) && is_sigmoid(s, rest ? rest : kept->in[i]))
-				return x;
-		}
-	}
-	return 0;
-}
-
-int64_t weights_of(const Sweep *s, const Val *v)
-{
-	const Val *sum = v->op == O_div ? val(s->g, unmoved(s, v->in[1])) : v;
-	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_shares);
-	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
-}
-
 // x W of a signal and a parameter, whatever bias is added; 0: something else.
 static const Val *kernel_output(const Sweep *s, Ref r)
 {
@@ -503,24 +362,6 @@ Ref low_rank(const Sweep *s, const Val *v)
 	return 0;
 }
 
-// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
-double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
-{
-	const Val *root = val(s->g, unmoved(s, factor));
-	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
-	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
-	if (!known(s, F_limit) || max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
-		return 0;
-	const Val *sum = val(s->g, max->in[1 - one_at]);
-	int k = scaled_operand(s, sum);
-	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
-	sum = k < 0 ? sum : val(s->g, sum->in[k]);
-	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
-	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
-		return 0;
-	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
-}
-
 // Is `x` a kernel's output that nothing normalizes?
 bool unfixed(const Sweep *s, Ref x)
 {
@@ -533,37 +374,6 @@ bool unfixed(const Sweep *s, Ref x)
 			return false;
 		x = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
 	}
-}
-
-bool normalized(Sweep *s, Ref x, bool scaled)
-{
-	const Val *v = val(s->g, x);
-	Surd range;
-	if (v->op == O_norm || by_length(s, v, &range))
-		return true;
-	if (is_view(v))
-		return normalized(s, v->in[0], scaled);
-	if (v->op != O_mul && v->op != O_div)
-		return false;
-	for (int k = 0; k < 2; k++) {
-		if (is(s, v->in[k], VARIABLE) && s->divided[v->in[k]])
-			return true;
-		if (is(s, v->in[k], AUX) && normalized(s, v->in[1 - k], scaled))
-			return true; // by the square root of its size
-		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
-			return true;
-	}
-	return false;
-}
-
-// 1 + exp(x), by which something is divided: its product with a sigmoid.
-bool logistic(const Sweep *s, Ref r)
-{
-	const Val *v = val(s->g, unviewed(s, r));
-	for (int k = 0; k < 2 && known(s, F_logistic) && v->op == O_add; k++)
-		if (is_number(s, v->in[k]) && val(s->g, unviewed(s, v->in[1 - k]))->op == O_exp)
-			return true;
-	return false;
 }
 
 // A sum of which one summand is an activation's output.

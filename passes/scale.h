@@ -1,6 +1,6 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, pattern.c, scale.c, share.c, compose.c, layout.c and given.c
-// alone.
+// Takes passes.h. Seen by eta.c, pattern.c, gate.c, scale.c, share.c, compose.c, layout.c and
+// given.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -94,8 +94,7 @@ static inline Surd constant(const Sweep *s, Constant c)
 
 const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
 
-// ---- pattern.c: each answers the value that a form is about, or 0
-// ----------------------------------
+// ---- pattern.c: forms; each answers the value that it is about, or 0 ----------------------------
 
 bool is_number(const Sweep *, Ref); // a constant of floats
 bool is_zero(Sweep *, Ref);         // a constant of nothing else
@@ -104,37 +103,43 @@ bool averages(const Sweep *, Ref);  // a constant matrix of which every column s
 
 bool is_view(const Val *);              // the same elements: a cast, or a move but for joins
 Ref unviewed(const Sweep *, Ref);       // what is behind views
+Ref unmoved(const Sweep *, Ref);        // what is behind moves of a single value
 Ref unscaled(const Sweep *, Ref);       // what is behind views and products with numbers
+Surd gain_of(Sweep *, Ref);             // of those numbers
 int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
-Ref summed_product(const Sweep *, Ref); // signal * variable, of which r is the sum
-Ref pooled(const Sweep *, Ref);         // what r is the largest of windows of, before a ReLU
-// The x x of which r is the root of the sum (or its inverse), limited from below or not; what r is
-// for x of range 1.
-Ref squared_under(Sweep *, Ref r, Surd *length);
-bool by_length(Sweep *, const Val *, Surd *range); // x / |x|; its range
-Surd gain_of(Sweep *, Ref); // of the numbers that what is behind views is multiplied with
+Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
+Ref pooled(const Sweep *, Ref);                // of what r takes the largest, before a ReLU
 Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
 Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
-// x g + y (1 - g): its summands as x and y; y + g (x - y): x, y and g.
-bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
-bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
-bool logistic(const Sweep *, Ref);             // 1 + exp(x)
 bool positive_sum(const Sweep *, Ref);         // a sum with an activation's output
-Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bounded
-int64_t weights_of(const Sweep *,
-                   const Val *);          // n, where v is x / sum(x) over n; 0: something else
-Ref low_rank(const Sweep *, const Val *); // (x A) B of x W + (x A) B
-double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
-// A normalization's output, before its own factor or (scaled) after it too.
-bool normalized(Sweep *, Ref, bool scaled);
-bool unfixed(const Sweep *, Ref); // a kernel's output that nothing normalizes
+bool unfixed(const Sweep *, Ref);              // a kernel's output that nothing normalizes
+Ref low_rank(const Sweep *, const Val *);      // (x A) B of x W + (x A) B
+// The signal's place among the operands of a product with a number; -1: something else.
+int scaled_operand(const Sweep *, const Val *);
 // Of a summand that is a product of two signals, one of them `x`: the other one.
 Ref partner_of(const Sweep *, Ref sum, Ref x);
 Ref without_offset(const Sweep *, const Val *); // q k of a sum q k + q t, t made of parameters
+
+// ---- gate.c -----------------------------------------------------------------------------------
+
+// The x x of which r is the root of the sum (or its inverse), limited from below or not. `length`:
+// what r is for x of range 1; 0 where it is limited by more than a guard.
+Ref squared_under(Sweep *, Ref r, Surd *length);
+bool by_length(Sweep *, const Val *, Surd *range); // x / |x|; its range
+// A normalization's output, before its own factor or (scaled) after it too.
+bool normalized(Sweep *, Ref, bool scaled);
+double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
+int64_t weights_of(const Sweep *, const Val *); // n of x / sum(x) over n; 0: something else
+
+// x g + y (1 - g): its summands as x and y; y + g (x - y): x, y and g.
+bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
+Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bounded
+bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
+bool logistic(const Sweep *, Ref);             // 1 + exp(x)
 
 // ---- scale.c ----------------------------------------------------------------------------------
 
