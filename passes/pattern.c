@@ -187,7 +187,7 @@ int scaled_operand(const Sweep *s, const Val *v)
 }
 
 // sum(x) / n. A rim counts for less than its size, so a little more than 1/n is a mean too.
-static Ref averaged(Sweep *s, const Val *v)
+Ref averaged(Sweep *s, const Val *v)
 {
 	int k = scaled_operand(s, v);
 	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));

@@ -114,6 +114,7 @@ Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r 
 Ref pooled(const Sweep *, Ref);                // of what r takes the largest, before a ReLU
 Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
 Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
+Ref averaged(Sweep *, const Val *);            // what r is the mean of
 Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a cap on it; else r
 bool positive_sum(const Sweep *, Ref);         // a sum with an activation's output
 bool unfixed(const Sweep *, Ref);              // a kernel's output that nothing normalizes
