@@ -165,6 +165,63 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 	}
 }
 
+// ---- slices of a parameter --------------------------------------------------------------------
+
+// The one axis that a slice cuts; -1: none, several, or not every entry in between.
+static int cut_axis(const Val *slice, const Shape *whole)
+{
+	int axis = -1;
+	for (int a = 0; a < whole->rank; a++) {
+		if (slice->shape.dim[a] == whole->dim[a])
+			continue;
+		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
+			return -1;
+		axis = a;
+	}
+	return axis;
+}
+
+// A slice of a parameter is used for itself.
+static void keep_piece(Shares *p, Ref r, const Val *v)
+{
+	Sweep *s = p->s;
+	const Val *whole = val(s->g, v->in[0]);
+	int axis = whole->op == O_slot ? cut_axis(v, &whole->shape) : -1;
+	if (axis < 0 || !known(s, F_pieces))
+		return;
+	Pieces **pieces = &p->pieces[whole->attr->i[0]];
+	if (!*pieces) {
+		*pieces = NEW(s->arena, Pieces);
+		(*pieces)->axis = axis;
+	}
+	Piece piece = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
+	PUSH(s->arena, (*pieces)->list, piece);
+	Piece *at = (*pieces)->list.at;
+	for (int k = (*pieces)->list.count - 1; k > 0 && at[k].start < at[k - 1].start; k--) {
+		Piece earlier = at[k];
+		at[k] = at[k - 1], at[k - 1] = earlier;
+	}
+	if ((*pieces)->axis != axis)
+		(*pieces)->axis = -1;
+}
+
+Pieces *pieces_of(const Shares *p, int slot)
+{
+	Pieces *pieces = p->pieces[slot];
+	bool differ = false;
+	int64_t end = 0;
+	for (int k = 0; pieces && k < pieces->list.count; k++) {
+		const Piece *piece = &pieces->list.at[k];
+		if (piece->start != end)
+			return NULL;
+		end += piece->count;
+		differ |= !surd_same(piece->share.eta, pieces->list.at[0].share.eta);
+	}
+	bool whole =
+	    pieces && pieces->axis >= 0 && end == p->s->g->slots.at[slot].shape.dim[pieces->axis];
+	return whole && differ ? pieces : NULL;
+}
+
 // A variable's share handed to what it is made of.
 void hand_down(Shares *p, Ref r, const Val *v)
 {
@@ -180,6 +237,8 @@ void hand_down(Shares *p, Ref r, const Val *v)
 		hand_chain(p, r, v);
 	} else {
 		Share part = p->of[r];
+		if (v->op == O_slice)
+			keep_piece(p, r, v);
 		part.eta = view ? part.eta : one;
 		if (!view)
 			part.question =

@@ -56,31 +56,65 @@ static void explain(const Sweep *s, const Share *share, Eta *eta)
 
 // ---- from shares to etas ----------------------------------------------------------------------
 
+typedef struct Parts {
+	int n, axis;
+	int64_t *counts;
+	Share *own;
+} Parts;
+
 // A slice of a fused kernel for each of its uses: the same rule with the demand of its own.
+static Parts parts_by_output(const Sweep *s, const Share *share, int slot)
+{
+	Parts parts = {0};
+	Ref *at;
+	parts.n = parts_of(s, share, slot, &parts.axis, &parts.counts, &at);
+	parts.own = NEWS(s->arena, Share, parts.n + 1);
+	for (int k = 0; k < parts.n; k++) {
+		Share *own = &parts.own[k];
+		*own = *share;
+		own->demand = asked(s, at[k]);
+		own->asker = s->asker[at[k]];
+		own->eta = surd_mul(surd_div(share->eta, share->demand), own->demand);
+	}
+	return parts;
+}
+
+// Slices of the parameter itself.
+static Parts parts_by_use(const Sweep *s, const Pieces *pieces)
+{
+	int n = pieces->list.count;
+	Parts parts = {n, pieces->axis, NEWS(s->arena, int64_t, n), NEWS(s->arena, Share, n)};
+	for (int k = 0; k < n; k++) {
+		parts.counts[k] = pieces->list.at[k].count;
+		parts.own[k] = pieces->list.at[k].share;
+	}
+	return parts;
+}
+
 static void part(const Sweep *s, const Share *share, int slot, Eta *eta)
 {
-	int64_t *counts;
-	Ref *at;
+	Parts parts =
+	    share->pieces ? parts_by_use(s, share->pieces) : parts_by_output(s, share, slot);
 	Text formula = {.arena = s->arena};
-	eta->nparts = parts_of(s, share, slot, &eta->axis, &counts, &at);
-	Eta *parts = NEWS(s->arena, Eta, eta->nparts + 1);
-	for (int k = 0; k < eta->nparts; k++) {
-		Share own = *share;
-		own.demand = asked(s, at[k]);
-		own.asker = s->asker[at[k]];
-		parts[k] = *eta;
-		parts[k].nparts = parts[k].nwhy = 0;
-		parts[k].demand = own.demand;
-		parts[k].eta = surd_mul(surd_div(share->eta, share->demand), own.demand);
-		parts[k].formula = surd_text(s->arena, parts[k].eta, share->contracted);
-		explain(s, &own, &parts[k]);
-		say(&formula, "%s%s", k ? "|" : "", parts[k].formula);
+	Eta *list = NEWS(s->arena, Eta, parts.n + 1);
+	for (int k = 0; k < parts.n; k++) {
+		const Share *own = &parts.own[k];
+		list[k] = *eta;
+		list[k].nwhy = 0;
+		list[k].range = own->range;
+		list[k].demand = own->demand;
+		list[k].eta = own->eta;
+		list[k].formula = surd_text(s->arena, own->eta, own->contracted);
+		explain(s, own, &list[k]);
+		say(&formula, "%s%s", k ? "|" : "", list[k].formula);
 	}
-	if (!eta->nparts)
+	if (!parts.n)
 		return;
+	eta->nparts = parts.n;
+	eta->axis = parts.axis;
 	eta->formula = formula.at;
-	eta->counts = counts;
-	eta->parts = parts;
+	eta->counts = parts.counts;
+	eta->parts = list;
 }
 
 static const char *question_of(const Share *share)

@@ -149,33 +149,46 @@ static Surd gate_range(Sweep *s, Ref r, const Val *v)
 	return surd_mul(s->range[v->in[0]], s->range[v->in[1]]);
 }
 
+static Surd signal_product(Sweep *s, Ref r, const Val *v, Ref x, Ref other)
+{
+	if (v->op == O_mul)
+		return gate_range(s, r, v);
+	return logistic(s, other) ? surd_mul(s->range[x], constant(s, N_activated)) : one;
+}
+
+static Surd variable_product(Sweep *s, Ref r, Ref x, Ref other)
+{
+	if (s->divided[other])
+		return constant(s, N_normalized); // batch normalization by running statistics
+	return s->asker[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
+}
+
+static Surd number_product(Sweep *s, Ref r, const Val *v, Ref x, Ref number)
+{
+	Surd rms = rms_of(s, number), range = inherit(s, r, uncapped(s, x, rms));
+	const Val *act = val(s->g, x);
+	bool sigmoid = act->op == O_act && act->attr->i[0] == A_sigmoid;
+	if (sigmoid && surd_same(rms, surd_near(2)) && known(s, F_gate))
+		return one;
+	return v->op == O_div ? surd_div(range, rms) : surd_mul(range, rms);
+}
+
 static Surd mul_range(Sweep *s, Ref r, const Val *v)
 {
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
 	Ref x = v->in[signal], other = v->in[1 - signal];
-	bool quotient = v->op == O_div;
 	Surd unit;
 	if (by_length(s, v, &unit))
 		return unit;
 	int64_t weights = weights_of(s, v);
 	if (weights)
 		return surd_root(1, weights);
-	if (quotient && signal == 0 && logistic(s, other))
-		return surd_mul(s->range[x], constant(s, N_activated));
-	if (quotient && (signal == 1 || is(s, other, SIGNAL)))
+	if (v->op == O_div && signal == 1)
 		return one;
 	if (is(s, other, SIGNAL))
-		return gate_range(s, r, v);
-	if (is(s, other, VARIABLE) && s->divided[other])
-		return constant(s, N_normalized); // batch normalization by running statistics
-	if (is(s, other, VARIABLE))
-		return s->asker[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
-	Surd rms = rms_of(s, other), range = inherit(s, r, uncapped(s, x, rms));
-	const Val *act = val(s->g, x);
-	if (act->op == O_act && act->attr->i[0] == A_sigmoid && surd_same(rms, surd_near(2)) &&
-	    known(s, F_gate))
-		return one;
-	return quotient ? surd_div(range, rms) : surd_mul(range, rms);
+		return signal_product(s, r, v, x, other);
+	return is(s, other, VARIABLE) ? variable_product(s, r, x, other)
+	                              : number_product(s, r, v, x, other);
 }
 
 // Every activation of range 1 has range sqrt(1/2); bounded ones whatever they get.
@@ -187,6 +200,8 @@ static Surd act_range(Sweep *s, Ref r, const Val *v)
 		      "next one whole; the rule halves it");
 	Act act = v->op == O_act ? (Act)v->attr->i[0] : A_tanh;
 	bool bounded = act == A_tanh || act == A_sigmoid || act == A_hardsigmoid;
+	if (bounded && s->range[v->in[0]].value < 0.9)
+		admit(s, r, "a bounded activation is taken to get its full range");
 	return surd_mul(bounded ? one : s->range[v->in[0]], constant(s, N_activated));
 }
 
@@ -260,6 +275,17 @@ static Surd window_range(Sweep *s, Ref r, const Val *v)
 	return keep_range(s, r, v);
 }
 
+// The root mean square of what is asked of a kernel's output by parts.
+static Surd parted_range(const Sweep *s, const Cuts *cuts)
+{
+	double sum = 0, all = 0;
+	for (int k = 0; k < cuts->cut.count; k++) {
+		double x = asked(s, cuts->cut.at[k].part).value, n = (double)cuts->cut.at[k].count;
+		sum += n * x * x, all += n;
+	}
+	return surd_near(sqrt(sum / all));
+}
+
 static Surd dot_range(Sweep *s, Ref r, const Val *v)
 {
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
@@ -267,6 +293,8 @@ static Surd dot_range(Sweep *s, Ref r, const Val *v)
 	if (left && right)
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
+	if (s->cuts[r])
+		return parted_range(s, s->cuts[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
 		return asked(s, r); // a kernel takes any input to what is asked of its output
 	if (!is_number(s, other) || averages(s, other))

@@ -154,27 +154,41 @@ Surd asked(const Sweep *, Ref); // the demand, or 1 where nobody asks
 typedef struct Share {    // what is wanted of a variable
 	const char *role; // NULL: nothing is known
 	Surd eta;
-	Surd range, demand;   // that led to it
-	Ref source, asker;    // the values they come from; 0: none
-	Ref at, operand;      // where a signal meets it, and as what
-	int64_t contracted;   // kernel: m
-	bool rows;            // a table: v and b have an entry for each row
-	const Cuts *cuts;     // different scales are asked of parts of the output
-	const char *question; // NULL: sure
-	const char *note;     // said of the range; NULL: nothing
+	Surd range, demand;    // that led to it
+	Ref source, asker;     // the values they come from; 0: none
+	Ref at, operand;       // where a signal meets it, and as what
+	int64_t contracted;    // kernel: m
+	bool rows;             // a table: v and b have an entry for each row
+	const Cuts *cuts;      // different scales are asked of parts of the output
+	const char *question;  // NULL: sure
+	const char *note;      // said of the range; NULL: nothing
+	struct Pieces *pieces; // of a parameter of which slices are used for themselves; NULL: it
+	                       // is used whole
 } Share;
+
+typedef struct Piece { // entries start .. start + count of an axis of a parameter
+	int64_t start, count;
+	Share share;
+} Piece;
+
+typedef struct Pieces {
+	int axis;
+	VEC(Piece) list; // in order
+} Pieces;
 
 typedef struct Shares {
 	Sweep *s;
-	Share *of;     // by Ref
-	bool *product; // by Ref: a product that a sum takes for a kernel's
-	bool *met;     // by slot: a signal meets it as it is
+	Share *of;       // by Ref
+	bool *product;   // by Ref: a product that a sum takes for a kernel's
+	bool *met;       // by slot: a signal meets it as it is
+	Pieces **pieces; // by slot
 } Shares;
 
 void join_embeddings(Sweep *); // demands of tables that are summed with others
 Share *share_out(Sweep *);     // by slot
 void give(Shares *, Ref, Share);
-void hand_down(Shares *, Ref, const Val *); // to the operands of a variable
+void hand_down(Shares *, Ref, const Val *);  // to the operands of a variable
+Pieces *pieces_of(const Shares *, int slot); // that make up the parameter, and differ; NULL: no
 
 // ---- given.c ----------------------------------------------------------------------------------
 

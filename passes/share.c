@@ -426,7 +426,8 @@ Share *share_out(Sweep *s)
 {
 	const Graph *g = s->g;
 	Shares p = {s, NEWS(s->arena, Share, g->nval), NEWS(s->arena, bool, g->nval),
-	            NEWS(s->arena, bool, g->slots.count + 1)};
+	            NEWS(s->arena, bool, g->slots.count + 1),
+	            NEWS(s->arena, Pieces *, g->slots.count + 1)};
 	Share *by_slot = NEWS(s->arena, Share, g->slots.count + 1);
 	find_met(&p);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
@@ -437,6 +438,11 @@ Share *share_out(Sweep *s)
 			meet(&p, r, v);
 		else if (s->live[r] && is(s, r, VARIABLE) && p.of[r].role)
 			hand_down(&p, r, v);
+	}
+	for (int i = 0; i < g->slots.count; i++) {
+		by_slot[i].pieces = pieces_of(&p, i);
+		if (by_slot[i].pieces) // what each piece is used for does not contradict
+			by_slot[i].question = by_slot[i].pieces->list.at[0].share.question;
 	}
 	return by_slot;
 }

@@ -245,11 +245,24 @@ static bool holds(const Probe *p)
 	return ratio(p) <= bound && ratio(p) >= 1 / bound;
 }
 
-// What is behind `r`: the probe farthest from its range, or a rule that is known to be coarse.
+// A parameter whose eta is not sure.
+static const char *doubt(const Check *c, const Val *v)
+{
+	int slot = v->op == O_slot ? (int)v->attr->i[0] : -1;
+	bool asked = slot >= 0 && c->g->slots.at[slot].kind == S_param && !c->eta[slot].sure;
+	return asked ? format(c->command->arena, "the scale of %s is not sure",
+	                      c->g->slots.at[slot].name)
+	             : NULL;
+}
+
+// What is behind `r`: a value that is not as inferred either, a rule that is known to be coarse, or
+// a parameter that is not sure.
 static const char *reason_behind(const Check *c, Ref r, bool larger, int depth)
 {
 	const Val *v = val(c->g, r);
 	const char *found = c->scales->coarse[r];
+	if (!found)
+		found = doubt(c, v);
 	for (int k = 0; k < v->nin && depth > 0 && !found; k++) {
 		int number = c->probe_of[v->in[k]];
 		const Probe *p = number ? &c->probes.at[number - 1] : NULL;
