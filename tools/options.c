@@ -1,4 +1,4 @@
-// options.c: the command line: verbs.def read as a parser (argp), as help, and as manual pages.
+// options.c: the command line: verbs.def read as a parser (argp) and as help.
 // Takes verbs.def. Gives a Command. Keeps: no option means anything that the table does not say.
 #include "tool.h"
 #include <argp.h>
@@ -10,7 +10,7 @@
 enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
 
 static const Verb verbs[] = {
-#define VERB(name, arguments, least, most, takes, summary, about)                                  \
+#define VERB(name, arguments, least, most, takes, summary, about, example)                         \
 	{#name, arguments, least, most, COMMON | (takes), summary, about},
 #include "verbs.def"
 #undef VERB
@@ -112,70 +112,6 @@ void print_help(FILE *out)
 	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"
 	        "Every verb takes --json, --verbose, --quiet.  amosc VERB --help tells the rest.\n"
 	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
-}
-
-#define MANUAL_END                                                                                 \
-	".SH EXIT STATUS\n0 done; 1 the input is at fault; 2 usage; 3 the machine failed.\n"
-
-// Text for troff: a - is a hyphen there unless escaped, and a line must not begin with a dot.
-static void print_roff(FILE *out, const char *text)
-{
-	for (const char *c = text; *c; c++)
-		fprintf(out, *c == '-' ? "\\-" : *c == '\\' ? "\\e" : "%c", *c);
-}
-
-static void print_manual_option(FILE *out, Arena *arena, OptionName i)
-{
-	fputs(".TP\n", out);
-	if (options[i].letter)
-		fprintf(out, "\\fB\\-%c\\fR, ", options[i].letter);
-	fputs("\\fB\\-\\-", out);
-	print_roff(out, long_name(arena, i));
-	fputs("\\fR", out);
-	if (options[i].argument)
-		fprintf(out, "=\\fI%s\\fR", options[i].argument);
-	fputs("\n", out);
-	print_roff(out, options[i].help);
-	fputs(".\n", out);
-}
-
-static void print_manual_of_all(FILE *out)
-{
-	fputs(".TH AMOSC 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc \\- trains an exported "
-	      "ONNX model\n"
-	      ".SH SYNOPSIS\n.B amosc\n\\fIVERB\\fR ...\n.SH VERBS\n",
-	      out);
-	for (int i = 0; i < COUNT(verbs); i++) {
-		fprintf(out, ".TP\n.BR amosc\\-%s (1)\n", verbs[i].name);
-		print_roff(out, verbs[i].summary);
-		fputs("\n", out);
-	}
-	fputs(MANUAL_END, out);
-}
-
-void print_manual(FILE *out, const Verb *verb)
-{
-	if (!verb) {
-		print_manual_of_all(out);
-		return;
-	}
-	Arena *arena = arena_new();
-	fprintf(out, ".TH AMOSC\\-%s 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-%s \\- ",
-	        verb->name, verb->name);
-	print_roff(out, verb->summary);
-	fprintf(out, "\n.SH SYNOPSIS\n.B amosc %s\n%s [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n",
-	        verb->name, verb->arguments);
-	print_roff(out, verb->about);
-	fputs("\n.SH OPTIONS\n", out);
-	for (OptionName i = 0; i < OPTIONS; i++)
-		if (options[i].group & verb->takes)
-			print_manual_option(out, arena, i);
-	fputs(MANUAL_END ".SH SEE ALSO\n", out);
-	for (int i = 0; i < COUNT(verbs); i++)
-		if (&verbs[i] != verb)
-			fprintf(out, ".BR amosc\\-%s (1)%s\n", verbs[i].name,
-			        i + 1 < COUNT(verbs) ? "," : "");
-	arena_free(arena);
 }
 
 bool chosen(const Command *command, OptionName option)

@@ -65,9 +65,8 @@ typedef struct Verb {
 
 const Verb *verb_named(const char *); // NULL: none
 void parse_command(Command *, const Verb *, int argc,
-                   char **argv);         // exits with STATUS_USAGE, or after --help
-void print_help(FILE *);                 // amosc --help
-void print_manual(FILE *, const Verb *); // a page for man(1); NULL: amosc(1)
+                   char **argv); // exits with STATUS_USAGE, or after --help
+void print_help(FILE *);         // amosc --help
 bool chosen(const Command *, OptionName);
 const char *choice(const Command *, OptionName, const char *otherwise); // the last one given
 double choice_number(const Command *, OptionName, double otherwise);
