@@ -1,17 +1,25 @@
 // backend.c: the ONNX project's own backend tests: folders with model.onnx, and in test_data_set_N
-// input_K.pb and output_K.pb. Takes a list of the tests that are known not to agree, each with the
-// reason, and folders: of tests, or of such folders. Prints what is off, what is not run and why,
-// and how many agree. Status 1 when a test differs from what the list says, one that agrees too.
+// input_K.pb and output_K.pb. Takes [--report FILE] a list of the tests that are known not to
+// agree, each with the reason, and folders: of tests, or of such folders. Prints what is off, what
+// is not run and why, and how many agree. Status 1 when a test differs from what the list says, one
+// that agrees too.
+// --report: a line an operator: name, tests that agree, tests, 0.
 #include "case.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
+typedef struct Share { // of an operator's tests
+	const char *op;
+	int good, tests;
+} Share;
+
 typedef struct Suite {
 	Arena *arena;
 	Excuses excuses;
 	Folders folders;
+	VEC(Share) shares;
 	int good, stood, excused, wrong;
 } Suite;
 
@@ -115,6 +123,40 @@ static bool run_sets(Arena *arena, const char *folder)
 	}
 }
 
+static Share *share_of(Suite *suite, const char *op)
+{
+	for (int i = 0; i < suite->shares.count; i++)
+		if (!strcmp(suite->shares.at[i].op, op))
+			return &suite->shares.at[i];
+	Share s = {copy_string(suite->arena, op), 0, 0};
+	PUSH(suite->arena, suite->shares, s);
+	return &suite->shares.at[suite->shares.count - 1];
+}
+
+static void count_share(Suite *suite, Arena *arena, const char *folder, bool good)
+{
+	Catch caught;
+	if (!TRY(caught)) {
+		Share *share = share_of(suite, case_operator(arena, folder));
+		share->tests++;
+		share->good += good;
+		catch_end(&caught);
+	} else {
+		free(caught.message);
+	}
+}
+
+static void report(const Suite *suite, const char *path)
+{
+	FILE *f = fopen(path, "w");
+	if (!f)
+		fail(path, "cannot be written");
+	for (int i = 0; i < suite->shares.count; i++)
+		fprintf(f, "%s %d %d 0\n", suite->shares.at[i].op, suite->shares.at[i].good,
+		        suite->shares.at[i].tests);
+	fclose(f);
+}
+
 static void judge(Suite *suite, const char *name, char *trouble)
 {
 	for (char *p = trouble; p && *p; p++)
@@ -140,6 +182,7 @@ static void run_test(Suite *suite, const char *folder)
 {
 	Arena *arena = arena_new();
 	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
+	int before = suite->good;
 	Catch caught;
 	if (!TRY(caught)) {
 		bool stood = run_sets(arena, folder);
@@ -150,6 +193,7 @@ static void run_test(Suite *suite, const char *folder)
 		judge(suite, name, caught.message);
 		free(caught.message);
 	}
+	count_share(suite, arena, folder, suite->good > before);
 	arena_free(arena);
 }
 
@@ -157,14 +201,18 @@ int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
 	warn_quiet(true);
-	if (argc > 1)
-		suite.excuses = case_excuses(suite.arena, argv[1]);
-	suite.folders = case_folders(suite.arena, argc - 2, argv + 2);
+	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
+	if (argc < first + 2)
+		fail(argv[0], "wants a list and folders of tests");
+	suite.excuses = case_excuses(suite.arena, argv[first]);
+	suite.folders = case_folders(suite.arena, argc - first - 1, argv + first + 1);
 	for (int i = 0; i < suite.folders.count; i++)
 		run_test(&suite, suite.folders.at[i]);
 	printf("backend: %d of %d agree (%d of them with inputs as constants), %d are not run, "
 	       "%d failed\n",
 	       suite.good, suite.folders.count, suite.stood, suite.excused, suite.wrong);
+	if (first == 3)
+		report(&suite, argv[2]);
 	int wrong = suite.wrong, good = suite.good;
 	arena_free(suite.arena);
 	return wrong || !good;

@@ -112,3 +112,15 @@ Array case_slot(Arena *arena, const Slot *s, const KnownList *known)
 	zeros.f = NEWS(arena, double, count_of(&s->shape) + 1);
 	return s->init ? array_from(arena, s->type, &s->shape, s->init) : zeros;
 }
+
+const char *case_operator(Arena *arena, const char *folder)
+{
+	const char *expanded = strstr(folder, "_expanded");
+	struct stat st;
+	const char *plain =
+	    expanded ? format(arena, "%.*s/model.onnx", (int)(expanded - folder), folder) : NULL;
+	if (!plain || stat(plain, &st))
+		plain = format(arena, "%s/model.onnx", folder);
+	const Model *m = case_list(arena, plain);
+	return m->ops.count ? m->ops.at[0].op : "";
+}

@@ -18,6 +18,8 @@ Excuse *case_excuse(const Excuses *, const char *name); // NULL: it must agree
 // The folders of tests among `arg`, each of which is one or holds some.
 Folders case_folders(Arena *, int count, char **arg);
 Model *case_list(Arena *, const char *path); // inputs, outputs and operators of a model
+// The operator that a test is about: the model's first; of an operator's expansion that operator.
+const char *case_operator(Arena *, const char *folder);
 // The file of value k in a folder of data, "input" or "output"; NULL when there is none.
 const char *case_value(Arena *, const char *set, const char *kind, int k);
 KnownList case_inputs(Arena *, const Model *listed, const char *set);

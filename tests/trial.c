@@ -82,6 +82,22 @@ static Array random_cotangent(Arena *arena, const Slot *s, int number)
 	return a;
 }
 
+// Rounding lets gradients through, so differences leave it out.
+static Graph *without_rounding(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	for (int r = 1; r < from->nval; r++) {
+		const Val *v = &from->val[r];
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		now[r] = v->op == O_narrow ? in[0] : put_as(g, v, in);
+	}
+	copy_ends(g, from, now);
+	return g;
+}
+
 Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *values, void *context)
 {
 	Trial *t = NEW(arena, Trial);
@@ -104,6 +120,7 @@ Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *valu
 		if (is_float(val(g, g->outs.at[o].val)->type) && count) {
 			t->loss = cotangent_pass(arena, g);
 			t->with = grad_pass(arena, t->loss, t->active);
+			t->smooth = without_rounding(arena, t->loss);
 			break;
 		}
 	for (int s = n; s < t->loss->slots.count; s++)
@@ -118,7 +135,7 @@ static double loss_at(const Trial *t, double *place, double x)
 	Arena *arena = arena_new();
 	double keep = *place;
 	*place = x;
-	double loss = eval_graph(arena, t->loss, t->slot)[out_named(t->loss, "loss")].f[0];
+	double loss = eval_graph(arena, t->smooth, t->slot)[out_named(t->smooth, "loss")].f[0];
 	*place = keep;
 	arena_free(arena);
 	return loss;
@@ -131,14 +148,19 @@ static double slope(const Trial *t, double *place, double h)
 	return (8 * near - far) / (12 * h);
 }
 
-// Is `found` between the slopes to the left and to the right? Where there is a slope to one side
-// only, anything is.
+static double side(const Trial *t, double *place, double h)
+{
+	return (loss_at(t, place, *place + h) - loss_at(t, place, *place)) / h;
+}
+
+// Is there no slope here (the sides differ, it grows without end, or there is but one side), and
+// `found` in between?
 static bool is_kink(const Trial *t, double *place, double h, double found, double allowed)
 {
-	double x = *place, middle = loss_at(t, place, x);
-	double left = (middle - loss_at(t, place, x - h)) / h,
-	       right = (loss_at(t, place, x + h) - middle) / h;
-	return !isfinite(left) || !isfinite(right) ||
+	double left = side(t, place, -h), right = side(t, place, h);
+	bool endless = fabs(side(t, place, -h / 8)) > 4 * fabs(left) ||
+	               fabs(side(t, place, h / 8)) > 4 * fabs(right);
+	return !isfinite(left) || !isfinite(right) || (endless && isfinite(found)) ||
 	       (found >= fmin(left, right) - allowed && found <= fmax(left, right) + allowed);
 }
 

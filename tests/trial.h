@@ -7,9 +7,10 @@
 typedef struct Trial {
 	Arena *arena;
 	const char *name;
-	const Graph *loss,
-	    *with;   // with an out "loss"; with gradients too. NULL: nothing to differentiate
-	Array *slot; // values; those of active slots are varied
+	const Graph *loss;   // with an out "loss"
+	const Graph *smooth; // the same without rounding to fewer bits
+	const Graph *with;   // with gradients too; NULL: nothing to differentiate
+	Array *slot;         // values; those of active slots are varied
 	bool *active;
 	bool moved;   // active slots no longer hold the given values
 	int kinks;    // elements where the slopes to the left and to the right differ

@@ -3,7 +3,7 @@
 #include "onnx.h"
 #include <string.h>
 
-static void print_table(const OpInfo *op, int count)
+static void print_table(Arena *arena, const OpInfo *op, int count)
 {
 	printf("%-34s %5s  %-8s %s\n", "operator", "since", "gradient", "note");
 	for (int i = 0; i < count; i++) {
@@ -12,6 +12,7 @@ static void print_table(const OpInfo *op, int count)
 		         op[i].name);
 		printf("%-34s %5d  %-8s %s\n", name, op[i].since, op[i].gradient, op[i].note);
 	}
+	printf("\n%s", gradient_totals(arena));
 }
 
 void verb_ops(Command *command)
@@ -19,7 +20,7 @@ void verb_ops(Command *command)
 	int count;
 	const OpInfo *op = op_table(&count);
 	if (!chosen(command, OPT_json)) {
-		print_table(op, count);
+		print_table(command->arena, op, count);
 		return;
 	}
 	json_t *list = json_array();

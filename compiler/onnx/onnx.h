@@ -103,5 +103,7 @@ typedef struct OpInfo { // one row of ops.def
 	bool forward; // lowered at all
 } OpInfo;
 const OpInfo *op_table(int *count);
+// How many of the differentiable operators have a gradient, beside other systems: a few lines.
+const char *gradient_totals(Arena *);
 
 #endif
