@@ -117,6 +117,13 @@ static bool reads_apart(const Command *command)
 	return !strcmp(command->verb->name, "grad");
 }
 
+// A loss that the file tells of, where nothing else was said to be minimized.
+static bool wants_loss(const Command *command)
+{
+	return (command->verb->takes & LOSS) && !chosen(command, OPT_loss) &&
+	       !chosen(command, OPT_cotangent);
+}
+
 static bool is_verb(const Command *command, const char *const *verbs)
 {
 	for (int i = 0; verbs[i]; i++)
@@ -162,6 +169,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .statistics = statistics(command, random),
 	                       .training = random,
 	                       .apart = reads_apart(command),
+	                       .loss = wants_loss(command),
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();

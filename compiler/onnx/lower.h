@@ -21,8 +21,12 @@ typedef struct File {
 	Arena *arena;
 	const char *path;
 	Bytes bytes;
-	const struct ModelProto *proto;
+	struct ModelProto *proto;
 	VEC(Outside) outside;
+	Table
+	    *trained; // names of the weights that the file says are trained; NULL: it does not say
+	const char *loss;     // the output that it says is minimized; NULL likewise
+	const char *training; // what else of that a person should know; NULL: nothing
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input
@@ -49,6 +53,17 @@ Shape tensor_shape(const char *where, const TensorProto *);
 // converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
+
+// ---- training.c, checkpoint.c: files that bring their own training
+// -------------------------------
+
+// Makes a plain graph of such a file, up to the loss if `loss` is set.
+void read_training(File *, bool loss);
+typedef struct Checkpoint { // of ONNX Runtime's training
+	VEC(TensorProto *) tensors;
+	int trained; // so many come first; the others are not trained
+} Checkpoint;
+Checkpoint *beside(Arena *, const char *model); // in the same folder; NULL: none
 
 // ---- format.c: element types of few bits -------------------------------------------------------
 
@@ -165,7 +180,8 @@ Value look_up(Reader *, const Space *, const char *name); // fails when there is
 // `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 const char *node_place(Arena *, const NodeProto *); // for messages
-const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *); // names.c
+const char *node_module(Arena *, const NodeProto *),
+    *node_line(Arena *, const NodeProto *); // names.c
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // ---- roles.c: which initializers are parameters -------------------------------------------------

@@ -38,7 +38,7 @@ const char *node_place(Arena *arena, const NodeProto *node)
 // ---- the file
 // -------------------------------------------------------------------------------------
 
-static const ModelProto *unpack(Arena *arena, const File *file)
+static ModelProto *unpack(Arena *arena, const File *file)
 {
 	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
 	if (!file->bytes.count)
@@ -551,6 +551,17 @@ static void add_output(Reader *r, const Space *top, const Input *declared)
 	add_out(r->g, declared->name, put_cast(r->g, x, type));
 }
 
+// The loss that the file tells of goes by that name, whatever it is called there.
+static void add_loss(Reader *r)
+{
+	const char *loss = r->options->loss ? r->file->loss : NULL;
+	for (int i = 0; loss && strcmp(loss, "loss") && i < r->g->outs.count; i++)
+		if (!strcmp(r->g->outs.at[i].name, loss)) {
+			add_out(r->g, "loss", r->g->outs.at[i].val);
+			return;
+		}
+}
+
 static void settle_troubles(Reader *r)
 {
 	for (int i = 0; i < r->troubles.count; i++)
@@ -609,6 +620,7 @@ static bool lower_model(Reader *r)
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		add_output(r, top, &r->model->outputs.at[i]);
+	add_loss(r);
 	if (r->again)
 		return false;
 	settle_troubles(r);
@@ -651,6 +663,7 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 {
 	File *file = open_file(arena, path);
 	file->proto = unpack(arena, file);
+	read_training(file, options->loss);
 	bool *stands = NEWS(arena, bool, options->nknown + 1);
 	Model *m = NULL;
 	while (!m)

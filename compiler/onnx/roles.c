@@ -256,6 +256,9 @@ static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *nod
 		return "it lies in the graph of a loop or branch, where it cannot be written back";
 	if (node && is_statistic(node, k))
 		return running;
+	if (r->file->trained)
+		return table_find_s(r->file->trained, w->name) ? no_reason
+		                                               : "the file does not train it";
 	if (node && is_number_operand(node->op_type, k))
 		return "a number of an operator";
 	const char *why =
@@ -514,8 +517,8 @@ static void note_fused(Reader *r)
 void note_roles(Reader *r)
 {
 	note_fused(r);
-	if (r->proto->n_training_info)
-		note(r, "the file's training_info is not used: say what to minimize with --loss");
+	if (r->file->training)
+		note(r, "%s", r->file->training);
 	int renamed = 0;
 	Table *seen = table_new(r->arena);
 	for (int s = 0; s < r->g->slots.count; s++) {

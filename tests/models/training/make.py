@@ -109,6 +109,39 @@ def block(path):
     save(path, 17, nodes, [value('x', 'batch', 3, d)], [value('y', 'batch', 3, d)], weights)
 
 
+def information(path, kind):
+    """An MLP with training information: a loss behind it, and an optimizer of which the file says everything."""
+    names = ['0.weight', '0.bias', '1.weight']
+    nodes = [helper.make_node('Gemm', ['x', '0.weight', '0.bias'], ['h'], '/0', transB=1),
+             helper.make_node('Tanh', ['h'], ['t'], '/Tanh'),
+             helper.make_node('MatMul', ['t', '1.weight'], ['logits'], '/1')]
+    draw.seed(8)
+    weights = [weight('0.weight', 8, 4), full('0.bias', 0, 8), weight('1.weight', 8, 3)]
+    graph = helper.make_graph(nodes, 'main', [value('x', 'batch', 4)], [value('logits', 'batch', 3)], weights)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid('', 17),
+                                                    helper.make_opsetid('ai.onnx.preview.training', 1)], ir_version=8)
+    trained = names[:2] if kind == 'gradient' else names  # 1.weight is updated by an average of its own
+    steps = [helper.make_node('SoftmaxCrossEntropyLoss', ['logits', 'labels'], ['entropy']),
+             helper.make_node('Mul', ['entropy', 'half'], ['objective'])]
+    if kind == 'gradient':
+        steps.append(helper.make_node('Gradient', [*trained, 'x', 'labels'], [name + '.g' for name in trained],
+                                      domain='ai.onnx.preview.training', xs=trained, zs=['x', 'labels'], y='objective'))
+        for name in trained:
+            steps += [helper.make_node('Mul', ['rate', name + '.g'], [name + '.step']),
+                      helper.make_node('Sub', [name, name + '.step'], [name + '.next'])]
+    for name in names[2 if kind == 'gradient' else 0:]:
+        steps.append(helper.make_node('Identity', [name], [name + '.next']))
+    outputs = [value('objective')] + [value(w.name + '.next', *w.dims) for w in weights]
+    if kind == 'unclear':
+        outputs.append(value('entropy'))
+    algorithm = helper.make_graph(steps, 'step', [value('labels', 'batch', type=onnx.TensorProto.INT64)], outputs,
+                                  [full('rate', 0.1), full('half', 0.5)])
+    bindings = [(name, name + '.next') for name in names]
+    for _ in range(2 if kind == 'turns' else 1):
+        model.training_info.append(helper.make_training_info(algorithm, bindings, None, None))
+    onnx.save(model, path)
+
+
 norms('norms_old.onnx', 13, 5)
 norms('norms_new.onnx', 17, 3, training_mode=1)
 norms('norms_eval.onnx', 17, 1)
@@ -116,3 +149,5 @@ norms('norms_merged.onnx', 17, 1)
 for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'none'):
     drops(f'drops_{form}.onnx', form)
 block('block.onnx')
+for kind in ('gradient', 'plain', 'unclear', 'turns'):
+    information(f'information_{kind}.onnx', kind)

@@ -1,0 +1,410 @@
+// training.c: files that bring their own training.
+// Takes the file's messages as they were read. Changes them to a plain graph up to the loss, and
+// tells which weights are trained and what is minimized. There are two kinds:
+// - ONNX Runtime's training graphs: gradients are already in them, and parameters are inputs whose
+//   values lie in a checkpoint beside the file. What the loss needs is kept; the parameters become
+//   initializers. The file is from then on this graph.
+// - training information of the standard: a second graph that goes on to a loss, gradients and an
+//   optimizer. What the loss needs of it is put behind the graph, and is never written back.
+// Keeps: the optimizer is not the file's, but the one that was chosen.
+#include "lower.h"
+#include <string.h>
+
+// ---- what a value needs ----------------------------------------------------------------------
+
+typedef VEC(NodeProto *) Nodes;
+
+static void mark(Table *needed, const char *name)
+{
+	if (name[0])
+		*table_cell_s(needed, name) = 1;
+}
+
+static bool is_marked(const Table *needed, const char *name)
+{
+	return table_find_s(needed, name) != NULL;
+}
+
+// A node's operands, and all that its graphs read from around them.
+static void mark_operands(Table *needed, const NodeProto *node)
+{
+	for (size_t k = 0; k < node->n_input; k++)
+		mark(needed, node->input[k]);
+	for (size_t a = 0; a < node->n_attribute; a++) {
+		const GraphProto *g = node->attribute[a]->g;
+		for (size_t i = 0; g && i < g->n_node; i++)
+			mark_operands(needed, g->node[i]);
+		for (size_t i = 0; g && i < g->n_output; i++)
+			mark(needed, g->output[i]->name);
+	}
+}
+
+// The nodes, in order, that compute marked values. Marks what they need in turn.
+static Nodes needed_nodes(Arena *arena, Table *needed, const GraphProto *g)
+{
+	Nodes nodes = {0};
+	bool *keep = NEWS(arena, bool, g->n_node + 1);
+	for (size_t i = g->n_node; i-- > 0;) {
+		for (size_t k = 0; k < g->node[i]->n_output; k++)
+			keep[i] |= is_marked(needed, g->node[i]->output[k]);
+		if (keep[i])
+			mark_operands(needed, g->node[i]);
+	}
+	for (size_t i = 0; i < g->n_node; i++)
+		if (keep[i])
+			PUSH(arena, nodes, g->node[i]);
+	return nodes;
+}
+
+static const ValueInfoProto *input_named(const GraphProto *g, const char *name)
+{
+	for (size_t i = 0; i < g->n_input; i++)
+		if (!strcmp(g->input[i]->name, name))
+			return g->input[i];
+	return NULL;
+}
+
+static const TensorProto *initializer_named(const GraphProto *g, const char *name)
+{
+	for (size_t i = 0; i < g->n_initializer; i++)
+		if (!strcmp(g->initializer[i]->name, name))
+			return g->initializer[i];
+	return NULL;
+}
+
+#define APPEND(graph, list, type, arena, item)                                                     \
+	do {                                                                                       \
+		type **longer = NEWS(arena, type *, (graph)->n_##list + 1);                        \
+		for (size_t at = 0; at < (graph)->n_##list; at++)                                  \
+			longer[at] = (graph)->list[at];                                            \
+		longer[(graph)->n_##list++] = (item);                                              \
+		(graph)->list = longer;                                                            \
+	} while (0)
+
+// ---- ONNX Runtime's training graphs ----------------------------------------------------------
+
+// The parameter that an output is the gradient of; NULL: none.
+static const char *parameter_of(Arena *arena, const GraphProto *g, const char *output)
+{
+	static const char *const ends[] = {"_grad.accumulation.out", "_grad"};
+	for (int i = 0; i < COUNT(ends); i++) {
+		if (!ends_with(output, ends[i]))
+			continue;
+		const char *name =
+		    format(arena, "%.*s", (int)(strlen(output) - strlen(ends[i])), output);
+		if (input_named(g, name) || initializer_named(g, name))
+			return name;
+	}
+	return NULL;
+}
+
+// Parameters that are inputs without values, in one failure.
+static void want_values(const File *file, const GraphProto *g, const Table *trained,
+                        const Checkpoint *c)
+{
+	Text text = {.arena = file->arena};
+	for (size_t i = 0; i < g->n_input; i++) {
+		const char *name = g->input[i]->name;
+		bool found = initializer_named(g, name) != NULL;
+		for (int k = 0; c && k < c->tensors.count && !found; k++)
+			found = !strcmp(c->tensors.at[k]->name, name);
+		if (is_marked(trained, name) && !found)
+			say(&text, "%s%s", text.count ? ", " : "", name);
+	}
+	if (text.count)
+		fail(file->path,
+		     "a training graph of ONNX Runtime, whose weights are not in it: %s. Put the "
+		     "file 'checkpoint' that was made with it into its folder, or train the "
+		     ".onnx that it was made from",
+		     text.at);
+}
+
+// Their own form of BatchNormalization as the standard's.
+static void plain_operator(Arena *arena, NodeProto *node, int64_t opset)
+{
+	if (strcmp(node->op_type, "BatchNormInternal") || strcmp(node->domain, "com.microsoft"))
+		return;
+	node->op_type = copy_string(arena, "BatchNormalization");
+	node->domain = copy_string(arena, "");
+	node->n_output = MIN(node->n_output, opset < 14 ? 5 : 3);
+	for (size_t a = 0; a < node->n_attribute && opset < 14; a++)
+		if (!strcmp(node->attribute[a]->name, "training_mode"))
+			node->attribute[a] = node->attribute[--node->n_attribute];
+}
+
+// An output that the file does not declare: by its other words on it, else floats of any shape.
+static ValueInfoProto *new_output(Arena *arena, const GraphProto *g, char *name)
+{
+	for (size_t v = 0; v < g->n_value_info; v++)
+		if (!strcmp(g->value_info[v]->name, name))
+			return g->value_info[v];
+	ValueInfoProto *out = NEW(arena, ValueInfoProto);
+	value_info_proto__init(out);
+	out->name = name;
+	out->type = NEW(arena, TypeProto);
+	type_proto__init(out->type);
+	out->type->tensor_type = NEW(arena, TensorType);
+	tensor_type__init(out->type->tensor_type);
+	out->type->tensor_type->elem_type = elems[E_f32].onnx;
+	return out;
+}
+
+// What the model gave before a loss was put behind it: made by its own nodes, and read by nodes of
+// the loss, which bear names of ONNX Runtime.
+static void add_model_outputs(Arena *arena, GraphProto *g)
+{
+	static const char maker[] = "onnx::";
+	Table *made = table_new(arena);
+	for (size_t i = 0; i < g->n_node; i++) {
+		bool own = !starts_with(g->node[i]->name, maker);
+		for (size_t k = 0; k < g->node[i]->n_output && own; k++)
+			mark(made, g->node[i]->output[k]);
+		for (size_t k = 0; k < g->node[i]->n_input && !own; k++) {
+			char *name = g->node[i]->input[k];
+			if (is_marked(made, name))
+				APPEND(g, output, ValueInfoProto, arena,
+				       new_output(arena, g, name));
+		}
+	}
+}
+
+// Inputs that the checkpoint holds become initializers; others that nothing needs go.
+static void settle_inputs(Arena *arena, GraphProto *g, const Table *needed, const Checkpoint *c)
+{
+	VEC(TensorProto *) weights = {0};
+	size_t kept = 0;
+	for (size_t i = 0; i < g->n_initializer; i++)
+		if (is_marked(needed, g->initializer[i]->name))
+			PUSH(arena, weights, g->initializer[i]);
+	for (size_t i = 0; i < g->n_input; i++) {
+		TensorProto *held = NULL;
+		for (int k = 0; c && k < c->tensors.count && !held; k++)
+			if (!strcmp(c->tensors.at[k]->name, g->input[i]->name))
+				held = c->tensors.at[k];
+		if (held && is_marked(needed, held->name))
+			PUSH(arena, weights, held);
+		else if (!held && is_marked(needed, g->input[i]->name))
+			g->input[kept++] = g->input[i];
+	}
+	g->n_input = kept;
+	g->initializer = weights.at;
+	g->n_initializer = (size_t)weights.count;
+}
+
+static void drop_foreign_sets(ModelProto *m, const Nodes *nodes)
+{
+	size_t kept = 0;
+	for (size_t i = 0; i < m->n_opset_import; i++) {
+		bool used = !m->opset_import[i]->domain[0];
+		for (int k = 0; k < nodes->count; k++)
+			used |= !strcmp(nodes->at[k]->domain, m->opset_import[i]->domain);
+		if (used)
+			m->opset_import[kept++] = m->opset_import[i];
+	}
+	m->n_opset_import = kept;
+}
+
+// The file from here on: what its bytes would be.
+static void repack(File *file)
+{
+	size_t size = model_proto__get_packed_size(file->proto);
+	uint8_t *bytes = take(file->arena, size + 1);
+	model_proto__pack(file->proto, bytes);
+	file->bytes = (Bytes){bytes, size};
+}
+
+// Outputs that are no gradients stay; the first of them is the loss.
+static void keep_outputs(File *file, GraphProto *g, Table *needed)
+{
+	size_t kept = 0;
+	ValueInfoProto **outputs = NEWS(file->arena, ValueInfoProto *, g->n_output + 1);
+	for (size_t i = 0; i < g->n_output; i++)
+		if (!parameter_of(file->arena, g, g->output[i]->name)) {
+			outputs[kept++] = g->output[i];
+			mark(needed, g->output[i]->name);
+		}
+	if (!kept)
+		fail(file->path, "all its outputs are gradients; amosc wants the loss as one");
+	g->output = outputs;
+	g->n_output = kept;
+	file->loss = outputs[0]->name;
+}
+
+static bool holds_inputs(const GraphProto *g, const Checkpoint *c)
+{
+	for (int k = 0; c && k < c->tensors.count; k++)
+		if (input_named(g, c->tensors.at[k]->name))
+			return true;
+	return false;
+}
+
+static int64_t standard_set(const ModelProto *m)
+{
+	for (size_t i = 0; i < m->n_opset_import; i++)
+		if (!m->opset_import[i]->domain[0])
+			return m->opset_import[i]->version;
+	return 0;
+}
+
+static void read_runtime_graph(File *file)
+{
+	Arena *arena = file->arena;
+	GraphProto *g = file->proto->graph;
+	Table *trained = table_new(arena), *needed = table_new(arena);
+	const Checkpoint *c = beside(arena, file->path);
+	bool gradients = false;
+	for (size_t i = 0; i < g->n_output; i++) {
+		const char *name = parameter_of(arena, g, g->output[i]->name);
+		gradients |= name != NULL;
+		mark(trained, name ? name : "");
+	}
+	if (!gradients && !holds_inputs(g, c))
+		return;
+	want_values(file, g, trained, c);
+	for (int k = 0; c && k < c->trained && !gradients; k++)
+		mark(trained, c->tensors.at[k]->name);
+	keep_outputs(file, g, needed);
+	Nodes nodes = needed_nodes(arena, needed, g);
+	g->node = nodes.at;
+	g->n_node = (size_t)nodes.count;
+	for (int i = 0; i < nodes.count; i++)
+		plain_operator(arena, nodes.at[i], standard_set(file->proto));
+	add_model_outputs(arena, g);
+	settle_inputs(arena, g, needed, c);
+	drop_foreign_sets(file->proto, &nodes);
+	repack(file);
+	file->trained = trained;
+	file->training =
+	    "a training graph of ONNX Runtime: what its loss needs is read, without its "
+	    "gradients";
+}
+
+// ---- training information --------------------------------------------------------------------
+
+static const NodeProto *gradient_node(const GraphProto *g)
+{
+	for (size_t i = 0; i < g->n_node; i++)
+		if (!strcmp(g->node[i]->op_type, "Gradient"))
+			return g->node[i];
+	return NULL;
+}
+
+static const AttributeProto *attribute_of(const NodeProto *node, const char *name)
+{
+	for (size_t a = 0; node && a < node->n_attribute; a++)
+		if (!strcmp(node->attribute[a]->name, name))
+			return node->attribute[a];
+	return NULL;
+}
+
+static const char *text_of(Arena *arena, ProtobufCBinaryData s)
+{
+	return format(arena, "%.*s", (int)s.len, (const char *)s.data);
+}
+
+static bool is_update(const TrainingInfoProto *info, const char *output)
+{
+	for (size_t i = 0; i < info->n_update_binding; i++)
+		if (!strcmp(info->update_binding[i]->value, output))
+			return true;
+	return false;
+}
+
+static bool is_single_float(const ValueInfoProto *v)
+{
+	const TensorType *t = v->type ? v->type->tensor_type : NULL;
+	int type = t ? working_type(t->elem_type) : -1;
+	for (size_t a = 0; t && t->shape && a < t->shape->n_dim; a++)
+		if (t->shape->dim[a]->dim_value != 1)
+			return false;
+	return type >= 0 && elems[type].cls == 'f' && t->shape;
+}
+
+// What is differentiated, else the algorithm's only single number that updates nothing.
+static const char *loss_of(const File *file, const TrainingInfoProto *info)
+{
+	const GraphProto *g = info->algorithm;
+	const AttributeProto *y = attribute_of(gradient_node(g), "y");
+	const char *loss = y ? text_of(file->arena, y->s) : NULL;
+	int count = y ? 1 : 0;
+	for (size_t i = 0; !y && i < g->n_output; i++)
+		if (!is_update(info, g->output[i]->name) && is_single_float(g->output[i])) {
+			loss = g->output[i]->name;
+			count++;
+		}
+	if (count != 1)
+		fail(file->path,
+		     "its training information has %d outputs that could be the loss, and no "
+		     "Gradient that names one; say what to minimize with --loss",
+		     count);
+	return loss;
+}
+
+// What the gradient is taken of and an update writes; without a gradient, all that is updated.
+static Table *trained_by(const File *file, const TrainingInfoProto *info)
+{
+	const AttributeProto *xs = attribute_of(gradient_node(info->algorithm), "xs");
+	Table *trained = table_new(file->arena);
+	int count = 0;
+	for (size_t i = 0; i < info->n_update_binding; i++) {
+		const char *name = info->update_binding[i]->key;
+		bool wanted = !xs;
+		for (size_t k = 0; xs && k < xs->n_strings && !wanted; k++)
+			wanted = !strcmp(text_of(file->arena, xs->strings[k]), name);
+		if (!wanted || !initializer_named(file->proto->graph, name))
+			continue;
+		mark(trained, name);
+		count++;
+	}
+	return count ? trained : NULL;
+}
+
+static void append_loss(File *file, const GraphProto *algorithm, const char *loss)
+{
+	Arena *arena = file->arena;
+	GraphProto *g = file->proto->graph;
+	Table *needed = table_new(arena);
+	mark(needed, loss);
+	Nodes nodes = needed_nodes(arena, needed, algorithm);
+	for (int i = 0; i < nodes.count; i++)
+		APPEND(g, node, NodeProto, arena, nodes.at[i]);
+	for (size_t i = 0; i < algorithm->n_input; i++)
+		if (is_marked(needed, algorithm->input[i]->name))
+			APPEND(g, input, ValueInfoProto, arena, algorithm->input[i]);
+	for (size_t i = 0; i < algorithm->n_initializer; i++)
+		if (is_marked(needed, algorithm->initializer[i]->name))
+			APPEND(g, initializer, TensorProto, arena, algorithm->initializer[i]);
+	for (size_t i = 0; i < algorithm->n_output; i++)
+		if (!strcmp(algorithm->output[i]->name, loss))
+			APPEND(g, output, ValueInfoProto, arena, algorithm->output[i]);
+}
+
+static void read_information(File *file, bool loss)
+{
+	const ModelProto *m = file->proto;
+	if (!m->n_training_info || !m->training_info[0]->algorithm)
+		return;
+	const TrainingInfoProto *info = m->training_info[0];
+	if (m->n_training_info > 1 && loss)
+		fail(file->path,
+		     "its training information is of %zu steps that take turns; amosc minimizes "
+		     "one loss: say which with --loss",
+		     m->n_training_info);
+	if (m->n_training_info > 1)
+		return;
+	file->trained = trained_by(file, info);
+	if (!loss)
+		return;
+	file->loss = loss_of(file, info);
+	file->training = format(file->arena,
+	                        "the loss '%s' and what is trained are by the file's training "
+	                        "information; the optimizer is not",
+	                        file->loss);
+	append_loss(file, info->algorithm, file->loss);
+}
+
+void read_training(File *file, bool loss)
+{
+	read_runtime_graph(file);
+	read_information(file, loss);
+}
