@@ -121,6 +121,26 @@ static void close_json(void *value)
 	json_decref(value);
 }
 
+static void want_row(const char *path, size_t number, const json_t *row)
+{
+	static const char *const texts[] = {"name", "role", "formula"}, *const lists[] = {"shape",
+	                                                                                  "slots",
+	                                                                                  "why"};
+	const char *missing = NULL;
+	for (int i = 0; i < COUNT(texts); i++)
+		if (!json_is_string(json_object_get(row, texts[i])))
+			missing = texts[i];
+	for (int i = 0; i < COUNT(lists); i++)
+		if (!json_is_array(json_object_get(row, lists[i])))
+			missing = lists[i];
+	const json_t *eta = json_object_get(row, "eta");
+	if (!json_is_number(eta) && !json_array_size(eta))
+		missing = "eta";
+	if (missing)
+		fail(path, "entry %zu of 'params' wants a '%s', as amosc eta --json writes it",
+		     number, missing);
+}
+
 static Report read_report(Command *command, const char *path)
 {
 	json_error_t error;
@@ -129,6 +149,10 @@ static Report read_report(Command *command, const char *path)
 	if (!json_is_array(json_object_get(json, "params")))
 		fail(path, "not what amosc eta --json writes: %s",
 		     json ? "no list 'params'" : error.text);
+	size_t i;
+	json_t *row;
+	json_array_foreach (json_object_get(json, "params"), i, row)
+		want_row(path, i, row);
 	return (Report){.json = json};
 }
 

@@ -15,7 +15,7 @@ extern const struct {
 // Root mean square; of many numbers that of runs of them, evenly spread. NAN: no numbers.
 static double sampled_rms(const Slot *slot)
 {
-	enum { RUN = 1 << 10, RUNS = 1 << 6 };
+	enum { RUN = 1 << 12, RUNS = 1 << 3 };
 	int64_t count = count_of(&slot->shape), runs = MIN((count + RUN - 1) / RUN, RUNS);
 	const float *x = slot->init;
 	double sum = 0, taken = 0;

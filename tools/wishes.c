@@ -13,13 +13,16 @@ static void close_json(void *value)
 
 // ---- a report as a file -----------------------------------------------------------------------
 
-// Nested lists of which one is longer than 1: its axis, length and numbers. False: no such thing.
-static bool read_along(Arena *arena, const json_t *list, Override *wish)
+// A number; or nested lists of which one is longer than 1: its axis, length and numbers. False:
+// neither.
+static bool read_eta(Arena *arena, const json_t *list, Override *wish)
 {
-	int axis = 0;
-	for (; json_array_size(list) == 1; axis++)
+	for (; json_array_size(list) == 1; wish->axis++)
 		list = json_array_get(list, 0);
-	wish->axis = axis;
+	if (json_is_number(list)) {
+		wish->expr = format(arena, "%.17g", json_number_value(list));
+		return true;
+	}
 	wish->count = (int64_t)json_array_size(list);
 	double *along = NEWS(arena, double, wish->count + 1);
 	size_t i;
@@ -38,13 +41,10 @@ static bool read_along(Arena *arena, const json_t *list, Override *wish)
 static Override eta_of_row(Arena *arena, const char *path, size_t number, const json_t *row)
 {
 	const char *name = json_string_value(json_object_get(row, "name"));
-	const json_t *eta = json_object_get(row, "eta");
 	Override wish = {.pattern = name ? copy_string(arena, name) : NULL,
 	                 .sure = json_is_true(json_object_get(row, "sure")),
 	                 .report = true};
-	if (json_is_number(eta))
-		wish.expr = format(arena, "%.17g", json_number_value(eta));
-	if (!name || !(wish.expr || read_along(arena, eta, &wish)))
+	if (!name || !read_eta(arena, json_object_get(row, "eta"), &wish))
 		fail(path,
 		     "entry %zu of 'params' wants a name and an eta: a number, or a nested list "
 		     "that differs along one axis",
