@@ -37,6 +37,8 @@ void print_md(Command *command, const Report *report)
 	putchar('\n');
 	for (int i = 0; i < count; i++)
 		print_md_line(arena, rows[i]);
+	json_array_foreach (json_object_get(report->json, "notes"), k, one)
+		printf("%s* %s\n", k ? "" : "\n", json_string_value(one));
 	for (int i = 0; i < OPTIMIZERS; i++) {
 		const char *bytes = state_cell(arena, report, i, false);
 		if (bytes && !i)

@@ -164,9 +164,10 @@ Report make_report(Command *command, const char *path)
 	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
 	command->arguments.at[0] = path;
 	Report report = {0};
-	Graph *g = with_loss(command, read_standing(command, data, true)->graph);
+	const Model *model = read_standing(command, data, true);
+	Graph *g = with_loss(command, model->graph);
 	Eta *eta = etas(command, g, data, &report.scales);
-	json_t *params = json_array(), *unresolved = json_array();
+	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
@@ -177,9 +178,12 @@ Report make_report(Command *command, const char *path)
 			                                "question", eta[i].question));
 	}
 	report.graph = g;
-	report.json = json_pack("{ss so so so so}", "model", path, "params", params, "unresolved",
-	                        unresolved, "inputs", inputs_json(command, data, g, &report.scales),
-	                        "memory", memory_json(command->arena, g, eta));
+	for (int i = 0; i < model->notes.count; i++)
+		json_array_append_new(notes, json_string(model->notes.at[i]));
+	report.json =
+	    json_pack("{ss so so so so so}", "model", path, "params", params, "unresolved",
+	              unresolved, "inputs", inputs_json(command, data, g, &report.scales), "memory",
+	              memory_json(command->arena, g, eta), "notes", notes);
 	close_later(command, close_json, report.json);
 	return report;
 }

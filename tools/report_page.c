@@ -239,9 +239,10 @@ static json_t *page_json(Arena *arena, const Report *report)
 	size_t i;
 	json_array_foreach (json_object_get(report->json, "inputs"), i, one)
 		json_array_append_new(inputs, json_string(input_line(arena, one)));
-	return json_pack("{ss ss so ss so so so so}", "model", text_at(report->json, "model"),
-	                 "title", title_of(arena, report), "inputs", inputs, "beside",
-	                 state_title(arena, report), "memory", memory_json(arena, report),
+	json_t *notes = json_object_get(report->json, "notes");
+	return json_pack("{ss ss so sO? ss so so so so}", "model", text_at(report->json, "model"),
+	                 "title", title_of(arena, report), "inputs", inputs, "notes", notes,
+	                 "beside", state_title(arena, report), "memory", memory_json(arena, report),
 	                 "columns", columns_json(), "rows", rows, "nodes",
 	                 nodes_json(arena, report, rows));
 }

@@ -133,6 +133,33 @@ static void print_reasons(const Layout *l, const json_t *row)
 		print_wrapped(l, "    ", json_string_value(one));
 }
 
+// What the reader has to say of the file.
+static void print_notes(const Command *command, const Report *report, const Layout *l)
+{
+	enum { FEW = 8 };
+	const json_t *notes = json_object_get(report->json, "notes");
+	size_t all = json_array_size(notes), shown = chosen(command, OPT_verbose) ? all : FEW;
+	for (size_t i = 0; i < MIN(all, shown); i++) {
+		if (!i)
+			puts("\nnotes");
+		print_wrapped(l, "  ", json_string_value(json_array_get(notes, i)));
+	}
+	if (all > shown)
+		printf("  and %zu more: --verbose prints all\n", all - shown);
+}
+
+static void print_state(Arena *arena, const Report *report)
+{
+	for (int i = 0; i < OPTIMIZERS; i++) {
+		const char *bytes = state_cell(arena, report, i, false);
+		if (bytes && !i)
+			printf("\n%s\n", state_title(arena, report));
+		if (bytes)
+			printf("  %-36s %10s  %7s\n", optimizers[i].title, bytes,
+			       state_cell(arena, report, i, true));
+	}
+}
+
 void print_text(Command *command, const Report *report)
 {
 	Arena *arena = command->arena;
@@ -152,12 +179,6 @@ void print_text(Command *command, const Report *report)
 		if (chosen(command, OPT_verbose))
 			print_reasons(&l, rows[i]);
 	}
-	for (int i = 0; i < OPTIMIZERS; i++) {
-		const char *bytes = state_cell(arena, report, i, false);
-		if (bytes && !i)
-			printf("\n%s\n", state_title(arena, report));
-		if (bytes)
-			printf("  %-36s %10s  %7s\n", optimizers[i].title, bytes,
-			       state_cell(arena, report, i, true));
-	}
+	print_notes(command, report, &l);
+	print_state(arena, report);
 }
