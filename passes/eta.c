@@ -20,15 +20,20 @@ static const Surd one = {1, true, 1, 1};
 
 // ---- reasons ----------------------------------------------------------------------------------
 
+const char *place_name(Arena *arena, const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return g->slots.at[v->attr->i[0]].name;
+	const Node *node = &g->nodes.at[v->from];
+	if (!node->name || !*node->name)
+		return format(arena, "%%%u %s", r, prims[v->op].name);
+	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;
+}
+
 const char *place_of(const Sweep *s, Ref r)
 {
-	const Val *v = val(s->g, r);
-	if (v->op == O_slot)
-		return s->g->slots.at[v->attr->i[0]].name;
-	const Node *node = &s->g->nodes.at[v->from];
-	if (!node->name || !*node->name)
-		return format(s->arena, "%%%u %s", r, prims[v->op].name);
-	return node->module ? format(s->arena, "%s/%s", node->module, node->name) : node->name;
+	return place_name(s->arena, s->g, r);
 }
 
 static void explain(const Sweep *s, const Share *share, Eta *eta)

@@ -74,6 +74,8 @@ typedef struct Scales { // by Ref: what eta is inferred from
 } Scales;
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
+// What reasons call a value: a slot, or a node of the file.
+const char *place_name(Arena *, const Graph *, Ref);
 
 // surd.c
 Surd surd_number(double);                  // not exact

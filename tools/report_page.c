@@ -151,22 +151,12 @@ static Picture picture_of(Arena *arena, const Report *report)
 	return p;
 }
 
-static const char *name_of(const Picture *p, Ref r)
-{
-	const Graph *g = p->report->graph;
-	const Val *v = val(g, r);
-	if (v->op == O_slot)
-		return g->slots.at[v->attr->i[0]].name;
-	const char *name = g->nodes.at[v->from].name;
-	return *name ? name : format(p->arena, "%%%u %s", r, prims[v->op].name);
-}
-
 static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, Table *rows)
 {
 	const Scales *scales = &p->report->scales;
 	Ref r = spot->last;
 	const Val *v = val(p->report->graph, r);
-	const char *name = name_of(p, r);
+	const char *name = place_name(p->arena, p->report->graph, r);
 	uint64_t *row = v->op == O_slot ? table_find_s(rows, name) : NULL;
 	json_t *in = json_array();
 	for (int i = 0; i < spot->in.count; i++)
