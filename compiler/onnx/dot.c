@@ -1,4 +1,4 @@
-// dot.c: ONNX operators that contract: MatMul, Gemm, Einsum, Attention and rotary positions.
+// dot.c: ONNX operators that contract: MatMul, Gemm, Einsum, Det.
 // Takes the node being lowered. Gives its results. Keeps: a product with a matrix of parameters is
 // one dot of two matrices, whatever the rank of the data.
 #include "lower.h"
@@ -44,7 +44,7 @@ void lower_matmul(Call *c)
 	c->out[0] = matmul(c->g, c->in[0], c->in[1]);
 }
 
-static Ref scaled(Graph *g, Ref x, double by)
+Ref scaled(Graph *g, Ref x, double by)
 {
 	return by == 1 ? x : put2(g, O_mul, x, num_like(g, x, by));
 }
@@ -94,11 +94,29 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 	label[n] = 0;
 	if (n != rank)
 		refuse(c, "the equation names %d axes of an operand that has %d", n, rank);
-	for (int i = 0; i < n; i++)
-		if (strchr(label + i + 1, label[i]))
-			refuse(
-			    c,
-			    "an index repeated within one operand (a diagonal) is not supported");
+}
+
+// An index repeated within one operand is a diagonal: with its two axes last and taken as one,
+// every (n + 1)th entry.
+static void take_diagonals(Graph *g, Term *t)
+{
+	for (int i = 0; t->label[i]; i++) {
+		char *again = strchr(t->label + i + 1, t->label[i]);
+		if (!again)
+			continue;
+		int last = val(g, t->x)->shape.rank - 1, j = (int)(again - t->label);
+		Ref x = move_axis(g, move_axis(g, t->x, j, last), i, last - 1);
+		int64_t n = val(g, x)->shape.dim[last];
+		x = merge_axes(g, x, last - 1, last + 1);
+		Shape s = val(g, x)->shape;
+		int64_t start[RANK] = {0}, step[RANK];
+		for (int a = 0; a < s.rank; a++)
+			step[a] = a == last - 1 ? n + 1 : 1;
+		s.dim[last - 1] = n;
+		t->x = move_axis(g, put_slice(g, x, start, s.dim, step), last - 1, i);
+		memmove(again, again + 1, strlen(again));
+		i--;
+	}
 }
 
 // Sums away the axes that appear in neither `a` nor `b`.
@@ -210,6 +228,7 @@ void lower_einsum(Call *c)
 		spell(c, p, stop, val(g, c->in[k])->shape.rank, term[k].label);
 		for (const char *l = term[k].label; *l; l++)
 			widest = MAX(widest, *l < 'A' ? *l : 0);
+		take_diagonals(g, &term[k]);
 		say(&rest, "%s,", term[k].label);
 		p = stop + (stop < end);
 	}
@@ -235,148 +254,23 @@ void lower_einsum(Call *c)
 	c->out[0] = order_axes(g, &sum, out);
 }
 
-// ---- attention
-// ----------------------------------------------------------------------------------------------
+// ---- Det
+// -----------------------------------------------------------------------------------------
 
-// [batch, length, heads * d] as [batch, heads, length, d]
-static Ref split_heads(Call *c, Ref x, int64_t heads)
-{
-	Shape s = val(c->g, x)->shape;
-	if (s.rank == 4)
-		return x;
-	if (s.rank != 3 || heads < 1 || s.dim[2] % heads)
-		refuse(c, "an operand of %d dimensions, or heads that do not divide it", s.rank);
-	int64_t dims[] = {s.dim[0], s.dim[1], heads, s.dim[2] / heads};
-	return put_permute(c->g, put_reshape(c->g, x, shape_of(4, dims)), (int64_t[]){0, 2, 1, 3});
-}
-
-static Ref join_heads(Graph *g, Ref x)
-{
-	return merge_axes(g, put_permute(g, x, (int64_t[]){0, 2, 1, 3}), 2, 4);
-}
-
-// Each head of keys or values serves several heads of queries.
-static Ref share_heads(Call *c, Ref x, int64_t heads)
-{
-	Shape s = val(c->g, x)->shape;
-	if (s.dim[1] == heads)
-		return x;
-	if (heads % s.dim[1])
-		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads,
-		       (long long)s.dim[1]);
-	int64_t dims[] = {s.dim[0], s.dim[1], 1, s.dim[2], s.dim[3]};
-	Ref y = put_reshape(c->g, x, shape_of(5, dims));
-	dims[2] = heads / s.dim[1];
-	return merge_axes(c->g, put_expand(c->g, y, shape_of(5, dims)), 1, 3);
-}
-
-// Query i sees key j where j <= i + keys - queries (from set 24 on with a past; else j <= i).
-static Ref causal_mask(Graph *g, int64_t queries, int64_t keys, int64_t shift)
-{
-	int64_t dims[] = {1, 1, queries, keys};
-	Shape s = shape_of(4, dims);
-	Ref row = put2(g, O_add, put_iota(g, s, 2), put_num(g, E_i64, (double)shift));
-	return put2(g, O_le, put_iota(g, s, 3), row);
-}
-
-static Ref hide(Graph *g, Ref scores, Ref seen)
-{
-	align2(g, &scores, &seen);
-	return put3(g, O_select, seen, scores, put_num(g, E_f32, -INFINITY));
-}
-
-void lower_attention(Call *c)
+// Bird's algorithm, without a division: X := mu(X) A, n - 1 times, where mu keeps what is above the
+// diagonal and puts minus the sum of the diagonal's rest on it; (-1)^(n-1) X[0, 0] in the end.
+// R. Bird, A simple division-free algorithm for computing determinants, 2011.
+void lower_det(Call *c)
 {
 	Graph *g = c->g;
-	in_val(c, 0), in_val(c, 1), in_val(c, 2);
-	Ref q = split_heads(c, c->in[0], attr_int(c, "q_num_heads", 0));
-	Ref k = split_heads(c, c->in[1], attr_int(c, "kv_num_heads", 0));
-	Ref v = split_heads(c, c->in[2], attr_int(c, "kv_num_heads", 0));
-	int64_t past = 0;
-	if (c->nin > 5 && c->in[4] && c->in[5]) {
-		past = val(g, c->in[4])->shape.dim[2];
-		k = put_concat(g, 2, 2, (Ref[]){c->in[4], k});
-		v = put_concat(g, 2, 2, (Ref[]){c->in[5], v});
-	}
-	if (c->nin > 6 && c->in[6])
-		refuse(c, "nonpad_kv_seqlen is not supported");
-	if (c->nout > 1)
-		c->out[1] = k;
-	if (c->nout > 2)
-		c->out[2] = v;
-	Shape s = val(g, q)->shape;
-	k = share_heads(c, k, s.dim[1]);
-	v = share_heads(c, v, s.dim[1]);
-	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3])),
-	       cap = attr_float(c, "softcap", 0);
-	Ref scores = scaled(g, put2(g, O_dot, q, swap_last(g, k)), scale);
-	if (cap > 0)
-		scores = scaled(g, put1(g, O_tanh, scaled(g, scores, 1 / cap)), cap);
-	Ref mask = c->nin > 3 ? c->in[3] : 0;
-	if (mask)
-		scores = val(g, mask)->type == E_b8 ? hide(g, scores, mask)
-		                                    : put_map2(g, O_add, scores, mask);
-	if (attr_int(c, "is_causal", 0))
-		scores = hide(g, scores, causal_mask(g, s.dim[2], val(g, k)->shape.dim[2], past));
-	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
-	Ref y = put2(g, O_dot, p, v);
-	c->out[0] = val(g, c->in[0])->shape.rank == 3 ? join_heads(g, y) : y;
-	if (c->nout > 3) {
-		int64_t mode = attr_int(c, "qk_matmul_output_mode", 0);
-		if (mode == 3)
-			c->out[3] = p;
-	}
-}
-
-// cos or sin for each position: [batch or 1, 1, length, d / 2]
-static Ref angles(Call *c, Ref table, int64_t half)
-{
-	Graph *g = c->g;
-	if (c->nin > 3 && c->in[3])
-		table = put_gather(g, table, put_cast(g, c->in[3], E_i64), 0);
-	Shape s = val(g, table)->shape;
-	if (s.rank != 3 || s.dim[2] != half)
-		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
-		       (long long)half);
-	return put_reshape(g, table, shape_of(4, (int64_t[]){s.dim[0], 1, s.dim[1], half}));
-}
-
-static Ref rotate_pairs(Graph *g, Ref x, Ref cosine, Ref sine, bool interleaved)
-{
-	Shape s = val(g, x)->shape;
-	int64_t half = s.dim[3] / 2, split[] = {s.dim[0], s.dim[1], s.dim[2], 2, half};
-	int64_t paired[] = {s.dim[0], s.dim[1], s.dim[2], half, 2};
-	int axis = interleaved ? 4 : 3;
-	Ref parts = put_reshape(g, x, shape_of(5, interleaved ? paired : split));
-	Ref a = drop_axes(g, take_range(g, parts, axis, 0, 1), 1, (int64_t[]){axis});
-	Ref b = drop_axes(g, take_range(g, parts, axis, 1, 1), 1, (int64_t[]){axis});
-	Ref turned[2] = {put2(g, O_sub, put2(g, O_mul, a, cosine), put2(g, O_mul, b, sine)),
-	                 put2(g, O_add, put2(g, O_mul, a, sine), put2(g, O_mul, b, cosine))};
-	if (!interleaved)
-		return put_concat(g, 3, 2, turned);
-	for (int i = 0; i < 2; i++) {
-		Shape wide = val(g, turned[i])->shape;
-		wide.dim[wide.rank++] = 1;
-		turned[i] = put_reshape(g, turned[i], wide);
-	}
-	return put_reshape(g, put_concat(g, 4, 2, turned), s);
-}
-
-void lower_rotary(Call *c)
-{
-	Graph *g = c->g;
-	in_val(c, 0), in_val(c, 1), in_val(c, 2);
-	bool flat = val(g, c->in[0])->shape.rank == 3;
-	Ref x = split_heads(c, c->in[0], attr_int(c, "num_heads", 0));
-	int64_t d = val(g, x)->shape.dim[3], turned = attr_int(c, "rotary_embedding_dim", 0);
-	if (!turned)
-		turned = d;
-	if (turned > d || turned % 2)
-		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
-	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
-	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine,
-	                     attr_int(c, "interleaved", 0));
-	if (turned < d)
-		y = put_concat(g, 3, 2, (Ref[]){y, take_range(g, x, 3, turned, d - turned)});
-	c->out[0] = flat ? join_heads(g, y) : y;
+	Shape s = in_val(c, 0)->shape;
+	if (s.rank < 2 || s.dim[s.rank - 1] != s.dim[s.rank - 2] || !s.dim[s.rank - 1])
+		refuse(c, "wants square matrices, found %s", shape_text(c->r->arena, E_f32, &s));
+	int64_t n = s.dim[s.rank - 1];
+	Ref x = c->in[0];
+	for (int64_t k = 1; k < n; k++)
+		x = put2(g, O_dot, book_call1(g, "bird", 1, &x, 0, NULL), c->in[0]);
+	x = take_range(g, take_range(g, x, s.rank - 1, 0, 1), s.rank - 2, 0, 1);
+	x = drop_axes(g, x, 2, (int64_t[]){s.rank - 2, s.rank - 1});
+	c->out[0] = n % 2 ? x : put1(g, O_neg, x);
 }

@@ -335,6 +335,32 @@ void lower_split_to_sequence(Call *c)
 	give_list(c, count, all);
 }
 
+// Its graph for each element of the first sequence, with the elements of others and whole tensors.
+void lower_sequence_map(Call *c)
+{
+	const GraphProto *body = body_of(c, "body");
+	int n = list_of(c, 0)->count;
+	Value *in = NEWS(c->r->arena, Value, c->nin), *out = NEWS(c->r->arena, Value, c->nout + 1);
+	List **list = NEWS(c->r->arena, List *, c->nout + 1);
+	for (int o = 0; o < c->nout; o++) {
+		list[o] = NEW(c->r->arena, List);
+		*list[o] = (List){n, NEWS(c->r->arena, Ref, n + 1)};
+	}
+	for (int i = 0; i < n; i++) {
+		for (int k = 0; k < c->nin; k++) {
+			const List *from = c->arg[k].list;
+			if (from && from->count != n)
+				refuse(c, "sequences of %d and %d elements", n, from->count);
+			in[k] = from ? (Value){.ref = from->at[i]} : c->arg[k];
+		}
+		lower_body(c, body, c->nin, in, c->nout, out);
+		for (int o = 0; o < c->nout; o++)
+			list[o]->at[i] = as_ref(c, out[o]);
+	}
+	for (int o = 0; o < c->nout; o++)
+		c->value[o] = (Value){.list = list[o]};
+}
+
 void lower_optional(Call *c)
 {
 	if (c->nin)

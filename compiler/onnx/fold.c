@@ -99,6 +99,19 @@ void lower_global_pool(Call *c)
 	c->out[0] = reduce(c->g, c->how, c->in[0], rank - 2, axes);
 }
 
+void lower_global_lp_pool(Call *c)
+{
+	Graph *g = c->g;
+	int rank = in_val(c, 0)->shape.rank;
+	int64_t axes[RANK];
+	for (int a = 2; a < rank; a++)
+		axes[a - 2] = a;
+	Ref p = put_num(g, E_f32, (double)attr_int(c, "p", 2));
+	Ref x = put2(g, O_pow, put1(g, O_abs, c->in[0]), p);
+	c->out[0] = put2(g, O_pow, put_fold(g, O_sum, x, rank - 2, axes),
+	                 put2(g, O_div, put_num(g, E_f32, 1), p));
+}
+
 static Ref reverse_axis(Graph *g, Ref x, int axis)
 {
 	Shape s = val(g, x)->shape;
@@ -133,6 +146,23 @@ void lower_cumsum(Call *c)
 	             .i = {axis_of(c, axis[0], rank), attr_int(c, "exclusive", 0),
 	                   attr_int(c, "reverse", 0)}};
 	c->out[0] = put(c->g, O_cumsum, 1, c->in, &attr);
+}
+
+// A product over the windows that end (or begin) at each entry.
+void lower_cumprod(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *given = operand_ints(c, 1, &n);
+	if (!given || n != 1 || s.rank >= RANK)
+		refuse(c, "the axis is missing");
+	int64_t axis = axis_of(c, given[0], s.rank), last = s.rank, size = s.dim[axis];
+	int64_t less = attr_int(c, "exclusive", 0) ? 1 : 0;
+	int64_t before = attr_int(c, "reverse", 0) ? -less : size - 1 + less;
+	Attr window = {.n = 7, .i = {axis, size, size, 1, 1, before, 1}, .x = 1};
+	Ref x = put_fold(g, O_prod, put(g, O_window, 1, c->in, &window), 1, &last);
+	c->out[0] = drop_axes(g, x, 1, &last);
 }
 
 // ---- softmax
@@ -400,7 +430,7 @@ static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
 	return drop_axes(g, put_fold(g, O_sum, terms, 1, &axis), 1, &axis);
 }
 
-static Ref move_axis(Graph *g, Ref x, int from, int to)
+Ref move_axis(Graph *g, Ref x, int from, int to)
 {
 	int rank = val(g, x)->shape.rank;
 	int64_t perm[RANK];

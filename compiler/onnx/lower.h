@@ -279,6 +279,20 @@ enum {
 
 Lower lower_book;     // a definition of the book, with the numbers that ops.def lists
 Lower lower_conv;     // operands 0 and 1 are in[0] and in[1]
+typedef enum Rim { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Rim; // what lies outside an image
+typedef struct Image {
+	Ref rows;       // [all pixels of all samples, C]
+	Ref first;      // i64, [N, 1]: the row that sample n begins at
+	int n;          // spatial axes
+	int64_t dim[3];
+	Rim rim;
+	bool corners; // reflected about the outer pixels' centres, not their edges
+} Image;
+Image image_rows(Graph *, Ref x); // of [N, C, d..]
+// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N, P, C].
+// join: how the weighted pixels around come together, O_add or O_max.
+Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
+
 Lower lower_identity; // its operand is passed on as it is
 Lower unsupported;    // refuses with the note of ops.def
 
@@ -293,6 +307,9 @@ Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
+Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
+Ref move_axis(Graph *, Ref x, int from, int to);
+Ref scaled(Graph *, Ref x, double by);
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
 Ref swap_last(Graph *, Ref x);

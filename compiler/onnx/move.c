@@ -34,7 +34,7 @@ Ref drop_axes(Graph *g, Ref x, int naxes, const int64_t *axes)
 	return put_reshape(g, x, out);
 }
 
-static Ref insert_axis(Graph *g, Ref x, int at)
+Ref insert_axis(Graph *g, Ref x, int at)
 {
 	const Shape *s = &val(g, x)->shape;
 	Shape out = {.rank = s->rank + 1};
@@ -416,6 +416,24 @@ void lower_pad(Call *c)
 	c->out[0] = x;
 }
 
+// The middle of an axis that is to be shorter, the axis amid zeros where it is to be longer.
+void lower_center_crop_pad(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
+	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	if (!want || n != (axes ? naxes : rank))
+		refuse(c, "%d sizes for %d axes", n, axes ? naxes : rank);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t more = want[i] - val(c->g, c->in[0])->shape.dim[axis];
+		before[axis] = more < 0 ? -(-more / 2) : more / 2;
+		after[axis] = more - before[axis];
+	}
+	Ref x = crop(c->g, c->in[0], before, after);
+	c->out[0] = put_pad(c->g, x, before, after, 0);
+}
+
 // ---- gather and scatter
 // ---------------------------------------------------------------------------------
 
@@ -755,22 +773,25 @@ void lower_one_hot(Call *c)
 	c->out[0] = put3(g, O_select, hit, on, off);
 }
 
-// Only of a constant: on data the number of results would not be known.
-void lower_nonzero(Call *c)
+// Entry t of sample b is entry length[b] - 1 - t, as far as the sample goes: rows (t, b) gathered.
+void lower_reverse_sequence(Call *c)
 {
-	const Val *x = val(c->g, constant_operand(c, 0));
-	int64_t total = count_of(&x->shape), found = 0, stride[RANK];
-	row_strides(&x->shape, stride);
-	for (int64_t i = 0; i < total; i++)
-		found += const_at(x, i) != 0;
-	int64_t dims[2] = {x->shape.rank, found},
-	        *at = NEWS(c->r->arena, int64_t, dims[0] * found + 1), n = 0;
-	for (int64_t i = 0; i < total; i++) {
-		if (const_at(x, i) == 0)
-			continue;
-		for (int a = 0; a < x->shape.rank; a++)
-			at[a * found + n] = i / stride[a] % x->shape.dim[a];
-		n++;
-	}
-	c->out[0] = put_const(c->g, E_i64, shape_of(2, dims), at);
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int time = (int)axis_of(c, attr_int(c, "time_axis", 0), s.rank),
+	    batch = (int)axis_of(c, attr_int(c, "batch_axis", 1), s.rank);
+	if (time + batch != 1 || s.rank < 2)
+		refuse(c, "wants time and batch as its first two axes");
+	Ref x = time ? move_axis(g, c->in[0], 1, 0) : c->in[0];
+	int64_t at[] = {s.dim[time], s.dim[batch]}, each[] = {1, s.dim[batch]};
+	Shape grid = shape_of(2, at);
+	Ref t = put_iota(g, grid, 0), length = put_cast(g, c->in[1], E_i64);
+	length = put_reshape(g, length, shape_of(2, each));
+	Ref place = book_call1(g, "reversed_place", 2, (Ref[]){t, length}, 0, NULL);
+	place = put2(g, O_mul, place, put_num(g, E_i64, (double)at[1]));
+	place = merge_axes(g, put2(g, O_add, place, put_iota(g, grid, 1)), 0, 2);
+	Shape full = val(g, x)->shape;
+	Ref rows = put_reshape(g, put_gather(g, merge_axes(g, x, 0, 2), place, 0), full);
+	c->out[0] = time ? move_axis(g, rows, 0, 1) : rows;
 }

@@ -1,0 +1,313 @@
+// attention.c: ONNX operators of attention: with softmax, with graphs of the file's own between,
+// linear with a state; rotary positions; caches. Takes the node being lowered. Gives its results.
+// Keeps: heads are an axis; the book puts softmax attention together again.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+// ---- attention
+// ----------------------------------------------------------------------------------------------
+
+// [batch, length, heads * d] as [batch, heads, length, d]
+static Ref split_heads(Call *c, Ref x, int64_t heads)
+{
+	Shape s = val(c->g, x)->shape;
+	if (s.rank == 4)
+		return x;
+	if (s.rank != 3 || heads < 1 || s.dim[2] % heads)
+		refuse(c, "an operand of %d dimensions, or heads that do not divide it", s.rank);
+	int64_t dims[] = {s.dim[0], s.dim[1], heads, s.dim[2] / heads};
+	return put_permute(c->g, put_reshape(c->g, x, shape_of(4, dims)), (int64_t[]){0, 2, 1, 3});
+}
+
+static Ref join_heads(Graph *g, Ref x)
+{
+	return merge_axes(g, put_permute(g, x, (int64_t[]){0, 2, 1, 3}), 2, 4);
+}
+
+// Each head of keys or values serves several heads of queries.
+static Ref share_heads(Call *c, Ref x, int64_t heads)
+{
+	Shape s = val(c->g, x)->shape;
+	if (s.dim[1] == heads)
+		return x;
+	if (heads % s.dim[1])
+		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads,
+		       (long long)s.dim[1]);
+	int64_t dims[] = {s.dim[0], s.dim[1], 1, s.dim[2], s.dim[3]};
+	Ref y = put_reshape(c->g, x, shape_of(5, dims));
+	dims[2] = heads / s.dim[1];
+	return merge_axes(c->g, put_expand(c->g, y, shape_of(5, dims)), 1, 3);
+}
+
+// Query i sees key j where j <= i + keys - queries (from set 24 on with a past; else j <= i).
+static Ref causal_mask(Graph *g, int64_t queries, int64_t keys, int64_t shift)
+{
+	int64_t dims[] = {1, 1, queries, keys};
+	Shape s = shape_of(4, dims);
+	Ref row = put2(g, O_add, put_iota(g, s, 2), put_num(g, E_i64, (double)shift));
+	return put2(g, O_le, put_iota(g, s, 3), row);
+}
+
+static Ref hide(Graph *g, Ref scores, Ref seen)
+{
+	align2(g, &scores, &seen);
+	return put3(g, O_select, seen, scores, put_num(g, E_f32, -INFINITY));
+}
+
+// The mask fitted to the keys: what it does not speak of is hidden.
+static Ref fit_mask(Graph *g, Ref mask, int64_t keys)
+{
+	const Val *v = val(g, mask);
+	int last = v->shape.rank - 1;
+	int64_t none[RANK] = {0}, more[RANK] = {0};
+	more[last] = MAX(keys - v->shape.dim[last], 0);
+	return put_pad(g, mask, none, more, v->type == E_b8 ? 0 : -INFINITY);
+}
+
+// Keys beyond the length that operand 6 gives for each sample are hidden.
+static Ref hide_padding(Call *c, Ref scores)
+{
+	Graph *g = c->g;
+	Shape s = val(g, scores)->shape;
+	Ref length = put_cast(g, c->in[6], E_i64);
+	length = put_reshape(g, length, shape_of(4, (int64_t[]){s.dim[0], 1, 1, 1}));
+	Ref at = put_iota(g, shape_of(4, (int64_t[]){1, 1, 1, s.dim[3]}), 3);
+	return hide(g, scores, put2(g, O_lt, at, length));
+}
+
+void lower_attention(Call *c)
+{
+	Graph *g = c->g;
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	Ref q = split_heads(c, c->in[0], attr_int(c, "q_num_heads", 0));
+	Ref k = split_heads(c, c->in[1], attr_int(c, "kv_num_heads", 0));
+	Ref v = split_heads(c, c->in[2], attr_int(c, "kv_num_heads", 0));
+	int64_t past = 0;
+	if (c->nin > 5 && c->in[4] && c->in[5]) {
+		past = val(g, c->in[4])->shape.dim[2];
+		k = put_concat(g, 2, 2, (Ref[]){c->in[4], k});
+		v = put_concat(g, 2, 2, (Ref[]){c->in[5], v});
+	}
+	if (c->nout > 1)
+		c->out[1] = k;
+	if (c->nout > 2)
+		c->out[2] = v;
+	Shape s = val(g, q)->shape;
+	k = share_heads(c, k, s.dim[1]);
+	v = share_heads(c, v, s.dim[1]);
+	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3])),
+	       cap = attr_float(c, "softcap", 0);
+	Ref scores = scaled(g, put2(g, O_dot, q, swap_last(g, k)), scale), stage[4] = {scores};
+	if (cap > 0)
+		scores = scaled(g, put1(g, O_tanh, scaled(g, scores, 1 / cap)), cap);
+	stage[1] = scores;
+	Ref mask = c->nin > 3 ? c->in[3] : 0;
+	if (mask)
+		mask = fit_mask(g, mask, val(g, k)->shape.dim[2]);
+	if (mask)
+		scores = val(g, mask)->type == E_b8 ? hide(g, scores, mask)
+		                                    : put_map2(g, O_add, scores, mask);
+	if (attr_int(c, "is_causal", 0))
+		scores = hide(g, scores, causal_mask(g, s.dim[2], val(g, k)->shape.dim[2], past));
+	if (c->nin > 6 && c->in[6])
+		scores = hide_padding(c, scores);
+	stage[2] = scores;
+	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	stage[3] = p;
+	Ref y = put2(g, O_dot, p, v);
+	c->out[0] = val(g, c->in[0])->shape.rank == 3 ? join_heads(g, y) : y;
+	if (c->nout > 3)
+		c->out[3] = stage[attr_int(c, "qk_matmul_output_mode", 0) & 3];
+}
+
+// cos or sin for each position: [batch or 1, 1, length, d / 2]
+static Ref angles(Call *c, Ref table, int64_t half)
+{
+	Graph *g = c->g;
+	if (c->nin > 3 && c->in[3])
+		table = put_gather(g, table, put_cast(g, c->in[3], E_i64), 0);
+	Shape s = val(g, table)->shape;
+	if (s.rank != 3 || s.dim[2] != half)
+		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
+		       (long long)half);
+	return put_reshape(g, table, shape_of(4, (int64_t[]){s.dim[0], 1, s.dim[1], half}));
+}
+
+static Ref rotate_pairs(Graph *g, Ref x, Ref cosine, Ref sine, bool interleaved)
+{
+	Shape s = val(g, x)->shape;
+	int64_t half = s.dim[3] / 2, split[] = {s.dim[0], s.dim[1], s.dim[2], 2, half};
+	int64_t paired[] = {s.dim[0], s.dim[1], s.dim[2], half, 2};
+	int axis = interleaved ? 4 : 3;
+	Ref parts = put_reshape(g, x, shape_of(5, interleaved ? paired : split));
+	Ref a = drop_axes(g, take_range(g, parts, axis, 0, 1), 1, (int64_t[]){axis});
+	Ref b = drop_axes(g, take_range(g, parts, axis, 1, 1), 1, (int64_t[]){axis});
+	Ref turned[2] = {put2(g, O_sub, put2(g, O_mul, a, cosine), put2(g, O_mul, b, sine)),
+	                 put2(g, O_add, put2(g, O_mul, a, sine), put2(g, O_mul, b, cosine))};
+	if (!interleaved)
+		return put_concat(g, 3, 2, turned);
+	for (int i = 0; i < 2; i++) {
+		Shape wide = val(g, turned[i])->shape;
+		wide.dim[wide.rank++] = 1;
+		turned[i] = put_reshape(g, turned[i], wide);
+	}
+	return put_reshape(g, put_concat(g, 4, 2, turned), s);
+}
+
+void lower_rotary(Call *c)
+{
+	Graph *g = c->g;
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	bool flat = val(g, c->in[0])->shape.rank == 3;
+	Ref x = split_heads(c, c->in[0], attr_int(c, "num_heads", 0));
+	int64_t d = val(g, x)->shape.dim[3], turned = attr_int(c, "rotary_embedding_dim", 0);
+	if (!turned)
+		turned = d;
+	if (turned > d || turned % 2)
+		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
+	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
+	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine,
+	                     attr_int(c, "interleaved", 0));
+	if (turned < d)
+		y = put_concat(g, 3, 2, (Ref[]){y, take_range(g, x, 3, turned, d - turned)});
+	c->out[0] = flat ? join_heads(g, y) : y;
+}
+
+// The node's graph `name` on one value; the value itself where there is none.
+static Ref through_graph(Call *c, const char *name, Ref x)
+{
+	const AttributeProto *a = find_attr(c, name);
+	if (!a || !a->g)
+		return x;
+	Value in = {.ref = x}, out = {0};
+	lower_body(c, a->g, 1, &in, 1, &out);
+	if (!out.ref)
+		refuse(c, "its graph '%s' gives no tensor", name);
+	return out.ref;
+}
+
+void lower_flex_attention(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	if (s.rank != 4 || in_val(c, 1)->shape.rank != 4 || in_val(c, 2)->shape.rank != 4)
+		refuse(c, "wants [batch, heads, length, d]");
+	Ref k = share_heads(c, c->in[1], s.dim[1]), v = share_heads(c, c->in[2], s.dim[1]);
+	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3]));
+	Ref scores = scaled(g, put2(g, O_dot, c->in[0], swap_last(g, k)), scale);
+	scores = through_graph(c, "score_mod", scores);
+	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	c->out[0] = put2(g, O_dot, through_graph(c, "prob_mod", p), v);
+}
+
+// ---- linear attention
+// ----------------------------------------------------------------------------
+
+// Step t of [batch, heads, length, d], as a row: [batch, heads, 1, d]; 0 stays 0.
+static Ref row_at(Graph *g, Ref x, int64_t t)
+{
+	return x ? take_range(g, x, 2, t, 1) : 0;
+}
+
+// Operand k (one number a head, or one a key) by heads; 0 where the rule does not use it.
+static Ref gate_of(Call *c, int k, int64_t heads, bool used)
+{
+	if (!used)
+		return 0;
+	int64_t d = in_val(c, k)->shape.dim[2];
+	return split_heads(c, c->in[k], d % heads ? 1 : heads);
+}
+
+void lower_linear_attention(Call *c)
+{
+	enum { LONGEST = 4096 };
+	Graph *g = c->g;
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	int64_t heads = attr_int(c, "q_num_heads", 0), shared = attr_int(c, "kv_num_heads", 0);
+	const char *rule = attr_string(c, "update_rule", "gated_delta");
+	Ref q = split_heads(c, c->in[0], heads), k = split_heads(c, c->in[1], shared),
+	    v = split_heads(c, c->in[2], shared);
+	Ref decay = gate_of(c, 4, shared, starts_with(rule, "gated")),
+	    beta = gate_of(c, 5, shared, strstr(rule, "delta"));
+	Shape s = val(g, k)->shape;
+	int64_t steps = s.dim[2], dims[] = {s.dim[0], shared, s.dim[3], val(g, v)->shape.dim[3]};
+	double scale = attr_float(c, "scale", 0);
+	if (steps < 1 || steps > LONGEST)
+		refuse(c, "%lld steps; 1 to %d are supported", (long long)steps, LONGEST);
+	Ref zero = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 4), shape_of(4, dims));
+	Ref state = c->nin > 3 && c->in[3] ? c->in[3] : zero, *out = NEWS(c->r->arena, Ref, steps);
+	for (int64_t t = 0; t < steps; t++) {
+		Ref key = row_at(g, k, t), value = row_at(g, v, t), keep = row_at(g, decay, t),
+		    rate = row_at(g, beta, t);
+		if (keep)
+			state = book_call1(g, "decayed", 2, (Ref[]){state, keep}, 0, NULL);
+		if (rate)
+			value = book_call1(g, "corrected", 4, (Ref[]){state, key, value, rate}, 0,
+			                   NULL);
+		state = book_call1(g, "written", 3, (Ref[]){state, key, value}, 0, NULL);
+		out[t] = put2(g, O_dot, row_at(g, q, t), share_heads(c, state, heads));
+	}
+	Ref y = steps == 1 ? out[0] : put_concat(g, 2, (int)steps, out);
+	c->out[0] = join_heads(g, scaled(g, y, scale ? scale : 1 / sqrt((double)s.dim[3])));
+	if (c->nout > 1)
+		c->out[1] = state;
+}
+
+// A convolution of each channel with what came before it.
+void lower_causal_conv(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
+	const char *act = attr_string(c, "activation", "none");
+	if (s.rank != 3 || w.rank != 3 || w.dim[0] != s.dim[1] || w.dim[1] != 1 || w.dim[2] < 1)
+		refuse(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
+		       shape_text(c->r->arena, E_f32, &s));
+	int64_t past = w.dim[2] - 1, none[3] = {0}, before[3] = {0, 0, past};
+	Ref x = c->nin > 3 && c->in[3] && past ? put_concat(g, 2, 2, (Ref[]){c->in[3], c->in[0]})
+	                                       : put_pad(g, c->in[0], before, none, 0);
+	Attr window = {.n = 7, .i = {2, s.dim[2], w.dim[2], 1, 1, 0, 1}};
+	Ref terms =
+	    put2(g, O_mul, put(g, O_window, 1, &x, &window),
+	         put_reshape(g, c->in[1], shape_of(4, (int64_t[]){1, w.dim[0], 1, w.dim[2]})));
+	int64_t last = 3;
+	Ref y = drop_axes(g, put_fold(g, O_sum, terms, 1, &last), 1, &last);
+	if (c->nin > 2 && c->in[2])
+		y = put2(g, O_add, y,
+		         put_reshape(g, c->in[2], shape_of(3, (int64_t[]){1, w.dim[0], 1})));
+	c->out[0] = strcmp(act, "none") ? put(g, O_act, 1, &y, &(Attr){.n = 1, .i = {A_silu}}) : y;
+	if (c->nout > 1)
+		c->out[1] = take_range(g, x, 2, s.dim[2], past);
+}
+
+// ---- caches
+// --------------------------------------------------------------------------------------
+
+// Rows [batch * length, ..]: the axis beside the first, and both taken as one.
+static Ref rows_along(Graph *g, Ref x, int axis)
+{
+	return merge_axes(g, move_axis(g, x, axis, 1), 0, 2);
+}
+
+void lower_tensor_scatter(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape, u = in_val(c, 1)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", -2), s.rank);
+	if (!axis || u.rank != s.rank)
+		refuse(c, "wants an axis behind the first");
+	int64_t n = s.dim[0], size = s.dim[axis], at[] = {n, u.dim[axis]}, each[] = {n, 1};
+	Ref place = put_iota(g, shape_of(2, at), 1);
+	if (c->nin > 2 && c->in[2])
+		place = put2(g, O_add, place,
+		             put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, each)));
+	if (!strcmp(attr_string(c, "mode", "linear"), "circular"))
+		place = put2(g, O_mod, place, put_num(g, E_i64, (double)size));
+	Ref first =
+	    put2(g, O_mul, put_iota(g, shape_of(2, at), 0), put_num(g, E_i64, (double)size));
+	place = merge_axes(g, put2(g, O_add, place, first), 0, 2);
+	Ref rows = put_scatter(g, rows_along(g, c->in[0], axis), place,
+	                       rows_along(g, c->in[1], axis), 0, 0);
+	Shape moved = val(g, move_axis(g, c->in[0], axis, 1))->shape;
+	c->out[0] = move_axis(g, put_reshape(g, rows, moved), 1, axis);
+}
