@@ -230,6 +230,7 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	return prims[v->op].name;
 }
 
+// A kernel's work is shared out among its launches.
 static Value kernels_table(Gen *g, const Entry *entry)
 {
 	static const char *const kinds[] = {[L_map] = "map", [L_row] = "row", [L_col] = "col",
@@ -240,15 +241,12 @@ static Value kernels_table(Gen *g, const Entry *entry)
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Reads *own = &reads[l->kern - plan->kerns.at];
-		const char *name = kern_name(g, plan, l->kern);
-		int64_t flops = l->packs ? 0 : kern_flops(g, plan, own, l->kern);
 		Value f[amos_kernel_FIELDS] = {
-		    [amos_kernel_name] =
-		        text(g, l->packs ? format(g->arena, "pack %s", name) : name),
+		    [amos_kernel_name] = text(g, kern_name(g, plan, l->kern)),
 		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] = number(g, flops),
-		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern)),
+		    [amos_kernel_flops] = number(g, kern_flops(g, plan, own, l->kern) / l->stages),
+		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern) / l->stages),
 		};
 		at[k] = struct_of(g, amos_kernel_FIELDS, f);
 	}
@@ -296,8 +294,7 @@ static LLVMTypeRef worker_type(Gen *g)
 
 static Value kernel_function(Gen *g, const Launch *l)
 {
-	const char *name =
-	    format(g->arena, l->packs ? "amos_pack_%d" : "amos_kernel_%d", l->kernel);
+	const char *name = kernel_name(g->arena, l->kernel, l->stage);
 	Value f = LLVMGetNamedFunction(g->module, name);
 	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
 }

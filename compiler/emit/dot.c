@@ -456,6 +456,11 @@ void emit_dot(Gen *g, const Kern *kern)
 	Dot d;
 	plan_dot(&d, g, kern);
 	g->common_bytes = d.common_bytes;
+	g->stages = d.common_bytes ? 2 : 1;
+	if (g->stage < g->stages - 1) {
+		pack_common(&d);
+		return;
+	}
 	choose_part(&d);
 	choose_streams(&d);
 	take_pad(&d);

@@ -75,6 +75,8 @@ Value in_place(Dot *, int o, Value row, Value column);
 // The worker's own panels of b for the block of k, and strips first..end of a.
 void pack_panels(Dot *);
 void pack_strips(Dot *, Value first, Value end);
+// The body of the launch that packs what the operands have in common.
+void pack_common(Dot *);
 // Of the common memory: the operand's block of k.
 Value common_block(Dot *, int o);
 

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 4 }; // kernels a module; PTX is one module
+enum { BATCH = 4, STAGES = 3 }; // kernels a module (PTX is one module); launches a kernel
 
 // ---- signatures: what a kernel computes, without where --------------------------------
 
@@ -129,7 +129,8 @@ typedef struct Kernel { // code that launches share
 	const Signature *signature;
 	const Plan *plan;
 	const Kern *kern;
-	int64_t workers, pad, packers, common;
+	int stages;
+	int64_t workers[STAGES], pad, common;
 } Kernel;
 
 typedef struct Emitter {
@@ -220,6 +221,11 @@ typedef void EmitKern(Gen *, const Kern *);
 static EmitKern *const emitters[] = {[L_map] = emit_map, [L_row] = emit_row, [L_col] = emit_row,
                                      [L_dot] = emit_dot, [L_put] = emit_put, [L_scan] = emit_scan};
 
+const char *kernel_name(Arena *arena, int kernel, int stage)
+{
+	return format(arena, stage ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, stage);
+}
+
 static void write_function(Gen *g, const char *name, EmitKern *body)
 {
 	kernel_begin(g, name);
@@ -239,14 +245,16 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.inside = kernel->signature->inside;
 	g.signature = (Signature *)kernel->signature;
 	gen_types(&g);
-	write_function(&g, format(arena, "amos_kernel_%d", n), emitters[g.kern->kind]);
-	kernel->workers = g.workers;
-	kernel->pad = g.pad_bytes;
-	kernel->common = g.common_bytes;
-	if (g.common_bytes) {
-		write_function(&g, format(arena, "amos_pack_%d", n), emit_pack);
-		kernel->packers = g.workers;
+	g.stages = 1;
+	for (int s = 0; s < g.stages; s++) {
+		g.stage = s;
+		g.pad_bytes = 0;
+		write_function(&g, kernel_name(arena, n, s), emitters[g.kern->kind]);
+		kernel->workers[s] = g.workers;
+		kernel->pad = MAX(kernel->pad, g.pad_bytes);
 	}
+	kernel->stages = g.stages;
+	kernel->common = g.common_bytes;
 	arena_free(arena);
 }
 
@@ -418,22 +426,22 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// What the launches call is known now. A kernel whose operands are packed for all its workers has a
-// launch for that before its own.
+// What the launches call is known now, and how many a kernel takes.
 static void fill_launches(Emitter *e, Entry *entry)
 {
 	const Launch *own = entry->launch;
 	int n = entry->n;
-	entry->launch = NEWS(e->arena, Launch, 2 * n);
+	entry->launch = NEWS(e->arena, Launch, STAGES * n);
 	entry->n = 0;
 	for (int k = 0; k < n; k++) {
 		const Kernel *kernel = &e->kernels.at[own[k].kernel];
-		Launch *to = &entry->launch[entry->n];
-		to[0] = to[1] = own[k];
-		to[0].packs = kernel->packers > 0;
-		to[0].workers = kernel->packers;
-		to[kernel->packers > 0].workers = kernel->workers;
-		entry->n += kernel->packers > 0 ? 2 : 1;
+		for (int s = 0; s < kernel->stages; s++) {
+			Launch *to = &entry->launch[entry->n++];
+			*to = own[k];
+			to->stage = s;
+			to->stages = kernel->stages;
+			to->workers = kernel->workers[s];
+		}
 		entry->common = MAX(entry->common, kernel->common);
 	}
 }

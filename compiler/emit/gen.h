@@ -64,19 +64,19 @@ typedef struct Gen {
 	Bound *bound;
 	Keep *keep;
 	VEC(struct Var *) vars;
-	Table *address;       // entry of buf -> its value
-	Table *split;         // div and mod variables by what they divide
-	struct Survey *walk;  // set while an expression is only looked through (merge.c)
-	int64_t workers;      // set by the emitter of the kernel: calls a launch makes
-	int64_t pad_bytes;    // private memory a worker needs
-	int64_t common_bytes; // memory that a launch before fills for all workers; 0: there is none
+	Table *address;      // entry of buf -> its value
+	Table *split;        // div and mod variables by what they divide
+	struct Survey *walk; // set while an expression is only looked through (merge.c)
+	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
+	int64_t pad_bytes;   // private memory a worker needs
+	int stage, stages;   // a kernel may take several launches; set by the emitter of the kernel
+	int64_t common_bytes; // memory that all workers of all its launches have in common
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body and sets workers (and pad_bytes).
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
-void emit_pack(Gen *, const Kern *); // the launch before a dot's, where it wants common memory
 void emit_put(Gen *, const Kern *);
 void emit_scan(Gen *, const Kern *);
 
@@ -309,7 +309,8 @@ LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 typedef struct Launch {
 	const Kern *kern;
 	int kernel; // amos_kernel_N
-	bool packs; // amos_pack_N
+	int stage;  // amos_kernel_N_S from the second on
+	int stages;
 	int64_t workers;
 	int nplace;
 	const Place *place; // entries of buf
@@ -331,6 +332,7 @@ void gen_types(Gen *);
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);
 void kernel_begin(Gen *, const char *name);
+const char *kernel_name(Arena *, int kernel, int stage);
 void target_start(void); // LLVM's targets, once a process
 
 #endif

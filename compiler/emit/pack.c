@@ -341,19 +341,18 @@ static void pack_piece(Dot *d, int o, Value i)
 	}
 }
 
-void emit_pack(Gen *g, const Kern *kern)
+void pack_common(Dot *d)
 {
-	Dot d;
-	plan_dot(&d, g, kern);
+	Gen *g = d->g;
 	int64_t first = 0;
-	for (int o = 0; o < COUNT(d.common); o++) {
-		if (!d.common[o].used)
+	for (int o = 0; o < COUNT(d->common); o++) {
+		if (!d->common[o].used)
 			continue;
-		int64_t count = d.common[o].batches * d.blocks * d.common[o].pieces;
+		int64_t count = d->common[o].batches * d->blocks * d->common[o].pieces;
 		Value i = LLVMBuildSub(g->b, g->worker, number(g, first), "");
 		Value own = LLVMBuildICmp(g->b, LLVMIntULT, i, number(g, count), "");
 		Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, own, g->i64, ""), 1);
-		pack_piece(&d, o, i);
+		pack_piece(d, o, i);
 		loop_end(g, &once);
 		first += count;
 	}

@@ -2,27 +2,14 @@
 // that is kept). Takes gen.h. A worker computes the folds of its rows or columns, those that need
 // other folds after them, and then sweeps over them once more for the outs that have the whole
 // space's shape.
-#include "gen.h"
+#include "row.h"
 #include <string.h>
 
 enum { WORK = 8192, FEW = 4, MANY = 16, LARGE = 1 << 20 };
 
-typedef struct Sweep {
-	const Kern *kern;
-	Groups groups;
-	Index idx[UNITS * RANK]; // of each unit: where the worker is
-	int units;
-	bool lanes; // lanes run along the last group, which is folded
-	int depth;  // of the deepest fold
-	int *level; // by Ref: 1 + folds below, of folds; of others the most of their operands; 0:
-	            // not seen
-	uint32_t *stages; // by Ref: bit d: folds on d others need it; bit `depth`: the outs do
-	Keep *kept;       // values of a row that are dear and needed in several sweeps
-} Sweep;
-
 // ---- which folds ----------------------------------------------------------------------
 
-static bool is_own_fold(Gen *g, const Sweep *s, const Val *v)
+bool is_own_fold(Gen *g, const Sweep *s, const Val *v)
 {
 	if (prims[v->op].cls != C_fold || v->op == O_cumsum ||
 	    !same_shape(&val(g->graph, v->in[0])->shape, &s->kern->space))
@@ -149,20 +136,20 @@ static void keeping_stage(Gen *g, Sweep *s, int deep)
 
 // ---- outs -----------------------------------------------------------------------------
 
-static bool is_whole(Gen *g, const Sweep *s, int k)
+bool whole_out(Gen *g, const Sweep *s, int k)
 {
 	return same_shape(&val(g->graph, s->kern->out[k])->shape, &s->kern->space);
 }
 
-static void store_whole(Gen *g, Sweep *s, const Index *idx)
+void store_whole(Gen *g, Sweep *s, const Index *idx)
 {
 	const Kern *k = s->kern;
 	Value *v = NEWS(g->arena, Value, k->nout);
 	for (int o = 0; o < k->nout; o++)
-		if (is_whole(g, s, o))
+		if (whole_out(g, s, o))
 			v[o] = at(g, k->out[o], idx);
 	for (int o = 0; o < k->nout; o++)
-		if (is_whole(g, s, o))
+		if (whole_out(g, s, o))
 			store_out(g, o, idx, v[o]);
 }
 
@@ -209,8 +196,8 @@ static void worker_body(Gen *g, Sweep *s)
 	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
 	bool whole = false;
 	for (int o = 0; o < k->nout; o++) {
-		whole |= is_whole(g, s, o);
-		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
+		whole |= whole_out(g, s, o);
+		for (int u = 0; u < s->units && !whole_out(g, s, o); u++)
 			v[o * s->units + u] = at(g, k->out[o], idx + u * RANK);
 	}
 	if (whole) {
@@ -219,7 +206,7 @@ static void worker_body(Gen *g, Sweep *s)
 	}
 	Branch single = single_begin(g);
 	for (int o = 0; o < k->nout; o++)
-		for (int u = 0; u < s->units && !is_whole(g, s, o); u++)
+		for (int u = 0; u < s->units && !whole_out(g, s, o); u++)
 			store_out(g, o, idx + u * RANK, v[o * s->units + u]);
 	single_end(g, &single);
 	while (g->bound != outer)
@@ -328,6 +315,8 @@ void emit_row(Gen *g, const Kern *kern)
 		if (!s->groups.folded[k])
 			kept = k;
 	bool last = n > 0 && s->groups.folded[n - 1];
+	if (emit_tall(g, s))
+		return;
 	if (kept < 0 || (last && s->groups.size[n - 1] >= MAX(2, g->target->width / 2)))
 		emit_rows(g, s);
 	else

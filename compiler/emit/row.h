@@ -1,0 +1,25 @@
+// row.h: a kernel with folds being written: what row.c and tall.c share. Takes gen.h.
+#ifndef ROW_H
+#define ROW_H
+#include "gen.h"
+
+typedef struct Sweep {
+	const Kern *kern;
+	Groups groups;
+	Index idx[UNITS * RANK]; // of each unit: where the worker is
+	int units;
+	bool lanes; // lanes run along the last group, which is folded
+	int depth;  // of the deepest fold
+	int *level; // by Ref: 1 + folds below, of folds; of others the most of their operands; 0:
+	            // not seen
+	uint32_t *stages; // by Ref: bit d: folds on d others need it; bit `depth`: the outs do
+	Keep *kept;       // values of a row that are dear and needed in several sweeps
+} Sweep;
+
+bool is_own_fold(Gen *, const Sweep *, const Val *); // of the whole space, over the kernel's axes
+bool whole_out(Gen *, const Sweep *, int k);         // has out k the space's shape?
+void store_whole(Gen *, Sweep *, const Index *);     // the outs that have
+
+bool emit_tall(Gen *, Sweep *); // tall.c; false: the kernel is of another kind
+
+#endif

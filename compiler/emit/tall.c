@@ -1,0 +1,267 @@
+// tall.c: kernels that fold the rows of a large space. Columns lie a row apart: a worker that had
+// some of them would touch a little of every row, at half the speed of memory. Takes a kernel with
+// folds. Gives launches that all go along memory: blocks of rows are folded, each to a row of its
+// own; these are folded, and what has the shape of a row is computed of them; then blocks of rows
+// are swept for the outs of the whole shape. Keeps: what the sweep needs of such rows it reads from
+// common memory, so outs may take their place before.
+#include "row.h"
+#include <string.h>
+
+enum { LARGE = 1 << 16, ROWS = 256, BLOCKS = 32, COLUMNS = 2048, UNROLL = 4 };
+
+typedef struct Tall {
+	Sweep *s;
+	int64_t rows, columns, block, blocks, pieces; // pieces: of a row
+	int64_t line;                                 // elements from row to row of common memory
+	Value at_block;                               // where folds of rows are added up
+	VEC(Ref) fold;
+	VEC(Ref) small; // of the shape of a row, and needed for the whole
+} Tall;
+
+// ---- what is computed -----------------------------------------------------------------
+
+static void add_small(Gen *g, Tall *t, Ref r)
+{
+	for (int i = 0; i < t->small.count; i++)
+		if (t->small.at[i] == r)
+			return;
+	PUSH(g->arena, t->small, r);
+}
+
+static bool is_row(const Tall *t, const Shape *own)
+{
+	const Shape *space = &t->s->kern->space;
+	for (int a = 0; a < space->rank; a++)
+		if (own->rank != space->rank ||
+		    own->dim[a] != (t->s->kern->fold >> a & 1 ? 1 : space->dim[a]))
+			return false;
+	return true;
+}
+
+// Finds what of a row's shape the value r of the whole shape is made of. False: a form that is not
+// known here.
+static bool find_small(Gen *g, Tall *t, Ref r, bool *seen)
+{
+	const Val *v = val(g->graph, r);
+	if (!g->inside[r] || seen[r])
+		return true;
+	seen[r] = true;
+	if (prims[v->op].cls != C_map)
+		return prims[v->op].cls == C_leaf;
+	for (int k = 0; k < v->nin; k++) {
+		Ref u = v->in[k];
+		const Shape *own = &val(g->graph, u)->shape;
+		if (same_shape(own, &t->s->kern->space)) {
+			if (!find_small(g, t, u, seen))
+				return false;
+		} else if (is_row(t, own)) {
+			add_small(g, t, u);
+		} else if (t->s->level[u] > 1) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool find_folds(Gen *g, Tall *t)
+{
+	for (Ref r = 1; r < (Ref)g->graph->nval; r++) {
+		const Val *v = val(g->graph, r);
+		if (t->s->level[r] < 2 || prims[v->op].cls != C_fold)
+			continue;
+		if (!is_own_fold(g, t->s, v) || v->op == O_argmax || v->type != E_f32)
+			return false;
+		PUSH(g->arena, t->fold, r);
+	}
+	bool *seen = NEWS(g->arena, bool, g->graph->nval);
+	for (int o = 0; o < t->s->kern->nout; o++)
+		if (whole_out(g, t->s, o) && !find_small(g, t, t->s->kern->out[o], seen))
+			return false;
+	return true;
+}
+
+static bool is_tall(Gen *g, Tall *t)
+{
+	const Groups *groups = &t->s->groups;
+	bool two = groups->n == 2 && groups->folded[0] && !groups->folded[1];
+	if (g->target->gpu || !two || t->s->depth != 1)
+		return false;
+	t->rows = groups->size[0];
+	t->columns = groups->size[1];
+	if (t->rows * t->columns < LARGE || t->rows < BLOCKS || t->columns < 4 * g->target->width)
+		return false;
+	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
+	t->block = MIN(ROWS, (t->rows + blocks - 1) / blocks);
+	t->blocks = (t->rows + t->block - 1) / t->block;
+	t->pieces = (t->columns + COLUMNS - 1) / COLUMNS;
+	t->line = (t->columns + 15) / 16 * 16 + 16;
+	return find_folds(g, t);
+}
+
+// ---- common memory --------------------------------------------------------------------
+
+// Row `block` of fold k.
+static Value folded_block(Gen *g, const Tall *t, int k, Value block)
+{
+	Value i = LLVMBuildAdd(g->b, block, number(g, k * t->blocks), "");
+	i = LLVMBuildMul(g->b, i, number(g, t->line * 4), "");
+	return LLVMBuildGEP2(g->b, g->i8, common_memory(g, 0), &i, 1, "");
+}
+
+static int64_t small_offset(const Tall *t, int i)
+{
+	return t->fold.count * t->blocks * t->line * 4 + i * t->line * 8;
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+static void at_columns(Gen *g, Tall *t, const Index *unit)
+{
+	group_index(g, &t->s->groups, 1, &t->s->kern->space, unit, t->s->idx);
+}
+
+static void start_columns(Gen *g, int n, const Index *unit, void *ctx)
+{
+	const Tall *t = ctx;
+	for (int u = 0; u < n; u++)
+		for (int k = 0; k < t->fold.count; k++) {
+			Value to = folded_block(g, t, k, t->at_block);
+			Value start = fold_start(g, val(g->graph, t->fold.at[k])->op, E_f32);
+			Lanes lanes = index_value(g, &unit[u]);
+			store_lanes(g, E_f32, to, &lanes, splat(g, start));
+		}
+}
+
+static void fold_columns(Gen *g, int n, const Index *unit, void *ctx)
+{
+	Tall *t = ctx;
+	for (int u = 0; u < n; u++) {
+		at_columns(g, t, &unit[u]);
+		Lanes lanes = index_value(g, &unit[u]);
+		for (int k = 0; k < t->fold.count; k++) {
+			const Val *v = val(g->graph, t->fold.at[k]);
+			Value to = folded_block(g, t, k, t->at_block);
+			Value x = splat(g, at(g, v->in[0], t->s->idx));
+			Value sum = load_lanes(g, E_f32, to, &lanes);
+			store_lanes(g, E_f32, to, &lanes, fold_step(g, v->op, E_f32, sum, x));
+		}
+	}
+}
+
+static void sweep_columns(Gen *g, int n, const Index *unit, void *ctx)
+{
+	Tall *t = ctx;
+	for (int u = 0; u < n; u++) {
+		at_columns(g, t, &unit[u]);
+		store_whole(g, t->s, t->s->idx);
+	}
+}
+
+// A worker has a block of rows, or a piece of it where rows are long.
+static void each_row(Gen *g, Tall *t, LaneBody *start, LaneBody *body)
+{
+	Value piece = LLVMBuildURem(g->b, g->worker, number(g, t->pieces), "");
+	Value left = LLVMBuildMul(g->b, piece, number(g, COLUMNS), "");
+	Value right = smaller(g, LLVMBuildAdd(g->b, left, number(g, COLUMNS), ""), t->columns);
+	if (t->pieces == 1)
+		left = number(g, 0), right = number(g, t->columns);
+	t->at_block = LLVMBuildUDiv(g->b, g->worker, number(g, t->pieces), "");
+	Value first = LLVMBuildMul(g->b, t->at_block, number(g, t->block), "");
+	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, t->block), ""), t->rows);
+	if (start)
+		lane_loop(g, left, right, t->columns, UNROLL, start, t);
+	Loop rows = loop_begin(g, first, end, 1);
+	Index row = uniform_index(g, rows.i, t->rows, 1);
+	group_index(g, &t->s->groups, 0, &t->s->kern->space, &row, t->s->idx);
+	lane_loop(g, left, right, t->columns, UNROLL, body, t);
+	loop_end(g, &rows);
+	g->workers = t->blocks * t->pieces;
+}
+
+// Fold k of all blocks at some columns.
+static Value fold_blocks(Gen *g, Tall *t, int k, const Index *unit)
+{
+	Op op = val(g->graph, t->fold.at[k])->op;
+	Lanes lanes = index_value(g, unit);
+	Value start = splat(g, fold_start(g, op, E_f32));
+	Value sum = variable(g, LLVMTypeOf(start), start);
+	Loop loop = loop_begin(g, number(g, 0), number(g, t->blocks), 1);
+	Value part = load_lanes(g, E_f32, folded_block(g, t, k, loop.i), &lanes);
+	part = fold_step(g, op, E_f32, read_variable(g, LLVMTypeOf(start), sum), part);
+	set_variable(g, sum, part);
+	loop_end(g, &loop);
+	return read_variable(g, LLVMTypeOf(start), sum);
+}
+
+// What has the shape of a row: all of it is computed before outs are stored.
+static void finish_columns(Gen *g, int n, const Index *unit, void *ctx)
+{
+	Tall *t = ctx;
+	const Kern *kern = t->s->kern;
+	for (int a = 0; a < kern->space.rank; a++)
+		t->s->idx[a] = constant_index(0);
+	for (int u = 0; u < n; u++) {
+		at_columns(g, t, &unit[u]);
+		Lanes lanes = index_value(g, &unit[u]);
+		for (int k = 0; k < t->fold.count; k++)
+			remember(g, t->fold.at[k], t->s->idx, fold_blocks(g, t, k, &unit[u]));
+		for (int i = 0; i < t->small.count; i++) {
+			Value to = common_memory(g, small_offset(t, i));
+			store_lanes(g, val(g->graph, t->small.at[i])->type, to, &lanes,
+			            splat(g, at(g, t->small.at[i], t->s->idx)));
+		}
+		Value *v = NEWS(g->arena, Value, kern->nout);
+		for (int o = 0; o < kern->nout; o++)
+			if (!whole_out(g, t->s, o))
+				v[o] = at(g, kern->out[o], t->s->idx);
+		for (int o = 0; o < kern->nout; o++)
+			if (!whole_out(g, t->s, o))
+				store_out(g, o, t->s->idx, v[o]);
+	}
+}
+
+static void each_column(Gen *g, Tall *t)
+{
+	int64_t piece = UNROLL * g->target->width;
+	Value from = LLVMBuildMul(g->b, g->worker, number(g, piece), "");
+	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), t->columns);
+	lane_loop(g, from, to, t->columns, UNROLL, finish_columns, t);
+	g->workers = (t->columns + piece - 1) / piece;
+}
+
+static void sweep_rows(Gen *g, Tall *t)
+{
+	const Shape *space = &t->s->kern->space;
+	Bound *bound = NEWS(g->arena, Bound, t->small.count);
+	for (int i = 0; i < t->small.count; i++) {
+		bound[i].r = t->small.at[i];
+		bound[i].memory = common_memory(g, small_offset(t, i));
+		int64_t stride = 1;
+		for (int a = space->rank - 1; a >= 0; stride *= space->dim[a--])
+			bound[i].stride[a] = t->s->kern->fold >> a & 1 ? 0 : stride;
+		bind(g, &bound[i]);
+	}
+	each_row(g, t, NULL, sweep_columns);
+	for (int i = t->small.count; i > 0; i--)
+		unbind(g, &bound[i - 1]);
+}
+
+bool emit_tall(Gen *g, Sweep *s)
+{
+	Tall *t = NEW(g->arena, Tall);
+	t->s = s;
+	if (!is_tall(g, t))
+		return false;
+	bool whole = false;
+	for (int o = 0; o < s->kern->nout; o++)
+		whole |= whole_out(g, s, o);
+	g->stages = whole ? 3 : 2;
+	g->common_bytes = small_offset(t, t->small.count);
+	if (g->stage == 0)
+		each_row(g, t, start_columns, fold_columns);
+	else if (g->stage == 1)
+		each_column(g, t);
+	else
+		sweep_rows(g, t);
+	return true;
+}
