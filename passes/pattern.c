@@ -321,6 +321,33 @@ Ref without_offset(const Sweep *s, const Val *v)
 	return 0;
 }
 
+// The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
+Ref sum_of(const Sweep *s, Ref product)
+{
+	for (Ref u = product + 1; u < (Ref)s->g->nval; u++) {
+		const Val *v = val(s->g, u);
+		if (!s->live[u] || !v->nin || (v->in[0] != product && v->in[v->nin - 1] != product))
+			continue;
+		if (v->op == O_add)
+			return u;
+		if (!is_view(v) && v->op != O_mul && v->op != O_gather)
+			return 0;
+		product = u;
+	}
+	return 0;
+}
+
+// q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
+Ref offset_of(const Sweep *s, Ref at)
+{
+	if (!known(s, F_distributed))
+		return 0;
+	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0;
+	for (Ref sum = sum_of(s, at); sum && !whole; sum = sum_of(s, sum))
+		whole = partner_of(s, sum, shared);
+	return whole;
+}
+
 // Leaky and exponential units: a choice by the sign of a signal. Answers the signal, or 0.
 Ref decided_by(const Sweep *s, const Val *v)
 {

@@ -293,6 +293,13 @@ static Surd dot_range(Sweep *s, Ref r, const Val *v)
 	if (left && right)
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
+	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
+		admit(s, r,
+		      "the first step of a loop, where zeros come in, is taken for any other");
+	Ref whole = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
+	if (whole)
+		return surd_mul(surd_mul(s->range[x], m),
+		                surd_mul(s->range[unscaled(s, whole)], constant(s, N_offset)));
 	if (s->cuts[r])
 		return parted_range(s, s->cuts[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))

@@ -123,6 +123,8 @@ Ref low_rank(const Sweep *, const Val *);      // (x A) B of x W + (x A) B
 int scaled_operand(const Sweep *, const Val *);
 // Of a summand that is a product of two signals, one of them `x`: the other one.
 Ref partner_of(const Sweep *, Ref sum, Ref x);
+Ref sum_of(const Sweep *, Ref product);         // that it goes into, through views and numbers
+Ref offset_of(const Sweep *, Ref product);      // k, where the product is q t beside a q k
 Ref without_offset(const Sweep *, const Val *); // q k of a sum q k + q t, t made of parameters
 
 // ---- gate.c -----------------------------------------------------------------------------------

@@ -203,22 +203,6 @@ static bool is_logits(const Sweep *s, Ref at)
 	return out;
 }
 
-// The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
-static Ref sum_of(const Sweep *s, Ref product)
-{
-	for (Ref u = product + 1; u < (Ref)s->g->nval; u++) {
-		const Val *v = val(s->g, u);
-		if (!s->live[u] || !v->nin || (v->in[0] != product && v->in[v->nin - 1] != product))
-			continue;
-		if (v->op == O_add)
-			return u;
-		if (!is_view(v) && v->op != O_mul && v->op != O_gather)
-			return 0;
-		product = u;
-	}
-	return 0;
-}
-
 static const char *low_rank_question(const Sweep *s, Ref at)
 {
 	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? sum_of(s, at) : 0;
@@ -264,15 +248,6 @@ static int long_axes(const Shape *shape)
 	return n;
 }
 
-// q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
-static Ref offset_of(const Sweep *s, Ref at)
-{
-	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0;
-	for (Ref sum = sum_of(s, at); sum && !whole; sum = sum_of(s, sum))
-		whole = partner_of(s, sum, shared);
-	return whole;
-}
-
 // t W + b, t a table
 static bool made_by_kernel(const Sweep *s, Ref r)
 {
@@ -297,7 +272,7 @@ static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	bool left = val(s->g, at)->in[0] == variable;
-	Ref whole = left || !known(s, F_distributed) ? 0 : offset_of(s, at);
+	Ref whole = left ? 0 : offset_of(s, at);
 	if (left && known(s, F_query) && made_by_kernel(s, variable))
 		return query_share(s, at, signal, variable);
 	if (!whole)

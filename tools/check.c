@@ -35,13 +35,19 @@ typedef struct Check {
 
 // ---- what is measured -----------------------------------------------------------------
 
+static bool is_parameter(const Check *c, Ref r)
+{
+	while (prims[val(c->g, r)->op].cls == C_move)
+		r = val(c->g, r)->in[0];
+	return val(c->g, r)->op == O_slot && c->scales->nature[r] == VARIABLE;
+}
+
 // A contraction with a parameter, a bias added or not.
 static bool is_kernel(const Check *c, Ref r, int depth)
 {
 	const Val *v = val(c->g, r);
 	if (v->op == O_dot)
-		return c->scales->nature[v->in[0]] == VARIABLE ||
-		       c->scales->nature[v->in[1]] == VARIABLE;
+		return is_parameter(c, v->in[0]) || is_parameter(c, v->in[1]);
 	bool passes = prims[v->op].cls == C_move || v->op == O_add;
 	for (int k = 0; k < v->nin && passes && depth > 0; k++)
 		if (c->scales->nature[v->in[k]] == SIGNAL)
