@@ -47,13 +47,14 @@ static void explain(const Sweep *s, const Share *share, Eta *eta)
 	    share->contracted ? format(s->arena, "%s: %s, sums over %lld", place_of(s, share->at),
 	                               share->role, (long long)share->contracted)
 	                      : format(s->arena, "%s: %s", place_of(s, share->at), share->role);
-	if (share->source)
-		eta->why[eta->nwhy++] =
-		    format(s->arena, "%s: range %s%s%s", place_of(s, share->source),
-		           surd_text(s->arena, share->range, 0), share->note ? "; " : "",
-		           share->note ? share->note : "");
-	if (share->asker)
-		eta->why[eta->nwhy++] = format(s->arena, "%s: demand %s", place_of(s, share->asker),
+	eta->source = share->source ? place_of(s, share->source) : NULL;
+	eta->asker = share->asker ? place_of(s, share->asker) : NULL;
+	if (eta->source)
+		eta->why[eta->nwhy++] = format(
+		    s->arena, "%s: range %s%s%s", eta->source, surd_text(s->arena, share->range, 0),
+		    share->note ? "; " : "", share->note ? share->note : "");
+	if (eta->asker)
+		eta->why[eta->nwhy++] = format(s->arena, "%s: demand %s", eta->asker,
 		                               surd_text(s->arena, share->demand, 0));
 	else if (!strstr(share->role, "norm"))
 		eta->why[eta->nwhy++] = "any scale would do: demand 1";

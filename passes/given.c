@@ -94,6 +94,7 @@ static void give_eta(Arena *arena, const Override *wish, double x, Eta *eta)
 	eta->sure = true;
 	eta->question = NULL;
 	eta->nparts = 0;
+	eta->source = eta->asker = NULL;
 	eta->why = (const char **)take_copy(arena, why, sizeof why);
 	eta->nwhy = COUNT(why);
 	if (wish->count) {

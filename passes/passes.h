@@ -33,6 +33,7 @@ typedef struct Eta {
 	const char *role;    // kernel bias embedding norm_scale norm_bias ...
 	Shape slot;          // of v and b: broadcasts against the parameter
 	Surd range, demand;
+	const char *source, *asker; // the places that range and demand come from; NULL: none
 	const char **why;
 	int nwhy;
 	bool sure;

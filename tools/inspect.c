@@ -101,18 +101,12 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 	                 untrainable_json(listed, model, failure), "notes", notes);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-	return text ? text : "";
-}
-
 static const char *shape_words(Command *command, const json_t *one)
 {
 	Text text = {.arena = command->arena};
 	size_t i;
 	json_t *dim;
-	say(&text, "%s[", text_of(one, "type"));
+	say(&text, "%s[", text_at(one, "type"));
 	json_array_foreach (json_object_get(one, "shape"), i, dim) {
 		if (json_is_integer(dim))
 			say(&text, "%s%lld", i ? "," : "", (long long)json_integer_value(dim));
@@ -126,8 +120,8 @@ static const char *shape_words(Command *command, const json_t *one)
 
 static void print_parameter(Command *command, const json_t *one)
 {
-	printf("  %-40s %-12s %-20s %s", text_of(one, "name"), text_of(one, "role"),
-	       shape_words(command, one), text_of(one, "why"));
+	printf("  %-40s %-12s %-20s %s", text_at(one, "name"), text_at(one, "role"),
+	       shape_words(command, one), text_at(one, "why"));
 	size_t i;
 	json_t *node;
 	json_array_foreach (json_object_get(one, "tied"), i, node)
@@ -139,26 +133,26 @@ static void print_model(Command *command, const json_t *all)
 {
 	size_t i;
 	json_t *one;
-	printf("%s: opset %lld, IR version %lld, by %s\n", text_of(all, "model"),
+	printf("%s: opset %lld, IR version %lld, by %s\n", text_at(all, "model"),
 	       (long long)json_integer_value(json_object_get(all, "opset")),
 	       (long long)json_integer_value(json_object_get(all, "ir_version")),
-	       text_of(all, "producer"));
+	       text_at(all, "producer"));
 	printf("\ninputs\n");
 	json_array_foreach (json_object_get(all, "inputs"), i, one)
-		printf("  %-40s %s%s\n", text_of(one, "name"), shape_words(command, one),
+		printf("  %-40s %s%s\n", text_at(one, "name"), shape_words(command, one),
 		       json_is_true(json_object_get(one, "used")) ? "" : "  not used");
 	printf("outputs\n");
 	json_array_foreach (json_object_get(all, "outputs"), i, one)
-		printf("  %-40s %s\n", text_of(one, "name"), shape_words(command, one));
+		printf("  %-40s %s\n", text_at(one, "name"), shape_words(command, one));
 	if (json_array_size(json_object_get(all, "parameters")))
 		printf("parameters\n");
 	json_array_foreach (json_object_get(all, "parameters"), i, one)
 		print_parameter(command, one);
 	printf("operators\n");
 	json_array_foreach (json_object_get(all, "operators"), i, one)
-		printf("  %-40s %5lld  %s\n", text_of(one, "op"),
+		printf("  %-40s %5lld  %s\n", text_at(one, "op"),
 		       (long long)json_integer_value(json_object_get(one, "count")),
-		       text_of(one, "trouble"));
+		       text_at(one, "trouble"));
 	if (json_array_size(json_object_get(all, "notes")))
 		printf("notes\n");
 	json_array_foreach (json_object_get(all, "notes"), i, one)

@@ -18,6 +18,12 @@ json_t *shape_json(const Shape *shape)
 	return list;
 }
 
+const char *text_at(const json_t *object, const char *key)
+{
+	const char *text = json_string_value(json_object_get(object, key));
+	return text ? text : "";
+}
+
 static bool lists(const json_t *names, const char *name)
 {
 	size_t i;

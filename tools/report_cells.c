@@ -6,12 +6,6 @@
 
 // ---- cells ------------------------------------------------------------------------------------
 
-const char *text_at(const json_t *row, const char *key)
-{
-	const char *text = json_string_value(json_object_get(row, key));
-	return text ? text : "";
-}
-
 const char *number_at(Arena *arena, const json_t *row, const char *key)
 {
 	const json_t *number = json_object_get(row, key);
@@ -116,32 +110,20 @@ static const char *cell_question(Arena *arena, const json_t *row)
 	return text_at(row, "question");
 }
 
-// The last part of the place that a reason "PLACE: range X" speaks of; NULL: no such reason.
-static const char *place_in(Arena *arena, const json_t *why, const char *what)
+// A place's last part.
+static const char *last_part(const char *place)
 {
-	size_t i;
-	json_t *one;
-	json_array_foreach (why, i, one) {
-		const char *reason = json_string_value(one), *end = strstr(reason, what);
-		const char *begin = end;
-		if (!end)
-			continue;
-		while (begin > reason && begin[-1] != '/')
-			begin--;
-		return format(arena, "%.*s", (int)(end - begin), begin);
-	}
-	return NULL;
+	const char *slash = strrchr(place, '/');
+	return slash ? slash + 1 : place;
 }
 
 static const char *cell_reason(Arena *arena, const json_t *row)
 {
-	const json_t *why = json_object_get(row, "why");
-	const char *from = place_in(arena, why, ": range "),
-	           *to = place_in(arena, why, ": demand ");
-	if (!from && !to)
-		return json_array_size(why) == 1 ? json_string_value(json_array_get(why, 0)) : "";
-	bool any = !to || starts_with(to, "any "); // nobody asks
-	return format(arena, "%s -> %s", from ? from : "", any ? "any" : to);
+	const json_t *by = json_array_get(json_object_get(row, "demand_by"), 0);
+	const char *from = text_at(row, "range_from"), *to = json_string_value(by);
+	if (!*from && !to)
+		return "";
+	return format(arena, "%s -> %s", last_part(from), to ? last_part(to) : "any");
 }
 
 // ---- columns ----------------------------------------------------------------------------------

@@ -38,6 +38,18 @@ static json_t *reasons_json(Arena *arena, const Eta *eta)
 	return why;
 }
 
+// Of eta, or of each of its parts.
+static json_t *askers_json(const Eta *eta)
+{
+	json_t *list = json_array();
+	if (!eta->nparts && eta->asker)
+		json_array_append_new(list, json_string(eta->asker));
+	for (int i = 0; i < eta->nparts; i++)
+		if (eta->parts[i].asker)
+			json_array_append_new(list, json_string(eta->parts[i].asker));
+	return list;
+}
+
 // The line of the author's program where the parameter is read; NULL: not told.
 static const char *line_of(const Graph *g, int slot)
 {
@@ -56,12 +68,14 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
 	const Slot *s = &g->slots.at[slot];
 	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
 	json_array_remove(tied, 0);
-	return json_pack("{ss so ss so ss so so so so sb ss? so so? ss?}", "name", s->name, "shape",
-	                 shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape),
-	                 "formula", eta->formula, "slots", shape_json(&eta->slot), "input_range",
-	                 number_json(eta->range.value), "demand", number_json(eta->demand.value),
-	                 "why", reasons_json(arena, eta), "sure", (int)eta->sure, "question",
-	                 eta->question, "tied", tied, "node", node, "line", line_of(g, slot));
+	return json_pack("{ss so ss so ss so so so ss? so so sb ss? so so? ss?}", "name", s->name,
+	                 "shape", shape_json(&s->shape), "role", eta->role, "eta",
+	                 eta_value(eta, &s->shape), "formula", eta->formula, "slots",
+	                 shape_json(&eta->slot), "input_range", number_json(eta->range.value),
+	                 "demand", number_json(eta->demand.value), "range_from", eta->source,
+	                 "demand_by", askers_json(eta), "why", reasons_json(arena, eta), "sure",
+	                 (int)eta->sure, "question", eta->question, "tied", tied, "node", node,
+	                 "line", line_of(g, slot));
 }
 
 // ---- inputs and memory ------------------------------------------------------------------------
@@ -143,12 +157,7 @@ static void want_row(const char *path, size_t number, const json_t *row)
 
 static Report read_report(Command *command, const char *path)
 {
-	json_error_t error;
-	json_t *json = json_load_file(path, 0, &error);
-	close_later(command, close_json, json);
-	if (!json_is_array(json_object_get(json, "params")))
-		fail(path, "not what amosc eta --json writes: %s",
-		     json ? "no list 'params'" : error.text);
+	json_t *json = load_report(command, path);
 	size_t i;
 	json_t *row;
 	json_array_foreach (json_object_get(json, "params"), i, row)

@@ -51,21 +51,17 @@ static json_t *cells_json(Arena *arena, const json_t *row)
 	return list;
 }
 
-static json_t *row_json(Arena *arena, const Report *report, json_t *row)
+// The report's row, with what is measured and the cells of the table.
+static json_t *row_json(Arena *arena, const Report *report, const json_t *row)
 {
 	double sum = 0, count = 0;
 	int slot = report->graph ? find_slot(report->graph, text_at(row, "name")) : -1;
-	json_t *rms = number_json(slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]));
+	double rms = slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]);
+	json_t *one = json_copy((json_t *)row);
 	add_squares(json_object_get(row, "eta"), &sum, &count);
-	json_t *shown = json_copy(row);
-	json_object_set(shown, "rms", rms);
-	json_t *one = json_pack(
-	    "{ss ss ss ss ss sO so so sb so}", "name", text_at(row, "name"), "slots",
-	    list_text(arena, json_object_get(row, "slots"), "x"), "role", text_at(row, "role"),
-	    "formula", text_at(row, "formula"), "question", text_at(row, "question"), "why",
-	    json_object_get(row, "why"), "eta", number_json(sqrt(sum / count)), "rms", rms, "sure",
-	    json_is_true(json_object_get(row, "sure")), "cells", cells_json(arena, shown));
-	json_decref(shown);
+	json_object_set_new(one, "rms", number_json(rms));
+	json_object_set_new(one, "scale", number_json(sqrt(sum / count)));
+	json_object_set_new(one, "cells", cells_json(arena, one));
 	return one;
 }
 

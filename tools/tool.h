@@ -101,6 +101,8 @@ Graph *only_outs(Arena *, const Graph *, const char *const *names);
 // As chosen by --eta, --range, --slots, --convention, and measured from `data` (NULL: none).
 // `scales`: filled unless NULL.
 Eta *etas(Command *, const Graph *, struct amos_data *, Scales *scales);
+// A file that amosc eta --json wrote, open until the verb ends. It has a list 'params'.
+json_t *load_report(Command *, const char *path);
 
 // ---- compile.c: from a graph to a program in memory -----------------------------------
 
@@ -128,6 +130,7 @@ void print_json(json_t *); // and drops it
 json_t *shape_json(const Shape *);
 json_t *readers_json(const Graph *,
                      int slot); // names of the nodes that read it: more than one where it is tied
+const char *text_at(const json_t *object, const char *key); // "" where there is none
 json_t *number_json(double);    // null where it is not finite
 void say_progress(const Command *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));     // stderr; not when quiet

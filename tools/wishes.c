@@ -52,16 +52,21 @@ static Override eta_of_row(Arena *arena, const char *path, size_t number, const 
 	return wish;
 }
 
+json_t *load_report(Command *command, const char *path)
+{
+	json_error_t error;
+	json_t *file = json_load_file(path, 0, &error);
+	close_later(command, close_json, file);
+	if (!json_is_array(json_object_get(file, "params")))
+		fail(path, "not what amosc eta --json writes: %s",
+		     file ? "no list 'params'" : error.text);
+	return file;
+}
+
 static void read_report(Command *command, const char *path, Wishes *wishes)
 {
 	Arena *arena = command->arena;
-	json_error_t error;
-	json_t *file = json_load_file(path, 0, &error), *params = json_object_get(file, "params"),
-	       *one;
-	close_later(command, close_json, file);
-	if (!json_is_array(params))
-		fail(path, "not what amosc eta --json writes: %s",
-		     file ? "no list 'params'" : error.text);
+	json_t *params = json_object_get(load_report(command, path), "params"), *one;
 	size_t i;
 	json_array_foreach (params, i, one) {
 		Override wish = eta_of_row(arena, path, i, one);
