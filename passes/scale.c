@@ -205,6 +205,13 @@ static Surd act_range(Sweep *s, Ref r, const Val *v)
 	return surd_mul(bounded ? one : s->range[v->in[0]], constant(s, N_activated));
 }
 
+static Surd exp_range(Sweep *s, Ref r, const Val *v)
+{
+	(void)v;
+	admit(s, r, "taken to be around 1; of deviation 1 the exponential's root mean square is e");
+	return one;
+}
+
 static Surd norm_range(Sweep *s, Ref r, const Val *v)
 {
 	(void)r, (void)v;
@@ -290,8 +297,11 @@ static Surd dot_range(Sweep *s, Ref r, const Val *v)
 {
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
 	Surd m = surd_root(contracted(s, r), 1);
-	if (left && right)
+	if (left && right) {
+		admit(s, r,
+		      "two signals are taken for independent, though they come from the same data");
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
+	}
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
 	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
 		admit(s, r,
@@ -517,7 +527,7 @@ static const Row rows[OPS] = {
     [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
     [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
     [O_max] = {keep_range, clip_demand},        [O_min] = {keep_range, clip_demand},
-    [O_select] = {select_range, select_demand}, [O_exp] = {unit_range, unit_demand},
+    [O_select] = {select_range, select_demand}, [O_exp] = {exp_range, unit_demand},
     [O_log] = {unit_range, unit_demand},        [O_pow] = {unit_range, unit_demand},
     [O_sin] = {unit_range, unit_demand},        [O_cos] = {unit_range, unit_demand},
     [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
