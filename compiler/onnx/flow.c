@@ -167,16 +167,17 @@ static int64_t nth(const int64_t *list, int n, int i, int64_t otherwise)
 	return list && i < n ? list[i] : otherwise;
 }
 
-void lower_scan(Call *c)
+static void scan_all(Call *c)
 {
 	Graph *g = c->g;
 	const GraphProto *body = body_of(c, "body");
 	int nscan = (int)attr_int(c, "num_scan_inputs", 0), carried = c->nin - nscan, n[4] = {0};
 	int ngiven = (int)body->n_output - carried;
-	if (c->opset < 9 || nscan < 1 || carried < 0 || ngiven < 0)
-		refuse(c, "a Scan of set 8, or with too few values");
+	if (nscan < 1 || carried < 0 || ngiven < 0)
+		refuse(c, "a Scan with too few values");
 	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
-	const int64_t *back = attr_ints(c, "scan_input_directions", &n[1]);
+	const int64_t *back =
+	    attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &n[1]);
 	const int64_t *out_axes = attr_ints(c, "scan_output_axes", &n[2]);
 	const int64_t *out_back = attr_ints(c, "scan_output_directions", &n[3]);
 	int64_t turns = 0, axis[RANK];
@@ -213,6 +214,51 @@ void lower_scan(Call *c)
 		c->out[carried + s] =
 		    stack(c, (int)turns, scan[s], (int)axis_of(c, nth(out_axes, n[2], s, 0), rank));
 	}
+}
+
+// Sample b of operand k.
+static Ref sample_of(Call *c, int k, int64_t b)
+{
+	int64_t first = 0;
+	if (!in_val(c, k)->shape.rank)
+		refuse(c, "operand %d has no batch", k);
+	return drop_axes(c->g, take_range(c->g, c->in[k], 0, b, 1), 1, &first);
+}
+
+// Set 8 scans each sample of a batch by itself; operand 0 may tell how long each is.
+static void scan_samples(Call *c)
+{
+	if (c->nin < 2 || !c->arg[0].absent)
+		refuse(c, "samples of different lengths: pad them, or export with set 9 or later");
+	int64_t batch = in_val(c, 1)->shape.dim[0];
+	if (batch < 1)
+		refuse(c, "a batch of no samples");
+	Ref **row = NEWS(c->r->arena, Ref *, c->nout + 1);
+	for (int o = 0; o < c->nout; o++)
+		row[o] = NEWS(c->r->arena, Ref, batch);
+	for (int64_t b = 0; b < batch; b++) {
+		Call one = *c;
+		one.nin = c->nin - 1;
+		one.arg = NEWS(c->r->arena, Value, c->nin);
+		one.in = NEWS(c->r->arena, Ref, c->nin);
+		one.out = NEWS(c->r->arena, Ref, c->nout + 1);
+		one.value = NEWS(c->r->arena, Value, c->nout + 1);
+		for (int k = 0; k < one.nin; k++)
+			one.arg[k].ref = one.in[k] = sample_of(c, k + 1, b);
+		scan_all(&one);
+		for (int o = 0; o < c->nout; o++)
+			row[o][b] = one.out[o] ? one.out[o] : as_ref(c, one.value[o]);
+	}
+	for (int o = 0; o < c->nout; o++)
+		c->out[o] = stack(c, (int)batch, row[o], 0);
+}
+
+void lower_scan(Call *c)
+{
+	if (c->opset < 9)
+		scan_samples(c);
+	else
+		scan_all(c);
 }
 
 // ---- sequences

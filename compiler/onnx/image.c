@@ -164,6 +164,14 @@ static Ref group_channels(Graph *g, Ref x, int64_t groups)
 	return put_reshape(g, x, out);
 }
 
+// The kernel w as [groups, C / groups * size, O / groups].
+static Ref group_kernel(const Call *c, const Shape *w, int64_t groups)
+{
+	int64_t dims[] = {groups, w->dim[0] / groups, count_of(w) / MAX(w->dim[0], 1)};
+	Ref kernel = put_reshape(c->g, c->in[1], shape_of(3, dims));
+	return put_permute(c->g, kernel, (int64_t[]){0, 2, 1});
+}
+
 void lower_conv(Call *c)
 {
 	Graph *g = c->g;
@@ -177,11 +185,7 @@ void lower_conv(Call *c)
 	Frame f = read_frame(c, &x, w.dim + 2);
 	place_windows(c, &f);
 	Ref windows = put_windows(g, group_channels(g, c->in[0], groups), 3, &f, NULL, 0);
-	int64_t fan = count_of(&w) / MAX(w.dim[0], 1);
-	int64_t dims[] = {groups, w.dim[0] / groups, fan};
-	Ref kernel =
-	    put_permute(g, put_reshape(g, c->in[1], shape_of(3, dims)), (int64_t[]){0, 2, 1});
-	c->out[0] = add_bias(c, convolve(c, windows, kernel, &f));
+	c->out[0] = add_bias(c, convolve(c, windows, group_kernel(c, &w, groups), &f));
 }
 
 // The size of the result and its rim: output o takes input i with kernel entry k where o = i *
@@ -230,6 +234,114 @@ void lower_conv_transpose(Call *c)
 	c->out[0] = add_bias(c, convolve(c, windows, kernel, &f));
 }
 
+// Columns [N, C * block, places] summed where they overlap: the gradient of windows.
+void lower_col2im(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int n = 0, nblock = 0;
+	const int64_t *image = operand_ints(c, 1, &n), *block = operand_ints(c, 2, &nblock);
+	if (!image || !block || n != nblock || n < 1 || n > SPACE || s.rank != 3)
+		refuse(c, "wants columns, and a size and a block for 1 to %d axes", SPACE);
+	Shape to = {.rank = 2 + n, .dim = {s.dim[0]}};
+	int64_t fan = 1, row[SPACE][7], perm[RANK] = {0, 1};
+	for (int a = 0; a < n; a++) {
+		to.dim[2 + a] = image[a];
+		fan *= block[a];
+	}
+	to.dim[1] = s.dim[1] / MAX(fan, 1);
+	Frame f = read_frame(c, &to, block);
+	Shape wide = {.rank = 2 + 2 * n, .dim = {s.dim[0], to.dim[1]}};
+	for (int a = 0; a < n; a++) {
+		f.out[a] = window_count(&f, a, false);
+		wide.dim[2 + a] = f.size[a];
+		wide.dim[2 + n + a] = f.out[a];
+		perm[2 + a] = 2 + n + a;
+		perm[2 + n + a] = 2 + a;
+		const int64_t of[7] = {2 + a,         f.out[a],    f.size[a], f.stride[a],
+		                       f.dilation[a], f.before[a], 1};
+		memcpy(row[a], of, sizeof of);
+	}
+	if (count_of(&wide) != count_of(&s))
+		refuse(c, "%s are not the columns of such an image",
+		       shape_text(c->r->arena, E_f32, &s));
+	Ref x = put_permute(g, put_reshape(g, c->in[0], wide), perm);
+	c->out[0] = put_unwindow(g, x, &to, n, (const int64_t(*)[7])row);
+}
+
+// ---- deformed windows
+// -----------------------------------------------------------------------------
+
+// Coordinate `a` of each point: where the window's entry would lie, and the offset: [N * groups,
+// entries * places] of offsets [N * groups, entries, 2, places].
+static Ref deformed_places(Call *c, const Frame *f, Ref offset, int a)
+{
+	Graph *g = c->g;
+	Shape s = val(g, offset)->shape;
+	int64_t axis = 2, entries = s.dim[1], places = s.dim[3];
+	float *base = NEWS(c->r->arena, float, entries *places + 1);
+	for (int64_t k = 0; k < entries; k++) {
+		for (int64_t o = 0; o < places; o++) {
+			int64_t entry = a ? k % f->size[1] : k / f->size[1];
+			int64_t at = a ? o % f->out[1] : o / f->out[1];
+			base[k * places + o] =
+			    (float)(at * f->stride[a] + entry * f->dilation[a] - f->before[a]);
+		}
+	}
+	int64_t dims[] = {1, entries, places};
+	Ref x = drop_axes(g, take_range(g, offset, 2, a, 1), 1, &axis);
+	x = put2(g, O_add, x, put_const(g, E_f32, shape_of(3, dims), base));
+	return merge_axes(g, x, 1, 3);
+}
+
+// The windows of an image at offset places: [N, groups, C / groups, out.., size..].
+static Ref deformed_windows(Call *c, const Frame *f, int64_t groups)
+{
+	Graph *g = c->g;
+	Shape s = val(g, c->in[0])->shape;
+	int64_t parts = attr_int(c, "offset_group", 1), entries = f->size[0] * f->size[1],
+	        places = f->out[0] * f->out[1], each = s.dim[1] / MAX(parts, 1),
+	        n = s.dim[0] * parts;
+	int64_t split[] = {n, each, s.dim[2], s.dim[3]}, pairs[] = {n, entries, 2, places};
+	Shape wanted = shape_of(4, pairs);
+	if (parts < 1 || s.dim[1] % parts ||
+	    count_of(&val(g, c->in[2])->shape) != count_of(&wanted))
+		refuse(c, "offsets %s do not fit",
+		       shape_text(c->r->arena, E_f32, &val(g, c->in[2])->shape));
+	Image image = image_rows(g, put_reshape(g, c->in[0], shape_of(4, split)));
+	Ref offset = put_reshape(g, c->in[2], wanted), x[2];
+	for (int a = 0; a < 2; a++)
+		x[a] = deformed_places(c, f, offset, a);
+	Ref y = sample_points(g, &image, x, false, O_add);
+	if (c->nin > 4 && c->in[4])
+		y = put2(
+		    g, O_mul, y,
+		    put_reshape(g, c->in[4], shape_of(3, (int64_t[]){n, entries * places, 1})));
+	y = put_reshape(g, y, shape_of(4, (int64_t[]){n, entries, places, each}));
+	y = put_permute(g, y, (int64_t[]){0, 3, 2, 1});
+	int64_t dims[] = {s.dim[0],  groups,     s.dim[1] / groups, f->out[0],
+	                  f->out[1], f->size[0], f->size[1]};
+	return put_reshape(g, y, shape_of(7, dims));
+}
+
+void lower_deform_conv(Call *c)
+{
+	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
+	int64_t groups = attr_int(c, "group", 1);
+	in_val(c, 2);
+	if (x.rank != 4 || w.rank != 4 || groups < 1 || w.dim[0] % groups ||
+	    x.dim[1] != w.dim[1] * groups)
+		refuse(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
+		       shape_text(c->r->arena, E_f32, &x));
+	Frame f = read_frame(c, &x, w.dim + 2);
+	place_windows(c, &f);
+	Ref y = convolve(c, deformed_windows(c, &f, groups), group_kernel(c, &w, groups), &f);
+	if (c->nin > 3 && c->in[3])
+		y = put2(c->g, O_add, y,
+		         put_reshape(c->g, c->in[3], shape_of(4, (int64_t[]){1, w.dim[0], 1, 1})));
+	c->out[0] = y;
+}
+
 // ---- pools
 // --------------------------------------------------------------------------------------------------
 
@@ -253,12 +365,73 @@ static Frame pool_frame(Call *c)
 	return f;
 }
 
+// Along one axis, the operand's entry that number `k` of a window's entries stands for.
+static Ref entry_on_axis(Graph *g, const Frame *f, int a, Ref k)
+{
+	int64_t below = 1;
+	for (int b = a + 1; b < f->n; b++)
+		below *= f->size[b];
+	k = put2(g, O_mod, put2(g, O_div, k, put_num(g, E_i64, (double)below)),
+	         put_num(g, E_i64, (double)f->size[a]));
+	Ref at = put2(g, O_mul, put_iota(g, val(g, k)->shape, 2 + a),
+	              put_num(g, E_i64, (double)f->stride[a]));
+	k = put2(g, O_mul, k, put_num(g, E_i64, (double)f->dilation[a]));
+	return put2(g, O_sub, put2(g, O_add, at, k), put_num(g, E_i64, (double)f->before[a]));
+}
+
+// Where in the whole operand each window's largest entry lies, row major, or with the spatial axes
+// the other way round.
+static Ref largest_places(Call *c, Ref windows, const Frame *f)
+{
+	Graph *g = c->g;
+	Shape s = val(g, windows)->shape;
+	bool columns = attr_int(c, "storage_order", 0);
+	int64_t last = 2 + f->n;
+	Ref k = put_fold(g, O_argmax, merge_axes(g, windows, (int)last, s.rank), 1, &last);
+	k = drop_axes(g, k, 1, &last);
+	Shape at = val(g, k)->shape;
+	Ref place = put2(g, O_mul, put_iota(g, at, 0), put_num(g, E_i64, (double)at.dim[1]));
+	place = put2(g, O_add, place, put_iota(g, at, 1));
+	for (int j = 0; j < f->n; j++) {
+		int a = columns ? f->n - 1 - j : j;
+		place = put2(g, O_mul, place, put_num(g, E_i64, (double)f->in[a]));
+		place = put2(g, O_add, place, entry_on_axis(g, f, a, k));
+	}
+	return place;
+}
+
 void lower_max_pool(Call *c)
 {
 	Frame f = pool_frame(c);
 	double lowest = elems[in_val(c, 0)->type].cls == 'f' ? -INFINITY : -128;
-	c->out[0] =
-	    fold_windows(c->g, O_amax, put_windows(c->g, c->in[0], 2, &f, NULL, lowest), &f);
+	Ref windows = put_windows(c->g, c->in[0], 2, &f, NULL, lowest);
+	c->out[0] = fold_windows(c->g, O_amax, windows, &f);
+	if (c->nout > 1)
+		c->out[1] = largest_places(c, windows, &f);
+}
+
+// Each entry at the place that its index names, zeros between.
+void lower_max_unpool(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape, out = s;
+	int n = s.rank - 2, nwant = 0;
+	int64_t size[SPACE], none[RANK] = {0}, more[RANK] = {0};
+	in_val(c, 1);
+	if (n < 1 || n > SPACE)
+		refuse(c, "%d spatial axes; 1 to %d are supported", n, SPACE);
+	fill_ints(c, "kernel_shape", n, 1, size);
+	Frame f = read_frame(c, &s, size);
+	const int64_t *want = operand_ints(c, 2, &nwant);
+	for (int a = 0; a < n; a++)
+		out.dim[2 + a] = (f.in[a] - 1) * f.stride[a] + f.size[a] - f.before[a] - f.after[a];
+	for (int a = 0; want && a < s.rank && a < nwant; a++)
+		more[a] = MAX(want[a] - out.dim[a], 0);
+	int64_t all = count_of(&out);
+	Ref zero = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 1), shape_of(1, &all));
+	Ref at = merge_axes(g, put_cast(g, c->in[1], E_i64), 0, s.rank);
+	Ref y = put_scatter(g, zero, at, merge_axes(g, c->in[0], 0, s.rank), 0, 0);
+	c->out[0] = put_pad(g, put_reshape(g, y, out), none, more, 0);
 }
 
 // How many entries of window o along axis a count: those inside, or inside the rim too.
@@ -317,151 +490,4 @@ void lower_lrn(Call *c)
 	sum = put2(g, O_add, sum, put_num(g, E_f32, attr_float(c, "bias", 1)));
 	c->out[0] =
 	    put2(g, O_div, x, put2(g, O_pow, sum, put_num(g, E_f32, attr_float(c, "beta", 0.75))));
-}
-
-// ---- resizing
-// -------------------------------------------------------------------------------------------------
-
-typedef struct Zoom { // one axis of a resize
-	int64_t in, out;
-	double scale, start, end; // start, end: of the region, for tf_crop_and_resize
-} Zoom;
-
-static double source_place(Call *c, const char *mode, const Zoom *z, int64_t o)
-{
-	double x = (double)o, in = (double)z->in, out = (double)z->out;
-	if (!strcmp(mode, "asymmetric"))
-		return x / z->scale;
-	if (!strcmp(mode, "align_corners"))
-		return z->scale * in != 1 ? x * (in - 1) / (z->scale * in - 1) : 0;
-	if (!strcmp(mode, "pytorch_half_pixel") && z->out == 1)
-		return 0;
-	if (!strcmp(mode, "half_pixel_symmetric")) {
-		double adjustment = out / (z->scale * in), centre = in / 2;
-		return centre * (1 - adjustment) + (x + 0.5) / z->scale - 0.5;
-	}
-	if (strcmp(mode, "half_pixel") && strcmp(mode, "pytorch_half_pixel"))
-		refuse(c, "coordinate_transformation_mode '%s'", mode);
-	return (x + 0.5) / z->scale - 0.5;
-}
-
-static int64_t nearest_of(const char *mode, double x)
-{
-	if (!strcmp(mode, "floor"))
-		return (int64_t)floor(x);
-	if (!strcmp(mode, "ceil"))
-		return (int64_t)ceil(x);
-	return (int64_t)(strcmp(mode, "round_prefer_ceil") ? ceil(x - 0.5) : floor(x + 0.5));
-}
-
-static int64_t inside(int64_t x, int64_t n)
-{
-	return x < 0 ? 0 : x >= n ? n - 1 : x;
-}
-
-// Weights of a cubic through four neighbours, the second of which is `t` to the left (Keys).
-static void cubic_weights(double a, double t, double *w)
-{
-	for (int k = 0; k < 4; k++) {
-		double d = fabs(t - (k - 1));
-		w[k] = d <= 1  ? ((a + 2) * d - (a + 3)) * d * d + 1
-		       : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
-		               : 0;
-	}
-}
-
-// The matrix [in, out] that takes one axis to its new size.
-static Ref zoom_matrix(Call *c, const Zoom *z, const char *coordinates, const char *mode,
-                       const char *nearest)
-{
-	float *m = NEWS(c->r->arena, float, z->in * z->out);
-	double cubic = attr_float(c, "cubic_coeff_a", -0.75);
-	bool exclude = attr_int(c, "exclude_outside", 0);
-	for (int64_t o = 0; o < z->out; o++) {
-		double x = source_place(c, coordinates, z, o), w[4];
-		int64_t low = (int64_t)floor(x);
-		if (mode[0] == 'n') {
-			m[inside(nearest_of(nearest, x), z->in) * z->out + o] = 1;
-		} else if (mode[0] == 'c') {
-			cubic_weights(cubic, x - (double)low, w);
-			double sum = 0;
-			for (int k = 0; k < 4; k++) {
-				if (exclude && inside(low - 1 + k, z->in) != low - 1 + k)
-					w[k] = 0;
-				sum += w[k];
-			}
-			for (int k = 0; k < 4; k++)
-				m[inside(low - 1 + k, z->in) * z->out + o] += (float)(w[k] / sum);
-		} else {
-			double t = x - (double)low;
-			m[inside(low, z->in) * z->out + o] += (float)(1 - t);
-			m[inside(low + 1, z->in) * z->out + o] += (float)t;
-		}
-	}
-	return put_const(c->g, E_f32, shape_of(2, (int64_t[]){z->in, z->out}), m);
-}
-
-static Ref zoom_nearest(Call *c, Ref x, int axis, const Zoom *z, const char *coordinates,
-                        const char *nearest)
-{
-	int64_t *from = NEWS(c->r->arena, int64_t, z->out);
-	for (int64_t o = 0; o < z->out; o++)
-		from[o] = inside(nearest_of(nearest, source_place(c, coordinates, z, o)), z->in);
-	return put_gather(c->g, x, put_ints(c->g, (int)z->out, from), axis);
-}
-
-static Ref zoom_axis(Call *c, Ref x, int axis, const Zoom *z, const char *mode)
-{
-	Graph *g = c->g;
-	const char *nearest =
-	    attr_string(c, "nearest_mode", c->opset < 11 ? "floor" : "round_prefer_floor");
-	const char *coordinates = attr_string(c, "coordinate_transformation_mode",
-	                                      c->opset < 11 ? "asymmetric" : "half_pixel");
-	if (mode[0] == 'n')
-		return zoom_nearest(c, x, axis, z, coordinates, nearest);
-	int rank = val(g, x)->shape.rank;
-	int64_t perm[RANK];
-	for (int a = 0; a < rank; a++)
-		perm[a] = a;
-	perm[axis] = rank - 1;
-	perm[rank - 1] = axis;
-	return put_permute(
-	    g, matmul(g, put_permute(g, x, perm), zoom_matrix(c, z, coordinates, mode, nearest)),
-	    perm);
-}
-
-void lower_resize(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	bool old = c->opset < 11;
-	int nscale = 0, nsize = 0, naxes = 0;
-	const double *scales = operand_numbers(c, old ? 1 : 2, &nscale);
-	const int64_t *sizes = old ? NULL : operand_ints(c, 3, &nsize);
-	const int64_t *axes = attr_ints(c, "axes", &naxes);
-	const AttributeProto *a = find_attr(c, "scales");
-	if (!nscale && a && old) {
-		double *from = NEWS(c->r->arena, double, a->n_floats + 1);
-		for (size_t i = 0; i < a->n_floats; i++)
-			from[i] = (double)a->floats[i];
-		scales = from;
-		nscale = (int)a->n_floats;
-	}
-	int n = axes ? naxes : s.rank;
-	if ((nsize ? nsize : nscale) != n)
-		refuse(c, "%d scales and %d sizes for %d axes", nscale, nsize, n);
-	const char *mode = attr_string(c, "mode", "nearest");
-	if (attr_int(c, "antialias", 0) ||
-	    strcmp(attr_string(c, "keep_aspect_ratio_policy", "stretch"), "stretch"))
-		refuse(c, "antialias and keep_aspect_ratio_policy are not supported");
-	c->out[0] = c->in[0];
-	for (int i = 0; i < n; i++) {
-		int axis = (int)axis_of(c, axes ? axes[i] : i, s.rank);
-		Zoom z = {.in = s.dim[axis]};
-		z.out = nsize ? sizes[i] : (int64_t)floor((double)z.in * scales[i]);
-		z.scale = nsize ? (double)z.out / (double)z.in : scales[i];
-		if (z.out < 1 || z.out > 1 << 20)
-			refuse(c, "axis %d would get %lld entries", axis, (long long)z.out);
-		if (z.out != z.in || z.scale != 1)
-			c->out[0] = zoom_axis(c, c->out[0], axis, &z, mode);
-	}
 }

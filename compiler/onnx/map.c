@@ -221,6 +221,13 @@ void lower_swish(Call *c)
 		         put_act(c->g, put2(c->g, O_mul, x, num_like(c->g, x, alpha)), A_sigmoid));
 }
 
+void lower_swiglu(Call *c)
+{
+	in_val(c, 1);
+	lower_swish(c);
+	c->out[0] = put_map2(c->g, O_mul, c->out[0], c->in[1]);
+}
+
 void lower_hardsigmoid(Call *c)
 {
 	in_val(c, 0);

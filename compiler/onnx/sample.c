@@ -3,6 +3,7 @@
 // rows of channels, a point is the sum of a few rows gathered and weighted, so gradients reach
 // image and coordinates.
 #include "lower.h"
+#include <math.h>
 #include <string.h>
 
 static Ref unary_book(Graph *g, const char *def, Ref x, int n, const Given *given)
@@ -306,4 +307,48 @@ void lower_roi_align(Call *c)
 	y = largest ? put_fold(g, O_amax, y, 2, axes) : put_mean(g, y, 2, axes);
 	y = drop_axes(g, y, 2, axes);
 	c->out[0] = put_permute(g, y, (int64_t[]){0, 3, 1, 2});
+}
+
+// ---- MaxRoiPool
+// ----------------------------------------------------------------------------------
+
+// The largest entry of each bin along the last axis of x [R, .., size]: bins [R, count] of regions
+// from entry `start` to `end`, [R, 1]; -inf where a bin is empty.
+static Ref largest_in_bins(Graph *g, Ref x, Ref start, Ref end, int64_t count)
+{
+	Shape s = val(g, x)->shape;
+	int64_t last = s.rank, size = s.dim[last - 1], bins[RANK] = {1, 1, 1, count, 1},
+	        all[RANK] = {1, 1, 1, 1, size}, each[RANK] = {s.dim[0], 1, 1, 1, 1};
+	Given given = {.name = "count", .x = (double)count};
+	Ref bin = put_cast(g, put_iota(g, shape_of(5, bins), 3), E_f32);
+	Ref at = put_cast(g, put_iota(g, shape_of(5, all), 4), E_f32);
+	Ref from = put_reshape(g, start, shape_of(5, each)),
+	    to = put_reshape(g, end, shape_of(5, each));
+	Ref in = book_call1(g, "in_bin", 4, (Ref[]){at, bin, from, to}, 1, &given);
+	Ref wide = insert_axis(g, x, (int)last - 1);
+	x = put3(g, O_select, in, wide, num_like(g, x, -INFINITY));
+	return drop_axes(g, put_fold(g, O_amax, x, 1, &last), 1, &last);
+}
+
+void lower_max_roi_pool(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape, r = in_val(c, 1)->shape;
+	int n = 0;
+	const int64_t *bins = attr_ints(c, "pooled_shape", &n);
+	if (s.rank != 4 || r.rank != 2 || r.dim[1] != 5 || n != 2)
+		refuse(c, "wants an image, regions of five numbers, and a pooled_shape of two");
+	Ref edge[5];
+	Given given = {.name = "scale", .x = attr_float(c, "spatial_scale", 1)};
+	for (int k = 0; k < 5; k++) {
+		edge[k] = take_range(g, c->in[1], 1, k, 1);
+		if (k)
+			edge[k] = unary_book(g, "pixel_of", edge[k], 1, &given);
+	}
+	Ref of = put_reshape(g, put_cast(g, edge[0], E_i64), shape_of(1, r.dim));
+	Ref x = put_gather(g, c->in[0], of, 0);
+	x = largest_in_bins(g, x, edge[1], edge[3], bins[1]);
+	x = largest_in_bins(g, swap_last(g, x), edge[2], edge[4], bins[0]);
+	Ref none = put2(g, O_eq, x, num_like(g, x, -INFINITY));
+	c->out[0] = swap_last(g, put3(g, O_select, none, num_like(g, x, 0), x));
 }

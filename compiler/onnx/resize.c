@@ -1,0 +1,220 @@
+// resize.c: Resize and Upsample. Takes the node being lowered. Gives its results.
+// Keeps: axes are resized one after the other, each by a gather (nearest) or a product with a
+// matrix.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+typedef struct Zoom { // one axis of a resize
+	int axis;
+	int64_t in, out;
+	double scale, start, end; // start, end: of the region, for tf_crop_and_resize
+} Zoom;
+
+typedef struct Manner { // how it interpolates
+	const char *mode, *nearest, *coordinates;
+	double cubic, outside;
+	bool exclude, antialias;
+} Manner;
+
+static Manner read_manner(const Call *c)
+{
+	bool old = c->opset < 11;
+	return (Manner){
+	    .mode = attr_string(c, "mode", "nearest"),
+	    .nearest = attr_string(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
+	    .coordinates =
+	        attr_string(c, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
+	    .cubic = attr_float(c, "cubic_coeff_a", -0.75),
+	    .outside = attr_float(c, "extrapolation_value", 0),
+	    .exclude = attr_int(c, "exclude_outside", 0),
+	    .antialias = attr_int(c, "antialias", 0),
+	};
+}
+
+static bool crops(const Manner *m)
+{
+	return !strcmp(m->coordinates, "tf_crop_and_resize");
+}
+
+// Where entry o of the result lies in the operand.
+static double source_place(Call *c, const Manner *m, const Zoom *z, int64_t o)
+{
+	const char *mode = m->coordinates;
+	double x = (double)o, in = (double)z->in, out = (double)z->out;
+	if (crops(m)) {
+		double at = z->out > 1 ? x / (out - 1) : 0.5;
+		return (z->start + at * (z->end - z->start)) * (in - 1);
+	}
+	if (!strcmp(mode, "asymmetric"))
+		return x / z->scale;
+	if (!strcmp(mode, "align_corners"))
+		return z->scale * in != 1 ? x * (in - 1) / (z->scale * in - 1) : 0;
+	if (!strcmp(mode, "pytorch_half_pixel") && z->out == 1)
+		return 0;
+	if (!strcmp(mode, "half_pixel_symmetric")) {
+		double adjustment = out / (z->scale * in), centre = in / 2;
+		return centre * (1 - adjustment) + (x + 0.5) / z->scale - 0.5;
+	}
+	if (strcmp(mode, "half_pixel") && strcmp(mode, "pytorch_half_pixel"))
+		refuse(c, "coordinate_transformation_mode '%s'", mode);
+	return (x + 0.5) / z->scale - 0.5;
+}
+
+static int64_t nearest_of(const char *mode, double x)
+{
+	if (!strcmp(mode, "floor"))
+		return (int64_t)floor(x);
+	if (!strcmp(mode, "ceil"))
+		return (int64_t)ceil(x);
+	return (int64_t)(strcmp(mode, "round_prefer_ceil") ? ceil(x - 0.5) : floor(x + 0.5));
+}
+
+static int64_t inside(int64_t x, int64_t n)
+{
+	return x < 0 ? 0 : x >= n ? n - 1 : x;
+}
+
+// The weight of an entry `d` away: a triangle, or Keys' cubic.
+static double weight_at(const Manner *m, double d)
+{
+	double a = m->cubic;
+	d = fabs(d);
+	if (m->mode[0] != 'c')
+		return d < 1 ? 1 - d : 0;
+	return d <= 1  ? ((a + 2) * d - (a + 3)) * d * d + 1
+	       : d < 2 ? ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+	               : 0;
+}
+
+// Column o of the matrix [in, out]: weights of the entries around x, which sum to 1. Antialiasing
+// widens them where the axis shrinks.
+static void fill_column(const Manner *m, const Zoom *z, double x, float *column)
+{
+	double shrink = m->antialias ? fmin(z->scale, 1) : 1, sum = 0;
+	double reach = (m->mode[0] == 'c' ? 2 : 1) / shrink;
+	for (int pass = 0; pass < 2; pass++) {
+		for (int64_t i = (int64_t)ceil(x - reach); (double)i <= x + reach; i++) {
+			double w = weight_at(m, ((double)i - x) * shrink);
+			if (m->exclude && inside(i, z->in) != i)
+				continue;
+			if (pass)
+				column[inside(i, z->in) * z->out] += (float)(w / sum);
+			else
+				sum += w;
+		}
+	}
+}
+
+static Ref zoom_nearest(Call *c, Ref x, const Zoom *z, const Manner *m)
+{
+	int64_t *from = NEWS(c->r->arena, int64_t, z->out);
+	for (int64_t o = 0; o < z->out; o++)
+		from[o] = inside(nearest_of(m->nearest, source_place(c, m, z, o)), z->in);
+	return put_gather(c->g, x, put_ints(c->g, (int)z->out, from), z->axis);
+}
+
+static Ref zoom_smooth(Call *c, Ref x, const Zoom *z, const Manner *m)
+{
+	Graph *g = c->g;
+	int rank = val(g, x)->shape.rank;
+	float *matrix = NEWS(c->r->arena, float, z->in * z->out);
+	for (int64_t o = 0; o < z->out; o++)
+		fill_column(m, z, source_place(c, m, z, o), matrix + o);
+	int64_t perm[RANK], dims[] = {z->in, z->out};
+	for (int a = 0; a < rank; a++)
+		perm[a] = a;
+	perm[z->axis] = rank - 1;
+	perm[rank - 1] = z->axis;
+	Ref weights = put_const(g, E_f32, shape_of(2, dims), matrix);
+	return put_permute(g, matmul(g, put_permute(g, x, perm), weights), perm);
+}
+
+// Entries whose place lies outside of the operand get the value that the node says.
+static Ref extrapolate(Call *c, Ref y, const Zoom *z, const Manner *m)
+{
+	Graph *g = c->g;
+	Shape at = {.rank = val(g, y)->shape.rank};
+	uint8_t *outside = NEWS(c->r->arena, uint8_t, z->out);
+	for (int a = 0; a < at.rank; a++)
+		at.dim[a] = a == z->axis ? z->out : 1;
+	for (int64_t o = 0; o < z->out; o++) {
+		double x = source_place(c, m, z, o);
+		outside[o] = x < 0 || x > (double)(z->in - 1);
+	}
+	return put3(g, O_select, put_const(g, E_b8, at, outside), num_like(g, y, m->outside), y);
+}
+
+// Scales: operand 1 or 2, or an attribute of the first sets.
+static const double *read_scales(Call *c, int *n)
+{
+	bool old = c->opset < 11;
+	const double *scales = operand_numbers(c, old ? 1 : 2, n);
+	const AttributeProto *a = find_attr(c, "scales");
+	if (*n || !a || !old)
+		return scales;
+	double *from = NEWS(c->r->arena, double, a->n_floats + 1);
+	for (size_t i = 0; i < a->n_floats; i++)
+		from[i] = (double)a->floats[i];
+	*n = (int)a->n_floats;
+	return from;
+}
+
+// One scale for all axes, so that none gets larger (or smaller) than its size.
+static void keep_aspect(int n, const int64_t *sizes, Zoom *z, bool larger)
+{
+	double scale = 0;
+	for (int i = 0; i < n; i++) {
+		double each = (double)sizes[i] / (double)z[i].in;
+		scale = !i ? each : larger ? fmax(scale, each) : fmin(scale, each);
+	}
+	for (int i = 0; i < n; i++) {
+		z[i].scale = scale;
+		z[i].out = (int64_t)floor(scale * (double)z[i].in + 0.5);
+	}
+}
+
+static int read_zooms(Call *c, const Manner *m, Zoom *z)
+{
+	Shape s = in_val(c, 0)->shape;
+	int nscale = 0, nsize = 0, naxes = 0, nregion = 0;
+	const double *scales = read_scales(c, &nscale),
+	             *region = crops(m) ? operand_numbers(c, 1, &nregion) : NULL;
+	const int64_t *sizes = c->opset < 11 ? NULL : operand_ints(c, 3, &nsize);
+	const int64_t *axes = attr_ints(c, "axes", &naxes);
+	const char *policy = attr_string(c, "keep_aspect_ratio_policy", "stretch");
+	int n = axes ? naxes : s.rank;
+	if (n > RANK || (nsize ? nsize : nscale) != n || (crops(m) && nregion != 2 * n))
+		refuse(c, "%d scales, %d sizes and a region of %d for %d axes", nscale, nsize,
+		       nregion, n);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, s.rank);
+		int64_t in = s.dim[axis];
+		int64_t out = nsize ? sizes[i] : (int64_t)floor((double)in * scales[i]);
+		double scale = nsize ? (double)out / (double)in : scales[i];
+		z[i] = (Zoom){
+		    axis, in, out, scale, region ? region[i] : 0, region ? region[n + i] : 1};
+	}
+	if (nsize && strcmp(policy, "stretch"))
+		keep_aspect(n, sizes, z, !strcmp(policy, "not_smaller"));
+	return n;
+}
+
+void lower_resize(Call *c)
+{
+	Manner m = read_manner(c);
+	Zoom zoom[RANK];
+	int n = read_zooms(c, &m, zoom);
+	Ref x = c->in[0];
+	for (int i = 0; i < n; i++) {
+		const Zoom *z = &zoom[i];
+		if (z->out < 1 || z->out > 1 << 20)
+			refuse(c, "axis %d would get %lld entries", z->axis, (long long)z->out);
+		if (z->out == z->in && z->scale == 1 && !crops(&m))
+			continue;
+		x = m.mode[0] == 'n' ? zoom_nearest(c, x, z, &m) : zoom_smooth(c, x, z, &m);
+		if (crops(&m))
+			x = extrapolate(c, x, z, &m);
+	}
+	c->out[0] = x;
+}
