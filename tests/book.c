@@ -317,6 +317,7 @@ static const char *const cases[] = {
     "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 1)",
     "x:2,4 i:3 u:2,3 = scatter(x, i, u; 1, 1)",
     "q:4,2 u:3,2 = scatter(q, iota(; 0, [3]), u; 0, 2)",
+    "q:4,2 i:6 o:6,2 = scatter(q, i, o; 0, 2)",
     "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 3)",
     "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 4)",
     "x:3,4 = softmax(x; 1)",
