@@ -72,7 +72,8 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	const char *model = format(arena, "%s/model.onnx", folder);
 	const Model *listed = case_list(arena, model);
 	Data data = {arena, op, case_inputs(arena, listed, format(arena, "%s/%s", folder, set))};
-	ReadOptions options = {.training = true, .nknown = data.known.count, .known = data.known.at};
+	ReadOptions options = {
+	    .training = true, .nknown = data.known.count, .known = data.known.at};
 	Model *m = read_model(arena, model, &options);
 	check_active(m, &data);
 	m->graph->stores.count = 0;
@@ -121,15 +122,15 @@ static void run(const char *folder, const Excuses *excuses, Tally *all, int coun
 	if (!TRY(caught)) {
 		const char *op = case_operator(arena, folder);
 		tally = tally_of(all, count, op);
-		outcome = !tally                       ? NOTHING
-		          : case_excuse(excuses, name) ? EXCUSED
-		                                       : check_case(arena, folder, name, op, tally);
+		outcome = tally ? check_case(arena, folder, name, op, tally) : NOTHING;
 		catch_end(&caught);
 	} else {
-		if (tally)
+		if (tally && !case_excuse(excuses, name))
 			printf("refused: %s: %s\n", folder, caught.message);
 		free(caught.message);
 	}
+	if (outcome == OFF && case_excuse(excuses, name))
+		outcome = EXCUSED;
 	if (tally)
 		count_outcome(tally, outcome);
 	fflush(stdout);
