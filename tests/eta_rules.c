@@ -3,13 +3,12 @@
 // Changes one rule at a time (a primitive's range, its demand, a number, a form) and fails where no
 // parameter of any graph notices; then looks each number and form up in the page that explains
 // them.
+#include "eta_graph.h"
 #include "scale.h"
-#include <stdlib.h>
 #include <string.h>
 
 typedef struct Case {
-	Graph *g;
-	Wishes wishes;
+	EtaGraph graph;
 	char *answer; // what the paper's rules say
 } Case;
 
@@ -20,50 +19,17 @@ typedef struct Cases {
 	int mutants, missed;
 } Cases;
 
-static char *read_text(Arena *arena, const char *path)
+// Every scale that eta infers, a line each.
+static char *answer_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
 {
-	FILE *file = fopen(path, "rb");
-	if (!file)
-		fail(path, "cannot be opened");
-	fseek(file, 0, SEEK_END);
-	size_t size = (size_t)ftell(file);
-	rewind(file);
-	char *text = take(arena, size + 1);
-	if (fread(text, 1, size, file) != size)
-		fail(path, "cannot be read");
-	fclose(file);
-	return text;
-}
-
-// Every scale that eta infers, as text.
-static char *answer_of(Arena *arena, const Case *c, const Rules *rules)
-{
-	Wishes wishes = c->wishes;
+	Wishes wishes = graph->wishes;
 	wishes.rules = rules;
-	const Eta *eta = eta_pass(arena, c->g, &wishes, NULL);
+	const Eta *eta = eta_pass(arena, graph->g, &wishes, NULL);
 	Text text = {.arena = arena};
-	for (int i = 0; i < c->g->slots.count; i++) {
-		if (c->g->slots.at[i].kind != S_param)
-			continue;
-		say(&text, "%s %s %s %d", c->g->slots.at[i].name, eta[i].role, eta[i].formula,
-		    eta[i].sure);
-		for (int a = 0; a < eta[i].slot.rank; a++)
-			say(&text, " %lld", (long long)eta[i].slot.dim[a]);
-		say(&text, "\n");
-	}
+	for (int i = 0; i < graph->g->slots.count; i++)
+		if (graph->g->slots.at[i].kind == S_param)
+			say(&text, "%s\n", eta_line(arena, graph->g->slots.at[i].name, &eta[i]));
 	return text.at;
-}
-
-static Case read_case(Arena *arena, const char *path)
-{
-	static const char word[] = "# convention ";
-	char *text = read_text(arena, path), *at = strstr(text, word);
-	Case c = {.g = parse_graph(arena, path, text, book_builtin())};
-	if (at)
-		c.wishes.convention =
-		    format(arena, "%.*s", (int)strcspn(at + strlen(word), "\n"), at + strlen(word));
-	c.answer = answer_of(arena, &c, NULL);
-	return c;
 }
 
 // Does any answer change?
@@ -72,7 +38,8 @@ static bool noticed(const Cases *cases, const Rules *rules)
 	bool differs = false;
 	for (int i = 0; i < cases->n && !differs; i++) {
 		Arena *scratch = arena_new();
-		differs = strcmp(cases->at[i].answer, answer_of(scratch, &cases->at[i], rules));
+		differs =
+		    strcmp(cases->at[i].answer, answer_of(scratch, &cases->at[i].graph, rules));
 		arena_free(scratch);
 	}
 	return differs;
@@ -121,17 +88,18 @@ static void change_rows(Cases *cases)
 	}
 }
 
-static void change_constants(Cases *cases)
-{
-	static const char *const names[] = {
+static const char *const numbers[] = {
 #define CONSTANT(name, num, den, meaning) #name,
 #include "eta.def"
 #undef CONSTANT
-	};
+};
+
+static void change_constants(Cases *cases)
+{
 	for (int k = 0; k < CONSTANTS; k++) {
 		Rules rules = eta_rules();
 		rules.constant[k] = surd_mul(rules.constant[k], surd_root(3, 1));
-		try_rules(cases, &rules, "number", names[k]);
+		try_rules(cases, &rules, "number", numbers[k]);
 	}
 }
 
@@ -150,13 +118,14 @@ static void change_forms(Cases *cases)
 	}
 }
 
-static int unexplained(Arena *arena, const char *path)
+// How many of these names the page does not mention.
+static int unexplained(Arena *arena, const char *path, int n, const char *const *name)
 {
 	const char *page = read_text(arena, path);
 	int missing = 0;
-	for (int k = 0; k < FORMS; k++)
-		if (!strstr(page, format(arena, "`%s`", forms[k]))) {
-			printf("%s does not explain the form `%s`\n", path, forms[k]);
+	for (int k = 0; k < n; k++)
+		if (!strstr(page, format(arena, "`%s`", name[k]))) {
+			printf("%s does not explain `%s`\n", path, name[k]);
 			missing++;
 		}
 	return missing;
@@ -166,12 +135,15 @@ int main(int argc, char **argv)
 {
 	Arena *arena = arena_new();
 	Cases cases = {.arena = arena, .n = argc - 2, .at = NEWS(arena, Case, argc)};
-	for (int i = 0; i < cases.n; i++)
-		cases.at[i] = read_case(arena, argv[i + 2]);
+	for (int i = 0; i < cases.n; i++) {
+		cases.at[i].graph = read_eta_graph(arena, argv[i + 2]);
+		cases.at[i].answer = answer_of(arena, &cases.at[i].graph, NULL);
+	}
 	change_rows(&cases);
 	change_constants(&cases);
 	change_forms(&cases);
-	int missing = unexplained(arena, argv[1]);
+	int missing = unexplained(arena, argv[1], FORMS, forms) +
+	              unexplained(arena, argv[1], CONSTANTS, numbers);
 	printf("eta_rules: %d rules changed, %d not noticed\n", cases.mutants, cases.missed);
 	arena_free(arena);
 	return cases.missed || missing || cases.n < 1;

@@ -1,0 +1,57 @@
+// eta_graph.c: see eta_graph.h.
+#include "eta_graph.h"
+#include <string.h>
+
+char *read_text(Arena *arena, const char *path)
+{
+	FILE *file = fopen(path, "rb");
+	if (!file)
+		fail(path, "cannot be opened");
+	fseek(file, 0, SEEK_END);
+	long size = ftell(file);
+	rewind(file);
+	char *text = take(arena, (size_t)size + 1);
+	if (fread(text, 1, (size_t)size, file) != (size_t)size)
+		fail(path, "cannot be read");
+	fclose(file);
+	return text;
+}
+
+// The rest of the first line that begins so; NULL when there is none.
+static char *line_after(Arena *arena, const char *text, const char *begin)
+{
+	const char *at = strstr(text, begin);
+	return at ? format(arena, "%.*s", (int)strcspn(at + strlen(begin), "\n"),
+	                   at + strlen(begin))
+	          : NULL;
+}
+
+const char *eta_line(Arena *arena, const char *name, const Eta *eta)
+{
+	Text slots = {.arena = arena};
+	for (int a = 0; a < eta->slot.rank; a++)
+		say(&slots, "%s%lld", a ? "," : "", (long long)eta->slot.dim[a]);
+	return format(arena, "%s %s %s [%s]%s", name, eta->role, eta->formula,
+	              slots.at ? slots.at : "", eta->sure ? "" : " unsure");
+}
+
+// A line `begin`PATTERN=EXPRESSION
+static void add_wish(Arena *arena, const char *text, const char *begin, Overrides *list)
+{
+	char *line = line_after(arena, text, begin), *equals = line ? strchr(line, '=') : NULL;
+	if (!equals)
+		return;
+	*equals = 0;
+	PUSH(arena, *list, ((Override){.pattern = line, .expr = equals + 1}));
+}
+
+EtaGraph read_eta_graph(Arena *arena, const char *path)
+{
+	EtaGraph graph = {.text = read_text(arena, path)};
+	graph.g = parse_graph(arena, path, graph.text, book_builtin());
+	graph.wishes.convention = line_after(arena, graph.text, "# convention ");
+	add_wish(arena, graph.text, "# eta ", &graph.wishes.eta);
+	add_wish(arena, graph.text, "# range ", &graph.wishes.range);
+	add_wish(arena, graph.text, "# slots ", &graph.wishes.slots);
+	return graph;
+}
