@@ -113,6 +113,16 @@ static bool near(const Dot *d, int64_t stride)
 	return d->k * stride * d->tile.bytes <= d->g->target->l2 / 4;
 }
 
+// How many lines of memory this far apart the first cache holds: of 8 ways and 4096 bytes each.
+static int64_t held(const Dot *d, int64_t stride)
+{
+	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE };
+	int64_t lines = stride * d->tile.bytes / LINE, step = SETS;
+	while (lines % step)
+		step /= 2;
+	return stride * d->tile.bytes % LINE ? WAYS * SETS / 2 : WAYS * SETS / step;
+}
+
 // How a comes to the tile: in place where k is contiguous and rows do not meet in one set of L1, or
 // where its rows are and few panels meet it.
 static void choose_a(Dot *d, const Index *row, const Index *column)
@@ -129,7 +139,8 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 	t->a_row = d->depth + 16;
 	t->a_step = 1;
 	d->strip_size = t->rows * t->a_row;
-	if (placed && (s.along == 1 || (s.down == 1 && near(d, s.along)))) {
+	if (placed &&
+	    (s.along == 1 || (s.down == 1 && near(d, s.along) && held(d, s.along) >= d->k))) {
 		d->a_way = W_place;
 		t->a_row = s.down;
 		t->a_step = s.along;
@@ -140,7 +151,7 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 		d->strip_size = t->a_step * d->depth + 2 * g->target->width;
 	}
 	d->group =
-	    d->a_way == W_copy ? MAX(1, MIN(8, g->target->l2 / 4 / (d->strip_size * t->bytes))) : 1;
+	    d->a_way == W_copy ? MAX(1, MIN(32, g->target->l2 / 4 / (d->strip_size * t->bytes))) : 1;
 	d->a_rows = s.lies && s.along == 1;
 	t->soon_row = d->a_rows ? s.down : 0;
 }
