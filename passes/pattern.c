@@ -373,13 +373,25 @@ static const Val *kernel_output(const Sweep *s, Ref r)
 	return kernel ? v : NULL;
 }
 
+// What is behind views and dropout.
+static Ref undropped(const Sweep *s, Ref r)
+{
+	for (;;) {
+		r = unviewed(s, r);
+		Ref kept = dropped(s, val(s->g, r));
+		if (!kept)
+			return r;
+		r = kept;
+	}
+}
+
 // Of x W + (x A) B, the inner size less than both outer ones: (x A) B; or 0.
 Ref low_rank(const Sweep *s, const Val *v)
 {
 	for (int k = 0; k < 2 && known(s, F_low_rank) && v->op == O_add; k++) {
 		const Val *base = kernel_output(s, v->in[k]), *up = kernel_output(s, v->in[1 - k]);
 		const Val *down = base && up ? kernel_output(s, up->in[0]) : NULL;
-		if (!down || unviewed(s, down->in[0]) != unviewed(s, base->in[0]))
+		if (!down || undropped(s, down->in[0]) != undropped(s, base->in[0]))
 			continue;
 		const Shape *a = &val(s->g, down->in[1])->shape, *b = &val(s->g, up->in[1])->shape;
 		int64_t rank = a->dim[a->rank - 1];

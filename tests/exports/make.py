@@ -287,7 +287,9 @@ SILENT = ('Reshape', 'Transpose', 'Shape', 'Gather', 'Concat', 'Constant', 'Cast
 
 def strip(path, outside):
     m = onnx.load(path, load_external_data=False)
+    told = [v for v in m.graph.value_info if v.metadata_props and v.name in {t.name for t in m.graph.initializer}]
     del m.graph.value_info[:]
+    m.graph.value_info.extend(told)
     weights = {t.name for t in m.graph.initializer if len(t.dims)}
     for node in m.graph.node:
         node.doc_string = ''
