@@ -17,6 +17,11 @@ enum { // the exit statuses of the command
 };
 const char *amos_error(void); // the last failure on this thread, one or a few lines; "" when none
 
+// For a program's main: what the system tells by signals becomes an error of the call (a pipe that
+// closed, a file that may not grow) or a message and status 1 (a file that was mapped and cut
+// short).
+void amos_signals(void);
+
 enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };
 
 // ---- options.c: options.def as a struct, as a parser, as help -------------------------
@@ -108,17 +113,19 @@ int amos_data_bind(struct amos_data *, int n, struct amos_input *);
 // may not.
 int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
 
-// Number of batches one pass over the training part makes, and of the part held out. After bind or fit.
+// Number of batches one pass over the training part makes, and of the part held out. After bind or
+// fit.
 int64_t amos_data_batches(const struct amos_data *);
 int64_t amos_data_held(const struct amos_data *);
-// N for xi: the batches, as full of labels as those of training, that the labels to train on make. A
-// pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
+// N for xi: the batches, as full of labels as those of training, that the labels to train on make.
+// A pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
 double amos_data_independent(const struct amos_data *);
-// Of `elements` entries of the input `name` in a batch, how many are labels: those that masked() picks;
-// of an array, those that are not `ignore` (0: all are).
-double amos_data_labels(const struct amos_data *, const char *name, int64_t elements, int64_t ignore);
-// Root mean square of the numbers that data bring the float input `name`, from the part to train on,
-// or where they are many from 2^20 of them, drawn evenly. NAN: it has no data.
+// Of `elements` entries of the input `name` in a batch, how many are labels: those that masked()
+// picks; of an array, those that are not `ignore` (0: all are).
+double amos_data_labels(const struct amos_data *, const char *name, int64_t elements,
+                        int64_t ignore);
+// Root mean square of the numbers that data bring the float input `name`, from the part to train
+// on, or where they are many from 2^20 of them, drawn evenly. NAN: it has no data.
 double amos_data_rms(const struct amos_data *, const char *name);
 const char *amos_data_note(const struct amos_data *); // what was decided, a line each; may be ""
 

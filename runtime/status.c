@@ -1,11 +1,13 @@
 // status.c: what goes wrong at run time, files written aside, random numbers.
-// Takes libc. Gives amos_error(), struct amos_file, amos_random(). Keeps: one text a thread.
+// Takes libc. Gives amos_error(), amos_signals(), struct amos_file, amos_random(). Keeps: one text
+// a thread.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdarg.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -100,6 +102,25 @@ int amos_file_keep(struct amos_file *file)
 	int status = amos_fail_errno("write", file->path);
 	amos_file_drop(file);
 	return status;
+}
+
+// Nothing that stands is lost: files are written aside.
+static void lost_file(int unused)
+{
+	(void)unused;
+	static const char text[] = "a file that is being read, of the model or its data, was cut "
+	                           "short: write it aside and "
+	                           "rename it\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+	(void)ignored;
+	_exit(AMOS_INPUT);
+}
+
+void amos_signals(void)
+{
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGBUS, lost_file);
 }
 
 uint64_t amos_mix(uint64_t z)

@@ -3,16 +3,8 @@
 // signal.
 #include "tool.h"
 #include <errno.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-
-// A pipe that closes and a file that grows too large are errors of the write, not signals.
-static void ignore_signals(void)
-{
-	signal(SIGPIPE, SIG_IGN);
-	signal(SIGXFSZ, SIG_IGN);
-}
 
 static void call_verb(Command *command)
 {
@@ -49,7 +41,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 
 int main(int argc, char **argv)
 {
-	ignore_signals();
+	amos_signals();
 	if (argc < 2) {
 		print_help(stderr);
 		return STATUS_USAGE;
