@@ -121,14 +121,41 @@ static void set_loss(Graph *g, Ref loss)
 	add_out(g, "loss", loss);
 }
 
-static void loss_of(Graph *g, const char *text)
+static const Expr *parse_loss(Arena *arena, const char *text)
 {
-	Lexer *l = lexer_open(g->arena, where, text);
+	Lexer *l = lexer_open(arena, where, text);
 	const Expr *e = parse_expr(l);
 	while (l->kind == T_line)
 		lexer_next(l);
 	if (l->kind != T_end)
 		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
+	return e;
+}
+
+static bool speaks_of(const Expr *e, const char *name)
+{
+	bool found = e->kind == X_name && !strcmp(e->name, name);
+	for (int k = 0; k < e->nin && !found; k++)
+		found = speaks_of(e->in[k], name);
+	return found;
+}
+
+void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
+{
+	const Expr *e = parse_loss(arena, expr);
+	Text text = {.arena = arena};
+	for (int i = 0; i < noutput; i++) {
+		if (speaks_of(e, output[i]))
+			return;
+		say(&text, "%s%s", i ? ", " : "", output[i]);
+	}
+	fail(where, "'%s' speaks of none of the model's outputs: %s", expr,
+	     noutput ? text.at : "it has none");
+}
+
+static void loss_of(Graph *g, const char *text)
+{
+	const Expr *e = parse_loss(g->arena, text);
 	add_inputs(g, e);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);

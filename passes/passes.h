@@ -9,6 +9,8 @@
 // `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes inferred);
 // NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over labels.
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
+// Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that cannot be read itself.
+void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME".
 Graph *cotangent_pass(Arena *, const Graph *);
 

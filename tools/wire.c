@@ -160,6 +160,42 @@ static void settle_dropout(Command *command, Model *model, bool random)
 		     format(command->arena, "dropout of %g put behind %d blocks", rate, added));
 }
 
+// What can be said against --loss when the model cannot be read: NULL, or a text.
+static const char *loss_trouble(Command *command, ReadOptions options)
+{
+	Catch catch;
+	options.list = true;
+	if (!TRY(catch)) {
+		const Model *m = read_model(command->arena, command->arguments.at[0], &options);
+		const char **names = NEWS(command->arena, const char *, m->outputs.count + 1);
+		for (int i = 0; i < m->outputs.count; i++)
+			names[i] = m->outputs.at[i].name;
+		loss_check(command->arena, choice(command, OPT_loss, ""), m->outputs.count, names);
+		catch_end(&catch);
+		return NULL;
+	}
+	const char *text = copy_string(command->arena, catch.message);
+	free(catch.message);
+	return text;
+}
+
+// What is wrong with the model and with its loss, in one failure.
+static Model *read_or_all(Command *command, const ReadOptions *options)
+{
+	Catch catch;
+	if (!TRY(catch)) {
+		Model *m = read_model(command->arena, command->arguments.at[0], options);
+		catch_end(&catch);
+		return m;
+	}
+	const char *text = copy_string(command->arena, catch.message), *more = NULL;
+	free(catch.message);
+	if (catch.status == STATUS_INPUT && !options->list && chosen(command, OPT_loss) &&
+	    strcmp(command->arguments.at[0], "-"))
+		more = loss_trouble(command, *options);
+	fail_status(catch.status, NULL, "%s%s%s", text, more ? "\n" : "", more ? more : "");
+}
+
 static Model *read_with(Command *command, const Reading *r, bool random, bool list)
 {
 	ReadOptions options = {.nbind = r->binds.count,
@@ -173,7 +209,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
-	Model *model = read_model(command->arena, command->arguments.at[0], &options);
+	Model *model = read_or_all(command, &options);
 	if (model->graph)
 		settle_dropout(command, model, random);
 	return model;
@@ -198,15 +234,20 @@ static struct amos_input runtime_input(const Input *in)
 
 static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
 {
-	int n = listed->inputs.count;
-	struct amos_input *in = NEWS(command->arena, struct amos_input, n + 1);
-	for (int i = 0; i < n; i++)
-		in[i] = runtime_input(&listed->inputs.at[i]);
+	int n = 0;
+	const Input **from = NEWS(command->arena, const Input *, listed->inputs.count + 1);
+	struct amos_input *in = NEWS(command->arena, struct amos_input, listed->inputs.count + 1);
+	for (int i = 0; i < listed->inputs.count; i++)
+		if (listed->inputs.at[i].rank >= 0) {
+			from[n] = &listed->inputs.at[i];
+			in[n] = runtime_input(from[n]);
+			n++;
+		}
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)
-			if (listed->inputs.at[i].dim[a].size < 0 && in[i].dim[a] >= 0)
-				bind_axis(command, r, &listed->inputs.at[i], a, in[i].dim[a]);
+			if (from[i]->dim[a].size < 0 && in[i].dim[a] >= 0)
+				bind_axis(command, r, from[i], a, in[i].dim[a]);
 }
 
 // --batch where no data tell more: the first axis of each input.

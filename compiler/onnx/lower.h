@@ -149,6 +149,7 @@ typedef struct Reader {
 	VEC(Weight *) weights;
 	Table *slot_names;
 	VEC(const char *) troubles; // what could not be lowered
+	VEC(const char *) unread;   // inputs whose declarations are among these
 	int sites;                  // random draws so far
 	bool *stands;               // by known input: its value stands in for it
 	bool again;                 // more of them do when the model is read again
@@ -277,20 +278,20 @@ enum {
 	N_rms
 };
 
-Lower lower_book;     // a definition of the book, with the numbers that ops.def lists
-Lower lower_conv;     // operands 0 and 1 are in[0] and in[1]
+Lower lower_book; // a definition of the book, with the numbers that ops.def lists
+Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
 typedef enum Rim { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Rim; // what lies outside an image
 typedef struct Image {
-	Ref rows;       // [all pixels of all samples, C]
-	Ref first;      // i64, [N, 1]: the row that sample n begins at
-	int n;          // spatial axes
+	Ref rows;  // [all pixels of all samples, C]
+	Ref first; // i64, [N, 1]: the row that sample n begins at
+	int n;     // spatial axes
 	int64_t dim[3];
 	Rim rim;
 	bool corners; // reflected about the outer pixels' centres, not their edges
 } Image;
 Image image_rows(Graph *, Ref x); // of [N, C, d..]
-// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N, P, C].
-// join: how the weighted pixels around come together, O_add or O_max.
+// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N,
+// P, C]. join: how the weighted pixels around come together, O_add or O_max.
 Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 
 Lower lower_identity; // its operand is passed on as it is

@@ -52,6 +52,36 @@ static ModelProto *unpack(Arena *arena, const File *file)
 	return m;
 }
 
+// Runs a part of the reading. What fails in it is told with all else that is in the way, under
+// `place` where it does not say itself of which node it is.
+typedef void Part(Reader *, void *what);
+static bool attempt(Reader *r, const char *place, Part *part, void *what)
+{
+	Catch caught;
+	if (!TRY(caught)) {
+		part(r, what);
+		catch_end(&caught);
+		return true;
+	}
+	if (caught.status != STATUS_INPUT)
+		fail_status(caught.status, NULL, "%s", caught.message);
+	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
+	text += starts_with(text, path) ? strlen(path) : 0;
+	bool named = !place || strstr(text, "node '");
+	const char *trouble =
+	    named ? copy_string(r->arena, text) : format(r->arena, "%s: %s", place, text);
+	free(caught.message);
+	PUSH(r->arena, r->troubles, trouble);
+	return false;
+}
+
+static void settle_troubles(Reader *r)
+{
+	for (int i = 0; i < r->troubles.count; i++)
+		complain(NULL, "%s", r->troubles.at[i]);
+	settle(r->model->path);
+}
+
 static const char *plain_domain(const char *domain)
 {
 	return strcmp(domain, "ai.onnx") ? domain : "";
@@ -205,6 +235,17 @@ static void list_input(Reader *r, Input in)
 	PUSH(r->arena, r->model->inputs, in);
 }
 
+static void declare_input(Reader *r, void *info)
+{
+	list_input(r, declared(r, info));
+}
+
+static void declare_output(Reader *r, void *info)
+{
+	Input output = declared(r, info);
+	PUSH(r->arena, r->model->outputs, output);
+}
+
 static void list_inputs(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
@@ -212,10 +253,11 @@ static void list_inputs(Reader *r)
 	for (size_t i = 0; i < graph->n_initializer; i++)
 		*table_cell_s(weights, graph->initializer[i]->name) = 1;
 	for (size_t i = 0; i < graph->n_input; i++)
-		if (!table_find_s(weights, graph->input[i]->name))
-			list_input(r, declared(r, graph->input[i]));
+		if (!table_find_s(weights, graph->input[i]->name) &&
+		    !attempt(r, NULL, declare_input, graph->input[i]))
+			PUSH(r->arena, r->unread, graph->input[i]->name);
 	for (size_t i = 0; i < graph->n_output; i++)
-		PUSH(r->arena, r->model->outputs, declared(r, graph->output[i]));
+		attempt(r, NULL, declare_output, graph->output[i]);
 }
 
 // The dimensions that no number is known for, in one text; NULL when there is none. Binds the
@@ -228,7 +270,10 @@ static const char *bind_dimensions(Reader *r)
 		if (in->sequence || (in->optional && !find_known(r, in->name)))
 			continue;
 		if (in->rank < 0)
-			fail(r->model->path, "input '%s' is declared without a shape", in->name);
+			PUSH(r->arena, r->troubles,
+			     format(r->arena,
+			            "input '%s' is declared without a shape; export it with one",
+			            in->name));
 		for (int a = 0; a < in->rank; a++) {
 			Dim *d = &in->dim[a];
 			if (d->size >= 0 || (d->size = bound_size(r, in->name, a, d->name)) >= 0)
@@ -302,13 +347,20 @@ static void add_input(Reader *r, Space *top, const Input *in)
 // ---- initializers
 // --------------------------------------------------------------------------------------
 
-static void bind_weight(Reader *r, Space *s, const TensorProto *t)
+typedef struct Home { // of a weight
+	const TensorProto *proto;
+	Space *space;
+} Home;
+
+static void bind_weight(Reader *r, void *home)
 {
+	const TensorProto *t = ((Home *)home)->proto;
+	Space *s = ((Home *)home)->space;
 	int type = working_type(t->data_type);
 	if (type < 0)
 		fail(r->model->path,
-		     "initializer '%s' has element type %d, which amosc does not compute with",
-		     t->name, t->data_type);
+		     "initializer '%s' has element type %d (%s), which amosc does not compute with",
+		     t->name, t->data_type, type_text(t->data_type));
 	Weight *w = NEW(r->arena, Weight);
 	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
 	w->shape = tensor_shape(r->model->path, t);
@@ -325,8 +377,12 @@ static void bind_weights(Reader *r, Space *s, const GraphProto *graph)
 		     graph->sparse_initializer[0]->values
 		         ? graph->sparse_initializer[0]->values->name
 		         : "?");
-	for (size_t i = 0; i < graph->n_initializer; i++)
-		bind_weight(r, s, graph->initializer[i]);
+	for (size_t i = 0; i < graph->n_initializer; i++) {
+		Home home = {graph->initializer[i], s};
+		if (!attempt(r, NULL, bind_weight, &home) &&
+		    !table_find_s(s->names, home.proto->name))
+			bind_name(r, s, home.proto->name, (Value){.bad = true});
+	}
 }
 
 // ---- functions
@@ -403,12 +459,17 @@ static void set_version(Call *c, const Row *row)
 	c->opset = row->info.since;
 }
 
+// Fails where the operator is unknown, or known and not supported.
 static const Row *known_row(Call *c)
 {
 	const Row *row = find_row(plain_domain(c->node->domain), c->node->op_type);
 	if (!row)
-		refuse(c, "operator %s%s%s is not known", c->node->domain,
-		       c->node->domain[0] ? "." : "", c->node->op_type);
+		refuse(c,
+		       "operator %s%s%s is not known: export it decomposed, or as a function "
+		       "that the file holds",
+		       c->node->domain, c->node->domain[0] ? "." : "", c->node->op_type);
+	if (row->lower == unsupported)
+		unsupported(c);
 	return row;
 }
 
@@ -461,34 +522,36 @@ static bool bind_operands(Call *c)
 	return true;
 }
 
+typedef struct Lowered { // a node and what it gives
+	const NodeProto *node;
+	Space *space;
+	Value *result;
+} Lowered;
+
+static void run_node(Reader *r, void *lowered)
+{
+	Lowered *l = lowered;
+	Call c = new_call(r, l->space, l->node);
+	if (bind_operands(&c))
+		run_call(&c, l->result);
+	else if (!find_function(r, l->node))
+		known_row(&c); // told of, even behind another
+}
+
 static void lower_node(Reader *r, Space *s, const NodeProto *node)
 {
-	Value *result = NEWS(r->arena, Value, node->n_output + 1);
+	Lowered l = {node, s, NEWS(r->arena, Value, node->n_output + 1)};
 	for (size_t i = 0; i < node->n_output; i++)
-		result[i].bad = true;
+		l.result[i].bad = true;
 	int from = r->g->from;
 	r->g->from = add_node(r->g, node_name(node), node->op_type);
 	r->g->nodes.at[r->g->from].module = node_module(r->arena, node);
 	r->g->nodes.at[r->g->from].line = node_line(r->arena, node);
-	Catch caught;
-	if (!TRY(caught)) {
-		Call c = new_call(r, s, node);
-		if (bind_operands(&c))
-			run_call(&c, result);
-		else if (!find_function(r, node))
-			known_row(&c); // an unknown operator behind another is told of as well
-		catch_end(&caught);
-	} else {
-		if (caught.status != STATUS_INPUT)
-			fail_status(caught.status, NULL, "%s", caught.message);
-		const char *trouble = copy_string(r->arena, caught.message);
-		free(caught.message);
-		PUSH(r->arena, r->troubles, trouble);
-	}
+	attempt(r, node_place(r->arena, node), run_node, &l);
 	r->g->from = from;
 	for (size_t i = 0; i < node->n_output; i++)
 		if (node->output[i][0])
-			bind_name(r, s, node->output[i], result[i]);
+			bind_name(r, s, node->output[i], l.result[i]);
 }
 
 void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
@@ -535,9 +598,15 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 // ---- outputs
 // --------------------------------------------------------------------------------------------
 
-static void add_output(Reader *r, const Space *top, const Input *declared)
+typedef struct Ends { // of the whole graph
+	const Space *top;
+	const Input *output;
+} Ends;
+
+static void add_output(Reader *r, void *ends)
 {
-	Value v = look_up(r, top, declared->name);
+	const Input *declared = ((Ends *)ends)->output;
+	Value v = look_up(r, ((Ends *)ends)->top, declared->name);
 	Elem type = (Elem)working_type(elems[declared->type].onnx);
 	for (int k = 0; v.list && k < v.list->count; k++)
 		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
@@ -560,13 +629,6 @@ static void add_loss(Reader *r)
 			add_out(r->g, "loss", r->g->outs.at[i].val);
 			return;
 		}
-}
-
-static void settle_troubles(Reader *r)
-{
-	for (int i = 0; i < r->troubles.count; i++)
-		complain(NULL, "%s", r->troubles.at[i]);
-	settle(r->model->path);
 }
 
 static void mark_used(Reader *r)
@@ -614,12 +676,14 @@ static bool lower_model(Reader *r)
 	top->opsets = (const OperatorSetIdProto *const *)r->proto->opset_import;
 	top->nopsets = r->proto->n_opset_import;
 	bind_weights(r, top, graph);
+	for (int i = 0; i < r->unread.count; i++)
+		bind_name(r, top, r->unread.at[i], (Value){.bad = true});
 	for (int i = 0; i < r->model->inputs.count; i++)
 		add_input(r, top, &r->model->inputs.at[i]);
 	read_roles(r);
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
-		add_output(r, top, &r->model->outputs.at[i]);
+		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
 	add_loss(r);
 	if (r->again)
 		return false;
@@ -628,6 +692,26 @@ static bool lower_model(Reader *r)
 	note_roles(r);
 	r->model->graph = graph_live(r->arena, r->g);
 	return true;
+}
+
+// Without sizes no node can be lowered, but operators that none would help are told of.
+static void tell_unsupported(Reader *r, void *node)
+{
+	Call c = new_call(r, new_space(r, NULL), node);
+	if (!find_function(r, node))
+		known_row(&c);
+}
+
+static _Noreturn void fail_unbound(Reader *r, const char *unbound)
+{
+	const GraphProto *g = r->proto->graph;
+	for (size_t i = 0; i < g->n_node; i++)
+		attempt(r, NULL, tell_unsupported, g->node[i]);
+	if (!r->troubles.count)
+		fail(r->model->path, "%s", unbound);
+	PUSH(r->arena, r->troubles, unbound);
+	settle_troubles(r);
+	never("troubles settled");
 }
 
 // NULL when it is to be read again.
@@ -651,7 +735,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	if (options->list)
 		return m;
 	if (unbound)
-		fail(m->path, "%s", unbound);
+		fail_unbound(r, unbound);
 	r->g = graph_new(arena, m->path, book_builtin());
 	if (!lower_model(r))
 		return NULL;

@@ -15,7 +15,9 @@ static const Row rows[] = {
 
 void unsupported(Call *c)
 {
-	refuse(c, "not supported: %s", find_row(c->node->domain, c->node->op_type)->info.note);
+	const char *note = find_row(c->node->domain, c->node->op_type)->info.note;
+	refuse(c, "not supported: %s%s", note,
+	       strpbrk(note, ";:") ? "" : "; export the model without it, or cut it off before it");
 }
 
 const Row *find_row(const char *domain, const char *op)

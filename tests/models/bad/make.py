@@ -1,0 +1,29 @@
+"""Writes many.onnx beside it: a model with all that can be wrong at once. Needs onnx; the tests need only the file."""
+import numpy as np
+from onnx import helper, numpy_helper, TensorProto
+
+
+def array(name, values):
+    return numpy_helper.from_array(np.asarray(values), name)
+
+
+nodes = [helper.make_node('Ours', ['x'], ['a'], '/ours', domain='our.domain'),
+         helper.make_node('RegexFullMatch', ['words'], ['m'], '/match', pattern='a'),
+         helper.make_node('Add', ['x', 'five'], ['b'], '/shapes'),
+         helper.make_node('Add', ['x', 'numbers'], ['c'], '/types'),
+         helper.make_node('Reshape', ['x', 'shape'], ['d'], '/reshape'),
+         helper.make_node('Blob', ['a'], ['e'], '/blob'),
+         helper.make_node('Relu', ['nowhere'], ['f'], '/relu'),
+         helper.make_node('Gemm', ['x', 'weight'], ['y'], '/gemm')]
+weights = [array('five', np.ones(5, np.float32)), array('numbers', np.ones(4, np.int64)), array('shape', [3, 7]),
+           array('weight', np.ones((4, 3), np.float32)), helper.make_tensor('words', TensorProto.STRING, [1], [b'a'])]
+inputs = [helper.make_tensor_value_info('x', TensorProto.FLOAT, ['batch', 4]),
+          helper.make_tensor_value_info('z', TensorProto.COMPLEX64, [2]),
+          helper.make_tensor_value_info('open', TensorProto.FLOAT, None)]
+outputs = [helper.make_tensor_value_info('y', TensorProto.FLOAT, ['batch', 3]),
+           helper.make_tensor_value_info('gone', TensorProto.FLOAT, [1])]
+graph = helper.make_graph(nodes, 'main', inputs, outputs, weights)
+sets = [helper.make_opsetid('', 20), helper.make_opsetid('our.domain', 1)]
+model = helper.make_model(graph, opset_imports=sets, ir_version=8)
+with open('many.onnx', 'wb') as file:
+    file.write(model.SerializeToString())
