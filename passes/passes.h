@@ -23,6 +23,9 @@ Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
+// ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter ----------------------
+Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, Text *why);
+
 // ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with its reason ----------------------------------
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;

@@ -75,6 +75,37 @@ static Graph *on_slots_of(Arena *arena, const Graph *g, const Graph *like)
 
 static const char *const measures[] = {"loss", "accuracy", NULL}; // the outs of train and eval
 
+static int count_lines(const Text *text)
+{
+	int n = 0;
+	for (size_t i = 0; i < text->count; i++)
+		n += text->at[i] == '\n';
+	return n;
+}
+
+// Of the parameters that the loss gives any.
+static Graph *gradients(Command *command, const Graph *loss)
+{
+	Arena *arena = command->arena;
+	Text why = {.arena = arena};
+	Graph *all = grad_pass(arena, loss, wanted(command, loss));
+	Graph *g = idle_pass(arena, loss, all, &why);
+	int idle = count_lines(&why);
+	if (idle && idle == all->outs.count - loss->outs.count)
+		fail(command->arguments.at[0],
+		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
+		     "export without what ends their gradients",
+		     why.at);
+	if (idle && chosen(command, OPT_verbose))
+		say_progress(command, "%s", why.at);
+	else if (idle)
+		say_progress(command,
+		             "%d parameter%s no gradient and %s not trained (--verbose tells "
+		             "why)\n",
+		             idle, idle == 1 ? " gets" : "s get", idle == 1 ? "is" : "are");
+	return g;
+}
+
 Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
 	Arena *arena = command->arena;
@@ -82,7 +113,7 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
 	loss = only_outs(arena, loss, measures);
 	Eta *eta = etas(command, loss, data, NULL);
-	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
+	Graph *grad = gradients(command, loss);
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
 	Graph *still = read_bound(command, data, false)->graph;

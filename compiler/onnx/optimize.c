@@ -33,14 +33,14 @@ void lower_adam(Call *c)
 	Given given[] = {number(c, "alpha", 0.9), number(c, "beta", 0.999),
 	                 number(c, "epsilon", 1e-6), number(c, "norm_coefficient", 0),
 	                 number(c, "norm_coefficient_post", 0)};
-	step_each(c, "adam", 4, COUNT(given), given);
+	step_each(c, "Adam", 4, COUNT(given), given);
 }
 
 void lower_adagrad(Call *c)
 {
 	Given given[] = {number(c, "decay_factor", 0), number(c, "epsilon", 1e-6),
 	                 number(c, "norm_coefficient", 0)};
-	step_each(c, "adagrad", 3, COUNT(given), given);
+	step_each(c, "Adagrad", 3, COUNT(given), given);
 }
 
 void lower_momentum(Call *c)
@@ -50,5 +50,5 @@ void lower_momentum(Call *c)
 	                 number(c, "beta", 0),
 	                 number(c, "norm_coefficient", 0),
 	                 {.name = "nesterov", .x = nesterov}};
-	step_each(c, "momentum", 3, COUNT(given), given);
+	step_each(c, "Momentum", 3, COUNT(given), given);
 }

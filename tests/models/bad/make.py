@@ -1,4 +1,5 @@
-"""Writes many.onnx beside it: a model with all that can be wrong at once. Needs onnx; the tests need only the file."""
+"""Writes many.onnx, with all that can be wrong at once, and idle.onnx beside it. Needs onnx; the tests need only the
+files."""
 import numpy as np
 from onnx import helper, numpy_helper, TensorProto
 
@@ -26,4 +27,17 @@ graph = helper.make_graph(nodes, 'main', inputs, outputs, weights)
 sets = [helper.make_opsetid('', 20), helper.make_opsetid('our.domain', 1)]
 model = helper.make_model(graph, opset_imports=sets, ir_version=8)
 with open('many.onnx', 'wb') as file:
+    file.write(model.SerializeToString())
+
+# Of these three only the last gets a gradient from a loss of y.
+nodes = [helper.make_node('MatMul', ['x', 'first.weight'], ['a'], '/first'),
+         helper.make_node('Round', ['a'], ['b'], '/round'),
+         helper.make_node('MatMul', ['x', 'side.weight'], ['side'], '/side'),
+         helper.make_node('MatMul', ['b', 'last.weight'], ['y'], '/last')]
+weights = [array(name, np.linspace(-1, 1, m * n, dtype=np.float32).reshape(m, n))
+           for name, m, n in [('first.weight', 4, 5), ('side.weight', 4, 3), ('last.weight', 5, 3)]]
+outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ['batch', 3]) for name in ('y', 'side')]
+graph = helper.make_graph(nodes, 'main', inputs[:1], outputs, weights)
+model = helper.make_model(graph, opset_imports=sets[:1], ir_version=8)
+with open('idle.onnx', 'wb') as file:
     file.write(model.SerializeToString())

@@ -1,0 +1,67 @@
+// idle.c: parameters that the loss gives no gradient.
+// Takes the graph with its loss and the graph of gradients. Gives the latter without theirs, so
+// that no step decays them and no state is kept for them, and why it is so of each.
+#include "passes.h"
+
+static bool is_zero(const Graph *g, Ref r)
+{
+	double x;
+	while (prims[val(g, r)->op].cls == C_move && val(g, r)->nin == 1)
+		r = val(g, r)->in[0];
+	return const_num(g, r, &x) && x == 0;
+}
+
+// Is the gradient of this value's operands zero or none?
+static bool ends_gradients(const Val *v)
+{
+	return elems[v->type].cls != 'f' || v->op == O_floor || v->op == O_ceil ||
+	       v->op == O_round || v->op == O_sign;
+}
+
+// The first value on the way from a slot to what is wanted where gradients end; 0: there is none.
+// *reached: does a way lead there?
+static Ref end_of(Arena *arena, const Graph *g, int slot, bool *reached)
+{
+	bool *live = graph_marks(arena, g), *comes = NEWS(arena, bool, g->nval);
+	Ref end = 0;
+	*reached = false;
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		comes[r] = live[r] && v->op == O_slot && v->attr->i[0] == slot;
+		for (int k = 0; k < v->nin; k++)
+			comes[r] |= live[r] && comes[v->in[k]];
+		*reached |= comes[r];
+		if (comes[r] && !end && ends_gradients(v))
+			end = r;
+	}
+	return end;
+}
+
+static const char *reason(Arena *arena, const Graph *loss, int slot)
+{
+	bool reached;
+	Ref end = end_of(arena, loss, slot, &reached);
+	if (!reached)
+		return "the loss does not depend on it";
+	if (!end)
+		return "what the loss takes from it is multiplied by 0";
+	const Node *node = &loss->nodes.at[val(loss, end)->from];
+	return format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
+}
+
+Graph *idle_pass(Arena *arena, const Graph *loss, const Graph *gradients, Text *why)
+{
+	Graph *g = graph_live(arena, gradients);
+	int kept = 0;
+	for (int i = 0; i < g->outs.count; i++) {
+		Out out = g->outs.at[i];
+		bool idle = starts_with(out.name, "grad:") && is_zero(g, out.val);
+		if (idle)
+			say(why, "%s is not trained: %s\n", out.name + 5,
+			    reason(arena, loss, find_slot(g, out.name + 5)));
+		else
+			g->outs.at[kept++] = out;
+	}
+	g->outs.count = kept;
+	return graph_live(arena, g);
+}
