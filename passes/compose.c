@@ -42,44 +42,39 @@ static void drop(Product *p, int k)
 	p->at[k] = p->at[--p->n];
 }
 
-// The factor that is x where factor `length` is the length of x; -1: none.
-static int directed_by(Sweep *s, const Product *p, int length)
+// The factor that is x, of which `square` is x x; -1: none.
+static int directed_by(const Sweep *s, const Product *p, Ref square)
 {
-	Surd size;
-	Ref square = squared_under(s, p->at[length].x, &size);
 	for (int k = 0; k < p->n && square; k++)
 		if (p->at[k].x == unviewed(s, val(s->g, square)->in[0]) && !p->at[k].below)
 			return k;
 	return -1;
 }
 
-// x / |x|: only the direction of x counts. Takes both factors out; answers whether there was one.
-static bool take_direction(Shares *p, Product *product, const Share *share)
+// x / |x|, or x normalized: only the direction of x counts. Takes x and its length out of the
+// product and answers x; 0: there is no such thing.
+static Ref take_direction(Sweep *s, Product *product)
 {
-	Sweep *s = p->s;
-	Surd size;
 	for (int i = 0; i < product->n && known(s, F_direction); i++) {
-		const Val *norm = val(s->g, product->at[i].x);
-		int k = norm->op == O_norm ? i : directed_by(s, product, i);
+		Ref length = product->at[i].x;
+		const Val *v = val(s->g, length);
+		if (v->op == O_norm) {
+			drop(product, i);
+			return v->in[0];
+		}
+		Surd size;
+		Ref square = squared_under(s, length, &size);
+		int k = directed_by(s, product, square);
 		if (k < 0)
 			continue;
-		Share free = *share;
-		free.eta = one;
-		free.question = "only its direction counts, its scale does not: 1?";
-		give(p, norm->op == O_norm ? norm->in[0] : product->at[k].x, free);
-		if (norm->op == O_norm) {
-			drop(product, k);
-			return true;
-		}
-		Ref length = product->at[i].x, square = squared_under(s, length, &size);
-		int64_t n = count_of(&val(s->g, square)->shape) /
-		            MAX(count_of(&val(s->g, length)->shape), 1);
+		Ref x = product->at[k].x;
+		int64_t n = count_of(&val(s->g, square)->shape) / MAX(count_of(&v->shape), 1);
 		product->gain = surd_div(product->gain, surd_root(n, 1));
 		drop(product, MAX(i, k));
 		drop(product, MIN(i, k));
-		return true;
+		return x;
 	}
-	return false;
+	return 0;
 }
 
 static void hand_product(Shares *p, Ref r, const Share *share)
@@ -90,8 +85,12 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 	for (int k = product.n - 1; k >= 0; k--)
 		if (p->s->fixed[product.at[k].x])
 			drop(&product, k);
-	while (take_direction(p, &product, share))
-		directed = true;
+	for (Ref x; (x = take_direction(p->s, &product)) != 0; directed = true) {
+		Share free = *share;
+		free.eta = one;
+		free.question = "only its direction counts, its scale does not: 1?";
+		give(p, x, free);
+	}
 	for (int k = 0; k < product.n; k++) {
 		Share part = *share;
 		Surd own = surd_div(share->eta, product.gain);
