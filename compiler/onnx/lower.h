@@ -203,7 +203,7 @@ Ref missing_bias(const Call *c, int64_t n);
 
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters;
-	const char *name, *text; // the parameters' names joined by +; the exporter's own words
+	const char *name; // the parameters' names joined by +
 } Leaves;
 
 void read_metadata(Reader *);

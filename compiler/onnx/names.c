@@ -162,7 +162,6 @@ Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
 	const char *at = unpack_pointer(r->metadata->folded, w->name), *leaf;
-	found.text = at;
 	while (at && (leaf = next_leaf(r->arena, &at))) {
 		const Target *t = target_named(r->metadata, leaf);
 		found.count++;

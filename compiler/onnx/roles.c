@@ -236,10 +236,7 @@ static const char *signature_reason(Reader *r, Weight *w, const NodeProto *node,
 	if (kind || (leaves.parameters && recurrent))
 		return no_reason;
 	if (leaves.parameters)
-		return format(
-		    r->arena,
-		    "computed by the exporter from %s; export with optimize=False to train it",
-		    leaves.text);
+		return "the exporter made numbers of it; export with optimize=False to train it";
 	int stem = (int)strlen(w->name) -
 	           (int)strlen("_bias"); // X.weight_bias: BatchNorm fused into a convolution
 	if (ends_with(w->name, "_bias") &&
