@@ -7,13 +7,12 @@
 #include "row.h"
 #include <string.h>
 
-enum { LARGE = 1 << 16, ROWS = 256, BLOCKS = 32, COLUMNS = 2048, UNROLL = 4 };
+enum { LARGE = 1 << 16, LONG = 1 << 17, ROWS = 256, BLOCKS = 32, UNROLL = 4 };
 
 typedef struct Tall {
 	Sweep *s;
-	int64_t rows, columns, block, blocks, pieces; // pieces: of a row
-	int64_t line;                                 // elements from row to row of common memory
-	Value at_block;                               // where folds of rows are added up
+	int64_t rows, columns, block, blocks; // block: rows of a worker
+	int64_t line;                         // elements from row to row of common memory
 	VEC(Ref) fold;
 	VEC(Ref) small; // of the shape of a row, and needed for the whole
 } Tall;
@@ -88,12 +87,12 @@ static bool is_tall(Gen *g, Tall *t)
 		return false;
 	t->rows = groups->size[0];
 	t->columns = groups->size[1];
-	if (t->rows * t->columns < LARGE || t->rows < BLOCKS || t->columns < 4 * g->target->width)
+	if (t->rows * t->columns < LARGE || t->rows < BLOCKS || t->columns > LONG ||
+	    t->columns < UNROLL * g->target->width)
 		return false;
 	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
 	t->block = MIN(ROWS, (t->rows + blocks - 1) / blocks);
 	t->blocks = (t->rows + t->block - 1) / t->block;
-	t->pieces = (t->columns + COLUMNS - 1) / COLUMNS;
 	t->line = (t->columns + 15) / 16 * 16 + 16;
 	return find_folds(g, t);
 }
@@ -125,7 +124,7 @@ static void start_columns(Gen *g, int n, const Index *unit, void *ctx)
 	const Tall *t = ctx;
 	for (int u = 0; u < n; u++)
 		for (int k = 0; k < t->fold.count; k++) {
-			Value to = folded_block(g, t, k, t->at_block);
+			Value to = folded_block(g, t, k, g->worker);
 			Value start = fold_start(g, val(g->graph, t->fold.at[k])->op, E_f32);
 			Lanes lanes = index_value(g, &unit[u]);
 			store_lanes(g, E_f32, to, &lanes, splat(g, start));
@@ -140,7 +139,7 @@ static void fold_columns(Gen *g, int n, const Index *unit, void *ctx)
 		Lanes lanes = index_value(g, &unit[u]);
 		for (int k = 0; k < t->fold.count; k++) {
 			const Val *v = val(g->graph, t->fold.at[k]);
-			Value to = folded_block(g, t, k, t->at_block);
+			Value to = folded_block(g, t, k, g->worker);
 			Value x = splat(g, at(g, v->in[0], t->s->idx));
 			Value sum = load_lanes(g, E_f32, to, &lanes);
 			store_lanes(g, E_f32, to, &lanes, fold_step(g, v->op, E_f32, sum, x));
@@ -157,25 +156,20 @@ static void sweep_columns(Gen *g, int n, const Index *unit, void *ctx)
 	}
 }
 
-// A worker has a block of rows, or a piece of it where rows are long.
+// A worker has a block of whole rows: parts of them would be slower by a quarter.
 static void each_row(Gen *g, Tall *t, LaneBody *start, LaneBody *body)
 {
-	Value piece = LLVMBuildURem(g->b, g->worker, number(g, t->pieces), "");
-	Value left = LLVMBuildMul(g->b, piece, number(g, COLUMNS), "");
-	Value right = smaller(g, LLVMBuildAdd(g->b, left, number(g, COLUMNS), ""), t->columns);
-	if (t->pieces == 1)
-		left = number(g, 0), right = number(g, t->columns);
-	t->at_block = LLVMBuildUDiv(g->b, g->worker, number(g, t->pieces), "");
-	Value first = LLVMBuildMul(g->b, t->at_block, number(g, t->block), "");
+	Value none = number(g, 0), all = number(g, t->columns);
+	Value first = LLVMBuildMul(g->b, g->worker, number(g, t->block), "");
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, t->block), ""), t->rows);
 	if (start)
-		lane_loop(g, left, right, t->columns, UNROLL, start, t);
+		lane_loop(g, none, all, t->columns, UNROLL, start, t);
 	Loop rows = loop_begin(g, first, end, 1);
 	Index row = uniform_index(g, rows.i, t->rows, 1);
 	group_index(g, &t->s->groups, 0, &t->s->kern->space, &row, t->s->idx);
-	lane_loop(g, left, right, t->columns, UNROLL, body, t);
+	lane_loop(g, none, all, t->columns, UNROLL, body, t);
 	loop_end(g, &rows);
-	g->workers = t->blocks * t->pieces;
+	g->workers = t->blocks;
 }
 
 // Fold k of all blocks at some columns.
