@@ -108,8 +108,11 @@ void amos_data_close(struct amos_data *);
 // are fewer), others from the arrays. Those that nothing tells stay -1. AMOS_INPUT: data and
 // declared shape do not agree.
 int amos_data_bind(struct amos_data *, int n, struct amos_input *);
+// The array of source `k`, of one batch as it lies in its file, and the input it is for; NULL where
+// the source is none. `k` from 0 on; *input is NULL behind the last.
+const struct amos_array *amos_data_array(const struct amos_data *, int k, const char **input);
 // Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
-// not NaN. Inputs that none of `entries` (names, NULL at the end) reads may lack data; the others
+// not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack data; the others
 // may not.
 int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
 

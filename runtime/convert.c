@@ -173,15 +173,16 @@ static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from
 	                              [AMOS_f16] = 65519.99,
 	                              [AMOS_bf16] = 0x1.fefffep127};
 	double x[CHUNK];
+	int64_t bad = -1;
 	load_floats(x, from, from_type, n);
-	for (int64_t i = 0; i < n; i++)
+	for (int64_t i = 0; i < n && bad < 0; i++)
 		if (isnan(x[i]) || (fabs(x[i]) > most[to_type] && !isinf(x[i])))
-			return i;
+			bad = i;
 	if (divide != 1)
 		for (int64_t i = 0; i < n; i++)
 			x[i] /= divide;
 	store_floats(to, to_type, x, n);
-	return -1;
+	return bad;
 }
 
 static int64_t chunk_to_ints(void *to, int to_type, const void *from, int from_type, int64_t n)
@@ -210,6 +211,7 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
                      double divide)
 {
 	int to_bytes = amos_types[to_type].bytes, from_bytes = amos_types[from_type].bytes;
+	int64_t first = -1;
 	for (int64_t at = 0; at < n; at += CHUNK) {
 		int64_t count = n - at < CHUNK ? n - at : CHUNK;
 		char *out = (char *)to + at * to_bytes;
@@ -217,10 +219,12 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
 		int64_t bad = is_float(to_type)
 		                  ? chunk_to_floats(out, to_type, in, from_type, count, divide)
 		                  : chunk_to_ints(out, to_type, in, from_type, count);
-		if (bad >= 0)
-			return at + bad;
+		if (bad >= 0 && first < 0)
+			first = at + bad;
+		if (bad >= 0 && !is_float(to_type))
+			break;
 	}
-	return -1;
+	return first;
 }
 
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore)

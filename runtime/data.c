@@ -56,6 +56,14 @@ static const struct amos_array *array_of(const struct amos_data *data,
 	                                             : NULL;
 }
 
+const struct amos_array *amos_data_array(const struct amos_data *data, int k, const char **input)
+{
+	bool there = data->exact && k < data->sources.count;
+	const struct amos_source *source = there ? &data->sources.at[k] : NULL;
+	*input = source ? source->name : NULL;
+	return source && !source->shift && !source->masked ? array_of(data, source) : NULL;
+}
+
 // ---- how much there is -----------------------------------------------------------------
 
 static int64_t units(const struct amos_data *data, int64_t length)
@@ -332,7 +340,8 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_count(from->rank, from->dim);
 	bool whole = amos_types[feed->to->type].class != 'f';
-	if (amos_fits(feed->to->type, from->type, whole ? feed->to->limit : 0))
+	if (amos_fits(feed->to->type, from->type, whole ? feed->to->limit : 0) ||
+	    (data->exact && !whole)) // one batch may hold what is no number
 		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;

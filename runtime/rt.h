@@ -42,7 +42,8 @@ uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter functi
 // ---- convert.c: elements of one type as another ---------------------------------------
 
 // n elements, divided by `divide` on the way to floats. -1, or the first that does not fit: out of
-// the type's range, a fraction that should be an integer, NaN. `to` is then partly written.
+// the type's range, a fraction that should be an integer, NaN. Floats are written all the same, of
+// integers those before it.
 int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
                      double divide);
 // Every value of one type is a value of the other and, with a limit, in [0, limit).

@@ -64,14 +64,38 @@ static const struct amos_entry *call_once(struct amos *open, struct amos_data *d
 	return entry;
 }
 
-static void add_outs(Arrays *a, const Graph *g, struct amos *open, const struct amos_entry *entry)
+// The type that the file declares output `name` (or the sequence it is an element of) as.
+static Elem declared_type(const Model *m, const char *name, Elem otherwise)
+{
+	size_t length = strcspn(name, "#");
+	for (int i = 0; i < m->outputs.count; i++) {
+		const Input *out = &m->outputs.at[i];
+		if (!strcmp(out->name, name) || (out->sequence && strlen(out->name) == length &&
+		                                 !memcmp(out->name, name, length)))
+			return out->type;
+	}
+	return otherwise;
+}
+
+// Outputs leave in the type that the file declares them as.
+static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
+                     const struct amos_entry *entry)
 {
 	for (int i = 0; i < g->outs.count; i++) {
 		const Out *out = &g->outs.at[i];
 		const Val *v = val(g, out->val);
-		if (!starts_with(out->name, "grad:"))
-			add_array(a, out->name, v->type, &v->shape,
-			          amos_out_bytes(open, entry, amos_find_out(entry, out->name)));
+		if (starts_with(out->name, "grad:"))
+			continue;
+		const void *bytes = amos_out_bytes(open, entry, amos_find_out(entry, out->name));
+		Elem type = declared_type(m, out->name, v->type);
+		if (type != v->type) {
+			Array x = array_from(a->arena, v->type, &v->shape, bytes);
+			x.type = type;
+			bytes =
+			    take(a->arena, (size_t)(count_of(&v->shape) * elems[type].bytes) + 8);
+			array_to(&x, (void *)bytes);
+		}
+		add_array(a, out->name, type, &v->shape, bytes);
 	}
 }
 
@@ -105,10 +129,11 @@ void verb_run(Command *command)
 	}
 	need_out(command);
 	struct amos_data *data = open_batch(command);
-	Graph *g = read_bound(command, data, false)->graph;
+	Model *model = read_bound(command, data, false);
+	Graph *g = model->graph;
 	struct amos *open = open_entry(command, g, "run");
 	Arrays arrays = {.arena = command->arena};
-	add_outs(&arrays, g, open, call_once(open, data, "run"));
+	add_outs(&arrays, model, g, open, call_once(open, data, "run"));
 	write_arrays(command, &arrays);
 }
 
@@ -160,7 +185,7 @@ void verb_grad(Command *command)
 	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
 	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays};
-	add_outs(&arrays, grad, open, all.entry);
+	add_outs(&arrays, model, grad, open, all.entry);
 	each_initializer(model, arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);
 	write_arrays(command, &arrays);

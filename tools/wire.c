@@ -59,6 +59,7 @@ struct amos_data *open_data(Command *command, const struct amos_options *options
 typedef struct Reading { // ReadOptions while they are being collected
 	VEC(Bind) binds;
 	VEC(const char *) freeze;
+	KnownList known;
 } Reading;
 
 // NAME=N,NAME=N
@@ -206,6 +207,8 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .training = random,
 	                       .apart = reads_apart(command),
 	                       .loss = wants_loss(command),
+	                       .nknown = r->known.count,
+	                       .known = r->known.at,
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
@@ -232,17 +235,34 @@ static struct amos_input runtime_input(const Input *in)
 	return out;
 }
 
+// The arrays of one batch: numbers that operators may need when the file is read.
+static void know_data(Command *command, const struct amos_data *data, Reading *r)
+{
+	const char *input;
+	for (int k = 0;; k++) {
+		const struct amos_array *array = amos_data_array(data, k, &input);
+		if (!input)
+			return;
+		if (!array)
+			continue;
+		Known known = {.name = input,
+		               .type = (Elem)array->type,
+		               .shape = shape_of(array->rank, array->dim),
+		               .bytes = array->bytes};
+		PUSH(command->arena, r->known, known);
+	}
+}
+
 static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
 {
 	int n = 0;
 	const Input **from = NEWS(command->arena, const Input *, listed->inputs.count + 1);
 	struct amos_input *in = NEWS(command->arena, struct amos_input, listed->inputs.count + 1);
-	for (int i = 0; i < listed->inputs.count; i++)
-		if (listed->inputs.at[i].rank >= 0) {
-			from[n] = &listed->inputs.at[i];
-			in[n] = runtime_input(from[n]);
-			n++;
-		}
+	for (int i = 0; i < listed->inputs.count; i++) {
+		from[n] = &listed->inputs.at[i];
+		in[n] = runtime_input(from[n]);
+		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
+	}
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)
@@ -262,6 +282,8 @@ static void bind_batch(Command *command, const Model *listed, Reading *r)
 Model *read_bound(Command *command, struct amos_data *data, bool random)
 {
 	Reading r = read_choices(command);
+	if (data)
+		know_data(command, data, &r);
 	if (data)
 		bind_by_data(command, data, read_with(command, &r, random, true), &r);
 	else if (chosen(command, OPT_batch))

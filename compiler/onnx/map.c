@@ -277,14 +277,31 @@ void lower_mod(Call *c)
 	c->out[0] = put2(g, O_mul, put1(g, O_sign, x), size);
 }
 
+// 2^y of whole numbers, bit by bit of y.
+static Ref power_of_two(Graph *g, Ref y)
+{
+	Ref power = put_num(g, E_i64, 1), one = power;
+	y = put_cast(g, y, E_i64);
+	for (int bit = 0; bit < 6; bit++) {
+		int64_t factor = (int64_t)(UINT64_C(1) << (1 << bit));
+		Ref is_set = put2(g, O_and, y, put_num(g, E_i64, 1 << bit));
+		is_set = put2(g, O_eq, is_set, put_num(g, E_i64, 1 << bit));
+		Ref times = put_const(g, E_i64, shape_of(0, NULL), &factor);
+		power = put2(g, O_mul, power, put3(g, O_select, is_set, times, one));
+	}
+	return power;
+}
+
 void lower_shift(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
 	Graph *g = c->g;
 	Elem type = val(g, c->in[0])->type;
-	Ref power = put2(g, O_pow, put_num(g, E_f64, 2), put_cast(g, c->in[1], E_f64));
+	Ref power = put_cast(g, power_of_two(g, c->in[1]), type);
 	bool right = !strcmp(attr_string(c, "direction", ""), "RIGHT");
-	c->out[0] = put_map2(g, right ? O_div : O_mul, c->in[0], put_cast(g, power, type));
+	c->onnx = operand_type(c, 0);
+	Ref y = put_map2(g, right ? O_div : O_mul, c->in[0], power);
+	c->out[0] = put_typed(c, y, c->onnx, false, "");
 }
 
 static void cast_to(Call *c, int to)

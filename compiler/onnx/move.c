@@ -441,11 +441,11 @@ void lower_center_crop_pad(Call *c)
 static bool known_negative(const Reader *r, const char *input)
 {
 	const Known *known = find_known(r, input);
-	if (!known)
+	if (!known || elems[known->type].cls == 'f')
 		return false;
-	Array a = array_from(r->arena, known->type, &known->shape, known->bytes);
-	for (int64_t i = 0; i < count_of(&a.shape); i++)
-		if (a.i[i] < 0)
+	Val v = {.type = known->type, .data = known->bytes};
+	for (int64_t i = 0; i < count_of(&known->shape); i++)
+		if (const_at(&v, i) < 0)
 			return true;
 	return false;
 }

@@ -290,20 +290,22 @@ static const char *bind_dimensions(Reader *r)
 	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
 }
 
-static Ref stand_in(Reader *r, const Known *known)
+// An input's value as a constant, in the type that its declared one is computed in.
+static Ref stand_in(Reader *r, const Known *known, Elem declared, const Shape *shape)
 {
-	Array a = array_from(r->arena, known->type, &known->shape, known->bytes);
-	void *bytes = take(r->arena, (size_t)(count_of(&a.shape) * elems[a.type].bytes) + 8);
-	array_to(&a, bytes);
-	Ref x = put_const(r->g, a.type, a.shape, bytes);
-	return put_cast(r->g, x, (Elem)working_type(elems[a.type].onnx));
+	if (!same_shape(&known->shape, shape))
+		fail(r->model->path, "input '%s' is declared as %s, its data are %s", known->name,
+		     shape_text(r->arena, declared, shape),
+		     shape_text(r->arena, known->type, &known->shape));
+	Ref x = put_const(r->g, known->type, known->shape, known->bytes);
+	return put_cast(r->g, x, (Elem)working_type(elems[declared].onnx));
 }
 
 static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
 {
 	const Known *known = find_known(r, name);
 	if (known && r->stands[known - r->options->known])
-		return stand_in(r, known);
+		return stand_in(r, known, type, shape);
 	Elem held = elems[type].cls == 'f' ? E_f32 : type;
 	Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
