@@ -2,6 +2,8 @@
 #include "build.h"
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 Arena *arena;
 
@@ -125,4 +127,16 @@ size_t pack(Build *b, uint8_t **bytes)
 	g->n_output = (size_t)b->outputs.count;
 	*bytes = take(arena, model_proto__get_packed_size(&b->model) + 1);
 	return model_proto__pack(&b->model, *bytes);
+}
+
+Model *read_packed(Build *b)
+{
+	uint8_t *bytes;
+	size_t size = pack(b, &bytes);
+	int file = memfd_create("model", 0);
+	if (file < 0 || write(file, bytes, size) != (ssize_t)size)
+		fail_status(STATUS_MACHINE, "model", "no memory for a file");
+	Model *m = read_model(arena, format(arena, "/proc/self/fd/%d", file), &(ReadOptions){0});
+	close(file);
+	return m;
 }

@@ -1,7 +1,7 @@
 // gradients.c: the gradients of operators, on the ONNX project's own operator tests.
-// gradients [--report FILE] LIST FOLDER...: the list of tests that do not agree forward (see
-// backend.c), and the tests' folders; those of operators that are not differentiable are left out.
-// Each float input is active, each float output gets a random cotangent. The gradient by the
+// gradients [--report FILE] LIST VARIANTS FOLDER...: the list of tests that do not agree forward
+// (see backend.c), and the tests' folders; those of operators that are not differentiable are left
+// out. Each float input is active, each float output gets a random cotangent. The gradient by the
 // evaluator, in double, equals five-point differences; the compiled gradient, in f32, equals the
 // evaluator's. Where a test's own inputs lie on a kink (ties of max, 0 of relu), the gradient must
 // lie between the one-sided differences there, and equal the differences nearby. Status 1 when
@@ -9,6 +9,8 @@
 // name, tests that agree, tests, largest error by differences.
 #include "case.h"
 #include "trial.h"
+#include "variants.h"
+#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,9 +37,9 @@ typedef struct Data {
 // Floats that are sizes, rates or fillings of an operator: the schema does not tag them.
 static bool is_number(const char *op, const char *input)
 {
-	static const char *const numbers[][2] = {{"Resize", "roi"},      {"Resize", "scales"},
-	                                         {"Upsample", "scales"}, {"Dropout", "r"},
-	                                         {"Dropout", "ratio"},   {"Pad", "value"}};
+	static const char *const numbers[][2] = {
+	    {"Resize", "roi"},    {"Resize", "scales"}, {"Upsample", "scales"}, {"Dropout", "r"},
+	    {"Dropout", "ratio"}, {"Pad", "value"},     {"OneHot", "depth"}};
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i][0], op) && !strcmp(numbers[i][1], input))
 			return true;
@@ -66,18 +68,9 @@ static bool agrees(Trial *t)
 	return trial_differences(t) && trial_compiled(t);
 }
 
-static Outcome check_case(Arena *arena, const char *folder, const char *name, const char *op,
-                          Tally *tally)
+// At the given inputs and, where they lie on a kink, at moved ones.
+static Outcome check_trial(Trial *t, Tally *tally)
 {
-	const char *model = format(arena, "%s/model.onnx", folder);
-	const Model *listed = case_list(arena, model);
-	Data data = {arena, op, case_inputs(arena, listed, format(arena, "%s/%s", folder, set))};
-	ReadOptions options = {
-	    .training = true, .nknown = data.known.count, .known = data.known.at};
-	Model *m = read_model(arena, model, &options);
-	check_active(m, &data);
-	m->graph->stores.count = 0;
-	Trial *t = trial_new(arena, name, m->graph, values, &data);
 	if (!t->with)
 		return NOTHING;
 	bool good = agrees(t);
@@ -89,6 +82,20 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	return !good ? OFF : t->moved ? AGREES_MOVED : AGREES;
 }
 
+static Outcome check_case(Arena *arena, const char *folder, const char *name, const char *op,
+                          Tally *tally)
+{
+	const char *model = format(arena, "%s/model.onnx", folder);
+	const Model *listed = case_list(arena, model);
+	Data data = {arena, op, case_inputs(arena, listed, format(arena, "%s/%s", folder, set))};
+	ReadOptions options = {
+	    .training = true, .nknown = data.known.count, .known = data.known.at};
+	Model *m = read_model(arena, model, &options);
+	check_active(m, &data);
+	m->graph->stores.count = 0;
+	return check_trial(trial_new(arena, name, m->graph, values, &data), tally);
+}
+
 // ---- all of them
 // -----------------------------------------------------------------------------------------------
 
@@ -96,8 +103,7 @@ static Tally *tally_of(Tally *all, int count, const char *op)
 {
 	for (int i = 0; i < count; i++)
 		if (!strcmp(all[i].op->name, op) && !all[i].op->domain[0] &&
-		    (!strcmp(all[i].op->differentiable, "tagged") ||
-		     !strcmp(all[i].op->differentiable, "also")))
+		    strcmp(all[i].op->differentiable, "no"))
 			return &all[i];
 	return NULL;
 }
@@ -137,6 +143,47 @@ static void run(const char *folder, const Excuses *excuses, Tally *all, int coun
 	arena_free(arena);
 }
 
+static void run_variant(const char *line, Tally *all, int count)
+{
+	arena = arena_new();
+	const char *op = "If";
+	Tally *volatile tally = NULL;
+	volatile Outcome outcome = OFF;
+	Catch caught;
+	if (!TRY(caught)) {
+		Model *m = read_packed(line ? variant(line, &op) : branch_variant());
+		tally = tally_of(all, count, op);
+		if (!tally)
+			fail(op, "is not differentiable");
+		m->graph->stores.count = 0;
+		const char *name = line ? line : "If";
+		Trial *t = trial_new(arena, name, m->graph, variant_values, NULL);
+		outcome = check_trial(t, tally);
+		catch_end(&caught);
+	} else {
+		printf("refused: %s: %s\n", line ? line : "If", caught.message);
+		free(caught.message);
+	}
+	if (tally)
+		count_outcome(tally, outcome == NOTHING ? OFF : outcome);
+	arena_free(arena);
+}
+
+static void run_variants(const char *path, Tally *all, int count)
+{
+	char line[512];
+	FILE *f = fopen(path, "r");
+	if (!f)
+		fail(path, "cannot be opened");
+	while (fgets(line, sizeof line, f)) {
+		line[strcspn(line, "\n")] = 0;
+		if (isalpha((unsigned char)*line))
+			run_variant(line, all, count);
+	}
+	fclose(f);
+	run_variant(NULL, all, count);
+}
+
 // What ops.def says of the operator is what the tests show.
 static bool is_as_said(const Tally *t)
 {
@@ -164,19 +211,20 @@ static void report(const char *path, const Tally *all, int count)
 
 int main(int argc, char **argv)
 {
-	Arena *arena = arena_new();
+	Arena *always = arena_new();
 	bool said = true;
 	int count, tests = 0, good = 0, moved = 0, excused = 0;
 	const OpInfo *op = op_table(&count);
-	Tally *all = NEWS(arena, Tally, count);
+	Tally *all = NEWS(always, Tally, count);
 	for (int i = 0; i < count; i++)
 		all[i].op = &op[i];
 	warn_quiet(true);
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
-		fail(argv[0], "wants a list and folders of tests");
-	Excuses excuses = case_excuses(arena, argv[first]);
-	Folders folders = case_folders(arena, argc - first - 1, argv + first + 1);
+		fail(argv[0], "wants a list, variants, and folders of tests");
+	Excuses excuses = case_excuses(always, argv[first]);
+	run_variants(argv[first + 1], all, count);
+	Folders folders = case_folders(always, argc - first - 2, argv + first + 2);
 	for (int i = 0; i < folders.count; i++)
 		run(folders.at[i], &excuses, all, count);
 	for (int i = 0; i < count; i++) {
@@ -190,6 +238,6 @@ int main(int argc, char **argv)
 		report(argv[2], all, count);
 	printf("gradients: %d of %d tests agree (%d of them at moved inputs too), %d are not run\n",
 	       good, tests, moved, excused);
-	arena_free(arena);
+	arena_free(always);
 	return good + excused < tests || !good || !said;
 }

@@ -6,8 +6,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 enum { STEPS = 4, BATCH = 2, INPUTS = 3, HIDDEN = 2, VARIANTS = 40, MOST_ACTS = 6 };
 
@@ -295,18 +293,6 @@ static Build *build_layer(Layer *l)
 	return b;
 }
 
-static Model *read_built(Build *b)
-{
-	uint8_t *bytes;
-	size_t size = pack(b, &bytes);
-	int file = memfd_create("recurrent", 0);
-	if (file < 0 || write(file, bytes, size) != (ssize_t)size)
-		fail_status(STATUS_MACHINE, "recurrent", "no memory for a file");
-	Model *m = read_model(arena, format(arena, "/proc/self/fd/%d", file), &(ReadOptions){0});
-	close(file);
-	return m;
-}
-
 // ---- comparing ---------------------------------------------------------------------------------
 
 static Array operand_values(void *context, const Slot *s)
@@ -370,7 +356,7 @@ static bool try_variant(int number)
 {
 	state = (uint64_t)number * 1000003;
 	Layer *l = random_layer();
-	Model *m = read_built(build_layer(l));
+	Model *m = read_packed(build_layer(l));
 	for (int d = 0; d < l->directions; d++)
 		for (int b = 0; b < BATCH; b++)
 			run_direction(l, d, b);

@@ -1,0 +1,141 @@
+// variants.c: see variants.h.
+#include "variants.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int numbers(const char *text, double *x)
+{
+	int n = 0;
+	for (char *end; *text && *text != '/'; text = end + (*end == ',' || *end == ']')) {
+		x[n] = strtod(text, &end);
+		if (end == text)
+			fail("variants", "'%s' is no number", text);
+		n++;
+	}
+	return n;
+}
+
+// @1,2/2,1 or %0.5: an initializer.
+static void add_constant(Build *b, const char *name, const char *text)
+{
+	double x[64], d[8];
+	bool real = *text == '%';
+	int n = numbers(text + 1, x), rank = 1;
+	const char *slash = strchr(text, '/');
+	int64_t dims[8] = {n}, whole[64];
+	float reals[64];
+	if (slash)
+		rank = numbers(slash + 1, d);
+	for (int a = 0; slash && a < rank; a++)
+		dims[a] = (int64_t)d[a];
+	for (int i = 0; i < n; i++) {
+		whole[i] = (int64_t)x[i];
+		reals[i] = (float)x[i];
+	}
+	TensorProto *t = tensor(name, real ? 1 : 7, rank, dims);
+	raw(t, real ? (void *)reals : (void *)whole, (size_t)n * (real ? 4 : 8));
+	PUSH(arena, b->tensors, t);
+}
+
+static void set_attribute(NodeProto *n, const char *name, char *text)
+{
+	double x[16];
+	AttributeProto *a = attribute(n, name);
+	char *end;
+	double number = strtod(text, &end);
+	if (*text == '[') {
+		a->n_ints = a->n_floats = (size_t)numbers(text + 1, x);
+		a->ints = NEWS(arena, int64_t, a->n_ints);
+		a->floats = NEWS(arena, float, a->n_ints);
+		for (size_t i = 0; i < a->n_ints; i++) {
+			a->ints[i] = (int64_t)x[i];
+			a->floats[i] = (float)x[i];
+		}
+	} else if (!*end) {
+		a->i = (int64_t)number;
+		a->f = (float)number;
+	} else {
+		a->s = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+	}
+}
+
+static Build *build_of(int64_t opset, int nout, const char *outs)
+{
+	size_t n;
+	Build *b = build(opset);
+	char **name = names(outs, &n);
+	for (int i = 0; i < nout; i++)
+		PUSH(arena, b->outputs, value(name[i], 1, "?"));
+	return b;
+}
+
+Build *variant(const char *line, const char **op)
+{
+	char *text = copy_string(arena, line), *word = strtok(text, " \n"),
+	     *set = strtok(NULL, " \n");
+	bool two = !strcmp(word, "Split");
+	Build *b = build_of(strtol(set, NULL, 10), 1 + two, "y,z");
+	VEC(const char *) operands = {0};
+	NodeProto *n = add_to(b, node(word, "", two ? "y,z" : !strcmp(word, "TopK") ? "y,i" : "y"));
+	*op = word;
+	while ((word = strtok(NULL, " \n"))) {
+		char *equals = strchr(word, '='), *colon = strchr(word, ':');
+		const char *name = format(arena, "c%d", operands.count);
+		if (isalpha((unsigned char)*word) && equals) {
+			*equals = 0;
+			set_attribute(n, word, equals + 1);
+			continue;
+		}
+		if (colon) {
+			*colon = 0;
+			name = word;
+			PUSH(arena, b->inputs, value(name, 1, colon + 1));
+		} else if (*word == '-') {
+			name = "";
+		} else {
+			add_constant(b, name, word);
+		}
+		PUSH(arena, operands, name);
+	}
+	n->input = (char **)operands.at;
+	n->n_input = (size_t)operands.count;
+	return b;
+}
+
+static GraphProto *body(const char *op, const char *operands, const char *out)
+{
+	Build *b = build_of(17, 1, out);
+	add_to(b, node(op, operands, out));
+	uint8_t *bytes;
+	pack(b, &bytes);
+	return &b->graph;
+}
+
+Build *branch_variant(void)
+{
+	Build *b = build_of(17, 1, "y");
+	PUSH(arena, b->inputs, value("x", 1, "3,4"));
+	PUSH(arena, b->inputs, value("a", 1, "1"));
+	PUSH(arena, b->inputs, value("b", 1, "1"));
+	add_to(b, node("Less", "a,b", "less"));
+	NodeProto *n = add_to(b, node("If", "less", "y"));
+	attribute(n, "then_branch")->g = body("Mul", "x,x", "yes");
+	attribute(n, "else_branch")->g = body("Exp", "x", "no");
+	return b;
+}
+
+Array variant_values(void *context, const Slot *s)
+{
+	(void)context;
+	if (s->kind != S_input && s->init)
+		return array_from(arena, s->type, &s->shape, s->init);
+	int64_t n = count_of(&s->shape);
+	Array a = {.type = s->type, .shape = s->shape, .f = NEWS(arena, double, n + 1)};
+	for (int64_t i = 0; i < n && s->kind == S_input; i++) {
+		double x = 2 * sin(12.9898 * (double)i + s->name[0]);
+		a.f[i] = (float)(s->name[0] == 'q' ? fabs(x) + 0.25 : x);
+	}
+	return a;
+}
