@@ -65,7 +65,8 @@ static const char head[] =
     "of every float output, by five-point differences in double within 1e-6 of the largest entry,\n"
     "and compiled in f32 within 2e-3 of that; *error* is the largest difference in double that "
     "was\n"
-    "seen. Tests without floats have no gradient to check. Where inputs lie on a kink (ties of a\n"
+    "seen. Models of our own are among them, `tests/variants.txt`. Tests without floats have no "
+    "gradient to check. Where inputs lie on a kink (ties of a\n"
     "maximum, 0 of an absolute value) the gradient lies between the slopes to both sides there, "
     "and\n"
     "is checked again beside it. Rounding to fewer bits lets gradients straight through.\n\n";
