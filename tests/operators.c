@@ -52,24 +52,25 @@ static void say_row(Text *t, const OpInfo *op, const char *forward, const char *
 }
 
 static const char head[] =
-    "# Operators\n\n"
-    "Made by `cmake --build build/release --target operators` from `compiler/onnx/ops.def` and "
-    "from\n"
-    "the tests that come with onnx 1.22.0. Models of operator sets 1 to 27 are read; `since` is "
-    "the\n"
-    "first set that has the operator, `types` what its operands may be (`-`: it is not read).\n\n"
+    "# Operators\n"
+    "\n"
+    "Made by `cmake --build build/release --target operators` from `compiler/onnx/ops.def` and\n"
+    "from the tests that come with onnx 1.22.0. Models of operator sets 1 to 27 are read; `since`\n"
+    "is the first set that has the operator, `types` what its operands may be (`-`: not read).\n"
+    "\n"
     "*gradient*: full, partial, none (it has none, or none yet), n/a (nothing to differentiate).\n"
-    "*forward* counts the operator's tests that agree with what the ONNX project says of them.\n"
-    "*differences* counts those whose gradient agrees: of every float input and at random "
-    "cotangents\n"
-    "of every float output, by five-point differences in double within 1e-6 of the largest entry,\n"
-    "and compiled in f32 within 2e-3 of that; *error* is the largest difference in double that "
-    "was\n"
-    "seen. Models of our own are among them, `tests/variants.txt`. Tests without floats have no "
-    "gradient to check. Where inputs lie on a kink (ties of a\n"
-    "maximum, 0 of an absolute value) the gradient lies between the slopes to both sides there, "
-    "and\n"
-    "is checked again beside it. Rounding to fewer bits lets gradients straight through.\n\n";
+    "*forward* counts the tests that give what the ONNX project says of them. *differences* "
+    "counts\n"
+    "those whose gradient agrees, and models of our own (`tests/variants.txt`): of every float\n"
+    "input, at random cotangents of every float output, by five-point differences in double "
+    "within\n"
+    "1e-6 of the largest entry, and compiled in f32 within 2e-3 of that; *error* is the largest\n"
+    "difference seen in double. Tests without floats have no gradient to check. Where inputs lie "
+    "on\n"
+    "a kink (ties of a maximum, 0 of an absolute value) the gradient lies between the slopes to\n"
+    "both sides there, and is checked again beside it. Rounding to fewer bits lets gradients\n"
+    "straight through.\n"
+    "\n";
 
 static char *page(Arena *arena, const char *forward, const char *gradients)
 {
@@ -92,7 +93,7 @@ static void cut_shown(char *text)
 	int bars = 0;
 	for (const char *from = text; *from; from++) {
 		bars = *from == '\n' ? 0 : bars + (*from == '|');
-		if (bars <= FIXED || *from == '\n')
+		if (bars < FIXED || (bars == FIXED && *from == '|') || *from == '\n')
 			*to++ = *from;
 	}
 	*to = 0;
