@@ -65,11 +65,11 @@ static void choose_tile(Dot *d, const struct Machine *machine)
 	d->panel_size = (d->depth + 1) * d->width;
 }
 
-// What it costs that an operand comes to `times` groups of workers: packed once (by a launch before
-// where there are several) and read again, or read in place.
+// What it costs that an operand comes to `times` groups of workers: read in place, packed by the
+// one that needs it, or packed by a launch before, written to memory and read from there.
 static double passes(int64_t times, Way way)
 {
-	return way == W_place ? 0.3 * (double)times : times > 1 ? 1 + 0.25 * (double)times : 1;
+	return way == W_place ? 0.3 * (double)times : times > 1 ? 1.5 + 0.25 * (double)times : 1;
 }
 
 // Blocks for workers: a few a core, each worth a launch, with the least packing. Panels of a
@@ -95,8 +95,8 @@ static void choose_split(Dot *d)
 		int64_t strips = ceil_div(d->strips, rows);
 		rows = ceil_div(d->strips, strips);
 		bool enough = rows * columns * d->batch >= wanted;
-		double cost = (double)d->n * passes(rows, d->b_way) +
-		              (double)d->m * passes(columns, d->a_way);
+		double cost =
+		    (double)d->n * passes(rows, W_copy) + (double)d->m * passes(columns, d->a_way);
 		if (!enough)
 			cost += 1e3 * (double)(d->n + d->m);
 		if (d->panels_each && cost >= least_cost)
@@ -150,8 +150,9 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 		t->a_step = ceil_div(t->rows, g->target->width) * g->target->width;
 		d->strip_size = t->a_step * d->depth + 2 * g->target->width;
 	}
-	d->group =
-	    d->a_way == W_copy ? MAX(1, MIN(32, g->target->l2 / 4 / (d->strip_size * t->bytes))) : 1;
+	d->group = d->a_way == W_copy
+	               ? MAX(1, MIN(32, g->target->l2 / 4 / (d->strip_size * t->bytes)))
+	               : 1;
 	d->a_rows = s.lies && s.along == 1;
 	t->soon_row = d->a_rows ? s.down : 0;
 }
