@@ -9,7 +9,7 @@
 // ----------------------------------------------------------------------------------------------
 
 // [batch, length, heads * d] as [batch, heads, length, d]
-static Ref split_heads(Call *c, Ref x, int64_t heads)
+Ref split_heads(Call *c, Ref x, int64_t heads)
 {
 	Shape s = val(c->g, x)->shape;
 	if (s.rank == 4)
@@ -20,7 +20,7 @@ static Ref split_heads(Call *c, Ref x, int64_t heads)
 	return put_permute(c->g, put_reshape(c->g, x, shape_of(4, dims)), (int64_t[]){0, 2, 1, 3});
 }
 
-static Ref join_heads(Graph *g, Ref x)
+Ref join_heads(Graph *g, Ref x)
 {
 	return merge_axes(g, put_permute(g, x, (int64_t[]){0, 2, 1, 3}), 2, 4);
 }
@@ -41,7 +41,7 @@ static Ref share_heads(Call *c, Ref x, int64_t heads)
 }
 
 // Query i sees key j where j <= i + keys - queries (from set 24 on with a past; else j <= i).
-static Ref causal_mask(Graph *g, int64_t queries, int64_t keys, int64_t shift)
+Ref causal_mask(Graph *g, int64_t queries, int64_t keys, int64_t shift)
 {
 	int64_t dims[] = {1, 1, queries, keys};
 	Shape s = shape_of(4, dims);
@@ -49,7 +49,7 @@ static Ref causal_mask(Graph *g, int64_t queries, int64_t keys, int64_t shift)
 	return put2(g, O_le, put_iota(g, s, 3), row);
 }
 
-static Ref hide(Graph *g, Ref scores, Ref seen)
+Ref hide(Graph *g, Ref scores, Ref seen)
 {
 	align2(g, &scores, &seen);
 	return put3(g, O_select, seen, scores, put_num(g, E_f32, -INFINITY));
@@ -160,7 +160,7 @@ void lower_rotary(Call *c)
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	bool flat = val(g, c->in[0])->shape.rank == 3;
-	Ref x = split_heads(c, c->in[0], attr_int(c, "num_heads", 0));
+	Ref x = split_heads(c, c->in[0], c->how ? c->how : attr_int(c, "num_heads", 0));
 	int64_t d = val(g, x)->shape.dim[3], turned = attr_int(c, "rotary_embedding_dim", 0);
 	if (!turned)
 		turned = d;

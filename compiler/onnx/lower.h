@@ -294,6 +294,15 @@ Image image_rows(Graph *, Ref x); // of [N, C, d..]
 // P, C]. join: how the weighted pixels around come together, O_add or O_max.
 Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 
+Lower lower_gather;   // operands in in[0] and in[1]
+Lower lower_rotary;   // operands in in[0] to in[3]; how: the heads, where the node does not say
+
+// attention.c for contrib.c.
+Ref split_heads(Call *, Ref x, int64_t heads); // [batch, length, heads * d]: [batch, heads, length, d]
+Ref join_heads(Graph *, Ref x);                // and back
+Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
+Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
+
 Lower lower_identity; // its operand is passed on as it is
 Lower unsupported;    // refuses with the note of ops.def
 

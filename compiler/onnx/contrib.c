@@ -1,0 +1,204 @@
+// contrib.c: operators of com.microsoft that exporters and optimizers write: normalisations with
+// what they add, attention with its products, rotary positions. Takes the node being lowered. Gives
+// its results. Keeps: they are put as what they stand for, so the book finds the same wholes.
+// Source: docs/ContribOperators.md of ONNX Runtime.
+#include "lower.h"
+#include <math.h>
+#include <string.h>
+
+static Ref operand(const Call *c, int k)
+{
+	return k < c->nin ? c->in[k] : 0;
+}
+
+static Ref add(Graph *g, Ref a, Ref b)
+{
+	return a && b ? put_map2(g, O_add, a, b) : a ? a : b;
+}
+
+// norm(x) gamma + beta over the last axis
+static Ref normalised(Call *c, Ref x, bool centred, Ref gamma, Ref beta)
+{
+	Graph *g = c->g;
+	int64_t last = val(g, x)->shape.rank - 1;
+	Attr attr = {.n = 2, .i = {centred, last}, .x = attr_float(c, "epsilon", 1e-12)};
+	Ref y = put(g, O_norm, 1, &x, &attr);
+	y = gamma ? put_map2(g, O_mul, y, gamma) : y;
+	return add(g, y, beta);
+}
+
+// Operands: x, skip, gamma, (beta where centred,) bias. Result 3: what was normalised.
+void lower_skip_norm(Call *c)
+{
+	bool centred = c->how == N_layer;
+	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	Ref sum = add(c->g, add(c->g, c->in[0], c->in[1]), operand(c, centred ? 4 : 3));
+	c->out[0] = normalised(c, sum, centred, c->in[2], centred ? operand(c, 3) : 0);
+	if (c->nout > 3)
+		c->out[3] = sum;
+}
+
+// Rows of table k at the indices of operand `index`.
+static Ref rows_of(Call *c, int k, Ref index)
+{
+	Call gather = *c;
+	gather.in = (Ref[]){(in_val(c, k), c->in[k]), index};
+	gather.nin = 2;
+	lower_gather(&gather);
+	return c->out[0];
+}
+
+// Operands: ids, segments, words, positions, segments' table, gamma, beta, mask, position ids.
+// Results: the embedding, how many tokens count, the sum before it was normalised.
+void lower_embed_norm(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	Ref position = operand(c, 8), mask = operand(c, 7);
+	in_val(c, 3);
+	if (s.rank != 2)
+		refuse(c, "wants ids [batch, length]");
+	Ref sum = rows_of(c, 2, c->in[0]);
+	sum = add(g, sum,
+	          position ? rows_of(c, 3, position) : take_range(g, c->in[3], 0, 0, s.dim[1]));
+	if (operand(c, 1) && operand(c, 4))
+		sum = add(g, sum, rows_of(c, 4, c->in[1]));
+	c->out[0] = normalised(c, sum, true, operand(c, 5), operand(c, 6));
+	if (c->nout > 1) {
+		int64_t last = 1, samples[] = {s.dim[0]};
+		Ref none =
+		    put_expand(g, put_rank(g, put_num(g, E_i32, 0), 1), shape_of(1, samples));
+		c->out[1] =
+		    mask ? drop_axes(g, put_fold(g, O_sum, mask, 1, &last), 1, &last) : none;
+	}
+	if (c->nout > 2)
+		c->out[2] = sum;
+}
+
+// ---- attention
+// ------------------------------------------------------------------------------------
+
+// A mask as truth: [batch] is how many keys count, [batch, keys] and [batch, queries, keys] say
+// which.
+static Ref keys_seen(Call *c, Ref mask, int64_t keys)
+{
+	Graph *g = c->g;
+	Shape s = val(g, mask)->shape;
+	int64_t dims[4] = {s.dim[0], 1, s.rank == 3 ? s.dim[1] : 1, s.rank > 1 ? keys : 1};
+	if (s.rank < 1 || s.rank > 3 || count_of(&s) != dims[0] * dims[2] * dims[3])
+		refuse(c, "a mask %s for %lld keys", shape_text(c->r->arena, E_i32, &s),
+		       (long long)keys);
+	mask = put_reshape(g, put_cast(g, mask, E_i64), shape_of(4, dims));
+	Ref at = put_iota(g, shape_of(4, (int64_t[]){1, 1, 1, keys}), 3);
+	return s.rank == 1 ? put2(g, O_lt, at, mask) : put2(g, O_lt, put_num(g, E_i64, 0), mask);
+}
+
+// q, k, v by heads; [batch, length, heads * d]
+static Ref attend_heads(Call *c, Ref q, Ref k, Ref v, Ref mask, Ref bias)
+{
+	Graph *g = c->g;
+	Shape s = val(g, q)->shape;
+	int64_t keys = val(g, k)->shape.dim[2];
+	double scale = attr_float(c, "scale", 0);
+	Ref scores = scaled(g, put2(g, O_dot, q, swap_last(g, k)),
+	                    scale ? scale : 1 / sqrt((double)s.dim[3]));
+	scores = add(g, scores, bias);
+	if (mask) {
+		Ref none = put_num(g, E_f32, attr_float(c, "mask_filter_value", -10000));
+		scores =
+		    add(g, scores,
+		        put3(g, O_select, keys_seen(c, mask, keys), put_num(g, E_f32, 0), none));
+	}
+	if (attr_int(c, "unidirectional", 0))
+		scores = hide(g, scores, causal_mask(g, s.dim[2], keys, keys - s.dim[2]));
+	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	return join_heads(g, put2(g, O_dot, p, v));
+}
+
+// Attention of a sequence to itself, with the product that makes queries, keys and values.
+void lower_packed_attention(Call *c)
+{
+	Graph *g = c->g;
+	int64_t heads = attr_int(c, "num_heads", 0), sizes[3], at = 0;
+	int64_t width = in_val(c, 1)->shape.dim[in_val(c, 1)->shape.rank - 1];
+	int n = 0;
+	const int64_t *given = attr_ints(c, "qkv_hidden_sizes", &n);
+	if (heads < 1 || (given && n != 3) || attr_int(c, "do_rotary", 0))
+		refuse(c, "wants num_heads, and no rotary positions");
+	note_weight(c, 1);
+	Ref all = add(g, matmul(g, (in_val(c, 0), c->in[0]), c->in[1]), operand(c, 2)), part[3];
+	for (int k = 0; k < 3; k++) {
+		sizes[k] = given ? given[k] : width / 3;
+		part[k] = split_heads(c, take_range(g, all, 2, at, sizes[k]), heads);
+		at += sizes[k];
+	}
+	Ref past = operand(c, 4);
+	for (int k = 1; past && k < 3; k++) {
+		int64_t first = 0;
+		Ref old = drop_axes(g, take_range(g, past, 0, k - 1, 1), 1, &first);
+		part[k] = put_concat(g, 2, 2, (Ref[]){old, part[k]});
+	}
+	c->out[0] = attend_heads(c, part[0], part[1], part[2], operand(c, 3), operand(c, 5));
+	if (c->nout > 1)
+		c->out[1] = put_concat(
+		    g, 0, 2, (Ref[]){insert_axis(g, part[1], 0), insert_axis(g, part[2], 0)});
+}
+
+// Operands: query, key, value, bias of all three, mask of keys, bias of scores, past key, past
+// value.
+void lower_multi_head(Call *c)
+{
+	Graph *g = c->g;
+	int64_t heads = attr_int(c, "num_heads", 0), at = 0;
+	Ref part[3], bias = operand(c, 3);
+	for (int k = 0; k < 3; k++) {
+		if (in_val(c, k)->shape.rank < 3 || heads < 1)
+			refuse(c, "wants num_heads, and query, key and value apart");
+		part[k] = c->in[k];
+		int64_t size = val(g, part[k])->shape.dim[val(g, part[k])->shape.rank - 1];
+		if (bias && val(g, part[k])->shape.rank == 3)
+			part[k] = add(g, part[k], take_range(g, bias, 0, at, size));
+		at += size;
+		part[k] = split_heads(c, part[k], heads);
+		Ref past = k ? operand(c, 5 + k) : 0;
+		if (past)
+			part[k] = put_concat(g, 2, 2, (Ref[]){past, part[k]});
+		if (k && k < c->nout)
+			c->out[k] = part[k];
+	}
+	c->out[0] = attend_heads(c, part[0], part[1], part[2], operand(c, 4), operand(c, 5));
+}
+
+// Operands: x, positions (one number: of the first), cosines, sines.
+void lower_positioned_rotary(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape, at = in_val(c, 1)->shape;
+	int64_t half = in_val(c, 2)->shape.dim[1], length = s.dim[s.rank - 2];
+	in_val(c, 3);
+	Ref position = put_cast(g, c->in[1], E_i64);
+	if (count_of(&at) == 1) {
+		int64_t dims[] = {s.dim[0], length};
+		position = put2(g, O_add, put_iota(g, shape_of(2, dims), 1),
+		                put_reshape(g, position, shape_of(0, NULL)));
+	}
+	Call turned = *c;
+	turned.in = (Ref[]){c->in[0], c->in[2], c->in[3], position};
+	turned.nin = 4;
+	turned.how = s.rank == 3 && half > 0 ? (int)(s.dim[2] / (2 * half)) : 0;
+	int64_t heads = attr_int(c, "num_heads", 0);
+	turned.how = heads ? (int)heads : turned.how;
+	lower_rotary(&turned);
+}
+
+void lower_fused_matmul(Call *c)
+{
+	Graph *g = c->g;
+	if (in_val(c, 0)->shape.rank < 2 || in_val(c, 1)->shape.rank < 2 ||
+	    attr_int(c, "transBatchA", 0) || attr_int(c, "transBatchB", 0))
+		refuse(c, "wants matrices, and batches as the first axes");
+	note_weight(c, 1);
+	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
+	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
+	c->out[0] = scaled(g, matmul(g, a, b), attr_float(c, "alpha", 1));
+}
