@@ -204,17 +204,17 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 
 // ---- rounding -------------------------------------------------------------------------
 
-static void round_array(Arena *arena, Array *a, double disturbance)
+static void round_array(Arena *arena, Array *a, double disturbance, uint64_t random)
 {
 	void *bytes = take(arena, 8 * (size_t)count_of(&a->shape) + 8);
 	array_to(a, bytes);
 	*a = array_from(arena, a->type, &a->shape, bytes);
-	uint64_t random = 1;
 	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
 		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
 
-static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, double disturbance)
+static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, double disturbance,
+                           int sample)
 {
 	Array *result = NEWS(arena, Array, g->nval);
 	for (int r = 1; r < g->nval; r++) {
@@ -229,22 +229,27 @@ static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, doub
 		else
 			result[r] =
 			    eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
-		round_array(arena, &result[r], disturbance);
+		round_array(arena, &result[r], disturbance, (uint64_t)(sample * g->nval + r));
 	}
 	return result;
 }
 
-double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
+static void add_errors(const Graph *g, const Array *exact, const Array *rounded, double *error)
 {
-	const Graph *g = graph_live(arena, open_pass(arena, from));
-	const Array *exact = eval_graph(arena, g, slot),
-	            *rounded = eval_rounded(arena, g, slot, disturbance);
-	double *error = NEWS(arena, double, g->outs.count + 1);
 	for (int k = 0; k < g->outs.count; k++) {
 		const Array *a = &exact[g->outs.at[k].val], *b = &rounded[g->outs.at[k].val];
 		for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
 			if (isfinite(a->f[i]) && isfinite(b->f[i]))
 				error[k] = fmax(error[k], fabs(a->f[i] - b->f[i]));
 	}
+}
+
+double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
+{
+	const Graph *g = graph_live(arena, open_pass(arena, from));
+	const Array *exact = eval_graph(arena, g, slot);
+	double *error = NEWS(arena, double, g->outs.count + 1);
+	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++)
+		add_errors(g, exact, eval_rounded(arena, g, slot, disturbance, sample), error);
 	return error;
 }

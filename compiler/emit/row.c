@@ -56,16 +56,19 @@ static void fold_stage(Gen *g, Sweep *s, int deep)
 
 // ---- what a row keeps ---------------------------------------------------------------------
 
-enum { DEAR = 8 }; // weight of a map that is not computed twice
+enum { DEAR = 8 };                          // weight of a map that is not computed twice
+static const uint32_t elsewhere = 1u << 31; // of stages: read at another place than the row's own
 
-static void mark_stage(Gen *g, Sweep *s, Ref r, int stage)
+static void mark_stage(Gen *g, Sweep *s, Ref r, uint32_t bits)
 {
 	const Val *v = val(g->graph, r);
-	if (!g->inside[r] || s->stages[r] >> stage & 1 || is_own_fold(g, s, v))
+	if (!g->inside[r] || (s->stages[r] & bits) == bits || is_own_fold(g, s, v))
 		return;
-	s->stages[r] |= 1u << stage;
+	s->stages[r] |= bits;
+	if (prims[v->op].cls != C_map)
+		bits |= elsewhere;
 	for (int k = 0; k < v->nin; k++)
-		mark_stage(g, s, v->in[k], stage);
+		mark_stage(g, s, v->in[k], bits);
 }
 
 static void mark_stages(Gen *g, Sweep *s)
@@ -73,16 +76,16 @@ static void mark_stages(Gen *g, Sweep *s)
 	s->stages = NEWS(g->arena, uint32_t, g->graph->nval);
 	for (Ref r = 1; r < (Ref)g->graph->nval; r++)
 		if (s->level[r] && is_own_fold(g, s, val(g->graph, r)))
-			mark_stage(g, s, val(g->graph, r)->in[0], MIN(s->level[r] - 2, 30));
+			mark_stage(g, s, val(g->graph, r)->in[0], 1u << MIN(s->level[r] - 2, 30));
 	for (int o = 0; o < s->kern->nout; o++)
-		mark_stage(g, s, s->kern->out[o], MIN(s->depth, 30));
+		mark_stage(g, s, s->kern->out[o], 1u << MIN(s->depth, 30));
 }
 
 static bool worth_keeping(Gen *g, const Sweep *s, Ref r)
 {
 	const Val *v = val(g->graph, r);
 	uint32_t stages = s->stages[r];
-	return (stages & (stages - 1)) && prims[v->op].cls == C_map &&
+	return !(stages & elsewhere) && (stages & (stages - 1)) && prims[v->op].cls == C_map &&
 	       prims[v->op].weight >= DEAR && v->type == E_f32 &&
 	       same_shape(&v->shape, &s->kern->space);
 }
