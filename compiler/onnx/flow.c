@@ -550,6 +550,24 @@ void lower_random_normal(Call *c)
 	c->out[0] = put2(g, O_add, z, put_num(g, E_f32, attr_float(c, "mean", 0)));
 }
 
+// The largest of log p - log(-log u), u drawn for each class of each sample, falls on a class with
+// probability p (Gumbel).
+void lower_multinomial(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t samples = attr_int(c, "sample_size", 1), axis = 2;
+	int type = working_type((int)attr_int(c, "dtype", 6));
+	if (s.rank != 2 || samples < 1)
+		refuse(c, "wants [batch, classes] and a sample_size of 1 or more");
+	Shape all = shape_of(3, (int64_t[]){s.dim[0], samples, s.dim[1]});
+	Ref u = put2(g, O_max, draw_uniform(c->r, &all), put_num(g, E_f32, 1e-30));
+	Ref noise = put1(g, O_log, put1(g, O_neg, put1(g, O_log, u)));
+	Ref drawn = put2(g, O_sub, insert_axis(g, c->in[0], 1), noise);
+	drawn = drop_axes(g, put_fold(g, O_argmax, drawn, 1, &axis), 1, &axis);
+	c->out[0] = put_cast(g, drawn, type < 0 ? E_i32 : (Elem)type);
+}
+
 void lower_bernoulli(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
