@@ -78,14 +78,27 @@ static Layout layout_of(Arena *arena, Plan *p)
 	return l;
 }
 
+// Do workers that compute v read of u no more than the elements that they write? What has the
+// space's size is read once; what is smaller is stretched over the space, and along the same axes
+// only where the shapes are the same.
+static bool reads_own(const Plan *p, const Kern *kern, Ref v, Ref u, Reach how)
+{
+	const Shape *to = &val(p->graph, v)->shape, *from = &val(p->graph, u)->shape;
+	int64_t count = count_of(to);
+	if (how == R_moved || count_of(from) != count)
+		return false;
+	bool alone = count == 1; // one worker
+	return alone || count == count_of(&kern->space) || (how == R_same && same_shape(to, from));
+}
+
 // May kernel k write out v over u, which it reads as `how` says?
 static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 {
-	KernKind kind = p->kerns.at[k].kind;
-	bool each = kind == L_map || kind == L_row || kind == L_col ||
-	            (kind == L_put && v == p->kerns.at[k].heart);
-	return each && how != R_moved && bytes_of(p->graph, u) == bytes_of(p->graph, v) &&
-	       count_of(&val(p->graph, u)->shape) == count_of(&val(p->graph, v)->shape);
+	const Kern *kern = &p->kerns.at[k];
+	bool each = kern->kind == L_map || kern->kind == L_row || kern->kind == L_col ||
+	            (kern->kind == L_put && v == kern->heart);
+	return each && bytes_of(p->graph, u) == bytes_of(p->graph, v) &&
+	       reads_own(p, kern, v, u, how);
 }
 
 // A value may be computed in its slot when no later kernel reads what the slot held, and this one
