@@ -663,10 +663,20 @@ static Value all_lanes(Gen *g)
 	return LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->target->width));
 }
 
+// What masked lanes hold, which nothing may use. LLVM 19 takes a quotient of lanes known to be 0
+// for 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the select that hides it: where it knows
+// the mask, floats are 1.
+static Value unread_lanes(LLVMTypeRef wide, Value mask)
+{
+	Value none = LLVMConstNull(wide);
+	bool whole = LLVMGetTypeKind(LLVMGetElementType(wide)) == LLVMIntegerTypeKind;
+	return whole || !mask || !LLVMIsConstant(mask) ? none : real(none, 1);
+}
+
 static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
 {
 	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->target->width);
-	Value alignment = LLVMConstInt(g->i32, align, 0), none = LLVMConstNull(wide);
+	Value alignment = LLVMConstInt(g->i32, align, 0), none = unread_lanes(wide, x->mask);
 	if (x->step != 1 || x->vector) {
 		Value from = addresses(g, type, memory, x);
 		Value mask = x->mask ? x->mask : all_lanes(g);
