@@ -76,7 +76,7 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 	}
 }
 
-// ---- shapes of kernels -------------------------------------------------------------------------
+// ---- shapes of kernels ----------------------------------------------------------------
 
 typedef struct Inside {
 	const Plan *plan;

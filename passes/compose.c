@@ -164,7 +164,7 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 	}
 }
 
-// ---- slices of a parameter --------------------------------------------------------------------
+// ---- slices of a parameter ------------------------------------------------------------
 
 // The one axis that a slice cuts; -1: none, several, or not every entry in between.
 static int cut_axis(const Val *slice, const Shape *whole)

@@ -7,7 +7,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- what drops ------------------------------------------------------------------------------
+// ---- what drops -----------------------------------------------------------------------
 
 // A value as base * factor, and where `gate` (truth values drawn with the chance `chance`) is
 // false, 0. Base 0: no data, the factor and gate alone.
@@ -137,7 +137,7 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 	return graph_live(arena, g);
 }
 
-// ---- where an exporter left it out -----------------------------------------------------------
+// ---- where an exporter left it out ----------------------------------------------------
 
 // The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
 // holds an attention or an activation, f(x) is what a block of attention or an MLP gives: it is

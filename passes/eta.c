@@ -18,7 +18,7 @@
 
 static const Surd one = {1, true, 1, 1};
 
-// ---- reasons ----------------------------------------------------------------------------------
+// ---- reasons --------------------------------------------------------------------------
 
 const char *place_name(Arena *arena, const Graph *g, Ref r)
 {
@@ -60,7 +60,7 @@ static void explain(const Sweep *s, const Share *share, Eta *eta)
 		eta->why[eta->nwhy++] = "any scale would do: demand 1";
 }
 
-// ---- from shares to etas ----------------------------------------------------------------------
+// ---- from shares to etas --------------------------------------------------------------
 
 typedef struct Parts {
 	int n, axis;
@@ -148,7 +148,7 @@ static Eta eta_of(const Sweep *s, int slot, const Share *share)
 	return eta;
 }
 
-// ---- the pass ---------------------------------------------------------------------------------
+// ---- the pass -------------------------------------------------------------------------
 
 static bool by_authors(const char *convention)
 {

@@ -96,7 +96,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 	return f;
 }
 
-// ---- may two groups join? ----------------------------------------------------------------------
+// ---- may two groups join? -------------------------------------------------------------
 
 static bool shaped_as(const Shape *s, const Group *g)
 {
@@ -195,7 +195,7 @@ static bool join(Fuse *f, int p, int c)
 	return true;
 }
 
-// ---- which joins, in which order ---------------------------------------------------------------
+// ---- which joins, in which order ------------------------------------------------------
 
 typedef bool Wanted(const Group *p, const Group *c);
 
@@ -265,7 +265,7 @@ static void join_numbers(Fuse *f)
 	}
 }
 
-// ---- the plan ----------------------------------------------------------------------------------
+// ---- the plan -------------------------------------------------------------------------
 
 static bool read_elsewhere(const Fuse *f, Ref r)
 {

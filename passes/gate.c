@@ -6,7 +6,7 @@
 
 static const Surd one = {1, true, 1, 1};
 
-// ---- lengths ----------------------------------------------------------------------------------
+// ---- lengths --------------------------------------------------------------------------
 
 // The root's own factor, and that of what is under it.
 static Surd length_of(bool inverse, Surd outer, Surd inner)
@@ -108,7 +108,7 @@ int64_t weights_of(const Sweep *s, const Val *v)
 	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
 }
 
-// ---- gates ------------------------------------------------------------------------------------
+// ---- gates ----------------------------------------------------------------------------
 
 // 1 - g
 static Ref held_back(const Sweep *s, Ref r)

@@ -30,7 +30,7 @@ static int next_hit(Hits *h) // -1: no more
 	return -1;
 }
 
-// ---- eta --------------------------------------------------------------------------------------
+// ---- eta ------------------------------------------------------------------------------
 
 static double positive(const Override *wish, const char *expression, double x)
 {
@@ -129,7 +129,7 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 	}
 }
 
-// ---- the shape of v and b ---------------------------------------------------------------------
+// ---- the shape of v and b -------------------------------------------------------------
 
 // '1,768', with brackets around it or not. False: not numbers, or they do not fit.
 static bool read_numbers(const char *text, const Shape *whole, Shape *slot)
@@ -185,7 +185,7 @@ void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 	}
 }
 
-// ---- ranges of inputs -------------------------------------------------------------------------
+// ---- ranges of inputs -----------------------------------------------------------------
 
 // A decimal is exact where it is short: 0.5, and not 0.707.
 static Surd range_of(const char *expression, double x)

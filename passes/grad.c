@@ -90,7 +90,7 @@ static void sweep_concat(Sweep *s, const Val *v, Ref gradient)
 	}
 }
 
-// ---- convolution
+// ---- convolution ----------------------------------------------------------------------
 // --------------------------------------------------------------------------------------- The
 // reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C, out..,
 // size..] of x [N, G, C, in..] as a matrix of C size.. columns, times [C size.., O] in each of G
@@ -207,8 +207,7 @@ static Ref convolve_back(Graph *g, const Convolution *c, Ref gradient, Ref kerne
 	return put_places(g, y, c, &c->from, c->from.dim[2]);
 }
 
-// ---- the sweep
-// -----------------------------------------------------------------------------------------
+// ---- the sweep ------------------------------------------------------------------------
 
 static void sweep_value(Sweep *s, Ref r)
 {

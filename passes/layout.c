@@ -141,7 +141,7 @@ static bool operand_layout(const Sweep *s, const Share *share, int slot, Layout 
 	       layout_of(s, share->operand, root, path_of(s, root, share->operand), out);
 }
 
-// ---- slots ------------------------------------------------------------------------------------
+// ---- slots ----------------------------------------------------------------------------
 
 static void mark_axes(const Layout *layout, int axis, bool *mark)
 {
@@ -180,7 +180,7 @@ Shape slots_of(const Sweep *s, const Share *share, int slot)
 	return out;
 }
 
-// ---- parts of a kernel's output ---------------------------------------------------------------
+// ---- parts of a kernel's output -------------------------------------------------------
 
 // The kernel's output that `r` is a view of, a bias added or not; 0: none.
 static Ref output_behind(const Sweep *s, Ref r)
@@ -284,7 +284,7 @@ void find_cuts(Sweep *s)
 			spread(s, of[r]);
 }
 
-// ---- parts of a parameter ---------------------------------------------------------------------
+// ---- parts of a parameter -------------------------------------------------------------
 
 // The parameter's axis that is the output's last one, whole and in order; -1: none.
 static int output_axis(const Sweep *s, const Share *share, int slot)

@@ -36,7 +36,7 @@ static void list_outs(Text *text, const Graph *g)
 	}
 }
 
-// ---- new inputs --------------------------------------------------------------------------------
+// ---- new inputs -----------------------------------------------------------------------
 
 static bool is_known(Graph *g, const Expr *e)
 {
@@ -84,7 +84,7 @@ static void add_inputs(Graph *g, const Expr *e)
 			add_input(g, e, e->in[k]);
 }
 
-// ---- the loss ----------------------------------------------------------------------------------
+// ---- the loss -------------------------------------------------------------------------
 
 static const Expr *find_call(const Expr *e, const char *name)
 {

@@ -1,32 +1,36 @@
-// passes.h: Graph -> Graph -> Plan. Each pass reads one graph from first to last and puts each value through the
-// door of the next. Takes ir.h, plan.h. The order of stages is run.c's, on one screen.
+// passes.h: Graph -> Graph -> Plan. Each pass reads one graph from first to last and puts each
+// value through the door of the next. Takes ir.h, plan.h. The order of stages is run.c's, on one
+// screen.
 #ifndef PASSES_H
 #define PASSES_H
 #include "ir.h"
 #include "plan.h"
 
-// ---- loss.c: Graph -> Graph with an out "loss" (f32, rank 0 or all 1) --------------------------------
-// `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes inferred);
-// NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over labels.
+// ---- loss.c: Graph -> Graph with an out "loss" (f32, rank 0 or all 1) -----------------
+// `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes
+// inferred); NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over
+// labels.
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
-// Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that cannot be read itself.
+// Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
+// cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME".
 Graph *cotangent_pass(Arena *, const Graph *);
 
-// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone -----------------
-// `rate` > 0: also behind blocks of attention and MLPs that have none, `*added` of them; 0: none is drawn; NAN: as the
-// file has it.
+// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone
+// `rate` > 0: also behind blocks of attention and MLPs that have none, `*added` of them; 0: none is
+// drawn; NAN: as the file has it.
 Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
 
-// ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot -----------------------------
-// want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never redrawn.
+// ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot --------------
+// want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never
+// redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter ----------------------
+// ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter
 Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, Text *why);
 
-// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with its reason ----------------------------------
+// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with its reason
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;
@@ -43,7 +47,7 @@ typedef struct Eta {
 	int nwhy;
 	bool sure;
 	const char *question; // what a person should decide, when not sure
-	int nparts;           // > 0: eta differs along an axis: parts[i] over counts[i] entries of `axis`
+	int nparts; // > 0: eta differs along an axis: parts[i] over counts[i] entries of `axis`
 	int axis;
 	const int64_t *counts;
 	const struct Eta *parts;
@@ -51,20 +55,22 @@ typedef struct Eta {
 
 // given.c: what a person says of it.
 typedef struct Override {
-	const char *pattern, *expr; // eta: '*.head.weight', 'sqrt(1/768)'; range: 'x', '0.33'; slots: 'embed*', 'rows'
+	const char *pattern, *expr; // eta: '*.head.weight', 'sqrt(1/768)'; range: 'x', '0.33';
+	                            // slots: 'embed*', 'rows'
 	int axis;                   // eta along an axis: of `count` numbers; count 0: expr
 	int64_t count;
 	const double *along;
-	bool sure;                  // a row of a report: a person has no question
-	bool report;                // a row of a report: `pattern` is the very name; given where it differs from what is inferred
+	bool sure;   // a row of a report: a person has no question
+	bool report; // a row of a report: `pattern` is the very name; given where it differs from
+	             // what is inferred
 } Override;
 typedef VEC(Override) Overrides;
-typedef struct Wishes { // those given later win
-	const char *convention;  // "paper" (NULL) or "jestimator"
-	Overrides eta;           // of parameters
-	Overrides range;         // the root mean square of inputs, by name
+typedef struct Wishes {            // those given later win
+	const char *convention;    // "paper" (NULL) or "jestimator"
+	Overrides eta;             // of parameters
+	Overrides range;           // the root mean square of inputs, by name
 	const struct Rules *rules; // what eta is inferred by; NULL: the paper's (tests change some)
-	Overrides slots;         // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
+	Overrides slots; // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
 } Wishes;
 
 typedef enum Nature {
@@ -76,7 +82,8 @@ typedef struct Scales { // by Ref: what eta is inferred from
 	const Nature *nature;
 	const Surd *range, *demand;
 	const Ref *asker; // the value that set the demand; 0: nobody asks
-	const char *const *coarse; // what a measured range shows that the rule does not count; NULL: nothing
+	const char *const
+	    *coarse; // what a measured range shows that the rule does not count; NULL: nothing
 } Scales;
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
@@ -84,43 +91,48 @@ Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
 const char *place_name(Arena *, const Graph *, Ref);
 
 // surd.c
-Surd surd_number(double);                  // not exact
-Surd surd_root(int64_t num, int64_t den);  // sqrt(num / den)
-Surd surd_near(double);                    // the surd a rounded number stands for
+Surd surd_number(double);                 // not exact
+Surd surd_root(int64_t num, int64_t den); // sqrt(num / den)
+Surd surd_near(double);                   // the surd a rounded number stands for
 Surd surd_mul(Surd, Surd), surd_div(Surd, Surd), surd_inverse(Surd);
-Surd surd_hypot(Surd, Surd);               // sqrt(a^2 + b^2)
-bool surd_same(Surd, Surd);                // but for the rounding of numbers in a file
-const char *surd_text(Arena *, Surd, int64_t over); // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced
+Surd surd_hypot(Surd, Surd); // sqrt(a^2 + b^2)
+bool surd_same(Surd, Surd);  // but for the rounding of numbers in a file
+const char *surd_text(Arena *, Surd,
+                      int64_t over); // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced
 
-// ---- step.c: Graph with grad: outs -> Graph that also stores the update -------------------------------
+// ---- step.c: Graph with grad: outs -> Graph that also stores the update ---------------
 typedef struct Opt {
-	const char *name;      // a definition of optim.am: amos adamw adam adafactor sgd
-	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup, rate; // NAN: by rule
-	int64_t labels;        // labels in a batch, for chi; 0: unknown
-	double batches;        // N, the number of independent batches in the data; 0: unknown
-	int64_t accumulate;    // so many runs make one update, by the mean of their gradients; 0 is 1
-	const char *chosen;    // set by opt_defaults: what was chosen, and by which rule; a line each
+	const char *name; // a definition of optim.am: amos adamw adam adafactor sgd
+	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup,
+	    rate;           // NAN: by rule
+	int64_t labels;     // labels in a batch, for chi; 0: unknown
+	double batches;     // N, the number of independent batches in the data; 0: unknown
+	int64_t accumulate; // so many runs make one update, by the mean of their gradients; 0 is 1
+	const char *chosen; // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
 void opt_defaults(Arena *, Opt *);
-// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs, "loss" and
-// "accuracy" stay. opt_defaults has been called. Where several runs make one update, NAME.sum holds the gradients
-// so far, and amos.run counts the runs since the last update.
+// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
+// "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
+// NAME.sum holds the gradients so far, and amos.run counts the runs since the last update.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
-// Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of Eta: slot.
+// Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of
+// Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----------------
+// ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----
 Graph *open_pass(Arena *, const Graph *);
 Graph *turn_pass(Arena *, const Graph *);
 
-// ---- cut.c, fuse.c, order.c, place.c, check.c ---------------------------------------------------------------------------------
-bool *cut_pass(Arena *, const Graph *); // by Ref: had better be in memory where several kernels need it
+// ---- cut.c, fuse.c, order.c, place.c, check.c -----------------------------------------
+bool *cut_pass(Arena *,
+               const Graph *); // by Ref: had better be in memory where several kernels need it
 Plan *fuse_pass(Arena *, const Graph *, const char *name);
 void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
 void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes
-void check_plan(const Plan *);    // bug() where a kernel would read bytes that another value has overwritten
+void check_plan(
+    const Plan *); // bug() where a kernel would read bytes that another value has overwritten
 
-// ---- run.c: the whole order ------------------------------------------------------------------------
+// ---- run.c: the whole order -----------------------------------------------------------
 Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, live, fuse, place
 
 #endif

@@ -7,7 +7,7 @@
 
 static const Surd one = {1, true, 1, 1};
 
-// ---- numbers ----------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------
 
 // The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
 // not count.
@@ -43,7 +43,7 @@ bool is_zero(Sweep *s, Ref r)
 	return rms_of(s, r).value == 0;
 }
 
-// ---- views ------------------------------------------------------------------------------------
+// ---- views ----------------------------------------------------------------------------
 
 bool is_view(const Val *v)
 {
@@ -82,7 +82,7 @@ int view_slot(const Sweep *s, Ref r)
 	}
 }
 
-// ---- products and sums ------------------------------------------------------------------------
+// ---- products and sums ----------------------------------------------------------------
 
 Ref unmoved(const Sweep *s, Ref r)
 {

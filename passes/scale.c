@@ -10,7 +10,7 @@
 
 static const Surd one = {1, true, 1, 1};
 
-// ---- what values are made of ------------------------------------------------------------------
+// ---- what values are made of ----------------------------------------------------------
 
 static Nature slot_nature(const Slot *slot)
 {
@@ -77,7 +77,7 @@ void find_natures(Sweep *s)
 	}
 }
 
-// ---- ranges, upward ---------------------------------------------------------------------------
+// ---- ranges, upward -------------------------------------------------------------------
 
 Surd asked(const Sweep *s, Ref r)
 {
@@ -358,7 +358,7 @@ static Surd attend_range(Sweep *s, Ref r, const Val *v)
 	return inherit(s, r, v->in[2]);
 }
 
-// ---- demands, downward ------------------------------------------------------------------------
+// ---- demands, downward ----------------------------------------------------------------
 
 static void ask(Sweep *s, Ref r, Surd demand, Ref by)
 {
@@ -520,7 +520,7 @@ static void attend_demand(Sweep *s, Ref r, const Val *v)
 		ask(s, v->in[3], wanted, r);
 }
 
-// ---- the table --------------------------------------------------------------------------------
+// ---- the table ------------------------------------------------------------------------
 
 // One row a primitive. What is not listed keeps its operand's range and passes its demand on.
 static const Row rows[OPS] = {

@@ -94,7 +94,7 @@ static inline Surd constant(const Sweep *s, Constant c)
 
 const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
 
-// ---- pattern.c: forms; each answers the value that it is about, or 0 ----------------------------
+// ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
 
 bool is_number(const Sweep *, Ref); // a constant of floats
 bool is_zero(Sweep *, Ref);         // a constant of nothing else
@@ -127,7 +127,7 @@ Ref sum_of(const Sweep *, Ref product);         // that it goes into, through vi
 Ref offset_of(const Sweep *, Ref product);      // k, where the product is q t beside a q k
 Ref without_offset(const Sweep *, const Val *); // q k of a sum q k + q t, t made of parameters
 
-// ---- gate.c -----------------------------------------------------------------------------------
+// ---- gate.c ---------------------------------------------------------------------------
 
 // The x x of which r is the root of the sum (or its inverse), limited from below or not. `length`:
 // what r is for x of range 1; 0 where it is limited by more than a guard.
@@ -144,14 +144,14 @@ Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bound
 bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
 bool logistic(const Sweep *, Ref);             // 1 + exp(x)
 
-// ---- scale.c ----------------------------------------------------------------------------------
+// ---- scale.c --------------------------------------------------------------------------
 
 void find_natures(Sweep *);
 void sweep_up(Sweep *);         // ranges
 void sweep_down(Sweep *);       // demands
 Surd asked(const Sweep *, Ref); // the demand, or 1 where nobody asks
 
-// ---- share.c, compose.c -----------------------------------------------------------------------
+// ---- share.c, compose.c ---------------------------------------------------------------
 
 typedef struct Share {    // what is wanted of a variable
 	const char *role; // NULL: nothing is known
@@ -192,13 +192,13 @@ void give(Shares *, Ref, Share);
 void hand_down(Shares *, Ref, const Val *);  // to the operands of a variable
 Pieces *pieces_of(const Shares *, int slot); // that make up the parameter, and differ; NULL: no
 
-// ---- given.c ----------------------------------------------------------------------------------
+// ---- given.c --------------------------------------------------------------------------
 
 Surd *declared_ranges(Arena *, const Graph *, const Overrides *);
 void apply_etas(Arena *, const Graph *, Eta *, const Overrides *);
 void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 
-// ---- layout.c ---------------------------------------------------------------------------------
+// ---- layout.c -------------------------------------------------------------------------
 
 void find_cuts(Sweep *);
 Shape slots_of(const Sweep *, const Share *, int slot); // of v and b

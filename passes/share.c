@@ -12,7 +12,7 @@ static const Surd one = {1, true, 1, 1};
 
 enum { LEAVES = 16 }; // summands that are looked at
 
-// ---- sums of embeddings -----------------------------------------------------------------------
+// ---- sums of embeddings ---------------------------------------------------------------
 
 // What embeddings alone make: rows looked up, dropped, summed, and tables added to them.
 static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
@@ -102,7 +102,7 @@ void join_embeddings(Sweep *s)
 	}
 }
 
-// ---- where a signal meets a variable ----------------------------------------------------------
+// ---- where a signal meets a variable --------------------------------------------------
 
 void give(Shares *p, Ref r, Share share)
 {

@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- what is chosen where nothing is said ------------------------------------------------------
+// ---- what is chosen where nothing is said ---------------------------------------------
 
 static void choose(Text *said, const char *name, double *x, double value, const char *rule)
 {
@@ -87,7 +87,7 @@ void opt_defaults(Arena *arena, Opt *opt)
 	opt->chosen = said.at;
 }
 
-// ---- what a definition is given ----------------------------------------------------------------
+// ---- what a definition is given -------------------------------------------------------
 
 typedef struct Step {
 	Graph *graph;

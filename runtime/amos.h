@@ -112,8 +112,8 @@ int amos_data_bind(struct amos_data *, int n, struct amos_input *);
 // the source is none. `k` from 0 on; *input is NULL behind the last.
 const struct amos_array *amos_data_array(const struct amos_data *, int k, const char **input);
 // Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
-// not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack data; the others
-// may not.
+// not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack
+// data; the others may not.
 int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
 
 // Number of batches one pass over the training part makes, and of the part held out. After bind or

@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-// ---- bytes -----------------------------------------------------------------------------
+// ---- bytes ----------------------------------------------------------------------------
 
 int amos_blob_map(const char *path, struct amos_blob *blob)
 {
@@ -87,7 +87,7 @@ void amos_blob_free(struct amos_blob *blob)
 	*blob = (struct amos_blob){0};
 }
 
-// ---- arrays ----------------------------------------------------------------------------
+// ---- arrays ---------------------------------------------------------------------------
 
 int64_t amos_count(int rank, const int64_t *dim)
 {
@@ -215,7 +215,7 @@ static int transpose(struct amos_array *array, const char *where)
 	return status;
 }
 
-// ---- npy -------------------------------------------------------------------------------
+// ---- npy ------------------------------------------------------------------------------
 
 // The text after 'key': in the header of an npy file, a literal dictionary of Python.
 static const char *npy_value(const char *header, const char *key)
@@ -310,7 +310,7 @@ int amos_array_npy(struct amos_array *array, const char *where, struct amos_blob
 	return status;
 }
 
-// ---- raw values, IDX -------------------------------------------------------------------
+// ---- raw values, IDX ------------------------------------------------------------------
 
 static int open_raw(const char *path, int type, struct amos_array *array)
 {
@@ -377,7 +377,7 @@ static int open_plain(const char *path, struct amos_array *array)
 	return status;
 }
 
-// ---- by name ---------------------------------------------------------------------------
+// ---- by name --------------------------------------------------------------------------
 
 static int open_one(const char *path, const char *after, struct amos_array *array)
 {

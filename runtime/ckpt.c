@@ -36,7 +36,7 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 	return (uint32_t)crc32_z(0, at, (size_t)bytes);
 }
 
-// ---- writing ---------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------
 
 // The head and the records; NULL: out of memory. malloc'd.
 static char *head_of(const struct amos *m, const struct amos_point *point, int64_t *bytes)
@@ -101,7 +101,7 @@ int amos_save(const struct amos *m, const char *path, const struct amos_point *p
 	return status;
 }
 
-// ---- reading ---------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 struct amos_checkpoint {
 	struct amos_blob blob;
@@ -226,7 +226,7 @@ struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *c, int64_t 
 	return array;
 }
 
-// ---- into a model ----------------------------------------------------------------------
+// ---- into a model ---------------------------------------------------------------------
 
 static int differs(const char *path, const struct amos_slot *slot, const struct record *r)
 {

@@ -8,7 +8,7 @@
 
 enum { INPUT_KIND = 0, DEFAULT_BATCH = 32 };
 
-// ---- open and close --------------------------------------------------------------------
+// ---- open and close -------------------------------------------------------------------
 
 int amos_data_open(const struct amos_options *options, int exact, struct amos_data **to)
 {
@@ -64,7 +64,7 @@ const struct amos_array *amos_data_array(const struct amos_data *data, int k, co
 	return source && !source->shift && !source->masked ? array_of(data, source) : NULL;
 }
 
-// ---- how much there is -----------------------------------------------------------------
+// ---- how much there is ----------------------------------------------------------------
 
 static int64_t units(const struct amos_data *data, int64_t length)
 {
@@ -128,7 +128,7 @@ static int enough(const struct amos_data *data)
 	return AMOS_DONE;
 }
 
-// ---- bind: numbers for free dimensions -------------------------------------------------
+// ---- bind: numbers for free dimensions ------------------------------------------------
 
 static int misfit(const struct amos_source *source, const struct amos_input *input,
                   const struct amos_array *array)
@@ -253,7 +253,7 @@ int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 	return status;
 }
 
-// ---- fit: sources tied to the inputs of a compiled model -------------------------------
+// ---- fit: sources tied to the inputs of a compiled model ------------------------------
 
 static bool is_read(const struct amos_model *model, int64_t input, const char *const *entries)
 {

@@ -26,7 +26,7 @@ static double peak_megabytes(void)
 	return getrusage(RUSAGE_SELF, &usage) ? 0 : (double)usage.ru_maxrss / 1024;
 }
 
-// ---- log.jsonl and events --------------------------------------------------------------
+// ---- log.jsonl and events -------------------------------------------------------------
 
 // Cuts off the lines of steps after `step`, which are made once more.
 static int cut_lines(const char *path, int64_t step)
@@ -99,7 +99,7 @@ int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_f
 	return amos_now() - log->flushed > 0.5 ? flush(log) : AMOS_DONE;
 }
 
-// ---- progress --------------------------------------------------------------------------
+// ---- progress -------------------------------------------------------------------------
 
 static const char *clock_text(char *to, size_t room, double seconds)
 {
@@ -139,7 +139,7 @@ void amos_say(struct amos_log *log, const char *fmt, ...)
 	va_end(args);
 }
 
-// ---- command.json ----------------------------------------------------------------------
+// ---- command.json ---------------------------------------------------------------------
 
 int amos_command_keep(const char *dir, const struct amos_model *model,
                       const struct amos_options *options)

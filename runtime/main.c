@@ -24,7 +24,7 @@ struct verb {
 	int (*run)(struct command *);
 };
 
-// ---- the command line ------------------------------------------------------------------
+// ---- the command line -----------------------------------------------------------------
 
 static const struct {
 	const char *name;
@@ -102,7 +102,7 @@ static const char *text(const char *s)
 	return s ? s : "";
 }
 
-// ---- what verbs share ------------------------------------------------------------------
+// ---- what verbs share -----------------------------------------------------------------
 
 static int open_model(const struct command *c, struct amos **m)
 {
@@ -152,7 +152,7 @@ static void introduce(const struct amos *m, const struct amos_data *data)
 	        (double)(b.batch + b.pads) / 1e6);
 }
 
-// ---- verbs -----------------------------------------------------------------------------
+// ---- verbs ----------------------------------------------------------------------------
 
 static int verb_train(struct command *c)
 {

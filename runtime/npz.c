@@ -5,7 +5,7 @@
 #include <string.h>
 #include <zip.h>
 
-// ---- reading ---------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 // The array's name of an entry: without .npy. NULL: not an array. malloc'd.
 static char *entry_name(const char *file)
@@ -100,7 +100,7 @@ void amos_npz_free(int64_t n, struct amos_array *arrays)
 	free(arrays);
 }
 
-// ---- writing ---------------------------------------------------------------------------
+// ---- writing --------------------------------------------------------------------------
 
 static const char *const npy_types[AMOS_TYPES] = {
     [AMOS_f64] = "<f8", [AMOS_f32] = "<f4", [AMOS_f16] = "<f2", [AMOS_bf16] = "<f4",

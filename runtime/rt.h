@@ -51,7 +51,7 @@ bool amos_fits(int to_type, int from_type, int64_t limit);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
 
-// ---- array.c: files as arrays ----------------------------------------------------------
+// ---- array.c: files as arrays ---------------------------------------------------------
 
 struct amos_blob { // bytes of a file, mapped, or read
 	const unsigned char *at;
@@ -84,7 +84,7 @@ int amos_array_jsonl(const char *path, const char *field, struct amos_array *);
 int amos_npz_open(const char *path, const char *key, int64_t *n,
                   struct amos_array **); // key NULL: all
 
-// ---- text.c: bytes as tokens -----------------------------------------------------------
+// ---- text.c: bytes as tokens ----------------------------------------------------------
 
 struct amos_vocabulary {
 	int count;               // 0: none, a byte is its own token
@@ -96,12 +96,12 @@ int amos_text_open(const char *path, const char *vocabulary, struct amos_array *
                    struct amos_vocabulary *);
 int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
 
-// ---- cpu.c: the blocks of a model --------------------------------------------------------
+// ---- cpu.c: the blocks of a model -----------------------------------------------------
 
 const void *amos_params(const struct amos *);
 const void *amos_state(const struct amos *);
 
-// ---- events.c, log.c: the run folder ---------------------------------------------------
+// ---- events.c, log.c: the run folder --------------------------------------------------
 
 FILE *amos_events_open(const char *dir); // NULL: errno says why
 void amos_event(FILE *, const char *tag, int64_t step, double number);
@@ -126,7 +126,7 @@ void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, 
 void amos_say(struct amos_log *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int amos_command_keep(const char *dir, const struct amos_model *, const struct amos_options *);
 
-// ---- source.c: what --data names -------------------------------------------------------
+// ---- source.c: what --data names ------------------------------------------------------
 
 struct amos_opened { // an array of a file
 	char *text;  // as given
@@ -153,7 +153,7 @@ void amos_sources_close(struct amos_sources *);
 const struct amos_source *amos_source_of(const struct amos_sources *,
                                          const char *input); // NULL: none
 
-// ---- data.c, batch.c -------------------------------------------------------------------
+// ---- data.c, batch.c ------------------------------------------------------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;

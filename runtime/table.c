@@ -36,7 +36,7 @@ static int as_array(struct column *column, const char *where, struct amos_array 
 	return status;
 }
 
-// ---- csv: COLUMNS as 0-2,5 or names of the first line ----------------------------------
+// ---- csv: COLUMNS as 0-2,5 or names of the first line ---------------------------------
 
 enum { MOST_COLUMNS = 4096 };
 
@@ -171,7 +171,7 @@ int amos_array_csv(const char *path, const char *columns, struct amos_array *arr
 	return status;
 }
 
-// ---- jsonl: one object a line, FIELD a number or lists of numbers ----------------------
+// ---- jsonl: one object a line, FIELD a number or lists of numbers ---------------------
 
 // Adds all numbers of nested lists; their sizes must be dim[1..rank), or become so at the first
 // line.
@@ -239,7 +239,7 @@ int amos_array_jsonl(const char *path, const char *field, struct amos_array *arr
 	return status;
 }
 
-// ---- safetensors: eight bytes of length, a header in JSON, the elements ----------------
+// ---- safetensors: eight bytes of length, a header in JSON, the elements ---------------
 
 static int safetensors_type(const char *name)
 {

@@ -65,7 +65,7 @@ static int read_folder(const char *path, struct amos_blob *all)
 	return status;
 }
 
-// ---- vocabularies ----------------------------------------------------------------------
+// ---- vocabularies ---------------------------------------------------------------------
 
 // The byte a line stands for, or -1.
 static int line_byte(const char *line, size_t length)

@@ -45,7 +45,7 @@ struct training {
 	struct amos_result *result;
 };
 
-// ---- interrupts ------------------------------------------------------------------------
+// ---- interrupts -----------------------------------------------------------------------
 
 static volatile sig_atomic_t interrupts;
 
@@ -77,7 +77,7 @@ static void release_interrupts(const struct sigaction *before)
 		sigaction(signals[i], &before[i], NULL);
 }
 
-// ---- evaluation ------------------------------------------------------------------------
+// ---- evaluation -----------------------------------------------------------------------
 
 int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
 {
@@ -130,7 +130,7 @@ static int evaluate(struct training *t)
 	return save(t, t->best);
 }
 
-// ---- the loop --------------------------------------------------------------------------
+// ---- the loop -------------------------------------------------------------------------
 
 static int not_a_number(const struct training *t, double loss)
 {
@@ -253,7 +253,7 @@ static int loop(struct training *t)
 	return status ? status : save(t, t->last);
 }
 
-// ---- before the loop -------------------------------------------------------------------
+// ---- before the loop ------------------------------------------------------------------
 
 static int make_folder(struct training *t)
 {

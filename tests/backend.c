@@ -23,7 +23,7 @@ typedef struct Suite {
 	int good, stood, excused, wrong;
 } Suite;
 
-// ---- values ------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------
 
 // The suite's own: numpy's allclose at rtol 1e-3 and atol 1e-7.
 static bool close_enough(double a, double b)
@@ -66,8 +66,7 @@ static const Array *out_named(const Model *m, const Array *value, const char *na
 	return NULL;
 }
 
-// ---- one set of data
-// -----------------------------------------------------------------------------
+// ---- one set of data ------------------------------------------------------------------
 
 static void check_outputs(Arena *arena, const Model *m, const Array *value, const char *set)
 {
@@ -106,8 +105,7 @@ static bool run_set(Arena *arena, const char *model, const char *set)
 	return inputs < known.count;
 }
 
-// ---- one test
-// --------------------------------------------------------------------------------------
+// ---- one test -------------------------------------------------------------------------
 
 static bool run_sets(Arena *arena, const char *folder)
 {

@@ -18,8 +18,7 @@ static int failures, checks;
 		}                                                                                  \
 	} while (0)
 
-// ---- random numbers
-// ------------------------------------------------------------------------------------
+// ---- random numbers -------------------------------------------------------------------
 
 static uint64_t seed = 1;
 
@@ -47,8 +46,7 @@ static Array random_array(Arena *arena, Elem type, Shape shape)
 	return a;
 }
 
-// ---- rules: both sides
-// -----------------------------------------------------------------------------------
+// ---- rules: both sides ----------------------------------------------------------------
 
 enum { VARS = 24, TRIES = 400, WANTED = 12 };
 
@@ -227,8 +225,7 @@ static void test_rules(void)
 	printf("%d rules: both sides, weight, reached\n", nrule);
 }
 
-// ---- gradients and wholes
-// ----------------------------------------------------------------------------------
+// ---- gradients and wholes -------------------------------------------------------------
 
 // Slots, then an expression over them. By its first letter a slot holds: i indices below 3, p truth
 // values, q positive numbers, o numbers of which some are zero; others any numbers. "plain": no

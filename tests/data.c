@@ -9,7 +9,7 @@
 
 enum { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, B8 }; // types.def
 
-// ---- fixtures --------------------------------------------------------------------------
+// ---- fixtures -------------------------------------------------------------------------
 
 static long npy_bytes(char *to, const char *descr, int fortran, const char *shape, const void *x,
                       long bytes)
@@ -124,7 +124,7 @@ static void refused(const char *source, int exact, const char *word, const char 
 	      "%s: the message lacks '%s' or '%s'", source, word, other);
 }
 
-// ---- formats ---------------------------------------------------------------------------
+// ---- formats --------------------------------------------------------------------------
 
 static void npy(void)
 {
@@ -342,7 +342,7 @@ static void text(void)
 	refused("text:book", 0, "token 3 is 100", "text:PATH:auto");
 }
 
-// ---- batches ---------------------------------------------------------------------------
+// ---- batches --------------------------------------------------------------------------
 
 static void shuffles(void)
 {
@@ -507,7 +507,7 @@ static void names_are_checked(void)
 	refused("images:photos", 0, "images", "not read yet");
 }
 
-// ---- shapes ----------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------
 
 static struct amos_input free_input(const char *name, int rank, const char *batch)
 {

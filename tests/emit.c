@@ -56,7 +56,7 @@ static void check_on_all(Graph *g, const Array *slot, double tolerance)
 	}
 }
 
-// ---- maps ---------------------------------------------------------------------------------
+// ---- maps -----------------------------------------------------------------------------
 
 static bool takes(Op op, Elem type)
 {
@@ -131,7 +131,7 @@ static void check_casts(void)
 	arena_free(arena);
 }
 
-// ---- folds --------------------------------------------------------------------------------
+// ---- folds ----------------------------------------------------------------------------
 
 // Of long axes the sums and extremes: a product's or running sum's rounding errors grow with every
 // step.
@@ -166,7 +166,7 @@ static void check_folds(Elem type, Shape shape, bool all)
 	arena_free(arena);
 }
 
-// ---- moves, indices, leaves ---------------------------------------------------------------
+// ---- moves, indices, leaves -----------------------------------------------------------
 
 static Ref put_window(Graph *g, Ref x, int axes, const int64_t *i, double fill)
 {

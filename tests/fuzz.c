@@ -43,7 +43,7 @@ static Ref any_value(Maker *m)
 	return m->pool.at[(uint64_t)m->pool.count - 1 - draw(m, late)];
 }
 
-// ---- slots -------------------------------------------------------------------------------------
+// ---- slots ----------------------------------------------------------------------------
 
 static Ref new_slot(Maker *m, Elem type, Shape shape, int64_t below)
 {
@@ -82,7 +82,7 @@ static Shape small_shape(Maker *m)
 	return s;
 }
 
-// ---- expressions -------------------------------------------------------------------------------
+// ---- expressions ----------------------------------------------------------------------
 // @ stands for a list of axes of x, # for one axis.
 
 static const char *const expressions[] = {
@@ -203,7 +203,7 @@ static Ref put_expression(Maker *m, Ref x)
 	return book_eval(m->g, "fuzz", filled(m, expression, shape_at(m, x)->rank), look, m);
 }
 
-// ---- moves -------------------------------------------------------------------------------------
+// ---- moves ----------------------------------------------------------------------------
 
 static Ref put_new_shape(Maker *m, Ref x)
 {
@@ -292,7 +292,7 @@ static Ref put_joined(Maker *m, Ref x)
 	return put_concat(m->g, axis, 2 + (int)draw(m, 2), parts);
 }
 
-// ---- products, places that are data ------------------------------------------------------------
+// ---- products, places that are data ---------------------------------------------------
 
 static Ref put_product(Maker *m, Ref x)
 {
@@ -351,7 +351,7 @@ static Ref put_scattered(Maker *m, Ref x)
 	return put_scatter(m->g, x, i, new_slot(m, E_f32, s, 0), axis, ADD);
 }
 
-// ---- a graph -----------------------------------------------------------------------------------
+// ---- a graph --------------------------------------------------------------------------
 
 typedef Ref Step(Maker *, Ref x);
 

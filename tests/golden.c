@@ -61,8 +61,7 @@ double golden_cotangent(int k, int64_t i, int64_t count)
 	return cos(0.37 * (double)i + 0.1 * k) / (double)count;
 }
 
-// ---- comparing
-// ----------------------------------------------------------------------------------------
+// ---- comparing ------------------------------------------------------------------------
 
 typedef struct Judge {
 	const char *file;
@@ -184,8 +183,7 @@ static double whole_gradient(const json_t *grads)
 	double squares = 0;
 	const char *name;
 	json_t *want;
-	json_object_foreach((json_t *)grads, name, want)
-	{
+	json_object_foreach ((json_t *)grads, name, want) {
 		double l2 = number(json_array_get(want, 0));
 		squares += isfinite(l2) ? l2 * l2 : 0;
 	}
@@ -214,8 +212,7 @@ Verdict golden_judge(const char *file, const json_t *golden, double tolerance, F
 	double whole = whole_gradient(grads);
 	const char *name;
 	json_t *want;
-	json_object_foreach(grads, name, want)
-	{
+	json_object_foreach (grads, name, want) {
 		if (!listed(json_object_get(golden, "nonfinite"), name))
 			judge_gradient(&j, name, want, whole, fetch, ctx);
 	}

@@ -56,7 +56,7 @@ static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 	return assembles(arena, object, what);
 }
 
-// ---- graphs -------------------------------------------------------------------------------
+// ---- graphs ---------------------------------------------------------------------------
 
 // A training step of a classifier or language model: loss, gradients, Amos.
 static Graph *train_graph(Arena *arena, const char *path)

@@ -31,8 +31,7 @@ typedef struct Data {
 	KnownList known;
 } Data;
 
-// ---- a test
-// ------------------------------------------------------------------------------------------------
+// ---- a test ---------------------------------------------------------------------------
 
 // Floats that are sizes, rates or fillings of an operator: the schema does not tag them.
 static bool is_number(const char *op, const char *input)
@@ -96,8 +95,7 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	return check_trial(trial_new(arena, name, m->graph, values, &data), tally);
 }
 
-// ---- all of them
-// -----------------------------------------------------------------------------------------------
+// ---- all of them ----------------------------------------------------------------------
 
 static Tally *tally_of(Tally *all, int count, const char *op)
 {

@@ -207,7 +207,7 @@ const struct amos_model mock_words = {
     .note = "",
 };
 
-// ---- fixtures --------------------------------------------------------------------------
+// ---- fixtures -------------------------------------------------------------------------
 
 static char folder[256];
 static pid_t owner; // a child that ends does not remove it

@@ -20,7 +20,7 @@ extern const struct amos_model
 		}                                                                                  \
 	} while (0)
 
-// ---- fixtures --------------------------------------------------------------------------
+// ---- fixtures -------------------------------------------------------------------------
 
 // A folder of the test's own, entered; it is removed at exit.
 void enter_folder(const char *test);

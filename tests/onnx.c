@@ -45,8 +45,7 @@ static const char *file_of(Build *b)
 	return write_file("model.onnx", bytes, count);
 }
 
-// ---- reading them
-// ------------------------------------------------------------------------------------------
+// ---- reading them ---------------------------------------------------------------------
 
 static char *message; // of the last read that failed
 
@@ -111,8 +110,7 @@ static void gives(Build *b, const char *what, int n, const double *wanted)
 	check(good, what);
 }
 
-// ---- numbers
-// ------------------------------------------------------------------------------------------------
+// ---- numbers --------------------------------------------------------------------------
 
 static void test_storage(void)
 {
@@ -162,8 +160,7 @@ static void test_constants(void)
 	}
 }
 
-// ---- structure
-// -----------------------------------------------------------------------------------------------
+// ---- structure ------------------------------------------------------------------------
 
 // f(a; k = 2) = a + k, called with k = 3 and without
 static void test_function(void)
@@ -244,8 +241,7 @@ static void test_dimensions(void)
 	check(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
 }
 
-// ---- parameters
-// ------------------------------------------------------------------------------------------------
+// ---- parameters -----------------------------------------------------------------------
 
 static int kind_of_slot(const Model *m, const char *name)
 {
@@ -333,8 +329,7 @@ static void test_roles(void)
 	check(kind_of_slot(m, "attn.masked_bias") == S_param, "--train");
 }
 
-// ---- files that lie
-// --------------------------------------------------------------------------------------------
+// ---- files that lie -------------------------------------------------------------------
 
 static Build *with_tensor(TensorProto *t)
 {

@@ -269,8 +269,7 @@ static void every_primitive(void)
 		EXPECT(seen[op], "no check of %s", prims[op].name);
 }
 
-// ---- window as convolution
-// ---------------------------------------------------------------------------
+// ---- window as convolution ------------------------------------------------------------
 
 enum { CHANNELS = 2, HIGH = 5, WIDE = 6, TAPS = 3, STRIDE = 2, PAD = 1, DILATION = 2 };
 
@@ -335,8 +334,7 @@ static void window_is_transposed_convolution(void)
 	        &(Lit){E_f64, D(OUT, 1), want}, 1e-12);
 }
 
-// ---- the door
-// ------------------------------------------------------------------------------------------
+// ---- the door -------------------------------------------------------------------------
 
 typedef struct Wrong {
 	Op op;

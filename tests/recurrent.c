@@ -36,7 +36,7 @@ static int draw(int below)
 	return (int)(hash_bytes(&state, sizeof state, 3) % (uint64_t)below);
 }
 
-// ---- activations -------------------------------------------------------------------------------
+// ---- activations ----------------------------------------------------------------------
 
 static const struct {
 	const char *name;
@@ -78,7 +78,7 @@ static double act(const Layer *l, int which, double x)
 	return x < 0 ? a * expm1(x) : x;
 }
 
-// ---- plain loops -------------------------------------------------------------------------------
+// ---- plain loops ----------------------------------------------------------------------
 
 static double at(const Layer *l, int operand, int64_t i, int64_t j, int64_t k)
 {
@@ -177,7 +177,7 @@ static void run_direction(Layer *l, int d, int b)
 	}
 }
 
-// ---- a variant ---------------------------------------------------------------------------------
+// ---- a variant ------------------------------------------------------------------------
 
 static void set_operand(Layer *l, int which, bool given, int rank, int64_t a, int64_t b, int64_t c)
 {
@@ -293,7 +293,7 @@ static Build *build_layer(Layer *l)
 	return b;
 }
 
-// ---- comparing ---------------------------------------------------------------------------------
+// ---- comparing ------------------------------------------------------------------------
 
 static Array operand_values(void *context, const Slot *s)
 {

@@ -31,7 +31,7 @@ static void hold(const char *what, bool right)
 	}
 }
 
-// ---- optimizers ------------------------------------------------------------------------------
+// ---- optimizers -----------------------------------------------------------------------
 
 typedef struct Plain { // a parameter and its state
 	double w[COUNT_], m[COUNT_], s[COUNT_], r[ROWS], c[COLS];
@@ -214,7 +214,7 @@ static void test_rules(void)
 	arena_free(arena);
 }
 
-// ---- losses ----------------------------------------------------------------------------------
+// ---- losses ---------------------------------------------------------------------------
 
 static Graph *logits_graph(Arena *arena)
 {

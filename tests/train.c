@@ -188,7 +188,7 @@ static void events_are_sound(void)
 	CHECK(records == 1 + 3 * 60 + 3, "%ld records", records);
 }
 
-// ---- what goes wrong -------------------------------------------------------------------
+// ---- what goes wrong ------------------------------------------------------------------
 
 static void stops_at_nan(void)
 {

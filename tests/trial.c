@@ -26,7 +26,7 @@ static Ref out_named(const Graph *g, const char *name)
 	bug("no out %s", name);
 }
 
-// ---- what is tried -----------------------------------------------------------------------------
+// ---- what is tried --------------------------------------------------------------------
 
 static void move_slots(Trial *t, double by)
 {
@@ -128,7 +128,7 @@ Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *valu
 	return t;
 }
 
-// ---- differences -------------------------------------------------------------------------------
+// ---- differences ----------------------------------------------------------------------
 
 static double loss_at(const Trial *t, double *place, double x)
 {

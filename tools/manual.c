@@ -38,7 +38,7 @@ static void write_name(const char *name, const char *dash)
 			putchar(*c);
 }
 
-// ---- for man(1) ------------------------------------------------------------------------
+// ---- for man(1) -----------------------------------------------------------------------
 
 // A - is a hyphen there unless escaped.
 static void write_roff(const char *text)
@@ -93,7 +93,7 @@ static void roff_page(const struct Page *page)
 	printf(".SH EXIT STATUS\n%s\n.SH SEE ALSO\n.BR amosc (1)\n", ends);
 }
 
-// ---- for docs/ -------------------------------------------------------------------------
+// ---- for docs/ ------------------------------------------------------------------------
 
 // A | would end the table's cell.
 static void write_cell(const char *text)

@@ -4,7 +4,7 @@
 #include "report.h"
 #include <string.h>
 
-// ---- cells ------------------------------------------------------------------------------------
+// ---- cells ----------------------------------------------------------------------------
 
 const char *number_at(Arena *arena, const json_t *row, const char *key)
 {
@@ -126,7 +126,7 @@ static const char *cell_reason(Arena *arena, const json_t *row)
 	return format(arena, "%s -> %s", last_part(from), to ? last_part(to) : "any");
 }
 
-// ---- columns ----------------------------------------------------------------------------------
+// ---- columns --------------------------------------------------------------------------
 
 const Column columns[COLUMNS] = {
 #define COLUMN(name, title, kind, drop, formats) {title, kind, drop, formats, cell_##name},
@@ -148,7 +148,7 @@ json_t **unsure_first(Arena *arena, const Report *report, int *count)
 	return rows;
 }
 
-// ---- what stands around the table -------------------------------------------------------------
+// ---- what stands around the table -----------------------------------------------------
 
 const char *title_of(Arena *arena, const Report *report)
 {

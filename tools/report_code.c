@@ -6,7 +6,7 @@
 #include <ctype.h>
 #include <string.h>
 
-// ---- expressions ------------------------------------------------------------------------------
+// ---- expressions ----------------------------------------------------------------------
 
 // sqrt(2/3072), 1/2, (1/256)^(1/4) and decimals; what a person wrote is kept where it is no more.
 static bool is_python(const char *formula)
@@ -71,7 +71,7 @@ static const char *tuple_text(Arena *arena, const json_t *list)
 	              json_array_size(list) == 1 ? "," : "");
 }
 
-// ---- jax --------------------------------------------------------------------------------------
+// ---- jax ------------------------------------------------------------------------------
 
 // Calls of numpy by position are all that amos_helper evaluates beside arithmetic.
 static const char *jax_expression(Arena *arena, const json_t *row)
@@ -180,7 +180,7 @@ static void print_jax(Arena *arena, const json_t *report)
 	print_rules(arena, params, "SLOTS", jax_slots, "");
 }
 
-// ---- torch ------------------------------------------------------------------------------------
+// ---- torch ----------------------------------------------------------------------------
 
 // A number, or nested lists that broadcast: [[a]] * 768 + [[b]] * 768.
 static const char *torch_expression(Arena *arena, const json_t *row)

@@ -78,7 +78,7 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
 	                 "line", line_of(g, slot));
 }
 
-// ---- inputs and memory ------------------------------------------------------------------------
+// ---- inputs and memory ----------------------------------------------------------------
 
 static const char *said_by(const Command *command, const struct amos_data *data, const char *input)
 {
@@ -128,7 +128,7 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 #undef STATE
 }
 
-// ---- reports ----------------------------------------------------------------------------------
+// ---- reports --------------------------------------------------------------------------
 
 static void close_json(void *value)
 {

@@ -10,7 +10,7 @@ extern const struct {
 	const char *name, *text;
 } report_pages[];
 
-// ---- rows -------------------------------------------------------------------------------------
+// ---- rows -----------------------------------------------------------------------------
 
 // Root mean square; of many numbers that of runs of them, evenly spread. NAN: no numbers.
 static double sampled_rms(const Slot *slot)
@@ -74,7 +74,7 @@ static json_t *rows_json(Arena *arena, const Report *report)
 	return list;
 }
 
-// ---- the graph, by the nodes of the file ------------------------------------------------------
+// ---- the graph, by the nodes of the file ----------------------------------------------
 
 typedef struct Spot { // a node of the picture: a parameter, an input, or the values of a node
 	Ref last;     // the value that leaves it
@@ -193,7 +193,7 @@ static json_t *nodes_json(Arena *arena, const Report *report, const json_t *rows
 	return list;
 }
 
-// ---- the page ---------------------------------------------------------------------------------
+// ---- the page -------------------------------------------------------------------------
 
 static json_t *columns_json(void)
 {

@@ -120,7 +120,7 @@ Trainer compile_trainer(Command *, struct amos_data *, bool weights);
 struct amos *open_object(Command *, const Object *, const Graph *);
 struct amos *open_entry(Command *, const Graph *, const char *name); // compiled: one entry
 
-// ---- check.c: amosc eta --check ----------------------------------------------------------
+// ---- check.c: amosc eta --check -------------------------------------------------------
 
 void check_eta(Command *);
 
@@ -131,7 +131,7 @@ json_t *shape_json(const Shape *);
 json_t *readers_json(const Graph *,
                      int slot); // names of the nodes that read it: more than one where it is tied
 const char *text_at(const json_t *object, const char *key); // "" where there is none
-json_t *number_json(double);    // null where it is not finite
+json_t *number_json(double);                                // null where it is not finite
 void say_progress(const Command *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));     // stderr; not when quiet
 const char *bytes_text(Arena *, double bytes); // 3.2 MiB

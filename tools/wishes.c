@@ -11,7 +11,7 @@ static void close_json(void *value)
 	json_decref(value);
 }
 
-// ---- a report as a file -----------------------------------------------------------------------
+// ---- a report as a file ---------------------------------------------------------------
 
 // A number; or nested lists of which one is longer than 1: its axis, length and numbers. False:
 // neither.
@@ -82,7 +82,7 @@ static void read_report(Command *command, const char *path, Wishes *wishes)
 	}
 }
 
-// ---- options ----------------------------------------------------------------------------------
+// ---- options --------------------------------------------------------------------------
 
 // PATTERN=EXPRESSION, cut at the last '='; false where there is none.
 static bool read_wish(Arena *arena, const char *text, Overrides *list)

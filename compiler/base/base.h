@@ -1,5 +1,6 @@
-// base.h: what every floor of the compiler stands on: memory by lifetime, strings, tables, diagnostics.
-// Takes nothing from the project. Keeps: no global state but the current catch frame of each thread.
+// base.h: what every floor of the compiler stands on: memory by lifetime, strings, tables,
+// diagnostics. Takes nothing from the project. Keeps: no global state but the current catch frame
+// of each thread.
 #ifndef BASE_H
 #define BASE_H
 #include <setjmp.h>
@@ -13,7 +14,7 @@
 #define MIN(a, b)    ((a) < (b) ? (a) : (b))
 #define MAX(a, b)    ((a) > (b) ? (a) : (b))
 
-// ---- arena.c: memory freed all at once -------------------------------------------------------
+// ---- arena.c: memory freed all at once ------------------------------------------------
 
 typedef struct Arena Arena;
 
@@ -34,13 +35,12 @@ size_t arena_bytes(const Arena *); // handed out so far
 		int count, room;                                                                   \
 	}
 #define PUSH(arena, v, x)                                                                          \
-	((v).count == (v).room                                                                     \
-	         ? ((v).at = grow((arena), (v).at, sizeof *(v).at, &(v).room))                     \
-	         : (v).at,                                                                         \
+	((v).count == (v).room ? ((v).at = grow((arena), (v).at, sizeof *(v).at, &(v).room))       \
+	                       : (v).at,                                                           \
 	 (v).at[(v).count++] = (x))
 void *grow(Arena *, void *at, size_t item, int *room); // doubles the room, copies the items
 
-// ---- str.c: strings --------------------------------------------------------------------------
+// ---- str.c: strings -------------------------------------------------------------------
 
 char *format(Arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *vformat(Arena *, const char *fmt, va_list) __attribute__((format(printf, 2, 0)));
@@ -57,7 +57,7 @@ typedef struct Text {
 } Text;
 void say(Text *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// ---- table.c: hash table from bytes to a 64-bit value ------------------------------------------
+// ---- table.c: hash table from bytes to a 64-bit value ---------------------------------
 
 typedef struct Table Table;
 Table *table_new(Arena *);
@@ -68,7 +68,7 @@ uint64_t *table_cell_s(Table *, const char *key);
 uint64_t *table_find_s(const Table *, const char *key);
 uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 
-// ---- diag.c: errors --------------------------------------------------------------------------
+// ---- diag.c: errors -------------------------------------------------------------------
 // fail(): the user's model, file or option is at fault. One catch in the tool.
 // bug(), never(): we are at fault; prints and aborts.
 // complain(): notes one unsupported thing; settle() fails with all of them at once.
@@ -89,14 +89,14 @@ void catch_end(Catch *);
 
 _Noreturn void fail(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void settle(const char *where); // fails when anything was complained of since the last settle
 int complaints(void);
 void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void warn_quiet(bool quiet); // warnings go to stderr unless quiet
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
-        __attribute__((format(printf, 3, 4)));
+    __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)
 #define never(what) bug_at(__FILE__, __LINE__, "never: %s", #what)
 

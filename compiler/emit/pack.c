@@ -278,7 +278,7 @@ static void turn_strips(Dot *d, Value first, Value end)
 	loop_end(g, &strips);
 }
 
-// ---- for one worker ---------------------------------------------------------------------
+// ---- for one worker -------------------------------------------------------------------
 
 void pack_panels(Dot *d)
 {
@@ -296,7 +296,7 @@ void pack_strips(Dot *d, Value first, Value end)
 		turn_strips(d, first, end);
 }
 
-// ---- for all workers --------------------------------------------------------------------
+// ---- for all workers ------------------------------------------------------------------
 
 Value common_block(Dot *d, int o)
 {

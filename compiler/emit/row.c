@@ -54,7 +54,7 @@ static void fold_stage(Gen *g, Sweep *s, int deep)
 		fold_values(g, folds.count, folds.at, idx);
 }
 
-// ---- what a row keeps ---------------------------------------------------------------------
+// ---- what a row keeps -----------------------------------------------------------------
 
 enum { DEAR = 8 };                          // weight of a map that is not computed twice
 static const uint32_t elsewhere = 1u << 31; // of stages: read at another place than the row's own

@@ -3,8 +3,7 @@
 // nothing here is stored.
 #include "ir.h"
 
-// ---- slice
-// -------------------------------------------------------------------------------------------
+// ---- slice ----------------------------------------------------------------------------
 
 // One axis of a slice: entry o came from start + o * step.
 typedef struct Cut {
@@ -52,8 +51,7 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 	return window.n ? put_reshape(g, put(g, O_window, 1, &r, &window), *to) : r;
 }
 
-// ---- window
-// --------------------------------------------------------------------------------------------
+// ---- window ---------------------------------------------------------------------------
 
 // The gradient of window. Entry (o, k) of the window was operand index i = (o s + k d - b) / u, so
 // operand index i gathers, over k, the gradient at o = (i u + b - k d) / s. With o and k merged
@@ -95,8 +93,7 @@ Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row
 	return put_reshape(g, put_fold(g, O_sum, r, nrow, axes), *to);
 }
 
-// ---- dot
-// -----------------------------------------------------------------------------------------------
+// ---- dot ------------------------------------------------------------------------------
 
 // [L.., M, K] with those leading axes that `other` stretches (1 there) merged into the rows: [.., S
 // M, K]. So the gradient of a stretched operand is one dot, not many and a sum.

@@ -10,8 +10,7 @@ extern const struct {
 } book_pages[];
 extern const int book_npages;
 
-// ---- reading
-// -----------------------------------------------------------------------------------------
+// ---- reading --------------------------------------------------------------------------
 
 Book *book_new(Arena *arena)
 {
@@ -201,8 +200,7 @@ const Book *book_builtin(void)
 	return book;
 }
 
-// ---- definitions
-// ---------------------------------------------------------------------------------------
+// ---- definitions ----------------------------------------------------------------------
 
 bool book_has(const Book *book, const char *def)
 {
@@ -266,8 +264,7 @@ Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 	return out;
 }
 
-// ---- lines about primitives
-// ----------------------------------------------------------------------------
+// ---- lines about primitives -----------------------------------------------------------
 
 static bool attrs_fit(const Def *d, const Item *attr)
 {

@@ -64,8 +64,7 @@ static void set_float(Array *out, int64_t i, double x)
 		                          : wrap(out->type, (int64_t)x);
 }
 
-// ---- positions
-// -----------------------------------------------------------------------------------
+// ---- positions ------------------------------------------------------------------------
 
 // The next position in row-major order; false after the last.
 static bool advance(const Shape *shape, int64_t *at)
@@ -97,8 +96,7 @@ static void stretch_strides(const Shape *from, int rank, int64_t *stride)
 	}
 }
 
-// ---- maps
-// ------------------------------------------------------------------------------------------
+// ---- maps -----------------------------------------------------------------------------
 
 static double larger(double x, double y)
 {
@@ -282,8 +280,7 @@ static void eval_narrow(const Attr *attr, Array *out, const Array *in)
 	}
 }
 
-// ---- folds
-// -----------------------------------------------------------------------------------------
+// ---- folds ----------------------------------------------------------------------------
 
 static void fold_float(Op op, double *out, double x)
 {
@@ -373,8 +370,7 @@ static void eval_cumsum(const Attr *attr, Array *out, const Array *in)
 	} while (advance(&lines, at));
 }
 
-// ---- moves
-// -----------------------------------------------------------------------------------------
+// ---- moves ----------------------------------------------------------------------------
 
 // Where element `at` of the result comes from in the operand, or -1: the fill.
 static int64_t source(Op op, const Attr *attr, const Shape *from, const int64_t *at)
@@ -446,8 +442,7 @@ static void eval_concat(int axis, Array *out, int nin, const Array *in)
 	}
 }
 
-// ---- dot, gather, scatter
-// ----------------------------------------------------------------------------
+// ---- dot, gather, scatter -------------------------------------------------------------
 
 static void eval_dot(Array *out, const Array *a, const Array *b)
 {
@@ -541,8 +536,7 @@ static void eval_scatter(const Attr *attr, Array *out, const Array *in)
 	} while (advance(&p.picked, p.at));
 }
 
-// ---- wholes
-// ------------------------------------------------------------------------------------------
+// ---- wholes ---------------------------------------------------------------------------
 
 static double sigmoid(double x)
 {
@@ -727,8 +721,7 @@ static Array eval_whole(Arena *arena, Op op, const Attr *attr, const Shape *shap
 	}
 }
 
-// ---- leaves
-// ------------------------------------------------------------------------------------------
+// ---- leaves ---------------------------------------------------------------------------
 
 static uint64_t mix64(uint64_t z)
 {
@@ -768,8 +761,7 @@ static void eval_leaf(Op op, const Attr *attr, Array *out, const Array *in)
 	} while (advance(&out->shape, at));
 }
 
-// ---- any primitive, a whole graph
-// ----------------------------------------------------------------------
+// ---- any primitive, a whole graph -----------------------------------------------------
 
 Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *shape, int nin,
                 const Array *in)
@@ -840,8 +832,7 @@ Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 	return result;
 }
 
-// ---- bytes
-// -------------------------------------------------------------------------------------------
+// ---- bytes ----------------------------------------------------------------------------
 
 float half_to_float(uint16_t h)
 {

@@ -17,8 +17,7 @@ static Item ref_item(Ref r)
 	return (Item){.kind = I_ref, .ref = r};
 }
 
-// ---- arithmetic on attributes
-// ------------------------------------------------------------------------
+// ---- arithmetic on attributes ---------------------------------------------------------
 
 static double compute(Scope *s, Op op, const double *x)
 {
@@ -106,8 +105,7 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	return out;
 }
 
-// ---- primitives
-// ----------------------------------------------------------------------------------------
+// ---- primitives -----------------------------------------------------------------------
 
 Ref item_ref(Scope *s, const Item *item, Elem type)
 {
@@ -182,8 +180,7 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 	return value ? put_prim(s, e, in) : compute_items(s, e->op, e->nin, in);
 }
 
-// ---- functions on shapes and lists
-// -------------------------------------------------------------------
+// ---- functions on shapes and lists ----------------------------------------------------
 
 static Item eval_arg(Scope *s, const Expr *e, int k)
 {
@@ -392,8 +389,7 @@ static const struct {
     {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"const", fn_const},
 };
 
-// ---- calls
-// -----------------------------------------------------------------------------------------------
+// ---- calls ----------------------------------------------------------------------------
 
 void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 {

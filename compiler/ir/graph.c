@@ -29,8 +29,7 @@ Graph *graph_like(Arena *arena, const Graph *from)
 	return g;
 }
 
-// ---- sharing
-// -------------------------------------------------------------------------------------
+// ---- sharing --------------------------------------------------------------------------
 
 // What a value is: two puts with equal keys answer the same Ref.
 typedef struct Key {
@@ -77,8 +76,7 @@ static Ref share(Graph *g, const Key *key, Ref r)
 	return r;
 }
 
-// ---- the door
-// --------------------------------------------------------------------------------------
+// ---- the door -------------------------------------------------------------------------
 
 static const Attr no_attr;
 
@@ -212,8 +210,7 @@ Ref put_as(Graph *g, const Val *v, const Ref *in)
 	return r;
 }
 
-// ---- short forms
-// -----------------------------------------------------------------------------------
+// ---- short forms ----------------------------------------------------------------------
 
 Ref put_num(Graph *g, Elem elem, double number)
 {
@@ -350,8 +347,7 @@ Ref put_rank(Graph *g, Ref x, int rank)
 	return more > 0 ? put_reshape(g, x, shape) : x;
 }
 
-// ---- slots, outs, stores, nodes
-// ----------------------------------------------------------------------
+// ---- slots, outs, stores, nodes -------------------------------------------------------
 
 int add_slot(Graph *g, Slot slot)
 {
@@ -397,8 +393,7 @@ int add_node(Graph *g, const char *name, const char *op)
 	return g->nodes.count - 1;
 }
 
-// ---- what is needed
-// ------------------------------------------------------------------------------------
+// ---- what is needed -------------------------------------------------------------------
 
 bool *graph_marks(Arena *arena, const Graph *g)
 {

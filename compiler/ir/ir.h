@@ -1,12 +1,12 @@
 // ir.h: the Graph: an array of typed values in SSA order, made through one door.
 // Takes base.h. Gives Graph, the primitives, the door, the book, the notation, the evaluator.
-// Keeps: a reference is smaller than its user's; values never change once put; every value is typed, folded,
-// shared, and as simple as the book makes it. Shapes are numbers.
+// Keeps: a reference is smaller than its user's; values never change once put; every value is
+// typed, folded, shared, and as simple as the book makes it. Shapes are numbers.
 #ifndef IR_H
 #define IR_H
 #include "base.h"
 
-// ---- types and primitives ----------------------------------------------------------------------
+// ---- types and primitives -------------------------------------------------------------
 
 typedef enum Elem {
 #define T(name, ctype, bytes, cls, onnx) E_##name,
@@ -31,8 +31,25 @@ typedef enum Act {
 
 typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole } Class;
 typedef enum AttrKind {
-	K_none, K_axes, K_dims, K_perm, K_slice, K_pad, K_window, K_axis, K_type, K_const, K_slot, K_rand,
-	K_iota, K_act, K_norm, K_cum, K_put, K_attend, K_narrow
+	K_none,
+	K_axes,
+	K_dims,
+	K_perm,
+	K_slice,
+	K_pad,
+	K_window,
+	K_axis,
+	K_type,
+	K_const,
+	K_slot,
+	K_rand,
+	K_iota,
+	K_act,
+	K_norm,
+	K_cum,
+	K_put,
+	K_attend,
+	K_narrow
 } AttrKind;
 
 typedef struct Prim {
@@ -58,7 +75,7 @@ int op_named(const char *);   // -1 when there is none
 int elem_named(const char *); // -1
 int act_named(const char *);  // -1
 
-// ---- values --------------------------------------------------------------------------------------
+// ---- values ---------------------------------------------------------------------------
 
 enum { RANK = 10, NUMS = 3 * RANK + 4 };
 
@@ -70,9 +87,9 @@ typedef struct Shape {
 typedef uint32_t Ref; // index into Graph.val; 0 is no value
 
 typedef struct Attr {
-	int n;            // how many of i are used
-	int64_t i[NUMS];  // as prims.def says of the primitive's attr kind
-	double x;         // eps, fill or scale
+	int n;           // how many of i are used
+	int64_t i[NUMS]; // as prims.def says of the primitive's attr kind
+	double x;        // eps, fill or scale
 } Attr;
 
 typedef struct Val {
@@ -88,7 +105,7 @@ typedef struct Val {
 
 typedef struct Node { // an operator of the file: what reports and errors speak of
 	const char *name, *op;
-	const char *module; // the part of the author's program it stems from: encoder.layer.0.attention; NULL: not told
+	const char *module; // of the author's program: encoder.layer.0.attention; NULL: not told
 	const char *line;   // of that program: model.py:32; NULL: not told
 } Node;
 
@@ -101,16 +118,16 @@ typedef enum SlotKind {
 } SlotKind;
 
 typedef struct Slot {
-	const char *name;    // the parameter's name, as its author knows it
-	const char *file;    // the initializer it lives in; NULL: none
+	const char *name; // the parameter's name, as its author knows it
+	const char *file; // the initializer it lives in; NULL: none
 	SlotKind kind;
-	Elem type;           // as the graph reads it (weights of other float types are widened to f32)
+	Elem type; // as the graph reads it (weights of other float types are widened to f32)
 	Shape shape;
-	const void *init;    // row major, of `type`; NULL: zeros (inputs: none)
-	const char *why;     // frozen, buffer: why it is not trained
-	int64_t limit;       // input of labels or indices: data must lie in [0, limit); 0: no limit is known
-	int64_t ignore;      // one more value allowed beside [0, limit): labels that do not count (-100); 0: none
-	struct View *view;   // onnx floor: how the parameter lies in its initializer
+	const void *init;  // row major, of `type`; NULL: zeros (inputs: none)
+	const char *why;   // frozen, buffer: why it is not trained
+	int64_t limit;     // labels, indices: data lie in [0, limit); 0: none is known
+	int64_t ignore;    // labels that do not count (-100); 0: none
+	struct View *view; // onnx floor: how the parameter lies in its initializer
 } Slot;
 
 typedef struct Out {
@@ -134,31 +151,31 @@ typedef struct Graph {
 	VEC(Node) nodes; // nodes.at[0] is {"", ""}
 	Table *share;    // structural hash -> Ref
 	const struct Book *book;
-	int from;      // stamped on every value put
-	bool plain;    // no rule that makes a whole: set where wholes have been opened
+	int from;   // stamped on every value put
+	bool plain; // no rule that makes a whole: set where wholes have been opened
 } Graph;
 
-// ---- graph.c: the door -----------------------------------------------------------------------------
+// ---- graph.c: the door ----------------------------------------------------------------
 
 Graph *graph_new(Arena *, const char *name, const struct Book *);
 // An empty graph with the same slots (same numbers), nodes and book: what a pass puts into.
 Graph *graph_like(Arena *, const Graph *);
 
-// The only way a value enters a graph. Types it, folds constants (results of at most FOLD_LIMIT elements),
-// shares equal values, and asks the book for something lighter. A mistake in types or shapes is fail() at
-// the current node (g->from): found and wanted.
+// The only way a value enters a graph. Types it, folds constants (results of at most FOLD_LIMIT
+// elements), shares equal values, and asks the book for something lighter. A mistake in types or
+// shapes is fail() at the current node (g->from): found and wanted.
 Ref put(Graph *, Op, int nin, const Ref *in, const Attr *);
 enum { FOLD_LIMIT = 1 << 16 };
 
 Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
 Ref put_num(Graph *, Elem, double);                     // rank 0
 Ref put_slot(Graph *, int slot);                        // the slot's contents
-bool commutes(Op); // may its two operands change places?
-Ref put_as(Graph *to, const Val *v, const Ref *in);     // v's op and attr on new operands, origin kept
-int add_slot(Graph *, Slot);                            // its number
-int find_slot(const Graph *, const char *name);         // -1
+bool commutes(Op);                                      // may its two operands change places?
+Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new operands, origin kept
+int add_slot(Graph *, Slot);                        // its number
+int find_slot(const Graph *, const char *name);     // -1
 void add_out(Graph *, const char *name, Ref);
-void add_store(Graph *, int slot, Ref);                 // a second store to a slot replaces the first
+void add_store(Graph *, int slot, Ref); // a second store to a slot replaces the first
 int add_node(Graph *, const char *name, const char *op);
 
 static inline const Val *val(const Graph *g, Ref r)
@@ -184,25 +201,27 @@ Ref put_iota(Graph *, Shape, int axis);
 // x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
 Ref put_rank(Graph *, Ref, int rank);
 
-void copy_ends(Graph *to, const Graph *from, const Ref *now); // outs and stores: now[r] stands for r
+void copy_ends(Graph *to, const Graph *from,
+               const Ref *now); // outs and stores: now[r] stands for r
 
-// The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this way.)
+// The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this
+// way.)
 Graph *graph_live(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
 
-// ---- identity.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0 ---------
+// ---- identity.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0
 
 Ref identity(Graph *, Op, int nin, const Ref *in, const Attr *, const Shape *);
 
-// ---- attr.c, type.c: shapes and attributes --------------------------------------------------------
+// ---- attr.c, type.c: shapes and attributes --------------------------------------------
 
 int64_t count_of(const Shape *);
 int64_t common_divisor(int64_t, int64_t); // the greatest
 bool same_shape(const Shape *, const Shape *);
 Shape shape_of(int rank, const int64_t *dims);
-void row_strides(const Shape *, int64_t *stride); // in elements, row major
+void row_strides(const Shape *, int64_t *stride);     // in elements, row major
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 // Type and shape of op(in..; attr); fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
@@ -210,25 +229,26 @@ bool has_axis(const Attr *, int axis); // K_axes: is it folded?
 // The shape a fold, softmax or norm of `v` gives: axes become 1.
 Shape folded_shape(const Shape *, int n, const int64_t *axes);
 bool is_const(const Graph *, Ref);
-bool const_num(const Graph *, Ref, double *);                // every element of the constant is this number
-bool const_ints(const Graph *, Ref, int64_t *out, int *n);   // small known integers (constants, iota, what is
-                                                             // made of them); *n is room, then count
-double const_at(const Val *, int64_t i);                     // element i of a const as a double
+bool const_num(const Graph *, Ref, double *); // every element of the constant is this number
+bool const_ints(const Graph *, Ref, int64_t *out,
+                int *n);                 // small known integers (constants, iota, what is
+                                         // made of them); *n is room, then count
+double const_at(const Val *, int64_t i); // element i of a const as a double
 int64_t const_int_at(const Val *, int64_t i);
 
-// ---- notation.c: one lexer and one expression parser for pages, graphs and --loss ----------
+// ---- notation.c: one lexer and one expression parser for pages, graphs and --loss -----
 
 typedef enum ExprKind { X_num, X_name, X_list, X_call } ExprKind;
 
 typedef struct Expr {
 	ExprKind kind;
-	double x;                 // num
-	const char *name;         // name, call
-	int var;                  // name: its number among the variables of its line; -1: looked up when evaluated
-	Op op;                    // call: the primitive; OPS: a function or a definition
-	int nin, nattr;           // call: operands and attributes; list: nin elements
-	bool number;              // in the left side of a rule: matches a constant
-	int depth;                // of calls inside one another
+	double x;         // num
+	const char *name; // name, call
+	int var; // name: its number among the variables of its line; -1: looked up when evaluated
+	Op op;   // call: the primitive; OPS: a function or a definition
+	int nin, nattr; // call: operands and attributes; list: nin elements
+	bool number;    // in the left side of a rule: matches a constant
+	int depth;      // of calls inside one another
 	struct Expr **in, **attr;
 } Expr;
 
@@ -239,18 +259,18 @@ typedef struct Lexer {
 	const char *where, *at; // the text's name; what follows the current token
 	int line, depth;        // depth: open brackets, inside which line ends do not count
 	TokenKind kind;
-	const char *word;       // name or sign; a number as it is written
+	const char *word; // name or sign; a number as it is written
 	double x;
 	bool quoted;
 } Lexer;
 
 Lexer *lexer_open(Arena *, const char *where, const char *text); // stands at the first token
 void lexer_next(Lexer *);
-bool lexer_is(const Lexer *, const char *word);   // is the current token this sign or bare name?
-bool lexer_take(Lexer *, const char *word);       // if so, goes past it
-void lexer_want(Lexer *, const char *word);       // goes past it or fails
-const char *lexer_name(Lexer *);                  // a name, passed; fails on anything else
-char *lexer_place(const Lexer *);                 // "where:line", for errors
+bool lexer_is(const Lexer *, const char *word); // is the current token this sign or bare name?
+bool lexer_take(Lexer *, const char *word);     // if so, goes past it
+void lexer_want(Lexer *, const char *word);     // goes past it or fails
+const char *lexer_name(Lexer *);                // a name, passed; fails on anything else
+char *lexer_place(const Lexer *);               // "where:line", for errors
 Expr *parse_expr(Lexer *);
 
 // What an expression means: a value, or an attribute (a list of integers, or a number).
@@ -262,13 +282,14 @@ typedef struct Item {
 	int64_t i[NUMS];
 } Item;
 
-// Attributes as they are written: one letter an item, in order. A axes, a axis (both may count from the end),
-// L list (lists of one primitive interleave), i integer, x number. In Attr.i integers come before lists.
+// Attributes as they are written: one letter an item, in order. A axes, a axis (both may count from
+// the end), L list (lists of one primitive interleave), i integer, x number. In Attr.i integers
+// come before lists.
 const char *attr_layout(AttrKind);
 Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0
-int attr_split(Op, const Attr *, Item *);                                // how many items
+int attr_split(Op, const Attr *, Item *);                                 // how many items
 
-// ---- expr.c: what an expression means -----------------------------------------------------------------
+// ---- expr.c: what an expression means -------------------------------------------------
 
 typedef Ref Look(void *ctx, const char *name); // answers a name, or 0
 // An expression in the notation over named values (for --loss).
@@ -290,19 +311,21 @@ Item eval_item(Scope *, const Expr *);
 Ref item_ref(Scope *, const Item *, Elem); // a number becomes a constant of that type
 bool literal_name(const char *, double *); // names of types and activations are their numbers
 struct Def;
-// The definition's first `nout` results; `var` holds its operands and attributes, and has room for its locals.
+// The definition's first `nout` results; `var` holds its operands and attributes, and has room for
+// its locals.
 void run_def(const Scope *, const struct Def *, Item *var, int nout, Item *out);
 
-// ---- book.c, rule.c: definitions and equations as text ---------------------------------------------
+// ---- book.c, rule.c: definitions and equations as text --------------------------------
 
 typedef struct Def { // a definition, or a line about a primitive: what a whole means, a gradient
-	const char *place;   // file:line
+	const char *place; // file:line
 	const char *name;
 	int nin, nattr, nlocal, nresult, nvar;
-	const char **names;  // of the variables: operands, attributes, (gradients:) out, g, locals
-	Expr **attr;         // definitions: default values or NULL; about a primitive: a number to match, or a name
+	const char **names; // of the variables: operands, attributes, (gradients:) out, g, locals
+	Expr **attr; // definitions: default values or NULL; about a primitive: a number to match,
+	             // or a name
 	Expr **local, **result;
-	struct Def *next;    // same name, other operands or other attributes
+	struct Def *next; // same name, other operands or other attributes
 } Def;
 
 typedef struct Rule { // left => right if tests
@@ -311,13 +334,13 @@ typedef struct Rule { // left => right if tests
 	int ntest, nvar;
 	Expr **test;
 	const char **names;
-	bool whole;          // the right side makes a whole
-	struct Rule *next;   // same primitive on the left
+	bool whole;        // the right side makes a whole
+	struct Rule *next; // same primitive on the left
 } Rule;
 
 typedef struct Book {
 	Arena *arena;
-	Table *defs;         // name -> Def *
+	Table *defs; // name -> Def *
 	Rule *rules[OPS];
 	Def *wholes[OPS], *grads[OPS];
 } Book;
@@ -327,38 +350,40 @@ Book *book_new(Arena *);
 void book_read(Book *, const char *where, const char *text);
 const Book *book_builtin(void); // all of compiler/book, read once a process
 bool book_has(const Book *, const char *def);
-// A definition called: operands by position; attributes (ints after the `;`) by name, each a list; nout results.
+// A definition called: operands by position; attributes (ints after the `;`) by name, each a list;
+// nout results.
 typedef struct Given {
 	const char *name;
 	int n;
 	const int64_t *ints;
 	double x; // when n is 0: a number
 } Given;
-void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *, int nout,
-               Ref *out);
+void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *,
+               int nout, Ref *out);
 Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *);
 // What rule.c gives the door: a lighter value that equals op(in; attr), or 0.
 Ref book_rewrite(Graph *, Op, int nin, const Ref *in, const Attr *);
 // The definition of a whole, one step.
 Ref book_open(Graph *, const Val *, const Ref *in);
-// Gradients of `v`'s operands given that of its result; dx[k] = 0 where there is none. Not yet fitted to shapes.
+// Gradients of `v`'s operands given that of its result; dx[k] = 0 where there is none. Not yet
+// fitted to shapes.
 void book_grad(Graph *, const Val *v, Ref out, Ref g, const Ref *in, Ref *dx);
 // book.c for rule.c and expr.c.
 const Def *find_def(const Book *, const char *name, int nin); // NULL
 typedef VEC(const char *) Names;
-// Numbers the names in `e` by `names`. One that is not there is added if `add` allows; else it must be a type or
-// an activation, and becomes its number.
+// Numbers the names in `e` by `names`. One that is not there is added if `add` allows; else it must
+// be a type or an activation, and becomes its number.
 void number_names(const char *place, Arena *, Expr *e, Names *names, bool add);
 // rule.c: reads `left => right [if test, ..]`.
 void rule_read(Book *, Lexer *);
 
-// ---- adjoint.c: moves backwards --------------------------------------------------------------------------
+// ---- adjoint.c: moves backwards -------------------------------------------------------
 
 Ref put_unslice(Graph *, Ref, const Shape *to, const int64_t *start, const int64_t *step);
 Ref put_unwindow(Graph *, Ref, const Shape *to, int nrow, const int64_t (*row)[7]);
 Ref put_rows(Graph *, Ref, const Shape *other);
 
-// ---- text.c: graphs and plans as text; what prints can be read back -------------------------------------------
+// ---- text.c: graphs and plans as text; what prints can be read back -------------------
 
 void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
@@ -366,7 +391,7 @@ Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 void print_val(Text *, const Graph *, Ref);
 int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 
-// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----------------
+// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----
 // Floats are computed in double whatever their type; integers wrap to theirs.
 
 typedef struct Array {
@@ -382,10 +407,11 @@ Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const A
 // Every live value of g; slots from `slot` (by number). Result by Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
 Array array_from(Arena *, Elem, const Shape *, const void *bytes);
-void array_to(const Array *, void *bytes);                    // in its type
-double eval_act(Act, double x);                               // formula
+void array_to(const Array *, void *bytes); // in its type
+double eval_act(Act, double x);            // formula
 float half_to_float(uint16_t), bf16_to_float(uint16_t);
 uint16_t float_to_half(float), float_to_bf16(float);
-double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position); // what rand means
+double random_uniform(uint64_t seed, uint64_t step, uint64_t site,
+                      uint64_t position); // what rand means
 
 #endif

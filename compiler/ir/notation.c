@@ -6,8 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- tokens
-// ----------------------------------------------------------------------------------------
+// ---- tokens ---------------------------------------------------------------------------
 
 Lexer *lexer_open(Arena *arena, const char *where, const char *text)
 {
@@ -177,7 +176,7 @@ const char *lexer_name(Lexer *l)
 	return name;
 }
 
-// ---- expressions
+// ---- expressions ----------------------------------------------------------------------
 // ----------------------------------------------------------------------------------- comparison:
 // sum [(== != < <= > >=) sum]      sum: product {(+ -) product} product: unary {(* /) unary} unary:
 // [-] primary primary: number | name | name(operands; attributes) | [list] | (comparison)
@@ -327,8 +326,7 @@ Expr *parse_expr(Lexer *l)
 	return x;
 }
 
-// ---- attributes
-// ------------------------------------------------------------------------------------
+// ---- attributes -----------------------------------------------------------------------
 
 const char *attr_layout(AttrKind kind)
 {

@@ -1,6 +1,6 @@
-// plan.h: a Plan: which values of a Graph live in memory, which kernel writes them, in what order, and where.
-// Everything between two values that live in memory is an expression, evaluated where it is used.
-// Takes ir.h. Made by passes (fuse.c, place.c), read by emit.
+// plan.h: a Plan: which values of a Graph live in memory, which kernel writes them, in what order,
+// and where. Everything between two values that live in memory is an expression, evaluated where it
+// is used. Takes ir.h. Made by passes (fuse.c, place.c), read by emit.
 #ifndef PLAN_H
 #define PLAN_H
 #include "ir.h"
@@ -8,23 +8,28 @@
 // Loop shapes (L_). The iteration space of a kernel is a Shape, split by a mask of folded axes into
 // workers (axes not folded) and the inner loops of one worker (folded axes).
 typedef enum KernKind {
-	L_map,  // every out has `space`'s elements (row-major order is common to all); no fold inside
-	L_row,  // folds whose axes include the last: a worker is one row (or a few), lanes run along the last axis
-	L_col,  // folds that leave the last axis: lanes are columns, the loop runs over the folded axes
-	L_dot,  // one dot and the maps after it; operands are expressions, evaluated as panels are packed
-	L_put,  // one scatter
+	L_map, // every out has `space`'s elements (row-major order is common to all); no fold
+	       // inside
+	L_row, // folds whose axes include the last: a worker is one row (or a few), lanes run along
+	       // the last axis
+	L_col, // folds that leave the last axis: lanes are columns, the loop runs over the folded
+	       // axes
+	L_dot, // one dot and the maps after it; operands are expressions, evaluated as panels are
+	       // packed
+	L_put, // one scatter
 	L_scan, // one cumsum
 } KernKind;
 
 // Where a value lives. Offsets are in bytes, multiples of 64.
 typedef enum Block {
-	B_none,   // nowhere: an expression
-	B_param,  // offset of its slot (params, frozen and buffers lie here)
+	B_none,  // nowhere: an expression
+	B_param, // offset of its slot (params, frozen and buffers lie here)
 	B_state,
 	B_scratch,
 	B_input,  // offset is the number of the input slot
 	B_output, // offset is the number of the out: the caller gives the address
-	B_const,  // a literal too large to be immediate: read-only data of the object, numbered by Ref
+	B_const,  // a literal too large to be immediate: read-only data of the object, numbered by
+	          // Ref
 } Block;
 
 typedef struct Place {
@@ -32,22 +37,22 @@ typedef struct Place {
 	int64_t offset;
 } Place;
 
-// A kernel computes its outs from values in memory: slots, constants, outs of earlier kernels. All between is
-// inside it. The first kernel that lists a value as out computes it; one that lists it again copies it.
-// Inside row and col kernels every fold has an operand shaped as space and the axes `fold`; what is not behind a move
-// is shaped as space, as space folded, or smaller and stretched.
-// Outs may lie where an operand lies that is read at the same place only and dies here (`to` tells). So a worker
-// computes each element once (no overlapping tails), reads what a block needs, whole or row, before it writes any
-// out of that block, and writes outs after its last fold.
+// A kernel computes its outs from values in memory: slots, constants, outs of earlier kernels. All
+// between is inside it. The first kernel that lists a value as out computes it; one that lists it
+// again copies it. Inside row and col kernels every fold has an operand shaped as space and the
+// axes `fold`; what is not behind a move is shaped as space, as space folded, or smaller and
+// stretched. Outs may lie where an operand lies that is read at the same place only and dies here
+// (`to` tells). So a worker computes each element once (no overlapping tails), reads what a block
+// needs, whole or row, before it writes any out of that block, and writes outs after its last fold.
 typedef struct Kern {
 	KernKind kind;
 	Shape space;
 	uint32_t fold; // bit a: axis a of space is folded (row, col) or run along (scan)
 	int nout;
-	Ref *out;      // ascending. Map, dot: shaped as space, or with the same elements in row-major order (dot:
-	               // and the same last axis). Row, col: as space, or as space folded
-	Place *to;     // where out k is written: place[out[k]], or a second place of the same value
-	Ref heart;     // dot, scatter or cumsum; 0 for the others
+	Ref *out; // ascending. Map, dot: shaped as space, or with the same elements in row-major
+	          // order (dot: and the same last axis). Row, col: as space, or as space folded
+	Place *to; // where out k is written: place[out[k]], or a second place of the same value
+	Ref heart; // dot, scatter or cumsum; 0 for the others
 } Kern;
 
 typedef struct Plan {
@@ -59,7 +64,7 @@ typedef struct Plan {
 	int64_t param_bytes, state_bytes, scratch_bytes;
 } Plan;
 
-// ---- plan.c ------------------------------------------------------------------------------------------
+// ---- plan.c ---------------------------------------------------------------------------
 
 // How a kernel reads a value in memory.
 typedef enum Reach {
@@ -84,8 +89,9 @@ typedef struct Walk {
 	int turn;
 } Walk;
 Walk walk_new(Arena *, const Graph *, const bool *memory);
-void walk_start(Walk *, Reads *);       // forgets what was found
-void walk_root(Walk *, Ref v, Reads *); // adds what the expression of v reads; v itself is looked through
+void walk_start(Walk *, Reads *); // forgets what was found
+void walk_root(Walk *, Ref v,
+               Reads *); // adds what the expression of v reads; v itself is looked through
 // By kernel: what it reads from memory, outs of its own left out. Place not needed.
 Reads *plan_reads(Arena *, const Plan *);
 int *plan_writers(Arena *, const Plan *); // by Ref: the kernel that computes it; -1: none

@@ -36,7 +36,7 @@ __attribute__((format(printf, 2, 3))) static _Noreturn void wrong(const Case *c,
 	fail(where, "%s(%s): %s", prims[c->op].name, text.at ? text.at : "", what);
 }
 
-// ---- shapes ----------------------------------------------------------------------------------
+// ---- shapes ---------------------------------------------------------------------------
 
 // Maps: one rank, axes equal or 1; rank 0 stretches to anything.
 static Shape stretched(const Case *c, const Shape *a, const Shape *b)
@@ -426,7 +426,7 @@ static Shape shape_rule(const Case *c)
 	never("another class");
 }
 
-// ---- element types -----------------------------------------------------------------------------
+// ---- element types --------------------------------------------------------------------
 
 static void check_class(const Case *c, int k, const char *classes, const char *wanted)
 {

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- attention
-// ----------------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------
 
 // [batch, length, heads * d] as [batch, heads, length, d]
 Ref split_heads(Call *c, Ref x, int64_t heads)
@@ -201,8 +200,7 @@ void lower_flex_attention(Call *c)
 	c->out[0] = put2(g, O_dot, through_graph(c, "prob_mod", p), v);
 }
 
-// ---- linear attention
-// ----------------------------------------------------------------------------
+// ---- linear attention -----------------------------------------------------------------
 
 // Step t of [batch, heads, length, d], as a row: [batch, heads, 1, d]; 0 stays 0.
 static Ref row_at(Graph *g, Ref x, int64_t t)
@@ -280,8 +278,7 @@ void lower_causal_conv(Call *c)
 		c->out[1] = take_range(g, x, 2, s.dim[2], past);
 }
 
-// ---- caches
-// --------------------------------------------------------------------------------------
+// ---- caches ---------------------------------------------------------------------------
 
 // Rows [batch * length, ..]: the axis beside the first, and both taken as one.
 static Ref rows_along(Graph *g, Ref x, int axis)

@@ -75,8 +75,7 @@ void lower_embed_norm(Call *c)
 		c->out[2] = sum;
 }
 
-// ---- attention
-// ------------------------------------------------------------------------------------
+// ---- attention ------------------------------------------------------------------------
 
 // A mask as truth: [batch] is how many keys count, [batch, keys] and [batch, queries, keys] say
 // which.

@@ -7,8 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- NonZero, Compress
-// -----------------------------------------------------------------------------
+// ---- NonZero, Compress ----------------------------------------------------------------
 
 void lower_nonzero(Call *c)
 {
@@ -45,8 +44,7 @@ void lower_compress(Call *c)
 	c->out[0] = put_gather(g, x, put_ints(g, kept, at), axis);
 }
 
-// ---- Unique
-// ------------------------------------------------------------------------------------
+// ---- Unique ---------------------------------------------------------------------------
 
 typedef struct Slice { // one entry along the axis, as numbers to compare
 	const double *at;
@@ -130,8 +128,7 @@ void lower_unique(Call *c)
 	memcpy(c->out, out, sizeof *out * (size_t)MIN(c->nout, 4));
 }
 
-// ---- NonMaxSuppression
-// -----------------------------------------------------------------------------
+// ---- NonMaxSuppression ----------------------------------------------------------------
 
 typedef struct Box {
 	double low[2], high[2];
@@ -230,8 +227,7 @@ void lower_nms(Call *c)
 	c->out[0] = put_const(c->g, E_i64, shape_of(2, (int64_t[]){found, 3}), out);
 }
 
-// ---- TfIdfVectorizer
-// -------------------------------------------------------------------------------
+// ---- TfIdfVectorizer ------------------------------------------------------------------
 
 // How often the words `gram` stand in the line x, `skip` apart.
 static int64_t times_in(const Val *x, int64_t line, int64_t length, const int64_t *gram, int64_t n,
@@ -307,8 +303,7 @@ void lower_tfidf(Call *c)
 	c->out[0] = put_const(c->g, E_f32, shape_of(2 - one, dims + one), out);
 }
 
-// ---- BitCast
-// ------------------------------------------------------------------------------------
+// ---- BitCast --------------------------------------------------------------------------
 
 // The bits that the file's type gives number `x`; floats of 64 bits are computed in 32.
 static uint64_t bits_of(const Val *v, int64_t i, Elem type)

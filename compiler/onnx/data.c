@@ -98,7 +98,7 @@ void unpack_free(void *arena, void *block)
 	(void)arena, (void)block; // the arena frees
 }
 
-// ---- types and shapes ------------------------------------------------------------------------
+// ---- types and shapes -----------------------------------------------------------------
 
 int declared_type(int onnx)
 {
@@ -148,7 +148,7 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 	return shape_of((int)t->n_dims, t->dims);
 }
 
-// ---- external data -----------------------------------------------------------------------------
+// ---- external data --------------------------------------------------------------------
 
 const char *external_field(const TensorProto *t, const char *key)
 {
@@ -220,8 +220,7 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 	return (Bytes){all.at + offset, (size_t)length};
 }
 
-// ---- elements
-// --------------------------------------------------------------------------------------
+// ---- elements -------------------------------------------------------------------------
 
 // Elements in a typed field (float_data and the like) as they would lie in raw_data; count -1 when
 // there is none.
@@ -323,8 +322,7 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	return convert(arena, found.at, t->data_type, (Elem)working, n);
 }
 
-// ---- values in files of their own
-// ----------------------------------------------------------------
+// ---- values in files of their own -----------------------------------------------------
 
 static Known known_tensor(Arena *arena, const char *path, const char *name, const TensorProto *t)
 {

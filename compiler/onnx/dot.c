@@ -62,8 +62,7 @@ void lower_gemm(Call *c)
 	c->out[0] = bias ? put_map2(g, O_add, y, scaled(g, bias, attr_float(c, "beta", 1))) : y;
 }
 
-// ---- Einsum
-// -----------------------------------------------------------------------------------------------
+// ---- Einsum ---------------------------------------------------------------------------
 
 // An operand with a letter for each axis, lower and upper case apart; '.' stands for the axes of an
 // ellipsis.
@@ -254,8 +253,7 @@ void lower_einsum(Call *c)
 	c->out[0] = order_axes(g, &sum, out);
 }
 
-// ---- Det
-// -----------------------------------------------------------------------------------------
+// ---- Det ------------------------------------------------------------------------------
 
 // Bird's algorithm, without a division: X := mu(X) A, n - 1 times, where mu keeps what is above the
 // diagonal and puts minus the sum of the diagonal's rest on it; (-1)^(n-1) X[0, 0] in the end.

@@ -35,8 +35,7 @@ void lower_constant(Call *c)
 	}
 }
 
-// ---- branches and loops
-// ----------------------------------------------------------------------------------
+// ---- branches and loops ---------------------------------------------------------------
 
 static const GraphProto *body_of(const Call *c, const char *name)
 {
@@ -261,8 +260,7 @@ void lower_scan(Call *c)
 		scan_all(c);
 }
 
-// ---- sequences
-// -------------------------------------------------------------------------------------------
+// ---- sequences ------------------------------------------------------------------------
 
 static const List *list_of(const Call *c, int k)
 {
@@ -420,8 +418,7 @@ void lower_optional_has(Call *c)
 	c->out[0] = put_num(c->g, E_b8, c->nin > 0 && !c->arg[0].absent);
 }
 
-// ---- random draws
-// ------------------------------------------------------------------------------------------
+// ---- random draws ---------------------------------------------------------------------
 
 static Ref state_number(Reader *r, const char *name)
 {

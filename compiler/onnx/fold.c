@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- reductions
-// --------------------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------
 
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 static int reduced_axes(Call *c, int64_t *axes)
@@ -165,8 +164,7 @@ void lower_cumprod(Call *c)
 	c->out[0] = drop_axes(g, x, 1, &last);
 }
 
-// ---- softmax
-// --------------------------------------------------------------------------------------------
+// ---- softmax --------------------------------------------------------------------------
 
 static Ref along_axis(Graph *g, int how, Ref x, int64_t axis)
 {
@@ -194,8 +192,7 @@ void lower_softmax(Call *c)
 	c->out[0] = put_reshape(g, along_axis(g, c->how, x, axis), s);
 }
 
-// ---- normalisation
-// --------------------------------------------------------------------------------------
+// ---- normalisation --------------------------------------------------------------------
 
 static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, double eps)
 {
@@ -387,8 +384,7 @@ void lower_lp_norm(Call *c)
 	c->out[0] = put2(g, O_div, c->in[0], norm);
 }
 
-// ---- sorting
-// ----------------------------------------------------------------------------------------------
+// ---- sorting --------------------------------------------------------------------------
 
 // The place each entry of the last axis takes in order: how many come before it. n * n comparisons,
 // never stored.

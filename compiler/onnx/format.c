@@ -63,8 +63,7 @@ double largest_of(const Format *f)
 	return ldexp(steps, most - f->bias);
 }
 
-// ---- values of a graph
-// ---------------------------------------------------------------------------
+// ---- values of a graph ----------------------------------------------------------------
 
 static Ref call_book(const Call *c, const char *def, Ref x, int n, const Given *given)
 {

@@ -107,8 +107,7 @@ static Ref put_windows(Graph *g, Ref x, int first, const Frame *f, const int64_t
 	return put(g, O_window, 1, &x, &attr);
 }
 
-// ---- convolution
-// ------------------------------------------------------------------------------------------
+// ---- convolution ----------------------------------------------------------------------
 
 // Windows [N, G, C, out.., size..] times kernel [G, C * size, O] is [N, G * O, out..].
 static Ref convolve(Call *c, Ref windows, Ref kernel, const Frame *f)
@@ -269,8 +268,7 @@ void lower_col2im(Call *c)
 	c->out[0] = put_unwindow(g, x, &to, n, (const int64_t(*)[7])row);
 }
 
-// ---- deformed windows
-// -----------------------------------------------------------------------------
+// ---- deformed windows -----------------------------------------------------------------
 
 // Coordinate `a` of each point: where the window's entry would lie, and the offset: [N * groups,
 // entries * places] of offsets [N * groups, entries, 2, places].
@@ -342,8 +340,7 @@ void lower_deform_conv(Call *c)
 	c->out[0] = y;
 }
 
-// ---- pools
-// --------------------------------------------------------------------------------------------------
+// ---- pools ----------------------------------------------------------------------------
 
 static Ref fold_windows(Graph *g, Op op, Ref windows, const Frame *f)
 {

@@ -5,7 +5,7 @@
 #include "onnx.h"
 #include "onnx.pb-c.h"
 
-// ---- data.c: bytes ---------------------------------------------------------------------------
+// ---- data.c: bytes --------------------------------------------------------------------
 
 typedef struct Bytes {
 	const uint8_t *at;
@@ -54,8 +54,7 @@ Shape tensor_shape(const char *where, const TensorProto *);
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
-// ---- training.c, checkpoint.c: files that bring their own training
-// -------------------------------
+// ---- training.c, checkpoint.c: files that bring their own training --------------------
 
 // Makes a plain graph of such a file, up to the loss if `loss` is set.
 void read_training(File *, bool loss);
@@ -65,14 +64,14 @@ typedef struct Checkpoint { // of ONNX Runtime's training
 } Checkpoint;
 Checkpoint *beside(Arena *, const char *model); // in the same folder; NULL: none
 
-// ---- format.c: element types of few bits -------------------------------------------------------
+// ---- format.c: element types of few bits ----------------------------------------------
 
 const Format *find_format(int onnx); // NULL: a type that arithmetic runs in, or none
 bool is_whole(const Format *);
 double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
 double largest_of(const Format *);                              // finite number of a float format
 
-// ---- wire.c: protocol buffers field by field ---------------------------------------------------
+// ---- wire.c: protocol buffers field by field ------------------------------------------
 
 enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5, F_model_graph = 7 };
 
@@ -85,7 +84,7 @@ bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at
 void check_nesting(const char *where,
                    Bytes model); // fails where graphs nest too deep to be unpacked
 
-// ---- read.c: names and values ----------------------------------------------------------------
+// ---- read.c: names and values ---------------------------------------------------------
 
 typedef struct Weight { // an initializer, or a Constant of weight size
 	const TensorProto *proto;
@@ -185,7 +184,7 @@ const char *node_module(Arena *, const NodeProto *),
     *node_line(Arena *, const NodeProto *); // names.c
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-// ---- roles.c: which initializers are parameters -------------------------------------------------
+// ---- roles.c: which initializers are parameters ---------------------------------------
 
 void read_roles(Reader *); // gathers what the decisions need
 void note_roles(Reader *); // says what was decided
@@ -198,8 +197,7 @@ Value alias_weight(Reader *, Weight *,
 // A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
 Ref missing_bias(const Call *c, int64_t n);
 
-// ---- names.c: what parameters are called
-// ------------------------------------------------------------
+// ---- names.c: what parameters are called ----------------------------------------------
 
 typedef struct Leaves { // of a tensor that the exporter computed
 	int count, parameters;
@@ -218,8 +216,7 @@ const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 
-// ---- format.c: values of a graph
-// -----------------------------------------------------------------
+// ---- format.c: values of a graph ------------------------------------------------------
 
 // x as the element type `onnx` (a TensorProto.DataType) can say it, in its working type. Floats of
 // 8 and 4 bits are rounded: what is too large becomes the largest where `saturate`, else infinite
@@ -227,8 +224,7 @@ bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
 // their high bits.
 Ref put_typed(const struct Call *, Ref x, int onnx, bool saturate, const char *powers);
 
-// ---- node.c: attributes and constant operands
-// -----------------------------------------------------
+// ---- node.c: attributes and constant operands -----------------------------------------
 
 const AttributeProto *find_attr(const Call *,
                                 const char *name); // function attributes resolved; NULL when absent
@@ -253,8 +249,7 @@ void note_weight(Call *, int k);        // notes a matrix of constants where a w
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
 
-// ---- the operators: ops.def says which function
-// ---------------------------------------------------
+// ---- the operators: ops.def says which function ---------------------------------------
 
 typedef void Lower(Call *);
 typedef struct Row { // of ops.def
@@ -294,12 +289,13 @@ Image image_rows(Graph *, Ref x); // of [N, C, d..]
 // P, C]. join: how the weighted pixels around come together, O_add or O_max.
 Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 
-Lower lower_gather;   // operands in in[0] and in[1]
-Lower lower_rotary;   // operands in in[0] to in[3]; how: the heads, where the node does not say
+Lower lower_gather; // operands in in[0] and in[1]
+Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
 
 // attention.c for contrib.c.
-Ref split_heads(Call *, Ref x, int64_t heads); // [batch, length, heads * d]: [batch, heads, length, d]
-Ref join_heads(Graph *, Ref x);                // and back
+Ref split_heads(Call *, Ref x,
+                int64_t heads); // [batch, length, heads * d]: [batch, heads, length, d]
+Ref join_heads(Graph *, Ref x); // and back
 Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 

@@ -5,8 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-// ---- shared
-// ---------------------------------------------------------------------------------------
+// ---- shared ---------------------------------------------------------------------------
 
 Ref num_like(Graph *g, Ref x, double number)
 {
@@ -44,8 +43,7 @@ static bool is_truth(const Graph *g, Ref x)
 	return val(g, x)->type == E_b8;
 }
 
-// ---- one primitive
-// ----------------------------------------------------------------------------------
+// ---- one primitive --------------------------------------------------------------------
 
 void lower_unary(Call *c)
 {
@@ -136,8 +134,7 @@ void lower_act(Call *c)
 	c->out[0] = put(c->g, O_act, 1, c->in, &(Attr){.n = 1, .i = {c->how}});
 }
 
-// ---- a line of the book, with the numbers that ops.def lists
-// -------------------------------------------
+// ---- a line of the book, with the numbers that ops.def lists --------------------------
 
 typedef struct Number {
 	const char *op, *name;
@@ -238,8 +235,7 @@ void lower_hardsigmoid(Call *c)
 		lower_book(c);
 }
 
-// ---- with a word more
-// ------------------------------------------------------------------------------
+// ---- with a word more -----------------------------------------------------------------
 
 static Ref as_float(Graph *g, Ref x)
 {

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// ---- shared
-// -----------------------------------------------------------------------------------------
+// ---- shared ---------------------------------------------------------------------------
 
 Ref merge_axes(Graph *g, Ref x, int from, int to)
 {
@@ -74,8 +73,7 @@ Ref swap_last(Graph *g, Ref x)
 	return put_permute(g, x, perm);
 }
 
-// ---- reshaping
-// ----------------------------------------------------------------------------------------
+// ---- reshaping ------------------------------------------------------------------------
 
 void lower_identity(Call *c)
 {
@@ -263,8 +261,7 @@ void lower_space_to_depth(Call *c)
 	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
 }
 
-// ---- parts
-// ----------------------------------------------------------------------------------------------
+// ---- parts ----------------------------------------------------------------------------
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
@@ -334,8 +331,7 @@ void lower_concat(Call *c)
 	c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
 }
 
-// ---- padding
-// -------------------------------------------------------------------------------------------
+// ---- padding --------------------------------------------------------------------------
 
 static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)
 {
@@ -434,8 +430,7 @@ void lower_center_crop_pad(Call *c)
 	c->out[0] = put_pad(c->g, x, before, after, 0);
 }
 
-// ---- gather and scatter
-// ---------------------------------------------------------------------------------
+// ---- gather and scatter ---------------------------------------------------------------
 
 // Do the values that are known of an input count from the end?
 static bool known_negative(const Reader *r, const char *input)
@@ -682,8 +677,7 @@ void lower_gather_nd(Call *c)
 	c->out[0] = put_gather(g, merge_axes(g, c->in[0], 0, batch + k), at, 0);
 }
 
-// ---- made from shapes alone
-// ------------------------------------------------------------------------------
+// ---- made from shapes alone -----------------------------------------------------------
 
 void lower_shape(Call *c)
 {

@@ -144,8 +144,7 @@ static const Target *target_named(const struct Metadata *m, const char *name)
 	return cell ? &m->targets.at[*cell - 1] : NULL;
 }
 
-// ---- leaves of folded tensors: "['fc.weight', 'val_3']"
-// -------------------------------------------------
+// ---- leaves of folded tensors: "['fc.weight', 'val_3']" -------------------------------
 
 // The next quoted word, or NULL; `at` moves behind it.
 static const char *next_leaf(Arena *arena, const char **at)
@@ -174,8 +173,7 @@ Leaves leaves_of(const Reader *r, const Weight *w)
 	return found;
 }
 
-// ---- the call a node stems from
-// -----------------------------------------------------------------------
+// ---- the call a node stems from -------------------------------------------------------
 
 enum { MANY = 4 };
 
@@ -254,8 +252,7 @@ static const char *name_by_call(const Reader *r, const Weight *w, const NodeProt
 	return (part == P_weight) != bias_first ? name[0] : name[n - 1];
 }
 
-// ---- paths in the names of nodes
-// --------------------------------------------------------------------------
+// ---- paths in the names of nodes ------------------------------------------------------
 
 static bool all_digits(const char *s)
 {

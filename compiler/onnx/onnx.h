@@ -30,7 +30,7 @@ typedef struct ReadOptions {
 	Statistics statistics;
 	bool training; // Dropout draws, whatever the file says of its mode, and running statistics
 	               // are updated; false: neither (eval, run, grad)
-	bool loss;  // with the loss that a file's training information holds
+	bool loss;     // with the loss that a file's training information holds
 	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
 	            // of a tied parameter are not tied again, tables that the exporter computed are
 	            // not frozen

@@ -80,8 +80,7 @@ void lower_dequantize(Call *c)
 	c->out[0] = book_call1(c->g, "dequantised", 3, in, 0, NULL);
 }
 
-// ---- products
-// ------------------------------------------------------------------------------------
+// ---- products -------------------------------------------------------------------------
 
 // Operand k less its zero point, operand z: numbers along the last axis (columns) or the one
 // before.

@@ -35,8 +35,7 @@ const char *node_place(Arena *arena, const NodeProto *node)
 	return format(arena, "node '%s' (%s)", node_name(node), node->op_type);
 }
 
-// ---- the file
-// -------------------------------------------------------------------------------------
+// ---- the file -------------------------------------------------------------------------
 
 static ModelProto *unpack(Arena *arena, const File *file)
 {
@@ -112,8 +111,7 @@ static void read_header(Reader *r)
 		     (long long)m->opset, OLDEST, NEWEST);
 }
 
-// ---- names
-// -------------------------------------------------------------------------------------------
+// ---- names ----------------------------------------------------------------------------
 
 Space *new_space(Reader *r, Space *outer)
 {
@@ -153,8 +151,7 @@ Value look_up(Reader *r, const Space *s, const char *name)
 	     name);
 }
 
-// ---- inputs
-// ------------------------------------------------------------------------------------------
+// ---- inputs ---------------------------------------------------------------------------
 
 static int64_t bound_size(const Reader *r, const char *input, int axis, const char *symbol)
 {
@@ -346,8 +343,7 @@ static void add_input(Reader *r, Space *top, const Input *in)
 	bind_name(r, top, in->name, v);
 }
 
-// ---- initializers
-// --------------------------------------------------------------------------------------
+// ---- initializers ---------------------------------------------------------------------
 
 typedef struct Home { // of a weight
 	const TensorProto *proto;
@@ -387,8 +383,7 @@ static void bind_weights(Reader *r, Space *s, const GraphProto *graph)
 	}
 }
 
-// ---- functions
-// -----------------------------------------------------------------------------------------
+// ---- functions ------------------------------------------------------------------------
 
 static const char *function_key(Arena *arena, const char *domain, const char *name,
                                 const char *overload)
@@ -443,8 +438,7 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 		out[i] = look_up(c->r, s, graph->output[i]->name);
 }
 
-// ---- nodes
-// ---------------------------------------------------------------------------------------------
+// ---- nodes ----------------------------------------------------------------------------
 
 // Looks an operator up at its own first version when that is newer than the file's header says.
 static void set_version(Call *c, const Row *row)
@@ -562,8 +556,7 @@ void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
 		lower_node(r, s, node[i]);
 }
 
-// ---- what the file holds
-// ---------------------------------------------------------------------------------
+// ---- what the file holds --------------------------------------------------------------
 
 static void count_op(Reader *r, const NodeProto *node)
 {
@@ -597,8 +590,7 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 	}
 }
 
-// ---- outputs
-// --------------------------------------------------------------------------------------------
+// ---- outputs --------------------------------------------------------------------------
 
 typedef struct Ends { // of the whole graph
 	const Space *top;

@@ -21,8 +21,7 @@ Ref weight_constant(Reader *r, Weight *w)
 	return w->ref;
 }
 
-// ---- facts about a weight
-// -----------------------------------------------------------------------------
+// ---- facts about a weight -------------------------------------------------------------
 
 static int wide_axes(const Shape *s)
 {
@@ -124,8 +123,7 @@ void read_roles(Reader *r)
 		}
 }
 
-// ---- what is not trained
-// ------------------------------------------------------------------------------
+// ---- what is not trained --------------------------------------------------------------
 
 static const char *const no_reason = NULL; // a parameter
 static const char running[] = "running statistics";
@@ -278,8 +276,7 @@ static int users_choice(const Reader *r, const char *name, const char *file)
 	return choice;
 }
 
-// ---- slots
-// ----------------------------------------------------------------------------------------------
+// ---- slots ----------------------------------------------------------------------------
 
 static void add_home(Reader *r, int slot, Weight *w, bool transposed, const NodeProto *node,
                      int operand)
@@ -457,8 +454,7 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 	return weight_constant(r, w);
 }
 
-// ---- Identity, biases left out
-// --------------------------------------------------------------------
+// ---- Identity, biases left out --------------------------------------------------------
 
 // Identity of an initializer: the author's own sharing in files exported for training; else a
 // parameter that happened to have equal values when it was exported, unless one is an embedding and

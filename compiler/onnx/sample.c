@@ -125,8 +125,7 @@ Ref sample_points(Graph *g, const Image *image, const Ref *x, bool cubic, Op joi
 	return sum;
 }
 
-// ---- GridSample
-// ----------------------------------------------------------------------------------
+// ---- GridSample -----------------------------------------------------------------------
 
 // Component `k` of the last axis, as [N, P].
 static Ref component(Graph *g, Ref grid, int k)
@@ -216,8 +215,7 @@ void lower_affine_grid(Call *c)
 	c->out[0] = put_reshape(g, y, out);
 }
 
-// ---- RoiAlign
-// ------------------------------------------------------------------------------------
+// ---- RoiAlign -------------------------------------------------------------------------
 
 typedef struct Bins { // how regions are cut along one axis
 	int64_t count, samples;
@@ -309,8 +307,7 @@ void lower_roi_align(Call *c)
 	c->out[0] = put_permute(g, y, (int64_t[]){0, 3, 1, 2});
 }
 
-// ---- MaxRoiPool
-// ----------------------------------------------------------------------------------
+// ---- MaxRoiPool -----------------------------------------------------------------------
 
 // The largest entry of each bin along the last axis of x [R, .., size]: bins [R, count] of regions
 // from entry `start` to `end`, [R, 1]; -inf where a bin is empty.

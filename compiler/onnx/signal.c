@@ -23,8 +23,7 @@ void lower_window(Call *c)
 	c->out[0] = book_call1(c->g, "cosine_window", 1, &at, 4, given);
 }
 
-// ---- Fourier
-// -------------------------------------------------------------------------------------
+// ---- Fourier --------------------------------------------------------------------------
 
 typedef struct Wave { // a transform from `in` entries to `out`, of period `period`
 	int64_t in, out, period;
@@ -138,8 +137,7 @@ void lower_stft(Call *c)
 	c->out[0] = join_parts(g, 2, part, 2);
 }
 
-// ---- mel
-// -----------------------------------------------------------------------------------------
+// ---- mel ------------------------------------------------------------------------------
 
 static double mel_of(double hertz)
 {

@@ -10,7 +10,7 @@
 #include "lower.h"
 #include <string.h>
 
-// ---- what a value needs ----------------------------------------------------------------------
+// ---- what a value needs ---------------------------------------------------------------
 
 typedef VEC(NodeProto *) Nodes;
 
@@ -81,7 +81,7 @@ static const TensorProto *initializer_named(const GraphProto *g, const char *nam
 		(graph)->list = longer;                                                            \
 	} while (0)
 
-// ---- ONNX Runtime's training graphs ----------------------------------------------------------
+// ---- ONNX Runtime's training graphs ---------------------------------------------------
 
 // The parameter that an output is the gradient of; NULL: none.
 static const char *parameter_of(Arena *arena, const GraphProto *g, const char *output)
@@ -279,7 +279,7 @@ static void read_runtime_graph(File *file)
 	    "gradients";
 }
 
-// ---- training information --------------------------------------------------------------------
+// ---- training information -------------------------------------------------------------
 
 static const NodeProto *gradient_node(const GraphProto *g)
 {

@@ -11,8 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- pieces
-// ---------------------------------------------------------------------------------------------
+// ---- pieces ---------------------------------------------------------------------------
 
 enum { // numbers of fields (onnx.proto)
 	F_graph_node = 1,
@@ -86,8 +85,7 @@ static Bytes text_bytes(const char *s)
 	return (Bytes){(const uint8_t *)s, strlen(s)};
 }
 
-// ---- tensors
-// -----------------------------------------------------------------------------------------
+// ---- tensors --------------------------------------------------------------------------
 
 // Value x as element i of a tensor stored as `e`; what is there stays when it means x already.
 static void store_number(uint8_t *to, Elem e, float x)
@@ -185,8 +183,7 @@ static void add_new_tensor(Pieces *p, const char *name, Elem e, const Shape *s, 
 	add_pieces(p, &inside);
 }
 
-// ---- what is to be written where
-// ---------------------------------------------------------------------
+// ---- what is to be written where ------------------------------------------------------
 
 typedef struct Rewire { // operand of a node reads another initializer
 	const NodeProto *node;
@@ -369,8 +366,7 @@ static void list_names(Writer *w)
 			*table_cell_s(w->names, g->node[i]->output[k]) = 1;
 }
 
-// ---- the new file
-// ---------------------------------------------------------------------------------------
+// ---- the new file ---------------------------------------------------------------------
 
 static bool is_settled(const Writer *w, const NodeProto *node)
 {
@@ -486,8 +482,7 @@ static void write_pieces(Arena *arena, const char *path, const Pieces *p)
 	fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(error));
 }
 
-// ---- external data
-// ----------------------------------------------------------------------------------------
+// ---- external data --------------------------------------------------------------------
 
 static const char *folder_of(Arena *arena, const char *path)
 {
@@ -561,8 +556,7 @@ void write_model(const Model *m, const char *path, const void *(*bytes)(void *, 
 	arena_free(w.arena);
 }
 
-// ---- gradients
-// ------------------------------------------------------------------------------------------
+// ---- gradients ------------------------------------------------------------------------
 
 void each_initializer(const Model *m, Arena *arena, const float *(*grad)(void *, int slot),
                       void (*each)(void *, const char *name, Shape, const float *), void *ctx)
