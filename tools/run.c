@@ -77,10 +77,12 @@ static Elem declared_type(const Model *m, const char *name, Elem otherwise)
 	return otherwise;
 }
 
-// Outputs leave in the type that the file declares them as.
+// Outputs leave in the type that the file declares them as; beside gradients, which come from
+// unrounded outputs, in the one that they are computed in.
 static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
                      const struct amos_entry *entry)
 {
+	bool rounded = strcmp(entry->name, "grad") != 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		const Out *out = &g->outs.at[i];
 		const Val *v = val(g, out->val);
@@ -88,6 +90,8 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 			continue;
 		const void *bytes = amos_out_bytes(open, entry, amos_find_out(entry, out->name));
 		Elem type = declared_type(m, out->name, v->type);
+		if (!rounded && elems[type].cls == 'f' && elems[v->type].cls == 'f')
+			type = v->type;
 		if (type != v->type) {
 			Array x = array_from(a->arena, v->type, &v->shape, bytes);
 			x.type = type;

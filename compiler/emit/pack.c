@@ -58,7 +58,8 @@ static bool locate(Gen *g, Ref *r, Index *idx, Index *place)
 	while (g->inside[*r]) {
 		const Val *v = val(g->graph, *r);
 		Index old[RANK];
-		memcpy(old, idx, sizeof old);
+		for (int a = 0; a < v->shape.rank; a++) // what was stretched stays at 0
+			old[a] = v->shape.dim[a] == 1 ? constant_index(0) : idx[a];
 		if (v->op != O_reshape && v->op != O_permute && v->op != O_slice &&
 		    v->op != O_expand)
 			return false;
