@@ -57,9 +57,9 @@ static Lanes bound_lanes(Gen *g, const Bound *bound, int rank, const Index *idx)
 	return lanes;
 }
 
-void store_kept(Gen *g, const Index *idx)
+void store_kept(Gen *g, const Keep *keep, const Index *idx)
 {
-	for (const Keep *k = g->keep; k; k = k->next) {
+	for (const Keep *k = keep; k; k = k->next) {
 		const Val *v = val(g->graph, k->at.r);
 		Lanes lanes = bound_lanes(g, &k->at, v->shape.rank, idx);
 		store_lanes(g, v->type, k->at.memory, &lanes, at(g, k->at.r, idx));

@@ -17,6 +17,8 @@ typedef struct Fold {
 	int units;         // accumulators of each fold
 	Value *acc, *best; // n * units variables; best: positions of argmax
 	LLVMTypeRef *type;
+	const Keep
+	    *keep; // stored on the way; folds inside the operands are others, and store nothing
 } Fold;
 
 static Elem fold_type(Gen *g, const Fold *f, int k)
@@ -98,7 +100,7 @@ static void fold_one(Gen *g, Fold *f, int k, int unit, Value mask)
 			in[a] = constant_index(0);
 	Elem e = fold_type(g, f, k);
 	if (k == 0)
-		store_kept(g, in);
+		store_kept(g, f->keep, in);
 	Value x = fold_element(g, f, k, in), acc = f->acc[k * f->units + unit];
 	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
 	if (wide)
@@ -330,7 +332,9 @@ static Groups fold_groups(Gen *g, const Fold *f, uint32_t mask)
 void fold_values(Gen *g, int n, const Ref *fold, const Index *idx)
 {
 	const Val *first = val(g->graph, fold[0]);
-	Fold f = {.n = n, .fold = fold, .idx = idx, .space = folded_space(g, first)};
+	Fold f = {
+	    .n = n, .fold = fold, .idx = idx, .space = folded_space(g, first), .keep = g->keep};
+	g->keep = NULL;
 	f.groups = fold_groups(g, &f, fold_axes(first));
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
 	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;

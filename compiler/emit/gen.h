@@ -216,7 +216,7 @@ struct Keep {
 	Bound at;
 	Keep *next;
 };
-void store_kept(Gen *, const Index *idx);
+void store_kept(Gen *, const Keep *, const Index *idx); // each at element idx, in private memory
 // The value of r at idx is known to be v from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
 // Folds (or dots) computed in loops of their own, side by side, and remembered: fold[k] at idx + k
