@@ -222,13 +222,7 @@ static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, doub
 		Array *in = NEWS(arena, Array, v->nin + 1);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		if (v->op == O_const)
-			result[r] = array_from(arena, v->type, &v->shape, v->data);
-		else if (v->op == O_slot)
-			result[r] = slot[v->attr->i[0]];
-		else
-			result[r] =
-			    eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
+		result[r] = eval_value(arena, g, r, slot, in);
 		round_array(arena, &result[r], disturbance, (uint64_t)(sample * g->nval + r));
 	}
 	return result;

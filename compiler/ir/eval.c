@@ -808,6 +808,16 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 	return out;
 }
 
+Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
+{
+	const Val *v = val(g, r);
+	if (v->op == O_const)
+		return array_from(arena, v->type, &v->shape, v->data);
+	if (v->op == O_slot)
+		return slot[v->attr->i[0]];
+	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
+}
+
 Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 {
 	bool *live = graph_marks(arena, g);
@@ -821,13 +831,7 @@ Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		if (v->op == O_const)
-			result[r] = array_from(arena, v->type, &v->shape, v->data);
-		else if (v->op == O_slot)
-			result[r] = slot[v->attr->i[0]];
-		else
-			result[r] =
-			    eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
+		result[r] = eval_value(arena, g, r, slot, in);
 	}
 	return result;
 }

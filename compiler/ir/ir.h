@@ -404,6 +404,8 @@ typedef struct Array {
 } Array;
 
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);
+// One value of g, given its operands.
+Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in);
 // Every live value of g; slots from `slot` (by number). Result by Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
 Array array_from(Arena *, Elem, const Shape *, const void *bytes);
