@@ -6,6 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *suggest_slot(const Graph *g, SlotKind kind, const char *pattern)
+{
+	VEC(const char *) names = {0};
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == kind)
+			PUSH(g->arena, names, g->slots.at[i].name);
+	return suggest(g->arena, pattern, names.count, names.at);
+}
+
 typedef struct Hits { // the parameters that a pattern meets
 	const Graph *g;
 	const char *option;
@@ -25,8 +34,8 @@ static int next_hit(Hits *h) // -1: no more
 		return h->next++;
 	}
 	if (!h->count)
-		fail(h->wish->pattern, "%s matches no parameter; amosc inspect lists their names",
-		     h->option);
+		fail(h->wish->pattern, "%s matches no parameter; %s", h->option,
+		     suggest_slot(h->g, S_param, h->wish->pattern));
 	return -1;
 }
 
@@ -203,8 +212,8 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 		const Override *wish = &list->at[k];
 		int slot = find_slot(g, wish->pattern);
 		if (slot < 0 || g->slots.at[slot].kind != S_input)
-			fail(wish->pattern, "--range: the model has no such input; amosc inspect "
-			                    "lists them");
+			fail(wish->pattern, "--range: the model has no such input; %s",
+			     suggest_slot(g, S_input, wish->pattern));
 		if (elems[g->slots.at[slot].type].cls != 'f')
 			fail(wish->pattern, "--range: its values are indices, which have no range");
 		double x = book_number(arena, wish->pattern, wish->expr);

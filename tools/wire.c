@@ -374,7 +374,8 @@ bool *wanted(Command *command, const Graph *g)
 	const char *wrt = choice(command, OPT_wrt, "params");
 	bool all = !strcmp(wrt, "all"), inputs = all || !strcmp(wrt, "inputs"),
 	     params = all || !strcmp(wrt, "params");
-	bool *want = NEWS(command->arena, bool, g->slots.count + 1);
+	bool *want = NEWS(command->arena, bool, g->slots.count + 1), any = inputs || params;
+	VEC(const char *) names = {0};
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
 		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
@@ -382,7 +383,13 @@ bool *wanted(Command *command, const Graph *g)
 		bool param = s->kind == S_param || (reads_apart(command) && shares_bytes(g, s));
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);
+		any |= want[i];
+		if (param || data)
+			PUSH(command->arena, names, s->name);
 	}
+	if (!any)
+		fail("--wrt", "'%s' matches no parameter and no float input; %s", wrt,
+		     suggest(command->arena, wrt, names.count, names.at));
 	return want;
 }
 

@@ -49,6 +49,8 @@ bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
 // `pattern` is a glob (`*.bias`), or a regular expression between slashes (`/h\.[0-9]+/`).
 bool matches(const char *pattern, const char *s);
+// For a pattern that matches none of `names`: "did you mean a, b?", or "there are a, b, ...".
+const char *suggest(Arena *, const char *pattern, int count, const char *const *names);
 // A text that grows: printf into it, read .at (always terminated).
 typedef struct Text {
 	Arena *arena;

@@ -69,6 +69,45 @@ bool matches(const char *pattern, const char *s)
 	return fnmatch(pattern, s, 0) == 0;
 }
 
+// How many letters to exchange, drop or add until the glob matches: Levenshtein's distance, in
+// which a star stands for any letters.
+static int distance(Arena *arena, const char *glob, const char *s)
+{
+	size_t length = strlen(s);
+	int *row = NEWS(arena, int, length + 1);
+	for (size_t i = 0; i <= length; i++)
+		row[i] = (int)i;
+	for (; *glob; glob++) {
+		bool star = *glob == '*';
+		int corner = row[0];
+		row[0] += !star;
+		for (size_t i = 1; i <= length; i++) {
+			int above = row[i], same = *glob == s[i - 1] || *glob == '?';
+			row[i] = star ? MIN(above, row[i - 1])
+			              : MIN(corner + !same, MIN(above, row[i - 1]) + 1);
+			corner = above;
+		}
+	}
+	return row[length];
+}
+
+const char *suggest(Arena *arena, const char *pattern, int count, const char *const *names)
+{
+	enum { MOST = 3 };
+	Text text = {.arena = arena};
+	int near = MAX((int)strlen(pattern) / 3, 1), said = 0;
+	for (int apart = 0; apart <= near; apart++)
+		for (int i = 0; i < count && said < MOST; i++)
+			if (distance(arena, pattern, names[i]) == apart)
+				say(&text, "%s%s", said++ ? ", " : "did you mean ", names[i]);
+	if (said)
+		return say(&text, "?"), text.at;
+	for (int i = 0; i < count && i < MOST; i++)
+		say(&text, "%s%s", i ? ", " : "there are ", names[i]);
+	return count ? format(arena, "%s%s", text.at, count > MOST ? ", ..." : "")
+	             : "there are none";
+}
+
 static void reserve(Text *text, size_t more)
 {
 	if (text->count + more <= text->room)

@@ -44,7 +44,8 @@ static bool same_file(const struct stat *a, const struct stat *b)
 	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
 }
 
-static Bytes map_file(const char *where, const char *path, int fd, const struct stat *st)
+// Where it cannot be mapped, .at is NULL and errno says why.
+static Bytes map_file(int fd, const struct stat *st)
 {
 	static _Thread_local Mapped *mapped;
 	for (const Mapped *m = mapped; m; m = m->next)
@@ -52,13 +53,13 @@ static Bytes map_file(const char *where, const char *path, int fd, const struct 
 			return m->bytes;
 	Mapped *m = malloc(sizeof *m);
 	if (!m)
-		fail_status(STATUS_MACHINE, where, "no memory to map %s", path);
+		return (Bytes){0};
 	*m = (Mapped){*st, {(const uint8_t *)"", (size_t)st->st_size}, mapped};
 	if (st->st_size > 0)
 		m->bytes.at = mmap(NULL, m->bytes.count, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (m->bytes.at == MAP_FAILED) {
 		free(m);
-		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(errno));
+		return (Bytes){0};
 	}
 	mapped = m;
 	return m->bytes;
@@ -74,8 +75,11 @@ static Bytes map_bytes(const char *where, const char *path)
 		close(fd);
 		fail(where, "%s is not a regular file", path);
 	}
-	Bytes bytes = map_file(where, path, fd, &st);
+	Bytes bytes = map_file(fd, &st);
+	int error = errno;
 	close(fd);
+	if (!bytes.at)
+		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(error));
 	return bytes;
 }
 
@@ -109,7 +113,10 @@ int declared_type(int onnx)
 	return f ? (int)f->travels : -1;
 }
 
-const char *type_text(int onnx)
+const char other_type[] = "export the model with numbers in its place";
+const char fewer_axes[] = "export it with some of them taken as one";
+
+static const char *type_text(int onnx)
 {
 	switch (onnx) {
 	case 8:
@@ -120,6 +127,12 @@ const char *type_text(int onnx)
 	default:
 		return "unknown";
 	}
+}
+
+const char *type_trouble(Arena *arena, int onnx)
+{
+	return format(arena, "element type %d (%s), which amosc does not compute with", onnx,
+	              type_text(onnx));
 }
 
 int working_type(int onnx)
@@ -135,8 +148,8 @@ int working_type(int onnx)
 Shape tensor_shape(const char *where, const TensorProto *t)
 {
 	if (t->n_dims > RANK)
-		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported", t->name,
-		     t->n_dims, RANK);
+		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported: %s", t->name,
+		     t->n_dims, RANK, fewer_axes);
 	int64_t count = 1;
 	for (size_t i = 0; i < t->n_dims; i++) {
 		int64_t d = t->dims[i];
@@ -213,9 +226,7 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
 		     (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
-		fail(where,
-		     "external data of '%s' ends at byte %lld of '%s', which has %zu: is it "
-		     "truncated?",
+		fail(where, "external data of '%s' ends at byte %lld of '%s', which has %zu",
 		     t->name, (long long)(offset + length), location, all.count);
 	return (Bytes){all.at + offset, (size_t)length};
 }
@@ -308,9 +319,8 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 {
 	int stored = declared_type(t->data_type), working = working_type(t->data_type);
 	if (stored < 0)
-		fail(where,
-		     "tensor '%s' has element type %d (%s), which amosc does not compute with",
-		     t->name, t->data_type, type_text(t->data_type));
+		fail(where, "tensor '%s' has %s; %s", t->name, type_trouble(arena, t->data_type),
+		     other_type);
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);

@@ -174,8 +174,7 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	choose(right, b.label, a.label, false, wanted, true);
 	int nb = (int)strlen(batch), ni = (int)strlen(inner), nl = (int)strlen(left),
 	    nr = (int)strlen(right);
-	if (nb + nl + nr > RANK)
-		refuse(c, "more than %d dimensions", RANK);
+	want_rank(c, nb + MAX(nl + nr, 2));
 	Ref x = order_axes(g, &a, format(c->r->arena, "%s%s%s", batch, left, inner));
 	Ref y = order_axes(g, &b, format(c->r->arena, "%s%s%s", batch, inner, right));
 	Shape sx = val(g, x)->shape, sy = val(g, y)->shape, out = {.rank = nb + nl + nr};
@@ -184,8 +183,6 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	memcpy(out.dim + nb, sx.dim + nb, sizeof(int64_t) * (size_t)nl);
 	memcpy(out.dim + nb + nl, sy.dim + nb + ni, sizeof(int64_t) * (size_t)nr);
 	int64_t dx[RANK], dy[RANK];
-	if (nb + 2 > RANK)
-		refuse(c, "more than %d dimensions", RANK);
 	memcpy(dx, sx.dim, sizeof(int64_t) * (size_t)nb);
 	memcpy(dy, sy.dim, sizeof(int64_t) * (size_t)nb);
 	dx[nb] = product(&sx, nb, nl);

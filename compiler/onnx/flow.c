@@ -31,7 +31,8 @@ void lower_constant(Call *c)
 		int64_t n = (int64_t)a->n_floats;
 		c->out[0] = put_const(g, E_f32, shape_of(1, &n), a->floats);
 	} else {
-		refuse(c, "a constant that is sparse, text, or without a value");
+		decline(c, "export it as a dense tensor of numbers",
+		        "a constant that is sparse, text, or without a value");
 	}
 }
 
@@ -104,8 +105,7 @@ static Ref stack(Call *c, int n, const Ref *x, int axis)
 	Ref *row = NEWS(c->r->arena, Ref, n);
 	for (int i = 0; i < n; i++) {
 		Shape s = val(g, x[i])->shape, wide = {.rank = s.rank + 1};
-		if (wide.rank > RANK)
-			refuse(c, "more than %d dimensions", RANK);
+		want_rank(c, wide.rank);
 		for (int a = 0; a < wide.rank; a++)
 			wide.dim[a] = a == axis ? 1 : s.dim[a - (a > axis)];
 		row[i] = put_reshape(g, x[i], wide);

@@ -28,7 +28,7 @@ static Frame read_frame(Call *c, const Shape *x, const int64_t *size)
 {
 	Frame f = {.n = x->rank - 2};
 	if (f.n < 1 || f.n > SPACE)
-		refuse(c, "%d spatial axes; 1 to %d are supported", f.n, SPACE);
+		decline(c, fewer_axes, "%d spatial axes; 1 to %d are supported", f.n, SPACE);
 	int64_t pads[2 * SPACE];
 	fill_ints(c, "strides", f.n, 1, f.stride);
 	fill_ints(c, "dilations", f.n, 1, f.dilation);
@@ -355,7 +355,7 @@ static Frame pool_frame(Call *c)
 	Shape x = in_val(c, 0)->shape;
 	int64_t size[SPACE];
 	if (x.rank - 2 < 1 || x.rank - 2 > SPACE)
-		refuse(c, "%d spatial axes; 1 to %d are supported", x.rank - 2, SPACE);
+		decline(c, fewer_axes, "%d spatial axes; 1 to %d are supported", x.rank - 2, SPACE);
 	fill_ints(c, "kernel_shape", x.rank - 2, 1, size);
 	Frame f = read_frame(c, &x, size);
 	place_windows(c, &f);
@@ -416,7 +416,7 @@ void lower_max_unpool(Call *c)
 	int64_t size[SPACE], none[RANK] = {0}, more[RANK] = {0};
 	in_val(c, 1);
 	if (n < 1 || n > SPACE)
-		refuse(c, "%d spatial axes; 1 to %d are supported", n, SPACE);
+		decline(c, fewer_axes, "%d spatial axes; 1 to %d are supported", n, SPACE);
 	fill_ints(c, "kernel_shape", n, 1, size);
 	Frame f = read_frame(c, &s, size);
 	const int64_t *want = operand_ints(c, 2, &nwant);

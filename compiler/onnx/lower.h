@@ -37,8 +37,10 @@ void unpack_free(void *arena, void *block);
 // TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
 // -1 when there is none.
 int working_type(int onnx);
-int declared_type(int onnx);     // the row of types.def in which a value travels, or -1
-const char *type_text(int onnx); // its name, for messages
+int declared_type(int onnx); // the row of types.def in which a value travels, or -1
+// "element type 8 (text), which amosc does not compute with"
+const char *type_trouble(Arena *, int onnx);
+extern const char other_type[], fewer_axes[]; // cures: of such a type, of more than RANK axes
 typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
 typedef struct Format { // a row of formats.def
 	const char *name;
@@ -152,8 +154,10 @@ typedef struct Reader {
 	int sites;                  // random draws so far
 	bool *stands;               // by known input: its value stands in for it
 	bool again;                 // more of them do when the model is read again
+	const char *cure;           // of the failure under way, where it has one of its own
 	bool training_file;         // exported in training mode
 	struct Metadata *metadata;  // roles.c
+	bool *met;                  // by pattern of options->freeze: it met an initializer
 } Reader;
 
 typedef struct Call { // a node being lowered
@@ -172,6 +176,7 @@ typedef struct Call { // a node being lowered
 } Call;
 
 const Known *find_known(const Reader *, const char *name); // NULL
+const char *plain_domain(const char *);                    // ai.onnx: ""
 void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
 Space *new_space(Reader *, Space *outer);
 void bind_name(Reader *, Space *, const char *name, Value);
@@ -186,8 +191,9 @@ void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 // ---- roles.c: which initializers are parameters ---------------------------------------
 
-void read_roles(Reader *); // gathers what the decisions need
-void note_roles(Reader *); // says what was decided
+void read_roles(Reader *);    // gathers what the decisions need
+void note_roles(Reader *);    // says what was decided
+void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
@@ -241,8 +247,13 @@ const double *operand_numbers(Call *, int k, int *n);
 double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
+// The node contradicts itself or what reaches it: no file says so that was exported as it runs.
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The same, where `x`, called `what`, would have to be known when the file is read.
+// The node means something, but amosc does not do it; `cure`: what to do instead.
+_Noreturn void decline(const Call *, const char *cure, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void want_rank(const Call *, int rank); // declines more than RANK axes
+// Likewise, where `x`, called `what`, would have to be known when the file is read.
 _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
 void stand_for(Reader *, Ref x);        // the values of inputs that x comes from stand in for them
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
@@ -300,7 +311,7 @@ Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 
 Lower lower_identity; // its operand is passed on as it is
-Lower unsupported;    // refuses with the note of ops.def
+Lower unsupported;    // declines with the note of ops.def
 
 // Shared by several families.
 enum { MOST_NUMBERS = 4 };

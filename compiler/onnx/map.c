@@ -303,8 +303,7 @@ void lower_shift(Call *c)
 static void cast_to(Call *c, int to)
 {
 	if (working_type(to) < 0)
-		refuse(c, "cast to element type %d (%s), which amosc does not compute with", to,
-		       type_text(to));
+		decline(c, "cast to float32", "a cast to %s", type_trouble(c->r->arena, to));
 	c->out[0] = put_typed(c, c->in[0], to, attr_int(c, "saturate", 1),
 	                      attr_string(c, "round_mode", "up"));
 	c->onnx = to;

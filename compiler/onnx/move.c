@@ -91,8 +91,7 @@ void lower_reshape(Call *c)
 	const int64_t *want = ints_of(c, 1, "shape", &n);
 	if (!want)
 		refuse(c, "the new shape is missing");
-	if (n > RANK)
-		refuse(c, "%d dimensions; at most %d are supported", n, RANK);
+	want_rank(c, n);
 	Shape out = {.rank = n};
 	int64_t known = 1, total = count_of(&x->shape);
 	int open = -1;
@@ -110,7 +109,7 @@ void lower_reshape(Call *c)
 	if (open >= 0)
 		out.dim[open] = known ? total / known : 0;
 	if (count_of(&out) != total)
-		refuse(c, "%s cannot become %s: was the file exported for another batch or length?",
+		refuse(c, "%s cannot become %s, which may be that of another batch or length",
 		       shape_text(c->r->arena, x->type, &x->shape),
 		       shape_text(c->r->arena, x->type, &out));
 	c->out[0] = put_reshape(c->g, c->in[0], out);
@@ -152,9 +151,9 @@ void lower_unsqueeze(Call *c)
 	Shape s = in_val(c, 0)->shape, out = {0};
 	int n = 0;
 	const int64_t *axes = ints_of(c, 1, "axes", &n);
-	if (!axes || s.rank + n > RANK)
-		refuse(c, axes ? "more than %d dimensions" : "the axes are missing (%d at most)",
-		       RANK);
+	if (!axes)
+		refuse(c, "the axes are missing");
+	want_rank(c, s.rank + n);
 	out.rank = s.rank + n;
 	bool fresh[RANK] = {0};
 	for (int i = 0; i < n; i++)
@@ -192,8 +191,9 @@ void lower_expand(Call *c)
 	int n = 0;
 	const int64_t *want = operand_ints(c, 1, &n);
 	int rank = MAX(n, val(c->g, c->in[0])->shape.rank);
-	if (!want || rank > RANK)
-		refuse(c, "the shape is missing, or has more than %d dimensions", RANK);
+	if (!want)
+		refuse(c, "the shape is missing");
+	want_rank(c, rank);
 	Ref x = put_rank(c->g, c->in[0], rank);
 	Shape out = val(c->g, x)->shape;
 	for (int a = 0; a < n; a++) {
@@ -700,8 +700,9 @@ void lower_constant_of_shape(Call *c)
 	const int64_t *dims = operand_ints(c, 0, &n);
 	const AttributeProto *a = find_attr(c, "value");
 	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
-	if (!dims || n > RANK || count_of(&val(c->g, x)->shape) != 1)
-		refuse(c, "wants a shape of at most %d dimensions and one value", RANK);
+	want_rank(c, n);
+	if (!dims || count_of(&val(c->g, x)->shape) != 1)
+		refuse(c, "wants a shape and one value");
 	for (int i = 0; i < n; i++)
 		if (dims[i] < 0)
 			refuse(c, "dimension %lld", (long long)dims[i]);

@@ -13,13 +13,27 @@ void refuse(const Call *c, const char *fmt, ...)
 	fail(node_place(c->r->arena, c->node), "%s", text);
 }
 
+void decline(const Call *c, const char *cure, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *text = vformat(c->r->arena, fmt, args);
+	va_end(args);
+	c->r->cure = cure;
+	fail(node_place(c->r->arena, c->node), "%s", text);
+}
+
+void want_rank(const Call *c, int rank)
+{
+	if (rank > RANK)
+		decline(c, fewer_axes, "%d dimensions; at most %d are supported", rank, RANK);
+}
+
 void refuse_computed(const Call *c, Ref x, const char *what)
 {
 	stand_for(c->r, x);
-	refuse(c,
-	       "%s is computed from data; amosc needs it fixed when the file is read: export with "
-	       "fixed sizes, or give the inputs it comes from as initializers",
-	       what);
+	decline(c, "export with fixed sizes, or give the inputs it comes from as initializers",
+	        "%s is computed from data; amosc needs it fixed when the file is read", what);
 }
 
 static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)

@@ -51,12 +51,15 @@ static ModelProto *unpack(Arena *arena, const File *file)
 	return m;
 }
 
-// Runs a part of the reading. What fails in it is told with all else that is in the way, under
-// `place` where it does not say itself of which node it is.
+// Runs a part of the reading. What fails in it is told with all else that is in the way, and with
+// a cure: of nodes, which are told under `place` where they do not say so themselves, the failure's
+// own, or the usual one; of other parts as the text has it.
 typedef void Part(Reader *, void *what);
+static const char usual_cure[] = "export the model again, or bind other sizes (--bind)";
 static bool attempt(Reader *r, const char *place, Part *part, void *what)
 {
 	Catch caught;
+	r->cure = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
 		catch_end(&caught);
@@ -67,8 +70,9 @@ static bool attempt(Reader *r, const char *place, Part *part, void *what)
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
 	text += starts_with(text, path) ? strlen(path) : 0;
 	bool named = !place || strstr(text, "node '");
-	const char *trouble =
-	    named ? copy_string(r->arena, text) : format(r->arena, "%s: %s", place, text);
+	const char *cure = r->cure ? r->cure : place ? usual_cure : NULL;
+	const char *trouble = format(r->arena, "%s%s%s%s%s", named ? "" : place, named ? "" : ": ",
+	                             text, cure ? "; " : "", cure ? cure : "");
 	free(caught.message);
 	PUSH(r->arena, r->troubles, trouble);
 	return false;
@@ -81,7 +85,7 @@ static void settle_troubles(Reader *r)
 	settle(r->model->path);
 }
 
-static const char *plain_domain(const char *domain)
+const char *plain_domain(const char *domain)
 {
 	return strcmp(domain, "ai.onnx") ? domain : "";
 }
@@ -132,7 +136,8 @@ void bind_name(Reader *r, Space *s, const char *name, Value v)
 {
 	uint64_t *cell = table_cell_s(s->names, name);
 	if (*cell)
-		fail(r->model->path, "the name '%s' is given to two values", name);
+		fail(r->model->path, "the name '%s' is given to two values; export the model again",
+		     name);
 	PUSH(r->arena, r->values, v);
 	*cell = (uint64_t)r->values.count;
 }
@@ -145,9 +150,10 @@ Value look_up(Reader *r, const Space *s, const char *name)
 		if (cell)
 			return r->values.at[*cell - 1];
 	}
+	r->cure = "export the model again, or sort its nodes";
 	fail(r->model->path,
-	     "'%s' is used but nothing before it computes it: undefined, or the nodes are "
-	     "in a cycle or out of order",
+	     "'%s' is used but nothing before it computes it: undefined, or the nodes are in a "
+	     "cycle or out of order",
 	     name);
 }
 
@@ -204,18 +210,21 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	Input in = {.name = info->name, .rank = -1};
 	const TensorType *t = held_type(info->type, &in);
 	if (!t)
-		fail(path, "'%s' is a map or sparse; only dense tensors go in and out", info->name);
+		fail(path,
+		     "'%s' is a map or sparse; only dense tensors go in and out: convert it "
+		     "outside of the model",
+		     info->name);
 	int e = declared_type(t->elem_type);
 	if (e < 0)
-		fail(path, "'%s' has element type %d (%s), which amosc does not compute with",
-		     info->name, t->elem_type, type_text(t->elem_type));
+		fail(path, "'%s' has %s; %s", info->name, type_trouble(r->arena, t->elem_type),
+		     other_type);
 	in.type = (Elem)e;
 	in.onnx = t->elem_type;
 	if (!t->shape)
 		return in;
 	if (t->shape->n_dim > RANK)
-		fail(path, "'%s' has %zu dimensions; at most %d are supported", info->name,
-		     t->shape->n_dim, RANK);
+		fail(path, "'%s' has %zu dimensions; at most %d are supported: %s", info->name,
+		     t->shape->n_dim, RANK, fewer_axes);
 	in.rank = (int)t->shape->n_dim;
 	for (int a = 0; a < in.rank; a++) {
 		const Dimension *d = t->shape->dim[a];
@@ -356,9 +365,8 @@ static void bind_weight(Reader *r, void *home)
 	Space *s = ((Home *)home)->space;
 	int type = working_type(t->data_type);
 	if (type < 0)
-		fail(r->model->path,
-		     "initializer '%s' has element type %d (%s), which amosc does not compute with",
-		     t->name, t->data_type, type_text(t->data_type));
+		fail(r->model->path, "initializer '%s' has %s; %s", t->name,
+		     type_trouble(r->arena, t->data_type), other_type);
 	Weight *w = NEW(r->arena, Weight);
 	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
 	w->shape = tensor_shape(r->model->path, t);
@@ -371,7 +379,8 @@ static void bind_weight(Reader *r, void *home)
 static void bind_weights(Reader *r, Space *s, const GraphProto *graph)
 {
 	if (graph->n_sparse_initializer)
-		fail(r->model->path, "initializer '%s' is sparse; amosc reads dense tensors only",
+		fail(r->model->path,
+		     "initializer '%s' is sparse; amosc reads dense tensors only: export it dense",
 		     graph->sparse_initializer[0]->values
 		         ? graph->sparse_initializer[0]->values->name
 		         : "?");
@@ -460,10 +469,9 @@ static const Row *known_row(Call *c)
 {
 	const Row *row = find_row(plain_domain(c->node->domain), c->node->op_type);
 	if (!row)
-		refuse(c,
-		       "operator %s%s%s is not known: export it decomposed, or as a function "
-		       "that the file holds",
-		       c->node->domain, c->node->domain[0] ? "." : "", c->node->op_type);
+		decline(c, "export it decomposed, or as a function that the file holds",
+		        "operator %s%s%s is not known", c->node->domain,
+		        c->node->domain[0] ? "." : "", c->node->op_type);
 	if (row->lower == unsupported)
 		unsupported(c);
 	return row;
@@ -513,7 +521,8 @@ static bool bind_operands(Call *c)
 		if (c->arg[k].bad)
 			return false;
 		if (!c->arg[k].ref && !c->arg[k].weight && !c->arg[k].list && !c->arg[k].absent)
-			refuse(c, "operand '%s' is a result that amosc does not compute", name);
+			decline(c, "export without what reads it",
+			        "operand '%s' is a result that amosc does not compute", name);
 	}
 	return true;
 }
@@ -609,7 +618,8 @@ static void add_output(Reader *r, void *ends)
 		return;
 	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;
 	if (!x)
-		fail(r->model->path, "output '%s' is a result that amosc does not compute",
+		fail(r->model->path,
+		     "output '%s' is a result that amosc does not compute; export without it",
 		     declared->name);
 	add_out(r->g, declared->name, put_cast(r->g, x, type));
 }
@@ -681,6 +691,7 @@ static bool lower_model(Reader *r)
 	add_loss(r);
 	if (r->again)
 		return false;
+	check_choices(r);
 	settle_troubles(r);
 	mark_used(r);
 	note_roles(r);
@@ -717,6 +728,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	m->path = strcmp(file->path, "-") ? file->path : "standard input";
 	*r = (Reader){.arena = arena, .model = m, .options = options, .stands = stands};
 	m->file = r->file = file;
+	r->met = NEWS(arena, bool, options->nfreeze + 1);
 	r->proto = file->proto;
 	r->slot_names = table_new(arena);
 	read_header(r);

@@ -9,8 +9,11 @@
 
 const void *weight_data(Reader *r, Weight *w)
 {
-	if (!w->data)
-		w->data = tensor_data(r->file, r->arena, r->model->path, w->proto);
+	if (w->data)
+		return w->data;
+	r->cure = "bring all files of the model, or export it again";
+	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto);
+	r->cure = NULL;
 	return w->data;
 }
 
@@ -270,10 +273,30 @@ static int users_choice(const Reader *r, const char *name, const char *file)
 	for (int i = 0; i < r->options->nfreeze; i++) {
 		const char *pattern = r->options->freeze[i];
 		bool train = pattern[0] == '!';
-		if (matches(pattern + train, name) || matches(pattern + train, file))
-			choice = train;
+		if (!matches(pattern + train, name) && !matches(pattern + train, file))
+			continue;
+		r->met[i] = true;
+		choice = train;
 	}
 	return choice;
+}
+
+void check_choices(Reader *r)
+{
+	VEC(const char *) names = {0};
+	for (int i = 0; i < r->weights.count; i++)
+		PUSH(r->arena, names, r->weights.at[i]->name);
+	for (int i = 0; i < r->options->nfreeze; i++) {
+		const char *pattern = r->options->freeze[i];
+		bool train = pattern[0] == '!';
+		for (int k = 0; k < names.count && !r->met[i]; k++)
+			r->met[i] = matches(pattern + train, names.at[k]);
+		if (!r->met[i])
+			PUSH(r->arena, r->troubles,
+			     format(r->arena, "--%s '%s' matches no initializer; %s",
+			            train ? "train" : "freeze", pattern + train,
+			            suggest(r->arena, pattern + train, names.count, names.at)));
+	}
 }
 
 // ---- slots ----------------------------------------------------------------------------

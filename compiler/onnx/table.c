@@ -15,9 +15,9 @@ static const Row rows[] = {
 
 void unsupported(Call *c)
 {
-	const char *note = find_row(c->node->domain, c->node->op_type)->info.note;
-	refuse(c, "not supported: %s%s", note,
-	       strpbrk(note, ";:") ? "" : "; export the model without it, or cut it off before it");
+	const char *note = find_row(plain_domain(c->node->domain), c->node->op_type)->info.note;
+	decline(c, "do this before the model, and export the rest without it", "not supported: %s",
+	        note);
 }
 
 const Row *find_row(const char *domain, const char *op)

@@ -15,8 +15,13 @@ nodes = [helper.make_node('Ours', ['x'], ['a'], '/ours', domain='our.domain'),
          helper.make_node('Reshape', ['x', 'shape'], ['d'], '/reshape'),
          helper.make_node('Blob', ['a'], ['e'], '/blob'),
          helper.make_node('Relu', ['nowhere'], ['f'], '/relu'),
+         helper.make_node('MaxPool', ['wide'], ['g'], '/pool', kernel_shape=[1, 1, 1, 1]),
+         helper.make_node('Cast', ['x'], ['h'], '/cast', to=TensorProto.COMPLEX64),
+         helper.make_node('Cast', ['x'], ['i'], '/whole', to=TensorProto.INT64),
+         helper.make_node('ConstantOfShape', ['i'], ['j'], '/sized'),
          helper.make_node('Gemm', ['x', 'weight'], ['y'], '/gemm')]
 weights = [array('five', np.ones(5, np.float32)), array('numbers', np.ones(4, np.int64)), array('shape', [3, 7]),
+           array('wide', np.ones((1, 1, 1, 2, 2, 2), np.float32)),
            array('weight', np.ones((4, 3), np.float32)), helper.make_tensor('words', TensorProto.STRING, [1], [b'a'])]
 inputs = [helper.make_tensor_value_info('x', TensorProto.FLOAT, ['batch', 4]),
           helper.make_tensor_value_info('z', TensorProto.COMPLEX64, [2]),
