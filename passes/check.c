@@ -88,9 +88,12 @@ typedef struct Inside {
 static bool out_fits(const Kern *kern, const Shape *s)
 {
 	int rank = kern->space.rank;
-	if (kern->kind == L_map || kern->kind == L_dot)
-		return count_of(s) == count_of(&kern->space) &&
-		       (kern->kind == L_map || s->dim[s->rank - 1] == kern->space.dim[rank - 1]);
+	if (kern->kind == L_map)
+		return count_of(s) == count_of(&kern->space);
+	if (kern->kind == L_dot)
+		return s->dim[s->rank - 1] == kern->space.dim[rank - 1] &&
+		       (count_of(s) == count_of(&kern->space) ||
+		        (kern->fold && count_of(s) == s->dim[s->rank - 1]));
 	bool whole = s->rank == rank, folded = s->rank == rank;
 	for (int a = 0; a < rank && s->rank == rank; a++) {
 		whole = whole && s->dim[a] == kern->space.dim[a];
@@ -109,8 +112,11 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 		return false;
 	if (prims[v->op].cls != C_fold)
 		return true;
-	if ((kern->kind != L_row && kern->kind != L_col) ||
-	    !same_shape(&val(g, v->in[0])->shape, &kern->space))
+	const Shape *own = &val(g, v->in[0])->shape;
+	if (kern->kind == L_dot)
+		return kern->fold && count_of(own) == count_of(&kern->space) &&
+		       count_of(&v->shape) == v->shape.dim[v->shape.rank - 1];
+	if ((kern->kind != L_row && kern->kind != L_col) || !same_shape(own, &kern->space))
 		return false;
 	for (int a = 0; a < kern->space.rank; a++)
 		if (kern->space.dim[a] != 1 && has_axis(v->attr, a) != (kern->fold >> a & 1))

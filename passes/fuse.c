@@ -117,9 +117,60 @@ static int64_t last_dim(const Shape *s)
 	return s->rank ? s->dim[s->rank - 1] : 1;
 }
 
-// The group that computes both, p before c.
-static bool combine(const Group *p, const Group *c, Group *both)
+// Are parts of it folded like the whole?
+static bool is_plain_fold(Op op)
 {
+	return prims[op].cls == C_fold && op != O_argmax && op != O_cumsum;
+}
+
+// All axes that are not 1 but the last.
+static uint32_t row_axes(const Shape *s)
+{
+	uint32_t axes = 0;
+	for (int a = 0; a + 1 < s->rank; a++)
+		if (s->dim[a] != 1)
+			axes |= 1u << a;
+	return axes;
+}
+
+static bool folds_operands(const Graph *g, const Group *group, const Shape *shaped)
+{
+	for (int i = 0; i < group->member.count; i++) {
+		const Val *v = val(g, group->member.at[i]);
+		if (prims[v->op].cls == C_fold &&
+		    (!is_plain_fold(v->op) || !same_shape(&val(g, v->in[0])->shape, shaped)))
+			return false;
+	}
+	return true;
+}
+
+// A product may fold its rows as they come from the tile, where all of them are rows of one matrix
+// and reading them again would cost more than a launch.
+static bool folds_rows(const Graph *g, const Group *p, const Group *c)
+{
+	enum { LARGE = 1 << 16 };
+	const Val *heart = val(g, p->heart);
+	const Shape *a = &val(g, heart->in[0])->shape, *b = &val(g, heart->in[1])->shape;
+	for (int i = 0; i + 2 < b->rank; i++)
+		if (b->dim[i] != 1)
+			return false;
+	for (int i = 0; i < c->member.count; i++)
+		if (prims[val(g, c->member.at[i])->op].cls != C_fold)
+			return false;
+	return count_of(&c->space) == count_of(&p->space) &&
+	       last_dim(&c->space) == last_dim(&p->space) && c->fold == row_axes(&c->space) &&
+	       count_of(&p->space) >= LARGE && count_of(a) && folds_operands(g, p, &c->space) &&
+	       folds_operands(g, c, &c->space);
+}
+
+// The group that computes both, p before c.
+static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
+{
+	if (p->kind == L_dot && c->kind == L_col) {
+		*both = *p;
+		both->fold = row_axes(&p->space);
+		return folds_rows(g, p, c);
+	}
 	const Group *main = folds(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
 	if (folds(main->kind) && folds(other->kind))
@@ -180,7 +231,7 @@ static bool detour(Fuse *f, int from, int to)
 static bool join(Fuse *f, int p, int c)
 {
 	Group both;
-	if (p < 0 || p == c || !combine(&f->group.at[p], &f->group.at[c], &both))
+	if (p < 0 || p == c || !combine(f->graph, &f->group.at[p], &f->group.at[c], &both))
 		return false;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, p, c) || detour(f, c, p))
 		return false;
@@ -202,6 +253,11 @@ typedef bool Wanted(const Group *p, const Group *c);
 static bool after_dot(const Group *p, const Group *c)
 {
 	return p->kind == L_dot && c->kind == L_map;
+}
+
+static bool fold_after_dot(const Group *p, const Group *c)
+{
+	return p->kind == L_dot && c->kind == L_col;
 }
 
 static bool around_fold(const Group *p, const Group *c)
@@ -296,6 +352,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 {
 	Fuse f = fuse_start(arena, g);
 	join_chains(&f, after_dot);
+	join_chains(&f, fold_after_dot);
 	while (join_chains(&f, around_fold))
 		;
 	join_chains(&f, map_chain);

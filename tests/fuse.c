@@ -102,12 +102,21 @@ static void test_mlp(Arena *arena)
 	expect(arena, g, "mlp", "dddddc");
 }
 
+// The gradient of a weight, `batch` samples of which are multiplied; 0: it comes from outside.
+static Ref gradient(Graph *g, int64_t batch, int64_t rows, int64_t cols)
+{
+	if (!batch)
+		return INPUT(g, "g", rows, cols);
+	Ref x = put_permute(g, INPUT(g, "x", batch, rows), (int64_t[]){1, 0});
+	return put2(g, O_dot, x, INPUT(g, "dy", batch, cols));
+}
+
 // w -= rate g / sqrt(mean(g^2)), its second moment kept: one kernel, in place.
-static void update(Arena *arena, const char *name, int64_t rows, int64_t cols, int axis,
-                   const char *kinds)
+static void update(Arena *arena, const char *name, int64_t batch, int64_t rows, int64_t cols,
+                   int axis, const char *kinds)
 {
 	Graph *g = graph_new(arena, name, NULL);
-	Ref w = PARAM(g, "w", rows, cols), grad = INPUT(g, "g", rows, cols);
+	Ref w = PARAM(g, "w", rows, cols), grad = gradient(g, batch, rows, cols);
 	int64_t slot[2] = {rows, cols};
 	slot[axis] = 1;
 	Ref v = put_slot(g, add_slot(g, (Slot){.name = "v",
@@ -123,8 +132,8 @@ static void update(Arena *arena, const char *name, int64_t rows, int64_t cols, i
 	Ref step = put2(g, O_mul, grad, put1(g, O_rsqrt, v1));
 	Ref m1 = put2(g, O_add, put2(g, O_mul, m, put_num(g, E_f32, .9)), step);
 	add_store(g, 0, put2(g, O_sub, w, m1));
-	add_store(g, 2, v1);
-	add_store(g, 3, m1);
+	add_store(g, (int)val(g, v)->attr->i[0], v1);
+	add_store(g, (int)val(g, m)->attr->i[0], m1);
 	expect(arena, g, name, kinds);
 }
 
@@ -205,8 +214,11 @@ int main(void)
 	test_softmax(arena);
 	test_block(arena);
 	test_mlp(arena);
-	update(arena, "update by columns", 96, 64, 0, "c");
-	update(arena, "update by rows", 96, 64, 1, "r");
+	update(arena, "update by columns", 0, 96, 64, 0, "c");
+	update(arena, "update by rows", 0, 96, 64, 1, "r");
+	update(arena, "a small product's update", 32, 96, 64, 0, "dc");
+	update(arena, "a product folds its columns", 32, 512, 256, 0, "dmm");
+	update(arena, "a product's rows are folded after it", 32, 512, 256, 1, "dr");
 	test_stores(arena);
 	test_random(arena, 300);
 	arena_free(arena);

@@ -100,8 +100,7 @@ Value load_out(Gen *g, int k, const Index *idx)
 	return load_lanes(g, v->type, out_address(g, k), &lanes);
 }
 
-// Space's index as that of an out with the same elements in another shape.
-static void out_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
+void space_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
 {
 	if (same_shape(shape, &g->kern->space)) {
 		memcpy(to, idx, sizeof *to * (size_t)shape->rank);
@@ -111,17 +110,25 @@ static void out_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
 	unravel(g, &linear, shape, to);
 }
 
+bool folded_out(const Gen *g, const Kern *k, int o)
+{
+	return k->fold && count_of(&val(g->graph, k->out[o])->shape) != count_of(&k->space);
+}
+
 void store_outs(Gen *g, const Index *idx)
 {
 	const Kern *k = g->kern;
 	Value *v = NEWS(g->arena, Value, k->nout);
 	Index(*to)[RANK] = take(g->arena, sizeof *to * (size_t)k->nout);
 	for (int o = 0; o < k->nout; o++) {
-		out_index(g, &val(g->graph, k->out[o])->shape, idx, to[o]);
+		if (folded_out(g, k, o))
+			continue;
+		space_index(g, &val(g->graph, k->out[o])->shape, idx, to[o]);
 		v[o] = at(g, k->out[o], to[o]);
 	}
 	for (int o = 0; o < k->nout; o++)
-		store_out(g, o, to[o], v[o]);
+		if (v[o])
+			store_out(g, o, to[o], v[o]);
 }
 
 // ---- bounds ---------------------------------------------------------------------------

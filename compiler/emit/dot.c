@@ -268,7 +268,17 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *ctx)
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
 		store_outs(g, idx);
+		parts_step(g, &r->d->parts, r->d->rows_block, &unit[u], idx);
 	}
+}
+
+// All columns of the worker.
+static void each_column(Dot *d, LaneBody *body, void *ctx)
+{
+	Gen *g = d->g;
+	Value end = sum_of(g, d->first_column, times(g, d->count, d->width));
+	lane_loop(g, d->first_column, least(g, end, number(g, d->n)), d->n,
+	          (int)(d->width / g->target->width), body, ctx);
 }
 
 // Writes what the kernel makes of rows from..to of the strip at `first`, whose sums are finished.
@@ -287,9 +297,7 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	bind(g, &bound);
 	Loop rows = loop_begin(g, from, to, 1);
 	Row row = {d, uniform_index(g, sum_of(g, before, rows.i), d->batch * d->m, 1)};
-	Value end = sum_of(g, d->first_column, times(g, d->count, d->width));
-	lane_loop(g, d->first_column, least(g, end, number(g, d->n)), d->n,
-	          (int)(d->width / g->target->width), finish_lanes, &row);
+	each_column(d, finish_lanes, &row);
 	loop_end(g, &rows);
 	unbind(g, &bound);
 }
@@ -300,6 +308,8 @@ static void choose_streams(Dot *d)
 	Gen *g = d->g;
 	Tile *t = &d->tile;
 	for (int o = 0; o < d->kern->nout && t->streams < STREAMS - 1; o++) {
+		if (folded_out(g, d->kern, o))
+			continue;
 		int bytes = elems[val(g->graph, d->kern->out[o])->type].bytes;
 		d->stream[t->streams] = out_address(g, o);
 		t->stream[t->streams++] = (Stream){d->n * bytes, true};
@@ -411,6 +421,7 @@ static void choose_part(Dot *d)
 	d->first_batch = times(g, rest, d->batches_each);
 	d->end_batch =
 	    least(g, sum_of(g, d->first_batch, number(g, d->batches_each)), number(g, d->batch));
+	d->rows_block = row;
 	d->first_strip = times(g, row, d->strips_each);
 	d->end_strip =
 	    least(g, sum_of(g, d->first_strip, number(g, d->strips_each)), number(g, d->strips));
@@ -458,27 +469,126 @@ static void all_blocks(Dot *d)
 	loop_end(g, &blocks);
 }
 
+// ---- folds of the rows ----------------------------------------------------------------
+
+static void plan_parts(Dot *d)
+{
+	Gen *g = d->g;
+	for (int o = 0; o < d->kern->nout; o++)
+		if (folded_out(g, d->kern, o))
+			PUSH(g->arena, d->parts.fold, d->kern->out[o]);
+	parts_plan(&d->parts, ceil_div(d->strips, d->strips_each), d->n, d->common_bytes);
+}
+
+static void start_parts(Gen *g, int n, const Index *unit, void *ctx)
+{
+	const Dot *d = ctx;
+	for (int u = 0; u < n; u++)
+		parts_start(g, &d->parts, d->rows_block, &unit[u]);
+}
+
+static void finish_parts(Gen *g, int n, const Index *unit, void *ctx)
+{
+	const Dot *d = ctx;
+	int last = val(g->graph, d->parts.fold.at[0])->shape.rank - 1;
+	Index idx[RANK];
+	for (int a = 0; a < last; a++)
+		idx[a] = constant_index(0);
+	for (int u = 0; u < n; u++) {
+		idx[last] = unit[u];
+		parts_finish(g, &d->parts, &unit[u], idx);
+		for (int o = 0; o < d->kern->nout; o++)
+			if (folded_out(g, d->kern, o))
+				store_out(g, o, idx, at(g, d->kern->out[o], idx));
+	}
+}
+
+// The launch after the product: a worker has some columns.
+static void fold_parts(Dot *d)
+{
+	Gen *g = d->g;
+	Value from = times(g, g->worker, d->width);
+	lane_loop(g, from, smaller(g, sum_of(g, from, number(g, d->width)), d->n), d->n,
+	          (int)(d->width / g->target->width), finish_parts, d);
+	g->workers = d->panels;
+}
+
+// ---- the kernel -----------------------------------------------------------------------
+
+static void product(Dot *d)
+{
+	Gen *g = d->g;
+	choose_part(d);
+	choose_streams(d);
+	take_pad(d);
+	d->sum_tile = tile_function(g->module, &d->tile);
+	if (d->parts.fold.count)
+		each_column(d, start_parts, d);
+	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
+	d->in_batch = uniform_index(g, batches.i, d->batch, 1);
+	all_blocks(d);
+	loop_end(g, &batches);
+}
+
+// The kernel's outs that are folded, or those that are not.
+static Kern some_outs(Gen *g, const Kern *kern, bool folded)
+{
+	Kern some = {.kind = L_map, .space = kern->space};
+	some.out = NEWS(g->arena, Ref, kern->nout);
+	some.to = NEWS(g->arena, Place, kern->nout);
+	for (int o = 0; o < kern->nout; o++)
+		if (folded_out(g, kern, o) == folded) {
+			some.out[some.nout] = kern->out[o];
+			some.to[some.nout++] = kern->to[o];
+		}
+	if (!folded || !some.nout)
+		return some;
+	const Val *v = val(g->graph, some.out[0]);
+	some.kind = L_col;
+	some.space = val(g->graph, v->in[0])->shape;
+	some.fold = fold_axes(v);
+	return some;
+}
+
+// Threads are lanes: each element is a fold of its own, and rows are folded by a launch after,
+// which reads what the first has written.
+static void emit_elements(Gen *g, const Kern *kern)
+{
+	Kern whole = some_outs(g, kern, false), folded = some_outs(g, kern, true);
+	const bool *inside = g->inside;
+	g->stages = whole.nout && folded.nout ? 2 : 1;
+	if (whole.nout && g->stage == 0) {
+		g->kern = &whole;
+		emit_map(g, &whole);
+	} else {
+		bool *left = take_copy(g->arena, inside, sizeof *inside * (size_t)g->graph->nval);
+		for (int o = 0; o < whole.nout; o++)
+			left[whole.out[o]] = false;
+		g->kern = &folded;
+		g->inside = left;
+		emit_row(g, &folded);
+	}
+	g->kern = kern;
+	g->inside = inside;
+}
+
 void emit_dot(Gen *g, const Kern *kern)
 {
 	const Val *v = val(g->graph, kern->heart);
 	if (g->target->gpu || !count_of(&v->shape) || !count_of(&val(g->graph, v->in[0])->shape)) {
-		emit_map(g, kern); // threads are lanes there: a fold of each element
+		emit_elements(g, kern);
 		return;
 	}
 	Dot d;
 	plan_dot(&d, g, kern);
-	g->common_bytes = d.common_bytes;
-	g->stages = d.common_bytes ? 2 : 1;
-	if (g->stage < g->stages - 1) {
+	plan_parts(&d);
+	bool packs = d.common_bytes, folds = d.parts.fold.count;
+	g->common_bytes = d.common_bytes + d.parts.bytes;
+	g->stages = 1 + packs + folds;
+	if (packs && g->stage == 0)
 		pack_common(&d);
-		return;
-	}
-	choose_part(&d);
-	choose_streams(&d);
-	take_pad(&d);
-	d.sum_tile = tile_function(g->module, &d.tile);
-	Loop batches = loop_begin(g, d.first_batch, d.end_batch, 1);
-	d.in_batch = uniform_index(g, batches.i, d.batch, 1);
-	all_blocks(&d);
-	loop_end(g, &batches);
+	else if (folds && g->stage == g->stages - 1)
+		fold_parts(&d);
+	else
+		product(&d);
 }

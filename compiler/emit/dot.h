@@ -50,6 +50,8 @@ typedef struct Dot {
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
+	Parts parts;                                          // of what the kernel folds
+	Value rows_block;                                     // of the worker: its part
 } Dot;
 
 // ---- dot.c ----------------------------------------------------------------------------

@@ -196,8 +196,11 @@ void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shap
 Value load_out(Gen *, int k, const Index *idx);
 // A variable for an index that is data: kept inside its axis, whatever the data.
 Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
-// Evaluates every out at `idx` of the kernel's space, then stores them.
+// The index of the kernel's space as that of a value with the same elements in another shape.
+void space_index(Gen *, const Shape *, const Index *idx, Index *to);
+// Evaluates every out but the folded at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
+bool folded_out(const Gen *, const Kern *, int o); // has out o the shape of the space folded?
 // While bound, r is not computed: it is read from `memory`, row major with these strides
 // (elements), at idx - origin.
 struct Bound {
@@ -250,6 +253,22 @@ uint32_t fold_axes(const Val *fold);               // as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // but for axes of 1
 // The positions of groups in `which` from the number of a row of them.
 void row_index(Gen *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
+
+// ---- parts.c --------------------------------------------------------------------------
+
+// Folds of the rows of a space whose columns lie side by side.
+typedef struct Parts {
+	VEC(Ref) fold;
+	int64_t blocks;        // of rows: parts of each fold
+	int64_t line;          // elements from part to part
+	int64_t offset, bytes; // of common memory
+} Parts;
+void parts_plan(Parts *, int64_t blocks, int64_t columns, int64_t offset);
+// At columns `unit`, for every fold: an empty part; one more row, that at `idx` of the space; the
+// whole fold, known at `idx` of its own from then on.
+void parts_start(Gen *, const Parts *, Value block, const Index *unit);
+void parts_step(Gen *, const Parts *, Value block, const Index *unit, const Index *idx);
+void parts_finish(Gen *, const Parts *, const Index *unit, const Index *idx);
 
 // ---- scalars: scalar.c, math.c --------------------------------------------------------
 

@@ -11,9 +11,8 @@ enum { LARGE = 1 << 16, LONG = 1 << 17, ROWS = 256, BLOCKS = 32, UNROLL = 4 };
 
 typedef struct Tall {
 	Sweep *s;
-	int64_t rows, columns, block, blocks; // block: rows of a worker
-	int64_t line;                         // elements from row to row of common memory
-	VEC(Ref) fold;
+	int64_t rows, columns, block; // block: rows of a worker
+	Parts parts;
 	VEC(Ref) small; // of the shape of a row, and needed for the whole
 } Tall;
 
@@ -70,7 +69,7 @@ static bool find_folds(Gen *g, Tall *t)
 			continue;
 		if (!is_own_fold(g, t->s, v) || v->op == O_argmax || v->type != E_f32)
 			return false;
-		PUSH(g->arena, t->fold, r);
+		PUSH(g->arena, t->parts.fold, r);
 	}
 	bool *seen = NEWS(g->arena, bool, g->graph->nval);
 	for (int o = 0; o < t->s->kern->nout; o++)
@@ -92,24 +91,17 @@ static bool is_tall(Gen *g, Tall *t)
 		return false;
 	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
 	t->block = MIN(ROWS, (t->rows + blocks - 1) / blocks);
-	t->blocks = (t->rows + t->block - 1) / t->block;
-	t->line = (t->columns + 15) / 16 * 16 + 16;
-	return find_folds(g, t);
+	if (!find_folds(g, t))
+		return false;
+	parts_plan(&t->parts, (t->rows + t->block - 1) / t->block, t->columns, 0);
+	return true;
 }
 
 // ---- common memory --------------------------------------------------------------------
 
-// Row `block` of fold k.
-static Value folded_block(Gen *g, const Tall *t, int k, Value block)
-{
-	Value i = LLVMBuildAdd(g->b, block, number(g, k * t->blocks), "");
-	i = LLVMBuildMul(g->b, i, number(g, t->line * 4), "");
-	return LLVMBuildGEP2(g->b, g->i8, common_memory(g, 0), &i, 1, "");
-}
-
 static int64_t small_offset(const Tall *t, int i)
 {
-	return t->fold.count * t->blocks * t->line * 4 + i * t->line * 8;
+	return t->parts.bytes + i * t->parts.line * 8;
 }
 
 // ---- launches -------------------------------------------------------------------------
@@ -123,12 +115,7 @@ static void start_columns(Gen *g, int n, const Index *unit, void *ctx)
 {
 	const Tall *t = ctx;
 	for (int u = 0; u < n; u++)
-		for (int k = 0; k < t->fold.count; k++) {
-			Value to = folded_block(g, t, k, g->worker);
-			Value start = fold_start(g, val(g->graph, t->fold.at[k])->op, E_f32);
-			Lanes lanes = index_value(g, &unit[u]);
-			store_lanes(g, E_f32, to, &lanes, splat(g, start));
-		}
+		parts_start(g, &t->parts, g->worker, &unit[u]);
 }
 
 static void fold_columns(Gen *g, int n, const Index *unit, void *ctx)
@@ -136,14 +123,7 @@ static void fold_columns(Gen *g, int n, const Index *unit, void *ctx)
 	Tall *t = ctx;
 	for (int u = 0; u < n; u++) {
 		at_columns(g, t, &unit[u]);
-		Lanes lanes = index_value(g, &unit[u]);
-		for (int k = 0; k < t->fold.count; k++) {
-			const Val *v = val(g->graph, t->fold.at[k]);
-			Value to = folded_block(g, t, k, g->worker);
-			Value x = splat(g, at(g, v->in[0], t->s->idx));
-			Value sum = load_lanes(g, E_f32, to, &lanes);
-			store_lanes(g, E_f32, to, &lanes, fold_step(g, v->op, E_f32, sum, x));
-		}
+		parts_step(g, &t->parts, g->worker, &unit[u], t->s->idx);
 	}
 }
 
@@ -169,22 +149,7 @@ static void each_row(Gen *g, Tall *t, LaneBody *start, LaneBody *body)
 	group_index(g, &t->s->groups, 0, &t->s->kern->space, &row, t->s->idx);
 	lane_loop(g, none, all, t->columns, UNROLL, body, t);
 	loop_end(g, &rows);
-	g->workers = t->blocks;
-}
-
-// Fold k of all blocks at some columns.
-static Value fold_blocks(Gen *g, Tall *t, int k, const Index *unit)
-{
-	Op op = val(g->graph, t->fold.at[k])->op;
-	Lanes lanes = index_value(g, unit);
-	Value start = splat(g, fold_start(g, op, E_f32));
-	Value sum = variable(g, LLVMTypeOf(start), start);
-	Loop loop = loop_begin(g, number(g, 0), number(g, t->blocks), 1);
-	Value part = load_lanes(g, E_f32, folded_block(g, t, k, loop.i), &lanes);
-	part = fold_step(g, op, E_f32, read_variable(g, LLVMTypeOf(start), sum), part);
-	set_variable(g, sum, part);
-	loop_end(g, &loop);
-	return read_variable(g, LLVMTypeOf(start), sum);
+	g->workers = t->parts.blocks;
 }
 
 // What has the shape of a row: all of it is computed before outs are stored.
@@ -197,8 +162,7 @@ static void finish_columns(Gen *g, int n, const Index *unit, void *ctx)
 	for (int u = 0; u < n; u++) {
 		at_columns(g, t, &unit[u]);
 		Lanes lanes = index_value(g, &unit[u]);
-		for (int k = 0; k < t->fold.count; k++)
-			remember(g, t->fold.at[k], t->s->idx, fold_blocks(g, t, k, &unit[u]));
+		parts_finish(g, &t->parts, &unit[u], t->s->idx);
 		for (int i = 0; i < t->small.count; i++) {
 			Value to = common_memory(g, small_offset(t, i));
 			store_lanes(g, val(g->graph, t->small.at[i])->type, to, &lanes,

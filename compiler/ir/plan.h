@@ -14,8 +14,8 @@ typedef enum KernKind {
 	       // the last axis
 	L_col, // folds that leave the last axis: lanes are columns, the loop runs over the folded
 	       // axes
-	L_dot, // one dot and the maps after it; operands are expressions, evaluated as panels are
-	       // packed
+	L_dot, // one dot, the maps after it and folds of all its rows; operands are expressions,
+	       // evaluated as panels are packed
 	L_put, // one scatter
 	L_scan, // one cumsum
 } KernKind;
@@ -40,17 +40,19 @@ typedef struct Place {
 // A kernel computes its outs from values in memory: slots, constants, outs of earlier kernels. All
 // between is inside it. The first kernel that lists a value as out computes it; one that lists it
 // again copies it. Inside row and col kernels every fold has an operand shaped as space and the
-// axes `fold`; what is not behind a move is shaped as space, as space folded, or smaller and
-// stretched. Outs may lie where an operand lies that is read at the same place only and dies here
+// axes `fold` (dot: with the same elements and last axis, all others folded); what is not behind a
+// move is shaped as space, as space folded, or smaller and stretched. Outs may lie where an operand
+// lies that is read at the same place only and dies here
 // (`to` tells). So a worker computes each element once (no overlapping tails), reads what a block
 // needs, whole or row, before it writes any out of that block, and writes outs after its last fold.
 typedef struct Kern {
 	KernKind kind;
 	Shape space;
-	uint32_t fold; // bit a: axis a of space is folded (row, col) or run along (scan)
+	uint32_t fold; // bit a: axis a of space is folded (row, col, dot) or run along (scan)
 	int nout;
 	Ref *out; // ascending. Map, dot: shaped as space, or with the same elements in row-major
-	          // order (dot: and the same last axis). Row, col: as space, or as space folded
+	          // order (dot: and the same last axis). Row, col: as space. These and dot: or what
+	          // is left of it when folded
 	Place *to; // where out k is written: place[out[k]], or a second place of the same value
 	Ref heart; // dot, scatter or cumsum; 0 for the others
 } Kern;
