@@ -119,6 +119,9 @@ Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
+// ---- wide.c: what is f32, in f64: outs and inputs too; other slots are widened where they are read
+Graph *wide_pass(Arena *, const Graph *);
+
 // ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----
 Graph *open_pass(Arena *, const Graph *);
 Graph *turn_pass(Arena *, const Graph *);

@@ -202,6 +202,31 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	return worst;
 }
 
+// What would be narrowed to a slot's type leaves as an out.
+static Graph *stores_as_outs(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_live(arena, from);
+	for (int k = 0; k < g->stores.count; k++)
+		add_out(g, g->slots.at[g->stores.at[k].slot].name, g->stores.at[k].val);
+	g->stores.count = 0;
+	return g;
+}
+
+double check_wide(Arena *arena, const Graph *from, const Array *slot, const Target *target,
+                  Launcher *launch, double tolerance, const double *least, const char *what)
+{
+	const Graph *g = wide_pass(arena, stores_as_outs(arena, from));
+	Array *own = NEWS(arena, Array, g->slots.count + 1);
+	double *floor = NEWS(arena, double, g->outs.count + 1);
+	for (int k = 0; k < g->slots.count; k++) {
+		own[k] = slot[k];
+		own[k].type = g->slots.at[k].type;
+	}
+	for (int k = 0; least && k < from->outs.count; k++)
+		floor[k] = least[k];
+	return check_graph(arena, g, own, target, launch, tolerance, floor, what);
+}
+
 // ---- rounding -------------------------------------------------------------------------
 
 static void round_array(Arena *arena, Array *a, double disturbance, uint64_t random)

@@ -21,6 +21,9 @@ void free_compiled(Compiled *);
 // least[out] (NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
+// The same graph computed in double: slots of `slot` where wide_pass() makes them f64.
+double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
+                  double tolerance, const double *least, const char *what);
 // By out: how much it changes at most when every value is rounded to its type, and floats are
 // disturbed by up to that share of them: what is to be expected of a computation in these types.
 double *rounding_errors(Arena *, const Graph *, const Array *slot, double disturbance);

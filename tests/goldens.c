@@ -77,30 +77,22 @@ static Array slot_array(Arena *arena, const Graph *g, const Slot *s)
 	return a;
 }
 
-static const float *slot_gradient(void *ctx, int slot)
+static const double *slot_gradient(void *ctx, int slot)
 {
 	Found *f = ctx;
 	const char *name = format(f->arena, "grad:%s", f->g->slots.at[slot].name);
 	for (int i = 0; i < f->g->outs.count; i++) {
 		if (strcmp(f->g->outs.at[i].name, name))
 			continue;
-		const Array *a = &f->value[f->g->outs.at[i].val];
-		float *at = NEWS(f->arena, float, count_of(&a->shape) + 1);
-		for (int64_t k = 0; k < count_of(&a->shape); k++)
-			at[k] = (float)a->f[k];
-		return at;
+		return f->value[f->g->outs.at[i].val].f;
 	}
 	return NULL;
 }
 
-static void keep_gradient(void *ctx, const char *name, Shape shape, const float *at)
+static void keep_gradient(void *ctx, const char *name, Shape shape, const double *at)
 {
 	Found *f = ctx;
-	Result r = {.count = count_of(&shape)};
-	double *x = NEWS(f->arena, double, r.count + 1);
-	for (int64_t i = 0; i < r.count; i++)
-		x[i] = (double)at[i];
-	r.at = x;
+	Result r = {count_of(&shape), at};
 	PUSH(f->arena, f->results, r);
 	*table_cell_s(f->grads, format(f->arena, "grad:%s", name)) = (uint64_t)f->results.count;
 }

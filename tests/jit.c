@@ -1,6 +1,6 @@
-// jit.c: whole graphs, given in the notation, compiled and run: what they leave equals the
-// evaluator's numbers. Usage: jit GRAPH...: files in the notation; the test's own graphs are in
-// tests/jit.
+// jit.c: whole graphs, given in the notation, compiled and run, as they are and in double: what
+// they leave equals the evaluator's numbers. Usage: jit GRAPH...: files in the notation; the test's
+// own graphs are in tests/jit.
 #include "emitted.h"
 #include <stdlib.h>
 #include <string.h>
@@ -36,10 +36,12 @@ int main(int argc, char **argv)
 			    format(arena, "%s %s", argv[i], masks[m] ? masks[m] : "");
 			double worst =
 			    check_graph(arena, g, slot, target, plain_launch, 1e-5, NULL, what);
-			if (worst > 1)
+			double wide = check_wide(arena, g, slot, target, plain_launch, 1e-12, NULL,
+			                         format(arena, "%s in double", what));
+			if (worst > 1 || wide > 1)
 				failures++;
 			else
-				printf("%-50s %.3f\n", what, worst);
+				printf("%-50s %.3f %.3f\n", what, worst, wide);
 			if (m == 0 && !compiles(arena, g, "aarch64-linux-gnu")) {
 				printf("%s: no object for aarch64\n", argv[i]);
 				failures++;

@@ -67,7 +67,7 @@ static void write_inputs(const Case *c, double shift)
 	json_object_foreach ((json_t *)json_object_get(c->want, "inputs"), name, dims) {
 		Elem type = type_in(c, "inputs", name);
 		bool floating = elems[type].cls == 'f';
-		Array x = {.type = floating ? E_f32 : type, .shape = shape_from(dims)};
+		Array x = {.type = floating ? E_f64 : type, .shape = shape_from(dims)};
 		x.f = take(c->arena, (size_t)count_of(&x.shape) * 8 + 8);
 		for (int64_t i = 0; i < count_of(&x.shape); i++) {
 			double number = golden_input(name, type, &x.shape, i);
@@ -91,12 +91,12 @@ static void write_cotangents(const Case *c)
 		const char *name = json_string_value(json_array_get(out, 0));
 		if (elems[type_in(c, "outputs", name)].cls != 'f')
 			continue;
-		Array x = {.type = E_f32, .shape = shape_from(json_array_get(out, 1))};
+		Array x = {.type = E_f64, .shape = shape_from(json_array_get(out, 1))};
 		int64_t n = count_of(&x.shape);
 		x.f = take(c->arena, (size_t)n * 8 + 8);
 		for (int64_t k = 0; k < n; k++)
 			x.f[k] = golden_cotangent(count, k, n);
-		list[count++] = array_of(c, name, E_f32, &x.shape, &x);
+		list[count++] = array_of(c, name, E_f64, &x.shape, &x);
 	}
 	write_arrays(c, "cotangent", count, list);
 }

@@ -10,7 +10,8 @@ void verb_eval(Command *command)
 	struct amos_data *data = open_data(command, &options, false);
 	Graph *loss = loss_pass(command->arena, read_bound(command, data, false)->graph,
 	                        choice(command, OPT_loss, NULL));
-	struct amos *open = open_entry(command, only_outs(command->arena, loss, outs), "eval");
+	loss = in_precision(command, only_outs(command->arena, loss, outs), "f32");
+	struct amos *open = open_entry(command, loss, "eval");
 	check(amos_data_fit(data, amos_model_of(open), entries));
 	struct amos_result result;
 	check(amos_evaluate(open, data, &result));

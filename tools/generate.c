@@ -11,7 +11,8 @@ typedef struct Writer {
 	const Slot *input;
 	int64_t window, tokens; // places in a window, scores a place
 	char *ids;              // the input's memory
-	const float *scores;
+	const void *scores;
+	Elem type; // of scores
 	int64_t seed;
 	double heat;
 } Writer;
@@ -24,18 +25,22 @@ static void put_token(const Writer *w, int64_t place, int64_t token)
 		((int32_t *)w->ids)[place] = (int32_t)token;
 }
 
+static double score(const Writer *w, int64_t place, int64_t token)
+{
+	return amos_number(w->scores, w->type, place * w->tokens + token);
+}
+
 // Draws from softmax(scores / heat) at one place; `number` counts the draws.
 static int64_t draw(const Writer *w, int64_t place, int64_t number)
 {
-	const float *score = w->scores + place * w->tokens;
 	double top = -INFINITY, sum = 0;
 	for (int64_t i = 0; i < w->tokens; i++)
-		top = fmax(top, score[i]);
+		top = fmax(top, score(w, place, i));
 	for (int64_t i = 0; i < w->tokens; i++)
-		sum += exp((score[i] - top) / w->heat);
+		sum += exp((score(w, place, i) - top) / w->heat);
 	double left = random_uniform((uint64_t)w->seed, 0, 0, (uint64_t)number) * sum;
 	for (int64_t i = 0; i < w->tokens; i++) {
-		left -= exp((score[i] - top) / w->heat);
+		left -= exp((score(w, place, i) - top) / w->heat);
 		if (left < 0)
 			return i;
 	}
@@ -63,8 +68,9 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 			input = input ? NULL : &g->slots.at[i];
 	const Val *out = g->outs.count ? val(g, g->outs.at[0].val) : NULL;
 	bool fits = input && (input->type == E_i64 || input->type == E_i32) &&
-	            input->shape.rank == 2 && out && out->type == E_f32 && out->shape.rank == 3 &&
-	            input->shape.dim[0] == 1 && out->shape.dim[1] == input->shape.dim[1];
+	            input->shape.rank == 2 && out && elems[out->type].cls == 'f' &&
+	            out->shape.rank == 3 && input->shape.dim[0] == 1 &&
+	            out->shape.dim[1] == input->shape.dim[1];
 	if (!fits)
 		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
 		           "scores [1,n,tokens]");
@@ -77,13 +83,14 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 	                .tokens = out->shape.dim[2],
 	                .ids = amos_slot_bytes(open, find_slot(g, input->name)),
 	                .scores = amos_out_bytes(open, entry, 0),
+	                .type = out->type,
 	                .seed = choice_count(command, OPT_seed, 0),
 	                .heat = choice_number(command, OPT_temperature, 0.8)};
 }
 
 void generate(Command *command)
 {
-	Graph *g = read_window(command, 64)->graph;
+	Graph *g = in_precision(command, read_window(command, 64)->graph, "f32");
 	Writer w = writer_of(command, g, command->arguments.at[0]);
 	const char *prompt = choice(command, OPT_prompt, "\n");
 	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);

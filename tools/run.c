@@ -77,6 +77,17 @@ static Elem declared_type(const Model *m, const char *name, Elem otherwise)
 	return otherwise;
 }
 
+static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, Elem from, Elem to)
+{
+	if (from == to)
+		return bytes;
+	Array x = array_from(arena, from, shape, bytes);
+	void *converted = take(arena, (size_t)(count_of(shape) * elems[to].bytes) + 8);
+	x.type = to;
+	array_to(&x, converted);
+	return converted;
+}
+
 // Outputs leave in the type that the file declares them as; beside gradients, which come from
 // unrounded outputs, in the one that they are computed in.
 static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
@@ -92,14 +103,8 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 		Elem type = declared_type(m, out->name, v->type);
 		if (!rounded && elems[type].cls == 'f' && elems[v->type].cls == 'f')
 			type = v->type;
-		if (type != v->type) {
-			Array x = array_from(a->arena, v->type, &v->shape, bytes);
-			x.type = type;
-			bytes =
-			    take(a->arena, (size_t)(count_of(&v->shape) * elems[type].bytes) + 8);
-			array_to(&x, (void *)bytes);
-		}
-		add_array(a, out->name, type, &v->shape, bytes);
+		add_array(a, out->name, type, &v->shape,
+		          in_type(a->arena, bytes, &v->shape, v->type, type));
 	}
 }
 
@@ -134,7 +139,7 @@ void verb_run(Command *command)
 	need_out(command);
 	struct amos_data *data = open_batch(command);
 	Model *model = read_bound(command, data, false);
-	Graph *g = model->graph;
+	Graph *g = in_precision(command, model->graph, "f32");
 	struct amos *open = open_entry(command, g, "run");
 	Arrays arrays = {.arena = command->arena};
 	add_outs(&arrays, model, g, open, call_once(open, data, "run"));
@@ -148,31 +153,38 @@ typedef struct Gradients { // what each_initializer asks and answers
 	struct amos *open;
 	const struct amos_entry *entry;
 	Arrays *arrays;
+	Elem type; // of gradients
 } Gradients;
 
-static const float *gradient_of(void *context, int slot)
+static const double *gradient_of(void *context, int slot)
 {
 	Gradients *all = context;
 	const char *name = format(all->arrays->arena, "grad:%s", all->graph->slots.at[slot].name);
 	int64_t out = amos_find_out(all->entry, name);
-	return out < 0 ? NULL : amos_out_bytes(all->open, all->entry, out);
+	if (out < 0)
+		return NULL;
+	const struct amos_out *o = &all->entry->outs[out];
+	Shape shape = shape_of((int)o->rank, o->dim);
+	all->type = (Elem)o->type;
+	return in_type(all->arrays->arena, amos_out_bytes(all->open, all->entry, out), &shape,
+	               all->type, E_f64);
 }
 
-static void add_gradient(void *context, const char *name, Shape shape, const float *bytes)
+static void add_gradient(void *context, const char *name, Shape shape, const double *x)
 {
 	Gradients *all = context;
 	Arena *arena = all->arrays->arena;
-	const float *kept = take_copy(arena, bytes, sizeof(float) * (size_t)count_of(&shape));
-	add_array(all->arrays, format(arena, "grad:%s", name), E_f32, &shape, kept);
+	add_array(all->arrays, format(arena, "grad:%s", name), all->type, &shape,
+	          in_type(arena, x, &shape, E_f64, all->type));
 }
 
 static void add_input_gradients(Gradients *all)
 {
 	for (int i = 0; i < all->graph->slots.count; i++) {
 		const Slot *s = &all->graph->slots.at[i];
-		const float *bytes = s->kind == S_input ? gradient_of(all, i) : NULL;
-		if (bytes)
-			add_gradient(all, s->name, s->shape, bytes);
+		const double *x = s->kind == S_input ? gradient_of(all, i) : NULL;
+		if (x)
+			add_gradient(all, s->name, s->shape, x);
 	}
 }
 
@@ -186,9 +198,10 @@ void verb_grad(Command *command)
 	                  ? cotangent_pass(arena, model->graph)
 	                  : loss_pass(arena, model->graph, choice(command, OPT_loss, NULL));
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
+	grad = in_precision(command, grad, "f64");
 	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
-	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays};
+	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays, E_f32};
 	add_outs(&arrays, model, grad, open, all.entry);
 	each_initializer(model, arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);

@@ -86,7 +86,7 @@ static bool worth_keeping(Gen *g, const Sweep *s, Ref r)
 	const Val *v = val(g->graph, r);
 	uint32_t stages = s->stages[r];
 	return !(stages & elsewhere) && (stages & (stages - 1)) && prims[v->op].cls == C_map &&
-	       prims[v->op].weight >= DEAR && v->type == E_f32 &&
+	       prims[v->op].weight >= DEAR && (v->type == E_f32 || v->type == E_f64) &&
 	       same_shape(&v->shape, &s->kern->space);
 }
 
@@ -110,11 +110,12 @@ static void choose_kept(Gen *g, Sweep *s)
 		}
 	mark_stages(g, s);
 	for (Ref r = 1; r < (Ref)g->graph->nval; r++) {
+		int64_t bytes = size * elems[val(g->graph, r)->type].bytes;
 		if (!s->stages[r] || !worth_keeping(g, s, r) || g->target->gpu ||
-		    g->pad_bytes + 4 * size > g->target->l1 / 2)
+		    g->pad_bytes + bytes > g->target->l1 / 2)
 			continue;
 		Keep *keep = NEW(g->arena, Keep);
-		*keep = (Keep){.at.r = r, .at.memory = pad_memory(g, 4 * size), .next = s->kept};
+		*keep = (Keep){.at.r = r, .at.memory = pad_memory(g, bytes), .next = s->kept};
 		memcpy(keep->at.stride, stride, sizeof stride);
 		s->kept = keep;
 	}

@@ -500,33 +500,46 @@ static Value map_narrow(Gen *g, Elem e, Value *x)
 	return x[0];
 }
 
-// Numbers below 2^least lie evenly: a sum with one so large that its last bit is their step rounds.
-static Value round_even(Gen *g, Value x, int bits, int least)
+// How a float lies in memory.
+typedef struct Layout {
+	LLVMTypeRef bits;
+	int fraction, least; // bits behind the leading one; the least exponent
+} Layout;
+
+static Layout layout_of(Gen *g, Elem e)
 {
-	Value large = real(x, ldexp(1.5, 23 - bits + least));
+	return e == E_f64 ? (Layout){g->i64, 52, -1022} : (Layout){g->i32, 23, -126};
+}
+
+// Numbers below 2^least lie evenly: a sum with one so large that its last bit is their step rounds.
+static Value round_even(Gen *g, Value x, int step)
+{
+	Value large = real(x, ldexp(1.5, step));
 	return LLVMBuildFSub(g->b, LLVMBuildFAdd(g->b, x, large, ""), large, "");
 }
 
-// Others lose the low bits of their f32; what carries over raises the exponent.
-static Value round_bits(Gen *g, Value x, int bits)
+// Others lose their low bits; what carries over raises the exponent.
+static Value round_bits(Gen *g, Value x, const Layout *layout, int lost)
 {
-	int lost = 23 - bits;
 	if (lost <= 0)
 		return x;
-	Value all = LLVMBuildBitCast(g->b, x, like(g, g->i32, x), "");
+	int64_t one = 1;
+	Value all = LLVMBuildBitCast(g->b, x, like(g, layout->bits, x), "");
 	Value odd = LLVMBuildLShr(g->b, all, whole(all, lost), "");
 	odd = LLVMBuildAnd(g->b, odd, whole(all, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, whole(all, (1 << (lost - 1)) - 1), "");
-	all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), whole(all, -(1 << lost)), "");
+	Value up = LLVMBuildAdd(g->b, odd, whole(all, (one << (lost - 1)) - 1), "");
+	all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), whole(all, -(one << lost)), "");
 	return LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
 }
 
-static Value narrow_value(Gen *g, const Attr *attr, Value x)
+static Value narrow_value(Gen *g, const Attr *attr, Elem e, Value x)
 {
-	int bits = (int)MIN(attr->i[0], 23), least = (int)MAX(attr->i[1], -126);
-	Value size = unary(g, "llvm.fabs", x), y = round_bits(g, x, bits);
+	Layout layout = layout_of(g, e);
+	int lost = layout.fraction - (int)MIN(attr->i[0], layout.fraction);
+	int least = (int)MAX(attr->i[1], layout.least);
+	Value size = unary(g, "llvm.fabs", x), y = round_bits(g, x, &layout, lost);
 	Value small = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real(x, ldexp(1, least)), "");
-	y = LLVMBuildSelect(g->b, small, round_even(g, x, bits, least), y, "");
+	y = LLVMBuildSelect(g->b, small, round_even(g, x, lost + least), y, "");
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
 	return LLVMBuildSelect(g->b, nan, x, y, "");
 }
@@ -564,8 +577,9 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 	if (v->op == O_cast)
 		return cast_value(g, x[0], types[0], v->type);
 	if (v->op == O_narrow) {
-		Value y = narrow_value(g, v->attr, cast_value(g, x[0], types[0], E_f32));
-		return cast_value(g, y, E_f32, v->type);
+		Elem work = working_type(v->type);
+		Value y = narrow_value(g, v->attr, work, cast_value(g, x[0], types[0], work));
+		return cast_value(g, y, work, v->type);
 	}
 	Elem type = types[n - 1], work = working_type(type);
 	if (work == type || v->op == O_select)

@@ -67,7 +67,8 @@ static bool find_folds(Gen *g, Tall *t)
 		const Val *v = val(g->graph, r);
 		if (t->s->level[r] < 2 || prims[v->op].cls != C_fold)
 			continue;
-		if (!is_own_fold(g, t->s, v) || v->op == O_argmax || v->type != E_f32)
+		bool real = v->type == E_f32 || v->type == E_f64;
+		if (!is_own_fold(g, t->s, v) || v->op == O_argmax || !real)
 			return false;
 		PUSH(g->arena, t->parts.fold, r);
 	}

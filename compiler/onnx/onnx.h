@@ -92,9 +92,9 @@ Model *read_model(Arena *, const char *path, const ReadOptions *);
 void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot),
                  void *ctx);
 // The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each`
-// once an initializer with values in f32. `grad(ctx, slot)`: the slot's gradient.
-void each_initializer(const Model *, Arena *, const float *(*grad)(void *, int slot),
-                      void (*each)(void *, const char *name, Shape, const float *), void *ctx);
+// once an initializer. `grad(ctx, slot)`: the slot's gradient, or NULL.
+void each_initializer(const Model *, Arena *, const double *(*grad)(void *, int slot),
+                      void (*each)(void *, const char *name, Shape, const double *), void *ctx);
 
 typedef struct OpInfo { // one row of ops.def
 	const char *name, *domain;

@@ -558,15 +558,15 @@ void write_model(const Model *m, const char *path, const void *(*bytes)(void *, 
 
 // ---- gradients ------------------------------------------------------------------------
 
-void each_initializer(const Model *m, Arena *arena, const float *(*grad)(void *, int slot),
-                      void (*each)(void *, const char *name, Shape, const float *), void *ctx)
+void each_initializer(const Model *m, Arena *arena, const double *(*grad)(void *, int slot),
+                      void (*each)(void *, const char *name, Shape, const double *), void *ctx)
 {
 	Table *first = table_new(arena); // initializer -> its first slot + 1
 	int nslot = m->graph->slots.count;
-	float **sum = NEWS(arena, float *, nslot + 1);
+	double **sum = NEWS(arena, double *, nslot + 1);
 	for (int s = 0; s < nslot; s++) {
 		const Slot *slot = &m->graph->slots.at[s];
-		const float *g = slot->file ? grad(ctx, s) : NULL;
+		const double *g = slot->file ? grad(ctx, s) : NULL;
 		if (!g)
 			continue;
 		int64_t n = count_of(&slot->shape);

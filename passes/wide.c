@@ -1,0 +1,42 @@
+// wide.c: a graph computed in double.
+// Takes a graph that computes in f32. Gives the same values in f64: inputs too, so that a batch in
+// double is read as it is; other slots and constants keep their type and are widened where they
+// are read, and what is stored to a slot is narrowed to it. Outs stay in f64. Keeps: random numbers
+// are those of f32, bit for bit, and values of other types.
+#include "passes.h"
+
+static Elem widened(Elem e)
+{
+	return e == E_f32 ? E_f64 : e;
+}
+
+static Ref wide_value(Graph *g, const Val *v, const Ref *in)
+{
+	Ref r =
+	    v->op == O_cast ? put_cast(g, in[0], widened((Elem)v->attr->i[0])) : put_as(g, v, in);
+	return put_cast(g, r, widened(v->type));
+}
+
+Graph *wide_pass(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	for (int s = 0; s < to->slots.count; s++)
+		if (to->slots.at[s].kind == S_input)
+			to->slots.at[s].type = widened(to->slots.at[s].type);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		to->from = v->from;
+		now[r] = wide_value(to, v, in);
+	}
+	for (int k = 0; k < from->outs.count; k++)
+		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);
+	for (int k = 0; k < from->stores.count; k++) {
+		Store s = from->stores.at[k];
+		add_store(to, s.slot, put_cast(to, now[s.val], to->slots.at[s.slot].type));
+	}
+	return graph_live(arena, to);
+}
