@@ -148,7 +148,6 @@ static bool folds_operands(const Graph *g, const Group *group, const Shape *shap
 // and reading them again would cost more than a launch.
 static bool folds_rows(const Graph *g, const Group *p, const Group *c)
 {
-	enum { LARGE = 1 << 16 };
 	const Val *heart = val(g, p->heart);
 	const Shape *a = &val(g, heart->in[0])->shape, *b = &val(g, heart->in[1])->shape;
 	for (int i = 0; i + 2 < b->rank; i++)
@@ -159,8 +158,8 @@ static bool folds_rows(const Graph *g, const Group *p, const Group *c)
 			return false;
 	return count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && c->fold == row_axes(&c->space) &&
-	       count_of(&p->space) >= LARGE && count_of(a) && folds_operands(g, p, &c->space) &&
-	       folds_operands(g, c, &c->space);
+	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
+	       folds_operands(g, p, &c->space) && folds_operands(g, c, &c->space);
 }
 
 // The group that computes both, p before c.
@@ -180,6 +179,12 @@ static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
 		return false;
 	if (folds(main->kind))
 		return shaped_as(&other->space, main) || shaped_as_folded(&other->space, main);
+	if (p->kind == L_map && c->kind == L_map && !shaped_as(&p->space, c)) {
+		*both = *c;
+		both->kind = L_col;
+		both->fold = row_axes(&c->space);
+		return shaped_as_folded(&p->space, both);
+	}
 	if (main->kind == L_map)
 		return shaped_as(&other->space, main);
 	return main->kind == L_dot && count_of(&c->space) == count_of(&p->space) &&
@@ -267,7 +272,15 @@ static bool around_fold(const Group *p, const Group *c)
 
 static bool map_chain(const Group *p, const Group *c)
 {
-	return p->kind == L_map && c->kind == L_map;
+	return p->kind == L_map && c->kind == L_map && shaped_as(&p->space, c);
+}
+
+// What is computed of one row first, and then used for all.
+static bool row_for_all(const Group *p, const Group *c)
+{
+	return p->kind == L_map && c->kind == L_map && p->space.rank > 1 &&
+	       last_dim(&p->space) == last_dim(&c->space) &&
+	       count_of(&p->space) == last_dim(&p->space) && count_of(&c->space) >= LARGE_SPACE;
 }
 
 // Joins groups with the groups they read, the latest first: it is the one whose result is still
@@ -357,6 +370,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 		;
 	join_chains(&f, map_chain);
 	join_siblings(&f);
+	join_chains(&f, row_for_all);
 	join_numbers(&f);
 	Plan *p = NEW(arena, Plan);
 	p->graph = g;

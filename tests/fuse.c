@@ -217,7 +217,7 @@ int main(void)
 	update(arena, "update by columns", 0, 96, 64, 0, "c");
 	update(arena, "update by rows", 0, 96, 64, 1, "r");
 	update(arena, "a small product's update", 32, 96, 64, 0, "dc");
-	update(arena, "a product folds its columns", 32, 512, 256, 0, "dmm");
+	update(arena, "a product folds its columns", 32, 512, 256, 0, "dc");
 	update(arena, "a product's rows are folded after it", 32, 512, 256, 1, "dr");
 	test_stores(arena);
 	test_random(arena, 300);

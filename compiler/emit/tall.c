@@ -1,13 +1,13 @@
-// tall.c: kernels that fold the rows of a large space. Columns lie a row apart: a worker that had
-// some of them would touch a little of every row, at half the speed of memory. Takes a kernel with
-// folds. Gives launches that all go along memory: blocks of rows are folded, each to a row of its
-// own; these are folded, and what has the shape of a row is computed of them; then blocks of rows
-// are swept for the outs of the whole shape. Keeps: what the sweep needs of such rows it reads from
-// common memory, so outs may take their place before.
+// tall.c: kernels that fold the rows of a large space, or compute a row for all of it. Columns lie
+// a row apart: a worker that had some of them would touch a little of every row, at half the speed
+// of memory. Takes a column kernel. Gives launches that all go along memory: blocks of rows are
+// folded, each to a row of its own; these are folded, and what has the shape of a row is computed
+// of them; then blocks of rows are swept for the outs of the whole shape. Keeps: what the sweep
+// needs of such rows it reads from common memory, so outs may take their place before.
 #include "row.h"
 #include <string.h>
 
-enum { LARGE = 1 << 16, LONG = 1 << 17, ROWS = 256, BLOCKS = 32, UNROLL = 4 };
+enum { LONG = 1 << 17, ROWS = 256, BLOCKS = 32, UNROLL = 4 };
 
 typedef struct Tall {
 	Sweep *s;
@@ -83,11 +83,11 @@ static bool is_tall(Gen *g, Tall *t)
 {
 	const Groups *groups = &t->s->groups;
 	bool two = groups->n == 2 && groups->folded[0] && !groups->folded[1];
-	if (g->target->gpu || !two || t->s->depth != 1)
+	if (g->target->gpu || !two || t->s->depth > 1)
 		return false;
 	t->rows = groups->size[0];
 	t->columns = groups->size[1];
-	if (t->rows * t->columns < LARGE || t->rows < BLOCKS || t->columns > LONG ||
+	if (t->rows * t->columns < LARGE_SPACE || t->rows < BLOCKS || t->columns > LONG ||
 	    t->columns < UNROLL * g->target->width)
 		return false;
 	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
@@ -214,11 +214,12 @@ bool emit_tall(Gen *g, Sweep *s)
 	bool whole = false;
 	for (int o = 0; o < s->kern->nout; o++)
 		whole |= whole_out(g, s, o);
-	g->stages = whole ? 3 : 2;
+	int folds = t->parts.fold.count > 0;
+	g->stages = folds + 1 + whole;
 	g->common_bytes = small_offset(t, t->small.count);
-	if (g->stage == 0)
+	if (g->stage < folds)
 		each_row(g, t, start_columns, fold_columns);
-	else if (g->stage == 1)
+	else if (g->stage == folds)
 		each_column(g, t);
 	else
 		sweep_rows(g, t);

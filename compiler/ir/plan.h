@@ -12,13 +12,17 @@ typedef enum KernKind {
 	       // inside
 	L_row, // folds whose axes include the last: a worker is one row (or a few), lanes run along
 	       // the last axis
-	L_col, // folds that leave the last axis: lanes are columns, the loop runs over the folded
-	       // axes
+	L_col, // folds that leave the last axis, or maps of one row and then of all: lanes are
+	       // columns, the loop runs over the folded axes
 	L_dot, // one dot, the maps after it and folds of all its rows; operands are expressions,
 	       // evaluated as panels are packed
 	L_put, // one scatter
 	L_scan, // one cumsum
 } KernKind;
+
+// Elements from which on a launch more is cheaper than reading a space once more, or by pieces of
+// rows.
+enum { LARGE_SPACE = 1 << 16 };
 
 // Where a value lives. Offsets are in bytes, multiples of 64.
 typedef enum Block {
