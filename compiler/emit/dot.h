@@ -1,5 +1,5 @@
-// dot.h: a matrix product being written: what dot.c (the work and its loops) and pack.c (how
-// operands come to the register tile) share. Takes gen.h.
+// dot.h: a matrix product being written: what split.c (the shape of the work), dot.c (its loops)
+// and pack.c (how operands come to the register tile) share. Takes gen.h.
 #ifndef DOT_H
 #define DOT_H
 #include "gen.h"
@@ -54,9 +54,12 @@ typedef struct Dot {
 	Value rows_block;                                     // of the worker: its part
 } Dot;
 
-// ---- dot.c ----------------------------------------------------------------------------
+// ---- split.c --------------------------------------------------------------------------
 
 void plan_dot(Dot *, Gen *, const Kern *);
+
+// ---- dot.c ----------------------------------------------------------------------------
+
 Value first_row(Dot *, Value strip);
 void go_to_block(Dot *, Value block); // of k
 
