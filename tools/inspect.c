@@ -1,5 +1,6 @@
 // inspect.c: amosc inspect: what the file holds, and what amosc can do with it.
 #include "tool.h"
+#include <string.h>
 #include <stdlib.h>
 
 static json_t *value_json(const Input *in, bool input)
@@ -118,14 +119,30 @@ static const char *shape_words(Command *command, const json_t *one)
 	return text.at;
 }
 
-static void print_parameter(Command *command, const json_t *one)
+static int widest_name(const json_t *list)
 {
-	printf("  %-40s %-12s %-20s %s", text_at(one, "name"), text_at(one, "role"),
-	       shape_words(command, one), text_at(one, "why"));
+	size_t i;
+	json_t *one;
+	int widest = 0;
+	json_array_foreach (list, i, one)
+		widest = MAX(widest, (int)strlen(text_at(one, "name")));
+	return widest;
+}
+
+static void print_parameter(Command *command, const json_t *one, int width)
+{
+	const char *why = text_at(one, "why"), *shape = shape_words(command, one);
+	printf("  %-*s  %-10s  %s", width, text_at(one, "name"), text_at(one, "role"), shape);
+	if (*why)
+		printf("  %s", why);
 	size_t i;
 	json_t *node;
 	json_array_foreach (json_object_get(one, "tied"), i, node)
-		printf("%s%s", i ? ", " : "tied to ", json_string_value(node));
+		printf("%s%s",
+		       i      ? ", "
+		       : *why ? "; tied to "
+		              : "  tied to ",
+		       json_string_value(node));
 	printf("\n");
 }
 
@@ -146,8 +163,9 @@ static void print_model(Command *command, const json_t *all)
 		printf("  %-40s %s\n", text_at(one, "name"), shape_words(command, one));
 	if (json_array_size(json_object_get(all, "parameters")))
 		printf("parameters\n");
+	int width = widest_name(json_object_get(all, "parameters"));
 	json_array_foreach (json_object_get(all, "parameters"), i, one)
-		print_parameter(command, one);
+		print_parameter(command, one, width);
 	printf("operators\n");
 	json_array_foreach (json_object_get(all, "operators"), i, one)
 		printf("  %-40s %5lld  %s\n", text_at(one, "op"),
