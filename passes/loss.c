@@ -22,6 +22,11 @@ static Ref look_name(void *ctx, const char *name)
 {
 	Graph *g = ctx;
 	Ref out = find_out(g, name);
+	if (out && find_out(g, format(g->arena, SHAPE_OF "%s", name)))
+		fail(where,
+		     "speaks of output '%s', whose size depends on the data: losses count what is "
+		     "there only inside the model; export the model with its loss",
+		     name);
 	int slot = find_slot(g, name);
 	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
 }

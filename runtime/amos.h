@@ -73,8 +73,13 @@ int64_t amos_find_out(const struct amos_entry *, const char *name);             
 // A slot's memory: slots.bytes bytes, row major. An input's is the buffer that calls read by
 // default.
 void *amos_slot_bytes(const struct amos *, int64_t slot);
-// Where an entry leaves its outputs by default, until the next call.
+// Where an entry leaves its outputs by default, until the next call: row major, in the shape that
+// the run gave them.
 void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out);
+// That shape, into dim[rank].
+void amos_out_shape(const struct amos *, const struct amos_entry *, int64_t out, int64_t *dim);
+// Is it an output of the model, not one that tells another's shape?
+int amos_out_own(const struct amos_entry *, int64_t out);
 double amos_out_number(const struct amos *, const struct amos_entry *,
                        int64_t out); // its first element
 

@@ -215,6 +215,45 @@ static char *const *chosen(char **to, char *const *own, void *const *given, int6
 	return to;
 }
 
+// ---- outputs whose size depends on the data -------------------------------------------
+
+static void told_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
+{
+	const int64_t *told = out->told ? (const int64_t *)outputs[out->told - 1] : out->dim;
+	for (int64_t a = 0; a < out->rank; a++)
+		dim[a] = told[a] < 0 ? 0 : told[a] < out->dim[a] ? told[a] : out->dim[a];
+}
+
+// Moves what is there to the front, a stretch of the last axis at a time.
+static void pack(const struct amos_out *out, const int64_t *dim, char *at)
+{
+	int64_t last = out->rank - 1, lines = 1;
+	int64_t size = amos_types[out->type].bytes, line = dim[last] * size;
+	for (int64_t a = 0; a < last; a++)
+		lines *= dim[a];
+	for (int64_t i = 0; i < lines; i++) {
+		int64_t from = 0, step = out->dim[last] * size, rest = i;
+		for (int64_t a = last - 1; a >= 0; a--) {
+			from += rest % dim[a] * step;
+			rest /= dim[a];
+			step *= out->dim[a];
+		}
+		memmove(at + i * line, at + from, (size_t)line);
+	}
+}
+
+static void pack_outs(const struct amos_entry *entry, char *const *outputs)
+{
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		int64_t dim[10];
+		if (!out->told || !out->rank)
+			continue;
+		told_shape(out, outputs, dim);
+		pack(out, dim, outputs[i]);
+	}
+}
+
 int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
               void *const *outputs)
 {
@@ -229,7 +268,10 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .own = m,
 	};
 	m->entry = entry;
-	return run_entry(m, &run);
+	int status = run_entry(m, &run);
+	if (!status)
+		pack_outs(entry, run.outputs);
+	return status;
 }
 
 // ---- what lies where ------------------------------------------------------------------
@@ -262,6 +304,19 @@ const void *amos_state(const struct amos *m)
 void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
 	return m->outputs[m->first_out[entry - m->model->entries] + out];
+}
+
+void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_t out, int64_t *dim)
+{
+	told_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
+}
+
+int amos_out_own(const struct amos_entry *entry, int64_t out)
+{
+	for (int64_t i = 0; i < entry->nouts; i++)
+		if (entry->outs[i].told == out + 1)
+			return 0;
+	return 1;
 }
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)

@@ -198,14 +198,17 @@ int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const 
 	struct amos_array *outs = calloc((size_t)entry->nouts + 1, sizeof *outs);
 	if (!outs)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	int64_t n = 0;
 	for (int64_t i = 0; i < entry->nouts; i++) {
 		const struct amos_out *out = &entry->outs[i];
-		outs[i] = (struct amos_array){
+		if (!amos_out_own(entry, i))
+			continue;
+		outs[n] = (struct amos_array){
 		    .name = out->name, .type = (int)out->type, .rank = (int)out->rank};
-		memcpy(outs[i].dim, out->dim, sizeof outs[i].dim);
-		outs[i].bytes = amos_out_bytes(m, entry, i);
+		amos_out_shape(m, entry, i, outs[n].dim);
+		outs[n++].bytes = amos_out_bytes(m, entry, i);
 	}
-	int status = amos_npz_write(path, entry->nouts, outs);
+	int status = amos_npz_write(path, n, outs);
 	free(outs);
 	return status;
 }

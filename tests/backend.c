@@ -66,6 +66,31 @@ static const Array *out_named(const Model *m, const Array *value, const char *na
 	return NULL;
 }
 
+// The part of an output that is there, where another one tells its shape.
+static Array cut_output(Arena *arena, const Model *m, const Array *value, const char *name)
+{
+	const Array *all = out_named(m, value, name),
+	            *told = out_named(m, value, format(arena, SHAPE_OF "%s", name));
+	if (!all)
+		fail(name, "is missing");
+	Array part = *all;
+	int64_t stride[RANK], n = 0;
+	row_strides(&all->shape, stride);
+	for (int a = 0; told && a < all->shape.rank; a++)
+		part.shape.dim[a] = told->i[a];
+	part.f = NEWS(arena, double, count_of(&part.shape) + 1);
+	for (int64_t i = 0; i < count_of(&all->shape); i++) {
+		bool there = true;
+		for (int a = 0; a < all->shape.rank; a++)
+			there &= i / stride[a] % all->shape.dim[a] < part.shape.dim[a];
+		if (there && elems[all->type].cls == 'f')
+			part.f[n++] = all->f[i];
+		else if (there)
+			part.i[n++] = all->i[i];
+	}
+	return part;
+}
+
 // ---- one set of data ------------------------------------------------------------------
 
 static void check_outputs(Arena *arena, const Model *m, const Array *value, const char *set)
@@ -77,10 +102,8 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 			continue;
 		KnownList want = read_value(arena, path, out);
 		for (int i = 0; i < want.count; i++) {
-			const Array *found = out_named(m, value, want.at[i].name);
-			if (!found)
-				fail(want.at[i].name, "is missing");
-			compare(arena, want.at[i].name, out->type, found, &want.at[i]);
+			Array found = cut_output(arena, m, value, want.at[i].name);
+			compare(arena, want.at[i].name, out->type, &found, &want.at[i]);
 		}
 		const char *more =
 		    out->sequence ? format(arena, "%s#%d", out->name, want.count) : out->name;

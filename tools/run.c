@@ -97,14 +97,17 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 	for (int i = 0; i < g->outs.count; i++) {
 		const Out *out = &g->outs.at[i];
 		const Val *v = val(g, out->val);
-		if (starts_with(out->name, "grad:"))
+		int64_t number = amos_find_out(entry, out->name);
+		Shape shape = v->shape;
+		if (starts_with(out->name, "grad:") || !amos_out_own(entry, number))
 			continue;
-		const void *bytes = amos_out_bytes(open, entry, amos_find_out(entry, out->name));
+		amos_out_shape(open, entry, number, shape.dim);
+		const void *bytes = amos_out_bytes(open, entry, number);
 		Elem type = declared_type(m, out->name, v->type);
 		if (!rounded && elems[type].cls == 'f' && elems[v->type].cls == 'f')
 			type = v->type;
-		add_array(a, out->name, type, &v->shape,
-		          in_type(a->arena, bytes, &v->shape, v->type, type));
+		add_array(a, out->name, type, &shape,
+		          in_type(a->arena, bytes, &shape, v->type, type));
 	}
 }
 

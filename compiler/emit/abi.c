@@ -139,6 +139,16 @@ static Value slots_table(Gen *g, const Plan *plan, bool weights)
 	return array(g, TYPE(g, amos_slot), at, graph->slots.count);
 }
 
+// 1 + the out that tells the shape of out k; 0: none does.
+static int64_t told_by(Gen *g, const Graph *graph, int k)
+{
+	const char *name = format(g->arena, SHAPE_OF "%s", graph->outs.at[k].name);
+	for (int i = 0; i < graph->outs.count; i++)
+		if (!strcmp(graph->outs.at[i].name, name))
+			return i + 1;
+	return 0;
+}
+
 static Value outs_table(Gen *g, const Plan *plan)
 {
 	const Graph *graph = plan->graph;
@@ -151,6 +161,7 @@ static Value outs_table(Gen *g, const Plan *plan)
 		    [amos_out_rank] = number(g, v->shape.rank),
 		    [amos_out_dim] = dims(g, &v->shape),
 		    [amos_out_bytes] = number(g, size_of(v->type, &v->shape)),
+		    [amos_out_told] = number(g, told_by(g, graph, k)),
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
 	}

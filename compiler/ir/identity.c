@@ -93,11 +93,33 @@ static bool slices_all(const Ask *q)
 	return is_still(q);
 }
 
+// A slice out of one of the values that are joined.
+static Ref slice_of_part(const Ask *q, const Val *x)
+{
+	int axis = (int)x->attr->i[0];
+	int64_t start[RANK], step[RANK], low = 0, n = q->shape->dim[axis];
+	for (int a = 0; a < q->shape->rank; a++) {
+		start[a] = q->attr->i[3 * a];
+		step[a] = q->attr->i[3 * a + 2];
+	}
+	int64_t first = start[axis], last = first + (n - 1) * step[axis];
+	for (int k = 0; k < x->nin; k++) {
+		int64_t size = val(q->g, x->in[k])->shape.dim[axis];
+		start[axis] = first - low;
+		if (MIN(first, last) >= low && MAX(first, last) < low + size && count_of(q->shape))
+			return put_slice(q->g, x->in[k], start, q->shape->dim, step);
+		low += size;
+	}
+	return 0;
+}
+
 static Ref slice(const Ask *q)
 {
 	const Val *x = operand(q, 0);
 	if (slices_all(q))
 		return q->in[0];
+	if (x->op == O_concat)
+		return slice_of_part(q, x);
 	if (x->op != O_slice || count_of(q->shape) == 0)
 		return 0;
 	int64_t start[RANK], step[RANK];

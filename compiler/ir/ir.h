@@ -130,6 +130,9 @@ typedef struct Slot {
 	struct View *view; // onnx floor: how the parameter lies in its initializer
 } Slot;
 
+// Where the size of an out depends on the data, its shape is the most that it can be, and another
+// out, SHAPE_OF its name, tells what it is: i64[rank].
+#define SHAPE_OF "shape:"
 typedef struct Out {
 	const char *name;
 	Ref val;

@@ -1,230 +1,367 @@
 // count.c: ONNX operators whose results are as many as the data say: NonZero, Compress, Unique,
-// NonMaxSuppression, TfIdfVectorizer's counts, and bits read as another type. Takes the node being
-// lowered. Gives its results. Keeps: shapes are numbers, so what decides them must be known when
-// the file is read.
+// NonMaxSuppression; and TfIdfVectorizer's counts, and bits read as another type, which must be
+// known when the file is read. Takes the node being lowered. Gives its results: as many entries as
+// there can be, and their count (lower.h: Counts).
 #include "lower.h"
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
-// ---- NonZero, Compress ----------------------------------------------------------------
+// ---- places where something is true ---------------------------------------------------
+
+// 0, 1, .. n - 1; as numbers where these make what is known.
+static Ref counting(Graph *g, int64_t n, bool known)
+{
+	if (!known || n > FOLD_LIMIT)
+		return put_iota(g, shape_of(1, &n), 0);
+	int64_t *at = NEWS(g->arena, int64_t, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		at[i] = i;
+	return put_ints(g, (int)n, at);
+}
+
+static Ref whole_number(Graph *g, int64_t x)
+{
+	return put_const(g, E_i64, (Shape){0}, &x);
+}
+
+static Ref fold_away(Graph *g, Op op, Ref x, int64_t axis)
+{
+	return drop_axes(g, put_fold(g, op, x, 1, &axis), 1, &axis);
+}
+
+static Ref known_places(Graph *g, Ref truth)
+{
+	const Val *v = val(g, truth);
+	int64_t n = v->shape.dim[0], found = 0, *at = NEWS(g->arena, int64_t, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		if (const_int_at(v, i))
+			at[found++] = i;
+	return put_const(g, E_i64, shape_of(1, &found), at);
+}
+
+// Entry `to` of the result is i for each i that has truth[i], others are 0. All i64 but truth, [n].
+static Ref put_in_order(Graph *g, Ref truth, Ref to)
+{
+	int64_t n = val(g, truth)->shape.dim[0], more = n + 1;
+	bool known = is_const(g, truth) && is_const(g, to);
+	Ref base = put_expand(g, put_rank(g, whole_number(g, 0), 1), shape_of(1, &more));
+	Ref place = put3(g, O_select, truth, to, whole_number(g, n));
+	return take_range(g, put_scatter(g, base, place, counting(g, n, known), 0, 0), 0, 0, n);
+}
+
+// The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
+// exactly so many).
+static Ref places_where(Graph *g, Ref truth, Ref *count)
+{
+	*count = 0;
+	if (is_const(g, truth))
+		return known_places(g, truth);
+	Ref ones = put_cast(g, truth, E_i64);
+	Ref before = put(g, O_cumsum, 1, &ones, &(Attr){.n = 3, .i = {0, 1, 0}});
+	*count = fold_away(g, O_sum, ones, 0);
+	return copy_behind(g, put_in_order(g, truth, before), 0, *count);
+}
+
+static Ref flat(Graph *g, Ref x)
+{
+	return merge_axes(g, x, 0, val(g, x)->shape.rank);
+}
+
+// Where operand k is not 0 and is there at all.
+static Ref truth_of(Call *c, int k)
+{
+	Graph *g = c->g;
+	Ref x = fixed_operand(c, k);
+	Ref truth =
+	    val(g, x)->type == E_b8 ? x : put1(g, O_not, put2(g, O_eq, x, num_like(g, x, 0)));
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		if (count_along(c, k, a))
+			truth = fill_behind(g, truth, a, count_along(c, k, a), 0);
+	return truth;
+}
 
 void lower_nonzero(Call *c)
 {
-	const Val *x = val(c->g, constant_operand(c, 0));
-	int64_t total = count_of(&x->shape), found = 0, stride[RANK];
-	row_strides(&x->shape, stride);
-	for (int64_t i = 0; i < total; i++)
-		found += const_at(x, i) != 0;
-	int64_t dims[2] = {x->shape.rank, found},
-	        *at = NEWS(c->r->arena, int64_t, dims[0] * found + 1), n = 0;
-	for (int64_t i = 0; i < total; i++) {
-		if (const_at(x, i) == 0)
-			continue;
-		for (int a = 0; a < x->shape.rank; a++)
-			at[a * found + n] = i / stride[a] % x->shape.dim[a];
-		n++;
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t stride[RANK];
+	Ref count, at = places_where(g, flat(g, truth_of(c, 0)), &count), row[RANK + 1];
+	row_strides(&s, stride);
+	for (int a = 0; a < s.rank; a++) {
+		Ref x = put2(g, O_div, at, whole_number(g, stride[a]));
+		if (a)
+			x = put2(g, O_mod, x, whole_number(g, MAX(s.dim[a], 1)));
+		row[a] = put_rank(g, x, 2);
 	}
-	c->out[0] = put_const(c->g, E_i64, shape_of(2, dims), at);
+	c->out[0] = s.rank ? put_concat(g, 0, s.rank, row)
+	                   : put_const(g, E_i64, shape_of(2, (int64_t[]){0, 1}), "");
+	c->counts[0].of[1] = count;
 }
 
 void lower_compress(Call *c)
 {
 	Graph *g = c->g;
-	in_val(c, 0), in_val(c, 1);
+	in_val(c, 0);
 	const AttributeProto *given = find_attr(c, "axis");
-	Ref x = given ? c->in[0] : merge_axes(g, c->in[0], 0, val(g, c->in[0])->shape.rank);
+	Ref x = given ? c->in[0] : flat(g, c->in[0]), count;
 	Shape s = val(g, x)->shape;
-	int axis = given ? (int)axis_of(c, given->i, s.rank) : 0, n = 0, kept = 0;
-	const int64_t *keep = operand_ints(c, 1, &n);
-	int64_t *at = NEWS(c->r->arena, int64_t, n + 1);
-	for (int i = 0; i < n && i < s.dim[axis]; i++)
-		if (keep[i])
-			at[kept++] = i;
-	c->out[0] = put_gather(g, x, put_ints(g, kept, at), axis);
+	int axis = given ? (int)axis_of(c, given->i, s.rank) : 0;
+	Ref truth = flat(g, truth_of(c, 1));
+	if (!given && c->arg[0].counts)
+		refuse_counts(c, 0);
+	int64_t n = val(g, truth)->shape.dim[0];
+	if (n > s.dim[axis])
+		truth = take_range(g, truth, 0, 0, s.dim[axis]);
+	c->out[0] = put_gather(g, x, places_where(g, truth, &count), axis);
+	for (int a = 0; a < s.rank; a++)
+		c->counts[0].of[a] = a == axis ? count : count_along(c, 0, a);
 }
 
 // ---- Unique ---------------------------------------------------------------------------
 
-typedef struct Slice { // one entry along the axis, as numbers to compare
-	const double *at;
-	int64_t size, place;
-} Slice;
+enum { MOST_COMPARED = 1 << 15 };
 
-static int compare_slices(const void *a, const void *b)
+// Rows i and j of x, [n, m], side by side: [n, n, ..].
+typedef struct Pairs {
+	Ref i, j;
+	int64_t n, m;
+} Pairs;
+
+static Pairs pairs_of(Graph *g, Ref x)
 {
-	const Slice *x = a, *y = b;
-	for (int64_t i = 0; i < x->size; i++)
-		if (x->at[i] != y->at[i])
-			return x->at[i] < y->at[i] ? -1 : 1;
-	return x->place < y->place ? -1 : x->place > y->place;
+	Shape s = val(g, x)->shape;
+	int64_t n = s.dim[0], m = s.rank > 1 ? s.dim[1] : 1;
+	return (Pairs){put_reshape(g, x, shape_of(3, (int64_t[]){n, 1, m})),
+	               put_reshape(g, x, shape_of(3, (int64_t[]){1, n, m})), n, m};
 }
 
-static bool same_slice(const Slice *a, const Slice *b)
+// Does row j equal row i? b8[n, n]
+static Ref equal_rows(Graph *g, const Pairs *p)
 {
-	return !memcmp(a->at, b->at, sizeof *a->at * (size_t)a->size);
+	Ref equal = put_cast(g, put2(g, O_eq, p->i, p->j), E_i32);
+	return fold_away(g, O_amin, equal, 2);
 }
 
-static int compare_first(const void *a, const void *b)
+// Is row j before row i, by their first numbers that differ?
+static Ref earlier_rows(Graph *g, const Pairs *p, bool known)
 {
-	const int64_t *x = a, *y = b;
-	return x[0] < y[0] ? -1 : x[0] > y[0];
+	int64_t axis = 2;
+	Ref differ = put_cast(g, put1(g, O_not, put2(g, O_eq, p->i, p->j)), E_i32);
+	Ref first = put_fold(g, O_argmax, differ, 1, &axis);
+	Ref here = put2(g, O_eq, put_rank(g, counting(g, p->m, known), 3), first);
+	Ref less = put2(g, O_and, here, put2(g, O_lt, p->j, p->i));
+	return fold_away(g, O_amax, put_cast(g, less, E_i32), 2);
 }
 
-// The operand's entries along `axis`, each as one row.
-static Slice *slices_of(Call *c, const Val *x, int axis)
+// The operand's entries along the axis as rows, [n, m].
+static Ref rows_along(Graph *g, Ref x, int axis)
 {
-	int64_t n = x->shape.dim[axis], size = count_of(&x->shape) / MAX(n, 1), stride[RANK];
-	Slice *slice = NEWS(c->r->arena, Slice, n + 1);
-	double *at = NEWS(c->r->arena, double, n *size + 1);
-	row_strides(&x->shape, stride);
-	for (int64_t i = 0; i < n * size; i++) {
-		int64_t place = i / stride[axis] % n, high = i / (stride[axis] * n);
-		at[place * size + high * stride[axis] + i % stride[axis]] = const_at(x, i) + 0.0;
-	}
-	for (int64_t k = 0; k < n; k++)
-		slice[k] = (Slice){at + k * size, size, k};
-	return slice;
+	Ref first = axis ? move_axis(g, x, axis, 0) : x;
+	int64_t n = val(g, first)->shape.dim[0];
+	int64_t dims[] = {n, count_of(&val(g, first)->shape) / MAX(n, 1)};
+	return put_reshape(g, first, shape_of(2, dims));
+}
+
+// All entries are compared with each other, n * n times, which is never stored. `there`: those that
+// are, b8[n].
+static void unique_rows(Call *c, Ref x, int axis, Ref there)
+{
+	Graph *g = c->g;
+	Pairs p = pairs_of(g, rows_along(g, x, axis));
+	bool known = is_const(g, x) && is_const(g, there);
+	Ref self = counting(g, p.n, known), one = whole_number(g, 1), none = whole_number(g, 0);
+	Ref first = fold_away(g, O_argmax, equal_rows(g, &p), 1);
+	Ref fresh = put2(g, O_and, put2(g, O_eq, first, self), there);
+	Pairs order = pairs_of(g, first);
+	Ref before =
+	    attr_int(c, "sorted", 1) ? earlier_rows(g, &p, known) : earlier_rows(g, &order, known);
+	Ref counts =
+	    put2(g, O_and, put2(g, O_eq, before, put_num(g, E_i32, 1)), put_rank(g, fresh, 2));
+	Ref number = fold_away(g, O_sum, put_cast(g, counts, E_i64), 1);
+	Ref kinds = fold_away(g, O_sum, put_cast(g, fresh, E_i64), 0);
+	Ref at = put_in_order(g, fresh, number);
+	Ref zeros = put_expand(g, put_rank(g, none, 1), shape_of(1, &p.n));
+	Ref each =
+	    put3(g, O_select, there, put_expand(g, put_rank(g, one, 1), shape_of(1, &p.n)), none);
+	Ref times = put_scatter(g, zeros, number, each, 0, 1);
+	bool exact = is_const(g, kinds);
+	int64_t most = exact ? const_int_at(val(g, kinds), 0) : p.n;
+	at = take_range(g, at, 0, 0, most);
+	times = take_range(g, times, 0, 0, most);
+	Ref out[4] = {0, exact ? at : copy_behind(g, at, 0, kinds), number,
+	              exact ? times : copy_behind(g, times, 0, kinds)};
+	out[0] = put_gather(g, x, out[1], axis);
+	memcpy(c->out, out, sizeof *out * (size_t)MIN(c->nout, 4));
+	for (int i = 0; i < MIN(c->nout, 4) && !exact; i++)
+		if (i != 2)
+			c->counts[i].of[i ? 0 : axis] = kinds;
 }
 
 void lower_unique(Call *c)
 {
 	Graph *g = c->g;
-	Ref x = constant_operand(c, 0);
+	Ref x = fixed_operand(c, 0);
+	Shape s = val(g, x)->shape;
 	const AttributeProto *given = find_attr(c, "axis");
-	if (!given)
-		x = merge_axes(g, x, 0, val(g, x)->shape.rank);
-	int axis = given ? (int)axis_of(c, given->i, val(g, x)->shape.rank) : 0;
-	int64_t n = val(g, x)->shape.dim[axis], kinds = 0;
-	Slice *slice = slices_of(c, val(g, x), axis);
-	qsort(slice, (size_t)n, sizeof *slice, compare_slices);
-	int64_t(*kind)[3] =
-	    take(c->r->arena, sizeof *kind * (size_t)(n + 1)); // first, count, number
-	int64_t *of = NEWS(c->r->arena, int64_t, n + 1);
-	for (int64_t k = 0; k < n; k++) {
-		if (!k || !same_slice(&slice[k - 1], &slice[k])) {
-			kind[kinds][0] = slice[k].place;
-			kind[kinds][2] = kinds;
-			kinds++;
-		}
-		kind[kinds - 1][1]++;
-		of[slice[k].place] = kinds - 1;
+	int axis = given ? (int)axis_of(c, given->i, s.rank) : 0;
+	Ref all = put_expand(g, put_rank(g, put_num(g, E_b8, 1), s.rank), s);
+	for (int a = 0; a < s.rank; a++) {
+		Ref count = count_along(c, 0, a);
+		if (count && given && a != axis)
+			refuse_counts(c, 0);
+		all = count ? fill_behind(g, all, a, count, 0) : all;
 	}
-	if (!attr_int(c, "sorted", 1))
-		qsort(kind, (size_t)kinds, sizeof *kind, compare_first);
-	int64_t *first = NEWS(c->r->arena, int64_t, kinds + 1),
-	        *count = NEWS(c->r->arena, int64_t, kinds + 1),
-	        *number = NEWS(c->r->arena, int64_t, kinds + 1);
-	for (int64_t k = 0; k < kinds; k++) {
-		first[k] = kind[k][0];
-		count[k] = kind[k][1];
-		number[kind[k][2]] = k;
+	int64_t n = given ? s.dim[axis] : count_of(&s);
+	if (n > MOST_COMPARED)
+		decline(c, "give it fewer entries",
+		        "compares all %lld entries with each other; at most %d are supported",
+		        (long long)n, MOST_COMPARED);
+	Ref there = fold_away(g, O_amax,
+	                      put_cast(g,
+	                               given ? rows_along(g, all, axis)
+	                                     : put_reshape(g, all, shape_of(2, (int64_t[]){n, 1})),
+	                               E_i32),
+	                      1);
+	unique_rows(c, given ? x : flat(g, x), axis, put_cast(g, there, E_b8));
+	for (int i = 2; i < c->nout && i == 2 && c->arg[0].counts; i++) {
+		Ref count = given ? count_along(c, 0, axis) : 0;
+		if (!given && s.rank > 1)
+			refuse_counts(c, 0);
+		c->counts[2].of[0] = given ? count : count_along(c, 0, 0);
 	}
-	for (int64_t k = 0; k < n; k++)
-		of[k] = number[of[k]];
-	Ref at = put_ints(g, (int)kinds, first);
-	Ref out[4] = {put_gather(g, x, at, axis), at, put_ints(g, (int)n, of),
-	              put_ints(g, (int)kinds, count)};
-	memcpy(c->out, out, sizeof *out * (size_t)MIN(c->nout, 4));
 }
 
 // ---- NonMaxSuppression ----------------------------------------------------------------
 
-typedef struct Box {
-	double low[2], high[2];
-} Box;
+enum { MOST_ROUNDS = 256 };
 
-static Box box_at(const Val *boxes, int64_t i, bool centred)
+typedef struct Boxes { // f32[images, 1, n]
+	Ref low[2], high[2];
+} Boxes;
+
+static Boxes read_boxes(Call *c)
 {
-	double x[4];
-	Box b;
+	Graph *g = c->g;
+	Boxes b;
+	Ref x[4], all = fixed_operand(c, 0);
+	bool centred = attr_int(c, "center_point_box", 0);
 	for (int k = 0; k < 4; k++)
-		x[k] = const_at(boxes, 4 * i + k);
+		x[k] = put_permute(g, take_range(g, all, 2, k, 1), (int64_t[]){0, 2, 1});
 	for (int a = 0; a < 2; a++) {
-		double from = centred ? x[a] - x[2 + a] / 2 : x[a];
-		double to = centred ? x[a] + x[2 + a] / 2 : x[2 + a];
-		b.low[a] = fmin(from, to);
-		b.high[a] = fmax(from, to);
+		Ref ends[2] = {x[a], x[a + 2]};
+		if (centred) {
+			Ref half = scaled(g, x[a + 2], 0.5);
+			ends[0] = put2(g, O_sub, x[a], half);
+			ends[1] = put2(g, O_add, x[a], half);
+		}
+		b.low[a] = put2(g, O_min, ends[0], ends[1]);
+		b.high[a] = put2(g, O_max, ends[0], ends[1]);
 	}
 	return b;
 }
 
-static double area(const Box *b)
+// Those of box `at`, [images, classes, 1].
+static Ref chosen(Graph *g, Ref hit, Ref x)
 {
-	return fmax(b->high[0] - b->low[0], 0) * fmax(b->high[1] - b->low[1], 0);
+	int64_t axis = 2;
+	return put_fold(g, O_sum, put3(g, O_select, hit, x, num_like(g, x, 0)), 1, &axis);
 }
 
-// Intersection over union.
-static double overlap(const Box *a, const Box *b)
+static Ref number_or(Call *c, int k, double otherwise)
 {
-	Box both;
-	for (int k = 0; k < 2; k++) {
-		both.low[k] = fmax(a->low[k], b->low[k]);
-		both.high[k] = fmin(a->high[k], b->high[k]);
-	}
-	double shared = area(&both), all = area(a) + area(b) - shared;
-	return all > 0 ? shared / all : 0;
+	if (k >= c->nin || c->arg[k].absent)
+		return put_num(c->g, E_f32, otherwise);
+	return put_reshape(c->g, fixed_operand(c, k), (Shape){0});
 }
 
-typedef struct Choice { // of boxes for one class of one image
-	const Box *box;
-	const double *score;
-	int64_t n, most;
-	double overlap, least;
-} Choice;
-
-// The best boxes that overlap none better: their numbers, into `out`. Answers how many.
-static int64_t choose_boxes(const Choice *c, bool *gone, int64_t *out)
+// Each round takes the best box of each class of each image that is left, and those that overlap it
+// too much away. scores: f32[images, classes, n], -inf: not there. Gives which box, and whether
+// there was one, [images, classes, rounds].
+static Ref choose_boxes(Call *c, Ref scores, int64_t rounds, Ref *found)
 {
-	int64_t found = 0;
-	while (found < c->most) {
-		int64_t best = -1;
-		for (int64_t i = 0; i < c->n; i++)
-			if (!gone[i] && c->score[i] > c->least &&
-			    (best < 0 || c->score[i] > c->score[best]))
-				best = i;
-		if (best < 0)
-			break;
-		out[found++] = best;
-		for (int64_t i = 0; i < c->n; i++)
-			gone[i] |= i == best || overlap(&c->box[i], &c->box[best]) > c->overlap;
+	Graph *g = c->g;
+	Boxes b = read_boxes(c);
+	int64_t axis = 2, n = val(g, scores)->shape.dim[2];
+	bool known = is_const(g, scores) && is_const(g, b.low[0]);
+	Ref most = number_or(c, 3, 0), places = put_rank(g, counting(g, n, known), 3);
+	Ref none = put_num(g, E_f32, -INFINITY), *at = NEWS(g->arena, Ref, rounds + 1),
+	    *there = NEWS(g->arena, Ref, rounds + 1);
+	for (int64_t r = 0; r < rounds; r++) {
+		at[r] = put_fold(g, O_argmax, scores, 1, &axis);
+		there[r] = put2(g, O_lt, none, put_fold(g, O_amax, scores, 1, &axis));
+		Ref hit = put2(g, O_eq, places, at[r]), in[8];
+		for (int a = 0; a < 2; a++) {
+			in[4 * a] = b.low[a];
+			in[4 * a + 1] = b.high[a];
+			in[4 * a + 2] = chosen(g, hit, b.low[a]);
+			in[4 * a + 3] = chosen(g, hit, b.high[a]);
+		}
+		Ref overlap = book_call1(g, "overlap", 8, in, 0, NULL);
+		Ref gone = put2(g, O_or, hit, put2(g, O_lt, most, overlap));
+		scores = put3(g, O_select, gone, none, scores);
 	}
-	return found;
+	*found = rounds == 1 ? there[0] : put_concat(g, 2, (int)rounds, there);
+	return rounds == 1 ? at[0] : put_concat(g, 2, (int)rounds, at);
+}
+
+// How many rounds there are at most; those after *most, if that is not known, find nothing.
+static int64_t rounds_of(Call *c, int64_t n, Ref *most)
+{
+	Ref none = whole_number(c->g, 0);
+	bool given = c->nin > 2 && !c->arg[2].absent;
+	*most = given ? put_cast(c->g, put_reshape(c->g, fixed_operand(c, 2), (Shape){0}), E_i64)
+	              : none;
+	*most = larger_of(c->g, smaller_of(c->g, *most, whole_number(c->g, n)), none);
+	int64_t rounds = extent_of(c, *most, "how many boxes it gives").most;
+	if (rounds > MOST_ROUNDS)
+		decline(c,
+		        "export with a smaller max_output_boxes_per_class, or give it fewer boxes",
+		        "chooses up to %lld boxes of a class, one after the other; at most %d are "
+		        "supported",
+		        (long long)rounds, MOST_ROUNDS);
+	return rounds;
+}
+
+static Ref scores_there(Call *c)
+{
+	Graph *g = c->g;
+	Ref scores = fixed_operand(c, 1), none = num_like(g, scores, -INFINITY);
+	for (int k = 0; k < 2; k++)
+		for (int a = 0; a < 3; a++) {
+			int axis = k ? a : a == 1 ? 2 : 0;
+			Ref count = k || a < 2 ? count_along(c, k, a) : 0;
+			scores = count ? fill_behind(g, scores, axis, count, -INFINITY) : scores;
+		}
+	if (c->nin < 5 || c->arg[4].absent)
+		return scores;
+	return put3(g, O_select, put2(g, O_lt, number_or(c, 4, 0), scores), scores, none);
 }
 
 void lower_nms(Call *c)
 {
-	const Val *boxes = val(c->g, constant_operand(c, 0)),
-	          *scores = val(c->g, constant_operand(c, 1));
-	int64_t images = boxes->shape.dim[0], n = boxes->shape.dim[1];
-	int64_t classes = scores->shape.dim[1];
-	if (boxes->shape.rank != 3 || boxes->shape.dim[2] != 4 || scores->shape.rank != 3 ||
-	    scores->shape.dim[0] != images || scores->shape.dim[2] != n)
+	Graph *g = c->g;
+	Shape boxes = in_val(c, 0)->shape, s = in_val(c, 1)->shape;
+	if (boxes.rank != 3 || boxes.dim[2] != 4 || s.rank != 3 || s.dim[0] != boxes.dim[0] ||
+	    s.dim[2] != boxes.dim[1])
 		refuse(c, "wants boxes [images, n, 4] and scores [images, classes, n]");
-	int64_t most = (int64_t)number_of(c, 2, "", 0), found = 0;
-	Choice choice = {.n = n,
-	                 .most = MIN(most, n),
-	                 .overlap = number_of(c, 3, "", 0),
-	                 .least = number_of(c, 4, "", -INFINITY)};
-	int64_t *out = NEWS(c->r->arena, int64_t, images * classes * choice.most * 3 + 1);
-	int64_t *best = NEWS(c->r->arena, int64_t, n + 1);
-	Box *box = NEWS(c->r->arena, Box, n + 1);
-	double *score = NEWS(c->r->arena, double, n + 1);
-	choice.box = box;
-	choice.score = score;
-	for (int64_t i = 0; i < images * classes; i++) {
-		for (int64_t k = 0; k < n; k++) {
-			box[k] =
-			    box_at(boxes, i / classes * n + k, attr_int(c, "center_point_box", 0));
-			score[k] = const_at(scores, i * n + k);
-		}
-		int64_t kept = choose_boxes(&choice, NEWS(c->r->arena, bool, n + 1), best);
-		for (int64_t k = 0; k < kept; k++) {
-			const int64_t row[] = {i / classes, i % classes, best[k]};
-			memcpy(out + 3 * found++, row, sizeof row);
-		}
+	Ref most, found, count;
+	int64_t rounds = rounds_of(c, s.dim[2], &most);
+	if (!rounds || !count_of(&s)) {
+		c->out[0] = put_const(g, E_i64, shape_of(2, (int64_t[]){0, 3}), "");
+		return;
 	}
-	c->out[0] = put_const(c->g, E_i64, shape_of(2, (int64_t[]){found, 3}), out);
+	Ref at = choose_boxes(c, scores_there(c), rounds, &found);
+	if (!is_const(g, most))
+		found = fill_behind(g, found, 2, most, 0);
+	Ref place = places_where(g, flat(g, found), &count), column[3];
+	column[0] = put2(g, O_div, place, whole_number(g, s.dim[1] * rounds));
+	column[1] = put2(g, O_div, place, whole_number(g, rounds));
+	column[1] = put2(g, O_mod, column[1], whole_number(g, s.dim[1]));
+	column[2] = put_gather(g, flat(g, at), place, 0);
+	for (int k = 0; k < 3; k++)
+		column[k] = insert_axis(g, column[k], 1);
+	c->out[0] = put_concat(g, 1, 3, column);
+	c->counts[0].of[0] = count;
 }
 
 // ---- TfIdfVectorizer ------------------------------------------------------------------

@@ -61,6 +61,9 @@ static Ref as_ref(Call *c, Value v)
 {
 	if (!is_tensor(v))
 		refuse(c, "a value of its graph is not a tensor");
+	if (v.counts)
+		decline(c, "multiply by the mask instead of selecting entries",
+		        "the size of a value of its graph depends on the data");
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
 

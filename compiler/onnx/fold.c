@@ -7,8 +7,7 @@
 
 // ---- reductions -----------------------------------------------------------------------
 
-// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
-static int reduced_axes(Call *c, int64_t *axes)
+int reduced_axes(Call *c, int64_t *axes)
 {
 	int rank = in_val(c, 0)->shape.rank, n = 0;
 	const int64_t *given = ints_of(c, 1, "axes", &n);
@@ -442,15 +441,27 @@ void lower_topk(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank), n = 0;
-	const int64_t *k = c->opset < 10 ? attr_ints(c, "k", &n) : operand_ints(c, 1, &n);
-	int64_t count = c->opset < 10 ? attr_int(c, "k", 0) : k && n ? k[0] : 0;
+	bool largest = attr_int(c, "largest", 1);
+	const Ref *given = c->opset < 10 ? NULL : entries_of(c, 1, "", &n);
+	Ref k = given && n ? given[0] : put_num(g, E_i64, (double)attr_int(c, "k", 0));
+	if (!is_const(g, k)) // no more than there are
+		k = smaller_of(g, k, length_along(c, 0, axis));
+	int64_t count = extent_of(c, k, "how many it takes").most;
 	if (count < 1 || count > s.dim[axis] || s.rank >= RANK)
 		refuse(c, "k is %lld of %lld entries", (long long)count, (long long)s.dim[axis]);
 	int last = s.rank - 1;
-	Ref x = move_axis(g, c->in[0], axis, last);
-	Ref place = places(g, x, attr_int(c, "largest", 1));
+	Ref x = fill_counted(c, 0, axis, largest ? -INFINITY : INFINITY);
+	x = move_axis(g, x, axis, last);
+	Ref place = places(g, x, largest);
 	Ref at = put_iota(g, val(g, x)->shape, last);
 	Ref found[2] = {pick(g, x, place, count), pick(g, at, place, count)};
-	for (int i = 0; i < c->nout && i < 2; i++)
+	for (int i = 0; i < c->nout && i < 2; i++) {
 		c->out[i] = move_axis(g, found[i], last, axis);
+		for (int a = 0; a < s.rank; a++)
+			c->counts[i].of[a] = a == axis ? 0 : count_along(c, 0, a);
+		if (is_const(g, k))
+			continue;
+		c->counts[i].of[axis] = k;
+		c->out[i] = copy_behind(g, c->out[i], axis, k);
+	}
 }

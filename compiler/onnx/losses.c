@@ -56,20 +56,39 @@ static Ref sample_weights(Call *c, Ref labels, Ref hit, bool ignores, int64_t ig
 		Ref row = put_reshape(g, weight, shape_of(at.rank, dims));
 		each = put_fold(g, O_sum, put3(g, O_select, hit, row, zero), 1, &axis);
 	}
-	if (!ignores)
-		return each;
-	Ref out = put2(g, O_eq, labels, put_num(g, E_i64, (double)ignore));
-	return put3(g, O_select, out, zero, each ? each : one);
+	if (ignores) {
+		Ref out = put2(g, O_eq, labels, put_num(g, E_i64, (double)ignore));
+		each = put3(g, O_select, out, zero, each ? each : one);
+	}
+	return each;
+}
+
+// Samples that are not there count nothing.
+static Ref count_samples(Call *c, Ref loss, Ref weight)
+{
+	Graph *g = c->g;
+	const Shape s = val(g, loss)->shape;
+	for (int a = 0; a < s.rank; a++) {
+		Ref count = a == 1 ? 0 : count_along(c, 0, a);
+		if (count && !weight)
+			weight = put_expand(g, put_rank(g, put_num(g, E_f32, 1), s.rank), s);
+		if (count)
+			weight = fill_behind(g, weight, a, count, 0);
+	}
+	return weight;
 }
 
 static void reduce_loss(Call *c, Ref loss, Ref weight)
 {
 	Graph *g = c->g;
 	const char *how = attr_string(c, "reduction", "mean");
+	weight = count_samples(c, loss, weight);
 	if (weight)
 		loss = put2(g, O_mul, loss, weight);
 	if (!strcmp(how, "none")) {
 		c->out[0] = drop_class(g, loss);
+		for (int a = 0; a < val(g, c->out[0])->shape.rank; a++)
+			c->counts[0].of[a] = count_along(c, 0, a + (a > 0));
 		return;
 	}
 	Ref sum = sum_all(g, loss);
@@ -124,6 +143,8 @@ void lower_cross_entropy(Call *c)
 		label_loss(c, c->in[0], logsum);
 	if (c->nout > 1)
 		c->out[1] = logp;
+	if (c->nout > 1 && c->arg[0].counts)
+		c->counts[1] = *c->arg[0].counts;
 }
 
 void lower_nll(Call *c)

@@ -118,14 +118,21 @@ typedef struct List { // a sequence: known at compile time
 	Ref *at;
 } List;
 
+// Of a value whose size depends on the data: its dimensions are the most that it can be, and along
+// axis a of[a] entries are there (i64, rank 0; 0: all). Those behind are padding, copies of others.
+typedef struct Counts {
+	Ref of[RANK];
+} Counts;
+
 typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
 	Weight *weight; // or an initializer: a slot or a constant where it is used
 	List *list;     // or a sequence
-	int onnx;    // its element type in the file (a TensorProto.DataType); 0: its working type
-	             // tells
-	bool absent; // an optional operand that is not there
-	bool bad;    // could not be lowered: complained of already
+	int onnx; // its element type in the file (a TensorProto.DataType); 0: its working type
+	          // tells
+	const Counts *counts; // NULL: all entries are there
+	bool absent;          // an optional operand that is not there
+	bool bad;             // could not be lowered: complained of already
 } Value;
 
 typedef struct Space { // the names of one graph, inside those of another
@@ -169,10 +176,11 @@ typedef struct Call { // a node being lowered
 	int how;       // what ops.def gives beside the function
 	int onnx;      // to be filled where the first result's type tells less: Value.onnx
 	int nin, nout;
-	Value *arg;   // operands
-	Ref *in;      // operands as tensors; 0: absent, or a sequence
-	Ref *out;     // results, to be filled
-	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
+	Value *arg;     // operands
+	Ref *in;        // operands as tensors; 0: absent, or a sequence
+	Ref *out;       // results, to be filled
+	Counts *counts; // of the results
+	Value *value;   // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
 const Known *find_known(const Reader *, const char *name); // NULL
@@ -260,14 +268,49 @@ void note_weight(Call *, int k);        // notes a matrix of constants where a w
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
 
+// ---- counted.c: sizes that depend on the data -----------------------------------------
+
+typedef struct Row Row;
+bool any_counted(const Call *);
+void lower_counted(Call *, const Row *); // by counts.def
+// The node cannot do with the counts of operand k.
+_Noreturn void refuse_counts(const Call *, int k);
+Ref count_along(const Call *, int k, int axis);  // of operand k; 0: all entries are there
+Ref length_along(const Call *, int k, int axis); // the same, or the dimension
+// x with copies of its first entry, or with a number, behind the first `count` along an axis.
+Ref copy_behind(Graph *, Ref x, int axis, Ref count);
+Ref fill_behind(Graph *, Ref x, int axis, Ref count, double with);
+Ref fill_counted(Call *, int k, int axis, double with); // operand k, where that axis is counted
+typedef struct Limits {
+	double low, high;
+} Limits;
+Limits limits_of(Graph *, Ref); // that the numbers in a value keep
+Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b); // of single integers
+Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
+// A size: a number, or at most so many and a count.
+typedef struct Extent {
+	int64_t most;
+	Ref count; // 0: exactly `most`
+} Extent;
+Extent extent_of(const Call *, Ref size, const char *what); // fails where nothing bounds it
+Extent extent_along(const Call *, int k, int axis);         // of operand k
+Extent extent_product(Graph *, Extent, Extent);
+// Operand k, or where it is not given attribute `name`, each number as i64 of rank 0; NULL when
+// absent. The same as sizes.
+Ref *entries_of(Call *, int k, const char *name, int *n);
+Extent *extents_of(Call *, int k, const char *name, int *n);
+Ref fixed_operand(Call *, int k); // an initializer as a constant, all else as it is
+// The first result: x, of these counts (NULL: none), in n dimensions. One, -1, may be left open.
+void reshape_counted(Call *, Ref x, const Counts *, int n, Extent *to);
+
 // ---- the operators: ops.def says which function ---------------------------------------
 
 typedef void Lower(Call *);
-typedef struct Row { // of ops.def
+struct Row { // of ops.def
 	OpInfo info;
 	Lower *lower;
 	int how;
-} Row;
+};
 const Row *find_row(const char *domain, const char *op); // NULL when unknown
 
 // Variants that ops.def hands to functions, beside primitives and activations.
@@ -321,6 +364,8 @@ Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 void align2(Graph *, Ref *a, Ref *b);          // equal rank
 Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
 Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
+// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
+int reduced_axes(Call *, int64_t *axes);
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated

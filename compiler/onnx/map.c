@@ -364,10 +364,40 @@ void lower_isinf(Call *c)
 	c->out[0] = up || down ? put2(g, O_eq, x, inf) : put2(g, O_lt, x, x);
 }
 
+// From places that depend on the data: as many as there can be, and a count.
+static void computed_range(Call *c)
+{
+	Graph *g = c->g;
+	Ref start = c->in[0], step = c->in[2];
+	Elem floats = is_float(g, start) ? E_f32 : E_i64;
+	Ref span = put2(g, O_sub, c->in[1], start),
+	    more = put2(g, O_sub, step, put1(g, O_sign, step));
+	Ref count = floats == E_f32 ? put1(g, O_ceil, put2(g, O_div, span, step))
+	                            : put2(g, O_div, put2(g, O_add, span, more), step);
+	count = larger_of(g, put_cast(g, count, E_i64), put_num(g, E_i64, 0));
+	Extent size = extent_of(c, count, "how many numbers it gives");
+	Ref at = put_cast(g, put_iota(g, shape_of(1, &size.most), 0), val(g, start)->type);
+	c->out[0] = put2(g, O_add, start, put2(g, O_mul, at, step));
+	if (size.count)
+		c->out[0] = copy_behind(g, c->out[0], 0, size.count);
+	c->counts[0].of[0] = size.count;
+}
+
 void lower_range(Call *c)
 {
 	Elem type = in_val(c, 0)->type;
 	double limit[3];
+	bool known = true;
+	for (int k = 0; k < 3; k++) {
+		if (count_of(&in_val(c, k)->shape) != 1)
+			refuse(c, "operand %d is not a number", k);
+		c->in[k] = put_reshape(c->g, fixed_operand(c, k), (Shape){0});
+		known &= is_const(c->g, c->in[k]);
+	}
+	if (!known) {
+		computed_range(c);
+		return;
+	}
 	for (int k = 0; k < 3; k++) {
 		int n;
 		const double *x = operand_numbers(c, k, &n);

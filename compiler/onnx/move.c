@@ -88,42 +88,31 @@ void lower_reshape(Call *c)
 {
 	const Val *x = in_val(c, 0);
 	int n = 0;
-	const int64_t *want = ints_of(c, 1, "shape", &n);
+	Extent *want = extents_of(c, 1, "shape", &n);
 	if (!want)
 		refuse(c, "the new shape is missing");
 	want_rank(c, n);
-	Shape out = {.rank = n};
-	int64_t known = 1, total = count_of(&x->shape);
-	int open = -1;
 	for (int a = 0; a < n; a++) {
-		bool copy = want[a] == 0 && !attr_int(c, "allowzero", 0);
+		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
 			refuse(c, "dimension %d is to be copied from an operand of %d dimensions",
 			       a, x->shape.rank);
-		out.dim[a] = copy ? x->shape.dim[a] : want[a];
-		if (out.dim[a] < 0)
-			open = a;
-		else
-			known *= out.dim[a];
+		if (copy)
+			want[a] = (Extent){x->shape.dim[a], count_along(c, 0, a)};
 	}
-	if (open >= 0)
-		out.dim[open] = known ? total / known : 0;
-	if (count_of(&out) != total)
-		refuse(c, "%s cannot become %s, which may be that of another batch or length",
-		       shape_text(c->r->arena, x->type, &x->shape),
-		       shape_text(c->r->arena, x->type, &out));
-	c->out[0] = put_reshape(c->g, c->in[0], out);
+	reshape_counted(c, c->in[0], c->arg[0].counts, n, want);
 }
 
 void lower_flatten(Call *c)
 {
 	const Val *x = in_val(c, 0);
-	int64_t axis = attr_int(c, "axis", 1), dims[2] = {1, 1};
+	int64_t axis = attr_int(c, "axis", 1);
+	Extent to[2] = {{1, 0}, {1, 0}};
 	if (axis != x->shape.rank)
 		axis = axis_of(c, axis, x->shape.rank);
 	for (int a = 0; a < x->shape.rank; a++)
-		dims[a >= axis] *= x->shape.dim[a];
-	c->out[0] = put_reshape(c->g, c->in[0], shape_of(2, dims));
+		to[a >= axis] = extent_product(c->g, to[a >= axis], extent_along(c, 0, a));
+	reshape_counted(c, c->in[0], c->arg[0].counts, 2, to);
 }
 
 void lower_squeeze(Call *c)
@@ -141,9 +130,16 @@ void lower_squeeze(Call *c)
 			       (long long)axes[i], (long long)s.dim[axes[i]]);
 	}
 	for (int a = 0; !given && a < s.rank; a++)
-		if (s.dim[a] == 1)
+		if (s.dim[a] == 1 && !count_along(c, 0, a))
 			axes[n++] = a;
 	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
+	for (int a = 0, to = 0; a < s.rank; a++) {
+		bool gone = false;
+		for (int i = 0; i < n; i++)
+			gone |= axes[i] == a;
+		if (!gone)
+			c->counts[0].of[to++] = count_along(c, 0, a);
+	}
 }
 
 void lower_unsqueeze(Call *c)
@@ -161,6 +157,7 @@ void lower_unsqueeze(Call *c)
 	for (int a = 0, from = 0; a < out.rank; a++) {
 		if (!fresh[a] && from >= s.rank)
 			refuse(c, "an axis is given twice");
+		c->counts[0].of[a] = fresh[a] ? 0 : count_along(c, 0, from);
 		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
 	}
 	c->out[0] = put_reshape(c->g, c->in[0], out);
@@ -189,20 +186,26 @@ void lower_expand(Call *c)
 {
 	in_val(c, 0);
 	int n = 0;
-	const int64_t *want = operand_ints(c, 1, &n);
-	int rank = MAX(n, val(c->g, c->in[0])->shape.rank);
+	const Extent *want = extents_of(c, 1, "", &n);
+	int own = val(c->g, c->in[0])->shape.rank, rank = MAX(n, own);
 	if (!want)
 		refuse(c, "the shape is missing");
 	want_rank(c, rank);
 	Ref x = put_rank(c->g, c->in[0], rank);
 	Shape out = val(c->g, x)->shape;
+	for (int a = 0; a < own; a++)
+		c->counts[0].of[a + rank - own] = count_along(c, 0, a);
 	for (int a = 0; a < n; a++) {
-		int64_t *d = &out.dim[rank - n + a];
-		if (want[a] != 1 && *d != 1 && want[a] != *d)
-			refuse(c, "%s cannot stretch to %lld along axis %d",
+		int64_t most = want[a].most, at = rank - n + a, *d = &out.dim[at];
+		bool exact = !want[a].count && !c->counts[0].of[at];
+		if (exact && most != 1 && *d != 1 && most != *d)
+			refuse(c, "%s cannot stretch to %lld along axis %lld",
 			       shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
-			       (long long)want[a], rank - n + a);
-		*d = want[a] == 1 ? *d : want[a];
+			       (long long)most, (long long)at);
+		if (*d != 1 || c->counts[0].of[at] || (most == 1 && !want[a].count))
+			continue;
+		*d = most;
+		c->counts[0].of[at] = want[a].count;
 	}
 	c->out[0] = put_expand(c->g, x, out);
 }
@@ -281,21 +284,70 @@ static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int
 	return take_steps(g, x, axis, count ? start : 0, count, step);
 }
 
+// A place from which a slice goes up, or before which it ends, in 0..length.
+static Ref slice_place(Graph *g, Ref at, Ref length)
+{
+	at = larger_of(g, from_end(g, at, length), put_num(g, E_i64, 0));
+	return smaller_of(g, at, length);
+}
+
+// The same where places, or how long the axis is, depend on the data.
+static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t step)
+{
+	Graph *g = c->g;
+	int64_t d = val(g, x)->shape.dim[axis];
+	Ref length = length_along(c, 0, axis);
+	if (step < 0 && count_along(c, 0, axis))
+		refuse_counts(c, 0);
+	if (step < 0)
+		refuse_computed(c, is_const(g, start) ? end : start, "where it begins or ends");
+	start = slice_place(g, start, length);
+	Ref count = put2(g, O_sub, slice_place(g, end, length), start);
+	count = put2(g, O_add, count, put_num(g, E_i64, (double)(step - 1)));
+	count = put2(g, O_div, count, put_num(g, E_i64, (double)step));
+	count = larger_of(g, count, put_num(g, E_i64, 0));
+	Extent size = extent_of(c, count, "how long it is");
+	size.most = MIN(size.most, (d + step - 1) / step);
+	if (is_const(g, start)) {
+		int64_t from = const_int_at(val(g, start), 0);
+		size.most = MIN(size.most, (d - from + step - 1) / step);
+		x = take_steps(g, x, axis, size.most ? from : 0, size.most, step);
+	} else {
+		Ref at = put_iota(g, shape_of(1, &size.most), 0);
+		at = put2(g, O_mul, at, put_num(g, E_i64, (double)step));
+		at = smaller_of(g, put2(g, O_add, at, start), put_num(g, E_i64, (double)(d - 1)));
+		x = put_gather(g, x, at, axis);
+	}
+	c->counts[0].of[axis] = size.count;
+	return size.count ? copy_behind(g, x, axis, size.count) : x;
+}
+
+static bool known_slice(const Call *c, int axis, Ref start, Ref end)
+{
+	return !count_along(c, 0, axis) && is_const(c->g, start) && is_const(c->g, end);
+}
+
 void lower_slice(Call *c)
 {
 	int rank = in_val(c, 0)->shape.rank, n = 0, nend = 0, naxes = 0, nsteps = 0;
-	const int64_t *start = ints_of(c, 1, "starts", &n), *end = ints_of(c, 2, "ends", &nend);
+	const Ref *start = entries_of(c, 1, "starts", &n), *end = entries_of(c, 2, "ends", &nend);
 	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
 	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) ||
 	    n > rank)
 		refuse(c, "starts, ends, axes and steps differ in number");
 	c->out[0] = c->in[0];
+	for (int a = 0; a < rank; a++)
+		c->counts[0].of[a] = count_along(c, 0, a);
 	for (int i = 0; i < n; i++) {
 		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
 		int64_t step = steps ? steps[i] : 1;
 		if (!step || step == INT64_MIN)
 			refuse(c, "a step of %lld", (long long)step);
-		c->out[0] = take_numpy(c->g, c->out[0], axis, start[i], end[i], step);
+		c->out[0] =
+		    known_slice(c, axis, start[i], end[i])
+		        ? take_numpy(c->g, c->out[0], axis, const_int_at(val(c->g, start[i]), 0),
+		                     const_int_at(val(c->g, end[i]), 0), step)
+		        : take_counted(c, c->out[0], axis, start[i], end[i], step);
 	}
 }
 
@@ -316,19 +368,49 @@ void lower_split(Call *c)
 	}
 }
 
+// Values joined along an axis of which not all entries are there: those of each behind those
+// before.
+static void join_counted(Call *c, int axis)
+{
+	Graph *g = c->g;
+	Ref x = c->in[0], count = length_along(c, 0, axis);
+	for (int k = 1; k < c->nin; k++) {
+		int64_t most = val(g, x)->shape.dim[axis];
+		Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), count);
+		x = put_concat(g, axis, 2, (Ref[]){x, c->in[k]});
+		int64_t both = val(g, x)->shape.dim[axis];
+		Ref at = put_iota(g, shape_of(1, &both), 0), there = put2(g, O_lt, at, count);
+		at = put3(g, O_select, there, at, put2(g, O_add, at, gap));
+		at = smaller_of(g, at, put_num(g, E_i64, (double)(both - 1)));
+		if (!is_const(g, count))
+			x = put_gather(g, x, at, axis);
+		count = put2(g, O_add, count, length_along(c, k, axis));
+	}
+	c->out[0] = copy_behind(g, x, axis, count);
+	c->counts[0].of[axis] = count;
+}
+
 void lower_concat(Call *c)
 {
 	int rank = in_val(c, 0)->shape.rank, n = 0;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 1), rank);
 	Ref *x = NEWS(c->r->arena, Ref, c->nin);
+	bool counted = false;
 	for (int k = 0; k < c->nin; k++) {
 		const Val *v = in_val(c, k);
 		if (v->shape.rank != rank)
 			refuse(c, "operands of %d and %d dimensions", rank, v->shape.rank);
+		counted |= count_along(c, k, axis) != 0;
+		for (int a = 0; a < rank; a++)
+			c->counts[0].of[a] =
+			    count_along(c, k, a) ? count_along(c, k, a) : c->counts[0].of[a];
 		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
 			x[n++] = c->in[k];
 	}
-	c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
+	if (counted)
+		join_counted(c, axis);
+	else
+		c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
 }
 
 // ---- padding --------------------------------------------------------------------------
@@ -462,20 +544,21 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	return true;
 }
 
-// Indices in [0, n): negative ones count from the end. Constants are checked here, inputs before
-// they are used, and what is computed from data is kept inside.
-static Ref wrap_index(Call *c, Ref index, int64_t n)
+// Indices along axis `axis` of operand 0, in [0, n): negative ones count from the end. Constants
+// are checked here, inputs before they are used, and what is computed from data is kept inside.
+static Ref wrap_index(Call *c, Ref index, int axis)
 {
 	Graph *g = c->g;
+	int64_t n = val(g, c->in[0])->shape.dim[axis];
 	index = put_cast(g, index, E_i64);
 	const Val *v = val(g, index);
 	if (v->op == O_iota || limit_input(c->r, index, n))
 		return index;
-	if (v->op != O_const) {
-		Ref zero = put_num(g, E_i64, 0), size = put_num(g, E_i64, (double)n);
-		Ref end = put_num(g, E_i64, (double)(n - 1)), low = put2(g, O_lt, index, zero);
-		index = put3(g, O_select, low, put2(g, O_add, index, size), index);
-		return put2(g, O_min, put2(g, O_max, index, zero), end);
+	bool counted = count_along(c, 0, axis) && limits_of(g, index).low < 0;
+	if (v->op != O_const || counted) {
+		Ref zero = put_num(g, E_i64, 0), end = put_num(g, E_i64, (double)(n - 1));
+		index = from_end(g, index, length_along(c, 0, axis));
+		return smaller_of(g, larger_of(g, index, zero), end);
 	}
 	int64_t count = count_of(&v->shape);
 	int64_t *wrapped = NEWS(c->r->arena, int64_t, count + 1);
@@ -494,7 +577,7 @@ void lower_gather(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	in_val(c, 1);
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
-	Ref index = wrap_index(c, c->in[1], s.dim[axis]);
+	Ref index = wrap_index(c, c->in[1], axis);
 	const Val *v = val(c->g, index);
 	if (v->op == O_const && !v->shape.rank) {
 		Ref one = take_range(c->g, c->in[0], axis, const_int_at(v, 0), 1);
@@ -552,7 +635,7 @@ void lower_gather_elements(Call *c)
 	if (in_val(c, 1)->shape.rank != s.rank)
 		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
 		       s.rank);
-	Ref index = wrap_index(c, c->in[1], s.dim[axis]);
+	Ref index = wrap_index(c, c->in[1], axis);
 	c->out[0] =
 	    put_gather(c->g, flatten(c->g, c->in[0]), element_positions(c->g, &s, index, axis), 0);
 }
@@ -587,6 +670,42 @@ static void note_repeats(Call *c, Ref index, int64_t n)
 	}
 }
 
+// A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
+static bool counts_all(const Graph *g, Ref index, int64_t n)
+{
+	const Val *v = val(g, index);
+	if (v->op == O_iota)
+		return v->shape.rank == 1 && v->shape.dim[0] == n;
+	if (v->op != O_const || count_of(&v->shape) != n)
+		return false;
+	for (int64_t i = 0; i < n; i++)
+		if (const_int_at(v, i) != i)
+			return false;
+	return true;
+}
+
+// Places in `rows`, `at`, get `new`. Places of operand 1 that are not there are one row more.
+static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
+{
+	Graph *g = c->g;
+	Shape s = val(g, rows)->shape;
+	int mode = scatter_mode(c), rank = val(g, at)->shape.rank;
+	bool counted = false;
+	for (int a = 0; a < rank; a++) {
+		Ref count = count_along(c, 1, a);
+		counted |= count != 0;
+		at = count ? fill_behind(g, at, a, count, (double)s.dim[0]) : at;
+	}
+	at = flatten(g, at);
+	if (!counted && mode == 0 && counts_all(g, at, s.dim[0]))
+		return new;
+	if (!counted)
+		return put_scatter(g, rows, at, new, 0, mode);
+	int64_t before[RANK] = {0}, after[RANK] = {1};
+	rows = put_scatter(g, put_pad(g, rows, before, after, 0), at, new, 0, mode);
+	return take_range(g, rows, 0, 0, s.dim[0]);
+}
+
 void lower_scatter_elements(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
@@ -596,10 +715,9 @@ void lower_scatter_elements(Call *c)
 		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
 		       s.rank);
 	Graph *g = c->g;
-	Ref index = element_positions(g, &s, wrap_index(c, c->in[1], s.dim[axis]), axis);
+	Ref index = element_positions(g, &s, wrap_index(c, c->in[1], axis), axis);
 	note_repeats(c, index, count_of(&s));
-	Ref x = put_scatter(g, flatten(g, c->in[0]), flatten(g, index), flatten(g, c->in[2]), 0,
-	                    scatter_mode(c));
+	Ref x = scatter_rows(c, flatten(g, c->in[0]), index, flatten(g, c->in[2]));
 	c->out[0] = put_reshape(g, x, s);
 }
 
@@ -616,25 +734,22 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 	Ref sum = put_expand(g, put_rank(g, put_num(g, E_i64, 0), at.rank), at);
 	for (int j = 0; j < k; j++) {
 		Ref part = put_reshape(g, take_range(g, index, last, j, 1), at);
-		part = wrap_index(c, part, s->dim[first + j]);
+		part = wrap_index(c, part, first + j);
 		sum = put2(g, O_mul, sum, put_num(g, E_i64, (double)s->dim[first + j]));
 		sum = put2(g, O_add, sum, part);
 	}
 	return sum;
 }
 
-// A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
-static bool counts_all(const Graph *g, Ref index, int64_t n)
+// Operand 2 with as many entries as there are places, where it may have more.
+static Ref cut_updates(Call *c, Shape places)
 {
-	const Val *v = val(g, index);
-	if (v->op == O_iota)
-		return v->shape.rank == 1 && v->shape.dim[0] == n;
-	if (v->op != O_const || count_of(&v->shape) != n)
-		return false;
-	for (int64_t i = 0; i < n; i++)
-		if (const_int_at(v, i) != i)
-			return false;
-	return true;
+	Ref x = c->in[2];
+	for (int a = 0; a < places.rank; a++)
+		if (val(c->g, x)->shape.rank > a && val(c->g, x)->shape.dim[a] > places.dim[a] &&
+		    count_along(c, 2, a))
+			x = take_range(c->g, x, a, 0, places.dim[a]);
+	return x;
 }
 
 void lower_scatter_nd(Call *c)
@@ -644,15 +759,12 @@ void lower_scatter_nd(Call *c)
 	in_val(c, 2);
 	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
-	Ref at = flatten(g, tuple_positions(c, &s, 0, index));
+	Ref at = tuple_positions(c, &s, 0, index);
 	Ref rows = merge_axes(g, c->in[0], 0, k);
-	int64_t nrow = val(g, rows)->shape.dim[0];
 	Shape update = val(g, rows)->shape;
 	update.dim[0] = count_of(&val(g, at)->shape);
-	Ref new = put_reshape(g, c->in[2], update);
-	int mode = scatter_mode(c);
-	bool all = mode == 0 && counts_all(g, at, nrow);
-	c->out[0] = put_reshape(g, all ? new : put_scatter(g, rows, at, new, 0, mode), s);
+	Ref new = cut_updates(c, val(g, at)->shape);
+	c->out[0] = put_reshape(g, scatter_rows(c, rows, at, put_reshape(g, new, update)), s);
 }
 
 void lower_gather_nd(Call *c)
@@ -685,38 +797,51 @@ void lower_shape(Call *c)
 	int64_t start = attr_int(c, "start", 0), end = attr_int(c, "end", s.rank);
 	start = clamp(start < 0 ? start + s.rank : start, 0, s.rank);
 	end = clamp(end < 0 ? end + s.rank : end, 0, s.rank);
-	c->out[0] = put_ints(c->g, (int)MAX(end - start, 0), s.dim + start);
+	if (!c->arg[0].counts || end <= start) {
+		c->out[0] = put_ints(c->g, (int)MAX(end - start, 0), s.dim + start);
+		return;
+	}
+	Ref size[RANK];
+	for (int64_t a = start; a < end; a++)
+		size[a] = put_rank(c->g, length_along(c, 0, (int)a), 1);
+	c->out[0] = put_concat(c->g, 0, (int)(end - start), size + start);
 }
 
 void lower_size(Call *c)
 {
-	int64_t n = count_of(&in_val(c, 0)->shape);
-	c->out[0] = put_const(c->g, E_i64, shape_of(0, NULL), &n);
+	Ref n = put_num(c->g, E_i64, 1);
+	for (int a = 0; a < in_val(c, 0)->shape.rank; a++)
+		n = put2(c->g, O_mul, n, length_along(c, 0, a));
+	c->out[0] = n;
 }
 
 void lower_constant_of_shape(Call *c)
 {
 	int n = 0;
-	const int64_t *dims = operand_ints(c, 0, &n);
+	const Extent *size = extents_of(c, 0, "", &n);
 	const AttributeProto *a = find_attr(c, "value");
 	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
 	want_rank(c, n);
-	if (!dims || count_of(&val(c->g, x)->shape) != 1)
+	if (!size || count_of(&val(c->g, x)->shape) != 1)
 		refuse(c, "wants a shape and one value");
-	for (int i = 0; i < n; i++)
-		if (dims[i] < 0)
-			refuse(c, "dimension %lld", (long long)dims[i]);
+	Shape s = {.rank = n};
+	for (int i = 0; i < n; i++) {
+		s.dim[i] = size[i].most;
+		c->counts[0].of[i] = size[i].count;
+		if (s.dim[i] < 0)
+			refuse(c, "dimension %lld", (long long)s.dim[i]);
+	}
 	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
-	c->out[0] = put_expand(c->g, x, shape_of(n, dims));
+	c->out[0] = put_expand(c->g, x, s);
 }
 
 // Truth of (row + shift <=> column) over the last two axes.
-static Ref triangle(Graph *g, const Shape *s, int64_t shift, bool upper)
+static Ref triangle(Graph *g, const Shape *s, Ref shift, bool upper)
 {
 	Shape flat = *s;
 	for (int a = 0; a < s->rank - 2; a++)
 		flat.dim[a] = 1;
-	Ref row = put2(g, O_add, put_iota(g, flat, s->rank - 2), put_num(g, E_i64, (double)shift));
+	Ref row = put2(g, O_add, put_iota(g, flat, s->rank - 2), shift);
 	Ref column = put_iota(g, flat, s->rank - 1);
 	return upper ? put2(g, O_le, row, column) : put2(g, O_le, column, row);
 }
@@ -727,9 +852,10 @@ void lower_trilu(Call *c)
 	if (s.rank < 2)
 		refuse(c, "wants a matrix");
 	int n = 0;
-	const int64_t *k = operand_ints(c, 1, &n);
-	Ref keep = triangle(c->g, &s, k && n ? clamp(k[0], -(1 << 30), 1 << 30) : 0,
-	                    attr_int(c, "upper", 1));
+	const Ref *k = entries_of(c, 1, "", &n);
+	Ref shift = k && n ? k[0] : put_num(c->g, E_i64, 0), far = put_num(c->g, E_i64, 1 << 30);
+	shift = smaller_of(c->g, larger_of(c->g, shift, put1(c->g, O_neg, far)), far);
+	Ref keep = triangle(c->g, &s, shift, attr_int(c, "upper", 1));
 	c->out[0] = put3(c->g, O_select, keep, c->in[0], num_like(c->g, c->in[0], 0));
 }
 

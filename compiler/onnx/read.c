@@ -477,6 +477,14 @@ static const Row *known_row(Call *c)
 	return row;
 }
 
+static const Counts *counts_or_none(const Counts *counts)
+{
+	for (int a = 0; a < RANK; a++)
+		if (counts->of[a])
+			return counts;
+	return NULL;
+}
+
 static void run_row(Call *c, Value *result)
 {
 	const Row *row = known_row(c);
@@ -485,10 +493,15 @@ static void run_row(Call *c, Value *result)
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
 		c->in[k] =
 		    c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
-	row->lower(c);
+	if (any_counted(c))
+		lower_counted(c, row);
+	else
+		row->lower(c);
 	for (int i = 0; i < c->nout; i++)
-		result[i] =
-		    c->out[i] ? (Value){.ref = c->out[i], .onnx = i ? 0 : c->onnx} : c->value[i];
+		result[i] = c->out[i] ? (Value){.ref = c->out[i],
+		                                .onnx = i ? 0 : c->onnx,
+		                                .counts = counts_or_none(&c->counts[i])}
+		                      : c->value[i];
 }
 
 static void run_call(Call *c, Value *result)
@@ -508,6 +521,7 @@ static Call new_call(Reader *r, Space *s, const NodeProto *node)
 	c.arg = NEWS(r->arena, Value, c.nin + 1);
 	c.in = NEWS(r->arena, Ref, c.nin + 1);
 	c.out = NEWS(r->arena, Ref, c.nout + 1);
+	c.counts = NEWS(r->arena, Counts, c.nout + 1);
 	c.value = NEWS(r->arena, Value, c.nout + 1);
 	return c;
 }
@@ -601,6 +615,23 @@ static void count_ops(Reader *r, size_t n, NodeProto *const *node)
 
 // ---- outputs --------------------------------------------------------------------------
 
+// An output whose size depends on the data: another one tells it. What is behind is 0, so that no
+// gradient comes from there.
+static void add_counted_out(Reader *r, const char *name, Ref x, const Counts *counts)
+{
+	Graph *g = r->g;
+	Shape s = val(g, x)->shape;
+	Ref size[RANK];
+	for (int a = 0; a < s.rank; a++) {
+		Ref count = counts->of[a];
+		if (count)
+			x = fill_behind(g, x, a, count, 0);
+		size[a] = put_rank(g, count ? count : put_num(g, E_i64, (double)s.dim[a]), 1);
+	}
+	add_out(g, name, x);
+	add_out(g, format(r->arena, SHAPE_OF "%s", name), put_concat(g, 0, s.rank, size));
+}
+
 typedef struct Ends { // of the whole graph
 	const Space *top;
 	const Input *output;
@@ -621,7 +652,11 @@ static void add_output(Reader *r, void *ends)
 		fail(r->model->path,
 		     "output '%s' is a result that amosc does not compute; export without it",
 		     declared->name);
-	add_out(r->g, declared->name, put_cast(r->g, x, type));
+	x = put_cast(r->g, x, type);
+	if (v.counts)
+		add_counted_out(r, declared->name, x, v.counts);
+	else
+		add_out(r->g, declared->name, x);
 }
 
 // The loss that the file tells of goes by that name, whatever it is called there.
