@@ -137,7 +137,7 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 }
 
 // Where out v of kernel k goes: outputs, slots, else scratch. What could not go to its slot is left
-// to a copy.
+// to a copy, behind the last kernel.
 static int places_of(Layout *l, Ref v, Place *to, bool *copied)
 {
 	const Graph *g = l->plan->graph;
@@ -148,7 +148,9 @@ static int places_of(Layout *l, Ref v, Place *to, bool *copied)
 	for (int i = 0; i < g->stores.count; i++)
 		if (g->stores.at[i].val == v) {
 			copied[i] = !stores_in_place(l, g->stores.at[i].slot, v);
-			if (!copied[i])
+			if (copied[i])
+				l->last[v] = l->plan->kerns.count;
+			else
 				to[n++] = l->plan->slot[g->stores.at[i].slot];
 		}
 	return n;
@@ -254,8 +256,6 @@ static void add_copy(Layout *l, const Store *s)
 	Kern copy = {.kind = L_map, .space = val(p->graph, s->val)->shape, .nout = 1};
 	copy.out = take_copy(l->arena, &s->val, sizeof s->val);
 	copy.to = take_copy(l->arena, &p->slot[s->slot], sizeof *copy.to);
-	if (l->buffer[s->val] >= 0)
-		l->buffers.at[l->buffer[s->val]].last = p->kerns.count;
 	PUSH(l->arena, p->kerns, copy);
 }
 

@@ -58,6 +58,15 @@ int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *b
 	return 0;
 }
 
+static int forward_launch(const struct amos_run *run, amos_worker *worker, char *const *buf,
+                          int64_t n, int64_t kernel)
+{
+	(void)kernel;
+	for (int64_t i = 0; i < n; i++)
+		worker(buf, i, run->own);
+	return 0;
+}
+
 static char *block(Arena *arena, int64_t bytes)
 {
 	return take(arena, (size_t)bytes + 64);
@@ -150,6 +159,8 @@ Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, cons
 	Compiled *c = NEW(arena, Compiled);
 	*c = (Compiled){g, plan_graph(arena, g, "run"), NULL};
 	EmitOptions options = {.target = target, .threads = 1, .name = what};
+	print_plan(stdout, c->plan), fflush(stdout);
+	check_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
 	return c;
 }
@@ -181,6 +192,44 @@ void run_compiled(Arena *arena, const Compiled *c, Array *slot, Launcher *launch
 	}
 }
 
+Ref end_at(const Graph *g, int k)
+{
+	int n = g->outs.count;
+	return k < n ? g->outs.at[k].val : g->stores.at[k - n].val;
+}
+
+static const char *end_name(const Graph *g, int k)
+{
+	int n = g->outs.count;
+	return k < n ? g->outs.at[k].name : g->slots.at[g->stores.at[k - n].slot].name;
+}
+
+// Where a run leaves the kth of outs and stores.
+static const char *end_memory(const Run *r, const Plan *plan, int k)
+{
+	int n = plan->graph->outs.count;
+	return k < n ? r->outputs[k] : slot_memory(r, plan, plan->graph->stores.at[k - n].slot);
+}
+
+// Do workers in another order leave the same bits?
+static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const Run *run,
+                      const char *what)
+{
+	int status;
+	const Graph *g = c->plan->graph;
+	Run other = run_once(arena, c, slot, forward_launch, &status);
+	bool same = !status;
+	for (int k = 0; k < g->outs.count + g->stores.count; k++) {
+		const Val *v = val(g, end_at(g, k));
+		size_t bytes = (size_t)(count_of(&v->shape) * elems[v->type].bytes);
+		if (!memcmp(end_memory(run, c->plan, k), end_memory(&other, c->plan, k), bytes))
+			continue;
+		printf("%s: %s depends on the order of workers\n", what, end_name(g, k));
+		same = false;
+	}
+	return same;
+}
+
 double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
                    Launcher *launch, double tolerance, const double *least, const char *what)
 {
@@ -189,15 +238,9 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	int status;
 	Run r = run_once(arena, c, slot, launch, &status);
 	double worst = status ? INFINITY : 0;
-	for (int k = 0; k < g->outs.count; k++)
-		worst =
-		    fmax(worst, compare(arena, &want[g->outs.at[k].val], r.outputs[k], tolerance,
-		                        least ? least[k] : 0, what, g->outs.at[k].name));
-	for (int k = 0; k < g->stores.count; k++) {
-		Store s = g->stores.at[k];
-		worst = fmax(worst, compare(arena, &want[s.val], slot_memory(&r, c->plan, s.slot),
-		                            tolerance, 0, what, g->slots.at[s.slot].name));
-	}
+	for (int k = 0; k < g->outs.count + g->stores.count; k++)
+		worst = fmax(worst, compare(arena, &want[end_at(g, k)], end_memory(&r, c->plan, k),
+		                            tolerance, least ? least[k] : 0, what, end_name(g, k)));
 	free_compiled(c);
 	return worst;
 }
@@ -238,8 +281,9 @@ static void round_array(Arena *arena, Array *a, double disturbance, uint64_t ran
 		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
 
-static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, double disturbance,
-                           int sample)
+// Floats of at most `bytes` are rounded to their type.
+static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, int bytes,
+                           double disturbance, int sample)
 {
 	Array *result = NEWS(arena, Array, g->nval);
 	for (int r = 1; r < g->nval; r++) {
@@ -248,27 +292,60 @@ static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, doub
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
 		result[r] = eval_value(arena, g, r, slot, in);
-		round_array(arena, &result[r], disturbance, (uint64_t)(sample * g->nval + r));
+		if (elems[v->type].cls == 'f' && elems[v->type].bytes <= bytes)
+			round_array(arena, &result[r], disturbance,
+			            (uint64_t)(sample * g->nval + r));
 	}
 	return result;
 }
 
 static void add_errors(const Graph *g, const Array *exact, const Array *rounded, double *error)
 {
-	for (int k = 0; k < g->outs.count; k++) {
-		const Array *a = &exact[g->outs.at[k].val], *b = &rounded[g->outs.at[k].val];
-		for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
-			if (isfinite(a->f[i]) && isfinite(b->f[i]))
+	for (int k = 0; k < g->outs.count + g->stores.count; k++) {
+		const Array *a = &exact[end_at(g, k)], *b = &rounded[end_at(g, k)];
+		for (int64_t i = 0; i < count_of(&a->shape); i++)
+			if (elems[a->type].cls != 'f')
+				error[k] = fmax(error[k], fabs((double)(a->i[i] - b->i[i])));
+			else if (isfinite(a->f[i]) && isfinite(b->f[i]))
 				error[k] = fmax(error[k], fabs(a->f[i] - b->f[i]));
 	}
 }
 
 double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
+	enum { HALF = 2, ALL = 8 };
 	const Graph *g = graph_live(arena, open_pass(arena, from));
-	const Array *exact = eval_graph(arena, g, slot);
-	double *error = NEWS(arena, double, g->outs.count + 1);
+	const Array *exact = eval_rounded(arena, g, slot, HALF, 0, 0);
+	double *error = NEWS(arena, double, g->outs.count + g->stores.count + 1);
 	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++)
-		add_errors(g, exact, eval_rounded(arena, g, slot, disturbance, sample), error);
+		add_errors(g, exact, eval_rounded(arena, g, slot, ALL, disturbance, sample), error);
+	return error;
+}
+
+static double error_of(Arena *arena, const Array *want, const void *memory)
+{
+	Array got = array_from(arena, want->type, &want->shape, memory);
+	double most = 0;
+	for (int64_t i = 0; i < count_of(&want->shape); i++)
+		most = fmax(most, elems[want->type].cls == 'f'
+		                      ? distance(got.f[i], want->f[i], 1)
+		                      : fabs((double)(got.i[i] - want->i[i])));
+	return most;
+}
+
+double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Target *target,
+                     const char *what)
+{
+	enum { HALF = 2 };
+	int status, n = g->outs.count + g->stores.count;
+	Array *want = eval_rounded(arena, g, slot, HALF, 0, 0);
+	Compiled *c = compile_graph(arena, g, target, what);
+	Run r = run_once(arena, c, slot, plain_launch, &status);
+	bool good = !status && same_bits(arena, c, slot, &r, what);
+	double *error = NEWS(arena, double, n + 1);
+	for (int k = 0; k < n; k++)
+		error[k] = good ? error_of(arena, &want[end_at(g, k)], end_memory(&r, c->plan, k))
+		                : INFINITY;
+	free_compiled(c);
 	return error;
 }

@@ -16,16 +16,21 @@ typedef struct Compiled Compiled;
 Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
 void free_compiled(Compiled *);
+Ref end_at(const Graph *, int k); // outs, then what is stored, by number
 // Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
-// evaluator, in units of `tolerance` times the largest entry of that array, of outs at least
-// least[out] (NULL: 0): 1 is the most that is allowed. Prints what differs.
+// evaluator, in units of `tolerance` times the largest entry of that array, but at least least[k]
+// (outs, then stores; NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
 // The same graph computed in double: slots of `slot` where wide_pass() makes them f64.
 double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                   double tolerance, const double *least, const char *what);
-// By out: how much it changes at most when every value is rounded to its type, and floats are
-// disturbed by up to that share of them: what is to be expected of a computation in these types.
+// By out, then store: how far an element of it lies from the evaluator, compiled; INFINITY where
+// workers in another order leave other bits. Floats narrower than f32 are rounded as in memory.
+double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const char *what);
+// By out, then store: how much it changes at most when every value is rounded to its type, and
+// floats are disturbed by up to that share of them: what is to be expected of a computation in
+// these types.
 double *rounding_errors(Arena *, const Graph *, const Array *slot, double disturbance);
 
 #endif
