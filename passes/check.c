@@ -85,15 +85,20 @@ typedef struct Inside {
 	int *seen; // by Ref: the kernel that saw it last, + 1
 } Inside;
 
+static int64_t last_dim(const Shape *s)
+{
+	return s->rank ? s->dim[s->rank - 1] : 1;
+}
+
 static bool out_fits(const Kern *kern, const Shape *s)
 {
 	int rank = kern->space.rank;
 	if (kern->kind == L_map)
 		return count_of(s) == count_of(&kern->space);
 	if (kern->kind == L_dot)
-		return s->dim[s->rank - 1] == kern->space.dim[rank - 1] &&
+		return last_dim(s) == last_dim(&kern->space) &&
 		       (count_of(s) == count_of(&kern->space) ||
-		        (kern->fold && count_of(s) == s->dim[s->rank - 1]));
+		        (kern->fold && count_of(s) == last_dim(s)));
 	bool whole = s->rank == rank, folded = s->rank == rank;
 	for (int a = 0; a < rank && s->rank == rank; a++) {
 		whole = whole && s->dim[a] == kern->space.dim[a];

@@ -105,9 +105,10 @@ static bool shaped_as(const Shape *s, const Group *g)
 
 static bool shaped_as_folded(const Shape *s, const Group *g)
 {
+	if (s->rank != g->space.rank)
+		return false;
 	for (int a = 0; a < g->space.rank; a++)
-		if (s->rank != g->space.rank ||
-		    s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
+		if (s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
 			return false;
 	return true;
 }
