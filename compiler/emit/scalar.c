@@ -453,10 +453,11 @@ static Value narrow_float(Gen *g, Value x, Elem to)
 	return to == E_bf16 ? narrow_bf16(g, x) : x;
 }
 
-// Truncates; beyond the type's range it stops at the ends, and 0 for what is not a number.
+// Truncates to 64 bits, stopping at their ends, and 0 for what is not a number; narrower types take
+// the low bits.
 static Value float_to_int(Gen *g, Value x, Elem to)
 {
-	bool sign = class_of(to) == 'i';
+	bool sign = to != E_u64;
 	Elem wide = sign ? E_i64 : E_u64;
 	LLVMTypeRef types[2] = {like(g, g->i64, x), LLVMTypeOf(x)};
 	Value v = intrinsic(g, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", 2, types, 1, &x);

@@ -88,6 +88,8 @@ double const_at(const Val *v, int64_t i)
 		return (double)half_to_float(((const uint16_t *)v->data)[i]);
 	case E_bf16:
 		return (double)bf16_to_float(((const uint16_t *)v->data)[i]);
+	case E_u64:
+		return (double)((const uint64_t *)v->data)[i];
 	default:
 		return (double)const_int_at(v, i);
 	}

@@ -57,6 +57,8 @@ static void set_float(Array *out, int64_t i, double x)
 		out->f[i] = x;
 	else if (out->type == E_b8)
 		out->i[i] = x != 0;
+	else if (out->type == E_u64)
+		out->i[i] = !(x > 0) ? 0 : (int64_t)(x >= 0x1p64 ? UINT64_MAX : (uint64_t)x);
 	else
 		out->i[i] = isnan(x)      ? 0
 		            : x >= 0x1p63 ? INT64_MAX
@@ -178,32 +180,51 @@ static double float_map(Op op, double x, double y)
 	}
 }
 
-static int64_t int_div(int64_t x, int64_t y)
+static bool is_signed(Elem elem)
+{
+	return elems[elem].cls == 'i';
+}
+
+static bool int_less(Elem elem, int64_t x, int64_t y)
+{
+	return is_signed(elem) ? x < y : (uint64_t)x < (uint64_t)y;
+}
+
+static int64_t int_div(Elem elem, int64_t x, int64_t y)
 {
 	if (y == 0)
 		return 0;
+	if (!is_signed(elem))
+		return (int64_t)((uint64_t)x / (uint64_t)y);
 	return y == -1 ? (int64_t) - (uint64_t)x : x / y;
 }
 
-static int64_t int_mod(int64_t x, int64_t y)
+static int64_t int_mod(Elem elem, int64_t x, int64_t y)
 {
-	if (y == 0 || y == -1)
+	if (y == 0 || (is_signed(elem) && y == -1))
 		return 0;
+	if (!is_signed(elem))
+		return (int64_t)((uint64_t)x % (uint64_t)y);
 	int64_t rest = x % y;
 	return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
+static int64_t int_sign(Elem elem, int64_t x)
+{
+	return is_signed(elem) ? (x > 0) - (x < 0) : x != 0;
+}
+
 // Sums and products wrap: they are worked out unsigned.
-static int64_t int_map(Op op, int64_t x, int64_t y)
+static int64_t int_map(Op op, Elem elem, int64_t x, int64_t y)
 {
 	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
 	switch (op) {
 	case O_neg:
 		return (int64_t)-ux;
 	case O_abs:
-		return x < 0 ? (int64_t)-ux : x;
+		return is_signed(elem) && x < 0 ? (int64_t)-ux : x;
 	case O_sign:
-		return (x > 0) - (x < 0);
+		return int_sign(elem, x);
 	case O_isnan:
 		return 0;
 	case O_not:
@@ -217,19 +238,19 @@ static int64_t int_map(Op op, int64_t x, int64_t y)
 	case O_mul:
 		return (int64_t)(ux * uy);
 	case O_div:
-		return int_div(x, y);
+		return int_div(elem, x, y);
 	case O_mod:
-		return int_mod(x, y);
+		return int_mod(elem, x, y);
 	case O_max:
-		return MAX(x, y);
+		return int_less(elem, x, y) ? y : x;
 	case O_min:
-		return MIN(x, y);
+		return int_less(elem, x, y) ? x : y;
 	case O_eq:
 		return x == y;
 	case O_lt:
-		return x < y;
+		return int_less(elem, x, y);
 	case O_le:
-		return x <= y;
+		return !int_less(elem, y, x);
 	case O_and:
 		return x & y;
 	case O_or:
@@ -241,6 +262,11 @@ static int64_t int_map(Op op, int64_t x, int64_t y)
 	}
 }
 
+static double int_to_double(Elem elem, int64_t x)
+{
+	return is_signed(elem) ? (double)x : (double)(uint64_t)x;
+}
+
 static void map_element(Op op, Array *out, int64_t i, const Array *in, const int64_t *at)
 {
 	if (op == O_select)
@@ -249,9 +275,9 @@ static void map_element(Op op, Array *out, int64_t i, const Array *in, const int
 		set_float(out, i,
 		          float_map(op, in[0].f[at[0]], prims[op].arity > 1 ? in[1].f[at[1]] : 0));
 	else if (is_float(out->type))
-		out->f[i] = (double)in[0].i[at[0]];
+		out->f[i] = int_to_double(in[0].type, in[0].i[at[0]]);
 	else
-		out->i[i] = wrap(out->type, int_map(op, in[0].i[at[0]],
+		out->i[i] = wrap(out->type, int_map(op, in[0].type, in[0].i[at[0]],
 		                                    prims[op].arity > 1 ? in[1].i[at[1]] : 0));
 }
 
@@ -294,7 +320,7 @@ static void fold_int(Op op, Elem elem, int64_t *out, int64_t x)
 {
 	static const Op as_map[OPS] = {
 	    [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
-	*out = wrap(elem, int_map(as_map[op], *out, x));
+	*out = wrap(elem, int_map(as_map[op], elem, *out, x));
 }
 
 static double float_start(Op op)
@@ -302,9 +328,13 @@ static double float_start(Op op)
 	return op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
 }
 
-static int64_t int_start(Op op)
+static int64_t int_start(Op op, Elem elem)
 {
-	return op == O_prod ? 1 : op == O_amax ? INT64_MIN : op == O_amin ? INT64_MAX : 0;
+	bool sign = is_signed(elem);
+	return op == O_prod   ? 1
+	       : op == O_amax ? (sign ? INT64_MIN : 0)
+	       : op == O_amin ? (sign ? INT64_MAX : -1)
+	                      : 0;
 }
 
 static void eval_fold(Op op, Array *out, const Array *in)
@@ -315,7 +345,7 @@ static void eval_fold(Op op, Array *out, const Array *in)
 		if (is_float(out->type))
 			out->f[k] = float_start(op);
 		else
-			out->i[k] = int_start(op);
+			out->i[k] = int_start(op, out->type);
 	}
 	if (count_of(&in->shape) == 0)
 		return;
@@ -331,7 +361,7 @@ static void eval_fold(Op op, Array *out, const Array *in)
 
 static bool is_larger(const Array *in, int64_t a, int64_t b)
 {
-	return is_float(in->type) ? in->f[a] > in->f[b] : in->i[a] > in->i[b];
+	return is_float(in->type) ? in->f[a] > in->f[b] : int_less(in->type, in->i[b], in->i[a]);
 }
 
 static void eval_argmax(int axis, Array *out, const Array *in)
@@ -516,7 +546,8 @@ static void combine(int64_t mode, Array *out, int64_t to, const Array *update, i
 	else if (is_float(out->type))
 		out->f[to] = float_map(how[mode], out->f[to], update->f[i]);
 	else
-		out->i[to] = wrap(out->type, int_map(how[mode], out->i[to], update->i[i]));
+		out->i[to] =
+		    wrap(out->type, int_map(how[mode], out->type, out->i[to], update->i[i]));
 }
 
 static void eval_scatter(const Attr *attr, Array *out, const Array *in)
