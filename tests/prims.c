@@ -512,6 +512,7 @@ static void identities(void)
 	EXPECT(put_fold(g, O_sum, one, 2, (int64_t[]){0, 2}) == one, "sum over axes of 1");
 	Ref sums = put_fold(g, O_sum, put_fold(g, O_sum, x, 1, (int64_t[]){2}), 1, (int64_t[]){0});
 	EXPECT(sums == put_fold(g, O_sum, x, 2, (int64_t[]){0, 2}), "sum of sum");
+	EXPECT(is_const(g, put_fold(g, O_argmax, one, 1, (int64_t[]){2})), "argmax over one");
 	EXPECT(put_cast(g, x, E_f32) == x, "cast to the same");
 	EXPECT(put_cast(g, put_cast(g, x, E_f64), E_f32) == x, "cast there and back");
 	EXPECT(put_cast(g, put_cast(g, x, E_i64), E_f32) != x, "truncation is lost");

@@ -175,6 +175,16 @@ static Ref fold(const Ask *q)
 	return put_fold(q->g, q->op, x->in[0], n, axes);
 }
 
+// Along an axis of 1 the largest is the first.
+static Ref argmax(const Ask *q)
+{
+	Shape ones = {.rank = q->shape->rank};
+	for (int a = 0; a < ones.rank; a++)
+		ones.dim[a] = 1;
+	Ref first = put_num(q->g, E_i64, 0);
+	return is_still(q) ? put_expand(q->g, put_reshape(q->g, first, ones), *q->shape) : 0;
+}
+
 // Without empty operands, and with those of an operand that is itself joined along the axis.
 static Ref concat(const Ask *q)
 {
@@ -315,7 +325,7 @@ static Ref (*const rule[OPS])(const Ask *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
     [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
-    [O_amin] = fold,       [O_add] = add,
+    [O_amin] = fold,       [O_argmax] = argmax,   [O_add] = add,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
