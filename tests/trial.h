@@ -10,10 +10,14 @@ typedef struct Trial {
 	const Graph *loss;   // with an out "loss"
 	const Graph *smooth; // the same without rounding to fewer bits
 	const Graph *with;   // with gradients too; NULL: nothing to differentiate
+	const Graph *slopes; // whose gradients are compared with differences: of `with`, if not set
+	                     // otherwise
 	Array *slot;         // values; those of active slots are varied
 	bool *active;
-	bool moved;   // active slots no longer hold the given values
-	int kinks;    // elements where the slopes to the left and to the right differ
+	int most;   // elements of a slot that are varied
+	bool moved; // active slots no longer hold the given values
+	int kinks;  // elements where the slopes to the left and to the right differ
+	double *loss_rounding, *slope_rounding; // by out of smooth and slopes, once it is needed
 	double worst; // largest difference so far, relative to the largest entry of its gradient
 } Trial;
 
