@@ -163,6 +163,35 @@ static void test_constants(void)
 // ---- structure ------------------------------------------------------------------------
 
 // f(a; k = 2) = a + k, called with k = 3 and without
+// A product of constants whose result no float has.
+static void exact(const char *op, int type, TensorProto *a, TensorProto *b, int64_t wanted,
+                  const char *what)
+{
+	Build *m = build(13);
+	PUSH(arena, m->tensors, a);
+	PUSH(arena, m->tensors, b);
+	PUSH(arena, m->outputs, value("y", type, "1,1"));
+	add_to(m, node(op, "a,b", "y"));
+	Model *read = read_built(m, NULL);
+	check(read && run(read).i[0] == wanted, what);
+}
+
+static void test_exact(void)
+{
+	enum { LONG = 300, UINT8 = 2, INT32 = 6, INT64 = 7 };
+	const int64_t row[] = {1, LONG}, column[] = {LONG, 1}, x[] = {94906267, 1};
+	uint8_t most[LONG];
+	memset(most, 255, sizeof most);
+	TensorProto *a = raw(tensor("a", UINT8, 2, row), most, LONG);
+	most[7] = 254;
+	exact("MatMulInteger", INT32, a, raw(tensor("b", UINT8, 2, column), most, LONG),
+	      (LONG - 1) * 255 * 255 + 255 * 254, "a product of bytes beyond 2^24");
+	const int64_t two[] = {1, 2}, down[] = {2, 1};
+	exact("MatMul", INT64, raw(tensor("a", INT64, 2, two), x, sizeof x),
+	      raw(tensor("b", INT64, 2, down), x, sizeof x), x[0] * x[0] + 1,
+	      "a product of integers beyond 2^53");
+}
+
 static void test_function(void)
 {
 	const double wanted[] = {6, 7, 8, 9, 10, 11};
@@ -446,6 +475,7 @@ int main(int argc, char **argv)
 		fail(folder, "cannot be made");
 	test_storage();
 	test_constants();
+	test_exact();
 	test_function();
 	test_branch();
 	test_dimensions();

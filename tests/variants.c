@@ -17,26 +17,40 @@ static int numbers(const char *text, double *x)
 	return n;
 }
 
+static const struct Kind { // of constants, by the sign before them: as onnx.proto numbers types
+	char sign;
+	int type, bytes;
+} kinds[] = {{'%', 1, 4}, {'@', 7, 8}, {'#', 6, 4}, {'&', 2, 1}};
+
+static const struct Kind *kind_of(char sign)
+{
+	for (int i = 0; i < COUNT(kinds); i++)
+		if (kinds[i].sign == sign)
+			return &kinds[i];
+	fail("variants", "a constant begins with one of %%@#&, not with '%c'", sign);
+}
+
 // @1,2/2,1 or %0.5: an initializer.
 static void add_constant(Build *b, const char *name, const char *text)
 {
+	const struct Kind *kind = kind_of(*text);
 	double x[64], d[8];
-	bool real = *text == '%';
 	int n = numbers(text + 1, x), rank = 1;
 	const char *slash = strchr(text, '/');
-	int64_t dims[8] = {n}, whole[64];
-	float reals[64];
+	int64_t dims[8] = {n};
+	uint8_t bytes[64 * 8];
 	if (slash)
 		rank = numbers(slash + 1, d);
 	for (int a = 0; slash && a < rank; a++)
 		dims[a] = (int64_t)d[a];
 	for (int i = 0; i < n; i++) {
-		whole[i] = (int64_t)x[i];
-		reals[i] = (float)x[i];
+		float real = (float)x[i];
+		int64_t whole = (int64_t)x[i];
+		memcpy(bytes + i * kind->bytes, kind->type == 1 ? (void *)&real : (void *)&whole,
+		       (size_t)kind->bytes);
 	}
-	TensorProto *t = tensor(name, real ? 1 : 7, rank, dims);
-	raw(t, real ? (void *)reals : (void *)whole, (size_t)n * (real ? 4 : 8));
-	PUSH(arena, b->tensors, t);
+	PUSH(arena, b->tensors,
+	     raw(tensor(name, kind->type, rank, dims), bytes, (size_t)(n * kind->bytes)));
 }
 
 static void set_attribute(NodeProto *n, const char *name, char *text)
@@ -73,12 +87,16 @@ static Build *build_of(int64_t opset, int nout, const char *outs)
 
 Build *variant(const char *line, const char **op)
 {
+	static const char domain[] = "com.microsoft.";
 	char *text = copy_string(arena, line), *word = strtok(text, " \n"),
 	     *set = strtok(NULL, " \n");
-	bool two = !strcmp(word, "Split");
-	Build *b = build_of(strtol(set, NULL, 10), 1 + two, "y,z");
+	bool two = !strcmp(word, "Split"), own = starts_with(word, domain);
+	Build *b = build_of(own ? 17 : strtol(set, NULL, 10), 1 + two, "y,z");
 	VEC(const char *) operands = {0};
+	word += own ? sizeof domain - 1 : 0;
 	NodeProto *n = add_to(b, node(word, "", two ? "y,z" : !strcmp(word, "TopK") ? "y,i" : "y"));
+	if (own)
+		n->domain = format(arena, "%.*s", (int)sizeof domain - 2, domain);
 	*op = word;
 	while ((word = strtok(NULL, " \n"))) {
 		char *equals = strchr(word, '='), *colon = strchr(word, ':');

@@ -25,7 +25,7 @@ Ref join_heads(Graph *g, Ref x)
 }
 
 // Each head of keys or values serves several heads of queries.
-static Ref share_heads(Call *c, Ref x, int64_t heads)
+Ref share_heads(Call *c, Ref x, int64_t heads)
 {
 	Shape s = val(c->g, x)->shape;
 	if (s.dim[1] == heads)
@@ -167,7 +167,7 @@ void lower_rotary(Call *c)
 		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
 	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
 	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine,
-	                     attr_int(c, "interleaved", 0));
+	                     attr_int(c, "interleaved", attr_int(c, "rotary_interleaved", 0)));
 	if (turned < d)
 		y = put_concat(g, 3, 2, (Ref[]){y, take_range(g, x, 3, turned, d - turned)});
 	c->out[0] = flat ? join_heads(g, y) : y;

@@ -6,16 +6,6 @@
 #include <math.h>
 #include <string.h>
 
-static Ref operand(const Call *c, int k)
-{
-	return k < c->nin ? c->in[k] : 0;
-}
-
-static Ref add(Graph *g, Ref a, Ref b)
-{
-	return a && b ? put_map2(g, O_add, a, b) : a ? a : b;
-}
-
 // norm(x) gamma + beta over the last axis
 static Ref normalised(Call *c, Ref x, bool centred, Ref gamma, Ref beta)
 {
@@ -24,7 +14,7 @@ static Ref normalised(Call *c, Ref x, bool centred, Ref gamma, Ref beta)
 	Attr attr = {.n = 2, .i = {centred, last}, .x = attr_float(c, "epsilon", 1e-12)};
 	Ref y = put(g, O_norm, 1, &x, &attr);
 	y = gamma ? put_map2(g, O_mul, y, gamma) : y;
-	return add(g, y, beta);
+	return add_given(g, y, beta);
 }
 
 // Operands: x, skip, gamma, (beta where centred,) bias. Result 3: what was normalised.
@@ -32,7 +22,7 @@ void lower_skip_norm(Call *c)
 {
 	bool centred = c->how == N_layer;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
-	Ref sum = add(c->g, add(c->g, c->in[0], c->in[1]), operand(c, centred ? 4 : 3));
+	Ref sum = add_given(c->g, add_given(c->g, c->in[0], c->in[1]), operand(c, centred ? 4 : 3));
 	c->out[0] = normalised(c, sum, centred, c->in[2], centred ? operand(c, 3) : 0);
 	if (c->nout > 3)
 		c->out[3] = sum;
@@ -41,11 +31,8 @@ void lower_skip_norm(Call *c)
 // Rows of table k at the indices of operand `index`.
 static Ref rows_of(Call *c, int k, Ref index)
 {
-	Call gather = *c;
-	gather.in = (Ref[]){(in_val(c, k), c->in[k]), index};
-	gather.nin = 2;
-	lower_gather(&gather);
-	return c->out[0];
+	in_val(c, k);
+	return lower_as(c, lower_gather, 0, 2, (Ref[]){c->in[k], index, 0});
 }
 
 // Operands: ids, segments, words, positions, segments' table, gamma, beta, mask, position ids.
@@ -59,10 +46,10 @@ void lower_embed_norm(Call *c)
 	if (s.rank != 2)
 		refuse(c, "wants ids [batch, length]");
 	Ref sum = rows_of(c, 2, c->in[0]);
-	sum = add(g, sum,
-	          position ? rows_of(c, 3, position) : take_range(g, c->in[3], 0, 0, s.dim[1]));
+	sum = add_given(
+	    g, sum, position ? rows_of(c, 3, position) : take_range(g, c->in[3], 0, 0, s.dim[1]));
 	if (operand(c, 1) && operand(c, 4))
-		sum = add(g, sum, rows_of(c, 4, c->in[1]));
+		sum = add_given(g, sum, rows_of(c, 4, c->in[1]));
 	c->out[0] = normalised(c, sum, true, operand(c, 5), operand(c, 6));
 	if (c->nout > 1) {
 		int64_t last = 1, samples[] = {s.dim[0]};
@@ -101,12 +88,12 @@ static Ref attend_heads(Call *c, Ref q, Ref k, Ref v, Ref mask, Ref bias)
 	double scale = attr_float(c, "scale", 0);
 	Ref scores = scaled(g, put2(g, O_dot, q, swap_last(g, k)),
 	                    scale ? scale : 1 / sqrt((double)s.dim[3]));
-	scores = add(g, scores, bias);
+	scores = add_given(g, scores, bias);
 	if (mask) {
 		Ref none = put_num(g, E_f32, attr_float(c, "mask_filter_value", -10000));
-		scores =
-		    add(g, scores,
-		        put3(g, O_select, keys_seen(c, mask, keys), put_num(g, E_f32, 0), none));
+		scores = add_given(
+		    g, scores,
+		    put3(g, O_select, keys_seen(c, mask, keys), put_num(g, E_f32, 0), none));
 	}
 	if (attr_int(c, "unidirectional", 0))
 		scores = hide(g, scores, causal_mask(g, s.dim[2], keys, keys - s.dim[2]));
@@ -115,6 +102,7 @@ static Ref attend_heads(Call *c, Ref q, Ref k, Ref v, Ref mask, Ref bias)
 }
 
 // Attention of a sequence to itself, with the product that makes queries, keys and values.
+// Operands: x, weights, bias, mask, past, bias of scores.
 void lower_packed_attention(Call *c)
 {
 	Graph *g = c->g;
@@ -122,10 +110,13 @@ void lower_packed_attention(Call *c)
 	int64_t width = in_val(c, 1)->shape.dim[in_val(c, 1)->shape.rank - 1];
 	int n = 0;
 	const int64_t *given = attr_ints(c, "qkv_hidden_sizes", &n);
-	if (heads < 1 || (given && n != 3) || attr_int(c, "do_rotary", 0))
-		refuse(c, "wants num_heads, and no rotary positions");
+	if (heads < 1 || (given && n != 3))
+		refuse(c, "wants num_heads");
+	if (attr_int(c, "do_rotary", 0))
+		decline(c, "export with RotaryEmbedding before it", "rotary positions of its own");
 	note_weight(c, 1);
-	Ref all = add(g, matmul(g, (in_val(c, 0), c->in[0]), c->in[1]), operand(c, 2)), part[3];
+	Ref all = add_given(g, matmul(g, (in_val(c, 0), c->in[0]), c->in[1]), operand(c, 2)),
+	    part[3];
 	for (int k = 0; k < 3; k++) {
 		sizes[k] = given ? given[k] : width / 3;
 		part[k] = split_heads(c, take_range(g, all, 2, at, sizes[k]), heads);
@@ -143,6 +134,27 @@ void lower_packed_attention(Call *c)
 		    g, 0, 2, (Ref[]){insert_axis(g, part[1], 0), insert_axis(g, part[2], 0)});
 }
 
+// Part of what operand `from` packs as [batch, length, heads, parts, d]: [batch, length, heads * d]
+static Ref packed_part(Call *c, int from, int64_t part)
+{
+	int64_t axis = 3;
+	Ref x = take_range(c->g, c->in[from], (int)axis, part, 1);
+	return merge_axes(c->g, drop_axes(c->g, x, 1, &axis), 2, 4);
+}
+
+// Query, key and value as operands 0 to 2 give them: apart, or packed in the first, or the latter
+// two in the second.
+static void unpack_heads(Call *c, int64_t heads, Ref *part)
+{
+	for (int k = 0; k < 3; k++) {
+		int from = operand(c, k) ? k : k && operand(c, 1) ? 1 : 0;
+		int rank = in_val(c, from)->shape.rank;
+		if (heads < 1 || rank < 3 || (from != k && rank != 5))
+			refuse(c, "wants num_heads, and query, key and value apart or packed");
+		part[k] = rank == 5 ? packed_part(c, from, k - from) : c->in[k];
+	}
+}
+
 // Operands: query, key, value, bias of all three, mask of keys, bias of scores, past key, past
 // value.
 void lower_multi_head(Call *c)
@@ -150,13 +162,11 @@ void lower_multi_head(Call *c)
 	Graph *g = c->g;
 	int64_t heads = attr_int(c, "num_heads", 0), at = 0;
 	Ref part[3], bias = operand(c, 3);
+	unpack_heads(c, heads, part);
 	for (int k = 0; k < 3; k++) {
-		if (in_val(c, k)->shape.rank < 3 || heads < 1)
-			refuse(c, "wants num_heads, and query, key and value apart");
-		part[k] = c->in[k];
 		int64_t size = val(g, part[k])->shape.dim[val(g, part[k])->shape.rank - 1];
 		if (bias && val(g, part[k])->shape.rank == 3)
-			part[k] = add(g, part[k], take_range(g, bias, 0, at, size));
+			part[k] = add_given(g, part[k], take_range(g, bias, 0, at, size));
 		at += size;
 		part[k] = split_heads(c, part[k], heads);
 		Ref past = k ? operand(c, 5 + k) : 0;
@@ -166,6 +176,69 @@ void lower_multi_head(Call *c)
 			c->out[k] = part[k];
 	}
 	c->out[0] = attend_heads(c, part[0], part[1], part[2], operand(c, 4), operand(c, 5));
+}
+
+// Scaled, capped, with their bias; later keys are hidden, and those that lie a window behind.
+static Ref hide_scores(Call *c, Ref scores, int64_t d, int64_t past)
+{
+	Graph *g = c->g;
+	Shape s = val(g, scores)->shape;
+	int64_t window = attr_int(c, "local_window_size", -1);
+	double scale = attr_float(c, "scale", 0), cap = attr_float(c, "softcap", 0);
+	scores = scaled(g, scores, scale ? scale : 1 / sqrt((double)d));
+	if (cap > 0)
+		scores = scaled(g, put1(g, O_tanh, scaled(g, scores, 1 / cap)), cap);
+	scores = add_given(g, scores, operand(c, 10));
+	scores = hide(g, scores, causal_mask(g, s.dim[2], s.dim[3], past));
+	Ref far = causal_mask(g, s.dim[2], s.dim[3], past - window);
+	return window < 0 ? scores : hide(g, scores, put1(g, O_not, far));
+}
+
+// Turned by operands 7 and 8 at the positions that operand 9 gives, else at those after the past.
+static Ref turned(Call *c, Ref x, int64_t heads, int64_t past)
+{
+	Graph *g = c->g;
+	Shape s = val(g, x)->shape;
+	int64_t both[] = {s.dim[0], s.dim[1]};
+	Ref place =
+	    put2(g, O_add, put_iota(g, shape_of(2, both), 1), put_num(g, E_i64, (double)past));
+	in_val(c, 7), in_val(c, 8);
+	place = operand(c, 9) ? operand(c, 9) : place;
+	return lower_as(c, lower_rotary, (int)heads, 4, (Ref[]){x, c->in[7], c->in[8], place, 0});
+}
+
+// Operands: query, key, value ([batch, length, heads * d], or all in the first), past key, past
+// value, the last place that counts of each sample, the total length, cosines, sines, positions,
+// bias of scores.
+void lower_group_query(Call *c)
+{
+	Graph *g = c->g;
+	int64_t heads[3] = {attr_int(c, "num_heads", 0)}, at = 0;
+	heads[1] = heads[2] = attr_int(c, "kv_num_heads", 0);
+	Shape s = in_val(c, 0)->shape;
+	if (s.rank != 3 || heads[0] < 1 || heads[1] < 1)
+		refuse(c, "wants num_heads, kv_num_heads, and [batch, length, width]");
+	if (attr_int(c, "past_present_share_buffer", 0) || operand(c, 11))
+		decline(c, "export without them", "shared caches, or sinks of heads");
+	Ref part[3], old = operand(c, 3);
+	int64_t past = old ? val(g, old)->shape.dim[2] : 0;
+	int64_t d = s.dim[2] / (operand(c, 1) ? heads[0] : heads[0] + 2 * heads[1]);
+	for (int k = 0; k < 3; at += heads[k] * d, k++) {
+		part[k] = operand(c, 1) ? (in_val(c, k), c->in[k])
+		                        : take_range(g, c->in[0], 2, at, heads[k] * d);
+		if (k < 2 && attr_int(c, "do_rotary", 0))
+			part[k] = turned(c, part[k], heads[k], past);
+		part[k] = split_heads(c, part[k], heads[k]);
+		if (k && operand(c, 2 + k))
+			part[k] = put_concat(g, 2, 2, (Ref[]){c->in[2 + k], part[k]});
+		if (k && k < c->nout)
+			c->out[k] = part[k];
+		part[k] = share_heads(c, part[k], heads[0]);
+	}
+	Ref scores = put2(g, O_dot, part[0], swap_last(g, part[1]));
+	scores = hide_scores(c, scores, d, past);
+	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	c->out[0] = join_heads(g, put2(g, O_dot, p, part[2]));
 }
 
 // Operands: x, positions (one number: of the first), cosines, sines.
@@ -181,13 +254,11 @@ void lower_positioned_rotary(Call *c)
 		position = put2(g, O_add, put_iota(g, shape_of(2, dims), 1),
 		                put_reshape(g, position, shape_of(0, NULL)));
 	}
-	Call turned = *c;
-	turned.in = (Ref[]){c->in[0], c->in[2], c->in[3], position};
-	turned.nin = 4;
-	turned.how = s.rank == 3 && half > 0 ? (int)(s.dim[2] / (2 * half)) : 0;
 	int64_t heads = attr_int(c, "num_heads", 0);
-	turned.how = heads ? (int)heads : turned.how;
-	lower_rotary(&turned);
+	if (!heads && s.rank == 3 && half > 0)
+		heads = s.dim[2] / (2 * half);
+	c->out[0] = lower_as(c, lower_rotary, (int)heads, 4,
+	                     (Ref[]){c->in[0], c->in[2], c->in[3], position, 0});
 }
 
 void lower_fused_matmul(Call *c)
@@ -195,7 +266,7 @@ void lower_fused_matmul(Call *c)
 	Graph *g = c->g;
 	if (in_val(c, 0)->shape.rank < 2 || in_val(c, 1)->shape.rank < 2 ||
 	    attr_int(c, "transBatchA", 0) || attr_int(c, "transBatchB", 0))
-		refuse(c, "wants matrices, and batches as the first axes");
+		decline(c, "export before it is fused", "batches that are no first axes");
 	note_weight(c, 1);
 	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
 	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];

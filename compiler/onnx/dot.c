@@ -5,10 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-static Ref dot_batched(Graph *g, Ref a, Ref b)
+// The product of the last two axes. Integers, which the primitive does not take, are multiplied
+// with an axis for every index and summed: to the bit, as they wrap.
+static Ref multiply(Graph *g, Ref a, Ref b)
 {
 	align2(g, &a, &b);
-	return put2(g, O_dot, a, b);
+	int rank = val(g, a)->shape.rank;
+	int64_t inner = rank - 1;
+	if (elems[val(g, a)->type].cls == 'f')
+		return put2(g, O_dot, a, b);
+	if (rank == RANK)
+		fail(g->name, "a product of integers of %d dimensions; %s", rank, fewer_axes);
+	Ref terms = put2(g, O_mul, insert_axis(g, a, rank), insert_axis(g, b, rank - 2));
+	return drop_axes(g, put_fold(g, O_sum, terms, 1, &inner), 1, &inner);
 }
 
 // numpy's product: the last two axes contract, the others broadcast; vectors get an axis that goes
@@ -23,11 +32,11 @@ Ref matmul(Graph *g, Ref a, Ref b)
 	Shape left = val(g, a)->shape, right = val(g, b)->shape;
 	Ref y;
 	if (left.rank > 2 && right.rank == 2) {
-		y = put2(g, O_dot, merge_axes(g, a, 0, left.rank - 1), b);
+		y = multiply(g, merge_axes(g, a, 0, left.rank - 1), b);
 		left.dim[left.rank - 1] = right.dim[1];
 		y = put_reshape(g, y, left);
 	} else {
-		y = dot_batched(g, a, b);
+		y = multiply(g, a, b);
 	}
 	int rank = val(g, y)->shape.rank;
 	int64_t axis = rank - 2;
@@ -57,7 +66,7 @@ void lower_gemm(Call *c)
 	note_weight(c, 1);
 	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
 	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
-	Ref y = scaled(g, put2(g, O_dot, a, b), attr_float(c, "alpha", 1));
+	Ref y = scaled(g, multiply(g, a, b), attr_float(c, "alpha", 1));
 	Ref bias = c->nin > 2 && c->in[2] ? c->in[2] : missing_bias(c, val(g, y)->shape.dim[1]);
 	c->out[0] = bias ? put_map2(g, O_add, y, scaled(g, bias, attr_float(c, "beta", 1))) : y;
 }
@@ -191,7 +200,7 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	dy[nb + 1] = product(&sy, nb + ni, nr);
 	x = put_reshape(g, x, shape_of(nb + 2, dx));
 	y = put_reshape(g, y, shape_of(nb + 2, dy));
-	Term t = {.x = put_reshape(g, put2(g, O_dot, x, y), out)};
+	Term t = {.x = put_reshape(g, multiply(g, x, y), out)};
 	strcpy(stpcpy(stpcpy(t.label, batch), left), right); // at most RANK letters, see above
 	return t;
 }

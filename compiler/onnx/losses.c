@@ -109,18 +109,29 @@ static void soft_labels(Call *c, Ref logp)
 	reduce_loss(c, put1(g, O_neg, loss), 0);
 }
 
+// Is there a label that does not count? By an attribute, or by operand 3 in training graphs.
+static bool ignored_label(Call *c, int64_t *label)
+{
+	int n = 0;
+	const AttributeProto *a = find_attr(c, "ignore_index");
+	const int64_t *given = operand_ints(c, 3, &n);
+	*label = a ? a->i : given && n ? *given : 0;
+	return a || (given && n);
+}
+
 static void label_loss(Call *c, Ref x, Ref logsum)
 {
 	Graph *g = c->g;
-	const AttributeProto *a = find_attr(c, "ignore_index");
+	int64_t ignore;
+	bool ignores = ignored_label(c, &ignore);
 	Ref labels = class_axis(g, put_cast(g, c->in[1], E_i64));
 	Shape s = val(g, x)->shape;
-	limit_labels(c, c->in[1], s.dim[1], a, a ? a->i : 0);
+	limit_labels(c, c->in[1], s.dim[1], ignores, ignore);
 	Ref hit = put2(g, O_eq, put_iota(g, s, 1), labels);
 	int64_t axis = 1;
 	Ref picked = put_fold(g, O_sum, put3(g, O_select, hit, x, put_num(g, E_f32, 0)), 1, &axis);
 	Ref loss = logsum ? put2(g, O_sub, logsum, picked) : put1(g, O_neg, picked);
-	Ref weight = sample_weights(c, labels, hit, a, a ? a->i : 0);
+	Ref weight = sample_weights(c, labels, hit, ignores, ignore);
 	reduce_loss(c, loss, weight);
 }
 

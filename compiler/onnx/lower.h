@@ -266,6 +266,7 @@ _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
 void stand_for(Reader *, Ref x);        // the values of inputs that x comes from stand in for them
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
+Ref operand(const Call *, int k);       // 0 where it is absent
 int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
 
 // ---- counted.c: sizes that depend on the data -----------------------------------------
@@ -350,11 +351,16 @@ Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the nod
 Ref split_heads(Call *, Ref x,
                 int64_t heads); // [batch, length, heads * d]: [batch, heads, length, d]
 Ref join_heads(Graph *, Ref x); // and back
+Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
 Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 
 Lower lower_identity; // its operand is passed on as it is
-Lower unsupported;    // declines with the note of ops.def
+// out[0] of another operator's lowering, on other operands, with this node's attributes.
+Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
+Ref add_given(Graph *, Ref a, Ref b); // the sum; of one alone where the other is 0
+Lower lower_packed_attention, lower_act, lower_gemm, lower_concat, lower_dropout;
+Lower unsupported; // declines with the note of ops.def
 
 // Shared by several families.
 enum { MOST_NUMBERS = 4 };

@@ -166,7 +166,7 @@ void lower_book(Call *c)
 		given[i].x = attr_float(c, given[i].name, given[i].x);
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
-	Ref in[4] = {c->in[0], c->nin > 1 ? c->in[1] : 0};
+	Ref *in = take_copy(c->r->arena, c->in, sizeof *in * (size_t)(c->nin + 1));
 	if (c->nin == 2)
 		align2(c->g, &in[0], &in[1]);
 	book_call(c->g, c->node->op_type, c->nin, in, n, given, c->nout, c->out);

@@ -97,6 +97,11 @@ const Val *in_val(const Call *c, int k)
 	return val(c->g, c->in[k]);
 }
 
+Ref operand(const Call *c, int k)
+{
+	return k < c->nin ? c->in[k] : 0;
+}
+
 static int declared_of(size_t n, ValueInfoProto *const *info, const char *name)
 {
 	for (size_t i = 0; i < n; i++)

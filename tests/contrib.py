@@ -1,0 +1,141 @@
+"""Writes the results into contrib.txt. Needs onnx and onnxruntime; the test needs only the file."""
+import re
+import numpy as np
+import onnxruntime
+from onnx import TensorProto, helper, numpy_helper
+
+types = {'%': np.float32, '@': np.int64, '#': np.int32, '&': np.uint8}
+
+
+def numbers(text):
+    return [float(x) for x in text.strip('[]').split(',') if x]
+
+
+def constant(word):
+    values, _, dims = word[1:].partition('/')
+    values = np.array(numbers(values)).astype(types[word[0]])
+    return values.reshape([int(d) for d in numbers(dims)]) if '/' in word else values
+
+
+def varied(name, dims):
+    x = 2 * np.sin(12.9898 * np.arange(int(np.prod(dims))) + ord(name[0]))
+    return (np.abs(x) + 0.25 if name[0] == 'q' else x).astype(np.float32).reshape(dims)
+
+
+def number(text):
+    return float(text) if '.' in text else int(text)
+
+
+def attribute(text):
+    if text[0] == '[':
+        return [number(x) for x in text[1:-1].split(',')]
+    return number(text) if re.fullmatch(r'-?[\d.]+', text) else text
+
+
+def gelu(x):
+    from math import erf
+    return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+
+
+def group_norm(a, x, gamma, beta, skip=None, bias=None):
+    x = x if skip is None else x + skip.reshape(x.shape[0], 1, 1, -1) + bias
+    y = x.reshape(x.shape[0], -1, a['groups'], x.shape[-1] // a['groups'])
+    y = y - y.mean((1, 3), keepdims=True)
+    y = (y / np.sqrt((y * y).mean((1, 3), keepdims=True) + a['epsilon'])).reshape(x.shape) * gamma + beta
+    return y / (1 + np.exp(-y)) if a.get('activation') else y
+
+
+def buckets(a, table, queries, keys):
+    """T5's, one distance at a time."""
+    n, far, both = len(table), a['max_distance'], a.get('is_bidirectional', 0)
+    out = np.zeros((1, table.shape[1], queries[0], keys[0]), np.float32)
+    for q in range(queries[0]):
+        for k in range(keys[0]):
+            count, base, d = n, 0, q - k
+            if both:
+                count, base, d = n // 2, n // 2 if k > q else 0, abs(d)
+            d, near = max(d, 0), count // 2
+            if d >= near:
+                d = min(near + int(np.log(d / near) / np.log(far / near) * (count - near)), count - 1)
+            out[0, :, q, k] = table[base + d]
+    return out
+
+
+def loss(a, x, labels, _, ignore):
+    logp = x - np.log(np.exp(x).sum(1, keepdims=True))
+    kept = labels != ignore
+    return -logp[np.arange(len(labels)), np.where(kept, labels, 0)][kept].mean()
+
+
+def convolve(a, x, w, b):
+    out = np.zeros((1, x.shape[1] - 1, x.shape[2] - 1, len(w)))
+    for i in range(2):
+        for j in range(2):
+            out += x[:, i:i + out.shape[1], j:j + out.shape[2]] @ w[:, :, i, j].T
+    return out + b
+
+
+definitions = {
+    'BiasAdd': lambda a, x, b, s: x + b + s,
+    'BiasSplitGelu': lambda a, x, b: (x + b)[..., :3] * gelu((x + b)[..., 3:]),
+    'GroupNorm': group_norm, 'SkipGroupNorm': group_norm, 'RelativePositionBias': buckets,
+    'BiasDropout': lambda a, x, b, r, _: x + b + r, 'BitmaskDropout': lambda a, x, _: x,
+    'SoftmaxCrossEntropyLossInternal': loss, 'NhwcConv': convolve,
+    'ScaledSum': lambda a, x, y, z: a['scale_0'] * x + a['scale_1'] * y + a['scale_2'] * z,
+    'ConcatTraining': lambda a, x, y: np.concatenate([x, y]),
+    'FakeQuant': lambda a, x, s, z: (np.clip(np.rint(x / s) + z, a['quant_min'], a['quant_max']) - z) * s,
+    'BiasSoftmax': lambda a, x, b: np.exp(x + b) / np.exp(x + b).sum(-1, keepdims=True),
+}
+
+
+more = {'GroupQueryAttention': ['k', 'v'], 'EmbedLayerNormalization': ['k']}  # results that must have names
+
+
+def unpacked(operands):
+    """What the CPU's MultiHeadAttention does not take apart itself."""
+    out = []
+    for name, x in operands:
+        parts = [x] if x is None or x.ndim < 5 else [x[:, :, :, i].reshape(*x.shape[:2], -1) for i in range(x.shape[3])]
+        out += [(name and name + str(i), part) for i, part in enumerate(parts)]
+    return out
+
+
+def by_runtime(op, operands, attributes):
+    if 'local_window_size' in attributes:  # 1.19 does not count the query's own key; later versions do
+        attributes['local_window_size'] -= 1
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in operands if n and n[0] != '$']
+    constants = [numpy_helper.from_array(x, n) for n, x in operands if n and n[0] == '$']
+    node = helper.make_node(op, [n for n, _ in operands], ['y'] + more.get(op, []),
+                            domain='com.microsoft', **attributes)
+    kind = TensorProto.UINT8 if op == 'QuantizeLinear' else TensorProto.FLOAT
+    graph = helper.make_graph([node], 'g', inputs, [helper.make_tensor_value_info('y', kind, None)], constants)
+    sets = [helper.make_opsetid('', 17), helper.make_opsetid('com.microsoft', 1)]
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    model = helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString()
+    return onnxruntime.InferenceSession(model, options).run(['y'], {n: x for n, x in operands if n and n[0] != '$'})[0]
+
+
+def result(line):
+    words = line.split()
+    op, operands, attributes = words[0].split('.')[-1], [], {}
+    for word in words[2:]:
+        if re.match(r'[a-zA-Z]\w*=', word):
+            key, text = word.split('=')
+            attributes[key] = attribute(text)
+        elif re.match(r'[a-z]:', word):
+            operands.append((word[0], varied(word[0], [int(d) for d in word[2:].split(',')])))
+        else:
+            operands.append(('', None) if word == '-' else (f'${len(operands)}', constant(word)))
+    if op in definitions:
+        return definitions[op](attributes, *[x for _, x in operands])
+    return by_runtime(op, unpacked(operands) if op == 'MultiHeadAttention' else operands, attributes)
+
+
+with open('contrib.txt') as file:
+    lines = [line for line in file if line[0] not in '=~']
+for i, line in enumerate(lines):
+    if not line.startswith('#'):
+        lines[i] += ('~ ' if 'FakeQuant' in line else '= ') + ' '.join(f'{x:.6g}' for x in np.ravel(result(line))) + '\n'
+with open('contrib.txt', 'w') as file:
+    file.writelines(lines)
