@@ -159,7 +159,6 @@ Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, cons
 	Compiled *c = NEW(arena, Compiled);
 	*c = (Compiled){g, plan_graph(arena, g, "run"), NULL};
 	EmitOptions options = {.target = target, .threads = 1, .name = what};
-	print_plan(stdout, c->plan), fflush(stdout);
 	check_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
 	return c;
