@@ -1,0 +1,331 @@
+// mutate.c: model files that lie.
+// mutate SEED SECONDS MODEL...: changes a few fields of a model, whatever the schema says they are,
+// and takes what comes out through the reader, the loss, eta, the gradient and the plan, for so
+// long. Each of these works or says what is wrong, naming the file; nothing crashes or hangs.
+#include "onnx.h"
+#include "onnx.pb-c.h"
+#include "passes.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { MOST_CHANGES = 4, PATIENCE = 60 };
+
+typedef struct Site { // a field of a message in the file
+	ProtobufCMessage *in;
+	const ProtobufCFieldDescriptor *field;
+} Site;
+
+typedef struct Source {
+	const char *path;
+	uint8_t *bytes;
+	size_t count;
+} Source;
+
+typedef struct Mutant {
+	Arena *arena;
+	VEC(Site) sites;
+	VEC(char *) strings;
+	VEC(ProtobufCMessage *) messages;
+} Mutant;
+
+static void *in_arena(void *arena, size_t bytes)
+{
+	return take(arena, bytes + 1);
+}
+
+static void keep(void *arena, void *memory)
+{
+	(void)arena, (void)memory;
+}
+
+static uint64_t number; // of the mutant being tried
+static uint64_t state;
+static const char *tried; // the model it stems from
+
+static ProtobufCMessage *unpacked(Arena *arena, const ProtobufCMessageDescriptor *kind,
+                                  size_t count, const uint8_t *bytes)
+{
+	ProtobufCAllocator allocator = {in_arena, keep, arena};
+	return protobuf_c_message_unpack(kind, &allocator, count, bytes);
+}
+
+static uint64_t draw(uint64_t below)
+{
+	state += 0x9E3779B97F4A7C15u;
+	return hash_bytes(&state, sizeof state, 3) % below;
+}
+
+// ---- fields ---------------------------------------------------------------------------
+
+static void *member(const Site *p)
+{
+	return (char *)p->in + p->field->offset;
+}
+
+static void *quantifier(const Site *p) // how many, or whether it is there
+{
+	return (char *)p->in + p->field->quantifier_offset;
+}
+
+static bool one_of(const Site *p)
+{
+	return p->field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
+}
+
+static void collect(Mutant *m, ProtobufCMessage *message)
+{
+	PUSH(m->arena, m->messages, message);
+	for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
+		Site p = {message, &message->descriptor->fields[i]};
+		bool many = p.field->label == PROTOBUF_C_LABEL_REPEATED;
+		size_t n = many ? *(size_t *)quantifier(&p) : 1;
+		if (one_of(&p) && *(uint32_t *)quantifier(&p) != p.field->id)
+			continue;
+		PUSH(m->arena, m->sites, p);
+		for (size_t k = 0; k < n; k++) {
+			void *at = many ? *(char **)member(&p) + k * sizeof(void *) : member(&p);
+			if (p.field->type == PROTOBUF_C_TYPE_MESSAGE && *(void **)at)
+				collect(m, *(ProtobufCMessage **)at);
+			else if (p.field->type == PROTOBUF_C_TYPE_STRING && *(char **)at)
+				PUSH(m->arena, m->strings, *(char **)at);
+		}
+	}
+}
+
+static size_t width(ProtobufCType type)
+{
+	switch (type) {
+	case PROTOBUF_C_TYPE_INT32:
+	case PROTOBUF_C_TYPE_UINT32:
+	case PROTOBUF_C_TYPE_ENUM:
+	case PROTOBUF_C_TYPE_FLOAT:
+		return 4;
+	case PROTOBUF_C_TYPE_BYTES:
+		return sizeof(ProtobufCBinaryData);
+	default:
+		return 8;
+	}
+}
+
+static int64_t any_integer(void)
+{
+	static const int64_t odd[] = {
+	    0, 1, 2, 3, 4, 7, -1, -2, 100, 1000, 1023, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
+	return draw(4) ? odd[draw(COUNT(odd))] : (int64_t)draw(40) - 8;
+}
+
+// A message of the same kind from elsewhere in the file: a copy, so that nothing holds itself.
+static ProtobufCMessage *another(const Mutant *m, const ProtobufCMessageDescriptor *kind)
+{
+	for (int tries = 0; tries < 200; tries++) {
+		const ProtobufCMessage *found = m->messages.at[draw((uint64_t)m->messages.count)];
+		if (found->descriptor != kind)
+			continue;
+		size_t count = protobuf_c_message_get_packed_size(found);
+		uint8_t *bytes = take(m->arena, count + 1);
+		protobuf_c_message_pack(found, bytes);
+		return unpacked(m->arena, kind, count, bytes);
+	}
+	return NULL;
+}
+
+// ---- changes --------------------------------------------------------------------------
+
+static void change_bytes(Mutant *m, ProtobufCBinaryData *data)
+{
+	if (!data->len)
+		return;
+	data->data = take_copy(m->arena, data->data, data->len);
+	if (draw(2))
+		data->len = draw(data->len);
+	else
+		data->data[draw(data->len)] = (uint8_t)draw(256);
+}
+
+static void change_one(Mutant *m, const ProtobufCFieldDescriptor *field, void *at)
+{
+	static const double floats[] = {0, 1, -1, 1e30, -1e-30, __builtin_inf(), __builtin_nan("")};
+	int64_t integer = any_integer();
+	float real = (float)floats[draw(COUNT(floats))];
+	double wide = (double)real;
+	switch (field->type) {
+	case PROTOBUF_C_TYPE_STRING:
+		*(char **)at = draw(8) && m->strings.count
+		                   ? m->strings.at[draw((uint64_t)m->strings.count)]
+		                   : copy_string(m->arena, draw(2) ? "" : "nobody");
+		break;
+	case PROTOBUF_C_TYPE_BYTES:
+		change_bytes(m, at);
+		break;
+	case PROTOBUF_C_TYPE_MESSAGE:
+		*(void **)at = another(m, field->descriptor);
+		break;
+	case PROTOBUF_C_TYPE_FLOAT:
+		memcpy(at, &real, sizeof real);
+		break;
+	case PROTOBUF_C_TYPE_DOUBLE:
+		memcpy(at, &wide, sizeof wide);
+		break;
+	default: // little endian
+		memcpy(at, &integer, width(field->type));
+	}
+}
+
+// Drops an element, repeats one, exchanges two, or changes one.
+static void change_many(Mutant *m, const Site *p)
+{
+	size_t *n = quantifier(p), size = width(p->field->type);
+	if (!*n)
+		return;
+	char *list = take_copy(m->arena, *(char **)member(p), (*n + 1) * size);
+	*(char **)member(p) = list;
+	char *a = list + draw(*n) * size, *b = list + draw(*n) * size, keep[64];
+	switch (draw(4)) {
+	case 0:
+		memmove(a, a + size, (size_t)(list + *n * size - a) - size);
+		--*n;
+		return;
+	case 1:
+		memcpy(list + *n * size, a, size);
+		++*n;
+		return;
+	case 2:
+		memcpy(keep, a, size);
+		memcpy(a, b, size);
+		memcpy(b, keep, size);
+		return;
+	default:
+		change_one(m, p->field, a);
+		if (p->field->type == PROTOBUF_C_TYPE_MESSAGE && !*(void **)a) {
+			memmove(a, a + size, (size_t)(list + *n * size - a) - size);
+			--*n;
+		}
+	}
+}
+
+static void change(Mutant *m)
+{
+	const Site *p = &m->sites.at[draw((uint64_t)m->sites.count)];
+	ProtobufCType type = p->field->type;
+	if (p->field->label == PROTOBUF_C_LABEL_REPEATED) {
+		change_many(m, p);
+		return;
+	}
+	bool pointer = type == PROTOBUF_C_TYPE_STRING || type == PROTOBUF_C_TYPE_MESSAGE;
+	bool dropped = !draw(3);
+	if (!dropped)
+		change_one(m, p->field, member(p));
+	else if (one_of(p))
+		*(uint32_t *)quantifier(p) = 0;
+	else if (pointer)
+		*(void **)member(p) = NULL;
+	if (!pointer && !one_of(p) && p->field->quantifier_offset)
+		*(protobuf_c_boolean *)quantifier(p) = !dropped;
+}
+
+// ---- a mutant -------------------------------------------------------------------------
+
+static void write_mutant(Arena *arena, const Source *from, const char *path)
+{
+	ProtobufCMessage *model =
+	    unpacked(arena, &model_proto__descriptor, from->count, from->bytes);
+	if (!model)
+		fail(from->path, "is no model");
+	Mutant m = {.arena = arena};
+	collect(&m, model);
+	for (uint64_t k = 0, n = 1 + draw(MOST_CHANGES); k < n; k++)
+		change(&m);
+	size_t count = protobuf_c_message_get_packed_size(model);
+	uint8_t *bytes = take(arena, count + 1);
+	protobuf_c_message_pack(model, bytes);
+	FILE *f = fopen(path, "wb");
+	if (!f || fwrite(bytes, 1, count, f) != count || fclose(f))
+		fail(path, "cannot be written");
+}
+
+static void take_through(Arena *arena, const char *path)
+{
+	Bind bind[] = {{"batch", 2}, {"sequence", 4}, {"seq", 4}};
+	ReadOptions options = {.nbind = COUNT(bind), .bind = bind, .training = draw(2)};
+	const Graph *g = read_model(arena, path, &options)->graph;
+	const Graph *loss = draw(2) ? cotangent_pass(arena, g) : loss_pass(arena, g, NULL);
+	eta_pass(arena, loss, &(Wishes){0}, NULL);
+	bool *want = NEWS(arena, bool, loss->slots.count + 1);
+	for (int s = 0; s < loss->slots.count; s++)
+		want[s] = loss->slots.at[s].kind == S_param;
+	Plan *plan = plan_graph(arena, grad_pass(arena, loss, want), "grad");
+	check_plan(plan);
+}
+
+// Did it work, or say what is wrong with the file?
+static bool try_mutant(const char *path)
+{
+	Arena *arena = arena_new();
+	Catch caught;
+	bool good = true;
+	alarm(PATIENCE);
+	if (!TRY(caught)) {
+		take_through(arena, path);
+		catch_end(&caught);
+	} else {
+		good = strstr(caught.message, path) || strstr(caught.message, "loss");
+		if (!good)
+			printf("%s, mutant %llu: no file in the message: %s\n", tried,
+			       (unsigned long long)number, caught.message);
+		free(caught.message);
+	}
+	alarm(0);
+	arena_free(arena);
+	return good;
+}
+
+static void say_number(int signal)
+{
+	fprintf(stderr, "%s, mutant %llu: ended by signal %d\n", tried, (unsigned long long)number,
+	        signal);
+	_Exit(1);
+}
+
+static Source read_source(Arena *arena, const char *path)
+{
+	enum { LARGEST = 4 << 20 };
+	Source s = {.path = path, .bytes = take(arena, LARGEST)};
+	FILE *f = fopen(path, "rb");
+	if (!f)
+		fail(path, "cannot be opened");
+	s.count = fread(s.bytes, 1, LARGEST, f);
+	fclose(f);
+	return s;
+}
+
+int main(int argc, char **argv)
+{
+	Arena *arena = arena_new();
+	char path[] = "/tmp/amosc-mutant-XXXXXX";
+	int made = 0, wrong = 0;
+	if (argc < 4 || close(mkstemp(path)))
+		return 2;
+	uint64_t seed = strtoull(argv[1], NULL, 10);
+	time_t end = time(NULL) + strtol(argv[2], NULL, 10);
+	signal(SIGABRT, say_number);
+	signal(SIGALRM, say_number);
+	warn_quiet(true);
+	for (number = seed; time(NULL) < end || number < seed + (uint64_t)argc - 3; number++) {
+		tried = argv[3 + number % (uint64_t)(argc - 3)];
+		state = number * 0xD1342543DE82EF95u;
+		Arena *own = arena_new();
+		Source source = read_source(own, tried);
+		write_mutant(own, &source, path);
+		wrong += !try_mutant(path);
+		arena_free(own);
+		made++;
+	}
+	unlink(path);
+	arena_free(arena);
+	printf("mutate: %d mutants of %d models, %d messages without the file\n", made, argc - 3,
+	       wrong);
+	return wrong != 0;
+}
