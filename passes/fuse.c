@@ -234,10 +234,18 @@ static bool detour(Fuse *f, int from, int to)
 	return reaches(f, from, to, false);
 }
 
+// The time to compile a kernel grows faster than what it computes.
+static bool too_large(const Group *p, const Group *c)
+{
+	enum { MOST = 32 };
+	return p->member.count + c->member.count > MOST;
+}
+
 static bool join(Fuse *f, int p, int c)
 {
 	Group both;
-	if (p < 0 || p == c || !combine(f->graph, &f->group.at[p], &f->group.at[c], &both))
+	if (p < 0 || p == c || too_large(&f->group.at[p], &f->group.at[c]) ||
+	    !combine(f->graph, &f->group.at[p], &f->group.at[c], &both))
 		return false;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, p, c) || detour(f, c, p))
 		return false;

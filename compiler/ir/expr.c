@@ -132,6 +132,15 @@ static Elem literal_type(const Scope *s, Op op, int nin, const Item *in)
 	return type;
 }
 
+static Item axes_item(int rank)
+{
+	Item out = {.kind = I_list, .n = rank};
+	for (int i = 0; i < rank; i++)
+		out.i[i] = i;
+	return out;
+}
+
+// A fold that names no axes folds all.
 static Item put_prim(Scope *s, const Expr *e, Item *in)
 {
 	Op op = e->op;
@@ -156,8 +165,10 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 		if (own > 0 && own < rank)
 			refs[k] = put_rank(s->g, refs[k], rank);
 	}
-	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0;
-	Attr attr = attr_join(s->where, op, rank0, e->nattr, item);
+	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0, nattr = e->nattr;
+	if (!nattr && prims[op].cls == C_fold && op != O_cumsum)
+		item[nattr++] = axes_item(rank0);
+	Attr attr = attr_join(s->where, op, rank0, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
 }
 
@@ -227,10 +238,7 @@ static Item fn_type(Scope *s, const Expr *e)
 
 static Item fn_axes(Scope *s, const Expr *e)
 {
-	Item out = {.kind = I_list, .n = value_arg(s, e, 0)->shape.rank};
-	for (int i = 0; i < out.n; i++)
-		out.i[i] = i;
-	return out;
+	return axes_item(value_arg(s, e, 0)->shape.rank);
 }
 
 // count(x): elements; count(x; k): elements along the axes k.
