@@ -152,7 +152,8 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 		Share part = p->of[r];
 		int slot = view_slot(s, x);
 		bool bias = offsets_product(s, &part, x, other);
-		if (bias || offsets_number(s, other))
+		bool summand = !strcmp(part.role, "bias");
+		if (bias || (offsets_number(s, other) && !summand))
 			part.eta = surd_mul(part.eta, constant(s, N_offset));
 		if (bias) {
 			part.role = "bias";

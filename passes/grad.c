@@ -237,6 +237,7 @@ static Ref zeros(Graph *g, Elem type, Shape shape)
 Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 {
 	Graph *g = graph_like(arena, from);
+	g->plain = MAX(g->plain, PLAIN_ATTEND);
 	put_forward(arena, g, from);
 	Ref loss = find_loss(g);
 	if (!is_float(val(g, loss)) || count_of(&val(g, loss)->shape) != 1)

@@ -30,7 +30,7 @@ static Ref open_value(Graph *g, const Val *v, const Ref *in)
 static Graph *open_once(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
-	to->plain = true;
+	to->plain = PLAIN_ALL;
 	Ref *now = NEWS(arena, Ref, from->nval);
 	bool *live = graph_marks(arena, from);
 	for (Ref r = 1; r < (Ref)from->nval; r++) {

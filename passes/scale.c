@@ -509,14 +509,20 @@ static void gather_demand(Sweep *s, Ref r, const Val *v)
 	pass_to(s, r, v->in[0]);
 }
 
+// Of scores beside q k^T / sqrt(d). Two roots of 1 / sqrt(d), each in bf16, make it but for 2^-8.
+static Surd score_gain(const Val *attend, int64_t d)
+{
+	Surd gain = surd_mul(surd_near(attend->attr->x), surd_root(d, 1));
+	return fabs(gain.value - 1) < 0x1p-8 ? one : gain;
+}
+
 // The query absorbs what makes scores of deviation 1; keys and values keep theirs.
 static void attend_demand(Sweep *s, Ref r, const Val *v)
 {
 	const Shape *q = &val(s->g, v->in[0])->shape;
-	Surd scale = surd_mul(surd_near(v->attr->x), surd_root(q->dim[q->rank - 1], 1));
-	Surd wanted = constant(s, N_wanted);
-	ask(s, v->in[0], surd_div(wanted, surd_mul(scale, s->range[v->in[1]])), r);
-	if (v->nin > 3)
+	Surd gain = score_gain(v, q->dim[q->rank - 1]), wanted = constant(s, N_wanted);
+	ask(s, v->in[0], surd_div(wanted, surd_mul(gain, s->range[v->in[1]])), r);
+	if (v->nin > 3 && is(s, v->in[3], SIGNAL))
 		ask(s, v->in[3], wanted, r);
 }
 

@@ -340,6 +340,16 @@ static Share other_share(const Sweep *s, Ref at, Ref variable)
 	return share;
 }
 
+// A bias of attention's scores, of which deviation 1 is asked.
+static Share score_share(const Sweep *s, Ref at, Ref variable)
+{
+	Surd wanted = constant(s, N_wanted);
+	Share share = meeting(s, at, 0, variable, "bias", surd_mul(wanted, constant(s, N_offset)));
+	share.demand = wanted;
+	share.asker = at;
+	return share;
+}
+
 static Share share_at(Sweep *s, Ref r, const Val *v, int k)
 {
 	Ref x = v->in[k], other = v->nin == 2 ? v->in[1 - k] : 0;
@@ -357,10 +367,7 @@ static Share share_at(Sweep *s, Ref r, const Val *v, int k)
 	case O_concat:
 		return token_share(s, r, x);
 	case O_attend:
-		if (k == 3)
-			return meeting(s, r, 0, x, "bias",
-			               surd_mul(asked(s, x), constant(s, N_offset)));
-		return other_share(s, r, x);
+		return k == 3 ? score_share(s, r, x) : other_share(s, r, x);
 	default:
 		return other_share(s, r, x);
 	}

@@ -125,7 +125,7 @@ Graph *turn_pass(Arena *arena, const Graph *from)
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	Turn t = {from, to, graph_uses(arena, from), now};
-	to->plain = true;
+	to->plain = PLAIN_ALL;
 	for (Ref r = 1; r < (Ref)from->nval; r++) {
 		const Val *v = val(from, r);
 		if (!t.uses[r])

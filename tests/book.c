@@ -48,7 +48,7 @@ static Array random_array(Arena *arena, Elem type, Shape shape)
 
 // ---- rules: both sides ----------------------------------------------------------------
 
-enum { VARS = 24, TRIES = 400, WANTED = 12 };
+enum { VARS = 24, TRIES = 20000, WANTED = 12 };
 
 typedef struct Trial { // one drawing of a rule's variables
 	Item var[VARS];
@@ -64,32 +64,90 @@ static double weight(const Expr *e)
 	return sum;
 }
 
-// What stands where in the left side: for each variable the layout letter of its attribute, 'v' a
-// value, 'n' a number.
-static void kinds_of(const Expr *e, char *kind)
+static void set_kind(const Expr *e, char *kind, char to)
 {
 	if (e->kind == X_name && e->var >= 0 && !kind[e->var])
-		kind[e->var] = e->number ? 'n' : 'v';
+		kind[e->var] = to;
+}
+
+// What stands where in the left side: for each variable the layout letter of its attribute, 'v' a
+// value, 'p' truth values, 'w' a value beside a reshaped one, 'n' a number, 't' a type, 'R' the
+// dimensions of a reshape.
+static void kinds_of(const Expr *e, char *kind)
+{
+	set_kind(e, kind, e->number ? 'n' : 'v');
 	for (int k = 0; k < e->nattr; k++)
-		if (e->attr[k]->kind == X_name && e->attr[k]->var >= 0 && !kind[e->attr[k]->var])
-			kind[e->attr[k]->var] =
-			    e->op == O_cast ? 't' : attr_layout(prims[e->op].attr)[k];
+		set_kind(e->attr[k], kind,
+		         e->op == O_cast      ? 't'
+		         : e->op == O_reshape ? 'R'
+		                              : attr_layout(prims[e->op].attr)[k]);
+	if (e->op == O_select && !e->in[0]->number)
+		set_kind(e->in[0], kind, 'p');
+	if (e->op == O_add && e->in[0]->op == O_reshape)
+		set_kind(e->in[1], kind, 'w');
 	for (int k = 0; k < e->nin; k++)
 		kinds_of(e->in[k], kind);
+}
+
+// 'm': a mask, where a test asks for values that are known; 'M': the truth values it is made of.
+static void known_kinds(const Rule *r, char *kind)
+{
+	for (int i = 0; i < r->ntest; i++)
+		if (r->test[i]->kind == X_call && !strcmp(r->test[i]->name, "known")) {
+			const Expr *mask = r->test[i]->in[0];
+			bool made = mask->kind == X_call;
+			kind[made ? mask->in[0]->var : mask->var] = made ? 'M' : 'm';
+		}
 }
 
 static Item random_axes(int rank)
 {
 	Item item = {.kind = I_list};
+	bool last = below(4) > 0;
 	for (int a = 0; a < rank; a++)
-		if (below(2) || (item.n == 0 && a == rank - 1))
+		if ((below(2) && !last) || (item.n == 0 && a == rank - 1))
 			item.i[item.n++] = a;
 	return item;
 }
 
+// The shape's dimensions, behind one of 1 or not.
+static Item random_dims(const Shape *s)
+{
+	Item item = {.kind = I_list};
+	if (below(2))
+		item.i[item.n++] = 1;
+	for (int a = 0; a < s->rank; a++)
+		item.i[item.n++] = s->dim[a];
+	return item;
+}
+
+static Shape with_axis(Shape s)
+{
+	Shape shape = {.rank = s.rank + 1, .dim = {1}};
+	memcpy(shape.dim + 1, s.dim, sizeof *s.dim * (size_t)s.rank);
+	return shape;
+}
+
+// Of the scores of a square of queries and keys: keys behind their query are hidden, or marked.
+static Ref put_mask(Graph *g, const Shape *s, Elem type, bool mark)
+{
+	int64_t n = s->dim[s->rank - 1];
+	double mask[16] = {0};
+	uint8_t marks[16];
+	for (int64_t i = 0; i < n * n; i++) {
+		bool behind = i % n > i / n;
+		mask[i] = behind ? -INFINITY : 0;
+		marks[i] = behind == mark;
+	}
+	Shape shape = {.rank = s->rank};
+	for (int a = 0; a < s->rank; a++)
+		shape.dim[a] = a < s->rank - 2 ? 1 : n;
+	return put_const(g, type, shape, type == E_b8 ? (void *)marks : (void *)mask);
+}
+
 static double random_number(void)
 {
-	static const double few[] = {0, 1, -1, 0.5, 2, -2, 3, 0.25, 20, INFINITY};
+	static const double few[] = {0, 1, -1, 0.5, 2, -2, 3, 0.25, 20, INFINITY, -INFINITY, -3e38};
 	return below(2) ? few[below(COUNT(few))] : (float)(4 * uniform() - 2);
 }
 
@@ -98,10 +156,12 @@ static double random_number(void)
 static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int number, Trial *t)
 {
 	static const Elem types[] = {E_f64, E_b8, E_i64};
-	int rank = 1 + below(3);
+	int rank = 3 - below(4) % 3;
 	Shape full = {.rank = rank};
 	for (int a = 0; a < rank; a++)
 		full.dim[a] = 2 + below(3);
+	if (rank > 1 && below(4))
+		full.dim[rank - 1] = full.dim[rank - 2];
 	for (int i = 0; i < r->nvar; i++) {
 		Shape shape = full;
 		for (int a = 0; a < rank && number % 2; a++)
@@ -114,11 +174,19 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 			t->var[i] = (Item){.kind = I_list, .n = rank};
 			for (int a = 0; a < rank; a++)
 				t->var[i].i[a] = rank < 2 || a < rank - 2 ? a : 2 * rank - 3 - a;
-		} else if (kind[i] == 'a') {
-			t->var[i].x = below(rank);
+		} else if (kind[i] == 'R') {
+			t->var[i] = random_dims(&full);
+		} else if ((kind[i] == 'm' || kind[i] == 'M') && rank > 1) {
+			Ref mask = put_mask(g, &full, kind[i] == 'm' ? E_f64 : E_b8, below(2));
+			t->var[i] = (Item){.kind = I_ref, .ref = mask};
+		} else if (kind[i] == 'a' || kind[i] == 'i') {
+			t->var[i].x = below(kind[i] == 'a' ? rank : 2);
 		} else if (kind[i] == 't') {
 			t->var[i].x = types[below(COUNT(types))];
-		} else if (kind[i] == 'v') {
+		} else if (strchr("vpw", kind[i])) {
+			if (kind[i] == 'w' && below(2))
+				shape = with_axis(shape);
+			type = kind[i] == 'p' ? E_b8 : type;
 			t->slot[t->nslot] = random_array(arena, type, shape);
 			int slot =
 			    add_slot(g, (Slot){.name = r->names[i], .type = type, .shape = shape});
@@ -176,6 +244,7 @@ static int try_rule(const Rule *r, int number, bool *reached)
 	Catch c;
 	int done = 0;
 	kinds_of(r->left, kind);
+	known_kinds(r, kind);
 	if (!TRY(c)) {
 		draw(arena, g, r, kind, number, &trial);
 		Scope s = {.g = g, .book = book_builtin(), .where = r->place, .var = trial.var};
@@ -192,6 +261,8 @@ static int try_rule(const Rule *r, int number, bool *reached)
 			Array *all = eval_graph(arena, g, trial.slot);
 			double d = difference(&all[left.ref], &all[ref]);
 			CHECK(d < 1e-6, "%s: sides differ by %g", r->place, d);
+			if (d > 1e-6)
+				printf("%s\n", graph_text(arena, g));
 			*reached |= same_through_door(arena, g, r->place);
 			done = 1;
 		}
@@ -334,10 +405,10 @@ static const char *const cases[] = {
     "x:3,4 = act(x * 3; hardsigmoid)",
     "x:3,4 = act(x; softplus)",
     "x:3,4 = act(x; mish)",
-    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 0)",
-    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 1)",
-    "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 = attend(x, y, z, w; 0.5, 0)",
-    "x:2,3,4 y:2,5,4 z:2,5,6 w:2,3,5 = attend(x, y, z, w; 0.5, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 0, 0)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 1, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 = attend(x, y, z, w; 0.5, 0, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:2,3,5 = attend(x, y, z, w; 0.5, 1, 0)",
 };
 
 // Graph with the slots of a case and its expression times random numbers, summed, as "loss".
@@ -348,7 +419,7 @@ static Graph *case_graph(Arena *arena, const char *line, Array *slot)
 	*equals = 0;
 	for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
 		if (!strcmp(word, "plain")) {
-			g->plain = true;
+			g->plain = PLAIN_ALL;
 			continue;
 		}
 		char *colon = strchr(word, ':');

@@ -737,7 +737,8 @@ static Ref put_attention(Maker *m, Ref x)
 			scores.dim[a] = 1;
 	bool bias = draw(m, 2);
 	in[3] = bias ? new_leaf(m, type, scores) : 0;
-	Attr attr = {.n = 1, .i = {(int64_t)draw(m, 2)}, .x = draw(m, 2) ? 0.3 : 1};
+	int64_t causal = (int64_t)draw(m, 2), zeros = (int64_t)draw(m, 2);
+	Attr attr = {.n = 2, .i = {causal, zeros}, .x = draw(m, 2) ? 0.3 : 1};
 	return enter(m, O_attend, 3 + bias, in, &attr);
 }
 

@@ -70,10 +70,11 @@ int main(void)
 	           "%7 = permute(%6; [0,2,1])\n%8 = reshape(%7; [2,4,5,5])\nout y = %8\n");
 	check_case("large sum", "slot x : input f32[256,257]\n%1 = mul(x, x)\n%2 = sum(%1; [0,1])\n"
 	                        "%3 = amax(x; [0,1])\nout y = %2\nout z = %3\n");
-	check_case("wholes",
-	           "slot q : input f32[2,3,5,4]\nslot k : input f32[2,3,6,4]\nslot v : input "
-	           "f32[2,3,6,4]\n"
-	           "%1 = attend(q, k, v; 0.5, 0)\n%2 = norm(%1; [3], 1, 1e-5)\n%3 = act(%2; gelu)\n"
-	           "%4 = softmax(%3; [3])\n%5 = lse(%3; [3])\nout y = %4\nout z = %5\n");
+	check_case(
+	    "wholes",
+	    "slot q : input f32[2,3,5,4]\nslot k : input f32[2,3,6,4]\nslot v : input "
+	    "f32[2,3,6,4]\n"
+	    "%1 = attend(q, k, v; 0.5, 0, 0)\n%2 = norm(%1; [3], 1, 1e-5)\n%3 = act(%2; gelu)\n"
+	    "%4 = softmax(%3; [3])\n%5 = lse(%3; [3])\nout y = %4\nout z = %5\n");
 	return failures != 0;
 }

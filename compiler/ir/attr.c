@@ -149,6 +149,26 @@ static bool known_array(Arena *arena, const Graph *g, Ref r, Array *array)
 	return true;
 }
 
+bool const_known(const Graph *g, Ref r)
+{
+	Arena *arena = arena_new();
+	Array array;
+	bool known = known_array(arena, g, r, &array);
+	arena_free(arena);
+	return known;
+}
+
+bool const_true(const Graph *g, Ref r)
+{
+	Arena *arena = arena_new();
+	Array array;
+	bool all = elems[val(g, r)->type].cls == 'b' && known_array(arena, g, r, &array);
+	for (int64_t i = 0; all && i < count_of(&array.shape); i++)
+		all = array.i[i] != 0;
+	arena_free(arena);
+	return all;
+}
+
 bool const_ints(const Graph *g, Ref r, int64_t *out, int *n)
 {
 	const Val *v = val(g, r);

@@ -17,6 +17,7 @@ Book *book_new(Arena *arena)
 	Book *book = NEW(arena, Book);
 	book->arena = arena;
 	book->defs = table_new(arena);
+	book->forms = table_new(arena);
 	return book;
 }
 
@@ -179,6 +180,8 @@ void book_read(Book *book, const char *where, const char *text)
 			lexer_next(l);
 		else if (lexer_take(l, "def"))
 			read_def(book, l);
+		else if (lexer_take(l, "form"))
+			form_read(book, l);
 		else if (lexer_take(l, "whole"))
 			read_about(book, l, book->wholes, false);
 		else if (lexer_take(l, "grad"))

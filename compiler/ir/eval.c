@@ -726,6 +726,9 @@ static Array eval_attend(Arena *arena, const Attr *attr, const Shape *shape, int
 		hide_later(&scores);
 	Attr last = {.n = 1, .i = {shape->rank - 1}};
 	Array weights = eval_softmax(arena, &last, &scores);
+	for (int64_t i = 0; attr->i[1] && i < count_of(&weights.shape); i++)
+		if (isnan(weights.f[i]))
+			weights.f[i] = 0;
 	return product(arena, &weights, &in[2]);
 }
 

@@ -81,6 +81,8 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	Item out = num_item(0);
 	int n = -1;
 	double x[3] = {0};
+	if (op == O_eq && in[0].kind == I_list && in[1].kind == I_list)
+		return num_item(same_list(&in[0], &in[1]));
 	for (int k = 0; k < nin; k++) {
 		if (in[k].kind == I_list && n >= 0 && in[k].n != n)
 			fail(s->where, "%s of lists of %d and %d entries", prims[op].name, n,
@@ -88,8 +90,6 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 		if (in[k].kind == I_list)
 			n = in[k].n;
 	}
-	if (op == O_eq && nin == 2 && in[0].kind == I_list && in[1].kind == I_list)
-		return num_item(same_list(&in[0], &in[1]));
 	if (n >= 0) {
 		out.kind = I_list;
 		out.n = n;
@@ -331,10 +331,10 @@ static Item fn_float(Scope *s, const Expr *e)
 	return num_item(elems[value_arg(s, e, 0)->type].cls == 'f');
 }
 
-static Item fn_const(Scope *s, const Expr *e)
+static Item fn_known(Scope *s, const Expr *e)
 {
 	Item item = eval_arg(s, e, 0);
-	return num_item(item.kind != I_ref || is_const(s->g, item.ref));
+	return num_item(item.kind != I_ref || const_known(s->g, item.ref));
 }
 
 static Item list_attr(Scope *s, const Expr *e, int k)
@@ -351,6 +351,11 @@ static Ref ref_arg(Scope *s, const Expr *e, int k)
 {
 	value_arg(s, e, k);
 	return eval_arg(s, e, k).ref;
+}
+
+static Item fn_all(Scope *s, const Expr *e)
+{
+	return num_item(const_true(s->g, ref_arg(s, e, 0)));
 }
 
 static void want_fit(Scope *s, const Expr *e, bool fits)
@@ -394,7 +399,8 @@ static const struct {
     {"shape", fn_shape},       {"rank", fn_rank}, {"type", fn_type},   {"axes", fn_axes},
     {"count", fn_count},       {"inv", fn_inv},   {"list", fn_list},   {"at", fn_at},
     {"with", fn_with},         {"join", fn_join}, {"when", fn_when},   {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"const", fn_const},
+    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"known", fn_known},
+    {"all", fn_all},
 };
 
 // ---- calls ----------------------------------------------------------------------------

@@ -143,6 +143,9 @@ typedef struct Store { // at the end of a run, slot := val
 	Ref val;
 } Store;
 
+// Which wholes no rule of the book makes, since they have been opened. Gradients open attend.
+typedef enum Plainness { PLAIN_NONE, PLAIN_ATTEND, PLAIN_ALL } Plainness;
+
 typedef struct Graph {
 	Arena *arena;
 	const char *name; // the file
@@ -154,8 +157,8 @@ typedef struct Graph {
 	VEC(Node) nodes; // nodes.at[0] is {"", ""}
 	Table *share;    // structural hash -> Ref
 	const struct Book *book;
-	int from;   // stamped on every value put
-	bool plain; // no rule that makes a whole: set where wholes have been opened
+	int from; // stamped on every value put
+	Plainness plain;
 } Graph;
 
 // ---- graph.c: the door ----------------------------------------------------------------
@@ -233,6 +236,8 @@ bool has_axis(const Attr *, int axis); // K_axes: is it folded?
 Shape folded_shape(const Shape *, int n, const int64_t *axes);
 bool is_const(const Graph *, Ref);
 bool const_num(const Graph *, Ref, double *); // every element of the constant is this number
+bool const_known(const Graph *, Ref);         // small, and made of constants and iota alone
+bool const_true(const Graph *, Ref);          // truth values that are known, all of them true
 bool const_ints(const Graph *, Ref, int64_t *out,
                 int *n);                 // small known integers (constants, iota, what is
                                          // made of them); *n is room, then count
@@ -331,19 +336,28 @@ typedef struct Def { // a definition, or a line about a primitive: what a whole 
 	struct Def *next; // same name, other operands or other attributes
 } Def;
 
+typedef struct Spelling { // one way to write what the left sides of rules call by one name
+	const char *place;
+	Expr *head, *body; // head: a call of its name
+	int ntest;
+	Expr **test;
+	struct Spelling *next; // another way
+} Spelling;
+
 typedef struct Rule { // left => right if tests
 	const char *place;
 	Expr *left, *right;
 	int ntest, nvar;
 	Expr **test;
 	const char **names;
-	bool whole;        // the right side makes a whole
+	Plainness rests;   // in graphs as plain as this; PLAIN_NONE: in none
 	struct Rule *next; // same primitive on the left
 } Rule;
 
 typedef struct Book {
 	Arena *arena;
-	Table *defs; // name -> Def *
+	Table *defs;  // name -> Def *
+	Table *forms; // name -> Spelling *
 	Rule *rules[OPS];
 	Def *wholes[OPS], *grads[OPS];
 } Book;
@@ -377,8 +391,9 @@ typedef VEC(const char *) Names;
 // Numbers the names in `e` by `names`. One that is not there is added if `add` allows; else it must
 // be a type or an activation, and becomes its number.
 void number_names(const char *place, Arena *, Expr *e, Names *names, bool add);
-// rule.c: reads `left => right [if test, ..]`.
+// rule.c: reads `left => right [if test, ..]`; what stands behind the word `form`.
 void rule_read(Book *, Lexer *);
+void form_read(Book *, Lexer *);
 
 // ---- adjoint.c: moves backwards -------------------------------------------------------
 

@@ -331,11 +331,11 @@ Expr *parse_expr(Lexer *l)
 const char *attr_layout(AttrKind kind)
 {
 	static const char *const layouts[] = {
-	    [K_none] = "",     [K_axes] = "A",    [K_dims] = "L",    [K_perm] = "L",
-	    [K_slice] = "LLL", [K_pad] = "LLx",   [K_window] = "Lx", [K_axis] = "a",
-	    [K_type] = "i",    [K_const] = "",    [K_slot] = "i",    [K_rand] = "iL",
-	    [K_iota] = "iL",   [K_act] = "i",     [K_norm] = "Aix",  [K_cum] = "aii",
-	    [K_put] = "ai",    [K_attend] = "xi", [K_narrow] = "ii",
+	    [K_none] = "",     [K_axes] = "A",     [K_dims] = "L",    [K_perm] = "L",
+	    [K_slice] = "LLL", [K_pad] = "LLx",    [K_window] = "Lx", [K_axis] = "a",
+	    [K_type] = "i",    [K_const] = "",     [K_slot] = "i",    [K_rand] = "iL",
+	    [K_iota] = "iL",   [K_act] = "i",      [K_norm] = "Aix",  [K_cum] = "aii",
+	    [K_put] = "ai",    [K_attend] = "xii", [K_narrow] = "ii",
 	};
 	return layouts[kind];
 }

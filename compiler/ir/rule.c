@@ -56,52 +56,207 @@ static bool mark_numbers(Expr *e)
 	return e->number = number || all;
 }
 
-static bool makes_whole(const Expr *e)
+static Plainness rests_in(const Expr *e)
 {
-	bool found = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_whole;
+	bool whole = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_whole;
+	Plainness rests = !whole ? PLAIN_NONE : e->op == O_attend ? PLAIN_ATTEND : PLAIN_ALL;
 	for (int k = 0; k < e->nin; k++)
-		found |= makes_whole(e->in[k]);
-	return found;
+		rests = MAX(rests, rests_in(e->in[k]));
+	return rests;
 }
 
-void rule_read(Book *book, Lexer *l)
+// An expression up to the end of its lines, or a word that belongs to the statement.
+static Expr *read_side(Book *book, Lexer *l)
 {
-	Names names = {0};
+	Expr *e = open_defs(book, parse_expr(l));
+	while (l->kind == T_indent)
+		lexer_next(l);
+	return e;
+}
+
+static Expr **read_tests(Book *book, Lexer *l, int *ntest)
+{
 	VEC(Expr *) test = {0};
-	Rule *r = NEW(book->arena, Rule);
-	r->place = lexer_place(l);
-	r->left = open_defs(book, parse_expr(l));
-	while (l->kind == T_indent)
-		lexer_next(l);
-	lexer_want(l, "=>");
-	r->right = open_defs(book, parse_expr(l));
-	while (l->kind == T_indent)
-		lexer_next(l);
 	if (lexer_take(l, "if"))
 		do
 			PUSH(book->arena, test, open_defs(book, parse_expr(l)));
 		while (lexer_take(l, ","));
 	if (l->kind != T_line && l->kind != T_end)
 		fail(lexer_place(l), "found '%s' after a rule", l->word);
-	if (r->left->kind != X_call || r->left->op == OPS)
+	*ntest = test.count;
+	return test.at;
+}
+
+// ---- forms ----------------------------------------------------------------------------
+
+static Spelling *forms_named(const Book *book, const char *name)
+{
+	const uint64_t *cell = table_find_s(book->forms, name);
+	return cell ? (Spelling *)(uintptr_t)*cell : NULL;
+}
+
+void form_read(Book *book, Lexer *l)
+{
+	Spelling *f = NEW(book->arena, Spelling);
+	f->place = lexer_place(l);
+	f->head = open_defs(book, parse_expr(l));
+	if (f->head->kind != X_call || f->head->op < OPS)
+		fail(f->place, "wanted the name of a form, and what it is made of");
+	lexer_want(l, "=");
+	f->body = read_side(book, l);
+	f->test = read_tests(book, l, &f->ntest);
+	Spelling *first = forms_named(book, f->head->name), *last = first;
+	while (last && last->next)
+		last = last->next;
+	if (last)
+		last->next = f;
+	else
+		*table_cell_s(book->forms, f->head->name) = (uint64_t)(uintptr_t)f;
+}
+
+typedef struct Swap { // a name, or this very call; what comes in its place
+	const Expr *from;
+	Expr *by;
+} Swap;
+
+typedef struct Swaps {
+	int n;
+	Swap at[4];
+} Swaps;
+
+// A copy of `e`, all swapped at once.
+static Expr *swapped(Arena *arena, const Expr *e, const Swaps *swaps)
+{
+	for (int i = 0; i < swaps->n; i++) {
+		const Expr *from = swaps->at[i].from;
+		bool same =
+		    e->kind == X_name && from->kind == X_name && !strcmp(e->name, from->name);
+		if (e == from || same)
+			return swaps->at[i].by;
+	}
+	Expr *copy = take_copy(arena, e, sizeof *e);
+	copy->in = NEWS(arena, Expr *, e->nin + 1);
+	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
+	for (int k = 0; k < e->nin; k++)
+		copy->in[k] = swapped(arena, e->in[k], swaps);
+	for (int k = 0; k < e->nattr; k++)
+		copy->attr[k] = swapped(arena, e->attr[k], swaps);
+	return copy;
+}
+
+typedef struct Draft { // a rule while its forms are written out
+	const char *place;
+	Expr *left, *right;
+	VEC(Expr *) test;
+} Draft;
+
+static Draft swap_in(Arena *arena, const Draft *from, const Swaps *swaps)
+{
+	Draft d = {from->place,
+	           swapped(arena, from->left, swaps),
+	           swapped(arena, from->right, swaps),
+	           {0}};
+	for (int i = 0; i < from->test.count; i++)
+		PUSH(arena, d.test, swapped(arena, from->test.at[i], swaps));
+	return d;
+}
+
+// A call of a form with no other call of one inside it; NULL: there is none.
+static const Expr *find_form(const Book *book, const Expr *e)
+{
+	for (int k = 0; k < e->nin; k++) {
+		const Expr *inner = find_form(book, e->in[k]);
+		if (inner)
+			return inner;
+	}
+	return e->kind == X_call && e->op == OPS && forms_named(book, e->name) ? e : NULL;
+}
+
+// The rule with `call` spelled so. What is a name in the form's head becomes what the call has
+// there; else the rule's name there becomes what the head has.
+static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spelling *f)
+{
+	Swaps given = {0}, found = {0};
+	const Expr *head = f->head;
+	if (call->nin != head->nin || head->nin >= COUNT(given.at))
+		fail(d->place, "%s: found %d operands, wanted %d", call->name, call->nin,
+		     head->nin);
+	for (int k = 0; k < head->nin; k++)
+		if (head->in[k]->kind == X_name)
+			given.at[given.n++] = (Swap){head->in[k], call->in[k]};
+	found.at[found.n++] = (Swap){call, swapped(arena, f->body, &given)};
+	for (int k = 0; k < head->nin; k++) {
+		if (head->in[k]->kind == X_name)
+			continue;
+		if (call->in[k]->kind != X_name)
+			fail(d->place, "%s: operand %d is wanted as a name", call->name, k);
+		found.at[found.n++] = (Swap){call->in[k], swapped(arena, head->in[k], &given)};
+	}
+	Draft spelled = swap_in(arena, d, &found);
+	for (int i = 0; i < f->ntest; i++)
+		PUSH(arena, spelled.test, swapped(arena, f->test[i], &given));
+	return spelled;
+}
+
+// ---- rules ----------------------------------------------------------------------------
+
+// Names are numbered in the very expressions: they are the rule's own.
+static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place, bool add)
+{
+	Expr *own = swapped(book->arena, e, &(Swaps){0});
+	number_names(place, book->arena, own, names, add);
+	return own;
+}
+
+static void add_rule(Book *book, const Draft *d)
+{
+	Names names = {0};
+	Rule *r = NEW(book->arena, Rule);
+	r->place = d->place;
+	if (d->left->kind != X_call || d->left->op == OPS)
 		fail(r->place, "the left side of a rule is a primitive");
-	number_names(r->place, book->arena, r->left, &names, true);
-	number_names(r->place, book->arena, r->right, &names, false);
-	for (int i = 0; i < test.count; i++)
-		number_names(r->place, book->arena, test.at[i], &names, false);
+	r->left = own_copy(book, d->left, &names, r->place, true);
+	r->right = own_copy(book, d->right, &names, r->place, false);
+	r->ntest = d->test.count;
+	r->test = NEWS(book->arena, Expr *, r->ntest + 1);
+	for (int i = 0; i < r->ntest; i++)
+		r->test[i] = own_copy(book, d->test.at[i], &names, r->place, false);
 	if (names.count > VARS)
 		fail(r->place, "more than %d variables", VARS);
 	mark_numbers(r->left);
 	mark_numbers(r->right);
-	r->test = test.at;
-	r->ntest = test.count;
 	r->names = names.at;
 	r->nvar = names.count;
-	r->whole = makes_whole(r->right);
+	r->rests = rests_in(r->right);
 	Rule **end = &book->rules[r->left->op];
 	while (*end)
 		end = &(*end)->next;
 	*end = r;
+}
+
+// A rule for every way to write its forms.
+static void write_out(Book *book, const Draft *d)
+{
+	const Expr *call = find_form(book, d->left);
+	if (!call)
+		add_rule(book, d);
+	for (const Spelling *f = call ? forms_named(book, call->name) : NULL; f; f = f->next) {
+		Draft spelled = spell(book->arena, d, call, f);
+		write_out(book, &spelled);
+	}
+}
+
+void rule_read(Book *book, Lexer *l)
+{
+	Draft d = {.place = lexer_place(l)};
+	int ntest;
+	d.left = read_side(book, l);
+	lexer_want(l, "=>");
+	d.right = read_side(book, l);
+	Expr **test = read_tests(book, l, &ntest);
+	for (int i = 0; i < ntest; i++)
+		PUSH(book->arena, d.test, test[i]);
+	write_out(book, &d);
 }
 
 // ---- matching -------------------------------------------------------------------------
@@ -181,7 +336,7 @@ static bool solve(Match *m, const Goal *goal);
 
 static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
 {
-	Goal goal[3];
+	Goal goal[4];
 	if (e->op != v->op || e->nin != v->nin || e->nin > COUNT(goal) || !attrs_match(m, e, v))
 		return false;
 	bool both = v->nin == 2 && v->in[0] != v->in[1] && commutes(v->op);
@@ -235,7 +390,7 @@ Ref book_rewrite(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 	Val v = {.op = op, .nin = nin, .in = in, .attr = attr};
 	for (const Rule *r = g->book->rules[op]; r; r = r->next) {
 		Match m = {{.g = g, .book = g->book, .where = r->place, .var = var}, r, 0};
-		if ((r->whole && g->plain) || !solve_call(&m, r->left, &v, NULL))
+		if ((r->rests && g->plain >= r->rests) || !solve_call(&m, r->left, &v, NULL))
 			continue;
 		Ref right = put_right(&m, &v);
 		if (right)

@@ -1,6 +1,6 @@
 // text.c: graphs as text. What prints can be read back, and prints the same again.
 // A line a slot, value, out or store:
-//   graph NAME [plain]
+//   graph NAME [apart | plain]    apart: attend has been opened; plain: every whole has
 //   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
 //   %3 = dot(%1, w) : TYPE  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const char *const plains[] = {"", " apart", " plain"};
 static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state"};
 
 // ---- printing -------------------------------------------------------------------------
@@ -233,7 +234,7 @@ char *graph_text(Arena *arena, const Graph *g)
 	Text *t = &p.text;
 	say(t, "graph ");
 	say_name(t, g->name ? g->name : "");
-	say(t, g->plain ? " plain\n" : "\n");
+	say(t, "%s\n", plains[g->plain]);
 	for (int i = 0; i < g->slots.count; i++)
 		say_slot(t, &g->slots.at[i]);
 	for (int r = 1; r < g->nval; r++)
@@ -463,7 +464,10 @@ Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book
 	Lexer *l = lexer_open(arena, where, text);
 	lexer_want(l, "graph");
 	Reader r = {l, graph_new(arena, lexer_name(l), book), table_new(arena), table_new(arena)};
-	r.g->plain = lexer_take(l, "plain");
+	if (lexer_take(l, "apart"))
+		r.g->plain = PLAIN_ATTEND;
+	else if (lexer_take(l, "plain"))
+		r.g->plain = PLAIN_ALL;
 	if (l->kind == T_line)
 		lexer_next(l);
 	while (l->kind != T_end)

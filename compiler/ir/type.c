@@ -331,6 +331,7 @@ static Shape attend_shape(const Case *c)
 {
 	if (c->nin != 3 && c->nin != 4)
 		wrong(c, "3 or 4 operands are wanted");
+	check_count(c, 2);
 	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
 	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
 	int r = shape.rank;
