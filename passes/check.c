@@ -43,8 +43,11 @@ static void write_value(Memory *m, Place at, Ref v)
 	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
 }
 
+// What has no elements is nowhere.
 static void want_value(const Memory *m, Place at, Ref v, const char *who, int k)
 {
+	if (!bytes_of(m->plan, v))
+		return;
 	for (int i = 0; i < m->owned.count; i++) {
 		const Owned *o = &m->owned.at[i];
 		if (o->val == v && o->at.block == at.block && o->at.offset == at.offset)
