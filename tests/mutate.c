@@ -194,7 +194,7 @@ static void change_many(Mutant *m, const Site *p)
 		return;
 	case 2:
 		memcpy(keep, a, size);
-		memcpy(a, b, size);
+		memmove(a, b, size);
 		memcpy(b, keep, size);
 		return;
 	default:

@@ -200,15 +200,22 @@ static double side(const Trial *t, double *place, double h)
 	return (loss_at(t, place, *place + h) - loss_at(t, place, *place)) / h;
 }
 
+static bool between(double x, double a, double b, double allowed)
+{
+	return x >= fmin(a, b) - allowed && x <= fmax(a, b) + allowed;
+}
+
 // Is there no slope here (the sides differ, it grows without end, or there is but one side), and
-// `found` in between?
+// `found` in between? Nearer by, where another kink lies within h.
 static bool is_kink(const Trial *t, double *place, double h, double found, double allowed)
 {
 	double left = side(t, place, -h), right = side(t, place, h);
-	bool endless = fabs(side(t, place, -h / 8)) > 4 * fabs(left) ||
-	               fabs(side(t, place, h / 8)) > 4 * fabs(right);
+	double nearer_left = side(t, place, -h / 8), nearer_right = side(t, place, h / 8);
+	bool endless = fabs(nearer_left) > 4 * fabs(left) || fabs(nearer_right) > 4 * fabs(right);
 	return !isfinite(left) || !isfinite(right) || (endless && isfinite(found)) ||
-	       (found >= fmin(left, right) - allowed && found <= fmax(left, right) + allowed);
+	       between(found, left, right, allowed) ||
+	       between(found, nearer_left, nearer_right, allowed) ||
+	       between(found, side(t, place, -h / 64), side(t, place, h / 64), allowed);
 }
 
 static int gradient_number(const Trial *t, int s)

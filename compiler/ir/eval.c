@@ -587,7 +587,7 @@ double eval_act(Act act, double x)
 	case A_gelu:
 		return x / 2 * (1 + erf(x / sqrt(2)));
 	case A_gelu_tanh:
-		return x / 2 * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+		return x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
 	case A_gelu_quick:
 		return x * sigmoid(1.702 * x);
 	case A_silu:
