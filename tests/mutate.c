@@ -180,7 +180,8 @@ static void change_many(Mutant *m, const Site *p)
 	size_t *n = quantifier(p), size = width(p->field->type);
 	if (!*n)
 		return;
-	char *list = take_copy(m->arena, *(char **)member(p), (*n + 1) * size);
+	char *list = take(m->arena, (*n + 1) * size);
+	memcpy(list, *(char **)member(p), *n * size);
 	*(char **)member(p) = list;
 	char *a = list + draw(*n) * size, *b = list + draw(*n) * size, keep[64];
 	switch (draw(4)) {

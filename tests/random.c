@@ -88,7 +88,7 @@ static bool equal_arrays(const Array *a, const Array *b, double allowed)
 
 static bool is_too_large(const Maker *m, const Shape *s)
 {
-	return count_of(s) > (m->made.large ? 400000 : 20000);
+	return count_of(s) > (m->made.large ? 200000 : 20000);
 }
 
 static void limit_size(Maker *m, const Shape *s)
@@ -226,7 +226,7 @@ static int64_t any_size(Maker *m)
 static Shape any_shape(Maker *m)
 {
 	Shape s = {.rank = m->made.large ? 1 + (int)draw(m, 4) : (int)draw(m, MOST_RANK + 1)};
-	int64_t room = m->made.large ? 300000 : draw(m, 6) ? 600 : 4000;
+	int64_t room = m->made.large ? 150000 : draw(m, 6) ? 600 : 4000;
 	for (int a = 0; a < s.rank; a++) {
 		int64_t size = any_size(m);
 		s.dim[a] = MIN(size, room);
