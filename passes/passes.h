@@ -113,8 +113,10 @@ typedef struct Opt {
 void opt_defaults(Arena *, Opt *);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
 // "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
-// NAME.sum holds the gradients so far, and amos.run counts the runs since the last update.
+// NAME.sum holds the gradients so far, amos.left counts the runs that are still to be gathered, and
+// gather_pass gives the graph of these, on the same slots: the step itself is the last run.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
+Graph *gather_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);

@@ -93,8 +93,8 @@ typedef struct Step {
 	Graph *graph;
 	const Opt *opt;
 	double rate;
-	Ref t;    // the number of this step, f64: 1 first
-	Ref last; // b8: the update is made in this run; 0: in every run
+	Ref t;        // the number of this step, f64: 1 first
+	bool gathers; // a run before that of the update: gradients are added up, no more
 } Step;
 
 typedef struct Param {
@@ -128,8 +128,8 @@ static Ref number(Graph *g, double x)
 // Slot := value, in runs that make an update.
 static void set(const Step *s, int slot, Ref value)
 {
-	Graph *g = s->graph;
-	add_store(g, slot, s->last ? put3(g, O_select, s->last, value, put_slot(g, slot)) : value);
+	if (!s->gathers)
+		add_store(s->graph, slot, value);
 }
 
 static Ref integer(Graph *g, int64_t x)
@@ -142,19 +142,22 @@ static Ref steps_done(Graph *g)
 	return state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
 }
 
-static Ref runs_done(Graph *g)
+// How many runs gather before this or the next one that makes an update.
+static Ref runs_left(Graph *g, int64_t accumulate)
 {
-	return state(g, "amos.run", E_i64, shape_of(0, NULL), NULL);
+	int64_t first = accumulate - 1;
+	return state(g, "amos.left", E_i64, shape_of(0, NULL),
+	             take_copy(g->arena, &first, sizeof first));
 }
 
 static void count_step(Step *s)
 {
 	Graph *g = s->graph;
-	if (s->opt->accumulate > 1) {
-		Ref runs = put2(g, O_add, runs_done(g), integer(g, 1));
-		s->last = put2(g, O_eq, runs, integer(g, s->opt->accumulate));
-		add_store(g, find_slot(g, "amos.run"),
-		          put3(g, O_select, s->last, integer(g, 0), runs));
+	int64_t runs = s->opt->accumulate;
+	if (runs > 1) {
+		Ref left = runs_left(g, runs);
+		add_store(g, slot_of(g, left),
+		          s->gathers ? put2(g, O_sub, left, integer(g, 1)) : integer(g, runs - 1));
 	}
 	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
 	set(s, find_slot(g, "amos.step"), t);
@@ -167,11 +170,12 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 	Graph *g = s->graph;
 	const Slot *p = &g->slots.at[slot];
 	Elem type = p->type;
-	if (!s->last)
+	if (s->opt->accumulate <= 1)
 		return grad;
 	Ref before = state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
 	Ref sum = put2(g, O_add, before, grad);
-	add_store(g, slot_of(g, before), put3(g, O_select, s->last, put_num(g, type, 0), sum));
+	Ref none = put_expand(g, put_rank(g, put_num(g, type, 0), p->shape.rank), p->shape);
+	add_store(g, slot_of(g, before), s->gathers ? sum : none);
 	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
 }
 
@@ -373,7 +377,8 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 		g->from = v->from;
 		if (v->op == O_rand) {
 			Ref runs = put2(g, O_mul, steps_done(g), integer(g, accumulate));
-			in[1] = put2(g, O_add, runs, runs_done(g));
+			runs = put2(g, O_add, runs, integer(g, accumulate - 1));
+			in[1] = put2(g, O_sub, runs, runs_left(g, accumulate));
 		}
 		now[r] = put_as(g, v, in);
 	}
@@ -381,10 +386,13 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 	return g;
 }
 
-Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
+static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, bool gathers)
 {
 	Graph *g = runs_graph(arena, from, opt->accumulate);
-	Step s = {.graph = g, .opt = opt, .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi};
+	Step s = {.graph = g,
+	          .opt = opt,
+	          .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi,
+	          .gathers = gathers};
 	int nout = g->outs.count;
 	g->outs.count = 0;
 	g->from = add_node(g, "step", opt->name);
@@ -399,5 +407,15 @@ Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt
 			g->outs.at[g->outs.count++] = out;
 		}
 	}
-	return g;
+	return gathers ? graph_live(arena, g) : g;
+}
+
+Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
+{
+	return one_run(arena, from, eta, opt, false);
+}
+
+Graph *gather_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
+{
+	return one_run(arena, from, eta, opt, true);
 }

@@ -31,11 +31,11 @@ struct training {
 	struct amos *m;
 	struct amos_data *data;
 	const struct amos_options *options;
-	const struct amos_entry *entry;
-	int64_t loss, accuracy; // outs of the entry; -1: none
-	int64_t step_slot;      // amos.step; -1: a batch is a step
-	int64_t steps, runs;    // where to end
-	int64_t evaluated;      // step of the last evaluation
+	const struct amos_entry *entry, *gather; // gather: NULL, or of batches that make no update
+	int64_t loss, accuracy;                  // outs of both; -1: none
+	int64_t step_slot, left_slot;            // amos.step, amos.left; -1: a batch is a step
+	int64_t steps, runs;                     // where to end
+	int64_t evaluated;                       // step of the last evaluation
 	char *dir, *last, *best;
 	struct amos_point point;
 	struct amos_log log;
@@ -142,25 +142,31 @@ static int not_a_number(const struct training *t, double loss)
 	    (long long)t->point.step + 1, loss, t->dir);
 }
 
+static int64_t counter(const struct training *t, int64_t slot)
+{
+	int64_t count;
+	memcpy(&count, amos_slot_bytes(t->m, slot), sizeof count);
+	return count;
+}
+
 // One batch. The model counts the updates itself: with --accumulate several batches make one.
 static int run_batch(struct training *t)
 {
+	bool gathers = t->gather && counter(t, t->left_slot) > 0;
+	const struct amos_entry *entry = gathers ? t->gather : t->entry;
 	int status = amos_data_train(t->data, t->m, t->point.run);
 	if (!status)
-		status = amos_call(t->m, t->entry, NULL, NULL);
+		status = amos_call(t->m, entry, NULL, NULL);
 	if (status)
 		return status;
-	double loss = t->loss >= 0 ? amos_out_number(t->m, t->entry, t->loss) : 0;
+	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
 	if (!isfinite(loss))
 		return not_a_number(t, loss);
 	add(&t->losses, loss);
 	if (t->accuracy >= 0)
-		add(&t->accuracies, amos_out_number(t->m, t->entry, t->accuracy));
+		add(&t->accuracies, amos_out_number(t->m, entry, t->accuracy));
 	t->point.run++;
-	if (t->step_slot < 0)
-		t->point.step = t->point.run;
-	else
-		memcpy(&t->point.step, amos_slot_bytes(t->m, t->step_slot), sizeof t->point.step);
+	t->point.step = t->step_slot < 0 ? t->point.run : counter(t, t->step_slot);
 	return AMOS_DONE;
 }
 
@@ -306,6 +312,8 @@ static int prepare(struct training *t)
 	t->loss = amos_find_out(t->entry, "loss");
 	t->accuracy = amos_find_out(t->entry, "accuracy");
 	t->step_slot = amos_find_slot(model, "amos.step");
+	t->left_slot = amos_find_slot(model, "amos.left");
+	t->gather = t->left_slot < 0 ? NULL : amos_find_entry(model, "gather");
 	double epochs = o->epochs >= 0 ? o->epochs : o->steps >= 0 ? INFINITY : 1;
 	t->steps = o->steps >= 0 ? o->steps : INT64_MAX;
 	t->runs =

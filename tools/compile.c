@@ -137,9 +137,11 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Graph *still = read_bound(command, data, false)->graph;
 	Graph *eval =
 	    only_outs(arena, loss_pass(arena, still, choice(command, OPT_loss, NULL)), measures);
-	Plan *plans[] = {plan_graph(arena, t.graph, "train"),
-	                 plan_graph(arena, on_slots_of(arena, eval, t.graph), "eval"), NULL};
+	Plan *plans[4] = {plan_graph(arena, t.graph, "train"),
+	                  plan_graph(arena, on_slots_of(arena, eval, t.graph), "eval")};
 	int n = 2;
+	if (t.opt.accumulate > 1)
+		plans[n++] = plan_graph(arena, gather_pass(arena, grad, eta, &t.opt), "gather");
 	if (weights)
 		plans[n++] = plan_graph(arena, on_slots_of(arena, still, t.graph), "run");
 	t.object = emit_plans(command, n, plans, t.opt.chosen, weights);
