@@ -513,6 +513,12 @@ static void identities(void)
 	Ref sums = put_fold(g, O_sum, put_fold(g, O_sum, x, 1, (int64_t[]){2}), 1, (int64_t[]){0});
 	EXPECT(sums == put_fold(g, O_sum, x, 2, (int64_t[]){0, 2}), "sum of sum");
 	EXPECT(is_const(g, put_fold(g, O_argmax, one, 1, (int64_t[]){2})), "argmax over one");
+	int64_t size = FOLD_LIMIT;
+	Ref none = put_const(g, E_f32, D(2, size, 0), ""),
+	    many = put_const(g, E_f32, D(2, 0, 3), "");
+	EXPECT(val(g, put_fold(g, O_prod, none, 1, (int64_t[]){2}))->op == O_expand,
+	       "product of nothing");
+	EXPECT(val(g, put2(g, O_dot, none, many))->op == O_expand, "dot over nothing");
 	EXPECT(put_cast(g, x, E_f32) == x, "cast to the same");
 	EXPECT(put_cast(g, put_cast(g, x, E_f64), E_f32) == x, "cast there and back");
 	EXPECT(put_cast(g, put_cast(g, x, E_i64), E_f32) != x, "truncation is lost");

@@ -68,8 +68,11 @@ static void catch_up(Maker *m)
 static double size_of(const Array *a)
 {
 	double size = 0;
-	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
-		size = isfinite(a->f[i]) ? fmax(size, fabs(a->f[i])) : NAN;
+	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++) {
+		if (!isfinite(a->f[i]))
+			return NAN;
+		size = fmax(size, fabs(a->f[i]));
+	}
 	return size;
 }
 

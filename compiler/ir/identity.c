@@ -160,11 +160,21 @@ static Ref window(const Ask *q)
 	return put_reshape(q->g, q->in[0], *q->shape);
 }
 
+static Ref filled(const Ask *q, Elem type, double x)
+{
+	Shape ones = {.rank = q->shape->rank};
+	for (int a = 0; a < ones.rank; a++)
+		ones.dim[a] = 1;
+	return put_expand(q->g, put_reshape(q->g, put_num(q->g, type, x), ones), *q->shape);
+}
+
 static Ref fold(const Ask *q)
 {
 	const Val *x = operand(q, 0);
 	if (is_still(q))
 		return q->in[0];
+	if (!count_of(&x->shape)) // kernels need not know of such
+		return filled(q, x->type, q->op == O_prod);
 	if (x->op != q->op)
 		return 0;
 	int64_t axes[RANK];
@@ -178,11 +188,13 @@ static Ref fold(const Ask *q)
 // Along an axis of 1 the largest is the first.
 static Ref argmax(const Ask *q)
 {
-	Shape ones = {.rank = q->shape->rank};
-	for (int a = 0; a < ones.rank; a++)
-		ones.dim[a] = 1;
-	Ref first = put_num(q->g, E_i64, 0);
-	return is_still(q) ? put_expand(q->g, put_reshape(q->g, first, ones), *q->shape) : 0;
+	return is_still(q) ? filled(q, E_i64, 0) : 0;
+}
+
+// Where nothing is contracted.
+static Ref dot(const Ask *q)
+{
+	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
 }
 
 // Without empty operands, and with those of an operand that is itself joined along the axis.
@@ -325,7 +337,7 @@ static Ref (*const rule[OPS])(const Ask *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
     [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
-    [O_amin] = fold,       [O_argmax] = argmax,   [O_add] = add,
+    [O_amin] = fold,       [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
