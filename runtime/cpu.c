@@ -3,13 +3,16 @@
 // change what they compute, so results do not depend on the number of threads; a call takes no
 // memory.
 #include "rt.h"
+#include <fcntl.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 enum {
 	ALIGN = 64,
@@ -452,6 +455,21 @@ static void first_contents(struct amos *m, int64_t seed, const void *(*init)(voi
 		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
 }
 
+// libomp keeps a mark of each process in shared memory, by its number. A process that may not write
+// files leaves an empty one, and the next process of that number would end in it with a bus error.
+static void drop_empty_mark(void)
+{
+	char name[64];
+	struct stat about;
+	snprintf(name, sizeof name, "/__KMP_REGISTERED_LIB_%d_%d", (int)getpid(), (int)getuid());
+	int file = shm_open(name, O_RDONLY, 0);
+	if (file < 0)
+		return;
+	if (!fstat(file, &about) && !about.st_size)
+		shm_unlink(name);
+	close(file);
+}
+
 int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
               const void *(*init)(void *, int64_t), void *context, struct amos **to)
 {
@@ -465,6 +483,7 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 	if (!m)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", model->name);
 	*m = (struct amos){.model = model};
+	drop_empty_mark();
 	m->threads = threads > 0 ? threads : cores();
 	m->threads = m->threads < THREADS ? m->threads : THREADS;
 	if (!take_memory(m)) {
