@@ -1,7 +1,8 @@
-// models.c: the models of a folder with goldens.json against what `amosc grad` writes: the whole
-// road, one process a model. Takes golden.h, the command, the runtime's .npz reader. Gives a line a
-// model; status 1 when one is off or none is there. usage: models AMOSC FOLDER PATTERN...     the
-// models whose name in goldens.json matches a pattern
+// models.c: the models of a folder with goldens.json against what `amosc grad` writes (`amosc run`
+// where nothing has a gradient): the whole road, one process a model. Takes golden.h, the command,
+// the runtime's .npz reader. Gives a line a model; status 1 when one is off or none is there.
+// usage: models AMOSC f32|f64 FOLDER PATTERN...
+// the models whose name in goldens.json matches a pattern, computed in that precision
 #include "golden.h"
 #include "amos.h"
 #include <math.h>
@@ -10,11 +11,12 @@
 #include <unistd.h>
 
 enum { MOST = 64 };
-static const double TOLERANCE = 1e-4;
 
 typedef struct Case { // one model
 	Arena *arena;
 	const char *amosc, *path, *key, *folder; // folder: for its arrays
+	bool wide;                               // computed in f64
+	double tolerance;
 	const json_t *want;
 	json_t *inspected;
 	int64_t n;
@@ -39,7 +41,6 @@ static Shape shape_from(const json_t *list)
 	return s;
 }
 
-// `x` as an array of `type`, or of f32 where that is a float.
 static struct amos_array array_of(const Case *c, const char *name, Elem type, const Shape *shape,
                                   const Array *x)
 {
@@ -57,7 +58,8 @@ static void write_arrays(const Case *c, const char *name, int n, const struct am
 		fail(c->key, "%s", amos_error());
 }
 
-// `shift`: every other float is moved by so many parts of itself.
+// Floats in double, as the goldens have them. `shift`: every other one is moved by so many parts of
+// itself.
 static void write_inputs(const Case *c, double shift)
 {
 	struct amos_array list[MOST];
@@ -130,12 +132,14 @@ static void inspect(Case *c)
 
 static void run_grad(const Case *c, const char *out, int64_t *n, struct amos_array **found)
 {
-	const char *at = c->folder, *path = format(c->arena, "%s/%s", at, out);
-	const char *line = format(
-	    c->arena, "%s grad '%s' --data %s/in.npz --cotangent %s/cotangent.npz -o %s%s",
-	    c->amosc, c->path, at, at, path, strstr(c->key, "@bn_train") ? " --bn train" : "");
+	const char *at = c->folder, *path = format(c->arena, "%s/%s", at, out), *verb = "run";
+	if (json_object_get(c->want, "grads"))
+		verb = format(c->arena, "grad --cotangent %s/cotangent.npz", at);
+	const char *line = format(c->arena, "%s %s '%s' --precision %s --data %s/in.npz -o %s%s",
+	                          c->amosc, verb, c->path, c->wide ? "f64" : "f32", at, path,
+	                          strstr(c->key, "@bn_train") ? " --bn train" : "");
 	if (system(line))
-		fail(c->key, "amosc grad failed");
+		fail(c->key, "amosc %s failed", verb);
 	if (amos_npz_read(path, n, found))
 		fail(c->key, "%s", amos_error());
 }
@@ -146,7 +150,7 @@ static Verdict judge(Case *c)
 	write_inputs(c, 0);
 	write_cotangents(c);
 	run_grad(c, "out.npz", &c->n, &c->found);
-	return golden_judge(c->key, c->want, TOLERANCE, fetch, c);
+	return golden_judge(c->key, c->want, c->tolerance, fetch, c);
 }
 
 // How far two arrays are apart, in parts of the largest entry of the first.
@@ -192,13 +196,13 @@ static bool good(Case *c)
 		return false;
 	}
 	Verdict v = judge(c);
-	double worst = v.worst * TOLERANCE, moves = v.wrong ? sensitivity(c) : 0;
+	double worst = v.worst * c->tolerance, moves = v.wrong && !c->wide ? sensitivity(c) : 0;
 	catch_end(&caught);
 	bool fine = (!v.wrong || worst <= 2 * moves) && v.outputs &&
 	            (v.gradients || !json_object_get(c->want, "grads"));
 	printf("%s %s: %d outputs, %d gradients, %d constants, worst %.2g\n",
 	       fine ? "ok  " : "BAD ", c->key, v.outputs, v.gradients, v.constants, worst);
-	if (v.wrong)
+	if (moves > 0)
 		printf("  (its gradient moves by %.2g with the rounding of its inputs)\n", moves);
 	amos_npz_free(c->n, c->found);
 	return fine;
@@ -215,21 +219,23 @@ static bool wanted(const char *key, int n, char **pattern)
 int main(int argc, char **argv)
 {
 	char folder[] = "/tmp/amosc-models-XXXXXX", path[4096];
-	snprintf(path, sizeof path, "%s/goldens.json", argc > 3 ? argv[2] : ".");
+	snprintf(path, sizeof path, "%s/goldens.json", argc > 4 ? argv[3] : ".");
 	json_t *goldens = golden_load(path), *want;
 	if (!goldens || !mkdtemp(folder))
 		return 1;
 	int fine = 0, all = 0;
 	const char *key;
 	json_object_foreach (goldens, key, want) {
-		if (!wanted(key, argc - 3, argv + 3))
+		if (!wanted(key, argc - 4, argv + 4))
 			continue;
 		Case c = {.arena = arena_new(),
 		          .amosc = argv[1],
 		          .key = key,
 		          .folder = folder,
-		          .want = want};
-		c.path = format(c.arena, "%s/%.*s", argv[2], (int)strcspn(key, "@"), key);
+		          .want = want,
+		          .wide = !strcmp(argv[2], "f64")};
+		c.tolerance = c.wide ? 1e-6 : 1e-4;
+		c.path = format(c.arena, "%s/%.*s", argv[3], (int)strcspn(key, "@"), key);
 		fine += good(&c);
 		all++;
 		json_decref(c.inspected);

@@ -88,6 +88,12 @@ static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, 
 	return converted;
 }
 
+// An output of the model that is called loss keeps its name: what was minimized has none.
+static const char *outer_name(const char *out)
+{
+	return strcmp(out, "output:loss") ? out : "loss";
+}
+
 // Outputs leave in the type that the file declares them as; beside gradients, which come from
 // unrounded outputs, in the one that they are computed in.
 static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
@@ -101,13 +107,13 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 		Shape shape = v->shape;
 		if (starts_with(out->name, "grad:") || !amos_out_own(entry, number))
 			continue;
+		const char *name = outer_name(out->name);
 		amos_out_shape(open, entry, number, shape.dim);
 		const void *bytes = amos_out_bytes(open, entry, number);
-		Elem type = declared_type(m, out->name, v->type);
+		Elem type = declared_type(m, name, v->type);
 		if (!rounded && elems[type].cls == 'f' && elems[v->type].cls == 'f')
 			type = v->type;
-		add_array(a, out->name, type, &shape,
-		          in_type(a->arena, bytes, &shape, v->type, type));
+		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, v->type, type));
 	}
 }
 
