@@ -1,6 +1,6 @@
 // loss.c: what is minimized.
 // Takes the model's graph and an expression over its outs, its inputs and new inputs. Gives a graph
-// with an out "loss", one f32 of rank 0, and "accuracy" where the loss is a cross entropy over
+// with an out "loss", one float of rank 0, and "accuracy" where the loss is a cross entropy over
 // labels. A model's own out called "loss" that is not what is minimized keeps its value under the
 // name "output:loss".
 #include "passes.h"
@@ -101,9 +101,12 @@ static const Expr *find_call(const Expr *e, const char *name)
 	return found;
 }
 
+// In its own precision; a loss that is no float becomes one.
 static Ref scalar(Graph *g, Ref r)
 {
-	return put_reshape(g, put_cast(g, r, E_f32), shape_of(0, NULL));
+	if (elems[val(g, r)->type].cls != 'f')
+		r = put_cast(g, r, E_f32);
+	return put_reshape(g, r, shape_of(0, NULL));
 }
 
 static void add_accuracy(Graph *g, const Expr *e)
@@ -202,7 +205,7 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 		return g;
 	}
 	Ref loss = default_loss(g);
-	if (find_out(g, "loss") != loss || val(g, loss)->shape.rank || val(g, loss)->type != E_f32)
+	if (find_out(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;
 }
@@ -210,7 +213,7 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 Graph *cotangent_pass(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
-	Ref loss = put_num(g, E_f32, 0);
+	Ref loss = 0;
 	int nout = g->outs.count;
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
@@ -222,9 +225,9 @@ Graph *cotangent_pass(Arena *arena, const Graph *from)
 		             .type = v->type,
 		             .shape = v->shape};
 		Ref product = put2(g, O_mul, y, put_slot(g, add_slot(g, slot)));
-		loss =
-		    put2(g, O_add, loss, scalar(g, book_call1(g, "total", 1, &product, 0, NULL)));
+		Ref total = scalar(g, book_call1(g, "total", 1, &product, 0, NULL));
+		loss = loss ? put2(g, O_add, loss, total) : total;
 	}
-	set_loss(g, loss);
+	set_loss(g, loss ? loss : put_num(g, E_f32, 0));
 	return g;
 }

@@ -6,7 +6,7 @@
 #include "ir.h"
 #include "plan.h"
 
-// ---- loss.c: Graph -> Graph with an out "loss" (f32, rank 0 or all 1) -----------------
+// ---- loss.c: Graph -> Graph with an out "loss" (a float of rank 0) ----------------------
 // `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes
 // inferred); NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over
 // labels.

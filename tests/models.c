@@ -23,6 +23,19 @@ typedef struct Case { // one model
 	struct amos_array *found;
 } Case;
 
+// The alpha of these files' HardSigmoid is 1/6 to amosc, and the f32 next to it to the goldens:
+// three parts in 10^8, which batch statistics over two samples magnify.
+static const char *const rounded[] = {"mobilenet_v3_ts_op17_train_rnd.onnx",
+                                      "mobilenet_v3_op20_train_noopt_rnd.onnx@bn_train"};
+
+static double tolerance(const char *key, bool wide)
+{
+	for (int i = 0; i < COUNT(rounded); i++)
+		if (!strcmp(rounded[i], key))
+			return 1e-4;
+	return wide ? 1e-6 : 1e-4;
+}
+
 static Elem type_in(const Case *c, const char *list, const char *name)
 {
 	size_t i;
@@ -234,7 +247,7 @@ int main(int argc, char **argv)
 		          .folder = folder,
 		          .want = want,
 		          .wide = !strcmp(argv[2], "f64")};
-		c.tolerance = c.wide ? 1e-6 : 1e-4;
+		c.tolerance = tolerance(key, c.wide);
 		c.path = format(c.arena, "%s/%.*s", argv[3], (int)strcspn(key, "@"), key);
 		fine += good(&c);
 		all++;

@@ -8,10 +8,9 @@ void verb_eval(Command *command)
 	                                                                                  NULL};
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = open_data(command, &options, false);
-	Graph *loss = loss_pass(command->arena, read_bound(command, data, false)->graph,
-	                        choice(command, OPT_loss, NULL));
-	loss = in_precision(command, only_outs(command->arena, loss, outs), "f32");
-	struct amos *open = open_entry(command, loss, "eval");
+	Graph *g = in_precision(command, read_bound(command, data, false)->graph, "f32");
+	Graph *loss = loss_pass(command->arena, g, choice(command, OPT_loss, NULL));
+	struct amos *open = open_entry(command, only_outs(command->arena, loss, outs), "eval");
 	check(amos_data_fit(data, amos_model_of(open), entries));
 	struct amos_result result;
 	check(amos_evaluate(open, data, &result));

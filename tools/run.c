@@ -174,9 +174,8 @@ static const double *gradient_of(void *context, int slot)
 		return NULL;
 	const struct amos_out *o = &all->entry->outs[out];
 	Shape shape = shape_of((int)o->rank, o->dim);
-	all->type = (Elem)o->type;
 	return in_type(all->arrays->arena, amos_out_bytes(all->open, all->entry, out), &shape,
-	               all->type, E_f64);
+	               (Elem)o->type, E_f64);
 }
 
 static void add_gradient(void *context, const char *name, Shape shape, const double *x)
@@ -203,14 +202,16 @@ void verb_grad(Command *command)
 	struct amos_data *data = open_batch(command);
 	Arena *arena = command->arena;
 	Model *model = read_bound(command, data, false);
+	Graph *g = in_precision(command, model->graph, "f64");
 	Graph *loss = chosen(command, OPT_cotangent)
-	                  ? cotangent_pass(arena, model->graph)
-	                  : loss_pass(arena, model->graph, choice(command, OPT_loss, NULL));
+	                  ? cotangent_pass(arena, g)
+	                  : loss_pass(arena, g, choice(command, OPT_loss, NULL));
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
-	grad = in_precision(command, grad, "f64");
 	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
-	Gradients all = {grad, open, call_once(open, data, "grad"), &arrays, E_f32};
+	const struct amos_entry *entry = call_once(open, data, "grad");
+	int type = entry->outs[amos_find_out(entry, "loss")].type;
+	Gradients all = {grad, open, entry, &arrays, (Elem)type};
 	add_outs(&arrays, model, grad, open, all.entry);
 	each_initializer(model, arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);
