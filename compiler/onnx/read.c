@@ -573,10 +573,12 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 			bind_name(r, s, node->output[i], l.result[i]);
 }
 
+// A node without results is for nobody.
 void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
 {
 	for (size_t i = 0; i < n; i++)
-		lower_node(r, s, node[i]);
+		if (node[i]->n_output)
+			lower_node(r, s, node[i]);
 }
 
 // ---- what the file holds --------------------------------------------------------------
