@@ -100,16 +100,15 @@ def unpacked(operands):
     return out
 
 
-def by_runtime(op, operands, attributes):
+def by_runtime(domain, op, version, operands, attributes):
     if 'local_window_size' in attributes:  # 1.19 does not count the query's own key; later versions do
         attributes['local_window_size'] -= 1
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in operands if n and n[0] != '$']
     constants = [numpy_helper.from_array(x, n) for n, x in operands if n and n[0] == '$']
-    node = helper.make_node(op, [n for n, _ in operands], ['y'] + more.get(op, []),
-                            domain='com.microsoft', **attributes)
+    node = helper.make_node(op, [n for n, _ in operands], ['y'] + more.get(op, []), domain=domain, **attributes)
     kind = TensorProto.UINT8 if op == 'QuantizeLinear' else TensorProto.FLOAT
     graph = helper.make_graph([node], 'g', inputs, [helper.make_tensor_value_info('y', kind, None)], constants)
-    sets = [helper.make_opsetid('', 17), helper.make_opsetid('com.microsoft', 1)]
+    sets = [helper.make_opsetid('', 17 if domain else version), helper.make_opsetid('com.microsoft', 1)]
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString()
@@ -118,7 +117,7 @@ def by_runtime(op, operands, attributes):
 
 def result(line):
     words = line.split()
-    op, operands, attributes = words[0].split('.')[-1], [], {}
+    (domain, _, op), operands, attributes = words[0].rpartition('.'), [], {}
     for word in words[2:]:
         if re.match(r'[a-zA-Z]\w*=', word):
             key, text = word.split('=')
@@ -129,7 +128,8 @@ def result(line):
             operands.append(('', None) if word == '-' else (f'${len(operands)}', constant(word)))
     if op in definitions:
         return definitions[op](attributes, *[x for _, x in operands])
-    return by_runtime(op, unpacked(operands) if op == 'MultiHeadAttention' else operands, attributes)
+    operands = unpacked(operands) if op == 'MultiHeadAttention' else operands
+    return by_runtime(domain, op, int(words[1]), operands, attributes)
 
 
 with open('contrib.txt') as file:

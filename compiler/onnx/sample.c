@@ -218,22 +218,79 @@ void lower_affine_grid(Call *c)
 // ---- RoiAlign -------------------------------------------------------------------------
 
 typedef struct Bins { // how regions are cut along one axis
-	int64_t count, samples;
+	int64_t count;
+	int64_t samples; // of a bin; where each region has a number of its own, the most
+	Ref each;        // that number, [R, 1]; 0: it is `samples`
+	Ref start, size; // of the regions, [R, 1]: as the file has it, in pixels
 	double scale, shift;
-	bool least; // a region is one pixel at least
 } Bins;
 
-// Where the samples lie along one axis: [R, count * samples], of regions from `start` to `end`, [R,
-// 1].
-static Ref bin_places(Graph *g, const Bins *b, Ref start, Ref end)
+static Ref entry_in(Graph *g, int64_t n, int64_t group, bool of_group)
+{
+	float *x = NEWS(g->arena, float, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = (float)(of_group ? i / group : i % group);
+	return put_const(g, E_f32, shape_of(2, (int64_t[]){1, n}), x);
+}
+
+// Where the samples lie along one axis: [R, count * samples].
+static Ref bin_places(Graph *g, const Bins *b)
 {
 	int64_t n = b->count * b->samples;
-	Ref at = put_cast(g, put_iota(g, shape_of(2, (int64_t[]){1, n}), 1), E_f32);
+	Ref one = put_num(g, E_f32, 1), at = entry_in(g, n, n, false),
+	    each = put_num(g, E_f32, (double)b->samples);
+	if (b->each) {
+		each = put2(g, O_max, b->each, one);
+		at = put2(g, O_add, put2(g, O_mul, entry_in(g, n, b->samples, true), each),
+		          entry_in(g, n, b->samples, false));
+	}
 	Given given[] = {{.name = "scale", .x = b->scale},
 	                 {.name = "shift", .x = b->shift},
-	                 {.name = "least", .x = b->least ? 1 : -1e30},
-	                 {.name = "count", .x = (double)n}};
-	return book_call1(g, "bin_places", 3, (Ref[]){start, end, at}, 4, given);
+	                 {.name = "count", .x = (double)b->count}};
+	return book_call1(g, "bin_places", 4, (Ref[]){b->start, b->size, at, each}, 3, given);
+}
+
+// One sample a pixel, as many as fit into a bin of each region; at most as many as into one of the
+// whole axis, unless the regions are known.
+static void adapt_samples(Call *c, Bins *b, int64_t size)
+{
+	Graph *g = c->g;
+	Ref bin = put2(g, O_div, b->size, put_num(g, E_f32, (double)b->count));
+	Ref each = put2(g, O_max, put1(g, O_ceil, bin), put_num(g, E_f32, 0));
+	b->samples = (size + b->count - 1) / b->count;
+	if (is_const(g, each)) {
+		b->samples = 1;
+		for (int64_t i = 0; i < count_of(&val(g, each)->shape); i++)
+			b->samples = MAX(b->samples, (int64_t)const_at(val(g, each), i));
+	} else {
+		note(c->r, "%s takes at most %lld samples of a bin: regions lie in the image",
+		     node_place(c->r->arena, c->node), (long long)b->samples);
+	}
+	b->each = put2(g, O_min, each, put_num(g, E_f32, (double)b->samples));
+}
+
+static Bins read_bins(Call *c, int axis, int64_t size)
+{
+	const char *places = attr_string(c, "coordinate_transformation_mode",
+	                                 c->opset < 16 ? "output_half_pixel" : "half_pixel");
+	bool half = !strcmp(places, "half_pixel");
+	Graph *g = c->g;
+	Bins b = {.count = attr_int(c, axis ? "output_width" : "output_height", 1),
+	          .samples = attr_int(c, "sampling_ratio", 0),
+	          .start = take_range(g, c->in[1], 1, 1 - axis, 1),
+	          .scale = attr_float(c, "spatial_scale", 1),
+	          .shift = half ? 0.5 : 0};
+	Ref ends[] = {b.start, take_range(g, c->in[1], 1, 3 - axis, 1)};
+	Given given[] = {{.name = "scale", .x = b.scale},
+	                 {.name = "shift", .x = b.shift},
+	                 {.name = "least", .x = half ? -1e30 : 1}};
+	if (b.count < 1 || b.samples < 0)
+		refuse(c, "an output of %lld, a sampling_ratio of %lld", (long long)b.count,
+		       (long long)b.samples);
+	b.size = book_call1(g, "bin_size", 2, ends, 3, given);
+	if (!b.samples)
+		adapt_samples(c, &b, size);
+	return b;
 }
 
 // x [R, n] stretched to [R, rows, columns] and flattened, along the rows or the columns.
@@ -259,51 +316,61 @@ static Ref hide_outside(Graph *g, const Image *image, Ref y, const Ref *x)
 	return put2(g, O_mul, y, as_column(g, put_cast(g, seen, E_f32)));
 }
 
-static Ref region_samples(Call *c, Image *image, const Bins *bins, bool largest)
+static Ref region_samples(Graph *g, Image *image, const Bins *bins, bool largest)
 {
-	Graph *g = c->g;
-	Ref edge[4], x[2];
-	for (int k = 0; k < 4; k++)
-		edge[k] = take_range(g, c->in[1], 1, k, 1);
-	Ref down = bin_places(g, &bins[0], edge[1], edge[3]);
-	Ref across = bin_places(g, &bins[1], edge[0], edge[2]);
+	Ref x[2], inner[2], down = bin_places(g, &bins[0]), across = bin_places(g, &bins[1]);
 	x[0] = spread(g, down, true, val(g, across)->shape.dim[1]);
 	x[1] = spread(g, across, false, val(g, down)->shape.dim[1]);
-	Ref inner[2];
 	for (int a = 0; a < 2; a++)
 		inner[a] = clip_to(g, x[a], 0, (double)image->dim[a] - 1);
 	Ref y = sample_points(g, image, inner, false, largest ? O_max : O_add);
 	return hide_outside(g, image, y, x);
 }
 
+// y [R, P, C] with `none` where a region has fewer samples than another along axis a.
+static Ref hide_spare(Graph *g, Ref y, const Bins *bins, int a, double none)
+{
+	const Bins *b = &bins[a], *other = &bins[1 - a];
+	if (!b->each)
+		return y;
+	Ref kept = put2(g, O_lt, entry_in(g, b->count * b->samples, b->samples, false), b->each);
+	kept = as_column(g, spread(g, kept, a == 0, other->count * other->samples));
+	return put3(g, O_select, kept, y, num_like(g, y, none));
+}
+
 void lower_roi_align(Call *c)
 {
 	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t regions = in_val(c, 1)->shape.dim[0];
+	Shape s = in_val(c, 0)->shape, r = in_val(c, 1)->shape;
 	in_val(c, 2);
-	int64_t samples = attr_int(c, "sampling_ratio", 0);
-	if (s.rank != 4 || samples < 1)
-		refuse(c, "wants an image and a sampling_ratio of 1 or more: the default takes a "
-		          "number of samples that depends on each region; export with 2");
-	const char *places = attr_string(c, "coordinate_transformation_mode",
-	                                 c->opset < 16 ? "output_half_pixel" : "half_pixel");
-	bool half = !strcmp(places, "half_pixel");
+	if (s.rank != 4 || r.rank != 2 || r.dim[1] != 4)
+		refuse(c, "wants an image, and regions of four numbers");
 	bool largest = !strcmp(attr_string(c, "mode", "avg"), "max");
 	Image image = image_rows(g, c->in[0]);
 	image.rim = RIM_EDGE;
-	Ref of = put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, (int64_t[]){regions, 1}));
+	Ref of =
+	    put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, (int64_t[]){r.dim[0], 1}));
 	image.first = put2(g, O_mul, of, put_num(g, E_i64, (double)(s.dim[2] * s.dim[3])));
-	Bins bins[2];
+	Bins bins[2] = {read_bins(c, 0, s.dim[2]), read_bins(c, 1, s.dim[3])};
+	Ref y = region_samples(g, &image, bins, largest);
 	for (int a = 0; a < 2; a++)
-		bins[a] = (Bins){attr_int(c, a ? "output_width" : "output_height", 1), samples,
-		                 attr_float(c, "spatial_scale", 1), half ? 0.5 : 0, !half};
-	Ref y = region_samples(c, &image, bins, largest);
-	int64_t dims[] = {regions, bins[0].count, samples, bins[1].count, samples, s.dim[1]};
-	int64_t axes[] = {2, 4};
-	y = put_reshape(g, y, shape_of(6, dims));
-	y = largest ? put_fold(g, O_amax, y, 2, axes) : put_mean(g, y, 2, axes);
-	y = drop_axes(g, y, 2, axes);
+		y = hide_spare(g, y, bins, a, largest ? -INFINITY : 0);
+	int64_t dims[] = {r.dim[0],      bins[0].count,   bins[0].samples,
+	                  bins[1].count, bins[1].samples, s.dim[1]};
+	int64_t axes[] = {2, 4}, each[] = {r.dim[0], 1, 1, 1};
+	y = drop_axes(
+	    g, put_fold(g, largest ? O_amax : O_sum, put_reshape(g, y, shape_of(6, dims)), 2, axes),
+	    2, axes);
+	if (largest)
+		y = put3(g, O_select, put2(g, O_eq, y, num_like(g, y, -INFINITY)),
+		         num_like(g, y, 0), y);
+	for (int a = 0; a < 2 && !largest; a++) {
+		Ref n = put_num(g, E_f32, (double)bins[a].samples);
+		if (bins[a].each)
+			n = put_reshape(g, put2(g, O_max, bins[a].each, num_like(g, n, 1)),
+			                shape_of(4, each));
+		y = put2(g, O_div, y, n);
+	}
 	c->out[0] = put_permute(g, y, (int64_t[]){0, 3, 1, 2});
 }
 
