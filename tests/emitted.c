@@ -313,11 +313,16 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
 	enum { HALF = 2, ALL = 8 };
-	const Graph *g = graph_live(arena, open_pass(arena, from));
-	const Array *exact = eval_rounded(arena, g, slot, HALF, 0, 0);
+	Arena *own = arena_new();
+	const Graph *g = graph_live(own, open_pass(own, from));
+	const Array *exact = eval_rounded(own, g, slot, HALF, 0, 0);
 	double *error = NEWS(arena, double, g->outs.count + g->stores.count + 1);
-	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++)
-		add_errors(g, exact, eval_rounded(arena, g, slot, ALL, disturbance, sample), error);
+	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++) {
+		Arena *each = arena_new();
+		add_errors(g, exact, eval_rounded(each, g, slot, ALL, disturbance, sample), error);
+		arena_free(each);
+	}
+	arena_free(own);
 	return error;
 }
 
@@ -337,14 +342,16 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 {
 	enum { HALF = 2 };
 	int status, n = g->outs.count + g->stores.count;
-	Array *want = eval_rounded(arena, g, slot, HALF, 0, 0);
-	Compiled *c = compile_graph(arena, g, target, what);
-	Run r = run_once(arena, c, slot, plain_launch, &status);
-	bool good = !status && same_bits(arena, c, slot, &r, what);
+	Arena *own = arena_new();
+	Array *want = eval_rounded(own, g, slot, HALF, 0, 0);
+	Compiled *c = compile_graph(own, g, target, what);
+	Run r = run_once(own, c, slot, plain_launch, &status);
+	bool good = !status && same_bits(own, c, slot, &r, what);
 	double *error = NEWS(arena, double, n + 1);
 	for (int k = 0; k < n; k++)
-		error[k] = good ? error_of(arena, &want[end_at(g, k)], end_memory(&r, c->plan, k))
+		error[k] = good ? error_of(own, &want[end_at(g, k)], end_memory(&r, c->plan, k))
 		                : INFINITY;
 	free_compiled(c);
+	arena_free(own);
 	return error;
 }

@@ -67,6 +67,19 @@ static double size_of(const Array *a)
 	return size;
 }
 
+// Of outs, then stores: the largest entry.
+static double *end_sizes(Arena *arena, const Graph *g, const Array *slot)
+{
+	int n = g->outs.count + g->stores.count;
+	double *size = NEWS(arena, double, n + 1);
+	Arena *own = arena_new();
+	Array *value = eval_graph(own, g, slot);
+	for (int k = 0; k < n; k++)
+		size[k] = size_of(&value[end_at(g, k)]);
+	arena_free(own);
+	return size;
+}
+
 static void count_primitives(const Graph *g)
 {
 	for (int r = 1; r < g->nval; r++)
@@ -85,14 +98,11 @@ static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const 
                         const Precision *p)
 {
 	double *error = graph_errors(f->arena, g, slot, f->target, what), *disturbed = NULL;
-	Array *value = eval_graph(f->arena, g, slot);
+	double *size = end_sizes(f->arena, g, slot), largest = 0;
 	Outcome outcome = AGREES;
 	int n = g->outs.count + g->stores.count;
-	double *size = NEWS(f->arena, double, n + 1), largest = 0;
-	for (int k = 0; k < n; k++) {
-		size[k] = size_of(&value[end_at(g, k)]);
+	for (int k = 0; k < n; k++)
 		largest = fmax(largest, size[k]);
-	}
 	for (int k = 0; k < n && outcome != DIFFERS; k++) {
 		if (error[k] <= fmax(p->tolerance * size[k], p->cancelled * largest))
 			continue;

@@ -166,7 +166,8 @@ static double *out_rounding(const Trial *t, const Graph *g, double constants)
 	enum { SAMPLES = 4 };
 	const double computed = 0x1p-51;
 	double *most = NEWS(t->arena, double, g->outs.count + 1);
-	Array *exact = eval_graph(t->arena, g, t->slot);
+	Arena *own = arena_new();
+	Array *exact = eval_graph(own, g, t->slot);
 	for (uint64_t sample = 1; sample <= SAMPLES; sample++) {
 		Arena *arena = arena_new();
 		Array *x = NEWS(arena, Array, g->nval);
@@ -185,6 +186,7 @@ static double *out_rounding(const Trial *t, const Graph *g, double constants)
 			               farthest(&x[g->outs.at[k].val], &exact[g->outs.at[k].val]));
 		arena_free(arena);
 	}
+	arena_free(own);
 	return most;
 }
 
