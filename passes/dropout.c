@@ -141,7 +141,8 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 
 // The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
 // holds an attention or an activation, f(x) is what a block of attention or an MLP gives: it is
-// dropped out before it is added. Several blocks of one x may be added at once.
+// dropped out before it is added. Several blocks of one x may be added at once. What an attention
+// weighs values by is dropped out where nothing drops it yet.
 
 static bool of_weights(const Graph *g, Ref r, int depth)
 {
@@ -252,6 +253,16 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	return book_call1(g, "Dropout", 2, in, 1, &ratio);
 }
 
+// An attention by its definition, with what it weighs the values by dropped out.
+static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int64_t site)
+{
+	g->plain = PLAIN_ATTEND;
+	Ref y = book_open(g, v, in), weights = val(g, y)->in[0], values = val(g, y)->in[1];
+	y = put2(g, O_dot, put_drawn(g, weights, rate, site), values);
+	g->plain = PLAIN_NONE;
+	return y;
+}
+
 static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 {
 	Graph *g = graph_like(arena, from);
@@ -264,7 +275,9 @@ static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 		for (int k = 0; k < v->nin; k++)
 			in[k] = now[v->in[k]];
 		g->from = v->from;
-		now[r] = put_as(g, v, in);
+		bool attends = v->op == O_attend;
+		now[r] =
+		    attends ? put_attention(g, v, in, rate, next + (*count)++) : put_as(g, v, in);
 		if (site[r])
 			now[r] = put_drawn(g, now[r], rate, next + (*count)++);
 	}

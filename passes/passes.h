@@ -18,8 +18,8 @@ void loss_check(Arena *, const char *expr, int noutput, const char *const *outpu
 Graph *cotangent_pass(Arena *, const Graph *);
 
 // ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone
-// `rate` > 0: also behind blocks of attention and MLPs that have none, `*added` of them; 0: none is
-// drawn; NAN: as the file has it.
+// `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at
+// `*added` places; 0: none is drawn; NAN: as the file has it.
 Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
 
 // ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot --------------

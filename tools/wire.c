@@ -158,7 +158,7 @@ static void settle_dropout(Command *command, Model *model, bool random)
 	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
 	if (random && rate > 0)
 		PUSH(command->arena, model->notes,
-		     format(command->arena, "dropout of %g put behind %d blocks", rate, added));
+		     format(command->arena, "dropout of %g put at %d places", rate, added));
 }
 
 // What can be said against --loss when the model cannot be read: NULL, or a text.
