@@ -696,13 +696,10 @@ static Array product(Arena *arena, const Array *a, const Array *b)
 	return out;
 }
 
-// Query i of m sees key j of n when j <= i + n - m.
 static void hide_later(Array *scores)
 {
-	int r = scores->shape.rank;
-	int64_t m = scores->shape.dim[r - 2], n = scores->shape.dim[r - 1];
 	for (int64_t i = 0; i < count_of(&scores->shape); i++)
-		if (i % n > i / n % m + n - m)
+		if (is_behind(&scores->shape, i))
 			scores->f[i] = -INFINITY;
 }
 

@@ -331,12 +331,6 @@ static Item fn_float(Scope *s, const Expr *e)
 	return num_item(elems[value_arg(s, e, 0)->type].cls == 'f');
 }
 
-static Item fn_known(Scope *s, const Expr *e)
-{
-	Item item = eval_arg(s, e, 0);
-	return num_item(item.kind != I_ref || const_known(s->g, item.ref));
-}
-
 static Item list_attr(Scope *s, const Expr *e, int k)
 {
 	Item item = {.kind = I_none};
@@ -353,9 +347,10 @@ static Ref ref_arg(Scope *s, const Expr *e, int k)
 	return eval_arg(s, e, k).ref;
 }
 
-static Item fn_all(Scope *s, const Expr *e)
+// causal(x): 1 if scores plus x hide what is behind each query, and only that.
+static Item fn_causal(Scope *s, const Expr *e)
 {
-	return num_item(const_true(s->g, ref_arg(s, e, 0)));
+	return num_item(const_causal(s->g, ref_arg(s, e, 0)));
 }
 
 static void want_fit(Scope *s, const Expr *e, bool fits)
@@ -399,8 +394,7 @@ static const struct {
     {"shape", fn_shape},       {"rank", fn_rank}, {"type", fn_type},   {"axes", fn_axes},
     {"count", fn_count},       {"inv", fn_inv},   {"list", fn_list},   {"at", fn_at},
     {"with", fn_with},         {"join", fn_join}, {"when", fn_when},   {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"known", fn_known},
-    {"all", fn_all},
+    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"causal", fn_causal},
 };
 
 // ---- calls ----------------------------------------------------------------------------

@@ -232,12 +232,16 @@ const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 // Type and shape of op(in..; attr); fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
 bool has_axis(const Attr *, int axis); // K_axes: is it folded?
+// Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
+// end.
+bool is_behind(const Shape *scores, int64_t i);
 // The shape a fold, softmax or norm of `v` gives: axes become 1.
 Shape folded_shape(const Shape *, int n, const int64_t *axes);
 bool is_const(const Graph *, Ref);
 bool const_num(const Graph *, Ref, double *); // every element of the constant is this number
-bool const_known(const Graph *, Ref);         // small, and made of constants and iota alone
-bool const_true(const Graph *, Ref);          // truth values that are known, all of them true
+// Small and known, 0 but where the key is behind its query, and there at most -1e30: added to
+// scores, it hides what comes later.
+bool const_causal(const Graph *, Ref);
 bool const_ints(const Graph *, Ref, int64_t *out,
                 int *n);                 // small known integers (constants, iota, what is
                                          // made of them); *n is room, then count
