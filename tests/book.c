@@ -48,7 +48,7 @@ static Array random_array(Arena *arena, Elem type, Shape shape)
 
 // ---- rules: both sides ----------------------------------------------------------------
 
-enum { VARS = 24, TRIES = 20000, WANTED = 12 };
+enum { VARS = 24, TRIES = 20000, FLOATS = 19000, WANTED = 12 };
 
 typedef struct Trial { // one drawing of a rule's variables
 	Item var[VARS];
@@ -71,8 +71,8 @@ static void set_kind(const Expr *e, char *kind, char to)
 }
 
 // What stands where in the left side: for each variable the layout letter of its attribute, 'v' a
-// value, 'p' truth values, 'w' a value beside a reshaped one, 'n' a number, 't' a type, 'R' the
-// dimensions of a reshape.
+// value, 'p' truth values, 'w' and 'P' these beside something reshaped, 'n' a number, 't' a type,
+// 'R' the dimensions of a reshape.
 static void kinds_of(const Expr *e, char *kind)
 {
 	set_kind(e, kind, e->number ? 'n' : 'v');
@@ -81,7 +81,9 @@ static void kinds_of(const Expr *e, char *kind)
 		         e->op == O_cast      ? 't'
 		         : e->op == O_reshape ? 'R'
 		                              : attr_layout(prims[e->op].attr)[k]);
-	if (e->op == O_select && !e->in[0]->number)
+	if (e->op == O_select && e->in[2]->op == O_reshape)
+		kind[e->in[0]->var] = 'P';
+	else if (e->op == O_select && !e->in[0]->number)
 		set_kind(e->in[0], kind, 'p');
 	if (e->op == O_add && e->in[0]->op == O_reshape)
 		set_kind(e->in[1], kind, 'w');
@@ -147,7 +149,8 @@ static Ref put_mask(Graph *g, const Shape *s, Elem type, bool mark)
 
 static double random_number(void)
 {
-	static const double few[] = {0, 1, -1, 0.5, 2, -2, 3, 0.25, 20, INFINITY, -INFINITY, -3e38};
+	static const double few[] = {0,    1,  -1,       0.5,       2,     -2,   3,
+	                             0.25, 20, INFINITY, -INFINITY, -3e38, -1e31};
 	return below(2) ? few[below(COUNT(few))] : (float)(4 * uniform() - 2);
 }
 
@@ -162,14 +165,15 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 		full.dim[a] = 2 + below(3);
 	if (rank > 1 && below(4))
 		full.dim[rank - 1] = full.dim[rank - 2];
+	bool split = strchr(kind, 'R') != NULL;
 	for (int i = 0; i < r->nvar; i++) {
 		Shape shape = full;
 		for (int a = 0; a < rank && number % 2; a++)
 			shape.dim[a] = below(2) ? 1 : full.dim[a];
-		Elem type = number < TRIES / 2 ? E_f64 : types[below(COUNT(types))];
+		Elem type = number < FLOATS ? E_f64 : types[below(COUNT(types))];
 		t->var[i] = (Item){.kind = I_num, .x = random_number()};
 		if (kind[i] == 'A') {
-			t->var[i] = random_axes(rank);
+			t->var[i] = random_axes(split && below(2) ? rank + 1 : rank);
 		} else if (kind[i] == 'L') { // the last two axes exchanged
 			t->var[i] = (Item){.kind = I_list, .n = rank};
 			for (int a = 0; a < rank; a++)
@@ -183,10 +187,10 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 			t->var[i].x = below(kind[i] == 'a' ? rank : 2);
 		} else if (kind[i] == 't') {
 			t->var[i].x = types[below(COUNT(types))];
-		} else if (strchr("vpw", kind[i])) {
-			if (kind[i] == 'w' && below(2))
+		} else if (strchr("vpwP", kind[i])) {
+			if ((kind[i] == 'w' || kind[i] == 'P') && below(2))
 				shape = with_axis(shape);
-			type = kind[i] == 'p' ? E_b8 : type;
+			type = kind[i] == 'p' || kind[i] == 'P' ? E_b8 : type;
 			t->slot[t->nslot] = random_array(arena, type, shape);
 			int slot =
 			    add_slot(g, (Slot){.name = r->names[i], .type = type, .shape = shape});
@@ -281,9 +285,9 @@ static void test_rules(void)
 		for (Rule *r = book_builtin()->rules[op]; r; r = r->next, nrule++) {
 			bool reached = false;
 			int done = 0;
-			for (int i = 0; i < TRIES / 2 && done < WANTED; i++)
+			for (int i = 0; i < FLOATS && done < WANTED; i++)
 				done += try_rule(r, i, &reached);
-			for (int i = TRIES / 2; i < TRIES && done < 2 * WANTED; i++)
+			for (int i = FLOATS; i < TRIES && done < 2 * WANTED; i++)
 				done += try_rule(r, i, &reached);
 			CHECK(done >= WANTED, "%s: applies to %d of %d drawings only", r->place,
 			      done, TRIES);
@@ -641,6 +645,20 @@ static const struct {
      "4; 1, 0, 1"},
     {"q:2,3,4 k:2,5,4 v:2,5,6 = dot(zeroed(softmax(dot(q * 0.5, swap(k) * 0.5); -1)), v)",
      "3; 0.25, 0, 1"},
+    // split and joined
+    {"q:4,3,4 k:4,5,4 v:4,5,6 y:2,1,3,5 p:2,1,3,5 = dot(softmax(reshape((reshape(dot(q,"
+     " swap(k)); [2,2,3,5]) + y) + hidden(q, p, 0, -1e9); [4,3,5]); -1), v)",
+     "4; 1, 0, 0"},
+    {"q:4,3,4 k:4,5,4 v:4,5,6 y:4,1,5 p:2,1,3,5 = dot(reshape(softmax(select(and(p,"
+     " iota(; 3, [1,1,1,5]) > 0), -3e38, reshape(dot(q, swap(k)) * 0.5 + y; [2,2,3,5])); -1);"
+     " [4,3,5]), v)",
+     "4; 0.5, 0, 0"},
+    {"q:4,3,4 k:4,5,4 v:4,5,6 y:4,3,5 p:2,1,3,5 = dot(reshape(select(p, 0, softmax(select(p,"
+     " -3e38, reshape(dot(q, swap(k)) + y; [2,2,3,5])); -1)); [4,3,5]), v)",
+     "4; 1, 0, 1"},
+    {"q:4,5,4 k:4,5,4 v:2,2,5,6 y:2,1,1,5 = dot(softmax(select(iota(; 3, [1,1,1,5])"
+     " <= iota(; 2, [1,1,5,1]), reshape(dot(q, swap(k)) * 0.5; [2,2,5,5]), -3e38) + y; -1), v)",
+     "4; 0.5, 0, 0"},
     // causal masks
     {"q:2,2,5,4 k:2,2,5,4 v:2,2,5,6 = dot(softmax(select(iota(; 3, [1,1,1,5])"
      " <= iota(; 2, [1,1,5,1]), dot(q, swap(k)), -inf); -1), v)",
