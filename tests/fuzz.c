@@ -223,16 +223,29 @@ static void say_number(int signal)
 	_Exit(1);
 }
 
-static Outcome try_number(void)
+static Outcome try_made(Arena *arena, const char *name)
 {
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f",
 	                                    "-avx,-avx2,-avx512f,-fma"};
-	Arena *arena = arena_new();
-	const char *name = format(arena, "fuzz %llu", (unsigned long long)number);
 	Fuzz f = {.arena = arena, .name = name, .made = random_graph(arena, name, number)};
 	f.trial = trial_new(arena, name, f.made.g, slot_value, f.made.slot);
 	f.target = target_named(arena, "cpu", masks[draw_below(&f.made, COUNT(masks))]);
-	Outcome outcome = try_graph(&f);
+	return try_graph(&f);
+}
+
+static Outcome try_number(void)
+{
+	Arena *arena = arena_new();
+	const char *name = format(arena, "fuzz %llu", (unsigned long long)number);
+	Outcome outcome = DIFFERS;
+	Catch caught;
+	if (!TRY(caught)) {
+		outcome = try_made(arena, name);
+		catch_end(&caught);
+	} else {
+		puts(caught.message);
+		free(caught.message);
+	}
 	fflush(stdout);
 	arena_free(arena);
 	return outcome;

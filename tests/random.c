@@ -193,7 +193,7 @@ Ref new_slot(Maker *m, Elem type, Shape shape, const void *bytes)
 	             .kind = kinds[draw(m, real ? COUNT(kinds) : 2)],
 	             .type = type,
 	             .shape = shape};
-	if (!real && slot.kind == S_param)
+	if (type != E_f32 && slot.kind == S_param) // parameters are f32, as the reader makes them
 		slot.kind = S_state;
 	Array a = array_from(m->made.arena, type, &shape, bytes);
 	PUSH(m->made.arena, m->slots, a);
