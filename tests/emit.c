@@ -76,10 +76,12 @@ static void special_floats(Array *a)
 {
 	static const double special[] = {INFINITY, -INFINITY, NAN,  0,     -0.0,  1,    -1,
 	                                 88.5,     -88.5,     100,  -120,  1e-40, 3e38, -3e38,
-	                                 0.5,      2.5,       -2.5, 1e-10, 6.25,  20};
+	                                 0.5,      2.5,       -2.5, 1e-10, 6.25,  20,   1e-310,
+	                                 709.5,    -744.5,    1e18, 1e300, -1e300};
 	int64_t n = count_of(&a->shape);
 	for (int k = 0; k < COUNT(special); k++)
-		a->f[(7 * k + (n > 50 ? 3 : 0)) % n] = (double)(float)special[k];
+		a->f[(7 * k + (n > 50 ? 3 : 0)) % n] =
+		    a->type == E_f64 ? special[k] : (double)(float)special[k];
 }
 
 static void check_maps(Elem type, bool special)
@@ -91,8 +93,9 @@ static void check_maps(Elem type, bool special)
 	Ref column = input(g, "column", type, dims2(7, 1)),
 	    one = input(g, "one", type, shape_of(0, NULL));
 	for (Op op = 0; op < OPS; op++) {
-		// far beyond f32's own digits of x / y, and of x, neither has a rest or an angle
-		if (!takes(op, type) || (special && (op == O_mod || op == O_sin || op == O_cos)))
+		// far beyond the digits of x / y, and of an f32, neither has a rest or an angle
+		bool angle = type == E_f32 && (op == O_sin || op == O_cos);
+		if (!takes(op, type) || (special && (op == O_mod || angle)))
 			continue;
 		if (prims[op].arity == 1) {
 			leave(g, op, put1(g, op, x));
@@ -109,6 +112,54 @@ static void check_maps(Elem type, bool special)
 		special_floats(&slot[0]), special_floats(&slot[1]);
 	check_on_all(g, slot, elems[type].cls != 'f' ? 1 : type == E_f64 ? -1e-13 : -6e-7);
 	arena_free(arena);
+}
+
+// Where the functions are computed in different ways, or end.
+typedef struct Range {
+	double from, to;
+	bool powers; // evenly in the exponent, of both signs
+} Range;
+
+static void fill_range(Array *a, const Range *range, int seed)
+{
+	int64_t n = count_of(&a->shape);
+	for (int64_t i = 0; i < n; i++) {
+		double part = fmod((double)(i + 1) * 0.6180339887498949 + seed * 0.1, 1);
+		double x = range->from + part * (range->to - range->from);
+		a->f[i] = range->powers ? copysign(exp(x), i % 2 ? 1 : -1) : x;
+		if (a->type == E_f32)
+			a->f[i] = (float)a->f[i];
+	}
+}
+
+// Functions of a float, within a few units of the last place.
+static void check_functions(Elem type, const Range *range, int number)
+{
+	Arena *arena = arena_new();
+	Graph *g = graph_start(arena, format(arena, "functions of %s from %g to %g",
+	                                     elems[type].name, range->from, range->to));
+	Ref x = input(g, "x", type, dims2(8, 507));
+	for (Op op = 0; op < OPS; op++)
+		if (takes(op, type) && prims[op].arity == 1 && prims[op].weight > 2)
+			leave(g, op, put1(g, op, x));
+	Array *slot = random_slots(arena, g, 1, 2);
+	fill_range(&slot[0], range, number);
+	check_on_all(g, slot, type == E_f64 ? -4 * 0x1p-52 : -4 * 0x1p-23);
+	arena_free(arena);
+}
+
+static void check_all_functions(void)
+{
+	static const Range both[] = {{-1, 1, false},   {-0.01, 0.01, false}, {-10, 10, false},
+	                             {-87, 88, false}, {0.5, 2, false},      {-80, 0, true},
+	                             {-5, 9, true}};
+	static const Range wide[] = {{-760, 720, false}, {-746, -700, false}, {-744, -600, true},
+	                             {-700, -20, true},  {9, 20, true},       {20, 60, true},
+	                             {60, 709, true}};
+	for (int k = 0; k < COUNT(both); k++)
+		check_functions(E_f32, &both[k], k), check_functions(E_f64, &both[k], k);
+	for (int k = 0; k < COUNT(wide); k++)
+		check_functions(E_f64, &wide[k], k);
 }
 
 static void check_casts(void)
@@ -261,6 +312,8 @@ int main(void)
 	for (int k = 0; k < COUNT(arithmetic); k++)
 		check_maps(arithmetic[k], false);
 	check_maps(E_f32, true);
+	check_maps(E_f64, true);
+	check_all_functions();
 	check_casts();
 	for (int k = 0; k < 4; k++)
 		check_folds(arithmetic[k], shape_of(3, (int64_t[]){4, 5, 37}), true);

@@ -134,7 +134,7 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 			size = fmax(size, fabs(want->f[i]));
 	for (int64_t i = 0; i < n; i++) {
 		if (real && tolerance < 0)
-			size = fmax(fabs(want->f[i]), 1e-30);
+			size = fmax(fabs(want->f[i]), want->type == E_f64 ? 1e-300 : 1e-30);
 		double far = real ? distance(got.f[i], want->f[i], size) / fabs(tolerance)
 		             : got.i[i] == want->i[i] ? 0
 		                                      : INFINITY;

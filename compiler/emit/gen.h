@@ -293,6 +293,8 @@ Value math_exp(Gen *, Value), math_log(Gen *, Value), math_tanh(Gen *, Value),
     math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
+// angle.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns modulo 4.
+Value large_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 
 // Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);

@@ -1,7 +1,7 @@
 // math.c: exp, log, tanh, erf, sin, cos, atan and pow as plain arithmetic, in f32 and f64, for any
 // number of lanes. Takes gen.h. One set of numbers on every target: no target lowers the generic
 // ones well, a GPU's not at all. Coefficients are Chebyshev or least-maximum fits of our own;
-// errors are within 3 ulp.
+// errors are within 3 ulp; in f64 those of pow grow with |y log x|.
 #include "gen.h"
 #include <math.h>
 
@@ -299,6 +299,8 @@ static Value circular(Gen *g, Value x, double quarter)
 	Value n = call1(g, "llvm.rint", mul(g, x, real(g, x, M_2_PI))), r = x;
 	for (int k = 0; k < 3; k++)
 		r = mul_add(g, n, real(g, x, -part[d][k]), r);
+	if (d)
+		r = large_angle(g, x, r, &n);
 	Value z = mul(g, r, r), one = real(g, x, 1);
 	Value s = mul_add(g, mul(g, r, z), poly(g, z, &sine, &sine_wide), r);
 	Value c = mul_add(g, z, real(g, x, -0.5), one);
