@@ -28,131 +28,124 @@ static const struct {
 static const char ends[] =
     "0 done; 1 the model, data or an option's value is at fault; 2 usage; 3 the machine failed.";
 
-// The option as typed: extra_l2 is --extra-l2.
-static void write_name(const char *name, const char *dash)
-{
-	for (const char *c = name; *c; c++)
-		if (*c == '_')
-			fputs(dash, stdout);
-		else
-			putchar(*c);
-}
+// ---- two notations --------------------------------------------------------------------
 
-// ---- for man(1) -----------------------------------------------------------------------
+// A template holds fields, each @ and a letter, that what is written fills: n name, a arguments, s
+// summary, b about, x example, o options, v verbs, e exit status; of an option: n name, l its
+// letter, a its argument, both with what goes around them, h help.
+typedef struct Form {
+	const char *name;
+	const char *text,
+	    *cell; // letters that text, and a cell of a table, cannot hold as they are
+	const char *overview, *verb, *page, *option, *letter, *argument;
+} Form;
 
-// A - is a hyphen there unless escaped.
-static void write_roff(const char *text)
+static const Form forms[] = {
+    {"roff", "-\\", "-\\",
+     .overview = ".TH AMOSC 1 \"\" amosc \"User Commands\"\n.SH NAME\n"
+                 "amosc \\- trains an exported ONNX model\n"
+                 ".SH SYNOPSIS\n.B amosc\n\\fIVERB\\fR ...\n"
+                 ".SH VERBS\n@v.SH EXIT STATUS\n@e\n",
+     .verb = ".TP\n.BR amosc\\-@n (1)\n@s\n",
+     .page = ".TH AMOSC\\-@n 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-@n \\- @s\n"
+             ".SH SYNOPSIS\n.B amosc @n\n@a[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n@b\n"
+             ".SH EXAMPLE\n.EX\n@x\n.EE\n.SH OPTIONS\n@o"
+             ".SH EXIT STATUS\n@e\n.SH SEE ALSO\n.BR amosc (1)\n",
+     .option = ".TP\n@l\\fB\\-\\-@n\\fR@a\n@h.\n", .letter = "\\fB\\-@l\\fR, ",
+     .argument = "=\\fI@a\\fR"},
+    {"markdown", "", "|",
+     .overview = "# amosc\n\nTrains an exported ONNX model: compiled, with no framework behind it."
+                 "\n\n| verb | |\n|---|---|\n@v\nExit status: @e\n",
+     .verb = "| [`amosc @n`](amosc-@n.md) | @s |\n",
+     .page = "# amosc @n\n\n@s.\n\n```\namosc @n @a[OPTION...]\n```\n\n@b\n\n"
+             "```\n@x\n```\n\n| option | |\n|---|---|\n@o\nExit status: @e\n",
+     .option = "| @l`--@n@a` | @h |\n", .letter = "`-@l`, ", .argument = "=@a"},
+};
+
+static const char *safe(Arena *arena, const char *text, const char *letters)
 {
+	Text t = {.arena = arena};
 	for (const char *c = text; *c; c++)
-		printf(*c == '-' ? "\\-" : *c == '\\' ? "\\e" : "%c", *c);
+		say(&t, !strchr(letters, *c) ? "%c" : *c == '\\' ? "\\e" : "\\%c", *c);
+	return t.at ? t.at : "";
 }
 
-static void roff_option(int i)
+typedef struct Field {
+	char key;
+	const char *text;
+} Field;
+
+static const char *fill(Arena *arena, const char *template, int n, const Field *field)
 {
-	fputs(".TP\n", stdout);
-	if (options[i].letter)
-		printf("\\fB\\-%c\\fR, ", options[i].letter);
-	fputs("\\fB\\-\\-", stdout);
-	write_name(options[i].name, "\\-");
-	fputs("\\fR", stdout);
-	if (options[i].argument)
-		printf("=\\fI%s\\fR", options[i].argument);
-	putchar('\n');
-	write_roff(options[i].help);
-	fputs(".\n", stdout);
+	Text t = {.arena = arena};
+	for (const char *c = template; *c; c++) {
+		const char *text = NULL;
+		for (int i = 0; i < n && *c == '@'; i++)
+			text = field[i].key == c[1] ? field[i].text : text;
+		say(&t, text ? "%s" : "%.1s", text ? text : c);
+		c += text != NULL;
+	}
+	return t.at;
 }
 
-static void roff_overview(void)
+// ---- pages ----------------------------------------------------------------------------
+
+static const char *option_text(Arena *arena, const Form *form, int i)
 {
-	fputs(".TH AMOSC 1 \"\" amosc \"User Commands\"\n.SH NAME\n"
-	      "amosc \\- trains an exported ONNX model\n"
-	      ".SH SYNOPSIS\n.B amosc\n\\fIVERB\\fR ...\n.SH VERBS\n",
-	      stdout);
+	const char letter[] = {(char)options[i].letter, 0}, *argument = options[i].argument;
+	char *name = copy_string(arena, options[i].name);
+	for (char *c = name; *c; c++)
+		*c = *c == '_' ? '-' : *c; // as typed
+	Field short_one = {'l', letter},
+	      value = {'a', argument ? safe(arena, argument, form->cell) : ""};
+	Field fields[] = {{'n', safe(arena, name, form->text)},
+	                  {'l', *letter ? fill(arena, form->letter, 1, &short_one) : ""},
+	                  {'a', argument ? fill(arena, form->argument, 1, &value) : ""},
+	                  {'h', safe(arena, options[i].help, form->cell)}};
+	return fill(arena, form->option, COUNT(fields), fields);
+}
+
+static const char *page_text(Arena *arena, const Form *form, const struct Page *page)
+{
+	Text all = {.arena = arena};
+	for (int i = 0; i < COUNT(options); i++)
+		if (options[i].group & page->takes)
+			say(&all, "%s", option_text(arena, form, i));
+	Field fields[] = {{'n', page->name},
+	                  {'a', *page->arguments ? format(arena, "%s ", page->arguments) : ""},
+	                  {'s', safe(arena, page->summary, form->text)},
+	                  {'b', safe(arena, page->about, form->text)},
+	                  {'x', safe(arena, page->example, form->text)},
+	                  {'o', all.at},
+	                  {'e', ends}};
+	return fill(arena, form->page, COUNT(fields), fields);
+}
+
+static const char *overview_text(Arena *arena, const Form *form)
+{
+	Text all = {.arena = arena};
 	for (int i = 0; i < COUNT(pages); i++) {
-		printf(".TP\n.BR amosc\\-%s (1)\n", pages[i].name);
-		write_roff(pages[i].summary);
-		putchar('\n');
+		Field fields[] = {{'n', pages[i].name},
+		                  {'s', safe(arena, pages[i].summary, form->cell)}};
+		say(&all, "%s", fill(arena, form->verb, COUNT(fields), fields));
 	}
-	printf(".SH EXIT STATUS\n%s\n", ends);
-}
-
-static void roff_page(const struct Page *page)
-{
-	printf(".TH AMOSC\\-%s 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-%s \\- ",
-	       page->name, page->name);
-	write_roff(page->summary);
-	printf("\n.SH SYNOPSIS\n.B amosc %s\n%s [\\fIOPTION\\fR...]\n.SH DESCRIPTION\n", page->name,
-	       page->arguments);
-	write_roff(page->about);
-	fputs("\n.SH EXAMPLE\n.EX\n", stdout);
-	write_roff(page->example);
-	fputs("\n.EE\n.SH OPTIONS\n", stdout);
-	for (int i = 0; i < COUNT(options); i++)
-		if (options[i].group & page->takes)
-			roff_option(i);
-	printf(".SH EXIT STATUS\n%s\n.SH SEE ALSO\n.BR amosc (1)\n", ends);
-}
-
-// ---- for docs/ ------------------------------------------------------------------------
-
-// A | would end the table's cell.
-static void write_cell(const char *text)
-{
-	for (const char *c = text; *c; c++)
-		printf(*c == '|' ? "\\|" : "%c", *c);
-}
-
-static void markdown_option(int i)
-{
-	fputs("| ", stdout);
-	if (options[i].letter)
-		printf("`-%c`, ", options[i].letter);
-	fputs("`--", stdout);
-	write_name(options[i].name, "-");
-	if (options[i].argument) {
-		putchar('=');
-		write_cell(options[i].argument);
-	}
-	fputs("` | ", stdout);
-	write_cell(options[i].help);
-	fputs(" |\n", stdout);
-}
-
-static void markdown_overview(void)
-{
-	fputs("# amosc\n\nTrains an exported ONNX model: compiled, with no framework behind it.\n\n"
-	      "| verb | |\n|---|---|\n",
-	      stdout);
-	for (int i = 0; i < COUNT(pages); i++)
-		printf("| [`amosc %s`](amosc-%s.md) | %s |\n", pages[i].name, pages[i].name,
-		       pages[i].summary);
-	printf("\nExit status: %s\n", ends);
-}
-
-static void markdown_page(const struct Page *page)
-{
-	printf("# amosc %s\n\n%s.\n\n```\namosc %s%s%s [OPTION...]\n```\n\n%s\n\n", page->name,
-	       page->summary, page->name, *page->arguments ? " " : "", page->arguments,
-	       page->about);
-	printf("```\n%s\n```\n\n| option | |\n|---|---|\n", page->example);
-	for (int i = 0; i < COUNT(options); i++)
-		if (options[i].group & page->takes)
-			markdown_option(i);
-	printf("\nExit status: %s\n", ends);
+	return fill(arena, form->overview, 2, (Field[]){{'v', all.at}, {'e', ends}});
 }
 
 int main(int argc, char **argv)
 {
 	const struct Page *page = NULL;
+	const Form *form = NULL;
+	for (int i = 0; argc > 1 && i < COUNT(forms); i++)
+		if (!strcmp(forms[i].name, argv[1]))
+			form = &forms[i];
 	for (int i = 0; argc == 3 && i < COUNT(pages); i++)
 		if (!strcmp(pages[i].name, argv[2]))
 			page = &pages[i];
-	if (argc < 2 || (argc > 2 && !page))
+	if (!form || argc > 3 || (argc == 3 && !page))
 		return STATUS_USAGE;
-	bool roff = !strcmp(argv[1], "roff");
-	if (page)
-		(roff ? roff_page : markdown_page)(page);
-	else
-		(roff ? roff_overview : markdown_overview)();
+	Arena *arena = arena_new();
+	fputs(page ? page_text(arena, form, page) : overview_text(arena, form), stdout);
+	arena_free(arena);
 	return fflush(stdout) ? STATUS_MACHINE : STATUS_DONE;
 }
