@@ -96,6 +96,8 @@ static int64_t last_dim(const Shape *s)
 static bool out_fits(const Kern *kern, const Shape *s)
 {
 	int rank = kern->space.rank;
+	if (kern->kind == L_loop)
+		return true;
 	if (kern->kind == L_map)
 		return count_of(s) == count_of(&kern->space);
 	if (kern->kind == L_dot)
@@ -114,9 +116,12 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
 	if (r == kern->heart)
-		return kern->kind == L_dot || kern->kind == L_put || kern->kind == L_scan;
+		return kern->kind == L_dot || kern->kind == L_put || kern->kind == L_scan ||
+		       kern->kind == L_loop;
+	if (kern->kind == L_loop)
+		return v->op == O_part || v->op == O_const;
 	if (v->op == O_dot || v->op == O_scatter || v->op == O_cumsum ||
-	    prims[v->op].cls == C_whole)
+	    prims[v->op].cls == C_whole || prims[v->op].cls == C_loop)
 		return false;
 	if (prims[v->op].cls != C_fold)
 		return true;
@@ -184,6 +189,8 @@ void check_plan(const Plan *p)
 			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",
 			           k);
 		check_outs(p, k, &reads[k]);
+		if (p->kerns.at[k].body)
+			check_plan(p->kerns.at[k].body);
 		for (int i = 0; i < p->kerns.at[k].nout; i++)
 			write_value(&m, p->kerns.at[k].to[i], p->kerns.at[k].out[i]);
 	}

@@ -14,7 +14,7 @@ enum {
 // What the readers of a value want of it.
 typedef struct Want {
 	int readers;
-	bool kept;    // an out or a store
+	bool kept;    // an out, a store, or read by a loop
 	bool stretch; // computed once for many elements
 	bool moved;   // read at other indices than its own
 	bool panel;   // operand of a dot, scatter or running sum
@@ -48,6 +48,12 @@ static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stre
 	}
 }
 
+// In memory without a kernel's doing.
+static bool lies_ready(const Val *v)
+{
+	return v->op == O_slot || v->op == O_const;
+}
+
 static Want *wants(Arena *arena, const Graph *g, const bool *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
@@ -57,6 +63,8 @@ static Want *wants(Arena *arena, const Graph *g, const bool *live)
 		want[g->stores.at[i].val].kept = true;
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
+		for (int k = 0; live[r] && v->op == O_loop && k < v->nin; k++)
+			want[v->in[k]].kept |= !lies_ready(val(g, v->in[k]));
 		for (int k = 0; live[r] && k < v->nin; k++) {
 			bool first = true;
 			for (int j = 0; j < k; j++)

@@ -62,9 +62,21 @@ static Group first_group(const Graph *g, Ref r)
 	else if (v->op == O_dot || v->op == O_scatter)
 		group =
 		    (Group){.kind = v->op == O_dot ? L_dot : L_put, .space = v->shape, .heart = r};
+	else if (v->op == O_loop)
+		group = (Group){.kind = L_loop, .heart = r};
 	else if (prims[v->op].cls == C_whole)
 		bug("%s has not been opened", prims[v->op].name);
 	return group;
+}
+
+// A loop's results are computed with it.
+static void add_value(Fuse *f, Ref r)
+{
+	const Val *v = val(f->graph, r);
+	f->of[r] = v->op == O_part ? f->of[v->in[0]] : f->group.count;
+	if (v->op != O_part)
+		PUSH(f->arena, f->group, first_group(f->graph, r));
+	PUSH(f->arena, f->group.at[f->of[r]].member, r);
 }
 
 static Fuse fuse_start(Arena *arena, const Graph *g)
@@ -83,10 +95,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 		f.of[r] = -1;
 		if (!f.cut[r])
 			continue;
-		f.of[r] = f.group.count;
-		Group group = first_group(g, r);
-		PUSH(arena, group.member, r);
-		PUSH(arena, f.group, group);
+		add_value(&f, r);
 		walk_start(&w, &f.reads[r]);
 		walk_root(&w, r, &f.reads[r]);
 		for (int i = 0; i < f.reads[r].count; i++)
@@ -361,8 +370,10 @@ static int by_ref(const void *a, const void *b)
 
 static Kern kern_of(const Fuse *f, const Group *g)
 {
-	Kern kern = {g->kind, g->space, g->fold, 0, NEWS(f->arena, Ref, g->member.count),
-	             NULL,    g->heart};
+	Kern kern = {.kind = g->kind, .space = g->space, .fold = g->fold, .heart = g->heart};
+	kern.out = NEWS(f->arena, Ref, g->member.count);
+	if (g->kind == L_loop)
+		kern.body = plan_graph(f->arena, val(f->graph, g->heart)->data, "body");
 	for (int i = 0; i < g->member.count; i++)
 		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
 			kern.out[kern.nout++] = g->member.at[i];

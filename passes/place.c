@@ -136,27 +136,29 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	     ((Buffer){round_up(bytes_of(l->plan->graph, v)), 0, k, MAX(k, l->last[v])}));
 }
 
-// Where out v of kernel k goes: outputs, slots, else scratch. What could not go to its slot is left
-// to a copy, behind the last kernel.
-static int places_of(Layout *l, Ref v, Place *to, bool *copied)
+// Where an out v goes: outputs, slots, else (0 places) scratch. What could not go to its slot is left
+// to a copy, and so are the results of a loop, which does not write in two places.
+static int places_of(Layout *l, Ref v, Place *to)
 {
 	const Graph *g = l->plan->graph;
+	bool part = prims[val(g, v)->op].cls == C_loop;
 	int n = 0;
 	for (int i = 0; i < g->outs.count; i++)
 		if (g->outs.at[i].val == v)
 			to[n++] = (Place){B_output, i};
 	for (int i = 0; i < g->stores.count; i++)
 		if (g->stores.at[i].val == v) {
-			copied[i] = !stores_in_place(l, g->stores.at[i].slot, v);
-			if (copied[i])
-				l->last[v] = l->plan->kerns.count;
-			else
+			if (!part && stores_in_place(l, g->stores.at[i].slot, v))
 				to[n++] = l->plan->slot[g->stores.at[i].slot];
+			else
+				l->last[v] = l->plan->kerns.count;
 		}
-	return n;
+	if (part && n)
+		l->last[v] = l->plan->kerns.count;
+	return part ? 0 : n;
 }
 
-static void place_outs(Layout *l, int k, bool *copied)
+static void place_outs(Layout *l, int k)
 {
 	Plan *p = l->plan;
 	Kern *kern = &p->kerns.at[k];
@@ -167,7 +169,7 @@ static void place_outs(Layout *l, int k, bool *copied)
 	Place *places = NEWS(l->arena, Place, room);
 	for (int i = 0; i < kern->nout; i++) {
 		Ref v = kern->out[i];
-		int n = places_of(l, v, places, copied);
+		int n = places_of(l, v, places);
 		if (!n) {
 			scratch_for(l, k, v, taken);
 			taken[l->buffer[v]] = true;
@@ -247,16 +249,41 @@ static void fill_scratch(Layout *l)
 		}
 }
 
-static void add_copy(Layout *l, const Store *s)
+static bool is_written(const Plan *p, Place at)
+{
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int i = 0; i < p->kerns.at[k].nout; i++) {
+			Place to = p->kerns.at[k].to[i];
+			if (to.block == at.block && to.offset == at.offset)
+				return true;
+		}
+	return false;
+}
+
+static void add_copy(Layout *l, Ref v, Place to)
 {
 	Plan *p = l->plan;
-	if (val(p->graph, s->val)->op == O_slot)
-		fail(p->graph->slots.at[s->slot].name,
-		     "two stores exchange slots, which is not supported");
-	Kern copy = {.kind = L_map, .space = val(p->graph, s->val)->shape, .nout = 1};
-	copy.out = take_copy(l->arena, &s->val, sizeof s->val);
-	copy.to = take_copy(l->arena, &p->slot[s->slot], sizeof *copy.to);
+	Kern copy = {.kind = L_map, .space = val(p->graph, v)->shape, .nout = 1};
+	copy.out = take_copy(l->arena, &v, sizeof v);
+	copy.to = take_copy(l->arena, &to, sizeof to);
 	PUSH(l->arena, p->kerns, copy);
+}
+
+static void add_copies(Layout *l)
+{
+	Plan *p = l->plan;
+	for (int i = 0; i < p->graph->outs.count; i++)
+		if (!is_written(p, (Place){B_output, i}))
+			add_copy(l, p->graph->outs.at[i].val, (Place){B_output, i});
+	for (int i = 0; i < p->graph->stores.count; i++) {
+		const Store *s = &p->graph->stores.at[i];
+		if (is_written(p, p->slot[s->slot]))
+			continue;
+		if (val(p->graph, s->val)->op == O_slot)
+			fail(p->graph->slots.at[s->slot].name,
+			     "two stores exchange slots, which is not supported");
+		add_copy(l, s->val, p->slot[s->slot]);
+	}
 }
 
 void place_pass(Arena *arena, Plan *p)
@@ -265,13 +292,9 @@ void place_pass(Arena *arena, Plan *p)
 	place_slots(arena, p);
 	place_leaves(p);
 	Layout l = layout_of(arena, p);
-	bool *copied = NEWS(arena, bool, p->graph->stores.count + 1);
-	int nkern = p->kerns.count;
-	for (int k = 0; k < nkern; k++)
-		place_outs(&l, k, copied);
-	for (int i = 0; i < p->graph->stores.count; i++)
-		if (copied[i])
-			add_copy(&l, &p->graph->stores.at[i]);
+	for (int k = 0; k < p->kerns.count; k++)
+		place_outs(&l, k);
+	add_copies(&l);
 	p->scratch_bytes = place_buffers(&l);
 	fill_scratch(&l);
 }

@@ -237,7 +237,7 @@ static Ref eta_state(const Step *s, const Param *p, const char *name)
 	for (int part = 0, at = 0; part < eta->nparts; part++)
 		for (int64_t i = 0; i < eta->counts[part]; i++)
 			values[at++] = eta->parts[part].eta.value;
-	array_to(&(Array){type, shape, {values}}, bytes);
+	array_to(&(Array){.type = type, .shape = shape, .f = values}, bytes);
 	return state(g, name, type, shape, bytes);
 }
 

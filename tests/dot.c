@@ -195,7 +195,7 @@ static void fill_slots(Arena *a, const Graph *g, Run *r, Array *slot)
 		const Slot *of = &g->slots.at[s];
 		int64_t n = count_of(&of->shape);
 		r->inputs[s] = room(a, n * 8);
-		slot[s] = (Array){of->type, of->shape, {NULL}};
+		slot[s] = (Array){.type = of->type, .shape = of->shape};
 		slot[s].f = NEWS(a, double, n);
 		for (int64_t i = 0; i < n; i++) {
 			double x = random_number(&state);

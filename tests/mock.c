@@ -99,9 +99,9 @@ static const struct amos_out loss_out[] = {{.name = "loss", .type = F32, .bytes 
 static const struct amos_out y_out[] = {
     {.name = "y_hat", .type = F32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
 static const struct amos_kernel line_kernels[] = {
-    {.name = "error", .kind = "row", .workers = ROWS, .flops = 1 << 20},
-    {.name = "loss", .kind = "row", .workers = 1, .flops = ROWS},
-    {.name = "update", .kind = "map", .workers = WIDE + 1, .flops = 1 << 20},
+    {.name = "error", .kind = "row", .workers = ROWS, .flops = 1 << 20, .times = 1},
+    {.name = "loss", .kind = "row", .workers = 1, .flops = ROWS, .times = 1},
+    {.name = "update", .kind = "map", .workers = WIDE + 1, .flops = 1 << 20, .times = 1},
 };
 static const struct amos_entry line_entries[] = {
     {.name = "train",

@@ -27,7 +27,7 @@ static int count_all(const struct amos_run *run)
 static const struct amos_out squares_out[] = {
     {.name = "squares", .type = 4, .rank = 1, .dim = {WORKERS}, .bytes = 8 * WORKERS}};
 static const struct amos_kernel kernel[] = {
-    {.name = "squares", .kind = "map", .workers = WORKERS, .flops = WORKERS}};
+    {.name = "squares", .kind = "map", .workers = WORKERS, .flops = WORKERS, .times = 1}};
 static const struct amos_entry entry[] = {{.name = "run",
                                            .run = (void *)count_all,
                                            .reads = "",

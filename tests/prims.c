@@ -298,7 +298,8 @@ static void window_is_convolution(void)
 	Ref windows = put(g, O_window, 1, &image, &attr);
 	Ref y = put_fold(g, O_sum, put2(g, O_mul, windows, weight), 3, (int64_t[]){0, 3, 4});
 	add_out(g, "y", y);
-	Array slots[] = {{E_f64, shape, {x}}, {E_f64, taps, {kernel}}};
+	Array slots[] = {{.type = E_f64, .shape = shape, .f = x},
+	                 {.type = E_f64, .shape = taps, .f = kernel}};
 	const double *found = eval_graph(arena, g, slots)[y].f;
 	for (int o = 0; o < high * wide; o++) {
 		double sum = 0;
@@ -329,7 +330,7 @@ static void window_is_transposed_convolution(void)
 	Ref y = put_fold(g, O_sum, put2(g, O_mul, put(g, O_window, 1, &in, &attr), w), 1,
 	                 (int64_t[]){1});
 	add_out(g, "y", y);
-	Array slots[] = {{E_f64, D(IN), {x}}};
+	Array slots[] = {{.type = E_f64, .shape = D(IN), .f = x}};
 	compare(__LINE__, "transposed convolution", &eval_graph(arena, g, slots)[y],
 	        &(Lit){E_f64, D(OUT, 1), want}, 1e-12);
 }

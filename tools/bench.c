@@ -94,10 +94,10 @@ static int by_time(const void *a, const void *b)
 
 static void add_launch(Line *l, const struct amos_kernel *k, int64_t nanoseconds)
 {
-	l->launches++;
+	l->launches += k->times;
 	l->seconds += 1e-9 * (double)nanoseconds;
-	l->flops += (double)k->flops;
-	l->bytes += (double)k->bytes;
+	l->flops += (double)k->flops * (double)k->times;
+	l->bytes += (double)k->bytes * (double)k->times;
 }
 
 static Line *line_named(Line *line, int *count, const char *name, const char *kind)
@@ -126,7 +126,7 @@ static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t
 		    is_update(k) ? &b->update : line_named(b->kind, &b->kinds, k->kind, k->kind);
 		add_launch(line_named(b->line, &b->lines, k->name, k->kind), k, nanoseconds[i]);
 		add_launch(kind, k, nanoseconds[i]);
-		b->flops += (double)k->flops;
+		b->flops += (double)k->flops * (double)k->times;
 	}
 	if (b->update.launches)
 		b->kind[b->kinds++] = b->update;

@@ -99,8 +99,8 @@ static double best_time(struct amos *open, int entry)
 int measure_peak(int64_t threads, Peak *peak)
 {
 	const int64_t bytes = 2LL * PIECES * PIECE;
-	const struct amos_kernel kernels[] = {{"multiply", "map", MULTIPLIERS, 1 << 30, 0},
-	                                      {"pass", "map", PIECES, 0, bytes}};
+	const struct amos_kernel kernels[] = {{"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1},
+	                                      {"pass", "map", PIECES, 0, bytes, 1}};
 	const struct amos_entry entries[] = {
 	    {"multiply", multiply, "", NULL, 0, 0, &kernels[0], 1},
 	    {"pass", pass, "", NULL, 0, bytes / 2, &kernels[1], 1},

@@ -1,5 +1,5 @@
-// abi.c: the model's tables, as abi.def lays them out, and the programs that run its launches.
-// Takes the entries of emit.c. Gives amos_model in the module. The structs' types and field numbers
+// abi.c: the model's tables, as abi.def lays them out.
+// Takes the entries of emit.c, and their programs. Gives amos_model in the module. The structs' types and field numbers
 // are abi.def read again; a field that is not set does not pass.
 #include "gen.h"
 #include <string.h>
@@ -55,7 +55,7 @@ static LLVMTypeRef struct_type(Gen *g, const char *kinds, int n)
 
 #define TYPE(g, name) struct_type(g, name##_kinds, name##_FIELDS)
 
-static Value struct_of(Gen *g, int n, Value *field)
+Value struct_of(Gen *g, int n, Value *field)
 {
 	for (int k = 0; k < n; k++)
 		if (!field[k])
@@ -86,14 +86,14 @@ static Value text(Gen *g, const char *s)
 	return hidden(g, LLVMConstStringInContext2(g->context, s, strlen(s), 0), "text");
 }
 
-static Value bytes(Gen *g, const void *at, size_t n)
+Value literal_bytes(Gen *g, const void *at, size_t n)
 {
 	Value v = hidden(g, LLVMConstStringInContext2(g->context, at, n, 1), "bytes");
 	LLVMSetAlignment(v, 64);
 	return v;
 }
 
-static Value array(Gen *g, LLVMTypeRef type, Value *at, int n)
+Value literal_array(Gen *g, LLVMTypeRef type, Value *at, int n)
 {
 	return n ? hidden(g, LLVMConstArray2(type, at, (uint64_t)n), "table") : nothing(g);
 }
@@ -132,11 +132,11 @@ static Value slots_table(Gen *g, const Plan *plan, bool weights)
 		    [amos_slot_limit] = number(g, s->limit),
 		    [amos_slot_ignore] = number(g, s->ignore),
 		    [amos_slot_init] =
-		        weights && s->init ? bytes(g, s->init, (size_t)size) : nothing(g),
+		        weights && s->init ? literal_bytes(g, s->init, (size_t)size) : nothing(g),
 		};
 		at[k] = struct_of(g, amos_slot_FIELDS, f);
 	}
-	return array(g, TYPE(g, amos_slot), at, graph->slots.count);
+	return literal_array(g, TYPE(g, amos_slot), at, graph->slots.count);
 }
 
 // 1 + the out that tells the shape of out k; 0: none does.
@@ -165,7 +165,7 @@ static Value outs_table(Gen *g, const Plan *plan)
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
 	}
-	return array(g, TYPE(g, amos_out), at, graph->outs.count);
+	return literal_array(g, TYPE(g, amos_out), at, graph->outs.count);
 }
 
 // The work inside a kernel: a product of k terms is 2 k flops, any other map or fold one an element
@@ -242,207 +242,33 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 }
 
 // A kernel's work is shared out among its launches.
-static Value kernels_table(Gen *g, const Entry *entry)
+static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
 	static const char *const kinds[] = {[L_map] = "map", [L_row] = "row", [L_col] = "col",
 	                                    [L_dot] = "dot", [L_put] = "put", [L_scan] = "scan"};
-	Value *at = NEWS(g->arena, Value, entry->n);
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Reads *own = &reads[l->kern - plan->kerns.at];
+		if (l->body) {
+			Cycle c = loop_of(val(plan->graph, l->kern->heart));
+			add_kernels(g, l->body, times * c.trips, table);
+			continue;
+		}
 		Value f[amos_kernel_FIELDS] = {
 		    [amos_kernel_name] = text(g, kern_name(g, plan, l->kern)),
 		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
 		    [amos_kernel_flops] = number(g, kern_flops(g, plan, own, l->kern) / l->stages),
 		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern) / l->stages),
+		    [amos_kernel_times] = number(g, times),
 		};
-		at[k] = struct_of(g, amos_kernel_FIELDS, f);
+		PUSH(g->arena, *table, struct_of(g, amos_kernel_FIELDS, f));
 	}
-	return array(g, TYPE(g, amos_kernel), at, entry->n);
 }
 
-// ---- programs -------------------------------------------------------------------------
-
-// A program is a table of launches (worker, calls, first operand, operands) over a table of
-// operands (block, offset): an address is the block's plus the offset, or entry `offset` of a block
-// of addresses.
-enum { LAUNCH_FIELDS = 4, BLOCKS = B_const + 1 };
-
-static LLVMTypeRef launch_type(Gen *g)
-{
-	LLVMTypeRef field[LAUNCH_FIELDS] = {g->ptr, g->i64, g->i64, g->i64};
-	return LLVMStructTypeInContext(g->context, field, LAUNCH_FIELDS, 0);
-}
-
-static LLVMTypeRef operand_type(Gen *g)
-{
-	LLVMTypeRef field[2] = {g->i64, g->i64};
-	return LLVMStructTypeInContext(g->context, field, 2, 0);
-}
-
-typedef VEC(Value) Values;
-
-// A constant in memory is entry `number` of the constants of its program.
-static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *consts, Ref r)
-{
-	const Val *v = val(plan->graph, r);
-	uint64_t *cell = table_cell(numbers, &r, sizeof r);
-	if (!*cell) {
-		PUSH(g->arena, *consts, bytes(g, v->data, (size_t)size_of(v->type, &v->shape)));
-		*cell = (uint64_t)consts->count;
-	}
-	return (int64_t)*cell - 1;
-}
-
-static LLVMTypeRef worker_type(Gen *g)
-{
-	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
-	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
-}
-
-static Value kernel_function(Gen *g, const Launch *l)
-{
-	const char *name = kernel_name(g->arena, l->kernel, l->stage);
-	Value f = LLVMGetNamedFunction(g->module, name);
-	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
-}
-
-typedef struct Program {
-	Value launches, operands, consts;
-} Program;
-
-static Program program_tables(Gen *g, const Entry *entry)
-{
-	Values operands = {0}, consts = {0};
-	Table *numbers = table_new(g->arena);
-	Value *launch = NEWS(g->arena, Value, entry->n);
-	for (int k = 0; k < entry->n; k++) {
-		const Launch *l = &entry->launch[k];
-		Value f[LAUNCH_FIELDS] = {kernel_function(g, l), number(g, l->workers),
-		                          number(g, operands.count), number(g, l->nplace)};
-		launch[k] = struct_of(g, LAUNCH_FIELDS, f);
-		for (int i = 0; i < l->nplace; i++) {
-			Place p = l->place[i];
-			if (p.block == B_const)
-				p.offset =
-				    const_number(g, entry->plan, numbers, &consts, (Ref)p.offset);
-			Value o[2] = {number(g, p.block), number(g, p.offset)};
-			PUSH(g->arena, operands, struct_of(g, 2, o));
-		}
-	}
-	return (Program){array(g, launch_type(g), launch, entry->n),
-	                 array(g, operand_type(g), operands.at, operands.count),
-	                 array(g, g->ptr, consts.at, consts.count)};
-}
-
-// ---- the interpreter of launch tables: one function for all programs ------------------
-
-static Value at_index(Gen *g, LLVMTypeRef type, Value from, Value i)
-{
-	return LLVMBuildGEP2(g->b, type, from, &i, 1, "");
-}
-
-static Value load_field(Gen *g, LLVMTypeRef type, Value from, unsigned field, LLVMTypeRef of)
-{
-	return LLVMBuildLoad2(g->b, of, LLVMBuildStructGEP2(g->b, type, from, field, ""), "");
-}
-
-// struct amos_run: all pointers, in this order.
-enum { RUN_params, RUN_state, RUN_scratch, RUN_inputs, RUN_outputs, RUN_launch };
-
-static Value run_field(Gen *g, int field)
-{
-	Value run = LLVMGetParam(g->function, 0);
-	return LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, run, number(g, field)), "");
-}
-
-static Value block_bases(Gen *g)
-{
-	static const struct {
-		Block block;
-		int field;
-	} from[] = {{B_param, RUN_params},
-	            {B_state, RUN_state},
-	            {B_scratch, RUN_scratch},
-	            {B_input, RUN_inputs},
-	            {B_output, RUN_outputs}};
-	Value base = variable(g, LLVMArrayType2(g->ptr, BLOCKS), NULL);
-	for (int k = 0; k < COUNT(from); k++)
-		LLVMBuildStore(g->b, run_field(g, from[k].field),
-		               at_index(g, g->ptr, base, number(g, from[k].block)));
-	LLVMBuildStore(g->b, LLVMGetParam(g->function, 4),
-	               at_index(g, g->ptr, base, number(g, B_const)));
-	return base;
-}
-
-static void fill_buffer(Gen *g, Value base, Value buffer, Value first, Value count)
-{
-	Loop loop = loop_begin(g, number(g, 0), count, 1);
-	Value i = LLVMBuildAdd(g->b, first, loop.i, "");
-	Value o = at_index(g, operand_type(g), LLVMGetParam(g->function, 3), i);
-	Value block = load_field(g, operand_type(g), o, 0, g->i64);
-	Value offset = load_field(g, operand_type(g), o, 1, g->i64);
-	Value start = LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, base, block), "");
-	Value listed = LLVMBuildICmp(g->b, LLVMIntUGE, block, number(g, B_input), "");
-	Value entry = LLVMBuildSelect(g->b, listed, at_index(g, g->ptr, start, offset), base, "");
-	Value found = LLVMBuildLoad2(g->b, g->ptr, entry, "");
-	Value address = LLVMBuildSelect(g->b, listed, found, at_index(g, g->i8, start, offset), "");
-	LLVMBuildStore(g->b, address, at_index(g, g->ptr, buffer, loop.i));
-	loop_end(g, &loop);
-}
-
-static void return_if(Gen *g, Value status)
-{
-	LLVMBasicBlockRef stop = LLVMAppendBasicBlockInContext(g->context, g->function, "");
-	LLVMBasicBlockRef go = LLVMAppendBasicBlockInContext(g->context, g->function, "");
-	Value failed = LLVMBuildICmp(g->b, LLVMIntNE, status, LLVMConstInt(g->i32, 0, 0), "");
-	LLVMBuildCondBr(g->b, failed, stop, go);
-	LLVMPositionBuilderAtEnd(g->b, stop);
-	LLVMBuildRet(g->b, status);
-	LLVMPositionBuilderAtEnd(g->b, go);
-}
-
-// int (run, launches, n, operands, consts)
-static Value write_runner(Gen *g, int widest)
-{
-	LLVMTypeRef arg[5] = {g->ptr, g->ptr, g->i64, g->ptr, g->ptr};
-	function_begin(g, "amos_launches", LLVMFunctionType(g->i32, arg, 5, 0));
-	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	Value base = block_bases(g), launch = run_field(g, RUN_launch);
-	Value buffer = variable(g, LLVMArrayType2(g->ptr, (uint64_t)widest), NULL);
-	LLVMTypeRef call[5] = {g->ptr, g->ptr, g->ptr, g->i64, g->i64};
-	Loop loop = loop_begin(g, number(g, 0), LLVMGetParam(g->function, 2), 1);
-	Value record = at_index(g, launch_type(g), LLVMGetParam(g->function, 1), loop.i);
-	Value worker = load_field(g, launch_type(g), record, 0, g->ptr);
-	Value calls = load_field(g, launch_type(g), record, 1, g->i64);
-	Value first = load_field(g, launch_type(g), record, 2, g->i64);
-	Value count = load_field(g, launch_type(g), record, 3, g->i64);
-	fill_buffer(g, base, buffer, first, count);
-	Value args[5] = {LLVMGetParam(g->function, 0), worker, buffer, calls, loop.i};
-	return_if(g,
-	          LLVMBuildCall2(g->b, LLVMFunctionType(g->i32, call, 5, 0), launch, args, 5, ""));
-	loop_end(g, &loop);
-	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
-	function_end(g);
-	return g->function;
-}
-
-static Value write_program(Gen *g, Value runner, const Entry *entry)
-{
-	Program p = program_tables(g, entry);
-	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
-	function_begin(g, format(g->arena, "amos_%s", entry->plan->name), type);
-	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	Value args[5] = {LLVMGetParam(g->function, 0), p.launches, number(g, entry->n), p.operands,
-	                 p.consts};
-	LLVMBuildRet(g->b,
-	             LLVMBuildCall2(g->b, LLVMGlobalGetValueType(runner), runner, args, 5, ""));
-	function_end(g);
-	return g->function;
-}
+// ---- entries --------------------------------------------------------------------------
 
 // A character an input: does the graph read it?
 static Value reads_text(Gen *g, const Plan *plan)
@@ -463,26 +289,26 @@ static Value reads_text(Gen *g, const Plan *plan)
 
 static Value entries_table(Gen *g, int n, const Entry *entry)
 {
-	int widest = 1;
-	for (int i = 0; i < n; i++)
-		for (int k = 0; k < entry[i].n; k++)
-			widest = MAX(widest, entry[i].launch[k].nplace);
-	Value runner = write_runner(g, widest), *at = NEWS(g->arena, Value, n);
+	Value *at = NEWS(g->arena, Value, n);
+	write_programs(g, n, entry, at);
 	for (int i = 0; i < n; i++) {
 		const Plan *plan = entry[i].plan;
+		Values kernels = {0};
+		add_kernels(g, &entry[i], 1, &kernels);
 		Value f[amos_entry_FIELDS] = {
 		    [amos_entry_name] = text(g, plan->name),
-		    [amos_entry_run] = write_program(g, runner, &entry[i]),
+		    [amos_entry_run] = at[i],
 		    [amos_entry_reads] = reads_text(g, plan),
 		    [amos_entry_outs] = outs_table(g, plan),
 		    [amos_entry_nouts] = number(g, plan->graph->outs.count),
-		    [amos_entry_scratch] = number(g, plan->scratch_bytes + entry[i].common),
-		    [amos_entry_kernels] = kernels_table(g, &entry[i]),
-		    [amos_entry_nkernels] = number(g, entry[i].n),
+		    [amos_entry_scratch] = number(g, entry_scratch(&entry[i])),
+		    [amos_entry_kernels] =
+		        literal_array(g, TYPE(g, amos_kernel), kernels.at, kernels.count),
+		    [amos_entry_nkernels] = number(g, kernels.count),
 		};
 		at[i] = struct_of(g, amos_entry_FIELDS, f);
 	}
-	return array(g, TYPE(g, amos_entry), at, n);
+	return literal_array(g, TYPE(g, amos_entry), at, n);
 }
 
 void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t pad)

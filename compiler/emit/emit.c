@@ -52,7 +52,7 @@ static int place_entry(Signature *s, Place p)
 	return (int)*cell - 1;
 }
 
-static Place place_of(const Plan *plan, Ref r)
+Place value_place(const Plan *plan, Ref r)
 {
 	const Val *v = val(plan->graph, r);
 	if (v->op == O_slot)
@@ -89,7 +89,7 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 	sign(s, v->shape.rank);
 	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
 	if (!s->inside[r]) {
-		sign(s, place_entry(s, place_of(s->plan, r)));
+		sign(s, place_entry(s, value_place(s->plan, r)));
 		return;
 	}
 	sign(s, v->nin);
@@ -158,7 +158,7 @@ static Value buffer_address(Gen *g, int entry)
 
 Value place_address(Gen *g, Ref r)
 {
-	Place p = place_of(g->plan, r);
+	Place p = value_place(g->plan, r);
 	return buffer_address(g, place_entry(g->signature, p));
 }
 
@@ -410,8 +410,15 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 	entry.launch = NEWS(e->arena, Launch, entry.n);
 	int *writer = plan_writers(e->arena, plan);
 	for (int k = 0; k < entry.n; k++) {
+		const Kern *kern = &plan->kerns.at[k];
+		if (kern->body) {
+			Entry body = plan_entry(e, known, kern->body);
+			entry.launch[k] = (Launch){
+			    .kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
+			continue;
+		}
 		Signature *s = signature_new(e->arena, plan, writer, k);
-		entry.launch[k] = (Launch){.kern = &plan->kerns.at[k],
+		entry.launch[k] = (Launch){.kern = kern,
 		                           .kernel = kernel_of(e, known, s),
 		                           .place = s->place.at,
 		                           .nplace = s->place.count};
@@ -434,6 +441,11 @@ static void fill_launches(Emitter *e, Entry *entry)
 	entry->launch = NEWS(e->arena, Launch, STAGES * n);
 	entry->n = 0;
 	for (int k = 0; k < n; k++) {
+		if (own[k].body) {
+			fill_launches(e, own[k].body);
+			entry->launch[entry->n++] = own[k];
+			continue;
+		}
 		const Kernel *kernel = &e->kernels.at[own[k].kernel];
 		for (int s = 0; s < kernel->stages; s++) {
 			Launch *to = &entry->launch[entry->n++];
@@ -466,6 +478,14 @@ static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOpti
 	return part;
 }
 
+static int count_kernels(const Plan *plan)
+{
+	int n = 0;
+	for (int k = 0; k < plan->kerns.count; k++)
+		n += plan->kerns.at[k].body ? count_kernels(plan->kerns.at[k].body) : 1;
+	return n;
+}
+
 Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *options)
 {
 	double start = seconds_now();
@@ -476,7 +496,7 @@ Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *opti
 	target_start();
 	for (int i = 0; i < nplan; i++) {
 		entry[i] = plan_entry(&e, known, plan[i]);
-		object->kernels += entry[i].n;
+		object->kernels += count_kernels(plan[i]);
 	}
 	compile_kernels(&e, options->threads);
 	for (int i = 0; i < nplan; i++)

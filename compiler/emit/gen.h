@@ -189,6 +189,7 @@ Target *gpu_target(Arena *, const char *name, const Target *host);
 // ---- values: at.c ---------------------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
+Place value_place(const Plan *, Ref);                  // where it lies, constants too
 Value place_address(Gen *, Ref);                       // where a value in memory is
 Value out_address(Gen *, int k);                       // where out k is written
 Value common_memory(Gen *, int64_t offset);            // Gen.common_bytes
@@ -335,6 +336,7 @@ typedef struct Launch {
 	int64_t workers;
 	int nplace;
 	const Place *place; // entries of buf
+	struct Entry *body; // a loop: what it runs again and again, and no kernel of its own
 } Launch;
 
 typedef struct Entry {
@@ -344,7 +346,15 @@ typedef struct Entry {
 	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
+// program.c: the function of each entry, and the bytes of scratch it needs.
+void write_programs(Gen *, int n, const Entry *, Value *function);
+int64_t entry_scratch(const Entry *);
+
 // abi.c: everything in the object but the kernels: amos_model and what it points to.
+typedef VEC(Value) Values;
+Value struct_of(Gen *, int n, Value *field);
+Value literal_bytes(Gen *, const void *, size_t); // constant data of the object
+Value literal_array(Gen *, LLVMTypeRef, Value *, int n);
 void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t pad);
 
 // A function with an open ground level, and its end. kernel_begin: with buf, worker and pad (cpu.c,

@@ -554,6 +554,7 @@ typedef Value Map(Gen *, Elem, Value *);
 #define ROW_dot(name)
 #define ROW_index(name)
 #define ROW_whole(name)
+#define ROW_loop(name)
 #define ROW_map(name) [O_##name] = map_##name,
 static Map *const maps[OPS] = {
 #define P(name, cls, arity, type, attr, weight, text) ROW_##cls(name)

@@ -135,7 +135,8 @@ bool const_num(const Graph *g, Ref r, double *number)
 static bool known_array(Arena *arena, const Graph *g, Ref r, Array *array)
 {
 	const Val *v = val(g, r);
-	if (count_of(&v->shape) > FOLD_LIMIT || v->op == O_slot || v->op == O_rand)
+	if (count_of(&v->shape) > FOLD_LIMIT || v->op == O_slot || v->op == O_rand ||
+	    prims[v->op].cls == C_loop)
 		return false;
 	if (v->op == O_const) {
 		*array = array_from(arena, v->type, &v->shape, v->data);

@@ -792,6 +792,90 @@ static void eval_leaf(Op op, const Attr *attr, Array *out, const Array *in)
 	} while (advance(&out->shape, at));
 }
 
+// ---- loops ----------------------------------------------------------------------------
+
+// Entry t of what is scanned.
+static Array entry_of(const Array *a, int64_t t)
+{
+	Array entry = *a;
+	entry.shape = shape_of(a->shape.rank - 1, a->shape.dim + 1);
+	int64_t first = t * count_of(&entry.shape);
+	if (is_float(a->type))
+		entry.f += first;
+	else
+		entry.i += first;
+	return entry;
+}
+
+static void copy_elements(Array *to, int64_t first, const Array *from)
+{
+	for (int64_t i = 0; i < count_of(&from->shape); i++)
+		copy_element(to, first + i, from, i);
+}
+
+typedef struct Turn { // a loop being run
+	Cycle loop;
+	Array *slot;  // of the body
+	Array *part;  // results so far
+	Array *ahead; // carried values for the next trip
+} Turn;
+
+static Turn turn_start(Arena *arena, const Val *v, const Array *in)
+{
+	Turn t = {.loop = loop_of(v)};
+	const Cycle *l = &t.loop;
+	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
+	t.part = NEWS(arena, Array, loop_results(l) + 1);
+	t.ahead = NEWS(arena, Array, l->carried + 1);
+	for (int k = 0; k < loop_results(l); k++) {
+		Elem type = result_val(l, k)->type;
+		Shape shape = result_shape(l, k);
+		t.part[k] = array_new(arena, type, &shape);
+		if (k >= l->carried)
+			continue;
+		t.ahead[k] = array_new(arena, type, &shape);
+		copy_elements(&t.part[k], 0, &in[1 + k]);
+	}
+	return t;
+}
+
+// One trip, over entry `at`; does another follow?
+static bool turn_once(Turn *t, const Array *in, int64_t at)
+{
+	Arena *arena = arena_new();
+	const Cycle *l = &t->loop;
+	for (int k = 0; k < l->carried + l->scanned; k++)
+		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
+	const Array *value = eval_graph(arena, l->body, t->slot);
+	for (int k = 0; k < loop_results(l); k++) {
+		const Array *from = &value[l->body->outs.at[l->until + k].val];
+		bool carried = k < l->carried;
+		copy_elements(carried ? &t->ahead[k] : &t->part[k],
+		              carried ? 0 : at * count_of(&from->shape), from);
+	}
+	for (int k = 0; k < l->carried; k++) {
+		Array before = t->part[k];
+		t->part[k] = t->ahead[k];
+		t->ahead[k] = before;
+	}
+	bool on = !l->until || value[l->body->outs.at[0].val].i[0];
+	arena_free(arena);
+	return on;
+}
+
+static Array eval_loop(Arena *arena, const Val *v, const Array *in)
+{
+	Turn t = turn_start(arena, v, in);
+	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
+	bool on = true;
+	for (; on && n < limit; n++)
+		on = turn_once(&t, in, t.loop.reverse ? limit - 1 - n : n);
+	Array out = array_new(arena, E_i64, &(Shape){0});
+	out.i[0] = n;
+	out.part = t.part;
+	return out;
+}
+
 // ---- any primitive, a whole graph -----------------------------------------------------
 
 Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *shape, int nin,
@@ -835,6 +919,10 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 		break;
 	case C_whole:
 		return eval_whole(arena, op, attr, shape, nin, in);
+	case C_loop:
+		if (op == O_loop)
+			never("a loop without its body");
+		return in[0].part[attr->i[0]];
 	}
 	return out;
 }
@@ -846,6 +934,8 @@ Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const A
 		return array_from(arena, v->type, &v->shape, v->data);
 	if (v->op == O_slot)
 		return slot[v->attr->i[0]];
+	if (v->op == O_loop)
+		return eval_loop(arena, v, in);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 }
 

@@ -109,7 +109,7 @@ static bool can_fold(const Graph *g, Op op, int nin, const Ref *in, const Shape 
 			return false;
 		count += count_of(&val(g, in[k])->shape);
 	}
-	return nin > 0 && op != O_rand && count <= FOLD_OPERANDS && count_of(shape) <= FOLD_LIMIT;
+	return nin > 0 && op != O_rand && prims[op].cls != C_loop && count <= FOLD_OPERANDS && count_of(shape) <= FOLD_LIMIT;
 }
 
 static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
@@ -200,12 +200,43 @@ Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
 	return share(g, &key, (Ref)(append(g, v) - g->val));
 }
 
+// Loops are equal whose bodies read the same.
+Ref put_loop(Graph *g, const Cycle *l, const Ref *in)
+{
+	Attr attr = {.n = 5, .i = {l->trips, l->carried, l->scanned, l->reverse, l->until}};
+	int nin = loop_operands(l);
+	check_loop(g, l, in);
+	Key key;
+	key_of(g, &key, O_loop, nin, in, &attr);
+	const char *text = graph_text(g->arena, l->body);
+	char *whole = take(g->arena, key.bytes + strlen(text));
+	memcpy(whole, key.at, key.bytes);
+	memcpy(whole + key.bytes, text, strlen(text));
+	key.at = (uint64_t *)whole;
+	key.bytes += strlen(text);
+	Ref r = shared(g, &key);
+	if (r)
+		return r;
+	r = append_new(g, O_loop, nin, in, &attr, E_i64, &(Shape){0});
+	g->val[r].data = l->body;
+	return share(g, &key, r);
+}
+
+static Ref put_same(Graph *g, const Val *v, const Ref *in)
+{
+	if (v->op == O_const)
+		return put_const(g, v->type, v->shape, v->data);
+	if (v->op != O_loop)
+		return put(g, v->op, v->nin, in, v->attr);
+	Cycle l = loop_of(v);
+	return put_loop(g, &l, in);
+}
+
 Ref put_as(Graph *g, const Val *v, const Ref *in)
 {
 	int from = g->from;
 	g->from = v->from;
-	Ref r = v->op == O_const ? put_const(g, v->type, v->shape, v->data)
-	                         : put(g, v->op, v->nin, in, v->attr);
+	Ref r = put_same(g, v, in);
 	g->from = from;
 	return r;
 }

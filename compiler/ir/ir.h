@@ -29,7 +29,7 @@ typedef enum Act {
 	ACTS
 } Act;
 
-typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole } Class;
+typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole, C_loop } Class;
 typedef enum AttrKind {
 	K_none,
 	K_axes,
@@ -49,7 +49,9 @@ typedef enum AttrKind {
 	K_cum,
 	K_put,
 	K_attend,
-	K_narrow
+	K_narrow,
+	K_loop,
+	K_part
 } AttrKind;
 
 typedef struct Prim {
@@ -99,7 +101,7 @@ typedef struct Val {
 	int nin;
 	const Ref *in;
 	const Attr *attr; // never NULL
-	const void *data; // const: the bytes, row major, little endian
+	const void *data; // const: the bytes, row major, little endian; loop: its body, a Graph
 	int from;         // index into Graph.node: the file's node it stems from; 0: none
 } Val;
 
@@ -161,6 +163,18 @@ typedef struct Graph {
 	Plainness plain;
 } Graph;
 
+// A loop: its body is a graph whose slots are, in order, the carried values, an entry of each scanned
+// value (along its first axis), and the fixed values. Its outs are: whether another trip follows
+// (`until`: a b8), the carried values for the next trip, and an entry of each stacked result. Operand
+// 0 limits the trips (i64, rank 0); the others stand for the slots.
+typedef struct Cycle {
+	const Graph *body;
+	int64_t trips; // at most
+	int carried, scanned, fixed, stacked;
+	bool reverse; // entries are visited from the last one that the limit leaves to the first
+	bool until;
+} Cycle;
+
 // ---- graph.c: the door ----------------------------------------------------------------
 
 Graph *graph_new(Arena *, const char *name, const struct Book *);
@@ -174,6 +188,7 @@ Ref put(Graph *, Op, int nin, const Ref *in, const Attr *);
 enum { FOLD_LIMIT = 1 << 16 };
 
 Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
+Ref put_loop(Graph *, const Cycle *, const Ref *in);
 Ref put_num(Graph *, Elem, double);                     // rank 0
 Ref put_slot(Graph *, int slot);                        // the slot's contents
 bool commutes(Op);                                      // may its two operands change places?
@@ -221,6 +236,24 @@ int *graph_uses(Arena *, const Graph *); // how often each live value is an oper
 
 Ref identity(Graph *, Op, int nin, const Ref *in, const Attr *, const Shape *);
 
+// ---- loop.c: loops made, read, made leaner, and laid out as the trips they make -------------
+
+Cycle loop_of(const Val *);
+int loop_operands(const Cycle *), loop_results(const Cycle *);
+const Val *result_val(const Cycle *, int k); // of the body: for stacked results an entry
+Shape result_shape(const Cycle *, int k);
+Ref loop_part(Graph *, Ref loop, int k);
+// The loop without what no trip or wanted result (want: by number; NULL: all) needs, and with what
+// is the same in all trips computed before it. Answers how many trips it makes; part[k]: result k
+// where it is wanted.
+Ref put_lean_loop(Graph *, const Cycle *, const Ref *in, const bool *want, Ref *part);
+// The first `most` trips one after the other, for as many as the limit says at most; further entries
+// of stacked results repeat the last. Where the limit is a constant and `most` no less: the loop.
+void unroll_loop(Graph *, const Cycle *, const Ref *in, int64_t most, Ref *part);
+// The body's values in g, its slots being `slot`; by Ref.
+Ref *put_body(Graph *, const Graph *body, const Ref *slot);
+bool makes_all_trips(const Graph *, const Cycle *, const Ref *in); // as is known
+
 // ---- attr.c, type.c: shapes and attributes --------------------------------------------
 
 int64_t count_of(const Shape *);
@@ -231,6 +264,7 @@ void row_strides(const Shape *, int64_t *stride);     // in elements, row major
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 // Type and shape of op(in..; attr); fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
+void check_loop(const Graph *, const Cycle *, const Ref *in); // the same for loops
 bool has_axis(const Attr *, int axis); // K_axes: is it folded?
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
@@ -423,6 +457,7 @@ typedef struct Array {
 		double *f;  // classes f
 		int64_t *i; // classes i, u, b
 	};
+	const struct Array *part; // a loop: its results
 } Array;
 
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);

@@ -129,7 +129,7 @@ static void print_place(const Printer *p, Place at)
 
 static void print_head(const Printer *p, int k)
 {
-	static const char *const kinds[] = {"map", "row", "col", "dot", "put", "scan"};
+	static const char *const kinds[] = {"map", "row", "col", "dot", "put", "scan", "loop"};
 	const Kern *kern = &p->plan->kerns.at[k];
 	const Graph *g = p->plan->graph;
 	fprintf(p->file, "kernel %d: %s [", k, kinds[kern->kind]);
@@ -173,5 +173,10 @@ void print_plan(FILE *file, const Plan *plan)
 	        (long long)plan->state_bytes, (long long)plan->scratch_bytes);
 	for (int k = 0; k < plan->kerns.count; k++)
 		print_kern(&p, k);
+	for (int k = 0; k < plan->kerns.count; k++)
+		if (plan->kerns.at[k].body) {
+			fprintf(file, "body of kernel %d\n", k);
+			print_plan(file, plan->kerns.at[k].body);
+		}
 	arena_free(arena);
 }

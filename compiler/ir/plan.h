@@ -18,6 +18,7 @@ typedef enum KernKind {
 	       // evaluated as panels are packed
 	L_put, // one scatter
 	L_scan, // one cumsum
+	L_loop, // one loop: the kernels of its body, trip after trip
 } KernKind;
 
 // Elements from which on a launch more is cheaper than reading a space once more, or by pieces of
@@ -49,6 +50,8 @@ typedef struct Place {
 // lies that is read at the same place only and dies here
 // (`to` tells). So a worker computes each element once (no overlapping tails), reads what a block
 // needs, whole or row, before it writes any out of that block, and writes outs after its last fold.
+// A loop reads its operands from memory, but for constants; its body is a plan of its own, whose
+// inputs and outputs are, for each trip, where the loop's values lie.
 typedef struct Kern {
 	KernKind kind;
 	Shape space;
@@ -58,7 +61,8 @@ typedef struct Kern {
 	          // order (dot: and the same last axis). Row, col: as space. These and dot: or what
 	          // is left of it when folded
 	Place *to; // where out k is written: place[out[k]], or a second place of the same value
-	Ref heart; // dot, scatter or cumsum; 0 for the others
+	Ref heart; // dot, scatter, cumsum or loop; 0 for the others
+	struct Plan *body; // of a loop, whose outs are parts of it, and how many trips it made
 } Kern;
 
 typedef struct Plan {

@@ -4,6 +4,7 @@
 //   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
 //   %3 = dot(%1, w) : TYPE  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
+//   %5 = loop(%1, x; [9,1,0,0,0]) : TYPE   followed by the lines of its body and `end`
 //   out NAME = %3
 //   store NAME = %4
 // Slots stand in expressions by name; rank-0 constants beside a value of their type as numbers.
@@ -189,6 +190,8 @@ static void say_slot(Text *t, const Slot *s)
 	say(t, s->why ? "  # %s\n" : "\n", s->why);
 }
 
+static void say_graph(Text *, const Graph *);
+
 static void say_line(Printer *p, const Val *v, int number)
 {
 	Text *t = &p->text;
@@ -204,6 +207,10 @@ static void say_line(Printer *p, const Val *v, int number)
 		say_name(t, node->name);
 	}
 	say(t, "\n");
+	if (v->op == O_loop) {
+		say_graph(t, v->data);
+		say(t, "end\n");
+	}
 }
 
 // Live values are numbered from 1 in order; slots, and constants only ever written as numbers, take
@@ -227,14 +234,12 @@ int *number_values(Arena *arena, const Graph *g)
 	return number;
 }
 
-char *graph_text(Arena *arena, const Graph *g)
+// The lines of a graph behind its first.
+static void say_graph(Text *text, const Graph *g)
 {
-	const int *number = number_values(arena, g);
-	Printer p = {{.arena = arena}, g, number};
+	const int *number = number_values(text->arena, g);
+	Printer p = {*text, g, number};
 	Text *t = &p.text;
-	say(t, "graph ");
-	say_name(t, g->name ? g->name : "");
-	say(t, "%s\n", plains[g->plain]);
 	for (int i = 0; i < g->slots.count; i++)
 		say_slot(t, &g->slots.at[i]);
 	for (int r = 1; r < g->nval; r++)
@@ -248,7 +253,17 @@ char *graph_text(Arena *arena, const Graph *g)
 		say_ref(&p, s < 0 ? g->outs.at[i].val : g->stores.at[s].val);
 		say(t, "\n");
 	}
-	return t->at;
+	*text = *t;
+}
+
+char *graph_text(Arena *arena, const Graph *g)
+{
+	Text t = {.arena = arena};
+	say(&t, "graph ");
+	say_name(&t, g->name ? g->name : "");
+	say(&t, "%s\n", plains[g->plain]);
+	say_graph(&t, g);
+	return t.at;
 }
 
 void print_graph(FILE *file, const Graph *g)
@@ -409,6 +424,58 @@ static Ref read_ref(Reader *r, Lexer *l)
 	return eval_expr(r->g, lexer_place(l), parse_expr(l), look_name, r);
 }
 
+static void read_line(Reader *r, Lexer *l);
+
+// The list of numbers that a loop has for attribute.
+static Attr loop_numbers(const char *place, const Expr *e)
+{
+	Attr attr = {.n = 5};
+	const Expr *list = e->nattr == 1 ? e->attr[0] : e;
+	if (list->kind != X_list || list->nin != attr.n)
+		fail(place, "a loop wants a list of %d numbers as attribute", attr.n);
+	for (int k = 0; k < attr.n; k++) {
+		const Expr *n = list->in[k];
+		if (n->kind != X_num || !(n->x >= 0 && n->x <= INT32_MAX) || n->x != floor(n->x))
+			fail(place, "number %d of a loop is none, or out of any range", k);
+		attr.i[k] = (int64_t)n->x;
+	}
+	return attr;
+}
+
+static Graph *read_body(Reader *r, Lexer *l, const char *place)
+{
+	Graph *body = graph_new(r->g->arena, r->g->name, r->g->book);
+	Reader inner = {l, body, table_new(l->arena), table_new(l->arena)};
+	body->plain = r->g->plain;
+	while (!lexer_is(l, "end")) {
+		if (l->kind == T_end)
+			fail(place, "the body of this loop has no end");
+		read_line(&inner, l);
+	}
+	lexer_next(l);
+	return body;
+}
+
+// What stands behind the call: its type, and in the next lines the body.
+static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
+{
+	const char *place = lexer_place(l);
+	Attr attr = loop_numbers(place, e);
+	Ref *in = NEWS(l->arena, Ref, e->nin + 1);
+	for (int k = 0; k < e->nin; k++)
+		in[k] = eval_expr(r->g, place, e->in[k], look_name, r);
+	lexer_want(l, ":");
+	read_type(l, &(Shape){0});
+	if (l->kind != T_line)
+		fail(place, "found '%s', wanted the body of the loop", l->word);
+	lexer_next(l);
+	Val v = {.attr = &attr, .data = read_body(r, l, place)};
+	Cycle loop = loop_of(&v);
+	if (loop_operands(&loop) != e->nin)
+		fail(place, "%d operands, wanted %d for this body", e->nin, loop_operands(&loop));
+	return put_loop(r->g, &loop, in);
+}
+
 static void read_value(Reader *r, Lexer *l)
 {
 	Ref ref;
@@ -420,7 +487,10 @@ static void read_value(Reader *r, Lexer *l)
 		Elem type = read_type(l, &shape);
 		ref = put_const(r->g, type, shape, read_elements(l, type, &shape));
 	} else {
-		ref = read_ref(r, l);
+		const Expr *e = parse_expr(l);
+		bool loop = e->kind == X_call && e->op == O_loop;
+		ref = loop ? read_loop(r, l, e)
+		           : eval_expr(r->g, lexer_place(l), e, look_name, r);
 	}
 	if (lexer_take(l, ":")) {
 		const Val *v = val(r->g, ref);

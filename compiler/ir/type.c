@@ -401,8 +401,84 @@ static Shape move_shape(const Case *c)
 	}
 }
 
+// ---- loops ----------------------------------------------------------------------------
+
+// One entry a trip.
+static Shape stacked_shape(const Case *c, const Cycle *l, const Shape *entry)
+{
+	Shape shape = {.rank = entry->rank + 1, .dim = {l->trips}};
+	if (shape.rank > RANK)
+		wrong(c, "%d axes; at most %d can be", shape.rank, RANK);
+	memcpy(shape.dim + 1, entry->dim, sizeof *entry->dim * (size_t)entry->rank);
+	check_size(c, &shape);
+	return shape;
+}
+
+static void check_is(const Case *c, const char *what, int k, const Val *v, Elem type,
+                     const Shape *shape)
+{
+	if (v->type != type || !same_shape(&v->shape, shape))
+		wrong(c, "%s %d is %s, wanted %s", what, k,
+		      shape_text(c->g->arena, v->type, &v->shape),
+		      shape_text(c->g->arena, type, shape));
+}
+
+static void check_operands(const Case *c, const Cycle *l)
+{
+	check_is(c, "operand", 0, operand(c, 0), E_i64, &(Shape){0});
+	for (int k = 1; k < c->nin; k++) {
+		const Slot *slot = &l->body->slots.at[k - 1];
+		Shape shape = slot->shape;
+		if (k > l->carried && k <= l->carried + l->scanned)
+			shape = stacked_shape(c, l, &shape);
+		check_is(c, "operand", k, operand(c, k), slot->type, &shape);
+	}
+}
+
+static void check_results(const Case *c, const Cycle *l)
+{
+	const Graph *body = l->body;
+	for (int k = 0; k < body->outs.count; k++) {
+		const Val *v = val(body, body->outs.at[k].val);
+		int result = k - l->until;
+		if (result < 0)
+			check_is(c, "result", k, v, E_b8, &(Shape){0});
+		else if (result < l->carried)
+			check_is(c, "result", k, v, body->slots.at[result].type,
+			         &body->slots.at[result].shape);
+		else
+			stacked_shape(c, l, &v->shape);
+	}
+}
+
+void check_loop(const Graph *g, const Cycle *l, const Ref *in)
+{
+	Case c = {g, O_loop, loop_operands(l), in, NULL};
+	if (l->trips < 0 || l->trips >> SIZE_BITS || l->carried < 0 || l->scanned < 0 ||
+	    l->fixed < 0 || l->stacked < 0)
+		wrong(&c, "a body of %d slots and %d outs does not fit %d carried and %d scanned",
+		      l->body->slots.count, l->body->outs.count, l->carried, l->scanned);
+	if (l->reverse && l->until)
+		wrong(&c, "where the last entry is first is not known before the last trip");
+	check_operands(&c, l);
+	check_results(&c, l);
+}
+
+// The loop whose result is asked for.
+static Cycle part_loop(const Case *c)
+{
+	check_count(c, 1);
+	if (operand(c, 0)->op != O_loop)
+		wrong(c, "a loop is wanted");
+	Cycle l = loop_of(operand(c, 0));
+	if (c->attr->i[0] < 0 || c->attr->i[0] >= loop_results(&l))
+		wrong(c, "result %lld of %d", (long long)c->attr->i[0], loop_results(&l));
+	return l;
+}
+
 static Shape shape_rule(const Case *c)
 {
+	Cycle loop;
 	switch (prims[c->op].cls) {
 	case C_leaf:
 		if (c->op == O_slot)
@@ -423,6 +499,11 @@ static Shape shape_rule(const Case *c)
 		return c->op == O_gather ? gather_shape(c) : scatter_shape(c);
 	case C_whole:
 		return whole_shape(c);
+	case C_loop:
+		if (c->op == O_loop)
+			wrong(c, "a loop needs a body");
+		loop = part_loop(c);
+		return result_shape(&loop, (int)c->attr->i[0]);
 	}
 	never("another class");
 }
@@ -486,6 +567,7 @@ static Elem first_type(const Case *c)
 
 static Elem own_type(const Case *c)
 {
+	Cycle loop;
 	switch (c->op) {
 	case O_slot:
 		return c->g->slots.at[c->attr->i[0]].type;
@@ -497,6 +579,11 @@ static Elem own_type(const Case *c)
 		if (c->attr->n != 1 || c->attr->i[0] < 0 || c->attr->i[0] >= ELEMS)
 			wrong(c, "no such type");
 		return (Elem)c->attr->i[0];
+	case O_loop:
+		return E_i64;
+	case O_part:
+		loop = part_loop(c);
+		return result_val(&loop, (int)c->attr->i[0])->type;
 	default:
 		never("another primitive that says its own type");
 	}

@@ -1,0 +1,560 @@
+// program.c: what an entry does: its launches in order, and the trips of its loops.
+// Takes the entries of emit.c. Gives a function an entry: int (const amos_run *). Keeps: a loop's
+// body is run like an entry, in an amos_run of its own whose inputs and outputs are, for each trip,
+// where the loop's values lie.
+#include "gen.h"
+
+// ---- programs -------------------------------------------------------------------------
+
+// A program is a table of launches (worker, calls, first operand, operands) over a table of
+// operands (block, offset): an address is the block's plus the offset, or entry `offset` of a block
+// of addresses.
+enum { LAUNCH_FIELDS = 4, BLOCKS = B_const + 1 };
+
+static LLVMTypeRef launch_type(Gen *g)
+{
+	LLVMTypeRef field[LAUNCH_FIELDS] = {g->ptr, g->i64, g->i64, g->i64};
+	return LLVMStructTypeInContext(g->context, field, LAUNCH_FIELDS, 0);
+}
+
+static LLVMTypeRef operand_type(Gen *g)
+{
+	LLVMTypeRef field[2] = {g->i64, g->i64};
+	return LLVMStructTypeInContext(g->context, field, 2, 0);
+}
+
+static int64_t value_bytes(const Val *v)
+{
+	return count_of(&v->shape) * elems[v->type].bytes;
+}
+
+// A constant in memory is entry `number` of the constants of its program.
+static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *consts, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	uint64_t *cell = table_cell(numbers, &r, sizeof r);
+	if (!*cell) {
+		PUSH(g->arena, *consts,
+		     literal_bytes(g, v->data, (size_t)value_bytes(v)));
+		*cell = (uint64_t)consts->count;
+	}
+	return (int64_t)*cell - 1;
+}
+
+static LLVMTypeRef worker_type(Gen *g)
+{
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
+}
+
+static Value kernel_function(Gen *g, const Launch *l)
+{
+	const char *name = kernel_name(g->arena, l->kernel, l->stage);
+	Value f = LLVMGetNamedFunction(g->module, name);
+	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
+}
+
+typedef struct Program {
+	Value launches, operands, consts;
+} Program;
+
+static Program program_tables(Gen *g, const Entry *entry)
+{
+	Values operands = {0}, consts = {0};
+	Table *numbers = table_new(g->arena);
+	Value *launch = NEWS(g->arena, Value, entry->n);
+	int n = 0;
+	for (int k = 0; k < entry->n; k++) {
+		const Launch *l = &entry->launch[k];
+		if (l->body)
+			continue;
+		Value f[LAUNCH_FIELDS] = {kernel_function(g, l), number(g, l->workers),
+		                          number(g, operands.count), number(g, l->nplace)};
+		launch[n++] = struct_of(g, LAUNCH_FIELDS, f);
+		for (int i = 0; i < l->nplace; i++) {
+			Place p = l->place[i];
+			if (p.block == B_const)
+				p.offset =
+				    const_number(g, entry->plan, numbers, &consts, (Ref)p.offset);
+			Value o[2] = {number(g, p.block), number(g, p.offset)};
+			PUSH(g->arena, operands, struct_of(g, 2, o));
+		}
+	}
+	return (Program){literal_array(g, launch_type(g), launch, n),
+	                 literal_array(g, operand_type(g), operands.at, operands.count),
+	                 literal_array(g, g->ptr, consts.at, consts.count)};
+}
+
+// ---- the interpreter of launch tables: one function for all programs ------------------
+
+static Value at_index(Gen *g, LLVMTypeRef type, Value from, Value i)
+{
+	return LLVMBuildGEP2(g->b, type, from, &i, 1, "");
+}
+
+static Value load_field(Gen *g, LLVMTypeRef type, Value from, unsigned field, LLVMTypeRef of)
+{
+	return LLVMBuildLoad2(g->b, of, LLVMBuildStructGEP2(g->b, type, from, field, ""), "");
+}
+
+// struct amos_run: all pointers, in this order.
+enum {
+	RUN_params,
+	RUN_state,
+	RUN_scratch,
+	RUN_inputs,
+	RUN_outputs,
+	RUN_launch,
+	RUN_own,
+	RUN_FIELDS
+};
+
+static Value run_field(Gen *g, Value run, int field)
+{
+	return LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, run, number(g, field)), "");
+}
+
+static Value block_bases(Gen *g)
+{
+	static const struct {
+		Block block;
+		int field;
+	} from[] = {{B_param, RUN_params},
+	            {B_state, RUN_state},
+	            {B_scratch, RUN_scratch},
+	            {B_input, RUN_inputs},
+	            {B_output, RUN_outputs}};
+	Value base = variable(g, LLVMArrayType2(g->ptr, BLOCKS), NULL);
+	for (int k = 0; k < COUNT(from); k++)
+		LLVMBuildStore(g->b, run_field(g, LLVMGetParam(g->function, 0), from[k].field),
+		               at_index(g, g->ptr, base, number(g, from[k].block)));
+	LLVMBuildStore(g->b, LLVMGetParam(g->function, 4),
+	               at_index(g, g->ptr, base, number(g, B_const)));
+	return base;
+}
+
+static void fill_buffer(Gen *g, Value base, Value buffer, Value first, Value count)
+{
+	Loop loop = loop_begin(g, number(g, 0), count, 1);
+	Value i = LLVMBuildAdd(g->b, first, loop.i, "");
+	Value o = at_index(g, operand_type(g), LLVMGetParam(g->function, 3), i);
+	Value block = load_field(g, operand_type(g), o, 0, g->i64);
+	Value offset = load_field(g, operand_type(g), o, 1, g->i64);
+	Value start = LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, base, block), "");
+	Value listed = LLVMBuildICmp(g->b, LLVMIntUGE, block, number(g, B_input), "");
+	Value entry = LLVMBuildSelect(g->b, listed, at_index(g, g->ptr, start, offset), base, "");
+	Value found = LLVMBuildLoad2(g->b, g->ptr, entry, "");
+	Value address = LLVMBuildSelect(g->b, listed, found, at_index(g, g->i8, start, offset), "");
+	LLVMBuildStore(g->b, address, at_index(g, g->ptr, buffer, loop.i));
+	loop_end(g, &loop);
+}
+
+static void return_if(Gen *g, Value status)
+{
+	LLVMBasicBlockRef stop = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	LLVMBasicBlockRef go = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	Value failed = LLVMBuildICmp(g->b, LLVMIntNE, status, LLVMConstInt(g->i32, 0, 0), "");
+	LLVMBuildCondBr(g->b, failed, stop, go);
+	LLVMPositionBuilderAtEnd(g->b, stop);
+	LLVMBuildRet(g->b, status);
+	LLVMPositionBuilderAtEnd(g->b, go);
+}
+
+// int (run, launches, n, operands, consts, number of the first)
+static Value write_runner(Gen *g, int widest)
+{
+	LLVMTypeRef arg[6] = {g->ptr, g->ptr, g->i64, g->ptr, g->ptr, g->i64};
+	function_begin(g, "amos_launches", LLVMFunctionType(g->i32, arg, 6, 0));
+	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
+	Value base = block_bases(g), launch = run_field(g, LLVMGetParam(g->function, 0), RUN_launch);
+	Value buffer = variable(g, LLVMArrayType2(g->ptr, (uint64_t)widest), NULL);
+	LLVMTypeRef call[5] = {g->ptr, g->ptr, g->ptr, g->i64, g->i64};
+	Loop loop = loop_begin(g, number(g, 0), LLVMGetParam(g->function, 2), 1);
+	Value record = at_index(g, launch_type(g), LLVMGetParam(g->function, 1), loop.i);
+	Value worker = load_field(g, launch_type(g), record, 0, g->ptr);
+	Value calls = load_field(g, launch_type(g), record, 1, g->i64);
+	Value first = load_field(g, launch_type(g), record, 2, g->i64);
+	Value count = load_field(g, launch_type(g), record, 3, g->i64);
+	fill_buffer(g, base, buffer, first, count);
+	Value kernel = LLVMBuildAdd(g->b, LLVMGetParam(g->function, 5), loop.i, "");
+	Value args[5] = {LLVMGetParam(g->function, 0), worker, buffer, calls, kernel};
+	return_if(g,
+	          LLVMBuildCall2(g->b, LLVMFunctionType(g->i32, call, 5, 0), launch, args, 5, ""));
+	loop_end(g, &loop);
+	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
+	function_end(g);
+	return g->function;
+}
+
+// ---- entries --------------------------------------------------------------------------
+
+typedef struct Writer { // of one entry's function
+	Gen *g;
+	Value runner;
+	int64_t next; // number of the next launch in the entry
+} Writer;
+
+static void write_launches(Writer *, const Entry *, Value run);
+
+static void call_runner(Writer *w, const Program *p, Value run, int64_t first, int64_t count)
+{
+	Gen *g = w->g;
+	if (!count)
+		return;
+	Value args[6] = {run,
+	                 at_index(g, launch_type(g), p->launches, number(g, first)),
+	                 number(g, count),
+	                 p->operands,
+	                 p->consts,
+	                 number(g, w->next)};
+	w->next += count;
+	return_if(g, LLVMBuildCall2(g->b, LLVMGlobalGetValueType(w->runner), w->runner, args, 6,
+	                            ""));
+}
+
+// ---- loops ----------------------------------------------------------------------------
+
+// A trip is a run of the body. Of a carried value there are two places: a trip reads one and writes
+// the other, so that the last trip of all writes where the result is read. The first reads the
+// operand itself.
+typedef struct Turns {
+	Writer *writer;
+	const Plan *plan; // of the loop
+	const Kern *kern;
+	const Plan *body;
+	Cycle cycle;
+	const Ref *in;
+	Value run, inner; // amos_run of the loop and of its body
+	Value inputs, outputs;
+	Value limit;
+	Value *start;    // by carried value: the operand
+	Value *place[2]; // by result: where it is left; by carried value: the other place
+	Value on, made;  // until: the answer of a trip; how many were made
+} Turns;
+
+static int64_t round_up(int64_t bytes)
+{
+	return (bytes + 63) / 64 * 64;
+}
+
+// Scratch of an entry's own; what its loops need lies behind.
+static int64_t own_scratch(const Entry *e)
+{
+	return round_up(e->plan->scratch_bytes + e->common);
+}
+
+// The place of result k, or -1: nobody reads it.
+static int out_of(const Plan *plan, const Kern *kern, int k)
+{
+	for (int i = 0; i < kern->nout; i++) {
+		const Val *v = val(plan->graph, kern->out[i]);
+		if (v->op == O_part && v->attr->i[0] == k)
+			return i;
+	}
+	return -1;
+}
+
+static int64_t result_bytes(const Cycle *c, int k)
+{
+	Shape shape = result_shape(c, k);
+	return count_of(&shape) * elems[result_val(c, k)->type].bytes;
+}
+
+// Bytes of what a loop keeps for itself: other places, results that nobody reads, the answer.
+static int64_t spare_bytes(const Plan *plan, const Kern *kern)
+{
+	Cycle c = loop_of(val(plan->graph, kern->heart));
+	int64_t bytes = 64;
+	for (int k = 0; k < loop_results(&c); k++) {
+		int64_t own = round_up(result_bytes(&c, k));
+		bytes += (k < c.carried ? own : 0) + (out_of(plan, kern, k) < 0 ? own : 0);
+	}
+	return bytes;
+}
+
+int64_t entry_scratch(const Entry *e)
+{
+	int64_t most = 0;
+	for (int k = 0; k < e->n; k++) {
+		const Launch *l = &e->launch[k];
+		if (l->body)
+			most = MAX(most, spare_bytes(e->plan, l->kern) + entry_scratch(l->body));
+	}
+	return own_scratch(e) + most;
+}
+
+static Value in_block(Gen *g, Value run, int field, int64_t offset)
+{
+	return at_index(g, g->i8, run_field(g, run, field), number(g, offset));
+}
+
+static Value listed(Gen *g, Value run, int field, int64_t entry)
+{
+	Value list = run_field(g, run, field);
+	return LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, list, number(g, entry)), "");
+}
+
+static Value place_pointer(Gen *g, const Plan *plan, Value run, Place p)
+{
+	const Val *v;
+	switch (p.block) {
+	case B_param:
+		return in_block(g, run, RUN_params, p.offset);
+	case B_state:
+		return in_block(g, run, RUN_state, p.offset);
+	case B_scratch:
+		return in_block(g, run, RUN_scratch, p.offset);
+	case B_input:
+		return listed(g, run, RUN_inputs, p.offset);
+	case B_output:
+		return listed(g, run, RUN_outputs, p.offset);
+	case B_const:
+		v = val(plan->graph, (Ref)p.offset);
+		return literal_bytes(g, v->data, (size_t)value_bytes(v));
+	case B_none:
+		break;
+	}
+	never("an operand of a loop that is not in memory");
+}
+
+static Value operand_pointer(const Turns *t, int k)
+{
+	return place_pointer(t->writer->g, t->plan, t->run, value_place(t->plan, t->in[k]));
+}
+
+static Value own_places(Turns *t, int64_t behind)
+{
+	Gen *g = t->writer->g;
+	const Cycle *c = &t->cycle;
+	int n = loop_results(c);
+	t->place[0] = NEWS(g->arena, Value, n + 1);
+	t->place[1] = NEWS(g->arena, Value, n + 1);
+	t->on = in_block(g, t->run, RUN_scratch, behind);
+	behind += 64;
+	for (int k = 0; k < n; k++) {
+		int out = out_of(t->plan, t->kern, k);
+		for (int which = 0; which <= (k < c->carried); which++)
+			if (which || out < 0) {
+				t->place[which][k] = in_block(g, t->run, RUN_scratch, behind);
+				behind += round_up(result_bytes(c, k));
+			} else {
+				t->place[0][k] =
+				    place_pointer(g, t->plan, t->run, t->kern->to[out]);
+			}
+	}
+	return in_block(g, t->run, RUN_scratch, behind);
+}
+
+static void set_entry(Gen *g, Value list, int64_t entry, Value address)
+{
+	LLVMBuildStore(g->b, address, at_index(g, g->ptr, list, number(g, entry)));
+}
+
+static Value new_list(Gen *g, int n)
+{
+	return variable(g, LLVMArrayType2(g->ptr, (uint64_t)MAX(1, n)), NULL);
+}
+
+// The body's amos_run: that of the loop, but for scratch, inputs and outputs.
+static void open_body(Turns *t, int64_t behind)
+{
+	Gen *g = t->writer->g;
+	const Cycle *c = &t->cycle;
+	t->inner = new_list(g, RUN_FIELDS);
+	t->inputs = new_list(g, c->body->slots.count);
+	t->outputs = new_list(g, c->body->outs.count);
+	for (int field = 0; field < RUN_FIELDS; field++)
+		set_entry(g, t->inner, field, run_field(g, t->run, field));
+	set_entry(g, t->inner, RUN_scratch, own_places(t, behind));
+	set_entry(g, t->inner, RUN_inputs, t->inputs);
+	set_entry(g, t->inner, RUN_outputs, t->outputs);
+	t->start = NEWS(g->arena, Value, c->carried + 1);
+	for (int k = 0; k < c->carried; k++)
+		t->start[k] = operand_pointer(t, 1 + k);
+	for (int k = c->carried + c->scanned; k < c->body->slots.count; k++)
+		set_entry(g, t->inputs, k, operand_pointer(t, 1 + k));
+	if (c->until)
+		set_entry(g, t->outputs, 0, t->on);
+}
+
+static Value limit_of(const Turns *t)
+{
+	Gen *g = t->writer->g;
+	if (is_const(t->plan->graph, t->in[0]))
+		return number(g, MAX(0, MIN(t->cycle.trips,
+		                            const_int_at(val(t->plan->graph, t->in[0]), 0))));
+	Value limit = LLVMBuildLoad2(g->b, g->i64, operand_pointer(t, 0), "");
+	Value above = LLVMBuildICmp(g->b, LLVMIntSGT, limit, number(g, t->cycle.trips), "");
+	limit = LLVMBuildSelect(g->b, above, number(g, t->cycle.trips), limit, "");
+	Value below = LLVMBuildICmp(g->b, LLVMIntSLT, limit, number(g, 0), "");
+	return LLVMBuildSelect(g->b, below, number(g, 0), limit, "");
+}
+
+// Is the place that the trip with `left` more to come writes the other one?
+static Value is_other(Gen *g, Value left)
+{
+	return LLVMBuildTrunc(g->b, left, g->i1, "");
+}
+
+static void place_carried(const Turns *t, Value i, Value left)
+{
+	Gen *g = t->writer->g;
+	const Cycle *c = &t->cycle;
+	Value other = is_other(g, left);
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, i, number(g, 0), "");
+	for (int k = 0; k < c->carried; k++) {
+		Value one = t->place[0][k], two = t->place[1][k];
+		Value before = LLVMBuildSelect(g->b, other, one, two, "");
+		set_entry(g, t->inputs, k,
+		          LLVMBuildSelect(g->b, first, t->start[k], before, ""));
+		set_entry(g, t->outputs, c->until + k,
+		          LLVMBuildSelect(g->b, other, two, one, ""));
+	}
+}
+
+static Value entry_pointer(Gen *g, Value base, Value t, int64_t bytes)
+{
+	return at_index(g, g->i8, base, LLVMBuildMul(g->b, t, number(g, bytes), ""));
+}
+
+static void place_entries(const Turns *t, const Value *scanned, Value at)
+{
+	Gen *g = t->writer->g;
+	const Cycle *c = &t->cycle;
+	for (int k = 0; k < c->scanned; k++) {
+		const Slot *slot = &c->body->slots.at[c->carried + k];
+		int64_t bytes = count_of(&slot->shape) * elems[slot->type].bytes;
+		set_entry(g, t->inputs, c->carried + k, entry_pointer(g, scanned[k], at, bytes));
+	}
+	for (int k = c->carried; k < loop_results(c); k++)
+		set_entry(g, t->outputs, c->until + k,
+		          entry_pointer(g, t->place[0][k], at, value_bytes(result_val(c, k))));
+}
+
+static void move_bytes(Gen *g, Value to, Value from, int64_t bytes)
+{
+	LLVMBuildMemMove(g->b, to, 8, from, 8, number(g, bytes));
+}
+
+// Where no trip was made the results are the operands; where the loop ended early the last trip may
+// have written the other place.
+static void settle_carried(const Turns *t, Value made)
+{
+	Gen *g = t->writer->g;
+	Value left = LLVMBuildSub(g->b, t->limit, made, "");
+	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, made, number(g, 0), "");
+	for (int k = 0; k < t->cycle.carried; k++) {
+		if (out_of(t->plan, t->kern, k) < 0)
+			continue;
+		Value last = LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k],
+		                             t->place[0][k], "");
+		last = LLVMBuildSelect(g->b, none, t->start[k], last, "");
+		move_bytes(g, t->place[0][k], last, result_bytes(&t->cycle, k));
+	}
+}
+
+// Goes to `out` where the trip has answered that none follows.
+static void leave_if_done(const Turns *t, Value i, LLVMBasicBlockRef out)
+{
+	Gen *g = t->writer->g;
+	LLVMBasicBlockRef on = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	set_variable(g, t->made, LLVMBuildAdd(g->b, i, number(g, 1), ""));
+	Value answer = LLVMBuildLoad2(g->b, g->i8, t->on, "");
+	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, answer, LLVMConstInt(g->i8, 0, 0), "");
+	LLVMBuildCondBr(g->b, done, out, on);
+	LLVMPositionBuilderAtEnd(g->b, on);
+}
+
+static void write_turns(Turns *t, const Entry *body)
+{
+	Gen *g = t->writer->g;
+	const Cycle *c = &t->cycle;
+	Value *scanned = NEWS(g->arena, Value, c->scanned + 1);
+	for (int k = 0; k < c->scanned; k++)
+		scanned[k] = operand_pointer(t, 1 + c->carried + k);
+	t->made = variable(g, g->i64, number(g, 0));
+	LLVMBasicBlockRef out = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+	Loop loop = loop_begin(g, number(g, 0), t->limit, 1);
+	Value left = LLVMBuildSub(g->b, t->limit, number(g, 1), "");
+	left = LLVMBuildSub(g->b, left, loop.i, "");
+	place_carried(t, loop.i, left);
+	place_entries(t, scanned, c->reverse ? left : loop.i);
+	write_launches(t->writer, body, t->inner);
+	if (c->until)
+		leave_if_done(t, loop.i, out);
+	loop_end(g, &loop);
+	LLVMBuildBr(g->b, out);
+	LLVMPositionBuilderAtEnd(g->b, out);
+}
+
+static void write_loop(Writer *w, const Entry *e, const Launch *l, Value run)
+{
+	Gen *g = w->g;
+	const Val *v = val(e->plan->graph, l->kern->heart);
+	Turns t = {.writer = w,
+	           .plan = e->plan,
+	           .kern = l->kern,
+	           .body = l->body->plan,
+	           .cycle = loop_of(v),
+	           .in = v->in,
+	           .run = run};
+	open_body(&t, own_scratch(e));
+	t.limit = limit_of(&t);
+	write_turns(&t, l->body);
+	Value made = t.cycle.until ? read_variable(g, g->i64, t.made) : t.limit;
+	bool certain = LLVMIsConstant(t.limit) && LLVMConstIntGetSExtValue(t.limit) > 0;
+	if (t.cycle.until || !certain)
+		settle_carried(&t, made);
+	for (int i = 0; i < l->kern->nout; i++)
+		if (l->kern->out[i] == l->kern->heart)
+			LLVMBuildStore(g->b, made,
+			               place_pointer(g, e->plan, run, l->kern->to[i]));
+}
+
+static void write_launches(Writer *w, const Entry *e, Value run)
+{
+	Program p = program_tables(w->g, e);
+	int64_t first = 0, count = 0;
+	for (int k = 0; k < e->n; k++) {
+		if (!e->launch[k].body) {
+			count++;
+			continue;
+		}
+		call_runner(w, &p, run, first, count);
+		first += count;
+		count = 0;
+		write_loop(w, e, &e->launch[k], run);
+	}
+	call_runner(w, &p, run, first, count);
+}
+
+static Value write_program(Gen *g, Value runner, const Entry *entry)
+{
+	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
+	function_begin(g, format(g->arena, "amos_%s", entry->plan->name), type);
+	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
+	Writer w = {g, runner, 0};
+	write_launches(&w, entry, LLVMGetParam(g->function, 0));
+	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
+	function_end(g);
+	return g->function;
+}
+
+static int most_operands(const Entry *e)
+{
+	int most = 1;
+	for (int k = 0; k < e->n; k++)
+		most = MAX(most, e->launch[k].body ? most_operands(e->launch[k].body)
+		                                   : e->launch[k].nplace);
+	return most;
+}
+
+void write_programs(Gen *g, int n, const Entry *entry, Value *function)
+{
+	int widest = 1;
+	for (int i = 0; i < n; i++)
+		widest = MAX(widest, most_operands(&entry[i]));
+	Value runner = write_runner(g, widest);
+	for (int i = 0; i < n; i++)
+		function[i] = write_program(g, runner, &entry[i]);
+}

@@ -1,0 +1,374 @@
+// loop.c: loops: read, made leaner, laid out as the trips they make.
+// Takes ir.h. Gives loops that carry, scan and stack only what is needed, and whose bodies compute
+// only what differs from trip to trip. Keeps: what a loop means.
+#include "ir.h"
+#include <string.h>
+
+Cycle loop_of(const Val *v)
+{
+	const int64_t *i = v->attr->i;
+	Cycle l = {.body = v->data,
+	          .trips = i[0],
+	          .carried = (int)i[1],
+	          .scanned = (int)i[2],
+	          .reverse = i[3] != 0,
+	          .until = i[4] != 0};
+	l.fixed = l.body->slots.count - l.carried - l.scanned;
+	l.stacked = l.body->outs.count - l.until - l.carried;
+	return l;
+}
+
+int loop_operands(const Cycle *l)
+{
+	return 1 + l->carried + l->scanned + l->fixed;
+}
+
+int loop_results(const Cycle *l)
+{
+	return l->carried + l->stacked;
+}
+
+static Ref result_ref(const Cycle *l, int k)
+{
+	return l->body->outs.at[l->until + k].val;
+}
+
+const Val *result_val(const Cycle *l, int k)
+{
+	return val(l->body, result_ref(l, k));
+}
+
+Shape result_shape(const Cycle *l, int k)
+{
+	const Shape *entry = &result_val(l, k)->shape;
+	if (k < l->carried)
+		return *entry;
+	Shape shape = {.rank = entry->rank + 1, .dim = {l->trips}};
+	memcpy(shape.dim + 1, entry->dim, sizeof *entry->dim * (size_t)entry->rank);
+	return shape;
+}
+
+bool makes_all_trips(const Graph *g, const Cycle *l, const Ref *in)
+{
+	return !l->until && is_const(g, in[0]) && const_int_at(val(g, in[0]), 0) >= l->trips;
+}
+
+Ref loop_part(Graph *g, Ref loop, int k)
+{
+	return put(g, O_part, 1, &loop, &(Attr){.n = 1, .i = {k}});
+}
+
+// ---- a body's values in another graph -------------------------------------------------
+
+// The node of `to` that is called as node n of `from`.
+static int same_node(Graph *to, const Graph *from, int n)
+{
+	const Node *node = &from->nodes.at[n];
+	for (int k = to->nodes.count - 1; k >= 0; k--)
+		if (!strcmp(to->nodes.at[k].name, node->name) &&
+		    !strcmp(to->nodes.at[k].op, node->op))
+			return k;
+	PUSH(to->arena, to->nodes, *node);
+	return to->nodes.count - 1;
+}
+
+typedef struct Copy { // values of one graph being put into another
+	Graph *to;
+	const Graph *from;
+	const Ref *slot; // by slot of `from`
+	Ref *now;        // by Ref of `from`
+	int *node;       // by node of `from`: its number in `to` + 1
+} Copy;
+
+static Copy copy_start(Graph *to, const Graph *from, const Ref *slot)
+{
+	return (Copy){to, from, slot, NEWS(to->arena, Ref, from->nval),
+	              NEWS(to->arena, int, from->nodes.count + 1)};
+}
+
+static void copy_value(Copy *c, Ref r)
+{
+	Val v = *val(c->from, r);
+	Ref *in = NEWS(c->to->arena, Ref, v.nin + 1);
+	if (v.op == O_slot) {
+		c->now[r] = c->slot[v.attr->i[0]];
+		return;
+	}
+	for (int k = 0; k < v.nin; k++)
+		in[k] = c->now[v.in[k]];
+	int *node = &c->node[v.from];
+	*node = *node ? *node : 1 + (v.from ? same_node(c->to, c->from, v.from) : c->to->from);
+	v.from = *node - 1;
+	c->now[r] = put_as(c->to, &v, in);
+}
+
+static void copy_live(Copy *c)
+{
+	const bool *live = graph_marks(c->to->arena, c->from);
+	for (Ref r = 1; r < (Ref)c->from->nval; r++)
+		if (live[r])
+			copy_value(c, r);
+}
+
+Ref *put_body(Graph *g, const Graph *body, const Ref *slot)
+{
+	Copy c = copy_start(g, body, slot);
+	copy_live(&c);
+	return c.now;
+}
+
+// ---- laid out -------------------------------------------------------------------------
+
+static Ref entry_of(Graph *g, Ref x, int64_t t)
+{
+	Shape shape = val(g, x)->shape, entry = shape_of(shape.rank - 1, shape.dim + 1);
+	int64_t start[RANK] = {t};
+	shape.dim[0] = 1;
+	return put_reshape(g, put_slice(g, x, start, shape.dim, NULL), entry);
+}
+
+// `count` entries, the last of them repeated up to `trips`, as one value.
+static Ref stack_entries(Graph *g, const Cycle *l, int64_t count, Ref *entry)
+{
+	Shape row = val(g, entry[0])->shape, one = {.rank = row.rank + 1, .dim = {1}};
+	memcpy(one.dim + 1, row.dim, sizeof *row.dim * (size_t)row.rank);
+	Ref *part = NEWS(g->arena, Ref, count + 1);
+	for (int64_t i = 0; i < count; i++)
+		part[l->reverse ? count - i : i] = put_reshape(g, entry[i], one);
+	Ref last = part[l->reverse ? 1 : count - 1];
+	one.dim[0] = l->trips - count;
+	part[l->reverse ? 0 : count] = put_expand(g, last, one);
+	return put_concat(g, 0, (int)count + 1, part);
+}
+
+static Ref no_entries(Graph *g, const Cycle *l, int k)
+{
+	Shape shape = result_shape(l, k);
+	Ref zero = put_num(g, result_val(l, k)->type, 0);
+	return put_expand(g, put_rank(g, zero, shape.rank), shape);
+}
+
+void unroll_loop(Graph *g, const Cycle *l, const Ref *in, int64_t most, Ref *part)
+{
+	int64_t limit = makes_all_trips(g, l, in) || !is_const(g, in[0])
+	                    ? l->trips
+	                    : MIN(l->trips, const_int_at(val(g, in[0]), 0));
+	int64_t count = MIN(limit, most);
+	Ref *slot = take_copy(g->arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
+	Ref **entry = NEWS(g->arena, Ref *, l->stacked + 1);
+	for (int k = 0; k < l->stacked; k++)
+		entry[k] = NEWS(g->arena, Ref, count + 1);
+	for (int64_t i = 0; i < count; i++) {
+		for (int k = l->carried; k < l->carried + l->scanned; k++)
+			slot[k] = entry_of(g, in[1 + k], l->reverse ? limit - 1 - i : i);
+		const Ref *now = put_body(g, l->body, slot);
+		for (int k = 0; k < l->carried; k++)
+			slot[k] = now[result_ref(l, k)];
+		for (int k = 0; k < l->stacked; k++)
+			entry[k][i] = now[result_ref(l, l->carried + k)];
+	}
+	for (int k = 0; k < l->carried; k++)
+		part[k] = slot[k];
+	for (int k = 0; k < l->stacked; k++)
+		part[l->carried + k] = count ? stack_entries(g, l, count, entry[k])
+		                             : no_entries(g, l, l->carried + k);
+}
+
+// ---- leaner ---------------------------------------------------------------------------
+
+typedef struct Lean {
+	Graph *g, *body; // the graph, and the new body
+	const Cycle *loop;
+	const Ref *in;
+	const bool *want; // by result; NULL: all
+	bool *still;      // by carried value: every trip hands on what it is given
+	bool *live;       // by Ref of the old body: it is needed
+	bool *same;       // of one value in all trips, and not of constants alone
+	bool *read;       // by what is not the same, or by an out
+	Copy before, trip; // the old body's values in g, where the same in all trips, and in the new
+	VEC(Ref) operand;  // of the new loop
+	Table *known;      // operand -> its slot in the new body
+} Lean;
+
+static bool wanted(const Lean *w, int k)
+{
+	return (!w->want || w->want[k]) && !(k < w->loop->carried && w->still[k]);
+}
+
+static int slot_of(const Val *v)
+{
+	return v->op == O_slot ? (int)v->attr->i[0] : -1;
+}
+
+static bool is_fixed(const Lean *w, int slot)
+{
+	const Cycle *l = w->loop;
+	return slot < l->carried ? w->still[slot] : slot >= l->carried + l->scanned;
+}
+
+static void mark_live(Lean *w, Ref r)
+{
+	const Val *v = val(w->loop->body, r);
+	int slot = slot_of(v);
+	if (w->live[r])
+		return;
+	w->live[r] = true;
+	for (int k = 0; k < v->nin; k++)
+		mark_live(w, v->in[k]);
+	if (slot >= 0 && slot < w->loop->carried && !is_fixed(w, slot))
+		mark_live(w, result_ref(w->loop, slot));
+}
+
+static void find_live(Lean *w)
+{
+	const Cycle *l = w->loop;
+	for (int k = 0; k < l->carried; k++)
+		w->still[k] = slot_of(result_val(l, k)) == k;
+	if (l->until)
+		mark_live(w, l->body->outs.at[0].val);
+	for (int k = 0; k < loop_results(l); k++)
+		if (wanted(w, k))
+			mark_live(w, result_ref(l, k));
+}
+
+static void find_same(Lean *w)
+{
+	const Graph *body = w->loop->body;
+	bool *other = NEWS(w->g->arena, bool, body->nval);
+	for (Ref r = 1; r < (Ref)body->nval; r++) {
+		const Val *v = val(body, r);
+		if (v->op == O_slot) {
+			w->same[r] = is_fixed(w, slot_of(v));
+			other[r] = !w->same[r];
+		}
+		for (int k = 0; k < v->nin; k++) {
+			w->same[r] |= w->same[v->in[k]];
+			other[r] |= other[v->in[k]];
+		}
+		w->same[r] &= !other[r];
+		for (int k = 0; w->live[r] && !w->same[r] && k < v->nin; k++)
+			w->read[v->in[k]] = true;
+	}
+	for (int k = 0; k < body->outs.count; k++)
+		w->read[body->outs.at[k].val] = true;
+}
+
+// A new slot of the body that stands for `operand`.
+static Ref new_slot(Lean *w, Ref operand, const Slot *like)
+{
+	Slot slot = *like;
+	slot.name = format(w->g->arena, "x%d", w->operand.count);
+	slot.kind = S_input;
+	PUSH(w->g->arena, w->operand, operand);
+	return put_slot(w->body, add_slot(w->body, slot));
+}
+
+// Small constants are known to the body.
+static Ref put_fixed(Lean *w, Ref operand)
+{
+	enum { SMALL = 16 };
+	const Val *v = val(w->g, operand);
+	double number;
+	if (const_num(w->g, operand, &number) || (is_const(w->g, operand) && count_of(&v->shape) <= SMALL))
+		return put_const(w->body, v->type, v->shape, v->data);
+	uint64_t *cell = table_cell(w->known, &operand, sizeof operand);
+	if (!*cell)
+		*cell = new_slot(w, operand, &(Slot){.type = v->type, .shape = v->shape});
+	return (Ref)*cell;
+}
+
+// Is slot s carried or scanned by the new loop?
+static bool keeps_slot(const Lean *w, int s)
+{
+	const Graph *body = w->loop->body;
+	bool keeps = s < w->loop->carried && wanted(w, s);
+	for (Ref r = 1; r < (Ref)body->nval; r++)
+		keeps |= w->live[r] && slot_of(val(body, r)) == s;
+	return keeps && !is_fixed(w, s);
+}
+
+static void put_trip(Lean *w, Cycle *lean)
+{
+	const Cycle *l = w->loop;
+	Ref *slot = NEWS(w->g->arena, Ref, l->body->slots.count + 1);
+	w->trip = copy_start(w->body, l->body, slot);
+	for (int s = 0; s < l->carried + l->scanned; s++) {
+		if (!keeps_slot(w, s))
+			continue;
+		slot[s] = new_slot(w, w->in[1 + s], &l->body->slots.at[s]);
+		*(s < l->carried ? &lean->carried : &lean->scanned) += 1;
+	}
+	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
+		if (!w->live[r])
+			continue;
+		if (w->same[r])
+			copy_value(&w->before, r);
+		if (!w->same[r])
+			copy_value(&w->trip, r);
+		else if (w->read[r])
+			w->trip.now[r] = put_fixed(w, w->before.now[r]);
+	}
+	lean->fixed = w->body->slots.count - lean->carried - lean->scanned;
+}
+
+// The outs of the new body; at[k]: the number of result k in the new loop.
+static void put_results(Lean *w, Cycle *lean, int *at)
+{
+	const Cycle *l = w->loop;
+	Graph *body = w->body;
+	if (l->until)
+		add_out(body, "on", w->trip.now[l->body->outs.at[0].val]);
+	for (int k = 0; k < loop_results(l); k++) {
+		Ref r = w->trip.now[result_ref(l, k)];
+		at[k] = -1;
+		if (k < l->carried ? !keeps_slot(w, k) : !wanted(w, k))
+			continue;
+		for (int j = l->until + lean->carried; k >= l->carried && j < body->outs.count; j++)
+			if (body->outs.at[j].val == r)
+				at[k] = j - l->until;
+		if (at[k] >= 0)
+			continue;
+		at[k] = body->outs.count - l->until;
+		add_out(body, format(w->g->arena, "y%d", at[k]), r);
+	}
+	lean->stacked = body->outs.count - l->until - lean->carried;
+}
+
+// The limit where no trip decides.
+static Ref put_limit(Graph *g, const Cycle *l, Ref limit)
+{
+	Ref most = put2(g, O_min, limit, put_num(g, E_i64, (double)l->trips));
+	return put2(g, O_max, most, put_num(g, E_i64, 0));
+}
+
+Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref *part)
+{
+	Arena *arena = g->arena;
+	int nval = l->body->nval, n = loop_results(l), *at = NEWS(arena, int, n + 1);
+	if (l->trips == 0 || (l->trips == 1 && makes_all_trips(g, l, in))) {
+		unroll_loop(g, l, in, 1, part);
+		return put_num(g, E_i64, (double)l->trips);
+	}
+	Lean w = {.g = g, .body = graph_like(arena, l->body), .loop = l, .in = in, .want = want};
+	w.still = NEWS(arena, bool, l->carried + 1);
+	w.live = NEWS(arena, bool, nval);
+	w.same = NEWS(arena, bool, nval);
+	w.read = NEWS(arena, bool, nval);
+	w.before = copy_start(g, l->body, in + 1);
+	w.known = table_new(arena);
+	w.body->slots.count = 0;
+	find_live(&w);
+	find_same(&w);
+	PUSH(arena, w.operand, in[0]);
+	Cycle lean = {
+	    .body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
+	put_trip(&w, &lean);
+	put_results(&w, &lean, at);
+	bool none = !l->until && !loop_results(&lean);
+	Ref loop = none ? 0 : put_loop(g, &lean, w.operand.at);
+	for (int k = 0; k < n; k++)
+		part[k] = at[k] >= 0                         ? loop_part(g, loop, at[k])
+		          : k < l->carried && w.still[k] ? in[1 + k]
+		                                         : 0;
+	return l->until ? loop : put_limit(g, l, in[0]);
+}
