@@ -1,23 +1,30 @@
 // grad.c: reverse-mode differentiation: Graph -> Graph that also has an out "grad:NAME" for each
 // wanted slot. Takes an out "loss" and the gradients of the book. Gives the same outs and stores,
 // and the gradients. Keeps: what is not between a wanted slot and the loss is never differentiated.
-#include "passes.h"
+#include "grad.h"
 #include <string.h>
-
-typedef struct Sweep {
-	Graph *g;
-	bool *needs;   // by Ref: a float that depends on a wanted slot
-	Ref *gradient; // by Ref: so far
-} Sweep;
 
 static bool is_float(const Val *v)
 {
 	return elems[v->type].cls == 'f';
 }
 
-// The forward graph in the new one; attend, which is differentiated as what it means, is opened.
-static void put_forward(Arena *arena, Graph *g, const Graph *from)
+// attend is differentiated as what it means.
+Ref put_ready(Sweep *s, const Val *v, const Ref *in, bool needs)
 {
+	s->g->from = v->from;
+	if (v->op == O_attend)
+		return book_open(s->g, v, in);
+	if (v->op != O_loop || !needs)
+		return put_as(s->g, v, in);
+	Cycle c = loop_of(v);
+	return put_recorded(s, &c, in);
+}
+
+// The forward graph in the new one.
+static void put_forward(Sweep *s, const Graph *from, const bool *needs)
+{
+	Arena *arena = s->arena;
 	bool *live = graph_marks(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	for (int r = 1; r < from->nval; r++) {
@@ -27,10 +34,9 @@ static void put_forward(Arena *arena, Graph *g, const Graph *from)
 		Ref *in = NEWS(arena, Ref, v->nin);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = now[v->in[k]];
-		g->from = v->from;
-		now[r] = v->op == O_attend ? book_open(g, v, in) : put_as(g, v, in);
+		now[r] = put_ready(s, v, in, needs[r]);
 	}
-	copy_ends(g, from, now);
+	copy_ends(s->g, from, now);
 }
 
 // The last of that name: one of the model's own outputs may be called so.
@@ -42,20 +48,20 @@ static Ref find_loss(const Graph *g)
 	fail(g->name, "there is no loss to differentiate; give one with --loss");
 }
 
-static void mark_needs(Sweep *s, const bool *want)
+bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
 {
-	for (int r = 1; r < s->g->nval; r++) {
-		const Val *v = &s->g->val[r];
+	bool *mark = NEWS(arena, bool, g->nval);
+	for (int r = 1; r < g->nval; r++) {
+		const Val *v = &g->val[r];
 		bool needs = v->op == O_slot && want[v->attr->i[0]];
 		for (int k = 0; k < v->nin; k++)
-			needs |= s->needs[v->in[k]];
-		s->needs[r] = needs && is_float(v);
+			needs |= mark[v->in[k]];
+		mark[r] = needs && (is_float(v) || v->op == O_loop);
 	}
+	return mark;
 }
 
-// `r` with the type and shape of an operand: summed over what was stretched, stretched to what was
-// folded.
-static Ref fit(Graph *g, Ref r, const Val *to)
+Ref fit(Graph *g, Ref r, const Val *to)
 {
 	Shape shape = to->shape;
 	int64_t axes[RANK];
@@ -71,7 +77,7 @@ static Ref fit(Graph *g, Ref r, const Val *to)
 	return shape.rank == 0 ? put_reshape(g, r, shape) : put_expand(g, r, shape);
 }
 
-static void add_gradient(Sweep *s, Ref r, Ref dx)
+void add_gradient(Sweep *s, Ref r, Ref dx)
 {
 	dx = fit(s->g, dx, &s->g->val[r]);
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
@@ -209,9 +215,21 @@ static Ref convolve_back(Graph *g, const Convolution *c, Ref gradient, Ref kerne
 
 // ---- the sweep ------------------------------------------------------------------------
 
-static void sweep_value(Sweep *s, Ref r)
+// Notes what operand k of v gives if it is a fixed value of a body: that is summed up over all trips.
+static bool note_fixed(Sweep *s, const Val *v, int k, Ref gradient, Ref dx)
 {
-	Val v = s->g->val[r];
+	const Val *x = val(s->g, v->in[k]);
+	if (s->first_fixed < 0 || x->op != O_slot || x->attr->i[0] < s->first_fixed)
+		return false;
+	bool product = v->op == O_dot;
+	Share share = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k, product ? gradient : dx};
+	PUSH(s->arena, s->shares, share);
+	return true;
+}
+
+// v gives value r.
+static void sweep_value(Sweep *s, Ref r, Val v)
+{
 	Ref dx[4] = {0};
 	s->g->from = v.from;
 	if (v.op == O_concat) {
@@ -225,11 +243,27 @@ static void sweep_value(Sweep *s, Ref r)
 		dx[0] = 0;
 	}
 	for (int k = 0; k < v.nin; k++)
-		if (dx[k] && s->needs[v.in[k]])
+		if (dx[k] && s->needs[v.in[k]] && !note_fixed(s, &v, k, s->gradient[r], dx[k]))
 			add_gradient(s, v.in[k], dx[k]);
 }
 
-static Ref zeros(Graph *g, Elem type, Shape shape)
+void sweep_back(Sweep *s)
+{
+	for (Ref r = s->last; r > 0; r--) {
+		const Val *v = val(s->g, r);
+		const uint64_t *product = table_find(s->products, &r, sizeof r);
+		if (v->op == O_loop && s->needs[r])
+			unwind_loop(s, r);
+		else if (!s->needs[r] || !s->gradient[r])
+			continue;
+		else if (product)
+			sweep_value(s, r, *(const Val *)(uintptr_t)*product);
+		else if (prims[v->op].cls != C_leaf && v->op != O_part)
+			sweep_value(s, r, *v);
+	}
+}
+
+Ref zeros(Graph *g, Elem type, Shape shape)
 {
 	return put_expand(g, put_rank(g, put_num(g, type, 0), shape.rank), shape);
 }
@@ -247,7 +281,8 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 {
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, PLAIN_ATTEND);
-	put_forward(arena, g, from);
+	Sweep s = {.arena = arena, .g = g, .products = table_new(arena), .first_fixed = -1};
+	put_forward(&s, from, mark_needs(arena, from, want));
 	Ref loss = find_loss(g);
 	if (!is_float(val(g, loss)) || count_of(&val(g, loss)->shape) != 1)
 		fail(g->name, "the loss is %s, wanted one float",
@@ -255,12 +290,11 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	Ref *slot = NEWS(arena, Ref, g->slots.count);
 	for (int i = 0; i < g->slots.count; i++)
 		slot[i] = want[i] ? put_slot(g, i) : 0;
-	Sweep s = {g, NEWS(arena, bool, g->nval), NEWS(arena, Ref, g->nval)};
-	mark_needs(&s, want);
+	s.needs = mark_needs(arena, g, want);
+	s.gradient = NEWS(arena, Ref, g->nval);
+	s.last = (Ref)g->nval - 1;
 	s.gradient[loss] = fit(g, put_num(g, val(g, loss)->type, 1), val(g, loss));
-	for (Ref r = loss; r > 0; r--)
-		if (s.needs[r] && s.gradient[r] && prims[val(g, r)->op].cls != C_leaf)
-			sweep_value(&s, r);
+	sweep_back(&s);
 	g->from = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		if (!want[i])

@@ -1,20 +1,35 @@
-// lean.c: loops as kernels want them.
+// lean.c: loops as kernels want them, and loops laid out.
 // Takes a graph. Gives it with loops that compute only what is read of them, and with zeros behind
-// the trips that were made, which kernels leave as they found them.
+// the trips that were made, which kernels leave as they found them; or with no loop at all.
 #include "passes.h"
 
-typedef struct Results { // of a loop that was put
-	Ref *part;
-	Ref trips; // 0: all were made
-} Results;
+typedef struct Loops { // put into another graph
+	Arena *arena;
+	const Graph *from;
+	Graph *to;
+	const bool *live;
+	Ref *now;
+	Ref **part; // by Ref of a loop: its results
+	int64_t most; // trips to lay out; 0: loops stay
+} Loops;
 
-static bool *read_parts(Arena *arena, const Graph *g, Ref loop, const bool *live)
+static bool has_loop(const Graph *g)
 {
-	Cycle c = loop_of(val(g, loop));
-	bool *want = NEWS(arena, bool, loop_results(&c) + 1);
-	for (Ref r = loop + 1; r < (Ref)g->nval; r++)
-		if (live[r] && val(g, r)->op == O_part && val(g, r)->in[0] == loop)
-			want[val(g, r)->attr->i[0]] = true;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_loop)
+			return true;
+	return false;
+}
+
+static bool *read_parts(const Loops *l, Ref loop)
+{
+	Cycle c = loop_of(val(l->from, loop));
+	bool *want = NEWS(l->arena, bool, loop_results(&c) + 1);
+	for (Ref r = loop + 1; r < (Ref)l->from->nval; r++) {
+		const Val *v = val(l->from, r);
+		if (l->live[r] && v->op == O_part && v->in[0] == loop)
+			want[v->attr->i[0]] = true;
+	}
 	return want;
 }
 
@@ -28,46 +43,55 @@ static Ref put_behind(Graph *g, Ref x, Ref trips)
 	return put3(g, O_select, made, x, put_num(g, val(g, x)->type, 0));
 }
 
-static bool has_loop(const Graph *g)
+// Answers how many trips it makes.
+static Ref put_cycle(Loops *l, Ref r, const Ref *in)
 {
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_loop)
-			return true;
-	return false;
+	Cycle c = loop_of(val(l->from, r));
+	Ref *part = l->part[r] = NEWS(l->arena, Ref, loop_results(&c) + 1);
+	if (l->most) {
+		c.body = unroll_pass(l->arena, c.body, l->most);
+		unroll_loop(l->to, &c, in, l->most, part);
+		return in[0];
+	}
+	Ref trips = put_lean_loop(l->to, &c, in, read_parts(l, r), part);
+	for (int k = c.carried; k < loop_results(&c) && !makes_all_trips(l->to, &c, in); k++)
+		part[k] = part[k] ? put_behind(l->to, part[k], trips) : 0;
+	return trips;
+}
+
+static const Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
+{
+	if (!has_loop(from))
+		return from;
+	Loops l = {arena,
+	           from,
+	           graph_like(arena, from),
+	           graph_marks(arena, from),
+	           NEWS(arena, Ref, from->nval),
+	           NEWS(arena, Ref *, from->nval),
+	           most};
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		Ref *in = NEWS(arena, Ref, v->nin + 1);
+		if (!l.live[r])
+			continue;
+		for (int k = 0; k < v->nin; k++)
+			in[k] = l.now[v->in[k]];
+		l.to->from = v->from;
+		l.now[r] = v->op == O_loop   ? put_cycle(&l, r, in)
+		           : v->op == O_part ? l.part[v->in[0]][v->attr->i[0]]
+		                             : put_as(l.to, v, in);
+	}
+	copy_ends(l.to, from, l.now);
+	return l.to;
 }
 
 const Graph *lean_pass(Arena *arena, const Graph *from)
 {
-	if (!has_loop(from))
-		return from;
-	Graph *g = graph_like(arena, from);
-	bool *live = graph_marks(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
-	Results *results = NEWS(arena, Results, from->nval);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		if (!live[r])
-			continue;
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		g->from = v->from;
-		if (v->op == O_loop) {
-			Cycle c = loop_of(v);
-			Results *own = &results[r];
-			own->part = NEWS(arena, Ref, loop_results(&c) + 1);
-			now[r] = put_lean_loop(g, &c, in, read_parts(arena, from, r, live), own->part);
-			own->trips = makes_all_trips(g, &c, in) ? 0 : now[r];
-		} else if (v->op == O_part) {
-			const Results *of = &results[v->in[0]];
-			Cycle c = loop_of(val(from, v->in[0]));
-			now[r] = of->part[v->attr->i[0]];
-			if (v->attr->i[0] >= c.carried && of->trips)
-				now[r] = put_behind(g, now[r], of->trips);
-		} else {
-			now[r] = put_as(g, v, in);
-		}
-	}
-	copy_ends(g, from, now);
-	return g;
+	return put_loops(arena, from, 0);
+}
+
+const Graph *unroll_pass(Arena *arena, const Graph *from, int64_t most)
+{
+	return put_loops(arena, from, most);
 }

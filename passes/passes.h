@@ -123,8 +123,10 @@ int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
 // ---- wide.c: what is f32, in f64: outs and inputs too; other slots are widened where they are read
 Graph *wide_pass(Arena *, const Graph *);
-// ---- lean.c: loops that compute what is read of them, and zeros where no trip was made ----
+// ---- lean.c: loops that compute only what is read of them, and zeros where no trip was made;
+// loops laid out as their first `most` trips (see unroll_loop)
 const Graph *lean_pass(Arena *, const Graph *);
+const Graph *unroll_pass(Arena *, const Graph *, int64_t most);
 
 // ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----
 Graph *open_pass(Arena *, const Graph *);

@@ -359,7 +359,15 @@ int64_t state_bytes(const Graph *g, const Eta *eta, const Opt *opt)
 	return bytes;
 }
 
-// The graph of gradients. What is random is drawn anew in each run of an update.
+static Ref run_number(Graph *g, int64_t accumulate)
+{
+	Ref runs = put2(g, O_mul, steps_done(g), integer(g, accumulate));
+	runs = put2(g, O_add, runs, integer(g, accumulate - 1));
+	return put2(g, O_sub, runs, runs_left(g, accumulate));
+}
+
+// The graph of gradients. What is random is drawn anew in each run of an update; draws in a loop
+// know the step by an operand.
 static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 {
 	if (accumulate <= 1)
@@ -375,11 +383,9 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 		if (!live[r])
 			continue;
 		g->from = v->from;
-		if (v->op == O_rand) {
-			Ref runs = put2(g, O_mul, steps_done(g), integer(g, accumulate));
-			runs = put2(g, O_add, runs, integer(g, accumulate - 1));
-			in[1] = put2(g, O_sub, runs, runs_left(g, accumulate));
-		}
+		for (int k = 0; k < v->nin && (v->op == O_rand || v->op == O_loop); k++)
+			if (in[k] == steps_done(g))
+				in[k] = run_number(g, accumulate);
 		now[r] = put_as(g, v, in);
 	}
 	copy_ends(g, from, now);

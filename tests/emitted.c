@@ -274,8 +274,10 @@ double check_wide(Arena *arena, const Graph *from, const Array *slot, const Targ
 static void round_array(Arena *arena, Array *a, double disturbance, uint64_t random)
 {
 	void *bytes = take(arena, 8 * (size_t)count_of(&a->shape) + 8);
+	const Array *part = a->part;
 	array_to(a, bytes);
 	*a = array_from(arena, a->type, &a->shape, bytes);
+	a->part = part;
 	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
 		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
