@@ -116,7 +116,8 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 static bool run_set(Arena *arena, const char *model, const char *set)
 {
 	KnownList known = case_inputs(arena, case_list(arena, model), set);
-	ReadOptions options = (ReadOptions){.nknown = known.count, .known = known.at};
+	ReadOptions options = {
+	    .nknown = known.count, .known = known.at, .loops = getenv("AMOSC_LOOPS") != NULL};
 	Model *m = read_model(arena, model, &options);
 	Array *slot = NEWS(arena, Array, m->graph->slots.count + 1);
 	int inputs = 0;

@@ -129,14 +129,14 @@ size_t pack(Build *b, uint8_t **bytes)
 	return model_proto__pack(&b->model, *bytes);
 }
 
-Model *read_packed(Build *b)
+Model *read_packed(Build *b, const ReadOptions *options)
 {
 	uint8_t *bytes;
 	size_t size = pack(b, &bytes);
 	int file = memfd_create("model", 0);
 	if (file < 0 || write(file, bytes, size) != (ssize_t)size)
 		fail_status(STATUS_MACHINE, "model", "no memory for a file");
-	Model *m = read_model(arena, format(arena, "/proc/self/fd/%d", file), &(ReadOptions){0});
+	Model *m = read_model(arena, format(arena, "/proc/self/fd/%d", file), options);
 	close(file);
 	return m;
 }

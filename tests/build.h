@@ -28,6 +28,6 @@ TensorProto *raw(TensorProto *, const void *bytes, size_t count);
 TensorProto *floats(const char *name, int64_t n, const float *x);
 ValueInfoProto *value(const char *name, int type, const char *dims); // dims: numbers or symbols
 size_t pack(Build *, uint8_t **bytes);
-Model *read_packed(Build *);
+Model *read_packed(Build *, const ReadOptions *);
 
 #endif

@@ -15,6 +15,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+static bool loops; // are kept, however short
+
 static const char set[] = "test_data_set_0";
 
 typedef struct Tally { // of an operator
@@ -88,7 +90,7 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	const Model *listed = case_list(arena, model);
 	Data data = {arena, op, case_inputs(arena, listed, format(arena, "%s/%s", folder, set))};
 	ReadOptions options = {
-	    .training = true, .nknown = data.known.count, .known = data.known.at};
+	    .training = true, .loops = loops, .nknown = data.known.count, .known = data.known.at};
 	Model *m = read_model(arena, model, &options);
 	check_active(m, &data);
 	m->graph->stores.count = 0;
@@ -149,7 +151,8 @@ static void run_variant(const char *line, Tally *all, int count)
 	volatile Outcome outcome = OFF;
 	Catch caught;
 	if (!TRY(caught)) {
-		Model *m = read_packed(line ? variant(line, &op) : branch_variant());
+		Model *m = read_packed(line ? variant(line, &op) : branch_variant(),
+		                       &(ReadOptions){.loops = loops});
 		tally = tally_of(all, count, op);
 		if (!tally)
 			fail(op, "is not differentiable");
@@ -217,6 +220,7 @@ int main(int argc, char **argv)
 	for (int i = 0; i < count; i++)
 		all[i].op = &op[i];
 	warn_quiet(true);
+	loops = getenv("AMOSC_LOOPS") != NULL;
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
 		fail(argv[0], "wants a list, variants, and folders of tests");

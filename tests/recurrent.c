@@ -352,17 +352,23 @@ static const char *describe(const Layer *l)
 	return t.at;
 }
 
-static bool try_variant(int number)
+// Unrolled, or as a loop.
+static bool try_variant(int number, bool loops)
 {
 	state = (uint64_t)number * 1000003;
 	Layer *l = random_layer();
-	Model *m = read_packed(build_layer(l));
+	Model *m = read_packed(build_layer(l), &(ReadOptions){.loops = loops});
 	for (int d = 0; d < l->directions; d++)
 		for (int b = 0; b < BATCH; b++)
 			run_direction(l, d, b);
-	const char *name = format(arena, "variant %d", number);
+	bool found = false;
+	for (int r = 1; r < m->graph->nval; r++)
+		found |= m->graph->val[r].op == O_loop;
+	const char *name = format(arena, "variant %d%s", number, loops ? " as a loop" : "");
 	Trial *t = trial_new(arena, name, m->graph, operand_values, l);
-	bool good = compare(l, m->graph, eval_graph(arena, m->graph, t->slot));
+	if (found != loops)
+		printf("%s: holds %s loop\n", name, found ? "a" : "no");
+	bool good = found == loops && compare(l, m->graph, eval_graph(arena, m->graph, t->slot));
 	if (!good)
 		printf("%s: differs from the loops\n", name);
 	good = good && trial_differences(t) && trial_compiled(t);
@@ -377,7 +383,7 @@ int main(void)
 	warn_quiet(true);
 	for (int i = 1; i <= VARIANTS; i++) {
 		arena = arena_new();
-		good += try_variant(i);
+		good += try_variant(i, false) && try_variant(i, true);
 		arena_free(arena);
 	}
 	printf("recurrent: %d of %d variants agree with plain loops, and their gradients\n", good,

@@ -1,12 +1,9 @@
-// flow.c: ONNX operators about control: Constant, If, Loop, Scan, sequences, optional values,
-// random draws, Dropout. Takes the node being lowered. Gives its results. Keeps: trip counts are
-// known when the file is read, so loops are unrolled; where a branch depends on the data both are
-// computed; sequences are lists that only the reader sees.
+// flow.c: ONNX operators about control: Constant, If, sequences, optional values, random draws,
+// Dropout. Takes the node being lowered. Gives its results. Keeps: where a branch depends on the data
+// both are computed; sequences are lists that only the reader sees.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
-
-enum { LONGEST_LOOP = 4096 };
 
 Ref tensor_constant(Reader *r, const TensorProto *t)
 {
@@ -36,9 +33,9 @@ void lower_constant(Call *c)
 	}
 }
 
-// ---- branches and loops ---------------------------------------------------------------
+// ---- branches --------------------------------------------------------------------------
 
-static const GraphProto *body_of(const Call *c, const char *name)
+const GraphProto *body_of(const Call *c, const char *name)
 {
 	const AttributeProto *a = find_attr(c, name);
 	if (!a || !a->g)
@@ -46,18 +43,18 @@ static const GraphProto *body_of(const Call *c, const char *name)
 	return a->g;
 }
 
-static void give(Call *c, int n, const Value *v)
+void give_values(Call *c, int n, const Value *v)
 {
 	for (int i = 0; i < n && i < c->nout; i++)
 		c->value[i] = v[i];
 }
 
-static bool is_tensor(Value v)
+bool is_tensor(Value v)
 {
 	return v.ref || v.weight;
 }
 
-static Ref as_ref(Call *c, Value v)
+Ref as_ref(Call *c, Value v)
 {
 	if (!is_tensor(v))
 		refuse(c, "a value of its graph is not a tensor");
@@ -98,169 +95,7 @@ void lower_if(Call *c)
 	bool yes = const_at(val(c->g, c->in[0]), 0) != 0;
 	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
 	lower_body(c, body_of(c, yes ? "then_branch" : "else_branch"), 0, NULL, c->nout, out);
-	give(c, c->nout, out);
-}
-
-// Values one after the other along a new axis.
-static Ref stack(Call *c, int n, const Ref *x, int axis)
-{
-	Graph *g = c->g;
-	Ref *row = NEWS(c->r->arena, Ref, n);
-	for (int i = 0; i < n; i++) {
-		Shape s = val(g, x[i])->shape, wide = {.rank = s.rank + 1};
-		want_rank(c, wide.rank);
-		for (int a = 0; a < wide.rank; a++)
-			wide.dim[a] = a == axis ? 1 : s.dim[a - (a > axis)];
-		row[i] = put_reshape(g, x[i], wide);
-	}
-	return n == 1 ? row[0] : put_concat(g, axis, n, row);
-}
-
-static bool known_true(Call *c, Value v)
-{
-	Ref x = as_ref(c, v);
-	if (!is_const(c->g, x))
-		refuse_computed(c, x, "how often it turns");
-	return const_at(val(c->g, x), 0) != 0;
-}
-
-// What each turn adds to a scan output, stacked along a first axis.
-static void give_scans(Call *c, int first, int nscan, int64_t turns, Ref *const *scan)
-{
-	for (int s = 0; s < nscan && first + s < c->nout; s++) {
-		if (!turns)
-			refuse(c, "a loop of no turns gives an empty result");
-		c->out[first + s] = stack(c, (int)turns, scan[s], 0);
-	}
-}
-
-void lower_loop(Call *c)
-{
-	const GraphProto *body = body_of(c, "body");
-	int carried = c->nin - 2, nscan = (int)body->n_output - 1 - carried, n = 0;
-	if (carried < 0 || nscan < 0)
-		refuse(c, "its graph gives too few values");
-	const int64_t *limit = operand_ints(c, 0, &n);
-	bool on = c->arg[1].absent || known_true(c, c->arg[1]);
-	int64_t turns = limit && n ? limit[0] : INT64_MAX, turn = 0;
-	Value *in = NEWS(c->r->arena, Value, carried + 2),
-	      *out = NEWS(c->r->arena, Value, body->n_output);
-	memcpy(in + 2, c->arg + 2, sizeof *in * (size_t)carried);
-	in[1] = (Value){.ref = put_num(c->g, E_b8, 1)};
-	Ref **scan = NEWS(c->r->arena, Ref *, nscan + 1);
-	for (int s = 0; s < nscan; s++)
-		scan[s] = NEWS(c->r->arena, Ref, LONGEST_LOOP);
-	for (; on && turn < turns; turn++) {
-		if (turn == LONGEST_LOOP)
-			refuse(c, "more than %d turns", LONGEST_LOOP);
-		in[0] = (Value){.ref = put_num(c->g, E_i64, (double)turn)};
-		lower_body(c, body, carried + 2, in, (int)body->n_output, out);
-		on = known_true(c, out[0]);
-		memcpy(in + 2, out + 1, sizeof *in * (size_t)carried);
-		for (int s = 0; s < nscan; s++)
-			scan[s][turn] = as_ref(c, out[1 + carried + s]);
-	}
-	give(c, carried, in + 2);
-	give_scans(c, carried, nscan, turn, scan);
-}
-
-static int64_t nth(const int64_t *list, int n, int i, int64_t otherwise)
-{
-	return list && i < n ? list[i] : otherwise;
-}
-
-static void scan_all(Call *c)
-{
-	Graph *g = c->g;
-	const GraphProto *body = body_of(c, "body");
-	int nscan = (int)attr_int(c, "num_scan_inputs", 0), carried = c->nin - nscan, n[4] = {0};
-	int ngiven = (int)body->n_output - carried;
-	if (nscan < 1 || carried < 0 || ngiven < 0)
-		refuse(c, "a Scan with too few values");
-	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
-	const int64_t *back =
-	    attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &n[1]);
-	const int64_t *out_axes = attr_ints(c, "scan_output_axes", &n[2]);
-	const int64_t *out_back = attr_ints(c, "scan_output_directions", &n[3]);
-	int64_t turns = 0, axis[RANK];
-	Value *in = NEWS(c->r->arena, Value, c->nin),
-	      *out = NEWS(c->r->arena, Value, body->n_output + 1);
-	memcpy(in, c->arg, sizeof *in * (size_t)carried);
-	for (int s = 0; s < nscan; s++) {
-		const Shape *x = &in_val(c, carried + s)->shape;
-		if (s >= RANK)
-			refuse(c, "more than %d scanned values", RANK);
-		axis[s] = axis_of(c, nth(axes, n[0], s, 0), x->rank);
-		turns = x->dim[axis[s]];
-	}
-	if (turns > LONGEST_LOOP)
-		refuse(c, "more than %d turns", LONGEST_LOOP);
-	Ref **scan = NEWS(c->r->arena, Ref *, ngiven + 1);
-	for (int s = 0; s < ngiven; s++)
-		scan[s] = NEWS(c->r->arena, Ref, turns + 1);
-	for (int64_t turn = 0; turn < turns; turn++) {
-		for (int s = 0; s < nscan; s++) {
-			int64_t at = nth(back, n[1], s, 0) ? turns - 1 - turn : turn;
-			Ref row = take_range(g, c->in[carried + s], (int)axis[s], at, 1);
-			in[carried + s] = (Value){.ref = drop_axes(g, row, 1, &axis[s])};
-		}
-		lower_body(c, body, c->nin, in, (int)body->n_output, out);
-		memcpy(in, out, sizeof *in * (size_t)carried);
-		for (int s = 0; s < ngiven; s++)
-			scan[s][nth(out_back, n[3], s, 0) ? turns - 1 - turn : turn] =
-			    as_ref(c, out[carried + s]);
-	}
-	give(c, carried, in);
-	for (int s = 0; s < ngiven && carried + s < c->nout; s++) {
-		int rank = turns ? val(g, scan[s][0])->shape.rank + 1 : 1;
-		c->out[carried + s] =
-		    stack(c, (int)turns, scan[s], (int)axis_of(c, nth(out_axes, n[2], s, 0), rank));
-	}
-}
-
-// Sample b of operand k.
-static Ref sample_of(Call *c, int k, int64_t b)
-{
-	int64_t first = 0;
-	if (!in_val(c, k)->shape.rank)
-		refuse(c, "operand %d has no batch", k);
-	return drop_axes(c->g, take_range(c->g, c->in[k], 0, b, 1), 1, &first);
-}
-
-// Set 8 scans each sample of a batch by itself; operand 0 may tell how long each is.
-static void scan_samples(Call *c)
-{
-	if (c->nin < 2 || !c->arg[0].absent)
-		refuse(c, "samples of different lengths: pad them, or export with set 9 or later");
-	int64_t batch = in_val(c, 1)->shape.dim[0];
-	if (batch < 1)
-		refuse(c, "a batch of no samples");
-	Ref **row = NEWS(c->r->arena, Ref *, c->nout + 1);
-	for (int o = 0; o < c->nout; o++)
-		row[o] = NEWS(c->r->arena, Ref, batch);
-	for (int64_t b = 0; b < batch; b++) {
-		Call one = *c;
-		one.nin = c->nin - 1;
-		one.arg = NEWS(c->r->arena, Value, c->nin);
-		one.in = NEWS(c->r->arena, Ref, c->nin);
-		one.out = NEWS(c->r->arena, Ref, c->nout + 1);
-		one.value = NEWS(c->r->arena, Value, c->nout + 1);
-		for (int k = 0; k < one.nin; k++)
-			one.arg[k].ref = one.in[k] = sample_of(c, k + 1, b);
-		scan_all(&one);
-		for (int o = 0; o < c->nout; o++)
-			row[o][b] = one.out[o] ? one.out[o] : as_ref(c, one.value[o]);
-	}
-	for (int o = 0; o < c->nout; o++)
-		c->out[o] = stack(c, (int)batch, row[o], 0);
-}
-
-void lower_scan(Call *c)
-{
-	if (c->opset < 9)
-		scan_samples(c);
-	else
-		scan_all(c);
+	give_values(c, c->nout, out);
 }
 
 // ---- sequences ------------------------------------------------------------------------
@@ -352,7 +187,7 @@ void lower_concat_from_sequence(Call *c)
 	int rank = val(c->g, list->at[0])->shape.rank;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), rank + fresh);
 	if (fresh)
-		c->out[0] = stack(c, list->count, list->at, axis);
+		c->out[0] = put_stack(c, list->count, list->at, axis);
 	else
 		c->out[0] =
 		    list->count == 1 ? list->at[0] : put_concat(c->g, axis, list->count, list->at);
@@ -425,10 +260,11 @@ void lower_optional_has(Call *c)
 
 static Ref state_number(Reader *r, const char *name)
 {
+	Nest *inside = leave_nests(r);
 	int slot = find_slot(r->g, name);
 	if (slot < 0)
 		slot = add_slot(r->g, (Slot){.name = name, .kind = S_state, .type = E_i64});
-	return put_slot(r->g, slot);
+	return enter_nests(r, inside, put_slot(r->g, slot));
 }
 
 Ref draw_uniform(Reader *r, const Shape *s)

@@ -135,6 +135,13 @@ typedef struct Value {  // what a name stands for
 	bool bad;             // could not be lowered: complained of already
 } Value;
 
+typedef struct Nest { // the body of a loop being lowered: a graph inside of another
+	struct Nest *outer;
+	Graph *body, *around;
+	Table *known;       // a value around it -> its slot in the body
+	VEC(Ref) operand;   // of the loop: by slot, values around it
+} Nest;
+
 typedef struct Space { // the names of one graph, inside those of another
 	struct Space *outer;
 	Table *names;              // to a position in Reader.values
@@ -143,13 +150,15 @@ typedef struct Space { // the names of one graph, inside those of another
 	const OperatorSetIdProto *const *opsets;
 	size_t nopsets;
 	int depth;
+	Nest *nest; // whose values it names; NULL: the model's graph
 } Space;
 
 typedef struct Reader {
 	Arena *arena;
 	File *file;
 	Model *model;
-	Graph *g;
+	Graph *g;     // where values are put now
+	Nest *nest; // of `g`; NULL: of no loop
 	const ReadOptions *options;
 	const ModelProto *proto;
 	Table *functions; // "domain:name:overload" to a position + 1
@@ -196,6 +205,29 @@ const char *node_place(Arena *, const NodeProto *); // for messages
 const char *node_module(Arena *, const NodeProto *),
     *node_line(Arena *, const NodeProto *); // names.c
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// ---- loop.c: bodies of loops ----------------------------------------------------------
+
+void open_nest(Reader *, Nest *); // from now on values are put into its body
+void close_nest(Reader *, Nest *);
+// A slot of the open nest's body, shaped as `x`, a value around it, or (entry) as one of its
+// entries.
+Ref nest_slot(Reader *, Nest *, Ref x, bool entry);
+// A value of nest `home` where values are put now, in a body inside of it.
+Ref bring_in(Reader *, Ref, Nest *home);
+// Leaves all nests; enter_nests goes back, and brings `x` in.
+Nest *leave_nests(Reader *);
+Ref enter_nests(Reader *, Nest *, Ref x);
+// Is a loop short enough to be unrolled? values: that a trip computes.
+bool is_short(const Reader *, int64_t trips, int64_t values);
+// The loop over a closed nest, whose operands come after `limit`: unrolled where it is short. part:
+// its results.
+Ref put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
+Ref put_stack(Call *, int n, const Ref *, int axis); // values one after the other along a new axis
+Ref as_ref(Call *, Value);                       // fails where it is no tensor
+bool is_tensor(Value);
+void give_values(Call *, int n, const Value *);              // the first results
+const GraphProto *body_of(const Call *, const char *); // an attribute
 
 // ---- roles.c: which initializers are parameters ---------------------------------------
 

@@ -535,7 +535,7 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	const Val *v = val(g, index);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute || v->op == O_slice)
 		v = val(g, v->in[0]);
-	if (v->op != O_slot)
+	if (v->op != O_slot || r->nest)
 		return false;
 	Slot *slot = &g->slots.at[v->attr->i[0]];
 	if (slot->kind != S_input || elems[slot->type].cls == 'f' || known_negative(r, slot->name))

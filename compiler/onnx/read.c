@@ -59,12 +59,16 @@ static const char usual_cure[] = "export the model again, or bind other sizes (-
 static bool attempt(Reader *r, const char *place, Part *part, void *what)
 {
 	Catch caught;
+	Graph *g = r->g;
+	Nest *nest = r->nest;
 	r->cure = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
 		catch_end(&caught);
 		return true;
 	}
+	r->g = g;
+	r->nest = nest;
 	if (caught.status != STATUS_INPUT)
 		fail_status(caught.status, NULL, "%s", caught.message);
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
@@ -123,6 +127,7 @@ Space *new_space(Reader *r, Space *outer)
 	if (outer)
 		*s = *outer;
 	s->outer = outer;
+	s->nest = r->nest;
 	s->caller = NULL;
 	s->function = NULL;
 	s->names = table_new(r->arena);
@@ -142,13 +147,29 @@ void bind_name(Reader *r, Space *s, const char *name, Value v)
 	*cell = (uint64_t)r->values.count;
 }
 
+// A value of nest `home` as it is seen where values are put now.
+static Value bring_value(Reader *r, Value v, Nest *home)
+{
+	if (r->nest == home)
+		return v;
+	v.ref = bring_in(r, v.ref, home);
+	if (v.list) {
+		List *list = NEW(r->arena, List);
+		*list = (List){v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
+		for (int k = 0; k < list->count; k++)
+			list->at[k] = bring_in(r, v.list->at[k], home);
+		v.list = list;
+	}
+	return v;
+}
+
 // Space inside a function's body are its own; those of a subgraph may be the surrounding graph's.
 Value look_up(Reader *r, const Space *s, const char *name)
 {
 	for (const Space *at = s; at; at = at->function ? NULL : at->outer) {
 		const uint64_t *cell = table_find_s(at->names, name);
 		if (cell)
-			return r->values.at[*cell - 1];
+			return bring_value(r, r->values.at[*cell - 1], at->nest);
 	}
 	r->cure = "export the model again, or sort its nodes";
 	fail(r->model->path,
@@ -693,20 +714,26 @@ static void mark_used(Reader *r)
 }
 
 // The inputs that `x` is computed from stand in when the model is read again.
-void stand_for(Reader *r, Ref x)
+static void stand_in_nest(Reader *r, const Graph *g, const Nest *f, Ref x)
 {
-	bool *needed = NEWS(r->arena, bool, r->g->nval);
+	bool *needed = NEWS(r->arena, bool, g->nval);
 	needed[x] = true;
 	for (Ref i = x; i > 0; i--) {
-		const Val *v = val(r->g, i);
+		const Val *v = val(g, i);
 		for (int k = 0; needed[i] && k < v->nin; k++)
 			needed[v->in[k]] = true;
-		const Known *known = needed[i] && v->op == O_slot
-		                         ? find_known(r, r->g->slots.at[v->attr->i[0]].name)
-		                         : NULL;
+		int slot = needed[i] && v->op == O_slot ? (int)v->attr->i[0] : -1;
+		if (slot >= 0 && f)
+			stand_in_nest(r, f->around, f->outer, f->operand.at[slot]);
+		const Known *known = slot >= 0 && !f ? find_known(r, g->slots.at[slot].name) : NULL;
 		if (known)
 			r->again = r->stands[known - r->options->known] = true;
 	}
+}
+
+void stand_for(Reader *r, Ref x)
+{
+	stand_in_nest(r, r->g, r->nest, x);
 }
 
 // False when it is to be read again, with more of the inputs' values standing in.

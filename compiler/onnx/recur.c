@@ -1,4 +1,4 @@
-// recur.c: LSTM, GRU and RNN, unrolled over time.
+// recur.c: LSTM, GRU and RNN as loops over time.
 // Takes the node being lowered. Gives all hidden states and the last. Keeps: the inputs' share of
 // all steps is one product before the loop; a step is one small product and maps.
 #include "lower.h"
@@ -20,13 +20,15 @@ typedef struct Function { // an activation with its numbers
 
 typedef struct Cell { // one direction of a layer
 	Call *c;
-	Graph *g;
+	Graph *g; // the body, once it is open
 	Kind kind;
+	bool reverse;
 	int64_t steps, batch, hidden;
 	Ref pre;             // [steps, batch, gates * hidden]: the inputs' share, with its bias
 	Ref recurrent, bias; // [hidden, gates * hidden], [1, gates * hidden] or 0
 	Ref peep;            // [1, 3 * hidden] or 0
 	Ref length;          // [batch, 1] i64 or 0
+	Ref time;            // where there are lengths: the number of the step, i64
 	Function function[3];
 	double clip;   // of what goes into activations; 0: none
 	Ref h, memory; // [batch, hidden]
@@ -141,24 +143,56 @@ static void gru_step(Cell *k, Ref pre)
 	k->h = add(k, mul(k, rest(k, update), fresh), mul(k, update, k->h));
 }
 
-static void step(Cell *k, int64_t t)
+// The body of the loop over time. What goes on past a sequence's end is what it was, and zero in the
+// stacked states.
+static void put_step(Cell *k, Ref pre)
 {
 	Graph *g = k->g;
-	int64_t time = 0;
-	Ref pre = drop_axes(g, take_range(g, k->pre, 0, t, 1), 1, &time), h = k->h,
-	    memory = k->memory;
+	Ref h = k->h, memory = k->memory, live = 0;
 	if (k->kind == K_lstm)
 		lstm_step(k, pre);
 	else if (k->kind == K_gru)
 		gru_step(k, pre);
 	else
 		k->h = activate(k, 0, add(k, pre, recur(k, k->h)));
-	if (!k->length)
-		return;
-	Ref live = put2(g, O_lt, put_num(g, E_i64, (double)t), k->length);
-	k->h = put3(g, O_select, live, k->h, h);
+	Ref y = k->h;
+	if (k->length) {
+		live = put2(g, O_lt, k->time, k->length);
+		k->h = put3(g, O_select, live, k->h, h);
+		y = put3(g, O_select, live, k->h, put_num(g, E_f32, 0));
+	}
+	add_out(g, "h", k->h);
 	if (k->kind == K_lstm)
-		k->memory = put3(g, O_select, live, k->memory, memory);
+		add_out(g, "c", live ? put3(g, O_select, live, k->memory, memory) : k->memory);
+	if (live)
+		add_out(g, "t", put2(g, O_add, k->time, put_num(g, E_i64, k->reverse ? -1 : 1)));
+	add_out(g, "y", put_rank(g, y, 3));
+}
+
+// Gives the states of all steps, the last one, and the last memory.
+static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
+{
+	Reader *r = k.c->r;
+	Graph *g = k.g;
+	Nest nest = {0};
+	Ref time = put_num(g, E_i64, k.reverse ? (double)(k.steps - 1) : 0), part[4];
+	open_nest(r, &nest);
+	Cycle cycle = {.body = nest.body, .trips = k.steps, .scanned = 1, .reverse = k.reverse};
+	k.g = nest.body;
+	k.h = nest_slot(r, &nest, k.h, false);
+	k.memory = k.memory ? nest_slot(r, &nest, k.memory, false) : 0;
+	k.time = k.length ? nest_slot(r, &nest, time, false) : 0;
+	cycle.carried = nest.body->slots.count;
+	Ref pre = nest_slot(r, &nest, k.pre, true);
+	Ref *fixed[] = {&k.recurrent, &k.bias, &k.peep, &k.length};
+	for (int i = 0; i < COUNT(fixed); i++)
+		*fixed[i] = *fixed[i] ? nest_slot(r, &nest, *fixed[i], false) : 0;
+	put_step(&k, pre);
+	close_nest(r, &nest);
+	put_cycle(r, &cycle, &nest, put_num(g, E_i64, (double)k.steps), part);
+	*last = put_rank(g, part[0], 3);
+	*memory = k.memory ? put_rank(g, part[1], 3) : 0;
+	*all = part[cycle.carried];
 }
 
 // Given as [directions, batch, hidden]; with layout 1 the batch comes first.
@@ -239,45 +273,21 @@ static Cell open_cell(Call *c, Kind kind, Ref x, int d)
 	return k;
 }
 
-// One value a step, [batch, hidden], into [steps, 1, batch, hidden]; past a sequence's end zero.
-static Ref stack_steps(Cell *k, const Ref *h)
-{
-	Graph *g = k->g;
-	Ref *row = NEWS(k->c->r->arena, Ref, k->steps);
-	for (int64_t t = 0; t < k->steps; t++) {
-		Ref x = h[t];
-		if (k->length) {
-			Ref live = put2(g, O_lt, put_num(g, E_i64, (double)t), k->length);
-			x = put3(g, O_select, live, x, put_num(g, E_f32, 0));
-		}
-		row[t] = put_rank(g, x, 4);
-	}
-	return k->steps == 1 ? row[0] : put_concat(g, 0, (int)k->steps, row);
-}
-
 static void lower_recurrent(Call *c, Kind kind)
 {
-	enum { LONGEST = 2048 };
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	const char *direction = attr_string(c, "direction", "forward");
 	bool layout = attr_int(c, "layout", 0), both = !strcmp(direction, "bidirectional");
 	Ref x = layout ? put_permute(g, c->in[0], (int64_t[]){1, 0, 2}) : c->in[0];
 	int64_t steps = val(g, x)->shape.dim[0];
-	if (val(g, x)->shape.rank != 3 || steps < 1 || steps > LONGEST)
-		refuse(c, "wants 1 to %d steps of three dimensions", LONGEST);
-	Ref all[2], last[2], memory[2], *h = NEWS(c->r->arena, Ref, steps);
+	if (val(g, x)->shape.rank != 3 || steps < 1)
+		refuse(c, "wants one step or more, of three dimensions");
+	Ref all[2], last[2], memory[2];
 	for (int d = 0; d <= both; d++) {
-		bool backward = d || !strcmp(direction, "reverse");
 		Cell k = open_cell(c, kind, x, d);
-		for (int64_t i = 0; i < steps; i++) {
-			int64_t t = backward ? steps - 1 - i : i;
-			step(&k, t);
-			h[t] = k.h;
-		}
-		all[d] = stack_steps(&k, h);
-		last[d] = put_rank(g, k.h, 3);
-		memory[d] = kind == K_lstm ? put_rank(g, k.memory, 3) : 0;
+		k.reverse = d || !strcmp(direction, "reverse");
+		run_cell(k, &all[d], &last[d], &memory[d]);
 	}
 	Ref out[3] = {both ? put_concat(g, 1, 2, all) : all[0],
 	              both ? put_concat(g, 0, 2, last) : last[0],

@@ -19,6 +19,8 @@ const void *weight_data(Reader *r, Weight *w)
 
 Ref weight_constant(Reader *r, Weight *w)
 {
+	if (r->nest)
+		return put_const(r->g, w->type, w->shape, weight_data(r, w));
 	if (!w->ref)
 		w->ref = put_const(r->g, w->type, w->shape, weight_data(r, w));
 	return w->ref;
@@ -446,7 +448,7 @@ static const char *split_name(Reader *r, Weight *w, const NodeProto *node, const
 	return format(r->arena, "%.*s%s", (int)(slash - node->name), node->name, leaf);
 }
 
-Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
+static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 {
 	if (w->type != E_f32)
 		return weight_constant(r, w);
@@ -475,6 +477,12 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 		     "folding to see",
 		     w->name);
 	return weight_constant(r, w);
+}
+
+Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
+{
+	Nest *inside = leave_nests(r);
+	return enter_nests(r, inside, weight_ref(r, w, c, k));
 }
 
 // ---- Identity, biases left out --------------------------------------------------------

@@ -1,0 +1,472 @@
+// loop.c: ONNX Loop and Scan, and what the body of a loop sees of the graph around it.
+// Takes the node being lowered. Gives its results. Keeps: a loop stays one where it is long, or how
+// often it turns depends on the data; short ones are unrolled, and those whose turns differ in shape.
+#include "lower.h"
+#include <string.h>
+
+// ---- nests ---------------------------------------------------------------------------
+
+void open_nest(Reader *r, Nest *f)
+{
+	*f = (Nest){.outer = r->nest, .around = r->g, .known = table_new(r->arena)};
+	f->body = graph_like(r->arena, r->g);
+	f->body->slots.count = 0;
+	f->body->from = r->g->from;
+	r->g = f->body;
+	r->nest = f;
+}
+
+void close_nest(Reader *r, Nest *f)
+{
+	r->g = f->around;
+	r->nest = f->outer;
+}
+
+Ref nest_slot(Reader *r, Nest *f, Ref x, bool entry)
+{
+	const Val *v = val(f->around, x);
+	Slot slot = {.kind = S_input, .type = v->type, .shape = v->shape};
+	slot.name = format(r->arena, "x%d", f->operand.count);
+	if (entry)
+		slot.shape = shape_of(v->shape.rank - 1, v->shape.dim + 1);
+	PUSH(r->arena, f->operand, x);
+	return put_slot(f->body, add_slot(f->body, slot));
+}
+
+// In nest f, given it is known around it. Constants stay constants: operators ask for them.
+static Ref bring_one(Reader *r, Nest *f, Ref x)
+{
+	enum { SMALL = 1024 };
+	const Val *v = val(f->around, x);
+	uint64_t *cell = table_cell(f->known, &x, sizeof x);
+	if (!*cell)
+		*cell = v->op == O_const && count_of(&v->shape) <= SMALL
+		            ? put_const(f->body, v->type, v->shape, v->data)
+		            : nest_slot(r, f, x, false);
+	return (Ref)*cell;
+}
+
+static Ref bring_to(Reader *r, Ref x, Nest *home, Nest *f)
+{
+	return f == home ? x : bring_one(r, f, bring_to(r, x, home, f->outer));
+}
+
+Ref bring_in(Reader *r, Ref x, Nest *home)
+{
+	return x ? bring_to(r, x, home, r->nest) : 0;
+}
+
+Nest *leave_nests(Reader *r)
+{
+	Nest *inside = r->nest;
+	for (Nest *f = inside; f; f = f->outer)
+		r->g = f->around;
+	r->nest = NULL;
+	return inside;
+}
+
+Ref enter_nests(Reader *r, Nest *inside, Ref x)
+{
+	r->nest = inside;
+	r->g = inside ? inside->body : r->g;
+	return bring_in(r, x, NULL);
+}
+
+// ---- long and short -------------------------------------------------------------------
+
+// Unrolled, a loop of so many values costs a blink of compile time, and no trip has to begin where
+// the one before has ended.
+enum { FEW = 2048, LONGEST = 4096 };
+
+bool is_short(const Reader *r, int64_t trips, int64_t values)
+{
+	return !r->options->loops && trips <= FEW && trips * values <= FEW;
+}
+
+static int64_t live_values(Arena *arena, const Graph *g)
+{
+	const bool *live = graph_marks(arena, g);
+	int64_t n = 0;
+	for (int r = 1; r < g->nval; r++)
+		n += live[r];
+	return n;
+}
+
+Ref put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
+{
+	VEC(Ref) in = {0};
+	PUSH(r->arena, in, limit);
+	for (int k = 0; k < f->operand.count; k++)
+		PUSH(r->arena, in, f->operand.at[k]);
+	cycle->body = f->body;
+	cycle->fixed = f->body->slots.count - cycle->carried - cycle->scanned;
+	cycle->stacked = f->body->outs.count - cycle->until - cycle->carried;
+	if (!makes_all_trips(r->g, cycle, in.at) ||
+	    !is_short(r, cycle->trips, live_values(r->arena, f->body)))
+		return put_lean_loop(r->g, cycle, in.at, NULL, part);
+	unroll_loop(r->g, cycle, in.at, cycle->trips, part);
+	return limit;
+}
+
+// Values one after the other along a new axis.
+Ref put_stack(Call *c, int n, const Ref *x, int axis)
+{
+	Graph *g = c->g;
+	Ref *row = NEWS(c->r->arena, Ref, n);
+	for (int i = 0; i < n; i++) {
+		Shape s = val(g, x[i])->shape, wide = {.rank = s.rank + 1};
+		want_rank(c, wide.rank);
+		for (int a = 0; a < wide.rank; a++)
+			wide.dim[a] = a == axis ? 1 : s.dim[a - (a > axis)];
+		row[i] = put_reshape(g, x[i], wide);
+	}
+	return n == 1 ? row[0] : put_concat(g, axis, n, row);
+}
+
+// ---- bodies of the file ---------------------------------------------------------------
+
+typedef struct Turns { // of a Loop or Scan
+	Call *c;
+	const GraphProto *body;
+	bool loop; // a Loop: its body is also given a number and a truth value, and gives one
+	int carried, scanned, stacked;
+	const Value *start; // of carried values
+	const Ref *scan;    // along their first axes
+	Ref limit;          // i64, rank 0
+	int64_t most;       // turns that the limit leaves; ENDLESS: it is computed, or there is none
+	Value *last;        // of carried values, once all turns are made
+	Ref *all;           // of stacked ones, along their first axes; 0: no turn was made
+	const char *why;    // it cannot stay a loop
+	Ref unknown;        // it cannot be unrolled: whether this is true decides
+} Turns;
+
+static const int64_t ENDLESS = INT64_C(1) << 40;
+
+static Ref turn_number(Graph *g, int64_t turn)
+{
+	return put_num(g, E_i64, (double)turn);
+}
+
+// Where turns do the same in other shapes, or with sequences, there is no loop; t->why tells.
+static bool fits(Turns *t, const Val *given, const Val *made, int k)
+{
+	Arena *arena = t->c->r->arena;
+	if (given->type != made->type || !same_shape(&given->shape, &made->shape))
+		t->why = format(arena, "carried value %d, %s, becomes %s", k,
+		                shape_text(arena, given->type, &given->shape),
+		                shape_text(arena, made->type, &made->shape));
+	return !t->why;
+}
+
+static bool all_tensors(Turns *t, int n, const Value *v)
+{
+	for (int k = 0; k < n; k++)
+		if (!is_tensor(v[k]))
+			t->why = "a value of its graph is not a tensor";
+	return !t->why;
+}
+
+// The outs of the body: whether to go on (where that is not certain), carried values, the number of
+// the next turn, stacked values. Answers whether the first is there.
+static bool add_results(Turns *t, Graph *body, Ref turn, const Value *out)
+{
+	bool until = false;
+	Ref on = t->loop ? as_ref(t->c, out[0]) : 0;
+	if (on && !(is_const(body, on) && const_int_at(val(body, on), 0))) {
+		add_out(body, "on", put_reshape(body, on, shape_of(0, NULL)));
+		until = true;
+	}
+	for (int k = 0; k < t->carried; k++) {
+		Ref x = as_ref(t->c, out[t->loop + k]);
+		if (!fits(t, val(body, put_slot(body, k)), val(body, x), k))
+			return false;
+		add_out(body, "carried", x);
+	}
+	add_out(body, "turn", put2(body, O_add, turn, turn_number(body, 1)));
+	for (int k = 0; k < t->stacked; k++)
+		add_out(body, "stacked", as_ref(t->c, out[t->loop + t->carried + k]));
+	return until;
+}
+
+// Lowers the body once, for all turns. What goes wrong in it is not told: unrolled it may do.
+static Cycle body_once(Turns *t, Nest *f)
+{
+	Call *c = t->c;
+	Reader *r = c->r;
+	int n = 2 * t->loop, results = t->loop + t->carried + t->stacked;
+	int troubles = r->troubles.count;
+	Value *in = NEWS(r->arena, Value, n + t->carried + t->scanned + 1),
+	      *out = NEWS(r->arena, Value, results + 1);
+	Ref first = turn_number(c->g, 0), *start = NEWS(r->arena, Ref, t->carried + 1);
+	for (int k = 0; k < t->carried; k++)
+		start[k] = as_ref(c, t->start[k]);
+	open_nest(r, f);
+	for (int k = 0; k < t->carried; k++)
+		in[n++] = (Value){.ref = nest_slot(r, f, start[k], false),
+		                  .onnx = t->start[k].onnx};
+	Ref turn = nest_slot(r, f, first, false);
+	for (int k = 0; k < t->scanned; k++)
+		in[n++] = (Value){.ref = nest_slot(r, f, t->scan[k], true)};
+	if (t->loop) {
+		in[0].ref = turn;
+		in[1].ref = put_num(f->body, E_b8, 1);
+	}
+	lower_body(c, t->body, n, in, results, out);
+	Cycle cycle = {.trips = t->most, .carried = t->carried + 1, .scanned = t->scanned};
+	if (r->troubles.count > troubles)
+		t->why = r->troubles.at[troubles];
+	else if (all_tensors(t, results, out))
+		cycle.until = add_results(t, f->body, turn, out);
+	if (f->body->stores.count)
+		t->why = "its graph gathers statistics";
+	r->troubles.count = troubles;
+	close_nest(r, f);
+	return cycle;
+}
+
+// Results with a row a turn, of a number that the data decide: as many as there are, where the
+// inputs are known; else as many as there may be.
+static void count_rows(Turns *t, const Nest *f)
+{
+	Call *c = t->c;
+	stand_for(c->r, t->limit);
+	for (int k = 0; k < f->operand.count; k++)
+		stand_for(c->r, f->operand.at[k]);
+	if (c->r->again)
+		refuse(c, "the number of its turns is computed from inputs");
+	if (t->most == ENDLESS)
+		t->why = "the data decide how often it turns, and each turn adds a row to a "
+		         "result: give it a trip count that is a constant";
+	else
+		note(c->r,
+		     "%s: results with a row a turn have %lld rows; those of turns that are not "
+		     "made are zero",
+		     node_place(c->r->arena, c->node), (long long)t->most);
+}
+
+static bool keep_loop(Turns *t)
+{
+	Call *c = t->c;
+	Nest f;
+	if (!all_tensors(t, t->carried, t->start))
+		return false;
+	Cycle cycle = body_once(t, &f);
+	if (!t->why && t->stacked && (cycle.until || t->most == ENDLESS))
+		count_rows(t, &f);
+	if (t->why)
+		return false;
+	Ref *part = NEWS(c->r->arena, Ref, f.body->outs.count + 1);
+	put_cycle(c->r, &cycle, &f, t->limit, part);
+	for (int k = 0; k < t->carried; k++)
+		t->last[k] = (Value){.ref = part[k]};
+	t->all = part + t->carried + 1;
+	return true;
+}
+
+// Turn after turn, `most` at most.
+static bool unroll(Turns *t, bool on, int64_t most)
+{
+	Call *c = t->c;
+	Reader *r = c->r;
+	int first = 2 * t->loop, n = first + t->carried + t->scanned;
+	int results = t->loop + t->carried + t->stacked;
+	int64_t turn = 0;
+	Value *in = NEWS(r->arena, Value, n + 1), *out = NEWS(r->arena, Value, results + 1);
+	Value *carried = in + first, *scanned = carried + t->carried;
+	Ref **row = NEWS(r->arena, Ref *, t->stacked + 1);
+	memcpy(carried, t->start, sizeof *in * (size_t)t->carried);
+	for (int s = 0; s < t->stacked; s++)
+		row[s] = NEWS(r->arena, Ref, MIN(most, t->most) + 1);
+	for (; on && turn < t->most; turn++) {
+		if (turn == most)
+			return false;
+		if (t->loop) {
+			in[0] = (Value){.ref = turn_number(c->g, turn)};
+			in[1] = (Value){.ref = put_num(c->g, E_b8, 1)};
+		}
+		for (int s = 0; s < t->scanned; s++) {
+			Ref one = take_range(c->g, t->scan[s], 0, turn, 1);
+			scanned[s] = (Value){.ref = drop_axes(c->g, one, 1, (int64_t[]){0})};
+		}
+		lower_body(c, t->body, n, in, results, out);
+		t->unknown = t->loop ? as_ref(c, out[0]) : 0;
+		if (t->loop && !is_const(c->g, t->unknown))
+			return false;
+		on = !t->loop || const_int_at(val(c->g, t->unknown), 0);
+		memcpy(carried, out + t->loop, sizeof *in * (size_t)t->carried);
+		for (int s = 0; s < t->stacked; s++)
+			row[s][turn] = as_ref(c, out[t->loop + t->carried + s]);
+	}
+	memcpy(t->last, carried, sizeof *in * (size_t)t->carried);
+	for (int s = 0; turn && s < t->stacked; s++)
+		t->all[s] = put_stack(c, (int)turn, row[s], 0);
+	return turn || !t->stacked;
+}
+
+// on: is a first turn made where the limit allows one? NULL: that is computed.
+static void turn_all(Turns *t, const bool *on)
+{
+	Call *c = t->c;
+	int64_t values = MAX(1, (int64_t)t->body->n_node);
+	bool known = on && is_const(c->g, t->limit);
+	bool brief = is_short(c->r, t->most < ENDLESS ? t->most : 1, values);
+	t->last = NEWS(c->r->arena, Value, t->carried + 1);
+	t->all = NEWS(c->r->arena, Ref, t->stacked + 1);
+	if (known && brief && unroll(t, *on, FEW / values))
+		return;
+	if (keep_loop(t) || (known && unroll(t, *on, LONGEST)))
+		return;
+	if (t->unknown)
+		stand_for(c->r, t->unknown);
+	stand_for(c->r, t->limit);
+	refuse(c, "it cannot stay a loop: %s; and how often it turns is %s",
+	       t->why ? t->why : "each turn differs",
+	       known && (!t->unknown || is_const(c->g, t->unknown)) ? "too often to unroll it"
+	                                                            : "computed from data");
+}
+
+static void give_all(const Turns *t, Ref turned(Call *, int k, Ref))
+{
+	Call *c = t->c;
+	give_values(c, t->carried, t->last);
+	for (int s = 0; s < t->stacked && t->carried + s < c->nout; s++)
+		c->out[t->carried + s] = turned ? turned(c, s, t->all[s]) : t->all[s];
+}
+
+// ---- Loop -----------------------------------------------------------------------------
+
+static Ref number_in(Call *c, int k)
+{
+	if (count_of(&in_val(c, k)->shape) != 1)
+		refuse(c, "operand %d is not a single value", k);
+	return put_reshape(c->g, c->in[k], shape_of(0, NULL));
+}
+
+void lower_loop(Call *c)
+{
+	Graph *g = c->g;
+	Turns t = {.c = c, .body = body_of(c, "body"), .loop = true, .most = ENDLESS};
+	t.carried = c->nin - 2;
+	t.stacked = (int)t.body->n_output - 1 - t.carried;
+	if (t.carried < 0 || t.stacked < 0)
+		refuse(c, "its graph gives too few values");
+	bool on = true, known = true;
+	t.start = c->arg + 2;
+	t.limit = c->arg[0].absent ? turn_number(g, ENDLESS) : put_cast(g, number_in(c, 0), E_i64);
+	if (is_const(g, t.limit))
+		t.most = MIN(ENDLESS, MAX(0, const_int_at(val(g, t.limit), 0)));
+	if (!c->arg[1].absent) {
+		Ref first = number_in(c, 1);
+		known = is_const(g, first);
+		on = known && const_int_at(val(g, first), 0);
+		t.limit = put3(g, O_select, first, t.limit, turn_number(g, 0));
+	}
+	turn_all(&t, known ? &on : NULL);
+	give_all(&t, NULL);
+}
+
+// ---- Scan -----------------------------------------------------------------------------
+
+static int64_t nth(const int64_t *list, int n, int i, int64_t otherwise)
+{
+	return list && i < n ? list[i] : otherwise;
+}
+
+static Ref backwards(Graph *g, Ref x)
+{
+	Shape shape = val(g, x)->shape;
+	int64_t start[RANK] = {shape.dim[0] - 1}, step[RANK] = {-1};
+	for (int a = 1; a < shape.rank; a++)
+		step[a] = 1;
+	return shape.dim[0] ? put_slice(g, x, start, shape.dim, step) : x;
+}
+
+// What is scanned, its turns along the first axis in their order.
+static Ref scanned_value(Call *c, int s, int operand)
+{
+	int n[2] = {0};
+	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
+	const int64_t *back =
+	    attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &n[1]);
+	int axis = (int)axis_of(c, nth(axes, n[0], s, 0), in_val(c, operand)->shape.rank);
+	Ref x = move_axis(c->g, c->in[operand], axis, 0);
+	return nth(back, n[1], s, 0) ? backwards(c->g, x) : x;
+}
+
+static Ref given_value(Call *c, int s, Ref x)
+{
+	int n[2] = {0};
+	const int64_t *axes = attr_ints(c, "scan_output_axes", &n[0]);
+	const int64_t *back = attr_ints(c, "scan_output_directions", &n[1]);
+	int axis = (int)axis_of(c, nth(axes, n[0], s, 0), val(c->g, x)->shape.rank);
+	return move_axis(c->g, nth(back, n[1], s, 0) ? backwards(c->g, x) : x, 0, axis);
+}
+
+static void scan_all(Call *c)
+{
+	Turns t = {.c = c, .body = body_of(c, "body"), .start = c->arg};
+	t.scanned = (int)attr_int(c, "num_scan_inputs", 0);
+	t.carried = c->nin - t.scanned;
+	t.stacked = (int)t.body->n_output - t.carried;
+	if (t.scanned < 1 || t.carried < 0 || t.stacked < 0)
+		refuse(c, "a Scan with too few values");
+	Ref *scan = NEWS(c->r->arena, Ref, t.scanned);
+	for (int s = 0; s < t.scanned; s++) {
+		scan[s] = scanned_value(c, s, t.carried + s);
+		int64_t turns = val(c->g, scan[s])->shape.dim[0];
+		if (s && turns != t.most)
+			refuse(c, "what it scans has %lld and %lld entries", (long long)t.most,
+			       (long long)turns);
+		t.most = turns;
+	}
+	t.scan = scan;
+	t.limit = turn_number(c->g, t.most);
+	turn_all(&t, &(bool){true});
+	give_all(&t, given_value);
+}
+
+// Sample b of operand k.
+static Ref sample_of(Call *c, int k, int64_t b)
+{
+	int64_t first = 0;
+	if (!in_val(c, k)->shape.rank)
+		refuse(c, "operand %d has no batch", k);
+	return drop_axes(c->g, take_range(c->g, c->in[k], 0, b, 1), 1, &first);
+}
+
+// Set 8 scans each sample of a batch by itself; operand 0 may tell how long each is.
+static void scan_samples(Call *c)
+{
+	if (c->nin < 2 || !c->arg[0].absent)
+		refuse(c, "samples of different lengths: pad them, or export with set 9 or later");
+	int64_t batch = in_val(c, 1)->shape.dim[0];
+	if (batch < 1)
+		refuse(c, "a batch of no samples");
+	Ref **row = NEWS(c->r->arena, Ref *, c->nout + 1);
+	for (int o = 0; o < c->nout; o++)
+		row[o] = NEWS(c->r->arena, Ref, batch);
+	for (int64_t b = 0; b < batch; b++) {
+		Call one = *c;
+		one.nin = c->nin - 1;
+		one.arg = NEWS(c->r->arena, Value, c->nin);
+		one.in = NEWS(c->r->arena, Ref, c->nin);
+		one.out = NEWS(c->r->arena, Ref, c->nout + 1);
+		one.value = NEWS(c->r->arena, Value, c->nout + 1);
+		for (int k = 0; k < one.nin; k++)
+			one.arg[k].ref = one.in[k] = sample_of(c, k + 1, b);
+		scan_all(&one);
+		for (int o = 0; o < c->nout; o++)
+			row[o][b] = one.out[o] ? one.out[o] : as_ref(c, one.value[o]);
+	}
+	for (int o = 0; o < c->nout; o++)
+		c->out[o] = put_stack(c, (int)batch, row[o], 0);
+}
+
+void lower_scan(Call *c)
+{
+	if (c->opset < 9)
+		scan_samples(c);
+	else
+		scan_all(c);
+}
+
