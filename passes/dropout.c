@@ -109,6 +109,18 @@ static Ref put_dropout(Graph *g, Ref x, const Product *p)
 	return put3(g, O_select, gate, kept, put_num(g, type, 0));
 }
 
+static Graph *settle_draws(Arena *, const Graph *, bool draw);
+
+// v on new operands, a loop with its body settled.
+static Ref put_settled(Arena *arena, Graph *g, const Val *v, const Ref *in, bool draw)
+{
+	if (v->op != O_loop)
+		return put_as(g, v, in);
+	Cycle c = loop_of(v);
+	c.body = settle_draws(arena, c.body, draw);
+	return put_loop(g, &c, in);
+}
+
 static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
@@ -126,7 +138,7 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 		d.chance[r] = chance_of(&d, v);
 		d.product[r] = product_of(&d, r);
 		if (!is_dropout(&d, r, &d.product[r])) {
-			d.now[r] = put_as(g, v, in);
+			d.now[r] = put_settled(arena, g, v, in, draw);
 			continue;
 		}
 		Ref x = d.now[d.product[r].base];

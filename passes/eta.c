@@ -160,8 +160,16 @@ static bool by_authors(const char *convention)
 	return true;
 }
 
-Eta *eta_pass(Arena *arena, const Graph *g, const Wishes *wishes, Scales *scales)
+// A few trips show what all do: what a trip hands on is of the scale that it is given, or settles.
+Graph *eta_graph(Arena *arena, const Graph *g)
 {
+	enum { TRIPS = 8 };
+	return unroll_pass(arena, g, TRIPS);
+}
+
+Eta *eta_pass(Arena *arena, const Graph *given, const Wishes *wishes, Scales *scales)
+{
+	const Graph *g = has_loop(given) ? eta_graph(arena, given) : given;
 	Rules paper = eta_rules();
 	Sweep s = {.arena = arena,
 	           .g = g,

@@ -215,7 +215,8 @@ static Ref convolve_back(Graph *g, const Convolution *c, Ref gradient, Ref kerne
 
 // ---- the sweep ------------------------------------------------------------------------
 
-// Notes what operand k of v gives if it is a fixed value of a body: that is summed up over all trips.
+// Notes what operand k of v gives if it is a fixed value of a body: that is summed up over all
+// trips.
 static bool note_fixed(Sweep *s, const Val *v, int k, Ref gradient, Ref dx)
 {
 	const Val *x = val(s->g, v->in[k]);

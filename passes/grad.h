@@ -14,9 +14,10 @@ typedef struct Record {
 
 typedef struct Share { // of a fixed value of a body in the gradient
 	int slot;
-	Ref other; // of a product with it: the other factor; 0: none such
-	int which; // ... and which factor it is
-	Ref gradient; // of the product; of any other value: of the fixed value itself, not yet fitted
+	Ref other;    // of a product with it: the other factor; 0: none such
+	int which;    // ... and which factor it is
+	Ref gradient; // of the product; of any other value: of the fixed value itself, not yet
+	              // fitted
 } Share;
 
 typedef struct Sweep {

@@ -9,11 +9,11 @@ typedef struct Loops { // put into another graph
 	Graph *to;
 	const bool *live;
 	Ref *now;
-	Ref **part; // by Ref of a loop: its results
+	Ref **part;   // by Ref of a loop: its results
 	int64_t most; // trips to lay out; 0: loops stay
 } Loops;
 
-static bool has_loop(const Graph *g)
+bool has_loop(const Graph *g)
 {
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_loop)
@@ -59,10 +59,10 @@ static Ref put_cycle(Loops *l, Ref r, const Ref *in)
 	return trips;
 }
 
-static const Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
+static Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
 {
 	if (!has_loop(from))
-		return from;
+		return graph_live(arena, from);
 	Loops l = {arena,
 	           from,
 	           graph_like(arena, from),
@@ -86,12 +86,12 @@ static const Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
 	return l.to;
 }
 
-const Graph *lean_pass(Arena *arena, const Graph *from)
+Graph *lean_pass(Arena *arena, const Graph *from)
 {
 	return put_loops(arena, from, 0);
 }
 
-const Graph *unroll_pass(Arena *arena, const Graph *from, int64_t most)
+Graph *unroll_pass(Arena *arena, const Graph *from, int64_t most)
 {
 	return put_loops(arena, from, most);
 }

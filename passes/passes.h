@@ -85,6 +85,9 @@ typedef struct Scales { // by Ref: what eta is inferred from
 	const char *const
 	    *coarse; // what a measured range shows that the rule does not count; NULL: nothing
 } Scales;
+// What eta looks at: the graph with its loops laid out, long ones as their first trips. Who wants
+// scales gives such a graph.
+Graph *eta_graph(Arena *, const Graph *);
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
 // What reasons call a value: a slot, or a node of the file.
@@ -125,8 +128,9 @@ int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 Graph *wide_pass(Arena *, const Graph *);
 // ---- lean.c: loops that compute only what is read of them, and zeros where no trip was made;
 // loops laid out as their first `most` trips (see unroll_loop)
-const Graph *lean_pass(Arena *, const Graph *);
-const Graph *unroll_pass(Arena *, const Graph *, int64_t most);
+Graph *lean_pass(Arena *, const Graph *);
+Graph *unroll_pass(Arena *, const Graph *, int64_t most);
+bool has_loop(const Graph *);
 
 // ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----
 Graph *open_pass(Arena *, const Graph *);

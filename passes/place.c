@@ -136,8 +136,8 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	     ((Buffer){round_up(bytes_of(l->plan->graph, v)), 0, k, MAX(k, l->last[v])}));
 }
 
-// Where an out v goes: outputs, slots, else (0 places) scratch. What could not go to its slot is left
-// to a copy, and so are the results of a loop, which does not write in two places.
+// Where an out v goes: outputs, slots, else (0 places) scratch. What could not go to its slot is
+// left to a copy, and so are the results of a loop, which does not write in two places.
 static int places_of(Layout *l, Ref v, Place *to)
 {
 	const Graph *g = l->plan->graph;
@@ -263,6 +263,8 @@ static bool is_written(const Plan *p, Place at)
 static void add_copy(Layout *l, Ref v, Place to)
 {
 	Plan *p = l->plan;
+	if (!count_of(&val(p->graph, v)->shape))
+		return;
 	Kern copy = {.kind = L_map, .space = val(p->graph, v)->shape, .nout = 1};
 	copy.out = take_copy(l->arena, &v, sizeof v);
 	copy.to = take_copy(l->arena, &to, sizeof to);

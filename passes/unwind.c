@@ -127,7 +127,8 @@ static void add_slots(Unwind *u)
 	for (int k = 0; k < c->carried; k++)
 		if (u->wants[k])
 			u->carry[k] = new_slot(
-			    u, u->part[k] ? u->part[k] : no_gradient(u, val(g, u->in[1 + k])), false);
+			    u, u->part[k] ? u->part[k] : no_gradient(u, val(g, u->in[1 + k])),
+			    false);
 	for (int k = fixed; k < n; k++)
 		if (u->wants[k])
 			u->sum[k] = new_slot(u, no_gradient(u, val(g, u->in[1 + k])), false);
@@ -137,9 +138,8 @@ static void add_slots(Unwind *u)
 	for (int k = 0; k < u->record->nproduct; k++)
 		u->again[k] = new_slot(u, loop_part(g, u->loop, first + k), true);
 	for (int k = 0; k < u->record->stacked; k++)
-		u->given[k] = u->part[c->carried + k]
-		                  ? new_slot(u, u->part[c->carried + k], true)
-		                  : -1;
+		u->given[k] =
+		    u->part[c->carried + k] ? new_slot(u, u->part[c->carried + k], true) : -1;
 	u->turn.scanned = u->operand.count - 1 - u->turn.carried;
 	u->back.first_fixed = u->back.g->slots.count;
 	for (int k = fixed; k < n; k++)
@@ -172,8 +172,8 @@ static Ref *put_again(Unwind *u, bool *want)
 		int slot = v->op == O_slot ? u->enter[v->attr->i[0]]
 		           : product >= 0  ? u->again[product]
 		                           : -1;
-		now[r] = slot >= 0 ? put_slot(u->back.g, slot)
-		                   : put_ready(&u->back, v, in, needs[r]);
+		now[r] =
+		    slot >= 0 ? put_slot(u->back.g, slot) : put_ready(&u->back, v, in, needs[r]);
 		if (slot >= 0)
 			want[slot] = needs[r];
 		if (product < 0)
@@ -236,8 +236,7 @@ static bool is_scanned(const Unwind *u, Ref r)
 static bool is_behind(Unwind *u, const Share *share)
 {
 	int rank = u->back.g->slots.at[share->slot].shape.rank;
-	bool known =
-	    is_scanned(u, share->gradient) || stacked(u, share->gradient, false) >= 0;
+	bool known = is_scanned(u, share->gradient) || stacked(u, share->gradient, false) >= 0;
 	return share->other ||
 	       (known && val(u->back.g, share->gradient)->shape.rank == rank && rank > 0);
 }

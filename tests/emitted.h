@@ -28,6 +28,8 @@ double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Lau
 // By out, then store: how far an element of it lies from the evaluator, compiled; INFINITY where
 // workers in another order leave other bits. Floats narrower than f32 are rounded as in memory.
 double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const char *what);
+// Does every loop of g make all its trips?
+bool all_certain(const Graph *);
 // By out, then store: how much it changes at most when every value is rounded to its type, and
 // floats are disturbed by up to that share of them: what is to be expected of a computation in
 // these types.

@@ -40,17 +40,6 @@ static int count_loops(const Graph *g)
 	return n;
 }
 
-static bool all_certain(const Graph *g)
-{
-	bool certain = true;
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_loop) {
-			Cycle c = loop_of(val(g, r));
-			certain &= makes_all_trips(g, &c, val(g, r)->in);
-		}
-	return certain;
-}
-
 typedef struct Contents {
 	const Graph *g;
 	const Array *slot;
@@ -72,8 +61,8 @@ static void check_text(Arena *arena, const char *name, const Graph *g)
 static void check_file(const char *path)
 {
 	Arena *arena = arena_new();
-	const Graph *g = graph_live(arena, parse_graph(arena, path, read_text(arena, path),
-	                                               book_builtin()));
+	const Graph *g =
+	    graph_live(arena, parse_graph(arena, path, read_text(arena, path), book_builtin()));
 	const Array *slot = random_slots(arena, g, 3, 5);
 	hold(count_loops(g) > 0, path, "holds no loop");
 	check_text(arena, path, g);

@@ -351,9 +351,10 @@ void check_eta(Command *command)
 	PUSH(arena, command->choices,
 	     ((Choice){OPT_bn, "train"})); // drawn weights have no statistics
 	Scales scales;
-	Check c = {.command = command,
-	           .g = with_loss(command, read_standing(command, data, false)->graph),
-	           .scales = &scales};
+	Check c = {
+	    .command = command,
+	    .g = eta_graph(arena, with_loss(command, read_standing(command, data, false)->graph)),
+	    .scales = &scales};
 	c.eta = etas(command, c.g, data, &scales);
 	c.draws = draws_of(c.g);
 	place_probes(&c);

@@ -174,7 +174,7 @@ Report make_report(Command *command, const char *path)
 	command->arguments.at[0] = path;
 	Report report = {0};
 	const Model *model = read_standing(command, data, true);
-	Graph *g = with_loss(command, model->graph);
+	const Graph *g = eta_graph(command->arena, with_loss(command, model->graph));
 	Eta *eta = etas(command, g, data, &report.scales);
 	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();
 	for (int i = 0; i < g->slots.count; i++) {

@@ -1,6 +1,6 @@
 // abi.c: the model's tables, as abi.def lays them out.
-// Takes the entries of emit.c, and their programs. Gives amos_model in the module. The structs' types and field numbers
-// are abi.def read again; a field that is not set does not pass.
+// Takes the entries of emit.c, and their programs. Gives amos_model in the module. The structs'
+// types and field numbers are abi.def read again; a field that is not set does not pass.
 #include "gen.h"
 #include <string.h>
 

@@ -413,8 +413,8 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 		const Kern *kern = &plan->kerns.at[k];
 		if (kern->body) {
 			Entry body = plan_entry(e, known, kern->body);
-			entry.launch[k] = (Launch){
-			    .kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
+			entry.launch[k] =
+			    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
 			continue;
 		}
 		Signature *s = signature_new(e->arena, plan, writer, k);

@@ -34,8 +34,7 @@ static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *co
 	const Val *v = val(plan->graph, r);
 	uint64_t *cell = table_cell(numbers, &r, sizeof r);
 	if (!*cell) {
-		PUSH(g->arena, *consts,
-		     literal_bytes(g, v->data, (size_t)value_bytes(v)));
+		PUSH(g->arena, *consts, literal_bytes(g, v->data, (size_t)value_bytes(v)));
 		*cell = (uint64_t)consts->count;
 	}
 	return (int64_t)*cell - 1;
@@ -166,7 +165,8 @@ static Value write_runner(Gen *g, int widest)
 	LLVMTypeRef arg[6] = {g->ptr, g->ptr, g->i64, g->ptr, g->ptr, g->i64};
 	function_begin(g, "amos_launches", LLVMFunctionType(g->i32, arg, 6, 0));
 	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	Value base = block_bases(g), launch = run_field(g, LLVMGetParam(g->function, 0), RUN_launch);
+	Value base = block_bases(g),
+	      launch = run_field(g, LLVMGetParam(g->function, 0), RUN_launch);
 	Value buffer = variable(g, LLVMArrayType2(g->ptr, (uint64_t)widest), NULL);
 	LLVMTypeRef call[5] = {g->ptr, g->ptr, g->ptr, g->i64, g->i64};
 	Loop loop = loop_begin(g, number(g, 0), LLVMGetParam(g->function, 2), 1);
@@ -208,8 +208,8 @@ static void call_runner(Writer *w, const Program *p, Value run, int64_t first, i
 	                 p->consts,
 	                 number(g, w->next)};
 	w->next += count;
-	return_if(g, LLVMBuildCall2(g->b, LLVMGlobalGetValueType(w->runner), w->runner, args, 6,
-	                            ""));
+	return_if(g,
+	          LLVMBuildCall2(g->b, LLVMGlobalGetValueType(w->runner), w->runner, args, 6, ""));
 }
 
 // ---- loops ----------------------------------------------------------------------------
@@ -381,8 +381,8 @@ static Value limit_of(const Turns *t)
 {
 	Gen *g = t->writer->g;
 	if (is_const(t->plan->graph, t->in[0]))
-		return number(g, MAX(0, MIN(t->cycle.trips,
-		                            const_int_at(val(t->plan->graph, t->in[0]), 0))));
+		return number(
+		    g, MAX(0, MIN(t->cycle.trips, const_int_at(val(t->plan->graph, t->in[0]), 0))));
 	Value limit = LLVMBuildLoad2(g->b, g->i64, operand_pointer(t, 0), "");
 	Value above = LLVMBuildICmp(g->b, LLVMIntSGT, limit, number(g, t->cycle.trips), "");
 	limit = LLVMBuildSelect(g->b, above, number(g, t->cycle.trips), limit, "");
@@ -405,10 +405,8 @@ static void place_carried(const Turns *t, Value i, Value left)
 	for (int k = 0; k < c->carried; k++) {
 		Value one = t->place[0][k], two = t->place[1][k];
 		Value before = LLVMBuildSelect(g->b, other, one, two, "");
-		set_entry(g, t->inputs, k,
-		          LLVMBuildSelect(g->b, first, t->start[k], before, ""));
-		set_entry(g, t->outputs, c->until + k,
-		          LLVMBuildSelect(g->b, other, two, one, ""));
+		set_entry(g, t->inputs, k, LLVMBuildSelect(g->b, first, t->start[k], before, ""));
+		set_entry(g, t->outputs, c->until + k, LLVMBuildSelect(g->b, other, two, one, ""));
 	}
 }
 
@@ -446,8 +444,8 @@ static void settle_carried(const Turns *t, Value made)
 	for (int k = 0; k < t->cycle.carried; k++) {
 		if (out_of(t->plan, t->kern, k) < 0)
 			continue;
-		Value last = LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k],
-		                             t->place[0][k], "");
+		Value last =
+		    LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k], t->place[0][k], "");
 		last = LLVMBuildSelect(g->b, none, t->start[k], last, "");
 		move_bytes(g, t->place[0][k], last, result_bytes(&t->cycle, k));
 	}
@@ -507,8 +505,7 @@ static void write_loop(Writer *w, const Entry *e, const Launch *l, Value run)
 		settle_carried(&t, made);
 	for (int i = 0; i < l->kern->nout; i++)
 		if (l->kern->out[i] == l->kern->heart)
-			LLVMBuildStore(g->b, made,
-			               place_pointer(g, e->plan, run, l->kern->to[i]));
+			LLVMBuildStore(g->b, made, place_pointer(g, e->plan, run, l->kern->to[i]));
 }
 
 static void write_launches(Writer *w, const Entry *e, Value run)

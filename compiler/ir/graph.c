@@ -109,7 +109,8 @@ static bool can_fold(const Graph *g, Op op, int nin, const Ref *in, const Shape 
 			return false;
 		count += count_of(&val(g, in[k])->shape);
 	}
-	return nin > 0 && op != O_rand && prims[op].cls != C_loop && count <= FOLD_OPERANDS && count_of(shape) <= FOLD_LIMIT;
+	return nin > 0 && op != O_rand && prims[op].cls != C_loop && count <= FOLD_OPERANDS &&
+	       count_of(shape) <= FOLD_LIMIT;
 }
 
 static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,

@@ -163,10 +163,11 @@ typedef struct Graph {
 	Plainness plain;
 } Graph;
 
-// A loop: its body is a graph whose slots are, in order, the carried values, an entry of each scanned
-// value (along its first axis), and the fixed values. Its outs are: whether another trip follows
-// (`until`: a b8), the carried values for the next trip, and an entry of each stacked result. Operand
-// 0 limits the trips (i64, rank 0); the others stand for the slots.
+// A loop: its body is a graph whose slots are, in order, the carried values, an entry of each
+// scanned value (along its first axis), and the fixed values. Its outs are: whether another trip
+// follows
+// (`until`: a b8), the carried values for the next trip, and an entry of each stacked result.
+// Operand 0 limits the trips (i64, rank 0); the others stand for the slots.
 typedef struct Cycle {
 	const Graph *body;
 	int64_t trips; // at most
@@ -189,9 +190,9 @@ enum { FOLD_LIMIT = 1 << 16 };
 
 Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
 Ref put_loop(Graph *, const Cycle *, const Ref *in);
-Ref put_num(Graph *, Elem, double);                     // rank 0
-Ref put_slot(Graph *, int slot);                        // the slot's contents
-bool commutes(Op);                                      // may its two operands change places?
+Ref put_num(Graph *, Elem, double);                 // rank 0
+Ref put_slot(Graph *, int slot);                    // the slot's contents
+bool commutes(Op);                                  // may its two operands change places?
 Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new operands, origin kept
 int add_slot(Graph *, Slot);                        // its number
 int find_slot(const Graph *, const char *name);     // -1
@@ -247,12 +248,15 @@ Ref loop_part(Graph *, Ref loop, int k);
 // is the same in all trips computed before it. Answers how many trips it makes; part[k]: result k
 // where it is wanted.
 Ref put_lean_loop(Graph *, const Cycle *, const Ref *in, const bool *want, Ref *part);
-// The first `most` trips one after the other, for as many as the limit says at most; further entries
-// of stacked results repeat the last. Where the limit is a constant and `most` no less: the loop.
+// The first `most` trips one after the other, for as many as the limit says at most; further
+// entries of stacked results repeat the last. Where the limit is a constant and `most` no less: the
+// loop.
 void unroll_loop(Graph *, const Cycle *, const Ref *in, int64_t most, Ref *part);
 // The body's values in g, its slots being `slot`; by Ref.
 Ref *put_body(Graph *, const Graph *body, const Ref *slot);
 bool makes_all_trips(const Graph *, const Cycle *, const Ref *in); // as is known
+// How many trips it makes, where no data decide and they are at most `most`; -1: not known.
+int64_t known_trips(Graph *, const Cycle *, const Ref *in, int64_t most);
 
 // ---- attr.c, type.c: shapes and attributes --------------------------------------------
 

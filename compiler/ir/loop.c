@@ -8,11 +8,11 @@ Cycle loop_of(const Val *v)
 {
 	const int64_t *i = v->attr->i;
 	Cycle l = {.body = v->data,
-	          .trips = i[0],
-	          .carried = (int)i[1],
-	          .scanned = (int)i[2],
-	          .reverse = i[3] != 0,
-	          .until = i[4] != 0};
+	           .trips = i[0],
+	           .carried = (int)i[1],
+	           .scanned = (int)i[2],
+	           .reverse = i[3] != 0,
+	           .until = i[4] != 0};
 	l.fixed = l.body->slots.count - l.carried - l.scanned;
 	l.stacked = l.body->outs.count - l.until - l.carried;
 	return l;
@@ -170,8 +170,8 @@ void unroll_loop(Graph *g, const Cycle *l, const Ref *in, int64_t most, Ref *par
 	for (int k = 0; k < l->carried; k++)
 		part[k] = slot[k];
 	for (int k = 0; k < l->stacked; k++)
-		part[l->carried + k] = count ? stack_entries(g, l, count, entry[k])
-		                             : no_entries(g, l, l->carried + k);
+		part[l->carried + k] =
+		    count ? stack_entries(g, l, count, entry[k]) : no_entries(g, l, l->carried + k);
 }
 
 // ---- leaner ---------------------------------------------------------------------------
@@ -185,9 +185,10 @@ typedef struct Lean {
 	bool *live;       // by Ref of the old body: it is needed
 	bool *same;       // of one value in all trips, and not of constants alone
 	bool *read;       // by what is not the same, or by an out
-	Copy before, trip; // the old body's values in g, where the same in all trips, and in the new
-	VEC(Ref) operand;  // of the new loop
-	Table *known;      // operand -> its slot in the new body
+	Copy before,
+	    trip;         // the old body's values in g, where the same in all trips, and in the new
+	VEC(Ref) operand; // of the new loop
+	Table *known;     // operand -> its slot in the new body
 } Lean;
 
 static bool wanted(const Lean *w, int k)
@@ -269,7 +270,8 @@ static Ref put_fixed(Lean *w, Ref operand)
 	enum { SMALL = 16 };
 	const Val *v = val(w->g, operand);
 	double number;
-	if (const_num(w->g, operand, &number) || (is_const(w->g, operand) && count_of(&v->shape) <= SMALL))
+	if (const_num(w->g, operand, &number) ||
+	    (is_const(w->g, operand) && count_of(&v->shape) <= SMALL))
 		return put_const(w->body, v->type, v->shape, v->data);
 	uint64_t *cell = table_cell(w->known, &operand, sizeof operand);
 	if (!*cell)
@@ -360,15 +362,44 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 	find_live(&w);
 	find_same(&w);
 	PUSH(arena, w.operand, in[0]);
-	Cycle lean = {
-	    .body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
+	Cycle lean = {.body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
 	put_trip(&w, &lean);
 	put_results(&w, &lean, at);
 	bool none = !l->until && !loop_results(&lean);
 	Ref loop = none ? 0 : put_loop(g, &lean, w.operand.at);
 	for (int k = 0; k < n; k++)
-		part[k] = at[k] >= 0                         ? loop_part(g, loop, at[k])
+		part[k] = at[k] >= 0                     ? loop_part(g, loop, at[k])
 		          : k < l->carried && w.still[k] ? in[1 + k]
 		                                         : 0;
 	return l->until ? loop : put_limit(g, l, in[0]);
+}
+
+// ---- counted --------------------------------------------------------------------------
+
+int64_t known_trips(Graph *g, const Cycle *l, const Ref *in, int64_t most)
+{
+	Cycle few = *l;
+	int n = loop_results(l);
+	Ref *part = NEWS(g->arena, Ref, n + 1);
+	few.trips = l->scanned ? l->trips : MIN(l->trips, most);
+	Ref trips = put_lean_loop(g, &few, in, NEWS(g->arena, bool, n + 1), part);
+	const Val *v = val(g, trips);
+	if (v->op == O_const)
+		return const_int_at(v, 0) < most ? const_int_at(v, 0) : -1;
+	if (v->op != O_loop)
+		return -1;
+	Arena *arena = arena_new();
+	Array *operand = NEWS(arena, Array, v->nin);
+	int64_t made = -1;
+	bool known = true;
+	for (int k = 0; k < v->nin && known; k++) {
+		const Val *x = val(g, v->in[k]);
+		known = x->op == O_const;
+		if (known)
+			operand[k] = array_from(arena, x->type, &x->shape, x->data);
+	}
+	if (known)
+		made = eval_value(arena, g, trips, NULL, operand).i[0];
+	arena_free(arena);
+	return made < few.trips || few.trips == l->trips ? made : -1;
 }

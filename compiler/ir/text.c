@@ -489,8 +489,7 @@ static void read_value(Reader *r, Lexer *l)
 	} else {
 		const Expr *e = parse_expr(l);
 		bool loop = e->kind == X_call && e->op == O_loop;
-		ref = loop ? read_loop(r, l, e)
-		           : eval_expr(r->g, lexer_place(l), e, look_name, r);
+		ref = loop ? read_loop(r, l, e) : eval_expr(r->g, lexer_place(l), e, look_name, r);
 	}
 	if (lexer_take(l, ":")) {
 		const Val *v = val(r->g, ref);

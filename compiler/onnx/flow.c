@@ -1,6 +1,6 @@
 // flow.c: ONNX operators about control: Constant, If, sequences, optional values, random draws,
-// Dropout. Takes the node being lowered. Gives its results. Keeps: where a branch depends on the data
-// both are computed; sequences are lists that only the reader sees.
+// Dropout. Takes the node being lowered. Gives its results. Keeps: where a branch depends on the
+// data both are computed; sequences are lists that only the reader sees.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -267,11 +267,26 @@ static Ref state_number(Reader *r, const char *name)
 	return enter_nests(r, inside, put_slot(r->g, slot));
 }
 
+// What is drawn in a loop differs from trip to trip.
+static Ref seed_here(Reader *r)
+{
+	static const int64_t spread = 6364136223846793005; // Knuth's multiplier, MMIX
+	Graph *g = r->g;
+	Ref seed = state_number(r, "amos.seed");
+	for (Nest *f = r->nest; f; f = f->outer) {
+		if (!f->turn)
+			continue;
+		seed = put2(g, O_mul, seed, put_const(g, E_i64, shape_of(0, NULL), &spread));
+		seed = put2(g, O_add, seed, bring_in(r, f->turn, f));
+	}
+	return seed;
+}
+
 Ref draw_uniform(Reader *r, const Shape *s)
 {
 	Attr attr = {.n = s->rank + 1, .i = {r->sites++}};
 	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
-	Ref in[2] = {state_number(r, "amos.seed"), state_number(r, "amos.step")};
+	Ref in[2] = {seed_here(r), state_number(r, "amos.step")};
 	return put(r->g, O_rand, 2, in, &attr);
 }
 

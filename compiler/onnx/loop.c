@@ -1,6 +1,7 @@
 // loop.c: ONNX Loop and Scan, and what the body of a loop sees of the graph around it.
 // Takes the node being lowered. Gives its results. Keeps: a loop stays one where it is long, or how
-// often it turns depends on the data; short ones are unrolled, and those whose turns differ in shape.
+// often it turns depends on the data; short ones are unrolled, and those whose turns differ in
+// shape.
 #include "lower.h"
 #include <string.h>
 
@@ -72,27 +73,8 @@ Ref enter_nests(Reader *r, Nest *inside, Ref x)
 	return bring_in(r, x, NULL);
 }
 
-// ---- long and short -------------------------------------------------------------------
-
-// Unrolled, a loop of so many values costs a blink of compile time, and no trip has to begin where
-// the one before has ended.
-enum { FEW = 2048, LONGEST = 4096 };
-
-bool is_short(const Reader *r, int64_t trips, int64_t values)
-{
-	return !r->options->loops && trips <= FEW && trips * values <= FEW;
-}
-
-static int64_t live_values(Arena *arena, const Graph *g)
-{
-	const bool *live = graph_marks(arena, g);
-	int64_t n = 0;
-	for (int r = 1; r < g->nval; r++)
-		n += live[r];
-	return n;
-}
-
-Ref put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
+// Its body, and the operands behind the limit.
+static Ref *fill_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit)
 {
 	VEC(Ref) in = {0};
 	PUSH(r->arena, in, limit);
@@ -101,11 +83,13 @@ Ref put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
 	cycle->body = f->body;
 	cycle->fixed = f->body->slots.count - cycle->carried - cycle->scanned;
 	cycle->stacked = f->body->outs.count - cycle->until - cycle->carried;
-	if (!makes_all_trips(r->g, cycle, in.at) ||
-	    !is_short(r, cycle->trips, live_values(r->arena, f->body)))
-		return put_lean_loop(r->g, cycle, in.at, NULL, part);
-	unroll_loop(r->g, cycle, in.at, cycle->trips, part);
-	return limit;
+	return in.at;
+}
+
+void put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
+{
+	const Ref *in = fill_cycle(r, cycle, f, limit);
+	put_lean_loop(r->g, cycle, in, NULL, part);
 }
 
 // Values one after the other along a new axis.
@@ -133,14 +117,19 @@ typedef struct Turns { // of a Loop or Scan
 	const Value *start; // of carried values
 	const Ref *scan;    // along their first axes
 	Ref limit;          // i64, rank 0
-	int64_t most;       // turns that the limit leaves; ENDLESS: it is computed, or there is none
-	Value *last;        // of carried values, once all turns are made
-	Ref *all;           // of stacked ones, along their first axes; 0: no turn was made
-	const char *why;    // it cannot stay a loop
-	Ref unknown;        // it cannot be unrolled: whether this is true decides
+	int64_t most;    // turns that the limit leaves; ENDLESS: it is computed, or there is none
+	Value *last;     // of carried values, once all turns are made
+	Ref *all;        // of stacked ones, along their first axes; 0: no turn was made
+	const char *why; // it cannot stay a loop
+	Ref unknown;     // it cannot be unrolled: whether this is true decides
 } Turns;
 
 static const int64_t ENDLESS = INT64_C(1) << 40;
+
+// A recurrence is faster as a loop from its second trip on: weights get their gradient once. But
+// the number of a turn may decide what it does, and in a few nodes nothing is lost; LONGEST turns
+// are laid out where there cannot be a loop.
+enum { FEW = 64, LONGEST = 4096 };
 
 static Ref turn_number(Graph *g, int64_t turn)
 {
@@ -202,9 +191,9 @@ static Cycle body_once(Turns *t, Nest *f)
 		start[k] = as_ref(c, t->start[k]);
 	open_nest(r, f);
 	for (int k = 0; k < t->carried; k++)
-		in[n++] = (Value){.ref = nest_slot(r, f, start[k], false),
-		                  .onnx = t->start[k].onnx};
-	Ref turn = nest_slot(r, f, first, false);
+		in[n++] =
+		    (Value){.ref = nest_slot(r, f, start[k], false), .onnx = t->start[k].onnx};
+	Ref turn = f->turn = nest_slot(r, f, first, false);
 	for (int k = 0; k < t->scanned; k++)
 		in[n++] = (Value){.ref = nest_slot(r, f, t->scan[k], true)};
 	if (t->loop) {
@@ -244,6 +233,32 @@ static void count_rows(Turns *t, const Nest *f)
 		     node_place(c->r->arena, c->node), (long long)t->most);
 }
 
+// Is all that it computes known now? Shapes may depend on it.
+static bool is_constant(const Turns *t, const Nest *f)
+{
+	bool known = is_const(t->c->g, t->limit);
+	for (int k = 0; k < f->operand.count; k++)
+		known &= is_const(t->c->g, f->operand.at[k]);
+	return known && !t->c->r->options->loops;
+}
+
+// Where a counter decides when to end, and no data do, the body need not tell.
+static void count_turns(Turns *t, Cycle *cycle, Nest *f)
+{
+	enum { MOST = 1 << 16 };
+	Graph *g = t->c->g;
+	const Ref *in = fill_cycle(t->c->r, cycle, f, t->limit);
+	int64_t turns = known_trips(g, cycle, in, MOST);
+	if (turns < 0)
+		return;
+	if (cycle->until)
+		memmove(f->body->outs.at, f->body->outs.at + 1,
+		        sizeof *f->body->outs.at * (size_t)--f->body->outs.count);
+	cycle->until = false;
+	cycle->trips = t->most = turns;
+	t->limit = turn_number(g, turns);
+}
+
 static bool keep_loop(Turns *t)
 {
 	Call *c = t->c;
@@ -251,6 +266,10 @@ static bool keep_loop(Turns *t)
 	if (!all_tensors(t, t->carried, t->start))
 		return false;
 	Cycle cycle = body_once(t, &f);
+	if (!t->why && is_constant(t, &f))
+		return false;
+	if (!t->why && t->loop)
+		count_turns(t, &cycle, &f);
 	if (!t->why && t->stacked && (cycle.until || t->most == ENDLESS))
 		count_rows(t, &f);
 	if (t->why)
@@ -309,7 +328,8 @@ static void turn_all(Turns *t, const bool *on)
 	Call *c = t->c;
 	int64_t values = MAX(1, (int64_t)t->body->n_node);
 	bool known = on && is_const(c->g, t->limit);
-	bool brief = is_short(c->r, t->most < ENDLESS ? t->most : 1, values);
+	int64_t least = t->most < ENDLESS ? t->most : 1;
+	bool brief = !c->r->options->loops && least <= FEW && least * values <= FEW;
 	t->last = NEWS(c->r->arena, Value, t->carried + 1);
 	t->all = NEWS(c->r->arena, Ref, t->stacked + 1);
 	if (known && brief && unroll(t, *on, FEW / values))
@@ -469,4 +489,3 @@ void lower_scan(Call *c)
 	else
 		scan_all(c);
 }
-

@@ -138,8 +138,9 @@ typedef struct Value {  // what a name stands for
 typedef struct Nest { // the body of a loop being lowered: a graph inside of another
 	struct Nest *outer;
 	Graph *body, *around;
-	Table *known;       // a value around it -> its slot in the body
-	VEC(Ref) operand;   // of the loop: by slot, values around it
+	Ref turn;         // the number of the trip, i64; 0: the body does not know it
+	Table *known;     // a value around it -> its slot in the body
+	VEC(Ref) operand; // of the loop: by slot, values around it
 } Nest;
 
 typedef struct Space { // the names of one graph, inside those of another
@@ -157,7 +158,7 @@ typedef struct Reader {
 	Arena *arena;
 	File *file;
 	Model *model;
-	Graph *g;     // where values are put now
+	Graph *g;   // where values are put now
 	Nest *nest; // of `g`; NULL: of no loop
 	const ReadOptions *options;
 	const ModelProto *proto;
@@ -218,15 +219,13 @@ Ref bring_in(Reader *, Ref, Nest *home);
 // Leaves all nests; enter_nests goes back, and brings `x` in.
 Nest *leave_nests(Reader *);
 Ref enter_nests(Reader *, Nest *, Ref x);
-// Is a loop short enough to be unrolled? values: that a trip computes.
-bool is_short(const Reader *, int64_t trips, int64_t values);
-// The loop over a closed nest, whose operands come after `limit`: unrolled where it is short. part:
-// its results.
-Ref put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
+// The loop over a closed nest, whose operands come after `limit`; trips, carried, scanned, reverse
+// and until are given. part: its results.
+void put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
 Ref put_stack(Call *, int n, const Ref *, int axis); // values one after the other along a new axis
-Ref as_ref(Call *, Value);                       // fails where it is no tensor
+Ref as_ref(Call *, Value);                           // fails where it is no tensor
 bool is_tensor(Value);
-void give_values(Call *, int n, const Value *);              // the first results
+void give_values(Call *, int n, const Value *);        // the first results
 const GraphProto *body_of(const Call *, const char *); // an attribute
 
 // ---- roles.c: which initializers are parameters ---------------------------------------

@@ -39,9 +39,9 @@ typedef struct ReadOptions {
 	// read. An input that had to stand in is no slot of the graph.
 	int nknown;
 	const Known *known;
-	bool loops; // short loops stay loops too; they are unrolled otherwise, which runs faster
-	bool list; // inputs, outputs and operators only, as the file declares them: no graph, no
-	           // failure over what is in it
+	bool loops; // short loops and constant ones stay loops too
+	bool list;  // inputs, outputs and operators only, as the file declares them: no graph, no
+	            // failure over what is in it
 } ReadOptions;
 
 typedef struct Dim {

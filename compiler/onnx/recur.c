@@ -143,8 +143,8 @@ static void gru_step(Cell *k, Ref pre)
 	k->h = add(k, mul(k, rest(k, update), fresh), mul(k, update, k->h));
 }
 
-// The body of the loop over time. What goes on past a sequence's end is what it was, and zero in the
-// stacked states.
+// The body of the loop over time. What goes on past a sequence's end is what it was, and zero in
+// the stacked states.
 static void put_step(Cell *k, Ref pre)
 {
 	Graph *g = k->g;
@@ -166,7 +166,7 @@ static void put_step(Cell *k, Ref pre)
 		add_out(g, "c", live ? put3(g, O_select, live, k->memory, memory) : k->memory);
 	if (live)
 		add_out(g, "t", put2(g, O_add, k->time, put_num(g, E_i64, k->reverse ? -1 : 1)));
-	add_out(g, "y", put_rank(g, y, 3));
+	add_out(g, "y", y);
 }
 
 // Gives the states of all steps, the last one, and the last memory.
@@ -192,7 +192,8 @@ static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
 	put_cycle(r, &cycle, &nest, put_num(g, E_i64, (double)k.steps), part);
 	*last = put_rank(g, part[0], 3);
 	*memory = k.memory ? put_rank(g, part[1], 3) : 0;
-	*all = part[cycle.carried];
+	*all = put_reshape(g, part[cycle.carried],
+	                   shape_of(4, (int64_t[]){k.steps, 1, k.batch, k.hidden}));
 }
 
 // Given as [directions, batch, hidden]; with layout 1 the batch comes first.
