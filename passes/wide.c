@@ -10,8 +10,17 @@ static Elem widened(Elem e)
 	return e == E_f32 ? E_f64 : e;
 }
 
+static Ref wide_loop(Graph *g, const Val *v, const Ref *in)
+{
+	Cycle c = loop_of(v);
+	c.body = wide_pass(g->arena, c.body);
+	return put_loop(g, &c, in);
+}
+
 static Ref wide_value(Graph *g, const Val *v, const Ref *in)
 {
+	if (v->op == O_loop)
+		return wide_loop(g, v, in);
 	Ref r =
 	    v->op == O_cast ? put_cast(g, in[0], widened((Elem)v->attr->i[0])) : put_as(g, v, in);
 	return put_cast(g, r, widened(v->type));

@@ -46,7 +46,7 @@ static bool check(const char *line, const char *wanted)
 		free(caught.message);
 		return false;
 	}
-	Model *m = read_packed(variant(line, &op));
+	Model *m = read_packed(variant(line, &op), &(ReadOptions){0});
 	Trial *t = trial_new(arena, line, m->graph, variant_values, NULL);
 	good = gives(t, line, wanted + 1);
 	if (good && t->with && *wanted == '=') {

@@ -335,8 +335,8 @@ const char *attr_layout(AttrKind kind)
 	    [K_slice] = "LLL", [K_pad] = "LLx",    [K_window] = "Lx", [K_axis] = "a",
 	    [K_type] = "i",    [K_const] = "",     [K_slot] = "i",    [K_rand] = "iL",
 	    [K_iota] = "iL",   [K_act] = "i",      [K_norm] = "Aix",  [K_cum] = "aii",
-	    [K_put] = "ai",    [K_attend] = "xii", [K_narrow] = "ii",
-	    [K_loop] = "L",    [K_part] = "i",
+	    [K_put] = "ai",    [K_attend] = "xii", [K_narrow] = "ii", [K_loop] = "L",
+	    [K_part] = "i",
 	};
 	return layouts[kind];
 }

@@ -86,10 +86,10 @@ static Ref *fill_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit)
 	return in.at;
 }
 
-void put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
+Ref put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
 {
 	const Ref *in = fill_cycle(r, cycle, f, limit);
-	put_lean_loop(r->g, cycle, in, NULL, part);
+	return put_lean_loop(r->g, cycle, in, NULL, part);
 }
 
 // Values one after the other along a new axis.
@@ -120,6 +120,7 @@ typedef struct Turns { // of a Loop or Scan
 	int64_t most;    // turns that the limit leaves; ENDLESS: it is computed, or there is none
 	Value *last;     // of carried values, once all turns are made
 	Ref *all;        // of stacked ones, along their first axes; 0: no turn was made
+	Ref trips;       // so many of their entries are there, i64; 0: all
 	const char *why; // it cannot stay a loop
 	Ref unknown;     // it cannot be unrolled: whether this is true decides
 } Turns;
@@ -150,8 +151,9 @@ static bool fits(Turns *t, const Val *given, const Val *made, int k)
 static bool all_tensors(Turns *t, int n, const Value *v)
 {
 	for (int k = 0; k < n; k++)
-		if (!is_tensor(v[k]))
-			t->why = "a value of its graph is not a tensor";
+		if (!is_tensor(v[k]) || v[k].counts)
+			t->why = v[k].counts ? "the size of a value of its graph depends on data"
+			                     : "a value of its graph is not a tensor";
 	return !t->why;
 }
 
@@ -213,24 +215,15 @@ static Cycle body_once(Turns *t, Nest *f)
 	return cycle;
 }
 
-// Results with a row a turn, of a number that the data decide: as many as there are, where the
-// inputs are known; else as many as there may be.
-static void count_rows(Turns *t, const Nest *f)
+// Results with a row a turn, of a number that the data decide, need a bound, or inputs that are
+// known.
+static void check_rows(Turns *t)
 {
-	Call *c = t->c;
-	stand_for(c->r, t->limit);
-	for (int k = 0; k < f->operand.count; k++)
-		stand_for(c->r, f->operand.at[k]);
-	if (c->r->again)
-		refuse(c, "the number of its turns is computed from inputs");
-	if (t->most == ENDLESS)
-		t->why = "the data decide how often it turns, and each turn adds a row to a "
-		         "result: give it a trip count that is a constant";
-	else
-		note(c->r,
-		     "%s: results with a row a turn have %lld rows; those of turns that are not "
-		     "made are zero",
-		     node_place(c->r->arena, c->node), (long long)t->most);
+	if (t->most < ENDLESS)
+		return;
+	stand_for(t->c->r, t->limit);
+	t->why = "the data decide how often it turns, and each turn adds a row to a result: give "
+	         "it a trip count that is a constant";
 }
 
 // Is all that it computes known now? Shapes may depend on it.
@@ -270,12 +263,14 @@ static bool keep_loop(Turns *t)
 		return false;
 	if (!t->why && t->loop)
 		count_turns(t, &cycle, &f);
-	if (!t->why && t->stacked && (cycle.until || t->most == ENDLESS))
-		count_rows(t, &f);
+	bool counted = cycle.until || t->most == ENDLESS || !is_const(c->g, t->limit);
+	if (!t->why && t->stacked && counted)
+		check_rows(t);
 	if (t->why)
 		return false;
 	Ref *part = NEWS(c->r->arena, Ref, f.body->outs.count + 1);
-	put_cycle(c->r, &cycle, &f, t->limit, part);
+	Ref trips = put_cycle(c->r, &cycle, &f, t->limit, part);
+	t->trips = counted ? trips : 0;
 	for (int k = 0; k < t->carried; k++)
 		t->last[k] = (Value){.ref = part[k]};
 	t->all = part + t->carried + 1;
@@ -383,6 +378,10 @@ void lower_loop(Call *c)
 	}
 	turn_all(&t, known ? &on : NULL);
 	give_all(&t, NULL);
+	for (int k = t.carried; k < c->nout && t.trips; k++) {
+		c->out[k] = copy_behind(g, c->out[k], 0, t.trips);
+		c->counts[k].of[0] = t.trips;
+	}
 }
 
 // ---- Scan -----------------------------------------------------------------------------

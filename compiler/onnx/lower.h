@@ -220,8 +220,8 @@ Ref bring_in(Reader *, Ref, Nest *home);
 Nest *leave_nests(Reader *);
 Ref enter_nests(Reader *, Nest *, Ref x);
 // The loop over a closed nest, whose operands come after `limit`; trips, carried, scanned, reverse
-// and until are given. part: its results.
-void put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
+// and until are given. part: its results. Answers how many trips it makes.
+Ref put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
 Ref put_stack(Call *, int n, const Ref *, int axis); // values one after the other along a new axis
 Ref as_ref(Call *, Value);                           // fails where it is no tensor
 bool is_tensor(Value);

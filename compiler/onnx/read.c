@@ -153,6 +153,12 @@ static Value bring_value(Reader *r, Value v, Nest *home)
 	if (r->nest == home)
 		return v;
 	v.ref = bring_in(r, v.ref, home);
+	if (v.counts) {
+		Counts *counts = take_copy(r->arena, v.counts, sizeof *counts);
+		for (int a = 0; a < RANK; a++)
+			counts->of[a] = bring_in(r, counts->of[a], home);
+		v.counts = counts;
+	}
 	if (v.list) {
 		List *list = NEW(r->arena, List);
 		*list = (List){v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
