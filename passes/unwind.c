@@ -233,7 +233,7 @@ static bool is_scanned(const Unwind *u, Ref r)
 
 // Is this share worked out behind the loop? A product is; of others those whose gradient is stacked
 // anyhow, and of their own rank.
-static bool is_behind(Unwind *u, const Share *share)
+static bool is_after_loop(Unwind *u, const Share *share)
 {
 	int rank = u->back.g->slots.at[share->slot].shape.rank;
 	bool known = is_scanned(u, share->gradient) || stacked(u, share->gradient, false) >= 0;
@@ -263,7 +263,7 @@ static Ref summed(Unwind *u, int k)
 		sum = put2(body, O_add, sum, own);
 	for (int i = 0; i < u->back.shares.count; i++) {
 		const Share *share = &u->back.shares.at[i];
-		if (share->slot == u->enter[k] && !is_behind(u, share))
+		if (share->slot == u->enter[k] && !is_after_loop(u, share))
 			sum = put2(body, O_add, sum, fit(body, share->gradient, &like));
 	}
 	return sum;
@@ -340,7 +340,7 @@ static void give_back(Unwind *u, const Ref *part)
 	for (int i = 0; i < u->back.shares.count; i++) {
 		const Share *share = &u->back.shares.at[i];
 		int k = share->slot - u->back.first_fixed + c->carried + c->scanned;
-		if (is_behind(u, share))
+		if (is_after_loop(u, share))
 			add_gradient(u->s, u->in[1 + k],
 			             share_behind(u, part, share, u->in[1 + k]));
 	}
