@@ -441,15 +441,16 @@ static Value widen_float(Gen *g, Value x, Elem from)
 	return x;
 }
 
+// By way of f32, as the evaluator does.
 static Value narrow_float(Gen *g, Value x, Elem to)
 {
 	if (to == E_f64)
 		return LLVMBuildFPCast(g->b, x, like(g, g->f64, x), "");
+	x = LLVMBuildFPCast(g->b, x, like(g, g->f32, x), "");
 	if (to == E_f16) {
 		LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
 		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(g, half, x), ""), true);
 	}
-	x = LLVMBuildFPCast(g->b, x, like(g, g->f32, x), "");
 	return to == E_bf16 ? narrow_bf16(g, x) : x;
 }
 
