@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { FEWEST = 5, MOST = 40, FEW = 4 };
+enum { FEWEST = 5, MOST = 40, FEW = 6 };
 static const double largest_kept = 30; // larger values are scaled down
 static const double same = 1e-9;       // of the largest entry: what the door may change
 
@@ -91,6 +91,14 @@ static void limit_size(Maker *m, const Shape *s)
 		longjmp(m->too_large, 1);
 }
 
+// Products would take the evaluator long.
+static void limit_work(Maker *m, Op op, const Ref *in, const Shape *s)
+{
+	const int64_t most = 30000000;
+	if (op == O_dot && count_of(s) * shape_at(m, in[0])->dim[s->rank - 1] > most)
+		longjmp(m->too_large, 1);
+}
+
 // What is left of a result that was worked out when it was put: its type's bits.
 static double folded_type(Elem type)
 {
@@ -106,6 +114,7 @@ Ref enter(Maker *m, Op op, int nin, const Ref *in, const Attr *attr)
 	Attr none = {0};
 	type_of(g, op, nin, in, attr ? attr : &none, &type, &shape);
 	limit_size(m, &shape);
+	limit_work(m, op, in, &shape);
 	Ref r = put(g, op, nin, in, attr);
 	catch_up(m);
 	Array *operand = NEWS(arena, Array, nin + 1);
@@ -211,19 +220,29 @@ Ref new_leaf(Maker *m, Elem type, Shape shape)
 int64_t any_size(Maker *m)
 {
 	static const int64_t small[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 48, 64},
-	                     large[] = {1, 3, 8, 16, 33, 64, 100, 128, 257, 512, 1025, 3000};
+	                     large[] = {1, 3, 8, 16, 33, 64, 100, 128, 257, 512};
 	return m->made.large ? large[draw(m, COUNT(large))] : small[draw(m, COUNT(small))];
 }
 
 static Shape any_shape(Maker *m)
 {
-	Shape s = {.rank = m->made.large ? 1 + (int)draw(m, 4) : (int)draw(m, MOST_RANK + 1)};
-	int64_t room = m->made.large ? 150000 : draw(m, 6) ? 600 : 4000;
+	Shape s = {.rank = (int)draw(m, MOST_RANK + 1)};
+	int64_t room = draw(m, 6) ? 600 : 4000;
 	for (int a = 0; a < s.rank; a++) {
 		int64_t size = any_size(m);
 		s.dim[a] = MIN(size, room);
 		room /= s.dim[a];
 	}
+	return s;
+}
+
+// Many rows.
+static Shape large_shape(Maker *m)
+{
+	static const int64_t rows[] = {300, 512, 1025, 2000}, columns[] = {17, 64, 96, 100, 128};
+	Shape s = {.rank = 2 + (int)draw(m, 2), .dim = {1, 1, 1}};
+	s.dim[draw(m, (uint64_t)s.rank - 1)] = rows[draw(m, COUNT(rows))];
+	s.dim[s.rank - 1] = columns[draw(m, COUNT(columns))];
 	return s;
 }
 
@@ -359,9 +378,9 @@ Random random_graph(Arena *arena, const char *name, uint64_t number)
 	                    .state = number * 0xD1342543DE82EF95u}};
 	m.made.large = draw(&m, 24) == 0;
 	int count =
-	    m.made.large ? 1 + (int)draw(&m, FEW) : FEWEST + (int)draw(&m, MOST - FEWEST + 1);
+	    m.made.large ? 2 + (int)draw(&m, FEW) : FEWEST + (int)draw(&m, MOST - FEWEST + 1);
 	for (int i = 0; i < 2; i++) {
-		Shape shape = any_shape(&m);
+		Shape shape = m.made.large ? large_shape(&m) : any_shape(&m);
 		Elem type = i ? any_type(&m) : float_type(&m);
 		keep_value(&m, new_slot(&m, type, shape, random_bytes(&m, type, &shape, 0)));
 	}

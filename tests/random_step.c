@@ -271,7 +271,7 @@ static Ref put_stretched(Maker *m, Ref x)
 // One row of a window's attribute for an axis of d entries; false where none fits.
 static bool window_row(Maker *m, int64_t axis, int64_t d, int64_t *row)
 {
-	int64_t size = 1 + (int64_t)draw(m, 4), stride = 1 + (int64_t)draw(m, 3);
+	int64_t size = 1 + (int64_t)draw(m, 4), stride = draw(m, 2) ? 1 : 2 + (int64_t)draw(m, 2);
 	int64_t dilation = 1 + (int64_t)draw(m, 2), before = (int64_t)draw(m, (uint64_t)size);
 	int64_t up = draw(m, 4) ? 1 : 2 + (int64_t)draw(m, 2);
 	int64_t room = (d - 1) * up + 1 + 2 * before - (size - 1) * dilation - 1;
@@ -405,6 +405,22 @@ static Ref put_product(Maker *m, Ref x)
 	return right ? enter2(m, O_dot, y, x) : enter2(m, O_dot, x, y);
 }
 
+// One or two layers of a perceptron.
+static Ref put_layers(Maker *m, Ref x)
+{
+	x = matrix(m, x);
+	Elem type = value(m, x)->type;
+	for (uint64_t layers = 1 + draw(m, 2); layers; layers--) {
+		const Shape s = *shape_at(m, x);
+		int64_t rows = count_of(&s) / s.dim[s.rank - 1], n = any_size(m);
+		x = as_shape(m, x, &(Shape){2, {rows, s.dim[s.rank - 1]}});
+		Ref w = new_leaf(m, type, (Shape){2, {s.dim[s.rank - 1], n}});
+		x = enter2(m, O_add, enter2(m, O_dot, x, w), new_leaf(m, type, (Shape){2, {1, n}}));
+		x = enter(m, O_act, 1, &x, &(Attr){.n = 1, .i = {(int64_t)draw(m, ACTS)}});
+	}
+	return x;
+}
+
 static Ref swapped(Maker *m, Ref x)
 {
 	int64_t perm[RANK];
@@ -444,40 +460,42 @@ static Ref put_attention(Maker *m, Ref x)
 	return enter(m, O_attend, 3 + bias, in, &attr);
 }
 
-// x as [N, G C, ..] in windows, times a kernel [G, C size, O]: what the reader makes of Conv.
+// What the reader makes of Conv: windows [N, G, C, out.., size..] of x as matrices of C size..
+// columns, one a group or one of all samples, times a kernel [G, O, C size..] turned.
 static Ref put_convolution(Maker *m, Ref x)
 {
+	const Shape image = {.rank = 4, .dim = {2, 4, 9, 7}};
 	x = as_float(m, x);
-	Shape s = *shape_at(m, x);
+	if (shape_at(m, x)->rank < 3 || shape_at(m, x)->rank > 4)
+		x = new_leaf(m, E_f32, image);
+	Shape s = *shape_at(m, x), grouped = {.rank = s.rank + 1, .dim = {s.dim[0], 1, s.dim[1]}};
 	int n = s.rank - 2;
-	if (n < 1 || n > 2)
-		return x;
-	int64_t groups = s.dim[1] % 2 == 0 && draw(m, 2) ? 2 : 1;
-	Shape grouped = {.rank = n + 3, .dim = {s.dim[0], groups, s.dim[1] / groups}};
+	if (s.dim[1] % 2 == 0 && draw(m, 2))
+		grouped.dim[1] = 2, grouped.dim[2] /= 2;
 	memcpy(grouped.dim + 3, s.dim + 2, sizeof *s.dim * (size_t)n);
 	Ref w = windows(m, as_shape(m, x, &grouped), 3, n, 0);
 	if (!w)
 		return x;
-	Shape ws = *shape_at(m, w); // N G C out.. size..
-	int64_t perm[RANK] = {1, 0}, rows = ws.dim[0], fan = ws.dim[2];
+	Shape ws = *shape_at(m, w);
+	int64_t perm[RANK] = {0, 1}, places = 1, fan = ws.dim[2], groups = ws.dim[1];
 	for (int a = 0; a < n; a++) {
 		perm[2 + a] = 3 + a;
 		perm[3 + n + a] = 3 + n + a;
-		rows *= ws.dim[3 + a];
+		places *= ws.dim[3 + a];
 		fan *= ws.dim[3 + n + a];
 	}
 	perm[2 + n] = 2;
-	Ref left = as_shape(m, permuted(m, w, perm), &(Shape){3, {groups, rows, fan}});
-	Shape kernel = {.rank = 3, .dim = {groups, fan, any_size(m)}};
-	Ref y = enter2(m, O_dot, left, laid_out(m, value(m, x)->type, &kernel));
-	Shape out = {.rank = n + 3, .dim = {groups, ws.dim[0]}};
-	memcpy(out.dim + 2, ws.dim + 3, sizeof *ws.dim * (size_t)n);
-	out.dim[n + 2] = kernel.dim[2];
-	int64_t back[RANK] = {1, 0, n + 2};
-	for (int a = 0; a < n; a++)
-		back[3 + a] = 2 + a;
-	y = permuted(m, as_shape(m, y, &out), back);
-	s.dim[1] = groups * kernel.dim[2];
+	int64_t outs = any_size(m);
+	Shape kernel = {3, {groups, outs, fan}}, matrix = {2, {ws.dim[0] * places, fan}},
+	      flat = {2, {fan, outs}}, batch = {4, {ws.dim[0], groups, places, fan}},
+	      with_batch = {4, {1, groups, fan, outs}}, turned = {3, {ws.dim[0], places, outs}};
+	bool one = groups == 1;
+	Ref k = permuted(m, new_leaf(m, value(m, x)->type, kernel), (int64_t[]){0, 2, 1});
+	Ref y = enter2(m, O_dot, as_shape(m, permuted(m, w, perm), one ? &matrix : &batch),
+	               as_shape(m, k, one ? &flat : &with_batch));
+	y = one ? permuted(m, as_shape(m, y, &turned), (int64_t[]){0, 2, 1})
+	        : permuted(m, y, (int64_t[]){0, 1, 3, 2});
+	s.dim[1] = groups * outs;
 	memcpy(s.dim + 2, ws.dim + 3, sizeof *ws.dim * (size_t)n);
 	return as_shape(m, y, &s);
 }
@@ -537,9 +555,9 @@ static Ref put_scattered(Maker *m, Ref x)
 // ---- the table ------------------------------------------------------------------------
 
 Step *const random_steps[] = {
-    put_expression, put_expression, put_expression,  put_expression, put_map,
-    put_map,        put_folded,     put_whole,       put_leaf,       put_new_shape,
-    put_shuffled,   put_part,       put_rim,         put_stretched,  put_windows,
-    put_pool,       put_joined,     put_nothing,     put_product,    put_product,
-    put_scores,     put_attention,  put_convolution, put_looked_up,  put_scattered};
+    put_expression, put_expression, put_expression, put_expression, put_map,       put_map,
+    put_folded,     put_whole,      put_leaf,       put_new_shape,  put_shuffled,  put_part,
+    put_rim,        put_stretched,  put_windows,    put_pool,       put_joined,    put_nothing,
+    put_product,    put_product,    put_layers,     put_scores,     put_attention, put_convolution,
+    put_looked_up,  put_scattered};
 const int random_step_count = COUNT(random_steps);
