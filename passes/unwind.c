@@ -16,9 +16,24 @@ static Ref result_ref(const Cycle *c, int k)
 	return c->body->outs.at[c->until + k].val;
 }
 
+// There must be a place for what each trip leaves.
+static void check_bound(const Graph *g, const Cycle *c)
+{
+	const Node *node = &g->nodes.at[g->from];
+	if (c->trips > INT32_MAX)
+		fail(
+		    g->name,
+		    "node '%s' (%s): its gradient keeps values of each turn, and nothing bounds "
+		    "how "
+		    "often it turns: give it a trip count that is a constant, or freeze what comes "
+		    "before it",
+		    node->name, node->op);
+}
+
 Ref put_recorded(Sweep *s, const Cycle *own, const Ref *in)
 {
 	Cycle c = *own;
+	check_bound(s->g, own);
 	Graph *body = graph_live(s->arena, own->body);
 	VEC(Ref) product = {0};
 	c.body = body;

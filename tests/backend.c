@@ -4,6 +4,7 @@
 // is not run and why, and how many agree. Status 1 when a test differs from what the list says, one
 // that agrees too.
 // --report: a line an operator: name, tests that agree, tests, 0.
+// With AMOSC_LOOPS in the environment short loops stay loops.
 #include "case.h"
 #include <math.h>
 #include <stdlib.h>

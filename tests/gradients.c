@@ -7,6 +7,7 @@
 // lie between the one-sided differences there, and equal the differences nearby. Status 1 when
 // a gradient is off or missing, or ops.def says another thing of it. --report: a line an operator:
 // name, tests that agree, tests, largest error by differences.
+// With AMOSC_LOOPS in the environment short loops stay loops.
 #include "case.h"
 #include "trial.h"
 #include "variants.h"

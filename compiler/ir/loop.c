@@ -183,7 +183,8 @@ typedef struct Lean {
 	const bool *want; // by result; NULL: all
 	bool *still;      // by carried value: every trip hands on what it is given
 	bool *live;       // by Ref of the old body: it is needed
-	bool *same;       // of one value in all trips, and not of constants alone
+	bool *differs;    // from trip to trip
+	bool *same;       // it does not, and it is not of constants alone
 	bool *read;       // by what is not the same, or by an out
 	Copy before,
 	    trip;         // the old body's values in g, where the same in all trips, and in the new
@@ -235,18 +236,17 @@ static void find_live(Lean *w)
 static void find_same(Lean *w)
 {
 	const Graph *body = w->loop->body;
-	bool *other = NEWS(w->g->arena, bool, body->nval);
 	for (Ref r = 1; r < (Ref)body->nval; r++) {
 		const Val *v = val(body, r);
 		if (v->op == O_slot) {
 			w->same[r] = is_fixed(w, slot_of(v));
-			other[r] = !w->same[r];
+			w->differs[r] = !w->same[r];
 		}
 		for (int k = 0; k < v->nin; k++) {
 			w->same[r] |= w->same[v->in[k]];
-			other[r] |= other[v->in[k]];
+			w->differs[r] |= w->differs[v->in[k]];
 		}
-		w->same[r] &= !other[r];
+		w->same[r] &= !w->differs[r];
 		for (int k = 0; w->live[r] && !w->same[r] && k < v->nin; k++)
 			w->read[v->in[k]] = true;
 	}
@@ -303,7 +303,7 @@ static void put_trip(Lean *w, Cycle *lean)
 	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
 		if (!w->live[r])
 			continue;
-		if (w->same[r])
+		if (!w->differs[r])
 			copy_value(&w->before, r);
 		if (!w->same[r])
 			copy_value(&w->trip, r);
@@ -354,6 +354,7 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 	Lean w = {.g = g, .body = graph_like(arena, l->body), .loop = l, .in = in, .want = want};
 	w.still = NEWS(arena, bool, l->carried + 1);
 	w.live = NEWS(arena, bool, nval);
+	w.differs = NEWS(arena, bool, nval);
 	w.same = NEWS(arena, bool, nval);
 	w.read = NEWS(arena, bool, nval);
 	w.before = copy_start(g, l->body, in + 1);
