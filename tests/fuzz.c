@@ -37,7 +37,7 @@ typedef struct Fuzz {
 	const Target *target;
 } Fuzz;
 
-static int64_t seen[OPS]; // how many values of each primitive were compiled
+static bool seen[OPS]; // primitives that were compiled
 
 static Array slot_value(void *slots, const Slot *s)
 {
@@ -80,10 +80,10 @@ static double *end_sizes(Arena *arena, const Graph *g, const Array *slot)
 	return size;
 }
 
-static void count_primitives(const Graph *g)
+static void note_primitives(const Graph *g)
 {
 	for (int r = 1; r < g->nval; r++)
-		seen[g->val[r].op]++;
+		seen[g->val[r].op] = true;
 }
 
 // An out that is off by more than is allowed without a disturbance.
@@ -126,7 +126,7 @@ static Outcome check(const Fuzz *f, const Graph *g, const Array *slot, const cha
 		own[k] = slot[k];
 		own[k].type = in_double->slots.at[k].type;
 	}
-	count_primitives(g);
+	note_primitives(g);
 	if (check_as(f, g, slot, what, &narrow) == DIFFERS)
 		return DIFFERS;
 	return check_as(f, in_double, own, what, &wide);
@@ -269,8 +269,11 @@ int main(int argc, char **argv)
 		count[try_number()]++;
 		number++;
 	} while (now() < end);
+	printf("primitives that no graph had:");
 	for (Op op = 0; op < OPS; op++)
-		printf("%s %lld\n", prims[op].name, (long long)seen[op]);
+		if (!seen[op])
+			printf(" %s", prims[op].name);
+	puts("");
 	printf("fuzz: %d graphs agree, %d have an out that says nothing, %d differ\n",
 	       count[AGREES], count[SAYS_NOTHING], count[DIFFERS]);
 	return count[DIFFERS] != 0;

@@ -99,8 +99,8 @@ static void limit_work(Maker *m, Op op, const Ref *in, const Shape *s)
 		longjmp(m->too_large, 1);
 }
 
-// What is left of a result that was worked out when it was put: its type's bits.
-static double folded_type(Elem type)
+// Of a result that was worked out when it was put, in the bits of its type.
+static double folded_error(Elem type)
 {
 	return type == E_f32 ? 3e-7 : 1e-2;
 }
@@ -122,7 +122,7 @@ Ref enter(Maker *m, Op op, int nin, const Ref *in, const Attr *attr)
 		operand[k] = m->values.at[in[k]];
 	Array wanted = eval_prim(arena, op, attr ? attr : &none, type, &shape, nin, operand);
 	bool rounded = value(m, r)->op == O_const && type != E_f64;
-	if (!equal_arrays(&wanted, &m->values.at[r], rounded ? folded_type(type) : same)) {
+	if (!equal_arrays(&wanted, &m->values.at[r], rounded ? folded_error(type) : same)) {
 		printf("%s: the door makes another value, %%%d, of %s of", g->name, (int)r,
 		       prims[op].name);
 		for (int k = 0; k < nin; k++)
