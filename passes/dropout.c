@@ -24,6 +24,7 @@ typedef struct Draws {
 	Ref *now;
 	double *chance; // by Ref: of a truth value drawn with this chance, else 0
 	Product *product;
+	bool draw; // else what drops is gone
 } Draws;
 
 static bool is_draw(const Graph *g, Ref r)
@@ -111,40 +112,38 @@ static Ref put_dropout(Graph *g, Ref x, const Product *p)
 
 static Graph *settle_draws(Arena *, const Graph *, bool draw);
 
-// v on new operands, a loop with its body settled.
-static Ref put_settled(Arena *arena, Graph *g, const Val *v, const Ref *in, bool draw)
+// A value that drops nothing; a loop with its body settled.
+static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
 		return put_as(g, v, in);
 	Cycle c = loop_of(v);
-	c.body = settle_draws(arena, c.body, draw);
+	c.body = settle_draws(g->arena, c.body, d->draw);
 	return put_loop(g, &c, in);
+}
+
+static Ref put_settled(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	Draws *d = context;
+	Ref r = (Ref)(v - d->from->val);
+	d->chance[r] = chance_of(d, v);
+	Product p = d->product[r] = product_of(d, r);
+	if (!is_dropout(d, r, &p))
+		return put_rest(d, g, v, in);
+	d->product[r] = (Product){.base = r, .factor = 1};
+	return d->draw ? put_dropout(g, d->now[p.base], &p) : d->now[p.base];
 }
 
 static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
-	Draws d = {from, g, NEWS(arena, Ref, from->nval), NEWS(arena, double, from->nval),
-	           NEWS(arena, Product, from->nval)};
-	bool *live = graph_marks(arena, from);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		if (!live[r])
-			continue;
-		for (int k = 0; k < v->nin; k++)
-			in[k] = d.now[v->in[k]];
-		g->from = v->from;
-		d.chance[r] = chance_of(&d, v);
-		d.product[r] = product_of(&d, r);
-		if (!is_dropout(&d, r, &d.product[r])) {
-			d.now[r] = put_settled(arena, g, v, in, draw);
-			continue;
-		}
-		Ref x = d.now[d.product[r].base];
-		d.now[r] = draw ? put_dropout(g, x, &d.product[r]) : x;
-		d.product[r] = (Product){.base = r, .factor = 1};
-	}
+	Draws d = {from,
+	           g,
+	           NEWS(arena, Ref, from->nval),
+	           NEWS(arena, double, from->nval),
+	           NEWS(arena, Product, from->nval),
+	           draw};
+	copy_values(g, from, d.now, put_settled, &d);
 	copy_ends(g, from, d.now);
 	return graph_live(arena, g);
 }
@@ -275,25 +274,29 @@ static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int
 	return y;
 }
 
+typedef struct Back { // what is put back
+	const Graph *from;
+	const bool *site; // by Ref
+	double rate;
+	int64_t next; // site of the next draw
+} Back;
+
+static Ref put_with_site(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	Back *b = context;
+	Ref x = v->op == O_attend ? put_attention(g, v, in, b->rate, b->next++) : put_as(g, v, in);
+	return b->site[v - b->from->val] ? put_drawn(g, x, b->rate, b->next++) : x;
+}
+
 static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 {
 	Graph *g = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	bool *site = block_sites(arena, from);
-	int64_t next = first_free_site(from);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		g->from = v->from;
-		bool attends = v->op == O_attend;
-		now[r] =
-		    attends ? put_attention(g, v, in, rate, next + (*count)++) : put_as(g, v, in);
-		if (site[r])
-			now[r] = put_drawn(g, now[r], rate, next + (*count)++);
-	}
+	int64_t first = first_free_site(from);
+	Back b = {from, block_sites(arena, from), rate, first};
+	copy_values(g, from, now, put_with_site, &b);
 	copy_ends(g, from, now);
+	*count = (int)(b.next - first);
 	return g;
 }
 

@@ -21,21 +21,25 @@ Ref put_ready(Sweep *s, const Val *v, const Ref *in, bool needs)
 	return put_recorded(s, &c, in);
 }
 
+typedef struct Forward { // what is differentiated, and what of it needs gradients
+	Sweep *sweep;
+	const Graph *from;
+	const bool *needs;
+} Forward;
+
+static Ref put_one(void *context, Graph *g, const Val *v, const Ref *in)
+{
+	const Forward *f = context;
+	(void)g;
+	return put_ready(f->sweep, v, in, f->needs[v - f->from->val]);
+}
+
 // The forward graph in the new one.
 static void put_forward(Sweep *s, const Graph *from, const bool *needs)
 {
-	Arena *arena = s->arena;
-	bool *live = graph_marks(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
-	for (int r = 1; r < from->nval; r++) {
-		const Val *v = &from->val[r];
-		if (!live[r])
-			continue;
-		Ref *in = NEWS(arena, Ref, v->nin);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		now[r] = put_ready(s, v, in, needs[r]);
-	}
+	Ref *now = NEWS(s->arena, Ref, from->nval);
+	Forward f = {s, from, needs};
+	copy_values(s->g, from, now, put_one, &f);
 	copy_ends(s->g, from, now);
 }
 

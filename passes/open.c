@@ -20,8 +20,9 @@ static Ref open_fold(Graph *g, const Val *v, Ref x)
 	return put_reshape(g, put_fold(g, v->op, each, 1, (int64_t[]){0}), v->shape);
 }
 
-static Ref open_value(Graph *g, const Val *v, const Ref *in)
+static Ref open_value(void *none, Graph *g, const Val *v, const Ref *in)
 {
+	(void)none;
 	if (prims[v->op].cls == C_whole)
 		return book_open(g, v, in);
 	return prims[v->op].cls == C_fold ? open_fold(g, v, in[0]) : put_as(g, v, in);
@@ -32,17 +33,7 @@ static Graph *open_once(Arena *arena, const Graph *from)
 	Graph *to = graph_like(arena, from);
 	to->plain = PLAIN_ALL;
 	Ref *now = NEWS(arena, Ref, from->nval);
-	bool *live = graph_marks(arena, from);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		if (!live[r])
-			continue;
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		to->from = v->from;
-		now[r] = open_value(to, v, in);
-	}
+	copy_values(to, from, now, open_value, NULL);
 	copy_ends(to, from, now);
 	return to;
 }

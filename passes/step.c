@@ -366,28 +366,25 @@ static Ref run_number(Graph *g, int64_t accumulate)
 	return put2(g, O_sub, runs, runs_left(g, accumulate));
 }
 
-// The graph of gradients. What is random is drawn anew in each run of an update; draws in a loop
-// know the step by an operand.
+// What is random is drawn anew in each run of an update; draws in a loop know the step by an
+// operand.
+static Ref put_run(void *accumulate, Graph *g, const Val *v, const Ref *in)
+{
+	Ref *other = take_copy(g->arena, in, sizeof *in * (size_t)(v->nin + 1));
+	for (int k = 0; k < v->nin && (v->op == O_rand || v->op == O_loop); k++)
+		if (in[k] == steps_done(g))
+			other[k] = run_number(g, *(int64_t *)accumulate);
+	return put_as(g, v, other);
+}
+
+// The graph of gradients.
 static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 {
 	if (accumulate <= 1)
 		return graph_live(arena, from);
 	Graph *g = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	bool *live = graph_marks(arena, from);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		if (!live[r])
-			continue;
-		g->from = v->from;
-		for (int k = 0; k < v->nin && (v->op == O_rand || v->op == O_loop); k++)
-			if (in[k] == steps_done(g))
-				in[k] = run_number(g, accumulate);
-		now[r] = put_as(g, v, in);
-	}
+	copy_values(g, from, now, put_run, &accumulate);
 	copy_ends(g, from, now);
 	return g;
 }

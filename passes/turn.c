@@ -120,24 +120,19 @@ static Ref turn(const Turn *t, const Val *v)
 	return put_permute(g, put_maps(t, &path, put_reshape(g, other, shape)), perm);
 }
 
+static Ref put_turned(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	Ref other = v->op == O_permute ? turn(context, v) : 0;
+	return other ? other : put_as(to, v, in);
+}
+
 Graph *turn_pass(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	Turn t = {from, to, graph_uses(arena, from), now};
 	to->plain = PLAIN_ALL;
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		if (!t.uses[r])
-			continue;
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		to->from = v->from;
-		now[r] = v->op == O_permute ? turn(&t, v) : 0;
-		if (!now[r])
-			now[r] = put_as(to, v, in);
-	}
+	copy_values(to, from, now, put_turned, &t);
 	copy_ends(to, from, now);
 	return to;
 }

@@ -86,18 +86,18 @@ static Array random_cotangent(Arena *arena, const Slot *s, int number)
 	return a;
 }
 
+static Ref put_smooth(void *none, Graph *g, const Val *v, const Ref *in)
+{
+	(void)none;
+	return v->op == O_narrow ? in[0] : put_as(g, v, in);
+}
+
 // Rounding lets gradients through, so differences leave it out.
 static Graph *without_rounding(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	for (int r = 1; r < from->nval; r++) {
-		const Val *v = &from->val[r];
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		now[r] = v->op == O_narrow ? in[0] : put_as(g, v, in);
-	}
+	copy_values(g, from, now, put_smooth, NULL);
 	copy_ends(g, from, now);
 	return g;
 }

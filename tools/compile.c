@@ -69,24 +69,22 @@ struct amos *open_entry(Command *command, const Graph *g, const char *name)
 	return open_object(command, emit_plans(command, 1, &plan, NULL, false), g);
 }
 
+static Ref put_named_slot(void *from, Graph *to, const Val *v, const Ref *in)
+{
+	if (v->op != O_slot)
+		return put_as(to, v, in);
+	return put_slot(to, find_slot(to, ((const Graph *)from)->slots.at[v->attr->i[0]].name));
+}
+
 // The outs of `g` in a graph on the slots of `like`, matched by name: where a step draws dropout,
 // it has slots between.
 static Graph *on_slots_of(Arena *arena, const Graph *g, const Graph *like)
 {
 	Graph *to = graph_like(arena, like);
-	Ref *new = NEWS(arena, Ref, g->nval);
-	for (int r = 1; r < g->nval; r++) {
-		const Val *v = val(g, (Ref)r);
-		Ref in[RANK] = {0}, *operand = v->nin > RANK ? NEWS(arena, Ref, v->nin) : in;
-		for (int k = 0; k < v->nin; k++)
-			operand[k] = new[v->in[k]];
-		if (v->op == O_slot)
-			new[r] = put_slot(to, find_slot(like, g->slots.at[v->attr->i[0]].name));
-		else
-			new[r] = put_as(to, v, operand);
-	}
+	Ref *now = NEWS(arena, Ref, g->nval);
+	copy_values(to, g, now, put_named_slot, (void *)g);
 	for (int i = 0; i < g->outs.count; i++)
-		add_out(to, g->outs.at[i].name, new[g->outs.at[i].val]);
+		add_out(to, g->outs.at[i].name, now[g->outs.at[i].val]);
 	return to;
 }
 

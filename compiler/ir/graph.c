@@ -454,6 +454,21 @@ int *graph_uses(Arena *arena, const Graph *g)
 	return uses;
 }
 
+void copy_values(Graph *to, const Graph *from, Ref *now, Exchange *put, void *context)
+{
+	bool *live = graph_marks(to->arena, from);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		if (!live[r])
+			continue;
+		Ref *in = NEWS(to->arena, Ref, v->nin + 1);
+		for (int k = 0; k < v->nin; k++)
+			in[k] = now[v->in[k]];
+		to->from = v->from;
+		now[r] = put(context, to, v, in);
+	}
+}
+
 void copy_ends(Graph *to, const Graph *from, const Ref *now)
 {
 	for (int k = 0; k < from->outs.count; k++)

@@ -223,6 +223,10 @@ Ref put_iota(Graph *, Shape, int axis);
 // x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
 Ref put_rank(Graph *, Ref, int rank);
 
+// The live values of `from` put into `to`, some exchanged: now[r] is what `put` answers for value
+// r, v, on operands `in` that stand for its own.
+typedef Ref Exchange(void *context, Graph *to, const Val *v, const Ref *in);
+void copy_values(Graph *to, const Graph *from, Ref *now, Exchange *put, void *context);
 void copy_ends(Graph *to, const Graph *from,
                const Ref *now); // outs and stores: now[r] stands for r
 
