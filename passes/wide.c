@@ -17,8 +17,9 @@ static Ref wide_loop(Graph *g, const Val *v, const Ref *in)
 	return put_loop(g, &c, in);
 }
 
-static Ref wide_value(Graph *g, const Val *v, const Ref *in)
+static Ref wide_value(void *none, Graph *g, const Val *v, const Ref *in)
 {
+	(void)none;
 	if (v->op == O_loop)
 		return wide_loop(g, v, in);
 	Ref r =
@@ -33,14 +34,7 @@ Graph *wide_pass(Arena *arena, const Graph *from)
 	for (int s = 0; s < to->slots.count; s++)
 		if (to->slots.at[s].kind == S_input)
 			to->slots.at[s].type = widened(to->slots.at[s].type);
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		to->from = v->from;
-		now[r] = wide_value(to, v, in);
-	}
+	copy_values(to, from, now, wide_value, NULL);
 	for (int k = 0; k < from->outs.count; k++)
 		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);
 	for (int k = 0; k < from->stores.count; k++) {

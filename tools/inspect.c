@@ -2,6 +2,7 @@
 #include "tool.h"
 #include <string.h>
 #include <stdlib.h>
+#include <string.h>
 
 static json_t *value_json(const Input *in, bool input)
 {
@@ -61,15 +62,33 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
+// A failure lists what is in the way, a line each: "  node '/x' (Op): reason; cure".
+static void add_failure(Arena *arena, json_t *list, const char *failure)
+{
+	const char *line = strstr(failure, "\n  ");
+	if (!line)
+		add_untrainable(list, "the model", failure);
+	for (const char *end; line; line = end ? strstr(end, "\n  ") : NULL) {
+		line += strspn(line, "\n ");
+		end = strchr(line, '\n');
+		const char *text = format(arena, "%.*s", (int)strcspn(line, "\n"), line),
+		           *colon = strstr(text, ": ");
+		int what = colon ? (int)(colon - text) : 0;
+		add_untrainable(list, what ? format(arena, "%.*s", what, text) : "the model",
+		                what ? colon + 2 : text);
+	}
+}
+
 // Everything that stands between this file and a training, each with its reason.
-static json_t *untrainable_json(const Model *listed, const Model *model, const char *failure)
+static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *model,
+                                const char *failure)
 {
 	json_t *list = json_array();
 	for (int i = 0; i < listed->ops.count; i++)
-		if (listed->ops.at[i].trouble)
+		if (!failure && listed->ops.at[i].trouble)
 			add_untrainable(list, listed->ops.at[i].op, listed->ops.at[i].trouble);
 	if (failure)
-		add_untrainable(list, "the model", failure);
+		add_failure(arena, list, failure);
 	for (int i = 0; model && i < model->graph->slots.count; i++) {
 		const Slot *s = &model->graph->slots.at[i];
 		if ((s->kind == S_frozen || s->kind == S_buffer) && s->why)
@@ -99,7 +118,7 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
 	                 "outputs", outputs, "parameters", parameters, "operators",
 	                 operators_json(listed), "untrainable",
-	                 untrainable_json(listed, model, failure), "notes", notes);
+	                 untrainable_json(command->arena, listed, model, failure), "notes", notes);
 }
 
 static const char *shape_words(Command *command, const json_t *one)

@@ -141,16 +141,22 @@ Ref constant_operand(Call *c, int k)
 	return c->in[k];
 }
 
-const int64_t *operand_ints(Call *c, int k, int *n)
+// Operand k, known now, and how many numbers it has; NULL when absent.
+static const Val *known_operand(Call *c, int k, int *n)
 {
 	if (k >= c->nin || c->arg[k].absent)
 		return NULL;
 	const Val *v = val(c->g, constant_operand(c, k));
-	int64_t count = count_of(&v->shape);
-	int64_t *out = NEWS(c->r->arena, int64_t, count + 1);
-	for (int64_t i = 0; i < count; i++)
+	*n = (int)count_of(&v->shape);
+	return v;
+}
+
+const int64_t *operand_ints(Call *c, int k, int *n)
+{
+	const Val *v = known_operand(c, k, n);
+	int64_t *out = v ? NEWS(c->r->arena, int64_t, *n + 1) : NULL;
+	for (int i = 0; v && i < *n; i++)
 		out[i] = const_int_at(v, i);
-	*n = (int)count;
 	return out;
 }
 
@@ -162,14 +168,10 @@ const int64_t *ints_of(Call *c, int k, const char *name, int *n)
 
 const double *operand_numbers(Call *c, int k, int *n)
 {
-	if (k >= c->nin || c->arg[k].absent)
-		return NULL;
-	const Val *v = val(c->g, constant_operand(c, k));
-	int64_t count = count_of(&v->shape);
-	double *out = NEWS(c->r->arena, double, count + 1);
-	for (int64_t i = 0; i < count; i++)
+	const Val *v = known_operand(c, k, n);
+	double *out = v ? NEWS(c->r->arena, double, *n + 1) : NULL;
+	for (int i = 0; v && i < *n; i++)
 		out[i] = const_at(v, i);
-	*n = (int)count;
 	return out;
 }
 
