@@ -1,6 +1,6 @@
 // loop.c: loops, given in the notation: as they are, leaner, laid out, and read back from text they
-// give the same numbers; their gradients agree with differences and with those of the loops laid
-// out, compiled too. Usage: loop GRAPH...
+// give the same numbers; their gradients agree with differences, compiled too, and are planned
+// soundly. Usage: loop GRAPH...
 #include "emitted.h"
 #include "trial.h"
 #include <math.h>
@@ -71,6 +71,7 @@ static void check_file(const char *path)
 	hold(trial_differences(t), path, "gradients differ from differences");
 	hold(trial_compiled(t), path, "gradients differ when compiled");
 	check_text(arena, path, t->with);
+	check_plan(plan_graph(arena, t->with, "grad"));
 	if (all_certain(g)) {
 		const Graph *flat = unroll_pass(arena, g, INT32_MAX);
 		hold(!count_loops(flat), path, "still holds a loop when laid out");

@@ -217,11 +217,10 @@ static void call_runner(Writer *w, const Program *p, Value run, int64_t first, i
 // A trip is a run of the body. Of a carried value there are two places: a trip reads one and writes
 // the other, so that the last trip of all writes where the result is read. The first reads the
 // operand itself.
-typedef struct Turns {
+typedef struct Trips {
 	Writer *writer;
 	const Plan *plan; // of the loop
 	const Kern *kern;
-	const Plan *body;
 	Cycle cycle;
 	const Ref *in;
 	Value run, inner; // amos_run of the loop and of its body
@@ -230,7 +229,7 @@ typedef struct Turns {
 	Value *start;    // by carried value: the operand
 	Value *place[2]; // by result: where it is left; by carried value: the other place
 	Value on, made;  // until: the answer of a trip; how many were made
-} Turns;
+} Trips;
 
 static int64_t round_up(int64_t bytes)
 {
@@ -317,12 +316,12 @@ static Value place_pointer(Gen *g, const Plan *plan, Value run, Place p)
 	never("an operand of a loop that is not in memory");
 }
 
-static Value operand_pointer(const Turns *t, int k)
+static Value operand_pointer(const Trips *t, int k)
 {
 	return place_pointer(t->writer->g, t->plan, t->run, value_place(t->plan, t->in[k]));
 }
 
-static Value own_places(Turns *t, int64_t behind)
+static Value own_places(Trips *t, int64_t behind)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -356,7 +355,7 @@ static Value new_list(Gen *g, int n)
 }
 
 // The body's amos_run: that of the loop, but for scratch, inputs and outputs.
-static void open_body(Turns *t, int64_t behind)
+static void open_body(Trips *t, int64_t behind)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -377,7 +376,7 @@ static void open_body(Turns *t, int64_t behind)
 		set_entry(g, t->outputs, 0, t->on);
 }
 
-static Value limit_of(const Turns *t)
+static Value limit_of(const Trips *t)
 {
 	Gen *g = t->writer->g;
 	if (is_const(t->plan->graph, t->in[0]))
@@ -396,7 +395,7 @@ static Value is_other(Gen *g, Value left)
 	return LLVMBuildTrunc(g->b, left, g->i1, "");
 }
 
-static void place_carried(const Turns *t, Value i, Value left)
+static void place_carried(const Trips *t, Value i, Value left)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -415,7 +414,7 @@ static Value entry_pointer(Gen *g, Value base, Value t, int64_t bytes)
 	return at_index(g, g->i8, base, LLVMBuildMul(g->b, t, number(g, bytes), ""));
 }
 
-static void place_entries(const Turns *t, const Value *scanned, Value at)
+static void place_entries(const Trips *t, const Value *scanned, Value at)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -436,7 +435,7 @@ static void move_bytes(Gen *g, Value to, Value from, int64_t bytes)
 
 // Where no trip was made the results are the operands; where the loop ended early the last trip may
 // have written the other place.
-static void settle_carried(const Turns *t, Value made)
+static void settle_carried(const Trips *t, Value made)
 {
 	Gen *g = t->writer->g;
 	Value left = LLVMBuildSub(g->b, t->limit, made, "");
@@ -452,7 +451,7 @@ static void settle_carried(const Turns *t, Value made)
 }
 
 // Goes to `out` where the trip has answered that none follows.
-static void leave_if_done(const Turns *t, Value i, LLVMBasicBlockRef out)
+static void leave_if_done(const Trips *t, Value i, LLVMBasicBlockRef out)
 {
 	Gen *g = t->writer->g;
 	LLVMBasicBlockRef on = LLVMAppendBasicBlockInContext(g->context, g->function, "");
@@ -463,7 +462,7 @@ static void leave_if_done(const Turns *t, Value i, LLVMBasicBlockRef out)
 	LLVMPositionBuilderAtEnd(g->b, on);
 }
 
-static void write_turns(Turns *t, const Entry *body)
+static void write_turns(Trips *t, const Entry *body)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -489,10 +488,9 @@ static void write_loop(Writer *w, const Entry *e, const Launch *l, Value run)
 {
 	Gen *g = w->g;
 	const Val *v = val(e->plan->graph, l->kern->heart);
-	Turns t = {.writer = w,
+	Trips t = {.writer = w,
 	           .plan = e->plan,
 	           .kern = l->kern,
-	           .body = l->body->plan,
 	           .cycle = loop_of(v),
 	           .in = v->in,
 	           .run = run};

@@ -5,7 +5,7 @@
 #include "lower.h"
 #include <string.h>
 
-// ---- nests ---------------------------------------------------------------------------
+// ---- nests ----------------------------------------------------------------------------
 
 void open_nest(Reader *r, Nest *f)
 {
@@ -119,7 +119,7 @@ typedef struct Turns { // of a Loop or Scan
 	Ref limit;          // i64, rank 0
 	int64_t most;    // turns that the limit leaves; ENDLESS: it is computed, or there is none
 	Value *last;     // of carried values, once all turns are made
-	Ref *all;        // of stacked ones, along their first axes; 0: no turn was made
+	Ref *all;        // of stacked ones, along their first axes
 	Ref trips;       // so many of their entries are there, i64; 0: all
 	const char *why; // it cannot stay a loop
 	Ref unknown;     // it cannot be unrolled: whether this is true decides
@@ -127,9 +127,9 @@ typedef struct Turns { // of a Loop or Scan
 
 static const int64_t ENDLESS = INT64_C(1) << 40;
 
-// A recurrence is faster as a loop from its second trip on: weights get their gradient once. But
-// the number of a turn may decide what it does, and in a few nodes nothing is lost; LONGEST turns
-// are laid out where there cannot be a loop.
+// Loops run faster than what they are unrolled to, from the second trip on: weights get their
+// gradient once. Of few nodes they are unrolled all the same, for with the number of a turn known
+// more is constant; where turns differ, as many turns as LONGEST are.
 enum { FEW = 64, LONGEST = 4096 };
 
 static Ref turn_number(Graph *g, int64_t turn)
