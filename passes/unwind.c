@@ -402,6 +402,7 @@ void unwind_loop(Sweep *s, Ref loop)
 		return;
 	Graph *body = graph_like(s->arena, u.c.body), *g = s->g;
 	body->slots.count = 0;
+	body->plain = g->plain; // as plain as what is differentiated around it
 	u.back = (Sweep){.arena = s->arena, .g = body, .products = table_new(s->arena)};
 	u.turn = (Cycle){.trips = u.c.trips, .reverse = !u.c.reverse};
 	g->from = val(g, loop)->from;

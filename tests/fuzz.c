@@ -1,11 +1,12 @@
 // fuzz.c: random graphs, compiled and evaluated.
-// fuzz [SEED [SECONDS]]: graphs number SEED, SEED + 1, ... for so long, at least one. Each is put
-// through the door (random.h), differentiated by all its float slots, and now and then made a step
-// of an optimizer. What the door makes equals what each operator means; what is printed reads back
-// as the same; by the evaluator, in double, gradients equal differences. What is compiled, in f32
-// and in f64, equals the evaluator's numbers within what these can be expected to give, whichever
-// worker runs first; graphs with an out that says nothing even in f64 are counted apart. Prints a
-// graph that differs, with the number that makes it again.
+// fuzz [SEED [SECONDS]]: graphs number SEED, SEED + 1, ... for so long, at least one; one in five
+// is the body of a loop. Each is put through the door (random.h), differentiated by all its float
+// slots, and now and then made a step of an optimizer. What the door makes equals what each
+// operator means; what is printed reads back as the same; by the evaluator, in double, gradients
+// equal differences. What is compiled, in f32 and in f64, equals the evaluator's numbers within
+// what these can be expected to give, whichever worker runs first; graphs with an out that says
+// nothing even in f64 are counted apart. Prints a graph that differs, with the number that makes it
+// again.
 #include "emitted.h"
 #include "random.h"
 #include "trial.h"
@@ -228,6 +229,8 @@ static Outcome try_made(Arena *arena, const char *name)
 	static const char *const masks[] = {NULL, "-avx512f", "-avx2,-avx512f",
 	                                    "-avx,-avx2,-avx512f,-fma"};
 	Fuzz f = {.arena = arena, .name = name, .made = random_graph(arena, name, number)};
+	if (!draw_below(&f.made, 5))
+		f.made = random_loop(arena, &f.made);
 	f.trial = trial_new(arena, name, f.made.g, slot_value, f.made.slot);
 	f.target = target_named(arena, "cpu", masks[draw_below(&f.made, COUNT(masks))]);
 	return try_graph(&f);

@@ -15,6 +15,8 @@ typedef struct Random {
 // The same number, the same graph: 5 to 40 operators of every kind, type, rank and size through the
 // door, outs, and stores to buffers and states.
 Random random_graph(Arena *, const char *name, uint64_t number);
+// The same graph as the body of a loop.
+Random random_loop(Arena *, Random *);
 uint64_t draw_below(Random *, uint64_t below);
 
 #endif
