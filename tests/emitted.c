@@ -244,7 +244,7 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	return worst;
 }
 
-// What would be narrowed to a slot's type leaves as an out.
+// What would be narrowed to a slot's type leaves as an out, behind the others.
 static Graph *stores_as_outs(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
@@ -259,14 +259,11 @@ double check_wide(Arena *arena, const Graph *from, const Array *slot, const Targ
 {
 	const Graph *g = wide_pass(arena, stores_as_outs(arena, from));
 	Array *own = NEWS(arena, Array, g->slots.count + 1);
-	double *floor = NEWS(arena, double, g->outs.count + 1);
 	for (int k = 0; k < g->slots.count; k++) {
 		own[k] = slot[k];
 		own[k].type = g->slots.at[k].type;
 	}
-	for (int k = 0; least && k < from->outs.count; k++)
-		floor[k] = least[k];
-	return check_graph(arena, g, own, target, launch, tolerance, floor, what);
+	return check_graph(arena, g, own, target, launch, tolerance, least, what);
 }
 
 // ---- rounding -------------------------------------------------------------------------
