@@ -23,8 +23,9 @@ typedef struct Case { // one model
 	struct amos_array *found;
 } Case;
 
-// The alpha of these files' HardSigmoid is 1/6 to amosc, and the f32 next to it to the goldens:
-// three parts in 10^8, which batch statistics over two samples magnify.
+// The alpha of these files' HardSigmoid is 1/6 to amosc, as to their author, and the f32 next to it
+// to the goldens: three parts in 10^8, which batch statistics over two samples make 1.3e-4. With
+// either alpha, 60 digits give what amosc and what the golden says.
 static const char *const rounded[] = {"mobilenet_v3_ts_op17_train_rnd.onnx",
                                       "mobilenet_v3_op20_train_noopt_rnd.onnx@bn_train"};
 
@@ -36,7 +37,7 @@ static double tolerance(const char *key, bool wide)
 {
 	for (int i = 0; i < COUNT(rounded); i++)
 		if (!strcmp(rounded[i], key))
-			return 1e-4;
+			return 2e-4;
 	return wide ? 1e-6 : 1e-4;
 }
 
