@@ -36,8 +36,9 @@ static void list_outs(Text *text, const Graph *g)
 	say(text, "the model's outputs are");
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
-		say(text, "%s %s %s", i ? "," : "", g->outs.at[i].name,
-		    shape_text(text->arena, v->type, &v->shape));
+		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
+			say(text, "%s %s %s", i ? "," : "", g->outs.at[i].name,
+			    shape_text(text->arena, v->type, &v->shape));
 	}
 }
 
@@ -210,21 +211,33 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 	return g;
 }
 
-Graph *cotangent_pass(Arena *arena, const Graph *from)
+// A new input for the cotangent of an out shaped `shape`; zeros behind what is given of it.
+static Ref put_cotangent(Graph *g, const char *out, Elem type, const Shape *shape,
+                         const Shape *given)
+{
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	Slot slot = {.name = format(g->arena, "cotangent:%s", out),
+	             .kind = S_input,
+	             .type = type,
+	             .shape = *given};
+	for (int a = 0; a < shape->rank; a++)
+		after[a] = shape->dim[a] - given->dim[a];
+	return put_pad(g, put_slot(g, add_slot(g, slot)), before, after, 0);
+}
+
+Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 {
 	Graph *g = graph_live(arena, from);
 	Ref loss = 0;
 	int nout = g->outs.count;
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
-		const Val *v = val(g, y);
-		if (elems[v->type].cls != 'f')
+		const Val v = *val(g, y);
+		if (elems[v.type].cls != 'f')
 			continue;
-		Slot slot = {.name = format(arena, "cotangent:%s", g->outs.at[i].name),
-		             .kind = S_input,
-		             .type = v->type,
-		             .shape = v->shape};
-		Ref product = put2(g, O_mul, y, put_slot(g, add_slot(g, slot)));
+		Ref cotangent = put_cotangent(g, g->outs.at[i].name, v.type, &v.shape,
+		                              given ? &given[i] : &v.shape);
+		Ref product = put2(g, O_mul, y, cotangent);
 		Ref total = scalar(g, book_call1(g, "total", 1, &product, 0, NULL));
 		loss = loss ? put2(g, O_add, loss, total) : total;
 	}

@@ -14,8 +14,9 @@ Graph *loss_pass(Arena *, const Graph *, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
-// loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME".
-Graph *cotangent_pass(Arena *, const Graph *);
+// loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME", shaped
+// as the outs, or by number of the out as `given` (may be NULL), which may be less.
+Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 
 // ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone
 // `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at

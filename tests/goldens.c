@@ -109,7 +109,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 {
 	Graph *g = m->graph;
 	if (gradients && has_floats(g)) {
-		g = cotangent_pass(f->arena, g);
+		g = cotangent_pass(f->arena, g, NULL);
 		bool *want = NEWS(f->arena, bool, g->slots.count + 1);
 		for (int s = 0; s < g->slots.count; s++)
 			want[s] = g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;

@@ -252,7 +252,7 @@ static void take_through(Arena *arena, const char *path)
 	Bind bind[] = {{"batch", 2}, {"sequence", 4}, {"seq", 4}};
 	ReadOptions options = {.nbind = COUNT(bind), .bind = bind, .training = draw(2)};
 	const Graph *g = read_model(arena, path, &options)->graph;
-	const Graph *loss = draw(2) ? cotangent_pass(arena, g) : loss_pass(arena, g, NULL);
+	const Graph *loss = draw(2) ? cotangent_pass(arena, g, NULL) : loss_pass(arena, g, NULL);
 	eta_pass(arena, loss, &(Wishes){0}, NULL);
 	bool *want = NEWS(arena, bool, loss->slots.count + 1);
 	for (int s = 0; s < loss->slots.count; s++)

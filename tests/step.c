@@ -277,7 +277,7 @@ static void test_mixed(void)
 	}
 	// 1 / count is a constant in f32.
 	close_within(1e-7, "mse + l1", out_number(arena, g, slot, "loss"), wanted);
-	const Graph *c = cotangent_pass(arena, logits_graph(arena));
+	const Graph *c = cotangent_pass(arena, logits_graph(arena), NULL);
 	Array *two = first_contents(arena, c);
 	two[0].f[3] = 3;
 	two[find_slot(c, "cotangent:logits")].f[3] = 7;

@@ -196,6 +196,33 @@ static void add_input_gradients(Gradients *all)
 	}
 }
 
+// Of an out whose size depends on the data a cotangent is as long as that is.
+static void shorten(const struct amos_data *data, const char *cotangent, Shape *shape)
+{
+	const char *input;
+	const struct amos_array *array;
+	for (int k = 0; array = amos_data_array(data, k, &input), input; k++) {
+		if (!array || strcmp(input, cotangent) || array->rank != shape->rank)
+			continue;
+		for (int a = 0; a < shape->rank; a++)
+			shape->dim[a] = MIN(shape->dim[a], array->dim[a]);
+	}
+}
+
+static const Shape *cotangent_shapes(Command *command, const struct amos_data *data, const Graph *g)
+{
+	Arena *arena = command->arena;
+	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
+	for (int i = 0; i < g->outs.count; i++) {
+		const char *name = g->outs.at[i].name;
+		shape[i] = val(g, g->outs.at[i].val)->shape;
+		for (int j = 0; j < g->outs.count; j++)
+			if (!strcmp(g->outs.at[j].name, format(arena, SHAPE_OF "%s", name)))
+				shorten(data, format(arena, "cotangent:%s", name), &shape[i]);
+	}
+	return shape;
+}
+
 void verb_grad(Command *command)
 {
 	need_out(command);
@@ -204,7 +231,7 @@ void verb_grad(Command *command)
 	Model *model = read_bound(command, data, false);
 	Graph *g = in_precision(command, model->graph, "f64");
 	Graph *loss = chosen(command, OPT_cotangent)
-	                  ? cotangent_pass(arena, g)
+	                  ? cotangent_pass(arena, g, cotangent_shapes(command, data, g))
 	                  : loss_pass(arena, g, choice(command, OPT_loss, NULL));
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
 	struct amos *open = open_entry(command, grad, "grad");

@@ -234,16 +234,23 @@ Limits limits_of(Graph *g, Ref r)
 	return look(g, r, &looks);
 }
 
+// a, or b, or what op makes of them, as their limits tell. The result is shaped as a.
+static Ref either(Graph *g, Op op, Ref a, Ref b, bool first, bool second)
+{
+	second &= same_shape(&val(g, a)->shape, &val(g, b)->shape);
+	return first ? a : second ? b : put2(g, op, a, b);
+}
+
 Ref smaller_of(Graph *g, Ref a, Ref b)
 {
 	Limits x = limits_of(g, a), y = limits_of(g, b);
-	return x.high <= y.low ? a : y.high <= x.low ? b : put2(g, O_min, a, b);
+	return either(g, O_min, a, b, x.high <= y.low, y.high <= x.low);
 }
 
 Ref larger_of(Graph *g, Ref a, Ref b)
 {
 	Limits x = limits_of(g, a), y = limits_of(g, b);
-	return x.low >= y.high ? a : y.low >= x.high ? b : put2(g, O_max, a, b);
+	return either(g, O_max, a, b, x.low >= y.high, y.low >= x.high);
 }
 
 Ref from_end(Graph *g, Ref at, Ref length)
