@@ -552,6 +552,55 @@ static Ref put_scattered(Maker *m, Ref x)
 	return enter(m, O_scatter, 3, in, &(Attr){.n = 2, .i = {axis, mode}});
 }
 
+// ---- loops ----------------------------------------------------------------------------
+
+static Ref look_slot(void *body, const char *name)
+{
+	int slot = find_slot(body, name);
+	return slot < 0 ? 0 : put_slot(body, slot);
+}
+
+static void body_slot(Graph *body, const char *name, const Val *v, Shape shape)
+{
+	add_slot(body, (Slot){.name = name, .kind = S_input, .type = v->type, .shape = shape});
+}
+
+// What is carried next, of h, an entry e of x, and w.
+static const char *const turns[] = {
+    "act(h * w + e; tanh)",          "max(h, e) * w",
+    "h * 0.5 + act(e + h; sigmoid)", "h + cumsum(e * w; 0, 0, 0)",
+    "softmax(h + e; 0) * w",         "(h + e) * 0.5",
+    "h * 0.9 - mean(e; 0) * w",      "e",
+    "select(h < e, h * w, e - h)",
+};
+
+// A recurrence along the first axis of x.
+static Ref put_recurrence(Maker *m, Ref x)
+{
+	enum { MOST_TRIPS = 33 };
+	x = as_type(m, x, E_f32);
+	Shape s = *shape_at(m, x), entry = {.rank = s.rank - 1};
+	if (s.rank < 2 || s.dim[0] > MOST_TRIPS)
+		return x;
+	memcpy(entry.dim, s.dim + 1, sizeof *s.dim * (size_t)entry.rank);
+	Ref h = new_leaf(m, E_f32, entry), w = partner(m, h);
+	if (!same_shape(shape_at(m, w), &entry))
+		w = h;
+	Graph *g = m->made.g, *body = graph_new(g->arena, "turn", book_builtin());
+	body_slot(body, "h", value(m, h), entry);
+	body_slot(body, "e", value(m, x), entry);
+	body_slot(body, "w", value(m, w), entry);
+	Ref next = book_eval(body, "turn", turns[draw(m, COUNT(turns))], look_slot, body);
+	add_out(body, "h", next);
+	add_out(body, "seen", draw(m, 2) ? next : put1(body, O_neg, put_slot(body, 0)));
+	Cycle cycle = {body, s.dim[0], 1, 1, 1, 1, draw(m, 2), false};
+	Shape one = {0};
+	Ref limit = put_num(g, E_i64, (double)s.dim[0]);
+	if (!draw(m, 3))
+		limit = new_slot(m, E_i64, one, random_bytes(m, E_i64, &one, s.dim[0] + 1));
+	return loop_part(g, put_loop(g, &cycle, (Ref[]){limit, h, x, w}), (int)draw(m, 2));
+}
+
 // ---- the table ------------------------------------------------------------------------
 
 Step *const random_steps[] = {
@@ -559,5 +608,5 @@ Step *const random_steps[] = {
     put_folded,     put_whole,      put_leaf,       put_new_shape,  put_shuffled,  put_part,
     put_rim,        put_stretched,  put_windows,    put_pool,       put_joined,    put_nothing,
     put_product,    put_product,    put_layers,     put_scores,     put_attention, put_convolution,
-    put_looked_up,  put_scattered};
+    put_looked_up,  put_scattered,  put_recurrence};
 const int random_step_count = COUNT(random_steps);
