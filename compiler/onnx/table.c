@@ -15,9 +15,11 @@ static const Row rows[] = {
 
 void unsupported(Call *c)
 {
-	const char *note = find_row(plain_domain(c->node->domain), c->node->op_type)->info.note;
-	decline(c, "do this before the model, and export the rest without it", "not supported: %s",
-	        note);
+	const char *note = find_row(plain_domain(c->node->domain), c->node->op_type)->info.note,
+	           *cure = strstr(note, "; ");
+	if (!cure)
+		bug("ops.def: %s tells no cure", c->node->op_type);
+	decline(c, cure + 2, "not supported: %.*s", (int)(cure - note), note);
 }
 
 const Row *find_row(const char *domain, const char *op)
