@@ -19,15 +19,12 @@ static Ref result_ref(const Cycle *c, int k)
 // There must be a place for what each trip leaves.
 static void check_bound(const Graph *g, const Cycle *c)
 {
+	static const char trouble[] =
+	    "its gradient keeps values of each turn, and nothing bounds how often it turns: give "
+	    "it a trip count that is a constant, or freeze what comes before it";
 	const Node *node = &g->nodes.at[g->from];
 	if (c->trips > INT32_MAX)
-		fail(
-		    g->name,
-		    "node '%s' (%s): its gradient keeps values of each turn, and nothing bounds "
-		    "how "
-		    "often it turns: give it a trip count that is a constant, or freeze what comes "
-		    "before it",
-		    node->name, node->op);
+		fail(g->name, "node '%s' (%s): %s", node->name, node->op, trouble);
 }
 
 Ref put_recorded(Sweep *s, const Cycle *own, const Ref *in)

@@ -241,6 +241,12 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	return prims[v->op].name;
 }
 
+// Of a kernel in a loop; where nothing bounds it, of one trip.
+static int64_t launches(int64_t times, int64_t trips)
+{
+	return MIN(times * (trips > INT32_MAX ? 1 : trips), INT32_MAX);
+}
+
 // A kernel's work is shared out among its launches.
 static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
@@ -252,8 +258,8 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 		const Launch *l = &entry->launch[k];
 		const Reads *own = &reads[l->kern - plan->kerns.at];
 		if (l->body) {
-			Cycle c = loop_of(val(plan->graph, l->kern->heart));
-			add_kernels(g, l->body, times * c.trips, table);
+			int64_t trips = loop_of(val(plan->graph, l->kern->heart)).trips;
+			add_kernels(g, l->body, launches(times, trips), table);
 			continue;
 		}
 		Value f[amos_kernel_FIELDS] = {

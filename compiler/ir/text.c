@@ -435,7 +435,8 @@ static Attr loop_numbers(const char *place, const Expr *e)
 		fail(place, "a loop wants a list of %d numbers as attribute", attr.n);
 	for (int k = 0; k < attr.n; k++) {
 		const Expr *n = list->in[k];
-		if (n->kind != X_num || !(n->x >= 0 && n->x <= INT32_MAX) || n->x != floor(n->x))
+		double most = k ? INT32_MAX : 0x1p53; // only trips may be so many
+		if (n->kind != X_num || !(n->x >= 0 && n->x <= most) || n->x != floor(n->x))
 			fail(place, "number %d of a loop is none, or out of any range", k);
 		attr.i[k] = (int64_t)n->x;
 	}
