@@ -321,6 +321,7 @@ static Value operand_pointer(const Trips *t, int k)
 	return place_pointer(t->writer->g, t->plan, t->run, value_place(t->plan, t->in[k]));
 }
 
+// Where results lie, the loop's own bytes from `behind` on; answers where those end.
 static Value own_places(Trips *t, int64_t behind)
 {
 	Gen *g = t->writer->g;
@@ -430,7 +431,7 @@ static void place_entries(const Trips *t, const Value *scanned, Value at)
 
 static void move_bytes(Gen *g, Value to, Value from, int64_t bytes)
 {
-	LLVMBuildMemMove(g->b, to, 8, from, 8, number(g, bytes));
+	LLVMBuildMemMove(g->b, to, 1, from, 1, number(g, bytes));
 }
 
 // Where no trip was made the results are the operands; where the loop ended early the last trip may
@@ -462,7 +463,7 @@ static void leave_if_done(const Trips *t, Value i, LLVMBasicBlockRef out)
 	LLVMPositionBuilderAtEnd(g->b, on);
 }
 
-static void write_turns(Trips *t, const Entry *body)
+static void write_trips(Trips *t, const Entry *body)
 {
 	Gen *g = t->writer->g;
 	const Cycle *c = &t->cycle;
@@ -496,7 +497,7 @@ static void write_loop(Writer *w, const Entry *e, const Launch *l, Value run)
 	           .run = run};
 	open_body(&t, own_scratch(e));
 	t.limit = limit_of(&t);
-	write_turns(&t, l->body);
+	write_trips(&t, l->body);
 	Value made = t.cycle.until ? read_variable(g, g->i64, t.made) : t.limit;
 	bool certain = LLVMIsConstant(t.limit) && LLVMConstIntGetSExtValue(t.limit) > 0;
 	if (t.cycle.until || !certain)
