@@ -30,7 +30,7 @@ Ref share_heads(Call *c, Ref x, int64_t heads)
 	Shape s = val(c->g, x)->shape;
 	if (s.dim[1] == heads)
 		return x;
-	if (heads % s.dim[1])
+	if (!s.dim[1] || heads % s.dim[1])
 		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads,
 		       (long long)s.dim[1]);
 	int64_t dims[] = {s.dim[0], s.dim[1], 1, s.dim[2], s.dim[3]};

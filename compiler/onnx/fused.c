@@ -179,7 +179,7 @@ static int64_t bucket_of(int64_t distance, int64_t buckets, int64_t farthest, bo
 	}
 	d = MAX(d, 0);
 	int64_t near = buckets / 2;
-	if (d < near || near < 1)
+	if (d < near || near < 1 || farthest <= near)
 		return base + MIN(d, buckets - 1);
 	double far = log((double)d / (double)near) / log((double)farthest / (double)near);
 	return base + MIN(near + (int64_t)(far * (double)(buckets - near)), buckets - 1);
@@ -189,12 +189,16 @@ static int64_t bucket_of(int64_t distance, int64_t buckets, int64_t farthest, bo
 // keys]
 void lower_relative_bias(Call *c)
 {
+	enum { LONGEST = 1 << 14 };
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int n[2] = {0};
 	const int64_t *queries = operand_ints(c, 1, &n[0]), *keys = operand_ints(c, 2, &n[1]);
-	if (s.rank != 2 || n[0] != 1 || n[1] != 1 || *queries < 1 || *keys < 1 || s.dim[0] < 2)
+	if (s.rank != 2 || n[0] != 1 || n[1] != 1 || s.dim[0] < 2)
 		refuse(c, "wants a table [buckets, heads], and two lengths");
+	if (*queries < 1 || *keys < 1 || *queries > LONGEST || *keys > LONGEST)
+		refuse(c, "%lld queries and %lld keys; 1 to %d are supported", (long long)*queries,
+		       (long long)*keys, LONGEST);
 	int64_t farthest = attr_int(c, "max_distance", 128), dims[] = {*queries, *keys};
 	int64_t *bucket = NEWS(c->r->arena, int64_t, *queries * *keys);
 	for (int64_t q = 0; q < *queries; q++)

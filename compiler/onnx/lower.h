@@ -387,7 +387,8 @@ Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 
 Lower lower_identity; // its operand is passed on as it is
-// out[0] of another operator's lowering, on other operands, with this node's attributes.
+// fused.c for others: out[0] of another operator's lowering, on other operands, with this node's
+// attributes.
 Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
 Ref add_given(Graph *, Ref a, Ref b); // the sum; of one alone where the other is 0
 Lower lower_packed_attention, lower_act, lower_gemm, lower_concat, lower_dropout;

@@ -208,7 +208,9 @@ void lower_matmul_bits(Call *c)
 	int64_t inner = attr_int(c, "K", 0), columns = attr_int(c, "N", 0);
 	int64_t block = attr_int(c, "block_size", 0);
 	int bits = (int)attr_int(c, "bits", 4), nb = 0, nz = 0;
-	if (inner < 1 || columns < 1 || block < 1 || (bits != 2 && bits != 4 && bits != 8))
+	enum { MOST = 1 << 28 };
+	if (MIN(MIN(inner, columns), block) < 1 || MAX(MAX(inner, columns), block) > MOST ||
+	    (bits != 2 && bits != 4 && bits != 8))
 		refuse(c, "wants K, N, block_size, and bits of 2, 4 or 8");
 	if (operand(c, 4))
 		decline(c, "quantise without it", "an order of inner indices");

@@ -254,14 +254,20 @@ static Ref bin_places(Graph *g, const Bins *b)
 // whole axis, unless the regions are known.
 static void adapt_samples(Call *c, Bins *b, int64_t size)
 {
+	enum { MOST = 1 << 12 };
 	Graph *g = c->g;
 	Ref bin = put2(g, O_div, b->size, put_num(g, E_f32, (double)b->count));
 	Ref each = put2(g, O_max, put1(g, O_ceil, bin), put_num(g, E_f32, 0));
 	b->samples = (size + b->count - 1) / b->count;
 	if (is_const(g, each)) {
 		b->samples = 1;
-		for (int64_t i = 0; i < count_of(&val(g, each)->shape); i++)
-			b->samples = MAX(b->samples, (int64_t)const_at(val(g, each), i));
+		for (int64_t i = 0; i < count_of(&val(g, each)->shape); i++) {
+			double n = const_at(val(g, each), i);
+			if (!(n <= MOST))
+				decline(c, "give regions in the image, or a sampling_ratio",
+				        "%g samples of a bin; at most %d are supported", n, MOST);
+			b->samples = MAX(b->samples, (int64_t)n);
+		}
 	} else {
 		note(c->r, "%s takes at most %lld samples of a bin: regions lie in the image",
 		     node_place(c->r->arena, c->node), (long long)b->samples);
