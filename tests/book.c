@@ -76,7 +76,7 @@ static void set_kind(const Expr *e, char *kind, char to)
 static void kinds_of(const Expr *e, char *kind)
 {
 	set_kind(e, kind, e->number ? 'n' : 'v');
-	for (int k = 0; k < e->nattr; k++)
+	for (int k = 0; k < e->nattr && e->op < OPS; k++)
 		set_kind(e->attr[k], kind,
 		         e->op == O_cast      ? 't'
 		         : e->op == O_reshape ? 'R'
@@ -175,9 +175,10 @@ static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int nu
 		if (kind[i] == 'A') {
 			t->var[i] = random_axes(split && below(2) ? rank + 1 : rank);
 		} else if (kind[i] == 'L') { // the last two axes exchanged
-			t->var[i] = (Item){.kind = I_list, .n = rank};
-			for (int a = 0; a < rank; a++)
-				t->var[i].i[a] = rank < 2 || a < rank - 2 ? a : 2 * rank - 3 - a;
+			int n = rank + (split && below(2));
+			t->var[i] = (Item){.kind = I_list, .n = n};
+			for (int a = 0; a < n; a++)
+				t->var[i].i[a] = n < 2 || a < n - 2 ? a : 2 * n - 3 - a;
 		} else if (kind[i] == 'R') {
 			t->var[i] = random_dims(&full);
 		} else if ((kind[i] == 'm' || kind[i] == 'M') && rank > 1) {
