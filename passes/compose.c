@@ -152,7 +152,7 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 		Share part = p->of[r];
 		int slot = view_slot(s, x);
 		bool bias = offsets_product(s, &part, x, other);
-		bool summand = !strcmp(part.role, "bias");
+		bool summand = !strcmp(part.role, "bias"); // beside a number, not 1 + g
 		if (bias || (offsets_number(s, other) && !summand))
 			part.eta = surd_mul(part.eta, constant(s, N_offset));
 		if (bias) {

@@ -1,11 +1,11 @@
 // rule.c: rules of the book. A value that equals the left side of a rule is put as its right side.
-// Takes the book's rules, by the primitive of their left side. Gives the door a lighter value, or
-// 0.
+// Takes rules and the forms their left sides are written in: a rule is kept once for each way to
+// write these, by the primitive of its left side. Gives the door a lighter value, or 0.
 #include "ir.h"
 #include <math.h>
 #include <string.h>
 
-enum { VARS = 24 }; // most variables of a rule
+enum { VARS = 24, SWAPS = 4 }; // most variables of a rule; a form and its operands
 
 // ---- reading --------------------------------------------------------------------------
 
@@ -56,6 +56,7 @@ static bool mark_numbers(Expr *e)
 	return e->number = number || all;
 }
 
+// From this plainness of a graph on, no rule makes the wholes of `e`.
 static Plainness rests_in(const Expr *e)
 {
 	bool whole = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_whole;
@@ -97,21 +98,23 @@ static Spelling *forms_named(const Book *book, const char *name)
 
 void form_read(Book *book, Lexer *l)
 {
-	Spelling *f = NEW(book->arena, Spelling);
-	f->place = lexer_place(l);
-	f->head = open_defs(book, parse_expr(l));
-	if (f->head->kind != X_call || f->head->op < OPS)
-		fail(f->place, "wanted the name of a form, and what it is made of");
+	Spelling *way = NEW(book->arena, Spelling);
+	way->place = lexer_place(l);
+	way->head = open_defs(book, parse_expr(l));
+	const Expr *head = way->head;
+	if (head->kind != X_call || head->op < OPS || head->nin >= SWAPS)
+		fail(way->place, "wanted the name of a form, and of what it is made: fewer than %d",
+		     SWAPS);
 	lexer_want(l, "=");
-	f->body = read_side(book, l);
-	f->test = read_tests(book, l, &f->ntest);
-	Spelling *first = forms_named(book, f->head->name), *last = first;
+	way->body = read_side(book, l);
+	way->test = read_tests(book, l, &way->ntest);
+	Spelling *last = forms_named(book, head->name);
 	while (last && last->next)
 		last = last->next;
 	if (last)
-		last->next = f;
+		last->next = way;
 	else
-		*table_cell_s(book->forms, f->head->name) = (uint64_t)(uintptr_t)f;
+		*table_cell_s(book->forms, head->name) = (uint64_t)(uintptr_t)way;
 }
 
 typedef struct Swap { // a name, or this very call; what comes in its place
@@ -121,7 +124,7 @@ typedef struct Swap { // a name, or this very call; what comes in its place
 
 typedef struct Swaps {
 	int n;
-	Swap at[4];
+	Swap at[SWAPS];
 } Swaps;
 
 // A copy of `e`, all swapped at once.
@@ -174,17 +177,17 @@ static const Expr *find_form(const Book *book, const Expr *e)
 
 // The rule with `call` spelled so. What is a name in the form's head becomes what the call has
 // there; else the rule's name there becomes what the head has.
-static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spelling *f)
+static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spelling *way)
 {
 	Swaps given = {0}, found = {0};
-	const Expr *head = f->head;
-	if (call->nin != head->nin || head->nin >= COUNT(given.at))
+	const Expr *head = way->head;
+	if (call->nin != head->nin)
 		fail(d->place, "%s: found %d operands, wanted %d", call->name, call->nin,
 		     head->nin);
 	for (int k = 0; k < head->nin; k++)
 		if (head->in[k]->kind == X_name)
 			given.at[given.n++] = (Swap){head->in[k], call->in[k]};
-	found.at[found.n++] = (Swap){call, swapped(arena, f->body, &given)};
+	found.at[found.n++] = (Swap){call, swapped(arena, way->body, &given)};
 	for (int k = 0; k < head->nin; k++) {
 		if (head->in[k]->kind == X_name)
 			continue;
@@ -193,8 +196,8 @@ static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spellin
 		found.at[found.n++] = (Swap){call->in[k], swapped(arena, head->in[k], &given)};
 	}
 	Draft spelled = swap_in(arena, d, &found);
-	for (int i = 0; i < f->ntest; i++)
-		PUSH(arena, spelled.test, swapped(arena, f->test[i], &given));
+	for (int i = 0; i < way->ntest; i++)
+		PUSH(arena, spelled.test, swapped(arena, way->test[i], &given));
 	return spelled;
 }
 
@@ -240,8 +243,9 @@ static void write_out(Book *book, const Draft *d)
 	const Expr *call = find_form(book, d->left);
 	if (!call)
 		add_rule(book, d);
-	for (const Spelling *f = call ? forms_named(book, call->name) : NULL; f; f = f->next) {
-		Draft spelled = spell(book->arena, d, call, f);
+	const Spelling *way = call ? forms_named(book, call->name) : NULL;
+	for (; way; way = way->next) {
+		Draft spelled = spell(book->arena, d, call, way);
 		write_out(book, &spelled);
 	}
 }
