@@ -134,8 +134,11 @@ Random random_loop(Arena *arena, Random *from)
 	w.cycle.stacked = w.body->outs.count - w.cycle.until - w.cycle.carried;
 	Ref *part = NEWS(arena, Ref, w.body->outs.count + 1);
 	put_lean_loop(w.g, &w.cycle, w.operand.at, NULL, part);
-	for (int k = 0; k < loop_results(&w.cycle); k++)
-		add_out(w.g, format(arena, "y%d", k), part[k]);
+	for (int k = 0; k < loop_results(&w.cycle); k++) {
+		bool real = elems[val(w.g, part[k])->type].cls == 'f'; // losses are made of f32
+		Ref out = real ? put_cast(w.g, part[k], E_f32) : part[k];
+		add_out(w.g, format(arena, "y%d", k), out);
+	}
 	made.g = w.g;
 	made.slot = w.slot;
 	return made;
