@@ -18,7 +18,7 @@ void loss_check(Arena *, const char *expr, int noutput, const char *const *outpu
 // as the outs, or by number of the out as `given` (may be NULL), which may be less.
 Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 
-// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or is gone
+// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or gone
 // `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at
 // `*added` places; 0: none is drawn; NAN: as the file has it.
 Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
@@ -31,7 +31,7 @@ Graph *grad_pass(Arena *, const Graph *, const bool *want);
 // ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter
 Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, Text *why);
 
-// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with its reason
+// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with reasons
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;
@@ -125,7 +125,7 @@ Graph *gather_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- wide.c: what is f32, in f64: outs and inputs too; other slots are widened where they are read
+// ---- wide.c: what is f32, in f64: outs and inputs too; other slots are widened where read
 Graph *wide_pass(Arena *, const Graph *);
 // ---- lean.c: loops that compute only what is read of them, and zeros where no trip was made;
 // loops laid out as their first `most` trips (see unroll_loop)

@@ -27,12 +27,13 @@ typedef struct Lit { // a literal array
 	const double *x;
 } Lit;
 
-#define D(...)             ((Shape){sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), {__VA_ARGS__}})
+#define LENGTH(...)        (sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t))
+#define D(...)             ((Shape){LENGTH(__VA_ARGS__), {__VA_ARGS__}})
 #define SCALAR             ((Shape){0})
 #define L(type, dims, ...) ((Lit){E_##type, dims, (double[]){__VA_ARGS__}})
 #define F(dims, ...)       L(f32, dims, __VA_ARGS__)
 #define NONE               ((Attr){0})
-#define I(...)             ((Attr){.n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t), .i = {__VA_ARGS__}})
+#define I(...)             ((Attr){.n = LENGTH(__VA_ARGS__), .i = {__VA_ARGS__}})
 #define IX(fill, ...)                                                                              \
 	((Attr){.n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                           \
 	        .i = {__VA_ARGS__},                                                                \
