@@ -8,7 +8,6 @@ typedef struct Loops { // put into another graph
 	const Graph *from;
 	Graph *to;
 	const bool *live;
-	Ref *now;
 	Ref **part;   // by Ref of a loop: its results
 	int64_t most; // trips to lay out; 0: loops stay
 } Loops;
@@ -59,31 +58,29 @@ static Ref put_cycle(Loops *l, Ref r, const Ref *in)
 	return trips;
 }
 
+static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	Loops *l = context;
+	if (v->op == O_loop)
+		return put_cycle(l, (Ref)(v - l->from->val), in);
+	return v->op == O_part ? l->part[v->in[0]][v->attr->i[0]] : put_as(to, v, in);
+}
+
 static Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
 {
 	if (!has_loop(from))
 		return graph_live(arena, from);
-	Loops l = {arena,
-	           from,
-	           graph_like(arena, from),
-	           graph_marks(arena, from),
-	           NEWS(arena, Ref, from->nval),
-	           NEWS(arena, Ref *, from->nval),
-	           most};
-	for (Ref r = 1; r < (Ref)from->nval; r++) {
-		const Val *v = val(from, r);
-		Ref *in = NEWS(arena, Ref, v->nin + 1);
-		if (!l.live[r])
-			continue;
-		for (int k = 0; k < v->nin; k++)
-			in[k] = l.now[v->in[k]];
-		l.to->from = v->from;
-		l.now[r] = v->op == O_loop   ? put_cycle(&l, r, in)
-		           : v->op == O_part ? l.part[v->in[0]][v->attr->i[0]]
-		                             : put_as(l.to, v, in);
-	}
-	copy_ends(l.to, from, l.now);
-	return l.to;
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	Loops l = {.arena = arena,
+	           .from = from,
+	           .to = to,
+	           .live = graph_marks(arena, from),
+	           .part = NEWS(arena, Ref *, from->nval),
+	           .most = most};
+	copy_values(to, from, now, put_value, &l);
+	copy_ends(to, from, now);
+	return to;
 }
 
 Graph *lean_pass(Arena *arena, const Graph *from)

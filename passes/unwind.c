@@ -4,7 +4,6 @@
 // the rest is computed again. Fixed values that trips multiply with (weights) get their gradient
 // behind the loop, by one product over all trips.
 #include "grad.h"
-#include <string.h>
 
 static bool is_float(Elem type)
 {
@@ -166,35 +165,32 @@ static int product_number(const Unwind *u, Ref r)
 	return -1;
 }
 
-// The forward body in the new one, but for its products, which are there already. By Ref.
-static Ref *put_again(Unwind *u, bool *want)
+typedef struct Again {
+	Unwind *unwind;
+	const bool *needs; // by Ref of the body
+	bool *want;        // by slot of the new one
+} Again;
+
+// What a slot of the new body holds already is not computed again.
+static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	const Graph *body = u->c.body;
-	const bool *live = graph_marks(u->arena, body);
-	const bool *needs = mark_needs(u->arena, body, u->wants);
-	Ref *now = NEWS(u->arena, Ref, body->nval);
-	for (Ref r = 1; r < (Ref)body->nval; r++) {
-		const Val *v = val(body, r);
-		Ref *in = NEWS(u->arena, Ref, v->nin + 1);
-		int product = product_number(u, r);
-		if (!live[r])
-			continue;
-		for (int k = 0; k < v->nin; k++)
-			in[k] = now[v->in[k]];
-		int slot = v->op == O_slot ? u->enter[v->attr->i[0]]
-		           : product >= 0  ? u->again[product]
-		                           : -1;
-		now[r] =
-		    slot >= 0 ? put_slot(u->back.g, slot) : put_ready(&u->back, v, in, needs[r]);
-		if (slot >= 0)
-			want[slot] = needs[r];
-		if (product < 0)
-			continue;
+	const Again *a = context;
+	Unwind *u = a->unwind;
+	Ref r = (Ref)(v - u->c.body->val);
+	int product = product_number(u, r);
+	int slot = v->op == O_slot ? u->enter[v->attr->i[0]]
+	           : product >= 0  ? u->again[product]
+	                           : -1;
+	if (slot < 0)
+		return put_ready(&u->back, v, in, a->needs[r]);
+	Ref held = put_slot(to, slot);
+	a->want[slot] = a->needs[r];
+	if (product >= 0) {
 		Val *with = take_copy(u->arena, v, sizeof *v);
 		with->in = in;
-		*table_cell(u->back.products, &now[r], sizeof now[r]) = (uintptr_t)with;
+		*table_cell(u->back.products, &held, sizeof held) = (uintptr_t)with;
 	}
-	return now;
+	return held;
 }
 
 static void differentiate(Unwind *u)
@@ -202,7 +198,9 @@ static void differentiate(Unwind *u)
 	const Cycle *c = &u->c;
 	Graph *body = u->back.g;
 	bool *want = NEWS(u->arena, bool, body->slots.count);
-	const Ref *now = put_again(u, want);
+	Ref *now = NEWS(u->arena, Ref, c->body->nval);
+	const bool *needs = mark_needs(u->arena, c->body, u->wants);
+	copy_values(body, c->body, now, put_value, &(Again){u, needs, want});
 	u->back.needs = mark_needs(u->arena, body, want);
 	u->back.gradient = NEWS(u->arena, Ref, body->nval);
 	u->back.last = (Ref)body->nval - 1;
@@ -313,9 +311,7 @@ static Ref all_trips(Unwind *u, const Ref *part, Ref r)
 // With a first axis of 1.
 static Ref one_entry(Graph *g, Ref r)
 {
-	Shape shape = val(g, r)->shape, one = {.rank = shape.rank + 1, .dim = {1}};
-	memcpy(one.dim + 1, shape.dim, sizeof *shape.dim * (size_t)shape.rank);
-	return put_reshape(g, r, one);
+	return put_reshape(g, r, stacked_shape(1, &val(g, r)->shape));
 }
 
 // A share of all trips at once: that of a product over one more axis.

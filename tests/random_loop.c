@@ -3,7 +3,6 @@
 // become carried, scanned or fixed values, outs stacked ones. Keeps: each trip computes with about
 // the numbers that the body was made for, so that its values stay finite.
 #include "random.h"
-#include <string.h>
 
 typedef struct Wrap {
 	Random *from;
@@ -29,8 +28,7 @@ static Ref body_slot(Wrap *w, Ref operand, Elem type, Shape shape)
 static Array entries(Arena *arena, const Array *of, int64_t trips)
 {
 	int64_t n = count_of(&of->shape);
-	Array a = {.type = of->type, .shape = {.rank = of->shape.rank + 1, .dim = {trips}}};
-	memcpy(a.shape.dim + 1, of->shape.dim, sizeof(int64_t) * (size_t)of->shape.rank);
+	Array a = {.type = of->type, .shape = stacked_shape(trips, &of->shape)};
 	a.f = NEWS(arena, double, n *trips + 1);
 	for (int64_t i = 0; i < n * trips; i++)
 		if (elems[of->type].cls == 'f')

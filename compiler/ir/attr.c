@@ -36,6 +36,16 @@ Shape shape_of(int rank, const int64_t *dims)
 	return shape;
 }
 
+Shape stacked_shape(int64_t n, const Shape *entry)
+{
+	if (entry->rank == RANK)
+		fail("shape", "%d axes; at most %d can be", RANK + 1, RANK);
+	Shape shape = {.rank = entry->rank + 1, .dim = {n}};
+	for (int a = 0; a < entry->rank; a++)
+		shape.dim[a + 1] = entry->dim[a];
+	return shape;
+}
+
 void row_strides(const Shape *shape, int64_t *stride)
 {
 	int64_t step = 1;

@@ -269,6 +269,7 @@ int64_t common_divisor(int64_t, int64_t); // the greatest
 bool same_shape(const Shape *, const Shape *);
 Shape shape_of(int rank, const int64_t *dims);
 void row_strides(const Shape *, int64_t *stride);     // in elements, row major
+Shape stacked_shape(int64_t n, const Shape *entry);   // n of them along a new first axis
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 // Type and shape of op(in..; attr); fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);

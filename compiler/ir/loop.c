@@ -41,11 +41,7 @@ const Val *result_val(const Cycle *l, int k)
 Shape result_shape(const Cycle *l, int k)
 {
 	const Shape *entry = &result_val(l, k)->shape;
-	if (k < l->carried)
-		return *entry;
-	Shape shape = {.rank = entry->rank + 1, .dim = {l->trips}};
-	memcpy(shape.dim + 1, entry->dim, sizeof *entry->dim * (size_t)entry->rank);
-	return shape;
+	return k < l->carried ? *entry : stacked_shape(l->trips, entry);
 }
 
 bool makes_all_trips(const Graph *g, const Cycle *l, const Ref *in)
@@ -130,8 +126,7 @@ static Ref entry_of(Graph *g, Ref x, int64_t t)
 // `count` entries, the last of them repeated up to `trips`, as one value.
 static Ref stack_entries(Graph *g, const Cycle *l, int64_t count, Ref *entry)
 {
-	Shape row = val(g, entry[0])->shape, one = {.rank = row.rank + 1, .dim = {1}};
-	memcpy(one.dim + 1, row.dim, sizeof *row.dim * (size_t)row.rank);
+	Shape one = stacked_shape(1, &val(g, entry[0])->shape);
 	Ref *part = NEWS(g->arena, Ref, count + 1);
 	for (int64_t i = 0; i < count; i++)
 		part[l->reverse ? count - i : i] = put_reshape(g, entry[i], one);

@@ -404,12 +404,11 @@ static Shape move_shape(const Case *c)
 // ---- loops ----------------------------------------------------------------------------
 
 // One entry a trip.
-static Shape stacked_shape(const Case *c, const Cycle *l, const Shape *entry)
+static Shape all_entries(const Case *c, const Cycle *l, const Shape *entry)
 {
-	Shape shape = {.rank = entry->rank + 1, .dim = {l->trips}};
-	if (shape.rank > RANK)
-		wrong(c, "%d axes; at most %d can be", shape.rank, RANK);
-	memcpy(shape.dim + 1, entry->dim, sizeof *entry->dim * (size_t)entry->rank);
+	if (entry->rank == RANK)
+		wrong(c, "%d axes; at most %d can be", RANK + 1, RANK);
+	Shape shape = stacked_shape(l->trips, entry);
 	check_size(c, &shape);
 	return shape;
 }
@@ -430,7 +429,7 @@ static void check_operands(const Case *c, const Cycle *l)
 		const Slot *slot = &l->body->slots.at[k - 1];
 		Shape shape = slot->shape;
 		if (k > l->carried && k <= l->carried + l->scanned)
-			shape = stacked_shape(c, l, &shape);
+			shape = all_entries(c, l, &shape);
 		check_is(c, "operand", k, operand(c, k), slot->type, &shape);
 	}
 }
@@ -447,7 +446,7 @@ static void check_results(const Case *c, const Cycle *l)
 			check_is(c, "result", k, v, body->slots.at[result].type,
 			         &body->slots.at[result].shape);
 		else
-			stacked_shape(c, l, &v->shape);
+			all_entries(c, l, &v->shape);
 	}
 }
 
