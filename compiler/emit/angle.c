@@ -104,7 +104,8 @@ static Value real(Gen *g, Value shape, double x)
 }
 
 // x 2/pi modulo 4 as a whole number, *turns, and what is left in [-1/2, 1/2), in radians. `size` is
-// |x|, and large.
+// |x|, and large. The window begins where a bit of it times the last of m is 2: the product modulo
+// 2^192, of which the upper 128 bits are kept, has two bits before the point.
 static Value reduce(Gen *g, Value size, Value *turns)
 {
 	LLVMTypeRef itype = like(g, g->i64, size), type = LLVMTypeOf(size);
