@@ -230,6 +230,10 @@ Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 	Graph *g = graph_live(arena, from);
 	Ref loss = 0;
 	int nout = g->outs.count;
+	Elem type = E_f32;
+	for (int i = 0; i < nout; i++)
+		if (val(g, g->outs.at[i].val)->type == E_f64)
+			type = E_f64;
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
 		const Val v = *val(g, y);
@@ -239,6 +243,7 @@ Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 		                              given ? &given[i] : &v.shape);
 		Ref product = put2(g, O_mul, y, cotangent);
 		Ref total = scalar(g, book_call1(g, "total", 1, &product, 0, NULL));
+		total = put_cast(g, total, type);
 		loss = loss ? put2(g, O_add, loss, total) : total;
 	}
 	set_loss(g, loss ? loss : put_num(g, E_f32, 0));

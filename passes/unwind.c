@@ -235,10 +235,13 @@ static int stacked(Unwind *u, Ref r, bool add)
 	return u->stack.count - 1;
 }
 
+// Is it a scanned operand, known for all trips? Where fewer may be made it is stacked, which leaves
+// zeros behind the last.
 static bool is_scanned(const Unwind *u, Ref r)
 {
 	int slot = slot_number(u, r);
-	return slot >= u->turn.carried && slot < u->turn.carried + u->turn.scanned;
+	return makes_all_trips(u->s->g, &u->c, u->in) && slot >= u->turn.carried &&
+	       slot < u->turn.carried + u->turn.scanned;
 }
 
 // Is this share worked out behind the loop? A product is; of others those whose gradient is stacked
