@@ -34,10 +34,7 @@ typedef struct Lit { // a literal array
 #define F(dims, ...)       L(f32, dims, __VA_ARGS__)
 #define NONE               ((Attr){0})
 #define I(...)             ((Attr){.n = LENGTH(__VA_ARGS__), .i = {__VA_ARGS__}})
-#define IX(fill, ...)                                                                              \
-	((Attr){.n = sizeof((int64_t[]){__VA_ARGS__}) / sizeof(int64_t),                           \
-	        .i = {__VA_ARGS__},                                                                \
-	        .x = fill})
+#define IX(fill, ...)      ((Attr){.n = LENGTH(__VA_ARGS__), .i = {__VA_ARGS__}, .x = fill})
 
 static Array array_of(const Lit *lit)
 {

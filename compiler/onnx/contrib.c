@@ -216,7 +216,7 @@ void lower_group_query(Call *c)
 	int64_t heads[3] = {attr_int(c, "num_heads", 0)}, at = 0;
 	heads[1] = heads[2] = attr_int(c, "kv_num_heads", 0);
 	Shape s = in_val(c, 0)->shape;
-	if (s.rank != 3 || heads[0] < 1 || heads[1] < 1)
+	if (s.rank != 3 || MIN(heads[0], heads[1]) < 1 || MAX(heads[0], heads[1]) > s.dim[2])
 		refuse(c, "wants num_heads, kv_num_heads, and [batch, length, width]");
 	if (attr_int(c, "past_present_share_buffer", 0) || operand(c, 11))
 		decline(c, "export without them", "shared caches, or sinks of heads");
