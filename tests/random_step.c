@@ -52,7 +52,7 @@ static const char *const expressions[] = {
     "norm(x; -1, 1, 0.001) * y + x",
     "select(z, x, 0)",
     "softmax(select(z, x, -inf); #)",
-    "x * select(and(z, x < 1), 0, 1)",
+    "select(and(z, x < 1), 0, x)",
     "x / max(sqrt(sum(x * x; @)), 0.01)",
     "clip(x, -0.5, 0.5)",
     "sum(x * 0.5 - y; @) * x",

@@ -86,10 +86,15 @@ static Array random_cotangent(Arena *arena, const Slot *s, int number)
 	return a;
 }
 
-static Ref put_smooth(void *none, Graph *g, const Val *v, const Ref *in)
+static Graph *without_rounding(Arena *arena, const Graph *from);
+
+static Ref put_smooth(void *arena, Graph *g, const Val *v, const Ref *in)
 {
-	(void)none;
-	return v->op == O_narrow ? in[0] : put_as(g, v, in);
+	if (v->op != O_loop)
+		return v->op == O_narrow ? in[0] : put_as(g, v, in);
+	Cycle cycle = loop_of(v);
+	cycle.body = without_rounding(arena, cycle.body);
+	return put_loop(g, &cycle, in);
 }
 
 // Rounding lets gradients through, so differences leave it out.
@@ -97,7 +102,7 @@ static Graph *without_rounding(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	copy_values(g, from, now, put_smooth, NULL);
+	copy_values(g, from, now, put_smooth, arena);
 	copy_ends(g, from, now);
 	return g;
 }
