@@ -19,11 +19,6 @@ static Ref counting(Graph *g, int64_t n, bool known)
 	return put_ints(g, (int)n, at);
 }
 
-static Ref whole_number(Graph *g, int64_t x)
-{
-	return put_const(g, E_i64, (Shape){0}, &x);
-}
-
 static Ref fold_away(Graph *g, Op op, Ref x, int64_t axis)
 {
 	return drop_axes(g, put_fold(g, op, x, 1, &axis), 1, &axis);
@@ -85,7 +80,8 @@ void lower_nonzero(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int64_t stride[RANK];
-	Ref count, at = places_where(g, flat(g, truth_of(c, 0)), &count), row[RANK + 1];
+	Ref count, row[RANK];
+	Ref at = places_where(g, flat(g, truth_of(c, 0)), &count);
 	row_strides(&s, stride);
 	for (int a = 0; a < s.rank; a++) {
 		Ref x = put2(g, O_div, at, whole_number(g, stride[a]));
@@ -135,14 +131,14 @@ static Pairs pairs_of(Graph *g, Ref x)
 	               put_reshape(g, x, shape_of(3, (int64_t[]){1, n, m})), n, m};
 }
 
-// Does row j equal row i? b8[n, n]
+// Does row j equal row i? 1 or 0, i32[n, n]
 static Ref equal_rows(Graph *g, const Pairs *p)
 {
 	Ref equal = put_cast(g, put2(g, O_eq, p->i, p->j), E_i32);
 	return fold_away(g, O_amin, equal, 2);
 }
 
-// Is row j before row i, by their first numbers that differ?
+// Is row j before row i, by their first numbers that differ? b8[n, n]
 static Ref earlier_rows(Graph *g, const Pairs *p, bool known)
 {
 	int64_t axis = 2;
@@ -150,7 +146,7 @@ static Ref earlier_rows(Graph *g, const Pairs *p, bool known)
 	Ref first = put_fold(g, O_argmax, differ, 1, &axis);
 	Ref here = put2(g, O_eq, put_rank(g, counting(g, p->m, known), 3), first);
 	Ref less = put2(g, O_and, here, put2(g, O_lt, p->j, p->i));
-	return fold_away(g, O_amax, put_cast(g, less, E_i32), 2);
+	return put_cast(g, fold_away(g, O_amax, put_cast(g, less, E_i32), 2), E_b8);
 }
 
 // The operand's entries along the axis as rows, [n, m].
@@ -162,73 +158,74 @@ static Ref rows_along(Graph *g, Ref x, int axis)
 	return put_reshape(g, first, shape_of(2, dims));
 }
 
+static Ref repeated(Graph *g, Ref number, int64_t n)
+{
+	return put_expand(g, put_rank(g, number, 1), shape_of(1, &n));
+}
+
+// Results 0, 1 and 3 of Unique: the entries of x at the first places of their kinds, those places,
+// and how many of each there are. number: of each entry's kind.
+static void give_kinds(Call *c, Ref x, int axis, Ref fresh, Ref number, Ref there)
+{
+	Graph *g = c->g;
+	int64_t n = val(g, fresh)->shape.dim[0];
+	Ref zeros = repeated(g, whole_number(g, 0), n), ones = repeated(g, whole_number(g, 1), n);
+	Ref kinds = fold_away(g, O_sum, put_cast(g, fresh, E_i64), 0);
+	Ref at = put_in_order(g, fresh, number);
+	Ref times = put_scatter(g, zeros, number, put3(g, O_select, there, ones, zeros), 0, 1);
+	bool exact = is_const(g, kinds);
+	int64_t most = exact ? const_int_at(val(g, kinds), 0) : n;
+	at = take_range(g, at, 0, 0, most);
+	times = take_range(g, times, 0, 0, most);
+	if (!exact) {
+		at = copy_behind(g, at, 0, kinds);
+		times = copy_behind(g, times, 0, kinds);
+	}
+	Ref out[4] = {put_gather(g, x, at, axis), at, number, times};
+	for (int i = 0; i < c->nout && i < 4; i++) {
+		c->out[i] = out[i];
+		if (i != 2 && !exact)
+			c->counts[i].of[i ? 0 : axis] = kinds;
+	}
+}
+
 // All entries are compared with each other, n * n times, which is never stored. `there`: those that
 // are, b8[n].
-static void unique_rows(Call *c, Ref x, int axis, Ref there)
+static void unique_entries(Call *c, Ref x, int axis, Ref there)
 {
 	Graph *g = c->g;
 	Pairs p = pairs_of(g, rows_along(g, x, axis));
 	bool known = is_const(g, x) && is_const(g, there);
-	Ref self = counting(g, p.n, known), one = whole_number(g, 1), none = whole_number(g, 0);
 	Ref first = fold_away(g, O_argmax, equal_rows(g, &p), 1);
-	Ref fresh = put2(g, O_and, put2(g, O_eq, first, self), there);
-	Pairs order = pairs_of(g, first);
-	Ref before =
-	    attr_int(c, "sorted", 1) ? earlier_rows(g, &p, known) : earlier_rows(g, &order, known);
-	Ref counts =
-	    put2(g, O_and, put2(g, O_eq, before, put_num(g, E_i32, 1)), put_rank(g, fresh, 2));
-	Ref number = fold_away(g, O_sum, put_cast(g, counts, E_i64), 1);
-	Ref kinds = fold_away(g, O_sum, put_cast(g, fresh, E_i64), 0);
-	Ref at = put_in_order(g, fresh, number);
-	Ref zeros = put_expand(g, put_rank(g, none, 1), shape_of(1, &p.n));
-	Ref each =
-	    put3(g, O_select, there, put_expand(g, put_rank(g, one, 1), shape_of(1, &p.n)), none);
-	Ref times = put_scatter(g, zeros, number, each, 0, 1);
-	bool exact = is_const(g, kinds);
-	int64_t most = exact ? const_int_at(val(g, kinds), 0) : p.n;
-	at = take_range(g, at, 0, 0, most);
-	times = take_range(g, times, 0, 0, most);
-	Ref out[4] = {0, exact ? at : copy_behind(g, at, 0, kinds), number,
-	              exact ? times : copy_behind(g, times, 0, kinds)};
-	out[0] = put_gather(g, x, out[1], axis);
-	memcpy(c->out, out, sizeof *out * (size_t)MIN(c->nout, 4));
-	for (int i = 0; i < MIN(c->nout, 4) && !exact; i++)
-		if (i != 2)
-			c->counts[i].of[i ? 0 : axis] = kinds;
+	Ref fresh = put2(g, O_and, put2(g, O_eq, first, counting(g, p.n, known)), there);
+	if (!attr_int(c, "sorted", 1))
+		p = pairs_of(g, first);
+	Ref before = put2(g, O_and, earlier_rows(g, &p, known), put_rank(g, fresh, 2));
+	Ref number = fold_away(g, O_sum, put_cast(g, before, E_i64), 1);
+	give_kinds(c, x, axis, fresh, number, there);
 }
 
 void lower_unique(Call *c)
 {
 	Graph *g = c->g;
 	Ref x = fixed_operand(c, 0);
-	Shape s = val(g, x)->shape;
 	const AttributeProto *given = find_attr(c, "axis");
-	int axis = given ? (int)axis_of(c, given->i, s.rank) : 0;
-	Ref all = put_expand(g, put_rank(g, put_num(g, E_b8, 1), s.rank), s);
-	for (int a = 0; a < s.rank; a++) {
-		Ref count = count_along(c, 0, a);
-		if (count && given && a != axis)
+	int rank = val(g, x)->shape.rank, axis = given ? (int)axis_of(c, given->i, rank) : 0;
+	for (int a = 0; a < rank; a++)
+		if (count_along(c, 0, a) && (given ? a != axis : rank > 1))
 			refuse_counts(c, 0);
-		all = count ? fill_behind(g, all, a, count, 0) : all;
-	}
-	int64_t n = given ? s.dim[axis] : count_of(&s);
+	x = given ? x : flat(g, x);
+	int64_t n = val(g, x)->shape.dim[axis];
 	if (n > MOST_COMPARED)
 		decline(c, "give it fewer entries",
 		        "compares all %lld entries with each other; at most %d are supported",
 		        (long long)n, MOST_COMPARED);
-	Ref there = fold_away(g, O_amax,
-	                      put_cast(g,
-	                               given ? rows_along(g, all, axis)
-	                                     : put_reshape(g, all, shape_of(2, (int64_t[]){n, 1})),
-	                               E_i32),
-	                      1);
-	unique_rows(c, given ? x : flat(g, x), axis, put_cast(g, there, E_b8));
-	for (int i = 2; i < c->nout && i == 2 && c->arg[0].counts; i++) {
-		Ref count = given ? count_along(c, 0, axis) : 0;
-		if (!given && s.rank > 1)
-			refuse_counts(c, 0);
-		c->counts[2].of[0] = given ? count : count_along(c, 0, 0);
-	}
+	Ref there = repeated(g, put_num(g, E_b8, 1), n), count = count_along(c, 0, axis);
+	if (count)
+		there = fill_behind(g, there, 0, count, 0);
+	unique_entries(c, x, axis, there);
+	if (c->nout > 2)
+		c->counts[2].of[0] = count;
 }
 
 // ---- NonMaxSuppression ----------------------------------------------------------------
@@ -322,16 +319,16 @@ static int64_t rounds_of(Call *c, int64_t n, Ref *most)
 	return rounds;
 }
 
+// The scores, -inf for boxes that are not there, or score too little.
 static Ref scores_there(Call *c)
 {
 	Graph *g = c->g;
 	Ref scores = fixed_operand(c, 1), none = num_like(g, scores, -INFINITY);
-	for (int k = 0; k < 2; k++)
-		for (int a = 0; a < 3; a++) {
-			int axis = k ? a : a == 1 ? 2 : 0;
-			Ref count = k || a < 2 ? count_along(c, k, a) : 0;
-			scores = count ? fill_behind(g, scores, axis, count, -INFINITY) : scores;
-		}
+	const Ref counts[] = {count_along(c, 0, 0), 0, count_along(c, 0, 1)};
+	for (int a = 0; a < 3; a++) {
+		Ref count = count_along(c, 1, a) ? count_along(c, 1, a) : counts[a];
+		scores = count ? fill_behind(g, scores, a, count, -INFINITY) : scores;
+	}
 	if (c->nin < 5 || c->arg[4].absent)
 		return scores;
 	return put3(g, O_select, put2(g, O_lt, number_or(c, 4, 0), scores), scores, none);

@@ -29,15 +29,15 @@ Ref count_along(const Call *c, int k, int axis)
 	return counts_of(c, k)->of[axis];
 }
 
-static Ref size_number(Graph *g, int64_t size)
+Ref whole_number(Graph *g, int64_t x)
 {
-	return put_const(g, E_i64, (Shape){0}, &size);
+	return put_const(g, E_i64, (Shape){0}, &x);
 }
 
 Ref length_along(const Call *c, int k, int axis)
 {
 	Ref count = count_along(c, k, axis);
-	return count ? count : size_number(c->g, in_val(c, k)->shape.dim[axis]);
+	return count ? count : whole_number(c->g, in_val(c, k)->shape.dim[axis]);
 }
 
 void refuse_counts(const Call *c, int k)
@@ -290,7 +290,7 @@ static Ref *attr_entries(Call *c, const char *name, int *n)
 	const int64_t *ints = attr_ints(c, name, n);
 	Ref *entry = NEWS(c->r->arena, Ref, *n + 1);
 	for (int i = 0; ints && i < *n; i++)
-		entry[i] = size_number(c->g, ints[i]);
+		entry[i] = whole_number(c->g, ints[i]);
 	return ints ? entry : NULL;
 }
 
@@ -316,7 +316,7 @@ Extent extent_of(const Call *c, Ref size, const char *what)
 	if (is_const(c->g, size))
 		return (Extent){const_int_at(val(c->g, size), 0), 0};
 	Limits l = limits_of(c->g, size);
-	if (!(l.high < 0x1p40))
+	if (!(l.high < 0x1p31))
 		refuse_computed(c, size, what);
 	return (Extent){(int64_t)fmax(l.high, 0), size};
 }
@@ -330,8 +330,8 @@ Extent extent_product(Graph *g, Extent a, Extent b)
 {
 	Extent p = {a.most * b.most, 0};
 	if (a.count || b.count)
-		p.count = put2(g, O_mul, a.count ? a.count : size_number(g, a.most),
-		               b.count ? b.count : size_number(g, b.most));
+		p.count = put2(g, O_mul, a.count ? a.count : whole_number(g, a.most),
+		               b.count ? b.count : whole_number(g, b.most));
 	return p;
 }
 
@@ -380,7 +380,7 @@ static void cancel(Product *p, Product *q)
 
 static Ref product_of(Graph *g, const Product *p)
 {
-	Ref r = size_number(g, p->known);
+	Ref r = whole_number(g, p->known);
 	for (int i = 0; i < p->n; i++)
 		r = put2(g, O_mul, r, p->count[i]);
 	return r;
@@ -469,14 +469,14 @@ static Ref regroup(Graph *g, Ref x, const Counts *from, int n, const Extent *to)
 	Ref flat = put_num(g, E_i64, 0), step = put_num(g, E_i64, 1), at = flat;
 	for (int b = n - 1; b >= 0; b--) {
 		flat = put2(g, O_add, flat, put2(g, O_mul, put_iota(g, o, b), step));
-		Ref size = to[b].count ? to[b].count : size_number(g, to[b].most);
+		Ref size = to[b].count ? to[b].count : whole_number(g, to[b].most);
 		step = put2(g, O_mul, step, size);
 	}
 	for (int a = s.rank - 1; a >= 0; a--) {
-		Ref size = from->of[a] ? from->of[a] : size_number(g, s.dim[a]);
+		Ref size = from->of[a] ? from->of[a] : whole_number(g, s.dim[a]);
 		size = larger_of(g, size, put_num(g, E_i64, 1));
 		Ref place = put2(g, O_mod, flat, size);
-		at = put2(g, O_add, at, put2(g, O_mul, place, size_number(g, stride[a])));
+		at = put2(g, O_add, at, put2(g, O_mul, place, whole_number(g, stride[a])));
 		flat = put2(g, O_div, flat, size);
 	}
 	return put_gather(g, put_reshape(g, x, shape_of(1, &total)), at, 0);

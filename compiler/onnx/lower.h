@@ -317,7 +317,9 @@ typedef struct Limits {
 	double low, high;
 } Limits;
 Limits limits_of(Graph *, Ref); // that the numbers in a value keep
-Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b); // of single integers
+// Of integers; shaped as a. b is a single one or shaped as a.
+Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
+Ref whole_number(Graph *, int64_t);        // i64, rank 0
 Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
 // A size: a number, or at most so many and a count.
 typedef struct Extent {
