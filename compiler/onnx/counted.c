@@ -301,7 +301,7 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 	Ref x = fixed_operand(c, k);
 	Shape s = val(c->g, x)->shape;
 	*n = (int)count_of(&s);
-	if (*n > NUMS || (s.rank > 1 && !is_const(c->g, x)))
+	if (!is_const(c->g, x) && (*n > NUMS || s.rank > 1))
 		refuse_computed(c, x,
 		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
 	x = merge_axes(c->g, x, 0, s.rank);
