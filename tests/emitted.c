@@ -320,13 +320,16 @@ bool all_certain(const Graph *g)
 	return certain;
 }
 
+const Graph *laid_out(Arena *arena, const Graph *g)
+{
+	return all_certain(g) ? unroll_pass(arena, g, INT32_MAX) : g;
+}
+
 double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
 	enum { HALF = 2, ALL = 8 };
 	Arena *own = arena_new();
-	if (all_certain(from)) // what bodies compute is rounded too
-		from = unroll_pass(own, from, INT32_MAX);
-	const Graph *g = graph_live(own, open_pass(own, from));
+	const Graph *g = graph_live(own, open_pass(own, laid_out(own, from)));
 	const Array *exact = eval_rounded(own, g, slot, HALF, 0, 0);
 	double *error = NEWS(arena, double, g->outs.count + g->stores.count + 1);
 	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++) {
@@ -355,13 +358,14 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 	enum { HALF = 2 };
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
-	Array *want = eval_rounded(own, g, slot, HALF, 0, 0);
+	const Graph *exact = laid_out(own, g);
+	Array *want = eval_rounded(own, exact, slot, HALF, 0, 0);
 	Compiled *c = compile_graph(own, g, target, what);
 	Run r = run_once(own, c, slot, plain_launch, &status);
 	bool good = !status && same_bits(own, c, slot, &r, what);
 	double *error = NEWS(arena, double, n + 1);
 	for (int k = 0; k < n; k++)
-		error[k] = good ? error_of(own, &want[end_at(g, k)], end_memory(&r, c->plan, k))
+		error[k] = good ? error_of(own, &want[end_at(exact, k)], end_memory(&r, c->plan, k))
 		                : INFINITY;
 	free_compiled(c);
 	arena_free(own);

@@ -168,12 +168,13 @@ static void disturb(Array *a, double by, uint64_t seed)
 
 // By out of g: how far rounding may move it. What is computed is off by an ulp of double or so, and
 // constants by so much of them.
-static double *out_rounding(const Trial *t, const Graph *g, double constants)
+static double *out_rounding(const Trial *t, const Graph *from, double constants)
 {
 	enum { SAMPLES = 4 };
 	const double computed = 0x1p-51;
-	double *most = NEWS(t->arena, double, g->outs.count + 1);
 	Arena *own = arena_new();
+	const Graph *g = laid_out(own, from);
+	double *most = NEWS(t->arena, double, g->outs.count + 1);
 	Array *exact = eval_graph(own, g, t->slot);
 	for (uint64_t sample = 1; sample <= SAMPLES; sample++) {
 		Arena *arena = arena_new();
