@@ -145,6 +145,8 @@ static Ref put_folded(Maker *m, Ref x)
 	x = with_axis(m, x);
 	if (op != O_amax && op != O_amin && class_at(m, x) == 'b')
 		x = as_integer(m, x);
+	if (op == O_prod && class_at(m, x) == 'f') // parts of the product stay within f32
+		x = enter(m, O_act, 1, &x, &(Attr){.n = 1, .i = {A_tanh}});
 	Attr attr = {0};
 	attr.n = any_axes(m, x, attr.i);
 	if (op == O_argmax)
