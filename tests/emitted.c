@@ -315,7 +315,7 @@ bool all_certain(const Graph *g)
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_loop) {
 			Cycle c = loop_of(val(g, r));
-			certain &= makes_all_trips(g, &c, val(g, r)->in);
+			certain &= makes_all_trips(g, &c, val(g, r)->in) && all_certain(c.body);
 		}
 	return certain;
 }

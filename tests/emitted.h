@@ -28,7 +28,7 @@ double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Lau
 // By out, then store: how far an element of it lies from the evaluator, compiled; INFINITY where
 // workers in another order leave other bits. Floats narrower than f32 are rounded as in memory.
 double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const char *what);
-// Does every loop of g make all its trips?
+// Does every loop of g make all its trips, and every one in their bodies?
 bool all_certain(const Graph *);
 // The graph with its loops as the trips they make, where that is known of all of them: what bodies
 // compute can be rounded too.
