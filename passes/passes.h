@@ -114,6 +114,7 @@ typedef struct Opt {
 	int64_t accumulate; // so many runs make one update, by the mean of their gradients; 0 is 1
 	const char *chosen; // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
+Opt opt_named(const char *name); // all else by rule, sizes unknown
 void opt_defaults(Arena *, Opt *);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
 // "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,

@@ -68,6 +68,14 @@ static void other_defaults(Opt *opt, Text *said)
 	choose(said, "clip", &opt->clip, 0, NULL);
 }
 
+Opt opt_named(const char *name)
+{
+	Opt opt = {.name = name};
+	opt.xi = opt.beta = opt.beta2 = opt.momentum = opt.clip = opt.extra_l2 = NAN;
+	opt.coef = opt.decay = opt.eps = opt.warmup = opt.rate = NAN;
+	return opt;
+}
+
 void opt_defaults(Arena *arena, Opt *opt)
 {
 	static const char *const known[] = {"amos", "adamw", "adam", "adafactor", "sgd"};

@@ -144,20 +144,11 @@ static const Graph *step_graph(Fuzz *f)
 		any |= wanted[s] = loss->slots.at[s].kind == S_param;
 	if (!any)
 		return NULL;
-	Opt opt = {.name = optimizers[draw_below(&f->made, COUNT(optimizers))],
-	           .xi = NAN,
-	           .beta = NAN,
-	           .beta2 = NAN,
-	           .momentum = draw_below(&f->made, 2) ? NAN : 0,
-	           .clip = draw_below(&f->made, 2) ? NAN : 0.1,
-	           .extra_l2 = NAN,
-	           .coef = NAN,
-	           .decay = NAN,
-	           .eps = NAN,
-	           .warmup = NAN,
-	           .rate = NAN,
-	           .batches = 1000,
-	           .accumulate = 1 + (int64_t)draw_below(&f->made, 2)};
+	Opt opt = opt_named(optimizers[draw_below(&f->made, COUNT(optimizers))]);
+	opt.momentum = draw_below(&f->made, 2) ? NAN : 0;
+	opt.clip = draw_below(&f->made, 2) ? NAN : 0.1;
+	opt.batches = 1000;
+	opt.accumulate = 1 + (int64_t)draw_below(&f->made, 2);
 	opt_defaults(f->arena, &opt);
 	const Eta *eta = eta_pass(f->arena, loss, &(Wishes){0}, NULL);
 	return step_pass(f->arena, grad_pass(f->arena, loss, wanted), eta, &opt);

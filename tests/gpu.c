@@ -76,7 +76,8 @@ static Graph *train_graph(Arena *arena, const char *path)
 	for (int k = 0; k < g->slots.count; k++)
 		want[k] = g->slots.at[k].kind == S_param;
 	Eta *eta = eta_pass(arena, g, &(Wishes){0}, NULL);
-	Opt opt = {"amos", NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, NAN, .labels = 64};
+	Opt opt = opt_named("amos");
+	opt.labels = 64;
 	opt_defaults(arena, &opt);
 	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);
 }

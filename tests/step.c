@@ -193,20 +193,9 @@ static void test_accumulate(void)
 static void test_rules(void)
 {
 	Arena *arena = arena_new();
-	Opt opt = {.name = "amos",
-	           .xi = NAN,
-	           .beta = NAN,
-	           .beta2 = NAN,
-	           .momentum = NAN,
-	           .clip = NAN,
-	           .extra_l2 = NAN,
-	           .coef = NAN,
-	           .decay = NAN,
-	           .eps = NAN,
-	           .warmup = NAN,
-	           .rate = NAN,
-	           .labels = 768,
-	           .batches = 1303};
+	Opt opt = opt_named("amos");
+	opt.labels = 768;
+	opt.batches = 1303;
 	opt_defaults(arena, &opt);
 	close_to("xi", opt.xi, 1 / sqrt(1303));
 	close_to("beta", opt.beta, 0.98);

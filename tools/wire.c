@@ -417,9 +417,8 @@ static int64_t label_count(const Graph *loss, struct amos_data *data)
 
 Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 {
-	Opt opt = {.name = choice(command, OPT_optimizer, "amos"),
-	           .coef = NAN,
-	           .labels = label_count(loss, data)};
+	Opt opt = opt_named(choice(command, OPT_optimizer, "amos"));
+	opt.labels = label_count(loss, data);
 #define NUMBER(field) opt.field = choice_number(command, OPT_##field, NAN)
 	NUMBER(xi), NUMBER(beta), NUMBER(beta2), NUMBER(momentum), NUMBER(clip), NUMBER(extra_l2);
 	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);

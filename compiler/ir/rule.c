@@ -9,18 +9,32 @@ enum { VARS = 24, SWAPS = 4 }; // most variables of a rule; a form and its opera
 
 // ---- reading --------------------------------------------------------------------------
 
-static Expr *copy_with(Arena *arena, const Expr *e, Expr *const *var)
+typedef Expr *Instead(const Expr *, const void *ctx); // what takes its place; NULL: a copy
+
+static Expr *copy_expr(Arena *arena, const Expr *e, Instead *instead, const void *ctx)
 {
-	if (e->kind == X_name && e->var >= 0)
-		return var[e->var];
+	Expr *other = instead(e, ctx);
+	if (other)
+		return other;
 	Expr *copy = take_copy(arena, e, sizeof *e);
 	copy->in = NEWS(arena, Expr *, e->nin + 1);
 	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
 	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = copy_with(arena, e->in[k], var);
+		copy->in[k] = copy_expr(arena, e->in[k], instead, ctx);
 	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = copy_with(arena, e->attr[k], var);
+		copy->attr[k] = copy_expr(arena, e->attr[k], instead, ctx);
 	return copy;
+}
+
+static Expr *variable_by(const Expr *e, const void *ctx)
+{
+	Expr *const *var = ctx;
+	return e->kind == X_name && e->var >= 0 ? var[e->var] : NULL;
+}
+
+static Expr *copy_with(Arena *arena, const Expr *e, Expr *const *var)
+{
+	return copy_expr(arena, e, variable_by, var);
 }
 
 // `e` with every call of a definition replaced by its body: matching sees primitives only.
@@ -127,9 +141,9 @@ typedef struct Swaps {
 	Swap at[SWAPS];
 } Swaps;
 
-// A copy of `e`, all swapped at once.
-static Expr *swapped(Arena *arena, const Expr *e, const Swaps *swaps)
+static Expr *swap_by(const Expr *e, const void *ctx)
 {
+	const Swaps *swaps = ctx;
 	for (int i = 0; i < swaps->n; i++) {
 		const Expr *from = swaps->at[i].from;
 		bool same =
@@ -137,14 +151,13 @@ static Expr *swapped(Arena *arena, const Expr *e, const Swaps *swaps)
 		if (e == from || same)
 			return swaps->at[i].by;
 	}
-	Expr *copy = take_copy(arena, e, sizeof *e);
-	copy->in = NEWS(arena, Expr *, e->nin + 1);
-	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
-	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = swapped(arena, e->in[k], swaps);
-	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = swapped(arena, e->attr[k], swaps);
-	return copy;
+	return NULL;
+}
+
+// A copy of `e`, all swapped at once.
+static Expr *swapped(Arena *arena, const Expr *e, const Swaps *swaps)
+{
+	return copy_expr(arena, e, swap_by, swaps);
 }
 
 typedef struct Draft { // a rule while its forms are written out
