@@ -257,6 +257,7 @@ int main(int argc, char **argv)
 	number = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
 	signal(SIGABRT, say_number);
 	signal(SIGSEGV, say_number);
+	signal(SIGFPE, say_number);
 	double end = now() + (argc > 2 ? strtod(argv[2], NULL) : 10);
 	int count[3] = {0};
 	do {

@@ -377,7 +377,7 @@ Random random_graph(Arena *arena, const char *name, uint64_t number)
 	m.made.large = draw(&m, 24) == 0;
 	int count =
 	    m.made.large ? 2 + (int)draw(&m, FEW) : FEWEST + (int)draw(&m, MOST - FEWEST + 1);
-	for (int i = 0; i < 2; i++) {
+	for (int i = 0; i < 2 || !m.pool.count; i++) {
 		Shape shape = m.made.large ? large_shape(&m) : any_shape(&m);
 		Elem type = i ? any_type(&m) : float_type(&m);
 		keep_value(&m, new_slot(&m, type, shape, random_bytes(&m, type, &shape, 0)));
