@@ -300,6 +300,9 @@ Value large_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 // Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
+// Asks for the line of memory at an address, or where lanes begin, which may be past the end.
+void prefetch_line(Gen *, Value from);
+void prefetch_lanes(Gen *, Elem, Value memory, const Lanes *);
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 

@@ -148,14 +148,6 @@ Value in_place(Dot *d, int o, Value row, Value column)
 	return element(d, place_address(g, r), index_i64(g, &place));
 }
 
-// Asks for the line of memory at `from`.
-static void prefetch(Gen *g, Value from)
-{
-	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
-	              LLVMConstInt(g->i32, 1, 0)};
-	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
-}
-
 // Steps first..end of the block of k, lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
@@ -179,7 +171,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 		Value v = operand_at(d, 1, &row, &lanes[u]);
 		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
-			prefetch(g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
+			prefetch_line(g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
 	loop_end(g, d->b_rows ? &steps : &panels);

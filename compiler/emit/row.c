@@ -138,6 +138,53 @@ static void keeping_stage(Gen *g, Sweep *s, int deep)
 		bind(g, &k->at);
 }
 
+// ---- reading ahead --------------------------------------------------------------------
+
+// The folds of a row read it from memory and the sweep over it from cache: memory would rest
+// meanwhile, so the sweep asks for what the folds of the next row will read.
+
+static void find_ahead(Gen *g, Sweep *s, Ref r, bool *seen)
+{
+	const Val *v = val(g->graph, r);
+	if (seen[r] || !same_shape(&v->shape, &s->kern->space))
+		return;
+	seen[r] = true;
+	if (!g->inside[r] || v->op == O_slot)
+		PUSH(g->arena, s->ahead, r);
+	else if (prims[v->op].cls == C_map)
+		for (int k = 0; k < v->nin; k++)
+			find_ahead(g, s, v->in[k], seen);
+}
+
+// Of rows that lie one after the other, come from memory, and stay in the first cache.
+static void choose_ahead(Gen *g, Sweep *s, int64_t row)
+{
+	int64_t space = count_of(&s->kern->space);
+	for (int k = 1; k < s->groups.n; k++)
+		if (s->groups.folded[k - 1] && !s->groups.folded[k])
+			return;
+	if (g->target->gpu || space < LARGE)
+		return;
+	bool *seen = NEWS(g->arena, bool, g->graph->nval);
+	for (Ref r = 1; r < (Ref)g->graph->nval; r++)
+		if (s->level[r] && is_own_fold(g, s, val(g->graph, r)))
+			find_ahead(g, s, val(g->graph, r)->in[0], seen);
+	s->row = row;
+	if (s->ahead.count * row * 8 > g->target->l1)
+		s->ahead.count = 0;
+}
+
+static void read_ahead(Gen *g, const Sweep *s, const Index *idx)
+{
+	for (int k = 0; k < s->ahead.count; k++) {
+		Ref r = s->ahead.at[k];
+		const Val *v = val(g->graph, r);
+		Index here = ravel(g, &v->shape, idx), next = shift_index(here, s->row);
+		Lanes lanes = index_value(g, &next);
+		prefetch_lanes(g, v->type, place_address(g, r), &lanes);
+	}
+}
+
 // ---- outs -----------------------------------------------------------------------------
 
 bool whole_out(Gen *g, const Sweep *s, int k)
@@ -162,6 +209,7 @@ static void sweep_units(Gen *g, int n, const Index *unit, void *ctx)
 	Sweep *s = ctx;
 	for (int u = 0; u < n; u++) {
 		group_index(g, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u], s->idx);
+		read_ahead(g, s, s->idx);
 		store_whole(g, s, s->idx);
 	}
 }
@@ -239,6 +287,7 @@ static void emit_rows(Gen *g, Sweep *s)
 	s->lanes = true;
 	s->units = 1;
 	choose_kept(g, s);
+	choose_ahead(g, s, size);
 	g->workers = (rows + block - 1) / block;
 	Value first = LLVMBuildMul(g->b, g->worker, number(g, block), "");
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);

@@ -14,6 +14,8 @@ typedef struct Sweep {
 	            // not seen
 	uint32_t *stages; // by Ref: bit d: folds on d others need it; bit `depth`: the outs do
 	Keep *kept;       // values of a row that are dear and needed in several sweeps
+	VEC(Ref) ahead;   // values in memory of which the sweep over a row asks for the next one
+	int64_t row;      // elements of a row
 } Sweep;
 
 bool is_own_fold(Gen *, const Sweep *, const Val *); // of the whole space, over the kernel's axes

@@ -717,6 +717,18 @@ static bool differs(const Lanes *x)
 	return x->step || x->vector;
 }
 
+void prefetch_line(Gen *g, Value from)
+{
+	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
+	              LLVMConstInt(g->i32, 1, 0)};
+	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
+}
+
+void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
+{
+	prefetch_line(g, element(g, memory_type(g, e), memory, x->base));
+}
+
 Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 {
 	LLVMTypeRef type = memory_type(g, e);
