@@ -349,7 +349,7 @@ typedef struct Entry {
 	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
-// program.c: the function of each entry, and the bytes of scratch it needs.
+// program.c: the function of each entry; trips.c: the bytes of scratch it needs, its loops included.
 void write_programs(Gen *, int n, const Entry *, Value *function);
 int64_t entry_scratch(const Entry *);
 
