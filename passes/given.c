@@ -214,7 +214,7 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 		if (slot < 0 || g->slots.at[slot].kind != S_input)
 			fail(wish->pattern, "--range: the model has no such input; %s",
 			     suggest_slot(g, S_input, wish->pattern));
-		if (elems[g->slots.at[slot].type].cls != 'f')
+		if (!is_float(g->slots.at[slot].type))
 			fail(wish->pattern, "--range: its values are indices, which have no range");
 		double x = book_number(arena, wish->pattern, wish->expr);
 		if (!(x > 0) || !isfinite(x))

@@ -4,11 +4,6 @@
 #include "grad.h"
 #include <string.h>
 
-static bool is_float(const Val *v)
-{
-	return elems[v->type].cls == 'f';
-}
-
 // attend is differentiated as what it means.
 Ref put_ready(Sweep *s, const Val *v, const Ref *in, bool needs)
 {
@@ -60,7 +55,7 @@ bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
 		bool needs = v->op == O_slot && want[v->attr->i[0]];
 		for (int k = 0; k < v->nin; k++)
 			needs |= mark[v->in[k]];
-		mark[r] = needs && (is_float(v) || v->op == O_loop);
+		mark[r] = needs && (is_float(v->type) || v->op == O_loop);
 	}
 	return mark;
 }
@@ -277,7 +272,7 @@ Ref zeros(Graph *g, Elem type, Shape shape)
 static Ref unnarrowed(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
-	bool narrowed = v->op == O_cast && is_float(v) &&
+	bool narrowed = v->op == O_cast && is_float(v->type) &&
 	                elems[val(g, v->in[0])->type].bytes > elems[v->type].bytes;
 	return narrowed ? v->in[0] : r;
 }
@@ -289,7 +284,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	Sweep s = {.arena = arena, .g = g, .products = table_new(arena), .first_fixed = -1};
 	put_forward(&s, from, mark_needs(arena, from, want));
 	Ref loss = find_loss(g);
-	if (!is_float(val(g, loss)) || count_of(&val(g, loss)->shape) != 1)
+	if (!is_float(val(g, loss)->type) || count_of(&val(g, loss)->shape) != 1)
 		fail(g->name, "the loss is %s, wanted one float",
 		     shape_text(arena, val(g, loss)->type, &val(g, loss)->shape));
 	Ref *slot = NEWS(arena, Ref, g->slots.count);

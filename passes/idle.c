@@ -14,8 +14,8 @@ static bool is_zero(const Graph *g, Ref r)
 // Is the gradient of this value's operands zero or none?
 static bool ends_gradients(const Val *v)
 {
-	return elems[v->type].cls != 'f' || v->op == O_floor || v->op == O_ceil ||
-	       v->op == O_round || v->op == O_sign;
+	return !is_float(v->type) || v->op == O_floor || v->op == O_ceil || v->op == O_round ||
+	       v->op == O_sign;
 }
 
 // The first value on the way from a slot to what is wanted where gradients end; 0: there is none.

@@ -105,7 +105,7 @@ static const Expr *find_call(const Expr *e, const char *name)
 // In its own precision; a loss that is no float becomes one.
 static Ref scalar(Graph *g, Ref r)
 {
-	if (elems[val(g, r)->type].cls != 'f')
+	if (!is_float(val(g, r)->type))
 		r = put_cast(g, r, E_f32);
 	return put_reshape(g, r, shape_of(0, NULL));
 }
@@ -118,7 +118,7 @@ static void add_accuracy(Graph *g, const Expr *e)
 	Expr same = *call;
 	same.name = "accuracy";
 	Ref labels = eval_expr(g, where, call->in[1], look_name, g);
-	if (elems[val(g, labels)->type].cls != 'f')
+	if (!is_float(val(g, labels)->type))
 		add_out(g, "accuracy", scalar(g, eval_expr(g, where, &same, look_name, g)));
 }
 
@@ -182,7 +182,7 @@ static Ref default_loss(Graph *g)
 	int count = 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
-		if (elems[v->type].cls != 'f' || count_of(&v->shape) != 1)
+		if (!is_float(v->type) || count_of(&v->shape) != 1)
 			continue;
 		if (!strcmp(g->outs.at[i].name, "loss"))
 			return g->outs.at[i].val;
@@ -237,7 +237,7 @@ Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
 		const Val v = *val(g, y);
-		if (elems[v.type].cls != 'f')
+		if (!is_float(v.type))
 			continue;
 		Ref cotangent = put_cotangent(g, g->outs.at[i].name, v.type, &v.shape,
 		                              given ? &given[i] : &v.shape);

@@ -25,7 +25,7 @@ static Surd measure(const Val *v)
 
 bool is_number(const Sweep *s, Ref r)
 {
-	return val(s->g, r)->op == O_const && elems[val(s->g, r)->type].cls == 'f';
+	return val(s->g, r)->op == O_const && is_float(val(s->g, r)->type);
 }
 
 Surd rms_of(Sweep *s, Ref r)

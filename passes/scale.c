@@ -15,7 +15,7 @@ static const Surd one = {1, true, 1, 1};
 static Nature slot_nature(const Slot *slot)
 {
 	if (slot->kind == S_input)
-		return elems[slot->type].cls == 'f' ? SIGNAL : AUX;
+		return is_float(slot->type) ? SIGNAL : AUX;
 	return slot->kind == S_state ? AUX : VARIABLE;
 }
 
@@ -23,7 +23,7 @@ static Nature nature_of(Sweep *s, Ref r, const Val *v)
 {
 	if (v->op == O_slot)
 		return slot_nature(&s->g->slots.at[v->attr->i[0]]);
-	if (elems[v->type].cls != 'f')
+	if (!is_float(v->type))
 		return AUX;
 	Nature n = AUX;
 	for (int k = 0; k < v->nin; k++)

@@ -5,11 +5,6 @@
 // behind the loop, by one product over all trips.
 #include "grad.h"
 
-static bool is_float(Elem type)
-{
-	return elems[type].cls == 'f';
-}
-
 static Ref result_ref(const Cycle *c, int k)
 {
 	return c->body->outs.at[c->until + k].val;

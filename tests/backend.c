@@ -32,11 +32,6 @@ static bool close_enough(double a, double b)
 	return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-3 * fabs(b) + 1e-7;
 }
 
-static double element(const Array *a, int64_t i)
-{
-	return elems[a->type].cls == 'f' ? a->f[i] : (double)a->i[i];
-}
-
 // A float as its declared type of 16 bits can say it.
 static double rounded(Elem type, double x)
 {
@@ -53,7 +48,7 @@ static void compare(Arena *arena, const char *name, Elem type, const Array *foun
 		fail(name, "is %s, wanted %s", shape_text(arena, found->type, &found->shape),
 		     shape_text(arena, want.type, &want.shape));
 	for (int64_t i = 0; i < count_of(&want.shape); i++) {
-		double x = rounded(type, element(found, i)), y = element(&want, i);
+		double x = rounded(type, element_at(found, i)), y = element_at(&want, i);
 		if (!close_enough(x, y))
 			fail(name, "[%lld] is %.9g, wanted %.9g", (long long)i, x, y);
 	}
@@ -84,7 +79,7 @@ static Array cut_output(Arena *arena, const Model *m, const Array *value, const 
 		bool there = true;
 		for (int a = 0; a < all->shape.rank; a++)
 			there &= i / stride[a] % all->shape.dim[a] < part.shape.dim[a];
-		if (there && elems[all->type].cls == 'f')
+		if (there && is_float(all->type))
 			part.f[n++] = all->f[i];
 		else if (there)
 			part.i[n++] = all->i[i];

@@ -38,7 +38,7 @@ static Array random_array(Arena *arena, Elem type, Shape shape)
 	int64_t count = count_of(&shape);
 	a.f = NEWS(arena, double, count + 1);
 	for (int64_t i = 0; i < count; i++) {
-		if (elems[type].cls == 'f')
+		if (is_float(type))
 			a.f[i] = (float)(4 * uniform() - 2);
 		else
 			a.i[i] = elems[type].cls == 'b' ? below(2) : below(7) - 3;
@@ -209,11 +209,6 @@ static bool tests_hold(Scope *s, const Rule *r)
 	return true;
 }
 
-static double element(const Array *a, int64_t i)
-{
-	return elems[a->type].cls == 'f' ? a->f[i] : (double)a->i[i];
-}
-
 // Largest difference, relative to 1 or the number. NaN equals NaN.
 static double difference(const Array *left, const Array *right)
 {
@@ -222,7 +217,7 @@ static double difference(const Array *left, const Array *right)
 	if (!same_shape(&left->shape, &right->shape))
 		return INFINITY;
 	for (int64_t i = 0; i < count; i++) {
-		double x = element(left, i), y = element(right, i);
+		double x = element_at(left, i), y = element_at(right, i);
 		if ((isnan(x) && isnan(y)) || x == y)
 			continue;
 		double d = fabs(x - y) / fmax(1, fabs(x));

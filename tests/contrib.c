@@ -15,7 +15,7 @@ static bool gives(const Trial *t, const char *line, const char *wanted)
 {
 	const Graph *g = t->loss;
 	const Array *y = &eval_graph(t->arena, g, t->slot)[g->outs.at[0].val];
-	bool whole = elems[y->type].cls != 'f';
+	bool whole = !is_float(y->type);
 	int64_t n = count_of(&y->shape);
 	double largest = 1;
 	for (int64_t i = 0; i < n && !whole; i++)

@@ -110,7 +110,7 @@ static void check_maps(Elem type, bool special)
 	Array *slot = random_slots(arena, g, 17, elems[type].cls == 'b' ? 2 : 5);
 	if (special)
 		special_floats(&slot[0]), special_floats(&slot[1]);
-	check_on_all(g, slot, elems[type].cls != 'f' ? 1 : type == E_f64 ? -1e-13 : -6e-7);
+	check_on_all(g, slot, !is_float(type) ? 1 : type == E_f64 ? -1e-13 : -6e-7);
 	arena_free(arena);
 }
 
@@ -171,12 +171,12 @@ static void check_casts(void)
 		for (Elem to = 0; to < ELEMS; to++)
 			if (from != to)
 				leave(g, O_cast, put_cast(g, x, to));
-		if (elems[from].cls == 'f')
+		if (is_float(from))
 			leave(g, O_narrow, put(g, O_narrow, 1, &x, &(Attr){.n = 2, .i = {2, -3}}));
 	}
 	Array *slot = random_slots(arena, g, 3, 2);
 	for (int s = 0; s < g->slots.count; s++)
-		for (int64_t i = 0; elems[slot[s].type].cls == 'f' && i < 63; i++)
+		for (int64_t i = 0; is_float(slot[s].type) && i < 63; i++)
 			slot[s].f[i] = floor(fabs(slot[s].f[i]) * 64) / 64;
 	check_on_all(g, slot, 4e-3); // bf16 keeps 8 bits
 	arena_free(arena);
@@ -211,7 +211,7 @@ static void check_folds(Elem type, Shape shape, bool all)
 				leave(g, op, put_fold(g, op, x, n, axes));
 		}
 	Array *slot = random_slots(arena, g, 5, 5);
-	for (int64_t i = 0; elems[type].cls == 'f' && i < count_of(&shape); i++)
+	for (int64_t i = 0; is_float(type) && i < count_of(&shape); i++)
 		slot[0].f[i] = 1 + slot[0].f[i] / 64; // products stay near 1
 	check_on_all(g, slot, type == E_f64 ? 1e-13 : 2e-6);
 	arena_free(arena);

@@ -39,7 +39,7 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 		slot[k] = (Array){.type = s->type, .shape = s->shape};
 		slot[k].f = take(arena, sizeof(double) * (size_t)(n + 1));
 		for (int64_t i = 0; i < n; i++)
-			if (elems[s->type].cls == 'f')
+			if (is_float(s->type))
 				slot[k].f[i] = random_float(s->type, next_random(&seed));
 			else
 				slot[k].i[i] = (int64_t)(next_random(&seed) % (uint64_t)below);
@@ -127,7 +127,7 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 {
 	Array got = array_from(arena, want->type, &want->shape, memory);
 	int64_t n = count_of(&want->shape), at = 0;
-	bool real = elems[want->type].cls == 'f';
+	bool real = is_float(want->type);
 	double size = fmax(least, 1e-30), worst = 0;
 	for (int64_t i = 0; real && i < n; i++)
 		if (isfinite(want->f[i]))
@@ -143,8 +143,7 @@ static double compare(Arena *arena, const Array *want, const void *memory, doubl
 	}
 	if (worst > 1)
 		printf("%s: %s[%lld] is %.9g, wanted %.9g (%.3g times the tolerance)\n", what, name,
-		       (long long)at, real ? got.f[at] : (double)got.i[at],
-		       real ? want->f[at] : (double)want->i[at], worst);
+		       (long long)at, element_at(&got, at), element_at(want, at), worst);
 	return worst;
 }
 
@@ -275,7 +274,7 @@ static void round_array(Arena *arena, Array *a, double disturbance, uint64_t ran
 	array_to(a, bytes);
 	*a = array_from(arena, a->type, &a->shape, bytes);
 	a->part = part;
-	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
+	for (int64_t i = 0; is_float(a->type) && i < count_of(&a->shape); i++)
 		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
 
@@ -290,7 +289,7 @@ static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, int 
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
 		result[r] = eval_value(arena, g, r, slot, in);
-		if (elems[v->type].cls == 'f' && elems[v->type].bytes <= bytes)
+		if (is_float(v->type) && elems[v->type].bytes <= bytes)
 			round_array(arena, &result[r], disturbance,
 			            (uint64_t)(sample * g->nval + r));
 	}
@@ -302,7 +301,7 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 	for (int k = 0; k < g->outs.count + g->stores.count; k++) {
 		const Array *a = &exact[end_at(g, k)], *b = &rounded[end_at(g, k)];
 		for (int64_t i = 0; i < count_of(&a->shape); i++)
-			if (elems[a->type].cls != 'f')
+			if (!is_float(a->type))
 				error[k] = fmax(error[k], fabs((double)(a->i[i] - b->i[i])));
 			else if (isfinite(a->f[i]) && isfinite(b->f[i]))
 				error[k] = fmax(error[k], fabs(a->f[i] - b->f[i]));
@@ -346,9 +345,8 @@ static double error_of(Arena *arena, const Array *want, const void *memory)
 	Array got = array_from(arena, want->type, &want->shape, memory);
 	double most = 0;
 	for (int64_t i = 0; i < count_of(&want->shape); i++)
-		most = fmax(most, elems[want->type].cls == 'f'
-		                      ? distance(got.f[i], want->f[i], 1)
-		                      : fabs((double)(got.i[i] - want->i[i])));
+		most = fmax(most, is_float(want->type) ? distance(got.f[i], want->f[i], 1)
+		                                       : fabs((double)(got.i[i] - want->i[i])));
 	return most;
 }
 

@@ -63,7 +63,7 @@ static bool reads_back(const Fuzz *f, const Graph *g)
 static double size_of(const Array *a)
 {
 	double size = 0;
-	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++)
+	for (int64_t i = 0; is_float(a->type) && i < count_of(&a->shape); i++)
 		size = isfinite(a->f[i]) ? fmax(size, fabs(a->f[i])) : size;
 	return size;
 }
@@ -168,7 +168,7 @@ static Array *step_slots(Fuzz *f, const Graph *g)
 		const void *bytes = s->init ? s->init : take(f->arena, 8 * (size_t)n + 8);
 		slot[k] = array_from(f->arena, s->type, &s->shape, bytes);
 		for (int64_t i = 0; !s->init && i < n; i++)
-			if (elems[s->type].cls == 'f')
+			if (is_float(s->type))
 				slot[k].f[i] = (double)(1 + draw_below(&f->made, 256)) / 1024;
 			else
 				slot[k].i[i] = (int64_t)draw_below(&f->made, 2);

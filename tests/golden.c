@@ -38,7 +38,7 @@ static double number(const json_t *x)
 
 double golden_input(const char *name, Elem type, const Shape *shape, int64_t i)
 {
-	if (elems[type].cls == 'f')
+	if (is_float(type))
 		return sin(0.7 * (double)i + 0.3);
 	int64_t row = shape->rank ? shape->dim[shape->rank - 1] : 1, x = 3 + 7 * i % 90;
 	if (strstr(name, "label"))

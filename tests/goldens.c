@@ -24,7 +24,7 @@ static Result as_numbers(Arena *arena, const Array *a)
 	Result r = {.count = count_of(&a->shape)};
 	double *at = NEWS(arena, double, r.count + 1);
 	for (int64_t i = 0; i < r.count; i++)
-		at[i] = elems[a->type].cls == 'f' ? a->f[i] : (double)a->i[i];
+		at[i] = element_at(a, i);
 	r.at = at;
 	return r;
 }
@@ -53,7 +53,7 @@ static int float_output(const Graph *g, const char *name)
 {
 	int k = 0;
 	for (int o = 0; o < g->outs.count && strcmp(g->outs.at[o].name, name); o++)
-		k += elems[val(g, g->outs.at[o].val)->type].cls == 'f';
+		k += is_float(val(g, g->outs.at[o].val)->type);
 	return k;
 }
 
@@ -69,7 +69,7 @@ static Array slot_array(Arena *arena, const Graph *g, const Slot *s)
 	for (int64_t i = 0; i < n && s->kind == S_input; i++) {
 		double x = cotangent ? golden_cotangent(k, i, n)
 		                     : golden_input(s->name, s->type, &s->shape, i);
-		if (elems[s->type].cls == 'f')
+		if (is_float(s->type))
 			a.f[i] = x;
 		else
 			a.i[i] = (int64_t)x;
@@ -100,7 +100,7 @@ static void keep_gradient(void *ctx, const char *name, Shape shape, const double
 static bool has_floats(const Graph *g)
 {
 	for (int i = 0; i < g->outs.count; i++)
-		if (elems[val(g, g->outs.at[i].val)->type].cls == 'f')
+		if (is_float(val(g, g->outs.at[i].val)->type))
 			return true;
 	return false;
 }

@@ -59,7 +59,7 @@ static void check_active(const Model *m, const Data *data)
 {
 	for (int i = 0; i < data->known.count; i++) {
 		const Known *k = &data->known.at[i];
-		if (elems[k->type].cls == 'f' && find_slot(m->graph, k->name) < 0 &&
+		if (is_float(k->type) && find_slot(m->graph, k->name) < 0 &&
 		    !is_number(data->op, k->name))
 			fail(k->name, "is taken for a constant");
 	}

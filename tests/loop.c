@@ -25,9 +25,8 @@ static double distance(Arena *arena, const Graph *a, const Graph *b, const Array
 		if (!same_shape(&p->shape, &q->shape) || p->type != q->type)
 			return INFINITY;
 		for (int64_t k = 0; k < count_of(&p->shape); k++)
-			worst = fmax(worst, elems[p->type].cls == 'f'
-			                        ? fabs(p->f[k] - q->f[k])
-			                        : fabs((double)(p->i[k] - q->i[k])));
+			worst = fmax(worst, is_float(p->type) ? fabs(p->f[k] - q->f[k])
+			                                      : fabs((double)(p->i[k] - q->i[k])));
 	}
 	return worst;
 }

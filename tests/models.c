@@ -86,7 +86,7 @@ static void write_inputs(const Case *c, double shift)
 	json_t *dims;
 	json_object_foreach ((json_t *)json_object_get(c->want, "inputs"), name, dims) {
 		Elem type = type_in(c, "inputs", name);
-		bool floating = elems[type].cls == 'f';
+		bool floating = is_float(type);
 		Array x = {.type = floating ? E_f64 : type, .shape = shape_from(dims)};
 		x.f = take(c->arena, (size_t)count_of(&x.shape) * 8 + 8);
 		for (int64_t i = 0; i < count_of(&x.shape); i++) {
@@ -109,7 +109,7 @@ static void write_cotangents(const Case *c)
 	json_t *out;
 	json_array_foreach (json_object_get(c->want, "outputs"), i, out) {
 		const char *name = json_string_value(json_array_get(out, 0));
-		if (elems[type_in(c, "outputs", name)].cls != 'f')
+		if (!is_float(type_in(c, "outputs", name)))
 			continue;
 		Array x = {.type = E_f64, .shape = shape_from(json_array_get(out, 1))};
 		int64_t n = count_of(&x.shape);
@@ -132,7 +132,7 @@ static bool fetch(void *context, const char *name, Result *result)
 		Array x = array_from(c->arena, (Elem)a->type, &shape, a->bytes);
 		double *at = NEWS(c->arena, double, count_of(&shape) + 1);
 		for (int64_t k = 0; k < count_of(&shape); k++)
-			at[k] = elems[a->type].cls == 'f' ? x.f[k] : (double)x.i[k];
+			at[k] = element_at(&x, k);
 		*result = (Result){count_of(&shape), at};
 		return true;
 	}

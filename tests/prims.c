@@ -40,7 +40,7 @@ static Array array_of(const Lit *lit)
 {
 	Array array = {.type = lit->type, .shape = lit->shape};
 	int64_t count = count_of(&lit->shape);
-	if (elems[lit->type].cls == 'f') {
+	if (is_float(lit->type)) {
 		array.f = take_copy(arena, lit->x, sizeof(double) * (size_t)count);
 		return array;
 	}
@@ -63,8 +63,7 @@ static void compare(int line, const char *what, const Array *found, const Lit *w
 	checks++;
 	bool same = found->type == want->type && same_shape(&found->shape, &want->shape);
 	for (int64_t i = 0; same && i < count_of(&want->shape); i++) {
-		bool floats = elems[want->type].cls == 'f';
-		double x = floats ? found->f[i] : (double)found->i[i];
+		double x = element_at(found, i);
 		if (near(x, want->x[i], tolerance))
 			continue;
 		printf("prims.c:%d: %s: element %lld is %.12g, wanted %.12g\n", line, what,

@@ -58,7 +58,7 @@ static void catch_up(Maker *m)
 static double size_of(const Array *a)
 {
 	double size = 0;
-	for (int64_t i = 0; elems[a->type].cls == 'f' && i < count_of(&a->shape); i++) {
+	for (int64_t i = 0; is_float(a->type) && i < count_of(&a->shape); i++) {
 		if (!isfinite(a->f[i]))
 			return NAN;
 		size = fmax(size, fabs(a->f[i]));
@@ -72,9 +72,9 @@ static bool equal_arrays(const Array *a, const Array *b, double allowed)
 		return false;
 	allowed *= fmax(size_of(a), 1e-3);
 	for (int64_t i = 0; i < count_of(&a->shape); i++)
-		if (elems[a->type].cls != 'f' ? a->i[i] != b->i[i]
-		                              : !(fabs(a->f[i] - b->f[i]) <= allowed) &&
-		                                    isfinite(a->f[i]) && isfinite(b->f[i]))
+		if (!is_float(a->type) ? a->i[i] != b->i[i]
+		                       : !(fabs(a->f[i] - b->f[i]) <= allowed) &&
+		                             isfinite(a->f[i]) && isfinite(b->f[i]))
 			return false;
 	return true;
 }
@@ -177,12 +177,12 @@ void *random_bytes(Maker *m, Elem type, const Shape *shape, int64_t below)
 	int64_t n = count_of(shape);
 	Array a = {.type = type, .shape = *shape, .f = NEWS(m->made.arena, double, n + 1)};
 	for (int64_t i = 0; i < n; i++) {
-		if (elems[type].cls == 'f')
+		if (is_float(type))
 			a.f[i] = (double)draw(m, 4001) / 1000 - 2 + (double)draw(m, 8) / 65536;
 		else if (below)
 			a.i[i] = (int64_t)draw(m, (uint64_t)below);
 		else
-			a.i[i] = (int64_t)draw(m, 9) - (elems[type].cls == 'i' ? 4 : 0);
+			a.i[i] = (int64_t)draw(m, 9) - (is_signed(type) ? 4 : 0);
 		if (type == E_b8)
 			a.i[i] &= 1;
 	}
@@ -195,7 +195,7 @@ Ref new_slot(Maker *m, Elem type, Shape shape, const void *bytes)
 {
 	static const SlotKind kinds[] = {S_input,  S_input,  S_param, S_param,
 	                                 S_frozen, S_buffer, S_state};
-	bool real = elems[type].cls == 'f';
+	bool real = is_float(type);
 	Slot slot = {.name = format(m->made.arena, "s%d", m->made.g->slots.count),
 	             .kind = kinds[draw(m, real ? COUNT(kinds) : 2)],
 	             .type = type,

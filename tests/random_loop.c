@@ -31,7 +31,7 @@ static Array entries(Arena *arena, const Array *of, int64_t trips)
 	Array a = {.type = of->type, .shape = stacked_shape(trips, &of->shape)};
 	a.f = NEWS(arena, double, n *trips + 1);
 	for (int64_t i = 0; i < n * trips; i++)
-		if (elems[of->type].cls == 'f')
+		if (is_float(of->type))
 			a.f[i] = (float)(of->f[i % n] * (1 + 0.001 * (double)(i / n)));
 		else
 			a.i[i] = of->i[i % n];
@@ -92,7 +92,7 @@ static void choose_roles(Wrap *w, int *role)
 	for (int s = 0; s < from->slots.count; s++) {
 		const Slot *slot = &from->slots.at[s];
 		role[s] = (int)draw_below(w->from, ROLES);
-		bool real = elems[slot->type].cls == 'f' && elems[slot->type].bytes > 2;
+		bool real = is_float(slot->type) && elems[slot->type].bytes > 2;
 		if ((role[s] == CARRIED && !real) ||
 		    (role[s] == SCANNED && slot->shape.rank == RANK))
 			role[s] = FIXED;
@@ -133,7 +133,7 @@ Random random_loop(Arena *arena, Random *from)
 	Ref *part = NEWS(arena, Ref, w.body->outs.count + 1);
 	put_lean_loop(w.g, &w.cycle, w.operand.at, NULL, part);
 	for (int k = 0; k < loop_results(&w.cycle); k++) {
-		bool real = elems[val(w.g, part[k])->type].cls == 'f'; // losses are made of f32
+		bool real = is_float(val(w.g, part[k])->type); // losses are made of f32
 		Ref out = real ? put_cast(w.g, part[k], E_f32) : part[k];
 		add_out(w.g, format(arena, "y%d", k), out);
 	}

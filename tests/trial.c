@@ -14,11 +14,6 @@ static double noise(uint64_t seed) // [0, 1)
 	return (double)(hash_bytes(&seed, sizeof seed, 7) >> 11) * 0x1p-53;
 }
 
-static bool is_float(Elem type)
-{
-	return elems[type].cls == 'f';
-}
-
 static int out_number(const Graph *g, const char *name)
 {
 	for (int i = g->outs.count - 1; i >= 0; i--)

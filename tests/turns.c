@@ -112,7 +112,7 @@ static Array contents(void *context, const Slot *s)
 	Array a = {.type = s->type, .shape = s->shape};
 	int64_t n = count_of(&s->shape);
 	a.f = NEWS(arena, double, n + 1);
-	for (int64_t i = 0; i < n && elems[s->type].cls == 'f'; i++)
+	for (int64_t i = 0; i < n && is_float(s->type); i++)
 		a.f[i] = (float)number_at(s->name, i);
 	return a;
 }

@@ -68,9 +68,8 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 			input = input ? NULL : &g->slots.at[i];
 	const Val *out = g->outs.count ? val(g, g->outs.at[0].val) : NULL;
 	bool fits = input && (input->type == E_i64 || input->type == E_i32) &&
-	            input->shape.rank == 2 && out && elems[out->type].cls == 'f' &&
-	            out->shape.rank == 3 && input->shape.dim[0] == 1 &&
-	            out->shape.dim[1] == input->shape.dim[1];
+	            input->shape.rank == 2 && out && is_float(out->type) && out->shape.rank == 3 &&
+	            input->shape.dim[0] == 1 && out->shape.dim[1] == input->shape.dim[1];
 	if (!fits)
 		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
 		           "scores [1,n,tokens]");

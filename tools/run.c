@@ -111,7 +111,7 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 		amos_out_shape(open, entry, number, shape.dim);
 		const void *bytes = amos_out_bytes(open, entry, number);
 		Elem type = declared_type(m, name, v->type);
-		if (!rounded && elems[type].cls == 'f' && elems[v->type].cls == 'f')
+		if (!rounded && is_float(type) && is_float(v->type))
 			type = v->type;
 		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, v->type, type));
 	}

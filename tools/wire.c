@@ -352,7 +352,7 @@ Graph *with_loss(Command *command, Graph *g)
 	bool scalar = false;
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
-		scalar |= elems[v->type].cls == 'f' && count_of(&v->shape) == 1;
+		scalar |= is_float(v->type) && count_of(&v->shape) == 1;
 	}
 	const char *expression = choice(command, OPT_loss, NULL);
 	return expression || scalar ? loss_pass(command->arena, g, expression) : g;
@@ -378,8 +378,8 @@ bool *wanted(Command *command, const Graph *g)
 	VEC(const char *) names = {0};
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
-		bool data = s->kind == S_input && elems[s->type].cls == 'f' &&
-		            !starts_with(s->name, "cotangent:");
+		bool data =
+		    s->kind == S_input && is_float(s->type) && !starts_with(s->name, "cotangent:");
 		bool param = s->kind == S_param || (reads_apart(command) && shares_bytes(g, s));
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);
@@ -406,7 +406,7 @@ static int64_t label_count(const Graph *loss, struct amos_data *data)
 			continue;
 		if (!samples && s->shape.rank)
 			samples = s->shape.dim[0];
-		if (elems[s->type].cls != 'f' &&
+		if (!is_float(s->type) &&
 		    (matches("*label*", s->name) || matches("*target*", s->name)))
 			return data ? (int64_t)amos_data_labels(data, s->name, count_of(&s->shape),
 			                                        s->ignore)

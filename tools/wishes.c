@@ -108,7 +108,7 @@ static void measure(Command *command, const Graph *g, const struct amos_data *da
 	Arena *arena = command->arena;
 	for (int i = 0; data && i < g->slots.count; i++) {
 		const Slot *slot = &g->slots.at[i];
-		if (slot->kind != S_input || elems[slot->type].cls != 'f')
+		if (slot->kind != S_input || !is_float(slot->type))
 			continue;
 		double rms = amos_data_rms(data, slot->name);
 		if (!(rms > 0) || !isfinite(rms))

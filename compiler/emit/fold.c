@@ -74,10 +74,10 @@ static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i
 {
 	LLVMTypeRef type = LLVMTypeOf(x), itype = LLVMTypeOf(i);
 	Value best = read_variable(g, type, acc), at_best = read_variable(g, itype, place);
-	bool real = elems[e].cls == 'f';
-	Value more =
-	    real ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
-	         : LLVMBuildICmp(g->b, elems[e].cls == 'i' ? LLVMIntSGT : LLVMIntUGT, x, best, "");
+	bool real = is_float(e);
+	Value more = real
+	                 ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
+	                 : LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSGT : LLVMIntUGT, x, best, "");
 	Value same = real ? LLVMBuildFCmp(g->b, LLVMRealOEQ, x, best, "")
 	                  : LLVMBuildICmp(g->b, LLVMIntEQ, x, best, "");
 	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, i, at_best, "");
@@ -202,7 +202,7 @@ static bool all_floats(Gen *g, const Fold *f)
 {
 	for (int k = 0; k < f->n; k++)
 		if (LLVMGetTypeKind(f->type[k]) == LLVMIntegerTypeKind ||
-		    elems[fold_type(g, f, k)].cls != 'f' || elems[fold_type(g, f, k)].bytes < 4)
+		    !is_float(fold_type(g, f, k)) || elems[fold_type(g, f, k)].bytes < 4)
 			return false;
 	return true;
 }
@@ -245,8 +245,8 @@ static Value result_argmax(Gen *g, Fold *f, int k)
 	if (!f->lanes)
 		return i;
 	Value top = match(g, fold_lanes(g, O_amax, e, most), most);
-	Value same = elems[e].cls == 'f' ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
-	                                 : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
+	Value same = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
+	                         : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
 	return fold_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
 }
 

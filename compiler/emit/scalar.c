@@ -11,11 +11,6 @@ static char class_of(Elem e)
 	return elems[e].cls;
 }
 
-static bool is_float(Elem e)
-{
-	return class_of(e) == 'f';
-}
-
 LLVMTypeRef memory_type(Gen *g, Elem e)
 {
 	if (e == E_f32)
@@ -167,7 +162,7 @@ static Value map_abs(Gen *g, Elem e, Value *x)
 {
 	if (is_float(e))
 		return unary(g, "llvm.fabs", x[0]);
-	if (class_of(e) != 'i')
+	if (!is_signed(e))
 		return x[0];
 	Value negative = LLVMBuildICmp(g->b, LLVMIntSLT, x[0], whole(x[0], 0), "");
 	return LLVMBuildSelect(g->b, negative, LLVMBuildNeg(g->b, x[0], ""), x[0], "");
@@ -177,7 +172,7 @@ static Value less(Gen *g, Elem e, Value a, Value b)
 {
 	if (is_float(e))
 		return LLVMBuildFCmp(g->b, LLVMRealOLT, a, b, "");
-	return LLVMBuildICmp(g->b, class_of(e) == 'i' ? LLVMIntSLT : LLVMIntULT, a, b, "");
+	return LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSLT : LLVMIntULT, a, b, "");
 }
 
 static Value map_sign(Gen *g, Elem e, Value *x)
@@ -280,7 +275,7 @@ static Value divide(Gen *g, Elem e, Value x, Value y)
 {
 	Value zero = whole(y, 0), one = whole(y, 1);
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, y, zero, ""), safe, q;
-	if (class_of(e) == 'i') {
+	if (is_signed(e)) {
 		Value minus = LLVMBuildICmp(g->b, LLVMIntEQ, y, whole(y, -1), "");
 		safe = LLVMBuildSelect(g->b, LLVMBuildOr(g->b, none, minus, ""), one, y, "");
 		q = LLVMBuildSDiv(g->b, x, safe, "");
@@ -311,7 +306,7 @@ static Value map_mod(Gen *g, Elem e, Value *x)
 	Value rest = LLVMBuildSub(g->b, x[0], product, "");
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, x[1], zero, "");
 	rest = LLVMBuildSelect(g->b, none, zero, rest, "");
-	if (class_of(e) != 'i')
+	if (!is_signed(e))
 		return rest;
 	Value differ =
 	    LLVMBuildICmp(g->b, LLVMIntSLT, LLVMBuildXor(g->b, rest, x[1], ""), zero, "");
@@ -375,7 +370,7 @@ static Value map_le(Gen *g, Elem e, Value *x)
 {
 	if (is_float(e))
 		return LLVMBuildFCmp(g->b, LLVMRealOLE, x[0], x[1], "");
-	return LLVMBuildICmp(g->b, class_of(e) == 'i' ? LLVMIntSLE : LLVMIntULE, x[0], x[1], "");
+	return LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSLE : LLVMIntULE, x[0], x[1], "");
 }
 
 static Value map_and(Gen *g, Elem e, Value *x)
@@ -479,13 +474,13 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 	}
 	if (is_float(to)) {
 		LLVMTypeRef type = like(g, to == E_f64 ? g->f64 : g->f32, x);
-		x = class_of(from) == 'i' ? LLVMBuildSIToFP(g->b, x, type, "")
-		                          : LLVMBuildUIToFP(g->b, x, type, "");
+		x = is_signed(from) ? LLVMBuildSIToFP(g->b, x, type, "")
+		                    : LLVMBuildUIToFP(g->b, x, type, "");
 		return to == E_f32 || to == E_f64 ? x : narrow_float(g, x, to);
 	}
 	if (class_of(to) == 'b')
 		return LLVMBuildICmp(g->b, LLVMIntNE, x, whole(x, 0), "");
-	return LLVMBuildIntCast2(g->b, x, like(g, elem_type(g, to), x), class_of(from) == 'i', "");
+	return LLVMBuildIntCast2(g->b, x, like(g, elem_type(g, to), x), is_signed(from), "");
 }
 
 // Its row is never called: apply() knows the types.

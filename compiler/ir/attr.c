@@ -169,7 +169,7 @@ bool is_behind(const Shape *scores, int64_t i)
 bool const_causal(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
-	if (v->shape.rank < 2 || elems[v->type].cls != 'f')
+	if (v->shape.rank < 2 || !is_float(v->type))
 		return false;
 	Arena *arena = arena_new();
 	Array array;
@@ -184,7 +184,7 @@ bool const_ints(const Graph *g, Ref r, int64_t *out, int *n)
 {
 	const Val *v = val(g, r);
 	int64_t count = count_of(&v->shape);
-	if (count > *n || elems[v->type].cls == 'f')
+	if (count > *n || is_float(v->type))
 		return false;
 	Arena *arena = arena_new();
 	Array array;

@@ -115,7 +115,7 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 		return put_num(s->g, type, (double)item->i[0]);
 	if (item->kind != I_num)
 		fail(s->where, "found a list, wanted a value");
-	if (elems[type].cls != 'f' && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
+	if (!is_float(type) && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
 		fail(s->where, "the number %g among values of type %s", item->x, elems[type].name);
 	return put_num(s->g, type, item->x);
 }
@@ -328,7 +328,7 @@ static Item fn_when(Scope *s, const Expr *e)
 
 static Item fn_float(Scope *s, const Expr *e)
 {
-	return num_item(elems[value_arg(s, e, 0)->type].cls == 'f');
+	return num_item(is_float(value_arg(s, e, 0)->type));
 }
 
 static Item list_attr(Scope *s, const Expr *e, int k)

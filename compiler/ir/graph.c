@@ -247,9 +247,9 @@ Ref put_as(Graph *g, const Val *v, const Ref *in)
 Ref put_num(Graph *g, Elem elem, double number)
 {
 	char bytes[8];
-	int64_t whole = elems[elem].cls == 'f' ? 0 : (int64_t)number;
+	int64_t whole = is_float(elem) ? 0 : (int64_t)number;
 	Array array = {.type = elem};
-	if (elems[elem].cls == 'f')
+	if (is_float(elem))
 		array.f = &number;
 	else
 		array.i = &whole;

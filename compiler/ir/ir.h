@@ -73,6 +73,14 @@ typedef struct ElemInfo {
 } ElemInfo;
 extern const ElemInfo elems[ELEMS];
 extern const char *const act_names[ACTS];
+static inline bool is_float(Elem e)
+{
+	return elems[e].cls == 'f';
+}
+static inline bool is_signed(Elem e)
+{
+	return elems[e].cls == 'i';
+}
 int op_named(const char *);   // -1 when there is none
 int elem_named(const char *); // -1
 int act_named(const char *);  // -1
@@ -274,7 +282,7 @@ const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 // Type and shape of op(in..; attr); fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
 void check_loop(const Graph *, const Cycle *, const Ref *in); // the same for loops
-bool has_axis(const Attr *, int axis); // K_axes: is it folded?
+bool has_axis(const Attr *, int axis);                        // K_axes: is it folded?
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
 bool is_behind(const Shape *scores, int64_t i);
@@ -456,8 +464,7 @@ Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 void print_val(Text *, const Graph *, Ref);
 int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 
-// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----
-// Floats are computed in double whatever their type; integers wrap to theirs.
+// ---- array.c: arrays of numbers -------------------------------------------------------
 
 typedef struct Array {
 	Elem type;
@@ -469,16 +476,21 @@ typedef struct Array {
 	const struct Array *part; // a loop: its results
 } Array;
 
+Array array_from(Arena *, Elem, const Shape *, const void *bytes);
+void array_to(const Array *, void *bytes); // in its type
+double element_at(const Array *, int64_t i);
+float half_to_float(uint16_t), bf16_to_float(uint16_t);
+uint16_t float_to_half(float), float_to_bf16(float);
+
+// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----
+// Floats are computed in double whatever their type; integers wrap to theirs.
+
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);
 // One value of g, given its operands.
 Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in);
 // Every live value of g; slots from `slot` (by number). Result by Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
-Array array_from(Arena *, Elem, const Shape *, const void *bytes);
-void array_to(const Array *, void *bytes); // in its type
-double eval_act(Act, double x);            // formula
-float half_to_float(uint16_t), bf16_to_float(uint16_t);
-uint16_t float_to_half(float), float_to_bf16(float);
+double eval_act(Act, double x); // formula
 double random_uniform(uint64_t seed, uint64_t step, uint64_t site,
                       uint64_t position); // what rand means
 

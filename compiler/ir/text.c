@@ -71,7 +71,7 @@ static void say_number(Text *t, Elem type, double x)
 
 static void say_element(Text *t, const Val *v, int64_t i)
 {
-	if (elems[v->type].cls == 'f')
+	if (is_float(v->type))
 		say_number(t, v->type, const_at(v, i));
 	else if (elems[v->type].cls == 'u')
 		say(t, "%" PRIu64, (uint64_t)const_int_at(v, i));
@@ -357,7 +357,7 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 	if (count < 0 || count > INT32_MAX)
 		fail(lexer_place(l), "a constant of %lld elements", (long long)count);
 	Array a = {.type = type, .shape = *shape};
-	bool real = elems[type].cls == 'f';
+	bool real = is_float(type);
 	a.f = NEWS(l->arena, double, count + 1);
 	lexer_want(l, "{");
 	while (!lexer_take(l, "}")) {

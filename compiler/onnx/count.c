@@ -446,8 +446,8 @@ static uint64_t bits_of(const Val *v, int64_t i, Elem type)
 	uint64_t bits = 0;
 	double number = const_at(v, i);
 	Array a = {.type = type, .shape = one};
-	int64_t whole = elems[v->type].cls == 'f' ? 0 : const_int_at(v, i);
-	if (elems[type].cls == 'f')
+	int64_t whole = is_float(v->type) ? 0 : const_int_at(v, i);
+	if (is_float(type))
 		a.f = &number;
 	else
 		a.i = &whole;

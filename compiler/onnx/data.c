@@ -140,7 +140,7 @@ int working_type(int onnx)
 	int e = declared_type(onnx);
 	if (e < 0)
 		return -1;
-	if (elems[e].cls == 'f')
+	if (is_float(e))
 		return E_f32;
 	return e == E_b8 || e == E_i32 ? e : E_i64;
 }

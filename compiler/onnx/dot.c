@@ -12,7 +12,7 @@ static Ref multiply(Graph *g, Ref a, Ref b)
 	align2(g, &a, &b);
 	int rank = val(g, a)->shape.rank;
 	int64_t inner = rank - 1;
-	if (elems[val(g, a)->type].cls == 'f')
+	if (is_float(val(g, a)->type))
 		return put2(g, O_dot, a, b);
 	if (rank == RANK)
 		fail(g->name, "a product of integers of %d dimensions; %s", rank, fewer_axes);

@@ -103,7 +103,7 @@ Ref put_typed(const Call *c, Ref x, int onnx, bool saturate, const char *powers)
 	if (f)
 		return is_whole(f) ? wrap_whole(c, x, f) : round_float(c, x, f, saturate, powers);
 	Elem to = (Elem)declared_type(onnx), working = (Elem)working_type(onnx);
-	bool loses = elems[to].bytes < elems[working].bytes && elems[to].cls != 'f' &&
-	             val(g, x)->type != E_b8;
+	bool loses =
+	    elems[to].bytes < elems[working].bytes && !is_float(to) && val(g, x)->type != E_b8;
 	return put_cast(g, loses ? put_cast(g, x, to) : x, working);
 }

@@ -400,7 +400,7 @@ static Ref largest_places(Call *c, Ref windows, const Frame *f)
 void lower_max_pool(Call *c)
 {
 	Frame f = pool_frame(c);
-	double lowest = elems[in_val(c, 0)->type].cls == 'f' ? -INFINITY : -128;
+	double lowest = is_float(in_val(c, 0)->type) ? -INFINITY : -128;
 	Ref windows = put_windows(c->g, c->in[0], 2, &f, NULL, lowest);
 	c->out[0] = fold_windows(c->g, O_amax, windows, &f);
 	if (c->nout > 1)

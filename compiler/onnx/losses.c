@@ -139,7 +139,7 @@ void lower_cross_entropy(Call *c)
 {
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
-	bool soft = elems[in_val(c, 1)->type].cls == 'f';
+	bool soft = is_float(in_val(c, 1)->type);
 	if (s.rank < 2)
 		refuse(c, "wants [samples, classes, ..]");
 	double smoothing = traced_smoothing(c->node);

@@ -33,11 +33,6 @@ Ref put_map2(Graph *g, Op op, Ref a, Ref b)
 	return put2(g, op, a, b);
 }
 
-static bool is_float(const Graph *g, Ref x)
-{
-	return elems[val(g, x)->type].cls == 'f';
-}
-
 static bool is_truth(const Graph *g, Ref x)
 {
 	return val(g, x)->type == E_b8;
@@ -55,7 +50,8 @@ void lower_unary(Call *c)
 void lower_round(Call *c)
 {
 	in_val(c, 0);
-	c->out[0] = is_float(c->g, c->in[0]) ? put1(c->g, (Op)c->how, c->in[0]) : c->in[0];
+	c->out[0] =
+	    is_float(val(c->g, c->in[0])->type) ? put1(c->g, (Op)c->how, c->in[0]) : c->in[0];
 }
 
 // A truth value added to float scores was meant as a mask. It is computed as the file says, and
@@ -89,7 +85,7 @@ void lower_binary(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
 	Ref a = c->in[0], b = old_broadcast(c, c->in[1]);
-	if (c->how == O_add && is_float(c->g, a) && is_truth(c->g, b))
+	if (c->how == O_add && is_float(val(c->g, a)->type) && is_truth(c->g, b))
 		c->out[0] = add_truth(c, a, b);
 	else
 		c->out[0] = put_map2(c->g, (Op)c->how, a, b);
@@ -244,7 +240,7 @@ static Ref as_float(Graph *g, Ref x)
 
 void lower_pow(Call *c)
 {
-	Elem type = in_val(c, 0)->type, floats = is_float(c->g, c->in[0]) ? type : E_f64;
+	Elem type = in_val(c, 0)->type, floats = is_float(val(c->g, c->in[0])->type) ? type : E_f64;
 	in_val(c, 1);
 	Ref y = put_map2(c->g, O_pow, put_cast(c->g, c->in[0], floats),
 	                 put_cast(c->g, c->in[1], floats));
@@ -369,7 +365,7 @@ static void computed_range(Call *c)
 {
 	Graph *g = c->g;
 	Ref start = c->in[0], step = c->in[2];
-	Elem floats = is_float(g, start) ? E_f32 : E_i64;
+	Elem floats = is_float(val(g, start)->type) ? E_f32 : E_i64;
 	Ref span = put2(g, O_sub, c->in[1], start),
 	    more = put2(g, O_sub, step, put1(g, O_sign, step));
 	Ref count = floats == E_f32 ? put1(g, O_ceil, put2(g, O_div, span, step))
@@ -409,7 +405,7 @@ void lower_range(Call *c)
 	if (!(count < (1 << 24)))
 		refuse(c, "it would have %g elements", count);
 	int64_t n = count > 0 ? (int64_t)count : 0;
-	Elem floats = elems[type].cls == 'f' ? E_f32 : E_i64;
+	Elem floats = is_float(type) ? E_f32 : E_i64;
 	char *at = take(c->r->arena, (size_t)n * 8 + 1);
 	for (int64_t i = 0; i < n; i++) {
 		double x = limit[0] + (double)i * limit[2];

@@ -518,7 +518,7 @@ void lower_center_crop_pad(Call *c)
 static bool known_negative(const Reader *r, const char *input)
 {
 	const Known *known = find_known(r, input);
-	if (!known || elems[known->type].cls == 'f')
+	if (!known || is_float(known->type))
 		return false;
 	Val v = {.type = known->type, .data = known->bytes};
 	for (int64_t i = 0; i < count_of(&known->shape); i++)
@@ -538,7 +538,7 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	if (v->op != O_slot || r->nest)
 		return false;
 	Slot *slot = &g->slots.at[v->attr->i[0]];
-	if (slot->kind != S_input || elems[slot->type].cls == 'f' || known_negative(r, slot->name))
+	if (slot->kind != S_input || is_float(slot->type) || known_negative(r, slot->name))
 		return false;
 	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
 	return true;

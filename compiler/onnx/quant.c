@@ -42,7 +42,7 @@ static void whole_limits(int onnx, double *low, double *high)
 {
 	const Format *f = find_format(onnx);
 	int bits = f ? f->bits : 8 * elems[declared_type(onnx)].bytes;
-	bool sign = f ? f->special == F_signed : elems[declared_type(onnx)].cls == 'i';
+	bool sign = f ? f->special == F_signed : is_signed(declared_type(onnx));
 	*low = sign ? -ldexp(1, bits - 1) : 0;
 	*high = ldexp(1, sign ? bits - 1 : bits) - 1;
 }

@@ -339,7 +339,7 @@ static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *sha
 	const Known *known = find_known(r, name);
 	if (known && r->stands[known - r->options->known])
 		return stand_in(r, known, type, shape);
-	Elem held = elems[type].cls == 'f' ? E_f32 : type;
+	Elem held = is_float(type) ? E_f32 : type;
 	Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
 	*table_cell_s(r->slot_names, slot.name) = (uint64_t)r->g->slots.count + 1;

@@ -317,7 +317,7 @@ static bool is_single_float(const ValueInfoProto *v)
 	for (size_t a = 0; t && t->shape && a < t->shape->n_dim; a++)
 		if (t->shape->dim[a]->dim_value != 1)
 			return false;
-	return type >= 0 && elems[type].cls == 'f' && t->shape;
+	return type >= 0 && is_float(type) && t->shape;
 }
 
 // What is differentiated, else the algorithm's only single number that updates nothing.

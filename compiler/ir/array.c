@@ -1,0 +1,181 @@
+// array.c: arrays of numbers: made, walked in row-major order, read from bytes and written as
+// bytes. Takes ir.h. Gives double for floats whatever their type, int64 for all else. Keeps:
+// integers wrap to their type.
+#include "eval.h"
+#include <math.h>
+#include <string.h>
+
+// ---- elements -------------------------------------------------------------------------
+
+Array array_new(Arena *arena, Elem elem, const Shape *shape)
+{
+	Array array = {.type = elem, .shape = *shape};
+	size_t count = (size_t)count_of(shape);
+	if (is_float(elem))
+		array.f = NEWS(arena, double, count);
+	else
+		array.i = NEWS(arena, int64_t, count);
+	return array;
+}
+
+void copy_element(Array *out, int64_t to, const Array *in, int64_t from)
+{
+	if (is_float(out->type))
+		out->f[to] = in->f[from];
+	else
+		out->i[to] = in->i[from];
+}
+
+int64_t wrap_int(Elem elem, int64_t x)
+{
+	switch (elem) {
+	case E_i32:
+		return (int32_t)x;
+	case E_i16:
+		return (int16_t)x;
+	case E_i8:
+		return (int8_t)x;
+	case E_u32:
+		return (uint32_t)x;
+	case E_u16:
+		return (uint16_t)x;
+	case E_u8:
+		return (uint8_t)x;
+	case E_b8:
+		return x != 0;
+	default:
+		return x;
+	}
+}
+
+void set_float(Array *out, int64_t i, double x)
+{
+	if (is_float(out->type))
+		out->f[i] = x;
+	else if (out->type == E_b8)
+		out->i[i] = x != 0;
+	else if (out->type == E_u64)
+		out->i[i] = !(x > 0) ? 0 : (int64_t)(x >= 0x1p64 ? UINT64_MAX : (uint64_t)x);
+	else
+		out->i[i] = isnan(x)      ? 0
+		            : x >= 0x1p63 ? INT64_MAX
+		            : x < -0x1p63 ? INT64_MIN
+		                          : wrap_int(out->type, (int64_t)x);
+}
+
+double element_at(const Array *a, int64_t i)
+{
+	return is_float(a->type) ? a->f[i] : (double)a->i[i];
+}
+
+// ---- positions ------------------------------------------------------------------------
+
+// The next position in row-major order; false after the last.
+bool next_place(const Shape *shape, int64_t *at)
+{
+	for (int a = shape->rank - 1; a >= 0; a--) {
+		if (++at[a] < shape->dim[a])
+			return true;
+		at[a] = 0;
+	}
+	return false;
+}
+
+int64_t place_at(int rank, const int64_t *at, const int64_t *stride)
+{
+	int64_t sum = 0;
+	for (int a = 0; a < rank; a++)
+		sum += at[a] * stride[a];
+	return sum;
+}
+
+// Strides of an operand under a result of `rank` axes: aligned at the end, 0 where it stretches.
+void stretched_strides(const Shape *from, int rank, int64_t *stride)
+{
+	int64_t own[RANK];
+	row_strides(from, own);
+	for (int a = 0; a < rank; a++) {
+		int b = a - (rank - from->rank);
+		stride[a] = b >= 0 && from->dim[b] != 1 ? own[b] : 0;
+	}
+}
+
+// ---- bytes ----------------------------------------------------------------------------
+
+float half_to_float(uint16_t h)
+{
+	int exponent = h >> 10 & 31, fraction = h & 1023;
+	float x = exponent == 31 ? (fraction ? NAN : INFINITY)
+	          : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
+	                         : ldexpf((float)fraction, -24);
+	return h >> 15 ? -x : x;
+}
+
+uint16_t float_to_half(float x)
+{
+	uint32_t bits;
+	float size = fabsf(x);
+	memcpy(&bits, &size, 4);
+	uint16_t sign = signbit(x) ? 0x8000 : 0;
+	if (isnan(x))
+		return sign | 0x7E00;
+	if (size >= 65520)
+		return sign | 0x7C00;
+	if (size < 0x1p-14f)
+		return sign | (uint16_t)rintf(size * 0x1p24f);
+	bits += 0xFFF + (bits >> 13 & 1);
+	return sign | (uint16_t)((bits >> 13) - (112 << 10));
+}
+
+float bf16_to_float(uint16_t h)
+{
+	uint32_t bits = (uint32_t)h << 16;
+	float x;
+	memcpy(&x, &bits, 4);
+	return x;
+}
+
+uint16_t float_to_bf16(float x)
+{
+	uint32_t bits;
+	memcpy(&bits, &x, 4);
+	if (isnan(x))
+		return (uint16_t)(bits >> 16 | 0x40);
+	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
+}
+
+Array array_from(Arena *arena, Elem elem, const Shape *shape, const void *bytes)
+{
+	Array array = array_new(arena, elem, shape);
+	Val v = {.type = elem, .data = bytes};
+	for (int64_t i = 0; i < count_of(shape); i++) {
+		if (is_float(elem))
+			array.f[i] = const_at(&v, i);
+		else
+			array.i[i] = const_int_at(&v, i);
+	}
+	return array;
+}
+
+void array_to(const Array *array, void *bytes)
+{
+	for (int64_t i = 0; i < count_of(&array->shape); i++) {
+		switch (array->type) {
+		case E_f64:
+			((double *)bytes)[i] = array->f[i];
+			break;
+		case E_f32:
+			((float *)bytes)[i] = (float)array->f[i];
+			break;
+		case E_f16:
+			((uint16_t *)bytes)[i] = float_to_half((float)array->f[i]);
+			break;
+		case E_bf16:
+			((uint16_t *)bytes)[i] = float_to_bf16((float)array->f[i]);
+			break;
+		default: // little endian: the low bytes
+			memcpy((char *)bytes + i * elems[array->type].bytes, &array->i[i],
+			       (size_t)elems[array->type].bytes);
+		}
+	}
+}

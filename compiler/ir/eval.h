@@ -1,0 +1,42 @@
+// eval.h: what the files of the evaluator share: arrays element by element, and what each class of
+// primitives means. Takes ir.h. Seen by array.c and eval*.c alone.
+#ifndef EVAL_H
+#define EVAL_H
+#include "ir.h"
+
+// ---- array.c --------------------------------------------------------------------------
+
+Array array_new(Arena *, Elem, const Shape *); // of zeros
+void copy_element(Array *to, int64_t i, const Array *from, int64_t k);
+void set_float(Array *, int64_t i, double); // in the array's type, as a cast makes it
+int64_t wrap_int(Elem, int64_t);
+// The next position in row-major order; false after the last.
+bool next_place(const Shape *, int64_t *at);
+int64_t place_at(int rank, const int64_t *at, const int64_t *stride); // the element at a position
+// Strides of an operand under a result of `rank` axes: aligned at the end, 0 where it stretches.
+void stretched_strides(const Shape *from, int rank, int64_t *stride);
+
+// ---- eval_map.c, eval_fold.c, eval_move.c: each fills `out`, whose shape is the result's ---
+
+double float_map(Op, double x, double y);
+int64_t int_map(Op, Elem, int64_t x, int64_t y); // not wrapped
+bool int_less(Elem, int64_t x, int64_t y);
+double float_max(double, double), float_min(double, double); // NaN where either is
+void eval_map(Op, Array *out, int nin, const Array *in);
+void eval_narrow(const Attr *, Array *out, const Array *in);
+
+void eval_fold(Op, Array *out, const Array *in);
+void eval_argmax(int axis, Array *out, const Array *in);
+void eval_cumsum(const Attr *, Array *out, const Array *in);
+void eval_dot(Array *out, const Array *a, const Array *b);
+
+void eval_move(Op, const Attr *, Array *out, const Array *in);
+void eval_concat(int axis, Array *out, int nin, const Array *in);
+void eval_gather(const Attr *, Array *out, const Array *in);
+void eval_scatter(const Attr *, Array *out, const Array *in);
+
+// ---- eval_whole.c ---------------------------------------------------------------------
+
+Array eval_whole(Arena *, Op, const Attr *, const Shape *, int nin, const Array *in);
+
+#endif

@@ -1,0 +1,205 @@
+// eval_map.c: what element-wise primitives mean, of floats and of integers.
+// Takes eval.h and libm. Gives each element of a map's result.
+#include "eval.h"
+#include <math.h>
+
+double float_max(double x, double y)
+{
+	return isnan(x) ? x : isnan(y) ? y : MAX(x, y);
+}
+
+double float_min(double x, double y)
+{
+	return isnan(x) ? x : isnan(y) ? y : MIN(x, y);
+}
+
+static double modulo(double x, double y)
+{
+	double rest = fmod(x, y);
+	return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+double float_map(Op op, double x, double y)
+{
+	switch (op) {
+	case O_neg:
+		return -x;
+	case O_abs:
+		return fabs(x);
+	case O_sign:
+		return (x > 0) - (x < 0);
+	case O_floor:
+		return floor(x);
+	case O_ceil:
+		return ceil(x);
+	case O_round:
+		return rint(x);
+	case O_exp:
+		return exp(x);
+	case O_log:
+		return log(x);
+	case O_sqrt:
+		return sqrt(x);
+	case O_rsqrt:
+		return 1 / sqrt(x);
+	case O_sin:
+		return sin(x);
+	case O_cos:
+		return cos(x);
+	case O_atan:
+		return atan(x);
+	case O_erf:
+		return erf(x);
+	case O_tanh:
+		return tanh(x);
+	case O_isnan:
+		return isnan(x);
+	case O_cast:
+		return x;
+	case O_add:
+		return x + y;
+	case O_sub:
+		return x - y;
+	case O_mul:
+		return x * y;
+	case O_div:
+		return x / y;
+	case O_pow:
+		return pow(x, y);
+	case O_max:
+		return float_max(x, y);
+	case O_min:
+		return float_min(x, y);
+	case O_mod:
+		return modulo(x, y);
+	case O_eq:
+		return x == y;
+	case O_lt:
+		return x < y;
+	case O_le:
+		return x <= y;
+	default:
+		never("a map of floats");
+	}
+}
+
+bool int_less(Elem elem, int64_t x, int64_t y)
+{
+	return is_signed(elem) ? x < y : (uint64_t)x < (uint64_t)y;
+}
+
+static int64_t int_div(Elem elem, int64_t x, int64_t y)
+{
+	if (y == 0)
+		return 0;
+	if (!is_signed(elem))
+		return (int64_t)((uint64_t)x / (uint64_t)y);
+	return y == -1 ? (int64_t) - (uint64_t)x : x / y;
+}
+
+static int64_t int_mod(Elem elem, int64_t x, int64_t y)
+{
+	if (y == 0 || (is_signed(elem) && y == -1))
+		return 0;
+	if (!is_signed(elem))
+		return (int64_t)((uint64_t)x % (uint64_t)y);
+	int64_t rest = x % y;
+	return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+}
+
+static int64_t int_sign(Elem elem, int64_t x)
+{
+	return is_signed(elem) ? (x > 0) - (x < 0) : x != 0;
+}
+
+// Sums and products wrap: they are worked out unsigned.
+int64_t int_map(Op op, Elem elem, int64_t x, int64_t y)
+{
+	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
+	switch (op) {
+	case O_neg:
+		return (int64_t)-ux;
+	case O_abs:
+		return is_signed(elem) && x < 0 ? (int64_t)-ux : x;
+	case O_sign:
+		return int_sign(elem, x);
+	case O_isnan:
+		return 0;
+	case O_not:
+		return !x;
+	case O_cast:
+		return x;
+	case O_add:
+		return (int64_t)(ux + uy);
+	case O_sub:
+		return (int64_t)(ux - uy);
+	case O_mul:
+		return (int64_t)(ux * uy);
+	case O_div:
+		return int_div(elem, x, y);
+	case O_mod:
+		return int_mod(elem, x, y);
+	case O_max:
+		return int_less(elem, x, y) ? y : x;
+	case O_min:
+		return int_less(elem, x, y) ? x : y;
+	case O_eq:
+		return x == y;
+	case O_lt:
+		return int_less(elem, x, y);
+	case O_le:
+		return !int_less(elem, y, x);
+	case O_and:
+		return x & y;
+	case O_or:
+		return x | y;
+	case O_xor:
+		return x ^ y;
+	default:
+		never("a map of integers");
+	}
+}
+
+static double int_to_double(Elem elem, int64_t x)
+{
+	return is_signed(elem) ? (double)x : (double)(uint64_t)x;
+}
+
+static void map_element(Op op, Array *out, int64_t i, const Array *in, const int64_t *at)
+{
+	if (op == O_select)
+		copy_element(out, i, &in[in[0].i[at[0]] ? 1 : 2], in[0].i[at[0]] ? at[1] : at[2]);
+	else if (is_float(in[0].type))
+		set_float(out, i,
+		          float_map(op, in[0].f[at[0]], prims[op].arity > 1 ? in[1].f[at[1]] : 0));
+	else if (is_float(out->type))
+		out->f[i] = int_to_double(in[0].type, in[0].i[at[0]]);
+	else
+		out->i[i] = wrap_int(out->type, int_map(op, in[0].type, in[0].i[at[0]],
+		                                        prims[op].arity > 1 ? in[1].i[at[1]] : 0));
+}
+
+void eval_map(Op op, Array *out, int nin, const Array *in)
+{
+	int64_t stride[3][RANK], at[RANK] = {0}, place[3], i = 0;
+	if (count_of(&out->shape) == 0)
+		return;
+	for (int k = 0; k < nin; k++)
+		stretched_strides(&in[k].shape, out->shape.rank, stride[k]);
+	do {
+		for (int k = 0; k < nin; k++)
+			place[k] = place_at(out->shape.rank, at, stride[k]);
+		map_element(op, out, i++, in, place);
+	} while (next_place(&out->shape, at));
+}
+
+// Steps of 2^(exponent - bits), the exponent that of x, but at least the least.
+void eval_narrow(const Attr *attr, Array *out, const Array *in)
+{
+	for (int64_t i = 0; i < count_of(&out->shape); i++) {
+		double x = in->f[i];
+		int exponent = isfinite(x) && x != 0 ? ilogb(x) : 0;
+		int step = (int)(MAX(exponent, attr->i[1]) - attr->i[0]);
+		out->f[i] = isfinite(x) ? ldexp(rint(ldexp(x, -step)), step) : x;
+	}
+}
