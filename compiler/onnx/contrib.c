@@ -261,14 +261,28 @@ void lower_positioned_rotary(Call *c)
 	                     (Ref[]){c->in[0], c->in[2], c->in[3], position, 0});
 }
 
+// Operand k with its rows and columns last: "transBatch" says that rows are its first axis, "trans"
+// that columns come before rows. Of a vector neither does.
+static Ref laid_out(Call *c, int k, const char *batch, const char *trans)
+{
+	Ref x = c->in[k];
+	int rank = in_val(c, k)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0; a < rank - 2; a++)
+		perm[a] = a + 1;
+	if (rank > 2 && attr_int(c, batch, 0)) {
+		perm[rank - 2] = 0;
+		perm[rank - 1] = rank - 1;
+		x = put_permute(c->g, x, perm);
+	}
+	return rank > 1 && attr_int(c, trans, 0) ? swap_last(c->g, x) : x;
+}
+
 void lower_fused_matmul(Call *c)
 {
-	Graph *g = c->g;
-	if (in_val(c, 0)->shape.rank < 2 || in_val(c, 1)->shape.rank < 2 ||
-	    attr_int(c, "transBatchA", 0) || attr_int(c, "transBatchB", 0))
-		decline(c, "export before it is fused", "batches that are no first axes");
+	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
+		refuse(c, "an operand is a single number");
+	Ref a = laid_out(c, 0, "transBatchA", "transA"), b = laid_out(c, 1, "transBatchB", "transB");
 	note_weight(c, 1);
-	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
-	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
-	c->out[0] = scaled(g, matmul(g, a, b), attr_float(c, "alpha", 1));
+	c->out[0] = scaled(c->g, matmul(c->g, a, b), attr_float(c, "alpha", 1));
 }
