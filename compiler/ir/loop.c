@@ -169,6 +169,66 @@ void unroll_loop(Graph *g, const Cycle *l, const Ref *in, int64_t most, Ref *par
 		    count ? stack_entries(g, l, count, entry[k]) : no_entries(g, l, l->carried + k);
 }
 
+// ---- known ----------------------------------------------------------------------------
+
+// What a loop gives whose operands are constants. Answers whether they are.
+static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
+{
+	const Val *v = val(g, loop);
+	Array *operand = NEWS(arena, Array, v->nin);
+	for (int k = 0; k < v->nin; k++) {
+		const Val *x = val(g, v->in[k]);
+		if (x->op != O_const)
+			return false;
+		operand[k] = array_from(arena, x->type, &x->shape, x->data);
+	}
+	*result = eval_value(arena, g, loop, NULL, operand);
+	return true;
+}
+
+// Is it worth computing now: few numbers in all trips, and few in the results?
+static bool is_small(const Cycle *l)
+{
+	enum { WORK = 1 << 22 };
+	int64_t work = 1;
+	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
+		const Val *v = val(l->body, r);
+		work += count_of(&v->shape);
+		if (v->op == O_rand || v->op == O_loop)
+			return false;
+	}
+	for (int k = 0; k < loop_results(l); k++) {
+		Shape s = result_shape(l, k);
+		if (count_of(&s) > FOLD_LIMIT)
+			return false;
+	}
+	return l->trips <= WORK / work;
+}
+
+// Puts a loop and its results: constants where all operands are and that is no great work. Answers
+// how many trips it makes.
+static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
+{
+	Arena *arena = arena_new();
+	Array all;
+	Ref loop = put_loop(g, l, in);
+	bool known = is_small(l) && eval_known(arena, g, loop, &all);
+	for (int k = 0; k < loop_results(l); k++) {
+		if (!known) {
+			result[k] = loop_part(g, loop, k);
+			continue;
+		}
+		const Array *x = &all.part[k];
+		void *bytes = take(arena, (size_t)count_of(&x->shape) * 8);
+		array_to(x, bytes);
+		result[k] = put_const(g, x->type, x->shape, bytes);
+	}
+	if (known)
+		loop = put_num(g, E_i64, (double)all.i[0]);
+	arena_free(arena);
+	return loop;
+}
+
 // ---- leaner ---------------------------------------------------------------------------
 
 typedef struct Lean {
@@ -309,7 +369,7 @@ static void put_trip(Lean *w, Cycle *lean)
 }
 
 // The outs of the new body; at[k]: the number of result k in the new loop.
-static void put_results(Lean *w, Cycle *lean, int *at)
+static void add_results(Lean *w, Cycle *lean, int *at)
 {
 	const Cycle *l = w->loop;
 	Graph *body = w->body;
@@ -360,14 +420,13 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 	PUSH(arena, w.operand, in[0]);
 	Cycle lean = {.body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
 	put_trip(&w, &lean);
-	put_results(&w, &lean, at);
+	add_results(&w, &lean, at);
 	bool none = !l->until && !loop_results(&lean);
-	Ref loop = none ? 0 : put_loop(g, &lean, w.operand.at);
+	Ref *result = NEWS(arena, Ref, loop_results(&lean) + 1);
+	Ref trips = none ? 0 : put_results(g, &lean, w.operand.at, result);
 	for (int k = 0; k < n; k++)
-		part[k] = at[k] >= 0                     ? loop_part(g, loop, at[k])
-		          : k < l->carried && w.still[k] ? in[1 + k]
-		                                         : 0;
-	return l->until ? loop : put_limit(g, l, in[0]);
+		part[k] = at[k] >= 0 ? result[at[k]] : k < l->carried && w.still[k] ? in[1 + k] : 0;
+	return l->until ? trips : put_limit(g, l, in[0]);
 }
 
 // ---- counted --------------------------------------------------------------------------
@@ -385,17 +444,8 @@ int64_t known_trips(Graph *g, const Cycle *l, const Ref *in, int64_t most)
 	if (v->op != O_loop)
 		return -1;
 	Arena *arena = arena_new();
-	Array *operand = NEWS(arena, Array, v->nin);
-	int64_t made = -1;
-	bool known = true;
-	for (int k = 0; k < v->nin && known; k++) {
-		const Val *x = val(g, v->in[k]);
-		known = x->op == O_const;
-		if (known)
-			operand[k] = array_from(arena, x->type, &x->shape, x->data);
-	}
-	if (known)
-		made = eval_value(arena, g, trips, NULL, operand).i[0];
+	Array result;
+	int64_t made = eval_known(arena, g, trips, &result) ? result.i[0] : -1;
 	arena_free(arena);
 	return made < few.trips || few.trips == l->trips ? made : -1;
 }

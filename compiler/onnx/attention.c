@@ -1,6 +1,7 @@
 // attention.c: ONNX operators of attention: with softmax, with graphs of the file's own between,
-// linear with a state; rotary positions; caches. Takes the node being lowered. Gives its results.
-// Keeps: heads are an axis; the book puts softmax attention together again.
+// linear with a state, a loop over its steps; rotary positions; caches. Takes the node being
+// lowered. Gives its results. Keeps: heads are an axis; the book puts softmax attention together
+// again.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -202,10 +203,55 @@ void lower_flex_attention(Call *c)
 
 // ---- linear attention -----------------------------------------------------------------
 
-// Step t of [batch, heads, length, d], as a row: [batch, heads, 1, d]; 0 stays 0.
-static Ref row_at(Graph *g, Ref x, int64_t t)
+typedef struct Steps { // what one step reads: all of [batch, heads, length, d], or rows of it
+	Ref query, key, value, decay, beta; // 0: not there
+} Steps;
+
+// The state that a step leaves.
+static Ref next_state(Graph *g, const Steps *s, Ref state)
 {
-	return x ? take_range(g, x, 2, t, 1) : 0;
+	Ref value = s->value;
+	if (s->decay)
+		state = book_call1(g, "decayed", 2, (Ref[]){state, s->decay}, 0, NULL);
+	if (s->beta)
+		value =
+		    book_call1(g, "corrected", 4, (Ref[]){state, s->key, value, s->beta}, 0, NULL);
+	return book_call1(g, "written", 3, (Ref[]){state, s->key, value}, 0, NULL);
+}
+
+// A slot for each step of [batch, heads, length, d], as a row: [batch, heads, 1, d].
+static void scan_rows(Reader *r, Nest *nest, Ref *x)
+{
+	if (!*x)
+		return;
+	Ref steps = move_axis(nest->around, insert_axis(nest->around, *x, 3), 2, 0);
+	*x = nest_slot(r, nest, steps, true);
+}
+
+// All steps, one after the other. Gives what the queries read, [length, batch, heads, 1, d], and
+// the last state.
+static Ref run_steps(Call *c, Steps s, Ref *state, int64_t heads)
+{
+	Reader *r = c->r;
+	int64_t length = val(c->g, s.key)->shape.dim[2];
+	Ref *scanned[] = {&s.query, &s.key, &s.value, &s.decay, &s.beta}, part[2];
+	Nest nest;
+	open_nest(r, &nest);
+	Call inside = *c;
+	inside.g = nest.body;
+	Ref now = nest_slot(r, &nest, *state, false);
+	for (int i = 0; i < COUNT(scanned); i++)
+		scan_rows(r, &nest, scanned[i]);
+	int count = nest.body->slots.count - 1;
+	now = next_state(nest.body, &s, now);
+	Ref shared = share_heads(&inside, now, heads);
+	add_out(nest.body, "state", now);
+	add_out(nest.body, "y", put2(nest.body, O_dot, s.query, shared));
+	close_nest(r, &nest);
+	Cycle cycle = {.trips = length, .carried = 1, .scanned = count};
+	put_cycle(r, &cycle, &nest, whole_number(c->g, length), part);
+	*state = part[0];
+	return part[1];
 }
 
 // Operand k (one number a head, or one a key) by heads; 0 where the rule does not use it.
@@ -219,34 +265,23 @@ static Ref gate_of(Call *c, int k, int64_t heads, bool used)
 
 void lower_linear_attention(Call *c)
 {
-	enum { LONGEST = 4096 };
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	int64_t heads = attr_int(c, "q_num_heads", 0), shared = attr_int(c, "kv_num_heads", 0);
 	const char *rule = attr_string(c, "update_rule", "gated_delta");
-	Ref q = split_heads(c, c->in[0], heads), k = split_heads(c, c->in[1], shared),
-	    v = split_heads(c, c->in[2], shared);
-	Ref decay = gate_of(c, 4, shared, starts_with(rule, "gated")),
-	    beta = gate_of(c, 5, shared, strstr(rule, "delta"));
-	Shape s = val(g, k)->shape;
-	int64_t steps = s.dim[2], dims[] = {s.dim[0], shared, s.dim[3], val(g, v)->shape.dim[3]};
+	Steps all = {split_heads(c, c->in[0], heads), split_heads(c, c->in[1], shared),
+	             split_heads(c, c->in[2], shared),
+	             gate_of(c, 4, shared, starts_with(rule, "gated")),
+	             gate_of(c, 5, shared, strstr(rule, "delta"))};
+	Shape s = val(g, all.key)->shape;
+	int64_t dims[] = {s.dim[0], shared, s.dim[3], val(g, all.value)->shape.dim[3]};
 	double scale = attr_float(c, "scale", 0);
-	if (steps < 1 || steps > LONGEST)
-		refuse(c, "%lld steps; 1 to %d are supported", (long long)steps, LONGEST);
+	if (s.dim[2] < 1)
+		refuse(c, "wants one step or more");
 	Ref zero = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 4), shape_of(4, dims));
-	Ref state = c->nin > 3 && c->in[3] ? c->in[3] : zero, *out = NEWS(c->r->arena, Ref, steps);
-	for (int64_t t = 0; t < steps; t++) {
-		Ref key = row_at(g, k, t), value = row_at(g, v, t), keep = row_at(g, decay, t),
-		    rate = row_at(g, beta, t);
-		if (keep)
-			state = book_call1(g, "decayed", 2, (Ref[]){state, keep}, 0, NULL);
-		if (rate)
-			value = book_call1(g, "corrected", 4, (Ref[]){state, key, value, rate}, 0,
-			                   NULL);
-		state = book_call1(g, "written", 3, (Ref[]){state, key, value}, 0, NULL);
-		out[t] = put2(g, O_dot, row_at(g, q, t), share_heads(c, state, heads));
-	}
-	Ref y = steps == 1 ? out[0] : put_concat(g, 2, (int)steps, out);
+	Ref state = c->nin > 3 && c->in[3] ? c->in[3] : zero;
+	Ref y = run_steps(c, all, &state, heads);
+	y = drop_axes(g, move_axis(g, y, 0, 3), 1, &(int64_t){2});
 	c->out[0] = join_heads(g, scaled(g, y, scale ? scale : 1 / sqrt((double)s.dim[3])));
 	if (c->nout > 1)
 		c->out[1] = state;

@@ -282,7 +282,8 @@ void lower_fused_matmul(Call *c)
 {
 	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
 		refuse(c, "an operand is a single number");
-	Ref a = laid_out(c, 0, "transBatchA", "transA"), b = laid_out(c, 1, "transBatchB", "transB");
+	Ref a = laid_out(c, 0, "transBatchA", "transA"),
+	    b = laid_out(c, 1, "transBatchB", "transB");
 	note_weight(c, 1);
 	c->out[0] = scaled(c->g, matmul(c->g, a, b), attr_float(c, "alpha", 1));
 }

@@ -385,6 +385,8 @@ void lower_lp_norm(Call *c)
 
 // ---- sorting --------------------------------------------------------------------------
 
+enum { MOST_PAIRED = 256 }; // entries: to compare all pairs of more is dearer than a loop
+
 // The place each entry of the last axis takes in order: how many come before it. n * n comparisons,
 // never stored.
 static Ref places(Graph *g, Ref x, bool largest)
@@ -436,6 +438,29 @@ Ref move_axis(Graph *g, Ref x, int from, int to)
 	return put_permute(g, x, perm);
 }
 
+// The first k along the last axis, and their places.
+static void first_by_pairs(Graph *g, Ref x, bool largest, int64_t k, Ref *found)
+{
+	Ref place = places(g, x, largest);
+	found[0] = pick(g, x, place, k);
+	found[1] = pick(g, put_iota(g, val(g, x)->shape, val(g, x)->shape.rank - 1), place, k);
+}
+
+// The same of an axis so long that the entries are put in order.
+static void first_in_order(Reader *r, Ref x, bool largest, int64_t k, Ref *found)
+{
+	Graph *g = r->g;
+	Shape s = val(g, x)->shape;
+	int64_t n = s.dim[s.rank - 1], dims[] = {count_of(&s) / n, n, 1};
+	Ref keys = put_reshape(g, x, shape_of(3, dims));
+	Ref at = take_range(g, order_of(r, keys, largest, whole_number(g, n)), 1, 0, k);
+	Ref row = put_iota(g, shape_of(2, (int64_t[]){dims[0], 1}), 0);
+	Ref place = put2(g, O_add, at, put2(g, O_mul, row, whole_number(g, n)));
+	s.dim[s.rank - 1] = k;
+	found[0] = put_reshape(g, put_gather(g, flat(g, x), place, 0), s);
+	found[1] = put_reshape(g, at, s);
+}
+
 void lower_topk(Call *c)
 {
 	Graph *g = c->g;
@@ -452,9 +477,11 @@ void lower_topk(Call *c)
 	int last = s.rank - 1;
 	Ref x = fill_counted(c, 0, axis, largest ? -INFINITY : INFINITY);
 	x = move_axis(g, x, axis, last);
-	Ref place = places(g, x, largest);
-	Ref at = put_iota(g, val(g, x)->shape, last);
-	Ref found[2] = {pick(g, x, place, count), pick(g, at, place, count)};
+	Ref found[2];
+	if (s.dim[axis] <= MOST_PAIRED)
+		first_by_pairs(g, x, largest, count, found);
+	else
+		first_in_order(c->r, x, largest, count, found);
 	for (int i = 0; i < c->nout && i < 2; i++) {
 		c->out[i] = move_axis(g, found[i], last, axis);
 		for (int a = 0; a < s.rank; a++)

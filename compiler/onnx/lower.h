@@ -313,14 +313,20 @@ Ref length_along(const Call *, int k, int axis); // the same, or the dimension
 Ref copy_behind(Graph *, Ref x, int axis, Ref count);
 Ref fill_behind(Graph *, Ref x, int axis, Ref count, double with);
 Ref fill_counted(Call *, int k, int axis, double with); // operand k, where that axis is counted
+
+// ---- limits.c: what numbers can be ----------------------------------------------------
+
 typedef struct Limits {
 	double low, high;
 } Limits;
 Limits limits_of(Graph *, Ref); // that the numbers in a value keep
 // Of integers; shaped as a. b is a single one or shaped as a.
 Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
-Ref whole_number(Graph *, int64_t);        // i64, rank 0
 Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
+
+// ---- extents.c: sizes that are computed -----------------------------------------------
+
+Ref whole_number(Graph *, int64_t); // i64, rank 0
 // A size: a number, or at most so many and a count.
 typedef struct Extent {
 	int64_t most;
@@ -336,6 +342,25 @@ Extent *extents_of(Call *, int k, const char *name, int *n);
 Ref fixed_operand(Call *, int k); // an initializer as a constant, all else as it is
 // The first result: x, of these counts (NULL: none), in n dimensions. One, -1, may be left open.
 void reshape_counted(Call *, Ref x, const Counts *, int n, Extent *to);
+// Operand 0, which is x, in one line; *count: so many are there, first (0: all).
+Ref in_line(Call *, Ref x, Ref *count);
+
+// ---- places.c, order.c ----------------------------------------------------------------
+
+Ref flat(Graph *, Ref x);                        // of rank 1
+Ref fold_away(Graph *, Op, Ref x, int64_t axis); // without the axis
+Ref counting(Graph *, int64_t n, bool known);    // 0, 1, .. n - 1, i64; known: as a constant
+Ref so_far(Graph *, Ref truth);                  // of b8[n]: how many hold before each entry, i64
+// Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
+// truth.
+Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
+// The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
+// exactly so many).
+Ref places_where(Graph *, Ref truth, Ref *count);
+// Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
+// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. No
+// number is larger than all.
+Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 
 // ---- the operators: ops.def says which function ---------------------------------------
 

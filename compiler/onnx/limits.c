@@ -1,0 +1,170 @@
+// limits.c: what the numbers in a value can be, as far as the values it is made of tell: bounds of
+// sizes that are computed, and places that count from the end. Takes a graph. Gives limits, and
+// maps over integers left out where limits tell what they give.
+#include "lower.h"
+#include <math.h>
+
+enum { LOOKS = 4096 }; // values looked at to find the limits of one
+
+static const Limits unlimited = {-INFINITY, INFINITY};
+
+static Limits hull(Limits a, Limits b)
+{
+	return (Limits){fmin(a.low, b.low), fmax(a.high, b.high)};
+}
+
+static Limits of_const(const Val *v)
+{
+	int64_t n = count_of(&v->shape);
+	if (!n || n > FOLD_LIMIT)
+		return unlimited;
+	Limits l = {const_at(v, 0), const_at(v, 0)};
+	for (int64_t i = 1; i < n; i++)
+		l = hull(l, (Limits){const_at(v, i), const_at(v, i)});
+	return l;
+}
+
+static Limits of_corners(Op op, Limits a, Limits b)
+{
+	double x[] = {a.low, a.high}, y[] = {b.low, b.high};
+	Limits l = {INFINITY, -INFINITY};
+	if (op == O_div && b.low <= 0)
+		return unlimited;
+	for (int k = 0; k < 4; k++) {
+		double z = op == O_div ? trunc(x[k / 2] / y[k % 2]) : x[k / 2] * y[k % 2];
+		if (isnan(z))
+			return unlimited;
+		l = hull(l, (Limits){z, z});
+	}
+	return l;
+}
+
+static Limits of_map(const Val *v, Limits a, Limits b)
+{
+	switch (v->op) {
+	case O_add:
+		return (Limits){a.low + b.low, a.high + b.high};
+	case O_sub:
+		return (Limits){a.low - b.high, a.high - b.low};
+	case O_mul:
+		return of_corners(O_mul, a, b);
+	case O_div:
+		return is_float(v->type) ? unlimited : of_corners(O_div, a, b);
+	case O_max:
+		return (Limits){fmax(a.low, b.low), fmax(a.high, b.high)};
+	case O_min:
+		return (Limits){fmin(a.low, b.low), fmin(a.high, b.high)};
+	case O_neg:
+		return (Limits){-a.high, -a.low};
+	case O_sign:
+		return (Limits){-1, 1};
+	case O_floor:
+		return (Limits){floor(a.low), floor(a.high)};
+	case O_ceil:
+		return (Limits){ceil(a.low), ceil(a.high)};
+	case O_cast:
+		return a;
+	case O_mod:
+		return b.low > 0 ? (Limits){0, b.high} : unlimited;
+	default:
+		return unlimited;
+	}
+}
+
+static Limits look(Graph *g, Ref r, int *looks);
+
+// A product of few numbers that are put together: how many elements a value of some shape has.
+static Limits of_product(Graph *g, Ref x, int *looks)
+{
+	Limits l = {1, 1};
+	int64_t n = count_of(&val(g, x)->shape);
+	for (int64_t i = 0; i < n && n <= RANK; i++)
+		l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), looks));
+	return n <= RANK ? l : unlimited;
+}
+
+static Limits of_fold(Graph *g, const Val *v, int *looks)
+{
+	Ref x = v->in[0];
+	Shape s = val(g, x)->shape;
+	double times = (double)count_of(&s) / (double)MAX(count_of(&v->shape), 1);
+	switch (v->op) {
+	case O_sum:
+		return of_corners(O_mul, look(g, x, looks), (Limits){times, times});
+	case O_prod:
+		return s.rank == 1 ? of_product(g, x, looks) : unlimited;
+	case O_argmax:
+		return (Limits){0, times - 1};
+	case O_amax:
+	case O_amin:
+		return look(g, x, looks);
+	default:
+		return unlimited;
+	}
+}
+
+static Limits of_operands(Graph *g, const Val *v, int from, int *looks)
+{
+	Limits l = look(g, v->in[from], looks);
+	for (int k = from + 1; k < v->nin; k++)
+		l = hull(l, look(g, v->in[k], looks));
+	return l;
+}
+
+static Limits look(Graph *g, Ref r, int *looks)
+{
+	Val v = *val(g, r); // values may move
+	if (!count_of(&v.shape) || --*looks < 0)
+		return unlimited;
+	if (v.op == O_const)
+		return of_const(&v);
+	if (v.type == E_b8)
+		return (Limits){0, 1};
+	switch (prims[v.op].cls) {
+	case C_fold:
+		return of_fold(g, &v, looks);
+	case C_move:
+		return v.op == O_pad || v.op == O_window ? unlimited : of_operands(g, &v, 0, looks);
+	case C_map:
+		if (v.op == O_select)
+			return of_operands(g, &v, 1, looks);
+		return of_map(&v, look(g, v.in[0], looks),
+		              v.nin > 1 ? look(g, v.in[1], looks) : unlimited);
+	default:
+		return v.op == O_iota ? (Limits){0, (double)v.shape.dim[v.attr->i[0]] - 1}
+		                      : unlimited;
+	}
+}
+
+Limits limits_of(Graph *g, Ref r)
+{
+	int looks = LOOKS;
+	return look(g, r, &looks);
+}
+
+// a, or b, or what op makes of them, as their limits tell. The result is shaped as a.
+static Ref either(Graph *g, Op op, Ref a, Ref b, bool first, bool second)
+{
+	second &= same_shape(&val(g, a)->shape, &val(g, b)->shape);
+	return first ? a : second ? b : put2(g, op, a, b);
+}
+
+Ref smaller_of(Graph *g, Ref a, Ref b)
+{
+	Limits x = limits_of(g, a), y = limits_of(g, b);
+	return either(g, O_min, a, b, x.high <= y.low, y.high <= x.low);
+}
+
+Ref larger_of(Graph *g, Ref a, Ref b)
+{
+	Limits x = limits_of(g, a), y = limits_of(g, b);
+	return either(g, O_max, a, b, x.low >= y.high, y.low >= x.high);
+}
+
+Ref from_end(Graph *g, Ref at, Ref length)
+{
+	if (limits_of(g, at).low >= 0)
+		return at;
+	Ref behind = put2(g, O_lt, at, put_num(g, E_i64, 0));
+	return put3(g, O_select, behind, put2(g, O_add, at, length), at);
+}

@@ -1,0 +1,121 @@
+// unique.c: ONNX Unique: entries that are equal, told once. Takes the node being lowered. Gives as
+// many entries as there can be, and their count. Keeps: entries are put in order, so that equal
+// ones stand side by side, the first of them first.
+#include "lower.h"
+
+typedef struct Kinds { // of n entries: those that are equal are of one kind
+	Ref fresh;     // b8[n]: entry i stands first of its kind
+	Ref at;        // i64[n]: by kind: where its first entry stands
+	Ref number;    // i64[n]: entry i's kind
+} Kinds;
+
+// The operand's entries along the axis as rows, [n, m].
+static Ref rows_along(Graph *g, Ref x, int axis)
+{
+	Ref first = axis ? move_axis(g, x, axis, 0) : x;
+	int64_t n = val(g, first)->shape.dim[0];
+	int64_t dims[] = {n, count_of(&val(g, first)->shape) / MAX(n, 1)};
+	return put_reshape(g, first, shape_of(2, dims));
+}
+
+static Ref repeated(Graph *g, Ref number, int64_t n)
+{
+	return put_expand(g, put_rank(g, number, 1), shape_of(1, &n));
+}
+
+// Does each row differ from the one before? The first does. b8[n]
+static Ref differs(Graph *g, Ref rows)
+{
+	int64_t n = val(g, rows)->shape.dim[0];
+	Ref first = repeated(g, put_num(g, E_b8, 1), MIN(n, 1));
+	if (n < 2)
+		return first;
+	Ref same =
+	    put2(g, O_eq, take_range(g, rows, 0, 1, n - 1), take_range(g, rows, 0, 0, n - 1));
+	same = fold_away(g, O_amin, put_cast(g, same, E_i32), 1);
+	return put_concat(g, 0, 2, (Ref[]){first, put1(g, O_not, put_cast(g, same, E_b8))});
+}
+
+// Kinds in the order of their values. there: the entries that are, b8[n], in that order.
+static Kinds kinds_of(Graph *g, Ref rows, Ref place, Ref there)
+{
+	int64_t n = val(g, place)->shape.dim[0];
+	Ref zeros = repeated(g, whole_number(g, 0), n);
+	Ref fresh = put2(g, O_and, differs(g, put_gather(g, rows, place, 0)), there);
+	Ref before = so_far(g, fresh);
+	Ref number = put3(g, O_select, fresh, before,
+	                  put2(g, O_max, put2(g, O_sub, before, whole_number(g, 1)), zeros));
+	Kinds k = {.at = put_in_order(g, fresh, before, place)};
+	k.fresh = put_scatter(g, repeated(g, put_num(g, E_b8, 0), n), place, fresh, 0, 0);
+	k.number = put_scatter(g, zeros, place, number, 0, 0);
+	return k;
+}
+
+// Kinds in the order of their first entries.
+static Kinds by_first(Graph *g, Kinds k, bool known)
+{
+	int64_t n = val(g, k.at)->shape.dim[0];
+	Ref before = so_far(g, k.fresh);
+	k.number = put_gather(g, before, put_gather(g, k.at, k.number, 0), 0);
+	k.at = put_in_order(g, k.fresh, before, counting(g, n, known));
+	return k;
+}
+
+// Results: the entries of x at the first places of their kinds, those places, the kind of each
+// entry, and how many of each there are.
+static void give_kinds(Call *c, Ref x, int axis, Kinds k, Ref there)
+{
+	Graph *g = c->g;
+	int64_t n = val(g, there)->shape.dim[0];
+	Ref zeros = repeated(g, whole_number(g, 0), n);
+	Ref kinds = fold_away(g, O_sum, put_cast(g, k.fresh, E_i64), 0);
+	Ref times = put_scatter(g, zeros, k.number, put_cast(g, there, E_i64), 0, 1);
+	bool exact = is_const(g, kinds);
+	int64_t most = exact ? const_int_at(val(g, kinds), 0) : n;
+	Ref at = take_range(g, k.at, 0, 0, most);
+	times = take_range(g, times, 0, 0, most);
+	if (!exact) {
+		at = copy_behind(g, at, 0, kinds);
+		times = copy_behind(g, times, 0, kinds);
+	}
+	Ref out[4] = {put_gather(g, x, at, axis), at, k.number, times};
+	for (int i = 0; i < c->nout && i < 4; i++) {
+		c->out[i] = out[i];
+		if (i != 2 && !exact)
+			c->counts[i].of[i ? 0 : axis] = kinds;
+	}
+}
+
+// The operand, alike in what is not there along the other axes, which keep their counts.
+static Ref alike(Call *c, Ref x, int axis, Ref *count)
+{
+	*count = count_along(c, 0, axis);
+	for (int a = 0; a < val(c->g, x)->shape.rank; a++) {
+		if (a != axis && count_along(c, 0, a)) {
+			x = fill_behind(c->g, x, a, count_along(c, 0, a), 0);
+			c->counts[0].of[a] = count_along(c, 0, a);
+		}
+	}
+	return x;
+}
+
+void lower_unique(Call *c)
+{
+	Graph *g = c->g;
+	Ref x = fixed_operand(c, 0), count;
+	const AttributeProto *given = find_attr(c, "axis");
+	int axis = given ? (int)axis_of(c, given->i, val(g, x)->shape.rank) : 0;
+	x = given ? alike(c, x, axis, &count) : in_line(c, x, &count);
+	Ref rows = rows_along(g, x, axis), length = count;
+	Shape s = val(g, rows)->shape;
+	if (!count)
+		length = whole_number(g, s.dim[0]);
+	bool known = is_const(g, x) && is_const(g, length);
+	Ref place = order_of(c->r, insert_axis(g, rows, 0), false, length);
+	place = drop_axes(g, place, 1, &(int64_t){0});
+	Ref there = put2(g, O_lt, counting(g, s.dim[0], known), length);
+	Kinds k = kinds_of(g, rows, place, there);
+	give_kinds(c, x, axis, attr_int(c, "sorted", 1) ? k : by_first(g, k, known), there);
+	if (c->nout > 2)
+		c->counts[2].of[0] = count;
+}
