@@ -118,10 +118,11 @@ static int read_head(struct amos_checkpoint *c, const char *path)
 	if (c->blob.count < sizeof c->head || memcmp(c->blob.at, magic, sizeof magic))
 		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", path);
 	memcpy(&c->head, c->blob.at, sizeof c->head);
-	int64_t size = (int64_t)c->blob.count, rest = size - c->head.bytes;
+	int64_t size = (int64_t)c->blob.count;
 	if (c->head.bytes < (int64_t)sizeof c->head || c->head.bytes > size || c->head.bytes % 64 ||
-	    c->head.params < 0 || c->head.state < 0 || c->head.params > rest ||
-	    c->head.state != rest - c->head.params)
+	    c->head.params < 0 || c->head.state < 0 || c->head.params > size - c->head.bytes ||
+	    c->head.state != size - c->head.bytes - c->head.params ||
+	    c->head.nslots > (uint64_t)c->head.bytes / sizeof(struct record))
 		return amos_fail(AMOS_INPUT, "%s: cut off or damaged: %lld bytes", path,
 		                 (long long)size);
 	struct head plain = c->head;
@@ -263,13 +264,16 @@ static int fits(const struct amos_checkpoint *c, const char *path, const struct 
 			return differs(path, slot, r);
 		count++;
 	}
-	for (int64_t i = 0; count != c->count && i < c->count; i++)
-		if (amos_find_slot(model, c->slots[i].name) < 0)
+	for (int64_t i = 0; count != c->count && i < c->count; i++) {
+		int64_t slot = amos_find_slot(model, c->slots[i].name);
+		if (slot < 0 || model->slots[slot].kind == INPUT_KIND)
 			return amos_fail(
 			    AMOS_INPUT,
 			    "%s: of another model or optimizer: it has '%s', which is not here",
 			    path, c->slots[i].name);
-	return AMOS_DONE;
+	}
+	return count == c->count ? AMOS_DONE
+	                         : amos_fail(AMOS_INPUT, "%s: damaged: it has a slot twice", path);
 }
 
 int amos_load(struct amos *m, const char *path, struct amos_point *point)

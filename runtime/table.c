@@ -3,6 +3,7 @@
 #include "rt.h"
 #include <ctype.h>
 #include <jansson.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -79,7 +80,7 @@ static int pick_one(const char *path, const char *header, const char *text, size
 		last = strtol(end + 1, &end, 10);
 	if (!isdigit((unsigned char)*text) || end != text + length)
 		from = last = named_cell(header, text, length);
-	if (from < 0 || last < from || last - from >= MOST_COLUMNS - to->count)
+	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - to->count)
 		return amos_fail(AMOS_INPUT,
 		                 "%s: no column '%.*s': wanted numbers from 0 (0-2,5) or names of "
 		                 "the first line",
@@ -99,12 +100,13 @@ static int pick(const char *path, const char *header, const char *columns, struc
 		}
 		return AMOS_DONE;
 	}
-	for (int status; *columns; columns += n + (columns[n] == ',')) {
+	int status;
+	do {
 		n = strcspn(columns, ",");
-		if ((status = pick_one(path, header, columns, n, to)))
-			return status;
-	}
-	return AMOS_DONE;
+		status = pick_one(path, header, columns, n, to);
+		columns += n + (columns[n] == ',');
+	} while (!status && *columns);
+	return status;
 }
 
 // A first line that is no numbers is a header.

@@ -90,6 +90,14 @@ static void foreign(void)
 	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&
 	          strstr(amos_error(), "'amos.seed'"),
 	      "a slot less");
+	amos_close(m);
+	other.nslots = 6;
+	slots[5].kind = 0;
+	slots[5].offset = 2;
+	m = open_line(&other);
+	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&
+	          strstr(amos_error(), "it has 'amos.seed'"),
+	      "an input where it has a slot");
 	CHECK(amos_load(m, "nothing.ckpt", &point) == AMOS_INPUT &&
 	          strstr(amos_error(), "nothing.ckpt"),
 	      "no file");

@@ -280,6 +280,8 @@ static void tables(void)
 	gives("t.csv:c", 0, 2, 2);
 	refused("t.csv:d", 0, "no column 'd'", "t.csv");
 	refused("t.csv:7", 0, "line 1, column 7", "nothing");
+	refused("t.csv:4294967296", 0, "no column '4294967296'", "t.csv");
+	refused("t.csv:", 0, "no column ''", "t.csv");
 	write_file("bad.csv", "1,2\n3,x\n", 8);
 	refused("bad.csv:1", 0, "line 2, column 1: found x", "a number");
 	const char *jsonl =

@@ -8,6 +8,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -261,13 +262,20 @@ static void take_through(Arena *arena, const char *path)
 	check_plan(plan);
 }
 
+// So many seconds of this process's own until SIGPROF; 0: none.
+static void limit_time(int seconds)
+{
+	struct itimerval limit = {.it_value.tv_sec = seconds};
+	setitimer(ITIMER_PROF, &limit, NULL);
+}
+
 // Did it work, or say what is wrong with the file?
 static bool try_mutant(const char *path)
 {
 	Arena *arena = arena_new();
 	Catch caught;
 	bool good = true;
-	alarm(PATIENCE);
+	limit_time(PATIENCE);
 	if (!TRY(caught)) {
 		take_through(arena, path);
 		catch_end(&caught);
@@ -278,7 +286,7 @@ static bool try_mutant(const char *path)
 			       (unsigned long long)number, caught.message);
 		free(caught.message);
 	}
-	alarm(0);
+	limit_time(0);
 	arena_free(arena);
 	return good;
 }
@@ -288,6 +296,19 @@ static void say_number(int signal)
 	fprintf(stderr, "%s, mutant %llu: ended by signal %d\n", tried, (unsigned long long)number,
 	        signal);
 	_Exit(1);
+}
+
+// Asked by sanitizers, which then end the process in a way that tells the mutant.
+const char *__asan_default_options(void), *__ubsan_default_options(void);
+
+const char *__asan_default_options(void)
+{
+	return "abort_on_error=1";
+}
+
+const char *__ubsan_default_options(void)
+{
+	return "abort_on_error=1";
 }
 
 static Source read_source(Arena *arena, const char *path)
@@ -312,7 +333,7 @@ int main(int argc, char **argv)
 	uint64_t seed = strtoull(argv[1], NULL, 10);
 	time_t end = time(NULL) + strtol(argv[2], NULL, 10);
 	signal(SIGABRT, say_number);
-	signal(SIGALRM, say_number);
+	signal(SIGPROF, say_number);
 	warn_quiet(true);
 	for (number = seed; time(NULL) < end || number < seed + (uint64_t)argc - 3; number++) {
 		tried = argv[3 + number % (uint64_t)(argc - 3)];

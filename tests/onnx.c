@@ -383,6 +383,17 @@ static GraphProto *nested(int depth)
 	return g;
 }
 
+// Nothing is said of the nodes that read it.
+static void test_no_shape(void)
+{
+	Build *b = with_node(node("Gather", "x,i", "y"));
+	ValueInfoProto *i = value("i", 7, "1");
+	i->type->tensor_type->shape = NULL;
+	PUSH(arena, b->inputs, i);
+	refused(b, "'i' is declared without a shape");
+	check(!strstr(message, "Gather"), message);
+}
+
 static void test_lies(void)
 {
 	const float three[3] = {0};
@@ -420,6 +431,7 @@ static void test_lies(void)
 	t->external_data = entries;
 	t->n_external_data = 1;
 	refused(with_tensor(t), "outside");
+	test_no_shape();
 }
 
 static uint64_t noise = 1;

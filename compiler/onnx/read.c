@@ -369,6 +369,8 @@ static void add_input(Reader *r, Space *top, const Input *in)
 		v.list = input_list(r, in);
 	} else if (in->optional && !find_known(r, in->name)) {
 		v.absent = true;
+	} else if (in->rank < 0) {
+		v.bad = true; // bind_dimensions told of it
 	} else {
 		int64_t dims[RANK];
 		for (int a = 0; a < in->rank; a++)
