@@ -255,6 +255,28 @@ static void test_branch(void)
 	}
 }
 
+// Tools append what they add: the branch reads m, which the last node computes.
+static void test_order(void)
+{
+	const double wanted[] = {1, 2, 3, 4, 5, 6};
+	Build *b = usual(13);
+	NodeProto *n = add_to(b, node("If", "c", "y"));
+	for (int k = 0; k < 2; k++) {
+		GraphProto *g = branch("Neg");
+		g->node[0]->input[0] = "m";
+		attribute(n, k ? "then_branch" : "else_branch")->g = g;
+	}
+	add_to(b, node("Less", "low,low", "c"));
+	attribute(add_to(b, node("ReduceMin", "m", "low")), "keepdims");
+	add_to(b, node("Neg", "x", "m"));
+	gives(b, "nodes out of order", 6, wanted);
+	b = usual(13);
+	add_to(b, node("Add", "x,b", "a"));
+	add_to(b, node("Neg", "a", "b"));
+	add_to(b, node("Neg", "b", "y"));
+	refused(b, "is used but nothing computes it: undefined, or its nodes are in a cycle");
+}
+
 static void test_dimensions(void)
 {
 	Build *b = build(13);
@@ -490,6 +512,7 @@ int main(int argc, char **argv)
 	test_exact();
 	test_function();
 	test_branch();
+	test_order();
 	test_dimensions();
 	test_merged();
 	test_roles();

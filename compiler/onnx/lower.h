@@ -56,6 +56,12 @@ Shape tensor_shape(const char *where, const TensorProto *);
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
+// ---- toposort.c: which node before which ----------------------------------------------
+
+void order_nodes(Arena *, ModelProto *); // each behind those it reads from
+// Of a node, and of all that its graphs read from around them and compute themselves.
+void visit_operands(const NodeProto *, void visit(const char *name, void *), void *ctx);
+
 // ---- training.c, checkpoint.c: files that bring their own training --------------------
 
 // Makes a plain graph of such a file, up to the loss if `loss` is set.

@@ -177,11 +177,9 @@ Value look_up(Reader *r, const Space *s, const char *name)
 		if (cell)
 			return bring_value(r, r->values.at[*cell - 1], at->nest);
 	}
-	r->cure = "export the model again, or sort its nodes";
+	r->cure = "export the model again";
 	fail(r->model->path,
-	     "'%s' is used but nothing before it computes it: undefined, or the nodes are in a "
-	     "cycle or out of order",
-	     name);
+	     "'%s' is used but nothing computes it: undefined, or its nodes are in a cycle", name);
 }
 
 // ---- inputs ---------------------------------------------------------------------------
@@ -825,6 +823,7 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 {
 	File *file = open_file(arena, path);
 	file->proto = unpack(arena, file);
+	order_nodes(arena, file->proto);
 	read_training(file, options->loss);
 	bool *stands = NEWS(arena, bool, options->nknown + 1);
 	Model *m = NULL;

@@ -25,18 +25,9 @@ static bool is_marked(const Table *needed, const char *name)
 	return table_find_s(needed, name) != NULL;
 }
 
-// A node's operands, and all that its graphs read from around them.
-static void mark_operands(Table *needed, const NodeProto *node)
+static void mark_operand(const char *name, void *needed)
 {
-	for (size_t k = 0; k < node->n_input; k++)
-		mark(needed, node->input[k]);
-	for (size_t a = 0; a < node->n_attribute; a++) {
-		const GraphProto *g = node->attribute[a]->g;
-		for (size_t i = 0; g && i < g->n_node; i++)
-			mark_operands(needed, g->node[i]);
-		for (size_t i = 0; g && i < g->n_output; i++)
-			mark(needed, g->output[i]->name);
-	}
+	mark(needed, name);
 }
 
 // The nodes, in order, that compute marked values. Marks what they need in turn.
@@ -48,7 +39,7 @@ static Nodes needed_nodes(Arena *arena, Table *needed, const GraphProto *g)
 		for (size_t k = 0; k < g->node[i]->n_output; k++)
 			keep[i] |= is_marked(needed, g->node[i]->output[k]);
 		if (keep[i])
-			mark_operands(needed, g->node[i]);
+			visit_operands(g->node[i], mark_operand, needed);
 	}
 	for (size_t i = 0; i < g->n_node; i++)
 		if (keep[i])
