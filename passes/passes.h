@@ -148,6 +148,6 @@ void check_plan(
     const Plan *); // bug() where a kernel would read bytes that another value has overwritten
 
 // ---- run.c: the whole order -----------------------------------------------------------
-Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, live, fuse, place
+Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, apart, fuse, place
 
 #endif

@@ -279,12 +279,8 @@ static void add_copies(Layout *l)
 			add_copy(l, p->graph->outs.at[i].val, (Place){B_output, i});
 	for (int i = 0; i < p->graph->stores.count; i++) {
 		const Store *s = &p->graph->stores.at[i];
-		if (is_written(p, p->slot[s->slot]))
-			continue;
-		if (val(p->graph, s->val)->op == O_slot)
-			fail(p->graph->slots.at[s->slot].name,
-			     "two stores exchange slots, which is not supported");
-		add_copy(l, s->val, p->slot[s->slot]);
+		if (!is_written(p, p->slot[s->slot]))
+			add_copy(l, s->val, p->slot[s->slot]);
 	}
 }
 

@@ -506,3 +506,16 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	copy_ends(g, from, now);
 	return g;
 }
+
+Graph *graph_apart(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_live(arena, from);
+	for (int k = 0; k < g->stores.count; k++) {
+		Store *s = &g->stores.at[k];
+		Val v = *val(g, s->val);
+		Attr same = {.n = 1, .i = {v.type}};
+		if (v.op == O_slot)
+			s->val = append_new(g, O_cast, 1, &s->val, &same, v.type, &v.shape);
+	}
+	return g;
+}

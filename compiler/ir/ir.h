@@ -241,6 +241,9 @@ void copy_ends(Graph *to, const Graph *from,
 // The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this
 // way.)
 Graph *graph_live(Arena *, const Graph *);
+// The same, and what one slot held that is stored in another is a value of its own: kernels may
+// exchange slots.
+Graph *graph_apart(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
