@@ -48,7 +48,8 @@ typedef struct Unwind {
 	Arena *arena;
 	const Record *record;
 	Ref loop;
-	Cycle c; // as it was recorded
+	Cycle c;  // as it was recorded
+	bool all; // it makes all its trips, as is known
 	const Ref *in;
 	Ref *part;   // by result: the gradient it has, or 0
 	bool *wants; // by slot of the body: a gradient
@@ -98,7 +99,7 @@ static Ref entering(Unwind *u, int k)
 	if (!u->c.reverse)
 		return put_concat(g, 0, 2, (Ref[]){begin, rest});
 	Ref all = put_concat(g, 0, 2, (Ref[]){rest, begin});
-	if (makes_all_trips(g, &u->c, u->in))
+	if (u->all)
 		return all;
 	Shape line = {.rank = shape.rank, .dim = {u->c.trips}};
 	for (int a = 1; a < line.rank; a++)
@@ -235,8 +236,7 @@ static int stacked(Unwind *u, Ref r, bool add)
 static bool is_scanned(const Unwind *u, Ref r)
 {
 	int slot = slot_number(u, r);
-	return makes_all_trips(u->s->g, &u->c, u->in) && slot >= u->turn.carried &&
-	       slot < u->turn.carried + u->turn.scanned;
+	return u->all && slot >= u->turn.carried && slot < u->turn.carried + u->turn.scanned;
 }
 
 // Is this share worked out behind the loop? A product is; of others those whose gradient is stacked
@@ -358,6 +358,7 @@ static Unwind unwind_start(Sweep *s, Ref loop)
 	Unwind u = {.s = s, .arena = s->arena, .loop = loop, .c = loop_of(v)};
 	int n = loop_operands(&u.c), m = loop_results(&u.c);
 	u.in = take_copy(s->arena, v->in, sizeof *v->in * (size_t)n);
+	u.all = makes_all_trips(s->g, &u.c, u.in);
 	for (int i = 0; i < s->records.count; i++)
 		if (s->records.at[i].loop == loop)
 			u.record = &s->records.at[i];

@@ -278,6 +278,8 @@ static void round_array(Arena *arena, Array *a, double disturbance, uint64_t ran
 		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
 }
 
+enum { HALF = 2, ALL = 8 }; // bytes of the floats that are rounded
+
 // Floats of at most `bytes` are rounded to their type.
 static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, int bytes,
                            double disturbance, int sample)
@@ -326,7 +328,6 @@ const Graph *laid_out(Arena *arena, const Graph *g)
 
 double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
-	enum { HALF = 2, ALL = 8 };
 	Arena *own = arena_new();
 	const Graph *g = graph_live(own, open_pass(own, laid_out(own, from)));
 	const Array *exact = eval_rounded(own, g, slot, HALF, 0, 0);
@@ -353,7 +354,6 @@ static double error_of(Arena *arena, const Array *want, const void *memory)
 double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Target *target,
                      const char *what)
 {
-	enum { HALF = 2 };
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
 	const Graph *exact = laid_out(own, g);

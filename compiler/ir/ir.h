@@ -273,7 +273,7 @@ bool makes_all_trips(const Graph *, const Cycle *, const Ref *in); // as is know
 // How many trips it makes, where no data decide and they are at most `most`; -1: not known.
 int64_t known_trips(Graph *, const Cycle *, const Ref *in, int64_t most);
 
-// ---- attr.c, type.c: shapes and attributes --------------------------------------------
+// ---- shape.c: shapes and axes ---------------------------------------------------------
 
 int64_t count_of(const Shape *);
 int64_t common_divisor(int64_t, int64_t); // the greatest
@@ -282,23 +282,28 @@ Shape shape_of(int rank, const int64_t *dims);
 void row_strides(const Shape *, int64_t *stride);     // in elements, row major
 Shape stacked_shape(int64_t n, const Shape *entry);   // n of them along a new first axis
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
-// Type and shape of op(in..; attr); fails at the graph's current node.
-void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
-void check_loop(const Graph *, const Cycle *, const Ref *in); // the same for loops
-bool has_axis(const Attr *, int axis);                        // K_axes: is it folded?
+bool has_axis(const Attr *, int axis);                // K_axes: is it folded?
+// The shape a fold, softmax or norm of `v` gives: axes become 1.
+Shape folded_shape(const Shape *, int n, const int64_t *axes);
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
 bool is_behind(const Shape *scores, int64_t i);
-// The shape a fold, softmax or norm of `v` gives: axes become 1.
-Shape folded_shape(const Shape *, int n, const int64_t *axes);
+
+// ---- type.c, type_shape.c: what op(in..; attr) is -------------------------------------
+
+// Fails at the graph's current node.
+void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
+void check_loop(const Graph *, const Cycle *, const Ref *in); // the same for loops
+
+// ---- constant.c: what is known of values ----------------------------------------------
+
 bool is_const(const Graph *, Ref);
 bool const_num(const Graph *, Ref, double *); // every element of the constant is this number
 // Small and known, 0 but where the key is behind its query, and there at most -1e30: added to
 // scores, it hides what comes later.
 bool const_causal(const Graph *, Ref);
-bool const_ints(const Graph *, Ref, int64_t *out,
-                int *n);                 // small known integers (constants, iota, what is
-                                         // made of them); *n is room, then count
+// Small known integers (constants, iota, what is made of them); *n is room, then count.
+bool const_ints(const Graph *, Ref, int64_t *out, int *n);
 double const_at(const Val *, int64_t i); // element i of a const as a double
 int64_t const_int_at(const Val *, int64_t i);
 
@@ -485,7 +490,7 @@ double element_at(const Array *, int64_t i);
 float half_to_float(uint16_t), bf16_to_float(uint16_t);
 uint16_t float_to_half(float), float_to_bf16(float);
 
-// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone ----
+// ---- eval.c: the oracle: any value as numbers, by the meaning of the primitives alone -
 // Floats are computed in double whatever their type; integers wrap to theirs.
 
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);

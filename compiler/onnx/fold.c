@@ -427,17 +427,6 @@ static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
 	return drop_axes(g, put_fold(g, O_sum, terms, 1, &axis), 1, &axis);
 }
 
-Ref move_axis(Graph *g, Ref x, int from, int to)
-{
-	int rank = val(g, x)->shape.rank;
-	int64_t perm[RANK];
-	for (int a = 0, next = 0; a < rank; a++) {
-		next += next == from;
-		perm[a] = a == to ? from : next++;
-	}
-	return put_permute(g, x, perm);
-}
-
 // The first k along the last axis, and their places.
 static void first_by_pairs(Graph *g, Ref x, bool largest, int64_t k, Ref *found)
 {

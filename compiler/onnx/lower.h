@@ -368,6 +368,18 @@ Ref places_where(Graph *, Ref truth, Ref *count);
 // number is larger than all.
 Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 
+// ---- axes.c: axes of values -----------------------------------------------------------
+
+Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
+Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
+Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
+Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
+Ref move_axis(Graph *, Ref x, int from, int to);
+Ref swap_last(Graph *, Ref x);
+// `count` entries along an axis from `start`, `step` apart; side by side.
+Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
+Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
+
 // ---- the operators: ops.def says which function ---------------------------------------
 
 typedef void Lower(Call *);
@@ -437,15 +449,8 @@ Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
 Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 int reduced_axes(Call *, int64_t *axes);
-Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
-Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
-Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
-Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
-Ref move_axis(Graph *, Ref x, int from, int to);
 Ref scaled(Graph *, Ref x, double by);
-Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
-Ref swap_last(Graph *, Ref x);
 Ref draw_uniform(Reader *, const Shape *);
 Ref tensor_constant(Reader *, const TensorProto *);
 

@@ -1,86 +1,6 @@
-// attr.c: shapes, attributes and constants as the rest of the compiler asks about them.
-// Takes ir.h. Gives answers only; changes nothing.
+// constant.c: what is known of values: literal numbers, and what index arithmetic over iota comes
+// to. Takes ir.h. Gives answers only; changes nothing.
 #include "ir.h"
-#include <string.h>
-
-int64_t common_divisor(int64_t a, int64_t b)
-{
-	while (b) {
-		int64_t rest = a % b;
-		a = b;
-		b = rest;
-	}
-	return a;
-}
-
-int64_t count_of(const Shape *shape)
-{
-	int64_t count = 1;
-	for (int a = 0; a < shape->rank; a++)
-		count *= shape->dim[a];
-	return count;
-}
-
-bool same_shape(const Shape *a, const Shape *b)
-{
-	return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0;
-}
-
-Shape shape_of(int rank, const int64_t *dims)
-{
-	if (rank > RANK)
-		fail("shape", "%d axes; at most %d can be", rank, RANK);
-	Shape shape = {.rank = rank};
-	for (int a = 0; a < rank; a++)
-		shape.dim[a] = dims[a];
-	return shape;
-}
-
-Shape stacked_shape(int64_t n, const Shape *entry)
-{
-	if (entry->rank == RANK)
-		fail("shape", "%d axes; at most %d can be", RANK + 1, RANK);
-	Shape shape = {.rank = entry->rank + 1, .dim = {n}};
-	for (int a = 0; a < entry->rank; a++)
-		shape.dim[a + 1] = entry->dim[a];
-	return shape;
-}
-
-void row_strides(const Shape *shape, int64_t *stride)
-{
-	int64_t step = 1;
-	for (int a = shape->rank - 1; a >= 0; a--) {
-		stride[a] = step;
-		step *= shape->dim[a];
-	}
-}
-
-const char *shape_text(Arena *arena, Elem elem, const Shape *shape)
-{
-	Text text = {.arena = arena};
-	say(&text, "%s", elems[elem].name);
-	for (int a = 0; a < shape->rank; a++)
-		say(&text, "%c%lld", a ? ',' : '[', (long long)shape->dim[a]);
-	if (shape->rank)
-		say(&text, "]");
-	return text.at;
-}
-
-bool has_axis(const Attr *attr, int axis)
-{
-	for (int k = 0; k < attr->n; k++)
-		if (attr->i[k] == axis)
-			return true;
-	return false;
-}
-
-Shape folded_shape(const Shape *shape, int n, const int64_t *axes)
-{
-	Shape folded = *shape;
-	for (int k = 0; k < n; k++)
-		folded.dim[axes[k]] = 1;
-	return folded;
-}
 
 bool is_const(const Graph *g, Ref r)
 {
@@ -158,12 +78,6 @@ static bool known_array(Arena *arena, const Graph *g, Ref r, Array *array)
 			return false;
 	*array = eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 	return true;
-}
-
-bool is_behind(const Shape *scores, int64_t i)
-{
-	int64_t m = scores->dim[scores->rank - 2], n = scores->dim[scores->rank - 1];
-	return i % n > i / n % m + n - m;
 }
 
 bool const_causal(const Graph *g, Ref r)

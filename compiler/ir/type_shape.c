@@ -1,0 +1,489 @@
+// type_shape.c: the shape rule of every primitive: the shape of op(in; attr), or one clear failure.
+// Takes type.h. Keeps: no shape holds more than 2^SIZE_BITS elements.
+#include "type.h"
+
+// ---- attributes -----------------------------------------------------------------------
+
+static void check_count(const Case *c, int wanted)
+{
+	if (c->attr->n != wanted)
+		wrong(c, "%d numbers are wanted in the attribute, %d are given", wanted,
+		      c->attr->n);
+}
+
+static void check_size(const Case *c, const Shape *shape)
+{
+	int64_t count = 1;
+	for (int a = 0; a < shape->rank; a++)
+		if (__builtin_mul_overflow(count, MAX(shape->dim[a], 1), &count) ||
+		    count >> SIZE_BITS)
+			wrong(c, "a result of more than 2^%d elements", SIZE_BITS);
+}
+
+static Shape dims_shape(const Case *c, int first)
+{
+	if (c->attr->n - first > RANK)
+		wrong(c, "%d axes; at most %d can be", c->attr->n - first, RANK);
+	for (int k = first; k < c->attr->n; k++)
+		if (c->attr->i[k] < 0)
+			wrong(c, "axis %d has size %lld", k - first, (long long)c->attr->i[k]);
+	Shape shape = shape_of(c->attr->n - first, c->attr->i + first);
+	check_size(c, &shape);
+	return shape;
+}
+
+static void check_axes(const Case *c, int n, const int64_t *axes)
+{
+	int rank = operand(c, 0)->shape.rank;
+	for (int k = 0; k < n; k++) {
+		if (axes[k] < 0 || axes[k] >= rank)
+			wrong(c, "axis %lld is not one of the operand's %d", (long long)axes[k],
+			      rank);
+		if (k && axes[k] <= axes[k - 1])
+			wrong(c, "axes must ascend");
+	}
+}
+
+static int checked_axis(const Case *c, int64_t axis)
+{
+	check_axes(c, 1, &axis);
+	return (int)axis;
+}
+
+// ---- maps and folds -------------------------------------------------------------------
+
+// Maps: one rank, axes equal or 1; rank 0 stretches to anything.
+static Shape stretched(const Case *c, const Shape *a, const Shape *b)
+{
+	if (a->rank == 0)
+		return *b;
+	if (b->rank == 0)
+		return *a;
+	if (a->rank != b->rank)
+		wrong(c, "operands have %d and %d axes; they must have equally many", a->rank,
+		      b->rank);
+	Shape shape = *a;
+	for (int axis = 0; axis < a->rank; axis++) {
+		if (a->dim[axis] == 1)
+			shape.dim[axis] = b->dim[axis];
+		else if (b->dim[axis] != 1 && b->dim[axis] != a->dim[axis])
+			wrong(c,
+			      "axis %d is %lld in one operand and %lld in another; equal or 1 is "
+			      "wanted",
+			      axis, (long long)a->dim[axis], (long long)b->dim[axis]);
+	}
+	return shape;
+}
+
+static Shape map_shape(const Case *c)
+{
+	if (c->op == O_narrow) {
+		check_count(c, 2);
+		if (c->attr->i[0] < 0 || c->attr->i[0] > 52 || c->attr->i[1] < -1022 ||
+		    c->attr->i[1] > 100)
+			wrong(c, "%lld bits from exponent %lld on are no float",
+			      (long long)c->attr->i[0], (long long)c->attr->i[1]);
+	}
+	Shape shape = operand(c, 0)->shape;
+	for (int k = 1; k < c->nin; k++)
+		shape = stretched(c, &shape, &operand(c, k)->shape);
+	return shape;
+}
+
+static Shape fold_shape(const Case *c)
+{
+	check_axes(c, c->attr->n, c->attr->i);
+	if (c->op == O_argmax && c->attr->n != 1)
+		wrong(c, "one axis is wanted, %d are given", c->attr->n);
+	if (c->op != O_sum && c->op != O_prod)
+		for (int k = 0; k < c->attr->n; k++)
+			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
+				wrong(c, "axis %lld is empty", (long long)c->attr->i[k]);
+	return folded_shape(&operand(c, 0)->shape, c->attr->n, c->attr->i);
+}
+
+// ---- moves ----------------------------------------------------------------------------
+
+static Shape reshape_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 0);
+	int64_t found = count_of(&operand(c, 0)->shape), wanted = count_of(&shape);
+	if (found != wanted)
+		wrong(c, "%s holds %lld elements, the operand %lld",
+		      shape_text(c->g->arena, operand(c, 0)->type, &shape), (long long)wanted,
+		      (long long)found);
+	return shape;
+}
+
+static Shape expand_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 0), from = operand(c, 0)->shape;
+	if (shape.rank != from.rank)
+		wrong(c, "%d axes are asked of an operand of %d", shape.rank, from.rank);
+	for (int a = 0; a < shape.rank; a++)
+		if (from.dim[a] != 1 && from.dim[a] != shape.dim[a])
+			wrong(c, "axis %d is %lld and cannot become %lld", a,
+			      (long long)from.dim[a], (long long)shape.dim[a]);
+	return shape;
+}
+
+static Shape permute_shape(const Case *c)
+{
+	const Shape *from = &operand(c, 0)->shape;
+	check_count(c, from->rank);
+	Shape shape = {.rank = from->rank};
+	unsigned seen = 0;
+	for (int a = 0; a < from->rank; a++) {
+		int axis = checked_axis(c, c->attr->i[a]);
+		if (seen >> axis & 1)
+			wrong(c, "axis %d stands twice in the permutation", axis);
+		seen |= 1u << axis;
+		shape.dim[a] = from->dim[axis];
+	}
+	return shape;
+}
+
+static Shape slice_shape(const Case *c)
+{
+	const Shape *from = &operand(c, 0)->shape;
+	check_count(c, 3 * from->rank);
+	Shape shape = {.rank = from->rank};
+	for (int a = 0; a < from->rank; a++) {
+		int64_t start = c->attr->i[3 * a], count = c->attr->i[3 * a + 1],
+		        step = c->attr->i[3 * a + 2];
+		int64_t size = from->dim[a];
+		__int128 last = start + (__int128)(count - 1) * step;
+		if (count < 0 || step == 0 ||
+		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
+			wrong(c,
+			      "axis %d has %lld entries; %lld from %lld by steps of %lld leave it",
+			      a, (long long)size, (long long)count, (long long)start,
+			      (long long)step);
+		shape.dim[a] = count;
+	}
+	return shape;
+}
+
+static Shape pad_shape(const Case *c)
+{
+	Shape shape = operand(c, 0)->shape;
+	check_count(c, 2 * shape.rank);
+	for (int a = 0; a < shape.rank; a++) {
+		if (c->attr->i[2 * a] < 0 || c->attr->i[2 * a + 1] < 0)
+			wrong(c, "axis %d is padded by less than nothing", a);
+		shape.dim[a] += c->attr->i[2 * a] + c->attr->i[2 * a + 1];
+	}
+	return shape;
+}
+
+static Shape window_shape(const Case *c)
+{
+	Shape shape = operand(c, 0)->shape;
+	int rank = shape.rank, n = c->attr->n / 7;
+	check_count(c, 7 * n);
+	if (rank + n > RANK)
+		wrong(c, "%d axes; at most %d can be", rank + n, RANK);
+	for (int k = 0; k < n; k++) {
+		const int64_t *w = c->attr->i + 7 * k;
+		int axis = checked_axis(c, w[0]);
+		for (int j = 0; j < k; j++)
+			if (c->attr->i[7 * j] == axis)
+				wrong(c, "axis %d is windowed twice", axis);
+		if (w[1] < 0 || w[2] < 0 || w[3] < 1 || w[6] < 1)
+			wrong(c, "window %d: out %lld, size %lld, stride %lld, up %lld", k,
+			      (long long)w[1], (long long)w[2], (long long)w[3], (long long)w[6]);
+		shape.dim[axis] = w[1];
+		shape.dim[shape.rank++] = w[2];
+	}
+	return shape;
+}
+
+static Shape concat_shape(const Case *c)
+{
+	if (c->nin < 1)
+		wrong(c, "no operands");
+	Shape shape = operand(c, 0)->shape;
+	int axis = checked_axis(c, c->attr->i[0]);
+	for (int k = 1; k < c->nin; k++) {
+		const Shape *more = &operand(c, k)->shape;
+		if (more->rank != shape.rank)
+			wrong(c, "operand %d has %d axes, the first %d", k, more->rank, shape.rank);
+		for (int a = 0; a < shape.rank; a++)
+			if (a != axis && more->dim[a] != shape.dim[a])
+				wrong(c, "axis %d of operand %d is %lld, of the first %lld", a, k,
+				      (long long)more->dim[a], (long long)shape.dim[a]);
+		shape.dim[axis] += more->dim[axis];
+		check_size(c, &shape);
+	}
+	return shape;
+}
+
+static Shape move_shape(const Case *c)
+{
+	switch (c->op) {
+	case O_reshape:
+		return reshape_shape(c);
+	case O_permute:
+		return permute_shape(c);
+	case O_slice:
+		return slice_shape(c);
+	case O_expand:
+		return expand_shape(c);
+	case O_pad:
+		return pad_shape(c);
+	case O_window:
+		return window_shape(c);
+	case O_concat:
+		return concat_shape(c);
+	default:
+		never("another move");
+	}
+}
+
+// ---- products -------------------------------------------------------------------------
+
+// Leading axes (all but the last two) of a contraction: equal or 1.
+static Shape batch_shape(const Case *c, Shape shape, const Shape *b)
+{
+	if (shape.rank < 2 || b->rank != shape.rank)
+		wrong(c, "operands have %d and %d axes; equally many, two or more, are wanted",
+		      shape.rank, b->rank);
+	for (int a = 0; a < shape.rank - 2; a++) {
+		if (shape.dim[a] == 1)
+			shape.dim[a] = b->dim[a];
+		else if (b->dim[a] != 1 && b->dim[a] != shape.dim[a])
+			wrong(c, "axis %d is %lld in one operand and %lld in another", a,
+			      (long long)shape.dim[a], (long long)b->dim[a]);
+	}
+	return shape;
+}
+
+static void check_equal(const Case *c, const char *what, int64_t a, int64_t b)
+{
+	if (a != b)
+		wrong(c, "%s do not agree: %lld and %lld", what, (long long)a, (long long)b);
+}
+
+static Shape dot_shape(const Case *c)
+{
+	const Shape *b = &operand(c, 1)->shape;
+	Shape shape = batch_shape(c, operand(c, 0)->shape, b);
+	int r = shape.rank;
+	check_equal(c, "contracted axes", shape.dim[r - 1], b->dim[r - 2]);
+	shape.dim[r - 1] = b->dim[r - 1];
+	return shape;
+}
+
+static Shape attend_shape(const Case *c)
+{
+	if (c->nin != 3 && c->nin != 4)
+		wrong(c, "3 or 4 operands are wanted");
+	check_count(c, 2);
+	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
+	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
+	int r = shape.rank;
+	check_equal(c, "widths of query and key", shape.dim[r - 1], k->dim[r - 1]);
+	check_equal(c, "lengths of key and value", k->dim[r - 2], v->dim[r - 2]);
+	if (c->nin == 4) {
+		Shape scores = shape;
+		scores.dim[r - 1] = k->dim[r - 2];
+		Shape with = stretched(c, &scores, &operand(c, 3)->shape);
+		if (!same_shape(&with, &scores))
+			wrong(c, "the bias is larger than the scores %s",
+			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
+	}
+	shape.dim[r - 1] = v->dim[r - 1];
+	return shape;
+}
+
+// ---- gather and scatter ---------------------------------------------------------------
+
+// Indices that are known must lie in the axis; others are data, and the trainer's to check.
+static void check_indices(const Case *c, int64_t size)
+{
+	const Val *index = operand(c, 1);
+	int64_t count = index->op == O_const ? count_of(&index->shape) : 0;
+	for (int64_t k = 0; k < count; k++) {
+		int64_t i = const_int_at(index, k);
+		if (i < 0 || i >= size)
+			wrong(c, "index %lld lies outside of an axis of %lld", (long long)i,
+			      (long long)size);
+	}
+}
+
+static Shape gather_shape(const Case *c)
+{
+	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
+	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
+	check_indices(c, x->dim[axis]);
+	if (rank > RANK)
+		wrong(c, "%d axes; at most %d can be", rank, RANK);
+	Shape shape = {.rank = rank};
+	for (int a = 0; a < axis; a++)
+		shape.dim[a] = x->dim[a];
+	for (int a = 0; a < index->rank; a++)
+		shape.dim[axis + a] = index->dim[a];
+	for (int a = axis + 1; a < x->rank; a++)
+		shape.dim[a - 1 + index->rank] = x->dim[a];
+	return shape;
+}
+
+static Shape scatter_shape(const Case *c)
+{
+	Shape wanted = gather_shape(c);
+	const Shape *found = &operand(c, 2)->shape;
+	check_count(c, 2);
+	if (c->attr->i[1] < 0 || c->attr->i[1] > 4)
+		wrong(c, "no such mode: %lld", (long long)c->attr->i[1]);
+	if (!same_shape(&wanted, found))
+		wrong(c, "the third operand is wanted as %s",
+		      shape_text(c->g->arena, operand(c, 0)->type, &wanted));
+	return operand(c, 0)->shape;
+}
+
+// ---- leaves and wholes ----------------------------------------------------------------
+
+static Shape iota_shape(const Case *c)
+{
+	Shape shape = dims_shape(c, 1);
+	if (c->attr->n < 1 || c->attr->i[0] < 0 || c->attr->i[0] >= shape.rank)
+		wrong(c, "no axis to count along");
+	return shape;
+}
+
+static Shape whole_shape(const Case *c)
+{
+	const Shape *x = &operand(c, 0)->shape;
+	switch (prims[c->op].attr) {
+	case K_act:
+		check_count(c, 1);
+		if (c->attr->i[0] < 0 || c->attr->i[0] >= ACTS)
+			wrong(c, "no such activation: %lld", (long long)c->attr->i[0]);
+		return *x;
+	case K_norm:
+		if (c->attr->n < 1)
+			wrong(c, "centred or not is not said");
+		check_axes(c, c->attr->n - 1, c->attr->i + 1);
+		return *x;
+	case K_attend:
+		return attend_shape(c);
+	default:
+		check_axes(c, c->attr->n, c->attr->i);
+		return c->op == O_lse ? folded_shape(x, c->attr->n, c->attr->i) : *x;
+	}
+}
+
+// ---- loops ----------------------------------------------------------------------------
+
+// One entry a trip.
+static Shape all_entries(const Case *c, const Cycle *l, const Shape *entry)
+{
+	if (entry->rank == RANK)
+		wrong(c, "%d axes; at most %d can be", RANK + 1, RANK);
+	Shape shape = stacked_shape(l->trips, entry);
+	check_size(c, &shape);
+	return shape;
+}
+
+static void check_is(const Case *c, const char *what, int k, const Val *v, Elem type,
+                     const Shape *shape)
+{
+	if (v->type != type || !same_shape(&v->shape, shape))
+		wrong(c, "%s %d is %s, wanted %s", what, k,
+		      shape_text(c->g->arena, v->type, &v->shape),
+		      shape_text(c->g->arena, type, shape));
+}
+
+static void check_operands(const Case *c, const Cycle *l)
+{
+	check_is(c, "operand", 0, operand(c, 0), E_i64, &(Shape){0});
+	for (int k = 1; k < c->nin; k++) {
+		const Slot *slot = &l->body->slots.at[k - 1];
+		Shape shape = slot->shape;
+		if (k > l->carried && k <= l->carried + l->scanned)
+			shape = all_entries(c, l, &shape);
+		check_is(c, "operand", k, operand(c, k), slot->type, &shape);
+	}
+}
+
+static void check_results(const Case *c, const Cycle *l)
+{
+	const Graph *body = l->body;
+	for (int k = 0; k < body->outs.count; k++) {
+		const Val *v = val(body, body->outs.at[k].val);
+		int result = k - l->until;
+		if (result < 0)
+			check_is(c, "result", k, v, E_b8, &(Shape){0});
+		else if (result < l->carried)
+			check_is(c, "result", k, v, body->slots.at[result].type,
+			         &body->slots.at[result].shape);
+		else
+			all_entries(c, l, &v->shape);
+	}
+}
+
+void check_loop(const Graph *g, const Cycle *l, const Ref *in)
+{
+	Case c = {g, O_loop, loop_operands(l), in, NULL};
+	if (l->trips < 0 || l->trips >> SIZE_BITS || l->carried < 0 || l->scanned < 0 ||
+	    l->fixed < 0 || l->stacked < 0)
+		wrong(&c, "a body of %d slots and %d outs does not fit %d carried and %d scanned",
+		      l->body->slots.count, l->body->outs.count, l->carried, l->scanned);
+	if (l->reverse && l->until)
+		wrong(&c, "where the last entry is first is not known before the last trip");
+	check_operands(&c, l);
+	check_results(&c, l);
+}
+
+// The loop whose result is asked for.
+Cycle part_loop(const Case *c)
+{
+	check_count(c, 1);
+	if (operand(c, 0)->op != O_loop)
+		wrong(c, "a loop is wanted");
+	Cycle l = loop_of(operand(c, 0));
+	if (c->attr->i[0] < 0 || c->attr->i[0] >= loop_results(&l))
+		wrong(c, "result %lld of %d", (long long)c->attr->i[0], loop_results(&l));
+	return l;
+}
+
+// ---- any primitive --------------------------------------------------------------------
+
+static Shape class_shape(const Case *c)
+{
+	Cycle loop;
+	switch (prims[c->op].cls) {
+	case C_leaf:
+		if (c->op == O_slot)
+			return c->g->slots.at[c->attr->i[0]].shape;
+		return c->op == O_iota ? iota_shape(c) : dims_shape(c, 1);
+	case C_map:
+		return map_shape(c);
+	case C_fold:
+		if (c->op != O_cumsum)
+			return fold_shape(c);
+		checked_axis(c, c->attr->i[0]);
+		return operand(c, 0)->shape;
+	case C_move:
+		return move_shape(c);
+	case C_dot:
+		return dot_shape(c);
+	case C_index:
+		return c->op == O_gather ? gather_shape(c) : scatter_shape(c);
+	case C_whole:
+		return whole_shape(c);
+	case C_loop:
+		if (c->op == O_loop)
+			wrong(c, "a loop needs a body");
+		loop = part_loop(c);
+		return result_shape(&loop, (int)c->attr->i[0]);
+	}
+	never("another class");
+}
+
+Shape shape_rule(const Case *c)
+{
+	Shape shape = class_shape(c);
+	check_size(c, &shape);
+	return shape;
+}

@@ -1,0 +1,88 @@
+// axes.c: axes of values merged, dropped, inserted, moved, cut and repeated, as many operators need
+// it. Takes and gives values. Keeps: all of it is moves, which cost nothing.
+#include "lower.h"
+
+Ref merge_axes(Graph *g, Ref x, int from, int to)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {.rank = s->rank - (to - from) + 1};
+	int64_t product = 1;
+	for (int a = from; a < to; a++)
+		product *= s->dim[a];
+	for (int a = 0; a < out.rank; a++)
+		out.dim[a] = a < from ? s->dim[a] : a == from ? product : s->dim[a + to - from - 1];
+	return put_reshape(g, x, out);
+}
+
+Ref drop_axes(Graph *g, Ref x, int naxes, const int64_t *axes)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {0};
+	for (int a = 0; a < s->rank; a++) {
+		bool dropped = false;
+		for (int i = 0; i < naxes; i++)
+			dropped |= axes[i] == a;
+		if (!dropped)
+			out.dim[out.rank++] = s->dim[a];
+	}
+	return put_reshape(g, x, out);
+}
+
+Ref insert_axis(Graph *g, Ref x, int at)
+{
+	const Shape *s = &val(g, x)->shape;
+	Shape out = {.rank = s->rank + 1};
+	for (int a = 0; a < out.rank; a++)
+		out.dim[a] = a == at ? 1 : s->dim[a - (a > at)];
+	return put_reshape(g, x, out);
+}
+
+// Along one axis: `count` entries from `start`, `step` apart.
+Ref take_steps(Graph *g, Ref x, int axis, int64_t start, int64_t count, int64_t step)
+{
+	Shape s = val(g, x)->shape;
+	int64_t starts[RANK] = {0}, counts[RANK], steps[RANK];
+	for (int a = 0; a < s.rank; a++) {
+		counts[a] = s.dim[a];
+		steps[a] = 1;
+	}
+	starts[axis] = start;
+	counts[axis] = count;
+	steps[axis] = step;
+	return put_slice(g, x, starts, counts, steps);
+}
+
+Ref take_range(Graph *g, Ref x, int axis, int64_t start, int64_t count)
+{
+	return take_steps(g, x, axis, start, count, 1);
+}
+
+Ref swap_last(Graph *g, Ref x)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0; a < rank; a++)
+		perm[a] = a;
+	perm[rank - 1] = rank - 2;
+	perm[rank - 2] = rank - 1;
+	return put_permute(g, x, perm);
+}
+
+Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
+{
+	Ref y = insert_axis(g, x, axis);
+	Shape s = val(g, y)->shape;
+	s.dim[axis] = times;
+	return put_expand(g, y, s);
+}
+
+Ref move_axis(Graph *g, Ref x, int from, int to)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0, next = 0; a < rank; a++) {
+		next += next == from;
+		perm[a] = a == to ? from : next++;
+	}
+	return put_permute(g, x, perm);
+}

@@ -1,0 +1,171 @@
+// fill.c: ONNX operators that make values of shapes and numbers alone: Shape, Size,
+// ConstantOfShape, Range, Trilu, EyeLike, OneHot. Takes the node being lowered. Gives its results.
+// Keeps: numbers of a pattern stay expressions over iota, and are not stored.
+#include "lower.h"
+#include <math.h>
+
+// numpy's place among the axes: counted from the end where it is negative, and none outside.
+static int64_t axis_place(int64_t at, int rank)
+{
+	at += at < 0 ? rank : 0;
+	return MIN(MAX(at, 0), rank);
+}
+
+void lower_shape(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t start = axis_place(attr_int(c, "start", 0), s.rank);
+	int64_t end = axis_place(attr_int(c, "end", s.rank), s.rank);
+	if (!c->arg[0].counts || end <= start) {
+		c->out[0] = put_ints(c->g, (int)MAX(end - start, 0), s.dim + start);
+		return;
+	}
+	Ref size[RANK];
+	for (int64_t a = start; a < end; a++)
+		size[a] = put_rank(c->g, length_along(c, 0, (int)a), 1);
+	c->out[0] = put_concat(c->g, 0, (int)(end - start), size + start);
+}
+
+void lower_size(Call *c)
+{
+	Ref n = put_num(c->g, E_i64, 1);
+	for (int a = 0; a < in_val(c, 0)->shape.rank; a++)
+		n = put2(c->g, O_mul, n, length_along(c, 0, a));
+	c->out[0] = n;
+}
+
+void lower_constant_of_shape(Call *c)
+{
+	int n = 0;
+	const Extent *size = extents_of(c, 0, "", &n);
+	const AttributeProto *a = find_attr(c, "value");
+	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
+	want_rank(c, n);
+	if (!size || count_of(&val(c->g, x)->shape) != 1)
+		refuse(c, "wants a shape and one value");
+	Shape s = {.rank = n};
+	for (int i = 0; i < n; i++) {
+		s.dim[i] = size[i].most;
+		c->counts[0].of[i] = size[i].count;
+		if (s.dim[i] < 0)
+			refuse(c, "dimension %lld", (long long)s.dim[i]);
+	}
+	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
+	c->out[0] = put_expand(c->g, x, s);
+}
+
+// Truth of (row + shift <=> column) over the last two axes.
+static Ref triangle(Graph *g, const Shape *s, Ref shift, bool upper)
+{
+	Shape flat = *s;
+	for (int a = 0; a < s->rank - 2; a++)
+		flat.dim[a] = 1;
+	Ref row = put2(g, O_add, put_iota(g, flat, s->rank - 2), shift);
+	Ref column = put_iota(g, flat, s->rank - 1);
+	return upper ? put2(g, O_le, row, column) : put2(g, O_le, column, row);
+}
+
+void lower_trilu(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	if (s.rank < 2)
+		refuse(c, "wants a matrix");
+	int n = 0;
+	const Ref *k = entries_of(c, 1, "", &n);
+	Ref shift = k && n ? k[0] : put_num(c->g, E_i64, 0), far = put_num(c->g, E_i64, 1 << 30);
+	shift = smaller_of(c->g, larger_of(c->g, shift, put1(c->g, O_neg, far)), far);
+	Ref keep = triangle(c->g, &s, shift, attr_int(c, "upper", 1));
+	c->out[0] = put3(c->g, O_select, keep, c->in[0], num_like(c->g, c->in[0], 0));
+}
+
+void lower_eye_like(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	Shape s = x->shape;
+	if (s.rank != 2)
+		refuse(c, "wants a matrix");
+	const AttributeProto *a = find_attr(c, "dtype");
+	int type = a ? working_type((int)a->i) : (int)x->type;
+	Ref row = put_iota(c->g, s, 0), column = put_iota(c->g, s, 1);
+	row = put2(c->g, O_add, row, put_num(c->g, E_i64, (double)attr_int(c, "k", 0)));
+	c->out[0] = put_cast(c->g, put2(c->g, O_eq, row, column), type < 0 ? E_f32 : (Elem)type);
+}
+
+void lower_one_hot(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const double *depth = operand_numbers(c, 1, &n);
+	if (!depth || n != 1 || !(depth[0] >= 1 && depth[0] < 1e9) || s.rank >= RANK)
+		refuse(c, "the depth is not a positive number");
+	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank + 1);
+	Ref index = insert_axis(g, put_cast(g, c->in[0], E_i64), axis);
+	Ref size = put_num(g, E_i64, depth[0]), zero = put_num(g, E_i64, 0);
+	index = put3(g, O_select, put2(g, O_lt, index, zero), put2(g, O_add, index, size), index);
+	Shape at = val(g, index)->shape;
+	at.dim[axis] = (int64_t)depth[0];
+	Ref hit = put2(g, O_eq, put_iota(g, at, axis), index);
+	if (count_of(&in_val(c, 2)->shape) != 2)
+		refuse(c, "wants two values: off and on");
+	Ref off = put_reshape(g, take_range(g, c->in[2], 0, 0, 1), shape_of(0, NULL));
+	Ref on = put_reshape(g, take_range(g, c->in[2], 0, 1, 1), shape_of(0, NULL));
+	c->out[0] = put3(g, O_select, hit, on, off);
+}
+
+// From places that depend on the data: as many as there can be, and a count.
+static void computed_range(Call *c)
+{
+	Graph *g = c->g;
+	Ref start = c->in[0], step = c->in[2];
+	Elem floats = is_float(val(g, start)->type) ? E_f32 : E_i64;
+	Ref span = put2(g, O_sub, c->in[1], start),
+	    more = put2(g, O_sub, step, put1(g, O_sign, step));
+	Ref count = floats == E_f32 ? put1(g, O_ceil, put2(g, O_div, span, step))
+	                            : put2(g, O_div, put2(g, O_add, span, more), step);
+	count = larger_of(g, put_cast(g, count, E_i64), put_num(g, E_i64, 0));
+	Extent size = extent_of(c, count, "how many numbers it gives");
+	Ref at = put_cast(g, put_iota(g, shape_of(1, &size.most), 0), val(g, start)->type);
+	c->out[0] = put2(g, O_add, start, put2(g, O_mul, at, step));
+	if (size.count)
+		c->out[0] = copy_behind(g, c->out[0], 0, size.count);
+	c->counts[0].of[0] = size.count;
+}
+
+void lower_range(Call *c)
+{
+	Elem type = in_val(c, 0)->type;
+	double limit[3];
+	bool known = true;
+	for (int k = 0; k < 3; k++) {
+		if (count_of(&in_val(c, k)->shape) != 1)
+			refuse(c, "operand %d is not a number", k);
+		c->in[k] = put_reshape(c->g, fixed_operand(c, k), (Shape){0});
+		known &= is_const(c->g, c->in[k]);
+	}
+	if (!known) {
+		computed_range(c);
+		return;
+	}
+	for (int k = 0; k < 3; k++) {
+		int n;
+		const double *x = operand_numbers(c, k, &n);
+		if (!x || n != 1)
+			refuse(c, "operand %d is not a number", k);
+		limit[k] = x[0];
+	}
+	double count = ceil((limit[1] - limit[0]) / limit[2]);
+	if (!(count < (1 << 24)))
+		refuse(c, "it would have %g elements", count);
+	int64_t n = count > 0 ? (int64_t)count : 0;
+	Elem floats = is_float(type) ? E_f32 : E_i64;
+	char *at = take(c->r->arena, (size_t)n * 8 + 1);
+	for (int64_t i = 0; i < n; i++) {
+		double x = limit[0] + (double)i * limit[2];
+		if (floats == E_f32)
+			((float *)at)[i] = (float)x;
+		else
+			((int64_t *)at)[i] = (int64_t)x;
+	}
+	c->out[0] = put_cast(c->g, put_const(c->g, floats, shape_of(1, &n), at), type);
+}

@@ -1,0 +1,309 @@
+// gather.c: ONNX operators whose places are values: Gather, GatherElements, GatherND, the scatters,
+// ReverseSequence. Takes the node being lowered. Gives its results. Keeps: indices given to gather
+// and scatter lie in their axis; constant ones are checked when the file is read, those of inputs
+// before they are used, and those computed from data are kept inside.
+#include "lower.h"
+#include <string.h>
+
+// ---- indices --------------------------------------------------------------------------
+
+// Do the values that are known of an input count from the end?
+static bool known_negative(const Reader *r, const char *input)
+{
+	const Known *known = find_known(r, input);
+	if (!known || is_float(known->type))
+		return false;
+	Val v = {.type = known->type, .data = known->bytes};
+	for (int64_t i = 0; i < count_of(&known->shape); i++)
+		if (const_at(&v, i) < 0)
+			return true;
+	return false;
+}
+
+// Marks the input that `index` is taken from, if it is one, as indices below n: data is checked
+// against that.
+static bool limit_input(const Reader *r, Ref index, int64_t n)
+{
+	Graph *g = r->g;
+	const Val *v = val(g, index);
+	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute || v->op == O_slice)
+		v = val(g, v->in[0]);
+	if (v->op != O_slot || r->nest)
+		return false;
+	Slot *slot = &g->slots.at[v->attr->i[0]];
+	if (slot->kind != S_input || is_float(slot->type) || known_negative(r, slot->name))
+		return false;
+	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
+	return true;
+}
+
+// Indices along axis `axis` of operand 0, in [0, n): negative ones count from the end. Constants
+// are checked here, inputs before they are used, and what is computed from data is kept inside.
+static Ref wrap_index(Call *c, Ref index, int axis)
+{
+	Graph *g = c->g;
+	int64_t n = val(g, c->in[0])->shape.dim[axis];
+	index = put_cast(g, index, E_i64);
+	const Val *v = val(g, index);
+	if (v->op == O_iota || limit_input(c->r, index, n))
+		return index;
+	bool counted = count_along(c, 0, axis) && limits_of(g, index).low < 0;
+	if (v->op != O_const || counted) {
+		Ref zero = put_num(g, E_i64, 0), end = put_num(g, E_i64, (double)(n - 1));
+		index = from_end(g, index, length_along(c, 0, axis));
+		return smaller_of(g, larger_of(g, index, zero), end);
+	}
+	int64_t count = count_of(&v->shape);
+	int64_t *wrapped = NEWS(c->r->arena, int64_t, count + 1);
+	for (int64_t i = 0; i < count; i++) {
+		int64_t at = const_int_at(v, i);
+		if (at < -n || at >= n)
+			refuse(c, "index %lld, but the axis has %lld entries", (long long)at,
+			       (long long)n);
+		wrapped[i] = at < 0 ? at + n : at;
+	}
+	return put_const(g, E_i64, v->shape, wrapped);
+}
+
+static Ref flatten(Graph *g, Ref x)
+{
+	int64_t n = count_of(&val(g, x)->shape);
+	return put_reshape(g, x, shape_of(1, &n));
+}
+
+// The same of constant indices, as a constant.
+static Ref constant_positions(Graph *g, const int64_t *stride, Ref index, int axis)
+{
+	const Val *v = val(g, index);
+	Shape at = v->shape;
+	int64_t count = count_of(&at), step[RANK];
+	int64_t *position = NEWS(g->arena, int64_t, count + 1);
+	row_strides(&at, step);
+	for (int64_t i = 0; i < count; i++) {
+		position[i] = const_int_at(v, i) * stride[axis];
+		for (int a = 0; a < at.rank; a++)
+			position[i] += a == axis ? 0 : i / step[a] % at.dim[a] * stride[a];
+	}
+	return put_const(g, E_i64, at, position);
+}
+
+// Positions in the flattened operand of shape s, where `index` replaces the coordinate along one
+// axis.
+static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
+{
+	int64_t stride[RANK];
+	row_strides(s, stride);
+	if (is_const(g, index))
+		return constant_positions(g, stride, index, axis);
+	Shape at = val(g, index)->shape;
+	Ref sum = put2(g, O_mul, index, put_num(g, E_i64, (double)stride[axis]));
+	for (int a = 0; a < s->rank; a++) {
+		if (a == axis || at.dim[a] == 1)
+			continue;
+		Ref step = put2(g, O_mul, put_iota(g, at, a), put_num(g, E_i64, (double)stride[a]));
+		sum = put2(g, O_add, sum, step);
+	}
+	return sum;
+}
+
+// Where the elements lie that operand 1 means: positions in the flattened operand 0.
+static Ref meant_elements(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
+	if (in_val(c, 1)->shape.rank != s.rank)
+		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
+		       s.rank);
+	return element_positions(c->g, &s, wrap_index(c, c->in[1], axis), axis);
+}
+
+// ---- gather and scatter ---------------------------------------------------------------
+
+void lower_gather(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
+	Ref index = wrap_index(c, c->in[1], axis);
+	const Val *v = val(c->g, index);
+	if (v->op == O_const && !v->shape.rank) {
+		Ref one = take_range(c->g, c->in[0], axis, const_int_at(v, 0), 1);
+		c->out[0] = drop_axes(c->g, one, 1, (int64_t[]){axis});
+		return;
+	}
+	c->out[0] = put_gather(c->g, c->in[0], index, axis);
+}
+
+void lower_gather_elements(Call *c)
+{
+	Ref at = meant_elements(c);
+	c->out[0] = put_gather(c->g, flatten(c->g, c->in[0]), at, 0);
+}
+
+static int scatter_mode(const Call *c)
+{
+	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
+	const char *mode = attr_string(c, "reduction", "none");
+	for (int i = 0; i < COUNT(modes); i++)
+		if (!strcmp(mode, modes[i]))
+			return i;
+	refuse(c, "reduction '%s'", mode);
+}
+
+// Older exporters write scatter_add and index_add without their sum.
+static void note_repeats(Call *c, Ref index, int64_t n)
+{
+	const Val *v = val(c->g, index);
+	if (v->op != O_const || scatter_mode(c))
+		return;
+	bool *seen = NEWS(c->r->arena, bool, n + 1);
+	int64_t count = count_of(&v->shape);
+	for (int64_t i = 0; i < count; i++) {
+		bool *at = &seen[const_int_at(v, i)];
+		if (*at)
+			note(c->r,
+			     "%s writes some places twice without adding (exporters lose the sum "
+			     "of scatter_add "
+			     "and index_add below opset 16): the last one stays",
+			     node_place(c->r->arena, c->node));
+		*at = true;
+	}
+}
+
+// A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
+static bool counts_all(const Graph *g, Ref index, int64_t n)
+{
+	const Val *v = val(g, index);
+	if (v->op == O_iota)
+		return v->shape.rank == 1 && v->shape.dim[0] == n;
+	if (v->op != O_const || count_of(&v->shape) != n)
+		return false;
+	for (int64_t i = 0; i < n; i++)
+		if (const_int_at(v, i) != i)
+			return false;
+	return true;
+}
+
+// Places in `rows`, `at`, get `new`. Places of operand 1 that are not there are one row more.
+static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
+{
+	Graph *g = c->g;
+	Shape s = val(g, rows)->shape;
+	int mode = scatter_mode(c), rank = val(g, at)->shape.rank;
+	bool counted = false;
+	for (int a = 0; a < rank; a++) {
+		Ref count = count_along(c, 1, a);
+		counted |= count != 0;
+		at = count ? fill_behind(g, at, a, count, (double)s.dim[0]) : at;
+	}
+	at = flatten(g, at);
+	if (!counted && mode == 0 && counts_all(g, at, s.dim[0]))
+		return new;
+	if (!counted)
+		return put_scatter(g, rows, at, new, 0, mode);
+	int64_t before[RANK] = {0}, after[RANK] = {1};
+	rows = put_scatter(g, put_pad(g, rows, before, after, 0), at, new, 0, mode);
+	return take_range(g, rows, 0, 0, s.dim[0]);
+}
+
+void lower_scatter_elements(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 2);
+	Ref at = meant_elements(c);
+	note_repeats(c, at, count_of(&s));
+	Ref x = scatter_rows(c, flatten(g, c->in[0]), at, flatten(g, c->in[2]));
+	c->out[0] = put_reshape(g, x, s);
+}
+
+// Index tuples (the last axis of `index`) as positions along the first `k` axes of s, taken as one.
+static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
+{
+	Graph *g = c->g;
+	int last = val(g, index)->shape.rank - 1;
+	int k = (int)val(g, index)->shape.dim[last];
+	if (first + k > s->rank)
+		refuse(c, "index tuples of %d into %d dimensions", k, s->rank);
+	Shape at = val(g, index)->shape;
+	at.rank--;
+	Ref sum = put_expand(g, put_rank(g, put_num(g, E_i64, 0), at.rank), at);
+	for (int j = 0; j < k; j++) {
+		Ref part = put_reshape(g, take_range(g, index, last, j, 1), at);
+		part = wrap_index(c, part, first + j);
+		sum = put2(g, O_mul, sum, put_num(g, E_i64, (double)s->dim[first + j]));
+		sum = put2(g, O_add, sum, part);
+	}
+	return sum;
+}
+
+// Operand 2 with as many entries as there are places, where it may have more.
+static Ref cut_updates(Call *c, Shape places)
+{
+	Ref x = c->in[2];
+	for (int a = 0; a < places.rank; a++)
+		if (val(c->g, x)->shape.rank > a && val(c->g, x)->shape.dim[a] > places.dim[a] &&
+		    count_along(c, 2, a))
+			x = take_range(c->g, x, a, 0, places.dim[a]);
+	return x;
+}
+
+void lower_scatter_nd(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 2);
+	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
+	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
+	Ref at = tuple_positions(c, &s, 0, index);
+	Ref rows = merge_axes(g, c->in[0], 0, k);
+	Shape update = val(g, rows)->shape;
+	update.dim[0] = count_of(&val(g, at)->shape);
+	Ref new = cut_updates(c, val(g, at)->shape);
+	c->out[0] = put_reshape(g, scatter_rows(c, rows, at, put_reshape(g, new, update)), s);
+}
+
+void lower_gather_nd(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int batch = (int)attr_int(c, "batch_dims", 0);
+	Ref index = put_cast(g, c->in[1], E_i64);
+	Shape is = val(g, index)->shape;
+	if (batch < 0 || batch >= is.rank || batch > s.rank)
+		refuse(c, "batch_dims %d", batch);
+	int k = (int)is.dim[is.rank - 1];
+	Ref at = tuple_positions(c, &s, batch, index);
+	int64_t inner = 1;
+	for (int a = batch; a < batch + k; a++)
+		inner *= s.dim[a];
+	for (int a = batch - 1; a >= 0; inner *= s.dim[a--]) {
+		Ref row = put_iota(g, val(g, at)->shape, a);
+		at = put2(g, O_add, at, put2(g, O_mul, row, put_num(g, E_i64, (double)inner)));
+	}
+	c->out[0] = put_gather(g, merge_axes(g, c->in[0], 0, batch + k), at, 0);
+}
+
+// Entry t of sample b is entry length[b] - 1 - t, as far as the sample goes: rows (t, b) gathered.
+void lower_reverse_sequence(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	in_val(c, 1);
+	int time = (int)axis_of(c, attr_int(c, "time_axis", 0), s.rank),
+	    batch = (int)axis_of(c, attr_int(c, "batch_axis", 1), s.rank);
+	if (time + batch != 1 || s.rank < 2)
+		refuse(c, "wants time and batch as its first two axes");
+	Ref x = time ? move_axis(g, c->in[0], 1, 0) : c->in[0];
+	int64_t at[] = {s.dim[time], s.dim[batch]}, each[] = {1, s.dim[batch]};
+	Shape grid = shape_of(2, at);
+	Ref t = put_iota(g, grid, 0), length = put_cast(g, c->in[1], E_i64);
+	length = put_reshape(g, length, shape_of(2, each));
+	Ref place = book_call1(g, "reversed_place", 2, (Ref[]){t, length}, 0, NULL);
+	place = put2(g, O_mul, place, put_num(g, E_i64, (double)at[1]));
+	place = merge_axes(g, put2(g, O_add, place, put_iota(g, grid, 1)), 0, 2);
+	Shape full = val(g, x)->shape;
+	Ref rows = put_reshape(g, put_gather(g, merge_axes(g, x, 0, 2), place, 0), full);
+	c->out[0] = time ? move_axis(g, rows, 0, 1) : rows;
+}

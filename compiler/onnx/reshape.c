@@ -1,0 +1,185 @@
+// reshape.c: ONNX operators that keep every element and say where it stands: Reshape, Flatten,
+// Squeeze, Transpose, Expand, Tile, DepthToSpace. Takes the node being lowered. Gives its results.
+#include "lower.h"
+#include <string.h>
+
+void lower_identity(Call *c)
+{
+	if (c->nin < 1 || c->arg[0].absent)
+		refuse(c, "operand 0 is missing");
+	c->value[0] = c->arg[0];
+	if (c->arg[0].weight)
+		c->value[0] = alias_weight(c->r, c->arg[0].weight, c->node->output[0]);
+}
+
+void lower_reshape(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	int n = 0;
+	Extent *want = extents_of(c, 1, "shape", &n);
+	if (!want)
+		refuse(c, "the new shape is missing");
+	want_rank(c, n);
+	for (int a = 0; a < n; a++) {
+		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
+		if (copy && a >= x->shape.rank)
+			refuse(c, "dimension %d is to be copied from an operand of %d dimensions",
+			       a, x->shape.rank);
+		if (copy)
+			want[a] = (Extent){x->shape.dim[a], count_along(c, 0, a)};
+	}
+	reshape_counted(c, c->in[0], c->arg[0].counts, n, want);
+}
+
+void lower_flatten(Call *c)
+{
+	const Val *x = in_val(c, 0);
+	int64_t axis = attr_int(c, "axis", 1);
+	Extent to[2] = {{1, 0}, {1, 0}};
+	if (axis != x->shape.rank)
+		axis = axis_of(c, axis, x->shape.rank);
+	for (int a = 0; a < x->shape.rank; a++)
+		to[a >= axis] = extent_product(c->g, to[a >= axis], extent_along(c, 0, a));
+	reshape_counted(c, c->in[0], c->arg[0].counts, 2, to);
+}
+
+void lower_squeeze(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *given = ints_of(c, 1, "axes", &n);
+	int64_t axes[RANK];
+	if (given && n > RANK)
+		refuse(c, "%d axes", n);
+	for (int i = 0; given && i < n; i++) {
+		axes[i] = axis_of(c, given[i], s.rank);
+		if (s.dim[axes[i]] != 1)
+			refuse(c, "axis %lld has size %lld, only axes of size 1 can go",
+			       (long long)axes[i], (long long)s.dim[axes[i]]);
+	}
+	for (int a = 0; !given && a < s.rank; a++)
+		if (s.dim[a] == 1 && !count_along(c, 0, a))
+			axes[n++] = a;
+	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
+	for (int a = 0, to = 0; a < s.rank; a++) {
+		bool gone = false;
+		for (int i = 0; i < n; i++)
+			gone |= axes[i] == a;
+		if (!gone)
+			c->counts[0].of[to++] = count_along(c, 0, a);
+	}
+}
+
+void lower_unsqueeze(Call *c)
+{
+	Shape s = in_val(c, 0)->shape, out = {0};
+	int n = 0;
+	const int64_t *axes = ints_of(c, 1, "axes", &n);
+	if (!axes)
+		refuse(c, "the axes are missing");
+	want_rank(c, s.rank + n);
+	out.rank = s.rank + n;
+	bool fresh[RANK] = {0};
+	for (int i = 0; i < n; i++)
+		fresh[axis_of(c, axes[i], out.rank)] = true;
+	for (int a = 0, from = 0; a < out.rank; a++) {
+		if (!fresh[a] && from >= s.rank)
+			refuse(c, "an axis is given twice");
+		c->counts[0].of[a] = fresh[a] ? 0 : count_along(c, 0, from);
+		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
+	}
+	c->out[0] = put_reshape(c->g, c->in[0], out);
+}
+
+void lower_transpose(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int n = 0;
+	const int64_t *perm = attr_ints(c, "perm", &n);
+	int64_t reversed[RANK];
+	for (int a = 0; a < s.rank; a++)
+		reversed[a] = s.rank - 1 - a;
+	if (perm && n != s.rank)
+		refuse(c, "perm has %d entries, the operand %d dimensions", n, s.rank);
+	uint32_t seen = 0;
+	for (int a = 0; perm && a < n; a++) {
+		if (perm[a] < 0 || perm[a] >= n || seen >> perm[a] & 1)
+			refuse(c, "perm is not a permutation");
+		seen |= 1u << perm[a];
+	}
+	c->out[0] = put_permute(c->g, c->in[0], perm ? perm : reversed);
+}
+
+void lower_expand(Call *c)
+{
+	in_val(c, 0);
+	int n = 0;
+	const Extent *want = extents_of(c, 1, "", &n);
+	int own = val(c->g, c->in[0])->shape.rank, rank = MAX(n, own);
+	if (!want)
+		refuse(c, "the shape is missing");
+	want_rank(c, rank);
+	Ref x = put_rank(c->g, c->in[0], rank);
+	Shape out = val(c->g, x)->shape;
+	for (int a = 0; a < own; a++)
+		c->counts[0].of[a + rank - own] = count_along(c, 0, a);
+	for (int a = 0; a < n; a++) {
+		int64_t most = want[a].most, at = rank - n + a, *d = &out.dim[at];
+		bool exact = !want[a].count && !c->counts[0].of[at];
+		if (exact && most != 1 && *d != 1 && most != *d)
+			refuse(c, "%s cannot stretch to %lld along axis %lld",
+			       shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
+			       (long long)most, (long long)at);
+		if (*d != 1 || c->counts[0].of[at] || (most == 1 && !want[a].count))
+			continue;
+		*d = most;
+		c->counts[0].of[at] = want[a].count;
+	}
+	c->out[0] = put_expand(c->g, x, out);
+}
+
+void lower_tile(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	const int64_t *times = operand_ints(c, 1, &n);
+	if (!times || n != rank || rank >= RANK)
+		refuse(c, "%d repetitions for %d dimensions", n, rank);
+	c->out[0] = c->in[0];
+	for (int a = 0; a < rank; a++) {
+		if (times[a] < 0)
+			refuse(c, "%lld repetitions", (long long)times[a]);
+		if (times[a] != 1)
+			c->out[0] =
+			    merge_axes(c->g, repeat_axis(c->g, c->out[0], a, times[a]), a, a + 2);
+	}
+}
+
+void lower_depth_to_space(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t b = attr_int(c, "blocksize", 0);
+	if (s.rank != 4 || b < 1 || s.dim[1] % (b * b))
+		refuse(c, "wants an image whose channels divide by the square of its block");
+	bool crd = !strcmp(attr_string(c, "mode", "DCR"), "CRD");
+	int64_t depth = s.dim[1] / (b * b);
+	int64_t dcr_dims[] = {s.dim[0], b, b, depth, s.dim[2], s.dim[3]};
+	int64_t crd_dims[] = {s.dim[0], depth, b, b, s.dim[2], s.dim[3]};
+	Ref x = put_reshape(c->g, c->in[0], shape_of(6, crd ? crd_dims : dcr_dims));
+	x = put_permute(c->g, x,
+	                crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
+	int64_t out[] = {s.dim[0], depth, s.dim[2] * b, s.dim[3] * b};
+	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
+}
+
+void lower_space_to_depth(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int64_t b = attr_int(c, "blocksize", 0);
+	if (s.rank != 4 || b < 1 || s.dim[2] % b || s.dim[3] % b)
+		refuse(c, "wants an image whose sides divide by its block");
+	int64_t dims[] = {s.dim[0], s.dim[1], s.dim[2] / b, b, s.dim[3] / b, b};
+	Ref x = put_reshape(c->g, c->in[0], shape_of(6, dims));
+	x = put_permute(c->g, x, (int64_t[]){0, 3, 5, 1, 2, 4});
+	int64_t out[] = {s.dim[0], s.dim[1] * b * b, s.dim[2] / b, s.dim[3] / b};
+	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
+}

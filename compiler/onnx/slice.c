@@ -1,0 +1,253 @@
+// slice.c: ONNX operators that take parts along axes, join them, or add a rim: Slice, Split,
+// Concat, Pad, CenterCropPad. Takes the node being lowered. Gives its results. Keeps: ends that
+// depend on the data give a count beside the value.
+#include "lower.h"
+#include <string.h>
+
+// ---- parts ----------------------------------------------------------------------------
+
+static int64_t clamp(int64_t x, int64_t low, int64_t high)
+{
+	return x < low ? low : x > high ? high : x;
+}
+
+// numpy's start:end:step along one axis, whose ends may lie far outside.
+static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int64_t step)
+{
+	int64_t d = val(g, x)->shape.dim[axis];
+	start = clamp(start < 0 ? start + d : start, step < 0 ? -1 : 0, step < 0 ? d - 1 : d);
+	end = clamp(end < -d ? -1 : end < 0 ? end + d : end, step < 0 ? -1 : 0, step < 0 ? d : d);
+	if (step < 0 && end == d)
+		end = d - 1;
+	int64_t span = step > 0 ? end - start : start - end, size = step > 0 ? step : -step;
+	int64_t count = span > 0 ? (span - 1) / size + 1 : 0;
+	return take_steps(g, x, axis, count ? start : 0, count, step);
+}
+
+// A place from which a slice goes up, or before which it ends, in 0..length.
+static Ref slice_place(Graph *g, Ref at, Ref length)
+{
+	at = larger_of(g, from_end(g, at, length), put_num(g, E_i64, 0));
+	return smaller_of(g, at, length);
+}
+
+// The same where places, or how long the axis is, depend on the data.
+static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t step)
+{
+	Graph *g = c->g;
+	int64_t d = val(g, x)->shape.dim[axis];
+	Ref length = length_along(c, 0, axis);
+	if (step < 0 && count_along(c, 0, axis))
+		refuse_counts(c, 0);
+	if (step < 0)
+		refuse_computed(c, is_const(g, start) ? end : start, "where it begins or ends");
+	start = slice_place(g, start, length);
+	Ref count = put2(g, O_sub, slice_place(g, end, length), start);
+	count = put2(g, O_add, count, put_num(g, E_i64, (double)(step - 1)));
+	count = put2(g, O_div, count, put_num(g, E_i64, (double)step));
+	count = larger_of(g, count, put_num(g, E_i64, 0));
+	Extent size = extent_of(c, count, "how long it is");
+	size.most = MIN(size.most, (d + step - 1) / step);
+	if (is_const(g, start)) {
+		int64_t from = const_int_at(val(g, start), 0);
+		size.most = MIN(size.most, (d - from + step - 1) / step);
+		x = take_steps(g, x, axis, size.most ? from : 0, size.most, step);
+	} else {
+		Ref at = put_iota(g, shape_of(1, &size.most), 0);
+		at = put2(g, O_mul, at, put_num(g, E_i64, (double)step));
+		at = smaller_of(g, put2(g, O_add, at, start), put_num(g, E_i64, (double)(d - 1)));
+		x = put_gather(g, x, at, axis);
+	}
+	c->counts[0].of[axis] = size.count;
+	return size.count ? copy_behind(g, x, axis, size.count) : x;
+}
+
+static bool known_slice(const Call *c, int axis, Ref start, Ref end)
+{
+	return !count_along(c, 0, axis) && is_const(c->g, start) && is_const(c->g, end);
+}
+
+void lower_slice(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, nend = 0, naxes = 0, nsteps = 0;
+	const Ref *start = entries_of(c, 1, "starts", &n), *end = entries_of(c, 2, "ends", &nend);
+	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
+	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) ||
+	    n > rank)
+		refuse(c, "starts, ends, axes and steps differ in number");
+	c->out[0] = c->in[0];
+	for (int a = 0; a < rank; a++)
+		c->counts[0].of[a] = count_along(c, 0, a);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t step = steps ? steps[i] : 1;
+		if (!step || step == INT64_MIN)
+			refuse(c, "a step of %lld", (long long)step);
+		c->out[0] =
+		    known_slice(c, axis, start[i], end[i])
+		        ? take_numpy(c->g, c->out[0], axis, const_int_at(val(c->g, start[i]), 0),
+		                     const_int_at(val(c->g, end[i]), 0), step)
+		        : take_counted(c, c->out[0], axis, start[i], end[i], step);
+	}
+}
+
+void lower_split(Call *c)
+{
+	Shape s = in_val(c, 0)->shape;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
+	const int64_t *sizes = ints_of(c, 1, "split", &n);
+	if (sizes && n != c->nout)
+		refuse(c, "%d sizes for %d results", n, c->nout);
+	int64_t each = (s.dim[axis] + c->nout - 1) / MAX(c->nout, 1), at = 0;
+	for (int i = 0; i < c->nout; i++) {
+		int64_t size = sizes ? sizes[i] : MIN(each, s.dim[axis] - at);
+		if (size < 0 || at + size > s.dim[axis])
+			refuse(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
+		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
+		at += size;
+	}
+}
+
+// Values joined along an axis of which not all entries are there: those of each behind those
+// before.
+static void join_counted(Call *c, int axis)
+{
+	Graph *g = c->g;
+	Ref x = c->in[0], count = length_along(c, 0, axis);
+	for (int k = 1; k < c->nin; k++) {
+		int64_t most = val(g, x)->shape.dim[axis];
+		Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), count);
+		x = put_concat(g, axis, 2, (Ref[]){x, c->in[k]});
+		int64_t both = val(g, x)->shape.dim[axis];
+		Ref at = put_iota(g, shape_of(1, &both), 0), there = put2(g, O_lt, at, count);
+		at = put3(g, O_select, there, at, put2(g, O_add, at, gap));
+		at = smaller_of(g, at, put_num(g, E_i64, (double)(both - 1)));
+		if (!is_const(g, count))
+			x = put_gather(g, x, at, axis);
+		count = put2(g, O_add, count, length_along(c, k, axis));
+	}
+	c->out[0] = copy_behind(g, x, axis, count);
+	c->counts[0].of[axis] = count;
+}
+
+void lower_concat(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 1), rank);
+	Ref *x = NEWS(c->r->arena, Ref, c->nin);
+	bool counted = false;
+	for (int k = 0; k < c->nin; k++) {
+		const Val *v = in_val(c, k);
+		if (v->shape.rank != rank)
+			refuse(c, "operands of %d and %d dimensions", rank, v->shape.rank);
+		counted |= count_along(c, k, axis) != 0;
+		for (int a = 0; a < rank; a++)
+			c->counts[0].of[a] =
+			    count_along(c, k, a) ? count_along(c, k, a) : c->counts[0].of[a];
+		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
+			x[n++] = c->in[k];
+	}
+	if (counted)
+		join_counted(c, axis);
+	else
+		c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
+}
+
+// ---- rims -----------------------------------------------------------------------------
+
+static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)
+{
+	Shape s = val(g, x)->shape;
+	s.dim[axis] = size;
+	return put_expand(g, x, s);
+}
+
+// The rim on one side of an axis: `n` entries before (or after) x.
+static Ref rim(Call *c, Ref x, int axis, int64_t n, bool after, const char *mode)
+{
+	Graph *g = c->g;
+	int64_t d = val(g, x)->shape.dim[axis];
+	if (!strcmp(mode, "edge"))
+		return expand_axis(g, take_range(g, x, axis, after ? d - 1 : 0, 1), axis, n);
+	bool reflect = !strcmp(mode, "reflect");
+	if (n > d - reflect)
+		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n,
+		       (long long)d);
+	if (reflect)
+		return take_steps(g, x, axis, after ? d - 2 : n, n, -1);
+	if (strcmp(mode, "wrap"))
+		refuse(c, "mode '%s'", mode);
+	return take_range(g, x, axis, after ? 0 : d - n, n);
+}
+
+static Ref pad_axis(Call *c, Ref x, int axis, int64_t before, int64_t after, const char *mode)
+{
+	Ref part[3];
+	int n = 0;
+	if (before > 0)
+		part[n++] = rim(c, x, axis, before, false, mode);
+	part[n++] = x;
+	if (after > 0)
+		part[n++] = rim(c, x, axis, after, true, mode);
+	return n > 1 ? put_concat(c->g, axis, n, part) : x;
+}
+
+// Negative pads cut entries off.
+static Ref crop(Graph *g, Ref x, int64_t *before, int64_t *after)
+{
+	int rank = val(g, x)->shape.rank;
+	for (int a = 0; a < rank; a++) {
+		int64_t low = before[a] < 0 ? -before[a] : 0, high = after[a] < 0 ? -after[a] : 0;
+		int64_t d = val(g, x)->shape.dim[a];
+		if (low || high)
+			x = take_range(g, x, a, MIN(low, d), MAX(d - low - high, 0));
+		before[a] = MAX(before[a], 0);
+		after[a] = MAX(after[a], 0);
+	}
+	return x;
+}
+
+void lower_pad(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
+	const int64_t *pads = c->opset < 11 ? attr_ints(c, "pads", &n) : operand_ints(c, 1, &n);
+	const int64_t *axes = operand_ints(c, 3, &naxes);
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	int count = axes ? naxes : rank;
+	if (!pads || n != 2 * count)
+		refuse(c, "%d pads for %d axes", n, count);
+	for (int i = 0; i < count; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		before[axis] = pads[i];
+		after[axis] = pads[count + i];
+	}
+	const char *mode = attr_string(c, "mode", "constant");
+	Ref x = crop(c->g, c->in[0], before, after);
+	if (!strcmp(mode, "constant")) {
+		c->out[0] =
+		    put_pad(c->g, x, before, after,
+		            c->opset < 11 ? attr_float(c, "value", 0) : number_of(c, 2, "", 0));
+		return;
+	}
+	for (int a = 0; a < rank; a++)
+		x = pad_axis(c, x, a, before[a], after[a], mode);
+	c->out[0] = x;
+}
+
+// The middle of an axis that is to be shorter, the axis amid zeros where it is to be longer.
+void lower_center_crop_pad(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
+	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	if (!want || n != (axes ? naxes : rank))
+		refuse(c, "%d sizes for %d axes", n, axes ? naxes : rank);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t more = want[i] - val(c->g, c->in[0])->shape.dim[axis];
+		before[axis] = more < 0 ? -(-more / 2) : more / 2;
+		after[axis] = more - before[axis];
+	}
+	Ref x = crop(c->g, c->in[0], before, after);
+	c->out[0] = put_pad(c->g, x, before, after, 0);
+}
