@@ -92,7 +92,7 @@ bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at
 void check_nesting(const char *where,
                    Bytes model); // fails where graphs nest too deep to be unpacked
 
-// ---- read.c: names and values ---------------------------------------------------------
+// ---- what a file is read with: names and values ---------------------------------------
 
 typedef struct Weight { // an initializer, or a Constant of weight size
 	const TensorProto *proto;
@@ -199,19 +199,43 @@ typedef struct Call { // a node being lowered
 	Value *value;   // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
+// ---- read.c ---------------------------------------------------------------------------
+
+typedef void Attempt(Reader *, void *what);
+// Runs a part of the reading. What fails in it is told with all else that is in the way, and with a
+// cure: of nodes, which are told under `place` where they do not say so themselves, the failure's
+// own, or the usual one; of other parts as the text has it.
+bool attempt(Reader *, const char *place, Attempt *, void *what);
+void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+// ---- input.c --------------------------------------------------------------------------
+
+void list_inputs(Reader *); // and outputs, as the file declares them
+// The dimensions that no number is known for, in one text; NULL when there is none. Binds the
+// others.
+const char *bind_dimensions(Reader *);
+void add_input(Reader *, Space *top, const Input *);
+void mark_used(Reader *);                                  // notes inputs that nothing uses
 const Known *find_known(const Reader *, const char *name); // NULL
-const char *plain_domain(const char *);                    // ai.onnx: ""
-void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
+void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand in for them
+
+// ---- lower.c --------------------------------------------------------------------------
+
+const char *plain_domain(const char *);                                              // ai.onnx: ""
+int64_t version_of(size_t n, const OperatorSetIdProto *const *, const char *domain); // 0: none
+const char *node_place(Arena *, const NodeProto *);                                  // for messages
 Space *new_space(Reader *, Space *outer);
 void bind_name(Reader *, Space *, const char *name, Value);
 Value look_up(Reader *, const Space *, const char *name); // fails when there is none
+void bind_weights(Reader *, Space *, const GraphProto *);
+void list_functions(Reader *);
+const FunctionProto *find_function(const Reader *, const NodeProto *); // NULL: an operator
+void lower_nodes(Reader *, Space *, size_t n, NodeProto *const *);
 // The graph of an If, Loop or Scan, lowered in a space inside the caller's with its inputs bound to
 // `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
-const char *node_place(Arena *, const NodeProto *); // for messages
-const char *node_module(Arena *, const NodeProto *),
-    *node_line(Arena *, const NodeProto *); // names.c
-void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// Without sizes no node can be lowered, but an operator that none would help is told of.
+Attempt tell_unsupported; // of a NodeProto
 
 // ---- loop.c: bodies of loops ----------------------------------------------------------
 
@@ -256,6 +280,7 @@ typedef struct Leaves { // of a tensor that the exporter computed
 } Leaves;
 
 void read_metadata(Reader *);
+const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *);
 bool has_signature(const Reader *); // the file lists its parameters
 Leaves leaves_of(const Reader *, const Weight *);
 const char *kind_of(const Reader *,
@@ -300,7 +325,6 @@ _Noreturn void decline(const Call *, const char *cure, const char *fmt, ...)
 void want_rank(const Call *, int rank); // declines more than RANK axes
 // Likewise, where `x`, called `what`, would have to be known when the file is read.
 _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
-void stand_for(Reader *, Ref x);        // the values of inputs that x comes from stand in for them
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 Ref operand(const Call *, int k);       // 0 where it is absent

@@ -1,0 +1,81 @@
+// write.h: what the files of writing back share: a file as pieces, and what is to change in it.
+// Takes lower.h. Seen by write.c, patch.c and pieces.c alone.
+#ifndef WRITE_H
+#define WRITE_H
+#include "lower.h"
+
+enum { // numbers of fields (onnx.proto)
+	F_graph_node = 1,
+	F_graph_initializer = 5,
+	F_node_input = 1,
+	F_node_output = 2,
+	F_node_attribute = 5,
+	F_tensor_dims = 1,
+	F_tensor_type = 2,
+	F_tensor_float = 4,
+	F_tensor_int32 = 5,
+	F_tensor_name = 8,
+	F_tensor_raw = 9,
+	F_tensor_double = 10
+};
+
+// ---- pieces.c -------------------------------------------------------------------------
+
+// Pieces of the new file, in order: of the old one, or new.
+typedef struct Pieces {
+	Arena *arena;
+	VEC(Bytes) list;
+	size_t count; // bytes
+} Pieces;
+
+void add_piece(Pieces *, Bytes);
+void add_bytes(Pieces *, int number, Bytes body); // a field of the protocol buffer
+// A message whose inside was rebuilt: its old header where the length is as before.
+void add_message(Pieces *, const Field *old, const Pieces *inside);
+Bytes text_bytes(const char *);
+// Value x as element i of a tensor stored as `e`; what is there stays when it means x already.
+void store_number(uint8_t *to, Elem e, float x);
+// The initializer with new values; a new one.
+void add_tensor(Pieces *, const char *where, const Field *old, const TensorProto *, const float *x,
+                int64_t n);
+void add_new_tensor(Pieces *, const char *name, Elem, const Shape *, const float *x);
+
+// ---- patch.c: what is to be written where ---------------------------------------------
+
+typedef struct Rewire { // operand of a node reads another initializer
+	const NodeProto *node;
+	int operand;
+	const char *name;
+	struct Rewire *next;
+} Rewire;
+
+typedef struct Extra { // an initializer to be added
+	const char *name;
+	Elem type;
+	Shape shape;
+	const float *x;
+} Extra;
+
+typedef struct Patch { // new values of a file's initializer
+	const TensorProto *proto;
+	int slot;
+	const float *x;
+	bool changed;
+} Patch;
+
+typedef struct Writer {
+	Arena *arena;
+	const Model *m;
+	const char *path;
+	VEC(Patch) patches;
+	VEC(Extra) extras;
+	Rewire *rewires;
+	VEC(const NodeProto *) settled; // BatchNormalization whose statistics have moved
+	Table *names;                   // taken by values of the graph
+} Writer;
+
+Patch *find_patch(Writer *, const TensorProto *);
+// Fills what is to be written, from the slots' values as write_model gets them.
+void plan_writing(Writer *, const void *(*bytes)(void *, int slot), void *ctx);
+
+#endif
