@@ -21,12 +21,7 @@ static Ref find_out(const Graph *g, const char *name)
 static Ref look_name(void *ctx, const char *name)
 {
 	Graph *g = ctx;
-	Ref out = find_out(g, name);
-	if (out && find_out(g, format(g->arena, SHAPE_OF "%s", name)))
-		fail(where,
-		     "speaks of output '%s', whose size depends on the data: losses count what is "
-		     "there only inside the model; export the model with its loss",
-		     name);
+	Ref out = look_out(g, name);
 	int slot = find_slot(g, name);
 	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
 }
@@ -166,6 +161,7 @@ static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_loss(g->arena, text);
 	add_inputs(g, e);
+	e = count_seen(g, e, look_name);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)

@@ -14,6 +14,11 @@ Graph *loss_pass(Arena *, const Graph *, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
+// seen.c: what --loss calls an out: where its size depends on the data, with copies behind what is
+// there. 0: there is none of that name.
+Ref look_out(Graph *, const char *name);
+// The expression, counting of such outs what is there alone. Names are known.
+const Expr *count_seen(Graph *, const Expr *, Look *);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME", shaped
 // as the outs, or by number of the out as `given` (may be NULL), which may be less.
 Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
