@@ -1,0 +1,229 @@
+// damage.c: files that lie, byte by byte.
+// damage AMOSC NPZ MODELS SEED SECONDS [CASE]: makes a small file of every kind that amosc reads
+// but models (mutate.c), changes a few bytes of one, and gives it to a command, for so long. Each
+// of these works or says what is wrong, naming the file; nothing crashes, hangs or leaks.
+#include "base.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <zlib.h>
+
+enum { PATIENCE = 60, MOST_CHANGES = 3, LARGEST = 1 << 20, SANITIZER = 99, NOT_MADE = 100 };
+
+// CASE(name, file, make, take, says): shell commands that make the file and that read it; what a
+// message names where that is not the file.
+static const struct Case {
+	const char *name, *file, *make, *take, *says;
+} cases[] = {
+#define CASE(...) {__VA_ARGS__},
+#include "damage.def"
+#undef CASE
+};
+
+typedef struct File {
+	unsigned char *at;
+	size_t count;
+} File;
+
+static uint64_t state;
+
+static uint64_t draw(uint64_t below)
+{
+	state += 0x9E3779B97F4A7C15u;
+	return hash_bytes(&state, sizeof state, 3) % below;
+}
+
+// ---- changes --------------------------------------------------------------------------
+
+// Puts `n` bytes in the place of `gone` at `at`.
+static void replace(File *f, size_t at, size_t gone, const void *bytes, size_t n)
+{
+	if (f->count - gone + n > 2 * LARGEST)
+		return;
+	memmove(f->at + at + n, f->at + at + gone, f->count - at - gone);
+	memcpy(f->at + at, bytes, n);
+	f->count += n - gone;
+}
+
+static void change_number(File *f, size_t at)
+{
+	static const int64_t odd[] = {
+	    0,         1,         -1,        2,         255,           65536,
+	    INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN, INT64_MAX / 8, 0x7ff0000000000000};
+	size_t n = MIN((size_t)1 << draw(4), f->count - at);
+	replace(f, at, n, &odd[draw(COUNT(odd))], n);
+}
+
+static void change_word(File *f, size_t at)
+{
+	static const char *const words[] = {"-1",       "0",        "99999999999999999999",
+	                                    "1e999",    "nan",      "-",
+	                                    "null",     "true",     "{",
+	                                    "}",        "[",        "]",
+	                                    "(",        ")",        "[[[[[[[[[[[[[[",
+	                                    "((((((((", "\"",       "'",
+	                                    ",",        ":",        "=",
+	                                    "/",        "*",        "sqrt(",
+	                                    "\n",       "\\",       "%s",
+	                                    " ",        "\xff\xfe", "x",
+	                                    "f32[9]",   "."};
+	const char *word = words[draw(COUNT(words))];
+	size_t n = strlen(word), gone = draw(2) ? 0 : MIN(n, f->count - at);
+	replace(f, at, gone, word, n);
+}
+
+static void repeat(File *f, size_t at, size_t n)
+{
+	unsigned char *copy = malloc(n + 1);
+	memcpy(copy, f->at + at, n);
+	replace(f, draw(f->count + 1), 0, copy, n);
+	free(copy);
+}
+
+static void change(File *f)
+{
+	size_t at = draw(f->count + 1), n = draw(MIN(f->count - at, 64) + 1);
+	if (at == f->count) // nothing is left to change here
+		return change_word(f, at);
+	switch (draw(7)) {
+	case 0:
+		f->count = draw(4) ? at : 0;
+		return;
+	case 1:
+		return replace(f, at, n, "", 0);
+	case 2:
+		return repeat(f, at, n);
+	case 3:
+		return change_number(f, at);
+	case 4:
+		f->at[at] ^= (unsigned char)(1 << draw(8));
+		return;
+	default:
+		return change_word(f, at);
+	}
+}
+
+// A checkpoint's head vouches for itself again (ckpt.c): what else is wrong with it is looked at.
+static void seal(File *f)
+{
+	uint32_t crc = 0, vouch[2] = {0};
+	int64_t head, params;
+	if (f->count < 80)
+		return;
+	memcpy(&head, f->at + 24, sizeof head);
+	memcpy(&params, f->at + 64, sizeof params);
+	if (head < 80 || params < 0 || (uint64_t)head > f->count ||
+	    (uint64_t)params > f->count - (uint64_t)head)
+		return;
+	unsigned char *blocks = f->at + head;
+	vouch[0] = (uint32_t)crc32_z(0, blocks, (size_t)params);
+	vouch[1] = (uint32_t)crc32_z(0, blocks + params, f->count - (size_t)(head + params));
+	memcpy(f->at + 12, vouch, sizeof vouch);
+	memcpy(f->at + 8, &crc, sizeof crc);
+	crc = (uint32_t)crc32_z(0, f->at, (size_t)head);
+	memcpy(f->at + 8, &crc, sizeof crc);
+}
+
+// ---- a trial --------------------------------------------------------------------------
+
+static File read_file(const char *path)
+{
+	File f = {.at = calloc(4, LARGEST)};
+	FILE *from = fopen(path, "rb");
+	f.count = from ? fread(f.at, 1, LARGEST, from) : 0;
+	if (from)
+		fclose(from);
+	return f;
+}
+
+static void write_file(const File *f, const char *path)
+{
+	FILE *to = fopen(path, "wb");
+	if (!to || fwrite(f->at, 1, f->count, to) != f->count || fclose(to))
+		fail(path, "cannot be written");
+}
+
+// Runs a command of the shell with its messages in `messages`; its status, 128 and more for a
+// signal.
+static int run(const char *command, const char *messages)
+{
+	pid_t child = fork();
+	if (!child) {
+		struct rlimit seconds = {PATIENCE, PATIENCE};
+		int none = open("/dev/null", O_RDWR), said = creat(messages, 0644);
+		setrlimit(RLIMIT_CPU, &seconds);
+		dup2(none, STDIN_FILENO);
+		dup2(none, STDOUT_FILENO);
+		dup2(said, STDERR_FILENO);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+static bool is_good(const struct Case *c, int status)
+{
+	File said = read_file("messages");
+	const char *text = (const char *)said.at;
+	bool good = status < 3 && !strstr(text, "runtime error:");
+	if (good && status)
+		good = strstr(text, c->says) || strstr(text, c->file);
+	if (!good)
+		printf("%s: status %d: %.3000s\n", c->name, status, text);
+	free(said.at);
+	return good;
+}
+
+static bool try_case(const struct Case *c, uint64_t number)
+{
+	char whole[64];
+	snprintf(whole, sizeof whole, "whole.%s", c->name);
+	if (access(whole, F_OK)) {
+		if (run(c->make, "messages") || run(c->take, "messages") || rename(c->file, whole))
+			return is_good(c, NOT_MADE);
+	}
+	File f = read_file(whole);
+	for (uint64_t k = 0, n = 1 + draw(MOST_CHANGES); k < n; k++)
+		change(&f);
+	if (ends_with(c->file, ".ckpt") && draw(8))
+		seal(&f);
+	write_file(&f, c->file);
+	free(f.at);
+	bool good = is_good(c, run(c->take, "messages"));
+	if (!good)
+		printf("%s %llu\n", c->name, (unsigned long long)number);
+	return good;
+}
+
+int main(int argc, char **argv)
+{
+	char folder[] = "/tmp/amosc-damage-XXXXXX", path[4096], sanitizer[256];
+	if (argc < 6 || !mkdtemp(folder) || chdir(folder))
+		return 2;
+	snprintf(path, sizeof path, "%s:%s:%s", argv[1], argv[2], getenv("PATH"));
+	snprintf(sanitizer, sizeof sanitizer, "exitcode=%d", SANITIZER);
+	setenv("PATH", path, 1);
+	setenv("models", argv[3], 1);
+	setenv("ASAN_OPTIONS", sanitizer, 1);
+	setenv("UBSAN_OPTIONS", sanitizer, 1);
+	uint64_t seed = strtoull(argv[4], NULL, 10), number;
+	time_t end = time(NULL) + strtol(argv[5], NULL, 10);
+	int wrong = 0;
+	for (number = seed; time(NULL) < end || number < seed + COUNT(cases); number++) {
+		const struct Case *c = &cases[number % COUNT(cases)];
+		state = number * 0xD1342543DE82EF95u;
+		if (argc < 7 || !strcmp(c->name, argv[6]))
+			wrong += !try_case(c, number);
+		fflush(stdout);
+	}
+	printf("damage: %llu files of %d kinds, %d wrong\n", (unsigned long long)(number - seed),
+	       COUNT(cases), wrong);
+	snprintf(path, sizeof path, "rm -r %s", folder);
+	return system(path) || wrong;
+}
