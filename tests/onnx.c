@@ -405,6 +405,34 @@ static GraphProto *nested(int depth)
 	return g;
 }
 
+// An operator that reads places from `i`.
+static Build *with_places(const char *op, int rank, const int64_t *dims, const int64_t *at)
+{
+	Build *b = with_node(node(op, strcmp(op, "ScatterND") ? "x,i" : "x,i,x", "y"));
+	size_t count = sizeof *at;
+	for (int a = 0; a < rank; a++)
+		count *= (size_t)dims[a];
+	PUSH(arena, b->tensors, raw(tensor("i", 7, rank, dims), at, count));
+	return b;
+}
+
+static void test_places(void)
+{
+	const int64_t wide[] = {2, 4}, five[] = {5}, at[] = {0, 1, 2, 3, 4};
+	refused(with_places("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
+	refused(with_places("ScatterND", 0, NULL, at), "tuples");
+	refused(with_places("Gather", 1, five, at), "index 2");
+	const double reversed[] = {4, 5, 6, 1, 2, 3};
+	Build *b = usual(13);
+	AttributeProto *axes = attribute(add_to(b, node("ReduceMax", "x", "m")), "axes");
+	axes->n_ints = 1;
+	axes->ints = NEWS(arena, int64_t, 1);
+	attribute(b->nodes.at[0], "keepdims")->i = 0;
+	attribute(add_to(b, node("Cast", "m", "long")), "to")->i = 7;
+	add_to(b, node("ReverseSequence", "x,long", "y"));
+	gives(b, "lengths beyond the sequence", 6, reversed);
+}
+
 // Nothing is said of the nodes that read it.
 static void test_no_shape(void)
 {
@@ -454,6 +482,7 @@ static void test_lies(void)
 	t->n_external_data = 1;
 	refused(with_tensor(t), "outside");
 	test_no_shape();
+	test_places();
 }
 
 static uint64_t noise = 1;

@@ -302,8 +302,14 @@ static Shape attend_shape(const Case *c)
 static void check_indices(const Case *c, int64_t size)
 {
 	const Val *index = operand(c, 1);
-	int64_t count = index->op == O_const ? count_of(&index->shape) : 0;
-	for (int64_t k = 0; k < count; k++) {
+	int64_t count = count_of(&index->shape);
+	int64_t counted = index->op == O_iota ? index->shape.dim[index->attr->i[0]] : 0;
+	if (count && !size)
+		wrong(c, "indices into an axis of no entries");
+	if (count && counted > size)
+		wrong(c, "indices up to %lld into an axis of %lld", (long long)counted - 1,
+		      (long long)size);
+	for (int64_t k = 0; index->op == O_const && k < count; k++) {
 		int64_t i = const_int_at(index, k);
 		if (i < 0 || i >= size)
 			wrong(c, "index %lld lies outside of an axis of %lld", (long long)i,

@@ -126,7 +126,8 @@ static Ref angles(Call *c, Ref table, int64_t half)
 {
 	Graph *g = c->g;
 	if (c->nin > 3 && c->in[3])
-		table = put_gather(g, table, put_cast(g, c->in[3], E_i64), 0);
+		table =
+		    put_gather(g, table, keep_inside(c, c->in[3], val(g, table)->shape.dim[0]), 0);
 	Shape s = val(g, table)->shape;
 	if (s.rank != 3 || s.dim[2] != half)
 		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
@@ -335,6 +336,7 @@ void lower_tensor_scatter(Call *c)
 		             put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, each)));
 	if (!strcmp(attr_string(c, "mode", "linear"), "circular"))
 		place = put2(g, O_mod, place, put_num(g, E_i64, (double)size));
+	place = keep_inside(c, place, size);
 	Ref first =
 	    put2(g, O_mul, put_iota(g, shape_of(2, at), 0), put_num(g, E_i64, (double)size));
 	place = merge_axes(g, put2(g, O_add, place, first), 0, 2);

@@ -34,12 +34,11 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	if (slot->kind != S_input || is_float(slot->type) || known_negative(r, slot->name))
 		return false;
 	slot->limit = slot->limit ? MIN(slot->limit, n) : n;
+	slot->ignore = 0;
 	return true;
 }
 
-// Indices along axis `axis` of operand 0, in [0, n): negative ones count from the end. Constants
-// are checked here, inputs before they are used, and what is computed from data is kept inside.
-static Ref wrap_index(Call *c, Ref index, int axis)
+Ref wrap_index(Call *c, Ref index, int axis)
 {
 	Graph *g = c->g;
 	int64_t n = val(g, c->in[0])->shape.dim[axis];
@@ -63,6 +62,16 @@ static Ref wrap_index(Call *c, Ref index, int axis)
 		wrapped[i] = at < 0 ? at + n : at;
 	}
 	return put_const(g, E_i64, v->shape, wrapped);
+}
+
+Ref keep_inside(Call *c, Ref index, int64_t n)
+{
+	Graph *g = c->g;
+	index = put_cast(g, index, E_i64);
+	if (!is_const(g, index) && limit_input(c->r, index, n))
+		return index;
+	index = larger_of(g, index, put_num(g, E_i64, 0));
+	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }
 
 static Ref flatten(Graph *g, Ref x)
@@ -109,11 +118,14 @@ static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
 // Where the elements lie that operand 1 means: positions in the flattened operand 0.
 static Ref meant_elements(Call *c)
 {
-	Shape s = in_val(c, 0)->shape;
+	Shape s = in_val(c, 0)->shape, at = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
-	if (in_val(c, 1)->shape.rank != s.rank)
-		refuse(c, "indices of %d dimensions into %d", val(c->g, c->in[1])->shape.rank,
-		       s.rank);
+	if (at.rank != s.rank)
+		refuse(c, "indices of %d dimensions into %d", at.rank, s.rank);
+	for (int a = 0; a < s.rank; a++)
+		if (a != axis && at.dim[a] > s.dim[a])
+			refuse(c, "%lld indices along axis %d, which has %lld entries",
+			       (long long)at.dim[a], a, (long long)s.dim[a]);
 	return element_positions(c->g, &s, wrap_index(c, c->in[1], axis), axis);
 }
 
@@ -254,6 +266,8 @@ void lower_scatter_nd(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	in_val(c, 2);
 	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
+	if (!val(g, index)->shape.rank)
+		refuse(c, "wants tuples of indices, found a single number");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
 	Ref at = tuple_positions(c, &s, 0, index);
 	Ref rows = merge_axes(g, c->in[0], 0, k);
@@ -273,6 +287,10 @@ void lower_gather_nd(Call *c)
 	Shape is = val(g, index)->shape;
 	if (batch < 0 || batch >= is.rank || batch > s.rank)
 		refuse(c, "batch_dims %d", batch);
+	for (int a = 0; a < batch; a++)
+		if (is.dim[a] != s.dim[a])
+			refuse(c, "%lld indices along axis %d, which has %lld entries",
+			       (long long)is.dim[a], a, (long long)s.dim[a]);
 	int k = (int)is.dim[is.rank - 1];
 	Ref at = tuple_positions(c, &s, batch, index);
 	int64_t inner = 1;
@@ -298,7 +316,7 @@ void lower_reverse_sequence(Call *c)
 	Ref x = time ? move_axis(g, c->in[0], 1, 0) : c->in[0];
 	int64_t at[] = {s.dim[time], s.dim[batch]}, each[] = {1, s.dim[batch]};
 	Shape grid = shape_of(2, at);
-	Ref t = put_iota(g, grid, 0), length = put_cast(g, c->in[1], E_i64);
+	Ref t = put_iota(g, grid, 0), length = keep_inside(c, c->in[1], at[0] + 1);
 	length = put_reshape(g, length, shape_of(2, each));
 	Ref place = book_call1(g, "reversed_place", 2, (Ref[]){t, length}, 0, NULL);
 	place = put2(g, O_mul, place, put_num(g, E_i64, (double)at[1]));

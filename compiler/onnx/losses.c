@@ -37,8 +37,9 @@ static void limit_labels(Call *c, Ref labels, int64_t classes, bool ignores, int
 	if (v->op != O_slot || g->slots.at[v->attr->i[0]].kind != S_input)
 		return;
 	Slot *slot = &g->slots.at[v->attr->i[0]];
-	slot->limit = classes;
-	slot->ignore = ignores ? ignore : 0;
+	if (!slot->limit)
+		slot->ignore = ignores ? ignore : 0;
+	slot->limit = slot->limit ? MIN(slot->limit, classes) : classes;
 }
 
 // What each sample counts: its label's weight, 1 without weights, 0 where its label does not count.

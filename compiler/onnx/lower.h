@@ -354,6 +354,12 @@ Limits limits_of(Graph *, Ref); // that the numbers in a value keep
 Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
 Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
 
+// ---- gather.c: indices that lie where they should: constants are checked when the file is read,
+// inputs before they are used, and what is computed from data is kept inside ----------------
+
+Ref wrap_index(Call *, Ref index, int axis); // into operand 0; negative ones count from the end
+Ref keep_inside(Call *, Ref index, int64_t n);    // in [0, n)
+
 // ---- extents.c: sizes that are computed -----------------------------------------------
 
 Ref whole_number(Graph *, int64_t); // i64, rank 0

@@ -252,7 +252,7 @@ void lower_gather_blocks(Call *c)
 		zero = fit_scale(c, put_cast(g, c->in[3], E_f32), &s, along, block);
 	Ref in[] = {put_cast(g, c->in[0], E_f32), scale, zero};
 	Ref table = book_call1(g, "dequantised", 3, in, 0, NULL);
-	c->out[0] = put_gather(g, table, put_cast(g, c->in[1], E_i64), axis);
+	c->out[0] = put_gather(g, table, wrap_index(c, c->in[1], axis), axis);
 }
 
 // ---- convolutions ---------------------------------------------------------------------

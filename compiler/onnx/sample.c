@@ -354,8 +354,8 @@ void lower_roi_align(Call *c)
 	bool largest = !strcmp(attr_string(c, "mode", "avg"), "max");
 	Image image = image_rows(g, c->in[0]);
 	image.rim = RIM_EDGE;
-	Ref of =
-	    put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, (int64_t[]){r.dim[0], 1}));
+	Ref of = put_reshape(g, keep_inside(c, c->in[2], s.dim[0]),
+	                     shape_of(2, (int64_t[]){r.dim[0], 1}));
 	image.first = put2(g, O_mul, of, put_num(g, E_i64, (double)(s.dim[2] * s.dim[3])));
 	Bins bins[2] = {read_bins(c, 0, s.dim[2]), read_bins(c, 1, s.dim[3])};
 	Ref y = region_samples(g, &image, bins, largest);
@@ -415,7 +415,7 @@ void lower_max_roi_pool(Call *c)
 		if (k)
 			edge[k] = unary_book(g, "pixel_of", edge[k], 1, &given);
 	}
-	Ref of = put_reshape(g, put_cast(g, edge[0], E_i64), shape_of(1, r.dim));
+	Ref of = put_reshape(g, keep_inside(c, edge[0], s.dim[0]), shape_of(1, r.dim));
 	Ref x = put_gather(g, c->in[0], of, 0);
 	x = largest_in_bins(g, x, edge[1], edge[3], bins[1]);
 	x = largest_in_bins(g, swap_last(g, x), edge[2], edge[4], bins[0]);
