@@ -10,14 +10,6 @@ static const char where[] = "--loss";
 static const char example[] =
     "for example --loss 'cross_entropy(logits, labels)' or --loss 'mse(y, target)'";
 
-static Ref find_out(const Graph *g, const char *name)
-{
-	for (int i = 0; i < g->outs.count; i++)
-		if (!strcmp(g->outs.at[i].name, name))
-			return g->outs.at[i].val;
-	return 0;
-}
-
 static Ref look_name(void *ctx, const char *name)
 {
 	Graph *g = ctx;
@@ -212,7 +204,7 @@ static Ref put_cotangent(Graph *g, const char *out, Elem type, const Shape *shap
                          const Shape *given)
 {
 	int64_t before[RANK] = {0}, after[RANK] = {0};
-	Slot slot = {.name = format(g->arena, "cotangent:%s", out),
+	Slot slot = {.name = format(g->arena, COTANGENT_OF "%s", out),
 	             .kind = S_input,
 	             .type = type,
 	             .shape = *given};
@@ -233,9 +225,11 @@ Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
 		const Val v = *val(g, y);
-		if (!is_float(v.type))
+		bool real = is_float(v.type);
+		if (given ? given[i].rank < 0 : !real)
 			continue;
-		Ref cotangent = put_cotangent(g, g->outs.at[i].name, v.type, &v.shape,
+		y = real ? y : put_cast(g, y, type);
+		Ref cotangent = put_cotangent(g, g->outs.at[i].name, val(g, y)->type, &v.shape,
 		                              given ? &given[i] : &v.shape);
 		Ref product = put2(g, O_mul, y, cotangent);
 		Ref total = scalar(g, book_call1(g, "total", 1, &product, 0, NULL));

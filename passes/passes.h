@@ -19,8 +19,10 @@ void loss_check(Arena *, const char *expr, int noutput, const char *const *outpu
 Ref look_out(Graph *, const char *name);
 // The expression, counting of such outs what is there alone. Names are known.
 const Expr *count_seen(Graph *, const Expr *, Look *);
-// loss = sum over outs of out * cotangent; cotangents are new inputs named "cotangent:NAME", shaped
-// as the outs, or by number of the out as `given` (may be NULL), which may be less.
+// loss = sum over outs of out * cotangent; cotangents are new inputs named COTANGENT_OF the out's
+// name, shaped as the outs; with `given` as that says by number of the out, which may be less, and
+// none where its rank is -1. NULL: each float out has one.
+#define COTANGENT_OF "cotangent:"
 Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 
 // ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or gone

@@ -169,10 +169,11 @@ static void print_model(Command *command, const json_t *all)
 {
 	size_t i;
 	json_t *one;
-	printf("%s: opset %lld, IR version %lld, by %s\n", text_at(all, "model"),
+	const char *producer = text_at(all, "producer");
+	printf("%s: opset %lld, IR version %lld%s%s\n", text_at(all, "model"),
 	       (long long)json_integer_value(json_object_get(all, "opset")),
 	       (long long)json_integer_value(json_object_get(all, "ir_version")),
-	       text_at(all, "producer"));
+	       *producer ? ", by " : "", producer);
 	printf("\ninputs\n");
 	json_array_foreach (json_object_get(all, "inputs"), i, one)
 		printf("  %-40s %s%s\n", text_at(one, "name"), shape_words(command, one),

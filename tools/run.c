@@ -34,7 +34,7 @@ static void add_cotangents(Command *command, const char *path, struct amos_optio
 	check(amos_npz_read(path, &n, &array));
 	for (int64_t i = 0; i < n; i++)
 		check(amos_option(options, "data",
-		                  format(command->arena, "cotangent:%s=%s:%s", array[i].name, path,
+		                  format(command->arena, COTANGENT_OF "%s=%s:%s", array[i].name, path,
 		                         array[i].name)));
 	amos_npz_free(n, array);
 }
@@ -43,8 +43,7 @@ static struct amos_data *open_batch(Command *command)
 {
 	struct amos_options options = runtime_options(command);
 	if (!options.data.count)
-		fail_status(STATUS_USAGE, "amosc",
-		            "wants --data IN.npz or --data NAME=SOURCE for the inputs");
+		bad_usage(command, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
 	if (chosen(command, OPT_cotangent))
 		add_cotangents(command, choice(command, OPT_cotangent, NULL), &options);
 	return open_data(command, &options, true);
@@ -64,17 +63,17 @@ static const struct amos_entry *call_once(struct amos *open, struct amos_data *d
 	return entry;
 }
 
-// The type that the file declares output `name` (or the sequence it is an element of) as.
-static Elem declared_type(const Model *m, const char *name, Elem otherwise)
+// The file's output `name`, or the sequence that it is an element of; NULL: the file has none.
+static const Input *declared(const Model *m, const char *name)
 {
 	size_t length = strcspn(name, "#");
 	for (int i = 0; i < m->outputs.count; i++) {
 		const Input *out = &m->outputs.at[i];
 		if (!strcmp(out->name, name) || (out->sequence && strlen(out->name) == length &&
 		                                 !memcmp(out->name, name, length)))
-			return out->type;
+			return out;
 	}
-	return otherwise;
+	return NULL;
 }
 
 static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, Elem from, Elem to)
@@ -94,7 +93,7 @@ static const char *outer_name(const char *out)
 	return strcmp(out, "output:loss") ? out : "loss";
 }
 
-// Outputs leave in the type that the file declares them as; beside gradients, which come from
+// The file's outputs and the loss. Outputs leave in the type that the file declares them as; beside gradients, which come from
 // unrounded outputs, in the one that they are computed in.
 static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
                      const struct amos_entry *entry)
@@ -108,9 +107,12 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 		if (starts_with(out->name, "grad:") || !amos_out_own(entry, number))
 			continue;
 		const char *name = outer_name(out->name);
+		const Input *output = declared(m, name);
+		if (!output && strcmp(name, "loss"))
+			continue; // a measure of the loss's
 		amos_out_shape(open, entry, number, shape.dim);
 		const void *bytes = amos_out_bytes(open, entry, number);
-		Elem type = declared_type(m, name, v->type);
+		Elem type = output ? output->type : v->type;
 		if (!rounded && is_float(type) && is_float(v->type))
 			type = v->type;
 		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, v->type, type));
@@ -136,7 +138,7 @@ static void write_arrays(Command *command, const Arrays *a)
 static void need_out(const Command *command)
 {
 	if (!chosen(command, OPT_out))
-		fail_status(STATUS_USAGE, "amosc", "wants -o OUT.npz");
+		bad_usage(command, "wants -o OUT.npz");
 }
 
 void verb_run(Command *command)
@@ -196,29 +198,47 @@ static void add_input_gradients(Gradients *all)
 	}
 }
 
-// Of an out whose size depends on the data a cotangent is as long as that is.
-static void shorten(const struct amos_data *data, const char *cotangent, Shape *shape)
+static const struct amos_array *cotangent_of(const struct amos_data *data, const char *out)
 {
 	const char *input;
 	const struct amos_array *array;
-	for (int k = 0; array = amos_data_array(data, k, &input), input; k++) {
-		if (!array || strcmp(input, cotangent) || array->rank != shape->rank)
-			continue;
-		for (int a = 0; a < shape->rank; a++)
-			shape->dim[a] = MIN(shape->dim[a], array->dim[a]);
+	for (int k = 0; array = amos_data_array(data, k, &input), input; k++)
+		if (starts_with(input, COTANGENT_OF) && !strcmp(input + strlen(COTANGENT_OF), out))
+			return array;
+	return NULL;
+}
+
+// Every array of CT.npz is an output's.
+static void check_cotangents(Command *command, const struct amos_data *data, const Graph *g)
+{
+	VEC(const char *) outs = {0};
+	const char *input;
+	for (int i = 0; i < g->outs.count; i++)
+		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
+			PUSH(command->arena, outs, g->outs.at[i].name);
+	for (int k = 0; amos_data_array(data, k, &input), input; k++) {
+		const char *out = input + strlen(COTANGENT_OF);
+		if (starts_with(input, COTANGENT_OF) && !find_out(g, out))
+			fail(choice(command, OPT_cotangent, ""),
+			     "'%s' is no output of the model; %s", out,
+			     suggest(command->arena, out, outs.count, outs.at));
 	}
 }
 
+// Of an out whose size depends on the data a cotangent is as long as that is.
 static const Shape *cotangent_shapes(Command *command, const struct amos_data *data, const Graph *g)
 {
 	Arena *arena = command->arena;
 	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
+	check_cotangents(command, data, g);
 	for (int i = 0; i < g->outs.count; i++) {
 		const char *name = g->outs.at[i].name;
+		const struct amos_array *given = cotangent_of(data, name);
 		shape[i] = val(g, g->outs.at[i].val)->shape;
-		for (int j = 0; j < g->outs.count; j++)
-			if (!strcmp(g->outs.at[j].name, format(arena, SHAPE_OF "%s", name)))
-				shorten(data, format(arena, "cotangent:%s", name), &shape[i]);
+		bool counted = find_out(g, format(arena, SHAPE_OF "%s", name)) != 0;
+		for (int a = 0; given && counted && a < MIN(given->rank, shape[i].rank); a++)
+			shape[i].dim[a] = MIN(shape[i].dim[a], given->dim[a]);
+		shape[i].rank = given ? shape[i].rank : -1;
 	}
 	return shape;
 }

@@ -230,7 +230,7 @@ static struct amos_input runtime_input(const Input *in)
 	struct amos_input out = {.name = in->name, .type = in->type, .rank = in->rank};
 	for (int a = 0; a < in->rank; a++) {
 		out.dim[a] = in->dim[a].size;
-		out.axis[a] = in->dim[a].size < 0 && *in->dim[a].name ? in->dim[a].name : NULL;
+		out.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
 	}
 	return out;
 }
@@ -349,13 +349,17 @@ Model *read_standing(Command *command, struct amos_data *data, bool random)
 
 Graph *with_loss(Command *command, Graph *g)
 {
-	bool scalar = false;
+	int scalars = 0;
+	bool named = false;
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
-		scalar |= is_float(v->type) && count_of(&v->shape) == 1;
+		bool scalar = is_float(v->type) && count_of(&v->shape) == 1;
+		scalars += scalar;
+		named |= scalar && !strcmp(g->outs.at[i].name, "loss");
 	}
 	const char *expression = choice(command, OPT_loss, NULL);
-	return expression || scalar ? loss_pass(command->arena, g, expression) : g;
+	bool told = expression || named || scalars == 1;
+	return told ? loss_pass(command->arena, g, expression) : g;
 }
 
 // Running statistics whose bytes are a parameter's too: what depends on them is part of that
@@ -379,7 +383,7 @@ bool *wanted(Command *command, const Graph *g)
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
 		bool data =
-		    s->kind == S_input && is_float(s->type) && !starts_with(s->name, "cotangent:");
+		    s->kind == S_input && is_float(s->type) && !starts_with(s->name, COTANGENT_OF);
 		bool param = s->kind == S_param || (reads_apart(command) && shares_bytes(g, s));
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);

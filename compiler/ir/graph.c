@@ -395,6 +395,14 @@ int find_slot(const Graph *g, const char *name)
 	return -1;
 }
 
+Ref find_out(const Graph *g, const char *name)
+{
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, name))
+			return g->outs.at[i].val;
+	return 0;
+}
+
 void add_out(Graph *g, const char *name, Ref r)
 {
 	Out out = {copy_string(g->arena, name), r};

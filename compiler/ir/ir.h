@@ -204,6 +204,7 @@ bool commutes(Op);                                  // may its two operands chan
 Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new operands, origin kept
 int add_slot(Graph *, Slot);                        // its number
 int find_slot(const Graph *, const char *name);     // -1
+Ref find_out(const Graph *, const char *name);      // 0
 void add_out(Graph *, const char *name, Ref);
 void add_store(Graph *, int slot, Ref); // a second store to a slot replaces the first
 int add_node(Graph *, const char *name, const char *op);
