@@ -21,12 +21,13 @@ void verb_build(Command *command)
 {
 	const char *out = choice(command, OPT_out, NULL);
 	if (!out)
-		fail_status(STATUS_USAGE, "amosc build", "wants -o NAME");
+		bad_usage(command, "wants -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
-		fail_status(STATUS_USAGE, "amosc build",
-		            "'%s': libraries are not there yet; an executable or .o is", out);
+		bad_usage(command,
+		          format(command->arena,
+		                 "'%s': libraries are not there yet; an executable or .o is", out));
 	if (chosen(command, OPT_update_only))
-		fail_status(STATUS_USAGE, "amosc build", "--update-only is not there yet");
+		bad_usage(command, "--update-only is not there yet");
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = NULL;
 	if (options.data.count)

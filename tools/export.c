@@ -36,7 +36,7 @@ void verb_export(Command *command)
 {
 	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
 	if (!out)
-		fail_status(STATUS_USAGE, "amosc export", "wants -o OUT.onnx");
+		bad_usage(command, "wants -o OUT.onnx");
 	Model *model = read_standing(command, NULL, false);
 	struct amos_checkpoint *checkpoint;
 	check(amos_checkpoint_open(path, &checkpoint));

@@ -92,6 +92,8 @@ void catch_end(Catch *);
 _Noreturn void fail(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+// A file that cannot be written, by errno: the path is at fault, or the machine.
+_Noreturn void fail_write(const char *path);
 void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void settle(const char *where); // fails when anything was complained of since the last settle
 int complaints(void);

@@ -2,6 +2,7 @@
 // there is none. Takes base.h. Gives one message a failure. Keeps, a thread: its catch frame and
 // the complaints not yet settled.
 #include "base.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,15 @@ void fail_status(int status, const char *where, const char *fmt, ...)
 	char *message = message_of(where, fmt, args);
 	va_end(args);
 	fail_with(status, with_complaints(message));
+}
+
+void fail_write(const char *path)
+{
+	int cause = errno;
+	bool named = cause == ENOENT || cause == EACCES || cause == ENOTDIR || cause == EISDIR ||
+	             cause == EEXIST || cause == ENAMETOOLONG || cause == ELOOP || cause == EPERM;
+	fail_status(named ? STATUS_INPUT : STATUS_MACHINE, path, "cannot be written: %s",
+	            strerror(cause));
 }
 
 void complain(const char *where, const char *fmt, ...)

@@ -66,12 +66,13 @@ static void write_part(const Part *part, const char *path)
 {
 	FILE *f = fopen(path, "wb");
 	if (!f)
-		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(errno));
+		fail_write(path);
 	size_t n = fwrite(part->bytes, 1, part->count, f);
 	if (fclose(f) || n != part->count) {
 		int why = errno;
 		unlink(path);
-		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(why));
+		errno = why;
+		fail_write(path);
 	}
 }
 
@@ -122,11 +123,15 @@ static void link_parts(Files *files, int n, const char *const *more, const char 
 	bool done = run_program(argument.at);
 	for (int k = 0; k < files->at.count; k++)
 		unlink(files->at.at[k]);
-	if (!done || rename(aside, path)) {
-		unlink(aside);
-		fail_status(STATUS_MACHINE, path,
-		            "%s failed: is a C compiler installed as `cc` (or $CC)?", what);
-	}
+	if (done && !rename(aside, path))
+		return;
+	int why = errno;
+	unlink(aside);
+	errno = why;
+	if (done)
+		fail_write(path);
+	fail_status(STATUS_MACHINE, path, "%s failed: is a C compiler installed as `cc` (or $CC)?",
+	            what);
 }
 
 // Of one part there is nothing to join: an object, or PTX.
@@ -135,8 +140,10 @@ static void write_one(Arena *arena, const Part *part, const char *path)
 	char *aside = format(arena, "%s.%d.tmp", path, (int)getpid());
 	write_part(part, aside);
 	if (rename(aside, path)) {
+		int why = errno;
 		unlink(aside);
-		fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(errno));
+		errno = why;
+		fail_write(path);
 	}
 }
 

@@ -124,7 +124,8 @@ static void write_pieces(Arena *arena, const char *path, const Pieces *p)
 		return;
 	int error = errno;
 	unlink(aside);
-	fail_status(STATUS_MACHINE, path, "cannot be written: %s", strerror(error));
+	errno = error;
+	fail_write(path);
 }
 
 // ---- external data --------------------------------------------------------------------
