@@ -273,9 +273,9 @@ static int npy_header(struct amos_array *array, const char *where, const char *h
 	array->type = npy_type(descr, swap);
 	if (array->type < 0)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: elements of type %.12s; wanted numbers of 1, 2, 4 or 8 "
+		                 "%s: elements of type %.*s; wanted numbers of 1, 2, 4 or 8 "
 		                 "bytes, or truth values",
-		                 where, descr);
+		                 where, (int)strcspn(descr, ","), descr);
 	return AMOS_DONE;
 }
 

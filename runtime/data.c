@@ -235,9 +235,32 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 	return status || first ? status : enough(data);
 }
 
+// Data that speak of no input at all: of another model, or arrays without names.
+static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	char brought[512] = "", wanted[512] = "";
+	for (int i = 0, at = 0; i < n; i++) {
+		if (amos_source_of(&data->sources, inputs[i].name))
+			return AMOS_DONE;
+		if (at < (int)sizeof wanted)
+			at += snprintf(wanted + at, sizeof wanted - (size_t)at, "%s%s",
+			               i ? ", " : "", inputs[i].name);
+	}
+	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof brought; i++)
+		at += snprintf(brought + at, sizeof brought - (size_t)at, "%s%s", i ? ", " : "",
+		               data->sources.at[i].name);
+	return n && *brought ? amos_fail(AMOS_INPUT,
+	                                 "--data: found data of %s, wanted of the model's inputs, "
+	                                 "which are %s",
+	                                 brought, wanted)
+	                     : AMOS_DONE;
+}
+
 int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 {
-	int status = AMOS_DONE;
+	int status = check_any(data, n, inputs);
+	if (status)
+		return status;
 	if (!data->exact) {
 		status = bind_samples(data, n, inputs);
 		return status ? status : count_bound(data, n, inputs);

@@ -157,14 +157,29 @@ static bool add_array(zip_t *zip, const struct amos_array *array)
 		zip_source_free(source);
 		return false;
 	}
-	return !zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0);
+	// The same arrays are the same bytes: no time of day, but the first that zip can tell.
+	enum { FIRST_DAY = 1 << 5 | 1 };
+	return !zip_file_set_dostime(zip, (zip_uint64_t)index, 0, FIRST_DAY, 0) &&
+	       !zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0);
+}
+
+// A zip file of nothing, which libzip would not write: the record at its end.
+static int write_nothing(const char *path)
+{
+	static const char end[22] = "PK\5\6";
+	struct amos_file file;
+	int status = amos_file_open(&file, path);
+	if (status)
+		return status;
+	fwrite(end, 1, sizeof end, file.to);
+	return amos_file_keep(&file);
 }
 
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 {
 	struct amos_file file;
-	int status = amos_file_open(&file, path);
-	if (status)
+	int status = n ? amos_file_open(&file, path) : write_nothing(path);
+	if (status || !n)
 		return status;
 	int code;
 	zip_t *zip = zip_open(file.aside, ZIP_CREATE | ZIP_TRUNCATE, &code);

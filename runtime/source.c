@@ -117,6 +117,9 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 		    source->name, text);
 	int64_t n;
 	int status = open_file(all, text, &source->file, &n);
+	for (int i = source->file; !status && n > 1 && i < source->file + n; i++)
+		if (!strcmp(all->files[i].array.name, source->name))
+			source->file = i, n = 1;
 	if (!status && n != 1)
 		status = amos_fail(AMOS_INPUT,
 		                   "--data %s=%s: the file holds %lld arrays: name one, %s:KEY",

@@ -208,7 +208,9 @@ static void npz(void)
 	gives("a.npz:x", 1, 1, 1);
 	struct amos_options options = options_of("data", "a.npz", NULL);
 	CHECK(!fit(1, &options), "arrays by their names; those of no input are left");
-	refused("a.npz", 1, "5 arrays", "a.npz:KEY");
+	gives("a.npz", 1, 1, 1); // the array of the input's name
+	CHECK(!amos_npz_write("b.npz", 4, arrays + 1), "write");
+	refused("b.npz", 1, "4 arrays", "b.npz:KEY");
 	refused("a.npz:z", 1, "no array 'z'", "a.npz");
 	int64_t n;
 	struct amos_array *read;
