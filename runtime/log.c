@@ -45,10 +45,13 @@ static int cut_lines(const char *path, int64_t step)
 	return status;
 }
 
-int amos_log_open(struct amos_log *log, const char *dir, int64_t step, bool resumed, bool quiet)
+int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
+                  const struct amos_options *options)
 {
+	bool resumed = options->resume != NULL;
 	*log = (struct amos_log){
-	    .start = amos_now(), .quiet = quiet, .terminal = isatty(STDERR_FILENO)};
+	    .start = amos_now(), .quiet = options->quiet, .terminal = isatty(STDERR_FILENO)};
+	log->progress = !log->quiet && (log->terminal || options->verbose);
 	if (asprintf(&log->path, "%s/log.jsonl", dir) < 0) {
 		log->path = NULL;
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", dir);
@@ -57,11 +60,13 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step, bool resu
 	if (status)
 		return status;
 	log->lines = fopen(log->path, resumed ? "a" : "w");
+	if (log->lines)
+		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // others read whole lines
 	log->events = log->lines ? amos_events_open(dir) : NULL;
 	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
 }
 
-static int flush(struct amos_log *log)
+int amos_log_flush(struct amos_log *log)
 {
 	log->flushed = amos_now();
 	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
@@ -73,7 +78,7 @@ int amos_log_close(struct amos_log *log, int status)
 {
 	// A failure that stands is told, not one that comes of it.
 	if (!status && log->events)
-		status = flush(log);
+		status = amos_log_flush(log);
 	if (log->shown)
 		fputs("\n", stderr);
 	if (log->lines)
@@ -96,7 +101,7 @@ int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_f
 	}
 	fprintf(log->lines, ", \"seconds\": %.3f, \"memory_mb\": %.0f}\n", amos_now() - log->start,
 	        peak_megabytes());
-	return amos_now() - log->flushed > 0.5 ? flush(log) : AMOS_DONE;
+	return amos_now() - log->flushed > 0.5 ? amos_log_flush(log) : AMOS_DONE;
 }
 
 // ---- progress -------------------------------------------------------------------------
@@ -115,7 +120,7 @@ void amos_progress(struct amos_log *log, int64_t step, int64_t steps, double los
                    const char *unit, double left, bool last)
 {
 	double now = amos_now(), wait = log->terminal ? 0.1 : 10;
-	if (log->quiet || (!last && log->told && now - log->told < wait))
+	if (!log->progress || (!last && log->told && now - log->told < wait))
 		return;
 	char clock[32];
 	fprintf(stderr, "%sstep %lld/%lld  loss %.4f  %.*f %s/s  %s left  %.0f MB%s",

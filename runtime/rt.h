@@ -110,7 +110,7 @@ struct amos_log {
 	char *path;
 	FILE *lines, *events;
 	double start, flushed, told;
-	bool quiet, terminal;
+	bool quiet, terminal, progress;
 	bool shown; // an unfinished line of progress stands on the terminal
 };
 struct amos_figure {
@@ -118,8 +118,9 @@ struct amos_figure {
 	double value; // not finite: left out
 };
 double amos_now(void); // seconds
-int amos_log_open(struct amos_log *, const char *dir, int64_t step, bool resumed, bool quiet);
+int amos_log_open(struct amos_log *, const char *dir, int64_t step, const struct amos_options *);
 int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
+int amos_log_flush(struct amos_log *);             // to the file; else twice a second
 int amos_log_close(struct amos_log *, int status); // `status`, or that of writing what is left
 void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, double rate,
                    const char *unit, double left, bool last);

@@ -4,10 +4,12 @@
 // going on from one changes no bit.
 #include "rt.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -37,6 +39,7 @@ struct training {
 	int64_t steps, runs;                     // where to end
 	int64_t evaluated;                       // step of the last evaluation
 	char *dir, *last, *best;
+	int folder; // dir, open and locked; -1
 	struct amos_point point;
 	struct amos_log log;
 	struct mean losses, accuracies; // since the last line
@@ -60,15 +63,18 @@ static void interrupt(int signal)
 	_exit(AMOS_MACHINE);
 }
 
-enum { SIGNALS = 2 };
-static const int signals[SIGNALS] = {SIGINT, SIGTERM};
+enum { SIGNALS = 3 };
+static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
 
 static void catch_interrupts(struct sigaction *before)
 {
 	struct sigaction ours = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
 	interrupts = 0;
-	for (int i = 0; i < SIGNALS; i++)
+	for (int i = 0; i < SIGNALS; i++) {
 		sigaction(signals[i], &ours, &before[i]);
+		if (signals[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // by nohup
+			sigaction(SIGHUP, &before[i], NULL);
+	}
 }
 
 static void release_interrupts(const struct sigaction *before)
@@ -105,7 +111,19 @@ int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_resu
 static int save(struct training *t, const char *path)
 {
 	t->save_time = amos_now();
-	return amos_save(t->m, path, &t->point);
+	int status = amos_log_flush(&t->log); // no step of the checkpoint's is missing in the log
+	return status ? status : amos_save(t->m, path, &t->point);
+}
+
+// Until something has been evaluated the last is the best: one file of two names.
+static int save_last(struct training *t)
+{
+	int status = save(t, t->last);
+	if (status || isfinite(t->point.best))
+		return status;
+	if ((unlink(t->best) && errno != ENOENT) || link(t->last, t->best))
+		return save(t, t->best); // on file systems without links
+	return AMOS_DONE;
 }
 
 static int evaluate(struct training *t)
@@ -237,7 +255,7 @@ static int after_step(struct training *t)
 		status = evaluate(t);
 	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
 	if (!status && !last && (late || due(step, o->save_every)))
-		status = save(t, t->last);
+		status = save_last(t);
 	return status;
 }
 
@@ -256,10 +274,24 @@ static int loop(struct training *t)
 	if (!interrupts && amos_data_held(t->data) &&
 	    amos_find_entry(amos_model_of(t->m), "eval") && t->evaluated != t->point.step)
 		status = evaluate(t);
-	return status ? status : save(t, t->last);
+	return status ? status : save_last(t);
 }
 
 // ---- before the loop ------------------------------------------------------------------
+
+// One run at a time. Where the file system knows no locks there is none.
+static int lock_folder(struct training *t)
+{
+	t->folder = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (t->folder < 0)
+		return amos_fail_errno("open the run folder", t->dir);
+	if (flock(t->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: another run is going on in this folder: wait for its end, or "
+		                 "give a folder of its own by -o",
+		                 t->dir);
+	return AMOS_DONE;
+}
 
 static int make_folder(struct training *t)
 {
@@ -277,7 +309,7 @@ static int make_folder(struct training *t)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", name);
 	if (!o->resume && mkdir(t->dir, 0777) && errno != EEXIST)
 		return amos_fail_errno("make the run folder", t->dir);
-	return AMOS_DONE;
+	return lock_folder(t);
 }
 
 static int begin(struct training *t)
@@ -324,8 +356,7 @@ static int prepare(struct training *t)
 		status = begin(t);
 	if (!status)
 		status = amos_data_keep(t->data, t->dir);
-	return status ? status
-	              : amos_log_open(&t->log, t->dir, t->point.step, o->resume != NULL, o->quiet);
+	return status ? status : amos_log_open(&t->log, t->dir, t->point.step, o);
 }
 
 static int train(struct training *t)
@@ -351,7 +382,8 @@ static int train(struct training *t)
 int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
                struct amos_result *result)
 {
-	struct training t = {.m = m, .data = data, .options = options, .result = result};
+	struct training t = {
+	    .m = m, .data = data, .options = options, .folder = -1, .result = result};
 	*result = (struct amos_result){
 	    .loss = NAN, .accuracy = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
 	double start = amos_now();
@@ -359,6 +391,8 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 	result->step = t.point.step;
 	result->seconds = amos_now() - start;
 	int closed = amos_log_close(&t.log, status);
+	if (t.folder >= 0)
+		close(t.folder);
 	free(t.dir);
 	free(t.last);
 	free(t.best);

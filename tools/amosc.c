@@ -15,18 +15,20 @@ static void call_verb(Command *command)
 #undef VERB
 }
 
+// `argv` from the program's name on.
 static int run_verb(const Verb *verb, int argc, char **argv)
 {
-	Command command = {.arena = arena_new()};
+	Command command = {.arena = arena_new(), .argc = argc, .argv = argv};
 	Catch catch;
 	int status = STATUS_DONE;
 	if (TRY(catch)) {
 		status = catch.status;
 		fflush(stdout);
-		fprintf(stderr, "amosc: %s\n", catch.message);
+		bool told = starts_with(catch.message, "amosc ");
+		fprintf(stderr, "%s%s\n", told ? "" : "amosc: ", catch.message);
 		free(catch.message);
 	} else {
-		parse_command(&command, verb, argc, argv);
+		parse_command(&command, verb, argc - 1, argv + 1);
 		warn_quiet(chosen(&command, OPT_quiet));
 		call_verb(&command);
 		catch_end(&catch);
@@ -39,6 +41,11 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	return status;
 }
 
+static bool is_word(const char *said, const char *word, const char *other)
+{
+	return !strcmp(said, word) || !strcmp(said, other);
+}
+
 int main(int argc, char **argv)
 {
 	amos_signals();
@@ -46,20 +53,25 @@ int main(int argc, char **argv)
 		print_help(stderr);
 		return STATUS_USAGE;
 	}
-	if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+	if (argc > 2 && !strcmp(argv[1], "help") && verb_named(argv[2])) {
+		char *help[] = {argv[0], argv[2], "--help", NULL};
+		return run_verb(verb_named(argv[2]), 3, help);
+	}
+	if (is_word(argv[1], "--help", "-h") || is_word(argv[1], "-?", "help")) {
 		print_help(stdout);
 		return STATUS_DONE;
 	}
-	if (!strcmp(argv[1], "--version")) {
+	if (is_word(argv[1], "--version", "-V")) {
 		puts("amosc " AMOSC_VERSION);
 		return STATUS_DONE;
 	}
 	const Verb *verb = verb_named(argv[1]);
 	if (!verb) {
-		fprintf(stderr, "amosc: no verb '%s'; amosc --help lists them\n", argv[1]);
+		fprintf(stderr, "amosc: %s '%s'; amosc --help lists the verbs\n",
+		        *argv[1] == '-' ? "wants a verb before option" : "no verb", argv[1]);
 		return STATUS_USAGE;
 	}
-	int status = run_verb(verb, argc - 1, argv + 1);
+	int status = run_verb(verb, argc, argv);
 	// A reader that has seen enough, as head has, is no failure.
 	if ((fflush(stdout) || ferror(stdout)) && status == STATUS_DONE && errno != EPIPE) {
 		fprintf(stderr, "amosc: standard output: %s\n", strerror(errno));

@@ -21,7 +21,7 @@ static void print_report(Command *command, const Report *report)
 static void print_difference(Command *command)
 {
 	if (command->arguments.count != 2)
-		fail_status(STATUS_USAGE, "amosc eta", "--diff wants two models or reports");
+		bad_usage(command, "--diff wants two models or reports");
 	Report a = make_report(command, command->arguments.at[0]);
 	Report b = make_report(command, command->arguments.at[1]);
 	int count = print_differences(command, &a, &b);
@@ -36,7 +36,7 @@ void verb_eta(Command *command)
 		return;
 	}
 	if (command->arguments.count > 1)
-		fail_status(STATUS_USAGE, "amosc eta", "two models go with --diff");
+		bad_usage(command, "two models go with --diff");
 	if (chosen(command, OPT_check)) {
 		check_eta(command);
 		return;

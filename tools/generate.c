@@ -94,8 +94,8 @@ void generate(Command *command)
 	const char *prompt = choice(command, OPT_prompt, "\n");
 	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);
 	if (!count || w.heat <= 0)
-		fail_status(STATUS_USAGE, "amosc run",
-		            "wants a --prompt that is not empty and a --temperature above 0");
+		bad_usage(command,
+		          "wants a --prompt that is not empty and a --temperature above 0");
 	char *text = take(command->arena, (size_t)(count + more + 1));
 	memcpy(text, prompt, (size_t)count);
 	fputs(prompt, stdout);

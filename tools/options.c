@@ -78,6 +78,9 @@ static error_t take_option(int key, char *value, struct argp_state *state)
 void parse_command(Command *command, const Verb *verb, int argc, char **argv)
 {
 	Arena *arena = command->arena;
+	char **words = NEWS(arena, char *, argc + 1); // which argp sorts, and calls the program by
+	memcpy(words, argv, sizeof *words * (size_t)argc);
+	words[0] = format(arena, "amosc %s", verb->name);
 	struct argp_option rows[OPTIONS + 1] = {0};
 	int count = 0;
 	for (OptionName i = 0; i < OPTIONS; i++)
@@ -93,11 +96,8 @@ void parse_command(Command *command, const Verb *verb, int argc, char **argv)
 	                    NULL,
 	                    NULL};
 	command->verb = verb;
-	command->argc = argc;
-	command->argv = argv;
 	argp_err_exit_status = STATUS_USAGE;
-	argv[0] = format(arena, "amosc %s", verb->name);
-	argp_parse(&argp, argc, argv, 0, NULL, command);
+	argp_parse(&argp, argc, words, 0, NULL, command);
 }
 
 void print_help(FILE *out)
@@ -106,12 +106,18 @@ void print_help(FILE *out)
 	             "Trains an exported ONNX model: compiled, with no framework behind it.\n\n");
 	for (int i = 0; i < COUNT(verbs); i++) {
 		const Verb *v = &verbs[i];
-		fprintf(out, "  %-7s %-31s %s\n", v->name, v->arguments, v->summary);
+		fprintf(out, "  %-7s %-18s  %s\n", v->name, v->arguments, v->summary);
 	}
 	fprintf(out,
 	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"
 	        "Every verb takes --json, --verbose, --quiet.  amosc VERB --help tells the rest.\n"
 	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
+}
+
+void bad_usage(const Command *command, const char *what)
+{
+	fail_status(STATUS_USAGE, format(command->arena, "amosc %s", command->verb->name), "%s",
+	            what);
 }
 
 bool chosen(const Command *command, OptionName option)
@@ -138,8 +144,8 @@ double choice_number(const Command *command, OptionName option, double otherwise
 	char *end;
 	double number = strtod(text, &end);
 	if (end == text || *end || !isfinite(number))
-		fail_status(STATUS_USAGE, "amosc", "--%s wants a number, found '%s'",
-		            long_name(command->arena, option), text);
+		bad_usage(command, format(command->arena, "--%s wants a number, found '%s'",
+		                          long_name(command->arena, option), text));
 	return number;
 }
 
@@ -151,7 +157,7 @@ int64_t choice_count(const Command *command, OptionName option, int64_t otherwis
 	char *end;
 	long long number = strtoll(text, &end, 10);
 	if (end == text || *end || number < 0 || number == LLONG_MAX)
-		fail_status(STATUS_USAGE, "amosc", "--%s wants a whole number, found '%s'",
-		            long_name(command->arena, option), text);
+		bad_usage(command, format(command->arena, "--%s wants a whole number, found '%s'",
+		                          long_name(command->arena, option), text));
 	return number;
 }

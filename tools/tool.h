@@ -64,9 +64,10 @@ typedef struct Verb {
 // ---- options.c: the command line ------------------------------------------------------
 
 const Verb *verb_named(const char *); // NULL: none
-void parse_command(Command *, const Verb *, int argc,
-                   char **argv); // exits with STATUS_USAGE, or after --help
-void print_help(FILE *);         // amosc --help
+// argv from the verb on. Exits with STATUS_USAGE, or after --help.
+void parse_command(Command *, const Verb *, int argc, char **argv);
+void print_help(FILE *);                                     // amosc --help
+_Noreturn void bad_usage(const Command *, const char *what); // fails with STATUS_USAGE
 bool chosen(const Command *, OptionName);
 const char *choice(const Command *, OptionName, const char *otherwise); // the last one given
 double choice_number(const Command *, OptionName, double otherwise);

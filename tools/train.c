@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static const void *slot_bytes(void *open, int slot)
 {
@@ -40,25 +41,68 @@ static void choose_folder(Command *command)
 	PUSH(command->arena, command->choices, out);
 }
 
-// --resume without a model goes on with the command that began the run; what is said now comes
-// after it.
+// Where the words of the command that began a run were typed; NULL: it does not say.
+static const char *folder_of_command(Command *command, const char *run)
+{
+	json_t *file = json_load_file(format(command->arena, "%s/command.json", run), 0, NULL);
+	const char *folder = text_at(file, "folder");
+	folder = *folder ? copy_string(command->arena, folder) : NULL;
+	json_decref(file);
+	return folder;
+}
+
+// The files that the command names are sought from where it was typed, unless they are here.
+static void go_there(Command *command, const char *run)
+{
+	const char *folder = folder_of_command(command, run);
+	char *whole = realpath(run, NULL);
+	if (!whole || !folder || !access(command->arguments.at[0], F_OK) || chdir(folder)) {
+		free(whole);
+		return;
+	}
+	Choice resume = {OPT_resume, copy_string(command->arena, whole)};
+	PUSH(command->arena, command->choices, resume);
+	free(whole);
+}
+
+// A command without the data of another, which are typed anew.
+static void drop_data(Command *command)
+{
+	int kept = 0;
+	for (int i = 0; i < command->choices.count; i++)
+		if (command->choices.at[i].option != OPT_data)
+			command->choices.at[kept++] = command->choices.at[i];
+	command->choices.count = kept;
+}
+
+// --resume goes on with the command that began the run; what is said now comes after it.
 static void recall(Command *command)
 {
-	if (command->arguments.count)
+	const char *run = choice(command, OPT_resume, NULL);
+	if (!run && !command->arguments.count)
+		bad_usage(command, "wants MODEL, or --resume DIR");
+	if (!run)
 		return;
-	const char *folder = choice(command, OPT_resume, NULL);
-	if (!folder)
-		fail_status(STATUS_USAGE, "amosc train", "wants MODEL, or --resume DIR");
+	if (chosen(command, OPT_out))
+		bad_usage(command, "--resume goes on in its own folder; -o is for another run");
 	int argc;
 	char **argv;
-	check(amos_command(folder, &argc, &argv));
+	check(amos_command(run, &argc, &argv));
 	close_later(command, free, argv);
+	if (argc < 2 || strcmp(argv[1], command->verb->name))
+		fail(run, "begun by a compiled trainer, %s: go on with that", argv[0]);
 	Command first = {.arena = command->arena, .opened = command->opened};
-	parse_command(&first, command->verb, argc, argv);
+	parse_command(&first, command->verb, argc - 1, argv + 1);
+	bool here = command->arguments.count || chosen(command, OPT_data);
+	if (chosen(command, OPT_data))
+		drop_data(&first);
+	if (command->arguments.count)
+		first.arguments.at[0] = command->arguments.at[0];
 	for (int i = 0; i < command->choices.count; i++)
 		PUSH(command->arena, first.choices, command->choices.at[i]);
-	first.argc = 0; // command.json stays as it is
-	*command = first;
+	*command = first; // of no words: command.json stays as it is
+	if (!here)
+		go_there(command, run);
 }
 
 static void print_program(const Command *command, const Trainer *t, const struct amos *open,
@@ -73,9 +117,10 @@ static void print_program(const Command *command, const Trainer *t, const struct
 	for (int i = 0; i < t->model->notes.count && chosen(command, OPT_verbose); i++)
 		say_progress(command, "note: %s\n", t->model->notes.at[i]);
 	say_progress(command, "%s%s", t->opt.chosen, amos_data_note(data));
-	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld threads\n",
-	             (long long)parameters, t->object->kernels, t->object->seconds,
-	             (long long)amos_threads(open));
+	long long threads = amos_threads(open);
+	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld thread%s\n",
+	             (long long)parameters, t->object->kernels, t->object->seconds, threads,
+	             threads == 1 ? "" : "s");
 	say_progress(
 	    command, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
 	    bytes_text(arena, (double)(m.params + m.state + m.scratch + m.pads + m.batch)),
