@@ -34,8 +34,8 @@ static void add_cotangents(Command *command, const char *path, struct amos_optio
 	check(amos_npz_read(path, &n, &array));
 	for (int64_t i = 0; i < n; i++)
 		check(amos_option(options, "data",
-		                  format(command->arena, COTANGENT_OF "%s=%s:%s", array[i].name, path,
-		                         array[i].name)));
+		                  format(command->arena, COTANGENT_OF "%s=%s:%s", array[i].name,
+		                         path, array[i].name)));
 	amos_npz_free(n, array);
 }
 
@@ -93,8 +93,8 @@ static const char *outer_name(const char *out)
 	return strcmp(out, "output:loss") ? out : "loss";
 }
 
-// The file's outputs and the loss. Outputs leave in the type that the file declares them as; beside gradients, which come from
-// unrounded outputs, in the one that they are computed in.
+// The file's outputs and the loss. Outputs leave in the type that the file declares them as; beside
+// gradients, which come from unrounded outputs, in the one that they are computed in.
 static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
                      const struct amos_entry *entry)
 {
