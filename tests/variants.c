@@ -75,14 +75,14 @@ static void set_attribute(NodeProto *n, const char *name, char *text)
 	}
 }
 
-static Build *build_of(int64_t opset, int nout, const char *outs)
+static void add_outputs(Build *b, const char *outs)
 {
 	size_t n;
-	Build *b = build(opset);
 	char **name = names(outs, &n);
-	for (int i = 0; i < nout; i++)
-		PUSH(arena, b->outputs, value(name[i], 1, "?"));
-	return b;
+	b->outputs.count = 0;
+	for (size_t i = 0; i < n; i++)
+		if (*name[i])
+			PUSH(arena, b->outputs, value(name[i], 1, "?"));
 }
 
 Build *variant(const char *line, const char **op)
@@ -91,7 +91,8 @@ Build *variant(const char *line, const char **op)
 	char *text = copy_string(arena, line), *word = strtok(text, " \n"),
 	     *set = strtok(NULL, " \n");
 	bool two = !strcmp(word, "Split"), own = starts_with(word, domain);
-	Build *b = build_of(own ? 17 : strtol(set, NULL, 10), 1 + two, "y,z");
+	Build *b = build(own ? 17 : strtol(set, NULL, 10));
+	add_outputs(b, two ? "y,z" : "y");
 	VEC(const char *) operands = {0};
 	word += own ? sizeof domain - 1 : 0;
 	NodeProto *n = add_to(b, node(word, "", two ? "y,z" : !strcmp(word, "TopK") ? "y,i" : "y"));
@@ -101,6 +102,11 @@ Build *variant(const char *line, const char **op)
 	while ((word = strtok(NULL, " \n"))) {
 		char *equals = strchr(word, '='), *colon = strchr(word, ':');
 		const char *name = format(arena, "c%d", operands.count);
+		if (*word == '>') {
+			n->output = names(word + 1, &n->n_output);
+			add_outputs(b, word + 1);
+			continue;
+		}
 		if (isalpha((unsigned char)*word) && equals) {
 			*equals = 0;
 			set_attribute(n, word, equals + 1);
@@ -124,7 +130,8 @@ Build *variant(const char *line, const char **op)
 
 static GraphProto *body(const char *op, const char *operands, const char *out)
 {
-	Build *b = build_of(17, 1, out);
+	Build *b = build(17);
+	add_outputs(b, out);
 	add_to(b, node(op, operands, out));
 	uint8_t *bytes;
 	pack(b, &bytes);
@@ -133,7 +140,8 @@ static GraphProto *body(const char *op, const char *operands, const char *out)
 
 Build *branch_variant(void)
 {
-	Build *b = build_of(17, 1, "y");
+	Build *b = build(17);
+	add_outputs(b, "y");
 	PUSH(arena, b->inputs, value("x", 1, "3,4"));
 	PUSH(arena, b->inputs, value("a", 1, "1"));
 	PUSH(arena, b->inputs, value("b", 1, "1"));

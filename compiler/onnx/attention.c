@@ -58,22 +58,30 @@ Ref hide(Graph *g, Ref scores, Ref seen)
 // The mask fitted to the keys: what it does not speak of is hidden.
 static Ref fit_mask(Graph *g, Ref mask, int64_t keys)
 {
+	int last = val(g, mask)->shape.rank - 1;
+	if (val(g, mask)->shape.dim[last] > keys)
+		mask = take_range(g, mask, last, 0, keys);
 	const Val *v = val(g, mask);
-	int last = v->shape.rank - 1;
 	int64_t none[RANK] = {0}, more[RANK] = {0};
 	more[last] = MAX(keys - v->shape.dim[last], 0);
 	return put_pad(g, mask, none, more, v->type == E_b8 ? 0 : -INFINITY);
 }
 
-// Keys beyond the length that operand 6 gives for each sample are hidden.
-static Ref hide_padding(Call *c, Ref scores)
+// Keys beyond `length`, one number or one a sample, are hidden.
+static Ref hide_behind(Graph *g, Ref scores, Ref length)
 {
-	Graph *g = c->g;
 	Shape s = val(g, scores)->shape;
-	Ref length = put_cast(g, c->in[6], E_i64);
-	length = put_reshape(g, length, shape_of(4, (int64_t[]){s.dim[0], 1, 1, 1}));
+	if (val(g, length)->shape.rank)
+		length = put_reshape(g, length, shape_of(4, (int64_t[]){s.dim[0], 1, 1, 1}));
 	Ref at = put_iota(g, shape_of(4, (int64_t[]){1, 1, 1, s.dim[3]}), 3);
-	return hide(g, scores, put2(g, O_lt, at, length));
+	return hide(g, scores, put2(g, O_lt, at, put_cast(g, length, E_i64)));
+}
+
+// How many keys there are, those of the past too, where the data decide it; else 0.
+static Ref attended_keys(const Call *c, int64_t past)
+{
+	Ref count = count_along(c, 1, in_val(c, 1)->shape.rank - 2);
+	return count ? put2(c->g, O_add, count, whole_number(c->g, past)) : 0;
 }
 
 void lower_attention(Call *c)
@@ -111,7 +119,10 @@ void lower_attention(Call *c)
 	if (attr_int(c, "is_causal", 0))
 		scores = hide(g, scores, causal_mask(g, s.dim[2], val(g, k)->shape.dim[2], past));
 	if (c->nin > 6 && c->in[6])
-		scores = hide_padding(c, scores);
+		scores = hide_behind(g, scores, c->in[6]);
+	Ref keys = attended_keys(c, past);
+	if (keys)
+		scores = hide_behind(g, scores, keys);
 	stage[2] = scores;
 	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
 	stage[3] = p;

@@ -134,9 +134,39 @@ static void whole_axis(Call *c)
 	want_whole(c, 0, (int)axis_of(c, attr_int(c, "axis", 0), first_rank(c)));
 }
 
-static void whole_classes(Call *c)
+static void whole_channels(Call *c)
 {
 	want_whole(c, 0, 1);
+}
+
+static void only_padded(Call *c)
+{
+	for (int k = 1; k < c->nin; k++)
+		for (int a = 0; a < RANK; a++)
+			want_whole(c, k, a);
+}
+
+// Queries, keys and values may be fewer, and so may samples; what is cached may not.
+static void only_sequences(Call *c)
+{
+	for (int k = 0; k < c->nin; k++) {
+		int rank = c->in[k] ? val(c->g, c->in[k])->shape.rank : 0;
+		for (int a = 1; a < rank; a++)
+			if (k < 3 ? a != rank - 2 : k != 3)
+				want_whole(c, k, a);
+	}
+}
+
+// Steps and samples may be fewer. Operands 4 to 6: lengths, and states before the first step.
+static void only_steps(Call *c)
+{
+	bool layout = attr_int(c, "layout", 0);
+	for (int k = 0; k < c->nin; k++)
+		for (int a = 0; a < RANK; a++) {
+			bool samples = k == 4 ? !a : a == !layout && (k == 5 || k == 6);
+			if (k ? !samples : a > 1)
+				want_whole(c, k, a);
+		}
 }
 
 static void whole_behind_axis(Call *c)
@@ -282,6 +312,39 @@ static void like_operand(Call *c, int k)
 static void as_first(Call *c)
 {
 	like_operand(c, 0);
+}
+
+static void first_as_first(Call *c)
+{
+	for (int a = 0; a < first_rank(c); a++)
+		pass_count(c, 0, a, 0, a);
+}
+
+// Results: what is read, keys and values with those before them, scores.
+static void attended(Call *c)
+{
+	int rank = first_rank(c), keys = in_val(c, 1)->shape.rank;
+	Ref past = c->nin > 4 ? c->in[4] : 0, more = count_along(c, 1, keys - 2);
+	for (int i = 0; i < c->nout; i++)
+		pass_count(c, i, 0, 0, 0);
+	pass_count(c, 0, rank - 2, 0, rank - 2);
+	if (c->nout > 3)
+		pass_count(c, 3, 2, 0, rank - 2);
+	if (past && more)
+		more = put2(c->g, O_add, more, whole_number(c->g, val(c->g, past)->shape.dim[2]));
+	for (int i = 1; i < c->nout && i < 4; i++)
+		c->counts[i].of[i == 3 ? 3 : 2] = more;
+}
+
+// Results: states of all steps [steps, directions, samples, ..], with layout 1 [samples, steps,
+// ..]; the last ones [directions, samples, ..] or [samples, ..].
+static void stepped(Call *c)
+{
+	bool layout = attr_int(c, "layout", 0);
+	pass_count(c, 0, layout, 0, layout);
+	pass_count(c, 0, layout ? 0 : 2, 0, !layout);
+	for (int i = 1; i < c->nout; i++)
+		pass_count(c, i, !layout, 0, !layout);
 }
 
 static void as_second(Call *c)

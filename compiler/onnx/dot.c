@@ -106,15 +106,18 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 
 // An index repeated within one operand is a diagonal: with its two axes last and taken as one,
 // every (n + 1)th entry.
-static void take_diagonals(Graph *g, Term *t)
+static void take_diagonals(Call *c, Term *t)
 {
+	Graph *g = c->g;
 	for (int i = 0; t->label[i]; i++) {
 		char *again = strchr(t->label + i + 1, t->label[i]);
 		if (!again)
 			continue;
 		int last = val(g, t->x)->shape.rank - 1, j = (int)(again - t->label);
 		Ref x = move_axis(g, move_axis(g, t->x, j, last), i, last - 1);
-		int64_t n = val(g, x)->shape.dim[last];
+		int64_t n = val(g, x)->shape.dim[last], m = val(g, x)->shape.dim[last - 1];
+		if (n != m)
+			refuse(c, "a diagonal of %lld by %lld entries", (long long)m, (long long)n);
 		x = merge_axes(g, x, last - 1, last + 1);
 		Shape s = val(g, x)->shape;
 		int64_t start[RANK] = {0}, step[RANK];
@@ -217,6 +220,38 @@ static void implicit_result(const char *terms, char *out)
 	out[n] = 0;
 }
 
+// Of an index: how many entries are there (0: all), and the least that an operand can have.
+typedef struct Index {
+	Ref count;
+	int64_t most;
+} Index;
+
+// What operand k says of its indices.
+static void count_indices(const Call *c, int k, const char *label, Index *index)
+{
+	for (int a = 0; label[a]; a++) {
+		Index *i = &index[(uint8_t)label[a]];
+		Ref count = count_along(c, k, a);
+		int64_t d = val(c->g, c->in[k])->shape.dim[a];
+		i->count = i->count ? i->count : count;
+		i->most = d == 1 && !count ? i->most : i->most ? MIN(i->most, d) : d;
+	}
+}
+
+// What is not there counts nothing where it is summed: 0.
+static void fill_indices(Graph *g, Term *t, const Index *index, const char *out)
+{
+	for (int a = 0; t->label[a]; a++) {
+		const Index *i = &index[(uint8_t)t->label[a]];
+		if (!i->count)
+			continue;
+		if (val(g, t->x)->shape.dim[a] > i->most)
+			t->x = take_range(g, t->x, a, 0, i->most);
+		if (!strchr(out, t->label[a]))
+			t->x = fill_behind(g, t->x, a, i->count, 0);
+	}
+}
+
 void lower_einsum(Call *c)
 {
 	Graph *g = c->g;
@@ -224,6 +259,7 @@ void lower_einsum(Call *c)
 	const char *end = arrow ? arrow : equation + strlen(equation), *p = equation;
 	Term *term = NEWS(c->r->arena, Term, c->nin);
 	int widest = 0;
+	Index index[UINT8_MAX + 1] = {0};
 	Text rest = {.arena = c->r->arena};
 	for (int k = 0; k < c->nin; k++) {
 		const char *stop = p;
@@ -233,7 +269,8 @@ void lower_einsum(Call *c)
 		spell(c, p, stop, val(g, c->in[k])->shape.rank, term[k].label);
 		for (const char *l = term[k].label; *l; l++)
 			widest = MAX(widest, *l < 'A' ? *l : 0);
-		take_diagonals(g, &term[k]);
+		count_indices(c, k, term[k].label, index);
+		take_diagonals(c, &term[k]);
 		say(&rest, "%s,", term[k].label);
 		p = stop + (stop < end);
 	}
@@ -246,6 +283,8 @@ void lower_einsum(Call *c)
 		      letters + (strchr(arrow, '.') ? widest : 0), out);
 	else
 		implicit_result(rest.at, out);
+	for (int k = 0; k < c->nin; k++)
+		fill_indices(g, &term[k], index, out);
 	Term sum = term[0];
 	const char *after = strchr(rest.at, ',') + 1;
 	for (int k = 1; k < c->nin; k++) {
@@ -257,6 +296,8 @@ void lower_einsum(Call *c)
 		if (!strchr(sum.label, out[i]))
 			refuse(c, "the result has an index that no operand has");
 	c->out[0] = order_axes(g, &sum, out);
+	for (int i = 0; out[i]; i++)
+		c->counts[0].of[i] = index[(uint8_t)out[i]].count;
 }
 
 // ---- Det ------------------------------------------------------------------------------

@@ -331,18 +331,37 @@ static Ref blend(Graph *g, Ref running, Ref batch, double momentum)
 	return put2(g, O_add, old, new);
 }
 
+// The mean of what is there of x, which is shaped as operand 0.
+static Ref mean_there(Call *c, Ref x, int n, const int64_t *axes)
+{
+	Graph *g = c->g;
+	Ref count = whole_number(g, 1);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axes[i];
+		if (count_along(c, 0, axis))
+			x = fill_behind(g, x, axis, count_along(c, 0, axis), 0);
+		count = put2(g, O_mul, count, length_along(c, 0, axis));
+	}
+	Ref sum = put_fold(g, O_sum, x, n, axes);
+	count = put2(g, O_max, count, whole_number(g, 1));
+	return put2(g, O_div, sum, put_cast(g, count, val(g, sum)->type));
+}
+
 static void train_batch_norm(Call *c, int rank, double eps)
 {
 	Graph *g = c->g;
 	int64_t axes[RANK] = {0};
 	int n = 1 + axes_from(2, rank, axes + 1);
-	Ref x = c->in[0], y = put_norm(g, x, true, n, axes, eps);
+	bool counted = any_counted(c);
+	Ref x = c->in[0], mean = counted ? mean_there(c, x, n, axes) : put_mean(g, x, n, axes);
+	Ref rest = put2(g, O_sub, x, mean), squares = square(g, rest);
+	Ref variance = counted ? mean_there(c, squares, n, axes) : put_mean(g, squares, n, axes);
+	Ref root = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, x, eps)));
+	Ref y = counted ? put2(g, O_mul, rest, root) : put_norm(g, x, true, n, axes, eps);
 	c->out[0] =
 	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
 	double momentum = attr_float(c, "momentum", 0.9);
 	Shape channels = val(g, c->in[3])->shape;
-	Ref mean = put_mean(g, x, n, axes);
-	Ref variance = put_mean(g, square(g, put2(g, O_sub, x, mean)), n, axes);
 	Ref batch[2] = {put_reshape(g, mean, channels), put_reshape(g, variance, channels)};
 	for (int k = 0; k < 2; k++) {
 		int slot = running_slot(c, k);

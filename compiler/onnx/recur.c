@@ -28,6 +28,7 @@ typedef struct Cell { // one direction of a layer
 	Ref recurrent, bias; // [hidden, gates * hidden], [1, gates * hidden] or 0
 	Ref peep;            // [1, 3 * hidden] or 0
 	Ref length;          // [batch, 1] i64 or 0
+	Ref limit;           // how many steps are there, i64
 	Ref time;            // where there are lengths: the number of the step, i64
 	Function function[3];
 	double clip;   // of what goes into activations; 0: none
@@ -175,7 +176,8 @@ static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
 	Reader *r = k.c->r;
 	Graph *g = k.g;
 	Nest nest = {0};
-	Ref time = put_num(g, E_i64, k.reverse ? (double)(k.steps - 1) : 0), part[4];
+	Ref last_step = put2(g, O_sub, k.limit, whole_number(g, 1)), part[4];
+	Ref time = k.reverse ? last_step : whole_number(g, 0);
 	open_nest(r, &nest);
 	Cycle cycle = {.body = nest.body, .trips = k.steps, .scanned = 1, .reverse = k.reverse};
 	k.g = nest.body;
@@ -189,7 +191,7 @@ static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
 		*fixed[i] = *fixed[i] ? nest_slot(r, &nest, *fixed[i], false) : 0;
 	put_step(&k, pre);
 	close_nest(r, &nest);
-	put_cycle(r, &cycle, &nest, put_num(g, E_i64, (double)k.steps), part);
+	put_cycle(r, &cycle, &nest, k.limit, part);
 	*last = put_rank(g, part[0], 3);
 	*memory = k.memory ? put_rank(g, part[1], 3) : 0;
 	*all = put_reshape(g, part[cycle.carried],
@@ -288,8 +290,11 @@ static void lower_recurrent(Call *c, Kind kind)
 	for (int d = 0; d <= both; d++) {
 		Cell k = open_cell(c, kind, x, d);
 		k.reverse = d || !strcmp(direction, "reverse");
+		k.limit = length_along(c, 0, layout);
 		run_cell(k, &all[d], &last[d], &memory[d]);
 	}
+	for (int d = 0; d <= both && count_along(c, 0, layout); d++)
+		all[d] = copy_behind(g, all[d], 0, count_along(c, 0, layout));
 	Ref out[3] = {both ? put_concat(g, 1, 2, all) : all[0],
 	              both ? put_concat(g, 0, 2, last) : last[0],
 	              kind == K_lstm && both ? put_concat(g, 0, 2, memory) : memory[0]};

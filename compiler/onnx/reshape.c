@@ -138,20 +138,33 @@ void lower_expand(Call *c)
 	c->out[0] = put_expand(c->g, x, out);
 }
 
+// An axis of which `count` entries are there, `times` times.
+static Ref repeat_counted(Graph *g, Ref x, int axis, Ref count, Extent times)
+{
+	int64_t most = val(g, x)->shape.dim[axis] * times.most;
+	Ref at = put_iota(g, shape_of(1, &most), 0), one = whole_number(g, 1);
+	return put_gather(g, x, put2(g, O_mod, at, larger_of(g, count, one)), axis);
+}
+
 void lower_tile(Call *c)
 {
+	Graph *g = c->g;
 	int rank = in_val(c, 0)->shape.rank, n = 0;
-	const int64_t *times = operand_ints(c, 1, &n);
+	const Extent *times = extents_of(c, 1, "", &n);
 	if (!times || n != rank || rank >= RANK)
 		refuse(c, "%d repetitions for %d dimensions", n, rank);
-	c->out[0] = c->in[0];
+	Ref x = c->in[0];
 	for (int a = 0; a < rank; a++) {
-		if (times[a] < 0)
-			refuse(c, "%lld repetitions", (long long)times[a]);
-		if (times[a] != 1)
-			c->out[0] =
-			    merge_axes(c->g, repeat_axis(c->g, c->out[0], a, times[a]), a, a + 2);
+		Extent size = extent_product(g, extent_along(c, 0, a), times[a]);
+		if (times[a].most < 0)
+			refuse(c, "%lld repetitions", (long long)times[a].most);
+		c->counts[0].of[a] = size.count;
+		if (times[a].most == 1 && !times[a].count)
+			continue;
+		x = size.count ? repeat_counted(g, x, a, length_along(c, 0, a), times[a])
+		               : merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
 	}
+	c->out[0] = x;
 }
 
 void lower_depth_to_space(Call *c)

@@ -1,0 +1,188 @@
+// pad.c: ONNX operators that add a rim along axes, or cut one off: Pad, CenterCropPad. Takes the
+// node being lowered. Gives its result. Keeps: the rim lies around what is there, also where the
+// data decide how much that is.
+#include "lower.h"
+#include <string.h>
+
+static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)
+{
+	Shape s = val(g, x)->shape;
+	s.dim[axis] = size;
+	return put_expand(g, x, s);
+}
+
+// The rim on one side of an axis: `n` entries before (or after) x.
+static Ref rim(Call *c, Ref x, int axis, int64_t n, bool after, const char *mode)
+{
+	Graph *g = c->g;
+	int64_t d = val(g, x)->shape.dim[axis];
+	if (!strcmp(mode, "edge"))
+		return expand_axis(g, take_range(g, x, axis, after ? d - 1 : 0, 1), axis, n);
+	bool reflect = !strcmp(mode, "reflect");
+	if (n > d - reflect)
+		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n,
+		       (long long)d);
+	if (reflect)
+		return take_steps(g, x, axis, after ? d - 2 : n, n, -1);
+	if (strcmp(mode, "wrap"))
+		refuse(c, "mode '%s'", mode);
+	return take_range(g, x, axis, after ? 0 : d - n, n);
+}
+
+static Ref pad_axis(Call *c, Ref x, int axis, int64_t before, int64_t after, const char *mode)
+{
+	Ref part[3];
+	int n = 0;
+	if (before > 0)
+		part[n++] = rim(c, x, axis, before, false, mode);
+	part[n++] = x;
+	if (after > 0)
+		part[n++] = rim(c, x, axis, after, true, mode);
+	return n > 1 ? put_concat(c->g, axis, n, part) : x;
+}
+
+// Negative pads cut entries off.
+static Ref crop(Graph *g, Ref x, int64_t *before, int64_t *after)
+{
+	int rank = val(g, x)->shape.rank;
+	for (int a = 0; a < rank; a++) {
+		int64_t low = before[a] < 0 ? -before[a] : 0, high = after[a] < 0 ? -after[a] : 0;
+		int64_t d = val(g, x)->shape.dim[a];
+		if (low || high)
+			x = take_range(g, x, a, MIN(low, d), MAX(d - low - high, 0));
+		before[a] = MAX(before[a], 0);
+		after[a] = MAX(after[a], 0);
+	}
+	return x;
+}
+
+// A rim of one computed number: what is not of x.
+static Ref fill_rim(Graph *g, Ref y, const Shape *x, const int64_t *before, Ref value)
+{
+	Shape s = val(g, y)->shape;
+	for (int a = 0; a < s.rank; a++) {
+		Shape line = {.rank = s.rank};
+		if (s.dim[a] == x->dim[a])
+			continue;
+		for (int b = 0; b < s.rank; b++)
+			line.dim[b] = b == a ? s.dim[a] : 1;
+		Ref at = put2(g, O_sub, put_iota(g, line, a), whole_number(g, before[a]));
+		Ref inside = put2(g, O_and, put2(g, O_le, whole_number(g, 0), at),
+		                  put2(g, O_lt, at, whole_number(g, x->dim[a])));
+		y = put3(g, O_select, inside, y, value);
+	}
+	return y;
+}
+
+static Ref pad_with(Graph *g, Ref x, const int64_t *before, const int64_t *after, Ref value)
+{
+	Shape s = val(g, x)->shape;
+	if (is_const(g, value))
+		return put_pad(g, x, before, after, const_at(val(g, value), 0));
+	return fill_rim(g, put_pad(g, x, before, after, 0), &s, before, value);
+}
+
+// ---- axes of which not all entries are there ------------------------------------------
+
+// Which entry of an axis of n stands at place p, which may lie outside.
+static Ref place_inside(const Call *c, Ref p, Ref n, const char *mode)
+{
+	Graph *g = c->g;
+	Ref zero = whole_number(g, 0), one = whole_number(g, 1), last = put2(g, O_sub, n, one);
+	if (!strcmp(mode, "wrap"))
+		return put2(g, O_mod, p, put2(g, O_max, n, one));
+	if (strcmp(mode, "reflect"))
+		return put2(g, O_max, put2(g, O_min, p, last), zero);
+	Ref period = scaled(g, last, 2);
+	Ref q = put2(g, O_mod, p, put2(g, O_max, period, one));
+	return put2(g, O_min, q, put2(g, O_sub, period, q));
+}
+
+// value: of the rim; 0: it is made of entries, as `mode` says.
+static Ref pad_counted(Call *c, Ref x, int axis, int64_t before, int64_t after, const char *mode,
+                       Ref value)
+{
+	Graph *g = c->g;
+	Shape s = val(g, x)->shape, line = {.rank = s.rank};
+	Ref count = count_along(c, 0, axis), zero = whole_number(g, 0);
+	int64_t most = MAX(s.dim[axis] + before + after, 0);
+	Ref p = put2(g, O_sub, put_iota(g, shape_of(1, &most), 0), whole_number(g, before));
+	Ref at = smaller_of(g, place_inside(c, p, count, mode), whole_number(g, s.dim[axis] - 1));
+	Ref y = put_gather(g, x, larger_of(g, at, zero), axis);
+	for (int a = 0; a < s.rank; a++)
+		line.dim[a] = a == axis ? most : 1;
+	Ref inside = put2(g, O_and, put2(g, O_le, zero, p), put2(g, O_lt, p, count));
+	if (value)
+		y = put3(g, O_select, put_reshape(g, inside, line), y, value);
+	count = larger_of(g, put2(g, O_add, count, whole_number(g, before + after)), zero);
+	c->counts[0].of[axis] = count;
+	return copy_behind(g, y, axis, count);
+}
+
+// ---- the operators --------------------------------------------------------------------
+
+// What the rim is filled with; 0: with entries of the operand.
+static Ref rim_value(Call *c, const char *mode)
+{
+	Ref value = c->opset < 11 || c->nin < 3 || c->arg[2].absent ? 0 : fixed_operand(c, 2);
+	if (strcmp(mode, "constant"))
+		return 0;
+	if (!value)
+		return num_like(c->g, c->in[0], c->opset < 11 ? attr_float(c, "value", 0) : 0);
+	if (count_of(&val(c->g, value)->shape) != 1)
+		refuse(c, "a rim of more than one number");
+	return put_cast(c->g, put_reshape(c->g, value, (Shape){0}), val(c->g, c->in[0])->type);
+}
+
+// How many entries come before and behind each axis; cuts are negative.
+static void read_pads(Call *c, int rank, int64_t *before, int64_t *after)
+{
+	int n = 0, naxes = 0;
+	const int64_t *pads = c->opset < 11 ? attr_ints(c, "pads", &n) : operand_ints(c, 1, &n);
+	const int64_t *axes = operand_ints(c, 3, &naxes);
+	int count = axes ? naxes : rank;
+	if (!pads || n != 2 * count)
+		refuse(c, "%d pads for %d axes", n, count);
+	for (int i = 0; i < count; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		before[axis] = pads[i];
+		after[axis] = pads[count + i];
+	}
+}
+
+void lower_pad(Call *c)
+{
+	Graph *g = c->g;
+	int rank = in_val(c, 0)->shape.rank;
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	const char *mode = attr_string(c, "mode", "constant");
+	Ref x = c->in[0], value = rim_value(c, mode);
+	read_pads(c, rank, before, after);
+	for (int a = 0; a < rank; a++)
+		if (count_along(c, 0, a)) {
+			x = pad_counted(c, x, a, before[a], after[a], mode, value);
+			before[a] = after[a] = 0;
+		}
+	x = crop(g, x, before, after);
+	for (int a = 0; !value && a < rank; a++)
+		x = pad_axis(c, x, a, before[a], after[a], mode);
+	c->out[0] = value ? pad_with(g, x, before, after, value) : x;
+}
+
+// The middle of an axis that is to be shorter, the axis amid zeros where it is to be longer.
+void lower_center_crop_pad(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
+	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
+	int64_t before[RANK] = {0}, after[RANK] = {0};
+	if (!want || n != (axes ? naxes : rank))
+		refuse(c, "%d sizes for %d axes", n, axes ? naxes : rank);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t more = want[i] - val(c->g, c->in[0])->shape.dim[axis];
+		before[axis] = more < 0 ? -(-more / 2) : more / 2;
+		after[axis] = more - before[axis];
+	}
+	Ref x = crop(c->g, c->in[0], before, after);
+	c->out[0] = put_pad(c->g, x, before, after, 0);
+}
