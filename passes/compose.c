@@ -5,8 +5,6 @@
 #include "scale.h"
 #include <string.h>
 
-static const Surd one = {1, true, 1, 1};
-
 enum { LEAVES = 16 }; // factors that are looked at
 
 typedef struct Factor {
@@ -79,7 +77,7 @@ static Ref take_direction(Sweep *s, Product *product)
 
 static void hand_product(Shares *p, Ref r, const Share *share)
 {
-	Product product = {.gain = one};
+	Product product = {.gain = surd_one};
 	bool directed = false;
 	collect(p->s, r, false, &product);
 	for (int k = product.n - 1; k >= 0; k--)
@@ -87,14 +85,14 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 			drop(&product, k);
 	for (Ref x; (x = take_direction(p->s, &product)) != 0; directed = true) {
 		Share free = *share;
-		free.eta = one;
+		free.eta = surd_one;
 		free.question = "only its direction counts, its scale does not: 1?";
 		give(p, x, free);
 	}
 	for (int k = 0; k < product.n; k++) {
 		Share part = *share;
 		Surd own = surd_div(share->eta, product.gain);
-		part.eta = k ? one : product.at[k].below ? surd_inverse(own) : own;
+		part.eta = k ? surd_one : product.at[k].below ? surd_inverse(own) : own;
 		part.role = directed ? "scale" : share->role;
 		part.contracted = directed ? 0 : share->contracted;
 		if (directed)
@@ -239,7 +237,7 @@ void hand_down(Shares *p, Ref r, const Val *v)
 		Share part = p->of[r];
 		if (v->op == O_slice)
 			keep_piece(p, r, v);
-		part.eta = view ? part.eta : one;
+		part.eta = view ? part.eta : surd_one;
 		if (!view)
 			part.question =
 			    format(s->arena, "its '%s' is what is used: 1?", prims[v->op].name);

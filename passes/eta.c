@@ -16,8 +16,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Surd one = {1, true, 1, 1};
-
 // ---- reasons --------------------------------------------------------------------------
 
 const char *place_name(Arena *arena, const Graph *g, Ref r)
@@ -135,10 +133,10 @@ static const char *question_of(const Share *share)
 static Eta eta_of(const Sweep *s, int slot, const Share *share)
 {
 	bool known = share->role && share->eta.value > 0 && isfinite(share->eta.value);
-	Eta eta = {.eta = known ? share->eta : one,
+	Eta eta = {.eta = known ? share->eta : surd_one,
 	           .role = share->role ? share->role : "unknown",
-	           .range = share->role ? share->range : one,
-	           .demand = share->role ? share->demand : one,
+	           .range = share->role ? share->range : surd_one,
+	           .demand = share->role ? share->demand : surd_one,
 	           .slot = slots_of(s, share, slot),
 	           .question = question_of(share)};
 	eta.sure = !eta.question;

@@ -4,8 +4,6 @@
 #include "scale.h"
 #include <math.h>
 
-static const Surd one = {1, true, 1, 1};
-
 // ---- lengths --------------------------------------------------------------------------
 
 // The root's own factor, and that of what is under it.
@@ -18,7 +16,7 @@ static Surd length_of(bool inverse, Surd outer, Surd inner)
 Ref squared_under(Sweep *s, Ref r, Surd *length)
 {
 	bool root = false, sum = false, inverse = false, limited = false;
-	Surd outer = one, inner = one;
+	Surd outer = surd_one, inner = surd_one;
 	for (;;) {
 		const Val *v = val(s->g, r);
 		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
@@ -89,7 +87,8 @@ double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
 	const Val *root = val(s->g, unmoved(s, factor));
 	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
 	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
-	if (!known(s, F_limit) || max->op != O_max || !surd_same(rms_of(s, max->in[one_at]), one))
+	if (!known(s, F_limit) || max->op != O_max ||
+	    !surd_same(rms_of(s, max->in[one_at]), surd_one))
 		return 0;
 	const Val *sum = val(s->g, max->in[1 - one_at]);
 	int k = scaled_operand(s, sum);

@@ -102,6 +102,7 @@ Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
 const char *place_name(Arena *, const Graph *, Ref);
 
 // surd.c
+extern const Surd surd_one;
 Surd surd_number(double);                 // not exact
 Surd surd_root(int64_t num, int64_t den); // sqrt(num / den)
 Surd surd_near(double);                   // the surd a rounded number stands for

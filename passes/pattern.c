@@ -5,8 +5,6 @@
 #include "scale.h"
 #include <math.h>
 
-static const Surd one = {1, true, 1, 1};
-
 // ---- numbers --------------------------------------------------------------------------
 
 // The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
@@ -20,7 +18,7 @@ static Surd measure(const Val *v)
 		if (x > -1e3 && x < 1e30)
 			sum += x * x, used++;
 	}
-	return used ? surd_near(sqrt(sum / (double)used)) : one;
+	return used ? surd_near(sqrt(sum / (double)used)) : surd_one;
 }
 
 bool is_number(const Sweep *s, Ref r)
@@ -31,7 +29,7 @@ bool is_number(const Sweep *s, Ref r)
 Surd rms_of(Sweep *s, Ref r)
 {
 	if (!is_number(s, r))
-		return one;
+		return surd_one;
 	if (!s->measured[r])
 		s->rms[r] = measure(val(s->g, r));
 	s->measured[r] = true;
@@ -276,7 +274,7 @@ static Ref rotated(const Sweep *s, const Val *v)
 // What the numbers in `r` make of what is behind them.
 Surd gain_of(Sweep *s, Ref r)
 {
-	Surd gain = one;
+	Surd gain = surd_one;
 	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
 		const Val *v = val(s->g, x);
 		int number = is(s, v->in[0], AUX) ? 0 : 1;

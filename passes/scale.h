@@ -1,6 +1,6 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, pattern.c, gate.c, scale.c, share.c, compose.c, layout.c and
-// given.c alone.
+// Takes passes.h. Seen by eta.c, pattern.c, gate.c, scale.c, range.c, demand.c, share.c,
+// compose.c, layout.c and given.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -47,10 +47,6 @@ typedef struct Rules {
 	bool without[FORMS]; // forms that are not looked for
 } Rules;
 Rules eta_rules(void); // the paper's
-
-// Rows that any primitive might have.
-Range keep_range, unit_range;
-Demand pass_demand, unit_demand, no_demand;
 
 // By Ref, but where said.
 typedef struct Sweep {
@@ -143,6 +139,24 @@ bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
 Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bounded
 bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
 bool logistic(const Sweep *, Ref);             // 1 + exp(x)
+
+// ---- range.c, demand.c ----------------------------------------------------------------
+
+// Rows that any primitive might have.
+Range keep_range, unit_range;
+Demand pass_demand, unit_demand, no_demand;
+// Rows of one, or of a few.
+Range add_range, mul_range, act_range, exp_range, norm_range, select_range, softmax_range,
+    sum_range, cumsum_range, max_range, window_range, dot_range, gather_range, slice_range,
+    concat_range, attend_range;
+Demand root_demand, add_demand, mul_demand, clip_demand, select_demand, sum_demand, dot_demand,
+    gather_demand, attend_demand;
+
+Surd inherit(Sweep *, Ref r, Ref x); // x's range, from where x has it
+void admit(Sweep *, Ref,
+           const char *what); // what a measured range shows, and the rule does not count
+void ask(Sweep *, Ref, Surd demand, Ref by); // unless somebody asks already
+void pass_to(Sweep *, Ref r, Ref x);         // what is asked of r, of x
 
 // ---- scale.c --------------------------------------------------------------------------
 

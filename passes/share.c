@@ -8,8 +8,6 @@
 #include <math.h>
 #include <string.h>
 
-static const Surd one = {1, true, 1, 1};
-
 enum { LEAVES = 16 }; // summands that are looked at
 
 // ---- sums of embeddings ---------------------------------------------------------------
@@ -28,7 +26,7 @@ static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 		return false;
 	for (int k = 0; k < v->nin; k++) {
 		bool variable = is(s, v->in[k], VARIABLE) && v->op != O_add;
-		bool number = v->op == O_mul && !surd_same(rms_of(s, v->in[k]), one);
+		bool number = v->op == O_mul && !surd_same(rms_of(s, v->in[k]), surd_one);
 		if ((is(s, v->in[k], SIGNAL) && !raw[v->in[k]]) || variable || number)
 			return false;
 		any |= raw[v->in[k]];
@@ -121,7 +119,7 @@ void give(Shares *p, Ref r, Share share)
 // A share at value `at`, where `signal` (0: none) meets `variable`.
 static Share meeting(const Sweep *s, Ref at, Ref signal, Ref variable, const char *role, Surd eta)
 {
-	Share share = {.role = role, .eta = eta, .at = at, .operand = variable, .range = one};
+	Share share = {.role = role, .eta = eta, .at = at, .operand = variable, .range = surd_one};
 	if (signal && is(s, signal, SIGNAL)) {
 		share.range = s->range[signal];
 		share.source = s->source[signal];
@@ -190,7 +188,7 @@ static Surd input_range(const Sweep *s, Ref at, Ref signal, bool *unpooled)
 	*unpooled = before && activated(s, at) && branches_of(s, source) > 1;
 	if (*unpooled)
 		return s->range[before];
-	return is(s, signal, SIGNAL) ? s->range[signal] : one;
+	return is(s, signal, SIGNAL) ? s->range[signal] : surd_one;
 }
 
 // Are these the logits: what a loss or an output asks for?
@@ -229,7 +227,7 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 		return table;
 	}
 	bool whatever = s->authors && is_logits(s, at); // their output kernels do not ask
-	Surd eta = surd_div(asked(s, at), surd_mul(whatever ? one : range, surd_root(m, 1)));
+	Surd eta = surd_div(asked(s, at), surd_mul(whatever ? surd_one : range, surd_root(m, 1)));
 	Share share = meeting(s, at, signal, variable, "kernel", eta);
 	share.contracted = m;
 	share.range = range;
@@ -322,7 +320,7 @@ static Share token_share(const Sweep *s, Ref at, Ref variable)
 	Ref beside = 0;
 	for (int k = 0; k < v->nin; k++)
 		beside = is(s, v->in[k], SIGNAL) ? v->in[k] : beside;
-	Surd range = beside ? s->range[beside] : one;
+	Surd range = beside ? s->range[beside] : surd_one;
 	Share share = meeting(s, at, beside, variable, "token",
 	                      s->asker[variable] ? s->demand[variable] : range);
 	share.rows = true;

@@ -8,6 +8,8 @@
 
 enum { LARGEST = 1 << 30 }; // of num and den: products of two stay below 2^63
 
+const Surd surd_one = {1, true, 1, 1};
+
 Surd surd_number(double value)
 {
 	return (Surd){.value = value};

@@ -271,7 +271,7 @@ void parts_start(Gen *, const Parts *, Value block, const Index *unit);
 void parts_step(Gen *, const Parts *, Value block, const Index *unit, const Index *idx);
 void parts_finish(Gen *, const Parts *, const Index *unit, const Index *idx);
 
-// ---- scalars: scalar.c, math.c --------------------------------------------------------
+// ---- values and their types: value.c --------------------------------------------------
 
 LLVMTypeRef elem_type(Gen *, Elem);                // in values
 LLVMTypeRef memory_type(Gen *, Elem);              // in memory
@@ -279,16 +279,25 @@ LLVMTypeRef like(Gen *, LLVMTypeRef, Value shape); // a scalar or vector type as
 bool is_vector(Value);
 Value splat(Gen *, Value);                          // to target->width lanes, if it is not yet
 Value match(Gen *, Value, Value shape);             // a scalar splat if `shape` is a vector
+void level_out(Gen *, int n, Value *);              // all scalars, or all vectors
 Value choose(Gen *, Value condition, Value, Value); // splat where they must be
 Value both(Gen *, Value, Value);                    // and
 Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, the integer for others
+Value real_like(Value shape, double), whole_like(Value shape, int64_t); // of the type of `shape`
+Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
+Value unary(Gen *, const char *name, Value);     // an intrinsic of the operand's type
+Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where the target has it
+
+// ---- primitives: scalar.c, cast.c, math.c ---------------------------------------------
+
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
-Value cast_value(Gen *, Value, Elem from, Elem to);
 Value fold_start(Gen *, Op, Elem); // what leaves the other operand as it is
 Value fold_step(Gen *, Op, Elem, Value, Value);
 Value fold_lanes(Gen *, Op, Elem, Value); // across lanes (on a GPU: across the worker's threads)
-Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
-Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where the target has it
+Value cast_value(Gen *, Value, Elem from, Elem to);
+// A float of any type as the f32 or f64 that it is worked with, and back.
+Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
+Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64
 
 Value math_exp(Gen *, Value), math_log(Gen *, Value), math_tanh(Gen *, Value),
     math_erf(Gen *, Value);
@@ -296,6 +305,8 @@ Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
 // angle.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns modulo 4.
 Value large_angle(Gen *, Value x, Value rest, Value *turns); // of f64
+
+// ---- memory: lanes.c ------------------------------------------------------------------
 
 // Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
@@ -349,7 +360,8 @@ typedef struct Entry {
 	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
-// program.c: the function of each entry; trips.c: the bytes of scratch it needs, its loops included.
+// program.c: the function of each entry; trips.c: the bytes of scratch it needs, its loops
+// included.
 void write_programs(Gen *, int n, const Entry *, Value *function);
 int64_t entry_scratch(const Entry *);
 

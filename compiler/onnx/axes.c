@@ -14,6 +14,11 @@ Ref merge_axes(Graph *g, Ref x, int from, int to)
 	return put_reshape(g, x, out);
 }
 
+Ref flat(Graph *g, Ref x)
+{
+	return merge_axes(g, x, 0, val(g, x)->shape.rank);
+}
+
 Ref drop_axes(Graph *g, Ref x, int naxes, const int64_t *axes)
 {
 	const Shape *s = &val(g, x)->shape;

@@ -74,12 +74,6 @@ Ref keep_inside(Call *c, Ref index, int64_t n)
 	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }
 
-static Ref flatten(Graph *g, Ref x)
-{
-	int64_t n = count_of(&val(g, x)->shape);
-	return put_reshape(g, x, shape_of(1, &n));
-}
-
 // The same of constant indices, as a constant.
 static Ref constant_positions(Graph *g, const int64_t *stride, Ref index, int axis)
 {
@@ -149,7 +143,7 @@ void lower_gather(Call *c)
 void lower_gather_elements(Call *c)
 {
 	Ref at = meant_elements(c);
-	c->out[0] = put_gather(c->g, flatten(c->g, c->in[0]), at, 0);
+	c->out[0] = put_gather(c->g, flat(c->g, c->in[0]), at, 0);
 }
 
 static int scatter_mode(const Call *c)
@@ -208,7 +202,7 @@ static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
 		counted |= count != 0;
 		at = count ? fill_behind(g, at, a, count, (double)s.dim[0]) : at;
 	}
-	at = flatten(g, at);
+	at = flat(g, at);
 	if (!counted && mode == 0 && counts_all(g, at, s.dim[0]))
 		return new;
 	if (!counted)
@@ -225,7 +219,7 @@ void lower_scatter_elements(Call *c)
 	in_val(c, 2);
 	Ref at = meant_elements(c);
 	note_repeats(c, at, count_of(&s));
-	Ref x = scatter_rows(c, flatten(g, c->in[0]), at, flatten(g, c->in[2]));
+	Ref x = scatter_rows(c, flat(g, c->in[0]), at, flat(g, c->in[2]));
 	c->out[0] = put_reshape(g, x, s);
 }
 

@@ -383,7 +383,6 @@ Ref in_line(Call *, Ref x, Ref *count);
 
 // ---- places.c, order.c ----------------------------------------------------------------
 
-Ref flat(Graph *, Ref x);                        // of rank 1
 Ref fold_away(Graph *, Op, Ref x, int64_t axis); // without the axis
 Ref counting(Graph *, int64_t n, bool known);    // 0, 1, .. n - 1, i64; known: as a constant
 Ref so_far(Graph *, Ref truth);                  // of b8[n]: how many hold before each entry, i64
@@ -401,6 +400,7 @@ Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 // ---- axes.c: axes of values -----------------------------------------------------------
 
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
+Ref flat(Graph *, Ref x);                                      // of rank 1
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
 Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated

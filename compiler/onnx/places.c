@@ -52,11 +52,6 @@ Ref places_where(Graph *g, Ref truth, Ref *count)
 	return copy_behind(g, at, 0, *count);
 }
 
-Ref flat(Graph *g, Ref x)
-{
-	return merge_axes(g, x, 0, val(g, x)->shape.rank);
-}
-
 // Where operand k is not 0 and is there at all.
 static Ref truth_of(Call *c, int k)
 {

@@ -1,0 +1,133 @@
+// cast.c: a value in another element type, and floats of fewer bits.
+// Takes gen.h. Keeps: what the evaluator says of casts and of narrow, to the bit.
+#include "gen.h"
+#include <math.h>
+
+static Value half_type(Gen *g, Value bits, bool to_bits)
+{
+	LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
+	return LLVMBuildBitCast(g->b, bits, like(g, to_bits ? g->i16 : half, bits), "");
+}
+
+// The upper half of an f32.
+static Value widen_bf16(Gen *g, Value bits)
+{
+	Value wide = LLVMBuildZExt(g->b, bits, like(g, g->i32, bits), "");
+	wide = LLVMBuildShl(g->b, wide, whole_like(wide, 16), "");
+	return LLVMBuildBitCast(g->b, wide, like(g, g->f32, wide), "");
+}
+
+// To the nearest, ties to even; what is not a number stays so.
+static Value narrow_bf16(Gen *g, Value x)
+{
+	Value bits = LLVMBuildBitCast(g->b, x, like(g, g->i32, x), "");
+	Value odd = LLVMBuildLShr(g->b, bits, whole_like(bits, 16), "");
+	odd = LLVMBuildAnd(g->b, odd, whole_like(bits, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, whole_like(bits, 0x7FFF), "");
+	Value rounded = LLVMBuildAdd(g->b, bits, up, "");
+	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
+	rounded = LLVMBuildSelect(g->b, nan, whole_like(bits, 0x7FC00000), rounded, "");
+	rounded = LLVMBuildLShr(g->b, rounded, whole_like(bits, 16), "");
+	return LLVMBuildTrunc(g->b, rounded, like(g, g->i16, rounded), "");
+}
+
+Value widen_float(Gen *g, Value x, Elem from)
+{
+	if (from == E_bf16)
+		return widen_bf16(g, x);
+	if (from == E_f16)
+		return LLVMBuildFPExt(g->b, half_type(g, x, false), like(g, g->f32, x), "");
+	return x;
+}
+
+// By way of f32, as the evaluator does.
+Value narrow_float(Gen *g, Value x, Elem to)
+{
+	if (to == E_f64)
+		return LLVMBuildFPCast(g->b, x, like(g, g->f64, x), "");
+	x = LLVMBuildFPCast(g->b, x, like(g, g->f32, x), "");
+	if (to == E_f16) {
+		LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
+		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(g, half, x), ""), true);
+	}
+	return to == E_bf16 ? narrow_bf16(g, x) : x;
+}
+
+// Truncates to 64 bits, stopping at their ends, and 0 for what is not a number; narrower types take
+// the low bits.
+static Value float_to_int(Gen *g, Value x, Elem to)
+{
+	bool sign = to != E_u64;
+	Elem wide = sign ? E_i64 : E_u64;
+	LLVMTypeRef types[2] = {like(g, g->i64, x), LLVMTypeOf(x)};
+	Value v = intrinsic(g, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", 2, types, 1, &x);
+	return cast_value(g, v, wide, to);
+}
+
+Value cast_value(Gen *g, Value x, Elem from, Elem to)
+{
+	if (from == to)
+		return x;
+	if (is_float(from)) {
+		x = widen_float(g, x, from);
+		if (is_float(to))
+			return narrow_float(g, x, to);
+		if (to == E_b8)
+			return LLVMBuildFCmp(g->b, LLVMRealUNE, x, real_like(x, 0), "");
+		return float_to_int(g, x, to);
+	}
+	if (is_float(to)) {
+		LLVMTypeRef type = like(g, to == E_f64 ? g->f64 : g->f32, x);
+		x = is_signed(from) ? LLVMBuildSIToFP(g->b, x, type, "")
+		                    : LLVMBuildUIToFP(g->b, x, type, "");
+		return to == E_f32 || to == E_f64 ? x : narrow_float(g, x, to);
+	}
+	if (to == E_b8)
+		return LLVMBuildICmp(g->b, LLVMIntNE, x, whole_like(x, 0), "");
+	return LLVMBuildIntCast2(g->b, x, like(g, elem_type(g, to), x), is_signed(from), "");
+}
+
+// How a float lies in memory.
+typedef struct Layout {
+	LLVMTypeRef bits;
+	int fraction, least; // bits behind the leading one; the least exponent
+} Layout;
+
+static Layout layout_of(Gen *g, Elem e)
+{
+	return e == E_f64 ? (Layout){g->i64, 52, -1022} : (Layout){g->i32, 23, -126};
+}
+
+// Numbers below 2^least lie evenly: a sum with one so large that its last bit is their step rounds.
+static Value round_even(Gen *g, Value x, int step)
+{
+	Value large = real_like(x, ldexp(1.5, step));
+	return LLVMBuildFSub(g->b, LLVMBuildFAdd(g->b, x, large, ""), large, "");
+}
+
+// Others lose their low bits; what carries over raises the exponent.
+static Value round_bits(Gen *g, Value x, const Layout *layout, int lost)
+{
+	if (lost <= 0)
+		return x;
+	int64_t one = 1;
+	Value all = LLVMBuildBitCast(g->b, x, like(g, layout->bits, x), "");
+	Value odd = LLVMBuildLShr(g->b, all, whole_like(all, lost), "");
+	odd = LLVMBuildAnd(g->b, odd, whole_like(all, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, whole_like(all, (one << (lost - 1)) - 1), "");
+	all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), whole_like(all, -(one << lost)),
+	                   "");
+	return LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
+}
+
+Value narrow_value(Gen *g, const Attr *attr, Elem e, Value x)
+{
+	Layout layout = layout_of(g, e);
+	int lost = layout.fraction - (int)MIN(attr->i[0], layout.fraction);
+	int least = (int)MAX(attr->i[1], layout.least);
+	Value size = unary(g, "llvm.fabs", x), y = round_bits(g, x, &layout, lost);
+	Value small = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, ldexp(1, least)), "");
+	y = LLVMBuildSelect(g->b, small, round_even(g, x, lost + least), y, "");
+	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
+	return LLVMBuildSelect(g->b, nan, x, y, "");
+}

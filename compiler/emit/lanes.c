@@ -1,0 +1,129 @@
+// lanes.c: elements loaded and stored, one or along lanes.
+// Takes gen.h. Keeps: nothing of a lane that does not exist is touched.
+#include "gen.h"
+
+static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
+{
+	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
+}
+
+// Addresses that differ by lane.
+static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
+{
+	LLVMTypeRef narrow = LLVMVectorType(g->i32, (unsigned)g->target->width);
+	bool fits = x->most > 0 && x->most < INT32_MAX / 2;
+	Value start = element(g, type, memory, x->base), by = x->vector;
+	if (by && fits)
+		by = LLVMBuildTrunc(g->b, by, narrow, "");
+	if (x->step) {
+		Value lane[64];
+		for (int l = 0; l < g->target->width; l++)
+			lane[l] = LLVMConstInt(fits ? g->i32 : g->i64,
+			                       (unsigned long long)(l * x->step), 1);
+		Value steps = LLVMConstVector(lane, (unsigned)g->target->width);
+		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
+	}
+	return element(g, type, start, by);
+}
+
+static Value all_lanes(Gen *g)
+{
+	return LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->target->width));
+}
+
+// What masked lanes hold, which nothing may use. LLVM 19 takes a quotient of lanes known to be 0
+// for 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the select that hides it: where it knows
+// the mask, floats are 1.
+static Value unread_lanes(LLVMTypeRef wide, Value mask)
+{
+	Value none = LLVMConstNull(wide);
+	bool integer = LLVMGetTypeKind(LLVMGetElementType(wide)) == LLVMIntegerTypeKind;
+	return integer || !mask || !LLVMIsConstant(mask) ? none : real_like(none, 1);
+}
+
+static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
+{
+	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->target->width);
+	Value alignment = LLVMConstInt(g->i32, align, 0), none = unread_lanes(wide, x->mask);
+	if (x->step != 1 || x->vector) {
+		Value from = addresses(g, type, memory, x);
+		Value mask = x->mask ? x->mask : all_lanes(g);
+		Value args[4] = {from, alignment, mask, none};
+		LLVMTypeRef types[2] = {wide, LLVMTypeOf(from)};
+		return intrinsic(g, "llvm.masked.gather", 2, types, 4, args);
+	}
+	Value from = element(g, type, memory, x->base);
+	if (x->mask) {
+		Value args[4] = {from, alignment, x->mask, none};
+		LLVMTypeRef types[2] = {wide, g->ptr};
+		return intrinsic(g, "llvm.masked.load", 2, types, 4, args);
+	}
+	Value v = LLVMBuildLoad2(g->b, wide, from, "");
+	LLVMSetAlignment(v, align);
+	return v;
+}
+
+static bool differs(const Lanes *x)
+{
+	return x->step || x->vector;
+}
+
+void prefetch_line(Gen *g, Value from)
+{
+	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
+	              LLVMConstInt(g->i32, 1, 0)};
+	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
+}
+
+void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
+{
+	prefetch_line(g, element(g, memory_type(g, e), memory, x->base));
+}
+
+Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
+{
+	LLVMTypeRef type = memory_type(g, e);
+	Value v;
+	if (differs(x)) {
+		v = load_vector(g, type, (unsigned)elems[e].bytes, memory, x);
+	} else {
+		v = LLVMBuildLoad2(g->b, type, element(g, type, memory, x->base), "");
+		LLVMSetAlignment(v, (unsigned)elems[e].bytes);
+	}
+	return e == E_b8 ? LLVMBuildICmp(g->b, LLVMIntNE, v, whole_like(v, 0), "") : v;
+}
+
+static void store_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x,
+                         Value v)
+{
+	Value alignment = LLVMConstInt(g->i32, align, 0);
+	if (x->step != 1 || x->vector) {
+		Value to = addresses(g, type, memory, x);
+		Value args[4] = {v, to, alignment, x->mask ? x->mask : all_lanes(g)};
+		LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
+		intrinsic(g, "llvm.masked.scatter", 2, types, 4, args);
+		return;
+	}
+	Value to = element(g, type, memory, x->base);
+	if (x->mask) {
+		Value args[4] = {v, to, alignment, x->mask};
+		LLVMTypeRef types[2] = {LLVMTypeOf(v), g->ptr};
+		intrinsic(g, "llvm.masked.store", 2, types, 4, args);
+		return;
+	}
+	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
+}
+
+void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
+{
+	LLVMTypeRef type = memory_type(g, e);
+	if (differs(x))
+		v = splat(g, v);
+	if (e == E_b8)
+		v = LLVMBuildZExt(g->b, v, like(g, g->i8, v), "");
+	if (differs(x))
+		store_vector(g, type, (unsigned)elems[e].bytes, memory, x, v);
+	else
+		LLVMSetAlignment(LLVMBuildStore(g->b, v, element(g, type, memory, x->base)),
+		                 (unsigned)elems[e].bytes);
+}

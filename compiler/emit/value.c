@@ -1,0 +1,142 @@
+// value.c: values of kernels: their types, scalars and vectors side by side, constants, intrinsics.
+// Takes gen.h. Gives LLVM values and types.
+#include "gen.h"
+#include <string.h>
+
+LLVMTypeRef memory_type(Gen *g, Elem e)
+{
+	if (e == E_f32)
+		return g->f32;
+	if (e == E_f64)
+		return g->f64;
+	return LLVMIntTypeInContext(g->context, 8 * (unsigned)elems[e].bytes);
+}
+
+LLVMTypeRef elem_type(Gen *g, Elem e)
+{
+	return e == E_b8 ? g->i1 : memory_type(g, e);
+}
+
+bool is_vector(Value v)
+{
+	return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind;
+}
+
+LLVMTypeRef like(Gen *g, LLVMTypeRef type, Value shape)
+{
+	(void)g;
+	if (!is_vector(shape))
+		return type;
+	return LLVMVectorType(type, LLVMGetVectorSize(LLVMTypeOf(shape)));
+}
+
+Value splat(Gen *g, Value v)
+{
+	unsigned width = (unsigned)g->target->width;
+	if (is_vector(v) || width == 1)
+		return v;
+	if (LLVMIsConstant(v)) {
+		Value lane[64];
+		for (unsigned l = 0; l < width; l++)
+			lane[l] = v;
+		return LLVMConstVector(lane, width);
+	}
+	Value none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(v), width));
+	Value first = LLVMBuildInsertElement(g->b, none, v, LLVMConstInt(g->i32, 0, 0), "");
+	Value zeros = LLVMConstNull(LLVMVectorType(g->i32, width));
+	return LLVMBuildShuffleVector(g->b, first, none, zeros, "");
+}
+
+Value match(Gen *g, Value v, Value shape)
+{
+	return is_vector(shape) ? splat(g, v) : v;
+}
+
+void level_out(Gen *g, int n, Value *x)
+{
+	bool wide = false;
+	for (int k = 0; k < n; k++)
+		wide |= is_vector(x[k]);
+	for (int k = 0; wide && k < n; k++)
+		x[k] = splat(g, x[k]);
+}
+
+Value choose(Gen *g, Value condition, Value a, Value b)
+{
+	Value x[3] = {condition, a, b};
+	if (is_vector(a) || is_vector(b) || is_vector(condition))
+		level_out(g, 3, x);
+	return LLVMBuildSelect(g->b, x[0], x[1], x[2], "");
+}
+
+Value both(Gen *g, Value a, Value b)
+{
+	Value x[2] = {a, b};
+	level_out(g, 2, x);
+	return LLVMBuildAnd(g->b, x[0], x[1], "");
+}
+
+Value constant_value(Gen *g, Elem e, double x, int64_t i)
+{
+	switch (e) {
+	case E_f32:
+	case E_f64:
+		return LLVMConstReal(elem_type(g, e), x);
+	case E_f16:
+		return LLVMConstInt(g->i16, float_to_half((float)x), 0);
+	case E_bf16:
+		return LLVMConstInt(g->i16, float_to_bf16((float)x), 0);
+	case E_b8:
+		return LLVMConstInt(g->i1, i != 0, 0);
+	default:
+		return LLVMConstInt(elem_type(g, e), (unsigned long long)i, 1);
+	}
+}
+
+Value real_like(Value shape, double x)
+{
+	LLVMTypeRef type = LLVMTypeOf(shape);
+	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
+		return LLVMConstReal(type, x);
+	Value lane[64];
+	unsigned width = LLVMGetVectorSize(type);
+	for (unsigned l = 0; l < width; l++)
+		lane[l] = LLVMConstReal(LLVMGetElementType(type), x);
+	return LLVMConstVector(lane, width);
+}
+
+Value whole_like(Value shape, int64_t n)
+{
+	LLVMTypeRef type = LLVMTypeOf(shape);
+	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
+		return LLVMConstInt(type, (unsigned long long)n, 1);
+	Value lane[64];
+	unsigned width = LLVMGetVectorSize(type);
+	for (unsigned l = 0; l < width; l++)
+		lane[l] = LLVMConstInt(LLVMGetElementType(type), (unsigned long long)n, 1);
+	return LLVMConstVector(lane, width);
+}
+
+Value intrinsic(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args)
+{
+	unsigned id = LLVMLookupIntrinsicID(name, strlen(name));
+	if (!id)
+		bug("LLVM has no intrinsic %s", name);
+	Value f = LLVMGetIntrinsicDeclaration(g->module, id, types, (size_t)ntypes);
+	LLVMTypeRef type = LLVMIntrinsicGetType(g->context, id, types, (size_t)ntypes);
+	return LLVMBuildCall2(g->b, type, f, args, (unsigned)n, "");
+}
+
+Value unary(Gen *g, const char *name, Value x)
+{
+	LLVMTypeRef type = LLVMTypeOf(x);
+	return intrinsic(g, name, 1, &type, 1, &x);
+}
+
+Value mul_add(Gen *g, Value a, Value b, Value c)
+{
+	Value x[3] = {a, b, c};
+	level_out(g, 3, x);
+	LLVMTypeRef type = LLVMTypeOf(x[0]);
+	return intrinsic(g, "llvm.fmuladd", 1, &type, 3, x);
+}
