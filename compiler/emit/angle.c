@@ -108,7 +108,7 @@ static Value real(Gen *g, Value shape, double x)
 // 2^192, of which the upper 128 bits are kept, has two bits before the point.
 static Value reduce(Gen *g, Value size, Value *turns)
 {
-	LLVMTypeRef itype = like(g, g->i64, size), type = LLVMTypeOf(size);
+	LLVMTypeRef itype = like(g->i64, size), type = LLVMTypeOf(size);
 	Value bits = LLVMBuildBitCast(g->b, size, itype, "");
 	Value exponent = right(g, bits, FRACTION);
 	Value m = LLVMBuildAnd(g->b, bits, whole(g, bits, (1ull << FRACTION) - 1), "");

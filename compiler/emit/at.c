@@ -370,7 +370,7 @@ static Value part32(Gen *g, Value x, int shift, Value shape)
 {
 	Value by = number(g, shift);
 	x = LLVMBuildLShr(g->b, x, is_vector(x) ? splat(g, by) : by, "");
-	x = LLVMBuildTrunc(g->b, x, like(g, g->i32, x), "");
+	x = LLVMBuildTrunc(g->b, x, like(g->i32, x), "");
 	return is_vector(shape) ? splat(g, x) : x;
 }
 
@@ -389,7 +389,7 @@ static Value at_rand(Gen *g, const Val *v, const Index *idx)
 		h = LLVMBuildXor(g->b, h, high, "");
 	}
 	h = LLVMBuildLShr(g->b, mix32(g, h), number32(g, 8, p), "");
-	Value u = LLVMBuildUIToFP(g->b, h, like(g, g->f32, h), "");
+	Value u = LLVMBuildUIToFP(g->b, h, like(g->f32, h), "");
 	return LLVMBuildFMul(g->b, u, match(g, constant_value(g, E_f32, 0x1p-24, 0), u), "");
 }
 

@@ -6,21 +6,21 @@
 static Value half_type(Gen *g, Value bits, bool to_bits)
 {
 	LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
-	return LLVMBuildBitCast(g->b, bits, like(g, to_bits ? g->i16 : half, bits), "");
+	return LLVMBuildBitCast(g->b, bits, like(to_bits ? g->i16 : half, bits), "");
 }
 
 // The upper half of an f32.
 static Value widen_bf16(Gen *g, Value bits)
 {
-	Value wide = LLVMBuildZExt(g->b, bits, like(g, g->i32, bits), "");
+	Value wide = LLVMBuildZExt(g->b, bits, like(g->i32, bits), "");
 	wide = LLVMBuildShl(g->b, wide, whole_like(wide, 16), "");
-	return LLVMBuildBitCast(g->b, wide, like(g, g->f32, wide), "");
+	return LLVMBuildBitCast(g->b, wide, like(g->f32, wide), "");
 }
 
 // To the nearest, ties to even; what is not a number stays so.
 static Value narrow_bf16(Gen *g, Value x)
 {
-	Value bits = LLVMBuildBitCast(g->b, x, like(g, g->i32, x), "");
+	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
 	Value odd = LLVMBuildLShr(g->b, bits, whole_like(bits, 16), "");
 	odd = LLVMBuildAnd(g->b, odd, whole_like(bits, 1), "");
 	Value up = LLVMBuildAdd(g->b, odd, whole_like(bits, 0x7FFF), "");
@@ -28,7 +28,7 @@ static Value narrow_bf16(Gen *g, Value x)
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
 	rounded = LLVMBuildSelect(g->b, nan, whole_like(bits, 0x7FC00000), rounded, "");
 	rounded = LLVMBuildLShr(g->b, rounded, whole_like(bits, 16), "");
-	return LLVMBuildTrunc(g->b, rounded, like(g, g->i16, rounded), "");
+	return LLVMBuildTrunc(g->b, rounded, like(g->i16, rounded), "");
 }
 
 Value widen_float(Gen *g, Value x, Elem from)
@@ -36,7 +36,7 @@ Value widen_float(Gen *g, Value x, Elem from)
 	if (from == E_bf16)
 		return widen_bf16(g, x);
 	if (from == E_f16)
-		return LLVMBuildFPExt(g->b, half_type(g, x, false), like(g, g->f32, x), "");
+		return LLVMBuildFPExt(g->b, half_type(g, x, false), like(g->f32, x), "");
 	return x;
 }
 
@@ -44,11 +44,11 @@ Value widen_float(Gen *g, Value x, Elem from)
 Value narrow_float(Gen *g, Value x, Elem to)
 {
 	if (to == E_f64)
-		return LLVMBuildFPCast(g->b, x, like(g, g->f64, x), "");
-	x = LLVMBuildFPCast(g->b, x, like(g, g->f32, x), "");
+		return LLVMBuildFPCast(g->b, x, like(g->f64, x), "");
+	x = LLVMBuildFPCast(g->b, x, like(g->f32, x), "");
 	if (to == E_f16) {
 		LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
-		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(g, half, x), ""), true);
+		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(half, x), ""), true);
 	}
 	return to == E_bf16 ? narrow_bf16(g, x) : x;
 }
@@ -59,7 +59,7 @@ static Value float_to_int(Gen *g, Value x, Elem to)
 {
 	bool sign = to != E_u64;
 	Elem wide = sign ? E_i64 : E_u64;
-	LLVMTypeRef types[2] = {like(g, g->i64, x), LLVMTypeOf(x)};
+	LLVMTypeRef types[2] = {like(g->i64, x), LLVMTypeOf(x)};
 	Value v = intrinsic(g, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", 2, types, 1, &x);
 	return cast_value(g, v, wide, to);
 }
@@ -77,14 +77,14 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 		return float_to_int(g, x, to);
 	}
 	if (is_float(to)) {
-		LLVMTypeRef type = like(g, to == E_f64 ? g->f64 : g->f32, x);
+		LLVMTypeRef type = like(to == E_f64 ? g->f64 : g->f32, x);
 		x = is_signed(from) ? LLVMBuildSIToFP(g->b, x, type, "")
 		                    : LLVMBuildUIToFP(g->b, x, type, "");
 		return to == E_f32 || to == E_f64 ? x : narrow_float(g, x, to);
 	}
 	if (to == E_b8)
 		return LLVMBuildICmp(g->b, LLVMIntNE, x, whole_like(x, 0), "");
-	return LLVMBuildIntCast2(g->b, x, like(g, elem_type(g, to), x), is_signed(from), "");
+	return LLVMBuildIntCast2(g->b, x, like(elem_type(g, to), x), is_signed(from), "");
 }
 
 // How a float lies in memory.
@@ -111,7 +111,7 @@ static Value round_bits(Gen *g, Value x, const Layout *layout, int lost)
 	if (lost <= 0)
 		return x;
 	int64_t one = 1;
-	Value all = LLVMBuildBitCast(g->b, x, like(g, layout->bits, x), "");
+	Value all = LLVMBuildBitCast(g->b, x, like(layout->bits, x), "");
 	Value odd = LLVMBuildLShr(g->b, all, whole_like(all, lost), "");
 	odd = LLVMBuildAnd(g->b, odd, whole_like(all, 1), "");
 	Value up = LLVMBuildAdd(g->b, odd, whole_like(all, (one << (lost - 1)) - 1), "");

@@ -99,15 +99,9 @@ Value fold_lanes(Gen *g, Op op, Elem e, Value v)
 		return fold_threads(g, op, e, v);
 	if (!is_vector(v))
 		return v;
-	unsigned width = (unsigned)g->target->width;
-	for (unsigned half = width / 2; half; half /= 2) {
-		Value lane[64];
-		for (unsigned l = 0; l < half; l++)
-			lane[l] = LLVMConstInt(g->i32, l, 0);
-		Value low = LLVMConstVector(lane, half);
-		for (unsigned l = 0; l < half; l++)
-			lane[l] = LLVMConstInt(g->i32, l + half, 0);
-		Value high = LLVMConstVector(lane, half);
+	for (int half = g->target->width / 2; half; half /= 2) {
+		Value low = lane_numbers(g->i32, half, 0, 1);
+		Value high = lane_numbers(g->i32, half, half, 1);
 		Value none = LLVMGetPoison(LLVMTypeOf(v));
 		v = fold_step(g, op, e, LLVMBuildShuffleVector(g->b, v, none, low, ""),
 		              LLVMBuildShuffleVector(g->b, v, none, high, ""));

@@ -273,9 +273,9 @@ void parts_finish(Gen *, const Parts *, const Index *unit, const Index *idx);
 
 // ---- values and their types: value.c --------------------------------------------------
 
-LLVMTypeRef elem_type(Gen *, Elem);                // in values
-LLVMTypeRef memory_type(Gen *, Elem);              // in memory
-LLVMTypeRef like(Gen *, LLVMTypeRef, Value shape); // a scalar or vector type as wide as `shape`
+LLVMTypeRef elem_type(Gen *, Elem);         // in values
+LLVMTypeRef memory_type(Gen *, Elem);       // in memory
+LLVMTypeRef like(LLVMTypeRef, Value shape); // a scalar or vector type as wide as `shape`
 bool is_vector(Value);
 Value splat(Gen *, Value);                          // to target->width lanes, if it is not yet
 Value match(Gen *, Value, Value shape);             // a scalar splat if `shape` is a vector
@@ -283,7 +283,8 @@ void level_out(Gen *, int n, Value *);              // all scalars, or all vecto
 Value choose(Gen *, Value condition, Value, Value); // splat where they must be
 Value both(Gen *, Value, Value);                    // and
 Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, the integer for others
-Value real_like(Value shape, double), whole_like(Value shape, int64_t); // of the type of `shape`
+Value real_like(Value shape, double), whole_like(Value shape, int64_t);  // of the type of `shape`
+Value lane_numbers(LLVMTypeRef, int width, int64_t first, int64_t step); // first, first + step, ..
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
 Value unary(Gen *, const char *name, Value);     // an intrinsic of the operand's type
 Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where the target has it

@@ -325,19 +325,11 @@ static Value times(Gen *g, Value a, int64_t n)
 	return LLVMBuildMul(g->b, a, by, "");
 }
 
-static Value lane_numbers(Gen *g, int64_t step)
-{
-	Value lane[64];
-	for (int l = 0; l < g->target->width; l++)
-		lane[l] = number(g, l * step);
-	return LLVMConstVector(lane, (unsigned)g->target->width);
-}
-
 static Value as_vector(Gen *g, const Lanes *x)
 {
 	Value v = splat(g, x->base);
 	if (x->step)
-		v = plus(g, v, lane_numbers(g, x->step));
+		v = plus(g, v, lane_numbers(g->i64, g->target->width, 0, x->step));
 	return x->vector ? plus(g, v, x->vector) : v;
 }
 
@@ -348,11 +340,11 @@ static Value divide(Gen *g, Value x, int64_t by, bool rest, int64_t most)
 	bool narrow = is_vector(x) && most < INT32_MAX && by < INT32_MAX;
 	Value d = is_vector(x) ? splat(g, number(g, by)) : number(g, by);
 	if (narrow) {
-		x = LLVMBuildTrunc(g->b, x, like(g, g->i32, x), "");
-		d = LLVMConstTrunc(d, like(g, g->i32, x));
+		x = LLVMBuildTrunc(g->b, x, like(g->i32, x), "");
+		d = LLVMConstTrunc(d, like(g->i32, x));
 	}
 	Value q = rest ? LLVMBuildURem(g->b, x, d, "") : LLVMBuildUDiv(g->b, x, d, "");
-	return narrow ? LLVMBuildZExt(g->b, q, like(g, g->i64, q), "") : q;
+	return narrow ? LLVMBuildZExt(g->b, q, like(g->i64, q), "") : q;
 }
 
 // Writes the code of a variable, at its own level.

@@ -16,11 +16,7 @@ static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
 	if (by && fits)
 		by = LLVMBuildTrunc(g->b, by, narrow, "");
 	if (x->step) {
-		Value lane[64];
-		for (int l = 0; l < g->target->width; l++)
-			lane[l] = LLVMConstInt(fits ? g->i32 : g->i64,
-			                       (unsigned long long)(l * x->step), 1);
-		Value steps = LLVMConstVector(lane, (unsigned)g->target->width);
+		Value steps = lane_numbers(fits ? g->i32 : g->i64, g->target->width, 0, x->step);
 		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
 	}
 	return element(g, type, start, by);
@@ -120,7 +116,7 @@ void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 	if (differs(x))
 		v = splat(g, v);
 	if (e == E_b8)
-		v = LLVMBuildZExt(g->b, v, like(g, g->i8, v), "");
+		v = LLVMBuildZExt(g->b, v, like(g->i8, v), "");
 	if (differs(x))
 		store_vector(g, type, (unsigned)elems[e].bytes, memory, x, v);
 	else

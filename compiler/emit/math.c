@@ -21,29 +21,18 @@ static bool is_double(Value x)
 	return LLVMGetTypeKind(type) == LLVMDoubleTypeKind;
 }
 
-static Value real(Gen *g, Value shape, double x)
-{
-	return match(g, constant_value(g, is_double(shape) ? E_f64 : E_f32, x, 0), shape);
-}
-
 static Value poly(Gen *g, Value x, const Poly *narrow, const Poly *wide)
 {
 	const Poly *p = is_double(x) ? wide : narrow;
-	Value y = real(g, x, p->c[0]);
+	Value y = real_like(x, p->c[0]);
 	for (int k = 1; k < p->n; k++)
-		y = mul_add(g, y, x, real(g, x, p->c[k]));
+		y = mul_add(g, y, x, real_like(x, p->c[k]));
 	return y;
-}
-
-static Value call1(Gen *g, const char *name, Value x)
-{
-	LLVMTypeRef type = LLVMTypeOf(x);
-	return intrinsic(g, name, 1, &type, 1, &x);
 }
 
 static Value magnitude(Gen *g, Value x)
 {
-	return call1(g, "llvm.fabs", x);
+	return unary(g, "llvm.fabs", x);
 }
 
 static Value with_sign(Gen *g, Value x, Value sign)
@@ -69,12 +58,12 @@ static Value sub(Gen *g, Value a, Value b)
 
 static Value above(Gen *g, Value a, double b)
 {
-	return LLVMBuildFCmp(g->b, LLVMRealOGT, a, real(g, a, b), "");
+	return LLVMBuildFCmp(g->b, LLVMRealOGT, a, real_like(a, b), "");
 }
 
 static Value below(Gen *g, Value a, double b)
 {
-	return LLVMBuildFCmp(g->b, LLVMRealOLT, a, real(g, a, b), "");
+	return LLVMBuildFCmp(g->b, LLVMRealOLT, a, real_like(a, b), "");
 }
 
 static Value pick(Gen *g, Value condition, Value a, Value b)
@@ -85,13 +74,13 @@ static Value pick(Gen *g, Value condition, Value a, Value b)
 // At most `high`, at least `low`; what is not a number stays so.
 static Value clamp(Gen *g, Value x, double low, double high)
 {
-	x = pick(g, above(g, x, high), real(g, x, high), x);
-	return pick(g, below(g, x, low), real(g, x, low), x);
+	x = pick(g, above(g, x, high), real_like(x, high), x);
+	return pick(g, below(g, x, low), real_like(x, low), x);
 }
 
 static LLVMTypeRef bits_type(Gen *g, Value x)
 {
-	return like(g, is_double(x) ? g->i64 : g->i32, x);
+	return like(is_double(x) ? g->i64 : g->i32, x);
 }
 
 static Value bits(Gen *g, Value x, int64_t n)
@@ -140,13 +129,13 @@ Value math_exp(Gen *g, Value x)
 	bool d = is_double(x);
 	Value tiny = below(g, x, -87.336544);
 	x = d ? clamp(g, x, -746, 710) : clamp(g, x, -87.336544, 89);
-	Value n = call1(g, "llvm.rint", mul(g, x, real(g, x, M_LOG2E)));
+	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_LOG2E)));
 	Value r =
-	    mul_add(g, n, real(g, x, d ? -6.93147180369123816490e-01 : -0.693145751953125), x);
-	r = mul_add(g, n, real(g, x, d ? -1.90821492927058770002e-10 : -1.42860677e-6), r);
+	    mul_add(g, n, real_like(x, d ? -6.93147180369123816490e-01 : -0.693145751953125), x);
+	r = mul_add(g, n, real_like(x, d ? -1.90821492927058770002e-10 : -1.42860677e-6), r);
 	Value y = mul_add(g, mul(g, r, r), poly(g, r, &narrow, &wide), r);
-	y = scale(g, add(g, y, real(g, x, 1)), n);
-	return d ? y : pick(g, tiny, real(g, x, 0), y);
+	y = scale(g, add(g, y, real_like(x, 1)), n);
+	return d ? y : pick(g, tiny, real_like(x, 0), y);
 }
 
 // ---- log ------------------------------------------------------------------------------
@@ -169,28 +158,29 @@ static Value log_normal(Gen *g, Value x, Value shift)
 	Value above_root = LLVMBuildSub(g->b, i, bits(g, x, root), "");
 	Value n = LLVMBuildAShr(g->b, above_root, bits(g, x, place), "");
 	i = LLVMBuildSub(g->b, i, LLVMBuildShl(g->b, n, bits(g, x, place), ""), "");
-	Value f = sub(g, LLVMBuildBitCast(g->b, i, LLVMTypeOf(x), ""), real(g, x, 1));
-	Value s = LLVMBuildFDiv(g->b, f, add(g, f, real(g, x, 2)), "");
+	Value f = sub(g, LLVMBuildBitCast(g->b, i, LLVMTypeOf(x), ""), real_like(x, 1));
+	Value s = LLVMBuildFDiv(g->b, f, add(g, f, real_like(x, 2)), "");
 	Value z = mul(g, s, s);
 	Value y = mul(g, mul(g, s, z), poly(g, z, &narrow, &wide));
 	Value exponent = sub(g, LLVMBuildSIToFP(g->b, n, LLVMTypeOf(x), ""), shift);
-	y = mul_add(g, exponent, real(g, x, d ? 1.90821492927058770002e-10 : 1.42860677e-6), y);
+	y = mul_add(g, exponent, real_like(x, d ? 1.90821492927058770002e-10 : 1.42860677e-6), y);
 	y = add(g, y, add(g, s, s));
-	return mul_add(g, exponent, real(g, x, d ? 6.93147180369123816490e-01 : 0.693145751953125),
-	               y);
+	return mul_add(g, exponent,
+	               real_like(x, d ? 6.93147180369123816490e-01 : 0.693145751953125), y);
 }
 
 Value math_log(Gen *g, Value x)
 {
 	bool d = is_double(x);
-	Value least = real(g, x, d ? 0x1p-1022 : 0x1p-126), zero = real(g, x, 0);
+	Value least = real_like(x, d ? 0x1p-1022 : 0x1p-126), zero = real_like(x, 0);
 	Value tiny = LLVMBuildFCmp(g->b, LLVMRealOLT, x, least, "");
-	Value up = mul(g, x, real(g, x, d ? 0x1p54 : 0x1p25));
-	Value y = log_normal(g, pick(g, tiny, up, x), pick(g, tiny, real(g, x, d ? 54 : 25), zero));
-	Value infinite = LLVMBuildFCmp(g->b, LLVMRealOEQ, x, real(g, x, INFINITY), "");
+	Value up = mul(g, x, real_like(x, d ? 0x1p54 : 0x1p25));
+	Value y =
+	    log_normal(g, pick(g, tiny, up, x), pick(g, tiny, real_like(x, d ? 54 : 25), zero));
+	Value infinite = LLVMBuildFCmp(g->b, LLVMRealOEQ, x, real_like(x, INFINITY), "");
 	y = pick(g, infinite, x, y);
-	y = pick(g, LLVMBuildFCmp(g->b, LLVMRealOEQ, x, zero, ""), real(g, x, -INFINITY), y);
-	return pick(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real(g, x, NAN), y);
+	y = pick(g, LLVMBuildFCmp(g->b, LLVMRealOEQ, x, zero, ""), real_like(x, -INFINITY), y);
+	return pick(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real_like(x, NAN), y);
 }
 
 // ---- tanh, erf ------------------------------------------------------------------------
@@ -212,10 +202,10 @@ static Value tanh_double(Gen *g, Value x)
 	                           0.00359211609681848416, -0.00886323502197842601,
 	                           0.0218694885237137487, -0.0539682539680989314,
 	                           0.133333333333332583, -0.333333333333333333}};
-	Value a = magnitude(g, x), z = mul(g, x, x), one = real(g, x, 1);
+	Value a = magnitude(g, x), z = mul(g, x, x), one = real_like(x, 1);
 	Value small = mul_add(g, mul(g, x, z), poly(g, z, &near, &near), x);
 	Value e = add(g, math_exp(g, add(g, a, a)), one);
-	Value large = sub(g, one, LLVMBuildFDiv(g->b, real(g, x, 2), e, ""));
+	Value large = sub(g, one, LLVMBuildFDiv(g->b, real_like(x, 2), e, ""));
 	return pick(g, below(g, a, 0.4), small, with_sign(g, large, x));
 }
 
@@ -249,10 +239,10 @@ static Value erf_double(Gen *g, Value x)
 	     -0.265774769828594496, 0.196194159237122422, 0.243592755865839788,
 	     -0.213117616372614394, -0.344129089619470418, 0.234424981561102762,
 	     1.32760122893429805, -0.727492285352204183}};
-	Value a = clamp(g, magnitude(g, x), 0, 6), z = mul(g, a, a), one = real(g, x, 1);
+	Value a = clamp(g, magnitude(g, x), 0, 6), z = mul(g, a, a), one = real_like(x, 1);
 	Value small = mul(g, x, poly(g, z, &near, &near));
-	Value t = LLVMBuildFDiv(g->b, real(g, x, 2), add(g, a, real(g, x, 2)), "");
-	Value power = sub(g, poly(g, sub(g, t, real(g, x, 11 / 24.0)), &far, &far), z);
+	Value t = LLVMBuildFDiv(g->b, real_like(x, 2), add(g, a, real_like(x, 2)), "");
+	Value power = sub(g, poly(g, sub(g, t, real_like(x, 11 / 24.0)), &far, &far), z);
 	Value large = sub(g, one, mul(g, t, math_exp(g, power)));
 	return pick(g, below(g, a, 1), small, with_sign(g, large, x));
 }
@@ -296,18 +286,18 @@ static Value circular(Gen *g, Value x, double quarter)
 	    {1.5703125, 4.83751296997070312e-4, 7.54978995489188e-8},
 	    {1.57079632673412561417, 6.07710050630396597660e-11,
 	     2.02226624879595063154e-21}}; // pi/2, each with zeros to spare
-	Value n = call1(g, "llvm.rint", mul(g, x, real(g, x, M_2_PI))), r = x;
+	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_2_PI))), r = x;
 	for (int k = 0; k < 3; k++)
-		r = mul_add(g, n, real(g, x, -part[d][k]), r);
+		r = mul_add(g, n, real_like(x, -part[d][k]), r);
 	if (d)
 		r = large_angle(g, x, r, &n);
-	Value z = mul(g, r, r), one = real(g, x, 1);
+	Value z = mul(g, r, r), one = real_like(x, 1);
 	Value s = mul_add(g, mul(g, r, z), poly(g, z, &sine, &sine_wide), r);
-	Value c = mul_add(g, z, real(g, x, -0.5), one);
+	Value c = mul_add(g, z, real_like(x, -0.5), one);
 	c = mul_add(g, mul(g, z, z), poly(g, z, &cosine, &cosine_wide), c);
-	n = add(g, n, real(g, x, quarter));
-	Value turn = call1(g, "llvm.floor", mul(g, n, real(g, x, 0.25)));
-	n = mul_add(g, turn, real(g, x, -4), n);
+	n = add(g, n, real_like(x, quarter));
+	Value turn = unary(g, "llvm.floor", mul(g, n, real_like(x, 0.25)));
+	n = mul_add(g, turn, real_like(x, -4), n);
 	Value odd =
 	    LLVMBuildOr(g->b, LLVMBuildFCmp(g->b, LLVMRealOEQ, n, one, ""), above(g, n, 2.5), "");
 	Value y = pick(g, odd, c, s);
@@ -338,7 +328,7 @@ Value math_atan(Gen *g, Value x)
 	     -0.0666664200499654479, 0.0769230673532147535, -0.0909090906699066003,
 	     0.111111111107544058, -0.142857142857115158, 0.199999999999999915,
 	     -0.333333333333333333}};
-	Value a = magnitude(g, x), one = real(g, x, 1), zero = real(g, x, 0);
+	Value a = magnitude(g, x), one = real_like(x, 1), zero = real_like(x, 0);
 	Value over = above(g, a, 1);
 	Value t = pick(g, over, LLVMBuildFDiv(g->b, one, a, ""), a);
 	Value upper = above(g, t, 0.4142135623730950488);
@@ -346,8 +336,8 @@ Value math_atan(Gen *g, Value x)
 	t = pick(g, upper, turned, t);
 	Value z = mul(g, t, t);
 	Value y = mul_add(g, mul(g, t, z), poly(g, z, &narrow, &wide), t);
-	y = add(g, y, pick(g, upper, real(g, x, M_PI_4), zero));
-	y = pick(g, over, sub(g, real(g, x, M_PI_2), y), y);
+	y = add(g, y, pick(g, upper, real_like(x, M_PI_4), zero));
+	y = pick(g, over, sub(g, real_like(x, M_PI_2), y), y);
 	return with_sign(g, y, x);
 }
 
@@ -363,18 +353,19 @@ static Value equal(Gen *g, Value a, Value b)
 Value math_pow(Gen *g, Value x, Value y)
 {
 	if (!is_double(x)) {
-		LLVMTypeRef narrow = LLVMTypeOf(x), wide = like(g, g->f64, x);
+		LLVMTypeRef narrow = LLVMTypeOf(x), wide = like(g->f64, x);
 		Value p = math_pow(g, LLVMBuildFPExt(g->b, x, wide, ""),
 		                   LLVMBuildFPExt(g->b, y, wide, ""));
 		return LLVMBuildFPTrunc(g->b, p, narrow, "");
 	}
-	Value one = real(g, x, 1), zero = real(g, x, 0);
+	Value one = real_like(x, 1), zero = real_like(x, 0);
 	Value p = math_exp(g, mul(g, y, math_log(g, magnitude(g, x))));
-	Value floor = call1(g, "llvm.floor", y), half = mul(g, floor, real(g, x, 0.5));
-	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, call1(g, "llvm.floor", half), "");
+	Value floor = unary(g, "llvm.floor", y), half = mul(g, floor, real_like(x, 0.5));
+	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, unary(g, "llvm.floor", half), "");
 	Value signed_power = pick(g, odd, LLVMBuildFNeg(g->b, p, ""), p);
-	Value some = LLVMBuildOr(g->b, equal(g, floor, y), equal(g, x, real(g, x, -INFINITY)), "");
-	signed_power = pick(g, some, signed_power, real(g, x, NAN));
+	Value some =
+	    LLVMBuildOr(g->b, equal(g, floor, y), equal(g, x, real_like(x, -INFINITY)), "");
+	signed_power = pick(g, some, signed_power, real_like(x, NAN));
 	p = pick(g, LLVMBuildFCmp(g->b, LLVMRealOLT, x, zero, ""), signed_power, p);
 	Value always = LLVMBuildOr(g->b, equal(g, y, zero), equal(g, x, one), "");
 	return pick(g, always, one, p);

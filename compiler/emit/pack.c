@@ -112,10 +112,8 @@ static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
 {
 	if (count % align == 0)
 		return lane_index(g, base, count, align, NULL);
-	Value lane[64], left = LLVMBuildSub(g->b, number(g, count), base, "");
-	for (int l = 0; l < g->target->width; l++)
-		lane[l] = number(g, l);
-	Value numbers = LLVMConstVector(lane, (unsigned)g->target->width);
+	Value left = LLVMBuildSub(g->b, number(g, count), base, "");
+	Value numbers = lane_numbers(g->i64, g->target->width, 0, 1);
 	if (g->target->width == 1)
 		return lane_index(g, base, count, 1, NULL);
 	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, numbers, splat(g, left), "");
@@ -171,7 +169,8 @@ static void copy_panels(Dot *d, Value first, Value end)
 		Value v = operand_at(d, 1, &row, &lanes[u]);
 		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
-			prefetch_line(g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
+			prefetch_line(
+			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
 	loop_end(g, d->b_rows ? &steps : &panels);

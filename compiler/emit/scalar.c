@@ -39,29 +39,16 @@ static Value map_sign(Gen *g, Elem e, Value *x)
 	return LLVMBuildSelect(g->b, below, minus, s, "");
 }
 
-static Value map_floor(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return unary(g, "llvm.floor", x[0]);
-}
-
-static Value map_ceil(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return unary(g, "llvm.ceil", x[0]);
-}
-
-static Value map_round(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return unary(g, "llvm.rint", x[0]);
-}
-
-static Value map_sqrt(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return unary(g, "llvm.sqrt", x[0]);
-}
+#define UNARY(name, intrinsic)                                                                     \
+	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
+	{                                                                                          \
+		(void)e;                                                                           \
+		return unary(g, intrinsic, x[0]);                                                  \
+	}
+UNARY(floor, "llvm.floor")
+UNARY(ceil, "llvm.ceil")
+UNARY(round, "llvm.rint")
+UNARY(sqrt, "llvm.sqrt")
 
 static Value map_rsqrt(Gen *g, Elem e, Value *x)
 {
@@ -91,7 +78,7 @@ static Value map_pow(Gen *g, Elem e, Value *x)
 static Value map_isnan(Gen *g, Elem e, Value *x)
 {
 	if (!is_float(e))
-		return LLVMConstNull(like(g, g->i1, x[0]));
+		return LLVMConstNull(like(g->i1, x[0]));
 	return LLVMBuildFCmp(g->b, LLVMRealUNO, x[0], x[0], "");
 }
 
@@ -110,17 +97,14 @@ static Value map_add(Gen *g, Elem e, Value *x)
 	                   : LLVMBuildAdd(g->b, x[0], x[1], "");
 }
 
-static Value map_sub(Gen *g, Elem e, Value *x)
-{
-	return is_float(e) ? LLVMBuildFSub(g->b, x[0], x[1], "")
-	                   : LLVMBuildSub(g->b, x[0], x[1], "");
-}
-
-static Value map_mul(Gen *g, Elem e, Value *x)
-{
-	return is_float(e) ? LLVMBuildFMul(g->b, x[0], x[1], "")
-	                   : LLVMBuildMul(g->b, x[0], x[1], "");
-}
+#define ARITHMETIC(name, of_floats, of_integers)                                                   \
+	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
+	{                                                                                          \
+		return is_float(e) ? of_floats(g->b, x[0], x[1], "")                               \
+		                   : of_integers(g->b, x[0], x[1], "");                            \
+	}
+ARITHMETIC(sub, LLVMBuildFSub, LLVMBuildSub)
+ARITHMETIC(mul, LLVMBuildFMul, LLVMBuildMul)
 
 // x / y truncated, and 0 by convention where y is 0; nothing traps.
 static Value divide(Gen *g, Elem e, Value x, Value y)
@@ -225,23 +209,15 @@ static Value map_le(Gen *g, Elem e, Value *x)
 	return LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSLE : LLVMIntULE, x[0], x[1], "");
 }
 
-static Value map_and(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return LLVMBuildAnd(g->b, x[0], x[1], "");
-}
-
-static Value map_or(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return LLVMBuildOr(g->b, x[0], x[1], "");
-}
-
-static Value map_xor(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return LLVMBuildXor(g->b, x[0], x[1], "");
-}
+#define BITWISE(name, build)                                                                       \
+	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
+	{                                                                                          \
+		(void)e;                                                                           \
+		return build(g->b, x[0], x[1], "");                                                \
+	}
+BITWISE(and, LLVMBuildAnd)
+BITWISE(or, LLVMBuildOr)
+BITWISE(xor, LLVMBuildXor)
 
 static Value map_select(Gen *g, Elem e, Value *x)
 {

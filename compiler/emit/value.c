@@ -22,12 +22,27 @@ bool is_vector(Value v)
 	return LLVMGetTypeKind(LLVMTypeOf(v)) == LLVMVectorTypeKind;
 }
 
-LLVMTypeRef like(Gen *g, LLVMTypeRef type, Value shape)
+LLVMTypeRef like(LLVMTypeRef type, Value shape)
 {
-	(void)g;
 	if (!is_vector(shape))
 		return type;
 	return LLVMVectorType(type, LLVMGetVectorSize(LLVMTypeOf(shape)));
+}
+
+static Value same_lanes(Value v, unsigned width)
+{
+	Value lane[64];
+	for (unsigned l = 0; l < width; l++)
+		lane[l] = v;
+	return LLVMConstVector(lane, width);
+}
+
+Value lane_numbers(LLVMTypeRef type, int width, int64_t first, int64_t step)
+{
+	Value lane[64];
+	for (int l = 0; l < width; l++)
+		lane[l] = LLVMConstInt(type, (unsigned long long)(first + l * step), 1);
+	return LLVMConstVector(lane, (unsigned)width);
 }
 
 Value splat(Gen *g, Value v)
@@ -35,12 +50,8 @@ Value splat(Gen *g, Value v)
 	unsigned width = (unsigned)g->target->width;
 	if (is_vector(v) || width == 1)
 		return v;
-	if (LLVMIsConstant(v)) {
-		Value lane[64];
-		for (unsigned l = 0; l < width; l++)
-			lane[l] = v;
-		return LLVMConstVector(lane, width);
-	}
+	if (LLVMIsConstant(v))
+		return same_lanes(v, width);
 	Value none = LLVMGetPoison(LLVMVectorType(LLVMTypeOf(v), width));
 	Value first = LLVMBuildInsertElement(g->b, none, v, LLVMConstInt(g->i32, 0, 0), "");
 	Value zeros = LLVMConstNull(LLVMVectorType(g->i32, width));
@@ -98,11 +109,7 @@ Value real_like(Value shape, double x)
 	LLVMTypeRef type = LLVMTypeOf(shape);
 	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
 		return LLVMConstReal(type, x);
-	Value lane[64];
-	unsigned width = LLVMGetVectorSize(type);
-	for (unsigned l = 0; l < width; l++)
-		lane[l] = LLVMConstReal(LLVMGetElementType(type), x);
-	return LLVMConstVector(lane, width);
+	return same_lanes(LLVMConstReal(LLVMGetElementType(type), x), LLVMGetVectorSize(type));
 }
 
 Value whole_like(Value shape, int64_t n)
@@ -110,11 +117,8 @@ Value whole_like(Value shape, int64_t n)
 	LLVMTypeRef type = LLVMTypeOf(shape);
 	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
 		return LLVMConstInt(type, (unsigned long long)n, 1);
-	Value lane[64];
-	unsigned width = LLVMGetVectorSize(type);
-	for (unsigned l = 0; l < width; l++)
-		lane[l] = LLVMConstInt(LLVMGetElementType(type), (unsigned long long)n, 1);
-	return LLVMConstVector(lane, width);
+	return same_lanes(LLVMConstInt(LLVMGetElementType(type), (unsigned long long)n, 1),
+	                  LLVMGetVectorSize(type));
 }
 
 Value intrinsic(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args)
