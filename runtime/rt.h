@@ -154,7 +154,7 @@ void amos_sources_close(struct amos_sources *);
 const struct amos_source *amos_source_of(const struct amos_sources *,
                                          const char *input); // NULL: none
 
-// ---- data.c, batch.c ------------------------------------------------------------------
+// ---- data.c, bind.c, fit.c, measure.c, batch.c ----------------------------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;
@@ -183,6 +183,16 @@ struct amos_data {
 	char *note;
 };
 
+// Of a source; NULL: it is no file.
+const struct amos_array *amos_source_array(const struct amos_data *, const struct amos_source *);
+int64_t amos_data_units(const struct amos_data *, int64_t length); // windows or samples in it
+// Counts in one more input: `length` tokens or samples, `window` elements a sample.
+int amos_data_count(struct amos_data *, const struct amos_source *, bool first, bool stream,
+                    int64_t length, int64_t window);
+int amos_data_enough(const struct amos_data *); // for a batch of each part
+int amos_misfit(const struct amos_source *, const struct amos_input *, const struct amos_array *);
+// What a source's numbers are divided by for an input of that class.
+double amos_divisor(const struct amos_data *, const struct amos_source *, char class);
 int64_t amos_data_samples(const struct amos_data *); // in a batch
 int64_t amos_data_tokens(const struct amos_data *);  // in a batch; 0: no stream
 

@@ -1,0 +1,153 @@
+// bind.c: numbers for the free dimensions of a model's inputs, of the data that feed them.
+// Takes open sources and the inputs as the model declares them. Gives sizes for the compiler.
+// Keeps: what the model says; data that do not agree are told of.
+#include "rt.h"
+#include <string.h>
+
+enum { DEFAULT_BATCH = 32 };
+
+int amos_misfit(const struct amos_source *source, const struct amos_input *input,
+                const struct amos_array *array)
+{
+	char found[256], wanted[256];
+	return amos_fail(
+	    AMOS_INPUT, "--data %s: found %s, wanted %s", source->name,
+	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim),
+	    amos_shape_text(wanted, sizeof wanted, input->type, input->rank, input->dim));
+}
+
+// All axes, or all but the first, from an array of the same rank.
+static int bind_axes(const struct amos_source *source, struct amos_input *input,
+                     const struct amos_array *array, int from)
+{
+	if (array->rank != input->rank)
+		return from ? AMOS_DONE : amos_misfit(source, input, array);
+	for (int a = from; a < input->rank; a++) {
+		if (!from && input->dim[a] >= 0 && input->dim[a] != array->dim[a])
+			return amos_misfit(source, input, array);
+		if (input->dim[a] < 0)
+			input->dim[a] = array->dim[a];
+	}
+	return AMOS_DONE;
+}
+
+// The batch: a fixed first axis, else --batch, else the default.
+static int bind_batch(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	int64_t fixed = -1, samples = INT64_MAX;
+	const char *by = NULL;
+	for (int i = 0; i < n; i++) {
+		const struct amos_array *array =
+		    amos_source_array(data, amos_source_of(&data->sources, inputs[i].name));
+		if (!array || !inputs[i].rank)
+			continue;
+		if (inputs[i].dim[0] >= 0 && fixed < 0) {
+			fixed = inputs[i].dim[0];
+			by = inputs[i].name;
+		}
+		if (array->rank && (array->rank > 1 || inputs[i].rank == 1) &&
+		    array->dim[0] < samples)
+			samples = (int64_t)((double)array->dim[0] * data->split);
+	}
+	if (fixed >= 0 && data->batch >= 0 && data->batch != fixed)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--batch %lld: the first axis of input %s is fixed at %lld in the model",
+		    (long long)data->batch, by, (long long)fixed);
+	if (fixed >= 0)
+		data->batch = fixed;
+	if (data->batch < 0)
+		data->batch = samples < DEFAULT_BATCH ? samples : DEFAULT_BATCH;
+	return data->batch ? AMOS_DONE : amos_fail(AMOS_INPUT, "--data: there are no samples");
+}
+
+// Free axes of a name that has a size somewhere get it.
+static void bind_names(int n, struct amos_input *inputs)
+{
+	for (int i = 0; i < n; i++)
+		for (int a = 0; a < inputs[i].rank; a++) {
+			if (inputs[i].dim[a] < 0 || !inputs[i].axis[a] || !*inputs[i].axis[a])
+				continue;
+			for (int j = 0; j < n; j++)
+				for (int b = 0; b < inputs[j].rank; b++)
+					if (inputs[j].dim[b] < 0 && inputs[j].axis[b] &&
+					    !strcmp(inputs[j].axis[b], inputs[i].axis[a]))
+						inputs[j].dim[b] = inputs[i].dim[a];
+		}
+}
+
+static int bind_samples(struct amos_data *data, int n, struct amos_input *inputs)
+{
+	int status = bind_batch(data, n, inputs);
+	for (int i = 0; !status && i < n; i++) {
+		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
+		const struct amos_array *array = amos_source_array(data, source);
+		if (source && inputs[i].rank && inputs[i].dim[0] < 0)
+			inputs[i].dim[0] = data->batch;
+		if (array && inputs[i].rank)
+			status = bind_axes(source, &inputs[i], array, 1);
+	}
+	if (!status)
+		bind_names(n, inputs);
+	return status;
+}
+
+// What amos_data_batches answers before there is a compiled model.
+static int count_bound(struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	bool first = true;
+	int status = AMOS_DONE;
+	for (int i = 0; !status && i < n; i++) {
+		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
+		const struct amos_array *array = amos_source_array(data, source);
+		int64_t elements = amos_count(inputs[i].rank, inputs[i].dim),
+		        per = elements / data->batch;
+		if (!array || !array->rank || !inputs[i].rank || elements < 0)
+			continue;
+		status = amos_data_count(data, source, first, array->rank == 1 && per > 1,
+		                         array->dim[0], per);
+		first = false;
+	}
+	return status || first ? status : amos_data_enough(data);
+}
+
+// Data that speak of no input at all: of another model, or arrays without names.
+static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
+{
+	char brought[512] = "", wanted[512] = "";
+	for (int i = 0, at = 0; i < n; i++) {
+		if (amos_source_of(&data->sources, inputs[i].name))
+			return AMOS_DONE;
+		if (at < (int)sizeof wanted)
+			at += snprintf(wanted + at, sizeof wanted - (size_t)at, "%s%s",
+			               i ? ", " : "", inputs[i].name);
+	}
+	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof brought; i++)
+		at += snprintf(brought + at, sizeof brought - (size_t)at, "%s%s", i ? ", " : "",
+		               data->sources.at[i].name);
+	return n && *brought ? amos_fail(AMOS_INPUT,
+	                                 "--data: found data of %s, wanted of the model's inputs, "
+	                                 "which are %s",
+	                                 brought, wanted)
+	                     : AMOS_DONE;
+}
+
+int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
+{
+	int status = check_any(data, n, inputs);
+	if (status)
+		return status;
+	if (!data->exact) {
+		status = bind_samples(data, n, inputs);
+		return status ? status : count_bound(data, n, inputs);
+	}
+	for (int i = 0; !status && i < n; i++) {
+		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
+		const struct amos_array *array = amos_source_array(data, source);
+		if (array)
+			status = bind_axes(source, &inputs[i], array, 0);
+	}
+	if (!status)
+		bind_names(n, inputs);
+	return status;
+}

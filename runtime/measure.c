@@ -1,0 +1,71 @@
+// measure.c: what data are like: how many of them are labels, how large their numbers. Takes open
+// sources. Gives what the optimizer and eta ask for.
+#include "rt.h"
+#include <math.h>
+
+static double part_masked(const struct amos_data *data)
+{
+	return data->mask < 0 ? 0.15 : data->mask;
+}
+
+static double square(double x, double unused)
+{
+	(void)unused;
+	return x * x;
+}
+
+static double differs(double x, double from)
+{
+	return x != from;
+}
+
+// Mean of term(x, c) over the part of an array to train on: over all of it, or over MANY drawn
+// evenly.
+static double mean_over(const struct amos_data *data, const struct amos_array *array,
+                        double (*term)(double, double), double c)
+{
+	enum { MANY = 1 << 20 };
+	int64_t count = amos_count(array->rank, array->dim);
+	if (!data->exact && array->rank)
+		count = (int64_t)((double)count * data->split);
+	double sum = 0;
+	int64_t taken = count < MANY ? count : MANY;
+	for (int64_t i = 0; i < taken; i++) {
+		int64_t at = count > MANY ? (int64_t)(amos_mix((uint64_t)i) % (uint64_t)count) : i;
+		sum += term(amos_number(array->bytes, array->type, at), c);
+	}
+	return taken ? sum / (double)taken : 0;
+}
+
+double amos_data_labels(const struct amos_data *data, const char *name, int64_t elements,
+                        int64_t ignore)
+{
+	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_array *array = amos_source_array(data, source);
+	double part = 1;
+	if (source && source->masked)
+		part = part_masked(data);
+	else if (array && ignore)
+		part = mean_over(data, array, differs, (double)ignore);
+	return part * (double)elements;
+}
+
+double amos_data_independent(const struct amos_data *data)
+{
+	double part = 1;
+	for (int i = 0; i < data->sources.count; i++)
+		if (data->sources.at[i].masked)
+			part = part_masked(data);
+	return (double)amos_data_batches(data) / part;
+}
+
+double amos_data_rms(const struct amos_data *data, const char *name)
+{
+	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_array *array = amos_source_array(data, source);
+	if (!source)
+		return NAN;
+	if (!array)
+		return source->fill;
+	return sqrt(mean_over(data, array, square, 0)) / amos_divisor(data, source, 'f');
+}
