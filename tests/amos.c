@@ -60,12 +60,8 @@ static Graph *step_graph(Arena *arena, const json_t *c, Elem type)
 static Array *first_state(Arena *arena, const Graph *g, const json_t *c, const json_t *theta)
 {
 	Array *slot = NEWS(arena, Array, g->slots.count);
-	for (int i = 0; i < g->slots.count; i++) {
-		const Slot *s = &g->slots.at[i];
-		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
-		slot[i] =
-		    array_from(arena, s->type, &s->shape, s->init ? s->init : take(arena, bytes));
-	}
+	for (int i = 0; i < g->slots.count; i++)
+		slot[i] = slot_start(arena, &g->slots.at[i]);
 	numbers(theta, slot[0].f, 12);
 	Array *b = &slot[find_slot(g, "theta.b")];
 	for (int64_t i = 0; i < count_of(&b->shape); i++)

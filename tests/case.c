@@ -108,9 +108,7 @@ Array case_slot(Arena *arena, const Slot *s, const KnownList *known)
 			return as_slot(arena, s, &known->at[i]);
 	if (s->kind == S_input)
 		fail(s->name, "no data");
-	Array zeros = {.type = s->type, .shape = s->shape};
-	zeros.f = NEWS(arena, double, count_of(&s->shape) + 1);
-	return s->init ? array_from(arena, s->type, &s->shape, s->init) : zeros;
+	return slot_start(arena, s);
 }
 
 const char *case_operator(Arena *arena, const char *folder)

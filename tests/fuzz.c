@@ -165,8 +165,7 @@ static Array *step_slots(Fuzz *f, const Graph *g)
 			slot[k] = f->trial->slot[k];
 			continue;
 		}
-		const void *bytes = s->init ? s->init : take(f->arena, 8 * (size_t)n + 8);
-		slot[k] = array_from(f->arena, s->type, &s->shape, bytes);
+		slot[k] = slot_start(f->arena, s);
 		for (int64_t i = 0; !s->init && i < n; i++)
 			if (is_float(s->type))
 				slot[k].f[i] = (double)(1 + draw_below(&f->made, 256)) / 1024;

@@ -88,10 +88,8 @@ static Array *first_slots(Arena *arena, const Graph *g)
 	Array *slot = random_slots(arena, g, 1, 3);
 	for (int k = 0; k < g->slots.count; k++) {
 		const Slot *s = &g->slots.at[k];
-		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
 		if (s->kind != S_input)
-			slot[k] = array_from(arena, s->type, &s->shape,
-			                     s->init ? s->init : take(arena, bytes));
+			slot[k] = slot_start(arena, s);
 	}
 	return slot;
 }

@@ -255,6 +255,15 @@ char *read_file(const char *path, long *count)
 	return bytes;
 }
 
+void same_files(const char *a, const char *b)
+{
+	long n, m;
+	char *x = read_file(a, &n), *y = read_file(b, &m);
+	CHECK(n == m && !memcmp(x, y, (size_t)n), "%s and %s differ", a, b);
+	free(x);
+	free(y);
+}
+
 static void write_npy(const char *path, const char *shape, const float *x, int n)
 {
 	char file[128 + 4096] = "\x93NUMPY\x01\x00\x76\x00";

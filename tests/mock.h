@@ -26,6 +26,7 @@ extern const struct amos_model
 void enter_folder(const char *test);
 void write_file(const char *path, const void *bytes, long count);
 char *read_file(const char *path, long *count); // malloc'd, a zero after the last byte
+void same_files(const char *, const char *);    // checks that they hold the same bytes
 // x.npy f32[n,3] and y.npy f32[n] of a line with weights 2, -1, 0.5 and 0.25.
 void write_line_data(int n);
 // Options as typed: name, value, ..., NULL.

@@ -99,12 +99,8 @@ static void plain_step(const char *name, Plain *p, const double *g, int t)
 static Array *first_contents(Arena *arena, const Graph *g)
 {
 	Array *slot = NEWS(arena, Array, g->slots.count);
-	for (int i = 0; i < g->slots.count; i++) {
-		const Slot *s = &g->slots.at[i];
-		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
-		slot[i] =
-		    array_from(arena, s->type, &s->shape, s->init ? s->init : take(arena, bytes));
-	}
+	for (int i = 0; i < g->slots.count; i++)
+		slot[i] = slot_start(arena, &g->slots.at[i]);
 	return slot;
 }
 

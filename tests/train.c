@@ -29,15 +29,6 @@ static int train_with(const struct amos_model *model, const struct amos_options 
 	return status;
 }
 
-static void same_files(const char *a, const char *b)
-{
-	long n, m;
-	char *x = read_file(a, &n), *y = read_file(b, &m);
-	CHECK(n == m && !memcmp(x, y, (size_t)n), "%s and %s differ", a, b);
-	free(x);
-	free(y);
-}
-
 static int count_lines(const char *path, const char *with)
 {
 	char *text = read_file(path, NULL);

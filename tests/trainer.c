@@ -26,15 +26,6 @@ static void expect(int status, const char *words, const char *file, const char *
 	free(all);
 }
 
-static void same_files(const char *a, const char *b)
-{
-	long n, m;
-	char *x = read_file(a, &n), *y = read_file(b, &m);
-	CHECK(n == m && !memcmp(x, y, (size_t)n), "%s and %s differ", a, b);
-	free(x);
-	free(y);
-}
-
 #define DATA "--data x=x.npy --data y=y.npy --split 0.8 --seed 2 "
 
 int main(int argc, char **argv)

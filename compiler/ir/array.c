@@ -157,6 +157,13 @@ Array array_from(Arena *arena, Elem elem, const Shape *shape, const void *bytes)
 	return array;
 }
 
+Array slot_start(Arena *arena, const Slot *slot)
+{
+	if (slot->init)
+		return array_from(arena, slot->type, &slot->shape, slot->init);
+	return array_new(arena, slot->type, &slot->shape);
+}
+
 void array_to(const Array *array, void *bytes)
 {
 	for (int64_t i = 0; i < count_of(&array->shape); i++) {

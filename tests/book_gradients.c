@@ -1,0 +1,239 @@
+// book_gradients.c: every gradient of the book against finite differences, every whole against its
+// definition, and graphs read back from their text, over cases that use every line of the book.
+#include "book.h"
+#include "passes.h"
+#include <math.h>
+#include <string.h>
+
+static const char *const cases[] = {
+    "x:3,4 = -x",
+    "x:3,4 = abs(x)",
+    "x:3,4 = x * floor(x * 3) + x * ceil(x * 3) - x * round(x * 3) + x * sign(x)",
+    "x:3,4 = narrow(x; 50, -100)",
+    "x:3,4 = exp(x)",
+    "q:3,4 = log(q)",
+    "q:3,4 = sqrt(q)",
+    "q:3,4 = rsqrt(q)",
+    "x:3,4 = sin(x) * cos(x)",
+    "x:3,4 = atan(x)",
+    "x:3,4 = erf(x)",
+    "plain x:3,4 = tanh(x)",
+    "x:3,4 = select(not(isnan(x)), x * x, x)",
+    "x:3,4 p:3,4 i:4 = x * cast(p; f64) + cast(cast(x; f32); f64) * cast(i; f64)",
+    "x:3,4 y:4 = x + y",
+    "x:3,4 y:3,1 = x - y * 2",
+    "x:3,4 y:1,4 z: = x * y * z",
+    "x:3,4 q:1 = x / q",
+    "x:3,1 q:1,4 = x / q - q / (x * x + 1)",
+    "q:3,4 y:3,4 = pow(q, y)",
+    "x:3,4 = pow(x, 3) + pow(x, 5)",
+    "x:3,4 y:1,4 = max(x, y) + 2 * min(x, y)",
+    "x:3,4 q:1 = mod(x, q)",
+    "x:3,4 y:3,4 p:3,4 = select(xor(or(and(x < y, p), x <= y), x == y), x * 3, y * x)",
+    "x:3,4 y:1,4 p:3,1 = select(p, x * 1.5, y)",
+    "x:3,4 y:3,4 = x * x + x * y + y",
+    "x:3,4,2 = sum(x * x; [0,2])",
+    "x:3,4 = x - mean(x; 1)",
+    "x:3,4 = prod(x; 1)",
+    "o:5,4 = prod(o; 0)",
+    "o:5,4 = prod(o; [0,1])",
+    "x:3,4 = amax(x; 1) * 2",
+    "x:3,4 = amin(x; 0) * x",
+    "x:3,4 = x * cast(argmax(x; 1); f64)",
+    "x:3,4 = cumsum(x; 1, 0, 0)",
+    "x:3,4 = cumsum(x; 0, 1, 1)",
+    "x:3,4 = cumsum(x; 0, 1, 0) * cumsum(x; 1, 0, 1)",
+    "x:3,4 = reshape(x * x; [2,6])",
+    "x:2,3,4 = permute(x; [2,0,1])",
+    "x:3,1,2 = expand(x * x; [3,4,2])",
+    "x:3,4 = pad(x; [1,0], [2,3], 0.5)",
+    "x:7,5 = slice(x; [1,0], [3,5], [2,1])",
+    "x:7,5 = slice(x; [6,3], [3,2], [-2,-3])",
+    "x:7,5 = slice(x; [2,1], [1,3], [9,1])",
+    "x:2,7 = window(x; [1,5,3,1,1,0,1], 0)",
+    "x:2,7 = window(x; [1,7,3,1,1,1,1], 0.5)",
+    "x:2,7 = window(x; [1,3,3,2,1,0,1], 0)",
+    "x:2,8 = window(x; [1,4,2,2,1,0,1], 0)",
+    "x:2,9 = window(x; [1,3,3,3,1,1,1], 0)",
+    "x:2,9 = window(x; [1,2,4,2,2,1,1], 0)",
+    "x:2,4 = window(x; [1,9,3,1,1,2,2], 0)",
+    "x:2,5 = window(x; [1,6,3,1,-1,-1,1], 0)",
+    "x:2,5 = window(x; [1,6,4,2,-1,-1,3], 0)",
+    "x:2,6,7 = window(x; [1,3,2,2,1,0,1,2,4,3,2,1,1,1], 0)",
+    "x:2,6,7 = window(x; [2,3,2,2,1,0,1,1,4,3,2,1,1,1], 0)",
+    "x:2,3 y:2,1 z:2,2 = concat(x * 2, y, z * z; 1)",
+    "x:2,3 = concat(x, x * x; 0)",
+    "x:2,3,4 y:2,4,5 = dot(x, y)",
+    "x:2,3,4 y:1,4,5 = dot(x, y)",
+    "x:1,3,4 y:2,4,5 = dot(x, y)",
+    "x:2,3,3,4 y:1,3,4,5 = dot(x, y)",
+    "x:2,1,3,4 y:1,3,4,5 = dot(x, y)",
+    "x:3,4,2 y:3,5,4 = permute(dot(permute(x; [0,2,1]), permute(y; [0,2,1])); [0,2,1])",
+    "x:2,3,5,5 y:27,4 = dot(reshape(permute(window(reshape(x; [2,1,3,5,5]);"
+    " [3,5,3,1,1,1,1,4,5,3,1,1,1,1], 0); [0,1,3,4,2,5,6]); [50,27]), y)",
+    "x:2,3,5,5 y:27,4 = dot(reshape(permute(window(reshape(x; [2,1,3,5,5]);"
+    " [3,3,3,2,1,1,1,4,4,3,1,1,0,1], 0); [0,1,3,4,2,5,6]); [24,27]), y)",
+    "x:2,4,5 y:1,2,6,3 = dot(reshape(permute(window(reshape(x; [2,2,2,5]);"
+    " [3,3,3,1,2,1,1], 0); [0,1,3,2,4]); [2,2,3,6]), y)",
+    "x:2,3,4,4 y:3,4 = dot(reshape(permute(window(reshape(x; [2,1,3,4,4]);"
+    " [3,4,1,1,1,0,1,4,4,1,1,1,0,1], 0); [0,1,3,4,2,5,6]); [32,3]), y)",
+    "x:1,2,3 y:8,3 = dot(reshape(permute(window(reshape(x; [1,1,2,3]);"
+    " [3,7,4,1,-1,-1,2], 0); [0,1,3,2,4]); [7,8]), y)",
+    "x:2,9 = concat(slice(x; [0,0], [2,3], [1,1]), slice(x; [0,6], [2,3], [1,1]) * 2,"
+    " slice(x; [0,3], [2,3], [1,1]) * 3; 1)",
+    "x:5,4 = gather(x, iota(; 0, [3]); 0) + gather(x, 2 * iota(; 0, [3]); 0)",
+    "x:5,4 = gather(x, 3 - iota(; 0, [2,2]); 1)",
+    "x:3,4 i:5 = gather(x, i; 0)",
+    "x:2,3,2 i:2,2 = gather(x, i; 1)",
+    "x:4,2 i:2 u:2,2 = scatter(x, iota(; 0, [2]), u; 0, 0)",
+    "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 1)",
+    "x:2,4 i:3 u:2,3 = scatter(x, i, u; 1, 1)",
+    "q:4,2 u:3,2 = scatter(q, iota(; 0, [3]), u; 0, 2)",
+    "q:4,2 i:6 o:6,2 = scatter(q, i, o; 0, 2)",
+    "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 3)",
+    "x:4,2 i:6 u:6,2 = scatter(x, i, u; 0, 4)",
+    "x:3,4 = softmax(x; 1)",
+    "x:3,4,2 = softmax(x; [0,2])",
+    "x:3,4 = lse(x; 1)",
+    "x:3,4 = norm(x; 1, 1, 0.01)",
+    "x:3,4,2 = norm(x; [0,2], 1, 0.01)",
+    "x:3,4 = norm(x; 1, 0, 0.01)",
+    "x:3,4 = act(x; relu)",
+    "x:3,4 = act(x; gelu)",
+    "x:3,4 = act(x; gelu_tanh)",
+    "x:3,4 = act(x; gelu_quick)",
+    "x:3,4 = act(x; silu)",
+    "x:3,4 = act(x; tanh)",
+    "x:3,4 = act(x; sigmoid)",
+    "x:3,4 = act(x * 3; hardswish)",
+    "x:3,4 = act(x * 3; hardsigmoid)",
+    "x:3,4 = act(x; softplus)",
+    "x:3,4 = act(x; mish)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 0, 0)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 1, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 = attend(x, y, z, w; 0.5, 0, 1)",
+    "x:2,3,4 y:2,5,4 z:2,5,6 w:2,3,5 = attend(x, y, z, w; 0.5, 1, 0)",
+};
+
+static Array out_named(Arena *arena, const Graph *g, const Array *slot, const char *name)
+{
+	Array *all = eval_graph(arena, g, slot);
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, name))
+			return all[g->outs.at[i].val];
+	bug("no out %s", name);
+}
+
+static double loss_with(const Graph *g, const Array *slot, double *place, double value)
+{
+	Arena *arena = arena_new();
+	double keep = *place;
+	*place = value;
+	double loss = out_named(arena, g, slot, "loss").f[0];
+	*place = keep;
+	arena_free(arena);
+	return loss;
+}
+
+static void check_gradient(Arena *arena, const char *line, const Graph *g, const Graph *with,
+                           Array *slot)
+{
+	const double h = 1e-5;
+	for (int s = 0; s < g->slots.count; s++) {
+		if (slot[s].type != E_f64)
+			continue;
+		Array found =
+		    out_named(arena, with, slot, format(arena, "grad:%s", g->slots.at[s].name));
+		CHECK(same_shape(&found.shape, &slot[s].shape), "%s: shape of %s's gradient", line,
+		      g->slots.at[s].name);
+		for (int64_t i = 0; i < count_of(&slot[s].shape); i++) {
+			double *x = &slot[s].f[i];
+			double wanted =
+			    (loss_with(g, slot, x, *x + h) - loss_with(g, slot, x, *x - h)) /
+			    (2 * h);
+			CHECK(fabs(found.f[i] - wanted) < 1e-6 * (1 + fabs(wanted)),
+			      "%s: gradient of %s[%d] is %.9g, by differences %.9g", line,
+			      g->slots.at[s].name, (int)i, found.f[i], wanted);
+		}
+	}
+}
+
+static void check_text(Arena *arena, const char *line, const Graph *g, const Array *slot)
+{
+	char *text = graph_text(arena, g);
+	Graph *back = parse_graph(arena, line, text, book_builtin());
+	CHECK(!strcmp(text, graph_text(arena, back)), "%s: prints as\n%s, and read back as\n%s",
+	      line, text, graph_text(arena, back));
+	check_same(arena, "graph read back", line, g, back, slot, 0);
+}
+
+static bool is_about(const Def *d, const Val *v)
+{
+	Item attr[3];
+	attr_split(v->op, v->attr, attr);
+	bool fits = d->nin == v->nin;
+	for (int k = 0; k < d->nattr; k++)
+		fits &= d->attr[k]->kind != X_num || d->attr[k]->x == attr[k].x;
+	return fits;
+}
+
+// Marks the first line about each value of g.
+static void mark_lines(Def *const *table, const Graph *g, Table *seen)
+{
+	for (int r = 1; r < g->nval; r++)
+		for (const Def *d = table[g->val[r].op]; d; d = d->next)
+			if (is_about(d, &g->val[r])) {
+				*table_cell_s(seen, d->place) = 1;
+				break;
+			}
+}
+
+static void check_seen(const Table *seen, Def *const *table)
+{
+	for (int op = 0; op < OPS; op++)
+		for (const Def *d = table[op]; d; d = d->next)
+			CHECK(table_find_s(seen, d->place), "%s: no case uses the line about %s",
+			      d->place, prims[op].name);
+}
+
+void test_gradients(void)
+{
+	Arena *always = arena_new();
+	Table *seen = table_new(always);
+	const Book *book = book_builtin();
+	for (int i = 0; i < COUNT(cases); i++) {
+		Arena *arena = arena_new();
+		Array slot[4];
+		bool want[4] = {false};
+		Graph *g = case_loss(arena, cases[i], slot);
+		for (int s = 0; s < g->slots.count; s++)
+			want[s] = slot[s].type == E_f64;
+		Graph *with = grad_pass(arena, g, want);
+		check_gradient(arena, cases[i], g, with, slot);
+		check_same(arena, "opened graph", cases[i], with, open_pass(arena, with), slot,
+		           1e-9);
+		check_text(arena, cases[i], with, slot);
+		mark_lines(book->grads, g, seen);
+		mark_lines(book->wholes, g, seen);
+		arena_free(arena);
+	}
+	check_seen(seen, book->grads);
+	check_seen(seen, book->wholes);
+	for (int op = 0; op < OPS; op++) {
+		bool own = op == O_concat || op == O_attend || prims[op].cls == C_leaf ||
+		           prims[op].cls == C_loop; // loop.c
+		CHECK(own || book->grads[op], "no gradient of %s", prims[op].name);
+		CHECK(prims[op].cls != C_whole || book->wholes[op], "no definition of %s",
+		      prims[op].name);
+	}
+	for (int act = 0; act < ACTS; act++) {
+		Val v = {.op = O_act, .nin = 1, .attr = &(Attr){.n = 1, .i = {act}}};
+		bool found = false;
+		for (const Def *d = book->grads[O_act]; d; d = d->next)
+			found |= is_about(d, &v);
+		CHECK(found, "no gradient of act %s", act_names[act]);
+	}
+	arena_free(always);
+	printf("%d cases: gradients by finite differences, wholes opened, text read back\n",
+	       COUNT(cases));
+}
