@@ -29,7 +29,8 @@ typedef struct Draws {
 
 static bool is_draw(const Graph *g, Ref r)
 {
-	return val(g, r)->op == O_rand;
+	const Val *v = val(g, r);
+	return v->op == O_rand || (v->op == O_cast && val(g, v->in[0])->op == O_rand);
 }
 
 // Of a uniform draw compared with a number.

@@ -268,15 +268,6 @@ Ref zeros(Graph *g, Elem type, Shape shape)
 	return put_expand(g, put_rank(g, put_num(g, type, 0), shape.rank), shape);
 }
 
-// The gradient of a slot that is widened where it is read is not narrowed.
-static Ref unnarrowed(const Graph *g, Ref r)
-{
-	const Val *v = val(g, r);
-	bool narrowed = v->op == O_cast && is_float(v->type) &&
-	                elems[val(g, v->in[0])->type].bytes > elems[v->type].bytes;
-	return narrowed ? v->in[0] : r;
-}
-
 Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 {
 	Graph *g = graph_like(arena, from);
@@ -302,7 +293,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 		const Slot *k = &g->slots.at[i];
 		Ref gradient =
 		    s.gradient[slot[i]] ? s.gradient[slot[i]] : zeros(g, k->type, k->shape);
-		add_out(g, format(arena, "grad:%s", k->name), unnarrowed(g, gradient));
+		add_out(g, format(arena, "grad:%s", k->name), gradient);
 	}
 	return graph_live(arena, g);
 }

@@ -134,8 +134,6 @@ Graph *gather_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- wide.c: what is f32, in f64: outs and inputs too; other slots are widened where read
-Graph *wide_pass(Arena *, const Graph *);
 // ---- lean.c: loops that compute only what is read of them, and zeros where no trip was made;
 // loops laid out as their first `most` trips (see unroll_loop)
 Graph *lean_pass(Arena *, const Graph *);

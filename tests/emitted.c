@@ -253,10 +253,33 @@ static Graph *stores_as_outs(Arena *arena, const Graph *from)
 	return g;
 }
 
+static Ref put_wide(void *none, Graph *g, const Val *v, const Ref *in)
+{
+	(void)none;
+	if (v->op != O_loop)
+		return put_as(g, v, in);
+	Cycle c = loop_of(v);
+	c.body = widen_graph(g->arena, c.body);
+	return put_loop(g, &c, in);
+}
+
+Graph *widen_graph(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	to->wide = true;
+	to->slots.count = 0;
+	for (int s = 0; s < from->slots.count; s++)
+		add_slot(to, from->slots.at[s]);
+	copy_values(to, from, now, put_wide, NULL);
+	copy_ends(to, from, now);
+	return graph_live(arena, to);
+}
+
 double check_wide(Arena *arena, const Graph *from, const Array *slot, const Target *target,
                   Launcher *launch, double tolerance, const double *least, const char *what)
 {
-	const Graph *g = wide_pass(arena, stores_as_outs(arena, from));
+	const Graph *g = widen_graph(arena, stores_as_outs(arena, from));
 	Array *own = NEWS(arena, Array, g->slots.count + 1);
 	for (int k = 0; k < g->slots.count; k++) {
 		own[k] = slot[k];

@@ -22,7 +22,9 @@ Ref end_at(const Graph *, int k); // outs, then what is stored, by number
 // (outs, then stores; NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
-// The same graph computed in double: slots of `slot` where wide_pass() makes them f64.
+// The same graph computed in double, outs and inputs too.
+Graph *widen_graph(Arena *, const Graph *);
+// The same of it: slots of `slot` are f64 where it has them so.
 double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                   double tolerance, const double *least, const char *what);
 // By out, then store: how far an element of it lies from the evaluator, compiled; INFINITY where

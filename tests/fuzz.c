@@ -121,7 +121,7 @@ static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const 
 
 static Outcome check(const Fuzz *f, const Graph *g, const Array *slot, const char *what)
 {
-	const Graph *in_double = wide_pass(f->arena, g);
+	const Graph *in_double = widen_graph(f->arena, g);
 	Array *own = NEWS(f->arena, Array, g->slots.count + 1);
 	for (int k = 0; k < g->slots.count; k++) {
 		own[k] = slot[k];

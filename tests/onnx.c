@@ -192,6 +192,32 @@ static void test_exact(void)
 	      "a product of integers beyond 2^53");
 }
 
+// In double a file's numbers are those of the file, to the last bit: the f32 next to 1/6 is not
+// 1/6, and a third is none of f32.
+static void test_wide(void)
+{
+	const float sixth = 1.0f / 6, three = 3;
+	const ReadOptions wide = {.wide = true};
+	Build *b = usual(13);
+	NodeProto *n = node("HardSigmoid", "x", "h");
+	attribute(n, "alpha")->f = sixth;
+	add_to(b, n);
+	PUSH(arena, b->tensors, floats("three", 1, &three));
+	add_to(b, node("Div", "h,three", "y"));
+	Model *m = read_built(b, &wide), *plain = read_built(b, NULL);
+	if (!m || !plain)
+		return;
+	Array y = run(m);
+	check(y.type == E_f64 && run(plain).type == E_f32, "the type that is computed in");
+	for (int i = 0; i < 6; i++)
+		check(fabs(y.f[i] * 3 - fmin((double)sixth * (i + 1) + 0.5, 1)) < 1e-15,
+		      "alpha of HardSigmoid in double");
+	bool whole = false;
+	for (Ref r = 1; r < (Ref)plain->graph->nval; r++)
+		whole |= val(plain->graph, r)->op == O_act;
+	check(whole, "HardSigmoid as an activation");
+}
+
 static void test_function(void)
 {
 	const double wanted[] = {6, 7, 8, 9, 10, 11};
@@ -539,6 +565,7 @@ int main(int argc, char **argv)
 	test_storage();
 	test_constants();
 	test_exact();
+	test_wide();
 	test_function();
 	test_branch();
 	test_order();

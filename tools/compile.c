@@ -3,27 +3,6 @@
 #include "tool.h"
 #include <string.h>
 
-// Is --precision, `otherwise` where nothing is said, f64? `able`: the verb takes that.
-static bool in_double(const Command *command, bool able, const char *otherwise)
-{
-	const char *said = choice(command, OPT_precision, otherwise);
-	bool wide = !strcmp(said, "f64");
-	if (strcmp(said, "f32") && !(wide && able))
-		fail_status(STATUS_USAGE, "--precision",
-		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
-	return wide;
-}
-
-void need_f32(const Command *command)
-{
-	in_double(command, false, "f32");
-}
-
-Graph *in_precision(Command *command, Graph *g, const char *otherwise)
-{
-	return in_double(command, true, otherwise) ? wide_pass(command->arena, g) : g;
-}
-
 static const void *first_contents(void *graph, int64_t slot)
 {
 	return ((const Graph *)graph)->slots.at[slot].init;
@@ -124,7 +103,6 @@ static Graph *gradients(Command *command, const Graph *loss)
 Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
 	Arena *arena = command->arena;
-	need_f32(command);
 	Trainer t = {.model = read_bound(command, data, true)};
 	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
 	loss = only_outs(arena, loss, measures);

@@ -8,7 +8,7 @@ void verb_eval(Command *command)
 	                                                                                  NULL};
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = open_data(command, &options, false);
-	Graph *g = in_precision(command, read_bound(command, data, false)->graph, "f32");
+	const Graph *g = read_bound(command, data, false)->graph;
 	Graph *loss = loss_pass(command->arena, g, choice(command, OPT_loss, NULL));
 	struct amos *open = open_entry(command, only_outs(command->arena, loss, outs), "eval");
 	check(amos_data_fit(data, amos_model_of(open), entries));

@@ -89,7 +89,7 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 
 void generate(Command *command)
 {
-	Graph *g = in_precision(command, read_window(command, 64)->graph, "f32");
+	Graph *g = read_window(command, 64)->graph;
 	Writer w = writer_of(command, g, command->arguments.at[0]);
 	const char *prompt = choice(command, OPT_prompt, "\n");
 	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);

@@ -150,10 +150,9 @@ void verb_run(Command *command)
 	need_out(command);
 	struct amos_data *data = open_batch(command);
 	Model *model = read_bound(command, data, false);
-	Graph *g = in_precision(command, model->graph, "f32");
-	struct amos *open = open_entry(command, g, "run");
+	struct amos *open = open_entry(command, model->graph, "run");
 	Arrays arrays = {.arena = command->arena};
-	add_outs(&arrays, model, g, open, call_once(open, data, "run"));
+	add_outs(&arrays, model, model->graph, open, call_once(open, data, "run"));
 	write_arrays(command, &arrays);
 }
 
@@ -249,7 +248,7 @@ void verb_grad(Command *command)
 	struct amos_data *data = open_batch(command);
 	Arena *arena = command->arena;
 	Model *model = read_bound(command, data, false);
-	Graph *g = in_precision(command, model->graph, "f64");
+	const Graph *g = model->graph;
 	Graph *loss = chosen(command, OPT_cotangent)
 	                  ? cotangent_pass(arena, g, cotangent_shapes(command, data, g))
 	                  : loss_pass(arena, g, choice(command, OPT_loss, NULL));

@@ -37,7 +37,6 @@ static Graph *graph_after(Command *command, int pass)
 void verb_show(Command *command)
 {
 	int pass = pass_named(choice(command, OPT_after, "read"));
-	need_f32(command);
 	Graph *g = graph_after(command, pass);
 	char *text = NULL;
 	size_t size;

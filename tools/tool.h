@@ -114,9 +114,6 @@ typedef struct Trainer {
 	Object *object;
 } Trainer;
 
-void need_f32(const Command *); // fails where --precision is another
-// What is f32 in --precision, or where that is not given in the precision `otherwise`.
-Graph *in_precision(Command *, Graph *, const char *otherwise);
 // The entries train and eval in one object, and gather where several runs make an update;
 // `weights`: with the first contents of its slots, and the entry run.
 Trainer compile_trainer(Command *, struct amos_data *, bool weights);

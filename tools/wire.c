@@ -148,6 +148,19 @@ static Statistics statistics(const Command *command, bool random)
 	return said || random ? BN_BATCH : BN_FILE;
 }
 
+// Does the graph compute in double? By --precision; where that is not given, grad does.
+static bool in_double(const Command *command)
+{
+	static const char *const able[] = {"run", "eval", "grad", NULL};
+	const char *otherwise = reads_apart(command) ? "f64" : "f32",
+	           *said = choice(command, OPT_precision, otherwise);
+	bool wide = !strcmp(said, "f64");
+	if (strcmp(said, "f32") && !(wide && is_verb(command, able)))
+		fail_status(STATUS_USAGE, "--precision",
+		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
+	return wide;
+}
+
 static void settle_dropout(Command *command, Model *model, bool random)
 {
 	double rate = choice_number(command, OPT_dropout, NAN);
@@ -207,6 +220,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .training = random,
 	                       .apart = reads_apart(command),
 	                       .loss = wants_loss(command),
+	                       .wide = in_double(command),
 	                       .nknown = r->known.count,
 	                       .known = r->known.at,
 	                       .list = list};

@@ -26,6 +26,7 @@ Graph *graph_like(Arena *arena, const Graph *from)
 	for (int n = 1; n < from->nodes.count; n++)
 		PUSH(arena, g->nodes, from->nodes.at[n]);
 	g->plain = from->plain;
+	g->wide = from->wide;
 	return g;
 }
 
@@ -174,6 +175,16 @@ static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr
 	return share(g, &key, r);
 }
 
+static Ref widened(Graph *g, Ref r)
+{
+	return g->wide && val(g, r)->type == E_f32 ? put_cast(g, r, E_f64) : r;
+}
+
+static Elem working(const Graph *g, Elem elem)
+{
+	return g->wide && elem == E_f32 ? E_f64 : elem;
+}
+
 Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
 	if (op == O_const)
@@ -183,13 +194,29 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 			bug("%s: operand %d is no value", prims[op].name, k);
 	if (!attr)
 		attr = &no_attr;
+	if (op == O_cast && attr->i[0] != working(g, (Elem)attr->i[0]))
+		return put_cast(g, in[0], E_f64);
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
-	return put_ordered(g, op, nin, in, attr);
+	return widened(g, put_ordered(g, op, nin, in, attr));
+}
+
+static Ref put_doubles(Graph *g, Shape shape, const float *x)
+{
+	Arena *arena = arena_new();
+	int64_t count = count_of(&shape);
+	double *wide = NEWS(arena, double, count);
+	for (int64_t i = 0; i < count; i++)
+		wide[i] = (double)x[i];
+	Ref r = put_const(g, E_f64, shape, wide);
+	arena_free(arena);
+	return r;
 }
 
 Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
 {
+	if (elem != working(g, elem))
+		return put_doubles(g, shape, bytes);
 	Key key;
 	size_t count = (size_t)count_of(&shape) * (size_t)elems[elem].bytes;
 	const_key(&key, elem, &shape, bytes, count);
@@ -247,6 +274,7 @@ Ref put_as(Graph *g, const Val *v, const Ref *in)
 Ref put_num(Graph *g, Elem elem, double number)
 {
 	char bytes[8];
+	elem = working(g, elem);
 	int64_t whole = is_float(elem) ? 0 : (int64_t)number;
 	Array array = {.type = elem};
 	if (is_float(elem))
@@ -383,6 +411,8 @@ Ref put_rank(Graph *g, Ref x, int rank)
 
 int add_slot(Graph *g, Slot slot)
 {
+	if (slot.kind == S_input)
+		slot.type = working(g, slot.type);
 	PUSH(g->arena, g->slots, slot);
 	return g->slots.count - 1;
 }
@@ -409,9 +439,19 @@ void add_out(Graph *g, const char *name, Ref r)
 	PUSH(g->arena, g->outs, out);
 }
 
+static Ref narrowed(Graph *g, Ref r, Elem elem)
+{
+	g->wide = false;
+	r = put_cast(g, r, elem);
+	g->wide = true;
+	return r;
+}
+
 void add_store(Graph *g, int slot, Ref r)
 {
 	const Slot *to = &g->slots.at[slot];
+	if (to->type != working(g, to->type))
+		r = narrowed(g, r, to->type);
 	const Val *v = val(g, r);
 	if (v->type != to->type || !same_shape(&v->shape, &to->shape))
 		bug("store to %s: %s into %s", to->name, shape_text(g->arena, v->type, &v->shape),

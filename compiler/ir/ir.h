@@ -169,6 +169,8 @@ typedef struct Graph {
 	const struct Book *book;
 	int from; // stamped on every value put
 	Plainness plain;
+	bool wide; // computes in double: f32 is f64, but in slots that are no inputs, and in draws,
+	           // which are widened where they are read
 } Graph;
 
 // A loop: its body is a graph whose slots are, in order, the carried values, an entry of each

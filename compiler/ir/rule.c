@@ -290,32 +290,34 @@ typedef struct Goal { // this part of the left side must equal that value
 	const struct Goal *next;
 } Goal;
 
-// A number with an exact f32 form is meant exactly; others stand rounded in files.
-static bool near(double wanted, double found)
+// A number with an exact f32 form is meant exactly. Others are rounded, to what the graph computes
+// in: where they mean more than a rounding, another number is meant.
+static bool near(const Graph *g, double wanted, double found)
 {
+	double rounding = g->wide ? 0x1p-50 : 0x1p-21;
 	return (double)(float)wanted == wanted || isnan(wanted)
 	           ? found == wanted
-	           : fabs(found - wanted) <= 1e-5 * fabs(wanted);
+	           : fabs(found - wanted) <= rounding * fabs(wanted);
 }
 
-static bool same_item(const Item *wanted, const Item *found)
+static bool same_item(const Graph *g, const Item *wanted, const Item *found)
 {
 	if (wanted->kind != found->kind)
 		return false;
 	if (wanted->kind == I_list)
 		return wanted->n == found->n &&
 		       !memcmp(wanted->i, found->i, (size_t)wanted->n * sizeof *wanted->i);
-	return wanted->kind == I_ref ? wanted->ref == found->ref : near(wanted->x, found->x);
+	return wanted->kind == I_ref ? wanted->ref == found->ref : near(g, wanted->x, found->x);
 }
 
 static bool bind(Match *m, const Expr *e, const Item *item)
 {
 	if (e->kind != X_name || e->var < 0) {
 		Item wanted = eval_item(&m->scope, e);
-		return same_item(&wanted, item);
+		return same_item(m->scope.g, &wanted, item);
 	}
 	if (m->bound >> e->var & 1)
-		return same_item(&m->scope.var[e->var], item);
+		return same_item(m->scope.g, &m->scope.var[e->var], item);
 	m->scope.var[e->var] = *item;
 	m->bound |= 1u << e->var;
 	return true;

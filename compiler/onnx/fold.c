@@ -294,6 +294,8 @@ void lower_group_norm(Call *c)
 static int running_slot(const Call *c, int k)
 {
 	const Val *v = val(c->g, c->in[3 + k]);
+	if (v->op == O_cast) // to double
+		v = val(c->g, v->in[0]);
 	int slot = v->op == O_slot ? (int)v->attr->i[0] : -1;
 	return slot >= 0 && c->g->slots.at[slot].kind == S_buffer ? slot : -1;
 }

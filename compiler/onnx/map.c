@@ -221,16 +221,6 @@ void lower_swiglu(Call *c)
 	c->out[0] = put_map2(c->g, O_mul, c->out[0], c->in[1]);
 }
 
-void lower_hardsigmoid(Call *c)
-{
-	in_val(c, 0);
-	double alpha = attr_float(c, "alpha", 0.2), beta = attr_float(c, "beta", 0.5);
-	if (fabs(alpha - 1.0 / 6) < 1e-6 && beta == 0.5)
-		c->out[0] = put_act(c->g, c->in[0], A_hardsigmoid);
-	else
-		lower_book(c);
-}
-
 // ---- with a word more -----------------------------------------------------------------
 
 static Ref as_float(Graph *g, Ref x)

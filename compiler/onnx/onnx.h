@@ -39,6 +39,7 @@ typedef struct ReadOptions {
 	// read. An input that had to stand in is no slot of the graph.
 	int nknown;
 	const Known *known;
+	bool wide;  // the graph computes in double
 	bool loops; // short loops and constant ones stay loops too
 	bool list;  // inputs, outputs and operators only, as the file declares them: no graph, no
 	            // failure over what is in it

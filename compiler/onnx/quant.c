@@ -222,7 +222,7 @@ void lower_matmul_bits(Call *c)
 		       (long long)((blocks * block * bits + 7) / 8));
 	Ref w = put_reshape(g, unpack_bits(c, b, columns, blocks * block, bits), shape_of(3, dims));
 	Ref zero = put_num(g, E_f32, 1 << (bits - 1));
-	if (operand(c, 3) && in_val(c, 3)->type == E_f32) {
+	if (operand(c, 3) && is_float(in_val(c, 3)->type)) {
 		zero = put_reshape(g, c->in[3], shape_of(3, each));
 	} else if (operand(c, 3)) {
 		const int64_t *z = operand_ints(c, 3, &nz);

@@ -244,6 +244,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	if (unbound)
 		fail_unbound(r, unbound);
 	r->g = graph_new(arena, m->path, book_builtin());
+	r->g->wide = options->wide;
 	if (!lower_model(r))
 		return NULL;
 	m->external = m->file->outside.count > 0;
