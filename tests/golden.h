@@ -15,11 +15,19 @@ typedef bool Fetch(void *ctx, const char *name, Result *);
 
 typedef struct Verdict {
 	int outputs, gradients; // compared
-	int constants; // initializers with a gradient that amosc takes for constants: not compared
+	int constants; // numbers of operators and running statistics without a gradient of amosc's
 	int wrong;
 	double worst; // largest difference, in units of what is allowed
 } Verdict;
 
+typedef struct Limit {    // how near a model is to be to its golden
+	double tolerance; // in parts of a tensor's largest entry
+	bool unstable;    // or as near as its results stay to themselves when inputs are rounded
+	const char *why;  // it is not held to what all others are; NULL: it is
+} Limit;
+Limit golden_limit(const char *key, bool wide); // of a computation in f64 (wide) or f32
+// Why a file has no golden; NULL: it should have one.
+const char *golden_missing(const char *file);
 json_t *golden_load(const char *path); // NULL when there is none
 // The element at flat index i of the input called `name`.
 double golden_input(const char *name, Elem, const Shape *, int64_t i);

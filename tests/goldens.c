@@ -147,12 +147,9 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 	Arena *arena = arena_new();
 	Found f = {.arena = arena, .grads = table_new(arena)};
 	ReadOptions options = {.statistics = strstr(key, "@bn_train") ? BN_BATCH : BN_FILE,
-	                       .apart = true};
-	static const char *const everything[] = {"!*"};
-	if (getenv("AMOSC_GOLDENS_ALL")) {
-		options.nfreeze = 1;
-		options.freeze = everything;
-	}
+	                       .apart = true,
+	                       .wide = true};
+	Limit limit = golden_limit(key, true);
 	bind_inputs(arena, json_object_get(golden, "inputs"), &options);
 	const char *at = strchr(key, '@');
 	const char *path =
@@ -162,13 +159,13 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 	if (!TRY(caught)) {
 		Model *m = read_model(arena, path, &options);
 		evaluate(&f, m, gradients);
-		Verdict v = golden_judge(key, golden, 1e-4, fetch, &f);
+		Verdict v = golden_judge(key, golden, limit.tolerance, fetch, &f);
 		catch_end(&caught);
 		good = !v.wrong && v.outputs &&
 		       (!gradients || v.gradients || !json_object_get(golden, "grads"));
 		printf("%s %s: %d outputs, %d gradients, %d constants, worst %.2g\n",
 		       good ? "ok  " : "BAD ", key, v.outputs, v.gradients, v.constants,
-		       v.worst * 1e-4);
+		       v.worst * limit.tolerance);
 	} else {
 		printf("FAIL %s: %s\n", key, caught.message);
 		free(caught.message);

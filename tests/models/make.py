@@ -62,8 +62,8 @@ def export(model, example, path, **names):
     torch.onnx.export(model.train(), example, path, dynamo=False, opset_version=17, do_constant_folding=False,
                       training=torch.onnx.TrainingMode.TRAINING, **names)
 
-def golden(model, inputs, outputs):
-    """What goldens.json holds of a model, as its _doc says."""
+def golden(model, inputs, outputs, turned={}):
+    """What goldens.json holds of a model, as its _doc says. `turned`: parameters that the file holds transposed, as."""
     out = model.double().eval()(*inputs)
     values = out.flatten()
     weights = torch.cos(0.37 * torch.arange(values.numel(), dtype=torch.double)) / values.numel()
@@ -72,10 +72,10 @@ def golden(model, inputs, outputs):
     spread = sorted({j * (values.numel() - 1) // 15 for j in range(16)})
     grads = {}
     for name, p in model.named_parameters():
-        g = p.grad.flatten()
+        g = (p.grad.T if name in turned else p.grad).flatten()
         n = g.numel()
         at = range(n) if n <= 64 else [k * (n - 1) // 63 for k in range(0, 64, 3 if n <= 4096 else 1)]
-        grads[name] = [g.norm().item(), g.sum().item(), g[:3].tolist(), g.abs().sum().item(), g[list(at)].tolist()]
+        grads[turned.get(name, name)] = [g.norm().item(), g.sum().item(), g[:3].tolist(), g.abs().sum().item(), g[list(at)].tolist()]
     return {'outputs': [[outputs, list(out.shape), values.sum().item(), values.norm().item(), values[spread].tolist()]],
             'loss': loss.item(), 'grads': grads}
 
@@ -139,8 +139,9 @@ onnx.save(onnx.load('mlp.onnx'), 'external.onnx', save_as_external_data=True, lo
 x = torch.sin(0.7 * torch.arange(8, dtype=torch.double) + 0.3).float().double().view(2, 4)
 ids = (3 + 7 * torch.arange(12) % 90).view(2, 6)
 places = places.double()
-selecting = {name + '.onnx': {'inputs': {'x': [4, 3, 6]}, **golden(model, [places], 'loss')}
-             for name, model in [('masked', masked), ('picked', picked), ('written', written)]}
+selecting = {name + '.onnx': {'inputs': {'x': [4, 3, 6]}, **golden(model, [places], 'loss', turned)}
+             for name, model, turned in [('masked', masked, {}), ('picked', picked, {'inner.weight': 'val_1'}),
+                                         ('written', written, {})]}
 mlp_golden = {'inputs': {'x': [2, 4]}, **golden(mlp, [x], 'logits')}
 goldens = {'_doc': "this project's own models, by PyTorch in float64; outputs: [name, shape, sum, L2, values at flat indices "
                    'floor(j (n-1) / 15), j = 0..15, without duplicates], grads: [L2, sum, first 3, sum of absolute values, '
