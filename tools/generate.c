@@ -87,21 +87,33 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 	                .heat = choice_number(command, OPT_temperature, 0.8)};
 }
 
+// The byte, which must be a token of the model.
+static char token_of(const Writer *w, char byte)
+{
+	const Slot *to = w->input;
+	if (to->limit && (unsigned char)byte >= to->limit)
+		fail("--generate", "byte %d is no token: input %s takes 0 to %lld",
+		     (unsigned char)byte, to->name, (long long)to->limit - 1);
+	return byte;
+}
+
 void generate(Command *command)
 {
 	Graph *g = read_window(command, 64)->graph;
 	Writer w = writer_of(command, g, command->arguments.at[0]);
 	const char *prompt = choice(command, OPT_prompt, "\n");
-	int64_t count = (int64_t)strlen(prompt), more = choice_count(command, OPT_generate, 0);
-	if (!count || w.heat <= 0)
+	int64_t more = choice_count(command, OPT_generate, 0);
+	if (!*prompt || w.heat <= 0)
 		bad_usage(command,
 		          "wants a --prompt that is not empty and a --temperature above 0");
-	char *text = take(command->arena, (size_t)(count + more + 1));
-	memcpy(text, prompt, (size_t)count);
+	VEC(char) text = {0};
+	for (const char *c = prompt; *c; c++)
+		PUSH(command->arena, text, token_of(&w, *c));
 	fputs(prompt, stdout);
-	for (int64_t i = 0; i < more; i++) {
-		text[count] = (char)next_token(&w, text, count, i);
-		putchar(text[count++]);
+	for (int64_t i = 0; i < more && !ferror(stdout); i++) {
+		char next = token_of(&w, (char)next_token(&w, text.at, text.count, i));
+		PUSH(command->arena, text, next);
+		putchar(next);
 		fflush(stdout);
 	}
 	putchar('\n');
