@@ -1,4 +1,4 @@
-"""Writes the results into contrib.txt. Needs onnx and onnxruntime; the test needs only the file."""
+"""Writes the results into contrib.txt. Needs onnx and onnxruntime (1.20 or later); the test needs only the file."""
 import re
 import numpy as np
 import onnxruntime
@@ -88,7 +88,8 @@ definitions = {
 }
 
 
-more = {'GroupQueryAttention': ['k', 'v'], 'EmbedLayerNormalization': ['k']}  # results that must have names
+more = {'GroupQueryAttention': ['k', 'v'], 'MultiHeadAttention': ['k', 'v'],
+        'EmbedLayerNormalization': ['k']}  # results that must have names
 
 
 def unpacked(operands):
@@ -101,8 +102,6 @@ def unpacked(operands):
 
 
 def by_runtime(domain, op, version, operands, attributes):
-    if 'local_window_size' in attributes:  # 1.19 does not count the query's own key; later versions do
-        attributes['local_window_size'] -= 1
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in operands if n and n[0] != '$']
     constants = [numpy_helper.from_array(x, n) for n, x in operands if n and n[0] == '$']
     node = helper.make_node(op, [n for n, _ in operands], ['y'] + more.get(op, []), domain=domain, **attributes)

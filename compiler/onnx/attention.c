@@ -174,8 +174,8 @@ void lower_rotary(Call *c)
 	bool flat = val(g, c->in[0])->shape.rank == 3;
 	Ref x = split_heads(c, c->in[0], c->how ? c->how : attr_int(c, "num_heads", 0));
 	int64_t d = val(g, x)->shape.dim[3], turned = attr_int(c, "rotary_embedding_dim", 0);
-	if (!turned)
-		turned = d;
+	if (!turned) // as many as there are angles for
+		turned = MIN(d, 2 * in_val(c, 1)->shape.dim[in_val(c, 1)->shape.rank - 1]);
 	if (turned > d || turned % 2)
 		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
 	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
@@ -333,26 +333,29 @@ static Ref rows_along(Graph *g, Ref x, int axis)
 	return merge_axes(g, move_axis(g, x, axis, 1), 0, 2);
 }
 
+Ref write_rows(Graph *g, Ref cache, Ref x, int axis, Ref start, bool around)
+{
+	Shape s = val(g, cache)->shape, u = val(g, x)->shape;
+	int64_t n = s.dim[0], size = s.dim[axis], at[] = {n, u.dim[axis]}, each[] = {n, 1};
+	Ref place = put_iota(g, shape_of(2, at), 1), length = whole_number(g, size);
+	if (start)
+		place = put2(g, O_add, place,
+		             put_reshape(g, put_cast(g, start, E_i64), shape_of(2, each)));
+	if (around)
+		place = put2(g, O_mod, place, length);
+	Ref first = put2(g, O_mul, put_iota(g, shape_of(2, at), 0), length);
+	place = merge_axes(g, put2(g, O_add, place, first), 0, 2);
+	Ref rows = put_scatter(g, rows_along(g, cache, axis), place, rows_along(g, x, axis), 0, 0);
+	Shape moved = val(g, move_axis(g, cache, axis, 1))->shape;
+	return move_axis(g, put_reshape(g, rows, moved), 1, axis);
+}
+
 void lower_tensor_scatter(Call *c)
 {
-	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape, u = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", -2), s.rank);
 	if (!axis || u.rank != s.rank)
 		refuse(c, "wants an axis behind the first");
-	int64_t n = s.dim[0], size = s.dim[axis], at[] = {n, u.dim[axis]}, each[] = {n, 1};
-	Ref place = put_iota(g, shape_of(2, at), 1);
-	if (c->nin > 2 && c->in[2])
-		place = put2(g, O_add, place,
-		             put_reshape(g, put_cast(g, c->in[2], E_i64), shape_of(2, each)));
-	if (!strcmp(attr_string(c, "mode", "linear"), "circular"))
-		place = put2(g, O_mod, place, put_num(g, E_i64, (double)size));
-	place = keep_inside(c, place, size);
-	Ref first =
-	    put2(g, O_mul, put_iota(g, shape_of(2, at), 0), put_num(g, E_i64, (double)size));
-	place = merge_axes(g, put2(g, O_add, place, first), 0, 2);
-	Ref rows = put_scatter(g, rows_along(g, c->in[0], axis), place,
-	                       rows_along(g, c->in[1], axis), 0, 0);
-	Shape moved = val(g, move_axis(g, c->in[0], axis, 1))->shape;
-	c->out[0] = move_axis(g, put_reshape(g, rows, moved), 1, axis);
+	bool around = !strcmp(attr_string(c, "mode", "linear"), "circular");
+	c->out[0] = write_rows(c->g, c->in[0], c->in[1], axis, operand(c, 2), around);
 }

@@ -114,6 +114,8 @@ void lower_packed_attention(Call *c)
 		refuse(c, "wants num_heads");
 	if (attr_int(c, "do_rotary", 0))
 		decline(c, "export with RotaryEmbedding before it", "rotary positions of its own");
+	if (attr_int(c, "past_present_share_buffer", 0))
+		decline(c, "export with a cache that grows", "a cache of a fixed length");
 	note_weight(c, 1);
 	Ref all = add_given(g, matmul(g, (in_val(c, 0), c->in[0]), c->in[1]), operand(c, 2)),
 	    part[3];
@@ -178,8 +180,75 @@ void lower_multi_head(Call *c)
 	c->out[0] = attend_heads(c, part[0], part[1], part[2], operand(c, 4), operand(c, 5));
 }
 
+typedef struct Cache {       // of a GroupQueryAttention: keys and values of runs before
+	int64_t past, total; // places before this run, and with those of this run
+	Ref start; // i64[batch, 1]: where this run's stand; 0: behind the past in all samples
+} Cache;
+
+static bool all_are(const Graph *g, Ref r, int64_t x)
+{
+	bool same = is_const(g, r);
+	for (int64_t i = 0; same && i < count_of(&val(g, r)->shape); i++)
+		same = const_int_at(val(g, r), i) == x;
+	return same;
+}
+
+// What is cached grows by this run's keys; or it has the length that operand 6 gives, or more, from
+// the first run on, and operand 5 tells where the last key of each sample stands.
+static Cache read_cache(Call *c, int64_t batch, int64_t length)
+{
+	Graph *g = c->g;
+	Cache cache = {.past = operand(c, 3) ? in_val(c, 3)->shape.dim[2] : 0};
+	int n = 0;
+	const int64_t *total = cache.past ? operand_ints(c, 6, &n) : NULL;
+	cache.total = n ? MAX(total[0], cache.past) : cache.past + length;
+	if (!cache.past || !operand(c, 5))
+		return cache;
+	if (cache.total < length)
+		refuse(c, "%lld keys of %lld", (long long)length, (long long)cache.total);
+	Ref last = put_reshape(g, put_cast(g, c->in[5], E_i64), shape_of(2, (int64_t[]){batch, 1}));
+	Ref start = put2(g, O_sub, last, whole_number(g, length - 1));
+	if (n && total[0] == length) // the first run: samples begin together
+		start = put2(g, O_mul, start, whole_number(g, 0));
+	start = put2(g, O_max, start, whole_number(g, 0));
+	start = put2(g, O_min, start, whole_number(g, cache.total - length));
+	bool grows = cache.total == cache.past + length && all_are(g, start, cache.past);
+	cache.start = grows ? 0 : start;
+	return cache;
+}
+
+// What was there with what is new, [batch, heads, total, d].
+static Ref with_past(Call *c, const Cache *cache, Ref old, Ref x)
+{
+	Graph *g = c->g;
+	int64_t none[4] = {0}, more[4] = {0, 0, cache->total - cache->past, 0};
+	if (!old)
+		return x;
+	if (!cache->start)
+		return put_concat(g, 2, 2, (Ref[]){old, x});
+	return write_rows(g, put_pad(g, old, none, more, 0), x, 2, cache->start, false);
+}
+
+// The places of this run's queries: [batch or 1, length].
+static Ref query_places(Graph *g, const Cache *cache, int64_t batch, int64_t length)
+{
+	Ref at = put_iota(g, shape_of(2, (int64_t[]){batch, length}), 1);
+	return put2(g, O_add, at, cache->start ? cache->start : whole_number(g, cache->past));
+}
+
+// Which keys do not lie behind the place `back` before a query? [batch or 1, 1, queries, keys]
+static Ref keys_before(Graph *g, const Cache *cache, const Shape *s, int64_t back)
+{
+	if (!cache->start)
+		return causal_mask(g, s->dim[2], s->dim[3], cache->past - back);
+	int64_t dims[] = {s->dim[0], 1, s->dim[2], 1}, line[] = {1, 1, 1, s->dim[3]};
+	Ref place = query_places(g, cache, s->dim[0], s->dim[2]);
+	place = put2(g, O_sub, put_reshape(g, place, shape_of(4, dims)), whole_number(g, back));
+	return put2(g, O_le, put_iota(g, shape_of(4, line), 3), place);
+}
+
 // Scaled, capped, with their bias; later keys are hidden, and those that lie a window behind.
-static Ref hide_scores(Call *c, Ref scores, int64_t d, int64_t past)
+static Ref hide_scores(Call *c, Ref scores, int64_t d, const Cache *cache)
 {
 	Graph *g = c->g;
 	Shape s = val(g, scores)->shape;
@@ -189,27 +258,45 @@ static Ref hide_scores(Call *c, Ref scores, int64_t d, int64_t past)
 	if (cap > 0)
 		scores = scaled(g, put1(g, O_tanh, scaled(g, scores, 1 / cap)), cap);
 	scores = add_given(g, scores, operand(c, 10));
-	scores = hide(g, scores, causal_mask(g, s.dim[2], s.dim[3], past));
-	Ref far = causal_mask(g, s.dim[2], s.dim[3], past - window);
-	return window < 0 ? scores : hide(g, scores, put1(g, O_not, far));
+	scores = hide(g, scores, keys_before(g, cache, &s, 0));
+	return window < 0 ? scores
+	                  : hide(g, scores, put1(g, O_not, keys_before(g, cache, &s, window)));
 }
 
-// Turned by operands 7 and 8 at the positions that operand 9 gives, else at those after the past.
-static Ref turned(Call *c, Ref x, int64_t heads, int64_t past)
+// The softmax over the keys of each query and, where there is one, a sink of each head (operand 11,
+// or 0 for all), which takes its share.
+static Ref shares_of(Call *c, Ref scores)
 {
 	Graph *g = c->g;
-	Shape s = val(g, x)->shape;
-	int64_t both[] = {s.dim[0], s.dim[1]};
-	Ref place =
-	    put2(g, O_add, put_iota(g, shape_of(2, both), 1), put_num(g, E_i64, (double)past));
+	Shape s = val(g, scores)->shape;
+	Attr last = {.n = 1, .i = {3}};
+	Ref sink = operand(c, 11);
+	if (!sink && attr_int(c, "smooth_softmax", 0))
+		sink = num_like(g, scores, 0);
+	if (!sink)
+		return put(g, O_softmax, 1, &scores, &last);
+	int64_t heads = count_of(&val(g, sink)->shape), dims[] = {1, heads, 1, 1};
+	int64_t keys = s.dim[3];
+	if (heads != 1 && heads != s.dim[1])
+		refuse(c, "%lld sinks of %lld heads", (long long)heads, (long long)s.dim[1]);
+	s.dim[3] = 1;
+	sink = put_expand(g, put_reshape(g, sink, shape_of(4, dims)), s);
+	Ref all = put_concat(g, 3, 2, (Ref[]){scores, sink});
+	return take_range(g, put(g, O_softmax, 1, &all, &last), 3, 0, keys);
+}
+
+// Turned by operands 7 and 8 at the positions that operand 9 gives, else at those of the queries.
+static Ref turned(Call *c, Ref x, int64_t heads, const Cache *cache)
+{
+	Shape s = val(c->g, x)->shape;
 	in_val(c, 7), in_val(c, 8);
-	place = operand(c, 9) ? operand(c, 9) : place;
+	Ref place = operand(c, 9) ? operand(c, 9) : query_places(c->g, cache, s.dim[0], s.dim[1]);
 	return lower_as(c, lower_rotary, (int)heads, 4, (Ref[]){x, c->in[7], c->in[8], place, 0});
 }
 
 // Operands: query, key, value ([batch, length, heads * d], or all in the first), past key, past
 // value, the last place that counts of each sample, the total length, cosines, sines, positions,
-// bias of scores.
+// bias of scores, sinks.
 void lower_group_query(Call *c)
 {
 	Graph *g = c->g;
@@ -218,26 +305,25 @@ void lower_group_query(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	if (s.rank != 3 || MIN(heads[0], heads[1]) < 1 || MAX(heads[0], heads[1]) > s.dim[2])
 		refuse(c, "wants num_heads, kv_num_heads, and [batch, length, width]");
-	if (attr_int(c, "past_present_share_buffer", 0) || operand(c, 11))
-		decline(c, "export without them", "shared caches, or sinks of heads");
-	Ref part[3], old = operand(c, 3);
-	int64_t past = old ? val(g, old)->shape.dim[2] : 0;
+	if (operand(c, 12) || operand(c, 13))
+		decline(c, "export with a cache of floats", "a cache in few bits");
+	Ref part[3];
+	Cache cache = read_cache(c, s.dim[0], s.dim[1]);
 	int64_t d = s.dim[2] / (operand(c, 1) ? heads[0] : heads[0] + 2 * heads[1]);
 	for (int k = 0; k < 3; at += heads[k] * d, k++) {
 		part[k] = operand(c, 1) ? (in_val(c, k), c->in[k])
 		                        : take_range(g, c->in[0], 2, at, heads[k] * d);
 		if (k < 2 && attr_int(c, "do_rotary", 0))
-			part[k] = turned(c, part[k], heads[k], past);
+			part[k] = turned(c, part[k], heads[k], &cache);
 		part[k] = split_heads(c, part[k], heads[k]);
-		if (k && operand(c, 2 + k))
-			part[k] = put_concat(g, 2, 2, (Ref[]){c->in[2 + k], part[k]});
+		if (k)
+			part[k] = with_past(c, &cache, operand(c, 2 + k), part[k]);
 		if (k && k < c->nout)
 			c->out[k] = part[k];
 		part[k] = share_heads(c, part[k], heads[0]);
 	}
 	Ref scores = put2(g, O_dot, part[0], swap_last(g, part[1]));
-	scores = hide_scores(c, scores, d, past);
-	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	Ref p = shares_of(c, hide_scores(c, scores, d, &cache));
 	c->out[0] = join_heads(g, put2(g, O_dot, p, part[2]));
 }
 

@@ -357,8 +357,8 @@ Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
 // ---- gather.c: indices that lie where they should: constants are checked when the file is read,
 // inputs before they are used, and what is computed from data is kept inside ----------------
 
-Ref wrap_index(Call *, Ref index, int axis); // into operand 0; negative ones count from the end
-Ref keep_inside(Call *, Ref index, int64_t n);    // in [0, n)
+Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
+Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
 
 // ---- extents.c: sizes that are computed -----------------------------------------------
 
@@ -460,6 +460,9 @@ Ref join_heads(Graph *, Ref x); // and back
 Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
 Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
+// `cache` with x at the places from start (of each sample; 0: the first) along an axis behind the
+// first, which must fit; around: places behind the end are those at the beginning.
+Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
 
 Lower lower_identity; // its operand is passed on as it is
 // fused.c for others: out[0] of another operator's lowering, on other operands, with this node's
