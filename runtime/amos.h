@@ -142,6 +142,11 @@ const char *amos_data_note(const struct amos_data *); // what was decided, a lin
 int amos_data_train(const struct amos_data *, struct amos *, int64_t run);
 int amos_data_eval(const struct amos_data *, struct amos *, int64_t batch);
 int64_t amos_data_eval_batches(const struct amos_data *);
+int64_t amos_data_samples(const struct amos_data *); // in a batch
+// Samples (windows) to evaluate on behind the last whole batch; and a way to them: evaluation
+// begins with sample `from`.
+int64_t amos_data_left(const struct amos_data *);
+void amos_data_skip(struct amos_data *, int64_t from);
 // Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
 int amos_data_keep(const struct amos_data *, const char *dir);
 

@@ -48,7 +48,7 @@ static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t 
 {
 	if (!batch.train) {
 		int64_t begin = data->train < data->length ? data->train : 0;
-		return begin + (batch.number * data->batch + i) * data->window;
+		return begin + (data->skip + batch.number * data->batch + i) * data->window;
 	}
 	if (data->stream) {
 		int64_t places = data->train - data->ahead - data->window + 1;

@@ -78,9 +78,25 @@ int64_t amos_data_held(const struct amos_data *data)
 	                       : 0;
 }
 
+static int64_t eval_units(const struct amos_data *data)
+{
+	bool held = data->train < data->length;
+	return amos_data_units(data, held ? data->length - data->train : data->train) - data->skip;
+}
+
 int64_t amos_data_eval_batches(const struct amos_data *data)
 {
-	return data->train < data->length ? amos_data_held(data) : amos_data_batches(data);
+	return data->batch > 0 ? eval_units(data) / data->batch : 0;
+}
+
+int64_t amos_data_left(const struct amos_data *data)
+{
+	return data->batch > 0 ? eval_units(data) % data->batch : 0;
+}
+
+void amos_data_skip(struct amos_data *data, int64_t from)
+{
+	data->skip = from;
 }
 
 int amos_data_count(struct amos_data *data, const struct amos_source *source, bool first,

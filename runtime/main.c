@@ -183,6 +183,9 @@ static int verb_eval(struct command *c)
 		status = open_data(c, 0, (const char *const[]){"eval", NULL}, &data);
 	if (!status)
 		status = amos_evaluate(m, data, &result);
+	if (!status && amos_data_left(data) && !c->options.quiet)
+		fprintf(stderr, "%lld samples behind the last whole batch are left out\n",
+		        (long long)amos_data_left(data));
 	int64_t slot = amos_find_slot(c->model, "amos.step");
 	if (!status && slot >= 0)
 		result.step = *(const int64_t *)amos_slot_bytes(m, slot);

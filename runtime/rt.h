@@ -180,6 +180,7 @@ struct amos_data {
 	int64_t length; // tokens or samples in all
 	int64_t train;  // of those, the first ones are to train on
 	int64_t ahead;  // tokens a stream is read beyond a window
+	int64_t skip;   // samples that evaluation leaves out at first
 	char *note;
 };
 
@@ -193,7 +194,6 @@ int amos_data_enough(const struct amos_data *); // for a batch of each part
 int amos_misfit(const struct amos_source *, const struct amos_input *, const struct amos_array *);
 // What a source's numbers are divided by for an input of that class.
 double amos_divisor(const struct amos_data *, const struct amos_source *, char class);
-int64_t amos_data_samples(const struct amos_data *); // in a batch
-int64_t amos_data_tokens(const struct amos_data *);  // in a batch; 0: no stream
+int64_t amos_data_tokens(const struct amos_data *); // in a batch; 0: no stream
 
 #endif
