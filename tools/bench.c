@@ -217,6 +217,7 @@ static json_t *bench_json(const Bench *b)
 void verb_bench(Command *command)
 {
 	Bench b = {.command = command};
+	need_host(command);
 	Trainer t = compile_trainer(command, NULL, false);
 	struct amos *open = open_object(command, t.object, t.graph);
 	for (int i = 0; i < t.graph->slots.count; i++)

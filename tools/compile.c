@@ -3,6 +3,20 @@
 #include "tool.h"
 #include <string.h>
 
+static const Target *target_of(const Command *command)
+{
+	return target_named(command->arena, choice(command, OPT_target, "cpu"), NULL);
+}
+
+void need_host(const Command *command)
+{
+	if (!target_runs_here(target_of(command)))
+		fail("--target",
+		     "'%s' is not this machine, so its code cannot run here; amosc build writes it "
+		     "to a file",
+		     choice(command, OPT_target, "cpu"));
+}
+
 static const void *first_contents(void *graph, int64_t slot)
 {
 	return ((const Graph *)graph)->slots.at[slot].init;
@@ -12,8 +26,7 @@ static Object *emit_plans(Command *command, int n, Plan *const *plans, const cha
                           bool weights)
 {
 	Arena *arena = command->arena;
-	EmitOptions options = {.target =
-	                           target_named(arena, choice(command, OPT_target, "cpu"), NULL),
+	EmitOptions options = {.target = target_of(command),
 	                       .threads = (int)choice_count(command, OPT_threads, 0),
 	                       .name = command->arguments.at[0],
 	                       .note = note,
@@ -44,6 +57,7 @@ struct amos *open_object(Command *command, const Object *object, const Graph *g)
 
 struct amos *open_entry(Command *command, const Graph *g, const char *name)
 {
+	need_host(command);
 	Plan *plan = plan_graph(command->arena, g, name);
 	return open_object(command, emit_plans(command, 1, &plan, NULL, false), g);
 }
@@ -85,6 +99,10 @@ static Graph *gradients(Command *command, const Graph *loss)
 	Graph *all = grad_pass(arena, loss, wanted(command, loss));
 	Graph *g = idle_pass(arena, loss, all, &why);
 	int idle = count_lines(&why);
+	if (all->outs.count == loss->outs.count)
+		fail(command->arguments.at[0],
+		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
+		     "inspect lists them");
 	if (idle && idle == all->outs.count - loss->outs.count)
 		fail(command->arguments.at[0],
 		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "

@@ -3,6 +3,7 @@
 #include "tool.h"
 #include <argp.h>
 #include <ctype.h>
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -37,7 +38,7 @@ const Verb *verb_named(const char *name)
 }
 
 // The option as typed: extra_l2 is --extra-l2.
-static char *long_name(Arena *arena, OptionName option)
+char *long_name(Arena *arena, OptionName option)
 {
 	char *name = copy_string(arena, options[option].name);
 	for (char *c = name; *c; c++)
@@ -143,9 +144,19 @@ double choice_number(const Command *command, OptionName option, double otherwise
 		return otherwise;
 	char *end;
 	double number = strtod(text, &end);
-	if (end == text || *end || !isfinite(number))
-		bad_usage(command, format(command->arena, "--%s wants a number, found '%s'",
-		                          long_name(command->arena, option), text));
+	if (end == text || *end || !(number >= 0) || isinf(number))
+		bad_usage(command,
+		          format(command->arena, "--%s wants a number from 0 up, found '%s'",
+		                 long_name(command->arena, option), text));
+	return number;
+}
+
+double choice_part(const Command *command, OptionName option, double otherwise)
+{
+	double number = choice_number(command, option, otherwise);
+	if (number >= 1)
+		bad_usage(command, format(command->arena, "--%s wants a number below 1, found '%g'",
+		                          long_name(command->arena, option), number));
 	return number;
 }
 
@@ -155,8 +166,9 @@ int64_t choice_count(const Command *command, OptionName option, int64_t otherwis
 	if (!text)
 		return otherwise;
 	char *end;
+	errno = 0;
 	long long number = strtoll(text, &end, 10);
-	if (end == text || *end || number < 0 || number == LLONG_MAX)
+	if (end == text || *end || number < 0 || errno)
 		bad_usage(command, format(command->arena, "--%s wants a whole number, found '%s'",
 		                          long_name(command->arena, option), text));
 	return number;

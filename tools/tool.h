@@ -51,6 +51,7 @@ typedef struct Command { // the command line, read
 	VEC(const char *) arguments;
 	int argc; // as typed
 	char **argv;
+	bool bound;         // --bind has been held to the model's dimensions
 	VEC(Closer) opened; // closed when the verb ends, however it ends, last first
 } Command;
 
@@ -68,10 +69,12 @@ const Verb *verb_named(const char *); // NULL: none
 void parse_command(Command *, const Verb *, int argc, char **argv);
 void print_help(FILE *);                                     // amosc --help
 _Noreturn void bad_usage(const Command *, const char *what); // fails with STATUS_USAGE
+char *long_name(Arena *, OptionName);                        // as typed after --
 bool chosen(const Command *, OptionName);
 const char *choice(const Command *, OptionName, const char *otherwise); // the last one given
-double choice_number(const Command *, OptionName, double otherwise);
-int64_t choice_count(const Command *, OptionName, int64_t otherwise); // >= 0
+double choice_number(const Command *, OptionName, double otherwise);    // >= 0
+double choice_part(const Command *, OptionName, double otherwise);      // in [0, 1)
+int64_t choice_count(const Command *, OptionName, int64_t otherwise);   // >= 0
 
 // ---- wire.c: from the command line to a graph -----------------------------------------
 
@@ -114,6 +117,7 @@ typedef struct Trainer {
 	Object *object;
 } Trainer;
 
+void need_host(const Command *); // fails where --target is another machine
 // The entries train and eval in one object, and gather where several runs make an update;
 // `weights`: with the first contents of its slots, and the entry run.
 Trainer compile_trainer(Command *, struct amos_data *, bool weights);

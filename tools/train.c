@@ -139,7 +139,9 @@ static void print_result(const Command *command, const struct amos_result *r, co
 		                     number_json(r->eval_accuracy), "seconds", r->seconds,
 		                     "stopped", r->stopped));
 	else if (!chosen(command, OPT_quiet)) {
-		printf("step %lld  loss %.6g", (long long)r->step, r->loss);
+		printf("step %lld", (long long)r->step);
+		if (isfinite(r->loss))
+			printf("  loss %.6g", r->loss);
 		if (isfinite(r->eval_loss))
 			printf("  held out %.6g", r->eval_loss);
 		printf("\n%s: the trained model\n", trained);
@@ -151,6 +153,7 @@ void verb_train(Command *command)
 	static const char *const entries[] = {"train", "eval", NULL};
 	recall(command);
 	choose_folder(command);
+	need_host(command);
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, false);

@@ -163,11 +163,8 @@ static bool in_double(const Command *command)
 
 static void settle_dropout(Command *command, Model *model, bool random)
 {
-	double rate = choice_number(command, OPT_dropout, NAN);
+	double rate = choice_part(command, OPT_dropout, NAN);
 	int added;
-	if (rate < 0 || rate >= 1)
-		fail_status(STATUS_USAGE, "--dropout", "found %g, wanted a number from 0 up to 1",
-		            rate);
 	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
 	if (random && rate > 0)
 		PUSH(command->arena, model->notes,
@@ -293,6 +290,28 @@ static void bind_batch(Command *command, const Model *listed, Reading *r)
 			          choice_count(command, OPT_batch, 1));
 }
 
+static bool has_dimension(Command *command, const Model *model, const char *name)
+{
+	for (int i = 0; i < model->inputs.count; i++) {
+		const Input *in = &model->inputs.at[i];
+		for (int a = 0; a < in->rank; a++)
+			if ((in->dim[a].name && !strcmp(in->dim[a].name, name)) ||
+			    !strcmp(format(command->arena, "%s:%d", in->name, a), name))
+				return true;
+	}
+	return false;
+}
+
+// A --bind of no dimension is told, once.
+static void warn_binds(Command *command, const Model *model)
+{
+	Reading r = read_choices(command);
+	for (int i = 0; i < r.binds.count && !command->bound; i++)
+		if (!has_dimension(command, model, r.binds.at[i].name))
+			warn("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
+	command->bound = true;
+}
+
 Model *read_bound(Command *command, struct amos_data *data, bool random)
 {
 	Reading r = read_choices(command);
@@ -302,7 +321,9 @@ Model *read_bound(Command *command, struct amos_data *data, bool random)
 		bind_by_data(command, data, read_with(command, &r, random, true), &r);
 	else if (chosen(command, OPT_batch))
 		bind_batch(command, read_with(command, &r, random, true), &r);
-	return read_with(command, &r, random, false);
+	Model *model = read_with(command, &r, random, false);
+	warn_binds(command, model);
+	return model;
 }
 
 // Open dimensions become `batch` on the first axis of an input and `size` on the others.
@@ -356,6 +377,7 @@ Model *read_standing(Command *command, struct amos_data *data, bool random)
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
 		model = try_sizes(command, &told, listed, sizes[k], random, false);
+	warn_binds(command, listed);
 	return model ? model : try_sizes(command, &told, listed, sizes[0], random, true);
 }
 
@@ -433,15 +455,43 @@ static int64_t label_count(const Graph *loss, struct amos_data *data)
 	return samples;
 }
 
+// Options that the optimizer does not go by are told: they were meant for another.
+static void warn_unused(const Command *command, const char *optimizer)
+{
+	enum { MOST = 6 };
+	static const struct {
+		const char *optimizer;
+		OptionName unused[MOST]; // and then OPTIONS
+	} known[] = {
+	    {"amos", {OPT_rate, OPT_beta2, OPT_decay, OPT_eps, OPTIONS}},
+	    {"adamw", {OPT_xi, OPT_momentum, OPT_extra_l2, OPTIONS}},
+	    {"adam", {OPT_xi, OPT_momentum, OPT_extra_l2, OPTIONS}},
+	    {"adafactor", {OPT_xi, OPT_beta, OPT_beta2, OPT_momentum, OPT_extra_l2, OPTIONS}},
+	    {"sgd", {OPT_xi, OPT_beta, OPT_beta2, OPT_eps, OPT_extra_l2, OPTIONS}},
+	};
+	for (int i = 0; i < COUNT(known); i++)
+		for (int k = 0;
+		     !strcmp(known[i].optimizer, optimizer) && known[i].unused[k] != OPTIONS; k++)
+			if (chosen(command, known[i].unused[k]))
+				warn("--optimizer", "%s has no --%s: it changes nothing", optimizer,
+				     long_name(command->arena, known[i].unused[k]));
+}
+
 Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 {
 	Opt opt = opt_named(choice(command, OPT_optimizer, "amos"));
+	warn_unused(command, opt.name);
 	opt.labels = label_count(loss, data);
 #define NUMBER(field) opt.field = choice_number(command, OPT_##field, NAN)
-	NUMBER(xi), NUMBER(beta), NUMBER(beta2), NUMBER(momentum), NUMBER(clip), NUMBER(extra_l2);
-	NUMBER(decay), NUMBER(eps), NUMBER(warmup), NUMBER(rate);
+	NUMBER(xi), NUMBER(clip), NUMBER(extra_l2), NUMBER(decay), NUMBER(eps), NUMBER(warmup);
+	NUMBER(rate);
 #undef NUMBER
+#define PART(field) opt.field = choice_part(command, OPT_##field, NAN)
+	PART(beta), PART(beta2), PART(momentum);
+#undef PART
 	opt.accumulate = choice_count(command, OPT_accumulate, 1);
+	if (!opt.accumulate)
+		bad_usage(command, "--accumulate wants a batch at least, found '0'");
 	opt.batches = data ? amos_data_independent(data) / (double)opt.accumulate : 0;
 	opt_defaults(command->arena, &opt);
 	return opt;

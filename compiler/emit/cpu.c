@@ -211,6 +211,20 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	     "unknown target '%s'; known are cpu, cpu:NAME, cuda:sm_90 and LLVM triples", name);
 }
 
+bool target_runs_here(const Target *t)
+{
+	Arena *arena = arena_new();
+	const Target *host = cpu_host(arena, NULL);
+	bool runs = !t->gpu && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
+	for (const char *at = t->features; runs && *at;) {
+		size_t n = strcspn(at, ",");
+		runs = *at != '+' || has(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
+		at += n + (at[n] == ',');
+	}
+	arena_free(arena);
+	return runs;
+}
+
 const char *target_text(Arena *arena, const Target *t)
 {
 	return format(arena, "%s %s, %d lanes, %s", t->triple, t->cpu, t->width, t->features);

@@ -9,6 +9,7 @@ typedef struct Target Target;
 // "cpu" (this machine), "cpu:NAME", "cuda:sm_90", or a triple; `mask` switches host features off
 // ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
+bool target_runs_here(const Target *);
 const char *target_text(Arena *, const Target *); // what it is, for people
 
 typedef struct Part {
