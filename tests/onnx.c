@@ -318,6 +318,28 @@ static void test_dimensions(void)
 	check(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
 }
 
+// Sizes that others tell: a weight the channels, names a sum.
+static void test_told(void)
+{
+	static const float zeros[4 * 3];
+	Bind bind[] = {{"past", 2}, {"batch", 1}};
+	Build *b = build(13);
+	PUSH(arena, b->inputs, value("x", 1, "batch,channels,past + 1,past + 2*(past+1)"));
+	PUSH(arena, b->inputs, value("p", 1, "past"));
+	PUSH(arena, b->outputs, value("y", 1, "batch,4,a,b"));
+	TensorProto *w = floats("w", 12, zeros);
+	w->n_dims = 4;
+	w->dims = take_copy(arena, (int64_t[]){4, 3, 1, 1}, 4 * sizeof *w->dims);
+	PUSH(arena, b->tensors, w);
+	attribute(add_to(b, node("Cast", "x", "c")), "to")->i = 1;
+	add_to(b, node("Conv", "c,w", "y"));
+	Model *m = read_built(b, &(ReadOptions){.nbind = 2, .bind = bind});
+	Shape wanted = shape_of(4, (int64_t[]){1, 4, 3, 8});
+	check(m && same_shape(&val(m->graph, m->graph->outs.at[0].val)->shape, &wanted),
+	      "sizes that others tell");
+	refused(b, "--bind batch=N,x:2=N,x:3=N,past=N");
+}
+
 // ---- parameters -----------------------------------------------------------------------
 
 static int kind_of_slot(const Model *m, const char *name)
@@ -570,6 +592,7 @@ int main(int argc, char **argv)
 	test_branch();
 	test_order();
 	test_dimensions();
+	test_told();
 	test_merged();
 	test_roles();
 	test_lies();

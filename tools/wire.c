@@ -326,29 +326,33 @@ Model *read_bound(Command *command, struct amos_data *data, bool random)
 	return model;
 }
 
-// Open dimensions become `batch` on the first axis of an input and `size` on the others.
-static void bind_open(Command *command, const Model *listed, int64_t batch, int64_t size,
-                      Reading *r)
+// Open dimensions become `batch` on the first axis of an input and `size` on the others; those that
+// are computed from others only where these do not tell.
+static void bind_open(Command *command, int64_t batch, int64_t size, Reading *r)
 {
-	for (int i = 0; i < listed->inputs.count; i++)
-		for (int a = 0; a < listed->inputs.at[i].rank; a++)
-			if (listed->inputs.at[i].dim[a].size < 0)
-				bind_axis(command, r, &listed->inputs.at[i], a, a ? size : batch);
+	for (int formulas = 0; formulas < 2; formulas++) {
+		const Model *listed = read_with(command, r, false, true);
+		for (int i = 0; i < listed->inputs.count; i++)
+			for (int a = 0; a < listed->inputs.at[i].rank; a++) {
+				const Input *in = &listed->inputs.at[i];
+				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
+					bind_axis(command, r, in, a, a ? size : batch);
+			}
+	}
 }
 
 Model *read_window(Command *command, int64_t window)
 {
 	Reading r = read_choices(command);
-	bind_open(command, read_with(command, &r, false, true), 1, window, &r);
+	bind_open(command, 1, window, &r);
 	return read_with(command, &r, false, false);
 }
 
 // NULL when it cannot be read with these sizes, and `must` is not set.
-static Model *try_sizes(Command *command, const Reading *told, const Model *listed, int64_t size,
-                        bool random, bool must)
+static Model *try_sizes(Command *command, const Reading *told, int64_t size, bool random, bool must)
 {
 	Reading r = *told;
-	bind_open(command, listed, 2, size, &r);
+	bind_open(command, 2, size, &r);
 	Catch catch;
 	if (must)
 		return read_with(command, &r, random, false);
@@ -373,12 +377,11 @@ Model *read_standing(Command *command, struct amos_data *data, bool random)
 	Reading told = read_choices(command);
 	if (data)
 		bind_by_data(command, data, read_with(command, &told, false, true), &told);
-	const Model *listed = read_with(command, &told, false, true);
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(command, &told, listed, sizes[k], random, false);
-	warn_binds(command, listed);
-	return model ? model : try_sizes(command, &told, listed, sizes[0], random, true);
+		model = try_sizes(command, &told, sizes[k], random, false);
+	warn_binds(command, read_with(command, &told, false, true));
+	return model ? model : try_sizes(command, &told, sizes[0], random, true);
 }
 
 // ---- loss, gradient -------------------------------------------------------------------

@@ -7,17 +7,6 @@
 
 // ---- declared -------------------------------------------------------------------------
 
-static int64_t bound_size(const Reader *r, const char *input, int axis, const char *symbol)
-{
-	const char *place = format(r->arena, "%s:%d", input, axis);
-	for (int i = r->options->nbind - 1; i >= 0; i--) {
-		const Bind *b = &r->options->bind[i];
-		if ((symbol[0] && !strcmp(b->name, symbol)) || !strcmp(b->name, place))
-			return b->size;
-	}
-	return -1;
-}
-
 const Known *find_known(const Reader *r, const char *name)
 {
 	for (int i = 0; i < r->options->nknown; i++)
@@ -132,11 +121,12 @@ const char *bind_dimensions(Reader *r)
 			            in->name));
 		for (int a = 0; a < in->rank; a++) {
 			Dim *d = &in->dim[a];
-			if (d->size >= 0 || (d->size = bound_size(r, in->name, a, d->name)) >= 0)
+			if (d->size >= 0 || (d->size = open_size(r, in->name, a, d->name)) >= 0)
 				continue;
-			const char *key =
-			    d->name[0] ? d->name : format(r->arena, "%s:%d", in->name, a);
-			say(&text, "\n  %s  (dimension %d of input '%s')", key, a, in->name);
+			bool named = d->name[0] && !is_formula(d->name);
+			const char *key = named ? d->name : format(r->arena, "%s:%d", in->name, a);
+			say(&text, "\n  %s  (dimension %d of input '%s')",
+			    d->name[0] ? d->name : key, a, in->name);
 			if (!hint.count || !strstr(hint.at, format(r->arena, "%s=N", key)))
 				say(&hint, "%s%s=N", hint.count ? "," : "", key);
 		}

@@ -219,6 +219,12 @@ void mark_used(Reader *);                                  // notes inputs that 
 const Known *find_known(const Reader *, const char *name); // NULL
 void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand in for them
 
+// ---- sizes.c --------------------------------------------------------------------------
+
+// Of an axis that the file leaves open, `name` its name or "": by the caller's numbers, or what
+// follows from them and from weights; -1: not known. No input: of the name alone.
+int64_t open_size(const Reader *, const char *input, int axis, const char *name);
+
 // ---- lower.c --------------------------------------------------------------------------
 
 const char *plain_domain(const char *);                                              // ai.onnx: ""

@@ -49,6 +49,7 @@ typedef struct Dim {
 	int64_t size;     // -1: symbolic
 	const char *name; // of a symbolic dimension; "" when the file gives none
 } Dim;
+bool is_formula(const char *name); // of a dimension: is it computed from others?
 
 typedef struct Input { // as the file declares it
 	const char *name;

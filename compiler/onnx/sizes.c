@@ -1,0 +1,167 @@
+// sizes.c: sizes of inputs that the file leaves open, and that others tell: exporters name a size
+// by a sum or a product of named ones ("past_sequence_length + 1"), and a weight says how many
+// channels or features come to it. Takes the inputs as declared and the caller's numbers.
+#include "lower.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- names that are computed ----------------------------------------------------------
+
+typedef struct Formula {
+	const Reader *r;
+	const char *at;
+	int deep;   // in parentheses
+	bool wrong; // no formula, or one of sizes that are not known
+} Formula;
+
+bool is_formula(const char *name)
+{
+	return strpbrk(name, "+*") != NULL;
+}
+
+static int64_t sum(Formula *f);
+
+// The character that comes next, where it is `wanted`, is gone by.
+static bool take_next(Formula *f, char wanted)
+{
+	f->at += strspn(f->at, " ");
+	if (*f->at != wanted)
+		return false;
+	f->at++;
+	return true;
+}
+
+static int64_t factor(Formula *f)
+{
+	enum { DEEPEST = 32 };
+	if (f->deep < DEEPEST && take_next(f, '(')) {
+		f->deep++;
+		int64_t x = sum(f);
+		f->deep--;
+		f->wrong |= !take_next(f, ')');
+		return x;
+	}
+	size_t n = strcspn(f->at, " +*()");
+	const char *word = format(f->r->arena, "%.*s", (int)n, f->at);
+	char *end;
+	int64_t x = strtoll(word, &end, 10);
+	if (*end)
+		x = open_size(f->r, NULL, 0, word);
+	f->wrong |= !n || x < 0;
+	f->at += n;
+	return x;
+}
+
+static int64_t product(Formula *f)
+{
+	int64_t x = factor(f);
+	while (!f->wrong && take_next(f, '*'))
+		f->wrong |= __builtin_mul_overflow(x, factor(f), &x);
+	return x;
+}
+
+static int64_t sum(Formula *f)
+{
+	int64_t x = product(f);
+	while (!f->wrong && take_next(f, '+'))
+		f->wrong |= __builtin_add_overflow(x, product(f), &x);
+	return x;
+}
+
+static int64_t computed(const Reader *r, const char *name)
+{
+	Formula f = {.r = r, .at = name};
+	int64_t x = sum(&f);
+	return f.wrong || f.at[strspn(f.at, " ")] ? -1 : x;
+}
+
+// ---- what weights tell ----------------------------------------------------------------
+
+// Axis `axis` of operand 0 (-1: the last) is as long as axis `of` of the weight, operand 1.
+static const struct Meeting {
+	const char *op;
+	int axis, of;
+} meetings[] = {{"Conv", 1, 1},  {"ConvTranspose", 1, 0}, {"BatchNormalization", 1, 0},
+                {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
+                {"Gemm", -1, 0}, {"MatMul", -1, 0}};
+
+static const TensorProto *weight_of(const Reader *r, const NodeProto *node)
+{
+	const GraphProto *g = r->proto->graph;
+	for (size_t i = 0; i < g->n_initializer && node->n_input > 1; i++)
+		if (!strcmp(g->initializer[i]->name, node->input[1]))
+			return g->initializer[i];
+	return NULL;
+}
+
+static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int rank)
+{
+	Call c = {.r = (Reader *)r, .node = node};
+	for (int k = 0; k < COUNT(meetings); k++) {
+		const struct Meeting *m = &meetings[k];
+		int of = m->of;
+		if (strcmp(node->op_type, m->op) || plain_domain(node->domain)[0] ||
+		    axis != (m->axis < 0 ? rank - 1 : m->axis))
+			continue;
+		if (!strcmp(m->op, "Gemm") && attr_int(&c, "transA", 0))
+			return -1;
+		if (!strcmp(m->op, "Gemm") && attr_int(&c, "transB", 0))
+			of = 1;
+		const TensorProto *w = weight_of(r, node);
+		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
+		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
+		return !strcmp(m->op, "Conv") ? size * attr_int(&c, "group", 1) : size;
+	}
+	return -1;
+}
+
+// By those that read the value `name`; *same is one that is it in another type, or NULL.
+static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
+{
+	const GraphProto *g = r->proto->graph;
+	*same = NULL;
+	for (size_t i = 0; i < g->n_node; i++) {
+		const NodeProto *node = g->node[i];
+		if (!node->n_input || strcmp(node->input[0], name))
+			continue;
+		int64_t size = told_by(r, node, axis, rank);
+		if (size > 0)
+			return size;
+		if (!strcmp(node->op_type, "Cast") && node->n_output)
+			*same = node->output[0];
+	}
+	return -1;
+}
+
+static int64_t told_by_weights(const Reader *r, const char *input, int axis, const char *name)
+{
+	for (int i = 0; i < r->model->inputs.count; i++) {
+		const Input *in = &r->model->inputs.at[i];
+		for (int a = 0; a < in->rank; a++) {
+			bool itself = input && !strcmp(in->name, input) && a == axis;
+			if (!itself && (!name[0] || strcmp(in->dim[a].name, name)))
+				continue;
+			const char *same, *last;
+			int64_t size = told_of(r, in->name, a, in->rank, &same);
+			if (size < 0 && same)
+				size = told_of(r, same, a, in->rank, &last);
+			if (size > 0)
+				return size;
+		}
+	}
+	return -1;
+}
+
+// ---- all of them ----------------------------------------------------------------------
+
+int64_t open_size(const Reader *r, const char *input, int axis, const char *name)
+{
+	const char *place = input ? format(r->arena, "%s:%d", input, axis) : "";
+	for (int i = r->options->nbind - 1; i >= 0; i--) {
+		const Bind *b = &r->options->bind[i];
+		if ((name[0] && !strcmp(b->name, name)) || (input && !strcmp(b->name, place)))
+			return b->size;
+	}
+	int64_t size = told_by_weights(r, input, axis, name);
+	return size < 0 && is_formula(name) ? computed(r, name) : size;
+}
