@@ -129,11 +129,6 @@ static void want_whole(const Call *c, int k, int axis)
 		refuse_counts(c, k);
 }
 
-static void whole_axis(Call *c)
-{
-	want_whole(c, 0, (int)axis_of(c, attr_int(c, "axis", 0), first_rank(c)));
-}
-
 static void whole_channels(Call *c)
 {
 	want_whole(c, 0, 1);

@@ -24,42 +24,45 @@ static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int
 	return take_steps(g, x, axis, count ? start : 0, count, step);
 }
 
-// A place from which a slice goes up, or before which it ends, in 0..length.
-static Ref slice_place(Graph *g, Ref at, Ref length)
+// A place at which a slice begins or ends: going up 0..length, going down -1..length - 1.
+static Ref slice_place(Graph *g, Ref at, Ref length, bool down)
 {
-	at = larger_of(g, from_end(g, at, length), put_num(g, E_i64, 0));
-	return smaller_of(g, at, length);
+	at = larger_of(g, from_end(g, at, length), whole_number(g, down ? -1 : 0));
+	return smaller_of(g, at, put2(g, O_sub, length, whole_number(g, down)));
+}
+
+// `most` entries from `start`, `step` apart; those outside repeat the first or the last.
+static Ref gather_steps(Graph *g, Ref x, int axis, Ref start, int64_t most, int64_t step)
+{
+	int64_t d = val(g, x)->shape.dim[axis];
+	Ref at = put2(g, O_mul, put_iota(g, shape_of(1, &most), 0), whole_number(g, step));
+	at = smaller_of(g, put2(g, O_add, at, start), whole_number(g, d - 1));
+	return put_gather(g, x, larger_of(g, at, whole_number(g, 0)), axis);
 }
 
 // The same where places, or how long the axis is, depend on the data.
 static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t step)
 {
 	Graph *g = c->g;
-	int64_t d = val(g, x)->shape.dim[axis];
+	bool down = step < 0;
+	int64_t d = val(g, x)->shape.dim[axis], size = down ? -step : step;
 	Ref length = length_along(c, 0, axis);
-	if (step < 0 && count_along(c, 0, axis))
-		refuse_counts(c, 0);
-	if (step < 0)
-		refuse_computed(c, is_const(g, start) ? end : start, "where it begins or ends");
-	start = slice_place(g, start, length);
-	Ref count = put2(g, O_sub, slice_place(g, end, length), start);
-	count = put2(g, O_add, count, put_num(g, E_i64, (double)(step - 1)));
-	count = put2(g, O_div, count, put_num(g, E_i64, (double)step));
-	count = larger_of(g, count, put_num(g, E_i64, 0));
-	Extent size = extent_of(c, count, "how long it is");
-	size.most = MIN(size.most, (d + step - 1) / step);
-	if (is_const(g, start)) {
+	start = slice_place(g, start, length, down);
+	end = slice_place(g, end, length, down);
+	Ref count = down ? put2(g, O_sub, start, end) : put2(g, O_sub, end, start);
+	count = put2(g, O_add, count, whole_number(g, size - 1));
+	count = larger_of(g, put2(g, O_div, count, whole_number(g, size)), whole_number(g, 0));
+	Extent extent = extent_of(c, count, "how long it is");
+	extent.most = MIN(extent.most, (d + size - 1) / size);
+	if (is_const(g, start) && !down) {
 		int64_t from = const_int_at(val(g, start), 0);
-		size.most = MIN(size.most, (d - from + step - 1) / step);
-		x = take_steps(g, x, axis, size.most ? from : 0, size.most, step);
+		extent.most = MIN(extent.most, (d - from + step - 1) / step);
+		x = take_steps(g, x, axis, extent.most ? from : 0, extent.most, step);
 	} else {
-		Ref at = put_iota(g, shape_of(1, &size.most), 0);
-		at = put2(g, O_mul, at, put_num(g, E_i64, (double)step));
-		at = smaller_of(g, put2(g, O_add, at, start), put_num(g, E_i64, (double)(d - 1)));
-		x = put_gather(g, x, at, axis);
+		x = gather_steps(g, x, axis, start, extent.most, step);
 	}
-	c->counts[0].of[axis] = size.count;
-	return size.count ? copy_behind(g, x, axis, size.count) : x;
+	c->counts[0].of[axis] = extent.count;
+	return extent.count ? copy_behind(g, x, axis, extent.count) : x;
 }
 
 static bool known_slice(const Call *c, int axis, Ref start, Ref end)
@@ -91,10 +94,46 @@ void lower_slice(Call *c)
 	}
 }
 
+// Parts as long as the data say, one behind the other.
+static void split_counted(Call *c, int axis, const Ref *size)
+{
+	Graph *g = c->g;
+	int64_t d = in_val(c, 0)->shape.dim[axis];
+	Ref start = whole_number(g, 0);
+	for (int i = 0; i < c->nout; i++) {
+		Ref count =
+		    smaller_of(g, larger_of(g, size[i], whole_number(g, 0)), whole_number(g, d));
+		Extent extent = extent_of(c, count, "how long a part is");
+		Ref part = gather_steps(g, c->in[0], axis, start, extent.most, 1);
+		c->out[i] = extent.count ? copy_behind(g, part, axis, extent.count) : part;
+		for (int a = 0; a < val(g, part)->shape.rank; a++)
+			c->counts[i].of[a] = a == axis ? extent.count : count_along(c, 0, a);
+		start = put2(g, O_add, start, count);
+	}
+}
+
+// How long the parts are, where operand 1 tells and the data decide it; else NULL.
+static const Ref *computed_sizes(Call *c)
+{
+	int n = 0;
+	const Ref *size = c->nin > 1 && !c->arg[1].absent ? entries_of(c, 1, "", &n) : NULL;
+	bool known = true;
+	for (int i = 0; i < n; i++)
+		known &= is_const(c->g, size[i]);
+	return known || n != c->nout ? NULL : size;
+}
+
 void lower_split(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
+	const Ref *computed = computed_sizes(c);
+	if (computed) {
+		split_counted(c, axis, computed);
+		return;
+	}
+	if (count_along(c, 0, axis))
+		refuse_counts(c, 0);
 	const int64_t *sizes = ints_of(c, 1, "split", &n);
 	if (sizes && n != c->nout)
 		refuse(c, "%d sizes for %d results", n, c->nout);
@@ -104,6 +143,8 @@ void lower_split(Call *c)
 		if (size < 0 || at + size > s.dim[axis])
 			refuse(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
 		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
+		for (int a = 0; a < s.rank; a++)
+			c->counts[i].of[a] = count_along(c, 0, a);
 		at += size;
 	}
 }
