@@ -134,33 +134,52 @@ void lower_arg(Call *c)
 	c->out[0] = attr_int(c, "keepdims", 1) ? at : drop_axes(g, at, 1, &axis);
 }
 
+typedef Ref Along(const Call *, int axis);
+
+// What `one` gives along the axis that operand 1 tells; where the data decide it, it is chosen from
+// what all axes give.
+static Ref along_operand(Call *c, Along *one)
+{
+	Graph *g = c->g;
+	int rank = in_val(c, 0)->shape.rank;
+	if (count_of(&in_val(c, 1)->shape) != 1 || !rank)
+		refuse(c, "wants one axis");
+	Ref axis = put_cast(g, put_reshape(g, fixed_operand(c, 1), (Shape){0}), E_i64);
+	if (is_const(g, axis))
+		return one(c, (int)axis_of(c, const_int_at(val(g, axis), 0), rank));
+	axis = from_end(g, axis, whole_number(g, rank));
+	Ref y = one(c, 0);
+	for (int a = 1; a < rank; a++)
+		y = put3(g, O_select, put2(g, O_eq, axis, whole_number(g, a)), one(c, a), y);
+	return y;
+}
+
+static Ref sum_along(const Call *c, int axis)
+{
+	Attr attr = {.n = 3, .i = {axis, attr_int(c, "exclusive", 0), attr_int(c, "reverse", 0)}};
+	return put(c->g, O_cumsum, 1, c->in, &attr);
+}
+
 void lower_cumsum(Call *c)
 {
-	int rank = in_val(c, 0)->shape.rank, n = 0;
-	const int64_t *axis = operand_ints(c, 1, &n);
-	if (!axis || n != 1)
-		refuse(c, "the axis is missing");
-	Attr attr = {.n = 3,
-	             .i = {axis_of(c, axis[0], rank), attr_int(c, "exclusive", 0),
-	                   attr_int(c, "reverse", 0)}};
-	c->out[0] = put(c->g, O_cumsum, 1, c->in, &attr);
+	c->out[0] = along_operand(c, sum_along);
 }
 
 // A product over the windows that end (or begin) at each entry.
-void lower_cumprod(Call *c)
+static Ref product_along(const Call *c, int axis)
 {
-	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
-	int n = 0;
-	const int64_t *given = operand_ints(c, 1, &n);
-	if (!given || n != 1 || s.rank >= RANK)
-		refuse(c, "the axis is missing");
-	int64_t axis = axis_of(c, given[0], s.rank), last = s.rank, size = s.dim[axis];
+	int64_t last = s.rank, size = s.dim[axis];
 	int64_t less = attr_int(c, "exclusive", 0) ? 1 : 0;
 	int64_t before = attr_int(c, "reverse", 0) ? -less : size - 1 + less;
 	Attr window = {.n = 7, .i = {axis, size, size, 1, 1, before, 1}, .x = 1};
-	Ref x = put_fold(g, O_prod, put(g, O_window, 1, c->in, &window), 1, &last);
-	c->out[0] = drop_axes(g, x, 1, &last);
+	return fold_away(c->g, O_prod, put(c->g, O_window, 1, c->in, &window), last);
+}
+
+void lower_cumprod(Call *c)
+{
+	want_rank(c, in_val(c, 0)->shape.rank + 1);
+	c->out[0] = along_operand(c, product_along);
 }
 
 // ---- softmax --------------------------------------------------------------------------
