@@ -9,6 +9,7 @@ enum {
 	PANEL = 8,     // ... where a dot packs it or a map stretches it, perhaps more than once
 	PIECE = 4,     // ... of a pad or concat
 	ENOUGH = 1000, // weights stop here: shared operands count once a path
+	DEEP = 200,    // values on one way through an expression: it is walked by recursion
 };
 
 // What the readers of a value want of it.
@@ -22,7 +23,7 @@ typedef struct Want {
 
 // The expression between a value and what is in memory.
 typedef struct Cone {
-	int weight;
+	int weight, depth;
 	int nbig;
 	Ref big[2]; // what it reads of its own size
 	bool reads; // anything from memory
@@ -110,7 +111,7 @@ static bool after_dot(const Val *v, const Val *u)
 static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, const Want *want)
 {
 	const Val *v = val(g, r);
-	Cone c = {.weight = own_weight(v)};
+	Cone c = {.weight = own_weight(v), .depth = 1};
 	for (int k = 0; k < v->nin; k++) {
 		const Val *u = val(g, v->in[k]);
 		const Cone *from = &cone[v->in[k]];
@@ -119,8 +120,10 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 		c.reads |= memory || from->reads;
 		c.tail |= same && after_dot(v, u) &&
 		          (u->op == O_dot ? want[v->in[k]].readers == 1 : !memory && from->tail);
-		if (!memory)
+		if (!memory) {
 			c.weight = MIN(ENOUGH, c.weight + from->weight);
+			c.depth = MAX(c.depth, from->depth + 1);
+		}
 		if (memory && same)
 			add_big(&c, v->in[k]);
 		for (int i = 0; !memory && same && i < MIN(from->nbig, 2); i++)
@@ -133,6 +136,8 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 
 static bool is_cut(const Val *v, const Want *w, const Cone *c)
 {
+	if (c->depth >= DEEP)
+		return true;
 	switch (prims[v->op].cls) {
 	case C_leaf:
 		return w->kept;
@@ -155,16 +160,18 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
 }
 
-bool *cut_pass(Arena *arena, const Graph *g)
+bool *cut_pass(Arena *arena, const Graph *g, int **depth)
 {
 	bool *live = graph_marks(arena, g), *cut = NEWS(arena, bool, g->nval);
 	const Want *want = wants(arena, g, live);
 	Cone *cone = NEWS(arena, Cone, g->nval);
+	*depth = NEWS(arena, int, g->nval);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		if (!live[r])
 			continue;
 		cone[r] = cone_of(g, r, cone, cut, want);
 		cut[r] = is_cut(val(g, r), &want[r], &cone[r]);
+		(*depth)[r] = cone[r].depth;
 	}
 	return cut;
 }

@@ -14,6 +14,7 @@ typedef struct Group {
 	uint32_t fold;
 	Ref heart;
 	Refs member; // empty: joined into another
+	int depth;   // of its expressions, one behind the other
 } Group;
 
 typedef struct Fuse {
@@ -70,18 +71,20 @@ static Group first_group(const Graph *g, Ref r)
 }
 
 // A loop's results are computed with it.
-static void add_value(Fuse *f, Ref r)
+static void add_value(Fuse *f, Ref r, int depth)
 {
 	const Val *v = val(f->graph, r);
 	f->of[r] = v->op == O_part ? f->of[v->in[0]] : f->group.count;
 	if (v->op != O_part)
 		PUSH(f->arena, f->group, first_group(f->graph, r));
 	PUSH(f->arena, f->group.at[f->of[r]].member, r);
+	f->group.at[f->of[r]].depth += depth;
 }
 
 static Fuse fuse_start(Arena *arena, const Graph *g)
 {
-	Fuse f = {.arena = arena, .graph = g, .cut = cut_pass(arena, g)};
+	int *depth;
+	Fuse f = {.arena = arena, .graph = g, .cut = cut_pass(arena, g, &depth)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
 	f.users = NEWS(arena, Refs, g->nval);
@@ -95,7 +98,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 		f.of[r] = -1;
 		if (!f.cut[r])
 			continue;
-		add_value(&f, r);
+		add_value(&f, r, depth[r]);
 		walk_start(&w, &f.reads[r]);
 		walk_root(&w, r, &f.reads[r]);
 		for (int i = 0; i < f.reads[r].count; i++)
@@ -243,11 +246,11 @@ static bool detour(Fuse *f, int from, int to)
 	return reaches(f, from, to, false);
 }
 
-// The time to compile a kernel grows faster than what it computes.
+// The time to compile a kernel grows faster than what it computes, and it is written by recursion.
 static bool too_large(const Group *p, const Group *c)
 {
-	enum { MOST = 32 };
-	return p->member.count + c->member.count > MOST;
+	enum { MOST = 32, DEEPEST = 800 };
+	return p->member.count + c->member.count > MOST || p->depth + c->depth > DEEPEST;
 }
 
 static bool join(Fuse *f, int p, int c)
@@ -260,6 +263,7 @@ static bool join(Fuse *f, int p, int c)
 		return false;
 	Refs from = f->group.at[c].member;
 	both.member = f->group.at[p].member;
+	both.depth = f->group.at[p].depth + f->group.at[c].depth;
 	for (int i = 0; i < from.count; i++) {
 		f->of[from.at[i]] = p;
 		PUSH(f->arena, both.member, from.at[i]);

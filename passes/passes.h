@@ -145,8 +145,8 @@ Graph *open_pass(Arena *, const Graph *);
 Graph *turn_pass(Arena *, const Graph *);
 
 // ---- cut.c, fuse.c, order.c, place.c, check.c -----------------------------------------
-bool *cut_pass(Arena *,
-               const Graph *); // by Ref: had better be in memory where several kernels need it
+// By Ref: in memory? And how deep the expression of each is, between it and memory.
+bool *cut_pass(Arena *, const Graph *, int **depth);
 Plan *fuse_pass(Arena *, const Graph *, const char *name);
 void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
 void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes

@@ -162,6 +162,17 @@ static Ref pick(const Graph *g, const Ref *made, int n, int rank)
 }
 
 // Random graphs: any plan must hold.
+// Kernels are written by recursion: what is computed one after the other is no endless expression.
+static void test_chain(Arena *arena)
+{
+	Graph *g = graph_new(arena, "chain", NULL);
+	Ref x = INPUT(g, "x", 2, 4);
+	for (int i = 0; i < 3000; i++)
+		x = put1(g, O_sin, x);
+	add_out(g, "y", x);
+	expect(arena, g, "a long chain", "mmmm");
+}
+
 static void test_random(Arena *arena, int graphs)
 {
 	srand(7);
@@ -220,6 +231,7 @@ int main(void)
 	update(arena, "a product folds its columns", 32, 512, 256, 0, "dc");
 	update(arena, "a product's rows are folded after it", 32, 512, 256, 1, "dr");
 	test_stores(arena);
+	test_chain(arena);
 	test_random(arena, 300);
 	arena_free(arena);
 	return failures != 0;
