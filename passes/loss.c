@@ -149,9 +149,29 @@ void loss_check(Arena *arena, const char *expr, int noutput, const char *const *
 	     noutput ? text.at : "it has none");
 }
 
+// A loss over whole numbers alone has no gradient.
+static void need_floats(const Graph *g, const Expr *e)
+{
+	const Out *whole = NULL;
+	for (int i = 0; i < g->outs.count; i++) {
+		if (!speaks_of(e, g->outs.at[i].name))
+			continue;
+		if (is_float(val(g, g->outs.at[i].val)->type))
+			return;
+		whole = &g->outs.at[i];
+	}
+	if (!whole)
+		return;
+	Text text = {.arena = g->arena};
+	list_outs(&text, g);
+	fail(where, "output '%s' holds whole numbers, which have no gradient: speak of floats; %s",
+	     whole->name, text.at);
+}
+
 static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_loss(g->arena, text);
+	need_floats(g, e);
 	add_inputs(g, e);
 	e = count_seen(g, e, look_name);
 	Ref r = eval_expr(g, where, e, look_name, g);

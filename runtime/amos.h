@@ -18,8 +18,8 @@ enum { // the exit statuses of the command
 const char *amos_error(void); // the last failure on this thread, one or a few lines; "" when none
 
 // For a program's main: what the system tells by signals becomes an error of the call (a pipe that
-// closed, a file that may not grow) or a message and status 1 (a file that was mapped and cut
-// short).
+// closed, a file that may not grow), or a message and an end: status 1 (a file that was mapped and
+// cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop).
 void amos_signals(void);
 
 enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };

@@ -116,8 +116,21 @@ static void lost_file(int unused)
 	_exit(AMOS_INPUT);
 }
 
+static void interrupted(int unused)
+{
+	(void)unused;
+	static const char text[] = "\ninterrupted\n";
+	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
+	(void)ignored;
+	_exit(AMOS_MACHINE);
+}
+
 void amos_signals(void)
 {
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+	for (int i = 0; i < COUNT(ends); i++)
+		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
+			signal(ends[i], SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);

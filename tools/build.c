@@ -17,15 +17,28 @@ static const char *runtime_archive(Arena *arena)
 	return access(installed, R_OK) ? AMOSC_ARCHIVE_BUILT : installed;
 }
 
-void verb_build(Command *command)
+static bool is_object(const char *out)
 {
-	const char *out = choice(command, OPT_out, NULL);
+	return ends_with(out, ".o") || ends_with(out, ".ptx");
+}
+
+static void check_out(const Command *command, const char *out)
+{
 	if (!out)
 		bad_usage(command, "wants -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
 		bad_usage(command,
 		          format(command->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
+	if (!is_object(out) && !starts_with(choice(command, OPT_target, "cpu"), "cpu"))
+		bad_usage(command, "for another target wants -o NAME.o: an object, or the text of "
+		                   "PTX for cuda");
+}
+
+void verb_build(Command *command)
+{
+	const char *out = choice(command, OPT_out, NULL);
+	check_out(command, out);
 	if (chosen(command, OPT_update_only))
 		bad_usage(command, "--update-only is not there yet");
 	struct amos_options options = runtime_options(command);
@@ -33,7 +46,7 @@ void verb_build(Command *command)
 	if (options.data.count)
 		data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, true);
-	if (ends_with(out, ".o"))
+	if (is_object(out))
 		write_object(t.object, out);
 	else
 		write_executable(command->arena, t.object, out, runtime_archive(command->arena));

@@ -5,12 +5,14 @@
 
 static void print_table(Arena *arena, const OpInfo *op, int count)
 {
-	printf("%-34s %5s  %-8s %s\n", "operator", "since", "gradient", "note");
+	printf("%-34s %5s  %-6s  %-7s  %-8s  %s\n", "operator", "since", "types", "forward",
+	       "gradient", "note");
 	for (int i = 0; i < count; i++) {
 		char name[128];
 		snprintf(name, sizeof name, "%s%s%s", op[i].domain, *op[i].domain ? "." : "",
 		         op[i].name);
-		printf("%-34s %5d  %-8s %s\n", name, op[i].since, op[i].gradient, op[i].note);
+		printf("%-34s %5d  %-6s  %-7s  %-8s  %s\n", name, op[i].since, op[i].types,
+		       op[i].forward ? "yes" : "no", op[i].gradient, op[i].note);
 	}
 	printf("\n%s", gradient_totals(arena));
 }
