@@ -109,8 +109,8 @@ Surd surd_near(double);                   // the surd a rounded number stands fo
 Surd surd_mul(Surd, Surd), surd_div(Surd, Surd), surd_inverse(Surd);
 Surd surd_hypot(Surd, Surd); // sqrt(a^2 + b^2)
 bool surd_same(Surd, Surd);  // but for the rounding of numbers in a file
-const char *surd_text(Arena *, Surd,
-                      int64_t over); // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced
+// "sqrt(2/3072)"; `over`: denominator to show, 0: reduced.
+const char *surd_text(Arena *, Surd, int64_t over);
 
 // ---- step.c: Graph with grad: outs -> Graph that also stores the update ---------------
 typedef struct Opt {
@@ -150,8 +150,8 @@ bool *cut_pass(Arena *, const Graph *, int **depth);
 Plan *fuse_pass(Arena *, const Graph *, const char *name);
 void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
 void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes
-void check_plan(
-    const Plan *); // bug() where a kernel would read bytes that another value has overwritten
+// bug() where a kernel would read bytes that another value has overwritten.
+void check_plan(const Plan *);
 
 // ---- run.c: the whole order -----------------------------------------------------------
 Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, apart, fuse, place

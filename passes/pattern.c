@@ -297,7 +297,8 @@ static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
 }
 
-Ref partner_of(const Sweep *s, Ref sum, Ref x)
+// Of a summand that is a product of two signals, one of them `x`: the other one.
+static Ref partner_of(const Sweep *s, Ref sum, Ref x)
 {
 	return partner_within(s, sum, x, 4);
 }

@@ -117,8 +117,6 @@ bool unfixed(const Sweep *, Ref);              // a kernel's output that nothing
 Ref low_rank(const Sweep *, const Val *);      // (x A) B of x W + (x A) B
 // The signal's place among the operands of a product with a number; -1: something else.
 int scaled_operand(const Sweep *, const Val *);
-// Of a summand that is a product of two signals, one of them `x`: the other one.
-Ref partner_of(const Sweep *, Ref sum, Ref x);
 Ref sum_of(const Sweep *, Ref product);         // that it goes into, through views and numbers
 Ref offset_of(const Sweep *, Ref product);      // k, where the product is q t beside a q k
 Ref without_offset(const Sweep *, const Val *); // q k of a sum q k + q t, t made of parameters
@@ -153,8 +151,8 @@ Demand root_demand, add_demand, mul_demand, clip_demand, select_demand, sum_dema
     gather_demand, attend_demand;
 
 Surd inherit(Sweep *, Ref r, Ref x); // x's range, from where x has it
-void admit(Sweep *, Ref,
-           const char *what); // what a measured range shows, and the rule does not count
+// What a measured range shows, and the rule does not count.
+void admit(Sweep *, Ref, const char *what);
 void ask(Sweep *, Ref, Surd demand, Ref by); // unless somebody asks already
 void pass_to(Sweep *, Ref r, Ref x);         // what is asked of r, of x
 

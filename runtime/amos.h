@@ -80,8 +80,8 @@ void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out
 void amos_out_shape(const struct amos *, const struct amos_entry *, int64_t out, int64_t *dim);
 // Is it an output of the model, not one that tells another's shape?
 int amos_out_own(const struct amos_entry *, int64_t out);
-double amos_out_number(const struct amos *, const struct amos_entry *,
-                       int64_t out); // its first element
+// Its first element.
+double amos_out_number(const struct amos *, const struct amos_entry *, int64_t out);
 
 double amos_number(const void *at, int type, int64_t i); // element i
 
@@ -179,8 +179,8 @@ int amos_save(const struct amos *, const char *path, const struct amos_point *);
 int amos_load(struct amos *, const char *path, struct amos_point *);
 
 struct amos_checkpoint; // one file, for those who have no compiled model
-int amos_checkpoint_open(const char *path,
-                         struct amos_checkpoint **); // a file, or a run folder: its last.ckpt
+// A file, or a run folder: its last.ckpt.
+int amos_checkpoint_open(const char *path, struct amos_checkpoint **);
 void amos_checkpoint_close(struct amos_checkpoint *);
 struct amos_point amos_checkpoint_point(const struct amos_checkpoint *);
 int64_t amos_checkpoint_slots(const struct amos_checkpoint *);

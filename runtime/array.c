@@ -65,7 +65,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
 
-int amos_blob_gunzip(const char *path, struct amos_blob *blob)
+static int gunzip(const char *path, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
 	gzFile file = gzopen(path, "rb");
@@ -151,7 +151,7 @@ void amos_array_free(struct amos_array *array)
 	*array = (struct amos_array){0};
 }
 
-int amos_type_named(const char *name)
+static int type_named(const char *name)
 {
 	for (int t = 0; t < AMOS_TYPES; t++)
 		if (!strcmp(amos_types[t].name, name))
@@ -365,8 +365,7 @@ static bool ends_with(const char *text, const char *end)
 static int open_plain(const char *path, struct amos_array *array)
 {
 	struct amos_blob blob;
-	int status =
-	    ends_with(path, ".gz") ? amos_blob_gunzip(path, &blob) : amos_blob_map(path, &blob);
+	int status = ends_with(path, ".gz") ? gunzip(path, &blob) : amos_blob_map(path, &blob);
 	if (status)
 		return status;
 	if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
@@ -387,7 +386,7 @@ static int open_one(const char *path, const char *after, struct amos_array *arra
 		return amos_array_jsonl(path, after, array);
 	if (!after)
 		return open_plain(path, array);
-	int type = amos_type_named(after);
+	int type = type_named(after);
 	if (type < 0)
 		return amos_fail(AMOS_INPUT,
 		                 "%s:%s: wanted a type after the colon: u8 u16 i32 i64 f32 ...",

@@ -11,8 +11,8 @@
 
 // Sets amos_error() and answers `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-int amos_fail_errno(const char *doing,
-                    const char *path); // AMOS_MACHINE, or AMOS_INPUT where the path is at fault
+// AMOS_MACHINE, or AMOS_INPUT where the path is at fault.
+int amos_fail_errno(const char *doing, const char *path);
 
 enum { // types.def
 #define T(name, ctype, bytes, cls, onnx) AMOS_##name,
@@ -60,7 +60,6 @@ struct amos_blob { // bytes of a file, mapped, or read
 	size_t mapped; // bytes mapped; 0: base is from malloc
 };
 int amos_blob_map(const char *path, struct amos_blob *);
-int amos_blob_gunzip(const char *path, struct amos_blob *);
 void amos_blob_free(struct amos_blob *);
 
 // Writes f32[2,?] to `to` and answers it; a dimension below 0 is a question mark.
@@ -70,10 +69,9 @@ int64_t amos_count(int rank, const int64_t *dim); // elements; -1: more than mem
 // unaligned). type, rank and dim are set. On failure the blob is still the caller's. `where` names
 // the file.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
-int amos_array_npy(struct amos_array *, const char *where,
-                   struct amos_blob *); // takes the blob, always
+// Takes the blob, always.
+int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 void amos_array_free(struct amos_array *);
-int amos_type_named(const char *); // -1
 
 // The arrays of a source of the data table (all but the wrappers and text:): one, or for FILE.npz
 // and FILE.safetensors all that it holds.
@@ -81,8 +79,8 @@ int amos_arrays_open(const char *source, int64_t *n, struct amos_array **);
 int amos_arrays_safetensors(const char *path, const char *key, int64_t *n, struct amos_array **);
 int amos_array_csv(const char *path, const char *columns, struct amos_array *);
 int amos_array_jsonl(const char *path, const char *field, struct amos_array *);
-int amos_npz_open(const char *path, const char *key, int64_t *n,
-                  struct amos_array **); // key NULL: all
+// key NULL: all.
+int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_array **);
 
 // ---- text.c: bytes as tokens ----------------------------------------------------------
 
@@ -151,8 +149,8 @@ struct amos_sources {
 };
 int amos_sources_open(struct amos_sources *, const struct amos_list *);
 void amos_sources_close(struct amos_sources *);
-const struct amos_source *amos_source_of(const struct amos_sources *,
-                                         const char *input); // NULL: none
+// NULL: none.
+const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
 // ---- data.c, bind.c, fit.c, measure.c, batch.c ----------------------------------------
 

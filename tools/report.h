@@ -50,7 +50,6 @@ const char *state_title(Arena *, const Report *);
 // report does not tell.
 const char *state_cell(Arena *, const Report *, int optimizer, bool part);
 
-const char *number_at(Arena *, const json_t *row, const char *key);
 const char *list_text(Arena *, const json_t *list, const char *between);
 
 // ---- report_text.c, report_files.c ----------------------------------------------------

@@ -6,7 +6,7 @@
 
 // ---- cells ----------------------------------------------------------------------------
 
-const char *number_at(Arena *arena, const json_t *row, const char *key)
+static const char *number_at(Arena *arena, const json_t *row, const char *key)
 {
 	const json_t *number = json_object_get(row, key);
 	return json_is_number(number) ? format(arena, "%.4g", json_number_value(number)) : "";

@@ -133,8 +133,8 @@ void check_eta(Command *);
 
 void print_json(json_t *); // and drops it
 json_t *shape_json(const Shape *);
-json_t *readers_json(const Graph *,
-                     int slot); // names of the nodes that read it: more than one where it is tied
+// Names of the nodes that read it: more than one where it is tied.
+json_t *readers_json(const Graph *, int slot);
 const char *text_at(const json_t *object, const char *key); // "" where there is none
 json_t *number_json(double);                                // null where it is not finite
 void say_progress(const Command *, const char *fmt, ...)

@@ -93,11 +93,6 @@ void *take_copy(Arena *arena, const void *bytes, size_t count)
 	return copy;
 }
 
-size_t arena_bytes(const Arena *arena)
-{
-	return arena->bytes;
-}
-
 void *grow(Arena *arena, void *at, size_t item, int *room)
 {
 	int more = *room ? 2 * *room : 8;

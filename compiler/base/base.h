@@ -23,7 +23,6 @@ void arena_free(Arena *);
 // Zeroed memory, 64-byte aligned when bytes >= 64, else 16. Never NULL: out of memory is fail().
 void *take(Arena *, size_t bytes);
 void *take_copy(Arena *, const void *bytes, size_t count);
-size_t arena_bytes(const Arena *); // handed out so far
 
 #define NEW(arena, type)         ((type *)take((arena), sizeof(type)))
 #define NEWS(arena, type, count) ((type *)take((arena), sizeof(type) * (size_t)(count)))
@@ -96,9 +95,6 @@ _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
 _Noreturn void fail_write(const char *path);
 void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void settle(const char *where); // fails when anything was complained of since the last settle
-int complaints(void);
-void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void warn_quiet(bool quiet); // warnings go to stderr unless quiet
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)

@@ -275,7 +275,8 @@ static LLVMTargetMachineRef machine_new(const Target *t)
 	                               LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
 }
 
-LLVMModuleRef module_new(const Target *t, LLVMContextRef context, LLVMTargetMachineRef machine)
+static LLVMModuleRef module_new(const Target *t, LLVMContextRef context,
+                                LLVMTargetMachineRef machine)
 {
 	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", context);
 	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);

@@ -40,7 +40,6 @@ Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 typedef struct Jit Jit;
 Jit *jit_load(const Object *);                   // links the object in memory
 const struct amos_model *jit_model(const Jit *); // the one symbol
-void *jit_symbol(const Jit *, const char *);
 void jit_free(Jit *);
 void write_object(const Object *, const char *path); // .o, or PTX; aside and renamed
 void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);

@@ -108,10 +108,10 @@ typedef struct Var {
 } Var;
 
 Index constant_index(int64_t);
-Index uniform_index(Gen *, Value base, int64_t extent,
-                    int64_t align); // a new variable of the current level
-Index lane_index(Gen *, Value base, int64_t extent, int64_t align,
-                 Value mask); // base, base + 1, .. along the lanes
+// A new variable of the current level.
+Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
+// base, base + 1, .. along the lanes.
+Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
 Index add_index(Gen *, const Index *, const Index *, int64_t times); // a + times * b
 Index shift_index(Index, int64_t);
@@ -119,12 +119,10 @@ void split_index(Gen *, const Index *, int64_t by, Index *quotient, Index *rest)
 void index_range(Gen *, const Index *, int64_t *low, int64_t *high); // inclusive
 void unravel(Gen *, const Index *linear, const Shape *, Index *idx);
 Index ravel(Gen *, const Shape *, const Index *idx); // row-major position
-Level *index_level(Gen *, int n,
-                   const Index *); // the deepest of its variables, not outside of g->floor
-bool same_index(const Index *, const Index *);
-int64_t
-index_align(Gen *,
-            const Index *); // what the part that all lanes share is a multiple of; 0: of anything
+// The deepest of its variables, not outside of g->floor.
+Level *index_level(Gen *, int n, const Index *);
+// What the part that all lanes share is a multiple of; 0: of anything.
+int64_t index_align(Gen *, const Index *);
 
 typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value base;    // i64
@@ -148,9 +146,6 @@ typedef struct Loop {
 // `from` and `to` are known at the level where the loop begins.
 Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
-// A level with no loop. level_enter answers the outer one.
-Level *level_enter(Gen *);
-void level_leave(Gen *, Level *outer);
 Level *level_go(Gen *, Level *to); // an outer level, or back; answers where we were
 
 Value number(Gen *, int64_t);                      // i64

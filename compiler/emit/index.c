@@ -112,7 +112,7 @@ static void add_term(Gen *g, Index *x, int var, int64_t coef)
 	x->term[t] = (struct Term){var, coef};
 }
 
-bool same_index(const Index *a, const Index *b)
+static bool same_index(const Index *a, const Index *b)
 {
 	if (a->constant != b->constant || a->n != b->n)
 		return false;

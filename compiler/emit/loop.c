@@ -20,7 +20,8 @@ Level *level_go(Gen *g, Level *to)
 	return was;
 }
 
-Level *level_enter(Gen *g)
+// A level with no loop. Answers the outer one.
+static Level *level_enter(Gen *g)
 {
 	Level *outer = g->level, *inner = NEW(g->arena, Level);
 	LLVMBasicBlockRef block = new_block(g);
@@ -33,7 +34,7 @@ Level *level_enter(Gen *g)
 	return outer;
 }
 
-void level_leave(Gen *g, Level *outer)
+static void level_leave(Gen *g, Level *outer)
 {
 	Level *inner = level_go(g, outer);
 	LLVMBuildBr(g->b, inner->first);

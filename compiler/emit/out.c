@@ -42,16 +42,11 @@ Jit *jit_load(const Object *object)
 	return j;
 }
 
-void *jit_symbol(const Jit *j, const char *name)
-{
-	LLVMOrcExecutorAddress address = 0;
-	no_error(LLVMOrcLLJITLookup(j->jit, &address, name), name);
-	return (void *)(uintptr_t)address;
-}
-
 const struct amos_model *jit_model(const Jit *j)
 {
-	return jit_symbol(j, "amos_model");
+	LLVMOrcExecutorAddress address = 0;
+	no_error(LLVMOrcLLJITLookup(j->jit, &address, "amos_model"), "amos_model");
+	return (const struct amos_model *)(uintptr_t)address;
 }
 
 void jit_free(Jit *j)

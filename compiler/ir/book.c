@@ -12,7 +12,7 @@ extern const int book_npages;
 
 // ---- reading --------------------------------------------------------------------------
 
-Book *book_new(Arena *arena)
+static Book *book_new(Arena *arena)
 {
 	Book *book = NEW(arena, Book);
 	book->arena = arena;
@@ -172,7 +172,7 @@ static void read_about(Book *book, Lexer *l, Def **table, bool grad)
 	*end = d;
 }
 
-void book_read(Book *book, const char *where, const char *text)
+static void book_read(Book *book, const char *where, const char *text)
 {
 	Lexer *l = lexer_open(book->arena, where, text);
 	while (l->kind != T_end) {
@@ -204,11 +204,6 @@ const Book *book_builtin(void)
 }
 
 // ---- definitions ----------------------------------------------------------------------
-
-bool book_has(const Book *book, const char *def)
-{
-	return table_find_s(book->defs, def) != NULL;
-}
 
 static Item given_item(const Given *given)
 {

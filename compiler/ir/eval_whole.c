@@ -13,7 +13,7 @@ static double softplus(double x)
 	return MAX(x, 0) + log1p(exp(-fabs(x)));
 }
 
-double eval_act(Act act, double x)
+static double eval_act(Act act, double x)
 {
 	switch (act) {
 	case A_relu:

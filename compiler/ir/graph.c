@@ -54,6 +54,7 @@ static void key_of(Graph *g, Key *key, Op op, int nin, const Ref *in, const Attr
 	memcpy(at, attr->i, 8 * (size_t)attr->n);
 }
 
+// Two hashes of 64 bits stand for the bytes.
 static void const_key(Key *key, Elem elem, const Shape *shape, const void *bytes, size_t count)
 {
 	uint64_t *at = key->few;

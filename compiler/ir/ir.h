@@ -175,9 +175,8 @@ typedef struct Graph {
 
 // A loop: its body is a graph whose slots are, in order, the carried values, an entry of each
 // scanned value (along its first axis), and the fixed values. Its outs are: whether another trip
-// follows
-// (`until`: a b8), the carried values for the next trip, and an entry of each stacked result.
-// Operand 0 limits the trips (i64, rank 0); the others stand for the slots.
+// follows (`until`: a b8), the carried values for the next trip, and an entry of each stacked
+// result. Operand 0 limits the trips (i64, rank 0); the others stand for the slots.
 typedef struct Cycle {
 	const Graph *body;
 	int64_t trips; // at most
@@ -238,8 +237,8 @@ Ref put_rank(Graph *, Ref, int rank);
 // r, v, on operands `in` that stand for its own.
 typedef Ref Exchange(void *context, Graph *to, const Val *v, const Ref *in);
 void copy_values(Graph *to, const Graph *from, Ref *now, Exchange *put, void *context);
-void copy_ends(Graph *to, const Graph *from,
-               const Ref *now); // outs and stores: now[r] stands for r
+// Outs and stores: now[r] stands for r.
+void copy_ends(Graph *to, const Graph *from, const Ref *now);
 
 // The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this
 // way.)
@@ -428,11 +427,7 @@ typedef struct Book {
 	Def *wholes[OPS], *grads[OPS];
 } Book;
 
-Book *book_new(Arena *);
-// Reads equations; `where` names the text in errors. The built-in pages are embedded at build time.
-void book_read(Book *, const char *where, const char *text);
-const Book *book_builtin(void); // all of compiler/book, read once a process
-bool book_has(const Book *, const char *def);
+const Book *book_builtin(void); // all of compiler/book, embedded at build, read once a process
 // A definition called: operands by position; attributes (ints after the `;`) by name, each a list;
 // nout results.
 typedef struct Given {
@@ -472,7 +467,6 @@ Ref put_rows(Graph *, Ref, const Shape *other);
 void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
 Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
-void print_val(Text *, const Graph *, Ref);
 int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 
 // ---- array.c: arrays of numbers -------------------------------------------------------
@@ -502,8 +496,7 @@ Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const A
 Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in);
 // Every live value of g; slots from `slot` (by number). Result by Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
-double eval_act(Act, double x); // formula
-double random_uniform(uint64_t seed, uint64_t step, uint64_t site,
-                      uint64_t position); // what rand means
+// What rand means.
+double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position);
 
 #endif

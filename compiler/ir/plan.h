@@ -100,8 +100,8 @@ typedef struct Walk {
 } Walk;
 Walk walk_new(Arena *, const Graph *, const bool *memory);
 void walk_start(Walk *, Reads *); // forgets what was found
-void walk_root(Walk *, Ref v,
-               Reads *); // adds what the expression of v reads; v itself is looked through
+// Adds what the expression of v reads; v itself is looked through.
+void walk_root(Walk *, Ref v, Reads *);
 // By kernel: what it reads from memory, outs of its own left out. Place not needed.
 Reads *plan_reads(Arena *, const Plan *);
 int *plan_writers(Arena *, const Plan *); // by Ref: the kernel that computes it; -1: none

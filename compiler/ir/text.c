@@ -163,13 +163,6 @@ static void say_value(Printer *p, const Val *v)
 	say(t, ")");
 }
 
-void print_val(Text *text, const Graph *g, Ref r)
-{
-	Printer p = {*text, g, NULL};
-	say_value(&p, val(g, r));
-	*text = p.text;
-}
-
 static void say_slot(Text *t, const Slot *s)
 {
 	say(t, "slot ");

@@ -282,7 +282,7 @@ static Ref seed_here(Reader *r)
 	return seed;
 }
 
-Ref draw_uniform(Reader *r, const Shape *s)
+static Ref draw_uniform(Reader *r, const Shape *s)
 {
 	Attr attr = {.n = s->rank + 1, .i = {r->sites++}};
 	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);

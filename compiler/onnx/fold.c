@@ -23,7 +23,7 @@ int reduced_axes(Call *c, int64_t *axes)
 	return count;
 }
 
-Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
+static Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
 {
 	double n = 1;
 	for (int i = 0; i < naxes; i++)

@@ -56,7 +56,8 @@ double decode(const Format *f, const uint8_t *bytes, int64_t i)
 	return (double)bits - (negative ? (double)(1 << f->bits) : 0);
 }
 
-double largest_of(const Format *f)
+// The largest finite number of a float format.
+static double largest_of(const Format *f)
 {
 	int most = (1 << f->exponent) - 1 - (f->special == F_ieee);
 	double steps = 2 - ldexp(f->special == F_ones ? 2 : 1, -f->mantissa);

@@ -77,7 +77,6 @@ Checkpoint *beside(Arena *, const char *model); // in the same folder; NULL: non
 const Format *find_format(int onnx); // NULL: a type that arithmetic runs in, or none
 bool is_whole(const Format *);
 double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
-double largest_of(const Format *);                              // finite number of a float format
 
 // ---- wire.c: protocol buffers field by field ------------------------------------------
 
@@ -89,8 +88,8 @@ typedef struct Field {
 } Field;
 
 bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
-void check_nesting(const char *where,
-                   Bytes model); // fails where graphs nest too deep to be unpacked
+// Fails where graphs nest too deep to be unpacked.
+void check_nesting(const char *where, Bytes model);
 
 // ---- what a file is read with: names and values ---------------------------------------
 
@@ -272,9 +271,8 @@ void check_choices(Reader *); // troubles about patterns of --freeze and --train
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
-const void *weight_data(Reader *, Weight *);
-Value alias_weight(Reader *, Weight *,
-                   const char *name); // what Identity of an initializer stands for
+// What Identity of an initializer stands for.
+Value alias_weight(Reader *, Weight *, const char *name);
 // A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
 Ref missing_bias(const Call *c, int64_t n);
 
@@ -289,8 +287,8 @@ void read_metadata(Reader *);
 const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *);
 bool has_signature(const Reader *); // the file lists its parameters
 Leaves leaves_of(const Reader *, const Weight *);
-const char *kind_of(const Reader *,
-                    const char *initializer); // PARAMETER, BUFFER, CONSTANT_TENSOR or NULL
+// PARAMETER, BUFFER, CONSTANT_TENSOR or NULL.
+const char *kind_of(const Reader *, const char *initializer);
 bool is_parameter_name(const Reader *, const char *name);
 bool is_opaque(const char *name); // made up by an exporter
 const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
@@ -460,9 +458,9 @@ Lower lower_gather; // operands in in[0] and in[1]
 Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
 
 // attention.c for contrib.c.
-Ref split_heads(Call *, Ref x,
-                int64_t heads); // [batch, length, heads * d]: [batch, heads, length, d]
-Ref join_heads(Graph *, Ref x); // and back
+// [batch, length, heads * d]: [batch, heads, length, d].
+Ref split_heads(Call *, Ref x, int64_t heads);
+Ref join_heads(Graph *, Ref x);                // and back
 Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
 Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
 Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
@@ -485,12 +483,10 @@ Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 void align2(Graph *, Ref *a, Ref *b);          // equal rank
 Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
-Ref put_mean(Graph *, Ref x, int naxes, const int64_t *axes);
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 int reduced_axes(Call *, int64_t *axes);
 Ref scaled(Graph *, Ref x, double by);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
-Ref draw_uniform(Reader *, const Shape *);
 Ref tensor_constant(Reader *, const TensorProto *);
 
 #endif
