@@ -184,10 +184,6 @@ Target *gpu_target(Arena *, const char *name, const Target *host);
 // ---- values: at.c ---------------------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
-Place value_place(const Plan *, Ref);                  // where it lies, constants too
-Value place_address(Gen *, Ref);                       // where a value in memory is
-Value out_address(Gen *, int k);                       // where out k is written
-Value common_memory(Gen *, int64_t offset);            // Gen.common_bytes
 void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
 Value load_out(Gen *, int k, const Index *idx);
 // A variable for an index that is data: kept inside its axis, whatever the data.
@@ -335,6 +331,28 @@ typedef struct Tile {
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
 // another.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
+
+// ---- signatures: sign.c ---------------------------------------------------------------
+
+typedef struct Signature { // what a kernel computes, without where
+	Arena *arena;
+	const Plan *plan;
+	const Kern *kern;
+	bool *inside;
+	VEC(unsigned char) bytes;
+	VEC(Place) place; // entry k of buf
+	Table *entry;     // place -> 1 + entry
+	Table *number;    // Ref -> 1 + its number in the walk
+	int count;
+	int common; // entry of buf: the memory of packed operands
+} Signature;
+
+// Of kernel number `kern`; writer: plan_writers.
+Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
+Place value_place(const Plan *, Ref);       // where it lies, constants too
+Value place_address(Gen *, Ref);            // where a value in memory is
+Value out_address(Gen *, int k);            // where out k is written
+Value common_memory(Gen *, int64_t offset); // Gen.common_bytes
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
