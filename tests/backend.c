@@ -218,6 +218,7 @@ static void run_test(Suite *suite, const char *folder)
 int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
+	warn_quiet(true);
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
 		fail(argv[0], "wants a list and folders of tests");

@@ -219,6 +219,7 @@ int main(int argc, char **argv)
 	FILE *f = argc > 1 ? fopen(argv[1], "r") : NULL;
 	if (!f)
 		fail(argv[0], "wants a file of models");
+	warn_quiet(true);
 	while (fgets(line, sizeof line, f)) {
 		line[strcspn(line, "\n")] = 0;
 		if (!isalpha((unsigned char)*line))

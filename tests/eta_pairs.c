@@ -96,6 +96,7 @@ int main(void)
 		printf("eta_pairs: nothing compared: AMOSC_MODELS names no folder of models\n");
 		return 0;
 	}
+	warn_quiet(true);
 	for (int i = 0; i < COUNT(pairs); i++) {
 		Arena *arena = arena_new();
 		compare(arena, models, i, &same, &different);

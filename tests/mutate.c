@@ -334,6 +334,7 @@ int main(int argc, char **argv)
 	time_t end = time(NULL) + strtol(argv[2], NULL, 10);
 	signal(SIGABRT, say_number);
 	signal(SIGPROF, say_number);
+	warn_quiet(true);
 	for (number = seed; time(NULL) < end || number < seed + (uint64_t)argc - 3; number++) {
 		tried = argv[3 + number % (uint64_t)(argc - 3)];
 		state = number * 0xD1342543DE82EF95u;

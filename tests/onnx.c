@@ -581,6 +581,7 @@ static void test_damage(int n, char **paths)
 int main(int argc, char **argv)
 {
 	arena = arena_new();
+	warn_quiet(true);
 	if (!mkdtemp(folder))
 		fail(folder, "cannot be made");
 	test_storage();

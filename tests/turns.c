@@ -326,6 +326,7 @@ static void random_trips(void)
 
 int main(void)
 {
+	warn_quiet(true);
 	arena = arena_new();
 	ended_by_data();
 	without_bound();

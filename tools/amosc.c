@@ -29,6 +29,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 		free(catch.message);
 	} else {
 		parse_command(&command, verb, argc - 1, argv + 1);
+		warn_quiet(chosen(&command, OPT_quiet));
 		call_verb(&command);
 		catch_end(&catch);
 	}

@@ -137,6 +137,13 @@ const char *choice(const Command *command, OptionName option, const char *otherw
 	return otherwise;
 }
 
+static _Noreturn void bad_choice(const Command *command, OptionName option, const char *wanted,
+                                 const char *found)
+{
+	bad_usage(command, format(command->arena, "--%s wants %s, found '%s'",
+	                          long_name(command->arena, option), wanted, found));
+}
+
 double choice_number(const Command *command, OptionName option, double otherwise)
 {
 	const char *text = choice(command, option, NULL);
@@ -145,9 +152,7 @@ double choice_number(const Command *command, OptionName option, double otherwise
 	char *end;
 	double number = strtod(text, &end);
 	if (end == text || *end || !(number >= 0) || isinf(number))
-		bad_usage(command,
-		          format(command->arena, "--%s wants a number from 0 up, found '%s'",
-		                 long_name(command->arena, option), text));
+		bad_choice(command, option, "a number from 0 up", text);
 	return number;
 }
 
@@ -155,8 +160,8 @@ double choice_part(const Command *command, OptionName option, double otherwise)
 {
 	double number = choice_number(command, option, otherwise);
 	if (number >= 1)
-		bad_usage(command, format(command->arena, "--%s wants a number below 1, found '%g'",
-		                          long_name(command->arena, option), number));
+		bad_choice(command, option, "a number below 1",
+		           format(command->arena, "%g", number));
 	return number;
 }
 
@@ -169,7 +174,6 @@ int64_t choice_count(const Command *command, OptionName option, int64_t otherwis
 	errno = 0;
 	long long number = strtoll(text, &end, 10);
 	if (end == text || *end || number < 0 || errno)
-		bad_usage(command, format(command->arena, "--%s wants a whole number, found '%s'",
-		                          long_name(command->arena, option), text));
+		bad_choice(command, option, "a whole number", text);
 	return number;
 }

@@ -95,6 +95,8 @@ _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
 _Noreturn void fail_write(const char *path);
 void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void settle(const char *where); // fails when anything was complained of since the last settle
+void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void warn_quiet(bool quiet); // warnings go to stderr unless quiet
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)

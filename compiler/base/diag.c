@@ -9,6 +9,7 @@
 static _Thread_local Catch *innermost;
 static _Thread_local char *complained; // malloc'd, a line each
 static _Thread_local int ncomplained;
+static bool quiet_warnings;
 
 void catch_push(Catch *c)
 {
@@ -123,6 +124,23 @@ void settle(const char *where)
 	             ncomplained == 1 ? " is" : "s are", complained) < 0)
 		message = NULL;
 	fail_with(STATUS_INPUT, message);
+}
+
+void warn(const char *where, const char *fmt, ...)
+{
+	if (quiet_warnings)
+		return;
+	va_list args;
+	va_start(args, fmt);
+	char *message = message_of(where, fmt, args);
+	va_end(args);
+	fprintf(stderr, "amosc: warning: %s\n", message);
+	free(message);
+}
+
+void warn_quiet(bool quiet)
+{
+	quiet_warnings = quiet;
 }
 
 void bug_at(const char *file, int line, const char *fmt, ...)

@@ -93,13 +93,14 @@ static Pick pick_new(const Array *x, const Array *index, int axis, const Shape *
 	return p;
 }
 
-// Where the element at p->at lies in x; -1 where the index is none of its axis.
-static int64_t picked_place(const Pick *p)
+// Where the element at p->at lies in x; fails where the index is none of its axis.
+static int64_t picked_place(const Pick *p, Op op)
 {
 	int wide = p->index->shape.rank;
 	int64_t index = p->index->i[place_at(wide, p->at + p->axis, p->index_stride)];
 	if (index < 0 || index >= p->x.dim[p->axis])
-		return -1;
+		fail(prims[op].name, "an index lies outside of its axis of %lld entries",
+		     (long long)p->x.dim[p->axis]);
 	int64_t place = index * p->stride[p->axis];
 	for (int a = 0; a < p->x.rank; a++)
 		if (a != p->axis)
@@ -112,11 +113,7 @@ void eval_gather(const Attr *attr, Array *out, const Array *in)
 	Pick p = pick_new(&in[0], &in[1], (int)attr->i[0], &out->shape);
 	int64_t i = 0;
 	do {
-		int64_t place = picked_place(&p);
-		if (place < 0)
-			fail("gather", "an index lies outside of its axis of %lld entries",
-			     (long long)p.x.dim[p.axis]);
-		copy_element(out, i++, &in[0], place);
+		copy_element(out, i++, &in[0], picked_place(&p, O_gather));
 	} while (next_place(&p.picked, p.at));
 }
 
@@ -141,10 +138,6 @@ void eval_scatter(const Attr *attr, Array *out, const Array *in)
 	Pick p = pick_new(&in[0], &in[1], (int)attr->i[0], &in[2].shape);
 	int64_t i = 0;
 	do {
-		int64_t place = picked_place(&p);
-		if (place < 0)
-			fail("scatter", "an index lies outside of its axis of %lld entries",
-			     (long long)p.x.dim[p.axis]);
-		combine(attr->i[1], out, place, &in[2], i++);
+		combine(attr->i[1], out, picked_place(&p, O_scatter), &in[2], i++);
 	} while (next_place(&p.picked, p.at));
 }
