@@ -409,6 +409,33 @@ static void test_merged(void)
 	check(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
 }
 
+// x mix - relu(x) (1 - mix), the difference computed by the exporter.
+static void test_complement(void)
+{
+	const float mix[] = {0.25, 0.5, 0.75}, rest[] = {0.75, 0.5, 0.25};
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, floats("mix", 3, mix));
+	PUSH(arena, b->tensors, floats("onnx::Mul_7", 3, rest));
+	add_to(b, node("Mul", "x,mix", "s"));
+	add_to(b, node("Relu", "x", "r"));
+	add_to(b, node("Mul", "r,onnx::Mul_7", "t"));
+	add_to(b, node("Sub", "s,t", "y"));
+	gives(b, "1 - x tied to x", 6, (double[]){-0.5, 0, 1.5, -2, 0, 3});
+	Model *m = read_built(b, NULL);
+	trained = m;
+	if (!m)
+		return;
+	check(kind_of_slot(m, "mix") == S_param && kind_of_slot(m, "onnx::Mul_7") < 0,
+	      "1 - x is no parameter of its own");
+	const char *out = format(arena, "%s/out.onnx", folder);
+	write_model(m, out, no_bytes, NULL);
+	check(same_files(m->path, out), "a tied 1 - x is written back to the bit");
+	write_model(m, out, trained_bytes, NULL);
+	Model *again = try_read(out, NULL);
+	Array y = again ? run(again) : (Array){0};
+	check(again && y.f[0] == 1 && y.f[5] == 6, "1 - x is written with x");
+}
+
 static void test_roles(void)
 {
 	const float some[3] = {1, 2, 3};
@@ -594,6 +621,7 @@ int main(int argc, char **argv)
 	test_dimensions();
 	test_told();
 	test_merged();
+	test_complement();
 	test_roles();
 	test_lies();
 	test_damage(argc - 1, argv + 1);

@@ -109,9 +109,11 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 } Weight;
 
 // How a slot lies in the file: all the places it is read at, newest first.
+typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy; // 1 - parameter
+
 typedef struct View {
 	Weight *weight;        // NULL: in no initializer, a bias that was left out
-	bool transposed;       // a transposed copy
+	Copy copy;             // what the weight holds of the parameter
 	const char *alias;     // read through this Identity
 	const NodeProto *node; // of the main graph, or NULL
 	int operand;

@@ -22,6 +22,27 @@ static const float *turned(Arena *arena, const float *x, const Shape *s)
 	return y;
 }
 
+static const float *complement(Arena *arena, const float *x, int64_t n)
+{
+	float *y = NEWS(arena, float, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		y[i] = 1 - x[i];
+	return y;
+}
+
+static const float *copied(Arena *arena, const float *x, const Shape *s, Copy copy)
+{
+	switch (copy) {
+	case COPY_SAME:
+		return x;
+	case COPY_TRANSPOSED:
+		return turned(arena, x, s);
+	case COPY_COMPLEMENT:
+		return complement(arena, x, count_of(s));
+	}
+	never(Copy);
+}
+
 static const char *free_name(Writer *w, const char *name)
 {
 	const char *tried = name;
@@ -53,11 +74,12 @@ static void part(Writer *w, const Slot *slot, const float *x)
 		Rewire *r = NEW(w->arena, Rewire);
 		*r = (Rewire){v->alias ? identity_of(w, v->alias) : v->node,
 		              v->alias ? 0 : v->operand, extra.name, w->rewires};
-		if (!r->node || v->transposed)
+		if (!r->node || v->copy != COPY_SAME)
 			fail(w->path,
 			     "parameter %s has parted from what it shared bytes with in '%s', and "
 			     "is used inside "
-			     "a function or transposed: it cannot be written back; export without "
+			     "a function, transposed or as 1 - x: it cannot be written back; "
+			     "export without "
 			     "merging "
 			     "(training mode, or optimize=False)",
 			     slot->name, slot->file ? slot->file : "?");
@@ -110,7 +132,7 @@ static void plan_slot(Writer *w, int s, const float *x)
 		return;
 	}
 	for (const View *v = slot->view; v; v = v->next) {
-		const float *y = v->transposed ? turned(w->arena, x, &slot->shape) : x;
+		const float *y = copied(w->arena, x, &slot->shape, v->copy);
 		Patch *taken = find_patch(w, v->weight->proto),
 		      patch = {v->weight->proto, s, y, changed};
 		if (!taken)

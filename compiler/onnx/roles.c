@@ -61,6 +61,18 @@ static bool is_transpose(Reader *r, Weight *a, Weight *b)
 	return true;
 }
 
+// Does this vector equal 1 minus the other? By accident ones and zeros do.
+static bool is_complement(Reader *r, Weight *a, Weight *b)
+{
+	if (wide_axes(&a->shape) != 1 || !same_shape(&a->shape, &b->shape) || one_value(r, b))
+		return false;
+	const float *x = weight_data(r, a), *y = weight_data(r, b);
+	for (int64_t i = 0; i < count_of(&a->shape); i++)
+		if (x[i] != 1 - y[i])
+			return false;
+	return true;
+}
+
 static bool is_same(Reader *r, Weight *a, Weight *b)
 {
 	return same_shape(&a->shape, &b->shape) &&
@@ -303,12 +315,11 @@ void check_choices(Reader *r)
 
 // ---- slots ----------------------------------------------------------------------------
 
-static void add_home(Reader *r, int slot, Weight *w, bool transposed, const NodeProto *node,
-                     int operand)
+static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto *node, int operand)
 {
 	View *v = NEW(r->arena, View);
 	*v = (View){.weight = w,
-	            .transposed = transposed,
+	            .copy = copy,
 	            .node = node,
 	            .operand = operand,
 	            .alias = w ? w->alias : NULL,
@@ -376,8 +387,26 @@ static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, in
 	Weight *owner = weight_of(r, slot);
 	bool turned = !same_shape(&owner->shape, &w->shape) || !is_same(r, owner, w);
 	Ref x = put_slot(r->g, slot);
-	add_home(r, slot, w, turned, node, k);
+	add_home(r, slot, w, turned ? COPY_TRANSPOSED : COPY_SAME, node, k);
 	return turned ? swap_last(r->g, x) : x;
+}
+
+// 1 minus a parameter, which the exporter computed beside it: what mixes two signals. 0: it is
+// none.
+static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k)
+{
+	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
+	for (int i = 0; i < r->weights.count && !own && !r->options->apart; i++) {
+		Weight *t = r->weights.at[i];
+		if (t == w || t->slot < 0 || !is_complement(r, w, t))
+			continue;
+		note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
+		     r->g->slots.at[t->slot].name);
+		add_home(r, t->slot, w, COPY_COMPLEMENT, node, k);
+		Ref x = put_slot(r->g, t->slot);
+		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
+	}
+	return 0;
 }
 
 // A name that another initializer has too is the same parameter where the values agree, else
@@ -398,11 +427,14 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 	int table = slot < 0 ? tied_table(r, w, node) : -1;
 	if (table >= 0)
 		return through_tie(r, table, w, node, k);
+	Ref complement = slot < 0 ? through_complement(r, w, node, k) : 0;
+	if (complement)
+		return complement;
 	if (slot < 0)
 		slot = make_slot(r, weight_slot(r, w, name));
 	if (w->slot < 0)
 		w->slot = slot;
-	add_home(r, slot, w, false, node, k);
+	add_home(r, slot, w, COPY_SAME, node, k);
 	return put_slot(r->g, slot);
 }
 
@@ -419,7 +451,7 @@ static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
 {
 	if (w->slot < 0)
 		w->slot = untrained_slot(r, w, S_frozen, name, why);
-	add_home(r, w->slot, w, false, node, k);
+	add_home(r, w->slot, w, COPY_SAME, node, k);
 	return put_slot(r->g, w->slot);
 }
 
@@ -430,7 +462,7 @@ static Ref statistics_ref(Reader *r, Weight *w, const char *name, const NodeProt
 	int slot = named_slot(r, name);
 	if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
 		slot = untrained_slot(r, w, S_buffer, name, running);
-	add_home(r, slot, w, false, node, k);
+	add_home(r, slot, w, COPY_SAME, node, k);
 	return put_slot(r->g, slot);
 }
 
@@ -512,7 +544,7 @@ Ref missing_bias(const Call *c, int64_t n)
 		return 0;
 	int slot = make_slot(
 	    r, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
-	add_home(r, slot, NULL, false, c->node, 2);
+	add_home(r, slot, NULL, COPY_SAME, c->node, 2);
 	note(r, "%s was zero and left out by the exporter: made again", name);
 	return put_slot(r->g, slot);
 }
