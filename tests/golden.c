@@ -37,6 +37,7 @@ const char *golden_missing(const char *file)
 	               {"*_dropout_op*", "it drops out at random"},
 	               {"training*", "what it tells of training has tests of its own"},
 	               {"bad/*", "it is wrong, and has a test of its own"},
+	               {"cli/*", "it has a test of its own"},
 	               {"detect.onnx", "it has a test of its own"},
 	               {"select.onnx", "it has a test of its own"}};
 	for (int i = 0; i < COUNT(missing); i++)
