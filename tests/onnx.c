@@ -508,6 +508,30 @@ static void test_places(void)
 	gives(b, "lengths beyond the sequence", 6, reversed);
 }
 
+// Operands left out, of a rank too low, and sizes beyond them; results that the operator has not.
+static void test_operands(void)
+{
+	refused(with_node(node("Max", "x,,x", "y")), "operand 1 is missing");
+	NodeProto *n = node("Einsum", "x", "y");
+	n->n_input = 0;
+	refused(with_node(n), "operand 0 is missing");
+	Build *b = with_node(node("DepthToSpace", "image", "y"));
+	PUSH(arena, b->inputs, value("image", 1, "1,4,2,2"));
+	attribute(b->nodes.at[0], "blocksize")->i = (int64_t)1 << 32;
+	refused(b, "divide by the square");
+	b->nodes.at[0]->op_type = "SpaceToDepth";
+	refused(b, "divide by its block");
+	b = with_node(node("InstanceNormalization", "row,row,row", "y"));
+	PUSH(arena, b->inputs, value("row", 1, "3"));
+	refused(b, "found 1 dimensions");
+	b = with_node(node("GRU", "steps,weights,weights", "h,last,y"));
+	PUSH(arena, b->inputs, value("steps", 1, "2,1,3"));
+	PUSH(arena, b->inputs, value("weights", 1, "1,9,3"));
+	attribute(b->nodes.at[0], "hidden_size")->i = 3;
+	attribute(b->nodes.at[0], "layout")->i = 1;
+	refused(b, "'y'");
+}
+
 // Nothing is said of the nodes that read it.
 static void test_no_shape(void)
 {
@@ -556,6 +580,7 @@ static void test_lies(void)
 	t->external_data = entries;
 	t->n_external_data = 1;
 	refused(with_tensor(t), "outside");
+	test_operands();
 	test_no_shape();
 	test_places();
 }

@@ -261,6 +261,7 @@ void lower_einsum(Call *c)
 	int widest = 0;
 	Index index[UINT8_MAX + 1] = {0};
 	Text rest = {.arena = c->r->arena};
+	in_val(c, 0);
 	for (int k = 0; k < c->nin; k++) {
 		const char *stop = p;
 		while (stop < end && *stop != ',')

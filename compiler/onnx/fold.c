@@ -223,7 +223,7 @@ static int axes_from(int from, int rank, int64_t *axes)
 {
 	for (int a = from; a < rank; a++)
 		axes[a - from] = a;
-	return rank - from;
+	return MAX(rank - from, 0);
 }
 
 // Per-channel numbers, f[C], along axis 1 of a value of `rank` dimensions.
@@ -264,6 +264,8 @@ void lower_instance_norm(Call *c)
 {
 	int rank = in_val(c, 0)->shape.rank;
 	int64_t axes[RANK];
+	if (rank < 2)
+		refuse(c, "wants samples and channels, found %d dimensions", rank);
 	int n = axes_from(2, rank, axes);
 	in_val(c, 1), in_val(c, 2);
 	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));

@@ -96,7 +96,7 @@ void lower_variadic(Call *c)
 	in_val(c, 0);
 	Ref x = c->in[0];
 	for (int k = 1; k < c->nin; k++)
-		x = put_map2(c->g, (Op)c->how, x, c->in[k]);
+		x = (in_val(c, k), put_map2(c->g, (Op)c->how, x, c->in[k]));
 	c->out[0] = x;
 }
 

@@ -298,7 +298,7 @@ static void lower_recurrent(Call *c, Kind kind)
 	Ref out[3] = {both ? put_concat(g, 1, 2, all) : all[0],
 	              both ? put_concat(g, 0, 2, last) : last[0],
 	              kind == K_lstm && both ? put_concat(g, 0, 2, memory) : memory[0]};
-	for (int i = 0; i < c->nout && i < 3; i++)
+	for (int i = 0; i < c->nout && i < (kind == K_lstm ? 3 : 2); i++)
 		c->out[i] = !layout
 		                ? out[i]
 		                : put_permute(g, out[i],

@@ -171,7 +171,7 @@ void lower_depth_to_space(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
 	int64_t b = attr_int(c, "blocksize", 0);
-	if (s.rank != 4 || b < 1 || s.dim[1] % (b * b))
+	if (s.rank != 4 || b < 1 || b > MAX(s.dim[1], 1) || s.dim[1] % b || s.dim[1] / b % b)
 		refuse(c, "wants an image whose channels divide by the square of its block");
 	bool crd = !strcmp(attr_string(c, "mode", "DCR"), "CRD");
 	int64_t depth = s.dim[1] / (b * b);
@@ -188,7 +188,8 @@ void lower_space_to_depth(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
 	int64_t b = attr_int(c, "blocksize", 0);
-	if (s.rank != 4 || b < 1 || s.dim[2] % b || s.dim[3] % b)
+	if (s.rank != 4 || b < 1 || b > MAX(MIN(s.dim[2], s.dim[3]), 1) || s.dim[2] % b ||
+	    s.dim[3] % b)
 		refuse(c, "wants an image whose sides divide by its block");
 	int64_t dims[] = {s.dim[0], s.dim[1], s.dim[2] / b, b, s.dim[3] / b, b};
 	Ref x = put_reshape(c->g, c->in[0], shape_of(6, dims));
