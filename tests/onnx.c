@@ -521,6 +521,12 @@ static void test_operands(void)
 	refused(b, "divide by the square");
 	b->nodes.at[0]->op_type = "SpaceToDepth";
 	refused(b, "divide by its block");
+	b = with_node(node("RoiAlign", "image,regions,of", "y"));
+	PUSH(arena, b->inputs, value("image", 1, "1,1,4,4"));
+	PUSH(arena, b->inputs, value("regions", 1, "1,4"));
+	PUSH(arena, b->inputs, value("of", 7, "1"));
+	attribute(b->nodes.at[0], "output_height")->i = (int64_t)1 << 40;
+	refused(b, "an output of 1099511627776");
 	b = with_node(node("InstanceNormalization", "row,row,row", "y"));
 	PUSH(arena, b->inputs, value("row", 1, "3"));
 	refused(b, "found 1 dimensions");

@@ -217,6 +217,8 @@ void lower_affine_grid(Call *c)
 
 // ---- RoiAlign -------------------------------------------------------------------------
 
+enum { MOST_BINS = 1 << 12 }; // along an axis, and samples of each
+
 typedef struct Bins { // how regions are cut along one axis
 	int64_t count;
 	int64_t samples; // of a bin; where each region has a number of its own, the most
@@ -254,7 +256,6 @@ static Ref bin_places(Graph *g, const Bins *b)
 // whole axis, unless the regions are known.
 static void adapt_samples(Call *c, Bins *b, int64_t size)
 {
-	enum { MOST = 1 << 12 };
 	Graph *g = c->g;
 	Ref bin = put2(g, O_div, b->size, put_num(g, E_f32, (double)b->count));
 	Ref each = put2(g, O_max, put1(g, O_ceil, bin), put_num(g, E_f32, 0));
@@ -263,9 +264,10 @@ static void adapt_samples(Call *c, Bins *b, int64_t size)
 		b->samples = 1;
 		for (int64_t i = 0; i < count_of(&val(g, each)->shape); i++) {
 			double n = const_at(val(g, each), i);
-			if (!(n <= MOST))
+			if (!(n <= MOST_BINS))
 				decline(c, "give regions in the image, or a sampling_ratio",
-				        "%g samples of a bin; at most %d are supported", n, MOST);
+				        "%g samples of a bin; at most %d are supported", n,
+				        MOST_BINS);
 			b->samples = MAX(b->samples, (int64_t)n);
 		}
 	} else {
@@ -290,7 +292,7 @@ static Bins read_bins(Call *c, int axis, int64_t size)
 	Given given[] = {{.name = "scale", .x = b.scale},
 	                 {.name = "shift", .x = b.shift},
 	                 {.name = "least", .x = half ? -1e30 : 1}};
-	if (b.count < 1 || b.samples < 0)
+	if (b.count < 1 || b.samples < 0 || b.count > MOST_BINS || b.samples > MOST_BINS)
 		refuse(c, "an output of %lld, a sampling_ratio of %lld", (long long)b.count,
 		       (long long)b.samples);
 	b.size = book_call1(g, "bin_size", 2, ends, 3, given);
