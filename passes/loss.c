@@ -24,7 +24,8 @@ static void list_outs(Text *text, const Graph *g)
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
 		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
-			say(text, "%s %s %s", i ? "," : "", g->outs.at[i].name,
+			say(text, "%s %s %s", i ? "," : "",
+			    name_text(text->arena, g->outs.at[i].name),
 			    shape_text(text->arena, v->type, &v->shape));
 	}
 }
@@ -143,10 +144,32 @@ void loss_check(Arena *arena, const char *expr, int noutput, const char *const *
 	for (int i = 0; i < noutput; i++) {
 		if (speaks_of(e, output[i]))
 			return;
-		say(&text, "%s%s", i ? ", " : "", output[i]);
+		say(&text, "%s%s", i ? ", " : "", name_text(arena, output[i]));
 	}
 	fail(where, "'%s' speaks of none of the model's outputs: %s", expr,
 	     noutput ? text.at : "it has none");
+}
+
+static bool all_known(Graph *g, const Expr *e)
+{
+	bool known = is_known(g, e);
+	for (int k = 0; k < e->nin && known; k++)
+		known = all_known(g, e->in[k]);
+	return known;
+}
+
+// What speaks of no output has no gradient: a number may be meant for one. Names that nothing has
+// are told of where they are met.
+static void need_out(Graph *g, const Expr *e, const char *expr)
+{
+	for (int i = 0; i < g->outs.count; i++)
+		if (speaks_of(e, g->outs.at[i].name))
+			return;
+	if (!all_known(g, e))
+		return;
+	Text text = {.arena = g->arena};
+	list_outs(&text, g);
+	fail(where, "'%s' speaks of none of the model's outputs; %s", expr, text.at);
 }
 
 // A loss over whole numbers alone has no gradient.
@@ -171,6 +194,7 @@ static void need_floats(const Graph *g, const Expr *e)
 static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_loss(g->arena, text);
+	need_out(g, e, text);
 	need_floats(g, e);
 	add_inputs(g, e);
 	e = count_seen(g, e, look_name);

@@ -466,6 +466,7 @@ Ref put_rows(Graph *, Ref, const Shape *other);
 
 void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
+char *name_text(Arena *, const char *name); // in quotes where it is no plain name
 Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 

@@ -56,6 +56,13 @@ static void say_name(Text *t, const char *s)
 	say(t, "\"");
 }
 
+char *name_text(Arena *arena, const char *name)
+{
+	Text t = {.arena = arena};
+	say_name(&t, name);
+	return t.at;
+}
+
 // The shortest decimal that reads back as x (as a float, where that is the type).
 static void say_number(Text *t, Elem type, double x)
 {
