@@ -91,15 +91,15 @@ static int count_lines(const Text *text)
 	return n;
 }
 
-// Of the parameters that the loss gives any.
-static Graph *gradients(Command *command, const Graph *loss)
+// Of the parameters that the loss gives any; none at all where the program `runs` the model too.
+static Graph *gradients(Command *command, const Graph *loss, bool runs)
 {
 	Arena *arena = command->arena;
 	Text why = {.arena = arena};
 	Graph *all = grad_pass(arena, loss, wanted(command, loss));
 	Graph *g = idle_pass(arena, loss, all, &why);
 	int idle = count_lines(&why);
-	if (all->outs.count == loss->outs.count)
+	if (all->outs.count == loss->outs.count && !runs)
 		fail(command->arguments.at[0],
 		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
 		     "inspect lists them");
@@ -125,7 +125,7 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
 	loss = only_outs(arena, loss, measures);
 	Eta *eta = etas(command, loss, data, NULL);
-	Graph *grad = gradients(command, loss);
+	Graph *grad = gradients(command, loss, weights);
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
 	Graph *still = read_bound(command, data, false)->graph;
