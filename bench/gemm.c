@@ -7,15 +7,6 @@
 #include "peak.h"
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-// Of this thread: what others run meanwhile does not count.
-static double seconds(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static double peak_rate(void)
 {

@@ -16,11 +16,6 @@ typedef struct Memory {
 	VEC(Owned) owned;
 } Memory;
 
-static int64_t bytes_of(const Plan *p, Ref r)
-{
-	return count_of(&val(p->graph, r)->shape) * elems[val(p->graph, r)->type].bytes;
-}
-
 static bool overlap(Place a, int64_t a_bytes, Place b, int64_t b_bytes)
 {
 	if (a.block != b.block)
@@ -32,7 +27,7 @@ static bool overlap(Place a, int64_t a_bytes, Place b, int64_t b_bytes)
 
 static void write_value(Memory *m, Place at, Ref v)
 {
-	int64_t bytes = bytes_of(m->plan, v);
+	int64_t bytes = bytes_of(val(m->plan->graph, v));
 	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
 		bug("%%%u lies outside scratch", v);
 	int kept = 0;
@@ -46,7 +41,7 @@ static void write_value(Memory *m, Place at, Ref v)
 // What has no elements is nowhere.
 static void want_value(const Memory *m, Place at, Ref v, const char *who, int k)
 {
-	if (!bytes_of(m->plan, v))
+	if (!bytes_of(val(m->plan->graph, v)))
 		return;
 	for (int i = 0; i < m->owned.count; i++) {
 		const Owned *o = &m->owned.at[i];
@@ -61,18 +56,20 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 {
 	const Kern *kern = &p->kerns.at[k];
 	for (int i = 0; i < kern->nout; i++) {
-		int64_t bytes = bytes_of(p, kern->out[i]);
+		int64_t bytes = bytes_of(val(p->graph, kern->out[i]));
 		for (int j = 0; j < i; j++)
-			if (overlap(kern->to[i], bytes, kern->to[j], bytes_of(p, kern->out[j])))
+			if (overlap(kern->to[i], bytes, kern->to[j],
+			            bytes_of(val(p->graph, kern->out[j]))))
 				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j],
 				    kern->out[i]);
 		for (int j = 0; j < reads->count; j++) {
 			Ref u = reads->at[j].val;
-			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(p, u)))
+			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(val(p->graph, u))))
 				continue;
 			if (reads->at[j].how == R_moved ||
-			    p->place[u].offset != kern->to[i].offset || bytes_of(p, u) != bytes ||
-			    kern->kind == L_dot || kern->kind == L_scan)
+			    p->place[u].offset != kern->to[i].offset ||
+			    bytes_of(val(p->graph, u)) != bytes || kern->kind == L_dot ||
+			    kern->kind == L_scan)
 				bug("kernel %d: %%%u overwrites %%%u, which it reads", k,
 				    kern->out[i], u);
 		}
@@ -87,11 +84,6 @@ typedef struct Inside {
 	int k;
 	int *seen; // by Ref: the kernel that saw it last, + 1
 } Inside;
-
-static int64_t last_dim(const Shape *s)
-{
-	return s->rank ? s->dim[s->rank - 1] : 1;
-}
 
 static bool out_fits(const Kern *kern, const Shape *s)
 {
@@ -183,7 +175,7 @@ void check_plan(const Plan *p)
 	const Reads *reads = plan_reads(arena, p);
 	for (Ref r = 1; r < (Ref)p->graph->nval; r++)
 		if (val(p->graph, r)->op == O_slot)
-			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(p, r), r}));
+			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(p->graph, r)), r}));
 	for (int k = 0; k < p->kerns.count; k++) {
 		for (int i = 0; i < reads[k].count; i++)
 			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",

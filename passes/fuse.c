@@ -125,11 +125,6 @@ static bool shaped_as_folded(const Shape *s, const Group *g)
 	return true;
 }
 
-static int64_t last_dim(const Shape *s)
-{
-	return s->rank ? s->dim[s->rank - 1] : 1;
-}
-
 // Are parts of it folded like the whole?
 static bool is_plain_fold(Op op)
 {

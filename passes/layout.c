@@ -125,14 +125,6 @@ static bool layout_of(const Sweep *s, Ref r, Ref root, const bool *on, Layout *o
 	}
 }
 
-static Ref slot_ref(const Graph *g, int slot)
-{
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_slot && val(g, r)->attr->i[0] == slot)
-			return r;
-	return 0;
-}
-
 // The layout of the variable that a signal meets, over the axes of the parameter.
 static bool operand_layout(const Sweep *s, const Share *share, int slot, Layout *out)
 {

@@ -65,12 +65,12 @@ static int64_t freed(const Order *o, int k)
 	for (int i = 0; i < o->reads[k].count; i++) {
 		const Val *v = val(o->plan->graph, o->reads[k].at[i].val);
 		if (o->readers[o->reads[k].at[i].val] == 1)
-			bytes += count_of(&v->shape) * elems[v->type].bytes;
+			bytes += bytes_of(v);
 	}
 	for (int i = 0; i < kern->nout; i++) {
 		const Val *v = val(o->plan->graph, kern->out[i]);
 		if (o->readers[kern->out[i]])
-			bytes -= count_of(&v->shape) * elems[v->type].bytes;
+			bytes -= bytes_of(v);
 	}
 	return bytes;
 }

@@ -22,11 +22,6 @@ typedef struct Layout {
 	VEC(Buffer) buffers;
 } Layout;
 
-static int64_t bytes_of(const Graph *g, Ref r)
-{
-	return count_of(&val(g, r)->shape) * elems[val(g, r)->type].bytes;
-}
-
 static int64_t round_up(int64_t bytes)
 {
 	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
@@ -39,7 +34,7 @@ static void place_slots(Arena *arena, Plan *p)
 	p->slot = NEWS(arena, Place, g->slots.count);
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
-		int64_t bytes = round_up(count_of(&s->shape) * elems[s->type].bytes);
+		int64_t bytes = round_up(byte_count(s->type, &s->shape));
 		if (s->kind == S_input) {
 			p->slot[i] = (Place){B_input, inputs++};
 		} else if (s->kind == S_state) {
@@ -97,7 +92,7 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 	const Kern *kern = &p->kerns.at[k];
 	bool each = kern->kind == L_map || kern->kind == L_row || kern->kind == L_col ||
 	            (kern->kind == L_put && v == kern->heart);
-	return each && bytes_of(p->graph, u) == bytes_of(p->graph, v) &&
+	return each && bytes_of(val(p->graph, u)) == bytes_of(val(p->graph, v)) &&
 	       reads_own(p, kern, v, u, how);
 }
 
@@ -133,7 +128,7 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	}
 	l->buffer[v] = l->buffers.count;
 	PUSH(l->arena, l->buffers,
-	     ((Buffer){round_up(bytes_of(l->plan->graph, v)), 0, k, MAX(k, l->last[v])}));
+	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v])}));
 }
 
 // Where an out v goes: outputs, slots, else (0 places) scratch. What could not go to its slot is

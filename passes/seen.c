@@ -9,17 +9,9 @@
 static const char where[] = "--loss";
 static const char mark[] = "seen:"; // before an out's name: which of its elements are there
 
-static Ref out_named(const Graph *g, const char *name)
-{
-	for (int i = 0; i < g->outs.count; i++)
-		if (!strcmp(g->outs.at[i].name, name))
-			return g->outs.at[i].val;
-	return 0;
-}
-
 static Ref size_of(const Graph *g, const char *name)
 {
-	return out_named(g, format(g->arena, SHAPE_OF "%s", name));
+	return find_out(g, format(g->arena, SHAPE_OF "%s", name));
 }
 
 static Ref one_entry(Graph *g, Ref x, int axis)
@@ -57,7 +49,7 @@ Ref look_out(Graph *g, const char *name)
 {
 	bool marked = starts_with(name, mark);
 	name += marked ? strlen(mark) : 0;
-	Ref y = out_named(g, name);
+	Ref y = find_out(g, name);
 	if (!y || !size_of(g, name))
 		return y;
 	if (marked)
@@ -74,7 +66,7 @@ Ref look_out(Graph *g, const char *name)
 
 static bool is_sized(Graph *g, const char *name)
 {
-	Ref y = out_named(g, name);
+	Ref y = find_out(g, name);
 	return y && size_of(g, name) && all_seen(g, name, y);
 }
 
@@ -167,7 +159,7 @@ static void want_apart(Graph *g, const Expr *call, const Names *names, Look *loo
 		Ref r = eval_expr(g, where, call->in[k], look, g);
 		for (int i = 0; i < names->count; i++) {
 			Ref y = look_out(g, names->at[i]);
-			Ref seen = all_seen(g, names->at[i], out_named(g, names->at[i]));
+			Ref seen = all_seen(g, names->at[i], find_out(g, names->at[i]));
 			if (!is_apart(g, r, y, &val(g, seen)->shape))
 				fail(where,
 				     "operand %d of %s(..) mixes elements of output '%s' along an "

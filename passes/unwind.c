@@ -5,11 +5,6 @@
 // behind the loop, by one product over all trips.
 #include "grad.h"
 
-static Ref result_ref(const Cycle *c, int k)
-{
-	return c->body->outs.at[c->until + k].val;
-}
-
 // There must be a place for what each trip leaves.
 static void check_bound(const Graph *g, const Cycle *c)
 {

@@ -150,11 +150,6 @@ static const Array *out_named(const Graph *g, const Array *value, const char *na
 	return NULL;
 }
 
-static double element(const Array *a, int64_t i)
-{
-	return is_float(a->type) ? a->f[i] : (double)a->i[i];
-}
-
 // Is out `name` as long as it should be, and what is there the same?
 static bool same_out(const Case *c, const char *name, const Array *want)
 {
@@ -169,11 +164,11 @@ static bool same_out(const Case *c, const char *name, const Array *want)
 		}
 	}
 	for (int64_t i = 0; i < count_of(&want->shape); i++) {
-		double x = element(all, place_in(&want->shape, &all->shape, i, NULL));
-		if (fabs(x - element(want, i)) <= 1e-9 * (1 + fabs(x)))
+		double x = element_at(all, place_in(&want->shape, &all->shape, i, NULL));
+		if (fabs(x - element_at(want, i)) <= 1e-9 * (1 + fabs(x)))
 			continue;
 		printf("%s: %s [%lld] is %g, wanted %g\n", c->line, name, (long long)i, x,
-		       element(want, i));
+		       element_at(want, i));
 		return false;
 	}
 	return true;

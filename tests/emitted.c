@@ -104,7 +104,7 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 	}
 	for (int k = 0; k < g->outs.count; k++) {
 		const Val *v = val(g, g->outs.at[k].val);
-		r.outputs[k] = block(arena, count_of(&v->shape) * elems[v->type].bytes);
+		r.outputs[k] = block(arena, bytes_of(v));
 	}
 	r.run.inputs = r.inputs;
 	r.run.outputs = r.outputs;
@@ -219,7 +219,7 @@ static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const 
 	bool same = !status;
 	for (int k = 0; k < g->outs.count + g->stores.count; k++) {
 		const Val *v = val(g, end_at(g, k));
-		size_t bytes = (size_t)(count_of(&v->shape) * elems[v->type].bytes);
+		size_t bytes = (size_t)bytes_of(v);
 		if (!memcmp(end_memory(run, c->plan, k), end_memory(&other, c->plan, k), bytes))
 			continue;
 		printf("%s: %s depends on the order of workers\n", what, end_name(g, k));

@@ -7,7 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 enum { WARM = 2, LEAST = 5, MOST = 20 }; // steps
 static const double long_enough = 2;     // seconds
@@ -50,13 +49,6 @@ static void fill_input(const Slot *s, void *bytes)
 		}
 }
 
-static double now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static void call(struct amos *open, const struct amos_entry *entry)
 {
 	int status = amos_call(open, entry, NULL, NULL);
@@ -87,12 +79,12 @@ static double fastest_step(Command *command, struct amos *open, const struct amo
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
 	amos_time(open, own);
-	double best = INFINITY, start = now();
-	for (int i = 0; i < LEAST || (i < MOST && now() - start < long_enough); i++) {
+	double best = INFINITY, start = seconds();
+	for (int i = 0; i < LEAST || (i < MOST && seconds() - start < long_enough); i++) {
 		memset(own, 0, size);
-		double begin = now();
+		double begin = seconds();
 		call(open, entry);
-		double took = now() - begin;
+		double took = seconds() - begin;
 		if (took < best)
 			memcpy(nanoseconds, own, size);
 		if (!i || update_time(entry, own) < update_time(entry, updates))

@@ -164,19 +164,11 @@ static void draw_parameter(const Slot *s, const Eta *eta, Draw *d, float *to)
 		to[i] = (float)(eta_at(eta, &s->shape, i) * (factor ? 1 : normal(d)));
 }
 
-static Ref slot_value(const Graph *g, int slot)
-{
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_slot && val(g, r)->attr->i[0] == slot)
-			return r;
-	return 0;
-}
-
 // Floats are normal, indices any that are allowed; other integers are ones, as in masks.
 static void draw_input(const Check *c, int slot, Draw *d, void *to)
 {
 	const Slot *s = &c->g->slots.at[slot];
-	Ref r = slot_value(c->g, slot);
+	Ref r = slot_ref(c->g, slot);
 	double range = r ? c->scales->range[r].value : 1;
 	for (int64_t i = 0; i < count_of(&s->shape); i++) {
 		int64_t n = s->limit ? (int64_t)(uniform(d) * (double)s->limit) : 1;

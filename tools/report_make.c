@@ -117,7 +117,7 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 		const Slot *s = &g->slots.at[i];
 		whole[i].slot = s->shape;
 		if (s->kind == S_param)
-			parameters += count_of(&s->shape) * elems[s->type].bytes;
+			parameters += byte_count(s->type, &s->shape);
 	}
 #define STATE(eta, optimizer, mu)                                                                  \
 	(json_int_t) state_bytes(g, eta, &(Opt){.name = optimizer, .momentum = mu})

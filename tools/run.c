@@ -81,7 +81,7 @@ static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, 
 	if (from == to)
 		return bytes;
 	Array x = array_from(arena, from, shape, bytes);
-	void *converted = take(arena, (size_t)(count_of(shape) * elems[to].bytes) + 8);
+	void *converted = take(arena, (size_t)byte_count(to, shape) + 8);
 	x.type = to;
 	array_to(&x, converted);
 	return converted;

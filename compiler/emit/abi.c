@@ -106,11 +106,6 @@ static Value dims(Gen *g, const Shape *s)
 	return LLVMConstArray2(g->i64, at, RANK);
 }
 
-static int64_t size_of(Elem e, const Shape *s)
-{
-	return count_of(s) * elems[e].bytes;
-}
-
 // ---- slots, outs, kernels -------------------------------------------------------------
 
 static Value slots_table(Gen *g, const Plan *plan, bool weights)
@@ -119,7 +114,7 @@ static Value slots_table(Gen *g, const Plan *plan, bool weights)
 	Value *at = NEWS(g->arena, Value, graph->slots.count);
 	for (int k = 0; k < graph->slots.count; k++) {
 		const Slot *s = &graph->slots.at[k];
-		int64_t size = size_of(s->type, &s->shape);
+		int64_t size = byte_count(s->type, &s->shape);
 		Value f[amos_slot_FIELDS] = {
 		    [amos_slot_name] = text(g, s->name),
 		    [amos_slot_file] = text(g, s->file),
@@ -160,7 +155,7 @@ static Value outs_table(Gen *g, const Plan *plan)
 		    [amos_out_type] = number(g, v->type),
 		    [amos_out_rank] = number(g, v->shape.rank),
 		    [amos_out_dim] = dims(g, &v->shape),
-		    [amos_out_bytes] = number(g, size_of(v->type, &v->shape)),
+		    [amos_out_bytes] = number(g, bytes_of(v)),
 		    [amos_out_told] = number(g, told_by(g, graph, k)),
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
@@ -205,11 +200,10 @@ static int64_t kern_bytes(const Plan *plan, const Reads *reads, const Kern *k)
 	int64_t n = 0;
 	for (int i = 0; i < reads->count; i++) {
 		const Val *v = val(plan->graph, reads->at[i].val);
-		n += size_of(v->type, &v->shape);
+		n += bytes_of(v);
 	}
 	for (int o = 0; o < k->nout; o++)
-		n +=
-		    size_of(val(plan->graph, k->out[o])->type, &val(plan->graph, k->out[o])->shape);
+		n += bytes_of(val(plan->graph, k->out[o]));
 	return n;
 }
 

@@ -129,11 +129,6 @@ static Value reduce(Gen *g, Value size, Value *turns)
 	return mul_add(g, part, real(g, size, M_PI_2), r);
 }
 
-static Value pick(Gen *g, Value condition, Value a, Value b)
-{
-	return LLVMBuildSelect(g->b, condition, a, b, "");
-}
-
 Value large_angle(Gen *g, Value x, Value rest, Value *turns)
 {
 	LLVMTypeRef type = LLVMTypeOf(x);
@@ -142,10 +137,10 @@ Value large_angle(Gen *g, Value x, Value rest, Value *turns)
 	Value large = LLVMBuildFCmp(g->b, LLVMRealOGT, size, least, "");
 	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real(g, x, INFINITY), "");
 	large = both(g, large, finite);
-	Value n, r = reduce(g, pick(g, large, size, least), &n);
+	Value n, r = reduce(g, choose(g, large, size, least), &n);
 	Value minus = LLVMBuildFCmp(g->b, LLVMRealOLT, x, real(g, x, 0), "");
-	n = pick(g, minus, LLVMBuildFNeg(g->b, n, ""), n);
-	r = pick(g, minus, LLVMBuildFNeg(g->b, r, ""), r);
-	*turns = pick(g, large, n, *turns);
-	return pick(g, large, r, rest);
+	n = choose(g, minus, LLVMBuildFNeg(g->b, n, ""), n);
+	r = choose(g, minus, LLVMBuildFNeg(g->b, r, ""), r);
+	*turns = choose(g, large, n, *turns);
+	return choose(g, large, r, rest);
 }

@@ -67,8 +67,6 @@ static void cpu_fill(Target *t, const char *mask)
 	t->registers = wide || !x86 ? 32 : 16;
 	t->block = 1;
 	t->scalef = wide;
-	t->amx = wide && offers(t, mask, "amx-bf16");
-	t->bf16 = wide && offers(t, mask, "avx512bf16");
 	t->l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
 	t->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
 	t->cores = (int)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));

@@ -369,7 +369,6 @@ Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *opti
 		e.part[object->parts++] = compile_tables(&e, nplan, entry, options);
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;
-	object->shared = object->kernels - e.kernels.count;
 	object->seconds = seconds_now() - start;
 	return object;
 }

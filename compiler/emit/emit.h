@@ -20,8 +20,8 @@ typedef struct Part {
 typedef struct Object { // parts that refer to each other: one object when linked
 	int parts;
 	Part *part;
-	size_t count;        // bytes of all parts
-	int kernels, shared; // kernels in the plans; how many were the same code as another
+	size_t count; // bytes of all parts
+	int kernels;  // in the plans
 	double seconds;
 } Object;
 

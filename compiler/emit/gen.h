@@ -26,8 +26,7 @@ struct Target {
 	int64_t l1, l2; // bytes of cache of a core
 	int cores;
 	bool gpu, emulated; // emulated: GPU code on the host
-	bool intel, amx, bf16;
-	bool scalef; // has vscalefps
+	bool scalef;        // has vscalefps
 };
 
 // ---- a kernel being written: emit.c ---------------------------------------------------

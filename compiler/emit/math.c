@@ -66,16 +66,11 @@ static Value below(Gen *g, Value a, double b)
 	return LLVMBuildFCmp(g->b, LLVMRealOLT, a, real_like(a, b), "");
 }
 
-static Value pick(Gen *g, Value condition, Value a, Value b)
-{
-	return LLVMBuildSelect(g->b, condition, a, b, "");
-}
-
 // At most `high`, at least `low`; what is not a number stays so.
 static Value clamp(Gen *g, Value x, double low, double high)
 {
-	x = pick(g, above(g, x, high), real_like(x, high), x);
-	return pick(g, below(g, x, low), real_like(x, low), x);
+	x = choose(g, above(g, x, high), real_like(x, high), x);
+	return choose(g, below(g, x, low), real_like(x, low), x);
 }
 
 static LLVMTypeRef bits_type(Gen *g, Value x)
@@ -135,7 +130,7 @@ Value math_exp(Gen *g, Value x)
 	r = mul_add(g, n, real_like(x, d ? -1.90821492927058770002e-10 : -1.42860677e-6), r);
 	Value y = mul_add(g, mul(g, r, r), poly(g, r, &narrow, &wide), r);
 	y = scale(g, add(g, y, real_like(x, 1)), n);
-	return d ? y : pick(g, tiny, real_like(x, 0), y);
+	return d ? y : choose(g, tiny, real_like(x, 0), y);
 }
 
 // ---- log ------------------------------------------------------------------------------
@@ -176,11 +171,11 @@ Value math_log(Gen *g, Value x)
 	Value tiny = LLVMBuildFCmp(g->b, LLVMRealOLT, x, least, "");
 	Value up = mul(g, x, real_like(x, d ? 0x1p54 : 0x1p25));
 	Value y =
-	    log_normal(g, pick(g, tiny, up, x), pick(g, tiny, real_like(x, d ? 54 : 25), zero));
+	    log_normal(g, choose(g, tiny, up, x), choose(g, tiny, real_like(x, d ? 54 : 25), zero));
 	Value infinite = LLVMBuildFCmp(g->b, LLVMRealOEQ, x, real_like(x, INFINITY), "");
-	y = pick(g, infinite, x, y);
-	y = pick(g, LLVMBuildFCmp(g->b, LLVMRealOEQ, x, zero, ""), real_like(x, -INFINITY), y);
-	return pick(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real_like(x, NAN), y);
+	y = choose(g, infinite, x, y);
+	y = choose(g, LLVMBuildFCmp(g->b, LLVMRealOEQ, x, zero, ""), real_like(x, -INFINITY), y);
+	return choose(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real_like(x, NAN), y);
 }
 
 // ---- tanh, erf ------------------------------------------------------------------------
@@ -206,7 +201,7 @@ static Value tanh_double(Gen *g, Value x)
 	Value small = mul_add(g, mul(g, x, z), poly(g, z, &near, &near), x);
 	Value e = add(g, math_exp(g, add(g, a, a)), one);
 	Value large = sub(g, one, LLVMBuildFDiv(g->b, real_like(x, 2), e, ""));
-	return pick(g, below(g, a, 0.4), small, with_sign(g, large, x));
+	return choose(g, below(g, a, 0.4), small, with_sign(g, large, x));
 }
 
 Value math_tanh(Gen *g, Value x)
@@ -244,7 +239,7 @@ static Value erf_double(Gen *g, Value x)
 	Value t = LLVMBuildFDiv(g->b, real_like(x, 2), add(g, a, real_like(x, 2)), "");
 	Value power = sub(g, poly(g, sub(g, t, real_like(x, 11 / 24.0)), &far, &far), z);
 	Value large = sub(g, one, mul(g, t, math_exp(g, power)));
-	return pick(g, below(g, a, 1), small, with_sign(g, large, x));
+	return choose(g, below(g, a, 1), small, with_sign(g, large, x));
 }
 
 Value math_erf(Gen *g, Value x)
@@ -300,8 +295,8 @@ static Value circular(Gen *g, Value x, double quarter)
 	n = mul_add(g, turn, real_like(x, -4), n);
 	Value odd =
 	    LLVMBuildOr(g->b, LLVMBuildFCmp(g->b, LLVMRealOEQ, n, one, ""), above(g, n, 2.5), "");
-	Value y = pick(g, odd, c, s);
-	return pick(g, above(g, n, 1.5), LLVMBuildFNeg(g->b, y, ""), y);
+	Value y = choose(g, odd, c, s);
+	return choose(g, above(g, n, 1.5), LLVMBuildFNeg(g->b, y, ""), y);
 }
 
 Value math_sin(Gen *g, Value x)
@@ -330,14 +325,14 @@ Value math_atan(Gen *g, Value x)
 	     -0.333333333333333333}};
 	Value a = magnitude(g, x), one = real_like(x, 1), zero = real_like(x, 0);
 	Value over = above(g, a, 1);
-	Value t = pick(g, over, LLVMBuildFDiv(g->b, one, a, ""), a);
+	Value t = choose(g, over, LLVMBuildFDiv(g->b, one, a, ""), a);
 	Value upper = above(g, t, 0.4142135623730950488);
 	Value turned = LLVMBuildFDiv(g->b, sub(g, t, one), add(g, t, one), "");
-	t = pick(g, upper, turned, t);
+	t = choose(g, upper, turned, t);
 	Value z = mul(g, t, t);
 	Value y = mul_add(g, mul(g, t, z), poly(g, z, &narrow, &wide), t);
-	y = add(g, y, pick(g, upper, real_like(x, M_PI_4), zero));
-	y = pick(g, over, sub(g, real_like(x, M_PI_2), y), y);
+	y = add(g, y, choose(g, upper, real_like(x, M_PI_4), zero));
+	y = choose(g, over, sub(g, real_like(x, M_PI_2), y), y);
 	return with_sign(g, y, x);
 }
 
@@ -362,11 +357,11 @@ Value math_pow(Gen *g, Value x, Value y)
 	Value p = math_exp(g, mul(g, y, math_log(g, magnitude(g, x))));
 	Value floor = unary(g, "llvm.floor", y), half = mul(g, floor, real_like(x, 0.5));
 	Value odd = LLVMBuildFCmp(g->b, LLVMRealUNE, half, unary(g, "llvm.floor", half), "");
-	Value signed_power = pick(g, odd, LLVMBuildFNeg(g->b, p, ""), p);
+	Value signed_power = choose(g, odd, LLVMBuildFNeg(g->b, p, ""), p);
 	Value some =
 	    LLVMBuildOr(g->b, equal(g, floor, y), equal(g, x, real_like(x, -INFINITY)), "");
-	signed_power = pick(g, some, signed_power, real_like(x, NAN));
-	p = pick(g, LLVMBuildFCmp(g->b, LLVMRealOLT, x, zero, ""), signed_power, p);
+	signed_power = choose(g, some, signed_power, real_like(x, NAN));
+	p = choose(g, LLVMBuildFCmp(g->b, LLVMRealOLT, x, zero, ""), signed_power, p);
 	Value always = LLVMBuildOr(g->b, equal(g, y, zero), equal(g, x, one), "");
-	return pick(g, always, one, p);
+	return choose(g, always, one, p);
 }

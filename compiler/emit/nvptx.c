@@ -178,6 +178,6 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 	t->gpu = true;
 	t->emulated = emulated;
 	t->registers = 255;
-	t->scalef = t->amx = t->bf16 = false;
+	t->scalef = false;
 	return t;
 }

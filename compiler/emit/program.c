@@ -23,18 +23,13 @@ static LLVMTypeRef operand_type(Gen *g)
 	return LLVMStructTypeInContext(g->context, field, 2, 0);
 }
 
-int64_t value_bytes(const Val *v)
-{
-	return count_of(&v->shape) * elems[v->type].bytes;
-}
-
 // A constant in memory is entry `number` of the constants of its program.
 static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *consts, Ref r)
 {
 	const Val *v = val(plan->graph, r);
 	uint64_t *cell = table_cell(numbers, &r, sizeof r);
 	if (!*cell) {
-		PUSH(g->arena, *consts, literal_bytes(g, v->data, (size_t)value_bytes(v)));
+		PUSH(g->arena, *consts, literal_bytes(g, v->data, (size_t)bytes_of(v)));
 		*cell = (uint64_t)consts->count;
 	}
 	return (int64_t)*cell - 1;

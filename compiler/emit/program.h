@@ -21,7 +21,6 @@ typedef struct Writer { // of one entry's function
 	int64_t next; // number of the next launch in the entry
 } Writer;
 
-int64_t value_bytes(const Val *);
 Value at_index(Gen *, LLVMTypeRef, Value from, Value i); // the address of element i
 Value run_field(Gen *, Value run, int field);
 void write_launches(Writer *, const Entry *, Value run);

@@ -46,7 +46,7 @@ static int out_of(const Plan *plan, const Kern *kern, int k)
 static int64_t result_bytes(const Cycle *c, int k)
 {
 	Shape shape = result_shape(c, k);
-	return count_of(&shape) * elems[result_val(c, k)->type].bytes;
+	return byte_count(result_val(c, k)->type, &shape);
 }
 
 // Bytes of what a loop keeps for itself: other places, results that nobody reads, the answer.
@@ -99,7 +99,7 @@ static Value place_pointer(Gen *g, const Plan *plan, Value run, Place p)
 		return listed(g, run, RUN_outputs, p.offset);
 	case B_const:
 		v = val(plan->graph, (Ref)p.offset);
-		return literal_bytes(g, v->data, (size_t)value_bytes(v));
+		return literal_bytes(g, v->data, (size_t)bytes_of(v));
 	case B_none:
 		break;
 	}
@@ -211,12 +211,12 @@ static void place_entries(const Trips *t, const Value *scanned, Value at)
 	const Cycle *c = &t->cycle;
 	for (int k = 0; k < c->scanned; k++) {
 		const Slot *slot = &c->body->slots.at[c->carried + k];
-		int64_t bytes = count_of(&slot->shape) * elems[slot->type].bytes;
+		int64_t bytes = byte_count(slot->type, &slot->shape);
 		set_entry(g, t->inputs, c->carried + k, entry_pointer(g, scanned[k], at, bytes));
 	}
 	for (int k = c->carried; k < loop_results(c); k++)
 		set_entry(g, t->outputs, c->until + k,
-		          entry_pointer(g, t->place[0][k], at, value_bytes(result_val(c, k))));
+		          entry_pointer(g, t->place[0][k], at, bytes_of(result_val(c, k))));
 }
 
 static void move_bytes(Gen *g, Value to, Value from, int64_t bytes)

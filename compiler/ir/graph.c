@@ -125,7 +125,7 @@ static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Ele
 		arrays[k] = array_from(arena, v->type, &v->shape, v->data);
 	}
 	Array result = eval_prim(arena, op, attr, elem, shape, nin, arrays);
-	void *bytes = take(arena, (size_t)count_of(shape) * (size_t)elems[elem].bytes);
+	void *bytes = take(arena, (size_t)byte_count(elem, shape));
 	array_to(&result, bytes);
 	Ref r = put_const(g, elem, *shape, bytes);
 	arena_free(arena);
@@ -219,7 +219,7 @@ Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
 	if (elem != working(g, elem))
 		return put_doubles(g, shape, bytes);
 	Key key;
-	size_t count = (size_t)count_of(&shape) * (size_t)elems[elem].bytes;
+	size_t count = (size_t)byte_count(elem, &shape);
 	const_key(&key, elem, &shape, bytes, count);
 	Ref r = shared(g, &key);
 	if (r)
@@ -426,6 +426,14 @@ int find_slot(const Graph *g, const char *name)
 	return -1;
 }
 
+Ref slot_ref(const Graph *g, int slot)
+{
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_slot && val(g, r)->attr->i[0] == slot)
+			return r;
+	return 0;
+}
+
 Ref find_out(const Graph *g, const char *name)
 {
 	for (int i = 0; i < g->outs.count; i++)
@@ -537,8 +545,7 @@ static Ref copied(Graph *g, const Val *v, const Ref *now)
 	fresh.in = in;
 	Key key;
 	if (v->op == O_const)
-		const_key(&key, v->type, &v->shape, v->data,
-		          (size_t)count_of(&v->shape) * (size_t)elems[v->type].bytes);
+		const_key(&key, v->type, &v->shape, v->data, (size_t)bytes_of(v));
 	else
 		key_of(g, &key, v->op, v->nin, in, v->attr);
 	return share(g, &key, (Ref)(append(g, fresh) - g->val));

@@ -206,6 +206,7 @@ Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new op
 int add_slot(Graph *, Slot);                        // its number
 int find_slot(const Graph *, const char *name);     // -1
 Ref find_out(const Graph *, const char *name);      // 0
+Ref slot_ref(const Graph *, int slot);              // the value that reads it; 0: none does
 void add_out(Graph *, const char *name, Ref);
 void add_store(Graph *, int slot, Ref); // a second store to a slot replaces the first
 int add_node(Graph *, const char *name, const char *op);
@@ -260,6 +261,7 @@ Cycle loop_of(const Val *);
 int loop_operands(const Cycle *), loop_results(const Cycle *);
 const Val *result_val(const Cycle *, int k); // of the body: for stacked results an entry
 Shape result_shape(const Cycle *, int k);
+Ref result_ref(const Cycle *, int k); // of the body, likewise
 Ref loop_part(Graph *, Ref loop, int k);
 // The loop without what no trip or wanted result (want: by number; NULL: all) needs, and with what
 // is the same in all trips computed before it. Answers how many trips it makes; part[k]: result k
@@ -278,6 +280,9 @@ int64_t known_trips(Graph *, const Cycle *, const Ref *in, int64_t most);
 // ---- shape.c: shapes and axes ---------------------------------------------------------
 
 int64_t count_of(const Shape *);
+int64_t byte_count(Elem, const Shape *);
+int64_t bytes_of(const Val *);
+int64_t last_dim(const Shape *);          // 1 where there is none
 int64_t common_divisor(int64_t, int64_t); // the greatest
 bool same_shape(const Shape *, const Shape *);
 Shape shape_of(int rank, const int64_t *dims);

@@ -28,7 +28,7 @@ int loop_results(const Cycle *l)
 	return l->carried + l->stacked;
 }
 
-static Ref result_ref(const Cycle *l, int k)
+Ref result_ref(const Cycle *l, int k)
 {
 	return l->body->outs.at[l->until + k].val;
 }

@@ -21,6 +21,21 @@ int64_t count_of(const Shape *shape)
 	return count;
 }
 
+int64_t byte_count(Elem elem, const Shape *shape)
+{
+	return count_of(shape) * elems[elem].bytes;
+}
+
+int64_t bytes_of(const Val *v)
+{
+	return byte_count(v->type, &v->shape);
+}
+
+int64_t last_dim(const Shape *shape)
+{
+	return shape->rank ? shape->dim[shape->rank - 1] : 1;
+}
+
 bool same_shape(const Shape *a, const Shape *b)
 {
 	return a->rank == b->rank && memcmp(a->dim, b->dim, sizeof *a->dim * (size_t)a->rank) == 0;
