@@ -156,6 +156,8 @@ static bool is_apart(const Graph *g, Ref r, Ref y, const Shape *seen)
 static void want_apart(Graph *g, const Expr *call, const Names *names, Look *look)
 {
 	for (int k = 0; k < call->nin; k++) {
+		if (call->in[k]->kind == X_num)
+			continue;
 		Ref r = eval_expr(g, where, call->in[k], look, g);
 		for (int i = 0; i < names->count; i++) {
 			Ref y = look_out(g, names->at[i]);
@@ -163,10 +165,7 @@ static void want_apart(Graph *g, const Expr *call, const Names *names, Look *loo
 			if (!is_apart(g, r, y, &val(g, seen)->shape))
 				fail(where,
 				     "operand %d of %s(..) mixes elements of output '%s' along an "
-				     "axis "
-				     "whose length depends on the data, and not all are there; "
-				     "compute "
-				     "this inside the model",
+				     "axis of which not all are there; compute it in the model",
 				     k, call->name, names->at[i]);
 		}
 	}

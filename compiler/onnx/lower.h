@@ -399,8 +399,8 @@ Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 // exactly so many).
 Ref places_where(Graph *, Ref truth, Ref *count);
 // Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
-// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. No
-// number is larger than all.
+// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. NaN
+// is larger than all numbers.
 Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 
 // ---- axes.c: axes of values -----------------------------------------------------------

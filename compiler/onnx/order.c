@@ -4,11 +4,12 @@
 // whatever these hold.
 #include "lower.h"
 
-typedef struct Order { // of rows of entries
-	Graph *g;      // the body of the loop
-	Ref keys; // [rows * n, m]: rows of n entries, compared by their first numbers that differ
+// Rows of n entries, each a key of m numbers.
+typedef struct Order {
+	Graph *g; // the body of the loop
+	Ref keys; // [rows * n, m]
 	int64_t rows, n, m;
-	Ref count;    // i64: those behind so many come last
+	Ref count;    // i64: entries behind so many come last
 	bool largest; // come first
 } Order;
 
@@ -22,7 +23,7 @@ static Ref keys_at(const Order *o, Ref place)
 	return put_gather(g, o->keys, put2(g, O_add, at, row), 0);
 }
 
-// Does x come before y by its number? No number is larger than all.
+// Does x come before y by its number? NaN is larger than all.
 static Ref is_before(const Order *o, Ref x, Ref y)
 {
 	Graph *g = o->g;
@@ -52,7 +53,8 @@ static Ref compared(const Order *o, Ref x, Ref y)
 }
 
 // One trip: entries `span` apart are exchanged where they stand in the wrong order, which is the
-// other way round in every other block.
+// other way round in every other block. What is there comes first, then keys decide, then places:
+// each counts more than all that follow.
 static Ref exchanged(const Order *o, Ref place, Ref span, Ref block)
 {
 	Graph *g = o->g;
@@ -62,13 +64,13 @@ static Ref exchanged(const Order *o, Ref place, Ref span, Ref block)
 	Ref sign = compared(o, keys_at(o, other), keys_at(o, place));
 	Ref late[2] = {put2(g, O_le, o->count, other), put2(g, O_le, o->count, place)};
 	Ref behind = put2(g, O_sub, put_cast(g, late[0], E_i64), put_cast(g, late[1], E_i64));
-	Ref weight[] = {scaled(g, behind, 4), scaled(g, sign, 2),
-	                put1(g, O_sign, put2(g, O_sub, other, place))};
-	Ref all = put2(g, O_add, put2(g, O_add, weight[0], weight[1]), weight[2]);
+	Ref tie = put1(g, O_sign, put2(g, O_sub, other, place));
+	Ref all = put2(g, O_add, put2(g, O_add, scaled(g, behind, 4), scaled(g, sign, 2)), tie);
 	Ref low = put2(g, O_eq, put2(g, O_and, here, span), zero),
 	    up = put2(g, O_eq, put2(g, O_and, here, block), zero);
-	Ref first = put_rank(g, put2(g, O_eq, low, up), 2);
-	return put3(g, O_select, put2(g, O_eq, put2(g, O_lt, all, zero), first), other, place);
+	Ref wants_first = put_rank(g, put2(g, O_eq, low, up), 2),
+	    is_first = put2(g, O_lt, all, zero);
+	return put3(g, O_select, put2(g, O_eq, is_first, wants_first), other, place);
 }
 
 // The trips: how far apart what is compared lies, and how long blocks in order are to become.
