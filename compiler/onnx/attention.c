@@ -232,12 +232,15 @@ static Ref next_state(Graph *g, const Steps *s, Ref state)
 }
 
 // A slot for each step of [batch, heads, length, d], as a row: [batch, heads, 1, d].
-static void scan_rows(Reader *r, Nest *nest, Ref *x)
+static void scan_rows(Call *c, Nest *nest, Ref *x, int64_t length)
 {
 	if (!*x)
 		return;
+	if (val(nest->around, *x)->shape.dim[2] != length)
+		refuse(c, "%lld steps for %lld keys",
+		       (long long)val(nest->around, *x)->shape.dim[2], (long long)length);
 	Ref steps = move_axis(nest->around, insert_axis(nest->around, *x, 3), 2, 0);
-	*x = nest_slot(r, nest, steps, true);
+	*x = nest_slot(c->r, nest, steps, true);
 }
 
 // All steps, one after the other. Gives what the queries read, [length, batch, heads, 1, d], and
@@ -253,7 +256,7 @@ static Ref run_steps(Call *c, Steps s, Ref *state, int64_t heads)
 	inside.g = nest.body;
 	Ref now = nest_slot(r, &nest, *state, false);
 	for (int i = 0; i < COUNT(scanned); i++)
-		scan_rows(r, &nest, scanned[i]);
+		scan_rows(c, &nest, scanned[i], length);
 	int count = nest.body->slots.count - 1;
 	now = next_state(nest.body, &s, now);
 	Ref shared = share_heads(&inside, now, heads);
@@ -339,8 +342,7 @@ Ref write_rows(Graph *g, Ref cache, Ref x, int axis, Ref start, bool around)
 	int64_t n = s.dim[0], size = s.dim[axis], at[] = {n, u.dim[axis]}, each[] = {n, 1};
 	Ref place = put_iota(g, shape_of(2, at), 1), length = whole_number(g, size);
 	if (start)
-		place = put2(g, O_add, place,
-		             put_reshape(g, put_cast(g, start, E_i64), shape_of(2, each)));
+		place = put2(g, O_add, place, put_reshape(g, start, shape_of(2, each)));
 	if (around)
 		place = put2(g, O_mod, place, length);
 	Ref first = put2(g, O_mul, put_iota(g, shape_of(2, at), 0), length);
@@ -357,5 +359,11 @@ void lower_tensor_scatter(Call *c)
 	if (!axis || u.rank != s.rank)
 		refuse(c, "wants an axis behind the first");
 	bool around = !strcmp(attr_string(c, "mode", "linear"), "circular");
-	c->out[0] = write_rows(c->g, c->in[0], c->in[1], axis, operand(c, 2), around);
+	Ref start = operand(c, 2) ? put_cast(c->g, c->in[2], E_i64) : 0;
+	int64_t room = s.dim[axis] - u.dim[axis];
+	if (room < 0)
+		refuse(c, "%lld entries for %lld", (long long)u.dim[axis], (long long)s.dim[axis]);
+	if (start && !around)
+		start = keep_inside(c, start, room + 1);
+	c->out[0] = write_rows(c->g, c->in[0], c->in[1], axis, start, around);
 }

@@ -165,6 +165,8 @@ void lower_multi_head(Call *c)
 	int64_t heads = attr_int(c, "num_heads", 0), at = 0;
 	Ref part[3], bias = operand(c, 3);
 	unpack_heads(c, heads, part);
+	if (operand(c, 8) || operand(c, 9))
+		decline(c, "export with a cache that grows", "a cache of a fixed length");
 	for (int k = 0; k < 3; k++) {
 		int64_t size = val(g, part[k])->shape.dim[val(g, part[k])->shape.rank - 1];
 		if (bias && val(g, part[k])->shape.rank == 3)
