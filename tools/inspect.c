@@ -197,13 +197,12 @@ static void print_model(Command *command, const json_t *all)
 		printf("  %s\n", json_string_value(one));
 }
 
-// The model read whole; NULL where that fails, and why in *failure.
-static Model *try_model(Command *command, const char **failure)
+// What `read` gives; NULL where it fails by the model, and why in *failure.
+static Model *attempt(Command *command, Model *read(Command *), const char **failure)
 {
 	Catch catch;
-	*failure = NULL;
 	if (!TRY(catch)) {
-		Model *model = read_standing(command, NULL, false);
+		Model *model = read(command);
 		catch_end(&catch);
 		return model;
 	}
@@ -214,10 +213,20 @@ static Model *try_model(Command *command, const char **failure)
 	return NULL;
 }
 
+static Model *whole_model(Command *command)
+{
+	return read_standing(command, NULL, false);
+}
+
 void verb_inspect(Command *command)
 {
-	const char *failure;
-	Model *listed = list_model(command), *model = try_model(command, &failure);
+	const char *failure = NULL;
+	Model *listed = attempt(command, list_model, &failure);
+	if (!listed) { // what the file tells of a loss cannot be followed
+		command->plain = true;
+		listed = list_model(command);
+	}
+	Model *model = attempt(command, whole_model, &failure);
 	json_t *all = model_json(command, listed, model, failure);
 	if (chosen(command, OPT_json)) {
 		print_json(all);

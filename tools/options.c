@@ -12,7 +12,7 @@ enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
 
 static const Verb verbs[] = {
 #define VERB(name, arguments, least, most, takes, summary, about, example)                         \
-	{#name, arguments, least, most, COMMON | (takes), summary, about},
+	{#name, arguments, least, most, COMMON | (takes), summary},
 #include "verbs.def"
 #undef VERB
 };
@@ -45,6 +45,18 @@ char *long_name(Arena *arena, OptionName option)
 		if (*c == '_')
 			*c = '-';
 	return name;
+}
+
+// What --help says, a line: the manual goes on.
+static const char *brief(Arena *arena, const char *help)
+{
+	static const char *const ends[] = {"; ", ": ", " ("};
+	size_t count = strlen(help);
+	for (int i = 0; i < COUNT(ends); i++) {
+		const char *end = strstr(help, ends[i]);
+		count = end ? MIN(count, (size_t)(end - help)) : count;
+	}
+	return format(arena, "%.*s", (int)count, help);
 }
 
 static int key_of(OptionName option)
@@ -86,18 +98,20 @@ void parse_command(Command *command, const Verb *verb, int argc, char **argv)
 	int count = 0;
 	for (OptionName i = 0; i < OPTIONS; i++)
 		if (options[i].group & verb->takes)
-			rows[count++] = (struct argp_option){long_name(arena, i), key_of(i),
-			                                     options[i].argument, 0,
-			                                     options[i].help,     0};
-	struct argp argp = {rows,
-	                    take_option,
-	                    verb->arguments,
-	                    format(arena, "%s\v%s", verb->summary, verb->about),
-	                    NULL,
-	                    NULL,
-	                    NULL};
+			rows[count++] = (struct argp_option){
+			    long_name(arena, i),           key_of(i), options[i].argument, 0,
+			    brief(arena, options[i].help), 0};
+	struct argp argp = {
+	    rows,
+	    take_option,
+	    verb->arguments,
+	    format(arena, "%s\vman amosc-%s tells the rest.", verb->summary, verb->name),
+	    NULL,
+	    NULL,
+	    NULL};
 	command->verb = verb;
 	argp_err_exit_status = STATUS_USAGE;
+	setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say nothing here
 	argp_parse(&argp, argc, words, 0, NULL, command);
 }
 

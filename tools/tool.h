@@ -51,6 +51,7 @@ typedef struct Command { // the command line, read
 	VEC(const char *) arguments;
 	int argc; // as typed
 	char **argv;
+	bool plain;         // the file is read without the loss that it may tell of
 	bool bound;         // --bind has been held to the model's dimensions
 	VEC(Closer) opened; // closed when the verb ends, however it ends, last first
 } Command;
@@ -59,7 +60,7 @@ typedef struct Verb {
 	const char *name, *arguments;
 	int least, most;
 	unsigned takes;
-	const char *summary, *about;
+	const char *summary;
 } Verb;
 
 // ---- options.c: the command line ------------------------------------------------------

@@ -121,7 +121,7 @@ static bool reads_apart(const Command *command)
 // A loss that the file tells of, where nothing else was said to be minimized.
 static bool wants_loss(const Command *command)
 {
-	return (command->verb->takes & LOSS) && !chosen(command, OPT_loss) &&
+	return (command->verb->takes & LOSS) && !command->plain && !chosen(command, OPT_loss) &&
 	       !chosen(command, OPT_cotangent);
 }
 
