@@ -31,15 +31,48 @@ static int bind_axes(const struct amos_source *source, struct amos_input *input,
 	return AMOS_DONE;
 }
 
+static bool is_whole(int rank, const int64_t *dim, const struct amos_array *array)
+{
+	bool whole = rank == array->rank && dim[0] >= 0;
+	for (int a = 0; a < rank && whole; a++)
+		whole = dim[a] < 0 || dim[a] == array->dim[a];
+	return whole;
+}
+
+void amos_data_note_array(struct amos_data *data, int rank, const int64_t *dim,
+                          const struct amos_array *array)
+{
+	if (rank && array->rank && data->counted < 0 && !is_whole(rank, dim, array))
+		data->counted = array->dim[0];
+}
+
+bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim,
+                      const struct amos_array *array)
+{
+	if (!rank)
+		return amos_count(array->rank, array->dim) == 1;
+	return is_whole(rank, dim, array) && array->dim[0] != data->counted;
+}
+
+// The array of an input that takes samples; NULL: none, or it is the same in every batch.
+static const struct amos_array *samples_of(const struct amos_data *data,
+                                           const struct amos_input *input)
+{
+	const struct amos_array *array =
+	    amos_source_array(data, amos_source_of(&data->sources, input->name));
+	bool constant =
+	    array && data->counted >= 0 && amos_is_constant(data, input->rank, input->dim, array);
+	return input->rank && !constant ? array : NULL;
+}
+
 // The batch: a fixed first axis, else --batch, else the default.
 static int bind_batch(struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	int64_t fixed = -1, samples = INT64_MAX;
 	const char *by = NULL;
 	for (int i = 0; i < n; i++) {
-		const struct amos_array *array =
-		    amos_source_array(data, amos_source_of(&data->sources, inputs[i].name));
-		if (!array || !inputs[i].rank)
+		const struct amos_array *array = samples_of(data, &inputs[i]);
+		if (!array)
 			continue;
 		if (inputs[i].dim[0] >= 0 && fixed < 0) {
 			fixed = inputs[i].dim[0];
@@ -78,6 +111,13 @@ static void bind_names(int n, struct amos_input *inputs)
 
 static int bind_samples(struct amos_data *data, int n, struct amos_input *inputs)
 {
+	data->counted = -1;
+	for (int i = 0; i < n; i++) {
+		const struct amos_array *array =
+		    amos_source_array(data, amos_source_of(&data->sources, inputs[i].name));
+		if (array)
+			amos_data_note_array(data, inputs[i].rank, inputs[i].dim, array);
+	}
 	int status = bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
@@ -99,11 +139,16 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 	int status = AMOS_DONE;
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
-		const struct amos_array *array = amos_source_array(data, source);
+		const struct amos_array *array = samples_of(data, &inputs[i]);
 		int64_t elements = amos_count(inputs[i].rank, inputs[i].dim),
 		        per = elements / data->batch;
-		if (!array || !array->rank || !inputs[i].rank || elements < 0)
+		if (!array || !array->rank || elements < 0)
 			continue;
+		if (data->counted < 0) { // one batch as it stands
+			status = amos_data_count(data, source, true, false, data->batch, 1);
+			first = false;
+			break;
+		}
 		status = amos_data_count(data, source, first, array->rank == 1 && per > 1,
 		                         array->dim[0], per);
 		first = false;

@@ -48,15 +48,19 @@ static int fit_shape(struct amos_data *data, struct amos_feed *feed, bool *first
 	int64_t count = amos_count((int)to->rank, to->dim);
 	struct amos_input as = {.name = to->name, .type = to->type, .rank = (int)to->rank};
 	memcpy(as.dim, to->dim, sizeof as.dim);
-	feed->constant = data->exact || (!to->rank && amos_count(from->rank, from->dim) == 1);
+	feed->constant = data->exact || amos_is_constant(data, (int)to->rank, to->dim, from);
 	feed->per = feed->constant ? count : count / data->batch;
 	if (data->exact)
 		return from->rank == to->rank &&
 		               !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)to->rank)
 		           ? AMOS_DONE
 		           : amos_misfit(feed->source, &as, from);
-	if (feed->constant)
+	if (feed->constant && (data->counted >= 0 || !to->rank))
 		return AMOS_DONE;
+	if (feed->constant) { // all are
+		*first = false;
+		return amos_data_count(data, feed->source, true, false, data->batch, 1);
+	}
 	if (!from->rank || count % data->batch)
 		return amos_misfit(feed->source, &as, from);
 	feed->stream = from->rank == 1 && feed->per > 1;
@@ -206,6 +210,19 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 	return AMOS_DONE;
 }
 
+// The first axis of the first input that takes samples; -1: none does.
+static int64_t fed_batch(const struct amos_data *data)
+{
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_slot *to = data->feeds[i].to;
+		const struct amos_array *array = amos_source_array(data, data->feeds[i].source);
+		if (to->rank && array &&
+		    (data->counted < 0 || !amos_is_constant(data, (int)to->rank, to->dim, array)))
+			return to->dim[0];
+	}
+	return -1;
+}
+
 static int take_feeds(struct amos_data *data, const struct amos_model *model)
 {
 	free(data->feeds);
@@ -213,18 +230,20 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 	data->feeds = calloc((size_t)model->nslots + 1, sizeof *data->feeds);
 	if (!data->feeds)
 		return amos_fail(AMOS_MACHINE, "--data: out of memory");
-	int64_t batch = -1;
+	data->counted = -1;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
 		const struct amos_source *source =
 		    slot->kind == INPUT_KIND ? amos_source_of(&data->sources, slot->name) : NULL;
+		const struct amos_array *array = amos_source_array(data, source);
 		if (!source)
 			continue;
 		data->feeds[data->nfeeds++] =
 		    (struct amos_feed){.slot = i, .to = slot, .source = source};
-		if (batch < 0 && slot->rank && amos_source_array(data, source))
-			batch = slot->dim[0];
+		if (array)
+			amos_data_note_array(data, (int)slot->rank, slot->dim, array);
 	}
+	int64_t batch = fed_batch(data);
 	if (!data->exact && data->batch >= 0 && batch >= 0 && batch != data->batch)
 		return amos_fail(AMOS_INPUT,
 		                 "--batch %lld: the model was compiled for batches of %lld",

@@ -161,7 +161,7 @@ struct amos_feed { // an input of the compiled model and where its numbers come 
 	const struct amos_array *from; // NULL: source->fill everywhere
 	int64_t per;                   // elements in a sample
 	bool stream;                   // windows of a stream of tokens
-	bool constant;                 // one number, the same in every batch
+	bool constant;                 // the same in every batch
 	bool hidden;                   // tokens some of which are masked
 	double divide;
 };
@@ -174,11 +174,12 @@ struct amos_data {
 	int nfeeds;
 	struct amos_feed *feeds;
 	bool stream;
-	int64_t window; // tokens in a sample of a stream; else 1
-	int64_t length; // tokens or samples in all
-	int64_t train;  // of those, the first ones are to train on
-	int64_t ahead;  // tokens a stream is read beyond a window
-	int64_t skip;   // samples that evaluation leaves out at first
+	int64_t window;  // tokens in a sample of a stream; else 1
+	int64_t counted; // samples by the first array that is no constant; -1: none is
+	int64_t length;  // tokens or samples in all
+	int64_t train;   // of those, the first ones are to train on
+	int64_t ahead;   // tokens a stream is read beyond a window
+	int64_t skip;    // samples that evaluation leaves out at first
 	char *note;
 };
 
@@ -188,6 +189,14 @@ int64_t amos_data_units(const struct amos_data *, int64_t length); // windows or
 // Counts in one more input: `length` tokens or samples, `window` elements a sample.
 int amos_data_count(struct amos_data *, const struct amos_source *, bool first, bool stream,
                     int64_t length, int64_t window);
+// Notes one more array and the shape (-1: of any size) of the input that it is for; all are noted
+// before any is asked about.
+void amos_data_note_array(struct amos_data *, int rank, const int64_t *dim,
+                          const struct amos_array *);
+// Is an array of just the shape of its input the same in every batch? Its first axis counts no
+// samples: masks, edges; or all arrays are one batch as they stand, in their order.
+bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
+                      const struct amos_array *);
 int amos_data_enough(const struct amos_data *); // for a batch of each part
 int amos_misfit(const struct amos_source *, const struct amos_input *, const struct amos_array *);
 // What a source's numbers are divided by for an input of that class.

@@ -159,10 +159,10 @@ static void npy(void)
 	refused("missing.npy", 1, "missing.npy", "No such file");
 	float nan[6] = {1, 2, NAN, 4, 5, 6};
 	write_npy("nan.npy", "<f4", 0, "2, 3", nan, 24);
-	refused("nan.npy", 0, "sample 0 is nan", "no NaN");
+	refused("nan.npy", 0, "element 2 is nan", "no NaN");
 	double large[6] = {1, 2, 3, 4, 1e300, 6};
 	write_npy("large.npy", "<f8", 0, "2, 3", large, 48);
-	refused("large.npy", 0, "sample 1 is 1.0", "what f32 can hold");
+	refused("large.npy", 0, "element 4 is 1.0", "what f32 can hold");
 }
 
 // Every prefix of a good file is refused, and read without a fault.
@@ -569,6 +569,37 @@ static void binds(void)
 	      "N is %d", (int)amos_data_batches(data));
 }
 
+// An array of its input's very shape beside samples is the same in every batch; arrays that are all
+// of that kind are one batch, in their order.
+static void constants(void)
+{
+	float many[24 * 2], mask[9];
+	for (int i = 0; i < 24 * 2; i++)
+		many[i] = (float)i;
+	for (int i = 0; i < 9; i++)
+		mask[i] = (float)i;
+	write_npy("many.npy", "<f4", 0, "24, 2", many, sizeof many);
+	write_npy("mask.npy", "<f4", 0, "3, 3", mask, sizeof mask);
+	struct amos_input two[] = {free_input("y", 2, ""), free_input("x", 2, "N")};
+	two[0].dim[0] = two[0].dim[1] = 3;
+	struct amos_options options =
+	    options_of("data", "x=many.npy", "data", "y=mask.npy", "batch", "6", NULL);
+	CHECK(!bind(0, options, 2, two), "bind: %s", amos_error());
+	CHECK(two[1].dim[0] == 6 && amos_data_batches(data) == 4, "batches beside a constant");
+	declare(0, "y", F32, 0, 2, 3, 3);
+	declare(1, "x", F32, 0, 2, 6, 2);
+	CHECK(!fit(0, &options) && amos_data_batches(data) == 4, "fit: %s", amos_error());
+	for (int b = 0; b < 4; b++) {
+		CHECK(!amos_data_train(data, m, b), "batch");
+		CHECK(!memcmp(amos_slot_bytes(m, 0), mask, sizeof mask), "a constant changes");
+	}
+	declare(1, "x", F32, 0, 2, 24, 2);
+	options = options_of("data", "x=many.npy", "data", "y=mask.npy", NULL);
+	CHECK(!fit(0, &options) && amos_data_batches(data) == 1, "fit: %s", amos_error());
+	CHECK(!amos_data_train(data, m, 1) && !memcmp(amos_slot_bytes(m, 1), many, sizeof many),
+	      "one batch keeps its order");
+}
+
 // All halves there are, there and back.
 static void halves(void)
 {
@@ -609,6 +640,7 @@ int main(void)
 	labels_are_checked();
 	names_are_checked();
 	binds();
+	constants();
 	halves();
 	close_all();
 	printf("data: npy npz raw IDX csv jsonl safetensors text, cut and changed; order, windows, "
