@@ -1,7 +1,8 @@
 // mutate.c: model files that lie.
 // mutate SEED SECONDS MODEL...: changes a few fields of a model, whatever the schema says they are,
 // and takes what comes out through the reader, the loss, eta, the gradient and the plan, for so
-// long. Each of these works or says what is wrong, naming the file; nothing crashes or hangs.
+// long. mutate --operands MODEL...: leaves out each operand of each node, and all from it on.
+// Each of these works or says what is wrong, naming the file; nothing crashes or hangs.
 #include "onnx.h"
 #include "onnx.pb-c.h"
 #include "passes.h"
@@ -20,7 +21,6 @@ typedef struct Site { // a field of a message in the file
 } Site;
 
 typedef struct Source {
-	const char *path;
 	uint8_t *bytes;
 	size_t count;
 } Source;
@@ -230,16 +230,44 @@ static void change(Mutant *m)
 
 // ---- a mutant -------------------------------------------------------------------------
 
-static void write_mutant(Arena *arena, const Source *from, const char *path)
+// Answers whether there was anything to change.
+typedef bool Alter(Arena *, ProtobufCMessage *model);
+
+static bool change_some(Arena *arena, ProtobufCMessage *model)
 {
-	ProtobufCMessage *model =
-	    unpacked(arena, &model_proto__descriptor, from->count, from->bytes);
-	if (!model)
-		fail(from->path, "is no model");
 	Mutant m = {.arena = arena};
 	collect(&m, model);
 	for (uint64_t k = 0, n = 1 + draw(MOST_CHANGES); k < n; k++)
 		change(&m);
+	return true;
+}
+
+// By number: operand v of a node, or operands from v on; last a result that it does not have.
+static bool leave_out(Arena *arena, ProtobufCMessage *model)
+{
+	uint64_t v = number;
+	const GraphProto *g = ((ModelProto *)model)->graph;
+	size_t i = 0;
+	for (; i < g->n_node && v > 2 * g->node[i]->n_input; i++)
+		v -= 2 * g->node[i]->n_input + 1;
+	if (i == g->n_node)
+		return false;
+	NodeProto *n = g->node[i];
+	if (v < n->n_input) {
+		n->input[v] = "";
+	} else if (v < 2 * n->n_input) {
+		n->n_input = v - n->n_input;
+	} else {
+		char **all = NEWS(arena, char *, n->n_output + 1);
+		memcpy(all, n->output, sizeof *all * n->n_output);
+		all[n->n_output++] = "another";
+		n->output = all;
+	}
+	return true;
+}
+
+static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char *path)
+{
 	size_t count = protobuf_c_message_get_packed_size(model);
 	uint8_t *bytes = take(arena, count + 1);
 	protobuf_c_message_pack(model, bytes);
@@ -313,41 +341,64 @@ const char *__ubsan_default_options(void)
 
 static Source read_source(Arena *arena, const char *path)
 {
-	enum { LARGEST = 4 << 20 };
-	Source s = {.path = path, .bytes = take(arena, LARGEST)};
 	FILE *f = fopen(path, "rb");
-	if (!f)
+	if (!f || fseek(f, 0, SEEK_END))
 		fail(path, "cannot be opened");
-	s.count = fread(s.bytes, 1, LARGEST, f);
+	Source s = {.count = (size_t)ftell(f)};
+	s.bytes = take(arena, s.count + 1);
+	rewind(f);
+	if (fread(s.bytes, 1, s.count, f) != s.count)
+		fail(path, "cannot be read");
 	fclose(f);
 	return s;
 }
 
+static int made, wrong;
+
+static bool try_altered(const char *model, const char *path, Alter *alter)
+{
+	Arena *own = arena_new();
+	Source s = read_source(own, model);
+	ProtobufCMessage *message = unpacked(own, &model_proto__descriptor, s.count, s.bytes);
+	if (!message)
+		fail(model, "is no model");
+	tried = model;
+	state = number * 0xD1342543DE82EF95u;
+	bool altered = alter(own, message);
+	if (altered) {
+		write_mutant(own, message, path);
+		wrong += !try_mutant(path);
+		made++;
+	}
+	arena_free(own);
+	return altered;
+}
+
+static void try_at_random(const char *path, uint64_t seed, long seconds, int n, char **models)
+{
+	time_t end = time(NULL) + seconds;
+	for (number = seed; time(NULL) < end || number < seed + (uint64_t)n; number++)
+		try_altered(models[number % (uint64_t)n], path, change_some);
+}
+
 int main(int argc, char **argv)
 {
-	Arena *arena = arena_new();
 	char path[] = "/tmp/amosc-mutant-XXXXXX";
-	int made = 0, wrong = 0;
-	if (argc < 4 || close(mkstemp(path)))
+	bool operands = argc > 1 && !strcmp(argv[1], "--operands");
+	int first = operands ? 2 : 3;
+	if (argc <= first || close(mkstemp(path)))
 		return 2;
-	uint64_t seed = strtoull(argv[1], NULL, 10);
-	time_t end = time(NULL) + strtol(argv[2], NULL, 10);
 	signal(SIGABRT, say_number);
 	signal(SIGPROF, say_number);
 	warn_quiet(true);
-	for (number = seed; time(NULL) < end || number < seed + (uint64_t)argc - 3; number++) {
-		tried = argv[3 + number % (uint64_t)(argc - 3)];
-		state = number * 0xD1342543DE82EF95u;
-		Arena *own = arena_new();
-		Source source = read_source(own, tried);
-		write_mutant(own, &source, path);
-		wrong += !try_mutant(path);
-		arena_free(own);
-		made++;
-	}
+	if (!operands)
+		try_at_random(path, strtoull(argv[1], NULL, 10), strtol(argv[2], NULL, 10),
+		              argc - first, argv + first);
+	for (int i = first; operands && i < argc; i++)
+		for (number = 0; try_altered(argv[i], path, leave_out); number++)
+			;
 	unlink(path);
-	arena_free(arena);
-	printf("mutate: %d mutants of %d models, %d messages without the file\n", made, argc - 3,
-	       wrong);
+	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
+	       argc - first, wrong);
 	return wrong != 0;
 }

@@ -508,6 +508,29 @@ static void test_places(void)
 	gives(b, "lengths beyond the sequence", 6, reversed);
 }
 
+static void set_ints(NodeProto *n, const char *name, size_t count, const int64_t *x)
+{
+	AttributeProto *a = attribute(n, name);
+	a->ints = take_copy(arena, x, count * sizeof *x);
+	a->n_ints = count;
+}
+
+// More words left out than a line has end with the line.
+static void test_skips(void)
+{
+	const double found[] = {1};
+	Build *b = build(13);
+	PUSH(arena, b->inputs, value("x", 1, "3"));
+	PUSH(arena, b->outputs, value("y", 1, "1"));
+	NodeProto *n = add_to(b, node("TfIdfVectorizer", "x", "y"));
+	set_ints(n, "ngram_counts", 2, (int64_t[]){0, 0});
+	set_ints(n, "ngram_indexes", 1, (int64_t[]){0});
+	set_ints(n, "pool_int64s", 2, (int64_t[]){1, 3});
+	attribute(n, "max_gram_length")->i = 2;
+	attribute(n, "max_skip_count")->i = INT64_MAX;
+	gives(b, "words further apart than any line is long", 1, found);
+}
+
 // Operands left out, of a rank too low, and sizes beyond them; results that the operator has not.
 static void test_operands(void)
 {
@@ -587,6 +610,7 @@ static void test_lies(void)
 	t->n_external_data = 1;
 	refused(with_tensor(t), "outside");
 	test_operands();
+	test_skips();
 	test_no_shape();
 	test_places();
 }

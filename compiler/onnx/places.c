@@ -88,7 +88,7 @@ void lower_compress(Call *c)
 {
 	Graph *g = c->g;
 	const AttributeProto *given = find_attr(c, "axis");
-	int axis = given ? (int)axis_of(c, given->i, in_val(c, 0)->shape.rank) : 0;
+	int rank = in_val(c, 0)->shape.rank, axis = given ? (int)axis_of(c, given->i, rank) : 0;
 	Ref count = given ? count_along(c, 0, axis) : 0;
 	Ref x = given ? c->in[0] : in_line(c, c->in[0], &count);
 	Shape s = val(g, x)->shape;

@@ -38,9 +38,9 @@ static Ref times_in(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_
 static Ref times_of(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_t skips)
 {
 	Ref times = 0;
-	for (int64_t step = 1; step <= (n > 1 ? skips + 1 : 1); step++)
-		if ((n - 1) * step < val(g, x)->shape.dim[1])
-			times = add_given(g, times_in(g, x, grams, count, n, step), times);
+	int64_t length = val(g, x)->shape.dim[1], most = n > 1 ? skips : 0;
+	for (int64_t step = 1; step - 1 <= most && (n - 1) * step < length; step++)
+		times = add_given(g, times_in(g, x, grams, count, n, step), times);
 	return times ? put_cast(g, times, E_f32) : 0;
 }
 
