@@ -376,11 +376,13 @@ static void train_batch_norm(Call *c, int rank, double eps)
 	int64_t axes[RANK] = {0};
 	int n = 1 + axes_from(2, rank, axes + 1);
 	bool counted = any_counted(c);
-	Ref x = c->in[0], mean = counted ? mean_there(c, x, n, axes) : put_mean(g, x, n, axes);
+	Ref x = c->in[0], y = counted ? 0 : put_norm(g, x, true, n, axes, eps);
+	Ref mean = counted ? mean_there(c, x, n, axes) : put_mean(g, x, n, axes);
 	Ref rest = put2(g, O_sub, x, mean), squares = square(g, rest);
 	Ref variance = counted ? mean_there(c, squares, n, axes) : put_mean(g, squares, n, axes);
-	Ref root = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, x, eps)));
-	Ref y = counted ? put2(g, O_mul, rest, root) : put_norm(g, x, true, n, axes, eps);
+	if (counted)
+		y = put2(g, O_mul, rest,
+		         put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, x, eps))));
 	c->out[0] =
 	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
 	double momentum = attr_float(c, "momentum", 0.9);
