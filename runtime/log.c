@@ -161,8 +161,10 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 	              model->name ? model->name : "", "target", model->target ? model->target : "",
 	              "chosen", model->note ? model->note : "");
 	struct amos_file file;
-	int status = all ? amos_file_open(&file, path)
-	                 : amos_fail(AMOS_INPUT, "%s: the command is not UTF-8", path);
+	int status =
+	    all ? amos_file_open(&file, path)
+	        : amos_fail(AMOS_INPUT, "%s: the command is not UTF-8: give files names that are",
+	                    path);
 	if (!status) {
 		json_dumpf(all, file.to, JSON_INDENT(2));
 		fputs("\n", file.to);

@@ -198,12 +198,12 @@ static json_t *lines_json(const Bench *b, const Line *line, int count, const cha
 static json_t *bench_json(const Bench *b)
 {
 	json_t *peak = json_pack("{sf sf}", "flops", b->peak.flops, "bytes", b->peak.bytes);
-	return json_pack("{ss sf sf sf sI so so so so}", "model", b->command->arguments.at[0],
-	                 "step", b->step, "flops", b->flops, "fraction",
-	                 b->flops / b->step / b->peak.flops, "bytes", (json_int_t)b->bytes, "peak",
-	                 peak, "updates", line_json(b, &b->best, "name"), "kinds",
-	                 lines_json(b, b->kind, b->kinds, "name"), "kernels",
-	                 lines_json(b, b->line, b->lines, "kernel"));
+	return json_pack(
+	    "{so sf sf sf sI so so so so}", "model", json_text(b->command->arguments.at[0]), "step",
+	    b->step, "flops", b->flops, "fraction", b->flops / b->step / b->peak.flops, "bytes",
+	    (json_int_t)b->bytes, "peak", peak, "updates", line_json(b, &b->best, "name"), "kinds",
+	    lines_json(b, b->kind, b->kinds, "name"), "kernels",
+	    lines_json(b, b->line, b->lines, "kernel"));
 }
 
 void verb_bench(Command *command)

@@ -51,8 +51,8 @@ void verb_build(Command *command)
 	else
 		write_executable(command->arena, t.object, out, runtime_archive(command->arena));
 	if (chosen(command, OPT_json))
-		print_json(json_pack("{ss si ss}", "out", out, "kernels", t.object->kernels,
-		                     "chosen", t.opt.chosen));
+		print_json(json_pack("{so si ss}", "out", json_text(out), "kernels",
+		                     t.object->kernels, "chosen", t.opt.chosen));
 	else if (!chosen(command, OPT_quiet))
 		printf("%s%s: %d kernels\n", t.opt.chosen, out, t.object->kernels);
 }

@@ -331,8 +331,8 @@ static json_t *check_json(const Check *c, int failed)
 	json_t *list = json_array();
 	for (int i = 0; i < c->probes.count; i++)
 		json_array_append_new(list, probe_json(c, &c->probes.at[i]));
-	return json_pack("{ss si sb so}", "model", c->command->arguments.at[0], "draws", c->draws,
-	                 "holds", (int)!failed, "values", list);
+	return json_pack("{so si sb so}", "model", json_text(c->command->arguments.at[0]), "draws",
+	                 c->draws, "holds", (int)!failed, "values", list);
 }
 
 void check_eta(Command *command)

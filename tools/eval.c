@@ -53,9 +53,10 @@ void verb_eval(Command *command)
 	if (all.left)
 		measure_rest(command, options, &all);
 	if (chosen(command, OPT_json))
-		print_json(json_pack("{ss so so sI}", "model", command->arguments.at[0], "loss",
-		                     number_json(all.loss), "accuracy", number_json(all.accuracy),
-		                     "samples", (json_int_t)all.samples));
+		print_json(json_pack("{so so so sI}", "model", json_text(command->arguments.at[0]),
+		                     "loss", number_json(all.loss), "accuracy",
+		                     number_json(all.accuracy), "samples",
+		                     (json_int_t)all.samples));
 	else if (isfinite(all.accuracy))
 		printf("loss %.6g  accuracy %.4f\n", all.loss, all.accuracy);
 	else

@@ -54,7 +54,7 @@ void verb_export(Command *command)
 	write_model(model, out, trained_bytes, &trained);
 	struct amos_point point = amos_checkpoint_point(checkpoint);
 	if (chosen(command, OPT_json))
-		print_json(json_pack("{ss si sI}", "out", out, "tensors", count, "step",
+		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
 		                     (json_int_t)point.step));
 	else if (!chosen(command, OPT_quiet))
 		printf("%s: %d tensors of step %lld\n", out, count, (long long)point.step);

@@ -113,12 +113,12 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 	if (model)
 		add_parameters(parameters, model,
 		               etas(command, with_loss(command, model->graph), NULL, NULL));
-	return json_pack("{ss sI sI ss? so so so so so so}", "model", command->arguments.at[0],
-	                 "ir_version", (json_int_t)listed->ir_version, "opset",
-	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
-	                 "outputs", outputs, "parameters", parameters, "operators",
-	                 operators_json(listed), "untrainable",
-	                 untrainable_json(command->arena, listed, model, failure), "notes", notes);
+	return json_pack(
+	    "{so sI sI ss? so so so so so so}", "model", json_text(command->arguments.at[0]),
+	    "ir_version", (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset,
+	    "producer", listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
+	    parameters, "operators", operators_json(listed), "untrainable",
+	    untrainable_json(command->arena, listed, model, failure), "notes", notes);
 }
 
 static const char *shape_words(Command *command, const json_t *one)

@@ -3,8 +3,24 @@
 #include <math.h>
 #include <string.h>
 
+json_t *json_text(const char *text)
+{
+	json_t *whole = json_string(text);
+	if (whole)
+		return whole;
+	Arena *arena = arena_new();
+	Text ascii = {.arena = arena};
+	for (const char *c = text; *c; c++)
+		say(&ascii, (unsigned char)*c < 128 ? "%c" : "\xEF\xBF\xBD", *c);
+	whole = json_string(ascii.at);
+	arena_free(arena);
+	return whole;
+}
+
 void print_json(json_t *value)
 {
+	if (!value)
+		never(value);
 	json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(value);

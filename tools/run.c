@@ -128,11 +128,11 @@ static void write_arrays(Command *command, const Arrays *a)
 	json_t *list = json_array();
 	for (int i = 0; i < a->list.count; i++) {
 		Shape shape = shape_of(a->list.at[i].rank, a->list.at[i].dim);
-		json_array_append_new(list, json_pack("{ss ss so}", "name", a->list.at[i].name,
-		                                      "type", elems[a->list.at[i].type].name,
-		                                      "shape", shape_json(&shape)));
+		json_array_append_new(
+		    list, json_pack("{so ss so}", "name", json_text(a->list.at[i].name), "type",
+		                    elems[a->list.at[i].type].name, "shape", shape_json(&shape)));
 	}
-	print_json(json_pack("{ss so}", "out", out, "arrays", list));
+	print_json(json_pack("{so so}", "out", json_text(out), "arrays", list));
 }
 
 static void need_out(const Command *command)

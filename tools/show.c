@@ -49,8 +49,8 @@ void verb_show(Command *command)
 		print_graph(to, g);
 	fclose(to);
 	if (chosen(command, OPT_json))
-		print_json(json_pack("{ss ss ss}", "model", command->arguments.at[0], "after",
-		                     passes[pass], "text", text));
+		print_json(json_pack("{so ss so}", "model", json_text(command->arguments.at[0]),
+		                     "after", passes[pass], "text", json_text(text)));
 	else
 		fputs(text, stdout);
 	free(text);

@@ -133,6 +133,8 @@ void check_eta(Command *);
 // ---- report.c: what people and programs read ------------------------------------------
 
 void print_json(json_t *); // and drops it
+// A string of names that people gave: where it is no UTF-8, its bytes beyond ASCII are U+FFFD.
+json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
 // Names of the nodes that read it: more than one where it is tied.
 json_t *readers_json(const Graph *, int slot);

@@ -132,12 +132,12 @@ static void print_result(const Command *command, const struct amos_result *r, co
                          const char *trained)
 {
 	if (chosen(command, OPT_json))
-		print_json(json_pack("{ss ss sI so so so so sf sb}", "run", folder, "model",
-		                     trained, "step", (json_int_t)r->step, "loss",
-		                     number_json(r->loss), "accuracy", number_json(r->accuracy),
-		                     "eval_loss", number_json(r->eval_loss), "eval_accuracy",
-		                     number_json(r->eval_accuracy), "seconds", r->seconds,
-		                     "stopped", r->stopped));
+		print_json(json_pack(
+		    "{so so sI so so so so sf sb}", "run", json_text(folder), "model",
+		    json_text(trained), "step", (json_int_t)r->step, "loss", number_json(r->loss),
+		    "accuracy", number_json(r->accuracy), "eval_loss", number_json(r->eval_loss),
+		    "eval_accuracy", number_json(r->eval_accuracy), "seconds", r->seconds,
+		    "stopped", r->stopped));
 	else if (!chosen(command, OPT_quiet)) {
 		printf("step %lld", (long long)r->step);
 		if (isfinite(r->loss))

@@ -67,13 +67,15 @@ static Bytes map_file(int fd, const struct stat *st)
 
 static Bytes map_bytes(const char *where, const char *path)
 {
+	bool own = !strcmp(where, path); // not a file that another one names
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
-		fail(where, "cannot open %s: %s", path, strerror(errno));
+		fail(where, "%s%scannot be opened: %s", own ? "" : path, own ? "" : " ",
+		     strerror(errno));
 	struct stat st;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		fail(where, "%s is not a regular file", path);
+		fail(where, "%s%snot a regular file", own ? "" : path, own ? "" : " is ");
 	}
 	Bytes bytes = map_file(fd, &st);
 	int error = errno;
