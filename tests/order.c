@@ -264,16 +264,16 @@ static bool check_boxes(const Case *c, const Scene *s)
 	const int64_t *y = output(c, "y")->i;
 	int64_t found = 0, count = length(c, "y", 0);
 	for (int64_t image = 0; image < s->images; image++)
-		for (int64_t class = 0; class < s->classes; class ++) {
+		for (int64_t kind = 0; kind < s->classes; kind++) {
 			bool *gone = NEWS(arena, bool, s->n + 1);
 			for (int64_t round = 0; round < s->most; round++, found++) {
 				int64_t i =
 				    take_best(s, boxes + image * s->n * 4,
-				              score + (image * s->classes + class) * s->n, gone);
+				              score + (image * s->classes + kind) * s->n, gone);
 				if (i < 0)
 					break;
 				if (found >= count || y[3 * found] != image ||
-				    y[3 * found + 1] != class || y[3 * found + 2] != i)
+				    y[3 * found + 1] != kind || y[3 * found + 2] != i)
 					return off(c, "box", found);
 			}
 		}
