@@ -31,6 +31,8 @@ static void measure_rest(Command *command, struct amos_options options, Measured
 {
 	Catch catch;
 	if (TRY(catch)) {
+		if (catch.status != STATUS_INPUT)
+			fail_status(catch.status, NULL, "%s", catch.message);
 		free(catch.message);
 		warn("--data", "%lld samples behind the last whole batch are left out",
 		     (long long)all->left);

@@ -294,10 +294,13 @@ static bool has_dimension(Command *command, const Model *model, const char *name
 {
 	for (int i = 0; i < model->inputs.count; i++) {
 		const Input *in = &model->inputs.at[i];
-		for (int a = 0; a < in->rank; a++)
-			if ((in->dim[a].name && !strcmp(in->dim[a].name, name)) ||
+		for (int a = 0; a < in->rank; a++) {
+			const char *symbol = in->dim[a].name ? in->dim[a].name : "";
+			bool part = is_formula(symbol) && strstr(symbol, name);
+			if (part || !strcmp(symbol, name) ||
 			    !strcmp(format(command->arena, "%s:%d", in->name, a), name))
 				return true;
+		}
 	}
 	return false;
 }
@@ -305,8 +308,10 @@ static bool has_dimension(Command *command, const Model *model, const char *name
 // A --bind of no dimension is told, once.
 static void warn_binds(Command *command, const Model *model)
 {
+	if (command->bound)
+		return;
 	Reading r = read_choices(command);
-	for (int i = 0; i < r.binds.count && !command->bound; i++)
+	for (int i = 0; i < r.binds.count; i++)
 		if (!has_dimension(command, model, r.binds.at[i].name))
 			warn("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
 	command->bound = true;
@@ -380,7 +385,8 @@ Model *read_standing(Command *command, struct amos_data *data, bool random)
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
 		model = try_sizes(command, &told, sizes[k], random, false);
-	warn_binds(command, read_with(command, &told, false, true));
+	if (chosen(command, OPT_bind))
+		warn_binds(command, read_with(command, &told, false, true));
 	return model ? model : try_sizes(command, &told, sizes[0], random, true);
 }
 
