@@ -10,9 +10,9 @@ static const char where[] = "--loss";
 static const char example[] =
     "for example --loss 'cross_entropy(logits, labels)' or --loss 'mse(y, target)'";
 
-static Ref look_name(void *ctx, const char *name)
+static Ref look_name(void *context, const char *name)
 {
-	Graph *g = ctx;
+	Graph *g = context;
 	Ref out = look_out(g, name);
 	int slot = find_slot(g, name);
 	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;

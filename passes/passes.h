@@ -38,7 +38,7 @@ Graph *grad_pass(Arena *, const Graph *, const bool *want);
 // ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter
 Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, Text *why);
 
-// ---- eta.c scale.c share.c layout.c given.c: the expected scale of every parameter, with reasons
+// ---- eta.c and the files of scale.h: the expected scale of every parameter, with reasons
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;

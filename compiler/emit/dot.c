@@ -22,9 +22,9 @@ typedef struct Row {
 	Index row; // of all batches
 } Row;
 
-static void finish_lanes(Gen *g, int n, const Index *unit, void *ctx)
+static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 {
-	const Row *r = ctx;
+	const Row *r = context;
 	const Shape *space = &r->d->kern->space;
 	Shape rows = shape_of(space->rank - 1, space->dim);
 	Index idx[RANK];
@@ -37,12 +37,12 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *ctx)
 }
 
 // All columns of the worker.
-static void each_column(Dot *d, LaneBody *body, void *ctx)
+static void each_column(Dot *d, LaneBody *body, void *context)
 {
 	Gen *g = d->g;
 	Value end = sum_of(g, d->first_column, times(g, d->count, d->width));
 	lane_loop(g, d->first_column, least(g, end, number(g, d->n)), d->n,
-	          (int)(d->width / g->target->width), body, ctx);
+	          (int)(d->width / g->target->width), body, context);
 }
 
 // Writes what the kernel makes of rows from..to of the strip at `first`, whose sums are finished.
@@ -244,16 +244,16 @@ static void plan_parts(Dot *d)
 	parts_plan(&d->parts, ceil_div(d->strips, d->strips_each), d->n, d->common_bytes);
 }
 
-static void start_parts(Gen *g, int n, const Index *unit, void *ctx)
+static void start_parts(Gen *g, int n, const Index *unit, void *context)
 {
-	const Dot *d = ctx;
+	const Dot *d = context;
 	for (int u = 0; u < n; u++)
 		parts_start(g, &d->parts, d->rows_block, &unit[u]);
 }
 
-static void finish_parts(Gen *g, int n, const Index *unit, void *ctx)
+static void finish_parts(Gen *g, int n, const Index *unit, void *context)
 {
-	const Dot *d = ctx;
+	const Dot *d = context;
 	int last = val(g->graph, d->parts.fold.at[0])->shape.rank - 1;
 	Index idx[RANK];
 	for (int a = 0; a < last; a++)

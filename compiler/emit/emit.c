@@ -216,9 +216,9 @@ static void compile_batch(Compiler *c, int batch)
 	LLVMDisposeModule(module);
 }
 
-static void *compile_thread(void *ctx)
+static void *compile_thread(void *context)
 {
-	Compiler *c = ctx;
+	Compiler *c = context;
 	int batch;
 	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches)
 		compile_batch(c, batch);

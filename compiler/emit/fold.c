@@ -138,9 +138,9 @@ static void new_accumulators(Gen *g, Fold *f)
 		}
 }
 
-static void lane_step(Gen *g, int n, const Index *unit, void *ctx)
+static void lane_step(Gen *g, int n, const Index *unit, void *context)
 {
-	Fold *f = ctx;
+	Fold *f = context;
 	for (int u = 0; u < n; u++) {
 		group_index(g, &f->groups, f->groups.n - 1, &f->space, &unit[u], f->at);
 		for (int k = 0; k < f->n; k++)

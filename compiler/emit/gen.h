@@ -158,8 +158,8 @@ Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's 
 // of `multiple` (a multiple of width * unroll), or to = count. The body is given `n` vectors side
 // by side: `unroll` of them, and the rest in a second call, the last perhaps with a mask. The GPU's
 // threads take turns, n = 1.
-typedef void LaneBody(Gen *, int n, const Index *unit, void *ctx);
-void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *ctx);
+typedef void LaneBody(Gen *, int n, const Index *unit, void *context);
+void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *context);
 Value first_lanes(Gen *, int64_t count); // a mask of them
 enum { UNITS = 32 };                     // most vectors side by side
 
@@ -220,6 +220,10 @@ void fold_values(Gen *, int n, const Ref *fold, const Index *idx);
 // Operand k of a move is read at `in`, where `inside` holds (NULL: everywhere).
 void operand_index(Gen *, const Val *, int k, const Index *idx, Index *in, Value *inside);
 bool concat_reaches(Gen *, const Val *, int k, const Index *idx);
+
+// ---- random.c -------------------------------------------------------------------------
+
+Value at_rand(Gen *, const Val *, const Index *idx);
 
 // ---- merge.c: axes that are one axis to everything a kernel reads ---------------------
 

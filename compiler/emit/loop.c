@@ -110,7 +110,7 @@ Value first_lanes(Gen *g, int64_t count)
 }
 
 // Elements from `from` on, fewer than two rounds, all vectors side by side.
-static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void *ctx)
+static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void *context)
 {
 	Index unit[UNITS];
 	int n = 0, width = g->target->width;
@@ -119,16 +119,16 @@ static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void 
 		Value mask = here < width ? first_lanes(g, here) : NULL;
 		unit[n++] = shift_index(lane_index(g, number(g, 0), here, 0, mask), at);
 	}
-	body(g, n, unit, ctx);
+	body(g, n, unit, context);
 }
 
-static void lane_threads(Gen *g, Value from, Value to, int64_t count, LaneBody *body, void *ctx)
+static void lane_threads(Gen *g, Value from, Value to, int64_t count, LaneBody *body, void *context)
 {
 	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
 	Loop loop = loop_begin(g, start, to, g->target->block);
 	g->level->lanes = true;
 	Index unit = lane_index(g, loop.i, count, 1, NULL);
-	body(g, 1, &unit, ctx);
+	body(g, 1, &unit, context);
 	loop_end(g, &loop);
 }
 
@@ -144,17 +144,18 @@ Value smaller(Gen *g, Value a, int64_t b)
 	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
 }
 
-void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body, void *ctx)
+void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
+               void *context)
 {
 	if (g->target->gpu) {
-		lane_threads(g, from, to, count, body, ctx);
+		lane_threads(g, from, to, count, body, context);
 		return;
 	}
 	int64_t step = (int64_t)g->target->width * unroll, full = count / step * step;
 	bool whole = whole_axis(from, to, count);
 	if (whole && count < 2 * step) {
 		Level *outer = level_enter(g);
-		lane_rest(g, 0, count, body, ctx);
+		lane_rest(g, 0, count, body, context);
 		level_leave(g, outer);
 		return;
 	}
@@ -166,12 +167,12 @@ void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody
 		    lane_index(g, loop.i, count - step + g->target->width, g->target->width, NULL);
 		for (int u = 1; u < unroll; u++)
 			unit[u] = shift_index(unit[0], (int64_t)u * g->target->width);
-		body(g, unroll, unit, ctx);
+		body(g, unroll, unit, context);
 		loop_end(g, &loop);
 	}
 	if (full == count)
 		return;
 	Loop once = loop_begin(g, number(g, full), to, step);
-	lane_rest(g, full, count, body, ctx);
+	lane_rest(g, full, count, body, context);
 	loop_end(g, &once);
 }

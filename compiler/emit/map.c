@@ -10,9 +10,9 @@ typedef struct Map {
 	Index idx[RANK];
 } Map;
 
-static void store_units(Gen *g, int n, const Index *unit, void *ctx)
+static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Map *m = ctx;
+	Map *m = context;
 	for (int u = 0; u < n; u++) {
 		group_index(g, &m->groups, m->groups.n - 1, &g->kern->space, &unit[u], m->idx);
 		store_outs(g, m->idx);

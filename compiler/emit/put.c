@@ -38,7 +38,8 @@ static void line_index(const Lines *l, int u, int n, const Index *middle, Index 
 }
 
 // Workers over (before) x (pieces of behind): calls the body with the units of one piece.
-static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody *body, void *ctx)
+static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody *body,
+                       void *context)
 {
 	l->axis = axis;
 	l->before = part_of(space, 0, axis);
@@ -53,7 +54,7 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	if (columns == 1) {
 		Index zero = constant_index(0);
 		Branch single = single_begin(g);
-		body(g, 1, &zero, ctx);
+		body(g, 1, &zero, context);
 		single_end(g, &single);
 		return;
 	}
@@ -62,7 +63,7 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
-	lane_loop(g, from, to, columns, UNITS_WIDE, body, ctx);
+	lane_loop(g, from, to, columns, UNITS_WIDE, body, context);
 }
 
 static void store_heart(Gen *g, const Index *idx, Value v)
@@ -120,9 +121,9 @@ static void scatter_updates(Gen *g, Scatter *s)
 	loop_end(g, &loop);
 }
 
-static void scatter_units(Gen *g, int n, const Index *unit, void *ctx)
+static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Scatter *s = ctx;
+	Scatter *s = context;
 	lines_set(g, &s->lines, n, unit);
 	scatter_base(g, s);
 	scatter_updates(g, s);
@@ -143,9 +144,9 @@ typedef struct Scan {
 	Lines lines;
 } Scan;
 
-static void scan_units(Gen *g, int n, const Index *unit, void *ctx)
+static void scan_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Scan *s = ctx;
+	Scan *s = context;
 	Lines *l = &s->lines;
 	const Val *v = s->v;
 	bool exclusive = v->attr->i[1], reverse = v->attr->i[2];

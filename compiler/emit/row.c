@@ -204,9 +204,9 @@ void store_whole(Gen *g, Sweep *s, const Index *idx)
 			store_out(g, o, idx, v[o]);
 }
 
-static void sweep_units(Gen *g, int n, const Index *unit, void *ctx)
+static void sweep_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Sweep *s = ctx;
+	Sweep *s = context;
 	for (int u = 0; u < n; u++) {
 		group_index(g, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u], s->idx);
 		read_ahead(g, s, s->idx);
@@ -307,9 +307,9 @@ typedef struct Columns {
 	int group; // whose positions are the lanes
 } Columns;
 
-static void column_body(Gen *g, int n, const Index *unit, void *ctx)
+static void column_body(Gen *g, int n, const Index *unit, void *context)
 {
-	Columns *c = ctx;
+	Columns *c = context;
 	Sweep *s = c->s;
 	s->units = n;
 	for (int u = 0; u < n; u++) {

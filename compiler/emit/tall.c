@@ -112,25 +112,25 @@ static void at_columns(Gen *g, Tall *t, const Index *unit)
 	group_index(g, &t->s->groups, 1, &t->s->kern->space, unit, t->s->idx);
 }
 
-static void start_columns(Gen *g, int n, const Index *unit, void *ctx)
+static void start_columns(Gen *g, int n, const Index *unit, void *context)
 {
-	const Tall *t = ctx;
+	const Tall *t = context;
 	for (int u = 0; u < n; u++)
 		parts_start(g, &t->parts, g->worker, &unit[u]);
 }
 
-static void fold_columns(Gen *g, int n, const Index *unit, void *ctx)
+static void fold_columns(Gen *g, int n, const Index *unit, void *context)
 {
-	Tall *t = ctx;
+	Tall *t = context;
 	for (int u = 0; u < n; u++) {
 		at_columns(g, t, &unit[u]);
 		parts_step(g, &t->parts, g->worker, &unit[u], t->s->idx);
 	}
 }
 
-static void sweep_columns(Gen *g, int n, const Index *unit, void *ctx)
+static void sweep_columns(Gen *g, int n, const Index *unit, void *context)
 {
-	Tall *t = ctx;
+	Tall *t = context;
 	for (int u = 0; u < n; u++) {
 		at_columns(g, t, &unit[u]);
 		store_whole(g, t->s, t->s->idx);
@@ -154,9 +154,9 @@ static void each_row(Gen *g, Tall *t, LaneBody *start, LaneBody *body)
 }
 
 // What has the shape of a row: all of it is computed before outs are stored.
-static void finish_columns(Gen *g, int n, const Index *unit, void *ctx)
+static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 {
-	Tall *t = ctx;
+	Tall *t = context;
 	const Kern *kern = t->s->kern;
 	for (int a = 0; a < kern->space.rank; a++)
 		t->s->idx[a] = constant_index(0);

@@ -457,7 +457,7 @@ static Item eval_name(Scope *s, const Expr *e)
 	Item out = {.kind = I_none};
 	if (e->var >= 0)
 		return s->var[e->var];
-	Ref found = s->look ? s->look(s->ctx, e->name) : 0;
+	Ref found = s->look ? s->look(s->context, e->name) : 0;
 	if (found)
 		return ref_item(found);
 	if (literal_name(e->name, &out.x))
@@ -498,9 +498,9 @@ Item eval_item(Scope *s, const Expr *e)
 	never(ExprKind);
 }
 
-Ref eval_expr(Graph *g, const char *where, const Expr *e, Look *look, void *ctx)
+Ref eval_expr(Graph *g, const char *where, const Expr *e, Look *look, void *context)
 {
-	Scope s = {g, g->book, where, NULL, look, ctx, 0};
+	Scope s = {g, g->book, where, NULL, look, context, 0};
 	Item item = eval_item(&s, e);
 	return item_ref(&s, &item, E_f32);
 }
@@ -516,9 +516,9 @@ static Expr *parse_whole(Arena *arena, const char *where, const char *text)
 	return e;
 }
 
-Ref book_eval(Graph *g, const char *where, const char *text, Look *look, void *ctx)
+Ref book_eval(Graph *g, const char *where, const char *text, Look *look, void *context)
 {
-	return eval_expr(g, where, parse_whole(g->arena, where, text), look, ctx);
+	return eval_expr(g, where, parse_whole(g->arena, where, text), look, context);
 }
 
 double book_number(Arena *arena, const char *where, const char *text)

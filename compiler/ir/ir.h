@@ -369,10 +369,10 @@ int attr_split(Op, const Attr *, Item *);                                 // how
 
 // ---- expr.c: what an expression means -------------------------------------------------
 
-typedef Ref Look(void *ctx, const char *name); // answers a name, or 0
+typedef Ref Look(void *context, const char *name); // answers a name, or 0
 // An expression in the notation over named values (for --loss).
-Ref book_eval(Graph *, const char *where, const char *text, Look *look, void *ctx);
-Ref eval_expr(Graph *, const char *where, const Expr *, Look *look, void *ctx);
+Ref book_eval(Graph *, const char *where, const char *text, Look *look, void *context);
+Ref eval_expr(Graph *, const char *where, const Expr *, Look *look, void *context);
 // An expression over numbers alone (for --eta): `sqrt(2 / 768)`.
 double book_number(Arena *, const char *where, const char *text);
 
@@ -382,7 +382,7 @@ typedef struct Scope {
 	const char *where;
 	Item *var;  // by Expr.var
 	Look *look; // for names without a number
-	void *ctx;
+	void *context;
 	int depth;
 } Scope;
 Item eval_item(Scope *, const Expr *);

@@ -9,26 +9,26 @@ enum { VARS = 24, SWAPS = 4 }; // most variables of a rule; a form and its opera
 
 // ---- reading --------------------------------------------------------------------------
 
-typedef Expr *Instead(const Expr *, const void *ctx); // what takes its place; NULL: a copy
+typedef Expr *Instead(const Expr *, const void *context); // what takes its place; NULL: a copy
 
-static Expr *copy_expr(Arena *arena, const Expr *e, Instead *instead, const void *ctx)
+static Expr *copy_expr(Arena *arena, const Expr *e, Instead *instead, const void *context)
 {
-	Expr *other = instead(e, ctx);
+	Expr *other = instead(e, context);
 	if (other)
 		return other;
 	Expr *copy = take_copy(arena, e, sizeof *e);
 	copy->in = NEWS(arena, Expr *, e->nin + 1);
 	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
 	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = copy_expr(arena, e->in[k], instead, ctx);
+		copy->in[k] = copy_expr(arena, e->in[k], instead, context);
 	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = copy_expr(arena, e->attr[k], instead, ctx);
+		copy->attr[k] = copy_expr(arena, e->attr[k], instead, context);
 	return copy;
 }
 
-static Expr *variable_by(const Expr *e, const void *ctx)
+static Expr *variable_by(const Expr *e, const void *context)
 {
-	Expr *const *var = ctx;
+	Expr *const *var = context;
 	return e->kind == X_name && e->var >= 0 ? var[e->var] : NULL;
 }
 
@@ -141,9 +141,9 @@ typedef struct Swaps {
 	Swap at[SWAPS];
 } Swaps;
 
-static Expr *swap_by(const Expr *e, const void *ctx)
+static Expr *swap_by(const Expr *e, const void *context)
 {
-	const Swaps *swaps = ctx;
+	const Swaps *swaps = context;
 	for (int i = 0; i < swaps->n; i++) {
 		const Expr *from = swaps->at[i].from;
 		bool same =

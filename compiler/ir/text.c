@@ -409,9 +409,9 @@ static void read_slot(Reader *r, Lexer *l)
 	add_slot(r->g, s);
 }
 
-static Ref look_name(void *ctx, const char *name)
+static Ref look_name(void *context, const char *name)
 {
-	Reader *r = ctx;
+	Reader *r = context;
 	const uint64_t *cell = table_find_s(r->named, name);
 	if (cell)
 		return (Ref)*cell;

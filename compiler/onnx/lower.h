@@ -60,7 +60,7 @@ const char *external_field(const TensorProto *, const char *key); // NULL when a
 
 void order_nodes(Arena *, ModelProto *); // each behind those it reads from
 // Of a node, and of all that its graphs read from around them and compute themselves.
-void visit_operands(const NodeProto *, void visit(const char *name, void *), void *ctx);
+void visit_operands(const NodeProto *, void visit(const char *name, void *), void *context);
 
 // ---- training.c, checkpoint.c: files that bring their own training --------------------
 
@@ -108,12 +108,13 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	Ref ref;               // as a constant
 } Weight;
 
-// How a slot lies in the file: all the places it is read at, newest first.
-typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy; // 1 - parameter
+// What a weight holds of a parameter: itself, its transpose, or 1 - it.
+typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
 
+// How a slot lies in the file: all the places it is read at, newest first.
 typedef struct View {
-	Weight *weight;        // NULL: in no initializer, a bias that was left out
-	Copy copy;             // what the weight holds of the parameter
+	Weight *weight; // NULL: in no initializer, a bias that was left out
+	Copy copy;
 	const char *alias;     // read through this Identity
 	const NodeProto *node; // of the main graph, or NULL
 	int operand;
@@ -459,8 +460,7 @@ Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 Lower lower_gather; // operands in in[0] and in[1]
 Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
 
-// attention.c for contrib.c.
-// [batch, length, heads * d]: [batch, heads, length, d].
+// attention.c for contrib.c: [batch, length, heads * d]: [batch, heads, length, d].
 Ref split_heads(Call *, Ref x, int64_t heads);
 Ref join_heads(Graph *, Ref x);                // and back
 Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them

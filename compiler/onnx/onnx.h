@@ -89,15 +89,15 @@ KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);
-// The file with trained numbers in it. `bytes(ctx, slot)` answers the slot's values in its type, or
-// NULL to keep what is there. Written aside and renamed; external data likewise. All other bytes
-// are kept.
+// The file with trained numbers in it. `bytes(context, slot)` answers the slot's values in its
+// type, or NULL to keep what is there. Written aside and renamed; external data likewise. All other
+// bytes are kept.
 void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot),
-                 void *ctx);
+                 void *context);
 // The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each`
-// once an initializer. `grad(ctx, slot)`: the slot's gradient, or NULL.
+// once an initializer. `grad(context, slot)`: the slot's gradient, or NULL.
 void each_initializer(const Model *, Arena *, const double *(*grad)(void *, int slot),
-                      void (*each)(void *, const char *name, Shape, const double *), void *ctx);
+                      void (*each)(void *, const char *name, Shape, const double *), void *context);
 
 typedef struct OpInfo { // one row of ops.def
 	const char *name, *domain;

@@ -157,7 +157,7 @@ static void list_names(Writer *w)
 }
 
 // Slots that bear their initializer's own name come first: the bytes stay theirs.
-void plan_writing(Writer *w, const void *(*bytes)(void *, int slot), void *ctx)
+void plan_writing(Writer *w, const void *(*bytes)(void *, int slot), void *context)
 {
 	const Graph *g = w->m->graph;
 	list_names(w);
@@ -168,7 +168,7 @@ void plan_writing(Writer *w, const void *(*bytes)(void *, int slot), void *ctx)
 				continue;
 			if (own != (slot->file && !strcmp(slot->name, slot->file)))
 				continue;
-			const float *x = bytes(ctx, s);
+			const float *x = bytes(context, s);
 			if (!x)
 				x = slot->init;
 			if (x)

@@ -4,8 +4,6 @@
 #include "lower.h"
 #include <string.h>
 
-// ---- parts ----------------------------------------------------------------------------
-
 static int64_t clamp(int64_t x, int64_t low, int64_t high)
 {
 	return x < low ? low : x > high ? high : x;

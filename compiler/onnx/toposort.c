@@ -6,16 +6,16 @@
 #include "lower.h"
 #include <string.h>
 
-void visit_operands(const NodeProto *node, void visit(const char *name, void *), void *ctx)
+void visit_operands(const NodeProto *node, void visit(const char *name, void *), void *context)
 {
 	for (size_t k = 0; k < node->n_input; k++)
-		visit(node->input[k], ctx);
+		visit(node->input[k], context);
 	for (size_t a = 0; a < node->n_attribute; a++) {
 		const GraphProto *g = node->attribute[a]->g;
 		for (size_t i = 0; g && i < g->n_node; i++)
-			visit_operands(g->node[i], visit, ctx);
+			visit_operands(g->node[i], visit, context);
 		for (size_t i = 0; g && i < g->n_output; i++)
-			visit(g->output[i]->name, ctx);
+			visit(g->output[i]->name, context);
 	}
 }
 
@@ -29,9 +29,9 @@ typedef struct Sorting { // the nodes of one graph
 	bool waits;
 } Sorting;
 
-static void want(const char *name, void *ctx)
+static void want(const char *name, void *context)
 {
-	Sorting *s = ctx;
+	Sorting *s = context;
 	const uint64_t *cell = name[0] && !s->waits ? table_find_s(s->maker, name) : NULL;
 	if (!cell || s->met[*cell - 1])
 		return;

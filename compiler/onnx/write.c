@@ -190,11 +190,11 @@ static void write_outside(Writer *w)
 }
 
 void write_model(const Model *m, const char *path, const void *(*bytes)(void *, int slot),
-                 void *ctx)
+                 void *context)
 {
 	Writer w = {.arena = arena_new(), .m = m, .path = path};
 	w.names = table_new(w.arena);
-	plan_writing(&w, bytes, ctx);
+	plan_writing(&w, bytes, context);
 	Pieces p = new_model(&w);
 	write_outside(&w);
 	write_pieces(w.arena, path, &p);
@@ -204,14 +204,14 @@ void write_model(const Model *m, const char *path, const void *(*bytes)(void *, 
 // ---- gradients ------------------------------------------------------------------------
 
 void each_initializer(const Model *m, Arena *arena, const double *(*grad)(void *, int slot),
-                      void (*each)(void *, const char *name, Shape, const double *), void *ctx)
+                      void (*each)(void *, const char *name, Shape, const double *), void *context)
 {
 	Table *first = table_new(arena); // initializer -> its first slot + 1
 	int nslot = m->graph->slots.count;
 	double **sum = NEWS(arena, double *, nslot + 1);
 	for (int s = 0; s < nslot; s++) {
 		const Slot *slot = &m->graph->slots.at[s];
-		const double *g = slot->file ? grad(ctx, s) : NULL;
+		const double *g = slot->file ? grad(context, s) : NULL;
 		if (!g)
 			continue;
 		int64_t n = count_of(&slot->shape);
@@ -226,5 +226,6 @@ void each_initializer(const Model *m, Arena *arena, const double *(*grad)(void *
 	}
 	for (int s = 0; s < nslot; s++)
 		if (sum[s])
-			each(ctx, m->graph->slots.at[s].file, m->graph->slots.at[s].shape, sum[s]);
+			each(context, m->graph->slots.at[s].file, m->graph->slots.at[s].shape,
+			     sum[s]);
 }

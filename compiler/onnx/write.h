@@ -76,6 +76,6 @@ typedef struct Writer {
 
 Patch *find_patch(Writer *, const TensorProto *);
 // Fills what is to be written, from the slots' values as write_model gets them.
-void plan_writing(Writer *, const void *(*bytes)(void *, int slot), void *ctx);
+void plan_writing(Writer *, const void *(*bytes)(void *, int slot), void *context);
 
 #endif
