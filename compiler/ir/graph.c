@@ -176,11 +176,7 @@ static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr
 	return share(g, &key, r);
 }
 
-static Ref widened(Graph *g, Ref r)
-{
-	return g->wide && val(g, r)->type == E_f32 ? put_cast(g, r, E_f64) : r;
-}
-
+// The type that the graph has for `elem`.
 static Elem working(const Graph *g, Elem elem)
 {
 	return g->wide && elem == E_f32 ? E_f64 : elem;
@@ -199,7 +195,9 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 		return put_cast(g, in[0], E_f64);
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
-	return widened(g, put_ordered(g, op, nin, in, attr));
+	Ref r = put_ordered(g, op, nin, in, attr);
+	Elem elem = working(g, val(g, r)->type);
+	return elem == val(g, r)->type ? r : put_cast(g, r, elem);
 }
 
 static Ref put_doubles(Graph *g, Shape shape, const float *x)
@@ -448,6 +446,7 @@ void add_out(Graph *g, const char *name, Ref r)
 	PUSH(g->arena, g->outs, out);
 }
 
+// What a slot is to hold, in its own type.
 static Ref narrowed(Graph *g, Ref r, Elem elem)
 {
 	g->wide = false;
