@@ -97,6 +97,16 @@ static char token_of(const Writer *w, char byte)
 	return byte;
 }
 
+// The tokens, and the bytes that they are, up to one that ends a text.
+static json_t *tokens_json(Arena *arena, int count, const char *text)
+{
+	json_t *tokens = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(tokens, json_integer((unsigned char)text[i]));
+	return json_pack("{so so}", "text", json_text(format(arena, "%.*s", count, text)), "tokens",
+	                 tokens);
+}
+
 void generate(Command *command)
 {
 	Graph *g = read_window(command, 64)->graph;
@@ -109,12 +119,19 @@ void generate(Command *command)
 	VEC(char) text = {0};
 	for (const char *c = prompt; *c; c++)
 		PUSH(command->arena, text, token_of(&w, *c));
-	fputs(prompt, stdout);
+	bool live = !chosen(command, OPT_json); // each as soon as it is drawn
+	if (live)
+		fputs(prompt, stdout);
 	for (int64_t i = 0; i < more && !ferror(stdout); i++) {
 		char next = token_of(&w, (char)next_token(&w, text.at, text.count, i));
 		PUSH(command->arena, text, next);
+		if (!live)
+			continue;
 		putchar(next);
 		fflush(stdout);
 	}
-	putchar('\n');
+	if (live)
+		putchar('\n');
+	else
+		print_json(tokens_json(command->arena, text.count, text.at));
 }
