@@ -209,9 +209,9 @@ static bool is_small(const Cycle *l)
 // how many trips it makes.
 static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
 {
-	Arena *arena = arena_new();
 	Array all;
 	Ref loop = put_loop(g, l, in);
+	Arena *arena = arena_new();
 	bool known = is_small(l) && eval_known(arena, g, loop, &all);
 	for (int k = 0; k < loop_results(l); k++) {
 		if (!known) {

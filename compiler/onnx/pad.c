@@ -143,6 +143,9 @@ static void read_pads(Call *c, int rank, int64_t *before, int64_t *after)
 	int count = axes ? naxes : rank;
 	if (!pads || n != 2 * count)
 		refuse(c, "%d pads for %d axes", n, count);
+	for (int i = 0; i < n; i++)
+		if (pads[i] < -INT32_MAX || pads[i] > INT32_MAX)
+			refuse(c, "a rim of %lld", (long long)pads[i]);
 	for (int i = 0; i < count; i++) {
 		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
 		before[axis] = pads[i];

@@ -155,9 +155,9 @@ void lower_tile(Call *c)
 		refuse(c, "%d repetitions for %d dimensions", n, rank);
 	Ref x = c->in[0];
 	for (int a = 0; a < rank; a++) {
-		Extent size = extent_product(g, extent_along(c, 0, a), times[a]);
-		if (times[a].most < 0)
+		if (times[a].most < 0 || times[a].most > INT32_MAX)
 			refuse(c, "%lld repetitions", (long long)times[a].most);
+		Extent size = extent_product(g, extent_along(c, 0, a), times[a]);
 		c->counts[0].of[a] = size.count;
 		if (times[a].most == 1 && !times[a].count)
 			continue;
