@@ -379,14 +379,13 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 {
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
-	const Graph *exact = laid_out(own, g);
-	Array *want = eval_rounded(own, exact, slot, HALF, 0, 0);
+	Array *want = eval_halves(own, g, slot);
 	Compiled *c = compile_graph(own, g, target, what);
 	Run r = run_once(own, c, slot, plain_launch, &status);
 	bool good = !status && same_bits(own, c, slot, &r, what);
 	double *error = NEWS(arena, double, n + 1);
 	for (int k = 0; k < n; k++)
-		error[k] = good ? error_of(own, &want[end_at(exact, k)], end_memory(&r, c->plan, k))
+		error[k] = good ? error_of(own, &want[end_at(g, k)], end_memory(&r, c->plan, k))
 		                : INFINITY;
 	free_compiled(c);
 	arena_free(own);

@@ -70,7 +70,10 @@ typedef struct Turn { // a loop being run
 	Array *slot;  // of the body
 	Array *part;  // results so far
 	Array *ahead; // carried values for the next trip
+	bool halves;  // are rounded
 } Turn;
+
+static Array *eval_live(Arena *, const Graph *, const Array *slot, bool halves);
 
 static Turn turn_start(Arena *arena, const Val *v, const Array *in)
 {
@@ -98,7 +101,7 @@ static bool turn_once(Turn *t, const Array *in, int64_t at)
 	const Cycle *l = &t->loop;
 	for (int k = 0; k < l->carried + l->scanned; k++)
 		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
-	const Array *value = eval_graph(arena, l->body, t->slot);
+	const Array *value = eval_live(arena, l->body, t->slot, t->halves);
 	for (int k = 0; k < loop_results(l); k++) {
 		const Array *from = &value[l->body->outs.at[l->until + k].val];
 		bool carried = k < l->carried;
@@ -115,9 +118,10 @@ static bool turn_once(Turn *t, const Array *in, int64_t at)
 	return on;
 }
 
-static Array eval_loop(Arena *arena, const Val *v, const Array *in)
+static Array eval_loop(Arena *arena, const Val *v, const Array *in, bool halves)
 {
 	Turn t = turn_start(arena, v, in);
+	t.halves = halves;
 	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
 	bool on = true;
 	for (; on && n < limit; n++)
@@ -179,7 +183,8 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 	return out;
 }
 
-Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
+static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
+                      bool halves)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_const)
@@ -187,11 +192,23 @@ Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const A
 	if (v->op == O_slot)
 		return slot[v->attr->i[0]];
 	if (v->op == O_loop)
-		return eval_loop(arena, v, in);
+		return eval_loop(arena, v, in, halves);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 }
 
-Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
+Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
+{
+	return value_of(arena, g, r, slot, in, false);
+}
+
+static Array rounded(Arena *arena, const Array *x)
+{
+	void *bytes = take(arena, 8 * (size_t)count_of(&x->shape));
+	array_to(x, bytes);
+	return array_from(arena, x->type, &x->shape, bytes);
+}
+
+static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, bool halves)
 {
 	bool *live = graph_marks(arena, g);
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
@@ -204,7 +221,19 @@ Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		result[r] = eval_value(arena, g, r, slot, in);
+		result[r] = value_of(arena, g, r, slot, in, halves);
+		if (halves && is_float(v->type) && elems[v->type].bytes == 2)
+			result[r] = rounded(arena, &result[r]);
 	}
 	return result;
+}
+
+Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
+{
+	return eval_live(arena, g, slot, false);
+}
+
+Array *eval_halves(Arena *arena, const Graph *g, const Array *slot)
+{
+	return eval_live(arena, g, slot, true);
 }
