@@ -263,8 +263,9 @@ static Ref put_wide(void *none, Graph *g, const Val *v, const Ref *in)
 	return put_loop(g, &c, in);
 }
 
-Graph *widen_graph(Arena *arena, const Graph *from)
+Graph *widen_graph(Arena *arena, const Graph *narrow)
 {
+	const Graph *from = stores_as_outs(arena, narrow);
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->wide = true;
@@ -276,16 +277,22 @@ Graph *widen_graph(Arena *arena, const Graph *from)
 	return graph_live(arena, to);
 }
 
+Array *widen_slots(Arena *arena, const Graph *wide, const Array *slot)
+{
+	Array *own = NEWS(arena, Array, wide->slots.count + 1);
+	for (int k = 0; k < wide->slots.count; k++) {
+		own[k] = slot[k];
+		own[k].type = wide->slots.at[k].type;
+	}
+	return own;
+}
+
 double check_wide(Arena *arena, const Graph *from, const Array *slot, const Target *target,
                   Launcher *launch, double tolerance, const double *least, const char *what)
 {
-	const Graph *g = widen_graph(arena, stores_as_outs(arena, from));
-	Array *own = NEWS(arena, Array, g->slots.count + 1);
-	for (int k = 0; k < g->slots.count; k++) {
-		own[k] = slot[k];
-		own[k].type = g->slots.at[k].type;
-	}
-	return check_graph(arena, g, own, target, launch, tolerance, least, what);
+	const Graph *g = widen_graph(arena, from);
+	slot = widen_slots(arena, g, slot);
+	return check_graph(arena, g, slot, target, launch, tolerance, least, what);
 }
 
 // ---- rounding -------------------------------------------------------------------------
@@ -328,8 +335,8 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 		for (int64_t i = 0; i < count_of(&a->shape); i++)
 			if (!is_float(a->type))
 				error[k] = fmax(error[k], fabs((double)(a->i[i] - b->i[i])));
-			else if (isfinite(a->f[i]) && isfinite(b->f[i]))
-				error[k] = fmax(error[k], fabs(a->f[i] - b->f[i]));
+			else if (isfinite(a->f[i]))
+				error[k] = fmax(error[k], distance(b->f[i], a->f[i], 1));
 	}
 }
 

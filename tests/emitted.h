@@ -22,8 +22,10 @@ Ref end_at(const Graph *, int k); // outs, then what is stored, by number
 // (outs, then stores; NULL: 0): 1 is the most that is allowed. Prints what differs.
 double check_graph(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                    double tolerance, const double *least, const char *what);
-// The same graph computed in double, outs and inputs too.
+// The same graph computed in double, outs and inputs too; what would be narrowed to be stored
+// leaves as an out, behind the others.
 Graph *widen_graph(Arena *, const Graph *);
+Array *widen_slots(Arena *, const Graph *wide, const Array *slot); // in the types it has them in
 // The same of it: slots of `slot` are f64 where it has them so.
 double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Launcher *,
                   double tolerance, const double *least, const char *what);

@@ -122,15 +122,11 @@ static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const 
 static Outcome check(const Fuzz *f, const Graph *g, const Array *slot, const char *what)
 {
 	const Graph *in_double = widen_graph(f->arena, g);
-	Array *own = NEWS(f->arena, Array, g->slots.count + 1);
-	for (int k = 0; k < g->slots.count; k++) {
-		own[k] = slot[k];
-		own[k].type = in_double->slots.at[k].type;
-	}
 	note_primitives(g);
 	if (check_as(f, g, slot, what, &narrow) == DIFFERS)
 		return DIFFERS;
-	return check_as(f, in_double, own, what, &wide);
+	slot = widen_slots(f->arena, in_double, slot);
+	return check_as(f, in_double, slot, what, &wide);
 }
 
 // ---- a step of an optimizer -----------------------------------------------------------
