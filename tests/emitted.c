@@ -362,9 +362,10 @@ double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, doub
 	const Graph *g = graph_live(own, open_pass(own, laid_out(own, from)));
 	const Array *exact = eval_rounded(own, g, slot, HALF, 0, 0);
 	double *error = NEWS(arena, double, g->outs.count + g->stores.count + 1);
-	for (int sample = 0; sample < (disturbance > 0 ? 4 : 1); sample++) {
+	for (int sample = 0; sample < (disturbance > 0 ? 5 : 1); sample++) {
 		Arena *each = arena_new();
-		add_errors(g, exact, eval_rounded(each, g, slot, ALL, disturbance, sample), error);
+		double by = sample ? disturbance : 0;
+		add_errors(g, exact, eval_rounded(each, g, slot, ALL, by, sample), error);
 		arena_free(each);
 	}
 	arena_free(own);

@@ -37,9 +37,9 @@ bool all_certain(const Graph *);
 // The graph with its loops as the trips they make, where that is known of all of them: what bodies
 // compute can be rounded too.
 const Graph *laid_out(Arena *, const Graph *);
-// By out, then store: how much it changes at most when every value is rounded to its type, and
-// floats are disturbed by up to that share of them: what is to be expected of a computation in
-// these types.
+// By out, then store: how much it changes at most when every value is rounded to its type, as it
+// is or with floats disturbed by up to that share of them: what is to be expected of a computation
+// in these types.
 double *rounding_errors(Arena *, const Graph *, const Array *slot, double disturbance);
 
 #endif
