@@ -1,11 +1,13 @@
 // backend.c: the ONNX project's own backend tests: folders with model.onnx, and in test_data_set_N
-// input_K.pb and output_K.pb. Takes [--report FILE] a list of the tests that are known not to
-// agree, each with the reason, and folders: of tests, or of such folders. Prints what is off, what
-// is not run and why, and how many agree. Status 1 when a test differs from what the list says, one
-// that agrees too.
+// input_K.pb and output_K.pb, compiled in f32. Takes [--in-double] [--report FILE] a list of the
+// tests that are known not to agree, each with the reason, and folders: of tests, or of such
+// folders. Prints what is off, what is not run and why, and how many agree. Status 1 when a test
+// differs from what the list says, one that agrees too.
+// --in-double: by the evaluator, to which reasons that begin so apply alone.
 // --report: a line an operator: name, tests that agree, tests, 0.
 // With AMOSC_LOOPS in the environment short loops stay loops.
 #include "case.h"
+#include "emitted.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +20,7 @@ typedef struct Share { // of an operator's tests
 
 typedef struct Suite {
 	Arena *arena;
+	bool in_double;
 	Excuses excuses;
 	Folders folders;
 	VEC(Share) shares;
@@ -108,8 +111,16 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 	}
 }
 
+static const Array *run_compiled_once(Arena *arena, const Graph *g, const Array *slot)
+{
+	Compiled *c = compile_graph(arena, g, target_named(arena, "cpu", NULL), "test");
+	const Array *value = outs_compiled(arena, c, slot);
+	free_compiled(c);
+	return value;
+}
+
 // Answers whether inputs had to stand in as constants.
-static bool run_set(Arena *arena, const char *model, const char *set)
+static bool run_set(Arena *arena, const char *model, const char *set, bool in_double)
 {
 	KnownList known = case_inputs(arena, case_list(arena, model), set);
 	ReadOptions options = {
@@ -121,13 +132,16 @@ static bool run_set(Arena *arena, const char *model, const char *set)
 		slot[s] = case_slot(arena, &m->graph->slots.at[s], &known);
 		inputs += m->graph->slots.at[s].kind == S_input;
 	}
-	check_outputs(arena, m, eval_graph(arena, m->graph, slot), set);
+	check_outputs(arena, m,
+	              in_double ? eval_graph(arena, m->graph, slot)
+	                        : run_compiled_once(arena, m->graph, slot),
+	              set);
 	return inputs < known.count;
 }
 
 // ---- one test -------------------------------------------------------------------------
 
-static bool run_sets(Arena *arena, const char *folder)
+static bool run_sets(Arena *arena, const char *folder, bool in_double)
 {
 	bool stood = false;
 	for (int n = 0;; n++) {
@@ -137,7 +151,7 @@ static bool run_sets(Arena *arena, const char *folder)
 			return stood;
 		if (stat(set, &st))
 			fail(folder, "no test_data_set_0");
-		stood |= run_set(arena, format(arena, "%s/model.onnx", folder), set);
+		stood |= run_set(arena, format(arena, "%s/model.onnx", folder), set, in_double);
 	}
 }
 
@@ -179,7 +193,7 @@ static void judge(Suite *suite, const char *name, char *trouble)
 {
 	for (char *p = trouble; p && *p; p++)
 		*p = *p == '\n' ? ' ' : *p;
-	Excuse *excuse = case_excuse(&suite->excuses, name);
+	Excuse *excuse = case_excuse(&suite->excuses, name, suite->in_double);
 	if (excuse)
 		excuse->used++;
 	if (excuse && trouble) {
@@ -203,7 +217,7 @@ static void run_test(Suite *suite, const char *folder)
 	int before = suite->good;
 	Catch caught;
 	if (!TRY(caught)) {
-		bool stood = run_sets(arena, folder);
+		bool stood = run_sets(arena, folder, suite->in_double);
 		catch_end(&caught);
 		suite->stood += stood;
 		judge(suite, name, NULL);
@@ -219,9 +233,11 @@ int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
 	warn_quiet(true);
+	suite.in_double = argc > 1 && !strcmp(argv[1], "--in-double");
+	argc -= suite.in_double, argv += suite.in_double;
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
-		fail(argv[0], "wants a list and folders of tests");
+		fail("backend", "wants a list and folders of tests");
 	suite.excuses = case_excuses(suite.arena, argv[first]);
 	suite.folders = case_folders(suite.arena, argc - first - 1, argv + first + 1);
 	for (int i = 0; i < suite.folders.count; i++)

@@ -25,11 +25,13 @@ Excuses case_excuses(Arena *arena, const char *path)
 	return all;
 }
 
-Excuse *case_excuse(const Excuses *all, const char *name)
+Excuse *case_excuse(const Excuses *all, const char *name, bool in_double)
 {
-	for (int i = 0; i < all->count; i++)
-		if (matches(all->at[i].name, name))
-			return &all->at[i];
+	for (int i = 0; i < all->count; i++) {
+		Excuse *e = &all->at[i];
+		if (matches(e->name, name) && (in_double || !starts_with(e->reason, "in double: ")))
+			return e;
+	}
 	return NULL;
 }
 

@@ -9,11 +9,11 @@ typedef VEC(const char *) Folders;
 typedef struct Excuse { // a line of backend.txt: a test (a pattern) that does not agree, and why
 	const char *name, *reason;
 	int used;
-} Excuse;
+} Excuse; // one that begins "in double: " is of the evaluator alone
 typedef VEC(Excuse) Excuses;
 
 Excuses case_excuses(Arena *, const char *path);
-Excuse *case_excuse(const Excuses *, const char *name); // NULL: it must agree
+Excuse *case_excuse(const Excuses *, const char *name, bool in_double); // NULL: it must agree
 
 // The folders of tests among `arg`, each of which is one or holds some.
 Folders case_folders(Arena *, int count, char **arg);

@@ -15,6 +15,8 @@ Launcher plain_launch; // one worker after the other, the last first
 typedef struct Compiled Compiled;
 Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
+// A run's outs, each where the evaluator has it.
+Array *outs_compiled(Arena *, const Compiled *, const Array *slot);
 void free_compiled(Compiled *);
 Ref end_at(const Graph *, int k); // outs, then what is stored, by number
 // Compiles g by `target` and runs it once. Answers how far the worst out or store lies from the
