@@ -10,11 +10,11 @@
 
 static int models, numbers, gradients;
 
-// Is result 0 what the line says, in f32? Prints the first number that is off.
-static bool gives(const Trial *t, const char *line, const char *wanted)
+// Is result `name` what the line says, in f32? Prints the first number that is off.
+static bool gives(const Trial *t, const char *name, const char *line, const char *wanted)
 {
 	const Graph *g = t->loss;
-	const Array *y = &eval_graph(t->arena, g, t->slot)[g->outs.at[0].val];
+	const Array *y = &eval_graph(t->arena, g, t->slot)[find_out(g, name)];
 	bool whole = !is_float(y->type);
 	int64_t n = count_of(&y->shape);
 	double largest = 1;
@@ -48,7 +48,7 @@ static bool check(const char *line, const char *wanted)
 	}
 	Model *m = read_packed(variant(line, &op), &(ReadOptions){0});
 	Trial *t = trial_new(arena, line, m->graph, variant_values, NULL);
-	good = gives(t, line, wanted + 1);
+	good = gives(t, m->graph->outs.at[m->graph->outs.count - 1].name, line, wanted + 1);
 	if (good && t->with && *wanted == '=') {
 		gradients++;
 		good = trial_differences(t) && trial_compiled(t);

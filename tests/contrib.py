@@ -1,4 +1,4 @@
-"""Writes the results into contrib.txt. Needs onnx and onnxruntime (1.20 or later); the test needs only the file."""
+"""Writes what has no result yet in contrib.txt its own. Needs onnx and onnxruntime; the test needs only the file."""
 import re
 import numpy as np
 import onnxruntime
@@ -101,40 +101,48 @@ def unpacked(operands):
     return out
 
 
-def by_runtime(domain, op, version, operands, attributes):
+def by_runtime(domain, op, version, operands, attributes, results):
     inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, x.shape) for n, x in operands if n and n[0] != '$']
     constants = [numpy_helper.from_array(x, n) for n, x in operands if n and n[0] == '$']
-    node = helper.make_node(op, [n for n, _ in operands], ['y'] + more.get(op, []), domain=domain, **attributes)
-    kind = TensorProto.UINT8 if op == 'QuantizeLinear' else TensorProto.FLOAT
-    graph = helper.make_graph([node], 'g', inputs, [helper.make_tensor_value_info('y', kind, None)], constants)
+    node = helper.make_node(op, [n for n, _ in operands], results + more.get(op, [])[len(results) - 1:], domain=domain,
+                            **attributes)
+    out = helper.make_empty_tensor_value_info(results[-1])
+    if op in more:  # its type does not follow
+        out = helper.make_tensor_value_info(results[-1], TensorProto.FLOAT, None)
+    graph = helper.make_graph([node], 'g', inputs, [out], constants)
     sets = [helper.make_opsetid('', 17 if domain else version), helper.make_opsetid('com.microsoft', 1)]
     options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1  # of what is quantised as it comes, each thread takes a range of its own
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     model = helper.make_model(graph, opset_imports=sets, ir_version=8).SerializeToString()
-    return onnxruntime.InferenceSession(model, options).run(['y'], {n: x for n, x in operands if n and n[0] != '$'})[0]
+    given = {n: x for n, x in operands if n and n[0] != '$'}
+    return onnxruntime.InferenceSession(model, options).run(results[-1:], given)[0]
 
 
 def result(line):
     words = line.split()
-    (domain, _, op), operands, attributes = words[0].rpartition('.'), [], {}
+    (domain, _, op), operands, attributes, results = words[0].rpartition('.'), [], {}, ['y']
     for word in words[2:]:
         if re.match(r'[a-zA-Z]\w*=', word):
             key, text = word.split('=')
             attributes[key] = attribute(text)
         elif re.match(r'[a-z]:', word):
             operands.append((word[0], varied(word[0], [int(d) for d in word[2:].split(',')])))
+        elif word[0] == '>':
+            results = word[1:].split(',')
         else:
             operands.append(('', None) if word == '-' else (f'${len(operands)}', constant(word)))
     if op in definitions:
         return definitions[op](attributes, *[x for _, x in operands])
     operands = unpacked(operands) if op == 'MultiHeadAttention' else operands
-    return by_runtime(domain, op, int(words[1]), operands, attributes)
+    return by_runtime(domain, op, int(words[1]), operands, attributes, results)
 
 
 with open('contrib.txt') as file:
-    lines = [line for line in file if line[0] not in '=~']
+    lines = file.readlines()
 for i, line in enumerate(lines):
-    if not line.startswith('#'):
-        lines[i] += ('~ ' if 'FakeQuant' in line else '= ') + ' '.join(f'{x:.6g}' for x in np.ravel(result(line))) + '\n'
+    if line[0].isalpha() and ''.join(lines[i + 1:i + 2])[:1] not in ('=', '~'):
+        straight = re.match(r'com.microsoft.(FakeQuant|DynamicQuantizeL|QLinear|QGemm)', line)
+        lines[i] += ('~ ' if straight else '= ') + ' '.join(f'{x:.6g}' for x in np.ravel(result(line))) + '\n'
 with open('contrib.txt', 'w') as file:
     file.writelines(lines)

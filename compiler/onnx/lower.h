@@ -460,7 +460,7 @@ Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 Lower lower_gather; // operands in in[0] and in[1]
 Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
 
-// attention.c for contrib.c: [batch, length, heads * d]: [batch, heads, length, d].
+// attention.c for heads.c: [batch, length, heads * d]: [batch, heads, length, d].
 Ref split_heads(Call *, Ref x, int64_t heads);
 Ref join_heads(Graph *, Ref x);                // and back
 Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
@@ -469,6 +469,8 @@ Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 // `cache` with x at the places from start (of each sample; 0: the first) along an axis behind the
 // first, which must fit; around: places behind the end are those at the beginning.
 Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
+
+Ref rounded_to_bytes(Graph *, Ref x); // quant.c: what is left of x in 8 bits over its range
 
 Lower lower_identity; // its operand is passed on as it is
 // fused.c for others: out[0] of another operator's lowering, on other operands, with this node's

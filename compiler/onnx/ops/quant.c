@@ -187,6 +187,13 @@ void lower_quantised_attention(Call *c)
 	c->out[0] = lower_as(c, lower_packed_attention, 0, 5, in);
 }
 
+Ref rounded_to_bytes(Graph *g, Ref x)
+{
+	Ref part[3];
+	book_call(g, "DynamicQuantizeLinear", 1, &x, 0, NULL, 3, part);
+	return book_call1(g, "dequantised", 3, part, 0, NULL);
+}
+
 // Numbers of `bits` bits, the low ones first, `each` to a row of whole bytes, which `bytes` holds
 // as integers: [rows, each] as floats.
 static Ref unpack_bits(Call *c, const int64_t *bytes, int64_t rows, int64_t each, int bits)

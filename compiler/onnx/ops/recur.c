@@ -1,4 +1,4 @@
-// recur.c: LSTM, GRU and RNN as loops over time.
+// recur.c: LSTM, GRU and RNN as loops over time, with weights of floats or of 8 bits.
 // Takes the node being lowered. Gives all hidden states and the last. Keeps: the inputs' share of
 // all steps is one product before the loop; a step is one small product and maps.
 #include "lower.h"
@@ -23,6 +23,7 @@ typedef struct Cell { // one direction of a layer
 	Graph *g; // the body, once it is open
 	Kind kind;
 	bool reverse;
+	bool bytes; // weights are of 8 bits, and so is what they are multiplied with
 	int64_t steps, batch, hidden;
 	Ref pre;             // [steps, batch, gates * hidden]: the inputs' share, with its bias
 	Ref recurrent, bias; // [hidden, gates * hidden], [1, gates * hidden] or 0
@@ -98,6 +99,7 @@ static Ref rest(Cell *k, Ref a)
 
 static Ref recur(Cell *k, Ref h)
 {
+	h = k->bytes ? rounded_to_bytes(k->g, h) : h;
 	return add(k, put2(k->g, O_dot, h, k->recurrent), k->bias);
 }
 
@@ -245,24 +247,42 @@ static void read_activations(Cell *k, int direction)
 	k->clip = attr_float(k->c, "clip", 0);
 }
 
+// Operand n's weights for direction d as they are multiplied with, [.., gates * hidden]. Those of 8
+// bits lie so, and have their scale and zero point in operands `scale` and the one behind.
+static Ref weights_of(Call *c, int n, int d, int scale)
+{
+	Ref w = of_direction(c, n, d);
+	if (!w || val(c->g, w)->shape.rank != 2)
+		refuse(c, "wants weights of three dimensions");
+	if (!scale)
+		return swap_last(c->g, w);
+	Ref part[] = {put_cast(c->g, w, E_f32), of_direction(c, scale, d),
+	              of_direction(c, scale + 1, d)};
+	if (!part[1])
+		refuse(c, "operand %d is missing", scale);
+	part[2] = part[2] ? put_cast(c->g, part[2], E_f32) : put_num(c->g, E_f32, 0);
+	for (int i = 1; i < 3; i++)
+		part[i] = put_rank(c->g, part[i], val(c->g, part[i])->shape.rank ? 2 : 0);
+	return book_call1(c->g, "dequantised", 3, part, 0, NULL);
+}
+
 // X is [steps, batch, inputs].
 static Cell open_cell(Call *c, Kind kind, Ref x, int d)
 {
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape;
 	Cell k = {.c = c, .g = g, .kind = kind, .steps = s.dim[0], .batch = s.dim[1]};
-	Ref w = of_direction(c, 1, d), r = of_direction(c, 2, d), b = of_direction(c, 3, d);
-	if (!w || !r || val(g, w)->shape.rank != 2 || val(g, r)->shape.rank != 2)
-		refuse(c, "wants weights of three dimensions");
-	k.hidden = val(g, r)->shape.dim[1];
+	k.bytes = c->how;
+	Ref w = weights_of(c, 1, d, k.bytes ? 8 : 0), b = of_direction(c, 3, d);
+	k.recurrent = weights_of(c, 2, d, k.bytes ? 10 : 0);
+	k.hidden = val(g, k.recurrent)->shape.dim[0];
 	int64_t gates = kind * k.hidden;
-	if (val(g, w)->shape.dim[0] != gates || val(g, r)->shape.dim[0] != gates)
+	if (val(g, w)->shape.dim[1] != gates || val(g, k.recurrent)->shape.dim[1] != gates)
 		refuse(c, "%lld hidden units do not fit weights of %lld rows", (long long)k.hidden,
-		       (long long)val(g, w)->shape.dim[0]);
-	k.pre = matmul(g, x, swap_last(g, w));
+		       (long long)val(g, w)->shape.dim[1]);
+	k.pre = matmul(g, k.bytes ? rounded_to_bytes(g, x) : x, w);
 	if (b)
 		k.pre = put_map2(g, O_add, k.pre, flat_row(g, b, 0, gates));
-	k.recurrent = swap_last(g, r);
 	k.bias = b ? flat_row(g, b, gates, gates) : 0;
 	Ref peep = kind == K_lstm ? of_direction(c, 7, d) : 0;
 	k.peep = peep ? put_rank(g, peep, 2) : 0;
