@@ -21,6 +21,9 @@ const char *amos_error(void); // the last failure on this thread, one or a few l
 // closed, a file that may not grow), or a message and an end: status 1 (a file that was mapped and
 // cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop).
 void amos_signals(void);
+// For the same: a program that would end with status 0, but whose standard output could not all be
+// written, says so and ends with 3.
+void amos_output(void);
 
 enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };
 

@@ -4,6 +4,7 @@
 // memory.
 #include "rt.h"
 #include <fcntl.h>
+#include <math.h>
 #include <omp.h>
 #include <sched.h>
 #include <stdatomic.h>
@@ -324,7 +325,8 @@ int amos_out_own(const struct amos_entry *entry, int64_t out)
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
-	return amos_number(amos_out_bytes(m, entry, out), (int)entry->outs[out].type, 0);
+	double x = amos_number(amos_out_bytes(m, entry, out), (int)entry->outs[out].type, 0);
+	return isnan(x) ? NAN : x; // whose sign says nothing
 }
 
 const struct amos_entry *amos_find_entry(const struct amos_model *model, const char *name)

@@ -361,8 +361,6 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 	if (!status)
 		status = c.verb->run(&c);
 	free(began);
-	if (!status && (fflush(stdout) || ferror(stdout)))
-		status = amos_fail_errno("write", "standard output");
 	if (status)
 		fprintf(stderr, "%s: %s\n", argv[0], amos_error());
 	return status;

@@ -5,5 +5,6 @@
 int main(int argc, char **argv)
 {
 	amos_signals();
+	amos_output();
 	return amos_main(&amos_model, argc, argv);
 }

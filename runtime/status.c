@@ -1,6 +1,6 @@
 // status.c: what goes wrong at run time, files written aside, random numbers.
-// Takes libc. Gives amos_error(), amos_signals(), struct amos_file, amos_random(). Keeps: one text
-// a thread.
+// Takes libc. Gives amos_error(), amos_signals(), amos_output(), struct amos_file, amos_random().
+// Keeps: one text a thread.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -134,6 +134,22 @@ void amos_signals(void)
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);
+}
+
+// A reader that has seen enough, as head has, is no failure.
+static void end_output(int status, void *unused)
+{
+	(void)unused;
+	if (status != AMOS_DONE || (!fflush(stdout) && !ferror(stdout)) || errno == EPIPE)
+		return;
+	fprintf(stderr, "%s: standard output: cannot write: %s\n", program_invocation_short_name,
+	        strerror(errno));
+	_exit(AMOS_MACHINE);
+}
+
+void amos_output(void)
+{
+	on_exit(end_output, NULL);
 }
 
 uint64_t amos_mix(uint64_t z)

@@ -26,7 +26,7 @@ static void add(struct mean *mean, double x)
 
 static double value(const struct mean *mean)
 {
-	return mean->count ? mean->sum / (double)mean->count : NAN;
+	return mean->count && !isnan(mean->sum) ? mean->sum / (double)mean->count : NAN;
 }
 
 struct training {
@@ -330,6 +330,23 @@ static int begin(struct training *t)
 	return status;
 }
 
+// Batches that the next update takes, but the first of them.
+static int64_t behind_first(const struct training *t)
+{
+	return t->left_slot < 0 ? 0 : counter(t, t->left_slot);
+}
+
+static int check_accumulate(const struct training *t)
+{
+	int64_t behind = behind_first(t);
+	if (!behind || behind < t->runs || t->options->resume)
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "--accumulate %lld: the training has %lld batches, which make no update: "
+	                 "wanted fewer batches an update, --steps N, or more --epochs",
+	                 (long long)behind + 1, (long long)t->runs);
+}
+
 static int prepare(struct training *t)
 {
 	const struct amos_options *o = t->options;
@@ -351,7 +368,9 @@ static int prepare(struct training *t)
 	t->runs =
 	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
 	t->evaluated = -1;
-	int status = make_folder(t);
+	int status = check_accumulate(t);
+	if (!status)
+		status = make_folder(t);
 	if (!status)
 		status = begin(t);
 	if (!status)
@@ -366,6 +385,9 @@ static int train(struct training *t)
 		return status;
 	if (t->options->resume)
 		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
+	else if (behind_first(t) >= amos_data_batches(t->data))
+		amos_say(&t->log, "an update takes %lld batches, of %lld in an epoch\n",
+		         (long long)behind_first(t) + 1, (long long)amos_data_batches(t->data));
 	t->begin_time = t->line_time = t->save_time = amos_now();
 	t->begin_run = t->line_run = t->point.run;
 	struct sigaction before[SIGNALS];

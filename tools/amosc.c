@@ -2,7 +2,6 @@
 // message and a status. Takes all verbs. Keeps: ends with 0, 1, 2 or 3 (README.md), never by a
 // signal.
 #include "tool.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,6 +48,7 @@ static bool is_word(const char *said, const char *word, const char *other)
 int main(int argc, char **argv)
 {
 	amos_signals();
+	amos_output();
 	if (argc < 2) {
 		print_help(stderr);
 		return STATUS_USAGE;
@@ -71,11 +71,5 @@ int main(int argc, char **argv)
 		        *argv[1] == '-' ? "wants a verb before option" : "no verb", argv[1]);
 		return STATUS_USAGE;
 	}
-	int status = run_verb(verb, argc, argv);
-	// A reader that has seen enough, as head has, is no failure.
-	if ((fflush(stdout) || ferror(stdout)) && status == STATUS_DONE && errno != EPIPE) {
-		fprintf(stderr, "amosc: standard output: %s\n", strerror(errno));
-		status = STATUS_MACHINE;
-	}
-	return status;
+	return run_verb(verb, argc, argv);
 }
