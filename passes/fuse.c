@@ -1,8 +1,8 @@
 // fuse.c: Graph -> Plan: values in memory joined into kernels.
 // Takes the marks of cut.c. Every marked value starts as a kernel of its own (a group); groups join
 // while one loop can compute both and no third kernel has to run between them. What no other kernel
-// reads is then not stored. Keeps: groups never form a cycle; what a group reads of another it
-// reads at any index.
+// reads is then not stored. Gives kernels in no order, loops without the plans of their bodies.
+// Keeps: groups never form a cycle; what a group reads of another it reads at any index.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -371,8 +371,6 @@ static Kern kern_of(const Fuse *f, const Group *g)
 {
 	Kern kern = {.kind = g->kind, .space = g->space, .fold = g->fold, .heart = g->heart};
 	kern.out = NEWS(f->arena, Ref, g->member.count);
-	if (g->kind == L_loop)
-		kern.body = plan_graph(f->arena, val(f->graph, g->heart)->data, "body");
 	for (int i = 0; i < g->member.count; i++)
 		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
 			kern.out[kern.nout++] = g->member.at[i];
@@ -397,6 +395,5 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 	for (int i = 0; i < f.group.count; i++)
 		if (f.group.at[i].member.count && count_of(&f.group.at[i].space))
 			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i]));
-	order_pass(arena, p);
 	return p;
 }

@@ -147,13 +147,13 @@ Graph *turn_pass(Arena *, const Graph *);
 // ---- cut.c, fuse.c, order.c, place.c, check.c -----------------------------------------
 // By Ref: in memory? And how deep the expression of each is, between it and memory.
 bool *cut_pass(Arena *, const Graph *, int **depth);
-Plan *fuse_pass(Arena *, const Graph *, const char *name);
+Plan *fuse_pass(Arena *, const Graph *, const char *name); // kernels in no order, no bodies
 void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
 void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes
 // bug() where a kernel would read bytes that another value has overwritten.
 void check_plan(const Plan *);
 
 // ---- run.c: the whole order -----------------------------------------------------------
-Plan *plan_graph(Arena *, const Graph *, const char *name); // open, turn, apart, fuse, place
+Plan *plan_graph(Arena *, const Graph *, const char *name);
 
 #endif

@@ -1,10 +1,17 @@
 // run.c: the whole order of stages.
 #include "passes.h"
 
+// Bodies of loops are plans of their own.
 Plan *plan_graph(Arena *arena, const Graph *g, const char *name)
 {
 	const Graph *open = open_pass(arena, lean_pass(arena, g));
 	Plan *p = fuse_pass(arena, graph_apart(arena, turn_pass(arena, open)), name);
+	order_pass(arena, p);
 	place_pass(arena, p);
+	for (int k = 0; k < p->kerns.count; k++) {
+		Kern *kern = &p->kerns.at[k];
+		if (kern->kind == L_loop)
+			kern->body = plan_graph(arena, val(p->graph, kern->heart)->data, "body");
+	}
 	return p;
 }

@@ -38,6 +38,7 @@ static Ref softmax(Graph *g, Ref x, int64_t axis)
 static void expect(Arena *arena, const Graph *g, const char *name, const char *kinds)
 {
 	Plan *p = fuse_pass(arena, graph_live(arena, g), name);
+	order_pass(arena, p);
 	place_pass(arena, p);
 	check_plan(p);
 	char *got = NEWS(arena, char, p->kerns.count + 1);
@@ -212,6 +213,7 @@ static void test_random(Arena *arena, int graphs)
 			    val(g, made[k])->op != O_slot)
 				add_store(g, s++, made[k]);
 		Plan *p = fuse_pass(arena, graph_live(arena, g), "random");
+		order_pass(arena, p);
 		place_pass(arena, p);
 		check_plan(p);
 		kernels += p->kerns.count;

@@ -26,6 +26,7 @@ static Ref slot(Graph *g, const char *name, SlotKind kind, int64_t rows, int64_t
 static Plan *placed(Arena *arena, const Graph *g)
 {
 	Plan *p = fuse_pass(arena, graph_live(arena, g), "test");
+	order_pass(arena, p);
 	place_pass(arena, p);
 	return p;
 }
