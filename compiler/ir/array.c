@@ -28,24 +28,11 @@ void copy_element(Array *out, int64_t to, const Array *in, int64_t from)
 
 int64_t wrap_int(Elem elem, int64_t x)
 {
-	switch (elem) {
-	case E_i32:
-		return (int32_t)x;
-	case E_i16:
-		return (int16_t)x;
-	case E_i8:
-		return (int8_t)x;
-	case E_u32:
-		return (uint32_t)x;
-	case E_u16:
-		return (uint16_t)x;
-	case E_u8:
-		return (uint8_t)x;
-	case E_b8:
+	int spare = 64 - 8 * elems[elem].bytes;
+	uint64_t high = (uint64_t)x << spare;
+	if (elem == E_b8)
 		return x != 0;
-	default:
-		return x;
-	}
+	return is_signed(elem) ? (int64_t)high >> spare : (int64_t)(high >> spare);
 }
 
 void set_float(Array *out, int64_t i, double x)

@@ -27,23 +27,18 @@ double const_at(const Val *v, int64_t i)
 
 int64_t const_int_at(const Val *v, int64_t i)
 {
+	if (is_float(v->type))
+		return (int64_t)const_at(v, i);
 	switch (v->type) {
-#define INTEGER(name, ctype)                                                                       \
+#define T(name, ctype, bytes, cls, onnx)                                                           \
 	case E_##name:                                                                             \
 		return (int64_t)((const ctype *)v->data)[i];
-		INTEGER(i64, int64_t)
-		INTEGER(i32, int32_t)
-		INTEGER(i16, int16_t)
-		INTEGER(i8, int8_t)
-		INTEGER(u64, uint64_t)
-		INTEGER(u32, uint32_t)
-		INTEGER(u16, uint16_t)
-		INTEGER(u8, uint8_t)
-		INTEGER(b8, uint8_t)
-#undef INTEGER
-	default:
-		return (int64_t)const_at(v, i);
+#include "types.def"
+#undef T
+	case ELEMS:
+		break;
 	}
+	never("an element type");
 }
 
 bool const_num(const Graph *g, Ref r, double *number)

@@ -77,7 +77,7 @@ void eval_concat(int axis, Array *out, int nin, const Array *in)
 
 // ---- gather and scatter ---------------------------------------------------------------
 
-// Calls for each element of gather's result: its number, and the place in x that it stands for.
+// A walk over the elements of gather's result: where it is, and what tells their places in x.
 typedef struct Pick {
 	const Array *index;
 	Shape x, picked;

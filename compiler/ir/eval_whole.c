@@ -66,21 +66,26 @@ static Array map1(Arena *arena, Op op, const Array *x)
 	return out;
 }
 
+// exp(x - max(x)), the largest and the sum.
+static Array exponentials(Arena *arena, const Attr *attr, const Array *x, Array *most, Array *sum)
+{
+	*most = fold_axes(arena, O_amax, x, attr->n, attr->i);
+	Array less = map2(arena, O_sub, x, most);
+	Array e = map1(arena, O_exp, &less);
+	*sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
+	return e;
+}
+
 static Array eval_softmax(Arena *arena, const Attr *attr, const Array *x)
 {
-	Array most = fold_axes(arena, O_amax, x, attr->n, attr->i);
-	Array less = map2(arena, O_sub, x, &most);
-	Array e = map1(arena, O_exp, &less);
-	Array sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
+	Array most, sum, e = exponentials(arena, attr, x, &most, &sum);
 	return map2(arena, O_div, &e, &sum);
 }
 
 static Array eval_lse(Arena *arena, const Attr *attr, const Array *x)
 {
-	Array most = fold_axes(arena, O_amax, x, attr->n, attr->i);
-	Array less = map2(arena, O_sub, x, &most);
-	Array e = map1(arena, O_exp, &less);
-	Array sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
+	Array most, sum;
+	exponentials(arena, attr, x, &most, &sum);
 	Array log_sum = map1(arena, O_log, &sum);
 	return map2(arena, O_add, &log_sum, &most);
 }
