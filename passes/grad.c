@@ -138,18 +138,6 @@ static bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	return fits && (single || grouped) && matrix->shape.dim[matrix->shape.rank - 1] == fan;
 }
 
-// `r` with one axis moved to another place.
-static Ref put_moved(Graph *g, Ref r, int from, int to)
-{
-	int64_t perm[RANK];
-	int rank = val(g, r)->shape.rank;
-	for (int a = 0, next = 0; a < rank; a++) {
-		next += next == from;
-		perm[a] = a == to ? from : next++;
-	}
-	return put_permute(g, r, perm);
-}
-
 // [N, G, spatial.., C] of that many channels, from a matrix or a batch of them, with the channels
 // before the places.
 static Ref put_places(Graph *g, Ref r, const Convolution *c, const Shape *like, int64_t channels)
@@ -158,7 +146,7 @@ static Ref put_places(Graph *g, Ref r, const Convolution *c, const Shape *like, 
 	for (int a = 2; a < 2 + c->n; a++)
 		shape.dim[a] = like->dim[1 + a];
 	shape.dim[2 + c->n] = channels;
-	return put_moved(g, put_reshape(g, r, shape), 2 + c->n, 2);
+	return move_axis(g, put_reshape(g, r, shape), 2 + c->n, 2);
 }
 
 // Windows of the gradient, channels behind the places: entry (i, k) is output i + before - k
@@ -176,7 +164,7 @@ static Ref gradient_windows(Graph *g, const Convolution *c, Ref gradient, int64_
 		row[5] = -row[5];
 		row[6] = 1;
 	}
-	return put_moved(g, put(g, O_window, 1, &r, &attr), 2, 2 + c->n);
+	return move_axis(g, put(g, O_window, 1, &r, &attr), 2, 2 + c->n);
 }
 
 // [.., C size.., O] as [.., O size.., C].
@@ -189,10 +177,10 @@ static Ref turned_kernel(Graph *g, const Convolution *c, Ref kernel)
 	for (int a = 0; a < c->n; a++)
 		open.dim[open.rank++] = c->window->attr->i[7 * a + 2];
 	open.dim[open.rank++] = outputs;
-	Ref r = put_moved(g, put_reshape(g, kernel, open), open.rank - 1, 1);
+	Ref r = move_axis(g, put_reshape(g, kernel, open), open.rank - 1, 1);
 	flat.dim[flat.rank - 2] = flat.dim[flat.rank - 2] / channels * outputs;
 	flat.dim[flat.rank - 1] = channels;
-	return put_reshape(g, put_moved(g, r, 2, open.rank - 1), flat);
+	return put_reshape(g, move_axis(g, r, 2, open.rank - 1), flat);
 }
 
 // The gradient of x [N, G, C, in..].
@@ -265,7 +253,7 @@ void sweep_back(Sweep *s)
 
 Ref zeros(Graph *g, Elem type, Shape shape)
 {
-	return put_expand(g, put_rank(g, put_num(g, type, 0), shape.rank), shape);
+	return put_broadcast(g, put_num(g, type, 0), shape);
 }
 
 Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)

@@ -35,10 +35,7 @@ static bool *read_parts(const Loops *l, Ref loop)
 // Entries of `x` are numbered along its first axis.
 static Ref put_behind(Graph *g, Ref x, Ref trips)
 {
-	Shape line = {.rank = val(g, x)->shape.rank, .dim = {val(g, x)->shape.dim[0]}};
-	for (int a = 1; a < line.rank; a++)
-		line.dim[a] = 1;
-	Ref made = put2(g, O_lt, put_iota(g, line, 0), trips);
+	Ref made = put2(g, O_lt, put_numbers(g, &val(g, x)->shape, 0), trips);
 	return put3(g, O_select, made, x, put_num(g, val(g, x)->type, 0));
 }
 
@@ -53,7 +50,8 @@ static Ref put_cycle(Loops *l, Ref r, const Ref *in)
 		return in[0];
 	}
 	Ref trips = put_lean_loop(l->to, &c, in, read_parts(l, r), part);
-	for (int k = c.carried; k < loop_results(&c) && !makes_all_trips(l->to, &c, in); k++)
+	bool all = makes_all_trips(l->to, &c, in);
+	for (int k = c.carried; k < loop_results(&c) && !all; k++)
 		part[k] = part[k] ? put_behind(l->to, part[k], trips) : 0;
 	return trips;
 }

@@ -18,16 +18,18 @@ static Ref look_name(void *context, const char *name)
 	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
 }
 
-static void list_outs(Text *text, const Graph *g)
+static const char *outs_text(const Graph *g)
 {
-	say(text, "the model's outputs are");
+	Text text = {.arena = g->arena};
+	say(&text, "the model's outputs are");
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
 		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
-			say(text, "%s %s %s", i ? "," : "",
-			    name_text(text->arena, g->outs.at[i].name),
-			    shape_text(text->arena, v->type, &v->shape));
+			say(&text, "%s %s %s", i ? "," : "",
+			    name_text(g->arena, g->outs.at[i].name),
+			    shape_text(g->arena, v->type, &v->shape));
 	}
+	return text.at;
 }
 
 // ---- new inputs -----------------------------------------------------------------------
@@ -46,12 +48,9 @@ static void add_input(Graph *g, const Expr *call, const Expr *name)
 	for (int k = 0; k < call->nin; k++)
 		if (call->in[k] != name && is_known(g, call->in[k]))
 			other = call->in[k];
-	if (!other) {
-		Text text = {.arena = g->arena};
-		list_outs(&text, g);
+	if (!other)
 		fail(where, "nothing is called '%s', and nothing beside it tells its shape; %s",
-		     name->name, text.at);
-	}
+		     name->name, outs_text(g));
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
 	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
 	if (call->op == OPS &&
@@ -118,17 +117,6 @@ static void set_loss(Graph *g, Ref loss)
 	add_out(g, "loss", loss);
 }
 
-static const Expr *parse_loss(Arena *arena, const char *text)
-{
-	Lexer *l = lexer_open(arena, where, text);
-	const Expr *e = parse_expr(l);
-	while (l->kind == T_line)
-		lexer_next(l);
-	if (l->kind != T_end)
-		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
-	return e;
-}
-
 static bool speaks_of(const Expr *e, const char *name)
 {
 	bool found = e->kind == X_name && !strcmp(e->name, name);
@@ -139,7 +127,7 @@ static bool speaks_of(const Expr *e, const char *name)
 
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
 {
-	const Expr *e = parse_loss(arena, expr);
+	const Expr *e = parse_whole(arena, where, expr);
 	Text text = {.arena = arena};
 	for (int i = 0; i < noutput; i++) {
 		if (speaks_of(e, output[i]))
@@ -167,9 +155,7 @@ static void need_out(Graph *g, const Expr *e, const char *expr)
 			return;
 	if (!all_known(g, e))
 		return;
-	Text text = {.arena = g->arena};
-	list_outs(&text, g);
-	fail(where, "'%s' speaks of none of the model's outputs; %s", expr, text.at);
+	fail(where, "'%s' speaks of none of the model's outputs; %s", expr, outs_text(g));
 }
 
 // A loss over whole numbers alone has no gradient.
@@ -185,15 +171,13 @@ static void need_floats(const Graph *g, const Expr *e)
 	}
 	if (!whole)
 		return;
-	Text text = {.arena = g->arena};
-	list_outs(&text, g);
 	fail(where, "output '%s' holds whole numbers, which have no gradient: speak of floats; %s",
-	     whole->name, text.at);
+	     whole->name, outs_text(g));
 }
 
 static void loss_of(Graph *g, const char *text)
 {
-	const Expr *e = parse_loss(g->arena, text);
+	const Expr *e = parse_whole(g->arena, where, text);
 	need_out(g, e, text);
 	need_floats(g, e);
 	add_inputs(g, e);
@@ -223,10 +207,8 @@ static Ref default_loss(Graph *g)
 	}
 	if (count == 1)
 		return found;
-	Text text = {.arena = g->arena};
-	list_outs(&text, g);
 	fail(where, "the model has %s output that is a single number; %s; say what to minimize, %s",
-	     count ? "more than one" : "no", text.at, example);
+	     count ? "more than one" : "no", outs_text(g), example);
 }
 
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)

@@ -25,14 +25,11 @@ static Ref one_entry(Graph *g, Ref x, int axis)
 // Which entries of out `name`, y, are there along an axis, of size 1 along the others; 0: all are.
 static Ref seen_along(Graph *g, const char *name, Ref y, int axis)
 {
-	Shape line = {.rank = val(g, y)->shape.rank};
 	int64_t at = axis, one = 1;
 	Ref size = put_reshape(g, put_slice(g, size_of(g, name), &at, &one, NULL), (Shape){0});
 	if (is_const(g, size))
 		return 0;
-	for (int a = 0; a < line.rank; a++)
-		line.dim[a] = a == axis ? val(g, y)->shape.dim[a] : 1;
-	return put2(g, O_lt, put_iota(g, line, axis), size);
+	return put2(g, O_lt, put_numbers(g, &val(g, y)->shape, axis), size);
 }
 
 static Ref all_seen(Graph *g, const char *name, Ref y)

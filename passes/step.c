@@ -182,7 +182,7 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 		return grad;
 	Ref before = state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
 	Ref sum = put2(g, O_add, before, grad);
-	Ref none = put_expand(g, put_rank(g, put_num(g, type, 0), p->shape.rank), p->shape);
+	Ref none = put_broadcast(g, put_num(g, type, 0), p->shape);
 	add_store(g, slot_of(g, before), s->gathers ? sum : none);
 	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
 }

@@ -29,17 +29,6 @@ static int last_wide(const Shape *s, int begin, int end)
 	return -1;
 }
 
-static Ref turned(Graph *g, Ref r)
-{
-	int64_t perm[RANK];
-	int rank = val(g, r)->shape.rank;
-	for (int a = 0; a < rank; a++)
-		perm[a] = a;
-	perm[rank - 2] = rank - 1;
-	perm[rank - 1] = rank - 2;
-	return put_permute(g, r, perm);
-}
-
 // What lies between a permute and the dot below it: maps with numbers, and at most one reshape.
 typedef struct Path {
 	Ref dot;
@@ -116,7 +105,8 @@ static Ref turn(const Turn *t, const Val *v)
 		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
 	}
 	Graph *g = t->to;
-	Ref other = put2(g, O_dot, turned(g, t->now[dot->in[1]]), turned(g, t->now[dot->in[0]]));
+	Ref other =
+	    put2(g, O_dot, swap_last(g, t->now[dot->in[1]]), swap_last(g, t->now[dot->in[0]]));
 	return put_permute(g, put_maps(t, &path, put_reshape(g, other, shape)), perm);
 }
 

@@ -96,11 +96,9 @@ static Ref entering(Unwind *u, int k)
 	Ref all = put_concat(g, 0, 2, (Ref[]){rest, begin});
 	if (u->all)
 		return all;
-	Shape line = {.rank = shape.rank, .dim = {u->c.trips}};
-	for (int a = 1; a < line.rank; a++)
-		line.dim[a] = 1;
 	Ref last = put2(g, O_sub, u->in[0], put_num(g, E_i64, 1));
-	return put3(g, O_select, put2(g, O_eq, put_iota(g, line, 0), last), begin, all);
+	Ref at = put_numbers(g, &val(g, all)->shape, 0);
+	return put3(g, O_select, put2(g, O_eq, at, last), begin, all);
 }
 
 // A carried value wants a gradient where its start does, or any that a trip makes it from.

@@ -1,5 +1,5 @@
 // eval.h: what the files of the evaluator share: arrays element by element, and what each class of
-// primitives means. Takes ir.h. Seen by array.c and eval*.c alone.
+// primitives means. Takes ir.h. Seen by array.c, eval*.c and expr.c alone.
 #ifndef EVAL_H
 #define EVAL_H
 #include "ir.h"

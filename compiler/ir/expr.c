@@ -1,7 +1,7 @@
 // expr.c: what an expression of the notation means: a value put into a graph, or an attribute.
 // Takes Expr trees and a Scope. Operands of maps are aligned by numpy's rule; a number among values
 // becomes a constant of their type; maps over numbers and lists alone are arithmetic in double.
-#include "ir.h"
+#include "eval.h"
 #include <math.h>
 #include <string.h>
 
@@ -19,59 +19,25 @@ static Item ref_item(Ref r)
 
 // ---- arithmetic on attributes ---------------------------------------------------------
 
-static double compute(Scope *s, Op op, const double *x)
+static double compute(Scope *s, Op op, double x, double y)
 {
 	switch (op) {
-	case O_neg:
-		return -x[0];
-	case O_abs:
-		return fabs(x[0]);
-	case O_floor:
-		return floor(x[0]);
-	case O_ceil:
-		return ceil(x[0]);
-	case O_exp:
-		return exp(x[0]);
-	case O_log:
-		return log(x[0]);
-	case O_sqrt:
-		return sqrt(x[0]);
-	case O_rsqrt:
-		return 1 / sqrt(x[0]);
 	case O_not:
-		return x[0] == 0;
-	case O_add:
-		return x[0] + x[1];
-	case O_sub:
-		return x[0] - x[1];
-	case O_mul:
-		return x[0] * x[1];
-	case O_div:
-		return x[0] / x[1];
-	case O_pow:
-		return pow(x[0], x[1]);
-	case O_max:
-		return fmax(x[0], x[1]);
-	case O_min:
-		return fmin(x[0], x[1]);
-	case O_mod:
-		return x[0] - x[1] * floor(x[0] / x[1]);
-	case O_eq:
-		return x[0] == x[1];
-	case O_lt:
-		return x[0] < x[1];
-	case O_le:
-		return x[0] <= x[1];
+		return x == 0;
 	case O_and:
-		return x[0] != 0 && x[1] != 0;
+		return x != 0 && y != 0;
 	case O_or:
-		return x[0] != 0 || x[1] != 0;
-	default:
+		return x != 0 || y != 0;
+	case O_xor:
+	case O_select:
+	case O_narrow:
 		fail(s->where, "%s needs a value, found only numbers", prims[op].name);
+	default:
+		return float_map(op, x, y);
 	}
 }
 
-static bool same_list(const Item *x, const Item *y)
+bool same_list(const Item *x, const Item *y)
 {
 	return x->n == y->n && !memcmp(x->i, y->i, (size_t)x->n * sizeof *x->i);
 }
@@ -98,9 +64,9 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 		for (int k = 0; k < nin; k++)
 			x[k] = in[k].kind == I_list ? (double)in[k].i[i] : in[k].x;
 		if (n < 0)
-			out.x = compute(s, op, x);
+			out.x = compute(s, op, x[0], x[1]);
 		else if (i < n)
-			out.i[i] = (int64_t)compute(s, op, x);
+			out.i[i] = (int64_t)compute(s, op, x[0], x[1]);
 	}
 	return out;
 }
@@ -284,25 +250,30 @@ static Item fn_list(Scope *s, const Expr *e)
 	return out;
 }
 
-// at(list, i): an entry; i may count from the end.
+// A list, and behind it the number of one of its entries, which may count from the end.
+static int entry_arg(Scope *s, const Expr *e, Item *list)
+{
+	*list = eval_arg(s, e, 0);
+	int i = (int)number_arg(s, e, 1);
+	i = i < 0 ? i + list->n : i;
+	if (list->kind != I_list || i < 0 || i >= list->n)
+		fail(s->where, "entry %d of a list of %d", i, list->n);
+	return i;
+}
+
+// at(list, i): an entry.
 static Item fn_at(Scope *s, const Expr *e)
 {
-	Item list = eval_arg(s, e, 0);
-	int i = (int)number_arg(s, e, 1);
-	i = i < 0 ? i + list.n : i;
-	if (list.kind != I_list || i < 0 || i >= list.n)
-		fail(s->where, "entry %d of a list of %d", i, list.n);
+	Item list;
+	int i = entry_arg(s, e, &list);
 	return num_item((double)list.i[i]);
 }
 
 // with(list, i, x): the list with x as entry i.
 static Item fn_with(Scope *s, const Expr *e)
 {
-	Item list = eval_arg(s, e, 0);
-	int i = (int)number_arg(s, e, 1);
-	i = i < 0 ? i + list.n : i;
-	if (list.kind != I_list || i < 0 || i >= list.n)
-		fail(s->where, "entry %d of a list of %d", i, list.n);
+	Item list;
+	int i = entry_arg(s, e, &list);
 	list.i[i] = (int64_t)number_arg(s, e, 2);
 	return list;
 }
@@ -503,17 +474,6 @@ Ref eval_expr(Graph *g, const char *where, const Expr *e, Look *look, void *cont
 	Scope s = {g, g->book, where, NULL, look, context, 0};
 	Item item = eval_item(&s, e);
 	return item_ref(&s, &item, E_f32);
-}
-
-static Expr *parse_whole(Arena *arena, const char *where, const char *text)
-{
-	Lexer *l = lexer_open(arena, where, text);
-	Expr *e = parse_expr(l);
-	while (l->kind == T_line)
-		lexer_next(l);
-	if (l->kind != T_end)
-		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
-	return e;
 }
 
 Ref book_eval(Graph *g, const char *where, const char *text, Look *look, void *context)

@@ -162,10 +162,7 @@ static Ref window(const Ask *q)
 
 static Ref filled(const Ask *q, Elem type, double x)
 {
-	Shape ones = {.rank = q->shape->rank};
-	for (int a = 0; a < ones.rank; a++)
-		ones.dim[a] = 1;
-	return put_expand(q->g, put_reshape(q->g, put_num(q->g, type, x), ones), *q->shape);
+	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
 static Ref fold(const Ask *q)

@@ -216,24 +216,6 @@ static inline const Val *val(const Graph *g, Ref r)
 	return &g->val[r];
 }
 
-// Short forms of put(), one for each common shape of call.
-Ref put1(Graph *, Op, Ref);
-Ref put2(Graph *, Op, Ref, Ref);
-Ref put3(Graph *, Op, Ref, Ref, Ref);
-Ref put_fold(Graph *, Op, Ref, int naxes, const int64_t *axes);
-Ref put_cast(Graph *, Ref, Elem);
-Ref put_reshape(Graph *, Ref, Shape);
-Ref put_expand(Graph *, Ref, Shape);
-Ref put_permute(Graph *, Ref, const int64_t *perm);
-Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
-Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
-Ref put_concat(Graph *, int axis, int n, const Ref *);
-Ref put_gather(Graph *, Ref x, Ref index, int axis);
-Ref put_scatter(Graph *, Ref x, Ref index, Ref update, int axis, int mode);
-Ref put_iota(Graph *, Shape, int axis);
-// x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
-Ref put_rank(Graph *, Ref, int rank);
-
 // The live values of `from` put into `to`, some exchanged: now[r] is what `put` answers for value
 // r, v, on operands `in` that stand for its own.
 typedef Ref Exchange(void *context, Graph *to, const Val *v, const Ref *in);
@@ -250,6 +232,30 @@ Graph *graph_apart(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
+
+// ---- short.c: short forms of put(), one for each common shape of call -----------------
+
+Ref put1(Graph *, Op, Ref);
+Ref put2(Graph *, Op, Ref, Ref);
+Ref put3(Graph *, Op, Ref, Ref, Ref);
+Ref put_fold(Graph *, Op, Ref, int naxes, const int64_t *axes);
+Ref put_cast(Graph *, Ref, Elem);
+Ref put_reshape(Graph *, Ref, Shape);
+Ref put_expand(Graph *, Ref, Shape);
+Ref put_permute(Graph *, Ref, const int64_t *perm);
+Ref put_slice(Graph *, Ref, const int64_t *start, const int64_t *count, const int64_t *step);
+Ref put_pad(Graph *, Ref, const int64_t *before, const int64_t *after, double fill);
+Ref put_concat(Graph *, int axis, int n, const Ref *);
+Ref put_gather(Graph *, Ref x, Ref index, int axis);
+Ref put_scatter(Graph *, Ref x, Ref index, Ref update, int axis, int mode);
+Ref put_iota(Graph *, Shape, int axis);
+// x aligned to `rank` by leading axes of 1 (numpy's rule), for maps over operands of unequal rank.
+Ref put_rank(Graph *, Ref, int rank);
+Ref put_broadcast(Graph *, Ref, Shape); // aligned to its rank, and stretched to it
+// Of the entries along one axis of a value shaped so: 0, 1, .., of size 1 along the others.
+Ref put_numbers(Graph *, const Shape *, int axis);
+Ref swap_last(Graph *, Ref); // the last two axes
+Ref move_axis(Graph *, Ref, int from, int to);
 
 // ---- identity.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0
 
@@ -350,6 +356,7 @@ void lexer_want(Lexer *, const char *word);     // goes past it or fails
 const char *lexer_name(Lexer *);                // a name, passed; fails on anything else
 char *lexer_place(const Lexer *);               // "where:line", for errors
 Expr *parse_expr(Lexer *);
+Expr *parse_whole(Arena *, const char *where, const char *text); // nothing follows
 
 // What an expression means: a value, or an attribute (a list of integers, or a number).
 typedef struct Item {
@@ -387,6 +394,7 @@ typedef struct Scope {
 } Scope;
 Item eval_item(Scope *, const Expr *);
 Ref item_ref(Scope *, const Item *, Elem); // a number becomes a constant of that type
+bool same_list(const Item *, const Item *);
 bool literal_name(const char *, double *); // names of types and activations are their numbers
 struct Def;
 // The definition's first `nout` results; `var` holds its operands and attributes, and has room for

@@ -138,9 +138,7 @@ static Ref stack_entries(Graph *g, const Cycle *l, int64_t count, Ref *entry)
 
 static Ref no_entries(Graph *g, const Cycle *l, int k)
 {
-	Shape shape = result_shape(l, k);
-	Ref zero = put_num(g, result_val(l, k)->type, 0);
-	return put_expand(g, put_rank(g, zero, shape.rank), shape);
+	return put_broadcast(g, put_num(g, result_val(l, k)->type, 0), result_shape(l, k));
 }
 
 void unroll_loop(Graph *g, const Cycle *l, const Ref *in, int64_t most, Ref *part)

@@ -177,9 +177,13 @@ const char *lexer_name(Lexer *l)
 }
 
 // ---- expressions ----------------------------------------------------------------------
-// ----------------------------------------------------------------------------------- comparison:
-// sum [(== != < <= > >=) sum]      sum: product {(+ -) product} product: unary {(* /) unary} unary:
-// [-] primary primary: number | name | name(operands; attributes) | [list] | (comparison)
+
+// Grammar:
+//   comparison: sum [(== != < <= > >=) sum]
+//   sum: product {(+ -) product}
+//   product: unary {(* /) unary}
+//   unary: [-] primary
+//   primary: number | name | name(operands; attributes) | [list] | (comparison)
 
 enum { NESTING = 200, DEPTH = 1000 }; // deepest brackets and calls; deeper text is not meant for us
 
@@ -324,6 +328,17 @@ Expr *parse_expr(Lexer *l)
 		return signs[i].not ? call(l, O_not, 1, e, NULL) : e;
 	}
 	return x;
+}
+
+Expr *parse_whole(Arena *arena, const char *where, const char *text)
+{
+	Lexer *l = lexer_open(arena, where, text);
+	Expr *e = parse_expr(l);
+	while (l->kind == T_line)
+		lexer_next(l);
+	if (l->kind != T_end)
+		fail(where, "'%s' goes on after its end with '%s'", text, l->word);
+	return e;
 }
 
 // ---- attributes -----------------------------------------------------------------------

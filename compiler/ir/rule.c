@@ -305,8 +305,7 @@ static bool same_item(const Graph *g, const Item *wanted, const Item *found)
 	if (wanted->kind != found->kind)
 		return false;
 	if (wanted->kind == I_list)
-		return wanted->n == found->n &&
-		       !memcmp(wanted->i, found->i, (size_t)wanted->n * sizeof *wanted->i);
+		return same_list(wanted, found);
 	return wanted->kind == I_ref ? wanted->ref == found->ref : near(g, wanted->x, found->x);
 }
 
@@ -399,8 +398,7 @@ static Ref put_right(Match *m, const Val *v)
 	const Val *right = val(g, r);
 	if (right->type != type || right->shape.rank > shape.rank)
 		return 0;
-	return same_shape(&right->shape, &shape) ? r
-	                                         : put_expand(g, put_rank(g, r, shape.rank), shape);
+	return same_shape(&right->shape, &shape) ? r : put_broadcast(g, r, shape);
 }
 
 Ref book_rewrite(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)

@@ -62,32 +62,10 @@ Ref take_range(Graph *g, Ref x, int axis, int64_t start, int64_t count)
 	return take_steps(g, x, axis, start, count, 1);
 }
 
-Ref swap_last(Graph *g, Ref x)
-{
-	int rank = val(g, x)->shape.rank;
-	int64_t perm[RANK];
-	for (int a = 0; a < rank; a++)
-		perm[a] = a;
-	perm[rank - 1] = rank - 2;
-	perm[rank - 2] = rank - 1;
-	return put_permute(g, x, perm);
-}
-
 Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
 {
 	Ref y = insert_axis(g, x, axis);
 	Shape s = val(g, y)->shape;
 	s.dim[axis] = times;
 	return put_expand(g, y, s);
-}
-
-Ref move_axis(Graph *g, Ref x, int from, int to)
-{
-	int rank = val(g, x)->shape.rank;
-	int64_t perm[RANK];
-	for (int a = 0, next = 0; a < rank; a++) {
-		next += next == from;
-		perm[a] = a == to ? from : next++;
-	}
-	return put_permute(g, x, perm);
 }

@@ -52,10 +52,7 @@ void refuse_counts(const Call *c, int k)
 
 static Ref is_there(Graph *g, const Shape *s, int axis, Ref count)
 {
-	Shape line = {.rank = s->rank};
-	for (int a = 0; a < s->rank; a++)
-		line.dim[a] = a == axis ? s->dim[a] : 1;
-	return put2(g, O_lt, put_iota(g, line, axis), count);
+	return put2(g, O_lt, put_numbers(g, s, axis), count);
 }
 
 Ref copy_behind(Graph *g, Ref x, int axis, Ref count)

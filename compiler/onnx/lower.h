@@ -411,8 +411,6 @@ Ref flat(Graph *, Ref x);                                      // of rank 1
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
 Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
-Ref move_axis(Graph *, Ref x, int from, int to);
-Ref swap_last(Graph *, Ref x);
 // `count` entries along an axis from `start`, `step` apart; side by side.
 Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
