@@ -37,6 +37,20 @@ def gelu(x):
     return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
 
 
+def gelu_tanh(x):
+    return x * (1 + np.tanh(0.7978845608028654 * (x + 0.044715 * x ** 3))) / 2
+
+
+def softmax(a, x, scale, zero, to, at):
+    axes = (a['axis'],) if a['opset'] >= 13 else tuple(range(a['axis'], x.ndim))
+    y = np.exp(scale * (x - zero.astype(np.float32)))
+    return np.rint(y / y.sum(axes, keepdims=True) / to) + at
+
+
+def leaky(x, alpha):
+    return np.where(x < 0, alpha * x, x)
+
+
 def group_norm(a, x, gamma, beta, skip=None, bias=None):
     x = x if skip is None else x + skip.reshape(x.shape[0], 1, 1, -1) + bias
     y = x.reshape(x.shape[0], -1, a['groups'], x.shape[-1] // a['groups'])
@@ -84,12 +98,16 @@ definitions = {
     'ScaledSum': lambda a, x, y, z: a['scale_0'] * x + a['scale_1'] * y + a['scale_2'] * z,
     'ConcatTraining': lambda a, x, y: np.concatenate([x, y]),
     'FakeQuant': lambda a, x, s, z: (np.clip(np.rint(x / s) + z, a['quant_min'], a['quant_max']) - z) * s,
+    'QLinearSoftmax': softmax,  # the runtime's cuts off where it should round
+    'GemmFastGelu': lambda a, x, w, b: gelu_tanh(x @ w + b),
+    'FusedMatMulActivation': lambda a, x, w: leaky(a['alpha'] * x.T @ w, a['activation_alpha']),
     'BiasSoftmax': lambda a, x, b: np.exp(x + b) / np.exp(x + b).sum(-1, keepdims=True),
 }
 
 
 more = {'GroupQueryAttention': ['k', 'v'], 'MultiHeadAttention': ['k', 'v'],
-        'EmbedLayerNormalization': ['k']}  # results that must have names
+        'EmbedLayerNormalization': ['k'], 'QEmbedLayerNormalization': ['k'],
+        'LinearAttention': ['k'], 'CausalConvWithState': ['k']}  # results that must have names
 
 
 def unpacked(operands):

@@ -468,14 +468,21 @@ Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 // first, which must fit; around: places behind the end are those at the beginning.
 Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
 
-Ref rounded_to_bytes(Graph *, Ref x); // quant.c: what is left of x in 8 bits over its range
+Ref rounded_to_bytes(Graph *, Ref x); // qlinear.c: what is left of x in 8 bits over its range
+// fold.c: the place that each entry of the last axis takes in order: how many come before it.
+Ref place_in_order(Graph *, Ref x, bool largest);
 
 Lower lower_identity; // its operand is passed on as it is
 // fused.c for others: out[0] of another operator's lowering, on other operands, with this node's
 // attributes.
 Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
-Ref add_given(Graph *, Ref a, Ref b); // the sum; of one alone where the other is 0
-Lower lower_packed_attention, lower_act, lower_gemm, lower_concat, lower_dropout;
+// The result of ONNX's operator `name` on other operands, with this node's attributes.
+Ref lower_named(const Call *, const char *name, int nin, const Ref *in);
+Ref channels_first(const Call *, Ref x); // of an image whose channels are last
+Ref channels_last(Graph *, Ref x);       // and back
+Ref add_given(Graph *, Ref a, Ref b);    // the sum; of one alone where the other is 0
+Lower lower_packed_attention, lower_embed_norm, lower_act, lower_fast_gelu, lower_gemm,
+    lower_fused_matmul, lower_concat, lower_dropout;
 Lower unsupported; // declines with the note of ops.def
 
 // Shared by several families.

@@ -278,10 +278,18 @@ static Ref gate_of(Call *c, int k, int64_t heads, bool used)
 	return split_heads(c, c->in[k], d % heads ? 1 : heads);
 }
 
+// What com.microsoft has beside ONNX: states of the last few steps.
+static void want_one_state(const Call *c)
+{
+	if (attr_int(c, "state_window", 0))
+		decline(c, "export with state_window 0", "states of several steps");
+}
+
 void lower_linear_attention(Call *c)
 {
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
+	want_one_state(c);
 	int64_t heads = attr_int(c, "q_num_heads", 0), shared = attr_int(c, "kv_num_heads", 0);
 	const char *rule = attr_string(c, "update_rule", "gated_delta");
 	Steps all = {split_heads(c, c->in[0], heads), split_heads(c, c->in[1], shared),
@@ -302,7 +310,8 @@ void lower_linear_attention(Call *c)
 		c->out[1] = state;
 }
 
-// A convolution of each channel with what came before it.
+// A convolution of each channel with what came before it. That of com.microsoft has more
+// attributes.
 void lower_causal_conv(Call *c)
 {
 	Graph *g = c->g;
@@ -311,10 +320,17 @@ void lower_causal_conv(Call *c)
 	if (s.rank != 3 || w.rank != 3 || w.dim[0] != s.dim[1] || w.dim[1] != 1 || w.dim[2] < 1)
 		refuse(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
 		       shape_text(c->r->arena, E_f32, &s));
-	int64_t past = w.dim[2] - 1, none[3] = {0}, before[3] = {0, 0, past};
+	want_one_state(c);
+	if (attr_int(c, "ndim", 1) != 1 || attr_int(c, "channels_last", 0))
+		decline(c, "export it with Conv",
+		        "a convolution over several axes, or channels last");
+	int64_t apart = attr_int(c, "dilation", 1);
+	if (apart < 1 || apart > INT32_MAX)
+		refuse(c, "a dilation of %lld", (long long)apart);
+	int64_t past = (w.dim[2] - 1) * apart, none[3] = {0}, before[3] = {0, 0, past};
 	Ref x = c->nin > 3 && c->in[3] && past ? put_concat(g, 2, 2, (Ref[]){c->in[3], c->in[0]})
 	                                       : put_pad(g, c->in[0], before, none, 0);
-	Attr window = {.n = 7, .i = {2, s.dim[2], w.dim[2], 1, 1, 0, 1}};
+	Attr window = {.n = 7, .i = {2, s.dim[2], w.dim[2], 1, apart, 0, 1}};
 	Ref terms =
 	    put2(g, O_mul, put(g, O_window, 1, &x, &window),
 	         put_reshape(g, c->in[1], shape_of(4, (int64_t[]){1, w.dim[0], 1, w.dim[2]})));

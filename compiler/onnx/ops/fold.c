@@ -431,9 +431,8 @@ void lower_lp_norm(Call *c)
 
 enum { MOST_PAIRED = 256 }; // entries: to compare all pairs of more is dearer than a loop
 
-// The place each entry of the last axis takes in order: how many come before it. n * n comparisons,
-// never stored.
-static Ref places(Graph *g, Ref x, bool largest)
+// n * n comparisons, never stored.
+Ref place_in_order(Graph *g, Ref x, bool largest)
 {
 	Shape s = val(g, x)->shape;
 	Shape column = s, row = s;
@@ -474,7 +473,7 @@ static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
 // The first k along the last axis, and their places.
 static void first_by_pairs(Graph *g, Ref x, bool largest, int64_t k, Ref *found)
 {
-	Ref place = places(g, x, largest);
+	Ref place = place_in_order(g, x, largest);
 	found[0] = pick(g, x, place, k);
 	found[1] = pick(g, put_iota(g, val(g, x)->shape, val(g, x)->shape.rank - 1), place, k);
 }

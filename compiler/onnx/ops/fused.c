@@ -17,6 +17,34 @@ Ref lower_as(const Call *c, Lower *lower, int how, int nin, const Ref *in)
 	return other.out[0];
 }
 
+Ref lower_named(const Call *c, const char *name, int nin, const Ref *in)
+{
+	enum { SET = 13 }; // whose attributes those of com.microsoft have
+	const Row *row = find_row("", name);
+	NodeProto node = *c->node;
+	Call other = *c;
+	if (!row)
+		bug("%s is no operator of ONNX", name);
+	node.op_type = (char *)name;
+	node.domain = "";
+	other.node = &node;
+	other.opset = attr_int(c, "opset", SET);
+	return lower_as(&other, row->lower, row->how, nin, in);
+}
+
+Ref channels_first(const Call *c, Ref x)
+{
+	int last = val(c->g, x)->shape.rank - 1;
+	if (last < 2)
+		refuse(c, "wants an image");
+	return move_axis(c->g, x, last, 1);
+}
+
+Ref channels_last(Graph *g, Ref x)
+{
+	return move_axis(g, x, 1, val(g, x)->shape.rank - 1);
+}
+
 Ref add_given(Graph *g, Ref a, Ref b)
 {
 	return a && b ? put_map2(g, O_add, a, b) : a ? a : b;
@@ -53,19 +81,25 @@ void lower_fused_conv(Call *c)
 	Graph *g = c->g;
 	double number[MOST];
 	const AttributeProto *a = find_attr(c, "activation_params");
-	int n = a ? (int)MIN(a->n_floats, (size_t)MOST) : 0, last = in_val(c, 0)->shape.rank - 1;
+	int n = a ? (int)MIN(a->n_floats, (size_t)MOST) : 0;
 	for (int i = 0; i < n; i++)
 		number[i] = (double)a->floats[i];
-	if (last < 2)
-		refuse(c, "wants an image");
-	Ref in[] = {c->how ? move_axis(g, c->in[0], last, 1) : c->in[0], (in_val(c, 1), c->in[1]),
-	            operand(c, 2), 0};
+	in_val(c, 0), in_val(c, 1);
+	Ref in[] = {c->how ? channels_first(c, c->in[0]) : c->in[0], c->in[1], operand(c, 2), 0};
 	Ref y = lower_as(c, lower_conv, 0, in[2] ? 3 : 2, in);
-	y = c->how ? move_axis(g, y, 1, last) : y;
+	y = c->how ? channels_last(g, y) : y;
 	c->out[0] = activated(c, add_given(g, y, operand(c, 3)), n, number);
 }
 
-void lower_fused_gemm(Call *c)
+// A largest of each window, of an image whose channels are last.
+void lower_max_pool_last(Call *c)
+{
+	in_val(c, 0);
+	Ref x = channels_first(c, c->in[0]);
+	c->out[0] = channels_last(c->g, lower_named(c, "MaxPool", 1, (Ref[]){x, 0}));
+}
+
+static void then_activated(Call *c, Lower *product)
 {
 	static const char *const names[] = {"activation_alpha", "activation_beta",
 	                                    "activation_gamma"};
@@ -75,8 +109,26 @@ void lower_fused_gemm(Call *c)
 		number[n] = attr_float(c, names[n], 0);
 		n++;
 	}
-	lower_gemm(c);
+	product(c);
 	c->out[0] = activated(c, c->out[0], n, number);
+}
+
+void lower_fused_gemm(Call *c)
+{
+	then_activated(c, lower_gemm);
+}
+
+void lower_fused_matmul_activation(Call *c)
+{
+	then_activated(c, lower_fused_matmul);
+}
+
+// Operands: x, weights, bias.
+void lower_gemm_gelu(Call *c)
+{
+	in_val(c, 0), in_val(c, 1);
+	Ref in[] = {matmul(c->g, c->in[0], c->in[1]), operand(c, 2), 0};
+	c->out[0] = lower_as(c, lower_fast_gelu, A_gelu_tanh, 2, in);
 }
 
 // ---- a sum before ---------------------------------------------------------------------

@@ -1,12 +1,10 @@
 // quant.c: ONNX operators on quantised numbers. Takes the node being lowered. Gives its results.
 // Keeps: a quantised value is a float that holds a whole number (or one of 8 bits), so products are
 // those of floats, wide enough to be exact, and rounding has the gradient 1.
-#include "lower.h"
+#include "quant.h"
 #include <math.h>
-#include <string.h>
 
-// Scales and zero points of one axis, or of blocks along it, fitted to x.
-static Ref fit_scale(Call *c, Ref scale, const Shape *x, int64_t axis, int64_t block)
+Ref fit_scale(Call *c, Ref scale, const Shape *x, int64_t axis, int64_t block)
 {
 	Graph *g = c->g;
 	Shape s = val(g, scale)->shape;
@@ -82,16 +80,13 @@ void lower_dequantize(Call *c)
 
 // ---- products -------------------------------------------------------------------------
 
-// The floats in which a sum of `n` products of numbers of 8 bits, less their zero points, is exact.
-static Elem exact(int64_t n)
+Elem exact_floats(int64_t n)
 {
 	enum { LARGEST = 255 * 255 };
 	return n * LARGEST <= 1 << 24 ? E_f32 : E_f64;
 }
 
-// Operand k as `floats`, less its zero point, operand z: numbers along the last axis (columns) or
-// the one before.
-static Ref centred(Call *c, int k, int z, bool columns, Elem floats)
+Ref centred(Call *c, int k, int z, bool columns, Elem floats)
 {
 	Graph *g = c->g;
 	in_val(c, k);
@@ -105,13 +100,12 @@ static Ref centred(Call *c, int k, int z, bool columns, Elem floats)
 	return put_map2(g, O_sub, x, zero);
 }
 
-// The product of operands 0 and b, less their zero points.
-static Ref multiply_centred(Call *c, int zero_a, int b, int zero_b)
+Ref multiply_centred(Call *c, int zero_a, int b, int zero_b)
 {
 	Shape a = in_val(c, 0)->shape;
 	if (!a.rank || !in_val(c, b)->shape.rank)
 		refuse(c, "an operand is a single number");
-	Elem floats = exact(a.dim[a.rank - 1]);
+	Elem floats = exact_floats(a.dim[a.rank - 1]);
 	return matmul(c->g, centred(c, 0, zero_a, false, floats),
 	              centred(c, b, zero_b, true, floats));
 }
@@ -121,8 +115,7 @@ void lower_matmul_integer(Call *c)
 	c->out[0] = put_cast(c->g, multiply_centred(c, 2, 1, 3), E_i32);
 }
 
-// A scale as a float: of one row or column each where there are several.
-static Ref scale_of(Call *c, int k, bool columns)
+Ref scale_of(Call *c, int k, bool columns)
 {
 	in_val(c, k);
 	Ref s = put_cast(c->g, c->in[k], E_f32);
@@ -134,132 +127,34 @@ static Ref scale_of(Call *c, int k, bool columns)
 	           : put_reshape(c->g, s, shape_of(2, (int64_t[]){at.dim[0], 1}));
 }
 
-// y of whole numbers, times its operands' scales, quantised as operands 6 and 7 say.
-static void requantise(Call *c, Ref y, Ref scale)
+// Operand k as a float: of one number, without axes; 0 where it is absent.
+static Ref zero_of(Call *c, int k)
 {
-	in_val(c, 6), in_val(c, 7);
-	Graph *g = c->g;
-	Ref step = scale_of(c, 6, false), zero = put_cast(g, c->in[7], E_f32);
-	if (count_of(&val(g, zero)->shape) == 1)
-		zero = put_reshape(g, zero, shape_of(0, NULL));
-	c->onnx = operand_type(c, 7);
-	c->out[0] = quantise(c, put_map2(g, O_mul, y, scale), step, zero, c->onnx, true);
+	if (!operand(c, k))
+		return put_num(c->g, E_f32, 0);
+	Ref zero = put_cast(c->g, c->in[k], E_f32);
+	return count_of(&val(c->g, zero)->shape) == 1 ? put_reshape(c->g, zero, (Shape){0}) : zero;
+}
+
+Ref real_of(Call *c, int k, int scale, int zero)
+{
+	in_val(c, k);
+	Ref in[] = {put_cast(c->g, c->in[k], E_f32), scale_of(c, scale, true), zero_of(c, zero)};
+	return book_call1(c->g, "dequantised", 3, in, 0, NULL);
+}
+
+void requantise(Call *c, Ref y, int at)
+{
+	c->onnx = operand_type(c, operand(c, at + 1) ? at + 1 : 0);
+	c->out[0] = quantise(c, y, scale_of(c, at, false), zero_of(c, at + 1), c->onnx, true);
 }
 
 void lower_qlinear_matmul(Call *c)
 {
 	Graph *g = c->g;
 	Ref y = put_cast(g, multiply_centred(c, 2, 3, 5), E_f32);
-	requantise(c, y, put_map2(g, O_mul, scale_of(c, 1, false), scale_of(c, 4, true)));
-}
-
-// ---- of com.microsoft -----------------------------------------------------------------
-
-// Operands: a, b, their scales, their zero points, bias.
-void lower_matmul_to_float(Call *c)
-{
-	Graph *g = c->g;
-	Ref y = put_cast(g, multiply_centred(c, 4, 1, 5), E_f32);
-	y = put_map2(g, O_mul, y, put_map2(g, O_mul, scale_of(c, 2, false), scale_of(c, 3, true)));
-	c->out[0] = add_given(g, y, operand(c, 6));
-}
-
-// Operands: a, which is quantised here, b, its scale, its zero point, bias.
-void lower_dynamic_matmul(Call *c)
-{
-	Ref a[3], in[8] = {0};
-	in_val(c, 0), in_val(c, 1), in_val(c, 2);
-	book_call(c->g, "DynamicQuantizeLinear", 1, c->in, 0, NULL, 3, a);
-	in[0] = a[0], in[1] = c->in[1], in[2] = a[1], in[3] = c->in[2];
-	in[4] = a[2], in[5] = operand(c, 3), in[6] = operand(c, 4);
-	c->out[0] = lower_as(c, lower_matmul_to_float, 0, 7, in);
-}
-
-// Operands: x, weights, bias, scale of x, of weights, mask, zero point of x, of weights, past.
-void lower_quantised_attention(Call *c)
-{
-	Graph *g = c->g;
-	Ref plain[2];
-	for (int k = 0; k < 2; k++)
-		plain[k] =
-		    put_map2(g, O_mul, centred(c, k, 6 + k, true, E_f32), scale_of(c, 3 + k, true));
-	Ref in[] = {plain[0], plain[1], operand(c, 2), operand(c, 5), operand(c, 8), 0};
-	c->out[0] = lower_as(c, lower_packed_attention, 0, 5, in);
-}
-
-Ref rounded_to_bytes(Graph *g, Ref x)
-{
-	Ref part[3];
-	book_call(g, "DynamicQuantizeLinear", 1, &x, 0, NULL, 3, part);
-	return book_call1(g, "dequantised", 3, part, 0, NULL);
-}
-
-// Numbers of `bits` bits, the low ones first, `each` to a row of whole bytes, which `bytes` holds
-// as integers: [rows, each] as floats.
-static Ref unpack_bits(Call *c, const int64_t *bytes, int64_t rows, int64_t each, int bits)
-{
-	int64_t row = (each * bits + 7) / 8, mask = (1 << bits) - 1;
-	float *x = NEWS(c->r->arena, float, rows *each + 1);
-	for (int64_t i = 0; i < rows * each; i++) {
-		int64_t bit = i % each * bits;
-		x[i] = (float)(bytes[i / each * row + bit / 8] >> bit % 8 & mask);
-	}
-	return put_const(c->g, E_f32, shape_of(2, (int64_t[]){rows, each}), x);
-}
-
-// Operands: a, b in blocks of few bits [N, blocks, bytes], scales and zero points of the blocks,
-// the order of inner indices, bias.
-void lower_matmul_bits(Call *c)
-{
-	Graph *g = c->g;
-	int64_t inner = attr_int(c, "K", 0), columns = attr_int(c, "N", 0);
-	int64_t block = attr_int(c, "block_size", 0);
-	int bits = (int)attr_int(c, "bits", 4), nb = 0, nz = 0;
-	enum { MOST = 1 << 28 };
-	if (MIN(MIN(inner, columns), block) < 1 || MAX(MAX(inner, columns), block) > MOST ||
-	    (bits != 2 && bits != 4 && bits != 8))
-		refuse(c, "wants K, N, block_size, and bits of 2, 4 or 8");
-	if (operand(c, 4))
-		decline(c, "quantise without it", "an order of inner indices");
-	int64_t blocks = (inner + block - 1) / block, dims[] = {columns, blocks, block};
-	int64_t each[] = {columns, blocks, 1}, flat[] = {columns, blocks * block};
-	const int64_t *b = operand_ints(c, 1, &nb);
-	if (!b || nb != columns * ((blocks * block * bits + 7) / 8))
-		refuse(c, "its blocks hold %d bytes, wanted %lld by %lld", nb, (long long)columns,
-		       (long long)((blocks * block * bits + 7) / 8));
-	Ref w = put_reshape(g, unpack_bits(c, b, columns, blocks * block, bits), shape_of(3, dims));
-	Ref zero = put_num(g, E_f32, 1 << (bits - 1));
-	if (operand(c, 3) && is_float(in_val(c, 3)->type)) {
-		zero = put_reshape(g, c->in[3], shape_of(3, each));
-	} else if (operand(c, 3)) {
-		const int64_t *z = operand_ints(c, 3, &nz);
-		if (nz != columns * ((blocks * bits + 7) / 8))
-			refuse(c, "%d bytes of zero points", nz);
-		zero = put_reshape(g, unpack_bits(c, z, columns, blocks, bits), shape_of(3, each));
-	}
-	Ref scale = put_reshape(g, (in_val(c, 2), c->in[2]), shape_of(3, each));
-	w = book_call1(g, "dequantised", 3, (Ref[]){w, scale, zero}, 0, NULL);
-	w = take_range(g, put_reshape(g, w, shape_of(2, flat)), 1, 0, inner);
-	c->out[0] =
-	    add_given(g, matmul(g, (in_val(c, 0), c->in[0]), swap_last(g, w)), operand(c, 5));
-}
-
-// Operands: data of few bits, indices, scales, zero points. What is gathered is the numbers that
-// they stand for.
-void lower_gather_blocks(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	in_val(c, 1), in_val(c, 2);
-	int axis = (int)axis_of(c, attr_int(c, "gather_axis", 0), s.rank);
-	int64_t along = axis_of(c, attr_int(c, "quantize_axis", 1), s.rank),
-	        block = attr_int(c, "block_size", 128);
-	Ref scale = fit_scale(c, c->in[2], &s, along, block), zero = put_num(g, E_f32, 0);
-	if (operand(c, 3))
-		zero = fit_scale(c, put_cast(g, c->in[3], E_f32), &s, along, block);
-	Ref in[] = {put_cast(g, c->in[0], E_f32), scale, zero};
-	Ref table = book_call1(g, "dequantised", 3, in, 0, NULL);
-	c->out[0] = put_gather(g, table, wrap_index(c, c->in[1], axis), axis);
+	Ref scale = put_map2(g, O_mul, scale_of(c, 1, false), scale_of(c, 4, true));
+	requantise(c, put_map2(g, O_mul, y, scale), 6);
 }
 
 // ---- convolutions ---------------------------------------------------------------------
@@ -279,7 +174,7 @@ static Ref convolve_centred(Call *c, int w, int zero_x, int zero_w)
 {
 	Graph *g = c->g;
 	Shape kernel = in_val(c, w)->shape;
-	Elem floats = exact(count_of(&kernel) / MAX(kernel.rank ? kernel.dim[0] : 1, 1));
+	Elem floats = exact_floats(count_of(&kernel) / MAX(kernel.rank ? kernel.dim[0] : 1, 1));
 	Call conv = *c;
 	conv.in = take_copy(c->r->arena, c->in, sizeof *c->in * (size_t)(c->nin + 1));
 	conv.in[0] = centred(c, 0, zero_x, true, floats);
@@ -297,14 +192,19 @@ void lower_conv_integer(Call *c)
 	c->out[0] = put_cast(c->g, convolve_centred(c, 1, 2, 3), E_i32);
 }
 
+// That of com.microsoft may have its channels last.
 void lower_qlinear_conv(Call *c)
 {
 	Graph *g = c->g;
+	bool last = attr_int(c, "channels_last", 0);
 	in_val(c, 4);
+	c->in[0] = last ? channels_first(c, c->in[0]) : c->in[0];
 	Ref y = convolve_centred(c, 3, 2, 5);
 	int rank = val(g, y)->shape.rank;
 	if (c->nin > 8 && c->in[8])
 		y = put2(g, O_add, y, by_channel(g, c->in[8], rank, 1, val(g, y)->type));
 	Ref step = by_channel(g, c->in[4], rank, 1, E_f32);
-	requantise(c, put_cast(g, y, E_f32), put_map2(g, O_mul, scale_of(c, 1, true), step));
+	Ref scale = put_map2(g, O_mul, scale_of(c, 1, true), step);
+	requantise(c, put_map2(g, O_mul, put_cast(g, y, E_f32), scale), 6);
+	c->out[0] = last ? channels_last(g, c->out[0]) : c->out[0];
 }
