@@ -59,10 +59,8 @@ static void compare(Arena *arena, const char *name, Elem type, const Array *foun
 
 static const Array *out_named(const Model *m, const Array *value, const char *name)
 {
-	for (int o = 0; o < m->graph->outs.count; o++)
-		if (!strcmp(m->graph->outs.at[o].name, name))
-			return &value[m->graph->outs.at[o].val];
-	return NULL;
+	Ref r = find_out(m->graph, name);
+	return r ? &value[r] : NULL;
 }
 
 // The part of an output that is there, where another one tells its shape.

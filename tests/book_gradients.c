@@ -117,11 +117,10 @@ static const char *const cases[] = {
 
 static Array out_named(Arena *arena, const Graph *g, const Array *slot, const char *name)
 {
-	Array *all = eval_graph(arena, g, slot);
-	for (int i = 0; i < g->outs.count; i++)
-		if (!strcmp(g->outs.at[i].name, name))
-			return all[g->outs.at[i].val];
-	bug("no out %s", name);
+	Ref r = find_out(g, name);
+	if (!r)
+		bug("no out %s", name);
+	return eval_graph(arena, g, slot)[r];
 }
 
 static double loss_with(const Graph *g, const Array *slot, double *place, double value)

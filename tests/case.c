@@ -1,5 +1,6 @@
 // case.c: see case.h.
 #include "case.h"
+#include "files.h"
 #include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,20 +9,13 @@
 Excuses case_excuses(Arena *arena, const char *path)
 {
 	Excuses all = {0};
-	char line[1024];
-	FILE *f = fopen(path, "r");
-	if (!f)
-		fail(path, "cannot be opened");
-	while (fgets(line, sizeof line, f)) {
-		size_t name = strcspn(line, " \t\n"), reason = name + strspn(line + name, " \t");
-		if (!name || *line == '#')
-			continue;
-		line[strcspn(line, "\n")] = 0;
-		Excuse e = {format(arena, "%.*s", (int)name, line),
-		            copy_string(arena, line + reason), 0};
+	Lines lines = read_lines(arena, path);
+	for (int i = 0; i < lines.count; i++) {
+		const char *line = lines.at[i];
+		size_t name = strcspn(line, " "), reason = name + strspn(line + name, " ");
+		Excuse e = {format(arena, "%.*s", (int)name, line), line + reason, 0};
 		PUSH(arena, all, e);
 	}
-	fclose(f);
 	return all;
 }
 

@@ -1,6 +1,6 @@
 // ckpt.c: checkpoints: what is saved is what is read; damaged and foreign files are refused by name
 // and change nothing; a writer killed at any moment leaves the old file or the new one.
-#include "mock.h"
+#include "fixtures.h"
 #include <signal.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -45,23 +45,22 @@ static void damaged(void)
 	struct amos *m = open_line(&mock_line);
 	float before[3], after[3];
 	memcpy(before, amos_slot_bytes(m, 2), sizeof before);
-	long size;
-	char *bytes = read_file("good.ckpt", &size);
+	size_t size;
+	char *bytes = read_file(arena, "good.ckpt", &size);
 	struct amos_point point;
-	for (long n = 0; n < size; n++) {
+	for (size_t n = 0; n < size; n++) {
 		write_file("cut.ckpt", bytes, n);
-		CHECK(amos_load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %ld of %ld", n, size);
+		CHECK(amos_load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %zu of %zu", n, size);
 	}
-	for (long n = 0; n < size; n++) {
+	for (size_t n = 0; n < size; n++) {
 		bytes[n] ^= (char)(1 << n % 8);
 		write_file("changed.ckpt", bytes, size);
-		CHECK(amos_load(m, "changed.ckpt", &point) == AMOS_INPUT, "byte %ld changed", n);
+		CHECK(amos_load(m, "changed.ckpt", &point) == AMOS_INPUT, "byte %zu changed", n);
 		CHECK(strstr(amos_error(), "changed.ckpt"), "names the file");
 		bytes[n] ^= (char)(1 << n % 8);
 	}
 	memcpy(after, amos_slot_bytes(m, 2), sizeof after);
 	CHECK(!memcmp(before, after, sizeof before), "a refused checkpoint changed the model");
-	free(bytes);
 	amos_close(m);
 }
 
@@ -157,7 +156,7 @@ static void killed(void)
 
 int main(void)
 {
-	enter_folder("ckpt");
+	enter_folder();
 	there_and_back();
 	damaged();
 	foreign();

@@ -1,6 +1,6 @@
 // data.c: every source of data, whole and damaged; windows, shuffles, splits, masks; shapes bound;
 // conversions.
-#include "mock.h"
+#include "fixtures.h"
 #include <math.h>
 #include <stdarg.h>
 #include <string.h>
@@ -10,25 +10,6 @@
 enum { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, B8 }; // types.def
 
 // ---- fixtures -------------------------------------------------------------------------
-
-static long npy_bytes(char *to, const char *descr, int fortran, const char *shape, const void *x,
-                      long bytes)
-{
-	memcpy(to, "\x93NUMPY\x01\x00\x76\x00", 10);
-	int used = snprintf(to + 10, 118, "{'descr': '%s', 'fortran_order': %s, 'shape': (%s), }",
-	                    descr, fortran ? "True" : "False", shape);
-	memset(to + 10 + used, ' ', 118 - (size_t)used);
-	memcpy(to + 128, x, (size_t)bytes);
-	return 128 + bytes;
-}
-
-static void write_npy(const char *path, const char *descr, int fortran, const char *shape,
-                      const void *x, long bytes)
-{
-	char file[8192];
-	CHECK(bytes < 8000, "%ld", bytes);
-	write_file(path, file, npy_bytes(file, descr, fortran, shape, x, bytes));
-}
 
 static void write_gz(const char *path, const void *bytes, unsigned count)
 {
@@ -168,29 +149,27 @@ static void npy(void)
 // Every prefix of a good file is refused, and read without a fault.
 static void truncated(const char *good, const char *name)
 {
-	long size;
-	char *bytes = read_file(good, &size);
-	for (long n = 0; n < size; n += n < 300 ? 1 : 97) {
+	size_t size;
+	const char *bytes = read_file(arena, good, &size);
+	for (size_t n = 0; n < size; n += n < 300 ? 1 : 97) {
 		write_file(name, bytes, n);
-		CHECK(fit_source(1, name) == AMOS_INPUT, "%s cut at %ld of %ld is taken", good, n,
+		CHECK(fit_source(1, name) == AMOS_INPUT, "%s cut at %zu of %zu is taken", good, n,
 		      size);
 	}
-	free(bytes);
 }
 
 // Single bytes changed: refused or taken, never a fault.
 static void changed(const char *good, const char *name)
 {
-	long size;
-	char *bytes = read_file(good, &size);
-	for (long n = 0; n < size; n++) {
+	size_t size;
+	char *bytes = read_file(arena, good, &size);
+	for (size_t n = 0; n < size; n++) {
 		char held = bytes[n];
 		bytes[n] = (char)(held ^ (1 << n % 8));
 		write_file(name, bytes, size);
 		fit_source(1, name);
 		bytes[n] = held;
 	}
-	free(bytes);
 }
 
 static void npz(void)
@@ -274,7 +253,7 @@ static void idx(void)
 static void tables(void)
 {
 	const char *csv = "a, b ,\"c\"\n1,9,2\n3,9,4\n\n5,9,6\n";
-	write_file("t.csv", csv, (long)strlen(csv));
+	write_file("t.csv", csv, strlen(csv));
 	declare(0, "x", F32, 0, 2, 3, 2);
 	gives("t.csv:0,2", 0, 1, 1);
 	gives("t.csv:a,c", 0, 1, 1);
@@ -288,13 +267,13 @@ static void tables(void)
 	refused("bad.csv:1", 0, "line 2, column 1: found x", "a number");
 	const char *jsonl =
 	    "{\"v\": [1, 2], \"n\": 1}\n{\"n\": 2, \"v\": [3, 4]}\n{\"v\": [5, 6], \"n\": 3}\n";
-	write_file("t.jsonl", jsonl, (long)strlen(jsonl));
+	write_file("t.jsonl", jsonl, strlen(jsonl));
 	gives("t.jsonl:n", 0, 1, 1);
 	declare(0, "x", F32, 0, 2, 3, 2);
 	gives("t.jsonl:v", 0, 1, 1);
 	refused("t.jsonl:w", 0, "line 1", "no field 'w'");
 	const char *ragged = "{\"v\": [1, 2]}\n{\"v\": [3]}\n";
-	write_file("ragged.jsonl", ragged, (long)strlen(ragged));
+	write_file("ragged.jsonl", ragged, strlen(ragged));
 	refused("ragged.jsonl:v", 0, "line 2", "one shape");
 }
 
@@ -308,7 +287,7 @@ static void safetensors(void)
 	memcpy(file, &size, 8);
 	memcpy(file + 8, header, size);
 	memcpy(file + 8 + size, f, 24);
-	write_file("x.safetensors", file, 8 + (long)size + 24);
+	write_file("x.safetensors", file, 8 + size + 24);
 	declare(0, "x", F32, 0, 2, 2, 3);
 	gives("x.safetensors:x", 1, 1, 1);
 	gives("x.safetensors", 1, 1, 1);
@@ -329,9 +308,8 @@ static void text(void)
 	gives("text:book", 0, 'a', 1);
 	gives("text:book:auto", 0, 0, 1);
 	CHECK(!amos_data_keep(data, "."), "keep");
-	char *vocabulary = read_file("x.vocab", NULL);
+	const char *vocabulary = read_file(arena, "x.vocab", NULL);
 	CHECK(!strcmp(vocabulary, "a\nb\nc\nd\ne\nf\n"), "%s", vocabulary);
-	free(vocabulary);
 	gives("text:book:x.vocab", 0, 0, 1);
 	write_file("v", "f\ne\nd\n\\x63\nb\na\n", 15);
 	gives("text:book:v", 0, 5, -1);
@@ -615,7 +593,7 @@ static void halves(void)
 	CHECK(f[0] == 0 && amos_number((uint16_t[]){1}, F16, 0) == 0x1p-24 &&
 	          amos_number((uint16_t[]){0x7BFF}, F16, 0) == 65504,
 	      "halves");
-	write_file("all.bin", f, 4L * n);
+	write_file("all.bin", f, 4 * (size_t)n);
 	declare(0, "x", F16, 0, 1, n);
 	CHECK(!fit_source(1, "all.bin:f32") && !amos_data_eval(data, m, 0), "all halves");
 	CHECK(!memcmp(amos_slot_bytes(m, 0), h, 2 * (size_t)n),
@@ -626,7 +604,7 @@ static void halves(void)
 
 int main(void)
 {
-	enter_folder("data");
+	enter_folder();
 	npy();
 	npz();
 	raw();

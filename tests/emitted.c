@@ -1,20 +1,13 @@
 // emitted.c: see emitted.h.
 #include "emitted.h"
+#include "files.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-char *read_text(Arena *arena, const char *path)
+Graph *read_graph(Arena *arena, const char *path)
 {
-	FILE *f = fopen(path, "rb");
-	if (!f)
-		fail(path, "cannot be read");
-	Text text = {.arena = arena};
-	char line[4096];
-	while (fgets(line, sizeof line, f))
-		say(&text, "%s", line);
-	fclose(f);
-	return text.at;
+	return parse_graph(arena, path, read_file(arena, path, NULL), book_builtin());
 }
 
 static uint64_t next_random(uint64_t *state)

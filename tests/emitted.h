@@ -4,7 +4,8 @@
 #include "emit.h"
 #include "passes.h"
 
-char *read_text(Arena *, const char *path);
+// The graph of a file in the notation.
+Graph *read_graph(Arena *, const char *path);
 // Slots of g with pseudo-random contents: floats in [-2, 2), integers below `below`, in their
 // types.
 Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);

@@ -5,6 +5,7 @@
 //   range INPUT X                    what a person says of an input
 //   GLOB ETA [ETA by the authors']   of parameters; the first that matches counts
 // Every parameter must be wanted, be sure, and have the very scale.
+#include "files.h"
 #include "onnx.h"
 #include "passes.h"
 #include <glob.h>
@@ -28,15 +29,13 @@ static int failures, checked;
 static Want read_want(Arena *arena, const char *path)
 {
 	Want want = {0};
-	char text[400], word[4][WORD];
-	FILE *file = fopen(path, "r");
-	if (!file)
-		fail(path, "cannot be opened");
-	while (fgets(text, sizeof text, file)) {
-		int n = sscanf(text, "%119s %119s %119s", word[0], word[1], word[2]);
+	char word[3][WORD];
+	Lines all = read_lines(arena, path);
+	for (int i = 0; i < all.count; i++) {
+		int n = sscanf(all.at[i], "%119s %119s %119s", word[0], word[1], word[2]);
 		Line line = {0};
-		if (n < 2 || word[0][0] == '#')
-			continue;
+		if (n < 2)
+			fail(path, "'%s' is not two words at least", all.at[i]);
 		if (!strcmp(word[0], "range")) {
 			Override said = {.pattern = copy_string(arena, word[1]),
 			                 .expr = copy_string(arena, word[2])};
@@ -52,7 +51,6 @@ static Want read_want(Arena *arena, const char *path)
 		else
 			PUSH(arena, want.lines, line);
 	}
-	fclose(file);
 	return want;
 }
 

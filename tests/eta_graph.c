@@ -1,21 +1,7 @@
 // eta_graph.c: see eta_graph.h.
 #include "eta_graph.h"
+#include "files.h"
 #include <string.h>
-
-char *read_text(Arena *arena, const char *path)
-{
-	FILE *file = fopen(path, "rb");
-	if (!file)
-		fail(path, "cannot be opened");
-	fseek(file, 0, SEEK_END);
-	long size = ftell(file);
-	rewind(file);
-	char *text = take(arena, (size_t)size + 1);
-	if (fread(text, 1, (size_t)size, file) != (size_t)size)
-		fail(path, "cannot be read");
-	fclose(file);
-	return text;
-}
 
 // The rest of the first line that begins so; NULL when there is none.
 static char *line_after(Arena *arena, const char *text, const char *begin)
@@ -47,7 +33,7 @@ static void add_wish(Arena *arena, const char *text, const char *begin, Override
 
 EtaGraph read_eta_graph(Arena *arena, const char *path)
 {
-	EtaGraph graph = {.text = read_text(arena, path)};
+	EtaGraph graph = {.text = read_file(arena, path, NULL)};
 	graph.g = parse_graph(arena, path, graph.text, book_builtin());
 	graph.wishes.convention = line_after(arena, graph.text, "# convention ");
 	add_wish(arena, graph.text, "# eta ", &graph.wishes.eta);

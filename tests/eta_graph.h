@@ -16,7 +16,6 @@ typedef struct EtaGraph {
 } EtaGraph;
 
 EtaGraph read_eta_graph(Arena *, const char *path);
-char *read_text(Arena *, const char *path);
 const char *eta_line(Arena *, const char *name, const Eta *); // NAME ROLE FORMULA SLOTS [unsure]
 
 #endif

@@ -4,6 +4,7 @@
 // parameter of any graph notices; then looks each number and form up in the page that explains
 // them.
 #include "eta_graph.h"
+#include "files.h"
 #include "scale.h"
 #include <string.h>
 
@@ -121,7 +122,7 @@ static void change_forms(Cases *cases)
 // How many of these names the page does not mention.
 static int unexplained(Arena *arena, const char *path, int n, const char *const *name)
 {
-	const char *page = read_text(arena, path);
+	const char *page = read_file(arena, path, NULL);
 	int missing = 0;
 	for (int k = 0; k < n; k++)
 		if (!strstr(page, format(arena, "`%s`", name[k]))) {

@@ -162,7 +162,6 @@ static Ref pick(const Graph *g, const Ref *made, int n, int rank)
 	}
 }
 
-// Random graphs: any plan must hold.
 // Kernels are written by recursion: what is computed one after the other is no endless expression.
 static void test_chain(Arena *arena)
 {
@@ -174,6 +173,7 @@ static void test_chain(Arena *arena)
 	expect(arena, g, "a long chain", "mmmm");
 }
 
+// Random graphs: any plan must hold.
 static void test_random(Arena *arena, int graphs)
 {
 	srand(7);

@@ -1,8 +1,10 @@
 // golden.c: see golden.h.
 #include "golden.h"
+#include "files.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // ---- what is not held to all the digits, or at all ------------------------------------
 
@@ -51,19 +53,12 @@ const char *golden_missing(const char *file)
 // Python writes NaN, which JSON does not have: read as null.
 json_t *golden_load(const char *path)
 {
-	FILE *f = fopen(path, "rb");
-	char *text = NULL;
-	size_t n = 0;
-	if (!f || getdelim(&text, &n, 0, f) < 0)
-		text = NULL;
-	if (f)
-		fclose(f);
-	if (!text)
+	if (access(path, R_OK))
 		return NULL;
 	Arena *arena = arena_new();
 	Text json = {.arena = arena};
-	char *from = text;
-	for (char *at; (at = strstr(from, "NaN")); from = at + 3)
+	const char *from = read_file(arena, path, NULL);
+	for (const char *at; (at = strstr(from, "NaN")); from = at + 3)
 		say(&json, "%.*snull", (int)(at - from), from);
 	say(&json, "%s", from);
 	json_error_t error;
@@ -71,7 +66,6 @@ json_t *golden_load(const char *path)
 	if (!all)
 		printf("%s:%d: %s\n", path, error.line, error.text);
 	arena_free(arena);
-	free(text);
 	return all;
 }
 

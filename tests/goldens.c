@@ -39,13 +39,12 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	}
 	if (starts_with(name, "grad:"))
 		return false;
-	for (int i = 0; i < f->g->outs.count; i++)
-		if (!strcmp(f->g->outs.at[i].name, name) ||
-		    !strcmp(f->g->outs.at[i].name, format(f->arena, "output:%s", name))) {
-			*r = as_numbers(f->arena, &f->value[f->g->outs.at[i].val]);
-			return true;
-		}
-	return false;
+	Ref out = find_out(f->g, format(f->arena, "output:%s", name));
+	if (!out)
+		out = find_out(f->g, name);
+	if (out)
+		*r = as_numbers(f->arena, &f->value[out]);
+	return out;
 }
 
 // Which of the float outputs a cotangent belongs to.
@@ -80,13 +79,8 @@ static Array slot_array(Arena *arena, const Graph *g, const Slot *s)
 static const double *slot_gradient(void *ctx, int slot)
 {
 	Found *f = ctx;
-	const char *name = format(f->arena, "grad:%s", f->g->slots.at[slot].name);
-	for (int i = 0; i < f->g->outs.count; i++) {
-		if (strcmp(f->g->outs.at[i].name, name))
-			continue;
-		return f->value[f->g->outs.at[i].val].f;
-	}
-	return NULL;
+	Ref r = find_out(f->g, format(f->arena, "grad:%s", f->g->slots.at[slot].name));
+	return r ? f->value[r].f : NULL;
 }
 
 static void keep_gradient(void *ctx, const char *name, Shape shape, const double *at)

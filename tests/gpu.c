@@ -2,6 +2,7 @@
 // evaluator; and as PTX, assembled by ptxas where it is installed. Usage: gpu GRAPH...: files in
 // the notation, those of jit.c.
 #include "emitted.h"
+#include "files.h"
 #include "onnx.h"
 #include "threads.h"
 #include <math.h>
@@ -9,38 +10,29 @@
 #include <string.h>
 #include <unistd.h>
 
-static bool installed(const char *program)
-{
-	return access(program, X_OK) == 0;
-}
-
 static const char *find_ptxas(void)
 {
 	static const char *const at[] = {"/usr/local/cuda/bin/ptxas", "/usr/bin/ptxas"};
 	for (int k = 0; k < COUNT(at); k++)
-		if (installed(at[k]))
+		if (!access(at[k], X_OK))
 			return at[k];
 	return NULL;
 }
 
+static const char *folder; // for what is assembled
+
+// Of one part.
 static bool assembles(Arena *arena, const Object *object, const char *what)
 {
 	const char *ptxas = find_ptxas();
 	if (!ptxas)
 		return true;
-	char path[] = "/tmp/amos-ptx-XXXXXX";
-	int file = mkstemp(path);
-	bool good = file >= 0;
-	for (int k = 0; good && k < object->parts; k++) {
-		size_t n = object->part[k].count;
-		good = write(file, object->part[k].bytes, n) == (ssize_t)n;
-	}
-	close(file);
-	good = good && !system(format(arena, "%s -arch=sm_90 -o /dev/null %s", ptxas, path));
-	unlink(path);
-	if (!good)
-		printf("%s: ptxas does not take it\n", what);
-	return good;
+	const char *path = format(arena, "%s/kernels.ptx", folder);
+	write_file(path, object->part[0].bytes, object->part[0].count);
+	if (!system(format(arena, "%s -arch=sm_90 -o /dev/null %s", ptxas, path)))
+		return true;
+	printf("%s: ptxas does not take it\n", what);
+	return false;
 }
 
 static bool check_ptx(Arena *arena, const Graph *g, const char *what)
@@ -65,10 +57,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 	ReadOptions options = {.nbind = COUNT(bind), .bind = bind};
 	Graph *g = loss_pass(arena, read_model(arena, path, &options)->graph,
 	                     "cross_entropy(logits, labels)");
-	Ref loss = 0;
-	for (int k = 0; k < g->outs.count; k++)
-		if (!strcmp(g->outs.at[k].name, "loss"))
-			loss = g->outs.at[k].val;
+	Ref loss = find_out(g, "loss");
 	g->outs.count = 0;
 	add_out(g, "loss", loss);
 	g = graph_live(arena, g);
@@ -112,12 +101,11 @@ static double check_emulated(Arena *arena, const Graph *g, const Array *slot, do
 int main(int argc, char **argv)
 {
 	int failures = 0;
+	folder = own_folder();
 	for (int i = 1; i < argc; i++) {
 		Arena *arena = arena_new();
 		bool model = ends_with(argv[i], ".onnx");
-		Graph *g =
-		    model ? train_graph(arena, argv[i])
-		          : parse_graph(arena, argv[i], read_text(arena, argv[i]), book_builtin());
+		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
 		Array *slot =
 		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i, 5);
 		// Rounding adds up through the layers of a model: they are held to the bar of the

@@ -9,9 +9,9 @@
 // name, tests that agree, tests, largest error by differences.
 // With AMOSC_LOOPS in the environment short loops stay loops.
 #include "case.h"
+#include "files.h"
 #include "trial.h"
 #include "variants.h"
-#include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -173,17 +173,12 @@ static void run_variant(const char *line, Tally *all, int count)
 
 static void run_variants(const char *path, Tally *all, int count)
 {
-	char line[512];
-	FILE *f = fopen(path, "r");
-	if (!f)
-		fail(path, "cannot be opened");
-	while (fgets(line, sizeof line, f)) {
-		line[strcspn(line, "\n")] = 0;
-		if (isalpha((unsigned char)*line))
-			run_variant(line, all, count);
-	}
-	fclose(f);
+	Arena *own = arena_new();
+	Lines lines = read_lines(own, path);
+	for (int i = 0; i < lines.count; i++)
+		run_variant(lines.at[i], all, count);
 	run_variant(NULL, all, count);
+	arena_free(own);
 }
 
 // What ops.def says of the operator is what the tests show.

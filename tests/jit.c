@@ -28,8 +28,7 @@ int main(int argc, char **argv)
 	for (int i = 1; i < argc; i++)
 		for (int m = 0; m < COUNT(masks); m++) {
 			Arena *arena = arena_new();
-			Graph *g =
-			    parse_graph(arena, argv[i], read_text(arena, argv[i]), book_builtin());
+			Graph *g = read_graph(arena, argv[i]);
 			const Target *target = target_named(arena, "cpu", masks[m]);
 			Array *slot = random_slots(arena, g, (uint64_t)i, 5);
 			const char *what =

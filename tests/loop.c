@@ -60,8 +60,7 @@ static void check_text(Arena *arena, const char *name, const Graph *g)
 static void check_file(const char *path)
 {
 	Arena *arena = arena_new();
-	const Graph *g =
-	    graph_live(arena, parse_graph(arena, path, read_text(arena, path), book_builtin()));
+	const Graph *g = graph_live(arena, read_graph(arena, path));
 	const Array *slot = random_slots(arena, g, 3, 5);
 	hold(count_loops(g) > 0, path, "holds no loop");
 	check_text(arena, path, g);

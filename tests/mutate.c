@@ -3,6 +3,7 @@
 // and takes what comes out through the reader, the loss, eta, the gradient and the plan, for so
 // long. mutate --operands MODEL...: leaves out each operand of each node, and all from it on.
 // Each of these works or says what is wrong, naming the file; nothing crashes or hangs.
+#include "files.h"
 #include "onnx.h"
 #include "onnx.pb-c.h"
 #include "passes.h"
@@ -11,7 +12,6 @@
 #include <string.h>
 #include <sys/time.h>
 #include <time.h>
-#include <unistd.h>
 
 enum { MOST_CHANGES = 4, PATIENCE = 60 };
 
@@ -19,11 +19,6 @@ typedef struct Site { // a field of a message in the file
 	ProtobufCMessage *in;
 	const ProtobufCFieldDescriptor *field;
 } Site;
-
-typedef struct Source {
-	uint8_t *bytes;
-	size_t count;
-} Source;
 
 typedef struct Mutant {
 	Arena *arena;
@@ -271,9 +266,7 @@ static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char
 	size_t count = protobuf_c_message_get_packed_size(model);
 	uint8_t *bytes = take(arena, count + 1);
 	protobuf_c_message_pack(model, bytes);
-	FILE *f = fopen(path, "wb");
-	if (!f || fwrite(bytes, 1, count, f) != count || fclose(f))
-		fail(path, "cannot be written");
+	write_file(path, bytes, count);
 }
 
 static void take_through(Arena *arena, const char *path)
@@ -339,27 +332,14 @@ const char *__ubsan_default_options(void)
 	return "abort_on_error=1";
 }
 
-static Source read_source(Arena *arena, const char *path)
-{
-	FILE *f = fopen(path, "rb");
-	if (!f || fseek(f, 0, SEEK_END))
-		fail(path, "cannot be opened");
-	Source s = {.count = (size_t)ftell(f)};
-	s.bytes = take(arena, s.count + 1);
-	rewind(f);
-	if (fread(s.bytes, 1, s.count, f) != s.count)
-		fail(path, "cannot be read");
-	fclose(f);
-	return s;
-}
-
 static int made, wrong;
 
 static bool try_altered(const char *model, const char *path, Alter *alter)
 {
 	Arena *own = arena_new();
-	Source s = read_source(own, model);
-	ProtobufCMessage *message = unpacked(own, &model_proto__descriptor, s.count, s.bytes);
+	size_t count;
+	const uint8_t *bytes = (const uint8_t *)read_file(own, model, &count);
+	ProtobufCMessage *message = unpacked(own, &model_proto__descriptor, count, bytes);
 	if (!message)
 		fail(model, "is no model");
 	tried = model;
@@ -383,11 +363,12 @@ static void try_at_random(const char *path, uint64_t seed, long seconds, int n, 
 
 int main(int argc, char **argv)
 {
-	char path[] = "/tmp/amosc-mutant-XXXXXX";
 	bool operands = argc > 1 && !strcmp(argv[1], "--operands");
 	int first = operands ? 2 : 3;
-	if (argc <= first || close(mkstemp(path)))
+	if (argc <= first)
 		return 2;
+	char path[4096];
+	snprintf(path, sizeof path, "%s/mutant", own_folder());
 	signal(SIGABRT, say_number);
 	signal(SIGPROF, say_number);
 	warn_quiet(true);
@@ -397,8 +378,7 @@ int main(int argc, char **argv)
 	for (int i = first; operands && i < argc; i++)
 		for (number = 0; try_altered(argv[i], path, leave_out); number++)
 			;
-	unlink(path);
 	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
 	       argc - first, wrong);
-	return wrong != 0;
+	return wrong || !made;
 }

@@ -3,12 +3,12 @@
 // back, and files that lie. Takes the schema to build files with. Prints what it checked; status 1
 // when something is off. usage: onnx MODEL...: the damaged-file test also runs on these files
 #include "build.h"
+#include "files.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
-static char folder[] = "/tmp/amosc-onnx-XXXXXX";
+static const char *folder;
 static int checks, wrong;
 
 static void check(bool good, const char *what)
@@ -29,12 +29,10 @@ static Build *usual(int64_t opset)
 	return b;
 }
 
-static const char *write_file(const char *name, const void *bytes, size_t count)
+static const char *in_folder(const char *name, const void *bytes, size_t count)
 {
 	const char *path = format(arena, "%s/%s", folder, name);
-	FILE *f = fopen(path, "wb");
-	if (!f || fwrite(bytes, 1, count, f) != count || fclose(f))
-		fail(path, "cannot be written");
+	write_file(path, bytes, count);
 	return path;
 }
 
@@ -42,7 +40,7 @@ static const char *file_of(Build *b)
 {
 	uint8_t *bytes;
 	size_t count = pack(b, &bytes);
-	return write_file("model.onnx", bytes, count);
+	return in_folder("model.onnx", bytes, count);
 }
 
 // ---- reading them ---------------------------------------------------------------------
@@ -162,7 +160,6 @@ static void test_constants(void)
 
 // ---- structure ------------------------------------------------------------------------
 
-// f(a; k = 2) = a + k, called with k = 3 and without
 // A product of constants whose result no float has.
 static void exact(const char *op, int type, TensorProto *a, TensorProto *b, int64_t wanted,
                   const char *what)
@@ -218,6 +215,7 @@ static void test_wide(void)
 	check(whole, "HardSigmoid as an activation");
 }
 
+// f(a; k = 2) = a + k, called with k = 3 and without
 static void test_function(void)
 {
 	const double wanted[] = {6, 7, 8, 9, 10, 11};
@@ -375,21 +373,6 @@ static const void *no_bytes(void *ctx, int slot)
 {
 	(void)ctx, (void)slot;
 	return NULL;
-}
-
-static bool same_files(const char *a, const char *b)
-{
-	FILE *f = fopen(a, "rb"), *g = fopen(b, "rb");
-	int x, y;
-	do {
-		x = f ? getc(f) : -2;
-		y = g ? getc(g) : -3;
-	} while (x == y && x >= 0);
-	if (f)
-		fclose(f);
-	if (g)
-		fclose(g);
-	return x == y;
 }
 
 static void test_merged(void)
@@ -637,7 +620,7 @@ static void damage(const char *name, const uint8_t *bytes, size_t count)
 		for (int k = 0; i % 2 && k <= i % 7; k++)
 			copy[random_number() % count] = (uint8_t)random_number();
 		message = NULL;
-		Model *m = try_read(write_file("damaged.onnx", copy, length), &options);
+		Model *m = try_read(in_folder("damaged.onnx", copy, length), &options);
 		check(m || (message && *message), format(arena, "%s, damage %d", name, i));
 		arena_free(arena);
 		arena = outer;
@@ -650,12 +633,7 @@ static void test_damage(int n, char **paths)
 	size_t count = pack(merged(), &bytes);
 	damage("merged", bytes, count);
 	for (int i = 0; i < n; i++) {
-		FILE *f = fopen(paths[i], "rb");
-		if (!f)
-			fail(paths[i], "cannot be opened");
-		bytes = take(arena, 1 << 20);
-		count = fread(bytes, 1, 1 << 20, f);
-		fclose(f);
+		bytes = (uint8_t *)read_file(arena, paths[i], &count);
 		damage(paths[i], bytes, count);
 	}
 }
@@ -664,8 +642,7 @@ int main(int argc, char **argv)
 {
 	arena = arena_new();
 	warn_quiet(true);
-	if (!mkdtemp(folder))
-		fail(folder, "cannot be made");
+	folder = own_folder();
 	test_storage();
 	test_constants();
 	test_exact();
@@ -680,10 +657,6 @@ int main(int argc, char **argv)
 	test_roles();
 	test_lies();
 	test_damage(argc - 1, argv + 1);
-	static const char *const made[] = {"model.onnx", "out.onnx", "damaged.onnx"};
-	for (int i = 0; i < COUNT(made); i++)
-		unlink(format(arena, "%s/%s", folder, made[i]));
-	rmdir(folder);
 	printf("onnx: %d checks, %d wrong\n", checks, wrong);
 	arena_free(arena);
 	return wrong != 0;

@@ -2,6 +2,7 @@
 // operators FORWARD GRADIENTS: reports of test_backend and test_gradients; writes the page to
 // standard output. operators --check PAGE: is what does not come from reports as it would be
 // written now? Status 1 if not.
+#include "files.h"
 #include "onnx.h"
 #include <stdlib.h>
 #include <string.h>
@@ -101,17 +102,10 @@ static void cut_shown(char *text)
 
 static bool is_current(Arena *arena, const char *path)
 {
-	char *text = NULL, *now = page(arena, NULL, NULL);
-	size_t room = 0;
-	FILE *f = fopen(path, "r");
-	if (!f || getdelim(&text, &room, 0, f) < 0)
-		fail(path, "cannot be read");
-	fclose(f);
+	char *text = read_file(arena, path, NULL), *now = page(arena, NULL, NULL);
 	cut_shown(text);
 	cut_shown(now);
-	bool same = !strcmp(text, now);
-	free(text);
-	return same;
+	return !strcmp(text, now);
 }
 
 int main(int argc, char **argv)

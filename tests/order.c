@@ -85,10 +85,8 @@ static const Array *input(const Case *c, const char *name)
 
 static const Array *output(const Case *c, const char *name)
 {
-	for (int k = 0; k < c->g->outs.count; k++)
-		if (!strcmp(c->g->outs.at[k].name, name))
-			return &c->value[c->g->outs.at[k].val];
-	return NULL;
+	Ref r = find_out(c->g, name);
+	return r ? &c->value[r] : NULL;
 }
 
 // How many entries of an output are there along its axis.

@@ -1,6 +1,6 @@
 // parallel.c: launches: every worker once, a pad a thread, the same numbers with any number of
 // threads; the model opened, called, read and written.
-#include "mock.h"
+#include "fixtures.h"
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

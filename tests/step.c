@@ -215,12 +215,9 @@ static Graph *logits_graph(Arena *arena)
 
 static double out_number(Arena *arena, const Graph *g, const Array *slot, const char *name)
 {
-	const Array *value = eval_graph(arena, g, slot);
-	for (int i = 0; i < g->outs.count; i++)
-		if (!strcmp(g->outs.at[i].name, name))
-			return value[g->outs.at[i].val].f[0];
-	hold("an out is missing", false);
-	return NAN;
+	Ref r = find_out(g, name);
+	hold("an out is missing", r);
+	return r ? eval_graph(arena, g, slot)[r].f[0] : NAN;
 }
 
 static void test_entropy(void)

@@ -1,6 +1,6 @@
 // train.c: the training loop on models written by hand: resumed runs equal to the bit, the log,
 // events, interrupts, losses that are no number, full disks.
-#include "mock.h"
+#include "fixtures.h"
 #include <math.h>
 #include <signal.h>
 #include <string.h>
@@ -31,11 +31,10 @@ static int train_with(const struct amos_model *model, const struct amos_options 
 
 static int count_lines(const char *path, const char *with)
 {
-	char *text = read_file(path, NULL);
+	char *text = read_file(arena, path, NULL);
 	int count = 0;
 	for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n"))
 		count += strstr(line, with) != NULL;
-	free(text);
 	return count;
 }
 
@@ -56,8 +55,8 @@ static void resumes_to_the_bit(void)
 	    options_of(LINE_DATA, "split", "0.8", "steps", "60", "eval-every", "20", "seed", "3",
 	               "resume", "parts", NULL);
 	CHECK(!train_with(&mock_line, &rest, 1, &r) && r.step == 60, "rest");
-	same_files("whole/last.ckpt", "parts/last.ckpt");
-	same_files("whole/best.ckpt", "parts/best.ckpt");
+	hold_same("whole/last.ckpt", "parts/last.ckpt");
+	hold_same("whole/best.ckpt", "parts/best.ckpt");
 	CHECK(count_lines("parts/log.jsonl", "\"loss\"") == 60, "lines of steps");
 	CHECK(count_lines("parts/log.jsonl", "\"eval_loss\"") == 4,
 	      "lines of evaluations: 20, 33, 40, 60");
@@ -161,9 +160,10 @@ static void events_are_sound(void)
 	CHECK(find && fgets(path, sizeof path, find), "events");
 	pclose(find);
 	path[strcspn(path, "\n")] = 0;
-	long size, records = 0;
-	char *bytes = read_file(path, &size);
-	for (long at = 0; at < size; records++) {
+	long records = 0;
+	size_t size;
+	const char *bytes = read_file(arena, path, &size);
+	for (size_t at = 0; at < size; records++) {
 		uint64_t length;
 		uint32_t crc;
 		CHECK(size - at >= 16, "record %ld is cut off", records);
@@ -172,9 +172,8 @@ static void events_are_sound(void)
 		CHECK(crc == masked(bytes + at, 8) && length < 1000, "record %ld: length", records);
 		memcpy(&crc, bytes + at + 12 + length, 4);
 		CHECK(crc == masked(bytes + at + 12, length), "record %ld: data", records);
-		at += 16 + (long)length;
+		at += 16 + length;
 	}
-	free(bytes);
 	// The version, three figures a step (loss, epoch, samples_per_s), one an evaluation.
 	CHECK(records == 1 + 3 * 60 + 3, "%ld records", records);
 }
@@ -184,19 +183,13 @@ static void events_are_sound(void)
 static void stops_at_nan(void)
 {
 	struct amos_result r;
-	float big[12];
-	for (int i = 0; i < 12; i++)
-		big[i] = 1e30f;
-	write_file("big.bin", big, sizeof big);
-	write_file("one.bin", big, 16);
-	struct amos_model model = mock_line;
 	struct amos_options options = options_of("data", "x=x.npy", "data", "y=huge.csv", "quiet",
 	                                         "", "epochs", "3", "out", "nan", NULL);
 	FILE *csv = fopen("huge.csv", "w");
 	for (int i = 0; i < 100; i++)
 		fprintf(csv, "%s\n", i < 96 ? "1" : "1e30");
 	fclose(csv);
-	CHECK(train_with(&model, &options, 1, &r) == AMOS_INPUT,
+	CHECK(train_with(&mock_line, &options, 1, &r) == AMOS_INPUT,
 	      "training goes on with a loss that is no number");
 	CHECK(strstr(amos_error(), "the loss is") && strstr(amos_error(), "--xi"),
 	      "says what to try");
@@ -308,7 +301,7 @@ static void refuses(void)
 
 int main(void)
 {
-	enter_folder("train");
+	enter_folder();
 	write_line_data(100);
 	// Children first: a process with threads should not fork.
 	first_interrupt_saves();

@@ -1,6 +1,6 @@
 // trainer.c: a compiled trainer as a command (its model written by hand): verbs, options, exit
 // status, --resume. The program is argument 1.
-#include "mock.h"
+#include "fixtures.h"
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -20,10 +20,9 @@ static int run(const char *words)
 static void expect(int status, const char *words, const char *file, const char *text)
 {
 	int found = run(words);
-	char *all = read_file(file, NULL);
+	const char *all = read_file(arena, file, NULL);
 	CHECK(found == status, "%s: status %d, wanted %d", words, found, status);
 	CHECK(strstr(all, text), "%s: '%s' is not in %s:\n%s", words, text, file, all);
-	free(all);
 }
 
 #define DATA "--data x=x.npy --data y=y.npy --split 0.8 --seed 2 "
@@ -32,7 +31,7 @@ int main(int argc, char **argv)
 {
 	CHECK(argc == 2, "usage: trainer PROGRAM");
 	program = argv[1];
-	enter_folder("trainer");
+	enter_folder();
 	write_line_data(100);
 	expect(0, "--help", "out.txt", "export");
 	expect(0, "train --help", "out.txt", "--eval-every=N");
@@ -46,7 +45,7 @@ int main(int argc, char **argv)
 	expect(0, "train " DATA "-n 40 -o whole --eval-every 20", "err.txt", "memory: ");
 	expect(0, DATA "-n 15 -o parts --eval-every 20 -q", "err.txt", "");
 	expect(0, "--resume parts --steps 40 --json", "out.txt", "{\"step\": 40, \"loss\": ");
-	same_files("whole/last.ckpt", "parts/last.ckpt");
+	hold_same("whole/last.ckpt", "parts/last.ckpt");
 	expect(1, "--resume nowhere", "err.txt", "nowhere: no run to go on with");
 	expect(0, "eval parts " DATA, "out.txt", "eval_loss 0.");
 	expect(0, "eval parts/best.ckpt --json " DATA, "out.txt", "{\"step\": 40");

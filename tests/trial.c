@@ -22,11 +22,6 @@ static int out_number(const Graph *g, const char *name)
 	bug("no out %s", name);
 }
 
-static Ref out_named(const Graph *g, const char *name)
-{
-	return g->outs.at[out_number(g, name)].val;
-}
-
 // ---- what is tried --------------------------------------------------------------------
 
 static void move_slots(Trial *t, double by)
@@ -141,7 +136,7 @@ static double loss_at(const Trial *t, double *place, double x)
 	Arena *arena = arena_new();
 	double keep = *place;
 	*place = x;
-	double loss = eval_graph(arena, t->smooth, t->slot)[out_named(t->smooth, "loss")].f[0];
+	double loss = eval_graph(arena, t->smooth, t->slot)[find_out(t->smooth, "loss")].f[0];
 	*place = keep;
 	arena_free(arena);
 	return loss;

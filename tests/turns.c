@@ -127,10 +127,10 @@ static Array *slots_of(const Graph *g)
 
 static const Array *out_named(const Graph *g, const Array *value, const char *name)
 {
-	for (int o = 0; o < g->outs.count; o++)
-		if (!strcmp(g->outs.at[o].name, name))
-			return &value[g->outs.at[o].val];
-	fail(name, "is no output");
+	Ref r = find_out(g, name);
+	if (!r)
+		fail(name, "is no output");
+	return &value[r];
 }
 
 static double number_in(const char *name, int64_t i)

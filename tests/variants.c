@@ -1,5 +1,6 @@
 // variants.c: see variants.h.
 #include "variants.h"
+#include "files.h"
 #include <ctype.h>
 #include <math.h>
 #include <stdlib.h>
@@ -150,6 +151,36 @@ Build *branch_variant(void)
 	attribute(n, "then_branch")->g = body("Mul", "x,x", "yes");
 	attribute(n, "else_branch")->g = body("Exp", "x", "no");
 	return b;
+}
+
+static bool try_variant(TryVariant *try, char *const *line)
+{
+	Catch caught;
+	if (TRY(caught)) {
+		printf("refused: %s: %s\n", *line, caught.message);
+		free(caught.message);
+		return false;
+	}
+	bool good = try(line);
+	catch_end(&caught);
+	return good;
+}
+
+int try_variants(const char *path, int lines, TryVariant *try)
+{
+	Arena *own = arena_new();
+	Lines all = read_lines(own, path);
+	int models = all.count / lines, off = 0;
+	if (all.count % lines)
+		fail(path, "its last model wants %d lines", lines);
+	for (int i = 0; i < models; i++) {
+		arena = arena_new();
+		off += !try_variant(try, all.at + i * lines);
+		arena_free(arena);
+	}
+	printf("%s: %d models, %d are off\n", path, models, off);
+	arena_free(own);
+	return models ? off : 1;
 }
 
 Array variant_values(void *context, const Slot *s)
