@@ -19,8 +19,10 @@ const char *amos_error(void); // the last failure on this thread, one or a few l
 
 // For a program's main: what the system tells by signals becomes an error of the call (a pipe that
 // closed, a file that may not grow), or a message and an end: status 1 (a file that was mapped and
-// cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop).
-void amos_signals(void);
+// cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop). Before such
+// an end files half written are removed: the runtime's own, and the caller's by `drop`, which runs
+// in the handler and may be NULL.
+void amos_signals(void (*drop)(void));
 // For the same: a program that would end with status 0, but whose standard output could not all be
 // written, says so and ends with 3.
 void amos_output(void);

@@ -175,26 +175,51 @@ static int write_nothing(const char *path)
 	return amos_file_keep(&file);
 }
 
+// libzip's writer, into the stream of a file that is written aside.
+static zip_int64_t to_stream(void *stream, void *data, zip_uint64_t count, zip_source_cmd_t what)
+{
+	FILE *to = stream;
+	zip_error_t error;
+	const zip_source_args_seek_t *seek;
+	switch (what) {
+	case ZIP_SOURCE_SUPPORTS:
+		return ZIP_SOURCE_SUPPORTS_WRITABLE;
+	case ZIP_SOURCE_STAT:
+		zip_stat_init(data);
+		return sizeof(zip_stat_t);
+	case ZIP_SOURCE_ERROR:
+		zip_error_init_with_code(&error, ZIP_ER_WRITE);
+		return zip_error_to_data(&error, data, count);
+	case ZIP_SOURCE_WRITE:
+		return fwrite(data, 1, count, to) == count ? (zip_int64_t)count : -1;
+	case ZIP_SOURCE_SEEK_WRITE:
+		seek = data;
+		return fseeko(to, seek->offset, seek->whence);
+	case ZIP_SOURCE_TELL_WRITE:
+		return ftello(to);
+	default:
+		return 0;
+	}
+}
+
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 {
 	struct amos_file file;
 	int status = n ? amos_file_open(&file, path) : write_nothing(path);
 	if (status || !n)
 		return status;
-	int code;
-	zip_t *zip = zip_open(file.aside, ZIP_CREATE | ZIP_TRUNCATE, &code);
-	bool written = zip != NULL;
-	for (int64_t i = 0; written && i < n; i++)
-		written = add_array(zip, &arrays[i]);
-	if (written && !zip_close(zip)) {
-		// libzip wrote another file of that name: it is that one that must be synced.
-		file.to = freopen(file.aside, "ab", file.to);
-		if (file.to)
-			return amos_file_keep(&file);
-		zip = NULL;
-	}
-	status = amos_fail(AMOS_MACHINE, "%s: cannot write: %s", path,
-	                   zip ? zip_strerror(zip) : "out of memory");
+	zip_source_t *source = zip_source_function_create(to_stream, file.to, NULL);
+	zip_t *zip = source ? zip_open_from_source(source, ZIP_TRUNCATE, NULL) : NULL;
+	bool good = zip != NULL;
+	if (!zip)
+		zip_source_free(source);
+	for (int64_t i = 0; good && i < n; i++)
+		good = add_array(zip, &arrays[i]);
+	if (good && !zip_close(zip))
+		return amos_file_keep(&file);
+	status = ferror(file.to) ? amos_fail_errno("write", path)
+	                         : amos_fail(AMOS_MACHINE, "%s: cannot write: %s", path,
+	                                     zip ? zip_strerror(zip) : "out of memory");
 	if (zip)
 		zip_discard(zip);
 	amos_file_drop(&file);

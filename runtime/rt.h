@@ -7,7 +7,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-// ---- status.c: errors, files written aside --------------------------------------------
+// ---- status.c: errors, random numbers -------------------------------------------------
 
 // Sets amos_error() and answers `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -27,17 +27,25 @@ struct amos_type {
 };
 extern const struct amos_type amos_types[AMOS_TYPES];
 
-// A file that appears under its name only when it is whole and on the disk.
+// In a handler: removes files half written, writes `text`, ends with AMOS_MACHINE.
+void amos_interrupt(const char *text);
+
+uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
+uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
+
+// ---- file.c: files written aside ------------------------------------------------------
+
+// A file that appears under its name only when it is whole and on the disk. A device or pipe gets
+// the whole when it is kept.
 struct amos_file {
 	FILE *to;
-	char *path, *aside;
+	char *path, *target, *aside; // as given; what it leads to; where `to` writes
+	bool device;
 };
 int amos_file_open(struct amos_file *, const char *path);
 int amos_file_keep(struct amos_file *); // flush, sync, rename, sync the folder; on failure dropped
 void amos_file_drop(struct amos_file *);
-
-uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
-uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
+void amos_file_interrupted(void); // in a handler: removes what is being written aside
 
 // ---- convert.c: elements of one type as another ---------------------------------------
 

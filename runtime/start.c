@@ -4,7 +4,7 @@
 
 int main(int argc, char **argv)
 {
-	amos_signals();
+	amos_signals(NULL);
 	amos_output();
 	return amos_main(&amos_model, argc, argv);
 }

@@ -1,11 +1,8 @@
-// status.c: what goes wrong at run time, files written aside, random numbers.
-// Takes libc. Gives amos_error(), amos_signals(), amos_output(), struct amos_file, amos_random().
-// Keeps: one text a thread.
+// status.c: what goes wrong at run time, and random numbers.
+// Takes libc. Gives amos_error(), amos_signals(), amos_output(), amos_random(). Keeps: one text a
+// thread.
 #include "rt.h"
 #include <errno.h>
-#include <fcntl.h>
-#include <libgen.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,6 +10,7 @@
 #include <unistd.h>
 
 static _Thread_local char error_text[4096];
+static void (*ending)(void); // NULL, or what amos_signals() was given
 
 const struct amos_type amos_types[AMOS_TYPES] = {
 #define T(name, ctype, bytes, cls, onnx) {#name, bytes, cls},
@@ -43,94 +41,42 @@ int amos_fail_errno(const char *doing, const char *path)
 	                 strerror(cause));
 }
 
-int amos_file_open(struct amos_file *file, const char *path)
+static void end(int status, const char *text)
 {
-	*file = (struct amos_file){0};
-	if (asprintf(&file->aside, "%s.aside", path) < 0) {
-		file->aside = NULL;
-		return amos_fail_errno("write", path);
-	}
-	file->path = strdup(path);
-	file->to = file->path ? fopen(file->aside, "wb") : NULL;
-	if (file->to)
-		return AMOS_DONE;
-	int status = amos_fail_errno("write", path);
-	free(file->path);
-	free(file->aside);
-	return status;
-}
-
-void amos_file_drop(struct amos_file *file)
-{
-	if (file->to)
-		fclose(file->to);
-	unlink(file->aside);
-	free(file->path);
-	free(file->aside);
-	*file = (struct amos_file){0};
-}
-
-// A rename is on the disk only when its folder is.
-static int sync_folder(const char *path)
-{
-	char copy[PATH_MAX];
-	snprintf(copy, sizeof copy, "%s", path);
-	int folder = open(dirname(copy), O_RDONLY | O_DIRECTORY);
-	if (folder < 0)
-		return -1;
-	// Some file systems cannot sync a folder and say so with EINVAL.
-	int failed = fsync(folder) && errno != EINVAL;
-	close(folder);
-	return failed ? -1 : 0;
-}
-
-int amos_file_keep(struct amos_file *file)
-{
-	bool written = !fflush(file->to) && !ferror(file->to) && !fsync(fileno(file->to));
-	int cause = errno;
-	bool closed = !fclose(file->to);
-	file->to = NULL;
-	if (written)
-		cause = errno;
-	if (written && closed && !rename(file->aside, file->path) && !sync_folder(file->path)) {
-		free(file->path);
-		free(file->aside);
-		*file = (struct amos_file){0};
-		return AMOS_DONE;
-	}
-	errno = written ? errno : cause;
-	int status = amos_fail_errno("write", file->path);
-	amos_file_drop(file);
-	return status;
+	amos_file_interrupted();
+	if (ending)
+		ending();
+	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+	(void)ignored;
+	_exit(status);
 }
 
 // Nothing that stands is lost: files are written aside.
 static void lost_file(int unused)
 {
 	(void)unused;
-	static const char text[] = "a file that is being read, of the model or its data, was cut "
-	                           "short: write it aside and "
-	                           "rename it\n";
-	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-	(void)ignored;
-	_exit(AMOS_INPUT);
+	end(AMOS_INPUT, "a file that is being read, of the model or its data, was cut short: write "
+	                "it aside and rename it\n");
+}
+
+void amos_interrupt(const char *text)
+{
+	end(AMOS_MACHINE, text);
 }
 
 static void interrupted(int unused)
 {
 	(void)unused;
-	static const char text[] = "\ninterrupted\n";
-	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-	(void)ignored;
-	_exit(AMOS_MACHINE);
+	amos_interrupt("\ninterrupted\n");
 }
 
-void amos_signals(void)
+void amos_signals(void (*drop)(void))
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	for (int i = 0; i < COUNT(ends); i++)
 		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
 			signal(ends[i], SIG_IGN);
+	ending = drop;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);

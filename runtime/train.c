@@ -55,12 +55,8 @@ static volatile sig_atomic_t interrupts;
 static void interrupt(int signal)
 {
 	(void)signal;
-	static const char text[] = "\nstopped at once; the last checkpoint stands\n";
-	if (++interrupts < 2)
-		return;
-	ssize_t ignored = write(STDERR_FILENO, text, sizeof text - 1);
-	(void)ignored;
-	_exit(AMOS_MACHINE);
+	if (++interrupts > 1)
+		amos_interrupt("\nstopped at once; the last checkpoint stands\n");
 }
 
 enum { SIGNALS = 3 };

@@ -47,7 +47,7 @@ static bool is_word(const char *said, const char *word, const char *other)
 
 int main(int argc, char **argv)
 {
-	amos_signals();
+	amos_signals(aside_drop_all);
 	amos_output();
 	if (argc < 2) {
 		print_help(stderr);

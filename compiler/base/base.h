@@ -1,6 +1,6 @@
 // base.h: what every floor of the compiler stands on: memory by lifetime, strings, tables,
-// diagnostics. Takes nothing from the project. Keeps: no global state but the current catch frame
-// of each thread.
+// diagnostics, files written aside. Takes nothing from the project. Keeps: no global state but the
+// current catch frame of each thread, and what is being written aside.
 #ifndef BASE_H
 #define BASE_H
 #include <setjmp.h>
@@ -101,5 +101,14 @@ _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)
 #define never(what) bug_at(__FILE__, __LINE__, "never: %s", #what)
+
+// ---- aside.c: files that appear under their name only when they are whole --------------
+
+// A name to write under what shall be called `path`, this process's own, until it is kept or
+// dropped; the arena stands that long. Of a device or pipe, which no file may replace, its own
+// name.
+const char *aside_name(Arena *, const char *path);
+void aside_keep(const char *aside, const char *path); // renames it; where it cannot, fails
+void aside_drop_all(void); // removes what is not kept; keeps errno; may run in a handler
 
 #endif

@@ -57,16 +57,12 @@ void jit_free(Jit *j)
 
 // ---- on disk --------------------------------------------------------------------------
 
-static void write_part(const Part *part, const char *path)
+static void write_part(const Part *part, const char *aside, const char *path)
 {
-	FILE *f = fopen(path, "wb");
-	if (!f)
-		fail_write(path);
-	size_t n = fwrite(part->bytes, 1, part->count, f);
-	if (fclose(f) || n != part->count) {
-		int why = errno;
-		unlink(path);
-		errno = why;
+	FILE *f = fopen(aside, "wb");
+	size_t n = f ? fwrite(part->bytes, 1, part->count, f) : 0;
+	if (!f || fclose(f) || n != part->count) {
+		aside_drop_all();
 		fail_write(path);
 	}
 }
@@ -84,75 +80,60 @@ static bool run_program(char *const *argument)
 	       WEXITSTATUS(status) == 0;
 }
 
-typedef struct Files { // the parts of an object as files
-	Arena *arena;
-	VEC(char *) at;
-} Files;
+typedef VEC(const char *) Files; // the parts of an object, aside
 
 static Files write_parts(Arena *arena, const Object *object, const char *path)
 {
-	Files files = {.arena = arena};
+	Files files = {0};
 	for (int k = 0; k < object->parts; k++) {
-		char *name = format(arena, "%s.%d.%d.o", path, (int)getpid(), k);
-		PUSH(arena, files.at, name);
-		write_part(&object->part[k], name);
+		PUSH(arena, files, aside_name(arena, format(arena, "%s.%d", path, k)));
+		write_part(&object->part[k], files.at[k], path);
 	}
 	return files;
 }
 
 // Links the parts by cc with more arguments, to `path`, and removes them.
-static void link_parts(Files *files, int n, const char *const *more, const char *path,
-                       const char *what)
+static void link_parts(Arena *arena, const Files *files, int n, const char *const *more,
+                       const char *path, const char *what)
 {
 	VEC(char *) argument = {0};
-	Arena *arena = files->arena;
-	char *aside = format(arena, "%s.%d.tmp", path, (int)getpid());
-	PUSH(arena, argument, copy_string(arena, getenv("CC") ? getenv("CC") : "cc"));
-	PUSH(arena, argument, copy_string(arena, "-o"));
-	PUSH(arena, argument, aside);
-	for (int k = 0; k < files->at.count; k++)
-		PUSH(arena, argument, files->at.at[k]);
+	const char *aside = aside_name(arena, path),
+	           *cc = getenv("CC") ? getenv("CC") : "cc", *const first[] = {cc, "-o", aside};
+	for (int k = 0; k < COUNT(first); k++)
+		PUSH(arena, argument, copy_string(arena, first[k]));
+	for (int k = 0; k < files->count; k++)
+		PUSH(arena, argument, copy_string(arena, files->at[k]));
 	for (int k = 0; k < n; k++)
 		PUSH(arena, argument, copy_string(arena, more[k]));
 	PUSH(arena, argument, NULL);
 	bool done = run_program(argument.at);
-	for (int k = 0; k < files->at.count; k++)
-		unlink(files->at.at[k]);
-	if (done && !rename(aside, path))
-		return;
-	int why = errno;
-	unlink(aside);
-	errno = why;
 	if (done)
-		fail_write(path);
-	fail_status(STATUS_MACHINE, path, "%s failed: is a C compiler installed as `cc` (or $CC)?",
-	            what);
+		aside_keep(aside, path);
+	aside_drop_all();
+	if (!done)
+		fail_status(STATUS_MACHINE, path,
+		            "%s failed: is a C compiler installed as `cc` (or $CC)?", what);
 }
 
 // Of one part there is nothing to join: an object, or PTX.
 static void write_one(Arena *arena, const Part *part, const char *path)
 {
-	char *aside = format(arena, "%s.%d.tmp", path, (int)getpid());
-	write_part(part, aside);
-	if (rename(aside, path)) {
-		int why = errno;
-		unlink(aside);
-		errno = why;
-		fail_write(path);
-	}
+	const char *aside = aside_name(arena, path);
+	write_part(part, aside, path);
+	aside_keep(aside, path);
 }
 
 void write_object(const Object *object, const char *path)
 {
+	static const char *const more[] = {"-r", "-nostdlib"};
 	Arena *arena = arena_new();
 	if (object->parts == 1) {
 		write_one(arena, &object->part[0], path);
-		arena_free(arena);
-		return;
+	} else {
+		Files files = write_parts(arena, object, path);
+		link_parts(arena, &files, COUNT(more), more, path,
+		           "joining the parts of the object");
 	}
-	Files files = write_parts(arena, object, path);
-	static const char *const more[] = {"-r", "-nostdlib"};
-	link_parts(&files, COUNT(more), more, path, "joining the parts of the object");
 	arena_free(arena);
 }
 
@@ -163,5 +144,5 @@ void write_executable(Arena *arena, const Object *object, const char *path,
 	// Beside lib.a lies lib.link, the libraries it needs.
 	int stem = (int)strlen(runtime_archive) - (ends_with(runtime_archive, ".a") ? 2 : 0);
 	const char *more[] = {runtime_archive, format(arena, "@%.*s.link", stem, runtime_archive)};
-	link_parts(&files, COUNT(more), more, path, "linking the program");
+	link_parts(arena, &files, COUNT(more), more, path, "linking the program");
 }

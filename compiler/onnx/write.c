@@ -112,20 +112,19 @@ static Pieces new_model(Writer *w)
 // Written aside, synced, renamed.
 static void write_pieces(Arena *arena, const char *path, const Pieces *p)
 {
-	const char *aside = format(arena, "%s.part", path);
+	const char *aside = aside_name(arena, path);
 	FILE *f = fopen(aside, "wb");
 	bool good = f != NULL;
 	for (int i = 0; good && i < p->list.count; i++)
 		good = fwrite(p->list.at[i].at, 1, p->list.at[i].count, f) == p->list.at[i].count;
-	good = good && !fflush(f) && !fsync(fileno(f));
+	good = good && !fflush(f) && (!fsync(fileno(f)) || errno == EINVAL); // of a device
 	if (f && fclose(f))
 		good = false;
-	if (good && !rename(aside, path))
-		return;
-	int error = errno;
-	unlink(aside);
-	errno = error;
-	fail_write(path);
+	if (!good) {
+		aside_drop_all();
+		fail_write(path);
+	}
+	aside_keep(aside, path);
 }
 
 // ---- external data --------------------------------------------------------------------
