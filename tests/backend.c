@@ -187,11 +187,12 @@ static void report(const Suite *suite, const char *path)
 	fclose(f);
 }
 
-static void judge(Suite *suite, const char *name, char *trouble)
+static void judge(Suite *suite, const char *folder, char *trouble)
 {
+	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
 	for (char *p = trouble; p && *p; p++)
 		*p = *p == '\n' ? ' ' : *p;
-	Excuse *excuse = case_excuse(&suite->excuses, name, suite->in_double);
+	Excuse *excuse = case_excuse(&suite->excuses, folder, suite->in_double);
 	if (excuse)
 		excuse->used++;
 	if (excuse && trouble) {
@@ -211,16 +212,15 @@ static void judge(Suite *suite, const char *name, char *trouble)
 static void run_test(Suite *suite, const char *folder)
 {
 	Arena *arena = arena_new();
-	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
 	int before = suite->good;
 	Catch caught;
 	if (!TRY(caught)) {
 		bool stood = run_sets(arena, folder, suite->in_double);
 		catch_end(&caught);
 		suite->stood += stood;
-		judge(suite, name, NULL);
+		judge(suite, folder, NULL);
 	} else {
-		judge(suite, name, caught.message);
+		judge(suite, folder, caught.message);
 		free(caught.message);
 	}
 	count_share(suite, arena, folder, suite->good > before);

@@ -19,11 +19,13 @@ Excuses case_excuses(Arena *arena, const char *path)
 	return all;
 }
 
-Excuse *case_excuse(const Excuses *all, const char *name, bool in_double)
+Excuse *case_excuse(const Excuses *all, const char *folder, bool in_double)
 {
+	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
 	for (int i = 0; i < all->count; i++) {
 		Excuse *e = &all->at[i];
-		if (matches(e->name, name) && (in_double || !starts_with(e->reason, "in double: ")))
+		const char *what = strchr(e->name, '/') ? folder : name;
+		if (matches(e->name, what) && (in_double || !starts_with(e->reason, "in double: ")))
 			return e;
 	}
 	return NULL;

@@ -6,14 +6,16 @@
 
 typedef VEC(const char *) Folders;
 
-typedef struct Excuse { // a line of backend.txt: a test (a pattern) that does not agree, and why
+// A line of backend.txt: a test (a pattern; of its path, where it has a slash) that does not agree,
+// and why. One that begins "in double: " is of the evaluator alone.
+typedef struct Excuse {
 	const char *name, *reason;
 	int used;
-} Excuse; // one that begins "in double: " is of the evaluator alone
+} Excuse;
 typedef VEC(Excuse) Excuses;
 
 Excuses case_excuses(Arena *, const char *path);
-Excuse *case_excuse(const Excuses *, const char *name, bool in_double); // NULL: it must agree
+Excuse *case_excuse(const Excuses *, const char *folder, bool in_double); // NULL: it must agree
 
 // The folders of tests among `arg`, each of which is one or holds some.
 Folders case_folders(Arena *, int count, char **arg);

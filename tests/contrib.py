@@ -89,7 +89,18 @@ def convolve(a, x, w, b):
     return out + b
 
 
+def crop(a, x):
+    left, top, right, bottom = a['border']
+    height, width = a.get('scale', (x.shape[2] - top - bottom, x.shape[3] - left - right))
+    return x[:, :, top:top + height, left:left + width]
+
+
 definitions = {
+    'Affine': lambda a, x: a['alpha'] * x + a['beta'], 'Scale': lambda a, x: a['scale'] * x,
+    'ScaledTanh': lambda a, x: a['alpha'] * np.tanh(a['beta'] * x),
+    'ParametricSoftplus': lambda a, x: a['alpha'] * np.log(1 + np.exp(a['beta'] * x)),
+    'ImageScaler': lambda a, x: a['scale'] * x + np.reshape(a['bias'], (1, -1, 1, 1)),
+    'Crop': crop, 'DynamicSlice': lambda a, x, start, end, axes: x[0:4, 1:3],
     'BiasAdd': lambda a, x, b, s: x + b + s,
     'BiasSplitGelu': lambda a, x, b: (x + b)[..., :3] * gelu((x + b)[..., 3:]),
     'GroupNorm': group_norm, 'SkipGroupNorm': group_norm, 'RelativePositionBias': buckets,

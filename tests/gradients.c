@@ -132,11 +132,11 @@ static void run(const char *folder, const Excuses *excuses, Tally *all, int coun
 		outcome = tally ? check_case(arena, folder, name, op, tally) : NOTHING;
 		catch_end(&caught);
 	} else {
-		if (tally && !case_excuse(excuses, name, true))
+		if (tally && !case_excuse(excuses, folder, true))
 			printf("refused: %s: %s\n", folder, caught.message);
 		free(caught.message);
 	}
-	if (outcome == OFF && case_excuse(excuses, name, true))
+	if (outcome == OFF && case_excuse(excuses, folder, true))
 		outcome = EXCUSED;
 	if (tally)
 		count_outcome(tally, outcome);

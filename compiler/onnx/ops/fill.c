@@ -1,6 +1,6 @@
 // fill.c: ONNX operators that make values of shapes and numbers alone: Shape, Size,
-// ConstantOfShape, Range, Trilu, EyeLike, OneHot. Takes the node being lowered. Gives its results.
-// Keeps: numbers of a pattern stay expressions over iota, and are not stored.
+// ConstantOfShape, ConstantFill, Range, Trilu, EyeLike, OneHot. Takes the node being lowered. Gives
+// its results. Keeps: numbers of a pattern stay expressions over iota, and are not stored.
 #include "lower.h"
 #include <math.h>
 
@@ -52,6 +52,34 @@ void lower_constant_of_shape(Call *c)
 	}
 	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
 	c->out[0] = put_expand(c->g, x, s);
+}
+
+static const int64_t *filled_shape(Call *c, int *n)
+{
+	if (attr_int(c, "input_as_shape", 0))
+		return operand_ints(c, 0, n);
+	if (!operand(c, 0))
+		return attr_ints(c, "shape", n);
+	*n = in_val(c, 0)->shape.rank;
+	return in_val(c, 0)->shape.dim;
+}
+
+// What there was before ConstantOfShape.
+void lower_constant_fill(Call *c)
+{
+	int n = 0, more = 0, type = working_type((int)attr_int(c, "dtype", 1));
+	const int64_t *dim = filled_shape(c, &n), *extra = attr_ints(c, "extra_shape", &more);
+	want_rank(c, n + more);
+	Shape s = {.rank = n + more};
+	for (int i = 0; i < s.rank; i++) {
+		s.dim[i] = i < n ? dim[i] : extra[i - n];
+		if (s.dim[i] < 0)
+			refuse(c, "dimension %lld", (long long)s.dim[i]);
+	}
+	if (type < 0)
+		refuse(c, "dtype %lld", (long long)attr_int(c, "dtype", 1));
+	Ref x = put_num(c->g, (Elem)type, attr_float(c, "value", 0));
+	c->out[0] = put_expand(c->g, put_rank(c->g, x, s.rank), s);
 }
 
 // Truth of (row + shift <=> column) over the last two axes.

@@ -187,13 +187,25 @@ void lower_conv(Call *c)
 	c->out[0] = add_bias(c, convolve(c, windows, group_kernel(c, &w, groups), &f));
 }
 
+// What the result's sizes are to be, 0 where they follow from the rest. Some files name all axes,
+// the batch and the channels too.
+static void wanted_sizes(Call *c, int n, int64_t *to)
+{
+	int count = 0;
+	const int64_t *given = attr_ints(c, "output_shape", &count);
+	if (given && count == n + 2)
+		memcpy(to, given + 2, sizeof *to * (size_t)n);
+	else
+		fill_ints(c, "output_shape", n, 0, to);
+}
+
 // The size of the result and its rim: output o takes input i with kernel entry k where o = i *
 // stride - before + k * dilation.
 static void place_spread(Call *c, Frame *f)
 {
 	int64_t extra[SPACE], wanted[SPACE];
 	fill_ints(c, "output_padding", f->n, 0, extra);
-	fill_ints(c, "output_shape", f->n, 0, wanted);
+	wanted_sizes(c, f->n, wanted);
 	const char *mode = attr_string(c, "auto_pad", "NOTSET");
 	bool lower = !strcmp(mode, "SAME_LOWER"), same = lower || !strcmp(mode, "SAME_UPPER");
 	for (int a = 0; a < f->n; a++) {

@@ -38,12 +38,34 @@ static bool is_truth(const Graph *g, Ref x)
 	return val(g, x)->type == E_b8;
 }
 
+// The element type of the operands in the file, which are all of one: what the first that has none
+// of its own leaves open the next may tell.
+static int common_type(const Call *c)
+{
+	int type = operand_type(c, 0);
+	for (int k = 1; k < c->nin; k++)
+		if (type == elems[val(c->g, c->in[k])->type].onnx)
+			type = operand_type(c, k);
+	return type;
+}
+
+// Whole numbers of few bits wrap as those of the file do; floats stay as they are computed.
+static Ref wrapped(Call *c, Ref y)
+{
+	Elem type = val(c->g, y)->type;
+	int onnx = common_type(c);
+	if (is_float(type) || working_type(onnx) != (int)type)
+		return y;
+	c->onnx = onnx;
+	return put_typed(c, y, onnx, false, "");
+}
+
 // ---- one primitive --------------------------------------------------------------------
 
 void lower_unary(Call *c)
 {
 	in_val(c, 0);
-	c->out[0] = put1(c->g, (Op)c->how, c->in[0]);
+	c->out[0] = wrapped(c, put1(c->g, (Op)c->how, c->in[0]));
 }
 
 // Rounding leaves integers as they are.
@@ -88,7 +110,7 @@ void lower_binary(Call *c)
 	if (c->how == O_add && is_float(val(c->g, a)->type) && is_truth(c->g, b))
 		c->out[0] = add_truth(c, a, b);
 	else
-		c->out[0] = put_map2(c->g, (Op)c->how, a, b);
+		c->out[0] = wrapped(c, put_map2(c->g, (Op)c->how, a, b));
 }
 
 void lower_variadic(Call *c)
@@ -97,7 +119,7 @@ void lower_variadic(Call *c)
 	Ref x = c->in[0];
 	for (int k = 1; k < c->nin; k++)
 		x = (in_val(c, k), put_map2(c->g, (Op)c->how, x, c->in[k]));
-	c->out[0] = x;
+	c->out[0] = wrapped(c, x);
 }
 
 void lower_mean_of(Call *c)
@@ -117,11 +139,9 @@ void lower_swapped(Call *c)
 void lower_not(Call *c)
 {
 	in_val(c, 0);
-	c->onnx = operand_type(c, 0);
 	c->out[0] = is_truth(c->g, c->in[0])
 	                ? put1(c->g, O_not, c->in[0])
-	                : put_typed(c, put2(c->g, O_xor, c->in[0], num_like(c->g, c->in[0], -1)),
-	                            c->onnx, false, "");
+	                : wrapped(c, put2(c->g, O_xor, c->in[0], num_like(c->g, c->in[0], -1)));
 }
 
 void lower_act(Call *c)
@@ -166,6 +186,20 @@ void lower_book(Call *c)
 	if (c->nin == 2)
 		align2(c->g, &in[0], &in[1]);
 	book_call(c->g, c->node->op_type, c->nin, in, n, given, c->nout, c->out);
+}
+
+// Of the first sets: x scale + bias, the bias of each channel.
+void lower_image_scaler(Call *c)
+{
+	Graph *g = c->g;
+	const AttributeProto *bias = find_attr(c, "bias");
+	Shape s = in_val(c, 0)->shape, line = {.rank = s.rank};
+	for (int a = 0; a < s.rank; a++)
+		line.dim[a] = a == 1 ? s.dim[1] : 1;
+	if (s.rank < 2 || !bias || (int64_t)bias->n_floats != s.dim[1])
+		refuse(c, "wants an image and a bias for each channel");
+	Ref y = put2(g, O_mul, c->in[0], num_like(g, c->in[0], attr_float(c, "scale", 1)));
+	c->out[0] = put2(g, O_add, y, put_const(g, E_f32, line, bias->floats));
 }
 
 // Before set 7 a slope for each channel stood without the axes behind.
@@ -234,7 +268,7 @@ void lower_pow(Call *c)
 	in_val(c, 1);
 	Ref y = put_map2(c->g, O_pow, put_cast(c->g, c->in[0], floats),
 	                 put_cast(c->g, c->in[1], floats));
-	c->out[0] = put_cast(c->g, y, type);
+	c->out[0] = wrapped(c, put_cast(c->g, y, type));
 }
 
 // Operators of floats that exporters also apply to sizes.
@@ -281,9 +315,7 @@ void lower_shift(Call *c)
 	Elem type = val(g, c->in[0])->type;
 	Ref power = put_cast(g, power_of_two(g, c->in[1]), type);
 	bool right = !strcmp(attr_string(c, "direction", ""), "RIGHT");
-	c->onnx = operand_type(c, 0);
-	Ref y = put_map2(g, right ? O_div : O_mul, c->in[0], power);
-	c->out[0] = put_typed(c, y, c->onnx, false, "");
+	c->out[0] = wrapped(c, put_map2(g, right ? O_div : O_mul, c->in[0], power));
 }
 
 static void cast_to(Call *c, int to)

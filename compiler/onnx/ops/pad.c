@@ -1,6 +1,6 @@
-// pad.c: ONNX operators that add a rim along axes, or cut one off: Pad, CenterCropPad. Takes the
-// node being lowered. Gives its result. Keeps: the rim lies around what is there, also where the
-// data decide how much that is.
+// pad.c: ONNX operators that add a rim along axes, or cut one off: Pad, CenterCropPad, Crop. Takes
+// the node being lowered. Gives its result. Keeps: the rim lies around what is there, also where
+// the data decide how much that is.
 #include "lower.h"
 #include <string.h>
 
@@ -188,4 +188,24 @@ void lower_center_crop_pad(Call *c)
 	}
 	Ref x = crop(c->g, c->in[0], before, after);
 	c->out[0] = put_pad(c->g, x, before, after, 0);
+}
+
+// Of the first sets: the rim of an image, or all but so many rows and columns, is cut off.
+void lower_crop(Call *c)
+{
+	int nborder = 0, nsize = 0;
+	Shape s = in_val(c, 0)->shape;
+	const int64_t *border = attr_ints(c, "border", &nborder),
+	              *size = attr_ints(c, "scale", &nsize);
+	if (s.rank != 4 || nborder != 4 || (size && nsize != 2))
+		refuse(c, "wants an image [batch, channels, height, width], 4 borders and 2 sizes");
+	int64_t before[RANK] = {0, 0, -border[1], -border[0]};
+	int64_t after[RANK] = {0, 0, -border[3], -border[2]};
+	for (int i = 0; i < 2; i++) {
+		int64_t d = s.dim[2 + i], *cut = &after[2 + i];
+		*cut = size ? size[i] - before[2 + i] - d : *cut;
+		if (before[2 + i] > 0 || *cut > 0 || before[2 + i] < -d || *cut < -d)
+			refuse(c, "cuts beyond axis %d", 2 + i);
+	}
+	c->out[0] = crop(c->g, c->in[0], before, after);
 }

@@ -22,7 +22,7 @@ static Manner read_manner(const Call *c)
 	bool old = c->opset < 11;
 	return (Manner){
 	    .mode = attr_string(c, "mode", "nearest"),
-	    .nearest = attr_string(c, "nearest_mode", old ? "floor" : "round_prefer_floor"),
+	    .nearest = attr_string(c, "nearest_mode", old ? "simple" : "round_prefer_floor"),
 	    .coordinates =
 	        attr_string(c, "coordinate_transformation_mode", old ? "asymmetric" : "half_pixel"),
 	    .cubic = attr_float(c, "cubic_coeff_a", -0.75),
@@ -50,6 +50,8 @@ static double source_place(Call *c, const Manner *m, const Zoom *z, int64_t o)
 		return x / z->scale;
 	if (!strcmp(mode, "align_corners"))
 		return z->scale * in != 1 ? x * (in - 1) / (z->scale * in - 1) : 0;
+	if (!strcmp(mode, "tf_half_pixel_for_nn"))
+		return (x + 0.5) / z->scale;
 	if (!strcmp(mode, "pytorch_half_pixel") && z->out == 1)
 		return 0;
 	if (!strcmp(mode, "half_pixel_symmetric")) {
@@ -61,8 +63,11 @@ static double source_place(Call *c, const Manner *m, const Zoom *z, int64_t o)
 	return (x + 0.5) / z->scale - 0.5;
 }
 
-static int64_t nearest_of(const char *mode, double x)
+// Before set 11 ("simple") an axis that shrinks takes the next entry, one that grows the last.
+static int64_t nearest_of(const char *mode, double x, double scale)
 {
+	if (!strcmp(mode, "simple"))
+		mode = scale < 1 ? "ceil" : "floor";
 	if (!strcmp(mode, "floor"))
 		return (int64_t)floor(x);
 	if (!strcmp(mode, "ceil"))
@@ -110,7 +115,7 @@ static Ref zoom_nearest(Call *c, Ref x, const Zoom *z, const Manner *m)
 {
 	int64_t *from = NEWS(c->r->arena, int64_t, z->out);
 	for (int64_t o = 0; o < z->out; o++)
-		from[o] = inside(nearest_of(m->nearest, source_place(c, m, z, o)), z->in);
+		from[o] = inside(nearest_of(m->nearest, source_place(c, m, z, o), z->scale), z->in);
 	return put_gather(c->g, x, put_ints(c->g, (int)z->out, from), z->axis);
 }
 
@@ -145,12 +150,26 @@ static Ref extrapolate(Call *c, Ref y, const Zoom *z, const Manner *m)
 	return put3(g, O_select, put_const(g, E_b8, at, outside), num_like(g, y, m->outside), y);
 }
 
+// Of the very first sets: of the last two axes.
+static const double *height_and_width(Call *c, int *n)
+{
+	*n = in_val(c, 0)->shape.rank;
+	double *scale = NEWS(c->r->arena, double, *n + 2);
+	for (int a = 0; a < *n; a++)
+		scale[a] = 1;
+	scale[MAX(*n - 2, 0)] = attr_float(c, "height_scale", 1);
+	scale[MAX(*n - 1, 0)] = attr_float(c, "width_scale", 1);
+	return scale;
+}
+
 // Scales: operand 1 or 2, or an attribute of the first sets.
 static const double *read_scales(Call *c, int *n)
 {
 	bool old = c->opset < 11;
 	const double *scales = operand_numbers(c, old ? 1 : 2, n);
 	const AttributeProto *a = find_attr(c, "scales");
+	if (find_attr(c, "height_scale"))
+		return height_and_width(c, n);
 	if (*n || !a || !old)
 		return scales;
 	double *from = NEWS(c->r->arena, double, a->n_floats + 1);
