@@ -87,7 +87,6 @@ typedef struct Inside {
 
 static bool out_fits(const Kern *kern, const Shape *s)
 {
-	int rank = kern->space.rank;
 	if (kern->kind == L_loop)
 		return true;
 	if (kern->kind == L_map)
@@ -96,12 +95,8 @@ static bool out_fits(const Kern *kern, const Shape *s)
 		return last_dim(s) == last_dim(&kern->space) &&
 		       (count_of(s) == count_of(&kern->space) ||
 		        (kern->fold && count_of(s) == last_dim(s)));
-	bool whole = s->rank == rank, folded = s->rank == rank;
-	for (int a = 0; a < rank && s->rank == rank; a++) {
-		whole = whole && s->dim[a] == kern->space.dim[a];
-		folded = folded && s->dim[a] == (kern->fold >> a & 1 ? 1 : kern->space.dim[a]);
-	}
-	return whole || (folded && (kern->kind == L_row || kern->kind == L_col));
+	bool folds = kern->kind == L_row || kern->kind == L_col;
+	return same_shape(s, &kern->space) || (folds && is_folded(s, &kern->space, kern->fold));
 }
 
 static bool inside_fits(const Kern *kern, const Graph *g, Ref r)

@@ -1,9 +1,25 @@
-// compose.c: a variable's share handed down to the parameters that it is computed from.
-// Takes the share of a variable (share.c). Gives shares to its operands: factors, summands, tables
-// through kernels, functions of a parameter. Keeps: where several parameters could bear a scale,
-// one does, and a question says so.
+// compose.c: a variable's share, and how it is handed down to the parameters that it is computed
+// from. Takes the share of a variable (share.c). Gives shares to its operands: factors, summands,
+// tables through kernels, functions of a parameter. Keeps: where several parameters could bear a
+// scale, one does, and a question says so.
 #include "scale.h"
 #include <string.h>
+
+void give(Shares *p, Ref r, Share share)
+{
+	const Sweep *s = p->s;
+	Share *had = &p->of[r];
+	if (!is(s, r, VARIABLE))
+		return;
+	if (!had->role)
+		*had = share;
+	else if (!surd_same(had->eta, share.eta) && !had->question)
+		had->question = format(
+		    s->arena, "used again at %s, where its scale would be %s: which use decides?",
+		    place_of(s, share.at), surd_text(s->arena, share.eta, share.contracted));
+}
+
+// ---- products -------------------------------------------------------------------------
 
 enum { LEAVES = 16 }; // factors that are looked at
 
@@ -105,6 +121,8 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 	}
 }
 
+// ---- kernels and sums -----------------------------------------------------------------
+
 // A table through a kernel, or two kernels in place of one: the first gets the result's scale, and
 // the second a gain of 1. What signals meet too keeps what they say.
 static void hand_chain(Shares *p, Ref r, const Val *v)
@@ -164,20 +182,6 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 }
 
 // ---- slices of a parameter ------------------------------------------------------------
-
-// The one axis that a slice cuts; -1: none, several, or not every entry in between.
-static int cut_axis(const Val *slice, const Shape *whole)
-{
-	int axis = -1;
-	for (int a = 0; a < whole->rank; a++) {
-		if (slice->shape.dim[a] == whole->dim[a])
-			continue;
-		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
-			return -1;
-		axis = a;
-	}
-	return axis;
-}
 
 // A slice of a parameter is used for itself.
 static void keep_piece(Shares *p, Ref r, const Val *v)

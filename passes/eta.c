@@ -18,22 +18,6 @@
 
 // ---- reasons --------------------------------------------------------------------------
 
-const char *place_name(Arena *arena, const Graph *g, Ref r)
-{
-	const Val *v = val(g, r);
-	if (v->op == O_slot)
-		return g->slots.at[v->attr->i[0]].name;
-	const Node *node = &g->nodes.at[v->from];
-	if (!node->name || !*node->name)
-		return format(arena, "%%%u %s", r, prims[v->op].name);
-	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;
-}
-
-const char *place_of(const Sweep *s, Ref r)
-{
-	return place_name(s->arena, s->g, r);
-}
-
 static void explain(const Sweep *s, const Share *share, Eta *eta)
 {
 	eta->why = NEWS(s->arena, const char *, 3);

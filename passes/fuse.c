@@ -117,12 +117,7 @@ static bool shaped_as(const Shape *s, const Group *g)
 
 static bool shaped_as_folded(const Shape *s, const Group *g)
 {
-	if (s->rank != g->space.rank)
-		return false;
-	for (int a = 0; a < g->space.rank; a++)
-		if (s->dim[a] != (g->fold >> a & 1 ? 1 : g->space.dim[a]))
-			return false;
-	return true;
+	return is_folded(s, &g->space, g->fold);
 }
 
 // Are parts of it folded like the whole?

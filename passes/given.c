@@ -170,9 +170,7 @@ static Shape given_slot(const char *name, const Shape *whole, const char *text)
 			     text);
 		return slot;
 	}
-	for (int a = 0; a < slot.rank; a++)
-		slot.dim[a] = rows && a + 1 < slot.rank ? slot.dim[a] : 1;
-	return slot;
+	return usual_slot(whole, rows);
 }
 
 void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)

@@ -1,4 +1,4 @@
-// grad.h: what grad.c and unwind.c share: a graph being differentiated. Takes passes.h.
+// grad.h: what grad.c, convolve.c and unwind.c share: a graph being differentiated. Takes passes.h.
 #ifndef GRAD_H
 #define GRAD_H
 #include "passes.h"
@@ -42,6 +42,10 @@ void add_gradient(Sweep *, Ref, Ref dx);
 // folded.
 Ref fit(Graph *, Ref r, const Val *to);
 Ref zeros(Graph *, Elem, Shape);
+
+// convolve.c: of a product whose rows are the windows of a convolution, the gradient of what these
+// were taken of, *x. 0: it is none.
+Ref convolution_gradient(Graph *, const Val *dot, Ref gradient, Ref *x);
 
 // unwind.c
 Ref put_recorded(Sweep *, const Cycle *, const Ref *in);

@@ -150,6 +150,14 @@ static bool sums_over(const Sweep *s, const Share *share, int axis)
 	return axis == at->shape.rank - (at->in[0] == share->operand ? 1 : 2);
 }
 
+Shape usual_slot(const Shape *whole, bool rows)
+{
+	Shape slot = *whole;
+	for (int a = 0; a < slot.rank; a++)
+		slot.dim[a] = rows && a + 1 < slot.rank ? slot.dim[a] : 1;
+	return slot;
+}
+
 // A kernel reduces its contracted axes, a table keeps its rows, and all else is one number.
 Shape slots_of(const Sweep *s, const Share *share, int slot)
 {
@@ -167,9 +175,7 @@ Shape slots_of(const Sweep *s, const Share *share, int slot)
 			out.dim[a] = gone[a] && !kept[a] ? 1 : shape->dim[a];
 		return out;
 	}
-	for (int a = 0; a < shape->rank; a++)
-		out.dim[a] = share->rows && a + 1 < shape->rank ? shape->dim[a] : 1;
-	return out;
+	return usual_slot(shape, share->rows);
 }
 
 // ---- parts of a kernel's output -------------------------------------------------------
@@ -194,13 +200,7 @@ static bool find_cut(const Sweep *s, Ref slice, Ref dot, Cut *cut)
 {
 	const Val *v = val(s->g, slice), *x = val(s->g, v->in[0]);
 	Layout layout;
-	int axis = -1;
-	for (int a = 0; a < v->shape.rank; a++)
-		if (v->shape.dim[a] != x->shape.dim[a]) {
-			if (axis >= 0 || v->attr->i[3 * a + 2] != 1)
-				return false;
-			axis = a;
-		}
+	int axis = cut_axis(v, &x->shape);
 	if (axis < 0 || !layout_of(s, v->in[0], dot, path_of(s, dot, v->in[0]), &layout))
 		return false;
 	const Part *part = &layout.part[axis][0];

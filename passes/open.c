@@ -12,7 +12,7 @@ static Ref open_fold(Graph *g, const Val *v, Ref x)
 	while (count % parts)
 		parts /= 2;
 	if (argmax || scan || count_of(&v->shape) > 1 || count < LARGE || parts < 2)
-		return put(g, v->op, 1, &x, v->attr);
+		return put_as(g, v, &x);
 	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
 	Ref each = put_fold(g, v->op, rows, 1, (int64_t[]){1});
 	each =

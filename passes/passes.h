@@ -98,7 +98,7 @@ typedef struct Scales { // by Ref: what eta is inferred from
 Graph *eta_graph(Arena *, const Graph *);
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
-// What reasons call a value: a slot, or a node of the file.
+// view.c: what reasons call a value: a slot, or a node of the file.
 const char *place_name(Arena *, const Graph *, Ref);
 
 // surd.c
@@ -112,7 +112,7 @@ bool surd_same(Surd, Surd);  // but for the rounding of numbers in a file
 // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced.
 const char *surd_text(Arena *, Surd, int64_t over);
 
-// ---- step.c: Graph with grad: outs -> Graph that also stores the update ---------------
+// ---- opt.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
 typedef struct Opt {
 	const char *name; // a definition of optim.am: amos adamw adam adafactor sgd
 	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup,

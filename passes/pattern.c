@@ -1,94 +1,11 @@
-// pattern.c: what a few operations say together: views, look-ups, means, pools, rotations, offsets
-// (gates and lengths: gate.c). Takes a forward graph with the natures of its values. Gives for each
-// such form the value that it is about, or 0. Keeps: no form is longer than a few operations, and a
-// form that is not known is none.
+// pattern.c: what a few operations say together: look-ups, means, pools, rotations, offsets (gates
+// and lengths: gate.c; views: view.c). Takes a forward graph with the natures of its values. Gives
+// for each such form the value that it is about, or 0. Keeps: no form is longer than a few
+// operations, and a form that is not known is none.
 #include "scale.h"
 #include <math.h>
 
-// ---- numbers --------------------------------------------------------------------------
-
-// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
-// not count.
-static Surd measure(const Val *v)
-{
-	double sum = 0;
-	int64_t n = count_of(&v->shape), used = 0;
-	for (int64_t i = 0; i < n; i++) {
-		double x = const_at(v, i);
-		if (x > -1e3 && x < 1e30)
-			sum += x * x, used++;
-	}
-	return used ? surd_near(sqrt(sum / (double)used)) : surd_one;
-}
-
-bool is_number(const Sweep *s, Ref r)
-{
-	return val(s->g, r)->op == O_const && is_float(val(s->g, r)->type);
-}
-
-Surd rms_of(Sweep *s, Ref r)
-{
-	if (!is_number(s, r))
-		return surd_one;
-	if (!s->measured[r])
-		s->rms[r] = measure(val(s->g, r));
-	s->measured[r] = true;
-	return s->rms[r];
-}
-
-bool is_zero(Sweep *s, Ref r)
-{
-	return rms_of(s, r).value == 0;
-}
-
-// ---- views ----------------------------------------------------------------------------
-
-bool is_view(const Val *v)
-{
-	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
-}
-
-Ref unviewed(const Sweep *s, Ref r)
-{
-	while (is_view(val(s->g, r)))
-		r = val(s->g, r)->in[0];
-	return r;
-}
-
-// What is behind views and products with numbers.
-Ref unscaled(const Sweep *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
-		if (!scaled && !is_view(v))
-			return r;
-		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
-	}
-}
-
-int view_slot(const Sweep *s, Ref r)
-{
-	for (;;) {
-		const Val *v = val(s->g, r);
-		if (v->op == O_slot)
-			return (int)v->attr->i[0];
-		bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather;
-		if (!view || v->op == O_concat)
-			return -1;
-		r = v->in[0];
-	}
-}
-
 // ---- products and sums ----------------------------------------------------------------
-
-Ref unmoved(const Sweep *s, Ref r)
-{
-	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
-	       val(s->g, r)->op != O_window)
-		r = val(s->g, r)->in[0];
-	return r;
-}
 
 // Truth values as numbers: a row of them chooses a row of what it is multiplied with.
 static bool chooses(const Sweep *s, Ref r)
@@ -204,6 +121,8 @@ Ref uncapped(const Sweep *s, Ref x, Surd factor)
 	return cap && known(s, F_cap) ? v->in[0] : x;
 }
 
+// ---- what is as large as something else -------------------------------------------------
+
 // x - mean(x)
 static Ref centred(Sweep *s, const Val *v)
 {
@@ -271,18 +190,7 @@ static Ref rotated(const Sweep *s, const Val *v)
 	return root && root == turned(s, b) ? root : 0;
 }
 
-// What the numbers in `r` make of what is behind them.
-Surd gain_of(Sweep *s, Ref r)
-{
-	Surd gain = surd_one;
-	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
-		const Val *v = val(s->g, x);
-		int number = is(s, v->in[0], AUX) ? 0 : 1;
-		gain = surd_mul(gain, rms_of(s, v->in[number]));
-		x = unviewed(s, v->in[1 - number]);
-	}
-	return gain;
-}
+// ---- sums of products -----------------------------------------------------------------
 
 static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 {

@@ -1,6 +1,6 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, pattern.c, gate.c, scale.c, range.c, demand.c, share.c,
-// compose.c, layout.c and given.c alone.
+// Takes passes.h. Seen by eta.c, view.c, pattern.c, gate.c, scale.c, range.c, demand.c,
+// embed.c, share.c, compose.c, layout.c and given.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -88,22 +88,26 @@ static inline Surd constant(const Sweep *s, Constant c)
 	return s->rules->constant[c];
 }
 
-const char *place_of(const Sweep *, Ref); // eta.c: the node that a value stems from, for reasons
-
-// ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
+// ---- view.c ---------------------------------------------------------------------------
 
 bool is_number(const Sweep *, Ref); // a constant of floats
 bool is_zero(Sweep *, Ref);         // a constant of nothing else
 Surd rms_of(Sweep *, Ref);          // of a constant; 1 of anything else
-bool averages(const Sweep *, Ref);  // a constant matrix of which every column sums to 1
 
-bool is_view(const Val *);              // the same elements: a cast, or a move but for joins
-Ref unviewed(const Sweep *, Ref);       // what is behind views
-Ref unmoved(const Sweep *, Ref);        // what is behind moves of a single value
-Ref unscaled(const Sweep *, Ref);       // what is behind views and products with numbers
-Surd gain_of(Sweep *, Ref);             // of those numbers
-int view_slot(const Sweep *, Ref);      // the slot a variable is a view of; -1: a composition
+bool is_view(const Val *);         // the same elements: a cast, or a move but for joins
+Ref unviewed(const Sweep *, Ref);  // what is behind views
+Ref unmoved(const Sweep *, Ref);   // what is behind moves of a single value
+Ref unscaled(const Sweep *, Ref);  // what is behind views and products with numbers
+Surd gain_of(Sweep *, Ref);        // of those numbers
+int view_slot(const Sweep *, Ref); // the slot a variable is a view of; -1: a composition
+// The one axis that a slice cuts; -1: none, several, or not every entry in between.
+int cut_axis(const Val *slice, const Shape *whole);
+const char *place_of(const Sweep *, Ref); // the node that a value stems from, for reasons
+
+// ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
+
 Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
+bool averages(const Sweep *, Ref);      // a constant matrix of which every column sums to 1
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
 Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
@@ -163,7 +167,7 @@ void sweep_up(Sweep *);         // ranges
 void sweep_down(Sweep *);       // demands
 Surd asked(const Sweep *, Ref); // the demand, or 1 where nobody asks
 
-// ---- share.c, compose.c ---------------------------------------------------------------
+// ---- embed.c, share.c, compose.c ------------------------------------------------------
 
 typedef struct Share {    // what is wanted of a variable
 	const char *role; // NULL: nothing is known
@@ -198,9 +202,9 @@ typedef struct Shares {
 	Pieces **pieces; // by slot
 } Shares;
 
-void join_embeddings(Sweep *); // demands of tables that are summed with others
-Share *share_out(Sweep *);     // by slot
-void give(Shares *, Ref, Share);
+void join_embeddings(Sweep *);               // demands of tables that are summed with others
+Share *share_out(Sweep *);                   // by slot
+void give(Shares *, Ref, Share);             // a variable what is wanted of it
 void hand_down(Shares *, Ref, const Val *);  // to the operands of a variable
 Pieces *pieces_of(const Shares *, int slot); // that make up the parameter, and differ; NULL: no
 
@@ -214,6 +218,7 @@ void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 
 void find_cuts(Sweep *);
 Shape slots_of(const Sweep *, const Share *, int slot); // of v and b
+Shape usual_slot(const Shape *whole, bool rows);        // a number a row, or one for all
 // The parts of a parameter whose outputs are asked for at different scales: how many, along which
 // of its axes, how many entries each, and the slice each goes to. 0: all the same.
 int parts_of(const Sweep *, const Share *, int slot, int *axis, int64_t **counts, Ref **parts);

@@ -26,16 +26,6 @@ static void add_small(Gen *g, Tall *t, Ref r)
 	PUSH(g->arena, t->small, r);
 }
 
-static bool is_row(const Tall *t, const Shape *own)
-{
-	const Shape *space = &t->s->kern->space;
-	for (int a = 0; a < space->rank; a++)
-		if (own->rank != space->rank ||
-		    own->dim[a] != (t->s->kern->fold >> a & 1 ? 1 : space->dim[a]))
-			return false;
-	return true;
-}
-
 // Finds what of a row's shape the value r of the whole shape is made of. False: a form that is not
 // known here.
 static bool find_small(Gen *g, Tall *t, Ref r, bool *seen)
@@ -52,7 +42,7 @@ static bool find_small(Gen *g, Tall *t, Ref r, bool *seen)
 		if (same_shape(own, &t->s->kern->space)) {
 			if (!find_small(g, t, u, seen))
 				return false;
-		} else if (is_row(t, own)) {
+		} else if (is_folded(own, &t->s->kern->space, t->s->kern->fold)) {
 			add_small(g, t, u);
 		} else if (t->s->level[u] > 1) {
 			return false;

@@ -298,6 +298,8 @@ const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 bool has_axis(const Attr *, int axis);                // K_axes: is it folded?
 // The shape a fold, softmax or norm of `v` gives: axes become 1.
 Shape folded_shape(const Shape *, int n, const int64_t *axes);
+bool is_folded(const Shape *, const Shape *space,
+               uint32_t fold); // is it `space` with these axes 1?
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
 bool is_behind(const Shape *scores, int64_t i);

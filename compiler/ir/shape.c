@@ -97,6 +97,16 @@ Shape folded_shape(const Shape *shape, int n, const int64_t *axes)
 	return folded;
 }
 
+bool is_folded(const Shape *s, const Shape *space, uint32_t fold)
+{
+	if (s->rank != space->rank)
+		return false;
+	for (int a = 0; a < space->rank; a++)
+		if (s->dim[a] != (fold >> a & 1 ? 1 : space->dim[a]))
+			return false;
+	return true;
+}
+
 bool is_behind(const Shape *scores, int64_t i)
 {
 	int64_t m = scores->dim[scores->rank - 2], n = scores->dim[scores->rank - 1];

@@ -1,0 +1,131 @@
+// view.c: what a value is whatever becomes of it: a number, a view of another, a place in the file.
+// Takes a graph with the natures of its values. Gives what lies behind views and numbers. Keeps: a
+// view has the elements of what it is a view of.
+#include "scale.h"
+#include <math.h>
+
+// ---- numbers --------------------------------------------------------------------------
+
+// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
+// not count.
+static Surd measure(const Val *v)
+{
+	double sum = 0;
+	int64_t n = count_of(&v->shape), used = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double x = const_at(v, i);
+		if (x > -1e3 && x < 1e30)
+			sum += x * x, used++;
+	}
+	return used ? surd_near(sqrt(sum / (double)used)) : surd_one;
+}
+
+bool is_number(const Sweep *s, Ref r)
+{
+	return val(s->g, r)->op == O_const && is_float(val(s->g, r)->type);
+}
+
+Surd rms_of(Sweep *s, Ref r)
+{
+	if (!is_number(s, r))
+		return surd_one;
+	if (!s->measured[r])
+		s->rms[r] = measure(val(s->g, r));
+	s->measured[r] = true;
+	return s->rms[r];
+}
+
+bool is_zero(Sweep *s, Ref r)
+{
+	return rms_of(s, r).value == 0;
+}
+
+// ---- views ----------------------------------------------------------------------------
+
+bool is_view(const Val *v)
+{
+	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
+}
+
+Ref unviewed(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)))
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+Ref unmoved(const Sweep *s, Ref r)
+{
+	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
+	       val(s->g, r)->op != O_window)
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+// What is behind views and products with numbers.
+Ref unscaled(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+		if (!scaled && !is_view(v))
+			return r;
+		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
+	}
+}
+
+// What the numbers in `r` make of what is behind them.
+Surd gain_of(Sweep *s, Ref r)
+{
+	Surd gain = surd_one;
+	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
+		const Val *v = val(s->g, x);
+		int number = is(s, v->in[0], AUX) ? 0 : 1;
+		gain = surd_mul(gain, rms_of(s, v->in[number]));
+		x = unviewed(s, v->in[1 - number]);
+	}
+	return gain;
+}
+
+int view_slot(const Sweep *s, Ref r)
+{
+	for (;;) {
+		const Val *v = val(s->g, r);
+		if (v->op == O_slot)
+			return (int)v->attr->i[0];
+		if (!is_view(v) && v->op != O_gather)
+			return -1;
+		r = v->in[0];
+	}
+}
+
+int cut_axis(const Val *slice, const Shape *whole)
+{
+	int axis = -1;
+	for (int a = 0; a < whole->rank; a++) {
+		if (slice->shape.dim[a] == whole->dim[a])
+			continue;
+		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
+			return -1;
+		axis = a;
+	}
+	return axis;
+}
+
+// ---- places ---------------------------------------------------------------------------
+
+const char *place_name(Arena *arena, const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return g->slots.at[v->attr->i[0]].name;
+	const Node *node = &g->nodes.at[v->from];
+	if (!node->name || !*node->name)
+		return format(arena, "%%%u %s", r, prims[v->op].name);
+	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;
+}
+
+const char *place_of(const Sweep *s, Ref r)
+{
+	return place_name(s->arena, s->g, r);
+}
