@@ -126,10 +126,12 @@ const struct amos_array *amos_data_array(const struct amos_data *, int k, const 
 // data; the others may not.
 int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
 
-// Number of batches one pass over the training part makes, and of the part held out. After bind or
-// fit.
+// Number of batches that one pass over the training part makes, and of samples (windows) held out.
+// After bind or fit.
 int64_t amos_data_batches(const struct amos_data *);
 int64_t amos_data_held(const struct amos_data *);
+// Is there a batch to train on and, where a part is held out, a sample in it? AMOS_INPUT.
+int amos_data_enough(const struct amos_data *);
 // N for xi: the batches, as full of labels as those of training, that the labels to train on make.
 // A pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
 double amos_data_independent(const struct amos_data *);
@@ -143,15 +145,14 @@ double amos_data_rms(const struct amos_data *, const char *name);
 const char *amos_data_note(const struct amos_data *); // what was decided, a line each; may be ""
 
 // Fills the inputs' buffers. After fit. Batch `run` of training is a function of (seed, run) alone.
-// Evaluation goes in order through the part held out, or through all where nothing is.
+// Evaluation goes in order through the samples held out, or through all where none are; it takes
+// the first `samples` rows for those from number `from` on.
 int amos_data_train(const struct amos_data *, struct amos *, int64_t run);
-int amos_data_eval(const struct amos_data *, struct amos *, int64_t batch);
-int64_t amos_data_eval_batches(const struct amos_data *);
+int amos_data_eval(const struct amos_data *, struct amos *, int64_t from, int64_t samples);
+int64_t amos_data_eval_samples(const struct amos_data *);
 int64_t amos_data_samples(const struct amos_data *); // in a batch
-// Samples (windows) to evaluate on behind the last whole batch; and a way to them: evaluation
-// begins with sample `from`.
-int64_t amos_data_left(const struct amos_data *);
-void amos_data_skip(struct amos_data *, int64_t from);
+// A batch has so many from now on, for the model that is bound or fitted next.
+void amos_data_batch(struct amos_data *, int64_t samples);
 // Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
 int amos_data_keep(const struct amos_data *, const char *dir);
 
@@ -192,12 +193,13 @@ int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
 // Slot i as an array; `kind` (may be NULL) as in amos_slot. Its bytes stay the checkpoint's.
 struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *, int64_t i, int *kind);
 
-// ---- train.c: the loop, the run folder ------------------------------------------------
+// ---- train.c, evaluate.c: the loop, the run folder -----------------------------------
 
 struct amos_result {
 	int64_t step;
 	double loss, accuracy;           // of the last line of the log; NAN: none
 	double eval_loss, eval_accuracy; // of the last evaluation; NAN: none
+	int64_t eval_samples;            // that it went through
 	double seconds;
 	int stopped; // by an interrupt
 };
@@ -207,7 +209,8 @@ struct amos_result {
 // loss that is not a number is AMOS_INPUT.
 int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
                struct amos_result *);
-// Mean of the entry eval's loss and accuracy over amos_data_eval_batches batches.
+// Means of loss and accuracy over amos_data_eval_samples() samples, but those for which no entry is
+// small enough: eval takes a batch, eval:N takes N samples.
 int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
 // The command line that began the run in `dir`, for --resume. malloc'd, one block.
 int amos_command(const char *dir, int *argc, char ***argv);

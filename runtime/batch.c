@@ -40,7 +40,8 @@ static int64_t permute(const struct amos_data *data, int64_t epoch, int64_t i, i
 
 struct batch { // which one
 	bool train;
-	int64_t number;
+	int64_t number; // evaluation: of its first sample
+	int64_t samples;
 };
 
 // The sample, or first token, of row i.
@@ -48,7 +49,7 @@ static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t 
 {
 	if (!batch.train) {
 		int64_t begin = data->train < data->length ? data->train : 0;
-		return begin + (data->skip + batch.number * data->batch + i) * data->window;
+		return begin + (batch.number + i) * data->window;
 	}
 	if (data->stream) {
 		int64_t places = data->train - data->ahead - data->window + 1;
@@ -71,9 +72,11 @@ static void mask_row(const struct amos_data *data, const struct amos_feed *feed,
                      int64_t row, char *to)
 {
 	int site = batch.train ? SITE_MASK : SITE_MASK_EVAL;
+	// A sample that is evaluated is masked alike in batches of any size.
+	uint64_t by = (uint64_t)(batch.train ? batch.number : batch.number + row),
+	         first = batch.train ? (uint64_t)(row * feed->per) : 0;
 	for (int64_t k = 0; k < feed->per; k++) {
-		uint64_t random =
-		    draw(data, site, (uint64_t)batch.number, (uint64_t)(row * feed->per + k));
+		uint64_t random = draw(data, site, by, first + (uint64_t)k);
 		bool chosen = (double)(random >> 11) * 0x1p-53 < data->mask;
 		if (feed->source->masked) {
 			if (!chosen)
@@ -111,7 +114,7 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 				put_number(feed, to, i, feed->source->fill);
 			continue;
 		}
-		int64_t rows = feed->constant ? 1 : data->batch;
+		int64_t rows = feed->constant ? 1 : batch.samples;
 		for (int64_t row = 0; row < rows; row++)
 			fill_row(data, feed, batch, row, to + row * feed->per * item);
 	}
@@ -120,10 +123,16 @@ static int fill_batch(const struct amos_data *data, struct amos *m, struct batch
 
 int amos_data_train(const struct amos_data *data, struct amos *m, int64_t run)
 {
-	return fill_batch(data, m, (struct batch){true, run});
+	return fill_batch(data, m, (struct batch){true, run, data->batch});
 }
 
-int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t number)
+int amos_data_eval(const struct amos_data *data, struct amos *m, int64_t from, int64_t samples)
 {
-	return fill_batch(data, m, (struct batch){false, number});
+	int64_t all = amos_data_eval_samples(data);
+	if (!data->exact && (samples > data->batch || samples > all - from))
+		return amos_fail(AMOS_INPUT,
+		                 "--data: %lld samples make no batch of %lld: wanted "
+		                 "more data or a smaller --batch",
+		                 (long long)(all - from), (long long)samples);
+	return fill_batch(data, m, (struct batch){false, from, samples});
 }

@@ -153,7 +153,7 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 		                         array->dim[0], per);
 		first = false;
 	}
-	return status || first ? status : amos_data_enough(data);
+	return status;
 }
 
 // Data that speak of no input at all: of another model, or arrays without names.

@@ -74,29 +74,13 @@ int64_t amos_data_batches(const struct amos_data *data)
 
 int64_t amos_data_held(const struct amos_data *data)
 {
-	return data->batch > 0 ? amos_data_units(data, data->length - data->train) / data->batch
-	                       : 0;
+	return amos_data_units(data, data->length - data->train);
 }
 
-static int64_t eval_units(const struct amos_data *data)
+int64_t amos_data_eval_samples(const struct amos_data *data)
 {
 	bool held = data->train < data->length;
-	return amos_data_units(data, held ? data->length - data->train : data->train) - data->skip;
-}
-
-int64_t amos_data_eval_batches(const struct amos_data *data)
-{
-	return data->batch > 0 ? eval_units(data) / data->batch : 0;
-}
-
-int64_t amos_data_left(const struct amos_data *data)
-{
-	return data->batch > 0 ? eval_units(data) % data->batch : 0;
-}
-
-void amos_data_skip(struct amos_data *data, int64_t from)
-{
-	data->skip = from;
+	return held ? amos_data_held(data) : amos_data_units(data, data->train);
 }
 
 int amos_data_count(struct amos_data *data, const struct amos_source *source, bool first,
@@ -134,11 +118,9 @@ int amos_data_enough(const struct amos_data *data)
 		                 (long long)data->batch);
 	if (data->train < data->length && !amos_data_held(data))
 		return amos_fail(AMOS_INPUT,
-		                 "--split %g: the %lld %s held out make no batch of %lld: wanted a "
-		                 "smaller --split or --batch",
-		                 data->split,
-		                 (long long)amos_data_units(data, data->length - data->train), what,
-		                 (long long)data->batch);
+		                 "--split %g: what is held out makes no %s: wanted a smaller "
+		                 "--split",
+		                 data->split, data->stream ? "window" : "sample");
 	return AMOS_DONE;
 }
 
@@ -147,6 +129,11 @@ int amos_data_enough(const struct amos_data *data)
 int64_t amos_data_samples(const struct amos_data *data)
 {
 	return data->batch;
+}
+
+void amos_data_batch(struct amos_data *data, int64_t samples)
+{
+	data->batch = samples;
 }
 
 int64_t amos_data_tokens(const struct amos_data *data)

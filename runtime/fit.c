@@ -252,7 +252,28 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 	return AMOS_DONE;
 }
 
-static int write_note(struct amos_data *data)
+// Of what the entries do: a batch to train on, a sample to evaluate on.
+static int check_enough(const struct amos_data *data, const struct amos_model *model,
+                        const char *const *entries)
+{
+	bool trains = false, evaluates = data->train < data->length;
+	for (; *entries; entries++) {
+		trains |= !strcmp(*entries, "train");
+		evaluates |= !strcmp(*entries, "eval") && !trains;
+	}
+	int status = trains ? amos_data_enough(data) : AMOS_DONE;
+	int64_t samples = amos_data_eval_samples(data);
+	if (status || !evaluates || !amos_find_entry(model, "eval") ||
+	    amos_data_left(data, model) < samples)
+		return status;
+	return amos_fail(AMOS_INPUT,
+	                 "--data: %lld %s to evaluate on make no batch of %lld: wanted more data, "
+	                 "a smaller --split or --batch",
+	                 (long long)samples, data->stream ? "windows" : "samples",
+	                 (long long)data->batch);
+}
+
+static int write_note(struct amos_data *data, const struct amos_model *model)
 {
 	size_t size;
 	free(data->note);
@@ -265,13 +286,14 @@ static int write_note(struct amos_data *data)
 		        (long long)data->window);
 	else
 		fprintf(to, "data: %lld samples, ", (long long)data->length);
-	fprintf(to, "%lld a batch: %lld batches to train on, %lld held out\n",
+	const char *what = data->stream ? "windows" : "samples";
+	fprintf(to, "%lld a batch: %lld batches to train on, %lld %s held out\n",
 	        (long long)data->batch, (long long)amos_data_batches(data),
-	        (long long)amos_data_held(data));
-	int64_t left = amos_data_units(data, data->length - data->train) % data->batch;
+	        (long long)amos_data_held(data), what);
+	int64_t left = amos_data_left(data, model);
 	if (data->train < data->length && left)
 		fprintf(to, "data: the last %lld %s held out fill no batch and are left out\n",
-		        (long long)left, data->stream ? "windows" : "samples");
+		        (long long)left, what);
 	for (int i = 0; i < data->nfeeds; i++)
 		if (data->feeds[i].divide != 1)
 			fprintf(to,
@@ -298,8 +320,8 @@ int amos_data_fit(struct amos_data *data, const struct amos_model *model,
 		return status;
 	if (first)
 		return amos_fail(AMOS_INPUT, "--data: wanted data of one input at least");
-	status = amos_data_enough(data);
-	return status ? status : write_note(data);
+	status = check_enough(data, model, entries);
+	return status ? status : write_note(data, model);
 }
 
 const char *amos_data_note(const struct amos_data *data)

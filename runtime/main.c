@@ -183,9 +183,10 @@ static int verb_eval(struct command *c)
 		status = open_data(c, 0, (const char *const[]){"eval", NULL}, &data);
 	if (!status)
 		status = amos_evaluate(m, data, &result);
-	if (!status && amos_data_left(data) && !c->options.quiet)
+	int64_t left = status ? 0 : amos_data_eval_samples(data) - result.eval_samples;
+	if (left && !c->options.quiet)
 		fprintf(stderr, "%lld samples behind the last whole batch are left out\n",
-		        (long long)amos_data_left(data));
+		        (long long)left);
 	int64_t slot = amos_find_slot(c->model, "amos.step");
 	if (!status && slot >= 0)
 		result.step = *(const int64_t *)amos_slot_bytes(m, slot);
@@ -230,7 +231,7 @@ static int verb_run(struct command *c)
 	if (!status)
 		status = open_data(c, 1, (const char *const[]){name, NULL}, &data);
 	if (!status)
-		status = amos_data_eval(data, m, 0);
+		status = amos_data_eval(data, m, 0, 1);
 	if (!status)
 		status = amos_call(m, entry, NULL, NULL);
 	if (!status)

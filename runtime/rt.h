@@ -133,6 +133,19 @@ void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, 
 void amos_say(struct amos_log *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 int amos_command_keep(const char *dir, const struct amos_model *, const struct amos_options *);
 
+// ---- evaluate.c, train.c --------------------------------------------------------------
+
+struct amos_mean { // of a measure, each sample counting once
+	double sum;
+	int64_t samples;
+};
+// Adds the entry's out of that name, itself a mean over so many; nothing where it has none.
+void amos_mean_add(struct amos_mean *, const struct amos *, const struct amos_entry *,
+                   const char *out, int64_t samples);
+double amos_mean(const struct amos_mean *); // NAN: of none, or of what is no number
+
+bool amos_stopping(void); // an interrupt wishes the training to stop
+
 // ---- source.c: what --data names ------------------------------------------------------
 
 struct amos_opened { // an array of a file
@@ -160,7 +173,7 @@ void amos_sources_close(struct amos_sources *);
 // NULL: none.
 const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
-// ---- data.c, bind.c, fit.c, measure.c, batch.c ----------------------------------------
+// ---- data.c, bind.c, fit.c, measure.c, batch.c, evaluate.c ----------------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;
@@ -187,7 +200,6 @@ struct amos_data {
 	int64_t length;  // tokens or samples in all
 	int64_t train;   // of those, the first ones are to train on
 	int64_t ahead;   // tokens a stream is read beyond a window
-	int64_t skip;    // samples that evaluation leaves out at first
 	char *note;
 };
 
@@ -205,7 +217,8 @@ void amos_data_note_array(struct amos_data *, int rank, const int64_t *dim,
 // samples: masks, edges; or all arrays are one batch as they stand, in their order.
 bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
                       const struct amos_array *);
-int amos_data_enough(const struct amos_data *); // for a batch of each part
+// Samples that evaluation leaves out: behind the last batch, and too few for any entry.
+int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
 int amos_misfit(const struct amos_source *, const struct amos_input *, const struct amos_array *);
 // What a source's numbers are divided by for an input of that class.
 double amos_divisor(const struct amos_data *, const struct amos_source *, char class);

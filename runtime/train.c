@@ -13,28 +13,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct mean {
-	double sum;
-	int64_t count;
-};
-
-static void add(struct mean *mean, double x)
-{
-	mean->sum += x;
-	mean->count++;
-}
-
-static double value(const struct mean *mean)
-{
-	return mean->count && !isnan(mean->sum) ? mean->sum / (double)mean->count : NAN;
-}
-
 struct training {
 	struct amos *m;
 	struct amos_data *data;
 	const struct amos_options *options;
 	const struct amos_entry *entry, *gather; // gather: NULL, or of batches that make no update
-	int64_t loss, accuracy;                  // outs of both; -1: none
+	int64_t loss;                            // out of both; -1: none
 	int64_t step_slot, left_slot;            // amos.step, amos.left; -1: a batch is a step
 	int64_t steps, runs;                     // where to end
 	int64_t evaluated;                       // step of the last evaluation
@@ -42,7 +26,7 @@ struct training {
 	int folder; // dir, open and locked; -1
 	struct amos_point point;
 	struct amos_log log;
-	struct mean losses, accuracies; // since the last line
+	struct amos_mean losses, accuracies; // since the last line
 	double line_time, save_time, begin_time;
 	int64_t line_run, begin_run;
 	struct amos_result *result;
@@ -79,30 +63,12 @@ static void release_interrupts(const struct sigaction *before)
 		sigaction(signals[i], &before[i], NULL);
 }
 
-// ---- evaluation -----------------------------------------------------------------------
-
-int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
+bool amos_stopping(void)
 {
-	const struct amos_model *model = amos_model_of(m);
-	const struct amos_entry *entry = amos_find_entry(model, "eval");
-	if (!entry)
-		return amos_fail(AMOS_INPUT, "%s: compiled without evaluation", model->name);
-	int64_t loss = amos_find_out(entry, "loss"), accuracy = amos_find_out(entry, "accuracy");
-	struct mean losses = {0}, accuracies = {0};
-	int status = AMOS_DONE;
-	for (int64_t b = 0; !status && b < amos_data_eval_batches(data) && interrupts < 1; b++) {
-		status = amos_data_eval(data, m, b);
-		if (!status)
-			status = amos_call(m, entry, NULL, NULL);
-		if (!status && loss >= 0)
-			add(&losses, amos_out_number(m, entry, loss));
-		if (!status && accuracy >= 0)
-			add(&accuracies, amos_out_number(m, entry, accuracy));
-	}
-	result->eval_loss = value(&losses);
-	result->eval_accuracy = value(&accuracies);
-	return status;
+	return interrupts > 0;
 }
+
+// ---- checkpoints, evaluation ----------------------------------------------------------
 
 static int save(struct training *t, const char *path)
 {
@@ -176,9 +142,8 @@ static int run_batch(struct training *t)
 	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
 	if (!isfinite(loss))
 		return not_a_number(t, loss);
-	add(&t->losses, loss);
-	if (t->accuracy >= 0)
-		add(&t->accuracies, amos_out_number(t->m, entry, t->accuracy));
+	amos_mean_add(&t->losses, t->m, entry, "loss", 1);
+	amos_mean_add(&t->accuracies, t->m, entry, "accuracy", 1);
 	t->point.run++;
 	t->point.step = t->step_slot < 0 ? t->point.run : counter(t, t->step_slot);
 	return AMOS_DONE;
@@ -205,7 +170,7 @@ static void tell(struct training *t, bool last)
 	int64_t tokens = amos_data_tokens(t->data), samples = amos_data_samples(t->data);
 	double rate = passed > 0 ? runs * (double)(tokens ? tokens : samples) / passed : 0;
 	double left = runs > 0 ? passed / runs * (double)t->point.run * part : 0;
-	amos_progress(&t->log, t->point.step, last_step(t), value(&t->losses), rate,
+	amos_progress(&t->log, t->point.step, last_step(t), amos_mean(&t->losses), rate,
 	              tokens ? "tokens" : "samples", left, last);
 }
 
@@ -214,8 +179,8 @@ static int write_line(struct training *t)
 	double now = amos_now(), runs = (double)(t->point.run - t->line_run),
 	       passed = now - t->line_time;
 	struct amos_result *r = t->result;
-	r->loss = value(&t->losses);
-	r->accuracy = value(&t->accuracies);
+	r->loss = amos_mean(&t->losses);
+	r->accuracy = amos_mean(&t->accuracies);
 	double rate = passed > 0 ? runs / passed : NAN;
 	int64_t tokens = amos_data_tokens(t->data);
 	struct amos_figure figures[] = {
@@ -225,7 +190,7 @@ static int write_line(struct training *t)
 	    {"samples_per_s", rate * (double)amos_data_samples(t->data)},
 	    {"tokens_per_s", tokens ? rate * (double)tokens : NAN},
 	};
-	t->losses = t->accuracies = (struct mean){0};
+	t->losses = t->accuracies = (struct amos_mean){0};
 	t->line_time = now;
 	t->line_run = t->point.run;
 	return amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
@@ -355,7 +320,6 @@ static int prepare(struct training *t)
 		    AMOS_INPUT,
 		    "--eval-every: nothing is held out to evaluate on: wanted --split 0.9");
 	t->loss = amos_find_out(t->entry, "loss");
-	t->accuracy = amos_find_out(t->entry, "accuracy");
 	t->step_slot = amos_find_slot(model, "amos.step");
 	t->left_slot = amos_find_slot(model, "amos.left");
 	t->gather = t->left_slot < 0 ? NULL : amos_find_entry(model, "gather");

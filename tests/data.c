@@ -18,10 +18,10 @@ static void write_gz(const char *path, const void *bytes, unsigned count)
 	      path);
 }
 
-// A model of one input `x`, and `y` where its rank is not negative, which the entry "run" reads; it
-// computes nothing.
+// A model of one input `x`, and `y` where its rank is not negative, which the entry "train" reads;
+// it computes nothing.
 static struct amos_slot slots[2];
-static struct amos_entry entry = {.name = "run", .reads = "11"};
+static struct amos_entry entry = {.name = "train", .reads = "11"};
 static struct amos_model model = {
     .abi = AMOS_ABI, .name = "test", .slots = slots, .entries = &entry, .nentries = 1, .note = ""};
 
@@ -56,7 +56,7 @@ static void close_all(void)
 // Opens and fits; the status of the first that fails.
 static int fit(int exact, const struct amos_options *options)
 {
-	static const char *const entries[] = {"run", NULL};
+	static const char *const entries[] = {"train", NULL};
 	close_all();
 	CHECK(!amos_open(&model, 1, 0, NULL, NULL, &m), "open");
 	int status = amos_data_open(options, exact, &data);
@@ -88,7 +88,7 @@ static double at(int slot, int64_t i)
 static void gives(const char *source, int exact, double first, double step)
 {
 	CHECK(!fit_source(exact, source), "%s", source);
-	CHECK(!amos_data_eval(data, m, 0), "%s", source);
+	CHECK(!amos_data_eval(data, m, 0, amos_data_samples(data)), "%s", source);
 	for (int64_t i = 0; i < elements(0); i++) {
 		double found = at(0, i), wanted = first + step * (double)i;
 		CHECK(fabs(found - wanted) <= 1e-6 * fabs(wanted),
@@ -374,8 +374,8 @@ static void windows(void)
 	struct amos_options options = options_of("data", "x=stream.bin:u16", "data",
 	                                         "y=shift(stream.bin:u16)", "split", "0.9", NULL);
 	CHECK(!fit(0, &options), "fit");
-	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held(data) == 99 / 8 / 4,
-	      "%d and %d batches", (int)amos_data_batches(data), (int)amos_data_held(data));
+	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held(data) == 99 / 8,
+	      "%d batches, %d windows", (int)amos_data_batches(data), (int)amos_data_held(data));
 	int least = N, most = 0;
 	for (int run = 0; run < 2000; run++) {
 		CHECK(!amos_data_train(data, m, run), "batch");
@@ -387,15 +387,17 @@ static void windows(void)
 		}
 	}
 	CHECK(least == 0 && most == 899, "tokens %d to %d of the first 900", least, most);
-	for (int b = 0; b < amos_data_eval_batches(data); b++) {
-		CHECK(!amos_data_eval(data, m, b), "batch");
+	for (int from = 0; from < 12; from += BATCH) {
+		CHECK(!amos_data_eval(data, m, from, BATCH), "batch");
 		for (int i = 0; i < BATCH * WINDOW; i++)
-			CHECK(at(0, i) == 900 + b * BATCH * WINDOW + i, "evaluation goes in order");
+			CHECK(at(0, i) == 900 + from * WINDOW + i, "evaluation goes in order");
 	}
+	CHECK(amos_data_eval_samples(data) == 12, "all windows that the last tokens make");
+	CHECK(amos_data_eval(data, m, 9, BATCH) == AMOS_INPUT, "a batch behind the last window");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=order.npy", NULL);
 	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "go together"), "two lengths");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=stream.bin:u16", "split",
-	                     "0.99", NULL);
+	                     "0.995", NULL);
 	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "--split"),
 	      "nothing held out");
 	write_file("few.bin", x, 40);
@@ -521,7 +523,7 @@ static void binds(void)
 	            two) &&
 	          two[0].dim[0] == 50,
 	      "--batch");
-	CHECK(amos_data_batches(data) == 2 && amos_data_held(data) == 2, "batches");
+	CHECK(amos_data_batches(data) == 2 && amos_data_held(data) == 100, "batches");
 	two[0] = images;
 	two[0].dim[0] = 20;
 	CHECK(!bind(0, options_of("data", "x=images.npy", NULL), 2, two) &&
@@ -595,7 +597,7 @@ static void halves(void)
 	      "halves");
 	write_file("all.bin", f, 4 * (size_t)n);
 	declare(0, "x", F16, 0, 1, n);
-	CHECK(!fit_source(1, "all.bin:f32") && !amos_data_eval(data, m, 0), "all halves");
+	CHECK(!fit_source(1, "all.bin:f32") && !amos_data_eval(data, m, 0, 1), "all halves");
 	CHECK(!memcmp(amos_slot_bytes(m, 0), h, 2 * (size_t)n),
 	      "a half is not itself after the way to f32 and back");
 	free(h);

@@ -195,7 +195,7 @@ static void run_draw(Check *c, struct amos_data *data, int step)
 			draw_input(c, i, &d, amos_slot_bytes(c->open, i));
 	}
 	if (data)
-		check(amos_data_eval(data, c->open, 0));
+		check(amos_data_eval(data, c->open, 0, amos_data_samples(data)));
 	int status = amos_call(c->open, c->entry, NULL, NULL);
 	if (status)
 		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);

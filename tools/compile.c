@@ -1,6 +1,7 @@
 // compile.c: from a graph to a program in memory, or to the object that train and build share.
 // Takes graphs. Gives an open model. Keeps: all entries of an object have one slot table.
 #include "tool.h"
+#include <stdlib.h>
 #include <string.h>
 
 static const Target *target_of(const Command *command)
@@ -62,26 +63,97 @@ struct amos *open_entry(Command *command, const Graph *g, const char *name)
 	return open_object(command, emit_plans(command, 1, &plan, NULL, false), g);
 }
 
-static Ref put_named_slot(void *from, Graph *to, const Val *v, const Ref *in)
+typedef struct Slots { // of a graph that goes on another's
+	const Graph *from;
+	int64_t samples; // in a batch of `from`, where it has fewer; else 0
+	int fewer;       // inputs of `from` that have that many rows of the other's
+} Slots;
+
+static Ref put_named_slot(void *context, Graph *to, const Val *v, const Ref *in)
 {
+	static const int64_t start[RANK];
+	Slots *slots = context;
 	if (v->op != O_slot)
 		return put_as(to, v, in);
-	return put_slot(to, find_slot(to, ((const Graph *)from)->slots.at[v->attr->i[0]].name));
+	const Slot *s = &slots->from->slots.at[v->attr->i[0]];
+	Ref whole = put_slot(to, find_slot(to, s->name));
+	Shape rows = val(to, whole)->shape;
+	if (same_shape(&rows, &s->shape))
+		return whole;
+	rows.dim[0] = slots->samples;
+	if (s->kind != S_input || !same_shape(&rows, &s->shape))
+		fail(s->name, "its size does not go by the batch");
+	slots->fewer++;
+	return put_slice(to, whole, start, rows.dim, NULL);
 }
 
-// The outs of `g` in a graph on the slots of `like`, matched by name: where a step draws dropout,
+// The outs of a graph in one on the slots of `like`, matched by name: where a step draws dropout,
 // it has slots between.
-static Graph *on_slots_of(Arena *arena, const Graph *g, const Graph *like)
+static Graph *on_slots_of(Arena *arena, Slots *slots, const Graph *like)
 {
+	const Graph *g = slots->from;
 	Graph *to = graph_like(arena, like);
 	Ref *now = NEWS(arena, Ref, g->nval);
-	copy_values(to, g, now, put_named_slot, (void *)g);
+	copy_values(to, g, now, put_named_slot, slots);
 	for (int i = 0; i < g->outs.count; i++)
 		add_out(to, g->outs.at[i].name, now[g->outs.at[i].val]);
 	return to;
 }
 
-static const char *const measures[] = {"loss", "accuracy", NULL}; // the outs of train and eval
+static Plan *plan_on_slots(Arena *arena, const Graph *g, const Graph *like, const char *name)
+{
+	Slots slots = {.from = g};
+	return plan_graph(arena, on_slots_of(arena, &slots, like), name);
+}
+
+// The loss of a graph and what else is measured: the outs of train and eval.
+static Graph *measured(Command *command, const Graph *g)
+{
+	static const char *const outs[] = {"loss", "accuracy", NULL};
+	Graph *loss = loss_pass(command->arena, g, choice(command, OPT_loss, NULL));
+	return only_outs(command->arena, loss, outs);
+}
+
+// Evaluation of `samples` at once, fewer than in a batch of `like`: it reads the first rows of the
+// inputs. NULL: the model takes no such batch.
+static Plan *plan_fewer(Command *command, struct amos_data *data, const Graph *like,
+                        int64_t samples)
+{
+	Arena *arena = command->arena;
+	Catch catch;
+	if (TRY(catch)) {
+		if (catch.status != STATUS_INPUT)
+			fail_status(catch.status, NULL, "%s", catch.message);
+		free(catch.message);
+		return NULL;
+	}
+	Slots slots = {measured(command, read_samples(command, data, samples)->graph), samples, 0};
+	Graph *g = on_slots_of(arena, &slots, like);
+	Plan *plan = slots.fewer
+	                 ? plan_graph(arena, g, format(arena, "eval:%lld", (long long)samples))
+	                 : NULL;
+	catch_end(&catch);
+	return plan;
+}
+
+// Evaluations of what the last batch leaves, and of `least` samples (0: of none).
+static int plan_rest(Command *command, struct amos_data *data, const Graph *like, int64_t least,
+                     Plan **plans)
+{
+	int64_t batch = data ? amos_data_samples(data) : 0,
+	        sizes[] = {data ? amos_data_eval_samples(data) % batch : 0, least};
+	int n = 0;
+	for (int k = 0; k < COUNT(sizes); k++) {
+		Plan *plan = sizes[k] && !(k && sizes[k] == sizes[0])
+		                 ? plan_fewer(command, data, like, sizes[k])
+		                 : NULL;
+		if (plan)
+			plans[n++] = plan;
+	}
+	if (data)
+		amos_data_batch(data, batch);
+	return n;
+}
 
 static int count_lines(const Text *text)
 {
@@ -122,22 +194,33 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
 	Arena *arena = command->arena;
 	Trainer t = {.model = read_bound(command, data, true)};
-	Graph *loss = loss_pass(arena, t.model->graph, choice(command, OPT_loss, NULL));
-	loss = only_outs(arena, loss, measures);
+	if (data)
+		check(amos_data_enough(data));
+	Graph *loss = measured(command, t.model->graph);
 	Eta *eta = etas(command, loss, data, NULL);
 	Graph *grad = gradients(command, loss, weights);
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
-	Graph *still = read_bound(command, data, false)->graph;
-	Graph *eval =
-	    only_outs(arena, loss_pass(arena, still, choice(command, OPT_loss, NULL)), measures);
-	Plan *plans[4] = {plan_graph(arena, t.graph, "train"),
-	                  plan_graph(arena, on_slots_of(arena, eval, t.graph), "eval")};
+	const Graph *still = read_bound(command, data, false)->graph;
+	Plan *plans[6] = {plan_graph(arena, t.graph, "train"),
+	                  plan_on_slots(arena, measured(command, still), t.graph, "eval")};
 	int n = 2;
 	if (t.opt.accumulate > 1)
 		plans[n++] = plan_graph(arena, gather_pass(arena, grad, eta, &t.opt), "gather");
 	if (weights)
-		plans[n++] = plan_graph(arena, on_slots_of(arena, still, t.graph), "run");
+		plans[n++] = plan_on_slots(arena, still, t.graph, "run");
+	if (weights || (data && amos_data_held(data)))
+		n += plan_rest(command, data, t.graph, weights, plans + n);
 	t.object = emit_plans(command, n, plans, t.opt.chosen, weights);
 	return t;
+}
+
+Object *compile_evaluation(Command *command, struct amos_data *data, const Graph **graph)
+{
+	Arena *arena = command->arena;
+	Graph *g = measured(command, read_bound(command, data, false)->graph);
+	Plan *plans[3] = {plan_graph(arena, g, "eval")};
+	int n = 1 + plan_rest(command, data, g, 0, plans + 1);
+	*graph = g;
+	return emit_plans(command, n, plans, NULL, false);
 }

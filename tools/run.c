@@ -56,7 +56,7 @@ static const struct amos_entry *call_once(struct amos *open, struct amos_data *d
 	const char *const entries[] = {name, NULL};
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
 	check(amos_data_fit(data, amos_model_of(open), entries));
-	check(amos_data_eval(data, open, 0));
+	check(amos_data_eval(data, open, 0, 1));
 	int status = amos_call(open, entry, NULL, NULL);
 	if (status)
 		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);

@@ -87,7 +87,9 @@ runtime_options(const Command *); // what options.def lists, as the runtime take
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
 // in a training step, by --bn and --dropout.
 Model *read_bound(Command *, struct amos_data *, bool random);
-// The same, but dimensions that nothing tells get numbers that stand for any.
+// The same, as it is evaluated, for batches of `samples`, which the data have from then on.
+Model *read_samples(Command *, struct amos_data *, int64_t samples);
+// As read_bound, but dimensions that nothing tells get numbers that stand for any.
 Model *read_standing(Command *, struct amos_data *, bool random);
 Model *list_model(Command *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
@@ -119,9 +121,12 @@ typedef struct Trainer {
 } Trainer;
 
 void need_host(const Command *); // fails where --target is another machine
-// The entries train and eval in one object, and gather where several runs make an update;
-// `weights`: with the first contents of its slots, and the entry run.
+// The entries train and eval in one object, gather where several runs make an update, and eval:N
+// for what the last batch leaves of what is evaluated; `weights`: with the first contents of its
+// slots, and the entries run and, for other data, eval:1.
 Trainer compile_trainer(Command *, struct amos_data *, bool weights);
+// The entries eval and eval:N; *graph is what the first computes.
+Object *compile_evaluation(Command *, struct amos_data *, const Graph **graph);
 // The object linked in this process, its slots with the first contents that the graph tells.
 struct amos *open_object(Command *, const Object *, const Graph *);
 struct amos *open_entry(Command *, const Graph *, const char *name); // compiled: one entry

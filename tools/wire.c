@@ -282,12 +282,11 @@ static void bind_by_data(Command *command, struct amos_data *data, const Model *
 }
 
 // --batch where no data tell more: the first axis of each input.
-static void bind_batch(Command *command, const Model *listed, Reading *r)
+static void bind_batch(Command *command, const Model *listed, int64_t batch, Reading *r)
 {
 	for (int i = 0; i < listed->inputs.count; i++)
 		if (listed->inputs.at[i].rank > 0 && listed->inputs.at[i].dim[0].size < 0)
-			bind_axis(command, r, &listed->inputs.at[i], 0,
-			          choice_count(command, OPT_batch, 1));
+			bind_axis(command, r, &listed->inputs.at[i], 0, batch);
 }
 
 static bool has_dimension(Command *command, const Model *model, const char *name)
@@ -317,18 +316,32 @@ static void warn_binds(Command *command, const Model *model)
 	command->bound = true;
 }
 
-Model *read_bound(Command *command, struct amos_data *data, bool random)
+// `samples`: in a batch; 0: as chosen, or as the data tell.
+static Model *read_batch(Command *command, struct amos_data *data, bool random, int64_t samples)
 {
 	Reading r = read_choices(command);
+	int64_t batch = samples ? samples : choice_count(command, OPT_batch, 0);
+	if (data && samples)
+		amos_data_batch(data, samples);
 	if (data)
 		know_data(command, data, &r);
 	if (data)
 		bind_by_data(command, data, read_with(command, &r, random, true), &r);
-	else if (chosen(command, OPT_batch))
-		bind_batch(command, read_with(command, &r, random, true), &r);
+	else if (batch)
+		bind_batch(command, read_with(command, &r, random, true), batch, &r);
 	Model *model = read_with(command, &r, random, false);
 	warn_binds(command, model);
 	return model;
+}
+
+Model *read_bound(Command *command, struct amos_data *data, bool random)
+{
+	return read_batch(command, data, random, 0);
+}
+
+Model *read_samples(Command *command, struct amos_data *data, int64_t samples)
+{
+	return read_batch(command, data, false, samples);
 }
 
 // Open dimensions become `batch` on the first axis of an input and `size` on the others; those that

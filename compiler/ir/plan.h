@@ -67,7 +67,7 @@ typedef struct Kern {
 
 typedef struct Plan {
 	const Graph *graph; // wholes opened; live values only
-	const char *name;   // of the entry: train, eval, run, grad
+	const char *name;   // of the entry: train, eval, run, grad, ... (abi.def)
 	VEC(Kern) kerns;    // in order of execution
 	Place *place;       // by Ref: where it is read
 	Place *slot;        // by slot number: fixed by the slot table alone, so every entry agrees

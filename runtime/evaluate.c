@@ -1,0 +1,75 @@
+// evaluate.c: the mean loss over what is held out, or over all the data: every sample counts once.
+// Takes an open model, its data. Gives the means. Keeps: the order of samples; samples behind the
+// last whole batch go through an entry made for so few, where the model has one.
+#include "rt.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The entry that takes the most samples, `left` or fewer, and how many; NULL: all take more.
+static const struct amos_entry *entry_for(const struct amos_model *model, int64_t batch,
+                                          int64_t left, int64_t *samples)
+{
+	static const char fewer[] = "eval:";
+	const struct amos_entry *found = NULL;
+	*samples = 0;
+	for (int64_t i = 0; i < model->nentries; i++) {
+		const char *name = model->entries[i].name;
+		int64_t takes = !strcmp(name, "eval") ? batch
+		                : strncmp(name, fewer, sizeof fewer - 1)
+		                    ? 0
+		                    : strtoll(name + sizeof fewer - 1, NULL, 10);
+		if (takes > *samples && takes <= left) {
+			found = &model->entries[i];
+			*samples = takes;
+		}
+	}
+	return found;
+}
+
+int64_t amos_data_left(const struct amos_data *data, const struct amos_model *model)
+{
+	int64_t left = amos_data_eval_samples(data), samples;
+	while (entry_for(model, data->batch, left, &samples))
+		left -= samples;
+	return left;
+}
+
+void amos_mean_add(struct amos_mean *mean, const struct amos *m, const struct amos_entry *entry,
+                   const char *out, int64_t samples)
+{
+	int64_t at = amos_find_out(entry, out);
+	if (at < 0)
+		return;
+	mean->sum += amos_out_number(m, entry, at) * (double)samples;
+	mean->samples += samples;
+}
+
+double amos_mean(const struct amos_mean *mean)
+{
+	return mean->samples && !isnan(mean->sum) ? mean->sum / (double)mean->samples : NAN;
+}
+
+int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
+{
+	const struct amos_model *model = amos_model_of(m);
+	const struct amos_entry *entry;
+	struct amos_mean loss = {0}, accuracy = {0};
+	int64_t all = amos_data_eval_samples(data), done = 0, samples;
+	if (!amos_find_entry(model, "eval"))
+		return amos_fail(AMOS_INPUT, "%s: compiled without evaluation", model->name);
+	while (!amos_stopping() && (entry = entry_for(model, data->batch, all - done, &samples))) {
+		int status = amos_data_eval(data, m, done, samples);
+		if (!status)
+			status = amos_call(m, entry, NULL, NULL);
+		if (status)
+			return status;
+		amos_mean_add(&loss, m, entry, "loss", samples);
+		amos_mean_add(&accuracy, m, entry, "accuracy", samples);
+		done += samples;
+	}
+	result->eval_loss = amos_mean(&loss);
+	result->eval_accuracy = amos_mean(&accuracy);
+	result->eval_samples = done;
+	return AMOS_DONE;
+}
