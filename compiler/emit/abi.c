@@ -313,7 +313,6 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 
 void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t pad)
 {
-	gen_types(g);
 	const Plan *plan = entry[0].plan;
 	int64_t params = 0, state = 0;
 	for (int i = 0; i < n; i++) {

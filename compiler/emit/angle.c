@@ -33,19 +33,14 @@ static const uint64_t two_by_pi[] = {0,
                                      0x6BFB5FB11F8D5D08,
                                      0x56033046FC7B6BAB};
 
-static Value whole(Gen *g, Value shape, uint64_t n)
-{
-	return match(g, LLVMConstInt(g->i64, n, 0), shape);
-}
-
 static Value right(Gen *g, Value x, unsigned bits)
 {
-	return LLVMBuildLShr(g->b, x, whole(g, x, bits), "");
+	return LLVMBuildLShr(g->b, x, whole_like(x, bits), "");
 }
 
 static Value low(Gen *g, Value x)
 {
-	return LLVMBuildAnd(g->b, x, whole(g, x, UINT32_MAX), "");
+	return LLVMBuildAnd(g->b, x, whole_like(x, UINT32_MAX), "");
 }
 
 static Value add(Gen *g, Value a, Value b)
@@ -92,15 +87,10 @@ static Value table_word(Gen *g, Value i)
 // 64 bits of 2/pi from bit `position` on: of word i and the next.
 static Value window(Gen *g, Value position, unsigned word)
 {
-	Value i = add(g, right(g, position, 6), whole(g, position, word));
-	Value in[] = {table_word(g, i), table_word(g, add(g, i, whole(g, i, 1))), position};
+	Value i = add(g, right(g, position, 6), whole_like(position, word));
+	Value in[] = {table_word(g, i), table_word(g, add(g, i, whole_like(i, 1))), position};
 	LLVMTypeRef type = LLVMTypeOf(position);
 	return intrinsic(g, "llvm.fshl", 1, &type, 3, in);
-}
-
-static Value real(Gen *g, Value shape, double x)
-{
-	return match(g, LLVMConstReal(g->f64, x), shape);
 }
 
 // x 2/pi modulo 4 as a whole number, *turns, and what is left in [-1/2, 1/2), in radians. `size` is
@@ -111,34 +101,34 @@ static Value reduce(Gen *g, Value size, Value *turns)
 	LLVMTypeRef itype = like(g->i64, size), type = LLVMTypeOf(size);
 	Value bits = LLVMBuildBitCast(g->b, size, itype, "");
 	Value exponent = right(g, bits, FRACTION);
-	Value m = LLVMBuildAnd(g->b, bits, whole(g, bits, (1ull << FRACTION) - 1), "");
-	m = LLVMBuildOr(g->b, m, whole(g, m, 1ull << FRACTION), "");
-	Value position = add(g, exponent, whole(g, exponent, (uint64_t)(64 - 2 - BIAS)));
+	Value m = LLVMBuildAnd(g->b, bits, whole_like(bits, (1ll << FRACTION) - 1), "");
+	m = LLVMBuildOr(g->b, m, whole_like(m, 1ll << FRACTION), "");
+	Value position = add(g, exponent, whole_like(exponent, 64 - 2 - BIAS));
 	Value w0 = window(g, position, 0), w1 = window(g, position, 1), w2 = window(g, position, 2);
 	Value rest = mul(g, m, w1), sum = add(g, rest, mul_high(g, m, w2));
 	Value carry =
 	    LLVMBuildZExt(g->b, LLVMBuildICmp(g->b, LLVMIntULT, sum, rest, ""), itype, "");
 	Value high = add(g, add(g, mul(g, m, w0), mul_high(g, m, w1)), carry);
-	Value n = right(g, add(g, high, whole(g, high, 1ull << 61)), 62);
-	high = LLVMBuildSub(g->b, high, LLVMBuildShl(g->b, n, whole(g, n, 62), ""), "");
+	Value n = right(g, add(g, high, whole_like(high, 1ll << 61)), 62);
+	high = LLVMBuildSub(g->b, high, LLVMBuildShl(g->b, n, whole_like(n, 62), ""), "");
 	*turns = LLVMBuildUIToFP(g->b, n, type, "");
-	Value part =
-	    LLVMBuildFMul(g->b, LLVMBuildUIToFP(g->b, sum, type, ""), real(g, size, 0x1p-126), "");
-	part = mul_add(g, LLVMBuildSIToFP(g->b, high, type, ""), real(g, size, 0x1p-62), part);
-	Value r = LLVMBuildFMul(g->b, part, real(g, size, 0x1.1a62633145c07p-54), "");
-	return mul_add(g, part, real(g, size, M_PI_2), r);
+	Value part = LLVMBuildFMul(g->b, LLVMBuildUIToFP(g->b, sum, type, ""),
+	                           real_like(size, 0x1p-126), "");
+	part = mul_add(g, LLVMBuildSIToFP(g->b, high, type, ""), real_like(size, 0x1p-62), part);
+	Value r = LLVMBuildFMul(g->b, part, real_like(size, 0x1.1a62633145c07p-54), "");
+	return mul_add(g, part, real_like(size, M_PI_2), r);
 }
 
 Value large_angle(Gen *g, Value x, Value rest, Value *turns)
 {
 	LLVMTypeRef type = LLVMTypeOf(x);
 	Value size = intrinsic(g, "llvm.fabs", 1, &type, 1, &x),
-	      least = real(g, x, ldexp(1, LEAST));
+	      least = real_like(x, ldexp(1, LEAST));
 	Value large = LLVMBuildFCmp(g->b, LLVMRealOGT, size, least, "");
-	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real(g, x, INFINITY), "");
+	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, INFINITY), "");
 	large = both(g, large, finite);
 	Value n, r = reduce(g, choose(g, large, size, least), &n);
-	Value minus = LLVMBuildFCmp(g->b, LLVMRealOLT, x, real(g, x, 0), "");
+	Value minus = LLVMBuildFCmp(g->b, LLVMRealOLT, x, real_like(x, 0), "");
 	n = choose(g, minus, LLVMBuildFNeg(g->b, n, ""), n);
 	r = choose(g, minus, LLVMBuildFNeg(g->b, r, ""), r);
 	*turns = choose(g, large, n, *turns);

@@ -10,17 +10,11 @@
 // The cell of (r, idx) among the values known at this level.
 static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
 {
-	int64_t key[1 + RANK * (2 + 2 * TERMS)];
+	int64_t key[1 + RANK * INDEX_WORDS];
 	int n = 0;
 	key[n++] = r;
-	for (int a = 0; a < rank; a++) {
-		key[n++] = idx[a].constant;
-		key[n++] = idx[a].n;
-		for (int t = 0; t < idx[a].n; t++) {
-			key[n++] = idx[a].term[t].var;
-			key[n++] = idx[a].term[t].coef;
-		}
-	}
+	for (int a = 0; a < rank; a++)
+		n += index_words(&idx[a], key + n);
 	if (!g->level->memo)
 		g->level->memo = table_new(g->arena);
 	return table_cell(g->level->memo, key, sizeof *key * (size_t)n);
@@ -68,11 +62,17 @@ void store_kept(Gen *g, const Keep *keep, const Index *idx)
 
 // ---- reading and writing --------------------------------------------------------------
 
+static Lanes lanes_in(Gen *g, const Shape *shape, const Index *idx)
+{
+	Index linear = ravel(g, shape, idx);
+	Lanes lanes = index_value(g, &linear);
+	lanes.most = count_of(shape);
+	return lanes;
+}
+
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 {
-	Index linear = ravel(g, &v->shape, idx);
-	Lanes lanes = index_value(g, &linear);
-	lanes.most = count_of(&v->shape);
+	Lanes lanes = lanes_in(g, &v->shape, idx);
 	return load_lanes(g, v->type, place_address(g, r), &lanes);
 }
 
@@ -85,18 +85,14 @@ static Value read_bound(Gen *g, const Bound *bound, const Val *v, const Index *i
 void store_out(Gen *g, int k, const Index *idx, Value x)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Index linear = ravel(g, &v->shape, idx);
-	Lanes lanes = index_value(g, &linear);
-	lanes.most = count_of(&v->shape);
+	Lanes lanes = lanes_in(g, &v->shape, idx);
 	store_lanes(g, v->type, out_address(g, k), &lanes, x);
 }
 
 Value load_out(Gen *g, int k, const Index *idx)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
-	Index linear = ravel(g, &v->shape, idx);
-	Lanes lanes = index_value(g, &linear);
-	lanes.most = count_of(&v->shape);
+	Lanes lanes = lanes_in(g, &v->shape, idx);
 	return load_lanes(g, v->type, out_address(g, k), &lanes);
 }
 
@@ -200,12 +196,19 @@ static void window_index(Gen *g, const Val *v, const Index *idx, Index *in, Valu
 	}
 }
 
+// Where operand k begins along the axis.
+static int64_t concat_start(const Gen *g, const Val *v, int k)
+{
+	int64_t start = 0;
+	for (int before = 0; before < k; before++)
+		start += val(g->graph, v->in[before])->shape.dim[v->attr->i[0]];
+	return start;
+}
+
 static void concat_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
 {
 	int axis = (int)v->attr->i[0];
-	int64_t start = 0, size = val(g->graph, v->in[k])->shape.dim[axis];
-	for (int before = 0; before < k; before++)
-		start += val(g->graph, v->in[before])->shape.dim[axis];
+	int64_t start = concat_start(g, v, k), size = val(g->graph, v->in[k])->shape.dim[axis];
 	memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
 	in[axis] = shift_index(idx[axis], -start);
 	in[axis] = guard(g, &in[axis], size, inside);
@@ -214,9 +217,8 @@ static void concat_index(Gen *g, const Val *v, int k, const Index *idx, Index *i
 bool concat_reaches(Gen *g, const Val *v, int k, const Index *idx)
 {
 	int axis = (int)v->attr->i[0];
-	int64_t start = 0, size = val(g->graph, v->in[k])->shape.dim[axis], low, high;
-	for (int before = 0; before < k; before++)
-		start += val(g->graph, v->in[before])->shape.dim[axis];
+	int64_t start = concat_start(g, v, k), size = val(g->graph, v->in[k])->shape.dim[axis];
+	int64_t low, high;
 	index_range(g, &idx[axis], &low, &high);
 	return high >= start && low < start + size;
 }

@@ -22,14 +22,15 @@ static bool has(const char *features, const char *feature)
 // needs a feature that is off goes with it.
 static char *masked(Arena *arena, const char *features, const char *mask)
 {
+	static const char *const wide[] = {"+avx512", "+avx10", "+evex", "+amx"};
+	bool narrow = mask && strstr(mask, "-avx512f");
 	Text text = {.arena = arena};
 	for (const char *at = features; *at;) {
 		size_t n = strcspn(at, ",");
 		char *one = format(arena, "%.*s", (int)n, at);
-		bool off = mask && strstr(mask, "-avx512f") && starts_with(one, "+avx512");
-		off |= mask && strstr(mask, "-avx512f") &&
-		       (starts_with(one, "+avx10") || starts_with(one, "+evex"));
-		off |= mask && strstr(mask, "-avx512f") && starts_with(one, "+amx");
+		bool off = false;
+		for (int k = 0; narrow && k < COUNT(wide); k++)
+			off |= starts_with(one, wide[k]);
 		if (!off)
 			say(&text, "%s%s", text.count ? "," : "", one);
 		at += n + (at[n] == ',');
@@ -72,16 +73,23 @@ static void cpu_fill(Target *t, const char *mask)
 	t->cores = (int)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
-static Target *cpu_host(Arena *arena, const char *mask)
+static Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
+                         const char *features, const char *mask)
 {
 	Target *t = NEW(arena, Target);
-	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
-	char *features = LLVMGetHostCPUFeatures();
-	t->name = "cpu";
+	t->name = copy_string(arena, name);
 	t->triple = copy_string(arena, triple);
 	t->cpu = copy_string(arena, cpu);
 	t->features = masked(arena, features, mask);
 	cpu_fill(t, mask);
+	return t;
+}
+
+static Target *cpu_host(Arena *arena, const char *mask)
+{
+	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
+	char *features = LLVMGetHostCPUFeatures();
+	Target *t = cpu_known(arena, "cpu", triple, cpu, features, mask);
 	LLVMDisposeMessage(triple);
 	LLVMDisposeMessage(cpu);
 	LLVMDisposeMessage(features);
@@ -161,18 +169,6 @@ static const struct {
      "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+amx-tile,+amx-bf16"},
 };
 
-static Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
-                         const char *features, const char *mask)
-{
-	Target *t = NEW(arena, Target);
-	t->name = copy_string(arena, name);
-	t->triple = copy_string(arena, triple);
-	t->cpu = copy_string(arena, cpu);
-	t->features = masked(arena, features, mask);
-	cpu_fill(t, mask);
-	return t;
-}
-
 static Target *cpu_named(Arena *arena, const char *name, const char *mask)
 {
 	const char *cpu = name + strlen("cpu:");
@@ -184,11 +180,6 @@ static Target *cpu_named(Arena *arena, const char *name, const char *mask)
 	for (int k = 0; k < COUNT(cpus); k++)
 		say(&known, " %s", cpus[k].cpu);
 	fail("--target", "unknown CPU '%s'; known are:%s", cpu, known.at);
-}
-
-static Target *cpu_triple(Arena *arena, const char *triple, const char *mask)
-{
-	return cpu_known(arena, triple, triple, "generic", "", mask);
 }
 
 const Target *target_named(Arena *arena, const char *name, const char *mask)
@@ -203,7 +194,7 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	LLVMTargetRef known;
 	char *message = NULL;
 	if (strchr(name, '-') && !LLVMGetTargetFromTriple(name, &known, &message))
-		return cpu_triple(arena, name, mask);
+		return cpu_known(arena, name, name, "generic", "", mask);
 	LLVMDisposeMessage(message);
 	fail("--target",
 	     "unknown target '%s'; known are cpu, cpu:NAME, cuda:sm_90 and LLVM triples", name);

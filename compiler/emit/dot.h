@@ -85,21 +85,11 @@ void pack_common(Dot *);
 // Of the common memory: the operand's block of k.
 Value common_block(Dot *, int o);
 
-// ---- small numbers --------------------------------------------------------------------
-
-static inline int64_t ceil_div(int64_t a, int64_t b)
-{
-	return (a + b - 1) / b;
-}
+// ---- small values ---------------------------------------------------------------------
 
 static inline Value sum_of(Gen *g, Value a, Value b)
 {
 	return LLVMBuildAdd(g->b, a, b, "");
-}
-
-static inline Value times(Gen *g, Value a, int64_t n)
-{
-	return LLVMBuildMul(g->b, a, number(g, n), "");
 }
 
 static inline Value least(Gen *g, Value a, Value b)

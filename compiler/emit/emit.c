@@ -34,18 +34,6 @@ typedef struct Emitter {
 	atomic_int next;
 } Emitter;
 
-void gen_types(Gen *g)
-{
-	g->i1 = LLVMInt1TypeInContext(g->context);
-	g->i8 = LLVMInt8TypeInContext(g->context);
-	g->i16 = LLVMInt16TypeInContext(g->context);
-	g->i32 = LLVMInt32TypeInContext(g->context);
-	g->i64 = LLVMInt64TypeInContext(g->context);
-	g->f32 = LLVMFloatTypeInContext(g->context);
-	g->f64 = LLVMDoubleTypeInContext(g->context);
-	g->ptr = LLVMPointerTypeInContext(g->context, 0);
-}
-
 static void add_attribute(LLVMContextRef context, Value f, const char *name, const char *value)
 {
 	LLVMAttributeRef a = LLVMCreateStringAttribute(context, name, (unsigned)strlen(name), value,
@@ -55,7 +43,6 @@ static void add_attribute(LLVMContextRef context, Value f, const char *name, con
 
 void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 {
-	gen_types(g);
 	g->function = LLVMAddFunction(g->module, name, type);
 	add_attribute(g->context, g->function, "prefer-vector-width", "512");
 	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
@@ -105,11 +92,9 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.kern = kernel->kern;
 	g.inside = kernel->signature->inside;
 	g.signature = (Signature *)kernel->signature;
-	gen_types(&g);
 	g.stages = 1;
 	for (int s = 0; s < g.stages; s++) {
 		g.stage = s;
-		g.pad_bytes = 0;
 		write_function(&g, kernel_name(arena, n, s), emitters[g.kern->kind]);
 		kernel->workers[s] = g.workers;
 		kernel->pad = MAX(kernel->pad, g.pad_bytes);
@@ -197,10 +182,23 @@ static void compiler_end(Compiler *c)
 	LLVMContextDispose(c->context);
 }
 
+static void gen_types(Gen *g)
+{
+	g->i1 = LLVMInt1TypeInContext(g->context);
+	g->i8 = LLVMInt8TypeInContext(g->context);
+	g->i16 = LLVMInt16TypeInContext(g->context);
+	g->i32 = LLVMInt32TypeInContext(g->context);
+	g->i64 = LLVMInt64TypeInContext(g->context);
+	g->f32 = LLVMFloatTypeInContext(g->context);
+	g->f64 = LLVMDoubleTypeInContext(g->context);
+	g->ptr = LLVMPointerTypeInContext(g->context, 0);
+}
+
 static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
 {
 	Gen g = {.target = t, .context = context, .module = module};
 	g.b = LLVMCreateBuilderInContext(context);
+	gen_types(&g);
 	return g;
 }
 
@@ -229,7 +227,7 @@ static void *compile_thread(void *context)
 static void compile_kernels(Emitter *e, int threads)
 {
 	e->batch = is_ptx(e->target) ? MAX(1, e->kernels.count) : BATCH;
-	e->batches = (e->kernels.count + e->batch - 1) / e->batch;
+	e->batches = (int)ceil_div(e->kernels.count, e->batch);
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);

@@ -116,6 +116,9 @@ Index add_index(Gen *, const Index *, const Index *, int64_t times); // a + time
 Index shift_index(Index, int64_t);
 void split_index(Gen *, const Index *, int64_t by, Index *quotient, Index *rest);
 void index_range(Gen *, const Index *, int64_t *low, int64_t *high); // inclusive
+// x in words, equal where the index is; answers how many of `key` it takes.
+enum { INDEX_WORDS = 2 + 2 * TERMS };
+int index_words(const Index *x, int64_t *key);
 void unravel(Gen *, const Index *linear, const Shape *, Index *idx);
 Index ravel(Gen *, const Shape *, const Index *idx); // row-major position
 // The deepest of its variables, not outside of g->floor.
@@ -391,11 +394,28 @@ void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t pad)
 
 // A function with an open ground level, and its end. kernel_begin: with buf, worker and pad (cpu.c,
 // nvptx.c).
-void gen_types(Gen *);
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);
 void kernel_begin(Gen *, const char *name);
 const char *kernel_name(Arena *, int kernel, int stage);
 void target_start(void); // LLVM's targets, once a process
+
+// ---- small numbers --------------------------------------------------------------------
+
+static inline int64_t ceil_div(int64_t a, int64_t b)
+{
+	return (a + b - 1) / b;
+}
+
+// Memory of a worker, of a launch and of a loop begins at lines of the cache.
+static inline int64_t whole_lines(int64_t bytes)
+{
+	return ceil_div(bytes, 64) * 64;
+}
+
+static inline Value times(Gen *g, Value a, int64_t n)
+{
+	return LLVMBuildMul(g->b, a, number(g, n), "");
+}
 
 #endif

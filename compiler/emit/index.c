@@ -122,6 +122,18 @@ static bool same_index(const Index *a, const Index *b)
 	return true;
 }
 
+int index_words(const Index *x, int64_t *key)
+{
+	int n = 0;
+	key[n++] = x->constant;
+	key[n++] = x->n;
+	for (int t = 0; t < x->n; t++) {
+		key[n++] = x->term[t].var;
+		key[n++] = x->term[t].coef;
+	}
+	return n;
+}
+
 // (y / s) c s + (y % s) c is y c.
 static bool join_terms(Gen *g, Index *x)
 {
@@ -168,22 +180,11 @@ void index_range(Gen *g, const Index *x, int64_t *low, int64_t *high)
 	}
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-	a = a < 0 ? -a : a;
-	while (b) {
-		int64_t c = a % b;
-		a = b < 0 ? -b : b;
-		b = c;
-	}
-	return a;
-}
-
 int64_t index_align(Gen *g, const Index *x)
 {
 	int64_t align = x->constant;
 	for (int t = 0; t < x->n; t++)
-		align = gcd(align, x->term[t].coef * g->vars.at[x->term[t].var]->align);
+		align = common_divisor(align, x->term[t].coef * g->vars.at[x->term[t].var]->align);
 	return align < 0 ? -align : align;
 }
 
@@ -199,7 +200,7 @@ static Split new_split(Gen *g, const Index *x, int64_t by)
 	Var quotient = {.kind = V_div, .of = *x, .by = by, .extent = high / by + 1, .level = level};
 	Var rest = {.kind = V_mod, .of = *x, .by = by, .extent = MIN(by, high + 1), .level = level};
 	quotient.align = align % by == 0 && align ? align / by : 1;
-	rest.align = gcd(align, by);
+	rest.align = common_divisor(align, by);
 	Split s = {.quotient = new_variable(g, quotient)};
 	s.rest = new_variable(g, rest);
 	return s;
@@ -208,19 +209,9 @@ static Split new_split(Gen *g, const Index *x, int64_t by)
 // x / by and x % by where neither is a sum: variables, made once.
 static Split split_variables(Gen *g, const Index *x, int64_t by)
 {
-	struct {
-		Index x;
-		int64_t by;
-	} key;
-	memset(&key, 0, sizeof key);
-	key.x.constant = x->constant;
-	key.x.n = x->n;
-	for (int t = 0; t < x->n; t++) {
-		key.x.term[t].var = x->term[t].var;
-		key.x.term[t].coef = x->term[t].coef;
-	}
-	key.by = by;
-	uint64_t *cell = table_cell(g->split, &key, sizeof key);
+	int64_t key[1 + INDEX_WORDS] = {by};
+	int n = 1 + index_words(x, key + 1);
+	uint64_t *cell = table_cell(g->split, key, sizeof *key * (size_t)n);
 	if (!*cell) {
 		Split *s = NEW(g->arena, Split);
 		*cell = (uint64_t)(uintptr_t)s;
@@ -249,7 +240,7 @@ void split_index(Gen *g, const Index *x, int64_t by, Index *quotient, Index *res
 	int64_t low, high;
 	index_range(g, &r, &low, &high);
 	if (low < 0) {
-		int64_t shift = (-low + by - 1) / by;
+		int64_t shift = ceil_div(-low, by);
 		q.constant -= shift;
 		r.constant += shift * by;
 		index_range(g, &r, &low, &high);
@@ -260,7 +251,7 @@ void split_index(Gen *g, const Index *x, int64_t by, Index *quotient, Index *res
 		return;
 	int64_t common = by;
 	for (int t = 0; t < r.n; t++)
-		common = gcd(r.term[t].coef, common);
+		common = common_divisor(r.term[t].coef, common);
 	Index small = constant_index(r.constant / common);
 	for (int t = 0; t < r.n; t++)
 		add_term(g, &small, r.term[t].var, r.term[t].coef / common);
@@ -317,7 +308,7 @@ static Value plus(Gen *g, Value a, Value b)
 	return is_number(b, 0) ? a : LLVMBuildAdd(g->b, a, b, "");
 }
 
-static Value times(Gen *g, Value a, int64_t n)
+static Value scaled(Gen *g, Value a, int64_t n)
 {
 	if (n == 1)
 		return a;
@@ -379,10 +370,10 @@ static Var *ready(Gen *g, int n)
 static void add_lanes(Gen *g, Lanes *x, const Var *v, int64_t coef)
 {
 	if (v->base)
-		x->base = plus(g, x->base, times(g, v->base, coef));
+		x->base = plus(g, x->base, scaled(g, v->base, coef));
 	x->step += v->lane * coef;
 	if (v->vector)
-		x->vector = plus(g, x->vector, times(g, v->vector, coef));
+		x->vector = plus(g, x->vector, scaled(g, v->vector, coef));
 	if (v->mask && v->mask != x->mask)
 		x->mask = x->mask ? LLVMBuildAnd(g->b, x->mask, v->mask, "") : v->mask;
 }

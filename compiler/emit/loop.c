@@ -67,7 +67,7 @@ void set_variable(Gen *g, Value v, Value x)
 Value pad_memory(Gen *g, int64_t bytes)
 {
 	Value offset = number(g, g->pad_bytes);
-	g->pad_bytes += (bytes + 63) / 64 * 64;
+	g->pad_bytes += whole_lines(bytes);
 	return LLVMBuildGEP2(g->b, g->i8, g->pad, &offset, 1, "");
 }
 

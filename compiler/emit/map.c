@@ -19,11 +19,6 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-static Value times(Gen *g, Value a, int64_t n)
-{
-	return LLVMBuildMul(g->b, a, number(g, n), "");
-}
-
 // The outer groups' positions from a row's number.
 void row_index(Gen *g, const Groups *groups, uint32_t which, const Shape *shape, const Index *row,
                Index *idx)
@@ -49,7 +44,7 @@ static Groups flatten(const Groups *groups, const Shape *shape)
 static void row_pieces(Gen *g, Map *m, int64_t rows, int64_t columns)
 {
 	int64_t piece = rows == 1 && columns < 4 * WORK ? WORK / 4 : WORK;
-	int64_t pieces = (columns + piece - 1) / piece;
+	int64_t pieces = ceil_div(columns, piece);
 	g->workers = rows * pieces;
 	Value row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
@@ -65,7 +60,7 @@ static void row_pieces(Gen *g, Map *m, int64_t rows, int64_t columns)
 static void row_blocks(Gen *g, Map *m, int64_t rows, int64_t columns)
 {
 	int64_t block = MAX(1, MIN(WORK / columns, (rows + 7) / 8));
-	g->workers = (rows + block - 1) / block;
+	g->workers = ceil_div(rows, block);
 	Value first = times(g, g->worker, block);
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
 	Loop loop = loop_begin(g, first, end, 1);

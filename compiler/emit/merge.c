@@ -40,21 +40,11 @@ void note_index(Gen *g, const Index *x)
 
 static bool first_visit(Survey *w, Ref r, int rank, const Index *idx)
 {
-	struct {
-		Ref r;
-		Index idx[RANK];
-	} key;
-	memset(&key, 0, sizeof key);
-	key.r = r;
-	for (int a = 0; a < rank; a++) {
-		key.idx[a].constant = idx[a].constant;
-		key.idx[a].n = idx[a].n;
-		for (int t = 0; t < idx[a].n; t++) {
-			key.idx[a].term[t].var = idx[a].term[t].var;
-			key.idx[a].term[t].coef = idx[a].term[t].coef;
-		}
-	}
-	uint64_t *cell = table_cell(w->seen, &key, sizeof key);
+	int64_t key[1 + RANK * INDEX_WORDS] = {r};
+	int n = 1;
+	for (int a = 0; a < rank; a++)
+		n += index_words(&idx[a], key + n);
+	uint64_t *cell = table_cell(w->seen, key, sizeof *key * (size_t)n);
 	return !(*cell)++;
 }
 

@@ -46,7 +46,7 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	l->behind = part_of(space, axis + 1, space->rank);
 	int64_t rows = count_of(&l->before), columns = count_of(&l->behind);
 	int64_t piece = g->target->gpu ? g->target->block : UNITS_WIDE * g->target->width;
-	int64_t pieces = (columns + piece - 1) / piece;
+	int64_t pieces = ceil_div(columns, piece);
 	g->workers = rows * pieces;
 	Index row =
 	    uniform_index(g, LLVMBuildUDiv(g->b, g->worker, number(g, pieces), ""), rows, 1);
@@ -59,7 +59,7 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 		return;
 	}
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
-	Value from = LLVMBuildMul(g->b, part, number(g, piece), "");
+	Value from = times(g, part, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
@@ -140,7 +140,6 @@ void emit_put(Gen *g, const Kern *kern)
 
 typedef struct Scan {
 	const Val *v;
-	Ref heart;
 	Lines lines;
 } Scan;
 
@@ -174,7 +173,6 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 void emit_scan(Gen *g, const Kern *kern)
 {
 	Scan *s = NEW(g->arena, Scan);
-	s->heart = kern->heart;
 	s->v = val(g->graph, kern->heart);
 	lines_loop(g, &s->lines, &s->v->shape, (int)s->v->attr->i[0], scan_units, s);
 }

@@ -288,8 +288,8 @@ static void emit_rows(Gen *g, Sweep *s)
 	s->units = 1;
 	choose_kept(g, s);
 	choose_ahead(g, s, size);
-	g->workers = (rows + block - 1) / block;
-	Value first = LLVMBuildMul(g->b, g->worker, number(g, block), "");
+	g->workers = ceil_div(rows, block);
+	Value first = times(g, g->worker, block);
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
 	if (rows == 1) {
 		worker_body(g, s);
@@ -338,13 +338,13 @@ static void emit_columns(Gen *g, Sweep *s, int group)
 	int64_t rows = all / columns;
 	int units = column_units(g, s, columns);
 	int64_t piece = g->target->gpu ? g->target->block : units * g->target->width;
-	int64_t pieces = (columns + piece - 1) / piece;
+	int64_t pieces = ceil_div(columns, piece);
 	g->workers = rows * pieces;
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Value number_of_row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
 	Index row = uniform_index(g, number_of_row, rows, 1);
 	row_index(g, &s->groups, which & ~(1u << group), &s->kern->space, &row, s->idx);
-	Value from = LLVMBuildMul(g->b, part, number(g, piece), "");
+	Value from = times(g, part, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);

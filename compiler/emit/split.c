@@ -192,7 +192,7 @@ static void choose_common(Dot *d, int o, Way way, int64_t groups, int64_t size)
 	c->size = size;
 	c->pieces = way == W_copy ? ceil_div(d->depth, COPIED) : o ? d->panels : d->strips;
 	c->offset = d->common_bytes;
-	d->common_bytes += (bytes + 63) / 64 * 64;
+	d->common_bytes += whole_lines(bytes);
 }
 
 // The next strip of a is asked for while this one is summed, some rows with each panel. A packed

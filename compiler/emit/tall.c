@@ -81,10 +81,10 @@ static bool is_tall(Gen *g, Tall *t)
 	    t->columns < UNROLL * g->target->width)
 		return false;
 	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
-	t->block = MIN(ROWS, (t->rows + blocks - 1) / blocks);
+	t->block = MIN(ROWS, ceil_div(t->rows, blocks));
 	if (!find_folds(g, t))
 		return false;
-	parts_plan(&t->parts, (t->rows + t->block - 1) / t->block, t->columns, 0);
+	parts_plan(&t->parts, ceil_div(t->rows, t->block), t->columns, 0);
 	return true;
 }
 
@@ -131,7 +131,7 @@ static void sweep_columns(Gen *g, int n, const Index *unit, void *context)
 static void each_row(Gen *g, Tall *t, LaneBody *start, LaneBody *body)
 {
 	Value none = number(g, 0), all = number(g, t->columns);
-	Value first = LLVMBuildMul(g->b, g->worker, number(g, t->block), "");
+	Value first = times(g, g->worker, t->block);
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, t->block), ""), t->rows);
 	if (start)
 		lane_loop(g, none, all, t->columns, UNROLL, start, t);
@@ -172,10 +172,10 @@ static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 static void each_column(Gen *g, Tall *t)
 {
 	int64_t piece = UNROLL * g->target->width;
-	Value from = LLVMBuildMul(g->b, g->worker, number(g, piece), "");
+	Value from = times(g, g->worker, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), t->columns);
 	lane_loop(g, from, to, t->columns, UNROLL, finish_columns, t);
-	g->workers = (t->columns + piece - 1) / piece;
+	g->workers = ceil_div(t->columns, piece);
 }
 
 static void sweep_rows(Gen *g, Tall *t)

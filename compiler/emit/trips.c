@@ -21,15 +21,10 @@ typedef struct Trips {
 	Value on, made;  // until: the answer of a trip; how many were made
 } Trips;
 
-static int64_t round_up(int64_t bytes)
-{
-	return (bytes + 63) / 64 * 64;
-}
-
 // Scratch of an entry's own; what its loops need lies behind.
 static int64_t own_scratch(const Entry *e)
 {
-	return round_up(e->plan->scratch_bytes + e->common);
+	return whole_lines(e->plan->scratch_bytes + e->common);
 }
 
 // The place of result k, or -1: nobody reads it.
@@ -55,7 +50,7 @@ static int64_t spare_bytes(const Plan *plan, const Kern *kern)
 	Cycle c = loop_of(val(plan->graph, kern->heart));
 	int64_t bytes = 64;
 	for (int k = 0; k < loop_results(&c); k++) {
-		int64_t own = round_up(result_bytes(&c, k));
+		int64_t own = whole_lines(result_bytes(&c, k));
 		bytes += (k < c.carried ? own : 0) + (out_of(plan, kern, k) < 0 ? own : 0);
 	}
 	return bytes;
@@ -126,7 +121,7 @@ static Value own_places(Trips *t, int64_t behind)
 		for (int which = 0; which <= (k < c->carried); which++)
 			if (which || out < 0) {
 				t->place[which][k] = in_block(g, t->run, RUN_scratch, behind);
-				behind += round_up(result_bytes(c, k));
+				behind += whole_lines(result_bytes(c, k));
 			} else {
 				t->place[0][k] =
 				    place_pointer(g, t->plan, t->run, t->kern->to[out]);

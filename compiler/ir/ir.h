@@ -289,7 +289,7 @@ int64_t count_of(const Shape *);
 int64_t byte_count(Elem, const Shape *);
 int64_t bytes_of(const Val *);
 int64_t last_dim(const Shape *);          // 1 where there is none
-int64_t common_divisor(int64_t, int64_t); // the greatest
+int64_t common_divisor(int64_t, int64_t); // the greatest, never negative
 bool same_shape(const Shape *, const Shape *);
 Shape shape_of(int rank, const int64_t *dims);
 void row_strides(const Shape *, int64_t *stride);     // in elements, row major

@@ -10,7 +10,7 @@ int64_t common_divisor(int64_t a, int64_t b)
 		a = b;
 		b = rest;
 	}
-	return a;
+	return a < 0 ? -a : a;
 }
 
 int64_t count_of(const Shape *shape)
