@@ -121,7 +121,7 @@ const char fewer_axes[] = "export it with some of them taken as one";
 static const char *type_text(int onnx)
 {
 	switch (onnx) {
-	case 8:
+	case TEXT:
 		return "text";
 	case 14:
 	case 15:

@@ -83,9 +83,31 @@ static void declare_input(Reader *r, void *info)
 	list_input(r, declared(r, info));
 }
 
-static void declare_output(Reader *r, void *info)
+// What the maps in a sequence hold for each label.
+static const TensorType *mapped_type(const TypeProto *t)
 {
-	Input output = declared(r, info);
+	const TypeProto *map = t && t->sequence_type ? t->sequence_type->elem_type : NULL;
+	bool holds = map && map->map_type && map->map_type->value_type;
+	return holds ? map->map_type->value_type->tensor_type : NULL;
+}
+
+// Text is left out; a sequence of maps from labels to numbers is an array, a row each.
+static void declare_output(Reader *r, void *declaration)
+{
+	const ValueInfoProto *info = declaration;
+	const TensorType *t = info->type ? info->type->tensor_type : NULL,
+	                 *mapped = mapped_type(info->type);
+	if (t && t->elem_type == TEXT) {
+		note(r, "output '%s' is text: left out", info->name);
+		r->text = true;
+		return;
+	}
+	Input output = mapped ? (Input){.name = info->name,
+	                                .type = E_f32,
+	                                .onnx = mapped->elem_type,
+	                                .rank = 2,
+	                                .dim = {{-1, ""}, {-1, ""}}}
+	                      : declared(r, info);
 	PUSH(r->arena, r->model->outputs, output);
 }
 

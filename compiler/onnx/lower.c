@@ -110,6 +110,10 @@ static void bind_weight(Reader *r, void *home)
 	const TensorProto *t = ((Home *)home)->proto;
 	Space *s = ((Home *)home)->space;
 	int type = working_type(t->data_type);
+	if (t->data_type == TEXT && r->text) {
+		bind_name(r, s, t->name, (Value){.bad = true});
+		return;
+	}
 	if (type < 0)
 		fail(r->model->path, "initializer '%s' has %s; %s", t->name,
 		     type_trouble(r->arena, t->data_type), other_type);

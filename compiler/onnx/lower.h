@@ -37,6 +37,7 @@ void unpack_free(void *arena, void *block);
 // TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
 // -1 when there is none.
 int working_type(int onnx);
+enum { TEXT = 8 };           // a TensorProto.DataType
 int declared_type(int onnx); // the row of types.def in which a value travels, or -1
 // "element type 8 (text), which amosc does not compute with"
 const char *type_trouble(Arena *, int onnx);
@@ -181,6 +182,7 @@ typedef struct Reader {
 	bool again;                 // more of them do when the model is read again
 	const char *cure;           // of the failure under way, where it has one of its own
 	bool training_file;         // exported in training mode
+	bool text;                  // outputs that are text were left out: so is what they are of
 	struct Metadata *metadata;  // roles.c
 	bool *met;                  // by pattern of options->freeze: it met an initializer
 } Reader;

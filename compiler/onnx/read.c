@@ -154,6 +154,8 @@ static void add_output(Reader *r, void *ends)
 	for (int k = 0; v.list && k < v.list->count; k++)
 		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
 		        put_cast(r->g, v.list->at[k], type));
+	if (v.bad && !r->troubles.count)
+		fail(r->model->path, "output '%s' is made of text; %s", declared->name, other_type);
 	if (v.bad || v.list || v.absent)
 		return;
 	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;

@@ -197,10 +197,23 @@ static bool is_sum_or_product(const char *op)
 	return !strcmp(op, "Add") || !strcmp(op, "Sub") || !strcmp(op, "Mul") || !strcmp(op, "Div");
 }
 
-// Without metadata a name and a shape must do.
-static const char *guess_reason(Reader *r, Weight *w, const NodeProto *node, const char *name)
+// Is operand k added to products of one column: a bias, though a single number?
+static bool is_lone_bias(const Call *c, int k)
 {
-	const char *op = node ? node->op_type : "";
+	const char *op = c->node->op_type;
+	if (!strcmp(op, "Gemm") || !strcmp(op, "Conv") || !strcmp(op, "ConvTranspose"))
+		return k == 2;
+	Ref product = !strcmp(op, "Add") && c->nin == 2 ? c->arg[1 - k].ref : 0;
+	const Val *v = val(c->g, product);
+	while (v->op == O_reshape)
+		v = val(c->g, v->in[0]);
+	return product && v->op == O_dot && v->shape.dim[v->shape.rank - 1] == 1;
+}
+
+// Without metadata a name and a shape must do.
+static const char *guess_reason(Reader *r, Weight *w, const Call *c, int k, const char *name)
+{
+	const char *op = c ? c->node->op_type : "";
 	bool torch = starts_with(r->proto->producer_name, "pytorch");
 	bool named = !is_opaque(name);
 	int64_t n = count_of(&w->shape);
@@ -208,7 +221,8 @@ static const char *guess_reason(Reader *r, Weight *w, const NodeProto *node, con
 		return "a buffer by its name";
 	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
 		return "a single number";
-	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp"))
+	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp") &&
+	    !(c && is_lone_bias(c, k)))
 		return "a single number";
 	if (!named && wide_axes(&w->shape) > 1 && is_sum_or_product(op))
 		return computed;
@@ -261,9 +275,9 @@ static const char *signature_reason(Reader *r, Weight *w, const NodeProto *node,
 }
 
 // NULL for a parameter.
-static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *node, int k,
-                                      const char *name)
+static const char *reason_not_trained(Reader *r, Weight *w, const Call *c, int k, const char *name)
 {
+	const NodeProto *node = c ? c->node : NULL;
 	if (w->inner)
 		return "it lies in the graph of a loop or branch, where it cannot be written back";
 	if (node && is_statistic(node, k))
@@ -274,7 +288,7 @@ static const char *reason_not_trained(Reader *r, Weight *w, const NodeProto *nod
 	if (node && is_number_operand(node->op_type, k))
 		return "a number of an operator";
 	const char *why =
-	    has_signature(r) ? signature_reason(r, w, node, name) : guess_reason(r, w, node, name);
+	    has_signature(r) ? signature_reason(r, w, node, name) : guess_reason(r, w, c, k, name);
 	if (!why && w->table && is_sinusoid(r, w))
 		why = "a table of sines and cosines";
 	return why;
@@ -484,9 +498,10 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 {
 	if (w->type != E_f32)
 		return weight_constant(r, w);
-	const NodeProto *node = c && !c->space->depth ? c->node : NULL;
+	const Call *main = c && !c->space->depth ? c : NULL;
+	const NodeProto *node = main ? main->node : NULL;
 	const char *name = split_name(r, w, node, name_of_use(r, w, node, k));
-	const char *why = reason_not_trained(r, w, node, k, name);
+	const char *why = reason_not_trained(r, w, main, k, name);
 	int choice = users_choice(r, name, w->name);
 	if (choice == 1 && node && is_number_operand(node->op_type, k) && w->shape.rank == 0)
 		choice = -1;
