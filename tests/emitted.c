@@ -261,13 +261,16 @@ static Graph *stores_as_outs(Arena *arena, const Graph *from)
 	return g;
 }
 
-static Ref put_wide(void *none, Graph *g, const Val *v, const Ref *in)
+typedef struct Bodies { // what becomes of the bodies of loops
+	Graph *(*changed)(Arena *, const Graph *);
+} Bodies;
+
+static Ref put_changed(void *bodies, Graph *g, const Val *v, const Ref *in)
 {
-	(void)none;
 	if (v->op != O_loop)
 		return put_as(g, v, in);
 	Cycle c = loop_of(v);
-	c.body = widen_graph(g->arena, c.body);
+	c.body = ((const Bodies *)bodies)->changed(g->arena, c.body);
 	return put_loop(g, &c, in);
 }
 
@@ -280,7 +283,7 @@ Graph *widen_graph(Arena *arena, const Graph *narrow)
 	to->slots.count = 0;
 	for (int s = 0; s < from->slots.count; s++)
 		add_slot(to, from->slots.at[s]);
-	copy_values(to, from, now, put_wide, NULL);
+	copy_values(to, from, now, put_changed, &(Bodies){widen_graph});
 	copy_ends(to, from, now);
 	return graph_live(arena, to);
 }
@@ -305,35 +308,31 @@ double check_wide(Arena *arena, const Graph *from, const Array *slot, const Targ
 
 // ---- rounding -------------------------------------------------------------------------
 
-static void round_array(Arena *arena, Array *a, double disturbance, uint64_t random)
-{
-	void *bytes = take(arena, 8 * (size_t)count_of(&a->shape) + 8);
-	const Array *part = a->part;
-	array_to(a, bytes);
-	*a = array_from(arena, a->type, &a->shape, bytes);
-	a->part = part;
-	for (int64_t i = 0; is_float(a->type) && i < count_of(&a->shape); i++)
-		a->f[i] *= 1 + disturbance * ((double)(next_random(&random) % 2001) / 1000 - 1);
-}
-
 enum { HALF = 2, ALL = 8 }; // bytes of the floats that are rounded
 
-// Floats of at most `bytes` are rounded to their type.
-static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, int bytes,
-                           double disturbance, int sample)
+typedef struct Rounding {
+	int bytes; // of the floats that are
+	double disturbance;
+	uint64_t random;
+} Rounding;
+
+// A float of few bytes becomes what its type can say, and is disturbed.
+static void round_value(void *context, Arena *arena, const Val *v, Array *x)
 {
-	Array *result = NEWS(arena, Array, g->nval);
-	for (int r = 1; r < g->nval; r++) {
-		const Val *v = &g->val[r];
-		Array *in = NEWS(arena, Array, v->nin + 1);
-		for (int k = 0; k < v->nin; k++)
-			in[k] = result[v->in[k]];
-		result[r] = eval_value(arena, g, r, slot, in);
-		if (is_float(v->type) && elems[v->type].bytes <= bytes)
-			round_array(arena, &result[r], disturbance,
-			            (uint64_t)(sample * g->nval + r));
-	}
-	return result;
+	Rounding *r = context;
+	if (!is_float(v->type) || elems[v->type].bytes > r->bytes)
+		return;
+	void *bytes = take(arena, 8 * (size_t)count_of(&x->shape) + 8);
+	array_to(x, bytes);
+	*x = array_from(arena, x->type, &x->shape, bytes);
+	for (int64_t i = 0; r->disturbance > 0 && i < count_of(&x->shape); i++)
+		x->f[i] *=
+		    1 + r->disturbance * ((double)(next_random(&r->random) % 2001) / 1000 - 1);
+}
+
+static Array *eval_rounded(Arena *arena, const Graph *g, const Array *slot, Rounding r)
+{
+	return eval_touched(arena, g, slot, round_value, &r);
 }
 
 static void add_errors(const Graph *g, const Array *exact, const Array *rounded, double *error)
@@ -348,32 +347,28 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 	}
 }
 
-bool all_certain(const Graph *g)
+// Wholes opened, in bodies too, so that all that is computed is rounded.
+static Graph *open_bodies(Arena *arena, const Graph *whole)
 {
-	bool certain = true;
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_loop) {
-			Cycle c = loop_of(val(g, r));
-			certain &= makes_all_trips(g, &c, val(g, r)->in) && all_certain(c.body);
-		}
-	return certain;
-}
-
-const Graph *laid_out(Arena *arena, const Graph *g)
-{
-	return all_certain(g) ? unroll_pass(arena, g, INT32_MAX) : g;
+	const Graph *from = open_pass(arena, whole);
+	Graph *to = graph_like(arena, from);
+	Ref *now = NEWS(arena, Ref, from->nval);
+	to->plain = PLAIN_ALL;
+	copy_values(to, from, now, put_changed, &(Bodies){open_bodies});
+	copy_ends(to, from, now);
+	return graph_live(arena, to);
 }
 
 double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, double disturbance)
 {
 	Arena *own = arena_new();
-	const Graph *g = graph_live(own, open_pass(own, laid_out(own, from)));
-	const Array *exact = eval_rounded(own, g, slot, HALF, 0, 0);
+	const Graph *g = open_bodies(own, from);
+	const Array *exact = eval_rounded(own, g, slot, (Rounding){.bytes = HALF});
 	double *error = NEWS(arena, double, g->outs.count + g->stores.count + 1);
 	for (int sample = 0; sample < (disturbance > 0 ? 5 : 1); sample++) {
 		Arena *each = arena_new();
-		double by = sample ? disturbance : 0;
-		add_errors(g, exact, eval_rounded(each, g, slot, ALL, by, sample), error);
+		Rounding r = {ALL, sample ? disturbance : 0, (uint64_t)sample};
+		add_errors(g, exact, eval_rounded(each, g, slot, r), error);
 		arena_free(each);
 	}
 	arena_free(own);
@@ -395,7 +390,7 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 {
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
-	Array *want = eval_halves(own, g, slot);
+	Array *want = eval_rounded(own, g, slot, (Rounding){.bytes = HALF});
 	Compiled *c = compile_graph(own, g, target, what);
 	Run r = run_once(own, c, slot, plain_launch, &status);
 	bool good = !status && same_bits(own, c, slot, &r, what);

@@ -35,11 +35,6 @@ double check_wide(Arena *, const Graph *, const Array *slot, const Target *, Lau
 // By out, then store: how far an element of it lies from the evaluator, compiled; INFINITY where
 // workers in another order leave other bits. Floats narrower than f32 are rounded as in memory.
 double *graph_errors(Arena *, const Graph *, const Array *slot, const Target *, const char *what);
-// Does every loop of g make all its trips, and every one in their bodies?
-bool all_certain(const Graph *);
-// The graph with its loops as the trips they make, where that is known of all of them: what bodies
-// compute can be rounded too.
-const Graph *laid_out(Arena *, const Graph *);
 // By out, then store: how much it changes at most when every value is rounded to its type, as it
 // is or with floats disturbed by up to that share of them: what is to be expected of a computation
 // in these types.

@@ -57,6 +57,17 @@ static void check_text(Arena *arena, const char *name, const Graph *g)
 	hold(!strcmp(text, graph_text(arena, again)), name, "reads back as another graph");
 }
 
+static bool all_certain(const Graph *g)
+{
+	bool certain = true;
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_loop) {
+			Cycle c = loop_of(val(g, r));
+			certain &= makes_all_trips(g, &c, val(g, r)->in) && all_certain(c.body);
+		}
+	return certain;
+}
+
 static void check_file(const char *path)
 {
 	Arena *arena = arena_new();

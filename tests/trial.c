@@ -150,35 +150,34 @@ static double farthest(const Array *a, const Array *b)
 	return most;
 }
 
-static void disturb(Array *a, double by, uint64_t seed)
+typedef struct Disturbance { // a share of every number
+	double constants, computed;
+	uint64_t random;
+} Disturbance;
+
+static void disturb(void *context, Arena *arena, const Val *v, Array *x)
 {
-	for (int64_t i = 0; i < count_of(&a->shape); i++)
-		a->f[i] *= 1 + by * (2 * noise(seed * 0x9E3779B97F4A7C15u + (uint64_t)i) - 1);
+	(void)arena;
+	Disturbance *d = context;
+	if (v->op == O_slot || !is_float(v->type))
+		return;
+	double by = v->op == O_const ? d->constants : d->computed;
+	for (int64_t i = 0; i < count_of(&x->shape); i++)
+		x->f[i] *= 1 + by * (2 * noise(d->random++ * 0x9E3779B97F4A7C15u) - 1);
 }
 
 // By out of g: how far rounding may move it. What is computed is off by an ulp of double or so, and
 // constants by so much of them.
-static double *out_rounding(const Trial *t, const Graph *from, double constants)
+static double *out_rounding(const Trial *t, const Graph *g, double constants)
 {
 	enum { SAMPLES = 4 };
-	const double computed = 0x1p-51;
 	Arena *own = arena_new();
-	const Graph *g = laid_out(own, from);
 	double *most = NEWS(t->arena, double, g->outs.count + 1);
 	Array *exact = eval_graph(own, g, t->slot);
 	for (uint64_t sample = 1; sample <= SAMPLES; sample++) {
 		Arena *arena = arena_new();
-		Array *x = NEWS(arena, Array, g->nval);
-		for (Ref r = 1; r < (Ref)g->nval; r++) {
-			const Val *v = val(g, r);
-			Array *in = NEWS(arena, Array, v->nin + 1);
-			for (int k = 0; k < v->nin; k++)
-				in[k] = x[v->in[k]];
-			x[r] = eval_value(arena, g, r, t->slot, in);
-			if (v->op != O_slot && is_float(v->type))
-				disturb(&x[r], v->op == O_const ? constants : computed,
-				        sample * (uint64_t)g->nval + r);
-		}
+		Disturbance d = {constants, 0x1p-51, sample << 32};
+		Array *x = eval_touched(arena, g, t->slot, disturb, &d);
 		for (int k = 0; k < g->outs.count; k++)
 			most[k] = fmax(most[k],
 			               farthest(&x[g->outs.at[k].val], &exact[g->outs.at[k].val]));

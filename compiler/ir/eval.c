@@ -65,15 +65,20 @@ static void copy_elements(Array *to, int64_t first, const Array *from)
 		copy_element(to, first + i, from, i);
 }
 
+typedef struct Hand { // what touches each value
+	Touch *touch;
+	void *context;
+} Hand;
+
 typedef struct Turn { // a loop being run
 	Cycle loop;
 	Array *slot;  // of the body
 	Array *part;  // results so far
 	Array *ahead; // carried values for the next trip
-	bool halves;  // are rounded
+	Hand hand;
 } Turn;
 
-static Array *eval_live(Arena *, const Graph *, const Array *slot, bool halves);
+static Array *eval_live(Arena *, const Graph *, const Array *slot, Hand);
 
 static Turn turn_start(Arena *arena, const Val *v, const Array *in)
 {
@@ -101,7 +106,7 @@ static bool turn_once(Turn *t, const Array *in, int64_t at)
 	const Cycle *l = &t->loop;
 	for (int k = 0; k < l->carried + l->scanned; k++)
 		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
-	const Array *value = eval_live(arena, l->body, t->slot, t->halves);
+	const Array *value = eval_live(arena, l->body, t->slot, t->hand);
 	for (int k = 0; k < loop_results(l); k++) {
 		const Array *from = &value[l->body->outs.at[l->until + k].val];
 		bool carried = k < l->carried;
@@ -118,10 +123,10 @@ static bool turn_once(Turn *t, const Array *in, int64_t at)
 	return on;
 }
 
-static Array eval_loop(Arena *arena, const Val *v, const Array *in, bool halves)
+static Array eval_loop(Arena *arena, const Val *v, const Array *in, Hand hand)
 {
 	Turn t = turn_start(arena, v, in);
-	t.halves = halves;
+	t.hand = hand;
 	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
 	bool on = true;
 	for (; on && n < limit; n++)
@@ -184,7 +189,7 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 }
 
 static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
-                      bool halves)
+                      Hand hand)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_const)
@@ -192,23 +197,16 @@ static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, co
 	if (v->op == O_slot)
 		return slot[v->attr->i[0]];
 	if (v->op == O_loop)
-		return eval_loop(arena, v, in, halves);
+		return eval_loop(arena, v, in, hand);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 }
 
 Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
 {
-	return value_of(arena, g, r, slot, in, false);
+	return value_of(arena, g, r, slot, in, (Hand){0});
 }
 
-static Array rounded(Arena *arena, const Array *x)
-{
-	void *bytes = take(arena, 8 * (size_t)count_of(&x->shape));
-	array_to(x, bytes);
-	return array_from(arena, x->type, &x->shape, bytes);
-}
-
-static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, bool halves)
+static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Hand hand)
 {
 	bool *live = graph_marks(arena, g);
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
@@ -221,19 +219,19 @@ static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, bool ha
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		result[r] = value_of(arena, g, r, slot, in, halves);
-		if (halves && is_float(v->type) && elems[v->type].bytes == 2)
-			result[r] = rounded(arena, &result[r]);
+		result[r] = value_of(arena, g, r, slot, in, hand);
+		if (hand.touch)
+			hand.touch(hand.context, arena, v, &result[r]);
 	}
 	return result;
 }
 
 Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 {
-	return eval_live(arena, g, slot, false);
+	return eval_live(arena, g, slot, (Hand){0});
 }
 
-Array *eval_halves(Arena *arena, const Graph *g, const Array *slot)
+Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
 {
-	return eval_live(arena, g, slot, true);
+	return eval_live(arena, g, slot, (Hand){touch, context});
 }

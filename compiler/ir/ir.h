@@ -512,8 +512,9 @@ Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const A
 Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in);
 // Every live value of g; slots from `slot` (by number). Result by Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
-// The same with floats of 16 bits rounded to their type, in bodies of loops too.
-Array *eval_halves(Arena *, const Graph *, const Array *slot);
+// The same; each value is handed to `touch` before others read it, those of bodies at every trip.
+typedef void Touch(void *context, Arena *, const Val *, Array *);
+Array *eval_touched(Arena *, const Graph *, const Array *slot, Touch *touch, void *context);
 // What rand means.
 double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position);
 
