@@ -1,4 +1,5 @@
 """Writes what has no result yet in contrib.txt its own. Needs onnx and onnxruntime; the test needs only the file."""
+import math
 import re
 import numpy as np
 import onnxruntime
@@ -33,8 +34,7 @@ def attribute(text):
 
 
 def gelu(x):
-    from math import erf
-    return x * (1 + np.vectorize(erf)(x / np.sqrt(2))) / 2
+    return x * (1 + np.vectorize(math.erf)(x / np.sqrt(2))) / 2
 
 
 def gelu_tanh(x):
@@ -97,6 +97,7 @@ def crop(a, x):
 
 definitions = {
     'Affine': lambda a, x: a['alpha'] * x + a['beta'], 'Scale': lambda a, x: a['scale'] * x,
+    'Erfc': lambda a, x: np.vectorize(math.erfc)(x),
     'ScaledTanh': lambda a, x: a['alpha'] * np.tanh(a['beta'] * x),
     'ParametricSoftplus': lambda a, x: a['alpha'] * np.log(1 + np.exp(a['beta'] * x)),
     'ImageScaler': lambda a, x: a['scale'] * x + np.reshape(a['bias'], (1, -1, 1, 1)),

@@ -114,28 +114,7 @@ detect (float[1, 9, 4] boxes, float[1, 2, 9] scores) => (float[n, 6] found)
   class_column = Cast<to = 1>(class)
   found = Concat<axis = 1>(where, class_column, score_column)
 }"""
-# A classifier as scikit-learn's converter writes it: features scaled, a bias of one number, labels that are text.
-CLASSIFIER = """<ir_version: 8, opset_import: ["": 17, "ai.onnx.ml": 1], producer_name: "skl2onnx">
-classifier (float[N, 4] X) => (string[N] label, seq(map(string, float)) probability)
-<float[4, 3] coefficient = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25, 0.125, -0.5, 1.0, 0.75, 0.25, -0.125},
- float[1, 3] intercept = {0.25, -0.5, 0.125}, float[3, 1] coefficient1 = {1.0, -0.75, 0.5}, float[1, 1] intercept1 = {-0.25},
- float one = {1}, string[2] classes = {"no", "yes"}, int64[1] line = {-1}>
-{
-  scaled = ai.onnx.ml.Scaler<offset = [0.5, 0.0, -0.5, 0.25], scale = [1.0, 2.0, 0.5, 1.0]>(X)
-  product = MatMul(scaled, coefficient)
-  sum = Add(product, intercept)
-  hidden = Relu(sum)
-  product1 = MatMul(hidden, coefficient1)
-  sum1 = Add(product1, intercept1)
-  yes = Sigmoid(sum1)
-  no = Sub(one, yes)
-  both = Concat<axis = 1>(no, yes)
-  place = ArgMax<axis = 1>(both)
-  labels = ai.onnx.ml.ArrayFeatureExtractor(classes, place)
-  label = Reshape(labels, line)
-  probability = ai.onnx.ml.ZipMap<classlabels_strings = ["no", "yes"]>(both)
-}"""
-for name, text in [('select', SELECT), ('detect', DETECT), ('classifier', CLASSIFIER)]:
+for name, text in [('select', SELECT), ('detect', DETECT)]:
     model = parser.parse_model(text)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, name + '.onnx')
