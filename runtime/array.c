@@ -13,30 +13,6 @@
 
 // ---- bytes ----------------------------------------------------------------------------
 
-int amos_blob_map(const char *path, struct amos_blob *blob)
-{
-	*blob = (struct amos_blob){0};
-	int file = open(path, O_RDONLY | O_CLOEXEC);
-	struct stat about;
-	if (file < 0)
-		return amos_fail_errno("read", path);
-	if (fstat(file, &about) || S_ISDIR(about.st_mode)) {
-		errno = S_ISDIR(about.st_mode) ? EISDIR : errno;
-		close(file);
-		return amos_fail_errno("read", path);
-	}
-	size_t size = (size_t)about.st_size;
-	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
-	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
-	close(file);
-	if (status)
-		return status;
-	if (!size)
-		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-	*blob = (struct amos_blob){at, size, at, size};
-	return AMOS_DONE;
-}
-
 // Reads all that is left of a gzip file (or a plain one) into blob->base.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
@@ -65,17 +41,55 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
 
-static int gunzip(const char *path, struct amos_blob *blob)
+// Reads all of a file, which it closes: a compressed one, or one that cannot be mapped.
+static int read_file(int file, const char *path, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
-	gzFile file = gzopen(path, "rb");
-	if (!file)
-		return amos_fail_errno("read", path);
-	int status = read_all(file, path, blob);
-	gzclose(file);
+	gzFile from = gzdopen(file, "rb");
+	if (!from) {
+		close(file);
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	}
+	int status = read_all(from, path, blob);
+	gzclose(from);
 	if (status)
 		amos_blob_free(blob);
 	return status;
+}
+
+static int map_file(int file, size_t size, const char *path, struct amos_blob *blob)
+{
+	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
+	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
+	close(file);
+	if (status)
+		return status;
+	if (!size)
+		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
+	*blob = (struct amos_blob){at, size, at, size};
+	return AMOS_DONE;
+}
+
+static int open_bytes(const char *path, bool compressed, struct amos_blob *blob)
+{
+	*blob = (struct amos_blob){0};
+	int file = open(path, O_RDONLY | O_CLOEXEC);
+	struct stat about;
+	if (file < 0)
+		return amos_fail_errno("read", path);
+	if (fstat(file, &about) || S_ISDIR(about.st_mode)) {
+		errno = S_ISDIR(about.st_mode) ? EISDIR : errno;
+		close(file);
+		return amos_fail_errno("read", path);
+	}
+	return compressed || !S_ISREG(about.st_mode)
+	           ? read_file(file, path, blob)
+	           : map_file(file, (size_t)about.st_size, path, blob);
+}
+
+int amos_blob_map(const char *path, struct amos_blob *blob)
+{
+	return open_bytes(path, false, blob);
 }
 
 void amos_blob_free(struct amos_blob *blob)
@@ -365,7 +379,7 @@ static bool ends_with(const char *text, const char *end)
 static int open_plain(const char *path, struct amos_array *array)
 {
 	struct amos_blob blob;
-	int status = ends_with(path, ".gz") ? gunzip(path, &blob) : amos_blob_map(path, &blob);
+	int status = open_bytes(path, ends_with(path, ".gz"), &blob);
 	if (status)
 		return status;
 	if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))

@@ -3,6 +3,7 @@
 // end by an interrupt leaves nothing beside it. A device or a pipe, which no file may replace, gets
 // the whole at the end.
 #include "rt.h"
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
@@ -12,7 +13,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static char *volatile being_written; // aside, by this process
+static const char ending[] = ".aside"; // of a name to write under
+static char *volatile being_written;   // aside, by this process
 
 void amos_file_interrupted(void)
 {
@@ -32,10 +34,10 @@ static void forget(struct amos_file *file)
 // Each process has a name of its own to write aside under: two may write the same file.
 static bool name_aside(struct amos_file *file)
 {
-	const char *folder = getenv("TMPDIR");
-	int n = file->device ? asprintf(&file->aside, "%s/amos.%d.aside",
-	                                folder ? folder : P_tmpdir, (int)getpid())
-	                     : asprintf(&file->aside, "%s.%d.aside", file->target, (int)getpid());
+	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
+	int process = (int)getpid(),
+	    n = file->device ? asprintf(&file->aside, "%s/amos.%d%s", folder, process, ending)
+	                     : asprintf(&file->aside, "%s.%d%s", file->target, process, ending);
 	if (n < 0)
 		file->aside = NULL;
 	return n >= 0;
@@ -66,6 +68,18 @@ void amos_file_drop(struct amos_file *file)
 		fclose(file->to);
 	unlink(file->aside);
 	forget(file);
+}
+
+void amos_file_sweep(const char *folder)
+{
+	DIR *all = opendir(folder);
+	for (struct dirent *one; all && (one = readdir(all));) {
+		size_t n = strlen(one->d_name), m = strlen(ending);
+		if (n > m && !strcmp(one->d_name + n - m, ending))
+			unlinkat(dirfd(all), one->d_name, 0);
+	}
+	if (all)
+		closedir(all);
 }
 
 // A rename is on the disk only when its folder is.

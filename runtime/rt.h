@@ -45,6 +45,8 @@ struct amos_file {
 int amos_file_open(struct amos_file *, const char *path);
 int amos_file_keep(struct amos_file *); // flush, sync, rename, sync the folder; on failure dropped
 void amos_file_drop(struct amos_file *);
+// Removes what a process that was killed has left in a folder where no other writes.
+void amos_file_sweep(const char *folder);
 void amos_file_interrupted(void); // in a handler: removes what is being written aside
 
 // ---- convert.c: elements of one type as another ---------------------------------------
@@ -61,7 +63,7 @@ int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t
 
 // ---- array.c: files as arrays ---------------------------------------------------------
 
-struct amos_blob { // bytes of a file, mapped, or read
+struct amos_blob { // bytes of a file: mapped, or read where it is a pipe or compressed
 	const unsigned char *at;
 	size_t count;
 	void *base;    // to be freed, or unmapped

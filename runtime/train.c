@@ -251,6 +251,7 @@ static int lock_folder(struct training *t)
 		                 "%s: another run is going on in this folder: wait for its end, or "
 		                 "give a folder of its own by -o",
 		                 t->dir);
+	amos_file_sweep(t->dir);
 	return AMOS_DONE;
 }
 

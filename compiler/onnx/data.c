@@ -67,15 +67,16 @@ static Bytes map_file(int fd, const struct stat *st)
 
 static Bytes map_bytes(const char *where, const char *path)
 {
-	bool own = !strcmp(where, path); // not a file that another one names
-	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	bool own = !strcmp(where, path);                        // not a file that another one names
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // no pipe is waited for
 	if (fd < 0)
 		fail(where, "%s%scannot be opened: %s", own ? "" : path, own ? "" : " ",
 		     strerror(errno));
 	struct stat st;
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		fail(where, "%s%snot a regular file", own ? "" : path, own ? "" : " is ");
+		fail(where, "%s%snot a regular file%s", own ? "" : path, own ? "" : " is ",
+		     S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
 	}
 	Bytes bytes = map_file(fd, &st);
 	int error = errno;
@@ -228,8 +229,9 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
 		     (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
-		fail(where, "external data of '%s' ends at byte %lld of '%s', which has %zu",
-		     t->name, (long long)(offset + length), location, all.count);
+		fail(where, "external data of '%s' ends at byte %llu of '%s', which has %zu",
+		     t->name, (unsigned long long)offset + (unsigned long long)length, location,
+		     all.count);
 	return (Bytes){all.at + offset, (size_t)length};
 }
 
