@@ -29,9 +29,10 @@ static int gradients;
 
 // ---- models ---------------------------------------------------------------------------
 
+// What the condition is made of: positive where entry i is there.
 static double keeps(int64_t i)
 {
-	return 2 * sin(12.9898 * (double)i + 'k');
+	return i % 3 == 1 ? -1 : 1;
 }
 
 static Counted *operand_named(Case *c, const char *name)
@@ -128,6 +129,14 @@ static int64_t place_in(const Shape *from, const Shape *to, int64_t i, const Cou
 	return place;
 }
 
+static Array part_values(void *context, const Slot *s)
+{
+	Array a = variant_values(context, s);
+	for (int64_t i = 0; starts_with(s->name, "keep") && i < count_of(&s->shape); i++)
+		a.f[i] = keeps(i);
+	return a;
+}
+
 // What is there of the counted graph's values.
 static Array whole_values(void *context, const Slot *s)
 {
@@ -157,7 +166,7 @@ static bool same_out(const Case *c, const char *name, const Array *want)
 	}
 	for (int64_t i = 0; i < count_of(&want->shape); i++) {
 		double x = element_at(all, place_in(&want->shape, &all->shape, i, NULL));
-		if (fabs(x - element_at(want, i)) <= 1e-9 * (1 + fabs(x)))
+		if (fabs(x - element_at(want, i)) <= 2e-7 * (1 + fabs(x))) // a mean's 1/n is f32
 			continue;
 		printf("%s: %s [%lld] is %g, wanted %g\n", c->line, name, (long long)i, x,
 		       element_at(want, i));
@@ -173,7 +182,7 @@ static bool check(char *const *line)
 	read_operands(&c);
 	c.whole = read_packed(variant(short_line(&c), &op), &(ReadOptions){0})->graph;
 	c.part = counted_graph(&c);
-	Trial *t = trial_new(arena, *line, c.part, variant_values, NULL);
+	Trial *t = trial_new(arena, *line, c.part, part_values, NULL);
 	c.given = t->slot;
 	c.value = eval_graph(arena, c.part, t->slot);
 	Array *slot = NEWS(arena, Array, c.whole->slots.count + 1);

@@ -312,6 +312,15 @@ static void first_as_first(Call *c)
 		pass_count(c, 0, a, 0, a);
 }
 
+// Results behind the first: one number for all axes from `axis` on.
+static void normed(Call *c)
+{
+	first_as_first(c);
+	for (int a = 0; a < axis_of(c, attr_int(c, "axis", -1), first_rank(c)); a++)
+		for (int i = 1; i < c->nout; i++)
+			pass_count(c, i, a, 0, a);
+}
+
 // Results: what is read, keys and values with those before them, scores.
 static void attended(Call *c)
 {

@@ -11,20 +11,64 @@ Ref whole_number(Graph *g, int64_t x)
 	return put_const(g, E_i64, (Shape){0}, &x);
 }
 
-// Entry i of a list, as i64 of rank 0: what is computed entry by entry is computed for it alone.
-static Ref entry_of(Graph *g, Ref x, int64_t i)
+enum { STEPS = 256 }; // values looked through for one entry
+
+// Where element i of a move stands in its operand.
+static int64_t place_before(const Val *v, const Shape *from, int64_t i)
 {
-	Val v = *val(g, x);
-	if (count_of(&v.shape) == 1)
-		return put_cast(g, put_reshape(g, x, (Shape){0}), E_i64);
-	if (prims[v.op].cls != C_map)
-		return put_cast(g, put_reshape(g, take_range(g, x, 0, i, 1), (Shape){0}), E_i64);
+	int64_t stride[RANK], wide[RANK], place = 0;
+	row_strides(&v->shape, stride);
+	row_strides(from, wide);
+	for (int a = 0; a < v->shape.rank; a++) {
+		int64_t at = i / stride[a] % v->shape.dim[a];
+		if (v->op == O_permute)
+			place += wide[v->attr->i[a]] * at;
+		else if (v->op == O_slice)
+			place += wide[a] * (v->attr->i[3 * a] + at * v->attr->i[3 * a + 2]);
+		else
+			place += from->dim[a] == 1 ? 0 : wide[a] * at;
+	}
+	return place;
+}
+
+static Ref element_of(Graph *g, Ref x, int64_t i, int *steps);
+
+// Element i of values joined along their only axis.
+static Ref joined_element(Graph *g, const Val *v, int64_t i, int *steps)
+{
+	int k = 0;
+	for (; i >= val(g, v->in[k])->shape.dim[0]; k++)
+		i -= val(g, v->in[k])->shape.dim[0];
+	return element_of(g, v->in[k], i, steps);
+}
+
+static Ref mapped_element(Graph *g, const Val *v, int64_t i, int *steps)
+{
 	Ref in[3];
-	for (int k = 0; k < v.nin; k++)
-		in[k] = count_of(&val(g, v.in[k])->shape) == 1
-		            ? put_reshape(g, v.in[k], (Shape){0})
-		            : put_reshape(g, take_range(g, v.in[k], 0, i, 1), (Shape){0});
-	return put_cast(g, put_as(g, &v, in), E_i64);
+	for (int k = 0; k < v->nin; k++) {
+		Shape from = val(g, v->in[k])->shape;
+		int64_t at = from.rank ? place_before(v, &from, i) : 0;
+		in[k] = element_of(g, v->in[k], at, steps);
+	}
+	return put_as(g, v, in);
+}
+
+// Element i in row-major order, of rank 0: made for itself alone, of the elements that it needs.
+static Ref element_of(Graph *g, Ref x, int64_t i, int *steps)
+{
+	Val v = *val(g, x); // values may move
+	bool deep = --*steps > 0;
+	if (v.op == O_reshape && deep)
+		return element_of(g, v.in[0], i, steps);
+	if ((v.op == O_permute || v.op == O_slice || v.op == O_expand) && deep) {
+		Shape from = val(g, v.in[0])->shape;
+		return element_of(g, v.in[0], place_before(&v, &from, i), steps);
+	}
+	if (v.op == O_concat && v.shape.rank == 1 && deep)
+		return joined_element(g, &v, i, steps);
+	if (prims[v.op].cls == C_map && deep)
+		return mapped_element(g, &v, i, steps);
+	return put_reshape(g, take_range(g, flat(g, x), 0, i, 1), (Shape){0});
 }
 
 Ref fixed_operand(Call *c, int k)
@@ -52,10 +96,11 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 	if (!is_const(c->g, x) && (*n > NUMS || s.rank > 1))
 		refuse_computed(c, x,
 		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
-	x = merge_axes(c->g, x, 0, s.rank);
 	Ref *entry = NEWS(c->r->arena, Ref, *n + 1);
-	for (int i = 0; i < *n; i++)
-		entry[i] = entry_of(c->g, x, i);
+	for (int i = 0; i < *n; i++) {
+		int steps = STEPS;
+		entry[i] = put_cast(c->g, element_of(c->g, x, i, &steps), E_i64);
+	}
 	return entry;
 }
 

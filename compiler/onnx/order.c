@@ -53,8 +53,8 @@ static Ref compared(const Order *o, Ref x, Ref y)
 }
 
 // One trip: entries `span` apart are exchanged where they stand in the wrong order, which is the
-// other way round in every other block. What is there comes first, then keys decide, then places:
-// each counts more than all that follow.
+// other way round in every other block. What is there comes first, then keys decide among that,
+// then places: each counts more than all that follow.
 static Ref exchanged(const Order *o, Ref place, Ref span, Ref block)
 {
 	Graph *g = o->g;
@@ -64,6 +64,7 @@ static Ref exchanged(const Order *o, Ref place, Ref span, Ref block)
 	Ref sign = compared(o, keys_at(o, other), keys_at(o, place));
 	Ref late[2] = {put2(g, O_le, o->count, other), put2(g, O_le, o->count, place)};
 	Ref behind = put2(g, O_sub, put_cast(g, late[0], E_i64), put_cast(g, late[1], E_i64));
+	sign = put3(g, O_select, late[0], zero, sign);
 	Ref tie = put1(g, O_sign, put2(g, O_sub, other, place));
 	Ref all = put2(g, O_add, put2(g, O_add, scaled(g, behind, 4), scaled(g, sign, 2)), tie);
 	Ref low = put2(g, O_eq, put2(g, O_and, here, span), zero),

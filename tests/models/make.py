@@ -114,7 +114,29 @@ detect (float[1, 9, 4] boxes, float[1, 2, 9] scores) => (float[n, 6] found)
   class_column = Cast<to = 1>(class)
   found = Concat<axis = 1>(where, class_column, score_column)
 }"""
-for name, text in [('select', SELECT), ('detect', DETECT)]:
+# Rows that the data choose, with a rim up to a fixed number, as torch exports F.pad.
+PADDED = """<ir_version: 8, opset_import: ["": 17]>
+padded (float[4, 3] x) => (float[4, 3] zeros, float[n, 3] edges)
+<float zero = {0}, int64 start = {0}, int64 most = {4}, int64[1] first = {0}, int64[3] none = {0, 0, 0}, int64[2] pairs = {-1, 2},
+ int64[1] last = {-1}, int64[1] lowest = {-9223372036854775807}, int64[2] size = {4, 3}>
+{
+  positive = Greater(x, zero)
+  column = Gather<axis = 1>(positive, start)
+  rows = Compress<axis = 0>(x, column)
+  shape = Shape(rows)
+  count = Gather(shape, start)
+  missing = Sub(most, count)
+  rim = Unsqueeze(missing, first)
+  listed = Concat<axis = 0>(none, rim)
+  paired = Reshape(listed, pairs)
+  reversed = Slice(paired, last, lowest, first, last)
+  sides = Transpose(reversed)
+  pads = Reshape(sides, last)
+  all = Pad(rows, pads)
+  zeros = Reshape(all, size)
+  edges = Pad<mode = "edge">(rows, pads)
+}"""
+for name, text in [('select', SELECT), ('detect', DETECT), ('padded', PADDED)]:
     model = parser.parse_model(text)
     onnx.checker.check_model(model, full_check=True)
     onnx.save(model, name + '.onnx')

@@ -219,6 +219,50 @@ static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, d
 	return put(g, O_norm, 1, &x, &attr);
 }
 
+static bool is_counted(const Call *c, int n, const int64_t *axes)
+{
+	for (int i = 0; i < n; i++)
+		if (count_along(c, 0, (int)axes[i]))
+			return true;
+	return false;
+}
+
+// The mean of what is there of x, which is shaped as operand 0.
+static Ref mean_there(Call *c, Ref x, int n, const int64_t *axes)
+{
+	Graph *g = c->g;
+	Ref count = whole_number(g, 1);
+	if (!is_counted(c, n, axes))
+		return put_mean(g, x, n, axes);
+	for (int i = 0; i < n; i++) {
+		int axis = (int)axes[i];
+		if (count_along(c, 0, axis))
+			x = fill_behind(g, x, axis, count_along(c, 0, axis), 0);
+		count = put2(g, O_mul, count, length_along(c, 0, axis));
+	}
+	Ref sum = put_fold(g, O_sum, x, n, axes);
+	count = put2(g, O_max, count, whole_number(g, 1));
+	return put2(g, O_div, sum, put_cast(g, count, val(g, sum)->type));
+}
+
+static Ref variance_there(Call *c, int n, const int64_t *axes)
+{
+	Ref rest = put2(c->g, O_sub, c->in[0], mean_there(c, c->in[0], n, axes));
+	return mean_there(c, square(c->g, rest), n, axes);
+}
+
+// Operand 0, normalised by what is there of it.
+static Ref norm_there(Call *c, bool centred, int n, const int64_t *axes, double eps)
+{
+	Graph *g = c->g;
+	Ref x = c->in[0];
+	if (!is_counted(c, n, axes))
+		return put_norm(g, x, centred, n, axes, eps);
+	Ref spread = centred ? variance_there(c, n, axes) : mean_there(c, square(g, x), n, axes);
+	x = centred ? put2(g, O_sub, x, mean_there(c, x, n, axes)) : x;
+	return put2(g, O_mul, x, put1(g, O_rsqrt, put2(g, O_add, spread, num_like(g, x, eps))));
+}
+
 static int axes_from(int from, int rank, int64_t *axes)
 {
 	for (int a = from; a < rank; a++)
@@ -250,12 +294,12 @@ void lower_layer_norm(Call *c)
 	int n = axes_from((int)axis_of(c, attr_int(c, "axis", -1), s.rank), s.rank, axes);
 	double eps = attr_float(c, "epsilon", 1e-5);
 	bool centred = c->how == N_layer;
-	Ref y = put_norm(g, c->in[0], centred, n, axes, eps);
+	Ref y = norm_there(c, centred, n, axes, eps);
 	c->out[0] = scale_shift(g, y, c->nin > 1 ? c->in[1] : 0, c->nin > 2 ? c->in[2] : 0);
 	if (c->nout < 2 || !centred)
 		return;
-	c->out[1] = put_mean(g, c->in[0], n, axes);
-	Ref variance = put_mean(g, square(g, put2(g, O_sub, c->in[0], c->out[1])), n, axes);
+	c->out[1] = mean_there(c, c->in[0], n, axes);
+	Ref variance = variance_there(c, n, axes);
 	if (c->nout > 2)
 		c->out[2] = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, variance, eps)));
 }
@@ -268,7 +312,7 @@ void lower_instance_norm(Call *c)
 		refuse(c, "wants samples and channels, found %d dimensions", rank);
 	int n = axes_from(2, rank, axes);
 	in_val(c, 1), in_val(c, 2);
-	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));
+	Ref y = norm_there(c, true, n, axes, attr_float(c, "epsilon", 1e-5));
 	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank),
 	                        per_channel(c->g, c->in[2], rank));
 }
@@ -282,7 +326,7 @@ void lower_mean_variance_norm(Call *c)
 		refuse(c, "%d axes for %d dimensions", n, rank);
 	for (int i = 0; i < n; i++)
 		axes[i] = axis_of(c, given ? given[i] : usual[i], rank);
-	c->out[0] = put_norm(c->g, c->in[0], true, n, axes, 1e-9);
+	c->out[0] = norm_there(c, true, n, axes, 1e-9);
 }
 
 void lower_group_norm(Call *c)
@@ -354,40 +398,18 @@ static Ref blend(Graph *g, Ref running, Ref batch, double momentum)
 	return put2(g, O_add, old, new);
 }
 
-// The mean of what is there of x, which is shaped as operand 0.
-static Ref mean_there(Call *c, Ref x, int n, const int64_t *axes)
-{
-	Graph *g = c->g;
-	Ref count = whole_number(g, 1);
-	for (int i = 0; i < n; i++) {
-		int axis = (int)axes[i];
-		if (count_along(c, 0, axis))
-			x = fill_behind(g, x, axis, count_along(c, 0, axis), 0);
-		count = put2(g, O_mul, count, length_along(c, 0, axis));
-	}
-	Ref sum = put_fold(g, O_sum, x, n, axes);
-	count = put2(g, O_max, count, whole_number(g, 1));
-	return put2(g, O_div, sum, put_cast(g, count, val(g, sum)->type));
-}
-
 static void train_batch_norm(Call *c, int rank, double eps)
 {
 	Graph *g = c->g;
 	int64_t axes[RANK] = {0};
 	int n = 1 + axes_from(2, rank, axes + 1);
-	bool counted = any_counted(c);
-	Ref x = c->in[0], y = counted ? 0 : put_norm(g, x, true, n, axes, eps);
-	Ref mean = counted ? mean_there(c, x, n, axes) : put_mean(g, x, n, axes);
-	Ref rest = put2(g, O_sub, x, mean), squares = square(g, rest);
-	Ref variance = counted ? mean_there(c, squares, n, axes) : put_mean(g, squares, n, axes);
-	if (counted)
-		y = put2(g, O_mul, rest,
-		         put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, x, eps))));
+	Ref y = norm_there(c, true, n, axes, eps);
 	c->out[0] =
 	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
 	double momentum = attr_float(c, "momentum", 0.9);
 	Shape channels = val(g, c->in[3])->shape;
-	Ref batch[2] = {put_reshape(g, mean, channels), put_reshape(g, variance, channels)};
+	Ref batch[2] = {put_reshape(g, mean_there(c, c->in[0], n, axes), channels),
+	                put_reshape(g, variance_there(c, n, axes), channels)};
 	for (int k = 0; k < 2; k++) {
 		int slot = running_slot(c, k);
 		Ref running = blend(g, contents(g, c->in[3 + k], slot), batch[k], momentum);

@@ -98,15 +98,21 @@ static Ref place_inside(const Call *c, Ref p, Ref n, const char *mode)
 	return put2(g, O_min, q, put2(g, O_sub, period, q));
 }
 
+// How many entries come before and behind an axis; cuts are negative.
+typedef struct Pads {
+	Ref before, behind;
+} Pads;
+
 // value: of the rim; 0: it is made of entries, as `mode` says.
-static Ref pad_counted(Call *c, Ref x, int axis, int64_t before, int64_t after, const char *mode,
-                       Ref value)
+static Ref pad_counted(Call *c, Ref x, int axis, const Pads *rim, const char *mode, Ref value)
 {
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape, line = {.rank = s.rank};
-	Ref count = count_along(c, 0, axis), zero = whole_number(g, 0);
-	int64_t most = MAX(s.dim[axis] + before + after, 0);
-	Ref p = put2(g, O_sub, put_iota(g, shape_of(1, &most), 0), whole_number(g, before));
+	Ref count = length_along(c, 0, axis), zero = whole_number(g, 0);
+	int64_t most = s.dim[axis] + extent_of(c, rim->before, "a rim").most +
+	               extent_of(c, rim->behind, "a rim").most;
+	most = MAX(most, 0);
+	Ref p = put2(g, O_sub, put_iota(g, shape_of(1, &most), 0), rim->before);
 	Ref at = smaller_of(g, place_inside(c, p, count, mode), whole_number(g, s.dim[axis] - 1));
 	Ref y = put_gather(g, x, larger_of(g, at, zero), axis);
 	for (int a = 0; a < s.rank; a++)
@@ -114,7 +120,8 @@ static Ref pad_counted(Call *c, Ref x, int axis, int64_t before, int64_t after, 
 	Ref inside = put2(g, O_and, put2(g, O_le, zero, p), put2(g, O_lt, p, count));
 	if (value)
 		y = put3(g, O_select, put_reshape(g, inside, line), y, value);
-	count = larger_of(g, put2(g, O_add, count, whole_number(g, before + after)), zero);
+	count = put2(g, O_add, put2(g, O_add, count, rim->before), rim->behind);
+	count = larger_of(g, count, zero);
 	c->counts[0].of[axis] = count;
 	return copy_behind(g, y, axis, count);
 }
@@ -134,23 +141,30 @@ static Ref rim_value(Call *c, const char *mode)
 	return put_cast(c->g, put_reshape(c->g, value, (Shape){0}), val(c->g, c->in[0])->type);
 }
 
-// How many entries come before and behind each axis; cuts are negative.
-static void read_pads(Call *c, int rank, int64_t *before, int64_t *after)
+// By axis.
+static void read_pads(Call *c, int rank, Pads *rim)
 {
 	int n = 0, naxes = 0;
-	const int64_t *pads = c->opset < 11 ? attr_ints(c, "pads", &n) : operand_ints(c, 1, &n);
+	const Ref *pads = entries_of(c, c->opset < 11 ? c->nin : 1, "pads", &n);
 	const int64_t *axes = operand_ints(c, 3, &naxes);
 	int count = axes ? naxes : rank;
 	if (!pads || n != 2 * count)
 		refuse(c, "%d pads for %d axes", n, count);
-	for (int i = 0; i < n; i++)
-		if (pads[i] < -INT32_MAX || pads[i] > INT32_MAX)
-			refuse(c, "a rim of %lld", (long long)pads[i]);
+	for (int a = 0; a < rank; a++)
+		rim[a].before = rim[a].behind = whole_number(c->g, 0);
 	for (int i = 0; i < count; i++) {
 		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
-		before[axis] = pads[i];
-		after[axis] = pads[count + i];
+		rim[axis] = (Pads){pads[i], pads[count + i]};
 	}
+}
+
+// A number that is known.
+static int64_t known_pad(const Call *c, Ref pad)
+{
+	int64_t n = const_int_at(val(c->g, pad), 0);
+	if (n < -INT32_MAX || n > INT32_MAX)
+		refuse(c, "a rim of %lld", (long long)n);
+	return n;
 }
 
 void lower_pad(Call *c)
@@ -158,14 +172,21 @@ void lower_pad(Call *c)
 	Graph *g = c->g;
 	int rank = in_val(c, 0)->shape.rank;
 	int64_t before[RANK] = {0}, after[RANK] = {0};
+	Pads rim[RANK];
 	const char *mode = attr_string(c, "mode", "constant");
 	Ref x = c->in[0], value = rim_value(c, mode);
-	read_pads(c, rank, before, after);
-	for (int a = 0; a < rank; a++)
-		if (count_along(c, 0, a)) {
-			x = pad_counted(c, x, a, before[a], after[a], mode, value);
-			before[a] = after[a] = 0;
+	read_pads(c, rank, rim);
+	for (int a = 0; a < rank; a++) {
+		bool known = is_const(g, rim[a].before) && is_const(g, rim[a].behind);
+		if (known) {
+			before[a] = known_pad(c, rim[a].before);
+			after[a] = known_pad(c, rim[a].behind);
 		}
+		if (known && !count_along(c, 0, a))
+			continue;
+		x = pad_counted(c, x, a, &rim[a], mode, value);
+		before[a] = after[a] = 0;
+	}
 	x = crop(g, x, before, after);
 	for (int a = 0; !value && a < rank; a++)
 		x = pad_axis(c, x, a, before[a], after[a], mode);
