@@ -161,7 +161,7 @@ static int read_record(struct amos_checkpoint *c, const char *path, int64_t *at)
 
 static int read_file(struct amos_checkpoint *c, const char *path)
 {
-	int status = amos_blob_map(path, &c->blob);
+	int status = amos_blob_open(path, false, &c->blob);
 	if (!status)
 		status = read_head(c, path);
 	if (status)

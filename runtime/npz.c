@@ -93,13 +93,6 @@ int amos_npz_read(const char *path, int64_t *n, struct amos_array **arrays)
 	return amos_npz_open(path, NULL, n, arrays);
 }
 
-void amos_npz_free(int64_t n, struct amos_array *arrays)
-{
-	for (int64_t i = 0; i < n; i++)
-		amos_array_free(&arrays[i]);
-	free(arrays);
-}
-
 // ---- writing --------------------------------------------------------------------------
 
 static const char *const npy_types[AMOS_TYPES] = {

@@ -27,9 +27,6 @@ struct amos_type {
 };
 extern const struct amos_type amos_types[AMOS_TYPES];
 
-// In a handler: removes files half written, writes `text`, ends with AMOS_MACHINE.
-void amos_interrupt(const char *text);
-
 uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
 uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
 
@@ -49,6 +46,11 @@ void amos_file_drop(struct amos_file *);
 void amos_file_sweep(const char *folder);
 void amos_file_interrupted(void); // in a handler: removes what is being written aside
 
+// ---- process.c ------------------------------------------------------------------------
+
+// In a handler: removes files half written, writes `text`, ends with AMOS_MACHINE.
+void amos_interrupt(const char *text);
+
 // ---- convert.c: elements of one type as another ---------------------------------------
 
 // n elements, divided by `divide` on the way to floats. -1, or the first that does not fit: out of
@@ -61,7 +63,7 @@ bool amos_fits(int to_type, int from_type, int64_t limit);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
 
-// ---- array.c: files as arrays ---------------------------------------------------------
+// ---- array.c: bytes of files, arrays --------------------------------------------------
 
 struct amos_blob { // bytes of a file: mapped, or read where it is a pipe or compressed
 	const unsigned char *at;
@@ -69,7 +71,7 @@ struct amos_blob { // bytes of a file: mapped, or read where it is a pipe or com
 	void *base;    // to be freed, or unmapped
 	size_t mapped; // bytes mapped; 0: base is from malloc
 };
-int amos_blob_map(const char *path, struct amos_blob *);
+int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
 void amos_blob_free(struct amos_blob *);
 
 // Writes f32[2,?] to `to` and answers it; a dimension below 0 is a question mark.
@@ -79,10 +81,14 @@ int64_t amos_count(int rank, const int64_t *dim); // elements; -1: more than mem
 // unaligned). type, rank and dim are set. On failure the blob is still the caller's. `where` names
 // the file.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
+void amos_array_free(struct amos_array *);
+// Turns the bytes of each element round, in memory of the array's own.
+int amos_array_swap(struct amos_array *, const char *where);
+
+// ---- npy.c, npz.c, table.c, safetensors.c; format.c: one over all ----------------------
+
 // Takes the blob, always.
 int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
-void amos_array_free(struct amos_array *);
-
 // The arrays of a source of the data table (all but the wrappers and text:): one, or for FILE.npz
 // and FILE.safetensors all that it holds.
 int amos_arrays_open(const char *source, int64_t *n, struct amos_array **);

@@ -164,7 +164,7 @@ int amos_text_open(const char *path, const char *name, struct amos_array *array,
 	struct stat about;
 	struct amos_blob blob;
 	bool folder = !stat(path, &about) && S_ISDIR(about.st_mode);
-	int status = folder ? read_folder(path, &blob) : amos_blob_map(path, &blob);
+	int status = folder ? read_folder(path, &blob) : amos_blob_open(path, false, &blob);
 	if (status)
 		return status;
 	if (name && !strcmp(name, "auto"))

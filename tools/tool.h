@@ -77,13 +77,8 @@ double choice_number(const Command *, OptionName, double otherwise);    // >= 0
 double choice_part(const Command *, OptionName, double otherwise);      // in [0, 1)
 int64_t choice_count(const Command *, OptionName, int64_t otherwise);   // >= 0
 
-// ---- wire.c: from the command line to a graph -----------------------------------------
+// ---- model.c: the model, as the command line reads it ---------------------------------
 
-void close_later(Command *, void (*close)(void *), void *what);
-struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
-void check(int status); // of a call to the runtime: fails with amos_error()
-struct amos_options
-runtime_options(const Command *); // what options.def lists, as the runtime takes it
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
 // in a training step, by --bn and --dropout.
 Model *read_bound(Command *, struct amos_data *, bool random);
@@ -94,6 +89,16 @@ Model *read_standing(Command *, struct amos_data *, bool random);
 Model *list_model(Command *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
 Model *read_window(Command *, int64_t window);
+// grad speaks of the file's initializers, not of parameters.
+bool reads_apart(const Command *);
+
+// ---- wire.c: from the command line to what passes want --------------------------------
+
+void close_later(Command *, void (*close)(void *), void *what);
+struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
+void check(int status); // of a call to the runtime: fails with amos_error()
+struct amos_options
+runtime_options(const Command *); // what options.def lists, as the runtime takes it
 // The graph with its loss, where --loss or the model has one; else as it is.
 Graph *with_loss(Command *, Graph *);
 // --wrt: by slot.

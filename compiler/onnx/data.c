@@ -67,16 +67,17 @@ static Bytes map_file(int fd, const struct stat *st)
 
 static Bytes map_bytes(const char *where, const char *path)
 {
-	bool own = !strcmp(where, path);                        // not a file that another one names
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // no pipe is waited for
+	bool own = !strcmp(where, path); // not a file that another one names
+	// A pipe is not waited for.
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (fd < 0)
 		fail(where, "%s%scannot be opened: %s", own ? "" : path, own ? "" : " ",
 		     strerror(errno));
-	struct stat st;
+	struct stat st = {0};
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
 		fail(where, "%s%snot a regular file%s", own ? "" : path, own ? "" : " is ",
-		     S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
+		     own && S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
 	}
 	Bytes bytes = map_file(fd, &st);
 	int error = errno;

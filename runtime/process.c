@@ -1,0 +1,67 @@
+// process.c: for a program's main: signals, and output that cannot be written, end it by a status.
+// Takes file.c. Gives amos_signals(), amos_output(). Keeps: what is half written is removed.
+#include "rt.h"
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static void (*ending)(void); // NULL, or what amos_signals() was given
+
+static void end(int status, const char *text)
+{
+	amos_file_interrupted();
+	if (ending)
+		ending();
+	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
+	(void)ignored;
+	_exit(status);
+}
+
+// Nothing that stands is lost: files are written aside.
+static void lost_file(int unused)
+{
+	(void)unused;
+	end(AMOS_INPUT, "a file that is being read, of the model or its data, was cut short: write "
+	                "it aside and rename it\n");
+}
+
+void amos_interrupt(const char *text)
+{
+	end(AMOS_MACHINE, text);
+}
+
+static void interrupted(int unused)
+{
+	(void)unused;
+	amos_interrupt("\ninterrupted\n");
+}
+
+void amos_signals(void (*drop)(void))
+{
+	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
+	for (int i = 0; i < COUNT(ends); i++)
+		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
+			signal(ends[i], SIG_IGN);
+	ending = drop;
+	signal(SIGPIPE, SIG_IGN);
+	signal(SIGXFSZ, SIG_IGN);
+	signal(SIGBUS, lost_file);
+}
+
+// A reader that has seen enough, as head has, is no failure.
+static void end_output(int status, void *unused)
+{
+	(void)unused;
+	if (status != AMOS_DONE || (!fflush(stdout) && !ferror(stdout)) || errno == EPIPE)
+		return;
+	fprintf(stderr, "%s: standard output: cannot write: %s\n", program_invocation_short_name,
+	        strerror(errno));
+	_exit(AMOS_MACHINE);
+}
+
+void amos_output(void)
+{
+	on_exit(end_output, NULL);
+}

@@ -1,0 +1,357 @@
+// model.c: the model as the command line reads it: what is frozen, which statistics and dropout,
+// and every dimension bound, by --bind, by the data, or by a size that stands for any. Takes the
+// options of verbs.def, open data. Gives a Model. Keeps: a model is read as often as it is asked
+// for, standard input too.
+#include "tool.h"
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+typedef struct Reading { // ReadOptions while they are being collected
+	VEC(Bind) binds;
+	VEC(const char *) freeze;
+	KnownList known;
+} Reading;
+
+// NAME=N,NAME=N
+static void read_bind(Command *command, const char *text, Reading *r)
+{
+	for (const char *at = text; *at;) {
+		const char *equal = strchr(at, '=');
+		char *end = NULL;
+		long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
+		if (!equal || equal == at || end == equal + 1 || (*end && *end != ',') || size < 1)
+			fail_status(STATUS_USAGE, "--bind",
+			            "wants NAME=N,... with N at least 1, found '%s'", text);
+		Bind bind = {format(command->arena, "%.*s", (int)(equal - at), at), size};
+		PUSH(command->arena, r->binds, bind);
+		at = *end ? end + 1 : end;
+	}
+}
+
+static Reading read_choices(Command *command)
+{
+	Reading r = {0};
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		if (c->option == OPT_bind)
+			read_bind(command, c->value, &r);
+		if (c->option == OPT_freeze)
+			PUSH(command->arena, r.freeze, c->value);
+		if (c->option == OPT_train)
+			PUSH(command->arena, r.freeze, format(command->arena, "!%s", c->value));
+	}
+	return r;
+}
+
+// A model is read more than once, standard input too: what cannot be read again is copied into
+// memory first.
+static void rewind_input(void)
+{
+	char block[1 << 16];
+	ssize_t got;
+	if (lseek(STDIN_FILENO, 0, SEEK_CUR) < 0) {
+		int copy = memfd_create("model", 0);
+		while (copy >= 0 && (got = read(STDIN_FILENO, block, sizeof block)) > 0)
+			if (write(copy, block, (size_t)got) != got)
+				fail_status(STATUS_MACHINE, "standard input", "%s",
+				            strerror(errno));
+		if (copy < 0 || dup2(copy, STDIN_FILENO) < 0)
+			fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
+		close(copy);
+	}
+	rewind(stdin);
+}
+
+bool reads_apart(const Command *command)
+{
+	return !strcmp(command->verb->name, "grad");
+}
+
+// A loss that the file tells of, where nothing else was said to be minimized.
+static bool wants_loss(const Command *command)
+{
+	return (command->verb->takes & LOSS) && !command->plain && !chosen(command, OPT_loss) &&
+	       !chosen(command, OPT_cotangent);
+}
+
+static bool is_verb(const Command *command, const char *const *verbs)
+{
+	for (int i = 0; verbs[i]; i++)
+		if (!strcmp(command->verb->name, verbs[i]))
+			return true;
+	return false;
+}
+
+// A network in training is measured by the statistics that it has gathered; run and grad go by the
+// file.
+static Statistics statistics(const Command *command, bool random)
+{
+	static const char *const measure[] = {"train", "eval", "build", "bench", NULL};
+	const char *said = choice(command, OPT_bn, NULL);
+	if (said && strcmp(said, "train") && strcmp(said, "frozen"))
+		fail_status(STATUS_USAGE, "--bn", "'%s': wanted train or frozen", said);
+	if (said && !strcmp(said, "frozen"))
+		return BN_RUNNING;
+	if (!random && is_verb(command, measure))
+		return BN_RUNNING;
+	return said || random ? BN_BATCH : BN_FILE;
+}
+
+// Does the graph compute in double? By --precision; where that is not given, grad does.
+static bool in_double(const Command *command)
+{
+	static const char *const able[] = {"run", "eval", "grad", NULL};
+	const char *otherwise = reads_apart(command) ? "f64" : "f32",
+	           *said = choice(command, OPT_precision, otherwise);
+	bool wide = !strcmp(said, "f64");
+	if (strcmp(said, "f32") && !(wide && is_verb(command, able)))
+		fail_status(STATUS_USAGE, "--precision",
+		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
+	return wide;
+}
+
+static void settle_dropout(Command *command, Model *model, bool random)
+{
+	double rate = choice_part(command, OPT_dropout, NAN);
+	int added;
+	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
+	if (random && rate > 0)
+		PUSH(command->arena, model->notes,
+		     format(command->arena, "dropout of %g put at %d places", rate, added));
+}
+
+// What can be said against --loss when the model cannot be read: NULL, or a text.
+static const char *loss_trouble(Command *command, ReadOptions options)
+{
+	Catch catch;
+	options.list = true;
+	if (!TRY(catch)) {
+		const Model *m = read_model(command->arena, command->arguments.at[0], &options);
+		const char **names = NEWS(command->arena, const char *, m->outputs.count + 1);
+		for (int i = 0; i < m->outputs.count; i++)
+			names[i] = m->outputs.at[i].name;
+		loss_check(command->arena, choice(command, OPT_loss, ""), m->outputs.count, names);
+		catch_end(&catch);
+		return NULL;
+	}
+	const char *text = copy_string(command->arena, catch.message);
+	free(catch.message);
+	return text;
+}
+
+// What is wrong with the model and with its loss, in one failure.
+static Model *read_or_all(Command *command, const ReadOptions *options)
+{
+	Catch catch;
+	if (!TRY(catch)) {
+		Model *m = read_model(command->arena, command->arguments.at[0], options);
+		catch_end(&catch);
+		return m;
+	}
+	const char *text = copy_string(command->arena, catch.message), *more = NULL;
+	free(catch.message);
+	if (catch.status == STATUS_INPUT && !options->list && chosen(command, OPT_loss) &&
+	    strcmp(command->arguments.at[0], "-"))
+		more = loss_trouble(command, *options);
+	fail_status(catch.status, NULL, "%s%s%s", text, more ? "\n" : "", more ? more : "");
+}
+
+static Model *read_with(Command *command, const Reading *r, bool random, bool list)
+{
+	ReadOptions options = {.nbind = r->binds.count,
+	                       .bind = r->binds.at,
+	                       .nfreeze = r->freeze.count,
+	                       .freeze = r->freeze.at,
+	                       .statistics = statistics(command, random),
+	                       .training = random,
+	                       .apart = reads_apart(command),
+	                       .loss = wants_loss(command),
+	                       .wide = in_double(command),
+	                       .nknown = r->known.count,
+	                       .known = r->known.at,
+	                       .list = list};
+	if (!strcmp(command->arguments.at[0], "-"))
+		rewind_input();
+	Model *model = read_or_all(command, &options);
+	if (model->graph)
+		settle_dropout(command, model, random);
+	return model;
+}
+
+static void bind_axis(Command *command, Reading *r, const Input *in, int axis, int64_t size)
+{
+	const char *name = in->dim[axis].name;
+	Bind bind = {name && *name ? name : format(command->arena, "%s:%d", in->name, axis), size};
+	PUSH(command->arena, r->binds, bind);
+}
+
+static struct amos_input runtime_input(const Input *in)
+{
+	struct amos_input out = {.name = in->name, .type = in->type, .rank = in->rank};
+	for (int a = 0; a < in->rank; a++) {
+		out.dim[a] = in->dim[a].size;
+		out.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
+	}
+	return out;
+}
+
+// The arrays of one batch: numbers that operators may need when the file is read.
+static void know_data(Command *command, const struct amos_data *data, Reading *r)
+{
+	const char *input;
+	for (int k = 0;; k++) {
+		const struct amos_array *array = amos_data_array(data, k, &input);
+		if (!input)
+			return;
+		if (!array)
+			continue;
+		Known known = {.name = input,
+		               .type = (Elem)array->type,
+		               .shape = shape_of(array->rank, array->dim),
+		               .bytes = array->bytes};
+		PUSH(command->arena, r->known, known);
+	}
+}
+
+static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
+{
+	int n = 0;
+	const Input **from = NEWS(command->arena, const Input *, listed->inputs.count + 1);
+	struct amos_input *in = NEWS(command->arena, struct amos_input, listed->inputs.count + 1);
+	for (int i = 0; i < listed->inputs.count; i++) {
+		from[n] = &listed->inputs.at[i];
+		in[n] = runtime_input(from[n]);
+		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
+	}
+	check(amos_data_bind(data, n, in));
+	for (int i = 0; i < n; i++)
+		for (int a = 0; a < in[i].rank; a++)
+			if (from[i]->dim[a].size < 0 && in[i].dim[a] >= 0)
+				bind_axis(command, r, from[i], a, in[i].dim[a]);
+}
+
+// --batch where no data tell more: the first axis of each input.
+static void bind_batch(Command *command, const Model *listed, int64_t batch, Reading *r)
+{
+	for (int i = 0; i < listed->inputs.count; i++)
+		if (listed->inputs.at[i].rank > 0 && listed->inputs.at[i].dim[0].size < 0)
+			bind_axis(command, r, &listed->inputs.at[i], 0, batch);
+}
+
+static bool has_dimension(Command *command, const Model *model, const char *name)
+{
+	for (int i = 0; i < model->inputs.count; i++) {
+		const Input *in = &model->inputs.at[i];
+		for (int a = 0; a < in->rank; a++) {
+			const char *symbol = in->dim[a].name ? in->dim[a].name : "";
+			bool part = is_formula(symbol) && strstr(symbol, name);
+			if (part || !strcmp(symbol, name) ||
+			    !strcmp(format(command->arena, "%s:%d", in->name, a), name))
+				return true;
+		}
+	}
+	return false;
+}
+
+// A --bind of no dimension is told, once.
+static void warn_binds(Command *command, const Model *model)
+{
+	if (command->bound)
+		return;
+	Reading r = read_choices(command);
+	for (int i = 0; i < r.binds.count; i++)
+		if (!has_dimension(command, model, r.binds.at[i].name))
+			warn("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
+	command->bound = true;
+}
+
+// `samples`: in a batch; 0: as chosen, or as the data tell.
+static Model *read_batch(Command *command, struct amos_data *data, bool random, int64_t samples)
+{
+	Reading r = read_choices(command);
+	int64_t batch = samples ? samples : choice_count(command, OPT_batch, 0);
+	if (data && samples)
+		amos_data_batch(data, samples);
+	if (data)
+		know_data(command, data, &r);
+	if (data)
+		bind_by_data(command, data, read_with(command, &r, random, true), &r);
+	else if (batch)
+		bind_batch(command, read_with(command, &r, random, true), batch, &r);
+	Model *model = read_with(command, &r, random, false);
+	warn_binds(command, model);
+	return model;
+}
+
+Model *read_bound(Command *command, struct amos_data *data, bool random)
+{
+	return read_batch(command, data, random, 0);
+}
+
+Model *read_samples(Command *command, struct amos_data *data, int64_t samples)
+{
+	return read_batch(command, data, false, samples);
+}
+
+// Open dimensions become `batch` on the first axis of an input and `size` on the others; those that
+// are computed from others only where these do not tell.
+static void bind_open(Command *command, int64_t batch, int64_t size, Reading *r)
+{
+	for (int formulas = 0; formulas < 2; formulas++) {
+		const Model *listed = read_with(command, r, false, true);
+		for (int i = 0; i < listed->inputs.count; i++)
+			for (int a = 0; a < listed->inputs.at[i].rank; a++) {
+				const Input *in = &listed->inputs.at[i];
+				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
+					bind_axis(command, r, in, a, a ? size : batch);
+			}
+	}
+}
+
+Model *read_window(Command *command, int64_t window)
+{
+	Reading r = read_choices(command);
+	bind_open(command, 1, window, &r);
+	return read_with(command, &r, false, false);
+}
+
+// NULL when it cannot be read with these sizes, and `must` is not set.
+static Model *try_sizes(Command *command, const Reading *told, int64_t size, bool random, bool must)
+{
+	Reading r = *told;
+	bind_open(command, 2, size, &r);
+	Catch catch;
+	if (must)
+		return read_with(command, &r, random, false);
+	if (!TRY(catch)) {
+		Model *model = read_with(command, &r, random, false);
+		catch_end(&catch);
+		return model;
+	}
+	free(catch.message);
+	return NULL;
+}
+
+Model *list_model(Command *command)
+{
+	Reading r = read_choices(command);
+	return read_with(command, &r, false, true);
+}
+
+Model *read_standing(Command *command, struct amos_data *data, bool random)
+{
+	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
+	Reading told = read_choices(command);
+	if (data)
+		bind_by_data(command, data, read_with(command, &told, false, true), &told);
+	Model *model = NULL;
+	for (int k = 0; k < COUNT(sizes) && !model; k++)
+		model = try_sizes(command, &told, sizes[k], random, false);
+	if (chosen(command, OPT_bind))
+		warn_binds(command, read_with(command, &told, false, true));
+	return model ? model : try_sizes(command, &told, sizes[0], random, true);
+}
