@@ -1,5 +1,5 @@
 // amos.c: the step graph of Amos gives the numbers of Algorithm 1: evaluated in double precision,
-// and compiled in f32. Takes tests/amos/vectors.json. One case there is of an implementation with
+// and compiled in f32. Takes amos/vectors.json. One case there is of an implementation with
 // another floor and a wrong sign of the extra L2: its v and b are ours, its parameters must not be.
 #include "emitted.h"
 #include <jansson.h>
@@ -133,7 +133,7 @@ int main(int argc, char **argv)
 	Way ways[] = {{"evaluated in f64", E_f64, 1e-12, false, 0},
 	              {"compiled in f32", E_f32, 2e-6, true, 0}};
 	json_error_t error;
-	json_t *root = json_load_file(argc > 1 ? argv[1] : "tests/amos/vectors.json", 0, &error);
+	json_t *root = json_load_file(argc > 1 ? argv[1] : "", 0, &error);
 	if (!root) {
 		printf("FAILED %s: %s\n", error.source, error.text);
 		return 1;

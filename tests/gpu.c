@@ -1,6 +1,6 @@
 // gpu.c: kernels for a GPU, without one: run on emulated threads, in both orders, against the
-// evaluator; and as PTX, assembled by ptxas where it is installed. Usage: gpu GRAPH...: files in
-// the notation, those of jit.c.
+// evaluator; and as PTX, assembled by ptxas where it is installed. Usage: gpu FILE...: graphs in
+// the notation, those of jit.c, and models (.onnx), of which a training step is made.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
