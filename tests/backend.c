@@ -192,9 +192,7 @@ static void judge(Suite *suite, const char *folder, char *trouble)
 	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
 	for (char *p = trouble; p && *p; p++)
 		*p = *p == '\n' ? ' ' : *p;
-	Excuse *excuse = case_excuse(&suite->excuses, folder, suite->in_double);
-	if (excuse)
-		excuse->used++;
+	const Excuse *excuse = case_excuse(&suite->excuses, folder, suite->in_double);
 	if (excuse && trouble) {
 		suite->excused++;
 		printf("not run: %s: %s\n", name, excuse->reason);

@@ -7,11 +7,11 @@
 
 enum { VARS = 24, TRIES = 20000, FLOATS = 19000, WANTED = 12 };
 
-typedef struct Trial { // one drawing of a rule's variables
+typedef struct Drawing { // one drawing of a rule's variables
 	Item var[VARS];
 	Array slot[VARS]; // of the values, by slot
 	int nslot;
-} Trial;
+} Drawing;
 
 static double weight(const Expr *e)
 {
@@ -111,9 +111,9 @@ static double random_number(void)
 	return below(2) ? few[below(COUNT(few))] : (float)(4 * uniform() - 2);
 }
 
-// Values of one shape, or stretched along some axes; of f64, or where the trial's number says, i64
-// or b8.
-static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int number, Trial *t)
+// Values of one shape, or stretched along some axes; of f64, or where the drawing's number says,
+// i64 or b8.
+static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int number, Drawing *t)
 {
 	static const Elem types[] = {E_f64, E_b8, E_i64};
 	int rank = 3 - below(4) % 3;
@@ -173,21 +173,21 @@ static bool same_through_door(Arena *arena, const Graph *g, const char *where)
 	return with->outs.at[0].val == with->outs.at[1].val;
 }
 
-// One trial: 1 when the sides were compared, 0 when the drawing does not fit the rule (types,
+// One drawing: 1 when the sides were compared, 0 when it does not fit the rule (types,
 // tests).
 static int try_rule(const Rule *r, int number, bool *reached)
 {
 	Arena *arena = arena_new();
 	Graph *g = graph_new(arena, r->place, NULL);
-	Trial trial = {.nslot = 0};
+	Drawing drawn = {.nslot = 0};
 	char kind[VARS] = "";
 	Catch c;
 	int done = 0;
 	kinds_of(r->left, kind);
 	known_kinds(r, kind);
 	if (!TRY(c)) {
-		draw(arena, g, r, kind, number, &trial);
-		Scope s = {.g = g, .book = book_builtin(), .where = r->place, .var = trial.var};
+		draw(arena, g, r, kind, number, &drawn);
+		Scope s = {.g = g, .book = book_builtin(), .where = r->place, .var = drawn.var};
 		Item left = eval_item(&s, r->left);
 		if (left.kind == I_ref && tests_hold(&s, r)) {
 			Elem type = val(g, left.ref)->type;
@@ -198,7 +198,7 @@ static int try_rule(const Rule *r, int number, bool *reached)
 			add_out(g, "left", left.ref);
 			add_out(g, "right", ref);
 			CHECK(val(g, ref)->type == type, "%s: types differ", r->place);
-			Array *all = eval_graph(arena, g, trial.slot);
+			Array *all = eval_graph(arena, g, drawn.slot);
 			double d = difference(&all[left.ref], &all[ref]);
 			CHECK(d < 1e-6, "%s: sides differ by %g", r->place, d);
 			if (d > 1e-6)

@@ -13,17 +13,17 @@ Excuses case_excuses(Arena *arena, const char *path)
 	for (int i = 0; i < lines.count; i++) {
 		const char *line = lines.at[i];
 		size_t name = strcspn(line, " "), reason = name + strspn(line + name, " ");
-		Excuse e = {format(arena, "%.*s", (int)name, line), line + reason, 0};
+		Excuse e = {format(arena, "%.*s", (int)name, line), line + reason};
 		PUSH(arena, all, e);
 	}
 	return all;
 }
 
-Excuse *case_excuse(const Excuses *all, const char *folder, bool in_double)
+const Excuse *case_excuse(const Excuses *all, const char *folder, bool in_double)
 {
 	const char *slash = strrchr(folder, '/'), *name = slash ? slash + 1 : folder;
 	for (int i = 0; i < all->count; i++) {
-		Excuse *e = &all->at[i];
+		const Excuse *e = &all->at[i];
 		const char *what = strchr(e->name, '/') ? folder : name;
 		if (matches(e->name, what) && (in_double || !starts_with(e->reason, "in double: ")))
 			return e;

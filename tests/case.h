@@ -10,12 +10,12 @@ typedef VEC(const char *) Folders;
 // and why. One that begins "in double: " is of the evaluator alone.
 typedef struct Excuse {
 	const char *name, *reason;
-	int used;
 } Excuse;
 typedef VEC(Excuse) Excuses;
 
 Excuses case_excuses(Arena *, const char *path);
-Excuse *case_excuse(const Excuses *, const char *folder, bool in_double); // NULL: it must agree
+const Excuse *case_excuse(const Excuses *, const char *folder,
+                          bool in_double); // NULL: it must agree
 
 // The folders of tests among `arg`, each of which is one or holds some.
 Folders case_folders(Arena *, int count, char **arg);

@@ -31,7 +31,7 @@ static void there_and_back(void)
 	CHECK(!amos_checkpoint_open("good.ckpt", &c) && amos_checkpoint_slots(c) == 4,
 	      "w, b, amos.step, amos.seed");
 	struct amos_array array = amos_checkpoint_slot(c, 0, &kind);
-	CHECK(!strcmp(array.name, "w") && kind == 1 && array.rank == 1 && array.dim[0] == 3 &&
+	CHECK(!strcmp(array.name, "w") && kind == S_param && array.rank == 1 && array.dim[0] == 3 &&
 	          !memcmp(array.bytes, w, 12),
 	      "w");
 	amos_checkpoint_close(c);
@@ -77,8 +77,8 @@ static void foreign(void)
 	CHECK(strstr(amos_error(), "'w' is f32[3] there and f32[4] here"), "says which");
 	amos_close(m);
 	slots[2].dim[0] = 3;
-	slots[6] =
-	    (struct amos_slot){.name = "w.m", .kind = 4, .type = 1, .bytes = 4, .offset = 120};
+	slots[6] = (struct amos_slot){
+	    .name = "w.m", .kind = S_state, .type = E_f32, .bytes = 4, .offset = 120};
 	other.nslots = 7;
 	m = open_line(&other);
 	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
@@ -91,7 +91,7 @@ static void foreign(void)
 	      "a slot less");
 	amos_close(m);
 	other.nslots = 6;
-	slots[5].kind = 0;
+	slots[5].kind = S_input;
 	slots[5].offset = 2;
 	m = open_line(&other);
 	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&

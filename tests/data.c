@@ -7,8 +7,6 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
-enum { F64, F32, F16, BF16, I64, I32, I16, I8, U64, U32, U16, U8, B8 }; // types.def
-
 // ---- fixtures -------------------------------------------------------------------------
 
 static void write_gz(const char *path, const void *bytes, unsigned count)
@@ -25,15 +23,14 @@ static struct amos_entry entry = {.name = "train", .reads = "11"};
 static struct amos_model model = {
     .abi = AMOS_ABI, .name = "test", .slots = slots, .entries = &entry, .nentries = 1, .note = ""};
 
-static void declare(int i, const char *name, int type, int64_t limit, int rank, ...)
+static void declare(int i, const char *name, Elem type, int64_t limit, int rank, ...)
 {
-	static const int bytes[] = {8, 4, 2, 2, 8, 4, 2, 1, 8, 4, 2, 1, 1};
 	slots[i] = (struct amos_slot){.name = name,
 	                              .type = type,
 	                              .rank = rank,
 	                              .offset = i,
 	                              .limit = limit,
-	                              .bytes = bytes[type]};
+	                              .bytes = elems[type].bytes};
 	va_list args;
 	va_start(args, rank);
 	for (int a = 0; a < rank; a++)
@@ -113,7 +110,7 @@ static void npy(void)
 	uint16_t big[6], half[6] = {0x3C00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600};
 	for (int i = 0; i < 6; i++)
 		big[i] = (uint16_t)((i + 1) << 8);
-	declare(0, "x", F32, 0, 2, 2, 3);
+	declare(0, "x", E_f32, 0, 2, 2, 3);
 	write_npy("f4.npy", "<f4", 0, "2, 3", f, 24);
 	write_npy("fortran.npy", "<f4", 1, "2, 3", columns, 24);
 	write_npy("big.npy", ">u2", 0, "2, 3", big, 12);
@@ -177,13 +174,13 @@ static void npz(void)
 	float f[6] = {1, 2, 3, 4, 5, 6}, other[2] = {7, 8};
 	uint16_t brain[3] = {0x3F80, 0x4000, 0x4040};
 	struct amos_array arrays[] = {
-	    {.name = "x", .type = F32, .rank = 2, .dim = {2, 3}, .bytes = f},
-	    {.name = "other", .type = F32, .rank = 1, .dim = {2}, .bytes = other},
-	    {.name = "brain", .type = BF16, .rank = 1, .dim = {3}, .bytes = brain},
-	    {.name = "one", .type = F32, .bytes = f},
-	    {.name = "none", .type = F32, .rank = 2, .dim = {0, 3}, .bytes = f}};
+	    {.name = "x", .type = E_f32, .rank = 2, .dim = {2, 3}, .bytes = f},
+	    {.name = "other", .type = E_f32, .rank = 1, .dim = {2}, .bytes = other},
+	    {.name = "brain", .type = E_bf16, .rank = 1, .dim = {3}, .bytes = brain},
+	    {.name = "one", .type = E_f32, .bytes = f},
+	    {.name = "none", .type = E_f32, .rank = 2, .dim = {0, 3}, .bytes = f}};
 	CHECK(!amos_npz_write("a.npz", 5, arrays), "write");
-	declare(0, "x", F32, 0, 2, 2, 3);
+	declare(0, "x", E_f32, 0, 2, 2, 3);
 	gives("a.npz:x", 1, 1, 1);
 	struct amos_options options = options_of("data", "a.npz", NULL);
 	CHECK(!fit(1, &options), "arrays by their names; those of no input are left");
@@ -194,8 +191,8 @@ static void npz(void)
 	int64_t n;
 	struct amos_array *read;
 	CHECK(!amos_npz_read("a.npz", &n, &read) && n == 5, "%d arrays", (int)n);
-	CHECK(!strcmp(read[2].name, "brain") && read[2].type == F32 &&
-	          amos_number(read[2].bytes, F32, 2) == 3,
+	CHECK(!strcmp(read[2].name, "brain") && read[2].type == E_f32 &&
+	          amos_number(read[2].bytes, E_f32, 2) == 3,
 	      "bf16 travels as f32");
 	CHECK(read[3].rank == 0 && read[4].dim[0] == 0, "rank 0 and no elements");
 	amos_npz_free(n, read);
@@ -209,15 +206,15 @@ static void raw(void)
 {
 	uint16_t u[6] = {1, 2, 3, 4, 5, 6};
 	write_file("tokens.bin", u, 12);
-	declare(0, "x", I64, 0, 2, 2, 3);
+	declare(0, "x", E_i64, 0, 2, 2, 3);
 	gives("tokens.bin:u16", 0, 1, 1);
 	refused("tokens.bin:u17", 0, "u17", "wanted a type");
 	refused("tokens.bin", 0, "tokens.bin", "known kind");
 	write_file("odd.bin", u, 11);
 	refused("odd.bin:u16", 0, "11 bytes", "u16");
-	declare(0, "x", I64, 6, 2, 2, 3);
+	declare(0, "x", E_i64, 6, 2, 2, 3);
 	refused("tokens.bin:u16", 0, "token 5 is 6", "from 0 to 5");
-	declare(0, "x", U8, 0, 2, 2, 3);
+	declare(0, "x", E_u8, 0, 2, 2, 3);
 	u[5] = 256;
 	write_file("tokens.bin", u, 12);
 	refused("tokens.bin:u16", 0, "token 5 is 256", "u8");
@@ -230,23 +227,23 @@ static void idx(void)
 		images[16 + i] = (unsigned char)(17 * i);
 	write_file("images-idx3-ubyte", images, sizeof images);
 	write_gz("images-idx3-ubyte.gz", images, sizeof images);
-	declare(0, "x", F32, 0, 4, 3, 1, 2, 2);
+	declare(0, "x", E_f32, 0, 4, 3, 1, 2, 2);
 	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
 	gives("images-idx3-ubyte.gz", 0, 0, 17.0 / 255);
 	gives("raw(images-idx3-ubyte)", 0, 0, 17);
 	CHECK(strstr(amos_data_note(data), "3 samples"), "%s", amos_data_note(data));
-	declare(0, "x", F32, 0, 2, 3, 4);
+	declare(0, "x", E_f32, 0, 2, 3, 4);
 	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
-	declare(0, "x", F32, 0, 3, 3, 4, 1);
+	declare(0, "x", E_f32, 0, 3, 3, 4, 1);
 	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
-	declare(0, "x", I32, 0, 3, 3, 2, 2);
+	declare(0, "x", E_i32, 0, 3, 3, 2, 2);
 	gives("images-idx3-ubyte", 1, 0, 17);
 	truncated("images-idx3-ubyte", "cut-idx3-ubyte");
 	truncated("images-idx3-ubyte.gz", "cut-idx3-ubyte.gz");
 	changed("images-idx3-ubyte", "changed-idx3-ubyte");
 	unsigned char shorts[] = {0, 0, 11, 1, 0, 0, 0, 3, 0, 1, 0, 2, 0, 3};
 	write_file("shorts.idx", shorts, sizeof shorts);
-	declare(0, "x", I64, 0, 1, 3);
+	declare(0, "x", E_i64, 0, 1, 3);
 	gives("shorts.idx", 0, 1, 1);
 }
 
@@ -254,10 +251,10 @@ static void tables(void)
 {
 	const char *csv = "a, b ,\"c\"\n1,9,2\n3,9,4\n\n5,9,6\n";
 	write_file("t.csv", csv, strlen(csv));
-	declare(0, "x", F32, 0, 2, 3, 2);
+	declare(0, "x", E_f32, 0, 2, 3, 2);
 	gives("t.csv:0,2", 0, 1, 1);
 	gives("t.csv:a,c", 0, 1, 1);
-	declare(0, "x", I64, 7, 1, 3);
+	declare(0, "x", E_i64, 7, 1, 3);
 	gives("t.csv:c", 0, 2, 2);
 	refused("t.csv:d", 0, "no column 'd'", "t.csv");
 	refused("t.csv:7", 0, "line 1, column 7", "nothing");
@@ -269,7 +266,7 @@ static void tables(void)
 	    "{\"v\": [1, 2], \"n\": 1}\n{\"n\": 2, \"v\": [3, 4]}\n{\"v\": [5, 6], \"n\": 3}\n";
 	write_file("t.jsonl", jsonl, strlen(jsonl));
 	gives("t.jsonl:n", 0, 1, 1);
-	declare(0, "x", F32, 0, 2, 3, 2);
+	declare(0, "x", E_f32, 0, 2, 3, 2);
 	gives("t.jsonl:v", 0, 1, 1);
 	refused("t.jsonl:w", 0, "line 1", "no field 'w'");
 	const char *ragged = "{\"v\": [1, 2]}\n{\"v\": [3]}\n";
@@ -288,7 +285,7 @@ static void safetensors(void)
 	memcpy(file + 8, header, size);
 	memcpy(file + 8 + size, f, 24);
 	write_file("x.safetensors", file, 8 + size + 24);
-	declare(0, "x", F32, 0, 2, 2, 3);
+	declare(0, "x", E_f32, 0, 2, 2, 3);
 	gives("x.safetensors:x", 1, 1, 1);
 	gives("x.safetensors", 1, 1, 1);
 	refused("x.safetensors:y", 1, "no array 'y'", "x.safetensors");
@@ -304,7 +301,7 @@ static void text(void)
 	write_file("book/a", "ab", 2);
 	write_file("book/c", "", 0);
 	write_file("book/d", "ef", 2);
-	declare(0, "x", I64, 0, 2, 2, 3);
+	declare(0, "x", E_i64, 0, 2, 2, 3);
 	gives("text:book", 0, 'a', 1);
 	gives("text:book:auto", 0, 0, 1);
 	CHECK(!amos_data_keep(data, "."), "keep");
@@ -320,7 +317,7 @@ static void text(void)
 	write_file("v", "f\nf\n", 4);
 	refused("text:book:v", 0, "line 2", "there before");
 	refused("text:nothing", 0, "nothing", "No such file");
-	declare(0, "x", I64, 100, 2, 2, 3);
+	declare(0, "x", E_i64, 100, 2, 2, 3);
 	refused("text:book", 0, "token 3 is 100", "text:PATH:auto");
 }
 
@@ -333,7 +330,7 @@ static void shuffles(void)
 	for (int i = 0; i < N; i++)
 		x[i] = i;
 	write_npy("order.npy", "<i8", 0, "103,", x, sizeof x);
-	declare(0, "x", I64, N, 1, BATCH);
+	declare(0, "x", E_i64, N, 1, BATCH);
 	int first[2][N];
 	for (int seed = 0; seed < 2; seed++) {
 		struct amos_options options =
@@ -369,8 +366,8 @@ static void windows(void)
 	for (int i = 0; i < N; i++)
 		x[i] = (uint16_t)i;
 	write_file("stream.bin", x, sizeof x);
-	declare(0, "x", I64, 0, 2, BATCH, WINDOW);
-	declare(1, "y", I32, 0, 2, BATCH, WINDOW);
+	declare(0, "x", E_i64, 0, 2, BATCH, WINDOW);
+	declare(1, "y", E_i32, 0, 2, BATCH, WINDOW);
 	struct amos_options options = options_of("data", "x=stream.bin:u16", "data",
 	                                         "y=shift(stream.bin:u16)", "split", "0.9", NULL);
 	CHECK(!fit(0, &options), "fit");
@@ -413,8 +410,8 @@ static void masks(void)
 	for (int i = 0; i < N; i++)
 		x[i] = (uint8_t)(i % 50);
 	write_file("words.bin", x, sizeof x);
-	declare(0, "x", I64, 100, 2, BATCH, WINDOW);
-	declare(1, "y", I64, 100, 2, BATCH, WINDOW);
+	declare(0, "x", E_i64, 100, 2, BATCH, WINDOW);
+	declare(1, "y", E_i64, 100, 2, BATCH, WINDOW);
 	slots[1].ignore = -100;
 	struct amos_options options =
 	    options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", "mask", "0.3",
@@ -455,7 +452,7 @@ static void labels_are_checked(void)
 {
 	int32_t y[4] = {0, 9, -100, 10};
 	write_npy("y.npy", "<i4", 0, "3,", y, 12);
-	declare(0, "x", I64, 10, 1, 3);
+	declare(0, "x", E_i64, 10, 1, 3);
 	slots[0].ignore = -100;
 	CHECK(!fit_source(0, "y.npy"), "labels to ignore are allowed");
 	slots[0].ignore = 0;
@@ -470,7 +467,7 @@ static void labels_are_checked(void)
 
 static void names_are_checked(void)
 {
-	declare(0, "x", F32, 0, 1, 4);
+	declare(0, "x", E_f32, 0, 1, 4);
 	struct amos_options options = options_of("data", "y=ones", NULL);
 	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "input x has no data"),
 	      "no data");
@@ -496,7 +493,7 @@ static void names_are_checked(void)
 static struct amos_input free_input(const char *name, int rank, const char *batch)
 {
 	struct amos_input input = {
-	    .name = name, .type = F32, .rank = rank, .dim = {-1, -1, -1, -1}, .axis = {batch}};
+	    .name = name, .type = E_f32, .rank = rank, .dim = {-1, -1, -1, -1}, .axis = {batch}};
 	return input;
 }
 
@@ -566,14 +563,14 @@ static void constants(void)
 	    options_of("data", "x=many.npy", "data", "y=mask.npy", "batch", "6", NULL);
 	CHECK(!bind(0, options, 2, two), "bind: %s", amos_error());
 	CHECK(two[1].dim[0] == 6 && amos_data_batches(data) == 4, "batches beside a constant");
-	declare(0, "y", F32, 0, 2, 3, 3);
-	declare(1, "x", F32, 0, 2, 6, 2);
+	declare(0, "y", E_f32, 0, 2, 3, 3);
+	declare(1, "x", E_f32, 0, 2, 6, 2);
 	CHECK(!fit(0, &options) && amos_data_batches(data) == 4, "fit: %s", amos_error());
 	for (int b = 0; b < 4; b++) {
 		CHECK(!amos_data_train(data, m, b), "batch");
 		CHECK(!memcmp(amos_slot_bytes(m, 0), mask, sizeof mask), "a constant changes");
 	}
-	declare(1, "x", F32, 0, 2, 24, 2);
+	declare(1, "x", E_f32, 0, 2, 24, 2);
 	options = options_of("data", "x=many.npy", "data", "y=mask.npy", NULL);
 	CHECK(!fit(0, &options) && amos_data_batches(data) == 1, "fit: %s", amos_error());
 	CHECK(!amos_data_train(data, m, 1) && !memcmp(amos_slot_bytes(m, 1), many, sizeof many),
@@ -591,12 +588,12 @@ static void halves(void)
 		if ((i & 0x7C00) != 0x7C00 || !(i & 0x3FF))
 			h[n++] = (uint16_t)i;
 	for (int i = 0; i < n; i++)
-		f[i] = (float)amos_number(h, F16, i);
-	CHECK(f[0] == 0 && amos_number((uint16_t[]){1}, F16, 0) == 0x1p-24 &&
-	          amos_number((uint16_t[]){0x7BFF}, F16, 0) == 65504,
+		f[i] = (float)amos_number(h, E_f16, i);
+	CHECK(f[0] == 0 && amos_number((uint16_t[]){1}, E_f16, 0) == 0x1p-24 &&
+	          amos_number((uint16_t[]){0x7BFF}, E_f16, 0) == 65504,
 	      "halves");
 	write_file("all.bin", f, 4 * (size_t)n);
-	declare(0, "x", F16, 0, 1, n);
+	declare(0, "x", E_f16, 0, 1, n);
 	CHECK(!fit_source(1, "all.bin:f32") && !amos_data_eval(data, m, 0, 1), "all halves");
 	CHECK(!memcmp(amos_slot_bytes(m, 0), h, 2 * (size_t)n),
 	      "a half is not itself after the way to f32 and back");

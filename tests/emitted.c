@@ -45,30 +45,55 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
                  int64_t kernel)
 {
+	char *const *pad = run->own;
 	(void)kernel;
 	for (int64_t i = n - 1; i >= 0; i--) // any order: the last first
-		worker(buf, i, run->own);
+		worker(buf, i, pad[i % 2]);
 	return 0;
 }
 
 static int forward_launch(const struct amos_run *run, amos_worker *worker, char *const *buf,
                           int64_t n, int64_t kernel)
 {
+	char *const *pad = run->own;
 	(void)kernel;
 	for (int64_t i = 0; i < n; i++)
-		worker(buf, i, run->own);
+		worker(buf, i, pad[i % 2]);
 	return 0;
 }
 
-static char *block(Arena *arena, int64_t bytes)
-{
-	return take(arena, (size_t)bytes + 64);
-}
+typedef struct Memory { // behind it lie marks, which nothing may write
+	char *at;
+	int64_t bytes;
+} Memory;
 
 typedef struct Run {
 	struct amos_run run;
 	char **inputs, **outputs;
+	VEC(Memory) blocks;
 } Run;
+
+enum { MARKS = 64, MARK = 0x7F, OUTSIDE = -1 }; // OUTSIDE: the status of a run that writes there
+
+static char *new_block(Arena *arena, Run *r, int64_t bytes)
+{
+	Memory b = {take(arena, (size_t)bytes + MARKS), bytes};
+	memset(b.at + bytes, MARK, MARKS);
+	PUSH(arena, r->blocks, b);
+	return b.at;
+}
+
+static bool stays_inside(const Run *r, const char *what)
+{
+	for (int k = 0; k < r->blocks.count; k++)
+		for (int64_t i = 0; i < MARKS; i++)
+			if (r->blocks.at[k].at[r->blocks.at[k].bytes + i] != MARK) {
+				printf("%s: writes behind a block of %lld bytes\n", what,
+				       (long long)r->blocks.at[k].bytes);
+				return false;
+			}
+	return true;
+}
 
 static char *slot_memory(const Run *r, const Plan *plan, int k)
 {
@@ -81,26 +106,28 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
                      const Array *slot, Launcher *launch)
 {
 	const Graph *g = plan->graph;
-	Run r = {.run = {.params = block(arena, plan->param_bytes),
-	                 .state = block(arena, plan->state_bytes),
-	                 .scratch = block(arena, model->entries[0].scratch),
-	                 .launch = launch,
-	                 .own = block(arena, model->pad)}};
-	memset(r.run.scratch, 0xA5, (size_t)model->entries[0].scratch);
-	r.inputs = NEWS(arena, char *, g->slots.count);
-	r.outputs = NEWS(arena, char *, g->outs.count);
+	int64_t scratch = model->entries[0].scratch;
+	char **pad = NEWS(arena, char *, 2);
+	Run r = {.run = {.launch = launch, .own = pad}};
+	r.run.params = new_block(arena, &r, plan->param_bytes);
+	r.run.state = new_block(arena, &r, plan->state_bytes);
+	r.run.scratch = new_block(arena, &r, scratch);
+	memset(r.run.scratch, 0xA5, (size_t)scratch);
+	for (int k = 0; k < 2; k++)
+		pad[k] = new_block(arena, &r, model->pad);
+	r.run.inputs = r.inputs = NEWS(arena, char *, g->slots.count);
+	r.run.outputs = r.outputs = NEWS(arena, char *, g->outs.count);
 	for (int k = 0; k < g->slots.count; k++) {
 		int64_t bytes = count_of(&g->slots.at[k].shape) * elems[g->slots.at[k].type].bytes;
 		if (plan->slot[k].block == B_input)
-			r.inputs[plan->slot[k].offset] = block(arena, bytes);
+			r.inputs[plan->slot[k].offset] = new_block(arena, &r, bytes);
 		array_to(&slot[k], slot_memory(&r, plan, k));
 	}
 	for (int k = 0; k < g->outs.count; k++) {
-		const Val *v = val(g, g->outs.at[k].val);
-		r.outputs[k] = block(arena, bytes_of(v));
+		int64_t bytes = bytes_of(val(g, g->outs.at[k].val));
+		r.outputs[k] = new_block(arena, &r, bytes);
+		memset(r.outputs[k], MARK, (size_t)bytes);
 	}
-	r.run.inputs = r.inputs;
-	r.run.outputs = r.outputs;
 	return r;
 }
 
@@ -167,6 +194,8 @@ static Run run_once(Arena *arena, const Compiled *c, const Array *slot, Launcher
 	const struct amos_model *model = jit_model(c->jit);
 	Run r = run_start(arena, c->plan, model, slot, launch);
 	*status = ((amos_program *)model->entries[0].run)(&r.run);
+	if (!stays_inside(&r, c->graph->name))
+		*status = OUTSIDE;
 	return r;
 }
 

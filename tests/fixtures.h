@@ -4,6 +4,7 @@
 #define FIXTURES_H
 #include "amos.h"
 #include "files.h"
+#include "ir.h"
 #include "mock.h"
 #include <stdlib.h>
 

@@ -48,6 +48,14 @@ const char *golden_missing(const char *file)
 	return NULL;
 }
 
+bool golden_wanted(const char *key, int n, char **pattern)
+{
+	for (int i = 0; i < n; i++)
+		if (matches(pattern[i], key))
+			return true;
+	return n == 0;
+}
+
 // ---- reading --------------------------------------------------------------------------
 
 // Python writes NaN, which JSON does not have: read as null.

@@ -29,6 +29,8 @@ Limit golden_limit(const char *key, bool wide); // of a computation in f64 (wide
 // Why a file has no golden; NULL: it should have one.
 const char *golden_missing(const char *file);
 json_t *golden_load(const char *path); // NULL when there is none
+// Does it match a pattern, or are there none?
+bool golden_wanted(const char *key, int n, char **pattern);
 // The element at flat index i of the input called `name`.
 double golden_input(const char *name, Elem, const Shape *, int64_t i);
 // The factor that output number k (of the float outputs) has in the loss at flat index i, over its

@@ -169,14 +169,6 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 	return good;
 }
 
-static bool wanted(int n, char **pattern, const char *key)
-{
-	for (int i = 0; i < n; i++)
-		if (matches(pattern[i], key))
-			return true;
-	return n == 0;
-}
-
 static int check_folder(const char *folder, const char *prefix, bool gradients, int n,
                         char **pattern, int *total)
 {
@@ -189,7 +181,7 @@ static int check_folder(const char *folder, const char *prefix, bool gradients, 
 	json_object_foreach (all, key, golden) {
 		char name[4096];
 		snprintf(name, sizeof name, "%s%s", prefix, key);
-		if (key[0] == '_' || !wanted(n, pattern, name))
+		if (key[0] == '_' || !golden_wanted(name, n, pattern))
 			continue;
 		++*total;
 		bad += !check(folder, key, golden, gradients);

@@ -1,7 +1,6 @@
 // mock.c: see mock.h.
 #include "mock.h"
-
-enum { I64 = 4, F32 = 1 }; // rows of types.def
+#include "ir.h"
 
 // ---- y = x w + b ----------------------------------------------------------------------
 
@@ -77,23 +76,23 @@ static int line_run(const struct amos_run *run)
 static const float first_w[WIDE] = {0.5f, -0.25f, 0};
 
 static const struct amos_slot line_slots[] = {
-    {.name = "x", .type = F32, .rank = 2, .dim = {ROWS, WIDE}, .bytes = 4 * ROWS * WIDE},
-    {.name = "y", .type = F32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS, .offset = 1},
+    {.name = "x", .type = E_f32, .rank = 2, .dim = {ROWS, WIDE}, .bytes = 4 * ROWS * WIDE},
+    {.name = "y", .type = E_f32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS, .offset = 1},
     {.name = "w",
      .file = "w",
-     .kind = 1,
-     .type = F32,
+     .kind = S_param,
+     .type = E_f32,
      .rank = 1,
      .dim = {WIDE},
      .bytes = 4 * WIDE,
      .init = first_w},
-    {.name = "b", .file = "b", .kind = 1, .type = F32, .bytes = 4, .offset = B},
-    {.name = "amos.step", .kind = 4, .type = I64, .bytes = 8},
-    {.name = "amos.seed", .kind = 4, .type = I64, .bytes = 8, .offset = 64},
+    {.name = "b", .file = "b", .kind = S_param, .type = E_f32, .bytes = 4, .offset = B},
+    {.name = "amos.step", .kind = S_state, .type = E_i64, .bytes = 8},
+    {.name = "amos.seed", .kind = S_state, .type = E_i64, .bytes = 8, .offset = 64},
 };
-static const struct amos_out loss_out[] = {{.name = "loss", .type = F32, .bytes = 4}};
+static const struct amos_out loss_out[] = {{.name = "loss", .type = E_f32, .bytes = 4}};
 static const struct amos_out y_out[] = {
-    {.name = "y_hat", .type = F32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
+    {.name = "y_hat", .type = E_f32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
 static const struct amos_kernel line_kernels[] = {
     {.name = "error", .kind = "row", .workers = ROWS, .flops = 1 << 20, .times = 1},
     {.name = "loss", .kind = "row", .workers = 1, .flops = ROWS, .times = 1},
@@ -160,13 +159,13 @@ static int words_train(const struct amos_run *run)
 
 static const struct amos_slot words_slots[] = {
     {.name = "tokens",
-     .type = I64,
+     .type = E_i64,
      .rank = 2,
      .dim = {BATCH, WINDOW},
      .bytes = 8 * BATCH * WINDOW,
      .limit = WORDS},
     {.name = "labels",
-     .type = I64,
+     .type = E_i64,
      .rank = 2,
      .dim = {BATCH, WINDOW},
      .bytes = 8 * BATCH * WINDOW,
@@ -175,12 +174,12 @@ static const struct amos_slot words_slots[] = {
      .ignore = -100},
     {.name = "counts",
      .file = "counts",
-     .kind = 1,
-     .type = F32,
+     .kind = S_param,
+     .type = E_f32,
      .rank = 1,
      .dim = {WORDS},
      .bytes = 4 * WORDS},
-    {.name = "amos.step", .kind = 4, .type = I64, .bytes = 8},
+    {.name = "amos.step", .kind = S_state, .type = E_i64, .bytes = 8},
 };
 static const struct amos_entry words_entries[] = {
     {.name = "train",

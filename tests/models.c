@@ -212,14 +212,6 @@ static bool good(Case *c)
 	return fine;
 }
 
-static bool wanted(const char *key, int n, char **pattern)
-{
-	bool found = false;
-	for (int i = 0; i < n; i++)
-		found |= key[0] != '_' && matches(pattern[i], key);
-	return found;
-}
-
 static bool has_golden(const json_t *goldens, const char *file)
 {
 	const char *key;
@@ -267,7 +259,7 @@ int main(int argc, char **argv)
 	int fine = 0, all = 0;
 	const char *key;
 	json_object_foreach (goldens, key, want) {
-		if (!wanted(key, argc - 4, argv + 4))
+		if (key[0] == '_' || !golden_wanted(key, argc - 4, argv + 4))
 			continue;
 		Case c = {.arena = arena_new(),
 		          .amosc = argv[1],

@@ -66,7 +66,7 @@ static int make(Arena *arena, const char *path, int count, char **text)
 	return amos_npz_write(path, count, list);
 }
 
-static int show(Arena *arena, const char *path)
+static int show(const char *path)
 {
 	int64_t n;
 	struct amos_array *list;
@@ -76,7 +76,10 @@ static int show(Arena *arena, const char *path)
 	for (int64_t i = 0; i < n; i++) {
 		const struct amos_array *a = &list[i];
 		const Shape shape = shape_at(a);
-		printf("%s %s", a->name, shape_text(arena, (Elem)a->type, &shape));
+		printf("%s %s[", a->name, elems[a->type].name);
+		for (int d = 0; d < a->rank; d++)
+			printf("%s%lld", d ? "," : "", (long long)a->dim[d]);
+		printf("]");
 		for (int64_t k = 0; k < MIN(count_of(&shape), 4); k++)
 			printf(" %.4g", amos_number(a->bytes, a->type, k));
 		printf("\n");
@@ -118,7 +121,7 @@ int main(int argc, char **argv)
 	if (argc > 3 && !strcmp(argv[1], "make"))
 		status = make(arena, argv[2], argc - 3, argv + 3);
 	else if (argc == 3 && !strcmp(argv[1], "show"))
-		status = show(arena, argv[2]);
+		status = show(argv[2]);
 	else if (argc == 4 && !strcmp(argv[1], "same"))
 		status = same(argv[2], argv[3]);
 	else

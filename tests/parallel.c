@@ -25,7 +25,7 @@ static int count_all(const struct amos_run *run)
 }
 
 static const struct amos_out squares_out[] = {
-    {.name = "squares", .type = 4, .rank = 1, .dim = {WORKERS}, .bytes = 8 * WORKERS}};
+    {.name = "squares", .type = E_i64, .rank = 1, .dim = {WORKERS}, .bytes = 8 * WORKERS}};
 static const struct amos_kernel kernel[] = {
     {.name = "squares", .kind = "map", .workers = WORKERS, .flops = WORKERS, .times = 1}};
 static const struct amos_entry entry[] = {{.name = "run",

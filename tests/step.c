@@ -104,24 +104,43 @@ static Array *first_contents(Arena *arena, const Graph *g)
 	return slot;
 }
 
-static void test_optimizer(const char *name)
+// A parameter w, whose gradient is the input g.
+static Graph *gradient_graph(Arena *arena, const char *name)
 {
-	Arena *arena = arena_new();
 	Graph *g = graph_new(arena, name, book_builtin());
 	const Shape shape = shape_of(2, (int64_t[]){ROWS, COLS});
 	add_slot(g, (Slot){.name = "w", .kind = S_param, .type = E_f64, .shape = shape});
 	add_slot(g, (Slot){.name = "g", .kind = S_input, .type = E_f64, .shape = shape});
 	add_out(g, "grad:w", put_slot(g, 1));
+	return g;
+}
+
+static Opt plain_opt(Arena *arena, const char *name, double momentum, int64_t accumulate)
+{
 	Opt opt = {.name = name,
 	           .rate = rate,
 	           .beta = beta,
 	           .beta2 = beta2,
 	           .eps = eps,
 	           .decay = decay,
-	           .momentum = 0.5,
-	           .warmup = 0,
-	           .clip = 0};
+	           .momentum = momentum,
+	           .accumulate = accumulate};
 	opt_defaults(arena, &opt);
+	return opt;
+}
+
+static void evaluate(Arena *arena, const Graph *g, Array *slot)
+{
+	const Array *out = eval_graph(arena, g, slot);
+	for (int i = 0; i < g->stores.count; i++)
+		slot[g->stores.at[i].slot] = out[g->stores.at[i].val];
+}
+
+static void test_optimizer(const char *name)
+{
+	Arena *arena = arena_new();
+	const Graph *g = gradient_graph(arena, name);
+	const Opt opt = plain_opt(arena, name, 0.5, 1);
 	const Graph *step = step_pass(arena, g, NULL, &opt);
 	Array *slot = first_contents(arena, step);
 	Plain plain = {0};
@@ -131,9 +150,7 @@ static void test_optimizer(const char *name)
 		for (int i = 0; i < COUNT_; i++)
 			slot[1].f[i] = ((i * 7 + t * 3) % 11 - 5) / 8.0;
 		plain_step(name, &plain, slot[1].f, t);
-		const Array *out = eval_graph(arena, step, slot);
-		for (int i = 0; i < step->stores.count; i++)
-			slot[step->stores.at[i].slot] = out[step->stores.at[i].val];
+		evaluate(arena, step, slot);
 		for (int i = 0; i < COUNT_; i++)
 			close_to(name, slot[0].f[i], plain.w[i]);
 	}
@@ -147,19 +164,8 @@ static void test_optimizer(const char *name)
 static void test_accumulate(void)
 {
 	Arena *arena = arena_new();
-	Graph *g = graph_new(arena, "accumulate", book_builtin());
-	const Shape shape = shape_of(2, (int64_t[]){ROWS, COLS});
-	add_slot(g, (Slot){.name = "w", .kind = S_param, .type = E_f64, .shape = shape});
-	add_slot(g, (Slot){.name = "g", .kind = S_input, .type = E_f64, .shape = shape});
-	add_out(g, "grad:w", put_slot(g, 1));
-	Opt opt = {.name = "adamw",
-	           .rate = rate,
-	           .beta = beta,
-	           .beta2 = beta2,
-	           .eps = eps,
-	           .decay = decay,
-	           .accumulate = 2};
-	opt_defaults(arena, &opt);
+	const Graph *g = gradient_graph(arena, "accumulate");
+	const Opt opt = plain_opt(arena, "adamw", 0, 2);
 	const Graph *last = step_pass(arena, g, NULL, &opt),
 	            *first = gather_pass(arena, g, NULL, &opt);
 	Array *slot = first_contents(arena, last);
@@ -174,9 +180,7 @@ static void test_accumulate(void)
 		}
 		if (run % 2)
 			plain_step("adamw", &plain, mean, run / 2 + 1);
-		const Array *out = eval_graph(arena, step, slot);
-		for (int i = 0; i < step->stores.count; i++)
-			slot[step->stores.at[i].slot] = out[step->stores.at[i].val];
+		evaluate(arena, step, slot);
 		for (int i = 0; i < COUNT_; i++)
 			close_to("accumulate", slot[0].f[i], plain.w[i]);
 		hold("two runs are a step",

@@ -71,7 +71,6 @@ static void thread_main(void)
 {
 	kernel(buffer);
 	thread[now].wait = DONE;
-	swapcontext(&thread[now].context, &scheduler);
 }
 
 static bool all_wait(int from, int to, Wait what)
@@ -114,7 +113,7 @@ static void make_ready(int t)
 	getcontext(context);
 	context->uc_stack.ss_sp = stack[t];
 	context->uc_stack.ss_size = STACK;
-	context->uc_link = NULL;
+	context->uc_link = &scheduler;
 	makecontext(context, thread_main, 0);
 	thread[t].wait = READY;
 }

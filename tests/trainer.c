@@ -54,7 +54,7 @@ int main(int argc, char **argv)
 	int64_t n;
 	struct amos_array *arrays;
 	CHECK(!amos_npz_read("params.npz", &n, &arrays) && n == 2, "%d parameters", (int)n);
-	CHECK(!strcmp(arrays[0].name, "w") && amos_number(arrays[0].bytes, 1, 0) > 0.6,
+	CHECK(!strcmp(arrays[0].name, "w") && amos_number(arrays[0].bytes, E_f32, 0) > 0.6,
 	      "w was not trained");
 	amos_npz_free(n, arrays);
 	write_line_data(4);
