@@ -39,9 +39,9 @@ typedef struct Data {
 // Floats that are sizes, rates or fillings of an operator: the schema does not tag them.
 static bool is_number(const char *op, const char *input)
 {
-	static const char *const numbers[][2] = {
-	    {"Resize", "roi"},    {"Resize", "scales"}, {"Upsample", "scales"}, {"Dropout", "r"},
-	    {"Dropout", "ratio"}, {"Pad", "value"},     {"OneHot", "depth"}};
+	static const char *const numbers[][2] = {{"Resize", "scales"}, {"Upsample", "scales"},
+	                                         {"Dropout", "r"},     {"Dropout", "ratio"},
+	                                         {"Pad", "value"},     {"OneHot", "depth"}};
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i][0], op) && !strcmp(numbers[i][1], input))
 			return true;

@@ -301,8 +301,10 @@ void lower_dropout(Call *c)
 {
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
-	double rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
-	bool draws = rate > 0 && c->r->options->training;
+	double rate = 0;
+	if (c->r->options->training)
+		rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
+	bool draws = rate > 0;
 	Ref keep = 0;
 	c->out[0] = c->in[0];
 	if (draws && rate >= 1)
