@@ -6,19 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 
+// How many samples an entry evaluates at once: eval a batch, eval:N so many, others none.
+static int64_t taken(const struct amos_entry *entry, int64_t batch)
+{
+	if (!strcmp(entry->name, "eval"))
+		return batch;
+	return strncmp(entry->name, "eval:", 5) ? 0 : strtoll(entry->name + 5, NULL, 10);
+}
+
 // The entry that takes the most samples, `left` or fewer, and how many; NULL: all take more.
 static const struct amos_entry *entry_for(const struct amos_model *model, int64_t batch,
                                           int64_t left, int64_t *samples)
 {
-	static const char fewer[] = "eval:";
 	const struct amos_entry *found = NULL;
 	*samples = 0;
 	for (int64_t i = 0; i < model->nentries; i++) {
-		const char *name = model->entries[i].name;
-		int64_t takes = !strcmp(name, "eval") ? batch
-		                : strncmp(name, fewer, sizeof fewer - 1)
-		                    ? 0
-		                    : strtoll(name + sizeof fewer - 1, NULL, 10);
+		int64_t takes = taken(&model->entries[i], batch);
 		if (takes > *samples && takes <= left) {
 			found = &model->entries[i];
 			*samples = takes;

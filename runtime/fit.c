@@ -252,19 +252,24 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 	return AMOS_DONE;
 }
 
-// Of what the entries do: a batch to train on, a sample to evaluate on.
+static bool is_named(const char *const *entries, const char *name)
+{
+	for (; *entries; entries++)
+		if (!strcmp(*entries, name))
+			return true;
+	return false;
+}
+
+// For what the entries do: a batch to train on, a sample to evaluate on.
 static int check_enough(const struct amos_data *data, const struct amos_model *model,
                         const char *const *entries)
 {
-	bool trains = false, evaluates = data->train < data->length;
-	for (; *entries; entries++) {
-		trains |= !strcmp(*entries, "train");
-		evaluates |= !strcmp(*entries, "eval") && !trains;
-	}
+	bool trains = is_named(entries, "train"),
+	     evaluates = is_named(entries, "eval") && amos_find_entry(model, "eval") &&
+	                 (!trains || data->train < data->length);
 	int status = trains ? amos_data_enough(data) : AMOS_DONE;
 	int64_t samples = amos_data_eval_samples(data);
-	if (status || !evaluates || !amos_find_entry(model, "eval") ||
-	    amos_data_left(data, model) < samples)
+	if (status || !evaluates || amos_data_left(data, model) < samples)
 		return status;
 	return amos_fail(AMOS_INPUT,
 	                 "--data: %lld %s to evaluate on make no batch of %lld: wanted more data, "

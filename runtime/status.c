@@ -32,8 +32,8 @@ int amos_fail_errno(const char *doing, const char *path)
 	int cause = errno;
 	bool named = cause == ENOENT || cause == EACCES || cause == ENOTDIR || cause == EISDIR ||
 	             cause == EEXIST || cause == ENAMETOOLONG || cause == ELOOP || cause == EPERM;
-	return amos_fail(named ? AMOS_INPUT : AMOS_MACHINE, "%s: cannot %s: %s", path, doing,
-	                 strerror(cause));
+	return amos_fail(named ? AMOS_INPUT : AMOS_MACHINE, "%s: cannot %s: %s",
+	                 *path ? path : "a file of no name", doing, strerror(cause));
 }
 
 uint64_t amos_mix(uint64_t z)
