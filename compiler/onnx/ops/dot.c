@@ -84,9 +84,13 @@ enum { ELLIPSIS = 1 }; // labels 1, 2, .. are the axes of an ellipsis, counted f
 
 static void spell(Call *c, const char *from, const char *to, int rank, char *label)
 {
-	int n = 0, letters = 0;
-	for (const char *p = from; p < to; p++)
+	int n = 0, letters = 0, dots = 0;
+	for (const char *p = from; p < to; p++) {
 		letters += *p != '.' && *p != ' ';
+		dots += *p == '.';
+	}
+	if (dots && dots != 3)
+		refuse(c, "the equation holds %d points for an operand; three are an ellipsis", dots);
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
@@ -147,6 +151,19 @@ static void sum_unneeded(Graph *g, Term *t, const char *a, const char *b)
 	t->label[kept] = 0;
 }
 
+// An index of one entry stretches to what the other term has of it: here it is left out.
+static void drop_stretched(Graph *g, Term *t, const Term *other)
+{
+	for (int64_t a = (int64_t)strlen(t->label) - 1; a >= 0; a--) {
+		const char *at = strchr(other->label, t->label[a]);
+		if (!at || val(g, t->x)->shape.dim[a] != 1 ||
+		    val(g, other->x)->shape.dim[at - other->label] == 1)
+			continue;
+		t->x = drop_axes(g, t->x, 1, &a);
+		memmove(t->label + a, t->label + a + 1, strlen(t->label + a));
+	}
+}
+
 static Ref order_axes(Graph *g, const Term *t, const char *order)
 {
 	int64_t perm[RANK];
@@ -178,6 +195,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 {
 	Graph *g = c->g;
 	char batch[RANK + 1], inner[RANK + 1], left[RANK + 1], right[RANK + 1];
+	drop_stretched(g, &a, &b);
+	drop_stretched(g, &b, &a);
 	choose(batch, a.label, b.label, true, wanted, true);
 	choose(inner, a.label, b.label, true, wanted, false);
 	sum_unneeded(g, &a, wanted, b.label);
@@ -190,9 +209,7 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	Ref x = order_axes(g, &a, format(c->r->arena, "%s%s%s", batch, left, inner));
 	Ref y = order_axes(g, &b, format(c->r->arena, "%s%s%s", batch, inner, right));
 	Shape sx = val(g, x)->shape, sy = val(g, y)->shape, out = {.rank = nb + nl + nr};
-	for (int i = 0; i < nb; i++)
-		out.dim[i] = MAX(sx.dim[i], sy.dim[i]);
-	memcpy(out.dim + nb, sx.dim + nb, sizeof(int64_t) * (size_t)nl);
+	memcpy(out.dim, sx.dim, sizeof(int64_t) * (size_t)(nb + nl));
 	memcpy(out.dim + nb + nl, sy.dim + nb + ni, sizeof(int64_t) * (size_t)nr);
 	int64_t dx[RANK], dy[RANK];
 	memcpy(dx, sx.dim, sizeof(int64_t) * (size_t)nb);
@@ -208,10 +225,13 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	return t;
 }
 
-// Letters that appear once, in order: what an equation without "->" asks for.
-static void implicit_result(const char *terms, char *out)
+// What an equation without "->" asks for: the axes of the ellipsis, then the letters that appear
+// once, in order.
+static void implicit_result(const char *terms, int ellipsis, char *out)
 {
 	int n = 0;
+	for (int k = ellipsis; k > 0 && n < RANK; k--)
+		out[n++] = (char)(ELLIPSIS + k - 1);
 	for (int ch = 'A'; ch <= 'z'; ch++) {
 		const char *first = strchr(terms, ch);
 		if (first && !strchr(first + 1, ch) && n < RANK)
@@ -271,8 +291,8 @@ void lower_einsum(Call *c)
 		for (const char *l = term[k].label; *l; l++)
 			widest = MAX(widest, *l < 'A' ? *l : 0);
 		count_indices(c, k, term[k].label, index);
-		take_diagonals(c, &term[k]);
 		say(&rest, "%s,", term[k].label);
+		take_diagonals(c, &term[k]);
 		p = stop + (stop < end);
 	}
 	char out[RANK + 1];
@@ -283,7 +303,7 @@ void lower_einsum(Call *c)
 		spell(c, arrow + 2, arrow + strlen(arrow),
 		      letters + (strchr(arrow, '.') ? widest : 0), out);
 	else
-		implicit_result(rest.at, out);
+		implicit_result(rest.at, widest, out);
 	for (int k = 0; k < c->nin; k++)
 		fill_indices(g, &term[k], index, out);
 	Term sum = term[0];
