@@ -420,15 +420,10 @@ static void train_batch_norm(Call *c, int rank, double eps)
 	}
 }
 
-void lower_batch_norm(Call *c)
+static void norm_batch(Call *c, int rank)
 {
 	Graph *g = c->g;
-	int rank = in_val(c, 0)->shape.rank;
-	for (int k = 1; k < 5; k++)
-		in_val(c, k);
 	double eps = attr_float(c, "epsilon", 1e-5);
-	if (rank < 2)
-		refuse(c, "an operand of %d dimensions has no channels", rank);
 	if (batch_statistics(c)) {
 		train_batch_norm(c, rank, eps);
 		return;
@@ -437,6 +432,21 @@ void lower_batch_norm(Call *c)
 	Ref scale = put2(g, O_mul, c->in[1], put1(g, O_rsqrt, variance));
 	Ref x = put2(g, O_sub, c->in[0], per_channel(g, c->in[3], rank));
 	c->out[0] = scale_shift(g, x, per_channel(g, scale, rank), per_channel(g, c->in[2], rank));
+}
+
+void lower_batch_norm(Call *c)
+{
+	int rank = in_val(c, 0)->shape.rank;
+	for (int k = 1; k < 5; k++)
+		in_val(c, k);
+	if (rank < 1)
+		refuse(c, "a number has no samples");
+	bool flat = rank == 1; // one channel
+	if (flat)
+		c->in[0] = insert_axis(c->g, c->in[0], 1);
+	norm_batch(c, MAX(rank, 2));
+	if (flat)
+		c->out[0] = drop_axes(c->g, c->out[0], 1, (int64_t[]){1});
 }
 
 void lower_lp_norm(Call *c)

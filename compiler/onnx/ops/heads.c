@@ -58,19 +58,35 @@ static Ref keys_before(Graph *g, const Cache *cache, const Shape *s, int64_t bac
 
 // ---- attention ------------------------------------------------------------------------
 
-// A mask as truth: [batch] is how many keys count, [batch, keys] and [batch, queries, keys] say
-// which.
+// For each sample the end of the keys that count, and behind all of these, perhaps, the starts.
+static Ref keys_between(Graph *g, Ref mask, int64_t batch, int64_t keys)
+{
+	Shape each = shape_of(4, (int64_t[]){batch, 1, 1, 1});
+	Ref at = put_iota(g, shape_of(4, (int64_t[]){1, 1, 1, keys}), 3);
+	Ref end = put_reshape(g, take_range(g, mask, 0, 0, batch), each);
+	Ref before = put2(g, O_lt, at, end);
+	if (val(g, mask)->shape.dim[0] == batch)
+		return before;
+	Ref start = put_reshape(g, take_range(g, mask, 0, batch, batch), each);
+	return put2(g, O_and, before, put2(g, O_le, start, at));
+}
+
+// A mask as truth: [batch] and [2 batch] are ends and starts, [batch, keys] and [batch, queries,
+// keys] say which keys count.
 static Ref keys_seen(Call *c, Ref mask, int64_t keys)
 {
 	Graph *g = c->g;
 	Shape s = val(g, mask)->shape;
-	int64_t dims[4] = {s.dim[0], 1, s.rank == 3 ? s.dim[1] : 1, s.rank > 1 ? keys : 1};
-	if (s.rank < 1 || s.rank > 3 || count_of(&s) != dims[0] * dims[2] * dims[3])
+	int64_t batch = in_val(c, 0)->shape.dim[0];
+	int64_t dims[4] = {s.dim[0], 1, s.rank == 3 ? s.dim[1] : 1, keys};
+	bool ends = s.rank == 1 && (s.dim[0] == batch || s.dim[0] == 2 * batch);
+	if (!ends && (s.rank < 2 || s.rank > 3 || count_of(&s) != dims[0] * dims[2] * keys))
 		refuse(c, "a mask %s for %lld keys", shape_text(c->r->arena, E_i32, &s),
 		       (long long)keys);
-	mask = put_reshape(g, put_cast(g, mask, E_i64), shape_of(4, dims));
-	Ref at = put_iota(g, shape_of(4, (int64_t[]){1, 1, 1, keys}), 3);
-	return s.rank == 1 ? put2(g, O_lt, at, mask) : put2(g, O_lt, put_num(g, E_i64, 0), mask);
+	mask = put_cast(g, mask, E_i64);
+	if (ends)
+		return keys_between(g, mask, batch, keys);
+	return put2(g, O_lt, put_num(g, E_i64, 0), put_reshape(g, mask, shape_of(4, dims)));
 }
 
 // Which keys of a cache that is not full stand in it? [batch, 1, 1, keys]
