@@ -1,6 +1,6 @@
-// contrib.c: operators of com.microsoft, which no suite tests: what they give, by numbers of
-// others, and their gradients, as gradients.c checks them. usage: contrib FILE: models and results,
-// as contrib.txt has them. Status 1 when something is off.
+// contrib.c: operators of com.microsoft, and others that no suite tests: what they give, by numbers
+// of others, and their gradients, as gradients.c checks them. usage: contrib FILE: models and
+// results, as contrib.txt has them. Status 1 when something is off.
 #include "trial.h"
 #include "variants.h"
 #include <math.h>

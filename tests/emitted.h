@@ -1,4 +1,5 @@
-// emitted.h: graphs compiled and run in this process, against the evaluator.
+// emitted.h: graphs compiled and run in this process, against the evaluator. A run that writes
+// behind a block of its memory is told, and agrees with nothing.
 #ifndef EMITTED_H
 #define EMITTED_H
 #include "emit.h"

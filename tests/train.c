@@ -98,7 +98,18 @@ static void ends_by_epochs(void)
 	      (int)r.step);
 }
 
-// A model that makes one update of two batches, as with --accumulate.
+// The line, trained by another program; `entry` is a part of it.
+static struct amos_model trained_by(amos_program *program, struct amos_entry *entry)
+{
+	struct amos_model model = mock_line;
+	*entry = mock_line.entries[0];
+	entry->run = (void *)program;
+	model.entries = entry;
+	model.nentries = 1;
+	return model;
+}
+
+// A program that makes one update of two batches, as with --accumulate.
 static int every_second(const struct amos_run *run)
 {
 	static int batches;
@@ -111,11 +122,8 @@ static int every_second(const struct amos_run *run)
 
 static void counts_updates(void)
 {
-	struct amos_entry entry = mock_line.entries[0];
-	entry.run = (void *)every_second;
-	struct amos_model model = mock_line;
-	model.entries = &entry;
-	model.nentries = 1;
+	struct amos_entry entry;
+	struct amos_model model = trained_by(every_second, &entry);
 	struct amos_result r;
 	struct amos_options options = options_of(LINE_DATA, "steps", "7", "out", "twos", NULL);
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
@@ -229,11 +237,8 @@ static int slow(const struct amos_run *run)
 
 static void second_interrupt_stops(void)
 {
-	struct amos_entry entry = mock_line.entries[0];
-	entry.run = (void *)slow;
-	struct amos_model model = mock_line;
-	model.entries = &entry;
-	model.nentries = 1;
+	struct amos_entry entry;
+	struct amos_model model = trained_by(slow, &entry);
 	pid_t child = fork();
 	if (!child) {
 		struct amos_result r;
