@@ -3,7 +3,7 @@
 // (Value.counts). Takes the node being lowered and counts.def. Gives the counts of its results.
 // Keeps: what lies behind the counted entries is a copy of one that counts, so that it makes no
 // numbers that these do not make; no result depends on it, so that it passes no gradient on.
-#include "lower.h"
+#include "ops/ops.h"
 #include <math.h>
 #include <string.h>
 

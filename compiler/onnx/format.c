@@ -1,7 +1,7 @@
 // format.c: element types of few bits: what their bits mean, and values rounded to them.
 // Takes formats.def. Gives numbers, and values of a graph. Keeps: a graph computes in f32 and i64;
 // a value that a file declares in fewer bits is one of those that the few bits can say.
-#include "lower.h"
+#include "ops/ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -247,7 +247,7 @@ void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, 
 // Without sizes no node can be lowered, but an operator that none would help is told of.
 Attempt tell_unsupported; // of a NodeProto
 
-// ---- loop.c: bodies of loops ----------------------------------------------------------
+// ---- ops/loop.c: bodies of loops ------------------------------------------------------
 
 void open_nest(Reader *, Nest *); // from now on values are put into its body
 void close_nest(Reader *, Nest *);
@@ -262,11 +262,8 @@ Ref enter_nests(Reader *, Nest *, Ref x);
 // The loop over a closed nest, whose operands come after `limit`; trips, carried, scanned, reverse
 // and until are given. part: its results. Answers how many trips it makes.
 Ref put_cycle(Reader *, Cycle *, const Nest *, Ref limit, Ref *part);
-Ref put_stack(Call *, int n, const Ref *, int axis); // values one after the other along a new axis
-Ref as_ref(Call *, Value);                           // fails where it is no tensor
-bool is_tensor(Value);
-void give_values(Call *, int n, const Value *);        // the first results
-const GraphProto *body_of(const Call *, const char *); // an attribute
+// Values one after the other along a new axis.
+Ref put_stack(Call *, int n, const Ref *, int axis);
 
 // ---- roles.c: which initializers are parameters ---------------------------------------
 
@@ -363,12 +360,6 @@ Limits limits_of(Graph *, Ref); // that the numbers in a value keep
 Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
 Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
 
-// ---- gather.c: indices that lie where they should: constants are checked when the file is read,
-// inputs before they are used, and what is computed from data is kept inside ----------------
-
-Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
-Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
-
 // ---- extents.c: sizes that are computed -----------------------------------------------
 
 Ref whole_number(Graph *, int64_t); // i64, rank 0
@@ -390,22 +381,6 @@ void reshape_counted(Call *, Ref x, const Counts *, int n, Extent *to);
 // Operand 0, which is x, in one line; *count: so many are there, first (0: all).
 Ref in_line(Call *, Ref x, Ref *count);
 
-// ---- places.c, order.c ----------------------------------------------------------------
-
-Ref fold_away(Graph *, Op, Ref x, int64_t axis); // without the axis
-Ref counting(Graph *, int64_t n, bool known);    // 0, 1, .. n - 1, i64; known: as a constant
-Ref so_far(Graph *, Ref truth);                  // of b8[n]: how many hold before each entry, i64
-// Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
-// truth.
-Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
-// The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
-// exactly so many).
-Ref places_where(Graph *, Ref truth, Ref *count);
-// Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
-// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. NaN
-// is larger than all numbers.
-Ref order_of(Reader *, Ref keys, bool largest, Ref count);
-
 // ---- axes.c: axes of values -----------------------------------------------------------
 
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
@@ -417,7 +392,7 @@ Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, re
 Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 
-// ---- the operators: ops.def says which function ---------------------------------------
+// ---- table.c: ops.def says which function puts an operator into the graph -------------
 
 typedef void Lower(Call *);
 struct Row { // of ops.def
@@ -441,63 +416,7 @@ enum {
 	N_rms
 };
 
-Lower lower_book; // a definition of the book, with the numbers that ops.def lists
-Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
-typedef enum Rim { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Rim; // what lies outside an image
-typedef struct Image {
-	Ref rows;  // [all pixels of all samples, C]
-	Ref first; // i64, [N, 1]: the row that sample n begins at
-	int n;     // spatial axes
-	int64_t dim[3];
-	Rim rim;
-	bool corners; // reflected about the outer pixels' centres, not their edges
-} Image;
-Image image_rows(Graph *, Ref x); // of [N, C, d..]
-// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N,
-// P, C]. join: how the weighted pixels around come together, O_add or O_max.
-Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
-
-Lower lower_gather; // operands in in[0] and in[1]
-Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
-
-// attention.c for heads.c: [batch, length, heads * d]: [batch, heads, length, d].
-Ref split_heads(Call *, Ref x, int64_t heads);
-Ref join_heads(Graph *, Ref x);                // and back
-Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
-Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
-Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
-// `cache` with x at the places from start (of each sample; 0: the first) along an axis behind the
-// first, which must fit; around: places behind the end are those at the beginning.
-Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
-
-Ref rounded_to_bytes(Graph *, Ref x); // qlinear.c: what is left of x in 8 bits over its range
-// fold.c: the place that each entry of the last axis takes in order: how many come before it.
-Ref place_in_order(Graph *, Ref x, bool largest);
-
-Lower lower_identity; // its operand is passed on as it is
-// fused.c for others: out[0] of another operator's lowering, on other operands, with this node's
-// attributes.
-Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
-// The result of ONNX's operator `name` on other operands, with this node's attributes.
-Ref lower_named(const Call *, const char *name, int nin, const Ref *in);
-Ref channels_first(const Call *, Ref x); // of an image whose channels are last
-Ref channels_last(Graph *, Ref x);       // and back
-Ref add_given(Graph *, Ref a, Ref b);    // the sum; of one alone where the other is 0
-Lower lower_packed_attention, lower_embed_norm, lower_act, lower_fast_gelu, lower_gemm,
-    lower_fused_matmul, lower_concat, lower_dropout;
-Lower unsupported; // declines with the note of ops.def
-
-// Shared by several families.
-enum { MOST_NUMBERS = 4 };
-int numbers_of(const char *op, Given *); // what ops.def gives a definition of the book; how many
-Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
-Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
-void align2(Graph *, Ref *a, Ref *b);          // equal rank
-Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
-// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
-int reduced_axes(Call *, int64_t *axes);
-Ref scaled(Graph *, Ref x, double by);
-Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
-Ref tensor_constant(Reader *, const TensorProto *);
+Lower unsupported;    // declines with the note of ops.def
+Lower lower_identity; // ops/reshape.c: its operand is passed on as it is
 
 #endif

@@ -3,7 +3,7 @@
 // several slots for one initializer where the exporter merged parameters that were equal, one slot
 // for two where it copied a tied one. Keeps: every such decision is in Model.notes, and every
 // weight that is not trained says why.
-#include "lower.h"
+#include "ops/ops.h"
 #include <math.h>
 #include <string.h>
 

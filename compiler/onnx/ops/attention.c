@@ -2,7 +2,7 @@
 // linear with a state, a loop over its steps; rotary positions; caches. Takes the node being
 // lowered. Gives its results. Keeps: heads are an axis; the book puts softmax attention together
 // again.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

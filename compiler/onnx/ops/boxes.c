@@ -1,7 +1,7 @@
 // boxes.c: ONNX NonMaxSuppression. Takes the node being lowered. Gives as many boxes as there can
 // be, and their count. Keeps: a loop whose trips each take the best box of each class of each
 // image; it ends when none is left.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 
 typedef struct Boxes { // f32[images, 1, n]

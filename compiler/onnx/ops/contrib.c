@@ -2,7 +2,7 @@
 // what they add, rotary positions, products of matrices as they lie. Takes the node being lowered.
 // Gives its results. Keeps: they are put as what they stand for, so the book finds the same wholes.
 // Source: docs/ContribOperators.md of ONNX Runtime.
-#include "lower.h"
+#include "ops.h"
 
 // norm(x) gamma + beta over the last axis
 static Ref normalised(Call *c, Ref x, bool centred, Ref gamma, Ref beta)

@@ -1,7 +1,7 @@
 // dot.c: ONNX operators that contract: MatMul, Gemm, Einsum, Det.
 // Takes the node being lowered. Gives its results. Keeps: a product with a matrix of parameters is
 // one dot of two matrices, whatever the rank of the data.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

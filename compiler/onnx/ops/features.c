@@ -1,6 +1,6 @@
 // features.c: operators of ai.onnx.ml that stand before and behind the networks of scikit-learn:
 // Scaler, ArrayFeatureExtractor. Takes the node being lowered. Gives its result.
-#include "lower.h"
+#include "ops.h"
 
 // An attribute of one number, or of one a feature; 0: it is not there.
 static Ref numbers_by_feature(Call *c, const char *name, int64_t features)

@@ -1,7 +1,7 @@
 // fill.c: ONNX operators that make values of shapes and numbers alone: Shape, Size,
 // ConstantOfShape, ConstantFill, Range, Trilu, EyeLike, OneHot. Takes the node being lowered. Gives
 // its results. Keeps: numbers of a pattern stay expressions over iota, and are not stored.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 
 // numpy's place among the axes: counted from the end where it is negative, and none outside.

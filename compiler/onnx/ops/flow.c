@@ -1,7 +1,7 @@
 // flow.c: ONNX operators about control: Constant, If, sequences, optional values, random draws,
 // Dropout. Takes the node being lowered. Gives its results. Keeps: where a branch depends on the
 // data both are computed; sequences are lists that only the reader sees.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // fold.c: ONNX operators that fold along axes: reductions, softmax, normalisations, running sums,
 // sorting. Takes the node being lowered. Gives its results. Keeps: folded axes stay as size 1 until
 // the operator drops them.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // optimizers and ONNX Runtime's training graphs have them. Takes the node being lowered. Gives its
 // results. Keeps: they are put as what they stand for. Source: docs/ContribOperators.md and
 // orttraining/orttraining/core/graph/training_op_defs.cc of ONNX Runtime.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // ReverseSequence. Takes the node being lowered. Gives its results. Keeps: indices given to gather
 // and scatter lie in their axis; constant ones are checked when the file is read, those of inputs
 // before they are used, and those computed from data are kept inside.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 // ---- indices --------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // heads.c: attention as com.microsoft has it: with the product before it, packed, with caches of
 // keys and values. Takes the node being lowered. Gives its results. Keeps: it is put as what it
 // stands for, so the book finds the same whole. Source: docs/ContribOperators.md of ONNX Runtime.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 
 // ---- caches ---------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // image.c: ONNX operators on images and signals: convolutions and pools.
 // Takes the node being lowered. Gives its results. Keeps: a convolution is a window and a dot of
 // two matrices (one a group); a pool is a window and a fold.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // Takes the node being lowered. Gives its results. Keeps: a loop stays one where it is long, or how
 // often it turns depends on the data; short ones are unrolled, and those whose turns differ in
 // shape.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 // ---- nests ----------------------------------------------------------------------------

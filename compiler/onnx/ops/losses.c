@@ -1,7 +1,7 @@
 // losses.c: the ONNX operators that are losses.
 // Takes the node being lowered. Gives the loss and the log probabilities. Keeps: the label's entry
 // is picked by comparison, so that gradients stay element-wise.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 // Labels, [N, ..], as an axis of 1 in class position: [N, 1, ..]

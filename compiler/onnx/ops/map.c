@@ -1,7 +1,7 @@
 // map.c: ONNX operators that are element-wise: one primitive, one activation, one line of the book,
 // or little more. Takes the node being lowered. Gives its results. Keeps: numpy's broadcasting is
 // alignment of ranks; primitives stretch.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

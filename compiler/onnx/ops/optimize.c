@@ -1,7 +1,7 @@
 // optimize.c: optimizer steps that ONNX has as operators (ai.onnx.preview.training).
 // Takes the node being lowered: rate, count of steps, then all tensors, all their gradients, all
 // their slots. Gives the new tensors and slots. Keeps: a step is a line of the book.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 // Calls line `def` for each tensor, which has `kinds` operands (itself, its gradient, its slots).

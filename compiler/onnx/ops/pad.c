@@ -1,7 +1,7 @@
 // pad.c: ONNX operators that add a rim along axes, or cut one off: Pad, CenterCropPad, Crop. Takes
 // the node being lowered. Gives its result. Keeps: the rim lies around what is there, also where
 // the data decide how much that is.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 static Ref expand_axis(Graph *g, Ref x, int axis, int64_t size)

@@ -1,6 +1,6 @@
 // places.c: places where something is true: ONNX NonZero and Compress. Takes the node being
 // lowered. Gives its results: as many entries as there can be, and their count (lower.h: Counts).
-#include "lower.h"
+#include "ops.h"
 
 Ref counting(Graph *g, int64_t n, bool known)
 {

@@ -1,8 +1,8 @@
-// quant.h: what operators on quantised numbers share. Takes lower.h. Seen by quant.c, qlinear.c,
+// quant.h: what operators on quantised numbers share. Takes ops.h. Seen by quant.c, qlinear.c,
 // bits.c and experts.c.
 #ifndef QUANT_H
 #define QUANT_H
-#include "lower.h"
+#include "ops.h"
 
 // Scales and zero points of one axis, or of blocks along it, fitted to x.
 Ref fit_scale(Call *, Ref scale, const Shape *x, int64_t axis, int64_t block);

@@ -1,7 +1,7 @@
 // recur.c: LSTM, GRU and RNN as loops over time, with weights of floats or of 8 bits.
 // Takes the node being lowered. Gives all hidden states and the last. Keeps: the inputs' share of
 // all steps is one product before the loop; a step is one small product and maps.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 #include <strings.h>
 

@@ -1,6 +1,6 @@
 // reshape.c: ONNX operators that keep every element and say where it stands: Reshape, Flatten,
 // Squeeze, Transpose, Expand, Tile, DepthToSpace. Takes the node being lowered. Gives its results.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 void lower_identity(Call *c)

@@ -1,7 +1,7 @@
 // resize.c: Resize and Upsample. Takes the node being lowered. Gives its results.
 // Keeps: axes are resized one after the other, each by a gather (nearest) or a product with a
 // matrix.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -2,7 +2,7 @@
 // and the points of DeformConv. Takes the node being lowered. Gives its results. Keeps: an image is
 // rows of channels, a point is the sum of a few rows gathered and weighted, so gradients reach
 // image and coordinates.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

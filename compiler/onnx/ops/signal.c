@@ -1,7 +1,7 @@
 // signal.c: ONNX operators on signals: windows, Fourier transforms, mel weights.
 // Takes the node being lowered. Gives its results. Keeps: a transform is two products with matrices
 // of cosines and sines; what depends on attributes alone is a constant.
-#include "lower.h"
+#include "ops.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 // slice.c: ONNX operators that take parts along axes or join them: Slice, Split, Concat. Takes the
 // node being lowered. Gives its results. Keeps: ends that
 // depend on the data give a count beside the value.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 static int64_t clamp(int64_t x, int64_t low, int64_t high)

@@ -1,7 +1,7 @@
 // unique.c: ONNX Unique: entries that are equal, told once. Takes the node being lowered. Gives as
 // many entries as there can be, and their count. Keeps: entries are put in order, so that equal
 // ones stand side by side, the first of them first.
-#include "lower.h"
+#include "ops.h"
 
 typedef struct Kinds { // of n entries: those that are equal are of one kind
 	Ref fresh;     // b8[n]: entry i stands first of its kind

@@ -1,6 +1,6 @@
 // words.c: ONNX TfIdfVectorizer: how often sequences of words stand in lines. Takes the node being
 // lowered; words are whole numbers. Gives the counts.
-#include "lower.h"
+#include "ops.h"
 #include <string.h>
 
 typedef struct Grams { // the attributes that list them

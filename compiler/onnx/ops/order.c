@@ -2,7 +2,7 @@
 // last, each once. Keeps: a loop whose trips each compare every entry with one other (a bitonic
 // network): their number is about half the square of the logarithm of how many entries there are,
 // whatever these hold.
-#include "lower.h"
+#include "ops.h"
 
 // Rows of n entries, each a key of m numbers.
 typedef struct Order {

@@ -1,0 +1,119 @@
+// ops.h: what the files of ops/ give each other, file by file. Takes lower.h. Seen by them, and by
+// the few files beside the folder that do with values as operators do.
+#ifndef OPS_H
+#define OPS_H
+#include "lower.h"
+
+// ---- attention.c ----------------------------------------------------------------------
+
+Ref split_heads(Call *, Ref x, int64_t heads); // [batch, length, heads * d] as [.., heads, .., d]
+Ref join_heads(Graph *, Ref x);                // and back
+Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
+Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
+Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
+// `cache` with x at the places from start (of each sample; 0: the first) along an axis behind the
+// first, which must fit; around: places behind the end are those at the beginning.
+Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
+Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
+
+// ---- contrib.c, heads.c ---------------------------------------------------------------
+
+Lower lower_embed_norm, lower_fused_matmul, lower_packed_attention;
+
+// ---- dot.c ----------------------------------------------------------------------------
+
+Ref scaled(Graph *, Ref x, double by);
+Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
+Lower lower_gemm;
+
+// ---- flow.c ---------------------------------------------------------------------------
+
+Ref as_ref(Call *, Value); // fails where it is no tensor
+bool is_tensor(Value);
+void give_values(Call *, int n, const Value *);        // the first results
+const GraphProto *body_of(const Call *, const char *); // an attribute
+Ref tensor_constant(Reader *, const TensorProto *);
+Lower lower_dropout;
+
+// ---- fold.c ---------------------------------------------------------------------------
+
+// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
+int reduced_axes(Call *, int64_t *axes);
+// The place that each entry of the last axis takes in order: how many come before it.
+Ref place_in_order(Graph *, Ref x, bool largest);
+
+// ---- fused.c --------------------------------------------------------------------------
+
+// out[0] of another operator's lowering, on other operands, with this node's attributes.
+Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
+Ref lower_named(const Call *, const char *name, int nin, const Ref *in); // of one of ONNX's
+Ref channels_first(const Call *, Ref x); // of an image whose channels are last
+Ref channels_last(Graph *, Ref x);       // and back
+Ref add_given(Graph *, Ref a, Ref b);    // the sum; of one alone where the other is 0
+
+// ---- gather.c: indices that lie where they should: constants are checked when the file is read,
+// inputs before they are used, and what is computed from data is kept inside ----------------
+
+Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
+Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
+Lower lower_gather;                            // operands in in[0] and in[1]
+
+// ---- image.c --------------------------------------------------------------------------
+
+Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
+
+// ---- map.c ----------------------------------------------------------------------------
+
+enum { MOST_NUMBERS = 4 };
+int numbers_of(const char *op, Given *); // what ops.def gives a definition of the book; how many
+Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
+Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
+void align2(Graph *, Ref *a, Ref *b);          // equal rank
+Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
+Lower lower_book; // a definition of the book, with the numbers that ops.def lists
+Lower lower_act, lower_fast_gelu;
+
+// ---- order.c --------------------------------------------------------------------------
+
+// Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
+// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. NaN
+// is larger than all numbers.
+Ref order_of(Reader *, Ref keys, bool largest, Ref count);
+
+// ---- places.c -------------------------------------------------------------------------
+
+Ref fold_away(Graph *, Op, Ref x, int64_t axis); // without the axis
+Ref counting(Graph *, int64_t n, bool known);    // 0, 1, .. n - 1, i64; known: as a constant
+Ref so_far(Graph *, Ref truth);                  // of b8[n]: how many hold before each entry, i64
+// Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
+// truth.
+Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
+// The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
+// exactly so many).
+Ref places_where(Graph *, Ref truth, Ref *count);
+
+// ---- qlinear.c ------------------------------------------------------------------------
+
+Ref rounded_to_bytes(Graph *, Ref x); // what is left of x in 8 bits over its range
+
+// ---- sample.c -------------------------------------------------------------------------
+
+typedef enum Rim { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Rim; // what lies outside an image
+typedef struct Image {
+	Ref rows;  // [all pixels of all samples, C]
+	Ref first; // i64, [N, 1]: the row that sample n begins at
+	int n;     // spatial axes
+	int64_t dim[3];
+	Rim rim;
+	bool corners; // reflected about the outer pixels' centres, not their edges
+} Image;
+Image image_rows(Graph *, Ref x); // of [N, C, d..]
+// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N,
+// P, C]. join: how the weighted pixels around come together, O_add or O_max.
+Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
+
+// ---- slice.c --------------------------------------------------------------------------
+
+Lower lower_concat;
+
+#endif
