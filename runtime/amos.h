@@ -156,7 +156,7 @@ void amos_data_batch(struct amos_data *, int64_t samples);
 // Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
 int amos_data_keep(const struct amos_data *, const char *dir);
 
-// ---- npz.c: arrays in files -----------------------------------------------------------
+// ---- array.c, npz.c: arrays in files --------------------------------------------------
 
 struct amos_array {
 	const char *name;

@@ -41,7 +41,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
 
-// Reads all of a file, which it closes: a compressed one, or one that cannot be mapped.
+// Reads all of a file, which it closes: a compressed one, or a pipe.
 static int read_file(int file, const char *path, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
@@ -82,7 +82,7 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 		close(file);
 		return amos_fail_errno("read", path);
 	}
-	return compressed || !S_ISREG(about.st_mode)
+	return compressed || S_ISFIFO(about.st_mode)
 	           ? read_file(file, path, blob)
 	           : map_file(file, (size_t)about.st_size, path, blob);
 }

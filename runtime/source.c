@@ -1,5 +1,5 @@
 // source.c: what --data names: NAME=SOURCE with its wrappers, or a file of arrays by their names.
-// Takes array.c, text.c. Gives struct source by input name. Keeps: a file named twice is opened
+// Takes format.c, text.c. Gives struct source by input name. Keeps: a file named twice is opened
 // once.
 #include "rt.h"
 #include <stdlib.h>
