@@ -392,6 +392,26 @@ static void test_merged(void)
 	check(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
 }
 
+// Branches that read a weight through Identity share it.
+static void test_captured(void)
+{
+	const float some[3] = {1, 2, 3};
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, floats("bias", 3, some));
+	attribute(add_to(b, node("ReduceMin", "x", "low")), "keepdims");
+	add_to(b, node("Less", "low,low", "c"));
+	NodeProto *n = add_to(b, node("If", "c", "k"));
+	for (int k = 0; k < 2; k++) {
+		GraphProto *g = branch("Identity");
+		g->node[0]->input[0] = "bias";
+		attribute(n, k ? "then_branch" : "else_branch")->g = g;
+	}
+	add_to(b, node("Add", "x,k", "y"));
+	Model *m = read_built(b, NULL);
+	check(kind_of_slot(m, "bias") == S_param && kind_of_slot(m, "r") < 0,
+	      "a weight that branches copy is one parameter");
+}
+
 // x mix - relu(x) (1 - mix), the difference computed by the exporter.
 static void test_complement(void)
 {
@@ -653,6 +673,7 @@ int main(int argc, char **argv)
 	test_dimensions();
 	test_told();
 	test_merged();
+	test_captured();
 	test_complement();
 	test_roles();
 	test_lies();

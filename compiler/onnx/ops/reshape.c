@@ -8,7 +8,7 @@ void lower_identity(Call *c)
 	if (c->nin < 1 || c->arg[0].absent)
 		refuse(c, "operand 0 is missing");
 	c->value[0] = c->arg[0];
-	if (c->arg[0].weight)
+	if (c->arg[0].weight && !c->space->depth) // in a branch, a loop or a function: a copy
 		c->value[0] = alias_weight(c->r, c->arg[0].weight, c->node->output[0]);
 }
 
