@@ -453,9 +453,18 @@ static void test_roles(void)
 	const char *freeze = "scale";
 	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
 	check(kind_of_slot(m, "scale") == S_frozen, "--freeze");
+	freeze = "*";
+	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
+	check(kind_of_slot(m, "attn.masked_bias") == -1, "--freeze of a buffer");
 	freeze = "!*masked*";
 	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
 	check(kind_of_slot(m, "attn.masked_bias") == S_param, "--train");
+	PUSH(arena, b->tensors, floats("a.weight_v", 3, some));
+	add_to(b, node("Add", "h,a.weight_v", "z"));
+	PUSH(arena, b->outputs, value("z", 1, "2,3"));
+	check(kind_of_slot(read_built(b, NULL), "a.weight_v") == S_param, "weight_norm's v");
+	PUSH(arena, b->tensors, floats("a.weight_u", 3, some));
+	check(kind_of_slot(read_built(b, NULL), "a.weight_v") == -1, "spectral_norm's v");
 }
 
 // ---- files that lie -------------------------------------------------------------------

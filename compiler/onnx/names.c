@@ -227,6 +227,14 @@ static Part part_of(const char *op, int operand)
 	return P_unclear;
 }
 
+static bool has_weight(const Reader *r, const char *name)
+{
+	for (int i = 0; i < r->weights.count; i++)
+		if (!strcmp(r->weights.at[i]->name, name))
+			return true;
+	return false;
+}
+
 static const char *name_by_call(const Reader *r, const Weight *w, const NodeProto *node,
                                 int operand)
 {
@@ -241,6 +249,9 @@ static const char *name_by_call(const Reader *r, const Weight *w, const NodeProt
 	if (strstr(call, "group_norm") && !strcmp(node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
 	Part part = part_of(node->op_type, operand);
+	if (n == 1 && part == P_unclear && leaves.count && !leaves.parameters &&
+	    has_weight(r, name[0]))
+		return NULL; // a table that goes with the parameter, which has its own
 	if (n == 1)
 		return part == P_weight && ends_with(name[0], "bias") ? NULL : name[0];
 	for (int i = 0; i < n && part == P_unclear; i++)

@@ -159,6 +159,20 @@ static bool is_buffer_name(const char *name)
 	return strstr(name, ".anchor") != NULL;
 }
 
+// X.weight_u and X.weight_v, that spectral_norm keeps beside a weight; weight_norm has no u.
+static bool is_spectral(const Reader *r, const char *name)
+{
+	size_t stem = strlen(name) - 1;
+	bool found = false;
+	if (!ends_with(name, "weight_u") && !ends_with(name, "weight_v"))
+		return false;
+	for (int i = 0; i < r->weights.count && !found; i++) {
+		const char *other = r->weights.at[i]->name;
+		found = !strncmp(other, name, stem) && !strcmp(other + stem, "u");
+	}
+	return found;
+}
+
 static bool is_statistic(const NodeProto *node, int k)
 {
 	return !strcmp(node->op_type, "BatchNormalization") && k >= 3;
@@ -219,6 +233,8 @@ static const char *guess_reason(Reader *r, Weight *w, const Call *c, int k, cons
 	int64_t n = count_of(&w->shape);
 	if (is_buffer_name(name))
 		return "a buffer by its name";
+	if (is_spectral(r, name))
+		return "a buffer of spectral_norm";
 	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
 		return "a single number";
 	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp") &&
@@ -509,13 +525,14 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	    r->options->apart && w->shape.rank && node && !is_number_operand(node->op_type, k);
 	if (every && !(why && !strcmp(why, running)))
 		why = NULL;
-	if (choice == 0)
+	bool frozen = choice == 0 && (!why || !strcmp(why, running)); // a constant stays one
+	if (frozen)
 		why = "--freeze";
 	if ((choice == 1 && !w->inner) || !why)
 		return param_ref(r, w, node, k, name);
 	if (c && choice != 0 && !w->inner && is_statistic(c->node, k))
 		return statistics_ref(r, w, name, node, k);
-	if (choice == 0 || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
+	if (frozen || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
 		return frozen_ref(r, w, name, why, node, k);
 	if (why == computed && !w->ref)
 		note(r,
