@@ -467,6 +467,43 @@ static void test_roles(void)
 	check(kind_of_slot(read_built(b, NULL), "a.weight_v") == -1, "spectral_norm's v");
 }
 
+static StringStringEntryProto **entry(const char *key, const char *text)
+{
+	StringStringEntryProto **all = NEWS(arena, StringStringEntryProto *, 1);
+	all[0] = NEW(arena, StringStringEntryProto);
+	string_string_entry_proto__init(all[0]);
+	all[0]->key = copy_string(arena, key);
+	all[0]->value = copy_string(arena, text);
+	return all;
+}
+
+// What the exporter computed of sizes, in the call that reads a parameter, is none.
+static void test_beside(void)
+{
+	const float some[3] = {1, 2, 3};
+	Build *b = usual(18);
+	PUSH(arena, b->tensors, floats("m.weight", 3, some));
+	PUSH(arena, b->tensors, floats("tmp", 3, some));
+	NodeProto *read[] = {add_to(b, node("Mul", "x,m.weight", "h")),
+	                     add_to(b, node("Mul", "h,tmp", "y"))};
+	for (int i = 0; i < COUNT(read); i++) {
+		read[i]->metadata_props =
+		    entry("pkg.torch.onnx.fx_node", "target=aten.bag](args = (%p_m_weight, %x))");
+		read[i]->n_metadata_props = 1;
+	}
+	ValueInfoProto *tmp = value("tmp", 1, "3");
+	tmp->metadata_props = entry("pkg.onnxscript.optimizer.folded_from", "['x', 'val_0']");
+	tmp->n_metadata_props = 1;
+	b->graph.value_info = &tmp;
+	b->graph.n_value_info = 1;
+	b->graph.metadata_props = entry("pkg.torch.export.ExportedProgram.graph_signature",
+	                                "p_m_weight: PARAMETER target='m.weight'\n");
+	b->graph.n_metadata_props = 1;
+	Model *m = read_built(b, NULL);
+	check(kind_of_slot(m, "m.weight") == S_param, "a parameter of the signature");
+	check(kind_of_slot(m, "tmp") == -1, "a table beside it");
+}
+
 // ---- files that lie -------------------------------------------------------------------
 
 static Build *with_tensor(TensorProto *t)
@@ -685,6 +722,7 @@ int main(int argc, char **argv)
 	test_captured();
 	test_complement();
 	test_roles();
+	test_beside();
 	test_lies();
 	test_damage(argc - 1, argv + 1);
 	printf("onnx: %d checks, %d wrong\n", checks, wrong);
