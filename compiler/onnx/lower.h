@@ -267,9 +267,8 @@ Ref put_stack(Call *, int n, const Ref *, int axis);
 
 // ---- roles.c: which initializers are parameters ---------------------------------------
 
-void read_roles(Reader *);    // gathers what the decisions need
-void note_roles(Reader *);    // says what was decided
-void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
+void read_roles(Reader *); // gathers what the decisions need
+void note_roles(Reader *); // says what was decided
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
@@ -277,6 +276,21 @@ Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
 Value alias_weight(Reader *, Weight *, const char *name);
 // A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
 Ref missing_bias(const Call *c, int64_t n);
+
+const void *weight_data(Reader *, Weight *);
+bool one_value(Reader *, Weight *); // the same everywhere
+int wide_axes(const Shape *);       // how many are longer than 1
+
+// ---- untrained.c: what is not trained, and why ----------------------------------------
+
+// Of weight w called `name`, as node `c`'s operand `k`; NULL: it is a parameter.
+const char *reason_not_trained(Reader *, Weight *w, const Call *c, int k, const char *name);
+extern const char running_statistics[], computed_table[]; // two of the reasons
+bool is_statistic(const NodeProto *, int operand);        // of a BatchNormalization
+bool is_number_operand(const char *op, int operand);      // a scale, a zero point, a bound
+// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
+int users_choice(const Reader *, const char *name, const char *file);
+void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
 
 // ---- names.c: what parameters are called ----------------------------------------------
 
