@@ -480,10 +480,10 @@ static StringStringEntryProto **entry(const char *key, const char *text)
 // What the exporter computed of sizes, in the call that reads a parameter, is none.
 static void test_beside(void)
 {
-	const float some[3] = {1, 2, 3};
+	const float some[3] = {1, 2, 3}, ones[3] = {1, 1, 1};
 	Build *b = usual(18);
 	PUSH(arena, b->tensors, floats("m.weight", 3, some));
-	PUSH(arena, b->tensors, floats("tmp", 3, some));
+	PUSH(arena, b->tensors, floats("tmp", 3, ones));
 	NodeProto *read[] = {add_to(b, node("Mul", "x,m.weight", "h")),
 	                     add_to(b, node("Mul", "h,tmp", "y"))};
 	for (int i = 0; i < COUNT(read); i++) {

@@ -249,8 +249,7 @@ static const char *name_by_call(const Reader *r, const Weight *w, const NodeProt
 	if (strstr(call, "group_norm") && !strcmp(node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
 	Part part = part_of(node->op_type, operand);
-	if (n == 1 && part == P_unclear && leaves.count && !leaves.parameters &&
-	    has_weight(r, name[0]))
+	if (n == 1 && leaves.count && !leaves.parameters && has_weight(r, name[0]))
 		return NULL; // a table that goes with the parameter, which has its own
 	if (n == 1)
 		return part == P_weight && ends_with(name[0], "bias") ? NULL : name[0];
