@@ -42,7 +42,7 @@ static void add_cotangents(Command *command, const char *path, struct amos_optio
 static struct amos_data *open_batch(Command *command)
 {
 	struct amos_options options = runtime_options(command);
-	if (!options.data.count)
+	if (!options.data.count && list_model(command)->inputs.count)
 		bad_usage(command, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
 	if (chosen(command, OPT_cotangent))
 		add_cotangents(command, choice(command, OPT_cotangent, NULL), &options);

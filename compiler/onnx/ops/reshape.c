@@ -49,15 +49,16 @@ void lower_squeeze(Call *c)
 	int n = 0;
 	const int64_t *given = ints_of(c, 1, "axes", &n);
 	int64_t axes[RANK];
-	if (given && n > RANK)
+	bool all = !given || !n;
+	if (n > RANK)
 		refuse(c, "%d axes", n);
-	for (int i = 0; given && i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		axes[i] = axis_of(c, given[i], s.rank);
 		if (s.dim[axes[i]] != 1)
 			refuse(c, "axis %lld has size %lld, only axes of size 1 can go",
 			       (long long)axes[i], (long long)s.dim[axes[i]]);
 	}
-	for (int a = 0; !given && a < s.rank; a++)
+	for (int a = 0; all && a < s.rank; a++)
 		if (s.dim[a] == 1 && !count_along(c, 0, a))
 			axes[n++] = a;
 	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
