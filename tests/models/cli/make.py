@@ -43,3 +43,13 @@ classifier (float[N, 4] X) => (string[N] label, seq(map(string, float)) probabil
   probability = ai.onnx.ml.ZipMap<classlabels_strings = ["no", "yes"]>(both)
 }"""
 save(parser.parse_model(CLASSIFIER), "classifier.onnx")
+
+# No input: a table of numbers that the file holds.
+GIVEN = """<ir_version: 8, opset_import: ["": 17]>
+given () => (float[3] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>
+{
+  s = ReduceSum<keepdims = 0>(w)
+  r = ReduceMax<axes = [1], keepdims = 0>(w)
+  y = Mul(r, s)
+}"""
+save(parser.parse_model(GIVEN), "given.onnx")
