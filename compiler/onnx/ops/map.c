@@ -60,6 +60,11 @@ static Ref wrapped(Call *c, Ref y)
 	return put_typed(c, y, onnx, false, "");
 }
 
+static Ref as_float(Graph *g, Ref x)
+{
+	return put_cast(g, x, E_f32);
+}
+
 // ---- one primitive --------------------------------------------------------------------
 
 void lower_unary(Call *c)
@@ -174,6 +179,7 @@ int numbers_of(const char *op, Given *given)
 	return n;
 }
 
+// Whole numbers with numbers of the definition between are computed as floats.
 void lower_book(Call *c)
 {
 	Given given[MOST_NUMBERS];
@@ -182,10 +188,16 @@ void lower_book(Call *c)
 		given[i].x = attr_float(c, given[i].name, given[i].x);
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
+	Elem type = in_val(c, 0)->type;
+	bool whole = n && !is_float(type);
 	Ref *in = take_copy(c->r->arena, c->in, sizeof *in * (size_t)(c->nin + 1));
+	for (int k = 0; whole && k < c->nin; k++)
+		in[k] = as_float(c->g, in[k]);
 	if (c->nin == 2)
 		align2(c->g, &in[0], &in[1]);
 	book_call(c->g, c->node->op_type, c->nin, in, n, given, c->nout, c->out);
+	if (whole)
+		c->out[0] = wrapped(c, put_cast(c->g, c->out[0], type));
 }
 
 // Of the first sets: x scale + bias, the bias of each channel.
@@ -256,11 +268,6 @@ void lower_swiglu(Call *c)
 }
 
 // ---- with a word more -----------------------------------------------------------------
-
-static Ref as_float(Graph *g, Ref x)
-{
-	return put_cast(g, x, E_f32);
-}
 
 void lower_pow(Call *c)
 {
