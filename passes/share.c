@@ -177,6 +177,14 @@ static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
+// Heads are features too: is there a number for each that a product makes, with its axis parted?
+static bool spans_features(const Sweep *s, Ref signal, Ref variable)
+{
+	const Val *v = val(s->g, unmoved(s, signal));
+	return v->op == O_dot &&
+	       count_of(&val(s->g, variable)->shape) == v->shape.dim[v->shape.rank - 1];
+}
+
 static Share bias_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->sum[at])
@@ -185,7 +193,8 @@ static Share bias_share(Sweep *s, Ref at, Ref signal, Ref variable)
 	Surd whole = s->asker[at] && !norm ? s->demand[at] : s->range[signal];
 	Share share = meeting(s, at, signal, variable, norm ? "norm_bias" : "bias",
 	                      surd_mul(whole, constant(s, norm ? N_norm_bias : N_offset)));
-	if (norm || s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2)
+	if (norm || s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2 ||
+	    spans_features(s, signal, variable))
 		return share;
 	share.role = "embedding";
 	share.rows = true;
