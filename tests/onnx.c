@@ -279,17 +279,23 @@ static void test_branch(void)
 	}
 }
 
+// Whatever the condition, `op` of a value outside.
+static void both_branches(NodeProto *n, const char *op, char *reads)
+{
+	for (int k = 0; k < 2; k++) {
+		GraphProto *g = branch(op);
+		g->node[0]->input[0] = reads;
+		attribute(n, k ? "then_branch" : "else_branch")->g = g;
+	}
+}
+
 // Tools append what they add: the branch reads m, which the last node computes.
 static void test_order(void)
 {
 	const double wanted[] = {1, 2, 3, 4, 5, 6};
 	Build *b = usual(13);
 	NodeProto *n = add_to(b, node("If", "c", "y"));
-	for (int k = 0; k < 2; k++) {
-		GraphProto *g = branch("Neg");
-		g->node[0]->input[0] = "m";
-		attribute(n, k ? "then_branch" : "else_branch")->g = g;
-	}
+	both_branches(n, "Neg", "m");
 	add_to(b, node("Less", "low,low", "c"));
 	attribute(add_to(b, node("ReduceMin", "m", "low")), "keepdims");
 	add_to(b, node("Neg", "x", "m"));
@@ -401,11 +407,7 @@ static void test_captured(void)
 	attribute(add_to(b, node("ReduceMin", "x", "low")), "keepdims");
 	add_to(b, node("Less", "low,low", "c"));
 	NodeProto *n = add_to(b, node("If", "c", "k"));
-	for (int k = 0; k < 2; k++) {
-		GraphProto *g = branch("Identity");
-		g->node[0]->input[0] = "bias";
-		attribute(n, k ? "then_branch" : "else_branch")->g = g;
-	}
+	both_branches(n, "Identity", "bias");
 	add_to(b, node("Add", "x,k", "y"));
 	Model *m = read_built(b, NULL);
 	check(kind_of_slot(m, "bias") == S_param && kind_of_slot(m, "r") < 0,

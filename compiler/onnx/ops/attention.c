@@ -301,7 +301,7 @@ void lower_linear_attention(Call *c)
 	double scale = attr_float(c, "scale", 0);
 	if (s.dim[2] < 1)
 		refuse(c, "wants one step or more");
-	Ref zero = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 4), shape_of(4, dims));
+	Ref zero = put_broadcast(g, put_num(g, E_f32, 0), shape_of(4, dims));
 	Ref state = c->nin > 3 && c->in[3] ? c->in[3] : zero;
 	Ref y = run_steps(c, all, &state, heads);
 	y = drop_axes(g, move_axis(g, y, 0, 3), 1, &(int64_t){2});

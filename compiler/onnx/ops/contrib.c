@@ -51,8 +51,7 @@ void lower_embed_norm(Call *c)
 	c->out[0] = normalised(c, sum, true, operand(c, 5), operand(c, 6));
 	if (c->nout > 1) {
 		int64_t last = 1, samples[] = {s.dim[0]};
-		Ref none =
-		    put_expand(g, put_rank(g, put_num(g, E_i32, 0), 1), shape_of(1, samples));
+		Ref none = put_broadcast(g, put_num(g, E_i32, 0), shape_of(1, samples));
 		c->out[1] =
 		    mask ? drop_axes(g, put_fold(g, O_sum, mask, 1, &last), 1, &last) : none;
 	}

@@ -79,7 +79,7 @@ void lower_constant_fill(Call *c)
 	if (type < 0)
 		refuse(c, "dtype %lld", (long long)attr_int(c, "dtype", 1));
 	Ref x = put_num(c->g, (Elem)type, attr_float(c, "value", 0));
-	c->out[0] = put_expand(c->g, put_rank(c->g, x, s.rank), s);
+	c->out[0] = put_broadcast(c->g, x, s);
 }
 
 // Truth of (row + shift <=> column) over the last two axes.

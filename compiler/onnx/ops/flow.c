@@ -292,7 +292,7 @@ static Ref draw_uniform(Reader *r, const Shape *s)
 
 static Ref all_true(Graph *g, const Shape *s)
 {
-	return put_expand(g, put_rank(g, put_num(g, E_b8, 1), s->rank), *s);
+	return put_broadcast(g, put_num(g, E_b8, 1), *s);
 }
 
 // Draws in training, whatever mode the file was exported in: exporters write the dropout of

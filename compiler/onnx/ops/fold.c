@@ -44,7 +44,7 @@ static Ref extreme_of_none(Graph *g, int how, Ref x, int n, const int64_t *axes)
 	Shape folded = folded_shape(&v->shape, n, axes);
 	double most = v->type == E_i32 ? 0x7FFFFFFF : v->type == E_i64 ? 0x1p53 : INFINITY;
 	Ref end = put_num(g, v->type, how == O_amax ? -most : most);
-	return put_expand(g, put_rank(g, end, folded.rank), folded);
+	return put_broadcast(g, end, folded);
 }
 
 static Ref reduce(Graph *g, int how, Ref x, int n, const int64_t *axes)

@@ -233,7 +233,7 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 		refuse(c, "index tuples of %d into %d dimensions", k, s->rank);
 	Shape at = val(g, index)->shape;
 	at.rank--;
-	Ref sum = put_expand(g, put_rank(g, put_num(g, E_i64, 0), at.rank), at);
+	Ref sum = put_broadcast(g, put_num(g, E_i64, 0), at);
 	for (int j = 0; j < k; j++) {
 		Ref part = put_reshape(g, take_range(g, index, last, j, 1), at);
 		part = wrap_index(c, part, first + j);

@@ -437,7 +437,7 @@ void lower_max_unpool(Call *c)
 	for (int a = 0; want && a < s.rank && a < nwant; a++)
 		more[a] = MAX(want[a] - out.dim[a], 0);
 	int64_t all = count_of(&out);
-	Ref zero = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 1), shape_of(1, &all));
+	Ref zero = put_broadcast(g, put_num(g, E_f32, 0), shape_of(1, &all));
 	Ref at = merge_axes(g, keep_inside(c, c->in[1], all), 0, s.rank);
 	Ref y = put_scatter(g, zero, at, merge_axes(g, c->in[0], 0, s.rank), 0, 0);
 	c->out[0] = put_pad(g, put_reshape(g, y, out), none, more, 0);

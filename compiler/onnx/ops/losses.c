@@ -72,7 +72,7 @@ static Ref count_samples(Call *c, Ref loss, Ref weight)
 	for (int a = 0; a < s.rank; a++) {
 		Ref count = a == 1 ? 0 : count_along(c, 0, a);
 		if (count && !weight)
-			weight = put_expand(g, put_rank(g, put_num(g, E_f32, 1), s.rank), s);
+			weight = put_broadcast(g, put_num(g, E_f32, 1), s);
 		if (count)
 			weight = fill_behind(g, weight, a, count, 0);
 	}

@@ -53,8 +53,8 @@ static int common_type(const Call *c)
 static Ref wrapped(Call *c, Ref y)
 {
 	Elem type = val(c->g, y)->type;
-	int onnx = common_type(c);
-	if (is_float(type) || working_type(onnx) != (int)type)
+	int onnx = is_float(type) ? 0 : common_type(c);
+	if (!onnx || working_type(onnx) != (int)type)
 		return y;
 	c->onnx = onnx;
 	return put_typed(c, y, onnx, false, "");

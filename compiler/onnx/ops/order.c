@@ -93,7 +93,7 @@ static Ref as_they_stand(Graph *g, const Order *o, bool known)
 	int64_t dims[] = {o->rows, 1};
 	while (dims[1] < o->n)
 		dims[1] *= 2;
-	return put_expand(g, put_rank(g, counting(g, dims[1], known), 2), shape_of(2, dims));
+	return put_broadcast(g, counting(g, dims[1], known), shape_of(2, dims));
 }
 
 Ref order_of(Reader *r, Ref keys, bool largest, Ref count)

@@ -36,7 +36,7 @@ Ref so_far(Graph *g, Ref truth)
 Ref put_in_order(Graph *g, Ref truth, Ref to, Ref x)
 {
 	int64_t n = val(g, truth)->shape.dim[0], more = n + 1;
-	Ref base = put_expand(g, put_rank(g, whole_number(g, 0), 1), shape_of(1, &more));
+	Ref base = put_broadcast(g, whole_number(g, 0), shape_of(1, &more));
 	Ref place = put3(g, O_select, truth, to, whole_number(g, n));
 	return take_range(g, put_scatter(g, base, place, x, 0, 0), 0, 0, n);
 }

@@ -209,8 +209,7 @@ static Ref initial_state(Cell *k, int operand, int d)
 	if (given && val(k->g, given)->shape.rank != 3)
 		refuse(c, "wants an initial state of three dimensions");
 	return given ? drop_axes(k->g, take_range(k->g, given, (int)axis, d, 1), 1, &axis)
-	             : put_expand(k->g, put_rank(k->g, put_num(k->g, E_f32, 0), 2),
-	                          shape_of(2, dims));
+	             : put_broadcast(k->g, put_num(k->g, E_f32, 0), shape_of(2, dims));
 }
 
 // The numbers of activations stand in two lists, in the order of those activations that take them.

@@ -20,7 +20,7 @@ static Ref rows_along(Graph *g, Ref x, int axis)
 
 static Ref repeated(Graph *g, Ref number, int64_t n)
 {
-	return put_expand(g, put_rank(g, number, 1), shape_of(1, &n));
+	return put_broadcast(g, number, shape_of(1, &n));
 }
 
 // Does each row differ from the one before? The first does. b8[n]

@@ -78,8 +78,7 @@ void lower_tfidf(Call *c)
 		width = MAX(width, all.places[i] + 1);
 	}
 	Ref x = put_cast(g, put_reshape(g, fixed_operand(c, 0), shape_of(2, both)), E_i64);
-	Ref out = put_expand(g, put_rank(g, put_num(g, E_f32, 0), 2),
-	                     shape_of(2, (int64_t[]){lines, width}));
+	Ref out = put_broadcast(g, put_num(g, E_f32, 0), shape_of(2, (int64_t[]){lines, width}));
 	int first = 0;
 	for (int n = 1; n <= all.nstarts; n++) {
 		int64_t at = all.starts[n - 1], end = n < all.nstarts ? all.starts[n] : all.npool;
