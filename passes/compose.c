@@ -11,8 +11,10 @@ void give(Shares *p, Ref r, Share share)
 	Share *had = &p->of[r];
 	if (!is(s, r, VARIABLE))
 		return;
-	if (!had->role)
+	if (!had->role || (had->indirect && !share.indirect))
 		*had = share;
+	else if (share.indirect && !had->indirect)
+		return;
 	else if (!surd_same(had->eta, share.eta) && !had->question)
 		had->question = format(
 		    s->arena, "used again at %s, where its scale would be %s: which use decides?",
@@ -91,11 +93,36 @@ static Ref take_direction(Sweep *s, Product *product)
 	return 0;
 }
 
+// LayerNorm over a table is LayerNorm: its factor is one of a normalization, and the table as large
+// as it likes.
+static void hand_norm(Shares *p, Ref table, const Product *product, const Share *share)
+{
+	Sweep *s = p->s;
+	Share part = *share;
+	part.asker = part.source = 0;
+	part.cuts = NULL;
+	part.contracted = 0;
+	part.question = NULL;
+	part.eta = part.range = part.demand = constant(s, N_normalized);
+	give(p, table, part);
+	part.role = "norm_scale";
+	part.rows = false;
+	part.eta = constant(s, N_norm_scale);
+	for (int k = 0; k < product->n; k++)
+		if (val(s->g, product->at[k].x)->op != O_norm)
+			give(p, product->at[k].x, part);
+}
+
 static void hand_product(Shares *p, Ref r, const Share *share)
 {
 	Product product = {.gain = surd_one};
 	bool directed = false;
 	collect(p->s, r, false, &product);
+	Ref table = share->rows ? normed_table(p->s, r) : 0;
+	if (table) {
+		hand_norm(p, table, &product, share);
+		return;
+	}
 	for (int k = product.n - 1; k >= 0; k--)
 		if (p->s->fixed[product.at[k].x])
 			drop(&product, k);
@@ -124,26 +151,32 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 // ---- kernels and sums -----------------------------------------------------------------
 
 // A table through a kernel, or two kernels in place of one: the first gets the result's scale, and
-// the second a gain of 1. What signals meet too keeps what they say.
+// the second a gain of 1. Of a normalized table the kernel makes what is wanted.
 static void hand_chain(Shares *p, Ref r, const Val *v)
 {
 	const Sweep *s = p->s;
-	int slot = view_slot(s, v->in[1]);
 	Share first = p->of[r], kernel = first;
 	first.cuts = kernel.cuts = NULL;
+	first.indirect = kernel.indirect = true;
 	kernel.role = "kernel";
 	kernel.rows = false;
 	kernel.at = r;
 	kernel.operand = v->in[1];
 	kernel.contracted = contracted(s, r);
 	kernel.eta = surd_root(1, kernel.contracted);
+	if (first.rows && normed_table(s, v->in[0])) {
+		kernel.demand = first.eta;
+		kernel.asker = first.asker ? first.asker : first.source;
+		kernel.range = constant(s, N_normalized);
+		kernel.source = v->in[0];
+		kernel.eta = surd_mul(kernel.eta, first.eta);
+	}
 	kernel.question = NULL;
 	if (!strcmp(first.role, "kernel"))
 		first.question = kernel.question =
 		    "a product of two parameters: which bears the scale?";
 	give(p, v->in[0], first);
-	if (slot < 0 || !p->met[slot])
-		give(p, v->in[1], kernel);
+	give(p, v->in[1], kernel);
 }
 
 // Is x the g of 1 + g?
@@ -166,18 +199,21 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 	for (int k = 0; k < 2; k++) {
 		Ref x = v->in[k], other = v->in[1 - k];
 		Share part = p->of[r];
-		int slot = view_slot(s, x);
-		bool bias = offsets_product(s, &part, x, other);
+		bool norm = part.rows && normed_table(s, other);
+		bool bias = norm || offsets_product(s, &part, x, other);
 		bool summand = !strcmp(part.role, "bias"); // beside a number, not 1 + g
 		if (bias || (offsets_number(s, other) && !summand))
 			part.eta = surd_mul(part.eta, constant(s, N_offset));
+		if (norm)
+			part.eta = constant(s, N_norm_bias);
 		if (bias) {
-			part.role = "bias";
+			part.role = norm ? "norm_bias" : "bias";
 			part.rows = false;
+			part.indirect = true;
 			part.contracted = 0;
+			part.question = NULL;
 		}
-		if (!bias || !p->met[slot])
-			give(p, x, part);
+		give(p, x, part);
 	}
 }
 

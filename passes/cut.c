@@ -5,9 +5,11 @@
 #include "passes.h"
 
 enum {
-	AGAIN = 24,    // weight of an expression still computed again rather than written and read
-	PANEL = 8,     // ... where a dot packs it or a map stretches it, perhaps more than once
-	PIECE = 4,     // ... of a pad or concat
+	AGAIN = 24, // weight of an expression still computed again rather than written and read
+	PANEL = 8,  // ... where a dot packs it or a map stretches it, perhaps more than once
+	PIECE = 4,  // ... of a pad or concat
+	PIECES =
+	    200, // weight of a concat that is kept: all its pieces lie in the code of each reader
 	ENOUGH = 1000, // weights stop here: shared operands count once a path
 	DEEP = 200,    // values on one way through an expression: it is walked by recursion
 };
@@ -58,6 +60,7 @@ static bool lies_ready(const Val *v)
 static Want *wants(Arena *arena, const Graph *g, const bool *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
+	Ref *reader = NEWS(arena, Ref, g->nval); // the last one that was met
 	for (int i = 0; i < g->outs.count; i++)
 		want[g->outs.at[i].val].kept = true;
 	for (int i = 0; i < g->stores.count; i++)
@@ -67,10 +70,9 @@ static Want *wants(Arena *arena, const Graph *g, const bool *live)
 		for (int k = 0; live[r] && v->op == O_loop && k < v->nin; k++)
 			want[v->in[k]].kept |= !lies_ready(val(g, v->in[k]));
 		for (int k = 0; live[r] && k < v->nin; k++) {
-			bool first = true;
-			for (int j = 0; j < k; j++)
-				first = first && v->in[j] != v->in[k];
+			bool first = reader[v->in[k]] != r;
 			const Val *u = val(g, v->in[k]);
+			reader[v->in[k]] = r;
 			if (first)
 				want_operand(&want[v->in[k]], v, &want[r], k,
 				             count_of(&u->shape) < count_of(&v->shape));
@@ -94,7 +96,7 @@ static void add_big(Cone *c, Ref r)
 static int own_weight(const Val *v)
 {
 	if (v->op == O_pad || v->op == O_concat)
-		return PIECE;
+		return PIECE + v->nin / 8;
 	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
 	return works ? prims[v->op].weight : 0;
 }
@@ -142,7 +144,8 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 	case C_leaf:
 		return w->kept;
 	case C_move:
-		return w->kept || (v->op == O_concat && w->panel && w->readers > 1);
+		return w->kept || c->weight >= (v->op == O_concat ? PIECES : ENOUGH) ||
+		       (v->op == O_concat && w->panel && w->readers > 1);
 	case C_map:
 		break;
 	default:

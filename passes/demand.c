@@ -102,6 +102,14 @@ static void product_demand(Sweep *s, Ref sum, Ref left, Ref right)
 void sum_demand(Sweep *s, Ref r, const Val *v)
 {
 	const Val *x = val(s->g, v->in[0]);
+	bool largest;
+	Ref one = picked(s, v, &largest);
+	if (one && largest)
+		ask(s, one, constant(s, N_wanted), r);
+	if (one) {
+		pass_to(s, r, one);
+		return;
+	}
 	bool both = x->op == O_mul && is(s, x->in[0], SIGNAL) && is(s, x->in[1], SIGNAL);
 	if (both && x->in[0] != x->in[1])
 		product_demand(s, r, x->in[0], x->in[1]);

@@ -122,7 +122,9 @@ static Eta eta_of(const Sweep *s, int slot, const Share *share)
 	           .range = share->role ? share->range : surd_one,
 	           .demand = share->role ? share->demand : surd_one,
 	           .slot = slots_of(s, share, slot),
+	           .readout = share->readout,
 	           .question = question_of(share)};
+	fans_of(s, share, slot, eta.fan_in, eta.fan_out);
 	eta.sure = !eta.question;
 	eta.formula = surd_text(s->arena, eta.eta, share->contracted);
 	explain(s, share, &eta);
@@ -170,12 +172,16 @@ Eta *eta_pass(Arena *arena, const Graph *given, const Wishes *wishes, Scales *sc
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.coarse = NEWS(arena, const char *, g->nval);
+	s.root = NEWS(arena, Ref, g->nval);
+	s.guess = NEWS(arena, Ref, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
 	s.asker = NEWS(arena, Ref, g->nval);
 	s.cuts = NEWS(arena, Cuts *, g->nval);
+	s.met = NEWS(arena, Ref, g->slots.count + 1);
 	s.lookups = NEWS(arena, bool, g->slots.count + 1);
 	s.stream = NEWS(arena, bool, g->slots.count + 1);
 	find_natures(&s);
+	find_roots(&s);
 	sweep_up(&s);
 	sweep_down(&s);
 	find_cuts(&s);

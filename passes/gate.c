@@ -81,6 +81,21 @@ bool normalized(Sweep *s, Ref x, bool scaled)
 	return false;
 }
 
+Ref normed_table(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	if (!is(s, r, VARIABLE) || !known(s, F_normed))
+		return 0;
+	if (v->op == O_norm)
+		return v->in[0];
+	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_add); k++) {
+		Ref table = view_slot(s, v->in[1 - k]) >= 0 ? normed_table(s, v->in[k]) : 0;
+		if (table)
+			return table;
+	}
+	return 0;
+}
+
 // x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
 double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
 {

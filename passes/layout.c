@@ -158,24 +158,29 @@ Shape usual_slot(const Shape *whole, bool rows)
 	return slot;
 }
 
+bool fans_of(const Sweep *s, const Share *share, int slot, bool *in, bool *out)
+{
+	Layout layout;
+	bool kernel =
+	    share->role && share->contracted && (!strcmp(share->role, "kernel") || share->rows);
+	if (!kernel || !operand_layout(s, share, slot, &layout))
+		return false;
+	for (int a = 0; a < val(s->g, share->operand)->shape.rank; a++)
+		mark_axes(&layout, a, sums_over(s, share, a) ? in : out);
+	return true;
+}
+
 // A kernel reduces its contracted axes, a table keeps its rows, and all else is one number.
 Shape slots_of(const Sweep *s, const Share *share, int slot)
 {
 	const Shape *shape = &s->g->slots.at[slot].shape;
-	Shape out = *shape;
-	bool gone[RANK] = {false}, kept[RANK] = {false};
-	Layout layout;
-	bool kernel =
-	    share->role && share->contracted && (!strcmp(share->role, "kernel") || share->rows);
-	if (kernel && operand_layout(s, share, slot, &layout)) {
-		int rank = val(s->g, share->operand)->shape.rank;
-		for (int a = 0; a < rank; a++)
-			mark_axes(&layout, a, sums_over(s, share, a) ? gone : kept);
-		for (int a = 0; a < shape->rank; a++)
-			out.dim[a] = gone[a] && !kept[a] ? 1 : shape->dim[a];
-		return out;
-	}
-	return usual_slot(shape, share->rows);
+	Shape kept = *shape;
+	bool in[RANK] = {false}, out[RANK] = {false};
+	if (!fans_of(s, share, slot, in, out))
+		return usual_slot(shape, share->rows);
+	for (int a = 0; a < shape->rank; a++)
+		kept.dim[a] = in[a] && !out[a] ? 1 : shape->dim[a];
+	return kept;
 }
 
 // ---- parts of a kernel's output -------------------------------------------------------

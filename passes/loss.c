@@ -24,7 +24,7 @@ static const char *outs_text(const Graph *g)
 	say(&text, "the model's outputs are");
 	for (int i = 0; i < g->outs.count; i++) {
 		const Val *v = val(g, g->outs.at[i].val);
-		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
+		if (is_own_out(g->outs.at[i].name))
 			say(&text, "%s %s %s", i ? "," : "",
 			    name_text(g->arena, g->outs.at[i].name),
 			    shape_text(g->arena, v->type, &v->shape));
@@ -223,6 +223,24 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 	if (find_out(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;
+}
+
+const char *loss_labels(const Graph *loss, const char *expr)
+{
+	const Expr *e = expr ? parse_whole(loss->arena, where, expr) : NULL;
+	if (!e || e->kind != X_call || e->op != OPS || e->nin != 2)
+		return NULL;
+	bool classes = !strcmp(e->name, "cross_entropy");
+	if (!classes && strcmp(e->name, "mse"))
+		return NULL;
+	for (int k = 2; k-- > classes;) {
+		int slot = e->in[k]->kind == X_name ? find_slot(loss, e->in[k]->name) : -1;
+		const Slot *s = slot >= 0 ? &loss->slots.at[slot] : NULL;
+		if (s && s->kind == S_input && is_float(s->type) != classes &&
+		    !find_out(loss, s->name))
+			return s->name;
+	}
+	return NULL;
 }
 
 // A new input for the cotangent of an out shaped `shape`; zeros behind what is given of it.

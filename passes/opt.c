@@ -28,25 +28,73 @@ static double round_number(double x)
 	return best;
 }
 
+// The size of what the labels' gradients, which are independent, add up to.
+static void choose_clip(Opt *opt, Text *said)
+{
+	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
+	double clip = opt->labels.weight / sqrt(runs);
+	const char *rule = "none: the number of labels in a batch is not known";
+	if (count > 0)
+		rule = format(said->arena, "%s, %.6g labels in a batch",
+		              fabs(clip * sqrt(count) - 1) < 1e-6
+		                  ? "1 / sqrt(labels)"
+		                  : "root of the sum of the labels' squared weights in the loss",
+		              count);
+	choose(said, "clip", &opt->clip, clip, rule);
+}
+
+// Small data: what Algorithm 1 leaves open, or was not made for. All of it fades with N, the number
+// of batches, to nothing at MANY. docs/optimizer.md says why, and what was measured.
+static const double MANY = 100000;  // N from which on Algorithm 1 is exact
+static const double PRIOR = 2000;   // batches that xi counts on top of N
+static const double LITTLE = 50;    // batches that decay counts on top of N
+static const double REACH = 1.5;    // steps go by so many times the RMS of a variable
+static const double LEAST = 0.07;   // and by this part of its eta at least
+static const double FORGET = 0.005; // 1 - beta at most
+static const double WARMUP = 50;    // steps
+
+// Where N is between 0 and MANY.
+static void small_defaults(Opt *opt, Text *said, double n)
+{
+	double many = n / MANY;
+	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
+	opt->most = 1 / (1 - many);
+	opt->reach = REACH;
+	opt->least = LEAST + (1 - LEAST) * many;
+	say(said, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
+	say(said, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
+	    MANY);
+	say(said, "reach %g: times the RMS of a parameter for eta, from %.4g eta up to eta\n",
+	    opt->reach, opt->least);
+}
+
 static void amos_defaults(Opt *opt, Text *said)
 {
 	double n = opt->batches;
+	bool small = isnan(opt->xi) && n > 0 && n < MANY;
+	double many = small ? n / MANY : 1, prior = small ? PRIOR : 0;
 	const char *rule = "how many batches the data hold is not known; --data tells, or --xi";
 	if (n > 0)
 		rule =
-		    format(said->arena, "1 / sqrt(N), N = %.6g independent batches in the data", n);
-	choose(said, "xi", &opt->xi, n > 0 ? 1 / sqrt(n) : 0.01, rule);
-	double forget = round_number(MIN(MAX(opt->xi, 0.001), 0.05));
+		    format(said->arena, "1 / sqrt(N%s), N = %.6g independent batches in the data",
+		           small ? format(said->arena, " + %g", PRIOR) : "", n);
+	choose(said, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
+	double most = small ? FORGET : 0.05, forget = round_number(MIN(MAX(opt->xi, 0.001), most));
 	choose(said, "beta", &opt->beta, 1 - forget,
-	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
+	       format(said->arena, "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to %g", most));
 	choose(said, "momentum", &opt->momentum, 0.9, "the authors'");
-	choose(said, "warm-up", &opt->warmup, round(5 / (1 - opt->beta)), "5 / (1 - beta) steps");
-	choose(said, "clip", &opt->clip, opt->labels > 0 ? 1 / sqrt((double)opt->labels) : 0,
-	       opt->labels > 0 ? format(said->arena, "1 / sqrt(labels), %lld labels in a batch",
-	                                (long long)opt->labels)
-	                       : "none: the number of labels in a batch is not known");
+	double usual = 5 / (1 - opt->beta);
+	choose(said, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
+	       small ? format(said->arena, "%g steps, nearing 5 / (1 - beta) as N nears %g", WARMUP,
+	                      MANY)
+	             : "5 / (1 - beta) steps");
+	choose_clip(opt, said);
 	choose(said, "extra L2", &opt->extra_l2, 0, NULL);
 	choose(said, "coefficient of c and d", &opt->coef, 0.25, NULL);
+	opt->pace = opt->least = 1;
+	opt->most = opt->reach = 0;
+	if (small)
+		small_defaults(opt, said, n);
 }
 
 static void other_defaults(Opt *opt, Text *said)

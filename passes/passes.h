@@ -11,6 +11,9 @@
 // inferred); NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over
 // labels.
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
+// The input that `expr` is the cross entropy (class numbers) or the mean squared error (floats)
+// with; NULL: it is anything else, or NULL.
+const char *loss_labels(const Graph *loss, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
@@ -55,6 +58,8 @@ typedef struct Eta {
 	int nwhy;
 	bool sure;
 	const char *question; // what a person should decide, when not sure
+	bool readout;         // what it is used for goes to the loss or an output as it is
+	bool fan_in[RANK], fan_out[RANK]; // of a kernel: axes that it sums over; its features'
 	int nparts; // > 0: eta differs along an axis: parts[i] over counts[i] entries of `axis`
 	int axis;
 	const int64_t *counts;
@@ -112,18 +117,30 @@ bool surd_same(Surd, Surd);  // but for the rounding of numbers in a file
 // "sqrt(2/3072)"; `over`: denominator to show, 0: reduced.
 const char *surd_text(Arena *, Surd, int64_t over);
 
+// ---- labels.c: the labels that out "loss" compares with -------------------------------
+typedef struct Labels {
+	double count;  // in a batch; the most that any of several losses has
+	double weight; // the root of the sum of their squared weights in the loss: of a mean
+	               // 1 / sqrt(count)
+} Labels;
+typedef double LabelPart(void *data, const Slot *); // the part of an input's entries that count
+Labels count_labels(const Graph *, LabelPart *, void *data);
+
 // ---- opt.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
 typedef struct Opt {
 	const char *name; // a definition of optim.am: amos adamw adam adafactor sgd
 	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup,
-	    rate;           // NAN: by rule
-	int64_t labels;     // labels in a batch, for chi; 0: unknown
+	    rate;                        // NAN: by rule
+	double pace, most, reach, least; // of Amos, set by opt_defaults: see optim.am
+	Labels labels;                   // in one run, for chi; count 0: unknown
 	double batches;     // N, the number of independent batches in the data; 0: unknown
 	int64_t accumulate; // so many runs make one update, by the mean of their gradients; 0 is 1
 	const char *chosen; // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
 Opt opt_named(const char *name); // all else by rule, sizes unknown
 void opt_defaults(Arena *, Opt *);
+// Has the definition in optim.am such an operand or attribute?
+bool opt_uses(const char *optimizer, const char *operand);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
 // "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
 // NAME.sum holds the gradients so far, amos.left counts the runs that are still to be gathered, and

@@ -42,6 +42,71 @@ bool averages(const Sweep *s, Ref r)
 	return true;
 }
 
+typedef struct Taps { // of a window along an axis, in the mean over all windows
+	double met;   // entries that are the data's
+	double live;  // entries that are the data's in some window
+} Taps;
+
+// In how many windows entry `k` is one of the axis's `size`. row: as prims.def says of windows.
+static int64_t hits_of(const int64_t *row, int64_t k, int64_t size)
+{
+	int64_t stride = row[3], up = row[6], first = k * row[4] - row[5];
+	int64_t from = first < 0 ? (-first + stride - 1) / stride : 0,
+	        to = MIN(row[1], (size * up - first + stride - 1) / stride),
+	        period = up / common_divisor(stride, up);
+	for (int64_t o = from; o < MIN(to, from + period); o++)
+		if ((o * stride + first) % up == 0)
+			return (to - o + period - 1) / period;
+	return 0;
+}
+
+static Taps taps_of(const int64_t *row, int64_t size)
+{
+	Taps taps = {0};
+	for (int64_t k = 0; k < row[2]; k++) {
+		int64_t hits = hits_of(row, k, size);
+		taps.met += (double)hits / (double)MAX(row[1], 1);
+		taps.live += hits > 0;
+	}
+	return taps;
+}
+
+static Taps taps_along(const Sweep *s, const Val *window, int i)
+{
+	const int64_t *row = window->attr->i + i;
+	spend(s->g->arena, COST_elements, (uint64_t)row[2]);
+	return taps_of(row, val(s->g, window->in[0])->shape.dim[row[0]]);
+}
+
+bool mostly_rim(const Sweep *s, const Val *window)
+{
+	double inside = 1;
+	for (int i = 0; i < window->attr->n; i += 7) {
+		const int64_t *row = window->attr->i + i;
+		inside *= taps_along(s, window, i).met * (double)row[6] / (double)row[2];
+	}
+	return inside < 0.5;
+}
+
+// Of the m terms of a transposed convolution those that are not 0: one of a stride, and of small
+// images fewer. Entries of the kernel that never meet data are taken to be 0.
+static int64_t terms_met(const Sweep *s, int64_t m, const Val *window)
+{
+	double all = 1, met = 1;
+	int64_t strides = 1;
+	bool transposed = false;
+	for (int i = 0; i < window->attr->n; i += 7) {
+		const int64_t *row = window->attr->i + i;
+		Taps taps = taps_along(s, window, i);
+		all *= (double)row[2];
+		met *= taps.met * (double)row[2] / fmax(taps.live, 1);
+		strides *= known(s, F_strides) ? row[6] : 1;
+		transposed |= row[4] < 0;
+	}
+	bool few = transposed && known(s, F_taps) && met < all / (double)strides / 2;
+	return few || m % strides ? MAX(llround((double)m * met / all), 1) : m / strides;
+}
+
 int64_t contracted(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
@@ -49,11 +114,9 @@ int64_t contracted(const Sweep *s, Ref r)
 		return count_of(&val(s->g, v->in[0])->shape) / MAX(count_of(&v->shape), 1);
 	const Shape *left = &val(s->g, v->in[0])->shape;
 	int64_t m = left->dim[left->rank - 1];
-	for (int k = 0; k < 2; k++) { // a transposed convolution: most entries of its windows are 0
+	for (int k = 0; k < 2; k++) {
 		const Val *window = val(s->g, unmoved(s, v->in[k]));
-		bool up = window->op == O_window && known(s, F_strides);
-		for (int i = 6; up && i < window->attr->n; i += 7)
-			m /= m % window->attr->i[i] ? 1 : window->attr->i[i];
+		m = window->op == O_window ? terms_met(s, m, window) : m;
 	}
 	return m;
 }
@@ -79,17 +142,43 @@ Ref summed_product(const Sweep *s, Ref r)
 	return kernel ? v->in[0] : 0;
 }
 
+// What is behind moves, casts and changes of sign.
+static Ref unsigned_view(const Sweep *s, Ref r)
+{
+	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
+		r = val(s->g, r)->in[0];
+	return r;
+}
+
+Ref picked(const Sweep *s, const Val *v, bool *largest)
+{
+	const Val *terms = v->op == O_sum ? val(s->g, v->in[0]) : v;
+	const Val *hit = terms->op == O_select ? val(s->g, terms->in[0]) : v;
+	*largest = false;
+	bool by_place = false;
+	for (int k = 0; k < hit->nin && hit->op == O_eq; k++) {
+		const Val *place = val(s->g, unmoved(s, hit->in[k]));
+		by_place |= place->op == O_iota;
+		*largest |= place->op == O_argmax &&
+		            unsigned_view(s, place->in[0]) == unsigned_view(s, terms->in[1]);
+	}
+	return by_place && is(s, terms->in[1], SIGNAL) && known(s, F_picked) ? terms->in[1] : 0;
+}
+
 Ref pooled(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
-	if (v->op != O_amax || !known(s, F_windows))
+	bool largest;
+	Ref x = picked(s, v, &largest);
+	if (v->op == O_amax || v->op == O_amin)
+		x = v->in[0];
+	else if (!largest)
 		return 0;
-	const Val *window = val(s->g, unmoved(s, v->in[0]));
-	if (window->op != O_window)
-		return 0;
-	const Val *act = val(s->g, unviewed(s, window->in[0]));
+	const Val *window = val(s->g, unmoved(s, x));
+	x = window->op == O_window ? window->in[0] : x;
+	const Val *act = val(s->g, unviewed(s, x));
 	bool relu = act->op == O_act && act->attr->i[0] == A_relu && known(s, F_before_relu);
-	return relu ? act->in[0] : window->in[0];
+	return !known(s, F_windows) ? 0 : relu ? act->in[0] : x;
 }
 
 int scaled_operand(const Sweep *s, const Val *v)
@@ -149,14 +238,6 @@ static Ref dropped(const Sweep *s, const Val *v)
 	return k < 0 ? kept : val(s->g, kept)->in[k];
 }
 
-// What is behind moves, casts and changes of sign.
-static Ref unsigned_view(const Sweep *s, Ref r)
-{
-	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
-		r = val(s->g, r)->in[0];
-	return r;
-}
-
 // The value whose parts are moved, negated and joined: what a rotation turns.
 static Ref turned(const Sweep *s, Ref r)
 {
@@ -192,6 +273,25 @@ static Ref rotated(const Sweep *s, const Val *v)
 
 // ---- sums of products -----------------------------------------------------------------
 
+Ref kernel_product(const Sweep *s, Ref r)
+{
+	Ref x = unscaled(s, r);
+	const Val *v = val(s->g, x);
+	for (int k = 0; k < 2 && v->op == O_add; k++)
+		if (val(s->g, unviewed(s, v->in[k]))->op == O_dot)
+			return unviewed(s, v->in[k]);
+	return v->op == O_dot ? x : 0;
+}
+
+Ref product_of_data(const Sweep *s, Ref r)
+{
+	Ref product = kernel_product(s, r);
+	if (!product || !normed_table(s, val(s->g, product)->in[0]))
+		return 0;
+	int slot = view_slot(s, val(s->g, product)->in[1]);
+	return slot < 0 ? 0 : s->met[slot];
+}
+
 static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 {
 	const Val *v = val(s->g, unscaled(s, sum));
@@ -221,6 +321,7 @@ Ref without_offset(const Sweep *s, const Val *v)
 	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
 		const Val *product = val(s->g, unscaled(s, v->in[k]));
 		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
+		               !product_of_data(s, product->in[1]) &&
 		               (is(s, product->in[1], VARIABLE) || is_number(s, product->in[1]));
 		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
 			return v->in[1 - k];
@@ -255,14 +356,16 @@ Ref offset_of(const Sweep *s, Ref at)
 	return whole;
 }
 
-// Leaky and exponential units: a choice by the sign of a signal. Answers the signal, or 0.
+// Leaky and exponential units: a choice by the sign of a signal, entry by entry. Answers the
+// signal, or 0.
 Ref decided_by(const Sweep *s, const Val *v)
 {
 	const Val *c = val(s->g, v->in[0]);
 	while (c->op == O_not)
 		c = val(s->g, c->in[0]);
 	for (int k = 0; k < c->nin && known(s, F_decided) && (c->op == O_lt || c->op == O_le); k++)
-		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const)
+		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const &&
+		    same_shape(&val(s->g, c->in[k])->shape, &v->shape))
 			return c->in[k];
 	return 0;
 }

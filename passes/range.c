@@ -157,6 +157,10 @@ Surd softmax_range(Sweep *s, Ref r, const Val *v)
 
 Surd sum_range(Sweep *s, Ref r, const Val *v)
 {
+	bool largest;
+	Ref one = picked(s, v, &largest);
+	if (one)
+		return largest ? max_range(s, r, v) : inherit(s, r, one);
 	if (summed_product(s, r))
 		return asked(s, r);
 	return surd_mul(s->range[v->in[0]], surd_root(contracted(s, r), 1));
@@ -179,25 +183,10 @@ Surd max_range(Sweep *s, Ref r, const Val *v)
 	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
 }
 
-// What part of a windowed axis's entries lies inside the axis. row: as prims.def says of windows.
-static double inside(const int64_t *row, int64_t size)
-{
-	int64_t hits = 0;
-	for (int64_t o = 0; o < row[1]; o++)
-		for (int64_t k = 0; k < row[2]; k++) {
-			int64_t at = o * row[3] + k * row[4] - row[5];
-			hits += at % row[6] || (at >= 0 && at / row[6] < size);
-		}
-	return (double)hits / (double)MAX(row[1] * row[2], 1);
-}
-
 // A rim of zeros does not count.
 Surd window_range(Sweep *s, Ref r, const Val *v)
 {
-	double share = 1;
-	for (int i = 0; i < v->attr->n; i += 7)
-		share *= inside(v->attr->i + i, val(s->g, v->in[0])->shape.dim[v->attr->i[i]]);
-	if (share < 0.5)
+	if (mostly_rim(s, v))
 		admit(s, r, "windows that are mostly rim: zeros do not count");
 	return keep_range(s, r, v);
 }
@@ -227,9 +216,12 @@ Surd dot_range(Sweep *s, Ref r, const Val *v)
 		admit(s, r,
 		      "the first step of a loop, where zeros come in, is taken for any other");
 	Ref whole = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
+	Ref twin = whole ? product_of_data(s, other) : 0;
 	if (whole)
-		return surd_mul(surd_mul(s->range[x], m),
-		                surd_mul(s->range[unscaled(s, whole)], constant(s, N_offset)));
+		return surd_mul(
+		    surd_mul(s->range[x], m),
+		    twin ? s->range[twin]
+		         : surd_mul(s->range[unscaled(s, whole)], constant(s, N_offset)));
 	if (s->cuts[r])
 		return parted_range(s, s->cuts[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
@@ -241,7 +233,9 @@ Surd dot_range(Sweep *s, Ref r, const Val *v)
 
 Surd gather_range(Sweep *s, Ref r, const Val *v)
 {
-	return table_of(s, r) ? asked(s, v->in[0]) : keep_range(s, r, v);
+	if (!table_of(s, r))
+		return keep_range(s, r, v);
+	return normed_table(s, v->in[0]) ? constant(s, N_normalized) : asked(s, v->in[0]);
 }
 
 Surd slice_range(Sweep *s, Ref r, const Val *v)

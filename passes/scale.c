@@ -64,6 +64,12 @@ void find_natures(Sweep *s)
 		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
 	}
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		for (int k = 0; k < v->nin && s->live[r] && v->op == O_dot; k++) {
+			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
+			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
+				s->met[slot] = r;
+		}
 		Ref table = s->live[r] ? table_of(s, r) : 0;
 		int slot = table ? view_slot(s, table) : -1;
 		if (slot >= 0)
@@ -79,14 +85,15 @@ static const Row rows[OPS] = {
     [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
     [O_max] = {keep_range, clip_demand},        [O_min] = {keep_range, clip_demand},
     [O_select] = {select_range, select_demand}, [O_exp] = {exp_range, unit_demand},
-    [O_log] = {unit_range, unit_demand},        [O_pow] = {unit_range, unit_demand},
+    [O_log] = {unit_range, unit_demand},        [O_log1p] = {unit_range, unit_demand},
+    [O_expm1] = {exp_range, unit_demand},       [O_pow] = {unit_range, unit_demand},
     [O_sin] = {unit_range, unit_demand},        [O_cos] = {unit_range, unit_demand},
     [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
     [O_act] = {act_range, unit_demand},         [O_abs] = {keep_range, unit_demand},
     [O_sign] = {unit_range, no_demand},         [O_sqrt] = {unit_range, root_demand},
     [O_rsqrt] = {unit_range, root_demand},      [O_sum] = {sum_range, sum_demand},
     [O_prod] = {unit_range, no_demand},         [O_amax] = {max_range, unit_demand},
-    [O_amin] = {keep_range, unit_demand},       [O_cumsum] = {cumsum_range, no_demand},
+    [O_amin] = {max_range, unit_demand},        [O_cumsum] = {cumsum_range, no_demand},
     [O_slice] = {slice_range, pass_demand},     [O_concat] = {concat_range, pass_demand},
     [O_window] = {window_range, pass_demand},   [O_dot] = {dot_range, dot_demand},
     [O_gather] = {gather_range, gather_demand}, [O_softmax] = {softmax_range, unit_demand},
@@ -128,6 +135,10 @@ void sweep_up(Sweep *s)
 		if (averaged(s, v))
 			admit(s, r, "a mean is taken to be as large as what it is the mean of");
 		s->range[r] = same ? inherit(s, r, same) : s->rules->row[v->op].range(s, r, v);
+		if (same)
+			s->guess[r] = s->guess[same];
+		else
+			judge_activation(s, r, v);
 	}
 }
 

@@ -1,6 +1,6 @@
 // scale.h: what the files of eta share: ranges and demands, shares of variables, layouts of views.
-// Takes passes.h. Seen by eta.c, view.c, pattern.c, gate.c, scale.c, range.c, demand.c,
-// embed.c, share.c, compose.c, layout.c and given.c alone.
+// Takes passes.h. Seen by eta.c, view.c, pattern.c, gate.c, activation.c, scale.c, range.c,
+// demand.c, embed.c, share.c, compose.c, layout.c and given.c alone.
 #ifndef SCALE_H
 #define SCALE_H
 #include "passes.h"
@@ -61,6 +61,7 @@ typedef struct Sweep {
 	bool *divided; // a product with such a value in it
 	bool *length;  // a square that is summed for a length
 	bool *sum;     // an add of embeddings alone
+	Ref *met;      // by slot: a product of it with data; 0: none
 	bool *lookups; // by slot: its rows are looked up by data
 	bool *stream;  // by slot: what is looked up begins a residual stream
 	Surd *rms;     // of constants, where measured
@@ -68,6 +69,8 @@ typedef struct Sweep {
 	Surd *declared; // by slot: the range of an input, where a person says; value 0: nobody does
 	Surd *range, *demand;
 	const char **coarse; // what the range does not count, where something is known
+	Ref *root;           // of an element-wise function of one signal: the signal; else itself
+	Ref *guess;          // the value whose range, measured, set the range; 0: rules did
 	Ref *source;         // the value that set the range
 	Ref *asker;          // the value that set the demand; 0: nobody asks
 	Cuts **cuts;         // of a kernel's output, and of values on the way to its parts
@@ -106,12 +109,16 @@ const char *place_of(const Sweep *, Ref); // the node that a value stems from, f
 
 // ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
 
-Ref table_of(const Sweep *, Ref);       // the variable whose rows are looked up by data
-bool averages(const Sweep *, Ref);      // a constant matrix of which every column sums to 1
+Ref table_of(const Sweep *, Ref);  // the variable whose rows are looked up by data
+bool averages(const Sweep *, Ref); // a constant matrix of which every column sums to 1
+bool mostly_rim(const Sweep *, const Val *window);
 int64_t contracted(const Sweep *, Ref); // how many entries one of a dot or sum is the sum of
 
-Ref summed_product(const Sweep *, Ref);        // signal * variable, of which r is the sum
-Ref pooled(const Sweep *, Ref);                // of what r takes the largest, before a ReLU
+Ref summed_product(const Sweep *, Ref); // signal * variable, of which r is the sum
+// One entry of an axis, chosen by its place: sum(select(place == i, x, 0)). Answers x. `largest`:
+// the place is that of the largest or smallest.
+Ref picked(const Sweep *, const Val *, bool *largest);
+Ref pooled(const Sweep *, Ref); // of what r takes the largest or smallest, before a ReLU
 Ref decided_by(const Sweep *, const Val *);    // the signal by whose sign a select chooses
 Ref same_as(Sweep *, const Val *);             // what a mean, dropout, a rotation is as large as
 Ref averaged(Sweep *, const Val *);            // what r is the mean of
@@ -119,6 +126,11 @@ Ref uncapped(const Sweep *, Ref, Surd factor); // x, where factor tanh(x) is a c
 bool positive_sum(const Sweep *, Ref);         // a sum with an activation's output
 bool unfixed(const Sweep *, Ref);              // a kernel's output that nothing normalizes
 Ref low_rank(const Sweep *, const Val *);      // (x A) B of x W + (x A) B
+// The product behind t W + b, of a variable; 0: something else.
+Ref kernel_product(const Sweep *, Ref);
+// Of a normalized table through a kernel that data go through too: their product, which is as
+// large; 0: none.
+Ref product_of_data(const Sweep *, Ref);
 // The signal's place among the operands of a product with a number; -1: something else.
 int scaled_operand(const Sweep *, const Val *);
 Ref sum_of(const Sweep *, Ref product);         // that it goes into, through views and numbers
@@ -133,6 +145,8 @@ Ref squared_under(Sweep *, Ref r, Surd *length);
 bool by_length(Sweep *, const Val *, Surd *range); // x / |x|; its range
 // A normalization's output, before its own factor or (scaled) after it too.
 bool normalized(Sweep *, Ref, bool scaled);
+// The table of which variable r is a normalization, its factor and offset included; 0: none.
+Ref normed_table(const Sweep *, Ref r);
 double limit_of(Sweep *, const Val *, Ref x, Ref factor); // K of x rsqrt(max(K mean(x^2), 1))
 int64_t weights_of(const Sweep *, const Val *); // n of x / sum(x) over n; 0: something else
 
@@ -141,6 +155,11 @@ bool mixture(const Sweep *, const Val *, Ref *x, Ref *y, Ref *gate);
 Ref memory_of(const Sweep *, const Val *);     // x of x sigmoid(a) + y, y bounded
 bool rest_of_gate(const Sweep *, const Val *); // 1 - sigmoid(x)
 bool logistic(const Sweep *, Ref);             // 1 + exp(x)
+
+// ---- activation.c ---------------------------------------------------------------------
+
+void find_roots(Sweep *);
+void judge_activation(Sweep *, Ref, const Val *); // measures it where rules tell little
 
 // ---- range.c, demand.c ----------------------------------------------------------------
 
@@ -177,6 +196,8 @@ typedef struct Share {    // what is wanted of a variable
 	Ref at, operand;       // where a signal meets it, and as what
 	int64_t contracted;    // kernel: m
 	bool rows;             // a table: v and b have an entry for each row
+	bool readout;          // the loss or an output asks
+	bool indirect;         // wanted of it where another variable meets it: data decide first
 	const Cuts *cuts;      // different scales are asked of parts of the output
 	const char *question;  // NULL: sure
 	const char *note;      // said of the range; NULL: nothing
@@ -198,7 +219,6 @@ typedef struct Shares {
 	Sweep *s;
 	Share *of;       // by Ref
 	bool *product;   // by Ref: a product that a sum takes for a kernel's
-	bool *met;       // by slot: a signal meets it as it is
 	Pieces **pieces; // by slot
 } Shares;
 
@@ -217,6 +237,9 @@ void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 // ---- layout.c -------------------------------------------------------------------------
 
 void find_cuts(Sweep *);
+// Of a kernel: the parameter's axes that it sums over, and those of its features. False where it
+// is no kernel, or its axes cannot be followed.
+bool fans_of(const Sweep *, const Share *, int slot, bool *in, bool *out);
 Shape slots_of(const Sweep *, const Share *, int slot); // of v and b
 Shape usual_slot(const Shape *whole, bool rows);        // a number a row, or one for all
 // The parts of a parameter whose outputs are asked for at different scales: how many, along which

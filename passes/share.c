@@ -8,6 +8,24 @@
 
 // ---- where a signal meets a variable --------------------------------------------------
 
+// Are these the logits: what a loss or an output asks for?
+static bool is_logits(const Sweep *s, Ref at)
+{
+	Ref asker = s->asker[at];
+	bool out = asker && val(s->g, asker)->op == O_lse;
+	for (int k = 0; k < s->g->outs.count; k++)
+		out |= asker && s->g->outs.at[k].val == asker;
+	return out;
+}
+
+// Logits, or what a squared error asks for.
+static bool is_read_out(const Sweep *s, Ref at)
+{
+	const Val *asker = val(s->g, s->asker[at]);
+	bool error = s->asker[at] && asker->op == O_mul && asker->in[0] == asker->in[1];
+	return error || is_logits(s, at);
+}
+
 // A share at value `at`, where `signal` (0: none) meets `variable`.
 static Share meeting(const Sweep *s, Ref at, Ref signal, Ref variable, const char *role, Surd eta)
 {
@@ -19,6 +37,7 @@ static Share meeting(const Sweep *s, Ref at, Ref signal, Ref variable, const cha
 	share.demand = asked(s, at);
 	share.asker = s->asker[at];
 	share.cuts = s->cuts[at];
+	share.readout = is_read_out(s, at);
 	return share;
 }
 
@@ -83,16 +102,6 @@ static Surd input_range(const Sweep *s, Ref at, Ref signal, bool *unpooled)
 	return is(s, signal, SIGNAL) ? s->range[signal] : surd_one;
 }
 
-// Are these the logits: what a loss or an output asks for?
-static bool is_logits(const Sweep *s, Ref at)
-{
-	Ref asker = s->asker[at];
-	bool out = asker && val(s->g, asker)->op == O_lse;
-	for (int k = 0; k < s->g->outs.count; k++)
-		out |= asker && s->g->outs.at[k].val == asker;
-	return out;
-}
-
 static const char *low_rank_question(const Sweep *s, Ref at)
 {
 	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? sum_of(s, at) : 0;
@@ -124,6 +133,13 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 	share.contracted = m;
 	share.range = range;
 	share.question = low_rank_question(s, at);
+	Ref guess = is(s, signal, SIGNAL) && !share.question ? s->guess[signal] : 0;
+	if (guess)
+		share.question =
+		    format(s->arena,
+		           "no rule knows the activation at %s, which comes in: is it as large "
+		           "as %s?",
+		           place_of(s, guess), surd_text(s->arena, s->range[guess], 0));
 	share.note = whatever   ? "the authors' code takes 1 for what comes into logits"
 	             : unpooled ? "max-pooled, which counts in what goes past this kernel alone"
 	                        : NULL;
@@ -138,14 +154,13 @@ static int long_axes(const Shape *shape)
 	return n;
 }
 
-// t W + b, t a table
-static bool made_by_kernel(const Sweep *s, Ref r)
+// Of a normalized table the kernel bears it.
+static const char *query_question(const Sweep *s, Ref query)
 {
-	const Val *v = val(s->g, unscaled(s, r));
-	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, unviewed(s, v->in[k]))->op == O_dot)
-			return true;
-	return v->op == O_dot;
+	Ref product = kernel_product(s, query);
+	if (normed_table(s, product ? val(s->g, product)->in[0] : query))
+		return NULL;
+	return "a learned query: does the table bear its scale, or the kernel behind it?";
 }
 
 // A learned query: a table through a kernel, on the left of what it is compared with.
@@ -155,7 +170,7 @@ static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 	share.role = "embedding";
 	share.rows = true;
 	share.contracted = 0;
-	share.question = "a learned query: does the table bear its scale, or the kernel behind it?";
+	share.question = query_question(s, variable);
 	return share;
 }
 
@@ -163,7 +178,7 @@ static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	bool left = val(s->g, at)->in[0] == variable;
 	Ref whole = left ? 0 : offset_of(s, at);
-	if (left && known(s, F_query) && made_by_kernel(s, variable))
+	if (left && known(s, F_query) && kernel_product(s, variable))
 		return query_share(s, at, signal, variable);
 	if (!whole)
 		return kernel_share(s, at, signal, variable);
@@ -239,6 +254,17 @@ static Share other_share(const Sweep *s, Ref at, Ref variable)
 	return share;
 }
 
+// A learned query of an attention.
+static Share attending_share(const Sweep *s, Ref at, Ref variable)
+{
+	Share share = meeting(s, at, 0, variable, "embedding", asked(s, variable));
+	share.rows = true;
+	share.demand = share.eta;
+	share.asker = s->asker[variable];
+	share.question = query_question(s, variable);
+	return share;
+}
+
 // A bias of attention's scores, of which deviation 1 is asked.
 static Share score_share(const Sweep *s, Ref at, Ref variable)
 {
@@ -266,7 +292,9 @@ static Share share_at(Sweep *s, Ref r, const Val *v, int k)
 	case O_concat:
 		return token_share(s, r, x);
 	case O_attend:
-		return k == 3 ? score_share(s, r, x) : other_share(s, r, x);
+		return k == 3   ? score_share(s, r, x)
+		       : k == 0 ? attending_share(s, r, x)
+		                : other_share(s, r, x);
 	default:
 		return other_share(s, r, x);
 	}
@@ -289,28 +317,12 @@ static void meet(Shares *p, Ref r, const Val *v)
 	}
 }
 
-static void find_met(Shares *p)
-{
-	Sweep *s = p->s;
-	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
-		const Val *v = val(s->g, r);
-		bool meets = s->live[r] && (v->op == O_dot || v->op == O_add);
-		for (int k = 0; k < v->nin && meets; k++) {
-			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
-			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
-				p->met[slot] = true;
-		}
-	}
-}
-
 Share *share_out(Sweep *s)
 {
 	const Graph *g = s->g;
 	Shares p = {s, NEWS(s->arena, Share, g->nval), NEWS(s->arena, bool, g->nval),
-	            NEWS(s->arena, bool, g->slots.count + 1),
 	            NEWS(s->arena, Pieces *, g->slots.count + 1)};
 	Share *by_slot = NEWS(s->arena, Share, g->slots.count + 1);
-	find_met(&p);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
 		if (v->op == O_slot)

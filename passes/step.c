@@ -195,7 +195,8 @@ static Given attribute(const Step *s, const Param *p, const char *name)
 		double x;
 	} numbers[] = {{"beta", o->beta},   {"beta2", o->beta2}, {"momentum", o->momentum},
 	               {"chi", o->clip},    {"l2", o->extra_l2}, {"coef", o->coef},
-	               {"decay", o->decay}, {"eps", o->eps}};
+	               {"decay", o->decay}, {"eps", o->eps},     {"pace", o->pace},
+	               {"most", o->most},   {"reach", o->reach}, {"least", o->least}};
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i].name, name))
 			return (Given){.name = name, .x = numbers[i].x};
@@ -221,12 +222,17 @@ static const Def *definition(const Book *book, const char *name)
 	bug("optim.am: no %s", name);
 }
 
-static bool has_attribute(const Def *d, const char *name)
+static bool has_operand(const Def *d, const char *name)
 {
-	for (int k = 0; k < d->nattr; k++)
-		if (!strcmp(d->names[d->nin + k], name))
+	for (int k = 0; k < d->nin + d->nattr; k++)
+		if (!strcmp(d->names[k], name))
 			return true;
 	return false;
+}
+
+bool opt_uses(const char *optimizer, const char *operand)
+{
+	return has_operand(definition(book_builtin(), optimizer), operand);
 }
 
 // The definition that updates a parameter.
@@ -234,7 +240,7 @@ static const Def *update_of(const Graph *g, const Opt *opt, Param *p)
 {
 	bool vector = !strcmp(opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
 	const Def *d = definition(g->book, vector ? "adafactor_vector" : opt->name);
-	p->still = opt->momentum == 0 && has_attribute(d, "momentum");
+	p->still = opt->momentum == 0 && has_operand(d, "momentum");
 	return d;
 }
 
@@ -324,7 +330,8 @@ static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt
 			int slot = find_slot(g, out.name + 5);
 			update(&s,
 			       &(Param){slot, mean_gradient(&s, slot, out.val), &eta[slot], false});
-		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy")) {
+		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
+		           starts_with(out.name, CHECK_OF)) {
 			g->outs.at[g->outs.count++] = out;
 		}
 	}

@@ -7,25 +7,26 @@
 #ifndef AMOS_H
 #define AMOS_H
 #include "abi.h"
-#include <stdio.h>
+#include "common.h"
 
-enum { // the exit statuses of the command
-	AMOS_DONE = 0,
-	AMOS_INPUT = 1,  // data, checkpoint or option at fault
-	AMOS_USAGE = 2,  // the command line is not well formed
-	AMOS_MACHINE = 3 // disk full, out of memory
-};
-const char *amos_error(void); // the last failure on this thread, one or a few lines; "" when none
-
+// For a program's main, before it opens a file: standard descriptors that are closed become
+// /dev/null, opened so that their use is an error. No file gets their numbers.
+void amos_standard(void);
 // For a program's main: what the system tells by signals becomes an error of the call (a pipe that
 // closed, a file that may not grow), or a message and an end: status 1 (a file that was mapped and
 // cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop). Before such
-// an end files half written are removed: the runtime's own, and the caller's by `drop`, which runs
-// in the handler and may be NULL.
-void amos_signals(void (*drop)(void));
+// an end temporary files are removed.
+void amos_signals(void);
+// Such an end at once, with `text` on standard error and status 3. May run in a handler; takes no
+// memory.
+_Noreturn void amos_interrupt(const char *text);
 // For the same: a program that would end with status 0, but whose standard output could not all be
 // written, says so and ends with 3.
 void amos_output(void);
+// For the same, of libamos_main.a: memory that is not there ends the program so, with a message in
+// the name of `program`, whichever library asks for it. Who calls this links a malloc that never
+// returns NULL.
+void amos_memory_ends(const char *program);
 
 enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };
 
@@ -48,6 +49,8 @@ struct amos_options { // what was not given: NULL, count 0, AMOS_ABSENT; flags 0
 	char **argv;
 };
 struct amos_options amos_options(void); // nothing given
+// --keep: last, or best. AMOS_USAGE.
+int amos_keeps_last(const struct amos_options *, bool *last);
 // Sets the option `name` (as in options.def, or as typed with -); `value` stays the caller's, and
 // is kept. AMOS_USAGE.
 int amos_option(struct amos_options *, const char *name, const char *value);
@@ -69,7 +72,8 @@ int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
 void amos_close(struct amos *); // NULL is allowed
 struct amos_memory amos_memory(const struct amos *);
 const struct amos_model *amos_model_of(const struct amos *);
-int64_t amos_threads(const struct amos *);
+int64_t amos_threads(const struct amos *);         // that work: 1 where more would be of no use
+int64_t amos_threads_missing(const struct amos *); // that the machine did not start
 
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
@@ -172,48 +176,74 @@ void amos_npz_free(int64_t n, struct amos_array *);
 
 // ---- ckpt.c: checkpoints --------------------------------------------------------------
 
-struct amos_point {   // where a training stands
-	int64_t step; // updates made
-	int64_t run;  // batches used
-	int64_t seed;
-	double best; // least loss of an evaluation so far; INFINITY: none
+struct amos_mean { // of a measure, each sample counting once
+	double sum;
+	int64_t samples;
+};
+struct amos_held { // an evaluation of what is held out
+	int64_t step;
+	double loss, accuracy; // INFINITY, NAN: there was none
+};
+struct amos_point {                          // where a training stands
+	int64_t step;                        // updates made
+	int64_t run;                         // batches used
+	int64_t owing;                       // 1: the evaluation of this step was interrupted
+	struct amos_held held, best;         // the last evaluation, and that of the least loss
+	struct amos_mean losses, accuracies; // since the last line of the log
 };
 // Whole to a temporary name, synced, renamed: a crash leaves the old file or the new one.
-int amos_save(const struct amos *, const char *path, const struct amos_point *);
-// All or nothing: what does not fit the model leaves it as it was. AMOS_INPUT names the first
-// difference.
-int amos_load(struct amos *, const char *path, struct amos_point *);
+// `identity` is of what is trained, lines of text.
+int amos_save(const struct amos *, const char *path, const struct amos_point *,
+              const char *identity);
 
-struct amos_checkpoint; // one file, for those who have no compiled model
-// A file, or a run folder: its last.ckpt.
-int amos_checkpoint_open(const char *path, struct amos_checkpoint **);
+struct amos_checkpoint; // one file
+// A file, or a run folder: its best.ckpt, or with `last` its last.ckpt.
+int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **);
 void amos_checkpoint_close(struct amos_checkpoint *);
+// Puts it into the model, all or nothing: AMOS_INPUT names the first slot that does not fit.
+int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
 struct amos_point amos_checkpoint_point(const struct amos_checkpoint *);
+const char *amos_checkpoint_identity(const struct amos_checkpoint *);
 int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
 // Slot i as an array; `kind` (may be NULL) as in amos_slot. Its bytes stay the checkpoint's.
 struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *, int64_t i, int *kind);
 
 // ---- train.c, evaluate.c: the loop, the run folder -----------------------------------
 
+struct amos_constant { // an answer that does not depend on the sample; NAN: not known
+	double loss, accuracy;
+	double model; // the loss of the model that is compared with it
+};
 struct amos_result {
 	int64_t step;
 	double loss, accuracy;           // of the last line of the log; NAN: none
 	double eval_loss, eval_accuracy; // of the last evaluation; NAN: none
 	int64_t eval_samples;            // that it went through
+	struct amos_held best;           // of the least loss on what is held out
+	struct amos_constant constant;   // the best one, where the model is no better; else NAN
 	double seconds;
 	int stopped; // by an interrupt
 };
 // Trains until --steps or --epochs are done or an interrupt stops it (which is AMOS_DONE), in the
 // folder options.out (or options.resume): log.jsonl, TensorBoard events, last.ckpt, best.ckpt,
-// command.json. Progress to stderr. With options.resume the model goes on from its last.ckpt. A
-// loss that is not a number is AMOS_INPUT.
+// command.json. Progress to stderr. A folder that is not new and not empty is AMOS_INPUT, but with
+// options.overwrite that of a run. With options.resume the model goes on from its last.ckpt, which
+// must be of this model, command, target and data. A loss that is not a number is AMOS_INPUT.
 int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
                struct amos_result *);
+// AMOS_INPUT where a new run may not begin in `dir`.
+int amos_folder_free(const char *dir, bool overwrite);
 // Means of loss and accuracy over amos_data_eval_samples() samples, but those for which no entry is
 // small enough: eval takes a batch, eval:N takes N samples.
 int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
 // The command line that began the run in `dir`, for --resume. malloc'd, one block.
 int amos_command(const char *dir, int *argc, char ***argv);
+// The comparison, for a warning: writes it to `to` and returns that.
+const char *amos_constant_text(char *to, size_t room, const struct amos_constant *);
+// Whether the run in `dir` has said, by the second, that it writes its trained model to `path`,
+// whose folder does not count.
+int amos_command_wrote(const char *dir, const char *path, bool *wrote);
+int amos_command_writes(const char *dir, const char *path);
 // As JSON, or a line a figure.
 void amos_result_print(FILE *, const struct amos_result *, int json);
 

@@ -13,6 +13,16 @@
 
 // ---- bytes ----------------------------------------------------------------------------
 
+static int read_failure(gzFile file, const char *path)
+{
+	int code;
+	gzerror(file, &code);
+	return code == Z_ERRNO ? amos_fail_errno("read", path)
+	       : code == Z_MEM_ERROR
+	           ? amos_no_memory(path)
+	           : amos_fail(AMOS_INPUT, "%s: the compressed data is damaged", path);
+}
+
 // Reads all that is left of a gzip file (or a plain one) into blob->base.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
@@ -28,7 +38,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 		size_t want = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
 		int got = gzread(file, (char *)blob->base + blob->count, (unsigned)want);
 		if (got < 0)
-			return amos_fail(AMOS_INPUT, "%s: the compressed data is damaged", path);
+			return read_failure(file, path);
 		if (got == 0)
 			break;
 		blob->count += (size_t)got;
@@ -73,7 +83,7 @@ static int map_file(int file, size_t size, const char *path, struct amos_blob *b
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
-	int file = open(path, O_RDONLY | O_CLOEXEC);
+	int file = amos_input(path, 0);
 	struct stat about;
 	if (file < 0)
 		return amos_fail_errno("read", path);
@@ -149,6 +159,19 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 	array->bytes = own->at + offset;
 	array->own = own;
 	return AMOS_DONE;
+}
+
+char *amos_array_name(char *name)
+{
+	size_t count = name ? amos_visible(NULL, 0, name, false) : 0;
+	if (!name || count == strlen(name))
+		return name; // as it is, or as an earlier output spelled it
+	count = amos_visible(NULL, 0, name, true);
+	char *shown = malloc(count + 1);
+	if (shown)
+		amos_visible(shown, count + 1, name, true);
+	free(name);
+	return shown;
 }
 
 void amos_array_free(struct amos_array *array)

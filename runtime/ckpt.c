@@ -3,24 +3,24 @@
 // believed that the check sums do not vouch for; what does not fit the model changes nothing.
 //
 // The file, little endian: struct head; for each slot that is not an input a struct record and its
-// name; zeros up to a multiple of 64; params; state. head.crc is of all up to params (itself 0),
-// the others of their blocks.
+// name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc is of all
+// up to params (itself 0), the others of their blocks.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include <zlib.h>
 
-static const char magic[8] = "amosckp1";
+static const char magic[8] = "amosckp2", earlier[8] = "amosckp1";
 
 struct head {
 	char magic[8];
 	uint32_t crc, crc_params, crc_state, nslots;
 	int64_t bytes; // of all up to params
-	int64_t step, run, seed;
-	double best;
-	int64_t params, state; // bytes
+	struct amos_point point;
+	int64_t params, state, identity; // bytes
 };
 
 struct record {
@@ -39,15 +39,14 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 // ---- writing --------------------------------------------------------------------------
 
 // The head and the records; NULL: out of memory. malloc'd.
-static char *head_of(const struct amos *m, const struct amos_point *point, int64_t *bytes)
+static char *head_of(const struct amos *m, const struct amos_point *point, const char *identity,
+                     int64_t *bytes)
 {
 	const struct amos_model *model = amos_model_of(m);
-	struct head head = {.step = point->step,
-	                    .run = point->run,
-	                    .seed = point->seed,
-	                    .best = point->best,
+	struct head head = {.point = *point,
 	                    .params = model->params,
 	                    .state = model->state,
+	                    .identity = (int64_t)strlen(identity),
 	                    .crc_params = crc_of(amos_params(m), model->params),
 	                    .crc_state = crc_of(amos_state(m), model->state)};
 	memcpy(head.magic, magic, sizeof magic);
@@ -71,6 +70,7 @@ static char *head_of(const struct amos *m, const struct amos_point *point, int64
 		fwrite(s->name, (size_t)record.name, 1, to);
 		head.nslots++;
 	}
+	fputs(identity, to);
 	while (ftell(to) % 64)
 		fputc(0, to);
 	if (fclose(to))
@@ -82,14 +82,15 @@ static char *head_of(const struct amos *m, const struct amos_point *point, int64
 	return at;
 }
 
-int amos_save(const struct amos *m, const char *path, const struct amos_point *point)
+int amos_save(const struct amos *m, const char *path, const struct amos_point *point,
+              const char *identity)
 {
 	int64_t bytes;
-	char *head = head_of(m, point, &bytes);
+	char *head = head_of(m, point, identity, &bytes);
 	if (!head)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
 	struct amos_file file;
-	int status = amos_file_open(&file, path);
+	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
 		// Errors are sticky in the stream: keeping the file finds them.
 		fwrite(head, 1, (size_t)bytes, file.to);
@@ -104,8 +105,10 @@ int amos_save(const struct amos *m, const char *path, const struct amos_point *p
 // ---- reading --------------------------------------------------------------------------
 
 struct amos_checkpoint {
+	char *path;
 	struct amos_blob blob;
 	struct head head;
+	char *identity;
 	int64_t count;
 	struct slot {
 		struct record record;
@@ -113,14 +116,22 @@ struct amos_checkpoint {
 	} * slots;
 };
 
-static int read_head(struct amos_checkpoint *c, const char *path)
+static int read_head(struct amos_checkpoint *c)
 {
+	const char *path = c->path;
+	if (c->blob.count >= sizeof earlier && !memcmp(c->blob.at, earlier, sizeof earlier))
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: a checkpoint of format 1, which an earlier amosc wrote; expected "
+		    "format 2\n  help: export its weights with that amosc",
+		    path);
 	if (c->blob.count < sizeof c->head || memcmp(c->blob.at, magic, sizeof magic))
 		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", path);
 	memcpy(&c->head, c->blob.at, sizeof c->head);
 	int64_t size = (int64_t)c->blob.count;
 	if (c->head.bytes < (int64_t)sizeof c->head || c->head.bytes > size || c->head.bytes % 64 ||
-	    c->head.params < 0 || c->head.state < 0 || c->head.params > size - c->head.bytes ||
+	    c->head.params < 0 || c->head.state < 0 || c->head.identity < 0 ||
+	    c->head.identity > c->head.bytes || c->head.params > size - c->head.bytes ||
 	    c->head.state != size - c->head.bytes - c->head.params ||
 	    c->head.nslots > (uint64_t)c->head.bytes / sizeof(struct record))
 		return amos_fail(AMOS_INPUT, "%s: cut off or damaged: %lld bytes", path,
@@ -136,8 +147,9 @@ static int read_head(struct amos_checkpoint *c, const char *path)
 	return AMOS_DONE;
 }
 
-static int read_record(struct amos_checkpoint *c, const char *path, int64_t *at)
+static int read_record(struct amos_checkpoint *c, int64_t *at)
 {
+	const char *path = c->path;
 	struct slot *slot = &c->slots[c->count];
 	struct record *r = &slot->record;
 	if (c->head.bytes - *at < (int64_t)sizeof *r)
@@ -159,34 +171,51 @@ static int read_record(struct amos_checkpoint *c, const char *path, int64_t *at)
 	return AMOS_DONE;
 }
 
-static int read_file(struct amos_checkpoint *c, const char *path)
+static int read_file(struct amos_checkpoint *c)
 {
-	int status = amos_blob_open(path, false, &c->blob);
+	int status = amos_blob_open(c->path, false, &c->blob);
 	if (!status)
-		status = read_head(c, path);
+		status = read_head(c);
 	if (status)
 		return status;
 	c->slots = calloc((size_t)c->head.nslots + 1, sizeof *c->slots);
 	if (!c->slots)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", c->path);
 	int64_t at = sizeof c->head;
 	while (!status && c->count < c->head.nslots)
-		status = read_record(c, path, &at);
-	return status;
+		status = read_record(c, &at);
+	if (!status && c->head.identity > c->head.bytes - at)
+		status = amos_fail(AMOS_INPUT, "%s: damaged", c->path);
+	if (status)
+		return status;
+	c->identity = strndup((const char *)c->blob.at + at, (size_t)c->head.identity);
+	return c->identity ? AMOS_DONE : amos_fail(AMOS_MACHINE, "%s: out of memory", c->path);
 }
 
-int amos_checkpoint_open(const char *path, struct amos_checkpoint **to)
+// The file that `path` stands for, malloc'd; NULL: out of memory. A run that was killed at its
+// start has no best.ckpt yet.
+static char *file_of(const char *path, bool last)
+{
+	struct stat about;
+	char *best, *inside;
+	if (stat(path, &about) || !S_ISDIR(about.st_mode))
+		return strdup(path);
+	if (asprintf(&best, "%s/best.ckpt", path) < 0)
+		return NULL;
+	if (!last && !access(best, F_OK))
+		return best;
+	free(best);
+	return asprintf(&inside, "%s/last.ckpt", path) < 0 ? NULL : inside;
+}
+
+int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **to)
 {
 	*to = NULL;
 	struct amos_checkpoint *c = calloc(1, sizeof *c);
-	struct stat about;
-	char *inside = NULL;
-	if (c && !stat(path, &about) && S_ISDIR(about.st_mode) &&
-	    asprintf(&inside, "%s/last.ckpt", path) < 0)
-		inside = NULL;
-	int status = c ? read_file(c, inside ? inside : path)
-	               : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
-	free(inside);
+	if (c)
+		c->path = file_of(path, last);
+	int status =
+	    c && c->path ? read_file(c) : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
 	if (status)
 		amos_checkpoint_close(c);
 	else
@@ -201,13 +230,20 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 	for (int64_t i = 0; i < c->count; i++)
 		free(c->slots[i].name);
 	free(c->slots);
+	free(c->identity);
+	free(c->path);
 	amos_blob_free(&c->blob);
 	free(c);
 }
 
 struct amos_point amos_checkpoint_point(const struct amos_checkpoint *c)
 {
-	return (struct amos_point){c->head.step, c->head.run, c->head.seed, c->head.best};
+	return c->head.point;
+}
+
+const char *amos_checkpoint_identity(const struct amos_checkpoint *c)
+{
+	return c->identity;
 }
 
 int64_t amos_checkpoint_slots(const struct amos_checkpoint *c)
@@ -250,8 +286,9 @@ static const struct record *record_of(const struct amos_checkpoint *c, const cha
 }
 
 // Every slot of the model is in the file, the same; the file has no others.
-static int fits(const struct amos_checkpoint *c, const char *path, const struct amos_model *model)
+static int fits(const struct amos_checkpoint *c, const struct amos_model *model)
 {
+	const char *path = c->path;
 	int64_t count = 0;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
@@ -276,21 +313,14 @@ static int fits(const struct amos_checkpoint *c, const char *path, const struct 
 	                         : amos_fail(AMOS_INPUT, "%s: damaged: it has a slot twice", path);
 }
 
-int amos_load(struct amos *m, const char *path, struct amos_point *point)
+int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 {
-	struct amos_checkpoint *c;
 	const struct amos_model *model = amos_model_of(m);
-	int status = amos_checkpoint_open(path, &c);
-	if (status)
-		return status;
-	status = fits(c, path, model);
+	int status = fits(c, model);
 	for (int64_t i = 0; !status && i < c->count; i++) {
 		struct amos_array array = amos_checkpoint_slot(c, i, NULL);
 		int64_t slot = amos_find_slot(model, array.name);
 		memcpy(amos_slot_bytes(m, slot), array.bytes, (size_t)model->slots[slot].bytes);
 	}
-	if (!status)
-		*point = amos_checkpoint_point(c);
-	amos_checkpoint_close(c);
 	return status;
 }

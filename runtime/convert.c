@@ -176,7 +176,7 @@ static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from
 	int64_t bad = -1;
 	load_floats(x, from, from_type, n);
 	for (int64_t i = 0; i < n && bad < 0; i++)
-		if (isnan(x[i]) || (fabs(x[i]) > most[to_type] && !isinf(x[i])))
+		if (fabs(x[i]) > most[to_type] && !isinf(x[i]))
 			bad = i;
 	if (divide != 1)
 		for (int64_t i = 0; i < n; i++)
@@ -236,6 +236,14 @@ int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t
 			if ((x[i] < 0 || x[i] >= limit) && !(ignore && x[i] == ignore))
 				return from + i;
 	}
+	return -1;
+}
+
+int64_t amos_first_nan(const void *at, int type, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (isnan(amos_number(at, type, i)))
+			return i;
 	return -1;
 }
 

@@ -1,45 +1,24 @@
 // cpu.c: a compiled model in memory, and its launches on the cores of this machine.
-// Takes amos_model, libomp. Gives struct amos. Keeps: workers go to threads in any order and never
+// Takes amos_model, pool.c. Gives struct amos. Keeps: workers go to threads in any order and never
 // change what they compute, so results do not depend on the number of threads; a call takes no
 // memory.
 #include "rt.h"
-#include <fcntl.h>
 #include <math.h>
-#include <omp.h>
 #include <sched.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
-#include <time.h>
-#include <unistd.h>
 
 enum {
 	ALIGN = 64,
 	HUGE = 2 << 20,
-	CLAIMS = 16,          // chunks a thread gets of a launch: a slow one delays the end by 1/16
-	THREADS = 1024,       // at most; chunks must fit 16 bits
+	THREADS = 1024,       // at most
 	SMALL_WORK = 1 << 14, // bytes + flops: less is done before another thread has taken part
-};
-
-#if defined(__x86_64__) || defined(__i386__)
-#define cpu_relax() __builtin_ia32_pause()
-#elif defined(__aarch64__)
-#define cpu_relax() __asm__ volatile("yield")
-#else
-#define cpu_relax() ((void)0)
-#endif
-
-struct launch { // what is being run by all threads
-	amos_worker *work;
-	char *const *buf;
-	int64_t n, chunk;
 };
 
 struct amos {
 	const struct amos_model *model;
-	int64_t threads;
+	int64_t threads; // wanted
 	struct amos_memory memory;
 	char *params, *state, *scratch, *pads, *batch;
 	int64_t pad; // bytes from one thread's pad to the next
@@ -50,11 +29,7 @@ struct amos {
 	int64_t *first_out;                   // by entry: where its outputs begin in `outputs`
 	const struct amos_entry *entry;       // that runs
 	int64_t *nanoseconds;
-	struct launch launch;
-	uint64_t launches;
-	_Alignas(ALIGN) atomic_uint_fast64_t ticket; // lines of their own: all threads look at them
-	_Alignas(ALIGN) atomic_uint_fast64_t done;   // chunks of the launch
-	_Alignas(ALIGN) atomic_bool over;            // the entry
+	struct amos_pool *pool;
 };
 
 static int64_t round_up(int64_t n, int64_t to)
@@ -82,77 +57,6 @@ static void drop_block(char *at, int64_t bytes)
 
 // ---- launches -------------------------------------------------------------------------
 
-// While an entry runs, all threads stand in one parallel region of libomp: the first runs the
-// entry, the others serve its launches. A launch is cut in chunks, and its ticket says which is the
-// next: launch number << 32 | chunks << 16 | chunks claimed. Who raises the ticket owns a chunk.
-// The launch ends when its chunks are done, whether or not a thread that has lost its core has come
-// back.
-
-static void serve_chunk(struct amos *m, uint64_t index, char *pad)
-{
-	struct launch *l = &m->launch;
-	amos_worker *work = l->work;
-	char *const *buf = l->buf;
-	int64_t from = (int64_t)index * l->chunk,
-	        to = from + l->chunk < l->n ? from + l->chunk : l->n;
-	for (int64_t i = from; i < to; i++)
-		work(buf, i, pad);
-	atomic_fetch_add_explicit(&m->done, 1, memory_order_release);
-}
-
-// Claims a chunk and runs it; false: there is none now.
-static bool serve(struct amos *m, char *pad)
-{
-	uint64_t ticket = atomic_load_explicit(&m->ticket, memory_order_relaxed);
-	for (;;) {
-		uint64_t index = ticket & 0xFFFF;
-		if (index >= (ticket >> 16 & 0xFFFF))
-			return false;
-		// Raised, the launch cannot end before this chunk is done, so what it is stands
-		// still.
-		if (atomic_compare_exchange_weak_explicit(&m->ticket, &ticket, ticket + 1,
-		                                          memory_order_acquire,
-		                                          memory_order_relaxed)) {
-			serve_chunk(m, index, pad);
-			return true;
-		}
-	}
-}
-
-// Waits a little, the longer the more often it was in vain: whoever else needs this core gets it.
-static void pause_thread(int *vain)
-{
-	enum { SPINS = 2000 };
-	if (++*vain < SPINS)
-		cpu_relax();
-	else
-		sched_yield();
-}
-
-static void launch_all(struct amos *m, amos_worker *work, char *const *buf, int64_t n)
-{
-	int64_t chunk = n / (m->threads * CLAIMS);
-	chunk = chunk < 1 ? 1 : chunk;
-	uint64_t chunks = (uint64_t)((n + chunk - 1) / chunk);
-	m->launch = (struct launch){work, buf, n, chunk};
-	atomic_store_explicit(&m->done, 0, memory_order_relaxed);
-	atomic_store_explicit(&m->ticket, ++m->launches << 32 | chunks << 16, memory_order_release);
-	while (serve(m, m->pads))
-		;
-	for (int vain = 0; atomic_load_explicit(&m->done, memory_order_acquire) < chunks;)
-		pause_thread(&vain);
-}
-
-static void serve_until_over(struct amos *m, char *pad)
-{
-	int vain = 0;
-	while (!atomic_load_explicit(&m->over, memory_order_acquire))
-		if (serve(m, pad))
-			vain = 0;
-		else
-			pause_thread(&vain);
-}
-
 static bool is_small(const struct amos_kernel *k)
 {
 	return k->workers == 1 || k->bytes + k->flops < SMALL_WORK;
@@ -170,25 +74,12 @@ static bool all_small(const struct amos_entry *entry)
 static int run_entry(struct amos *m, const struct amos_run *run)
 {
 	amos_program *program = (amos_program *)m->entry->run;
-	if (m->threads == 1 || all_small(m->entry))
+	if (amos_threads(m) == 1 || all_small(m->entry))
 		return program(run);
-	int status = AMOS_DONE;
-	atomic_store_explicit(&m->over, false, memory_order_relaxed);
-#pragma omp parallel num_threads((int)m->threads) default(none) shared(m, run, program, status)
-	if (omp_get_thread_num()) {
-		serve_until_over(m, m->pads + m->pad * omp_get_thread_num());
-	} else {
-		status = program(run);
-		atomic_store_explicit(&m->over, true, memory_order_release);
-	}
+	amos_pool_begin(m->pool);
+	int status = program(run);
+	amos_pool_end(m->pool);
 	return status;
-}
-
-static int64_t now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
 static int launch(const struct amos_run *run, amos_worker *work, char *const *buf, int64_t n,
@@ -196,14 +87,14 @@ static int launch(const struct amos_run *run, amos_worker *work, char *const *bu
 {
 	struct amos *m = run->own;
 	const struct amos_kernel *k = &m->entry->kernels[kernel];
-	int64_t start = m->nanoseconds ? now() : 0;
-	if (n == 1 || m->threads == 1 || is_small(k))
+	int64_t start = m->nanoseconds ? amos_nanoseconds() : 0;
+	if (n == 1 || amos_threads(m) == 1 || is_small(k))
 		for (int64_t i = 0; i < n; i++)
 			work(buf, i, m->pads);
 	else
-		launch_all(m, work, buf, n);
+		amos_pool_launch(m->pool, work, buf, n);
 	if (m->nanoseconds)
-		m->nanoseconds[kernel] += now() - start;
+		m->nanoseconds[kernel] += amos_nanoseconds() - start;
 	return AMOS_DONE;
 }
 
@@ -258,6 +149,18 @@ static void pack_outs(const struct amos_entry *entry, char *const *outputs)
 	}
 }
 
+// Fails where an output tells of an index that is out of range.
+static int check_outs(const struct amos *m, const struct amos_entry *entry, char *const *outputs)
+{
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const int64_t *index = (const int64_t *)outputs[i];
+		if (entry->outs[i].check && *index)
+			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
+			                 entry->outs[i].check, (long long)*index);
+	}
+	return AMOS_DONE;
+}
+
 int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
               void *const *outputs)
 {
@@ -273,9 +176,11 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	};
 	m->entry = entry;
 	int status = run_entry(m, &run);
-	if (!status)
-		pack_outs(entry, run.outputs);
-	return status;
+	if (status)
+		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
+		                 m->model->name, status);
+	pack_outs(entry, run.outputs);
+	return check_outs(m, entry, run.outputs);
 }
 
 // ---- what lies where ------------------------------------------------------------------
@@ -320,7 +225,7 @@ int amos_out_own(const struct amos_entry *entry, int64_t out)
 	for (int64_t i = 0; i < entry->nouts; i++)
 		if (entry->outs[i].told == out + 1)
 			return 0;
-	return 1;
+	return !entry->outs[out].check;
 }
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
@@ -365,7 +270,12 @@ struct amos_memory amos_memory(const struct amos *m)
 
 int64_t amos_threads(const struct amos *m)
 {
-	return m->threads;
+	return amos_pool_threads(m->pool);
+}
+
+int64_t amos_threads_missing(const struct amos *m)
+{
+	return m->threads - amos_threads(m);
 }
 
 // ---- open and close -------------------------------------------------------------------
@@ -374,6 +284,14 @@ static int64_t cores(void)
 {
 	cpu_set_t set;
 	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
+}
+
+static int64_t threads_of_use(const struct amos_model *model, int64_t wanted)
+{
+	for (int64_t e = 0; e < model->nentries; e++)
+		if (!all_small(&model->entries[e]))
+			return wanted < THREADS ? wanted : THREADS;
+	return 1;
 }
 
 // Inputs and outputs, one after the other in the block `batch`. With no block yet, counts its
@@ -438,7 +356,8 @@ static bool take_memory(struct amos *m)
 	if (!m->params || !m->state || !m->scratch || !m->pads || !m->batch)
 		return false;
 	lay_batch(m);
-	return true;
+	m->pool = amos_pool_open(m->threads, m->pads, m->pad);
+	return m->pool != NULL;
 }
 
 static void first_contents(struct amos *m, int64_t seed, const void *(*init)(void *, int64_t),
@@ -457,21 +376,6 @@ static void first_contents(struct amos *m, int64_t seed, const void *(*init)(voi
 		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
 }
 
-// libomp keeps a mark of each process in shared memory, by its number. A process that may not write
-// files leaves an empty one, and the next process of that number would end in it with a bus error.
-static void drop_empty_mark(void)
-{
-	char name[64];
-	struct stat about;
-	snprintf(name, sizeof name, "/__KMP_REGISTERED_LIB_%d_%d", (int)getpid(), (int)getuid());
-	int file = shm_open(name, O_RDONLY, 0);
-	if (file < 0)
-		return;
-	if (!fstat(file, &about) && !about.st_size)
-		shm_unlink(name);
-	close(file);
-}
-
 int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
               const void *(*init)(void *, int64_t), void *context, struct amos **to)
 {
@@ -481,13 +385,14 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		    AMOS_INPUT,
 		    "%s: compiled for version %lld of the runtime, this is %d: compile it again",
 		    model->name, (long long)model->abi, AMOS_ABI);
-	struct amos *m = aligned_alloc(ALIGN, sizeof *m);
+	int status = amos_check_cpu(model);
+	if (status)
+		return status;
+	struct amos *m = malloc(sizeof *m);
 	if (!m)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", model->name);
 	*m = (struct amos){.model = model};
-	drop_empty_mark();
-	m->threads = threads > 0 ? threads : cores();
-	m->threads = m->threads < THREADS ? m->threads : THREADS;
+	m->threads = threads_of_use(model, threads > 0 ? threads : cores());
 	if (!take_memory(m)) {
 		struct amos_memory *bytes = &m->memory;
 		double total = (double)(bytes->params + bytes->state + bytes->scratch +
@@ -507,6 +412,7 @@ void amos_close(struct amos *m)
 {
 	if (!m)
 		return;
+	amos_pool_close(m->pool);
 	drop_block(m->params, m->memory.params);
 	drop_block(m->state, m->memory.state);
 	drop_block(m->scratch, m->memory.scratch);

@@ -1,9 +1,12 @@
 // events.c: curves for TensorBoard: a file of records, each a protobuf message Event.
-// Takes steps and numbers. Gives events.out.tfevents.*. Keeps: appends only; no memory is taken.
+// Takes steps and numbers. Gives events.out.tfevents.*. Keeps: a resumed run goes on in
+// its file, each step once.
 // Formats: TensorFlow's record_writer.h (length, masked CRC-32C, data, masked CRC-32C) and
 // event.proto (wall_time = 1, step = 2, file_version = 3, summary = 5), summary.proto (value = 1:
 // tag = 1, simple_value = 2).
 #include "rt.h"
+#include <dirent.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -62,6 +65,35 @@ static void put_time(struct message *m)
 	put_bytes(m, &seconds, sizeof seconds);
 }
 
+// False at the file's end, and for a record that is torn or of another writer.
+static bool read_record(FILE *from, struct message *m)
+{
+	uint64_t length;
+	uint32_t crc, body;
+	if (fread(&length, sizeof length, 1, from) != 1 || fread(&crc, sizeof crc, 1, from) != 1 ||
+	    crc != masked_crc((const unsigned char *)&length, sizeof length) ||
+	    length > sizeof m->at)
+		return false;
+	m->count = (size_t)length;
+	return fread(m->at, 1, m->count, from) == m->count &&
+	       fread(&body, sizeof body, 1, from) == 1 && body == masked_crc(m->at, m->count);
+}
+
+// Of an event as amos_event() writes it, whose step follows its time; 0: it has none.
+static int64_t step_of(const struct message *m)
+{
+	enum { TIME = 9, STEP = 2 << 3 | VARINT };
+	uint64_t step = 0;
+	if (m->count <= TIME || m->at[TIME] != STEP)
+		return 0;
+	for (size_t i = TIME + 1, shift = 0; i < m->count && shift < 64; i++, shift += 7) {
+		step |= (uint64_t)(m->at[i] & 127) << shift;
+		if (m->at[i] < 128)
+			break;
+	}
+	return (int64_t)step;
+}
+
 static void write_record(FILE *to, const struct message *m)
 {
 	uint64_t length = m->count;
@@ -88,13 +120,45 @@ void amos_event(FILE *to, const char *tag, int64_t step, double number)
 	write_record(to, &event);
 }
 
-FILE *amos_events_open(const char *dir)
+// The file, to be written from the first record of a later step on, or that is torn.
+static FILE *go_on(const char *path, int64_t step)
 {
-	char host[256] = "", path[4096];
+	FILE *file = amos_file_edit(path, "r+b");
+	long keep = 0;
+	for (struct message m; file && read_record(file, &m) && step_of(&m) <= step;)
+		keep = ftell(file);
+	if (!file || (!fseek(file, keep, SEEK_SET) && !ftruncate(fileno(file), keep)))
+		return file;
+	fclose(file);
+	return NULL;
+}
+
+// The name of the events in `dir`, malloc'd; NULL: there are none.
+static char *find(const char *dir)
+{
+	DIR *all = opendir(dir);
+	char *path = NULL;
+	for (struct dirent *one; all && !path && (one = readdir(all));)
+		if (!strncmp(one->d_name, AMOS_EVENTS, strlen(AMOS_EVENTS)) &&
+		    asprintf(&path, "%s/%s", dir, one->d_name) < 0)
+			path = NULL;
+	if (all)
+		closedir(all);
+	return path;
+}
+
+FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
+{
+	char host[256] = "", path[4096], *old = resumed ? find(dir) : NULL;
+	if (old) {
+		FILE *file = go_on(old, step);
+		free(old);
+		return file;
+	}
 	gethostname(host, sizeof host - 1);
-	snprintf(path, sizeof path, "%s/events.out.tfevents.%lld.%s.%d", dir, (long long)time(NULL),
+	snprintf(path, sizeof path, "%s/" AMOS_EVENTS "%lld.%s.%d", dir, (long long)time(NULL),
 	         host, getpid());
-	FILE *to = fopen(path, "wb");
+	FILE *to = amos_file_edit(path, "wb");
 	if (!to)
 		return NULL;
 	struct message event = {.count = 0};

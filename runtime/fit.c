@@ -79,12 +79,17 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 {
 	double found = amos_number(feed->from->bytes, feed->from->type, at);
 	char wanted[128];
+	bool real = amos_types[feed->to->type].class == 'f';
 	if (feed->to->limit)
 		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
 		         (long long)feed->to->limit - 1);
+	else if (feed->to->type == AMOS_u64)
+		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
+		         (long long)INT64_MAX);
 	else
-		snprintf(wanted, sizeof wanted, "what %s can hold, and no NaN",
-		         amos_types[feed->to->type].name);
+		snprintf(wanted, sizeof wanted, "%s that %s can hold%s",
+		         real ? "numbers" : "whole numbers", amos_types[feed->to->type].name,
+		         real && !data->exact ? ", and no NaN" : "");
 	int64_t per = feed->stream || feed->constant ? 1 : feed->per;
 	const struct amos_opened *file = &data->sources.files[feed->source->file];
 	return amos_fail(AMOS_INPUT, "--data %s=%s: %s %lld is %.17g, wanted %s%s",
@@ -105,14 +110,15 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_count(from->rank, from->dim);
 	bool whole = amos_types[feed->to->type].class != 'f';
-	if (amos_fits(feed->to->type, from->type, whole ? feed->to->limit : 0) ||
-	    (data->exact && !whole)) // one batch may hold what is no number
+	if (amos_fits(feed->to->type, from->type, whole ? feed->to->limit : 0))
 		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
 		int64_t bad =
 		    amos_convert(converted, feed->to->type, bytes, from->type, n, feed->divide);
+		if (bad < 0 && !whole && !data->exact) // one batch may hold what is no number
+			bad = amos_first_nan(converted, feed->to->type, n);
 		if (bad < 0 && feed->to->limit && whole)
 			bad = amos_outside(converted, feed->to->type, n, feed->to->limit,
 			                   feed->to->ignore);
@@ -155,9 +161,11 @@ static int fit_masks(struct amos_data *data)
 			                 "nothing would be hidden",
 			                 labels->name);
 	}
-	if (data->mask >= 0 && !masked)
-		return amos_fail(AMOS_INPUT, "--mask: which input has the labels? Wanted --data "
-		                             "LABELS='masked(SOURCE)' beside --data TOKENS=SOURCE");
+	if ((data->mask >= 0 || data->mask_token >= 0) && !masked)
+		return amos_fail(AMOS_INPUT,
+		                 "--mask%s: which input has the labels? Wanted --data "
+		                 "LABELS='masked(SOURCE)' beside --data TOKENS=SOURCE",
+		                 data->mask >= 0 ? "" : "-token");
 	if (masked && data->mask_token < 0)
 		return amos_fail(
 		    AMOS_INPUT,

@@ -31,7 +31,7 @@ static double peak_megabytes(void)
 // Cuts off the lines of steps after `step`, which are made once more.
 static int cut_lines(const char *path, int64_t step)
 {
-	FILE *file = fopen(path, "r+");
+	FILE *file = amos_file_edit(path, "r+");
 	if (!file)
 		return errno == ENOENT ? AMOS_DONE : amos_fail_errno("read", path);
 	char line[4096];
@@ -40,7 +40,9 @@ static int cut_lines(const char *path, int64_t step)
 	while (fgets(line, sizeof line, file) && line[strlen(line) - 1] == '\n' &&
 	       sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
 		keep = ftell(file);
-	int status = ftruncate(fileno(file), keep) ? amos_fail_errno("write", path) : AMOS_DONE;
+	int status = ferror(file)                    ? amos_fail_errno("read", path)
+	             : ftruncate(fileno(file), keep) ? amos_fail_errno("write", path)
+	                                             : AMOS_DONE;
 	fclose(file);
 	return status;
 }
@@ -59,10 +61,10 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 	int status = resumed ? cut_lines(log->path, step) : AMOS_DONE;
 	if (status)
 		return status;
-	log->lines = fopen(log->path, resumed ? "a" : "w");
+	log->lines = amos_file_edit(log->path, resumed ? "a" : "w");
 	if (log->lines)
 		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // others read whole lines
-	log->events = log->lines ? amos_events_open(dir) : NULL;
+	log->events = log->lines ? amos_events_open(dir, resumed, step) : NULL;
 	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
 }
 
@@ -72,6 +74,14 @@ int amos_log_flush(struct amos_log *log)
 	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
 		return amos_fail_errno("write", log->path);
 	return AMOS_DONE;
+}
+
+int amos_log_sync(struct amos_log *log)
+{
+	int status = amos_log_flush(log);
+	if (!status && (fsync(fileno(log->lines)) || fsync(fileno(log->events))))
+		status = amos_fail_errno("write", log->path);
+	return status;
 }
 
 int amos_log_close(struct amos_log *log, int status)
@@ -140,11 +150,46 @@ void amos_say(struct amos_log *log, const char *fmt, ...)
 	if (log->shown)
 		fputs("\r\033[K", stderr);
 	log->shown = false;
-	vfprintf(stderr, fmt, args);
+	char *text = NULL;
+	if (vasprintf(&text, fmt, args) < 0)
+		text = NULL;
 	va_end(args);
+	amos_print(stderr, text ? text : "", "");
+	free(text);
 }
 
 // ---- command.json ---------------------------------------------------------------------
+
+static int write_command(const char *path, const json_t *all)
+{
+	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
+	if (!text)
+		return errno == ENOMEM
+		           ? amos_no_memory(path)
+		           : amos_fail(AMOS_INPUT,
+		                       "%s: the command is not UTF-8: give files names that are",
+		                       path);
+	struct amos_file file;
+	int status = amos_file_begin(&file, path, AMOS_OWN);
+	if (!status) {
+		fprintf(file.to, "%s\n", text);
+		status = amos_file_keep(&file);
+	}
+	free(text);
+	return status;
+}
+
+// Words that the next command restores: bytes that JSON has no place for are kept (visible.c).
+static json_t *word_json(const char *word)
+{
+	size_t count = amos_visible(NULL, 0, word, true);
+	char *text = malloc(count + 1);
+	if (text)
+		amos_visible(text, count + 1, word, true);
+	json_t *json = text ? json_string(text) : NULL;
+	free(text);
+	return json;
+}
 
 int amos_command_keep(const char *dir, const struct amos_model *model,
                       const struct amos_options *options)
@@ -153,23 +198,75 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 	if (!getcwd(cwd, sizeof cwd))
 		cwd[0] = 0;
 	snprintf(path, sizeof path, "%s/command.json", dir);
+	bool whole = true;
+	errno = 0;
 	json_t *argv = json_array();
 	for (int i = 0; i < options->argc; i++)
-		json_array_append_new(argv, json_string_nocheck(options->argv[i]));
+		whole &= !json_array_append_new(argv, word_json(options->argv[i]));
 	json_t *all =
-	    json_pack("{s:o, s:s, s:s, s:s, s:s}", "command", argv, "folder", cwd, "model",
-	              model->name ? model->name : "", "target", model->target ? model->target : "",
-	              "chosen", model->note ? model->note : "");
-	struct amos_file file;
-	int status =
-	    all ? amos_file_open(&file, path)
-	        : amos_fail(AMOS_INPUT, "%s: the command is not UTF-8: give files names that are",
-	                    path);
-	if (!status) {
-		json_dumpf(all, file.to, JSON_INDENT(2));
-		fputs("\n", file.to);
-		status = amos_file_keep(&file);
-	}
+	    json_pack("{s:o, s:o, s:s, s:s, s:s}", "command", argv, "folder", word_json(cwd),
+	              "model", model->name ? model->name : "", "target",
+	              model->target ? model->target : "", "chosen", model->note ? model->note : "");
+	int status = write_command(path, whole ? all : NULL);
+	json_decref(all);
+	return status;
+}
+
+// *all is NULL if the file is missing or damaged. Fails if the machine does.
+static int read_command(const char *dir, char *path, size_t room, json_t **all)
+{
+	json_error_t error;
+	snprintf(path, room, "%s/command.json", dir);
+	*all = NULL;
+	FILE *file = fopen(path, "r");
+	if (!file)
+		return amos_errno_status() == AMOS_MACHINE ? amos_fail_errno("read", path)
+		                                           : AMOS_DONE;
+	*all = json_loadf(file, 0, &error);
+	bool memory = !*all && json_error_code(&error) == json_error_out_of_memory;
+	int status = ferror(file) ? amos_fail_errno("read", path)
+	             : memory     ? amos_no_memory(path)
+	                          : AMOS_DONE;
+	fclose(file);
+	return status;
+}
+
+static const char *file_part(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? slash + 1 : path;
+}
+
+int amos_command_found(const char *dir, bool *found)
+{
+	char path[4096];
+	json_t *all;
+	int status = read_command(dir, path, sizeof path, &all);
+	*found = json_is_array(json_object_get(all, "command"));
+	json_decref(all);
+	return status;
+}
+
+int amos_command_wrote(const char *dir, const char *path, bool *wrote)
+{
+	char from[4096];
+	json_t *all, *name = word_json(file_part(path));
+	int status = read_command(dir, from, sizeof from, &all);
+	*wrote = name && json_equal(json_object_get(all, "trained"), name);
+	json_decref(name);
+	json_decref(all);
+	return status;
+}
+
+int amos_command_writes(const char *dir, const char *path)
+{
+	char to[4096];
+	json_t *all;
+	int status = read_command(dir, to, sizeof to, &all);
+	bool set = !json_object_set_new(all, "trained", word_json(file_part(path)));
+	if (!status)
+		status = set ? write_command(to, all)
+		             : amos_fail(AMOS_INPUT, "%s: missing or damaged", to);
 	json_decref(all);
 	return status;
 }
@@ -177,9 +274,10 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 int amos_command(const char *dir, int *argc, char ***argv)
 {
 	char path[4096];
-	snprintf(path, sizeof path, "%s/command.json", dir);
-	json_error_t error;
-	json_t *all = access(path, R_OK) ? NULL : json_load_file(path, 0, &error);
+	json_t *all;
+	int status = read_command(dir, path, sizeof path, &all);
+	if (status)
+		return status;
 	json_t *command = json_object_get(all, "command");
 	size_t n = json_array_size(command), bytes = 0;
 	for (size_t i = 0; i < n; i++)
@@ -190,11 +288,15 @@ int amos_command(const char *dir, int *argc, char ***argv)
 	for (size_t i = 0; at && i < n; i++) {
 		const char *word = json_string_value(json_array_get(command, i));
 		(*argv)[i] = at;
-		at = stpcpy(at, word ? word : "") + 1;
+		stpcpy(at, word ? word : "");
+		amos_restore(at);
+		at += strlen(at) + 1;
 	}
 	if (*argv)
 		(*argv)[n] = NULL;
 	json_decref(all);
+	if (n && !*argv)
+		return amos_no_memory(dir);
 	return *argv ? AMOS_DONE
 	             : amos_fail(AMOS_INPUT, "%s: no run to go on with: %s", dir,
 	                         all ? "command.json has no command"

@@ -7,7 +7,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum group { COMMON = 1, DATA = 2, SHAPE = 4, LOOP = 8, OUT = 16, JSON = 32 };
+enum group {
+	COMMON = 1 << 0,
+	DATA = 1 << 1,
+	SPLIT = 1 << 2,
+	MASK = 1 << 3,
+	WORK = 1 << 4,
+	DRAW = 1 << 5,
+	SHAPE = 1 << 6,
+	STEP = 1 << 7,
+	LOOP = 1 << 8,
+	OUT = 1 << 9,
+	JSON = 1 << 10,
+	KEEP = 1 << 11,
+	RUN = DATA | MASK | WORK | DRAW, // what runs the model
+};
 
 struct command {
 	const struct amos_model *model;
@@ -104,14 +118,33 @@ static const char *text(const char *s)
 
 // ---- what verbs share -----------------------------------------------------------------
 
+static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
+{
+	bool last;
+	int status = amos_keeps_last(&c->options, &last);
+	return status ? status : amos_checkpoint_open(c->checkpoint, last, to);
+}
+
+static int load_checkpoint(const struct command *c, struct amos *m)
+{
+	struct amos_checkpoint *checkpoint;
+	int status = open_checkpoint(c, &checkpoint);
+	if (!status)
+		status = amos_checkpoint_load(checkpoint, m);
+	amos_checkpoint_close(checkpoint);
+	return status;
+}
+
 static int open_model(const struct command *c, struct amos **m)
 {
-	struct amos_point point;
 	int64_t seed = c->options.seed < 0 ? 0 : c->options.seed;
 	int status = amos_open(c->model, c->options.threads < 0 ? 0 : c->options.threads, seed,
 	                       NULL, NULL, m);
+	int64_t missing = status ? 0 : amos_threads_missing(*m);
+	if (missing && !c->options.quiet)
+		fprintf(stderr, "note: %lld threads could not be started\n", (long long)missing);
 	if (!status && c->checkpoint)
-		status = amos_load(*m, c->checkpoint, &point);
+		status = load_checkpoint(c, *m);
 	return status;
 }
 
@@ -135,6 +168,10 @@ void amos_result_print(FILE *to, const struct amos_result *r, int json)
 	number(to, "accuracy", r->accuracy, json);
 	number(to, "eval_loss", r->eval_loss, json);
 	number(to, "eval_accuracy", r->eval_accuracy, json);
+	if (isfinite(r->best.loss))
+		number(to, "best_step", (double)r->best.step, json);
+	number(to, "best_loss", r->best.loss, json);
+	number(to, "constant_loss", r->constant.loss, json);
 	number(to, "seconds", r->seconds, json);
 	if (json)
 		fprintf(to, ", \"stopped\": %s}\n", r->stopped ? "true" : "false");
@@ -154,12 +191,30 @@ static void introduce(const struct amos *m, const struct amos_data *data)
 
 // ---- verbs ----------------------------------------------------------------------------
 
+// PROGRAM.run, unless -o or --resume says otherwise.
+static int choose_folder(struct command *c, char **folder)
+{
+	const char *program = c->options.argv[0], *slash = strrchr(program, '/');
+	*folder = NULL;
+	if (c->options.out || c->options.resume)
+		return AMOS_DONE;
+	if (asprintf(folder, "%s.run", slash ? slash + 1 : program) < 0)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", program);
+	c->options.out = *folder;
+	return AMOS_DONE;
+}
+
 static int verb_train(struct command *c)
 {
 	struct amos *m = NULL;
 	struct amos_data *data = NULL;
 	struct amos_result result;
-	int status = open_model(c, &m);
+	char *folder, why[256];
+	int status = choose_folder(c, &folder);
+	if (!status && !c->options.resume)
+		status = amos_folder_free(c->options.out, c->options.overwrite);
+	if (!status)
+		status = open_model(c, &m);
 	if (!status)
 		status = open_data(c, 0, (const char *const[]){"train", "eval", NULL}, &data);
 	if (!status && !c->options.quiet)
@@ -168,8 +223,12 @@ static int verb_train(struct command *c)
 		status = amos_train(m, data, &c->options, &result);
 	if (!status && (c->options.json || !c->options.quiet))
 		amos_result_print(stdout, &result, c->options.json);
+	if (!status && isfinite(result.constant.loss))
+		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
+		        amos_constant_text(why, sizeof why, &result.constant));
 	amos_data_close(data);
 	amos_close(m);
+	free(folder);
 	return status;
 }
 
@@ -231,6 +290,8 @@ static int verb_run(struct command *c)
 	if (!status)
 		status = open_data(c, 1, (const char *const[]){name, NULL}, &data);
 	if (!status)
+		status = amos_output_check(c->options.out);
+	if (!status)
 		status = amos_data_eval(data, m, 0, 1);
 	if (!status)
 		status = amos_call(m, entry, NULL, NULL);
@@ -247,9 +308,10 @@ static int verb_export(struct command *c)
 	struct amos_checkpoint *checkpoint;
 	if (!c->options.out)
 		return amos_fail(AMOS_USAGE, "export: wanted -o OUT.npz");
-	int status = amos_checkpoint_open(c->checkpoint, &checkpoint);
+	int status = open_checkpoint(c, &checkpoint);
 	if (status)
 		return status;
+	status = amos_output_check(c->options.out);
 	int64_t n = 0, slots = amos_checkpoint_slots(checkpoint);
 	struct amos_array *arrays = calloc((size_t)slots + 1, sizeof *arrays);
 	for (int64_t i = 0; arrays && i < slots; i++) {
@@ -257,8 +319,10 @@ static int verb_export(struct command *c)
 		arrays[n] = amos_checkpoint_slot(checkpoint, i, &kind);
 		n += kind >= PARAMETER && kind < STATE;
 	}
-	status = arrays ? amos_npz_write(c->options.out, n, arrays)
-	                : amos_fail(AMOS_MACHINE, "export: out of memory");
+	if (!arrays)
+		status = amos_fail(AMOS_MACHINE, "export: out of memory");
+	if (!status)
+		status = amos_npz_write(c->options.out, n, arrays);
 	free(arrays);
 	amos_checkpoint_close(checkpoint);
 	return status;
@@ -287,15 +351,15 @@ static int verb_info(struct command *c)
 }
 
 static const struct verb verbs[] = {
-    {"train", COMMON | DATA | LOOP | OUT | JSON, 0,
+    {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON, 0,
      "Trains the model this program was compiled from.", verb_train},
-    {"eval", COMMON | DATA | JSON, 1, "Loss and metrics over all the data, or the part held out.",
-     verb_eval},
-    {"run", COMMON | DATA | OUT, 1, "Outputs on one batch of the inputs' exact shapes, as OUT.npz.",
+    {"eval", COMMON | RUN | SPLIT | JSON | KEEP, 1,
+     "Loss and metrics over all the data, or the part held out.", verb_eval},
+    {"run", COMMON | RUN | OUT | KEEP, 1,
+     "Outputs on one batch of the inputs' exact shapes, as OUT.npz.", verb_run},
+    {"grad", COMMON | RUN | OUT | KEEP, 1, "Outputs, loss and gradients on one batch, as OUT.npz.",
      verb_run},
-    {"grad", COMMON | DATA | OUT, 1, "Outputs, loss and gradients on one batch, as OUT.npz.",
-     verb_run},
-    {"export", COMMON | OUT, 2, "The parameters of a checkpoint or run folder as OUT.npz.",
+    {"export", COMMON | OUT | KEEP, 2, "The parameters of a checkpoint or run folder as OUT.npz.",
      verb_export},
     {"info", COMMON, 0, "What this program was compiled from, and the memory it needs.", verb_info},
 };
@@ -318,6 +382,10 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 	parse(c, argc, argv);
 	if (!c->options.resume)
 		return AMOS_DONE;
+	if (c->options.overwrite || c->options.out)
+		return amos_fail(AMOS_USAGE,
+		                 "--resume goes on in its own folder; --overwrite and -o "
+		                 "are for another run");
 	int words;
 	int status = amos_command(c->options.resume, &words, began);
 	if (status)
@@ -362,7 +430,10 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 	if (!status)
 		status = c.verb->run(&c);
 	free(began);
-	if (status)
-		fprintf(stderr, "%s: %s\n", argv[0], amos_error());
+	if (status) {
+		fprintf(stderr, "%s: ", argv[0]);
+		amos_print(stderr, amos_error(), "  ");
+		fputs("\n", stderr);
+	}
 	return status;
 }

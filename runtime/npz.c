@@ -1,17 +1,35 @@
 // npz.c: arrays in zip files, as numpy writes them.
 // Takes libzip. Gives amos_npz_read, amos_npz_write. Keeps: a file appears only when it is whole.
 #include "rt.h"
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <zip.h>
+#include <zlib.h>
 
 // ---- reading --------------------------------------------------------------------------
 
-// The array's name of an entry: without .npy. NULL: not an array. malloc'd.
-static char *entry_name(const char *file)
+static bool by_machine(zip_error_t *error)
 {
-	size_t n = strlen(file);
-	return n > 4 && !strcmp(file + n - 4, ".npy") ? strndup(file, n - 4) : NULL;
+	int kind = zip_error_system_type(error), cause = zip_error_code_system(error);
+	errno = cause;
+	return zip_error_code_zip(error) == ZIP_ER_MEMORY ||
+	       (kind == ZIP_ET_ZLIB && cause == Z_MEM_ERROR) ||
+	       (kind == ZIP_ET_SYS && cause && amos_errno_status() == AMOS_MACHINE);
+}
+
+static int zip_failure(zip_error_t *error, const char *path, const char *what)
+{
+	return amos_fail(by_machine(error) ? AMOS_MACHINE : AMOS_INPUT, "%s: %s: %s", path, what,
+	                 zip_error_strerror(error));
+}
+
+// Bytes of the array's name in an entry's: without .npy. 0: not an array.
+static size_t name_size(const char *entry)
+{
+	size_t n = strlen(entry);
+	return n > 4 && !strcmp(entry + n - 4, ".npy") ? n - 4 : 0;
 }
 
 static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct amos_array *array)
@@ -20,19 +38,24 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	zip_file_t *file =
 	    zip_stat_index(zip, index, 0, &about) ? NULL : zip_fopen_index(zip, index, 0);
 	if (!file)
-		return amos_fail(AMOS_INPUT, "%s: damaged: %s", path, zip_strerror(zip));
+		return zip_failure(zip_get_error(zip), path, "damaged");
 	void *bytes = malloc(about.size + 1);
 	zip_int64_t got = bytes ? zip_fread(file, bytes, about.size) : -1;
 	// The check sum is compared when the end is read.
 	char end;
 	if (got >= 0 && zip_fread(file, &end, 1))
 		got = -1;
+	int status = by_machine(zip_file_get_error(file))
+	                 ? zip_failure(zip_file_get_error(file), path, "cannot read it")
+	                 : AMOS_DONE;
 	zip_fclose(file);
 	if (!bytes)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	if (got != (zip_int64_t)about.size) {
 		free(bytes);
-		return amos_fail(AMOS_INPUT, "%s: the entry %s is damaged", path, about.name);
+		return status
+		           ? status
+		           : amos_fail(AMOS_INPUT, "%s: the entry %s is damaged", path, about.name);
 	}
 	struct amos_blob blob = {bytes, about.size, bytes, 0};
 	char where[1024];
@@ -46,13 +69,15 @@ static int read_entries(zip_t *zip, const char *path, const char *key, int64_t *
 	zip_int64_t count = zip_get_num_entries(zip, 0);
 	for (zip_int64_t i = 0; i < count; i++) {
 		const char *file = zip_get_name(zip, (zip_uint64_t)i, 0);
-		char *name = file ? entry_name(file) : NULL;
-		if (!name || (key && strcmp(name, key))) {
-			free(name);
+		if (!file)
+			return zip_failure(zip_get_error(zip), path, "damaged");
+		size_t size = name_size(file);
+		if (!size || (key && (strlen(key) != size || strncmp(file, key, size))))
 			continue;
-		}
-		arrays[*n].name = name;
-		int status = read_entry(zip, (zip_uint64_t)i, path, &arrays[(*n)++]);
+		struct amos_array *array = &arrays[(*n)++];
+		array->name = amos_array_name(strndup(file, size));
+		int status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
+		                         : amos_no_memory(path);
 		if (status)
 			return status;
 	}
@@ -65,14 +90,15 @@ int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_arr
 {
 	*n = 0;
 	*arrays = NULL;
-	int code;
-	zip_t *zip = zip_open(path, ZIP_RDONLY, &code);
+	int code, file = amos_input(path, 0);
+	if (file < 0)
+		return amos_fail_errno("read", path);
+	zip_t *zip = zip_fdopen(file, 0, &code);
 	if (!zip) {
+		close(file);
 		zip_error_t error;
 		zip_error_init_with_code(&error, code);
-		int status =
-		    amos_fail(code == ZIP_ER_MEMORY ? AMOS_MACHINE : AMOS_INPUT,
-		              "%s: cannot read it as npz: %s", path, zip_error_strerror(&error));
+		int status = zip_failure(&error, path, "cannot read it as npz");
 		zip_error_fini(&error);
 		return status;
 	}

@@ -77,6 +77,15 @@ static bool same_name(const char *field, const char *given)
 	return !*field && !*given;
 }
 
+int amos_keeps_last(const struct amos_options *options, bool *last)
+{
+	const char *keep = options->keep ? options->keep : "best";
+	*last = !strcmp(keep, "last");
+	return *last || !strcmp(keep, "best")
+	           ? AMOS_DONE
+	           : amos_fail(AMOS_USAGE, "--keep: expected best or last, found '%s'", keep);
+}
+
 int amos_option(struct amos_options *options, const char *name, const char *value)
 {
 #define OPTION(field, letter, group, type, argument, help)                                         \

@@ -1,19 +1,25 @@
 // process.c: for a program's main: signals, and output that cannot be written, end it by a status.
-// Takes file.c. Gives amos_signals(), amos_output(). Keeps: what is half written is removed.
+// Takes file.c. Gives amos_standard(), amos_signals(), amos_output(). Keeps: what is half written
+// is removed.
 #include "rt.h"
 #include <errno.h>
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static void (*ending)(void); // NULL, or what amos_signals() was given
-
-static void end(int status, const char *text)
+void amos_standard(void)
 {
-	amos_file_interrupted();
-	if (ending)
-		ending();
+	for (int file = STDIN_FILENO; file <= STDERR_FILENO; file++)
+		if (fcntl(file, F_GETFD) < 0 &&
+		    open("/dev/null", file == STDIN_FILENO ? O_WRONLY : O_RDONLY) != file)
+			_exit(AMOS_MACHINE);
+}
+
+static _Noreturn void end(int status, const char *text)
+{
+	amos_file_drop_all();
 	ssize_t ignored = write(STDERR_FILENO, text, strlen(text));
 	(void)ignored;
 	_exit(status);
@@ -38,13 +44,12 @@ static void interrupted(int unused)
 	amos_interrupt("\ninterrupted\n");
 }
 
-void amos_signals(void (*drop)(void))
+void amos_signals(void)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	for (int i = 0; i < COUNT(ends); i++)
 		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
 			signal(ends[i], SIG_IGN);
-	ending = drop;
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);

@@ -7,12 +7,7 @@
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 
-// ---- status.c: errors, random numbers -------------------------------------------------
-
-// Sets amos_error() and answers `status`.
-int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// AMOS_MACHINE, or AMOS_INPUT where the path is at fault.
-int amos_fail_errno(const char *doing, const char *path);
+// ---- numbers.c: element types, random numbers ------------------------------------------
 
 enum { // types.def
 #define T(name, ctype, bytes, cls, onnx) AMOS_##name,
@@ -30,34 +25,14 @@ extern const struct amos_type amos_types[AMOS_TYPES];
 uint64_t amos_mix(uint64_t);                                 // splitmix64's increment and finalizer
 uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b); // a counter function
 
-// ---- file.c: files written aside ------------------------------------------------------
-
-// A file that appears under its name only when it is whole and on the disk. A device or pipe gets
-// the whole when it is kept.
-struct amos_file {
-	FILE *to;
-	char *path, *target, *aside; // as given; what it leads to; where `to` writes
-	bool device;
-};
-int amos_file_open(struct amos_file *, const char *path);
-int amos_file_keep(struct amos_file *); // flush, sync, rename, sync the folder; on failure dropped
-void amos_file_drop(struct amos_file *);
-// Removes what a process that was killed has left in a folder where no other writes.
-void amos_file_sweep(const char *folder);
-void amos_file_interrupted(void); // in a handler: removes what is being written aside
-
-// ---- process.c ------------------------------------------------------------------------
-
-// In a handler: removes files half written, writes `text`, ends with AMOS_MACHINE.
-void amos_interrupt(const char *text);
-
 // ---- convert.c: elements of one type as another ---------------------------------------
 
 // n elements, divided by `divide` on the way to floats. -1, or the first that does not fit: out of
-// the type's range, a fraction that should be an integer, NaN. Floats are written all the same, of
-// integers those before it.
+// the type's range, a fraction that should be an integer, a NaN likewise. Floats are written all
+// the same, of integers those before it.
 int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
                      double divide);
+int64_t amos_first_nan(const void *at, int type, int64_t n); // -1: none of n elements is
 // Every value of one type is a value of the other and, with a limit, in [0, limit).
 bool amos_fits(int to_type, int from_type, int64_t limit);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
@@ -82,6 +57,8 @@ int64_t amos_count(int rank, const int64_t *dim); // elements; -1: more than mem
 // the file.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
 void amos_array_free(struct amos_array *);
+// The name of an array as models have it (visible.c), in the place of `name`, which it may free.
+char *amos_array_name(char *name);
 // Turns the bytes of each element round, in memory of the array's own.
 int amos_array_swap(struct amos_array *, const char *where);
 
@@ -110,6 +87,25 @@ int amos_text_open(const char *path, const char *vocabulary, struct amos_array *
                    struct amos_vocabulary *);
 int amos_vocabulary_write(const struct amos_vocabulary *, const char *path);
 
+// ---- features.c ------------------------------------------------------------------------
+
+int amos_check_cpu(const struct amos_model *); // fails where this CPU lacks what the code may use
+
+// ---- pool.c: threads -------------------------------------------------------------------
+
+int64_t amos_nanoseconds(void);
+
+struct amos_pool;
+// The caller's thread and others that wait for work, `threads` in all, or as many as the machine
+// starts. Thread i has `pad` bytes at pads + i * pad. NULL: out of memory.
+struct amos_pool *amos_pool_open(int64_t threads, char *pads, int64_t pad);
+void amos_pool_close(struct amos_pool *); // NULL is allowed
+int64_t amos_pool_threads(const struct amos_pool *);
+// Launches lie between begin and end, in which the threads do not sleep. They take no memory.
+void amos_pool_begin(struct amos_pool *);
+void amos_pool_end(struct amos_pool *);
+void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n);
+
 // ---- cpu.c: the blocks of a model -----------------------------------------------------
 
 const void *amos_params(const struct amos *);
@@ -117,7 +113,9 @@ const void *amos_state(const struct amos *);
 
 // ---- events.c, log.c: the run folder --------------------------------------------------
 
-FILE *amos_events_open(const char *dir); // NULL: errno says why
+#define AMOS_EVENTS "events.out.tfevents."
+// A new file, or with `resumed` that of the run without what comes after `step`. NULL: errno tells.
+FILE *amos_events_open(const char *dir, bool resumed, int64_t step);
 void amos_event(FILE *, const char *tag, int64_t step, double number);
 
 struct amos_log {
@@ -135,24 +133,35 @@ double amos_now(void); // seconds
 int amos_log_open(struct amos_log *, const char *dir, int64_t step, const struct amos_options *);
 int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
 int amos_log_flush(struct amos_log *);             // to the file; else twice a second
+int amos_log_sync(struct amos_log *);              // to the disk
 int amos_log_close(struct amos_log *, int status); // `status`, or that of writing what is left
 void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, double rate,
                    const char *unit, double left, bool last);
 void amos_say(struct amos_log *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+int amos_command_found(const char *dir, bool *found); // Is there a command.json of a run?
 int amos_command_keep(const char *dir, const struct amos_model *, const struct amos_options *);
 
 // ---- evaluate.c, train.c --------------------------------------------------------------
 
-struct amos_mean { // of a measure, each sample counting once
-	double sum;
-	int64_t samples;
-};
 // Adds the entry's out of that name, itself a mean over so many; nothing where it has none.
 void amos_mean_add(struct amos_mean *, const struct amos *, const struct amos_entry *,
                    const char *out, int64_t samples);
 double amos_mean(const struct amos_mean *); // NAN: of none, or of what is no number
 
 bool amos_stopping(void); // an interrupt wishes the training to stop
+// Finds the best constant answer to the samples that are evaluated: the labels' frequencies, or
+// the targets' means. Nothing where the model does not name its labels, or they are too few.
+int amos_constant(struct amos *, const struct amos_data *, struct amos_constant *);
+
+// ---- identity.c, folder.c: what a run is of, and where it lies ------------------------
+
+// Lines "NAME\tVALUE\n", malloc'd; NULL: out of memory. After fit.
+char *amos_identity(const struct amos *, const struct amos_data *);
+// Fails where they differ, by the first difference. `run` is what the message begins with.
+int amos_identity_check(const char *run, const char *expected, const char *found);
+// The folder, made, or emptied of another run with --overwrite, or with --resume as it stands; and
+// locked, as long as the descriptor is open (-1: it is not), even where the call fails.
+int amos_folder_open(const char *dir, const struct amos_options *, int *folder);
 
 // ---- source.c: what --data names ------------------------------------------------------
 

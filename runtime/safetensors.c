@@ -51,7 +51,7 @@ static int read_tensors(const char *path, size_t start, const char *key, json_t 
 		if (!strcmp(name, "__metadata__") || (key && strcmp(name, key)))
 			continue;
 		struct amos_array *array = &arrays[(*n)++];
-		array->name = strdup(name);
+		array->name = amos_array_name(strdup(name));
 		int status = array->name ? read_tensor(path, start, name, about, array)
 		                         : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
 		if (status)
@@ -74,12 +74,15 @@ int amos_arrays_safetensors(const char *path, const char *key, int64_t *n,
 	uint64_t size = 0;
 	if (blob.count >= 8)
 		memcpy(&size, blob.at, 8);
+	json_error_t error = {0};
 	json_t *header = blob.count >= 8 && size <= blob.count - 8
-	                     ? json_loadb((const char *)blob.at + 8, size, 0, NULL)
+	                     ? json_loadb((const char *)blob.at + 8, size, 0, &error)
 	                     : NULL;
 	amos_blob_free(&blob);
 	*arrays = header ? calloc(json_object_size(header) + 1, sizeof **arrays) : NULL;
-	if (!json_is_object(header))
+	if (!header && json_error_code(&error) == json_error_out_of_memory)
+		status = amos_no_memory(path);
+	else if (!json_is_object(header))
 		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or cut off", path);
 	else
 		status = *arrays ? read_tensors(path, 8 + size, key, header, n, *arrays)

@@ -1,10 +1,11 @@
-// start.c: where a compiled trainer starts. Linked only into programs that have no main of their
-// own.
+// start.c: where a compiled trainer starts.
 #include "amos.h"
 
 int main(int argc, char **argv)
 {
-	amos_signals(NULL);
+	amos_memory_ends(argv[0]);
+	amos_standard();
+	amos_signals();
 	amos_output();
 	return amos_main(&amos_model, argc, argv);
 }

@@ -144,7 +144,7 @@ static int read_row(const char *path, long number, const char *line, const struc
 
 int amos_array_csv(const char *path, const char *columns, struct amos_array *array)
 {
-	FILE *file = fopen(path, "r");
+	FILE *file = amos_input_stream(path);
 	if (!file)
 		return amos_fail_errno("read", path);
 	struct picked *picked = calloc(1, sizeof *picked);
@@ -160,6 +160,8 @@ int amos_array_csv(const char *path, const char *columns, struct amos_array *arr
 			array->dim[0]++;
 		}
 	}
+	if (!status)
+		status = amos_all_read(file, path);
 	if (!status && !array->dim[0])
 		status = amos_fail(AMOS_INPUT, "%s: no numbers in the file", path);
 	array->rank = picked && picked->count > 1 ? 2 : 1;
@@ -210,9 +212,11 @@ static int read_line(const char *path, long number, const char *line, const char
 	json_t *object = json_loads(line, JSON_DECODE_ANY, &error);
 	json_t *value = field ? json_object_get(object, field) : object;
 	snprintf(where, sizeof where, "%s: line %ld", path, number);
-	int status = !object  ? amos_fail(AMOS_INPUT, "%s: not JSON: %s", where, error.text)
-	             : !value ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, field)
-	                      : add_numbers(value, where, array, 1, !array->dim[0], column);
+	bool memory = !object && json_error_code(&error) == json_error_out_of_memory;
+	int status = memory    ? amos_no_memory(where)
+	             : !object ? amos_fail(AMOS_INPUT, "%s: not JSON: %s", where, error.text)
+	             : !value  ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, field)
+	                       : add_numbers(value, where, array, 1, !array->dim[0], column);
 	json_decref(object);
 	array->dim[0]++;
 	return status;
@@ -220,7 +224,7 @@ static int read_line(const char *path, long number, const char *line, const char
 
 int amos_array_jsonl(const char *path, const char *field, struct amos_array *array)
 {
-	FILE *file = fopen(path, "r");
+	FILE *file = amos_input_stream(path);
 	if (!file)
 		return amos_fail_errno("read", path);
 	struct column column = {0};
@@ -231,6 +235,8 @@ int amos_array_jsonl(const char *path, const char *field, struct amos_array *arr
 	for (long number = 1; !status && getline(&line, &room, file) > 0; number++)
 		if (line[strspn(line, " \t\r\n")])
 			status = read_line(path, number, line, field, array, &column);
+	if (!status)
+		status = amos_all_read(file, path);
 	if (!status && !array->dim[0])
 		status = amos_fail(AMOS_INPUT, "%s: no lines in the file", path);
 	if (!status)

@@ -27,7 +27,7 @@ static int append(struct amos_blob *all, size_t *room, const char *path, size_t 
 		all->base = more;
 		all->at = more;
 	}
-	int file = open(path, O_RDONLY | O_CLOEXEC);
+	int file = amos_input(path, 0);
 	ssize_t got = file < 0 ? -1 : 0;
 	while (file >= 0 && size && (got = read(file, (char *)all->base + all->count, size)) > 0) {
 		all->count += (size_t)got;
@@ -37,6 +37,16 @@ static int append(struct amos_blob *all, size_t *room, const char *path, size_t 
 	if (file >= 0)
 		close(file);
 	return status;
+}
+
+// True for a file and for a link to one. Links to folders are not followed: such walks need not
+// end.
+static bool is_file(const FTSENT *entry, size_t *size)
+{
+	struct stat about = *entry->fts_statp;
+	bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
+	*size = (size_t)about.st_size;
+	return entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode));
 }
 
 static int read_folder(const char *path, struct amos_blob *all)
@@ -49,14 +59,16 @@ static int read_folder(const char *path, struct amos_blob *all)
 	int status = AMOS_DONE;
 	size_t room = 0;
 	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
-		if (entry->fts_info == FTS_F)
-			status = append(all, &room, entry->fts_accpath,
-			                (size_t)entry->fts_statp->st_size);
+		size_t size;
+		if (is_file(entry, &size))
+			status = append(all, &room, entry->fts_accpath, size);
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
 			errno = entry->fts_errno;
 			status = amos_fail_errno("read", entry->fts_path);
 		}
 	}
+	if (!status && errno)
+		status = amos_fail_errno("read", path);
 	fts_close(walk);
 	if (!status && !all->count)
 		status = amos_fail(AMOS_INPUT, "%s: no text in the folder", path);
@@ -81,7 +93,7 @@ static int line_byte(const char *line, size_t length)
 
 static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 {
-	FILE *file = fopen(path, "rb");
+	FILE *file = amos_input_stream(path);
 	if (!file)
 		return amos_fail_errno("read", path);
 	char line[64];
@@ -99,6 +111,8 @@ static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 		if (byte >= 0)
 			seen[byte] = true;
 	}
+	if (!status)
+		status = amos_all_read(file, path);
 	fclose(file);
 	if (!status && !vocabulary->count)
 		status = amos_fail(AMOS_INPUT, "%s: the vocabulary is empty", path);
@@ -119,7 +133,7 @@ static void distinct_bytes(const unsigned char *at, size_t count,
 int amos_vocabulary_write(const struct amos_vocabulary *vocabulary, const char *path)
 {
 	struct amos_file file;
-	int status = amos_file_open(&file, path);
+	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (status)
 		return status;
 	for (int i = 0; i < vocabulary->count; i++) {

@@ -4,13 +4,10 @@
 // going on from one changes no bit.
 #include "rt.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 struct training {
@@ -21,12 +18,13 @@ struct training {
 	int64_t loss;                            // out of both; -1: none
 	int64_t step_slot, left_slot;            // amos.step, amos.left; -1: a batch is a step
 	int64_t steps, runs;                     // where to end
-	int64_t evaluated;                       // step of the last evaluation
-	char *dir, *last, *best;
+	int64_t epoch;                           // by the batches used
+	const char *dir;
+	char *last, *best, *identity;
 	int folder; // dir, open and locked; -1
 	struct amos_point point;
 	struct amos_log log;
-	struct amos_mean losses, accuracies; // since the last line
+	struct amos_mean ending; // losses of the last tenth
 	double line_time, save_time, begin_time;
 	int64_t line_run, begin_run;
 	struct amos_result *result;
@@ -61,6 +59,7 @@ static void release_interrupts(const struct sigaction *before)
 {
 	for (int i = 0; i < SIGNALS; i++)
 		sigaction(signals[i], &before[i], NULL);
+	interrupts = 0;
 }
 
 bool amos_stopping(void)
@@ -73,29 +72,34 @@ bool amos_stopping(void)
 static int save(struct training *t, const char *path)
 {
 	t->save_time = amos_now();
-	int status = amos_log_flush(&t->log); // no step of the checkpoint's is missing in the log
-	return status ? status : amos_save(t->m, path, &t->point);
+	int status = amos_log_sync(&t->log); // no step of the checkpoint's is missing in the log
+	return status ? status : amos_save(t->m, path, &t->point, t->identity);
 }
 
 // Until something has been evaluated the last is the best: one file of two names.
+static int name_best(struct training *t)
+{
+	if (isfinite(t->point.best.loss) || amos_file_link(t->last, t->best))
+		return AMOS_DONE;
+	return save(t, t->best);
+}
+
 static int save_last(struct training *t)
 {
 	int status = save(t, t->last);
-	if (status || isfinite(t->point.best))
-		return status;
-	if ((unlink(t->best) && errno != ENOENT) || link(t->last, t->best))
-		return save(t, t->best); // on file systems without links
-	return AMOS_DONE;
+	return status ? status : name_best(t);
 }
 
 static int evaluate(struct training *t)
 {
 	struct amos_result *r = t->result;
-	t->evaluated = t->point.step;
+	t->point.owing = 1;
 	int status = amos_evaluate(t->m, t->data, r);
 	if (status || interrupts)
 		return status;
-	bool better = r->eval_loss < t->point.best;
+	t->point.owing = 0;
+	t->point.held = (struct amos_held){t->point.step, r->eval_loss, r->eval_accuracy};
+	bool better = r->eval_loss < t->point.best.loss;
 	char accuracy[64] = "";
 	if (isfinite(r->eval_accuracy))
 		snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", r->eval_accuracy);
@@ -106,7 +110,7 @@ static int evaluate(struct training *t)
 	status = amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
 	if (status || !better)
 		return status;
-	t->point.best = r->eval_loss;
+	t->point.best = t->point.held;
 	return save(t, t->best);
 }
 
@@ -129,6 +133,14 @@ static int64_t counter(const struct training *t, int64_t slot)
 	return count;
 }
 
+static int64_t last_step(const struct training *t)
+{
+	if (t->runs == INT64_MAX || t->point.run == 0)
+		return t->steps;
+	double by_runs = ceil((double)t->runs * (double)t->point.step / (double)t->point.run);
+	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
+}
+
 // One batch. The model counts the updates itself: with --accumulate several batches make one.
 static int run_batch(struct training *t)
 {
@@ -142,19 +154,13 @@ static int run_batch(struct training *t)
 	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
 	if (!isfinite(loss))
 		return not_a_number(t, loss);
-	amos_mean_add(&t->losses, t->m, entry, "loss", 1);
-	amos_mean_add(&t->accuracies, t->m, entry, "accuracy", 1);
+	amos_mean_add(&t->point.losses, t->m, entry, "loss", 1);
+	amos_mean_add(&t->point.accuracies, t->m, entry, "accuracy", 1);
+	if (t->point.step >= last_step(t) - last_step(t) / 10)
+		amos_mean_add(&t->ending, t->m, entry, "loss", 1);
 	t->point.run++;
 	t->point.step = t->step_slot < 0 ? t->point.run : counter(t, t->step_slot);
 	return AMOS_DONE;
-}
-
-static int64_t last_step(const struct training *t)
-{
-	if (t->runs == INT64_MAX || t->point.run == 0)
-		return t->steps;
-	double by_runs = ceil((double)t->runs * (double)t->point.step / (double)t->point.run);
-	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
 }
 
 static bool ended(const struct training *t)
@@ -170,7 +176,7 @@ static void tell(struct training *t, bool last)
 	int64_t tokens = amos_data_tokens(t->data), samples = amos_data_samples(t->data);
 	double rate = passed > 0 ? runs * (double)(tokens ? tokens : samples) / passed : 0;
 	double left = runs > 0 ? passed / runs * (double)t->point.run * part : 0;
-	amos_progress(&t->log, t->point.step, last_step(t), amos_mean(&t->losses), rate,
+	amos_progress(&t->log, t->point.step, last_step(t), amos_mean(&t->point.losses), rate,
 	              tokens ? "tokens" : "samples", left, last);
 }
 
@@ -179,8 +185,8 @@ static int write_line(struct training *t)
 	double now = amos_now(), runs = (double)(t->point.run - t->line_run),
 	       passed = now - t->line_time;
 	struct amos_result *r = t->result;
-	r->loss = amos_mean(&t->losses);
-	r->accuracy = amos_mean(&t->accuracies);
+	r->loss = amos_mean(&t->point.losses);
+	r->accuracy = amos_mean(&t->point.accuracies);
 	double rate = passed > 0 ? runs / passed : NAN;
 	int64_t tokens = amos_data_tokens(t->data);
 	struct amos_figure figures[] = {
@@ -190,7 +196,7 @@ static int write_line(struct training *t)
 	    {"samples_per_s", rate * (double)amos_data_samples(t->data)},
 	    {"tokens_per_s", tokens ? rate * (double)tokens : NAN},
 	};
-	t->losses = t->accuracies = (struct amos_mean){0};
+	t->point.losses = t->point.accuracies = (struct amos_mean){0};
 	t->line_time = now;
 	t->line_run = t->point.run;
 	return amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
@@ -199,6 +205,25 @@ static int write_line(struct training *t)
 static bool due(int64_t step, int64_t every)
 {
 	return every > 0 && step % every == 0;
+}
+
+static int64_t epoch(const struct training *t)
+{
+	return t->point.run / amos_data_batches(t->data);
+}
+
+// Can the model be evaluated, on what is held out?
+static bool holds_out(const struct training *t)
+{
+	return amos_data_held(t->data) && amos_find_entry(amos_model_of(t->m), "eval");
+}
+
+// After an update: by --eval-every, else where an epoch has ended.
+static bool evaluation_due(struct training *t)
+{
+	int64_t every = t->options->eval_every, before = t->epoch;
+	t->epoch = epoch(t);
+	return holds_out(t) && (every < 0 ? t->epoch != before : due(t->point.step, every));
 }
 
 // After an update: what is due.
@@ -212,7 +237,7 @@ static int after_step(struct training *t)
 	tell(t, last);
 	if (last || due(step, o->log_every > 0 ? o->log_every : 1))
 		status = write_line(t);
-	if (!status && due(step, o->eval_every) && amos_data_held(t->data))
+	if (!status && evaluation_due(t))
 		status = evaluate(t);
 	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
 	if (!status && !last && (late || due(step, o->save_every)))
@@ -222,7 +247,7 @@ static int after_step(struct training *t)
 
 static int loop(struct training *t)
 {
-	int status = AMOS_DONE;
+	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
 	while (!status && !interrupts && !ended(t)) {
 		int64_t step = t->point.step;
 		status = run_batch(t);
@@ -232,64 +257,69 @@ static int loop(struct training *t)
 	if (status)
 		return status;
 	t->result->stopped = interrupts > 0;
-	if (!interrupts && amos_data_held(t->data) &&
-	    amos_find_entry(amos_model_of(t->m), "eval") && t->evaluated != t->point.step)
+	if (!interrupts && holds_out(t) && t->point.held.step != t->point.step)
 		status = evaluate(t);
 	return status ? status : save_last(t);
 }
 
-// ---- before the loop ------------------------------------------------------------------
-
-// One run at a time. Where the file system knows no locks there is none.
-static int lock_folder(struct training *t)
+// Nothing is left to do for a run that goes on.
+static bool finished(const struct training *t)
 {
-	t->folder = open(t->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (t->folder < 0)
-		return amos_fail_errno("open the run folder", t->dir);
-	if (flock(t->folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: another run is going on in this folder: wait for its end, or "
-		                 "give a folder of its own by -o",
-		                 t->dir);
-	amos_file_sweep(t->dir);
-	return AMOS_DONE;
+	return t->options->resume && ended(t) && !t->point.owing &&
+	       (!holds_out(t) || t->point.held.step == t->point.step);
 }
+
+// ---- before the loop ------------------------------------------------------------------
 
 static int make_folder(struct training *t)
 {
-	const char *name = amos_model_of(t->m)->name, *base = strrchr(name, '/');
 	const struct amos_options *o = t->options;
-	base = base ? base + 1 : name;
-	int stem =
-	    (int)(strlen(base) > 5 && !strcmp(base + strlen(base) - 5, ".onnx") ? strlen(base) - 5
-	                                                                        : strlen(base));
-	const char *given = o->resume ? o->resume : o->out;
-	bool made = given ? asprintf(&t->dir, "%s", given) >= 0
-	                  : asprintf(&t->dir, "%.*s.run", stem, base) >= 0;
-	if (!made || asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
+	t->dir = o->resume ? o->resume : o->out;
+	if (!t->dir)
+		return amos_fail(AMOS_USAGE, "train: expected a folder of the run, -o DIR");
+	if (asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
 	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", name);
-	if (!o->resume && mkdir(t->dir, 0777) && errno != EEXIST)
-		return amos_fail_errno("make the run folder", t->dir);
-	return lock_folder(t);
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
+	return amos_folder_open(t->dir, o, &t->folder);
+}
+
+// From the run's last checkpoint on.
+static int go_on(struct training *t)
+{
+	struct amos_checkpoint *c;
+	if (access(t->last, F_OK) && errno == ENOENT)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: no run to go on with: it was stopped before its first save\n"
+		                 "  help: begin it again with --overwrite",
+		                 t->dir);
+	int status = amos_checkpoint_open(t->last, true, &c);
+	if (status)
+		return status;
+	status = amos_identity_check(t->dir, amos_checkpoint_identity(c), t->identity);
+	if (!status)
+		status = amos_checkpoint_load(c, t->m);
+	if (!status)
+		t->point = amos_checkpoint_point(c);
+	amos_checkpoint_close(c);
+	return status;
 }
 
 static int begin(struct training *t)
 {
 	const struct amos_options *o = t->options;
-	int64_t seed = o->seed < 0 ? 0 : o->seed;
-	t->point = (struct amos_point){.seed = seed, .best = INFINITY};
-	if (!o->resume) {
-		// The best of an earlier run in this folder is not this one's.
-		if (unlink(t->best) && errno != ENOENT)
-			return amos_fail_errno("write", t->best);
-		return amos_command_keep(t->dir, amos_model_of(t->m), o);
-	}
-	int status = amos_load(t->m, t->last, &t->point);
-	if (!status && t->point.seed != seed)
-		status = amos_fail(AMOS_INPUT, "--seed %lld: the run in %s began with --seed %lld",
-		                   (long long)seed, t->dir, (long long)t->point.seed);
-	return status;
+	struct amos_held none = {-1, INFINITY, NAN};
+	t->point = (struct amos_point){.held = none, .best = none};
+	t->identity = amos_identity(t->m, t->data);
+	if (!t->identity)
+		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
+	int status = o->resume ? go_on(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
+	if (!status)
+		status = amos_data_keep(t->data, t->dir);
+	if (!status)
+		status = amos_log_open(&t->log, t->dir, t->point.step, o);
+	// The folder holds what --resume wants from the start; a disk that is too small is told
+	// now.
+	return status || o->resume ? status : save_last(t);
 }
 
 // Batches that the next update takes, but the first of them.
@@ -328,15 +358,10 @@ static int prepare(struct training *t)
 	t->steps = o->steps >= 0 ? o->steps : INT64_MAX;
 	t->runs =
 	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
-	t->evaluated = -1;
 	int status = check_accumulate(t);
 	if (!status)
 		status = make_folder(t);
-	if (!status)
-		status = begin(t);
-	if (!status)
-		status = amos_data_keep(t->data, t->dir);
-	return status ? status : amos_log_open(&t->log, t->dir, t->point.step, o);
+	return status ? status : begin(t);
 }
 
 static int train(struct training *t)
@@ -344,6 +369,11 @@ static int train(struct training *t)
 	int status = prepare(t);
 	if (status)
 		return status;
+	if (finished(t)) {
+		amos_say(&t->log, "finished at step %lld: --steps or --epochs of more go on\n",
+		         (long long)t->point.step);
+		return name_best(t);
+	}
 	if (t->options->resume)
 		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
 	else if (behind_first(t) >= amos_data_batches(t->data))
@@ -351,14 +381,32 @@ static int train(struct training *t)
 		         (long long)behind_first(t) + 1, (long long)amos_data_batches(t->data));
 	t->begin_time = t->line_time = t->save_time = amos_now();
 	t->begin_run = t->line_run = t->point.run;
-	struct sigaction before[SIGNALS];
-	catch_interrupts(before);
+	t->epoch = epoch(t);
 	status = loop(t);
-	release_interrupts(before);
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s goes on\n",
 		         (long long)t->point.step, t->dir);
-	interrupts = 0;
+	return status;
+}
+
+// Compares the model with the best constant answer, on what is held out, else by the losses of the
+// last tenth.
+static int compare(struct training *t)
+{
+	enum { LEAST = 256 }; // samples
+	struct amos_result *r = t->result;
+	struct amos_constant constant;
+	bool held = isfinite(t->point.best.loss);
+	double loss = held ? t->point.best.loss : amos_mean(&t->ending),
+	       accuracy = held ? t->point.best.accuracy : NAN;
+	if (r->stopped || (!held && t->ending.samples * amos_data_samples(t->data) < LEAST))
+		return AMOS_DONE;
+	int status = amos_constant(t->m, t->data, &constant);
+	if (!status && constant.loss > 0 && loss >= constant.loss &&
+	    !(accuracy > constant.accuracy)) {
+		r->constant = constant;
+		r->constant.model = loss;
+	}
 	return status;
 }
 
@@ -367,17 +415,29 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 {
 	struct training t = {
 	    .m = m, .data = data, .options = options, .folder = -1, .result = result};
-	*result = (struct amos_result){
-	    .loss = NAN, .accuracy = NAN, .eval_loss = NAN, .eval_accuracy = NAN};
+	*result = (struct amos_result){.loss = NAN,
+	                               .accuracy = NAN,
+	                               .eval_loss = NAN,
+	                               .eval_accuracy = NAN,
+	                               .constant = {NAN, NAN, NAN}};
 	double start = amos_now();
+	// From before the run directory exists: who sees a run begin can interrupt it.
+	struct sigaction before[SIGNALS];
+	catch_interrupts(before);
 	int status = train(&t);
+	release_interrupts(before);
+	if (!status)
+		status = compare(&t);
 	result->step = t.point.step;
+	result->eval_loss = isfinite(t.point.held.loss) ? t.point.held.loss : NAN;
+	result->eval_accuracy = t.point.held.accuracy;
+	result->best = t.point.best;
 	result->seconds = amos_now() - start;
 	int closed = amos_log_close(&t.log, status);
 	if (t.folder >= 0)
 		close(t.folder);
-	free(t.dir);
 	free(t.last);
 	free(t.best);
+	free(t.identity);
 	return closed;
 }

@@ -121,8 +121,10 @@ static const Array *run_compiled_once(Arena *arena, const Graph *g, const Array 
 static bool run_set(Arena *arena, const char *model, const char *set, bool in_double)
 {
 	KnownList known = case_inputs(arena, case_list(arena, model), set);
-	ReadOptions options = {
-	    .nknown = known.count, .known = known.at, .loops = getenv("AMOSC_LOOPS") != NULL};
+	ReadOptions options = {.precision = PRECISION_FILE,
+	                       .nknown = known.count,
+	                       .known = known.at,
+	                       .loops = getenv("AMOSC_LOOPS") != NULL};
 	Model *m = read_model(arena, model, &options);
 	Array *slot = NEWS(arena, Array, m->graph->slots.count + 1);
 	int inputs = 0;

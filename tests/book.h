@@ -32,6 +32,32 @@ Graph *case_loss(Arena *, const char *line, Array *slot);
 void check_same(Arena *, const char *what, const char *line, const Graph *, const Graph *,
                 const Array *slot, double within);
 
+// The sum of a graph's value and random numbers as its out "loss": the same numbers from one seed.
+void add_loss(Arena *, Graph *, Ref);
+
+// ---- book_corner.c --------------------------------------------------------------------
+
+// Where inputs lie: anywhere, or where equations and gradients may break.
+typedef enum Corner {
+	ANYWHERE,
+	TIES,
+	ZEROS, // of either sign
+	INFINITIES,
+	EMPTY_MASKS,
+	FULL_MASKS,
+	HIDDEN_ROWS,
+	AXES_OF_1,
+	CORNERS
+} Corner;
+
+const char *corner_name(Corner);
+void move_to_corner(Corner, Array *);
+// Is there a reason why the sides of this line differ there?
+bool may_differ(const char *place, Corner);
+// As difference(), but what is NaN on the left may be any number on the right: an indeterminate
+// form (0 / 0, inf - inf, 0 * inf) has no value, and a rule may give it one.
+double departure(const Array *left, const Array *right);
+
 void test_gradients(void), test_attention(void); // book_gradients.c, book_attention.c
 
 #endif

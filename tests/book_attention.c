@@ -35,13 +35,13 @@ static const struct {
     // hidden scores
     {"q:2,2,3,4 k:2,2,5,4 v:2,2,5,6 p:2,1,1,5 = dot(softmax(select(or(p, iota(; 3, [1,1,1,5])"
      " == 0), dot(q, swap(k)) * 0.5, -inf); -1), v)",
-     "4; 0.5, 0, 0"},
+     "5; 0.5, 0, 0"},
     {"q:2,2,3,4 k:2,2,5,4 v:2,2,5,6 p:2,1,3,5 y:2,2,1,5 = dot(softmax(select(and(p,"
      " iota(; 3, [1,1,1,5]) > 0), -3e38, dot(q, swap(k)) + y); -1), v)",
-     "4; 1, 0, 0"},
+     "5; 1, 0, 0"},
     {"q:2,2,3,4 k:2,2,5,4 v:2,2,5,6 p:2,1,1,5 = dot(zeroed(softmax(select(or(p,"
      " iota(; 3, [1,1,1,5]) == 0), dot(q, swap(k)), -inf); -1)), v)",
-     "4; 1, 0, 1"},
+     "5; 1, 0, 1"},
     {"q:2,3,4 k:2,5,4 v:2,5,6 = dot(zeroed(softmax(dot(q * 0.5, swap(k) * 0.5); -1)), v)",
      "3; 0.25, 0, 1"},
     // split and joined
@@ -51,13 +51,13 @@ static const struct {
     {"q:4,3,4 k:4,5,4 v:4,5,6 y:4,1,5 p:2,1,3,5 = dot(reshape(softmax(select(and(p,"
      " iota(; 3, [1,1,1,5]) > 0), -3e38, reshape(dot(q, swap(k)) * 0.5 + y; [2,2,3,5])); -1);"
      " [4,3,5]), v)",
-     "4; 0.5, 0, 0"},
+     "5; 0.5, 0, 0"},
     {"q:4,3,4 k:4,5,4 v:4,5,6 y:4,3,5 p:2,1,3,5 = dot(reshape(select(p, 0, softmax(select(p,"
      " -3e38, reshape(dot(q, swap(k)) + y; [2,2,3,5])); -1)); [4,3,5]), v)",
-     "4; 1, 0, 1"},
+     "5; 1, 0, 1"},
     {"q:4,5,4 k:4,5,4 v:2,2,5,6 y:2,1,1,5 = dot(softmax(select(iota(; 3, [1,1,1,5])"
      " <= iota(; 2, [1,1,5,1]), reshape(dot(q, swap(k)) * 0.5; [2,2,5,5]), -3e38) + y; -1), v)",
-     "4; 0.5, 0, 0"},
+     "5; 0.5, 0, 0"},
     // causal masks
     {"q:2,2,5,4 k:2,2,5,4 v:2,2,5,6 = dot(softmax(select(iota(; 3, [1,1,1,5])"
      " <= iota(; 2, [1,1,5,1]), dot(q, swap(k)), -inf); -1), v)",

@@ -73,10 +73,8 @@ static Ref look_slot(void *g, const char *name)
 	return slot < 0 ? 0 : put_slot(g, slot);
 }
 
-Graph *case_loss(Arena *arena, const char *line, Array *slot)
+void add_loss(Arena *arena, Graph *g, Ref out)
 {
-	Graph *g = case_graph(arena, line, slot);
-	Ref out = book_eval(g, line, strstr(line, " = ") + 3, look_slot, g);
 	Shape shape = val(g, out)->shape;
 	double *random = NEWS(arena, double, count_of(&shape) + 1);
 	for (int64_t i = 0; i < count_of(&shape); i++)
@@ -85,8 +83,15 @@ Graph *case_loss(Arena *arena, const char *line, Array *slot)
 	int64_t axes[RANK];
 	for (int a = 0; a < shape.rank; a++)
 		axes[a] = a;
-	add_out(g, "out", out);
 	add_out(g, "loss", put_fold(g, O_sum, product, shape.rank, axes));
+}
+
+Graph *case_loss(Arena *arena, const char *line, Array *slot)
+{
+	Graph *g = case_graph(arena, line, slot);
+	Ref out = book_eval(g, line, strstr(line, " = ") + 3, look_slot, g);
+	add_out(g, "out", out);
+	add_loss(arena, g, out);
 	return g;
 }
 

@@ -75,6 +75,8 @@ ValueInfoProto *value(const char *name, int type, const char *dims)
 	TensorType *t = v->type->tensor_type = NEW(arena, TensorType);
 	tensor_type__init(t);
 	t->elem_type = type;
+	if (!strcmp(dims, "?"))
+		return v;
 	t->shape = NEW(arena, TensorShapeProto);
 	tensor_shape_proto__init(t->shape);
 	char **all = names(dims, &t->shape->n_dim);

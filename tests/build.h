@@ -26,7 +26,8 @@ AttributeProto *attribute(NodeProto *, const char *name);
 TensorProto *tensor(const char *name, int type, int rank, const int64_t *dims);
 TensorProto *raw(TensorProto *, const void *bytes, size_t count);
 TensorProto *floats(const char *name, int64_t n, const float *x);
-ValueInfoProto *value(const char *name, int type, const char *dims); // dims: numbers or symbols
+ValueInfoProto *value(const char *name, int type,
+                      const char *dims); // dims: numbers or symbols; ?: any
 size_t pack(Build *, uint8_t **bytes);
 Model *read_packed(Build *, const ReadOptions *);
 

@@ -13,23 +13,36 @@ static struct amos *open_line(const struct amos_model *model)
 	return m;
 }
 
+static int load(struct amos *m, const char *path, struct amos_point *point)
+{
+	struct amos_checkpoint *c;
+	int status = amos_checkpoint_open(path, true, &c);
+	if (!status)
+		status = amos_checkpoint_load(c, m);
+	if (!status)
+		*point = amos_checkpoint_point(c);
+	amos_checkpoint_close(c);
+	return status;
+}
+
 static void there_and_back(void)
 {
 	struct amos *m = open_line(&mock_line), *other = open_line(&mock_line);
-	struct amos_point point = {.step = 12, .run = 34, .seed = 5, .best = 0.125}, read;
+	struct amos_point point = {.step = 12, .run = 34, .best = {8, 0.125, 0.5}}, read;
 	float w[3] = {3, 1, 4};
 	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
 	*(int64_t *)amos_slot_bytes(m, 4) = 12;
-	CHECK(!amos_save(m, "good.ckpt", &point), "save");
-	CHECK(!amos_load(other, "good.ckpt", &read), "load");
+	CHECK(!amos_save(m, "good.ckpt", &point, "model\tline\n"), "save");
+	CHECK(!load(other, "good.ckpt", &read), "load");
 	CHECK(!memcmp(&point, &read, sizeof point), "where it stands");
 	CHECK(!memcmp(amos_slot_bytes(other, 2), w, sizeof w) &&
 	          *(int64_t *)amos_slot_bytes(other, 4) == 12,
 	      "slots");
 	struct amos_checkpoint *c;
 	int kind;
-	CHECK(!amos_checkpoint_open("good.ckpt", &c) && amos_checkpoint_slots(c) == 4,
+	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) && amos_checkpoint_slots(c) == 4,
 	      "w, b, amos.step, amos.seed");
+	CHECK(!strcmp(amos_checkpoint_identity(c), "model\tline\n"), "identity");
 	struct amos_array array = amos_checkpoint_slot(c, 0, &kind);
 	CHECK(!strcmp(array.name, "w") && kind == S_param && array.rank == 1 && array.dim[0] == 3 &&
 	          !memcmp(array.bytes, w, 12),
@@ -50,17 +63,31 @@ static void damaged(void)
 	struct amos_point point;
 	for (size_t n = 0; n < size; n++) {
 		write_file("cut.ckpt", bytes, n);
-		CHECK(amos_load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %zu of %zu", n, size);
+		CHECK(load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %zu of %zu", n, size);
 	}
 	for (size_t n = 0; n < size; n++) {
 		bytes[n] ^= (char)(1 << n % 8);
 		write_file("changed.ckpt", bytes, size);
-		CHECK(amos_load(m, "changed.ckpt", &point) == AMOS_INPUT, "byte %zu changed", n);
+		CHECK(load(m, "changed.ckpt", &point) == AMOS_INPUT, "byte %zu changed", n);
 		CHECK(strstr(amos_error(), "changed.ckpt"), "names the file");
 		bytes[n] ^= (char)(1 << n % 8);
 	}
 	memcpy(after, amos_slot_bytes(m, 2), sizeof after);
 	CHECK(!memcmp(before, after, sizeof before), "a refused checkpoint changed the model");
+	amos_close(m);
+}
+
+// Of the format before this one: said so, whatever follows.
+static void earlier(void)
+{
+	struct amos *m = open_line(&mock_line);
+	struct amos_point point;
+	size_t size;
+	char *bytes = read_file(arena, "good.ckpt", &size);
+	bytes[7] = '1';
+	write_file("earlier.ckpt", bytes, size);
+	CHECK(load(m, "earlier.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "format 1"),
+	      "format 1");
 	amos_close(m);
 }
 
@@ -73,7 +100,7 @@ static void foreign(void)
 	struct amos_point point;
 	slots[2].dim[0] = 4;
 	struct amos *m = open_line(&other);
-	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT, "another shape");
+	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT, "another shape");
 	CHECK(strstr(amos_error(), "'w' is f32[3] there and f32[4] here"), "says which");
 	amos_close(m);
 	slots[2].dim[0] = 3;
@@ -81,24 +108,22 @@ static void foreign(void)
 	    .name = "w.m", .kind = S_state, .type = E_f32, .bytes = 4, .offset = 120};
 	other.nslots = 7;
 	m = open_line(&other);
-	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
+	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
 	      "a slot more");
 	amos_close(m);
 	other.nslots = 5;
 	m = open_line(&other);
-	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&
-	          strstr(amos_error(), "'amos.seed'"),
+	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "'amos.seed'"),
 	      "a slot less");
 	amos_close(m);
 	other.nslots = 6;
 	slots[5].kind = S_input;
 	slots[5].offset = 2;
 	m = open_line(&other);
-	CHECK(amos_load(m, "good.ckpt", &point) == AMOS_INPUT &&
+	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT &&
 	          strstr(amos_error(), "it has 'amos.seed'"),
 	      "an input where it has a slot");
-	CHECK(amos_load(m, "nothing.ckpt", &point) == AMOS_INPUT &&
-	          strstr(amos_error(), "nothing.ckpt"),
+	CHECK(load(m, "nothing.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "nothing.ckpt"),
 	      "no file");
 	amos_close(m);
 }
@@ -127,7 +152,7 @@ static void killed(void)
 				point.step++;
 				for (int i = 0; i < 1 << 16; i++)
 					state[i] = point.step;
-				if (amos_save(m, "killed.ckpt", &point))
+				if (amos_save(m, "killed.ckpt", &point, ""))
 					_exit(1);
 			}
 		}
@@ -143,7 +168,7 @@ static void killed(void)
 			continue;
 		struct amos *m = open_line(&large);
 		struct amos_point point;
-		CHECK(!amos_load(m, "killed.ckpt", &point), "round %d", round);
+		CHECK(!load(m, "killed.ckpt", &point), "round %d", round);
 		const int64_t *state = amos_slot_bytes(m, 4);
 		for (int i = 0; i < 1 << 16; i++)
 			CHECK(state[i] == point.step, "round %d: a torn checkpoint", round);
@@ -159,6 +184,7 @@ int main(void)
 	enter_folder();
 	there_and_back();
 	damaged();
+	earlier();
 	foreign();
 	killed();
 	printf("ckpt: there and back, cut at every byte, every byte changed, other models, writers "

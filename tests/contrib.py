@@ -159,7 +159,7 @@ def result(line):
         elif re.match(r'[a-z]:', word):
             operands.append((word[0], varied(word[0], [int(d) for d in word[2:].split(',')])))
         elif word[0] == '>':
-            results = word[1:].split(',')
+            results = [name.lstrip('%@#&') for name in word[1:].split(',')]
         else:
             operands.append(('', None) if word == '-' else (f'${len(operands)}', constant(word)))
     if op in definitions:

@@ -140,7 +140,7 @@ static void npy(void)
 	refused("nan.npy", 0, "element 2 is nan", "no NaN");
 	double large[6] = {1, 2, 3, 4, 1e300, 6};
 	write_npy("large.npy", "<f8", 0, "2, 3", large, 48);
-	refused("large.npy", 0, "element 4 is 1.0", "what f32 can hold");
+	refused("large.npy", 0, "element 4 is 1.0", "numbers that f32 can hold");
 }
 
 // Every prefix of a good file is refused, and read without a fault.

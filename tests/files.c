@@ -29,7 +29,7 @@ const char *own_folder(void)
 	snprintf(folder, sizeof folder, "%s/%s-XXXXXX", in && *in ? in : "/tmp",
 	         program_invocation_short_name);
 	if (!mkdtemp(folder))
-		fail_write(folder);
+		need_done(amos_fail_errno("write", folder));
 	owner = getpid();
 	atexit(remove_folder);
 	return folder;
@@ -57,7 +57,7 @@ void write_file(const char *path, const void *bytes, size_t count)
 {
 	FILE *f = fopen(path, "wb");
 	if (!f || fwrite(bytes, 1, count, f) != count || fclose(f))
-		fail_write(path);
+		need_done(amos_fail_errno("write", path));
 }
 
 bool same_files(const char *a, const char *b)

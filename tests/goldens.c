@@ -142,7 +142,7 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 	Found f = {.arena = arena, .grads = table_new(arena)};
 	ReadOptions options = {.statistics = strstr(key, "@bn_train") ? BN_BATCH : BN_FILE,
 	                       .apart = true,
-	                       .wide = true};
+	                       .precision = PRECISION_F64};
 	Limit limit = golden_limit(key, true);
 	bind_inputs(arena, json_object_get(golden, "inputs"), &options);
 	const char *at = strchr(key, '@');

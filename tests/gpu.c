@@ -66,7 +66,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 		want[k] = g->slots.at[k].kind == S_param;
 	Eta *eta = eta_pass(arena, g, &(Wishes){0}, NULL);
 	Opt opt = opt_named("amos");
-	opt.labels = 64;
+	opt.labels = (Labels){64, 0.125};
 	opt_defaults(arena, &opt);
 	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);
 }

@@ -1,8 +1,10 @@
 // mutate.c: model files that lie.
-// mutate SEED SECONDS MODEL...: changes a few fields of a model, whatever the schema says they are,
-// and takes what comes out through the reader, the loss, eta, the gradient and the plan, for so
-// long. mutate --operands MODEL...: leaves out each operand of each node, and all from it on.
-// Each of these works or says what is wrong, naming the file; nothing crashes or hangs.
+// mutate SEED SECONDS MODEL...: changes fields of a model, whatever the schema says they are, by
+// boundary numbers, by parts of another of the models or of itself, deeper and deeper, or by bytes
+// of its encoding; and takes what comes out through the reader, the loss, eta, the gradient, the
+// plan and the writer, for so long. mutate --operands MODEL...: leaves out each operand of each
+// node, and all from it on. Each of these works or says what is wrong, naming the file; nothing
+// crashes or hangs.
 #include "files.h"
 #include "onnx.h"
 #include "onnx.pb-c.h"
@@ -13,7 +15,7 @@
 #include <sys/time.h>
 #include <time.h>
 
-enum { MOST_CHANGES = 4, PATIENCE = 60 };
+enum { FEW_CHANGES = 4, MANY_CHANGES = 64, PATIENCE = 20 };
 
 typedef struct Site { // a field of a message in the file
 	ProtobufCMessage *in;
@@ -23,8 +25,8 @@ typedef struct Site { // a field of a message in the file
 typedef struct Mutant {
 	Arena *arena;
 	VEC(Site) sites;
-	VEC(char *) strings;
-	VEC(ProtobufCMessage *) messages;
+	VEC(char *) strings;              // of the model and of the other one
+	VEC(ProtobufCMessage *) messages; // likewise
 } Mutant;
 
 static void *in_arena(void *arena, size_t bytes)
@@ -71,7 +73,8 @@ static bool one_of(const Site *p)
 	return p->field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
 }
 
-static void collect(Mutant *m, ProtobufCMessage *message)
+// `sites`: its fields may be changed, too.
+static void collect(Mutant *m, ProtobufCMessage *message, bool sites)
 {
 	PUSH(m->arena, m->messages, message);
 	for (unsigned i = 0; i < message->descriptor->n_fields; i++) {
@@ -80,11 +83,12 @@ static void collect(Mutant *m, ProtobufCMessage *message)
 		size_t n = many ? *(size_t *)quantifier(&p) : 1;
 		if (one_of(&p) && *(uint32_t *)quantifier(&p) != p.field->id)
 			continue;
-		PUSH(m->arena, m->sites, p);
+		if (sites)
+			PUSH(m->arena, m->sites, p);
 		for (size_t k = 0; k < n; k++) {
 			void *at = many ? *(char **)member(&p) + k * sizeof(void *) : member(&p);
 			if (p.field->type == PROTOBUF_C_TYPE_MESSAGE && *(void **)at)
-				collect(m, *(ProtobufCMessage **)at);
+				collect(m, *(ProtobufCMessage **)at, sites);
 			else if (p.field->type == PROTOBUF_C_TYPE_STRING && *(char **)at)
 				PUSH(m->arena, m->strings, *(char **)at);
 		}
@@ -106,14 +110,24 @@ static size_t width(ProtobufCType type)
 	}
 }
 
+// Around a power of two, small, or one that is odd in ONNX.
 static int64_t any_integer(void)
 {
-	static const int64_t odd[] = {
-	    0, 1, 2, 3, 4, 7, -1, -2, 100, 1000, 1023, INT32_MAX, INT32_MIN, INT64_MAX, INT64_MIN};
-	return draw(4) ? odd[draw(COUNT(odd))] : (int64_t)draw(40) - 8;
+	static const int64_t odd[] = {0, 1, 2, 3, 4, 7, 14, 100, 1000, INT32_MAX, INT64_MAX};
+	int64_t integer;
+	switch (draw(4)) {
+	case 0:
+		return (int64_t)draw(40) - 8;
+	case 1:
+		integer = (int64_t)((UINT64_C(1) << draw(64)) - draw(3));
+		break;
+	default:
+		integer = odd[draw(COUNT(odd))];
+	}
+	return draw(3) ? integer : (int64_t)(0 - (uint64_t)integer);
 }
 
-// A message of the same kind from elsewhere in the file: a copy, so that nothing holds itself.
+// A message of the same kind from elsewhere in the models: a copy, so that nothing holds itself.
 static ProtobufCMessage *another(const Mutant *m, const ProtobufCMessageDescriptor *kind)
 {
 	for (int tries = 0; tries < 200; tries++) {
@@ -226,20 +240,25 @@ static void change(Mutant *m)
 // ---- a mutant -------------------------------------------------------------------------
 
 // Answers whether there was anything to change.
-typedef bool Alter(Arena *, ProtobufCMessage *model);
+typedef bool Alter(Arena *, ProtobufCMessage *model, ProtobufCMessage *other);
 
-static bool change_some(Arena *arena, ProtobufCMessage *model)
+// What is put in may be changed by the next change.
+static bool change_some(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
-	Mutant m = {.arena = arena};
-	collect(&m, model);
-	for (uint64_t k = 0, n = 1 + draw(MOST_CHANGES); k < n; k++)
+	uint64_t most = draw(8) ? FEW_CHANGES : MANY_CHANGES;
+	for (uint64_t k = 0, n = 1 + draw(most); k < n; k++) {
+		Mutant m = {.arena = arena};
+		collect(&m, model, true);
+		collect(&m, other, false);
 		change(&m);
+	}
 	return true;
 }
 
 // By number: operand v of a node, or operands from v on; last a result that it does not have.
-static bool leave_out(Arena *arena, ProtobufCMessage *model)
+static bool leave_out(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
+	(void)other;
 	uint64_t v = number;
 	const GraphProto *g = ((ModelProto *)model)->graph;
 	size_t i = 0;
@@ -261,19 +280,39 @@ static bool leave_out(Arena *arena, ProtobufCMessage *model)
 	return true;
 }
 
-static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char *path)
+// Tags, lengths and numbers as no writer would write them.
+static void damage(uint8_t *bytes, size_t count)
+{
+	for (uint64_t k = 0, n = 1 + draw(FEW_CHANGES); k < n && count; k++)
+		bytes[draw(count)] ^= (uint8_t)(1 << draw(8));
+}
+
+static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char *path,
+                         bool encoding)
 {
 	size_t count = protobuf_c_message_get_packed_size(model);
 	uint8_t *bytes = take(arena, count + 1);
 	protobuf_c_message_pack(model, bytes);
+	if (encoding)
+		damage(bytes, count);
 	write_file(path, bytes, count);
+}
+
+// What training left of every other weight.
+static const void *trained(void *model, int slot)
+{
+	const Slot *s = &((Model *)model)->graph->slots.at[slot];
+	return slot % 2 ? s->init : NULL;
 }
 
 static void take_through(Arena *arena, const char *path)
 {
 	Bind bind[] = {{"batch", 2}, {"sequence", 4}, {"seq", 4}};
 	ReadOptions options = {.nbind = COUNT(bind), .bind = bind, .training = draw(2)};
-	const Graph *g = read_model(arena, path, &options)->graph;
+	budget_new(arena);
+	Model *m = read_model(arena, path, &options);
+	write_model(m, format(arena, "%s.out", path), draw(2), trained, m);
+	const Graph *g = m->graph;
 	const Graph *loss = draw(2) ? cotangent_pass(arena, g, NULL) : loss_pass(arena, g, NULL);
 	eta_pass(arena, loss, &(Wishes){0}, NULL);
 	bool *want = NEWS(arena, bool, loss->slots.count + 1);
@@ -334,19 +373,25 @@ const char *__ubsan_default_options(void)
 
 static int made, wrong;
 
-static bool try_altered(const char *model, const char *path, Alter *alter)
+static ProtobufCMessage *message_of(Arena *arena, const char *model)
 {
-	Arena *own = arena_new();
 	size_t count;
-	const uint8_t *bytes = (const uint8_t *)read_file(own, model, &count);
-	ProtobufCMessage *message = unpacked(own, &model_proto__descriptor, count, bytes);
+	const uint8_t *bytes = (const uint8_t *)read_file(arena, model, &count);
+	ProtobufCMessage *message = unpacked(arena, &model_proto__descriptor, count, bytes);
 	if (!message)
 		fail(model, "is no model");
+	return message;
+}
+
+static bool try_altered(const char *model, const char *other, const char *path, Alter *alter)
+{
+	Arena *own = arena_new();
+	ProtobufCMessage *message = message_of(own, model);
 	tried = model;
 	state = number * 0xD1342543DE82EF95u;
-	bool altered = alter(own, message);
+	bool altered = alter(own, message, message_of(own, other));
 	if (altered) {
-		write_mutant(own, message, path);
+		write_mutant(own, message, path, alter == change_some && !draw(8));
 		wrong += !try_mutant(path);
 		made++;
 	}
@@ -358,7 +403,9 @@ static void try_at_random(const char *path, uint64_t seed, long seconds, int n, 
 {
 	time_t end = time(NULL) + seconds;
 	for (number = seed; time(NULL) < end || number < seed + (uint64_t)n; number++)
-		try_altered(models[number % (uint64_t)n], path, change_some);
+		try_altered(models[number % (uint64_t)n],
+		            models[hash_bytes(&number, sizeof number, 1) % (uint64_t)n], path,
+		            change_some);
 }
 
 int main(int argc, char **argv)
@@ -376,7 +423,7 @@ int main(int argc, char **argv)
 		try_at_random(path, strtoull(argv[1], NULL, 10), strtol(argv[2], NULL, 10),
 		              argc - first, argv + first);
 	for (int i = first; operands && i < argc; i++)
-		for (number = 0; try_altered(argv[i], path, leave_out); number++)
+		for (number = 0; try_altered(argv[i], argv[i], path, leave_out); number++)
 			;
 	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
 	       argc - first, wrong);

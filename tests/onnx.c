@@ -147,11 +147,12 @@ static void test_constants(void)
 	for (int i = 0; i < COUNT(forms); i++) {
 		Build *b = usual(13);
 		AttributeProto *a = attribute(add_to(b, node("Constant", "", "c")), forms[i]);
-		a->f = 1;
-		a->i = 1;
+		a->f = i == 0;
+		a->n_floats = i == 1;
+		a->i = i == 2;
+		a->n_ints = i == 3;
 		a->floats = &one;
 		a->ints = &whole;
-		a->n_floats = a->n_ints = 1;
 		attribute(add_to(b, node("Cast", "c", "k")), "to")->i = 1;
 		add_to(b, node("Add", "x,k", "y"));
 		gives(b, forms[i], 6, wanted);
@@ -194,7 +195,7 @@ static void test_exact(void)
 static void test_wide(void)
 {
 	const float sixth = 1.0f / 6, three = 3;
-	const ReadOptions wide = {.wide = true};
+	const ReadOptions wide = {.precision = PRECISION_F64};
 	Build *b = usual(13);
 	NodeProto *n = node("HardSigmoid", "x", "h");
 	attribute(n, "alpha")->f = sixth;
@@ -389,10 +390,10 @@ static void test_merged(void)
 	if (!m)
 		return;
 	const char *out = format(arena, "%s/out.onnx", folder);
-	write_model(m, out, no_bytes, NULL);
+	write_model(m, out, false, no_bytes, NULL);
 	check(same_files(m->path, out), "an untrained model is written back to the bit");
 	trained = m;
-	write_model(m, out, trained_bytes, NULL);
+	write_model(m, out, false, trained_bytes, NULL);
 	Model *again = try_read(out, NULL);
 	Array y = again ? run(again) : (Array){0};
 	check(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
@@ -433,12 +434,71 @@ static void test_complement(void)
 	check(kind_of_slot(m, "mix") == S_param && kind_of_slot(m, "onnx::Mul_7") < 0,
 	      "1 - x is no parameter of its own");
 	const char *out = format(arena, "%s/out.onnx", folder);
-	write_model(m, out, no_bytes, NULL);
+	write_model(m, out, false, no_bytes, NULL);
 	check(same_files(m->path, out), "a tied 1 - x is written back to the bit");
-	write_model(m, out, trained_bytes, NULL);
+	write_model(m, out, false, trained_bytes, NULL);
 	Model *again = try_read(out, NULL);
 	Array y = again ? run(again) : (Array){0};
 	check(again && y.f[0] == 1 && y.f[5] == 6, "1 - x is written with x");
+}
+
+// f32[3] in the file `location`, from byte `offset` on.
+static TensorProto *outside(const char *name, const char *location, const char *offset)
+{
+	int64_t n = 3;
+	TensorProto *t = tensor(name, 1, 1, &n);
+	const char *const words[][2] = {{"location", location}, {"offset", offset}};
+	t->data_location = 1;
+	t->n_external_data = COUNT(words);
+	t->external_data = NEWS(arena, StringStringEntryProto *, COUNT(words));
+	for (int i = 0; i < COUNT(words); i++) {
+		StringStringEntryProto *entry = NEW(arena, StringStringEntryProto);
+		string_string_entry_proto__init(entry);
+		entry->key = copy_string(arena, words[i][0]);
+		entry->value = copy_string(arena, words[i][1]);
+		t->external_data[i] = entry;
+	}
+	return t;
+}
+
+static bool mentions(const char *path, const char *word)
+{
+	size_t count;
+	const char *bytes = read_file(arena, path, &count);
+	return memmem(bytes, count, word, strlen(word));
+}
+
+// Data in other files: of initializers, attributes and what nothing reads, all go to one new file.
+static void test_external(void)
+{
+	const float numbers[] = {1, 2, 3, 4, 5, 6};
+	const char *data = in_folder("w.bin", numbers, sizeof numbers);
+	Build *b = usual(13);
+	PUSH(arena, b->tensors, outside("w", "w.bin", "0"));
+	PUSH(arena, b->tensors, outside("same", "w.bin", "0"));
+	PUSH(arena, b->tensors, outside("idle", "./w.bin", "8"));
+	PUSH(arena, b->tensors, outside("lost", "gone.bin", "0"));
+	attribute(add_to(b, node("Constant", "", "c")), "value")->t = outside("", "w.bin", "12");
+	add_to(b, node("Mul", "x,w", "s"));
+	add_to(b, node("Mul", "s,same", "t"));
+	add_to(b, node("Add", "t,c", "y"));
+	const double wanted[] = {5, 13, 33, 8, 25, 60};
+	gives(b, "data in other files", 6, wanted);
+	Model *m = read_built(b, NULL);
+	if (!m)
+		return;
+	const char *out = format(arena, "%s/out.onnx", folder);
+	write_model(m, out, false, no_bytes, NULL);
+	check(!mentions(out, "w.bin") && mentions(out, "gone.bin"), "the names of data files");
+	size_t count;
+	read_file(arena, format(arena, "%s.data", out), &count);
+	check(count == 2 * 64 + 12, "bytes that tensors share are written once");
+	write_file(data, "", 0);
+	Model *again = try_read(out, NULL);
+	Array y = again ? run(again) : (Array){0};
+	for (int i = 0; again && i < 6; i++)
+		check(y.f[i] == wanted[i], "data in one file");
+	check(again != NULL, "a model with data in one file does not read");
 }
 
 static void test_roles(void)
@@ -577,18 +637,20 @@ static void test_skips(void)
 	set_ints(n, "ngram_counts", 2, (int64_t[]){0, 0});
 	set_ints(n, "ngram_indexes", 1, (int64_t[]){0});
 	set_ints(n, "pool_int64s", 2, (int64_t[]){1, 3});
+	attribute(n, "min_gram_length")->i = 1;
 	attribute(n, "max_gram_length")->i = 2;
 	attribute(n, "max_skip_count")->i = INT64_MAX;
+	attribute(n, "mode")->s = (ProtobufCBinaryData){2, (uint8_t *)"TF"};
 	gives(b, "words further apart than any line is long", 1, found);
 }
 
 // Operands left out, of a rank too low, and sizes beyond them; results that the operator has not.
 static void test_operands(void)
 {
-	refused(with_node(node("Max", "x,,x", "y")), "operand 1 is missing");
+	refused(with_node(node("Max", "x,,x", "y")), "input 1 is missing");
 	NodeProto *n = node("Einsum", "x", "y");
 	n->n_input = 0;
-	refused(with_node(n), "operand 0 is missing");
+	refused(with_node(n), "input 0 is missing");
 	Build *b = with_node(node("DepthToSpace", "image", "y"));
 	PUSH(arena, b->inputs, value("image", 1, "1,4,2,2"));
 	attribute(b->nodes.at[0], "blocksize")->i = (int64_t)1 << 32;
@@ -609,7 +671,7 @@ static void test_operands(void)
 	PUSH(arena, b->inputs, value("weights", 1, "1,9,3"));
 	attribute(b->nodes.at[0], "hidden_size")->i = 3;
 	attribute(b->nodes.at[0], "layout")->i = 1;
-	refused(b, "'y'");
+	refused(b, "3 outputs; expected at most 2");
 }
 
 // Nothing is said of the nodes that read it.
@@ -651,15 +713,7 @@ static void test_lies(void)
 	b = with_node(node("If", "x", "y"));
 	attribute(b->nodes.at[0], "then_branch")->g = nested(200);
 	refused(b, "nested");
-	TensorProto *t = tensor("w", 1, 1, &n);
-	StringStringEntryProto entry, *entries[] = {&entry};
-	string_string_entry_proto__init(&entry);
-	entry.key = "location";
-	entry.value = "../secret";
-	t->data_location = 1;
-	t->external_data = entries;
-	t->n_external_data = 1;
-	refused(with_tensor(t), "outside");
+	refused(with_tensor(outside("w", "../secret", "0")), "outside");
 	test_operands();
 	test_skips();
 	test_no_shape();
@@ -723,6 +777,7 @@ int main(int argc, char **argv)
 	test_merged();
 	test_captured();
 	test_complement();
+	test_external();
 	test_roles();
 	test_beside();
 	test_lies();

@@ -2,10 +2,12 @@
 // events, interrupts, losses that are no number, full disks.
 #include "fixtures.h"
 #include <glob.h>
+#include <fcntl.h>
 #include <math.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -61,14 +63,52 @@ static void resumes_to_the_bit(void)
 	CHECK(count_lines("parts/log.jsonl", "\"loss\"") == 60, "lines of steps");
 	CHECK(count_lines("parts/log.jsonl", "\"eval_loss\"") == 4,
 	      "lines of evaluations: 20, 33, 40, 60");
+	// Of a run that is at its end nothing changes.
+	char *before = read_file(arena, "parts/log.jsonl", NULL);
+	CHECK(!train_with(&mock_line, &rest, 1, &r) && r.step == 60 && r.eval_loss < 0.1, "again");
+	CHECK(!strcmp(before, read_file(arena, "parts/log.jsonl", NULL)), "a line of no step");
+	hold_same("whole/last.ckpt", "parts/last.ckpt");
 	CHECK(count_lines("whole/log.jsonl", "\"eval_loss\"") == 3,
 	      "lines of evaluations: 20, 40, 60");
-	struct amos_options other = options_of(LINE_DATA, "seed", "4", "resume", "parts", NULL);
-	CHECK(train_with(&mock_line, &other, 1, &r) == AMOS_INPUT &&
-	          strstr(amos_error(), "--seed 3"),
-	      "another seed");
 	struct amos_options nothing = options_of(LINE_DATA, "resume", "nowhere", NULL);
 	CHECK(train_with(&mock_line, &nothing, 1, &r) == AMOS_INPUT, "no run");
+}
+
+// What a checkpoint is not of, it does not go on with.
+static void knows_its_own(void)
+{
+	static const struct {
+		const char *name, *value, *says;
+	} others[] = {
+	    {"seed", "4", "another --seed; expected 3, found 4"},
+	    {"split", "0.7", "another --split; expected 0.8"},
+	    {"data", "y=other.npy", "another data of input 'y'; expected f32[100], content "},
+	};
+	struct amos_result r;
+	float y[100] = {1};
+	write_npy("other.npy", "<f4", false, "100,", y, sizeof y);
+	size_t size;
+	char *bytes = read_file(arena, "y.npy", &size);
+	write_file("moved.npy", bytes, size);
+	for (int i = 0; i < COUNT(others); i++) {
+		struct amos_options o = options_of("data", "x=x.npy", "seed", "3", "split", "0.8",
+		                                   "quiet", "", "resume", "parts", NULL);
+		bool data = !strcmp(others[i].name, "data");
+		CHECK(data || !amos_option(&o, "data", "y=y.npy"), "data");
+		CHECK(!amos_option(&o, others[i].name, others[i].value), "%s", others[i].name);
+		CHECK(train_with(&mock_line, &o, 1, &r) == AMOS_INPUT &&
+		          strstr(amos_error(), others[i].says),
+		      "%s %s", others[i].name, others[i].value);
+	}
+	struct amos_options same =
+	    options_of("data", "x=x.npy", "data", "y=moved.npy", "seed", "3", "split", "0.8",
+	               "quiet", "", "steps", "61", "resume", "parts", NULL);
+	CHECK(!train_with(&mock_line, &same, 2, &r) && r.step == 61, "the same data elsewhere");
+	struct amos_model other = mock_line;
+	other.identity = "model\tcontent 2\n";
+	CHECK(train_with(&other, &same, 1, &r) == AMOS_INPUT &&
+	          strstr(amos_error(), "another model; expected none given, found content 2"),
+	      "another model");
 }
 
 // A log longer than the checkpoint (the machine stopped between them) loses the lines that come
@@ -93,7 +133,7 @@ static void ends_by_epochs(void)
 	struct amos_options one = options_of(LINE_DATA, "out", "epoch", NULL);
 	CHECK(!train_with(&mock_line, &one, 1, &r) && r.step == 25,
 	      "100 samples, 4 a batch: %d steps", (int)r.step);
-	struct amos_options half = options_of(LINE_DATA, "epochs", "2.5", "out", "epoch", NULL);
+	struct amos_options half = options_of(LINE_DATA, "epochs", "2.5", "out", "epochs", NULL);
 	CHECK(!train_with(&mock_line, &half, 1, &r) && r.step == 63, "2.5 epochs: %d steps",
 	      (int)r.step);
 }
@@ -129,7 +169,8 @@ static void counts_updates(void)
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
 	CHECK(count_lines("twos/log.jsonl", "\"loss\"") == 7, "a line an update");
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("twos", &c) && amos_checkpoint_point(c).run == 14, "batches");
+	CHECK(!amos_checkpoint_open("twos", true, &c) && amos_checkpoint_point(c).run == 14,
+	      "batches");
 	amos_checkpoint_close(c);
 }
 
@@ -162,16 +203,14 @@ static uint32_t masked(const char *at, uint64_t count)
 	return (crc >> 15 | crc << 17) + 0xA282EAD8;
 }
 
-static void events_are_sound(void)
+static void events_are_sound(const char *pattern, long expected)
 {
-	FILE *find = popen("ls whole/events.out.tfevents.*", "r");
-	char path[512];
-	CHECK(find && fgets(path, sizeof path, find), "events");
-	pclose(find);
-	path[strcspn(path, "\n")] = 0;
+	glob_t found;
+	CHECK(!glob(pattern, 0, NULL, &found) && found.gl_pathc == 1, "one file of events");
 	long records = 0;
 	size_t size;
-	const char *bytes = read_file(arena, path, &size);
+	const char *bytes = read_file(arena, found.gl_pathv[0], &size);
+	globfree(&found);
 	for (size_t at = 0; at < size; records++) {
 		uint64_t length;
 		uint32_t crc;
@@ -183,8 +222,7 @@ static void events_are_sound(void)
 		CHECK(crc == masked(bytes + at + 12, length), "record %ld: data", records);
 		at += 16 + length;
 	}
-	// The version, three figures a step (loss, epoch, samples_per_s), one an evaluation.
-	CHECK(records == 1 + 3 * 60 + 3, "%ld records", records);
+	CHECK(records == expected, "%ld records", records);
 }
 
 // ---- what goes wrong ------------------------------------------------------------------
@@ -207,22 +245,24 @@ static void stops_at_nan(void)
 static void first_interrupt_saves(void)
 {
 	struct amos_result r;
-	struct amos_options options = options_of(LINE_DATA, "steps", "1000000000", "log-every",
-	                                         "1000000", "out", "stopped", NULL);
+	struct amos_options options =
+	    options_of(LINE_DATA, "steps", "1000000000", "out", "stopped", NULL);
 	pid_t child = fork();
 	if (!child) {
 		int status = train_with(&mock_line, &options, 1, &r);
 		_exit(status ? 10 + status : r.stopped ? 0 : 20);
 	}
-	while (access("stopped/log.jsonl", F_OK))
+	struct stat log = {0};
+	while (!log.st_size) { // until a step has been made
 		usleep(1000);
-	usleep(100000);
+		stat("stopped/log.jsonl", &log);
+	}
 	kill(child, SIGINT);
 	int status;
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("stopped", &c), "the checkpoint");
+	CHECK(!amos_checkpoint_open("stopped", true, &c), "the checkpoint");
 	CHECK(amos_checkpoint_point(c).step > 0, "no step was made");
 	amos_checkpoint_close(c);
 }
@@ -230,6 +270,7 @@ static void first_interrupt_saves(void)
 static int slow(const struct amos_run *run)
 {
 	(void)run;
+	close(creat("running", 0666));
 	while (pause())
 		;
 	return 0;
@@ -247,14 +288,12 @@ static void second_interrupt_stops(void)
 		train_with(&model, &options, 1, &r);
 		_exit(20);
 	}
-	while (access("twice/log.jsonl", F_OK))
+	while (access("running", F_OK))
 		usleep(1000);
-	usleep(50000);
-	kill(child, SIGINT);
-	usleep(50000);
-	kill(child, SIGINT);
 	int status;
-	waitpid(child, &status, 0);
+	do // two that come at once count as one
+		kill(child, SIGINT);
+	while (!usleep(50000) && !waitpid(child, &status, WNOHANG));
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == AMOS_MACHINE, "status %d", status);
 }
 
@@ -281,7 +320,7 @@ static void full_disk(void)
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("full", &c) && amos_checkpoint_point(c).step == 5,
+	CHECK(!amos_checkpoint_open("full", true, &c) && amos_checkpoint_point(c).step == 5,
 	      "the old checkpoint");
 	amos_checkpoint_close(c);
 	glob_t found;
@@ -315,11 +354,15 @@ int main(void)
 	second_interrupt_stops();
 	full_disk();
 	resumes_to_the_bit();
+	knows_its_own();
 	log_has_each_step_once();
 	ends_by_epochs();
 	counts_updates();
 	keeps_the_command();
-	events_are_sound();
+	// The version, three figures a step (loss, epoch, samples_per_s), one an evaluation; a
+	// resumed run adds to the same file.
+	events_are_sound("whole/events.out.tfevents.*", 1 + 3 * 60 + 3);
+	events_are_sound("parts/events.out.tfevents.*", 1 + 3 * 61 + 5);
 	stops_at_nan();
 	refuses();
 	printf(

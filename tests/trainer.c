@@ -67,15 +67,24 @@ int main(int argc, char **argv)
 	expect(1, "", "err.txt", "no data");
 	expect(1, "--data x=nothing.npy", "err.txt", "nothing.npy: cannot read: No such file");
 	expect(0, DATA "-n 40 -o whole --eval-every 20", "out.txt", "eval_loss");
-	expect(0, "train " DATA "-n 40 -o whole --eval-every 20", "err.txt", "memory: ");
+	expect(1, DATA "-n 40 -o whole", "err.txt", "whole: the folder holds a run");
+	expect(1, DATA "-n 40 -o x.npy", "err.txt", "x.npy: not the folder of a run");
+	expect(0, "train " DATA "-n 40 -o whole --eval-every 20 --overwrite", "err.txt",
+	       "memory: ");
 	expect(0, DATA "-n 15 -o parts --eval-every 20 -q", "err.txt", "");
 	expect(0, "--resume parts --steps 40 --json", "out.txt", "{\"step\": 40, \"loss\": ");
 	hold_same("whole/last.ckpt", "parts/last.ckpt");
+	expect(0, "--resume whole", "err.txt", "finished at step 40");
+	expect(1, "--resume parts --seed 3", "err.txt", "another --seed; expected 2, found 3");
+	expect(2, "--resume parts --overwrite", "err.txt", "--resume goes on in its own folder");
+	expect(0, DATA "-n 1 -q", "err.txt", "");
+	expect(0, "eval mock_trainer.run " DATA, "out.txt", "step 1\n");
 	expect(1, "--resume nowhere", "err.txt", "nowhere: no run to go on with");
 	expect(0, "eval parts " DATA, "out.txt", "eval_loss 0.");
 	expect(0, "eval parts/best.ckpt --json " DATA, "out.txt", "{\"step\": 40");
 	expect(1, "eval x.npy " DATA, "err.txt", "x.npy: not a checkpoint");
-	expect(0, "export parts -o params.npz", "out.txt", "");
+	expect(2, "export parts -o params.npz --keep first", "err.txt", "expected best or last");
+	expect(0, "export parts -o params.npz --keep last", "out.txt", "");
 	int64_t n;
 	struct amos_array *arrays;
 	CHECK(!amos_npz_read("params.npz", &n, &arrays) && n == 2, "%d parameters", (int)n);

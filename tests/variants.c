@@ -54,36 +54,45 @@ static void add_constant(Build *b, const char *name, const char *text)
 	     raw(tensor(name, kind->type, rank, dims), bytes, (size_t)(n * kind->bytes)));
 }
 
+// Numbers are floats where one has a point.
 static void set_attribute(NodeProto *n, const char *name, char *text)
 {
 	double x[16];
 	AttributeProto *a = attribute(n, name);
 	char *end;
 	double number = strtod(text, &end);
+	bool real = strchr(text, '.');
 	if (*text == '[') {
-		a->n_ints = a->n_floats = (size_t)numbers(text + 1, x);
-		a->ints = NEWS(arena, int64_t, a->n_ints);
-		a->floats = NEWS(arena, float, a->n_ints);
-		for (size_t i = 0; i < a->n_ints; i++) {
+		size_t count = (size_t)numbers(text + 1, x);
+		a->n_ints = real ? 0 : count;
+		a->n_floats = real ? count : 0;
+		a->ints = NEWS(arena, int64_t, count);
+		a->floats = NEWS(arena, float, count);
+		for (size_t i = 0; i < count; i++) {
 			a->ints[i] = (int64_t)x[i];
 			a->floats[i] = (float)x[i];
 		}
-	} else if (!*end) {
-		a->i = (int64_t)number;
+	} else if (*end) {
+		a->s = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+	} else if (real) {
 		a->f = (float)number;
 	} else {
-		a->s = (ProtobufCBinaryData){strlen(text), (uint8_t *)text};
+		a->i = (int64_t)number;
 	}
 }
 
-static void add_outputs(Build *b, const char *outs)
+// Results of the only node, and of the model.
+static void add_outputs(Build *b, NodeProto *node, const char *outs)
 {
-	size_t n;
-	char **name = names(outs, &n);
+	node->output = names(outs, &node->n_output);
 	b->outputs.count = 0;
-	for (size_t i = 0; i < n; i++)
-		if (*name[i])
-			PUSH(arena, b->outputs, value(name[i], 1, "?"));
+	for (size_t i = 0; i < node->n_output; i++) {
+		bool plain = !node->output[i][0] || isalpha((unsigned char)node->output[i][0]);
+		int type = plain ? 1 : kind_of(node->output[i][0])->type;
+		node->output[i] += !plain;
+		if (node->output[i][0])
+			PUSH(arena, b->outputs, value(node->output[i], type, "?"));
+	}
 }
 
 Build *variant(const char *line, const char **op)
@@ -91,12 +100,12 @@ Build *variant(const char *line, const char **op)
 	static const char domain[] = "com.microsoft.";
 	char *text = copy_string(arena, line), *word = strtok(text, " \n"),
 	     *set = strtok(NULL, " \n");
-	bool two = !strcmp(word, "Split"), own = starts_with(word, domain);
+	bool own = starts_with(word, domain);
 	Build *b = build(own ? 17 : strtol(set, NULL, 10));
-	add_outputs(b, two ? "y,z" : "y");
 	VEC(const char *) operands = {0};
 	word += own ? sizeof domain - 1 : 0;
-	NodeProto *n = add_to(b, node(word, "", two ? "y,z" : !strcmp(word, "TopK") ? "y,i" : "y"));
+	NodeProto *n = add_to(b, node(word, "", ""));
+	add_outputs(b, n, !strcmp(word, "Split") ? "y,z" : !strcmp(word, "TopK") ? "y,@i" : "y");
 	if (own)
 		n->domain = format(arena, "%.*s", (int)sizeof domain - 2, domain);
 	*op = word;
@@ -104,8 +113,7 @@ Build *variant(const char *line, const char **op)
 		char *equals = strchr(word, '='), *colon = strchr(word, ':');
 		const char *name = format(arena, "c%d", operands.count);
 		if (*word == '>') {
-			n->output = names(word + 1, &n->n_output);
-			add_outputs(b, word + 1);
+			add_outputs(b, n, word + 1);
 			continue;
 		}
 		if (isalpha((unsigned char)*word) && equals) {
@@ -132,8 +140,7 @@ Build *variant(const char *line, const char **op)
 static GraphProto *body(const char *op, const char *operands, const char *out)
 {
 	Build *b = build(17);
-	add_outputs(b, out);
-	add_to(b, node(op, operands, out));
+	add_outputs(b, add_to(b, node(op, operands, "")), out);
 	uint8_t *bytes;
 	pack(b, &bytes);
 	return &b->graph;
@@ -142,12 +149,12 @@ static GraphProto *body(const char *op, const char *operands, const char *out)
 Build *branch_variant(void)
 {
 	Build *b = build(17);
-	add_outputs(b, "y");
 	PUSH(arena, b->inputs, value("x", 1, "3,4"));
 	PUSH(arena, b->inputs, value("a", 1, "1"));
 	PUSH(arena, b->inputs, value("b", 1, "1"));
 	add_to(b, node("Less", "a,b", "less"));
-	NodeProto *n = add_to(b, node("If", "less", "y"));
+	NodeProto *n = add_to(b, node("If", "less", ""));
+	add_outputs(b, n, "y");
 	attribute(n, "then_branch")->g = body("Mul", "x,x", "yes");
 	attribute(n, "else_branch")->g = body("Exp", "x", "no");
 	return b;

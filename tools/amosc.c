@@ -21,14 +21,19 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	Catch catch;
 	int status = STATUS_DONE;
 	if (TRY(catch)) {
-		status = catch.status;
+		status = catch.status == STATUS_LIMIT ? STATUS_INPUT : catch.status;
 		fflush(stdout);
 		bool told = starts_with(catch.message, "amosc ");
-		fprintf(stderr, "%s%s\n", told ? "" : "amosc: ", catch.message);
+		fputs(told ? "" : "amosc: ", stderr);
+		amos_print(stderr, catch.message, "  ");
+		fputs("\n", stderr);
 		free(catch.message);
+		amos_file_drop_all();
 	} else {
 		parse_command(&command, verb, argc - 1, argv + 1);
+		limit_cost(&command);
 		warn_quiet(chosen(&command, OPT_quiet));
+		check_unused(&command);
 		call_verb(&command);
 		catch_end(&catch);
 	}
@@ -47,7 +52,9 @@ static bool is_word(const char *said, const char *word, const char *other)
 
 int main(int argc, char **argv)
 {
-	amos_signals(aside_drop_all);
+	amos_memory_ends("amosc");
+	amos_standard();
+	amos_signals();
 	amos_output();
 	if (argc < 2) {
 		print_help(stderr);

@@ -52,8 +52,8 @@ static void fill_input(const Slot *s, void *bytes)
 static void call(struct amos *open, const struct amos_entry *entry)
 {
 	int status = amos_call(open, entry, NULL, NULL);
-	if (status)
-		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);
+	if (status != AMOS_INPUT) // synthetic data may give indices that are out of range
+		check(status);
 }
 
 static bool is_update(const struct amos_kernel *k)

@@ -30,7 +30,8 @@ static void check_out(const Command *command, const char *out)
 		bad_usage(command,
 		          format(command->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
-	if (!is_object(out) && !starts_with(choice(command, OPT_target, "cpu"), "cpu"))
+	if (!is_object(out) && !target_links_here(target_named(
+	                           command->arena, choice(command, OPT_target, "cpu"), NULL)))
 		bad_usage(command, "for another target wants -o NAME.o: an object, or the text of "
 		                   "PTX for cuda");
 }
@@ -46,6 +47,7 @@ void verb_build(Command *command)
 	if (options.data.count)
 		data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, true);
+	check(amos_output_check(out));
 	if (is_object(out))
 		write_object(t.object, out);
 	else

@@ -196,9 +196,7 @@ static void run_draw(Check *c, struct amos_data *data, int step)
 	}
 	if (data)
 		check(amos_data_eval(data, c->open, 0, amos_data_samples(data)));
-	int status = amos_call(c->open, c->entry, NULL, NULL);
-	if (status)
-		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);
+	check(amos_call(c->open, c->entry, NULL, NULL));
 	for (int i = 0; i < c->probes.count; i++) {
 		Probe *p = &c->probes.at[i];
 		p->squares += amos_out_number(c->open, c->entry, p->square);
@@ -340,8 +338,7 @@ void check_eta(Command *command)
 	Arena *arena = command->arena;
 	struct amos_options options = runtime_options(command);
 	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
-	PUSH(arena, command->choices,
-	     ((Choice){OPT_bn, "train"})); // drawn weights have no statistics
+	command->drawn = true;
 	Scales scales;
 	Check c = {
 	    .command = command,

@@ -1,6 +1,7 @@
 // compile.c: from a graph to a program in memory, or to the object that train and build share.
 // Takes graphs. Gives an open model. Keeps: all entries of an object have one slot table.
 #include "tool.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,16 +24,12 @@ static const void *first_contents(void *graph, int64_t slot)
 	return ((const Graph *)graph)->slots.at[slot].init;
 }
 
-static Object *emit_plans(Command *command, int n, Plan *const *plans, const char *note,
-                          bool weights)
+static Object *emit_plans(Command *command, int n, Plan *const *plans, EmitOptions options)
 {
-	Arena *arena = command->arena;
-	EmitOptions options = {.target = target_of(command),
-	                       .threads = (int)choice_count(command, OPT_threads, 0),
-	                       .name = command->arguments.at[0],
-	                       .note = note,
-	                       .weights = weights};
-	return emit(arena, n, plans, &options);
+	options.target = target_of(command);
+	options.threads = (int)choice_count(command, OPT_threads, 0);
+	options.name = visible(command->arena, command->arguments.at[0], false);
+	return emit(command->arena, n, plans, &options);
 }
 
 static void close_jit(void *jit)
@@ -53,6 +50,9 @@ struct amos *open_object(Command *command, const Object *object, const Graph *g)
 	check(amos_open(jit_model(jit), choice_count(command, OPT_threads, 0),
 	                choice_count(command, OPT_seed, 0), first_contents, (void *)g, &open));
 	close_later(command, close_model, open);
+	if (amos_threads_missing(open))
+		say_progress(command, "note: %lld threads could not be started\n",
+		             (long long)amos_threads_missing(open));
 	return open;
 }
 
@@ -60,7 +60,7 @@ struct amos *open_entry(Command *command, const Graph *g, const char *name)
 {
 	need_host(command);
 	Plan *plan = plan_graph(command->arena, g, name);
-	return open_object(command, emit_plans(command, 1, &plan, NULL, false), g);
+	return open_object(command, emit_plans(command, 1, &plan, (EmitOptions){0}), g);
 }
 
 typedef struct Slots { // of a graph that goes on another's
@@ -123,7 +123,7 @@ static Plan *plan_fewer(Command *command, struct amos_data *data, const Graph *l
 	Catch catch;
 	if (TRY(catch)) {
 		if (catch.status != STATUS_INPUT)
-			fail_status(catch.status, NULL, "%s", catch.message);
+			fail_again(&catch);
 		free(catch.message);
 		return NULL;
 	}
@@ -190,10 +190,29 @@ static Graph *gradients(Command *command, const Graph *loss, bool runs)
 	return g;
 }
 
+// Training computes in f32, whatever the file's types are.
+static void tell_doubles(const Command *command, const Model *model)
+{
+	if (!model->doubles)
+		return;
+	say_progress(command,
+	             "%s is double: training computes in f32, and the trained file keeps its "
+	             "types\n",
+	             model->doubles);
+	for (int i = 0; i < model->graph->slots.count; i++) {
+		const Slot *s = &model->graph->slots.at[i];
+		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
+			if (isinf(((const float *)s->init)[k]))
+				fail(model->path, "parameter %s: entry %lld is too large for f32",
+				     s->name, (long long)k);
+	}
+}
+
 Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 {
 	Arena *arena = command->arena;
 	Trainer t = {.model = read_bound(command, data, true)};
+	tell_doubles(command, t.model);
 	if (data)
 		check(amos_data_enough(data));
 	Graph *loss = measured(command, t.model->graph);
@@ -211,7 +230,11 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 		plans[n++] = plan_on_slots(arena, still, t.graph, "run");
 	if (weights || (data && amos_data_held(data)))
 		n += plan_rest(command, data, t.graph, weights, plans + n);
-	t.object = emit_plans(command, n, plans, t.opt.chosen, weights);
+	EmitOptions options = {.note = t.opt.chosen,
+	                       .identity = identity_text(command, t.model),
+	                       .labels = loss_labels(loss, choice(command, OPT_loss, NULL)),
+	                       .weights = weights};
+	t.object = emit_plans(command, n, plans, options);
 	return t;
 }
 
@@ -222,5 +245,5 @@ Object *compile_evaluation(Command *command, struct amos_data *data, const Graph
 	Plan *plans[3] = {plan_graph(arena, g, "eval")};
 	int n = 1 + plan_rest(command, data, g, 0, plans + 1);
 	*graph = g;
-	return emit_plans(command, n, plans, NULL, false);
+	return emit_plans(command, n, plans, (EmitOptions){0});
 }

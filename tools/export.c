@@ -37,10 +37,14 @@ void verb_export(Command *command)
 	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
 	if (!out)
 		bad_usage(command, "wants -o OUT.onnx");
+	bool last;
+	struct amos_options options = runtime_options(command);
+	check(amos_keeps_last(&options, &last));
 	Model *model = read_standing(command, NULL, false);
 	struct amos_checkpoint *checkpoint;
-	check(amos_checkpoint_open(path, &checkpoint));
+	check(amos_checkpoint_open(path, last, &checkpoint));
 	close_later(command, close_checkpoint, checkpoint);
+	check(amos_output_check(out));
 	Trained trained = {NEWS(command->arena, const void *, model->graph->slots.count + 1)};
 	int count = 0;
 	for (int64_t i = 0; i < amos_checkpoint_slots(checkpoint); i++) {
@@ -51,7 +55,7 @@ void verb_export(Command *command)
 		take_slot(model->graph, path, &array, &trained);
 		count++;
 	}
-	write_model(model, out, trained_bytes, &trained);
+	write_model(model, out, chosen(command, OPT_keep_training), trained_bytes, &trained);
 	struct amos_point point = amos_checkpoint_point(checkpoint);
 	if (chosen(command, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",

@@ -207,7 +207,7 @@ static Model *attempt(Command *command, Model *read(Command *), const char **fai
 		return model;
 	}
 	if (catch.status != STATUS_INPUT)
-		fail_status(catch.status, NULL, "%s", catch.message);
+		fail_again(&catch);
 	*failure = copy_string(command->arena, catch.message);
 	free(catch.message);
 	return NULL;

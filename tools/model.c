@@ -32,6 +32,41 @@ static void read_bind(Command *command, const char *text, Reading *r)
 	}
 }
 
+static Cost cost_named(const char *name, size_t count)
+{
+	int c = 0;
+	while (c < COSTS && (strncmp(cost_names[c], name, count) || cost_names[c][count]))
+		c++;
+	return (Cost)c;
+}
+
+// COST=N,COST=N
+static void read_limits(Budget *budget, const char *text)
+{
+	for (const char *at = text; *at;) {
+		size_t length = strcspn(at, "=");
+		Cost cost = cost_named(at, length);
+		char *end = NULL;
+		errno = 0;
+		unsigned long long limit = at[length] ? strtoull(at + length + 1, &end, 10) : 0;
+		if (cost == COSTS || !limit || errno || (*end && *end != ','))
+			fail_status(STATUS_USAGE, "--limit",
+			            "expected COST=N,..., COST nodes, bytes or elements, N at "
+			            "least 1; found '%s'",
+			            text);
+		budget->limit[cost] = limit;
+		at = *end ? end + 1 : end;
+	}
+}
+
+void limit_cost(Command *command)
+{
+	Budget *budget = budget_new(command->arena);
+	for (int i = 0; i < command->choices.count; i++)
+		if (command->choices.at[i].option == OPT_limit)
+			read_limits(budget, command->choices.at[i].value);
+}
+
 static Reading read_choices(Command *command)
 {
 	Reading r = {0};
@@ -91,7 +126,7 @@ static bool is_verb(const Command *command, const char *const *verbs)
 static Statistics statistics(const Command *command, bool random)
 {
 	static const char *const measure[] = {"train", "eval", "build", "bench", NULL};
-	const char *said = choice(command, OPT_bn, NULL);
+	const char *said = command->drawn ? "train" : choice(command, OPT_bn, NULL);
 	if (said && strcmp(said, "train") && strcmp(said, "frozen"))
 		fail_status(STATUS_USAGE, "--bn", "'%s': wanted train or frozen", said);
 	if (said && !strcmp(said, "frozen"))
@@ -101,17 +136,18 @@ static Statistics statistics(const Command *command, bool random)
 	return said || random ? BN_BATCH : BN_FILE;
 }
 
-// Does the graph compute in double? By --precision; where that is not given, grad does.
-static bool in_double(const Command *command)
+// By --precision; where that is not given, grad computes in double, run and eval as the file does.
+static Precision precision(const Command *command)
 {
 	static const char *const able[] = {"run", "eval", "grad", NULL};
-	const char *otherwise = reads_apart(command) ? "f64" : "f32",
-	           *said = choice(command, OPT_precision, otherwise);
-	bool wide = !strcmp(said, "f64");
-	if (strcmp(said, "f32") && !(wide && is_verb(command, able)))
+	const char *said = choice(command, OPT_precision, NULL);
+	bool can = is_verb(command, able);
+	if (!said && can)
+		return reads_apart(command) ? PRECISION_F64 : PRECISION_FILE;
+	if (said && strcmp(said, "f32") && !(can && !strcmp(said, "f64")))
 		fail_status(STATUS_USAGE, "--precision",
 		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
-	return wide;
+	return said && strcmp(said, "f32") ? PRECISION_F64 : PRECISION_F32;
 }
 
 static void settle_dropout(Command *command, Model *model, bool random)
@@ -119,6 +155,9 @@ static void settle_dropout(Command *command, Model *model, bool random)
 	double rate = choice_part(command, OPT_dropout, NAN);
 	int added;
 	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
+	if (random && rate > 0 && !added)
+		fail("--dropout", "no place takes it: the model has no block of attention or MLP "
+		                  "without dropout of its own");
 	if (random && rate > 0)
 		PUSH(command->arena, model->notes,
 		     format(command->arena, "dropout of %g put at %d places", rate, added));
@@ -160,6 +199,15 @@ static Model *read_or_all(Command *command, const ReadOptions *options)
 	fail_status(catch.status, NULL, "%s%s%s", text, more ? "\n" : "", more ? more : "");
 }
 
+static void check_norms(const Command *command, const Model *model)
+{
+	for (int i = 0; i < model->ops.count; i++)
+		if (starts_with(model->ops.at[i].op, "BatchNorm"))
+			return;
+	if (chosen(command, OPT_bn))
+		fail("--bn", "the model has no BatchNormalization");
+}
+
 static Model *read_with(Command *command, const Reading *r, bool random, bool list)
 {
 	ReadOptions options = {.nbind = r->binds.count,
@@ -170,13 +218,15 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .training = random,
 	                       .apart = reads_apart(command),
 	                       .loss = wants_loss(command),
-	                       .wide = in_double(command),
+	                       .precision = precision(command),
 	                       .nknown = r->known.count,
 	                       .known = r->known.at,
 	                       .list = list};
 	if (!strcmp(command->arguments.at[0], "-"))
 		rewind_input();
 	Model *model = read_or_all(command, &options);
+	if (!list)
+		check_norms(command, model);
 	if (model->graph)
 		settle_dropout(command, model, random);
 	return model;
@@ -237,9 +287,15 @@ static void bind_by_data(Command *command, struct amos_data *data, const Model *
 // --batch where no data tell more: the first axis of each input.
 static void bind_batch(Command *command, const Model *listed, int64_t batch, Reading *r)
 {
-	for (int i = 0; i < listed->inputs.count; i++)
-		if (listed->inputs.at[i].rank > 0 && listed->inputs.at[i].dim[0].size < 0)
-			bind_axis(command, r, &listed->inputs.at[i], 0, batch);
+	bool any = false;
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		if (in->rank > 0 && in->dim[0].size < 0)
+			bind_axis(command, r, in, 0, batch);
+		any |= in->rank > 0 && (in->dim[0].size < 0 || in->dim[0].size == batch);
+	}
+	if (!any)
+		fail("--batch", "no input has an open first axis");
 }
 
 static bool has_dimension(Command *command, const Model *model, const char *name)
@@ -257,15 +313,15 @@ static bool has_dimension(Command *command, const Model *model, const char *name
 	return false;
 }
 
-// A --bind of no dimension is told, once.
-static void warn_binds(Command *command, const Model *model)
+// Every --bind is of a dimension; looked at once.
+static void check_binds(Command *command, const Model *model)
 {
 	if (command->bound)
 		return;
 	Reading r = read_choices(command);
 	for (int i = 0; i < r.binds.count; i++)
 		if (!has_dimension(command, model, r.binds.at[i].name))
-			warn("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
+			fail("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
 	command->bound = true;
 }
 
@@ -283,7 +339,7 @@ static Model *read_batch(Command *command, struct amos_data *data, bool random, 
 	else if (batch)
 		bind_batch(command, read_with(command, &r, random, true), batch, &r);
 	Model *model = read_with(command, &r, random, false);
-	warn_binds(command, model);
+	check_binds(command, model);
 	return model;
 }
 
@@ -332,6 +388,8 @@ static Model *try_sizes(Command *command, const Reading *told, int64_t size, boo
 		catch_end(&catch);
 		return model;
 	}
+	if (catch.status != STATUS_INPUT)
+		fail_again(&catch);
 	free(catch.message);
 	return NULL;
 }
@@ -346,12 +404,15 @@ Model *read_standing(Command *command, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
 	Reading told = read_choices(command);
+	int64_t batch = choice_count(command, OPT_batch, 0);
 	if (data)
 		bind_by_data(command, data, read_with(command, &told, false, true), &told);
+	else if (batch)
+		bind_batch(command, read_with(command, &told, false, true), batch, &told);
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
 		model = try_sizes(command, &told, sizes[k], random, false);
 	if (chosen(command, OPT_bind))
-		warn_binds(command, read_with(command, &told, false, true));
+		check_binds(command, read_with(command, &told, false, true));
 	return model ? model : try_sizes(command, &told, sizes[0], random, true);
 }

@@ -37,6 +37,11 @@ const Verb *verb_named(const char *name)
 	return NULL;
 }
 
+unsigned group_of(OptionName option)
+{
+	return options[option].group;
+}
+
 // The option as typed: extra_l2 is --extra-l2.
 char *long_name(Arena *arena, OptionName option)
 {
@@ -133,6 +138,38 @@ void bad_usage(const Command *command, const char *what)
 {
 	fail_status(STATUS_USAGE, format(command->arena, "amosc %s", command->verb->name), "%s",
 	            what);
+}
+
+static const char *one_line(Arena *arena, const char *value)
+{
+	char *line = copy_string(arena, value);
+	for (char *c = line; *c; c++)
+		*c = iscntrl((unsigned char)*c) ? ' ' : *c;
+	return line;
+}
+
+// A list counts from its first value on, of others the last one counts.
+const char *compiled_choices(const Command *command)
+{
+	Text text = {.arena = command->arena};
+	say(&text, "%s", "");
+	for (OptionName o = 0; o < OPTIONS; o++) {
+		const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
+		if (!(options[o].group & compiled))
+			continue;
+		const char *before = NULL;
+		for (int i = 0; i < command->choices.count; i++) {
+			const Choice *c = &command->choices.at[i];
+			if (c->option != o)
+				continue;
+			const char *value = c->value ? one_line(command->arena, c->value) : "given";
+			bool list = before && !strcmp(options[o].type, "list");
+			before = list ? format(command->arena, "%s %s", before, value) : value;
+		}
+		if (before)
+			say(&text, "--%s\t%s\n", long_name(command->arena, o), before);
+	}
+	return text.at;
 }
 
 bool chosen(const Command *command, OptionName option)

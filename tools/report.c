@@ -1,6 +1,7 @@
 // report.c: what people and programs read: JSON on stdout, progress on stderr.
 #include "tool.h"
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 json_t *json_text(const char *text)
@@ -9,10 +10,7 @@ json_t *json_text(const char *text)
 	if (whole)
 		return whole;
 	Arena *arena = arena_new();
-	Text ascii = {.arena = arena};
-	for (const char *c = text; *c; c++)
-		say(&ascii, (unsigned char)*c < 128 ? "%c" : "\xEF\xBF\xBD", *c);
-	whole = json_string(ascii.at);
+	whole = json_string(visible(arena, text, false));
 	arena_free(arena);
 	return whole;
 }
@@ -75,8 +73,12 @@ void say_progress(const Command *command, const char *fmt, ...)
 		return;
 	va_list args;
 	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
+	char *text = NULL;
+	if (vasprintf(&text, fmt, args) < 0)
+		text = NULL;
 	va_end(args);
+	amos_print(stderr, text ? text : "", "");
+	free(text);
 }
 
 const char *bytes_text(Arena *arena, double bytes)

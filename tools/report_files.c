@@ -1,5 +1,6 @@
 // report_files.c: a report as Markdown and as CSV.
 #include "report.h"
+#include <stdlib.h>
 #include <string.h>
 
 static void print_md_cell(const char *cell)
@@ -50,11 +51,20 @@ void print_md(Command *command, const Report *report)
 	}
 }
 
-// RFC 4180: quoted where it holds a comma, a quote or a line's end.
+// A spreadsheet would compute what begins so, if it is no number.
+static bool is_formula_cell(const char *cell)
+{
+	char *end;
+	strtod(cell, &end);
+	return *cell && strchr("=+-@", *cell) && *end;
+}
+
+// RFC 4180: quoted where it holds a comma, a quote or a line's end. A formula gets a ' before it.
 static void print_csv_cell(const char *cell)
 {
 	bool quote = strpbrk(cell, ",\"\r\n") != NULL;
 	fputs(quote ? "\"" : "", stdout);
+	fputs(is_formula_cell(cell) ? "'" : "", stdout);
 	for (; *cell; cell++)
 		printf(*cell == '"' ? "\"%c" : "%c", *cell);
 	fputs(quote ? "\"" : "", stdout);

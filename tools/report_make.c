@@ -63,19 +63,69 @@ static const char *line_of(const Graph *g, int slot)
 	return NULL;
 }
 
+static json_t *axes_json(const bool *axis)
+{
+	json_t *list = json_array();
+	for (int a = 0; a < RANK; a++)
+		if (axis[a])
+			json_array_append_new(list, json_integer(a));
+	return list;
+}
+
+// Runs of entries along an axis that have an eta of their own.
+static json_t *pieces_json(const Eta *eta)
+{
+	json_t *list = json_array();
+	for (int64_t k = 0, from = 0; k < eta->nparts; from += eta->counts[k++])
+		json_array_append_new(list, json_pack("{si sI sI ss so ss}", "axis", eta->axis,
+		                                      "from", (json_int_t)from, "to",
+		                                      (json_int_t)(from + eta->counts[k]), "role",
+		                                      eta->parts[k].role, "eta",
+		                                      number_json(eta->parts[k].eta.value),
+		                                      "formula", eta->parts[k].formula));
+	return list;
+}
+
+// Where the file keeps it: its initializer, and others that hold copies.
+static void add_homes(Arena *arena, json_t *row, const Graph *g, int slot)
+{
+	SlotHome *home;
+	int n = slot_homes(g, arena, slot, &home);
+	json_t *copies = json_array();
+	for (int k = 1; k < n; k++)
+		json_array_append_new(copies, json_pack("{so ss?}", "initializer",
+		                                        json_text(home[k].initializer), "view",
+		                                        home[k].view));
+	json_object_set_new(row, "initializer", n ? json_text(home[0].initializer) : json_null());
+	json_object_set_new(row, "view",
+	                    n && home[0].view ? json_string(home[0].view) : json_null());
+	json_object_set_new(row, "copies", copies);
+}
+
+static void add_axes(json_t *row, const Eta *eta)
+{
+	json_object_set_new(row, "readout", json_boolean(eta->readout));
+	json_object_set_new(row, "fan_in", axes_json(eta->fan_in));
+	json_object_set_new(row, "fan_out", axes_json(eta->fan_out));
+	json_object_set_new(row, "pieces", pieces_json(eta));
+}
+
 static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
 {
 	const Slot *s = &g->slots.at[slot];
 	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
 	json_array_remove(tied, 0);
-	return json_pack("{ss so ss so ss so so so ss? so so sb ss? so so? ss?}", "name", s->name,
-	                 "shape", shape_json(&s->shape), "role", eta->role, "eta",
-	                 eta_value(eta, &s->shape), "formula", eta->formula, "slots",
-	                 shape_json(&eta->slot), "input_range", number_json(eta->range.value),
-	                 "demand", number_json(eta->demand.value), "range_from", eta->source,
-	                 "demand_by", askers_json(eta), "why", reasons_json(arena, eta), "sure",
-	                 (int)eta->sure, "question", eta->question, "tied", tied, "node", node,
-	                 "line", line_of(g, slot));
+	json_t *row = json_pack(
+	    "{ss so ss so ss so so so ss? so so sb ss? so so? ss?}", "name", s->name, "shape",
+	    shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape), "formula",
+	    eta->formula, "slots", shape_json(&eta->slot), "input_range",
+	    number_json(eta->range.value), "demand", number_json(eta->demand.value), "range_from",
+	    eta->source, "demand_by", askers_json(eta), "why", reasons_json(arena, eta), "sure",
+	    (int)eta->sure, "question", eta->question, "tied", tied, "node", node, "line",
+	    line_of(g, slot));
+	add_homes(arena, row, g, slot);
+	add_axes(row, eta);
+	return row;
 }
 
 // ---- inputs and memory ----------------------------------------------------------------

@@ -1,6 +1,6 @@
 // report_text.c: a report for a terminal.
 // Takes a Report. Gives aligned columns as wide as the terminal, from 80 to 120; where it is too
-// narrow long names are shortened and columns left out.
+// narrow long names are shortened and columns left out. Elsewhere every cell is whole.
 #include "report.h"
 #include <stdlib.h>
 #include <string.h>
@@ -70,6 +70,7 @@ static int least_needed(const Layout *l)
 static Layout layout_of(Arena *arena, json_t **rows, int count)
 {
 	enum { LONGEST_CELL = 26 };
+	bool terminal = isatty(STDOUT_FILENO);
 	Layout l = {.all = columns_of_terminal()};
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!(columns[c].formats & T))
@@ -77,9 +78,10 @@ static Layout layout_of(Arena *arena, json_t **rows, int count)
 		l.width[c] = width_of(columns[c].title);
 		for (int i = 0; i < count; i++)
 			l.width[c] = MAX(l.width[c], width_of(columns[c].cell(arena, rows[i])));
-		l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
+		if (terminal)
+			l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
 	}
-	while (total(&l) > l.all && least_needed(&l) >= 0) {
+	while (terminal && total(&l) > l.all && least_needed(&l) >= 0) {
 		int spare = l.width[0] - SHORTEST_NAME, over = total(&l) - l.all;
 		if (over <= spare)
 			l.width[0] -= over;

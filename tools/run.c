@@ -57,9 +57,7 @@ static const struct amos_entry *call_once(struct amos *open, struct amos_data *d
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
 	check(amos_data_fit(data, amos_model_of(open), entries));
 	check(amos_data_eval(data, open, 0, 1));
-	int status = amos_call(open, entry, NULL, NULL);
-	if (status)
-		fail_status(STATUS_MACHINE, NULL, "the model stopped with status %d", status);
+	check(amos_call(open, entry, NULL, NULL));
 	return entry;
 }
 
@@ -150,6 +148,7 @@ void verb_run(Command *command)
 	need_out(command);
 	struct amos_data *data = open_batch(command);
 	Model *model = read_bound(command, data, false);
+	check(amos_output_check(choice(command, OPT_out, NULL)));
 	struct amos *open = open_entry(command, model->graph, "run");
 	Arrays arrays = {.arena = command->arena};
 	add_outs(&arrays, model, model->graph, open, call_once(open, data, "run"));
@@ -213,7 +212,7 @@ static void check_cotangents(Command *command, const struct amos_data *data, con
 	VEC(const char *) outs = {0};
 	const char *input;
 	for (int i = 0; i < g->outs.count; i++)
-		if (!starts_with(g->outs.at[i].name, SHAPE_OF))
+		if (is_own_out(g->outs.at[i].name))
 			PUSH(command->arena, outs, g->outs.at[i].name);
 	for (int k = 0; amos_data_array(data, k, &input), input; k++) {
 		const char *out = input + strlen(COTANGENT_OF);
@@ -248,6 +247,7 @@ void verb_grad(Command *command)
 	struct amos_data *data = open_batch(command);
 	Arena *arena = command->arena;
 	Model *model = read_bound(command, data, false);
+	check(amos_output_check(choice(command, OPT_out, NULL)));
 	const Graph *g = model->graph;
 	Graph *loss = chosen(command, OPT_cotangent)
 	                  ? cotangent_pass(arena, g, cotangent_shapes(command, data, g))

@@ -16,6 +16,26 @@ static int pass_named(const char *name)
 	            name);
 }
 
+// Options that come in later do nothing.
+static void check_pass(const Command *command, int pass)
+{
+	static const struct {
+		unsigned group;
+		int pass; // the first that goes by these options
+	} groups[] = {{LOSS, AFTER_LOSS}, {DROPS, AFTER_GRAD}, {ETA | STEP, AFTER_STEP}};
+	for (int i = 0; i < command->choices.count; i++)
+		for (int k = 0; k < COUNT(groups); k++) {
+			OptionName option = command->choices.at[i].option;
+			if ((group_of(option) & groups[k].group) && pass < groups[k].pass)
+				bad_usage(command,
+				          format(command->arena,
+				                 "--%s does nothing up to pass %s: wanted --after "
+				                 "%s, or a later one",
+				                 long_name(command->arena, option), passes[pass],
+				                 passes[groups[k].pass]));
+		}
+}
+
 static Graph *graph_after(Command *command, int pass)
 {
 	Arena *arena = command->arena;
@@ -37,6 +57,7 @@ static Graph *graph_after(Command *command, int pass)
 void verb_show(Command *command)
 {
 	int pass = pass_named(choice(command, OPT_after, "read"));
+	check_pass(command, pass);
 	Graph *g = graph_after(command, pass);
 	char *text = NULL;
 	size_t size;

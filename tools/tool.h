@@ -25,6 +25,14 @@ typedef enum Group { // of options: what a verb takes
 	JSON = 1 << 13,
 	SHAPE = 1 << 14,
 	REPORT = 1 << 15,
+	CHOOSE = 1 << 16,
+	NORMS = 1 << 17,
+	DROPS = 1 << 18,
+	SPLIT = 1 << 19,
+	MASK = 1 << 20,
+	WORK = 1 << 21,
+	DRAW = 1 << 22,
+	KEEP = 1 << 23,
 } Group;
 
 typedef enum OptionName {
@@ -53,6 +61,7 @@ typedef struct Command { // the command line, read
 	char **argv;
 	bool plain;         // the file is read without the loss that it may tell of
 	bool bound;         // --bind has been held to the model's dimensions
+	bool drawn;         // weights will be drawn, which have no statistics
 	VEC(Closer) opened; // closed when the verb ends, however it ends, last first
 } Command;
 
@@ -76,9 +85,19 @@ const char *choice(const Command *, OptionName, const char *otherwise); // the l
 double choice_number(const Command *, OptionName, double otherwise);    // >= 0
 double choice_part(const Command *, OptionName, double otherwise);      // in [0, 1)
 int64_t choice_count(const Command *, OptionName, int64_t otherwise);   // >= 0
+// The options that decide what is compiled, as given: lines "--NAME\tVALUE...\n".
+const char *compiled_choices(const Command *);
+unsigned group_of(OptionName);
+
+// ---- unused.c: options that would do nothing ------------------------------------------
+
+// Fails with STATUS_USAGE where an option has no part in what the others ask for.
+void check_unused(const Command *);
 
 // ---- model.c: the model, as the command line reads it ---------------------------------
 
+// Limits what files may cost, as --limit says. Once, before any is read.
+void limit_cost(Command *);
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
 // in a training step, by --bn and --dropout.
 Model *read_bound(Command *, struct amos_data *, bool random);
@@ -105,7 +124,7 @@ Graph *with_loss(Command *, Graph *);
 bool *wanted(Command *, const Graph *);
 // The optimizer as chosen; what was not is by rule, from the data's size.
 Opt optimizer(Command *, const Graph *loss, struct amos_data *);
-// The graph with these outs alone ("loss", "accuracy", ...; NULL at the end).
+// The graph with these outs alone ("loss", "accuracy", ...; NULL at the end) and its checks.
 Graph *only_outs(Arena *, const Graph *, const char *const *names);
 
 // ---- wishes.c: what a person says of eta ----------------------------------------------
@@ -115,6 +134,10 @@ Graph *only_outs(Arena *, const Graph *, const char *const *names);
 Eta *etas(Command *, const Graph *, struct amos_data *, Scales *scales);
 // A file that amosc eta --json wrote, open until the verb ends. It has a list 'params'.
 json_t *load_report(Command *, const char *path);
+
+// ---- identity.c: what a run is of ------------------------------------------------------
+
+const char *identity_text(Command *, const Model *);
 
 // ---- compile.c: from a graph to a program in memory -----------------------------------
 
@@ -143,7 +166,7 @@ void check_eta(Command *);
 // ---- report.c: what people and programs read ------------------------------------------
 
 void print_json(json_t *); // and drops it
-// A string of names that people gave: where it is no UTF-8, its bytes beyond ASCII are U+FFFD.
+// A string; if it is not UTF-8, what is not a visible character is written as \xHH (common.h).
 json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
 // Names of the nodes that read it: more than one where it is tied.

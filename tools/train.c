@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const void *slot_bytes(void *open, int slot)
@@ -16,15 +17,12 @@ static const char *file_part(const char *path)
 	return slash ? slash + 1 : path;
 }
 
-// Where the trained model goes: DIR.onnx for the run in DIR/. A model with external data goes into
-// DIR with them: their names are fixed, and beside the run they would meet the untrained ones.
-static const char *trained_path(Arena *arena, const Model *model, const char *folder)
+// Where the trained model goes: DIR.onnx for the run in DIR/.
+static const char *trained_path(Arena *arena, const char *folder)
 {
 	size_t count = strlen(folder);
 	while (count > 1 && folder[count - 1] == '/')
 		count--;
-	if (model->external)
-		return format(arena, "%.*s/%s", (int)count, folder, file_part(model->path));
 	return format(arena, "%.*s.onnx", (int)count, folder);
 }
 
@@ -45,10 +43,10 @@ static void choose_folder(Command *command)
 static const char *folder_of_command(Command *command, const char *run)
 {
 	json_t *file = json_load_file(format(command->arena, "%s/command.json", run), 0, NULL);
-	const char *folder = text_at(file, "folder");
-	folder = *folder ? copy_string(command->arena, folder) : NULL;
+	char *folder = copy_string(command->arena, text_at(file, "folder"));
 	json_decref(file);
-	return folder;
+	amos_restore(folder);
+	return *folder ? folder : NULL;
 }
 
 // The files that the command names are sought from where it was typed, unless they are here.
@@ -83,8 +81,9 @@ static void recall(Command *command)
 		bad_usage(command, "wants MODEL, or --resume DIR");
 	if (!run)
 		return;
-	if (chosen(command, OPT_out))
-		bad_usage(command, "--resume goes on in its own folder; -o is for another run");
+	if (chosen(command, OPT_out) || chosen(command, OPT_overwrite))
+		bad_usage(command, "--resume goes on in its own folder; -o and --overwrite are for "
+		                   "another run");
 	int argc;
 	char **argv;
 	check(amos_command(run, &argc, &argv));
@@ -128,15 +127,46 @@ static void print_program(const Command *command, const Trainer *t, const struct
 	    bytes_text(arena, (double)m.scratch), bytes_text(arena, (double)(m.pads + m.batch)));
 }
 
+// Is the best evaluation of earlier weights than those at the end?
+static bool has_better(const struct amos_result *r)
+{
+	return isfinite(r->best.loss) && r->best.step != r->step;
+}
+
+static void print_kept(const struct amos_result *r, const char *trained, bool last)
+{
+	const struct amos_held *best = &r->best;
+	if (!has_better(r))
+		printf("%s: the trained model\n", trained);
+	else if (last)
+		printf("%s: the weights of step %lld; those of step %lld have the least loss on "
+		       "what is held out (%.6g), --keep best writes them\n",
+		       trained, (long long)r->step, (long long)best->step, best->loss);
+	else
+		printf("%s: the weights of step %lld (held out %.6g); those of the last step have "
+		       "%.6g, --keep last writes them\n",
+		       trained, (long long)best->step, best->loss, r->eval_loss);
+}
+
+static json_t *best_json(const struct amos_held *best)
+{
+	if (!isfinite(best->loss))
+		return json_null();
+	return json_pack("{sI so so}", "step", (json_int_t)best->step, "eval_loss",
+	                 number_json(best->loss), "eval_accuracy", number_json(best->accuracy));
+}
+
 static void print_result(const Command *command, const struct amos_result *r, const char *folder,
-                         const char *trained)
+                         const char *trained, bool last)
 {
 	if (chosen(command, OPT_json))
 		print_json(json_pack(
-		    "{so so sI so so so so sf sb}", "run", json_text(folder), "model",
+		    "{so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
 		    json_text(trained), "step", (json_int_t)r->step, "loss", number_json(r->loss),
 		    "accuracy", number_json(r->accuracy), "eval_loss", number_json(r->eval_loss),
-		    "eval_accuracy", number_json(r->eval_accuracy), "seconds", r->seconds,
+		    "eval_accuracy", number_json(r->eval_accuracy), "best", best_json(&r->best),
+		    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
+		    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds,
 		    "stopped", r->stopped));
 	else if (!chosen(command, OPT_quiet)) {
 		printf("step %lld", (long long)r->step);
@@ -144,8 +174,41 @@ static void print_result(const Command *command, const struct amos_result *r, co
 			printf("  loss %.6g", r->loss);
 		if (isfinite(r->eval_loss))
 			printf("  held out %.6g", r->eval_loss);
-		printf("\n%s: the trained model\n", trained);
+		printf("\n");
+		print_kept(r, trained, last);
 	}
+}
+
+// Nothing stands where the trained model goes that this run did not write.
+static void check_trained(const Command *command, const char *run, const char *trained)
+{
+	struct stat about;
+	bool wrote;
+	check(amos_output_check(trained));
+	check(amos_command_wrote(run, trained, &wrote));
+	if (lstat(trained, &about) || chosen(command, OPT_overwrite) || wrote)
+		return;
+	fail(trained, "the trained model goes here, and there is a file that this run did not "
+	              "write\n  help: move it away, or train with --overwrite or another -o DIR");
+}
+
+static void write_trained(const Command *command, const Trainer *t, struct amos *open,
+                          const struct amos_result *r, const char *run, const char *trained,
+                          bool last)
+{
+	struct amos_checkpoint *best;
+	if (has_better(r) && !last) {
+		check(amos_checkpoint_open(run, false, &best));
+		int status = amos_checkpoint_load(best, open);
+		amos_checkpoint_close(best);
+		check(status);
+	}
+	check_trained(command, run, trained);
+	bool wrote;
+	check(amos_command_wrote(run, trained, &wrote));
+	if (!wrote)
+		check(amos_command_writes(run, trained));
+	write_model(t->model, trained, chosen(command, OPT_keep_training), slot_bytes, open);
 }
 
 void verb_train(Command *command)
@@ -155,15 +218,24 @@ void verb_train(Command *command)
 	choose_folder(command);
 	need_host(command);
 	struct amos_options options = runtime_options(command);
+	const char *folder = options.resume ? options.resume : options.out;
+	bool last;
+	check(amos_keeps_last(&options, &last));
+	if (!options.resume)
+		check(amos_folder_free(folder, options.overwrite));
 	struct amos_data *data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, false);
+	const char *trained = trained_path(command->arena, folder);
+	check_trained(command, folder, trained);
 	struct amos *open = open_object(command, t.object, t.graph);
 	check(amos_data_fit(data, amos_model_of(open), entries));
 	print_program(command, &t, open, data);
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
-	const char *folder = options.resume ? options.resume : options.out;
-	const char *trained = trained_path(command->arena, t.model, folder);
-	write_model(t.model, trained, slot_bytes, open);
-	print_result(command, &result, folder, trained);
+	write_trained(command, &t, open, &result, folder, trained, last);
+	print_result(command, &result, folder, trained, last);
+	char why[256];
+	if (isfinite(result.constant.loss))
+		warn(command->arguments.at[0], "%s",
+		     amos_constant_text(why, sizeof why, &result.constant));
 }

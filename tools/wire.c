@@ -104,53 +104,35 @@ bool *wanted(Command *command, const Graph *g)
 
 // ---- the optimizer --------------------------------------------------------------------
 
-// The number of labels in a batch: the size of the input that the loss compares with. It is the
-// integer input whose name says so; where there is none, each sample counts as one.
-static int64_t label_count(const Graph *loss, struct amos_data *data)
+static double part_labels(void *data, const Slot *s)
 {
-	int64_t samples = 0;
-	for (int i = 0; i < loss->slots.count; i++) {
-		const Slot *s = &loss->slots.at[i];
-		if (s->kind != S_input)
-			continue;
-		if (!samples && s->shape.rank)
-			samples = s->shape.dim[0];
-		if (!is_float(s->type) &&
-		    (matches("*label*", s->name) || matches("*target*", s->name)))
-			return data ? (int64_t)amos_data_labels(data, s->name, count_of(&s->shape),
-			                                        s->ignore)
-			            : count_of(&s->shape);
-	}
-	return samples;
+	return data ? amos_data_labels(data, s->name, 1, s->ignore) : 1;
 }
 
-// Options that the optimizer does not go by are told: they were meant for another.
-static void warn_unused(const Command *command, const char *optimizer)
+// Options that the optimizer's definition has no place for were meant for another.
+static void check_used(const Command *command, const char *optimizer)
 {
-	enum { MOST = 6 };
 	static const struct {
-		const char *optimizer;
-		OptionName unused[MOST]; // and then OPTIONS
-	} known[] = {
-	    {"amos", {OPT_rate, OPT_beta2, OPT_decay, OPT_eps, OPTIONS}},
-	    {"adamw", {OPT_xi, OPT_momentum, OPT_extra_l2, OPTIONS}},
-	    {"adam", {OPT_xi, OPT_momentum, OPT_extra_l2, OPTIONS}},
-	    {"adafactor", {OPT_xi, OPT_beta, OPT_beta2, OPT_momentum, OPT_extra_l2, OPTIONS}},
-	    {"sgd", {OPT_xi, OPT_beta, OPT_beta2, OPT_eps, OPT_extra_l2, OPTIONS}},
-	};
+		OptionName option;
+		const char *operand; // of the definition in optim.am
+	} known[] = {{OPT_xi, "eta"},      {OPT_eta, "eta"},           {OPT_range, "eta"},
+	             {OPT_slots, "eta"},   {OPT_beta, "beta"},         {OPT_beta2, "beta2"},
+	             {OPT_clip, "chi"},    {OPT_momentum, "momentum"}, {OPT_extra_l2, "l2"},
+	             {OPT_decay, "decay"}, {OPT_eps, "eps"},           {OPT_convention, "eta"}};
 	for (int i = 0; i < COUNT(known); i++)
-		for (int k = 0;
-		     !strcmp(known[i].optimizer, optimizer) && known[i].unused[k] != OPTIONS; k++)
-			if (chosen(command, known[i].unused[k]))
-				warn("--optimizer", "%s has no --%s: it changes nothing", optimizer,
-				     long_name(command->arena, known[i].unused[k]));
+		if (chosen(command, known[i].option) && !opt_uses(optimizer, known[i].operand))
+			bad_usage(command,
+			          format(command->arena, "--%s does nothing under %s",
+			                 long_name(command->arena, known[i].option), optimizer));
+	if (chosen(command, OPT_rate) && opt_uses(optimizer, "eta"))
+		bad_usage(command, format(command->arena,
+		                          "--rate does nothing under %s: wanted --xi", optimizer));
 }
 
 Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 {
 	Opt opt = opt_named(choice(command, OPT_optimizer, "amos"));
-	warn_unused(command, opt.name);
-	opt.labels = label_count(loss, data);
+	opt.labels = count_labels(loss, part_labels, data);
 #define NUMBER(field) opt.field = choice_number(command, OPT_##field, NAN)
 	NUMBER(xi), NUMBER(clip), NUMBER(extra_l2), NUMBER(decay), NUMBER(eps), NUMBER(warmup);
 	NUMBER(rate);
@@ -163,6 +145,7 @@ Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 		bad_usage(command, "--accumulate wants a batch at least, found '0'");
 	opt.batches = data ? amos_data_independent(data) / (double)opt.accumulate : 0;
 	opt_defaults(command->arena, &opt);
+	check_used(command, opt.name);
 	return opt;
 }
 
@@ -170,9 +153,13 @@ Graph *only_outs(Arena *arena, const Graph *g, const char *const *names)
 {
 	Graph kept = *g;
 	memset(&kept.outs, 0, sizeof kept.outs);
-	for (int i = 0; i < g->outs.count; i++)
+	for (int i = 0; i < g->outs.count; i++) {
+		const char *name = g->outs.at[i].name;
+		bool wanted = starts_with(name, CHECK_OF);
 		for (int k = 0; names[k]; k++)
-			if (!strcmp(g->outs.at[i].name, names[k]))
-				PUSH(arena, kept.outs, g->outs.at[i]);
+			wanted |= !strcmp(name, names[k]);
+		if (wanted)
+			PUSH(arena, kept.outs, g->outs.at[i]);
+	}
 	return graph_live(arena, &kept);
 }

@@ -52,11 +52,30 @@ static Override eta_of_row(Arena *arena, const char *path, size_t number, const 
 	return wish;
 }
 
+// A report's words are printed as they are: they become visible where they enter.
+static void show_strings(Arena *arena, json_t *value)
+{
+	size_t i;
+	const char *key;
+	json_t *one;
+	if (json_is_string(value))
+		json_string_set(value, visible(arena, json_string_value(value), false));
+	json_array_foreach (value, i, one)
+		show_strings(arena, one);
+	json_object_foreach (value, key, one)
+		show_strings(arena, one);
+}
+
 json_t *load_report(Command *command, const char *path)
 {
-	json_error_t error;
-	json_t *file = json_load_file(path, 0, &error);
+	json_error_t error = {.line = 0};
+	FILE *stream = amos_input_stream(path);
+	if (!stream)
+		need_done(amos_fail_errno("read", path));
+	json_t *file = json_loadf(stream, 0, &error);
+	fclose(stream);
 	close_later(command, close_json, file);
+	show_strings(command->arena, file);
 	if (!json_is_array(json_object_get(file, "params")))
 		fail(path, "not what amosc eta --json writes: %s",
 		     file ? "no list 'params'" : error.text);

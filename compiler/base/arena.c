@@ -11,8 +11,11 @@ typedef struct Block {
 } Block;
 
 struct Arena {
-	Block *block; // the one that is filled now
-	size_t bytes;
+	Block *block;       // the one that is filled now
+	size_t bytes, held; // taken; of its blocks
+	Budget *budget;     // NULL: no limits
+	struct Arena *outer, *inner,
+	    *next; // the one it is within; the last within it; its siblings
 };
 
 enum { HEADER = 64, BLOCK = 1 << 16, LIMIT = 1 << 24 };
@@ -26,10 +29,44 @@ Arena *arena_new(void)
 	return arena;
 }
 
+Arena *arena_within(Arena *outer)
+{
+	Arena *arena = arena_new();
+	arena->budget = outer->budget;
+	arena->outer = outer;
+	arena->next = outer->inner;
+	outer->inner = arena;
+	return arena;
+}
+
+Budget *arena_budget(const Arena *arena)
+{
+	return arena->budget;
+}
+
+void arena_limit(Arena *arena, Budget *budget)
+{
+	arena->budget = budget;
+}
+
+static void leave_outer(Arena *arena)
+{
+	Arena **at = &arena->outer->inner;
+	while (*at != arena)
+		at = &(*at)->next;
+	*at = arena->next;
+	if (arena->budget)
+		arena->budget->spent[COST_bytes] -= arena->held;
+}
+
 void arena_free(Arena *arena)
 {
 	if (!arena)
 		return;
+	while (arena->inner)
+		arena_free(arena->inner);
+	if (arena->outer)
+		leave_outer(arena);
 	for (Block *block = arena->block, *next; block; block = next) {
 		next = block->next;
 		free(block);
@@ -73,6 +110,8 @@ void *take(Arena *arena, size_t bytes)
 		return block_start(block) + start;
 	}
 	size_t room = next_room(arena);
+	spend(arena, COST_bytes, MAX(bytes, room));
+	arena->held += MAX(bytes, room);
 	Block *fresh = block_new(MAX(bytes, room));
 	fresh->used = bytes;
 	if (block && bytes > room / 2) { // a block of its own; the current one goes on

@@ -1,8 +1,8 @@
 // base.h: what every floor of the compiler stands on: memory by lifetime, strings, tables,
-// diagnostics, files written aside. Takes nothing from the project. Keeps: no global state but the
-// current catch frame of each thread, and what is being written aside.
+// diagnostics. Takes common.h. Keeps: no global state but the current catch frame of each thread.
 #ifndef BASE_H
 #define BASE_H
+#include "common.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
@@ -19,6 +19,8 @@
 typedef struct Arena Arena;
 
 Arena *arena_new(void);
+// A new one that spends from the same Budget, and is freed with the other at the latest.
+Arena *arena_within(Arena *);
 void arena_free(Arena *);
 // Zeroed memory, 64-byte aligned when bytes >= 64, else 16. Never NULL: out of memory is fail().
 void *take(Arena *, size_t bytes);
@@ -39,11 +41,40 @@ void *take_copy(Arena *, const void *bytes, size_t count);
 	 (v).at[(v).count++] = (x))
 void *grow(Arena *, void *at, size_t item, int *room); // doubles the room, copies the items
 
+// ---- budget.c: what a file may cost ---------------------------------------------------
+// An arena may have a Budget, from which it pays for its own blocks and spend() for all else. What
+// is spent is counted, not timed: equal files get equal answers.
+
+typedef enum Cost {
+#define COST(name, ...) COST_##name,
+#include "costs.def"
+#undef COST
+	COSTS
+} Cost;
+
+typedef struct Budget {
+	const char *file; // the one that is read, for messages
+	uint64_t limit[COSTS], spent[COSTS];
+} Budget;
+
+extern const char *const cost_names[COSTS];
+// A Budget with the limits of costs.def, which `arena` and those within it spend from now on.
+Budget *budget_new(Arena *arena);
+// Raises the limits in proportion to what `file` holds.
+void allow(const Arena *, const char *file, uint64_t nodes, uint64_t bytes);
+// Fails with STATUS_LIMIT where the limit does not cover `count` more.
+void spend(const Arena *, Cost, uint64_t count);
+// arena.c: NULL where there is none.
+Budget *arena_budget(const Arena *);
+void arena_limit(Arena *, Budget *);
+
 // ---- str.c: strings -------------------------------------------------------------------
 
 char *format(Arena *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 char *vformat(Arena *, const char *fmt, va_list) __attribute__((format(printf, 2, 0)));
 char *copy_string(Arena *, const char *);
+// As amos_visible() writes it; the text itself if nothing changes.
+const char *visible(Arena *, const char *text, bool exact);
 bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
 // `pattern` is a glob (`*.bias`), or a regular expression between slashes (`/h\.[0-9]+/`).
@@ -74,7 +105,8 @@ uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 // bug(), never(): we are at fault; prints and aborts.
 // complain(): notes one unsupported thing; settle() fails with all of them at once.
 
-enum { STATUS_DONE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_MACHINE = 3 };
+// STATUS_LIMIT: the input's fault as well, but one that ends all reading. It exits as STATUS_INPUT.
+enum { STATUS_DONE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_MACHINE = 3, STATUS_LIMIT = 4 };
 
 typedef struct Catch {
 	jmp_buf jump;
@@ -91,8 +123,9 @@ void catch_end(Catch *);
 _Noreturn void fail(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-// A file that cannot be written, by errno: the path is at fault, or the machine.
-_Noreturn void fail_write(const char *path);
+_Noreturn void fail_again(Catch *); // the failure that it caught
+void need_done(
+    int status); // of a function of common.h: fails with amos_error() unless it is AMOS_DONE
 void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void settle(const char *where); // fails when anything was complained of since the last settle
 void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -101,14 +134,5 @@ _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)
 #define never(what) bug_at(__FILE__, __LINE__, "never: %s", #what)
-
-// ---- aside.c: files that appear under their name only when they are whole --------------
-
-// A name to write under what shall be called `path`, this process's own, until it is kept or
-// dropped; the arena stands that long. Of a device or pipe, which no file may replace, its own
-// name.
-const char *aside_name(Arena *, const char *path);
-void aside_keep(const char *aside, const char *path); // renames it; where it cannot, fails
-void aside_drop_all(void); // removes what is not kept; keeps errno; may run in a handler
 
 #endif

@@ -2,13 +2,16 @@
 // there is none. Takes base.h. Gives one message a failure. Keeps, a thread: its catch frame and
 // the complaints not yet settled.
 #include "base.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local Catch *innermost;
-static _Thread_local char *complained; // malloc'd, a line each
-static _Thread_local int ncomplained;
+static _Thread_local struct {
+	Arena *arena; // NULL: none
+	Table *known;
+	Text text; // a line each
+	int count;
+} complaints;
 static bool quiet_warnings;
 
 void catch_push(Catch *c)
@@ -40,16 +43,16 @@ static char *message_of(const char *where, const char *fmt, va_list args)
 
 static void forget_complaints(void)
 {
-	free(complained);
-	complained = NULL;
-	ncomplained = 0;
+	arena_free(complaints.arena);
+	memset(&complaints, 0, sizeof complaints);
 }
 
 // What was complained of before the failure belongs to the same answer: everything at once.
 static char *with_complaints(char *message)
 {
 	char *all;
-	if (!ncomplained || asprintf(&all, "%s\nand before:\n%s", message, complained) < 0)
+	if (!complaints.count ||
+	    asprintf(&all, "%s\nand before:\n%s", message, complaints.text.at) < 0)
 		return message;
 	free(message);
 	return all;
@@ -88,40 +91,47 @@ void fail_status(int status, const char *where, const char *fmt, ...)
 	fail_with(status, with_complaints(message));
 }
 
-void fail_write(const char *path)
+void fail_again(Catch *c)
 {
-	int cause = errno;
-	bool named = cause == ENOENT || cause == EACCES || cause == ENOTDIR || cause == EISDIR ||
-	             cause == EEXIST || cause == ENAMETOOLONG || cause == ELOOP || cause == EPERM;
-	fail_status(named ? STATUS_INPUT : STATUS_MACHINE, path, "cannot be written: %s",
-	            strerror(cause));
+	fail_with(c->status, c->message);
+}
+
+void need_done(int status)
+{
+	if (status != AMOS_DONE)
+		fail_status(status, NULL, "%s", amos_error());
+}
+
+static void start_complaints(void)
+{
+	complaints.arena = arena_new();
+	complaints.known = table_new(complaints.arena);
+	complaints.text.arena = complaints.arena;
 }
 
 void complain(const char *where, const char *fmt, ...)
 {
 	va_list args;
+	if (!complaints.arena)
+		start_complaints();
 	va_start(args, fmt);
-	char *line = message_of(where, fmt, args), *all = NULL;
+	const char *text = vformat(complaints.arena, fmt, args);
 	va_end(args);
-	bool known = complained && strstr(complained, line);
-	if (known || asprintf(&all, "%s%s  %s", complained ? complained : "",
-	                      complained ? "\n" : "", line) < 0) {
-		free(line);
-		return;
-	}
-	free(line);
-	free(complained);
-	complained = all;
-	ncomplained++;
+	const char *line =
+	    format(complaints.arena, "  %s%s%s", where ? where : "", where ? ": " : "", text);
+	uint64_t *known = table_cell_s(complaints.known, line);
+	if (!*known)
+		say(&complaints.text, "%s%s", complaints.count++ ? "\n" : "", line);
+	*known = true;
 }
 
 void settle(const char *where)
 {
-	if (!ncomplained)
+	if (!complaints.count)
 		return;
 	char *message = NULL;
-	if (asprintf(&message, "%s: %d thing%s in the way:\n%s", where, ncomplained,
-	             ncomplained == 1 ? " is" : "s are", complained) < 0)
+	if (asprintf(&message, "%s: %d thing%s in the way:\n%s", where, complaints.count,
+	             complaints.count == 1 ? " is" : "s are", complaints.text.at) < 0)
 		message = NULL;
 	fail_with(STATUS_INPUT, message);
 }
@@ -134,7 +144,9 @@ void warn(const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fprintf(stderr, "amosc: warning: %s\n", message);
+	fputs("amosc: warning: ", stderr);
+	amos_print(stderr, message, "  ");
+	fputs("\n", stderr);
 	free(message);
 }
 

@@ -32,6 +32,16 @@ char *copy_string(Arena *arena, const char *s)
 	return take_copy(arena, s, strlen(s) + 1);
 }
 
+const char *visible(Arena *arena, const char *text, bool exact)
+{
+	size_t count = amos_visible(NULL, 0, text, exact);
+	if (count == strlen(text))
+		return text;
+	char *shown = take(arena, count + 1);
+	amos_visible(shown, count + 1, text, exact);
+	return shown;
+}
+
 bool starts_with(const char *s, const char *prefix)
 {
 	return strncmp(s, prefix, strlen(prefix)) == 0;

@@ -150,13 +150,16 @@ static Value outs_table(Gen *g, const Plan *plan)
 	Value *at = NEWS(g->arena, Value, graph->outs.count);
 	for (int k = 0; k < graph->outs.count; k++) {
 		const Val *v = val(graph, graph->outs.at[k].val);
+		const char *name = graph->outs.at[k].name;
+		bool checks = starts_with(name, CHECK_OF);
 		Value f[amos_out_FIELDS] = {
-		    [amos_out_name] = text(g, graph->outs.at[k].name),
+		    [amos_out_name] = text(g, name),
 		    [amos_out_type] = number(g, v->type),
 		    [amos_out_rank] = number(g, v->shape.rank),
 		    [amos_out_dim] = dims(g, &v->shape),
 		    [amos_out_bytes] = number(g, bytes_of(v)),
 		    [amos_out_told] = number(g, told_by(g, graph, k)),
+		    [amos_out_check] = checks ? text(g, name + strlen(CHECK_OF)) : nothing(g),
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
 	}
@@ -323,6 +326,7 @@ void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options,
 	    [amos_model_abi] = number(g, AMOS_ABI),
 	    [amos_model_name] = text(g, options->name ? options->name : ""),
 	    [amos_model_target] = text(g, target_text(g->arena, options->target)),
+	    [amos_model_needs] = text(g, target_needs(g->arena, options->target)),
 	    [amos_model_slots] = slots_table(g, plan, options->weights),
 	    [amos_model_nslots] = number(g, plan->graph->slots.count),
 	    [amos_model_entries] = entries_table(g, n, entry),
@@ -331,6 +335,8 @@ void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options,
 	    [amos_model_state] = number(g, state),
 	    [amos_model_pad] = number(g, pad),
 	    [amos_model_note] = text(g, options->note ? options->note : ""),
+	    [amos_model_identity] = text(g, options->identity ? options->identity : ""),
+	    [amos_model_labels] = options->labels ? text(g, options->labels) : nothing(g),
 	};
 	Value model = LLVMAddGlobal(g->module, TYPE(g, amos_model), "amos_model");
 	LLVMSetInitializer(model, struct_of(g, amos_model_FIELDS, f));

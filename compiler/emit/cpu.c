@@ -151,35 +151,59 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
-// What a CPU of LLVM's name surely has, for those that are not this machine.
+// What CPUs of LLVM's names have, of features.def, for those that are not this machine.
+#define V2 "+sse3,+ssse3,+cx16,+sse4.1,+sse4.2,+popcnt"
+#define V3 V2 ",+fma,+movbe,+avx,+f16c,+bmi,+avx2,+bmi2,+lzcnt"
+#define V4 V3 ",+avx512f,+avx512dq,+avx512cd,+avx512bw,+avx512vl"
+#define ICELAKE                                                                                    \
+	V4 ",+adx,+avx512ifma,+avx512vbmi,+avx512vbmi2,+gfni,+vaes,+vpclmulqdq,+avx512vnni,"       \
+	   "+avx512bitalg,+avx512vpopcntdq"
 static const struct {
 	const char *cpu, *features;
 } cpus[] = {
-    {"x86-64-v2", "+sse4.2"},
-    {"x86-64-v3", "+avx2,+fma"},
-    {"haswell", "+avx2,+fma"},
-    {"znver2", "+avx2,+fma"},
-    {"znver3", "+avx2,+fma"},
-    {"x86-64-v4", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
-    {"skylake-avx512", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
-    {"icelake-server", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq"},
-    {"znver4", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"},
-    {"znver5", "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16"},
-    {"sapphirerapids",
-     "+avx2,+fma,+avx512f,+avx512bw,+avx512vl,+avx512dq,+avx512bf16,+amx-tile,+amx-bf16"},
+    {"x86-64", ""},
+    {"x86-64-v2", V2},
+    {"x86-64-v3", V3},
+    {"haswell", V3},
+    {"znver2", V3 ",+adx,+sse4a"},
+    {"znver3", V3 ",+adx,+sse4a,+vaes,+vpclmulqdq"},
+    {"x86-64-v4", V4},
+    {"skylake-avx512", V4 ",+adx"},
+    {"icelake-server", ICELAKE},
+    {"znver4", ICELAKE ",+sse4a,+avx512bf16"},
+    {"znver5", ICELAKE ",+sse4a,+avx512bf16,+avxvnni,+avx512vp2intersect"},
+    {"sapphirerapids", ICELAKE ",+avx512bf16,+avx512fp16,+avxvnni,+amx-tile,+amx-int8,+amx-bf16"},
 };
 
-static Target *cpu_named(Arena *arena, const char *name, const char *mask)
+static const char *cpu_names(Arena *arena)
 {
-	const char *cpu = name + strlen("cpu:");
-	const Target *host = cpu_host(arena, NULL);
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(cpus); k++)
+		say(&names, "%s%s", k ? ", " : "", cpus[k].cpu);
+	return names.at;
+}
+
+// NULL: no CPU is called so.
+static Target *cpu_named(Arena *arena, const char *name, const char *cpu, const char *mask)
+{
 	for (int k = 0; k < COUNT(cpus); k++)
 		if (!strcmp(cpus[k].cpu, cpu))
-			return cpu_known(arena, name, host->triple, cpu, cpus[k].features, mask);
-	Text known = {.arena = arena};
-	for (int k = 0; k < COUNT(cpus); k++)
-		say(&known, " %s", cpus[k].cpu);
-	fail("--target", "unknown CPU '%s'; known are:%s", cpu, known.at);
+			return cpu_known(arena, name, "x86_64-unknown-linux-gnu", cpu,
+			                 cpus[k].features, mask);
+	return NULL;
+}
+
+// Kernels want little-endian memory and addresses of 64 bits.
+static bool is_triple(const char *name)
+{
+	LLVMTargetRef known;
+	char *message = NULL;
+	bool arch = starts_with(name, "x86_64-") || starts_with(name, "aarch64-");
+	if (!arch || strstr(name, "x32") || strstr(name, "ilp32"))
+		return false;
+	bool is = !LLVMGetTargetFromTriple(name, &known, &message);
+	LLVMDisposeMessage(message);
+	return is;
 }
 
 const Target *target_named(Arena *arena, const char *name, const char *mask)
@@ -187,24 +211,36 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	target_start();
 	if (!name || !strcmp(name, "cpu"))
 		return cpu_host(arena, mask);
-	if (starts_with(name, "cuda:sm_") || !strcmp(name, "cuda:host"))
+	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
 		return gpu_target(arena, name, cpu_host(arena, mask));
-	if (starts_with(name, "cpu:"))
-		return cpu_named(arena, name, mask);
-	LLVMTargetRef known;
-	char *message = NULL;
-	if (strchr(name, '-') && !LLVMGetTargetFromTriple(name, &known, &message))
+	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
+	Target *t = cpu_named(arena, name, cpu, mask);
+	if (t)
+		return t;
+	if (cpu != name)
+		fail("--target", "unknown CPU '%s'; expected %s", cpu, cpu_names(arena));
+	if (is_triple(name))
 		return cpu_known(arena, name, name, "generic", "", mask);
-	LLVMDisposeMessage(message);
 	fail("--target",
-	     "unknown target '%s'; known are cpu, cpu:NAME, cuda:sm_90 and LLVM triples", name);
+	     "unsupported target '%s'; expected cpu, cuda:sm_90, a triple of x86_64 or aarch64, or "
+	     "a CPU: %s",
+	     name, cpu_names(arena));
+}
+
+bool target_links_here(const Target *t)
+{
+	Arena *arena = arena_new();
+	const Target *host = cpu_host(arena, NULL);
+	bool links = !t->gpu && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
+	arena_free(arena);
+	return links;
 }
 
 bool target_runs_here(const Target *t)
 {
 	Arena *arena = arena_new();
 	const Target *host = cpu_host(arena, NULL);
-	bool runs = !t->gpu && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
+	bool runs = target_links_here(t);
 	for (const char *at = t->features; runs && *at;) {
 		size_t n = strcspn(at, ",");
 		runs = *at != '+' || has(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
@@ -214,9 +250,41 @@ bool target_runs_here(const Target *t)
 	return runs;
 }
 
+static bool is_on(const char *features, const char *name)
+{
+	bool on = false;
+	size_t n = strlen(name);
+	for (const char *at = features; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at + 1, name, n) && (at[n + 1] == ',' || !at[n + 1]))
+			on = *at == '+';
+	return on;
+}
+
+const char *target_needs(Arena *arena, const Target *t)
+{
+	static const char *const known[] = {
+#define X86(name, ...) name,
+#define ARM(name, ...) name,
+#include "features.def"
+#undef X86
+#undef ARM
+	};
+	Text needs = {.arena = arena};
+	say(&needs, "%s", "");
+	for (int k = 0; k < COUNT(known); k++)
+		if (is_on(t->features, known[k]))
+			say(&needs, "%s%s", needs.count ? "," : "", known[k]);
+	return needs.at;
+}
+
+const char *target_kind(Arena *arena, const Target *t)
+{
+	return format(arena, "%s %s, %d lanes", t->triple, t->cpu, t->width);
+}
+
 const char *target_text(Arena *arena, const Target *t)
 {
-	return format(arena, "%s %s, %d lanes, %s", t->triple, t->cpu, t->width, t->features);
+	return format(arena, "%s, %s", target_kind(arena, t), t->features);
 }
 
 void kernel_begin(Gen *g, const char *name)

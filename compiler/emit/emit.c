@@ -223,6 +223,21 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
+// Starts all but the first, which is the caller's, or as many as the machine starts; how many there
+// are. LLVM wants more stack than `ulimit -s` may give.
+static int start_threads(int threads, pthread_t *thread, Compiler *c)
+{
+	enum { STACK = 8 << 20 };
+	pthread_attr_t about;
+	int n = 1;
+	pthread_attr_init(&about);
+	pthread_attr_setstacksize(&about, STACK);
+	while (n < threads && !pthread_create(&thread[n], &about, compile_thread, &c[n]))
+		n++;
+	pthread_attr_destroy(&about);
+	return n;
+}
+
 // The parts lie in the compilers' arenas: copied to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
@@ -236,11 +251,9 @@ static void compile_kernels(Emitter *e, int threads)
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
 		compiler_begin(&c[i], e);
-	for (int i = 1; i < threads; i++)
-		if (pthread_create(&thread[i], NULL, compile_thread, &c[i]))
-			fail_status(STATUS_MACHINE, "threads", "cannot start a compile thread");
+	int started = start_threads(threads, thread, c);
 	compile_thread(&c[0]);
-	for (int i = 1; i < threads; i++)
+	for (int i = 1; i < started; i++)
 		pthread_join(thread[i], NULL);
 	for (int b = 0; b < e->batches; b++)
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);

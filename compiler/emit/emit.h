@@ -6,11 +6,14 @@
 #include "abi.h"
 
 typedef struct Target Target;
-// "cpu" (this machine), "cpu:NAME", "cuda:sm_90", or a triple; `mask` switches host features off
-// ("-avx512f,...").
+// "cpu" (this machine), "cpu:NAME" or "NAME", "cuda:sm_90", or a triple; `mask` switches host
+// features off ("-avx512f,...").
 const Target *target_named(Arena *, const char *name, const char *mask);
 bool target_runs_here(const Target *);
-const char *target_text(Arena *, const Target *); // what it is, for people
+bool target_links_here(const Target *);            // for this kind of machine, of any features
+const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
+const char *target_text(Arena *, const Target *);  // what it is, for people
+const char *target_kind(Arena *, const Target *);  // the same without the features of its CPU
 
 typedef struct Part {
 	const char *bytes; // an ELF object; PTX text for cuda
@@ -27,10 +30,12 @@ typedef struct Object { // parts that refer to each other: one object when linke
 
 typedef struct EmitOptions {
 	const Target *target;
-	int threads;      // compile threads; 0: one a core
-	const char *name; // of the model
-	const char *note; // what was chosen, one line each, or NULL
-	bool weights;     // put the slots' initial bytes into the object (ahead of time)
+	int threads;          // compile threads; 0: one a core
+	const char *name;     // of the model
+	const char *note;     // what was chosen, one line each, or NULL
+	const char *identity; // what is compiled, and by which options; amos_model.identity
+	const char *labels;   // amos_model.labels; NULL: not known
+	bool weights;         // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 
 // One object of all the plans (entries); their slot tables are equal.
@@ -38,10 +43,10 @@ Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 
 // ---- out.c ----------------------------------------------------------------------------
 typedef struct Jit Jit;
-Jit *jit_load(const Object *);                   // links the object in memory
-const struct amos_model *jit_model(const Jit *); // the one symbol
+Jit *jit_load(const Object *);             // links the object in memory
+const struct amos_model *jit_model(Jit *); // the one symbol
 void jit_free(Jit *);
-void write_object(const Object *, const char *path); // .o, or PTX; aside and renamed
+void write_object(const Object *, const char *path); // .o, or PTX
 void write_executable(Arena *, const Object *, const char *path, const char *runtime_archive);
 
 #endif

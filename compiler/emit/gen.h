@@ -297,8 +297,8 @@ Value cast_value(Gen *, Value, Elem from, Elem to);
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64
 
-Value math_exp(Gen *, Value), math_log(Gen *, Value), math_tanh(Gen *, Value),
-    math_erf(Gen *, Value);
+Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
+    math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
 // angle.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns modulo 4.

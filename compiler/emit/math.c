@@ -178,6 +178,14 @@ Value math_log(Gen *g, Value x)
 	return choose(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real_like(x, NAN), y);
 }
 
+// log(w) of w = 1 + x, and what rounding took from w.
+Value math_log1p(Gen *g, Value x)
+{
+	Value one = real_like(x, 1), w = add(g, x, one), y = math_log(g, w);
+	Value lost = LLVMBuildFDiv(g->b, sub(g, x, sub(g, w, one)), w, "");
+	return choose(g, below(g, magnitude(g, y), INFINITY), add(g, y, lost), y);
+}
+
 // ---- tanh, erf ------------------------------------------------------------------------
 
 // x P(x^2) / Q(x^2), clamped to |x| <= limit, where it is 1 in f32.
@@ -214,6 +222,13 @@ Value math_tanh(Gen *g, Value x)
 	                       {2.956606959259034e-09, 2.606210045996704e-06, 0.0005010226741433144,
 	                        0.029204517602920532, 0.4743327796459198, 1.0}};
 	return is_double(x) ? tanh_double(g, x) : odd_ratio(g, x, 9, &p, &q);
+}
+
+// tanh(x / 2) (e^x + 1)
+Value math_expm1(Gen *g, Value x)
+{
+	Value half = math_tanh(g, mul(g, x, real_like(x, 0.5)));
+	return mul(g, half, add(g, math_exp(g, x), real_like(x, 1)));
 }
 
 // x P(x^2) below 1; beyond 1 - t exp(P(t) - x^2), t = 2 / (2 + x), up to 6, where it is 1.

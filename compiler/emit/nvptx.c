@@ -162,6 +162,21 @@ LLVMTypeRef global_pointer(Gen *g)
 }
 
 // `host`: the target that runs the emulator.
+// GPUs that have what kernels use.
+static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
+                                   "sm_87", "sm_89", "sm_90", "sm_90a"};
+
+static const char *gpu_named(Arena *arena, const char *name)
+{
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(gpus); k++) {
+		if (!strcmp(gpus[k], name))
+			return gpus[k];
+		say(&names, "%s%s", k ? ", " : "", gpus[k]);
+	}
+	fail("--target", "unknown GPU '%s'; expected %s", name, names.at);
+}
+
 Target *gpu_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
@@ -170,7 +185,7 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 		*t = *host;
 	else
 		*t = (Target){.triple = "nvptx64-nvidia-cuda",
-		              .cpu = name + strlen("cuda:"),
+		              .cpu = gpu_named(arena, name[4] ? name + strlen("cuda:") : "sm_90"),
 		              .features = "+ptx80"};
 	t->name = copy_string(arena, name);
 	t->width = 1;

@@ -63,6 +63,8 @@ static Value map_rsqrt(Gen *g, Elem e, Value *x)
 	}
 MATH(exp)
 MATH(log)
+MATH(expm1)
+MATH(log1p)
 MATH(sin)
 MATH(cos)
 MATH(atan)

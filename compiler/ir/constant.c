@@ -2,6 +2,8 @@
 // to. Takes ir.h. Gives answers only; changes nothing.
 #include "ir.h"
 
+enum { KNOWN_VALUES = 256 };
+
 bool is_const(const Graph *g, Ref r)
 {
 	return val(g, r)->op == O_const;
@@ -56,12 +58,12 @@ bool const_num(const Graph *g, Ref r, double *number)
 }
 
 // Index arithmetic that is kept as an expression (over iota) is a constant too: worked out where it
-// is small.
-static bool known_array(Arena *arena, const Graph *g, Ref r, Array *array)
+// is small. `left`: the number of values that it may still have.
+static bool known_array(Arena *arena, const Graph *g, Ref r, int *left, Array *array)
 {
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) > FOLD_LIMIT || v->op == O_slot || v->op == O_rand ||
-	    prims[v->op].cls == C_loop)
+	    prims[v->op].cls == C_loop || --*left < 0)
 		return false;
 	if (v->op == O_const) {
 		*array = array_from(arena, v->type, &v->shape, v->data);
@@ -69,7 +71,7 @@ static bool known_array(Arena *arena, const Graph *g, Ref r, Array *array)
 	}
 	Array *in = NEWS(arena, Array, v->nin);
 	for (int k = 0; k < v->nin; k++)
-		if (!known_array(arena, g, v->in[k], &in[k]))
+		if (!known_array(arena, g, v->in[k], left, &in[k]))
 			return false;
 	*array = eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 	return true;
@@ -80,9 +82,9 @@ bool const_causal(const Graph *g, Ref r)
 	const Val *v = val(g, r);
 	if (v->shape.rank < 2 || !is_float(v->type))
 		return false;
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	Array array;
-	bool causal = known_array(arena, g, r, &array);
+	bool causal = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
 	for (int64_t i = 0; causal && i < count_of(&v->shape); i++)
 		causal = is_behind(&v->shape, i) ? array.f[i] <= -1e30 : array.f[i] == 0;
 	arena_free(arena);
@@ -95,9 +97,9 @@ bool const_ints(const Graph *g, Ref r, int64_t *out, int *n)
 	int64_t count = count_of(&v->shape);
 	if (count > *n || is_float(v->type))
 		return false;
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	Array array;
-	bool known = known_array(arena, g, r, &array);
+	bool known = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
 	for (int64_t i = 0; known && i < count; i++)
 		out[i] = array.i[i];
 	if (known)

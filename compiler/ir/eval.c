@@ -3,6 +3,7 @@
 // eval_map.c, eval_fold.c, eval_move.c and eval_whole.c. Takes ir.h and libm. Gives arrays of
 // double or int64. Keeps: integers wrap to their type, floats stay double.
 #include "eval.h"
+#include <math.h>
 
 // ---- leaves ---------------------------------------------------------------------------
 
@@ -100,9 +101,9 @@ static Turn turn_start(Arena *arena, const Val *v, const Array *in)
 }
 
 // One trip, over entry `at`; does another follow?
-static bool turn_once(Turn *t, const Array *in, int64_t at)
+static bool turn_once(Arena *outer, Turn *t, const Array *in, int64_t at)
 {
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(outer);
 	const Cycle *l = &t->loop;
 	for (int k = 0; k < l->carried + l->scanned; k++)
 		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
@@ -130,7 +131,7 @@ static Array eval_loop(Arena *arena, const Val *v, const Array *in, Hand hand)
 	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
 	bool on = true;
 	for (; on && n < limit; n++)
-		on = turn_once(&t, in, t.loop.reverse ? limit - 1 - n : n);
+		on = turn_once(arena, &t, in, t.loop.reverse ? limit - 1 - n : n);
 	Array out = array_new(arena, E_i64, &(Shape){0});
 	out.i[0] = n;
 	out.part = t.part;
@@ -139,9 +140,24 @@ static Array eval_loop(Arena *arena, const Val *v, const Array *in, Hand hand)
 
 // ---- any primitive, a whole graph -----------------------------------------------------
 
+// How many numbers are read or written; of products, how many are multiplied.
+static uint64_t work_of(Op op, const Shape *shape, int nin, const Array *in)
+{
+	double count = (double)count_of(shape), most = 0;
+	for (int k = 0; k < nin; k++)
+		most += (double)count_of(&in[k].shape);
+	if (op == O_dot)
+		most =
+		    sqrt((double)count_of(&in[0].shape) * (double)count_of(&in[1].shape) * count);
+	if (op == O_attend)
+		most *= (double)in[1].shape.dim[in[1].shape.rank - 2];
+	return (uint64_t)MAX(count, most);
+}
+
 Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *shape, int nin,
                 const Array *in)
 {
+	spend(arena, COST_elements, prims[op].cls == C_loop ? 0 : work_of(op, shape, nin, in));
 	Array out = array_new(arena, elem, shape);
 	if (count_of(shape) == 0)
 		return out;

@@ -38,6 +38,10 @@ double float_map(Op op, double x, double y)
 		return exp(x);
 	case O_log:
 		return log(x);
+	case O_expm1:
+		return expm1(x);
+	case O_log1p:
+		return log1p(x);
 	case O_sqrt:
 		return sqrt(x);
 	case O_rsqrt:

@@ -66,10 +66,13 @@ static Array map1(Arena *arena, Op op, const Array *x)
 	return out;
 }
 
-// exp(x - max(x)), the largest and the sum.
-static Array exponentials(Arena *arena, const Attr *attr, const Array *x, Array *most, Array *sum)
+// exp(x - max(x)), the largest (0 where it is infinite, if `finite`) and the sum.
+static Array exponentials(Arena *arena, const Attr *attr, const Array *x, bool finite, Array *most,
+                          Array *sum)
 {
 	*most = fold_axes(arena, O_amax, x, attr->n, attr->i);
+	for (int64_t i = 0; finite && i < count_of(&most->shape); i++)
+		most->f[i] = isfinite(most->f[i]) || isnan(most->f[i]) ? most->f[i] : 0;
 	Array less = map2(arena, O_sub, x, most);
 	Array e = map1(arena, O_exp, &less);
 	*sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
@@ -78,14 +81,14 @@ static Array exponentials(Arena *arena, const Attr *attr, const Array *x, Array 
 
 static Array eval_softmax(Arena *arena, const Attr *attr, const Array *x)
 {
-	Array most, sum, e = exponentials(arena, attr, x, &most, &sum);
+	Array most, sum, e = exponentials(arena, attr, x, false, &most, &sum);
 	return map2(arena, O_div, &e, &sum);
 }
 
 static Array eval_lse(Arena *arena, const Attr *attr, const Array *x)
 {
 	Array most, sum;
-	exponentials(arena, attr, x, &most, &sum);
+	exponentials(arena, attr, x, true, &most, &sum);
 	Array log_sum = map1(arena, O_log, &sum);
 	return map2(arena, O_add, &log_sum, &most);
 }
@@ -150,10 +153,16 @@ static Array eval_attend(Arena *arena, const Attr *attr, const Shape *shape, int
 	Array scores = product(arena, &in[0], &key);
 	for (int64_t i = 0; i < count_of(&scores.shape); i++)
 		scores.f[i] *= attr->x;
-	if (nin == 4) {
-		Shape wide = scores.shape;
-		for (int a = 0; a < wide.rank - 2; a++)
-			wide.dim[a] = shape->dim[a];
+	Shape wide = scores.shape;
+	for (int a = 0; a < wide.rank - 2; a++)
+		wide.dim[a] = shape->dim[a];
+	if (nin > 4) {
+		Array shown = array_new(arena, scores.type, &wide),
+		      zero = array_new(arena, scores.type, &(Shape){0});
+		eval_map(O_select, &shown, 3, (Array[]){in[4], scores, zero});
+		scores = shown;
+	}
+	if (nin > 3) {
 		Array biased = array_new(arena, scores.type, &wide);
 		eval_map(O_add, &biased, 2, (Array[]){scores, in[3]});
 		scores = biased;

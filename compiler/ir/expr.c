@@ -92,7 +92,7 @@ static Elem literal_type(const Scope *s, Op op, int nin, const Item *in)
 {
 	Elem type = E_f32;
 	for (int k = 0; k < nin; k++)
-		if (in[k].kind == I_ref && !(op == O_select && k == 0) &&
+		if (in[k].kind == I_ref && !is_condition(op, k) &&
 		    !(prims[op].cls == C_index && k == 1))
 			type = val(s->g, in[k].ref)->type;
 	return type;
@@ -120,10 +120,7 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 	int rank = 0;
 	for (int k = 0; k < e->nin; k++) {
 		bool index = prims[op].cls == C_index && k == 1;
-		refs[k] = item_ref(s, &in[k],
-		                   index                      ? E_i64
-		                   : op == O_select && k == 0 ? E_b8
-		                                              : type);
+		refs[k] = item_ref(s, &in[k], index ? E_i64 : is_condition(op, k) ? E_b8 : type);
 		rank = MAX(rank, val(s->g, refs[k])->shape.rank);
 	}
 	for (int k = 0; prims[op].cls == C_map && k < e->nin; k++) {

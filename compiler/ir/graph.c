@@ -118,7 +118,7 @@ static bool can_fold(const Graph *g, Op op, int nin, const Ref *in, const Shape 
 static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
                   const Shape *shape)
 {
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	Array *arrays = NEWS(arena, Array, nin);
 	for (int k = 0; k < nin; k++) {
 		const Val *v = val(g, in[k]);
@@ -191,6 +191,7 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 			bug("%s: operand %d is no value", prims[op].name, k);
 	if (!attr)
 		attr = &no_attr;
+	spend(g->arena, COST_nodes, 1 + (uint64_t)nin);
 	if (op == O_cast && attr->i[0] != working(g, (Elem)attr->i[0]))
 		return put_cast(g, in[0], E_f64);
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
@@ -202,7 +203,7 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 
 static Ref put_doubles(Graph *g, Shape shape, const float *x)
 {
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	int64_t count = count_of(&shape);
 	double *wide = NEWS(arena, double, count);
 	for (int64_t i = 0; i < count; i++)
@@ -319,6 +320,11 @@ Ref find_out(const Graph *g, const char *name)
 		if (!strcmp(g->outs.at[i].name, name))
 			return g->outs.at[i].val;
 	return 0;
+}
+
+bool is_own_out(const char *name)
+{
+	return !starts_with(name, SHAPE_OF) && !starts_with(name, CHECK_OF);
 }
 
 void add_out(Graph *g, const char *name, Ref r)

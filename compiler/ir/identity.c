@@ -194,15 +194,26 @@ static Ref dot(const Ask *q)
 	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
 }
 
-// Without empty operands, and with those of an operand that is itself joined along the axis.
+// A mask that hides nothing.
+static Ref attend(const Ask *q)
+{
+	double shown;
+	bool all = q->nin == 5 && const_num(q->g, q->in[4], &shown) && shown;
+	return all ? put(q->g, O_attend, 4, q->in, q->attr) : 0;
+}
+
+// Without empty operands, and with those of an operand that is itself joined along the axis where
+// they are few: concats of concats of one value would double with each.
 static Ref concat(const Ask *q)
 {
+	enum { FEW = 16 };
 	int64_t axis = q->attr->i[0];
 	VEC(Ref) full = {0};
 	bool flat = true;
 	for (int k = 0; k < q->nin; k++) {
 		const Val *v = operand(q, k);
-		bool joined = v->op == O_concat && v->attr->i[0] == axis;
+		bool joined =
+		    v->op == O_concat && v->attr->i[0] == axis && full.count + v->nin <= FEW;
 		flat &= !joined;
 		for (int j = 0; joined && j < v->nin; j++)
 			PUSH(q->g->arena, full, v->in[j]);
@@ -253,6 +264,42 @@ static Ref add(const Ask *q)
 }
 
 // Every value of `from` is one of `to`.
+static bool is_largest(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	return v->op == O_amax || (v->op == O_select && is_largest(g, v->in[2]));
+}
+
+// Is `r` a sum's logarithm and the largest summand, an opened lse, moved or not? These, so moved.
+static bool opened_lse(Graph *g, Ref r, Ref *log, Ref *largest)
+{
+	const Val *v = val(g, r);
+	if (prims[v->op].cls == C_move && v->nin == 1 && opened_lse(g, v->in[0], log, largest)) {
+		*log = put_as(g, v, log);
+		*largest = put_as(g, v, largest);
+		return true;
+	}
+	for (int k = 0; k < 2 && v->op == O_add; k++) {
+		*log = v->in[k];
+		*largest = v->in[1 - k];
+		if (val(g, *log)->op == O_log1p && is_largest(g, *largest))
+			return true;
+	}
+	return false;
+}
+
+// The largest is subtracted before the logarithm, which it would round.
+static Ref subtract(const Ask *q)
+{
+	Graph *g = q->g;
+	Ref log, largest, x = q->in[0], y = q->in[1];
+	if (opened_lse(g, y, &log, &largest))
+		return put2(g, O_sub, put2(g, O_sub, x, largest), log);
+	if (opened_lse(g, x, &log, &largest))
+		return put2(g, O_sub, log, put2(g, O_sub, y, largest));
+	return 0;
+}
+
 static bool is_widening(Elem from, Elem to)
 {
 	const ElemInfo *a = &elems[from], *b = &elems[to];
@@ -335,6 +382,7 @@ static Ref (*const rule[OPS])(const Ask *) = {
     [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
     [O_amin] = fold,       [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
+    [O_attend] = attend,   [O_sub] = subtract,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)

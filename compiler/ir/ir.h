@@ -81,13 +81,18 @@ static inline bool is_signed(Elem e)
 {
 	return elems[e].cls == 'i';
 }
-int op_named(const char *);   // -1 when there is none
-int elem_named(const char *); // -1
-int act_named(const char *);  // -1
+int op_named(const char *);         // -1 when there is none
+bool is_condition(Op, int operand); // a b8 among operands of another type
+int elem_named(const char *);       // -1
+int act_named(const char *);        // -1
 
 // ---- values ---------------------------------------------------------------------------
 
 enum { RANK = 10, NUMS = 3 * RANK + 4 };
+
+// Sizes and counts stay far from what 64 bits hold, empty axes taken as 1, so nobody's index
+// arithmetic overflows.
+enum { SIZE_BITS = 57 };
 
 typedef struct Shape {
 	int rank;
@@ -143,6 +148,9 @@ typedef struct Slot {
 // Where the size of an out depends on the data, its shape is the most that it can be, and another
 // out, SHAPE_OF its name, tells what it is: i64[rank].
 #define SHAPE_OF "shape:"
+// An out CHECK_OF "node 'X' (Gather): index out of range; expected 0 to 4" is such an index, i64[];
+// 0: none is. The runtime fails with this message.
+#define CHECK_OF "check:"
 typedef struct Out {
 	const char *name;
 	Ref val;
@@ -208,6 +216,7 @@ int find_slot(const Graph *, const char *name);     // -1
 Ref find_out(const Graph *, const char *name);      // 0
 Ref slot_ref(const Graph *, int slot);              // the value that reads it; 0: none does
 void add_out(Graph *, const char *name, Ref);
+bool is_own_out(const char *name);      // of the model: not SHAPE_OF, not CHECK_OF
 void add_store(Graph *, int slot, Ref); // a second store to a slot replaces the first
 int add_node(Graph *, const char *name, const char *op);
 

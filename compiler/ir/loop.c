@@ -209,7 +209,7 @@ static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
 {
 	Array all;
 	Ref loop = put_loop(g, l, in);
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	bool known = is_small(l) && eval_known(arena, g, loop, &all);
 	for (int k = 0; k < loop_results(l); k++) {
 		if (!known) {
@@ -441,7 +441,7 @@ int64_t known_trips(Graph *g, const Cycle *l, const Ref *in, int64_t most)
 		return const_int_at(v, 0) < most ? const_int_at(v, 0) : -1;
 	if (v->op != O_loop)
 		return -1;
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(g->arena);
 	Array result;
 	int64_t made = eval_known(arena, g, trips, &result) ? result.i[0] : -1;
 	arena_free(arena);

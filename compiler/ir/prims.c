@@ -30,6 +30,11 @@ int op_named(const char *name)
 	return -1;
 }
 
+bool is_condition(Op op, int k)
+{
+	return (op == O_select && k == 0) || (op == O_attend && k == 4);
+}
+
 int elem_named(const char *name)
 {
 	for (int elem = 0; elem < ELEMS; elem++)

@@ -114,7 +114,7 @@ void form_read(Book *book, Lexer *l)
 {
 	Spelling *way = NEW(book->arena, Spelling);
 	way->place = lexer_place(l);
-	way->head = open_defs(book, parse_expr(l));
+	way->head = read_side(book, l);
 	const Expr *head = way->head;
 	if (head->kind != X_call || head->op < OPS || head->nin >= SWAPS)
 		fail(way->place, "wanted the name of a form, and of what it is made: fewer than %d",
@@ -189,7 +189,8 @@ static const Expr *find_form(const Book *book, const Expr *e)
 }
 
 // The rule with `call` spelled so. What is a name in the form's head becomes what the call has
-// there; else the rule's name there becomes what the head has.
+// there; else the rule's name there becomes what the head has. The form's tests come first: the
+// rule's may hold only after them.
 static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spelling *way)
 {
 	Swaps given = {0}, found = {0};
@@ -208,9 +209,11 @@ static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spellin
 			fail(d->place, "%s: operand %d is wanted as a name", call->name, k);
 		found.at[found.n++] = (Swap){call->in[k], swapped(arena, head->in[k], &given)};
 	}
-	Draft spelled = swap_in(arena, d, &found);
+	Draft rest = swap_in(arena, d, &found), spelled = {rest.place, rest.left, rest.right, {0}};
 	for (int i = 0; i < way->ntest; i++)
 		PUSH(arena, spelled.test, swapped(arena, way->test[i], &given));
+	for (int i = 0; i < rest.test.count; i++)
+		PUSH(arena, spelled.test, rest.test.at[i]);
 	return spelled;
 }
 
@@ -354,7 +357,7 @@ static bool solve(Match *m, const Goal *goal);
 
 static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
 {
-	Goal goal[4];
+	Goal goal[5];
 	if (e->op != v->op || e->nin != v->nin || e->nin > COUNT(goal) || !attrs_match(m, e, v))
 		return false;
 	bool both = v->nin == 2 && v->in[0] != v->in[1] && commutes(v->op);

@@ -30,12 +30,14 @@ static void check_class(const Case *c, int k, const char *classes, const char *w
 		wrong(c, "operand %d is %s; %s wanted", k, elems[operand(c, k)->type].name, wanted);
 }
 
-// Operands first.. of one type; answers it.
+// Operands first.. of one type, which it returns, but for conditions.
 static Elem one_type(const Case *c, int first)
 {
 	Elem type = operand(c, first)->type;
 	for (int k = first + 1; k < c->nin; k++)
-		if (operand(c, k)->type != type)
+		if (is_condition(c->op, k))
+			check_class(c, k, "b", "a truth value is");
+		else if (operand(c, k)->type != type)
 			wrong(c, "operand %d is %s, operand %d is %s; one type is wanted", first,
 			      elems[type].name, k, elems[operand(c, k)->type].name);
 	return type;

@@ -17,10 +17,6 @@ static inline const Val *operand(const Case *c, int k)
 	return val(c->g, c->in[k]);
 }
 
-// Sizes and counts stay far from what 64 bits hold, empty axes taken as 1, so nobody's index
-// arithmetic overflows.
-enum { SIZE_BITS = 57 };
-
 // Fails at the graph's current node: the primitive, its operands' types, and what is wrong.
 _Noreturn void wrong(const Case *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 Shape shape_rule(const Case *); // type_shape.c

@@ -1,6 +1,7 @@
 // type_shape.c: the shape rule of every primitive: the shape of op(in; attr), or one clear failure.
 // Takes type.h. Keeps: no shape holds more than 2^SIZE_BITS elements.
 #include "type.h"
+#include <math.h>
 
 // ---- attributes -----------------------------------------------------------------------
 
@@ -176,6 +177,15 @@ static Shape pad_shape(const Case *c)
 	return shape;
 }
 
+// How far a window reaches, counted before its axis is thinned out; far beyond the axis at most.
+static void check_reach(const Case *c, const int64_t *w, int64_t size)
+{
+	double reach = (double)w[1] * (double)w[3] + (double)w[2] * fabs((double)w[4]) +
+	               fabs((double)w[5]) + (double)size * (double)w[6];
+	if (reach > (double)(INT64_C(1) << SIZE_BITS))
+		wrong(c, "a window that reaches further than 2^%d", SIZE_BITS);
+}
+
 static Shape window_shape(const Case *c)
 {
 	Shape shape = operand(c, 0)->shape;
@@ -192,6 +202,7 @@ static Shape window_shape(const Case *c)
 		if (w[1] < 0 || w[2] < 0 || w[3] < 1 || w[6] < 1)
 			wrong(c, "window %d: out %lld, size %lld, stride %lld, up %lld", k,
 			      (long long)w[1], (long long)w[2], (long long)w[3], (long long)w[6]);
+		check_reach(c, w, shape.dim[axis]);
 		shape.dim[axis] = w[1];
 		shape.dim[shape.rank++] = w[2];
 	}
@@ -276,20 +287,20 @@ static Shape dot_shape(const Case *c)
 
 static Shape attend_shape(const Case *c)
 {
-	if (c->nin != 3 && c->nin != 4)
-		wrong(c, "3 or 4 operands are wanted");
+	if (c->nin < 3 || c->nin > 5)
+		wrong(c, "3 to 5 operands are wanted");
 	check_count(c, 2);
 	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
 	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
 	int r = shape.rank;
 	check_equal(c, "widths of query and key", shape.dim[r - 1], k->dim[r - 1]);
 	check_equal(c, "lengths of key and value", k->dim[r - 2], v->dim[r - 2]);
-	if (c->nin == 4) {
-		Shape scores = shape;
-		scores.dim[r - 1] = k->dim[r - 2];
-		Shape with = stretched(c, &scores, &operand(c, 3)->shape);
+	Shape scores = shape;
+	scores.dim[r - 1] = k->dim[r - 2];
+	for (int i = 3; i < c->nin; i++) {
+		Shape with = stretched(c, &scores, &operand(c, i)->shape);
 		if (!same_shape(&with, &scores))
-			wrong(c, "the bias is larger than the scores %s",
+			wrong(c, "the %s is larger than the scores %s", i == 3 ? "bias" : "mask",
 			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
 	}
 	shape.dim[r - 1] = v->dim[r - 1];

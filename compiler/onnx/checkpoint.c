@@ -72,7 +72,9 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 	       raw = list_of(f, table, TENSOR_RAW, 1, &count);
 	size_t type = field_of(f, table, TENSOR_TYPE), outside = field_of(f, table, TENSOR_OUTSIDE);
 	tensor_proto__init(t);
-	t->name = format(arena, "%.*s", (int)length, (const char *)bytes_at(f, name, length));
+	const char *called =
+	    format(arena, "%.*s", (int)length, (const char *)bytes_at(f, name, length));
+	t->name = (char *)visible(arena, called, true);
 	if (outside && (int64_t)number_at(f, outside, 8) >= 0)
 		fail(f->path,
 		     "tensor '%s' lies in another file; train the .onnx that the graphs of ONNX "
@@ -99,15 +101,14 @@ static void add_tensors(Checkpoint *c, const Flat *f, Arena *arena, size_t modul
 		c->trained = c->tensors.count;
 }
 
-Checkpoint *beside(Arena *arena, const char *model)
+Checkpoint *beside(const File *model)
 {
-	static const char magic[] = "ODTC";
-	const char *slash = strrchr(model, '/');
-	int folder = slash ? (int)(slash - model) + 1 : 0;
-	const char *path = format(arena, "%.*scheckpoint", folder, model);
-	if (!strcmp(model, "-") || access(path, R_OK))
+	static const char magic[] = "ODTC", name[] = "checkpoint";
+	Arena *arena = model->arena;
+	const char *path = format(arena, "%s%s", model->folder, name);
+	if (!strcmp(model->path, "-") || access(path, R_OK))
 		return NULL;
-	Flat f = {path, open_file(arena, path)->bytes};
+	Flat f = {path, named_bytes(model, path, name)};
 	if (f.bytes.count < 8 || memcmp(f.bytes.at + 4, magic, 4))
 		return NULL;
 	Checkpoint *c = NEW(arena, Checkpoint);

@@ -65,20 +65,23 @@ static Bytes map_file(int fd, const struct stat *st)
 	return m->bytes;
 }
 
-static Bytes map_bytes(const char *where, const char *path)
+// The bytes of an open file, which is closed; `path` as messages name it, `where` what names it.
+static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 {
 	bool own = !strcmp(where, path); // not a file that another one names
-	// A pipe is not waited for.
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+	if (fd < 0 && errno == EXDEV)
+		fail(where, "%s leads out of the model's folder; put the file itself there", path);
 	if (fd < 0)
-		fail(where, "%s%scannot be opened: %s", own ? "" : path, own ? "" : " ",
-		     strerror(errno));
+		fail_status(amos_errno_status(), where, "%s%scannot be opened: %s", own ? "" : path,
+		            own ? "" : " ", strerror(errno));
 	struct stat st = {0};
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
 		fail(where, "%s%snot a regular file%s", own ? "" : path, own ? "" : " is ",
 		     own && S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
 	}
+	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
+	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
 	Bytes bytes = map_file(fd, &st);
 	int error = errno;
 	close(fd);
@@ -87,13 +90,36 @@ static Bytes map_bytes(const char *where, const char *path)
 	return bytes;
 }
 
+static const char *real_folder(Arena *arena, int fd)
+{
+	char *folder = fd < 0 ? NULL : amos_input_folder(fd);
+	const char *kept = folder ? copy_string(arena, folder) : NULL;
+	free(folder);
+	return kept;
+}
+
 File *open_file(Arena *arena, const char *path)
 {
 	File *file = NEW(arena, File);
-	file->arena = arena;
-	file->path = path;
-	file->bytes = strcmp(path, "-") ? map_bytes(path, path) : read_stdin(arena);
+	const char *slash = strrchr(path, '/');
+	*file = (File){.arena = arena, .path = path};
+	file->folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : "";
+	if (strcmp(path, "-")) {
+		int fd = amos_input(path, O_NONBLOCK), error = errno; // a pipe is not waited for
+		file->real_folder = real_folder(arena, fd);
+		errno = error;
+		file->bytes = map_open(arena, path, path, fd);
+	} else {
+		file->bytes = read_stdin(arena);
+	}
 	return file;
+}
+
+Bytes named_bytes(const File *file, const char *where, const char *name)
+{
+	const char *path = format(file->arena, "%s%s", file->folder, name);
+	return map_open(file->arena, where, path,
+	                amos_input_beneath(file->folder, file->real_folder, name));
 }
 
 void *unpack_take(void *arena, size_t bytes)
@@ -149,6 +175,11 @@ int working_type(int onnx)
 	return e == E_b8 || e == E_i32 ? e : E_i64;
 }
 
+Elem number_type(const Graph *g, int onnx)
+{
+	return g->wide && onnx == DOUBLE ? E_f64 : (Elem)working_type(onnx);
+}
+
 Shape tensor_shape(const char *where, const TensorProto *t)
 {
 	if (t->n_dims > RANK)
@@ -157,10 +188,12 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 	int64_t count = 1;
 	for (size_t i = 0; i < t->n_dims; i++) {
 		int64_t d = t->dims[i];
-		if (d < 0 || (d > 0 && count > INT64_MAX / 16 / d))
+		if (d < 0)
 			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
 			     (long long)d);
-		count *= d;
+		if (__builtin_mul_overflow(count, MAX(d, 1), &count) || count >> SIZE_BITS)
+			fail(where, "the dimensions of tensor '%s' make more than 2^%d elements",
+			     t->name, SIZE_BITS);
 	}
 	return shape_of((int)t->n_dims, t->dims);
 }
@@ -194,10 +227,7 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 		fail(where,
 		     "external data '%s' lies outside the model's folder; move it beside the model",
 		     location);
-	const char *slash = strrchr(file->path, '/');
-	int folder = slash ? (int)(slash - file->path) + 1 : 0;
-	const char *path = format(file->arena, "%.*s%s", folder, file->path, location);
-	Outside out = {location, map_bytes(where, path)};
+	Outside out = {location, named_bytes(file, where, location)};
 	PUSH(file->arena, file->outside, out);
 	return out.bytes;
 }
@@ -217,6 +247,7 @@ static int64_t external_number(const TensorProto *t, const char *where, const ch
 	return n;
 }
 
+// `wanted`: bytes by the tensor's shape; -1: of a type that is not known.
 static Bytes external_bytes(File *file, const char *where, const TensorProto *t, int64_t wanted)
 {
 	const char *location = external_field(t, "location");
@@ -225,8 +256,9 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 		     t->name);
 	Bytes all = outside_bytes(file, where, location);
 	int64_t offset = external_number(t, where, "offset", 0);
-	int64_t length = external_number(t, where, "length", wanted);
-	if (length != wanted)
+	int64_t rest = (int64_t)all.count - offset;
+	int64_t length = external_number(t, where, "length", wanted < 0 ? rest : wanted);
+	if (wanted >= 0 && length != wanted)
 		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
 		     (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
@@ -242,7 +274,7 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 // there is none.
 static Bytes typed_field(Arena *arena, const TensorProto *t, int bits)
 {
-	enum { FLOAT = 1, INT64 = 7, DOUBLE = 11, UINT32 = 12, UINT64 = 13 };
+	enum { FLOAT = 1, INT64 = 7, UINT32 = 12, UINT64 = 13 };
 	if (t->data_type == FLOAT)
 		return (Bytes){(const uint8_t *)t->float_data, 4 * t->n_float_data};
 	if (t->data_type == DOUBLE)
@@ -259,12 +291,41 @@ static Bytes typed_field(Arena *arena, const TensorProto *t, int bits)
 	return (Bytes){out, n * bytes};
 }
 
+static int bits_of(int onnx)
+{
+	const Format *f = find_format(onnx);
+	return f ? f->bits : 8 * elems[declared_type(onnx)].bytes;
+}
+
+Bytes outside_tensor(File *file, const char *where, const TensorProto *t)
+{
+	Shape shape = tensor_shape(where, t);
+	bool known = declared_type(t->data_type) >= 0;
+	return external_bytes(file, where, t,
+	                      known ? (count_of(&shape) * bits_of(t->data_type) + 7) / 8 : -1);
+}
+
+// Fails where a tensor's elements lie in more than one place: which are meant?
+static void check_one_place(const char *where, const TensorProto *t)
+{
+	size_t places[] = {t->raw_data.len,  t->n_float_data,  t->n_int32_data, t->n_int64_data,
+	                   t->n_double_data, t->n_uint64_data, t->n_string_data};
+	int filled = t->data_location == 1;
+	for (int i = 0; i < COUNT(places); i++)
+		filled += places[i] > 0;
+	if (filled > 1)
+		fail(where,
+		     "tensor '%s' has data in %d places; expected one of raw_data, a typed "
+		     "field and an external file",
+		     t->name, filled);
+}
+
 static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t,
                           int64_t count)
 {
-	const Format *f = find_format(t->data_type);
-	int bits = f ? f->bits : 8 * elems[declared_type(t->data_type)].bytes;
+	int bits = bits_of(t->data_type);
 	int64_t wanted = (count * bits + 7) / 8;
+	check_one_place(where, t);
 	if (t->data_location == 1)
 		return external_bytes(file, where, t, wanted);
 	Bytes found = {t->raw_data.data, t->raw_data.len};
@@ -320,31 +381,35 @@ static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to,
 	return out;
 }
 
-const void *tensor_data(File *file, Arena *arena, const char *where, const TensorProto *t)
+const void *tensor_data(File *file, Arena *arena, const char *where, const TensorProto *t, Elem as)
 {
-	int stored = declared_type(t->data_type), working = working_type(t->data_type);
+	int stored = declared_type(t->data_type);
 	if (stored < 0)
 		fail(where, "tensor '%s' has %s; %s", t->name, type_trouble(arena, t->data_type),
 		     other_type);
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
-	bool same = !find_format(t->data_type) && stored == working && stored != E_b8;
+	bool same = !find_format(t->data_type) && stored == (int)as && stored != E_b8;
 	if (same && (uintptr_t)found.at % 8 == 0)
 		return found.at;
 	if (same)
 		return take_copy(arena, found.at, found.count);
-	return convert(arena, found.at, t->data_type, (Elem)working, n);
+	return convert(arena, found.at, t->data_type, as, n);
 }
 
 // ---- values in files of their own -----------------------------------------------------
 
 static Known known_tensor(Arena *arena, const char *path, const char *name, const TensorProto *t)
 {
-	File file = {.arena = arena, .path = path};
+	const char *slash = strrchr(path, '/');
+	File file = {.arena = arena,
+	             .path = path,
+	             .folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : ""};
 	Known k = {.name = name, .shape = tensor_shape(path, t)};
-	k.bytes = tensor_data(&file, arena, path, t);
-	k.type = (Elem)working_type(t->data_type);
+	bool wide = t->data_type == DOUBLE;
+	k.type = wide ? E_f64 : (Elem)working_type(t->data_type);
+	k.bytes = tensor_data(&file, arena, path, t, k.type);
 	return k;
 }
 

@@ -108,6 +108,10 @@ static void declare_output(Reader *r, void *declaration)
 	                                .rank = 2,
 	                                .dim = {{-1, ""}, {-1, ""}}}
 	                      : declared(r, info);
+	for (int i = 0; i < r->model->outputs.count; i++)
+		if (!strcmp(r->model->outputs.at[i].name, output.name))
+			fail(r->model->path,
+			     "output '%s' is declared twice; export the model again", output.name);
 	PUSH(r->arena, r->model->outputs, output);
 }
 
@@ -202,6 +206,8 @@ static List *input_list(Reader *r, const Input *in)
 void add_input(Reader *r, Space *top, const Input *in)
 {
 	Value v = {.onnx = in->onnx};
+	if (in->onnx == DOUBLE)
+		meet_double(r, format(r->arena, "input '%s'", in->name));
 	if (in->sequence && !(in->optional && !find_known(r, format(r->arena, "%s#0", in->name)))) {
 		v.list = input_list(r, in);
 	} else if (in->optional && !find_known(r, in->name)) {

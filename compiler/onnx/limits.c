@@ -54,6 +54,8 @@ static Limits of_map(const Val *v, Limits a, Limits b)
 		return (Limits){fmax(a.low, b.low), fmax(a.high, b.high)};
 	case O_min:
 		return (Limits){fmin(a.low, b.low), fmin(a.high, b.high)};
+	case O_abs:
+		return (Limits){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};
 	case O_neg:
 		return (Limits){-a.high, -a.low};
 	case O_sign:
@@ -95,6 +97,10 @@ static Limits of_fold(Graph *g, const Val *v, int *looks)
 		return s.rank == 1 ? of_product(g, x, looks) : unlimited;
 	case O_argmax:
 		return (Limits){0, times - 1};
+	case O_cumsum:
+		times = (double)s.dim[v->attr->i[0]];
+		return hull((Limits){0, 0},
+		            of_corners(O_mul, look(g, x, looks), (Limits){times, times}));
 	case O_amax:
 	case O_amin:
 		return look(g, x, looks);
@@ -130,6 +136,10 @@ static Limits look(Graph *g, Ref r, int *looks)
 			return of_operands(g, &v, 1, looks);
 		return of_map(&v, look(g, v.in[0], looks),
 		              v.nin > 1 ? look(g, v.in[1], looks) : unlimited);
+	case C_index:
+		return v.op == O_gather    ? look(g, v.in[0], looks)
+		       : v.attr->i[1] == 0 ? hull(look(g, v.in[0], looks), look(g, v.in[2], looks))
+		                           : unlimited;
 	default:
 		return v.op == O_iota ? (Limits){0, (double)v.shape.dim[v.attr->i[0]] - 1}
 		                      : unlimited;

@@ -109,16 +109,16 @@ static void bind_weight(Reader *r, void *home)
 {
 	const TensorProto *t = ((Home *)home)->proto;
 	Space *s = ((Home *)home)->space;
-	int type = working_type(t->data_type);
 	if (t->data_type == TEXT && r->text) {
 		bind_name(r, s, t->name, (Value){.bad = true});
 		return;
 	}
-	if (type < 0)
+	if (working_type(t->data_type) < 0)
 		fail(r->model->path, "initializer '%s' has %s; %s", t->name,
 		     type_trouble(r->arena, t->data_type), other_type);
 	Weight *w = NEW(r->arena, Weight);
-	*w = (Weight){.proto = t, .name = t->name, .type = (Elem)type, .slot = -1};
+	*w = (Weight){.proto = t, .name = t->name, .slot = -1};
+	w->type = number_type(r->g, t->data_type);
 	w->shape = tensor_shape(r->model->path, t);
 	w->origin = w;
 	w->inner = s->depth > 0;
@@ -155,13 +155,19 @@ void list_functions(Reader *r)
 	r->functions = table_new(r->arena);
 	for (size_t i = 0; i < r->proto->n_functions; i++) {
 		const FunctionProto *f = r->proto->functions[i];
-		*table_cell_s(r->functions,
-		              function_key(r->arena, f->domain, f->name, f->overload)) = i + 1;
+		uint64_t *cell = table_cell_s(
+		    r->functions, function_key(r->arena, f->domain, f->name, f->overload));
+		if (*cell)
+			fail(r->model->path,
+			     "function '%s' is defined twice; export the model again", f->name);
+		*cell = i + 1;
 	}
 }
 
 const FunctionProto *find_function(const Reader *r, const NodeProto *node)
 {
+	if (!r->proto->n_functions)
+		return NULL;
 	const uint64_t *cell = table_find_s(
 	    r->functions, function_key(r->arena, node->domain, node->op_type, node->overload));
 	return cell ? r->proto->functions[*cell - 1] : NULL;
@@ -239,6 +245,7 @@ static void run_row(Call *c, Value *result)
 {
 	const Row *row = known_row(c);
 	set_version(c, row);
+	check_schema(c);
 	c->how = row->how;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
 		c->in[k] =
@@ -313,6 +320,7 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 	for (size_t i = 0; i < node->n_output; i++)
 		l.result[i].bad = true;
 	int from = r->g->from;
+	spend(r->arena, COST_nodes, 1);
 	r->g->from = add_node(r->g, node_name(node), node->op_type);
 	r->g->nodes.at[r->g->from].module = node_module(r->arena, node);
 	r->g->nodes.at[r->g->from].line = node_line(r->arena, node);

@@ -20,6 +20,8 @@ typedef struct Outside {      // a file of external data
 typedef struct File {
 	Arena *arena;
 	const char *path;
+	const char *folder;      // of the path, with its slash: "" for the working folder
+	const char *real_folder; // where the file lies, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
 	VEC(Outside) outside;
@@ -30,6 +32,10 @@ typedef struct File {
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input
+// The bytes of the file `name` in the folder of another, which may not lead out of it.
+Bytes named_bytes(const File *, const char *where, const char *name);
+// The bytes of a tensor that lies in another file, as they are stored.
+Bytes outside_tensor(File *, const char *where, const TensorProto *);
 // protobuf-c's allocator in an arena.
 void *unpack_take(void *arena, size_t bytes);
 void unpack_free(void *arena, void *block);
@@ -37,8 +43,11 @@ void unpack_free(void *arena, void *block);
 // TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
 // -1 when there is none.
 int working_type(int onnx);
-enum { TEXT = 8 };           // a TensorProto.DataType
-int declared_type(int onnx); // the row of types.def in which a value travels, or -1
+// The type of its constants and weights: the working type, but f64 for the doubles of a graph that
+// computes in double.
+Elem number_type(const Graph *, int onnx);
+enum { TEXT = 8, DOUBLE = 11 }; // TensorProto.DataTypes
+int declared_type(int onnx);    // the row of types.def in which a value travels, or -1
 // "element type 8 (text), which amosc does not compute with"
 const char *type_trouble(Arena *, int onnx);
 extern const char other_type[], fewer_axes[]; // cures: of such a type, of more than RANK axes
@@ -52,9 +61,9 @@ typedef struct Format { // a row of formats.def
 } Format;
 // A tensor's shape; fails when it is negative or too large.
 Shape tensor_shape(const char *where, const TensorProto *);
-// Its elements in the working type, row major: in the file itself where they lie there so, else
-// converted into `arena`.
-const void *tensor_data(File *, Arena *, const char *where, const TensorProto *);
+// Its elements as `as`, its working type or f64 for doubles, row major: in the file itself where
+// they lie there so, else converted into `arena`.
+const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
 // ---- toposort.c: which node before which ----------------------------------------------
@@ -71,7 +80,7 @@ typedef struct Checkpoint { // of ONNX Runtime's training
 	VEC(TensorProto *) tensors;
 	int trained; // so many come first; the others are not trained
 } Checkpoint;
-Checkpoint *beside(Arena *, const char *model); // in the same folder; NULL: none
+Checkpoint *beside(const File *model); // in the same folder; NULL: none
 
 // ---- format.c: element types of few bits ----------------------------------------------
 
@@ -89,8 +98,8 @@ typedef struct Field {
 } Field;
 
 bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
-// Fails where graphs nest too deep to be unpacked.
-void check_nesting(const char *where, Bytes model);
+// Fails where messages nest too deep to be unpacked. Returns the number of nodes in all graphs.
+size_t check_nesting(const char *where, Bytes model);
 
 // ---- what a file is read with: names and values ---------------------------------------
 
@@ -144,12 +153,21 @@ typedef struct Value {  // what a name stands for
 	bool bad;             // could not be lowered: complained of already
 } Value;
 
+typedef struct Check {    // of the indices of a node
+	const char *text; // the message where one is out of range
+	Ref index;        // such an index, i64, rank 0; 0 where none is
+} Check;
+
+typedef VEC(Check) Checks;
+
 typedef struct Nest { // the body of a loop being lowered: a graph inside of another
 	struct Nest *outer;
 	Graph *body, *around;
 	Ref turn;         // the number of the trip, i64; 0: the body does not know it
 	Table *known;     // a value around it -> its slot in the body
 	VEC(Ref) operand; // of the loop: by slot, values around it
+	Checks checks;    // of its body
+	Ref active;       // of the reader, around it
 } Nest;
 
 typedef struct Space { // the names of one graph, inside those of another
@@ -167,19 +185,25 @@ typedef struct Reader {
 	Arena *arena;
 	File *file;
 	Model *model;
-	Graph *g;   // where values are put now
-	Nest *nest; // of `g`; NULL: of no loop
+	Graph *g;      // where values are put now
+	Nest *nest;    // of `g`; NULL: of no loop
+	Ref active;    // is the branch of an If taken that is being lowered, b8; 0: certainly
+	Checks checks; // outside of loops
 	const ReadOptions *options;
 	const ModelProto *proto;
 	Table *functions; // "domain:name:overload" to a position + 1
 	VEC(Value) values;
 	VEC(Weight *) weights;
 	Table *slot_names;
+	Table *noted;               // texts of Model.notes
+	Table *ops;                 // "domain:operator" to a position in Model.ops + 1
+	Text op;                    // such a key
 	VEC(const char *) troubles; // what could not be lowered
 	VEC(const char *) unread;   // inputs whose declarations are among these
 	int sites;                  // random draws so far
 	bool *stands;               // by known input: its value stands in for it
-	bool again;                 // more of them do when the model is read again
+	bool *wide;                 // the graph computes in double
+	bool again;                 // more of them do, or it does, when the model is read again
 	const char *cure;           // of the failure under way, where it has one of its own
 	bool training_file;         // exported in training mode
 	bool text;                  // outputs that are text were left out: so is what they are of
@@ -211,6 +235,8 @@ typedef void Attempt(Reader *, void *what);
 // own, or the usual one; of other parts as the text has it.
 bool attempt(Reader *, const char *place, Attempt *, void *what);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// `what` is computed in double: the whole graph is, where the options leave it to the file.
+void meet_double(Reader *, const char *what);
 
 // ---- input.c --------------------------------------------------------------------------
 
@@ -278,6 +304,7 @@ Value alias_weight(Reader *, Weight *, const char *name);
 Ref missing_bias(const Call *c, int64_t n);
 
 const void *weight_data(Reader *, Weight *);
+double weight_number(Reader *, Weight *, int64_t i);
 bool one_value(Reader *, Weight *); // the same everywhere
 int wide_axes(const Shape *);       // how many are longer than 1
 
@@ -326,6 +353,7 @@ const AttributeProto *find_attr(const Call *,
                                 const char *name); // function attributes resolved; NULL when absent
 int64_t attr_int(const Call *, const char *name, int64_t otherwise);
 double attr_float(const Call *, const char *name, double otherwise);
+double attr_number(const Call *, const char *name, double otherwise); // a float or an integer
 const char *attr_string(const Call *, const char *name, const char *otherwise);
 const int64_t *attr_ints(const Call *, const char *name, int *n); // NULL when absent
 // Operand k as integers known now; fails when it is computed from data. NULL when absent.
@@ -337,6 +365,8 @@ const double *operand_numbers(Call *, int k, int *n);
 double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
+// `n` axes wrapped into [0, rank), in the arena; fails where one is outside or twice. NULL: 0..n-1.
+const int64_t *axes_of(const Call *, const int64_t *given, int n, int rank);
 // The node contradicts itself or what reaches it: no file says so that was exported as it runs.
 _Noreturn void refuse(const Call *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // The node means something, but amosc does not do it; `cure`: what to do instead.
@@ -349,6 +379,10 @@ void note_weight(Call *, int k);        // notes a matrix of constants where a w
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 Ref operand(const Call *, int k);       // 0 where it is absent
 int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
+
+// ---- schema.c: what a node may hold ---------------------------------------------------
+
+void check_schema(const Call *); // fails where the node is not as its operator's schema says
 
 // ---- counted.c: sizes that depend on the data -----------------------------------------
 

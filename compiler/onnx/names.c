@@ -58,7 +58,7 @@ const char *node_module(Arena *arena, const NodeProto *node)
 	while (begin && begin > scopes && *begin != '\'')
 		begin--;
 	int length = begin ? (int)(end - begin) - 1 : 0;
-	return length > 0 ? format(arena, "%.*s", length, begin + 1) : NULL;
+	return length > 0 ? visible(arena, format(arena, "%.*s", length, begin + 1), true) : NULL;
 }
 
 // The innermost place of a stack trace that is not the framework's own: model.py:32; NULL: not
@@ -73,7 +73,8 @@ const char *node_line(Arena *arena, const NodeProto *node)
 		const char *path = format(arena, "%.*s", (int)length, at);
 		const char *name = strrchr(path, '/'), *number = strstr(at + length, "line ");
 		if (number && !strstr(path, "/torch/"))
-			found = format(arena, "%s:%d", name ? name + 1 : path, atoi(number + 5));
+			found = format(arena, "%s:%d", visible(arena, name ? name + 1 : path, true),
+			               atoi(number + 5));
 	}
 	return found;
 }
@@ -89,8 +90,8 @@ static void read_signature(Reader *r, struct Metadata *m, const char *text)
 		const char *end = target ? strchr(target + 8, '\'') : NULL;
 		if (!colon || !end)
 			continue;
-		Target t = {format(r->arena, "%.*s", (int)(end - target - 8), target + 8),
-		            starts_with(colon, ": PARAMETER")};
+		const char *name = format(r->arena, "%.*s", (int)(end - target - 8), target + 8);
+		Target t = {visible(r->arena, name, true), starts_with(colon, ": PARAMETER")};
 		PUSH(r->arena, m->targets, t);
 		const char *placeholder = format(r->arena, "%.*s", (int)(colon - line), line);
 		*table_cell_s(m->placeholders, placeholder) = (uint64_t)m->targets.count;
@@ -154,7 +155,7 @@ static const char *next_leaf(Arena *arena, const char **at)
 	if (!end)
 		return NULL;
 	*at = end + 1;
-	return format(arena, "%.*s", (int)(end - begin - 1), begin + 1);
+	return visible(arena, format(arena, "%.*s", (int)(end - begin - 1), begin + 1), true);
 }
 
 Leaves leaves_of(const Reader *r, const Weight *w)

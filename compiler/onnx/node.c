@@ -75,6 +75,12 @@ double attr_float(const Call *c, const char *name, double otherwise)
 	return a ? (double)a->f : otherwise;
 }
 
+double attr_number(const Call *c, const char *name, double otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? (a->i ? (double)a->i : (double)a->f) : otherwise;
+}
+
 const char *attr_string(const Call *c, const char *name, const char *otherwise)
 {
 	const AttributeProto *a = find_attr(c, name);
@@ -93,7 +99,7 @@ const int64_t *attr_ints(const Call *c, const char *name, int *n)
 const Val *in_val(const Call *c, int k)
 {
 	if (k >= c->nin || !c->in[k])
-		refuse(c, "operand %d is missing", k);
+		refuse(c, "input %d is missing", k);
 	return val(c->g, c->in[k]);
 }
 
@@ -187,4 +193,17 @@ int64_t axis_of(const Call *c, int64_t axis, int rank)
 	if (axis < -rank || axis >= MAX(rank, 1))
 		refuse(c, "axis %lld, but the operand has %d dimensions", (long long)axis, rank);
 	return axis < 0 ? axis + rank : axis;
+}
+
+const int64_t *axes_of(const Call *c, const int64_t *given, int n, int rank)
+{
+	int64_t *axes = NEWS(c->r->arena, int64_t, n + 1);
+	bool seen[RANK] = {0};
+	for (int i = 0; i < n; i++) {
+		axes[i] = axis_of(c, given ? given[i] : i, rank);
+		if (seen[axes[i]])
+			refuse(c, "axis %lld is given twice", (long long)axes[i]);
+		seen[axes[i]] = true;
+	}
+	return axes;
 }

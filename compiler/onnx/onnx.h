@@ -22,6 +22,12 @@ typedef enum Statistics { // that BatchNormalization takes
 	BN_RUNNING,       // those gathered, as constants
 } Statistics;
 
+typedef enum Precision { // that floats are computed in
+	PRECISION_F32,
+	PRECISION_F64,
+	PRECISION_FILE, // f64 where the file computes doubles from data or weights, else f32
+} Precision;
+
 typedef struct ReadOptions {
 	int nbind;
 	const Bind *bind;
@@ -39,7 +45,7 @@ typedef struct ReadOptions {
 	// read. An input that had to stand in is no slot of the graph.
 	int nknown;
 	const Known *known;
-	bool wide;  // the graph computes in double
+	Precision precision;
 	bool loops; // short loops and constant ones stay loops too
 	bool list;  // inputs, outputs and operators only, as the file declares them: no graph, no
 	            // failure over what is in it
@@ -77,9 +83,9 @@ typedef struct Model {
 	VEC(Input) outputs;
 	VEC(OpCount) ops;
 	VEC(const char *)
-	notes;             // decisions a person should know: ties, splits, folded, exporter bugs
-	struct File *file; // the bytes, for write-back
-	bool external;     // some of its tensors lie in other files beside it
+	notes;               // decisions a person should know: ties, splits, folded, exporter bugs
+	struct File *file;   // the bytes, for write-back
+	const char *doubles; // where the file first computes in double; NULL: nowhere
 } Model;
 
 typedef VEC(Known) KnownList;
@@ -89,11 +95,20 @@ KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);
+// Of the file's bytes and the first values of its slots, wherever these are stored.
+uint64_t model_hash(const Model *);
 // The file with trained numbers in it. `bytes(context, slot)` answers the slot's values in its
-// type, or NULL to keep what is there. Written aside and renamed; external data likewise. All other
-// bytes are kept.
-void write_model(const Model *, const char *path, const void *(*bytes)(void *, int slot),
-                 void *context);
+// type, or NULL to keep what is there. If tensors lie in other files, all of them go to the
+// file PATH.data or, where there is one, to PATH.2.data and so on. Dropout and BatchNormalization
+// are written for inference, unless `keep_training`. All other bytes are kept.
+void write_model(const Model *, const char *path, bool keep_training,
+                 const void *(*bytes)(void *, int slot), void *context);
+typedef struct SlotHome { // homes.c
+	const char *initializer;
+	const char *view; // how the slot lies in it, as docs/eta.md lists; NULL: as it is
+} SlotHome;
+// The initializers that hold a slot's numbers, each once, the slot's own first; 0: none does.
+int slot_homes(const Graph *, Arena *, int slot, SlotHome **);
 // The slots' gradients summed into their initializers' own shapes, for amosc grad: calls `each`
 // once an initializer. `grad(context, slot)`: the slot's gradient, or NULL.
 void each_initializer(const Model *, Arena *, const double *(*grad)(void *, int slot),

@@ -95,37 +95,11 @@ static bool all_zero(const float *x, int64_t n)
 	return true;
 }
 
-static bool is_read(const GraphProto *g, const char *name)
-{
-	for (size_t i = 0; i < g->n_output; i++)
-		if (!strcmp(g->output[i]->name, name))
-			return true;
-	for (size_t i = 0; i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_input; k++)
-			if (!strcmp(g->node[i]->input[k], name))
-				return true;
-	return false;
-}
-
-// Statistics that training gathered are for inference: the nodes that read them get its form.
-static void settle_nodes(Writer *w, const Slot *slot)
-{
-	for (const View *v = slot->view; v; v = v->next) {
-		bool read = v->node == NULL;
-		for (size_t k = 1; !read && k < v->node->n_output; k++)
-			read = is_read(w->m->file->proto->graph, v->node->output[k]);
-		if (!read)
-			PUSH(w->arena, w->settled, v->node);
-	}
-}
-
 static void plan_slot(Writer *w, int s, const float *x)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
 	int64_t n = count_of(&slot->shape);
 	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n);
-	if (changed && slot->kind == S_buffer)
-		settle_nodes(w, slot);
 	if (!slot->file) {
 		if (!all_zero(x, n))
 			part(w, slot, x);

@@ -41,6 +41,12 @@ void add_bytes(Pieces *p, int number, Bytes body)
 	add_piece(p, body);
 }
 
+void add_inside(Pieces *p, int number, const Pieces *inside)
+{
+	add_header(p, number, W_bytes, inside->count);
+	add_pieces(p, inside);
+}
+
 void add_message(Pieces *p, const Field *old, const Pieces *inside)
 {
 	if (inside->count == old->body.count)
@@ -80,7 +86,7 @@ void store_number(uint8_t *to, Elem e, float x)
 	}
 }
 
-static Bytes encode(Arena *arena, Elem e, const uint8_t *old, const float *x, int64_t n)
+Bytes encode(Arena *arena, Elem e, const uint8_t *old, const float *x, int64_t n)
 {
 	size_t size = (size_t)elems[e].bytes;
 	uint8_t *to = take(arena, size * (size_t)n + 1);
@@ -147,6 +153,5 @@ void add_new_tensor(Pieces *p, const char *name, Elem e, const Shape *s, const f
 	add_header(&inside, F_tensor_type, W_varint, (uint64_t)elems[e].onnx);
 	add_bytes(&inside, F_tensor_name, text_bytes(name));
 	add_bytes(&inside, F_tensor_raw, encode(p->arena, e, NULL, x, count_of(s)));
-	add_header(p, F_graph_initializer, W_bytes, inside.count);
-	add_pieces(p, &inside);
+	add_inside(p, F_graph_initializer, &inside);
 }

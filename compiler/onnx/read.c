@@ -14,25 +14,67 @@ void note(Reader *r, const char *fmt, ...)
 	va_start(args, fmt);
 	const char *text = vformat(r->arena, fmt, args);
 	va_end(args);
-	for (int i = 0; i < r->model->notes.count; i++)
-		if (!strcmp(r->model->notes.at[i], text))
-			return;
-	PUSH(r->arena, r->model->notes, text);
+	uint64_t *known = table_cell_s(r->noted, text);
+	if (!*known)
+		PUSH(r->arena, r->model->notes, text);
+	*known = true;
+}
+
+void meet_double(Reader *r, const char *what)
+{
+	if (!r->model->doubles)
+		r->model->doubles = what;
+	if (r->options->precision == PRECISION_FILE && !*r->wide)
+		r->again = *r->wide = true;
 }
 
 // ---- the file -------------------------------------------------------------------------
+
+static char *shown(Arena *arena, char *name)
+{
+	return name ? (char *)visible(arena, name, true) : NULL;
+}
+
+// Names become visible here, where they enter, so they are wherever they leave. Metadata, which are
+// parsed, stay as they are.
+static void show_names(Arena *arena, ProtobufCMessage *m)
+{
+	if (m->descriptor == &string_string_entry_proto__descriptor)
+		return;
+	for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+		void *at = (char *)m + f->offset, **list = at;
+		bool chosen = !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||
+		              *(uint32_t *)((char *)m + f->quantifier_offset) == f->id;
+		size_t count = chosen;
+		if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+			count = *(size_t *)((char *)m + f->quantifier_offset);
+			list = *(void ***)at;
+		}
+		for (size_t k = 0; k < count; k++) {
+			if (f->type == PROTOBUF_C_TYPE_STRING)
+				list[k] = shown(arena, list[k]);
+			else if (f->type == PROTOBUF_C_TYPE_MESSAGE && list[k])
+				show_names(arena, list[k]);
+			else
+				break;
+		}
+	}
+}
 
 static ModelProto *unpack(Arena *arena, const File *file)
 {
 	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
 	if (!file->bytes.count)
 		fail(file->path, "the file is empty");
-	check_nesting(file->path, file->bytes);
+	size_t nodes = check_nesting(file->path, file->bytes);
+	allow(arena, file->path, nodes, file->bytes.count);
 	ModelProto *m = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
 	if (!m)
 		fail(file->path, "not an ONNX file, or truncated: its bytes do not parse");
 	if (!m->graph)
 		fail(file->path, "an ONNX file without a graph");
+	show_names(arena, &m->base);
 	return m;
 }
 
@@ -43,6 +85,7 @@ bool attempt(Reader *r, const char *place, Attempt *part, void *what)
 	Catch caught;
 	Graph *g = r->g;
 	Nest *nest = r->nest;
+	Ref active = r->active;
 	r->cure = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
@@ -51,6 +94,7 @@ bool attempt(Reader *r, const char *place, Attempt *part, void *what)
 	}
 	r->g = g;
 	r->nest = nest;
+	r->active = active;
 	if (caught.status != STATUS_INPUT)
 		fail_status(caught.status, NULL, "%s", caught.message);
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
@@ -71,6 +115,22 @@ static void settle_troubles(Reader *r)
 	settle(r->model->path);
 }
 
+static bool uses_plain_domain(const GraphProto *g)
+{
+	for (size_t i = 0; i < g->n_node; i++)
+		if (!*plain_domain(g->node[i]->domain))
+			return true;
+	return false;
+}
+
+static void check_same_version(const Reader *r, const OperatorSetIdProto *a,
+                               const OperatorSetIdProto *b)
+{
+	if (!strcmp(plain_domain(a->domain), plain_domain(b->domain)) && a->version != b->version)
+		fail(r->model->path, "opsets %lld and %lld of '%s' are imported; export it again",
+		     (long long)a->version, (long long)b->version, b->domain);
+}
+
 static void read_header(Reader *r)
 {
 	Model *m = r->model;
@@ -79,6 +139,11 @@ static void read_header(Reader *r)
 	                     r->proto->producer_version[0] ? " " : "", r->proto->producer_version);
 	m->opset = version_of(r->proto->n_opset_import,
 	                      (const OperatorSetIdProto *const *)r->proto->opset_import, "");
+	for (size_t i = 0; i < r->proto->n_opset_import; i++)
+		for (size_t k = 0; k < i; k++)
+			check_same_version(r, r->proto->opset_import[k], r->proto->opset_import[i]);
+	if (m->opset <= 0 && uses_plain_domain(r->proto->graph))
+		fail(m->path, "it imports no opset of ai.onnx; export the model again");
 	if (m->ir_version < 3)
 		fail(m->path, "IR version %lld; amosc reads 3 and later. Export the model again",
 		     (long long)m->ir_version);
@@ -93,12 +158,12 @@ static void read_header(Reader *r)
 static void count_op(Reader *r, const NodeProto *node)
 {
 	const char *domain = plain_domain(node->domain);
-	for (int i = 0; i < r->model->ops.count; i++) {
-		OpCount *o = &r->model->ops.at[i];
-		if (!strcmp(o->op, node->op_type) && !strcmp(o->domain, domain)) {
-			o->count++;
-			return;
-		}
+	r->op.count = 0;
+	say(&r->op, "%s:%s", domain, node->op_type);
+	uint64_t *cell = table_cell(r->ops, r->op.at, r->op.count);
+	if (*cell) {
+		r->model->ops.at[*cell - 1].count++;
+		return;
 	}
 	OpCount o = {.domain = domain, .op = node->op_type, .count = 1};
 	const Row *row = find_row(domain, node->op_type);
@@ -107,6 +172,7 @@ static void count_op(Reader *r, const NodeProto *node)
 	else if (row->lower == unsupported)
 		o.trouble = row->info.note;
 	PUSH(r->arena, r->model->ops, o);
+	*cell = (uint64_t)r->model->ops.count;
 }
 
 static void count_ops(Reader *r, size_t n, NodeProto *const *node)
@@ -146,11 +212,43 @@ typedef struct Ends { // of the whole graph
 	const Input *output;
 } Ends;
 
+// Is a dimension that the file fixes another one? Names and sizes that the data decide fit any.
+static bool is_other_shape(const Input *declared, const Shape *s, const Counts *counts)
+{
+	bool other = declared->rank >= 0 && declared->rank != s->rank;
+	for (int a = 0; a < declared->rank && !other; a++)
+		other = declared->dim[a].size >= 0 && declared->dim[a].size != s->dim[a] &&
+		        !(counts && counts->of[a]);
+	return other;
+}
+
+// Is it declared as of another kind: floats, integers or truth values? Quantized numbers, of less
+// than 4 bytes, are computed in floats.
+static bool is_other_type(Elem declared, Elem type)
+{
+	bool quantized = is_float(type) && elems[declared].bytes < 4 && declared != E_b8;
+	return !quantized &&
+	       (is_float(declared) != is_float(type) || (declared == E_b8) != (type == E_b8));
+}
+
+static void check_declared(const Reader *r, const Input *declared, Ref x, const Counts *counts)
+{
+	const Val *v = val(r->g, x);
+	if (is_other_type(declared->type, v->type))
+		fail(r->model->path, "output '%s' is declared %s; it is %s", declared->name,
+		     elems[declared->type].name, elems[v->type].name);
+	if (is_other_shape(declared, &v->shape, counts))
+		fail(r->model->path, "output '%s' is declared with other dimensions; it is %s",
+		     declared->name, shape_text(r->arena, v->type, &v->shape));
+}
+
 static void add_output(Reader *r, void *ends)
 {
 	const Input *declared = ((Ends *)ends)->output;
 	Value v = look_up(r, ((Ends *)ends)->top, declared->name);
 	Elem type = (Elem)working_type(elems[declared->type].onnx);
+	if (declared->onnx == DOUBLE)
+		meet_double(r, format(r->arena, "output '%s'", declared->name));
 	for (int k = 0; v.list && k < v.list->count; k++)
 		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
 		        put_cast(r->g, v.list->at[k], type));
@@ -163,6 +261,7 @@ static void add_output(Reader *r, void *ends)
 		fail(r->model->path,
 		     "output '%s' is a result that amosc does not compute; export without it",
 		     declared->name);
+	check_declared(r, declared, x, v.counts);
 	x = put_cast(r->g, x, type);
 	if (v.counts)
 		add_counted_out(r, declared->name, x, v.counts);
@@ -183,7 +282,7 @@ static void add_loss(Reader *r)
 
 // ---- the graph ------------------------------------------------------------------------
 
-// False when it is to be read again, with more of the inputs' values standing in.
+// False when it is to be read again, in double or with more of the inputs' values standing in.
 static bool lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
@@ -200,6 +299,8 @@ static bool lower_model(Reader *r)
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
 	add_loss(r);
+	for (int i = 0; i < r->checks.count; i++)
+		add_out(r->g, r->checks.at[i].text, r->checks.at[i].index);
 	if (r->again)
 		return false;
 	check_choices(r);
@@ -223,17 +324,22 @@ static _Noreturn void fail_unbound(Reader *r, const char *unbound)
 }
 
 // NULL when it is to be read again.
-static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool *stands)
+static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool *stands,
+                      bool *wide)
 {
 	Reader *r = NEW(arena, Reader);
 	Model *m = NEW(arena, Model);
 	m->arena = arena;
-	m->path = strcmp(file->path, "-") ? file->path : "standard input";
+	m->path = strcmp(file->path, "-") ? visible(arena, file->path, false) : "standard input";
 	*r = (Reader){.arena = arena, .model = m, .options = options, .stands = stands};
+	r->wide = wide;
 	m->file = r->file = file;
 	r->met = NEWS(arena, bool, options->nfreeze + 1);
 	r->proto = file->proto;
 	r->slot_names = table_new(arena);
+	r->noted = table_new(arena);
+	r->ops = table_new(arena);
+	r->op.arena = arena;
 	read_header(r);
 	list_functions(r);
 	list_inputs(r);
@@ -246,10 +352,9 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	if (unbound)
 		fail_unbound(r, unbound);
 	r->g = graph_new(arena, m->path, book_builtin());
-	r->g->wide = options->wide;
+	r->g->wide = *wide;
 	if (!lower_model(r))
 		return NULL;
-	m->external = m->file->outside.count > 0;
 	return m;
 }
 
@@ -260,8 +365,20 @@ Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
 	order_nodes(arena, file->proto);
 	read_training(file, options->loss);
 	bool *stands = NEWS(arena, bool, options->nknown + 1);
+	bool wide = options->precision == PRECISION_F64;
 	Model *m = NULL;
 	while (!m)
-		m = read_as(arena, file, options, stands);
+		m = read_as(arena, file, options, stands, &wide);
 	return m;
+}
+
+uint64_t model_hash(const Model *m)
+{
+	uint64_t hash = hash_bytes(m->file->bytes.at, m->file->bytes.count, 0);
+	for (int i = 0; i < m->graph->slots.count; i++) {
+		const Slot *s = &m->graph->slots.at[i];
+		size_t bytes = (size_t)(count_of(&s->shape) * elems[s->type].bytes);
+		hash = s->init ? hash_bytes(s->init, bytes, hash) : hash;
+	}
+	return hash;
 }

@@ -10,9 +10,14 @@ const void *weight_data(Reader *r, Weight *w)
 	if (w->data)
 		return w->data;
 	r->cure = "bring all files of the model, or export it again";
-	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto);
+	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto, w->type);
 	r->cure = NULL;
 	return w->data;
+}
+
+double weight_number(Reader *r, Weight *w, int64_t i)
+{
+	return const_at(&(Val){.type = w->type, .data = weight_data(r, w)}, i);
 }
 
 Ref weight_constant(Reader *r, Weight *w)
@@ -36,10 +41,9 @@ int wide_axes(const Shape *s)
 
 bool one_value(Reader *r, Weight *w)
 {
-	const float *x = weight_data(r, w);
 	int64_t n = count_of(&w->shape);
 	for (int64_t i = 1; i < n; i++)
-		if (x[i] != x[0])
+		if (weight_number(r, w, i) != weight_number(r, w, 0))
 			return false;
 	return true;
 }
@@ -50,11 +54,11 @@ static bool is_transpose(Reader *r, Weight *a, Weight *b)
 	if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[1] ||
 	    a->shape.dim[1] != b->shape.dim[0])
 		return false;
-	const float *x = weight_data(r, a), *y = weight_data(r, b);
 	int64_t rows = a->shape.dim[0], columns = a->shape.dim[1];
 	for (int64_t i = 0; i < rows; i++)
 		for (int64_t j = 0; j < columns; j++)
-			if (x[i * columns + j] != y[j * rows + i])
+			if (weight_number(r, a, i * columns + j) !=
+			    weight_number(r, b, j * rows + i))
 				return false;
 	return true;
 }
@@ -64,18 +68,19 @@ static bool is_complement(Reader *r, Weight *a, Weight *b)
 {
 	if (wide_axes(&a->shape) != 1 || !same_shape(&a->shape, &b->shape) || one_value(r, b))
 		return false;
-	const float *x = weight_data(r, a), *y = weight_data(r, b);
-	for (int64_t i = 0; i < count_of(&a->shape); i++)
-		if (x[i] != 1 - y[i])
+	for (int64_t i = 0; i < count_of(&a->shape); i++) {
+		double other = 1 - weight_number(r, b, i);
+		if (weight_number(r, a, i) != (a->type == E_f32 ? (double)(float)other : other))
 			return false;
+	}
 	return true;
 }
 
 static bool is_same(Reader *r, Weight *a, Weight *b)
 {
-	return same_shape(&a->shape, &b->shape) &&
+	return a->type == b->type && same_shape(&a->shape, &b->shape) &&
 	       !memcmp(weight_data(r, a), weight_data(r, b),
-	               sizeof(float) * (size_t)count_of(&a->shape));
+	               (size_t)byte_count(a->type, &a->shape));
 }
 
 static bool is_training_node(const NodeProto *node)
@@ -161,10 +166,12 @@ static Weight *weight_of(const Reader *r, int slot)
 
 static Slot weight_slot(Reader *r, Weight *w, const char *name)
 {
+	if (w->proto->data_type == DOUBLE)
+		meet_double(r, format(r->arena, "initializer '%s'", w->name));
 	return (Slot){.name = name,
 	              .file = w->name,
 	              .kind = S_param,
-	              .type = E_f32,
+	              .type = w->type,
 	              .shape = w->shape,
 	              .init = weight_data(r, w)};
 }
@@ -285,7 +292,7 @@ static const char *split_name(Reader *r, Weight *w, const NodeProto *node, const
 
 static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 {
-	if (w->type != E_f32)
+	if (!is_float(w->type))
 		return weight_constant(r, w);
 	const Call *main = c && !c->space->depth ? c : NULL;
 	const NodeProto *node = main ? main->node : NULL;
@@ -330,7 +337,7 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 // the other its output matrix.
 Value alias_weight(Reader *r, Weight *w, const char *name)
 {
-	if (w->type != E_f32 || (r->training_file && !one_value(r, w)) ||
+	if (!is_float(w->type) || (r->training_file && !one_value(r, w)) ||
 	    (w->table && !one_value(r, w)))
 		return (Value){.weight = w};
 	Weight *other = NEW(r->arena, Weight);

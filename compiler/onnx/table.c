@@ -1,5 +1,7 @@
 // table.c: ops.def as a table: for lowering by name, and for `amosc ops`.
 #include "lower.h"
+#include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define OP(name, domain, since, types, differentiable, gradient, lower, how, note) Lower lower;
@@ -22,11 +24,37 @@ void unsupported(Call *c)
 	decline(c, cure + 2, "not supported: %.*s", (int)(cure - note), note);
 }
 
-const Row *find_row(const char *domain, const char *op)
+static const Row *by_name[COUNT(rows)]; // rows in order
+
+static int compare_names(const char *domain, const char *op, const Row *row)
+{
+	int order = strcmp(op, row->info.name);
+	return order ? order : strcmp(domain, row->info.domain);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const Row *left = *(const Row *const *)a;
+	return compare_names(left->info.domain, left->info.name, *(const Row *const *)b);
+}
+
+static void sort_rows(void)
 {
 	for (int i = 0; i < COUNT(rows); i++)
-		if (!strcmp(rows[i].info.name, op) && !strcmp(rows[i].info.domain, domain))
-			return &rows[i];
+		by_name[i] = &rows[i];
+	qsort(by_name, COUNT(rows), sizeof *by_name, compare_rows);
+}
+
+const Row *find_row(const char *domain, const char *op)
+{
+	static pthread_once_t sorted = PTHREAD_ONCE_INIT;
+	pthread_once(&sorted, sort_rows);
+	for (int low = 0, high = COUNT(rows); low < high;) {
+		int middle = (low + high) / 2, order = compare_names(domain, op, by_name[middle]);
+		if (!order)
+			return by_name[middle];
+		*(order < 0 ? &high : &low) = middle + (order > 0);
+	}
 	return NULL;
 }
 

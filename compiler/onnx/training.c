@@ -242,7 +242,7 @@ static void read_runtime_graph(File *file)
 	Arena *arena = file->arena;
 	GraphProto *g = file->proto->graph;
 	Table *trained = table_new(arena), *needed = table_new(arena);
-	const Checkpoint *c = beside(arena, file->path);
+	const Checkpoint *c = beside(file);
 	bool gradients = false;
 	for (size_t i = 0; i < g->n_output; i++) {
 		const char *name = parameter_of(arena, g, g->output[i]->name);

@@ -10,15 +10,16 @@ const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
 
 // Columns in pairs (i, i + apart) whose squares sum to 1 in every row.
-static bool circles(const float *x, int64_t rows, int64_t columns, int64_t apart)
+static bool circles(Reader *r, Weight *w, int64_t apart)
 {
-	for (int64_t i = 0; i < rows; i++)
-		for (int64_t j = 0; j < columns; j++) {
-			bool first = apart == 1 ? j % 2 == 0 : j < apart;
-			const float *p = &x[i * columns + j];
-			if (first && fabsf(p[0] * p[0] + p[apart] * p[apart] - 1) > 1e-3f)
-				return false;
-		}
+	int64_t columns = w->shape.dim[1];
+	for (int64_t i = 0; i < count_of(&w->shape); i++) {
+		if (apart == 1 ? i % 2 : i % columns >= apart)
+			continue;
+		double x = weight_number(r, w, i), y = weight_number(r, w, i + apart);
+		if (fabs(x * x + y * y - 1) > 1e-3)
+			return false;
+	}
 	return true;
 }
 
@@ -26,9 +27,7 @@ static bool is_sinusoid(Reader *r, Weight *w)
 {
 	if (w->shape.rank != 2 || w->shape.dim[1] % 2 || w->shape.dim[0] < 2 || !w->shape.dim[1])
 		return false;
-	const float *x = weight_data(r, w);
-	int64_t rows = w->shape.dim[0], columns = w->shape.dim[1];
-	return circles(x, rows, columns, columns / 2) || circles(x, rows, columns, 1);
+	return circles(r, w, w->shape.dim[1] / 2) || circles(r, w, 1);
 }
 
 // Names that modules give to tensors of numbers that are no parameters.

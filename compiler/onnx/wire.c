@@ -48,48 +48,28 @@ bool next_field(const char *where, Bytes *at, Field *f)
 	return true;
 }
 
-// Where graphs nest: a graph's nodes, their attributes, the graphs in these; and the bodies of
-// functions.
-typedef enum Message {
-	M_model,
-	M_graph,
-	M_node,
-	M_attribute,
-	M_function,
-	M_training,
-	M_leaf
-} Message;
-
-static Message inside(Message m, int number)
-{
-	static const struct {
-		Message in;
-		int number;
-		Message is;
-	} nested[] = {{M_model, F_model_graph, M_graph}, {M_model, 20, M_training},
-	              {M_model, 25, M_function},         {M_graph, 1, M_node},
-	              {M_node, 5, M_attribute},          {M_attribute, 6, M_graph},
-	              {M_function, 7, M_node},           {M_function, 11, M_attribute},
-	              {M_training, 2, M_graph}};
-	for (int i = 0; i < COUNT(nested); i++)
-		if (nested[i].in == m && nested[i].number == number)
-			return nested[i].is;
-	return M_leaf;
-}
-
-static void check_inside(const char *where, Bytes at, Message m, int depth)
+// `n`: how many nodes are inside.
+static void check_inside(const char *where, Bytes at, const ProtobufCMessageDescriptor *kind,
+                         int depth, size_t *n)
 {
 	enum { DEEPEST = 64 };
 	if (depth > DEEPEST)
-		fail(where, "graphs are nested more than %d deep", DEEPEST / 3);
+		fail(where, "graphs or types are nested too deep: %d messages inside one another",
+		     DEEPEST);
+	*n += kind == &node_proto__descriptor;
 	for (Field f; next_field(where, &at, &f);) {
-		Message is = f.wire == W_bytes ? inside(m, f.number) : M_leaf;
-		if (is != M_leaf)
-			check_inside(where, f.body, is, depth + 1);
+		const ProtobufCFieldDescriptor *field =
+		    f.wire == W_bytes
+		        ? protobuf_c_message_descriptor_get_field(kind, (unsigned)f.number)
+		        : NULL;
+		if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+			check_inside(where, f.body, field->descriptor, depth + 1, n);
 	}
 }
 
-void check_nesting(const char *where, Bytes model)
+size_t check_nesting(const char *where, Bytes model)
 {
-	check_inside(where, model, M_model, 0);
+	size_t nodes = 0;
+	check_inside(where, model, &model_proto__descriptor, 0, &nodes);
+	return nodes;
 }

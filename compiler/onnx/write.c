@@ -1,93 +1,250 @@
 // write.c: trained numbers back into the very bytes of the file, and gradients in the file's own
 // terms. Takes the model and its slots' values. Gives a file that differs from the one read in the
 // bytes of trained tensors alone; where parameters that shared an initializer have parted, in an
-// initializer more and a node that reads it; where training has gathered running statistics, in the
-// BatchNormalization that now is to go by them. Keeps: the order of fields, unknown fields, and
-// every element whose value did not change. Files appear whole or not.
+// initializer more and a node that reads it; and in the nodes that are for training, which become
+// those of inference. Keeps: the order of fields, unknown fields, and
+// every element whose value did not change. External data: outside.c.
 #include "write.h"
-#include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 // ---- the new file ---------------------------------------------------------------------
 
-static bool is_settled(const Writer *w, const NodeProto *node)
+typedef struct Part { // a graph, or a function's body
+	const struct Part *outer;
+	size_t nopsets;
+	const OperatorSetIdProto *const *opsets;
+	Table *makers; // an output -> the address of its node
+} Part;
+
+// ---- nodes for training ---------------------------------------------------------------
+
+// How a node says that it trains: Dropout by an operand, BatchNormalization by an attribute or by
+// more than one output (which nothing reads: amosc trains no such model), both by is_test 0 in the
+// first opsets.
+typedef struct Mode {
+	int input;                 // that says it; -1: none
+	bool batch;                // the statistics of the batch, and outputs for running ones
+	bool is_test;              // is_test 1 is wanted
+	const AttributeProto *old; // that says it
+} Mode;
+
+// The AttributeProto is_test = 1: name, i and type.
+static const Bytes is_test = {(const uint8_t *)"\x0a\x07is_test\x18\x01\xa0\x01\x02", 14};
+
+static const AttributeProto *attribute_of(const NodeProto *node, const char *name)
 {
-	for (int i = 0; i < w->settled.count; i++)
-		if (w->settled.at[i] == node)
-			return true;
-	return false;
+	for (size_t i = 0; i < node->n_attribute; i++)
+		if (!strcmp(node->attribute[i]->name, name))
+			return node->attribute[i];
+	return NULL;
 }
 
-// Of a BatchNormalization: what makes it one for training, by either encoding.
-static bool is_for_training(const Field *f, const NodeProto *node, size_t *output,
-                            size_t *attribute)
+// Statistics that nodes compute are no running ones: such a node goes by them in inference too.
+static bool computes(const Part *part, const char *name)
 {
-	if (f->number == F_node_output)
-		return (*output)++ > 0;
-	return f->number == F_node_attribute &&
-	       !strcmp(node->attribute[(*attribute)++]->name, "training_mode");
+	const uint64_t *maker = NULL;
+	for (; part && !maker; part = part->outer)
+		maker = table_find_s(part->makers, name);
+	return maker && strcmp(((const NodeProto *)(uintptr_t)*maker)->op_type, "Identity");
 }
 
-static void add_node_fields(Writer *w, Pieces *p, const Field *old, const NodeProto *node)
+static void set_old_mode(Mode *m, const NodeProto *node)
+{
+	m->old = attribute_of(node, "is_test");
+	m->is_test = !m->old || !m->old->i;
+}
+
+static Mode norm_mode(const Part *part, const NodeProto *node, int64_t opset)
+{
+	Mode m = {.input = -1};
+	if (node->n_input < 5 || computes(part, node->input[3]))
+		return m;
+	if (opset < 7)
+		set_old_mode(&m, node);
+	m.batch = opset < 7 ? m.is_test : node->n_output > 1;
+	if (opset >= 14) {
+		m.old = attribute_of(node, "training_mode");
+		m.batch = m.old && (m.old->i || m.old->ref_attr_name[0]);
+	}
+	return m;
+}
+
+static Mode dropout_mode(const NodeProto *node, int64_t opset, int input)
+{
+	Mode m = {.input = -1};
+	if (opset < 7 && input == 2 && !*plain_domain(node->domain))
+		set_old_mode(&m, node);
+	else if ((int)node->n_input > input && node->input[input][0])
+		m.input = input;
+	return m;
+}
+
+static Mode training_mode(const Writer *w, const Part *part, const NodeProto *node)
+{
+	static const struct {
+		const char *domain, *op;
+		int input;
+	} drops[] = {{"", "Dropout", 2},
+	             {"com.microsoft", "BitmaskDropout", 2},
+	             {"com.microsoft", "BiasDropout", 4},
+	             {"com.microsoft", "BitmaskBiasDropout", 4}};
+	const char *domain = plain_domain(node->domain);
+	int64_t opset = version_of(part->nopsets, part->opsets, domain);
+	if (w->keep_training)
+		return (Mode){.input = -1};
+	if (!*domain && !strcmp(node->op_type, "BatchNormalization"))
+		return norm_mode(part, node, opset);
+	for (int i = 0; i < COUNT(drops); i++)
+		if (!strcmp(domain, drops[i].domain) && !strcmp(node->op_type, drops[i].op))
+			return dropout_mode(node, opset, drops[i].input);
+	return (Mode){.input = -1};
+}
+
+// ---- graphs ---------------------------------------------------------------------------
+
+static void list_nodes(Writer *w, Part *part, size_t n, NodeProto *const *node)
+{
+	part->makers = table_new(w->arena);
+	for (size_t i = 0; i < n; i++)
+		for (size_t k = 0; k < node[i]->n_output; k++)
+			if (node[i]->output[k][0])
+				*table_cell_s(part->makers, node[i]->output[k]) =
+				    (uint64_t)(uintptr_t)node[i];
+}
+
+static const char *first_output(Writer *w, const Field *node)
+{
+	Bytes at = node->body;
+	for (Field f; next_field(w->path, &at, &f);)
+		if (f.number == F_node_output && f.body.count)
+			return format(w->arena, "%.*s", (int)f.body.count, (const char *)f.body.at);
+	return NULL;
+}
+
+static void add_graph(Writer *, Pieces *, const Field *old, const Part *outer, const GraphProto *);
+
+static void add_attribute(Writer *w, Pieces *p, const Field *old, const Part *part,
+                          const AttributeProto *a)
 {
 	Pieces inside = {.arena = w->arena};
 	Bytes at = old->body;
-	int operand = 0;
-	size_t output = 0, attribute = 0;
-	bool settled = is_settled(w, node);
-	for (Field f; next_field(w->path, &at, &f);) {
-		if (settled && is_for_training(&f, node, &output, &attribute))
-			continue;
-		const char *name = NULL;
-		for (const Rewire *r = w->rewires; r && f.number == F_node_input; r = r->next)
-			if (r->node == node && r->operand == operand)
-				name = r->name;
-		operand += f.number == F_node_input;
-		if (name)
-			add_bytes(&inside, F_node_input, text_bytes(name));
+	for (Field f; next_field(w->path, &at, &f);)
+		if (f.number == F_attribute_graph && a->g)
+			add_graph(w, &inside, &f, part, a->g);
 		else
-			add_piece(&inside, f.all);
-	}
-	for (const Rewire *r = w->rewires; r; r = r->next)
-		if (r->node == node && r->operand == operand)
-			add_bytes(&inside, F_node_input, text_bytes(r->name));
+			add_field(w, &inside, &f, &attribute_proto__descriptor);
 	add_message(p, old, &inside);
 }
 
-static bool is_changed(const Writer *w, const NodeProto *node)
+static const char *new_input(const Writer *w, const NodeProto *node, int operand)
 {
 	for (const Rewire *r = w->rewires; r; r = r->next)
-		if (r->node == node)
-			return true;
-	return is_settled(w, node);
+		if (r->node == node && r->operand == operand)
+			return r->name;
+	return NULL;
 }
 
-static void add_graph(Writer *w, Pieces *p, const Field *old)
+static bool stays(const Writer *w, const NodeProto *node, const Mode *mode)
 {
-	const GraphProto *g = w->m->file->proto->graph;
+	bool same = mode->input < 0 && !mode->batch && !mode->is_test;
+	for (size_t i = 0; i < node->n_attribute; i++)
+		same &= !node->attribute[i]->g;
+	for (const Rewire *r = w->rewires; r; r = r->next)
+		same &= r->node != node;
+	return same;
+}
+
+static void add_node_fields(Writer *w, Pieces *p, const Field *old, const Part *part,
+                            const NodeProto *node)
+{
 	Pieces inside = {.arena = w->arena};
 	Bytes at = old->body;
-	size_t node = 0, tensor = 0;
+	Mode mode = training_mode(w, part, node);
+	if (stays(w, node, &mode)) {
+		add_field(w, p, old, &graph_proto__descriptor);
+		return;
+	}
+	int input = 0, output = 0, attribute = 0;
 	for (Field f; next_field(w->path, &at, &f);) {
-		const NodeProto *n = f.number == F_graph_node ? g->node[node++] : NULL;
+		bool is_input = f.number == F_node_input, is_output = f.number == F_node_output;
+		const AttributeProto *a =
+		    f.number == F_node_attribute ? node->attribute[attribute++] : NULL;
+		const char *name = is_input ? new_input(w, node, input) : NULL;
+		if (is_input && input == mode.input)
+			name = "";
+		if (name)
+			add_bytes(&inside, F_node_input, text_bytes(name));
+		else if (a && a->g)
+			add_attribute(w, &inside, &f, part, a);
+		else if (!(is_output && output > 0 && mode.batch) &&
+		         !(a && a == mode.old && (mode.batch || mode.is_test)))
+			add_field(w, &inside, &f, &node_proto__descriptor);
+		input += is_input;
+		output += is_output;
+	}
+	const char *name = new_input(w, node, input);
+	if (name)
+		add_bytes(&inside, F_node_input, text_bytes(name));
+	if (mode.is_test)
+		add_bytes(&inside, F_node_attribute, is_test);
+	add_message(p, old, &inside);
+}
+
+static void add_graph_node(Writer *w, Pieces *p, const Field *old, const Part *part)
+{
+	const char *name = first_output(w, old);
+	const uint64_t *node = name ? table_find_s(part->makers, name) : NULL;
+	if (node)
+		add_node_fields(w, p, old, part, (const NodeProto *)(uintptr_t)*node);
+	else
+		add_field(w, p, old, &graph_proto__descriptor);
+}
+
+static void add_graph(Writer *w, Pieces *p, const Field *old, const Part *outer,
+                      const GraphProto *g)
+{
+	Part part = *outer;
+	part.outer = outer;
+	list_nodes(w, &part, g->n_node, g->node);
+	Pieces inside = {.arena = w->arena};
+	Bytes at = old->body;
+	size_t tensor = 0;
+	for (Field f; next_field(w->path, &at, &f);) {
 		const TensorProto *t =
 		    f.number == F_graph_initializer ? g->initializer[tensor++] : NULL;
-		const Patch *patch = t && t->data_location != 1 ? find_patch(w, t) : NULL;
-		if (patch && patch->changed)
+		const Patch *patch = t ? find_patch(w, t) : NULL;
+		if (t && t->data_location == 1)
+			add_outside(w, &inside, &f, t, patch);
+		else if (patch && patch->changed)
 			add_tensor(&inside, w->path, &f, t, patch->x,
 			           count_of(&w->m->graph->slots.at[patch->slot].shape));
-		else if (n && is_changed(w, n))
-			add_node_fields(w, &inside, &f, n);
+		else if (f.number == F_graph_node)
+			add_graph_node(w, &inside, &f, &part);
 		else
-			add_piece(&inside, f.all);
+			add_field(w, &inside, &f, &graph_proto__descriptor);
 	}
-	for (int i = 0; i < w->extras.count; i++) {
+	for (int i = 0; i < w->extras.count && g == w->m->file->proto->graph; i++) {
 		const Extra *e = &w->extras.at[i];
 		add_new_tensor(&inside, e->name, e->type, &e->shape, e->x);
 	}
+	add_message(p, old, &inside);
+}
+
+static void add_function(Writer *w, Pieces *p, const Field *old, const FunctionProto *f)
+{
+	Part part = {.nopsets = f->n_opset_import,
+	             .opsets = (const OperatorSetIdProto *const *)f->opset_import};
+	list_nodes(w, &part, f->n_node, f->node);
+	Pieces inside = {.arena = w->arena};
+	Bytes at = old->body;
+	for (Field field; next_field(w->path, &at, &field);)
+		if (field.number == F_function_node)
+			add_graph_node(w, &inside, &field, &part);
+		else
+			add_field(w, &inside, &field, &function_proto__descriptor);
 	add_message(p, old, &inside);
 }
 
@@ -96,107 +253,93 @@ static Pieces new_model(Writer *w)
 	Pieces p = {.arena = w->arena};
 	Bytes at = w->m->file->bytes;
 	int graphs = 0;
+	size_t function = 0;
+	const ModelProto *proto = w->m->file->proto;
+	Part none = {.nopsets = proto->n_opset_import,
+	             .opsets = (const OperatorSetIdProto *const *)proto->opset_import,
+	             .makers = table_new(w->arena)};
 	for (Field f; next_field(w->path, &at, &f);) {
-		if (f.number != F_model_graph) {
-			add_piece(&p, f.all);
+		if (f.number == F_model_function)
+			add_function(w, &p, &f, proto->functions[function++]);
+		else if (f.number != F_model_graph)
+			add_field(w, &p, &f, &model_proto__descriptor);
+		if (f.number != F_model_graph)
 			continue;
-		}
 		if (graphs++)
 			fail(w->path,
 			     "the file says its graph in several parts; it cannot be written back");
-		add_graph(w, &p, &f);
+		add_graph(w, &p, &f, &none, proto->graph);
 	}
 	return p;
 }
 
-// Written aside, synced, renamed.
-static void write_pieces(Arena *arena, const char *path, const Pieces *p)
+// ---- files ----------------------------------------------------------------------------
+
+static int begin_pieces(struct amos_file *file, const char *path, enum amos_name name,
+                        const Pieces *p)
 {
-	const char *aside = aside_name(arena, path);
-	FILE *f = fopen(aside, "wb");
-	bool good = f != NULL;
-	for (int i = 0; good && i < p->list.count; i++)
-		good = fwrite(p->list.at[i].at, 1, p->list.at[i].count, f) == p->list.at[i].count;
-	good = good && !fflush(f) && (!fsync(fileno(f)) || errno == EINVAL); // of a device
-	if (f && fclose(f))
-		good = false;
-	if (!good) {
-		aside_drop_all();
-		fail_write(path);
+	int status = amos_file_begin(file, path, name);
+	for (int i = 0; !status && i < p->list.count; i++)
+		fwrite(p->list.at[i].at, 1, p->list.at[i].count, file->to);
+	return status; // keeping the file finds what could not be written
+}
+
+// The data first, under a name that no file has: whatever model stands at `path` meanwhile, old or
+// new, stands beside its own data.
+static int write_both(const char *path, const Pieces *model, const char *data_path,
+                      const Pieces *data)
+{
+	struct amos_file first, second;
+	int status = begin_pieces(&first, data_path, AMOS_FRESH, data);
+	if (status)
+		return status;
+	status = begin_pieces(&second, path, AMOS_NAMED, model);
+	if (status) {
+		amos_file_drop(&first);
+		return status;
 	}
-	aside_keep(aside, path);
-}
-
-// ---- external data --------------------------------------------------------------------
-
-static const char *folder_of(Arena *arena, const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : "./";
-}
-
-static bool same_folder(Arena *arena, const char *a, const char *b)
-{
-	char x[PATH_MAX], y[PATH_MAX];
-	return realpath(folder_of(arena, a), x) && realpath(folder_of(arena, b), y) &&
-	       !strcmp(x, y);
-}
-
-// The data file with new values at the places of its tensors, as pieces. True when something
-// differs.
-static bool new_outside(Writer *w, const Outside *out, Pieces *p)
-{
-	uint8_t *all = take_copy(w->arena, out->bytes.at, out->bytes.count);
-	for (int i = 0; i < w->patches.count; i++) {
-		const Patch *patch = &w->patches.at[i];
-		const char *location = external_field(patch->proto, "location");
-		if (!patch->changed || patch->proto->data_location != 1 || !location ||
-		    strcmp(location, out->location))
-			continue;
-		const char *offset = external_field(patch->proto, "offset");
-		uint8_t *at = all + (offset ? strtoll(offset, NULL, 10) : 0);
-		Elem e = (Elem)declared_type(patch->proto->data_type);
-		int64_t n = count_of(&w->m->graph->slots.at[patch->slot].shape);
-		for (int64_t k = 0; k < n; k++)
-			store_number(at + k * elems[e].bytes, e, patch->x[k]);
+	status = amos_file_keep(&first);
+	if (status) {
+		amos_file_drop(&second);
+		return status;
 	}
-	add_piece(p, (Bytes){all, out->bytes.count});
-	return memcmp(all, out->bytes.at, out->bytes.count) != 0;
+	status = amos_file_keep(&second);
+	if (status)
+		unlink(data_path);
+	return status;
 }
 
-// Data files go beside the new model under their own names; where that is the old model's folder
-// they would change under it, so they must not differ unless the model itself is replaced.
-static void write_outside(Writer *w)
+static void write_files(Writer *w, const Pieces *model, const char *data_path)
 {
-	const File *file = w->m->file;
-	bool beside = same_folder(w->arena, file->path, w->path),
-	     replaced = beside && !strcmp(file->path, w->path);
-	for (int i = 0; i < file->outside.count; i++) {
-		Pieces p = {.arena = w->arena};
-		const Outside *out = &file->outside.at[i];
-		bool changed = new_outside(w, out, &p);
-		if (beside && !changed)
-			continue;
-		if (beside && !replaced)
-			fail(w->path,
-			     "the trained model keeps its data in '%s', which belongs to %s too; "
-			     "write it to another folder",
-			     out->location, file->path);
-		write_pieces(w->arena,
-		             format(w->arena, "%s%s", folder_of(w->arena, w->path), out->location),
-		             &p);
-	}
+	struct stat about;
+	bool replaces = !stat(w->path, &about) && S_ISREG(about.st_mode);
+	Bytes old = replaces ? open_file(w->arena, w->path)->bytes : (Bytes){0};
+	need_done(write_both(w->path, model, data_path, &w->data));
+	remove_old_data(w->arena, w->path, old, data_path);
 }
 
-void write_model(const Model *m, const char *path, const void *(*bytes)(void *, int slot),
-                 void *context)
+static void write_alone(Writer *w, const Pieces *model)
 {
-	Writer w = {.arena = arena_new(), .m = m, .path = path};
+	struct amos_file file;
+	need_done(begin_pieces(&file, w->path, AMOS_NAMED, model));
+	need_done(amos_file_keep(&file));
+}
+
+void write_model(const Model *m, const char *path, bool keep_training,
+                 const void *(*bytes)(void *, int slot), void *context)
+{
+	Writer w = {.arena = arena_new(), .m = m, .path = path, .keep_training = keep_training};
 	w.names = table_new(w.arena);
+	w.placed = table_new(w.arena);
+	w.data.arena = w.arena;
+	const char *data_path = free_data_path(w.arena, path), *slash = strrchr(data_path, '/');
+	w.data_name = slash ? slash + 1 : data_path;
 	plan_writing(&w, bytes, context);
-	Pieces p = new_model(&w);
-	write_outside(&w);
-	write_pieces(w.arena, path, &p);
+	Pieces model = new_model(&w);
+	if (w.external)
+		write_files(&w, &model, data_path);
+	else
+		write_alone(&w, &model);
 	arena_free(w.arena);
 }
 

@@ -10,13 +10,20 @@ enum { // numbers of fields (onnx.proto)
 	F_node_input = 1,
 	F_node_output = 2,
 	F_node_attribute = 5,
+	F_attribute_graph = 6,
+	F_function_node = 7,
+	F_model_function = 25,
 	F_tensor_dims = 1,
 	F_tensor_type = 2,
 	F_tensor_float = 4,
 	F_tensor_int32 = 5,
 	F_tensor_name = 8,
 	F_tensor_raw = 9,
-	F_tensor_double = 10
+	F_tensor_double = 10,
+	F_tensor_external = 13,
+	F_tensor_location = 14,
+	F_entry_key = 1,
+	F_entry_value = 2
 };
 
 // ---- pieces.c -------------------------------------------------------------------------
@@ -32,7 +39,10 @@ void add_piece(Pieces *, Bytes);
 void add_bytes(Pieces *, int number, Bytes body); // a field of the protocol buffer
 // A message whose inside was rebuilt: its old header where the length is as before.
 void add_message(Pieces *, const Field *old, const Pieces *inside);
+void add_inside(Pieces *, int number, const Pieces *inside); // a new message
 Bytes text_bytes(const char *);
+// n values as elements of `e`; those that mean what `old` (or NULL) has keep its bytes.
+Bytes encode(Arena *, Elem e, const uint8_t *old, const float *x, int64_t n);
 // Value x as element i of a tensor stored as `e`; what is there stays when it means x already.
 void store_number(uint8_t *to, Elem e, float x);
 // The initializer with new values; a new one.
@@ -70,12 +80,27 @@ typedef struct Writer {
 	VEC(Patch) patches;
 	VEC(Extra) extras;
 	Rewire *rewires;
-	VEC(const NodeProto *) settled; // BatchNormalization whose statistics have moved
-	Table *names;                   // taken by values of the graph
+	bool keep_training;    // nodes stay in the mode that the file has them in
+	Table *names;          // taken by values of the graph
+	const char *data_name; // of the file of external data, beside the model
+	bool external;         // there is such a file
+	Pieces data;           // its bytes
+	Table *placed;         // bytes of an old file -> their offset in it + 1
 } Writer;
 
 Patch *find_patch(Writer *, const TensorProto *);
 // Fills what is to be written, from the slots' values as write_model gets them.
 void plan_writing(Writer *, const void *(*bytes)(void *, int slot), void *context);
+
+// ---- outside.c: external data ---------------------------------------------------------
+
+// A field of a message of type `in`, as it is but for references to external data.
+void add_field(Writer *, Pieces *, const Field *, const ProtobufCMessageDescriptor *in);
+// An initializer that lies in another file; `patch`: its new values, or NULL.
+void add_outside(Writer *, Pieces *, const Field *old, const TensorProto *, const Patch *patch);
+// A path for the data of the model `path` that no file has: PATH.data, PATH.2.data, ...
+const char *free_data_path(Arena *, const char *path);
+// Removes such files that `model`, the bytes of a file that stood at `path`, names, but for `kept`.
+void remove_old_data(Arena *, const char *path, Bytes model, const char *kept);
 
 #endif

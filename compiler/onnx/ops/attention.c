@@ -124,7 +124,9 @@ void lower_attention(Call *c)
 	if (keys)
 		scores = hide_behind(g, scores, keys);
 	stage[2] = scores;
-	Ref p = put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	bool hidden = mask || keys || (c->nin > 6 && c->in[6]);
+	Ref p = hidden ? book_call1(g, "shares", 1, &scores, 1, &(Given){"k", 1, (int64_t[]){3}, 0})
+	               : put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
 	stage[3] = p;
 	Ref y = put2(g, O_dot, p, v);
 	c->out[0] = val(g, c->in[0])->shape.rank == 3 ? join_heads(g, y) : y;

@@ -8,14 +8,16 @@
 Ref tensor_constant(Reader *r, const TensorProto *t)
 {
 	Shape s = tensor_shape(r->model->path, t);
-	const void *data = tensor_data(r->file, r->arena, r->model->path, t);
-	return put_const(r->g, (Elem)working_type(t->data_type), s, data);
+	Elem type = number_type(r->g, t->data_type);
+	return put_const(r->g, type, s, tensor_data(r->file, r->arena, r->model->path, t, type));
 }
 
 void lower_constant(Call *c)
 {
 	Graph *g = c->g;
 	const AttributeProto *a;
+	if (c->node->n_attribute > 1)
+		refuse(c, "%zu values; expected one", c->node->n_attribute);
 	if ((a = find_attr(c, "value")) && a->t) {
 		c->out[0] = tensor_constant(c->r, a->t);
 	} else if ((a = find_attr(c, "value_float"))) {
@@ -64,14 +66,24 @@ Ref as_ref(Call *c, Value v)
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
 
+// A branch that is taken where `condition` holds.
+static void lower_branch(Call *c, const char *name, Ref condition, Value *out)
+{
+	Reader *r = c->r;
+	Ref around = r->active;
+	r->active = around ? put2(c->g, O_and, around, condition) : condition;
+	lower_body(c, body_of(c, name), 0, NULL, c->nout, out);
+	r->active = around;
+}
+
 // A condition that depends on the data: both branches are computed, one is chosen.
 static void choose_branch(Call *c, Ref condition)
 {
 	Graph *g = c->g;
 	Value *yes = NEWS(c->r->arena, Value, c->nout + 1),
 	      *no = NEWS(c->r->arena, Value, c->nout + 1);
-	lower_body(c, body_of(c, "then_branch"), 0, NULL, c->nout, yes);
-	lower_body(c, body_of(c, "else_branch"), 0, NULL, c->nout, no);
+	lower_branch(c, "then_branch", condition, yes);
+	lower_branch(c, "else_branch", put1(g, O_not, condition), no);
 	for (int i = 0; i < c->nout; i++) {
 		if (!is_tensor(yes[i]) || !is_tensor(no[i]))
 			refuse_computed(c, condition,

@@ -14,8 +14,9 @@ int reduced_axes(Call *c, int64_t *axes)
 	if ((!given || !n) && attr_int(c, "noop_with_empty_axes", 0))
 		return -1;
 	bool folded[RANK] = {0};
+	const int64_t *named = given ? axes_of(c, given, n, rank) : NULL;
 	for (int i = 0; given && i < n; i++)
-		folded[axis_of(c, given[i], rank)] = true;
+		folded[named[i]] = true;
 	int count = 0;
 	for (int a = 0; a < rank; a++)
 		if (!given || !n || folded[a])
@@ -104,7 +105,7 @@ void lower_global_lp_pool(Call *c)
 	int64_t axes[RANK];
 	for (int a = 2; a < rank; a++)
 		axes[a - 2] = a;
-	Ref p = put_num(g, E_f32, (double)attr_int(c, "p", 2));
+	Ref p = put_num(g, E_f32, attr_number(c, "p", 2));
 	Ref x = put2(g, O_pow, put1(g, O_abs, c->in[0]), p);
 	c->out[0] = put2(g, O_pow, put_fold(g, O_sum, x, rank - 2, axes),
 	                 put2(g, O_div, put_num(g, E_f32, 1), p));
@@ -321,12 +322,7 @@ void lower_mean_variance_norm(Call *c)
 {
 	int n = 3, rank = in_val(c, 0)->shape.rank;
 	const int64_t *given = attr_ints(c, "axes", &n), usual[] = {0, 2, 3};
-	int64_t axes[RANK];
-	if (n > rank || n > RANK)
-		refuse(c, "%d axes for %d dimensions", n, rank);
-	for (int i = 0; i < n; i++)
-		axes[i] = axis_of(c, given ? given[i] : usual[i], rank);
-	c->out[0] = norm_there(c, true, n, axes, 1e-9);
+	c->out[0] = norm_there(c, true, n, axes_of(c, given ? given : usual, n, rank), 1e-9);
 }
 
 void lower_group_norm(Call *c)
@@ -525,6 +521,16 @@ static void first_in_order(Reader *r, Ref x, bool largest, int64_t k, Ref *found
 	found[1] = put_reshape(g, at, s);
 }
 
+// The first alone, and its place.
+static void first_alone(Graph *g, Ref x, bool largest, Ref *found)
+{
+	int64_t last = val(g, x)->shape.rank - 1;
+	found[1] = put_fold(g, O_argmax, largest ? x : put1(g, O_neg, x), 1, &last);
+	Ref hit = put2(g, O_eq, found[1], put_numbers(g, &val(g, x)->shape, (int)last));
+	Ref terms = put3(g, O_select, hit, x, num_like(g, x, 0));
+	found[0] = put_fold(g, O_sum, terms, 1, &last);
+}
+
 void lower_topk(Call *c)
 {
 	Graph *g = c->g;
@@ -542,7 +548,9 @@ void lower_topk(Call *c)
 	Ref x = fill_counted(c, 0, axis, largest ? -INFINITY : INFINITY);
 	x = move_axis(g, x, axis, last);
 	Ref found[2];
-	if (s.dim[axis] <= MOST_PAIRED)
+	if (count == 1 && (largest || is_float(val(g, x)->type)))
+		first_alone(g, x, largest, found);
+	else if (s.dim[axis] <= MOST_PAIRED)
 		first_by_pairs(g, x, largest, count, found);
 	else
 		first_in_order(c->r, x, largest, count, found);

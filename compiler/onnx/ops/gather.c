@@ -1,7 +1,7 @@
 // gather.c: ONNX operators whose places are values: Gather, GatherElements, GatherND, the scatters,
 // ReverseSequence. Takes the node being lowered. Gives its results. Keeps: indices given to gather
 // and scatter lie in their axis; constant ones are checked when the file is read, those of inputs
-// before they are used, and those computed from data are kept inside.
+// before they are used, and those computed from data are kept inside, for the run to fail after it.
 #include "ops.h"
 #include <string.h>
 
@@ -38,6 +38,62 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	return true;
 }
 
+// The largest entry of x if it is above 0, else the least; rank 0.
+static Ref farthest(Graph *g, Ref x)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t axes[RANK];
+	for (int a = 0; a < rank; a++)
+		axes[a] = a;
+	Ref most = drop_axes(g, put_fold(g, O_amax, x, rank, axes), rank, axes),
+	    least = drop_axes(g, put_fold(g, O_amin, x, rank, axes), rank, axes);
+	return put3(g, O_select, put2(g, O_lt, put_num(g, E_i64, 0), most), most, least);
+}
+
+void add_check(Reader *r, const char *text, Ref found)
+{
+	Graph *g = r->g;
+	double number;
+	found = farthest(g, found);
+	if (const_num(g, found, &number) && !number)
+		return;
+	if (r->active)
+		found = put3(g, O_select, r->active, found, put_num(g, E_i64, 0));
+	Checks *checks = r->nest ? &r->nest->checks : &r->checks;
+	for (int i = 0; i < checks->count; i++)
+		if (!strcmp(checks->at[i].text, text)) {
+			Ref both[2] = {put_rank(g, checks->at[i].index, 1), put_rank(g, found, 1)};
+			checks->at[i].index = farthest(g, put_concat(g, 0, 2, both));
+			return;
+		}
+	PUSH(r->arena, *checks, ((Check){text, found}));
+}
+
+void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
+                   const int64_t *ignore)
+{
+	Graph *g = c->g;
+	Limits is = limits_of(g, index);
+	if ((is.low >= (double)low && is.high <= (double)high) || low > high)
+		return;
+	Ref zero = put_num(g, E_i64, 0),
+	    out = put2(g, O_or, put2(g, O_lt, index, put_num(g, E_i64, (double)low)),
+	               put2(g, O_lt, put_num(g, E_i64, (double)high), index));
+	if (ignore) {
+		Ref counts = put2(g, O_eq, index, put_num(g, E_i64, (double)*ignore));
+		out = put2(g, O_and, out, put1(g, O_not, counts));
+	}
+	Ref found = put3(g, O_select, out, index, zero);
+	for (int a = 0; a < val(g, found)->shape.rank; a++) {
+		Ref count = count_along(c, operand, a);
+		found = count ? fill_behind(g, found, a, count, 0) : found;
+	}
+	add_check(c->r,
+	          format(c->r->arena, CHECK_OF "%s: index out of range; expected %lld to %lld",
+	                 node_place(c->r->arena, c->node), (long long)low, (long long)high),
+	          found);
+}
+
 Ref wrap_index(Call *c, Ref index, int axis)
 {
 	Graph *g = c->g;
@@ -48,6 +104,7 @@ Ref wrap_index(Call *c, Ref index, int axis)
 		return index;
 	bool counted = count_along(c, 0, axis) && limits_of(g, index).low < 0;
 	if (v->op != O_const || counted) {
+		check_indices(c, 1, index, -n, n - 1, NULL);
 		Ref zero = put_num(g, E_i64, 0), end = put_num(g, E_i64, (double)(n - 1));
 		index = from_end(g, index, length_along(c, 0, axis));
 		return smaller_of(g, larger_of(g, index, zero), end);
@@ -64,12 +121,16 @@ Ref wrap_index(Call *c, Ref index, int axis)
 	return put_const(g, E_i64, v->shape, wrapped);
 }
 
-Ref keep_inside(Call *c, Ref index, int64_t n)
+Ref keep_inside(Call *c, Ref given, int64_t n)
 {
 	Graph *g = c->g;
+	Ref index = given;
 	index = put_cast(g, index, E_i64);
 	if (!is_const(g, index) && limit_input(c->r, index, n))
 		return index;
+	for (int k = 0; k < c->nin; k++)
+		if (c->in[k] == given)
+			check_indices(c, k, index, 0, n - 1, NULL);
 	index = larger_of(g, index, put_num(g, E_i64, 0));
 	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }

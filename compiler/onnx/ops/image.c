@@ -29,7 +29,8 @@ static Frame read_frame(Call *c, const Shape *x, const int64_t *size)
 	Frame f = {.n = x->rank - 2};
 	if (f.n < 1 || f.n > SPACE)
 		decline(c, fewer_axes, "%d spatial axes; 1 to %d are supported", f.n, SPACE);
-	int64_t pads[2 * SPACE];
+	int64_t pads[2 * SPACE], kernel[SPACE];
+	fill_ints(c, "kernel_shape", f.n, 0, kernel);
 	fill_ints(c, "strides", f.n, 1, f.stride);
 	fill_ints(c, "dilations", f.n, 1, f.dilation);
 	fill_ints(c, "pads", 2 * f.n, 0, pads);
@@ -38,8 +39,9 @@ static Frame read_frame(Call *c, const Shape *x, const int64_t *size)
 		f.size[a] = size[a];
 		f.before[a] = pads[a];
 		f.after[a] = pads[f.n + a];
-		if (size[a] < 1 || f.stride[a] < 1 || f.dilation[a] < 1)
-			refuse(c, "kernel sizes, strides and dilations must be positive");
+		if (size[a] < 1 || (kernel[a] && kernel[a] != size[a]))
+			refuse(c, "a kernel of %lld entries along axis %d, kernel_shape says %lld",
+			       (long long)size[a], a + 2, (long long)kernel[a]);
 	}
 	return f;
 }
@@ -176,8 +178,7 @@ void lower_conv(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
-	if (w.rank != x.rank || x.rank < 3 || groups < 1 || w.dim[0] % groups ||
-	    x.dim[1] != w.dim[1] * groups)
+	if (w.rank != x.rank || x.rank < 3 || w.dim[0] % groups || x.dim[1] != w.dim[1] * groups)
 		refuse(c, "a kernel %s for %lld channels in %lld groups",
 		       shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1], (long long)groups);
 	note_weight(c, 1);
@@ -230,8 +231,7 @@ void lower_conv_transpose(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
-	if (w.rank != x.rank || x.rank < 3 || groups < 1 || x.dim[1] != w.dim[0] ||
-	    x.dim[1] % groups)
+	if (w.rank != x.rank || x.rank < 3 || x.dim[1] != w.dim[0] || x.dim[1] % groups)
 		refuse(c, "a kernel %s for %lld channels in %lld groups",
 		       shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1], (long long)groups);
 	Frame f = read_frame(c, &x, w.dim + 2);
@@ -339,8 +339,7 @@ void lower_deform_conv(Call *c)
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
 	in_val(c, 2);
-	if (x.rank != 4 || w.rank != 4 || groups < 1 || w.dim[0] % groups ||
-	    x.dim[1] != w.dim[1] * groups)
+	if (x.rank != 4 || w.rank != 4 || w.dim[0] % groups || x.dim[1] != w.dim[1] * groups)
 		refuse(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
 		       shape_text(c->r->arena, E_f32, &x));
 	Frame f = read_frame(c, &x, w.dim + 2);
@@ -476,7 +475,7 @@ void lower_lp_pool(Call *c)
 {
 	Graph *g = c->g;
 	Frame f = pool_frame(c);
-	Ref p = put_num(g, E_f32, (double)attr_int(c, "p", 2));
+	Ref p = put_num(g, E_f32, attr_number(c, "p", 2));
 	Ref x = put2(g, O_pow, put1(g, O_abs, c->in[0]), p);
 	x = fold_windows(g, O_sum, put_windows(g, x, 2, &f, NULL, 0), &f);
 	c->out[0] = put2(g, O_pow, x, put2(g, O_div, put_num(g, E_f32, 1), p));

@@ -10,6 +10,8 @@
 void open_nest(Reader *r, Nest *f)
 {
 	*f = (Nest){.outer = r->nest, .around = r->g, .known = table_new(r->arena)};
+	f->active = r->active;
+	r->active = 0;
 	f->body = graph_like(r->arena, r->g);
 	f->body->slots.count = 0;
 	f->body->from = r->g->from;
@@ -21,6 +23,7 @@ void close_nest(Reader *r, Nest *f)
 {
 	r->g = f->around;
 	r->nest = f->outer;
+	r->active = f->active;
 }
 
 Ref nest_slot(Reader *r, Nest *f, Ref x, bool entry)
@@ -125,7 +128,7 @@ typedef struct Turns { // of a Loop or Scan
 	Ref unknown;     // it cannot be unrolled: whether this is true decides
 } Turns;
 
-static const int64_t ENDLESS = INT64_C(1) << 40;
+static const int64_t ENDLESS = INT64_C(1) << 40, MOST_CHECKED = 1 << 16;
 
 // Loops run faster than what they are unrolled to, from the second trip on: weights get their
 // gradient once. Of few nodes they are unrolled all the same, for with the number of a turn known
@@ -158,8 +161,8 @@ static bool all_tensors(Turns *t, int n, const Value *v)
 }
 
 // The outs of the body: whether to go on (where that is not certain), carried values, the number of
-// the next turn, stacked values. Answers whether the first is there.
-static bool add_results(Turns *t, Graph *body, Ref turn, const Value *out)
+// the next turn, stacked values, what checks of indices found. Answers whether the first is there.
+static bool add_results(Turns *t, Graph *body, const Checks *checks, Ref turn, const Value *out)
 {
 	bool until = false;
 	Ref on = t->loop ? as_ref(t->c, out[0]) : 0;
@@ -176,6 +179,8 @@ static bool add_results(Turns *t, Graph *body, Ref turn, const Value *out)
 	add_out(body, "turn", put2(body, O_add, turn, turn_number(body, 1)));
 	for (int k = 0; k < t->stacked; k++)
 		add_out(body, "stacked", as_ref(t->c, out[t->loop + t->carried + k]));
+	for (int k = 0; k < checks->count; k++)
+		add_out(body, "checked", checks->at[k].index);
 	return until;
 }
 
@@ -207,7 +212,7 @@ static Cycle body_once(Turns *t, Nest *f)
 	if (r->troubles.count > troubles)
 		t->why = r->troubles.at[troubles];
 	else if (all_tensors(t, results, out))
-		cycle.until = add_results(t, f->body, turn, out);
+		cycle.until = add_results(t, f->body, &f->checks, turn, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
 	r->troubles.count = troubles;
@@ -263,6 +268,10 @@ static bool keep_loop(Turns *t)
 		return false;
 	if (!t->why && t->loop)
 		count_turns(t, &cycle, &f);
+	if (t->most > MOST_CHECKED) { // there is no room for what each trip finds
+		f.body->outs.count -= f.checks.count;
+		f.checks.count = 0;
+	}
 	bool counted = cycle.until || t->most == ENDLESS || !is_const(c->g, t->limit);
 	if (!t->why && t->stacked && counted)
 		check_rows(t);
@@ -274,6 +283,8 @@ static bool keep_loop(Turns *t)
 	for (int k = 0; k < t->carried; k++)
 		t->last[k] = (Value){.ref = part[k]};
 	t->all = part + t->carried + 1;
+	for (int k = 0; k < f.checks.count; k++)
+		add_check(c->r, f.checks.at[k].text, t->all[t->stacked + k]);
 	return true;
 }
 

@@ -34,8 +34,11 @@ static void limit_labels(Call *c, Ref labels, int64_t classes, bool ignores, int
 	const Val *v = val(g, labels);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
-	if (v->op != O_slot || g->slots.at[v->attr->i[0]].kind != S_input)
+	if (v->op != O_slot || c->r->nest || g->slots.at[v->attr->i[0]].kind != S_input) {
+		check_indices(c, 1, put_cast(g, labels, E_i64), 0, classes - 1,
+		              ignores ? &ignore : NULL);
 		return;
+	}
 	Slot *slot = &g->slots.at[v->attr->i[0]];
 	if (!slot->limit)
 		slot->ignore = ignores ? ignore : 0;

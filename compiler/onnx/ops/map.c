@@ -185,7 +185,7 @@ void lower_book(Call *c)
 	Given given[MOST_NUMBERS];
 	int n = numbers_of(c->node->op_type, given);
 	for (int i = 0; i < n; i++)
-		given[i].x = attr_float(c, given[i].name, given[i].x);
+		given[i].x = attr_number(c, given[i].name, given[i].x);
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
 	Elem type = in_val(c, 0)->type;
@@ -329,6 +329,8 @@ static void cast_to(Call *c, int to)
 {
 	if (working_type(to) < 0)
 		decline(c, "cast to float32", "a cast to %s", type_trouble(c->r->arena, to));
+	if (to == DOUBLE && !is_const(c->g, c->in[0]))
+		meet_double(c->r, node_place(c->r->arena, c->node));
 	c->out[0] = put_typed(c, c->in[0], to, attr_int(c, "saturate", 1),
 	                      attr_string(c, "round_mode", "up"));
 	c->onnx = to;

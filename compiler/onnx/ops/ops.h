@@ -56,7 +56,12 @@ Ref add_given(Graph *, Ref a, Ref b);    // the sum; of one alone where the othe
 
 Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
 Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
-Lower lower_gather;                            // operands in in[0] and in[1]
+// A run fails where an index of an operand is out of [low, high], unless that is proven not to be:
+// but for `ignore`, for what is behind the operand's counts, and where the node is not run.
+void check_indices(Call *, int operand, Ref index, int64_t low, int64_t high,
+                   const int64_t *ignore);
+void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
+Lower lower_gather;                                    // operands in in[0] and in[1]
 
 // ---- image.c --------------------------------------------------------------------------
 

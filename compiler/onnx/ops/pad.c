@@ -150,12 +150,11 @@ static void read_pads(Call *c, int rank, Pads *rim)
 	int count = axes ? naxes : rank;
 	if (!pads || n != 2 * count)
 		refuse(c, "%d pads for %d axes", n, count);
+	axes = axes_of(c, axes, count, rank);
 	for (int a = 0; a < rank; a++)
 		rim[a].before = rim[a].behind = whole_number(c->g, 0);
-	for (int i = 0; i < count; i++) {
-		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
-		rim[axis] = (Pads){pads[i], pads[count + i]};
-	}
+	for (int i = 0; i < count; i++)
+		rim[axes[i]] = (Pads){pads[i], pads[count + i]};
 }
 
 // A number that is known.
@@ -201,8 +200,9 @@ void lower_center_crop_pad(Call *c)
 	int64_t before[RANK] = {0}, after[RANK] = {0};
 	if (!want || n != (axes ? naxes : rank))
 		refuse(c, "%d sizes for %d axes", n, axes ? naxes : rank);
+	axes = axes_of(c, axes, n, rank);
 	for (int i = 0; i < n; i++) {
-		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int64_t axis = axes[i];
 		int64_t more = want[i] - val(c->g, c->in[0])->shape.dim[axis];
 		before[axis] = more < 0 ? -(-more / 2) : more / 2;
 		after[axis] = more - before[axis];

@@ -250,15 +250,18 @@ static void read_activations(Cell *k, int direction)
 // bits lie so, and have their scale and zero point in operands `scale` and the one behind.
 static Ref weights_of(Call *c, int n, int d, int scale)
 {
+	int directions = 1 + !strcmp(attr_string(c, "direction", "forward"), "bidirectional");
+	Shape s = in_val(c, n)->shape;
+	if (s.rank != 3 || s.dim[0] != directions)
+		refuse(c, "weights %s; expected 3 dimensions, the first %d",
+		       shape_text(c->r->arena, val(c->g, c->in[n])->type, &s), directions);
 	Ref w = of_direction(c, n, d);
-	if (!w || val(c->g, w)->shape.rank != 2)
-		refuse(c, "wants weights of three dimensions");
 	if (!scale)
 		return swap_last(c->g, w);
 	Ref part[] = {put_cast(c->g, w, E_f32), of_direction(c, scale, d),
 	              of_direction(c, scale + 1, d)};
 	if (!part[1])
-		refuse(c, "operand %d is missing", scale);
+		refuse(c, "input %d is missing", scale);
 	part[2] = part[2] ? put_cast(c->g, part[2], E_f32) : put_num(c->g, E_f32, 0);
 	for (int i = 1; i < 3; i++)
 		part[i] = put_rank(c->g, part[i], val(c->g, part[i])->shape.rank ? 2 : 0);
@@ -275,7 +278,10 @@ static Cell open_cell(Call *c, Kind kind, Ref x, int d)
 	Ref w = weights_of(c, 1, d, k.bytes ? 8 : 0), b = of_direction(c, 3, d);
 	k.recurrent = weights_of(c, 2, d, k.bytes ? 10 : 0);
 	k.hidden = val(g, k.recurrent)->shape.dim[0];
-	int64_t gates = kind * k.hidden;
+	int64_t gates = kind * k.hidden, hidden = attr_int(c, "hidden_size", k.hidden);
+	if (hidden != k.hidden)
+		refuse(c, "hidden_size is %lld; the weights are of %lld hidden units",
+		       (long long)hidden, (long long)k.hidden);
 	if (val(g, w)->shape.dim[1] != gates || val(g, k.recurrent)->shape.dim[1] != gates)
 		refuse(c, "%lld hidden units do not fit weights of %lld rows", (long long)k.hidden,
 		       (long long)val(g, w)->shape.dim[1]);

@@ -6,7 +6,7 @@
 void lower_identity(Call *c)
 {
 	if (c->nin < 1 || c->arg[0].absent)
-		refuse(c, "operand 0 is missing");
+		refuse(c, "input 0 is missing");
 	c->value[0] = c->arg[0];
 	if (c->arg[0].weight && !c->space->depth) // in a branch, a loop or a function: a copy
 		c->value[0] = alias_weight(c->r, c->arg[0].weight, c->node->output[0]);
@@ -15,12 +15,14 @@ void lower_identity(Call *c)
 void lower_reshape(Call *c)
 {
 	const Val *x = in_val(c, 0);
-	int n = 0;
+	int n = 0, open = 0;
 	Extent *want = extents_of(c, 1, "shape", &n);
-	if (!want)
-		refuse(c, "the new shape is missing");
 	want_rank(c, n);
 	for (int a = 0; a < n; a++) {
+		open += want[a].most < 0;
+		if (want[a].most < -1 || open > 1)
+			refuse(c, "the new shape has %lld along axis %d; at most one -1 is open",
+			       (long long)want[a].most, a);
 		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
 			refuse(c, "dimension %d is to be copied from an operand of %d dimensions",
@@ -50,10 +52,9 @@ void lower_squeeze(Call *c)
 	const int64_t *given = ints_of(c, 1, "axes", &n);
 	int64_t axes[RANK];
 	bool all = !given || !n;
-	if (n > RANK)
-		refuse(c, "%d axes", n);
+	const int64_t *named = axes_of(c, given, n, s.rank);
 	for (int i = 0; i < n; i++) {
-		axes[i] = axis_of(c, given[i], s.rank);
+		axes[i] = named[i];
 		if (s.dim[axes[i]] != 1)
 			refuse(c, "axis %lld has size %lld, only axes of size 1 can go",
 			       (long long)axes[i], (long long)s.dim[axes[i]]);
@@ -75,17 +76,14 @@ void lower_unsqueeze(Call *c)
 {
 	Shape s = in_val(c, 0)->shape, out = {0};
 	int n = 0;
-	const int64_t *axes = ints_of(c, 1, "axes", &n);
-	if (!axes)
-		refuse(c, "the axes are missing");
+	const int64_t *given = ints_of(c, 1, "axes", &n);
 	want_rank(c, s.rank + n);
 	out.rank = s.rank + n;
+	const int64_t *axes = axes_of(c, given, n, out.rank);
 	bool fresh[RANK] = {0};
 	for (int i = 0; i < n; i++)
-		fresh[axis_of(c, axes[i], out.rank)] = true;
+		fresh[axes[i]] = true;
 	for (int a = 0, from = 0; a < out.rank; a++) {
-		if (!fresh[a] && from >= s.rank)
-			refuse(c, "an axis is given twice");
 		c->counts[0].of[a] = fresh[a] ? 0 : count_along(c, 0, from);
 		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
 	}

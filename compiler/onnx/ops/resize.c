@@ -301,8 +301,9 @@ static int read_zooms(Call *c, const Manner *m, Zoom *z)
 	int n = axes ? naxes : s.rank;
 	if (n > RANK || (nsize ? nsize : nscale) != n)
 		refuse(c, "%d scales and %d sizes for %d axes", nscale, nsize, n);
+	axes = axes_of(c, axes, n, s.rank);
 	for (int i = 0; i < n; i++) {
-		int axis = (int)axis_of(c, axes ? axes[i] : i, s.rank);
+		int axis = (int)axes[i];
 		int64_t in = s.dim[axis];
 		int64_t out = nsize ? sizes[i] : (int64_t)floor((double)in * scales[i]);
 		double scale = nsize ? (double)out / (double)in : scales[i];

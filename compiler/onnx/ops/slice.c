@@ -76,11 +76,12 @@ void lower_slice(Call *c)
 	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) ||
 	    n > rank)
 		refuse(c, "starts, ends, axes and steps differ in number");
+	axes = axes_of(c, axes, n, rank);
 	c->out[0] = c->in[0];
 	for (int a = 0; a < rank; a++)
 		c->counts[0].of[a] = count_along(c, 0, a);
 	for (int i = 0; i < n; i++) {
-		int axis = (int)axis_of(c, axes ? axes[i] : i, rank);
+		int axis = (int)axes[i];
 		int64_t step = steps ? steps[i] : 1;
 		if (!step || step == INT64_MIN)
 			refuse(c, "a step of %lld", (long long)step);
@@ -132,6 +133,9 @@ void lower_split(Call *c)
 	}
 	if (count_along(c, 0, axis))
 		refuse_counts(c, 0);
+	if (attr_int(c, "num_outputs", c->nout) != c->nout)
+		refuse(c, "num_outputs is %lld; the node has %d",
+		       (long long)attr_int(c, "num_outputs", 0), c->nout);
 	const int64_t *sizes = ints_of(c, 1, "split", &n);
 	if (sizes && n != c->nout)
 		refuse(c, "%d sizes for %d results", n, c->nout);

@@ -46,3 +46,60 @@ graph = helper.make_graph(nodes, 'main', inputs[:1], outputs, weights)
 model = helper.make_model(graph, opset_imports=sets[:1], ir_version=8)
 with open('idle.onnx', 'wb') as file:
     file.write(model.SerializeToString())
+
+def save(name, nodes, inputs, weights=(), outputs=('y',), opset=20, **more):
+    outputs = [helper.make_tensor_value_info(o, TensorProto.FLOAT, None) if isinstance(o, str) else o for o in outputs]
+    inputs = [helper.make_tensor_value_info(n, TensorProto.FLOAT, s) for n, s in inputs.items()]
+    graph = helper.make_graph(nodes, 'main', inputs, outputs, weights)
+    model = helper.make_model(graph, ir_version=8, **{'opset_imports': [helper.make_opsetid('', opset)], **more})
+    with open(name, 'wb') as file:
+        file.write(model.SerializeToString())
+
+
+# An operator that takes no size that the data decide.
+save('counted.onnx', [helper.make_node('Greater', ['x', 'zero'], ['positive']),
+                      helper.make_node('Compress', ['x', 'positive'], ['rows'], axis=0),
+                      helper.make_node('EyeLike', ['rows'], ['y'], '/eye')],
+     {'x': [4]}, [array('zero', np.float32(0))])
+
+# Nodes that contradict their operators' schemas, or themselves, each in its own way.
+wrong = [('Softmax', 'x', dict(axis=1.5)), ('Concat', 'x x', {}), ('Split', 'x', dict(num_outputs=0)),
+         ('Split', 'x', dict(num_outputs=1 << 40)), ('Split', 'x', dict(num_outputs=2)),
+         ('Conv', 'image kernel', dict(auto_pad='SAME')), ('Conv', 'image kernel', dict(dilations=[-1, 1])),
+         ('Conv', 'image kernel', dict(strides=[0, 1])), ('Conv', 'image kernel', dict(group=0)),
+         ('Conv', 'image kernel', dict(kernel_shape=[5, 5])), ('Conv', 'image kernel', dict(strides=[1, 1, 1])),
+         ('LSTM', 'steps w r', dict(hidden_size=7)), ('LSTM', 'steps w r', dict(direction='backward')),
+         ('Reshape', 'x minus', {}), ('Transpose', 'x', dict(perm=[0, 0])), ('Transpose', 'x', dict(perm=[0])),
+         ('ReduceMean', 'x axes', {}), ('ReduceMean', 'x twice', {}), ('Squeeze', 'one twice', {}),
+         ('Unsqueeze', 'x twice', {}), ('ArgMax', 'x', dict(axis=2)), ('Gelu', 'x', dict(approximate='erf')),
+         ('Relu', 'x x', {}), ('Gemm', 'x', {}), ('Relu', 'x', dict(alpha=0.1)), ('Elu', 'x', dict(alfa=0.1)),
+         ('ReduceSum', 'x', dict(axes=[1])), ('Dropout', 'x', dict(ratio=0.5)), ('Dropout', 'x', dict(seed=0.5)),
+         ('Constant', '', dict(value_int=1, value_float=1.0)), ('Constant', '', {}),
+         ('DepthToSpace', 'image', dict(blocksize=0)), ('Cast', 'x', {}), ('TopK', 'x minus', dict(largest='no'))]
+nodes = [helper.make_node(op, names.split(), [f'{op}_{i}'], f'/{i}', **attributes)
+         for i, (op, names, attributes) in enumerate(wrong)]
+nodes.append(helper.make_node('Softmax', ['x'], ['Softmax_twice'], '/twice', axis=0))
+nodes[-1].attribute.append(helper.make_attribute('axis', 1))
+nodes.append(helper.make_node('Softmax', ['x'], ['Softmax_both'], '/both', axis=0))
+nodes[-1].attribute[0].f = 1.5
+weights = [array('minus', np.array([-5, 4])), array('axes', np.array([2])), array('twice', np.array([0, 0])),
+           array('kernel', np.ones((2, 1, 3, 3), np.float32)), array('w', np.ones((1, 16, 3), np.float32)),
+           array('r', np.ones((1, 16, 4), np.float32))]
+save('attributes.onnx', nodes, {'x': [2, 4], 'image': [1, 1, 6, 6], 'steps': [5, 1, 3], 'one': [1, 1]}, weights,
+     [node.output[0] for node in nodes])
+
+# Files that contradict themselves.
+row, relu = {'x': [2, 4]}, helper.make_node('Relu', ['x'], ['y'], '/relu')
+save('no-opset.onnx', [relu], row, opset_imports=[])
+save('two-opsets.onnx', [relu], row, opset_imports=[helper.make_opsetid('', 20), helper.make_opsetid('ai.onnx', 11)])
+own = helper.make_function('own', 'F', ['a'], ['b'], [helper.make_node('Exp', ['a'], ['b'])], [helper.make_opsetid('', 20)])
+save('function-twice.onnx', [helper.make_node('F', ['x'], ['y'], domain='own')], row, functions=[own, own],
+     opset_imports=[helper.make_opsetid('', 20), helper.make_opsetid('own', 1)])
+both = array('b', np.ones(4, np.float32))
+both.float_data.extend([2, 2, 2, 2])
+save('data-twice.onnx', [helper.make_node('Add', ['x', 'b'], ['y'], '/add')], row, [both])
+save('output-twice.onnx', [relu], row, outputs=['y', 'y'])
+save('result-twice.onnx', [relu, helper.make_node('Exp', ['x'], ['y'], '/exp')], row)
+save('output-type.onnx', [helper.make_node('Cast', ['x'], ['y'], '/cast', to=TensorProto.INT64)], row)
+save('output-shape.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, [2, 5])])
+save('output-rank.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, ['n', 2, 4])])

@@ -53,3 +53,133 @@ given () => (float[3] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}>
   y = Mul(r, s)
 }"""
 save(parser.parse_model(GIVEN), "given.onnx")
+
+# Doubles: numbers that f32 cannot hold, in an input, weights and a constant; one beside floats; one that can be trained.
+DOUBLE = """<ir_version: 8, opset_import: ["": 17]>
+double (double[n, 3] x) => (double[n, 2] y, double[n, 3] z, double[n, 3] step)
+<double[3, 2] w = {0.1, 1e300, 0.3, 2.0, 1e-300, -0.7}, double[3] s = {1e200, 0.1, 3.3333333333333333}>
+{
+  y = MatMul(x, w)
+  tiny = Constant<value = double[1] {1e-200}>()
+  product = Mul(x, s)
+  z = Mul(product, tiny)
+  small = Constant<value = double[1] {1e-12}>()
+  near = Add(x, small)
+  step = Sub(near, x)
+}"""
+save(parser.parse_model(DOUBLE), "double.onnx")
+INSIDE = """<ir_version: 8, opset_import: ["": 17]>
+inside (float[n, 3] x) => (float[n, 3] y)
+{
+  large = Constant<value = double[1] {1e200}>()
+  wide = Cast<to = 11>(x)
+  product = Mul(wide, large)
+  same = Div(product, large)
+  y = Cast<to = 1>(same)
+}"""
+save(parser.parse_model(INSIDE), "double_inside.onnx")
+LEARNT = """<ir_version: 8, opset_import: ["": 17]>
+learnt (double[n, 4] x) => (double[n, 2] y) <double[4, 2] w = {0.1, 0.2, 0.3, -0.1, 0.7, -0.7, 0.05, -0.3}, double[2] b = {0.1, 1.0}>
+{
+  product = MatMul(x, w)
+  y = Add(product, b)
+}"""
+save(parser.parse_model(LEARNT), "double_learnt.onnx")
+
+# Integers of every width, and a float: what data may hold.
+INTS = """<ir_version: 8, opset_import: ["": 17]>
+widths (uint8[n] a, int8[n] b, int32[n] c, uint64[n] d, float[n] x) => (uint8[n] aa, int8[n] bb, int32[n] cc, uint64[n] dd, int32[n] xx)
+{
+  aa = Add(a, a)
+  bb = Mul(b, b)
+  cc = Add(c, c)
+  dd = Add(d, d)
+  xx = Cast<to = 6>(x)
+}"""
+save(parser.parse_model(INTS), "widths.onnx")
+
+# An embedding whose transposed copy makes the logits, an output of two parts, and an initializer that two biases share.
+TIED = """<ir_version: 8, opset_import: ["": 17]>
+tied (int64[n] words) => (float[n, 5] logits, float[n, 2] one, float[n, 2] two)
+<float[5, 4] "a.module.of.a.long.name.that.no.terminal.shows.embedding.weight" = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8, 1.9, 2.0},
+ float[4, 5] "onnx::MatMul_7" = {0.1, 0.5, 0.9, 1.3, 1.7, 0.2, 0.6, 1.0, 1.4, 1.8, 0.3, 0.7, 1.1, 1.5, 1.9, 0.4, 0.8, 1.2, 1.6, 2.0},
+ float[4, 2] "one.weight" = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8}, float[4, 2] "two.weight" = {0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.9},
+ float[2] "one.bias" = {0, 0}>
+{
+  rows = Gather("a.module.of.a.long.name.that.no.terminal.shows.embedding.weight", words)
+  logits = MatMul(rows, "onnx::MatMul_7")
+  p = MatMul(rows, "one.weight")
+  q = MatMul(rows, "two.weight")
+  one = Add(p, "one.bias")
+  two = Add(q, "one.bias")
+}"""
+save(parser.parse_model(TIED), "tied.onnx")
+
+# Attention whose scores are hidden, as masked_fill and as where are exported, with a bias inside.
+HIDDEN = """<ir_version: 8, opset_import: ["": 17]>
+hidden (float[2, 3, 4] q, float[2, 3, 4] k, float[2, 3, 4] v, float[1, 3, 3] bias, bool[2, 1, 3] keep) => (float[2, 3, 4] y, float[2, 3, 4] z)
+<float scale = {0.5}, float least = {-3.4e38}>
+{
+  turned = Transpose<perm = [0, 2, 1]>(k)
+  products = MatMul(q, turned)
+  scores = Mul(products, scale)
+  shown = Where(keep, scores, least)
+  weights = Softmax<axis = 2>(shown)
+  y = MatMul(weights, v)
+  hide = Not(keep)
+  biased = Add(scores, bias)
+  filled = Where(hide, least, biased)
+  others = Softmax<axis = 2>(filled)
+  z = MatMul(others, v)
+}"""
+save(parser.parse_model(HIDDEN), "hidden.onnx")
+
+# Losses near 0, as a trained classifier has them, and functions that take small numbers; `one` holds ones.
+SMALL = """<ir_version: 8, opset_import: ["": 17]>
+small (float[4, 3] one) => (float[4] loss, float logged, float[4, 3] plus, float[4, 3] elu, float[4, 1] rest)
+<float[4, 3] table = {30, 17.9, 10, 9.25, -2.8, -3, 1000.125, 988, 980, -50, -62.125, -63},
+ float[4, 3] low = {-16, -20, -1e-6, -1e-3, -5, -10, 1e-5, -30, -60, 0.5, 1e-7, -0.25},
+ int64[4] labels = {0, 0, 0, 0}, int64[1] axis = {1}>
+{
+  x = Mul(one, table)
+  t = Mul(one, low)
+  loss = SoftmaxCrossEntropyLoss<reduction = "none">(x, labels)
+  p = Softmax<axis = 1>(x)
+  logs = Log(p)
+  logged = NegativeLogLikelihoodLoss(logs, labels)
+  plus = Softplus(t)
+  elu = Elu(t)
+  sums = ReduceLogSumExp<axes = [1], keepdims = 1>(x)
+  most = ReduceMax<axes = [1], keepdims = 1>(x)
+  rest = Sub(sums, most)
+}"""
+save(parser.parse_model(SMALL), "small.onnx")
+
+# Indices that the model computes: of every operator that has some, in a branch and in a loop.
+INDICES = """<ir_version: 8, opset_import: ["": 17]>
+indices (int64[3] at, int64[3, 2] pairs, int64[2, 2] each, int64[3] labels, bool yes, bool[3] kept)
+  => (float[3, 2] rows, float[3] picked, float[2, 2] elements, float[4, 2] written, float[4, 2] added, float loss,
+      float[3, 2] branch, float[120, 2] trips, float[n, 2] some)
+<float[4, 2] table = {0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4}, int64 one = {1}, float[3, 2] ones = {1, 1, 1, 1, 1, 1},
+ float[2, 2] fours = {4, 4, 4, 4}, int64 four = {4}, int64[1] times = {40}>
+{
+  next = Add(at, one)
+  rows = Gather(table, next)
+  nexts = Add(pairs, one)
+  picked = GatherND(table, nexts)
+  others = Add(each, one)
+  elements = GatherElements<axis = 0>(table, others)
+  written = ScatterElements<axis = 0>(table, others, fours)
+  added = ScatterND<reduction = "add">(table, nexts, picked)
+  classes = Sub(labels, one)
+  loss = SoftmaxCrossEntropyLoss<ignore_index = -101>(rows, classes)
+  branch = If(yes) <
+    then_branch = then () => (float[3, 2] a) { more = Add(next, one)  a = Gather(table, more) },
+    else_branch = otherwise () => (float[3, 2] b) { b = Identity(ones) }>
+  many = Tile(at, times)
+  trips = Scan<num_scan_inputs = 1, body = body (int64 i) => (float[2] row) { j = Sub(i, four)  row = Gather(table, j) }>(many)
+  compressed = Compress<axis = 0>(next, kept)
+  last = Add(compressed, one)
+  some = Gather(table, last)
+}"""
+save(parser.parse_model(INDICES), "indices.onnx")

@@ -2,7 +2,7 @@
 needs onnxruntime-training. The tests need only the files."""
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import helper, numpy_helper, parser
 
 draw = np.random.RandomState(5)
 
@@ -151,3 +151,41 @@ for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'none'):
 block('block.onnx')
 for kind in ('gradient', 'plain', 'unclear', 'turns'):
     information(f'information_{kind}.onnx', kind)
+
+# Nodes for training wherever nodes can be: in the graph, in a branch, in a function; of the first opsets.
+MODES = """<ir_version: 8, opset_import: ["": 17, "own": 1]>
+modes (float[batch, 4] x, bool in_training) => (float[batch, 3] logits)
+<float rate = {0.5}, bool in_training_0 = {1}, float[4] gain = {1, 1, 1, 1}, float[4] shift = {0, 0, 0, 0},
+ float[4] mean = {0, 0, 0, 0}, float[4] var = {1, 1, 1, 1},
+ float[4, 3] weight = {0.5, -0.2, 0.1, 0.3, 0.4, -0.5, -0.1, 0.2, 0.6, -0.3, 0.1, 0.2}>
+{
+  in_training_1 = Constant <value = bool {1}> ()
+  n, running_mean, running_var = BatchNormalization <training_mode = 1> (x, gain, shift, mean, var)
+  a, mask = Dropout (n, rate, in_training_0)
+  b = Dropout (a, rate, in_training_1)
+  c = Dropout (b, rate, in_training)
+  d = own.Drop (c)
+  sum = ReduceSum <keepdims = 0> (x)
+  never = Less (sum, sum)
+  e = If (never) <then_branch = then () => (float[batch, 4] p) { p = Dropout (d, rate, in_training_0) },
+                  else_branch = other () => (float[batch, 4] q) { q = Dropout (d, rate, in_training_1) }>
+  logits = MatMul (e, weight)
+}
+<domain: "own", opset_import: ["": 17]>
+Drop (v) => (w)
+{
+  rate = Constant <value_float = 0.5> ()
+  in_training_2 = Constant <value = bool {1}> ()
+  w = Dropout (v, rate, in_training_2)
+}"""
+OLD_MODES = """<ir_version: 3, opset_import: ["": 6]>
+modes (float[batch, 4] x) => (float[batch, 3] logits)
+<float[4] gain = {1, 1, 1, 1}, float[4] shift = {0, 0, 0, 0}, float[4] mean = {0, 0, 0, 0}, float[4] var = {1, 1, 1, 1},
+ float[4, 3] weight = {0.5, -0.2, 0.1, 0.3, 0.4, -0.5, -0.1, 0.2, 0.6, -0.3, 0.1, 0.2}>
+{
+  n, running_mean, running_var, batch_mean, batch_var = BatchNormalization <is_test = 0> (x, gain, shift, mean, var)
+  a = Dropout <ratio = 0.5> (n)
+  logits = MatMul (a, weight)
+}"""
+for name, text in [('modes', MODES), ('modes_old', OLD_MODES)]:
+    onnx.save(parser.parse_model(text), name + '.onnx')

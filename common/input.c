@@ -1,0 +1,173 @@
+// input.c: files that are read: noted, so that no output replaces one, and those that another file
+// names kept to its folder.
+#include "common.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- what is read ---------------------------------------------------------------------
+
+static struct identity {
+	dev_t device;
+	ino_t number;
+} * noted;
+static size_t nnoted, room;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+
+static bool add_noted(struct identity one)
+{
+	if (nnoted == room) {
+		size_t more = room ? 2 * room : 16;
+		void *at = realloc(noted, more * sizeof *noted);
+		if (!at)
+			return false;
+		noted = at;
+		room = more;
+	}
+	noted[nnoted++] = one;
+	return true;
+}
+
+static bool is_noted(const struct stat *about)
+{
+	for (size_t i = 0; i < nnoted; i++)
+		if (noted[i].device == about->st_dev && noted[i].number == about->st_ino)
+			return true;
+	return false;
+}
+
+int amos_input(const char *path, int flags)
+{
+	struct stat about;
+	int file = open(path, O_RDONLY | O_CLOEXEC | flags);
+	if (file < 0 || fstat(file, &about) || !S_ISREG(about.st_mode))
+		return file;
+	pthread_mutex_lock(&lock);
+	bool good = is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
+	pthread_mutex_unlock(&lock);
+	if (good)
+		return file;
+	close(file);
+	errno = ENOMEM;
+	return -1;
+}
+
+FILE *amos_input_stream(const char *path)
+{
+	int file = amos_input(path, 0);
+	FILE *stream = file < 0 ? NULL : fdopen(file, "rb");
+	if (file >= 0 && !stream)
+		close(file);
+	return stream;
+}
+
+// True if `path` leads to that file.
+static bool leads_to(const char *path, const struct stat *file)
+{
+	struct stat about;
+	return !stat(path, &about) && about.st_dev == file->st_dev && about.st_ino == file->st_ino;
+}
+
+// Standard input and the program itself are read too.
+static bool is_read(const struct stat *about)
+{
+	pthread_mutex_lock(&lock);
+	bool read = is_noted(about);
+	pthread_mutex_unlock(&lock);
+	return read || leads_to("/dev/stdin", about) || leads_to("/proc/self/exe", about);
+}
+
+// True if it is where a standard stream goes, which is another output of the command.
+static bool is_stream(const char *path, const struct stat *about)
+{
+	bool meant = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);
+	return !meant && (leads_to("/dev/stdout", about) || leads_to("/dev/stderr", about));
+}
+
+int amos_output_check(const char *path)
+{
+	struct stat about;
+	errno = *path ? 0 : ENOENT;
+	if (*path && stat(path, &about))
+		return AMOS_DONE;
+	if (*path && S_ISDIR(about.st_mode))
+		errno = EISDIR;
+	if (errno)
+		return amos_fail_errno("write", path);
+	if (!S_ISREG(about.st_mode))
+		return AMOS_DONE;
+	if (is_stream(path, &about))
+		return amos_fail(AMOS_INPUT,
+		                 "%s: a standard stream of this command goes to that file; give "
+		                 "its output another name",
+		                 path);
+	if (!is_read(&about))
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "%s: this command reads that file and would replace it; give its output "
+	                 "another name",
+	                 path);
+}
+
+// ---- what another file names ----------------------------------------------------------
+
+// Where an open file lies; NULL: errno says why.
+static char *place_of(int file)
+{
+	char link[64], place[PATH_MAX];
+	snprintf(link, sizeof link, "/proc/self/fd/%d", file);
+	ssize_t length = readlink(link, place, sizeof place);
+	if (length >= PATH_MAX)
+		errno = ENAMETOOLONG;
+	return length < 0 || length >= PATH_MAX ? NULL : strndup(place, (size_t)length);
+}
+
+char *amos_input_folder(int file)
+{
+	char *place = place_of(file), *slash = place ? strrchr(place, '/') : NULL;
+	if (slash)
+		*slash = 0;
+	return place;
+}
+
+static bool is_beneath(const char *place, const char *folder)
+{
+	size_t length = folder ? strlen(folder) : 0;
+	bool root = length == 1;
+	return length && !strncmp(place, folder, length) && (root || place[length] == '/');
+}
+
+static bool may_read(int file, const char *folder, const char *other)
+{
+	char *place = place_of(file), *real = realpath(*folder ? folder : ".", NULL);
+	bool may = place && (is_beneath(place, real) || is_beneath(place, other));
+	free(place);
+	free(real);
+	return may;
+}
+
+// What is asked about is the file that was found, which is then the one that is read: nobody can
+// put another in its place between. Until it is known to be a permitted one, it is not opened for
+// reading: a device may do something when it is.
+int amos_input_beneath(const char *folder, const char *other, const char *name)
+{
+	char path[PATH_MAX];
+	if (snprintf(path, sizeof path, "%s%s%s", folder, *folder ? "/" : "", name) >= PATH_MAX) {
+		errno = ENAMETOOLONG;
+		return -1;
+	}
+	int found = open(path, O_PATH | O_CLOEXEC);
+	if (found < 0)
+		return -1;
+	snprintf(path, sizeof path, "/proc/self/fd/%d", found);
+	bool may = may_read(found, folder, other);
+	int file = may ? amos_input(path, O_NONBLOCK) : -1, cause = may ? errno : EXDEV;
+	close(found);
+	errno = cause;
+	return file;
+}

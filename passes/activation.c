@@ -1,0 +1,132 @@
+// activation.c: element-wise functions of one signal, measured on normal data.
+// Takes ranges (scale.c). Gives the root mean square of such a function where its operations' rules
+// are far from it: an activation that no table knows. Keeps: what the tables know stays theirs.
+#include "scale.h"
+#include <math.h>
+
+// Does what makes `r` leave it spread like normal data: products, normalizations, sums, inputs?
+static bool spreads(const Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	bool map = v->op == O_add || v->op == O_sub || v->op == O_mul;
+	for (int k = 0; k < v->nin && map; k++)
+		if (is(s, v->in[k], VARIABLE))
+			return true;
+	return v->op == O_dot || v->op == O_norm || v->op == O_slot;
+}
+
+void find_roots(Sweep *s)
+{
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		bool map = prims[v->op].cls == C_map || v->op == O_act;
+		Ref root = 0;
+		double number;
+		for (int k = 0; k < v->nin && map; k++) {
+			Ref x = s->root[v->in[k]];
+			if (const_num(s->g, v->in[k], &number) || x == root)
+				continue;
+			map = !root;
+			root = x;
+		}
+		s->root[r] = map && root && is(s, root, SIGNAL) ? root : r;
+	}
+}
+
+static Ref copied(const Sweep *s, Graph *to, Ref r, Ref *now)
+{
+	const Val *v = val(s->g, r);
+	double number;
+	if (now[r])
+		return now[r];
+	if (const_num(s->g, r, &number))
+		return put_num(to, v->type, number);
+	Ref in[8];
+	for (int k = 0; k < v->nin && k < COUNT(in); k++)
+		in[k] = copied(s, to, v->in[k], now);
+	return now[r] = put_as(to, v, in);
+}
+
+// The root mean square of r where its root is normal; not finite: it cannot be told.
+static double measured(const Sweep *s, Ref r)
+{
+	enum { POINTS = 241 };
+	Arena *arena = arena_new();
+	Ref root = s->root[r], *now = NEWS(arena, Ref, r + 1);
+	Graph *g = graph_new(arena, "", NULL);
+	Shape line = shape_of(1, (int64_t[]){POINTS});
+	float x[POINTS];
+	for (int i = 0; i < POINTS; i++)
+		x[i] = (float)(s->range[root].value * (i - POINTS / 2) * 0.05);
+	Slot slot = {.name = "x", .kind = S_input, .type = E_f32, .shape = line};
+	now[root] = put_slot(g, add_slot(g, slot));
+	Ref y = copied(s, g, r, now);
+	add_out(g, "y", y);
+	Array in = array_from(arena, E_f32, &line, x), out = eval_graph(arena, g, &in)[y];
+	double sum = 0, all = 0;
+	for (int i = 0; i < POINTS && count_of(&out.shape) == POINTS; i++) {
+		double weight = exp(-pow((i - POINTS / 2) * 0.05, 2) / 2);
+		sum += weight * out.f[i] * out.f[i];
+		all += weight;
+	}
+	arena_free(arena);
+	return sqrt(sum / all);
+}
+
+// Is v's operation one of whose rule little follows for such a function?
+static bool bends(const Sweep *s, const Val *v)
+{
+	switch (v->op) {
+	case O_exp:
+	case O_log:
+	case O_log1p:
+	case O_pow:
+	case O_sin:
+	case O_cos:
+	case O_atan:
+	case O_sqrt:
+	case O_rsqrt:
+		return true;
+	case O_add:
+	case O_sub:
+	case O_mul:
+	case O_div:
+	case O_max:
+	case O_min:
+		return is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
+	default:
+		return false;
+	}
+}
+
+// The value by whose measured range v's operands have theirs; 0: none.
+static Ref guessed_before(const Sweep *s, const Val *v)
+{
+	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
+	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
+			return s->guess[v->in[k]];
+	return 0;
+}
+
+void judge_activation(Sweep *s, Ref r, const Val *v)
+{
+	static const double far = 1.5;
+	Ref root = s->root[r];
+	Surd length;
+	bool quotient = v->op == O_mul || v->op == O_div;
+	if (quotient && (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
+		return;
+	s->guess[r] = guessed_before(s, v);
+	if (root == r || s->length[r] || !known(s, F_measured) || !bends(s, v) || !spreads(s, root))
+		return;
+	double size = measured(s, r), ratio = size / s->range[r].value;
+	s->guess[r] = 0;
+	if (ratio <= far && ratio >= 1 / far)
+		return;
+	s->guess[r] = r;
+	if (v->op != O_exp && isfinite(size) && size > 0) // exponentials are taken to be around 1
+		s->range[r] = surd_near(size);
+}

@@ -1,0 +1,116 @@
+// labels.c: how many labels a loss compares with, and how it weighs them.
+// Takes a graph with an out "loss", and what the data tell of its inputs. Gives Labels. Keeps: the
+// graph alone decides, names play no part. From the loss down, sums and factors are followed to the
+// values that are added up; where a softmax makes these, each of its rows is one label.
+#include "passes.h"
+#include <math.h>
+
+typedef struct Fact { // of a value, from what it is computed from
+	bool trained; // parameters have a part in it
+	double rows;  // of the softmaxes between it and the model's last product; INFINITY: none
+	double part;  // of the integer inputs' entries there that are labels
+} Fact;
+
+typedef struct Share { // of a value in the loss
+	bool added;
+	double weight; // of each of its entries
+	bool spread;   // a number that the data decide divides them: they share `total` evenly
+	double total;
+} Share;
+
+static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *part, void *data)
+{
+	Fact f = {.rows = INFINITY, .part = 1};
+	Class cls = prims[v->op].cls;
+	for (int k = 0; k < v->nin; k++) {
+		const Fact *in = &facts[v->in[k]];
+		f.trained |= in->trained;
+		if (cls != C_dot && cls != C_whole && cls != C_loop) {
+			f.rows = MIN(f.rows, in->rows);
+			f.part = MIN(f.part, in->part);
+		}
+	}
+	if (v->op == O_softmax || v->op == O_lse) {
+		Shape rows = folded_shape(&val(g, v->in[0])->shape, v->attr->n, v->attr->i);
+		f.rows = (double)count_of(&rows);
+	}
+	const Slot *s = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
+	f.trained |= s && s->kind == S_param;
+	if (s && s->kind == S_input && !is_float(s->type))
+		f.part = part(data, s);
+	return f;
+}
+
+// A factor or a divisor in which parameters have no part.
+static Share scaled(const Graph *g, const Val *v, Ref factor, Share share)
+{
+	double x, entries = (double)count_of(&v->shape);
+	if (const_num(g, factor, &x)) {
+		x = v->op == O_div ? 1 / x : x;
+		share.weight *= fabs(x);
+		share.total *= fabs(x);
+	} else if (!share.spread && (v->op == O_div || entries == 1)) {
+		share.spread = true;
+		share.total = share.weight * entries;
+	}
+	return share;
+}
+
+// To an operand. Where it is stretched, each of its entries is added more than once.
+static void pass_on(const Graph *g, Share *shares, const Val *v, Ref to, Share share)
+{
+	double entries = (double)count_of(&val(g, to)->shape);
+	if (prims[v->op].cls == C_map)
+		share.weight *= (double)count_of(&v->shape) / entries;
+	share.added = true;
+	share.weight += shares[to].weight;
+	share.total += shares[to].total;
+	shares[to] = share;
+}
+
+// Is the value a sum of others, which have got their shares?
+static bool is_sum(const Graph *g, const Fact *facts, Share *shares, Ref r)
+{
+	const Val *v = val(g, r);
+	int trained = 0;
+	Ref under = 0, beside = 0;
+	for (int k = 0; k < v->nin; k++)
+		if (facts[v->in[k]].trained)
+			under = v->in[k], trained++;
+		else
+			beside = v->in[k];
+	bool order = v->op == O_reshape || v->op == O_permute || v->op == O_cast ||
+	             v->op == O_neg || v->op == O_sum;
+	bool factor = v->op == O_mul || (v->op == O_div && under == v->in[0]);
+	bool single = prims[v->op].cls == C_map && count_of(&v->shape) == 1;
+	if (!trained || !(order || (factor && trained == 1) || single))
+		return false;
+	Share share = shares[r];
+	if (factor && trained == 1)
+		share = scaled(g, v, beside, share);
+	for (int k = 0; k < v->nin; k++)
+		if (facts[v->in[k]].trained)
+			pass_on(g, shares, v, v->in[k], share);
+	return true;
+}
+
+Labels count_labels(const Graph *g, LabelPart *part, void *data)
+{
+	Fact *facts = NEWS(g->arena, Fact, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		facts[r] = fact_of(g, val(g, r), facts, part, data);
+	Share *shares = NEWS(g->arena, Share, g->nval);
+	Ref loss = find_out(g, "loss");
+	shares[loss] = (Share){.added = true, .weight = 1};
+	double count = 0, square = 0;
+	for (Ref r = loss; r; r--) {
+		if (!shares[r].added || is_sum(g, facts, shares, r))
+			continue;
+		double entries = (double)count_of(&val(g, r)->shape);
+		double labels = MIN(entries, facts[r].rows) * facts[r].part;
+		double total = shares[r].spread ? shares[r].total : shares[r].weight * labels;
+		count = MAX(count, labels);
+		square += labels > 0 ? total * total / labels : 0;
+	}
+	return (Labels){.count = count, .weight = sqrt(square)};
+}

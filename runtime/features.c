@@ -1,0 +1,110 @@
+// features.c: does this CPU have what compiled code may use?
+// Takes features.def, cpuid or getauxval. Gives the names of what is missing. Keeps: a feature
+// whose registers the system does not keep is not there.
+#include "rt.h"
+#include <stdio.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+
+enum { A, B, C, D };
+enum { NONE = 0, AVX = 0x6, AVX512 = 0xE6, AMX = 0x60000 }; // bits of XCR0
+enum { BEYOND = 5 };
+
+static const struct feature {
+	const char *name;
+	unsigned leaf, subleaf, word, bit, state;
+	int level;
+} features[] = {
+#define X86(name, leaf, subleaf, word, bit, state, level)                                          \
+	{name, leaf, subleaf, word, bit, state, level},
+#define ARM(...)
+#include "features.def"
+#undef X86
+#undef ARM
+};
+
+static unsigned kept_state(void)
+{
+	enum { OSXSAVE = 1 << 27 };
+	unsigned r[4];
+	if (!__get_cpuid(1, &r[A], &r[B], &r[C], &r[D]) || !(r[C] & OSXSAVE))
+		return 0;
+	unsigned low, high;
+	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+	return low;
+}
+
+static bool is_there(const struct feature *f)
+{
+	unsigned r[4];
+	return __get_cpuid_count(f->leaf, f->subleaf, &r[A], &r[B], &r[C], &r[D]) &&
+	       r[f->word] >> f->bit & 1 && (kept_state() & f->state) == f->state;
+}
+
+// The most that runs here, as amosc build --target wants it.
+static void best_target(char *to, size_t room)
+{
+	int level = BEYOND - 1;
+	for (int i = 0; i < COUNT(features); i++)
+		if (features[i].level <= level && !is_there(&features[i]))
+			level = features[i].level - 1;
+	snprintf(to, room, level > 1 ? "x86-64-v%d" : "x86-64", level);
+}
+
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+
+static const struct feature {
+	const char *name;
+	int word, bit;
+} features[] = {
+#define X86(...)
+#define ARM(name, word, bit) {name, word, bit},
+#include "features.def"
+#undef X86
+#undef ARM
+};
+
+static bool is_there(const struct feature *f)
+{
+	return getauxval(f->word == 1 ? AT_HWCAP : AT_HWCAP2) >> f->bit & 1;
+}
+
+static void best_target(char *to, size_t room)
+{
+	snprintf(to, room, "aarch64-linux-gnu");
+}
+
+#else
+#error "features.c knows x86-64 and aarch64"
+#endif
+
+static bool lists(const char *names, const char *name)
+{
+	size_t n = strlen(name);
+	for (const char *at = names; (at = strstr(at, name)); at += n)
+		if ((at == names || at[-1] == ',') && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
+}
+
+int amos_check_cpu(const struct amos_model *model)
+{
+	char missing[1024] = "", target[64];
+	for (int i = 0; i < COUNT(features); i++)
+		if (model->needs && lists(model->needs, features[i].name) &&
+		    !is_there(&features[i])) {
+			size_t at = strlen(missing);
+			snprintf(missing + at, sizeof missing - at, "%s%s", at ? ", " : "",
+			         features[i].name);
+		}
+	if (!*missing)
+		return AMOS_DONE;
+	best_target(target, sizeof target);
+	return amos_fail(AMOS_INPUT,
+	                 "%s: compiled for a CPU with more features than this one; missing: %s\n"
+	                 "  help: build it with --target %s",
+	                 model->name, missing, target);
+}

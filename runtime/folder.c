@@ -1,0 +1,122 @@
+// folder.c: the run folder: a new one, or that of a run that goes on; locked meanwhile.
+// Nothing in a folder is removed but what a run made, and that with --overwrite alone.
+// Invariant: command.json is written first and stays, so that a run's folder is known as one.
+#include "rt.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static bool begins(const char *name, const char *with)
+{
+	return !strncmp(name, with, strlen(with));
+}
+
+static bool ends(const char *name, const char *with)
+{
+	size_t n = strlen(name), m = strlen(with);
+	return n > m && !strcmp(name + n - m, with);
+}
+
+// True for the files of a run that a new one in its folder does not replace by its own.
+static bool is_of_run(const char *name)
+{
+	return !strcmp(name, "last.ckpt") || !strcmp(name, "best.ckpt") ||
+	       !strcmp(name, "log.jsonl") || begins(name, AMOS_EVENTS) || ends(name, ".vocab");
+}
+
+// Returns the next name in a folder; NULL at its end, where errno is 0, or by errno.
+static const char *next_name(DIR *all)
+{
+	errno = 0;
+	struct dirent *one = readdir(all);
+	return one ? one->d_name : NULL;
+}
+
+// Is there nothing in the folder? What is no folder is not blank. Fails if the machine does.
+static int is_blank(const char *dir, bool *blank)
+{
+	DIR *all = opendir(dir);
+	*blank = all;
+	for (const char *name; *blank && (name = next_name(all));)
+		*blank = !strcmp(name, ".") || !strcmp(name, "..") || amos_file_temporary(name);
+	bool refused = (!all || *blank) && errno && amos_errno_status() == AMOS_MACHINE;
+	int status = refused ? amos_fail_errno("read", dir) : AMOS_DONE;
+	if (all)
+		closedir(all);
+	return status;
+}
+
+int amos_folder_free(const char *dir, bool overwrite)
+{
+	struct stat about;
+	bool blank, run;
+	if (lstat(dir, &about))
+		return AMOS_DONE;
+	int status = is_blank(dir, &blank);
+	if (status || blank)
+		return status;
+	status = amos_command_found(dir, &run);
+	if (status || (overwrite && run))
+		return status;
+	if (!run)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: not the folder of a run, and not empty\n"
+		                 "  help: give a new folder with -o DIR",
+		                 dir);
+	return amos_fail(AMOS_INPUT,
+	                 "%s: the folder holds a run\n"
+	                 "  help: --resume %s goes on with it, --overwrite replaces it, -o DIR "
+	                 "begins another",
+	                 dir, dir);
+}
+
+// One run at a time. Where the file system knows no locks there is none.
+static int lock(const char *dir, int *folder)
+{
+	*folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*folder < 0)
+		return amos_fail_errno("open the run folder", dir);
+	if (flock(*folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: another run is going on in this folder: wait for its end, or "
+		                 "give a folder of its own by -o",
+		                 dir);
+	return AMOS_DONE;
+}
+
+// Before anything of the new run is written, nothing of the old one can come back.
+static int remove_run(const char *dir, int folder)
+{
+	DIR *all = opendir(dir);
+	bool good = all;
+	for (const char *name; good && (name = next_name(all));)
+		good = !is_of_run(name) || !unlinkat(folder, name, 0);
+	good = good && !errno;
+	if (all)
+		closedir(all);
+	good = good && amos_file_sync(folder);
+	return good ? AMOS_DONE : amos_fail_errno("replace the run", dir);
+}
+
+int amos_folder_open(const char *dir, const struct amos_options *o, int *folder)
+{
+	*folder = -1;
+	bool made = !o->resume && !mkdir(dir, 0777);
+	if (!o->resume && !made && errno != EEXIST)
+		return amos_fail_errno("make the run folder", dir);
+	int status = lock(dir, folder);
+	if (!status && made && !amos_file_sync_around(dir))
+		status = amos_fail_errno("make the run folder", dir);
+	if (!status && !o->resume)
+		status = amos_folder_free(dir, o->overwrite);
+	if (!status && !o->resume && !made)
+		status = remove_run(dir, *folder);
+	if (!status)
+		amos_file_sweep(dir);
+	return status;
+}

@@ -1,0 +1,143 @@
+// identity.c: what a run trains: model, command, target and data, as text that a checkpoint holds.
+// A line is "NAME\tVALUE\n"; the compiler writes those of model, target and command
+// (amos_model.identity). Runs of equal identity compute the same numbers, whatever their threads,
+// their length, and where their files lie. Data have no name in it, only type, shape, content, and
+// how they are read.
+#include "rt.h"
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+
+// ---- content --------------------------------------------------------------------------
+
+static uint64_t hash_words(uint64_t hash, const char *at, size_t bytes)
+{
+	uint64_t word = 0;
+	for (; bytes >= sizeof word; at += sizeof word, bytes -= sizeof word) {
+		memcpy(&word, at, sizeof word);
+		hash = amos_mix(hash ^ word);
+	}
+	word = 0;
+	memcpy(&word, at, bytes);
+	return amos_mix(hash ^ word);
+}
+
+// Of all the bytes up to 64 MiB; of more, as many in blocks at equal distances.
+static uint64_t hash_content(const char *at, size_t bytes)
+{
+	enum { BLOCK = 1 << 14, BLOCKS = 1 << 12 };
+	if (bytes <= (size_t)BLOCK * BLOCKS)
+		return hash_words(bytes, at, bytes);
+	uint64_t hash = bytes;
+	for (size_t i = 0; i < BLOCKS; i++)
+		hash = hash_words(hash, at + (bytes - BLOCK) / (BLOCKS - 1) * i, BLOCK);
+	return hash;
+}
+
+// ---- the text -------------------------------------------------------------------------
+
+// A name, in one line.
+static void write_name(FILE *to, const char *name)
+{
+	for (; *name; name++)
+		fputc(iscntrl((unsigned char)*name) ? '?' : *name, to);
+}
+
+static void write_feed(FILE *to, const struct amos_feed *feed)
+{
+	char shape[256];
+	const struct amos_array *a = feed->from;
+	fputs("data of input '", to);
+	write_name(to, feed->to->name);
+	fputs("'\t", to);
+	if (!a) {
+		fprintf(to, "%ds\n", feed->source->fill);
+		return;
+	}
+	int64_t bytes = amos_count(a->rank, a->dim) * amos_types[a->type].bytes;
+	fprintf(to, "%s, content %016llx",
+	        amos_shape_text(shape, sizeof shape, a->type, a->rank, a->dim),
+	        (unsigned long long)hash_content(a->bytes, (size_t)bytes));
+	if (feed->source->shift)
+		fprintf(to, ", shifted by %d", feed->source->shift);
+	if (feed->divide != 1)
+		fprintf(to, ", divided by %g", feed->divide);
+	fprintf(to, "%s%s\n", feed->source->masked ? ", labels of a mask" : "",
+	        feed->hidden ? ", masked" : "");
+}
+
+static bool is_masked(const struct amos_data *data)
+{
+	for (int i = 0; i < data->nfeeds; i++)
+		if (data->feeds[i].hidden)
+			return true;
+	return false;
+}
+
+char *amos_identity(const struct amos *m, const struct amos_data *data)
+{
+	const struct amos_model *model = amos_model_of(m);
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	if (!to)
+		return NULL;
+	fputs(model->identity ? model->identity : "", to);
+	fprintf(to, "--seed\t%lld\n--batch\t%lld\n--split\t%.17g\n", (long long)data->seed,
+	        (long long)data->batch, data->split);
+	if (is_masked(data))
+		fprintf(to, "--mask\t%.17g\n--mask-token\t%lld\n", data->mask,
+		        (long long)data->mask_token);
+	for (int i = 0; i < data->nfeeds; i++)
+		write_feed(to, &data->feeds[i]);
+	bool good = !ferror(to);
+	if (!fclose(to) && good)
+		return text;
+	free(text);
+	return NULL;
+}
+
+// ---- two of them ----------------------------------------------------------------------
+
+// The line of `text` with the name of the line `like`, or NULL.
+static const char *line_of(const char *text, const char *like)
+{
+	size_t name = strcspn(like, "\t\n") + 1;
+	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
+		if (!strncmp(text, like, name))
+			return text;
+	return NULL;
+}
+
+static const char *value_of(const char *line, int *count)
+{
+	const char *value = line ? line + strcspn(line, "\t\n") + 1 : "none given";
+	*count = (int)strcspn(value, "\n");
+	return value;
+}
+
+// Fails for the line `like`, which the other text has not or has otherwise.
+static int differ(const char *run, const char *like, const char *expected, const char *found)
+{
+	int expects, finds;
+	const char *expectation = value_of(expected, &expects), *finding = value_of(found, &finds);
+	return amos_fail(AMOS_INPUT,
+	                 "%s: the run began with another %.*s; expected %.*s, found %.*s\n"
+	                 "  help: give the same as then, or begin another run with -o DIR",
+	                 run, (int)strcspn(like, "\t\n"), like, expects, expectation, finds,
+	                 finding);
+}
+
+int amos_identity_check(const char *run, const char *expected, const char *found)
+{
+	const char *line, *other;
+	for (line = expected; *line; line += strcspn(line, "\n") + 1) {
+		other = line_of(found, line);
+		if (!other || strncmp(line, other, strcspn(line, "\n") + 1))
+			return differ(run, line, line, other);
+	}
+	for (line = found; *line; line += strcspn(line, "\n") + 1)
+		if (!line_of(expected, line))
+			return differ(run, line, NULL, line);
+	return AMOS_DONE;
+}

@@ -1,0 +1,330 @@
+// faults.c: the machine fails, a call at a time, as SQLite tests it.
+// faults AMOSC NPZ MODELS LIBRARY SEED all|COUNT [CASE...]: runs each command of faults.def while
+// the n-th call of each class of fault.def fails, once and for good: every n, or COUNT of them,
+// drawn. LIBRARY is fault.c. Each ends with status 0 and all that it writes as without a fault, or
+// with 3, one message, no file half written and none lost: files are as before or as without a
+// fault; those of a training become so when it goes on.
+#include "fault.h"
+#include "files.h"
+#include <fcntl.h>
+#include <ftw.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { PATIENCE = 20, MOST_TOLD = 20 };
+
+static const struct Case {
+	const char *name, *make, *command, *says, *mend;
+} cases[] = {
+#define CASE(a, b, c, d)        {.name = a, .make = b, .command = c, .says = d},
+#define TRAINING(a, b, c, d, e) {a, b, c, d, e},
+#include "faults.def"
+#undef CASE
+#undef TRAINING
+};
+
+static const char *const classes[] = {
+#define CLASS(name, ...) #name,
+#define CALL(...)
+#include "fault.def"
+#undef CLASS
+#undef CALL
+};
+
+static struct fault_counts *counts; // of the command that runs
+static uint64_t state;
+static int told;
+
+static uint64_t draw(uint64_t below)
+{
+	state += 0x9E3779B97F4A7C15u;
+	return hash_bytes(&state, sizeof state, 3) % below;
+}
+
+// ---- commands -------------------------------------------------------------------------
+
+// Runs a shell command in `folder`; what it prints goes to NAME.out and NAME.err beside it.
+static int run(const char *folder, const char *name, const char *command)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		char out[64], err[64];
+		snprintf(out, sizeof out, "%s.out", name);
+		snprintf(err, sizeof err, "%s.err", name);
+		int in = open("/dev/null", O_RDONLY), to = creat(out, 0666),
+		    told_to = creat(err, 0666);
+		if (dup2(in, 0) < 0 || dup2(to, 1) < 0 || dup2(told_to, 2) < 0 || chdir(folder))
+			_exit(127);
+		close(in), close(to), close(told_to);
+		alarm(PATIENCE);
+		execl("/bin/sh", "sh", "-c", command, NULL);
+		_exit(127);
+	}
+	int status;
+	if (child < 0 || waitpid(child, &status, 0) != child)
+		fail_status(STATUS_MACHINE, command, "cannot be started");
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+static void must(const char *command)
+{
+	if (run(".", "must", command))
+		fail(command, "failed: %s", read_file(arena_new(), "must.err", NULL));
+}
+
+static int run_with_faults(const struct Case *c, const char *folder, const char *wish)
+{
+	char command[4096];
+	memset(counts, 0, sizeof *counts);
+	snprintf(command, sizeof command, "LD_PRELOAD=$FAULT_LIBRARY FAULT=%s exec %s", wish,
+	         c->command);
+	return run(folder, folder, command);
+}
+
+// ---- what must come out ---------------------------------------------------------------
+
+// Blanks the numbers that tell of time and memory, which no two runs share.
+static void steady(char *text)
+{
+	static const char *const words[] = {"seconds", "samples_per_s", "tokens_per_s",
+	                                    "memory_mb"};
+	for (int k = 0; k < COUNT(words); k++)
+		for (char *at = text; (at = strstr(at, words[k]));) {
+			at += strlen(words[k]);
+			at += strspn(at, "\": ");
+			memset(at, '#', strspn(at, "0123456789.e+-"));
+			char *end = at + strspn(at, "#");
+			memmove(at, end, strlen(end) + 1);
+		}
+}
+
+static bool is_log(const char *path)
+{
+	return ends_with(path, "log.jsonl");
+}
+
+// Bytes of a file; of a log, steady. Events are told by their file's name alone: it has the time.
+static char *contents(Arena *arena, const char *path, size_t *count)
+{
+	if (strstr(path, "tfevents")) {
+		*count = 0;
+		return "";
+	}
+	char *bytes = read_file(arena, path, count);
+	if (is_log(path)) {
+		steady(bytes);
+		*count = strlen(bytes);
+	}
+	return bytes;
+}
+
+static Arena *arena;
+static VEC(char *) listed;
+static int top; // letters of the folder's name
+
+static int list_one(const char *path, const struct stat *about, int kind, struct FTW *where)
+{
+	(void)about, (void)where;
+	if (kind == FTW_F)
+		PUSH(arena, listed, copy_string(arena, path + top + 1));
+	return 0;
+}
+
+// Files below a folder.
+static void list(const char *folder)
+{
+	memset(&listed, 0, sizeof listed); // of an arena that may be gone
+	top = (int)strlen(folder);
+	nftw(folder, list_one, 8, FTW_PHYS);
+}
+
+// Is the file `name` of the folder `now` as it is in `then`? A log may `begin` as that there.
+static bool same_as(const char *then, const char *name, bool begin)
+{
+	Arena *own = arena_new();
+	const char *path = format(own, "%s/%s", then, name), *events = strstr(path, "tfevents");
+	if (events)
+		path = format(own, "%.*s*", (int)(events - path), path);
+	bool same = events || !access(path, R_OK);
+	if (same && !events) {
+		size_t n, m;
+		const char *a = contents(own, format(own, "now/%s", name), &n),
+		           *b = contents(own, path, &m);
+		same = (begin && is_log(name) ? n <= m : n == m) && !memcmp(a, b, n);
+	}
+	arena_free(own);
+	return same;
+}
+
+static const char *wrong_files(int status)
+{
+	list("now");
+	for (int i = 0; i < listed.count; i++)
+		if (!same_as("after", listed.at[i], status) &&
+		    !(status && same_as("before", listed.at[i], false)))
+			return format(arena, "the file %s is not as it should be", listed.at[i]);
+	const char *whole = status ? "before" : "after";
+	list(whole);
+	for (int i = 0; i < listed.count; i++)
+		if (!strstr(listed.at[i], "tfevents") &&
+		    access(format(arena, "now/%s", listed.at[i]), F_OK))
+			return format(arena, "the file %s is lost", listed.at[i]);
+	return NULL;
+}
+
+static const char *wrong_names(void)
+{
+	list("now");
+	for (int i = 0; i < listed.count; i++)
+		if (!strstr(listed.at[i], "tfevents") &&
+		    access(format(arena, "after/%s", listed.at[i]), F_OK))
+			return format(arena, "the file %s is left", listed.at[i]);
+	return NULL;
+}
+
+// What was refused is done in the end, now that the machine does not fail.
+static const char *wrong_mended(const char *mend)
+{
+	const char *what = wrong_names();
+	if (what)
+		return what;
+	if (run("now", "mend", mend))
+		return format(arena, "it cannot go on: %s", read_file(arena, "mend.err", NULL));
+	return wrong_files(STATUS_DONE);
+}
+
+static bool same_output(void)
+{
+	char *a = read_file(arena, "now.out", NULL), *b = read_file(arena, "after.out", NULL);
+	steady(a);
+	steady(b);
+	return !strcmp(a, b);
+}
+
+// Lines that begin as messages do, but warnings and notes.
+static int messages(const struct Case *c, const char *text)
+{
+	const char *who = format(arena, "%s: ", c->says);
+	int n = 0;
+	for (const char *line = text; line; line = strchr(line, '\n'), line = line ? line + 1 : 0) {
+		line += 2 * starts_with(line, "./");
+		n += starts_with(line, who) && !starts_with(line + strlen(who), "warning: ") &&
+		     !starts_with(line + strlen(who), "note: ");
+	}
+	return n;
+}
+
+// What is wrong with what came out; NULL: nothing.
+static const char *wrong(const struct Case *c, int status)
+{
+	if (status == 128 + SIGALRM)
+		return "it hangs";
+	if (status != STATUS_DONE && status != STATUS_MACHINE)
+		return format(arena, "status %d", status);
+	if (!status && !same_output())
+		return "a false report";
+	if (status && messages(c, read_file(arena, "now.err", NULL)) != 1)
+		return "not one message";
+	return status && c->mend ? wrong_mended(c->mend) : wrong_files(status);
+}
+
+// ---- faults ---------------------------------------------------------------------------
+
+typedef struct Score {
+	long tried, done, refused, wrong;
+} Score;
+
+static void try_fault(const struct Case *c, const char *wish, Score *score)
+{
+	must("rm -rf now && cp -a before now");
+	int status = run_with_faults(c, "now", wish);
+	if (!counts->failed && counts->calls[0]) // threads took another way: there was no n-th call
+		return;
+	const char *what = wrong(c, status);
+	score->tried++;
+	score->done += !status;
+	score->refused += status == STATUS_MACHINE;
+	score->wrong += what != NULL;
+	if (what && told++ < MOST_TOLD)
+		fprintf(stderr, "%s: %s: %s\n%s", c->name, wish, what,
+		        read_file(arena, "now.err", NULL));
+}
+
+static void try_class(const struct Case *c, int class, long calls, long most)
+{
+	Score score = {0};
+	for (int once = 0; once < 2; once++)
+		for (long k = 1; k <= MIN(calls, most); k++) {
+			Arena *outer = arena;
+			long n = calls <= most ? k : 1 + (long)draw((uint64_t)calls);
+			arena = arena_new();
+			try_fault(c,
+			          format(arena, "%s:%ld%s", classes[class], n, once ? ":once" : ""),
+			          &score);
+			arena_free(arena);
+			arena = outer;
+		}
+	if (calls)
+		printf("%-15s %-8s %6ld calls %6ld failed: %6ld done %6ld refused %4ld wrong\n",
+		       c->name, classes[class], calls, score.tried, score.done, score.refused,
+		       score.wrong);
+	fflush(stdout);
+	if (score.wrong)
+		told = MAX(told, 1);
+}
+
+static void try_case(const struct Case *c, long most)
+{
+	must("rm -rf before && mkdir before");
+	must(format(arena, "cd before; %s", *c->make ? c->make : ":"));
+	for (int k = 0; k < 2; k++) {
+		must("rm -rf now && cp -a before now");
+		if (run_with_faults(c, "now", "memory:0"))
+			fail(c->name, "status without a fault: %s",
+			     read_file(arena, "now.err", NULL));
+		if (!k)
+			must("rm -rf after && mv now after && mv now.out after.out");
+	}
+	struct fault_counts whole = *counts;
+	const char *what = wrong(c, STATUS_DONE);
+	if (what)
+		fail(c->name, "no two runs are the same: %s", what);
+	for (int class = 0; class < FAULTS; class ++)
+		try_class(c, class, whole.calls[class], most);
+}
+
+int main(int argc, char **argv)
+{
+	arena = arena_new();
+	if (argc < 7)
+		fail_status(STATUS_USAGE, NULL,
+		            "faults AMOSC NPZ MODELS LIBRARY SEED all|COUNT [CASE...]");
+	state = strtoull(argv[5], NULL, 10);
+	long most = strcmp(argv[6], "all") ? atol(argv[6]) : INT32_MAX;
+	setenv("PATH", format(arena, "%s:%s:%s", argv[1], argv[2], getenv("PATH")), 1);
+	setenv("models", argv[3], 1);
+	setenv("FAULT_LIBRARY", argv[4], 1);
+	const char *folder = own_folder(), *file = format(arena, "%s/counts", folder);
+	setenv("FAULT_COUNTS", file, 1);
+	if (chdir(folder))
+		need_done(amos_fail_errno("write", folder));
+	write_file(file, &(struct fault_counts){0}, sizeof *counts);
+	int fd = open(file, O_RDWR);
+	counts = mmap(NULL, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	if (counts == MAP_FAILED)
+		need_done(amos_fail_errno("write", file));
+	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+	for (int k = 0; k < COUNT(cases); k++) {
+		bool wanted = argc == 7;
+		for (int i = 7; i < argc; i++)
+			wanted |= !strcmp(argv[i], cases[k].name);
+		if (wanted)
+			try_case(&cases[k], most);
+	}
+	return told > 0;
+}

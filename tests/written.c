@@ -1,0 +1,191 @@
+// written.c: temporary files: names, permissions, links, and what is removed when; what is read.
+#include "files.h"
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int checks, failures;
+
+static void expect(bool truth, const char *what)
+{
+	checks++;
+	if (truth)
+		return;
+	failures++;
+	printf("written: %s\n", what);
+}
+
+static mode_t mode_of(const char *path)
+{
+	struct stat about;
+	return stat(path, &about) ? 0 : about.st_mode & 07777;
+}
+
+static bool exists(const char *path)
+{
+	return !access(path, F_OK);
+}
+
+static void names(void)
+{
+	struct amos_file a, b;
+	need_done(amos_file_open(&a, "out"));
+	need_done(amos_file_open(&b, "out"));
+	expect(strlen(a.temporary) == strlen("amos.0123456789abcdef.aside"), "the name's length");
+	expect(strcmp(a.temporary, b.temporary), "names of two files are equal");
+	expect(!exists("out"), "the target is there before it is kept");
+	fputs("b", b.to);
+	need_done(amos_file_keep(&b));
+	amos_file_drop(&a);
+	expect(exists("out"), "the target is not there after it was kept");
+	need_done(amos_file_open(&a, "out"));
+	const char *temporary = strdupa(a.temporary);
+	amos_file_drop_all();
+	expect(!exists(temporary), "a temporary file is left at an end");
+	amos_file_drop(&a);
+}
+
+static void permissions(void)
+{
+	struct amos_file file;
+	umask(027);
+	need_done(amos_file_open(&file, "new"));
+	need_done(amos_file_keep(&file));
+	expect(mode_of("new") == 0640, "a new file has not the permissions of the umask");
+	chmod("new", 0606);
+	need_done(amos_file_open(&file, "new"));
+	expect(mode_of(file.temporary) == 0606, "a temporary file can be read by others");
+	need_done(amos_file_keep(&file));
+	expect(mode_of("new") == 0606, "a file that is replaced changes its permissions");
+	need_done(amos_file_open(&file, "/dev/null"));
+	expect(mode_of(file.temporary) == 0600, "what goes to a device can be read by others");
+	need_done(amos_file_keep(&file));
+	umask(022);
+}
+
+// A link to another folder: the temporary file lies there, and the link stays.
+static void links(void)
+{
+	struct amos_file file;
+	mkdir("folder", 0777);
+	write_file("folder/target", "old", 3);
+	expect(!symlink("folder/target", "link"), "a link");
+	need_done(amos_file_open(&file, "link"));
+	expect(strstr(file.temporary, "/folder/amos.") != NULL,
+	       "not beside what the link leads to");
+	fputs("newer", file.to);
+	need_done(amos_file_keep(&file));
+	char at[8] = "";
+	expect(readlink("link", at, sizeof at) > 0, "the link was replaced");
+	struct stat about;
+	expect(!stat("folder/target", &about) && about.st_size == 5, "what it leads to was not");
+}
+
+// Swept: what a killed process left. Not: what is being written, links, files with other names.
+static void sweeping(void)
+{
+	static const char *const stay[] = {"sweep/amos.0123456789abcdeg.aside",
+	                                   "sweep/amos.0123456789abcdef.aside.bak",
+	                                   "sweep/mine.0123456789abcdef.aside"};
+	mkdir("sweep", 0777);
+	write_file("sweep/amos.0123456789abcdef.aside", "", 0);
+	expect(!symlink("../new", "sweep/amos.0123456789abcde0.aside"), "a link");
+	for (int i = 0; i < COUNT(stay); i++)
+		write_file(stay[i], "", 0);
+	struct amos_file live;
+	need_done(amos_file_open(&live, "sweep/out"));
+	amos_file_sweep("sweep");
+	expect(exists(live.temporary), "a file that is being written was removed");
+	expect(!exists("sweep/amos.0123456789abcdef.aside"), "what was left is still there");
+	expect(exists("sweep/amos.0123456789abcde0.aside"), "a link was removed");
+	for (int i = 0; i < COUNT(stay); i++)
+		expect(exists(stay[i]), stay[i]);
+	amos_file_drop(&live);
+}
+
+static int read_beneath(const char *folder, const char *other, const char *name)
+{
+	int file = amos_input_beneath(folder, other, name);
+	if (file >= 0)
+		close(file);
+	return file >= 0;
+}
+
+// Files that another file names, as a download lies: own/ has links into blobs/, beside secret.
+static void beneath(const char *here)
+{
+	static const struct {
+		const char *to, *name;
+		bool read, other; // from own/; with blobs/ as the other folder
+	} cases[] = {{NULL, "data", true, true},
+	             {NULL, "sub/data", true, true},
+	             {NULL, "absent", false, false},
+	             {"data", "near", true, true},
+	             {"sub/../data", "winding", true, true},
+	             {"../own/data", "around", true, true},
+	             {"../blobs/data", "blob", false, true},
+	             {"../secret", "out", false, false},
+	             {"../blobs", "folder", false, false},
+	             {"near", "chain", true, true},
+	             {"out", "out_chain", false, false},
+	             {"loop", "loop", false, false},
+	             {"/dev/null", "device", false, false},
+	             {"/etc/passwd", "absolute", false, false},
+	             {"/proc/self/fd/9", "handle", false, false}};
+	mkdir("own", 0777), mkdir("own/sub", 0777), mkdir("blobs", 0777), mkdir("own2", 0777);
+	static const char *const files[] = {"own/data", "own/sub/data", "blobs/data", "own2/data",
+	                                    "secret"};
+	for (int i = 0; i < COUNT(files); i++)
+		write_file(files[i], "x", 1);
+	expect(dup2(open("secret", O_RDONLY), 9) == 9, "a descriptor");
+	Arena *arena = arena_new();
+	const char *own = format(arena, "%s/own", here), *blobs = format(arena, "%s/blobs", here);
+	for (int i = 0; i < COUNT(cases); i++) {
+		const char *name = cases[i].name;
+		expect(!cases[i].to || !symlink(cases[i].to, format(arena, "own/%s", name)), name);
+		expect(read_beneath("own", NULL, name) == cases[i].read, name);
+		expect(read_beneath(own, blobs, name) == cases[i].other,
+		       format(arena, "%s, of two", name));
+	}
+	expect(!symlink(format(arena, "%s/data", own), "own/whole"), "a link");
+	expect(read_beneath("own", NULL, "whole"), "an absolute link that stays");
+	expect(!symlink("../own2/data", "own/longer"), "a link");
+	expect(!read_beneath("own", NULL, "longer"), "a folder whose name begins the same");
+	arena_free(arena);
+}
+
+static void outputs(void)
+{
+	write_file("input", "x", 1);
+	int file = amos_input("input", 0);
+	expect(file >= 0 && amos_output_check("out") == AMOS_DONE, "another file");
+	expect(!symlink("input", "input_link") && !link("input", "input_twin"), "links");
+	expect(amos_output_check("input") == AMOS_INPUT, "an input");
+	expect(amos_output_check("./folder/../input") == AMOS_INPUT, "an input by another path");
+	expect(amos_output_check("input_link") == AMOS_INPUT, "an input by a link");
+	expect(amos_output_check("input_twin") == AMOS_INPUT, "an input by its other name");
+	expect(amos_output_check("/proc/self/exe") == AMOS_INPUT, "the program");
+	expect(amos_output_check("folder") == AMOS_INPUT, "a folder");
+	expect(amos_output_check("") == AMOS_INPUT, "no name");
+	expect(amos_output_check("/dev/null") == AMOS_DONE, "a device");
+	close(file);
+}
+
+int main(void)
+{
+	Arena *arena = arena_new();
+	const char *here = copy_string(arena, own_folder());
+	if (chdir(here))
+		return 1;
+	names();
+	permissions();
+	links();
+	sweeping();
+	beneath(here);
+	outputs();
+	arena_free(arena);
+	printf("%d checks, %d failed\n", checks, failures);
+	return failures != 0;
+}
