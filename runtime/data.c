@@ -6,6 +6,20 @@
 
 // ---- open and close -------------------------------------------------------------------
 
+// Masking is asked for by an option where a source masks.
+static int check_masks(const struct amos_data *data)
+{
+	bool masked = false;
+	for (int k = 0; k < data->sources.count; k++)
+		masked |= data->sources.at[k].masked;
+	if (masked || (data->mask < 0 && data->mask_token < 0))
+		return AMOS_DONE;
+	return amos_fail(AMOS_INPUT,
+	                 "--mask%s: which input has the labels? Wanted --data "
+	                 "LABELS='masked(SOURCE)' beside --data TOKENS=SOURCE",
+	                 data->mask >= 0 ? "" : "-token");
+}
+
 int amos_data_open(const struct amos_options *options, int exact, struct amos_data **to)
 {
 	*to = NULL;
@@ -28,6 +42,8 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	                    data->mask)
 	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: found 0, wanted a sample at least")
 	                       : amos_sources_open(&data->sources, &options->data);
+	if (!status)
+		status = check_masks(data);
 	if (status)
 		amos_data_close(data);
 	else

@@ -161,11 +161,6 @@ static int fit_masks(struct amos_data *data)
 			                 "nothing would be hidden",
 			                 labels->name);
 	}
-	if ((data->mask >= 0 || data->mask_token >= 0) && !masked)
-		return amos_fail(AMOS_INPUT,
-		                 "--mask%s: which input has the labels? Wanted --data "
-		                 "LABELS='masked(SOURCE)' beside --data TOKENS=SOURCE",
-		                 data->mask >= 0 ? "" : "-token");
 	if (masked && data->mask_token < 0)
 		return amos_fail(
 		    AMOS_INPUT,
