@@ -128,7 +128,11 @@ typedef struct Turns { // of a Loop or Scan
 	Ref unknown;     // it cannot be unrolled: whether this is true decides
 } Turns;
 
-static const int64_t ENDLESS = INT64_C(1) << 40, MOST_CHECKED = 1 << 16;
+static const int64_t ENDLESS = INT64_C(1) << 40;
+
+// What a loop carries behind what its file does: the number of the turn, and of the first index
+// that was out of range the number of its check, from 1, and itself; 0: none was.
+enum { TURN, WHICH, FOUND, OWN };
 
 // Loops run faster than what they are unrolled to, from the second trip on: weights get their
 // gradient once. Of few nodes they are unrolled all the same, for with the number of a turn known
@@ -160,9 +164,25 @@ static bool all_tensors(Turns *t, int n, const Value *v)
 	return !t->why;
 }
 
-// The outs of the body: whether to go on (where that is not certain), carried values, the number of
-// the next turn, stacked values, what checks of indices found. Answers whether the first is there.
-static bool add_results(Turns *t, Graph *body, const Checks *checks, Ref turn, const Value *out)
+// Of all turns the first index that was out of range, and of which check.
+static void add_found(Graph *body, const Checks *checks, Ref which, Ref found)
+{
+	Ref none = turn_number(body, 0);
+	for (int k = 0; k < checks->count; k++) {
+		Ref index = checks->at[k].index,
+		    first = put2(body, O_and, put2(body, O_eq, which, none),
+		                 put1(body, O_not, put2(body, O_eq, index, none)));
+		which = put3(body, O_select, first, turn_number(body, k + 1), which);
+		found = put3(body, O_select, first, index, found);
+	}
+	add_out(body, "which", which);
+	add_out(body, "found", found);
+}
+
+// The outs of the body: whether to go on (where that is not certain), carried values, of the file
+// and `own`, stacked values. Answers whether the first is there.
+static bool add_results(Turns *t, Graph *body, const Checks *checks, const Ref *own,
+                        const Value *out)
 {
 	bool until = false;
 	Ref on = t->loop ? as_ref(t->c, out[0]) : 0;
@@ -176,11 +196,10 @@ static bool add_results(Turns *t, Graph *body, const Checks *checks, Ref turn, c
 			return false;
 		add_out(body, "carried", x);
 	}
-	add_out(body, "turn", put2(body, O_add, turn, turn_number(body, 1)));
+	add_out(body, "turn", put2(body, O_add, own[TURN], turn_number(body, 1)));
+	add_found(body, checks, own[WHICH], own[FOUND]);
 	for (int k = 0; k < t->stacked; k++)
 		add_out(body, "stacked", as_ref(t->c, out[t->loop + t->carried + k]));
-	for (int k = 0; k < checks->count; k++)
-		add_out(body, "checked", checks->at[k].index);
 	return until;
 }
 
@@ -193,26 +212,28 @@ static Cycle body_once(Turns *t, Nest *f)
 	int troubles = r->troubles.count;
 	Value *in = NEWS(r->arena, Value, n + t->carried + t->scanned + 1),
 	      *out = NEWS(r->arena, Value, results + 1);
-	Ref first = turn_number(c->g, 0), *start = NEWS(r->arena, Ref, t->carried + 1);
+	Ref first = turn_number(c->g, 0), own[OWN], *start = NEWS(r->arena, Ref, t->carried + 1);
 	for (int k = 0; k < t->carried; k++)
 		start[k] = as_ref(c, t->start[k]);
 	open_nest(r, f);
 	for (int k = 0; k < t->carried; k++)
 		in[n++] =
 		    (Value){.ref = nest_slot(r, f, start[k], false), .onnx = t->start[k].onnx};
-	Ref turn = f->turn = nest_slot(r, f, first, false);
+	for (int k = 0; k < OWN; k++)
+		own[k] = nest_slot(r, f, first, false);
+	f->turn = own[TURN];
 	for (int k = 0; k < t->scanned; k++)
 		in[n++] = (Value){.ref = nest_slot(r, f, t->scan[k], true)};
 	if (t->loop) {
-		in[0].ref = turn;
+		in[0].ref = own[TURN];
 		in[1].ref = put_num(f->body, E_b8, 1);
 	}
 	lower_body(c, t->body, n, in, results, out);
-	Cycle cycle = {.trips = t->most, .carried = t->carried + 1, .scanned = t->scanned};
+	Cycle cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
 	if (r->troubles.count > troubles)
 		t->why = r->troubles.at[troubles];
 	else if (all_tensors(t, results, out))
-		cycle.until = add_results(t, f->body, &f->checks, turn, out);
+		cycle.until = add_results(t, f->body, &f->checks, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
 	r->troubles.count = troubles;
@@ -268,10 +289,6 @@ static bool keep_loop(Turns *t)
 		return false;
 	if (!t->why && t->loop)
 		count_turns(t, &cycle, &f);
-	if (t->most > MOST_CHECKED) { // there is no room for what each trip finds
-		f.body->outs.count -= f.checks.count;
-		f.checks.count = 0;
-	}
 	bool counted = cycle.until || t->most == ENDLESS || !is_const(c->g, t->limit);
 	if (!t->why && t->stacked && counted)
 		check_rows(t);
@@ -282,9 +299,13 @@ static bool keep_loop(Turns *t)
 	t->trips = counted ? trips : 0;
 	for (int k = 0; k < t->carried; k++)
 		t->last[k] = (Value){.ref = part[k]};
-	t->all = part + t->carried + 1;
-	for (int k = 0; k < f.checks.count; k++)
-		add_check(c->r, f.checks.at[k].text, t->all[t->stacked + k]);
+	t->all = part + t->carried + OWN;
+	for (int k = 0; k < f.checks.count; k++) {
+		const Ref *own = part + t->carried;
+		Ref is = put2(c->g, O_eq, own[WHICH], turn_number(c->g, k + 1));
+		add_check(c->r, f.checks.at[k].text,
+		          put3(c->g, O_select, is, own[FOUND], turn_number(c->g, 0)));
+	}
 	return true;
 }
 

@@ -183,3 +183,21 @@ indices (int64[3] at, int64[3, 2] pairs, int64[2, 2] each, int64[3] labels, bool
   some = Gather(table, last)
 }"""
 save(parser.parse_model(INDICES), "indices.onnx")
+
+# A loop without end of its own: sums rows of two tables, from one to the next, until `stop`.
+WALK = """<ir_version: 8, opset_import: ["": 17]>
+walk (int64 stop, int64 pace) => (float[2] sum)
+<float[4, 2] table = {0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4}, float[6, 2] other = {1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6},
+ int64 zero = {0}, int64 three = {3}, bool yes = {1}, float[2] none = {0, 0}>
+{
+  sum, last = Loop<body = body (int64 i, bool on, float[2] s, int64 j) => (bool go, float[2] t, int64 k) {
+    row = Gather(table, j)
+    m = Add(j, three)
+    beside = Gather(other, m)
+    both = Add(row, beside)
+    t = Add(s, both)
+    k = Add(j, pace)
+    go = Less(k, stop)
+  }>("", yes, none, zero)
+}"""
+save(parser.parse_model(WALK), "walk.onnx")
