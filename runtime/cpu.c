@@ -156,7 +156,8 @@ static int check_outs(const struct amos *m, const struct amos_entry *entry, char
 		const int64_t *index = (const int64_t *)outputs[i];
 		if (entry->outs[i].check && *index)
 			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
-			                 entry->outs[i].check, (long long)*index);
+			                 entry->outs[i].check,
+			                 (long long)(*index == INT64_MIN ? 0 : *index));
 	}
 	return AMOS_DONE;
 }

@@ -149,7 +149,7 @@ typedef struct Slot {
 // out, SHAPE_OF its name, tells what it is: i64[rank].
 #define SHAPE_OF "shape:"
 // An out CHECK_OF "node 'X' (Gather): index out of range; expected 0 to 4" is such an index, i64[];
-// 0: none is. The runtime fails with this message.
+// 0: none is; INT64_MIN stands for index 0. The runtime fails with this message.
 #define CHECK_OF "check:"
 typedef struct Out {
 	const char *name;

@@ -69,6 +69,26 @@ void add_check(Reader *r, const char *text, Ref found)
 	PUSH(r->arena, *checks, ((Check){text, found}));
 }
 
+// Those of operand `operand` that are `out`.
+static void check_out(Call *c, int operand, Ref index, Ref out, const char *expected)
+{
+	Graph *g = c->g;
+	Ref found = put3(g, O_select, out, index, put_num(g, E_i64, 0));
+	for (int a = 0; a < val(g, found)->shape.rank; a++) {
+		Ref count = count_along(c, operand, a);
+		found = count ? fill_behind(g, found, a, count, 0) : found;
+	}
+	add_check(c->r,
+	          format(c->r->arena, CHECK_OF "%s: index out of range; expected %s",
+	                 node_place(c->r->arena, c->node), expected),
+	          found);
+}
+
+static Ref outside(Graph *g, Ref index, Ref low, Ref high)
+{
+	return put2(g, O_or, put2(g, O_lt, index, low), put2(g, O_lt, high, index));
+}
+
 void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
                    const int64_t *ignore)
 {
@@ -76,22 +96,26 @@ void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
 	Limits is = limits_of(g, index);
 	if ((is.low >= (double)low && is.high <= (double)high) || low > high)
 		return;
-	Ref zero = put_num(g, E_i64, 0),
-	    out = put2(g, O_or, put2(g, O_lt, index, put_num(g, E_i64, (double)low)),
-	               put2(g, O_lt, put_num(g, E_i64, (double)high), index));
+	Ref out = outside(g, index, put_num(g, E_i64, (double)low), put_num(g, E_i64, (double)high));
 	if (ignore) {
 		Ref counts = put2(g, O_eq, index, put_num(g, E_i64, (double)*ignore));
 		out = put2(g, O_and, out, put1(g, O_not, counts));
 	}
-	Ref found = put3(g, O_select, out, index, zero);
-	for (int a = 0; a < val(g, found)->shape.rank; a++) {
-		Ref count = count_along(c, operand, a);
-		found = count ? fill_behind(g, found, a, count, 0) : found;
-	}
-	add_check(c->r,
-	          format(c->r->arena, CHECK_OF "%s: index out of range; expected %lld to %lld",
-	                 node_place(c->r->arena, c->node), (long long)low, (long long)high),
-	          found);
+	check_out(c, operand, index, out,
+	          format(c->r->arena, "%lld to %lld", (long long)low, (long long)high));
+}
+
+// Of an axis of which the data decide how many entries are there.
+static Ref wrap_counted(Call *c, Ref index, int64_t n, Ref count)
+{
+	Graph *g = c->g;
+	Ref zero = put_num(g, E_i64, 0), one = put_num(g, E_i64, 1);
+	Ref out = outside(g, index, put2(g, O_sub, zero, count), put2(g, O_sub, count, one)),
+	    none = put2(g, O_eq, index, zero); // out where there is no entry at all
+	check_out(c, 1, put3(g, O_select, none, put_num(g, E_i64, (double)INT64_MIN), index), out,
+	          "one of the entries that the data leave");
+	index = larger_of(g, from_end(g, index, count), zero);
+	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }
 
 Ref wrap_index(Call *c, Ref index, int axis)
@@ -100,13 +124,16 @@ Ref wrap_index(Call *c, Ref index, int axis)
 	int64_t n = val(g, c->in[0])->shape.dim[axis];
 	index = put_cast(g, index, E_i64);
 	const Val *v = val(g, index);
-	if (v->op == O_iota || limit_input(c->r, index, n))
+	if (v->op == O_iota)
 		return index;
-	bool counted = count_along(c, 0, axis) && limits_of(g, index).low < 0;
-	if (v->op != O_const || counted) {
+	if (count_along(c, 0, axis))
+		return wrap_counted(c, index, n, count_along(c, 0, axis));
+	if (limit_input(c->r, index, n))
+		return index;
+	if (v->op != O_const) {
 		check_indices(c, 1, index, -n, n - 1, NULL);
 		Ref zero = put_num(g, E_i64, 0), end = put_num(g, E_i64, (double)(n - 1));
-		index = from_end(g, index, length_along(c, 0, axis));
+		index = from_end(g, index, put_num(g, E_i64, (double)n));
 		return smaller_of(g, larger_of(g, index, zero), end);
 	}
 	int64_t count = count_of(&v->shape);

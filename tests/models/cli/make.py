@@ -201,3 +201,14 @@ walk (int64 stop, int64 pace) => (float[2] sum)
   }>("", yes, none, zero)
 }"""
 save(parser.parse_model(WALK), "walk.onnx")
+
+# Rows that the data choose, and an index into those.
+KEPT = """<ir_version: 8, opset_import: ["": 17]>
+kept (bool[4] keep, int64[2] at) => (float[2, 2] rows, float[2] second)
+<float[4, 2] table = {0.5, 1, 1.5, 2, 2.5, 3, 3.5, 4}, int64 one = {1}>
+{
+  some = Compress<axis = 0>(table, keep)
+  rows = Gather(some, at)
+  second = Gather(some, one)
+}"""
+save(parser.parse_model(KEPT), "kept.onnx")
