@@ -96,7 +96,8 @@ void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
 	Limits is = limits_of(g, index);
 	if ((is.low >= (double)low && is.high <= (double)high) || low > high)
 		return;
-	Ref out = outside(g, index, put_num(g, E_i64, (double)low), put_num(g, E_i64, (double)high));
+	Ref out =
+	    outside(g, index, put_num(g, E_i64, (double)low), put_num(g, E_i64, (double)high));
 	if (ignore) {
 		Ref counts = put2(g, O_eq, index, put_num(g, E_i64, (double)*ignore));
 		out = put2(g, O_and, out, put1(g, O_not, counts));
