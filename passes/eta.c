@@ -105,13 +105,20 @@ static void part(const Sweep *s, const Share *share, int slot, Eta *eta)
 	eta->parts = list;
 }
 
-static const char *question_of(const Share *share)
+static const char *scale_question(const Share *share)
 {
 	if (!share->role)
 		return "no output depends on it: 1?";
 	if (!(share->eta.value > 0) || !isfinite(share->eta.value))
 		return "its rule gives no positive number, for it meets only zeros: 1?";
 	return share->question;
+}
+
+// Also of what is not sure to be a parameter.
+static const char *question_of(const Sweep *s, int slot, const Share *share)
+{
+	const char *scale = scale_question(share), *role = s->g->slots.at[slot].why;
+	return scale && role ? format(s->arena, "%s %s", role, scale) : role ? role : scale;
 }
 
 static Eta eta_of(const Sweep *s, int slot, const Share *share)
@@ -123,7 +130,7 @@ static Eta eta_of(const Sweep *s, int slot, const Share *share)
 	           .demand = share->role ? share->demand : surd_one,
 	           .slot = slots_of(s, share, slot),
 	           .readout = share->readout,
-	           .question = question_of(share)};
+	           .question = question_of(s, slot, share)};
 	fans_of(s, share, slot, eta.fan_in, eta.fan_out);
 	eta.sure = !eta.question;
 	eta.formula = surd_text(s->arena, eta.eta, share->contracted);

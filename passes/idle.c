@@ -49,16 +49,16 @@ static const char *reason(Arena *arena, const Graph *loss, int slot)
 	return format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
 }
 
-Graph *idle_pass(Arena *arena, const Graph *loss, const Graph *gradients, Text *why)
+Graph *idle_pass(Arena *arena, const Graph *loss, const Graph *gradients, IdleList *list)
 {
 	Graph *g = graph_live(arena, gradients);
 	int kept = 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		Out out = g->outs.at[i];
 		bool idle = starts_with(out.name, "grad:") && is_zero(g, out.val);
+		int slot = idle ? find_slot(loss, out.name + 5) : -1;
 		if (idle)
-			say(why, "%s is not trained: %s\n", out.name + 5,
-			    reason(arena, loss, find_slot(g, out.name + 5)));
+			PUSH(arena, *list, ((Idle){slot, reason(arena, loss, slot)}));
 		else
 			g->outs.at[kept++] = out;
 	}

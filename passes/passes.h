@@ -38,8 +38,14 @@ Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
 // redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- idle.c: gradients without those that are zero whatever the data: `why`, a line a parameter
-Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, Text *why);
+// ---- idle.c: gradients without those that are zero whatever the data
+
+typedef struct Idle {
+	int slot; // of the loss's graph
+	const char *why;
+} Idle;
+typedef VEC(Idle) IdleList;
+Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, IdleList *);
 
 // ---- eta.c and the files of scale.h: the expected scale of every parameter, with reasons
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number

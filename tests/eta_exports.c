@@ -2,9 +2,10 @@
 // eta_exports FOLDER WANT...: NAME.want holds the scales wanted of the models FOLDER/NAME_*.onnx,
 // by both conventions:
 //   rows N GLOB                      how many parameters the files have
+//   asked N GLOB                     how many of them the reader asks about, else none
 //   range INPUT X                    what a person says of an input
 //   GLOB ETA [ETA by the authors']   of parameters; the first that matches counts
-// Every parameter must be wanted, be sure, and have the very scale.
+// Every parameter must be wanted, be sure unless the reader asks about it, and have the very scale.
 #include "files.h"
 #include "onnx.h"
 #include "passes.h"
@@ -20,7 +21,7 @@ typedef struct Line {
 } Line;
 
 typedef struct Want {
-	VEC(Line) lines, rows; // rows: their number as eta[0]
+	VEC(Line) lines, rows, asked; // rows, asked: their number as eta[0]
 	Wishes wishes;
 } Want;
 
@@ -42,12 +43,14 @@ static Want read_want(Arena *arena, const char *path)
 			PUSH(arena, want.wishes.range, said);
 			continue;
 		}
-		bool rows = !strcmp(word[0], "rows");
-		strcpy(line.pattern, word[rows ? 2 : 0]);
+		bool rows = !strcmp(word[0], "rows"), asked = !strcmp(word[0], "asked");
+		strcpy(line.pattern, word[rows || asked ? 2 : 0]);
 		strcpy(line.eta[0], word[1]);
 		strcpy(line.eta[1], word[n > 2 ? 2 : 1]);
 		if (rows)
 			PUSH(arena, want.rows, line);
+		else if (asked)
+			PUSH(arena, want.asked, line);
 		else
 			PUSH(arena, want.lines, line);
 	}
@@ -62,12 +65,21 @@ static const Line *line_for(const Line *lines, int n, const char *name)
 	fail(name, "nothing is wanted of it");
 }
 
-static void check_row(Arena *arena, const char *file, const char *name, const Eta *eta,
+static int asked_of(const Want *want, const char *file)
+{
+	for (int i = 0; i < want->asked.count; i++)
+		if (matches(want->asked.at[i].pattern, file))
+			return atoi(want->asked.at[i].eta[0]);
+	return 0;
+}
+
+static void check_row(Arena *arena, const char *file, const Slot *slot, const Eta *eta,
                       const char *wanted)
 {
+	const char *name = slot->name;
 	double x = book_number(arena, name, wanted);
 	checked++;
-	if (eta->sure && !eta->nparts && fabs(eta->eta.value - x) <= 1e-6 * x)
+	if (eta->sure == !slot->why && !eta->nparts && fabs(eta->eta.value - x) <= 1e-6 * x)
 		return;
 	failures++;
 	printf("FAILED %s: %s is %s%s, wanted %s\n", file, name, eta->formula,
@@ -84,18 +96,20 @@ static void check_model(const char *path, const Want *want, int convention)
 	Wishes wishes = want->wishes;
 	wishes.convention = convention ? "jestimator" : "paper";
 	const Eta *eta = eta_pass(arena, g, &wishes, NULL);
-	int rows = 0;
+	int rows = 0, asked = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
 		if (s->kind != S_param)
 			continue;
 		rows++;
-		check_row(arena, file, s->name, &eta[i],
+		asked += s->why != NULL;
+		check_row(arena, file, s, &eta[i],
 		          line_for(want->lines.at, want->lines.count, s->name)->eta[convention]);
 	}
-	if (rows != atoi(line_for(want->rows.at, want->rows.count, file)->eta[0])) {
+	if (rows != atoi(line_for(want->rows.at, want->rows.count, file)->eta[0]) ||
+	    asked != asked_of(want, file)) {
 		failures++;
-		printf("FAILED %s: %d parameters\n", file, rows);
+		printf("FAILED %s: %d parameters, %d asked about\n", file, rows, asked);
 	}
 	arena_free(arena);
 }

@@ -155,38 +155,59 @@ static int plan_rest(Command *command, struct amos_data *data, const Graph *like
 	return n;
 }
 
-static int count_lines(const Text *text)
+// Adds parameters without a gradient to what the model does not train.
+static void add_idle(Model *m, const Graph *loss, const IdleList *idle)
 {
-	int n = 0;
-	for (size_t i = 0; i < text->count; i++)
-		n += text->at[i] == '\n';
-	return n;
+	for (int i = 0; i < idle->count; i++) {
+		const Slot *s = &loss->slots.at[idle->at[i].slot];
+		Untrained one = {s->name, idle->at[i].why, s->type, s->shape};
+		PUSH(m->arena, m->untrained, one);
+	}
+	sort_untrained(m);
+}
+
+// One line, of how much training leaves as it is; --verbose: before it a line for each weight.
+static void tell_untrained(const Command *command, const Model *m)
+{
+	enum { FEW = 2 };
+	Text names = {.arena = command->arena};
+	int n = m->untrained.count;
+	for (int i = 0; i < n; i++) {
+		const Untrained *one = &m->untrained.at[i];
+		if (chosen(command, OPT_verbose))
+			say_progress(command, "%s is not trained: %s\n", one->name, one->why);
+		if (i < FEW)
+			say(&names, "%s%s (%s)", i ? ", " : "", one->name, one->why);
+	}
+	if (n > FEW)
+		say(&names, " and %d more (--verbose lists them)", n - FEW);
+	if (n)
+		say_progress(command, "%s of the weights are not trained: %s\n",
+		             percent_text(command->arena, untrained_percent(m)), names.at);
 }
 
 // Of the parameters that the loss gives any; none at all where the program `runs` the model too.
-static Graph *gradients(Command *command, const Graph *loss, bool runs)
+static Graph *gradients(Command *command, Model *model, const Graph *loss, bool runs)
 {
 	Arena *arena = command->arena;
-	Text why = {.arena = arena};
+	IdleList idle = {0};
 	Graph *all = grad_pass(arena, loss, wanted(command, loss));
-	Graph *g = idle_pass(arena, loss, all, &why);
-	int idle = count_lines(&why);
+	Graph *g = idle_pass(arena, loss, all, &idle);
 	if (all->outs.count == loss->outs.count && !runs)
 		fail(command->arguments.at[0],
 		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
 		     "inspect lists them");
-	if (idle && idle == all->outs.count - loss->outs.count)
+	Text why = {.arena = arena};
+	for (int i = 0; i < idle.count; i++)
+		say(&why, "%s is not trained: %s\n", loss->slots.at[idle.at[i].slot].name,
+		    idle.at[i].why);
+	if (idle.count && idle.count == all->outs.count - loss->outs.count)
 		fail(command->arguments.at[0],
 		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
 		     "export without what ends their gradients",
 		     why.at);
-	if (idle && chosen(command, OPT_verbose))
-		say_progress(command, "%s", why.at);
-	else if (idle)
-		say_progress(command,
-		             "%d parameter%s no gradient and %s not trained (--verbose tells "
-		             "why)\n",
-		             idle, idle == 1 ? " gets" : "s get", idle == 1 ? "is" : "are");
+	add_idle(model, loss, &idle);
+	tell_untrained(command, model);
 	return g;
 }
 
@@ -217,7 +238,7 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 		check(amos_data_enough(data));
 	Graph *loss = measured(command, t.model->graph);
 	Eta *eta = etas(command, loss, data, NULL);
-	Graph *grad = gradients(command, loss, weights);
+	Graph *grad = gradients(command, t.model, loss, weights);
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
 	const Graph *still = read_bound(command, data, false)->graph;

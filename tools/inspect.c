@@ -114,11 +114,12 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 		add_parameters(parameters, model,
 		               etas(command, with_loss(command, model->graph), NULL, NULL));
 	return json_pack(
-	    "{so sI sI ss? so so so so so so}", "model", json_text(command->arguments.at[0]),
+	    "{so sI sI ss? so so so so so so so}", "model", json_text(command->arguments.at[0]),
 	    "ir_version", (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset,
 	    "producer", listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
 	    parameters, "operators", operators_json(listed), "untrainable",
-	    untrainable_json(command->arena, listed, model, failure), "notes", notes);
+	    untrainable_json(command->arena, listed, model, failure), "not_trained",
+	    model ? untrained_json(model) : json_null(), "notes", notes);
 }
 
 static const char *shape_words(Command *command, const json_t *one)
@@ -165,6 +166,20 @@ static void print_parameter(Command *command, const json_t *one, int width)
 	printf("\n");
 }
 
+static void print_untrained(Command *command, const json_t *rest)
+{
+	size_t i;
+	json_t *one;
+	const json_t *list = json_object_get(rest, "weights");
+	if (json_array_size(list))
+		printf("not trained: %s of the weights\n",
+		       percent_text(command->arena,
+		                    json_number_value(json_object_get(rest, "percent"))));
+	json_array_foreach (list, i, one)
+		printf("  %-*s  %s  %s\n", widest_name(list), text_at(one, "name"),
+		       shape_words(command, one), text_at(one, "why"));
+}
+
 static void print_model(Command *command, const json_t *all)
 {
 	size_t i;
@@ -186,6 +201,7 @@ static void print_model(Command *command, const json_t *all)
 	int width = widest_name(json_object_get(all, "parameters"));
 	json_array_foreach (json_object_get(all, "parameters"), i, one)
 		print_parameter(command, one, width);
+	print_untrained(command, json_object_get(all, "not_trained"));
 	printf("operators\n");
 	json_array_foreach (json_object_get(all, "operators"), i, one)
 		printf("  %-40s %5lld  %s\n", text_at(one, "op"),

@@ -67,6 +67,31 @@ json_t *number_json(double x)
 	return isfinite(x) ? json_real(x) : json_null();
 }
 
+double untrained_percent(const Model *m)
+{
+	double all = (double)m->weights, rest = 0;
+	for (int i = 0; i < m->untrained.count; i++)
+		rest += (double)count_of(&m->untrained.at[i].shape);
+	return rest ? fmin(100 * rest / all, 100) : 0;
+}
+
+const char *percent_text(Arena *arena, double x)
+{
+	return x > 0 && x < 0.1 ? "less than 0.1 %" : format(arena, "%.3g %%", x);
+}
+
+json_t *untrained_json(const Model *m)
+{
+	json_t *list = json_array();
+	for (int i = 0; i < m->untrained.count; i++) {
+		const Untrained *one = &m->untrained.at[i];
+		json_array_append_new(list, json_pack("{ss ss so ss}", "name", one->name, "type",
+		                                      elems[one->type].name, "shape",
+		                                      shape_json(&one->shape), "why", one->why));
+	}
+	return json_pack("{so so}", "percent", json_real(untrained_percent(m)), "weights", list);
+}
+
 void say_progress(const Command *command, const char *fmt, ...)
 {
 	if (chosen(command, OPT_quiet))

@@ -239,10 +239,11 @@ Report make_report(Command *command, const char *path)
 	report.graph = g;
 	for (int i = 0; i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
-	report.json = json_pack("{so so so so so so}", "model", json_text(path), "params", params,
-	                        "unresolved", unresolved, "inputs",
+	report.json = json_pack("{so so so so so so so}", "model", json_text(path), "params",
+	                        params, "unresolved", unresolved, "inputs",
 	                        inputs_json(command, data, g, &report.scales), "memory",
-	                        memory_json(command->arena, g, eta), "notes", notes);
+	                        memory_json(command->arena, g, eta), "not_trained",
+	                        untrained_json(model), "notes", notes);
 	close_later(command, close_json, report.json);
 	return report;
 }

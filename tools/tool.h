@@ -173,6 +173,9 @@ json_t *shape_json(const Shape *);
 json_t *readers_json(const Graph *, int slot);
 const char *text_at(const json_t *object, const char *key); // "" where there is none
 json_t *number_json(double);                                // null where it is not finite
+double untrained_percent(const Model *);                    // of the elements of all weights
+const char *percent_text(Arena *, double);
+json_t *untrained_json(const Model *); // {"percent", "weights": [{"name", "type", "shape", "why"}]}
 void say_progress(const Command *, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));     // stderr; not when quiet
 const char *bytes_text(Arena *, double bytes); // 3.2 MiB

@@ -156,14 +156,15 @@ static json_t *best_json(const struct amos_held *best)
 	                 number_json(best->loss), "eval_accuracy", number_json(best->accuracy));
 }
 
-static void print_result(const Command *command, const struct amos_result *r, const char *folder,
-                         const char *trained, bool last)
+static void print_result(const Command *command, const Model *model, const struct amos_result *r,
+                         const char *folder, const char *trained, bool last)
 {
 	if (chosen(command, OPT_json))
 		print_json(json_pack(
-		    "{so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
-		    json_text(trained), "step", (json_int_t)r->step, "loss", number_json(r->loss),
-		    "accuracy", number_json(r->accuracy), "eval_loss", number_json(r->eval_loss),
+		    "{so so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
+		    json_text(trained), "not_trained", untrained_json(model), "step",
+		    (json_int_t)r->step, "loss", number_json(r->loss), "accuracy",
+		    number_json(r->accuracy), "eval_loss", number_json(r->eval_loss),
 		    "eval_accuracy", number_json(r->eval_accuracy), "best", best_json(&r->best),
 		    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
 		    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds,
@@ -233,7 +234,7 @@ void verb_train(Command *command)
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
 	write_trained(command, &t, open, &result, folder, trained, last);
-	print_result(command, &result, folder, trained, last);
+	print_result(command, t.model, &result, folder, trained, last);
 	char why[256];
 	if (isfinite(result.constant.loss))
 		warn(command->arguments.at[0], "%s",

@@ -139,7 +139,8 @@ typedef struct Slot {
 	Elem type; // as the graph reads it (weights of other float types are widened to f32)
 	Shape shape;
 	const void *init;  // row major, of `type`; NULL: zeros (inputs: none)
-	const char *why;   // frozen, buffer: why it is not trained
+	const char *why;   // frozen, buffer: why it is not trained; param: why a person should say
+	                   // whether it is; NULL: no reason
 	int64_t limit;     // labels, indices: data lie in [0, limit); 0: none is known
 	int64_t ignore;    // labels that do not count (-100); 0: none
 	struct View *view; // onnx floor: how the parameter lies in its initializer

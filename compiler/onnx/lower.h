@@ -103,19 +103,32 @@ size_t check_nesting(const char *where, Bytes model);
 
 // ---- what a file is read with: names and values ---------------------------------------
 
+typedef enum Trait { // that numbers show
+	T_hides,     // some hide scores from a softmax
+	T_two,       // no more than two different ones
+	T_sines,     // pairs of sines and cosines
+	T_regular,   // straight lines along an axis
+	T_fourier,   // a Fourier transform
+	T_bank,      // mostly zeros, none negative
+	TRAITS,
+} Trait;
+
 typedef struct Weight { // an initializer, or a Constant of weight size
 	const TensorProto *proto;
 	const char *name;
 	Elem type; // as the graph reads it
 	Shape shape;
-	const void *data;      // NULL until read
-	const char *alias;     // the Identity's result that it is read through
-	struct Weight *origin; // itself, or the one that it is an alias of
-	int uses;              // operands of the main graph that name it
-	bool inner;            // of the graph of a loop or branch
-	bool table, matrix;    // one of these is gathered from, or a factor of a product
-	int slot;              // of its first use as a parameter; -1: none yet
-	Ref ref;               // as a constant
+	const void *data;          // NULL until read
+	const char *alias;         // the Identity's result that it is read through
+	struct Weight *origin;     // itself, or the one that it is an alias of
+	int uses;                  // operands of the main graph that name it
+	bool inner;                // of the graph of a loop or branch
+	bool trained;              // a parameter, or statistics, of some use lies in it
+	const char *why;           // of a use that is not trained; NULL: there is none
+	bool table, matrix;        // one of these is gathered from, or a factor of a product
+	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
+	int slot;                  // of its first use as a parameter; -1: none yet
+	Ref ref;                   // as a constant
 } Weight;
 
 // What a weight holds of a parameter: itself, its transpose, or 1 - it.
@@ -295,6 +308,7 @@ Ref put_stack(Call *, int n, const Ref *, int axis);
 
 void read_roles(Reader *); // gathers what the decisions need
 void note_roles(Reader *); // says what was decided
+void list_untrained(Reader *);
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
 Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
@@ -313,8 +327,10 @@ int wide_axes(const Shape *);       // how many are longer than 1
 // Of weight w called `name`, as node `c`'s operand `k`; NULL: it is a parameter.
 const char *reason_not_trained(Reader *, Weight *w, const Call *c, int k, const char *name);
 extern const char running_statistics[], computed_table[]; // two of the reasons
-bool is_statistic(const NodeProto *, int operand);        // of a BatchNormalization
-bool is_number_operand(const char *op, int operand);      // a scale, a zero point, a bound
+// Why a person should say whether it is one, though it is trained; NULL: they need not.
+const char *reason_to_ask(Reader *, Weight *w, const Call *c, int k, const char *name);
+bool is_statistic(const NodeProto *, int operand);   // of a BatchNormalization
+bool is_number_operand(const char *op, int operand); // a scale, a zero point, a bound
 // What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
 int users_choice(const Reader *, const char *name, const char *file);
 void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
@@ -338,6 +354,14 @@ const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
+typedef struct Use {                        // of a value as a node's operand
+	const NodeProto *node;
+	int operand;
+} Use;
+Use use_behind(const Reader *, const NodeProto *, int operand); // behind moves and casts
+// Are the node's results, or sums that they are terms of, scores of attention: does a softmax
+// follow?
+bool is_scored(const Reader *, const NodeProto *);
 
 // ---- format.c: values of a graph ------------------------------------------------------
 

@@ -205,6 +205,51 @@ bool is_fused(const NodeProto *node)
 	return rule && strstr(rule, "FuseBatchNorm");
 }
 
+static bool is_one_of(const char *op, int n, const char *const *ops)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(op, ops[i]))
+			return true;
+	return false;
+}
+
+static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
+{
+	return node->n_output ? unpack_pointer(r->metadata->readers, node->output[0]) : NULL;
+}
+
+Use use_behind(const Reader *r, const NodeProto *node, int operand)
+{
+	static const char *const views[] = {"Reshape", "Transpose", "Unsqueeze",
+	                                    "Squeeze", "Expand",    "Identity",
+	                                    "Cast",    "Slice",     "Flatten"};
+	Use use = {node, operand};
+	const NodeProto *next;
+	while (use.node && !use.operand && is_one_of(use.node->op_type, COUNT(views), views) &&
+	       (next = reader_of(r, use.node))) {
+		use.operand = (int)next->n_input - 1;
+		while (use.operand && strcmp(next->input[use.operand], use.node->output[0]))
+			use.operand--;
+		use.node = next;
+	}
+	return use;
+}
+
+// Through sums with masks, moves and casts.
+bool is_scored(const Reader *r, const NodeProto *node)
+{
+	static const char *const through[] = {"Add", "Reshape", "Cast",    "Where",
+	                                      "Max", "Clip",    "Dropout", "Identity"};
+	enum { FAR = 8 };
+	for (int steps = 0; node && steps < FAR; steps++) {
+		if (!strcmp(node->op_type, "Softmax"))
+			return true;
+		node =
+		    is_one_of(node->op_type, COUNT(through), through) ? reader_of(r, node) : NULL;
+	}
+	return false;
+}
+
 typedef enum Part { P_unclear, P_weight, P_bias } Part;
 
 // What an operand is to its operator.

@@ -73,6 +73,12 @@ typedef struct OpCount {
 	const char *trouble; // why it cannot be trained; NULL: it can
 } OpCount;
 
+typedef struct Untrained { // a weight that training leaves as it is
+	const char *name, *why;
+	Elem type;
+	Shape shape;
+} Untrained;
+
 typedef struct Model {
 	Arena *arena;
 	const char *path;
@@ -83,9 +89,11 @@ typedef struct Model {
 	VEC(Input) outputs;
 	VEC(OpCount) ops;
 	VEC(const char *)
-	notes;               // decisions a person should know: ties, splits, folded, exporter bugs
-	struct File *file;   // the bytes, for write-back
-	const char *doubles; // where the file first computes in double; NULL: nowhere
+	notes; // decisions a person should know: ties, splits, folded, exporter bugs
+	VEC(Untrained) untrained; // the largest first; neither single numbers nor statistics
+	int64_t weights;          // elements of all initializers of floats but single numbers
+	struct File *file;        // the bytes, for write-back
+	const char *doubles;      // where the file first computes in double; NULL: nowhere
 } Model;
 
 typedef VEC(Known) KnownList;
@@ -95,6 +103,7 @@ KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);
+void sort_untrained(Model *); // the largest first
 // Of the file's bytes and the first values of its slots, wherever these are stored.
 uint64_t model_hash(const Model *);
 // The file with trained numbers in it. `bytes(context, slot)` answers the slot's values in its

@@ -307,6 +307,7 @@ static bool lower_model(Reader *r)
 	settle_troubles(r);
 	mark_used(r);
 	note_roles(r);
+	list_untrained(r);
 	r->model->graph = graph_live(r->arena, r->g);
 	return true;
 }

@@ -3,6 +3,7 @@
 // several slots for one initializer where the exporter merged parameters that were equal, one slot
 // for two where it copied a tied one. Keeps: every such decision is in Model.notes.
 #include "ops/ops.h"
+#include <stdlib.h>
 #include <string.h>
 
 const void *weight_data(Reader *r, Weight *w)
@@ -126,6 +127,8 @@ void read_roles(Reader *r)
 static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto *node, int operand)
 {
 	View *v = NEW(r->arena, View);
+	if (w)
+		w->origin->trained |= r->g->slots.at[slot].kind != S_frozen;
 	*v = (View){.weight = w,
 	            .copy = copy,
 	            .node = node,
@@ -221,7 +224,8 @@ static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k
 
 // A name that another initializer has too is the same parameter where the values agree, else
 // another one.
-static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name)
+static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
+                     const char *ask)
 {
 	int slot = named_slot(r, name);
 	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
@@ -240,8 +244,10 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 	Ref complement = slot < 0 ? through_complement(r, w, node, k) : 0;
 	if (complement)
 		return complement;
-	if (slot < 0)
+	if (slot < 0) {
 		slot = make_slot(r, weight_slot(r, w, name));
+		r->g->slots.at[slot].why = ask;
+	}
 	if (w->slot < 0)
 		w->slot = slot;
 	add_home(r, slot, w, COPY_SAME, node, k);
@@ -310,7 +316,9 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	if (frozen)
 		why = "--freeze";
 	if ((choice == 1 && !w->inner) || !why)
-		return param_ref(r, w, node, k, name);
+		return param_ref(r, w, node, k, name,
+		                 choice == 1 ? NULL : reason_to_ask(r, w, main, k, name));
+	w->origin->why = why;
 	if (c && choice != 0 && !w->inner && is_statistic(c->node, k))
 		return statistics_ref(r, w, name, node, k);
 	if (frozen || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
@@ -369,8 +377,9 @@ static void note_fused(Reader *r)
 	int fused = 0;
 	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
 		const NodeProto *n = r->proto->graph->node[i];
-		bool renamed = !strcmp(n->op_type, "Conv") && n->n_input > 1 &&
-		               starts_with(n->input[1], "onnx::Conv_");
+		bool renamed = !strcmp(n->op_type, "Conv") && n->n_input > 2 &&
+		               starts_with(n->input[1], "onnx::Conv_") &&
+		               starts_with(n->input[2], "onnx::Conv_");
 		fused += renamed || is_fused(n);
 	}
 	if (fused)
@@ -380,6 +389,40 @@ static void note_fused(Reader *r)
 		     "it; export in training mode with optimize=False (older: "
 		     "do_constant_folding=False)",
 		     fused);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+	const Untrained *one = a, *other = b;
+	int64_t x = count_of(&one->shape), y = count_of(&other->shape);
+	return x == y ? strcmp(one->name, other->name) : x < y ? 1 : -1;
+}
+
+void sort_untrained(Model *m)
+{
+	if (m->untrained.count)
+		qsort(m->untrained.at, (size_t)m->untrained.count, sizeof *m->untrained.at,
+		      larger_first);
+}
+
+void list_untrained(Reader *r)
+{
+	Model *m = r->model;
+	Table *seen = table_new(r->arena); // the graph of a loop is lowered more than once
+	for (int i = 0; i < r->weights.count; i++) {
+		const Weight *w = r->weights.at[i];
+		uint64_t *known = table_cell(seen, &w->proto, sizeof w->proto);
+		if (*known || !is_float(w->type) || (!w->trained && count_of(&w->shape) < 2))
+			continue;
+		*known = true;
+		m->weights += count_of(&w->shape);
+		Untrained one = {w->slot < 0 ? w->name : r->g->slots.at[w->slot].name,
+		                 w->why ? w->why : "no operator reads it as a weight", w->type,
+		                 w->shape};
+		if (!w->trained)
+			PUSH(r->arena, m->untrained, one);
+	}
+	sort_untrained(m);
 }
 
 // One note for each initializer that several parameters share, and one for all that were renamed.

@@ -142,6 +142,29 @@ def information(path, kind):
     onnx.save(model, path)
 
 
+def tables(path):
+    """Attention with every kind of table that an exporter computes, one of them learned; none has a name."""
+    n, d = 6, 8
+    at, column = np.arange(n)[:, None], np.arange(d)[None]
+    turns = at / 10 ** (column % 4)
+    wave = np.where(column < 4, np.sin(turns), np.cos(turns))
+    causal, windows = np.triu(np.full((n, n), -1e9), 1), np.where((at < 3) == (at.T < 3), 0, -100)
+    tables = {'Add_20': wave, 'Add_21': 0.5 * at + column, 'Mul_22': np.cos(turns), 'Add_23': causal, 'Add_24': windows,
+              'Add_25': -0.5 * abs(at - at.T)}
+    draw.seed(9)
+    weights = [numpy_helper.from_array(t[None].astype(np.float32), f'onnx::{k}') for k, t in tables.items()]
+    weights += [weight('onnx::Add_26', 1, n, n), weight('onnx::MatMul_27', d, 3)]
+    nodes = [helper.make_node(op, names.split(), [out], node) for op, names, out, node in [
+        ('Add', 'x onnx::Add_20', 'a', '/embed/Add'), ('Add', 'a onnx::Add_21', 'b', '/embed/Add_1'),
+        ('Mul', 'b onnx::Mul_22', 'q', '/attention/Mul'), ('Transpose', 'b', 'k', '/attention/Transpose'),
+        ('MatMul', 'q k', 's0', '/attention/MatMul'), ('Add', 's0 onnx::Add_23', 's1', '/attention/Add'),
+        ('Add', 's1 onnx::Add_24', 's2', '/attention/Add_1'), ('Add', 's2 onnx::Add_25', 's3', '/attention/Add_2'),
+        ('Add', 's3 onnx::Add_26', 's4', '/attention/Add_3'), ('Softmax', 's4', 'p', '/attention/Softmax'),
+        ('MatMul', 'p b', 'c', '/attention/MatMul_1'), ('MatMul', 'c onnx::MatMul_27', 'y', '/head/MatMul')]]
+    nodes[3].attribute.append(helper.make_attribute('perm', [0, 2, 1]))
+    save(path, 17, nodes, [value('x', 'batch', n, d)], [value('y', 'batch', n, 3)], weights, producer_name='pytorch')
+
+
 norms('norms_old.onnx', 13, 5)
 norms('norms_new.onnx', 17, 3, training_mode=1)
 norms('norms_eval.onnx', 17, 1)
@@ -149,6 +172,7 @@ norms('norms_merged.onnx', 17, 1)
 for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'none'):
     drops(f'drops_{form}.onnx', form)
 block('block.onnx')
+tables('folded_tables.onnx')
 for kind in ('gradient', 'plain', 'unclear', 'turns'):
     information(f'information_{kind}.onnx', kind)
 
