@@ -47,10 +47,9 @@ static void choose_clip(Opt *opt, Text *said)
 // of batches, to nothing at MANY. docs/optimizer.md says why, and what was measured.
 static const double MANY = 100000;  // N from which on Algorithm 1 is exact
 static const double PRIOR = 2000;   // batches that xi counts on top of N
-static const double LITTLE = 50;    // batches that decay counts on top of N
-static const double REACH = 1.5;    // steps go by so many times the RMS of a variable
+static const double LITTLE = 100;   // batches that decay counts on top of N
+static const double REACH = 2;      // steps go by so many times the RMS of a variable
 static const double LEAST = 0.07;   // and by this part of its eta at least
-static const double FORGET = 0.005; // 1 - beta at most
 static const double WARMUP = 50;    // steps
 
 // Where N is between 0 and MANY.
@@ -79,9 +78,8 @@ static void amos_defaults(Opt *opt, Text *said)
 		    format(said->arena, "1 / sqrt(N%s), N = %.6g independent batches in the data",
 		           small ? format(said->arena, " + %g", PRIOR) : "", n);
 	choose(said, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
-	double most = small ? FORGET : 0.05, forget = round_number(MIN(MAX(opt->xi, 0.001), most));
-	choose(said, "beta", &opt->beta, 1 - forget,
-	       format(said->arena, "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to %g", most));
+	choose(said, "beta", &opt->beta, 1 - round_number(MIN(MAX(opt->xi, 0.001), 0.05)),
+	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
 	choose(said, "momentum", &opt->momentum, 0.9, "the authors'");
 	double usual = 5 / (1 - opt->beta);
 	choose(said, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),

@@ -198,9 +198,9 @@ static void test_rules(void)
 	opt.batches = 1303;
 	opt_defaults(arena, &opt);
 	close_to("xi", opt.xi, 1 / sqrt(1303 + 2000));
-	close_to("beta", opt.beta, 0.995);
+	close_to("beta", opt.beta, 0.98);
 	close_to("momentum", opt.momentum, 0.9);
-	close_to("warm-up", opt.warmup, 62);
+	close_to("warm-up", opt.warmup, 53);
 	close_to("clip", opt.clip, 1 / sqrt(768));
 	hold("what was chosen is said",
 	     strstr(opt.chosen, "xi 0.0174: 1 / sqrt(N + 2000)") != NULL);
