@@ -338,7 +338,7 @@ void check_choices(Reader *); // troubles about patterns of --freeze and --train
 // ---- names.c: what parameters are called ----------------------------------------------
 
 typedef struct Leaves { // of a tensor that the exporter computed
-	int count, parameters;
+	int count, parameters, buffers;
 	const char *name; // the parameters' names joined by +
 } Leaves;
 

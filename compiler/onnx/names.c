@@ -165,6 +165,7 @@ Leaves leaves_of(const Reader *r, const Weight *w)
 	while (at && (leaf = next_leaf(r->arena, &at))) {
 		const Target *t = target_named(r->metadata, leaf);
 		found.count++;
+		found.buffers += t && !t->parameter;
 		if (t && t->parameter) {
 			found.parameters++;
 			found.name =

@@ -340,14 +340,15 @@ static bool is_recurrent(const char *op)
 }
 
 // Folded from a parameter: is it more than the parameter in another shape? Tables that are not
-// contracted, products of several parameters, and single numbers are.
+// contracted, products of several parameters or with buffers, and single numbers are.
 static bool is_computed(const Weight *w, const Leaves *leaves, const NodeProto *node,
                         const char *name)
 {
 	if (!leaves->name || strcmp(leaves->name, name))
 		return false;
 	bool table = wide_axes(&w->shape) > 1 && node && !is_contraction(node->op_type);
-	return !w->shape.rank || leaves->parameters > 1 || (leaves->count > 1 && table);
+	return !w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
+	       (leaves->count > 1 && table);
 }
 
 static const char *signature_reason(Reader *r, Weight *w, Use use, const char *name)

@@ -10,9 +10,8 @@ from torch.nn.utils import parametrizations
 
 class Tcn(nn.Module):
     """A temporal convolutional network, weight-normalized as its authors have it."""
-    def __init__(self):
+    def __init__(self, norm=parametrizations.weight_norm):
         super().__init__()
-        norm = parametrizations.weight_norm
         self.conv1, self.conv2 = norm(nn.Conv1d(4, 8, 3, padding=2)), norm(nn.Conv1d(8, 8, 3, padding=4, dilation=2))
         self.down, self.out = nn.Conv1d(4, 8, 1), nn.Linear(8, 3)
 
@@ -99,3 +98,4 @@ for export in (export_script, export_dynamo):
     export("tcn", Tcn(), torch.randn(2, 4, 9))
     export("beit", Beit(), torch.randn(2, 9, 4))
     export("sound", Sound(), torch.randn(2, 2, 64))
+export_dynamo("spectral", Tcn(parametrizations.spectral_norm), torch.randn(2, 4, 9))
