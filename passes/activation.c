@@ -15,36 +15,53 @@ static bool spreads(const Sweep *s, Ref r)
 	return v->op == O_dot || v->op == O_norm || v->op == O_slot;
 }
 
+// More operations are a computation of its own: nothing is known of the data behind it. So what is
+// measured of one value is bounded.
+enum { OPERATIONS = 64 };
+
+// The one signal that element-wise v is a function of; 0: none. *operations: those of what v reads.
+static Ref root_of(const Sweep *s, const Val *v, int *operations)
+{
+	Ref root = 0;
+	double number;
+	for (int k = 0; k < v->nin; k++) {
+		Ref x = s->root[v->in[k]];
+		if (const_num(s->g, v->in[k], &number))
+			continue;
+		if (root && x != root)
+			return 0;
+		root = x;
+		*operations += s->operations[v->in[k]];
+	}
+	return root;
+}
+
 void find_roots(Sweep *s)
 {
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
 		bool map = prims[v->op].cls == C_map || v->op == O_act;
-		Ref root = 0;
-		double number;
-		for (int k = 0; k < v->nin && map; k++) {
-			Ref x = s->root[v->in[k]];
-			if (const_num(s->g, v->in[k], &number) || x == root)
-				continue;
-			map = !root;
-			root = x;
-		}
-		s->root[r] = map && root && is(s, root, SIGNAL) ? root : r;
+		int operations = 1;
+		Ref root = map ? root_of(s, v, &operations) : 0;
+		bool one = root && is(s, root, SIGNAL) && operations <= OPERATIONS;
+		s->root[r] = one ? root : r;
+		s->operations[r] = one ? operations : 0;
 	}
 }
 
-static Ref copied(const Sweep *s, Graph *to, Ref r, Ref *now)
+// r of `s` in `to`, where its root is x.
+static Ref copied(const Sweep *s, Graph *to, Ref r, Ref root, Ref x)
 {
 	const Val *v = val(s->g, r);
 	double number;
-	if (now[r])
-		return now[r];
+	if (r == root)
+		return x;
 	if (const_num(s->g, r, &number))
 		return put_num(to, v->type, number);
-	Ref in[8];
+	Ref in[3];
 	for (int k = 0; k < v->nin && k < COUNT(in); k++)
-		in[k] = copied(s, to, v->in[k], now);
-	return now[r] = put_as(to, v, in);
+		in[k] = copied(s, to, v->in[k], root, x);
+	return put_as(to, v, in);
 }
 
 // The root mean square of r where its root is normal; not finite: it cannot be told.
@@ -52,15 +69,14 @@ static double measured(const Sweep *s, Ref r)
 {
 	enum { POINTS = 241 };
 	Arena *arena = arena_new();
-	Ref root = s->root[r], *now = NEWS(arena, Ref, r + 1);
+	Ref root = s->root[r];
 	Graph *g = graph_new(arena, "", NULL);
 	Shape line = shape_of(1, (int64_t[]){POINTS});
 	float x[POINTS];
 	for (int i = 0; i < POINTS; i++)
 		x[i] = (float)(s->range[root].value * (i - POINTS / 2) * 0.05);
 	Slot slot = {.name = "x", .kind = S_input, .type = E_f32, .shape = line};
-	now[root] = put_slot(g, add_slot(g, slot));
-	Ref y = copied(s, g, r, now);
+	Ref y = copied(s, g, r, root, put_slot(g, add_slot(g, slot)));
 	add_out(g, "y", y);
 	Array in = array_from(arena, E_f32, &line, x), out = eval_graph(arena, g, &in)[y];
 	double sum = 0, all = 0;

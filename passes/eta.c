@@ -180,6 +180,7 @@ Eta *eta_pass(Arena *arena, const Graph *given, const Wishes *wishes, Scales *sc
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.coarse = NEWS(arena, const char *, g->nval);
 	s.root = NEWS(arena, Ref, g->nval);
+	s.operations = NEWS(arena, int, g->nval);
 	s.guess = NEWS(arena, Ref, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
 	s.asker = NEWS(arena, Ref, g->nval);

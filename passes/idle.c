@@ -45,7 +45,7 @@ static const char *reason(Arena *arena, const Graph *loss, int slot)
 		return "the loss does not depend on it";
 	if (!end)
 		return "what the loss takes from it is multiplied by 0";
-	const Node *node = &loss->nodes.at[val(loss, end)->from];
+	const Node *node = &loss->nodes->list.at[val(loss, end)->from];
 	return format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
 }
 

@@ -77,35 +77,40 @@ static bool sliced(const Val *v, const Shape *from, Layout *out)
 	return true;
 }
 
-// The operand of v that leads to `root`; -1: none does.
-static int toward(const bool *on, const Val *v)
+typedef struct Path {
+	Ref root;
+	bool *on; // by Ref - root: computed from it
+} Path;
+
+// The operand of v that leads to the path's root; -1: none does.
+static int toward(const Path *p, const Val *v)
 {
 	for (int k = 0; k < v->nin; k++)
-		if (on[v->in[k]])
+		if (v->in[k] >= p->root && p->on[v->in[k] - p->root])
 			return k;
 	return -1;
 }
 
-// on[r]: computed from `root`, up to `top`.
-static bool *path_of(const Sweep *s, Ref root, Ref top)
+static Path path_of(const Sweep *s, Ref root, Ref top)
 {
-	bool *on = NEWS(s->arena, bool, top + 1);
-	on[root] = true;
+	Path p = {root, NEWS(s->arena, bool, top - root + 1)};
+	p.on[0] = true;
 	for (Ref r = root + 1; r <= top; r++)
-		on[r] = toward(on, val(s->g, r)) >= 0;
-	return on;
+		p.on[r - root] = toward(&p, val(s->g, r)) >= 0;
+	return p;
 }
 
-static bool layout_of(const Sweep *s, Ref r, Ref root, const bool *on, Layout *out)
+static bool layout_on(const Sweep *s, Ref r, const Path *path, int steps, Layout *out)
 {
+	enum { STEPS = 256 };
 	const Val *v = val(s->g, r);
-	int k = toward(on, v);
+	int k = toward(path, v);
 	Layout in;
-	if (r == root) {
+	if (r == path->root) {
 		*out = whole(&v->shape);
 		return true;
 	}
-	if (k < 0 || !layout_of(s, v->in[k], root, on, &in))
+	if (k < 0 || steps == STEPS || !layout_on(s, v->in[k], path, steps + 1, &in))
 		return false;
 	const Shape *from = &val(s->g, v->in[k])->shape;
 	*out = in;
@@ -125,12 +130,17 @@ static bool layout_of(const Sweep *s, Ref r, Ref root, const bool *on, Layout *o
 	}
 }
 
+static bool layout_of(const Sweep *s, Ref r, Ref root, Layout *out)
+{
+	Path path = path_of(s, root, r);
+	return layout_on(s, r, &path, 0, out);
+}
+
 // The layout of the variable that a signal meets, over the axes of the parameter.
 static bool operand_layout(const Sweep *s, const Share *share, int slot, Layout *out)
 {
 	Ref root = slot_ref(s->g, slot);
-	return root && root <= share->operand &&
-	       layout_of(s, share->operand, root, path_of(s, root, share->operand), out);
+	return root && root <= share->operand && layout_of(s, share->operand, root, out);
 }
 
 // ---- slots ----------------------------------------------------------------------------
@@ -206,7 +216,7 @@ static bool find_cut(const Sweep *s, Ref slice, Ref dot, Cut *cut)
 	const Val *v = val(s->g, slice), *x = val(s->g, v->in[0]);
 	Layout layout;
 	int axis = cut_axis(v, &x->shape);
-	if (axis < 0 || !layout_of(s, v->in[0], dot, path_of(s, dot, v->in[0]), &layout))
+	if (axis < 0 || !layout_of(s, v->in[0], dot, &layout))
 		return false;
 	const Part *part = &layout.part[axis][0];
 	*cut = (Cut){slice, part->stride, part->extent, v->attr->i[3 * axis], v->shape.dim[axis]};

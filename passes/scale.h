@@ -70,6 +70,7 @@ typedef struct Sweep {
 	Surd *range, *demand;
 	const char **coarse; // what the range does not count, where something is known
 	Ref *root;           // of an element-wise function of one signal: the signal; else itself
+	int *operations;     // between it and its root
 	Ref *guess;          // the value whose range, measured, set the range; 0: rules did
 	Ref *source;         // the value that set the range
 	Ref *asker;          // the value that set the demand; 0: nobody asks

@@ -11,7 +11,7 @@ static void check_bound(const Graph *g, const Cycle *c)
 	static const char trouble[] =
 	    "its gradient keeps values of each turn, and nothing bounds how often it turns: give "
 	    "it a trip count that is a constant, or freeze what comes before it";
-	const Node *node = &g->nodes.at[g->from];
+	const Node *node = &g->nodes->list.at[g->from];
 	if (c->trips > INT32_MAX)
 		fail(g->name, "node '%s' (%s): %s", node->name, node->op, trouble);
 }
@@ -385,8 +385,7 @@ void unwind_loop(Sweep *s, Ref loop)
 	Unwind u = unwind_start(s, loop);
 	if (!find_parts(&u))
 		return;
-	Graph *body = graph_like(s->arena, u.c.body), *g = s->g;
-	body->slots.count = 0;
+	Graph *body = graph_inside(s->arena, u.c.body), *g = s->g;
 	body->plain = g->plain; // as plain as what is differentiated around it
 	u.back = (Sweep){.arena = s->arena, .g = body, .products = table_new(s->arena)};
 	u.turn = (Cycle){.trips = u.c.trips, .reverse = !u.c.reverse};

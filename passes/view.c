@@ -119,7 +119,7 @@ const char *place_name(Arena *arena, const Graph *g, Ref r)
 	const Val *v = val(g, r);
 	if (v->op == O_slot)
 		return g->slots.at[v->attr->i[0]].name;
-	const Node *node = &g->nodes.at[v->from];
+	const Node *node = &g->nodes->list.at[v->from];
 	if (!node->name || !*node->name)
 		return format(arena, "%%%u %s", r, prims[v->op].name);
 	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;

@@ -72,7 +72,7 @@ static bool computes(const Check *c, Ref r)
 static Ref *last_values(const Check *c, int *count)
 {
 	const Graph *g = c->g;
-	Ref *last = NEWS(c->command->arena, Ref, g->nodes.count + 1);
+	Ref *last = NEWS(c->command->arena, Ref, g->nodes->list.count + 1);
 	const bool *live = graph_marks(c->command->arena, g);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
@@ -80,7 +80,7 @@ static Ref *last_values(const Check *c, int *count)
 		    count_of(&v->shape) > 0)
 			last[v->from] = r;
 	}
-	*count = g->nodes.count;
+	*count = g->nodes->list.count;
 	return last;
 }
 
@@ -284,7 +284,7 @@ static void explain(Check *c)
 
 static json_t *probe_json(const Check *c, const Probe *p)
 {
-	const Node *node = &c->g->nodes.at[val(c->g, p->ref)->from];
+	const Node *node = &c->g->nodes->list.at[val(c->g, p->ref)->from];
 	return json_pack("{ss ss sb so so so sb ss?}", "node", node->name, "op", node->op, "kernel",
 	                 (int)p->kernel, "inferred", number_json(p->inferred), "measured",
 	                 number_json(measured(p)), "ratio", number_json(ratio(p)), "holds",
@@ -293,7 +293,7 @@ static json_t *probe_json(const Check *c, const Probe *p)
 
 static void print_probe(const Check *c, const Probe *p)
 {
-	const Node *node = &c->g->nodes.at[val(c->g, p->ref)->from];
+	const Node *node = &c->g->nodes->list.at[val(c->g, p->ref)->from];
 	const char *name = *node->name ? node->name : "(no name)";
 	printf("%-44s %-18s inferred %-9.4g measured %-9.4g x %.3g\n", name, node->op, p->inferred,
 	       measured(p), ratio(p));

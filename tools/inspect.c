@@ -19,17 +19,15 @@ static json_t *value_json(const Input *in, bool input)
 	return one;
 }
 
-static json_t *parameter_json(const Graph *g, int slot, const Eta *eta)
+static json_t *parameter_json(const Graph *g, int slot, const Eta *eta, const Readers *readers)
 {
 	const Slot *s = &g->slots.at[slot];
-	json_t *tied = readers_json(g, slot);
-	json_array_remove(tied, 0);
 	json_t *one = json_pack("{ss ss? so ss ss}", "name", s->name, "initializer", s->file,
 	                        "shape", shape_json(&s->shape), "type", elems[s->type].name, "role",
 	                        s->kind == S_param    ? eta->role
 	                        : s->kind == S_buffer ? "buffer"
 	                                              : "frozen");
-	json_object_set_new(one, "tied", tied);
+	json_object_set_new(one, "tied", others_json(readers));
 	json_object_set_new(one, "trained", json_boolean(s->kind == S_param));
 	json_object_set_new(one, "why", s->why ? json_string(s->why) : json_null());
 	return one;
@@ -50,10 +48,11 @@ static json_t *operators_json(const Model *model)
 static void add_parameters(json_t *list, const Model *model, const Eta *eta)
 {
 	const Graph *g = model->graph;
+	const Readers *readers = readers_of(model->arena, g);
 	for (int i = 0; i < g->slots.count; i++) {
 		SlotKind kind = g->slots.at[i].kind;
 		if (kind == S_param || kind == S_frozen || kind == S_buffer)
-			json_array_append_new(list, parameter_json(g, i, &eta[i]));
+			json_array_append_new(list, parameter_json(g, i, &eta[i], &readers[i]));
 	}
 }
 

@@ -38,27 +38,36 @@ const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-static bool lists(const json_t *names, const char *name)
+static void add_reader(Arena *arena, Readers *readers, Table *met, int slot, const Node *node)
 {
-	size_t i;
-	json_t *one;
-	json_array_foreach (names, i, one)
-		if (!strcmp(json_string_value(one), name))
-			return true;
-	return false;
+	uint64_t *cell = table_cell_s(met, format(arena, "%d %s", slot, node->name));
+	if (!*cell && *node->name)
+		PUSH(arena, readers->names, node->name);
+	*cell = true;
+	if (!readers->line)
+		readers->line = node->line;
 }
 
-json_t *readers_json(const Graph *g, int slot)
+Readers *readers_of(Arena *arena, const Graph *g)
 {
-	json_t *names = json_array();
+	Readers *readers = NEWS(arena, Readers, g->slots.count + 1);
+	Table *met = table_new(arena);
 	for (int r = 1; r < g->nval; r++)
 		for (int k = 0; k < g->val[r].nin; k++) {
 			const Val *in = val(g, g->val[r].in[k]);
-			const char *name = g->nodes.at[g->val[r].from].name;
-			if (in->op == O_slot && in->attr->i[0] == slot && *name &&
-			    !lists(names, name))
-				json_array_append_new(names, json_string(name));
+			int slot = in->op == O_slot ? (int)in->attr->i[0] : -1;
+			if (slot >= 0)
+				add_reader(arena, &readers[slot], met, slot,
+				           &g->nodes->list.at[g->val[r].from]);
 		}
+	return readers;
+}
+
+json_t *others_json(const Readers *readers)
+{
+	json_t *names = json_array();
+	for (int i = 1; i < readers->names.count; i++)
+		json_array_append_new(names, json_string(readers->names.at[i]));
 	return names;
 }
 

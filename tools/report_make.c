@@ -50,19 +50,6 @@ static json_t *askers_json(const Eta *eta)
 	return list;
 }
 
-// The line of the author's program where the parameter is read; NULL: not told.
-static const char *line_of(const Graph *g, int slot)
-{
-	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; k < g->val[r].nin; k++) {
-			const Val *in = val(g, g->val[r].in[k]);
-			const char *line = g->nodes.at[g->val[r].from].line;
-			if (line && in->op == O_slot && in->attr->i[0] == slot)
-				return line;
-		}
-	return NULL;
-}
-
 static json_t *axes_json(const bool *axis)
 {
 	json_t *list = json_array();
@@ -110,19 +97,19 @@ static void add_axes(json_t *row, const Eta *eta)
 	json_object_set_new(row, "pieces", pieces_json(eta));
 }
 
-static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta)
+static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
+                        const Readers *readers)
 {
 	const Slot *s = &g->slots.at[slot];
-	json_t *tied = readers_json(g, slot), *node = json_incref(json_array_get(tied, 0));
-	json_array_remove(tied, 0);
+	const char *node = readers->names.count ? readers->names.at[0] : NULL;
 	json_t *row = json_pack(
-	    "{ss so ss so ss so so so ss? so so sb ss? so so? ss?}", "name", s->name, "shape",
+	    "{ss so ss so ss so so so ss? so so sb ss? so ss? ss?}", "name", s->name, "shape",
 	    shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape), "formula",
 	    eta->formula, "slots", shape_json(&eta->slot), "input_range",
 	    number_json(eta->range.value), "demand", number_json(eta->demand.value), "range_from",
 	    eta->source, "demand_by", askers_json(eta), "why", reasons_json(arena, eta), "sure",
-	    (int)eta->sure, "question", eta->question, "tied", tied, "node", node, "line",
-	    line_of(g, slot));
+	    (int)eta->sure, "question", eta->question, "tied", others_json(readers), "node", node,
+	    "line", readers->line);
 	add_homes(arena, row, g, slot);
 	add_axes(row, eta);
 	return row;
@@ -226,11 +213,12 @@ Report make_report(Command *command, const char *path)
 	const Model *model = read_standing(command, data, true);
 	const Graph *g = eta_graph(command->arena, with_loss(command, model->graph));
 	Eta *eta = etas(command, g, data, &report.scales);
+	const Readers *readers = readers_of(command->arena, g);
 	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
-		json_array_append_new(params, row_json(command->arena, g, i, &eta[i]));
+		json_array_append_new(params, row_json(command->arena, g, i, &eta[i], &readers[i]));
 		if (!eta[i].sure)
 			json_array_append_new(unresolved,
 			                      json_pack("{ss ss}", "name", g->slots.at[i].name,

@@ -112,7 +112,7 @@ static int key_of(const Picture *p, Ref r)
 		return (int)v->attr->i[0];
 	if (is_view(p, r))
 		return p->key[v->in[0]];
-	return g->slots.count + (v->from ? v->from : g->nodes.count + (int)r);
+	return g->slots.count + (v->from ? v->from : g->nodes->list.count + (int)r);
 }
 
 static void add_edge(Arena *arena, Spot *spot, int from)
@@ -131,7 +131,7 @@ static Picture picture_of(Arena *arena, const Report *report)
 	             graph_marks(arena, g),
 	             NEWS(arena, int, g->nval),
 	             NULL,
-	             g->slots.count + g->nodes.count + g->nval};
+	             g->slots.count + g->nodes->list.count + g->nval};
 	p.spot = NEWS(arena, Spot, p.spots);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
@@ -159,7 +159,7 @@ static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, T
 		json_array_append_new(in, json_integer(place[spot->in.at[i]]));
 	json_t *one =
 	    json_pack("{ss ss so}", "name", name, "op",
-	              v->op == O_slot ? "" : p->report->graph->nodes.at[v->from].op, "in", in);
+	              v->op == O_slot ? "" : p->report->graph->nodes->list.at[v->from].op, "in", in);
 	if (row)
 		json_object_set_new(one, "row", json_integer((json_int_t)*row));
 	if (scales->nature[r] == VARIABLE) {

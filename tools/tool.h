@@ -169,8 +169,12 @@ void print_json(json_t *); // and drops it
 // A string; if it is not UTF-8, what is not a visible character is written as \xHH (common.h).
 json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
-// Names of the nodes that read it: more than one where it is tied.
-json_t *readers_json(const Graph *, int slot);
+typedef struct Readers {         // of a slot
+	VEC(const char *) names; // of the nodes: more than one where it is tied
+	const char *line; // of the author's program, of the first that tells; NULL: none does
+} Readers;
+Readers *readers_of(Arena *, const Graph *);                // by slot
+json_t *others_json(const Readers *);                       // all but the first
 const char *text_at(const json_t *object, const char *key); // "" where there is none
 json_t *number_json(double);                                // null where it is not finite
 double untrained_percent(const Model *);                    // of the elements of all weights

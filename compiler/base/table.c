@@ -16,7 +16,7 @@ struct Table {
 	size_t room, count; // room is a power of two
 };
 
-enum { FIRST_ROOM = 64 };
+enum { FIRST_ROOM = 8 };
 
 static uint64_t mix(uint64_t x)
 {

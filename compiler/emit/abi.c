@@ -233,8 +233,8 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
 		r = k->out[o];
 	const Val *v = val(graph, r);
-	if (v->from && v->from < graph->nodes.count)
-		return format(g->arena, "%s %s", prims[v->op].name, graph->nodes.at[v->from].name);
+	if (v->from && v->from < graph->nodes->list.count)
+		return format(g->arena, "%s %s", prims[v->op].name, graph->nodes->list.at[v->from].name);
 	return prims[v->op].name;
 }
 

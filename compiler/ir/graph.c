@@ -4,48 +4,72 @@
 #include "ir.h"
 #include <string.h>
 
-Graph *graph_new(Arena *arena, const char *name, const Book *book)
+static Graph *graph_with(Arena *arena, const char *name, const Book *book, NodeList *nodes)
 {
 	Graph *g = NEW(arena, Graph);
+	g->nodes = nodes;
 	g->arena = arena;
 	g->name = copy_string(arena, name);
 	g->book = book;
 	g->share = table_new(arena);
+	g->named = table_new(arena);
 	g->nval = 1;
-	g->roomval = 256;
+	g->roomval = 16;
 	g->val = NEWS(arena, Val, g->roomval);
+	return g;
+}
+
+Graph *graph_new(Arena *arena, const char *name, const Book *book)
+{
+	NodeList *nodes = NEW(arena, NodeList);
+	nodes->arena = arena;
+	Graph *g = graph_with(arena, name, book, nodes);
 	add_node(g, "", "");
 	return g;
 }
 
-Graph *graph_like(Arena *arena, const Graph *from)
+Graph *graph_inside(Arena *arena, const Graph *from)
 {
-	Graph *g = graph_new(arena, from->name, from->book);
-	for (int s = 0; s < from->slots.count; s++)
-		PUSH(arena, g->slots, from->slots.at[s]);
-	for (int n = 1; n < from->nodes.count; n++)
-		PUSH(arena, g->nodes, from->nodes.at[n]);
+	Graph *g = graph_with(arena, from->name, from->book, from->nodes);
 	g->plain = from->plain;
 	g->wide = from->wide;
 	return g;
 }
 
+// The first slot of a name keeps it.
+static void push_slot(Graph *g, Slot slot)
+{
+	PUSH(g->arena, g->slots, slot);
+	uint64_t *cell = table_cell_s(g->named, slot.name);
+	*cell = *cell ? *cell : (uint64_t)g->slots.count;
+}
+
+Graph *graph_like(Arena *arena, const Graph *from)
+{
+	Graph *g = graph_inside(arena, from);
+	for (int s = 0; s < from->slots.count; s++)
+		push_slot(g, from->slots.at[s]);
+	return g;
+}
+
 // ---- sharing --------------------------------------------------------------------------
 
-// What a value is: two puts with equal keys answer the same Ref.
+// What a value is: two puts with equal keys answer the same Ref. A slot is one value, however plain
+// the graph.
 typedef struct Key {
 	uint64_t *at;
 	size_t bytes;
 	uint64_t few[8 + NUMS];
 } Key;
 
-static void key_of(Graph *g, Key *key, Op op, int nin, const Ref *in, const Attr *attr)
+static void key_of(const Graph *g, Key *key, Op op, int nin, const Ref *in, const Attr *attr)
 {
 	size_t words = 2 + (size_t)(nin + 1) / 2 + (size_t)attr->n;
 	key->bytes = 8 * words;
 	key->at = words <= COUNT(key->few) ? key->few : take(g->arena, key->bytes);
 	uint64_t *at = key->at;
-	*at++ = (uint64_t)op | (uint64_t)g->plain << 16 | (uint64_t)nin << 32;
+	*at++ = (uint64_t)op | (uint64_t)(op == O_slot ? PLAIN_NONE : g->plain) << 16 |
+	        (uint64_t)nin << 32;
 	memcpy(at++, &attr->x, 8);
 	memset(at, 0, 8 * ((size_t)(nin + 1) / 2));
 	if (nin)
@@ -242,9 +266,15 @@ Ref put_num(Graph *g, Elem elem, double number)
 	return put_const(g, elem, (Shape){0}, bytes);
 }
 
+static Attr slot_attr(int slot)
+{
+	return (Attr){.n = 1, .i = {slot}};
+}
+
 Ref put_slot(Graph *g, int slot)
 {
-	return put(g, O_slot, 0, NULL, &(Attr){.n = 1, .i = {slot}});
+	Attr attr = slot_attr(slot);
+	return put(g, O_slot, 0, NULL, &attr);
 }
 
 // Loops are equal whose bodies read the same.
@@ -294,24 +324,22 @@ int add_slot(Graph *g, Slot slot)
 {
 	if (slot.kind == S_input)
 		slot.type = working(g, slot.type);
-	PUSH(g->arena, g->slots, slot);
+	push_slot(g, slot);
 	return g->slots.count - 1;
 }
 
 int find_slot(const Graph *g, const char *name)
 {
-	for (int s = 0; s < g->slots.count; s++)
-		if (strcmp(g->slots.at[s].name, name) == 0)
-			return s;
-	return -1;
+	const uint64_t *cell = table_find_s(g->named, name);
+	return cell ? (int)*cell - 1 : -1;
 }
 
 Ref slot_ref(const Graph *g, int slot)
 {
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (val(g, r)->op == O_slot && val(g, r)->attr->i[0] == slot)
-			return r;
-	return 0;
+	Key key;
+	Attr attr = slot_attr(slot);
+	key_of(g, &key, O_slot, 0, NULL, &attr);
+	return shared(g, &key);
 }
 
 Ref find_out(const Graph *g, const char *name)
@@ -363,9 +391,10 @@ void add_store(Graph *g, int slot, Ref r)
 
 int add_node(Graph *g, const char *name, const char *op)
 {
-	Node node = {.name = copy_string(g->arena, name), .op = copy_string(g->arena, op)};
-	PUSH(g->arena, g->nodes, node);
-	return g->nodes.count - 1;
+	NodeList *n = g->nodes;
+	Node node = {.name = copy_string(n->arena, name), .op = copy_string(n->arena, op)};
+	PUSH(n->arena, n->list, node);
+	return n->list.count - 1;
 }
 
 // ---- what is needed -------------------------------------------------------------------

@@ -124,6 +124,11 @@ typedef struct Node { // an operator of the file: what reports and errors speak 
 	const char *line;   // of that program: model.py:32; NULL: not told
 } Node;
 
+typedef struct NodeList { // a graph made of another has the same
+	Arena *arena;
+	VEC(Node) list;
+} NodeList;
+
 typedef enum SlotKind {
 	S_input,  // a batch brings it
 	S_param,  // trained, written back to the file
@@ -173,10 +178,12 @@ typedef struct Graph {
 	VEC(Slot) slots;
 	VEC(Out) outs;
 	VEC(Store) stores;
-	VEC(Node) nodes; // nodes.at[0] is {"", ""}
+	NodeList *nodes; // of all graphs of the file: list.at[0] is {"", ""}
 	Table *share;    // structural hash -> Ref
+	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
-	int from; // stamped on every value put
+	int from;      // stamped on every value put
+	Table *limits; // onnx floor: Ref -> what the numbers in a value can be
 	Plainness plain;
 	bool wide; // computes in double: f32 is f64, but in slots that are no inputs, and in draws,
 	           // which are widened where they are read
@@ -199,6 +206,7 @@ typedef struct Cycle {
 Graph *graph_new(Arena *, const char *name, const struct Book *);
 // An empty graph with the same slots (same numbers), nodes and book: what a pass puts into.
 Graph *graph_like(Arena *, const Graph *);
+Graph *graph_inside(Arena *, const Graph *); // the same without slots: for the body of a loop
 
 // The only way a value enters a graph. Types it, folds constants (results of at most FOLD_LIMIT
 // elements), shares equal values, and asks the book for something lighter. A mistake in types or

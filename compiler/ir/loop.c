@@ -56,30 +56,16 @@ Ref loop_part(Graph *g, Ref loop, int k)
 
 // ---- a body's values in another graph -------------------------------------------------
 
-// The node of `to` that is called as node n of `from`.
-static int same_node(Graph *to, const Graph *from, int n)
-{
-	const Node *node = &from->nodes.at[n];
-	for (int k = to->nodes.count - 1; k >= 0; k--)
-		if (!strcmp(to->nodes.at[k].name, node->name) &&
-		    !strcmp(to->nodes.at[k].op, node->op))
-			return k;
-	PUSH(to->arena, to->nodes, *node);
-	return to->nodes.count - 1;
-}
-
 typedef struct Copy { // values of one graph being put into another
 	Graph *to;
 	const Graph *from;
 	const Ref *slot; // by slot of `from`
 	Ref *now;        // by Ref of `from`
-	int *node;       // by node of `from`: its number in `to` + 1
 } Copy;
 
 static Copy copy_start(Graph *to, const Graph *from, const Ref *slot)
 {
-	return (Copy){to, from, slot, NEWS(to->arena, Ref, from->nval),
-	              NEWS(to->arena, int, from->nodes.count + 1)};
+	return (Copy){to, from, slot, NEWS(to->arena, Ref, from->nval)};
 }
 
 static void copy_value(Copy *c, Ref r)
@@ -92,9 +78,8 @@ static void copy_value(Copy *c, Ref r)
 	}
 	for (int k = 0; k < v.nin; k++)
 		in[k] = c->now[v.in[k]];
-	int *node = &c->node[v.from];
-	*node = *node ? *node : 1 + (v.from ? same_node(c->to, c->from, v.from) : c->to->from);
-	v.from = *node - 1;
+	if (!v.from || c->to->nodes != c->from->nodes)
+		v.from = c->to->from;
 	c->now[r] = put_as(c->to, &v, in);
 }
 
@@ -404,7 +389,7 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 		unroll_loop(g, l, in, 1, part);
 		return put_num(g, E_i64, (double)l->trips);
 	}
-	Lean w = {.g = g, .body = graph_like(arena, l->body), .loop = l, .in = in, .want = want};
+	Lean w = {.g = g, .body = graph_inside(arena, l->body), .loop = l, .in = in, .want = want};
 	w.still = NEWS(arena, bool, l->carried + 1);
 	w.live = NEWS(arena, bool, nval);
 	w.differs = NEWS(arena, bool, nval);
@@ -412,7 +397,6 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 	w.read = NEWS(arena, bool, nval);
 	w.before = copy_start(g, l->body, in + 1);
 	w.known = table_new(arena);
-	w.body->slots.count = 0;
 	find_live(&w);
 	find_same(&w);
 	PUSH(arena, w.operand, in[0]);

@@ -136,7 +136,7 @@ static void print_head(const Printer *p, int k)
 	for (int a = 0; a < kern->space.rank; a++)
 		fprintf(p->file, "%s%s%lld", a ? "," : "", kern->fold >> a & 1 ? "/" : "",
 		        (long long)kern->space.dim[a]);
-	const Node *node = &g->nodes.at[val(g, kern->out[kern->nout - 1])->from];
+	const Node *node = &g->nodes->list.at[val(g, kern->out[kern->nout - 1])->from];
 	fprintf(p->file, "]%s%s\n", *node->name ? "  # " : "", node->name);
 }
 

@@ -200,7 +200,7 @@ static void say_line(Printer *p, const Val *v, int number)
 	if (v->op != O_const)
 		say(t, " : %s", shape_text(t->arena, v->type, &v->shape));
 	if (v->from) {
-		const Node *node = &p->g->nodes.at[v->from];
+		const Node *node = &p->g->nodes->list.at[v->from];
 		say(t, "  # ");
 		say_name(t, node->op);
 		say(t, " ");
@@ -445,9 +445,8 @@ static Attr loop_numbers(const char *place, const Expr *e)
 
 static Graph *read_body(Reader *r, Lexer *l, const char *place)
 {
-	Graph *body = graph_new(r->g->arena, r->g->name, r->g->book);
-	Reader inner = {l, body, table_new(l->arena), table_new(l->arena)};
-	body->plain = r->g->plain;
+	Graph *body = graph_inside(r->g->arena, r->g);
+	Reader inner = {l, body, table_new(l->arena), r->nodes};
 	while (!lexer_is(l, "end")) {
 		if (l->kind == T_end)
 			fail(place, "the body of this loop has no end");

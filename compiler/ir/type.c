@@ -11,7 +11,7 @@ void wrong(const Case *c, const char *fmt, ...)
 	Arena *arena = c->g->arena;
 	const char *what = vformat(arena, fmt, args);
 	va_end(args);
-	const Node *node = &c->g->nodes.at[c->g->from];
+	const Node *node = &c->g->nodes->list.at[c->g->from];
 	Text text = {.arena = arena};
 	for (int k = 0; k < c->nin && k < 8; k++)
 		say(&text, "%s%s", k ? ", " : "",

@@ -108,10 +108,11 @@ static void declare_output(Reader *r, void *declaration)
 	                                .rank = 2,
 	                                .dim = {{-1, ""}, {-1, ""}}}
 	                      : declared(r, info);
-	for (int i = 0; i < r->model->outputs.count; i++)
-		if (!strcmp(r->model->outputs.at[i].name, output.name))
-			fail(r->model->path,
-			     "output '%s' is declared twice; export the model again", output.name);
+	uint64_t *cell = table_cell_s(r->outputs, output.name);
+	if (*cell)
+		fail(r->model->path, "output '%s' is declared twice; export the model again",
+		     output.name);
+	*cell = true;
 	PUSH(r->arena, r->model->outputs, output);
 }
 
@@ -119,6 +120,7 @@ void list_inputs(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
 	Table *weights = table_new(r->arena);
+	r->outputs = table_new(r->arena);
 	for (size_t i = 0; i < graph->n_initializer; i++)
 		*table_cell_s(weights, graph->initializer[i]->name) = 1;
 	for (size_t i = 0; i < graph->n_input; i++)

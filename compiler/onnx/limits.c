@@ -4,7 +4,7 @@
 #include "lower.h"
 #include <math.h>
 
-enum { LOOKS = 4096 }; // values looked at to find the limits of one
+enum { DEEPEST = 4096 }; // values between one and the last that is looked at for its limits
 
 static const Limits unlimited = {-INFINITY, INFINITY};
 
@@ -73,54 +73,54 @@ static Limits of_map(const Val *v, Limits a, Limits b)
 	}
 }
 
-static Limits look(Graph *g, Ref r, int *looks);
+static Limits look(Graph *g, Ref r, int depth);
 
 // A product of few numbers that are put together: how many elements a value of some shape has.
-static Limits of_product(Graph *g, Ref x, int *looks)
+static Limits of_product(Graph *g, Ref x, int depth)
 {
 	Limits l = {1, 1};
 	int64_t n = count_of(&val(g, x)->shape);
 	for (int64_t i = 0; i < n && n <= RANK; i++)
-		l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), looks));
+		l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), depth));
 	return n <= RANK ? l : unlimited;
 }
 
-static Limits of_fold(Graph *g, const Val *v, int *looks)
+static Limits of_fold(Graph *g, const Val *v, int depth)
 {
 	Ref x = v->in[0];
 	Shape s = val(g, x)->shape;
 	double times = (double)count_of(&s) / (double)MAX(count_of(&v->shape), 1);
 	switch (v->op) {
 	case O_sum:
-		return of_corners(O_mul, look(g, x, looks), (Limits){times, times});
+		return of_corners(O_mul, look(g, x, depth), (Limits){times, times});
 	case O_prod:
-		return s.rank == 1 ? of_product(g, x, looks) : unlimited;
+		return s.rank == 1 ? of_product(g, x, depth) : unlimited;
 	case O_argmax:
 		return (Limits){0, times - 1};
 	case O_cumsum:
 		times = (double)s.dim[v->attr->i[0]];
 		return hull((Limits){0, 0},
-		            of_corners(O_mul, look(g, x, looks), (Limits){times, times}));
+		            of_corners(O_mul, look(g, x, depth), (Limits){times, times}));
 	case O_amax:
 	case O_amin:
-		return look(g, x, looks);
+		return look(g, x, depth);
 	default:
 		return unlimited;
 	}
 }
 
-static Limits of_operands(Graph *g, const Val *v, int from, int *looks)
+static Limits of_operands(Graph *g, const Val *v, int from, int depth)
 {
-	Limits l = look(g, v->in[from], looks);
+	Limits l = look(g, v->in[from], depth);
 	for (int k = from + 1; k < v->nin; k++)
-		l = hull(l, look(g, v->in[k], looks));
+		l = hull(l, look(g, v->in[k], depth));
 	return l;
 }
 
-static Limits look(Graph *g, Ref r, int *looks)
+static Limits of_value(Graph *g, Ref r, int depth)
 {
 	Val v = *val(g, r); // values may move
-	if (!count_of(&v.shape) || --*looks < 0)
+	if (!count_of(&v.shape) || depth > DEEPEST)
 		return unlimited;
 	if (v.op == O_const)
 		return of_const(&v);
@@ -128,17 +128,17 @@ static Limits look(Graph *g, Ref r, int *looks)
 		return (Limits){0, 1};
 	switch (prims[v.op].cls) {
 	case C_fold:
-		return of_fold(g, &v, looks);
+		return of_fold(g, &v, depth);
 	case C_move:
-		return v.op == O_pad || v.op == O_window ? unlimited : of_operands(g, &v, 0, looks);
+		return v.op == O_pad || v.op == O_window ? unlimited : of_operands(g, &v, 0, depth);
 	case C_map:
 		if (v.op == O_select)
-			return of_operands(g, &v, 1, looks);
-		return of_map(&v, look(g, v.in[0], looks),
-		              v.nin > 1 ? look(g, v.in[1], looks) : unlimited);
+			return of_operands(g, &v, 1, depth);
+		return of_map(&v, look(g, v.in[0], depth),
+		              v.nin > 1 ? look(g, v.in[1], depth) : unlimited);
 	case C_index:
-		return v.op == O_gather    ? look(g, v.in[0], looks)
-		       : v.attr->i[1] == 0 ? hull(look(g, v.in[0], looks), look(g, v.in[2], looks))
+		return v.op == O_gather    ? look(g, v.in[0], depth)
+		       : v.attr->i[1] == 0 ? hull(look(g, v.in[0], depth), look(g, v.in[2], depth))
 		                           : unlimited;
 	default:
 		return v.op == O_iota ? (Limits){0, (double)v.shape.dim[v.attr->i[0]] - 1}
@@ -146,10 +146,23 @@ static Limits look(Graph *g, Ref r, int *looks)
 	}
 }
 
+// Values never change, so each is looked at once.
+static Limits look(Graph *g, Ref r, int depth)
+{
+	if (!g->limits)
+		g->limits = table_new(g->arena);
+	const uint64_t *cell = table_find(g->limits, &r, sizeof r);
+	if (cell)
+		return *(const Limits *)(uintptr_t)*cell;
+	Limits l = of_value(g, r, depth + 1);
+	*table_cell(g->limits, &r, sizeof r) =
+	    (uint64_t)(uintptr_t)take_copy(g->arena, &l, sizeof l);
+	return l;
+}
+
 Limits limits_of(Graph *g, Ref r)
 {
-	int looks = LOOKS;
-	return look(g, r, &looks);
+	return look(g, r, 0);
 }
 
 // a, or b, or what op makes of them, as their limits tell. The result is shaped as a.

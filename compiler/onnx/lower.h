@@ -208,6 +208,7 @@ typedef struct Reader {
 	VEC(Value) values;
 	VEC(Weight *) weights;
 	Table *slot_names;
+	Table *outputs;             // names of those that are declared
 	Table *noted;               // texts of Model.notes
 	Table *ops;                 // "domain:operator" to a position in Model.ops + 1
 	Text op;                    // such a key

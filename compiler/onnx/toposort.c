@@ -19,41 +19,51 @@ void visit_operands(const NodeProto *node, void visit(const char *name, void *),
 	}
 }
 
+typedef struct Open { // a node that waits for others
+	size_t node;
+	int next, end; // those that it waits for, in `wanted`
+} Open;
+
 typedef struct Sorting { // the nodes of one graph
 	Arena *arena;
-	Table *maker;     // name -> 1 + the node that computes it
-	VEC(size_t) open; // nodes that wait for others, each for the next
+	Table *maker;   // name -> 1 + the node that computes it
+	VEC(Open) open; // each but the last waits for the next
+	VEC(size_t) wanted;
 	VEC(size_t) sorted;
-	bool *met;     // by node: open or sorted
-	size_t wanted; // of the node looked at: one it waits for
-	bool waits;
+	bool *met; // by node: open or sorted
 } Sorting;
 
 static void want(const char *name, void *context)
 {
 	Sorting *s = context;
-	const uint64_t *cell = name[0] && !s->waits ? table_find_s(s->maker, name) : NULL;
-	if (!cell || s->met[*cell - 1])
-		return;
-	s->wanted = (size_t)*cell - 1;
-	s->waits = true;
+	const uint64_t *cell = name[0] ? table_find_s(s->maker, name) : NULL;
+	if (cell && !s->met[*cell - 1])
+		PUSH(s->arena, s->wanted, (size_t)*cell - 1);
+}
+
+static void open_node(Sorting *s, NodeProto *const *node, size_t i)
+{
+	Open open = {i, s->wanted.count, 0};
+	s->met[i] = true;
+	visit_operands(node[i], want, s);
+	open.end = s->wanted.count;
+	PUSH(s->arena, s->open, open);
 }
 
 static void sort_from(Sorting *s, NodeProto *const *node, size_t first)
 {
-	PUSH(s->arena, s->open, first);
-	s->met[first] = true;
+	open_node(s, node, first);
 	while (s->open.count) {
-		size_t i = s->open.at[s->open.count - 1];
-		s->waits = false;
-		visit_operands(node[i], want, s);
-		if (s->waits) {
-			PUSH(s->arena, s->open, s->wanted);
-			s->met[s->wanted] = true;
-		} else {
-			s->open.count--;
-			PUSH(s->arena, s->sorted, i);
+		Open *last = &s->open.at[s->open.count - 1];
+		while (last->next < last->end && s->met[s->wanted.at[last->next]])
+			last->next++;
+		if (last->next < last->end) {
+			open_node(s, node, s->wanted.at[last->next++]);
+			continue;
 		}
+		PUSH(s->arena, s->sorted, last->node);
+		s->open.count--;
+		s->wanted.count = s->open.count ? s->open.at[s->open.count - 1].end : 0;
 	}
 }
 

@@ -12,8 +12,7 @@ void open_nest(Reader *r, Nest *f)
 	*f = (Nest){.outer = r->nest, .around = r->g, .known = table_new(r->arena)};
 	f->active = r->active;
 	r->active = 0;
-	f->body = graph_like(r->arena, r->g);
-	f->body->slots.count = 0;
+	f->body = graph_inside(r->arena, r->g);
 	f->body->from = r->g->from;
 	r->g = f->body;
 	r->nest = f;
