@@ -135,6 +135,16 @@ static Ref put_settled(void *context, Graph *g, const Val *v, const Ref *in)
 	return d->draw ? put_dropout(g, d->now[p.base], &p) : d->now[p.base];
 }
 
+static bool has_draw(const Graph *g)
+{
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		if (v->op == O_rand || (v->op == O_loop && has_draw(v->data)))
+			return true;
+	}
+	return false;
+}
+
 static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
@@ -301,9 +311,9 @@ static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 	return g;
 }
 
-Graph *dropout_pass(Arena *arena, const Graph *from, bool draw, double rate, int *added)
+Graph *dropout_pass(Arena *arena, Graph *from, bool draw, double rate, int *added)
 {
 	*added = 0;
-	Graph *g = settle_draws(arena, from, draw && rate != 0);
+	Graph *g = has_draw(from) ? settle_draws(arena, from, draw && rate != 0) : from;
 	return draw && rate > 0 ? put_back(arena, g, rate, added) : g;
 }

@@ -31,7 +31,7 @@ Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 // ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or gone
 // `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at
 // `*added` places; 0: none is drawn; NAN: as the file has it.
-Graph *dropout_pass(Arena *, const Graph *, bool draw, double rate, int *added);
+Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
 
 // ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot --------------
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never

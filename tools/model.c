@@ -163,13 +163,39 @@ static void settle_dropout(Command *command, Model *model, bool random)
 		     format(command->arena, "dropout of %g put at %d places", rate, added));
 }
 
+typedef struct Parsed {
+	const char *path;
+	bool loss;
+	struct File *file;
+} Parsed;
+
+// A file is parsed once, however often it is read.
+static struct File *parsed_file(Command *command, bool loss)
+{
+	const char *path = command->arguments.at[0];
+	const Parsed *last = command->parsed;
+	if (last && last->loss == loss && !strcmp(last->path, path))
+		return last->file;
+	if (!strcmp(path, "-"))
+		rewind_input();
+	Parsed *parsed = NEW(command->arena, Parsed);
+	*parsed = (Parsed){path, loss, parse_model(command->arena, path, loss)};
+	command->parsed = parsed;
+	return parsed->file;
+}
+
+static Model *read_file_with(Command *command, const ReadOptions *options)
+{
+	return read_parsed(command->arena, parsed_file(command, options->loss), options);
+}
+
 // What can be said against --loss when the model cannot be read: NULL, or a text.
 static const char *loss_trouble(Command *command, ReadOptions options)
 {
 	Catch catch;
 	options.list = true;
 	if (!TRY(catch)) {
-		const Model *m = read_model(command->arena, command->arguments.at[0], &options);
+		const Model *m = read_file_with(command, &options);
 		const char **names = NEWS(command->arena, const char *, m->outputs.count + 1);
 		for (int i = 0; i < m->outputs.count; i++)
 			names[i] = m->outputs.at[i].name;
@@ -187,7 +213,7 @@ static Model *read_or_all(Command *command, const ReadOptions *options)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		Model *m = read_model(command->arena, command->arguments.at[0], options);
+		Model *m = read_file_with(command, options);
 		catch_end(&catch);
 		return m;
 	}
@@ -222,8 +248,6 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .nknown = r->known.count,
 	                       .known = r->known.at,
 	                       .list = list};
-	if (!strcmp(command->arguments.at[0], "-"))
-		rewind_input();
 	Model *model = read_or_all(command, &options);
 	if (!list)
 		check_norms(command, model);
@@ -357,11 +381,14 @@ Model *read_samples(Command *command, struct amos_data *data, int64_t samples)
 // are computed from others only where these do not tell.
 static void bind_open(Command *command, int64_t batch, int64_t size, Reading *r)
 {
-	for (int formulas = 0; formulas < 2; formulas++) {
+	bool open = true;
+	for (int formulas = 0; formulas < 2 && open; formulas++) {
 		const Model *listed = read_with(command, r, false, true);
+		open = false;
 		for (int i = 0; i < listed->inputs.count; i++)
 			for (int a = 0; a < listed->inputs.at[i].rank; a++) {
 				const Input *in = &listed->inputs.at[i];
+				open |= in->dim[a].size < 0;
 				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
 					bind_axis(command, r, in, a, a ? size : batch);
 			}

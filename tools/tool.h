@@ -59,10 +59,11 @@ typedef struct Command { // the command line, read
 	VEC(const char *) arguments;
 	int argc; // as typed
 	char **argv;
-	bool plain;         // the file is read without the loss that it may tell of
-	bool bound;         // --bind has been held to the model's dimensions
-	bool drawn;         // weights will be drawn, which have no statistics
-	VEC(Closer) opened; // closed when the verb ends, however it ends, last first
+	struct Parsed *parsed; // model.c: the file that was read last; NULL: none
+	bool plain;            // the file is read without the loss that it may tell of
+	bool bound;            // --bind has been held to the model's dimensions
+	bool drawn;            // weights will be drawn, which have no statistics
+	VEC(Closer) opened;    // closed when the verb ends, however it ends, last first
 } Command;
 
 typedef struct Verb {

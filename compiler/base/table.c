@@ -66,7 +66,7 @@ static void widen(Table *table)
 {
 	Item *old = table->item;
 	size_t count = table->room;
-	table->room *= 4;
+	table->room *= 2;
 	table->item = NEWS(table->arena, Item, table->room);
 	for (size_t i = 0; i < count; i++)
 		if (old[i].key)

@@ -218,6 +218,8 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 	spend(g->arena, COST_nodes, 1 + (uint64_t)nin);
 	if (op == O_cast && attr->i[0] != working(g, (Elem)attr->i[0]))
 		return put_cast(g, in[0], E_f64);
+	if (op == O_cast && attr->i[0] == val(g, in[0])->type) // most need no key
+		return in[0];
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
 	Ref r = put_ordered(g, op, nin, in, attr);

@@ -324,7 +324,7 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 	r->g->from = add_node(r->g, node_name(node), node->op_type);
 	r->g->nodes->list.at[r->g->from].module = node_module(r->arena, node);
 	r->g->nodes->list.at[r->g->from].line = node_line(r->arena, node);
-	attempt(r, node_place(r->arena, node), run_node, &l);
+	attempt(r, node, run_node, &l);
 	r->g->from = from;
 	for (size_t i = 0; i < node->n_output; i++)
 		if (node->output[i][0])

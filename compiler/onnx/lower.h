@@ -171,7 +171,11 @@ typedef struct Check {    // of the indices of a node
 	Ref index;        // such an index, i64, rank 0; 0 where none is
 } Check;
 
-typedef VEC(Check) Checks;
+typedef struct Checks { // a VEC
+	Check *at;
+	int count, room;
+	Table *by_text; // to a position in it + 1; NULL: it is empty
+} Checks;
 
 typedef struct Nest { // the body of a loop being lowered: a graph inside of another
 	struct Nest *outer;
@@ -245,9 +249,9 @@ typedef struct Call { // a node being lowered
 
 typedef void Attempt(Reader *, void *what);
 // Runs a part of the reading. What fails in it is told with all else that is in the way, and with a
-// cure: of nodes, which are told under `place` where they do not say so themselves, the failure's
-// own, or the usual one; of other parts as the text has it.
-bool attempt(Reader *, const char *place, Attempt *, void *what);
+// cure: of a node, which is told of where it does not say so itself, the failure's own, or the
+// usual one; of other parts (NULL) as the text has it.
+bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // `what` is computed in double: the whole graph is, where the options leave it to the file.
 void meet_double(Reader *, const char *what);

@@ -36,7 +36,7 @@ typedef struct ReadOptions {
 	Statistics statistics;
 	bool training; // Dropout draws, whatever the file says of its mode, and running statistics
 	               // are updated; false: neither (eval, run, grad)
-	bool loss;     // with the loss that a file's training information holds
+	bool loss;     // with the loss that a file's training information holds (read_model)
 	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
 	            // of a tied parameter are not tied again, tables that the exporter computed are
 	            // not frozen
@@ -103,6 +103,9 @@ KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);
+// The same in two steps: what is parsed once can be read with other options.
+struct File *parse_model(Arena *, const char *path, bool loss);
+Model *read_parsed(Arena *, struct File *, const ReadOptions *);
 void sort_untrained(Model *); // the largest first
 // Of the file's bytes and the first values of its slots, wherever these are stored.
 uint64_t model_hash(const Model *);

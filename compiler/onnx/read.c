@@ -80,7 +80,7 @@ static ModelProto *unpack(Arena *arena, const File *file)
 
 static const char usual_cure[] = "export the model again, or bind other sizes (--bind)";
 
-bool attempt(Reader *r, const char *place, Attempt *part, void *what)
+bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 {
 	Catch caught;
 	Graph *g = r->g;
@@ -97,6 +97,7 @@ bool attempt(Reader *r, const char *place, Attempt *part, void *what)
 	r->active = active;
 	if (caught.status != STATUS_INPUT)
 		fail_status(caught.status, NULL, "%s", caught.message);
+	const char *place = node ? node_place(r->arena, node) : NULL;
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
 	text += starts_with(text, path) ? strlen(path) : 0;
 	bool named = !place || strstr(text, "node '");
@@ -123,12 +124,18 @@ static bool uses_plain_domain(const GraphProto *g)
 	return false;
 }
 
-static void check_same_version(const Reader *r, const OperatorSetIdProto *a,
-                               const OperatorSetIdProto *b)
+static void check_versions(const Reader *r)
 {
-	if (!strcmp(plain_domain(a->domain), plain_domain(b->domain)) && a->version != b->version)
-		fail(r->model->path, "opsets %lld and %lld of '%s' are imported; export it again",
-		     (long long)a->version, (long long)b->version, b->domain);
+	Table *sets = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->n_opset_import; i++) {
+		const OperatorSetIdProto *set = r->proto->opset_import[i];
+		uint64_t *version = table_cell_s(sets, plain_domain(set->domain));
+		if (*version && *version != (uint64_t)set->version)
+			fail(r->model->path,
+			     "opsets %lld and %lld of '%s' are imported; export it again",
+			     (long long)*version, (long long)set->version, set->domain);
+		*version = (uint64_t)set->version;
+	}
 }
 
 static void read_header(Reader *r)
@@ -139,9 +146,7 @@ static void read_header(Reader *r)
 	                     r->proto->producer_version[0] ? " " : "", r->proto->producer_version);
 	m->opset = version_of(r->proto->n_opset_import,
 	                      (const OperatorSetIdProto *const *)r->proto->opset_import, "");
-	for (size_t i = 0; i < r->proto->n_opset_import; i++)
-		for (size_t k = 0; k < i; k++)
-			check_same_version(r, r->proto->opset_import[k], r->proto->opset_import[i]);
+	check_versions(r);
 	if (m->opset <= 0 && uses_plain_domain(r->proto->graph))
 		fail(m->path, "it imports no opset of ai.onnx; export the model again");
 	if (m->ir_version < 3)
@@ -359,12 +364,22 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	return m;
 }
 
-Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
+File *parse_model(Arena *arena, const char *path, bool loss)
 {
 	File *file = open_file(arena, path);
 	file->proto = unpack(arena, file);
 	order_nodes(arena, file->proto);
-	read_training(file, options->loss);
+	read_training(file, loss);
+	return file;
+}
+
+Model *read_model(Arena *arena, const char *path, const ReadOptions *options)
+{
+	return read_parsed(arena, parse_model(arena, path, options->loss), options);
+}
+
+Model *read_parsed(Arena *arena, File *file, const ReadOptions *options)
+{
 	bool *stands = NEWS(arena, bool, options->nknown + 1);
 	bool wide = options->precision == PRECISION_F64;
 	Model *m = NULL;

@@ -60,13 +60,17 @@ void add_check(Reader *r, const char *text, Ref found)
 	if (r->active)
 		found = put3(g, O_select, r->active, found, put_num(g, E_i64, 0));
 	Checks *checks = r->nest ? &r->nest->checks : &r->checks;
-	for (int i = 0; i < checks->count; i++)
-		if (!strcmp(checks->at[i].text, text)) {
-			Ref both[2] = {put_rank(g, checks->at[i].index, 1), put_rank(g, found, 1)};
-			checks->at[i].index = farthest(g, put_concat(g, 0, 2, both));
-			return;
-		}
+	if (!checks->by_text)
+		checks->by_text = table_new(r->arena);
+	uint64_t *cell = table_cell_s(checks->by_text, text);
+	if (*cell) {
+		Check *check = &checks->at[*cell - 1];
+		Ref both[2] = {put_rank(g, check->index, 1), put_rank(g, found, 1)};
+		check->index = farthest(g, put_concat(g, 0, 2, both));
+		return;
+	}
 	PUSH(r->arena, *checks, ((Check){text, found}));
+	*cell = (uint64_t)checks->count;
 }
 
 // Those of operand `operand` that are `out`.
