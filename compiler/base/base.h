@@ -64,6 +64,7 @@ Budget *budget_new(Arena *arena);
 void allow(const Arena *, const char *file, uint64_t nodes, uint64_t bytes);
 // Fails with STATUS_LIMIT where the limit does not cover `count` more.
 void spend(const Arena *, Cost, uint64_t count);
+uint64_t cost_product(uint64_t, uint64_t); // the largest number where it is larger
 // arena.c: NULL where there is none.
 Budget *arena_budget(const Arena *);
 void arena_limit(Arena *, Budget *);

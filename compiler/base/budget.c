@@ -32,7 +32,7 @@ static uint64_t sum(uint64_t a, uint64_t b)
 	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
 }
 
-static uint64_t product(uint64_t a, uint64_t b)
+uint64_t cost_product(uint64_t a, uint64_t b)
 {
 	return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
 }
@@ -44,8 +44,8 @@ void allow(const Arena *arena, const char *file, uint64_t nodes, uint64_t bytes)
 		return;
 	b->file = file;
 	for (int c = 0; c < COSTS; c++)
-		b->limit[c] = sum(
-		    b->limit[c], sum(product(nodes, rates[c].node), product(bytes, rates[c].byte)));
+		b->limit[c] = sum(b->limit[c], sum(cost_product(nodes, rates[c].node),
+		                                   cost_product(bytes, rates[c].byte)));
 }
 
 void spend(const Arena *arena, Cost cost, uint64_t count)

@@ -34,6 +34,9 @@ typedef struct Wave { // a transform from `in` entries to `out`, of period `peri
 // cos (or sin) of 2 pi i o / period, [in, out]; of what lies beyond the period nothing.
 static Ref wave_matrix(Call *c, const Wave *w, bool sine)
 {
+	enum { WORK = 4 }; // that a cosine takes, in elements
+	spend(c->r->arena, COST_elements,
+	      cost_product((uint64_t)w->in, cost_product((uint64_t)w->out, WORK)));
 	float *m = NEWS(c->r->arena, float, w->in * w->out + 1);
 	double scale = w->back ? 1 / (double)w->period : 1;
 	for (int64_t i = 0; i < w->in; i++) {
