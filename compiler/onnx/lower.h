@@ -141,7 +141,7 @@ typedef struct View {
 	const char *alias;     // read through this Identity
 	const NodeProto *node; // of the main graph, or NULL
 	int operand;
-	struct View *next;
+	struct View *next, *first; // the one before, and the first of its slot
 } View;
 
 typedef struct List { // a sequence: known at compile time
@@ -210,7 +210,7 @@ typedef struct Reader {
 	const ModelProto *proto;
 	Table *functions; // "domain:name:overload" to a position + 1
 	VEC(Value) values;
-	VEC(Weight *) weights;
+	VEC(Weight *) weights, tables; // all; those that are gathered from
 	Table *slot_names;
 	Table *outputs;             // names of those that are declared
 	Table *noted;               // texts of Model.notes

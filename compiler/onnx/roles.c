@@ -120,6 +120,9 @@ void read_roles(Reader *r)
 			             !strcmp(g->node[i]->op_type, "Gemm") ||
 			             !strcmp(g->node[i]->op_type, "Transpose");
 		}
+	for (int i = 0; i < r->weights.count; i++)
+		if (r->weights.at[i]->table)
+			PUSH(r->arena, r->tables, r->weights.at[i]);
 }
 
 // ---- slots ----------------------------------------------------------------------------
@@ -135,6 +138,7 @@ static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto 
 	            .operand = operand,
 	            .alias = w ? w->alias : NULL,
 	            .next = r->g->slots.at[slot].view};
+	v->first = v->next ? v->next->first : v;
 	r->g->slots.at[slot].view = v;
 }
 
@@ -162,9 +166,7 @@ static const char *fresh_name(Reader *r, const char *name)
 static Weight *weight_of(const Reader *r, int slot)
 {
 	const View *v = r->g->slots.at[slot].view;
-	while (v && v->next)
-		v = v->next;
-	return v ? v->weight : NULL;
+	return v ? v->first->weight : NULL;
 }
 
 static Slot weight_slot(Reader *r, Weight *w, const char *name)
@@ -184,9 +186,9 @@ static int tied_table(Reader *r, Weight *w, const NodeProto *node)
 {
 	if (r->options->apart || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
 		return -1;
-	for (int i = 0; i < r->weights.count; i++) {
-		Weight *t = r->weights.at[i];
-		if (t == w || !t->table || t->slot < 0 || !is_transpose(r, w, t))
+	for (int i = 0; i < r->tables.count; i++) {
+		Weight *t = r->tables.at[i];
+		if (t == w || t->slot < 0 || !is_transpose(r, w, t))
 			continue;
 		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
 		     w->name, r->g->slots.at[t->slot].name);
