@@ -167,9 +167,9 @@ static void check_word(const Call *c, const char *name, ProtobufCBinaryData s, c
 
 static void check_number(const Call *c, const char *name, double x, const Allowed *v)
 {
-	const char *most = v->high < INFINITY ? format(c->r->arena, " to %g", v->high) : " or more";
 	if (!(x >= v->low && x <= v->high))
-		decline(c, again, "attribute '%s' is %.15g; expected %g%s", name, x, v->low, most);
+		decline(c, again, "attribute '%s' is %.15g; expected %.15g to %.15g", name, x,
+		        v->low, v->high);
 }
 
 static void check_values(const Call *c, const char *name, const AttributeProto *a, int type,

@@ -75,7 +75,9 @@ wrong = [('Softmax', 'x', dict(axis=1.5)), ('Concat', 'x x', {}), ('Split', 'x',
          ('Relu', 'x x', {}), ('Gemm', 'x', {}), ('Relu', 'x', dict(alpha=0.1)), ('Elu', 'x', dict(alfa=0.1)),
          ('ReduceSum', 'x', dict(axes=[1])), ('Dropout', 'x', dict(ratio=0.5)), ('Dropout', 'x', dict(seed=0.5)),
          ('Constant', '', dict(value_int=1, value_float=1.0)), ('Constant', '', {}),
-         ('DepthToSpace', 'image', dict(blocksize=0)), ('Cast', 'x', {}), ('TopK', 'x minus', dict(largest='no'))]
+         ('DepthToSpace', 'image', dict(blocksize=0)), ('Cast', 'x', {}), ('TopK', 'x minus', dict(largest='no')),
+         ('Conv', 'image kernel', dict(dilations=[1, (1 << 63) - 1])), ('MaxPool', 'image', dict(kernel_shape=[2, 1 << 62])),
+         ('Conv', 'image kernel', dict(pads=[0, 1 << 62, 0, 1 << 62])), ('AveragePool', 'image', dict(kernel_shape=[2, 2], strides=[1 << 40, 1]))]
 nodes = [helper.make_node(op, names.split(), [f'{op}_{i}'], f'/{i}', **attributes)
          for i, (op, names, attributes) in enumerate(wrong)]
 nodes.append(helper.make_node('Softmax', ['x'], ['Softmax_twice'], '/twice', axis=0))
