@@ -119,18 +119,20 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 	PUSH(arena, argument, getenv("CC") ? getenv("CC") : "cc");
 	PUSH(arena, argument, "-o");
 	PUSH(arena, argument, file_word(arena, &out));
-	bool done = true;
+	int cause = 0;
 	for (int k = 0; k < object->parts; k++) {
 		write_part(&object->part[k], &part[k], path);
-		done &= !fflush(part[k].to);
+		if (!cause && (fflush(part[k].to) || ferror(part[k].to)))
+			cause = errno;
 		PUSH(arena, argument, file_word(arena, &part[k]));
 	}
 	for (int k = 0; k < n; k++)
 		PUSH(arena, argument, copy_string(arena, more[k]));
 	PUSH(arena, argument, NULL);
-	if (!done)
+	errno = cause;
+	if (cause)
 		need_done(amos_fail_errno("write", path));
-	done = run_program(argument.at);
+	bool done = run_program(argument.at);
 	for (int k = 0; k < object->parts; k++)
 		amos_file_drop(&part[k]);
 	arena_free(arena);

@@ -13,17 +13,24 @@ int64_t common_divisor(int64_t a, int64_t b)
 	return a < 0 ? -a : a;
 }
 
+// More than any memory holds is INT64_MAX: files may say any shape.
+static int64_t times(int64_t a, int64_t b)
+{
+	int64_t product;
+	return __builtin_mul_overflow(a, b, &product) ? INT64_MAX : product;
+}
+
 int64_t count_of(const Shape *shape)
 {
 	int64_t count = 1;
 	for (int a = 0; a < shape->rank; a++)
-		count *= shape->dim[a];
+		count = shape->dim[a] ? times(count, shape->dim[a]) : 0;
 	return count;
 }
 
 int64_t byte_count(Elem elem, const Shape *shape)
 {
-	return count_of(shape) * elems[elem].bytes;
+	return times(count_of(shape), elems[elem].bytes);
 }
 
 int64_t bytes_of(const Val *v)

@@ -94,23 +94,32 @@ static const TensorProto *weight_of(const Reader *r, const NodeProto *node)
 	return NULL;
 }
 
+// As it stands there: whether it may is for the lowering to say.
+static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
+{
+	for (size_t i = 0; i < node->n_attribute; i++)
+		if (!strcmp(node->attribute[i]->name, name))
+			return node->attribute[i]->i;
+	return otherwise;
+}
+
 static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int rank)
 {
-	Call c = {.r = (Reader *)r, .node = node};
 	for (int k = 0; k < COUNT(meetings); k++) {
 		const struct Meeting *m = &meetings[k];
 		int of = m->of;
 		if (strcmp(node->op_type, m->op) || plain_domain(node->domain)[0] ||
 		    axis != (m->axis < 0 ? rank - 1 : m->axis))
 			continue;
-		if (!strcmp(m->op, "Gemm") && attr_int(&c, "transA", 0))
+		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transA", 0))
 			return -1;
-		if (!strcmp(m->op, "Gemm") && attr_int(&c, "transB", 0))
+		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transB", 0))
 			of = 1;
 		const TensorProto *w = weight_of(r, node);
 		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
 		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
-		return !strcmp(m->op, "Conv") ? size * attr_int(&c, "group", 1) : size;
+		int64_t group = strcmp(m->op, "Conv") ? 1 : whole_attribute(node, "group", 1);
+		return __builtin_mul_overflow(size, group, &size) ? -1 : size;
 	}
 	return -1;
 }
