@@ -234,7 +234,8 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 		r = k->out[o];
 	const Val *v = val(graph, r);
 	if (v->from && v->from < graph->nodes->list.count)
-		return format(g->arena, "%s %s", prims[v->op].name, graph->nodes->list.at[v->from].name);
+		return format(g->arena, "%s %s", prims[v->op].name,
+		              graph->nodes->list.at[v->from].name);
 	return prims[v->op].name;
 }
 

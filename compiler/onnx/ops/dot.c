@@ -90,7 +90,8 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		dots += *p == '.';
 	}
 	if (dots && dots != 3)
-		refuse(c, "the equation holds %d points for an operand; three are an ellipsis", dots);
+		refuse(c, "the equation holds %d points for an operand; three are an ellipsis",
+		       dots);
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
