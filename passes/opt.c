@@ -45,12 +45,12 @@ static void choose_clip(Opt *opt, Text *said)
 
 // Small data: what Algorithm 1 leaves open, or was not made for. All of it fades with N, the number
 // of batches, to nothing at MANY. docs/optimizer.md says why, and what was measured.
-static const double MANY = 100000;  // N from which on Algorithm 1 is exact
-static const double PRIOR = 2000;   // batches that xi counts on top of N
-static const double LITTLE = 100;   // batches that decay counts on top of N
-static const double REACH = 2;      // steps go by so many times the RMS of a variable
-static const double LEAST = 0.07;   // and by this part of its eta at least
-static const double WARMUP = 50;    // steps
+static const double MANY = 100000; // N from which on Algorithm 1 is exact
+static const double PRIOR = 2000;  // batches that xi counts on top of N
+static const double LITTLE = 100;  // batches that decay counts on top of N
+static const double REACH = 2;     // steps go by so many times the RMS of a variable
+static const double LEAST = 0.07;  // and by this part of its eta at least
+static const double WARMUP = 50;   // steps
 
 // Where N is between 0 and MANY.
 static void small_defaults(Opt *opt, Text *said, double n)

@@ -159,8 +159,8 @@ void remove_old_data(Arena *arena, const char *path, Bytes model, const char *ke
 	for (int k = 0; k < MOST; k++) {
 		const char *old = data_path(arena, path, k), *slash = strrchr(old, '/'),
 		           *name = slash ? slash + 1 : old;
-		if (strcmp(old, kept) && model.count && memmem(model.at, model.count, name, strlen(name)) &&
-		    !amos_output_check(old))
+		if (strcmp(old, kept) && model.count &&
+		    memmem(model.at, model.count, name, strlen(name)) && !amos_output_check(old))
 			unlink(old);
 	}
 }
