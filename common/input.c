@@ -152,8 +152,8 @@ static bool may_read(int file, const char *folder, const char *other)
 }
 
 // What is asked about is the file that was found, which is then the one that is read: nobody can
-// put another in its place between. Until it is known to be a permitted one, it is not opened for
-// reading: a device may do something when it is.
+// put another in its place between. Until it is known to be permitted, it is not opened for
+// reading: opening a device can have an effect.
 int amos_input_beneath(const char *folder, const char *other, const char *name)
 {
 	char path[PATH_MAX];

@@ -1,4 +1,4 @@
-// memory.c: for a program's main: memory that is not there ends it with one message and status 3.
+// memory.c: an allocation that fails ends the program with one message and status 3; main asks.
 // Takes libc's allocator, which these functions stand in front of for all libraries of the process
 // (jansson, libzip, LLVM), so that none of them has to notice and none aborts. Keeps: the message
 // takes no memory; what is half written is removed.

@@ -5,8 +5,8 @@
 //
 // A launch is cut in chunks, and its ticket says which is the next: launch number << 32 | chunks
 // << 16 | chunks claimed. Who raises the ticket owns a chunk. Between begin and end the threads
-// look for chunks without rest; after it for a while, for the next begin is near, and then they
-// sleep.
+// spin, looking for chunks; after end they spin a little longer, since the next begin is near, and
+// then sleep.
 #include "rt.h"
 #include <pthread.h>
 #include <sched.h>

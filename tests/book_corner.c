@@ -82,7 +82,6 @@ static const struct {
     {"dot(reshape(select(p, 0, softmax(", INFINITIES,
      "a score of -inf lies below finite ones that hide"},
     {"dot(weights(masked(", INFINITIES, "a score of -inf lies below finite ones that hide"},
-
 };
 
 static bool starts(const char *line, const char *with)

@@ -99,51 +99,50 @@ static Wire call(const char *function, const char *in, const char *out)
 	return node(function, in, out, domain);
 }
 
-static Wire int_attribute(const char *name, int64_t x)
-{
-	Wire a = {0}, w = {0};
-	add_text(&a, 1, name);
-	add_number(&a, 3, x);
-	add_number(&a, 20, 2);
-	add_message(&w, 5, a);
-	return w;
-}
-
-static Wire ints_attribute(const char *name, int n, const int64_t *x)
-{
-	Wire a = {0}, w = {0};
-	add_text(&a, 1, name);
-	for (int i = 0; i < n; i++)
-		add_number(&a, 8, x[i]);
-	add_number(&a, 20, 7);
-	add_message(&w, 5, a);
-	return w;
-}
-
-static Wire text_attribute(const char *name, const char *text)
-{
-	Wire a = {0}, w = {0};
-	add_text(&a, 1, name);
-	add_text(&a, 4, text);
-	add_number(&a, 20, 3);
-	add_message(&w, 5, a);
-	return w;
-}
-
-static Wire graph_attribute(const char *name, Wire graph)
-{
-	Wire a = {0}, w = {0};
-	add_text(&a, 1, name);
-	add_message(&a, 6, graph);
-	add_number(&a, 20, 5);
-	add_message(&w, 5, a);
-	return w;
-}
-
 static Wire both(Wire a, Wire b)
 {
 	add(&a, b.at, b.count);
 	return a;
+}
+
+// Its value, of the type with this number.
+static Wire attribute(const char *name, Wire value, int type)
+{
+	Wire a = {0}, w = {0};
+	add_text(&a, 1, name);
+	a = both(a, value);
+	add_number(&a, 20, type);
+	add_message(&w, 5, a);
+	return w;
+}
+
+static Wire int_attribute(const char *name, int64_t x)
+{
+	Wire value = {0};
+	add_number(&value, 3, x);
+	return attribute(name, value, 2);
+}
+
+static Wire ints_attribute(const char *name, int n, const int64_t *x)
+{
+	Wire value = {0};
+	for (int i = 0; i < n; i++)
+		add_number(&value, 8, x[i]);
+	return attribute(name, value, 7);
+}
+
+static Wire text_attribute(const char *name, const char *text)
+{
+	Wire value = {0};
+	add_text(&value, 4, text);
+	return attribute(name, value, 3);
+}
+
+static Wire graph_attribute(const char *name, Wire graph)
+{
+	Wire value = {0};
+	add_message(&value, 6, graph);
+	return attribute(name, value, 5);
 }
 
 enum { FLOAT = 1, INT8 = 3, INT32 = 6, INT64 = 7, BOOL = 9, HALF = 10 };

@@ -96,7 +96,7 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	r->nest = nest;
 	r->active = active;
 	if (caught.status != STATUS_INPUT)
-		fail_status(caught.status, NULL, "%s", caught.message);
+		fail_again(&caught);
 	const char *place = node ? node_place(r->arena, node) : NULL;
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
 	text += starts_with(text, path) ? strlen(path) : 0;
