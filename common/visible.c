@@ -15,6 +15,8 @@ static const struct {
 static int shown(const unsigned char *s)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+	if (*s >= ' ' && *s < 0x7F) // nearly all
+		return 1;
 	int n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
 	uint32_t code = n < 2 ? *s : *s & (0x7Fu >> n);
 	for (int i = 1; i < n; i++) {
@@ -45,7 +47,8 @@ size_t amos_visible(char *to, size_t room, const char *text, bool exact)
 	while (*text) {
 		int n = exact && misleads(text) ? 0 : shown((const unsigned char *)text);
 		char escape[5];
-		snprintf(escape, sizeof escape, "\\x%02x", (unsigned char)*text);
+		if (!n)
+			snprintf(escape, sizeof escape, "\\x%02x", (unsigned char)*text);
 		const char *from = n ? text : escape;
 		for (size_t i = 0, of = n ? (size_t)n : 4; i < of; i++, count++)
 			if (count + 1 < room)

@@ -58,7 +58,7 @@ static Ref put_places(Graph *g, Ref r, const Convolution *c, const Shape *like, 
 // dilation, where window entry (o, k) was input (o + k dilation - before) / up.
 static Ref gradient_windows(Graph *g, const Convolution *c, Ref gradient, int64_t channels)
 {
-	Attr attr = *c->window->attr;
+	Attr attr = attr_copy(c->window);
 	Ref r = put_places(g, gradient, c, &c->wide, channels);
 	attr.x = 0;
 	for (int a = 0; a < c->n; a++) {

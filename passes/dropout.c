@@ -126,7 +126,7 @@ static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 static Ref put_settled(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Draws *d = context;
-	Ref r = (Ref)(v - d->from->val);
+	Ref r = ref_of(d->from, v);
 	d->chance[r] = chance_of(d, v);
 	Product p = d->product[r] = product_of(d, r);
 	if (!is_dropout(d, r, &p))
@@ -296,7 +296,7 @@ static Ref put_with_site(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Back *b = context;
 	Ref x = v->op == O_attend ? put_attention(g, v, in, b->rate, b->next++) : put_as(g, v, in);
-	return b->site[v - b->from->val] ? put_drawn(g, x, b->rate, b->next++) : x;
+	return b->site[ref_of(b->from, v)] ? put_drawn(g, x, b->rate, b->next++) : x;
 }
 
 static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)

@@ -321,7 +321,7 @@ static void join_siblings(Fuse *f)
 {
 	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
 		const Refs *users = &f->users[r];
-		int64_t count = count_of(&f->graph->val[r].shape);
+		int64_t count = count_of(&val(f->graph, r)->shape);
 		for (int i = 1; i < users->count; i++)
 			for (int j = 0; j < i; j++) {
 				const Group *a = &f->group.at[f->of[users->at[j]]];

@@ -26,7 +26,7 @@ static Ref put_one(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	const Forward *f = context;
 	(void)g;
-	return put_ready(f->sweep, v, in, f->needs[v - f->from->val]);
+	return put_ready(f->sweep, v, in, f->needs[ref_of(f->from, v)]);
 }
 
 // The forward graph in the new one.
@@ -51,7 +51,7 @@ bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
 {
 	bool *mark = NEWS(arena, bool, g->nval);
 	for (int r = 1; r < g->nval; r++) {
-		const Val *v = &g->val[r];
+		const Val *v = val(g, r);
 		bool needs = v->op == O_slot && want[v->attr->i[0]];
 		for (int k = 0; k < v->nin; k++)
 			needs |= mark[v->in[k]];
@@ -78,7 +78,7 @@ Ref fit(Graph *g, Ref r, const Val *to)
 
 void add_gradient(Sweep *s, Ref r, Ref dx)
 {
-	dx = fit(s->g, dx, &s->g->val[r]);
+	dx = fit(s->g, dx, val(s->g, r));
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
 }
 
@@ -87,7 +87,7 @@ static void sweep_concat(Sweep *s, const Val *v, Ref gradient)
 	int axis = (int)v->attr->i[0];
 	int64_t start[RANK] = {0};
 	for (int k = 0; k < v->nin; k++) {
-		Shape shape = s->g->val[v->in[k]].shape;
+		Shape shape = val(s->g, v->in[k])->shape;
 		if (s->needs[v->in[k]])
 			add_gradient(s, v->in[k],
 			             put_slice(s->g, gradient, start, shape.dim, NULL));

@@ -60,7 +60,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Loops *l = context;
 	if (v->op == O_loop)
-		return put_cycle(l, (Ref)(v - l->from->val), in);
+		return put_cycle(l, ref_of(l->from, v), in);
 	return v->op == O_part ? l->part[v->in[0]][v->attr->i[0]] : put_as(to, v, in);
 }
 

@@ -165,7 +165,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Again *a = context;
 	Unwind *u = a->unwind;
-	Ref r = (Ref)(v - u->c.body->val);
+	Ref r = ref_of(u->c.body, v);
 	int product = product_number(u, r);
 	int slot = v->op == O_slot ? u->enter[v->attr->i[0]]
 	           : product >= 0  ? u->again[product]

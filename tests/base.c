@@ -18,7 +18,7 @@ static void arenas(Arena *arena)
 {
 	for (size_t size = 0; size < 300000; size = size * 3 / 2 + 1) {
 		char *at = take(arena, size);
-		expect((uintptr_t)at % (size >= 64 ? 64 : 16) == 0, "alignment");
+		expect((uintptr_t)at % (size >= 64 ? 64 : size >= 16 ? 16 : 8) == 0, "alignment");
 		for (size_t i = 0; i < size; i++)
 			if (at[i])
 				expect(false, "memory is not zero");

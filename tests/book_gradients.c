@@ -184,8 +184,8 @@ static bool is_about(const Def *d, const Val *v)
 static void mark_lines(Def *const *table, const Graph *g, Table *seen)
 {
 	for (int r = 1; r < g->nval; r++)
-		for (const Def *d = table[g->val[r].op]; d; d = d->next)
-			if (is_about(d, &g->val[r])) {
+		for (const Def *d = table[val(g, r)->op]; d; d = d->next)
+			if (is_about(d, val(g, r))) {
 				*table_cell_s(seen, d->place) = 1;
 				break;
 			}

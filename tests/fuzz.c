@@ -84,7 +84,7 @@ static double *end_sizes(Arena *arena, const Graph *g, const Array *slot)
 static void note_primitives(const Graph *g)
 {
 	for (int r = 1; r < g->nval; r++)
-		seen[g->val[r].op] = true;
+		seen[val(g, r)->op] = true;
 }
 
 // An out that is off by more than is allowed without a disturbance.

@@ -53,12 +53,12 @@ Readers *readers_of(Arena *arena, const Graph *g)
 	Readers *readers = NEWS(arena, Readers, g->slots.count + 1);
 	Table *met = table_new(arena);
 	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; k < g->val[r].nin; k++) {
-			const Val *in = val(g, g->val[r].in[k]);
+		for (int k = 0; k < val(g, r)->nin; k++) {
+			const Val *in = val(g, val(g, r)->in[k]);
 			int slot = in->op == O_slot ? (int)in->attr->i[0] : -1;
 			if (slot >= 0)
 				add_reader(arena, &readers[slot], met, slot,
-				           &g->nodes->list.at[g->val[r].from]);
+				           &g->nodes->list.at[val(g, r)->from]);
 		}
 	return readers;
 }

@@ -22,7 +22,8 @@ Arena *arena_new(void);
 // A new one that spends from the same Budget, and is freed with the other at the latest.
 Arena *arena_within(Arena *);
 void arena_free(Arena *);
-// Zeroed memory, 64-byte aligned when bytes >= 64, else 16. Never NULL: out of memory is fail().
+// Zeroed memory, aligned to 64 bytes where it has so many, else to 16, or to 8 below that. Never
+// NULL: out of memory is fail().
 void *take(Arena *, size_t bytes);
 void *take_copy(Arena *, const void *bytes, size_t count);
 
@@ -40,6 +41,27 @@ void *take_copy(Arena *, const void *bytes, size_t count);
 	                       : (v).at,                                                           \
 	 (v).at[(v).count++] = (x))
 void *grow(Arena *, void *at, size_t item, int *room); // doubles the room, copies the items
+
+// A growing array whose items never move, `type *chunk[CHUNKS]` and a count of your own: each chunk
+// holds twice as many items as the one before.
+enum { FIRST_BITS = 4, CHUNKS = 28 };
+static inline int chunk_of(uint32_t i)
+{
+	return 31 - __builtin_clz(i + (1u << FIRST_BITS)) - FIRST_BITS;
+}
+static inline uint32_t place_in_chunk(uint32_t i)
+{
+	return i + (1u << FIRST_BITS) - (1u << (FIRST_BITS + chunk_of(i)));
+}
+#define ITEM(chunk, i) (&(chunk)[chunk_of((uint32_t)(i))][place_in_chunk((uint32_t)(i))])
+// The address of item `count`, zeroed: the caller counts.
+#define ADD(arena, chunk, count)                                                                   \
+	(place_in_chunk((uint32_t)(count))                                                         \
+	     ? (void)0                                                                             \
+	     : (void)((chunk)[chunk_of((uint32_t)(count))] =                                       \
+	                  take((arena),                                                            \
+	                       sizeof *(chunk)[0] << (chunk_of((uint32_t)(count)) + FIRST_BITS))), \
+	 ITEM(chunk, count))
 
 // ---- budget.c: what a file may cost ---------------------------------------------------
 // An arena may have a Budget, from which it pays for its own blocks and spend() for all else. What
@@ -94,9 +116,11 @@ void say(Text *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 typedef struct Table Table;
 Table *table_new(Arena *);
-// The cell of `key`, made with value 0 when it is new; valid until the next call that adds.
+Table *table_lent(Arena *); // its keys are not copied: they stay as long as the table does
+// The cell of `key`, made with value 0 when it is new; it never moves.
 uint64_t *table_cell(Table *, const void *key, size_t bytes);
 uint64_t *table_find(const Table *, const void *key, size_t bytes); // NULL when absent
+const void *table_key(const uint64_t *cell);                        // the table's own
 uint64_t *table_cell_s(Table *, const char *key);
 uint64_t *table_find_s(const Table *, const char *key);
 uint64_t hash_bytes(const void *, size_t, uint64_t seed);

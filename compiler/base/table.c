@@ -1,22 +1,29 @@
-// table.c: hash table from bytes to a 64-bit value: open addressing, half full at most.
-// Takes base.h. Gives cells; keys are copied. Keeps: no removal, so probing stops at the first free
-// place.
+// table.c: hash table from bytes to a 64-bit value: items in the order they came, found through
+// places by open addressing, half full at most. Takes base.h. Gives cells. Keeps: no removal, so
+// probing stops at the first free place.
 #include "base.h"
 #include <string.h>
 
 typedef struct Item {
-	const char *key; // NULL: free
+	const char *key;
 	size_t bytes;
-	uint64_t hash, value;
+	uint64_t value;
 } Item;
+
+typedef struct Place {
+	uint32_t hash, item; // 1 + the item; 0: free
+} Place;
 
 struct Table {
 	Arena *arena;
-	Item *item;
-	size_t room, count; // room is a power of two
+	Item *item[CHUNKS];
+	uint32_t count;
+	Place *place;
+	size_t room; // of places: a power of two, or 0
+	bool lent;
 };
 
-enum { FIRST_ROOM = 8 };
+enum { FIRST_ROOM = 16 };
 
 static uint64_t mix(uint64_t x)
 {
@@ -44,53 +51,78 @@ Table *table_new(Arena *arena)
 {
 	Table *table = NEW(arena, Table);
 	table->arena = arena;
-	table->room = FIRST_ROOM;
-	table->item = NEWS(arena, Item, FIRST_ROOM);
 	return table;
 }
 
-// The item of the key, or the free place where it belongs.
-static Item *probe(const Table *table, const void *key, size_t bytes, uint64_t hash)
+Table *table_lent(Arena *arena)
+{
+	Table *table = table_new(arena);
+	table->lent = true;
+	return table;
+}
+
+// Keys that differ in their last byte lie side by side: files number their names, and those of a
+// large one are met in order, where any other order would miss the cache each time.
+static uint32_t place_hash(const char *key, size_t bytes)
+{
+	return bytes ? (uint32_t)hash_bytes(key, bytes - 1, 0) + (uint8_t)key[bytes - 1] : 0;
+}
+
+// The place of the key, or the free one where it belongs.
+static Place *probe(const Table *table, const void *key, size_t bytes, uint32_t hash)
 {
 	for (size_t i = hash & (table->room - 1);; i = (i + 1) & (table->room - 1)) {
-		Item *item = &table->item[i];
-		if (!item->key)
-			return item;
-		if (item->hash == hash && item->bytes == bytes &&
-		    memcmp(item->key, key, bytes) == 0)
-			return item;
+		Place *place = &table->place[i];
+		if (!place->item)
+			return place;
+		if (place->hash != hash)
+			continue;
+		const Item *item = ITEM(table->item, place->item - 1);
+		if (item->bytes == bytes && memcmp(item->key, key, bytes) == 0)
+			return place;
 	}
 }
 
 static void widen(Table *table)
 {
-	Item *old = table->item;
+	const Place *old = table->place;
 	size_t count = table->room;
-	table->room *= 2;
-	table->item = NEWS(table->arena, Item, table->room);
-	for (size_t i = 0; i < count; i++)
-		if (old[i].key)
-			*probe(table, old[i].key, old[i].bytes, old[i].hash) = old[i];
+	table->room = count ? 2 * count : FIRST_ROOM;
+	table->place = NEWS(table->arena, Place, table->room);
+	for (size_t k = 0; k < count; k++) {
+		size_t i = old[k].hash & (table->room - 1);
+		while (old[k].item && table->place[i].item)
+			i = (i + 1) & (table->room - 1);
+		if (old[k].item)
+			table->place[i] = old[k];
+	}
 }
 
 uint64_t *table_cell(Table *table, const void *key, size_t bytes)
 {
-	uint64_t hash = hash_bytes(key, bytes, 0);
-	Item *item = probe(table, key, bytes, hash);
-	if (item->key)
-		return &item->value;
-	if (2 * ++table->count > table->room) {
+	uint32_t hash = place_hash(key, bytes);
+	if (2 * ((size_t)table->count + 1) > table->room)
 		widen(table);
-		item = probe(table, key, bytes, hash);
-	}
-	*item = (Item){take_copy(table->arena, key, bytes), bytes, hash, 0};
+	Place *place = probe(table, key, bytes, hash);
+	if (place->item)
+		return &ITEM(table->item, place->item - 1)->value;
+	Item *item = ADD(table->arena, table->item, table->count);
+	*item = (Item){table->lent ? key : take_copy(table->arena, key, bytes), bytes, 0};
+	*place = (Place){hash, ++table->count};
 	return &item->value;
 }
 
 uint64_t *table_find(const Table *table, const void *key, size_t bytes)
 {
-	Item *item = probe(table, key, bytes, hash_bytes(key, bytes, 0));
-	return item->key ? &item->value : NULL;
+	if (!table->room)
+		return NULL;
+	const Place *place = probe(table, key, bytes, place_hash(key, bytes));
+	return place->item ? &ITEM(table->item, place->item - 1)->value : NULL;
+}
+
+const void *table_key(const uint64_t *cell)
+{
+	return ((const Item *)((const char *)cell - offsetof(Item, value)))->key;
 }
 
 uint64_t *table_cell_s(Table *table, const char *key)

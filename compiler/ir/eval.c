@@ -228,7 +228,7 @@ static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Hand ha
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
 	int room = 0;
 	for (int r = 1; r < g->nval; r++) {
-		const Val *v = &g->val[r];
+		const Val *v = val(g, r);
 		if (!live[r])
 			continue;
 		while (room < v->nin)

@@ -11,11 +11,9 @@ static Graph *graph_with(Arena *arena, const char *name, const Book *book, NodeL
 	g->arena = arena;
 	g->name = copy_string(arena, name);
 	g->book = book;
-	g->share = table_new(arena);
-	g->named = table_new(arena);
+	g->named = table_lent(arena);
+	ADD(arena, g->vals, 0);
 	g->nval = 1;
-	g->roomval = 16;
-	g->val = NEWS(arena, Val, g->roomval);
 	return g;
 }
 
@@ -40,6 +38,7 @@ Graph *graph_inside(Arena *arena, const Graph *from)
 static void push_slot(Graph *g, Slot slot)
 {
 	PUSH(g->arena, g->slots, slot);
+	PUSH(g->arena, g->reads, 0);
 	uint64_t *cell = table_cell_s(g->named, slot.name);
 	*cell = *cell ? *cell : (uint64_t)g->slots.count;
 }
@@ -90,38 +89,93 @@ static void const_key(Key *key, Elem elem, const Shape *shape, const void *bytes
 	key->bytes = 8 * (3 + (size_t)shape->rank);
 }
 
-static Ref shared(const Graph *g, const Key *key)
+// Loops are equal whose bodies read the same.
+static void loop_key(const Graph *g, Key *key, int nin, const Ref *in, const Attr *attr,
+                     const Graph *body)
 {
-	uint64_t *cell = table_find(g->share, key->at, key->bytes);
-	return cell ? (Ref)*cell : 0;
+	key_of(g, key, O_loop, nin, in, attr);
+	const char *text = graph_text(g->arena, body);
+	size_t length = strlen(text);
+	char *whole = take(g->arena, key->bytes + length);
+	memcpy(whole, key->at, key->bytes);
+	memcpy(whole + key->bytes, text, length);
+	key->at = (uint64_t *)whole;
+	key->bytes += length;
 }
 
-static Ref share(Graph *g, const Key *key, Ref r)
+static const Ref *operands_in(const uint64_t *cell)
 {
-	*table_cell(g->share, key->at, key->bytes) = r;
-	return r;
+	return (const Ref *)((const uint64_t *)table_key(cell) + 2);
+}
+
+// The values of a graph that was copied are shared when another is put to them.
+static void share_all(Graph *g)
+{
+	g->share = table_new(g->arena);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		Key key;
+		if (v->op == O_const)
+			const_key(&key, v->type, &v->shape, v->data, (size_t)bytes_of(v));
+		else if (v->op == O_loop)
+			loop_key(g, &key, v->nin, v->in, v->attr, v->data);
+		else
+			key_of(g, &key, v->op, v->nin, v->in, v->attr);
+		*table_cell(g->share, key.at, key.bytes) = r;
+	}
+}
+
+// The cell of the value that a key stands for; 0 in it: of none yet.
+static uint64_t *cell_of(Graph *g, const Key *key)
+{
+	if (!g->share)
+		share_all(g);
+	return table_cell(g->share, key->at, key->bytes);
 }
 
 // ---- the door -------------------------------------------------------------------------
 
 static const Attr no_attr;
 
-static Val *append(Graph *g, Val v)
+static size_t attr_bytes(const Attr *attr)
 {
-	if (g->nval == g->roomval)
-		g->val = grow(g->arena, g->val, sizeof *g->val, &g->roomval);
-	g->val[g->nval] = v;
-	return &g->val[g->nval++];
+	return offsetof(Attr, i) + sizeof *attr->i * (size_t)attr->n;
 }
 
+Attr attr_copy(const Val *v)
+{
+	Attr attr = {0};
+	memcpy(&attr, v->attr, attr_bytes(v->attr));
+	return attr;
+}
+
+static Ref append(Graph *g, Val v)
+{
+	Ref r = (Ref)g->nval;
+	*ADD(g->arena, g->vals, r) = v;
+	if (v.op == O_slot)
+		g->reads.at[v.attr->i[0]] = r;
+	g->nval++;
+	return r;
+}
+
+Ref ref_of(const Graph *g, const Val *v)
+{
+	uint32_t first = 0, room = 1u << FIRST_BITS;
+	for (int k = 0; k < CHUNKS && g->vals[k]; k++, first += room, room *= 2)
+		if (v >= g->vals[k] && v < g->vals[k] + room)
+			return first + (Ref)(v - g->vals[k]);
+	never("a value of another graph");
+}
+
+// `in` stays as long as the graph.
 static Ref append_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
                       const Shape *shape)
 {
-	Val v = {.op = op, .type = elem, .shape = *shape, .nin = nin, .from = g->from};
-	v.in = take_copy(g->arena, in, sizeof *in * (size_t)nin);
+	Val v = {.op = op, .type = elem, .shape = *shape, .nin = nin, .in = in, .from = g->from};
 	bool bare = attr->n == 0 && attr->x == 0;
-	v.attr = bare ? &no_attr : take_copy(g->arena, attr, sizeof *attr);
-	return (Ref)(append(g, v) - g->val);
+	v.attr = bare ? &no_attr : take_copy(g->arena, attr, attr_bytes(attr));
+	return append(g, v);
 }
 
 // A result of constants alone that is small enough to be written down.
@@ -178,26 +232,29 @@ static bool is_backwards(const Graph *g, const Ref *in)
 	return place_in_order(g, in[0]) > place_in_order(g, in[1]);
 }
 
-static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+static Ref put_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
-	Key key;
-	key_of(g, &key, op, nin, in, attr);
-	Ref r = shared(g, &key);
-	if (r)
-		return r;
 	Elem elem;
 	Shape shape;
 	type_of(g, op, nin, in, attr, &elem, &shape);
 	if (!count_of(&shape)) // nothing to compute, and kernels need not know of such
-		return share(g, &key, put_const(g, elem, shape, ""));
+		return put_const(g, elem, shape, "");
 	if (can_fold(g, op, nin, in, &shape))
-		return share(g, &key, folded(g, op, nin, in, attr, elem, &shape));
-	r = identity(g, op, nin, in, attr, &shape);
+		return folded(g, op, nin, in, attr, elem, &shape);
+	Ref r = identity(g, op, nin, in, attr, &shape);
 	if (!r && g->book)
 		r = book_rewrite(g, op, nin, in, attr);
-	if (!r)
-		r = append_new(g, op, nin, in, attr, elem, &shape);
-	return share(g, &key, r);
+	return r ? r : append_new(g, op, nin, in, attr, elem, &shape);
+}
+
+static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+{
+	Key key;
+	key_of(g, &key, op, nin, in, attr);
+	uint64_t *cell = cell_of(g, &key);
+	if (!*cell)
+		*cell = put_new(g, op, nin, operands_in(cell), attr);
+	return (Ref)*cell;
 }
 
 // The type that the graph has for `elem`.
@@ -246,12 +303,12 @@ Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
 	Key key;
 	size_t count = (size_t)byte_count(elem, &shape);
 	const_key(&key, elem, &shape, bytes, count);
-	Ref r = shared(g, &key);
-	if (r)
-		return r;
+	uint64_t *cell = cell_of(g, &key);
+	if (*cell)
+		return (Ref)*cell;
 	Val v = {.op = O_const, .type = elem, .shape = shape, .attr = &no_attr, .from = g->from};
 	v.data = take_copy(g->arena, bytes, count);
-	return share(g, &key, (Ref)(append(g, v) - g->val));
+	return (Ref)(*cell = append(g, v));
 }
 
 Ref put_num(Graph *g, Elem elem, double number)
@@ -279,26 +336,19 @@ Ref put_slot(Graph *g, int slot)
 	return put(g, O_slot, 0, NULL, &attr);
 }
 
-// Loops are equal whose bodies read the same.
 Ref put_loop(Graph *g, const Cycle *l, const Ref *in)
 {
 	Attr attr = {.n = 5, .i = {l->trips, l->carried, l->scanned, l->reverse, l->until}};
 	int nin = loop_operands(l);
 	check_loop(g, l, in);
 	Key key;
-	key_of(g, &key, O_loop, nin, in, &attr);
-	const char *text = graph_text(g->arena, l->body);
-	char *whole = take(g->arena, key.bytes + strlen(text));
-	memcpy(whole, key.at, key.bytes);
-	memcpy(whole + key.bytes, text, strlen(text));
-	key.at = (uint64_t *)whole;
-	key.bytes += strlen(text);
-	Ref r = shared(g, &key);
-	if (r)
-		return r;
-	r = append_new(g, O_loop, nin, in, &attr, E_i64, &(Shape){0});
-	g->val[r].data = l->body;
-	return share(g, &key, r);
+	loop_key(g, &key, nin, in, &attr, l->body);
+	uint64_t *cell = cell_of(g, &key);
+	if (*cell)
+		return (Ref)*cell;
+	*cell = append_new(g, O_loop, nin, operands_in(cell), &attr, E_i64, &(Shape){0});
+	ITEM(g->vals, *cell)->data = l->body;
+	return (Ref)*cell;
 }
 
 static Ref put_same(Graph *g, const Val *v, const Ref *in)
@@ -338,10 +388,7 @@ int find_slot(const Graph *g, const char *name)
 
 Ref slot_ref(const Graph *g, int slot)
 {
-	Key key;
-	Attr attr = slot_attr(slot);
-	key_of(g, &key, O_slot, 0, NULL, &attr);
-	return shared(g, &key);
+	return g->reads.at[slot];
 }
 
 Ref find_out(const Graph *g, const char *name)
@@ -409,8 +456,8 @@ bool *graph_marks(Arena *arena, const Graph *g)
 	for (int k = 0; k < g->stores.count; k++)
 		live[g->stores.at[k].val] = true;
 	for (int r = g->nval - 1; r > 0; r--)
-		for (int k = 0; live[r] && k < g->val[r].nin; k++)
-			live[g->val[r].in[k]] = true;
+		for (int k = 0; live[r] && k < val(g, r)->nin; k++)
+			live[val(g, r)->in[k]] = true;
 	return live;
 }
 
@@ -419,8 +466,8 @@ int *graph_uses(Arena *arena, const Graph *g)
 	bool *live = graph_marks(arena, g);
 	int *uses = NEWS(arena, int, g->nval);
 	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; live[r] && k < g->val[r].nin; k++)
-			uses[g->val[r].in[k]]++;
+		for (int k = 0; live[r] && k < val(g, r)->nin; k++)
+			uses[val(g, r)->in[k]]++;
 	for (int k = 0; k < g->outs.count; k++)
 		uses[g->outs.at[k].val]++;
 	for (int k = 0; k < g->stores.count; k++)
@@ -455,17 +502,12 @@ void copy_ends(Graph *to, const Graph *from, const Ref *now)
 // appears.
 static Ref copied(Graph *g, const Val *v, const Ref *now)
 {
+	Val fresh = *v;
 	Ref *in = NEWS(g->arena, Ref, v->nin);
 	for (int k = 0; k < v->nin; k++)
 		in[k] = now[v->in[k]];
-	Val fresh = *v;
 	fresh.in = in;
-	Key key;
-	if (v->op == O_const)
-		const_key(&key, v->type, &v->shape, v->data, (size_t)bytes_of(v));
-	else
-		key_of(g, &key, v->op, v->nin, in, v->attr);
-	return share(g, &key, (Ref)(append(g, fresh) - g->val));
+	return append(g, fresh);
 }
 
 Graph *graph_live(Arena *arena, const Graph *from)
@@ -475,9 +517,34 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	Ref *now = NEWS(arena, Ref, from->nval);
 	for (int r = 1; r < from->nval; r++)
 		if (live[r])
-			now[r] = copied(g, &from->val[r], now);
+			now[r] = copied(g, val(from, r), now);
 	copy_ends(g, from, now);
 	return g;
+}
+
+void graph_shrink(Graph *g)
+{
+	const bool *live = graph_marks(g->arena, g);
+	Ref *now = NEWS(g->arena, Ref, g->nval), count = 1;
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		if (!live[r])
+			continue;
+		Val *v = ITEM(g->vals, count), old = *val(g, r);
+		Ref *in = (Ref *)old.in; // of the graph's own memory
+		for (int k = 0; k < old.nin; k++)
+			in[k] = now[in[k]];
+		*v = old;
+		now[r] = count++;
+	}
+	g->nval = (int)count;
+	g->share = g->limits = NULL;
+	g->from = 0;
+	for (int s = 0; s < g->reads.count; s++)
+		g->reads.at[s] = now[g->reads.at[s]];
+	for (int k = 0; k < g->outs.count; k++)
+		g->outs.at[k].val = now[g->outs.at[k].val];
+	for (int k = 0; k < g->stores.count; k++)
+		g->stores.at[k].val = now[g->stores.at[k].val];
 }
 
 Graph *graph_apart(Arena *arena, const Graph *from)
@@ -488,7 +555,8 @@ Graph *graph_apart(Arena *arena, const Graph *from)
 		Val v = *val(g, s->val);
 		Attr same = {.n = 1, .i = {v.type}};
 		if (v.op == O_slot)
-			s->val = append_new(g, O_cast, 1, &s->val, &same, v.type, &v.shape);
+			s->val = append_new(g, O_cast, 1, take_copy(arena, &s->val, sizeof s->val),
+			                    &same, v.type, &v.shape);
 	}
 	return g;
 }

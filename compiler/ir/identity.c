@@ -255,7 +255,7 @@ static Ref add(const Ask *q)
 		int axis = joint_axis(low, high);
 		if (axis < 0)
 			continue;
-		Attr rim = *low->attr;
+		Attr rim = attr_copy(low);
 		rim.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
 		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
 		return put(q->g, O_pad, 1, &both, &rim);

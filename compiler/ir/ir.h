@@ -102,9 +102,9 @@ typedef struct Shape {
 typedef uint32_t Ref; // index into Graph.val; 0 is no value
 
 typedef struct Attr {
-	int n;           // how many of i are used
-	int64_t i[NUMS]; // as prims.def says of the primitive's attr kind
+	int n;           // how many of i are used; a value's holds no more
 	double x;        // eps, fill or scale
+	int64_t i[NUMS]; // as prims.def says of the primitive's attr kind
 } Attr;
 
 typedef struct Val {
@@ -172,14 +172,15 @@ typedef enum Plainness { PLAIN_NONE, PLAIN_ATTEND, PLAIN_ALL } Plainness;
 
 typedef struct Graph {
 	Arena *arena;
-	const char *name; // the file
-	Val *val;         // val[0] is unused
-	int nval, roomval;
+	const char *name;  // the file
+	Val *vals[CHUNKS]; // the first is unused
+	int nval;
 	VEC(Slot) slots;
+	VEC(Ref) reads; // by slot: the value that reads it; 0: none does
 	VEC(Out) outs;
 	VEC(Store) stores;
 	NodeList *nodes; // of all graphs of the file: list.at[0] is {"", ""}
-	Table *share;    // structural hash -> Ref
+	Table *share;    // structural key -> Ref; NULL until a value is put
 	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
 	int from;      // stamped on every value put
@@ -218,6 +219,7 @@ Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
 Ref put_loop(Graph *, const Cycle *, const Ref *in);
 Ref put_num(Graph *, Elem, double);                 // rank 0
 Ref put_slot(Graph *, int slot);                    // the slot's contents
+Attr attr_copy(const Val *);                        // a copy to be changed
 bool commutes(Op);                                  // may its two operands change places?
 Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new operands, origin kept
 int add_slot(Graph *, Slot);                        // its number
@@ -231,8 +233,9 @@ int add_node(Graph *, const char *name, const char *op);
 
 static inline const Val *val(const Graph *g, Ref r)
 {
-	return &g->val[r];
+	return ITEM(g->vals, r);
 }
+Ref ref_of(const Graph *, const Val *); // where it lies
 
 // The live values of `from` put into `to`, some exchanged: now[r] is what `put` answers for value
 // r, v, on operands `in` that stand for its own.
@@ -244,6 +247,7 @@ void copy_ends(Graph *to, const Graph *from, const Ref *now);
 // The values that outs and stores need, others dropped; same slots and nodes. (Dead values go this
 // way.)
 Graph *graph_live(Arena *, const Graph *);
+void graph_shrink(Graph *); // the same in its place: values get other numbers
 // The same, and what one slot held that is stored in another is a value of its own: kernels may
 // exchange slots.
 Graph *graph_apart(Arena *, const Graph *);

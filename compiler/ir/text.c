@@ -220,16 +220,16 @@ int *number_values(Arena *arena, const Graph *g)
 	bool *live = graph_marks(arena, g), *line = NEWS(arena, bool, g->nval);
 	int *number = NEWS(arena, int, g->nval), n = 0;
 	for (int r = 1; r < g->nval; r++) {
-		line[r] |= g->val[r].op != O_const && g->val[r].op != O_slot;
-		for (int k = 0; live[r] && k < g->val[r].nin; k++)
-			line[g->val[r].in[k]] |= !bare_number(g, &g->val[r], k);
+		line[r] |= val(g, r)->op != O_const && val(g, r)->op != O_slot;
+		for (int k = 0; live[r] && k < val(g, r)->nin; k++)
+			line[val(g, r)->in[k]] |= !bare_number(g, val(g, r), k);
 	}
 	for (int i = 0; i < g->outs.count; i++)
 		line[g->outs.at[i].val] = true;
 	for (int i = 0; i < g->stores.count; i++)
 		line[g->stores.at[i].val] = true;
 	for (int r = 1; r < g->nval; r++)
-		if (live[r] && line[r] && g->val[r].op != O_slot)
+		if (live[r] && line[r] && val(g, r)->op != O_slot)
 			number[r] = ++n;
 	return number;
 }
@@ -244,7 +244,7 @@ static void say_graph(Text *text, const Graph *g)
 		say_slot(t, &g->slots.at[i]);
 	for (int r = 1; r < g->nval; r++)
 		if (number[r])
-			say_line(&p, &g->val[r], number[r]);
+			say_line(&p, val(g, r), number[r]);
 	for (int i = 0; i < g->outs.count + g->stores.count; i++) {
 		int s = i - g->outs.count;
 		say(t, s < 0 ? "out " : "store ");

@@ -232,8 +232,8 @@ void mark_used(Reader *r)
 	bool *live = graph_marks(r->arena, g);
 	bool *used = NEWS(r->arena, bool, g->slots.count + 1);
 	for (int i = 1; i < g->nval; i++)
-		if (live[i] && g->val[i].op == O_slot)
-			used[g->val[i].attr->i[0]] = true;
+		if (live[i] && val(g, i)->op == O_slot)
+			used[val(g, i)->attr->i[0]] = true;
 	for (int i = 0; i < r->model->inputs.count; i++) {
 		Input *in = &r->model->inputs.at[i];
 		int slot = find_slot(g, in->name);

@@ -46,21 +46,25 @@ Space *new_space(Reader *r, Space *outer)
 	s->nest = r->nest;
 	s->caller = NULL;
 	s->function = NULL;
-	s->names = table_new(r->arena);
+	s->names = table_lent(r->arena);
 	s->depth = outer ? outer->depth + 1 : 0;
 	if (s->depth > DEEPEST)
 		fail(r->model->path, "graphs or functions nested more than %d deep", DEEPEST);
 	return s;
 }
 
-void bind_name(Reader *r, Space *s, const char *name, Value v)
+static void bind_value(Reader *r, Space *s, const char *name, const Value *v)
 {
 	uint64_t *cell = table_cell_s(s->names, name);
 	if (*cell)
 		fail(r->model->path, "the name '%s' is given to two values; export the model again",
 		     name);
-	PUSH(r->arena, r->values, v);
-	*cell = (uint64_t)r->values.count;
+	*cell = (uintptr_t)v;
+}
+
+void bind_name(Reader *r, Space *s, const char *name, Value v)
+{
+	bind_value(r, s, name, take_copy(r->arena, &v, sizeof v));
 }
 
 // A value of nest `home` as it is seen where values are put now.
@@ -91,7 +95,7 @@ Value look_up(Reader *r, const Space *s, const char *name)
 	for (const Space *at = s; at; at = at->function ? NULL : at->outer) {
 		const uint64_t *cell = table_find_s(at->names, name);
 		if (cell)
-			return bring_value(r, r->values.at[*cell - 1], at->nest);
+			return bring_value(r, *(const Value *)(uintptr_t)*cell, at->nest);
 	}
 	r->cure = "export the model again";
 	fail(r->model->path,
@@ -233,11 +237,12 @@ static const Row *known_row(Call *c)
 	return row;
 }
 
-static const Counts *counts_or_none(const Counts *counts)
+// To be kept; NULL where it tells of no axis.
+static const Counts *lasting_counts(Reader *r, const Counts *counts)
 {
 	for (int a = 0; a < RANK; a++)
 		if (counts->of[a])
-			return counts;
+			return take_copy(r->arena, counts, sizeof *counts);
 	return NULL;
 }
 
@@ -257,7 +262,7 @@ static void run_row(Call *c, Value *result)
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i],
 		                                .onnx = i ? 0 : c->onnx,
-		                                .counts = counts_or_none(&c->counts[i])}
+		                                .counts = lasting_counts(c->r, &c->counts[i])}
 		                      : c->value[i];
 }
 
@@ -270,17 +275,36 @@ static void run_call(Call *c, Value *result)
 		run_row(c, result);
 }
 
-static Call new_call(Reader *r, Space *s, const NodeProto *node)
+// Zeroed, until the call ends.
+static char *call_memory(Reader *r, size_t bytes)
+{
+	if (r->depth == r->scratch.count)
+		PUSH(r->arena, r->scratch, (Scratch){0});
+	Scratch *f = &r->scratch.at[r->depth++];
+	if (f->bytes < bytes)
+		*f = (Scratch){take(r->arena, 2 * bytes), 2 * bytes};
+	return memset(f->at, 0, bytes);
+}
+
+static Call begin_call(Reader *r, Space *s, const NodeProto *node)
 {
 	Call c = {.r = r, .g = r->g, .node = node, .space = s};
+	size_t nin = node->n_input + 1, nout = node->n_output + 1;
+	char *at = call_memory(r, nin * (sizeof *c.arg + sizeof *c.in) +
+	                              nout * (sizeof *c.value + sizeof *c.counts + sizeof *c.out));
 	c.nin = (int)node->n_input;
 	c.nout = (int)node->n_output;
-	c.arg = NEWS(r->arena, Value, c.nin + 1);
-	c.in = NEWS(r->arena, Ref, c.nin + 1);
-	c.out = NEWS(r->arena, Ref, c.nout + 1);
-	c.counts = NEWS(r->arena, Counts, c.nout + 1);
-	c.value = NEWS(r->arena, Value, c.nout + 1);
+	c.arg = (Value *)at;
+	c.value = c.arg + nin;
+	c.counts = (Counts *)(c.value + nout);
+	c.in = (Ref *)(c.counts + nout);
+	c.out = c.in + nin;
 	return c;
+}
+
+static void end_call(const Call *c)
+{
+	c->r->depth--;
 }
 
 // Operands by name; false when one of them could not be lowered.
@@ -307,16 +331,17 @@ typedef struct Lowered { // a node and what it gives
 static void run_node(Reader *r, void *lowered)
 {
 	Lowered *l = lowered;
-	Call c = new_call(r, l->space, l->node);
+	Call c = begin_call(r, l->space, l->node);
 	if (bind_operands(&c))
 		run_call(&c, l->result);
 	else if (!find_function(r, l->node))
 		known_row(&c); // told of, even behind another
+	end_call(&c);
 }
 
 static void lower_node(Reader *r, Space *s, const NodeProto *node)
 {
-	Lowered l = {node, s, NEWS(r->arena, Value, node->n_output + 1)};
+	Lowered l = {node, s, NEWS(r->arena, Value, node->n_output)};
 	for (size_t i = 0; i < node->n_output; i++)
 		l.result[i].bad = true;
 	int from = r->g->from;
@@ -328,7 +353,7 @@ static void lower_node(Reader *r, Space *s, const NodeProto *node)
 	r->g->from = from;
 	for (size_t i = 0; i < node->n_output; i++)
 		if (node->output[i][0])
-			bind_name(r, s, node->output[i], l.result[i]);
+			bind_value(r, s, node->output[i], &l.result[i]);
 }
 
 // A node without results is for nobody.
@@ -341,7 +366,8 @@ void lower_nodes(Reader *r, Space *s, size_t n, NodeProto *const *node)
 
 void tell_unsupported(Reader *r, void *node)
 {
-	Call c = new_call(r, new_space(r, NULL), node);
+	Call c = begin_call(r, new_space(r, NULL), node);
 	if (!find_function(r, node))
 		known_row(&c);
+	end_call(&c);
 }

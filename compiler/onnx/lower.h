@@ -25,6 +25,7 @@ typedef struct File {
 	Bytes bytes;
 	struct ModelProto *proto;
 	VEC(Outside) outside;
+	OpCounts ops; // empty until it is read
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
@@ -189,7 +190,7 @@ typedef struct Nest { // the body of a loop being lowered: a graph inside of ano
 
 typedef struct Space { // the names of one graph, inside those of another
 	struct Space *outer;
-	Table *names;              // to a position in Reader.values
+	Table *names;              // to the Value, a pointer
 	const struct Call *caller; // of a function's body: the node that calls it
 	const FunctionProto *function;
 	const OperatorSetIdProto *const *opsets;
@@ -197,6 +198,11 @@ typedef struct Space { // the names of one graph, inside those of another
 	int depth;
 	Nest *nest; // whose values it names; NULL: the model's graph
 } Space;
+
+typedef struct Scratch { // memory for what a Call points to
+	char *at;
+	size_t bytes;
+} Scratch;
 
 typedef struct Reader {
 	Arena *arena;
@@ -208,14 +214,13 @@ typedef struct Reader {
 	Checks checks; // outside of loops
 	const ReadOptions *options;
 	const ModelProto *proto;
-	Table *functions; // "domain:name:overload" to a position + 1
-	VEC(Value) values;
+	Table *functions;              // "domain:name:overload" to a position + 1
+	VEC(Scratch) scratch;          // of the nodes being lowered, each inside the one before
+	int depth;                     // how many of them
 	VEC(Weight *) weights, tables; // all; those that are gathered from
 	Table *slot_names;
 	Table *outputs;             // names of those that are declared
 	Table *noted;               // texts of Model.notes
-	Table *ops;                 // "domain:operator" to a position in Model.ops + 1
-	Text op;                    // such a key
 	VEC(const char *) troubles; // what could not be lowered
 	VEC(const char *) unread;   // inputs whose declarations are among these
 	int sites;                  // random draws so far
@@ -229,7 +234,7 @@ typedef struct Reader {
 	bool *met;                  // by pattern of options->freeze: it met an initializer
 } Reader;
 
-typedef struct Call { // a node being lowered
+typedef struct Call { // a node being lowered; its arrays are gone behind it
 	Reader *r;
 	Graph *g;
 	const NodeProto *node;

@@ -20,7 +20,8 @@ struct Metadata {
 	Table *by_name;      // "fc.weight" likewise
 	Table *folded;       // initializer -> const char *: the leaves it was computed from
 	Table *kinds;        // initializer -> const char *: PARAMETER, BUFFER, CONSTANT_TENSOR
-	Table *readers;      // value -> const NodeProto *: the last node that reads it
+	Table *readers;      // value -> const NodeProto *: the last node that reads it; NULL: not
+	                     // asked for so far
 };
 
 static const char *property(size_t n, StringStringEntryProto *const *p, const char *key)
@@ -113,20 +114,16 @@ static void read_infos(const Reader *r, struct Metadata *m)
 		if (kind)
 			*table_cell_s(m->kinds, v->name) = pack(kind);
 	}
-	for (size_t i = 0; i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_input; k++)
-			*table_cell_s(m->readers, g->node[i]->input[k]) = pack(g->node[i]);
 }
 
 void read_metadata(Reader *r)
 {
 	struct Metadata *m = r->metadata = NEW(r->arena, struct Metadata);
 	const GraphProto *g = r->proto->graph;
-	m->placeholders = table_new(r->arena);
-	m->by_name = table_new(r->arena);
-	m->folded = table_new(r->arena);
-	m->kinds = table_new(r->arena);
-	m->readers = table_new(r->arena);
+	m->placeholders = table_lent(r->arena);
+	m->by_name = table_lent(r->arena);
+	m->folded = table_lent(r->arena);
+	m->kinds = table_lent(r->arena);
 	const char *signature = property(g->n_metadata_props, g->metadata_props,
 	                                 "pkg.torch.export.ExportedProgram.graph_signature");
 	if (signature)
@@ -214,8 +211,21 @@ static bool is_one_of(const char *op, int n, const char *const *ops)
 	return false;
 }
 
+static void list_readers(const Reader *r)
+{
+	const GraphProto *g = r->proto->graph;
+	r->metadata->readers = table_lent(r->arena);
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_input; k++)
+			*table_cell_s(r->metadata->readers, g->node[i]->input[k]) =
+			    pack(g->node[i]);
+}
+
+// NULL: nothing reads its first result.
 static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
 {
+	if (!r->metadata->readers)
+		list_readers(r);
 	return node->n_output ? unpack_pointer(r->metadata->readers, node->output[0]) : NULL;
 }
 
@@ -351,8 +361,7 @@ static const char *module_path(Reader *r, const NodeProto *node)
 // A product whose result gets a bias called X.bias has a weight called X.weight.
 static const char *name_by_sibling(Reader *r, const NodeProto *node)
 {
-	const NodeProto *next =
-	    node->n_output ? unpack_pointer(r->metadata->readers, node->output[0]) : NULL;
+	const NodeProto *next = reader_of(r, node);
 	if (!next || strcmp(next->op_type, "Add"))
 		return NULL;
 	for (size_t k = 0; k < next->n_input; k++) {

@@ -69,9 +69,11 @@ typedef struct Input { // as the file declares it
 
 typedef struct OpCount {
 	const char *domain, *op;
-	int count;
+	int count, before;   // before: another of this name, of another domain; -1: there is none
 	const char *trouble; // why it cannot be trained; NULL: it can
 } OpCount;
+
+typedef VEC(OpCount) OpCounts;
 
 typedef struct Untrained { // a weight that training leaves as it is
 	const char *name, *why;
@@ -87,7 +89,7 @@ typedef struct Model {
 	const char *producer;
 	VEC(Input) inputs;
 	VEC(Input) outputs;
-	VEC(OpCount) ops;
+	OpCounts ops;
 	VEC(const char *)
 	notes; // decisions a person should know: ties, splits, folded, exporter bugs
 	VEC(Untrained) untrained; // the largest first; neither single numbers nor statistics

@@ -86,6 +86,7 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	Graph *g = r->g;
 	Nest *nest = r->nest;
 	Ref active = r->active;
+	int depth = r->depth;
 	r->cure = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
@@ -95,6 +96,7 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	r->g = g;
 	r->nest = nest;
 	r->active = active;
+	r->depth = depth;
 	if (caught.status != STATUS_INPUT)
 		fail_again(&caught);
 	const char *place = node ? node_place(r->arena, node) : NULL;
@@ -160,37 +162,52 @@ static void read_header(Reader *r)
 
 // ---- what the file holds --------------------------------------------------------------
 
-static void count_op(Reader *r, const NodeProto *node)
+static void count_op(OpCounts *ops, Table *known, Arena *arena, const NodeProto *node)
 {
 	const char *domain = plain_domain(node->domain);
-	r->op.count = 0;
-	say(&r->op, "%s:%s", domain, node->op_type);
-	uint64_t *cell = table_cell(r->ops, r->op.at, r->op.count);
-	if (*cell) {
-		r->model->ops.at[*cell - 1].count++;
+	uint64_t *cell = table_cell_s(known, node->op_type); // 1 + the last of that name
+	int k = (int)*cell - 1;
+	while (k >= 0 && strcmp(ops->at[k].domain, domain))
+		k = ops->at[k].before;
+	if (k >= 0) {
+		ops->at[k].count++;
 		return;
 	}
-	OpCount o = {.domain = domain, .op = node->op_type, .count = 1};
 	const Row *row = find_row(domain, node->op_type);
-	if (!row)
-		o.trouble = "unknown operator";
-	else if (row->lower == unsupported)
-		o.trouble = row->info.note;
-	PUSH(r->arena, r->model->ops, o);
-	*cell = (uint64_t)r->model->ops.count;
+	OpCount o = {.domain = domain,
+	             .op = node->op_type,
+	             .count = 1,
+	             .before = (int)*cell - 1,
+	             .trouble = !row                        ? "unknown operator"
+	                        : row->lower == unsupported ? row->info.note
+	                                                    : NULL};
+	PUSH(arena, *ops, o);
+	*cell = (uint64_t)ops->count;
 }
 
-static void count_ops(Reader *r, size_t n, NodeProto *const *node)
+static void count_ops(Reader *r, Table *known, size_t n, NodeProto *const *node)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!find_function(r, node[i]))
-			count_op(r, node[i]);
+			count_op(&r->file->ops, known, r->file->arena, node[i]);
 		for (size_t a = 0; a < node[i]->n_attribute; a++) {
 			const GraphProto *body = node[i]->attribute[a]->g;
 			if (body)
-				count_ops(r, body->n_node, body->node);
+				count_ops(r, known, body->n_node, body->node);
 		}
 	}
+}
+
+static void list_ops(Reader *r)
+{
+	Table *known = table_lent(r->arena);
+	if (!r->file->ops.count) {
+		count_ops(r, known, r->proto->graph->n_node, r->proto->graph->node);
+		for (size_t i = 0; i < r->proto->n_functions; i++)
+			count_ops(r, known, r->proto->functions[i]->n_node,
+			          r->proto->functions[i]->node);
+	}
+	r->model->ops = r->file->ops;
 }
 
 // ---- outputs --------------------------------------------------------------------------
@@ -313,7 +330,8 @@ static bool lower_model(Reader *r)
 	mark_used(r);
 	note_roles(r);
 	list_untrained(r);
-	r->model->graph = graph_live(r->arena, r->g);
+	graph_shrink(r->g);
+	r->model->graph = r->g;
 	return true;
 }
 
@@ -344,14 +362,10 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	r->proto = file->proto;
 	r->slot_names = table_new(arena);
 	r->noted = table_new(arena);
-	r->ops = table_new(arena);
-	r->op.arena = arena;
 	read_header(r);
 	list_functions(r);
 	list_inputs(r);
-	count_ops(r, r->proto->graph->n_node, r->proto->graph->node);
-	for (size_t i = 0; i < r->proto->n_functions; i++)
-		count_ops(r, r->proto->functions[i]->n_node, r->proto->functions[i]->node);
+	list_ops(r);
 	const char *unbound = bind_dimensions(r);
 	if (options->list)
 		return m;

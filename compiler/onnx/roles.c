@@ -105,7 +105,7 @@ void read_roles(Reader *r)
 	read_metadata(r);
 	r->training_file = is_training_file(r);
 	const GraphProto *g = r->proto->graph;
-	Table *by_name = table_new(r->arena);
+	Table *by_name = table_lent(r->arena);
 	for (int i = 0; i < r->weights.count; i++)
 		*table_cell_s(by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
 	for (size_t i = 0; i < g->n_node; i++)

@@ -67,9 +67,10 @@ static void sort_from(Sorting *s, NodeProto *const *node, size_t first)
 	}
 }
 
-static void sort_nodes(Arena *arena, size_t n, NodeProto **node)
+static void sort_nodes(Arena *outer, size_t n, NodeProto **node)
 {
-	Sorting s = {.arena = arena, .maker = table_new(arena), .met = NEWS(arena, bool, n + 1)};
+	Arena *arena = arena_within(outer);
+	Sorting s = {.arena = arena, .maker = table_lent(arena), .met = NEWS(arena, bool, n + 1)};
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < node[i]->n_output; k++) {
 			uint64_t *cell = table_cell_s(s.maker, node[i]->output[k]);
@@ -81,11 +82,12 @@ static void sort_nodes(Arena *arena, size_t n, NodeProto **node)
 	NodeProto **before = take_copy(arena, node, sizeof *node * n);
 	for (size_t i = 0; i < n; i++)
 		node[i] = before[s.sorted.at[i]];
+	arena_free(arena);
 	for (size_t i = 0; i < n; i++)
 		for (size_t a = 0; a < node[i]->n_attribute; a++) {
 			GraphProto *body = node[i]->attribute[a]->g;
 			if (body)
-				sort_nodes(arena, body->n_node, body->node);
+				sort_nodes(outer, body->n_node, body->node);
 		}
 }
 
