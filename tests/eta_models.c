@@ -5,8 +5,7 @@
 // parameters that were merged in one initializer, null is not trained. A pattern is a glob over
 // file names; none: all. Proves the rules on graphs as exporters write them. A line a file that is
 // not in full agreement (-v: and one a judged scale that differs), then the sums by family. Exit
-// status 1 when a certain scale differs or a null is trained. Without models it says so and is
-// skipped (77).
+// status 1 when a certain scale differs or a null is trained.
 #include "onnx.h"
 #include "passes.h"
 #include <jansson.h>
@@ -229,10 +228,8 @@ static bool wanted(int n, char **pattern, const char *file)
 int main(int argc, char **argv)
 {
 	const char *models = getenv("AMOSC_MODELS"), *file;
-	if (!models) {
-		printf("eta_models: nothing compared: AMOSC_MODELS names no folder of models\n");
-		return 77;
-	}
+	if (!models)
+		fail("eta_models", "AMOSC_MODELS names no folder of models");
 	bool verbose = argc > 1 && !strcmp(argv[1], "-v");
 	Arena *arena = arena_new();
 	const char *folder = format(arena, "%s/dynamo", models);

@@ -441,8 +441,7 @@ void add_store(Graph *g, int slot, Ref r)
 int add_node(Graph *g, const char *name, const char *op)
 {
 	NodeList *n = g->nodes;
-	Node node = {.name = copy_string(n->arena, name), .op = copy_string(n->arena, op)};
-	PUSH(n->arena, n->list, node);
+	PUSH(n->arena, n->list, ((Node){.name = name, .op = op}));
 	return n->list.count - 1;
 }
 

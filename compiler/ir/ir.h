@@ -229,7 +229,7 @@ Ref slot_ref(const Graph *, int slot);              // the value that reads it; 
 void add_out(Graph *, const char *name, Ref);
 bool is_own_out(const char *name);      // of the model: not SHAPE_OF, not CHECK_OF
 void add_store(Graph *, int slot, Ref); // a second store to a slot replaces the first
-int add_node(Graph *, const char *name, const char *op);
+int add_node(Graph *, const char *name, const char *op); // which stay as long as the graph
 
 static inline const Val *val(const Graph *g, Ref r)
 {
