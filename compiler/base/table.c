@@ -1,8 +1,9 @@
 // table.c: hash table from bytes to a 64-bit value: items in the order they came, found through
 // places by open addressing, half full at most. Takes base.h. Gives cells. Keeps: no removal, so
-// probing stops at the first free place.
+// probing stops at the first free place; nothing but time depends on where items lie.
 #include "base.h"
 #include <string.h>
+#include <sys/auxv.h>
 
 typedef struct Item {
 	const char *key;
@@ -16,6 +17,7 @@ typedef struct Place {
 
 struct Table {
 	Arena *arena;
+	uint64_t seed; // of this process: no file can be made of keys that collide
 	Item *item[CHUNKS];
 	uint32_t count;
 	Place *place;
@@ -51,6 +53,7 @@ Table *table_new(Arena *arena)
 {
 	Table *table = NEW(arena, Table);
 	table->arena = arena;
+	memcpy(&table->seed, (const void *)getauxval(AT_RANDOM), sizeof table->seed);
 	return table;
 }
 
@@ -63,9 +66,10 @@ Table *table_lent(Arena *arena)
 
 // Keys that differ in their last byte lie side by side: files number their names, and those of a
 // large one are met in order, where any other order would miss the cache each time.
-static uint32_t place_hash(const char *key, size_t bytes)
+static uint32_t place_hash(const Table *table, const char *key, size_t bytes)
 {
-	return bytes ? (uint32_t)hash_bytes(key, bytes - 1, 0) + (uint8_t)key[bytes - 1] : 0;
+	return bytes ? (uint32_t)hash_bytes(key, bytes - 1, table->seed) + (uint8_t)key[bytes - 1]
+	             : 0;
 }
 
 // The place of the key, or the free one where it belongs.
@@ -100,7 +104,7 @@ static void widen(Table *table)
 
 uint64_t *table_cell(Table *table, const void *key, size_t bytes)
 {
-	uint32_t hash = place_hash(key, bytes);
+	uint32_t hash = place_hash(table, key, bytes);
 	if (2 * ((size_t)table->count + 1) > table->room)
 		widen(table);
 	Place *place = probe(table, key, bytes, hash);
@@ -116,7 +120,7 @@ uint64_t *table_find(const Table *table, const void *key, size_t bytes)
 {
 	if (!table->room)
 		return NULL;
-	const Place *place = probe(table, key, bytes, place_hash(key, bytes));
+	const Place *place = probe(table, key, bytes, place_hash(table, key, bytes));
 	return place->item ? &ITEM(table->item, place->item - 1)->value : NULL;
 }
 
