@@ -310,11 +310,27 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
 }
 
+static int take_inputs(struct amos_data *data, const struct amos_model *model)
+{
+	const char **names = calloc((size_t)model->nslots + 1, sizeof *names);
+	if (!names)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	int n = 0;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == INPUT_KIND)
+			names[n++] = model->slots[i].name;
+	int status = amos_data_take(data, n, names);
+	free(names);
+	return status;
+}
+
 int amos_data_fit(struct amos_data *data, const struct amos_model *model,
                   const char *const *entries)
 {
 	bool first = true;
-	int status = check_names(data, model, entries);
+	int status = take_inputs(data, model);
+	if (!status)
+		status = check_names(data, model, entries);
 	if (!status)
 		status = take_feeds(data, model);
 	data->ahead = 0;

@@ -291,6 +291,22 @@ static void know_data(Command *command, const struct amos_data *data, Reading *r
 	}
 }
 
+// Arrays are named by an input or, as NAME#k, by an element of a sequence.
+static void take_inputs(Command *command, struct amos_data *data, const Model *listed,
+                        const Reading *r)
+{
+	VEC(const char *) names = {0};
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		const char *element = format(command->arena, "%s#", in->name);
+		PUSH(command->arena, names, in->name);
+		for (int k = 0; in->sequence && k < r->known.count; k++)
+			if (starts_with(r->known.at[k].name, element))
+				PUSH(command->arena, names, r->known.at[k].name);
+	}
+	check(amos_data_take(data, names.count, names.at));
+}
+
 static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
 {
 	int n = 0;
@@ -301,6 +317,7 @@ static void bind_by_data(Command *command, struct amos_data *data, const Model *
 		in[n] = runtime_input(from[n]);
 		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
 	}
+	take_inputs(command, data, listed, r);
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)

@@ -116,6 +116,8 @@ bool reads_apart(const Command *);
 
 void close_later(Command *, void (*close)(void *), void *what);
 struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
+// Reports the arrays of the data that no input of the graph takes, with its loss, nor of the file.
+void note_unused(Command *, struct amos_data *, const Graph *);
 void check(int status); // of a call to the runtime: fails with amos_error()
 struct amos_options
 runtime_options(const Command *); // what options.def lists, as the runtime takes it
