@@ -131,6 +131,9 @@ int amos_data_take(struct amos_data *, int n, const char *const *inputs);
 // The arrays of files given without NAME= that no input takes, a line per file; may be "". After
 // fit, or when all inputs are noted.
 const char *amos_data_unused(const struct amos_data *);
+// Writes the values that the array of the source for `input` gives an input of that type.
+// AMOS_INPUT where the type cannot hold one.
+int amos_data_values(const struct amos_data *, const char *input, int type, void *to);
 // Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
 // not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack
 // data; the others may not.

@@ -307,6 +307,33 @@ static void take_inputs(Command *command, struct amos_data *data, const Model *l
 	check(amos_data_take(data, names.count, names.at));
 }
 
+// Turns values that operators may need when the file is read into the type of their input.
+static void know_as(Command *command, const struct amos_data *data, const Input *in, Known *known)
+{
+	bool floats = is_float(in->type) && is_float(known->type);
+	if (floats || (in->type == known->type && known->type != E_u64))
+		return;
+	void *values = take(command->arena, (size_t)byte_count(in->type, &known->shape) + 8);
+	check(amos_data_values(data, known->name, in->type, values));
+	known->bytes = values;
+	known->type = in->type;
+}
+
+static void know_types(Command *command, const struct amos_data *data, const Model *listed,
+                       Reading *r)
+{
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		const char *element = format(command->arena, "%s#", in->name);
+		for (int k = 0; k < r->known.count; k++) {
+			Known *known = &r->known.at[k];
+			if (!strcmp(known->name, in->name) ||
+			    (in->sequence && starts_with(known->name, element)))
+				know_as(command, data, in, known);
+		}
+	}
+}
+
 static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
 {
 	int n = 0;
@@ -318,6 +345,7 @@ static void bind_by_data(Command *command, struct amos_data *data, const Model *
 		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
 	}
 	take_inputs(command, data, listed, r);
+	know_types(command, data, listed, r);
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)

@@ -105,3 +105,15 @@ save('result-twice.onnx', [relu, helper.make_node('Exp', ['x'], ['y'], '/exp')],
 save('output-type.onnx', [helper.make_node('Cast', ['x'], ['y'], '/cast', to=TensorProto.INT64)], row)
 save('output-shape.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, [2, 5])])
 save('output-rank.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, ['n', 2, 4])])
+
+# Numbers of constants that the types they are computed in, or their own, cannot hold.
+unsigned = [helper.make_tensor_value_info('x', TensorProto.UINT64, [2])], [array('u', np.array([1, 2**63 + 5], np.uint64))]
+graph = helper.make_graph([helper.make_node('Add', ['x', 'u'], ['y'])], 'main', unsigned[0],
+                          [helper.make_tensor_value_info('y', TensorProto.UINT64, [2])], unsigned[1])
+with open('unsigned.onnx', 'wb') as file:
+    file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
+for name, field, value in ('narrow', 'int32_data', 300), ('narrow_unsigned', 'uint64_data', 2**32):
+    tensor = helper.make_tensor('w', TensorProto.INT8 if name == 'narrow' else TensorProto.UINT32, [2], [1, 2])
+    getattr(tensor, field)[1] = value
+    save(f'{name}.onnx', [helper.make_node('Cast', ['w'], ['f'], to=1), helper.make_node('Add', ['x', 'f'], ['y'])],
+         {'x': [2]}, [tensor])
