@@ -35,6 +35,9 @@ size_t amos_visible(char *to, size_t room, const char *text, bool exact);
 void amos_restore(char *text); // in place, from what it becomes where that is exact
 // Prints lines that way, `indent` before each but the first, unless it begins with a blank.
 void amos_print(FILE *, const char *text, const char *indent);
+// The same for text of `count` bytes that comes in parts: line feeds and tabs stay, and a character
+// whose bytes are not all there waits, unless this is the `last` part. Returns the bytes it took.
+size_t amos_print_text(FILE *, const char *text, size_t count, bool last);
 
 // ---- input.c: files that are read -----------------------------------------------------
 

@@ -83,3 +83,35 @@ void amos_print(FILE *to, const char *text, const char *indent)
 		n = n ? n : 1;
 	}
 }
+
+// True if the bytes begin a character that more bytes may complete.
+static bool is_open(const char *text, size_t count)
+{
+	static const char rest[] = "\xbf\xbf\xbf";
+	char longer[8] = "";
+	if (count > 3)
+		return false;
+	memcpy(longer, text, count);
+	for (size_t more = 1; count + more <= 4; more++) {
+		memcpy(longer + count, rest, more);
+		if (shown((const unsigned char *)longer) == (int)(count + more))
+			return true;
+	}
+	return false;
+}
+
+size_t amos_print_text(FILE *to, const char *text, size_t count, bool last)
+{
+	size_t at = 0;
+	while (at < count && (last || !is_open(text + at, count - at))) {
+		char next[5] = "";
+		memcpy(next, text + at, count - at < 4 ? count - at : 4);
+		int n = shown((const unsigned char *)next);
+		if (n || *next == '\n' || *next == '\t')
+			fwrite(next, 1, (size_t)(n ? n : 1), to);
+		else
+			fprintf(to, "\\x%02x", (unsigned char)*next);
+		at += (size_t)(n ? n : 1);
+	}
+	return at;
+}
