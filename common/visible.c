@@ -2,6 +2,7 @@
 // of direction, no bytes that are not UTF-8. All else is written byte by byte as \xHH.
 #include "common.h"
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Characters that cannot be seen, or that change how others are shown.
@@ -82,6 +83,15 @@ void amos_print(FILE *to, const char *text, const char *indent)
 			fprintf(to, "\\x%02x", (unsigned char)*text);
 		n = n ? n : 1;
 	}
+}
+
+void amos_print_args(FILE *to, const char *fmt, va_list args)
+{
+	char *text = NULL;
+	if (vasprintf(&text, fmt, args) < 0)
+		return;
+	amos_print(to, text, "");
+	free(text);
 }
 
 // True if the bytes begin a character that more bytes may complete.

@@ -185,17 +185,15 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 	if (t->n_dims > RANK)
 		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported: %s", t->name,
 		     t->n_dims, RANK, fewer_axes);
-	int64_t count = 1;
-	for (size_t i = 0; i < t->n_dims; i++) {
-		int64_t d = t->dims[i];
-		if (d < 0)
+	for (size_t i = 0; i < t->n_dims; i++)
+		if (t->dims[i] < 0)
 			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
-			     (long long)d);
-		if (__builtin_mul_overflow(count, MAX(d, 1), &count) || count >> SIZE_BITS)
-			fail(where, "the dimensions of tensor '%s' make more than 2^%d elements",
-			     t->name, SIZE_BITS);
-	}
-	return shape_of((int)t->n_dims, t->dims);
+			     (long long)t->dims[i]);
+	Shape shape = shape_of((int)t->n_dims, t->dims);
+	if (!is_countable(&shape))
+		fail(where, "the dimensions of tensor '%s' make more than 2^%d elements", t->name,
+		     SIZE_BITS);
+	return shape;
 }
 
 // ---- external data --------------------------------------------------------------------

@@ -221,6 +221,9 @@ void add_input(Reader *r, Space *top, const Input *in)
 		for (int a = 0; a < in->rank; a++)
 			dims[a] = in->dim[a].size;
 		Shape shape = shape_of(in->rank, dims);
+		if (!is_countable(&shape))
+			fail(r->model->path, "input '%s' has more than 2^%d elements", in->name,
+			     SIZE_BITS);
 		v.ref = input_tensor(r, in->name, in->type, &shape);
 	}
 	bind_name(r, top, in->name, v);

@@ -117,3 +117,8 @@ for name, field, value in ('narrow', 'int32_data', 300), ('narrow_unsigned', 'ui
     getattr(tensor, field)[1] = value
     save(f'{name}.onnx', [helper.make_node('Cast', ['w'], ['f'], to=1), helper.make_node('Add', ['x', 'f'], ['y'])],
          {'x': [2]}, [tensor])
+
+# Shapes of more elements than are counted; products of these dimensions wrap around in 64 bits.
+save('reshape-large.onnx', [helper.make_node('Reshape', ['x', 'shape'], ['y'])], {'x': [2, 3]},
+     [array('shape', [-1, 2**32, 2**32])])
+save('input-large.onnx', [helper.make_node('Relu', ['x'], ['y'])], {'x': [2**40, 2**40]})
