@@ -253,6 +253,10 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 		check_norms(command, model);
 	if (model->graph)
 		settle_dropout(command, model, random);
+	if (beyond_f32(model) && !command->beyond) {
+		say_progress(command, "note: %s\n", beyond_f32(model));
+		command->beyond = true;
+	}
 	return model;
 }
 

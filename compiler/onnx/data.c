@@ -4,6 +4,7 @@
 // checked.
 #include "lower.h"
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -388,6 +389,24 @@ static void check_signed(const char *where, const TensorProto *t, const uint8_t 
 			     (unsigned long long)widen_int(from + 8 * i, E_u64));
 }
 
+// Notes the first element that f32 takes for infinite or zero.
+static void note_beyond(File *file, const TensorProto *t, const uint8_t *from, int64_t n)
+{
+	const char *what = *t->name ? format(file->arena, "tensor '%s'", t->name) : "a constant";
+	for (int64_t i = 0; i < n && !file->beyond; i++) {
+		double number = number_at(NULL, from, i);
+		float f = (float)number;
+		if (isfinite(number) && (isinf(f) || (f == 0 && number != 0)))
+			file->beyond = format(file->arena, "%s: element %lld is %g, in f32 %g",
+			                      what, (long long)i, number, (double)f);
+	}
+}
+
+const char *beyond_f32(const Model *m)
+{
+	return m->graph && !m->graph->wide ? m->file->beyond : NULL;
+}
+
 static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to, int64_t n)
 {
 	const Format *f = find_format(onnx);
@@ -421,6 +440,8 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 		return found.at;
 	if (same)
 		return take_copy(arena, found.at, found.count);
+	if (t->data_type == DOUBLE)
+		note_beyond(file, t, found.at, n);
 	return convert(arena, found.at, t->data_type, as, n);
 }
 

@@ -29,6 +29,7 @@ typedef struct File {
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
 	const char *training; // what else of that a person should know; NULL: nothing
+	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input

@@ -304,6 +304,8 @@ static bool lower_model(Reader *r)
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
 	add_loss(r);
+	if (r->file->beyond)
+		meet_double(r, "a constant");
 	for (int i = 0; i < r->checks.count; i++)
 		add_out(r->g, r->checks.at[i].text, r->checks.at[i].index);
 	if (r->again)

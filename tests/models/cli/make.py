@@ -244,3 +244,15 @@ stand (float[1] x, int64[2] shape, uint64[1] times) => (float[a, b] y)
   y = ReduceSum<keepdims = 0>(z, one)
 }"""
 save(parser.parse_model(STAND), "stand.onnx")
+
+# Doubles that f32 cannot hold, beside floats: their product can be held.
+BEYOND = """<ir_version: 8, opset_import: ["": 17]>
+beyond (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, double large = {1e300}>
+{
+  small = Constant<value = double {1e-300}>()
+  one = Mul(large, small)
+  scale = Cast<to = 1>(one)
+  z = Mul(x, scale)
+  y = MatMul(z, w)
+}"""
+save(parser.parse_model(BEYOND), "beyond.onnx")
