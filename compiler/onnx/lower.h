@@ -256,6 +256,9 @@ bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // `what` is computed in double: the whole graph is, where the options leave it to the file.
 void meet_double(Reader *, const char *what);
+// Is it declared as of another kind: floats, integers or truth values? Quantized numbers, of less
+// than 4 bytes, are computed in floats.
+bool is_other_type(Elem declared, Elem type);
 
 // ---- input.c --------------------------------------------------------------------------
 
@@ -264,6 +267,8 @@ void list_inputs(Reader *); // and outputs, as the file declares them
 // others.
 const char *bind_dimensions(Reader *);
 void add_input(Reader *, Space *top, const Input *);
+// Records failures where a value of the main graph has another type than is declared.
+void check_infos(Reader *, Space *top);
 void mark_used(Reader *);                                  // notes inputs that nothing uses
 const Known *find_known(const Reader *, const char *name); // NULL
 void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand in for them

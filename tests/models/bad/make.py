@@ -122,3 +122,14 @@ for name, field, value in ('narrow', 'int32_data', 300), ('narrow_unsigned', 'ui
 save('reshape-large.onnx', [helper.make_node('Reshape', ['x', 'shape'], ['y'])], {'x': [2, 3]},
      [array('shape', [-1, 2**32, 2**32])])
 save('input-large.onnx', [helper.make_node('Relu', ['x'], ['y'])], {'x': [2**40, 2**40]})
+
+# Declarations between nodes, and of an initializer as an input, that are of another type than the value is.
+nodes = [helper.make_node('Cast', ['x'], ['k'], to=TensorProto.INT64), helper.make_node('Cast', ['w'], ['f'], to=1),
+         helper.make_node('Cast', ['k'], ['g'], to=1), helper.make_node('Add', ['f', 'g'], ['y'])]
+inputs = [helper.make_tensor_value_info('x', TensorProto.FLOAT, [2]), helper.make_tensor_value_info('w', TensorProto.INT32, [2])]
+outputs = [helper.make_tensor_value_info('y', TensorProto.FLOAT, [2])]
+infos = [helper.make_tensor_value_info('k', TensorProto.FLOAT, [2]), helper.make_tensor_value_info('g', TensorProto.BOOL, [2]),
+         helper.make_tensor_value_info('f', TensorProto.FLOAT, [2])]
+graph = helper.make_graph(nodes, 'main', inputs, outputs, [array('w', np.array([1, 2], np.int64))], value_info=infos)
+with open('value-types.onnx', 'wb') as file:
+    file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
