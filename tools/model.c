@@ -163,6 +163,20 @@ static void settle_dropout(Command *command, Model *model, bool random)
 		     format(command->arena, "dropout of %g put at %d places", rate, added));
 }
 
+// Reports random numbers that are no dropout, where dropout is gone.
+static void note_draws(Command *command, const Model *model)
+{
+	int found = drawing_node(model->graph);
+	if (found < 0 || command->drawing)
+		return;
+	const Node *node = &model->graph->nodes->list.at[found];
+	say_progress(command,
+	             "note: node '%s' (%s) draws at random and is no dropout: what it computes "
+	             "depends on --seed\n",
+	             node->name, node->op);
+	command->drawing = true;
+}
+
 typedef struct Parsed {
 	const char *path;
 	bool loss;
@@ -253,6 +267,8 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 		check_norms(command, model);
 	if (model->graph)
 		settle_dropout(command, model, random);
+	if (model->graph && !random)
+		note_draws(command, model);
 	if (beyond_f32(model) && !command->beyond) {
 		say_progress(command, "note: %s\n", beyond_f32(model));
 		command->beyond = true;

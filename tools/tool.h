@@ -63,6 +63,7 @@ typedef struct Command { // the command line, read
 	bool plain;            // the file is read without the loss that it may tell of
 	bool bound;            // --bind has been held to the model's dimensions
 	bool beyond;           // doubles that f32 cannot hold have been reported
+	bool drawing;          // a node that draws at random has been reported
 	bool drawn;            // weights will be drawn, which have no statistics
 	VEC(Closer) opened;    // closed when the verb ends, however it ends, last first
 } Command;
