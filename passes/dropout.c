@@ -1,8 +1,8 @@
-// dropout.c: what is dropped at random: found in any form, drawn in training, gone elsewhere, put
-// back where an exporter left it out.
-// Takes the graph that was read. Gives it with every dropout as the book's Dropout, whose draws
-// have sites of their own; or without any.
-// Keeps: draws that do not only keep or drop are left as they are.
+// dropout.c: finds dropout in any form; draws it in training, removes it elsewhere, and inserts it
+// where an exporter removed it.
+// Input: the graph that was read. Output: the graph with every dropout as the book's Dropout, whose
+// draws have sites of their own; or without dropout.
+// Invariant: draws that do more than keep or drop stay as they are.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct Draws {
 	Ref *now;
 	double *chance; // by Ref: of a truth value drawn with this chance, else 0
 	Product *product;
-	bool draw; // else what drops is gone
+	bool draw; // false: dropout is removed
 } Draws;
 
 static bool is_draw(const Graph *g, Ref r)
@@ -149,14 +149,14 @@ static Product product_of(Draws *d, Ref r)
 	return p;
 }
 
-// Something with part of its entries dropped and the others so much larger.
+// True if part of the entries of a value are dropped and the others scaled up for it.
 static bool is_dropout(const Draws *d, Ref r, const Product *p)
 {
 	return p->gate && p->base && fabs(p->factor * p->chance - 1) < 1e-3 &&
 	       same_shape(&val(d->from, r)->shape, &val(d->from, p->base)->shape);
 }
 
-// x where the gate says so, as the book's Dropout writes it.
+// Returns x where the gate is true, as the book's Dropout writes it.
 static Ref put_dropout(Graph *g, Ref x, const Product *p)
 {
 	Elem type = val(g, x)->type;
@@ -167,7 +167,7 @@ static Ref put_dropout(Graph *g, Ref x, const Product *p)
 
 static Graph *settle_draws(Arena *, const Graph *, bool draw);
 
-// A value that drops nothing; a loop with its body settled.
+// Copies a value that is no dropout; of a loop, dropout in its body is settled too.
 static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
@@ -219,9 +219,9 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 // ---- where an exporter left it out ----------------------------------------------------
 
 // The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
-// holds an attention or an activation, f(x) is what a block of attention or an MLP gives: it is
-// dropped out before it is added. Several blocks of one x may be added at once. What an attention
-// weighs values by is dropped out where nothing drops it yet.
+// holds an attention or an activation, f(x) is the result of a block of attention or an MLP: it is
+// dropped out before it is added. Several blocks of one x may be added at once. Attention weights
+// are dropped out if nothing drops them yet.
 
 static bool of_weights(const Graph *g, Ref r, int depth)
 {
@@ -235,7 +235,7 @@ static bool of_weights(const Graph *g, Ref r, int depth)
 	return all && v->op != O_rand;
 }
 
-// Is it a product with a weight, moved (rolled: parts of it joined) or offset?
+// True if it is a product with a weight, then moved (rolled: its parts joined) or offset.
 static bool ends_in_weight(const Graph *g, Ref r)
 {
 	for (;;) {
@@ -254,7 +254,7 @@ static bool ends_in_weight(const Graph *g, Ref r)
 	}
 }
 
-// Does `r` come from `x` through attention or an activation, and not by a convolution?
+// True if `r` is computed from `x` by attention or an activation, without a convolution.
 static bool is_block(Arena *arena, const Graph *g, Ref x, Ref r)
 {
 	enum { COMES = 1, BENT = 2, CONVOLVED = 4 };
@@ -332,7 +332,7 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	return book_call1(g, "Dropout", 2, in, 1, &ratio);
 }
 
-// An attention by its definition, with what it weighs the values by dropped out.
+// Decomposes an attention, with its weights dropped out.
 static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int64_t site)
 {
 	g->plain = PLAIN_ATTEND;
@@ -342,7 +342,7 @@ static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int
 	return y;
 }
 
-typedef struct Back { // what is put back
+typedef struct Back { // dropout that is inserted
 	const Graph *from;
 	const bool *site; // by Ref
 	double rate;
