@@ -3,6 +3,7 @@
 // is linked with other people's code.
 #ifndef COMMON_H
 #define COMMON_H
+#include <stdarg.h>
 #include <stdbool.h>
 #include <stdio.h>
 
@@ -35,6 +36,11 @@ size_t amos_visible(char *to, size_t room, const char *text, bool exact);
 void amos_restore(char *text); // in place, from what it becomes where that is exact
 // Prints lines that way, `indent` before each but the first, unless it begins with a blank.
 void amos_print(FILE *, const char *text, const char *indent);
+// The same for what vprintf(3) would print; nothing where memory is out.
+void amos_print_args(FILE *, const char *fmt, va_list) __attribute__((format(printf, 2, 0)));
+// The same for text of `count` bytes that comes in parts: line feeds and tabs stay, and a character
+// whose bytes are not all there waits, unless this is the `last` part. Returns the bytes it took.
+size_t amos_print_text(FILE *, const char *text, size_t count, bool last);
 
 // ---- input.c: files that are read -----------------------------------------------------
 

@@ -2,6 +2,7 @@
 // of direction, no bytes that are not UTF-8. All else is written byte by byte as \xHH.
 #include "common.h"
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 // Characters that cannot be seen, or that change how others are shown.
@@ -85,4 +86,45 @@ void amos_print(FILE *to, const char *text, const char *indent)
 			fprintf(to, "\\x%02x", (unsigned char)*text);
 		n = n ? n : 1;
 	}
+}
+
+void amos_print_args(FILE *to, const char *fmt, va_list args)
+{
+	char *text = NULL;
+	if (vasprintf(&text, fmt, args) < 0)
+		return;
+	amos_print(to, text, "");
+	free(text);
+}
+
+// True if the bytes begin a character that more bytes may complete.
+static bool is_open(const char *text, size_t count)
+{
+	static const char rest[] = "\xbf\xbf\xbf";
+	char longer[8] = "";
+	if (count > 3)
+		return false;
+	memcpy(longer, text, count);
+	for (size_t more = 1; count + more <= 4; more++) {
+		memcpy(longer + count, rest, more);
+		if (shown((const unsigned char *)longer) == (int)(count + more))
+			return true;
+	}
+	return false;
+}
+
+size_t amos_print_text(FILE *to, const char *text, size_t count, bool last)
+{
+	size_t at = 0;
+	while (at < count && (last || !is_open(text + at, count - at))) {
+		char next[5] = "";
+		memcpy(next, text + at, count - at < 4 ? count - at : 4);
+		int n = shown((const unsigned char *)next);
+		if (n || *next == '\n' || *next == '\t')
+			fwrite(next, 1, (size_t)(n ? n : 1), to);
+		else
+			fprintf(to, "\\x%02x", (unsigned char)*next);
+		at += (size_t)(n ? n : 1);
+	}
+	return at;
 }

@@ -1,10 +1,10 @@
 // activation.c: element-wise functions of one signal, measured on normal data.
-// Takes ranges (scale.c). Gives the root mean square of such a function where its operations' rules
-// are far from it: an activation that no table knows. Keeps: what the tables know stays theirs.
+// Input: ranges (scale.c). Output: the root mean square of a function whose operations' rules are
+// far from it: an activation that is in no table. Invariant: the tables take precedence.
 #include "scale.h"
 #include <math.h>
 
-// Does what makes `r` leave it spread like normal data: products, normalizations, sums, inputs?
+// True if `r` is distributed like normal data: a product, normalization, sum or input.
 static bool spreads(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));
@@ -15,11 +15,12 @@ static bool spreads(const Sweep *s, Ref r)
 	return v->op == O_dot || v->op == O_norm || v->op == O_slot;
 }
 
-// More operations are a computation of its own: nothing is known of the data behind it. So what is
-// measured of one value is bounded.
+// Limits the cost of measuring one value. More operations are no activation: the distribution of
+// their data is unknown.
 enum { OPERATIONS = 64 };
 
-// The one signal that element-wise v is a function of; 0: none. *operations: those of what v reads.
+// Returns the one signal that element-wise v is a function of; 0 if there is none. *operations:
+// those of the values that v reads.
 static Ref root_of(const Sweep *s, const Val *v, int *operations)
 {
 	Ref root = 0;
@@ -64,7 +65,7 @@ static Ref copied(const Sweep *s, Graph *to, Ref r, Ref root, Ref x)
 	return put_as(to, v, in);
 }
 
-// The root mean square of r where its root is normal; not finite: it cannot be told.
+// Returns the root mean square of r if its root is normal; not finite if it is unknown.
 static double measured(const Sweep *s, Ref r)
 {
 	enum { POINTS = 241 };
@@ -89,7 +90,7 @@ static double measured(const Sweep *s, Ref r)
 	return sqrt(sum / all);
 }
 
-// Is v's operation one of whose rule little follows for such a function?
+// True if the rule of v's operation says little about such a function.
 static bool bends(const Sweep *s, const Val *v)
 {
 	switch (v->op) {
@@ -115,7 +116,7 @@ static bool bends(const Sweep *s, const Val *v)
 	}
 }
 
-// The value by whose measured range v's operands have theirs; 0: none.
+// Returns the value whose measured range gives those of v's operands; 0 if there is none.
 static Ref guessed_before(const Sweep *s, const Val *v)
 {
 	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));

@@ -1,7 +1,7 @@
-// check.c: a plan run on paper: who owns which bytes after each kernel.
-// Takes a placed Plan. Answers with bug() where a kernel would read bytes that another value has
-// overwritten, where two outs of a kernel lie on each other, where a store or output is missing, or
-// where a kernel is of no loop shape.
+// check.c: verifies a plan by tracking which value owns which bytes after each kernel.
+// Input: a placed Plan. Calls bug() if a kernel would read bytes that another value has
+// overwritten, if two outs of a kernel overlap, if a store or output is missing, or if a kernel has
+// no loop shape.
 #include "passes.h"
 
 typedef struct Owned {
@@ -38,7 +38,7 @@ static void write_value(Memory *m, Place at, Ref v)
 	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
 }
 
-// What has no elements is nowhere.
+// A value without elements occupies no bytes.
 static void want_value(const Memory *m, Place at, Ref v, const char *who, int k)
 {
 	if (!bytes_of(val(m->plan->graph, v)))

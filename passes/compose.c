@@ -1,7 +1,7 @@
-// compose.c: a variable's share, and how it is handed down to the parameters that it is computed
-// from. Takes the share of a variable (share.c). Gives shares to its operands: factors, summands,
-// tables through kernels, functions of a parameter. Keeps: where several parameters could bear a
-// scale, one does, and a question says so.
+// compose.c: passes a variable's share on to the parameters that the variable is computed from.
+// Input: the share of a variable (share.c). Output: shares of its operands: factors, summands,
+// products of tables and kernels, functions of a parameter.
+// Invariant: if several parameters could have a scale, one gets it, and a question reports it.
 #include "scale.h"
 #include <string.h>
 
@@ -23,7 +23,7 @@ void give(Shares *p, Ref r, Share share)
 
 // ---- products -------------------------------------------------------------------------
 
-enum { LEAVES = 16 }; // factors that are looked at
+enum { LEAVES = 16 }; // limit of factors
 
 typedef struct Factor {
 	Ref x;
@@ -33,10 +33,10 @@ typedef struct Factor {
 typedef struct Product {
 	int n;
 	Factor at[LEAVES];
-	Surd gain; // of the numbers and of the factors whose range is known
+	Surd gain; // product of the numbers and of the factors of known range
 } Product;
 
-// The factors of a variable, through products, quotients and views.
+// Collects the factors of a variable, through products, quotients and views.
 static void collect(Sweep *s, Ref r, bool below, Product *p)
 {
 	const Val *v = val(s->g, r);
@@ -58,7 +58,7 @@ static void drop(Product *p, int k)
 	p->at[k] = p->at[--p->n];
 }
 
-// The factor that is x, of which `square` is x x; -1: none.
+// Returns the factor x for which `square` is x x; -1 if there is none.
 static int directed_by(const Sweep *s, const Product *p, Ref square)
 {
 	for (int k = 0; k < p->n && square; k++)
@@ -67,8 +67,8 @@ static int directed_by(const Sweep *s, const Product *p, Ref square)
 	return -1;
 }
 
-// x / |x|, or x normalized: only the direction of x counts. Takes x and its length out of the
-// product and answers x; 0: there is no such thing.
+// Finds x / |x|, or x normalized, of which only the direction matters. Removes x and its length
+// from the product and returns x; 0 if there is none.
 static Ref take_direction(Sweep *s, Product *product)
 {
 	for (int i = 0; i < product->n && known(s, F_direction); i++) {
@@ -93,8 +93,8 @@ static Ref take_direction(Sweep *s, Product *product)
 	return 0;
 }
 
-// LayerNorm over a table is LayerNorm: its factor is one of a normalization, and the table as large
-// as it likes.
+// LayerNorm over a table is LayerNorm: its factor is that of a normalization, and the table may
+// have any scale.
 static void hand_norm(Shares *p, Ref table, const Product *product, const Share *share)
 {
 	Sweep *s = p->s;
@@ -150,8 +150,8 @@ static void hand_product(Shares *p, Ref r, const Share *share)
 
 // ---- kernels and sums -----------------------------------------------------------------
 
-// A table through a kernel, or two kernels in place of one: the first gets the result's scale, and
-// the second a gain of 1. Of a normalized table the kernel makes what is wanted.
+// A table times a kernel, or two kernels in place of one: the first gets the result's scale, the
+// second a gain of 1. If the table is normalized, the kernel gets the scale.
 static void hand_chain(Shares *p, Ref r, const Val *v)
 {
 	const Sweep *s = p->s;
@@ -179,14 +179,14 @@ static void hand_chain(Shares *p, Ref r, const Val *v)
 	give(p, v->in[1], kernel);
 }
 
-// Is x the g of 1 + g?
+// True if x is the g of 1 + g.
 static bool offsets_number(Sweep *s, Ref other)
 {
 	Ref number = unviewed(s, other);
 	return val(s->g, number)->op == O_const && !is_zero(s, number);
 }
 
-// Is x the b of a table's t W + b?
+// True if x is the b of t W + b, t a table.
 static bool offsets_product(const Sweep *s, const Share *share, Ref x, Ref other)
 {
 	return share->rows && val(s->g, unviewed(s, other))->op == O_dot &&
@@ -201,7 +201,7 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 		Share part = p->of[r];
 		bool norm = part.rows && normed_table(s, other);
 		bool bias = norm || offsets_product(s, &part, x, other);
-		bool summand = !strcmp(part.role, "bias"); // beside a number, not 1 + g
+		bool summand = !strcmp(part.role, "bias"); // added to a number, but not 1 + g
 		if (bias || (offsets_number(s, other) && !summand))
 			part.eta = surd_mul(part.eta, constant(s, N_offset));
 		if (norm)
@@ -219,7 +219,7 @@ static void hand_sum(Shares *p, Ref r, const Val *v)
 
 // ---- slices of a parameter ------------------------------------------------------------
 
-// A slice of a parameter is used for itself.
+// Gives a slice of a parameter a share of its own.
 static void keep_piece(Shares *p, Ref r, const Val *v)
 {
 	Sweep *s = p->s;
@@ -260,7 +260,7 @@ Pieces *pieces_of(const Shares *p, int slot)
 	return whole && differ ? pieces : NULL;
 }
 
-// A variable's share handed to what it is made of.
+// Passes a variable's share on to the values that it is computed from.
 void hand_down(Shares *p, Ref r, const Val *v)
 {
 	Sweep *s = p->s;

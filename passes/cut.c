@@ -1,7 +1,7 @@
-// cut.c: which values had better be in memory, and which are expressions wherever they are used.
-// Takes a graph of opened wholes. Gives marks by Ref: folds, dots, scatters and running sums, outs
-// and stores, and maps that would cost more to compute again than to keep. What is marked is kept
-// only where another kernel needs it.
+// cut.c: decides which values are stored in memory, and which are computed wherever they are used.
+// Input: a graph without composites. Output: marks by Ref: reductions, dots, scatters and running
+// sums, outs and stores, and maps that cost more to compute again than to keep. A marked value is
+// stored only if another kernel reads it.
 #include "passes.h"
 
 enum {
@@ -10,11 +10,11 @@ enum {
 	PIECE = 4,  // ... of a pad or concat
 	PIECES =
 	    200, // weight of a concat that is kept: all its pieces lie in the code of each reader
-	ENOUGH = 1000, // weights stop here: shared operands count once a path
-	DEEP = 200,    // values on one way through an expression: it is walked by recursion
+	ENOUGH = 1000, // limit of weights: shared operands count once per path
+	DEEP = 200,    // values on one path through an expression: it is walked by recursion
 };
 
-// What the readers of a value want of it.
+// How the readers of a value use it.
 typedef struct Want {
 	int readers;
 	bool kept;    // an out, a store, or read by a loop
@@ -51,7 +51,7 @@ static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stre
 	}
 }
 
-// In memory without a kernel's doing.
+// True if it is in memory without a kernel.
 static bool lies_ready(const Val *v)
 {
 	return v->op == O_slot || v->op == O_const;
@@ -60,7 +60,7 @@ static bool lies_ready(const Val *v)
 static Want *wants(Arena *arena, const Graph *g, const bool *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
-	Ref *reader = NEWS(arena, Ref, g->nval); // the last one that was met
+	Ref *reader = NEWS(arena, Ref, g->nval); // the last one so far
 	for (int i = 0; i < g->outs.count; i++)
 		want[g->outs.at[i].val].kept = true;
 	for (int i = 0; i < g->stores.count; i++)
@@ -91,8 +91,7 @@ static void add_big(Cone *c, Ref r)
 	c->nbig++;
 }
 
-// Slots and most moves cost nothing; where the pieces of a whole meet there is a choice to make for
-// each element.
+// Slots and most moves cost nothing; a concat or pad chooses a piece for each element.
 static int own_weight(const Val *v)
 {
 	if (v->op == O_pad || v->op == O_concat)
@@ -101,7 +100,7 @@ static int own_weight(const Val *v)
 	return works ? prims[v->op].weight : 0;
 }
 
-// Can v be computed on a tile of u?
+// True if v can be computed on a tile of u.
 static bool after_dot(const Val *v, const Val *u)
 {
 	int rank = v->shape.rank;

@@ -1,7 +1,6 @@
-// demand.c: how large each primitive wants its operands, of how large its result is wanted.
-// Takes scale.h. Gives the rows' demands. Keeps: the first demand stands; "any scale is fine" never
-// overrides a number.
-// Source: Amos (arXiv 2210.11693), section on eta.
+// demand.c: computes the demand on each primitive's operands from the demand on its result.
+// Output: the demands of the rows of scale.h. Invariant: the first demand stands; "any scale is
+// fine" never overrides a number. Source: Amos (arXiv 2210.11693), section on eta.
 #include "scale.h"
 #include <math.h>
 
@@ -36,7 +35,7 @@ void no_demand(Sweep *s, Ref r, const Val *v)
 	(void)s, (void)r, (void)v;
 }
 
-// The squares of which a length is made are no errors.
+// The squares under a length are no squared errors.
 void root_demand(Sweep *s, Ref r, const Val *v)
 {
 	(void)v;
@@ -91,7 +90,7 @@ void select_demand(Sweep *s, Ref r, const Val *v)
 		pass_demand(s, r, v);
 }
 
-// Two signals of which `sum` adds up the products: the left operand absorbs.
+// Two signals whose products `sum` adds up: the left operand takes the scale.
 static void product_demand(Sweep *s, Ref sum, Ref left, Ref right)
 {
 	Surd m = surd_root(contracted(s, sum), 1);
@@ -169,7 +168,7 @@ static Surd score_gain(const Val *attend, int64_t d)
 	return fabs(gain.value - 1) < 0x1p-8 ? surd_one : gain;
 }
 
-// The query absorbs what makes scores of deviation 1; keys and values keep theirs.
+// The query takes the scale that makes scores of deviation 1; keys and values keep theirs.
 void attend_demand(Sweep *s, Ref r, const Val *v)
 {
 	const Shape *q = &val(s->g, v->in[0])->shape;

@@ -1,8 +1,8 @@
-// dropout.c: what is dropped at random: found in any form, drawn in training, gone elsewhere, put
-// back where an exporter left it out.
-// Takes the graph that was read. Gives it with every dropout as the book's Dropout, whose draws
-// have sites of their own; or without any.
-// Keeps: draws that do not only keep or drop are left as they are.
+// dropout.c: finds dropout in any form; draws it in training, removes it elsewhere, and inserts it
+// where an exporter removed it.
+// Input: the graph that was read. Output: the graph with every dropout as the book's Dropout, whose
+// draws have sites of their own; or without dropout.
+// Invariant: draws that do more than keep or drop stay as they are.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -24,7 +24,7 @@ typedef struct Draws {
 	Ref *now;
 	double *chance; // by Ref: of a truth value drawn with this chance, else 0
 	Product *product;
-	bool draw; // else what drops is gone
+	bool draw; // false: dropout is removed
 } Draws;
 
 static bool is_draw(const Graph *g, Ref r)
@@ -33,19 +33,61 @@ static bool is_draw(const Graph *g, Ref r)
 	return v->op == O_rand || (v->op == O_cast && val(g, v->in[0])->op == O_rand);
 }
 
-// Of a uniform draw compared with a number.
+typedef struct Threshold { // a uniform draw compared with a number
+	Ref draw;          // 0: it is none
+	double level;      // in (0, 1)
+	bool below;        // true where the draw is below, else above
+} Threshold;
+
+// Finds that `r` is scale * draw + shift, the draw uniform in [0, 1); 0: it is not.
+static Ref scaled_draw(const Graph *g, Ref r, double *scale, double *shift)
+{
+	const Val *v = val(g, r);
+	double c;
+	*scale = 1, *shift = 0;
+	if (is_draw(g, r))
+		return r;
+	for (int k = 0; k < v->nin && (v->op == O_mul || v->op == O_add); k++) {
+		Ref draw =
+		    const_num(g, v->in[1 - k], &c) ? scaled_draw(g, v->in[k], scale, shift) : 0;
+		if (!draw)
+			continue;
+		*scale *= v->op == O_mul ? c : 1;
+		*shift = v->op == O_mul ? *shift * c : *shift + c;
+		return draw;
+	}
+	return 0;
+}
+
+static Threshold threshold_of(const Graph *g, const Val *v)
+{
+	double c, scale, shift;
+	for (int k = 0; k < 2 && (v->op == O_lt || v->op == O_le); k++) {
+		Ref draw = scaled_draw(g, v->in[k], &scale, &shift);
+		if (!draw || !const_num(g, v->in[1 - k], &c) || scale == 0)
+			continue;
+		Threshold t = {draw, (c - shift) / scale, (scale < 0) == (k == 1)};
+		return t.level > 0 && t.level < 1 ? t : (Threshold){0};
+	}
+	return (Threshold){0};
+}
+
 static double chance_of(const Draws *d, const Val *v)
 {
-	double c;
 	if (v->op == O_not)
 		return d->chance[v->in[0]] > 0 ? 1 - d->chance[v->in[0]] : 0;
-	if (v->op != O_lt && v->op != O_le)
-		return 0;
-	if (is_draw(d->from, v->in[0]) && const_num(d->from, v->in[1], &c))
-		return c > 0 && c < 1 ? c : 0;
-	if (is_draw(d->from, v->in[1]) && const_num(d->from, v->in[0], &c))
-		return c > 0 && c < 1 ? 1 - c : 0;
-	return 0;
+	Threshold t = threshold_of(d->from, v);
+	return t.draw ? t.below ? t.level : 1 - t.level : 0;
+}
+
+// The comparison itself, or with the draw as it is, whose chance other passes see.
+static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
+{
+	Threshold t = threshold_of(d->from, v);
+	if (!t.draw || t.draw == v->in[0] || t.draw == v->in[1])
+		return put_as(g, v, in);
+	Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
+	return t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
 }
 
 // floor(draw + c) is 1 with the chance c: how exporters write the dropping of whole paths.
@@ -73,6 +115,12 @@ static Product multiplied(Ref self, Product a, Product b)
 	                 gated ? a.chance : b.chance};
 }
 
+// 1 where the gate is false.
+static Product refused(const Draws *d, Ref gate, double chance)
+{
+	return (Product){0, 1, put1(d->to, O_not, gate), 1 - chance};
+}
+
 static Product product_of(Draws *d, Ref r)
 {
 	const Val *v = val(d->from, r);
@@ -88,21 +136,27 @@ static Product product_of(Draws *d, Ref r)
 		return multiplied(r, in[v->in[0]], in[v->in[1]]);
 	if (v->op == O_div && const_num(d->from, v->in[1], &c) && c != 0)
 		return multiplied(r, in[v->in[0]], (Product){.factor = 1 / c});
-	if (v->op == O_select && d->chance[v->in[0]] > 0 && const_num(d->from, v->in[2], &c) &&
-	    c == 0)
-		return multiplied(r, in[v->in[1]],
-		                  (Product){0, 1, d->now[v->in[0]], d->chance[v->in[0]]});
+	if (v->op == O_sub && const_num(d->from, v->in[0], &c) && c == 1 && in[v->in[1]].gate &&
+	    !in[v->in[1]].base && in[v->in[1]].factor == 1)
+		return refused(d, in[v->in[1]].gate, in[v->in[1]].chance);
+	if (v->op != O_select || d->chance[v->in[0]] <= 0)
+		return p;
+	Ref gate = d->now[v->in[0]];
+	if (const_num(d->from, v->in[2], &c) && c == 0)
+		return multiplied(r, in[v->in[1]], (Product){0, 1, gate, d->chance[v->in[0]]});
+	if (const_num(d->from, v->in[1], &c) && c == 0)
+		return multiplied(r, in[v->in[2]], refused(d, gate, d->chance[v->in[0]]));
 	return p;
 }
 
-// Something with part of its entries dropped and the others so much larger.
+// True if part of the entries of a value are dropped and the others scaled up for it.
 static bool is_dropout(const Draws *d, Ref r, const Product *p)
 {
 	return p->gate && p->base && fabs(p->factor * p->chance - 1) < 1e-3 &&
 	       same_shape(&val(d->from, r)->shape, &val(d->from, p->base)->shape);
 }
 
-// x where the gate says so, as the book's Dropout writes it.
+// Returns x where the gate is true, as the book's Dropout writes it.
 static Ref put_dropout(Graph *g, Ref x, const Product *p)
 {
 	Elem type = val(g, x)->type;
@@ -113,11 +167,11 @@ static Ref put_dropout(Graph *g, Ref x, const Product *p)
 
 static Graph *settle_draws(Arena *, const Graph *, bool draw);
 
-// A value that drops nothing; a loop with its body settled.
+// Copies a value that is no dropout; of a loop, dropout in its body is settled too.
 static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
-		return put_as(g, v, in);
+		return put_threshold(d, g, v, in);
 	Cycle c = loop_of(v);
 	c.body = settle_draws(g->arena, c.body, d->draw);
 	return put_loop(g, &c, in);
@@ -135,14 +189,17 @@ static Ref put_settled(void *context, Graph *g, const Val *v, const Ref *in)
 	return d->draw ? put_dropout(g, d->now[p.base], &p) : d->now[p.base];
 }
 
-static bool has_draw(const Graph *g)
+int drawing_node(const Graph *g)
 {
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
+	int found = -1;
+	for (Ref r = 1; r < (Ref)g->nval && found < 0; r++) {
 		const Val *v = val(g, r);
-		if (v->op == O_rand || (v->op == O_loop && has_draw(v->data)))
-			return true;
+		if (v->op == O_rand)
+			found = v->from;
+		else if (v->op == O_loop)
+			found = drawing_node(v->data);
 	}
-	return false;
+	return found;
 }
 
 static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
@@ -162,9 +219,9 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 // ---- where an exporter left it out ----------------------------------------------------
 
 // The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
-// holds an attention or an activation, f(x) is what a block of attention or an MLP gives: it is
-// dropped out before it is added. Several blocks of one x may be added at once. What an attention
-// weighs values by is dropped out where nothing drops it yet.
+// holds an attention or an activation, f(x) is the result of a block of attention or an MLP: it is
+// dropped out before it is added. Several blocks of one x may be added at once. Attention weights
+// are dropped out if nothing drops them yet.
 
 static bool of_weights(const Graph *g, Ref r, int depth)
 {
@@ -178,7 +235,7 @@ static bool of_weights(const Graph *g, Ref r, int depth)
 	return all && v->op != O_rand;
 }
 
-// Is it a product with a weight, moved (rolled: parts of it joined) or offset?
+// True if it is a product with a weight, then moved (rolled: its parts joined) or offset.
 static bool ends_in_weight(const Graph *g, Ref r)
 {
 	for (;;) {
@@ -197,7 +254,7 @@ static bool ends_in_weight(const Graph *g, Ref r)
 	}
 }
 
-// Does `r` come from `x` through attention or an activation, and not by a convolution?
+// True if `r` is computed from `x` by attention or an activation, without a convolution.
 static bool is_block(Arena *arena, const Graph *g, Ref x, Ref r)
 {
 	enum { COMES = 1, BENT = 2, CONVOLVED = 4 };
@@ -275,7 +332,7 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	return book_call1(g, "Dropout", 2, in, 1, &ratio);
 }
 
-// An attention by its definition, with what it weighs the values by dropped out.
+// Decomposes an attention, with its weights dropped out.
 static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int64_t site)
 {
 	g->plain = PLAIN_ATTEND;
@@ -285,7 +342,7 @@ static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int
 	return y;
 }
 
-typedef struct Back { // what is put back
+typedef struct Back { // dropout that is inserted
 	const Graph *from;
 	const bool *site; // by Ref
 	double rate;
@@ -314,6 +371,6 @@ static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 Graph *dropout_pass(Arena *arena, Graph *from, bool draw, double rate, int *added)
 {
 	*added = 0;
-	Graph *g = has_draw(from) ? settle_draws(arena, from, draw && rate != 0) : from;
+	Graph *g = drawing_node(from) >= 0 ? settle_draws(arena, from, draw && rate != 0) : from;
 	return draw && rate > 0 ? put_back(arena, g, rate, added) : g;
 }

@@ -1,12 +1,12 @@
 // embed.c: sums of embeddings: rows of several tables, looked up and added.
-// Takes ranges and demands (scale.c). Gives tables of which nothing is asked the demand of those
-// that they are summed with, and marks tables whose rows begin a residual stream.
+// Input: ranges and demands (scale.c). Output: tables without a demand get that of the tables that
+// they are summed with; tables whose rows begin a residual stream are marked.
 // Source: Amos (arXiv 2210.11693), its tables of eta.
 #include "scale.h"
 
-enum { LEAVES = 16 }; // summands that are looked at
+enum { LEAVES = 16 }; // limit of summands
 
-// What embeddings alone make: rows looked up, dropped, summed, and tables added to them.
+// True if it is computed from embeddings alone: rows looked up, dropped out, summed, tables added.
 static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 {
 	const Val *v = val(s->g, r);
@@ -28,7 +28,7 @@ static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 	return any;
 }
 
-// The tables that a sum of embeddings is made of.
+// Collects the tables of a sum of embeddings.
 static void tables_of(const Sweep *s, Ref r, int *n, Ref *table)
 {
 	const Val *v = val(s->g, r);
@@ -52,7 +52,7 @@ static void copy_demand(Sweep *s, Ref table, Ref known)
 	}
 }
 
-// Tables of which nothing is asked copy the one they are summed with.
+// Gives tables without a demand that of the one they are summed with.
 static void join_tables(Sweep *s, Ref sum)
 {
 	Ref table[LEAVES], found = 0;

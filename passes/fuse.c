@@ -1,8 +1,8 @@
-// fuse.c: Graph -> Plan: values in memory joined into kernels.
-// Takes the marks of cut.c. Every marked value starts as a kernel of its own (a group); groups join
-// while one loop can compute both and no third kernel has to run between them. What no other kernel
-// reads is then not stored. Gives kernels in no order, loops without the plans of their bodies.
-// Keeps: groups never form a cycle; what a group reads of another it reads at any index.
+// fuse.c: joins values in memory into kernels, Graph -> Plan.
+// Every value that cut.c marked starts as a group, a kernel of its own; groups join while one loop
+// can compute both and no third kernel must run between them. A value that no other kernel reads is
+// then not stored. Output: kernels in no order, loops without the plans of their bodies. Invariant:
+// groups never form a cycle; a group reads the values of another at any index.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -13,8 +13,8 @@ typedef struct Group {
 	Shape space;
 	uint32_t fold;
 	Ref heart;
-	Refs member; // empty: joined into another
-	int depth;   // of its expressions, one behind the other
+	Refs member; // empty: the group was joined into another
+	int depth;   // of its longest chain of expressions
 } Group;
 
 typedef struct Fuse {
@@ -33,7 +33,7 @@ static bool folds(KernKind kind)
 	return kind == L_row || kind == L_col;
 }
 
-// Rows where the last axis that is not 1 is folded. Axes of 1 behind it go with it.
+// Rows, if the last axis that is not 1 is reduced; axes of 1 after it belong to it.
 static Group fold_group(const Graph *g, const Val *v)
 {
 	Group group = {.kind = L_col, .space = val(g, v->in[0])->shape};
@@ -120,7 +120,7 @@ static bool shaped_as_folded(const Shape *s, const Group *g)
 	return is_folded(s, &g->space, g->fold);
 }
 
-// Are parts of it folded like the whole?
+// True if parts of it are reduced like the complete value.
 static bool is_plain_fold(Op op)
 {
 	return prims[op].cls == C_fold && op != O_argmax && op != O_cumsum;
@@ -147,8 +147,8 @@ static bool folds_operands(const Graph *g, const Group *group, const Shape *shap
 	return true;
 }
 
-// A product may fold its rows as they come from the tile, where all of them are rows of one matrix
-// and reading them again would cost more than a launch.
+// A product may reduce its rows as they leave the tile if they are all rows of one matrix, and
+// reading them again would cost more than a launch.
 static bool folds_rows(const Graph *g, const Group *p, const Group *c)
 {
 	const Val *heart = val(g, p->heart);
@@ -165,7 +165,7 @@ static bool folds_rows(const Graph *g, const Group *p, const Group *c)
 	       folds_operands(g, p, &c->space) && folds_operands(g, c, &c->space);
 }
 
-// The group that computes both, p before c.
+// Finds the group that computes both, p before c. False if one loop cannot.
 static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
 {
 	if (p->kind == L_dot && c->kind == L_col) {
@@ -194,7 +194,7 @@ static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
 	       last_dim(&c->space) == last_dim(&p->space);
 }
 
-// Does c read what p computes only where it computes itself?
+// True if c reads the values of p only at the index that it computes.
 static bool aligned(const Fuse *f, int p, int c)
 {
 	const Group *group = &f->group.at[c];
@@ -229,14 +229,15 @@ static bool reaches(Fuse *f, int from, int to, bool direct)
 	return false;
 }
 
-// Must a third group run between the two?
+// True if a third group must run between the two.
 static bool detour(Fuse *f, int from, int to)
 {
 	f->turn++;
 	return reaches(f, from, to, false);
 }
 
-// The time to compile a kernel grows faster than what it computes, and it is written by recursion.
+// True if the kernel of both would be too large: compile time grows faster than size, and emitting
+// a kernel recurses.
 static bool too_large(const Group *p, const Group *c)
 {
 	enum { MOST = 32, DEEPEST = 800 };
@@ -287,7 +288,7 @@ static bool map_chain(const Group *p, const Group *c)
 	return p->kind == L_map && c->kind == L_map && shaped_as(&p->space, c);
 }
 
-// What is computed of one row first, and then used for all.
+// True if p computes one row, which c uses for all of its rows.
 static bool row_for_all(const Group *p, const Group *c)
 {
 	return p->kind == L_map && c->kind == L_map && p->space.rank > 1 &&
@@ -295,8 +296,7 @@ static bool row_for_all(const Group *p, const Group *c)
 	       count_of(&p->space) == last_dim(&p->space) && count_of(&c->space) >= LARGE_SPACE;
 }
 
-// Joins groups with the groups they read, the latest first: it is the one whose result is still
-// warm.
+// Joins groups with the groups they read, the latest first: its result is still in the cache.
 static bool join_chains(Fuse *f, Wanted *wanted)
 {
 	bool any = false;
@@ -316,7 +316,7 @@ static bool join_chains(Fuse *f, Wanted *wanted)
 	return any;
 }
 
-// Groups that read the same large value in one loop: read it once.
+// Joins groups that read the same large value, so that one loop reads it once.
 static void join_siblings(Fuse *f)
 {
 	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
@@ -333,7 +333,7 @@ static void join_siblings(Fuse *f)
 	}
 }
 
-// Single numbers, such as the step size, in as few kernels as may be.
+// Joins the computations of scalars, such as the step size, into as few kernels as possible.
 static void join_numbers(Fuse *f)
 {
 	int first = -1;

@@ -1,6 +1,5 @@
-// gate.c: what a few operations say together: lengths and limits, gates and memories.
-// Takes a forward graph with the natures of its values. Gives for each such form the value that it
-// is about, or 0. Keeps: as pattern.c.
+// gate.c: recognizes patterns of a few operations: lengths and limits, gates and memory cells.
+// Input: a forward graph with the natures of its values. Output: per pattern its main value, or 0.
 #include "scale.h"
 #include <math.h>
 
@@ -96,7 +95,7 @@ Ref normed_table(const Sweep *s, Ref r)
 	return 0;
 }
 
-// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Answers K; 0: something else.
+// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Returns K; 0 for anything else.
 double limit_of(Sweep *s, const Val *v, Ref x, Ref factor)
 {
 	const Val *root = val(s->g, unmoved(s, factor));
@@ -131,7 +130,7 @@ static Ref held_back(const Sweep *s, Ref r)
 	return v->op == O_sub && is_number(s, v->in[0]) ? v->in[1] : 0;
 }
 
-// What the difference x - y is multiplied with, where `r` is such a product.
+// Returns the factor of the difference x - y if `r` is such a product.
 static Ref difference_gate(const Sweep *s, Ref r, Ref y, Ref *x)
 {
 	const Val *v = val(s->g, r);
@@ -175,7 +174,7 @@ bool rest_of_gate(const Sweep *s, const Val *v)
 	return v->op == O_sub && is_number(s, v->in[0]) && is_sigmoid(s, v->in[1]);
 }
 
-// Products of tanh and sigmoid, and what is clipped.
+// True for products of tanh and sigmoid, and clipped values.
 static bool bounded(const Sweep *s, Ref r, int depth)
 {
 	const Val *v = val(s->g, unviewed(s, r));
@@ -202,7 +201,7 @@ Ref memory_of(const Sweep *s, const Val *v)
 	return 0;
 }
 
-// 1 + exp(x), by which something is divided: its product with a sigmoid.
+// Matches the divisor 1 + exp(x): the quotient is a product with a sigmoid.
 bool logistic(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));

@@ -1,6 +1,7 @@
-// given.c: what a person says of eta: of a parameter, of an input's range, of a slot's shape.
-// Takes Wishes and what was inferred. Gives it with what is said in place of it, and that as the
-// reason. Keeps: the later of two wishes wins; one that meets nothing is an error.
+// given.c: applies the user's --eta, --range and --slots.
+// Input: Wishes, and what was inferred. Output: the same with the user's values, which are also
+// given as the reason. Invariant: the later of two options wins; one that matches nothing is an
+// error.
 #include "scale.h"
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +16,7 @@ static const char *suggest_slot(const Graph *g, SlotKind kind, const char *patte
 	return suggest(g->arena, pattern, names.count, names.at);
 }
 
-typedef struct Hits { // the parameters that a pattern meets
+typedef struct Hits { // the parameters that a pattern matches
 	const Graph *g;
 	const char *option;
 	const Override *wish;
@@ -55,7 +56,7 @@ static bool close_to(Surd eta, double x)
 	return fabs(eta.value - x) <= 1e-8 * x;
 }
 
-// Is what a report says what is inferred?
+// True if a report says what is inferred.
 static bool agrees(const Eta *eta, const Override *wish, double x)
 {
 	bool answered = wish->sure && !eta->sure;

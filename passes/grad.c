@@ -1,10 +1,11 @@
-// grad.c: reverse-mode differentiation: Graph -> Graph that also has an out "grad:NAME" for each
-// wanted slot. Takes an out "loss" and the gradients of the book. Gives the same outs and stores,
-// and the gradients. Keeps: what is not between a wanted slot and the loss is never differentiated.
+// grad.c: differentiates a graph in reverse mode.
+// Input: a graph with an out "loss", and the gradients of the book. Output: the same outs and
+// stores, and an out "grad:NAME" per wanted slot. Invariant: only values between a wanted slot and
+// the loss are differentiated.
 #include "grad.h"
 #include <string.h>
 
-// attend is differentiated as what it means.
+// attend is differentiated by its definition.
 Ref put_ready(Sweep *s, const Val *v, const Ref *in, bool needs)
 {
 	s->g->from = v->from;
@@ -38,7 +39,7 @@ static void put_forward(Sweep *s, const Graph *from, const bool *needs)
 	copy_ends(s->g, from, now);
 }
 
-// The last of that name: one of the model's own outputs may be called so.
+// Returns the last out of that name: one of the model's outputs may have it too.
 static Ref find_loss(const Graph *g)
 {
 	for (int i = g->outs.count - 1; i >= 0; i--)
@@ -97,8 +98,8 @@ static void sweep_concat(Sweep *s, const Val *v, Ref gradient)
 
 // ---- the sweep ------------------------------------------------------------------------
 
-// Notes what operand k of v gives if it is a fixed value of a body: that is summed up over all
-// trips.
+// Records the gradient of operand k of v if that is a fixed value of a body: it is summed over all
+// iterations.
 static bool note_fixed(Sweep *s, const Val *v, int k, Ref gradient, Ref dx)
 {
 	const Val *x = val(s->g, v->in[k]);

@@ -1,6 +1,6 @@
-// idle.c: parameters that the loss gives no gradient.
-// Takes the graph with its loss and the graph of gradients. Gives the latter without theirs, so
-// that no step decays them and no state is kept for them, and why it is so of each.
+// idle.c: drops parameters that get no gradient from the loss.
+// Input: the graph with its loss, and the graph of gradients. Output: the latter without theirs, so
+// that they get no decay and no optimizer state, and a reason for each.
 #include "passes.h"
 
 static bool is_zero(const Graph *g, Ref r)
@@ -11,15 +11,15 @@ static bool is_zero(const Graph *g, Ref r)
 	return const_num(g, r, &x) && x == 0;
 }
 
-// Is the gradient of this value's operands zero or none?
+// True if this value gives its operands a zero gradient, or none.
 static bool ends_gradients(const Val *v)
 {
 	return !is_float(v->type) || v->op == O_floor || v->op == O_ceil || v->op == O_round ||
 	       v->op == O_sign;
 }
 
-// The first value on the way from a slot to what is wanted where gradients end; 0: there is none.
-// *reached: does a way lead there?
+// Returns the first value where gradients end on the paths from a slot to the loss; 0 if there is
+// none. *reached: there is such a path.
 static Ref end_of(Arena *arena, const Graph *g, int slot, bool *reached)
 {
 	bool *live = graph_marks(arena, g), *comes = NEWS(arena, bool, g->nval);

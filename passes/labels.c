@@ -1,12 +1,13 @@
-// labels.c: how many labels a loss compares with, and how it weighs them.
-// Takes a graph with an out "loss", and what the data tell of its inputs. Gives Labels. Keeps: the
-// graph alone decides, names play no part. From the loss down, sums and factors are followed to the
-// values that are added up; where a softmax makes these, each of its rows is one label.
+// labels.c: counts the labels of a loss, and finds their weights.
+// From the loss down, sums and factors are followed to the values that are added up; if a softmax
+// computes these, each of its rows is one label.
+// Input: a graph with an out "loss", and facts about its inputs from the data. Output: Labels.
+// Invariant: the graph alone decides, names play no part.
 #include "passes.h"
 #include <math.h>
 
 typedef struct Fact { // of a value, from what it is computed from
-	bool trained; // parameters have a part in it
+	bool trained; // it depends on parameters
 	double rows;  // of the softmaxes between it and the model's last product; INFINITY: none
 	double part;  // of the integer inputs' entries there that are labels
 } Fact;
@@ -14,7 +15,7 @@ typedef struct Fact { // of a value, from what it is computed from
 typedef struct Share { // of a value in the loss
 	bool added;
 	double weight; // of each of its entries
-	bool spread;   // a number that the data decide divides them: they share `total` evenly
+	bool spread;   // the data decide the divisor: they share `total` evenly
 	double total;
 } Share;
 
@@ -41,7 +42,7 @@ static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *
 	return f;
 }
 
-// A factor or a divisor in which parameters have no part.
+// A factor or divisor that depends on no parameter.
 static Share scaled(const Graph *g, const Val *v, Ref factor, Share share)
 {
 	double x, entries = (double)count_of(&v->shape);
@@ -56,7 +57,7 @@ static Share scaled(const Graph *g, const Val *v, Ref factor, Share share)
 	return share;
 }
 
-// To an operand. Where it is stretched, each of its entries is added more than once.
+// Passes a share on to an operand. If it is broadcast, each of its elements is added several times.
 static void pass_on(const Graph *g, Share *shares, const Val *v, Ref to, Share share)
 {
 	double entries = (double)count_of(&val(g, to)->shape);
@@ -68,7 +69,7 @@ static void pass_on(const Graph *g, Share *shares, const Val *v, Ref to, Share s
 	shares[to] = share;
 }
 
-// Is the value a sum of others, which have got their shares?
+// True if the value is a sum of others, which got their shares.
 static bool is_sum(const Graph *g, const Fact *facts, Share *shares, Ref r)
 {
 	const Val *v = val(g, r);

@@ -1,8 +1,7 @@
-// layout.c: which axes of a parameter are the axes of what it becomes: through views, and of a
-// kernel's output through the slices that part it.
-// Takes views (moves and maps). Gives the shape of v and b, and the parts of a parameter whose
-// outputs have demands of their own.
-// Keeps: what cannot be followed is not guessed: slots are then not reduced, outputs not parted.
+// layout.c: maps the axes of a parameter through views, and a kernel's outputs through the slices
+// that split them. Input: views (moves and maps). Output: the shape of v and b, and the parts of a
+// parameter whose outputs have demands of their own. Invariant: nothing is guessed: if a view
+// cannot be followed, slots are not reduced and outputs not split.
 #include "scale.h"
 #include <string.h>
 
@@ -26,8 +25,8 @@ static Layout whole(const Shape *shape)
 	return out;
 }
 
-// The parts of axes that change places in a reshape: those of `in`, cut so that `to`'s axes are
-// whole numbers of them.
+// Splits the parts of `in`, which a reshape regroups, so that each axis of `to` consists of
+// complete parts.
 static bool regroup(const Layout *in, int rank, const Shape *to, Layout *out)
 {
 	Part all[RANK * RANK];
@@ -82,7 +81,7 @@ typedef struct Path {
 	bool *on; // by Ref - root: computed from it
 } Path;
 
-// The operand of v that leads to the path's root; -1: none does.
+// Returns the operand of v that comes from the path's root; -1 if none does.
 static int toward(const Path *p, const Val *v)
 {
 	for (int k = 0; k < v->nin; k++)
@@ -151,7 +150,7 @@ static void mark_axes(const Layout *layout, int axis, bool *mark)
 		mark[layout->part[axis][k].axis] = true;
 }
 
-// Is this axis of the operand summed over?
+// True if this axis of the operand is summed over.
 static bool sums_over(const Sweep *s, const Share *share, int axis)
 {
 	const Val *at = val(s->g, share->at);
@@ -195,7 +194,7 @@ Shape slots_of(const Sweep *s, const Share *share, int slot)
 
 // ---- parts of a kernel's output -------------------------------------------------------
 
-// The kernel's output that `r` is a view of, a bias added or not; 0: none.
+// Returns the kernel's output that `r` is a view of, with or without a bias; 0 if there is none.
 static Ref output_behind(const Sweep *s, Ref r)
 {
 	for (;;) {
@@ -210,7 +209,7 @@ static Ref output_behind(const Sweep *s, Ref r)
 	}
 }
 
-// The part of the output's last axis that a slice takes; false: it takes something else.
+// Finds the part of the output's last axis that a slice takes; false if it takes anything else.
 static bool find_cut(const Sweep *s, Ref slice, Ref dot, Cut *cut)
 {
 	const Val *v = val(s->g, slice), *x = val(s->g, v->in[0]);
@@ -229,7 +228,7 @@ static bool takes(const Cut *cut, int64_t entry)
 	return at >= cut->start && at < cut->start + cut->count;
 }
 
-// Is more asked of one part than of another?
+// True if the demands of two parts differ.
 static bool differ(const Sweep *s, const Cuts *cuts)
 {
 	Ref first = cuts->cut.at[0].part;
@@ -239,7 +238,7 @@ static bool differ(const Sweep *s, const Cuts *cuts)
 	return false;
 }
 
-// No entry goes to two parts.
+// True if no element belongs to two parts.
 static bool disjoint(const Sweep *s, const Cuts *cuts)
 {
 	const Shape *shape = &val(s->g, cuts->dot)->shape;
@@ -253,7 +252,7 @@ static bool disjoint(const Sweep *s, const Cuts *cuts)
 	return true;
 }
 
-// Lets a kernel's output and all on the way to its slices know of them.
+// Records the slices at a kernel's output and at all values between.
 static void spread(Sweep *s, Cuts *cuts)
 {
 	for (int k = 0; k < cuts->cut.count; k++)
@@ -293,7 +292,7 @@ void find_cuts(Sweep *s)
 
 // ---- parts of a parameter -------------------------------------------------------------
 
-// The parameter's axis that is the output's last one, whole and in order; -1: none.
+// Returns the parameter's axis that is the output's last one, complete and in order; -1 if none is.
 static int output_axis(const Sweep *s, const Share *share, int slot)
 {
 	const Val *operand = val(s->g, share->operand);

@@ -1,6 +1,6 @@
-// lean.c: loops as kernels want them, and loops laid out.
-// Takes a graph. Gives it with loops that compute only what is read of them, and with zeros behind
-// the trips that were made, which kernels leave as they found them; or with no loop at all.
+// lean.c: trims loops to the results that are read, or unrolls them.
+// Input: a graph. Output: the graph with trimmed loops, whose stacked results hold zeros after the
+// last iteration, where kernels write nothing; or without loops.
 #include "passes.h"
 
 typedef struct Loops { // put into another graph
@@ -9,7 +9,7 @@ typedef struct Loops { // put into another graph
 	Graph *to;
 	const bool *live;
 	Ref **part;   // by Ref of a loop: its results
-	int64_t most; // trips to lay out; 0: loops stay
+	int64_t most; // iterations to unroll; 0: loops stay
 } Loops;
 
 bool has_loop(const Graph *g)
@@ -32,14 +32,14 @@ static bool *read_parts(const Loops *l, Ref loop)
 	return want;
 }
 
-// Entries of `x` are numbered along its first axis.
+// Returns `x` with zeros from index `trips` of its first axis on.
 static Ref put_behind(Graph *g, Ref x, Ref trips)
 {
 	Ref made = put2(g, O_lt, put_numbers(g, &val(g, x)->shape, 0), trips);
 	return put3(g, O_select, made, x, put_num(g, val(g, x)->type, 0));
 }
 
-// Answers how many trips it makes.
+// Returns its number of iterations.
 static Ref put_cycle(Loops *l, Ref r, const Ref *in)
 {
 	Cycle c = loop_of(val(l->from, r));

@@ -1,8 +1,7 @@
-// loss.c: what is minimized.
-// Takes the model's graph and an expression over its outs, its inputs and new inputs. Gives a graph
-// with an out "loss", one float of rank 0, and "accuracy" where the loss is a cross entropy over
-// labels. A model's own out called "loss" that is not what is minimized keeps its value under the
-// name "output:loss".
+// loss.c: adds the loss to a model's graph.
+// Input: the graph, and an expression over its outs, its inputs and new inputs. Output: a graph
+// with an out "loss", a float of rank 0, and "accuracy" if the loss is a cross entropy over labels.
+// An out of the model that is called "loss" but not minimized is renamed "output:loss".
 #include "passes.h"
 #include <string.h>
 
@@ -146,8 +145,8 @@ static bool all_known(Graph *g, const Expr *e)
 	return known;
 }
 
-// What speaks of no output has no gradient: a number may be meant for one. Names that nothing has
-// are told of where they are met.
+// Fails if the expression uses no output, which gives no gradient; perhaps a number was meant for
+// one. Unknown names are reported where they occur.
 static void need_out(Graph *g, const Expr *e, const char *expr)
 {
 	for (int i = 0; i < g->outs.count; i++)
@@ -158,7 +157,7 @@ static void need_out(Graph *g, const Expr *e, const char *expr)
 	fail(where, "'%s' speaks of none of the model's outputs; %s", expr, outs_text(g));
 }
 
-// A loss over whole numbers alone has no gradient.
+// A loss over integers alone has no gradient.
 static void need_floats(const Graph *g, const Expr *e)
 {
 	const Out *whole = NULL;
@@ -191,7 +190,7 @@ static void loss_of(Graph *g, const char *text)
 	set_loss(g, scalar(g, r));
 }
 
-// The only scalar float out, or the one called "loss".
+// Returns the only scalar float out, or the one called "loss".
 static Ref default_loss(Graph *g)
 {
 	Ref found = 0;
@@ -243,7 +242,7 @@ const char *loss_labels(const Graph *loss, const char *expr)
 	return NULL;
 }
 
-// A new input for the cotangent of an out shaped `shape`; zeros behind what is given of it.
+// Adds an input for the cotangent of an out of shape `shape`; zeros follow the elements given.
 static Ref put_cotangent(Graph *g, const char *out, Elem type, const Shape *shape,
                          const Shape *given)
 {

@@ -1,9 +1,8 @@
-// open.c: wholes opened by their definitions, and folds of a large value to one number in two
-// steps. Takes a graph; gives one of primitives that kernels compute. The door puts no whole
-// together.
+// open.c: replaces composites by their definitions, and splits reductions of large values in two.
+// Output: a graph of primitives that kernels compute, in which the door builds no composites.
 #include "passes.h"
 
-enum { LARGE = 1 << 16, PARTS = 64 }; // more elements than one worker should fold; who share them
+enum { LARGE = 1 << 16, PARTS = 64 }; // more than one worker should reduce; the workers then
 
 static Ref open_fold(Graph *g, const Val *v, Ref x)
 {
@@ -15,8 +14,7 @@ static Ref open_fold(Graph *g, const Val *v, Ref x)
 		return put_as(g, v, &x);
 	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
 	Ref each = put_fold(g, v->op, rows, 1, (int64_t[]){1});
-	each =
-	    put_reshape(g, each, shape_of(1, &parts)); // between folds the door would make one of
+	each = put_reshape(g, each, shape_of(1, &parts)); // between folds the door would join
 	return put_reshape(g, put_fold(g, v->op, each, 1, (int64_t[]){0}), v->shape);
 }
 
@@ -46,7 +44,7 @@ static bool has_whole(const Graph *g)
 	return false;
 }
 
-// A definition may speak of other wholes: attend of softmax.
+// A definition may use other composites: attend uses softmax.
 Graph *open_pass(Arena *arena, const Graph *from)
 {
 	Graph *g = open_once(arena, from);

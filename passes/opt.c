@@ -1,6 +1,6 @@
-// opt.c: what is chosen of an optimizer where nothing is said.
-// Takes the options that are given, and what is known of the data. Gives the others by rule, and
-// the rules as text.
+// opt.c: chooses the optimizer's settings that are not given.
+// Input: the options that are given, and facts about the data. Output: the others by rule, and the
+// rules as text.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -15,7 +15,7 @@ static void choose(Text *said, const char *name, double *x, double value, const 
 		say(said, "%s %.4g: %s\n", name, *x, rule);
 }
 
-// The nearest of 1, 2, 5 times a power of ten.
+// Returns the nearest of 1, 2, 5 times a power of ten.
 static double round_number(double x)
 {
 	double best = 0;
@@ -28,7 +28,7 @@ static double round_number(double x)
 	return best;
 }
 
-// The size of what the labels' gradients, which are independent, add up to.
+// Returns the size of the sum of the labels' gradients, which are independent.
 static void choose_clip(Opt *opt, Text *said)
 {
 	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
@@ -43,8 +43,8 @@ static void choose_clip(Opt *opt, Text *said)
 	choose(said, "clip", &opt->clip, clip, rule);
 }
 
-// Small data: what Algorithm 1 leaves open, or was not made for. All of it fades with N, the number
-// of batches, to nothing at MANY. docs/optimizer.md says why, and what was measured.
+// Corrections for small data, which Algorithm 1 leaves open. They fade as N, the number of batches,
+// grows, to nothing at MANY. docs/optimizer.md gives the reasons and the measurements.
 static const double MANY = 100000; // N from which on Algorithm 1 is exact
 static const double PRIOR = 2000;  // batches that xi counts on top of N
 static const double LITTLE = 100;  // batches that decay counts on top of N
@@ -52,7 +52,7 @@ static const double REACH = 2;     // steps go by so many times the RMS of a var
 static const double LEAST = 0.07;  // and by this part of its eta at least
 static const double WARMUP = 50;   // steps
 
-// Where N is between 0 and MANY.
+// The position of N between 0 and MANY.
 static void small_defaults(Opt *opt, Text *said, double n)
 {
 	double many = n / MANY;

@@ -1,7 +1,6 @@
-// order.c: the order of a plan's kernels: operands first, short lifetimes.
-// Takes a Plan whose kernels are in any order. A kernel that stores runs as soon as it may: it
-// frees what it reads. It waits for those that still read what it will overwrite, where that makes
-// no knot.
+// order.c: orders a plan's kernels: operands first, short lifetimes.
+// A kernel that stores runs as soon as possible, for it frees what it reads. It waits for kernels
+// that still read what it will overwrite, unless that makes a cycle.
 #include "passes.h"
 
 typedef struct Step {

@@ -32,6 +32,8 @@ Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 // `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at
 // `*added` places; 0: none is drawn; NAN: as the file has it.
 Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
+// The first node of the graph, or of a loop in it, that draws at random: Val.from; -1: none does.
+int drawing_node(const Graph *);
 
 // ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot --------------
 // want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never

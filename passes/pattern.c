@@ -1,13 +1,12 @@
-// pattern.c: what a few operations say together: look-ups, means, pools, rotations, offsets (gates
-// and lengths: gate.c; views: view.c). Takes a forward graph with the natures of its values. Gives
-// for each such form the value that it is about, or 0. Keeps: no form is longer than a few
-// operations, and a form that is not known is none.
+// pattern.c: recognizes patterns of a few operations: look-ups, means, pools, rotations, offsets.
+// Gates and lengths are in gate.c, views in view.c.
+// Input: a forward graph with the natures of its values. Output: per pattern its main value, or 0.
 #include "scale.h"
 #include <math.h>
 
 // ---- products and sums ----------------------------------------------------------------
 
-// Truth values as numbers: a row of them chooses a row of what it is multiplied with.
+// Booleans as numbers: a row of them selects a row of the other factor.
 static bool chooses(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, unmoved(s, r));
@@ -25,7 +24,7 @@ Ref table_of(const Sweep *s, Ref r)
 	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
 }
 
-// A matrix of which every column sums to 1, as resizing uses them.
+// A matrix whose columns each sum to 1, as in resizing.
 bool averages(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
@@ -43,8 +42,8 @@ bool averages(const Sweep *s, Ref r)
 }
 
 typedef struct Taps { // of a window along an axis, in the mean over all windows
-	double met;   // entries that are the data's
-	double live;  // entries that are the data's in some window
+	double met;   // elements that come from the data
+	double live;  // elements that come from the data in some window
 } Taps;
 
 // In how many windows entry `k` is one of the axis's `size`. row: as prims.def says of windows.
@@ -142,7 +141,7 @@ Ref summed_product(const Sweep *s, Ref r)
 	return kernel ? v->in[0] : 0;
 }
 
-// What is behind moves, casts and changes of sign.
+// Returns the root of moves, casts and changes of sign.
 static Ref unsigned_view(const Sweep *s, Ref r)
 {
 	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
@@ -190,7 +189,7 @@ int scaled_operand(const Sweep *s, const Val *v)
 	return -1;
 }
 
-// sum(x) / n. A rim counts for less than its size, so a little more than 1/n is a mean too.
+// sum(x) / n. Padding counts for less than its size, so a little more than 1/n is a mean too.
 Ref averaged(Sweep *s, const Val *v)
 {
 	int k = scaled_operand(s, v);
@@ -228,7 +227,7 @@ static bool is_random(const Sweep *s, Ref r)
 	return false;
 }
 
-// Dropout: x / (1 - p) where a draw says so, else 0.
+// Dropout: x / (1 - p) if a draw keeps it, else 0.
 static Ref dropped(const Sweep *s, const Val *v)
 {
 	if (v->op != O_select || !is_random(s, v->in[0]) || !known(s, F_dropout))
@@ -238,7 +237,7 @@ static Ref dropped(const Sweep *s, const Val *v)
 	return k < 0 ? kept : val(s->g, kept)->in[k];
 }
 
-// The value whose parts are moved, negated and joined: what a rotation turns.
+// Returns the value that is rotated: its parts are moved, negated and joined.
 static Ref turned(const Sweep *s, Ref r)
 {
 	Ref whole = unsigned_view(s, r);
@@ -251,7 +250,7 @@ static Ref turned(const Sweep *s, Ref r)
 	return unsigned_view(s, v->in[0]);
 }
 
-// The signal of a product with something else; 0: no such product.
+// Returns the signal of a product with another value; 0 if there is no such product.
 static Ref turned_by(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, r);
@@ -261,7 +260,7 @@ static Ref turned_by(const Sweep *s, Ref r)
 	return turns ? v->in[signal] : 0;
 }
 
-// x cos + turn(x) sin: keeps the length of x. Answers x, or 0.
+// x cos + turn(x) sin keeps the length of x. Returns x, or 0.
 static Ref rotated(const Sweep *s, const Val *v)
 {
 	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1] || !known(s, F_rotation))
@@ -305,14 +304,14 @@ static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
 }
 
-// Of a summand that is a product of two signals, one of them `x`: the other one.
+// Returns the other factor of a summand that is a product of two signals, one of them `x`.
 static Ref partner_of(const Sweep *s, Ref sum, Ref x)
 {
 	return partner_within(s, sum, x, 4);
 }
 
-// q k + q t, t made of parameters, or of the numbers that an exporter made of them: t is an offset
-// of k, which does not count. Answers the sum without it, or 0.
+// In q k + q t, t computed from parameters, or a constant that an exporter computed from them, t is
+// an offset of k, which does not count. Returns the sum without it, or 0.
 Ref without_offset(const Sweep *s, const Val *v)
 {
 	Ref low = low_rank(s, v);
@@ -345,7 +344,7 @@ Ref sum_of(const Sweep *s, Ref product)
 	return 0;
 }
 
-// q k + q t is q (k + t): t is an offset of k. Answers k where `at` is such a product q t, or 0.
+// q k + q t is q (k + t): t is an offset of k. Returns k if `at` is such a product q t, or 0.
 Ref offset_of(const Sweep *s, Ref at)
 {
 	if (!known(s, F_distributed))
@@ -356,7 +355,7 @@ Ref offset_of(const Sweep *s, Ref at)
 	return whole;
 }
 
-// Leaky and exponential units: a choice by the sign of a signal, entry by entry. Answers the
+// Leaky and exponential units choose by the sign of a signal, element by element. Returns the
 // signal, or 0.
 Ref decided_by(const Sweep *s, const Val *v)
 {
@@ -370,7 +369,7 @@ Ref decided_by(const Sweep *s, const Val *v)
 	return 0;
 }
 
-// x W of a signal and a parameter, whatever bias is added; 0: something else.
+// Returns the product x W of a signal and a parameter, with or without a bias; 0 for anything else.
 static const Val *kernel_output(const Sweep *s, Ref r)
 {
 	const Val *v = val(s->g, unscaled(s, r));
@@ -383,7 +382,7 @@ static const Val *kernel_output(const Sweep *s, Ref r)
 	return kernel ? v : NULL;
 }
 
-// What is behind views and dropout.
+// Returns the root of views and dropout.
 static Ref undropped(const Sweep *s, Ref r)
 {
 	for (;;) {
@@ -411,7 +410,7 @@ Ref low_rank(const Sweep *s, const Val *v)
 	return 0;
 }
 
-// Is `x` a kernel's output that nothing normalizes?
+// True if `x` is a kernel's output that nothing normalizes.
 bool unfixed(const Sweep *s, Ref x)
 {
 	for (;;) {
@@ -435,7 +434,7 @@ bool positive_sum(const Sweep *s, Ref r)
 	return false;
 }
 
-// What `r` is as large as, by what a few operations do together: means, dropout, rotations.
+// Returns the value that `r` is as large as, by its pattern: means, dropout, rotations.
 Ref same_as(Sweep *s, const Val *v)
 {
 	Ref x = averaged(s, v);

@@ -1,7 +1,7 @@
-// place.c: where everything lies: static memory, known before the run.
-// Takes a Plan in order of execution. Gives places of values, outs and slots, and the bytes of each
-// block; adds kernels that copy where a stored value could not be computed in its slot. Keeps:
-// slots lie where the slot table alone says, so every entry of a model agrees.
+// place.c: assigns static memory to values, outs and slots, before the run.
+// Input: a Plan in order of execution. Output: places, and the bytes of each block; a kernel that
+// copies is added if a stored value cannot be computed in its slot. Invariant: the slot table alone
+// decides where slots are, so all entries of a model agree.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -73,9 +73,9 @@ static Layout layout_of(Arena *arena, Plan *p)
 	return l;
 }
 
-// Do workers that compute v read of u no more than the elements that they write? What has the
-// space's size is read once; what is smaller is stretched over the space, and along the same axes
-// only where the shapes are the same.
+// True if workers that compute v read of u only the elements that they write. A value of the
+// space's size is read once; a smaller one is broadcast over the space, along the same axes only if
+// the shapes are the same.
 static bool reads_own(const Plan *p, const Kern *kern, Ref v, Ref u, Reach how)
 {
 	const Shape *to = &val(p->graph, v)->shape, *from = &val(p->graph, u)->shape;
@@ -86,7 +86,7 @@ static bool reads_own(const Plan *p, const Kern *kern, Ref v, Ref u, Reach how)
 	return alone || count == count_of(&kern->space) || (how == R_same && same_shape(to, from));
 }
 
-// May kernel k write out v over u, which it reads as `how` says?
+// True if kernel k may write out v over u, which it reads as `how` says.
 static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -131,8 +131,8 @@ static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
 	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v])}));
 }
 
-// Where an out v goes: outputs, slots, else (0 places) scratch. What could not go to its slot is
-// left to a copy, and so are the results of a loop, which does not write in two places.
+// Finds the places of an out v: outputs, slots, else (0 places) scratch. A value that cannot be
+// computed in its slot is copied, and so are the results of a loop, which writes to one place only.
 static int places_of(Layout *l, Ref v, Place *to)
 {
 	const Graph *g = l->plan->graph;
@@ -211,7 +211,7 @@ static int64_t best_gap(int n, Buffer *const *busy, int64_t bytes)
 	return best < 0 ? end : best;
 }
 
-// Largest first: what is small fits between.
+// Largest first: small buffers fit into the gaps.
 static int64_t place_buffers(Layout *l)
 {
 	int n = l->buffers.count;

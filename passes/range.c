@@ -1,5 +1,5 @@
-// range.c: how large each primitive's result is expected to be, of how large its operands are.
-// Takes scale.h. Gives the rows' ranges.
+// range.c: computes the range of each primitive's result from the ranges of its operands.
+// Output: the ranges of the rows of scale.h.
 // Source: Amos (arXiv 2210.11693), section on eta; constants such as sqrt(1/2) for every activation
 // are the paper's.
 #include "scale.h"
@@ -183,7 +183,7 @@ Surd max_range(Sweep *s, Ref r, const Val *v)
 	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
 }
 
-// A rim of zeros does not count.
+// Zero padding does not count.
 Surd window_range(Sweep *s, Ref r, const Val *v)
 {
 	if (mostly_rim(s, v))
@@ -191,7 +191,7 @@ Surd window_range(Sweep *s, Ref r, const Val *v)
 	return keep_range(s, r, v);
 }
 
-// The root mean square of what is asked of a kernel's output by parts.
+// Returns the root mean square of the demands of the parts of a kernel's output.
 static Surd parted_range(const Sweep *s, const Cuts *cuts)
 {
 	double sum = 0, all = 0;
@@ -225,7 +225,7 @@ Surd dot_range(Sweep *s, Ref r, const Val *v)
 	if (s->cuts[r])
 		return parted_range(s, s->cuts[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
-		return asked(s, r); // a kernel takes any input to what is asked of its output
+		return asked(s, r); // a kernel scales any input to the demand on its output
 	if (!is_number(s, other) || averages(s, other))
 		return inherit(s, r, x); // a choice or a mean
 	return surd_mul(surd_mul(inherit(s, r, x), rms_of(s, other)), m);
@@ -243,7 +243,7 @@ Surd slice_range(Sweep *s, Ref r, const Val *v)
 	return s->cuts[r] ? asked(s, r) : keep_range(s, r, v);
 }
 
-// The root mean square over all parts, but for zeros, which count as little as a rim of them.
+// Returns the root mean square over all parts without zeros, which count no more than padding.
 Surd concat_range(Sweep *s, Ref r, const Val *v)
 {
 	double sum = 0, all = 0;

@@ -1,7 +1,7 @@
-// run.c: the whole order of stages.
+// run.c: runs the passes in order, Graph -> Plan.
 #include "passes.h"
 
-// Bodies of loops are plans of their own.
+// The body of a loop is a plan of its own.
 Plan *plan_graph(Arena *arena, const Graph *g, const char *name)
 {
 	const Graph *open = open_pass(arena, lean_pass(arena, g));

@@ -1,6 +1,7 @@
-// scale.c: how large values are expected to be, and how large their consumers want them.
-// Takes a forward graph. Gives each value's range (the standard deviation to expect, upward) and
-// demand (what is asked of it, downward), one row a primitive, each with the value it comes from.
+// scale.c: propagates ranges forward and demands backward through a graph.
+// Input: a forward graph. Output: each value's range (its expected standard deviation) and demand
+// (the one that its consumers expect), one row per primitive, each with the value that it comes
+// from.
 #include "scale.h"
 #include <string.h>
 
@@ -79,7 +80,7 @@ void find_natures(Sweep *s)
 
 // ---- the table ------------------------------------------------------------------------
 
-// One row a primitive. What is not listed keeps its operand's range and passes its demand on.
+// One row per primitive. Others keep their operand's range and pass their demand on.
 static const Row rows[OPS] = {
     [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
     [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},

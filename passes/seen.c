@@ -1,13 +1,13 @@
-// seen.c: losses over outs whose size depends on the data: what is not there does not count.
-// Takes an expression of --loss and the graph whose outs it names. Gives the expression with one
-// more operand for each definition of loss.am that adds or averages such outs: which elements are
-// there. Keeps: what is put behind those that are there is a copy of one of them, so it makes no
-// numbers that these do not make.
+// seen.c: excludes invalid elements from losses over outs of dynamic size.
+// Input: an expression of --loss, and the graph whose outs it names. Output: the expression with
+// one more operand per definition of loss.am that adds or averages such outs: which elements are
+// valid. Invariant: an invalid element is a copy of a valid one, so it introduces no new values
+// (such as NaN).
 #include "passes.h"
 #include <string.h>
 
 static const char where[] = "--loss";
-static const char mark[] = "seen:"; // before an out's name: which of its elements are there
+static const char mark[] = "seen:"; // before an out's name: which of its elements are valid
 
 static Ref size_of(const Graph *g, const char *name)
 {
@@ -22,7 +22,8 @@ static Ref one_entry(Graph *g, Ref x, int axis)
 	return put_slice(g, x, start, s.dim, NULL);
 }
 
-// Which entries of out `name`, y, are there along an axis, of size 1 along the others; 0: all are.
+// Returns which elements of out `name`, y, are valid along an axis, of size 1 along the others; 0
+// if all are.
 static Ref seen_along(Graph *g, const char *name, Ref y, int axis)
 {
 	int64_t at = axis, one = 1;
@@ -73,7 +74,7 @@ static bool is_seen(const Expr *e)
 	return name || (e->kind == X_call && e->op == O_and && is_seen(e->in[0]));
 }
 
-// The definition that is told which elements are there; NULL: none of that name is.
+// Returns the definition that takes which elements are valid; NULL if none of that name does.
 static const Def *telling(const Graph *g, const Expr *e)
 {
 	const Def *d =
@@ -81,7 +82,7 @@ static const Def *telling(const Graph *g, const Expr *e)
 	return d && !strcmp(d->names[e->nin], "seen") ? d : NULL;
 }
 
-// The outs of e whose size depends on the data, but for those that a definition has counted.
+// Collects the outs of e of dynamic size, except those that a definition takes care of.
 static void add_names(Graph *g, const Expr *e, Names *names)
 {
 	bool counted = e->kind == X_call && e->nin && is_seen(e->in[e->nin - 1]);
@@ -111,7 +112,7 @@ static Expr *both(Arena *arena, Expr *a, Expr *b)
 	return e;
 }
 
-// Which elements are there of all that is computed from these outs.
+// Returns which elements computed from these outs are valid.
 static Expr *seen_of(Arena *arena, const Names *names)
 {
 	Expr *e = NULL;
@@ -122,8 +123,8 @@ static Expr *seen_of(Arena *arena, const Names *names)
 	return e;
 }
 
-// Does v keep what it is computed from apart along the axes that are counted: what is not there out
-// of what is?
+// True if v does not mix elements along the dynamic axes, so that no valid element depends on an
+// invalid one.
 static bool keeps_apart(const Val *v, const Shape *seen)
 {
 	if (prims[v->op].cls == C_map || v->op == O_act)
@@ -134,7 +135,7 @@ static bool keeps_apart(const Val *v, const Shape *seen)
 	return true;
 }
 
-// Is each element of r computed from elements of y at the same counted places alone?
+// True if each element of r is computed only from elements of y at the same dynamic indices.
 static bool is_apart(const Graph *g, Ref r, Ref y, const Shape *seen)
 {
 	bool *from = NEWS(g->arena, bool, g->nval), *mixes = NEWS(g->arena, bool, g->nval);

@@ -1,14 +1,14 @@
-// share.c: what is wanted of each parameter: its share of the value in which a signal meets it.
-// Takes ranges and demands (scale.c). Gives a Share for each slot. Where a signal meets a variable,
-// the variable's role and scale follow; a variable that is itself computed from parameters hands
-// its share down to them.
-// Keeps: the latest use decides; where another use would have it otherwise, a question says so.
+// share.c: infers each parameter's role and scale from the value where a signal meets it.
+// The meeting of a signal and a variable decides the variable's Share; a variable that is computed
+// from parameters passes its Share on to them (compose.c).
+// Input: ranges and demands (scale.c). Output: a Share per slot.
+// Invariant: the last use decides; if another use implies a different share, a question reports it.
 // Source: Amos (arXiv 2210.11693), its tables of eta.
 #include "scale.h"
 
 // ---- where a signal meets a variable --------------------------------------------------
 
-// Are these the logits: what a loss or an output asks for?
+// True if these are the logits, whose demand a loss or an output sets.
 static bool is_logits(const Sweep *s, Ref at)
 {
 	Ref asker = s->asker[at];
@@ -18,7 +18,7 @@ static bool is_logits(const Sweep *s, Ref at)
 	return out;
 }
 
-// Logits, or what a squared error asks for.
+// True if these are logits, or the demand comes from a squared error.
 static bool is_read_out(const Sweep *s, Ref at)
 {
 	const Val *asker = val(s->g, s->asker[at]);
@@ -26,7 +26,7 @@ static bool is_read_out(const Sweep *s, Ref at)
 	return error || is_logits(s, at);
 }
 
-// A share at value `at`, where `signal` (0: none) meets `variable`.
+// Returns the share of `variable`, which meets `signal` (0: none) at value `at`.
 static Share meeting(const Sweep *s, Ref at, Ref signal, Ref variable, const char *role, Surd eta)
 {
 	Share share = {.role = role, .eta = eta, .at = at, .operand = variable, .range = surd_one};
@@ -56,7 +56,7 @@ static Share table_share(const Sweep *s, Ref at, Ref table)
 	return share;
 }
 
-// Does what becomes of `r` pass a ReLU or the like before it is added to another signal?
+// True if the result of `r` passes an activation before it is added to another signal.
 static bool activated(const Sweep *s, Ref r)
 {
 	for (Ref u = r + 1; u < (Ref)s->g->nval; u++) {
@@ -76,7 +76,7 @@ static bool activated(const Sweep *s, Ref r)
 	return false;
 }
 
-// How many values does this source set the range of, and go into by themselves?
+// Counts the signals that read values of this source and have a source of their own.
 static int branches_of(const Sweep *s, Ref source)
 {
 	int branches = 0;
@@ -90,8 +90,8 @@ static int branches_of(const Sweep *s, Ref source)
 	return branches;
 }
 
-// The paper scales the projection of a pooled image, not the kernel beside it whose output is
-// activated. The range of the image before pooling; else of the signal.
+// Returns the range of the image before pooling, else that of the signal: the paper scales the
+// projection of a pooled image, and not the parallel kernel whose output is activated.
 static Surd input_range(const Sweep *s, Ref at, Ref signal, bool *unpooled)
 {
 	Ref source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
@@ -127,7 +127,7 @@ static Share kernel_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 		table.asker = s->asker[at];
 		return table;
 	}
-	bool whatever = s->authors && is_logits(s, at); // their output kernels do not ask
+	bool whatever = s->authors && is_logits(s, at); // their output kernels have no demand
 	Surd eta = surd_div(asked(s, at), surd_mul(whatever ? surd_one : range, surd_root(m, 1)));
 	Share share = meeting(s, at, signal, variable, "kernel", eta);
 	share.contracted = m;
@@ -154,7 +154,7 @@ static int long_axes(const Shape *shape)
 	return n;
 }
 
-// Of a normalized table the kernel bears it.
+// If the table is normalized, the kernel has the scale.
 static const char *query_question(const Sweep *s, Ref query)
 {
 	Ref product = kernel_product(s, query);
@@ -163,7 +163,7 @@ static const char *query_question(const Sweep *s, Ref query)
 	return "a learned query: does the table bear its scale, or the kernel behind it?";
 }
 
-// A learned query: a table through a kernel, on the left of what it is compared with.
+// A learned query is a table times a kernel, the left operand of the product with the keys.
 static Share query_share(const Sweep *s, Ref at, Ref signal, Ref variable)
 {
 	Share share = kernel_share(s, at, signal, variable);
@@ -192,7 +192,7 @@ static Share product_share(Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
-// Heads are features too: is there a number for each that a product makes, with its axis parted?
+// True if there is one value per output feature of a product; heads split the axis of features.
 static bool spans_features(const Sweep *s, Ref signal, Ref variable)
 {
 	const Val *v = val(s->g, unmoved(s, signal));
@@ -229,7 +229,7 @@ static Share scale_share(Sweep *s, Ref at, Ref signal, Ref variable)
 	return share;
 }
 
-// A token beside data is as large as they are.
+// A token that is concatenated with data has their scale.
 static Share token_share(const Sweep *s, Ref at, Ref variable)
 {
 	const Val *v = val(s->g, at);
@@ -254,7 +254,7 @@ static Share other_share(const Sweep *s, Ref at, Ref variable)
 	return share;
 }
 
-// A learned query of an attention.
+// The learned query of an attention.
 static Share attending_share(const Sweep *s, Ref at, Ref variable)
 {
 	Share share = meeting(s, at, 0, variable, "embedding", asked(s, variable));
@@ -265,7 +265,7 @@ static Share attending_share(const Sweep *s, Ref at, Ref variable)
 	return share;
 }
 
-// A bias of attention's scores, of which deviation 1 is asked.
+// A bias of attention scores, whose demand is 1.
 static Share score_share(const Sweep *s, Ref at, Ref variable)
 {
 	Surd wanted = constant(s, N_wanted);
@@ -334,7 +334,7 @@ Share *share_out(Sweep *s)
 	}
 	for (int i = 0; i < g->slots.count; i++) {
 		by_slot[i].pieces = pieces_of(&p, i);
-		if (by_slot[i].pieces) // what each piece is used for does not contradict
+		if (by_slot[i].pieces) // different uses of different pieces are no contradiction
 			by_slot[i].question = by_slot[i].pieces->list.at[0].share.question;
 	}
 	return by_slot;

@@ -1,7 +1,7 @@
-// step.c: the optimizer.
-// Takes a graph with outs "grad:NAME", the expected scales, and the options. Gives a graph that
-// stores new parameters and new state. What a step computes stands in optim.am; the names of a
-// definition's operands say what it is given.
+// step.c: adds the optimizer's step to a graph of gradients.
+// Input: a graph with outs "grad:NAME", the expected scales, and the options. Output: a graph that
+// stores new parameters and new state. optim.am defines what a step computes; the names of a
+// definition's operands say what they are.
 #include "passes.h"
 #include <string.h>
 
@@ -12,7 +12,7 @@ typedef struct Step {
 	const Opt *opt;
 	double rate;
 	Ref t;        // the number of this step, f64: 1 first
-	bool gathers; // a run before that of the update: gradients are added up, no more
+	bool gathers; // a run before that of the update: it only accumulates gradients
 } Step;
 
 typedef struct Param {
@@ -60,7 +60,7 @@ static Ref steps_done(Graph *g)
 	return state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
 }
 
-// How many runs gather before this or the next one that makes an update.
+// Returns how many runs accumulate before this or the next one that makes an update.
 static Ref runs_left(Graph *g, int64_t accumulate)
 {
 	int64_t first = accumulate - 1;
@@ -82,7 +82,7 @@ static void count_step(Step *s)
 	s->t = put_cast(g, t, E_f64);
 }
 
-// The gradient of all runs that make this update.
+// Returns the gradient over all runs of this update.
 static Ref mean_gradient(const Step *s, int slot, Ref grad)
 {
 	Graph *g = s->graph;
@@ -140,7 +140,7 @@ static Shape state_shape(const Graph *g, const Param *p, const char *role)
 	return shape;
 }
 
-// One number, or one for each entry of the axis along which eta differs.
+// Returns a scalar, or one value per element of the axis along which eta differs.
 static Ref eta_state(const Step *s, const Param *p, const char *name)
 {
 	Graph *g = s->graph;
@@ -235,7 +235,7 @@ bool opt_uses(const char *optimizer, const char *operand)
 	return has_operand(definition(book_builtin(), optimizer), operand);
 }
 
-// The definition that updates a parameter.
+// Returns the definition that updates a parameter.
 static const Def *update_of(const Graph *g, const Opt *opt, Param *p)
 {
 	bool vector = !strcmp(opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
@@ -290,7 +290,7 @@ static Ref run_number(Graph *g, int64_t accumulate)
 	return put2(g, O_sub, runs, runs_left(g, accumulate));
 }
 
-// What is random is drawn anew in each run of an update; draws in a loop know the step by an
+// Random numbers are drawn anew in each run of an update; draws in a loop get the step as an
 // operand.
 static Ref put_run(void *accumulate, Graph *g, const Val *v, const Ref *in)
 {

@@ -1,7 +1,7 @@
-// turn.c: dots turned so that what reads them finds their last axis last.
-// Takes a graph of opened wholes. permute(reshape(dot(a, b))) that puts an axis of a last becomes
+// turn.c: swaps the operands of dots so that no transpose is needed after them.
+// In a graph without composites, permute(reshape(dot(a, b))) that puts an axis of a last becomes
 // permute(reshape(dot(b', a'))), where ' exchanges the last two axes: often nothing is left to
-// permute. Gradients of weights that lie transposed in the file are such.
+// permute. Gradients of weights that the file holds transposed have this form.
 #include "passes.h"
 
 typedef struct Turn {
@@ -11,8 +11,8 @@ typedef struct Turn {
 	const Ref *now; // by Ref of `from`
 } Turn;
 
-// Splits the axes of `s` behind `end` so that those from the answer on have `count` elements; -1:
-// no such split.
+// Splits the axes of `s` after `end` so that those from the result on have `count` elements; -1 if
+// there is no such split.
 static int split_axis(const Shape *s, int end, int64_t count)
 {
 	int64_t product = 1;
@@ -82,7 +82,7 @@ static Ref put_maps(const Turn *t, const Path *path, Ref x)
 	return x;
 }
 
-// The permute v of a dot's result by a dot the other way round; 0: it is better as it is.
+// Returns the permute v of a dot's result by the swapped dot; 0 if that is no better.
 static Ref turn(const Turn *t, const Val *v)
 {
 	Path path;

@@ -1,11 +1,11 @@
-// unwind.c: the gradient of a loop is a loop that makes the trips again, the last first.
-// Takes a sweep and a forward loop that was put to be differentiated. Gives its operands their
-// gradients. Keeps: of a forward trip only what it carries on and what its products give is stored,
-// the rest is computed again. Fixed values that trips multiply with (weights) get their gradient
-// behind the loop, by one product over all trips.
+// unwind.c: differentiates a loop by a loop that repeats the iterations, last first.
+// Input: a sweep, and a forward loop that is to be differentiated. Output: the gradients of its
+// operands. Of an iteration only carried values and the results of products are stored, the rest is
+// computed again. A fixed value that iterations multiply by (a weight) gets its gradient after the
+// loop, by one product over all iterations.
 #include "grad.h"
 
-// There must be a place for what each trip leaves.
+// Fails if nothing bounds the number of iterations, whose values are stored.
 static void check_bound(const Graph *g, const Cycle *c)
 {
 	static const char trouble[] =
@@ -44,7 +44,7 @@ typedef struct Unwind {
 	const Record *record;
 	Ref loop;
 	Cycle c;  // as it was recorded
-	bool all; // it makes all its trips, as is known
+	bool all; // it is known to make all its iterations
 	const Ref *in;
 	Ref *part;   // by result: the gradient it has, or 0
 	bool *wants; // by slot of the body: a gradient
@@ -80,7 +80,7 @@ static Ref no_gradient(Unwind *u, const Val *of)
 	return zeros(u->s->g, of->type, of->shape);
 }
 
-// What carried value k was at the beginning of each trip.
+// Returns what carried value k was at the beginning of each iteration.
 static Ref entering(Unwind *u, int k)
 {
 	Graph *g = u->s->g;
@@ -101,7 +101,8 @@ static Ref entering(Unwind *u, int k)
 	return put3(g, O_select, put2(g, O_eq, at, last), begin, all);
 }
 
-// A carried value wants a gradient where its start does, or any that a trip makes it from.
+// A carried value needs a gradient if its start does, or a value that an iteration computes it
+// from.
 static void find_wants(Unwind *u)
 {
 	const Cycle *c = &u->c;
@@ -160,7 +161,7 @@ typedef struct Again {
 	bool *want;        // by slot of the new one
 } Again;
 
-// What a slot of the new body holds already is not computed again.
+// A value that a slot of the new body holds is not computed again.
 static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	const Again *a = context;
@@ -205,14 +206,14 @@ static void differentiate(Unwind *u)
 
 // ---- what the loop back gives ---------------------------------------------------------
 
-// The gradient of what was in slot k, or 0.
+// Returns the gradient of the value in slot k, or 0.
 static Ref gradient_of(Unwind *u, int k)
 {
 	Ref slot = put_slot(u->back.g, u->enter[k]);
 	return slot <= u->back.last && u->back.needs[slot] ? u->back.gradient[slot] : 0;
 }
 
-// The number of `r` among the values that are stacked.
+// Returns the index of `r` among the stacked values.
 static int stacked(Unwind *u, Ref r, bool add)
 {
 	for (int k = 0; k < u->stack.count; k++)
@@ -224,16 +225,16 @@ static int stacked(Unwind *u, Ref r, bool add)
 	return u->stack.count - 1;
 }
 
-// Is it a scanned operand, known for all trips? Where fewer may be made it is stacked, which leaves
-// zeros behind the last.
+// True if it is a scanned operand, known for all iterations. If fewer may be made, it is stacked
+// instead, which leaves zeros after the last.
 static bool is_scanned(const Unwind *u, Ref r)
 {
 	int slot = slot_number(u, r);
 	return u->all && slot >= u->turn.carried && slot < u->turn.carried + u->turn.scanned;
 }
 
-// Is this share worked out behind the loop? A product is; of others those whose gradient is stacked
-// anyhow, and of their own rank.
+// True if this share is computed after the loop: a product, or one of the same rank whose gradient
+// is stacked anyway.
 static bool is_after_loop(Unwind *u, const Share *share)
 {
 	int rank = u->back.g->slots.at[share->slot].shape.rank;
@@ -254,7 +255,7 @@ static void stack_shares(Unwind *u)
 	}
 }
 
-// Fixed value k's gradient so far with that of this trip.
+// Returns fixed value k's gradient so far, plus that of this iteration.
 static Ref summed(Unwind *u, int k)
 {
 	Graph *body = u->back.g;
@@ -291,7 +292,7 @@ static void add_outs(Unwind *u)
 	u->turn.fixed = body->slots.count - u->turn.carried - u->turn.scanned;
 }
 
-// What a value of the new body was in each trip. part: by result of the loop back.
+// Returns what a value of the new body was in each iteration. part: by result of the loop back.
 static Ref all_trips(Unwind *u, const Ref *part, Ref r)
 {
 	if (is_scanned(u, r))
@@ -305,7 +306,7 @@ static Ref one_entry(Graph *g, Ref r)
 	return put_reshape(g, r, stacked_shape(1, &val(g, r)->shape));
 }
 
-// A share of all trips at once: that of a product over one more axis.
+// Returns the share of all iterations at once: that of a product over one more axis.
 static Ref share_behind(Unwind *u, const Ref *part, const Share *share, Ref fixed)
 {
 	Graph *g = u->s->g;
@@ -366,7 +367,7 @@ static Unwind unwind_start(Sweep *s, Ref loop)
 	return u;
 }
 
-// The gradients that the loop's results have; is there any?
+// Collects the gradients of the loop's results. True if there is one.
 static bool find_parts(Unwind *u)
 {
 	bool any = false;

@@ -1,12 +1,12 @@
-// view.c: what a value is whatever becomes of it: a number, a view of another, a place in the file.
-// Takes a graph with the natures of its values. Gives what lies behind views and numbers. Keeps: a
-// view has the elements of what it is a view of.
+// view.c: finds numbers, the roots of views, and the nodes of the file that values come from.
+// Input: a graph with the natures of its values.
+// Invariant: a view has the same elements as its root.
 #include "scale.h"
 #include <math.h>
 
 // ---- numbers --------------------------------------------------------------------------
 
-// The root mean square of a constant's ordinary elements: those that hide (-1e3 and below, -inf) do
+// Returns the root mean square of a constant's elements; those that mask (-1e3 and below, -inf) do
 // not count.
 static Surd measure(const Val *v)
 {
@@ -62,7 +62,7 @@ Ref unmoved(const Sweep *s, Ref r)
 	return r;
 }
 
-// What is behind views and products with numbers.
+// Returns the root of views and products with numbers.
 Ref unscaled(const Sweep *s, Ref r)
 {
 	for (;;) {
@@ -74,7 +74,7 @@ Ref unscaled(const Sweep *s, Ref r)
 	}
 }
 
-// What the numbers in `r` make of what is behind them.
+// Returns the product of the numbers between `r` and its root.
 Surd gain_of(Sweep *s, Ref r)
 {
 	Surd gain = surd_one;

@@ -101,7 +101,7 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 // no more.
 void amos_time(struct amos *, int64_t *nanoseconds);
 
-// ---- data.c, bind.c, fit.c, measure.c, batch.c: batches out of files ------------------
+// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c: batches out of files ------------------
 
 struct amos_data;
 
@@ -125,6 +125,15 @@ int amos_data_bind(struct amos_data *, int n, struct amos_input *);
 // The array of source `k`, of one batch as it lies in its file, and the input it is for; NULL where
 // the source is none. `k` from 0 on; *input is NULL behind the last.
 const struct amos_array *amos_data_array(const struct amos_data *, int k, const char **input);
+// Notes that the model has these inputs. AMOS_INPUT: an array that none takes has the name of one
+// that has no data, but for case and punctuation.
+int amos_data_take(struct amos_data *, int n, const char *const *inputs);
+// The arrays of files given without NAME= that no input takes, a line per file; may be "". After
+// fit, or when all inputs are noted.
+const char *amos_data_unused(const struct amos_data *);
+// Writes the values that the array of the source for `input` gives an input of that type.
+// AMOS_INPUT where the type cannot hold one.
+int amos_data_values(const struct amos_data *, const char *input, int type, void *to);
 // Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
 // not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack
 // data; the others may not.

@@ -58,6 +58,7 @@ void amos_data_close(struct amos_data *data)
 	amos_sources_close(&data->sources);
 	free(data->feeds);
 	free(data->note);
+	free(data->unused);
 	free(data);
 }
 

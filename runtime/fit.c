@@ -128,6 +128,20 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	return AMOS_DONE;
 }
 
+int amos_data_values(const struct amos_data *data, const char *input, int type, void *to)
+{
+	struct amos_slot as = {.name = input, .type = type};
+	struct amos_feed feed = {.to = &as, .constant = true};
+	feed.source = amos_source_of(&data->sources, input);
+	feed.from = amos_source_array(data, feed.source);
+	feed.divide = amos_divisor(data, feed.source, amos_types[type].class);
+	int status = check_values(data, &feed);
+	if (!status)
+		amos_convert(to, type, feed.from->bytes, feed.from->type,
+		             amos_count(feed.from->rank, feed.from->dim), feed.divide);
+	return status;
+}
+
 static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	feed->from = amos_source_array(data, feed->source);
@@ -204,8 +218,7 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 	}
 	for (int i = 0; i < data->sources.count; i++) {
 		const struct amos_source *source = &data->sources.at[i];
-		int64_t slot = amos_find_slot(model, source->name);
-		if (!source->by_name && (slot < 0 || model->slots[slot].kind != INPUT_KIND))
+		if (!source->by_name && !source->taken)
 			return amos_fail(
 			    AMOS_INPUT, "--data %s: the model has no such input; the inputs are %s",
 			    source->name, names);
@@ -310,11 +323,27 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
 }
 
+static int take_inputs(struct amos_data *data, const struct amos_model *model)
+{
+	const char **names = calloc((size_t)model->nslots + 1, sizeof *names);
+	if (!names)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	int n = 0;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == INPUT_KIND)
+			names[n++] = model->slots[i].name;
+	int status = amos_data_take(data, n, names);
+	free(names);
+	return status;
+}
+
 int amos_data_fit(struct amos_data *data, const struct amos_model *model,
                   const char *const *entries)
 {
 	bool first = true;
-	int status = check_names(data, model, entries);
+	int status = take_inputs(data, model);
+	if (!status)
+		status = check_names(data, model, entries);
 	if (!status)
 		status = take_feeds(data, model);
 	data->ahead = 0;

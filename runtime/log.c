@@ -150,12 +150,8 @@ void amos_say(struct amos_log *log, const char *fmt, ...)
 	if (log->shown)
 		fputs("\r\033[K", stderr);
 	log->shown = false;
-	char *text = NULL;
-	if (vasprintf(&text, fmt, args) < 0)
-		text = NULL;
+	amos_print_args(stderr, fmt, args);
 	va_end(args);
-	amos_print(stderr, text ? text : "", "");
-	free(text);
 }
 
 // ---- command.json ---------------------------------------------------------------------

@@ -152,7 +152,11 @@ static int open_data(const struct command *c, int exact, const char *const *entr
                      struct amos_data **data)
 {
 	int status = amos_data_open(&c->options, exact, data);
-	return status ? status : amos_data_fit(*data, c->model, entries);
+	if (!status)
+		status = amos_data_fit(*data, c->model, entries);
+	if (!status && !c->options.quiet)
+		amos_print(stderr, amos_data_unused(*data), "");
+	return status;
 }
 
 static void number(FILE *to, const char *name, double x, int json)
@@ -236,7 +240,11 @@ static int verb_eval(struct command *c)
 {
 	struct amos *m = NULL;
 	struct amos_data *data = NULL;
-	struct amos_result result = {.loss = NAN, .accuracy = NAN, .seconds = NAN};
+	struct amos_result result = {.loss = NAN,
+	                             .accuracy = NAN,
+	                             .best.loss = INFINITY,
+	                             .constant.loss = NAN,
+	                             .seconds = NAN};
 	int status = open_model(c, &m);
 	if (!status)
 		status = open_data(c, 0, (const char *const[]){"eval", NULL}, &data);

@@ -179,6 +179,7 @@ struct amos_source {
 	bool masked;  // labels of a masked language model
 	bool raw;     // u8 stays 0..255 in float inputs
 	bool by_name; // came with FILE.npz: may be for no input
+	bool taken;   // the model has that input
 };
 struct amos_sources {
 	int count, nfiles;
@@ -190,7 +191,7 @@ void amos_sources_close(struct amos_sources *);
 // NULL: none.
 const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
-// ---- data.c, bind.c, fit.c, measure.c, batch.c, evaluate.c ----------------------------
+// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c, evaluate.c ----------------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;
@@ -217,7 +218,7 @@ struct amos_data {
 	int64_t length;  // tokens or samples in all
 	int64_t train;   // of those, the first ones are to train on
 	int64_t ahead;   // tokens a stream is read beyond a window
-	char *note;
+	char *note, *unused;
 };
 
 // Of a source; NULL: it is no file.

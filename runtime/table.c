@@ -2,8 +2,10 @@
 // Takes jansson for JSON. Gives arrays of f64.
 #include "rt.h"
 #include <ctype.h>
+#include <errno.h>
 #include <jansson.h>
 #include <limits.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +13,8 @@ struct column { // of numbers read so far
 	double *at;
 	size_t count, room;
 };
+
+#define BEYOND_DOUBLE " has more digits than a double holds; put it into an .npy file"
 
 static int add(struct column *column, const char *where, double x)
 {
@@ -24,6 +28,15 @@ static int add(struct column *column, const char *where, double x)
 	}
 	column->at[column->count++] = x;
 	return AMOS_DONE;
+}
+
+// True if `x` is the very number of `text`, as far as that is an integer of 64 bits.
+static bool is_exact(const char *text, size_t length, double x)
+{
+	char *end;
+	errno = 0;
+	long long n = strtoll(text, &end, 10);
+	return end != text + length || errno || (fabs(x) < 0x1p63 && (long long)x == n);
 }
 
 // The array, whose shape is set, takes the numbers.
@@ -43,6 +56,7 @@ enum { MOST_COLUMNS = 4096 };
 
 struct picked {
 	int count;
+	bool all; // columns of the first line
 	int at[MOST_COLUMNS];
 };
 
@@ -93,11 +107,16 @@ static int pick_one(const char *path, const char *header, const char *text, size
 static int pick(const char *path, const char *header, const char *columns, struct picked *to)
 {
 	size_t n;
+	to->all = !columns;
 	if (!columns) {
 		while (to->count < MOST_COLUMNS && cell(header, to->count, &n)) {
 			to->at[to->count] = to->count;
 			to->count++;
 		}
+		if (cell(header, to->count, &n))
+			return amos_fail(AMOS_INPUT,
+			                 "%s: has more than %d columns; choose some, %s:0-2,5",
+			                 path, MOST_COLUMNS, path);
 		return AMOS_DONE;
 	}
 	int status;
@@ -125,6 +144,10 @@ static bool is_header(const char *line, const struct picked *picked)
 static int read_row(const char *path, long number, const char *line, const struct picked *picked,
                     struct column *column)
 {
+	size_t rest;
+	if (picked->all && cell(line, picked->count, &rest) && rest)
+		return amos_fail(AMOS_INPUT, "%s: line %ld has more cells than the first line, %d",
+		                 path, number, picked->count);
 	for (int i = 0; i < picked->count; i++) {
 		size_t n;
 		const char *at = cell(line, picked->at[i], &n);
@@ -135,6 +158,9 @@ static int read_row(const char *path, long number, const char *line, const struc
 			                 "%s: line %ld, column %d: found %.*s, wanted a number",
 			                 path, number, picked->at[i], at && n ? (int)n : 7,
 			                 at && n ? at : "nothing");
+		if (!is_exact(at, n, x))
+			return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE,
+			                 path, number, picked->at[i], (int)n, at);
 		int status = add(column, path, x);
 		if (status)
 			return status;
@@ -186,8 +212,12 @@ static int add_numbers(const json_t *value, const char *where, struct amos_array
 		if (axis != array->rank)
 			return amos_fail(AMOS_INPUT, "%s: the lists are not all of one shape",
 			                 where);
-		return add(column, where,
-		           json_is_number(value) ? json_number_value(value) : json_is_true(value));
+		double x = json_is_number(value) ? json_number_value(value) : json_is_true(value);
+		if (json_is_integer(value) &&
+		    !(fabs(x) < 0x1p63 && (json_int_t)x == json_integer_value(value)))
+			return amos_fail(AMOS_INPUT, "%s: %lld" BEYOND_DOUBLE, where,
+			                 (long long)json_integer_value(value));
+		return add(column, where, x);
 	}
 	if (!json_is_array(value))
 		return amos_fail(AMOS_INPUT, "%s: wanted a number or lists of numbers", where);

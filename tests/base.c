@@ -1,18 +1,8 @@
 // base.c: arenas, strings, patterns, tables, and failures with what was complained of before.
 #include "base.h"
+#include "expect.h"
 #include <stdlib.h>
 #include <string.h>
-
-static int checks, failures;
-
-static void expect(bool truth, const char *what)
-{
-	checks++;
-	if (truth)
-		return;
-	failures++;
-	printf("base: %s\n", what);
-}
 
 static void arenas(Arena *arena)
 {
@@ -127,6 +117,5 @@ int main(void)
 	tables(arena);
 	failures_in_order();
 	arena_free(arena);
-	printf("%d checks, %d failed\n", checks, failures);
-	return failures > 0;
+	return expected();
 }

@@ -260,6 +260,12 @@ static void tables(void)
 	refused("t.csv:7", 0, "line 1, column 7", "nothing");
 	refused("t.csv:4294967296", 0, "no column '4294967296'", "t.csv");
 	refused("t.csv:", 0, "no column ''", "t.csv");
+	write_file("long.csv", "1,2\n3,4,5\n", 10);
+	refused("long.csv", 0, "line 2 has more cells", "2");
+	write_file("digits.csv", "9007199254740992\n9007199254740993\n", 34);
+	refused("digits.csv", 0, "line 2, column 0: 9007199254740993", "digits than a double");
+	write_file("digits.jsonl", "{\"a\": -9007199254740993}\n", 25);
+	refused("digits.jsonl:a", 0, "line 1: -9007199254740993", "digits than a double");
 	write_file("bad.csv", "1,2\n3,x\n", 8);
 	refused("bad.csv:1", 0, "line 2, column 1: found x", "a number");
 	const char *jsonl =

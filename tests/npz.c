@@ -2,7 +2,7 @@
 // npz make OUT.npz NAME:TYPE[D,D...]=WHAT...
 //   WHAT: sin (entry i is sin(0.7 i + 0.3)), mod:K (7 i mod K), or a number
 // npz show FILE.npz
-//   a line an array: name, type, shape, first numbers to 4 digits
+//   a line an array: name, type, shape, first numbers: floats to 4 digits, integers in full
 // npz same A.npz B.npz
 //   status 1 where a name, type, shape or bit differs
 #include "amos.h"
@@ -48,7 +48,9 @@ static struct amos_array made(Arena *arena, char *text)
 		if (is_float(x.type))
 			x.f[i] = number;
 		else
-			x.i[i] = type == E_b8 ? number != 0 : (int64_t)number;
+			x.i[i] = type == E_b8      ? number != 0
+			         : number < 0x1p63 ? (int64_t)number
+			                           : (int64_t)(uint64_t)number;
 	}
 	void *bytes = NEWS(arena, double, count + 1);
 	array_to(&x, bytes);
@@ -66,6 +68,17 @@ static int make(Arena *arena, const char *path, int count, char **text)
 	return amos_npz_write(path, count, list);
 }
 
+static void print_number(const struct amos_array *a, int64_t k)
+{
+	Val v = {.type = (Elem)a->type, .data = a->bytes};
+	if (is_float(v.type))
+		printf(" %.4g", const_at(&v, k));
+	else if (v.type == E_u64)
+		printf(" %llu", (unsigned long long)const_int_at(&v, k));
+	else
+		printf(" %lld", (long long)const_int_at(&v, k));
+}
+
 static int show(const char *path)
 {
 	int64_t n;
@@ -81,7 +94,7 @@ static int show(const char *path)
 			printf("%s%lld", d ? "," : "", (long long)a->dim[d]);
 		printf("]");
 		for (int64_t k = 0; k < MIN(count_of(&shape), 4); k++)
-			printf(" %.4g", amos_number(a->bytes, a->type, k));
+			print_number(a, k);
 		printf("\n");
 	}
 	amos_npz_free(n, list);

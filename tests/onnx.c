@@ -3,22 +3,13 @@
 // back, and files that lie. Takes the schema to build files with. Prints what it checked; status 1
 // when something is off. usage: onnx MODEL...: the damaged-file test also runs on these files
 #include "build.h"
+#include "expect.h"
 #include "files.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const char *folder;
-static int checks, wrong;
-
-static void check(bool good, const char *what)
-{
-	checks++;
-	if (good)
-		return;
-	printf("wrong: %s\n", what);
-	wrong++;
-}
 
 // x: f32[2,3] -> y
 static Build *usual(int64_t opset)
@@ -64,18 +55,16 @@ static Model *try_read(const char *path, const ReadOptions *options)
 static Model *read_built(Build *b, const ReadOptions *options)
 {
 	Model *m = try_read(file_of(b), options);
-	if (!m) {
-		printf("wrong: does not read: %s\n", message);
-		wrong++;
-	}
+	if (!m)
+		expect(false, message);
 	return m;
 }
 
 static void refused(Build *b, const char *words)
 {
 	Model *m = try_read(file_of(b), NULL);
-	check(!m && strstr(message, words),
-	      format(arena, "wanted a message with '%s', got: %s", words, m ? "none" : message));
+	expect(!m && strstr(message, words),
+	       format(arena, "wanted a message with '%s', got: %s", words, m ? "none" : message));
 }
 
 // The first output with x = 1, 2, 3, ...
@@ -105,7 +94,7 @@ static void gives(Build *b, const char *what, int n, const double *wanted)
 	bool good = count_of(&y.shape) == n;
 	for (int i = 0; good && i < n; i++)
 		good = fabs(y.f[i] - wanted[i]) < 1e-5;
-	check(good, what);
+	expect(good, what);
 }
 
 // ---- numbers --------------------------------------------------------------------------
@@ -171,7 +160,7 @@ static void exact(const char *op, int type, TensorProto *a, TensorProto *b, int6
 	PUSH(arena, m->outputs, value("y", type, "1,1"));
 	add_to(m, node(op, "a,b", "y"));
 	Model *read = read_built(m, NULL);
-	check(read && run(read).i[0] == wanted, what);
+	expect(read && run(read).i[0] == wanted, what);
 }
 
 static void test_exact(void)
@@ -206,14 +195,14 @@ static void test_wide(void)
 	if (!m || !plain)
 		return;
 	Array y = run(m);
-	check(y.type == E_f64 && run(plain).type == E_f32, "the type that is computed in");
+	expect(y.type == E_f64 && run(plain).type == E_f32, "the type that is computed in");
 	for (int i = 0; i < 6; i++)
-		check(fabs(y.f[i] * 3 - fmin((double)sixth * (i + 1) + 0.5, 1)) < 1e-15,
-		      "alpha of HardSigmoid in double");
+		expect(fabs(y.f[i] * 3 - fmin((double)sixth * (i + 1) + 0.5, 1)) < 1e-15,
+		       "alpha of HardSigmoid in double");
 	bool whole = false;
 	for (Ref r = 1; r < (Ref)plain->graph->nval; r++)
 		whole |= val(plain->graph, r)->op == O_act;
-	check(whole, "HardSigmoid as an activation");
+	expect(whole, "HardSigmoid as an activation");
 }
 
 // f(a; k = 2) = a + k, called with k = 3 and without
@@ -317,10 +306,10 @@ static void test_dimensions(void)
 	refused(b, "--bind batch=N");
 	Bind bind = {"batch", 4};
 	Model *m = read_built(b, &(ReadOptions){.nbind = 1, .bind = &bind});
-	check(m && run(m).shape.dim[0] == 4, "a bound dimension");
+	expect(m && run(m).shape.dim[0] == 4, "a bound dimension");
 	bind.name = "x:0";
 	m = read_built(b, &(ReadOptions){.nbind = 1, .bind = &bind});
-	check(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
+	expect(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
 }
 
 // Sizes that others tell: a weight the channels, names a sum.
@@ -340,8 +329,8 @@ static void test_told(void)
 	add_to(b, node("Conv", "c,w", "y"));
 	Model *m = read_built(b, &(ReadOptions){.nbind = 2, .bind = bind});
 	Shape wanted = shape_of(4, (int64_t[]){1, 4, 3, 8});
-	check(m && same_shape(&val(m->graph, m->graph->outs.at[0].val)->shape, &wanted),
-	      "sizes that others tell");
+	expect(m && same_shape(&val(m->graph, m->graph->outs.at[0].val)->shape, &wanted),
+	       "sizes that others tell");
 	refused(b, "--bind batch=N,x:2=N,x:3=N,past=N");
 }
 
@@ -385,18 +374,18 @@ static const void *no_bytes(void *ctx, int slot)
 static void test_merged(void)
 {
 	Model *m = read_built(merged(), NULL);
-	check(kind_of_slot(m, "a.bias") == S_param && kind_of_slot(m, "b.bias") == S_param,
-	      "merged parameters are parted");
+	expect(kind_of_slot(m, "a.bias") == S_param && kind_of_slot(m, "b.bias") == S_param,
+	       "merged parameters are parted");
 	if (!m)
 		return;
 	const char *out = format(arena, "%s/out.onnx", folder);
 	write_model(m, out, false, no_bytes, NULL);
-	check(same_files(m->path, out), "an untrained model is written back to the bit");
+	expect(same_files(m->path, out), "an untrained model is written back to the bit");
 	trained = m;
 	write_model(m, out, false, trained_bytes, NULL);
 	Model *again = try_read(out, NULL);
 	Array y = again ? run(again) : (Array){0};
-	check(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
+	expect(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
 }
 
 // Branches that read a weight through Identity share it.
@@ -411,8 +400,8 @@ static void test_captured(void)
 	both_branches(n, "Identity", "bias");
 	add_to(b, node("Add", "x,k", "y"));
 	Model *m = read_built(b, NULL);
-	check(kind_of_slot(m, "bias") == S_param && kind_of_slot(m, "r") < 0,
-	      "a weight that branches copy is one parameter");
+	expect(kind_of_slot(m, "bias") == S_param && kind_of_slot(m, "r") < 0,
+	       "a weight that branches copy is one parameter");
 }
 
 // x mix - relu(x) (1 - mix), the difference computed by the exporter.
@@ -431,15 +420,15 @@ static void test_complement(void)
 	trained = m;
 	if (!m)
 		return;
-	check(kind_of_slot(m, "mix") == S_param && kind_of_slot(m, "onnx::Mul_7") < 0,
-	      "1 - x is no parameter of its own");
+	expect(kind_of_slot(m, "mix") == S_param && kind_of_slot(m, "onnx::Mul_7") < 0,
+	       "1 - x is no parameter of its own");
 	const char *out = format(arena, "%s/out.onnx", folder);
 	write_model(m, out, false, no_bytes, NULL);
-	check(same_files(m->path, out), "a tied 1 - x is written back to the bit");
+	expect(same_files(m->path, out), "a tied 1 - x is written back to the bit");
 	write_model(m, out, false, trained_bytes, NULL);
 	Model *again = try_read(out, NULL);
 	Array y = again ? run(again) : (Array){0};
-	check(again && y.f[0] == 1 && y.f[5] == 6, "1 - x is written with x");
+	expect(again && y.f[0] == 1 && y.f[5] == 6, "1 - x is written with x");
 }
 
 // f32[3] in the file `location`, from byte `offset` on.
@@ -489,16 +478,16 @@ static void test_external(void)
 		return;
 	const char *out = format(arena, "%s/out.onnx", folder);
 	write_model(m, out, false, no_bytes, NULL);
-	check(!mentions(out, "w.bin") && mentions(out, "gone.bin"), "the names of data files");
+	expect(!mentions(out, "w.bin") && mentions(out, "gone.bin"), "the names of data files");
 	size_t count;
 	read_file(arena, format(arena, "%s.data", out), &count);
-	check(count == 2 * 64 + 12, "bytes that tensors share are written once");
+	expect(count == 2 * 64 + 12, "bytes that tensors share are written once");
 	write_file(data, "", 0);
 	Model *again = try_read(out, NULL);
 	Array y = again ? run(again) : (Array){0};
 	for (int i = 0; again && i < 6; i++)
-		check(y.f[i] == wanted[i], "data in one file");
-	check(again != NULL, "a model with data in one file does not read");
+		expect(y.f[i] == wanted[i], "data in one file");
+	expect(again != NULL, "a model with data in one file does not read");
 }
 
 static void test_roles(void)
@@ -510,23 +499,23 @@ static void test_roles(void)
 	add_to(b, node("Mul", "x,scale", "h"));
 	add_to(b, node("Add", "h,attn.masked_bias", "y"));
 	Model *m = read_built(b, NULL);
-	check(kind_of_slot(m, "scale") == S_param, "a weight is a parameter");
-	check(kind_of_slot(m, "attn.masked_bias") == -1, "a buffer is none");
+	expect(kind_of_slot(m, "scale") == S_param, "a weight is a parameter");
+	expect(kind_of_slot(m, "attn.masked_bias") == -1, "a buffer is none");
 	const char *freeze = "scale";
 	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
-	check(kind_of_slot(m, "scale") == S_frozen, "--freeze");
+	expect(kind_of_slot(m, "scale") == S_frozen, "--freeze");
 	freeze = "*";
 	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
-	check(kind_of_slot(m, "attn.masked_bias") == -1, "--freeze of a buffer");
+	expect(kind_of_slot(m, "attn.masked_bias") == -1, "--freeze of a buffer");
 	freeze = "!*masked*";
 	m = read_built(b, &(ReadOptions){.nfreeze = 1, .freeze = &freeze});
-	check(kind_of_slot(m, "attn.masked_bias") == S_param, "--train");
+	expect(kind_of_slot(m, "attn.masked_bias") == S_param, "--train");
 	PUSH(arena, b->tensors, floats("a.weight_v", 3, some));
 	add_to(b, node("Add", "h,a.weight_v", "z"));
 	PUSH(arena, b->outputs, value("z", 1, "2,3"));
-	check(kind_of_slot(read_built(b, NULL), "a.weight_v") == S_param, "weight_norm's v");
+	expect(kind_of_slot(read_built(b, NULL), "a.weight_v") == S_param, "weight_norm's v");
 	PUSH(arena, b->tensors, floats("a.weight_u", 3, some));
-	check(kind_of_slot(read_built(b, NULL), "a.weight_v") == -1, "spectral_norm's v");
+	expect(kind_of_slot(read_built(b, NULL), "a.weight_v") == -1, "spectral_norm's v");
 }
 
 static StringStringEntryProto **entry(const char *key, const char *text)
@@ -562,8 +551,8 @@ static void test_beside(void)
 	                                "p_m_weight: PARAMETER target='m.weight'\n");
 	b->graph.n_metadata_props = 1;
 	Model *m = read_built(b, NULL);
-	check(kind_of_slot(m, "m.weight") == S_param, "a parameter of the signature");
-	check(kind_of_slot(m, "tmp") == -1, "a table beside it");
+	expect(kind_of_slot(m, "m.weight") == S_param, "a parameter of the signature");
+	expect(kind_of_slot(m, "tmp") == -1, "a table beside it");
 }
 
 // ---- files that lie -------------------------------------------------------------------
@@ -682,7 +671,7 @@ static void test_no_shape(void)
 	i->type->tensor_type->shape = NULL;
 	PUSH(arena, b->inputs, i);
 	refused(b, "'i' is declared without a shape");
-	check(!strstr(message, "Gather"), message);
+	expect(!strstr(message, "Gather"), message);
 }
 
 static void test_lies(void)
@@ -743,7 +732,7 @@ static void damage(const char *name, const uint8_t *bytes, size_t count)
 			copy[random_number() % count] = (uint8_t)random_number();
 		message = NULL;
 		Model *m = try_read(in_folder("damaged.onnx", copy, length), &options);
-		check(m || (message && *message), format(arena, "%s, damage %d", name, i));
+		expect(m || (message && *message), format(arena, "%s, damage %d", name, i));
 		arena_free(arena);
 		arena = outer;
 	}
@@ -782,7 +771,6 @@ int main(int argc, char **argv)
 	test_beside();
 	test_lies();
 	test_damage(argc - 1, argv + 1);
-	printf("onnx: %d checks, %d wrong\n", checks, wrong);
 	arena_free(arena);
-	return wrong != 0;
+	return expected();
 }

@@ -1,21 +1,12 @@
-// written.c: temporary files: names, permissions, links, and what is removed when; what is read.
+// written.c: temporary files: names, permissions, links, and what is removed when; what is read;
+// what is shown.
+#include "expect.h"
 #include "files.h"
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-static int checks, failures;
-
-static void expect(bool truth, const char *what)
-{
-	checks++;
-	if (truth)
-		return;
-	failures++;
-	printf("written: %s\n", what);
-}
 
 static mode_t mode_of(const char *path)
 {
@@ -173,6 +164,34 @@ static void outputs(void)
 	close(file);
 }
 
+// What a terminal gets of text that comes in parts.
+static void shown(void)
+{
+	static const struct {
+		const char *text, *shown;
+		size_t count, taken;
+		bool last;
+	} cases[] = {{"a\tb\n", "a\tb\n", 4, 4, false},
+	             {"\033[2J\r", "\\x1b[2J\\x0d", 5, 5, false},
+	             {"\0a\177", "\\x00a\\x7f", 3, 3, false},
+	             {"\xc3\xa4\xe2\x82", "\xc3\xa4", 4, 2, false},
+	             {"\xe2\x82\xac\xe2\x82", "\xe2\x82\xac\\xe2\\x82", 5, 5, true},
+	             {"\xe2\x80", "", 2, 0, false},
+	             {"\xe2\x80\xae", "\\xe2\\x80\\xae", 3, 3, false},
+	             {"\xc2\x9b", "\\xc2\\x9b", 2, 2, false},
+	             {"\xc0", "\\xc0", 1, 1, false},
+	             {"\xf0\x9f\x98", "", 3, 0, false}};
+	for (int i = 0; i < COUNT(cases); i++) {
+		char *text;
+		size_t size;
+		FILE *to = open_memstream(&text, &size);
+		size_t taken = amos_print_text(to, cases[i].text, cases[i].count, cases[i].last);
+		fclose(to);
+		expect(taken == cases[i].taken && !strcmp(text, cases[i].shown), text);
+		free(text);
+	}
+}
+
 int main(void)
 {
 	Arena *arena = arena_new();
@@ -185,7 +204,7 @@ int main(void)
 	sweeping();
 	beneath(here);
 	outputs();
+	shown();
 	arena_free(arena);
-	printf("%d checks, %d failed\n", checks, failures);
-	return failures != 0;
+	return expected();
 }

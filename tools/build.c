@@ -47,6 +47,8 @@ void verb_build(Command *command)
 	if (options.data.count)
 		data = open_data(command, &options, false);
 	Trainer t = compile_trainer(command, data, true);
+	if (data)
+		note_unused(command, data, t.graph);
 	check(amos_output_check(out));
 	if (is_object(out))
 		write_object(t.object, out);

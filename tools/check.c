@@ -346,6 +346,8 @@ void check_eta(Command *command)
 	    .scales = &scales};
 	c.eta = etas(command, c.g, data, &scales);
 	c.draws = draws_of(c.g);
+	if (data)
+		note_unused(command, data, c.g);
 	place_probes(&c);
 	measure(&c, data);
 	explain(&c);

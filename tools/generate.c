@@ -4,6 +4,7 @@
 #include "tool.h"
 #include <math.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct Writer {
 	struct amos *open;
@@ -105,6 +106,14 @@ static json_t *tokens_json(Arena *arena, int count, const char *text)
 	                 tokens);
 }
 
+// Prints the bytes, to a terminal as characters that can be shown; returns how many it took.
+static size_t show_text(const char *text, size_t count, bool last)
+{
+	if (isatty(STDOUT_FILENO))
+		return amos_print_text(stdout, text, count, last);
+	return fwrite(text, 1, count, stdout);
+}
+
 void generate(Command *command)
 {
 	Graph *g = read_window(command, 64)->graph;
@@ -118,14 +127,13 @@ void generate(Command *command)
 	for (const char *c = prompt; *c; c++)
 		PUSH(command->arena, text, token_of(&w, *c));
 	bool live = !chosen(command, OPT_json); // each as soon as it is drawn
-	if (live)
-		fputs(prompt, stdout);
+	size_t shown = live ? show_text(text.at, (size_t)text.count, !more) : 0;
 	for (int64_t i = 0; i < more && !ferror(stdout); i++) {
 		char next = token_of(&w, (char)next_token(&w, text.at, text.count, i));
 		PUSH(command->arena, text, next);
 		if (!live)
 			continue;
-		putchar(next);
+		shown += show_text(text.at + shown, (size_t)text.count - shown, i + 1 == more);
 		fflush(stdout);
 	}
 	if (live)

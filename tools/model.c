@@ -163,6 +163,20 @@ static void settle_dropout(Command *command, Model *model, bool random)
 		     format(command->arena, "dropout of %g put at %d places", rate, added));
 }
 
+// Reports random numbers that are no dropout, where dropout is gone.
+static void note_draws(Command *command, const Model *model)
+{
+	int found = drawing_node(model->graph);
+	if (found < 0 || command->drawing)
+		return;
+	const Node *node = &model->graph->nodes->list.at[found];
+	say_progress(command,
+	             "note: node '%s' (%s) draws at random and is no dropout: what it computes "
+	             "depends on --seed\n",
+	             node->name, node->op);
+	command->drawing = true;
+}
+
 typedef struct Parsed {
 	const char *path;
 	bool loss;
@@ -253,6 +267,12 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 		check_norms(command, model);
 	if (model->graph)
 		settle_dropout(command, model, random);
+	if (model->graph && !random)
+		note_draws(command, model);
+	if (beyond_f32(model) && !command->beyond) {
+		say_progress(command, "note: %s\n", beyond_f32(model));
+		command->beyond = true;
+	}
 	return model;
 }
 
@@ -291,6 +311,49 @@ static void know_data(Command *command, const struct amos_data *data, Reading *r
 	}
 }
 
+// Arrays are named by an input or, as NAME#k, by an element of a sequence.
+static void take_inputs(Command *command, struct amos_data *data, const Model *listed,
+                        const Reading *r)
+{
+	VEC(const char *) names = {0};
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		const char *element = format(command->arena, "%s#", in->name);
+		PUSH(command->arena, names, in->name);
+		for (int k = 0; in->sequence && k < r->known.count; k++)
+			if (starts_with(r->known.at[k].name, element))
+				PUSH(command->arena, names, r->known.at[k].name);
+	}
+	check(amos_data_take(data, names.count, names.at));
+}
+
+// Turns values that operators may need when the file is read into the type of their input.
+static void know_as(Command *command, const struct amos_data *data, const Input *in, Known *known)
+{
+	bool floats = is_float(in->type) && is_float(known->type);
+	if (floats || (in->type == known->type && known->type != E_u64))
+		return;
+	void *values = take(command->arena, (size_t)byte_count(in->type, &known->shape) + 8);
+	check(amos_data_values(data, known->name, in->type, values));
+	known->bytes = values;
+	known->type = in->type;
+}
+
+static void know_types(Command *command, const struct amos_data *data, const Model *listed,
+                       Reading *r)
+{
+	for (int i = 0; i < listed->inputs.count; i++) {
+		const Input *in = &listed->inputs.at[i];
+		const char *element = format(command->arena, "%s#", in->name);
+		for (int k = 0; k < r->known.count; k++) {
+			Known *known = &r->known.at[k];
+			if (!strcmp(known->name, in->name) ||
+			    (in->sequence && starts_with(known->name, element)))
+				know_as(command, data, in, known);
+		}
+	}
+}
+
 static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
 {
 	int n = 0;
@@ -301,6 +364,8 @@ static void bind_by_data(Command *command, struct amos_data *data, const Model *
 		in[n] = runtime_input(from[n]);
 		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
 	}
+	take_inputs(command, data, listed, r);
+	know_types(command, data, listed, r);
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)

@@ -107,12 +107,8 @@ void say_progress(const Command *command, const char *fmt, ...)
 		return;
 	va_list args;
 	va_start(args, fmt);
-	char *text = NULL;
-	if (vasprintf(&text, fmt, args) < 0)
-		text = NULL;
+	amos_print_args(stderr, fmt, args);
 	va_end(args);
-	amos_print(stderr, text ? text : "", "");
-	free(text);
 }
 
 const char *bytes_text(Arena *arena, double bytes)

@@ -212,6 +212,8 @@ Report make_report(Command *command, const char *path)
 	Report report = {0};
 	const Model *model = read_standing(command, data, true);
 	const Graph *g = eta_graph(command->arena, with_loss(command, model->graph));
+	if (data)
+		note_unused(command, data, g);
 	Eta *eta = etas(command, g, data, &report.scales);
 	const Readers *readers = readers_of(command->arena, g);
 	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();

@@ -50,12 +50,13 @@ static struct amos_data *open_batch(Command *command)
 }
 
 // Fills the inputs and runs the one entry of an open model.
-static const struct amos_entry *call_once(struct amos *open, struct amos_data *data,
-                                          const char *name)
+static const struct amos_entry *call_once(Command *command, struct amos *open,
+                                          struct amos_data *data, const Graph *g, const char *name)
 {
 	const char *const entries[] = {name, NULL};
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
 	check(amos_data_fit(data, amos_model_of(open), entries));
+	note_unused(command, data, g);
 	check(amos_data_eval(data, open, 0, 1));
 	check(amos_call(open, entry, NULL, NULL));
 	return entry;
@@ -151,7 +152,8 @@ void verb_run(Command *command)
 	check(amos_output_check(choice(command, OPT_out, NULL)));
 	struct amos *open = open_entry(command, model->graph, "run");
 	Arrays arrays = {.arena = command->arena};
-	add_outs(&arrays, model, model->graph, open, call_once(open, data, "run"));
+	add_outs(&arrays, model, model->graph, open,
+	         call_once(command, open, data, model->graph, "run"));
 	write_arrays(command, &arrays);
 }
 
@@ -255,7 +257,7 @@ void verb_grad(Command *command)
 	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
 	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
-	const struct amos_entry *entry = call_once(open, data, "grad");
+	const struct amos_entry *entry = call_once(command, open, data, grad, "grad");
 	int type = entry->outs[amos_find_out(entry, "loss")].type;
 	Gradients all = {grad, open, entry, &arrays, (Elem)type};
 	add_outs(&arrays, model, grad, open, all.entry);

@@ -62,6 +62,8 @@ typedef struct Command { // the command line, read
 	struct Parsed *parsed; // model.c: the file that was read last; NULL: none
 	bool plain;            // the file is read without the loss that it may tell of
 	bool bound;            // --bind has been held to the model's dimensions
+	bool beyond;           // doubles that f32 cannot hold have been reported
+	bool drawing;          // a node that draws at random has been reported
 	bool drawn;            // weights will be drawn, which have no statistics
 	VEC(Closer) opened;    // closed when the verb ends, however it ends, last first
 } Command;
@@ -116,6 +118,8 @@ bool reads_apart(const Command *);
 
 void close_later(Command *, void (*close)(void *), void *what);
 struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
+// Reports the arrays of the data that no input of the graph takes, with its loss, nor of the file.
+void note_unused(Command *, struct amos_data *, const Graph *);
 void check(int status); // of a call to the runtime: fails with amos_error()
 struct amos_options
 runtime_options(const Command *); // what options.def lists, as the runtime takes it

@@ -50,6 +50,16 @@ struct amos_data *open_data(Command *command, const struct amos_options *options
 	return data;
 }
 
+void note_unused(Command *command, struct amos_data *data, const Graph *g)
+{
+	VEC(const char *) names = {0};
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_input)
+			PUSH(command->arena, names, g->slots.at[i].name);
+	check(amos_data_take(data, names.count, names.at));
+	say_progress(command, "%s", amos_data_unused(data));
+}
+
 // ---- loss, gradient -------------------------------------------------------------------
 
 Graph *with_loss(Command *command, Graph *g)

@@ -52,7 +52,9 @@ void set_float(Array *out, int64_t i, double x)
 
 double element_at(const Array *a, int64_t i)
 {
-	return is_float(a->type) ? a->f[i] : (double)a->i[i];
+	return is_float(a->type)  ? a->f[i]
+	       : a->type == E_u64 ? (double)(uint64_t)a->i[i]
+	                          : (double)a->i[i];
 }
 
 // ---- positions ------------------------------------------------------------------------

@@ -90,8 +90,8 @@ int act_named(const char *);        // -1
 
 enum { RANK = 10, NUMS = 3 * RANK + 4 };
 
-// Sizes and counts stay far from what 64 bits hold, empty axes taken as 1, so nobody's index
-// arithmetic overflows.
+// Sizes and counts (is_countable) stay far from what 64 bits hold, so nobody's index arithmetic
+// overflows.
 enum { SIZE_BITS = 57 };
 
 typedef struct Shape {
@@ -307,7 +307,9 @@ int64_t known_trips(Graph *, const Cycle *, const Ref *in, int64_t most);
 
 // ---- shape.c: shapes and axes ---------------------------------------------------------
 
-int64_t count_of(const Shape *);
+// True if a value may have this shape: at most 2^SIZE_BITS elements, empty axes taken as 1.
+bool is_countable(const Shape *);
+int64_t count_of(const Shape *); // INT64_MAX for more than 64 bits hold, which is not countable
 int64_t byte_count(Elem, const Shape *);
 int64_t bytes_of(const Val *);
 int64_t last_dim(const Shape *);          // 1 where there is none

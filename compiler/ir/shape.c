@@ -28,6 +28,14 @@ int64_t count_of(const Shape *shape)
 	return count;
 }
 
+bool is_countable(const Shape *shape)
+{
+	int64_t count = 1;
+	for (int a = 0; a < shape->rank; a++)
+		count = times(count, MAX(shape->dim[a], 1));
+	return count >> SIZE_BITS == 0;
+}
+
 int64_t byte_count(Elem elem, const Shape *shape)
 {
 	return times(count_of(shape), elems[elem].bytes);

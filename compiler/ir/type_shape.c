@@ -14,11 +14,8 @@ static void check_count(const Case *c, int wanted)
 
 static void check_size(const Case *c, const Shape *shape)
 {
-	int64_t count = 1;
-	for (int a = 0; a < shape->rank; a++)
-		if (__builtin_mul_overflow(count, MAX(shape->dim[a], 1), &count) ||
-		    count >> SIZE_BITS)
-			wrong(c, "a result of more than 2^%d elements", SIZE_BITS);
+	if (!is_countable(shape))
+		wrong(c, "a result of more than 2^%d elements", SIZE_BITS);
 }
 
 static Shape dims_shape(const Case *c, int first)

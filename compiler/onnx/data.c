@@ -4,6 +4,7 @@
 // checked.
 #include "lower.h"
 #include <fcntl.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -185,17 +186,15 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 	if (t->n_dims > RANK)
 		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported: %s", t->name,
 		     t->n_dims, RANK, fewer_axes);
-	int64_t count = 1;
-	for (size_t i = 0; i < t->n_dims; i++) {
-		int64_t d = t->dims[i];
-		if (d < 0)
+	for (size_t i = 0; i < t->n_dims; i++)
+		if (t->dims[i] < 0)
 			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
-			     (long long)d);
-		if (__builtin_mul_overflow(count, MAX(d, 1), &count) || count >> SIZE_BITS)
-			fail(where, "the dimensions of tensor '%s' make more than 2^%d elements",
-			     t->name, SIZE_BITS);
-	}
-	return shape_of((int)t->n_dims, t->dims);
+			     (long long)t->dims[i]);
+	Shape shape = shape_of((int)t->n_dims, t->dims);
+	if (!is_countable(&shape))
+		fail(where, "the dimensions of tensor '%s' make more than 2^%d elements", t->name,
+		     SIZE_BITS);
+	return shape;
 }
 
 // ---- external data --------------------------------------------------------------------
@@ -270,9 +269,22 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 
 // ---- elements -------------------------------------------------------------------------
 
-// Elements in a typed field (float_data and the like) as they would lie in raw_data; count -1 when
-// there is none.
-static Bytes typed_field(Arena *arena, const TensorProto *t, int bits)
+// Fails where an element of a wider field is no element of the tensor's type, signed or not.
+static void check_narrow(const char *where, const TensorProto *t, size_t bytes, bool wide)
+{
+	int bits = 8 * (int)bytes;
+	for (size_t i = 0; !wide && bits < 32 && i < t->n_int32_data; i++)
+		if (t->int32_data[i] >> bits && t->int32_data[i] >> (bits - 1) != -1)
+			fail(where, "tensor '%s': element %zu is %d, which its type cannot hold",
+			     t->name, i, t->int32_data[i]);
+	for (size_t i = 0; wide && bits < 64 && i < t->n_uint64_data; i++)
+		if (t->uint64_data[i] >> bits)
+			fail(where, "tensor '%s': element %zu is %llu, which its type cannot hold",
+			     t->name, i, (unsigned long long)t->uint64_data[i]);
+}
+
+// Elements in a typed field (float_data and the like) as they would lie in raw_data.
+static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, int bits)
 {
 	enum { FLOAT = 1, INT64 = 7, UINT32 = 12, UINT64 = 13 };
 	if (t->data_type == FLOAT)
@@ -285,6 +297,7 @@ static Bytes typed_field(Arena *arena, const TensorProto *t, int bits)
 	bool wide = t->data_type == UINT32 || t->data_type == UINT64;
 	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
 	uint8_t *out = take(arena, n * bytes + 1);
+	check_narrow(where, t, bytes, wide);
 	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
 		memcpy(out + i * bytes,
 		       wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);
@@ -330,7 +343,7 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 		return external_bytes(file, where, t, wanted);
 	Bytes found = {t->raw_data.data, t->raw_data.len};
 	if (!found.count)
-		found = typed_field(arena, t, bits);
+		found = typed_field(arena, where, t, bits);
 	if ((int64_t)found.count != wanted)
 		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name,
 		     found.count, (long long)wanted);
@@ -363,6 +376,37 @@ static double number_at(const Format *f, const uint8_t *from, int64_t i)
 	return x;
 }
 
+// Fails where an unsigned integer is beyond the type that it is computed in.
+static void check_signed(const char *where, const TensorProto *t, const uint8_t *from, int64_t n)
+{
+	for (int64_t i = 0; declared_type(t->data_type) == E_u64 && i < n; i++)
+		if (widen_int(from + 8 * i, E_u64) < 0)
+			fail(where,
+			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
+			     "up to "
+			     "2^63 - 1",
+			     t->name, (long long)i,
+			     (unsigned long long)widen_int(from + 8 * i, E_u64));
+}
+
+// Notes the first element that f32 takes for infinite or zero.
+static void note_beyond(File *file, const TensorProto *t, const uint8_t *from, int64_t n)
+{
+	const char *what = *t->name ? format(file->arena, "tensor '%s'", t->name) : "a constant";
+	for (int64_t i = 0; i < n && !file->beyond; i++) {
+		double number = number_at(NULL, from, i);
+		float f = (float)number;
+		if (isfinite(number) && (isinf(f) || (f == 0 && number != 0)))
+			file->beyond = format(file->arena, "%s: element %lld is %g, in f32 %g",
+			                      what, (long long)i, number, (double)f);
+	}
+}
+
+const char *beyond_f32(const Model *m)
+{
+	return m->graph && !m->graph->wide ? m->file->beyond : NULL;
+}
+
 static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to, int64_t n)
 {
 	const Format *f = find_format(onnx);
@@ -390,11 +434,14 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
+	check_signed(where, t, found.at, n);
 	bool same = !find_format(t->data_type) && stored == (int)as && stored != E_b8;
 	if (same && (uintptr_t)found.at % 8 == 0)
 		return found.at;
 	if (same)
 		return take_copy(arena, found.at, found.count);
+	if (t->data_type == DOUBLE)
+		note_beyond(file, t, found.at, n);
 	return convert(arena, found.at, t->data_type, as, n);
 }
 

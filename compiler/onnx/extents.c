@@ -275,11 +275,22 @@ static Ref regroup(Graph *g, Ref x, const Counts *from, int n, const Extent *to)
 	return put_gather(g, put_reshape(g, x, shape_of(1, &total)), at, 0);
 }
 
+// Before anything is computed with the sizes: the one that is open counts as 1.
+static void check_sizes(Call *c, int n, const Extent *to)
+{
+	Shape shape = {.rank = n};
+	for (int b = 0; b < n; b++)
+		shape.dim[b] = to[b].most;
+	if (!is_countable(&shape))
+		refuse(c, "a result of more than 2^%d elements", SIZE_BITS);
+}
+
 void reshape_counted(Call *c, Ref x, const Counts *from, int n, Extent *to)
 {
 	Shape s = val(c->g, x)->shape, o = {.rank = n};
 	int open = -1, computed = 0, last = 0;
 	from = from ? from : &none;
+	check_sizes(c, n, to);
 	for (int b = 0; b < n; b++) {
 		open = to[b].most < 0 ? b : open;
 		computed += to[b].count != 0;

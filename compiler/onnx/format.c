@@ -104,8 +104,9 @@ Ref put_typed(const Call *c, Ref x, int onnx, bool saturate, const char *powers)
 	if (f)
 		return is_whole(f) ? wrap_whole(c, x, f) : round_float(c, x, f, saturate, powers);
 	Elem to = (Elem)declared_type(onnx), working = (Elem)working_type(onnx);
-	bool loses =
-	    elems[to].bytes < elems[working].bytes && !is_float(to) && val(g, x)->type != E_b8;
+	Elem from = val(g, x)->type;
+	bool loses = (elems[to].bytes < elems[working].bytes && !is_float(to) && from != E_b8) ||
+	             (to == E_u64 && is_float(from)); // whose upper half is beyond i64
 	return put_cast(g, loses ? put_cast(g, x, to) : x, working);
 }
 

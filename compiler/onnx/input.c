@@ -221,9 +221,53 @@ void add_input(Reader *r, Space *top, const Input *in)
 		for (int a = 0; a < in->rank; a++)
 			dims[a] = in->dim[a].size;
 		Shape shape = shape_of(in->rank, dims);
+		if (!is_countable(&shape))
+			fail(r->model->path, "input '%s' has more than 2^%d elements", in->name,
+			     SIZE_BITS);
 		v.ref = input_tensor(r, in->name, in->type, &shape);
 	}
 	bind_name(r, top, in->name, v);
+}
+
+typedef struct Declared { // a value of the main graph
+	Space *top;
+	const ValueInfoProto *info;
+} Declared;
+
+static const char *type_name(Arena *arena, int onnx)
+{
+	const Format *f = find_format(onnx);
+	int e = declared_type(onnx);
+	return f ? f->name : e < 0 ? type_trouble(arena, onnx) : elems[e].name;
+}
+
+// Operators go by declarations where the types that are computed in tell less. An initializer has
+// the very type, any other value one of the same kind.
+static void check_info(Reader *r, void *declared)
+{
+	const ValueInfoProto *info = ((Declared *)declared)->info;
+	const TensorType *t = info->type ? info->type->tensor_type : NULL;
+	const uint64_t *cell = table_find_s(((Declared *)declared)->top->names, info->name);
+	if (!t || !t->elem_type || !cell)
+		return;
+	const Value *found = (const Value *)(uintptr_t)*cell;
+	int type = declared_type(t->elem_type), own = 0;
+	if (found->weight && found->weight->proto->data_type != t->elem_type)
+		own = found->weight->proto->data_type;
+	else if (found->ref && type >= 0 && is_other_type((Elem)type, val(r->g, found->ref)->type))
+		own = elems[val(r->g, found->ref)->type].onnx;
+	if (own)
+		fail(r->model->path, "'%s' is declared %s; it is %s", info->name,
+		     type_name(r->arena, t->elem_type), type_name(r->arena, own));
+}
+
+void check_infos(Reader *r, Space *top)
+{
+	const GraphProto *graph = r->proto->graph;
+	for (size_t i = 0; i < graph->n_value_info; i++)
+		attempt(r, NULL, check_info, &(Declared){top, graph->value_info[i]});
+	for (size_t i = 0; i < graph->n_input; i++)
+		attempt(r, NULL, check_info, &(Declared){top, graph->input[i]});
 }
 
 void mark_used(Reader *r)

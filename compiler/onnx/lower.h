@@ -30,6 +30,7 @@ typedef struct File {
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
 	const char *training; // what else of that a person should know; NULL: nothing
+	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input
@@ -260,6 +261,9 @@ bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // `what` is computed in double: the whole graph is, where the options leave it to the file.
 void meet_double(Reader *, const char *what);
+// Is it declared as of another kind: floats, integers or truth values? Quantized numbers, of less
+// than 4 bytes, are computed in floats.
+bool is_other_type(Elem declared, Elem type);
 
 // ---- input.c --------------------------------------------------------------------------
 
@@ -268,6 +272,8 @@ void list_inputs(Reader *); // and outputs, as the file declares them
 // others.
 const char *bind_dimensions(Reader *);
 void add_input(Reader *, Space *top, const Input *);
+// Records failures where a value of the main graph has another type than is declared.
+void check_infos(Reader *, Space *top);
 void mark_used(Reader *);                                  // notes inputs that nothing uses
 const Known *find_known(const Reader *, const char *name); // NULL
 void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand in for them

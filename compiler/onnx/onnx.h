@@ -108,6 +108,9 @@ Model *read_model(Arena *, const char *path, const ReadOptions *);
 // The same in two steps: what is parsed once can be read with other options.
 struct File *parse_model(Arena *, const char *path, bool loss);
 Model *read_parsed(Arena *, struct File *, const ReadOptions *);
+// An element of a tensor of doubles, as text, which the graph computes as infinite or zero, for it
+// computes in f32. NULL: there is none.
+const char *beyond_f32(const Model *);
 void sort_untrained(Model *); // the largest first
 // Of the file's bytes and the first values of its slots, wherever these are stored.
 uint64_t model_hash(const Model *);

@@ -244,9 +244,7 @@ static bool is_other_shape(const Input *declared, const Shape *s, const Counts *
 	return other;
 }
 
-// Is it declared as of another kind: floats, integers or truth values? Quantized numbers, of less
-// than 4 bytes, are computed in floats.
-static bool is_other_type(Elem declared, Elem type)
+bool is_other_type(Elem declared, Elem type)
 {
 	bool quantized = is_float(type) && elems[declared].bytes < 4 && declared != E_b8;
 	return !quantized &&
@@ -321,6 +319,9 @@ static bool lower_model(Reader *r)
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
 	add_loss(r);
+	check_infos(r, top);
+	if (r->file->beyond)
+		meet_double(r, "a constant");
 	for (int i = 0; i < r->checks.count; i++)
 		add_out(r->g, r->checks.at[i].text, r->checks.at[i].index);
 	if (r->again)

@@ -49,9 +49,25 @@ static int common_type(const Call *c)
 	return type;
 }
 
+// Gives operands of uint64 that type, for operators that are not the same in i64, modulo 2^64.
+static void use_unsigned(Call *c)
+{
+	bool any = false;
+	for (int k = 0; k < c->nin; k++)
+		any |= c->in[k] && declared_type(operand_type(c, k)) == E_u64;
+	for (int k = 0; any && k < c->nin; k++)
+		c->in[k] = c->in[k] ? put_cast(c->g, c->in[k], E_u64) : 0;
+}
+
+static Ref take_signed(Graph *g, Ref x)
+{
+	return val(g, x)->type == E_u64 ? put_cast(g, x, E_i64) : x;
+}
+
 // Whole numbers of few bits wrap as those of the file do; floats stay as they are computed.
 static Ref wrapped(Call *c, Ref y)
 {
+	y = take_signed(c->g, y);
 	Elem type = val(c->g, y)->type;
 	int onnx = is_float(type) ? 0 : common_type(c);
 	if (!onnx || working_type(onnx) != (int)type)
@@ -111,6 +127,7 @@ static Ref old_broadcast(Call *c, Ref b)
 void lower_binary(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
+	use_unsigned(c);
 	Ref a = c->in[0], b = old_broadcast(c, c->in[1]);
 	if (c->how == O_add && is_float(val(c->g, a)->type) && is_truth(c->g, b))
 		c->out[0] = add_truth(c, a, b);
@@ -120,10 +137,12 @@ void lower_binary(Call *c)
 
 void lower_variadic(Call *c)
 {
-	in_val(c, 0);
+	for (int k = 0; k < c->nin; k++)
+		in_val(c, k);
+	use_unsigned(c);
 	Ref x = c->in[0];
 	for (int k = 1; k < c->nin; k++)
-		x = (in_val(c, k), put_map2(c->g, (Op)c->how, x, c->in[k]));
+		x = put_map2(c->g, (Op)c->how, x, c->in[k]);
 	c->out[0] = wrapped(c, x);
 }
 
@@ -138,6 +157,7 @@ void lower_mean_of(Call *c)
 void lower_swapped(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
+	use_unsigned(c);
 	c->out[0] = put_map2(c->g, (Op)c->how, c->in[1], c->in[0]);
 }
 
@@ -289,15 +309,16 @@ void lower_float(Call *c)
 void lower_mod(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
+	use_unsigned(c);
 	Graph *g = c->g;
 	Ref x = c->in[0], y = c->in[1];
 	align2(g, &x, &y);
 	if (!attr_int(c, "fmod", 0)) {
-		c->out[0] = put2(g, O_mod, x, y);
+		c->out[0] = wrapped(c, put2(g, O_mod, x, y));
 		return;
 	}
 	Ref size = put2(g, O_mod, put1(g, O_abs, x), put1(g, O_abs, y));
-	c->out[0] = put2(g, O_mul, put1(g, O_sign, x), size);
+	c->out[0] = wrapped(c, put2(g, O_mul, put1(g, O_sign, x), size));
 }
 
 // 2^y of whole numbers, bit by bit of y.
@@ -318,6 +339,7 @@ static Ref power_of_two(Graph *g, Ref y)
 void lower_shift(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
+	use_unsigned(c);
 	Graph *g = c->g;
 	Elem type = val(g, c->in[0])->type;
 	Ref power = put_cast(g, power_of_two(g, c->in[1]), type);
@@ -331,8 +353,11 @@ static void cast_to(Call *c, int to)
 		decline(c, "cast to float32", "a cast to %s", type_trouble(c->r->arena, to));
 	if (to == DOUBLE && !is_const(c->g, c->in[0]))
 		meet_double(c->r, node_place(c->r->arena, c->node));
-	c->out[0] = put_typed(c, c->in[0], to, attr_int(c, "saturate", 1),
-	                      attr_string(c, "round_mode", "up"));
+	Ref x = c->in[0];
+	if (is_float(declared_type(to)) && declared_type(operand_type(c, 0)) == E_u64)
+		x = put_cast(c->g, x, E_u64);
+	c->out[0] =
+	    put_typed(c, x, to, attr_int(c, "saturate", 1), attr_string(c, "round_mode", "up"));
 	c->onnx = to;
 }
 
@@ -364,6 +389,7 @@ void lower_where(Call *c)
 void lower_clip(Call *c)
 {
 	in_val(c, 0);
+	use_unsigned(c);
 	Graph *g = c->g;
 	Ref x = c->in[0];
 	const AttributeProto *low = find_attr(c, "min"), *high = find_attr(c, "max");
@@ -375,7 +401,7 @@ void lower_clip(Call *c)
 		x = put_map2(g, O_min, x, c->in[2]);
 	else if (high && c->opset < 11)
 		x = put2(g, O_min, x, num_like(g, x, (double)high->f));
-	c->out[0] = x;
+	c->out[0] = take_signed(g, x);
 }
 
 void lower_isinf(Call *c)

@@ -105,3 +105,31 @@ save('result-twice.onnx', [relu, helper.make_node('Exp', ['x'], ['y'], '/exp')],
 save('output-type.onnx', [helper.make_node('Cast', ['x'], ['y'], '/cast', to=TensorProto.INT64)], row)
 save('output-shape.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, [2, 5])])
 save('output-rank.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, ['n', 2, 4])])
+
+# Numbers of constants that the types they are computed in, or their own, cannot hold.
+unsigned = [helper.make_tensor_value_info('x', TensorProto.UINT64, [2])], [array('u', np.array([1, 2**63 + 5], np.uint64))]
+graph = helper.make_graph([helper.make_node('Add', ['x', 'u'], ['y'])], 'main', unsigned[0],
+                          [helper.make_tensor_value_info('y', TensorProto.UINT64, [2])], unsigned[1])
+with open('unsigned.onnx', 'wb') as file:
+    file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
+for name, field, value in ('narrow', 'int32_data', 300), ('narrow_unsigned', 'uint64_data', 2**32):
+    tensor = helper.make_tensor('w', TensorProto.INT8 if name == 'narrow' else TensorProto.UINT32, [2], [1, 2])
+    getattr(tensor, field)[1] = value
+    save(f'{name}.onnx', [helper.make_node('Cast', ['w'], ['f'], to=1), helper.make_node('Add', ['x', 'f'], ['y'])],
+         {'x': [2]}, [tensor])
+
+# Shapes of more elements than are counted; products of these dimensions wrap around in 64 bits.
+save('reshape-large.onnx', [helper.make_node('Reshape', ['x', 'shape'], ['y'])], {'x': [2, 3]},
+     [array('shape', [-1, 2**32, 2**32])])
+save('input-large.onnx', [helper.make_node('Relu', ['x'], ['y'])], {'x': [2**40, 2**40]})
+
+# Declarations between nodes, and of an initializer as an input, that are of another type than the value is.
+nodes = [helper.make_node('Cast', ['x'], ['k'], to=TensorProto.INT64), helper.make_node('Cast', ['w'], ['f'], to=1),
+         helper.make_node('Cast', ['k'], ['g'], to=1), helper.make_node('Add', ['f', 'g'], ['y'])]
+inputs = [helper.make_tensor_value_info('x', TensorProto.FLOAT, [2]), helper.make_tensor_value_info('w', TensorProto.INT32, [2])]
+outputs = [helper.make_tensor_value_info('y', TensorProto.FLOAT, [2])]
+infos = [helper.make_tensor_value_info('k', TensorProto.FLOAT, [2]), helper.make_tensor_value_info('g', TensorProto.BOOL, [2]),
+         helper.make_tensor_value_info('f', TensorProto.FLOAT, [2])]
+graph = helper.make_graph(nodes, 'main', inputs, outputs, [array('w', np.array([1, 2], np.int64))], value_info=infos)
+with open('value-types.onnx', 'wb') as file:
+    file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())

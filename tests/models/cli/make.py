@@ -212,3 +212,47 @@ kept (bool[4] keep, int64[2] at) => (float[2, 2] rows, float[2] second)
   second = Gather(some, one)
 }"""
 save(parser.parse_model(KEPT), "kept.onnx")
+
+# Integers of 64 bits without sign, whose upper half is beyond int64, where operators see the difference.
+UNSIGNED = """<ir_version: 8, opset_import: ["": 18]>
+unsigned (uint64[2] x, float[2] large)
+  => (uint64[2] n, float[2] as_float, uint64[2] from_float, bool[2] less, uint64[2] difference, uint64[2] half, uint64[2] max,
+      uint64[2] quotient, uint64[2] rest, uint64[2] clipped)
+<uint64[1] one = {1}, uint64[1] three = {3}, uint64 limit = {9223372036854775807}>
+{
+  n = BitwiseNot(x)
+  as_float = Cast<to = 1>(n)
+  from_float = Cast<to = 13>(large)
+  less = Less(x, n)
+  difference = Sub(x, n)
+  half = BitShift<direction = "RIGHT">(n, one)
+  max = Max(x, n)
+  quotient = Div(n, three)
+  rest = Mod(n, three)
+  clipped = Clip(n, "", limit)
+}"""
+save(parser.parse_model(UNSIGNED), "unsigned.onnx")
+
+# An input that says a shape: its numbers are needed when the file is read.
+STAND = """<ir_version: 8, opset_import: ["": 18]>
+stand (float[1] x, int64[2] shape, uint64[1] times) => (float[a, b] y)
+{
+  more = Cast<to = 7>(times)
+  wide = Concat<axis = 0>(more, shape)
+  z = Expand(x, wide)
+  one = Constant<value = int64[1] {0}>()
+  y = ReduceSum<keepdims = 0>(z, one)
+}"""
+save(parser.parse_model(STAND), "stand.onnx")
+
+# Doubles that f32 cannot hold, beside floats: their product can be held.
+BEYOND = """<ir_version: 8, opset_import: ["": 17]>
+beyond (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1.0, 0.5, 0.25}, double large = {1e300}>
+{
+  small = Constant<value = double {1e-300}>()
+  one = Mul(large, small)
+  scale = Cast<to = 1>(one)
+  z = Mul(x, scale)
+  y = MatMul(z, w)
+}"""
+save(parser.parse_model(BEYOND), "beyond.onnx")

@@ -69,6 +69,20 @@ def drops(path, form):
                       helper.make_node('Bernoulli', ['p'], ['ones'], '/drop/ones'),
                       helper.make_node('Mul', ['h', 'ones'], ['kept'], '/drop/kept'),
                       helper.make_node('Div', ['kept', 'keep'], ['d'], '/drop')],
+        # by what is dropped, of a draw that is not from 0 to 1
+        'flipped': [helper.make_node('RandomUniform', [], ['u'], '/drop/u', low=-1.0, high=1.0, shape=[8, 8]),
+                    helper.make_node('Less', ['u', 'half'], ['less'], '/drop/less'),
+                    helper.make_node('Div', ['h', 'keep'], ['more'], '/drop/more'),
+                    helper.make_node('Where', ['less', 'zero', 'more'], ['d'], '/drop')],
+        'minus': [helper.make_node('RandomUniform', [], ['u'], '/drop/u', shape=[8, 8]),
+                  helper.make_node('Less', ['u', 'rate'], ['less'], '/drop/less'),
+                  helper.make_node('Cast', ['less'], ['ones'], '/drop/ones', to=1),
+                  helper.make_node('Sub', ['one', 'ones'], ['kept'], '/drop/kept'),
+                  helper.make_node('Mul', ['h', 'kept'], ['some'], '/drop/some'),
+                  helper.make_node('Div', ['some', 'keep'], ['d'], '/drop')],
+        # no dropout: noise
+        'noise': [helper.make_node('RandomNormal', [], ['u'], '/drop/u', shape=[8, 8]),
+                  helper.make_node('Add', ['h', 'u'], ['d'], '/drop')],
         'none': [helper.make_node('Identity', ['h'], ['d'], '/none')],
     }
     nodes = [helper.make_node('Gemm', ['x', '0.weight', '0.bias'], ['h'], '/0/Gemm', transB=1), *sites[form],
@@ -77,7 +91,7 @@ def drops(path, form):
     used = {name for node in nodes for name in node.input}
     draw.seed(6)
     weights = [weight('0.weight', 8, 4), full('0.bias', 0.1, 8), weight('1.weight', 3, 8), full('1.bias', 0, 3), rate,
-               keep, like, numpy_helper.from_array(np.array(True), 'true'),
+               keep, like, full('half', -0.5), full('one', 1), full('zero', 0), numpy_helper.from_array(np.array(True), 'true'),
                numpy_helper.from_array(np.array([8, 8], np.int64), 'shape')]
     save(path, 17, nodes, [value('x', 'batch', 4)], [value('logits', 'batch', 3)],
          [w for w in weights if w.name in used])
@@ -169,7 +183,7 @@ norms('norms_old.onnx', 13, 5)
 norms('norms_new.onnx', 17, 3, training_mode=1)
 norms('norms_eval.onnx', 17, 1)
 norms('norms_merged.onnx', 17, 1)
-for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'none'):
+for form in ('train', 'eval', 'inplace', 'path', 'bernoulli', 'flipped', 'minus', 'noise', 'none'):
     drops(f'drops_{form}.onnx', form)
 block('block.onnx')
 tables('folded_tables.onnx')
