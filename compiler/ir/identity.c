@@ -263,18 +263,20 @@ static Ref add(const Ask *q)
 	return 0;
 }
 
-// Every value of `from` is one of `to`.
+// The largest, or a choice of it where it is finite.
 static bool is_largest(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
-	return v->op == O_amax || (v->op == O_select && is_largest(g, v->in[2]));
+	return (v->op == O_select ? val(g, v->in[2]) : v)->op == O_amax;
 }
 
-// Is `r` a sum's logarithm and the largest summand, an opened lse, moved or not? These, so moved.
-static bool opened_lse(Graph *g, Ref r, Ref *log, Ref *largest)
+// Is `r` a sum's logarithm and the largest summand, an opened lse, moved at most so often? These,
+// so moved.
+static bool opened_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
 {
 	const Val *v = val(g, r);
-	if (prims[v->op].cls == C_move && v->nin == 1 && opened_lse(g, v->in[0], log, largest)) {
+	if (prims[v->op].cls == C_move && v->nin == 1 && moves > 0 &&
+	    opened_lse(g, v->in[0], moves - 1, log, largest)) {
 		*log = put_as(g, v, log);
 		*largest = put_as(g, v, largest);
 		return true;
@@ -291,11 +293,12 @@ static bool opened_lse(Graph *g, Ref r, Ref *log, Ref *largest)
 // The largest is subtracted before the logarithm, which it would round.
 static Ref subtract(const Ask *q)
 {
+	enum { MOVES = 8 };
 	Graph *g = q->g;
 	Ref log, largest, x = q->in[0], y = q->in[1];
-	if (opened_lse(g, y, &log, &largest))
+	if (opened_lse(g, y, MOVES, &log, &largest))
 		return put2(g, O_sub, put2(g, O_sub, x, largest), log);
-	if (opened_lse(g, x, &log, &largest))
+	if (opened_lse(g, x, MOVES, &log, &largest))
 		return put2(g, O_sub, log, put2(g, O_sub, y, largest));
 	return 0;
 }
