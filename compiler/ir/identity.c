@@ -93,24 +93,48 @@ static bool slices_all(const Ask *q)
 	return is_still(q);
 }
 
+// Where each of the values that are joined begins. Of a concat of many it is kept: each of them may
+// be sliced out again.
+static const int64_t *part_starts(const Ask *q, const Val *x)
+{
+	Ref r = q->in[0];
+	uint64_t *cell = table_cell(q->g->share, &r, sizeof r);
+	if (*cell)
+		return (const int64_t *)(uintptr_t)*cell;
+	int64_t *start = NEWS(q->g->arena, int64_t, x->nin + 1);
+	for (int k = 0; k < x->nin; k++)
+		start[k + 1] = start[k] + val(q->g, x->in[k])->shape.dim[x->attr->i[0]];
+	*cell = (uint64_t)(uintptr_t)start;
+	return start;
+}
+
+// The last of them that begins at `at` or before.
+static int part_at(const int64_t *start, int n, int64_t at)
+{
+	int low = 0;
+	while (n - low > 1) {
+		int middle = (low + n) / 2;
+		*(start[middle] <= at ? &low : &n) = middle;
+	}
+	return low;
+}
+
 // A slice out of one of the values that are joined.
 static Ref slice_of_part(const Ask *q, const Val *x)
 {
 	int axis = (int)x->attr->i[0];
-	int64_t start[RANK], step[RANK], low = 0, n = q->shape->dim[axis];
+	int64_t start[RANK], step[RANK], n = q->shape->dim[axis];
 	for (int a = 0; a < q->shape->rank; a++) {
 		start[a] = q->attr->i[3 * a];
 		step[a] = q->attr->i[3 * a + 2];
 	}
 	int64_t first = start[axis], last = first + (n - 1) * step[axis];
-	for (int k = 0; k < x->nin; k++) {
-		int64_t size = val(q->g, x->in[k])->shape.dim[axis];
-		start[axis] = first - low;
-		if (MIN(first, last) >= low && MAX(first, last) < low + size && count_of(q->shape))
-			return put_slice(q->g, x->in[k], start, q->shape->dim, step);
-		low += size;
-	}
-	return 0;
+	const int64_t *starts = part_starts(q, x);
+	int k = part_at(starts, x->nin, MIN(first, last));
+	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
+		return 0;
+	start[axis] = first - starts[k];
+	return put_slice(q->g, x->in[k], start, q->shape->dim, step);
 }
 
 static Ref slice(const Ask *q)

@@ -179,7 +179,7 @@ typedef struct Graph {
 	VEC(Out) outs;
 	VEC(Store) stores;
 	NodeList *nodes; // of all graphs of the file: list.at[0] is {"", ""}
-	Table *share;    // structural hash -> Ref
+	Table *share;    // structural hash -> Ref; a concat -> where its parts begin
 	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
 	int from;      // stamped on every value put

@@ -210,9 +210,13 @@ typedef struct Reader {
 	const ModelProto *proto;
 	Table *functions; // "domain:name:overload" to a position + 1
 	VEC(Value) values;
-	VEC(Weight *) weights, tables; // all; those that are gathered from
+	VEC(Weight *) weights;
 	Table *slot_names;
 	Table *outputs;             // names of those that are declared
+	Table *known;               // names of the caller's values to their positions + 1
+	Table *by_name;             // names of the main graph's initializers to theirs in weights
+	Table *twins;               // roles.c: weights by numbers that a copy of theirs has
+	struct Told *told;          // sizes.c
 	Table *noted;               // texts of Model.notes
 	Table *ops;                 // "domain:operator" to a position in Model.ops + 1
 	Text op;                    // such a key
@@ -272,6 +276,7 @@ void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand
 // Of an axis that the file leaves open, `name` its name or "": by the caller's numbers, or what
 // follows from them and from weights; -1: not known. No input: of the name alone.
 int64_t open_size(const Reader *, const char *input, int axis, const char *name);
+void list_sizes(Reader *); // that weights tell, for open_size
 
 // ---- lower.c --------------------------------------------------------------------------
 
