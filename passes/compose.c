@@ -3,6 +3,7 @@
 // products of tables and kernels, functions of a parameter.
 // Invariant: if several parameters could have a scale, one gets it, and a question reports it.
 #include "scale.h"
+#include <stdlib.h>
 #include <string.h>
 
 void give(Shares *p, Ref r, Share share)
@@ -234,13 +235,14 @@ static void keep_piece(Shares *p, Ref r, const Val *v)
 	}
 	Piece piece = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
 	PUSH(s->arena, (*pieces)->list, piece);
-	Piece *at = (*pieces)->list.at;
-	for (int k = (*pieces)->list.count - 1; k > 0 && at[k].start < at[k - 1].start; k--) {
-		Piece earlier = at[k];
-		at[k] = at[k - 1], at[k - 1] = earlier;
-	}
 	if ((*pieces)->axis != axis)
 		(*pieces)->axis = -1;
+}
+
+static int earlier_first(const void *a, const void *b)
+{
+	const Piece *one = a, *other = b;
+	return (one->start > other->start) - (one->start < other->start);
 }
 
 Pieces *pieces_of(const Shares *p, int slot)
@@ -248,6 +250,9 @@ Pieces *pieces_of(const Shares *p, int slot)
 	Pieces *pieces = p->pieces[slot];
 	bool differ = false;
 	int64_t end = 0;
+	if (pieces)
+		qsort(pieces->list.at, (size_t)pieces->list.count, sizeof *pieces->list.at,
+		      earlier_first);
 	for (int k = 0; pieces && k < pieces->list.count; k++) {
 		const Piece *piece = &pieces->list.at[k];
 		if (piece->start != end)

@@ -6,8 +6,13 @@
 
 enum { LEAVES = 16 }; // limit of summands
 
+typedef struct Tables { // the first tables of a sum of embeddings
+	int n;
+	Ref at[LEAVES];
+} Tables;
+
 // True if it is computed from embeddings alone: rows looked up, dropped out, summed, tables added.
-static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
+static bool of_embeddings(Sweep *s, Ref r, Tables *const *raw)
 {
 	const Val *v = val(s->g, r);
 	bool any = false;
@@ -15,7 +20,7 @@ static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 		return table_of(s, r) != 0;
 	Ref same = same_as(s, v);
 	if (same)
-		return raw[same];
+		return raw[same] != NULL;
 	if (!is_view(v) && v->op != O_select && v->op != O_mul && v->op != O_add)
 		return false;
 	for (int k = 0; k < v->nin; k++) {
@@ -23,23 +28,35 @@ static bool of_embeddings(Sweep *s, Ref r, const bool *raw)
 		bool number = v->op == O_mul && !surd_same(rms_of(s, v->in[k]), surd_one);
 		if ((is(s, v->in[k], SIGNAL) && !raw[v->in[k]]) || variable || number)
 			return false;
-		any |= raw[v->in[k]];
+		any |= raw[v->in[k]] != NULL;
 	}
 	return any;
 }
 
-// Collects the tables of a sum of embeddings.
-static void tables_of(const Sweep *s, Ref r, int *n, Ref *table)
+static void add_table(Tables *t, Ref table)
+{
+	if (t->n < LEAVES)
+		t->at[t->n++] = table;
+}
+
+// The tables of r, computed from embeddings alone; those of its operands are known.
+static Tables *tables_of(Sweep *s, Ref r, Tables *const *of)
 {
 	const Val *v = val(s->g, r);
-	Ref looked_up = table_of(s, r);
-	if (looked_up || is(s, r, VARIABLE)) {
-		table[(*n)++] = looked_up ? looked_up : r;
-		return;
+	Ref same = same_as(s, v), table = table_of(s, r);
+	if (!table && (same || is_view(v)))
+		return of[same ? same : v->in[0]];
+	Tables *all = NEW(s->arena, Tables);
+	if (table)
+		add_table(all, table);
+	for (int k = 0; k < v->nin && !table; k++) {
+		const Tables *own = of[v->in[k]];
+		if (is(s, v->in[k], VARIABLE))
+			add_table(all, v->in[k]);
+		for (int i = 0; own && i < own->n; i++)
+			add_table(all, own->at[i]);
 	}
-	for (int k = 0; k < v->nin && *n < LEAVES; k++)
-		if (!is(s, v->in[k], AUX))
-			tables_of(s, v->in[k], n, table);
+	return all;
 }
 
 static void copy_demand(Sweep *s, Ref table, Ref known)
@@ -53,25 +70,20 @@ static void copy_demand(Sweep *s, Ref table, Ref known)
 }
 
 // Gives tables without a demand that of the one they are summed with.
-static void join_tables(Sweep *s, Ref sum)
+static void join_tables(Sweep *s, const Tables *tables)
 {
-	Ref table[LEAVES], found = 0;
-	int n = 0;
-	tables_of(s, sum, &n, table);
-	for (int k = 0; k < n; k++)
-		if (s->asker[table[k]])
-			found = table[k];
-	for (int k = 0; k < n && found; k++)
-		copy_demand(s, table[k], found);
+	Ref found = 0;
+	for (int k = 0; k < tables->n; k++)
+		if (s->asker[tables->at[k]])
+			found = tables->at[k];
+	for (int k = 0; k < tables->n && found; k++)
+		copy_demand(s, tables->at[k], found);
 }
 
-static void begin_stream(Sweep *s, Ref sum)
+static void begin_stream(Sweep *s, const Tables *tables)
 {
-	Ref table[LEAVES];
-	int n = 0;
-	tables_of(s, sum, &n, table);
-	for (int k = 0; k < n; k++) {
-		int slot = view_slot(s, table[k]);
+	for (int k = 0; k < tables->n; k++) {
+		int slot = view_slot(s, tables->at[k]);
 		if (slot >= 0)
 			s->stream[slot] = true;
 	}
@@ -79,17 +91,19 @@ static void begin_stream(Sweep *s, Ref sum)
 
 void join_embeddings(Sweep *s)
 {
-	bool *raw = NEWS(s->arena, bool, s->g->nval);
+	Tables **raw = NEWS(s->arena, Tables *, s->g->nval); // of what embeddings alone make
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		raw[r] = s->live[r] && of_embeddings(s, r, raw);
+		bool alone = s->live[r] && of_embeddings(s, r, raw);
+		raw[r] = alone ? tables_of(s, r, raw) : NULL;
 		if (!s->live[r] || v->op != O_add)
 			continue;
-		s->sum[r] = raw[r];
-		if (raw[r] && known(s, F_copies))
-			join_tables(s, r);
-		else if (known(s, F_stream) && raw[v->in[0]] != raw[v->in[1]] &&
-		         is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL))
-			begin_stream(s, v->in[raw[v->in[0]] ? 0 : 1]);
+		s->sum[r] = alone;
+		const Tables *left = raw[v->in[0]], *right = raw[v->in[1]];
+		if (alone && known(s, F_copies))
+			join_tables(s, raw[r]);
+		else if (known(s, F_stream) && !left != !right && is(s, v->in[0], SIGNAL) &&
+		         is(s, v->in[1], SIGNAL))
+			begin_stream(s, left ? left : right);
 	}
 }

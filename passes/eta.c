@@ -158,6 +158,23 @@ Graph *eta_graph(Arena *arena, const Graph *g)
 	return unroll_pass(arena, g, TRIPS);
 }
 
+static Ref *first_readers(Arena *arena, const Graph *g, const bool *live)
+{
+	Ref *reader = NEWS(arena, Ref, g->nval);
+	for (Ref u = (Ref)g->nval - 1; u > 0; u--)
+		for (int k = 0; k < val(g, u)->nin && live[u]; k++)
+			reader[val(g, u)->in[k]] = u;
+	return reader;
+}
+
+static bool *mark_outs(Arena *arena, const Graph *g)
+{
+	bool *out = NEWS(arena, bool, g->nval);
+	for (int k = 0; k < g->outs.count; k++)
+		out[g->outs.at[k].val] = true;
+	return out;
+}
+
 Eta *eta_pass(Arena *arena, const Graph *given, const Wishes *wishes, Scales *scales)
 {
 	const Graph *g = has_loop(given) ? eta_graph(arena, given) : given;
@@ -167,12 +184,15 @@ Eta *eta_pass(Arena *arena, const Graph *given, const Wishes *wishes, Scales *sc
 	           .rules = wishes->rules ? wishes->rules : &paper,
 	           .authors = by_authors(wishes->convention),
 	           .live = graph_marks(arena, g)};
+	s.reader = first_readers(arena, g, s.live);
+	s.out = mark_outs(arena, g);
 	s.data = NEWS(arena, bool, g->nval);
 	s.fixed = NEWS(arena, bool, g->nval);
 	s.divided = NEWS(arena, bool, g->nval);
 	s.sum = NEWS(arena, bool, g->nval);
 	s.length = NEWS(arena, bool, g->nval);
 	s.nature = NEWS(arena, Nature, g->nval);
+	s.behind = NEWS(arena, Behind, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
 	s.measured = NEWS(arena, bool, g->nval);
 	s.declared = declared_ranges(arena, g, &wishes->range);

@@ -26,6 +26,9 @@ typedef struct Fuse {
 	int *of;      // by Ref: group of a cut value
 	VEC(Group) group;
 	int *seen, turn; // by group
+	int *place;      // by group: in an order in which what it reads comes first
+	int *order;      // by place: the group
+	int *late;       // room for groups that move behind others
 } Fuse;
 
 static bool folds(KernKind kind)
@@ -105,6 +108,11 @@ static Fuse fuse_start(Arena *arena, const Graph *g)
 			PUSH(arena, f.users[f.reads[r].at[i].val], r);
 	}
 	f.seen = NEWS(arena, int, f.group.count);
+	f.place = NEWS(arena, int, f.group.count);
+	f.order = NEWS(arena, int, f.group.count);
+	f.late = NEWS(arena, int, f.group.count);
+	for (int i = 0; i < f.group.count; i++)
+		f.place[i] = f.order[i] = i;
 	return f;
 }
 
@@ -212,6 +220,7 @@ static bool aligned(const Fuse *f, int p, int c)
 	return true;
 }
 
+// Marks what it finds between the two.
 static bool reaches(Fuse *f, int from, int to, bool direct)
 {
 	const Group *group = &f->group.at[from];
@@ -222,18 +231,43 @@ static bool reaches(Fuse *f, int from, int to, bool direct)
 			int next = f->of[users->at[i]];
 			if (next == to && direct)
 				return true;
-			if (next != to && f->seen[next] != f->turn && reaches(f, next, to, true))
+			if (f->place[next] < f->place[to] && f->seen[next] != f->turn &&
+			    reaches(f, next, to, true))
 				return true;
 		}
 	}
 	return false;
 }
 
-// True if a third group must run between the two.
+// True if a third group must run between the two, `from` before `to`. Groups far apart count as
+// such: the result would not be in the cache either.
 static bool detour(Fuse *f, int from, int to)
 {
+	enum { FAR = 4096 };
 	f->turn++;
-	return reaches(f, from, to, false);
+	return f->place[to] - f->place[from] > FAR || reaches(f, from, to, false);
+}
+
+static void move_to(Fuse *f, int group, int place)
+{
+	f->order[place] = group;
+	f->place[group] = place;
+}
+
+// Two groups with no detour between them come to stand side by side: behind both what must follow
+// the first, which detour() has marked.
+static void bring_together(Fuse *f, int from, int to)
+{
+	int first = f->place[from], last = f->place[to], next = first, nlate = 0;
+	for (int i = first; i <= last; i++) {
+		int group = f->order[i];
+		if (f->seen[group] == f->turn)
+			f->late[nlate++] = group;
+		else
+			move_to(f, group, next++);
+	}
+	for (int i = 0; i < nlate; i++)
+		move_to(f, f->late[i], next++);
 }
 
 // True if the kernel of both would be too large: compile time grows faster than size, and emitting
@@ -250,8 +284,10 @@ static bool join(Fuse *f, int p, int c)
 	if (p < 0 || p == c || too_large(&f->group.at[p], &f->group.at[c]) ||
 	    !combine(f->graph, &f->group.at[p], &f->group.at[c], &both))
 		return false;
-	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, p, c) || detour(f, c, p))
+	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
+	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
 		return false;
+	bring_together(f, before, after);
 	Refs from = f->group.at[c].member;
 	both.member = f->group.at[p].member;
 	both.depth = f->group.at[p].depth + f->group.at[c].depth;

@@ -14,9 +14,10 @@ static Surd length_of(bool inverse, Surd outer, Surd inner)
 
 Ref squared_under(Sweep *s, Ref r, Surd *length)
 {
+	enum { FAR = 32 };
 	bool root = false, sum = false, inverse = false, limited = false;
 	Surd outer = surd_one, inner = surd_one;
-	for (;;) {
+	for (int steps = 0; steps < FAR; steps++) {
 		const Val *v = val(s->g, r);
 		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
 		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
@@ -42,6 +43,7 @@ Ref squared_under(Sweep *s, Ref r, Surd *length)
 			    rms_of(s, v->in[1 - k]).value > 1e-2; // more than a guard against 0
 		r = v->in[k];
 	}
+	return 0;
 }
 
 bool by_length(Sweep *s, const Val *v, Surd *range)
@@ -61,21 +63,23 @@ bool by_length(Sweep *s, const Val *v, Surd *range)
 
 bool normalized(Sweep *s, Ref x, bool scaled)
 {
-	const Val *v = val(s->g, x);
-	Surd range;
-	if (v->op == O_norm || by_length(s, v, &range))
-		return true;
-	if (is_view(v))
-		return normalized(s, v->in[0], scaled);
-	if (v->op != O_mul && v->op != O_div)
-		return false;
-	for (int k = 0; k < 2; k++) {
-		if (is(s, v->in[k], VARIABLE) && s->divided[v->in[k]])
+	enum { FAR = 32 };
+	for (int steps = 0; steps < FAR; steps++) {
+		x = unviewed(s, x);
+		const Val *v = val(s->g, x);
+		Surd range;
+		if (v->op == O_norm || by_length(s, v, &range))
 			return true;
-		if (is(s, v->in[k], AUX) && normalized(s, v->in[1 - k], scaled))
-			return true; // by the square root of its size
-		if (scaled && is(s, v->in[k], VARIABLE) && normalized(s, v->in[1 - k], false))
+		if (v->op != O_mul && v->op != O_div)
+			return false;
+		int k = is(s, v->in[0], SIGNAL) ? 1 : 0;
+		bool factor = is(s, v->in[k], VARIABLE);
+		if (factor && s->divided[v->in[k]])
 			return true;
+		if (is(s, v->in[k], SIGNAL) || (factor && !scaled))
+			return false;
+		scaled &= !factor; // a number may be the square root of its size
+		x = v->in[1 - k];
 	}
 	return false;
 }

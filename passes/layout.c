@@ -222,12 +222,6 @@ static bool find_cut(const Sweep *s, Ref slice, Ref dot, Cut *cut)
 	return layout.n[axis] == 1 && part->axis == val(s->g, dot)->shape.rank - 1;
 }
 
-static bool takes(const Cut *cut, int64_t entry)
-{
-	int64_t at = entry / cut->stride % cut->extent;
-	return at >= cut->start && at < cut->start + cut->count;
-}
-
 // True if the demands of two parts differ.
 static bool differ(const Sweep *s, const Cuts *cuts)
 {
@@ -238,30 +232,42 @@ static bool differ(const Sweep *s, const Cuts *cuts)
 	return false;
 }
 
-// True if no element belongs to two parts.
-static bool disjoint(const Sweep *s, const Cuts *cuts)
+// Marks the cut's elements as those of its part; false if one belongs to another part.
+static bool own(const Cut *cut, int64_t entries, Ref *owner)
 {
-	const Shape *shape = &val(s->g, cuts->dot)->shape;
-	for (int64_t e = 0; e < shape->dim[shape->rank - 1]; e++) {
-		int owners = 0;
-		for (int k = 0; k < cuts->cut.count; k++)
-			owners += takes(&cuts->cut.at[k], e);
-		if (owners > 1)
-			return false;
+	for (int64_t block = 0; block < entries; block += cut->stride * cut->extent) {
+		int64_t first = block + cut->start * cut->stride,
+		        end = first + cut->count * cut->stride;
+		for (int64_t e = first; e < MIN(end, entries); e++) {
+			if (owner[e])
+				return false;
+			owner[e] = cut->part;
+		}
 	}
 	return true;
+}
+
+// True if no element belongs to two parts. Finds the part of each.
+static bool disjoint(const Sweep *s, Cuts *cuts)
+{
+	const Shape *shape = &val(s->g, cuts->dot)->shape;
+	int64_t entries = shape->dim[shape->rank - 1];
+	bool apart = true;
+	cuts->owner = NEWS(s->arena, Ref, entries + 1);
+	for (int k = 0; k < cuts->cut.count && apart; k++)
+		apart = own(&cuts->cut.at[k], entries, cuts->owner);
+	return apart;
 }
 
 // Records the slices at a kernel's output and at all values between.
 static void spread(Sweep *s, Cuts *cuts)
 {
 	for (int k = 0; k < cuts->cut.count; k++)
-		for (Ref r = cuts->cut.at[k].part;;) {
+		for (Ref r = cuts->cut.at[k].part; s->cuts[r] != cuts;) {
 			const Val *v = val(s->g, r);
 			s->cuts[r] = cuts;
-			if (r == cuts->dot)
-				break;
-			r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
+			if (r != cuts->dot)
+				r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
 		}
 }
 
@@ -307,14 +313,6 @@ static int output_axis(const Sweep *s, const Share *share, int slot)
 	return full && part->extent == out->dim[out->rank - 1] ? part->axis : -1;
 }
 
-static Ref owner_of(const Cuts *cuts, int64_t entry)
-{
-	for (int k = 0; k < cuts->cut.count; k++)
-		if (takes(&cuts->cut.at[k], entry))
-			return cuts->cut.at[k].part;
-	return 0;
-}
-
 int parts_of(const Sweep *s, const Share *share, int slot, int *axis, int64_t **counts, Ref **parts)
 {
 	if (!share->cuts || (*axis = output_axis(s, share, slot)) < 0)
@@ -324,7 +322,7 @@ int parts_of(const Sweep *s, const Share *share, int slot, int *axis, int64_t **
 	*parts = NEWS(s->arena, Ref, n);
 	int count = 0;
 	for (int64_t e = 0; e < n; e++) {
-		Ref part = owner_of(share->cuts, e);
+		Ref part = share->cuts->owner[e];
 		Ref last = count ? (*parts)[count - 1] : 0;
 		if (!count || !surd_same(asked(s, part), asked(s, last)))
 			(*parts)[count++] = part;

@@ -11,11 +11,20 @@ typedef struct Step {
 	VEC(int) writers; // kernels that store to a slot it reads
 } Step;
 
+typedef struct Turn {     // of a kernel that may run
+	int kernel, rank; // rank 0: stores, 1: neither, 2: overwrites what others still read
+	int64_t freed;
+	Ref first; // value that it writes
+} Turn;
+
 typedef struct Order {
+	Arena *arena;
 	const Plan *plan;
 	const Reads *reads; // by kernel
 	Step *step;         // by kernel
 	int *readers;       // by Ref: kernels that have not run and read it; no slots
+	int *rest;      // by Ref: the exclusive or of their numbers: one's own where one is left
+	VEC(Turn) heap; // the best first. A kernel whose turn gets better is in it again
 } Order;
 
 static int *slot_writers(Arena *arena, const Plan *p, const int *writer)
@@ -31,8 +40,10 @@ static int *slot_writers(Arena *arena, const Plan *p, const int *writer)
 static Order order_start(Arena *arena, const Plan *p)
 {
 	const int *writer = plan_writers(arena, p), *slot = slot_writers(arena, p, writer);
-	Order o = {p, plan_reads(arena, p), NEWS(arena, Step, p->kerns.count),
-	           NEWS(arena, int, p->graph->nval)};
+	Order o = {.arena = arena, .plan = p, .reads = plan_reads(arena, p)};
+	o.step = NEWS(arena, Step, p->kerns.count);
+	o.readers = NEWS(arena, int, p->graph->nval);
+	o.rest = NEWS(arena, int, p->graph->nval);
 	for (int i = 0; i < p->graph->slots.count; i++)
 		if (slot[i] >= 0)
 			o.step[slot[i]].stores = true;
@@ -43,6 +54,7 @@ static Order order_start(Arena *arena, const Plan *p)
 			bool is_slot = v->op == O_slot;
 			int other = is_slot ? slot[v->attr->i[0]] : writer[r];
 			o.readers[r] += !is_slot;
+			o.rest[r] ^= k;
 			if (other < 0 || other == k)
 				continue;
 			if (is_slot) {
@@ -74,52 +86,85 @@ static int64_t freed(const Order *o, int k)
 	return bytes;
 }
 
-// 0: stores, 1: neither, 2: overwrites what others still read.
-static int rank_of(const Step *s)
+// ---- whose turn it is -----------------------------------------------------------------
+
+static bool is_before(const Turn *a, const Turn *b)
 {
-	return s->readers ? 2 : !s->stores;
+	if (a->rank != b->rank)
+		return a->rank < b->rank;
+	return a->freed == b->freed ? a->first < b->first : a->freed > b->freed;
 }
 
-static int next_kernel(const Order *o)
+static void swap_turns(Turn *a, Turn *b)
 {
-	int best = -1, best_rank = 0;
-	int64_t best_freed = 0;
-	for (int k = 0; k < o->plan->kerns.count; k++) {
-		const Step *s = &o->step[k];
-		if (s->done || s->wants)
-			continue;
-		int rank = rank_of(s);
-		int64_t bytes = MAX(0, freed(o, k));
-		bool first =
-		    best < 0 || o->plan->kerns.at[k].out[0] < o->plan->kerns.at[best].out[0];
-		if (best < 0 || rank < best_rank ||
-		    (rank == best_rank && (bytes > best_freed || (bytes == best_freed && first)))) {
-			best = k;
-			best_rank = rank;
-			best_freed = bytes;
-		}
-	}
-	if (best < 0)
+	Turn t = *a;
+	*a = *b;
+	*b = t;
+}
+
+static void offer(Order *o, int k)
+{
+	const Step *s = &o->step[k];
+	if (s->done || s->wants)
+		return;
+	Turn turn = {k, s->readers ? 2 : !s->stores, MAX(0, freed(o, k)),
+	             o->plan->kerns.at[k].out[0]};
+	PUSH(o->arena, o->heap, turn);
+	Turn *heap = o->heap.at;
+	for (int i = o->heap.count - 1; i > 0 && is_before(&heap[i], &heap[(i - 1) / 2]);
+	     i = (i - 1) / 2)
+		swap_turns(&heap[i], &heap[(i - 1) / 2]);
+}
+
+static int take_first(Order *o)
+{
+	if (!o->heap.count)
 		bug("kernels need each other");
-	return best;
+	Turn *heap = o->heap.at;
+	int first = heap[0].kernel, n = --o->heap.count;
+	heap[0] = heap[n];
+	for (int i = 0, best = 0;; i = best) {
+		for (int k = 2 * i + 1; k <= 2 * i + 2 && k < n; k++)
+			best = is_before(&heap[k], &heap[best]) ? k : best;
+		if (best == i)
+			return first;
+		swap_turns(&heap[i], &heap[best]);
+	}
 }
 
-static void run_kernel(const Order *o, int k)
+static int next_kernel(Order *o)
+{
+	int k = take_first(o);
+	while (o->step[k].done)
+		k = take_first(o);
+	return k;
+}
+
+// Offers the kernels whose turn comes, or gets better.
+static void run_kernel(Order *o, int k)
 {
 	Step *s = &o->step[k];
 	s->done = true;
+	for (int i = 0; i < o->reads[k].count; i++) {
+		Ref r = o->reads[k].at[i].val;
+		o->rest[r] ^= k;
+		if (--o->readers[r] == 1)
+			offer(o, o->rest[r]);
+	}
 	for (int i = 0; i < s->users.count; i++)
-		o->step[s->users.at[i]].wants--;
+		if (!--o->step[s->users.at[i]].wants)
+			offer(o, s->users.at[i]);
 	for (int i = 0; i < s->writers.count; i++)
-		o->step[s->writers.at[i]].readers--;
-	for (int i = 0; i < o->reads[k].count; i++)
-		o->readers[o->reads[k].at[i].val]--;
+		if (!--o->step[s->writers.at[i]].readers)
+			offer(o, s->writers.at[i]);
 }
 
 void order_pass(Arena *arena, Plan *p)
 {
 	Order o = order_start(arena, p);
 	Kern *kern = NEWS(arena, Kern, p->kerns.count);
+	for (int k = 0; k < p->kerns.count; k++)
+		offer(&o, k);
 	for (int n = 0; n < p->kerns.count; n++) {
 		int k = next_kernel(&o);
 		kern[n] = p->kerns.at[k];

@@ -304,10 +304,12 @@ static Ref partner_within(const Sweep *s, Ref sum, Ref x, int depth)
 	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
 }
 
+enum { SUMS = 4 }; // limit of nested sums
+
 // Returns the other factor of a summand that is a product of two signals, one of them `x`.
 static Ref partner_of(const Sweep *s, Ref sum, Ref x)
 {
-	return partner_within(s, sum, x, 4);
+	return partner_within(s, sum, x, SUMS);
 }
 
 // In q k + q t, t computed from parameters, or a constant that an exporter computed from them, t is
@@ -331,15 +333,12 @@ Ref without_offset(const Sweep *s, const Val *v)
 // The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
 Ref sum_of(const Sweep *s, Ref product)
 {
-	for (Ref u = product + 1; u < (Ref)s->g->nval; u++) {
+	for (Ref u = s->reader[product]; u; u = s->reader[u]) {
 		const Val *v = val(s->g, u);
-		if (!s->live[u] || !v->nin || (v->in[0] != product && v->in[v->nin - 1] != product))
-			continue;
 		if (v->op == O_add)
 			return u;
 		if (!is_view(v) && v->op != O_mul && v->op != O_gather)
 			return 0;
-		product = u;
 	}
 	return 0;
 }
@@ -349,8 +348,8 @@ Ref offset_of(const Sweep *s, Ref at)
 {
 	if (!known(s, F_distributed))
 		return 0;
-	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0;
-	for (Ref sum = sum_of(s, at); sum && !whole; sum = sum_of(s, sum))
+	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0, sum = at;
+	for (int k = 0; k < SUMS && !whole && (sum = sum_of(s, sum)) != 0; k++)
 		whole = partner_of(s, sum, shared);
 	return whole;
 }

@@ -9,8 +9,12 @@ enum { ALIGN = 64 };
 
 typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kernel `last`
 	int64_t bytes, offset;
-	int first, last;
+	int first, last, taken; // taken: 1 + the last kernel that writes it
 } Buffer;
+
+typedef struct Goals { // of a value: places that wait for it
+	VEC(int) outs, stores;
+} Goals;
 
 typedef struct Layout {
 	Arena *arena;
@@ -19,6 +23,8 @@ typedef struct Layout {
 	const int *writer;  // by Ref
 	int *last;          // by Ref: last kernel that reads it; -1: none
 	int *buffer;        // by Ref: its buffer; -1: none
+	Goals **goals;      // by Ref; NULL: none
+	bool *out, *stored; // by out, by store: a kernel writes it
 	VEC(Buffer) buffers;
 } Layout;
 
@@ -58,6 +64,25 @@ static void place_leaves(Plan *p)
 	}
 }
 
+static Goals *goals_of(Layout *l, Ref r)
+{
+	if (!l->goals[r])
+		l->goals[r] = NEW(l->arena, Goals);
+	return l->goals[r];
+}
+
+static void list_goals(Layout *l)
+{
+	const Graph *g = l->plan->graph;
+	l->goals = NEWS(l->arena, Goals *, g->nval);
+	l->out = NEWS(l->arena, bool, g->outs.count + 1);
+	l->stored = NEWS(l->arena, bool, g->stores.count + 1);
+	for (int i = 0; i < g->outs.count; i++)
+		PUSH(l->arena, goals_of(l, g->outs.at[i].val)->outs, i);
+	for (int i = 0; i < g->stores.count; i++)
+		PUSH(l->arena, goals_of(l, g->stores.at[i].val)->stores, i);
+}
+
 static Layout layout_of(Arena *arena, Plan *p)
 {
 	Layout l = {.arena = arena, .plan = p};
@@ -70,6 +95,7 @@ static Layout layout_of(Arena *arena, Plan *p)
 	for (int k = 0; k < p->kerns.count; k++)
 		for (int i = 0; i < l.reads[k].count; i++)
 			l.last[l.reads[k].at[i].val] = k;
+	list_goals(&l);
 	return l;
 }
 
@@ -100,74 +126,79 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach how)
 // only where it writes.
 static bool stores_in_place(const Layout *l, int slot, Ref v)
 {
-	const Plan *p = l->plan;
+	Ref held = slot_ref(l->plan->graph, slot);
 	int writer = l->writer[v];
-	for (int k = writer; k >= 0 && k < p->kerns.count; k++)
-		for (int i = 0; i < l->reads[k].count; i++) {
-			Read read = l->reads[k].at[i];
-			const Val *u = val(p->graph, read.val);
-			if (u->op == O_slot && u->attr->i[0] == slot &&
-			    (k > writer || !may_overwrite(p, k, v, read.val, read.how)))
-				return false;
-		}
+	if (!held || writer < 0)
+		return true;
+	if (l->last[held] > writer)
+		return false;
+	for (int i = 0; i < l->reads[writer].count; i++) {
+		Read read = l->reads[writer].at[i];
+		if (read.val == held && !may_overwrite(l->plan, writer, v, held, read.how))
+			return false;
+	}
 	return true;
 }
 
-static void scratch_for(Layout *l, int k, Ref v, const bool *taken)
+static void scratch_for(Layout *l, int k, Ref v)
 {
 	const Reads *reads = &l->reads[k];
 	for (int i = 0; i < reads->count; i++) {
 		Ref u = reads->at[i].val;
 		int b = l->buffer[u];
-		if (b >= 0 && !taken[b] && l->last[u] == k &&
+		if (b >= 0 && l->buffers.at[b].taken <= k && l->last[u] == k &&
 		    may_overwrite(l->plan, k, v, u, reads->at[i].how)) {
 			l->buffer[v] = b;
 			l->buffers.at[b].last = MAX(k, l->last[v]);
+			l->buffers.at[b].taken = k + 1;
 			return;
 		}
 	}
 	l->buffer[v] = l->buffers.count;
 	PUSH(l->arena, l->buffers,
-	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v])}));
+	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v]),
+	               k + 1}));
 }
 
+enum { PLACES = 16 }; // limit of places that a kernel writes one value to
+
 // Finds the places of an out v: outputs, slots, else (0 places) scratch. A value that cannot be
-// computed in its slot is copied, and so are the results of a loop, which writes to one place only.
+// computed in its slot is copied; so are values with many places, and the results of a loop, which
+// writes to one place only.
 static int places_of(Layout *l, Ref v, Place *to)
 {
 	const Graph *g = l->plan->graph;
+	const Goals none = {0}, *goals = l->goals[v] ? l->goals[v] : &none;
 	bool part = prims[val(g, v)->op].cls == C_loop;
-	int n = 0;
-	for (int i = 0; i < g->outs.count; i++)
-		if (g->outs.at[i].val == v)
-			to[n++] = (Place){B_output, i};
-	for (int i = 0; i < g->stores.count; i++)
-		if (g->stores.at[i].val == v) {
-			if (!part && stores_in_place(l, g->stores.at[i].slot, v))
-				to[n++] = l->plan->slot[g->stores.at[i].slot];
-			else
-				l->last[v] = l->plan->kerns.count;
-		}
-	if (part && n)
+	int n = 0, wanted = goals->outs.count + goals->stores.count;
+	for (int i = 0; i < goals->outs.count && n < PLACES && !part; i++) {
+		to[n++] = (Place){B_output, goals->outs.at[i]};
+		l->out[goals->outs.at[i]] = true;
+	}
+	for (int i = 0; i < goals->stores.count && n < PLACES && !part; i++) {
+		int store = goals->stores.at[i], slot = g->stores.at[store].slot;
+		if (!stores_in_place(l, slot, v))
+			continue;
+		to[n++] = l->plan->slot[slot];
+		l->stored[store] = true;
+	}
+	if (n < wanted)
 		l->last[v] = l->plan->kerns.count;
-	return part ? 0 : n;
+	return n;
 }
 
 static void place_outs(Layout *l, int k)
 {
 	Plan *p = l->plan;
 	Kern *kern = &p->kerns.at[k];
-	int room = p->graph->outs.count + p->graph->stores.count + 1;
 	VEC(Ref) out = {0};
 	VEC(Place) to = {0};
-	bool *taken = NEWS(l->arena, bool, l->buffers.count + kern->nout + 1);
-	Place *places = NEWS(l->arena, Place, room);
+	Place places[PLACES + 1];
 	for (int i = 0; i < kern->nout; i++) {
 		Ref v = kern->out[i];
 		int n = places_of(l, v, places);
 		if (!n) {
-			scratch_for(l, k, v, taken);
-			taken[l->buffer[v]] = true;
+			scratch_for(l, k, v);
 			places[n++] = (Place){B_scratch, 0};
 		}
 		if (val(p->graph, v)->op != O_slot)
@@ -190,43 +221,43 @@ static int by_size(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-static int by_offset(const void *a, const void *b)
-{
-	const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
-	return (x->offset > y->offset) - (x->offset < y->offset);
-}
-
-// The smallest gap that fits among the buffers in use at the same time, which are sorted by offset.
-static int64_t best_gap(int n, Buffer *const *busy, int64_t bytes)
+// The smallest gap that fits among the buffers in use at the same time. All are sorted by offset.
+static int64_t best_gap(int n, Buffer *const *placed, const Buffer *b)
 {
 	int64_t end = 0, best = -1, room = INT64_MAX;
 	for (int i = 0; i < n; i++) {
-		int64_t gap = busy[i]->offset - end;
-		if (gap >= bytes && gap < room) {
+		if (placed[i]->first > b->last || b->first > placed[i]->last)
+			continue;
+		int64_t gap = placed[i]->offset - end;
+		if (gap >= b->bytes && gap < room) {
 			room = gap;
 			best = end;
 		}
-		end = MAX(end, busy[i]->offset + busy[i]->bytes);
+		end = MAX(end, placed[i]->offset + placed[i]->bytes);
 	}
 	return best < 0 ? end : best;
+}
+
+static void insert_buffer(int n, Buffer **placed, Buffer *b)
+{
+	for (; n > 0 && placed[n - 1]->offset > b->offset; n--)
+		placed[n] = placed[n - 1];
+	placed[n] = b;
 }
 
 // Largest first: small buffers fit into the gaps.
 static int64_t place_buffers(Layout *l)
 {
 	int n = l->buffers.count;
-	Buffer **order = NEWS(l->arena, Buffer *, n + 1), **busy = NEWS(l->arena, Buffer *, n + 1);
+	Buffer **order = NEWS(l->arena, Buffer *, n + 1),
+	       **placed = NEWS(l->arena, Buffer *, n + 1);
 	for (int i = 0; i < n; i++)
 		order[i] = &l->buffers.at[i];
 	qsort(order, (size_t)n, sizeof *order, by_size);
 	int64_t total = 0;
 	for (int i = 0; i < n; i++) {
-		int nbusy = 0;
-		for (int j = 0; j < i; j++)
-			if (order[j]->first <= order[i]->last && order[i]->first <= order[j]->last)
-				busy[nbusy++] = order[j];
-		qsort(busy, (size_t)nbusy, sizeof *busy, by_offset);
-		order[i]->offset = best_gap(nbusy, busy, order[i]->bytes);
+		order[i]->offset = best_gap(i, placed, order[i]);
+		insert_buffer(i, placed, order[i]);
 		total = MAX(total, order[i]->offset + order[i]->bytes);
 	}
 	return total;
@@ -244,17 +275,6 @@ static void fill_scratch(Layout *l)
 		}
 }
 
-static bool is_written(const Plan *p, Place at)
-{
-	for (int k = 0; k < p->kerns.count; k++)
-		for (int i = 0; i < p->kerns.at[k].nout; i++) {
-			Place to = p->kerns.at[k].to[i];
-			if (to.block == at.block && to.offset == at.offset)
-				return true;
-		}
-	return false;
-}
-
 static void add_copy(Layout *l, Ref v, Place to)
 {
 	Plan *p = l->plan;
@@ -270,11 +290,11 @@ static void add_copies(Layout *l)
 {
 	Plan *p = l->plan;
 	for (int i = 0; i < p->graph->outs.count; i++)
-		if (!is_written(p, (Place){B_output, i}))
+		if (!l->out[i])
 			add_copy(l, p->graph->outs.at[i].val, (Place){B_output, i});
 	for (int i = 0; i < p->graph->stores.count; i++) {
 		const Store *s = &p->graph->stores.at[i];
-		if (!is_written(p, p->slot[s->slot]))
+		if (!l->stored[i])
 			add_copy(l, s->val, p->slot[s->slot]);
 	}
 }

@@ -61,6 +61,7 @@ void find_natures(Sweep *s)
 		bool product = v->op == O_mul || v->op == O_cast || prims[v->op].cls == C_move;
 		s->data[r] = input || any_of(s->data, v);
 		s->nature[r] = nature_of(s, r, v);
+		look_behind(s, r);
 		s->fixed[r] = of_buffers(s, v);
 		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
 	}

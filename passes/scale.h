@@ -15,6 +15,7 @@ typedef struct Cut {
 typedef struct Cuts { // a kernel's output of whose parts different scales are asked
 	Ref dot;
 	VEC(Cut) cut;
+	Ref *owner; // by entry: the part that takes it; 0: none
 } Cuts;
 
 typedef enum Constant {
@@ -48,6 +49,11 @@ typedef struct Rules {
 } Rules;
 Rules eta_rules(void); // the paper's
 
+typedef struct Behind {
+	Ref views, moves, scales; // what is behind views; moves; views and products with numbers
+	int slot;                 // that the value is a view of; -1: none
+} Behind;
+
 // By Ref, but where said.
 typedef struct Sweep {
 	Arena *arena;
@@ -55,7 +61,10 @@ typedef struct Sweep {
 	const Rules *rules;
 	bool authors; // their code decides where it differs from the paper
 	const bool *live;
+	const Ref *reader; // the first live value that reads it; 0: none
+	const bool *out;   // an output of the graph
 	Nature *nature;
+	Behind *behind;
 	bool *data;    // depends on an input
 	bool *fixed;   // made of buffers alone
 	bool *divided; // a product with such a value in it
@@ -73,6 +82,7 @@ typedef struct Sweep {
 	int *operations;     // between it and its root
 	Ref *guess;          // the value whose range, measured, set the range; 0: rules did
 	Ref *source;         // the value that set the range
+	const int *branches; // of such a value: readers of its range that have another one
 	Ref *asker;          // the value that set the demand; 0: nobody asks
 	Cuts **cuts;         // of a kernel's output, and of values on the way to its parts
 } Sweep;
@@ -99,6 +109,7 @@ bool is_zero(Sweep *, Ref);         // a constant of nothing else
 Surd rms_of(Sweep *, Ref);          // of a constant; 1 of anything else
 
 bool is_view(const Val *);         // the same elements: a cast, or a move but for joins
+void look_behind(Sweep *, Ref);    // once, behind its operands: what the next four answer
 Ref unviewed(const Sweep *, Ref);  // what is behind views
 Ref unmoved(const Sweep *, Ref);   // what is behind moves of a single value
 Ref unscaled(const Sweep *, Ref);  // what is behind views and products with numbers

@@ -12,10 +12,7 @@
 static bool is_logits(const Sweep *s, Ref at)
 {
 	Ref asker = s->asker[at];
-	bool out = asker && val(s->g, asker)->op == O_lse;
-	for (int k = 0; k < s->g->outs.count; k++)
-		out |= asker && s->g->outs.at[k].val == asker;
-	return out;
+	return asker && (s->out[asker] || val(s->g, asker)->op == O_lse);
 }
 
 // True if these are logits, or the demand comes from a squared error.
@@ -59,33 +56,32 @@ static Share table_share(const Sweep *s, Ref at, Ref table)
 // True if the result of `r` passes an activation before it is added to another signal.
 static bool activated(const Sweep *s, Ref r)
 {
-	for (Ref u = r + 1; u < (Ref)s->g->nval; u++) {
+	for (Ref u = s->reader[r]; u; u = s->reader[u]) {
 		const Val *v = val(s->g, u);
-		bool uses = false;
-		for (int k = 0; k < v->nin; k++)
-			uses |= v->in[k] == r;
-		if (!uses || !s->live[u])
-			continue;
 		if (v->op == O_act)
 			return true;
 		bool both = v->nin > 1 && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
 		if (!is(s, u, SIGNAL) || both)
 			return false;
-		r = u;
 	}
 	return false;
 }
 
-// Counts the signals that read values of this source and have a source of their own.
-static int branches_of(const Sweep *s, Ref source)
+// Counts, by source, the signals that read its values and have a source of their own.
+static int *count_branches(const Sweep *s)
 {
-	int branches = 0;
-	for (Ref u = source + 1; u < (Ref)s->g->nval; u++) {
+	int *branches = NEWS(s->arena, int, s->g->nval);
+	Ref *last = NEWS(s->arena, Ref, s->g->nval); // by source: the one counted last
+	for (Ref u = 1; u < (Ref)s->g->nval; u++) {
 		const Val *v = val(s->g, u);
-		bool goes = false;
-		for (int k = 0; k < v->nin; k++)
-			goes |= is(s, v->in[k], SIGNAL) && s->source[v->in[k]] == source;
-		branches += goes && s->live[u] && is(s, u, SIGNAL) && s->source[u] != source;
+		for (int k = 0; k < v->nin && s->live[u] && is(s, u, SIGNAL); k++) {
+			Ref source = s->source[v->in[k]];
+			bool own = source == s->source[u] || last[source] == u;
+			if (own || !is(s, v->in[k], SIGNAL))
+				continue;
+			last[source] = u;
+			branches[source]++;
+		}
 	}
 	return branches;
 }
@@ -96,7 +92,7 @@ static Surd input_range(const Sweep *s, Ref at, Ref signal, bool *unpooled)
 {
 	Ref source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
 	Ref before = source && known(s, F_branch) ? pooled(s, source) : 0;
-	*unpooled = before && activated(s, at) && branches_of(s, source) > 1;
+	*unpooled = before && activated(s, at) && s->branches[source] > 1;
 	if (*unpooled)
 		return s->range[before];
 	return is(s, signal, SIGNAL) ? s->range[signal] : surd_one;
@@ -323,6 +319,7 @@ Share *share_out(Sweep *s)
 	Shares p = {s, NEWS(s->arena, Share, g->nval), NEWS(s->arena, bool, g->nval),
 	            NEWS(s->arena, Pieces *, g->slots.count + 1)};
 	Share *by_slot = NEWS(s->arena, Share, g->slots.count + 1);
+	s->branches = count_branches(s);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
 		if (v->op == O_slot)

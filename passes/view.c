@@ -47,31 +47,39 @@ bool is_view(const Val *v)
 	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
 }
 
+void look_behind(Sweep *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	bool view = is_view(v), moved = view && v->op != O_cast && v->op != O_window,
+	     scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+	Behind *behind = &s->behind[r];
+	*behind = (Behind){r, r, r, -1};
+	if (view)
+		behind->views = s->behind[v->in[0]].views;
+	if (moved)
+		behind->moves = s->behind[v->in[0]].moves;
+	if (view || scaled)
+		behind->scales = s->behind[v->in[scaled && is(s, v->in[0], AUX)]].scales;
+	if (v->op == O_slot)
+		behind->slot = (int)v->attr->i[0];
+	else if (view || v->op == O_gather)
+		behind->slot = s->behind[v->in[0]].slot;
+}
+
 Ref unviewed(const Sweep *s, Ref r)
 {
-	while (is_view(val(s->g, r)))
-		r = val(s->g, r)->in[0];
-	return r;
+	return s->behind[r].views;
 }
 
 Ref unmoved(const Sweep *s, Ref r)
 {
-	while (prims[val(s->g, r)->op].cls == C_move && val(s->g, r)->op != O_concat &&
-	       val(s->g, r)->op != O_window)
-		r = val(s->g, r)->in[0];
-	return r;
+	return s->behind[r].moves;
 }
 
 // Returns the root of views and products with numbers.
 Ref unscaled(const Sweep *s, Ref r)
 {
-	for (;;) {
-		const Val *v = val(s->g, r);
-		bool scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
-		if (!scaled && !is_view(v))
-			return r;
-		r = scaled && is(s, v->in[0], AUX) ? v->in[1] : v->in[0];
-	}
+	return s->behind[r].scales;
 }
 
 // Returns the product of the numbers between `r` and its root.
@@ -89,14 +97,7 @@ Surd gain_of(Sweep *s, Ref r)
 
 int view_slot(const Sweep *s, Ref r)
 {
-	for (;;) {
-		const Val *v = val(s->g, r);
-		if (v->op == O_slot)
-			return (int)v->attr->i[0];
-		if (!is_view(v) && v->op != O_gather)
-			return -1;
-		r = v->in[0];
-	}
+	return s->behind[r].slot;
 }
 
 int cut_axis(const Val *slice, const Shape *whole)

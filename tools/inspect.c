@@ -1,6 +1,5 @@
 // inspect.c: amosc inspect: what the file holds, and what amosc can do with it.
 #include "tool.h"
-#include <string.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -170,13 +169,14 @@ static void print_untrained(Command *command, const json_t *rest)
 	size_t i;
 	json_t *one;
 	const json_t *list = json_object_get(rest, "weights");
+	int width = widest_name(list);
 	if (json_array_size(list))
 		printf("not trained: %s of the weights\n",
 		       percent_text(command->arena,
 		                    json_number_value(json_object_get(rest, "percent"))));
 	json_array_foreach (list, i, one)
-		printf("  %-*s  %s  %s\n", widest_name(list), text_at(one, "name"),
-		       shape_words(command, one), text_at(one, "why"));
+		printf("  %-*s  %s  %s\n", width, text_at(one, "name"), shape_words(command, one),
+		       text_at(one, "why"));
 }
 
 static void print_model(Command *command, const json_t *all)

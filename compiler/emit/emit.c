@@ -90,7 +90,7 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.plan = kernel->plan;
 	g.graph = kernel->plan->graph;
 	g.kern = kernel->kern;
-	g.inside = kernel->signature->inside;
+	g.inside = signature_inside(arena, kernel->signature);
 	g.signature = (Signature *)kernel->signature;
 	g.stages = 1;
 	for (int s = 0; s < g.stages; s++) {

@@ -344,7 +344,7 @@ typedef struct Signature { // what a kernel computes, without where
 	Arena *arena;
 	const Plan *plan;
 	const Kern *kern;
-	bool *inside;
+	VEC(Ref) inside; // what it computes
 	VEC(unsigned char) bytes;
 	VEC(Place) place; // entry k of buf
 	Table *entry;     // place -> 1 + entry
@@ -355,10 +355,11 @@ typedef struct Signature { // what a kernel computes, without where
 
 // Of kernel number `kern`; writer: plan_writers.
 Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
-Place value_place(const Plan *, Ref);       // where it lies, constants too
-Value place_address(Gen *, Ref);            // where a value in memory is
-Value out_address(Gen *, int k);            // where out k is written
-Value common_memory(Gen *, int64_t offset); // Gen.common_bytes
+bool *signature_inside(Arena *, const Signature *); // by Ref: computed by the kernel
+Place value_place(const Plan *, Ref);               // where it lies, constants too
+Value place_address(Gen *, Ref);                    // where a value in memory is
+Value out_address(Gen *, int k);                    // where out k is written
+Value common_memory(Gen *, int64_t offset);         // Gen.common_bytes
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 

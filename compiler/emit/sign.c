@@ -58,15 +58,16 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 	}
 	*cell = (uint64_t)++s->count;
 	const Val *v = val(s->plan->graph, r);
-	s->inside[r] = computed_here(s->plan, writer, kern, r);
-	sign(s, s->inside[r] ? v->op : OPS);
+	bool inside = computed_here(s->plan, writer, kern, r);
+	sign(s, inside ? v->op : OPS);
 	sign(s, v->type);
 	sign(s, v->shape.rank);
 	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
-	if (!s->inside[r]) {
+	if (!inside) {
 		sign(s, place_entry(s, value_place(s->plan, r)));
 		return;
 	}
+	PUSH(s->arena, s->inside, r);
 	sign(s, v->nin);
 	sign(s, v->attr->n);
 	sign_bytes(s, v->attr->i, sizeof *v->attr->i * (size_t)v->attr->n);
@@ -82,7 +83,6 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 	Signature *s = NEW(arena, Signature);
 	const Kern *k = &plan->kerns.at[kern];
 	*s = (Signature){.arena = arena, .plan = plan, .kern = k};
-	s->inside = NEWS(arena, bool, plan->graph->nval);
 	s->entry = table_new(arena);
 	s->number = table_new(arena);
 	sign(s, k->kind);
@@ -96,6 +96,14 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 	}
 	s->common = place_entry(s, (Place){B_scratch, plan->scratch_bytes});
 	return s;
+}
+
+bool *signature_inside(Arena *arena, const Signature *s)
+{
+	bool *inside = NEWS(arena, bool, s->plan->graph->nval);
+	for (int i = 0; i < s->inside.count; i++)
+		inside[s->inside.at[i]] = true;
+	return inside;
 }
 
 // ---- addresses ------------------------------------------------------------------------

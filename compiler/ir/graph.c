@@ -536,7 +536,7 @@ void graph_shrink(Graph *g)
 		now[r] = count++;
 	}
 	g->nval = (int)count;
-	g->share = g->limits = NULL;
+	g->share = g->starts = g->limits = NULL;
 	g->from = 0;
 	for (int s = 0; s < g->reads.count; s++)
 		g->reads.at[s] = now[g->reads.at[s]];

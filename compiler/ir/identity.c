@@ -93,24 +93,49 @@ static bool slices_all(const Ask *q)
 	return is_still(q);
 }
 
+// Where each of the values that are joined begins. Of a concat of many it is kept: each of them may
+// be sliced out again.
+static const int64_t *part_starts(const Ask *q, const Val *x)
+{
+	if (!q->g->starts)
+		q->g->starts = table_new(q->g->arena);
+	uint64_t *cell = table_cell(q->g->starts, &q->in[0], sizeof q->in[0]);
+	if (*cell)
+		return (const int64_t *)(uintptr_t)*cell;
+	int64_t *start = NEWS(q->g->arena, int64_t, x->nin + 1);
+	for (int k = 0; k < x->nin; k++)
+		start[k + 1] = start[k] + val(q->g, x->in[k])->shape.dim[x->attr->i[0]];
+	*cell = (uint64_t)(uintptr_t)start;
+	return start;
+}
+
+// The last of them that begins at `at` or before.
+static int part_at(const int64_t *start, int n, int64_t at)
+{
+	int low = 0;
+	while (n - low > 1) {
+		int middle = (low + n) / 2;
+		*(start[middle] <= at ? &low : &n) = middle;
+	}
+	return low;
+}
+
 // A slice out of one of the values that are joined.
 static Ref slice_of_part(const Ask *q, const Val *x)
 {
 	int axis = (int)x->attr->i[0];
-	int64_t start[RANK], step[RANK], low = 0, n = q->shape->dim[axis];
+	int64_t start[RANK], step[RANK], n = q->shape->dim[axis];
 	for (int a = 0; a < q->shape->rank; a++) {
 		start[a] = q->attr->i[3 * a];
 		step[a] = q->attr->i[3 * a + 2];
 	}
 	int64_t first = start[axis], last = first + (n - 1) * step[axis];
-	for (int k = 0; k < x->nin; k++) {
-		int64_t size = val(q->g, x->in[k])->shape.dim[axis];
-		start[axis] = first - low;
-		if (MIN(first, last) >= low && MAX(first, last) < low + size && count_of(q->shape))
-			return put_slice(q->g, x->in[k], start, q->shape->dim, step);
-		low += size;
-	}
-	return 0;
+	const int64_t *starts = part_starts(q, x);
+	int k = part_at(starts, x->nin, MIN(first, last));
+	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
+		return 0;
+	start[axis] = first - starts[k];
+	return put_slice(q->g, x->in[k], start, q->shape->dim, step);
 }
 
 static Ref slice(const Ask *q)
@@ -263,18 +288,20 @@ static Ref add(const Ask *q)
 	return 0;
 }
 
-// Every value of `from` is one of `to`.
+// The largest, or a choice of it where it is finite.
 static bool is_largest(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
-	return v->op == O_amax || (v->op == O_select && is_largest(g, v->in[2]));
+	return (v->op == O_select ? val(g, v->in[2]) : v)->op == O_amax;
 }
 
-// Is `r` a sum's logarithm and the largest summand, an opened lse, moved or not? These, so moved.
-static bool opened_lse(Graph *g, Ref r, Ref *log, Ref *largest)
+// Is `r` a sum's logarithm and the largest summand, an opened lse, moved at most so often? These,
+// so moved.
+static bool opened_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
 {
 	const Val *v = val(g, r);
-	if (prims[v->op].cls == C_move && v->nin == 1 && opened_lse(g, v->in[0], log, largest)) {
+	if (prims[v->op].cls == C_move && v->nin == 1 && moves > 0 &&
+	    opened_lse(g, v->in[0], moves - 1, log, largest)) {
 		*log = put_as(g, v, log);
 		*largest = put_as(g, v, largest);
 		return true;
@@ -291,11 +318,12 @@ static bool opened_lse(Graph *g, Ref r, Ref *log, Ref *largest)
 // The largest is subtracted before the logarithm, which it would round.
 static Ref subtract(const Ask *q)
 {
+	enum { MOVES = 8 };
 	Graph *g = q->g;
 	Ref log, largest, x = q->in[0], y = q->in[1];
-	if (opened_lse(g, y, &log, &largest))
+	if (opened_lse(g, y, MOVES, &log, &largest))
 		return put2(g, O_sub, put2(g, O_sub, x, largest), log);
-	if (opened_lse(g, x, &log, &largest))
+	if (opened_lse(g, x, MOVES, &log, &largest))
 		return put2(g, O_sub, log, put2(g, O_sub, y, largest));
 	return 0;
 }

@@ -181,6 +181,7 @@ typedef struct Graph {
 	VEC(Store) stores;
 	NodeList *nodes; // of all graphs of the file: list.at[0] is {"", ""}
 	Table *share;    // structural key -> Ref; NULL until a value is put
+	Table *starts;   // a concat -> where its parts begin; NULL until it is asked for
 	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
 	int from;      // stamped on every value put

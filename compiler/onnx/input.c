@@ -9,10 +9,8 @@
 
 const Known *find_known(const Reader *r, const char *name)
 {
-	for (int i = 0; i < r->options->nknown; i++)
-		if (!strcmp(r->options->known[i].name, name))
-			return &r->options->known[i];
-	return NULL;
+	const uint64_t *cell = table_find_s(r->known, name);
+	return cell ? &r->options->known[*cell - 1] : NULL;
 }
 
 // What a sequence or an optional value holds, in the end a tensor.
@@ -121,6 +119,9 @@ void list_inputs(Reader *r)
 	const GraphProto *graph = r->proto->graph;
 	Table *weights = table_new(r->arena);
 	r->outputs = table_new(r->arena);
+	r->known = table_new(r->arena);
+	for (int i = r->options->nknown; i > 0; i--)
+		*table_cell_s(r->known, r->options->known[i - 1].name) = (uint64_t)i;
 	for (size_t i = 0; i < graph->n_initializer; i++)
 		*table_cell_s(weights, graph->initializer[i]->name) = 1;
 	for (size_t i = 0; i < graph->n_input; i++)
@@ -138,6 +139,8 @@ void list_inputs(Reader *r)
 const char *bind_dimensions(Reader *r)
 {
 	Text text = {.arena = r->arena}, hint = {.arena = r->arena};
+	Table *hinted = table_new(r->arena);
+	list_sizes(r);
 	for (int i = 0; i < r->model->inputs.count; i++) {
 		Input *in = &r->model->inputs.at[i];
 		if (in->sequence || (in->optional && !find_known(r, in->name)))
@@ -155,8 +158,10 @@ const char *bind_dimensions(Reader *r)
 			const char *key = named ? d->name : format(r->arena, "%s:%d", in->name, a);
 			say(&text, "\n  %s  (dimension %d of input '%s')",
 			    d->name[0] ? d->name : key, a, in->name);
-			if (!hint.count || !strstr(hint.at, format(r->arena, "%s=N", key)))
+			uint64_t *known = table_cell_s(hinted, key);
+			if (!*known)
 				say(&hint, "%s%s=N", hint.count ? "," : "", key);
+			*known = true;
 		}
 	}
 	if (!text.count)

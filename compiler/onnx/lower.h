@@ -215,12 +215,16 @@ typedef struct Reader {
 	Checks checks; // outside of loops
 	const ReadOptions *options;
 	const ModelProto *proto;
-	Table *functions;              // "domain:name:overload" to a position + 1
-	VEC(Scratch) scratch;          // of the nodes being lowered, each inside the one before
-	int depth;                     // how many of them
-	VEC(Weight *) weights, tables; // all; those that are gathered from
+	Table *functions;     // "domain:name:overload" to a position + 1
+	VEC(Scratch) scratch; // of the nodes being lowered, each inside the one before
+	int depth;            // how many of them
+	VEC(Weight *) weights;
 	Table *slot_names;
 	Table *outputs;             // names of those that are declared
+	Table *known;               // names of the caller's values to their positions + 1
+	Table *by_name;             // names of the main graph's initializers to theirs in weights
+	Table *twins;               // roles.c: weights by numbers that a copy of theirs has
+	struct Told *told;          // sizes.c
 	Table *noted;               // texts of Model.notes
 	VEC(const char *) troubles; // what could not be lowered
 	VEC(const char *) unread;   // inputs whose declarations are among these
@@ -283,6 +287,7 @@ void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand
 // Of an axis that the file leaves open, `name` its name or "": by the caller's numbers, or what
 // follows from them and from weights; -1: not known. No input: of the name alone.
 int64_t open_size(const Reader *, const char *input, int axis, const char *name);
+void list_sizes(Reader *); // that weights tell, for open_size
 
 // ---- lower.c --------------------------------------------------------------------------
 

@@ -286,10 +286,7 @@ static Part part_of(const char *op, int operand)
 
 static bool has_weight(const Reader *r, const char *name)
 {
-	for (int i = 0; i < r->weights.count; i++)
-		if (!strcmp(r->weights.at[i]->name, name))
-			return true;
-	return false;
+	return table_find_s(r->by_name, name) != NULL;
 }
 
 static const char *name_by_call(const Reader *r, const Weight *w, const NodeProto *node,

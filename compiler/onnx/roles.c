@@ -84,6 +84,76 @@ static bool is_same(Reader *r, Weight *a, Weight *b)
 	               (size_t)byte_count(a->type, &a->shape));
 }
 
+// ---- weights that are copies of others ------------------------------------------------
+
+// What another weight must begin with to be a copy of this one: shape and a few numbers.
+typedef struct Print {
+	int64_t copy, rank, dim[RANK];
+	float number[16];
+} Print;
+
+typedef struct Twin {
+	Weight *weight;
+	struct Twin *next; // with the same print; the first one stays the first
+} Twin;
+
+// As a weight has it: a few numbers all over it; copy: as the transposed one, or 1 minus it, has
+// it.
+static Print print_of(Reader *r, Weight *w, Copy as, bool copied)
+{
+	Print print = {.copy = as, .rank = w->shape.rank};
+	int64_t n = count_of(&w->shape), last = w->shape.rank - 1;
+	memcpy(print.dim, w->shape.dim, sizeof *print.dim * (size_t)w->shape.rank);
+	bool turn = copied && as == COPY_TRANSPOSED;
+	int64_t rows = turn ? w->shape.dim[0] : 0, columns = turn ? w->shape.dim[1] : 0;
+	if (turn)
+		print.dim[0] = columns, print.dim[last] = rows;
+	for (int k = 0; k < COUNT(print.number) && n; k++) {
+		int64_t i = k * (n - 1) / (COUNT(print.number) - 1);
+		double x = weight_number(r, w, turn ? i % rows * columns + i / rows : i);
+		print.number[k] = (float)(copied && !turn ? 1 - x : x) + 0.0f; // -0 is 0
+	}
+	return print;
+}
+
+static void list_twin(Reader *r, Weight *w, Copy as)
+{
+	Print print = print_of(r, w, as, true);
+	uint64_t *cell = table_cell(r->twins, &print, sizeof print);
+	Twin *twin = NEW(r->arena, Twin), *first = (Twin *)(uintptr_t)*cell;
+	*twin = (Twin){w, first ? first->next : NULL};
+	if (first)
+		first->next = twin;
+	else
+		*cell = (uint64_t)(uintptr_t)twin;
+}
+
+// The weight with a slot that this one is such a copy of; NULL: none.
+static Weight *original_of(Reader *r, Weight *w, Copy as,
+                           bool is_copy(Reader *, Weight *, Weight *))
+{
+	Print print = print_of(r, w, as, false);
+	const uint64_t *cell = table_find(r->twins, &print, sizeof print);
+	for (Twin *t = cell ? (Twin *)(uintptr_t)*cell : NULL; t; t = t->next)
+		if (t->weight != w && is_copy(r, w, t->weight))
+			return t->weight;
+	return NULL;
+}
+
+// The first slot of an initializer is the one that copies of it are tied to.
+static void take_slot(Reader *r, Weight *w, int slot)
+{
+	if (w->slot >= 0)
+		return;
+	w->slot = slot;
+	if (w->alias || r->options->apart)
+		return;
+	if (wide_axes(&w->shape) == 1 && !one_value(r, w))
+		list_twin(r, w, COPY_COMPLEMENT);
+	if (w->table && w->shape.rank == 2)
+		list_twin(r, w, COPY_TRANSPOSED);
+}
+
 static bool is_training_node(const NodeProto *node)
 {
 	if (!strcmp(node->op_type, "BatchNormalization"))
@@ -105,12 +175,13 @@ void read_roles(Reader *r)
 	read_metadata(r);
 	r->training_file = is_training_file(r);
 	const GraphProto *g = r->proto->graph;
-	Table *by_name = table_lent(r->arena);
+	r->twins = table_new(r->arena);
+	r->by_name = table_lent(r->arena);
 	for (int i = 0; i < r->weights.count; i++)
-		*table_cell_s(by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
+		*table_cell_s(r->by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
 	for (size_t i = 0; i < g->n_node; i++)
 		for (size_t k = 0; k < g->node[i]->n_input; k++) {
-			const uint64_t *cell = table_find_s(by_name, g->node[i]->input[k]);
+			const uint64_t *cell = table_find_s(r->by_name, g->node[i]->input[k]);
 			Weight *w = cell ? r->weights.at[*cell - 1] : NULL;
 			if (!w)
 				continue;
@@ -120,9 +191,6 @@ void read_roles(Reader *r)
 			             !strcmp(g->node[i]->op_type, "Gemm") ||
 			             !strcmp(g->node[i]->op_type, "Transpose");
 		}
-	for (int i = 0; i < r->weights.count; i++)
-		if (r->weights.at[i]->table)
-			PUSH(r->arena, r->tables, r->weights.at[i]);
 }
 
 // ---- slots ----------------------------------------------------------------------------
@@ -186,15 +254,11 @@ static int tied_table(Reader *r, Weight *w, const NodeProto *node)
 {
 	if (r->options->apart || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
 		return -1;
-	for (int i = 0; i < r->tables.count; i++) {
-		Weight *t = r->tables.at[i];
-		if (t == w || t->slot < 0 || !is_transpose(r, w, t))
-			continue;
+	const Weight *t = original_of(r, w, COPY_TRANSPOSED, is_transpose);
+	if (t)
 		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
 		     w->name, r->g->slots.at[t->slot].name);
-		return t->slot;
-	}
-	return -1;
+	return t ? t->slot : -1;
 }
 
 static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, int k)
@@ -211,17 +275,16 @@ static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, in
 static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k)
 {
 	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
-	for (int i = 0; i < r->weights.count && !own && !r->options->apart; i++) {
-		Weight *t = r->weights.at[i];
-		if (t == w || t->slot < 0 || !is_complement(r, w, t))
-			continue;
-		note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
-		     r->g->slots.at[t->slot].name);
-		add_home(r, t->slot, w, COPY_COMPLEMENT, node, k);
-		Ref x = put_slot(r->g, t->slot);
-		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
-	}
-	return 0;
+	if (own || r->options->apart || wide_axes(&w->shape) != 1)
+		return 0;
+	const Weight *t = original_of(r, w, COPY_COMPLEMENT, is_complement);
+	if (!t)
+		return 0;
+	note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
+	     r->g->slots.at[t->slot].name);
+	add_home(r, t->slot, w, COPY_COMPLEMENT, node, k);
+	Ref x = put_slot(r->g, t->slot);
+	return put2(r->g, O_sub, num_like(r->g, x, 1), x);
 }
 
 // A name that another initializer has too is the same parameter where the values agree, else
@@ -250,8 +313,7 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 		slot = make_slot(r, weight_slot(r, w, name));
 		r->g->slots.at[slot].why = ask;
 	}
-	if (w->slot < 0)
-		w->slot = slot;
+	take_slot(r, w, slot);
 	add_home(r, slot, w, COPY_SAME, node, k);
 	return put_slot(r->g, slot);
 }
@@ -268,7 +330,7 @@ static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
                       const NodeProto *node, int k)
 {
 	if (w->slot < 0)
-		w->slot = untrained_slot(r, w, S_frozen, name, why);
+		take_slot(r, w, untrained_slot(r, w, S_frozen, name, why));
 	add_home(r, w->slot, w, COPY_SAME, node, k);
 	return put_slot(r->g, w->slot);
 }

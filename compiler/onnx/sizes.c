@@ -85,13 +85,48 @@ static const struct Meeting {
                 {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
                 {"Gemm", -1, 0}, {"MatMul", -1, 0}};
 
-static const TensorProto *weight_of(const Reader *r, const NodeProto *node)
+// The nodes of the graph by their first operand, in order, and its initializers by name.
+typedef struct Reading {
+	const NodeProto *node;
+	struct Reading *next;
+} Reading;
+
+struct Told {
+	Table *readings, *weights;
+	Table *sizes; // by a dimension's name, or its place
+};
+
+static uint64_t pack(const void *pointer)
+{
+	return (uint64_t)(uintptr_t)pointer;
+}
+
+static const void *unpack(const Table *t, const char *name)
+{
+	const uint64_t *cell = table_find_s(t, name);
+	return cell ? (const void *)(uintptr_t)*cell : NULL;
+}
+
+static void list_readings(const Reader *r, struct Told *told)
 {
 	const GraphProto *g = r->proto->graph;
-	for (size_t i = 0; i < g->n_initializer && node->n_input > 1; i++)
-		if (!strcmp(g->initializer[i]->name, node->input[1]))
-			return g->initializer[i];
-	return NULL;
+	told->readings = table_new(r->arena);
+	told->weights = table_new(r->arena);
+	for (size_t i = g->n_node; i-- > 0;) {
+		if (!g->node[i]->n_input)
+			continue;
+		uint64_t *cell = table_cell_s(told->readings, g->node[i]->input[0]);
+		Reading *reading = NEW(r->arena, Reading);
+		*reading = (Reading){g->node[i], (Reading *)(uintptr_t)*cell};
+		*cell = pack(reading);
+	}
+	for (size_t i = g->n_initializer; i-- > 0;)
+		*table_cell_s(told->weights, g->initializer[i]->name) = pack(g->initializer[i]);
+}
+
+static const TensorProto *weight_of(const struct Told *told, const NodeProto *node)
+{
+	return node->n_input > 1 ? unpack(told->weights, node->input[1]) : NULL;
 }
 
 // As it stands there: whether it may is for the lowering to say.
@@ -103,7 +138,7 @@ static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t 
 	return otherwise;
 }
 
-static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int rank)
+static int64_t told_by(const struct Told *told, const NodeProto *node, int axis, int rank)
 {
 	for (int k = 0; k < COUNT(meetings); k++) {
 		const struct Meeting *m = &meetings[k];
@@ -115,7 +150,7 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 			return -1;
 		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transB", 0))
 			of = 1;
-		const TensorProto *w = weight_of(r, node);
+		const TensorProto *w = weight_of(told, node);
 		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
 		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
 		int64_t group = strcmp(m->op, "Conv") ? 1 : whole_attribute(node, "group", 1);
@@ -125,15 +160,13 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 }
 
 // By those that read the value `name`; *same is one that is it in another type, or NULL.
-static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
+static int64_t told_of(const struct Told *told, const char *name, int axis, int rank,
+                       const char **same)
 {
-	const GraphProto *g = r->proto->graph;
 	*same = NULL;
-	for (size_t i = 0; i < g->n_node; i++) {
-		const NodeProto *node = g->node[i];
-		if (!node->n_input || strcmp(node->input[0], name))
-			continue;
-		int64_t size = told_by(r, node, axis, rank);
+	for (const Reading *at = unpack(told->readings, name); at; at = at->next) {
+		const NodeProto *node = at->node;
+		int64_t size = told_by(told, node, axis, rank);
 		if (size > 0)
 			return size;
 		if (!strcmp(node->op_type, "Cast") && node->n_output)
@@ -142,23 +175,35 @@ static int64_t told_of(const Reader *r, const char *name, int axis, int rank, co
 	return -1;
 }
 
-static int64_t told_by_weights(const Reader *r, const char *input, int axis, const char *name)
+// The first size that is told for a name stands.
+static void tell_sizes(const Reader *r, struct Told *told, const Input *in)
 {
-	for (int i = 0; i < r->model->inputs.count; i++) {
-		const Input *in = &r->model->inputs.at[i];
-		for (int a = 0; a < in->rank; a++) {
-			bool itself = input && !strcmp(in->name, input) && a == axis;
-			if (!itself && (!name[0] || strcmp(in->dim[a].name, name)))
-				continue;
-			const char *same, *last;
-			int64_t size = told_of(r, in->name, a, in->rank, &same);
-			if (size < 0 && same)
-				size = told_of(r, same, a, in->rank, &last);
-			if (size > 0)
-				return size;
-		}
+	for (int a = 0; a < in->rank; a++) {
+		const char *same, *last, *name = in->dim[a].name;
+		int64_t size = told_of(told, in->name, a, in->rank, &same);
+		if (size < 0 && same)
+			size = told_of(told, same, a, in->rank, &last);
+		uint64_t *cell = table_cell_s(
+		    told->sizes, name[0] ? name : format(r->arena, "%s:%d", in->name, a));
+		if (!*cell && size > 0)
+			*cell = (uint64_t)size;
 	}
-	return -1;
+}
+
+void list_sizes(Reader *r)
+{
+	struct Told *told = NEW(r->arena, struct Told);
+	list_readings(r, told);
+	told->sizes = table_new(r->arena);
+	for (int i = 0; i < r->model->inputs.count; i++)
+		tell_sizes(r, told, &r->model->inputs.at[i]);
+	r->told = told;
+}
+
+static int64_t told_by_weights(const Reader *r, const char *key)
+{
+	const uint64_t *cell = table_find_s(r->told->sizes, key);
+	return cell && *cell ? (int64_t)*cell : -1;
 }
 
 // ---- all of them ----------------------------------------------------------------------
@@ -171,6 +216,6 @@ int64_t open_size(const Reader *r, const char *input, int axis, const char *name
 		if ((name[0] && !strcmp(b->name, name)) || (input && !strcmp(b->name, place)))
 			return b->size;
 	}
-	int64_t size = told_by_weights(r, input, axis, name);
+	int64_t size = told_by_weights(r, name[0] ? name : place);
 	return size < 0 && is_formula(name) ? computed(r, name) : size;
 }

@@ -185,15 +185,10 @@ static bool is_buffer_name(const char *name)
 // X.weight_u and X.weight_v, that spectral_norm keeps beside a weight; weight_norm has no u.
 static bool is_spectral(const Reader *r, const char *name)
 {
-	size_t stem = strlen(name) - 1;
-	bool found = false;
 	if (!ends_with(name, "weight_u") && !ends_with(name, "weight_v"))
 		return false;
-	for (int i = 0; i < r->weights.count && !found; i++) {
-		const char *other = r->weights.at[i]->name;
-		found = !strncmp(other, name, stem) && !strcmp(other + stem, "u");
-	}
-	return found;
+	int stem = (int)strlen(name) - 1;
+	return table_find_s(r->by_name, format(r->arena, "%.*su", stem, name));
 }
 
 bool is_statistic(const NodeProto *node, int k)
