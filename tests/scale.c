@@ -266,16 +266,16 @@ static const struct Scaled {
     {"complements", "inspect", 2000, complements},
     {"products", "eta", 2000, products},
     {"tied", "inspect", 2000, tied},
-    {"embeddings", "eta", 2000, embeddings},
+    {"embeddings", "eta", 5000, embeddings},
     {"sum_of_products", "eta", 1500, sum_of_products},
-    {"slices_of_weight", "eta", 2000, slices_of_weight},
-    {"slices_of_concat", "inspect", 6000, slices_of_concat},
+    {"slices_of_weight", "eta", 5000, slices_of_weight},
+    {"slices_of_concat", "inspect", 12000, slices_of_concat},
     {"unused", "inspect", 2000, unused},
     {"sizes", "inspect", 2000, sizes},
     {"numbers", "eta", 2000, numbers},
     {"moves", "inspect", 2000, moves},
     {"shared_weight", "show", 1200, shared_weight},
-    {"outputs", "run", 1000, outputs},
+    {"outputs", "run", 1500, outputs},
 };
 
 // ---- the command ----------------------------------------------------------------------
