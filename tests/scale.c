@@ -1,0 +1,349 @@
+// scale.c: large models take time in proportion to their size.
+// scale AMOSC [NAME...]: writes each shape of model, or those named, of n and of 4 n parts, and
+// gives both to the command. The larger takes at most 8 times the processor time of the smaller
+// and a little more, in the best of a few tries, and never more than 10 s: a search through all
+// parts for each part takes 16 times.
+#include "build.h"
+#include "files.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { SECONDS = 10, TRIES = 3, MORE = 4 };
+
+// ---- parts ----------------------------------------------------------------------------
+
+static uint64_t drawn;
+
+static float draw(void)
+{
+	drawn = drawn * 6364136223846793005u + 1442695040888963407u;
+	return (float)(drawn >> 40) / (float)(1 << 24) - 0.5f;
+}
+
+static const char *nth(const char *name, int i)
+{
+	return format(arena, "%s%d", name, i);
+}
+
+static const float *weight(Build *b, const char *name, int rank, const int64_t *dims)
+{
+	int64_t n = 1;
+	for (int a = 0; a < rank; a++)
+		n *= dims[a];
+	float *x = NEWS(arena, float, n);
+	for (int64_t i = 0; i < n; i++)
+		x[i] = draw();
+	PUSH(arena, b->tensors, raw(tensor(name, 1, rank, dims), x, sizeof *x * (size_t)n));
+	return x;
+}
+
+static void matrix(Build *b, const char *name)
+{
+	weight(b, name, 2, (int64_t[]){4, 4});
+}
+
+static void vector(Build *b, const char *name)
+{
+	weight(b, name, 1, (int64_t[]){4});
+}
+
+static NodeProto *add(Build *b, const char *op, const char *inputs, const char *outputs)
+{
+	return add_to(b, node(op, inputs, outputs));
+}
+
+static void set(NodeProto *n, const char *name, int64_t x)
+{
+	AttributeProto *a = attribute(n, name);
+	a->i = x;
+}
+
+static Build *begin(const char *dims)
+{
+	Build *b = build(18);
+	if (dims)
+		PUSH(arena, b->inputs, value("x", 1, dims));
+	return b;
+}
+
+static Build *finish(Build *b, const char *last)
+{
+	add(b, "Identity", last, "y");
+	PUSH(arena, b->outputs, value("y", 1, "?"));
+	return b;
+}
+
+// NAME0,NAME1,...
+static const char *list(const char *name, int n)
+{
+	Text text = {.arena = arena};
+	for (int i = 0; i < n; i++)
+		say(&text, "%s%s%d", i ? "," : "", name, i);
+	return text.at;
+}
+
+// v0 = op(x, w0), v1 = op(v0, w1), ...
+static Build *chain(int n, const char *op, const char *name, void (*make)(Build *, const char *))
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	for (int i = 0; i < n; i++) {
+		const char *w = nth(name, i), *next = nth("v", i);
+		make(b, w);
+		add(b, op, format(arena, "%s,%s", last, w), next);
+		last = next;
+	}
+	return finish(b, last);
+}
+
+// ---- shapes of models -----------------------------------------------------------------
+
+// Any of them might be 1 minus another one.
+static Build *complements(int n)
+{
+	return chain(n, "Mul", "onnx::Mul_", vector);
+}
+
+static Build *products(int n)
+{
+	return chain(n, "MatMul", "layers.", matrix);
+}
+
+// Embeddings, and what might be transposed copies of them.
+static Build *tied(int n)
+{
+	Build *b = begin(NULL);
+	PUSH(arena, b->inputs, value("x", 7, "2"));
+	for (int i = 0; i < n; i++) {
+		weight(b, nth("table", i), 2, (int64_t[]){3, 4});
+		weight(b, nth("onnx::MatMul_", i), 2, (int64_t[]){4, 3});
+		add(b, "Gather", format(arena, "table%d,x", i), nth("e", i));
+		add(b, "MatMul", format(arena, "e%d,onnx::MatMul_%d", i, i), nth("v", i));
+	}
+	add(b, "Sum", list("v", n), "all");
+	return finish(b, "all");
+}
+
+static Build *embeddings(int n)
+{
+	Build *b = begin(NULL);
+	PUSH(arena, b->inputs, value("x", 7, "2"));
+	for (int i = 0; i < n; i++) {
+		weight(b, nth("table", i), 2, (int64_t[]){3, 4});
+		add(b, "Gather", format(arena, "table%d,x", i), nth("v", i));
+	}
+	add(b, "Sum", list("v", n), "all");
+	return finish(b, "all");
+}
+
+static Build *sum_of_products(int n)
+{
+	Build *b = begin("2,4");
+	for (int i = 0; i < n; i++) {
+		matrix(b, nth("w", i));
+		add(b, "MatMul", format(arena, "x,w%d", i), nth("v", i));
+	}
+	add(b, "Sum", list("v", n), "all");
+	return finish(b, "all");
+}
+
+static Build *slices_of_weight(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	weight(b, "w", 2, (int64_t[]){4, 4 * n});
+	NodeProto *split = add(b, "Split", "w", list("w", n));
+	set(split, "axis", 1);
+	set(split, "num_outputs", n);
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		add(b, "MatMul", format(arena, "%s,w%d", last, i), nth("m", i));
+		add(b, "Relu", nth("m", i), nth("v", i));
+	}
+	return finish(b, last);
+}
+
+static Build *slices_of_concat(int n)
+{
+	Build *b = begin("1");
+	for (int i = 0; i < n; i++) {
+		weight(b, nth("w", i), 1, (int64_t[]){1});
+		add(b, "Mul", format(arena, "x,w%d", i), nth("m", i));
+	}
+	set(add(b, "Concat", list("m", n), "all"), "axis", 0);
+	set(add(b, "Split", "all", list("v", n)), "num_outputs", n);
+	add(b, "Sum", list("v", n), "sum");
+	return finish(b, "sum");
+}
+
+static Build *unused(int n)
+{
+	Build *b = begin("4");
+	for (int i = 0; i < n; i++)
+		vector(b, nth("w", i));
+	return finish(b, "x");
+}
+
+// Inputs of sizes that weights tell.
+static Build *sizes(int n)
+{
+	Build *b = begin(NULL);
+	for (int i = 0; i < n; i++) {
+		const char *name = nth("x", i);
+		matrix(b, nth("w", i));
+		PUSH(arena, b->inputs, value(name, 1, format(arena, "1,n%d", i)));
+		add(b, "MatMul", format(arena, "x%d,w%d", i, i), nth("v", i));
+	}
+	add(b, "Sum", list("v", n), "all");
+	return finish(b, "all");
+}
+
+// Numbers that stand behind one another.
+static Build *numbers(int n)
+{
+	Build *b = begin("4");
+	const char *last = "x";
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		NodeProto *k = add(b, "Constant", "", nth("k", i));
+		AttributeProto *a = attribute(k, "value");
+		a->t = floats("", 4, (float[]){draw(), draw(), draw(), draw()});
+		add(b, "Mul", format(arena, "%s,k%d", last, i), nth("v", i));
+	}
+	return finish(b, last);
+}
+
+// Moves behind one another, and something subtracted from each.
+static Build *moves(int n)
+{
+	Build *b = begin("3,4");
+	static const int64_t rim[] = {0, 1, 0, 0, 0, 0, 0, 1}, four[] = {4}, two[] = {2};
+	for (int i = 0; i < 2; i++)
+		PUSH(arena, b->tensors, raw(tensor(nth("p", i), 7, 1, four), rim + 4 * i, 32));
+	int64_t zeros[] = {0, 0}, ends[] = {3, 4};
+	PUSH(arena, b->tensors, raw(tensor("begin", 7, 1, two), zeros, 16));
+	PUSH(arena, b->tensors, raw(tensor("end", 7, 1, two), ends, 16));
+	weight(b, "k", 0, NULL);
+	const char *last = "x";
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		add(b, "Pad", format(arena, "%s,p%d", last, i % 2), nth("q", i));
+		add(b, "Slice", format(arena, "q%d,begin,end", i), nth("v", i));
+		add(b, "Sub", format(arena, "v%d,k", i), nth("s", i));
+	}
+	return finish(b, last);
+}
+
+// One weight that everything reads, so that its gradient is a sum of n.
+static Build *shared_weight(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	matrix(b, "w");
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		add(b, "MatMul", format(arena, "%s,w", last), nth("m", i));
+		add(b, "Relu", nth("m", i), nth("v", i));
+	}
+	return finish(b, last);
+}
+
+static Build *outputs(int n)
+{
+	Build *b = begin("4");
+	for (int i = 0; i < n; i++) {
+		add(b, "Identity", "x", nth("z", i));
+		PUSH(arena, b->outputs, value(nth("z", i), 1, "?"));
+	}
+	return finish(b, "x");
+}
+
+static const struct Scaled {
+	const char *name, *verb; // verb: inspect, eta, show (of a training's plan) or run
+	int n;
+	Build *(*make)(int n);
+} shapes[] = {
+    {"complements", "inspect", 2000, complements},
+    {"products", "eta", 2000, products},
+    {"tied", "inspect", 2000, tied},
+    {"embeddings", "eta", 5000, embeddings},
+    {"sum_of_products", "eta", 1500, sum_of_products},
+    {"slices_of_weight", "eta", 5000, slices_of_weight},
+    {"slices_of_concat", "inspect", 12000, slices_of_concat},
+    {"unused", "inspect", 2000, unused},
+    {"sizes", "inspect", 2000, sizes},
+    {"numbers", "eta", 2000, numbers},
+    {"moves", "inspect", 2000, moves},
+    {"shared_weight", "show", 1200, shared_weight},
+    {"outputs", "run", 1500, outputs},
+};
+
+// ---- the command ----------------------------------------------------------------------
+
+// Processor time of the command; negative: it does not end by status 0 in time.
+static double seconds(char *const *argv)
+{
+	pid_t child = fork();
+	if (!child) {
+		setrlimit(RLIMIT_CPU, &(struct rlimit){SECONDS, SECONDS});
+		dup2(open("/dev/null", O_WRONLY), STDOUT_FILENO);
+		execv(argv[0], argv);
+		_exit(127);
+	}
+	int status;
+	struct rusage usage;
+	if (child < 0 || wait4(child, &status, 0, &usage) < 0)
+		fail(argv[0], "%s", strerror(errno));
+	double spent = (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec;
+	return WIFEXITED(status) && !WEXITSTATUS(status) ? spent : -1;
+}
+
+static double time_of(char *amosc, const struct Scaled *s, int n)
+{
+	const char *folder = own_folder();
+	char *model = format(arena, "%s/model.onnx", folder), *verb = (char *)s->verb,
+	     *out = format(arena, "%s/out.npz", folder);
+	char *const plan[] = {amosc, verb, model, "--loss", "mean(y)", "--after", "plan", NULL};
+	char *const run[] = {amosc, verb, model, "--data", "x=ones", "-o", out, NULL};
+	char *const plain[] = {amosc, verb, model, NULL};
+	uint8_t *bytes;
+	size_t count = pack(s->make(n), &bytes);
+	write_file(model, bytes, count);
+	return seconds(!strcmp(verb, "show") ? plan : !strcmp(verb, "run") ? run : plain);
+}
+
+static bool scales(char *amosc, const struct Scaled *s)
+{
+	enum { MOST = 2 * MORE };
+	double small = 0, large = 0;
+	for (int k = 0; k < TRIES; k++) {
+		arena = arena_new();
+		small = time_of(amosc, s, s->n);
+		large = time_of(amosc, s, MORE * s->n);
+		arena_free(arena);
+		if (small >= 0 && large >= 0 && large <= MOST * small + 0.2)
+			return true;
+	}
+	printf("%s: amosc %s takes %.2f s of %d parts and %.2f s of %d\n", s->name, s->verb, small,
+	       s->n, large, MORE * s->n);
+	return false;
+}
+
+static bool named(const char *name, int n, char *const *names)
+{
+	for (int i = 0; i < n; i++)
+		if (!strcmp(names[i], name))
+			return true;
+	return n == 0;
+}
+
+int main(int argc, char **argv)
+{
+	int bad = 0;
+	if (argc < 2)
+		return 2;
+	for (int i = 0; i < COUNT(shapes); i++)
+		if (named(shapes[i].name, argc - 2, argv + 2))
+			bad += !scales(argv[1], &shapes[i]);
+	return bad > 0;
+}
