@@ -1,8 +1,9 @@
-// scale.c: large models take time in proportion to their size.
+// scale.c: large models take time and memory in proportion to their size.
 // scale AMOSC [NAME...]: writes each shape of model, or those named, of n and of 4 n parts, and
 // gives both to the command. The larger takes at most 8 times the processor time of the smaller
 // and a little more, in the best of a few tries, and never more than 10 s: a search through all
-// parts for each part takes 16 times.
+// parts for each part takes 16 times. Each byte that its file has more takes at most READING
+// bytes more, and COMPILING where a program is made of it.
 #include "build.h"
 #include "files.h"
 #include <errno.h>
@@ -12,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { SECONDS = 10, TRIES = 3, MORE = 4 };
+enum { SECONDS = 10, TRIES = 3, MORE = 4, READING = 160, COMPILING = 640 };
 
 // ---- parts ----------------------------------------------------------------------------
 
@@ -101,6 +102,27 @@ static Build *chain(int n, const char *op, const char *name, void (*make)(Build 
 }
 
 // ---- shapes of models -----------------------------------------------------------------
+
+static Build *unary(int n, const char *op)
+{
+	Build *b = begin("4");
+	const char *last = "x";
+	for (int i = 0; i < n; i++, last = nth("v", i - 1))
+		add(b, op, last, nth("v", i));
+	return finish(b, last);
+}
+
+// Each is a value.
+static Build *cosines(int n)
+{
+	return unary(n, "Cos");
+}
+
+// All are the same two values.
+static Build *negations(int n)
+{
+	return unary(n, "Neg");
+}
 
 // Any of them might be 1 minus another one.
 static Build *complements(int n)
@@ -263,6 +285,8 @@ static const struct Scaled {
 	int n;
 	Build *(*make)(int n);
 } shapes[] = {
+    {"cosines", "inspect", 50000, cosines},
+    {"negations", "inspect", 100000, negations},
     {"complements", "inspect", 2000, complements},
     {"products", "eta", 2000, products},
     {"tied", "inspect", 2000, tied},
@@ -280,8 +304,12 @@ static const struct Scaled {
 
 // ---- the command ----------------------------------------------------------------------
 
-// Processor time of the command; negative: it does not end by status 0 in time.
-static double seconds(char *const *argv)
+typedef struct Spent {
+	bool done;                   // ended by status 0 in time
+	double seconds, bytes, file; // processor time, most memory, size of the file
+} Spent;
+
+static Spent run_limited(char *const *argv)
 {
 	pid_t child = fork();
 	if (!child) {
@@ -294,11 +322,12 @@ static double seconds(char *const *argv)
 	struct rusage usage;
 	if (child < 0 || wait4(child, &status, 0, &usage) < 0)
 		fail(argv[0], "%s", strerror(errno));
-	double spent = (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec;
-	return WIFEXITED(status) && !WEXITSTATUS(status) ? spent : -1;
+	return (Spent){WIFEXITED(status) && !WEXITSTATUS(status),
+	               (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec,
+	               1024.0 * (double)usage.ru_maxrss, 0};
 }
 
-static double time_of(char *amosc, const struct Scaled *s, int n)
+static Spent spent_on(char *amosc, const struct Scaled *s, int n)
 {
 	const char *folder = own_folder();
 	char *model = format(arena, "%s/model.onnx", folder), *verb = (char *)s->verb,
@@ -309,23 +338,33 @@ static double time_of(char *amosc, const struct Scaled *s, int n)
 	uint8_t *bytes;
 	size_t count = pack(s->make(n), &bytes);
 	write_file(model, bytes, count);
-	return seconds(!strcmp(verb, "show") ? plan : !strcmp(verb, "run") ? run : plain);
+	Spent spent = run_limited(!strcmp(verb, "show")  ? plan
+	                          : !strcmp(verb, "run") ? run
+	                                                 : plain);
+	spent.file = (double)count;
+	return spent;
 }
 
 static bool scales(char *amosc, const struct Scaled *s)
 {
 	enum { MOST = 2 * MORE };
-	double small = 0, large = 0;
+	bool compiled = strcmp(s->verb, "inspect") && strcmp(s->verb, "eta");
+	Spent small, large;
+	double memory = 0;
 	for (int k = 0; k < TRIES; k++) {
 		arena = arena_new();
-		small = time_of(amosc, s, s->n);
-		large = time_of(amosc, s, MORE * s->n);
+		small = spent_on(amosc, s, s->n);
+		large = spent_on(amosc, s, MORE * s->n);
 		arena_free(arena);
-		if (small >= 0 && large >= 0 && large <= MOST * small + 0.2)
+		memory = (large.bytes - small.bytes) / (large.file - small.file);
+		if (small.done && large.done && large.seconds <= MOST * small.seconds + 0.2 &&
+		    memory <= (compiled ? COMPILING : READING))
 			return true;
 	}
-	printf("%s: amosc %s takes %.2f s of %d parts and %.2f s of %d\n", s->name, s->verb, small,
-	       s->n, large, MORE * s->n);
+	printf("%s: amosc %s takes %.2f s of %d parts and %.2f s of %d, %.0f bytes for each more "
+	       "of the file%s\n",
+	       s->name, s->verb, small.seconds, s->n, large.seconds, MORE * s->n, memory,
+	       small.done && large.done ? "" : "; it fails");
 	return false;
 }
 
