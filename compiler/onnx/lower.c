@@ -259,9 +259,11 @@ static void run_row(Call *c, Value *result)
 		lower_counted(c, row);
 	else
 		row->lower(c);
+	bool split = !strcmp(c->node->op_type, "Split"); // all results are of the first one's type
+	int type = c->nout ? moved_type(c) : 0;
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i],
-		                                .onnx = i ? 0 : c->onnx,
+		                                .onnx = i && !split ? 0 : type,
 		                                .counts = lasting_counts(c->r, &c->counts[i])}
 		                      : c->value[i];
 }

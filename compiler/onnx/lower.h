@@ -221,6 +221,7 @@ typedef struct Reader {
 	VEC(Weight *) weights;
 	Table *slot_names;
 	Table *outputs;             // names of those that are declared
+	Table *declared;            // values -> element types by value_info; NULL until asked for
 	Table *known;               // names of the caller's values to their positions + 1
 	Table *by_name;             // names of the main graph's initializers to theirs in weights
 	Table *twins;               // roles.c: weights by numbers that a copy of theirs has
@@ -424,6 +425,7 @@ void note_weight(Call *, int k);        // notes a matrix of constants where a w
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 Ref operand(const Call *, int k);       // 0 where it is absent
 int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
+int moved_type(const Call *); // the first result's: an operand's that is moved, or as c->onnx tells
 
 // ---- schema.c: what a node may hold ---------------------------------------------------
 

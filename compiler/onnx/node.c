@@ -108,23 +108,54 @@ Ref operand(const Call *c, int k)
 	return k < c->nin ? c->in[k] : 0;
 }
 
-static int declared_of(size_t n, ValueInfoProto *const *info, const char *name)
+static void list_declared(Reader *r)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(info[i]->name, name) && info[i]->type && info[i]->type->tensor_type)
-			return info[i]->type->tensor_type->elem_type;
-	return 0;
+	const GraphProto *g = r->proto->graph;
+	r->declared = table_lent(r->arena);
+	for (size_t i = 0; i < g->n_value_info; i++) {
+		const TypeProto *type = g->value_info[i]->type;
+		if (type && type->tensor_type)
+			*table_cell_s(r->declared, g->value_info[i]->name) =
+			    (uint64_t)type->tensor_type->elem_type;
+	}
+}
+
+static int declared_of(Reader *r, const char *name)
+{
+	if (!r->declared)
+		list_declared(r);
+	const uint64_t *cell = table_find_s(r->declared, name);
+	return cell ? (int)*cell : 0;
 }
 
 int operand_type(const Call *c, int k)
 {
-	const GraphProto *graph = c->r->proto->graph;
 	const Val *v = in_val(c, k);
 	const Value *arg = &c->arg[k];
 	int type = arg->weight ? arg->weight->proto->data_type : arg->onnx;
 	if (!type)
-		type = declared_of(graph->n_value_info, graph->value_info, c->node->input[k]);
+		type = declared_of(c->r, c->node->input[k]);
 	return type ? type : elems[v->type].onnx;
+}
+
+int moved_type(const Call *c)
+{
+	static const char *const moves[] = {
+	    "CenterCropPad", "Compress",        "Concat",         "DepthToSpace", "Expand",
+	    "Flatten",       "Gather",          "GatherElements", "GatherND",     "Pad",
+	    "ReduceMax",     "ReduceMin",       "Reshape",        "Resize",       "ReverseSequence",
+	    "Scatter",       "ScatterElements", "ScatterND",      "Slice",        "SpaceToDepth",
+	    "Split",         "Squeeze",         "TensorScatter",  "Tile",         "TopK",
+	    "Transpose",     "Trilu",           "Unique",         "Unsqueeze",    "Upsample",
+	    "Where"};
+	int from = !strcmp(c->node->op_type, "Where");
+	if (c->onnx || !c->out[0] || from >= c->nin || !c->in[from] ||
+	    is_float(val(c->g, c->out[0])->type))
+		return c->onnx;
+	for (int i = 0; i < COUNT(moves); i++)
+		if (!strcmp(c->node->op_type, moves[i]))
+			return operand_type(c, from);
+	return 0;
 }
 
 void note_weight(Call *c, int k)

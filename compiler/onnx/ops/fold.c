@@ -80,10 +80,13 @@ void lower_reduce(Call *c)
 	Ref x = c->in[0];
 	bool truth =
 	    val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too
+	bool extreme = c->how == O_amax || c->how == O_amin;
 	if (truth)
 		x = put_cast(c->g, x, E_i32);
-	if (n >= 0)
-		x = n ? reduce(c->g, c->how, x, n, axes) : x;
+	if (n > 0)
+		x = reduce(c->g, c->how, extreme ? signed_order(c, 0, x) : x, n, axes);
+	if (n > 0 && extreme)
+		x = signed_order(c, 0, x);
 	if (n > 0 && !attr_int(c, "keepdims", 1))
 		x = drop_axes(c->g, x, n, axes);
 	c->out[0] = truth ? put_cast(c->g, x, E_b8) : x;
@@ -127,7 +130,8 @@ void lower_arg(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int64_t axis = axis_of(c, attr_int(c, "axis", 0), s.rank);
-	Ref x = c->how ? put1(g, O_neg, c->in[0]) : c->in[0];
+	Ref x = signed_order(c, 0, c->in[0]);
+	x = c->how ? reverse_order(g, x) : x;
 	bool last = attr_int(c, "select_last_index", 0);
 	Ref at = put_fold(g, O_argmax, last ? reverse_axis(g, x, (int)axis) : x, 1, &axis);
 	if (last)
@@ -546,7 +550,7 @@ void lower_topk(Call *c)
 		refuse(c, "k is %lld of %lld entries", (long long)count, (long long)s.dim[axis]);
 	int last = s.rank - 1;
 	Ref x = fill_counted(c, 0, axis, largest ? -INFINITY : INFINITY);
-	x = move_axis(g, x, axis, last);
+	x = move_axis(g, signed_order(c, 0, x), axis, last);
 	Ref found[2];
 	if (count == 1 && (largest || is_float(val(g, x)->type)))
 		first_alone(g, x, largest, found);
@@ -554,6 +558,7 @@ void lower_topk(Call *c)
 		first_by_pairs(g, x, largest, count, found);
 	else
 		first_in_order(c->r, x, largest, count, found);
+	found[0] = signed_order(c, 0, found[0]);
 	for (int i = 0; i < c->nout && i < 2; i++) {
 		c->out[i] = move_axis(g, found[i], last, axis);
 		for (int a = 0; a < s.rank; a++)

@@ -239,6 +239,9 @@ void lower_gather_elements(Call *c)
 	c->out[0] = put_gather(c->g, flat(c->g, c->in[0]), at, 0);
 }
 
+// min and max mind the order of numbers.
+enum { SCATTER_MIN = 3 };
+
 static int scatter_mode(const Call *c)
 {
 	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
@@ -284,7 +287,7 @@ static bool counts_all(const Graph *g, Ref index, int64_t n)
 }
 
 // Places in `rows`, `at`, get `new`. Places of operand 1 that are not there are one row more.
-static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
+static Ref scatter_signed(Call *c, Ref rows, Ref at, Ref new)
 {
 	Graph *g = c->g;
 	Shape s = val(g, rows)->shape;
@@ -303,6 +306,15 @@ static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
 	int64_t before[RANK] = {0}, after[RANK] = {1};
 	rows = put_scatter(g, put_pad(g, rows, before, after, 0), at, new, 0, mode);
 	return take_range(g, rows, 0, 0, s.dim[0]);
+}
+
+// The same of rows and `new` of operand 0's type.
+static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
+{
+	if (scatter_mode(c) < SCATTER_MIN)
+		return scatter_signed(c, rows, at, new);
+	rows = scatter_signed(c, signed_order(c, 0, rows), at, signed_order(c, 0, new));
+	return signed_order(c, 0, rows);
 }
 
 void lower_scatter_elements(Call *c)

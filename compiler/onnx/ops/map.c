@@ -49,14 +49,33 @@ static int common_type(const Call *c)
 	return type;
 }
 
+static bool is_unsigned(const Call *c, int operand)
+{
+	return declared_type(operand_type(c, operand)) == E_u64;
+}
+
 // Gives operands of uint64 that type, for operators that are not the same in i64, modulo 2^64.
 static void use_unsigned(Call *c)
 {
 	bool any = false;
 	for (int k = 0; k < c->nin; k++)
-		any |= c->in[k] && declared_type(operand_type(c, k)) == E_u64;
+		any |= c->in[k] && is_unsigned(c, k);
 	for (int k = 0; any && k < c->nin; k++)
 		c->in[k] = c->in[k] ? put_cast(c->g, c->in[k], E_u64) : 0;
+}
+
+Ref signed_order(const Call *c, int operand, Ref x)
+{
+	int64_t half = INT64_MIN;
+	if (!is_unsigned(c, operand))
+		return x;
+	return put2(c->g, O_add, x, put_const(c->g, E_i64, (Shape){0}, &half));
+}
+
+Ref reverse_order(Graph *g, Ref x)
+{
+	bool whole = !is_float(val(g, x)->type);
+	return whole ? put2(g, O_sub, num_like(g, x, -1), x) : put1(g, O_neg, x);
 }
 
 static Ref take_signed(Graph *g, Ref x)
@@ -86,6 +105,7 @@ static Ref as_float(Graph *g, Ref x)
 void lower_unary(Call *c)
 {
 	in_val(c, 0);
+	use_unsigned(c);
 	c->out[0] = wrapped(c, put1(c->g, (Op)c->how, c->in[0]));
 }
 

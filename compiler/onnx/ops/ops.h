@@ -73,8 +73,11 @@ enum { MOST_NUMBERS = 4 };
 int numbers_of(const char *op, Given *); // what ops.def gives a definition of the book; how many
 Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
-void align2(Graph *, Ref *a, Ref *b);          // equal rank
-Ref put_map2(Graph *, Op, Ref a, Ref b);       // after align2
+// x, of the type of an operand, in i64 that are in its order: uint64 less 2^63. And back.
+Ref signed_order(const Call *, int operand, Ref x);
+Ref reverse_order(Graph *, Ref x); // of numbers: -x, or -1 - x of integers, which does not overflow
+void align2(Graph *, Ref *a, Ref *b);    // equal rank
+Ref put_map2(Graph *, Op, Ref a, Ref b); // after align2
 Lower lower_book; // a definition of the book, with the numbers that ops.def lists
 Lower lower_act, lower_fast_gelu;
 

@@ -217,8 +217,11 @@ save(parser.parse_model(KEPT), "kept.onnx")
 UNSIGNED = """<ir_version: 8, opset_import: ["": 18]>
 unsigned (uint64[2] x, float[2] large)
   => (uint64[2] n, float[2] as_float, uint64[2] from_float, bool[2] less, uint64[2] difference, uint64[2] half, uint64[2] max,
-      uint64[2] quotient, uint64[2] rest, uint64[2] clipped)
-<uint64[1] one = {1}, uint64[1] three = {3}, uint64 limit = {9223372036854775807}>
+      uint64[2] quotient, uint64[2] rest, uint64[2] clipped, uint64[1] most, uint64[1] least,
+      int64[1] arg_most, int64[1] arg_least, uint64[1] top, int64[1] top_at, uint64[2] size, uint64[2] sign,
+      uint64[2] scattered, int64[1] least_whole)
+<uint64[1] one = {1}, uint64[1] three = {3}, uint64 limit = {9223372036854775807}, int64[1] k = {1},
+ int64[2] places = {0, 1}, int64[3] whole = {1, -9223372036854775808, 2}>
 {
   n = BitwiseNot(x)
   as_float = Cast<to = 1>(n)
@@ -230,6 +233,16 @@ unsigned (uint64[2] x, float[2] large)
   quotient = Div(n, three)
   rest = Mod(n, three)
   clipped = Clip(n, "", limit)
+  both = Concat<axis = 0>(x, n, three)
+  most = ReduceMax(both)
+  least = ReduceMin(n)
+  arg_most = ArgMax<axis = 0>(both)
+  arg_least = ArgMin<axis = 0>(both)
+  top, top_at = TopK<axis = 0>(both, k)
+  size = Abs(n)
+  sign = Sign(n)
+  scattered = ScatterElements<axis = 0, reduction = "max">(x, places, n)
+  least_whole = ArgMin<axis = 0>(whole)
 }"""
 save(parser.parse_model(UNSIGNED), "unsigned.onnx")
 
