@@ -21,6 +21,27 @@ static void arenas(Arena *arena)
 	       "a growing array");
 }
 
+static void append_b(void *text)
+{
+	strcat(text, "b");
+}
+
+static void append_a(void *text)
+{
+	strcat(text, "a");
+}
+
+static void ends(void)
+{
+	char text[8] = "";
+	Arena *outer = arena_new();
+	at_end(outer, append_a, text);
+	at_end(arena_within(outer), append_b, text);
+	at_end(outer, append_b, text);
+	arena_free(outer);
+	expect(!strcmp(text, "bba"), "what is called when an arena is freed");
+}
+
 static void strings(Arena *arena)
 {
 	Text text = {.arena = arena};
@@ -113,6 +134,7 @@ int main(void)
 {
 	Arena *arena = arena_new();
 	arenas(arena);
+	ends();
 	strings(arena);
 	tables(arena);
 	failures_in_order();

@@ -749,6 +749,38 @@ static void test_damage(int n, char **paths)
 	}
 }
 
+static int mappings(void)
+{
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int lines = 0, c;
+	while (maps && (c = getc(maps)) != EOF)
+		lines += c == '\n';
+	fclose(maps);
+	return lines;
+}
+
+static void list_once(const char *path)
+{
+	Arena *own = arena_new();
+	Catch c;
+	if (!TRY(c)) {
+		read_model(own, path, &(ReadOptions){.list = true});
+		catch_end(&c);
+	} else {
+		free(c.message);
+	}
+	arena_free(own);
+}
+
+// A file that was read stays mapped no longer than its model.
+static void test_closed(int n, char **models)
+{
+	int before = mappings();
+	for (int i = 0; i < 16 * n; i++)
+		list_once(models[i % n]);
+	expect(n > 0 && mappings() < before + 16, "models stay mapped");
+}
+
 int main(int argc, char **argv)
 {
 	arena = arena_new();
@@ -770,6 +802,7 @@ int main(int argc, char **argv)
 	test_roles();
 	test_beside();
 	test_lies();
+	test_closed(argc - 1, argv + 1);
 	test_damage(argc - 1, argv + 1);
 	arena_free(arena);
 	return expected();

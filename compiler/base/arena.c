@@ -20,10 +20,17 @@ typedef struct Block {
 	size_t used, room; // bytes of the part behind the header
 } Block;
 
+typedef struct End {
+	void (*end)(void *);
+	void *what;
+	struct End *before;
+} End;
+
 struct Arena {
 	Block *block;       // the one that is filled now
 	size_t bytes, held; // taken; of its blocks
 	Budget *budget;     // NULL: no limits
+	End *ends;
 	struct Arena *outer, *inner,
 	    *next; // the one it is within; the last within it; its siblings
 };
@@ -81,6 +88,8 @@ void arena_free(Arena *arena)
 		return;
 	while (arena->inner)
 		arena_free(arena->inner);
+	for (const End *e = arena->ends; e; e = e->before)
+		e->end(e->what);
 	if (arena->outer)
 		leave_outer(arena);
 	for (Block *block = arena->block, *next; block; block = next) {
@@ -139,6 +148,13 @@ void *take(Arena *arena, size_t bytes)
 		arena->block = fresh;
 	}
 	return take_from(fresh, 0, bytes);
+}
+
+void at_end(Arena *arena, void end(void *), void *what)
+{
+	End *e = NEW(arena, End);
+	*e = (End){end, what, arena->ends};
+	arena->ends = e;
 }
 
 void *take_copy(Arena *arena, const void *bytes, size_t count)

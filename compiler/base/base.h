@@ -22,6 +22,7 @@ Arena *arena_new(void);
 // A new one that spends from the same Budget, and is freed with the other at the latest.
 Arena *arena_within(Arena *);
 void arena_free(Arena *);
+void at_end(Arena *, void end(void *what), void *what); // called when it is freed, last one first
 // Zeroed memory, aligned to 64 bytes where it has so many, else to 16, or to 8 below that. Never
 // NULL: out of memory is fail().
 void *take(Arena *, size_t bytes);

@@ -31,39 +31,25 @@ static Bytes read_stdin(Arena *arena)
 	return (Bytes){all, total};
 }
 
-// A command reads its model more than once (to list inputs, to train, to measure): files stay
-// mapped, and are mapped once.
-typedef struct Mapped {
-	struct stat of;
-	Bytes bytes;
-	struct Mapped *next;
-} Mapped;
-
-static bool same_file(const struct stat *a, const struct stat *b)
+static void unmap(void *bytes)
 {
-	return a->st_dev == b->st_dev && a->st_ino == b->st_ino && a->st_size == b->st_size &&
-	       a->st_mtim.tv_sec == b->st_mtim.tv_sec && a->st_mtim.tv_nsec == b->st_mtim.tv_nsec;
+	const Bytes *b = bytes;
+	munmap((void *)b->at, b->count);
 }
 
 // Where it cannot be mapped, .at is NULL and errno says why.
-static Bytes map_file(int fd, const struct stat *st)
+static Bytes map_file(Arena *arena, int fd, size_t count)
 {
-	static _Thread_local Mapped *mapped;
-	for (const Mapped *m = mapped; m; m = m->next)
-		if (same_file(&m->of, st))
-			return m->bytes;
-	Mapped *m = malloc(sizeof *m);
-	if (!m)
+	Bytes bytes = {(const uint8_t *)"", count};
+	if (!count)
+		return bytes;
+	Bytes *mapped = NEW(arena, Bytes);
+	bytes.at = mmap(NULL, count, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes.at == MAP_FAILED)
 		return (Bytes){0};
-	*m = (Mapped){*st, {(const uint8_t *)"", (size_t)st->st_size}, mapped};
-	if (st->st_size > 0)
-		m->bytes.at = mmap(NULL, m->bytes.count, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (m->bytes.at == MAP_FAILED) {
-		free(m);
-		return (Bytes){0};
-	}
-	mapped = m;
-	return m->bytes;
+	*mapped = bytes;
+	at_end(arena, unmap, mapped);
+	return bytes;
 }
 
 // The bytes of an open file, which is closed; `path` as messages name it, `where` what names it.
@@ -83,7 +69,7 @@ static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 	}
 	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
 	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
-	Bytes bytes = map_file(fd, &st);
+	Bytes bytes = map_file(arena, fd, (size_t)st.st_size);
 	int error = errno;
 	close(fd);
 	if (!bytes.at)
@@ -219,16 +205,18 @@ static bool leaves_folder(const char *location)
 
 static Bytes outside_bytes(File *file, const char *where, const char *location)
 {
-	for (int i = 0; i < file->outside.count; i++)
-		if (!strcmp(file->outside.at[i].location, location))
-			return file->outside.at[i].bytes;
+	if (!file->outside)
+		file->outside = table_lent(file->arena);
+	uint64_t *cell = table_cell_s(file->outside, location);
+	if (*cell)
+		return *(const Bytes *)(uintptr_t)*cell;
 	if (leaves_folder(location))
 		fail(where,
 		     "external data '%s' lies outside the model's folder; move it beside the model",
 		     location);
-	Outside out = {location, named_bytes(file, where, location)};
-	PUSH(file->arena, file->outside, out);
-	return out.bytes;
+	Bytes bytes = named_bytes(file, where, location);
+	*cell = (uintptr_t)take_copy(file->arena, &bytes, sizeof bytes);
+	return bytes;
 }
 
 static int64_t external_number(const TensorProto *t, const char *where, const char *key,

@@ -12,11 +12,6 @@ typedef struct Bytes {
 	size_t count;
 } Bytes;
 
-typedef struct Outside {      // a file of external data
-	const char *location; // as the model names it, relative to the model
-	Bytes bytes;
-} Outside;
-
 typedef struct File {
 	Arena *arena;
 	const char *path;
@@ -24,8 +19,8 @@ typedef struct File {
 	const char *real_folder; // where the file lies, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
-	VEC(Outside) outside;
-	OpCounts ops; // empty until it is read
+	Table *outside; // files of external data, as the model names them -> Bytes
+	OpCounts ops;   // empty until it is read
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
