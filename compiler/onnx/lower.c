@@ -259,7 +259,8 @@ static void run_row(Call *c, Value *result)
 		lower_counted(c, row);
 	else
 		row->lower(c);
-	bool split = !strcmp(c->node->op_type, "Split"); // all results are of the first one's type
+	// All results of a Split are of the first one's type.
+	bool split = c->nout > 1 && !strcmp(c->node->op_type, "Split");
 	int type = c->nout ? moved_type(c) : 0;
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i],

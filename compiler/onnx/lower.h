@@ -19,8 +19,9 @@ typedef struct File {
 	const char *real_folder; // where the file lies, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
-	Table *outside; // files of external data, as the model names them -> Bytes
-	OpCounts ops;   // empty until it is read
+	Table *outside;    // files of external data, as the model names them -> Bytes
+	OpCounts ops;      // empty until it is read
+	struct Told *told; // sizes.c; NULL until it is read
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
@@ -220,7 +221,6 @@ typedef struct Reader {
 	Table *known;               // names of the caller's values to their positions + 1
 	Table *by_name;             // names of the main graph's initializers to theirs in weights
 	Table *twins;               // roles.c: weights by numbers that a copy of theirs has
-	struct Told *told;          // sizes.c
 	Table *noted;               // texts of Model.notes
 	VEC(const char *) troubles; // what could not be lowered
 	VEC(const char *) unread;   // inputs whose declarations are among these

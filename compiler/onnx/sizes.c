@@ -85,7 +85,8 @@ static const struct Meeting {
                 {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
                 {"Gemm", -1, 0}, {"MatMul", -1, 0}};
 
-// The nodes of the graph by their first operand, in order, and its initializers by name.
+// The nodes of the graph whose first operand is an input or a cast of one, by its name, in order;
+// and its initializers by name.
 typedef struct Reading {
 	const NodeProto *node;
 	struct Reading *next;
@@ -107,16 +108,25 @@ static const void *unpack(const Table *t, const char *name)
 	return cell ? (const void *)(uintptr_t)*cell : NULL;
 }
 
+static uint64_t *readings_of(const struct Told *told, const NodeProto *node)
+{
+	return node->n_input ? table_find_s(told->readings, node->input[0]) : NULL;
+}
+
 static void list_readings(const Reader *r, struct Told *told)
 {
 	const GraphProto *g = r->proto->graph;
-	told->readings = table_new(r->arena);
-	told->weights = table_new(r->arena);
+	for (int i = 0; i < r->model->inputs.count; i++)
+		table_cell_s(told->readings, r->model->inputs.at[i].name);
+	for (size_t i = 0; i < g->n_node; i++)
+		if (!strcmp(g->node[i]->op_type, "Cast") && readings_of(told, g->node[i]) &&
+		    g->node[i]->n_output)
+			table_cell_s(told->readings, g->node[i]->output[0]);
 	for (size_t i = g->n_node; i-- > 0;) {
-		if (!g->node[i]->n_input)
+		uint64_t *cell = readings_of(told, g->node[i]);
+		if (!cell)
 			continue;
-		uint64_t *cell = table_cell_s(told->readings, g->node[i]->input[0]);
-		Reading *reading = NEW(r->arena, Reading);
+		Reading *reading = NEW(r->file->arena, Reading);
 		*reading = (Reading){g->node[i], (Reading *)(uintptr_t)*cell};
 		*cell = pack(reading);
 	}
@@ -190,19 +200,24 @@ static void tell_sizes(const Reader *r, struct Told *told, const Input *in)
 	}
 }
 
+// Once for all readings of a file.
 void list_sizes(Reader *r)
 {
-	struct Told *told = NEW(r->arena, struct Told);
+	Arena *arena = r->file->arena;
+	if (r->file->told)
+		return;
+	struct Told *told = r->file->told = NEW(arena, struct Told);
+	told->readings = table_lent(arena);
+	told->weights = table_lent(arena);
+	told->sizes = table_new(arena);
 	list_readings(r, told);
-	told->sizes = table_new(r->arena);
 	for (int i = 0; i < r->model->inputs.count; i++)
 		tell_sizes(r, told, &r->model->inputs.at[i]);
-	r->told = told;
 }
 
 static int64_t told_by_weights(const Reader *r, const char *key)
 {
-	const uint64_t *cell = table_find_s(r->told->sizes, key);
+	const uint64_t *cell = table_find_s(r->file->told->sizes, key);
 	return cell && *cell ? (int64_t)*cell : -1;
 }
 
