@@ -101,7 +101,7 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 // no more.
 void amos_time(struct amos *, int64_t *nanoseconds);
 
-// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c: batches out of files ------------------
+// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c: batches out of files --------
 
 struct amos_data;
 

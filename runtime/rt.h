@@ -191,7 +191,7 @@ void amos_sources_close(struct amos_sources *);
 // NULL: none.
 const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
-// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c, evaluate.c ----------------------------
+// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c, evaluate.c ------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;

@@ -223,7 +223,7 @@ static Build *sizes(int n)
 	return finish(b, "all");
 }
 
-// Numbers that stand behind one another.
+// A chain of products with constants.
 static Build *numbers(int n)
 {
 	Build *b = begin("4");
@@ -237,7 +237,7 @@ static Build *numbers(int n)
 	return finish(b, last);
 }
 
-// Moves behind one another, and something subtracted from each.
+// A chain of moves; a constant is subtracted from each result.
 static Build *moves(int n)
 {
 	Build *b = begin("3,4");

@@ -124,6 +124,8 @@ uint64_t *table_find(const Table *, const void *key, size_t bytes); // NULL when
 const void *table_key(const uint64_t *cell);                        // the table's own
 uint64_t *table_cell_s(Table *, const char *key);
 uint64_t *table_find_s(const Table *, const char *key);
+// Of a table of pointers: the one of `key`; NULL when absent.
+void *table_pointer_s(const Table *, const char *key);
 uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 
 // ---- diag.c: errors -------------------------------------------------------------------

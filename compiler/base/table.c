@@ -138,3 +138,9 @@ uint64_t *table_find_s(const Table *table, const char *key)
 {
 	return table_find(table, key, strlen(key));
 }
+
+void *table_pointer_s(const Table *table, const char *key)
+{
+	const uint64_t *cell = table_find_s(table, key);
+	return cell ? (void *)(uintptr_t)*cell : NULL;
+}

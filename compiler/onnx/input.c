@@ -252,10 +252,9 @@ static void check_info(Reader *r, void *declared)
 {
 	const ValueInfoProto *info = ((Declared *)declared)->info;
 	const TensorType *t = info->type ? info->type->tensor_type : NULL;
-	const uint64_t *cell = table_find_s(((Declared *)declared)->top->names, info->name);
-	if (!t || !t->elem_type || !cell)
+	const Value *found = table_pointer_s(((Declared *)declared)->top->names, info->name);
+	if (!t || !t->elem_type || !found)
 		return;
-	const Value *found = (const Value *)(uintptr_t)*cell;
 	int type = declared_type(t->elem_type), own = 0;
 	if (found->weight && found->weight->proto->data_type != t->elem_type)
 		own = found->weight->proto->data_type;

@@ -93,9 +93,9 @@ static Value bring_value(Reader *r, Value v, Nest *home)
 Value look_up(Reader *r, const Space *s, const char *name)
 {
 	for (const Space *at = s; at; at = at->function ? NULL : at->outer) {
-		const uint64_t *cell = table_find_s(at->names, name);
-		if (cell)
-			return bring_value(r, *(const Value *)(uintptr_t)*cell, at->nest);
+		const Value *v = table_pointer_s(at->names, name);
+		if (v)
+			return bring_value(r, *v, at->nest);
 	}
 	r->cure = "export the model again";
 	fail(r->model->path,
@@ -237,7 +237,7 @@ static const Row *known_row(Call *c)
 	return row;
 }
 
-// To be kept; NULL where it tells of no axis.
+// Returns a copy that lasts; NULL if no axis has a count.
 static const Counts *lasting_counts(Reader *r, const Counts *counts)
 {
 	for (int a = 0; a < RANK; a++)
@@ -278,7 +278,7 @@ static void run_call(Call *c, Value *result)
 		run_row(c, result);
 }
 
-// Zeroed, until the call ends.
+// Returns zeroed memory that lasts until the call ends.
 static char *call_memory(Reader *r, size_t bytes)
 {
 	if (r->depth == r->scratch.count)

@@ -235,7 +235,7 @@ typedef struct Reader {
 	bool *met;                  // by pattern of options->freeze: it met an initializer
 } Reader;
 
-typedef struct Call { // a node being lowered; its arrays are gone behind it
+typedef struct Call { // a node being lowered; its arrays last no longer
 	Reader *r;
 	Graph *g;
 	const NodeProto *node;

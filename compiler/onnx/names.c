@@ -32,17 +32,6 @@ static const char *property(size_t n, StringStringEntryProto *const *p, const ch
 	return NULL;
 }
 
-static uint64_t pack(const void *pointer)
-{
-	return (uint64_t)(uintptr_t)pointer;
-}
-
-static const void *unpack_pointer(const Table *t, const char *key)
-{
-	const uint64_t *cell = table_find_s(t, key);
-	return cell ? (const void *)(uintptr_t)*cell : NULL;
-}
-
 static const char *node_property(const NodeProto *node, const char *key)
 {
 	return property(node->n_metadata_props, node->metadata_props, key);
@@ -110,9 +99,9 @@ static void read_infos(const Reader *r, struct Metadata *m)
 		const char *kind = property(v->n_metadata_props, v->metadata_props,
 		                            "pkg.torch.export.graph_signature.InputSpec.kind");
 		if (leaves)
-			*table_cell_s(m->folded, v->name) = pack(leaves);
+			*table_cell_s(m->folded, v->name) = (uintptr_t)leaves;
 		if (kind)
-			*table_cell_s(m->kinds, v->name) = pack(kind);
+			*table_cell_s(m->kinds, v->name) = (uintptr_t)kind;
 	}
 }
 
@@ -158,7 +147,7 @@ static const char *next_leaf(Arena *arena, const char **at)
 Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
-	const char *at = unpack_pointer(r->metadata->folded, w->name), *leaf;
+	const char *at = table_pointer_s(r->metadata->folded, w->name), *leaf;
 	while (at && (leaf = next_leaf(r->arena, &at))) {
 		const Target *t = target_named(r->metadata, leaf);
 		found.count++;
@@ -218,7 +207,7 @@ static void list_readers(const Reader *r)
 	for (size_t i = 0; i < g->n_node; i++)
 		for (size_t k = 0; k < g->node[i]->n_input; k++)
 			*table_cell_s(r->metadata->readers, g->node[i]->input[k]) =
-			    pack(g->node[i]);
+			    (uintptr_t)g->node[i];
 }
 
 // NULL: nothing reads its first result.
@@ -226,7 +215,7 @@ static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
 {
 	if (!r->metadata->readers)
 		list_readers(r);
-	return node->n_output ? unpack_pointer(r->metadata->readers, node->output[0]) : NULL;
+	return node->n_output ? table_pointer_s(r->metadata->readers, node->output[0]) : NULL;
 }
 
 Use use_behind(const Reader *r, const NodeProto *node, int operand)
@@ -409,7 +398,7 @@ const char *bias_left_out(Reader *r, const NodeProto *node)
 
 const char *kind_of(const Reader *r, const char *initializer)
 {
-	return unpack_pointer(r->metadata->kinds, initializer);
+	return table_pointer_s(r->metadata->kinds, initializer);
 }
 
 bool is_parameter_name(const Reader *r, const char *name)

@@ -97,17 +97,6 @@ struct Told {
 	Table *sizes; // by a dimension's name, or its place
 };
 
-static uint64_t pack(const void *pointer)
-{
-	return (uint64_t)(uintptr_t)pointer;
-}
-
-static const void *unpack(const Table *t, const char *name)
-{
-	const uint64_t *cell = table_find_s(t, name);
-	return cell ? (const void *)(uintptr_t)*cell : NULL;
-}
-
 static uint64_t *readings_of(const struct Told *told, const NodeProto *node)
 {
 	return node->n_input ? table_find_s(told->readings, node->input[0]) : NULL;
@@ -128,15 +117,16 @@ static void list_readings(const Reader *r, struct Told *told)
 			continue;
 		Reading *reading = NEW(r->file->arena, Reading);
 		*reading = (Reading){g->node[i], (Reading *)(uintptr_t)*cell};
-		*cell = pack(reading);
+		*cell = (uintptr_t)reading;
 	}
 	for (size_t i = g->n_initializer; i-- > 0;)
-		*table_cell_s(told->weights, g->initializer[i]->name) = pack(g->initializer[i]);
+		*table_cell_s(told->weights, g->initializer[i]->name) =
+		    (uintptr_t)g->initializer[i];
 }
 
 static const TensorProto *weight_of(const struct Told *told, const NodeProto *node)
 {
-	return node->n_input > 1 ? unpack(told->weights, node->input[1]) : NULL;
+	return node->n_input > 1 ? table_pointer_s(told->weights, node->input[1]) : NULL;
 }
 
 // As it stands there: whether it may is for the lowering to say.
@@ -174,7 +164,7 @@ static int64_t told_of(const struct Told *told, const char *name, int axis, int 
                        const char **same)
 {
 	*same = NULL;
-	for (const Reading *at = unpack(told->readings, name); at; at = at->next) {
+	for (const Reading *at = table_pointer_s(told->readings, name); at; at = at->next) {
 		const NodeProto *node = at->node;
 		int64_t size = told_by(told, node, axis, rank);
 		if (size > 0)
