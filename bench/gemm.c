@@ -77,7 +77,7 @@ static void prepare(Arena *a, Product *p)
 	                           .state = take(a, (size_t)model->state + 64),
 	                           .scratch = take(a, (size_t)model->entries[0].scratch + 64),
 	                           .launch = launch,
-	                           .own = take(a, (size_t)model->pad + 64)};
+	                           .own = take(a, (size_t)model->local + 64)};
 	printf("%s %ldx%ldx%ld", p->name, (long)p->m, (long)p->k, (long)p->n);
 	if (p->batch > 1)
 		printf(" x %ld", (long)p->batch);

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-// ---- status.c: failures as values -----------------------------------------------------
+// ---- error.c: failures as values -----------------------------------------------------
 
 enum { // the exit statuses of the command
 	AMOS_DONE = 0,
@@ -57,11 +57,11 @@ char *amos_input_folder(int file);
 // takes its standard output, or a folder.
 int amos_output_check(const char *path);
 
-// ---- file.c: files that appear under their name only when they are complete -----------
+// ---- temp_file.c: files that appear under their name only when they are complete -----------
 
 // Until it is kept, a file has a name of its own beside the target, which nobody can guess. A
 // device or pipe gets the bytes when the file is kept.
-struct amos_file {
+struct amos_temp_file {
 	FILE *to;
 	char *path, *target;   // as given; what it leads to
 	const char *temporary; // where `to` writes
@@ -72,10 +72,11 @@ enum amos_name {
 	AMOS_OWN,   // by us: a link is replaced itself
 	AMOS_FRESH  // by us, for a new file: nothing is replaced
 };
-int amos_file_begin(struct amos_file *, const char *path, enum amos_name);
-int amos_file_open(struct amos_file *, const char *path); // AMOS_NAMED
-int amos_file_keep(struct amos_file *); // flush, sync, rename, sync the folder; on failure dropped
-void amos_file_drop(struct amos_file *);
+int amos_file_begin(struct amos_temp_file *, const char *path, enum amos_name);
+int amos_file_open(struct amos_temp_file *, const char *path); // AMOS_NAMED
+int amos_file_keep(
+    struct amos_temp_file *); // flush, sync, rename, sync the folder; on failure dropped
+void amos_file_drop(struct amos_temp_file *);
 // Removes all that are neither kept nor dropped; keeps errno; may run in a signal handler.
 void amos_file_drop_all(void);
 // fopen(3) for a file that is changed in place; a link is not followed (ELOOP).
@@ -87,6 +88,6 @@ bool amos_file_sync_around(const char *path);
 bool amos_file_link(const char *from, const char *to);
 bool amos_file_temporary(const char *name); // True for names that temporary files have.
 // Removes from a folder the temporary files of processes that were killed.
-void amos_file_sweep(const char *folder);
+void amos_file_clean(const char *folder);
 
 #endif

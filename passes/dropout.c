@@ -172,7 +172,7 @@ static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
 		return put_threshold(d, g, v, in);
-	Cycle c = loop_of(v);
+	LoopInfo c = loop_of(v);
 	c.body = settle_draws(g->arena, c.body, d->draw);
 	return put_loop(g, &c, in);
 }
@@ -328,17 +328,17 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
 	Ref seed[2] = {state_number(g, "amos.seed"), state_number(g, "amos.step")};
 	Ref in[2] = {x, put(g, O_rand, 2, seed, &attr)};
-	Given ratio = {.name = "ratio", .x = rate};
+	AttrArg ratio = {.name = "ratio", .x = rate};
 	return book_call1(g, "Dropout", 2, in, 1, &ratio);
 }
 
 // Decomposes an attention, with its weights dropped out.
 static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int64_t site)
 {
-	g->plain = PLAIN_ATTEND;
-	Ref y = book_open(g, v, in), weights = val(g, y)->in[0], values = val(g, y)->in[1];
+	g->plain = DECOMPOSED_ATTEND;
+	Ref y = book_decompose(g, v, in), weights = val(g, y)->in[0], values = val(g, y)->in[1];
 	y = put2(g, O_dot, put_drawn(g, weights, rate, site), values);
-	g->plain = PLAIN_NONE;
+	g->plain = DECOMPOSED_NONE;
 	return y;
 }
 

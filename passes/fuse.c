@@ -1,8 +1,8 @@
 // fuse.c: joins values in memory into kernels, Graph -> Plan.
-// Every value that cut.c marked starts as a group, a kernel of its own; groups join while one loop
-// can compute both and no third kernel must run between them. A value that no other kernel reads is
-// then not stored. Output: kernels in no order, loops without the plans of their bodies. Invariant:
-// groups never form a cycle; a group reads the values of another at any index.
+// Every value that materialize.c marked starts as a group, a kernel of its own; groups join while
+// one loop can compute both and no third kernel must run between them. A value that no other kernel
+// reads is then not stored. Output: kernels in no order, loops without the plans of their bodies.
+// Invariant: groups never form a cycle; a group reads the values of another at any index.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -11,8 +11,8 @@ typedef VEC(Ref) Refs;
 typedef struct Group {
 	KernKind kind;
 	Shape space;
-	uint32_t fold;
-	Ref heart;
+	uint32_t reduce;
+	Ref root;
 	Refs member; // empty: the group was joined into another
 	int depth;   // of its longest chain of expressions
 } Group;
@@ -25,13 +25,13 @@ typedef struct Fuse {
 	Refs *users;  // by Ref: cut values that read it
 	int *of;      // by Ref: group of a cut value
 	VEC(Group) group;
-	int *seen, turn; // by group
-	int *place;      // by group: in an order in which what it reads comes first
-	int *order;      // by place: the group
-	int *late;       // room for groups that move behind others
+	int *seen, epoch; // by group
+	int *place;       // by group: in an order in which what it reads comes first
+	int *order;       // by place: the group
+	int *late;        // room for groups that move behind others
 } Fuse;
 
-static bool folds(KernKind kind)
+static bool reductions(KernKind kind)
 {
 	return kind == L_row || kind == L_col;
 }
@@ -45,12 +45,12 @@ static Group fold_group(const Graph *g, const Val *v)
 		last--;
 	for (int i = 0; i < v->attr->n; i++)
 		if (group.space.dim[v->attr->i[i]] != 1)
-			group.fold |= 1u << v->attr->i[i];
-	if (!(group.fold >> last & 1) && group.fold)
+			group.reduce |= 1u << v->attr->i[i];
+	if (!(group.reduce >> last & 1) && group.reduce)
 		return group;
 	group.kind = L_row;
 	for (int a = last; a < group.space.rank; a++)
-		group.fold |= 1u << a;
+		group.reduce |= 1u << a;
 	return group;
 }
 
@@ -60,15 +60,15 @@ static Group first_group(const Graph *g, Ref r)
 	Group group = {.kind = L_map, .space = v->shape};
 	if (v->op == O_cumsum)
 		group = (Group){
-		    .kind = L_scan, .space = v->shape, .fold = 1u << v->attr->i[0], .heart = r};
-	else if (prims[v->op].cls == C_fold)
+		    .kind = L_scan, .space = v->shape, .reduce = 1u << v->attr->i[0], .root = r};
+	else if (prims[v->op].cls == C_reduce)
 		group = fold_group(g, v);
 	else if (v->op == O_dot || v->op == O_scatter)
-		group =
-		    (Group){.kind = v->op == O_dot ? L_dot : L_put, .space = v->shape, .heart = r};
+		group = (Group){
+		    .kind = v->op == O_dot ? L_dot : L_scatter, .space = v->shape, .root = r};
 	else if (v->op == O_loop)
-		group = (Group){.kind = L_loop, .heart = r};
-	else if (prims[v->op].cls == C_whole)
+		group = (Group){.kind = L_loop, .root = r};
+	else if (prims[v->op].cls == C_composite)
 		bug("%s has not been opened", prims[v->op].name);
 	return group;
 }
@@ -77,8 +77,8 @@ static Group first_group(const Graph *g, Ref r)
 static void add_value(Fuse *f, Ref r, int depth)
 {
 	const Val *v = val(f->graph, r);
-	f->of[r] = v->op == O_part ? f->of[v->in[0]] : f->group.count;
-	if (v->op != O_part)
+	f->of[r] = v->op == O_result ? f->of[v->in[0]] : f->group.count;
+	if (v->op != O_result)
 		PUSH(f->arena, f->group, first_group(f->graph, r));
 	PUSH(f->arena, f->group.at[f->of[r]].member, r);
 	f->group.at[f->of[r]].depth += depth;
@@ -87,7 +87,7 @@ static void add_value(Fuse *f, Ref r, int depth)
 static Fuse fuse_start(Arena *arena, const Graph *g)
 {
 	int *depth;
-	Fuse f = {.arena = arena, .graph = g, .cut = cut_pass(arena, g, &depth)};
+	Fuse f = {.arena = arena, .graph = g, .cut = materialize_pass(arena, g, &depth)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
 	f.users = NEWS(arena, Refs, g->nval);
@@ -123,15 +123,15 @@ static bool shaped_as(const Shape *s, const Group *g)
 	return same_shape(s, &g->space);
 }
 
-static bool shaped_as_folded(const Shape *s, const Group *g)
+static bool shaped_as_reduced(const Shape *s, const Group *g)
 {
-	return is_folded(s, &g->space, g->fold);
+	return is_reduced(s, &g->space, g->reduce);
 }
 
 // True if parts of it are reduced like the complete value.
-static bool is_plain_fold(Op op)
+static bool is_plain_reduction(Op op)
 {
-	return prims[op].cls == C_fold && op != O_argmax && op != O_cumsum;
+	return prims[op].cls == C_reduce && op != O_argmax && op != O_cumsum;
 }
 
 // All axes that are not 1 but the last.
@@ -144,12 +144,12 @@ static uint32_t row_axes(const Shape *s)
 	return axes;
 }
 
-static bool folds_operands(const Graph *g, const Group *group, const Shape *shaped)
+static bool reduces_operands(const Graph *g, const Group *group, const Shape *shaped)
 {
 	for (int i = 0; i < group->member.count; i++) {
 		const Val *v = val(g, group->member.at[i]);
-		if (prims[v->op].cls == C_fold &&
-		    (!is_plain_fold(v->op) || !same_shape(&val(g, v->in[0])->shape, shaped)))
+		if (prims[v->op].cls == C_reduce &&
+		    (!is_plain_reduction(v->op) || !same_shape(&val(g, v->in[0])->shape, shaped)))
 			return false;
 	}
 	return true;
@@ -157,20 +157,20 @@ static bool folds_operands(const Graph *g, const Group *group, const Shape *shap
 
 // A product may reduce its rows as they leave the tile if they are all rows of one matrix, and
 // reading them again would cost more than a launch.
-static bool folds_rows(const Graph *g, const Group *p, const Group *c)
+static bool reduces_rows(const Graph *g, const Group *p, const Group *c)
 {
-	const Val *heart = val(g, p->heart);
-	const Shape *a = &val(g, heart->in[0])->shape, *b = &val(g, heart->in[1])->shape;
+	const Val *root = val(g, p->root);
+	const Shape *a = &val(g, root->in[0])->shape, *b = &val(g, root->in[1])->shape;
 	for (int i = 0; i + 2 < b->rank; i++)
 		if (b->dim[i] != 1)
 			return false;
 	for (int i = 0; i < c->member.count; i++)
-		if (prims[val(g, c->member.at[i])->op].cls != C_fold)
+		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
 	return count_of(&c->space) == count_of(&p->space) &&
-	       last_dim(&c->space) == last_dim(&p->space) && c->fold == row_axes(&c->space) &&
+	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
 	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
-	       folds_operands(g, p, &c->space) && folds_operands(g, c, &c->space);
+	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
 }
 
 // Finds the group that computes both, p before c. False if one loop cannot.
@@ -178,23 +178,23 @@ static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
 {
 	if (p->kind == L_dot && c->kind == L_col) {
 		*both = *p;
-		both->fold = row_axes(&p->space);
-		return folds_rows(g, p, c);
+		both->reduce = row_axes(&p->space);
+		return reduces_rows(g, p, c);
 	}
-	const Group *main = folds(c->kind) ? c : p, *other = main == c ? p : c;
+	const Group *main = reductions(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
-	if (folds(main->kind) && folds(other->kind))
-		return main->kind == other->kind && main->fold == other->fold &&
+	if (reductions(main->kind) && reductions(other->kind))
+		return main->kind == other->kind && main->reduce == other->reduce &&
 		       shaped_as(&p->space, c);
 	if (other->kind != L_map)
 		return false;
-	if (folds(main->kind))
-		return shaped_as(&other->space, main) || shaped_as_folded(&other->space, main);
+	if (reductions(main->kind))
+		return shaped_as(&other->space, main) || shaped_as_reduced(&other->space, main);
 	if (p->kind == L_map && c->kind == L_map && !shaped_as(&p->space, c)) {
 		*both = *c;
 		both->kind = L_col;
-		both->fold = row_axes(&c->space);
-		return shaped_as_folded(&p->space, both);
+		both->reduce = row_axes(&c->space);
+		return shaped_as_reduced(&p->space, both);
 	}
 	if (main->kind == L_map)
 		return shaped_as(&other->space, main);
@@ -210,9 +210,9 @@ static bool aligned(const Fuse *f, int p, int c)
 		const Reads *reads = &f->reads[group->member.at[m]];
 		for (int i = 0; i < reads->count; i++) {
 			Read read = reads->at[i];
-			if (f->of[read.val] != p || read.how == R_same)
+			if (f->of[read.val] != p || read.reach == R_same)
 				continue;
-			if (read.how == R_moved || f->group.at[p].kind != L_dot ||
+			if (read.reach == R_moved || f->group.at[p].kind != L_dot ||
 			    count_of(&val(f->graph, read.val)->shape) != count_of(&group->space))
 				return false;
 		}
@@ -224,14 +224,14 @@ static bool aligned(const Fuse *f, int p, int c)
 static bool reaches(Fuse *f, int from, int to, bool direct)
 {
 	const Group *group = &f->group.at[from];
-	f->seen[from] = f->turn;
+	f->seen[from] = f->epoch;
 	for (int m = 0; m < group->member.count; m++) {
 		const Refs *users = &f->users[group->member.at[m]];
 		for (int i = 0; i < users->count; i++) {
 			int next = f->of[users->at[i]];
 			if (next == to && direct)
 				return true;
-			if (f->place[next] < f->place[to] && f->seen[next] != f->turn &&
+			if (f->place[next] < f->place[to] && f->seen[next] != f->epoch &&
 			    reaches(f, next, to, true))
 				return true;
 		}
@@ -244,7 +244,7 @@ static bool reaches(Fuse *f, int from, int to, bool direct)
 static bool detour(Fuse *f, int from, int to)
 {
 	enum { FAR = 4096 };
-	f->turn++;
+	f->epoch++;
 	return f->place[to] - f->place[from] > FAR || reaches(f, from, to, false);
 }
 
@@ -261,7 +261,7 @@ static void bring_together(Fuse *f, int from, int to)
 	int first = f->place[from], last = f->place[to], next = first, nlate = 0;
 	for (int i = first; i <= last; i++) {
 		int group = f->order[i];
-		if (f->seen[group] == f->turn)
+		if (f->seen[group] == f->epoch)
 			f->late[nlate++] = group;
 		else
 			move_to(f, group, next++);
@@ -309,14 +309,14 @@ static bool after_dot(const Group *p, const Group *c)
 	return p->kind == L_dot && c->kind == L_map;
 }
 
-static bool fold_after_dot(const Group *p, const Group *c)
+static bool reduction_after_dot(const Group *p, const Group *c)
 {
 	return p->kind == L_dot && c->kind == L_col;
 }
 
-static bool around_fold(const Group *p, const Group *c)
+static bool around_reduction(const Group *p, const Group *c)
 {
-	return folds(p->kind) || folds(c->kind);
+	return reductions(p->kind) || reductions(c->kind);
 }
 
 static bool map_chain(const Group *p, const Group *c)
@@ -400,7 +400,7 @@ static int by_ref(const void *a, const void *b)
 
 static Kern kern_of(const Fuse *f, const Group *g)
 {
-	Kern kern = {.kind = g->kind, .space = g->space, .fold = g->fold, .heart = g->heart};
+	Kern kern = {.kind = g->kind, .space = g->space, .reduce = g->reduce, .root = g->root};
 	kern.out = NEWS(f->arena, Ref, g->member.count);
 	for (int i = 0; i < g->member.count; i++)
 		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
@@ -413,8 +413,8 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 {
 	Fuse f = fuse_start(arena, g);
 	join_chains(&f, after_dot);
-	join_chains(&f, fold_after_dot);
-	while (join_chains(&f, around_fold))
+	join_chains(&f, reduction_after_dot);
+	while (join_chains(&f, around_reduction))
 		;
 	join_chains(&f, map_chain);
 	join_siblings(&f);

@@ -6,19 +6,19 @@
 #include <string.h>
 
 // attend is differentiated by its definition.
-Ref put_ready(Sweep *s, const Val *v, const Ref *in, bool needs)
+Ref put_ready(Backprop *s, const Val *v, const Ref *in, bool needs)
 {
 	s->g->from = v->from;
 	if (v->op == O_attend)
-		return book_open(s->g, v, in);
+		return book_decompose(s->g, v, in);
 	if (v->op != O_loop || !needs)
 		return put_as(s->g, v, in);
-	Cycle c = loop_of(v);
+	LoopInfo c = loop_of(v);
 	return put_recorded(s, &c, in);
 }
 
 typedef struct Forward { // what is differentiated, and what of it needs gradients
-	Sweep *sweep;
+	Backprop *sweep;
 	const Graph *from;
 	const bool *needs;
 } Forward;
@@ -31,7 +31,7 @@ static Ref put_one(void *context, Graph *g, const Val *v, const Ref *in)
 }
 
 // The forward graph in the new one.
-static void put_forward(Sweep *s, const Graph *from, const bool *needs)
+static void put_forward(Backprop *s, const Graph *from, const bool *needs)
 {
 	Ref *now = NEWS(s->arena, Ref, from->nval);
 	Forward f = {s, from, needs};
@@ -73,17 +73,17 @@ Ref fit(Graph *g, Ref r, const Val *to)
 	for (int a = 0; a < own->rank; a++)
 		if (own->dim[a] > 1 && (shape.rank == 0 || shape.dim[a] == 1))
 			axes[n++] = a;
-	r = n ? put_fold(g, O_sum, r, n, axes) : r;
+	r = n ? put_reduce(g, O_sum, r, n, axes) : r;
 	return shape.rank == 0 ? put_reshape(g, r, shape) : put_expand(g, r, shape);
 }
 
-void add_gradient(Sweep *s, Ref r, Ref dx)
+void add_gradient(Backprop *s, Ref r, Ref dx)
 {
 	dx = fit(s->g, dx, val(s->g, r));
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
 }
 
-static void sweep_concat(Sweep *s, const Val *v, Ref gradient)
+static void sweep_concat(Backprop *s, const Val *v, Ref gradient)
 {
 	int axis = (int)v->attr->i[0];
 	int64_t start[RANK] = {0};
@@ -100,19 +100,20 @@ static void sweep_concat(Sweep *s, const Val *v, Ref gradient)
 
 // Records the gradient of operand k of v if that is a fixed value of a body: it is summed over all
 // iterations.
-static bool note_fixed(Sweep *s, const Val *v, int k, Ref gradient, Ref dx)
+static bool note_fixed(Backprop *s, const Val *v, int k, Ref gradient, Ref dx)
 {
 	const Val *x = val(s->g, v->in[k]);
 	if (s->first_fixed < 0 || x->op != O_slot || x->attr->i[0] < s->first_fixed)
 		return false;
 	bool product = v->op == O_dot;
-	Share share = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k, product ? gradient : dx};
+	Contribution share = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k,
+	                      product ? gradient : dx};
 	PUSH(s->arena, s->shares, share);
 	return true;
 }
 
 // v gives value r.
-static void sweep_value(Sweep *s, Ref r, Val v)
+static void sweep_value(Backprop *s, Ref r, Val v)
 {
 	Ref dx[4] = {0};
 	s->g->from = v.from;
@@ -133,7 +134,7 @@ static void sweep_value(Sweep *s, Ref r, Val v)
 			add_gradient(s, v.in[k], dx[k]);
 }
 
-void sweep_back(Sweep *s)
+void sweep_back(Backprop *s)
 {
 	for (Ref r = s->last; r > 0; r--) {
 		const Val *v = val(s->g, r);
@@ -144,7 +145,7 @@ void sweep_back(Sweep *s)
 			continue;
 		else if (product)
 			sweep_value(s, r, *(const Val *)(uintptr_t)*product);
-		else if (prims[v->op].cls != C_leaf && v->op != O_part)
+		else if (prims[v->op].cls != C_leaf && v->op != O_result)
 			sweep_value(s, r, *v);
 	}
 }
@@ -157,8 +158,8 @@ Ref zeros(Graph *g, Elem type, Shape shape)
 Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 {
 	Graph *g = graph_like(arena, from);
-	g->plain = MAX(g->plain, PLAIN_ATTEND);
-	Sweep s = {.arena = arena, .g = g, .products = table_new(arena), .first_fixed = -1};
+	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
+	Backprop s = {.arena = arena, .g = g, .products = table_new(arena), .first_fixed = -1};
 	put_forward(&s, from, mark_needs(arena, from, want));
 	Ref loss = find_loss(g);
 	if (!is_float(val(g, loss)->type) || count_of(&val(g, loss)->shape) != 1)

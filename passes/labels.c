@@ -26,13 +26,13 @@ static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *
 	for (int k = 0; k < v->nin; k++) {
 		const Fact *in = &facts[v->in[k]];
 		f.trained |= in->trained;
-		if (cls != C_dot && cls != C_whole && cls != C_loop) {
+		if (cls != C_dot && cls != C_composite && cls != C_loop) {
 			f.rows = MIN(f.rows, in->rows);
 			f.part = MIN(f.part, in->part);
 		}
 	}
 	if (v->op == O_softmax || v->op == O_lse) {
-		Shape rows = folded_shape(&val(g, v->in[0])->shape, v->attr->n, v->attr->i);
+		Shape rows = reduced_shape(&val(g, v->in[0])->shape, v->attr->n, v->attr->i);
 		f.rows = (double)count_of(&rows);
 	}
 	const Slot *s = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
@@ -101,7 +101,7 @@ Labels count_labels(const Graph *g, LabelPart *part, void *data)
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		facts[r] = fact_of(g, val(g, r), facts, part, data);
 	Share *shares = NEWS(g->arena, Share, g->nval);
-	Ref loss = find_out(g, "loss");
+	Ref loss = find_output(g, "loss");
 	shares[loss] = (Share){.added = true, .weight = 1};
 	double count = 0, square = 0;
 	for (Ref r = loss; r; r--) {

@@ -99,7 +99,7 @@ static Ref scalar(Graph *g, Ref r)
 static void add_accuracy(Graph *g, const Expr *e)
 {
 	const Expr *call = find_call(e, "cross_entropy");
-	if (!call || find_out(g, "accuracy"))
+	if (!call || find_output(g, "accuracy"))
 		return;
 	Expr same = *call;
 	same.name = "accuracy";
@@ -126,7 +126,7 @@ static bool speaks_of(const Expr *e, const char *name)
 
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
 {
-	const Expr *e = parse_whole(arena, where, expr);
+	const Expr *e = parse_composite(arena, where, expr);
 	Text text = {.arena = arena};
 	for (int i = 0; i < noutput; i++) {
 		if (speaks_of(e, output[i]))
@@ -176,11 +176,11 @@ static void need_floats(const Graph *g, const Expr *e)
 
 static void loss_of(Graph *g, const char *text)
 {
-	const Expr *e = parse_whole(g->arena, where, text);
+	const Expr *e = parse_composite(g->arena, where, text);
 	need_out(g, e, text);
 	need_floats(g, e);
 	add_inputs(g, e);
-	e = count_seen(g, e, look_name);
+	e = mask_counted(g, e, look_name);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)
@@ -219,14 +219,14 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 		return g;
 	}
 	Ref loss = default_loss(g);
-	if (find_out(g, "loss") != loss || val(g, loss)->shape.rank)
+	if (find_output(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;
 }
 
 const char *loss_labels(const Graph *loss, const char *expr)
 {
-	const Expr *e = expr ? parse_whole(loss->arena, where, expr) : NULL;
+	const Expr *e = expr ? parse_composite(loss->arena, where, expr) : NULL;
 	if (!e || e->kind != X_call || e->op != OPS || e->nin != 2)
 		return NULL;
 	bool classes = !strcmp(e->name, "cross_entropy");
@@ -236,7 +236,7 @@ const char *loss_labels(const Graph *loss, const char *expr)
 		int slot = e->in[k]->kind == X_name ? find_slot(loss, e->in[k]->name) : -1;
 		const Slot *s = slot >= 0 ? &loss->slots.at[slot] : NULL;
 		if (s && s->kind == S_input && is_float(s->type) != classes &&
-		    !find_out(loss, s->name))
+		    !find_output(loss, s->name))
 			return s->name;
 	}
 	return NULL;

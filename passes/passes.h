@@ -1,6 +1,6 @@
 // passes.h: Graph -> Graph -> Plan. Each pass reads one graph from first to last and puts each
-// value through the door of the next. Takes ir.h, plan.h. The order of stages is run.c's, on one
-// screen.
+// value through the door of the next. Takes ir.h, plan.h. The order of stages is pipeline.c's, on
+// one screen.
 #ifndef PASSES_H
 #define PASSES_H
 #include "ir.h"
@@ -17,11 +17,11 @@ const char *loss_labels(const Graph *loss, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
-// seen.c: what --loss calls an out: where its size depends on the data, with copies behind what is
-// there. 0: there is none of that name.
+// loss_mask.c: what --loss calls an out: where its size depends on the data, with copies behind
+// what is there. 0: there is none of that name.
 Ref look_out(Graph *, const char *name);
 // The expression, counting of such outs what is there alone. Names are known.
-const Expr *count_seen(Graph *, const Expr *, Look *);
+const Expr *mask_counted(Graph *, const Expr *, Lookup *);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named COTANGENT_OF the out's
 // name, shaped as the outs; with `given` as that says by number of the out, which may be less, and
 // none where its rank is -1. NULL: each float out has one.
@@ -40,16 +40,16 @@ int drawing_node(const Graph *);
 // redrawn.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- idle.c: gradients without those that are zero whatever the data
+// ---- unused_params.c: gradients without those that are zero whatever the data
 
-typedef struct Idle {
+typedef struct UnusedParam {
 	int slot; // of the loss's graph
 	const char *why;
-} Idle;
-typedef VEC(Idle) IdleList;
-Graph *idle_pass(Arena *, const Graph *loss, const Graph *gradients, IdleList *);
+} UnusedParam;
+typedef VEC(UnusedParam) UnusedParams;
+Graph *unused_params_pass(Arena *, const Graph *loss, const Graph *gradients, UnusedParams *);
 
-// ---- eta.c and the files of scale.h: the expected scale of every parameter, with reasons
+// ---- eta.c and the files of analysis.h: the expected scale of every parameter, with reasons
 typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
 	double value;
 	bool exact;
@@ -74,7 +74,7 @@ typedef struct Eta {
 	const struct Eta *parts;
 } Eta;
 
-// given.c: what a person says of it.
+// override.c: what a person says of it.
 typedef struct Override {
 	const char *pattern, *expr; // eta: '*.head.weight', 'sqrt(1/768)'; range: 'x', '0.33';
 	                            // slots: 'embed*', 'rows'
@@ -86,13 +86,13 @@ typedef struct Override {
 	             // what is inferred
 } Override;
 typedef VEC(Override) Overrides;
-typedef struct Wishes {            // those given later win
+typedef struct EtaOptions {        // those given later win
 	const char *convention;    // "paper" (NULL) or "jestimator"
 	Overrides eta;             // of parameters
 	Overrides range;           // the root mean square of inputs, by name
 	const struct Rules *rules; // what eta is inferred by; NULL: the paper's (tests change some)
 	Overrides slots; // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
-} Wishes;
+} EtaOptions;
 
 typedef enum Nature {
 	AUX,      // masks, indices, numbers
@@ -110,9 +110,9 @@ typedef struct Scales { // by Ref: what eta is inferred from
 // scales gives such a graph.
 Graph *eta_graph(Arena *, const Graph *);
 // By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
-Eta *eta_pass(Arena *, const Graph *, const Wishes *, Scales *scales);
+Eta *eta_pass(Arena *, const Graph *, const EtaOptions *, Scales *scales);
 // view.c: what reasons call a value: a slot, or a node of the file.
-const char *place_name(Arena *, const Graph *, Ref);
+const char *value_label(Arena *, const Graph *, Ref);
 
 // surd.c
 extern const Surd surd_one;
@@ -134,7 +134,7 @@ typedef struct Labels {
 typedef double LabelPart(void *data, const Slot *); // the part of an input's entries that count
 Labels count_labels(const Graph *, LabelPart *, void *data);
 
-// ---- opt.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
+// ---- hyperparams.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
 typedef struct Opt {
 	const char *name; // a definition of optim.am: amos adamw adam adafactor sgd
 	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup,
@@ -152,33 +152,33 @@ bool opt_uses(const char *optimizer, const char *operand);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
 // "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
 // NAME.sum holds the gradients so far, amos.left counts the runs that are still to be gathered, and
-// gather_pass gives the graph of these, on the same slots: the step itself is the last run.
+// accumulate_pass gives the graph of these, on the same slots: the step itself is the last run.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
-Graph *gather_pass(Arena *, const Graph *, const Eta *, const Opt *);
+Graph *accumulate_pass(Arena *, const Graph *, const Eta *, const Opt *);
 // Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- lean.c: loops that compute only what is read of them, and zeros where no trip was made;
+// ---- loops.c: loops that compute only what is read of them, and zeros where no trip was made;
 // loops laid out as their first `most` trips (see unroll_loop)
-Graph *lean_pass(Arena *, const Graph *);
+Graph *loops_pass(Arena *, const Graph *);
 Graph *unroll_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
-// ---- open.c: wholes opened by their definitions; turn.c: dots the way round that is read ----
-Graph *open_pass(Arena *, const Graph *);
-Graph *turn_pass(Arena *, const Graph *);
+// ---- decompose.c: wholes opened by their definitions; transpose_dot.c: dots the way round that is read ----
+Graph *decompose_pass(Arena *, const Graph *);
+Graph *transpose_dot_pass(Arena *, const Graph *);
 
-// ---- cut.c, fuse.c, order.c, place.c, check.c -----------------------------------------
+// ---- materialize.c, fuse.c, schedule.c, memory.c, verify.c -----------------------------------------
 // By Ref: in memory? And how deep the expression of each is, between it and memory.
-bool *cut_pass(Arena *, const Graph *, int **depth);
+bool *materialize_pass(Arena *, const Graph *, int **depth);
 Plan *fuse_pass(Arena *, const Graph *, const char *name); // kernels in no order, no bodies
-void order_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
-void place_pass(Arena *, Plan *); // static memory: fills place, to, slot, *_bytes
+void schedule_pass(Arena *, Plan *); // kernels in an order that keeps lifetimes short
+void memory_pass(Arena *, Plan *);   // static memory: fills place, to, slot, *_bytes
 // bug() where a kernel would read bytes that another value has overwritten.
-void check_plan(const Plan *);
+void verify_plan(const Plan *);
 
-// ---- run.c: the whole order -----------------------------------------------------------
+// ---- pipeline.c: the whole order -----------------------------------------------------------
 Plan *plan_graph(Arena *, const Graph *, const char *name);
 
 #endif

@@ -99,7 +99,7 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 
 static Ref step_size(const Step *s)
 {
-	Given given[] = {{.name = "rate", .x = s->rate}, {.name = "steps", .x = s->opt->warmup}};
+	AttrArg given[] = {{.name = "rate", .x = s->rate}, {.name = "steps", .x = s->opt->warmup}};
 	if (!(s->opt->warmup > 0))
 		return number(s->graph, s->rate);
 	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(given), given);
@@ -117,7 +117,7 @@ static Ref unbias(const Step *s, const char *name, double beta)
 }
 
 // Of v and b: the parameter's rank, 1 where the axis is reduced.
-static Shape reduced_shape(const Shape *whole, const Eta *eta)
+static Shape slot_shape(const Shape *whole, const Eta *eta)
 {
 	Shape shape = *whole;
 	for (int a = 0; a < shape.rank; a++)
@@ -130,7 +130,7 @@ static Shape state_shape(const Graph *g, const Param *p, const char *role)
 	const Shape *whole = &g->slots.at[p->slot].shape;
 	Shape shape = *whole;
 	if (!strcmp(role, "v") || !strcmp(role, "b"))
-		shape = reduced_shape(whole, p->eta);
+		shape = slot_shape(whole, p->eta);
 	else if (!strcmp(role, "r"))
 		shape.dim[shape.rank - 1] = 1;
 	else if (!strcmp(role, "c"))
@@ -187,7 +187,7 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 	return state(g, name, type, state_shape(g, p, role), NULL);
 }
 
-static Given attribute(const Step *s, const Param *p, const char *name)
+static AttrArg attribute(const Step *s, const Param *p, const char *name)
 {
 	const Opt *o = s->opt;
 	const struct {
@@ -199,13 +199,13 @@ static Given attribute(const Step *s, const Param *p, const char *name)
 	               {"most", o->most},   {"reach", o->reach}, {"least", o->least}};
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i].name, name))
-			return (Given){.name = name, .x = numbers[i].x};
+			return (AttrArg){.name = name, .x = numbers[i].x};
 	if (strcmp(name, "over"))
 		bug("optim.am: nothing gives '%s'", name);
 	const Shape *whole = &s->graph->slots.at[p->slot].shape;
-	Shape reduced = reduced_shape(whole, p->eta);
+	Shape reduced = slot_shape(whole, p->eta);
 	int64_t *axes = NEWS(s->graph->arena, int64_t, RANK);
-	Given over = {.name = name, .ints = axes};
+	AttrArg over = {.name = name, .ints = axes};
 	for (int a = 0; a < whole->rank; a++)
 		if (reduced.dim[a] == 1 && whole->dim[a] != 1)
 			axes[over.n++] = a;
@@ -249,7 +249,7 @@ static void update(const Step *s, Param *p)
 	Graph *g = s->graph;
 	const Def *d = update_of(g, s->opt, p);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
-	Given *given = NEWS(g->arena, Given, d->nattr + 1);
+	AttrArg *given = NEWS(g->arena, AttrArg, d->nattr + 1);
 	g->from = add_node(g, g->slots.at[p->slot].name, s->opt->name);
 	for (int k = 0; k < d->nin; k++)
 		in[k] = operand(s, p, d->names[k]);
@@ -343,7 +343,7 @@ Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt
 	return one_run(arena, from, eta, opt, false);
 }
 
-Graph *gather_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
+Graph *accumulate_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
 {
 	return one_run(arena, from, eta, opt, true);
 }

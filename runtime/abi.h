@@ -3,7 +3,7 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 5 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 6 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
 
@@ -18,7 +18,7 @@ typedef int64_t int64_t_10[10];
 #undef END
 
 // A kernel: worker i of a launch. `buf` holds the addresses it reads and writes, `pad` is private
-// to the calling thread (amos_model.pad bytes, 64-byte aligned). Workers of one launch are
+// to the calling thread (amos_model.local bytes, 64-byte aligned). Workers of one launch are
 // independent: any order, any thread, the same bits.
 typedef void amos_worker(char *const *buf, int64_t i, char *pad);
 

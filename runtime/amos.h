@@ -22,7 +22,7 @@ void amos_signals(void);
 _Noreturn void amos_interrupt(const char *text);
 // For the same: a program that would end with status 0, but whose standard output could not all be
 // written, says so and ends with 3.
-void amos_output(void);
+void amos_check_stdout(void);
 // For the same, of libamos_main.a: memory that is not there ends the program so, with a message in
 // the name of `program`, whichever library asks for it. Who calls this links a malloc that never
 // returns NULL.
@@ -77,7 +77,7 @@ int64_t amos_threads_missing(const struct amos *); // that the machine did not s
 
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
-int64_t amos_find_out(const struct amos_entry *, const char *name);                    // -1: none
+int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none
 
 // A slot's memory: slots.bytes bytes, row major. An input's is the buffer that calls read by
 // default.
@@ -99,9 +99,9 @@ double amos_number(const void *at, int type, int64_t i); // element i
 int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
 // From now on adds the time of each launch to nanoseconds[number of the launch in its entry]; NULL:
 // no more.
-void amos_time(struct amos *, int64_t *nanoseconds);
+void amos_profile(struct amos *, int64_t *nanoseconds);
 
-// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c: batches out of files --------
+// ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c: batches out of files --------
 
 struct amos_data;
 
@@ -137,17 +137,17 @@ int amos_data_values(const struct amos_data *, const char *input, int type, void
 // Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
 // not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack
 // data; the others may not.
-int amos_data_fit(struct amos_data *, const struct amos_model *, const char *const *entries);
+int amos_data_attach(struct amos_data *, const struct amos_model *, const char *const *entries);
 
 // Number of batches that one pass over the training part makes, and of samples (windows) held out.
 // After bind or fit.
 int64_t amos_data_batches(const struct amos_data *);
-int64_t amos_data_held(const struct amos_data *);
+int64_t amos_data_held_out(const struct amos_data *);
 // Is there a batch to train on and, where a part is held out, a sample in it? AMOS_INPUT.
-int amos_data_enough(const struct amos_data *);
+int amos_data_check_size(const struct amos_data *);
 // N for xi: the batches, as full of labels as those of training, that the labels to train on make.
 // A pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
-double amos_data_independent(const struct amos_data *);
+double amos_data_independent_batches(const struct amos_data *);
 // Of `elements` entries of the input `name` in a batch, how many are labels: those that masked()
 // picks; of an array, those that are not `ignore` (0: all are).
 double amos_data_labels(const struct amos_data *, const char *name, int64_t elements,
@@ -167,7 +167,7 @@ int64_t amos_data_samples(const struct amos_data *); // in a batch
 // A batch has so many from now on, for the model that is bound or fitted next.
 void amos_data_batch(struct amos_data *, int64_t samples);
 // Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
-int amos_data_keep(const struct amos_data *, const char *dir);
+int amos_data_write_vocab(const struct amos_data *, const char *dir);
 
 // ---- array.c, npz.c: arrays in files --------------------------------------------------
 
@@ -193,7 +193,7 @@ struct amos_held { // an evaluation of what is held out
 	int64_t step;
 	double loss, accuracy; // INFINITY, NAN: there was none
 };
-struct amos_point {                          // where a training stands
+struct amos_position {                       // where a training stands
 	int64_t step;                        // updates made
 	int64_t run;                         // batches used
 	int64_t owing;                       // 1: the evaluation of this step was interrupted
@@ -202,7 +202,7 @@ struct amos_point {                          // where a training stands
 };
 // Whole to a temporary name, synced, renamed: a crash leaves the old file or the new one.
 // `identity` is of what is trained, lines of text.
-int amos_save(const struct amos *, const char *path, const struct amos_point *,
+int amos_save(const struct amos *, const char *path, const struct amos_position *,
               const char *identity);
 
 struct amos_checkpoint; // one file
@@ -211,7 +211,7 @@ int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **)
 void amos_checkpoint_close(struct amos_checkpoint *);
 // Puts it into the model, all or nothing: AMOS_INPUT names the first slot that does not fit.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
-struct amos_point amos_checkpoint_point(const struct amos_checkpoint *);
+struct amos_position amos_checkpoint_point(const struct amos_checkpoint *);
 const char *amos_checkpoint_identity(const struct amos_checkpoint *);
 int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
 // Slot i as an array; `kind` (may be NULL) as in amos_slot. Its bytes stay the checkpoint's.

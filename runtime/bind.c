@@ -31,7 +31,7 @@ static int bind_axes(const struct amos_source *source, struct amos_input *input,
 	return AMOS_DONE;
 }
 
-static bool is_whole(int rank, const int64_t *dim, const struct amos_array *array)
+static bool is_composite(int rank, const int64_t *dim, const struct amos_array *array)
 {
 	bool whole = rank == array->rank && dim[0] >= 0;
 	for (int a = 0; a < rank && whole; a++)
@@ -42,7 +42,7 @@ static bool is_whole(int rank, const int64_t *dim, const struct amos_array *arra
 void amos_data_note_array(struct amos_data *data, int rank, const int64_t *dim,
                           const struct amos_array *array)
 {
-	if (rank && array->rank && data->counted < 0 && !is_whole(rank, dim, array))
+	if (rank && array->rank && data->counted < 0 && !is_composite(rank, dim, array))
 		data->counted = array->dim[0];
 }
 
@@ -51,7 +51,7 @@ bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim
 {
 	if (!rank)
 		return amos_count(array->rank, array->dim) == 1;
-	return is_whole(rank, dim, array) && array->dim[0] != data->counted;
+	return is_composite(rank, dim, array) && array->dim[0] != data->counted;
 }
 
 // The array of an input that takes samples; NULL: none, or it is the same in every batch.

@@ -19,7 +19,7 @@ struct head {
 	char magic[8];
 	uint32_t crc, crc_params, crc_state, nslots;
 	int64_t bytes; // of all up to params
-	struct amos_point point;
+	struct amos_position point;
 	int64_t params, state, identity; // bytes
 };
 
@@ -39,7 +39,7 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 // ---- writing --------------------------------------------------------------------------
 
 // The head and the records; NULL: out of memory. malloc'd.
-static char *head_of(const struct amos *m, const struct amos_point *point, const char *identity,
+static char *head_of(const struct amos *m, const struct amos_position *point, const char *identity,
                      int64_t *bytes)
 {
 	const struct amos_model *model = amos_model_of(m);
@@ -82,14 +82,14 @@ static char *head_of(const struct amos *m, const struct amos_point *point, const
 	return at;
 }
 
-int amos_save(const struct amos *m, const char *path, const struct amos_point *point,
+int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
               const char *identity)
 {
 	int64_t bytes;
 	char *head = head_of(m, point, identity, &bytes);
 	if (!head)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
-	struct amos_file file;
+	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
 		// Errors are sticky in the stream: keeping the file finds them.
@@ -236,7 +236,7 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 	free(c);
 }
 
-struct amos_point amos_checkpoint_point(const struct amos_checkpoint *c)
+struct amos_position amos_checkpoint_point(const struct amos_checkpoint *c)
 {
 	return c->head.point;
 }

@@ -146,7 +146,7 @@ static void int_range(int type, int64_t *least, int64_t *most)
 	}
 }
 
-bool amos_fits(int to_type, int from_type, int64_t limit)
+bool amos_attachable(int to_type, int from_type, int64_t limit)
 {
 	if (is_float(from_type))
 		return false;

@@ -98,7 +98,7 @@ static int launch(const struct amos_run *run, amos_worker *work, char *const *bu
 	return AMOS_DONE;
 }
 
-void amos_time(struct amos *m, int64_t *nanoseconds)
+void amos_profile(struct amos *m, int64_t *nanoseconds)
 {
 	m->nanoseconds = nanoseconds;
 }
@@ -114,7 +114,8 @@ static char *const *chosen(char **to, char *const *own, void *const *given, int6
 
 static void told_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
 {
-	const int64_t *told = out->told ? (const int64_t *)outputs[out->told - 1] : out->dim;
+	const int64_t *told =
+	    out->shape_output ? (const int64_t *)outputs[out->shape_output - 1] : out->dim;
 	for (int64_t a = 0; a < out->rank; a++)
 		dim[a] = told[a] < 0 ? 0 : told[a] < out->dim[a] ? told[a] : out->dim[a];
 }
@@ -142,7 +143,7 @@ static void pack_outs(const struct amos_entry *entry, char *const *outputs)
 	for (int64_t i = 0; i < entry->nouts; i++) {
 		const struct amos_out *out = &entry->outs[i];
 		int64_t dim[10];
-		if (!out->told || !out->rank)
+		if (!out->shape_output || !out->rank)
 			continue;
 		told_shape(out, outputs, dim);
 		pack(out, dim, outputs[i]);
@@ -224,7 +225,7 @@ void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_
 int amos_out_own(const struct amos_entry *entry, int64_t out)
 {
 	for (int64_t i = 0; i < entry->nouts; i++)
-		if (entry->outs[i].told == out + 1)
+		if (entry->outs[i].shape_output == out + 1)
 			return 0;
 	return !entry->outs[out].check;
 }
@@ -251,7 +252,7 @@ int64_t amos_find_slot(const struct amos_model *model, const char *name)
 	return -1;
 }
 
-int64_t amos_find_out(const struct amos_entry *entry, const char *name)
+int64_t amos_find_output(const struct amos_entry *entry, const char *name)
 {
 	for (int64_t i = 0; i < entry->nouts; i++)
 		if (!strcmp(entry->outs[i].name, name))
@@ -344,7 +345,7 @@ static bool take_memory(struct amos *m)
 {
 	if (!take_tables(m))
 		return false;
-	m->pad = round_up(m->model->pad, ALIGN);
+	m->pad = round_up(m->model->local, ALIGN);
 	m->memory.params = m->model->params;
 	m->memory.state = m->model->state;
 	m->memory.pads = m->pad * m->threads;

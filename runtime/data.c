@@ -1,6 +1,6 @@
 // data.c: the sources that feed a model: opened, counted, closed. Takes source.c. Gives struct
-// amos_data, which bind.c gives the model's shapes to, fit.c ties to its inputs, and batch.c draws
-// from.
+// amos_data, which bind.c gives the model's shapes to, attach.c ties to its inputs, and batch.c
+// draws from.
 #include "rt.h"
 #include <stdlib.h>
 
@@ -89,7 +89,7 @@ int64_t amos_data_batches(const struct amos_data *data)
 	return data->batch > 0 ? amos_data_units(data, data->train) / data->batch : 0;
 }
 
-int64_t amos_data_held(const struct amos_data *data)
+int64_t amos_data_held_out(const struct amos_data *data)
 {
 	return amos_data_units(data, data->length - data->train);
 }
@@ -97,7 +97,7 @@ int64_t amos_data_held(const struct amos_data *data)
 int64_t amos_data_eval_samples(const struct amos_data *data)
 {
 	bool held = data->train < data->length;
-	return held ? amos_data_held(data) : amos_data_units(data, data->train);
+	return held ? amos_data_held_out(data) : amos_data_units(data, data->train);
 }
 
 int amos_data_count(struct amos_data *data, const struct amos_source *source, bool first,
@@ -124,7 +124,7 @@ int amos_data_count(struct amos_data *data, const struct amos_source *source, bo
 	return AMOS_DONE;
 }
 
-int amos_data_enough(const struct amos_data *data)
+int amos_data_check_size(const struct amos_data *data)
 {
 	const char *what = data->stream ? "windows" : "samples";
 	if (!amos_data_batches(data))
@@ -133,7 +133,7 @@ int amos_data_enough(const struct amos_data *data)
 		                 "data or a smaller --batch",
 		                 (long long)amos_data_units(data, data->train), what,
 		                 (long long)data->batch);
-	if (data->train < data->length && !amos_data_held(data))
+	if (data->train < data->length && !amos_data_held_out(data))
 		return amos_fail(AMOS_INPUT,
 		                 "--split %g: what is held out makes no %s: wanted a smaller "
 		                 "--split",
@@ -158,7 +158,7 @@ int64_t amos_data_tokens(const struct amos_data *data)
 	return data->stream ? data->batch * data->window : 0;
 }
 
-int amos_data_keep(const struct amos_data *data, const char *dir)
+int amos_data_write_vocab(const struct amos_data *data, const char *dir)
 {
 	for (int i = 0; i < data->sources.count; i++) {
 		const struct amos_source *source = &data->sources.at[i];

@@ -41,7 +41,7 @@ int64_t amos_data_left(const struct amos_data *data, const struct amos_model *mo
 void amos_mean_add(struct amos_mean *mean, const struct amos *m, const struct amos_entry *entry,
                    const char *out, int64_t samples)
 {
-	int64_t at = amos_find_out(entry, out);
+	int64_t at = amos_find_output(entry, out);
 	if (at < 0)
 		return;
 	mean->sum += amos_out_number(m, entry, at) * (double)samples;

@@ -117,6 +117,6 @@ int amos_folder_open(const char *dir, const struct amos_options *o, int *folder)
 	if (!status && !o->resume && !made)
 		status = remove_run(dir, *folder);
 	if (!status)
-		amos_file_sweep(dir);
+		amos_file_clean(dir);
 	return status;
 }

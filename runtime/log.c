@@ -165,7 +165,7 @@ static int write_command(const char *path, const json_t *all)
 		           : amos_fail(AMOS_INPUT,
 		                       "%s: the command is not UTF-8: give files names that are",
 		                       path);
-	struct amos_file file;
+	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
 		fprintf(file.to, "%s\n", text);

@@ -153,7 +153,7 @@ static int open_data(const struct command *c, int exact, const char *const *entr
 {
 	int status = amos_data_open(&c->options, exact, data);
 	if (!status)
-		status = amos_data_fit(*data, c->model, entries);
+		status = amos_data_attach(*data, c->model, entries);
 	if (!status && !c->options.quiet)
 		amos_print(stderr, amos_data_unused(*data), "");
 	return status;

@@ -50,7 +50,7 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 	return part * (double)elements;
 }
 
-double amos_data_independent(const struct amos_data *data)
+double amos_data_independent_batches(const struct amos_data *data)
 {
 	double part = 1;
 	for (int i = 0; i < data->sources.count; i++)

@@ -186,7 +186,7 @@ static bool add_array(zip_t *zip, const struct amos_array *array)
 static int write_nothing(const char *path)
 {
 	static const char end[22] = "PK\5\6";
-	struct amos_file file;
+	struct amos_temp_file file;
 	int status = amos_file_open(&file, path);
 	if (status)
 		return status;
@@ -223,7 +223,7 @@ static zip_int64_t to_stream(void *stream, void *data, zip_uint64_t count, zip_s
 
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 {
-	struct amos_file file;
+	struct amos_temp_file file;
 	int status = n ? amos_file_open(&file, path) : write_nothing(path);
 	if (status || !n)
 		return status;

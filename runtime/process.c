@@ -1,6 +1,6 @@
 // process.c: for a program's main: signals, and output that cannot be written, end it by a status.
-// Takes file.c. Gives amos_standard(), amos_signals(), amos_output(). Keeps: what is half written
-// is removed.
+// Takes file.c. Gives amos_standard(), amos_signals(), amos_check_stdout(). Keeps: what is half
+// written is removed.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ static void end_output(int status, void *unused)
 	_exit(AMOS_MACHINE);
 }
 
-void amos_output(void)
+void amos_check_stdout(void)
 {
 	on_exit(end_output, NULL);
 }

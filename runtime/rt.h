@@ -34,7 +34,7 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
                      double divide);
 int64_t amos_first_nan(const void *at, int type, int64_t n); // -1: none of n elements is
 // Every value of one type is a value of the other and, with a limit, in [0, limit).
-bool amos_fits(int to_type, int from_type, int64_t limit);
+bool amos_attachable(int to_type, int from_type, int64_t limit);
 // The first of n integers that is neither in [0, limit) nor `ignore` (0: none); -1.
 int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
 
@@ -191,7 +191,7 @@ void amos_sources_close(struct amos_sources *);
 // NULL: none.
 const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
-// ---- data.c, bind.c, unused.c, fit.c, measure.c, batch.c, evaluate.c ------------------
+// ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c, evaluate.c ------------------
 
 struct amos_feed { // an input of the compiled model and where its numbers come from
 	int64_t slot;

@@ -6,6 +6,6 @@ int main(int argc, char **argv)
 	amos_memory_ends(argv[0]);
 	amos_standard();
 	amos_signals();
-	amos_output();
+	amos_check_stdout();
 	return amos_main(&amos_model, argc, argv);
 }

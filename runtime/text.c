@@ -132,7 +132,7 @@ static void distinct_bytes(const unsigned char *at, size_t count,
 
 int amos_vocabulary_write(const struct amos_vocabulary *vocabulary, const char *path)
 {
-	struct amos_file file;
+	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (status)
 		return status;

@@ -22,7 +22,7 @@ struct training {
 	const char *dir;
 	char *last, *best, *identity;
 	int folder; // dir, open and locked; -1
-	struct amos_point point;
+	struct amos_position point;
 	struct amos_log log;
 	struct amos_mean ending; // losses of the last tenth
 	double line_time, save_time, begin_time;
@@ -215,7 +215,7 @@ static int64_t epoch(const struct training *t)
 // Can the model be evaluated, on what is held out?
 static bool holds_out(const struct training *t)
 {
-	return amos_data_held(t->data) && amos_find_entry(amos_model_of(t->m), "eval");
+	return amos_data_held_out(t->data) && amos_find_entry(amos_model_of(t->m), "eval");
 }
 
 // After an update: by --eval-every, else where an epoch has ended.
@@ -308,13 +308,13 @@ static int begin(struct training *t)
 {
 	const struct amos_options *o = t->options;
 	struct amos_held none = {-1, INFINITY, NAN};
-	t->point = (struct amos_point){.held = none, .best = none};
+	t->point = (struct amos_position){.held = none, .best = none};
 	t->identity = amos_identity(t->m, t->data);
 	if (!t->identity)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
 	int status = o->resume ? go_on(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
 	if (!status)
-		status = amos_data_keep(t->data, t->dir);
+		status = amos_data_write_vocab(t->data, t->dir);
 	if (!status)
 		status = amos_log_open(&t->log, t->dir, t->point.step, o);
 	// The folder holds what --resume wants from the start; a disk that is too small is told
@@ -346,11 +346,11 @@ static int prepare(struct training *t)
 	t->entry = amos_find_entry(model, "train");
 	if (!t->entry)
 		return amos_fail(AMOS_INPUT, "%s: compiled without training", model->name);
-	if (o->eval_every > 0 && (!amos_data_held(t->data) || !amos_find_entry(model, "eval")))
+	if (o->eval_every > 0 && (!amos_data_held_out(t->data) || !amos_find_entry(model, "eval")))
 		return amos_fail(
 		    AMOS_INPUT,
 		    "--eval-every: nothing is held out to evaluate on: wanted --split 0.9");
-	t->loss = amos_find_out(t->entry, "loss");
+	t->loss = amos_find_output(t->entry, "loss");
 	t->step_slot = amos_find_slot(model, "amos.step");
 	t->left_slot = amos_find_slot(model, "amos.left");
 	t->gather = t->left_slot < 0 ? NULL : amos_find_entry(model, "gather");

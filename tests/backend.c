@@ -59,7 +59,7 @@ static void compare(Arena *arena, const char *name, Elem type, const Array *foun
 
 static const Array *out_named(const Model *m, const Array *value, const char *name)
 {
-	Ref r = find_out(m->graph, name);
+	Ref r = find_output(m->graph, name);
 	return r ? &value[r] : NULL;
 }
 

@@ -96,15 +96,15 @@ static void machine(void)
 
 static void settled(void)
 {
-	complain("a", "one");
-	complain("b", "two");
-	complain("a", "one");
-	settle("model.onnx");
+	add_error("a", "one");
+	add_error("b", "two");
+	add_error("a", "one");
+	fail_if_errors("model.onnx");
 }
 
 static void interrupted(void)
 {
-	complain("a", "one");
+	add_error("a", "one");
 	fail("b", "two");
 }
 
@@ -127,7 +127,7 @@ static void failures_in_order(void)
 	failing(interrupted, STATUS_INPUT, "b: two\nand before:\n  a: one");
 	failing(bad_pattern, STATUS_INPUT,
 	        "pattern: '/(/' is no regular expression: Unmatched ( or \\(");
-	settle("complaints outlive no failure");
+	fail_if_errors("errors outlive no failure");
 }
 
 int main(void)

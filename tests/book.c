@@ -200,7 +200,8 @@ static Array *slopes(Arena *arena, Graph *g, Ref r, const Drawing *t)
 	Array *all = eval_graph(arena, with, t->slot), *out = NEWS(arena, Array, t->nslot + 1);
 	for (int s = 0; s < t->nslot; s++)
 		if (want[s])
-			out[s] = all[find_out(with, format(arena, "grad:%s", g->slots.at[s].name))];
+			out[s] =
+			    all[find_output(with, format(arena, "grad:%s", g->slots.at[s].name))];
 	return out;
 }
 

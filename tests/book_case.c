@@ -45,7 +45,7 @@ static Graph *case_graph(Arena *arena, const char *line, Array *slot)
 	*equals = 0;
 	for (char *word = strtok(text, " "); word; word = strtok(NULL, " ")) {
 		if (!strcmp(word, "plain")) {
-			g->plain = PLAIN_ALL;
+			g->plain = DECOMPOSED_ALL;
 			continue;
 		}
 		char *colon = strchr(word, ':');
@@ -83,7 +83,7 @@ void add_loss(Arena *arena, Graph *g, Ref out)
 	int64_t axes[RANK];
 	for (int a = 0; a < shape.rank; a++)
 		axes[a] = a;
-	add_out(g, "loss", put_fold(g, O_sum, product, shape.rank, axes));
+	add_out(g, "loss", put_reduce(g, O_sum, product, shape.rank, axes));
 }
 
 Graph *case_loss(Arena *arena, const char *line, Array *slot)

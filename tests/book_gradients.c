@@ -121,7 +121,7 @@ static const char *const cases[] = {
 
 static Array out_named(Arena *arena, const Graph *g, const Array *slot, const char *name)
 {
-	Ref r = find_out(g, name);
+	Ref r = find_output(g, name);
 	if (!r)
 		bug("no out %s", name);
 	return eval_graph(arena, g, slot)[r];
@@ -214,20 +214,20 @@ void test_gradients(void)
 			want[s] = slot[s].type == E_f64;
 		Graph *with = grad_pass(arena, g, want);
 		check_gradient(arena, cases[i], g, with, slot);
-		check_same(arena, "opened graph", cases[i], with, open_pass(arena, with), slot,
+		check_same(arena, "opened graph", cases[i], with, decompose_pass(arena, with), slot,
 		           1e-9);
 		check_text(arena, cases[i], with, slot);
 		mark_lines(book->grads, g, seen);
-		mark_lines(book->wholes, g, seen);
+		mark_lines(book->composites, g, seen);
 		arena_free(arena);
 	}
 	check_seen(seen, book->grads);
-	check_seen(seen, book->wholes);
+	check_seen(seen, book->composites);
 	for (int op = 0; op < OPS; op++) {
 		bool own = op == O_concat || op == O_attend || prims[op].cls == C_leaf ||
 		           prims[op].cls == C_loop; // loop.c
 		CHECK(own || book->grads[op], "no gradient of %s", prims[op].name);
-		CHECK(prims[op].cls != C_whole || book->wholes[op], "no definition of %s",
+		CHECK(prims[op].cls != C_composite || book->composites[op], "no definition of %s",
 		      prims[op].name);
 	}
 	for (int act = 0; act < ACTS; act++) {

@@ -13,7 +13,7 @@ static struct amos *open_line(const struct amos_model *model)
 	return m;
 }
 
-static int load(struct amos *m, const char *path, struct amos_point *point)
+static int load(struct amos *m, const char *path, struct amos_position *point)
 {
 	struct amos_checkpoint *c;
 	int status = amos_checkpoint_open(path, true, &c);
@@ -28,7 +28,7 @@ static int load(struct amos *m, const char *path, struct amos_point *point)
 static void there_and_back(void)
 {
 	struct amos *m = open_line(&mock_line), *other = open_line(&mock_line);
-	struct amos_point point = {.step = 12, .run = 34, .best = {8, 0.125, 0.5}}, read;
+	struct amos_position point = {.step = 12, .run = 34, .best = {8, 0.125, 0.5}}, read;
 	float w[3] = {3, 1, 4};
 	memcpy(amos_slot_bytes(m, 2), w, sizeof w);
 	*(int64_t *)amos_slot_bytes(m, 4) = 12;
@@ -60,7 +60,7 @@ static void damaged(void)
 	memcpy(before, amos_slot_bytes(m, 2), sizeof before);
 	size_t size;
 	char *bytes = read_file(arena, "good.ckpt", &size);
-	struct amos_point point;
+	struct amos_position point;
 	for (size_t n = 0; n < size; n++) {
 		write_file("cut.ckpt", bytes, n);
 		CHECK(load(m, "cut.ckpt", &point) == AMOS_INPUT, "cut at %zu of %zu", n, size);
@@ -81,7 +81,7 @@ static void damaged(void)
 static void earlier(void)
 {
 	struct amos *m = open_line(&mock_line);
-	struct amos_point point;
+	struct amos_position point;
 	size_t size;
 	char *bytes = read_file(arena, "good.ckpt", &size);
 	bytes[7] = '1';
@@ -97,7 +97,7 @@ static void foreign(void)
 	memcpy(slots, mock_line.slots, 6 * sizeof *slots);
 	struct amos_model other = mock_line;
 	other.slots = slots;
-	struct amos_point point;
+	struct amos_position point;
 	slots[2].dim[0] = 4;
 	struct amos *m = open_line(&other);
 	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT, "another shape");
@@ -147,7 +147,7 @@ static void killed(void)
 		if (!child) {
 			struct amos *m = open_line(&large);
 			int64_t *state = amos_slot_bytes(m, 4);
-			struct amos_point point = {.step = least};
+			struct amos_position point = {.step = least};
 			for (;;) {
 				point.step++;
 				for (int i = 0; i < 1 << 16; i++)
@@ -167,7 +167,7 @@ static void killed(void)
 		if (access("killed.ckpt", F_OK))
 			continue;
 		struct amos *m = open_line(&large);
-		struct amos_point point;
+		struct amos_position point;
 		CHECK(!load(m, "killed.ckpt", &point), "round %d", round);
 		const int64_t *state = amos_slot_bytes(m, 4);
 		for (int i = 0; i < 1 << 16; i++)

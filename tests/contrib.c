@@ -13,7 +13,7 @@ static int numbers, gradients;
 static bool gives(const Trial *t, const char *name, const char *line, const char *wanted)
 {
 	const Graph *g = t->loss;
-	const Array *y = &eval_graph(t->arena, g, t->slot)[find_out(g, name)];
+	const Array *y = &eval_graph(t->arena, g, t->slot)[find_output(g, name)];
 	bool whole = !is_float(y->type);
 	int64_t n = count_of(&y->shape);
 	double largest = 1;

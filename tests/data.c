@@ -57,7 +57,7 @@ static int fit(int exact, const struct amos_options *options)
 	close_all();
 	CHECK(!amos_open(&model, 1, 0, NULL, NULL, &m), "open");
 	int status = amos_data_open(options, exact, &data);
-	return status ? status : amos_data_fit(data, &model, entries);
+	return status ? status : amos_data_attach(data, &model, entries);
 }
 
 static int fit_source(int exact, const char *source)
@@ -310,7 +310,7 @@ static void text(void)
 	declare(0, "x", E_i64, 0, 2, 2, 3);
 	gives("text:book", 0, 'a', 1);
 	gives("text:book:auto", 0, 0, 1);
-	CHECK(!amos_data_keep(data, "."), "keep");
+	CHECK(!amos_data_write_vocab(data, "."), "keep");
 	const char *vocabulary = read_file(arena, "x.vocab", NULL);
 	CHECK(!strcmp(vocabulary, "a\nb\nc\nd\ne\nf\n"), "%s", vocabulary);
 	gives("text:book:x.vocab", 0, 0, 1);
@@ -377,8 +377,9 @@ static void windows(void)
 	struct amos_options options = options_of("data", "x=stream.bin:u16", "data",
 	                                         "y=shift(stream.bin:u16)", "split", "0.9", NULL);
 	CHECK(!fit(0, &options), "fit");
-	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held(data) == 99 / 8,
-	      "%d batches, %d windows", (int)amos_data_batches(data), (int)amos_data_held(data));
+	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held_out(data) == 99 / 8,
+	      "%d batches, %d windows", (int)amos_data_batches(data),
+	      (int)amos_data_held_out(data));
 	int least = N, most = 0;
 	for (int run = 0; run < 2000; run++) {
 		CHECK(!amos_data_train(data, m, run), "batch");
@@ -427,7 +428,8 @@ static void masks(void)
 	          amos_data_labels(data, "x", 200, 0) == 200 &&
 	          fabs(amos_data_labels(data, "x", 200, 7) - 196) < 1e-9,
 	      "labels");
-	CHECK(fabs(amos_data_independent(data) * 0.3 - (double)amos_data_batches(data)) < 1e-9,
+	CHECK(fabs(amos_data_independent_batches(data) * 0.3 - (double)amos_data_batches(data)) <
+	          1e-9,
 	      "batches as full of labels");
 	double chosen = 0, hidden = 0, kept = 0;
 	for (int run = 0; run < RUNS; run++) {
@@ -526,7 +528,7 @@ static void binds(void)
 	            two) &&
 	          two[0].dim[0] == 50,
 	      "--batch");
-	CHECK(amos_data_batches(data) == 2 && amos_data_held(data) == 100, "batches");
+	CHECK(amos_data_batches(data) == 2 && amos_data_held_out(data) == 100, "batches");
 	two[0] = images;
 	two[0].dim[0] = 20;
 	CHECK(!bind(0, options_of("data", "x=images.npy", NULL), 2, two) &&

@@ -193,7 +193,7 @@ static void check_folds(Elem type, Shape shape, bool all)
 	    graph_start(arena, format(arena, "folds of %s", shape_text(arena, type, &shape)));
 	Ref x = input(g, "x", type, shape);
 	for (Op op = 0; op < OPS; op++)
-		for (uint32_t mask = 1; mask < 1u << shape.rank && prims[op].cls == C_fold;
+		for (uint32_t mask = 1; mask < 1u << shape.rank && prims[op].cls == C_reduce;
 		     mask++) {
 			int64_t axes[RANK];
 			int n = 0;
@@ -208,7 +208,7 @@ static void check_folds(Elem type, Shape shape, bool all)
 					leave(g, op, put(g, op, 1, &x, &attr));
 				}
 			else if (op != O_cumsum && (op != O_argmax || n == 1))
-				leave(g, op, put_fold(g, op, x, n, axes));
+				leave(g, op, put_reduce(g, op, x, n, axes));
 		}
 	Array *slot = random_slots(arena, g, 5, 5);
 	for (int64_t i = 0; is_float(type) && i < count_of(&shape); i++)
@@ -325,7 +325,7 @@ int main(void)
 		check_scatters(arithmetic[k]);
 	check_others();
 	for (Op op = 0; op < OPS; op++)
-		if (!seen[op] && prims[op].cls != C_whole && prims[op].cls != C_loop) {
+		if (!seen[op] && prims[op].cls != C_composite && prims[op].cls != C_loop) {
 			printf("%s is not tested\n", prims[op].name);
 			failures++;
 		}

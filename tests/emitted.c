@@ -97,7 +97,7 @@ static bool stays_inside(const Run *r, const char *what)
 
 static char *slot_memory(const Run *r, const Plan *plan, int k)
 {
-	Place p = plan->slot[k];
+	Location p = plan->slot[k];
 	return p.block == B_input ? r->inputs[p.offset]
 	                          : (p.block == B_state ? r->run.state : r->run.params) + p.offset;
 }
@@ -114,7 +114,7 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 	r.run.scratch = new_block(arena, &r, scratch);
 	memset(r.run.scratch, 0xA5, (size_t)scratch);
 	for (int k = 0; k < 2; k++)
-		pad[k] = new_block(arena, &r, model->pad);
+		pad[k] = new_block(arena, &r, model->local);
 	r.run.inputs = r.inputs = NEWS(arena, char *, g->slots.count);
 	r.run.outputs = r.outputs = NEWS(arena, char *, g->outs.count);
 	for (int k = 0; k < g->slots.count; k++) {
@@ -178,7 +178,7 @@ Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, cons
 	Compiled *c = NEW(arena, Compiled);
 	*c = (Compiled){g, plan_graph(arena, g, "run"), NULL};
 	EmitOptions options = {.target = target, .threads = 1, .name = what};
-	check_plan(c->plan);
+	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
 	return c;
 }
@@ -298,7 +298,7 @@ static Ref put_changed(void *bodies, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
 		return put_as(g, v, in);
-	Cycle c = loop_of(v);
+	LoopInfo c = loop_of(v);
 	c.body = ((const Bodies *)bodies)->changed(g->arena, c.body);
 	return put_loop(g, &c, in);
 }
@@ -379,10 +379,10 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 // Wholes opened, in bodies too, so that all that is computed is rounded.
 static Graph *open_bodies(Arena *arena, const Graph *whole)
 {
-	const Graph *from = open_pass(arena, whole);
+	const Graph *from = decompose_pass(arena, whole);
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	to->plain = PLAIN_ALL;
+	to->plain = DECOMPOSED_ALL;
 	copy_values(to, from, now, put_changed, &(Bodies){open_bodies});
 	copy_ends(to, from, now);
 	return graph_live(arena, to);

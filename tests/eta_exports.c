@@ -22,7 +22,7 @@ typedef struct Line {
 
 typedef struct Want {
 	VEC(Line) lines, rows, asked; // rows, asked: their number as eta[0]
-	Wishes wishes;
+	EtaOptions wishes;
 } Want;
 
 static int failures, checked;
@@ -93,7 +93,7 @@ static void check_model(const char *path, const Want *want, int convention)
 	Arena *arena = arena_new();
 	const char *file = strrchr(path, '/') + 1;
 	const Graph *g = read_model(arena, path, &(ReadOptions){0})->graph;
-	Wishes wishes = want->wishes;
+	EtaOptions wishes = want->wishes;
 	wishes.convention = convention ? "jestimator" : "paper";
 	const Eta *eta = eta_pass(arena, g, &wishes, NULL);
 	int rows = 0, asked = 0;

@@ -12,7 +12,7 @@
 typedef struct EtaGraph {
 	char *text; // of the file
 	Graph *g;
-	Wishes wishes;
+	EtaOptions wishes;
 } EtaGraph;
 
 EtaGraph read_eta_graph(Arena *, const char *path);

@@ -156,7 +156,7 @@ static void judge_training(Case *c, const char *path, ReadOptions options)
 	options.training = true;
 	options.statistics = BN_BATCH;
 	const Graph *g = read_model(c->arena, path, &options)->graph;
-	const Eta *eta = eta_pass(c->arena, g, &(Wishes){0}, NULL);
+	const Eta *eta = eta_pass(c->arena, g, &(EtaOptions){0}, NULL);
 	for (int i = 0; i < c->g->slots.count; i++) {
 		const Slot *s = &c->g->slots.at[i];
 		int at = s->kind == S_param ? find_slot(g, s->name) : -1;
@@ -187,7 +187,7 @@ static void check_file(Arena *arena, const char *folder, const char *file, const
 	}
 	bind_dims(arena, path, &options);
 	c.g = read_model(arena, path, &options)->graph;
-	c.eta = eta_pass(arena, c.g, &(Wishes){0}, NULL);
+	c.eta = eta_pass(arena, c.g, &(EtaOptions){0}, NULL);
 	judge_training(&c, path, options);
 	catch_end(&caught);
 	json_object_foreach ((json_t *)entries, name, want) {

@@ -58,7 +58,7 @@ static Side read_side(Arena *arena, const char *path)
 		}
 	ReadOptions options = {.nbind = bind.count, .bind = bind.at};
 	Side side = {.g = read_model(arena, path, &options)->graph};
-	side.eta = eta_pass(arena, side.g, &(Wishes){0}, NULL);
+	side.eta = eta_pass(arena, side.g, &(EtaOptions){0}, NULL);
 	return side;
 }
 

@@ -5,7 +5,7 @@
 // them.
 #include "eta_graph.h"
 #include "files.h"
-#include "scale.h"
+#include "analysis.h"
 #include <string.h>
 
 typedef struct Case {
@@ -23,7 +23,7 @@ typedef struct Cases {
 // Every scale that eta infers, a line each.
 static char *answer_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
 {
-	Wishes wishes = graph->wishes;
+	EtaOptions wishes = graph->wishes;
 	wishes.rules = rules;
 	const Eta *eta = eta_pass(arena, graph->g, &wishes, NULL);
 	Text text = {.arena = arena};
@@ -56,7 +56,7 @@ static void try_rules(Cases *cases, const Rules *rules, const char *kind, const 
 }
 
 // A range that no rule gives.
-static Surd odd_range(struct Sweep *s, Ref r, const Val *v)
+static Surd odd_range(struct ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)s, (void)r, (void)v;
 	return surd_root(13, 7);
@@ -78,7 +78,7 @@ static void change_rows(Cases *cases)
 {
 	for (Op op = 0; op < OPS; op++) {
 		Rules rules = eta_rules();
-		Row row = rules.row[op];
+		ScaleRule row = rules.row[op];
 		if (is_silent(op))
 			continue;
 		rules.row[op].range = odd_range;

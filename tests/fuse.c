@@ -26,7 +26,7 @@ static Ref param(Graph *g, const char *name, int rank, const int64_t *dim)
 #define PARAM(g, name, ...)                                                                        \
 	param(g, name, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 #define FOLD(g, op, x, ...)                                                                        \
-	put_fold(g, op, x, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
+	put_reduce(g, op, x, COUNT(((int64_t[]){__VA_ARGS__})), (int64_t[]){__VA_ARGS__})
 
 static Ref softmax(Graph *g, Ref x, int64_t axis)
 {
@@ -38,9 +38,9 @@ static Ref softmax(Graph *g, Ref x, int64_t axis)
 static void expect(Arena *arena, const Graph *g, const char *name, const char *kinds)
 {
 	Plan *p = fuse_pass(arena, graph_live(arena, g), name);
-	order_pass(arena, p);
-	place_pass(arena, p);
-	check_plan(p);
+	schedule_pass(arena, p);
+	memory_pass(arena, p);
+	verify_plan(p);
 	char *got = NEWS(arena, char, p->kerns.count + 1);
 	for (int k = 0; k < p->kerns.count; k++)
 		got[k] = "mrcdps"[p->kerns.at[k].kind];
@@ -213,9 +213,9 @@ static void test_random(Arena *arena, int graphs)
 			    val(g, made[k])->op != O_slot)
 				add_store(g, s++, made[k]);
 		Plan *p = fuse_pass(arena, graph_live(arena, g), "random");
-		order_pass(arena, p);
-		place_pass(arena, p);
-		check_plan(p);
+		schedule_pass(arena, p);
+		memory_pass(arena, p);
+		verify_plan(p);
 		kernels += p->kerns.count;
 	}
 	printf("%d random graphs, %d kernels\n", graphs, kernels);

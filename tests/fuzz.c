@@ -146,7 +146,7 @@ static const Graph *step_graph(Fuzz *f)
 	opt.batches = 1000;
 	opt.accumulate = 1 + (int64_t)draw_below(&f->made, 2);
 	opt_defaults(f->arena, &opt);
-	const Eta *eta = eta_pass(f->arena, loss, &(Wishes){0}, NULL);
+	const Eta *eta = eta_pass(f->arena, loss, &(EtaOptions){0}, NULL);
 	return step_pass(f->arena, grad_pass(f->arena, loss, wanted), eta, &opt);
 }
 

@@ -38,9 +38,9 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	}
 	if (starts_with(name, "grad:"))
 		return false;
-	Ref out = find_out(f->g, format(f->arena, "output:%s", name));
+	Ref out = find_output(f->g, format(f->arena, "output:%s", name));
 	if (!out)
-		out = find_out(f->g, name);
+		out = find_output(f->g, name);
 	if (out)
 		*r = as_numbers(f->arena, &f->value[out]);
 	return out;
@@ -78,7 +78,7 @@ static Array slot_array(Arena *arena, const Graph *g, const Slot *s)
 static const double *slot_gradient(void *ctx, int slot)
 {
 	Found *f = ctx;
-	Ref r = find_out(f->g, format(f->arena, "grad:%s", f->g->slots.at[slot].name));
+	Ref r = find_output(f->g, format(f->arena, "grad:%s", f->g->slots.at[slot].name));
 	return r ? f->value[r].f : NULL;
 }
 
@@ -140,7 +140,7 @@ static bool check(const char *folder, const char *key, const json_t *golden, boo
 	Arena *arena = arena_new();
 	Found f = {.arena = arena, .grads = table_new(arena)};
 	ReadOptions options = {.statistics = strstr(key, "@bn_train") ? BN_BATCH : BN_FILE,
-	                       .apart = true,
+	                       .separate = true,
 	                       .precision = PRECISION_F64};
 	Limit limit = golden_limit(key, true);
 	bind_inputs(arena, json_object_get(golden, "inputs"), &options);

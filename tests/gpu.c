@@ -57,14 +57,14 @@ static Graph *train_graph(Arena *arena, const char *path)
 	ReadOptions options = {.nbind = COUNT(bind), .bind = bind};
 	Graph *g = loss_pass(arena, read_model(arena, path, &options)->graph,
 	                     "cross_entropy(logits, labels)");
-	Ref loss = find_out(g, "loss");
+	Ref loss = find_output(g, "loss");
 	g->outs.count = 0;
 	add_out(g, "loss", loss);
 	g = graph_live(arena, g);
 	bool *want = NEWS(arena, bool, g->slots.count);
 	for (int k = 0; k < g->slots.count; k++)
 		want[k] = g->slots.at[k].kind == S_param;
-	Eta *eta = eta_pass(arena, g, &(Wishes){0}, NULL);
+	Eta *eta = eta_pass(arena, g, &(EtaOptions){0}, NULL);
 	Opt opt = opt_named("amos");
 	opt.labels = (Labels){64, 0.125};
 	opt_defaults(arena, &opt);

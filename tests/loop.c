@@ -62,7 +62,7 @@ static bool all_certain(const Graph *g)
 	bool certain = true;
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_loop) {
-			Cycle c = loop_of(val(g, r));
+			LoopInfo c = loop_of(val(g, r));
 			certain &= makes_all_trips(g, &c, val(g, r)->in) && all_certain(c.body);
 		}
 	return certain;
@@ -75,12 +75,12 @@ static void check_file(const char *path)
 	const Array *slot = random_slots(arena, g, 3, 5);
 	hold(count_loops(g) > 0, path, "holds no loop");
 	check_text(arena, path, g);
-	hold(distance(arena, g, lean_pass(arena, g), slot) < 1e-9, path, "differs when leaner");
+	hold(distance(arena, g, loops_pass(arena, g), slot) < 1e-9, path, "differs when leaner");
 	Trial *t = trial_new(arena, path, g, contents, &(Contents){g, slot});
 	hold(trial_differences(t), path, "gradients differ from differences");
 	hold(trial_compiled(t), path, "gradients differ when compiled");
 	check_text(arena, path, t->with);
-	check_plan(plan_graph(arena, t->with, "grad"));
+	verify_plan(plan_graph(arena, t->with, "grad"));
 	if (all_certain(g)) {
 		const Graph *flat = unroll_pass(arena, g, INT32_MAX);
 		hold(!count_loops(flat), path, "still holds a loop when laid out");

@@ -134,7 +134,7 @@ const struct amos_model mock_line = {
     .nentries = 3,
     .params = 128,
     .state = 128,
-    .pad = 64,
+    .local = 64,
     .note = "gradient descent, rate 0.1\n",
 };
 

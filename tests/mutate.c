@@ -314,12 +314,12 @@ static void take_through(Arena *arena, const char *path)
 	write_model(m, format(arena, "%s.out", path), draw(2), trained, m);
 	const Graph *g = m->graph;
 	const Graph *loss = draw(2) ? cotangent_pass(arena, g, NULL) : loss_pass(arena, g, NULL);
-	eta_pass(arena, loss, &(Wishes){0}, NULL);
+	eta_pass(arena, loss, &(EtaOptions){0}, NULL);
 	bool *want = NEWS(arena, bool, loss->slots.count + 1);
 	for (int s = 0; s < loss->slots.count; s++)
 		want[s] = loss->slots.at[s].kind == S_param;
 	Plan *plan = plan_graph(arena, grad_pass(arena, loss, want), "grad");
-	check_plan(plan);
+	verify_plan(plan);
 }
 
 // So many seconds of this process's own until SIGPROF; 0: none.

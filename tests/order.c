@@ -85,7 +85,7 @@ static const Array *input(const Case *c, const char *name)
 
 static const Array *output(const Case *c, const char *name)
 {
-	Ref r = find_out(c->g, name);
+	Ref r = find_output(c->g, name);
 	return r ? &c->value[r] : NULL;
 }
 

@@ -36,14 +36,14 @@ static const struct amos_entry entry[] = {{.name = "run",
                                            .kernels = kernel,
                                            .nkernels = 1}};
 static const struct amos_model squares = {
-    .abi = AMOS_ABI, .name = "squares", .entries = entry, .nentries = 1, .pad = 8, .note = ""};
+    .abi = AMOS_ABI, .name = "squares", .entries = entry, .nentries = 1, .local = 8, .note = ""};
 
 static void every_worker_once(int threads)
 {
 	struct amos *m;
 	CHECK(!amos_open(&squares, threads, 0, NULL, NULL, &m), "%d threads", threads);
 	int64_t nanoseconds = 0;
-	amos_time(m, &nanoseconds);
+	amos_profile(m, &nanoseconds);
 	memset(times, 0, sizeof times);
 	for (int i = 0; i < LAUNCHES; i++)
 		CHECK(!amos_call(m, entry, NULL, NULL), "launch %d", i);

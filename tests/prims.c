@@ -226,7 +226,7 @@ static void indices(void)
 	      F(D(1, 2), 3, 4));
 }
 
-static void wholes(void)
+static void composites(void)
 {
 	static const double act[ACTS][4] = {
 	    [A_relu] = {0, 0, 0, 2},
@@ -295,7 +295,7 @@ static void window_is_convolution(void)
 	Attr attr =
 	    I(1, high, TAPS, STRIDE, DILATION, PAD, 1, 2, wide, TAPS, STRIDE, DILATION, PAD, 1);
 	Ref windows = put(g, O_window, 1, &image, &attr);
-	Ref y = put_fold(g, O_sum, put2(g, O_mul, windows, weight), 3, (int64_t[]){0, 3, 4});
+	Ref y = put_reduce(g, O_sum, put2(g, O_mul, windows, weight), 3, (int64_t[]){0, 3, 4});
 	add_out(g, "y", y);
 	Array slots[] = {{.type = E_f64, .shape = shape, .f = x},
 	                 {.type = E_f64, .shape = taps, .f = kernel}};
@@ -326,8 +326,8 @@ static void window_is_transposed_convolution(void)
 	Ref in = put_slot(g, add_slot(g, (Slot){.name = "x", .type = E_f64, .shape = D(IN)}));
 	Attr attr = I(0, OUT, TAPS, 1, -1, -PAD, STRIDE);
 	Ref w = put_const(g, E_f64, D(1, TAPS), kernel);
-	Ref y = put_fold(g, O_sum, put2(g, O_mul, put(g, O_window, 1, &in, &attr), w), 1,
-	                 (int64_t[]){1});
+	Ref y = put_reduce(g, O_sum, put2(g, O_mul, put(g, O_window, 1, &in, &attr), w), 1,
+	                   (int64_t[]){1});
 	add_out(g, "y", y);
 	Array slots[] = {{.type = E_f64, .shape = D(IN), .f = x}};
 	compare(__LINE__, "transposed convolution", &eval_graph(arena, g, slots)[y],
@@ -509,14 +509,15 @@ static void identities(void)
 	EXPECT(val(g, put2(g, O_add, x, wide))->in[1] == one, "a map stretches by itself");
 	EXPECT(put_pad(g, x, (int64_t[]){0, 0, 0}, (int64_t[]){0, 0, 0}, 1) == x, "pad by nothing");
 	EXPECT(put_concat(g, 0, 1, &x) == x, "concat of one");
-	EXPECT(put_fold(g, O_sum, one, 2, (int64_t[]){0, 2}) == one, "sum over axes of 1");
-	Ref sums = put_fold(g, O_sum, put_fold(g, O_sum, x, 1, (int64_t[]){2}), 1, (int64_t[]){0});
-	EXPECT(sums == put_fold(g, O_sum, x, 2, (int64_t[]){0, 2}), "sum of sum");
-	EXPECT(is_const(g, put_fold(g, O_argmax, one, 1, (int64_t[]){2})), "argmax over one");
+	EXPECT(put_reduce(g, O_sum, one, 2, (int64_t[]){0, 2}) == one, "sum over axes of 1");
+	Ref sums =
+	    put_reduce(g, O_sum, put_reduce(g, O_sum, x, 1, (int64_t[]){2}), 1, (int64_t[]){0});
+	EXPECT(sums == put_reduce(g, O_sum, x, 2, (int64_t[]){0, 2}), "sum of sum");
+	EXPECT(is_const(g, put_reduce(g, O_argmax, one, 1, (int64_t[]){2})), "argmax over one");
 	int64_t size = FOLD_LIMIT;
 	Ref none = put_const(g, E_f32, D(2, size, 0), ""),
 	    many = put_const(g, E_f32, D(2, 0, 3), "");
-	EXPECT(val(g, put_fold(g, O_prod, none, 1, (int64_t[]){2}))->op == O_expand,
+	EXPECT(val(g, put_reduce(g, O_prod, none, 1, (int64_t[]){2}))->op == O_expand,
 	       "product of nothing");
 	EXPECT(val(g, put2(g, O_dot, none, many))->op == O_expand, "dot over nothing");
 	EXPECT(put_cast(g, x, E_f32) == x, "cast to the same");
@@ -564,7 +565,7 @@ int main(void)
 	folds();
 	moves();
 	indices();
-	wholes();
+	composites();
 	every_primitive();
 	window_is_convolution();
 	window_is_transposed_convolution();

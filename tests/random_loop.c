@@ -7,7 +7,7 @@
 typedef struct Wrap {
 	Random *from;
 	Graph *g, *body;
-	Cycle cycle;
+	LoopInfo cycle;
 	Ref *inner;       // by slot of the random graph: in the body
 	VEC(Ref) operand; // of the loop
 	VEC(int) carried; // slots that are
@@ -63,7 +63,7 @@ static Ref sign_of_life(Wrap *w, const Ref *now)
 			axes[a] = a;
 		if (val(g, x)->type != E_f32 || !count_of(&shape))
 			continue;
-		Ref sum = shape.rank ? put_fold(g, O_sum, x, shape.rank, axes) : x;
+		Ref sum = shape.rank ? put_reduce(g, O_sum, x, shape.rank, axes) : x;
 		return put1(g, O_tanh, put_reshape(g, sum, shape_of(0, NULL)));
 	}
 	return put_num(g, E_f32, 0.5);
@@ -114,7 +114,7 @@ Random random_loop(Arena *arena, Random *from)
 	w.body = graph_new(arena, from->g->name, from->g->book);
 	w.inner = NEWS(arena, Ref, n + 1);
 	w.slot = NEWS(arena, Array, n + 1);
-	w.cycle = (Cycle){.body = w.body, .trips = 2 + (int64_t)draw_below(from, 3)};
+	w.cycle = (LoopInfo){.body = w.body, .trips = 2 + (int64_t)draw_below(from, 3)};
 	w.cycle.reverse = draw_below(from, 2);
 	w.cycle.until = !w.cycle.reverse && draw_below(from, 2);
 	PUSH(arena, w.operand, put_num(w.g, E_i64, (double)w.cycle.trips));
@@ -131,7 +131,7 @@ Random random_loop(Arena *arena, Random *from)
 	w.cycle.fixed = n - w.carried.count - w.cycle.scanned;
 	w.cycle.stacked = w.body->outs.count - w.cycle.until - w.cycle.carried;
 	Ref *part = NEWS(arena, Ref, w.body->outs.count + 1);
-	put_lean_loop(w.g, &w.cycle, w.operand.at, NULL, part);
+	put_trimmed_loop(w.g, &w.cycle, w.operand.at, NULL, part);
 	for (int k = 0; k < loop_results(&w.cycle); k++) {
 		bool real = is_float(val(w.g, part[k])->type); // losses are made of f32
 		Ref out = real ? put_cast(w.g, part[k], E_f32) : part[k];

@@ -595,12 +595,12 @@ static Ref put_recurrence(Maker *m, Ref x)
 	Ref next = book_eval(body, "turn", turns[draw(m, COUNT(turns))], look_slot, body);
 	add_out(body, "h", next);
 	add_out(body, "seen", draw(m, 2) ? next : put1(body, O_neg, put_slot(body, 0)));
-	Cycle cycle = {body, s.dim[0], 1, 1, 1, 1, draw(m, 2), false};
+	LoopInfo cycle = {body, s.dim[0], 1, 1, 1, 1, draw(m, 2), false};
 	Shape one = {0};
 	Ref limit = put_num(g, E_i64, (double)s.dim[0]);
 	if (!draw(m, 3))
 		limit = new_slot(m, E_i64, one, random_bytes(m, E_i64, &one, s.dim[0] + 1));
-	return loop_part(g, put_loop(g, &cycle, (Ref[]){limit, h, x, w}), (int)draw(m, 2));
+	return loop_result(g, put_loop(g, &cycle, (Ref[]){limit, h, x, w}), (int)draw(m, 2));
 }
 
 // ---- the table ------------------------------------------------------------------------

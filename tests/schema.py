@@ -1,4 +1,4 @@
-"""Writes compiler/onnx/schema.def: for each operator of ops.def, the attributes, inputs and outputs that its schemas
+"""Writes compiler/onnx/lower/schema.def: for each operator of ops.def, the attributes, inputs and outputs that its schemas
 declare, from the schemas in the onnx and onnxruntime wheels, which pip puts under build/ (--check: compares only)."""
 import re
 import subprocess
@@ -106,9 +106,9 @@ def written():
 
 if __name__ == '__main__':
     bring_wheels()
-    path = ROOT / 'schema.def'
+    path = ROOT / 'lower/schema.def'
     text = written()
     if '--check' not in sys.argv:
         path.write_text(text)
     elif path.read_text() != text:
-        sys.exit('compiler/onnx/schema.def is not what tests/schema.py writes')
+        sys.exit('compiler/onnx/lower/schema.def is not what tests/schema.py writes')

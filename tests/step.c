@@ -167,7 +167,7 @@ static void test_accumulate(void)
 	const Graph *g = gradient_graph(arena, "accumulate");
 	const Opt opt = plain_opt(arena, "adamw", 0, 2);
 	const Graph *last = step_pass(arena, g, NULL, &opt),
-	            *first = gather_pass(arena, g, NULL, &opt);
+	            *first = accumulate_pass(arena, g, NULL, &opt);
 	Array *slot = first_contents(arena, last);
 	Plain plain = {0};
 	hold("both have the same slots", first->slots.count == last->slots.count);
@@ -220,7 +220,7 @@ static Graph *logits_graph(Arena *arena)
 
 static double out_number(Arena *arena, const Graph *g, const Array *slot, const char *name)
 {
-	Ref r = find_out(g, name);
+	Ref r = find_output(g, name);
 	hold("an out is missing", r);
 	return r ? eval_graph(arena, g, slot)[r].f[0] : NAN;
 }

@@ -24,7 +24,7 @@ static int train_with(const struct amos_model *model, const struct amos_options 
 	CHECK(!amos_open(model, threads, options->seed < 0 ? 0 : options->seed, NULL, NULL, &m),
 	      "open");
 	CHECK(!amos_data_open(options, 0, &data), "data");
-	int status = amos_data_fit(data, model, entries);
+	int status = amos_data_attach(data, model, entries);
 	if (!status)
 		status = amos_train(m, data, options, result);
 	amos_data_close(data);

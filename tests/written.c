@@ -21,7 +21,7 @@ static bool exists(const char *path)
 
 static void names(void)
 {
-	struct amos_file a, b;
+	struct amos_temp_file a, b;
 	need_done(amos_file_open(&a, "out"));
 	need_done(amos_file_open(&b, "out"));
 	expect(strlen(a.temporary) == strlen("amos.0123456789abcdef.aside"), "the name's length");
@@ -40,7 +40,7 @@ static void names(void)
 
 static void permissions(void)
 {
-	struct amos_file file;
+	struct amos_temp_file file;
 	umask(027);
 	need_done(amos_file_open(&file, "new"));
 	need_done(amos_file_keep(&file));
@@ -59,7 +59,7 @@ static void permissions(void)
 // A link to another folder: the temporary file lies there, and the link stays.
 static void links(void)
 {
-	struct amos_file file;
+	struct amos_temp_file file;
 	mkdir("folder", 0777);
 	write_file("folder/target", "old", 3);
 	expect(!symlink("folder/target", "link"), "a link");
@@ -85,9 +85,9 @@ static void sweeping(void)
 	expect(!symlink("../new", "sweep/amos.0123456789abcde0.aside"), "a link");
 	for (int i = 0; i < COUNT(stay); i++)
 		write_file(stay[i], "", 0);
-	struct amos_file live;
+	struct amos_temp_file live;
 	need_done(amos_file_open(&live, "sweep/out"));
-	amos_file_sweep("sweep");
+	amos_file_clean("sweep");
 	expect(exists(live.temporary), "a file that is being written was removed");
 	expect(!exists("sweep/amos.0123456789abcdef.aside"), "what was left is still there");
 	expect(exists("sweep/amos.0123456789abcde0.aside"), "a link was removed");

@@ -55,7 +55,7 @@ int main(int argc, char **argv)
 	amos_memory_ends("amosc");
 	amos_standard();
 	amos_signals();
-	amos_output();
+	amos_check_stdout();
 	if (argc < 2) {
 		print_help(stderr);
 		return STATUS_USAGE;

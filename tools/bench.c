@@ -78,7 +78,7 @@ static double fastest_step(Command *command, struct amos *open, const struct amo
 	int64_t *own = take(command->arena, size + 1);
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
-	amos_time(open, own);
+	amos_profile(open, own);
 	double best = INFINITY, start = seconds();
 	for (int i = 0; i < LEAST || (i < MOST && seconds() - start < long_enough); i++) {
 		memset(own, 0, size);
@@ -91,7 +91,7 @@ static double fastest_step(Command *command, struct amos *open, const struct amo
 			memcpy(updates, own, size);
 		best = fmin(best, took);
 	}
-	amos_time(open, NULL);
+	amos_profile(open, NULL);
 	return best;
 }
 

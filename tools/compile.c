@@ -156,7 +156,7 @@ static int plan_rest(Command *command, struct amos_data *data, const Graph *like
 }
 
 // Adds parameters without a gradient to what the model does not train.
-static void add_idle(Model *m, const Graph *loss, const IdleList *idle)
+static void add_unused_params(Model *m, const Graph *loss, const UnusedParams *idle)
 {
 	for (int i = 0; i < idle->count; i++) {
 		const Slot *s = &loss->slots.at[idle->at[i].slot];
@@ -190,9 +190,9 @@ static void tell_untrained(const Command *command, const Model *m)
 static Graph *gradients(Command *command, Model *model, const Graph *loss, bool runs)
 {
 	Arena *arena = command->arena;
-	IdleList idle = {0};
+	UnusedParams idle = {0};
 	Graph *all = grad_pass(arena, loss, wanted(command, loss));
-	Graph *g = idle_pass(arena, loss, all, &idle);
+	Graph *g = unused_params_pass(arena, loss, all, &idle);
 	if (all->outs.count == loss->outs.count && !runs)
 		fail(command->arguments.at[0],
 		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
@@ -206,7 +206,7 @@ static Graph *gradients(Command *command, Model *model, const Graph *loss, bool 
 		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
 		     "export without what ends their gradients",
 		     why.at);
-	add_idle(model, loss, &idle);
+	add_unused_params(model, loss, &idle);
 	tell_untrained(command, model);
 	return g;
 }
@@ -235,7 +235,7 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	Trainer t = {.model = read_bound(command, data, true)};
 	tell_doubles(command, t.model);
 	if (data)
-		check(amos_data_enough(data));
+		check(amos_data_check_size(data));
 	Graph *loss = measured(command, t.model->graph);
 	Eta *eta = etas(command, loss, data, NULL);
 	Graph *grad = gradients(command, t.model, loss, weights);
@@ -246,10 +246,10 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	                  plan_on_slots(arena, measured(command, still), t.graph, "eval")};
 	int n = 2;
 	if (t.opt.accumulate > 1)
-		plans[n++] = plan_graph(arena, gather_pass(arena, grad, eta, &t.opt), "gather");
+		plans[n++] = plan_graph(arena, accumulate_pass(arena, grad, eta, &t.opt), "gather");
 	if (weights)
 		plans[n++] = plan_on_slots(arena, still, t.graph, "run");
-	if (weights || (data && amos_data_held(data)))
+	if (weights || (data && amos_data_held_out(data)))
 		n += plan_rest(command, data, t.graph, weights, plans + n);
 	EmitOptions options = {.note = t.opt.chosen,
 	                       .identity = identity_text(command, t.model),

@@ -12,7 +12,7 @@ void verb_eval(Command *command)
 	const Graph *graph;
 	Object *object = compile_evaluation(command, data, &graph);
 	struct amos *open = open_object(command, object, graph);
-	check(amos_data_fit(data, amos_model_of(open), entries));
+	check(amos_data_attach(data, amos_model_of(open), entries));
 	note_unused(command, data, graph);
 	struct amos_result r;
 	check(amos_evaluate(open, data, &r));

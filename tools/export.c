@@ -56,7 +56,7 @@ void verb_export(Command *command)
 		count++;
 	}
 	write_model(model, out, chosen(command, OPT_keep_training), trained_bytes, &trained);
-	struct amos_point point = amos_checkpoint_point(checkpoint);
+	struct amos_position point = amos_checkpoint_point(checkpoint);
 	if (chosen(command, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
 		                     (json_int_t)point.step));

@@ -256,7 +256,7 @@ static Model *read_with(Command *command, const Reading *r, bool random, bool li
 	                       .freeze = r->freeze.at,
 	                       .statistics = statistics(command, random),
 	                       .training = random,
-	                       .apart = reads_apart(command),
+	                       .separate = reads_apart(command),
 	                       .loss = wants_loss(command),
 	                       .precision = precision(command),
 	                       .nknown = r->known.count,

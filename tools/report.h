@@ -10,12 +10,12 @@ typedef struct Report {
 	Scales scales;      // of the graph's values
 } Report;
 
-// ---- report_make.c --------------------------------------------------------------------
+// ---- report_json.c --------------------------------------------------------------------
 
 // Of a model, or of a .json file that --json wrote.
 Report make_report(Command *, const char *path);
 
-// ---- report_cells.c: columns.def ------------------------------------------------------
+// ---- report_table.c: columns.def ------------------------------------------------------
 
 enum { T = 1, M = 2, C = 4, H = 8 }; // formats
 typedef enum Kind { TEXT, NUMBER } Kind;

@@ -152,7 +152,7 @@ static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, T
 	const Scales *scales = &p->report->scales;
 	Ref r = spot->last;
 	const Val *v = val(p->report->graph, r);
-	const char *name = place_name(p->arena, p->report->graph, r);
+	const char *name = value_label(p->arena, p->report->graph, r);
 	uint64_t *row = v->op == O_slot ? table_find_s(rows, name) : NULL;
 	json_t *in = json_array();
 	for (int i = 0; i < spot->in.count; i++)

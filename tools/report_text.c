@@ -43,12 +43,12 @@ static const char *shortened(Arena *arena, const char *text, int width)
 	return all <= width ? text : format(arena, "..%s", skip(text, all - (width - 2)));
 }
 
-typedef struct Layout { // widths of the text's columns; 0: left out
+typedef struct ColumnWidths { // widths of the text's columns; 0: left out
 	int width[COLUMNS];
 	int all;
-} Layout;
+} ColumnWidths;
 
-static int total(const Layout *l)
+static int total(const ColumnWidths *l)
 {
 	int sum = -GAP;
 	for (int c = 0; c < COLUMNS; c++)
@@ -57,7 +57,7 @@ static int total(const Layout *l)
 }
 
 // The column to leave out first; -1: none may go.
-static int least_needed(const Layout *l)
+static int least_needed(const ColumnWidths *l)
 {
 	int least = -1;
 	for (int c = 0; c < COLUMNS; c++)
@@ -67,11 +67,11 @@ static int least_needed(const Layout *l)
 	return least;
 }
 
-static Layout layout_of(Arena *arena, json_t **rows, int count)
+static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 {
 	enum { LONGEST_CELL = 26 };
 	bool terminal = isatty(STDOUT_FILENO);
-	Layout l = {.all = columns_of_terminal()};
+	ColumnWidths l = {.all = columns_of_terminal()};
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!(columns[c].formats & T))
 			continue;
@@ -91,7 +91,7 @@ static Layout layout_of(Arena *arena, json_t **rows, int count)
 	return l;
 }
 
-static void print_line(Command *command, const Layout *l, const json_t *row)
+static void print_line(Command *command, const ColumnWidths *l, const json_t *row)
 {
 	Text line = {.arena = command->arena};
 	for (int c = 0; c < COLUMNS; c++) {
@@ -111,7 +111,7 @@ static void print_line(Command *command, const Layout *l, const json_t *row)
 }
 
 // Broken between words, with `mark` before the first line.
-static void print_wrapped(const Layout *l, const char *mark, const char *text)
+static void print_wrapped(const ColumnWidths *l, const char *mark, const char *text)
 {
 	int indent = width_of(mark), at = indent;
 	printf("%s", mark);
@@ -127,7 +127,7 @@ static void print_wrapped(const Layout *l, const char *mark, const char *text)
 	putchar('\n');
 }
 
-static void print_reasons(const Layout *l, const json_t *row)
+static void print_reasons(const ColumnWidths *l, const json_t *row)
 {
 	size_t i;
 	json_t *one;
@@ -136,7 +136,7 @@ static void print_reasons(const Layout *l, const json_t *row)
 }
 
 // What the reader has to say of the file.
-static void print_notes(const Command *command, const Report *report, const Layout *l)
+static void print_notes(const Command *command, const Report *report, const ColumnWidths *l)
 {
 	enum { FEW = 8 };
 	const json_t *notes = json_object_get(report->json, "notes");
@@ -167,7 +167,7 @@ void print_text(Command *command, const Report *report)
 	Arena *arena = command->arena;
 	int count;
 	json_t **rows = unsure_first(arena, report, &count), *one;
-	Layout l = layout_of(arena, rows, count);
+	ColumnWidths l = layout_of(arena, rows, count);
 	printf("%s\n", title_of(arena, report));
 	size_t k;
 	json_array_foreach (json_object_get(report->json, "inputs"), k, one)

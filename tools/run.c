@@ -55,7 +55,7 @@ static const struct amos_entry *call_once(Command *command, struct amos *open,
 {
 	const char *const entries[] = {name, NULL};
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
-	check(amos_data_fit(data, amos_model_of(open), entries));
+	check(amos_data_attach(data, amos_model_of(open), entries));
 	note_unused(command, data, g);
 	check(amos_data_eval(data, open, 0, 1));
 	check(amos_call(open, entry, NULL, NULL));
@@ -101,7 +101,7 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 	for (int i = 0; i < g->outs.count; i++) {
 		const Out *out = &g->outs.at[i];
 		const Val *v = val(g, out->val);
-		int64_t number = amos_find_out(entry, out->name);
+		int64_t number = amos_find_output(entry, out->name);
 		Shape shape = v->shape;
 		if (starts_with(out->name, "grad:") || !amos_out_own(entry, number))
 			continue;
@@ -171,7 +171,7 @@ static const double *gradient_of(void *context, int slot)
 {
 	Gradients *all = context;
 	const char *name = format(all->arrays->arena, "grad:%s", all->graph->slots.at[slot].name);
-	int64_t out = amos_find_out(all->entry, name);
+	int64_t out = amos_find_output(all->entry, name);
 	if (out < 0)
 		return NULL;
 	const struct amos_out *o = &all->entry->outs[out];
@@ -218,7 +218,7 @@ static void check_cotangents(Command *command, const struct amos_data *data, con
 			PUSH(command->arena, outs, g->outs.at[i].name);
 	for (int k = 0; amos_data_array(data, k, &input), input; k++) {
 		const char *out = input + strlen(COTANGENT_OF);
-		if (starts_with(input, COTANGENT_OF) && !find_out(g, out))
+		if (starts_with(input, COTANGENT_OF) && !find_output(g, out))
 			fail(choice(command, OPT_cotangent, ""),
 			     "'%s' is no output of the model; %s", out,
 			     suggest(command->arena, out, outs.count, outs.at));
@@ -235,7 +235,7 @@ static const Shape *cotangent_shapes(Command *command, const struct amos_data *d
 		const char *name = g->outs.at[i].name;
 		const struct amos_array *given = cotangent_of(data, name);
 		shape[i] = val(g, g->outs.at[i].val)->shape;
-		bool counted = find_out(g, format(arena, SHAPE_OF "%s", name)) != 0;
+		bool counted = find_output(g, format(arena, SHAPE_OF "%s", name)) != 0;
 		for (int a = 0; given && counted && a < MIN(given->rank, shape[i].rank); a++)
 			shape[i].dim[a] = MIN(shape[i].dim[a], given->dim[a]);
 		shape[i].rank = given ? shape[i].rank : -1;
@@ -258,7 +258,7 @@ void verb_grad(Command *command)
 	struct amos *open = open_entry(command, grad, "grad");
 	Arrays arrays = {.arena = arena};
 	const struct amos_entry *entry = call_once(command, open, data, grad, "grad");
-	int type = entry->outs[amos_find_out(entry, "loss")].type;
+	int type = entry->outs[amos_find_output(entry, "loss")].type;
 	Gradients all = {grad, open, entry, &arrays, (Elem)type};
 	add_outs(&arrays, model, grad, open, all.entry);
 	each_initializer(model, arena, gradient_of, add_gradient, &all);

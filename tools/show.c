@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const passes[] = {"read", "loss", "grad", "step", "open", "plan"};
-enum { AFTER_READ, AFTER_LOSS, AFTER_GRAD, AFTER_STEP, AFTER_OPEN, AFTER_PLAN };
+static const char *const passes[] = {"read", "loss", "grad", "step", "decompose", "plan"};
+enum { AFTER_READ, AFTER_LOSS, AFTER_GRAD, AFTER_STEP, AFTER_DECOMPOSE, AFTER_PLAN };
 
 static int pass_named(const char *name)
 {
 	for (int i = 0; i < COUNT(passes); i++)
 		if (!strcmp(passes[i], name))
 			return i;
-	fail_status(STATUS_USAGE, "--after", "no pass '%s'; read, loss, grad, step, open or plan",
-	            name);
+	fail_status(STATUS_USAGE, "--after",
+	            "no pass '%s'; read, loss, grad, step, decompose or plan", name);
 }
 
 // Options that come in later do nothing.
@@ -51,7 +51,7 @@ static Graph *graph_after(Command *command, int pass)
 	if (pass == AFTER_GRAD)
 		return g;
 	g = step_pass(arena, g, eta, &opt);
-	return pass == AFTER_OPEN ? open_pass(arena, g) : g;
+	return pass == AFTER_DECOMPOSE ? decompose_pass(arena, g) : g;
 }
 
 void verb_show(Command *command)

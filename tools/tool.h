@@ -114,7 +114,7 @@ Model *read_window(Command *, int64_t window);
 // grad speaks of the file's initializers, not of parameters.
 bool reads_apart(const Command *);
 
-// ---- wire.c: from the command line to what passes want --------------------------------
+// ---- configure.c: from the command line to what passes want --------------------------------
 
 void close_later(Command *, void (*close)(void *), void *what);
 struct amos_data *open_data(Command *, const struct amos_options *, bool exact);
@@ -132,7 +132,7 @@ Opt optimizer(Command *, const Graph *loss, struct amos_data *);
 // The graph with these outs alone ("loss", "accuracy", ...; NULL at the end) and its checks.
 Graph *only_outs(Arena *, const Graph *, const char *const *names);
 
-// ---- wishes.c: what a person says of eta ----------------------------------------------
+// ---- eta_options.c: what a person says of eta ----------------------------------------------
 
 // As chosen by --eta, --range, --slots, --convention, and measured from `data` (NULL: none).
 // `scales`: filled unless NULL.
@@ -164,7 +164,7 @@ Object *compile_evaluation(Command *, struct amos_data *, const Graph **graph);
 struct amos *open_object(Command *, const Object *, const Graph *);
 struct amos *open_entry(Command *, const Graph *, const char *name); // compiled: one entry
 
-// ---- check.c: amosc eta --check -------------------------------------------------------
+// ---- eta_check.c: amosc eta --check -------------------------------------------------------
 
 void check_eta(Command *);
 

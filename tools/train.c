@@ -229,7 +229,7 @@ void verb_train(Command *command)
 	const char *trained = trained_path(command->arena, folder);
 	check_trained(command, folder, trained);
 	struct amos *open = open_object(command, t.object, t.graph);
-	check(amos_data_fit(data, amos_model_of(open), entries));
+	check(amos_data_attach(data, amos_model_of(open), entries));
 	note_unused(command, data, t.graph);
 	print_program(command, &t, open, data);
 	struct amos_result result;

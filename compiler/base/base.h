@@ -131,7 +131,7 @@ uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 // ---- diag.c: errors -------------------------------------------------------------------
 // fail(): the user's model, file or option is at fault. One catch in the tool.
 // bug(), never(): we are at fault; prints and aborts.
-// complain(): notes one unsupported thing; settle() fails with all of them at once.
+// add_error(): notes one unsupported thing; fail_if_errors() fails with all of them at once.
 
 // STATUS_LIMIT: the input's fault as well, but one that ends all reading. It exits as STATUS_INPUT.
 enum { STATUS_DONE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_MACHINE = 3, STATUS_LIMIT = 4 };
@@ -154,8 +154,9 @@ _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
 _Noreturn void fail_again(Catch *); // the failure that it caught
 void need_done(
     int status); // of a function of common.h: fails with amos_error() unless it is AMOS_DONE
-void complain(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void settle(const char *where); // fails when anything was complained of since the last settle
+void add_error(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void fail_if_errors(
+    const char *where); // fails when anything was complained of since the last settle
 void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void warn_quiet(bool quiet); // warnings go to stderr unless quiet
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)

@@ -1,6 +1,6 @@
 // diag.c: errors. fail() jumps to the innermost catch of its thread, or ends the process where
 // there is none. Takes base.h. Gives one message a failure. Keeps, a thread: its catch frame and
-// the complaints not yet settled.
+// the errors not yet settled.
 #include "base.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@ static _Thread_local struct {
 	Table *known;
 	Text text; // a line each
 	int count;
-} complaints;
+} errors;
 static bool quiet_warnings;
 
 void catch_push(Catch *c)
@@ -41,18 +41,17 @@ static char *message_of(const char *where, const char *fmt, va_list args)
 	return count < 0 ? strdup("out of memory") : all;
 }
 
-static void forget_complaints(void)
+static void forget_errors(void)
 {
-	arena_free(complaints.arena);
-	memset(&complaints, 0, sizeof complaints);
+	arena_free(errors.arena);
+	memset(&errors, 0, sizeof errors);
 }
 
 // What was complained of before the failure belongs to the same answer: everything at once.
-static char *with_complaints(char *message)
+static char *with_errors(char *message)
 {
 	char *all;
-	if (!complaints.count ||
-	    asprintf(&all, "%s\nand before:\n%s", message, complaints.text.at) < 0)
+	if (!errors.count || asprintf(&all, "%s\nand before:\n%s", message, errors.text.at) < 0)
 		return message;
 	free(message);
 	return all;
@@ -61,7 +60,7 @@ static char *with_complaints(char *message)
 static _Noreturn void fail_with(int status, char *message)
 {
 	Catch *c = innermost;
-	forget_complaints();
+	forget_errors();
 	if (!c) {
 		fprintf(stderr, "amosc: %s\n", message ? message : "out of memory");
 		free(message);
@@ -79,7 +78,7 @@ void fail(const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(STATUS_INPUT, with_complaints(message));
+	fail_with(STATUS_INPUT, with_errors(message));
 }
 
 void fail_status(int status, const char *where, const char *fmt, ...)
@@ -88,7 +87,7 @@ void fail_status(int status, const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(status, with_complaints(message));
+	fail_with(status, with_errors(message));
 }
 
 void fail_again(Catch *c)
@@ -102,36 +101,36 @@ void need_done(int status)
 		fail_status(status, NULL, "%s", amos_error());
 }
 
-static void start_complaints(void)
+static void start_errors(void)
 {
-	complaints.arena = arena_new();
-	complaints.known = table_new(complaints.arena);
-	complaints.text.arena = complaints.arena;
+	errors.arena = arena_new();
+	errors.known = table_new(errors.arena);
+	errors.text.arena = errors.arena;
 }
 
-void complain(const char *where, const char *fmt, ...)
+void add_error(const char *where, const char *fmt, ...)
 {
 	va_list args;
-	if (!complaints.arena)
-		start_complaints();
+	if (!errors.arena)
+		start_errors();
 	va_start(args, fmt);
-	const char *text = vformat(complaints.arena, fmt, args);
+	const char *text = vformat(errors.arena, fmt, args);
 	va_end(args);
 	const char *line =
-	    format(complaints.arena, "  %s%s%s", where ? where : "", where ? ": " : "", text);
-	uint64_t *known = table_cell_s(complaints.known, line);
+	    format(errors.arena, "  %s%s%s", where ? where : "", where ? ": " : "", text);
+	uint64_t *known = table_cell_s(errors.known, line);
 	if (!*known)
-		say(&complaints.text, "%s%s", complaints.count++ ? "\n" : "", line);
+		say(&errors.text, "%s%s", errors.count++ ? "\n" : "", line);
 	*known = true;
 }
 
-void settle(const char *where)
+void fail_if_errors(const char *where)
 {
-	if (!complaints.count)
+	if (!errors.count)
 		return;
 	char *message = NULL;
-	if (asprintf(&message, "%s: %d thing%s in the way:\n%s", where, complaints.count,
-	             complaints.count == 1 ? " is" : "s are", complaints.text.at) < 0)
+	if (asprintf(&message, "%s: %d thing%s in the way:\n%s", where, errors.count,
+	             errors.count == 1 ? " is" : "s are", errors.text.at) < 0)
 		message = NULL;
 	fail_with(STATUS_INPUT, message);
 }

@@ -11,16 +11,16 @@ typedef struct Item {
 	uint64_t value;
 } Item;
 
-typedef struct Place {
+typedef struct Location {
 	uint32_t hash, item; // 1 + the item; 0: free
-} Place;
+} Location;
 
 struct Table {
 	Arena *arena;
 	uint64_t seed; // of this process: no file can be made of keys that collide
 	Item *item[CHUNKS];
 	uint32_t count;
-	Place *place;
+	Location *place;
 	size_t room; // of places: a power of two, or 0
 	bool lent;
 };
@@ -73,10 +73,10 @@ static uint32_t place_hash(const Table *table, const char *key, size_t bytes)
 }
 
 // The place of the key, or the free one where it belongs.
-static Place *probe(const Table *table, const void *key, size_t bytes, uint32_t hash)
+static Location *probe(const Table *table, const void *key, size_t bytes, uint32_t hash)
 {
 	for (size_t i = hash & (table->room - 1);; i = (i + 1) & (table->room - 1)) {
-		Place *place = &table->place[i];
+		Location *place = &table->place[i];
 		if (!place->item)
 			return place;
 		if (place->hash != hash)
@@ -89,10 +89,10 @@ static Place *probe(const Table *table, const void *key, size_t bytes, uint32_t 
 
 static void widen(Table *table)
 {
-	const Place *old = table->place;
+	const Location *old = table->place;
 	size_t count = table->room;
 	table->room = count ? 2 * count : FIRST_ROOM;
-	table->place = NEWS(table->arena, Place, table->room);
+	table->place = NEWS(table->arena, Location, table->room);
 	for (size_t k = 0; k < count; k++) {
 		size_t i = old[k].hash & (table->room - 1);
 		while (old[k].item && table->place[i].item)
@@ -107,12 +107,12 @@ uint64_t *table_cell(Table *table, const void *key, size_t bytes)
 	uint32_t hash = place_hash(table, key, bytes);
 	if (2 * ((size_t)table->count + 1) > table->room)
 		widen(table);
-	Place *place = probe(table, key, bytes, hash);
+	Location *place = probe(table, key, bytes, hash);
 	if (place->item)
 		return &ITEM(table->item, place->item - 1)->value;
 	Item *item = ADD(table->arena, table->item, table->count);
 	*item = (Item){table->lent ? key : take_copy(table->arena, key, bytes), bytes, 0};
-	*place = (Place){hash, ++table->count};
+	*place = (Location){hash, ++table->count};
 	return &item->value;
 }
 
@@ -120,7 +120,7 @@ uint64_t *table_find(const Table *table, const void *key, size_t bytes)
 {
 	if (!table->room)
 		return NULL;
-	const Place *place = probe(table, key, bytes, place_hash(table, key, bytes));
+	const Location *place = probe(table, key, bytes, place_hash(table, key, bytes));
 	return place->item ? &ITEM(table->item, place->item - 1)->value : NULL;
 }
 

@@ -158,7 +158,7 @@ static Value outs_table(Gen *g, const Plan *plan)
 		    [amos_out_rank] = number(g, v->shape.rank),
 		    [amos_out_dim] = dims(g, &v->shape),
 		    [amos_out_bytes] = number(g, bytes_of(v)),
-		    [amos_out_told] = number(g, told_by(g, graph, k)),
+		    [amos_out_shape_output] = number(g, told_by(g, graph, k)),
 		    [amos_out_check] = checks ? text(g, name + strlen(CHECK_OF)) : nothing(g),
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
@@ -181,7 +181,7 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 		const Shape *a = &val(plan->graph, v->in[0])->shape;
 		return flops + 2 * count_of(&v->shape) * a->dim[a->rank - 1];
 	}
-	if (prims[v->op].cls == C_fold)
+	if (prims[v->op].cls == C_reduce)
 		return flops + count_of(&val(plan->graph, v->in[0])->shape);
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
 }
@@ -227,9 +227,9 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;
 	const char *param = updated(plan, k);
-	if (param && !k->heart)
+	if (param && !k->root)
 		return format(g->arena, "update %s", param);
-	Ref r = k->heart ? k->heart : k->out[k->nout - 1];
+	Ref r = k->root ? k->root : k->out[k->nout - 1];
 	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
 		r = k->out[o];
 	const Val *v = val(graph, r);
@@ -248,15 +248,16 @@ static int64_t launches(int64_t times, int64_t trips)
 // A kernel's work is shared out among its launches.
 static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
-	static const char *const kinds[] = {[L_map] = "map", [L_row] = "row", [L_col] = "col",
-	                                    [L_dot] = "dot", [L_put] = "put", [L_scan] = "scan"};
+	static const char *const kinds[] = {
+	    [L_map] = "map", [L_row] = "row",     [L_col] = "col",
+	    [L_dot] = "dot", [L_scatter] = "put", [L_scan] = "scan"};
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Reads *own = &reads[l->kern - plan->kerns.at];
 		if (l->body) {
-			int64_t trips = loop_of(val(plan->graph, l->kern->heart)).trips;
+			int64_t trips = loop_of(val(plan->graph, l->kern->root)).trips;
 			add_kernels(g, l->body, launches(times, trips), table);
 			continue;
 		}
@@ -315,7 +316,7 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 	return literal_array(g, TYPE(g, amos_entry), at, n);
 }
 
-void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t pad)
+void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t local)
 {
 	const Plan *plan = entry[0].plan;
 	int64_t params = 0, state = 0;
@@ -334,7 +335,7 @@ void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options,
 	    [amos_model_nentries] = number(g, n),
 	    [amos_model_params] = number(g, params),
 	    [amos_model_state] = number(g, state),
-	    [amos_model_pad] = number(g, pad),
+	    [amos_model_local] = number(g, local),
 	    [amos_model_note] = text(g, options->note ? options->note : ""),
 	    [amos_model_identity] = text(g, options->identity ? options->identity : ""),
 	    [amos_model_labels] = options->labels ? text(g, options->labels) : nothing(g),

@@ -73,7 +73,7 @@ static Lanes lanes_in(Gen *g, const Shape *shape, const Index *idx)
 static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 {
 	Lanes lanes = lanes_in(g, &v->shape, idx);
-	return load_lanes(g, v->type, place_address(g, r), &lanes);
+	return load_lanes(g, v->type, location_address(g, r), &lanes);
 }
 
 static Value read_bound(Gen *g, const Bound *bound, const Val *v, const Index *idx)
@@ -106,9 +106,9 @@ void space_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
 	unravel(g, &linear, shape, to);
 }
 
-bool folded_out(const Gen *g, const Kern *k, int o)
+bool reduced_out(const Gen *g, const Kern *k, int o)
 {
-	return k->fold && count_of(&val(g->graph, k->out[o])->shape) != count_of(&k->space);
+	return k->reduce && count_of(&val(g->graph, k->out[o])->shape) != count_of(&k->space);
 }
 
 void store_outs(Gen *g, const Index *idx)
@@ -117,7 +117,7 @@ void store_outs(Gen *g, const Index *idx)
 	Value *v = NEWS(g->arena, Value, k->nout);
 	Index(*to)[RANK] = take(g->arena, sizeof *to * (size_t)k->nout);
 	for (int o = 0; o < k->nout; o++) {
-		if (folded_out(g, k, o))
+		if (reduced_out(g, k, o))
 			continue;
 		space_index(g, &val(g->graph, k->out[o])->shape, idx, to[o]);
 		v[o] = at(g, k->out[o], to[o]);
@@ -370,9 +370,9 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 		return at_map(g, v, idx);
 	case C_move:
 		return at_move(g, v, idx);
-	case C_fold:
+	case C_reduce:
 	case C_dot:
-		fold_values(g, 1, &r, idx);
+		reduce_values(g, 1, &r, idx);
 		return at(g, r, idx);
 	default:
 		if (v->op == O_gather)

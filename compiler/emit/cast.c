@@ -13,7 +13,7 @@ static Value half_type(Gen *g, Value bits, bool to_bits)
 static Value widen_bf16(Gen *g, Value bits)
 {
 	Value wide = LLVMBuildZExt(g->b, bits, like(g->i32, bits), "");
-	wide = LLVMBuildShl(g->b, wide, whole_like(wide, 16), "");
+	wide = LLVMBuildShl(g->b, wide, int_like(wide, 16), "");
 	return LLVMBuildBitCast(g->b, wide, like(g->f32, wide), "");
 }
 
@@ -21,13 +21,13 @@ static Value widen_bf16(Gen *g, Value bits)
 static Value narrow_bf16(Gen *g, Value x)
 {
 	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
-	Value odd = LLVMBuildLShr(g->b, bits, whole_like(bits, 16), "");
-	odd = LLVMBuildAnd(g->b, odd, whole_like(bits, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, whole_like(bits, 0x7FFF), "");
+	Value odd = LLVMBuildLShr(g->b, bits, int_like(bits, 16), "");
+	odd = LLVMBuildAnd(g->b, odd, int_like(bits, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, int_like(bits, 0x7FFF), "");
 	Value rounded = LLVMBuildAdd(g->b, bits, up, "");
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
-	rounded = LLVMBuildSelect(g->b, nan, whole_like(bits, 0x7FC00000), rounded, "");
-	rounded = LLVMBuildLShr(g->b, rounded, whole_like(bits, 16), "");
+	rounded = LLVMBuildSelect(g->b, nan, int_like(bits, 0x7FC00000), rounded, "");
+	rounded = LLVMBuildLShr(g->b, rounded, int_like(bits, 16), "");
 	return LLVMBuildTrunc(g->b, rounded, like(g->i16, rounded), "");
 }
 
@@ -83,19 +83,19 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 		return to == E_f32 || to == E_f64 ? x : narrow_float(g, x, to);
 	}
 	if (to == E_b8)
-		return LLVMBuildICmp(g->b, LLVMIntNE, x, whole_like(x, 0), "");
+		return LLVMBuildICmp(g->b, LLVMIntNE, x, int_like(x, 0), "");
 	return LLVMBuildIntCast2(g->b, x, like(elem_type(g, to), x), is_signed(from), "");
 }
 
 // How a float lies in memory.
-typedef struct Layout {
+typedef struct FloatBits {
 	LLVMTypeRef bits;
 	int fraction, least; // bits behind the leading one; the least exponent
-} Layout;
+} FloatBits;
 
-static Layout layout_of(Gen *g, Elem e)
+static FloatBits layout_of(Gen *g, Elem e)
 {
-	return e == E_f64 ? (Layout){g->i64, 52, -1022} : (Layout){g->i32, 23, -126};
+	return e == E_f64 ? (FloatBits){g->i64, 52, -1022} : (FloatBits){g->i32, 23, -126};
 }
 
 // Numbers below 2^least lie evenly: a sum with one so large that its last bit is their step rounds.
@@ -106,23 +106,23 @@ static Value round_even(Gen *g, Value x, int step)
 }
 
 // Others lose their low bits; what carries over raises the exponent.
-static Value round_bits(Gen *g, Value x, const Layout *layout, int lost)
+static Value round_bits(Gen *g, Value x, const FloatBits *layout, int lost)
 {
 	if (lost <= 0)
 		return x;
 	int64_t one = 1;
 	Value all = LLVMBuildBitCast(g->b, x, like(layout->bits, x), "");
-	Value odd = LLVMBuildLShr(g->b, all, whole_like(all, lost), "");
-	odd = LLVMBuildAnd(g->b, odd, whole_like(all, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, whole_like(all, (one << (lost - 1)) - 1), "");
-	all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), whole_like(all, -(one << lost)),
-	                   "");
+	Value odd = LLVMBuildLShr(g->b, all, int_like(all, lost), "");
+	odd = LLVMBuildAnd(g->b, odd, int_like(all, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, int_like(all, (one << (lost - 1)) - 1), "");
+	all =
+	    LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), int_like(all, -(one << lost)), "");
 	return LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
 }
 
 Value narrow_value(Gen *g, const Attr *attr, Elem e, Value x)
 {
-	Layout layout = layout_of(g, e);
+	FloatBits layout = layout_of(g, e);
 	int lost = layout.fraction - (int)MIN(attr->i[0], layout.fraction);
 	int least = (int)MAX(attr->i[1], layout.least);
 	Value size = unary(g, "llvm.fabs", x), y = round_bits(g, x, &layout, lost);

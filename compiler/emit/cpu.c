@@ -99,18 +99,18 @@ static Target *cpu_host(Arena *arena, const char *mask)
 // ---- folds across lanes ---------------------------------------------------------------
 
 // Halves are folded onto each other, always in this order.
-Value fold_lanes(Gen *g, Op op, Elem e, Value v)
+Value reduce_lanes(Gen *g, Op op, Elem e, Value v)
 {
 	if (g->target->gpu)
-		return fold_threads(g, op, e, v);
+		return reduce_threads(g, op, e, v);
 	if (!is_vector(v))
 		return v;
 	for (int half = g->target->width / 2; half; half /= 2) {
 		Value low = lane_numbers(g->i32, half, 0, 1);
 		Value high = lane_numbers(g->i32, half, half, 1);
 		Value none = LLVMGetPoison(LLVMTypeOf(v));
-		v = fold_step(g, op, e, LLVMBuildShuffleVector(g->b, v, none, low, ""),
-		              LLVMBuildShuffleVector(g->b, v, none, high, ""));
+		v = reduce_step(g, op, e, LLVMBuildShuffleVector(g->b, v, none, low, ""),
+		                LLVMBuildShuffleVector(g->b, v, none, high, ""));
 	}
 	return LLVMBuildExtractElement(g->b, v, LLVMConstInt(g->i32, 0, 0), "");
 }
@@ -290,7 +290,7 @@ const char *target_text(Arena *arena, const Target *t)
 void kernel_begin(Gen *g, const char *name)
 {
 	g->workers = 1;
-	g->pad_bytes = 0;
+	g->local_bytes = 0;
 	if (g->target->gpu) {
 		gpu_kernel_begin(g, name);
 		return;
@@ -299,5 +299,5 @@ void kernel_begin(Gen *g, const char *name)
 	function_begin(g, name, LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0));
 	g->buf = LLVMGetParam(g->function, 0);
 	g->worker = LLVMGetParam(g->function, 1);
-	g->pad = LLVMGetParam(g->function, 2);
+	g->local = LLVMGetParam(g->function, 2);
 }

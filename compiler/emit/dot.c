@@ -51,7 +51,7 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	Gen *g = d->g;
 	const Shape *shape = &d->v->shape;
 	int last = shape->rank - 1;
-	Bound bound = {.r = d->kern->heart, .stride = {0}};
+	Bound bound = {.r = d->kern->root, .stride = {0}};
 	bound.stride[last] = 1;
 	for (int64_t a = last - 1, stride = d->tile.c_row; a >= 0; stride *= shape->dim[a--])
 		bound.stride[a] = stride;
@@ -72,7 +72,7 @@ static void choose_streams(Dot *d)
 	Gen *g = d->g;
 	Tile *t = &d->tile;
 	for (int o = 0; o < d->kern->nout && t->streams < STREAMS - 1; o++) {
-		if (folded_out(g, d->kern, o))
+		if (reduced_out(g, d->kern, o))
 			continue;
 		int bytes = elems[val(g->graph, d->kern->out[o])->type].bytes;
 		d->stream[t->streams] = out_address(g, o);
@@ -88,9 +88,9 @@ static void choose_streams(Dot *d)
 		walk_root(&walk, d->kern->out[o], &reads);
 	for (int r = 0; r < reads.count && t->streams < STREAMS; r++) {
 		const Val *v = val(g->graph, reads.at[r].val);
-		if (reads.at[r].how == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
+		if (reads.at[r].reach == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
 			continue;
-		d->stream[t->streams] = place_address(g, reads.at[r].val);
+		d->stream[t->streams] = location_address(g, reads.at[r].val);
 		t->stream[t->streams++] = (Stream){d->n * elems[v->type].bytes, false};
 	}
 }
@@ -200,11 +200,11 @@ static void take_pad(Dot *d)
 	Gen *g = d->g;
 	const Tile *t = &d->tile;
 	int64_t strips = d->blocks > 1 ? d->strips_each : 1;
-	d->sums = pad_memory(g, strips * t->rows * t->c_row * t->bytes);
+	d->sums = local_memory(g, strips * t->rows * t->c_row * t->bytes);
 	if (d->a_way != W_place && !d->common[0].used)
-		d->strip = pad_memory(g, d->group * d->strip_size * t->bytes);
+		d->strip = local_memory(g, d->group * d->strip_size * t->bytes);
 	if (d->b_way != W_place && !d->common[1].used)
-		d->panel = pad_memory(g, d->panels_each * d->panel_size * t->bytes);
+		d->panel = local_memory(g, d->panels_each * d->panel_size * t->bytes);
 }
 
 void go_to_block(Dot *d, Value block)
@@ -239,8 +239,8 @@ static void plan_parts(Dot *d)
 {
 	Gen *g = d->g;
 	for (int o = 0; o < d->kern->nout; o++)
-		if (folded_out(g, d->kern, o))
-			PUSH(g->arena, d->parts.fold, d->kern->out[o]);
+		if (reduced_out(g, d->kern, o))
+			PUSH(g->arena, d->parts.reduce, d->kern->out[o]);
 	parts_plan(&d->parts, ceil_div(d->strips, d->strips_each), d->n, d->common_bytes);
 }
 
@@ -254,7 +254,7 @@ static void start_parts(Gen *g, int n, const Index *unit, void *context)
 static void finish_parts(Gen *g, int n, const Index *unit, void *context)
 {
 	const Dot *d = context;
-	int last = val(g->graph, d->parts.fold.at[0])->shape.rank - 1;
+	int last = val(g->graph, d->parts.reduce.at[0])->shape.rank - 1;
 	Index idx[RANK];
 	for (int a = 0; a < last; a++)
 		idx[a] = constant_index(0);
@@ -262,13 +262,13 @@ static void finish_parts(Gen *g, int n, const Index *unit, void *context)
 		idx[last] = unit[u];
 		parts_finish(g, &d->parts, &unit[u], idx);
 		for (int o = 0; o < d->kern->nout; o++)
-			if (folded_out(g, d->kern, o))
+			if (reduced_out(g, d->kern, o))
 				store_out(g, o, idx, at(g, d->kern->out[o], idx));
 	}
 }
 
 // The launch after the product: a worker has some columns.
-static void fold_parts(Dot *d)
+static void reduce_parts(Dot *d)
 {
 	Gen *g = d->g;
 	Value from = times(g, g->worker, d->width);
@@ -286,7 +286,7 @@ static void product(Dot *d)
 	choose_streams(d);
 	take_pad(d);
 	d->sum_tile = tile_function(g->module, &d->tile);
-	if (d->parts.fold.count)
+	if (d->parts.reduce.count)
 		each_column(d, start_parts, d);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->batch, 1);
@@ -295,22 +295,22 @@ static void product(Dot *d)
 }
 
 // The kernel's outs that are folded, or those that are not.
-static Kern some_outs(Gen *g, const Kern *kern, bool folded)
+static Kern some_outs(Gen *g, const Kern *kern, bool reduced)
 {
 	Kern some = {.kind = L_map, .space = kern->space};
 	some.out = NEWS(g->arena, Ref, kern->nout);
-	some.to = NEWS(g->arena, Place, kern->nout);
+	some.to = NEWS(g->arena, Location, kern->nout);
 	for (int o = 0; o < kern->nout; o++)
-		if (folded_out(g, kern, o) == folded) {
+		if (reduced_out(g, kern, o) == reduced) {
 			some.out[some.nout] = kern->out[o];
 			some.to[some.nout++] = kern->to[o];
 		}
-	if (!folded || !some.nout)
+	if (!reduced || !some.nout)
 		return some;
 	const Val *v = val(g->graph, some.out[0]);
 	some.kind = L_col;
 	some.space = val(g->graph, v->in[0])->shape;
-	some.fold = fold_axes(v);
+	some.reduce = reduced_mask(v);
 	return some;
 }
 
@@ -318,9 +318,9 @@ static Kern some_outs(Gen *g, const Kern *kern, bool folded)
 // which reads what the first has written.
 static void emit_elements(Gen *g, const Kern *kern)
 {
-	Kern whole = some_outs(g, kern, false), folded = some_outs(g, kern, true);
+	Kern whole = some_outs(g, kern, false), reduced = some_outs(g, kern, true);
 	const bool *inside = g->inside;
-	g->stages = whole.nout && folded.nout ? 2 : 1;
+	g->stages = whole.nout && reduced.nout ? 2 : 1;
 	if (whole.nout && g->stage == 0) {
 		g->kern = &whole;
 		emit_map(g, &whole);
@@ -328,9 +328,9 @@ static void emit_elements(Gen *g, const Kern *kern)
 		bool *left = take_copy(g->arena, inside, sizeof *inside * (size_t)g->graph->nval);
 		for (int o = 0; o < whole.nout; o++)
 			left[whole.out[o]] = false;
-		g->kern = &folded;
+		g->kern = &reduced;
 		g->inside = left;
-		emit_row(g, &folded);
+		emit_row(g, &reduced);
 	}
 	g->kern = kern;
 	g->inside = inside;
@@ -338,7 +338,7 @@ static void emit_elements(Gen *g, const Kern *kern)
 
 void emit_dot(Gen *g, const Kern *kern)
 {
-	const Val *v = val(g->graph, kern->heart);
+	const Val *v = val(g->graph, kern->root);
 	if (g->target->gpu || !count_of(&v->shape) || !count_of(&val(g->graph, v->in[0])->shape)) {
 		emit_elements(g, kern);
 		return;
@@ -346,13 +346,13 @@ void emit_dot(Gen *g, const Kern *kern)
 	Dot d;
 	plan_dot(&d, g, kern);
 	plan_parts(&d);
-	bool packs = d.common_bytes, folds = d.parts.fold.count;
+	bool packs = d.common_bytes, reductions = d.parts.reduce.count;
 	g->common_bytes = d.common_bytes + d.parts.bytes;
-	g->stages = 1 + packs + folds;
+	g->stages = 1 + packs + reductions;
 	if (packs && g->stage == 0)
 		pack_common(&d);
-	else if (folds && g->stage == g->stages - 1)
-		fold_parts(&d);
+	else if (reductions && g->stage == g->stages - 1)
+		reduce_parts(&d);
 	else
 		product(&d);
 }

@@ -1,4 +1,4 @@
-// dot.h: a matrix product being written: what split.c (the shape of the work), dot.c (its loops)
+// dot.h: a matrix product being written: what tiling.c (the shape of the work), dot.c (its loops)
 // and pack.c (how operands come to the register tile) share. Takes gen.h.
 #ifndef DOT_H
 #define DOT_H
@@ -6,9 +6,9 @@
 
 // How an operand comes to the tile.
 typedef enum Way {
-	W_place, // read where it lies
-	W_copy,  // packed with lanes along the tile's own axis: rows of a, columns of b
-	W_turn,  // packed with lanes along k, turned in registers (b) or left so (a)
+	W_place,     // read where it lies
+	W_copy,      // packed with lanes along the tile's own axis: rows of a, columns of b
+	W_transpose, // packed with lanes along k, turned in registers (b) or left so (a)
 } Way;
 
 enum {
@@ -50,11 +50,11 @@ typedef struct Dot {
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
-	Parts parts;                                          // of what the kernel folds
+	Partials parts;                                       // of what the kernel folds
 	Value rows_block;                                     // of the worker: its part
 } Dot;
 
-// ---- split.c --------------------------------------------------------------------------
+// ---- tiling.c --------------------------------------------------------------------------
 
 void plan_dot(Dot *, Gen *, const Kern *);
 

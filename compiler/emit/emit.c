@@ -22,7 +22,7 @@ typedef struct Kernel { // code that launches share
 	const Plan *plan;
 	const Kern *kern;
 	int stages;
-	int64_t workers[STAGES], pad, common;
+	int64_t workers[STAGES], local, common;
 } Kernel;
 
 typedef struct Emitter {
@@ -66,8 +66,9 @@ void function_end(Gen *g)
 }
 
 typedef void EmitKern(Gen *, const Kern *);
-static EmitKern *const emitters[] = {[L_map] = emit_map, [L_row] = emit_row, [L_col] = emit_row,
-                                     [L_dot] = emit_dot, [L_put] = emit_put, [L_scan] = emit_scan};
+static EmitKern *const emitters[] = {
+    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
+    [L_dot] = emit_dot, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
 
 const char *kernel_name(Arena *arena, int kernel, int stage)
 {
@@ -97,7 +98,7 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 		g.stage = s;
 		write_function(&g, kernel_name(arena, n, s), emitters[g.kern->kind]);
 		kernel->workers[s] = g.workers;
-		kernel->pad = MAX(kernel->pad, g.pad_bytes);
+		kernel->local = MAX(kernel->local, g.local_bytes);
 	}
 	kernel->stages = g.stages;
 	kernel->common = g.common_bytes;
@@ -294,7 +295,7 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 		entry.launch[k] = (Launch){.kern = kern,
 		                           .kernel = kernel_of(e, known, s),
 		                           .place = s->place.at,
-		                           .nplace = s->place.count};
+		                           .nlocation = s->place.count};
 	}
 	return entry;
 }
@@ -338,10 +339,10 @@ static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOpti
 	LLVMModuleRef module = module_new(e->target, c.context, c.machine);
 	Gen g = gen_new(e->target, c.context, module);
 	g.arena = c.arena;
-	int64_t pad = 0;
+	int64_t local = 0;
 	for (int k = 0; k < e->kernels.count; k++)
-		pad = MAX(pad, e->kernels.at[k].pad);
-	write_tables(&g, n, entry, options, pad);
+		local = MAX(local, e->kernels.at[k].local);
+	write_tables(&g, n, entry, options, local);
 	Part part = compile(c.arena, e->target, module, c.machine);
 	part.bytes = take_copy(e->arena, part.bytes, part.count + 1);
 	LLVMDisposeBuilder(g.b);

@@ -41,7 +41,7 @@ typedef struct EmitOptions {
 // One object of all the plans (entries); their slot tables are equal.
 Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 
-// ---- out.c ----------------------------------------------------------------------------
+// ---- object.c ----------------------------------------------------------------------------
 typedef struct Jit Jit;
 Jit *jit_load(const Object *);             // links the object in memory
 const struct amos_model *jit_model(Jit *); // the one symbol

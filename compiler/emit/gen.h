@@ -54,7 +54,7 @@ typedef struct Gen {
 	LLVMContextRef context;
 	LLVMModuleRef module;
 	LLVMBuilderRef b;
-	Value function, buf, worker, pad;
+	Value function, buf, worker, local;
 	LLVMBasicBlockRef entry; // variables
 	LLVMTypeRef i1, i8, i16, i32, i64, f32, f64, ptr;
 	Level *level;  // where code is written now
@@ -65,18 +65,18 @@ typedef struct Gen {
 	VEC(struct Var *) vars;
 	Table *address;      // entry of buf -> its value
 	Table *split;        // div and mod variables by what they divide
-	struct Survey *walk; // set while an expression is only looked through (merge.c)
+	struct Survey *walk; // set while an expression is only looked through (coalesce.c)
 	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
-	int64_t pad_bytes;   // private memory a worker needs
+	int64_t local_bytes; // private memory a worker needs
 	int stage, stages;   // a kernel may take several launches; set by the emitter of the kernel
 	int64_t common_bytes; // memory that all workers of all its launches have in common
 } Gen;
 
-// The emitters by kind of kernel. Each writes the body and sets workers (and pad_bytes).
+// The emitters by kind of kernel. Each writes the body and sets workers (and local_bytes).
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
-void emit_put(Gen *, const Kern *);
+void emit_scatter(Gen *, const Kern *);
 void emit_scan(Gen *, const Kern *);
 
 // ---- indices: index.c -----------------------------------------------------------------
@@ -154,8 +154,8 @@ Value number(Gen *, int64_t);                      // i64
 Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, LLVMTypeRef, Value variable);
 void set_variable(Gen *, Value variable, Value);
-Value smaller(Gen *, Value, int64_t);   // of two signed i64
-Value pad_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
+Value smaller(Gen *, Value, int64_t);     // of two signed i64
+Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
 // Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are multiples
 // of `multiple` (a multiple of width * unroll), or to = count. The body is given `n` vectors side
@@ -169,7 +169,8 @@ enum { UNITS = 32 };                     // most vectors side by side
 // ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one -------
 
 Value thread_number(Gen *); // within the worker
-void meet(Gen *); // all threads come here before any goes on; where threads part already: nothing
+void worker_barrier(
+    Gen *); // all threads come here before any goes on; where threads part already: nothing
 // Code that one thread of the worker runs, after all have come here; where threads part already:
 // all of them.
 typedef struct Branch {
@@ -178,7 +179,7 @@ typedef struct Branch {
 } Branch;
 Branch single_begin(Gen *);
 void single_end(Gen *, Branch *);
-Value fold_threads(Gen *, Op, Elem, Value); // across the threads, the same answer for all
+Value reduce_threads(Gen *, Op, Elem, Value); // across the threads, the same answer for all
 void gpu_kernel_begin(Gen *, const char *name);
 LLVMTypeRef global_pointer(Gen *); // of the addresses in buf
 Target *gpu_target(Arena *, const char *name, const Target *host);
@@ -194,7 +195,7 @@ Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
 void space_index(Gen *, const Shape *, const Index *idx, Index *to);
 // Evaluates every out but the folded at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
-bool folded_out(const Gen *, const Kern *, int o); // has out o the shape of the space folded?
+bool reduced_out(const Gen *, const Kern *, int o); // has out o the shape of the space folded?
 // While bound, r is not computed: it is read from `memory`, row major with these strides
 // (elements), at idx - origin.
 struct Bound {
@@ -207,7 +208,7 @@ struct Bound {
 };
 void bind(Gen *, Bound *);
 void unbind(Gen *, Bound *);
-// While a Keep is set, fold_values also stores each element of r that it comes by: for sweeps to
+// While a Keep is set, reduce_values also stores each element of r that it comes by: for sweeps to
 // come.
 struct Keep {
 	Bound at;
@@ -218,7 +219,7 @@ void store_kept(Gen *, const Keep *, const Index *idx); // each at element idx, 
 void remember(Gen *, Ref, const Index *idx, Value v);
 // Folds (or dots) computed in loops of their own, side by side, and remembered: fold[k] at idx + k
 // * RANK, the same in all but lanes. Their operands have one shape and their axes are the same.
-void fold_values(Gen *, int n, const Ref *fold, const Index *idx);
+void reduce_values(Gen *, int n, const Ref *reduce, const Index *idx);
 
 // Operand k of a move is read at `in`, where `inside` holds (NULL: everywhere).
 void operand_index(Gen *, const Val *, int k, const Index *idx, Index *in, Value *inside);
@@ -228,45 +229,45 @@ bool concat_reaches(Gen *, const Val *, int k, const Index *idx);
 
 Value at_rand(Gen *, const Val *, const Index *idx);
 
-// ---- merge.c: axes that are one axis to everything a kernel reads ---------------------
+// ---- coalesce.c: axes that are one axis to everything a kernel reads ---------------------
 
 typedef struct Groups {
 	int n;
 	int first[RANK], last[RANK]; // axes
 	int64_t size[RANK];
-	bool folded[RANK];
+	bool reduced[RANK];
 } Groups;
 // Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
 // in mask are not looked at) tells them apart; folded axes (in fold) and others stay apart. Axes of
 // 1 are in no group.
-Groups join_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t fold,
+Groups join_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t reduce,
                  const Index *idx);
 // Sets the entries of idx that group k covers, from its position.
 void group_index(Gen *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
 void note_index(Gen *, const Index *);
 
-// ---- fold.c, map.c --------------------------------------------------------------------
+// ---- reduce.c, map.c --------------------------------------------------------------------
 
-uint32_t fold_axes(const Val *fold);               // as bits
+uint32_t reduced_mask(const Val *reduce);          // as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // but for axes of 1
 // The positions of groups in `which` from the number of a row of them.
 void row_index(Gen *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
 
-// ---- parts.c --------------------------------------------------------------------------
+// ---- partials.c --------------------------------------------------------------------------
 
 // Folds of the rows of a space whose columns lie side by side.
-typedef struct Parts {
-	VEC(Ref) fold;
+typedef struct Partials {
+	VEC(Ref) reduce;
 	int64_t blocks;        // of rows: parts of each fold
 	int64_t line;          // elements from part to part
 	int64_t offset, bytes; // of common memory
-} Parts;
-void parts_plan(Parts *, int64_t blocks, int64_t columns, int64_t offset);
+} Partials;
+void parts_plan(Partials *, int64_t blocks, int64_t columns, int64_t offset);
 // At columns `unit`, for every fold: an empty part; one more row, that at `idx` of the space; the
 // whole fold, known at `idx` of its own from then on.
-void parts_start(Gen *, const Parts *, Value block, const Index *unit);
-void parts_step(Gen *, const Parts *, Value block, const Index *unit, const Index *idx);
-void parts_finish(Gen *, const Parts *, const Index *unit, const Index *idx);
+void parts_start(Gen *, const Partials *, Value block, const Index *unit);
+void parts_step(Gen *, const Partials *, Value block, const Index *unit, const Index *idx);
+void parts_finish(Gen *, const Partials *, const Index *unit, const Index *idx);
 
 // ---- values and their types: value.c --------------------------------------------------
 
@@ -280,7 +281,7 @@ void level_out(Gen *, int n, Value *);              // all scalars, or all vecto
 Value choose(Gen *, Value condition, Value, Value); // splat where they must be
 Value both(Gen *, Value, Value);                    // and
 Value constant_value(Gen *, Elem, double, int64_t); // the double for floats, the integer for others
-Value real_like(Value shape, double), whole_like(Value shape, int64_t);  // of the type of `shape`
+Value real_like(Value shape, double), int_like(Value shape, int64_t);    // of the type of `shape`
 Value lane_numbers(LLVMTypeRef, int width, int64_t first, int64_t step); // first, first + step, ..
 Value intrinsic(Gen *, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args);
 Value unary(Gen *, const char *name, Value);     // an intrinsic of the operand's type
@@ -289,9 +290,9 @@ Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where 
 // ---- primitives: scalar.c, cast.c, math.c ---------------------------------------------
 
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
-Value fold_start(Gen *, Op, Elem); // what leaves the other operand as it is
-Value fold_step(Gen *, Op, Elem, Value, Value);
-Value fold_lanes(Gen *, Op, Elem, Value); // across lanes (on a GPU: across the worker's threads)
+Value reduce_start(Gen *, Op, Elem); // what leaves the other operand as it is
+Value reduce_step(Gen *, Op, Elem, Value, Value);
+Value reduce_lanes(Gen *, Op, Elem, Value); // across lanes (on a GPU: across the worker's threads)
 Value cast_value(Gen *, Value, Elem from, Elem to);
 // A float of any type as the f32 or f64 that it is worked with, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
@@ -301,8 +302,9 @@ Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
     math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
-// angle.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns modulo 4.
-Value large_angle(Gen *, Value x, Value rest, Value *turns); // of f64
+// payne_hanek.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns
+// modulo 4.
+Value reduce_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 
 // ---- memory: lanes.c ------------------------------------------------------------------
 
@@ -338,7 +340,7 @@ typedef struct Tile {
 // another.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
-// ---- signatures: sign.c ---------------------------------------------------------------
+// ---- signatures: signature.c ---------------------------------------------------------------
 
 typedef struct Signature { // what a kernel computes, without where
 	Arena *arena;
@@ -346,9 +348,9 @@ typedef struct Signature { // what a kernel computes, without where
 	const Kern *kern;
 	VEC(Ref) inside; // what it computes
 	VEC(unsigned char) bytes;
-	VEC(Place) place; // entry k of buf
-	Table *entry;     // place -> 1 + entry
-	Table *number;    // Ref -> 1 + its number in the walk
+	VEC(Location) place; // entry k of buf
+	Table *entry;        // place -> 1 + entry
+	Table *number;       // Ref -> 1 + its number in the walk
 	int count;
 	int common; // entry of buf: the memory of packed operands
 } Signature;
@@ -356,8 +358,8 @@ typedef struct Signature { // what a kernel computes, without where
 // Of kernel number `kern`; writer: plan_writers.
 Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
 bool *signature_inside(Arena *, const Signature *); // by Ref: computed by the kernel
-Place value_place(const Plan *, Ref);               // where it lies, constants too
-Value place_address(Gen *, Ref);                    // where a value in memory is
+Location value_location(const Plan *, Ref);         // where it lies, constants too
+Value location_address(Gen *, Ref);                 // where a value in memory is
 Value out_address(Gen *, int k);                    // where out k is written
 Value common_memory(Gen *, int64_t offset);         // Gen.common_bytes
 
@@ -369,9 +371,9 @@ typedef struct Launch {
 	int stage;  // amos_kernel_N_S from the second on
 	int stages;
 	int64_t workers;
-	int nplace;
-	const Place *place; // entries of buf
-	struct Entry *body; // a loop: what it runs again and again, and no kernel of its own
+	int nlocation;
+	const Location *place; // entries of buf
+	struct Entry *body;    // a loop: what it runs again and again, and no kernel of its own
 } Launch;
 
 typedef struct Entry {
@@ -381,7 +383,7 @@ typedef struct Entry {
 	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
-// program.c: the function of each entry; trips.c: the bytes of scratch it needs, its loops
+// program.c: the function of each entry; loop_program.c: the bytes of scratch it needs, its loops
 // included.
 void write_programs(Gen *, int n, const Entry *, Value *function);
 int64_t entry_scratch(const Entry *);
@@ -391,7 +393,7 @@ typedef VEC(Value) Values;
 Value struct_of(Gen *, int n, Value *field);
 Value literal_bytes(Gen *, const void *, size_t); // constant data of the object
 Value literal_array(Gen *, LLVMTypeRef, Value *, int n);
-void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t pad);
+void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t local);
 
 // A function with an open ground level, and its end. kernel_begin: with buf, worker and pad (cpu.c,
 // nvptx.c).
@@ -409,7 +411,7 @@ static inline int64_t ceil_div(int64_t a, int64_t b)
 }
 
 // Memory of a worker, of a launch and of a loop begins at lines of the cache.
-static inline int64_t whole_lines(int64_t bytes)
+static inline int64_t full_lines(int64_t bytes)
 {
 	return ceil_div(bytes, 64) * 64;
 }

@@ -86,7 +86,7 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 		v = LLVMBuildLoad2(g->b, type, element(g, type, memory, x->base), "");
 		LLVMSetAlignment(v, (unsigned)elems[e].bytes);
 	}
-	return e == E_b8 ? LLVMBuildICmp(g->b, LLVMIntNE, v, whole_like(v, 0), "") : v;
+	return e == E_b8 ? LLVMBuildICmp(g->b, LLVMIntNE, v, int_like(v, 0), "") : v;
 }
 
 static void store_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x,

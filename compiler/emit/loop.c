@@ -64,11 +64,11 @@ void set_variable(Gen *g, Value v, Value x)
 	LLVMBuildStore(g->b, x, v);
 }
 
-Value pad_memory(Gen *g, int64_t bytes)
+Value local_memory(Gen *g, int64_t bytes)
 {
-	Value offset = number(g, g->pad_bytes);
-	g->pad_bytes += whole_lines(bytes);
-	return LLVMBuildGEP2(g->b, g->i8, g->pad, &offset, 1, "");
+	Value offset = number(g, g->local_bytes);
+	g->local_bytes += full_lines(bytes);
+	return LLVMBuildGEP2(g->b, g->i8, g->local, &offset, 1, "");
 }
 
 // ---- loops ----------------------------------------------------------------------------

@@ -300,7 +300,7 @@ static Value circular(Gen *g, Value x, double quarter)
 	for (int k = 0; k < 3; k++)
 		r = mul_add(g, n, real_like(x, -part[d][k]), r);
 	if (d)
-		r = large_angle(g, x, r, &n);
+		r = reduce_angle(g, x, r, &n);
 	Value z = mul(g, r, r), one = real_like(x, 1);
 	Value s = mul_add(g, mul(g, r, z), poly(g, z, &sine, &sine_wide), r);
 	Value c = mul_add(g, z, real_like(x, -0.5), one);

@@ -42,7 +42,7 @@ static void barrier(Gen *g)
 
 // ---- one thread of the worker ---------------------------------------------------------
 
-void meet(Gen *g)
+void worker_barrier(Gen *g)
 {
 	if (g->target->gpu && !g->level->lanes)
 		barrier(g);
@@ -127,10 +127,10 @@ static Value shared_entry(Gen *g, Value i)
 }
 
 // Within each warp by shuffles, then every thread folds the warps' results, in one order.
-Value fold_threads(Gen *g, Op op, Elem e, Value v)
+Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 {
 	for (int distance = WARP / 2; distance; distance /= 2)
-		v = fold_step(g, op, e, v, shuffle(g, e, v, distance));
+		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
 	Value warp = LLVMBuildLShr(g->b, thread_number(g), number(g, 5), "");
 	barrier(g);
 	LLVMBuildStore(g->b, to_bits(g, e, v), shared_entry(g, warp));
@@ -138,7 +138,7 @@ Value fold_threads(Gen *g, Op op, Elem e, Value v)
 	for (int w = 0; w < g->target->block / WARP; w++) {
 		Value bits = LLVMBuildLoad2(g->b, g->i64, shared_entry(g, number(g, w)), "");
 		Value other = from_bits(g, e, bits);
-		v = w ? fold_step(g, op, e, v, other) : other;
+		v = w ? reduce_step(g, op, e, v, other) : other;
 	}
 	return v;
 }

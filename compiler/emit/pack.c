@@ -143,7 +143,7 @@ Value in_place(Dot *d, int o, Value row, Value column)
 	element_index(d, o, &i, &j, idx);
 	if (!locate(g, &r, idx, &place))
 		never("an operand read in place");
-	return element(d, place_address(g, r), index_i64(g, &place));
+	return element(d, location_address(g, r), index_i64(g, &place));
 }
 
 // Steps first..end of the block of k, lanes along columns.
@@ -199,7 +199,7 @@ static void turn(Gen *g, Value *v)
 }
 
 // Whole vectors of k, turned; what remains of the block is copied.
-static void turn_panels(Dot *d)
+static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
 	int width = g->target->width;
@@ -252,7 +252,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 }
 
 // Strips of a: lanes along k, row after row, far enough apart not to meet in one set of L1.
-static void turn_strips(Dot *d, Value first, Value end)
+static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
 	int64_t width = g->target->width;
@@ -276,16 +276,16 @@ void pack_panels(Dot *d)
 {
 	if (d->b_way == W_copy)
 		copy_panels(d, number(d->g, 0), d->steps);
-	else if (d->b_way == W_turn)
-		turn_panels(d);
+	else if (d->b_way == W_transpose)
+		transpose_panels(d);
 }
 
 void pack_strips(Dot *d, Value first, Value end)
 {
 	if (d->a_way == W_copy)
 		copy_strips(d, first, end, number(d->g, 0), d->steps);
-	else if (d->a_way == W_turn)
-		turn_strips(d, first, end);
+	else if (d->a_way == W_transpose)
+		transpose_strips(d, first, end);
 }
 
 // ---- for all workers ------------------------------------------------------------------
@@ -319,7 +319,7 @@ static void pack_piece(Dot *d, int o, Value i)
 		copy_strips(d, all, number(g, d->strips), from, to);
 	} else if (o == 0) {
 		d->strip = element(d, memory, times(g, piece, d->strip_size));
-		turn_strips(d, piece, next);
+		transpose_strips(d, piece, next);
 	} else if (d->b_way == W_copy) {
 		d->panel = memory;
 		d->first_column = all;
@@ -329,7 +329,7 @@ static void pack_piece(Dot *d, int o, Value i)
 		d->panel = element(d, memory, times(g, piece, d->panel_size));
 		d->first_column = times(g, piece, d->width);
 		d->count = number(g, 1);
-		turn_panels(d);
+		transpose_panels(d);
 	}
 }
 

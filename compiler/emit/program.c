@@ -1,7 +1,7 @@
 // program.c: what an entry does: its launches in order.
 // Takes the entries of emit.c. Gives a function an entry: int (const amos_run *). Keeps: launches
 // are tables that one function reads, so that an entry of thousands is a few instructions; between
-// them stand the loops (trips.c).
+// them stand the loops (loop_program.c).
 #include "program.h"
 
 // ---- programs -------------------------------------------------------------------------
@@ -63,10 +63,10 @@ static Program program_tables(Gen *g, const Entry *entry)
 		if (l->body)
 			continue;
 		Value f[LAUNCH_FIELDS] = {kernel_function(g, l), number(g, l->workers),
-		                          number(g, operands.count), number(g, l->nplace)};
+		                          number(g, operands.count), number(g, l->nlocation)};
 		launch[n++] = struct_of(g, LAUNCH_FIELDS, f);
-		for (int i = 0; i < l->nplace; i++) {
-			Place p = l->place[i];
+		for (int i = 0; i < l->nlocation; i++) {
+			Location p = l->place[i];
 			if (p.block == B_const)
 				p.offset =
 				    const_number(g, entry->plan, numbers, &consts, (Ref)p.offset);
@@ -171,7 +171,7 @@ static Value write_runner(Gen *g, int widest)
 
 // ---- entries --------------------------------------------------------------------------
 
-static void call_runner(Writer *w, const Program *p, Value run, int64_t first, int64_t count)
+static void call_runner(EntryWriter *w, const Program *p, Value run, int64_t first, int64_t count)
 {
 	Gen *g = w->g;
 	if (!count)
@@ -187,7 +187,7 @@ static void call_runner(Writer *w, const Program *p, Value run, int64_t first, i
 	          LLVMBuildCall2(g->b, LLVMGlobalGetValueType(w->runner), w->runner, args, 6, ""));
 }
 
-void write_launches(Writer *w, const Entry *e, Value run)
+void write_launches(EntryWriter *w, const Entry *e, Value run)
 {
 	Program p = program_tables(w->g, e);
 	int64_t first = 0, count = 0;
@@ -209,7 +209,7 @@ static Value write_program(Gen *g, Value runner, const Entry *entry)
 	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
 	function_begin(g, format(g->arena, "amos_%s", entry->plan->name), type);
 	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	Writer w = {g, runner, 0};
+	EntryWriter w = {g, runner, 0};
 	write_launches(&w, entry, LLVMGetParam(g->function, 0));
 	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
 	function_end(g);
@@ -221,7 +221,7 @@ static int most_operands(const Entry *e)
 	int most = 1;
 	for (int k = 0; k < e->n; k++)
 		most = MAX(most, e->launch[k].body ? most_operands(e->launch[k].body)
-		                                   : e->launch[k].nplace);
+		                                   : e->launch[k].nlocation);
 	return most;
 }
 

@@ -1,4 +1,5 @@
-// program.h: an entry's function being written: what program.c and trips.c share. Takes gen.h.
+// program.h: an entry's function being written: what program.c and loop_program.c share. Takes
+// gen.h.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 #include "gen.h"
@@ -15,15 +16,15 @@ enum {
 	RUN_FIELDS
 };
 
-typedef struct Writer { // of one entry's function
+typedef struct EntryWriter { // of one entry's function
 	Gen *g;
 	Value runner;
 	int64_t next; // number of the next launch in the entry
-} Writer;
+} EntryWriter;
 
 Value at_index(Gen *, LLVMTypeRef, Value from, Value i); // the address of element i
 Value run_field(Gen *, Value run, int field);
-void write_launches(Writer *, const Entry *, Value run);
-void write_loop(Writer *, const Entry *, const Launch *, Value run);
+void write_launches(EntryWriter *, const Entry *, Value run);
+void write_loop(EntryWriter *, const Entry *, const Launch *, Value run);
 
 #endif

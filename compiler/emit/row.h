@@ -1,9 +1,9 @@
-// row.h: a kernel with folds being written: what row.c and tall.c share. Takes gen.h.
+// row.h: a kernel with folds being written: what row.c and blocked_rows.c share. Takes gen.h.
 #ifndef ROW_H
 #define ROW_H
 #include "gen.h"
 
-typedef struct Sweep {
+typedef struct RowKernel {
 	const Kern *kern;
 	Groups groups;
 	Index idx[UNITS * RANK]; // of each unit: where the worker is
@@ -16,12 +16,13 @@ typedef struct Sweep {
 	Keep *kept;       // values of a row that are dear and needed in several sweeps
 	VEC(Ref) ahead;   // values in memory of which the sweep over a row asks for the next one
 	int64_t row;      // elements of a row
-} Sweep;
+} RowKernel;
 
-bool is_own_fold(Gen *, const Sweep *, const Val *); // of the whole space, over the kernel's axes
-bool whole_out(Gen *, const Sweep *, int k);         // has out k the space's shape?
-void store_whole(Gen *, Sweep *, const Index *);     // the outs that have
+bool is_own_reduction(Gen *, const RowKernel *,
+                      const Val *);                 // of the whole space, over the kernel's axes
+bool full_out(Gen *, const RowKernel *, int k);     // has out k the space's shape?
+void store_full(Gen *, RowKernel *, const Index *); // the outs that have
 
-bool emit_tall(Gen *, Sweep *); // tall.c; false: the kernel is of another kind
+bool emit_blocked_rows(Gen *, RowKernel *); // blocked_rows.c; false: the kernel is of another kind
 
 #endif

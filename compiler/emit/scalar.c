@@ -16,7 +16,7 @@ static Value map_abs(Gen *g, Elem e, Value *x)
 		return unary(g, "llvm.fabs", x[0]);
 	if (!is_signed(e))
 		return x[0];
-	Value negative = LLVMBuildICmp(g->b, LLVMIntSLT, x[0], whole_like(x[0], 0), "");
+	Value negative = LLVMBuildICmp(g->b, LLVMIntSLT, x[0], int_like(x[0], 0), "");
 	return LLVMBuildSelect(g->b, negative, LLVMBuildNeg(g->b, x[0], ""), x[0], "");
 }
 
@@ -33,8 +33,8 @@ static Value map_sign(Gen *g, Elem e, Value *x)
 		return x[0];
 	Value zero = LLVMConstNull(LLVMTypeOf(x[0]));
 	Value above = less(g, e, zero, x[0]), below = less(g, e, x[0], zero);
-	Value one = is_float(e) ? real_like(x[0], 1) : whole_like(x[0], 1);
-	Value minus = is_float(e) ? real_like(x[0], -1) : whole_like(x[0], -1);
+	Value one = is_float(e) ? real_like(x[0], 1) : int_like(x[0], 1);
+	Value minus = is_float(e) ? real_like(x[0], -1) : int_like(x[0], -1);
 	Value s = LLVMBuildSelect(g->b, above, one, zero, "");
 	return LLVMBuildSelect(g->b, below, minus, s, "");
 }
@@ -111,10 +111,10 @@ ARITHMETIC(mul, LLVMBuildFMul, LLVMBuildMul)
 // x / y truncated, and 0 by convention where y is 0; nothing traps.
 static Value divide(Gen *g, Elem e, Value x, Value y)
 {
-	Value zero = whole_like(y, 0), one = whole_like(y, 1);
+	Value zero = int_like(y, 0), one = int_like(y, 1);
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, y, zero, ""), safe, q;
 	if (is_signed(e)) {
-		Value minus = LLVMBuildICmp(g->b, LLVMIntEQ, y, whole_like(y, -1), "");
+		Value minus = LLVMBuildICmp(g->b, LLVMIntEQ, y, int_like(y, -1), "");
 		safe = LLVMBuildSelect(g->b, LLVMBuildOr(g->b, none, minus, ""), one, y, "");
 		q = LLVMBuildSDiv(g->b, x, safe, "");
 		q = LLVMBuildSelect(g->b, minus, LLVMBuildNeg(g->b, x, ""), q, "");
@@ -139,7 +139,7 @@ static Value map_mod(Gen *g, Elem e, Value *x)
 		Value minus = LLVMBuildFNeg(g->b, unary(g, "llvm.floor", q), "");
 		return mul_add(g, minus, x[1], x[0]);
 	}
-	Value zero = whole_like(x[1], 0);
+	Value zero = int_like(x[1], 0);
 	Value product = LLVMBuildMul(g->b, divide(g, e, x[0], x[1]), x[1], "");
 	Value rest = LLVMBuildSub(g->b, x[0], product, "");
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, x[1], zero, "");
@@ -251,11 +251,11 @@ static Elem working_type(Elem e)
 
 typedef Value Map(Gen *, Elem, Value *);
 #define ROW_leaf(name)
-#define ROW_fold(name)
+#define ROW_reduce(name)
 #define ROW_move(name)
 #define ROW_dot(name)
 #define ROW_index(name)
-#define ROW_whole(name)
+#define ROW_composite(name)
 #define ROW_loop(name)
 #define ROW_map(name) [O_##name] = map_##name,
 static Map *const maps[OPS] = {
@@ -319,7 +319,7 @@ static int64_t int_end(Elem e, bool top)
 	return top ? most : -most - 1;
 }
 
-Value fold_start(Gen *g, Op op, Elem e)
+Value reduce_start(Gen *g, Op op, Elem e)
 {
 	switch (step_of(op)) {
 	case O_add:
@@ -333,7 +333,7 @@ Value fold_start(Gen *g, Op op, Elem e)
 	}
 }
 
-Value fold_step(Gen *g, Op op, Elem e, Value a, Value b)
+Value reduce_step(Gen *g, Op op, Elem e, Value a, Value b)
 {
 	Value x[2] = {b, a};
 	Elem work = working_type(e);

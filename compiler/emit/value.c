@@ -112,7 +112,7 @@ Value real_like(Value shape, double x)
 	return same_lanes(LLVMConstReal(LLVMGetElementType(type), x), LLVMGetVectorSize(type));
 }
 
-Value whole_like(Value shape, int64_t n)
+Value int_like(Value shape, int64_t n)
 {
 	LLVMTypeRef type = LLVMTypeOf(shape);
 	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)

@@ -90,7 +90,7 @@ Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row
 	r = put_permute(g, put_pad(g, r, none, more, 0), perm);
 	r = put_reshape(g, r, merged);
 	r = put(g, O_window, 1, &r, &window);
-	return put_reshape(g, put_fold(g, O_sum, r, nrow, axes), *to);
+	return put_reshape(g, put_reduce(g, O_sum, r, nrow, axes), *to);
 }
 
 // ---- dot ------------------------------------------------------------------------------

@@ -62,10 +62,10 @@ static Expr *read_expr(Lexer *l, const Def *d, Names *names)
 static void read_head(Lexer *l, Def *d, Names *names, bool about)
 {
 	VEC(Expr *) attr = {0};
-	lexer_want(l, "(");
+	lexer_expect(l, "(");
 	while (!lexer_is(l, ")") && !lexer_is(l, ";")) {
 		if (d->nin++ > 0)
-			lexer_want(l, ",");
+			lexer_expect(l, ",");
 		PUSH(l->arena, *names, lexer_name(l));
 	}
 	while (lexer_take(l, ";") || lexer_take(l, ",")) {
@@ -82,8 +82,8 @@ static void read_head(Lexer *l, Def *d, Names *names, bool about)
 		PUSH(l->arena, *names, name);
 		PUSH(l->arena, attr, given);
 	}
-	lexer_want(l, ")");
-	lexer_want(l, "=");
+	lexer_expect(l, ")");
+	lexer_expect(l, "=");
 	d->attr = attr.at;
 	d->nattr = attr.count;
 }
@@ -182,8 +182,8 @@ static void book_read(Book *book, const char *where, const char *text)
 			read_def(book, l);
 		else if (lexer_take(l, "form"))
 			form_read(book, l);
-		else if (lexer_take(l, "whole"))
-			read_about(book, l, book->wholes, false);
+		else if (lexer_take(l, "composite"))
+			read_about(book, l, book->composites, false);
 		else if (lexer_take(l, "grad"))
 			read_about(book, l, book->grads, true);
 		else
@@ -205,7 +205,7 @@ const Book *book_builtin(void)
 
 // ---- definitions ----------------------------------------------------------------------
 
-static Item given_item(const Given *given)
+static Item given_item(const AttrArg *given)
 {
 	Item item = {.kind = I_num, .x = given->x};
 	if (given->n > 0 || given->ints) {
@@ -218,7 +218,7 @@ static Item given_item(const Given *given)
 	return item;
 }
 
-static void bind_given(const Scope *s, const Def *d, int ngiven, const Given *given, Item *var)
+static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *given, Item *var)
 {
 	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, 1};
 	for (int i = 0; i < ngiven; i++) {
@@ -229,7 +229,7 @@ static void bind_given(const Scope *s, const Def *d, int ngiven, const Given *gi
 			fail(s->where, "%s has no attribute %s", d->name, given[i].name);
 	}
 	for (int k = 0; k < d->nattr; k++) {
-		const Given *found = NULL;
+		const AttrArg *found = NULL;
 		for (int i = 0; i < ngiven; i++)
 			if (!strcmp(d->names[d->nin + k], given[i].name))
 				found = &given[i];
@@ -239,7 +239,7 @@ static void bind_given(const Scope *s, const Def *d, int ngiven, const Given *gi
 	}
 }
 
-void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const Given *given,
+void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given,
                int nout, Ref *out)
 {
 	const Def *d = g->book ? find_def(g->book, def, nin) : NULL;
@@ -255,7 +255,7 @@ void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 		out[k] = item_ref(&s, &result[k], nin ? val(g, in[0])->type : E_f32);
 }
 
-Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const Given *given)
+Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given)
 {
 	Ref out;
 	book_call(g, def, nin, in, ngiven, given, 1, &out);
@@ -300,11 +300,11 @@ static void run_about(Graph *g, const Val *v, const Def *d, Item *var, int nout,
 	run_def(&s, d, var, nout, out);
 }
 
-Ref book_open(Graph *g, const Val *v, const Ref *in)
+Ref book_decompose(Graph *g, const Val *v, const Ref *in)
 {
 	const Def *d;
 	Item var[VARS], out;
-	bind_about(v, in, (const Def *const *)g->book->wholes, &d, var);
+	bind_about(v, in, (const Def *const *)g->book->composites, &d, var);
 	run_about(g, v, d, var, 1, &out);
 	return item_ref(&(Scope){.g = g, .where = d->place}, &out, v->type);
 }

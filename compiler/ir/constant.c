@@ -86,7 +86,7 @@ bool const_causal(const Graph *g, Ref r)
 	Array array;
 	bool causal = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
 	for (int64_t i = 0; causal && i < count_of(&v->shape); i++)
-		causal = is_behind(&v->shape, i) ? array.f[i] <= -1e30 : array.f[i] == 0;
+		causal = is_future_key(&v->shape, i) ? array.f[i] <= -1e30 : array.f[i] == 0;
 	arena_free(arena);
 	return causal;
 }

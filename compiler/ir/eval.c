@@ -1,6 +1,6 @@
 // eval.c: the oracle: what each primitive means, written for reading and not for speed. Here
 // leaves, loops, the way from a primitive to its meaning, and whole graphs; the meanings are in
-// eval_map.c, eval_fold.c, eval_move.c and eval_whole.c. Takes ir.h and libm. Gives arrays of
+// eval_map.c, eval_reduce.c, eval_move.c and eval_composite.c. Takes ir.h and libm. Gives arrays of
 // double or int64. Keeps: integers wrap to their type, floats stay double.
 #include "eval.h"
 #include <math.h>
@@ -72,7 +72,7 @@ typedef struct Hand { // what touches each value
 } Hand;
 
 typedef struct Turn { // a loop being run
-	Cycle loop;
+	LoopInfo loop;
 	Array *slot;  // of the body
 	Array *part;  // results so far
 	Array *ahead; // carried values for the next trip
@@ -84,7 +84,7 @@ static Array *eval_live(Arena *, const Graph *, const Array *slot, Hand);
 static Turn turn_start(Arena *arena, const Val *v, const Array *in)
 {
 	Turn t = {.loop = loop_of(v)};
-	const Cycle *l = &t.loop;
+	const LoopInfo *l = &t.loop;
 	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
 	t.part = NEWS(arena, Array, loop_results(l) + 1);
 	t.ahead = NEWS(arena, Array, l->carried + 1);
@@ -104,7 +104,7 @@ static Turn turn_start(Arena *arena, const Val *v, const Array *in)
 static bool turn_once(Arena *outer, Turn *t, const Array *in, int64_t at)
 {
 	Arena *arena = arena_within(outer);
-	const Cycle *l = &t->loop;
+	const LoopInfo *l = &t->loop;
 	for (int k = 0; k < l->carried + l->scanned; k++)
 		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
 	const Array *value = eval_live(arena, l->body, t->slot, t->hand);
@@ -171,13 +171,13 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 		else
 			eval_map(op, &out, nin, in);
 		break;
-	case C_fold:
+	case C_reduce:
 		if (op == O_cumsum)
 			eval_cumsum(attr, &out, in);
 		else if (op == O_argmax)
 			eval_argmax((int)attr->i[0], &out, in);
 		else
-			eval_fold(op, &out, in);
+			eval_reduce(op, &out, in);
 		break;
 	case C_move:
 		if (op == O_concat)
@@ -194,8 +194,8 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 		else
 			eval_scatter(attr, &out, in);
 		break;
-	case C_whole:
-		return eval_whole(arena, op, attr, shape, nin, in);
+	case C_composite:
+		return eval_composite(arena, op, attr, shape, nin, in);
 	case C_loop:
 		if (op == O_loop)
 			never("a loop without its body");

@@ -16,7 +16,7 @@ int64_t place_at(int rank, const int64_t *at, const int64_t *stride); // the ele
 // Strides of an operand under a result of `rank` axes: aligned at the end, 0 where it stretches.
 void stretched_strides(const Shape *from, int rank, int64_t *stride);
 
-// ---- eval_map.c, eval_fold.c, eval_move.c: each fills `out`, whose shape is the result's ---
+// ---- eval_map.c, eval_reduce.c, eval_move.c: each fills `out`, whose shape is the result's ---
 
 double float_map(Op, double x, double y);
 int64_t int_map(Op, Elem, int64_t x, int64_t y); // not wrapped
@@ -25,7 +25,7 @@ double float_max(double, double), float_min(double, double); // NaN where either
 void eval_map(Op, Array *out, int nin, const Array *in);
 void eval_narrow(const Attr *, Array *out, const Array *in);
 
-void eval_fold(Op, Array *out, const Array *in);
+void eval_reduce(Op, Array *out, const Array *in);
 void eval_argmax(int axis, Array *out, const Array *in);
 void eval_cumsum(const Attr *, Array *out, const Array *in);
 void eval_dot(Array *out, const Array *a, const Array *b);
@@ -35,8 +35,8 @@ void eval_concat(int axis, Array *out, int nin, const Array *in);
 void eval_gather(const Attr *, Array *out, const Array *in);
 void eval_scatter(const Attr *, Array *out, const Array *in);
 
-// ---- eval_whole.c ---------------------------------------------------------------------
+// ---- eval_composite.c ---------------------------------------------------------------------
 
-Array eval_whole(Arena *, Op, const Attr *, const Shape *, int nin, const Array *in);
+Array eval_composite(Arena *, Op, const Attr *, const Shape *, int nin, const Array *in);
 
 #endif

@@ -129,7 +129,7 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 			refs[k] = put_rank(s->g, refs[k], rank);
 	}
 	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0, nattr = e->nattr;
-	if (!nattr && prims[op].cls == C_fold && op != O_cumsum)
+	if (!nattr && prims[op].cls == C_reduce && op != O_cumsum)
 		item[nattr++] = axes_item(rank0);
 	Attr attr = attr_join(s->where, op, rank0, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
@@ -466,22 +466,22 @@ Item eval_item(Scope *s, const Expr *e)
 	never(ExprKind);
 }
 
-Ref eval_expr(Graph *g, const char *where, const Expr *e, Look *look, void *context)
+Ref eval_expr(Graph *g, const char *where, const Expr *e, Lookup *look, void *context)
 {
 	Scope s = {g, g->book, where, NULL, look, context, 0};
 	Item item = eval_item(&s, e);
 	return item_ref(&s, &item, E_f32);
 }
 
-Ref book_eval(Graph *g, const char *where, const char *text, Look *look, void *context)
+Ref book_eval(Graph *g, const char *where, const char *text, Lookup *look, void *context)
 {
-	return eval_expr(g, where, parse_whole(g->arena, where, text), look, context);
+	return eval_expr(g, where, parse_composite(g->arena, where, text), look, context);
 }
 
 double book_number(Arena *arena, const char *where, const char *text)
 {
 	Scope s = {.where = where};
-	Item item = eval_item(&s, parse_whole(arena, where, text));
+	Item item = eval_item(&s, parse_composite(arena, where, text));
 	if (item.kind != I_num)
 		fail(where, "'%s' is not a number", text);
 	return item.x;

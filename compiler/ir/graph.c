@@ -67,7 +67,7 @@ static void key_of(const Graph *g, Key *key, Op op, int nin, const Ref *in, cons
 	key->bytes = 8 * words;
 	key->at = words <= COUNT(key->few) ? key->few : take(g->arena, key->bytes);
 	uint64_t *at = key->at;
-	*at++ = (uint64_t)op | (uint64_t)(op == O_slot ? PLAIN_NONE : g->plain) << 16 |
+	*at++ = (uint64_t)op | (uint64_t)(op == O_slot ? DECOMPOSED_NONE : g->plain) << 16 |
 	        (uint64_t)nin << 32;
 	memcpy(at++, &attr->x, 8);
 	memset(at, 0, 8 * ((size_t)(nin + 1) / 2));
@@ -111,7 +111,7 @@ static const Ref *operands_in(const uint64_t *cell)
 // The values of a graph that was copied are shared when another is put to them.
 static void share_all(Graph *g)
 {
-	g->share = table_new(g->arena);
+	g->interned = table_new(g->arena);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		Key key;
@@ -121,16 +121,16 @@ static void share_all(Graph *g)
 			loop_key(g, &key, v->nin, v->in, v->attr, v->data);
 		else
 			key_of(g, &key, v->op, v->nin, v->in, v->attr);
-		*table_cell(g->share, key.at, key.bytes) = r;
+		*table_cell(g->interned, key.at, key.bytes) = r;
 	}
 }
 
 // The cell of the value that a key stands for; 0 in it: of none yet.
 static uint64_t *cell_of(Graph *g, const Key *key)
 {
-	if (!g->share)
+	if (!g->interned)
 		share_all(g);
-	return table_cell(g->share, key->at, key->bytes);
+	return table_cell(g->interned, key->at, key->bytes);
 }
 
 // ---- the door -------------------------------------------------------------------------
@@ -336,7 +336,7 @@ Ref put_slot(Graph *g, int slot)
 	return put(g, O_slot, 0, NULL, &attr);
 }
 
-Ref put_loop(Graph *g, const Cycle *l, const Ref *in)
+Ref put_loop(Graph *g, const LoopInfo *l, const Ref *in)
 {
 	Attr attr = {.n = 5, .i = {l->trips, l->carried, l->scanned, l->reverse, l->until}};
 	int nin = loop_operands(l);
@@ -357,7 +357,7 @@ static Ref put_same(Graph *g, const Val *v, const Ref *in)
 		return put_const(g, v->type, v->shape, v->data);
 	if (v->op != O_loop)
 		return put(g, v->op, v->nin, in, v->attr);
-	Cycle l = loop_of(v);
+	LoopInfo l = loop_of(v);
 	return put_loop(g, &l, in);
 }
 
@@ -391,7 +391,7 @@ Ref slot_ref(const Graph *g, int slot)
 	return g->reads.at[slot];
 }
 
-Ref find_out(const Graph *g, const char *name)
+Ref find_output(const Graph *g, const char *name)
 {
 	for (int i = 0; i < g->outs.count; i++)
 		if (!strcmp(g->outs.at[i].name, name))
@@ -474,7 +474,7 @@ int *graph_uses(Arena *arena, const Graph *g)
 	return uses;
 }
 
-void copy_values(Graph *to, const Graph *from, Ref *now, Exchange *put, void *context)
+void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context)
 {
 	bool *live = graph_marks(to->arena, from);
 	for (Ref r = 1; r < (Ref)from->nval; r++) {
@@ -536,7 +536,7 @@ void graph_shrink(Graph *g)
 		now[r] = count++;
 	}
 	g->nval = (int)count;
-	g->share = g->starts = g->limits = NULL;
+	g->interned = g->starts = g->limits = NULL;
 	g->from = 0;
 	for (int s = 0; s < g->reads.count; s++)
 		g->reads.at[s] = now[g->reads.at[s]];
@@ -546,7 +546,7 @@ void graph_shrink(Graph *g)
 		g->stores.at[k].val = now[g->stores.at[k].val];
 }
 
-Graph *graph_apart(Arena *arena, const Graph *from)
+Graph *graph_unalias(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
 	for (int k = 0; k < g->stores.count; k++) {

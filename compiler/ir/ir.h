@@ -29,7 +29,7 @@ typedef enum Act {
 	ACTS
 } Act;
 
-typedef enum Class { C_leaf, C_map, C_fold, C_move, C_dot, C_index, C_whole, C_loop } Class;
+typedef enum Class { C_leaf, C_map, C_reduce, C_move, C_dot, C_index, C_composite, C_loop } Class;
 typedef enum AttrKind {
 	K_none,
 	K_axes,
@@ -47,11 +47,11 @@ typedef enum AttrKind {
 	K_act,
 	K_norm,
 	K_cum,
-	K_put,
+	K_scatter,
 	K_attend,
 	K_narrow,
 	K_loop,
-	K_part
+	K_result
 } AttrKind;
 
 typedef struct Prim {
@@ -168,7 +168,7 @@ typedef struct Store { // at the end of a run, slot := val
 } Store;
 
 // Which wholes no rule of the book makes, since they have been opened. Gradients open attend.
-typedef enum Plainness { PLAIN_NONE, PLAIN_ATTEND, PLAIN_ALL } Plainness;
+typedef enum Decomposed { DECOMPOSED_NONE, DECOMPOSED_ATTEND, DECOMPOSED_ALL } Decomposed;
 
 typedef struct Graph {
 	Arena *arena;
@@ -180,13 +180,13 @@ typedef struct Graph {
 	VEC(Out) outs;
 	VEC(Store) stores;
 	NodeList *nodes; // of all graphs of the file: list.at[0] is {"", ""}
-	Table *share;    // structural key -> Ref; NULL until a value is put
+	Table *interned; // structural key -> Ref; NULL until a value is put
 	Table *starts;   // a concat -> where its parts begin; NULL until it is asked for
 	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
 	int from;      // stamped on every value put
 	Table *limits; // onnx floor: Ref -> what the numbers in a value can be
-	Plainness plain;
+	Decomposed plain;
 	bool wide; // computes in double: f32 is f64, but in slots that are no inputs, and in draws,
 	           // which are widened where they are read
 } Graph;
@@ -195,13 +195,13 @@ typedef struct Graph {
 // scanned value (along its first axis), and the fixed values. Its outs are: whether another trip
 // follows (`until`: a b8), the carried values for the next trip, and an entry of each stacked
 // result. Operand 0 limits the trips (i64, rank 0); the others stand for the slots.
-typedef struct Cycle {
+typedef struct LoopInfo {
 	const Graph *body;
 	int64_t trips; // at most
 	int carried, scanned, fixed, stacked;
 	bool reverse; // entries are visited from the last one that the limit leaves to the first
 	bool until;
-} Cycle;
+} LoopInfo;
 
 // ---- graph.c: the door ----------------------------------------------------------------
 
@@ -217,7 +217,7 @@ Ref put(Graph *, Op, int nin, const Ref *in, const Attr *);
 enum { FOLD_LIMIT = 1 << 16 };
 
 Ref put_const(Graph *, Elem, Shape, const void *bytes); // copies
-Ref put_loop(Graph *, const Cycle *, const Ref *in);
+Ref put_loop(Graph *, const LoopInfo *, const Ref *in);
 Ref put_num(Graph *, Elem, double);                 // rank 0
 Ref put_slot(Graph *, int slot);                    // the slot's contents
 Attr attr_copy(const Val *);                        // a copy to be changed
@@ -225,7 +225,7 @@ bool commutes(Op);                                  // may its two operands chan
 Ref put_as(Graph *to, const Val *v, const Ref *in); // v's op and attr on new operands, origin kept
 int add_slot(Graph *, Slot);                        // its number
 int find_slot(const Graph *, const char *name);     // -1
-Ref find_out(const Graph *, const char *name);      // 0
+Ref find_output(const Graph *, const char *name);   // 0
 Ref slot_ref(const Graph *, int slot);              // the value that reads it; 0: none does
 void add_out(Graph *, const char *name, Ref);
 bool is_own_out(const char *name);      // of the model: not SHAPE_OF, not CHECK_OF
@@ -240,8 +240,8 @@ Ref ref_of(const Graph *, const Val *); // where it lies
 
 // The live values of `from` put into `to`, some exchanged: now[r] is what `put` answers for value
 // r, v, on operands `in` that stand for its own.
-typedef Ref Exchange(void *context, Graph *to, const Val *v, const Ref *in);
-void copy_values(Graph *to, const Graph *from, Ref *now, Exchange *put, void *context);
+typedef Ref Rewrite(void *context, Graph *to, const Val *v, const Ref *in);
+void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context);
 // Outs and stores: now[r] stands for r.
 void copy_ends(Graph *to, const Graph *from, const Ref *now);
 
@@ -251,17 +251,17 @@ Graph *graph_live(Arena *, const Graph *);
 void graph_shrink(Graph *); // the same in its place: values get other numbers
 // The same, and what one slot held that is stored in another is a value of its own: kernels may
 // exchange slots.
-Graph *graph_apart(Arena *, const Graph *);
+Graph *graph_unalias(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
 
-// ---- short.c: short forms of put(), one for each common shape of call -----------------
+// ---- builder.c: short forms of put(), one for each common shape of call -----------------
 
 Ref put1(Graph *, Op, Ref);
 Ref put2(Graph *, Op, Ref, Ref);
 Ref put3(Graph *, Op, Ref, Ref, Ref);
-Ref put_fold(Graph *, Op, Ref, int naxes, const int64_t *axes);
+Ref put_reduce(Graph *, Op, Ref, int naxes, const int64_t *axes);
 Ref put_cast(Graph *, Ref, Elem);
 Ref put_reshape(Graph *, Ref, Shape);
 Ref put_expand(Graph *, Ref, Shape);
@@ -280,31 +280,31 @@ Ref put_numbers(Graph *, const Shape *, int axis);
 Ref swap_last(Graph *, Ref); // the last two axes
 Ref move_axis(Graph *, Ref, int from, int to);
 
-// ---- identity.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0
+// ---- simplify.c: what the door knows by structure alone: a simpler value than op(in; attr), or 0
 
 Ref identity(Graph *, Op, int nin, const Ref *in, const Attr *, const Shape *);
 
 // ---- loop.c: loops made, read, made leaner, and laid out as the trips they make -------------
 
-Cycle loop_of(const Val *);
-int loop_operands(const Cycle *), loop_results(const Cycle *);
-const Val *result_val(const Cycle *, int k); // of the body: for stacked results an entry
-Shape result_shape(const Cycle *, int k);
-Ref result_ref(const Cycle *, int k); // of the body, likewise
-Ref loop_part(Graph *, Ref loop, int k);
+LoopInfo loop_of(const Val *);
+int loop_operands(const LoopInfo *), loop_results(const LoopInfo *);
+const Val *result_val(const LoopInfo *, int k); // of the body: for stacked results an entry
+Shape result_shape(const LoopInfo *, int k);
+Ref result_ref(const LoopInfo *, int k); // of the body, likewise
+Ref loop_result(Graph *, Ref loop, int k);
 // The loop without what no trip or wanted result (want: by number; NULL: all) needs, and with what
 // is the same in all trips computed before it. Answers how many trips it makes; part[k]: result k
 // where it is wanted.
-Ref put_lean_loop(Graph *, const Cycle *, const Ref *in, const bool *want, Ref *part);
+Ref put_trimmed_loop(Graph *, const LoopInfo *, const Ref *in, const bool *want, Ref *part);
 // The first `most` trips one after the other, for as many as the limit says at most; further
 // entries of stacked results repeat the last. Where the limit is a constant and `most` no less: the
 // loop.
-void unroll_loop(Graph *, const Cycle *, const Ref *in, int64_t most, Ref *part);
+void unroll_loop(Graph *, const LoopInfo *, const Ref *in, int64_t most, Ref *part);
 // The body's values in g, its slots being `slot`; by Ref.
 Ref *put_body(Graph *, const Graph *body, const Ref *slot);
-bool makes_all_trips(const Graph *, const Cycle *, const Ref *in); // as is known
+bool makes_all_trips(const Graph *, const LoopInfo *, const Ref *in); // as is known
 // How many trips it makes, where no data decide and they are at most `most`; -1: not known.
-int64_t known_trips(Graph *, const Cycle *, const Ref *in, int64_t most);
+int64_t known_trips(Graph *, const LoopInfo *, const Ref *in, int64_t most);
 
 // ---- shape.c: shapes and axes ---------------------------------------------------------
 
@@ -322,18 +322,18 @@ Shape stacked_shape(int64_t n, const Shape *entry);   // n of them along a new f
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
 bool has_axis(const Attr *, int axis);                // K_axes: is it folded?
 // The shape a fold, softmax or norm of `v` gives: axes become 1.
-Shape folded_shape(const Shape *, int n, const int64_t *axes);
-bool is_folded(const Shape *, const Shape *space,
-               uint32_t fold); // is it `space` with these axes 1?
+Shape reduced_shape(const Shape *, int n, const int64_t *axes);
+bool is_reduced(const Shape *, const Shape *space,
+                uint32_t reduce); // is it `space` with these axes 1?
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
-bool is_behind(const Shape *scores, int64_t i);
+bool is_future_key(const Shape *scores, int64_t i);
 
 // ---- type.c, type_shape.c: what op(in..; attr) is -------------------------------------
 
 // Fails at the graph's current node.
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
-void check_loop(const Graph *, const Cycle *, const Ref *in); // the same for loops
+void check_loop(const Graph *, const LoopInfo *, const Ref *in); // the same for loops
 
 // ---- constant.c: what is known of values ----------------------------------------------
 
@@ -379,11 +379,11 @@ Lexer *lexer_open(Arena *, const char *where, const char *text); // stands at th
 void lexer_next(Lexer *);
 bool lexer_is(const Lexer *, const char *word); // is the current token this sign or bare name?
 bool lexer_take(Lexer *, const char *word);     // if so, goes past it
-void lexer_want(Lexer *, const char *word);     // goes past it or fails
+void lexer_expect(Lexer *, const char *word);   // goes past it or fails
 const char *lexer_name(Lexer *);                // a name, passed; fails on anything else
 char *lexer_place(const Lexer *);               // "where:line", for errors
 Expr *parse_expr(Lexer *);
-Expr *parse_whole(Arena *, const char *where, const char *text); // nothing follows
+Expr *parse_composite(Arena *, const char *where, const char *text); // nothing follows
 
 // What an expression means: a value, or an attribute (a list of integers, or a number).
 typedef struct Item {
@@ -403,10 +403,10 @@ int attr_split(Op, const Attr *, Item *);                                 // how
 
 // ---- expr.c: what an expression means -------------------------------------------------
 
-typedef Ref Look(void *context, const char *name); // answers a name, or 0
+typedef Ref Lookup(void *context, const char *name); // answers a name, or 0
 // An expression in the notation over named values (for --loss).
-Ref book_eval(Graph *, const char *where, const char *text, Look *look, void *context);
-Ref eval_expr(Graph *, const char *where, const Expr *, Look *look, void *context);
+Ref book_eval(Graph *, const char *where, const char *text, Lookup *look, void *context);
+Ref eval_expr(Graph *, const char *where, const Expr *, Lookup *look, void *context);
 // An expression over numbers alone (for --eta): `sqrt(2 / 768)`.
 double book_number(Arena *, const char *where, const char *text);
 
@@ -414,8 +414,8 @@ typedef struct Scope {
 	Graph *g;
 	const struct Book *book;
 	const char *where;
-	Item *var;  // by Expr.var
-	Look *look; // for names without a number
+	Item *var;    // by Expr.var
+	Lookup *look; // for names without a number
 	void *context;
 	int depth;
 } Scope;
@@ -441,13 +441,13 @@ typedef struct Def { // a definition, or a line about a primitive: what a whole 
 	struct Def *next; // same name, other operands or other attributes
 } Def;
 
-typedef struct Spelling { // one way to write what the left sides of rules call by one name
+typedef struct FormCase { // one way to write what the left sides of rules call by one name
 	const char *place;
 	Expr *head, *body; // head: a call of its name
 	int ntest;
 	Expr **test;
-	struct Spelling *next; // another way
-} Spelling;
+	struct FormCase *next; // another way
+} FormCase;
 
 typedef struct Rule { // left => right if tests
 	const char *place;
@@ -455,7 +455,7 @@ typedef struct Rule { // left => right if tests
 	int ntest, nvar;
 	Expr **test;
 	const char **names;
-	Plainness rests;   // in graphs as plain as this; PLAIN_NONE: in none
+	Decomposed rests;  // in graphs as plain as this; DECOMPOSED_NONE: in none
 	struct Rule *next; // same primitive on the left
 } Rule;
 
@@ -464,25 +464,25 @@ typedef struct Book {
 	Table *defs;  // name -> Def *
 	Table *forms; // name -> Spelling *
 	Rule *rules[OPS];
-	Def *wholes[OPS], *grads[OPS];
+	Def *composites[OPS], *grads[OPS];
 } Book;
 
 const Book *book_builtin(void); // all of compiler/book, embedded at build, read once a process
 // A definition called: operands by position; attributes (ints after the `;`) by name, each a list;
 // nout results.
-typedef struct Given {
+typedef struct AttrArg {
 	const char *name;
 	int n;
 	const int64_t *ints;
 	double x; // when n is 0: a number
-} Given;
-void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *,
+} AttrArg;
+void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *,
                int nout, Ref *out);
-Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const Given *);
+Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *);
 // What rule.c gives the door: a lighter value that equals op(in; attr), or 0.
 Ref book_rewrite(Graph *, Op, int nin, const Ref *in, const Attr *);
 // The definition of a whole, one step.
-Ref book_open(Graph *, const Val *, const Ref *in);
+Ref book_decompose(Graph *, const Val *, const Ref *in);
 // Gradients of `v`'s operands given that of its result; dx[k] = 0 where there is none. Not yet
 // fitted to shapes.
 void book_grad(Graph *, const Val *v, Ref out, Ref g, const Ref *in, Ref *dx);

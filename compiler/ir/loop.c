@@ -4,54 +4,54 @@
 #include "ir.h"
 #include <string.h>
 
-Cycle loop_of(const Val *v)
+LoopInfo loop_of(const Val *v)
 {
 	const int64_t *i = v->attr->i;
-	Cycle l = {.body = v->data,
-	           .trips = i[0],
-	           .carried = (int)i[1],
-	           .scanned = (int)i[2],
-	           .reverse = i[3] != 0,
-	           .until = i[4] != 0};
+	LoopInfo l = {.body = v->data,
+	              .trips = i[0],
+	              .carried = (int)i[1],
+	              .scanned = (int)i[2],
+	              .reverse = i[3] != 0,
+	              .until = i[4] != 0};
 	l.fixed = l.body->slots.count - l.carried - l.scanned;
 	l.stacked = l.body->outs.count - l.until - l.carried;
 	return l;
 }
 
-int loop_operands(const Cycle *l)
+int loop_operands(const LoopInfo *l)
 {
 	return 1 + l->carried + l->scanned + l->fixed;
 }
 
-int loop_results(const Cycle *l)
+int loop_results(const LoopInfo *l)
 {
 	return l->carried + l->stacked;
 }
 
-Ref result_ref(const Cycle *l, int k)
+Ref result_ref(const LoopInfo *l, int k)
 {
 	return l->body->outs.at[l->until + k].val;
 }
 
-const Val *result_val(const Cycle *l, int k)
+const Val *result_val(const LoopInfo *l, int k)
 {
 	return val(l->body, result_ref(l, k));
 }
 
-Shape result_shape(const Cycle *l, int k)
+Shape result_shape(const LoopInfo *l, int k)
 {
 	const Shape *entry = &result_val(l, k)->shape;
 	return k < l->carried ? *entry : stacked_shape(l->trips, entry);
 }
 
-bool makes_all_trips(const Graph *g, const Cycle *l, const Ref *in)
+bool makes_all_trips(const Graph *g, const LoopInfo *l, const Ref *in)
 {
 	return !l->until && is_const(g, in[0]) && const_int_at(val(g, in[0]), 0) >= l->trips;
 }
 
-Ref loop_part(Graph *g, Ref loop, int k)
+Ref loop_result(Graph *g, Ref loop, int k)
 {
-	return put(g, O_part, 1, &loop, &(Attr){.n = 1, .i = {k}});
+	return put(g, O_result, 1, &loop, &(Attr){.n = 1, .i = {k}});
 }
 
 // ---- a body's values in another graph -------------------------------------------------
@@ -109,7 +109,7 @@ static Ref entry_of(Graph *g, Ref x, int64_t t)
 }
 
 // `count` entries, the last of them repeated up to `trips`, as one value.
-static Ref stack_entries(Graph *g, const Cycle *l, int64_t count, Ref *entry)
+static Ref stack_entries(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
 {
 	Shape one = stacked_shape(1, &val(g, entry[0])->shape);
 	Ref *part = NEWS(g->arena, Ref, count + 1);
@@ -121,12 +121,12 @@ static Ref stack_entries(Graph *g, const Cycle *l, int64_t count, Ref *entry)
 	return put_concat(g, 0, (int)count + 1, part);
 }
 
-static Ref no_entries(Graph *g, const Cycle *l, int k)
+static Ref no_entries(Graph *g, const LoopInfo *l, int k)
 {
 	return put_broadcast(g, put_num(g, result_val(l, k)->type, 0), result_shape(l, k));
 }
 
-void unroll_loop(Graph *g, const Cycle *l, const Ref *in, int64_t most, Ref *part)
+void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *part)
 {
 	int64_t limit = makes_all_trips(g, l, in) || !is_const(g, in[0])
 	                    ? l->trips
@@ -170,7 +170,7 @@ static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
 }
 
 // Is it worth computing now: few numbers in all trips, and few in the results?
-static bool is_small(const Cycle *l)
+static bool is_small(const LoopInfo *l)
 {
 	enum { WORK = 1 << 22 };
 	int64_t work = 1;
@@ -190,7 +190,7 @@ static bool is_small(const Cycle *l)
 
 // Puts a loop and its results: constants where all operands are and that is no great work. Answers
 // how many trips it makes.
-static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
+static Ref put_results(Graph *g, const LoopInfo *l, const Ref *in, Ref *result)
 {
 	Array all;
 	Ref loop = put_loop(g, l, in);
@@ -198,7 +198,7 @@ static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
 	bool known = is_small(l) && eval_known(arena, g, loop, &all);
 	for (int k = 0; k < loop_results(l); k++) {
 		if (!known) {
-			result[k] = loop_part(g, loop, k);
+			result[k] = loop_result(g, loop, k);
 			continue;
 		}
 		const Array *x = &all.part[k];
@@ -216,7 +216,7 @@ static Ref put_results(Graph *g, const Cycle *l, const Ref *in, Ref *result)
 
 typedef struct Lean {
 	Graph *g, *body; // the graph, and the new body
-	const Cycle *loop;
+	const LoopInfo *loop;
 	const Ref *in;
 	const bool *want; // by result; NULL: all
 	bool *still;      // by carried value: every trip hands on what it is given
@@ -242,7 +242,7 @@ static int slot_of(const Val *v)
 
 static bool is_fixed(const Lean *w, int slot)
 {
-	const Cycle *l = w->loop;
+	const LoopInfo *l = w->loop;
 	return slot < l->carried ? w->still[slot] : slot >= l->carried + l->scanned;
 }
 
@@ -261,7 +261,7 @@ static void mark_live(Lean *w, Ref r)
 
 static void find_live(Lean *w)
 {
-	const Cycle *l = w->loop;
+	const LoopInfo *l = w->loop;
 	for (int k = 0; k < l->carried; k++)
 		w->still[k] = slot_of(result_val(l, k)) == k;
 	if (l->until)
@@ -327,9 +327,9 @@ static bool keeps_slot(const Lean *w, int s)
 	return keeps && !is_fixed(w, s);
 }
 
-static void put_trip(Lean *w, Cycle *lean)
+static void put_iteration(Lean *w, LoopInfo *lean)
 {
-	const Cycle *l = w->loop;
+	const LoopInfo *l = w->loop;
 	Ref *slot = NEWS(w->g->arena, Ref, l->body->slots.count + 1);
 	w->trip = copy_start(w->body, l->body, slot);
 	for (int s = 0; s < l->carried + l->scanned; s++) {
@@ -352,9 +352,9 @@ static void put_trip(Lean *w, Cycle *lean)
 }
 
 // The outs of the new body; at[k]: the number of result k in the new loop.
-static void add_results(Lean *w, Cycle *lean, int *at)
+static void add_results(Lean *w, LoopInfo *lean, int *at)
 {
-	const Cycle *l = w->loop;
+	const LoopInfo *l = w->loop;
 	Graph *body = w->body;
 	if (l->until)
 		add_out(body, "on", w->trip.now[l->body->outs.at[0].val]);
@@ -375,13 +375,13 @@ static void add_results(Lean *w, Cycle *lean, int *at)
 }
 
 // The limit where no trip decides.
-static Ref put_limit(Graph *g, const Cycle *l, Ref limit)
+static Ref put_limit(Graph *g, const LoopInfo *l, Ref limit)
 {
 	Ref most = put2(g, O_min, limit, put_num(g, E_i64, (double)l->trips));
 	return put2(g, O_max, most, put_num(g, E_i64, 0));
 }
 
-Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref *part)
+Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *want, Ref *part)
 {
 	Arena *arena = g->arena;
 	int nval = l->body->nval, n = loop_results(l), *at = NEWS(arena, int, n + 1);
@@ -400,8 +400,9 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 	find_live(&w);
 	find_same(&w);
 	PUSH(arena, w.operand, in[0]);
-	Cycle lean = {.body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
-	put_trip(&w, &lean);
+	LoopInfo lean = {
+	    .body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
+	put_iteration(&w, &lean);
 	add_results(&w, &lean, at);
 	bool none = !l->until && !loop_results(&lean);
 	Ref *result = NEWS(arena, Ref, loop_results(&lean) + 1);
@@ -413,13 +414,13 @@ Ref put_lean_loop(Graph *g, const Cycle *l, const Ref *in, const bool *want, Ref
 
 // ---- counted --------------------------------------------------------------------------
 
-int64_t known_trips(Graph *g, const Cycle *l, const Ref *in, int64_t most)
+int64_t known_trips(Graph *g, const LoopInfo *l, const Ref *in, int64_t most)
 {
-	Cycle few = *l;
+	LoopInfo few = *l;
 	int n = loop_results(l);
 	Ref *part = NEWS(g->arena, Ref, n + 1);
 	few.trips = l->scanned ? l->trips : MIN(l->trips, most);
-	Ref trips = put_lean_loop(g, &few, in, NEWS(g->arena, bool, n + 1), part);
+	Ref trips = put_trimmed_loop(g, &few, in, NEWS(g->arena, bool, n + 1), part);
 	const Val *v = val(g, trips);
 	if (v->op == O_const)
 		return const_int_at(v, 0) < most ? const_int_at(v, 0) : -1;

@@ -161,7 +161,7 @@ bool lexer_take(Lexer *l, const char *word)
 	return found;
 }
 
-void lexer_want(Lexer *l, const char *word)
+void lexer_expect(Lexer *l, const char *word)
 {
 	if (!lexer_take(l, word))
 		fail(lexer_place(l), "found '%s', wanted '%s'", token_text(l), word);
@@ -217,7 +217,7 @@ static Expr **parse_list(Lexer *l, int *count)
 	VEC(Expr *) list = {0};
 	while (!lexer_is(l, ")") && !lexer_is(l, "]") && !lexer_is(l, ";")) {
 		if (list.count > 0)
-			lexer_want(l, ",");
+			lexer_expect(l, ",");
 		PUSH(l->arena, list, parse_expr(l));
 	}
 	*count = list.count;
@@ -232,7 +232,7 @@ static Expr *parse_call(Lexer *l, Expr *e)
 	e->in = parse_list(l, &e->nin);
 	if (lexer_take(l, ";"))
 		e->attr = parse_list(l, &e->nattr);
-	lexer_want(l, ")");
+	lexer_expect(l, ")");
 	add_depth(l, e);
 	return e;
 }
@@ -245,7 +245,7 @@ static Expr *parse_primary(Lexer *l)
 		fail(lexer_place(l), "more than %d brackets inside one another", NESTING);
 	if (lexer_take(l, "(")) {
 		Expr *inner = parse_expr(l);
-		lexer_want(l, ")");
+		lexer_expect(l, ")");
 		return inner;
 	}
 	Expr *e = NEW(l->arena, Expr);
@@ -259,7 +259,7 @@ static Expr *parse_primary(Lexer *l)
 	if (lexer_take(l, "[")) {
 		e->kind = X_list;
 		e->in = parse_list(l, &e->nin);
-		lexer_want(l, "]");
+		lexer_expect(l, "]");
 		add_depth(l, e);
 		return e;
 	}
@@ -330,7 +330,7 @@ Expr *parse_expr(Lexer *l)
 	return x;
 }
 
-Expr *parse_whole(Arena *arena, const char *where, const char *text)
+Expr *parse_composite(Arena *arena, const char *where, const char *text)
 {
 	Lexer *l = lexer_open(arena, where, text);
 	Expr *e = parse_expr(l);
@@ -346,12 +346,12 @@ Expr *parse_whole(Arena *arena, const char *where, const char *text)
 const char *attr_layout(AttrKind kind)
 {
 	static const char *const layouts[] = {
-	    [K_none] = "",     [K_axes] = "A",     [K_dims] = "L",    [K_perm] = "L",
-	    [K_slice] = "LLL", [K_pad] = "LLx",    [K_window] = "Lx", [K_axis] = "a",
-	    [K_type] = "i",    [K_const] = "",     [K_slot] = "i",    [K_rand] = "iL",
-	    [K_iota] = "iL",   [K_act] = "i",      [K_norm] = "Aix",  [K_cum] = "aii",
-	    [K_put] = "ai",    [K_attend] = "xii", [K_narrow] = "ii", [K_loop] = "L",
-	    [K_part] = "i",
+	    [K_none] = "",      [K_axes] = "A",     [K_dims] = "L",    [K_perm] = "L",
+	    [K_slice] = "LLL",  [K_pad] = "LLx",    [K_window] = "Lx", [K_axis] = "a",
+	    [K_type] = "i",     [K_const] = "",     [K_slot] = "i",    [K_rand] = "iL",
+	    [K_iota] = "iL",    [K_act] = "i",      [K_norm] = "Aix",  [K_cum] = "aii",
+	    [K_scatter] = "ai", [K_attend] = "xii", [K_narrow] = "ii", [K_loop] = "L",
+	    [K_result] = "i",
 	};
 	return layouts[kind];
 }

@@ -4,8 +4,8 @@
 #include "plan.h"
 
 struct Seen {
-	int turn, at; // at: place in the reads
-	Reach how;
+	int epoch, at; // at: place in the reads
+	Reach reach;
 };
 
 Walk walk_new(Arena *arena, const Graph *g, const bool *memory)
@@ -15,41 +15,43 @@ Walk walk_new(Arena *arena, const Graph *g, const bool *memory)
 
 void walk_start(Walk *w, Reads *reads)
 {
-	w->turn++;
+	w->epoch++;
 	reads->count = 0;
 }
 
 // How operand k of `v` is read where `v` is computed as `how` says.
-static Reach operand_reach(const Val *v, int k, Reach how)
+static Reach operand_reach(const Val *v, int k, Reach reach)
 {
 	switch (prims[v->op].cls) {
 	case C_map:
-		return how;
-	case C_fold:
-		return v->op == O_cumsum || how != R_same ? R_moved : R_same;
+		return reach;
+	case C_reduce:
+		return v->op == O_cumsum || reach != R_same ? R_moved : R_same;
 	case C_move:
-		return v->op == O_expand ? how : v->op == O_reshape ? MAX(how, R_relabel) : R_moved;
+		return v->op == O_expand    ? reach
+		       : v->op == O_reshape ? MAX(reach, R_relabel)
+		                            : R_moved;
 	default:
-		return v->op == O_scatter && k == 0 ? how : R_moved;
+		return v->op == O_scatter && k == 0 ? reach : R_moved;
 	}
 }
 
-static void walk_to(Walk *w, Ref r, Reach how, Reads *reads)
+static void walk_to(Walk *w, Ref r, Reach reach, Reads *reads)
 {
 	struct Seen *seen = &w->seen[r];
-	bool again = seen->turn == w->turn;
-	if (again && how <= seen->how)
+	bool again = seen->epoch == w->epoch;
+	if (again && reach <= seen->reach)
 		return;
-	*seen = (struct Seen){w->turn, again ? seen->at : -1, how};
+	*seen = (struct Seen){w->epoch, again ? seen->at : -1, reach};
 	const Val *v = val(w->graph, r);
 	if (v->op != O_slot && !w->memory[r]) {
 		for (int k = 0; k < v->nin; k++)
-			walk_to(w, v->in[k], operand_reach(v, k, how), reads);
+			walk_to(w, v->in[k], operand_reach(v, k, reach), reads);
 	} else if (seen->at < 0) {
 		seen->at = reads->count;
-		PUSH(w->arena, *reads, ((Read){r, how}));
+		PUSH(w->arena, *reads, ((Read){r, reach}));
 	} else {
-		reads->at[seen->at].how = how;
+		reads->at[seen->at].reach = reach;
 	}
 }
 
@@ -117,7 +119,7 @@ static void print_ref(const Printer *p, Ref r)
 		fprintf(p->file, "%%%d", p->number[r]);
 }
 
-static void print_place(const Printer *p, Place at)
+static void print_location(const Printer *p, Location at)
 {
 	static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
 	                                     "input",   "output", "const"};
@@ -129,12 +131,12 @@ static void print_place(const Printer *p, Place at)
 
 static void print_head(const Printer *p, int k)
 {
-	static const char *const kinds[] = {"map", "row", "col", "dot", "put", "scan", "loop"};
+	static const char *const kinds[] = {"map", "row", "col", "dot", "scatter", "scan", "loop"};
 	const Kern *kern = &p->plan->kerns.at[k];
 	const Graph *g = p->plan->graph;
 	fprintf(p->file, "kernel %d: %s [", k, kinds[kern->kind]);
 	for (int a = 0; a < kern->space.rank; a++)
-		fprintf(p->file, "%s%s%lld", a ? "," : "", kern->fold >> a & 1 ? "/" : "",
+		fprintf(p->file, "%s%s%lld", a ? "," : "", kern->reduce >> a & 1 ? "/" : "",
 		        (long long)kern->space.dim[a]);
 	const Node *node = &g->nodes->list.at[val(g, kern->out[kern->nout - 1])->from];
 	fprintf(p->file, "]%s%s\n", *node->name ? "  # " : "", node->name);
@@ -151,7 +153,7 @@ static void print_kern(const Printer *p, int k)
 		fprintf(p->file, " : %s", shape_text(p->arena, v->type, &v->shape));
 		if (kern->to) {
 			fputs(" at ", p->file);
-			print_place(p, kern->to[i]);
+			print_location(p, kern->to[i]);
 		}
 		fputc('\n', p->file);
 	}

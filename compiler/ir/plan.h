@@ -16,9 +16,9 @@ typedef enum KernKind {
 	       // columns, the loop runs over the folded axes
 	L_dot, // one dot, the maps after it and folds of all its rows; operands are expressions,
 	       // evaluated as panels are packed
-	L_put, // one scatter
-	L_scan, // one cumsum
-	L_loop, // one loop: the kernels of its body, trip after trip
+	L_scatter, // one scatter
+	L_scan,    // one cumsum
+	L_loop,    // one loop: the kernels of its body, trip after trip
 } KernKind;
 
 // Elements from which on a launch more is cheaper than reading a space once more, or by pieces of
@@ -37,10 +37,10 @@ typedef enum Block {
 	          // Ref
 } Block;
 
-typedef struct Place {
+typedef struct Location {
 	Block block;
 	int64_t offset;
-} Place;
+} Location;
 
 // A kernel computes its outs from values in memory: slots, constants, outs of earlier kernels. All
 // between is inside it. The first kernel that lists a value as out computes it; one that lists it
@@ -55,13 +55,13 @@ typedef struct Place {
 typedef struct Kern {
 	KernKind kind;
 	Shape space;
-	uint32_t fold; // bit a: axis a of space is folded (row, col, dot) or run along (scan)
+	uint32_t reduce; // bit a: axis a of space is folded (row, col, dot) or run along (scan)
 	int nout;
 	Ref *out; // ascending. Map, dot: shaped as space, or with the same elements in row-major
 	          // order (dot: and the same last axis). Row, col: as space. These and dot: or what
 	          // is left of it when folded
-	Place *to; // where out k is written: place[out[k]], or a second place of the same value
-	Ref heart; // dot, scatter, cumsum or loop; 0 for the others
+	Location *to; // where out k is written: place[out[k]], or a second place of the same value
+	Ref root;     // dot, scatter, cumsum or loop; 0 for the others
 	struct Plan *body; // of a loop, whose outs are parts of it, and how many trips it made
 } Kern;
 
@@ -69,8 +69,8 @@ typedef struct Plan {
 	const Graph *graph; // wholes opened; live values only
 	const char *name;   // of the entry: train, eval, run, grad, ... (abi.def)
 	VEC(Kern) kerns;    // in order of execution
-	Place *place;       // by Ref: where it is read
-	Place *slot;        // by slot number: fixed by the slot table alone, so every entry agrees
+	Location *place;    // by Ref: where it is read
+	Location *slot;     // by slot number: fixed by the slot table alone, so every entry agrees
 	int64_t param_bytes, state_bytes, scratch_bytes;
 } Plan;
 
@@ -85,7 +85,7 @@ typedef enum Reach {
 
 typedef struct Read {
 	Ref val;
-	Reach how; // the farthest of its uses
+	Reach reach; // the farthest of its uses
 } Read;
 
 typedef VEC(Read) Reads;
@@ -96,7 +96,7 @@ typedef struct Walk {
 	const Graph *graph;
 	const bool *memory;
 	struct Seen *seen; // by Ref
-	int turn;
+	int epoch;
 } Walk;
 Walk walk_new(Arena *, const Graph *, const bool *memory);
 void walk_start(Walk *, Reads *); // forgets what was found

@@ -71,10 +71,12 @@ static bool mark_numbers(Expr *e)
 }
 
 // From this plainness of a graph on, no rule makes the wholes of `e`.
-static Plainness rests_in(const Expr *e)
+static Decomposed rests_in(const Expr *e)
 {
-	bool whole = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_whole;
-	Plainness rests = !whole ? PLAIN_NONE : e->op == O_attend ? PLAIN_ATTEND : PLAIN_ALL;
+	bool whole = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_composite;
+	Decomposed rests = !whole              ? DECOMPOSED_NONE
+	                   : e->op == O_attend ? DECOMPOSED_ATTEND
+	                                       : DECOMPOSED_ALL;
 	for (int k = 0; k < e->nin; k++)
 		rests = MAX(rests, rests_in(e->in[k]));
 	return rests;
@@ -104,25 +106,25 @@ static Expr **read_tests(Book *book, Lexer *l, int *ntest)
 
 // ---- forms ----------------------------------------------------------------------------
 
-static Spelling *forms_named(const Book *book, const char *name)
+static FormCase *forms_named(const Book *book, const char *name)
 {
 	const uint64_t *cell = table_find_s(book->forms, name);
-	return cell ? (Spelling *)(uintptr_t)*cell : NULL;
+	return cell ? (FormCase *)(uintptr_t)*cell : NULL;
 }
 
 void form_read(Book *book, Lexer *l)
 {
-	Spelling *way = NEW(book->arena, Spelling);
+	FormCase *way = NEW(book->arena, FormCase);
 	way->place = lexer_place(l);
 	way->head = read_side(book, l);
 	const Expr *head = way->head;
 	if (head->kind != X_call || head->op < OPS || head->nin >= SWAPS)
 		fail(way->place, "wanted the name of a form, and of what it is made: fewer than %d",
 		     SWAPS);
-	lexer_want(l, "=");
+	lexer_expect(l, "=");
 	way->body = read_side(book, l);
 	way->test = read_tests(book, l, &way->ntest);
-	Spelling *last = forms_named(book, head->name);
+	FormCase *last = forms_named(book, head->name);
 	while (last && last->next)
 		last = last->next;
 	if (last)
@@ -191,7 +193,7 @@ static const Expr *find_form(const Book *book, const Expr *e)
 // The rule with `call` spelled so. What is a name in the form's head becomes what the call has
 // there; else the rule's name there becomes what the head has. The form's tests come first: the
 // rule's may hold only after them.
-static Draft spell(Arena *arena, const Draft *d, const Expr *call, const Spelling *way)
+static Draft spell(Arena *arena, const Draft *d, const Expr *call, const FormCase *way)
 {
 	Swaps given = {0}, found = {0};
 	const Expr *head = way->head;
@@ -259,7 +261,7 @@ static void write_out(Book *book, const Draft *d)
 	const Expr *call = find_form(book, d->left);
 	if (!call)
 		add_rule(book, d);
-	const Spelling *way = call ? forms_named(book, call->name) : NULL;
+	const FormCase *way = call ? forms_named(book, call->name) : NULL;
 	for (; way; way = way->next) {
 		Draft spelled = spell(book->arena, d, call, way);
 		write_out(book, &spelled);
@@ -271,7 +273,7 @@ void rule_read(Book *book, Lexer *l)
 	Draft d = {.place = lexer_place(l)};
 	int ntest;
 	d.left = read_side(book, l);
-	lexer_want(l, "=>");
+	lexer_expect(l, "=>");
 	d.right = read_side(book, l);
 	Expr **test = read_tests(book, l, &ntest);
 	for (int i = 0; i < ntest; i++)

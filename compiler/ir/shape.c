@@ -104,25 +104,25 @@ bool has_axis(const Attr *attr, int axis)
 	return false;
 }
 
-Shape folded_shape(const Shape *shape, int n, const int64_t *axes)
+Shape reduced_shape(const Shape *shape, int n, const int64_t *axes)
 {
-	Shape folded = *shape;
+	Shape reduced = *shape;
 	for (int k = 0; k < n; k++)
-		folded.dim[axes[k]] = 1;
-	return folded;
+		reduced.dim[axes[k]] = 1;
+	return reduced;
 }
 
-bool is_folded(const Shape *s, const Shape *space, uint32_t fold)
+bool is_reduced(const Shape *s, const Shape *space, uint32_t reduce)
 {
 	if (s->rank != space->rank)
 		return false;
 	for (int a = 0; a < space->rank; a++)
-		if (s->dim[a] != (fold >> a & 1 ? 1 : space->dim[a]))
+		if (s->dim[a] != (reduce >> a & 1 ? 1 : space->dim[a]))
 			return false;
 	return true;
 }
 
-bool is_behind(const Shape *scores, int64_t i)
+bool is_future_key(const Shape *scores, int64_t i)
 {
 	int64_t m = scores->dim[scores->rank - 2], n = scores->dim[scores->rank - 1];
 	return i % n > i / n % m + n - m;

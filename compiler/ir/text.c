@@ -342,7 +342,7 @@ static Elem read_type(Lexer *l, Shape *shape)
 		return (Elem)type;
 	while (!lexer_take(l, "]")) {
 		if (shape->rank > 0)
-			lexer_want(l, ",");
+			lexer_expect(l, ",");
 		if (shape->rank == RANK)
 			fail(lexer_place(l), "more than %d axes", RANK);
 		shape->dim[shape->rank++] = read_integer(l);
@@ -359,7 +359,7 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 	Array a = {.type = type, .shape = *shape};
 	bool real = is_float(type);
 	a.f = NEWS(l->arena, double, count + 1);
-	lexer_want(l, "{");
+	lexer_expect(l, "{");
 	while (!lexer_take(l, "}")) {
 		if (n > 0 && lexer_take(l, "*")) {
 			for (; n < count; n++)
@@ -367,7 +367,7 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 			continue;
 		}
 		if (n > 0)
-			lexer_want(l, ",");
+			lexer_expect(l, ",");
 		if (n == count)
 			fail(lexer_place(l), "more than %lld elements", (long long)count);
 		if (real)
@@ -388,7 +388,7 @@ static void read_slot(Reader *r, Lexer *l)
 	Slot s = {0};
 	const char *why = line_comment(l);
 	s.name = lexer_name(l);
-	lexer_want(l, ":");
+	lexer_expect(l, ":");
 	const char *kind = lexer_name(l);
 	while ((int)s.kind < COUNT(kinds) && strcmp(kinds[s.kind], kind))
 		s.kind++;
@@ -464,13 +464,13 @@ static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 	Ref *in = NEWS(l->arena, Ref, e->nin + 1);
 	for (int k = 0; k < e->nin; k++)
 		in[k] = eval_expr(r->g, place, e->in[k], look_name, r);
-	lexer_want(l, ":");
+	lexer_expect(l, ":");
 	read_type(l, &(Shape){0});
 	if (l->kind != T_line)
 		fail(place, "found '%s', wanted the body of the loop", l->word);
 	lexer_next(l);
 	Val v = {.attr = &attr, .data = read_body(r, l, place)};
-	Cycle loop = loop_of(&v);
+	LoopInfo loop = loop_of(&v);
 	if (loop_operands(&loop) != e->nin)
 		fail(place, "%d operands, wanted %d for this body", e->nin, loop_operands(&loop));
 	return put_loop(r->g, &loop, in);
@@ -482,7 +482,7 @@ static void read_value(Reader *r, Lexer *l)
 	Shape shape;
 	r->g->from = node_of(r, line_comment(l));
 	const char *name = lexer_name(l);
-	lexer_want(l, "=");
+	lexer_expect(l, "=");
 	if (lexer_take(l, "const")) {
 		Elem type = read_type(l, &shape);
 		ref = put_const(r->g, type, shape, read_elements(l, type, &shape));
@@ -510,14 +510,14 @@ static void read_line(Reader *r, Lexer *l)
 		read_slot(r, l);
 	} else if (lexer_take(l, "out")) {
 		const char *name = lexer_name(l);
-		lexer_want(l, "=");
+		lexer_expect(l, "=");
 		add_out(r->g, name, read_ref(r, l));
 	} else if (lexer_take(l, "store")) {
 		const char *name = lexer_name(l);
 		int slot = find_slot(r->g, name);
 		if (slot < 0)
 			fail(place, "no slot is called %s", name);
-		lexer_want(l, "=");
+		lexer_expect(l, "=");
 		add_store(r->g, slot, read_ref(r, l));
 	} else {
 		read_value(r, l);
@@ -531,12 +531,12 @@ static void read_line(Reader *r, Lexer *l)
 Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book *book)
 {
 	Lexer *l = lexer_open(arena, where, text);
-	lexer_want(l, "graph");
+	lexer_expect(l, "graph");
 	Reader r = {l, graph_new(arena, lexer_name(l), book), table_new(arena), table_new(arena)};
 	if (lexer_take(l, "apart"))
-		r.g->plain = PLAIN_ATTEND;
+		r.g->plain = DECOMPOSED_ATTEND;
 	else if (lexer_take(l, "plain"))
-		r.g->plain = PLAIN_ALL;
+		r.g->plain = DECOMPOSED_ALL;
 	if (l->kind == T_line)
 		lexer_next(l);
 	while (l->kind != T_end)

@@ -83,7 +83,7 @@ static Elem first_type(const Case *c)
 
 static Elem own_type(const Case *c)
 {
-	Cycle loop;
+	LoopInfo loop;
 	switch (c->op) {
 	case O_slot:
 		return c->g->slots.at[c->attr->i[0]].type;
@@ -97,7 +97,7 @@ static Elem own_type(const Case *c)
 		return (Elem)c->attr->i[0];
 	case O_loop:
 		return E_i64;
-	case O_part:
+	case O_result:
 		loop = part_loop(c);
 		return result_val(&loop, (int)c->attr->i[0])->type;
 	default:

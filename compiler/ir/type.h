@@ -19,7 +19,7 @@ static inline const Val *operand(const Case *c, int k)
 
 // Fails at the graph's current node: the primitive, its operands' types, and what is wrong.
 _Noreturn void wrong(const Case *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-Shape shape_rule(const Case *); // type_shape.c
-Cycle part_loop(const Case *);  // the loop whose result `part` asks for
+Shape shape_rule(const Case *);   // type_shape.c
+LoopInfo part_loop(const Case *); // the loop whose result `part` asks for
 
 #endif

@@ -88,7 +88,7 @@ static Shape map_shape(const Case *c)
 	return shape;
 }
 
-static Shape fold_shape(const Case *c)
+static Shape reduce_shape(const Case *c)
 {
 	check_axes(c, c->attr->n, c->attr->i);
 	if (c->op == O_argmax && c->attr->n != 1)
@@ -97,7 +97,7 @@ static Shape fold_shape(const Case *c)
 		for (int k = 0; k < c->attr->n; k++)
 			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
 				wrong(c, "axis %lld is empty", (long long)c->attr->i[k]);
-	return folded_shape(&operand(c, 0)->shape, c->attr->n, c->attr->i);
+	return reduced_shape(&operand(c, 0)->shape, c->attr->n, c->attr->i);
 }
 
 // ---- moves ----------------------------------------------------------------------------
@@ -383,14 +383,14 @@ static Shape whole_shape(const Case *c)
 		return attend_shape(c);
 	default:
 		check_axes(c, c->attr->n, c->attr->i);
-		return c->op == O_lse ? folded_shape(x, c->attr->n, c->attr->i) : *x;
+		return c->op == O_lse ? reduced_shape(x, c->attr->n, c->attr->i) : *x;
 	}
 }
 
 // ---- loops ----------------------------------------------------------------------------
 
 // One entry a trip.
-static Shape all_entries(const Case *c, const Cycle *l, const Shape *entry)
+static Shape all_entries(const Case *c, const LoopInfo *l, const Shape *entry)
 {
 	if (entry->rank == RANK)
 		wrong(c, "%d axes; at most %d can be", RANK + 1, RANK);
@@ -408,7 +408,7 @@ static void check_is(const Case *c, const char *what, int k, const Val *v, Elem 
 		      shape_text(c->g->arena, type, shape));
 }
 
-static void check_operands(const Case *c, const Cycle *l)
+static void check_operands(const Case *c, const LoopInfo *l)
 {
 	check_is(c, "operand", 0, operand(c, 0), E_i64, &(Shape){0});
 	for (int k = 1; k < c->nin; k++) {
@@ -420,7 +420,7 @@ static void check_operands(const Case *c, const Cycle *l)
 	}
 }
 
-static void check_results(const Case *c, const Cycle *l)
+static void check_results(const Case *c, const LoopInfo *l)
 {
 	const Graph *body = l->body;
 	for (int k = 0; k < body->outs.count; k++) {
@@ -436,7 +436,7 @@ static void check_results(const Case *c, const Cycle *l)
 	}
 }
 
-void check_loop(const Graph *g, const Cycle *l, const Ref *in)
+void check_loop(const Graph *g, const LoopInfo *l, const Ref *in)
 {
 	Case c = {g, O_loop, loop_operands(l), in, NULL};
 	if (l->trips < 0 || l->trips >> SIZE_BITS || l->carried < 0 || l->scanned < 0 ||
@@ -450,12 +450,12 @@ void check_loop(const Graph *g, const Cycle *l, const Ref *in)
 }
 
 // The loop whose result is asked for.
-Cycle part_loop(const Case *c)
+LoopInfo part_loop(const Case *c)
 {
 	check_count(c, 1);
 	if (operand(c, 0)->op != O_loop)
 		wrong(c, "a loop is wanted");
-	Cycle l = loop_of(operand(c, 0));
+	LoopInfo l = loop_of(operand(c, 0));
 	if (c->attr->i[0] < 0 || c->attr->i[0] >= loop_results(&l))
 		wrong(c, "result %lld of %d", (long long)c->attr->i[0], loop_results(&l));
 	return l;
@@ -465,7 +465,7 @@ Cycle part_loop(const Case *c)
 
 static Shape class_shape(const Case *c)
 {
-	Cycle loop;
+	LoopInfo loop;
 	switch (prims[c->op].cls) {
 	case C_leaf:
 		if (c->op == O_slot)
@@ -473,9 +473,9 @@ static Shape class_shape(const Case *c)
 		return c->op == O_iota ? iota_shape(c) : dims_shape(c, 1);
 	case C_map:
 		return map_shape(c);
-	case C_fold:
+	case C_reduce:
 		if (c->op != O_cumsum)
-			return fold_shape(c);
+			return reduce_shape(c);
 		checked_axis(c, c->attr->i[0]);
 		return operand(c, 0)->shape;
 	case C_move:
@@ -484,7 +484,7 @@ static Shape class_shape(const Case *c)
 		return dot_shape(c);
 	case C_index:
 		return c->op == O_gather ? gather_shape(c) : scatter_shape(c);
-	case C_whole:
+	case C_composite:
 		return whole_shape(c);
 	case C_loop:
 		if (c->op == O_loop)

@@ -37,9 +37,9 @@ typedef struct ReadOptions {
 	bool training; // Dropout draws, whatever the file says of its mode, and running statistics
 	               // are updated; false: neither (eval, run, grad)
 	bool loss;     // with the loss that a file's training information holds (read_model)
-	bool apart; // every initializer for itself, and trained whatever it is (amosc grad): copies
-	            // of a tied parameter are not tied again, tables that the exporter computed are
-	            // not frozen
+	bool separate; // every initializer for itself, and trained whatever it is (amosc grad):
+	               // copies of a tied parameter are not tied again, tables that the exporter
+	               // computed are not frozen
 	// Values of inputs (amosc run): they bind dimensions, tell how long sequences are and which
 	// optional values are there, and stand in where an operator needs a number when the file is
 	// read. An input that had to stand in is no slot of the graph.

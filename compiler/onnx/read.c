@@ -78,16 +78,16 @@ static ModelProto *unpack(Arena *arena, const File *file)
 	return m;
 }
 
-static const char usual_cure[] = "export the model again, or bind other sizes (--bind)";
+static const char usual_help[] = "export the model again, or bind other sizes (--bind)";
 
 bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 {
 	Catch caught;
 	Graph *g = r->g;
-	Nest *nest = r->nest;
+	LoopScope *nest = r->nest;
 	Ref active = r->active;
 	int depth = r->depth;
-	r->cure = NULL;
+	r->help = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
 		catch_end(&caught);
@@ -99,23 +99,23 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	r->depth = depth;
 	if (caught.status != STATUS_INPUT)
 		fail_again(&caught);
-	const char *place = node ? node_place(r->arena, node) : NULL;
+	const char *place = node ? node_where(r->arena, node) : NULL;
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
 	text += starts_with(text, path) ? strlen(path) : 0;
 	bool named = !place || strstr(text, "node '");
-	const char *cure = r->cure ? r->cure : place ? usual_cure : NULL;
+	const char *help = r->help ? r->help : place ? usual_help : NULL;
 	const char *trouble = format(r->arena, "%s%s%s%s%s", named ? "" : place, named ? "" : ": ",
-	                             text, cure ? "; " : "", cure ? cure : "");
+	                             text, help ? "; " : "", help ? help : "");
 	free(caught.message);
-	PUSH(r->arena, r->troubles, trouble);
+	PUSH(r->arena, r->errors, trouble);
 	return false;
 }
 
-static void settle_troubles(Reader *r)
+static void report_errors(Reader *r)
 {
-	for (int i = 0; i < r->troubles.count; i++)
-		complain(NULL, "%s", r->troubles.at[i]);
-	settle(r->model->path);
+	for (int i = 0; i < r->errors.count; i++)
+		add_error(NULL, "%s", r->errors.at[i]);
+	fail_if_errors(r->model->path);
 }
 
 static bool uses_plain_domain(const GraphProto *g)
@@ -173,7 +173,7 @@ static void count_op(OpCounts *ops, Table *known, Arena *arena, const NodeProto 
 		ops->at[k].count++;
 		return;
 	}
-	const Row *row = find_row(domain, node->op_type);
+	const OpRow *row = find_row(domain, node->op_type);
 	OpCount o = {.domain = domain,
 	             .op = node->op_type,
 	             .count = 1,
@@ -214,7 +214,7 @@ static void list_ops(Reader *r)
 
 // An output whose size depends on the data: another one tells it. What is behind is 0, so that no
 // gradient comes from there.
-static void add_counted_out(Reader *r, const char *name, Ref x, const Counts *counts)
+static void add_counted_out(Reader *r, const char *name, Ref x, const DynamicDims *counts)
 {
 	Graph *g = r->g;
 	Shape s = val(g, x)->shape;
@@ -230,12 +230,12 @@ static void add_counted_out(Reader *r, const char *name, Ref x, const Counts *co
 }
 
 typedef struct Ends { // of the whole graph
-	const Space *top;
+	const NameScope *top;
 	const Input *output;
 } Ends;
 
 // Is a dimension that the file fixes another one? Names and sizes that the data decide fit any.
-static bool is_other_shape(const Input *declared, const Shape *s, const Counts *counts)
+static bool is_other_shape(const Input *declared, const Shape *s, const DynamicDims *counts)
 {
 	bool other = declared->rank >= 0 && declared->rank != s->rank;
 	for (int a = 0; a < declared->rank && !other; a++)
@@ -251,7 +251,7 @@ bool is_other_type(Elem declared, Elem type)
 	       (is_float(declared) != is_float(type) || (declared == E_b8) != (type == E_b8));
 }
 
-static void check_declared(const Reader *r, const Input *declared, Ref x, const Counts *counts)
+static void check_declared(const Reader *r, const Input *declared, Ref x, const DynamicDims *counts)
 {
 	const Val *v = val(r->g, x);
 	if (is_other_type(declared->type, v->type))
@@ -272,7 +272,7 @@ static void add_output(Reader *r, void *ends)
 	for (int k = 0; v.list && k < v.list->count; k++)
 		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
 		        put_cast(r->g, v.list->at[k], type));
-	if (v.bad && !r->troubles.count)
+	if (v.bad && !r->errors.count)
 		fail(r->model->path, "output '%s' is made of text; %s", declared->name, other_type);
 	if (v.bad || v.list || v.absent)
 		return;
@@ -306,7 +306,7 @@ static void add_loss(Reader *r)
 static bool lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
-	Space *top = new_space(r, NULL);
+	NameScope *top = new_space(r, NULL);
 	top->opsets = (const OperatorSetIdProto *const *)r->proto->opset_import;
 	top->nopsets = r->proto->n_opset_import;
 	bind_weights(r, top, graph);
@@ -327,7 +327,7 @@ static bool lower_model(Reader *r)
 	if (r->again)
 		return false;
 	check_choices(r);
-	settle_troubles(r);
+	report_errors(r);
 	mark_used(r);
 	note_roles(r);
 	list_untrained(r);
@@ -341,10 +341,10 @@ static _Noreturn void fail_unbound(Reader *r, const char *unbound)
 	const GraphProto *g = r->proto->graph;
 	for (size_t i = 0; i < g->n_node; i++)
 		attempt(r, NULL, tell_unsupported, g->node[i]);
-	if (!r->troubles.count)
+	if (!r->errors.count)
 		fail(r->model->path, "%s", unbound);
-	PUSH(r->arena, r->troubles, unbound);
-	settle_troubles(r);
+	PUSH(r->arena, r->errors, unbound);
+	report_errors(r);
 	never("troubles settled");
 }
 

@@ -15,7 +15,8 @@ Ref split_heads(Call *c, Ref x, int64_t heads)
 	if (s.rank == 4)
 		return x;
 	if (s.rank != 3 || heads < 1 || s.dim[2] % heads)
-		refuse(c, "an operand of %d dimensions, or heads that do not divide it", s.rank);
+		invalid_node(c, "an operand of %d dimensions, or heads that do not divide it",
+		             s.rank);
 	int64_t dims[] = {s.dim[0], s.dim[1], heads, s.dim[2] / heads};
 	return put_permute(c->g, put_reshape(c->g, x, shape_of(4, dims)), (int64_t[]){0, 2, 1, 3});
 }
@@ -32,8 +33,8 @@ Ref share_heads(Call *c, Ref x, int64_t heads)
 	if (s.dim[1] == heads)
 		return x;
 	if (!s.dim[1] || heads % s.dim[1])
-		refuse(c, "%lld heads of queries for %lld of keys", (long long)heads,
-		       (long long)s.dim[1]);
+		invalid_node(c, "%lld heads of queries for %lld of keys", (long long)heads,
+		             (long long)s.dim[1]);
 	int64_t dims[] = {s.dim[0], s.dim[1], 1, s.dim[2], s.dim[3]};
 	Ref y = put_reshape(c->g, x, shape_of(5, dims));
 	dims[2] = heads / s.dim[1];
@@ -81,7 +82,7 @@ static Ref hide_behind(Graph *g, Ref scores, Ref length)
 static Ref attended_keys(const Call *c, int64_t past)
 {
 	Ref count = count_along(c, 1, in_val(c, 1)->shape.rank - 2);
-	return count ? put2(c->g, O_add, count, whole_number(c->g, past)) : 0;
+	return count ? put2(c->g, O_add, count, put_i64(c->g, past)) : 0;
 }
 
 void lower_attention(Call *c)
@@ -125,8 +126,9 @@ void lower_attention(Call *c)
 		scores = hide_behind(g, scores, keys);
 	stage[2] = scores;
 	bool hidden = mask || keys || (c->nin > 6 && c->in[6]);
-	Ref p = hidden ? book_call1(g, "shares", 1, &scores, 1, &(Given){"k", 1, (int64_t[]){3}, 0})
-	               : put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
+	Ref p = hidden
+	            ? book_call1(g, "shares", 1, &scores, 1, &(AttrArg){"k", 1, (int64_t[]){3}, 0})
+	            : put(g, O_softmax, 1, &scores, &(Attr){.n = 1, .i = {3}});
 	stage[3] = p;
 	Ref y = put2(g, O_dot, p, v);
 	c->out[0] = val(g, c->in[0])->shape.rank == 3 ? join_heads(g, y) : y;
@@ -143,8 +145,8 @@ static Ref angles(Call *c, Ref table, int64_t half)
 		    put_gather(g, table, keep_inside(c, c->in[3], val(g, table)->shape.dim[0]), 0);
 	Shape s = val(g, table)->shape;
 	if (s.rank != 3 || s.dim[2] != half)
-		refuse(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
-		       (long long)half);
+		invalid_node(c, "cos and sin of %lld angles for %lld", (long long)s.dim[s.rank - 1],
+		             (long long)half);
 	return put_reshape(g, table, shape_of(4, (int64_t[]){s.dim[0], 1, s.dim[1], half}));
 }
 
@@ -174,12 +176,13 @@ void lower_rotary(Call *c)
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	bool flat = val(g, c->in[0])->shape.rank == 3;
-	Ref x = split_heads(c, c->in[0], c->how ? c->how : attr_int(c, "num_heads", 0));
+	Ref x = split_heads(c, c->in[0], c->variant ? c->variant : attr_int(c, "num_heads", 0));
 	int64_t d = val(g, x)->shape.dim[3], turned = attr_int(c, "rotary_embedding_dim", 0);
 	if (!turned) // as many as there are angles for
 		turned = MIN(d, 2 * in_val(c, 1)->shape.dim[in_val(c, 1)->shape.rank - 1]);
 	if (turned > d || turned % 2)
-		refuse(c, "rotary_embedding_dim %lld of %lld", (long long)turned, (long long)d);
+		invalid_node(c, "rotary_embedding_dim %lld of %lld", (long long)turned,
+		             (long long)d);
 	Ref cosine = angles(c, c->in[1], turned / 2), sine = angles(c, c->in[2], turned / 2);
 	Ref y = rotate_pairs(g, take_range(g, x, 3, 0, turned), cosine, sine,
 	                     attr_int(c, "interleaved", attr_int(c, "rotary_interleaved", 0)));
@@ -197,7 +200,7 @@ static Ref through_graph(Call *c, const char *name, Ref x)
 	Value in = {.ref = x}, out = {0};
 	lower_body(c, a->g, 1, &in, 1, &out);
 	if (!out.ref)
-		refuse(c, "its graph '%s' gives no tensor", name);
+		invalid_node(c, "its graph '%s' gives no tensor", name);
 	return out.ref;
 }
 
@@ -206,7 +209,7 @@ void lower_flex_attention(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	if (s.rank != 4 || in_val(c, 1)->shape.rank != 4 || in_val(c, 2)->shape.rank != 4)
-		refuse(c, "wants [batch, heads, length, d]");
+		invalid_node(c, "wants [batch, heads, length, d]");
 	Ref k = share_heads(c, c->in[1], s.dim[1]), v = share_heads(c, c->in[2], s.dim[1]);
 	double scale = attr_float(c, "scale", 1 / sqrt((double)s.dim[3]));
 	Ref scores = scaled(g, put2(g, O_dot, c->in[0], swap_last(g, k)), scale);
@@ -234,13 +237,13 @@ static Ref next_state(Graph *g, const Steps *s, Ref state)
 }
 
 // A slot for each step of [batch, heads, length, d], as a row: [batch, heads, 1, d].
-static void scan_rows(Call *c, Nest *nest, Ref *x, int64_t length)
+static void scan_rows(Call *c, LoopScope *nest, Ref *x, int64_t length)
 {
 	if (!*x)
 		return;
 	if (val(nest->around, *x)->shape.dim[2] != length)
-		refuse(c, "%lld steps for %lld keys",
-		       (long long)val(nest->around, *x)->shape.dim[2], (long long)length);
+		invalid_node(c, "%lld steps for %lld keys",
+		             (long long)val(nest->around, *x)->shape.dim[2], (long long)length);
 	Ref steps = move_axis(nest->around, insert_axis(nest->around, *x, 3), 2, 0);
 	*x = nest_slot(c->r, nest, steps, true);
 }
@@ -252,7 +255,7 @@ static Ref run_steps(Call *c, Steps s, Ref *state, int64_t heads)
 	Reader *r = c->r;
 	int64_t length = val(c->g, s.key)->shape.dim[2];
 	Ref *scanned[] = {&s.query, &s.key, &s.value, &s.decay, &s.beta}, part[2];
-	Nest nest;
+	LoopScope nest;
 	open_nest(r, &nest);
 	Call inside = *c;
 	inside.g = nest.body;
@@ -265,8 +268,8 @@ static Ref run_steps(Call *c, Steps s, Ref *state, int64_t heads)
 	add_out(nest.body, "state", now);
 	add_out(nest.body, "y", put2(nest.body, O_dot, s.query, shared));
 	close_nest(r, &nest);
-	Cycle cycle = {.trips = length, .carried = 1, .scanned = count};
-	put_cycle(r, &cycle, &nest, whole_number(c->g, length), part);
+	LoopInfo cycle = {.trips = length, .carried = 1, .scanned = count};
+	put_loop_info(r, &cycle, &nest, put_i64(c->g, length), part);
 	*state = part[0];
 	return part[1];
 }
@@ -284,7 +287,7 @@ static Ref gate_of(Call *c, int k, int64_t heads, bool used)
 static void want_one_state(const Call *c)
 {
 	if (attr_int(c, "state_window", 0))
-		decline(c, "export with state_window 0", "states of several steps");
+		unsupported_node(c, "export with state_window 0", "states of several steps");
 }
 
 void lower_linear_attention(Call *c)
@@ -302,7 +305,7 @@ void lower_linear_attention(Call *c)
 	int64_t dims[] = {s.dim[0], shared, s.dim[3], val(g, all.value)->shape.dim[3]};
 	double scale = attr_float(c, "scale", 0);
 	if (s.dim[2] < 1)
-		refuse(c, "wants one step or more");
+		invalid_node(c, "wants one step or more");
 	Ref zero = put_broadcast(g, put_num(g, E_f32, 0), shape_of(4, dims));
 	Ref state = c->nin > 3 && c->in[3] ? c->in[3] : zero;
 	Ref y = run_steps(c, all, &state, heads);
@@ -320,15 +323,15 @@ void lower_causal_conv(Call *c)
 	Shape s = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	const char *act = attr_string(c, "activation", "none");
 	if (s.rank != 3 || w.rank != 3 || w.dim[0] != s.dim[1] || w.dim[1] != 1 || w.dim[2] < 1)
-		refuse(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
-		       shape_text(c->r->arena, E_f32, &s));
+		invalid_node(c, "a kernel %s for %s", shape_text(c->r->arena, E_f32, &w),
+		             shape_text(c->r->arena, E_f32, &s));
 	want_one_state(c);
 	if (attr_int(c, "ndim", 1) != 1 || attr_int(c, "channels_last", 0))
-		decline(c, "export it with Conv",
-		        "a convolution over several axes, or channels last");
+		unsupported_node(c, "export it with Conv",
+		                 "a convolution over several axes, or channels last");
 	int64_t apart = attr_int(c, "dilation", 1);
 	if (apart < 1 || apart > INT32_MAX)
-		refuse(c, "a dilation of %lld", (long long)apart);
+		invalid_node(c, "a dilation of %lld", (long long)apart);
 	int64_t past = (w.dim[2] - 1) * apart, none[3] = {0}, before[3] = {0, 0, past};
 	Ref x = c->nin > 3 && c->in[3] && past ? put_concat(g, 2, 2, (Ref[]){c->in[3], c->in[0]})
 	                                       : put_pad(g, c->in[0], before, none, 0);
@@ -337,7 +340,7 @@ void lower_causal_conv(Call *c)
 	    put2(g, O_mul, put(g, O_window, 1, &x, &window),
 	         put_reshape(g, c->in[1], shape_of(4, (int64_t[]){1, w.dim[0], 1, w.dim[2]})));
 	int64_t last = 3;
-	Ref y = drop_axes(g, put_fold(g, O_sum, terms, 1, &last), 1, &last);
+	Ref y = drop_axes(g, put_reduce(g, O_sum, terms, 1, &last), 1, &last);
 	if (c->nin > 2 && c->in[2])
 		y = put2(g, O_add, y,
 		         put_reshape(g, c->in[2], shape_of(3, (int64_t[]){1, w.dim[0], 1})));
@@ -358,7 +361,7 @@ Ref write_rows(Graph *g, Ref cache, Ref x, int axis, Ref start, bool around)
 {
 	Shape s = val(g, cache)->shape, u = val(g, x)->shape;
 	int64_t n = s.dim[0], size = s.dim[axis], at[] = {n, u.dim[axis]}, each[] = {n, 1};
-	Ref place = put_iota(g, shape_of(2, at), 1), length = whole_number(g, size);
+	Ref place = put_iota(g, shape_of(2, at), 1), length = put_i64(g, size);
 	if (start)
 		place = put2(g, O_add, place, put_reshape(g, start, shape_of(2, each)));
 	if (around)
@@ -375,12 +378,13 @@ void lower_tensor_scatter(Call *c)
 	Shape s = in_val(c, 0)->shape, u = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", -2), s.rank);
 	if (!axis || u.rank != s.rank)
-		refuse(c, "wants an axis behind the first");
+		invalid_node(c, "wants an axis behind the first");
 	bool around = !strcmp(attr_string(c, "mode", "linear"), "circular");
 	Ref start = operand(c, 2) ? put_cast(c->g, c->in[2], E_i64) : 0;
 	int64_t room = s.dim[axis] - u.dim[axis];
 	if (room < 0)
-		refuse(c, "%lld entries for %lld", (long long)u.dim[axis], (long long)s.dim[axis]);
+		invalid_node(c, "%lld entries for %lld", (long long)u.dim[axis],
+		             (long long)s.dim[axis]);
 	if (start && !around)
 		start = keep_inside(c, start, room + 1);
 	c->out[0] = write_rows(c->g, c->in[0], c->in[1], axis, start, around);

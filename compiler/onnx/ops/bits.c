@@ -11,8 +11,8 @@ static const uint8_t *constant_bytes(Call *c, int k, int64_t count)
 	int64_t n = count_of(&v->shape);
 	uint8_t *bytes = NEWS(c->r->arena, uint8_t, n + 1);
 	if (n != count)
-		refuse(c, "operand %d ('%s') holds %lld bytes, wanted %lld", k, c->node->input[k],
-		       (long long)n, (long long)count);
+		invalid_node(c, "operand %d ('%s') holds %lld bytes, wanted %lld", k,
+		             c->node->input[k], (long long)n, (long long)count);
 	for (int64_t i = 0; i < n; i++)
 		bytes[i] = (uint8_t)const_int_at(v, i);
 	return bytes;
@@ -36,7 +36,7 @@ int bits_of(const Call *c, const char *name, int64_t otherwise)
 {
 	int64_t bits = attr_int(c, name, otherwise);
 	if (bits != 2 && bits != 4 && bits != 8)
-		refuse(c, "wants bits of 2, 4 or 8, found %lld", (long long)bits);
+		invalid_node(c, "wants bits of 2, 4 or 8, found %lld", (long long)bits);
 	return (int)bits;
 }
 
@@ -46,8 +46,8 @@ Ref read_blocks(Call *c, const Blocks *b)
 	enum { MOST = 1 << 28 };
 	if (MIN(MIN(b->rows, b->columns), b->block) < 1 ||
 	    MAX(MAX(b->rows, b->columns), b->block) > MOST)
-		refuse(c, "weights [%lld, %lld] in blocks of %lld", (long long)b->rows,
-		       (long long)b->columns, (long long)b->block);
+		invalid_node(c, "weights [%lld, %lld] in blocks of %lld", (long long)b->rows,
+		             (long long)b->columns, (long long)b->block);
 	int64_t blocks = (b->columns + b->block - 1) / b->block,
 	        dims[] = {b->rows, blocks, b->block}, each[] = {b->rows, blocks, 1},
 	        flat[] = {b->rows, blocks * b->block};
@@ -80,7 +80,7 @@ void lower_matmul_bits(Call *c)
 	            .block = attr_int(c, "block_size", 0),
 	            .bits = bits_of(c, "bits", 4)};
 	if (operand(c, 4))
-		decline(c, "quantise without it", "an order of inner indices");
+		unsupported_node(c, "quantise without it", "an order of inner indices");
 	Ref w = swap_last(g, read_blocks(c, &b));
 	c->out[0] = add_given(g, matmul(g, (in_val(c, 0), c->in[0]), w), operand(c, 5));
 }
@@ -102,7 +102,7 @@ void lower_matmul_levels(Call *c)
 	int64_t inner = attr_int(c, "K", 0), columns = attr_int(c, "N", 0),
 	        block = attr_int(c, "block_size", 0);
 	if (MIN(MIN(inner, columns), block) < 1 || MAX(MAX(inner, columns), block) > MOST)
-		refuse(c, "wants K, N and block_size");
+		invalid_node(c, "wants K, N and block_size");
 	int64_t n = inner * columns, blocks = (n - 1) / block + 1;
 	block = MIN(block, n);
 	const uint8_t *bytes = constant_bytes(c, 1, (n + 1) / 2);

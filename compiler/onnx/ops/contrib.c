@@ -18,7 +18,7 @@ static Ref normalised(Call *c, Ref x, bool centred, Ref gamma, Ref beta)
 // Operands: x, skip, gamma, (beta where centred,) bias. Result 3: what was normalised.
 void lower_skip_norm(Call *c)
 {
-	bool centred = c->how == N_layer;
+	bool centred = c->variant == N_layer;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	Ref sum = add_given(c->g, add_given(c->g, c->in[0], c->in[1]), operand(c, centred ? 4 : 3));
 	c->out[0] = normalised(c, sum, centred, c->in[2], centred ? operand(c, 3) : 0);
@@ -42,7 +42,7 @@ void lower_embed_norm(Call *c)
 	Ref position = operand(c, 8), mask = operand(c, 7);
 	in_val(c, 3);
 	if (s.rank != 2)
-		refuse(c, "wants ids [batch, length]");
+		invalid_node(c, "wants ids [batch, length]");
 	Ref sum = rows_of(c, 2, c->in[0]);
 	sum = add_given(
 	    g, sum, position ? rows_of(c, 3, position) : take_range(g, c->in[3], 0, 0, s.dim[1]));
@@ -53,7 +53,7 @@ void lower_embed_norm(Call *c)
 		int64_t last = 1, samples[] = {s.dim[0]};
 		Ref none = put_broadcast(g, put_num(g, E_i32, 0), shape_of(1, samples));
 		c->out[1] =
-		    mask ? drop_axes(g, put_fold(g, O_sum, mask, 1, &last), 1, &last) : none;
+		    mask ? drop_axes(g, put_reduce(g, O_sum, mask, 1, &last), 1, &last) : none;
 	}
 	if (c->nout > 2)
 		c->out[2] = sum;
@@ -101,7 +101,7 @@ static Ref laid_out(Call *c, int k, const char *batch, const char *trans)
 void lower_fused_matmul(Call *c)
 {
 	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
-		refuse(c, "an operand is a single number");
+		invalid_node(c, "an operand is a single number");
 	Ref a = laid_out(c, 0, "transBatchA", "transA"),
 	    b = laid_out(c, 1, "transBatchB", "transB");
 	note_weight(c, 1);

@@ -17,7 +17,7 @@ static Ref multiply(Graph *g, Ref a, Ref b)
 	if (rank == RANK)
 		fail(g->name, "a product of integers of %d dimensions; %s", rank, fewer_axes);
 	Ref terms = put2(g, O_mul, insert_axis(g, a, rank), insert_axis(g, b, rank - 2));
-	return drop_axes(g, put_fold(g, O_sum, terms, 1, &inner), 1, &inner);
+	return drop_axes(g, put_reduce(g, O_sum, terms, 1, &inner), 1, &inner);
 }
 
 // numpy's product: the last two axes contract, the others broadcast; vectors get an axis that goes
@@ -48,7 +48,7 @@ Ref matmul(Graph *g, Ref a, Ref b)
 void lower_matmul(Call *c)
 {
 	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
-		refuse(c, "an operand is a single number");
+		invalid_node(c, "an operand is a single number");
 	note_weight(c, 1);
 	c->out[0] = matmul(c->g, c->in[0], c->in[1]);
 }
@@ -62,7 +62,7 @@ void lower_gemm(Call *c)
 {
 	Graph *g = c->g;
 	if (in_val(c, 0)->shape.rank != 2 || in_val(c, 1)->shape.rank != 2)
-		refuse(c, "wants two matrices");
+		invalid_node(c, "wants two matrices");
 	note_weight(c, 1);
 	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
 	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
@@ -90,8 +90,8 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		dots += *p == '.';
 	}
 	if (dots && dots != 3)
-		refuse(c, "the equation holds %d points for an operand; three are an ellipsis",
-		       dots);
+		invalid_node(
+		    c, "the equation holds %d points for an operand; three are an ellipsis", dots);
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
@@ -106,7 +106,7 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 	}
 	label[n] = 0;
 	if (n != rank)
-		refuse(c, "the equation names %d axes of an operand that has %d", n, rank);
+		invalid_node(c, "the equation names %d axes of an operand that has %d", n, rank);
 }
 
 // An index repeated within one operand is a diagonal: with its two axes last and taken as one,
@@ -122,7 +122,8 @@ static void take_diagonals(Call *c, Term *t)
 		Ref x = move_axis(g, move_axis(g, t->x, j, last), i, last - 1);
 		int64_t n = val(g, x)->shape.dim[last], m = val(g, x)->shape.dim[last - 1];
 		if (n != m)
-			refuse(c, "a diagonal of %lld by %lld entries", (long long)m, (long long)n);
+			invalid_node(c, "a diagonal of %lld by %lld entries", (long long)m,
+			             (long long)n);
 		x = merge_axes(g, x, last - 1, last + 1);
 		Shape s = val(g, x)->shape;
 		int64_t start[RANK] = {0}, step[RANK];
@@ -145,7 +146,7 @@ static void sum_unneeded(Graph *g, Term *t, const char *a, const char *b)
 			axes[n++] = i;
 	if (!n)
 		return;
-	t->x = drop_axes(g, put_fold(g, O_sum, t->x, n, axes), n, axes);
+	t->x = drop_axes(g, put_reduce(g, O_sum, t->x, n, axes), n, axes);
 	for (int i = 0; t->label[i]; i++)
 		if (strchr(a, t->label[i]) || strchr(b, t->label[i]))
 			t->label[kept++] = t->label[i];
@@ -206,7 +207,7 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	choose(right, b.label, a.label, false, wanted, true);
 	int nb = (int)strlen(batch), ni = (int)strlen(inner), nl = (int)strlen(left),
 	    nr = (int)strlen(right);
-	want_rank(c, nb + MAX(nl + nr, 2));
+	check_rank(c, nb + MAX(nl + nr, 2));
 	Ref x = order_axes(g, &a, format(c->r->arena, "%s%s%s", batch, left, inner));
 	Ref y = order_axes(g, &b, format(c->r->arena, "%s%s%s", batch, inner, right));
 	Shape sx = val(g, x)->shape, sy = val(g, y)->shape, out = {.rank = nb + nl + nr};
@@ -316,7 +317,7 @@ void lower_einsum(Call *c)
 	sum_unneeded(g, &sum, out, out);
 	for (int i = 0; out[i]; i++)
 		if (!strchr(sum.label, out[i]))
-			refuse(c, "the result has an index that no operand has");
+			invalid_node(c, "the result has an index that no operand has");
 	c->out[0] = order_axes(g, &sum, out);
 	for (int i = 0; out[i]; i++)
 		c->counts[0].of[i] = index[(uint8_t)out[i]].count;
@@ -332,7 +333,8 @@ void lower_det(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	if (s.rank < 2 || s.dim[s.rank - 1] != s.dim[s.rank - 2] || !s.dim[s.rank - 1])
-		refuse(c, "wants square matrices, found %s", shape_text(c->r->arena, E_f32, &s));
+		invalid_node(c, "wants square matrices, found %s",
+		             shape_text(c->r->arena, E_f32, &s));
 	int64_t n = s.dim[s.rank - 1];
 	Ref x = c->in[0];
 	for (int64_t k = 1; k < n; k++)

@@ -37,18 +37,18 @@ void lower_size(Call *c)
 void lower_constant_of_shape(Call *c)
 {
 	int n = 0;
-	const Extent *size = extents_of(c, 0, "", &n);
+	const BoundedSize *size = extents_of(c, 0, "", &n);
 	const AttributeProto *a = find_attr(c, "value");
 	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
-	want_rank(c, n);
+	check_rank(c, n);
 	if (!size || count_of(&val(c->g, x)->shape) != 1)
-		refuse(c, "wants a shape and one value");
+		invalid_node(c, "wants a shape and one value");
 	Shape s = {.rank = n};
 	for (int i = 0; i < n; i++) {
 		s.dim[i] = size[i].most;
 		c->counts[0].of[i] = size[i].count;
 		if (s.dim[i] < 0)
-			refuse(c, "dimension %lld", (long long)s.dim[i]);
+			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
 	}
 	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
 	c->out[0] = put_expand(c->g, x, s);
@@ -69,15 +69,15 @@ void lower_constant_fill(Call *c)
 {
 	int n = 0, more = 0, type = working_type((int)attr_int(c, "dtype", 1));
 	const int64_t *dim = filled_shape(c, &n), *extra = attr_ints(c, "extra_shape", &more);
-	want_rank(c, n + more);
+	check_rank(c, n + more);
 	Shape s = {.rank = n + more};
 	for (int i = 0; i < s.rank; i++) {
 		s.dim[i] = i < n ? dim[i] : extra[i - n];
 		if (s.dim[i] < 0)
-			refuse(c, "dimension %lld", (long long)s.dim[i]);
+			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
 	}
 	if (type < 0)
-		refuse(c, "dtype %lld", (long long)attr_int(c, "dtype", 1));
+		invalid_node(c, "dtype %lld", (long long)attr_int(c, "dtype", 1));
 	Ref x = put_num(c->g, (Elem)type, attr_float(c, "value", 0));
 	c->out[0] = put_broadcast(c->g, x, s);
 }
@@ -97,7 +97,7 @@ void lower_trilu(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
 	if (s.rank < 2)
-		refuse(c, "wants a matrix");
+		invalid_node(c, "wants a matrix");
 	int n = 0;
 	const Ref *k = entries_of(c, 1, "", &n);
 	Ref shift = k && n ? k[0] : put_num(c->g, E_i64, 0), far = put_num(c->g, E_i64, 1 << 30);
@@ -111,7 +111,7 @@ void lower_eye_like(Call *c)
 	const Val *x = in_val(c, 0);
 	Shape s = x->shape;
 	if (s.rank != 2)
-		refuse(c, "wants a matrix");
+		invalid_node(c, "wants a matrix");
 	const AttributeProto *a = find_attr(c, "dtype");
 	int type = a ? working_type((int)a->i) : (int)x->type;
 	Ref row = put_iota(c->g, s, 0), column = put_iota(c->g, s, 1);
@@ -126,7 +126,7 @@ void lower_one_hot(Call *c)
 	int n = 0;
 	const double *depth = operand_numbers(c, 1, &n);
 	if (!depth || n != 1 || !(depth[0] >= 1 && depth[0] < 1e9) || s.rank >= RANK)
-		refuse(c, "the depth is not a positive number");
+		invalid_node(c, "the depth is not a positive number");
 	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank + 1);
 	Ref index = insert_axis(g, put_cast(g, c->in[0], E_i64), axis);
 	Ref size = put_num(g, E_i64, depth[0]), zero = put_num(g, E_i64, 0);
@@ -135,7 +135,7 @@ void lower_one_hot(Call *c)
 	at.dim[axis] = (int64_t)depth[0];
 	Ref hit = put2(g, O_eq, put_iota(g, at, axis), index);
 	if (count_of(&in_val(c, 2)->shape) != 2)
-		refuse(c, "wants two values: off and on");
+		invalid_node(c, "wants two values: off and on");
 	Ref off = put_reshape(g, take_range(g, c->in[2], 0, 0, 1), shape_of(0, NULL));
 	Ref on = put_reshape(g, take_range(g, c->in[2], 0, 1, 1), shape_of(0, NULL));
 	c->out[0] = put3(g, O_select, hit, on, off);
@@ -152,7 +152,7 @@ static void computed_range(Call *c)
 	Ref count = floats == E_f32 ? put1(g, O_ceil, put2(g, O_div, span, step))
 	                            : put2(g, O_div, put2(g, O_add, span, more), step);
 	count = larger_of(g, put_cast(g, count, E_i64), put_num(g, E_i64, 0));
-	Extent size = extent_of(c, count, "how many numbers it gives");
+	BoundedSize size = extent_of(c, count, "how many numbers it gives");
 	Ref at = put_cast(g, put_iota(g, shape_of(1, &size.most), 0), val(g, start)->type);
 	c->out[0] = put2(g, O_add, start, put2(g, O_mul, at, step));
 	if (size.count)
@@ -167,7 +167,7 @@ void lower_range(Call *c)
 	bool known = true;
 	for (int k = 0; k < 3; k++) {
 		if (count_of(&in_val(c, k)->shape) != 1)
-			refuse(c, "operand %d is not a number", k);
+			invalid_node(c, "operand %d is not a number", k);
 		c->in[k] = put_reshape(c->g, fixed_operand(c, k), (Shape){0});
 		known &= is_const(c->g, c->in[k]);
 	}
@@ -179,12 +179,12 @@ void lower_range(Call *c)
 		int n;
 		const double *x = operand_numbers(c, k, &n);
 		if (!x || n != 1)
-			refuse(c, "operand %d is not a number", k);
+			invalid_node(c, "operand %d is not a number", k);
 		limit[k] = x[0];
 	}
 	double count = ceil((limit[1] - limit[0]) / limit[2]);
 	if (!(count < (1 << 24)))
-		refuse(c, "it would have %g elements", count);
+		invalid_node(c, "it would have %g elements", count);
 	int64_t n = count > 0 ? (int64_t)count : 0;
 	Elem floats = is_float(type) ? E_f32 : E_i64;
 	char *at = take(c->r->arena, (size_t)n * 8 + 1);

@@ -17,7 +17,7 @@ void lower_constant(Call *c)
 	Graph *g = c->g;
 	const AttributeProto *a;
 	if (c->node->n_attribute > 1)
-		refuse(c, "%zu values; expected one", c->node->n_attribute);
+		invalid_node(c, "%zu values; expected one", c->node->n_attribute);
 	if ((a = find_attr(c, "value")) && a->t) {
 		c->out[0] = tensor_constant(c->r, a->t);
 	} else if ((a = find_attr(c, "value_float"))) {
@@ -30,8 +30,8 @@ void lower_constant(Call *c)
 		int64_t n = (int64_t)a->n_floats;
 		c->out[0] = put_const(g, E_f32, shape_of(1, &n), a->floats);
 	} else {
-		decline(c, "export it as a dense tensor of numbers",
-		        "a constant that is sparse, text, or without a value");
+		unsupported_node(c, "export it as a dense tensor of numbers",
+		                 "a constant that is sparse, text, or without a value");
 	}
 }
 
@@ -41,7 +41,7 @@ const GraphProto *body_of(const Call *c, const char *name)
 {
 	const AttributeProto *a = find_attr(c, name);
 	if (!a || !a->g)
-		refuse(c, "its graph '%s' is missing", name);
+		invalid_node(c, "its graph '%s' is missing", name);
 	return a->g;
 }
 
@@ -59,10 +59,10 @@ bool is_tensor(Value v)
 Ref as_ref(Call *c, Value v)
 {
 	if (!is_tensor(v))
-		refuse(c, "a value of its graph is not a tensor");
+		invalid_node(c, "a value of its graph is not a tensor");
 	if (v.counts)
-		decline(c, "multiply by the mask instead of selecting entries",
-		        "the size of a value of its graph depends on the data");
+		unsupported_node(c, "multiply by the mask instead of selecting entries",
+		                 "the size of a value of its graph depends on the data");
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
 
@@ -99,7 +99,7 @@ static void choose_branch(Call *c, Ref condition)
 void lower_if(Call *c)
 {
 	if (count_of(&in_val(c, 0)->shape) != 1)
-		refuse(c, "its condition is not a single truth value");
+		invalid_node(c, "its condition is not a single truth value");
 	if (!is_const(c->g, c->in[0])) {
 		choose_branch(c, put_reshape(c->g, c->in[0], shape_of(0, NULL)));
 		return;
@@ -115,7 +115,7 @@ void lower_if(Call *c)
 static const List *list_of(const Call *c, int k)
 {
 	if (k >= c->nin || !c->arg[k].list)
-		refuse(c, "operand %d is not a sequence", k);
+		invalid_node(c, "operand %d is not a sequence", k);
 	return c->arg[k].list;
 }
 
@@ -148,7 +148,7 @@ static int place_in(Call *c, int k, int n, int otherwise)
 	if (place < 0)
 		place += n;
 	if (place < 0 || place > n)
-		refuse(c, "place %lld in a sequence of %d", (long long)place, n);
+		invalid_node(c, "place %lld in a sequence of %d", (long long)place, n);
 	return (int)place;
 }
 
@@ -181,7 +181,7 @@ void lower_sequence_at(Call *c)
 	const List *list = list_of(c, 0);
 	int at = place_in(c, 1, list->count, 0);
 	if (at == list->count)
-		refuse(c, "place %d in a sequence of %d", at, list->count);
+		invalid_node(c, "place %d in a sequence of %d", at, list->count);
 	c->out[0] = list->at[at];
 }
 
@@ -194,7 +194,7 @@ void lower_concat_from_sequence(Call *c)
 {
 	const List *list = list_of(c, 0);
 	if (!list->count)
-		refuse(c, "an empty sequence");
+		invalid_node(c, "an empty sequence");
 	bool fresh = attr_int(c, "new_axis", 0);
 	int rank = val(c->g, list->at[0])->shape.rank;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), rank + fresh);
@@ -214,13 +214,13 @@ void lower_split_to_sequence(Call *c)
 	bool single = given && val(c->g, constant_operand(c, 1))->shape.rank == 0;
 	int64_t each = single ? sizes[0] : 1, d = s.dim[axis];
 	if (each < 1)
-		refuse(c, "parts of %lld", (long long)each);
+		invalid_node(c, "parts of %lld", (long long)each);
 	int parts = given && !single ? n : (int)((d + each - 1) / each);
 	Ref *all = NEWS(c->r->arena, Ref, parts + 1);
 	for (int64_t at = 0; count < parts; count++) {
 		int64_t size = given && !single ? sizes[count] : MIN(each, d - at);
 		if (size < 0 || at + size > d)
-			refuse(c, "the parts do not fit into %lld", (long long)d);
+			invalid_node(c, "the parts do not fit into %lld", (long long)d);
 		all[count] = take_range(c->g, c->in[0], axis, at, size);
 		if (!given && !attr_int(c, "keepdims", 1))
 			all[count] = drop_axes(c->g, all[count], 1, (int64_t[]){axis});
@@ -244,7 +244,7 @@ void lower_sequence_map(Call *c)
 		for (int k = 0; k < c->nin; k++) {
 			const List *from = c->arg[k].list;
 			if (from && from->count != n)
-				refuse(c, "sequences of %d and %d elements", n, from->count);
+				invalid_node(c, "sequences of %d and %d elements", n, from->count);
 			in[k] = from ? (Value){.ref = from->at[i]} : c->arg[k];
 		}
 		lower_body(c, body, c->nin, in, c->nout, out);
@@ -272,7 +272,7 @@ void lower_optional_has(Call *c)
 
 static Ref state_number(Reader *r, const char *name)
 {
-	Nest *inside = leave_nests(r);
+	LoopScope *inside = leave_nests(r);
 	int slot = find_slot(r->g, name);
 	if (slot < 0)
 		slot = add_slot(r->g, (Slot){.name = name, .kind = S_state, .type = E_i64});
@@ -285,7 +285,7 @@ static Ref seed_here(Reader *r)
 	static const int64_t spread = 6364136223846793005; // Knuth's multiplier, MMIX
 	Graph *g = r->g;
 	Ref seed = state_number(r, "amos.seed");
-	for (Nest *f = r->nest; f; f = f->outer) {
+	for (LoopScope *f = r->nest; f; f = f->outer) {
 		if (!f->turn)
 			continue;
 		seed = put2(g, O_mul, seed, put_const(g, E_i64, shape_of(0, NULL), &spread));
@@ -320,10 +320,10 @@ void lower_dropout(Call *c)
 	Ref keep = 0;
 	c->out[0] = c->in[0];
 	if (draws && rate >= 1)
-		refuse(c, "a rate of %g drops everything", rate);
+		invalid_node(c, "a rate of %g drops everything", rate);
 	if (draws) {
 		Ref in[2] = {c->in[0], draw_uniform(c->r, &s)};
-		Given ratio = {.name = "ratio", .x = rate};
+		AttrArg ratio = {.name = "ratio", .x = rate};
 		c->out[0] = book_call1(g, "Dropout", 2, in, 1, &ratio);
 		keep = put2(g, O_le, put_num(g, E_f32, rate), in[1]);
 	}
@@ -388,7 +388,7 @@ static Shape drawn_shape(Call *c)
 	int n = 0;
 	const int64_t *dims = attr_ints(c, "shape", &n);
 	if (!dims || n > RANK)
-		refuse(c, "the shape is missing");
+		invalid_node(c, "the shape is missing");
 	return shape_of(n, dims);
 }
 
@@ -424,12 +424,12 @@ void lower_multinomial(Call *c)
 	int64_t samples = attr_int(c, "sample_size", 1), axis = 2;
 	int type = working_type((int)attr_int(c, "dtype", 6));
 	if (s.rank != 2 || samples < 1)
-		refuse(c, "wants [batch, classes] and a sample_size of 1 or more");
+		invalid_node(c, "wants [batch, classes] and a sample_size of 1 or more");
 	Shape all = shape_of(3, (int64_t[]){s.dim[0], samples, s.dim[1]});
 	Ref u = put2(g, O_max, draw_uniform(c->r, &all), put_num(g, E_f32, 1e-30));
 	Ref noise = put1(g, O_log, put1(g, O_neg, put1(g, O_log, u)));
 	Ref drawn = put2(g, O_sub, insert_axis(g, c->in[0], 1), noise);
-	drawn = drop_axes(g, put_fold(g, O_argmax, drawn, 1, &axis), 1, &axis);
+	drawn = drop_axes(g, put_reduce(g, O_argmax, drawn, 1, &axis), 1, &axis);
 	c->out[0] = put_cast(g, drawn, type < 0 ? E_i32 : (Elem)type);
 }
 

@@ -6,13 +6,13 @@
 #include <math.h>
 #include <string.h>
 
-Ref lower_as(const Call *c, Lower *lower, int how, int nin, const Ref *in)
+Ref lower_as(const Call *c, Lower *lower, int variant, int nin, const Ref *in)
 {
 	Call other = *c;
 	other.in = take_copy(c->r->arena, in, sizeof *in * (size_t)(nin + 1));
 	other.out = NEWS(c->r->arena, Ref, c->nout + 1);
 	other.nin = nin;
-	other.how = how;
+	other.variant = variant;
 	lower(&other);
 	return other.out[0];
 }
@@ -20,7 +20,7 @@ Ref lower_as(const Call *c, Lower *lower, int how, int nin, const Ref *in)
 Ref lower_named(const Call *c, const char *name, int nin, const Ref *in)
 {
 	enum { SET = 13 }; // whose attributes those of com.microsoft have
-	const Row *row = find_row("", name);
+	const OpRow *row = find_row("", name);
 	NodeProto node = *c->node;
 	Call other = *c;
 	if (!row)
@@ -29,14 +29,14 @@ Ref lower_named(const Call *c, const char *name, int nin, const Ref *in)
 	node.domain = "";
 	other.node = &node;
 	other.opset = attr_int(c, "opset", SET);
-	return lower_as(&other, row->lower, row->how, nin, in);
+	return lower_as(&other, row->lower, row->variant, nin, in);
 }
 
 Ref channels_first(const Call *c, Ref x)
 {
 	int last = val(c->g, x)->shape.rank - 1;
 	if (last < 2)
-		refuse(c, "wants an image");
+		invalid_node(c, "wants an image");
 	return move_axis(c->g, x, last, 1);
 }
 
@@ -56,8 +56,8 @@ Ref add_given(Graph *g, Ref a, Ref b)
 static Ref activated(const Call *c, Ref x, int n, const double *number)
 {
 	const char *name = attr_string(c, "activation", "");
-	const Row *row = find_row("", name);
-	Given given[MOST_NUMBERS];
+	const OpRow *row = find_row("", name);
+	AttrArg given[MOST_NUMBERS];
 	int count = numbers_of(name, given);
 	if (!*name)
 		return x;
@@ -66,9 +66,9 @@ static Ref activated(const Call *c, Ref x, int n, const double *number)
 		return book_call1(c->g, "clip", 3, in, 0, NULL);
 	}
 	if (row && row->lower == lower_act)
-		return lower_as(c, lower_act, row->how, 1, (Ref[]){x, 0});
+		return lower_as(c, lower_act, row->variant, 1, (Ref[]){x, 0});
 	if (!row || !count || n > count)
-		decline(c, "export before it is fused", "activation %s", name);
+		unsupported_node(c, "export before it is fused", "activation %s", name);
 	for (int i = 0; i < n; i++)
 		given[i].x = number[i];
 	return book_call1(c->g, name, 1, &x, count, given);
@@ -85,9 +85,10 @@ void lower_fused_conv(Call *c)
 	for (int i = 0; i < n; i++)
 		number[i] = (double)a->floats[i];
 	in_val(c, 0), in_val(c, 1);
-	Ref in[] = {c->how ? channels_first(c, c->in[0]) : c->in[0], c->in[1], operand(c, 2), 0};
+	Ref in[] = {c->variant ? channels_first(c, c->in[0]) : c->in[0], c->in[1], operand(c, 2),
+	            0};
 	Ref y = lower_as(c, lower_conv, 0, in[2] ? 3 : 2, in);
-	y = c->how ? channels_last(g, y) : y;
+	y = c->variant ? channels_last(g, y) : y;
 	c->out[0] = activated(c, add_given(g, y, operand(c, 3)), n, number);
 }
 
@@ -142,9 +143,9 @@ void lower_bias_softmax(Call *c)
 	int64_t axis = axis_of(c, attr_int(c, "axis", 1), s.rank);
 	Ref x = put_map2(g, O_add, c->in[0], c->in[1]);
 	if (!same_shape(&val(g, x)->shape, &s))
-		refuse(c, "a bias %s for %s",
-		       shape_text(c->r->arena, E_f32, &val(g, c->in[1])->shape),
-		       shape_text(c->r->arena, E_f32, &s));
+		invalid_node(c, "a bias %s for %s",
+		             shape_text(c->r->arena, E_f32, &val(g, c->in[1])->shape),
+		             shape_text(c->r->arena, E_f32, &s));
 	x = merge_axes(g, x, (int)axis, s.rank);
 	x = put(g, O_softmax, 1, &x, &(Attr){.n = 1, .i = {axis}});
 	c->out[0] = put_reshape(g, x, s);
@@ -154,11 +155,12 @@ void lower_bias_softmax(Call *c)
 // behind. The bits of a mask are for a gradient alone.
 void lower_bias_dropout(Call *c)
 {
-	bool sums = c->how == 3;
+	bool sums = c->variant == 3;
 	Call drop = *c;
 	Ref sum = add_given(c->g, (in_val(c, 0), c->in[0]), sums ? operand(c, 1) : 0);
-	drop.in = (Ref[]){sum, operand(c, c->how)};
-	drop.arg = (Value[]){{.ref = sum}, c->how < c->nin ? c->arg[c->how] : (Value){.absent = 1}};
+	drop.in = (Ref[]){sum, operand(c, c->variant)};
+	drop.arg = (Value[]){{.ref = sum},
+	                     c->variant < c->nin ? c->arg[c->variant] : (Value){.absent = 1}};
 	drop.nin = 2;
 	drop.nout = starts_with(c->node->op_type, "Bitmask") ? 1 : c->nout;
 	drop.opset = 13;
@@ -178,7 +180,7 @@ void lower_group_norm_last(Call *c)
 	Shape s = val(g, x)->shape;
 	in_val(c, 1), in_val(c, 2);
 	if (end < 2 || groups < 1 || s.dim[end] % groups)
-		refuse(c, "the channels do not divide into %lld groups", (long long)groups);
+		invalid_node(c, "the channels do not divide into %lld groups", (long long)groups);
 	if (skip && val(g, skip)->shape.rank == 2)
 		skip = put_reshape(g, skip, shape_of(4, (int64_t[]){s.dim[0], 1, 1, s.dim[end]}));
 	x = add_given(g, add_given(g, x, skip), operand(c, 4));
@@ -247,10 +249,10 @@ void lower_relative_bias(Call *c)
 	int n[2] = {0};
 	const int64_t *queries = operand_ints(c, 1, &n[0]), *keys = operand_ints(c, 2, &n[1]);
 	if (s.rank != 2 || n[0] != 1 || n[1] != 1 || s.dim[0] < 2)
-		refuse(c, "wants a table [buckets, heads], and two lengths");
+		invalid_node(c, "wants a table [buckets, heads], and two lengths");
 	if (*queries < 1 || *keys < 1 || *queries > LONGEST || *keys > LONGEST)
-		refuse(c, "%lld queries and %lld keys; 1 to %d are supported", (long long)*queries,
-		       (long long)*keys, LONGEST);
+		invalid_node(c, "%lld queries and %lld keys; 1 to %d are supported",
+		             (long long)*queries, (long long)*keys, LONGEST);
 	int64_t farthest = attr_int(c, "max_distance", 128), dims[] = {*queries, *keys};
 	int64_t *bucket = NEWS(c->r->arena, int64_t, *queries * *keys);
 	for (int64_t q = 0; q < *queries; q++)

@@ -45,8 +45,8 @@ static Ref farthest(Graph *g, Ref x)
 	int64_t axes[RANK];
 	for (int a = 0; a < rank; a++)
 		axes[a] = a;
-	Ref most = drop_axes(g, put_fold(g, O_amax, x, rank, axes), rank, axes),
-	    least = drop_axes(g, put_fold(g, O_amin, x, rank, axes), rank, axes);
+	Ref most = drop_axes(g, put_reduce(g, O_amax, x, rank, axes), rank, axes),
+	    least = drop_axes(g, put_reduce(g, O_amin, x, rank, axes), rank, axes);
 	return put3(g, O_select, put2(g, O_lt, put_num(g, E_i64, 0), most), most, least);
 }
 
@@ -84,7 +84,7 @@ static void check_out(Call *c, int operand, Ref index, Ref out, const char *expe
 	}
 	add_check(c->r,
 	          format(c->r->arena, CHECK_OF "%s: index out of range; expected %s",
-	                 node_place(c->r->arena, c->node), expected),
+	                 node_where(c->r->arena, c->node), expected),
 	          found);
 }
 
@@ -97,7 +97,7 @@ void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
                    const int64_t *ignore)
 {
 	Graph *g = c->g;
-	Limits is = limits_of(g, index);
+	Interval is = limits_of(g, index);
 	if ((is.low >= (double)low && is.high <= (double)high) || low > high)
 		return;
 	Ref out =
@@ -146,8 +146,8 @@ Ref wrap_index(Call *c, Ref index, int axis)
 	for (int64_t i = 0; i < count; i++) {
 		int64_t at = const_int_at(v, i);
 		if (at < -n || at >= n)
-			refuse(c, "index %lld, but the axis has %lld entries", (long long)at,
-			       (long long)n);
+			invalid_node(c, "index %lld, but the axis has %lld entries", (long long)at,
+			             (long long)n);
 		wrapped[i] = at < 0 ? at + n : at;
 	}
 	return put_const(g, E_i64, v->shape, wrapped);
@@ -208,11 +208,11 @@ static Ref meant_elements(Call *c)
 	Shape s = in_val(c, 0)->shape, at = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
 	if (at.rank != s.rank)
-		refuse(c, "indices of %d dimensions into %d", at.rank, s.rank);
+		invalid_node(c, "indices of %d dimensions into %d", at.rank, s.rank);
 	for (int a = 0; a < s.rank; a++)
 		if (a != axis && at.dim[a] > s.dim[a])
-			refuse(c, "%lld indices along axis %d, which has %lld entries",
-			       (long long)at.dim[a], a, (long long)s.dim[a]);
+			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
+			             (long long)at.dim[a], a, (long long)s.dim[a]);
 	return element_positions(c->g, &s, wrap_index(c, c->in[1], axis), axis);
 }
 
@@ -249,7 +249,7 @@ static int scatter_mode(const Call *c)
 	for (int i = 0; i < COUNT(modes); i++)
 		if (!strcmp(mode, modes[i]))
 			return i;
-	refuse(c, "reduction '%s'", mode);
+	invalid_node(c, "reduction '%s'", mode);
 }
 
 // Older exporters write scatter_add and index_add without their sum.
@@ -267,7 +267,7 @@ static void note_repeats(Call *c, Ref index, int64_t n)
 			     "%s writes some places twice without adding (exporters lose the sum "
 			     "of scatter_add "
 			     "and index_add below opset 16): the last one stays",
-			     node_place(c->r->arena, c->node));
+			     node_where(c->r->arena, c->node));
 		*at = true;
 	}
 }
@@ -335,7 +335,7 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 	int last = val(g, index)->shape.rank - 1;
 	int k = (int)val(g, index)->shape.dim[last];
 	if (first + k > s->rank)
-		refuse(c, "index tuples of %d into %d dimensions", k, s->rank);
+		invalid_node(c, "index tuples of %d into %d dimensions", k, s->rank);
 	Shape at = val(g, index)->shape;
 	at.rank--;
 	Ref sum = put_broadcast(g, put_num(g, E_i64, 0), at);
@@ -366,7 +366,7 @@ void lower_scatter_nd(Call *c)
 	in_val(c, 2);
 	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
 	if (!val(g, index)->shape.rank)
-		refuse(c, "wants tuples of indices, found a single number");
+		invalid_node(c, "wants tuples of indices, found a single number");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
 	Ref at = tuple_positions(c, &s, 0, index);
 	Ref rows = merge_axes(g, c->in[0], 0, k);
@@ -385,11 +385,11 @@ void lower_gather_nd(Call *c)
 	Ref index = put_cast(g, c->in[1], E_i64);
 	Shape is = val(g, index)->shape;
 	if (batch < 0 || batch >= is.rank || batch > s.rank)
-		refuse(c, "batch_dims %d", batch);
+		invalid_node(c, "batch_dims %d", batch);
 	for (int a = 0; a < batch; a++)
 		if (is.dim[a] != s.dim[a])
-			refuse(c, "%lld indices along axis %d, which has %lld entries",
-			       (long long)is.dim[a], a, (long long)s.dim[a]);
+			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
+			             (long long)is.dim[a], a, (long long)s.dim[a]);
 	int k = (int)is.dim[is.rank - 1];
 	Ref at = tuple_positions(c, &s, batch, index);
 	int64_t inner = 1;
@@ -411,7 +411,7 @@ void lower_reverse_sequence(Call *c)
 	int time = (int)axis_of(c, attr_int(c, "time_axis", 0), s.rank),
 	    batch = (int)axis_of(c, attr_int(c, "batch_axis", 1), s.rank);
 	if (time + batch != 1 || s.rank < 2)
-		refuse(c, "wants time and batch as its first two axes");
+		invalid_node(c, "wants time and batch as its first two axes");
 	Ref x = time ? move_axis(g, c->in[0], 1, 0) : c->in[0];
 	int64_t at[] = {s.dim[time], s.dim[batch]}, each[] = {1, s.dim[batch]};
 	Shape grid = shape_of(2, at);

@@ -7,9 +7,9 @@
 
 // ---- nests ----------------------------------------------------------------------------
 
-void open_nest(Reader *r, Nest *f)
+void open_nest(Reader *r, LoopScope *f)
 {
-	*f = (Nest){.outer = r->nest, .around = r->g, .known = table_new(r->arena)};
+	*f = (LoopScope){.outer = r->nest, .around = r->g, .known = table_new(r->arena)};
 	f->active = r->active;
 	r->active = 0;
 	f->body = graph_inside(r->arena, r->g);
@@ -18,14 +18,14 @@ void open_nest(Reader *r, Nest *f)
 	r->nest = f;
 }
 
-void close_nest(Reader *r, Nest *f)
+void close_nest(Reader *r, LoopScope *f)
 {
 	r->g = f->around;
 	r->nest = f->outer;
 	r->active = f->active;
 }
 
-Ref nest_slot(Reader *r, Nest *f, Ref x, bool entry)
+Ref nest_slot(Reader *r, LoopScope *f, Ref x, bool entry)
 {
 	const Val *v = val(f->around, x);
 	Slot slot = {.kind = S_input, .type = v->type, .shape = v->shape};
@@ -37,7 +37,7 @@ Ref nest_slot(Reader *r, Nest *f, Ref x, bool entry)
 }
 
 // In nest f, given it is known around it. Constants stay constants: operators ask for them.
-static Ref bring_one(Reader *r, Nest *f, Ref x)
+static Ref bring_one(Reader *r, LoopScope *f, Ref x)
 {
 	enum { SMALL = 1024 };
 	const Val *v = val(f->around, x);
@@ -49,26 +49,26 @@ static Ref bring_one(Reader *r, Nest *f, Ref x)
 	return (Ref)*cell;
 }
 
-static Ref bring_to(Reader *r, Ref x, Nest *home, Nest *f)
+static Ref bring_to(Reader *r, Ref x, LoopScope *home, LoopScope *f)
 {
 	return f == home ? x : bring_one(r, f, bring_to(r, x, home, f->outer));
 }
 
-Ref bring_in(Reader *r, Ref x, Nest *home)
+Ref bring_in(Reader *r, Ref x, LoopScope *home)
 {
 	return x ? bring_to(r, x, home, r->nest) : 0;
 }
 
-Nest *leave_nests(Reader *r)
+LoopScope *leave_nests(Reader *r)
 {
-	Nest *inside = r->nest;
-	for (Nest *f = inside; f; f = f->outer)
+	LoopScope *inside = r->nest;
+	for (LoopScope *f = inside; f; f = f->outer)
 		r->g = f->around;
 	r->nest = NULL;
 	return inside;
 }
 
-Ref enter_nests(Reader *r, Nest *inside, Ref x)
+Ref enter_nests(Reader *r, LoopScope *inside, Ref x)
 {
 	r->nest = inside;
 	r->g = inside ? inside->body : r->g;
@@ -76,7 +76,7 @@ Ref enter_nests(Reader *r, Nest *inside, Ref x)
 }
 
 // Its body, and the operands behind the limit.
-static Ref *fill_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit)
+static Ref *fill_cycle(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit)
 {
 	VEC(Ref) in = {0};
 	PUSH(r->arena, in, limit);
@@ -88,10 +88,10 @@ static Ref *fill_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit)
 	return in.at;
 }
 
-Ref put_cycle(Reader *r, Cycle *cycle, const Nest *f, Ref limit, Ref *part)
+Ref put_loop_info(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit, Ref *part)
 {
 	const Ref *in = fill_cycle(r, cycle, f, limit);
-	return put_lean_loop(r->g, cycle, in, NULL, part);
+	return put_trimmed_loop(r->g, cycle, in, NULL, part);
 }
 
 // Values one after the other along a new axis.
@@ -101,7 +101,7 @@ Ref put_stack(Call *c, int n, const Ref *x, int axis)
 	Ref *row = NEWS(c->r->arena, Ref, n);
 	for (int i = 0; i < n; i++) {
 		Shape s = val(g, x[i])->shape, wide = {.rank = s.rank + 1};
-		want_rank(c, wide.rank);
+		check_rank(c, wide.rank);
 		for (int a = 0; a < wide.rank; a++)
 			wide.dim[a] = a == axis ? 1 : s.dim[a - (a > axis)];
 		row[i] = put_reshape(g, x[i], wide);
@@ -111,7 +111,7 @@ Ref put_stack(Call *c, int n, const Ref *x, int axis)
 
 // ---- bodies of the file ---------------------------------------------------------------
 
-typedef struct Turns { // of a Loop or Scan
+typedef struct LoopLowering { // of a Loop or Scan
 	Call *c;
 	const GraphProto *body;
 	bool loop; // a Loop: its body is also given a number and a truth value, and gives one
@@ -125,7 +125,7 @@ typedef struct Turns { // of a Loop or Scan
 	Ref trips;       // so many of their entries are there, i64; 0: all
 	const char *why; // it cannot stay a loop
 	Ref unknown;     // it cannot be unrolled: whether this is true decides
-} Turns;
+} LoopLowering;
 
 static const int64_t ENDLESS = INT64_C(1) << 40;
 
@@ -144,7 +144,7 @@ static Ref turn_number(Graph *g, int64_t turn)
 }
 
 // Where turns do the same in other shapes, or with sequences, there is no loop; t->why tells.
-static bool fits(Turns *t, const Val *given, const Val *made, int k)
+static bool fits(LoopLowering *t, const Val *given, const Val *made, int k)
 {
 	Arena *arena = t->c->r->arena;
 	if (given->type != made->type || !same_shape(&given->shape, &made->shape))
@@ -154,7 +154,7 @@ static bool fits(Turns *t, const Val *given, const Val *made, int k)
 	return !t->why;
 }
 
-static bool all_tensors(Turns *t, int n, const Value *v)
+static bool all_tensors(LoopLowering *t, int n, const Value *v)
 {
 	for (int k = 0; k < n; k++)
 		if (!is_tensor(v[k]) || v[k].counts)
@@ -180,7 +180,7 @@ static void add_found(Graph *body, const Checks *checks, Ref which, Ref found)
 
 // The outs of the body: whether to go on (where that is not certain), carried values, of the file
 // and `own`, stacked values. Answers whether the first is there.
-static bool add_results(Turns *t, Graph *body, const Checks *checks, const Ref *own,
+static bool add_results(LoopLowering *t, Graph *body, const Checks *checks, const Ref *own,
                         const Value *out)
 {
 	bool until = false;
@@ -203,12 +203,12 @@ static bool add_results(Turns *t, Graph *body, const Checks *checks, const Ref *
 }
 
 // Lowers the body once, for all turns. What goes wrong in it is not told: unrolled it may do.
-static Cycle body_once(Turns *t, Nest *f)
+static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 {
 	Call *c = t->c;
 	Reader *r = c->r;
 	int n = 2 * t->loop, results = t->loop + t->carried + t->stacked;
-	int troubles = r->troubles.count;
+	int errors = r->errors.count;
 	Value *in = NEWS(r->arena, Value, n + t->carried + t->scanned + 1),
 	      *out = NEWS(r->arena, Value, results + 1);
 	Ref first = turn_number(c->g, 0), own[OWN], *start = NEWS(r->arena, Ref, t->carried + 1);
@@ -228,21 +228,21 @@ static Cycle body_once(Turns *t, Nest *f)
 		in[1].ref = put_num(f->body, E_b8, 1);
 	}
 	lower_body(c, t->body, n, in, results, out);
-	Cycle cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
-	if (r->troubles.count > troubles)
-		t->why = r->troubles.at[troubles];
+	LoopInfo cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
+	if (r->errors.count > errors)
+		t->why = r->errors.at[errors];
 	else if (all_tensors(t, results, out))
 		cycle.until = add_results(t, f->body, &f->checks, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
-	r->troubles.count = troubles;
+	r->errors.count = errors;
 	close_nest(r, f);
 	return cycle;
 }
 
 // Results with a row a turn, of a number that the data decide, need a bound, or inputs that are
 // known.
-static void check_rows(Turns *t)
+static void check_rows(LoopLowering *t)
 {
 	if (t->most < ENDLESS)
 		return;
@@ -252,7 +252,7 @@ static void check_rows(Turns *t)
 }
 
 // Is all that it computes known now? Shapes may depend on it.
-static bool is_constant(const Turns *t, const Nest *f)
+static bool is_constant(const LoopLowering *t, const LoopScope *f)
 {
 	bool known = is_const(t->c->g, t->limit);
 	for (int k = 0; k < f->operand.count; k++)
@@ -261,7 +261,7 @@ static bool is_constant(const Turns *t, const Nest *f)
 }
 
 // Where a counter decides when to end, and no data do, the body need not tell.
-static void count_turns(Turns *t, Cycle *cycle, Nest *f)
+static void count_turns(LoopLowering *t, LoopInfo *cycle, LoopScope *f)
 {
 	enum { MOST = 1 << 16 };
 	Graph *g = t->c->g;
@@ -277,13 +277,13 @@ static void count_turns(Turns *t, Cycle *cycle, Nest *f)
 	t->limit = turn_number(g, turns);
 }
 
-static bool keep_loop(Turns *t)
+static bool keep_loop(LoopLowering *t)
 {
 	Call *c = t->c;
-	Nest f;
+	LoopScope f;
 	if (!all_tensors(t, t->carried, t->start))
 		return false;
-	Cycle cycle = body_once(t, &f);
+	LoopInfo cycle = body_once(t, &f);
 	if (!t->why && is_constant(t, &f))
 		return false;
 	if (!t->why && t->loop)
@@ -294,7 +294,7 @@ static bool keep_loop(Turns *t)
 	if (t->why)
 		return false;
 	Ref *part = NEWS(c->r->arena, Ref, f.body->outs.count + 1);
-	Ref trips = put_cycle(c->r, &cycle, &f, t->limit, part);
+	Ref trips = put_loop_info(c->r, &cycle, &f, t->limit, part);
 	t->trips = counted ? trips : 0;
 	for (int k = 0; k < t->carried; k++)
 		t->last[k] = (Value){.ref = part[k]};
@@ -309,7 +309,7 @@ static bool keep_loop(Turns *t)
 }
 
 // Turn after turn, `most` at most.
-static bool unroll(Turns *t, bool on, int64_t most)
+static bool unroll(LoopLowering *t, bool on, int64_t most)
 {
 	Call *c = t->c;
 	Reader *r = c->r;
@@ -349,7 +349,7 @@ static bool unroll(Turns *t, bool on, int64_t most)
 }
 
 // on: is a first turn made where the limit allows one? NULL: that is computed.
-static void turn_all(Turns *t, const bool *on)
+static void turn_all(LoopLowering *t, const bool *on)
 {
 	Call *c = t->c;
 	int64_t values = MAX(1, (int64_t)t->body->n_node);
@@ -365,13 +365,13 @@ static void turn_all(Turns *t, const bool *on)
 	if (t->unknown)
 		stand_for(c->r, t->unknown);
 	stand_for(c->r, t->limit);
-	refuse(c, "it cannot stay a loop: %s; and how often it turns is %s",
-	       t->why ? t->why : "each turn differs",
-	       known && (!t->unknown || is_const(c->g, t->unknown)) ? "too often to unroll it"
-	                                                            : "computed from data");
+	invalid_node(c, "it cannot stay a loop: %s; and how often it turns is %s",
+	             t->why ? t->why : "each turn differs",
+	             known && (!t->unknown || is_const(c->g, t->unknown)) ? "too often to unroll it"
+	                                                                  : "computed from data");
 }
 
-static void give_all(const Turns *t, Ref turned(Call *, int k, Ref))
+static void give_all(const LoopLowering *t, Ref turned(Call *, int k, Ref))
 {
 	Call *c = t->c;
 	give_values(c, t->carried, t->last);
@@ -384,18 +384,18 @@ static void give_all(const Turns *t, Ref turned(Call *, int k, Ref))
 static Ref number_in(Call *c, int k)
 {
 	if (count_of(&in_val(c, k)->shape) != 1)
-		refuse(c, "operand %d is not a single value", k);
+		invalid_node(c, "operand %d is not a single value", k);
 	return put_reshape(c->g, c->in[k], shape_of(0, NULL));
 }
 
 void lower_loop(Call *c)
 {
 	Graph *g = c->g;
-	Turns t = {.c = c, .body = body_of(c, "body"), .loop = true, .most = ENDLESS};
+	LoopLowering t = {.c = c, .body = body_of(c, "body"), .loop = true, .most = ENDLESS};
 	t.carried = c->nin - 2;
 	t.stacked = (int)t.body->n_output - 1 - t.carried;
 	if (t.carried < 0 || t.stacked < 0)
-		refuse(c, "its graph gives too few values");
+		invalid_node(c, "its graph gives too few values");
 	bool on = true, known = true;
 	t.start = c->arg + 2;
 	t.limit = c->arg[0].absent ? turn_number(g, ENDLESS) : put_cast(g, number_in(c, 0), E_i64);
@@ -454,19 +454,19 @@ static Ref given_value(Call *c, int s, Ref x)
 
 static void scan_all(Call *c)
 {
-	Turns t = {.c = c, .body = body_of(c, "body"), .start = c->arg};
+	LoopLowering t = {.c = c, .body = body_of(c, "body"), .start = c->arg};
 	t.scanned = (int)attr_int(c, "num_scan_inputs", 0);
 	t.carried = c->nin - t.scanned;
 	t.stacked = (int)t.body->n_output - t.carried;
 	if (t.scanned < 1 || t.carried < 0 || t.stacked < 0)
-		refuse(c, "a Scan with too few values");
+		invalid_node(c, "a Scan with too few values");
 	Ref *scan = NEWS(c->r->arena, Ref, t.scanned);
 	for (int s = 0; s < t.scanned; s++) {
 		scan[s] = scanned_value(c, s, t.carried + s);
 		int64_t turns = val(c->g, scan[s])->shape.dim[0];
 		if (s && turns != t.most)
-			refuse(c, "what it scans has %lld and %lld entries", (long long)t.most,
-			       (long long)turns);
+			invalid_node(c, "what it scans has %lld and %lld entries",
+			             (long long)t.most, (long long)turns);
 		t.most = turns;
 	}
 	t.scan = scan;
@@ -480,7 +480,7 @@ static Ref sample_of(Call *c, int k, int64_t b)
 {
 	int64_t first = 0;
 	if (!in_val(c, k)->shape.rank)
-		refuse(c, "operand %d has no batch", k);
+		invalid_node(c, "operand %d has no batch", k);
 	return drop_axes(c->g, take_range(c->g, c->in[k], 0, b, 1), 1, &first);
 }
 
@@ -488,10 +488,11 @@ static Ref sample_of(Call *c, int k, int64_t b)
 static void scan_samples(Call *c)
 {
 	if (c->nin < 2 || !c->arg[0].absent)
-		refuse(c, "samples of different lengths: pad them, or export with set 9 or later");
+		invalid_node(
+		    c, "samples of different lengths: pad them, or export with set 9 or later");
 	int64_t batch = in_val(c, 1)->shape.dim[0];
 	if (batch < 1)
-		refuse(c, "a batch of no samples");
+		invalid_node(c, "a batch of no samples");
 	Ref **row = NEWS(c->r->arena, Ref *, c->nout + 1);
 	for (int o = 0; o < c->nout; o++)
 		row[o] = NEWS(c->r->arena, Ref, batch);

@@ -24,7 +24,7 @@ static Ref sum_all(Graph *g, Ref x)
 	int64_t axes[RANK];
 	for (int a = 0; a < rank; a++)
 		axes[a] = a;
-	return drop_axes(g, put_fold(g, O_sum, x, rank, axes), rank, axes);
+	return drop_axes(g, put_reduce(g, O_sum, x, rank, axes), rank, axes);
 }
 
 // Labels are below the number of classes, or the one value that does not count.
@@ -58,7 +58,7 @@ static Ref sample_weights(Call *c, Ref labels, Ref hit, bool ignores, int64_t ig
 		for (int a = 2; a < at.rank; a++)
 			dims[a] = 1;
 		Ref row = put_reshape(g, weight, shape_of(at.rank, dims));
-		each = put_fold(g, O_sum, put3(g, O_select, hit, row, zero), 1, &axis);
+		each = put_reduce(g, O_sum, put3(g, O_select, hit, row, zero), 1, &axis);
 	}
 	if (ignores) {
 		Ref out = put2(g, O_eq, labels, put_num(g, E_i64, (double)ignore));
@@ -85,11 +85,11 @@ static Ref count_samples(Call *c, Ref loss, Ref weight)
 static void reduce_loss(Call *c, Ref loss, Ref weight)
 {
 	Graph *g = c->g;
-	const char *how = attr_string(c, "reduction", "mean");
+	const char *reduction = attr_string(c, "reduction", "mean");
 	weight = count_samples(c, loss, weight);
 	if (weight)
 		loss = put2(g, O_mul, loss, weight);
-	if (!strcmp(how, "none")) {
+	if (!strcmp(reduction, "none")) {
 		c->out[0] = drop_class(g, loss);
 		for (int a = 0; a < val(g, c->out[0])->shape.rank; a++)
 			c->counts[0].of[a] = count_along(c, 0, a + (a > 0));
@@ -97,7 +97,7 @@ static void reduce_loss(Call *c, Ref loss, Ref weight)
 	}
 	Ref sum = sum_all(g, loss);
 	c->out[0] = sum;
-	if (strcmp(how, "mean"))
+	if (strcmp(reduction, "mean"))
 		return;
 	double n = (double)count_of(&val(g, loss)->shape);
 	c->out[0] = put2(g, O_div, sum, weight ? sum_all(g, weight) : put_num(g, E_f32, n));
@@ -108,8 +108,8 @@ static void soft_labels(Call *c, Ref logp)
 {
 	Graph *g = c->g;
 	int64_t axis = 1;
-	note(c->r, "%s has labels that are probabilities", node_place(c->r->arena, c->node));
-	Ref loss = put_fold(g, O_sum, put2(g, O_mul, c->in[1], logp), 1, &axis);
+	note(c->r, "%s has labels that are probabilities", node_where(c->r->arena, c->node));
+	Ref loss = put_reduce(g, O_sum, put2(g, O_mul, c->in[1], logp), 1, &axis);
 	reduce_loss(c, put1(g, O_neg, loss), 0);
 }
 
@@ -133,7 +133,8 @@ static void label_loss(Call *c, Ref x, Ref logsum)
 	limit_labels(c, c->in[1], s.dim[1], ignores, ignore);
 	Ref hit = put2(g, O_eq, put_iota(g, s, 1), labels);
 	int64_t axis = 1;
-	Ref picked = put_fold(g, O_sum, put3(g, O_select, hit, x, put_num(g, E_f32, 0)), 1, &axis);
+	Ref picked =
+	    put_reduce(g, O_sum, put3(g, O_select, hit, x, put_num(g, E_f32, 0)), 1, &axis);
 	Ref loss = logsum ? put2(g, O_sub, logsum, picked) : put1(g, O_neg, picked);
 	Ref weight = sample_weights(c, labels, hit, ignores, ignore);
 	reduce_loss(c, loss, weight);
@@ -145,11 +146,11 @@ void lower_cross_entropy(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	bool soft = is_float(in_val(c, 1)->type);
 	if (s.rank < 2)
-		refuse(c, "wants [samples, classes, ..]");
+		invalid_node(c, "wants [samples, classes, ..]");
 	double smoothing = traced_smoothing(c->node);
 	if (smoothing > 0)
 		note(c->r, "%s: label smoothing of %g did not reach the file; give it with --loss",
-		     node_place(c->r->arena, c->node), smoothing);
+		     node_where(c->r->arena, c->node), smoothing);
 	Ref logsum = put(g, O_lse, 1, c->in, &(Attr){.n = 1, .i = {1}});
 	Ref logp = put2(g, O_sub, c->in[0], logsum);
 	if (soft)
@@ -165,7 +166,7 @@ void lower_cross_entropy(Call *c)
 void lower_nll(Call *c)
 {
 	if (in_val(c, 0)->shape.rank < 2)
-		refuse(c, "wants [samples, classes, ..]");
+		invalid_node(c, "wants [samples, classes, ..]");
 	in_val(c, 1);
 	label_loss(c, c->in[0], 0);
 }

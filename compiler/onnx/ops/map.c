@@ -106,7 +106,7 @@ void lower_unary(Call *c)
 {
 	in_val(c, 0);
 	use_unsigned(c);
-	c->out[0] = wrapped(c, put1(c->g, (Op)c->how, c->in[0]));
+	c->out[0] = wrapped(c, put1(c->g, (Op)c->variant, c->in[0]));
 }
 
 // Rounding leaves integers as they are.
@@ -114,7 +114,7 @@ void lower_round(Call *c)
 {
 	in_val(c, 0);
 	c->out[0] =
-	    is_float(val(c->g, c->in[0])->type) ? put1(c->g, (Op)c->how, c->in[0]) : c->in[0];
+	    is_float(val(c->g, c->in[0])->type) ? put1(c->g, (Op)c->variant, c->in[0]) : c->in[0];
 }
 
 // A truth value added to float scores was meant as a mask. It is computed as the file says, and
@@ -126,7 +126,7 @@ static Ref add_truth(Call *c, Ref a, Ref b)
 	     "dropout above "
 	     "0): computed as 1 and 0, so masked places are attended; export with dropout 0 or "
 	     "opset below 23",
-	     node_place(c->r->arena, c->node));
+	     node_where(c->r->arena, c->node));
 	return put_map2(c->g, O_add, a, put_cast(c->g, b, E_f32));
 }
 
@@ -149,10 +149,10 @@ void lower_binary(Call *c)
 	in_val(c, 0), in_val(c, 1);
 	use_unsigned(c);
 	Ref a = c->in[0], b = old_broadcast(c, c->in[1]);
-	if (c->how == O_add && is_float(val(c->g, a)->type) && is_truth(c->g, b))
+	if (c->variant == O_add && is_float(val(c->g, a)->type) && is_truth(c->g, b))
 		c->out[0] = add_truth(c, a, b);
 	else
-		c->out[0] = wrapped(c, put_map2(c->g, (Op)c->how, a, b));
+		c->out[0] = wrapped(c, put_map2(c->g, (Op)c->variant, a, b));
 }
 
 void lower_variadic(Call *c)
@@ -162,13 +162,13 @@ void lower_variadic(Call *c)
 	use_unsigned(c);
 	Ref x = c->in[0];
 	for (int k = 1; k < c->nin; k++)
-		x = put_map2(c->g, (Op)c->how, x, c->in[k]);
+		x = put_map2(c->g, (Op)c->variant, x, c->in[k]);
 	c->out[0] = wrapped(c, x);
 }
 
 void lower_mean_of(Call *c)
 {
-	c->how = O_add;
+	c->variant = O_add;
 	lower_variadic(c);
 	c->out[0] = put2(c->g, O_div, c->out[0], num_like(c->g, c->out[0], c->nin));
 }
@@ -178,7 +178,7 @@ void lower_swapped(Call *c)
 {
 	in_val(c, 0), in_val(c, 1);
 	use_unsigned(c);
-	c->out[0] = put_map2(c->g, (Op)c->how, c->in[1], c->in[0]);
+	c->out[0] = put_map2(c->g, (Op)c->variant, c->in[1], c->in[0]);
 }
 
 void lower_not(Call *c)
@@ -192,7 +192,7 @@ void lower_not(Call *c)
 void lower_act(Call *c)
 {
 	in_val(c, 0);
-	c->out[0] = put(c->g, O_act, 1, c->in, &(Attr){.n = 1, .i = {c->how}});
+	c->out[0] = put(c->g, O_act, 1, c->in, &(Attr){.n = 1, .i = {c->variant}});
 }
 
 // ---- a line of the book, with the numbers that ops.def lists --------------------------
@@ -210,19 +210,19 @@ static const Number numbers[] = {
 #undef NUMBER
 };
 
-int numbers_of(const char *op, Given *given)
+int numbers_of(const char *op, AttrArg *given)
 {
 	int n = 0;
 	for (int i = 0; i < COUNT(numbers); i++)
 		if (!strcmp(numbers[i].op, op))
-			given[n++] = (Given){.name = numbers[i].name, .x = numbers[i].otherwise};
+			given[n++] = (AttrArg){.name = numbers[i].name, .x = numbers[i].otherwise};
 	return n;
 }
 
 // Whole numbers with numbers of the definition between are computed as floats.
 void lower_book(Call *c)
 {
-	Given given[MOST_NUMBERS];
+	AttrArg given[MOST_NUMBERS];
 	int n = numbers_of(c->node->op_type, given);
 	for (int i = 0; i < n; i++)
 		given[i].x = attr_number(c, given[i].name, given[i].x);
@@ -249,7 +249,7 @@ void lower_image_scaler(Call *c)
 	for (int a = 0; a < s.rank; a++)
 		line.dim[a] = a == 1 ? s.dim[1] : 1;
 	if (s.rank < 2 || !bias || (int64_t)bias->n_floats != s.dim[1])
-		refuse(c, "wants an image and a bias for each channel");
+		invalid_node(c, "wants an image and a bias for each channel");
 	Ref y = put2(g, O_mul, c->in[0], num_like(g, c->in[0], attr_float(c, "scale", 1)));
 	c->out[0] = put2(g, O_add, y, put_const(g, E_f32, line, bias->floats));
 }
@@ -268,7 +268,7 @@ void lower_prelu(Call *c)
 void lower_gelu(Call *c)
 {
 	in_val(c, 0);
-	c->how = strcmp(attr_string(c, "approximate", "none"), "tanh") ? A_gelu : A_gelu_tanh;
+	c->variant = strcmp(attr_string(c, "approximate", "none"), "tanh") ? A_gelu : A_gelu_tanh;
 	lower_act(c);
 }
 
@@ -322,7 +322,7 @@ void lower_pow(Call *c)
 void lower_float(Call *c)
 {
 	in_val(c, 0);
-	c->out[0] = put1(c->g, (Op)c->how, as_float(c->g, c->in[0]));
+	c->out[0] = put1(c->g, (Op)c->variant, as_float(c->g, c->in[0]));
 }
 
 // fmod keeps the dividend's sign, the primitive the divisor's.
@@ -370,9 +370,10 @@ void lower_shift(Call *c)
 static void cast_to(Call *c, int to)
 {
 	if (working_type(to) < 0)
-		decline(c, "cast to float32", "a cast to %s", type_trouble(c->r->arena, to));
+		unsupported_node(c, "cast to float32", "a cast to %s",
+		                 type_trouble(c->r->arena, to));
 	if (to == DOUBLE && !is_const(c->g, c->in[0]))
-		meet_double(c->r, node_place(c->r->arena, c->node));
+		meet_double(c->r, node_where(c->r->arena, c->node));
 	Ref x = c->in[0];
 	if (is_float(declared_type(to)) && declared_type(operand_type(c, 0)) == E_u64)
 		x = put_cast(c->g, x, E_u64);

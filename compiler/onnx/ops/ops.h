@@ -16,7 +16,7 @@ Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
 Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
 Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
 
-// ---- contrib.c, heads.c ---------------------------------------------------------------
+// ---- contrib.c, contrib_attention.c ---------------------------------------------------------------
 
 Lower lower_embed_norm, lower_fused_matmul, lower_packed_attention;
 
@@ -35,7 +35,7 @@ const GraphProto *body_of(const Call *, const char *); // an attribute
 Ref tensor_constant(Reader *, const TensorProto *);
 Lower lower_dropout;
 
-// ---- fold.c ---------------------------------------------------------------------------
+// ---- reduce.c ---------------------------------------------------------------------------
 
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 int reduced_axes(Call *, int64_t *axes);
@@ -45,7 +45,7 @@ Ref place_in_order(Graph *, Ref x, bool largest);
 // ---- fused.c --------------------------------------------------------------------------
 
 // out[0] of another operator's lowering, on other operands, with this node's attributes.
-Ref lower_as(const Call *, Lower *, int how, int nin, const Ref *in);
+Ref lower_as(const Call *, Lower *, int variant, int nin, const Ref *in);
 Ref lower_named(const Call *, const char *name, int nin, const Ref *in); // of one of ONNX's
 Ref channels_first(const Call *, Ref x); // of an image whose channels are last
 Ref channels_last(Graph *, Ref x);       // and back
@@ -63,15 +63,15 @@ void check_indices(Call *, int operand, Ref index, int64_t low, int64_t high,
 void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
 Lower lower_gather;                                    // operands in in[0] and in[1]
 
-// ---- image.c --------------------------------------------------------------------------
+// ---- conv.c --------------------------------------------------------------------------
 
 Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
 
 // ---- map.c ----------------------------------------------------------------------------
 
 enum { MOST_NUMBERS = 4 };
-int numbers_of(const char *op, Given *); // what ops.def gives a definition of the book; how many
-Ref num_like(Graph *, Ref x, double);    // a number of x's type, rank 0
+int numbers_of(const char *op, AttrArg *); // what ops.def gives a definition of the book; how many
+Ref num_like(Graph *, Ref x, double);      // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 // x, of the type of an operand, in i64 that are in its order: uint64 less 2^63. And back.
 Ref signed_order(const Call *, int operand, Ref x);
@@ -81,18 +81,18 @@ Ref put_map2(Graph *, Op, Ref a, Ref b); // after align2
 Lower lower_book; // a definition of the book, with the numbers that ops.def lists
 Lower lower_act, lower_fast_gelu;
 
-// ---- order.c --------------------------------------------------------------------------
+// ---- sort.c --------------------------------------------------------------------------
 
 // Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
 // behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. NaN
 // is larger than all numbers.
 Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 
-// ---- places.c -------------------------------------------------------------------------
+// ---- nonzero.c -------------------------------------------------------------------------
 
-Ref fold_away(Graph *, Op, Ref x, int64_t axis); // without the axis
-Ref counting(Graph *, int64_t n, bool known);    // 0, 1, .. n - 1, i64; known: as a constant
-Ref so_far(Graph *, Ref truth);                  // of b8[n]: how many hold before each entry, i64
+Ref reduce_away(Graph *, Op, Ref x, int64_t axis); // without the axis
+Ref counting(Graph *, int64_t n, bool known);      // 0, 1, .. n - 1, i64; known: as a constant
+Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold before each entry, i64
 // Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
 // truth.
 Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
@@ -106,13 +106,13 @@ Ref rounded_to_bytes(Graph *, Ref x); // what is left of x in 8 bits over its ra
 
 // ---- sample.c -------------------------------------------------------------------------
 
-typedef enum Rim { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Rim; // what lies outside an image
+typedef enum Border { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Border; // what lies outside an image
 typedef struct Image {
 	Ref rows;  // [all pixels of all samples, C]
 	Ref first; // i64, [N, 1]: the row that sample n begins at
 	int n;     // spatial axes
 	int64_t dim[3];
-	Rim rim;
+	Border rim;
 	bool corners; // reflected about the outer pixels' centres, not their edges
 } Image;
 Image image_rows(Graph *, Ref x); // of [N, C, d..]

@@ -20,12 +20,12 @@ static Ref rim(Call *c, Ref x, int axis, int64_t n, bool after, const char *mode
 		return expand_axis(g, take_range(g, x, axis, after ? d - 1 : 0, 1), axis, n);
 	bool reflect = !strcmp(mode, "reflect");
 	if (n > d - reflect)
-		refuse(c, "a rim of %lld is wider than its axis of %lld", (long long)n,
-		       (long long)d);
+		invalid_node(c, "a rim of %lld is wider than its axis of %lld", (long long)n,
+		             (long long)d);
 	if (reflect)
 		return take_steps(g, x, axis, after ? d - 2 : n, n, -1);
 	if (strcmp(mode, "wrap"))
-		refuse(c, "mode '%s'", mode);
+		invalid_node(c, "mode '%s'", mode);
 	return take_range(g, x, axis, after ? 0 : d - n, n);
 }
 
@@ -66,9 +66,9 @@ static Ref fill_rim(Graph *g, Ref y, const Shape *x, const int64_t *before, Ref 
 			continue;
 		for (int b = 0; b < s.rank; b++)
 			line.dim[b] = b == a ? s.dim[a] : 1;
-		Ref at = put2(g, O_sub, put_iota(g, line, a), whole_number(g, before[a]));
-		Ref inside = put2(g, O_and, put2(g, O_le, whole_number(g, 0), at),
-		                  put2(g, O_lt, at, whole_number(g, x->dim[a])));
+		Ref at = put2(g, O_sub, put_iota(g, line, a), put_i64(g, before[a]));
+		Ref inside = put2(g, O_and, put2(g, O_le, put_i64(g, 0), at),
+		                  put2(g, O_lt, at, put_i64(g, x->dim[a])));
 		y = put3(g, O_select, inside, y, value);
 	}
 	return y;
@@ -88,7 +88,7 @@ static Ref pad_with(Graph *g, Ref x, const int64_t *before, const int64_t *after
 static Ref place_inside(const Call *c, Ref p, Ref n, const char *mode)
 {
 	Graph *g = c->g;
-	Ref zero = whole_number(g, 0), one = whole_number(g, 1), last = put2(g, O_sub, n, one);
+	Ref zero = put_i64(g, 0), one = put_i64(g, 1), last = put2(g, O_sub, n, one);
 	if (!strcmp(mode, "wrap"))
 		return put2(g, O_mod, p, put2(g, O_max, n, one));
 	if (strcmp(mode, "reflect"))
@@ -108,12 +108,12 @@ static Ref pad_counted(Call *c, Ref x, int axis, const Pads *rim, const char *mo
 {
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape, line = {.rank = s.rank};
-	Ref count = length_along(c, 0, axis), zero = whole_number(g, 0);
+	Ref count = length_along(c, 0, axis), zero = put_i64(g, 0);
 	int64_t most = s.dim[axis] + extent_of(c, rim->before, "a rim").most +
 	               extent_of(c, rim->behind, "a rim").most;
 	most = MAX(most, 0);
 	Ref p = put2(g, O_sub, put_iota(g, shape_of(1, &most), 0), rim->before);
-	Ref at = smaller_of(g, place_inside(c, p, count, mode), whole_number(g, s.dim[axis] - 1));
+	Ref at = smaller_of(g, place_inside(c, p, count, mode), put_i64(g, s.dim[axis] - 1));
 	Ref y = put_gather(g, x, larger_of(g, at, zero), axis);
 	for (int a = 0; a < s.rank; a++)
 		line.dim[a] = a == axis ? most : 1;
@@ -137,7 +137,7 @@ static Ref rim_value(Call *c, const char *mode)
 	if (!value)
 		return num_like(c->g, c->in[0], c->opset < 11 ? attr_float(c, "value", 0) : 0);
 	if (count_of(&val(c->g, value)->shape) != 1)
-		refuse(c, "a rim of more than one number");
+		invalid_node(c, "a rim of more than one number");
 	return put_cast(c->g, put_reshape(c->g, value, (Shape){0}), val(c->g, c->in[0])->type);
 }
 
@@ -149,10 +149,10 @@ static void read_pads(Call *c, int rank, Pads *rim)
 	const int64_t *axes = operand_ints(c, 3, &naxes);
 	int count = axes ? naxes : rank;
 	if (!pads || n != 2 * count)
-		refuse(c, "%d pads for %d axes", n, count);
+		invalid_node(c, "%d pads for %d axes", n, count);
 	axes = axes_of(c, axes, count, rank);
 	for (int a = 0; a < rank; a++)
-		rim[a].before = rim[a].behind = whole_number(c->g, 0);
+		rim[a].before = rim[a].behind = put_i64(c->g, 0);
 	for (int i = 0; i < count; i++)
 		rim[axes[i]] = (Pads){pads[i], pads[count + i]};
 }
@@ -162,7 +162,7 @@ static int64_t known_pad(const Call *c, Ref pad)
 {
 	int64_t n = const_int_at(val(c->g, pad), 0);
 	if (n < -INT32_MAX || n > INT32_MAX)
-		refuse(c, "a rim of %lld", (long long)n);
+		invalid_node(c, "a rim of %lld", (long long)n);
 	return n;
 }
 
@@ -199,7 +199,7 @@ void lower_center_crop_pad(Call *c)
 	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
 	int64_t before[RANK] = {0}, after[RANK] = {0};
 	if (!want || n != (axes ? naxes : rank))
-		refuse(c, "%d sizes for %d axes", n, axes ? naxes : rank);
+		invalid_node(c, "%d sizes for %d axes", n, axes ? naxes : rank);
 	axes = axes_of(c, axes, n, rank);
 	for (int i = 0; i < n; i++) {
 		int64_t axis = axes[i];
@@ -219,14 +219,15 @@ void lower_crop(Call *c)
 	const int64_t *border = attr_ints(c, "border", &nborder),
 	              *size = attr_ints(c, "scale", &nsize);
 	if (s.rank != 4 || nborder != 4 || (size && nsize != 2))
-		refuse(c, "wants an image [batch, channels, height, width], 4 borders and 2 sizes");
+		invalid_node(
+		    c, "wants an image [batch, channels, height, width], 4 borders and 2 sizes");
 	int64_t before[RANK] = {0, 0, -border[1], -border[0]};
 	int64_t after[RANK] = {0, 0, -border[3], -border[2]};
 	for (int i = 0; i < 2; i++) {
 		int64_t d = s.dim[2 + i], *cut = &after[2 + i];
 		*cut = size ? size[i] - before[2 + i] - d : *cut;
 		if (before[2 + i] > 0 || *cut > 0 || before[2 + i] < -d || *cut < -d)
-			refuse(c, "cuts beyond axis %d", 2 + i);
+			invalid_node(c, "cuts beyond axis %d", 2 + i);
 	}
 	c->out[0] = crop(c->g, c->in[0], before, after);
 }

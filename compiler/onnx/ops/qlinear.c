@@ -14,11 +14,11 @@ void lower_qlinear(Call *c)
 	const char *name = c->node->op_type + strlen("QLinear");
 	bool last = attr_int(c, "channels_last", 0);
 	Ref in[3] = {0};
-	for (int k = 0; k < c->how; k++)
+	for (int k = 0; k < c->variant; k++)
 		in[k] = real_of(c, 3 * k, 3 * k + 1, 3 * k + 2);
 	in[0] = last ? channels_first(c, in[0]) : in[0];
-	Ref y = lower_named(c, name, c->how, in);
-	requantise(c, last ? channels_last(c->g, y) : y, 3 * c->how);
+	Ref y = lower_named(c, name, c->variant, in);
+	requantise(c, last ? channels_last(c->g, y) : y, 3 * c->variant);
 }
 
 // Operands: a condition, x and y with their scales and zero points, the result's.
@@ -34,7 +34,7 @@ void lower_qlinear_concat(Call *c)
 	Ref *in = NEWS(c->r->arena, Ref, c->nin);
 	int n = (c->nin - 2) / 3;
 	if (n < 1 || c->nin != 2 + 3 * n)
-		refuse(c, "%d operands", c->nin);
+		invalid_node(c, "%d operands", c->nin);
 	for (int k = 0; k < n; k++)
 		in[k] = real_of(c, 2 + 3 * k, 3 + 3 * k, 4 + 3 * k);
 	requantise(c, lower_named(c, "Concat", n, in), 0);
@@ -93,7 +93,7 @@ void lower_qgemm(Call *c)
 	Shape a = in_val(c, 0)->shape;
 	bool rows = attr_int(c, "transB", 0);
 	if (a.rank != 2 || in_val(c, 3)->shape.rank != 2)
-		refuse(c, "wants two matrices");
+		invalid_node(c, "wants two matrices");
 	Elem floats = exact_floats(a.dim[attr_int(c, "transA", 0) ? 0 : 1]);
 	Ref in[] = {centred(c, 0, 2, true, floats), centred(c, 3, 5, !rows, floats), 0};
 	Ref scale = put_map2(g, O_mul, scale_of(c, 1, true), scale_of(c, 4, true));

@@ -17,8 +17,8 @@ Ref fit_scale(Call *c, Ref scale, const Shape *x, int64_t axis, int64_t block)
 		return put_reshape(g, scale, at);
 	}
 	if (s.rank != x->rank || block < 1 || s.dim[axis] * block < x->dim[axis])
-		refuse(c, "scales %s for %s", shape_text(c->r->arena, E_f32, &s),
-		       shape_text(c->r->arena, E_f32, x));
+		invalid_node(c, "scales %s for %s", shape_text(c->r->arena, E_f32, &s),
+		             shape_text(c->r->arena, E_f32, x));
 	Ref each = repeat_axis(g, scale, (int)axis + 1, block);
 	each = merge_axes(g, each, (int)axis, (int)axis + 2);
 	return take_range(g, each, (int)axis, 0, x->dim[axis]);
@@ -49,11 +49,11 @@ static void whole_limits(int onnx, double *low, double *high)
 static Ref quantise(const Call *c, Ref x, Ref scale, Ref zero, int onnx, bool saturate)
 {
 	const Format *f = find_format(onnx);
-	if (f && !is_whole(f))
+	if (f && !is_composite(f))
 		return put_typed(c, put2(c->g, O_div, x, scale), onnx, saturate, "nearest");
 	double low, high;
 	whole_limits(onnx, &low, &high);
-	Given given[] = {{.name = "low", .x = low}, {.name = "high", .x = high}};
+	AttrArg given[] = {{.name = "low", .x = low}, {.name = "high", .x = high}};
 	return book_call1(c->g, "quantised", 3, (Ref[]){x, scale, zero}, 2, given);
 }
 
@@ -104,7 +104,7 @@ Ref multiply_centred(Call *c, int zero_a, int b, int zero_b)
 {
 	Shape a = in_val(c, 0)->shape;
 	if (!a.rank || !in_val(c, b)->shape.rank)
-		refuse(c, "an operand is a single number");
+		invalid_node(c, "an operand is a single number");
 	Elem floats = exact_floats(a.dim[a.rank - 1]);
 	return matmul(c->g, centred(c, 0, zero_a, false, floats),
 	              centred(c, b, zero_b, true, floats));

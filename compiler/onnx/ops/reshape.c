@@ -6,7 +6,7 @@
 void lower_identity(Call *c)
 {
 	if (c->nin < 1 || c->arg[0].absent)
-		refuse(c, "input 0 is missing");
+		invalid_node(c, "input 0 is missing");
 	c->value[0] = c->arg[0];
 	if (c->arg[0].weight && !c->space->depth) // in a branch, a loop or a function: a copy
 		c->value[0] = alias_weight(c->r, c->arg[0].weight, c->node->output[0]);
@@ -16,19 +16,21 @@ void lower_reshape(Call *c)
 {
 	const Val *x = in_val(c, 0);
 	int n = 0, open = 0;
-	Extent *want = extents_of(c, 1, "shape", &n);
-	want_rank(c, n);
+	BoundedSize *want = extents_of(c, 1, "shape", &n);
+	check_rank(c, n);
 	for (int a = 0; a < n; a++) {
 		open += want[a].most < 0;
 		if (want[a].most < -1 || open > 1)
-			refuse(c, "the new shape has %lld along axis %d; at most one -1 is open",
-			       (long long)want[a].most, a);
+			invalid_node(c,
+			             "the new shape has %lld along axis %d; at most one -1 is open",
+			             (long long)want[a].most, a);
 		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
-			refuse(c, "dimension %d is to be copied from an operand of %d dimensions",
-			       a, x->shape.rank);
+			invalid_node(
+			    c, "dimension %d is to be copied from an operand of %d dimensions", a,
+			    x->shape.rank);
 		if (copy)
-			want[a] = (Extent){x->shape.dim[a], count_along(c, 0, a)};
+			want[a] = (BoundedSize){x->shape.dim[a], count_along(c, 0, a)};
 	}
 	reshape_counted(c, c->in[0], c->arg[0].counts, n, want);
 }
@@ -37,7 +39,7 @@ void lower_flatten(Call *c)
 {
 	const Val *x = in_val(c, 0);
 	int64_t axis = attr_int(c, "axis", 1);
-	Extent to[2] = {{1, 0}, {1, 0}};
+	BoundedSize to[2] = {{1, 0}, {1, 0}};
 	if (axis != x->shape.rank)
 		axis = axis_of(c, axis, x->shape.rank);
 	for (int a = 0; a < x->shape.rank; a++)
@@ -56,8 +58,8 @@ void lower_squeeze(Call *c)
 	for (int i = 0; i < n; i++) {
 		axes[i] = named[i];
 		if (s.dim[axes[i]] != 1)
-			refuse(c, "axis %lld has size %lld, only axes of size 1 can go",
-			       (long long)axes[i], (long long)s.dim[axes[i]]);
+			invalid_node(c, "axis %lld has size %lld, only axes of size 1 can go",
+			             (long long)axes[i], (long long)s.dim[axes[i]]);
 	}
 	for (int a = 0; all && a < s.rank; a++)
 		if (s.dim[a] == 1 && !count_along(c, 0, a))
@@ -77,7 +79,7 @@ void lower_unsqueeze(Call *c)
 	Shape s = in_val(c, 0)->shape, out = {0};
 	int n = 0;
 	const int64_t *given = ints_of(c, 1, "axes", &n);
-	want_rank(c, s.rank + n);
+	check_rank(c, s.rank + n);
 	out.rank = s.rank + n;
 	const int64_t *axes = axes_of(c, given, n, out.rank);
 	bool fresh[RANK] = {0};
@@ -99,11 +101,11 @@ void lower_transpose(Call *c)
 	for (int a = 0; a < s.rank; a++)
 		reversed[a] = s.rank - 1 - a;
 	if (perm && n != s.rank)
-		refuse(c, "perm has %d entries, the operand %d dimensions", n, s.rank);
+		invalid_node(c, "perm has %d entries, the operand %d dimensions", n, s.rank);
 	uint32_t seen = 0;
 	for (int a = 0; perm && a < n; a++) {
 		if (perm[a] < 0 || perm[a] >= n || seen >> perm[a] & 1)
-			refuse(c, "perm is not a permutation");
+			invalid_node(c, "perm is not a permutation");
 		seen |= 1u << perm[a];
 	}
 	c->out[0] = put_permute(c->g, c->in[0], perm ? perm : reversed);
@@ -113,11 +115,11 @@ void lower_expand(Call *c)
 {
 	in_val(c, 0);
 	int n = 0;
-	const Extent *want = extents_of(c, 1, "", &n);
+	const BoundedSize *want = extents_of(c, 1, "", &n);
 	int own = val(c->g, c->in[0])->shape.rank, rank = MAX(n, own);
 	if (!want)
-		refuse(c, "the shape is missing");
-	want_rank(c, rank);
+		invalid_node(c, "the shape is missing");
+	check_rank(c, rank);
 	Ref x = put_rank(c->g, c->in[0], rank);
 	Shape out = val(c->g, x)->shape;
 	for (int a = 0; a < own; a++)
@@ -126,9 +128,10 @@ void lower_expand(Call *c)
 		int64_t most = want[a].most, at = rank - n + a, *d = &out.dim[at];
 		bool exact = !want[a].count && !c->counts[0].of[at];
 		if (exact && most != 1 && *d != 1 && most != *d)
-			refuse(c, "%s cannot stretch to %lld along axis %lld",
-			       shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
-			       (long long)most, (long long)at);
+			invalid_node(
+			    c, "%s cannot stretch to %lld along axis %lld",
+			    shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
+			    (long long)most, (long long)at);
 		if (*d != 1 || c->counts[0].of[at] || (most == 1 && !want[a].count))
 			continue;
 		*d = most;
@@ -138,10 +141,10 @@ void lower_expand(Call *c)
 }
 
 // An axis of which `count` entries are there, `times` times.
-static Ref repeat_counted(Graph *g, Ref x, int axis, Ref count, Extent times)
+static Ref repeat_counted(Graph *g, Ref x, int axis, Ref count, BoundedSize times)
 {
 	int64_t most = val(g, x)->shape.dim[axis] * times.most;
-	Ref at = put_iota(g, shape_of(1, &most), 0), one = whole_number(g, 1);
+	Ref at = put_iota(g, shape_of(1, &most), 0), one = put_i64(g, 1);
 	return put_gather(g, x, put2(g, O_mod, at, larger_of(g, count, one)), axis);
 }
 
@@ -149,14 +152,14 @@ void lower_tile(Call *c)
 {
 	Graph *g = c->g;
 	int rank = in_val(c, 0)->shape.rank, n = 0;
-	const Extent *times = extents_of(c, 1, "", &n);
+	const BoundedSize *times = extents_of(c, 1, "", &n);
 	if (!times || n != rank || rank >= RANK)
-		refuse(c, "%d repetitions for %d dimensions", n, rank);
+		invalid_node(c, "%d repetitions for %d dimensions", n, rank);
 	Ref x = c->in[0];
 	for (int a = 0; a < rank; a++) {
 		if (times[a].most < 0 || times[a].most > INT32_MAX)
-			refuse(c, "%lld repetitions", (long long)times[a].most);
-		Extent size = extent_product(g, extent_along(c, 0, a), times[a]);
+			invalid_node(c, "%lld repetitions", (long long)times[a].most);
+		BoundedSize size = extent_product(g, extent_along(c, 0, a), times[a]);
 		c->counts[0].of[a] = size.count;
 		if (times[a].most == 1 && !times[a].count)
 			continue;
@@ -171,7 +174,7 @@ void lower_depth_to_space(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	int64_t b = attr_int(c, "blocksize", 0);
 	if (s.rank != 4 || b < 1 || b > MAX(s.dim[1], 1) || s.dim[1] % b || s.dim[1] / b % b)
-		refuse(c, "wants an image whose channels divide by the square of its block");
+		invalid_node(c, "wants an image whose channels divide by the square of its block");
 	bool crd = !strcmp(attr_string(c, "mode", "DCR"), "CRD");
 	int64_t depth = s.dim[1] / (b * b);
 	int64_t dcr_dims[] = {s.dim[0], b, b, depth, s.dim[2], s.dim[3]};
@@ -189,7 +192,7 @@ void lower_space_to_depth(Call *c)
 	int64_t b = attr_int(c, "blocksize", 0);
 	if (s.rank != 4 || b < 1 || b > MAX(MIN(s.dim[2], s.dim[3]), 1) || s.dim[2] % b ||
 	    s.dim[3] % b)
-		refuse(c, "wants an image whose sides divide by its block");
+		invalid_node(c, "wants an image whose sides divide by its block");
 	int64_t dims[] = {s.dim[0], s.dim[1], s.dim[2] / b, b, s.dim[3] / b, b};
 	Ref x = put_reshape(c->g, c->in[0], shape_of(6, dims));
 	x = put_permute(c->g, x, (int64_t[]){0, 3, 5, 1, 2, 4});

@@ -60,7 +60,7 @@ static double source_place(Call *c, const Manner *m, const Zoom *z, int64_t o)
 		return centre * (1 - adjustment) + (x + 0.5) / z->scale - 0.5;
 	}
 	if (strcmp(mode, "half_pixel") && strcmp(mode, "pytorch_half_pixel"))
-		refuse(c, "coordinate_transformation_mode '%s'", mode);
+		invalid_node(c, "coordinate_transformation_mode '%s'", mode);
 	return (x + 0.5) / z->scale - 0.5;
 }
 
@@ -140,14 +140,14 @@ static Ref nearest_places(Graph *g, const Zoom *z, const char *mode)
 	if (half)
 		at = put2(g, O_add, at, num_like(g, at, up ? -0.5 : 0.5));
 	at = put_cast(g, put1(g, up ? O_ceil : O_floor, at), E_i64);
-	return smaller_of(g, larger_of(g, at, whole_number(g, 0)), whole_number(g, z->in - 1));
+	return smaller_of(g, larger_of(g, at, put_i64(g, 0)), put_i64(g, z->in - 1));
 }
 
 // The weight of an entry at places `at`.
 static Ref weight_from(Graph *g, const Manner *m, Ref at, Ref entry)
 {
 	Ref away = put1(g, O_abs, put2(g, O_sub, at, entry));
-	Given a = {.name = "a", .x = m->cubic};
+	AttrArg a = {.name = "a", .x = m->cubic};
 	bool cubic = m->mode[0] == 'c';
 	return book_call1(g, cubic ? "cubic_weight" : "linear_weight", 1, &away, cubic, &a);
 }
@@ -158,18 +158,18 @@ static Ref weights_between(Call *c, const Zoom *z, const Manner *m)
 	Graph *g = c->g;
 	int64_t dims[] = {z->in, 1}, axis = 0, end[] = {0, z->in - 1}, beyond[] = {-1, z->in};
 	if (m->antialias)
-		decline(c, "export without antialias, or with a fixed region",
-		        "an antialiased region that the data decide");
+		unsupported_node(c, "export without antialias, or with a fixed region",
+		                 "an antialiased region that the data decide");
 	Ref in[] = {put_rank(g, z->place, 2), put_num(g, E_f32, 0),
 	            put_num(g, E_f32, (double)end[1])};
 	Ref at = book_call1(g, "clip", 3, in, 0, NULL), entry = put_iota(g, shape_of(2, dims), 0);
 	Ref sum = weight_from(g, m, at, put_cast(g, entry, E_f32));
 	for (int i = 0; i < 2 && !m->exclude; i++) {
 		Ref w = weight_from(g, m, at, num_like(g, at, (double)beyond[i]));
-		Ref here = put2(g, O_eq, entry, whole_number(g, end[i]));
+		Ref here = put2(g, O_eq, entry, put_i64(g, end[i]));
 		sum = put2(g, O_add, sum, put3(g, O_select, here, w, num_like(g, w, 0)));
 	}
-	return put2(g, O_div, sum, put_fold(g, O_sum, sum, 1, &axis));
+	return put2(g, O_div, sum, put_reduce(g, O_sum, sum, 1, &axis));
 }
 
 // ---- one axis -------------------------------------------------------------------------
@@ -261,8 +261,8 @@ static void read_region(Call *c, int n, Zoom *z)
 	Graph *g = c->g;
 	Ref region = flat(g, (in_val(c, 1), fixed_operand(c, 1)));
 	if (val(g, region)->shape.dim[0] != 2 * n)
-		refuse(c, "a region of %lld numbers for %d axes",
-		       (long long)val(g, region)->shape.dim[0], n);
+		invalid_node(c, "a region of %lld numbers for %d axes",
+		             (long long)val(g, region)->shape.dim[0], n);
 	for (int i = 0; i < n; i++) {
 		Ref end[2];
 		for (int k = 0; k < 2; k++)
@@ -300,7 +300,7 @@ static int read_zooms(Call *c, const Manner *m, Zoom *z)
 	const char *policy = attr_string(c, "keep_aspect_ratio_policy", "stretch");
 	int n = axes ? naxes : s.rank;
 	if (n > RANK || (nsize ? nsize : nscale) != n)
-		refuse(c, "%d scales and %d sizes for %d axes", nscale, nsize, n);
+		invalid_node(c, "%d scales and %d sizes for %d axes", nscale, nsize, n);
 	axes = axes_of(c, axes, n, s.rank);
 	for (int i = 0; i < n; i++) {
 		int axis = (int)axes[i];
@@ -313,7 +313,8 @@ static int read_zooms(Call *c, const Manner *m, Zoom *z)
 		keep_aspect(n, sizes, z, !strcmp(policy, "not_smaller"));
 	for (int i = 0; i < n; i++)
 		if (z[i].out < 1 || z[i].out > 1 << 20)
-			refuse(c, "axis %d would get %lld entries", z[i].axis, (long long)z[i].out);
+			invalid_node(c, "axis %d would get %lld entries", z[i].axis,
+			             (long long)z[i].out);
 	if (crops(m))
 		read_region(c, n, z);
 	return n;

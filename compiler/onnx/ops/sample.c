@@ -6,7 +6,7 @@
 #include <math.h>
 #include <string.h>
 
-static Ref unary_book(Graph *g, const char *def, Ref x, int n, const Given *given)
+static Ref unary_book(Graph *g, const char *def, Ref x, int n, const AttrArg *given)
 {
 	return book_call1(g, def, 1, &x, n, given);
 }
@@ -36,8 +36,8 @@ Image image_rows(Graph *g, Ref x)
 static Ref reflect(Graph *g, const Image *image, int axis, Ref x)
 {
 	double low = image->corners ? 0 : -0.5, size = (double)image->dim[axis];
-	Given given[] = {{.name = "low", .x = low},
-	                 {.name = "span", .x = image->corners ? size - 1 : size}};
+	AttrArg given[] = {{.name = "low", .x = low},
+	                   {.name = "span", .x = image->corners ? size - 1 : size}};
 	return unary_book(g, "reflected", x, 2, given);
 }
 
@@ -138,8 +138,8 @@ static Ref component(Graph *g, Ref grid, int k)
 
 static Ref place_on_axis(Graph *g, const Image *image, int axis, Ref x, bool nearest)
 {
-	Given given[] = {{.name = "size", .x = (double)image->dim[axis]},
-	                 {.name = "corners", .x = image->corners}};
+	AttrArg given[] = {{.name = "size", .x = (double)image->dim[axis]},
+	                   {.name = "corners", .x = image->corners}};
 	x = unary_book(g, "grid_place", x, 2, given);
 	if (nearest)
 		x = put1(g, O_round, x);
@@ -154,8 +154,8 @@ void lower_grid_sample(Call *c)
 	Shape s = in_val(c, 0)->shape, grid = in_val(c, 1)->shape;
 	int n = s.rank - 2;
 	if (n < 1 || n > 3 || grid.rank != s.rank || grid.dim[s.rank - 1] != n)
-		refuse(c, "a grid %s for %s", shape_text(c->r->arena, E_f32, &grid),
-		       shape_text(c->r->arena, E_f32, &s));
+		invalid_node(c, "a grid %s for %s", shape_text(c->r->arena, E_f32, &grid),
+		             shape_text(c->r->arena, E_f32, &s));
 	const char *mode = attr_string(c, "mode", "linear"),
 	           *rim = attr_string(c, "padding_mode", "zeros");
 	Image image = image_rows(g, c->in[0]);
@@ -205,8 +205,8 @@ void lower_affine_grid(Call *c)
 	int count = 0, n = (int)theta.dim[1];
 	const int64_t *size = operand_ints(c, 1, &count);
 	if (theta.rank != 3 || n < 2 || n > 3 || theta.dim[2] != n + 1 || count != n + 2)
-		refuse(c, "a transformation %s for %d sizes",
-		       shape_text(c->r->arena, E_f32, &theta), count);
+		invalid_node(c, "a transformation %s for %d sizes",
+		             shape_text(c->r->arena, E_f32, &theta), count);
 	Shape at = shape_of(n, size + 2), out = {.rank = n + 2, .dim = {theta.dim[0]}};
 	Ref grid = plain_grid(c, &at, attr_int(c, "align_corners", 0));
 	Ref y = put2(g, O_dot, put_rank(g, grid, 3), swap_last(g, c->in[0]));
@@ -246,9 +246,9 @@ static Ref bin_places(Graph *g, const Bins *b)
 		at = put2(g, O_add, put2(g, O_mul, entry_in(g, n, b->samples, true), each),
 		          entry_in(g, n, b->samples, false));
 	}
-	Given given[] = {{.name = "scale", .x = b->scale},
-	                 {.name = "shift", .x = b->shift},
-	                 {.name = "count", .x = (double)b->count}};
+	AttrArg given[] = {{.name = "scale", .x = b->scale},
+	                   {.name = "shift", .x = b->shift},
+	                   {.name = "count", .x = (double)b->count}};
 	return book_call1(g, "bin_places", 4, (Ref[]){b->start, b->size, at, each}, 3, given);
 }
 
@@ -265,14 +265,14 @@ static void adapt_samples(Call *c, Bins *b, int64_t size)
 		for (int64_t i = 0; i < count_of(&val(g, each)->shape); i++) {
 			double n = const_at(val(g, each), i);
 			if (!(n <= MOST_BINS))
-				decline(c, "give regions in the image, or a sampling_ratio",
-				        "%g samples of a bin; at most %d are supported", n,
-				        MOST_BINS);
+				unsupported_node(
+				    c, "give regions in the image, or a sampling_ratio",
+				    "%g samples of a bin; at most %d are supported", n, MOST_BINS);
 			b->samples = MAX(b->samples, (int64_t)n);
 		}
 	} else {
 		note(c->r, "%s takes at most %lld samples of a bin: regions lie in the image",
-		     node_place(c->r->arena, c->node), (long long)b->samples);
+		     node_where(c->r->arena, c->node), (long long)b->samples);
 	}
 	b->each = put2(g, O_min, each, put_num(g, E_f32, (double)b->samples));
 }
@@ -289,12 +289,12 @@ static Bins read_bins(Call *c, int axis, int64_t size)
 	          .scale = attr_float(c, "spatial_scale", 1),
 	          .shift = half ? 0.5 : 0};
 	Ref ends[] = {b.start, take_range(g, c->in[1], 1, 3 - axis, 1)};
-	Given given[] = {{.name = "scale", .x = b.scale},
-	                 {.name = "shift", .x = b.shift},
-	                 {.name = "least", .x = half ? -1e30 : 1}};
+	AttrArg given[] = {{.name = "scale", .x = b.scale},
+	                   {.name = "shift", .x = b.shift},
+	                   {.name = "least", .x = half ? -1e30 : 1}};
 	if (b.count < 1 || b.samples < 0 || b.count > MOST_BINS || b.samples > MOST_BINS)
-		refuse(c, "an output of %lld, a sampling_ratio of %lld", (long long)b.count,
-		       (long long)b.samples);
+		invalid_node(c, "an output of %lld, a sampling_ratio of %lld", (long long)b.count,
+		             (long long)b.samples);
 	b.size = book_call1(g, "bin_size", 2, ends, 3, given);
 	if (!b.samples)
 		adapt_samples(c, &b, size);
@@ -352,7 +352,7 @@ void lower_roi_align(Call *c)
 	Shape s = in_val(c, 0)->shape, r = in_val(c, 1)->shape;
 	in_val(c, 2);
 	if (s.rank != 4 || r.rank != 2 || r.dim[1] != 4)
-		refuse(c, "wants an image, and regions of four numbers");
+		invalid_node(c, "wants an image, and regions of four numbers");
 	bool largest = !strcmp(attr_string(c, "mode", "avg"), "max");
 	Image image = image_rows(g, c->in[0]);
 	image.rim = RIM_EDGE;
@@ -367,7 +367,8 @@ void lower_roi_align(Call *c)
 	                  bins[1].count, bins[1].samples, s.dim[1]};
 	int64_t axes[] = {2, 4}, each[] = {r.dim[0], 1, 1, 1};
 	y = drop_axes(
-	    g, put_fold(g, largest ? O_amax : O_sum, put_reshape(g, y, shape_of(6, dims)), 2, axes),
+	    g,
+	    put_reduce(g, largest ? O_amax : O_sum, put_reshape(g, y, shape_of(6, dims)), 2, axes),
 	    2, axes);
 	if (largest)
 		y = put3(g, O_select, put2(g, O_eq, y, num_like(g, y, -INFINITY)),
@@ -391,7 +392,7 @@ static Ref largest_in_bins(Graph *g, Ref x, Ref start, Ref end, int64_t count)
 	Shape s = val(g, x)->shape;
 	int64_t last = s.rank, size = s.dim[last - 1], bins[RANK] = {1, 1, 1, count, 1},
 	        all[RANK] = {1, 1, 1, 1, size}, each[RANK] = {s.dim[0], 1, 1, 1, 1};
-	Given given = {.name = "count", .x = (double)count};
+	AttrArg given = {.name = "count", .x = (double)count};
 	Ref bin = put_cast(g, put_iota(g, shape_of(5, bins), 3), E_f32);
 	Ref at = put_cast(g, put_iota(g, shape_of(5, all), 4), E_f32);
 	Ref from = put_reshape(g, start, shape_of(5, each)),
@@ -399,7 +400,7 @@ static Ref largest_in_bins(Graph *g, Ref x, Ref start, Ref end, int64_t count)
 	Ref in = book_call1(g, "in_bin", 4, (Ref[]){at, bin, from, to}, 1, &given);
 	Ref wide = insert_axis(g, x, (int)last - 1);
 	x = put3(g, O_select, in, wide, num_like(g, x, -INFINITY));
-	return drop_axes(g, put_fold(g, O_amax, x, 1, &last), 1, &last);
+	return drop_axes(g, put_reduce(g, O_amax, x, 1, &last), 1, &last);
 }
 
 void lower_max_roi_pool(Call *c)
@@ -409,9 +410,10 @@ void lower_max_roi_pool(Call *c)
 	int n = 0;
 	const int64_t *bins = attr_ints(c, "pooled_shape", &n);
 	if (s.rank != 4 || r.rank != 2 || r.dim[1] != 5 || n != 2)
-		refuse(c, "wants an image, regions of five numbers, and a pooled_shape of two");
+		invalid_node(c,
+		             "wants an image, regions of five numbers, and a pooled_shape of two");
 	Ref edge[5];
-	Given given = {.name = "scale", .x = attr_float(c, "spatial_scale", 1)};
+	AttrArg given = {.name = "scale", .x = attr_float(c, "spatial_scale", 1)};
 	for (int k = 0; k < 5; k++) {
 		edge[k] = take_range(g, c->in[1], 1, k, 1);
 		if (k)

@@ -13,12 +13,12 @@ void lower_window(Call *c)
 	int n = 0;
 	const int64_t *size = operand_ints(c, 0, &n);
 	if (!size || n != 1 || size[0] < 1 || size[0] > 1 << 24)
-		refuse(c, "the size is no number of at least 1");
+		invalid_node(c, "the size is no number of at least 1");
 	double length = (double)size[0] - !attr_int(c, "periodic", 1);
-	Given given[] = {{.name = "a", .x = weights[c->how][0]},
-	                 {.name = "b", .x = weights[c->how][1]},
-	                 {.name = "d", .x = weights[c->how][2]},
-	                 {.name = "step", .x = 2 * M_PI / MAX(length, 1)}};
+	AttrArg given[] = {{.name = "a", .x = weights[c->variant][0]},
+	                   {.name = "b", .x = weights[c->variant][1]},
+	                   {.name = "d", .x = weights[c->variant][2]},
+	                   {.name = "step", .x = 2 * M_PI / MAX(length, 1)}};
 	Ref at = put_cast(c->g, put_iota(c->g, shape_of(1, size), 0), E_f32);
 	c->out[0] = book_call1(c->g, "cosine_window", 1, &at, 4, given);
 }
@@ -95,14 +95,14 @@ void lower_dft(Call *c)
 	int axis = (int)axis_of(c, at, s.rank);
 	int64_t parts = s.dim[s.rank - 1];
 	if (axis == s.rank - 1 || parts < 1 || parts > 2)
-		refuse(c, "wants a last axis of 1 or 2 parts that is not transformed");
+		invalid_node(c, "wants a last axis of 1 or 2 parts that is not transformed");
 	Wave w = {.in = s.dim[axis], .back = attr_int(c, "inverse", 0)};
 	bool half = attr_int(c, "onesided", 0);
 	w.halved = half && w.back;
 	w.period = length && n ? length[0] : w.halved ? 2 * (w.in - 1) : w.in;
 	w.out = half && !w.back ? w.period / 2 + 1 : w.period;
 	if (w.period < 1)
-		refuse(c, "a transform of length %lld", (long long)w.period);
+		invalid_node(c, "a transform of length %lld", (long long)w.period);
 	Ref part[2] = {part_of(g, c->in[0], 0, axis),
 	               parts == 2 ? part_of(g, c->in[0], 1, axis) : 0};
 	transform(c, &w, &part[0], &part[1]);
@@ -127,7 +127,8 @@ void lower_stft(Call *c)
 	Ref window = c->nin > 2 ? c->in[2] : 0;
 	int64_t size = length && nlength ? length[0] : window ? val(g, window)->shape.dim[0] : 0;
 	if (s.rank != 3 || !step || n != 1 || step[0] < 1 || size < 1 || size > s.dim[1])
-		refuse(c, "wants a signal of three axes, a step, and a frame that fits into it");
+		invalid_node(c,
+		             "wants a signal of three axes, a step, and a frame that fits into it");
 	Wave w = {.in = size, .period = size};
 	w.out = attr_int(c, "onesided", 1) ? size / 2 + 1 : size;
 	Ref part[2] = {0, 0};
@@ -163,11 +164,11 @@ void lower_mel(Call *c)
 		int n = 0;
 		const double *number = operand_numbers(c, k, &n);
 		if (!number || n != 1)
-			refuse(c, "operand %d is not a number", k);
+			invalid_node(c, "operand %d is not a number", k);
 		x[k] = number[0];
 	}
 	if (!(x[0] >= 1 && x[0] < 1e5 && x[1] >= 1 && x[1] < 1e6 && x[2] > 0))
-		refuse(c, "%g bins of a transform of %g at %g a second", x[0], x[1], x[2]);
+		invalid_node(c, "%g bins of a transform of %g at %g a second", x[0], x[1], x[2]);
 	int64_t bins = (int64_t)x[0], rows = (int64_t)x[1] / 2 + 1;
 	float *m = NEWS(c->r->arena, float, rows *bins);
 	for (int64_t i = 0; i < bins; i++) {

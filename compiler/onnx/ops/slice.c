@@ -25,17 +25,17 @@ static Ref take_numpy(Graph *g, Ref x, int axis, int64_t start, int64_t end, int
 // A place at which a slice begins or ends: going up 0..length, going down -1..length - 1.
 static Ref slice_place(Graph *g, Ref at, Ref length, bool down)
 {
-	at = larger_of(g, from_end(g, at, length), whole_number(g, down ? -1 : 0));
-	return smaller_of(g, at, put2(g, O_sub, length, whole_number(g, down)));
+	at = larger_of(g, from_end(g, at, length), put_i64(g, down ? -1 : 0));
+	return smaller_of(g, at, put2(g, O_sub, length, put_i64(g, down)));
 }
 
 // `most` entries from `start`, `step` apart; those outside repeat the first or the last.
 static Ref gather_steps(Graph *g, Ref x, int axis, Ref start, int64_t most, int64_t step)
 {
 	int64_t d = val(g, x)->shape.dim[axis];
-	Ref at = put2(g, O_mul, put_iota(g, shape_of(1, &most), 0), whole_number(g, step));
-	at = smaller_of(g, put2(g, O_add, at, start), whole_number(g, d - 1));
-	return put_gather(g, x, larger_of(g, at, whole_number(g, 0)), axis);
+	Ref at = put2(g, O_mul, put_iota(g, shape_of(1, &most), 0), put_i64(g, step));
+	at = smaller_of(g, put2(g, O_add, at, start), put_i64(g, d - 1));
+	return put_gather(g, x, larger_of(g, at, put_i64(g, 0)), axis);
 }
 
 // The same where places, or how long the axis is, depend on the data.
@@ -48,9 +48,9 @@ static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t st
 	start = slice_place(g, start, length, down);
 	end = slice_place(g, end, length, down);
 	Ref count = down ? put2(g, O_sub, start, end) : put2(g, O_sub, end, start);
-	count = put2(g, O_add, count, whole_number(g, size - 1));
-	count = larger_of(g, put2(g, O_div, count, whole_number(g, size)), whole_number(g, 0));
-	Extent extent = extent_of(c, count, "how long it is");
+	count = put2(g, O_add, count, put_i64(g, size - 1));
+	count = larger_of(g, put2(g, O_div, count, put_i64(g, size)), put_i64(g, 0));
+	BoundedSize extent = extent_of(c, count, "how long it is");
 	extent.most = MIN(extent.most, (d + size - 1) / size);
 	if (is_const(g, start) && !down) {
 		int64_t from = const_int_at(val(g, start), 0);
@@ -75,7 +75,7 @@ void lower_slice(Call *c)
 	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
 	if (!start || !end || n != nend || (axes && naxes != n) || (steps && nsteps != n) ||
 	    n > rank)
-		refuse(c, "starts, ends, axes and steps differ in number");
+		invalid_node(c, "starts, ends, axes and steps differ in number");
 	axes = axes_of(c, axes, n, rank);
 	c->out[0] = c->in[0];
 	for (int a = 0; a < rank; a++)
@@ -84,7 +84,7 @@ void lower_slice(Call *c)
 		int axis = (int)axes[i];
 		int64_t step = steps ? steps[i] : 1;
 		if (!step || step == INT64_MIN)
-			refuse(c, "a step of %lld", (long long)step);
+			invalid_node(c, "a step of %lld", (long long)step);
 		c->out[0] =
 		    known_slice(c, axis, start[i], end[i])
 		        ? take_numpy(c->g, c->out[0], axis, const_int_at(val(c->g, start[i]), 0),
@@ -98,11 +98,10 @@ static void split_counted(Call *c, int axis, const Ref *size)
 {
 	Graph *g = c->g;
 	int64_t d = in_val(c, 0)->shape.dim[axis];
-	Ref start = whole_number(g, 0);
+	Ref start = put_i64(g, 0);
 	for (int i = 0; i < c->nout; i++) {
-		Ref count =
-		    smaller_of(g, larger_of(g, size[i], whole_number(g, 0)), whole_number(g, d));
-		Extent extent = extent_of(c, count, "how long a part is");
+		Ref count = smaller_of(g, larger_of(g, size[i], put_i64(g, 0)), put_i64(g, d));
+		BoundedSize extent = extent_of(c, count, "how long a part is");
 		Ref part = gather_steps(g, c->in[0], axis, start, extent.most, 1);
 		c->out[i] = extent.count ? copy_behind(g, part, axis, extent.count) : part;
 		for (int a = 0; a < val(g, part)->shape.rank; a++)
@@ -132,18 +131,18 @@ void lower_split(Call *c)
 		return;
 	}
 	if (count_along(c, 0, axis))
-		refuse_counts(c, 0);
+		unsupported_dynamic(c, 0);
 	if (attr_int(c, "num_outputs", c->nout) != c->nout)
-		refuse(c, "num_outputs is %lld; the node has %d",
-		       (long long)attr_int(c, "num_outputs", 0), c->nout);
+		invalid_node(c, "num_outputs is %lld; the node has %d",
+		             (long long)attr_int(c, "num_outputs", 0), c->nout);
 	const int64_t *sizes = ints_of(c, 1, "split", &n);
 	if (sizes && n != c->nout)
-		refuse(c, "%d sizes for %d results", n, c->nout);
+		invalid_node(c, "%d sizes for %d results", n, c->nout);
 	int64_t each = (s.dim[axis] + c->nout - 1) / MAX(c->nout, 1), at = 0;
 	for (int i = 0; i < c->nout; i++) {
 		int64_t size = sizes ? sizes[i] : MIN(each, s.dim[axis] - at);
 		if (size < 0 || at + size > s.dim[axis])
-			refuse(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
+			invalid_node(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
 		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
 		for (int a = 0; a < s.rank; a++)
 			c->counts[i].of[a] = count_along(c, 0, a);
@@ -182,7 +181,7 @@ void lower_concat(Call *c)
 	for (int k = 0; k < c->nin; k++) {
 		const Val *v = in_val(c, k);
 		if (v->shape.rank != rank)
-			refuse(c, "operands of %d and %d dimensions", rank, v->shape.rank);
+			invalid_node(c, "operands of %d and %d dimensions", rank, v->shape.rank);
 		counted |= count_along(c, k, axis) != 0;
 		for (int a = 0; a < rank; a++)
 			c->counts[0].of[a] =

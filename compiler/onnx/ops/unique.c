@@ -32,7 +32,7 @@ static Ref differs(Graph *g, Ref rows)
 		return first;
 	Ref same =
 	    put2(g, O_eq, take_range(g, rows, 0, 1, n - 1), take_range(g, rows, 0, 0, n - 1));
-	same = fold_away(g, O_amin, put_cast(g, same, E_i32), 1);
+	same = reduce_away(g, O_amin, put_cast(g, same, E_i32), 1);
 	return put_concat(g, 0, 2, (Ref[]){first, put1(g, O_not, put_cast(g, same, E_b8))});
 }
 
@@ -40,11 +40,11 @@ static Ref differs(Graph *g, Ref rows)
 static Kinds kinds_of(Graph *g, Ref rows, Ref place, Ref there)
 {
 	int64_t n = val(g, place)->shape.dim[0];
-	Ref zeros = repeated(g, whole_number(g, 0), n);
+	Ref zeros = repeated(g, put_i64(g, 0), n);
 	Ref fresh = put2(g, O_and, differs(g, put_gather(g, rows, place, 0)), there);
 	Ref before = so_far(g, fresh);
 	Ref number = put3(g, O_select, fresh, before,
-	                  put2(g, O_max, put2(g, O_sub, before, whole_number(g, 1)), zeros));
+	                  put2(g, O_max, put2(g, O_sub, before, put_i64(g, 1)), zeros));
 	Kinds k = {.at = put_in_order(g, fresh, before, place)};
 	k.fresh = put_scatter(g, repeated(g, put_num(g, E_b8, 0), n), place, fresh, 0, 0);
 	k.number = put_scatter(g, zeros, place, number, 0, 0);
@@ -67,8 +67,8 @@ static void give_kinds(Call *c, Ref x, int axis, Kinds k, Ref there)
 {
 	Graph *g = c->g;
 	int64_t n = val(g, there)->shape.dim[0];
-	Ref zeros = repeated(g, whole_number(g, 0), n);
-	Ref kinds = fold_away(g, O_sum, put_cast(g, k.fresh, E_i64), 0);
+	Ref zeros = repeated(g, put_i64(g, 0), n);
+	Ref kinds = reduce_away(g, O_sum, put_cast(g, k.fresh, E_i64), 0);
 	Ref times = put_scatter(g, zeros, k.number, put_cast(g, there, E_i64), 0, 1);
 	bool exact = is_const(g, kinds);
 	int64_t most = exact ? const_int_at(val(g, kinds), 0) : n;
@@ -109,7 +109,7 @@ void lower_unique(Call *c)
 	Ref rows = rows_along(g, x, axis), length = count;
 	Shape s = val(g, rows)->shape;
 	if (!count)
-		length = whole_number(g, s.dim[0]);
+		length = put_i64(g, s.dim[0]);
 	bool known = is_const(g, x) && is_const(g, length);
 	Ref place = order_of(c->r, insert_axis(g, rows, 0), false, length);
 	place = drop_axes(g, place, 1, &(int64_t){0});

@@ -1,0 +1,298 @@
+// temp_file.c: writes, syncs and renames a file.
+// Each is written under a random name beside its target, created anew, so no link and no file of
+// others is ever opened. Then it is synced and renamed: what stands is old or new, never torn. A
+// temporary file is locked while it is written: unlocked ones belong to nobody and can be removed.
+#include "common.h"
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// ---- names of temporary files ---------------------------------------------------------
+
+static const char first[] = "amos.", last[] = ".aside"; // around the random digits
+enum { DIGITS = 16, NAME = sizeof first + DIGITS + sizeof last - 1 };
+
+// A name in use. Records are used again and never freed: a signal handler may be reading them.
+struct temporary {
+	struct temporary *next;
+	volatile sig_atomic_t used;
+	char path[PATH_MAX];
+};
+static struct temporary *volatile all;
+
+void amos_file_drop_all(void)
+{
+	int cause = errno;
+	for (struct temporary *t = all; t; t = t->next)
+		if (t->used)
+			unlink(t->path);
+	errno = cause;
+}
+
+static struct temporary *unused(void)
+{
+	struct temporary *t = all;
+	while (t && t->used)
+		t = t->next;
+	if (t || !(t = calloc(1, sizeof *t)))
+		return t;
+	t->next = all;
+	all = t;
+	return t;
+}
+
+static void forget(const char *path)
+{
+	for (struct temporary *t = all; t; t = t->next)
+		if (t->path == path)
+			t->used = 0;
+}
+
+// PATH_MAX bytes at `path` become a new name in the folder, which ends with a slash or is empty.
+static bool invent(char *path, const char *folder, int length)
+{
+	uint64_t random;
+	if (getrandom(&random, sizeof random, 0) != sizeof random)
+		return false;
+	int n = snprintf(path, PATH_MAX, "%.*s%s%016llx%s", length, folder, first,
+	                 (unsigned long long)random, last);
+	errno = ENAMETOOLONG;
+	return n < PATH_MAX;
+}
+
+// Creates a file that nobody else has and locks it; NULL: errno says why.
+static struct temporary *create(const char *folder, int length, mode_t mode, int *file)
+{
+	struct temporary *t = unused();
+	*file = -1;
+	while (t && *file < 0 && invent(t->path, folder, length)) {
+		*file = open(t->path, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+		if (*file < 0 && errno != EEXIST)
+			break;
+	}
+	if (*file < 0)
+		return NULL;
+	flock(*file, LOCK_EX | LOCK_NB);
+	t->used = 1;
+	return t;
+}
+
+// The same with signals held back: an interrupt finds no file without a record.
+static struct temporary *create_whole(const char *folder, int length, mode_t mode, int *file)
+{
+	sigset_t every, before;
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	struct temporary *t = create(folder, length, mode, file);
+	int cause = errno;
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	errno = cause;
+	return t;
+}
+
+// ---- one file -------------------------------------------------------------------------
+
+static int folder_length(const char *path)
+{
+	const char *slash = strrchr(path, '/');
+	return slash ? (int)(slash - path) + 1 : 0;
+}
+
+static void forget_file(struct amos_temp_file *file)
+{
+	if (file->temporary)
+		forget(file->temporary);
+	free(file->path);
+	free(file->target);
+	*file = (struct amos_temp_file){0};
+}
+
+// Opens the temporary file: private for a device, else with the permissions of what it replaces.
+static bool open_temporary(struct amos_temp_file *file, const struct stat *replaced)
+{
+	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
+	char scratch[PATH_MAX];
+	snprintf(scratch, sizeof scratch, "%s/", folder);
+	mode_t mode = file->device ? 0600 : replaced ? replaced->st_mode & 0777 : 0666;
+	const char *beside = file->device ? scratch : file->target;
+	int fd;
+	struct temporary *t = create_whole(beside, folder_length(beside), mode, &fd);
+	if (!t)
+		return false;
+	file->temporary = t->path;
+	if (replaced)
+		fchmod(fd, mode); // the umask is for new files
+	file->to = fdopen(fd, "wb");
+	if (!file->to)
+		close(fd);
+	return file->to;
+}
+
+int amos_file_begin(struct amos_temp_file *file, const char *path, enum amos_name name)
+{
+	struct stat about;
+	bool named = name == AMOS_NAMED, there = named && !stat(path, &about);
+	bool regular = there && S_ISREG(about.st_mode);
+	bool device = there && !regular && !S_ISDIR(about.st_mode);
+	*file = (struct amos_temp_file){
+	    .path = strdup(path), .device = device, .fresh = name == AMOS_FRESH};
+	file->target = there && !device ? realpath(path, NULL) : strdup(path);
+	if (file->path && file->target && open_temporary(file, regular ? &about : NULL))
+		return AMOS_DONE;
+	int status = amos_fail_errno("write", path);
+	amos_file_drop(file);
+	return status;
+}
+
+int amos_file_open(struct amos_temp_file *file, const char *path)
+{
+	return amos_file_begin(file, path, AMOS_NAMED);
+}
+
+void amos_file_drop(struct amos_temp_file *file)
+{
+	if (file->to)
+		fclose(file->to);
+	if (file->temporary)
+		unlink(file->temporary);
+	forget_file(file);
+}
+
+bool amos_file_sync(int folder)
+{
+	// Some file systems cannot sync a folder and say so with EINVAL.
+	return !fsync(folder) || errno == EINVAL;
+}
+
+bool amos_file_sync_around(const char *path)
+{
+	char name[PATH_MAX];
+	int length = folder_length(path);
+	snprintf(name, sizeof name, "%.*s", length ? length : 1, length ? path : ".");
+	int folder = open(name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (folder < 0)
+		return false;
+	bool synced = amos_file_sync(folder);
+	close(folder);
+	return synced;
+}
+
+FILE *amos_file_edit(const char *path, const char *mode)
+{
+	int flags = *mode == 'r'   ? O_RDWR
+	            : *mode == 'a' ? O_WRONLY | O_CREAT | O_APPEND
+	                           : O_WRONLY | O_CREAT | O_TRUNC;
+	int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0666);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, mode);
+	if (fd >= 0 && !file)
+		close(fd);
+	return file;
+}
+
+bool amos_file_link(const char *from, const char *to)
+{
+	struct temporary *t = unused();
+	if (!t || !invent(t->path, to, folder_length(to)))
+		return false;
+	t->used = 1;
+	bool linked = !link(from, t->path) && !rename(t->path, to) && amos_file_sync_around(to);
+	unlink(t->path); // which stays where both are one file already
+	forget(t->path);
+	return linked;
+}
+
+static bool copy_to_device(const struct amos_temp_file *file)
+{
+	char block[1 << 16];
+	size_t n = 1;
+	int device = open(file->target, O_WRONLY | O_CLOEXEC | O_NOCTTY);
+	FILE *from = fopen(file->temporary, "rb"), *to = device < 0 ? NULL : fdopen(device, "wb");
+	while (from && to && n) {
+		n = fread(block, 1, sizeof block, from);
+		if (fwrite(block, 1, n, to) < n)
+			break;
+	}
+	bool good = from && to && !n && !ferror(from);
+	if (to && fclose(to))
+		good = false;
+	if (from)
+		fclose(from);
+	return good && !unlink(file->temporary);
+}
+
+static bool move(const struct amos_temp_file *file)
+{
+	unsigned flags = file->fresh ? RENAME_NOREPLACE : 0;
+	return (!renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
+	        // A file system that does not know the flag.
+	        (errno == EINVAL && !rename(file->temporary, file->target))) &&
+	       amos_file_sync_around(file->target);
+}
+
+// On the disk, complete and closed.
+static bool finish(struct amos_temp_file *file)
+{
+	bool written = !fflush(file->to) && !ferror(file->to) && !fsync(fileno(file->to));
+	int cause = errno;
+	bool closed = !fclose(file->to);
+	file->to = NULL;
+	if (!written)
+		errno = cause;
+	return written && closed;
+}
+
+int amos_file_keep(struct amos_temp_file *file)
+{
+	bool kept = finish(file) && (file->device ? copy_to_device(file) : move(file));
+	int status = kept ? AMOS_DONE : amos_fail_errno("write", file->path);
+	if (kept)
+		forget_file(file);
+	else
+		amos_file_drop(file);
+	return status;
+}
+
+// ---- what killed processes left -------------------------------------------------------
+
+bool amos_file_temporary(const char *name)
+{
+	size_t digits = 0;
+	if (strlen(name) != NAME - 1 || strncmp(name, first, sizeof first - 1))
+		return false;
+	for (name += sizeof first - 1; isxdigit((unsigned char)*name); name++)
+		digits++;
+	return digits == DIGITS && !strcmp(name, last);
+}
+
+// A file of ours that nobody writes.
+static bool is_left(int folder, const char *name)
+{
+	int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	struct stat about;
+	bool left = file >= 0 && !fstat(file, &about) && S_ISREG(about.st_mode) &&
+	            about.st_uid == geteuid() && !flock(file, LOCK_EX | LOCK_NB);
+	if (file >= 0)
+		close(file);
+	return left;
+}
+
+void amos_file_clean(const char *folder)
+{
+	DIR *names = opendir(folder);
+	for (struct dirent *one; names && (one = readdir(names));)
+		if (amos_file_temporary(one->d_name) && is_left(dirfd(names), one->d_name))
+			unlinkat(dirfd(names), one->d_name, 0);
+	if (names)
+		closedir(names);
+}

@@ -1,0 +1,176 @@
+// object.c: loads objects (JIT), writes object files.
+// Takes an Object. Gives the one symbol of it in this process, or a file.
+#include "emit.h"
+#include <errno.h>
+#include <llvm-c/Core.h>
+#include <llvm-c/Error.h>
+#include <llvm-c/LLJIT.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// ---- in memory ------------------------------------------------------------------------
+
+struct Jit {
+	LLVMOrcLLJITRef jit;
+	char cause[256]; // the first failure that the session told of
+};
+
+static void note_cause(void *jit, LLVMErrorRef error)
+{
+	Jit *j = jit;
+	char *message = LLVMGetErrorMessage(error);
+	if (!*j->cause)
+		snprintf(j->cause, sizeof j->cause, "%s", message);
+	LLVMDisposeErrorMessage(message);
+}
+
+static _Noreturn void no_place(void)
+{
+	fail_status(STATUS_MACHINE, "memory", "out of memory: cannot load the compiled code");
+}
+
+// LLVM tells what the machine refused by text alone; all else is ours.
+static void no_error(Jit *j, LLVMErrorRef error, const char *what)
+{
+	if (!error)
+		return;
+	note_cause(j, error);
+	if (strstr(j->cause, strerror(ENOMEM)))
+		no_place();
+	bug("%s: %s", what, j->cause);
+}
+
+Jit *jit_load(const Object *object)
+{
+	Jit *j = calloc(1, sizeof *j);
+	if (!j)
+		fail_status(STATUS_MACHINE, "memory", "out of memory");
+	no_error(j, LLVMOrcCreateLLJIT(&j->jit, NULL), "jit");
+	LLVMOrcExecutionSessionSetErrorReporter(LLVMOrcLLJITGetExecutionSession(j->jit), note_cause,
+	                                        j);
+	LLVMOrcJITDylibRef main = LLVMOrcLLJITGetMainJITDylib(j->jit);
+	LLVMOrcDefinitionGeneratorRef process;
+	no_error(j,
+	         LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(
+	             &process, LLVMOrcLLJITGetGlobalPrefix(j->jit), NULL, NULL),
+	         "symbols of this process");
+	LLVMOrcJITDylibAddGenerator(main, process);
+	for (int k = 0; k < object->parts; k++) {
+		LLVMMemoryBufferRef buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(
+		    object->part[k].bytes, object->part[k].count, "amos");
+		no_error(j, LLVMOrcLLJITAddObjectFile(j->jit, main, buffer), "object");
+	}
+	return j;
+}
+
+const struct amos_model *jit_model(Jit *j)
+{
+	LLVMOrcExecutorAddress address = 0;
+	errno = 0;
+	no_error(j, LLVMOrcLLJITLookup(j->jit, &address, "amos_model"), "amos_model");
+	if (errno == ENOMEM || errno == EACCES) // LLVM does not look whether code became executable
+		no_place();
+	return (const struct amos_model *)(uintptr_t)address;
+}
+
+void jit_free(Jit *j)
+{
+	no_error(j, LLVMOrcDisposeLLJIT(j->jit), "jit");
+	free(j);
+}
+
+// ---- on disk --------------------------------------------------------------------------
+
+static void write_part(const Part *part, struct amos_temp_file *file, const char *path)
+{
+	need_done(amos_file_open(file, path));
+	fwrite(part->bytes, 1, part->count, file->to);
+}
+
+// A file as a word for cc, to which a leading @ or - is something else.
+static char *file_word(Arena *arena, const struct amos_temp_file *file)
+{
+	return format(arena, "%s%s", *file->temporary == '/' ? "" : "./", file->temporary);
+}
+
+// Runs a program found on PATH; false when it fails or is not there.
+static bool run_program(char *const *argument)
+{
+	pid_t child = fork();
+	if (child == 0) {
+		execvp(argument[0], argument);
+		_exit(127);
+	}
+	int status;
+	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	       WEXITSTATUS(status) == 0;
+}
+
+// Joins the parts of an object by cc with more arguments to the file `path`.
+static void link_parts(const Object *object, int n, const char *const *more, const char *path,
+                       const char *what)
+{
+	Arena *arena = arena_new();
+	struct amos_temp_file *part = NEWS(arena, struct amos_temp_file, object->parts), out;
+	VEC(char *) argument = {0};
+	need_done(amos_file_open(&out, path));
+	PUSH(arena, argument, getenv("CC") ? getenv("CC") : "cc");
+	PUSH(arena, argument, "-o");
+	PUSH(arena, argument, file_word(arena, &out));
+	int cause = 0;
+	for (int k = 0; k < object->parts; k++) {
+		write_part(&object->part[k], &part[k], path);
+		if (!cause && (fflush(part[k].to) || ferror(part[k].to)))
+			cause = errno;
+		PUSH(arena, argument, file_word(arena, &part[k]));
+	}
+	for (int k = 0; k < n; k++)
+		PUSH(arena, argument, copy_string(arena, more[k]));
+	PUSH(arena, argument, NULL);
+	errno = cause;
+	if (cause)
+		need_done(amos_fail_errno("write", path));
+	bool done = run_program(argument.at);
+	for (int k = 0; k < object->parts; k++)
+		amos_file_drop(&part[k]);
+	arena_free(arena);
+	if (done)
+		out.to = freopen(out.temporary, "rb", out.to); // cc may have made it anew
+	if (!done || !out.to) {
+		amos_file_drop(&out);
+		fail_status(STATUS_MACHINE, path,
+		            "%s failed; expected a C compiler for the target as `cc` (or $CC)",
+		            what);
+	}
+	need_done(amos_file_keep(&out));
+}
+
+// Of one part there is nothing to join: an object, or PTX.
+static void write_one(const Part *part, const char *path)
+{
+	struct amos_temp_file file;
+	write_part(part, &file, path);
+	need_done(amos_file_keep(&file));
+}
+
+void write_object(const Object *object, const char *path)
+{
+	static const char *const more[] = {"-r", "-nostdlib"};
+	if (object->parts == 1)
+		write_one(&object->part[0], path);
+	else
+		link_parts(object, COUNT(more), more, path, "joining the parts of the object");
+}
+
+void write_executable(Arena *arena, const Object *object, const char *path,
+                      const char *runtime_archive)
+{
+	// Beside lib.a lie lib_main.a, where a program starts, and lib.link, the libraries it
+	// needs.
+	int stem = (int)strlen(runtime_archive) - (ends_with(runtime_archive, ".a") ? 2 : 0);
+	const char *more[] = {format(arena, "%.*s_main.a", stem, runtime_archive), runtime_archive,
+	                      format(arena, "@%.*s.link", stem, runtime_archive)};
+	link_parts(object, COUNT(more), more, path, "linking the program");
+}

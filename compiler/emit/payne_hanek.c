@@ -1,0 +1,136 @@
+// payne_hanek.c: reduces large angles exactly.
+// The sine of 10^300 is as right as that of 1. Takes gen.h. x 2/pi modulo 4 needs only those bits
+// of 2/pi that meet the bits of x: a window of 192 of them, multiplied by x as a whole number
+// (Payne and Hanek, Radian reduction for trigonometric functions, 1983).
+#include "gen.h"
+#include <math.h>
+
+enum {
+	LEAST = 20,             // of the exponent of a large angle
+	FRACTION = 52,          // bits of a double
+	BIAS = 1023 + FRACTION, // of its exponent, as a whole number times a power of two
+};
+
+// The bits of 2/pi, behind 64 zeros.
+static const uint64_t two_by_pi[] = {0,
+                                     0xA2F9836E4E441529,
+                                     0xFC2757D1F534DDC0,
+                                     0xDB6295993C439041,
+                                     0xFE5163ABDEBBC561,
+                                     0xB7246E3A424DD2E0,
+                                     0x06492EEA09D1921C,
+                                     0xFE1DEB1CB129A73E,
+                                     0xE88235F52EBB4484,
+                                     0xE99C7026B45F7E41,
+                                     0x3991D639835339F4,
+                                     0x9C845F8BBDF9283B,
+                                     0x1FF897FFDE05980F,
+                                     0xEF2F118B5A0A6D1F,
+                                     0x6D367ECF27CB09B7,
+                                     0x4F463F669E5FEA2D,
+                                     0x7527BAC7EBE5F17B,
+                                     0x3D0739F78A5292EA,
+                                     0x6BFB5FB11F8D5D08,
+                                     0x56033046FC7B6BAB};
+
+static Value right(Gen *g, Value x, unsigned bits)
+{
+	return LLVMBuildLShr(g->b, x, int_like(x, bits), "");
+}
+
+static Value low(Gen *g, Value x)
+{
+	return LLVMBuildAnd(g->b, x, int_like(x, UINT32_MAX), "");
+}
+
+static Value add(Gen *g, Value a, Value b)
+{
+	return LLVMBuildAdd(g->b, a, b, "");
+}
+
+static Value mul(Gen *g, Value a, Value b)
+{
+	return LLVMBuildMul(g->b, a, b, "");
+}
+
+// The upper 64 bits of a b, a below 2^53.
+static Value mul_high(Gen *g, Value a, Value b)
+{
+	Value a0 = low(g, a), a1 = right(g, a, 32), b0 = low(g, b), b1 = right(g, b, 32);
+	Value across = add(g, mul(g, a1, b0), right(g, mul(g, a0, b0), 32));
+	Value other = add(g, mul(g, a0, b1), low(g, across));
+	return add(g, mul(g, a1, b1), add(g, right(g, across, 32), right(g, other, 32)));
+}
+
+static Value table(Gen *g)
+{
+	static const char name[] = "two_by_pi";
+	Value t = LLVMGetNamedGlobal(g->module, name), word[COUNT(two_by_pi)];
+	if (t)
+		return t;
+	for (int i = 0; i < COUNT(two_by_pi); i++)
+		word[i] = LLVMConstInt(g->i64, two_by_pi[i], 0);
+	Value words = LLVMConstArray2(g->i64, word, COUNT(two_by_pi));
+	t = LLVMAddGlobal(g->module, LLVMTypeOf(words), name);
+	LLVMSetInitializer(t, words);
+	LLVMSetLinkage(t, LLVMInternalLinkage);
+	LLVMSetGlobalConstant(t, 1);
+	return t;
+}
+
+static Value table_word(Gen *g, Value i)
+{
+	Lanes at = {.base = is_vector(i) ? number(g, 0) : i, .vector = is_vector(i) ? i : NULL};
+	return load_lanes(g, E_i64, table(g), &at);
+}
+
+// 64 bits of 2/pi from bit `position` on: of word i and the next.
+static Value window(Gen *g, Value position, unsigned word)
+{
+	Value i = add(g, right(g, position, 6), int_like(position, word));
+	Value in[] = {table_word(g, i), table_word(g, add(g, i, int_like(i, 1))), position};
+	LLVMTypeRef type = LLVMTypeOf(position);
+	return intrinsic(g, "llvm.fshl", 1, &type, 3, in);
+}
+
+// x 2/pi modulo 4 as a whole number, *turns, and what is left in [-1/2, 1/2), in radians. `size` is
+// |x|, and large. The window begins where a bit of it times the last of m is 2: the product modulo
+// 2^192, of which the upper 128 bits are kept, has two bits before the point.
+static Value reduce(Gen *g, Value size, Value *turns)
+{
+	LLVMTypeRef itype = like(g->i64, size), type = LLVMTypeOf(size);
+	Value bits = LLVMBuildBitCast(g->b, size, itype, "");
+	Value exponent = right(g, bits, FRACTION);
+	Value m = LLVMBuildAnd(g->b, bits, int_like(bits, (1ll << FRACTION) - 1), "");
+	m = LLVMBuildOr(g->b, m, int_like(m, 1ll << FRACTION), "");
+	Value position = add(g, exponent, int_like(exponent, 64 - 2 - BIAS));
+	Value w0 = window(g, position, 0), w1 = window(g, position, 1), w2 = window(g, position, 2);
+	Value rest = mul(g, m, w1), sum = add(g, rest, mul_high(g, m, w2));
+	Value carry =
+	    LLVMBuildZExt(g->b, LLVMBuildICmp(g->b, LLVMIntULT, sum, rest, ""), itype, "");
+	Value high = add(g, add(g, mul(g, m, w0), mul_high(g, m, w1)), carry);
+	Value n = right(g, add(g, high, int_like(high, 1ll << 61)), 62);
+	high = LLVMBuildSub(g->b, high, LLVMBuildShl(g->b, n, int_like(n, 62), ""), "");
+	*turns = LLVMBuildUIToFP(g->b, n, type, "");
+	Value part = LLVMBuildFMul(g->b, LLVMBuildUIToFP(g->b, sum, type, ""),
+	                           real_like(size, 0x1p-126), "");
+	part = mul_add(g, LLVMBuildSIToFP(g->b, high, type, ""), real_like(size, 0x1p-62), part);
+	Value r = LLVMBuildFMul(g->b, part, real_like(size, 0x1.1a62633145c07p-54), "");
+	return mul_add(g, part, real_like(size, M_PI_2), r);
+}
+
+Value reduce_angle(Gen *g, Value x, Value rest, Value *turns)
+{
+	LLVMTypeRef type = LLVMTypeOf(x);
+	Value size = intrinsic(g, "llvm.fabs", 1, &type, 1, &x),
+	      least = real_like(x, ldexp(1, LEAST));
+	Value large = LLVMBuildFCmp(g->b, LLVMRealOGT, size, least, "");
+	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, INFINITY), "");
+	large = both(g, large, finite);
+	Value n, r = reduce(g, choose(g, large, size, least), &n);
+	Value minus = LLVMBuildFCmp(g->b, LLVMRealOLT, x, real_like(x, 0), "");
+	n = choose(g, minus, LLVMBuildFNeg(g->b, n, ""), n);
+	r = choose(g, minus, LLVMBuildFNeg(g->b, r, ""), r);
+	*turns = choose(g, large, n, *turns);
+	return choose(g, large, r, rest);
+}

@@ -1,0 +1,356 @@
+// reduce.c: emits reduction loops.
+// Sum, prod, amax, amin, argmax, and dot where nothing better computes it. Takes gen.h. Long sums
+// are added up block by block, so that an f32 keeps its digits.
+#include "gen.h"
+#include <string.h>
+
+enum { SHORT = 9, BLOCK = 256, LANE_BLOCK = 8192 };
+
+typedef struct Reduction {
+	int n; // folds, or one fold at several lanes
+	const Ref *reduce;
+	const Index *idx;  // n * RANK
+	Shape space;       // of the operands; of dots: [.., m, n, k]
+	Groups groups;     // of the folded axes
+	Index at[RANK];    // where the loops are, on folded axes
+	bool lanes;        // the last group runs along the lanes
+	int units;         // accumulators of each fold
+	Value *acc, *best; // n * units variables; best: positions of argmax
+	LLVMTypeRef *type;
+	const Keep
+	    *keep; // stored on the way; folds inside the operands are others, and store nothing
+} Reduction;
+
+static Elem reduce_type(Gen *g, const Reduction *f, int k)
+{
+	return val(g->graph, val(g->graph, f->reduce[k])->in[0])->type;
+}
+
+static Op reduce_op(Gen *g, const Reduction *f, int k)
+{
+	return val(g->graph, f->reduce[k])->op;
+}
+
+// Does it differ by lane?
+static bool varies(Gen *g, const Index *x)
+{
+	for (int t = 0; t < x->n; t++) {
+		const Var *v = g->vars.at[x->term[t].var];
+		if (v->lane || v->vector || (!v->ready && varies(g, &v->of)))
+			return true;
+	}
+	return false;
+}
+
+static bool reduce_varies(Gen *g, const Reduction *f, int k)
+{
+	for (int a = 0; a < val(g->graph, f->reduce[k])->shape.rank; a++)
+		if (varies(g, &f->idx[k * RANK + a]))
+			return true;
+	return f->lanes && g->target->width > 1;
+}
+
+// ---- one step -------------------------------------------------------------------------
+
+// The element that is folded: the operand's, or the product of a dot.
+static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
+{
+	const Val *v = val(g->graph, f->reduce[k]);
+	if (v->op != O_dot)
+		return at(g, v->in[0], in);
+	int r = v->shape.rank;
+	Index a[RANK], b[RANK];
+	memcpy(a, in, sizeof *a * (size_t)r);
+	memcpy(b, in, sizeof *b * (size_t)r);
+	a[r - 1] = b[r - 2] = in[r];
+	Value x[2] = {at(g, v->in[0], a), at(g, v->in[1], b)};
+	if (is_vector(x[0]) || is_vector(x[1]))
+		x[0] = splat(g, x[0]), x[1] = splat(g, x[1]);
+	return LLVMBuildFMul(g->b, x[0], x[1], "");
+}
+
+// (best, place) of a and b: the larger; of equals the first.
+static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i)
+{
+	LLVMTypeRef type = LLVMTypeOf(x), itype = LLVMTypeOf(i);
+	Value best = read_variable(g, type, acc), at_best = read_variable(g, itype, place);
+	bool real = is_float(e);
+	Value more = real
+	                 ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
+	                 : LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSGT : LLVMIntUGT, x, best, "");
+	Value same = real ? LLVMBuildFCmp(g->b, LLVMRealOEQ, x, best, "")
+	                  : LLVMBuildICmp(g->b, LLVMIntEQ, x, best, "");
+	Value before = LLVMBuildICmp(g->b, LLVMIntSLT, i, at_best, "");
+	Value take = LLVMBuildOr(g->b, more, LLVMBuildAnd(g->b, same, before, ""), "");
+	set_variable(g, acc, LLVMBuildSelect(g->b, take, x, best, ""));
+	set_variable(g, place, LLVMBuildSelect(g->b, take, i, at_best, ""));
+}
+
+// One element (or vector) of fold k goes to its accumulator `unit`.
+static void fold_one(Gen *g, Reduction *f, int k, int unit, Value mask)
+{
+	const Val *v = val(g->graph, f->reduce[k]);
+	Index in[RANK];
+	memcpy(in, f->idx + k * RANK, sizeof in);
+	for (int q = 0; q < f->groups.n; q++)
+		for (int a = f->groups.first[q]; a <= f->groups.last[q]; a++)
+			in[a] = f->at[a];
+	for (int a = 0; a < f->space.rank; a++)
+		if (f->space.dim[a] == 1)
+			in[a] = constant_index(0);
+	Elem e = reduce_type(g, f, k);
+	if (k == 0)
+		store_kept(g, f->keep, in);
+	Value x = reduce_element(g, f, k, in), acc = f->acc[k * f->units + unit];
+	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
+	if (wide)
+		x = splat(g, x);
+	if (mask)
+		x = choose(g, mask, x, reduce_start(g, v->op, e));
+	if (v->op == O_argmax) {
+		Value i = index_i64(g, &in[v->attr->i[0]]);
+		step_argmax(g, e, acc, f->best[k * f->units + unit], x, wide ? splat(g, i) : i);
+		return;
+	}
+	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, f->type[k], acc), x));
+}
+
+// ---- loops ----------------------------------------------------------------------------
+
+static void reduce_loops(Gen *g, Reduction *f, int group);
+
+static void new_accumulators(Gen *g, Reduction *f)
+{
+	int n = f->n * f->units;
+	f->acc = NEWS(g->arena, Value, n);
+	f->best = NEWS(g->arena, Value, n);
+	for (int k = 0; k < f->n; k++)
+		for (int u = 0; u < f->units; u++) {
+			bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
+			Value start = reduce_start(g, reduce_op(g, f, k), reduce_type(g, f, k));
+			Value last = number(g, INT64_MAX);
+			f->acc[k * f->units + u] =
+			    variable(g, f->type[k], wide ? splat(g, start) : start);
+			if (reduce_op(g, f, k) == O_argmax)
+				f->best[k * f->units + u] =
+				    variable(g, wide ? LLVMTypeOf(splat(g, last)) : g->i64,
+				             wide ? splat(g, last) : last);
+		}
+}
+
+static void lane_step(Gen *g, int n, const Index *unit, void *context)
+{
+	Reduction *f = context;
+	for (int u = 0; u < n; u++) {
+		group_index(g, &f->groups, f->groups.n - 1, &f->space, &unit[u], f->at);
+		for (int k = 0; k < f->n; k++)
+			fold_one(g, f, k, u % f->units, index_value(g, &unit[u]).mask);
+	}
+}
+
+static bool only_sums(Gen *g, const Reduction *f)
+{
+	for (int k = 0; k < f->n; k++)
+		if (reduce_op(g, f, k) != O_sum && reduce_op(g, f, k) != O_dot)
+			return false;
+	return true;
+}
+
+static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
+{
+	if (f->lanes && group == f->groups.n - 1) {
+		lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
+		return;
+	}
+	Loop loop = loop_begin(g, from, to, 1);
+	Index i = uniform_index(g, loop.i, f->groups.size[group], 1);
+	group_index(g, &f->groups, group, &f->space, &i, f->at);
+	reduce_loops(g, f, group + 1);
+	loop_end(g, &loop);
+}
+
+// A long axis in blocks that start from 0.
+static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
+{
+	Value *acc = f->acc, *best = f->best;
+	int64_t size = f->groups.size[group];
+	Loop loop = loop_begin(g, number(g, 0), number(g, size), block);
+	Value end = smaller(g, LLVMBuildAdd(g->b, loop.i, number(g, block), ""), size);
+	new_accumulators(g, f);
+	one_range(g, f, group, loop.i, end);
+	for (int k = 0; k < f->n; k++)
+		for (int u = 0; u < f->units; u++) {
+			int i = k * f->units + u;
+			Value whole = read_variable(g, f->type[k], acc[i]);
+			Value part = read_variable(g, f->type[k], f->acc[i]);
+			set_variable(g, acc[i], LLVMBuildFAdd(g->b, whole, part, ""));
+		}
+	f->acc = acc;
+	f->best = best;
+	loop_end(g, &loop);
+}
+
+static int64_t folded_count(const Groups *groups)
+{
+	int64_t n = 1;
+	for (int k = 0; k < groups->n; k++)
+		n *= groups->size[k];
+	return n;
+}
+
+static bool all_floats(Gen *g, const Reduction *f)
+{
+	for (int k = 0; k < f->n; k++)
+		if (LLVMGetTypeKind(f->type[k]) == LLVMIntegerTypeKind ||
+		    !is_float(reduce_type(g, f, k)) || elems[reduce_type(g, f, k)].bytes < 4)
+			return false;
+	return true;
+}
+
+// The loop over group `group` and those inside it.
+static void reduce_loops(Gen *g, Reduction *f, int group)
+{
+	if (group == f->groups.n) {
+		for (int k = 0; k < f->n; k++)
+			fold_one(g, f, k, 0, NULL);
+		return;
+	}
+	int64_t size = f->groups.size[group];
+	bool lanes = f->lanes && group == f->groups.n - 1;
+	int64_t block = lanes ? LANE_BLOCK : BLOCK;
+	if (folded_count(&f->groups) <= SHORT && !f->lanes)
+		for (int64_t i = 0; i < size; i++) {
+			Index here = constant_index(i);
+			group_index(g, &f->groups, group, &f->space, &here, f->at);
+			reduce_loops(g, f, group + 1);
+		}
+	else if (size >= 4 * block && only_sums(g, f) && all_floats(g, f))
+		in_blocks(g, f, group, block);
+	else
+		one_range(g, f, group, number(g, 0), number(g, size));
+}
+
+// ---- the result -----------------------------------------------------------------------
+
+static Value result_argmax(Gen *g, Reduction *f, int k)
+{
+	Elem e = reduce_type(g, f, k);
+	Value *acc = f->acc + k * f->units, *best = f->best + k * f->units;
+	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
+	LLVMTypeRef itype = wide ? LLVMTypeOf(splat(g, number(g, 0))) : g->i64;
+	for (int u = 1; u < f->units; u++)
+		step_argmax(g, e, acc[0], best[0], read_variable(g, f->type[k], acc[u]),
+		            read_variable(g, itype, best[u]));
+	Value most = read_variable(g, f->type[k], acc[0]), i = read_variable(g, itype, best[0]);
+	if (!f->lanes)
+		return i;
+	Value top = match(g, reduce_lanes(g, O_amax, e, most), most);
+	Value same = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
+	                         : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
+	return reduce_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
+}
+
+static Value reduce_result(Gen *g, Reduction *f, int k)
+{
+	Op op = reduce_op(g, f, k);
+	Elem e = reduce_type(g, f, k);
+	if (op == O_argmax)
+		return result_argmax(g, f, k);
+	Value x = read_variable(g, f->type[k], f->acc[k * f->units]);
+	for (int u = 1; u < f->units; u++)
+		x = reduce_step(g, op, e, x,
+		                read_variable(g, f->type[k], f->acc[k * f->units + u]));
+	return f->lanes ? reduce_lanes(g, op, e, x) : x;
+}
+
+// ---- the nest -------------------------------------------------------------------------
+
+uint32_t reduced_mask(const Val *v)
+{
+	uint32_t mask = 0;
+	for (int a = 0; v->op != O_dot && a < v->attr->n; a++)
+		mask |= 1u << v->attr->i[a];
+	return v->op == O_dot ? 1u << v->shape.rank : mask;
+}
+
+bool same_axes(const Shape *s, uint32_t a, uint32_t b)
+{
+	for (int axis = 0; axis < s->rank; axis++)
+		if (s->dim[axis] != 1 && ((a ^ b) >> axis & 1))
+			return false;
+	return true;
+}
+
+// A dot is a fold over an axis after the last.
+static Shape folded_space(Gen *g, const Val *v)
+{
+	Shape s = val(g->graph, v->in[0])->shape;
+	if (v->op != O_dot)
+		return s;
+	int64_t depth = s.dim[s.rank - 1];
+	s = v->shape;
+	s.dim[s.rank++] = depth;
+	return s;
+}
+
+static int weight_of(Gen *g, Ref r, int deep)
+{
+	const Val *v = val(g->graph, r);
+	int weight = prims[v->op].weight;
+	if (!g->inside[r] || deep > 12)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		weight += weight_of(g, v->in[k], deep + 1);
+	return weight;
+}
+
+static int reduce_units(Gen *g, const Reduction *f)
+{
+	if (!f->lanes || g->target->gpu)
+		return 1;
+	int weight = 0;
+	for (int k = 0; k < f->n; k++)
+		weight += weight_of(g, val(g->graph, f->reduce[k])->in[0], 0);
+	int64_t vectors = f->groups.size[f->groups.n - 1] / g->target->width;
+	int most = weight > 24 || f->n > 3 ? 2 : 4;
+	return vectors >= most ? most : vectors >= 2 ? 2 : 1;
+}
+
+static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
+{
+	if (reduce_op(g, f, 0) == O_dot) {
+		int r = f->space.rank - 1;
+		Groups one = {
+		    .n = f->space.dim[r] > 1, .first = {r}, .last = {r}, .size = {f->space.dim[r]}};
+		return one;
+	}
+	Ref *roots = NEWS(g->arena, Ref, f->n);
+	for (int k = 0; k < f->n; k++)
+		roots[k] = val(g->graph, f->reduce[k])->in[0];
+	return join_axes(g, f->n, roots, &f->space, mask, mask, f->idx);
+}
+
+void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
+{
+	const Val *first = val(g->graph, reduce[0]);
+	Reduction f = {
+	    .n = n, .reduce = reduce, .idx = idx, .space = folded_space(g, first), .keep = g->keep};
+	g->keep = NULL;
+	f.groups = reduce_groups(g, &f, reduced_mask(first));
+	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
+	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
+	f.units = reduce_units(g, &f);
+	f.type = NEWS(g->arena, LLVMTypeRef, n);
+	for (int k = 0; k < n; k++) {
+		f.type[k] = elem_type(g, reduce_type(g, &f, k));
+		if (reduce_varies(g, &f, k))
+			f.type[k] = LLVMVectorType(f.type[k], (unsigned)g->target->width);
+	}
+	new_accumulators(g, &f);
+	reduce_loops(g, &f, 0);
+	Value *result = NEWS(g->arena, Value, n);
+	for (int k = 0; k < n; k++)
+		result[k] = reduce_result(g, &f, k);
+	for (int k = 0; k < n; k++)
+		remember(g, reduce[k], idx + k * RANK, result[k]);
+}

@@ -1,0 +1,141 @@
+// signature.c: finds kernels with equal code.
+// Its signature, by which kernels of equal code are one. Takes a plan and the number of a kernel
+// in it. Gives bytes to compare, and the places that the code gets as addresses in buf. Keeps:
+// equal signatures are equal code.
+#include "gen.h"
+
+// ---- signatures -----------------------------------------------------------------------
+
+static void sign_bytes(Signature *s, const void *bytes, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		PUSH(s->arena, s->bytes, ((const unsigned char *)bytes)[i]);
+}
+
+static void sign(Signature *s, int64_t x)
+{
+	sign_bytes(s, &x, sizeof x);
+}
+
+static int location_entry(Signature *s, Location p)
+{
+	int64_t key[2] = {p.block, p.offset};
+	uint64_t *cell = table_cell(s->entry, key, sizeof key);
+	if (!*cell) {
+		PUSH(s->arena, s->place, p);
+		*cell = (uint64_t)s->place.count;
+	}
+	return (int)*cell - 1;
+}
+
+Location value_location(const Plan *plan, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	if (v->op == O_slot)
+		return plan->slot[v->attr->i[0]];
+	if (v->op == O_const)
+		return (Location){B_const, r};
+	return plan->place[r];
+}
+
+// Numbers that are the same everywhere stand in the code; other constants in memory.
+static bool computed_here(const Plan *plan, const int *writer, int kern, Ref r)
+{
+	const Val *v = val(plan->graph, r);
+	double x;
+	if (v->op == O_const)
+		return const_num(plan->graph, r, &x);
+	if (v->op == O_slot)
+		return false;
+	return plan->place[r].block == B_none || writer[r] == kern;
+}
+
+static void sign_value(Signature *s, const int *writer, int kern, Ref r)
+{
+	uint64_t *cell = table_cell(s->number, &r, sizeof r);
+	if (*cell) {
+		sign(s, -(int64_t)*cell);
+		return;
+	}
+	*cell = (uint64_t)++s->count;
+	const Val *v = val(s->plan->graph, r);
+	bool inside = computed_here(s->plan, writer, kern, r);
+	sign(s, inside ? v->op : OPS);
+	sign(s, v->type);
+	sign(s, v->shape.rank);
+	sign_bytes(s, v->shape.dim, sizeof *v->shape.dim * (size_t)v->shape.rank);
+	if (!inside) {
+		sign(s, location_entry(s, value_location(s->plan, r)));
+		return;
+	}
+	PUSH(s->arena, s->inside, r);
+	sign(s, v->nin);
+	sign(s, v->attr->n);
+	sign_bytes(s, v->attr->i, sizeof *v->attr->i * (size_t)v->attr->n);
+	sign_bytes(s, &v->attr->x, sizeof v->attr->x);
+	if (v->op == O_const)
+		sign_bytes(s, v->data, (size_t)elems[v->type].bytes);
+	for (int k = 0; k < v->nin; k++)
+		sign_value(s, writer, kern, v->in[k]);
+}
+
+Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int kern)
+{
+	Signature *s = NEW(arena, Signature);
+	const Kern *k = &plan->kerns.at[kern];
+	*s = (Signature){.arena = arena, .plan = plan, .kern = k};
+	s->entry = table_new(arena);
+	s->number = table_new(arena);
+	sign(s, k->kind);
+	sign(s, k->reduce);
+	sign(s, k->space.rank);
+	sign_bytes(s, k->space.dim, sizeof *k->space.dim * (size_t)k->space.rank);
+	for (int o = 0; o < k->nout; o++) {
+		sign(s, k->out[o] == k->root);
+		sign_value(s, writer, kern, k->out[o]);
+		sign(s, location_entry(s, k->to[o]));
+	}
+	s->common = location_entry(s, (Location){B_scratch, plan->scratch_bytes});
+	return s;
+}
+
+bool *signature_inside(Arena *arena, const Signature *s)
+{
+	bool *inside = NEWS(arena, bool, s->plan->graph->nval);
+	for (int i = 0; i < s->inside.count; i++)
+		inside[s->inside.at[i]] = true;
+	return inside;
+}
+
+// ---- addresses ------------------------------------------------------------------------
+
+static Value buffer_address(Gen *g, int entry)
+{
+	uint64_t *cell = table_cell(g->address, &entry, sizeof entry);
+	if (*cell)
+		return (Value)(uintptr_t)*cell;
+	Level *was = level_go(g, g->ground);
+	Value i = number(g, entry);
+	Value address = LLVMBuildLoad2(g->b, global_pointer(g),
+	                               LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
+	level_go(g, was);
+	*cell = (uint64_t)(uintptr_t)address;
+	return address;
+}
+
+Value location_address(Gen *g, Ref r)
+{
+	Location p = value_location(g->plan, r);
+	return buffer_address(g, location_entry(g->signature, p));
+}
+
+Value out_address(Gen *g, int k)
+{
+	return buffer_address(g, location_entry(g->signature, g->kern->to[k]));
+}
+
+Value common_memory(Gen *g, int64_t offset)
+{
+	Value i = number(g, offset);
+	return LLVMBuildGEP2(g->b, g->i8, buffer_address(g, g->signature->common), &i, 1, "");
+}

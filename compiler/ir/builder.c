@@ -1,0 +1,155 @@
+// builder.c: defines shorthands for put().
+// Takes ir.h. Gives values that came through the door.
+#include "ir.h"
+
+Ref put1(Graph *g, Op op, Ref x)
+{
+	return put(g, op, 1, &x, NULL);
+}
+
+Ref put2(Graph *g, Op op, Ref x, Ref y)
+{
+	return put(g, op, 2, (Ref[]){x, y}, NULL);
+}
+
+Ref put3(Graph *g, Op op, Ref x, Ref y, Ref z)
+{
+	return put(g, op, 3, (Ref[]){x, y, z}, NULL);
+}
+
+static void add_num(Attr *attr, int64_t number)
+{
+	if (attr->n == NUMS)
+		bug("more than %d numbers in an attribute", NUMS);
+	attr->i[attr->n++] = number;
+}
+
+static Attr dims_attr(const Shape *shape)
+{
+	Attr attr = {0};
+	for (int a = 0; a < shape->rank; a++)
+		add_num(&attr, shape->dim[a]);
+	return attr;
+}
+
+Ref put_reduce(Graph *g, Op op, Ref x, int naxes, const int64_t *axes)
+{
+	Attr attr = {0};
+	for (int k = 0; k < naxes; k++)
+		add_num(&attr, axes[k]);
+	return put(g, op, 1, &x, &attr);
+}
+
+Ref put_cast(Graph *g, Ref x, Elem elem)
+{
+	return put(g, O_cast, 1, &x, &(Attr){.n = 1, .i = {elem}});
+}
+
+Ref put_reshape(Graph *g, Ref x, Shape shape)
+{
+	Attr attr = dims_attr(&shape);
+	return put(g, O_reshape, 1, &x, &attr);
+}
+
+Ref put_expand(Graph *g, Ref x, Shape shape)
+{
+	Attr attr = dims_attr(&shape);
+	return put(g, O_expand, 1, &x, &attr);
+}
+
+Ref put_permute(Graph *g, Ref x, const int64_t *perm)
+{
+	Attr attr = {0};
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		add_num(&attr, perm[a]);
+	return put(g, O_permute, 1, &x, &attr);
+}
+
+Ref put_slice(Graph *g, Ref x, const int64_t *start, const int64_t *count, const int64_t *step)
+{
+	Attr attr = {0};
+	for (int a = 0; a < val(g, x)->shape.rank; a++) {
+		add_num(&attr, start[a]);
+		add_num(&attr, count[a]);
+		add_num(&attr, step ? step[a] : 1);
+	}
+	return put(g, O_slice, 1, &x, &attr);
+}
+
+Ref put_pad(Graph *g, Ref x, const int64_t *before, const int64_t *after, double fill)
+{
+	Attr attr = {.x = fill};
+	for (int a = 0; a < val(g, x)->shape.rank; a++) {
+		add_num(&attr, before[a]);
+		add_num(&attr, after[a]);
+	}
+	return put(g, O_pad, 1, &x, &attr);
+}
+
+Ref put_concat(Graph *g, int axis, int n, const Ref *in)
+{
+	return put(g, O_concat, n, in, &(Attr){.n = 1, .i = {axis}});
+}
+
+Ref put_gather(Graph *g, Ref x, Ref index, int axis)
+{
+	return put(g, O_gather, 2, (Ref[]){x, index}, &(Attr){.n = 1, .i = {axis}});
+}
+
+Ref put_scatter(Graph *g, Ref x, Ref index, Ref update, int axis, int mode)
+{
+	return put(g, O_scatter, 3, (Ref[]){x, index, update}, &(Attr){.n = 2, .i = {axis, mode}});
+}
+
+Ref put_iota(Graph *g, Shape shape, int axis)
+{
+	Attr attr = {.n = 1, .i = {axis}};
+	for (int a = 0; a < shape.rank; a++)
+		add_num(&attr, shape.dim[a]);
+	return put(g, O_iota, 0, NULL, &attr);
+}
+
+Ref put_rank(Graph *g, Ref x, int rank)
+{
+	const Shape *from = &val(g, x)->shape;
+	Shape shape = {.rank = rank};
+	int more = rank - from->rank;
+	for (int a = 0; a < rank; a++)
+		shape.dim[a] = a < more ? 1 : from->dim[a - more];
+	return more > 0 ? put_reshape(g, x, shape) : x;
+}
+
+Ref put_broadcast(Graph *g, Ref x, Shape shape)
+{
+	return put_expand(g, put_rank(g, x, shape.rank), shape);
+}
+
+Ref put_numbers(Graph *g, const Shape *shape, int axis)
+{
+	Shape line = {.rank = shape->rank};
+	for (int a = 0; a < line.rank; a++)
+		line.dim[a] = a == axis ? shape->dim[a] : 1;
+	return put_iota(g, line, axis);
+}
+
+Ref swap_last(Graph *g, Ref x)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0; a < rank; a++)
+		perm[a] = a;
+	perm[rank - 1] = rank - 2;
+	perm[rank - 2] = rank - 1;
+	return put_permute(g, x, perm);
+}
+
+Ref move_axis(Graph *g, Ref x, int from, int to)
+{
+	int rank = val(g, x)->shape.rank;
+	int64_t perm[RANK];
+	for (int a = 0, next = 0; a < rank; a++) {
+		next += next == from;
+		perm[a] = a == to ? from : next++;
+	}
+	return put_permute(g, x, perm);
+}

@@ -1,0 +1,201 @@
+// eval_composite.c: evaluates composites.
+// Takes eval.h and libm.
+#include "eval.h"
+#include <math.h>
+
+static double sigmoid(double x)
+{
+	return 1 / (1 + exp(-x));
+}
+
+static double softplus(double x)
+{
+	return MAX(x, 0) + log1p(exp(-fabs(x)));
+}
+
+static double eval_act(Act act, double x)
+{
+	switch (act) {
+	case A_relu:
+		return float_max(x, 0);
+	case A_gelu:
+		return x / 2 * (1 + erf(x / sqrt(2)));
+	case A_gelu_tanh:
+		return x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
+	case A_gelu_quick:
+		return x * sigmoid(1.702 * x);
+	case A_silu:
+		return x * sigmoid(x);
+	case A_tanh:
+		return tanh(x);
+	case A_sigmoid:
+		return sigmoid(x);
+	case A_hardswish:
+		return x * float_min(float_max(x / 6 + 0.5, 0), 1);
+	case A_hardsigmoid:
+		return float_min(float_max(x / 6 + 0.5, 0), 1);
+	case A_softplus:
+		return softplus(x);
+	case A_mish:
+		return x * tanh(softplus(x));
+	case ACTS:
+		break;
+	}
+	never("an activation");
+}
+
+static Array fold_axes(Arena *arena, Op op, const Array *x, int n, const int64_t *axes)
+{
+	Shape shape = reduced_shape(&x->shape, n, axes);
+	Array out = array_new(arena, x->type, &shape);
+	eval_reduce(op, &out, x);
+	return out;
+}
+
+static Array map2(Arena *arena, Op op, const Array *x, const Array *y)
+{
+	Array out = array_new(arena, x->type, &x->shape);
+	eval_map(op, &out, 2, (Array[]){*x, *y});
+	return out;
+}
+
+static Array map1(Arena *arena, Op op, const Array *x)
+{
+	Array out = array_new(arena, x->type, &x->shape);
+	eval_map(op, &out, 1, x);
+	return out;
+}
+
+// exp(x - max(x)), the largest (0 where it is infinite, if `finite`) and the sum.
+static Array exponentials(Arena *arena, const Attr *attr, const Array *x, bool finite, Array *most,
+                          Array *sum)
+{
+	*most = fold_axes(arena, O_amax, x, attr->n, attr->i);
+	for (int64_t i = 0; finite && i < count_of(&most->shape); i++)
+		most->f[i] = isfinite(most->f[i]) || isnan(most->f[i]) ? most->f[i] : 0;
+	Array less = map2(arena, O_sub, x, most);
+	Array e = map1(arena, O_exp, &less);
+	*sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
+	return e;
+}
+
+static Array eval_softmax(Arena *arena, const Attr *attr, const Array *x)
+{
+	Array most, sum, e = exponentials(arena, attr, x, false, &most, &sum);
+	return map2(arena, O_div, &e, &sum);
+}
+
+static Array eval_lse(Arena *arena, const Attr *attr, const Array *x)
+{
+	Array most, sum;
+	exponentials(arena, attr, x, true, &most, &sum);
+	Array log_sum = map1(arena, O_log, &sum);
+	return map2(arena, O_add, &log_sum, &most);
+}
+
+static Array eval_norm(Arena *arena, const Attr *attr, Array x)
+{
+	int n = attr->n - 1;
+	const int64_t *axes = attr->i + 1;
+	Shape reduced = reduced_shape(&x.shape, n, axes);
+	double each = (double)count_of(&x.shape) / (double)MAX(count_of(&reduced), 1);
+	if (attr->i[0]) {
+		Array mean = fold_axes(arena, O_sum, &x, n, axes);
+		for (int64_t i = 0; i < count_of(&reduced); i++)
+			mean.f[i] /= each;
+		x = map2(arena, O_sub, &x, &mean);
+	}
+	Array square = map2(arena, O_mul, &x, &x);
+	Array scale = fold_axes(arena, O_sum, &square, n, axes);
+	for (int64_t i = 0; i < count_of(&reduced); i++)
+		scale.f[i] = sqrt(scale.f[i] / each + attr->x);
+	return map2(arena, O_div, &x, &scale);
+}
+
+static Array transposed(Arena *arena, const Array *x)
+{
+	Shape shape = x->shape;
+	Attr perm = {.n = shape.rank};
+	int r = shape.rank;
+	for (int a = 0; a < r; a++)
+		perm.i[a] = a < r - 2 ? a : 2 * r - 3 - a;
+	shape.dim[r - 2] = x->shape.dim[r - 1];
+	shape.dim[r - 1] = x->shape.dim[r - 2];
+	Array out = array_new(arena, x->type, &shape);
+	eval_move(O_permute, &perm, &out, x);
+	return out;
+}
+
+static Array product(Arena *arena, const Array *a, const Array *b)
+{
+	Shape shape = a->shape;
+	int r = shape.rank;
+	for (int axis = 0; axis < r - 2; axis++)
+		shape.dim[axis] = a->shape.dim[axis] == 1 ? b->shape.dim[axis] : a->shape.dim[axis];
+	shape.dim[r - 1] = b->shape.dim[r - 1];
+	Array out = array_new(arena, a->type, &shape);
+	eval_dot(&out, a, b);
+	return out;
+}
+
+static void hide_later(Array *scores)
+{
+	for (int64_t i = 0; i < count_of(&scores->shape); i++)
+		if (is_future_key(&scores->shape, i))
+			scores->f[i] = -INFINITY;
+}
+
+// Scores are as wide as the result: operands may stretch along the leading axes, bias too.
+static Array eval_attend(Arena *arena, const Attr *attr, const Shape *shape, int nin,
+                         const Array *in)
+{
+	Array key = transposed(arena, &in[1]);
+	Array scores = product(arena, &in[0], &key);
+	for (int64_t i = 0; i < count_of(&scores.shape); i++)
+		scores.f[i] *= attr->x;
+	Shape wide = scores.shape;
+	for (int a = 0; a < wide.rank - 2; a++)
+		wide.dim[a] = shape->dim[a];
+	if (nin > 4) {
+		Array shown = array_new(arena, scores.type, &wide),
+		      zero = array_new(arena, scores.type, &(Shape){0});
+		eval_map(O_select, &shown, 3, (Array[]){in[4], scores, zero});
+		scores = shown;
+	}
+	if (nin > 3) {
+		Array biased = array_new(arena, scores.type, &wide);
+		eval_map(O_add, &biased, 2, (Array[]){scores, in[3]});
+		scores = biased;
+	}
+	if (attr->i[0])
+		hide_later(&scores);
+	Attr last = {.n = 1, .i = {shape->rank - 1}};
+	Array weights = eval_softmax(arena, &last, &scores);
+	for (int64_t i = 0; attr->i[1] && i < count_of(&weights.shape); i++)
+		if (isnan(weights.f[i]))
+			weights.f[i] = 0;
+	return product(arena, &weights, &in[2]);
+}
+
+Array eval_composite(Arena *arena, Op op, const Attr *attr, const Shape *shape, int nin,
+                     const Array *in)
+{
+	switch (op) {
+	case O_softmax:
+		return eval_softmax(arena, attr, &in[0]);
+	case O_lse:
+		return eval_lse(arena, attr, &in[0]);
+	case O_norm:
+		return eval_norm(arena, attr, in[0]);
+	case O_attend:
+		return eval_attend(arena, attr, shape, nin, in);
+	case O_act: {
+		Array out = array_new(arena, in[0].type, shape);
+		for (int64_t i = 0; i < count_of(shape); i++)
+			out.f[i] = eval_act((Act)attr->i[0], in[0].f[i]);
+		return out;
+	}
+	default:
+		never("a whole");
+	}
+}

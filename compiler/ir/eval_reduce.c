@@ -1,0 +1,118 @@
+// eval_reduce.c: evaluates reductions and dots.
+// Folds, running sums, matrix products. Takes eval.h. Keeps: elements are taken in row-major
+// order.
+#include "eval.h"
+#include <math.h>
+
+static void reduce_float(Op op, double *out, double x)
+{
+	*out = op == O_sum    ? *out + x
+	       : op == O_prod ? *out * x
+	       : op == O_amax ? float_max(*out, x)
+	                      : float_min(*out, x);
+}
+
+static void reduce_int(Op op, Elem elem, int64_t *out, int64_t x)
+{
+	static const Op as_map[OPS] = {
+	    [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
+	*out = wrap_int(elem, int_map(as_map[op], elem, *out, x));
+}
+
+static double float_start(Op op)
+{
+	return op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
+}
+
+static int64_t int_start(Op op, Elem elem)
+{
+	bool sign = is_signed(elem);
+	return op == O_prod   ? 1
+	       : op == O_amax ? (sign ? INT64_MIN : 0)
+	       : op == O_amin ? (sign ? INT64_MAX : -1)
+	                      : 0;
+}
+
+void eval_reduce(Op op, Array *out, const Array *in)
+{
+	int64_t stride[RANK], at[RANK] = {0}, i = 0;
+	stretched_strides(&out->shape, in->shape.rank, stride);
+	for (int64_t k = 0; k < count_of(&out->shape); k++) {
+		if (is_float(out->type))
+			out->f[k] = float_start(op);
+		else
+			out->i[k] = int_start(op, out->type);
+	}
+	if (count_of(&in->shape) == 0)
+		return;
+	do {
+		int64_t to = place_at(in->shape.rank, at, stride);
+		if (is_float(out->type))
+			reduce_float(op, &out->f[to], in->f[i]);
+		else
+			reduce_int(op, out->type, &out->i[to], in->i[i]);
+		i++;
+	} while (next_place(&in->shape, at));
+}
+
+static bool is_larger(const Array *in, int64_t a, int64_t b)
+{
+	return is_float(in->type) ? in->f[a] > in->f[b] : int_less(in->type, in->i[b], in->i[a]);
+}
+
+void eval_argmax(int axis, Array *out, const Array *in)
+{
+	int64_t stride[RANK], at[RANK] = {0}, i = 0;
+	row_strides(&in->shape, stride);
+	do {
+		int64_t first = place_at(in->shape.rank, at, stride), best = 0;
+		for (int64_t k = 1; k < in->shape.dim[axis]; k++)
+			if (is_larger(in, first + k * stride[axis], first + best * stride[axis]))
+				best = k;
+		out->i[i++] = best;
+	} while (next_place(&out->shape, at));
+}
+
+void eval_cumsum(const Attr *attr, Array *out, const Array *in)
+{
+	int axis = (int)attr->i[0];
+	bool exclusive = attr->i[1], reverse = attr->i[2];
+	Shape lines = reduced_shape(&in->shape, 1, attr->i);
+	int64_t stride[RANK], at[RANK] = {0}, size = in->shape.dim[axis];
+	row_strides(&in->shape, stride);
+	do {
+		int64_t first = place_at(in->shape.rank, at, stride), whole = 0;
+		double sum = 0;
+		for (int64_t k = 0; k < size; k++) {
+			int64_t i = first + (reverse ? size - 1 - k : k) * stride[axis];
+			double before = sum;
+			int64_t whole_before = whole;
+			if (is_float(in->type))
+				out->f[i] = (sum += in->f[i], exclusive ? before : sum);
+			else
+				out->i[i] = (reduce_int(O_sum, in->type, &whole, in->i[i]),
+				             exclusive ? whole_before : whole);
+		}
+	} while (next_place(&lines, at));
+}
+
+void eval_dot(Array *out, const Array *a, const Array *b)
+{
+	int r = out->shape.rank;
+	int64_t sa[RANK], sb[RANK], at[RANK] = {0}, i = 0, own[RANK];
+	int64_t depth = a->shape.dim[r - 1];
+	if (count_of(&out->shape) == 0)
+		return;
+	stretched_strides(&a->shape, r, sa);
+	stretched_strides(&b->shape, r, sb);
+	row_strides(&b->shape, own);
+	int64_t down = own[r - 2];
+	sa[r - 1] = sb[r - 2] = 0;
+	do {
+		const double *x = a->f + place_at(r, at, sa), *y = b->f + place_at(r, at, sb);
+		double sum = 0;
+		for (int64_t k = 0; k < depth; k++)
+			sum += x[k] * y[k * down];
+		out->f[i++] = sum;
+	} while (next_place(&out->shape, at));
+}

@@ -1,0 +1,421 @@
+// simplify.c: simplifies by structure, without the book.
+// Moves that move nothing, moves of moves, casts of casts, folds of folds, stretches that a map
+// does by itself. What is an equation stands in the book. Takes ir.h. Gives a simpler value, or 0.
+// Keeps: type and shape of the result.
+#include "ir.h"
+
+typedef struct Ask { // op(in; attr) with the shape that it has
+	Graph *g;
+	Op op;
+	int nin;
+	const Ref *in;
+	const Attr *attr;
+	const Shape *shape;
+} Ask;
+
+static const Val *operand(const Ask *q, int k)
+{
+	return val(q->g, q->in[k]);
+}
+
+// Moves between the elements' own places only: the same shape, and nothing to do.
+static bool is_still(const Ask *q)
+{
+	return same_shape(q->shape, &operand(q, 0)->shape);
+}
+
+// Counting along one axis goes on when other axes of 1 come, go or are repeated. Where axis `axis`
+// of `from` is in `to`, or -1.
+static int counted_axis(const Shape *from, int axis, const Shape *to)
+{
+	int a = 0, b = 0, found = -1;
+	for (;; a++, b++) {
+		while (a < from->rank && from->dim[a] == 1 && a != axis)
+			a++;
+		while (b < to->rank && to->dim[b] == 1)
+			b++;
+		if (a == from->rank || b == to->rank)
+			break;
+		if (from->dim[a] != to->dim[b])
+			return -1;
+		if (a == axis)
+			found = b;
+	}
+	return a == from->rank && b == to->rank ? found : -1;
+}
+
+static Ref reshape(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (x->op == O_reshape)
+		return put_reshape(q->g, x->in[0], *q->shape);
+	if (x->op == O_iota) {
+		int axis = counted_axis(&x->shape, (int)x->attr->i[0], q->shape);
+		return axis >= 0 ? put_iota(q->g, *q->shape, axis) : 0;
+	}
+	return 0;
+}
+
+static bool keeps_order(const Ask *q)
+{
+	const Shape *from = &operand(q, 0)->shape;
+	int64_t last = -1;
+	for (int a = 0; a < q->attr->n; a++) {
+		if (from->dim[q->attr->i[a]] == 1)
+			continue;
+		if (q->attr->i[a] < last)
+			return false;
+		last = q->attr->i[a];
+	}
+	return true;
+}
+
+static Ref permute(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (keeps_order(q))
+		return put_reshape(q->g, q->in[0], *q->shape);
+	if (x->op != O_permute)
+		return 0;
+	int64_t perm[RANK];
+	for (int a = 0; a < q->attr->n; a++)
+		perm[a] = x->attr->i[q->attr->i[a]];
+	return put_permute(q->g, x->in[0], perm);
+}
+
+static bool slices_all(const Ask *q)
+{
+	for (int a = 0; a < q->shape->rank; a++)
+		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
+			return false;
+	return is_still(q);
+}
+
+// Where each of the values that are joined begins. Of a concat of many it is kept: each of them may
+// be sliced out again.
+static const int64_t *part_starts(const Ask *q, const Val *x)
+{
+	if (!q->g->starts)
+		q->g->starts = table_new(q->g->arena);
+	uint64_t *cell = table_cell(q->g->starts, &q->in[0], sizeof q->in[0]);
+	if (*cell)
+		return (const int64_t *)(uintptr_t)*cell;
+	int64_t *start = NEWS(q->g->arena, int64_t, x->nin + 1);
+	for (int k = 0; k < x->nin; k++)
+		start[k + 1] = start[k] + val(q->g, x->in[k])->shape.dim[x->attr->i[0]];
+	*cell = (uint64_t)(uintptr_t)start;
+	return start;
+}
+
+// The last of them that begins at `at` or before.
+static int part_at(const int64_t *start, int n, int64_t at)
+{
+	int low = 0;
+	while (n - low > 1) {
+		int middle = (low + n) / 2;
+		*(start[middle] <= at ? &low : &n) = middle;
+	}
+	return low;
+}
+
+// A slice out of one of the values that are joined.
+static Ref slice_of_part(const Ask *q, const Val *x)
+{
+	int axis = (int)x->attr->i[0];
+	int64_t start[RANK], step[RANK], n = q->shape->dim[axis];
+	for (int a = 0; a < q->shape->rank; a++) {
+		start[a] = q->attr->i[3 * a];
+		step[a] = q->attr->i[3 * a + 2];
+	}
+	int64_t first = start[axis], last = first + (n - 1) * step[axis];
+	const int64_t *starts = part_starts(q, x);
+	int k = part_at(starts, x->nin, MIN(first, last));
+	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
+		return 0;
+	start[axis] = first - starts[k];
+	return put_slice(q->g, x->in[k], start, q->shape->dim, step);
+}
+
+static Ref slice(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (slices_all(q))
+		return q->in[0];
+	if (x->op == O_concat)
+		return slice_of_part(q, x);
+	if (x->op != O_slice || count_of(q->shape) == 0)
+		return 0;
+	int64_t start[RANK], step[RANK];
+	for (int a = 0; a < q->shape->rank; a++) {
+		start[a] = x->attr->i[3 * a] + q->attr->i[3 * a] * x->attr->i[3 * a + 2];
+		step[a] = x->attr->i[3 * a + 2] * q->attr->i[3 * a + 2];
+	}
+	return put_slice(q->g, x->in[0], start, q->shape->dim, step);
+}
+
+static Ref expand(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (x->op == O_expand)
+		return put_expand(q->g, x->in[0], *q->shape);
+	if (x->op == O_iota && x->shape.dim[x->attr->i[0]] == q->shape->dim[x->attr->i[0]])
+		return put_iota(q->g, *q->shape, (int)x->attr->i[0]);
+	return 0;
+}
+
+// Pad by nothing, fold over axes of 1.
+static Ref still(const Ask *q)
+{
+	return is_still(q) ? q->in[0] : 0;
+}
+
+// Windows of one entry each, at the operand's own places, are the operand with more axes of 1.
+static Ref window(const Ask *q)
+{
+	for (int k = 0; k < q->attr->n; k += 7) {
+		const int64_t *row = q->attr->i + k;
+		bool own = row[1] == operand(q, 0)->shape.dim[row[0]] && row[2] == 1 && row[5] == 0;
+		if (!own || row[3] != row[6])
+			return 0;
+	}
+	return put_reshape(q->g, q->in[0], *q->shape);
+}
+
+static Ref filled(const Ask *q, Elem type, double x)
+{
+	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
+}
+
+static Ref fold(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	if (is_still(q))
+		return q->in[0];
+	if (!count_of(&x->shape)) // kernels need not know of such
+		return filled(q, x->type, q->op == O_prod);
+	if (x->op != q->op)
+		return 0;
+	int64_t axes[RANK];
+	int n = 0;
+	for (int a = 0; a < x->shape.rank; a++)
+		if (has_axis(x->attr, a) || has_axis(q->attr, a))
+			axes[n++] = a;
+	return put_reduce(q->g, q->op, x->in[0], n, axes);
+}
+
+// Along an axis of 1 the largest is the first.
+static Ref argmax(const Ask *q)
+{
+	return is_still(q) ? filled(q, E_i64, 0) : 0;
+}
+
+// Where nothing is contracted.
+static Ref dot(const Ask *q)
+{
+	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
+}
+
+// A mask that hides nothing.
+static Ref attend(const Ask *q)
+{
+	double shown;
+	bool all = q->nin == 5 && const_num(q->g, q->in[4], &shown) && shown;
+	return all ? put(q->g, O_attend, 4, q->in, q->attr) : 0;
+}
+
+// Without empty operands, and with those of an operand that is itself joined along the axis where
+// they are few: concats of concats of one value would double with each.
+static Ref concat(const Ask *q)
+{
+	enum { FEW = 16 };
+	int64_t axis = q->attr->i[0];
+	VEC(Ref) full = {0};
+	bool flat = true;
+	for (int k = 0; k < q->nin; k++) {
+		const Val *v = operand(q, k);
+		bool joined =
+		    v->op == O_concat && v->attr->i[0] == axis && full.count + v->nin <= FEW;
+		flat &= !joined;
+		for (int j = 0; joined && j < v->nin; j++)
+			PUSH(q->g->arena, full, v->in[j]);
+		if (!joined && v->shape.dim[axis] > 0)
+			PUSH(q->g->arena, full, q->in[k]);
+	}
+	if (full.count == 1)
+		return full.at[0];
+	bool same = flat && full.count == q->nin;
+	return full.count && !same ? put_concat(q->g, (int)axis, full.count, full.at) : 0;
+}
+
+// The one axis along which `y` begins where `x` ends, both among zeros and side by side; -1: none.
+static int joint_axis(const Val *x, const Val *y)
+{
+	int axis = -1;
+	for (int a = 0; a < x->shape.rank; a++) {
+		const int64_t *p = x->attr->i + 2 * a, *r = y->attr->i + 2 * a;
+		if (p[0] == r[0] && p[1] == r[1])
+			continue;
+		if (axis >= 0)
+			return -1;
+		axis = a;
+	}
+	if (axis < 0)
+		return -1;
+	return x->shape.dim[axis] - x->attr->i[2 * axis + 1] == y->attr->i[2 * axis] ? axis : -1;
+}
+
+// Sums of values padded to lie side by side (what parts of a value give its gradient) are joined.
+static Ref add(const Ask *q)
+{
+	const Val *x = operand(q, 0), *y = operand(q, 1);
+	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
+	    !same_shape(&x->shape, &y->shape))
+		return 0;
+	for (int swap = 0; swap < 2; swap++) {
+		const Val *low = swap ? y : x, *high = swap ? x : y;
+		int axis = joint_axis(low, high);
+		if (axis < 0)
+			continue;
+		Attr rim = attr_copy(low);
+		rim.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
+		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
+		return put(q->g, O_pad, 1, &both, &rim);
+	}
+	return 0;
+}
+
+// The largest, or a choice of it where it is finite.
+static bool is_largest(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	return (v->op == O_select ? val(g, v->in[2]) : v)->op == O_amax;
+}
+
+// Is `r` a sum's logarithm and the largest summand, an opened lse, moved at most so often? These,
+// so moved.
+static bool opened_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
+{
+	const Val *v = val(g, r);
+	if (prims[v->op].cls == C_move && v->nin == 1 && moves > 0 &&
+	    opened_lse(g, v->in[0], moves - 1, log, largest)) {
+		*log = put_as(g, v, log);
+		*largest = put_as(g, v, largest);
+		return true;
+	}
+	for (int k = 0; k < 2 && v->op == O_add; k++) {
+		*log = v->in[k];
+		*largest = v->in[1 - k];
+		if (val(g, *log)->op == O_log1p && is_largest(g, *largest))
+			return true;
+	}
+	return false;
+}
+
+// The largest is subtracted before the logarithm, which it would round.
+static Ref subtract(const Ask *q)
+{
+	enum { MOVES = 8 };
+	Graph *g = q->g;
+	Ref log, largest, x = q->in[0], y = q->in[1];
+	if (opened_lse(g, y, MOVES, &log, &largest))
+		return put2(g, O_sub, put2(g, O_sub, x, largest), log);
+	if (opened_lse(g, x, MOVES, &log, &largest))
+		return put2(g, O_sub, log, put2(g, O_sub, y, largest));
+	return 0;
+}
+
+static bool is_widening(Elem from, Elem to)
+{
+	const ElemInfo *a = &elems[from], *b = &elems[to];
+	if (a->cls == 'b')
+		return true;
+	if (a->cls == 'f')
+		return b->cls == 'f' && b->bytes > a->bytes;
+	if (b->cls == 'f')
+		return 2 * a->bytes <= b->bytes && to != E_bf16;
+	return b->cls != 'b' &&
+	       (a->cls == b->cls ? b->bytes >= a->bytes : a->cls == 'u' && b->bytes > a->bytes);
+}
+
+static Ref cast(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	Elem to = (Elem)q->attr->i[0];
+	if (x->type == to)
+		return q->in[0];
+	if (x->op == O_cast && is_widening(val(q->g, x->in[0])->type, x->type))
+		return put_cast(q->g, x->in[0], to);
+	return 0;
+}
+
+// Entries at known, evenly spaced places are a slice.
+static Ref gather(const Ask *q)
+{
+	const Val *x = operand(q, 0);
+	int axis = (int)q->attr->i[0], n = (int)MIN(count_of(&operand(q, 1)->shape), FOLD_LIMIT);
+	int64_t *at = NEWS(q->g->arena, int64_t, n + 1), start[RANK] = {0}, step[RANK];
+	if (n == 0 || !is_const(q->g, q->in[1]) || !const_ints(q->g, q->in[1], at, &n))
+		return 0;
+	for (int i = 0; i < n; i++)
+		if (at[i] < 0 || at[i] >= x->shape.dim[axis] ||
+		    at[i] - at[0] != i * (at[n > 1] - at[0]))
+			return 0;
+	if (n > 1 && at[1] == at[0])
+		return 0;
+	Shape few = x->shape;
+	for (int a = 0; a < few.rank; a++)
+		step[a] = 1;
+	few.dim[axis] = n;
+	start[axis] = at[0];
+	step[axis] = n > 1 ? at[1] - at[0] : 1;
+	return put_reshape(q->g, put_slice(q->g, q->in[0], start, few.dim, step), *q->shape);
+}
+
+// What a map's operand may be replaced by, since the map stretches it anyway.
+static Ref unstretched(const Ask *q, Ref r)
+{
+	const Val *v = val(q->g, r);
+	double number;
+	if (v->op == O_expand)
+		return v->in[0];
+	if (v->shape.rank > 0 && count_of(&v->shape) < FOLD_LIMIT && const_num(q->g, r, &number)) {
+		return put_const(q->g, v->type, (Shape){0}, v->data);
+	}
+	return r;
+}
+
+static Ref map(const Ask *q)
+{
+	for (int k = 0; k < q->nin; k++) {
+		Ref in[3], r = unstretched(q, q->in[k]);
+		if (r == q->in[k])
+			continue;
+		for (int j = 0; j < q->nin; j++)
+			in[j] = j == k ? r : q->in[j];
+		Elem elem;
+		Shape shape;
+		type_of(q->g, q->op, q->nin, in, q->attr, &elem, &shape);
+		if (same_shape(&shape, q->shape))
+			return put(q->g, q->op, q->nin, in, q->attr);
+	}
+	return 0;
+}
+
+static Ref (*const rule[OPS])(const Ask *) = {
+    [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
+    [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
+    [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
+    [O_amin] = fold,       [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
+    [O_attend] = attend,   [O_sub] = subtract,
+};
+
+Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
+{
+	Ask q = {g, op, nin, in, attr, shape};
+	Ref r = rule[op] ? rule[op](&q) : 0;
+	return r || prims[op].cls != C_map || nin < 2 ? r : map(&q);
+}

@@ -1,0 +1,151 @@
+// patch.c: what is to be written where: which numbers of which slot into which initializer of the
+// file, what gets an initializer of its own, which nodes read another. Takes the slots' values.
+// Gives the writer's lists. Keeps: slots that still fit into the bytes they came from go there.
+#include "write.h"
+#include <string.h>
+
+Patch *find_patch(ModelWriter *w, const TensorProto *t)
+{
+	for (int i = 0; i < w->patches.count; i++)
+		if (w->patches.at[i].proto == t)
+			return &w->patches.at[i];
+	return NULL;
+}
+
+static const float *turned(Arena *arena, const float *x, const Shape *s)
+{
+	int64_t rows = s->dim[0], columns = s->dim[1];
+	float *y = NEWS(arena, float, rows *columns + 1);
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < columns; j++)
+			y[j * rows + i] = x[i * columns + j];
+	return y;
+}
+
+static const float *complement(Arena *arena, const float *x, int64_t n)
+{
+	float *y = NEWS(arena, float, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		y[i] = 1 - x[i];
+	return y;
+}
+
+static const float *copied(Arena *arena, const float *x, const Shape *s, Copy copy)
+{
+	switch (copy) {
+	case COPY_SAME:
+		return x;
+	case COPY_TRANSPOSED:
+		return turned(arena, x, s);
+	case COPY_COMPLEMENT:
+		return complement(arena, x, count_of(s));
+	}
+	never(Copy);
+}
+
+static const char *free_name(ModelWriter *w, const char *name)
+{
+	const char *tried = name;
+	for (int i = 1; table_find_s(w->names, tried); i++)
+		tried =
+		    format(w->arena, "%s.trained%s", name, i > 1 ? format(w->arena, "%d", i) : "");
+	*table_cell_s(w->names, tried) = 1;
+	return tried;
+}
+
+static const NodeProto *identity_of(const ModelWriter *w, const char *alias)
+{
+	const GraphProto *g = w->m->file->proto->graph;
+	for (size_t i = 0; i < g->n_node; i++)
+		if (g->node[i]->n_output && !strcmp(g->node[i]->output[0], alias))
+			return g->node[i];
+	return NULL;
+}
+
+// A slot that no longer fits into the bytes it came from gets an initializer of its own, read by
+// its own nodes.
+static void part(ModelWriter *w, const Slot *slot, const float *x)
+{
+	const View *v = slot->view;
+	Elem e = v->weight ? (Elem)declared_type(v->weight->proto->data_type) : E_f32;
+	Extra extra = {free_name(w, slot->name), e, slot->shape, x};
+	PUSH(w->arena, w->extras, extra);
+	for (; v; v = v->next) {
+		Rewire *r = NEW(w->arena, Rewire);
+		*r = (Rewire){v->alias ? identity_of(w, v->alias) : v->node,
+		              v->alias ? 0 : v->operand, extra.name, w->rewires};
+		if (!r->node || v->copy != COPY_SAME)
+			fail(w->path,
+			     "parameter %s has parted from what it shared bytes with in '%s', and "
+			     "is used inside "
+			     "a function, transposed or as 1 - x: it cannot be written back; "
+			     "export without "
+			     "merging "
+			     "(training mode, or optimize=False)",
+			     slot->name, slot->file ? slot->file : "?");
+		w->rewires = r;
+	}
+}
+
+static bool all_zero(const float *x, int64_t n)
+{
+	for (int64_t i = 0; i < n; i++)
+		if (x[i] != 0)
+			return false;
+	return true;
+}
+
+static void plan_slot(ModelWriter *w, int s, const float *x)
+{
+	const Slot *slot = &w->m->graph->slots.at[s];
+	int64_t n = count_of(&slot->shape);
+	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n);
+	if (!slot->file) {
+		if (!all_zero(x, n))
+			part(w, slot, x);
+		return;
+	}
+	for (const View *v = slot->view; v; v = v->next) {
+		const float *y = copied(w->arena, x, &slot->shape, v->copy);
+		Patch *taken = find_patch(w, v->weight->proto),
+		      patch = {v->weight->proto, s, y, changed};
+		if (!taken)
+			PUSH(w->arena, w->patches, patch);
+		else if (taken->slot != s && memcmp(taken->x, y, sizeof *y * (size_t)n)) {
+			part(w, slot, x);
+			return;
+		}
+	}
+}
+
+static void list_names(ModelWriter *w)
+{
+	const GraphProto *g = w->m->file->proto->graph;
+	for (size_t i = 0; i < g->n_initializer; i++)
+		*table_cell_s(w->names, g->initializer[i]->name) = 1;
+	for (size_t i = 0; i < g->n_input; i++)
+		*table_cell_s(w->names, g->input[i]->name) = 1;
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_output; k++)
+			*table_cell_s(w->names, g->node[i]->output[k]) = 1;
+}
+
+// Slots that bear their initializer's own name come first: the bytes stay theirs.
+void plan_writing(ModelWriter *w, const void *(*bytes)(void *, int slot), void *context)
+{
+	const Graph *g = w->m->graph;
+	list_names(w);
+	for (int own = 1; own >= 0; own--)
+		for (int s = 0; s < g->slots.count; s++) {
+			const Slot *slot = &g->slots.at[s];
+			if ((slot->kind != S_param && slot->kind != S_buffer) || !slot->view)
+				continue;
+			if (own != (slot->file && !strcmp(slot->name, slot->file)))
+				continue;
+			const float *x = bytes(context, s);
+			if (!x)
+				x = slot->init;
+			if (x)
+				plan_slot(w, s, x);
+		}
+}

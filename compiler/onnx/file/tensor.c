@@ -1,0 +1,490 @@
+// tensor.c: reads files and tensors.
+// Takes a path, or a TensorProto. Gives mapped bytes; a tensor's shape; its elements in the
+// working type. Keeps: nothing that a file says of sizes, offsets or places is believed before it
+// is checked.
+#include "lower.h"
+#include <fcntl.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <errno.h>
+
+static Bytes read_stdin(Arena *arena)
+{
+	VEC(uint8_t *) blocks = {0};
+	enum { BLOCK = 1 << 20 };
+	size_t total = 0;
+	for (bool more = true; more;) {
+		uint8_t *block = take(arena, BLOCK);
+		size_t got = fread(block, 1, BLOCK, stdin);
+		PUSH(arena, blocks, block);
+		total += got;
+		more = got == BLOCK;
+	}
+	uint8_t *all = take(arena, total + 1);
+	for (int i = 0; i < blocks.count; i++)
+		memcpy(all + (size_t)i * BLOCK, blocks.at[i],
+		       MIN(total - (size_t)i * BLOCK, BLOCK));
+	return (Bytes){all, total};
+}
+
+static void unmap(void *bytes)
+{
+	const Bytes *b = bytes;
+	munmap((void *)b->at, b->count);
+}
+
+// Where it cannot be mapped, .at is NULL and errno says why.
+static Bytes map_file(Arena *arena, int fd, size_t count)
+{
+	Bytes bytes = {(const uint8_t *)"", count};
+	if (!count)
+		return bytes;
+	Bytes *mapped = NEW(arena, Bytes);
+	bytes.at = mmap(NULL, count, PROT_READ, MAP_PRIVATE, fd, 0);
+	if (bytes.at == MAP_FAILED)
+		return (Bytes){0};
+	*mapped = bytes;
+	at_end(arena, unmap, mapped);
+	return bytes;
+}
+
+// The bytes of an open file, which is closed; `path` as messages name it, `where` what names it.
+static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
+{
+	bool own = !strcmp(where, path); // not a file that another one names
+	if (fd < 0 && errno == EXDEV)
+		fail(where, "%s leads out of the model's folder; put the file itself there", path);
+	if (fd < 0)
+		fail_status(amos_errno_status(), where, "%s%scannot be opened: %s", own ? "" : path,
+		            own ? "" : " ", strerror(errno));
+	struct stat st = {0};
+	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+		close(fd);
+		fail(where, "%s%snot a regular file%s", own ? "" : path, own ? "" : " is ",
+		     own && S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
+	}
+	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
+	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
+	Bytes bytes = map_file(arena, fd, (size_t)st.st_size);
+	int error = errno;
+	close(fd);
+	if (!bytes.at)
+		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(error));
+	return bytes;
+}
+
+static const char *real_folder(Arena *arena, int fd)
+{
+	char *folder = fd < 0 ? NULL : amos_input_folder(fd);
+	const char *kept = folder ? copy_string(arena, folder) : NULL;
+	free(folder);
+	return kept;
+}
+
+File *open_file(Arena *arena, const char *path)
+{
+	File *file = NEW(arena, File);
+	const char *slash = strrchr(path, '/');
+	*file = (File){.arena = arena, .path = path};
+	file->folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : "";
+	if (strcmp(path, "-")) {
+		int fd = amos_input(path, O_NONBLOCK), error = errno; // a pipe is not waited for
+		file->real_folder = real_folder(arena, fd);
+		errno = error;
+		file->bytes = map_open(arena, path, path, fd);
+	} else {
+		file->bytes = read_stdin(arena);
+	}
+	return file;
+}
+
+Bytes named_bytes(const File *file, const char *where, const char *name)
+{
+	const char *path = format(file->arena, "%s%s", file->folder, name);
+	return map_open(file->arena, where, path,
+	                amos_input_beneath(file->folder, file->real_folder, name));
+}
+
+void *unpack_take(void *arena, size_t bytes)
+{
+	return take(arena, bytes);
+}
+
+void unpack_free(void *arena, void *block)
+{
+	(void)arena, (void)block; // the arena frees
+}
+
+// ---- types and shapes -----------------------------------------------------------------
+
+int declared_type(int onnx)
+{
+	for (int e = 0; e < ELEMS; e++)
+		if (elems[e].onnx == onnx)
+			return e;
+	const Format *f = find_format(onnx);
+	return f ? (int)f->travels : -1;
+}
+
+const char other_type[] = "export the model with numbers in its place";
+const char fewer_axes[] = "export it with some of them taken as one";
+
+static const char *type_text(int onnx)
+{
+	switch (onnx) {
+	case TEXT:
+		return "text";
+	case 14:
+	case 15:
+		return "complex numbers";
+	default:
+		return "unknown";
+	}
+}
+
+const char *type_trouble(Arena *arena, int onnx)
+{
+	return format(arena, "element type %d (%s), which amosc does not compute with", onnx,
+	              type_text(onnx));
+}
+
+int working_type(int onnx)
+{
+	int e = declared_type(onnx);
+	if (e < 0)
+		return -1;
+	if (is_float(e))
+		return E_f32;
+	return e == E_b8 || e == E_i32 ? e : E_i64;
+}
+
+Elem number_type(const Graph *g, int onnx)
+{
+	return g->wide && onnx == DOUBLE ? E_f64 : (Elem)working_type(onnx);
+}
+
+Shape tensor_shape(const char *where, const TensorProto *t)
+{
+	if (t->n_dims > RANK)
+		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported: %s", t->name,
+		     t->n_dims, RANK, fewer_axes);
+	for (size_t i = 0; i < t->n_dims; i++)
+		if (t->dims[i] < 0)
+			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
+			     (long long)t->dims[i]);
+	Shape shape = shape_of((int)t->n_dims, t->dims);
+	if (!is_countable(&shape))
+		fail(where, "the dimensions of tensor '%s' make more than 2^%d elements", t->name,
+		     SIZE_BITS);
+	return shape;
+}
+
+// ---- external data --------------------------------------------------------------------
+
+const char *external_field(const TensorProto *t, const char *key)
+{
+	for (size_t i = 0; i < t->n_external_data; i++)
+		if (!strcmp(t->external_data[i]->key, key))
+			return t->external_data[i]->value;
+	return NULL;
+}
+
+static bool leaves_folder(const char *location)
+{
+	if (location[0] == '/' || !location[0])
+		return true;
+	for (const char *p = location; p; p = strchr(p, '/'), p = p ? p + 1 : p)
+		if (!strncmp(p, "..", 2) && (p[2] == '/' || !p[2]))
+			return true;
+	return false;
+}
+
+static Bytes outside_bytes(File *file, const char *where, const char *location)
+{
+	if (!file->outside)
+		file->outside = table_lent(file->arena);
+	uint64_t *cell = table_cell_s(file->outside, location);
+	if (*cell)
+		return *(const Bytes *)(uintptr_t)*cell;
+	if (leaves_folder(location))
+		fail(where,
+		     "external data '%s' lies outside the model's folder; move it beside the model",
+		     location);
+	Bytes bytes = named_bytes(file, where, location);
+	*cell = (uintptr_t)take_copy(file->arena, &bytes, sizeof bytes);
+	return bytes;
+}
+
+static int64_t external_number(const TensorProto *t, const char *where, const char *key,
+                               int64_t otherwise)
+{
+	const char *text = external_field(t, key);
+	if (!text)
+		return otherwise;
+	char *end;
+	errno = 0;
+	long long n = strtoll(text, &end, 10);
+	if (errno || *end || end == text || n < 0)
+		fail(where, "external data of '%s': %s is '%s', wanted a number", t->name, key,
+		     text);
+	return n;
+}
+
+// `wanted`: bytes by the tensor's shape; -1: of a type that is not known.
+static Bytes external_bytes(File *file, const char *where, const TensorProto *t, int64_t wanted)
+{
+	const char *location = external_field(t, "location");
+	if (!location)
+		fail(where, "tensor '%s' is stored outside the file, but no location is given",
+		     t->name);
+	Bytes all = outside_bytes(file, where, location);
+	int64_t offset = external_number(t, where, "offset", 0);
+	int64_t rest = (int64_t)all.count - offset;
+	int64_t length = external_number(t, where, "length", wanted < 0 ? rest : wanted);
+	if (wanted >= 0 && length != wanted)
+		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
+		     (long long)length, (long long)wanted);
+	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
+		fail(where, "external data of '%s' ends at byte %llu of '%s', which has %zu",
+		     t->name, (unsigned long long)offset + (unsigned long long)length, location,
+		     all.count);
+	return (Bytes){all.at + offset, (size_t)length};
+}
+
+// ---- elements -------------------------------------------------------------------------
+
+// Fails where an element of a wider field is no element of the tensor's type, signed or not.
+static void check_narrow(const char *where, const TensorProto *t, size_t bytes, bool wide)
+{
+	int bits = 8 * (int)bytes;
+	for (size_t i = 0; !wide && bits < 32 && i < t->n_int32_data; i++)
+		if (t->int32_data[i] >> bits && t->int32_data[i] >> (bits - 1) != -1)
+			fail(where, "tensor '%s': element %zu is %d, which its type cannot hold",
+			     t->name, i, t->int32_data[i]);
+	for (size_t i = 0; wide && bits < 64 && i < t->n_uint64_data; i++)
+		if (t->uint64_data[i] >> bits)
+			fail(where, "tensor '%s': element %zu is %llu, which its type cannot hold",
+			     t->name, i, (unsigned long long)t->uint64_data[i]);
+}
+
+// Elements in a typed field (float_data and the like) as they would lie in raw_data.
+static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, int bits)
+{
+	enum { FLOAT = 1, INT64 = 7, UINT32 = 12, UINT64 = 13 };
+	if (t->data_type == FLOAT)
+		return (Bytes){(const uint8_t *)t->float_data, 4 * t->n_float_data};
+	if (t->data_type == DOUBLE)
+		return (Bytes){(const uint8_t *)t->double_data, 8 * t->n_double_data};
+	if (t->data_type == INT64)
+		return (Bytes){(const uint8_t *)t->int64_data, 8 * t->n_int64_data};
+	size_t bytes = (size_t)MAX(bits / 8, 1);
+	bool wide = t->data_type == UINT32 || t->data_type == UINT64;
+	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
+	uint8_t *out = take(arena, n * bytes + 1);
+	check_narrow(where, t, bytes, wide);
+	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
+		memcpy(out + i * bytes,
+		       wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);
+	return (Bytes){out, n * bytes};
+}
+
+static int bits_of(int onnx)
+{
+	const Format *f = find_format(onnx);
+	return f ? f->bits : 8 * elems[declared_type(onnx)].bytes;
+}
+
+Bytes outside_tensor(File *file, const char *where, const TensorProto *t)
+{
+	Shape shape = tensor_shape(where, t);
+	bool known = declared_type(t->data_type) >= 0;
+	return external_bytes(file, where, t,
+	                      known ? (count_of(&shape) * bits_of(t->data_type) + 7) / 8 : -1);
+}
+
+// Fails where a tensor's elements lie in more than one place: which are meant?
+static void check_one_place(const char *where, const TensorProto *t)
+{
+	size_t places[] = {t->raw_data.len,  t->n_float_data,  t->n_int32_data, t->n_int64_data,
+	                   t->n_double_data, t->n_uint64_data, t->n_string_data};
+	int filled = t->data_location == 1;
+	for (int i = 0; i < COUNT(places); i++)
+		filled += places[i] > 0;
+	if (filled > 1)
+		fail(where,
+		     "tensor '%s' has data in %d places; expected one of raw_data, a typed "
+		     "field and an external file",
+		     t->name, filled);
+}
+
+static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t,
+                          int64_t count)
+{
+	int bits = bits_of(t->data_type);
+	int64_t wanted = (count * bits + 7) / 8;
+	check_one_place(where, t);
+	if (t->data_location == 1)
+		return external_bytes(file, where, t, wanted);
+	Bytes found = {t->raw_data.data, t->raw_data.len};
+	if (!found.count)
+		found = typed_field(arena, where, t, bits);
+	if ((int64_t)found.count != wanted)
+		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name,
+		     found.count, (long long)wanted);
+	return found;
+}
+
+static int64_t widen_int(const uint8_t *from, Elem e)
+{
+	switch (e) {
+#define T(name, ctype, bytes, cls, onnx)                                                           \
+	case E_##name: {                                                                           \
+		ctype x;                                                                           \
+		memcpy(&x, from, sizeof x);                                                        \
+		return (int64_t)x;                                                                 \
+	}
+#include "types.def"
+#undef T
+	default:
+		never(e);
+	}
+}
+
+// Numbers of few bits, or doubles, one by one.
+static double number_at(const Format *f, const uint8_t *from, int64_t i)
+{
+	double x;
+	if (f)
+		return decode(f, from, i);
+	memcpy(&x, from + 8 * i, 8);
+	return x;
+}
+
+// Fails where an unsigned integer is beyond the type that it is computed in.
+static void check_signed(const char *where, const TensorProto *t, const uint8_t *from, int64_t n)
+{
+	for (int64_t i = 0; declared_type(t->data_type) == E_u64 && i < n; i++)
+		if (widen_int(from + 8 * i, E_u64) < 0)
+			fail(where,
+			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
+			     "up to "
+			     "2^63 - 1",
+			     t->name, (long long)i,
+			     (unsigned long long)widen_int(from + 8 * i, E_u64));
+}
+
+// Notes the first element that f32 takes for infinite or zero.
+static void note_beyond(File *file, const TensorProto *t, const uint8_t *from, int64_t n)
+{
+	const char *what = *t->name ? format(file->arena, "tensor '%s'", t->name) : "a constant";
+	for (int64_t i = 0; i < n && !file->beyond; i++) {
+		double number = number_at(NULL, from, i);
+		float f = (float)number;
+		if (isfinite(number) && (isinf(f) || (f == 0 && number != 0)))
+			file->beyond = format(file->arena, "%s: element %lld is %g, in f32 %g",
+			                      what, (long long)i, number, (double)f);
+	}
+}
+
+const char *beyond_f32(const Model *m)
+{
+	return m->graph && !m->graph->wide ? m->file->beyond : NULL;
+}
+
+static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to, int64_t n)
+{
+	const Format *f = find_format(onnx);
+	Elem e = (Elem)declared_type(onnx);
+	void *out = take(arena, (size_t)(n * elems[to].bytes) + 1);
+	for (int64_t i = 0; i < n; i++) {
+		if (to == E_f32)
+			((float *)out)[i] = (float)number_at(f, from, i);
+		else if (f)
+			((int64_t *)out)[i] = (int64_t)decode(f, from, i);
+		else if (to == E_b8)
+			((uint8_t *)out)[i] = widen_int(from + i * elems[e].bytes, e) != 0;
+		else
+			((int64_t *)out)[i] = widen_int(from + i * elems[e].bytes, e);
+	}
+	return out;
+}
+
+const void *tensor_data(File *file, Arena *arena, const char *where, const TensorProto *t, Elem as)
+{
+	int stored = declared_type(t->data_type);
+	if (stored < 0)
+		fail(where, "tensor '%s' has %s; %s", t->name, type_trouble(arena, t->data_type),
+		     other_type);
+	Shape shape = tensor_shape(where, t);
+	int64_t n = count_of(&shape);
+	Bytes found = stored_bytes(file, arena, where, t, n);
+	check_signed(where, t, found.at, n);
+	bool same = !find_format(t->data_type) && stored == (int)as && stored != E_b8;
+	if (same && (uintptr_t)found.at % 8 == 0)
+		return found.at;
+	if (same)
+		return take_copy(arena, found.at, found.count);
+	if (t->data_type == DOUBLE)
+		note_beyond(file, t, found.at, n);
+	return convert(arena, found.at, t->data_type, as, n);
+}
+
+// ---- values in files of their own -----------------------------------------------------
+
+static Known known_tensor(Arena *arena, const char *path, const char *name, const TensorProto *t)
+{
+	const char *slash = strrchr(path, '/');
+	File file = {.arena = arena,
+	             .path = path,
+	             .folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : ""};
+	Known k = {.name = name, .shape = tensor_shape(path, t)};
+	bool wide = t->data_type == DOUBLE;
+	k.type = wide ? E_f64 : (Elem)working_type(t->data_type);
+	k.bytes = tensor_data(&file, arena, path, t, k.type);
+	return k;
+}
+
+static KnownList known_list(Arena *arena, const char *path, const char *name,
+                            const SequenceProto *s)
+{
+	KnownList list = {0};
+	for (size_t k = 0; k < s->n_tensor_values; k++) {
+		Known one = known_tensor(arena, path, format(arena, "%s#%zu", name, k),
+		                         s->tensor_values[k]);
+		PUSH(arena, list, one);
+	}
+	return list;
+}
+
+KnownList read_value(Arena *arena, const char *path, const Input *as)
+{
+	Bytes bytes = open_file(arena, path)->bytes;
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	KnownList list = {0};
+	const TensorProto *t = NULL;
+	const SequenceProto *s = NULL;
+	bool read = true;
+	if (as->optional) {
+		const OptionalProto *o = optional_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = o;
+		t = o ? o->tensor_value : NULL;
+		s = o ? o->sequence_value : NULL;
+	} else if (as->sequence) {
+		s = sequence_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = s;
+	} else {
+		t = tensor_proto__unpack(&allocator, bytes.count, bytes.at);
+		read = t;
+	}
+	if (!read)
+		fail(path, "does not parse as the value of '%s'", as->name);
+	if (s)
+		return known_list(arena, path, as->name, s);
+	if (t)
+		PUSH(arena, list, known_tensor(arena, path, as->name, t));
+	return list;
+}

@@ -1,0 +1,227 @@
+// input_dims.c: infers open input dimensions.
+// Exporters name a size by a sum or a product of named ones ("past_sequence_length + 1"), and a
+// weight says how many channels or features come to it. Takes the inputs as declared and the
+// caller's numbers.
+#include "lower.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- names that are computed ----------------------------------------------------------
+
+typedef struct Formula {
+	const Reader *r;
+	const char *at;
+	int deep;   // in parentheses
+	bool wrong; // no formula, or one of sizes that are not known
+} Formula;
+
+bool is_formula(const char *name)
+{
+	return strpbrk(name, "+*") != NULL;
+}
+
+static int64_t sum(Formula *f);
+
+// The character that comes next, where it is `wanted`, is gone by.
+static bool take_next(Formula *f, char wanted)
+{
+	f->at += strspn(f->at, " ");
+	if (*f->at != wanted)
+		return false;
+	f->at++;
+	return true;
+}
+
+static int64_t factor(Formula *f)
+{
+	enum { DEEPEST = 32 };
+	if (f->deep < DEEPEST && take_next(f, '(')) {
+		f->deep++;
+		int64_t x = sum(f);
+		f->deep--;
+		f->wrong |= !take_next(f, ')');
+		return x;
+	}
+	size_t n = strcspn(f->at, " +*()");
+	const char *word = format(f->r->arena, "%.*s", (int)n, f->at);
+	char *end;
+	int64_t x = strtoll(word, &end, 10);
+	if (*end)
+		x = open_size(f->r, NULL, 0, word);
+	f->wrong |= !n || x < 0;
+	f->at += n;
+	return x;
+}
+
+static int64_t product(Formula *f)
+{
+	int64_t x = factor(f);
+	while (!f->wrong && take_next(f, '*'))
+		f->wrong |= __builtin_mul_overflow(x, factor(f), &x);
+	return x;
+}
+
+static int64_t sum(Formula *f)
+{
+	int64_t x = product(f);
+	while (!f->wrong && take_next(f, '+'))
+		f->wrong |= __builtin_add_overflow(x, product(f), &x);
+	return x;
+}
+
+static int64_t computed(const Reader *r, const char *name)
+{
+	Formula f = {.r = r, .at = name};
+	int64_t x = sum(&f);
+	return f.wrong || f.at[strspn(f.at, " ")] ? -1 : x;
+}
+
+// ---- what weights tell ----------------------------------------------------------------
+
+// Axis `axis` of operand 0 (-1: the last) is as long as axis `of` of the weight, operand 1.
+static const struct Meeting {
+	const char *op;
+	int axis, of;
+} meetings[] = {{"Conv", 1, 1},  {"ConvTranspose", 1, 0}, {"BatchNormalization", 1, 0},
+                {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
+                {"Gemm", -1, 0}, {"MatMul", -1, 0}};
+
+// The nodes of the graph whose first operand is an input or a cast of one, by its name, in order;
+// and its initializers by name.
+typedef struct Reading {
+	const NodeProto *node;
+	struct Reading *next;
+} Reading;
+
+struct Told {
+	Table *readings, *weights;
+	Table *sizes; // by a dimension's name, or its place
+};
+
+static uint64_t *readings_of(const struct Told *told, const NodeProto *node)
+{
+	return node->n_input ? table_find_s(told->readings, node->input[0]) : NULL;
+}
+
+static void list_readings(const Reader *r, struct Told *told)
+{
+	const GraphProto *g = r->proto->graph;
+	for (int i = 0; i < r->model->inputs.count; i++)
+		table_cell_s(told->readings, r->model->inputs.at[i].name);
+	for (size_t i = 0; i < g->n_node; i++)
+		if (!strcmp(g->node[i]->op_type, "Cast") && readings_of(told, g->node[i]) &&
+		    g->node[i]->n_output)
+			table_cell_s(told->readings, g->node[i]->output[0]);
+	for (size_t i = g->n_node; i-- > 0;) {
+		uint64_t *cell = readings_of(told, g->node[i]);
+		if (!cell)
+			continue;
+		Reading *reading = NEW(r->file->arena, Reading);
+		*reading = (Reading){g->node[i], (Reading *)(uintptr_t)*cell};
+		*cell = (uintptr_t)reading;
+	}
+	for (size_t i = g->n_initializer; i-- > 0;)
+		*table_cell_s(told->weights, g->initializer[i]->name) =
+		    (uintptr_t)g->initializer[i];
+}
+
+static const TensorProto *weight_of(const struct Told *told, const NodeProto *node)
+{
+	return node->n_input > 1 ? table_pointer_s(told->weights, node->input[1]) : NULL;
+}
+
+// As it stands there: whether it may is for the lowering to say.
+static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
+{
+	for (size_t i = 0; i < node->n_attribute; i++)
+		if (!strcmp(node->attribute[i]->name, name))
+			return node->attribute[i]->i;
+	return otherwise;
+}
+
+static int64_t told_by(const struct Told *told, const NodeProto *node, int axis, int rank)
+{
+	for (int k = 0; k < COUNT(meetings); k++) {
+		const struct Meeting *m = &meetings[k];
+		int of = m->of;
+		if (strcmp(node->op_type, m->op) || plain_domain(node->domain)[0] ||
+		    axis != (m->axis < 0 ? rank - 1 : m->axis))
+			continue;
+		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transA", 0))
+			return -1;
+		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transB", 0))
+			of = 1;
+		const TensorProto *w = weight_of(told, node);
+		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
+		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
+		int64_t group = strcmp(m->op, "Conv") ? 1 : whole_attribute(node, "group", 1);
+		return __builtin_mul_overflow(size, group, &size) ? -1 : size;
+	}
+	return -1;
+}
+
+// By those that read the value `name`; *same is one that is it in another type, or NULL.
+static int64_t told_of(const struct Told *told, const char *name, int axis, int rank,
+                       const char **same)
+{
+	*same = NULL;
+	for (const Reading *at = table_pointer_s(told->readings, name); at; at = at->next) {
+		const NodeProto *node = at->node;
+		int64_t size = told_by(told, node, axis, rank);
+		if (size > 0)
+			return size;
+		if (!strcmp(node->op_type, "Cast") && node->n_output)
+			*same = node->output[0];
+	}
+	return -1;
+}
+
+// The first size that is told for a name stands.
+static void tell_sizes(const Reader *r, struct Told *told, const Input *in)
+{
+	for (int a = 0; a < in->rank; a++) {
+		const char *same, *last, *name = in->dim[a].name;
+		int64_t size = told_of(told, in->name, a, in->rank, &same);
+		if (size < 0 && same)
+			size = told_of(told, same, a, in->rank, &last);
+		uint64_t *cell = table_cell_s(
+		    told->sizes, name[0] ? name : format(r->arena, "%s:%d", in->name, a));
+		if (!*cell && size > 0)
+			*cell = (uint64_t)size;
+	}
+}
+
+// Once for all readings of a file.
+void list_sizes(Reader *r)
+{
+	Arena *arena = r->file->arena;
+	if (r->file->told)
+		return;
+	struct Told *told = r->file->told = NEW(arena, struct Told);
+	told->readings = table_lent(arena);
+	told->weights = table_lent(arena);
+	told->sizes = table_new(arena);
+	list_readings(r, told);
+	for (int i = 0; i < r->model->inputs.count; i++)
+		tell_sizes(r, told, &r->model->inputs.at[i]);
+}
+
+static int64_t told_by_weights(const Reader *r, const char *key)
+{
+	const uint64_t *cell = table_find_s(r->file->told->sizes, key);
+	return cell && *cell ? (int64_t)*cell : -1;
+}
+
+// ---- all of them ----------------------------------------------------------------------
+
+int64_t open_size(const Reader *r, const char *input, int axis, const char *name)
+{
+	const char *place = input ? format(r->arena, "%s:%d", input, axis) : "";
+	for (int i = r->options->nbind - 1; i >= 0; i--) {
+		const Bind *b = &r->options->bind[i];
+		if ((name[0] && !strcmp(b->name, name)) || (input && !strcmp(b->name, place)))
+			return b->size;
+	}
+	int64_t size = told_by_weights(r, name[0] ? name : place);
+	return size < 0 && is_formula(name) ? computed(r, name) : size;
+}

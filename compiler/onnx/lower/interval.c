@@ -1,0 +1,193 @@
+// interval.c: analyzes intervals of integers.
+// Bounds of sizes that are computed, and places that count from the end. Takes a graph. Gives
+// limits, and maps over integers left out where limits tell what they give.
+#include "lower.h"
+#include <math.h>
+
+enum { DEEPEST = 4096 }; // values between one and the last that is looked at for its limits
+
+static const Interval unlimited = {-INFINITY, INFINITY};
+
+static Interval hull(Interval a, Interval b)
+{
+	return (Interval){fmin(a.low, b.low), fmax(a.high, b.high)};
+}
+
+static Interval of_const(const Val *v)
+{
+	int64_t n = count_of(&v->shape);
+	if (!n || n > FOLD_LIMIT)
+		return unlimited;
+	Interval l = {const_at(v, 0), const_at(v, 0)};
+	for (int64_t i = 1; i < n; i++)
+		l = hull(l, (Interval){const_at(v, i), const_at(v, i)});
+	return l;
+}
+
+static Interval of_corners(Op op, Interval a, Interval b)
+{
+	double x[] = {a.low, a.high}, y[] = {b.low, b.high};
+	Interval l = {INFINITY, -INFINITY};
+	if (op == O_div && b.low <= 0)
+		return unlimited;
+	for (int k = 0; k < 4; k++) {
+		double z = op == O_div ? trunc(x[k / 2] / y[k % 2]) : x[k / 2] * y[k % 2];
+		if (isnan(z))
+			return unlimited;
+		l = hull(l, (Interval){z, z});
+	}
+	return l;
+}
+
+static Interval of_map(const Val *v, Interval a, Interval b)
+{
+	switch (v->op) {
+	case O_add:
+		return (Interval){a.low + b.low, a.high + b.high};
+	case O_sub:
+		return (Interval){a.low - b.high, a.high - b.low};
+	case O_mul:
+		return of_corners(O_mul, a, b);
+	case O_div:
+		return is_float(v->type) ? unlimited : of_corners(O_div, a, b);
+	case O_max:
+		return (Interval){fmax(a.low, b.low), fmax(a.high, b.high)};
+	case O_min:
+		return (Interval){fmin(a.low, b.low), fmin(a.high, b.high)};
+	case O_abs:
+		return (Interval){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};
+	case O_neg:
+		return (Interval){-a.high, -a.low};
+	case O_sign:
+		return (Interval){-1, 1};
+	case O_floor:
+		return (Interval){floor(a.low), floor(a.high)};
+	case O_ceil:
+		return (Interval){ceil(a.low), ceil(a.high)};
+	case O_cast:
+		return a;
+	case O_mod:
+		return b.low > 0 ? (Interval){0, b.high} : unlimited;
+	default:
+		return unlimited;
+	}
+}
+
+static Interval look(Graph *g, Ref r, int depth);
+
+// A product of few numbers that are put together: how many elements a value of some shape has.
+static Interval of_product(Graph *g, Ref x, int depth)
+{
+	Interval l = {1, 1};
+	int64_t n = count_of(&val(g, x)->shape);
+	for (int64_t i = 0; i < n && n <= RANK; i++)
+		l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), depth));
+	return n <= RANK ? l : unlimited;
+}
+
+static Interval of_fold(Graph *g, const Val *v, int depth)
+{
+	Ref x = v->in[0];
+	Shape s = val(g, x)->shape;
+	double times = (double)count_of(&s) / (double)MAX(count_of(&v->shape), 1);
+	switch (v->op) {
+	case O_sum:
+		return of_corners(O_mul, look(g, x, depth), (Interval){times, times});
+	case O_prod:
+		return s.rank == 1 ? of_product(g, x, depth) : unlimited;
+	case O_argmax:
+		return (Interval){0, times - 1};
+	case O_cumsum:
+		times = (double)s.dim[v->attr->i[0]];
+		return hull((Interval){0, 0},
+		            of_corners(O_mul, look(g, x, depth), (Interval){times, times}));
+	case O_amax:
+	case O_amin:
+		return look(g, x, depth);
+	default:
+		return unlimited;
+	}
+}
+
+static Interval of_operands(Graph *g, const Val *v, int from, int depth)
+{
+	Interval l = look(g, v->in[from], depth);
+	for (int k = from + 1; k < v->nin; k++)
+		l = hull(l, look(g, v->in[k], depth));
+	return l;
+}
+
+static Interval of_value(Graph *g, Ref r, int depth)
+{
+	Val v = *val(g, r); // values may move
+	if (!count_of(&v.shape) || depth > DEEPEST)
+		return unlimited;
+	if (v.op == O_const)
+		return of_const(&v);
+	if (v.type == E_b8)
+		return (Interval){0, 1};
+	switch (prims[v.op].cls) {
+	case C_reduce:
+		return of_fold(g, &v, depth);
+	case C_move:
+		return v.op == O_pad || v.op == O_window ? unlimited : of_operands(g, &v, 0, depth);
+	case C_map:
+		if (v.op == O_select)
+			return of_operands(g, &v, 1, depth);
+		return of_map(&v, look(g, v.in[0], depth),
+		              v.nin > 1 ? look(g, v.in[1], depth) : unlimited);
+	case C_index:
+		return v.op == O_gather    ? look(g, v.in[0], depth)
+		       : v.attr->i[1] == 0 ? hull(look(g, v.in[0], depth), look(g, v.in[2], depth))
+		                           : unlimited;
+	default:
+		return v.op == O_iota ? (Interval){0, (double)v.shape.dim[v.attr->i[0]] - 1}
+		                      : unlimited;
+	}
+}
+
+// Values never change, so each is looked at once.
+static Interval look(Graph *g, Ref r, int depth)
+{
+	if (!g->limits)
+		g->limits = table_new(g->arena);
+	const uint64_t *cell = table_find(g->limits, &r, sizeof r);
+	if (cell)
+		return *(const Interval *)(uintptr_t)*cell;
+	Interval l = of_value(g, r, depth + 1);
+	*table_cell(g->limits, &r, sizeof r) =
+	    (uint64_t)(uintptr_t)take_copy(g->arena, &l, sizeof l);
+	return l;
+}
+
+Interval limits_of(Graph *g, Ref r)
+{
+	return look(g, r, 0);
+}
+
+// a, or b, or what op makes of them, as their limits tell. The result is shaped as a.
+static Ref either(Graph *g, Op op, Ref a, Ref b, bool first, bool second)
+{
+	second &= same_shape(&val(g, a)->shape, &val(g, b)->shape);
+	return first ? a : second ? b : put2(g, op, a, b);
+}
+
+Ref smaller_of(Graph *g, Ref a, Ref b)
+{
+	Interval x = limits_of(g, a), y = limits_of(g, b);
+	return either(g, O_min, a, b, x.high <= y.low, y.high <= x.low);
+}
+
+Ref larger_of(Graph *g, Ref a, Ref b)
+{
+	Interval x = limits_of(g, a), y = limits_of(g, b);
+	return either(g, O_max, a, b, x.low >= y.high, y.low >= x.high);
+}
+
+Ref from_end(Graph *g, Ref at, Ref length)
+{
+	if (limits_of(g, at).low >= 0)
+		return at;
+	Ref behind = put2(g, O_lt, at, put_num(g, E_i64, 0));
+	return put3(g, O_select, behind, put2(g, O_add, at, length), at);
+}

@@ -1,0 +1,377 @@
+// lower.c: every node lowered in order, of the main graph, of functions and of the bodies of loops
+// and branches. Takes the nodes and what their operands' names stand for. Gives what their results'
+// names stand for. Keeps: a name is given once; a node that cannot be lowered is told of, and those
+// behind it are lowered all the same.
+#include "lower.h"
+#include <string.h>
+
+enum { DEEPEST = 64 }; // graphs and functions inside one another
+
+static const char *node_name(const NodeProto *node)
+{
+	if (node->name[0])
+		return node->name;
+	for (size_t i = 0; i < node->n_output; i++)
+		if (node->output[i][0])
+			return node->output[i];
+	return "without a name";
+}
+
+const char *node_where(Arena *arena, const NodeProto *node)
+{
+	return format(arena, "node '%s' (%s)", node_name(node), node->op_type);
+}
+
+const char *plain_domain(const char *domain)
+{
+	return strcmp(domain, "ai.onnx") ? domain : "";
+}
+
+int64_t version_of(size_t n, const OperatorSetIdProto *const *set, const char *domain)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(plain_domain(set[i]->domain), domain))
+			return set[i]->version;
+	return 0;
+}
+
+// ---- names ----------------------------------------------------------------------------
+
+NameScope *new_space(Reader *r, NameScope *outer)
+{
+	NameScope *s = NEW(r->arena, NameScope);
+	if (outer)
+		*s = *outer;
+	s->outer = outer;
+	s->nest = r->nest;
+	s->caller = NULL;
+	s->function = NULL;
+	s->names = table_lent(r->arena);
+	s->depth = outer ? outer->depth + 1 : 0;
+	if (s->depth > DEEPEST)
+		fail(r->model->path, "graphs or functions nested more than %d deep", DEEPEST);
+	return s;
+}
+
+static void bind_value(Reader *r, NameScope *s, const char *name, const Value *v)
+{
+	uint64_t *cell = table_cell_s(s->names, name);
+	if (*cell)
+		fail(r->model->path, "the name '%s' is given to two values; export the model again",
+		     name);
+	*cell = (uintptr_t)v;
+}
+
+void bind_name(Reader *r, NameScope *s, const char *name, Value v)
+{
+	bind_value(r, s, name, take_copy(r->arena, &v, sizeof v));
+}
+
+// A value of nest `home` as it is seen where values are put now.
+static Value bring_value(Reader *r, Value v, LoopScope *home)
+{
+	if (r->nest == home)
+		return v;
+	v.ref = bring_in(r, v.ref, home);
+	if (v.counts) {
+		DynamicDims *counts = take_copy(r->arena, v.counts, sizeof *counts);
+		for (int a = 0; a < RANK; a++)
+			counts->of[a] = bring_in(r, counts->of[a], home);
+		v.counts = counts;
+	}
+	if (v.list) {
+		List *list = NEW(r->arena, List);
+		*list = (List){v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
+		for (int k = 0; k < list->count; k++)
+			list->at[k] = bring_in(r, v.list->at[k], home);
+		v.list = list;
+	}
+	return v;
+}
+
+// Space inside a function's body are its own; those of a subgraph may be the surrounding graph's.
+Value look_up(Reader *r, const NameScope *s, const char *name)
+{
+	for (const NameScope *at = s; at; at = at->function ? NULL : at->outer) {
+		const Value *v = table_pointer_s(at->names, name);
+		if (v)
+			return bring_value(r, *v, at->nest);
+	}
+	r->help = "export the model again";
+	fail(r->model->path,
+	     "'%s' is used but nothing computes it: undefined, or its nodes are in a cycle", name);
+}
+
+// ---- initializers ---------------------------------------------------------------------
+
+typedef struct Home { // of a weight
+	const TensorProto *proto;
+	NameScope *space;
+} Home;
+
+static void bind_weight(Reader *r, void *home)
+{
+	const TensorProto *t = ((Home *)home)->proto;
+	NameScope *s = ((Home *)home)->space;
+	if (t->data_type == TEXT && r->text) {
+		bind_name(r, s, t->name, (Value){.bad = true});
+		return;
+	}
+	if (working_type(t->data_type) < 0)
+		fail(r->model->path, "initializer '%s' has %s; %s", t->name,
+		     type_trouble(r->arena, t->data_type), other_type);
+	Weight *w = NEW(r->arena, Weight);
+	*w = (Weight){.proto = t, .name = t->name, .slot = -1};
+	w->type = number_type(r->g, t->data_type);
+	w->shape = tensor_shape(r->model->path, t);
+	w->origin = w;
+	w->inner = s->depth > 0;
+	PUSH(r->arena, r->weights, w);
+	bind_name(r, s, w->name, (Value){.weight = w});
+}
+
+void bind_weights(Reader *r, NameScope *s, const GraphProto *graph)
+{
+	if (graph->n_sparse_initializer)
+		fail(r->model->path,
+		     "initializer '%s' is sparse; amosc reads dense tensors only: export it dense",
+		     graph->sparse_initializer[0]->values
+		         ? graph->sparse_initializer[0]->values->name
+		         : "?");
+	for (size_t i = 0; i < graph->n_initializer; i++) {
+		Home home = {graph->initializer[i], s};
+		if (!attempt(r, NULL, bind_weight, &home) &&
+		    !table_find_s(s->names, home.proto->name))
+			bind_name(r, s, home.proto->name, (Value){.bad = true});
+	}
+}
+
+// ---- functions ------------------------------------------------------------------------
+
+static const char *function_key(Arena *arena, const char *domain, const char *name,
+                                const char *overload)
+{
+	return format(arena, "%s:%s:%s", plain_domain(domain), name, overload);
+}
+
+void list_functions(Reader *r)
+{
+	r->functions = table_new(r->arena);
+	for (size_t i = 0; i < r->proto->n_functions; i++) {
+		const FunctionProto *f = r->proto->functions[i];
+		uint64_t *cell = table_cell_s(
+		    r->functions, function_key(r->arena, f->domain, f->name, f->overload));
+		if (*cell)
+			fail(r->model->path,
+			     "function '%s' is defined twice; export the model again", f->name);
+		*cell = i + 1;
+	}
+}
+
+const FunctionProto *find_function(const Reader *r, const NodeProto *node)
+{
+	if (!r->proto->n_functions)
+		return NULL;
+	const uint64_t *cell = table_find_s(
+	    r->functions, function_key(r->arena, node->domain, node->op_type, node->overload));
+	return cell ? r->proto->functions[*cell - 1] : NULL;
+}
+
+static void call_function(Call *c, const FunctionProto *f, Value *result)
+{
+	NameScope *s = new_space(c->r, c->space);
+	s->caller = c;
+	s->function = f;
+	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
+	s->nopsets = f->n_opset_import;
+	for (size_t i = 0; i < f->n_input; i++)
+		bind_name(c->r, s, f->input[i],
+		          (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
+	lower_nodes(c->r, s, f->n_node, f->node);
+	for (int i = 0; i < c->nout && i < (int)f->n_output; i++)
+		result[i] = look_up(c->r, s, f->output[i]);
+}
+
+void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int nout, Value *out)
+{
+	NameScope *s = new_space(c->r, c->space);
+	if ((int)graph->n_input > nin || (int)graph->n_output < nout)
+		invalid_node(
+		    c, "its graph takes %zu and gives %zu values, the node brings %d and wants %d",
+		    graph->n_input, graph->n_output, nin, nout);
+	for (size_t i = 0; i < graph->n_input; i++)
+		bind_name(c->r, s, graph->input[i]->name, in[i]);
+	bind_weights(c->r, s, graph);
+	lower_nodes(c->r, s, graph->n_node, graph->node);
+	for (int i = 0; i < nout; i++)
+		out[i] = look_up(c->r, s, graph->output[i]->name);
+}
+
+// ---- nodes ----------------------------------------------------------------------------
+
+// Looks an operator up at its own first version when that is newer than the file's header says.
+static void set_version(Call *c, const OpRow *row)
+{
+	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
+	if (!c->opset && !row->info.domain[0]) // a function that imports no set has its model's
+		c->opset = c->r->model->opset;
+	if (c->opset >= row->info.since)
+		return;
+	if (c->opset)
+		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
+		     node_where(c->r->arena, c->node), row->info.since, (long long)c->opset,
+		     row->info.since);
+	c->opset = row->info.since;
+}
+
+// Fails where the operator is unknown, or known and not supported.
+static const OpRow *known_row(Call *c)
+{
+	const OpRow *row = find_row(plain_domain(c->node->domain), c->node->op_type);
+	if (!row)
+		unsupported_node(c, "export it decomposed, or as a function that the file holds",
+		                 "operator %s%s%s is not known", c->node->domain,
+		                 c->node->domain[0] ? "." : "", c->node->op_type);
+	if (row->lower == unsupported)
+		unsupported(c);
+	return row;
+}
+
+// Returns a copy that lasts; NULL if no axis has a count.
+static const DynamicDims *lasting_counts(Reader *r, const DynamicDims *counts)
+{
+	for (int a = 0; a < RANK; a++)
+		if (counts->of[a])
+			return take_copy(r->arena, counts, sizeof *counts);
+	return NULL;
+}
+
+static void run_row(Call *c, Value *result)
+{
+	const OpRow *row = known_row(c);
+	set_version(c, row);
+	check_schema(c);
+	c->variant = row->variant;
+	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
+		c->in[k] =
+		    c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
+	if (any_counted(c))
+		lower_counted(c, row);
+	else
+		row->lower(c);
+	// All results of a Split are of the first one's type.
+	bool split = c->nout > 1 && !strcmp(c->node->op_type, "Split");
+	int type = c->nout ? moved_type(c) : 0;
+	for (int i = 0; i < c->nout; i++)
+		result[i] = c->out[i] ? (Value){.ref = c->out[i],
+		                                .onnx = i && !split ? 0 : type,
+		                                .counts = lasting_counts(c->r, &c->counts[i])}
+		                      : c->value[i];
+}
+
+static void run_call(Call *c, Value *result)
+{
+	const FunctionProto *f = find_function(c->r, c->node);
+	if (f)
+		call_function(c, f, result);
+	else
+		run_row(c, result);
+}
+
+// Returns zeroed memory that lasts until the call ends.
+static char *call_memory(Reader *r, size_t bytes)
+{
+	if (r->depth == r->scratch.count)
+		PUSH(r->arena, r->scratch, (Scratch){0});
+	Scratch *f = &r->scratch.at[r->depth++];
+	if (f->bytes < bytes)
+		*f = (Scratch){take(r->arena, 2 * bytes), 2 * bytes};
+	return memset(f->at, 0, bytes);
+}
+
+static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
+{
+	Call c = {.r = r, .g = r->g, .node = node, .space = s};
+	size_t nin = node->n_input + 1, nout = node->n_output + 1;
+	char *at = call_memory(r, nin * (sizeof *c.arg + sizeof *c.in) +
+	                              nout * (sizeof *c.value + sizeof *c.counts + sizeof *c.out));
+	c.nin = (int)node->n_input;
+	c.nout = (int)node->n_output;
+	c.arg = (Value *)at;
+	c.value = c.arg + nin;
+	c.counts = (DynamicDims *)(c.value + nout);
+	c.in = (Ref *)(c.counts + nout);
+	c.out = c.in + nin;
+	return c;
+}
+
+static void end_call(const Call *c)
+{
+	c->r->depth--;
+}
+
+// Operands by name; false when one of them could not be lowered.
+static bool bind_operands(Call *c)
+{
+	for (int k = 0; k < c->nin; k++) {
+		const char *name = c->node->input[k];
+		c->arg[k] = name[0] ? look_up(c->r, c->space, name) : (Value){.absent = true};
+		if (c->arg[k].bad)
+			return false;
+		if (!c->arg[k].ref && !c->arg[k].weight && !c->arg[k].list && !c->arg[k].absent)
+			unsupported_node(c, "export without what reads it",
+			                 "operand '%s' is a result that amosc does not compute",
+			                 name);
+	}
+	return true;
+}
+
+typedef struct Lowered { // a node and what it gives
+	const NodeProto *node;
+	NameScope *space;
+	Value *result;
+} Lowered;
+
+static void run_node(Reader *r, void *lowered)
+{
+	Lowered *l = lowered;
+	Call c = begin_call(r, l->space, l->node);
+	if (bind_operands(&c))
+		run_call(&c, l->result);
+	else if (!find_function(r, l->node))
+		known_row(&c); // told of, even behind another
+	end_call(&c);
+}
+
+static void lower_node(Reader *r, NameScope *s, const NodeProto *node)
+{
+	Lowered l = {node, s, NEWS(r->arena, Value, node->n_output)};
+	for (size_t i = 0; i < node->n_output; i++)
+		l.result[i].bad = true;
+	int from = r->g->from;
+	spend(r->arena, COST_nodes, 1);
+	r->g->from = add_node(r->g, node_name(node), node->op_type);
+	r->g->nodes->list.at[r->g->from].module = node_module(r->arena, node);
+	r->g->nodes->list.at[r->g->from].line = node_line(r->arena, node);
+	attempt(r, node, run_node, &l);
+	r->g->from = from;
+	for (size_t i = 0; i < node->n_output; i++)
+		if (node->output[i][0])
+			bind_value(r, s, node->output[i], &l.result[i]);
+}
+
+// A node without results is for nobody.
+void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
+{
+	for (size_t i = 0; i < n; i++)
+		if (node[i]->n_output)
+			lower_node(r, s, node[i]);
+}
+
+void tell_unsupported(Reader *r, void *node)
+{
+	Call c = begin_call(r, new_space(r, NULL), node);
+	if (!find_function(r, node))
+		known_row(&c);
+	end_call(&c);
+}

@@ -1,0 +1,513 @@
+// lower.h: what the files of this floor share: the file, the values of a graph by name, the node
+// being lowered. Takes onnx.h and the schema. Seen by this floor alone.
+#ifndef LOWER_H
+#define LOWER_H
+#include "onnx.h"
+#include "onnx.pb-c.h"
+
+// ---- tensor.c: bytes --------------------------------------------------------------------
+
+typedef struct Bytes {
+	const uint8_t *at;
+	size_t count;
+} Bytes;
+
+typedef struct File {
+	Arena *arena;
+	const char *path;
+	const char *folder;      // of the path, with its slash: "" for the working folder
+	const char *real_folder; // where the file lies, if links led to it; NULL: not known
+	Bytes bytes;
+	struct ModelProto *proto;
+	Table *outside;    // files of external data, as the model names them -> Bytes
+	OpCounts ops;      // empty until it is read
+	struct Told *told; // input_dims.c; NULL until it is read
+	Table
+	    *trained; // names of the weights that the file says are trained; NULL: it does not say
+	const char *loss;     // the output that it says is minimized; NULL likewise
+	const char *training; // what else of that a person should know; NULL: nothing
+	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
+} File;
+
+File *open_file(Arena *, const char *path); // "-": standard input
+// The bytes of the file `name` in the folder of another, which may not lead out of it.
+Bytes named_bytes(const File *, const char *where, const char *name);
+// The bytes of a tensor that lies in another file, as they are stored.
+Bytes outside_tensor(File *, const char *where, const TensorProto *);
+// protobuf-c's allocator in an arena.
+void *unpack_take(void *arena, size_t bytes);
+void unpack_free(void *arena, void *block);
+// The type that a graph computes in for values that a file declares as `onnx` (a
+// TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
+// -1 when there is none.
+int working_type(int onnx);
+// The type of its constants and weights: the working type, but f64 for the doubles of a graph that
+// computes in double.
+Elem number_type(const Graph *, int onnx);
+enum { TEXT = 8, DOUBLE = 11 }; // TensorProto.DataTypes
+int declared_type(int onnx);    // the row of types.def in which a value travels, or -1
+// "element type 8 (text), which amosc does not compute with"
+const char *type_trouble(Arena *, int onnx);
+extern const char other_type[], fewer_axes[]; // cures: of such a type, of more than RANK axes
+typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
+typedef struct Format { // a row of formats.def
+	const char *name;
+	int onnx;
+	Elem travels;
+	int bits, exponent, mantissa, bias;
+	Special special;
+} Format;
+// A tensor's shape; fails when it is negative or too large.
+Shape tensor_shape(const char *where, const TensorProto *);
+// Its elements as `as`, its working type or f64 for doubles, row major: in the file itself where
+// they lie there so, else converted into `arena`.
+const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
+const char *external_field(const TensorProto *, const char *key); // NULL when absent
+
+// ---- toposort.c: which node before which ----------------------------------------------
+
+void order_nodes(Arena *, ModelProto *); // each behind those it reads from
+// Of a node, and of all that its graphs read from around them and compute themselves.
+void visit_operands(const NodeProto *, void visit(const char *name, void *), void *context);
+
+// ---- training.c, ort_checkpoint.c: files that bring their own training --------------------
+
+// Makes a plain graph of such a file, up to the loss if `loss` is set.
+void read_training(File *, bool loss);
+typedef struct Checkpoint { // of ONNX Runtime's training
+	VEC(TensorProto *) tensors;
+	int trained; // so many come first; the others are not trained
+} Checkpoint;
+Checkpoint *beside(const File *model); // in the same folder; NULL: none
+
+// ---- format.c: element types of few bits ----------------------------------------------
+
+const Format *find_format(int onnx); // NULL: a type that arithmetic runs in, or none
+bool is_composite(const Format *);
+double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
+
+// ---- wire.c: protocol buffers field by field ------------------------------------------
+
+enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5, F_model_graph = 7 };
+
+typedef struct Field {
+	int number, wire;
+	Bytes all, body; // with its tag (and length); without
+} Field;
+
+bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
+// Fails where messages nest too deep to be unpacked. Returns the number of nodes in all graphs.
+size_t check_nesting(const char *where, Bytes model);
+
+// ---- what a file is read with: names and values ---------------------------------------
+
+typedef enum Trait { // that numbers show
+	T_hides,     // some hide scores from a softmax
+	T_two,       // no more than two different ones
+	T_sines,     // pairs of sines and cosines
+	T_regular,   // straight lines along an axis
+	T_fourier,   // a Fourier transform
+	T_bank,      // mostly zeros, none negative
+	TRAITS,
+} Trait;
+
+typedef struct Weight { // an initializer, or a Constant of weight size
+	const TensorProto *proto;
+	const char *name;
+	Elem type; // as the graph reads it
+	Shape shape;
+	const void *data;          // NULL until read
+	const char *alias;         // the Identity's result that it is read through
+	struct Weight *origin;     // itself, or the one that it is an alias of
+	int uses;                  // operands of the main graph that name it
+	bool inner;                // of the graph of a loop or branch
+	bool trained;              // a parameter, or statistics, of some use lies in it
+	const char *why;           // of a use that is not trained; NULL: there is none
+	bool table, matrix;        // one of these is gathered from, or a factor of a product
+	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
+	int slot;                  // of its first use as a parameter; -1: none yet
+	Ref ref;                   // as a constant
+} Weight;
+
+// What a weight holds of a parameter: itself, its transpose, or 1 - it.
+typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
+
+// How a slot lies in the file: all the places it is read at, newest first.
+typedef struct View {
+	Weight *weight; // NULL: in no initializer, a bias that was left out
+	Copy copy;
+	const char *alias;     // read through this Identity
+	const NodeProto *node; // of the main graph, or NULL
+	int operand;
+	struct View *next, *first; // the one before, and the first of its slot
+} View;
+
+typedef struct List { // a sequence: known at compile time
+	int count;
+	Ref *at;
+} List;
+
+// Of a value whose size depends on the data: its dimensions are the most that it can be, and along
+// axis a of[a] entries are there (i64, rank 0; 0: all). Those behind are padding, copies of others.
+typedef struct DynamicDims {
+	Ref of[RANK];
+} DynamicDims;
+
+typedef struct Value {  // what a name stands for
+	Ref ref;        // a tensor
+	Weight *weight; // or an initializer: a slot or a constant where it is used
+	List *list;     // or a sequence
+	int onnx; // its element type in the file (a TensorProto.DataType); 0: its working type
+	          // tells
+	const DynamicDims *counts; // NULL: all entries are there
+	bool absent;               // an optional operand that is not there
+	bool bad;                  // could not be lowered: complained of already
+} Value;
+
+typedef struct Check {    // of the indices of a node
+	const char *text; // the message where one is out of range
+	Ref index;        // such an index, i64, rank 0; 0 where none is
+} Check;
+
+typedef struct Checks { // a VEC
+	Check *at;
+	int count, room;
+	Table *by_text; // to a position in it + 1; NULL: it is empty
+} Checks;
+
+typedef struct LoopScope { // the body of a loop being lowered: a graph inside of another
+	struct LoopScope *outer;
+	Graph *body, *around;
+	Ref turn;         // the number of the trip, i64; 0: the body does not know it
+	Table *known;     // a value around it -> its slot in the body
+	VEC(Ref) operand; // of the loop: by slot, values around it
+	Checks checks;    // of its body
+	Ref active;       // of the reader, around it
+} LoopScope;
+
+typedef struct NameScope { // the names of one graph, inside those of another
+	struct NameScope *outer;
+	Table *names;              // to the Value, a pointer
+	const struct Call *caller; // of a function's body: the node that calls it
+	const FunctionProto *function;
+	const OperatorSetIdProto *const *opsets;
+	size_t nopsets;
+	int depth;
+	LoopScope *nest; // whose values it names; NULL: the model's graph
+} NameScope;
+
+typedef struct Scratch { // memory for what a Call points to
+	char *at;
+	size_t bytes;
+} Scratch;
+
+typedef struct Reader {
+	Arena *arena;
+	File *file;
+	Model *model;
+	Graph *g;        // where values are put now
+	LoopScope *nest; // of `g`; NULL: of no loop
+	Ref active;      // is the branch of an If taken that is being lowered, b8; 0: certainly
+	Checks checks;   // outside of loops
+	const ReadOptions *options;
+	const ModelProto *proto;
+	Table *functions;     // "domain:name:overload" to a position + 1
+	VEC(Scratch) scratch; // of the nodes being lowered, each inside the one before
+	int depth;            // how many of them
+	VEC(Weight *) weights;
+	Table *slot_names;
+	Table *outputs;            // names of those that are declared
+	Table *declared;           // values -> element types by value_info; NULL until asked for
+	Table *known;              // names of the caller's values to their positions + 1
+	Table *by_name;            // names of the main graph's initializers to theirs in weights
+	Table *twins;              // parameters.c: weights by numbers that a copy of theirs has
+	Table *noted;              // texts of Model.notes
+	VEC(const char *) errors;  // what could not be lowered
+	VEC(const char *) unread;  // inputs whose declarations are among these
+	int sites;                 // random draws so far
+	bool *stands;              // by known input: its value stands in for it
+	bool *wide;                // the graph computes in double
+	bool again;                // more of them do, or it does, when the model is read again
+	const char *help;          // of the failure under way, where it has one of its own
+	bool training_file;        // exported in training mode
+	bool text;                 // outputs that are text were left out: so is what they are of
+	struct Metadata *metadata; // parameters.c
+	bool *met;                 // by pattern of options->freeze: it met an initializer
+} Reader;
+
+typedef struct Call { // a node being lowered; its arrays last no longer
+	Reader *r;
+	Graph *g;
+	const NodeProto *node;
+	NameScope *space;
+	int64_t opset; // version of the operator's domain
+	int variant;   // what ops.def gives beside the function
+	int onnx;      // to be filled where the first result's type tells less: Value.onnx
+	int nin, nout;
+	Value *arg;          // operands
+	Ref *in;             // operands as tensors; 0: absent, or a sequence
+	Ref *out;            // results, to be filled
+	DynamicDims *counts; // of the results
+	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
+} Call;
+
+// ---- read.c ---------------------------------------------------------------------------
+
+typedef void Attempt(Reader *, void *what);
+// Runs a part of the reading. What fails in it is told with all else that is in the way, and with a
+// cure: of a node, which is told of where it does not say so itself, the failure's own, or the
+// usual one; of other parts (NULL) as the text has it.
+bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
+void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+// `what` is computed in double: the whole graph is, where the options leave it to the file.
+void meet_double(Reader *, const char *what);
+// Is it declared as of another kind: floats, integers or truth values? Quantized numbers, of less
+// than 4 bytes, are computed in floats.
+bool is_other_type(Elem declared, Elem type);
+
+// ---- input.c --------------------------------------------------------------------------
+
+void list_inputs(Reader *); // and outputs, as the file declares them
+// The dimensions that no number is known for, in one text; NULL when there is none. Binds the
+// others.
+const char *bind_dimensions(Reader *);
+void add_input(Reader *, NameScope *top, const Input *);
+// Records failures where a value of the main graph has another type than is declared.
+void check_infos(Reader *, NameScope *top);
+void mark_used(Reader *);                                  // notes inputs that nothing uses
+const Known *find_known(const Reader *, const char *name); // NULL
+void stand_for(Reader *, Ref x); // the values of inputs that x comes from stand in for them
+
+// ---- input_dims.c --------------------------------------------------------------------------
+
+// Of an axis that the file leaves open, `name` its name or "": by the caller's numbers, or what
+// follows from them and from weights; -1: not known. No input: of the name alone.
+int64_t open_size(const Reader *, const char *input, int axis, const char *name);
+void list_sizes(Reader *); // that weights tell, for open_size
+
+// ---- lower.c --------------------------------------------------------------------------
+
+const char *plain_domain(const char *);                                              // ai.onnx: ""
+int64_t version_of(size_t n, const OperatorSetIdProto *const *, const char *domain); // 0: none
+const char *node_where(Arena *, const NodeProto *);                                  // for messages
+NameScope *new_space(Reader *, NameScope *outer);
+void bind_name(Reader *, NameScope *, const char *name, Value);
+Value look_up(Reader *, const NameScope *, const char *name); // fails when there is none
+void bind_weights(Reader *, NameScope *, const GraphProto *);
+void list_functions(Reader *);
+const FunctionProto *find_function(const Reader *, const NodeProto *); // NULL: an operator
+void lower_nodes(Reader *, NameScope *, size_t n, NodeProto *const *);
+// The graph of an If, Loop or Scan, lowered in a space inside the caller's with its inputs bound to
+// `in`.
+void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
+// Without sizes no node can be lowered, but an operator that none would help is told of.
+Attempt tell_unsupported; // of a NodeProto
+
+// ---- ops/loop.c: bodies of loops ------------------------------------------------------
+
+void open_nest(Reader *, LoopScope *); // from now on values are put into its body
+void close_nest(Reader *, LoopScope *);
+// A slot of the open nest's body, shaped as `x`, a value around it, or (entry) as one of its
+// entries.
+Ref nest_slot(Reader *, LoopScope *, Ref x, bool entry);
+// A value of nest `home` where values are put now, in a body inside of it.
+Ref bring_in(Reader *, Ref, LoopScope *home);
+// Leaves all nests; enter_nests goes back, and brings `x` in.
+LoopScope *leave_nests(Reader *);
+Ref enter_nests(Reader *, LoopScope *, Ref x);
+// The loop over a closed nest, whose operands come after `limit`; trips, carried, scanned, reverse
+// and until are given. part: its results. Answers how many trips it makes.
+Ref put_loop_info(Reader *, LoopInfo *, const LoopScope *, Ref limit, Ref *part);
+// Values one after the other along a new axis.
+Ref put_stack(Call *, int n, const Ref *, int axis);
+
+// ---- parameters.c: which initializers are parameters ---------------------------------------
+
+void read_roles(Reader *); // gathers what the decisions need
+void note_roles(Reader *); // says what was decided
+void list_untrained(Reader *);
+// The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
+Ref use_weight(Reader *, Weight *, const Call *c, int k);
+Ref weight_constant(Reader *, Weight *); // its numbers, whatever its role
+// What Identity of an initializer stands for.
+Value alias_weight(Reader *, Weight *, const char *name);
+// A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
+Ref missing_bias(const Call *c, int64_t n);
+
+const void *weight_data(Reader *, Weight *);
+double weight_number(Reader *, Weight *, int64_t i);
+bool one_value(Reader *, Weight *); // the same everywhere
+int wide_axes(const Shape *);       // how many are longer than 1
+
+// ---- untrained.c: what is not trained, and why ----------------------------------------
+
+// Of weight w called `name`, as node `c`'s operand `k`; NULL: it is a parameter.
+const char *reason_not_trained(Reader *, Weight *w, const Call *c, int k, const char *name);
+extern const char running_statistics[], computed_table[]; // two of the reasons
+// Why a person should say whether it is one, though it is trained; NULL: they need not.
+const char *reason_to_ask(Reader *, Weight *w, const Call *c, int k, const char *name);
+bool is_statistic(const NodeProto *, int operand);   // of a BatchNormalization
+bool is_number_operand(const char *op, int operand); // a scale, a zero point, a bound
+// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
+int users_choice(const Reader *, const char *name, const char *file);
+void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
+
+// ---- param_names.c: what parameters are called ----------------------------------------------
+
+typedef struct Leaves { // of a tensor that the exporter computed
+	int count, parameters, buffers;
+	const char *name; // the parameters' names joined by +
+} Leaves;
+
+void read_metadata(Reader *);
+const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *);
+bool has_signature(const Reader *); // the file lists its parameters
+Leaves leaves_of(const Reader *, const Weight *);
+// PARAMETER, BUFFER, CONSTANT_TENSOR or NULL.
+const char *kind_of(const Reader *, const char *initializer);
+bool is_parameter_name(const Reader *, const char *name);
+bool is_opaque(const char *name); // made up by an exporter
+const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
+const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
+double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
+bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
+typedef struct Use {                        // of a value as a node's operand
+	const NodeProto *node;
+	int operand;
+} Use;
+Use use_behind(const Reader *, const NodeProto *, int operand); // behind moves and casts
+// Are the node's results, or sums that they are terms of, scores of attention: does a softmax
+// follow?
+bool is_scored(const Reader *, const NodeProto *);
+
+// ---- format.c: values of a graph ------------------------------------------------------
+
+// x as the element type `onnx` (a TensorProto.DataType) can say it, in its working type. Floats of
+// 8 and 4 bits are rounded: what is too large becomes the largest where `saturate`, else infinite
+// or no number; powers of two are rounded "up", "down" or to the "nearest". Whole numbers lose
+// their high bits.
+Ref put_typed(const struct Call *, Ref x, int onnx, bool saturate, const char *powers);
+
+// ---- node.c: attributes and constant operands -----------------------------------------
+
+const AttributeProto *find_attr(const Call *,
+                                const char *name); // function attributes resolved; NULL when absent
+int64_t attr_int(const Call *, const char *name, int64_t otherwise);
+double attr_float(const Call *, const char *name, double otherwise);
+double attr_number(const Call *, const char *name, double otherwise); // a float or an integer
+const char *attr_string(const Call *, const char *name, const char *otherwise);
+const int64_t *attr_ints(const Call *, const char *name, int *n); // NULL when absent
+// Operand k as integers known now; fails when it is computed from data. NULL when absent.
+const int64_t *operand_ints(Call *, int k, int *n);
+// Operand k where it is given, else attribute `name`: how newer and older operator sets say the
+// same.
+const int64_t *ints_of(Call *, int k, const char *name, int *n);
+const double *operand_numbers(Call *, int k, int *n);
+double number_of(Call *, int k, const char *name, double otherwise);
+Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
+int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
+// `n` axes wrapped into [0, rank), in the arena; fails where one is outside or twice. NULL: 0..n-1.
+const int64_t *axes_of(const Call *, const int64_t *given, int n, int rank);
+// The node contradicts itself or what reaches it: no file says so that was exported as it runs.
+_Noreturn void invalid_node(const Call *, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+// The node means something, but amosc does not do it; `cure`: what to do instead.
+_Noreturn void unsupported_node(const Call *, const char *help, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+void check_rank(const Call *, int rank); // declines more than RANK axes
+// Likewise, where `x`, called `what`, would have to be known when the file is read.
+_Noreturn void refuse_computed(const Call *, Ref x, const char *what);
+void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
+const Val *in_val(const Call *, int k); // fails when operand k is absent
+Ref operand(const Call *, int k);       // 0 where it is absent
+int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
+int moved_type(const Call *); // the first result's: an operand's that is moved, or as c->onnx tells
+
+// ---- schema.c: what a node may hold ---------------------------------------------------
+
+void check_schema(const Call *); // fails where the node is not as its operator's schema says
+
+// ---- dynamic.c: sizes that depend on the data -----------------------------------------
+
+typedef struct OpRow OpRow;
+bool any_counted(const Call *);
+void lower_counted(Call *, const OpRow *); // by dynamic.def
+// The node cannot do with the counts of operand k.
+_Noreturn void unsupported_dynamic(const Call *, int k);
+Ref count_along(const Call *, int k, int axis);  // of operand k; 0: all entries are there
+Ref length_along(const Call *, int k, int axis); // the same, or the dimension
+// x with copies of its first entry, or with a number, behind the first `count` along an axis.
+Ref copy_behind(Graph *, Ref x, int axis, Ref count);
+Ref fill_behind(Graph *, Ref x, int axis, Ref count, double with);
+Ref fill_counted(Call *, int k, int axis, double with); // operand k, where that axis is counted
+
+// ---- interval.c: what numbers can be ----------------------------------------------------
+
+typedef struct Interval {
+	double low, high;
+} Interval;
+Interval limits_of(Graph *, Ref); // that the numbers in a value keep
+// Of integers; shaped as a. b is a single one or shaped as a.
+Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
+Ref from_end(Graph *, Ref at, Ref length); // places below 0 count from the end
+
+// ---- bounded_size.c: sizes that are computed -----------------------------------------------
+
+Ref put_i64(Graph *, int64_t); // i64, rank 0
+// A size: a number, or at most so many and a count.
+typedef struct BoundedSize {
+	int64_t most;
+	Ref count; // 0: exactly `most`
+} BoundedSize;
+BoundedSize extent_of(const Call *, Ref size, const char *what); // fails where nothing bounds it
+BoundedSize extent_along(const Call *, int k, int axis);         // of operand k
+BoundedSize extent_product(Graph *, BoundedSize, BoundedSize);
+// Operand k, or where it is not given attribute `name`, each number as i64 of rank 0; NULL when
+// absent. The same as sizes.
+Ref *entries_of(Call *, int k, const char *name, int *n);
+BoundedSize *extents_of(Call *, int k, const char *name, int *n);
+Ref fixed_operand(Call *, int k); // an initializer as a constant, all else as it is
+// The first result: x, of these counts (NULL: none), in n dimensions. One, -1, may be left open.
+void reshape_counted(Call *, Ref x, const DynamicDims *, int n, BoundedSize *to);
+// Operand 0, which is x, in one line; *count: so many are there, first (0: all).
+Ref in_line(Call *, Ref x, Ref *count);
+
+// ---- axes.c: axes of values -----------------------------------------------------------
+
+Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
+Ref flat(Graph *, Ref x);                                      // of rank 1
+Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
+Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
+Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
+// `count` entries along an axis from `start`, `step` apart; side by side.
+Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
+Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
+
+// ---- op_table.c: ops.def says which function puts an operator into the graph -------------
+
+typedef void Lower(Call *);
+struct OpRow { // of ops.def
+	OpInfo info;
+	Lower *lower;
+	int variant;
+};
+const OpRow *find_row(const char *domain, const char *op); // NULL when unknown
+
+// Variants that ops.def hands to functions, beside primitives and activations.
+enum {
+	R_mean = OPS,
+	R_l1,
+	R_l2,
+	R_sum_square,
+	R_log_sum,
+	R_log_sum_exp,
+	R_log_softmax,
+	R_hardmax,
+	N_layer,
+	N_rms
+};
+
+Lower unsupported;    // declines with the note of ops.def
+Lower lower_identity; // ops/reshape.c: its operand is passed on as it is
+
+#endif

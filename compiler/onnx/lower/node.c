@@ -1,0 +1,243 @@
+// node.c: a node's attributes, and operands that must be known when the file is read.
+// Takes the node being lowered. Gives numbers. Fails with the node's name when something is missing
+// or computed.
+#include "lower.h"
+#include <string.h>
+
+void invalid_node(const Call *c, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *text = vformat(c->r->arena, fmt, args);
+	va_end(args);
+	fail(node_where(c->r->arena, c->node), "%s", text);
+}
+
+void unsupported_node(const Call *c, const char *help, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	const char *text = vformat(c->r->arena, fmt, args);
+	va_end(args);
+	c->r->help = help;
+	fail(node_where(c->r->arena, c->node), "%s", text);
+}
+
+void check_rank(const Call *c, int rank)
+{
+	if (rank > RANK)
+		unsupported_node(c, fewer_axes, "%d dimensions; at most %d are supported", rank,
+		                 RANK);
+}
+
+void refuse_computed(const Call *c, Ref x, const char *what)
+{
+	stand_for(c->r, x);
+	unsupported_node(
+	    c, "export with fixed sizes, or give the inputs it comes from as initializers",
+	    "%s is computed from data; amosc needs it fixed when the file is read", what);
+}
+
+static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(attr[i]->name, name))
+			return attr[i];
+	return NULL;
+}
+
+// An attribute of a function's body may stand for the caller's, or for the default that the
+// function declares.
+const AttributeProto *find_attr(const Call *c, const char *name)
+{
+	const AttributeProto *a = attr_of(c->node->n_attribute, c->node->attribute, name);
+	if (!a || !a->ref_attr_name[0])
+		return a;
+	NameScope *s = c->space;
+	while (s && !s->function)
+		s = s->outer;
+	if (!s)
+		invalid_node(c, "attribute '%s' refers to '%s' of a function, but stands in none",
+		             name, a->ref_attr_name);
+	const AttributeProto *given = find_attr(s->caller, a->ref_attr_name);
+	return given ? given
+	             : attr_of(s->function->n_attribute_proto, s->function->attribute_proto,
+	                       a->ref_attr_name);
+}
+
+int64_t attr_int(const Call *c, const char *name, int64_t otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? a->i : otherwise;
+}
+
+double attr_float(const Call *c, const char *name, double otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? (double)a->f : otherwise;
+}
+
+double attr_number(const Call *c, const char *name, double otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? (a->i ? (double)a->i : (double)a->f) : otherwise;
+}
+
+const char *attr_string(const Call *c, const char *name, const char *otherwise)
+{
+	const AttributeProto *a = find_attr(c, name);
+	return a ? format(c->r->arena, "%.*s", (int)a->s.len, (const char *)a->s.data) : otherwise;
+}
+
+const int64_t *attr_ints(const Call *c, const char *name, int *n)
+{
+	const AttributeProto *a = find_attr(c, name);
+	if (!a)
+		return NULL;
+	*n = (int)a->n_ints;
+	return a->n_ints ? a->ints : NEW(c->r->arena, int64_t);
+}
+
+const Val *in_val(const Call *c, int k)
+{
+	if (k >= c->nin || !c->in[k])
+		invalid_node(c, "input %d is missing", k);
+	return val(c->g, c->in[k]);
+}
+
+Ref operand(const Call *c, int k)
+{
+	return k < c->nin ? c->in[k] : 0;
+}
+
+static void list_declared(Reader *r)
+{
+	const GraphProto *g = r->proto->graph;
+	r->declared = table_lent(r->arena);
+	for (size_t i = 0; i < g->n_value_info; i++) {
+		const TypeProto *type = g->value_info[i]->type;
+		if (type && type->tensor_type)
+			*table_cell_s(r->declared, g->value_info[i]->name) =
+			    (uint64_t)type->tensor_type->elem_type;
+	}
+}
+
+static int declared_of(Reader *r, const char *name)
+{
+	if (!r->declared)
+		list_declared(r);
+	const uint64_t *cell = table_find_s(r->declared, name);
+	return cell ? (int)*cell : 0;
+}
+
+int operand_type(const Call *c, int k)
+{
+	const Val *v = in_val(c, k);
+	const Value *arg = &c->arg[k];
+	int type = arg->weight ? arg->weight->proto->data_type : arg->onnx;
+	if (!type)
+		type = declared_of(c->r, c->node->input[k]);
+	return type ? type : elems[v->type].onnx;
+}
+
+int moved_type(const Call *c)
+{
+	static const char *const moves[] = {
+	    "CenterCropPad", "Compress",        "Concat",         "DepthToSpace", "Expand",
+	    "Flatten",       "Gather",          "GatherElements", "GatherND",     "Pad",
+	    "ReduceMax",     "ReduceMin",       "Reshape",        "Resize",       "ReverseSequence",
+	    "Scatter",       "ScatterElements", "ScatterND",      "Slice",        "SpaceToDepth",
+	    "Split",         "Squeeze",         "TensorScatter",  "Tile",         "TopK",
+	    "Transpose",     "Trilu",           "Unique",         "Unsqueeze",    "Upsample",
+	    "Where"};
+	int from = !strcmp(c->node->op_type, "Where");
+	if (c->onnx || !c->out[0] || from >= c->nin || !c->in[from] ||
+	    is_float(val(c->g, c->out[0])->type))
+		return c->onnx;
+	for (int i = 0; i < COUNT(moves); i++)
+		if (!strcmp(c->node->op_type, moves[i]))
+			return operand_type(c, from);
+	return 0;
+}
+
+void note_weight(Call *c, int k)
+{
+	enum { FEW = 64 };
+	const Val *v = in_val(c, k);
+	if (v->op == O_const && v->shape.rank > 1 && count_of(&v->shape) > FEW && !c->arg[k].weight)
+		note(c->r, "%s takes a constant %s that looks like a weight: it is not trained",
+		     node_where(c->r->arena, c->node), shape_text(c->r->arena, v->type, &v->shape));
+}
+
+Ref constant_operand(Call *c, int k)
+{
+	in_val(c, k);
+	if (c->arg[k].weight)
+		return weight_constant(c->r, c->arg[k].weight);
+	if (!is_const(c->g, c->in[k]))
+		refuse_computed(c, c->in[k],
+		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
+	return c->in[k];
+}
+
+// Operand k, known now, and how many numbers it has; NULL when absent.
+static const Val *known_operand(Call *c, int k, int *n)
+{
+	if (k >= c->nin || c->arg[k].absent)
+		return NULL;
+	const Val *v = val(c->g, constant_operand(c, k));
+	*n = (int)count_of(&v->shape);
+	return v;
+}
+
+const int64_t *operand_ints(Call *c, int k, int *n)
+{
+	const Val *v = known_operand(c, k, n);
+	int64_t *out = v ? NEWS(c->r->arena, int64_t, *n + 1) : NULL;
+	for (int i = 0; v && i < *n; i++)
+		out[i] = const_int_at(v, i);
+	return out;
+}
+
+const int64_t *ints_of(Call *c, int k, const char *name, int *n)
+{
+	const int64_t *ints = operand_ints(c, k, n);
+	return ints ? ints : attr_ints(c, name, n);
+}
+
+const double *operand_numbers(Call *c, int k, int *n)
+{
+	const Val *v = known_operand(c, k, n);
+	double *out = v ? NEWS(c->r->arena, double, *n + 1) : NULL;
+	for (int i = 0; v && i < *n; i++)
+		out[i] = const_at(v, i);
+	return out;
+}
+
+double number_of(Call *c, int k, const char *name, double otherwise)
+{
+	int n = 0;
+	const double *x = operand_numbers(c, k, &n);
+	return x && n > 0 ? x[0] : attr_float(c, name, otherwise);
+}
+
+int64_t axis_of(const Call *c, int64_t axis, int rank)
+{
+	if (axis < -rank || axis >= MAX(rank, 1))
+		invalid_node(c, "axis %lld, but the operand has %d dimensions", (long long)axis,
+		             rank);
+	return axis < 0 ? axis + rank : axis;
+}
+
+const int64_t *axes_of(const Call *c, const int64_t *given, int n, int rank)
+{
+	int64_t *axes = NEWS(c->r->arena, int64_t, n + 1);
+	bool seen[RANK] = {0};
+	for (int i = 0; i < n; i++) {
+		axes[i] = axis_of(c, given ? given[i] : i, rank);
+		if (seen[axes[i]])
+			invalid_node(c, "axis %lld is given twice", (long long)axes[i]);
+		seen[axes[i]] = true;
+	}
+	return axes;
+}

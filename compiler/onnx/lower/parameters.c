@@ -1,0 +1,520 @@
+// parameters.c: separates parameters from constants.
+// Takes the weights of a file and the node that reads one. Gives a slot or a constant for each
+// use: several slots for one initializer where the exporter merged parameters that were equal, one
+// slot for two where it copied a tied one. Keeps: every such decision is in Model.notes.
+#include "ops/ops.h"
+#include <stdlib.h>
+#include <string.h>
+
+const void *weight_data(Reader *r, Weight *w)
+{
+	if (w->data)
+		return w->data;
+	r->help = "bring all files of the model, or export it again";
+	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto, w->type);
+	r->help = NULL;
+	return w->data;
+}
+
+double weight_number(Reader *r, Weight *w, int64_t i)
+{
+	return const_at(&(Val){.type = w->type, .data = weight_data(r, w)}, i);
+}
+
+Ref weight_constant(Reader *r, Weight *w)
+{
+	if (r->nest)
+		return put_const(r->g, w->type, w->shape, weight_data(r, w));
+	if (!w->ref)
+		w->ref = put_const(r->g, w->type, w->shape, weight_data(r, w));
+	return w->ref;
+}
+
+// ---- facts about a weight -------------------------------------------------------------
+
+int wide_axes(const Shape *s)
+{
+	int n = 0;
+	for (int a = 0; a < s->rank; a++)
+		n += s->dim[a] > 1;
+	return n;
+}
+
+bool one_value(Reader *r, Weight *w)
+{
+	int64_t n = count_of(&w->shape);
+	for (int64_t i = 1; i < n; i++)
+		if (weight_number(r, w, i) != weight_number(r, w, 0))
+			return false;
+	return true;
+}
+
+// Does this 2-D weight equal the other, transposed?
+static bool is_transpose(Reader *r, Weight *a, Weight *b)
+{
+	if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[1] ||
+	    a->shape.dim[1] != b->shape.dim[0])
+		return false;
+	int64_t rows = a->shape.dim[0], columns = a->shape.dim[1];
+	for (int64_t i = 0; i < rows; i++)
+		for (int64_t j = 0; j < columns; j++)
+			if (weight_number(r, a, i * columns + j) !=
+			    weight_number(r, b, j * rows + i))
+				return false;
+	return true;
+}
+
+// Does this vector equal 1 minus the other? By accident ones and zeros do.
+static bool is_complement(Reader *r, Weight *a, Weight *b)
+{
+	if (wide_axes(&a->shape) != 1 || !same_shape(&a->shape, &b->shape) || one_value(r, b))
+		return false;
+	for (int64_t i = 0; i < count_of(&a->shape); i++) {
+		double other = 1 - weight_number(r, b, i);
+		if (weight_number(r, a, i) != (a->type == E_f32 ? (double)(float)other : other))
+			return false;
+	}
+	return true;
+}
+
+static bool is_same(Reader *r, Weight *a, Weight *b)
+{
+	return a->type == b->type && same_shape(&a->shape, &b->shape) &&
+	       !memcmp(weight_data(r, a), weight_data(r, b),
+	               (size_t)byte_count(a->type, &a->shape));
+}
+
+// ---- weights that are copies of others ------------------------------------------------
+
+// What another weight must begin with to be a copy of this one: shape and a few numbers.
+typedef struct Print {
+	int64_t copy, rank, dim[RANK];
+	float number[16];
+} Print;
+
+typedef struct Twin {
+	Weight *weight;
+	struct Twin *next; // with the same print; the first one stays the first
+} Twin;
+
+// As a weight has it: a few numbers all over it; copy: as the transposed one, or 1 minus it, has
+// it.
+static Print print_of(Reader *r, Weight *w, Copy as, bool copied)
+{
+	Print print = {.copy = as, .rank = w->shape.rank};
+	int64_t n = count_of(&w->shape), last = w->shape.rank - 1;
+	memcpy(print.dim, w->shape.dim, sizeof *print.dim * (size_t)w->shape.rank);
+	bool turn = copied && as == COPY_TRANSPOSED;
+	int64_t rows = turn ? w->shape.dim[0] : 0, columns = turn ? w->shape.dim[1] : 0;
+	if (turn)
+		print.dim[0] = columns, print.dim[last] = rows;
+	for (int k = 0; k < COUNT(print.number) && n; k++) {
+		int64_t i = k * (n - 1) / (COUNT(print.number) - 1);
+		double x = weight_number(r, w, turn ? i % rows * columns + i / rows : i);
+		print.number[k] = (float)(copied && !turn ? 1 - x : x) + 0.0f; // -0 is 0
+	}
+	return print;
+}
+
+static void list_twin(Reader *r, Weight *w, Copy as)
+{
+	Print print = print_of(r, w, as, true);
+	uint64_t *cell = table_cell(r->twins, &print, sizeof print);
+	Twin *twin = NEW(r->arena, Twin), *first = (Twin *)(uintptr_t)*cell;
+	*twin = (Twin){w, first ? first->next : NULL};
+	if (first)
+		first->next = twin;
+	else
+		*cell = (uint64_t)(uintptr_t)twin;
+}
+
+// The weight with a slot that this one is such a copy of; NULL: none.
+static Weight *original_of(Reader *r, Weight *w, Copy as,
+                           bool is_copy(Reader *, Weight *, Weight *))
+{
+	Print print = print_of(r, w, as, false);
+	const uint64_t *cell = table_find(r->twins, &print, sizeof print);
+	for (Twin *t = cell ? (Twin *)(uintptr_t)*cell : NULL; t; t = t->next)
+		if (t->weight != w && is_copy(r, w, t->weight))
+			return t->weight;
+	return NULL;
+}
+
+// The first slot of an initializer is the one that copies of it are tied to.
+static void take_slot(Reader *r, Weight *w, int slot)
+{
+	if (w->slot >= 0)
+		return;
+	w->slot = slot;
+	if (w->alias || r->options->separate)
+		return;
+	if (wide_axes(&w->shape) == 1 && !one_value(r, w))
+		list_twin(r, w, COPY_COMPLEMENT);
+	if (w->table && w->shape.rank == 2)
+		list_twin(r, w, COPY_TRANSPOSED);
+}
+
+static bool is_training_node(const NodeProto *node)
+{
+	if (!strcmp(node->op_type, "BatchNormalization"))
+		return node->n_output > 1;
+	return !strcmp(node->op_type, "Dropout") && node->n_input > 2;
+}
+
+// Was the file exported in training mode? Then what is shared was shared by its author.
+static bool is_training_file(const Reader *r)
+{
+	for (size_t i = 0; i < r->proto->graph->n_node; i++)
+		if (is_training_node(r->proto->graph->node[i]))
+			return true;
+	return false;
+}
+
+void read_roles(Reader *r)
+{
+	read_metadata(r);
+	r->training_file = is_training_file(r);
+	const GraphProto *g = r->proto->graph;
+	r->twins = table_new(r->arena);
+	r->by_name = table_lent(r->arena);
+	for (int i = 0; i < r->weights.count; i++)
+		*table_cell_s(r->by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
+	for (size_t i = 0; i < g->n_node; i++)
+		for (size_t k = 0; k < g->node[i]->n_input; k++) {
+			const uint64_t *cell = table_find_s(r->by_name, g->node[i]->input[k]);
+			Weight *w = cell ? r->weights.at[*cell - 1] : NULL;
+			if (!w)
+				continue;
+			w->uses++;
+			w->table |= !strcmp(g->node[i]->op_type, "Gather") && k == 0;
+			w->matrix |= !strcmp(g->node[i]->op_type, "MatMul") ||
+			             !strcmp(g->node[i]->op_type, "Gemm") ||
+			             !strcmp(g->node[i]->op_type, "Transpose");
+		}
+}
+
+// ---- slots ----------------------------------------------------------------------------
+
+static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto *node, int operand)
+{
+	View *v = NEW(r->arena, View);
+	if (w)
+		w->origin->trained |= r->g->slots.at[slot].kind != S_frozen;
+	*v = (View){.weight = w,
+	            .copy = copy,
+	            .node = node,
+	            .operand = operand,
+	            .alias = w ? w->alias : NULL,
+	            .next = r->g->slots.at[slot].view};
+	v->first = v->next ? v->next->first : v;
+	r->g->slots.at[slot].view = v;
+}
+
+static int named_slot(const Reader *r, const char *name)
+{
+	const uint64_t *cell = table_find_s(r->slot_names, name);
+	return cell ? (int)*cell - 2 : -1;
+}
+
+static int make_slot(Reader *r, Slot slot)
+{
+	int s = add_slot(r->g, slot);
+	*table_cell_s(r->slot_names, slot.name) = (uint64_t)s + 2;
+	return s;
+}
+
+static const char *fresh_name(Reader *r, const char *name)
+{
+	const char *tried = name;
+	for (int i = 2; table_find_s(r->slot_names, tried); i++)
+		tried = format(r->arena, "%s#%d", name, i);
+	return tried;
+}
+
+static Weight *weight_of(const Reader *r, int slot)
+{
+	const View *v = r->g->slots.at[slot].view;
+	return v ? v->first->weight : NULL;
+}
+
+static Slot weight_slot(Reader *r, Weight *w, const char *name)
+{
+	if (w->proto->data_type == DOUBLE)
+		meet_double(r, format(r->arena, "initializer '%s'", w->name));
+	return (Slot){.name = name,
+	              .file = w->name,
+	              .kind = S_param,
+	              .type = w->type,
+	              .shape = w->shape,
+	              .init = weight_data(r, w)};
+}
+
+// The slot of an embedding that this last product's weight is a transposed copy of; -1: none.
+static int tied_table(Reader *r, Weight *w, const NodeProto *node)
+{
+	if (r->options->separate || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
+		return -1;
+	const Weight *t = original_of(r, w, COPY_TRANSPOSED, is_transpose);
+	if (t)
+		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
+		     w->name, r->g->slots.at[t->slot].name);
+	return t ? t->slot : -1;
+}
+
+static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, int k)
+{
+	Weight *owner = weight_of(r, slot);
+	bool turned = !same_shape(&owner->shape, &w->shape) || !is_same(r, owner, w);
+	Ref x = put_slot(r->g, slot);
+	add_home(r, slot, w, turned ? COPY_TRANSPOSED : COPY_SAME, node, k);
+	return turned ? swap_last(r->g, x) : x;
+}
+
+// 1 minus a parameter, which the exporter computed beside it: what mixes two signals. 0: it is
+// none.
+static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k)
+{
+	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
+	if (own || r->options->separate || wide_axes(&w->shape) != 1)
+		return 0;
+	const Weight *t = original_of(r, w, COPY_COMPLEMENT, is_complement);
+	if (!t)
+		return 0;
+	note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
+	     r->g->slots.at[t->slot].name);
+	add_home(r, t->slot, w, COPY_COMPLEMENT, node, k);
+	Ref x = put_slot(r->g, t->slot);
+	return put2(r->g, O_sub, num_like(r->g, x, 1), x);
+}
+
+// A name that another initializer has too is the same parameter where the values agree, else
+// another one.
+static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
+                     const char *ask)
+{
+	int slot = named_slot(r, name);
+	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
+	if (owner && owner->origin != w->origin) {
+		if (!r->options->separate && (is_same(r, owner, w) || is_transpose(r, owner, w))) {
+			note(r, "initializer '%s' is a copy of parameter %s: tied again", w->name,
+			     name);
+			return through_tie(r, slot, w, node, k);
+		}
+		slot = w->slot;
+		name = fresh_name(r, w->name);
+	}
+	int table = slot < 0 ? tied_table(r, w, node) : -1;
+	if (table >= 0)
+		return through_tie(r, table, w, node, k);
+	Ref complement = slot < 0 ? through_complement(r, w, node, k) : 0;
+	if (complement)
+		return complement;
+	if (slot < 0) {
+		slot = make_slot(r, weight_slot(r, w, name));
+		r->g->slots.at[slot].why = ask;
+	}
+	take_slot(r, w, slot);
+	add_home(r, slot, w, COPY_SAME, node, k);
+	return put_slot(r->g, slot);
+}
+
+static int untrained_slot(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why)
+{
+	Slot s = weight_slot(r, w, fresh_name(r, name));
+	s.kind = kind;
+	s.why = why;
+	return make_slot(r, s);
+}
+
+static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
+                      const NodeProto *node, int k)
+{
+	if (w->slot < 0)
+		take_slot(r, w, untrained_slot(r, w, S_frozen, name, why));
+	add_home(r, w->slot, w, COPY_SAME, node, k);
+	return put_slot(r->g, w->slot);
+}
+
+// Running statistics of one name are one buffer. Where the exporter merged them with a parameter,
+// or with others of another name, whose values were equal, they are a buffer of their own.
+static Ref statistics_ref(Reader *r, Weight *w, const char *name, const NodeProto *node, int k)
+{
+	int slot = named_slot(r, name);
+	if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
+		slot = untrained_slot(r, w, S_buffer, name, running_statistics);
+	add_home(r, slot, w, COPY_SAME, node, k);
+	return put_slot(r->g, slot);
+}
+
+// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means that
+// nothing was shared.
+static const char *split_name(Reader *r, Weight *w, const NodeProto *node, const char *name)
+{
+	if (!node || w->uses < 2 || w->alias || has_signature(r) ||
+	    starts_with(r->proto->producer_name, "pytorch") || !one_value(r, w))
+		return name;
+	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
+	if (!slash || !leaf)
+		return format(r->arena, "%s@%s", w->name,
+		              node->name[0] ? node->name : node->output[0]);
+	return format(r->arena, "%.*s%s", (int)(slash - node->name), node->name, leaf);
+}
+
+static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
+{
+	if (!is_float(w->type))
+		return weight_constant(r, w);
+	const Call *main = c && !c->space->depth ? c : NULL;
+	const NodeProto *node = main ? main->node : NULL;
+	const char *name = split_name(r, w, node, name_of_use(r, w, node, k));
+	const char *why = reason_not_trained(r, w, main, k, name);
+	int choice = users_choice(r, name, w->name);
+	if (choice == 1 && node && is_number_operand(node->op_type, k) && w->shape.rank == 0)
+		choice = -1;
+	bool every =
+	    r->options->separate && w->shape.rank && node && !is_number_operand(node->op_type, k);
+	if (every && !(why && !strcmp(why, running_statistics)))
+		why = NULL;
+	bool frozen =
+	    choice == 0 && (!why || !strcmp(why, running_statistics)); // a constant stays one
+	if (frozen)
+		why = "--freeze";
+	if ((choice == 1 && !w->inner) || !why)
+		return param_ref(r, w, node, k, name,
+		                 choice == 1 ? NULL : reason_to_ask(r, w, main, k, name));
+	w->origin->why = why;
+	if (c && choice != 0 && !w->inner && is_statistic(c->node, k))
+		return statistics_ref(r, w, name, node, k);
+	if (frozen || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
+		return frozen_ref(r, w, name, why, node, k);
+	if (why == computed_table && !w->ref)
+		note(r,
+		     "initializer '%s' is not trained: the exporter computed it, from a parameter "
+		     "(positions, say) or from none; export in training mode without constant "
+		     "folding to see",
+		     w->name);
+	return weight_constant(r, w);
+}
+
+Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
+{
+	LoopScope *inside = leave_nests(r);
+	return enter_nests(r, inside, weight_ref(r, w, c, k));
+}
+
+// ---- Identity, biases left out --------------------------------------------------------
+
+// Identity of an initializer: the author's own sharing in files exported for training; else a
+// parameter that happened to have equal values when it was exported, unless one is an embedding and
+// the other its output matrix.
+Value alias_weight(Reader *r, Weight *w, const char *name)
+{
+	if (!is_float(w->type) || (r->training_file && !one_value(r, w)) ||
+	    (w->table && !one_value(r, w)))
+		return (Value){.weight = w};
+	Weight *other = NEW(r->arena, Weight);
+	*other = *w;
+	other->origin = w->origin;
+	other->alias = name;
+	other->slot = -1;
+	other->table = false;
+	return (Value){.weight = other};
+}
+
+Ref missing_bias(const Call *c, int64_t n)
+{
+	Reader *r = c->r;
+	const char *name = c->space->depth ? NULL : bias_left_out(r, c->node);
+	if (!name || named_slot(r, name) >= 0 || users_choice(r, name, name) == 0)
+		return 0;
+	int slot = make_slot(
+	    r, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
+	add_home(r, slot, NULL, COPY_SAME, c->node, 2);
+	note(r, "%s was zero and left out by the exporter: made again", name);
+	return put_slot(r->g, slot);
+}
+
+// BatchNorm folded into convolutions: the newer exporter says so, the older one renames their
+// weights.
+static void note_fused(Reader *r)
+{
+	int fused = 0;
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *n = r->proto->graph->node[i];
+		bool renamed = !strcmp(n->op_type, "Conv") && n->n_input > 2 &&
+		               starts_with(n->input[1], "onnx::Conv_") &&
+		               starts_with(n->input[2], "onnx::Conv_");
+		fused += renamed || is_fused(n);
+	}
+	if (fused)
+		note(r,
+		     "BatchNormalization was folded into %d operators by the exporter: the network "
+		     "trains without "
+		     "it; export in training mode with optimize=False (older: "
+		     "do_constant_folding=False)",
+		     fused);
+}
+
+static int larger_first(const void *a, const void *b)
+{
+	const Untrained *one = a, *other = b;
+	int64_t x = count_of(&one->shape), y = count_of(&other->shape);
+	return x == y ? strcmp(one->name, other->name) : x < y ? 1 : -1;
+}
+
+void sort_untrained(Model *m)
+{
+	if (m->untrained.count)
+		qsort(m->untrained.at, (size_t)m->untrained.count, sizeof *m->untrained.at,
+		      larger_first);
+}
+
+void list_untrained(Reader *r)
+{
+	Model *m = r->model;
+	Table *seen = table_new(r->arena); // the graph of a loop is lowered more than once
+	for (int i = 0; i < r->weights.count; i++) {
+		const Weight *w = r->weights.at[i];
+		uint64_t *known = table_cell(seen, &w->proto, sizeof w->proto);
+		if (*known || !is_float(w->type) || (!w->trained && count_of(&w->shape) < 2))
+			continue;
+		*known = true;
+		m->weights += count_of(&w->shape);
+		Untrained one = {w->slot < 0 ? w->name : r->g->slots.at[w->slot].name,
+		                 w->why ? w->why : "no operator reads it as a weight", w->type,
+		                 w->shape};
+		if (!w->trained)
+			PUSH(r->arena, m->untrained, one);
+	}
+	sort_untrained(m);
+}
+
+// One note for each initializer that several parameters share, and one for all that were renamed.
+void note_roles(Reader *r)
+{
+	note_fused(r);
+	if (r->file->training)
+		note(r, "%s", r->file->training);
+	int renamed = 0;
+	Table *seen = table_new(r->arena);
+	for (int s = 0; s < r->g->slots.count; s++) {
+		const Slot *slot = &r->g->slots.at[s];
+		if (slot->kind == S_frozen)
+			note(r, "%s is not trained: %s", slot->name, slot->why);
+		if (slot->kind != S_param || !slot->file)
+			continue;
+		renamed += strcmp(slot->name, slot->file) != 0;
+		++*table_cell_s(seen, slot->file);
+	}
+	for (int i = 0; i < r->weights.count; i++) {
+		const uint64_t *n = table_find_s(seen, r->weights.at[i]->name);
+		if (n && *n > 1)
+			note(r,
+			     "initializer '%s' holds %d parameters whose values were equal at "
+			     "export: parted",
+			     r->weights.at[i]->name, (int)*n);
+	}
+	if (renamed)
+		note(r, "%d parameter%s in initializers of another name", renamed,
+		     renamed == 1 ? " lies" : "s lie");
+}

@@ -1,0 +1,321 @@
+// schema.c: a node checked against its operator's schema before it is lowered: how many inputs and
+// outputs it has, and its attributes: names, types, values, none twice, none missing.
+// Input: schema.def, written from ONNX's own schemas, and values.def. Fails with the node's name.
+#include "lower.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Schema { // a row of schema.def
+	const char *op, *domain;
+	int since;
+	const char *in, *out, *attributes;
+} Schema;
+
+static const Schema schemas[] = {
+#define SCHEMA(op, domain, since, in, out, attributes) {#op, domain, since, in, out, attributes},
+#include "schema.def"
+#undef SCHEMA
+};
+
+typedef struct Allowed { // a row of values.def
+	const char *op, *attribute, *words;
+	double low, high;
+} Allowed;
+
+static const Allowed allowed[] = {
+#define VALUES(op, attribute, words)    {op, attribute, words, 0, 0},
+#define RANGE(op, attribute, low, high) {op, attribute, NULL, low, high},
+#include "values.def"
+#undef VALUES
+#undef RANGE
+};
+
+static const char again[] = "export the model again";
+
+// ---- attributes that a schema declares ------------------------------------------------
+
+typedef struct Declared { // NAME!:KIND=DEFAULT
+	const char *name, *otherwise;
+	char kind;
+	bool required;
+} Declared;
+
+// The next of a schema's attributes; false at the end.
+static bool next_declared(Arena *arena, const char **at, Declared *d)
+{
+	if (!**at)
+		return false;
+	int length = (int)strcspn(*at, " "), name = (int)strcspn(*at, "!:");
+	const char *text = format(arena, "%.*s", length, *at), *equals = strchr(text, '=');
+	*at += length + ((*at)[length] == ' ');
+	*d = (Declared){.name = format(arena, "%.*s", name, text),
+	                .otherwise = equals ? equals + 1 : NULL,
+	                .required = text[name] == '!'};
+	d->kind = text[name + 1 + d->required];
+	return true;
+}
+
+static bool find_declared(Arena *arena, const Schema *s, const char *name, Declared *d)
+{
+	for (const char *at = s->attributes; next_declared(arena, &at, d);)
+		if (!strcmp(d->name, name))
+			return true;
+	return false;
+}
+
+static int compare(const Schema *s, const char *domain, const char *op)
+{
+	int order = strcmp(domain, s->domain);
+	return order ? order : strcmp(op, s->op);
+}
+
+// The operator's rows of schema.def; *n 0 where it has none.
+static const Schema *find_schemas(const char *domain, const char *op, int *n)
+{
+	int low = 0, high = COUNT(schemas);
+	while (low < high) {
+		int middle = (low + high) / 2;
+		if (compare(&schemas[middle], domain, op) > 0)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	for (*n = 0; low + *n < COUNT(schemas) && !compare(&schemas[low + *n], domain, op);)
+		++*n;
+	return &schemas[low];
+}
+
+// ---- types ----------------------------------------------------------------------------
+
+typedef struct Kind {
+	char letter;
+	int type; // an AttributeProto.AttributeType
+	const char *name;
+} Kind;
+
+static const Kind kinds[] = {{'f', 1, "float"},          {'i', 2, "int"},
+                             {'s', 3, "string"},         {'t', 4, "tensor"},
+                             {'g', 5, "graph"},          {'F', 6, "list of floats"},
+                             {'I', 7, "list of ints"},   {'S', 8, "list of strings"},
+                             {'x', 11, "sparse tensor"}, {'p', 13, "type"}};
+
+static const char *type_name(int type)
+{
+	for (int i = 0; i < COUNT(kinds); i++)
+		if (kinds[i].type == type)
+			return kinds[i].name;
+	return "value of unknown type";
+}
+
+static int onnx_type(char letter)
+{
+	for (int i = 0; i < COUNT(kinds); i++)
+		if (kinds[i].letter == letter)
+			return kinds[i].type;
+	never(letter);
+}
+
+// The type of a value that the attribute holds beside one of type `type`; 0: it holds none.
+static int other_value(const AttributeProto *a, int type)
+{
+	const bool holds[] = {[1] = a->f != 0,
+	                      [2] = a->i != 0,
+	                      [3] = a->s.len > 0,
+	                      [4] = a->t,
+	                      [5] = a->g,
+	                      [6] = a->n_floats > 0,
+	                      [7] = a->n_ints > 0,
+	                      [8] = a->n_strings > 0,
+	                      [11] = a->sparse_tensor};
+	for (int other = 1; other < COUNT(holds); other++)
+		if (holds[other] && other != type)
+			return other;
+	return 0;
+}
+
+// Files of the first versions leave the type out.
+static void check_type(const Call *c, const char *name, const AttributeProto *a, int type)
+{
+	if (a->type && a->type != type)
+		unsupported_node(c, again, "attribute '%s' is of type %s; expected %s", name,
+		                 type_name(a->type), type_name(type));
+	int other = other_value(a, type);
+	if (other)
+		unsupported_node(c, again, "attribute '%s' holds a value of type %s; expected %s",
+		                 name, type_name(other), type_name(type));
+}
+
+// ---- values ---------------------------------------------------------------------------
+
+static bool is_word(const char *words, const char *text)
+{
+	size_t length = strlen(text);
+	for (const char *at = words; at; at = strchr(at, ' '), at = at ? at + 1 : at)
+		if (!strncmp(at, text, length) && (at[length] == ' ' || !at[length]))
+			return true;
+	return false;
+}
+
+static void check_word(const Call *c, const char *name, ProtobufCBinaryData s, const Allowed *v)
+{
+	const char *text = format(c->r->arena, "%.*s", (int)s.len, (const char *)s.data);
+	if (strlen(text) != s.len || !is_word(v->words, text))
+		unsupported_node(c, again, "attribute '%s' is '%s'; expected one of %s", name, text,
+		                 v->words);
+}
+
+static void check_number(const Call *c, const char *name, double x, const Allowed *v)
+{
+	if (!(x >= v->low && x <= v->high))
+		unsupported_node(c, again, "attribute '%s' is %.15g; expected %.15g to %.15g", name,
+		                 x, v->low, v->high);
+}
+
+static void check_values(const Call *c, const char *name, const AttributeProto *a, int type,
+                         const Allowed *v)
+{
+	bool whole = type == onnx_type('i');
+	if (v->words && type == onnx_type('s'))
+		check_word(c, name, a->s, v);
+	for (size_t i = 0; v->words && i < a->n_strings; i++)
+		check_word(c, name, a->strings[i], v);
+	if (!v->words && (whole || type == onnx_type('f')))
+		check_number(c, name, whole ? (double)a->i : (double)a->f, v);
+	for (size_t i = 0; !v->words && i < a->n_ints; i++)
+		check_number(c, name, (double)a->ints[i], v);
+	for (size_t i = 0; !v->words && i < a->n_floats; i++)
+		check_number(c, name, (double)a->floats[i], v);
+}
+
+// The row for the operator itself comes before that for all.
+static const Allowed *find_allowed(const char *op, const char *attribute)
+{
+	for (int i = 0; i < COUNT(allowed); i++)
+		if (!strcmp(allowed[i].attribute, attribute) &&
+		    (!strcmp(allowed[i].op, op) || !strcmp(allowed[i].op, "*")))
+			return &allowed[i];
+	return NULL;
+}
+
+// ---- attributes of a node -------------------------------------------------------------
+
+// Is the value the one that the operator has without the attribute, or no value?
+static bool is_default(const AttributeProto *a, const Declared *d)
+{
+	if (!d->otherwise)
+		return !other_value(a, 0);
+	if (d->kind == 'i')
+		return a->i == strtoll(d->otherwise, NULL, 10);
+	if (d->kind == 'f')
+		return a->f == strtof(d->otherwise, NULL);
+	return d->kind == 's' && a->s.len == strlen(d->otherwise) &&
+	       !memcmp(a->s.data, d->otherwise, a->s.len);
+}
+
+// Of the first opsets: what they ask for is what every later version does by itself.
+static const char leftovers[] = "broadcast consumed_inputs";
+
+// An attribute of another version of the operator may stay where it changes nothing.
+static void check_foreign(const Call *c, const char *name, const AttributeProto *a, int n,
+                          const Schema *of, const Schema *now)
+{
+	Arena *arena = c->r->arena;
+	VEC(const char *) names = {0};
+	Declared d;
+	for (int i = 0; i < n; i++) {
+		if (!find_declared(arena, &of[i], name, &d))
+			continue;
+		if (is_word(leftovers, name) || is_default(a, &d))
+			return;
+		unsupported_node(c, "export with an opset that has it",
+		                 "attribute '%s' is of opset %d; the node is of opset %lld", name,
+		                 of[i].since, (long long)c->opset);
+	}
+	for (const char *at = now->attributes; next_declared(arena, &at, &d);)
+		PUSH(arena, names, d.name);
+	unsupported_node(c, again, "unknown attribute '%s'; %s", name,
+	                 names.count ? suggest(arena, name, names.count, names.at)
+	                             : "expected none");
+}
+
+// Attributes whose names begin so are notes of a runtime to itself.
+static bool is_private(const char *name)
+{
+	return starts_with(name, "__");
+}
+
+static void check_attribute(const Call *c, const char *name, int n, const Schema *all,
+                            const Schema *now)
+{
+	const AttributeProto *a = find_attr(c, name);
+	const Allowed *v = find_allowed(now->op, name);
+	Declared d;
+	if (!a || is_private(name))
+		return;
+	if (!find_declared(c->r->arena, now, name, &d)) {
+		check_foreign(c, name, a, n, all, now);
+		return;
+	}
+	check_type(c, name, a, onnx_type(d.kind));
+	if (v)
+		check_values(c, name, a, onnx_type(d.kind), v);
+}
+
+static void check_attributes(const Call *c, int n, const Schema *all, const Schema *now)
+{
+	const NodeProto *node = c->node;
+	Declared d;
+	for (size_t i = 0; i < node->n_attribute; i++) {
+		for (size_t k = 0; k < i; k++)
+			if (!strcmp(node->attribute[i]->name, node->attribute[k]->name))
+				unsupported_node(c, again, "attribute '%s' is given twice",
+				                 node->attribute[i]->name);
+		check_attribute(c, node->attribute[i]->name, n, all, now);
+	}
+	for (const char *at = now->attributes; next_declared(c->r->arena, &at, &d);)
+		if (d.required && !find_attr(c, d.name))
+			unsupported_node(c, again, "attribute '%s' is missing", d.name);
+}
+
+// ---- inputs and outputs ---------------------------------------------------------------
+
+// Names left out at the end do not count.
+static int count_names(size_t n, char *const *name)
+{
+	while (n && !name[n - 1][0])
+		n--;
+	return (int)n;
+}
+
+static void check_most(const Call *c, const char *what, int n, const char *formals)
+{
+	int most = (int)strlen(formals);
+	if (n > most && !strpbrk(formals, "+*"))
+		unsupported_node(c, again, "%d %ss; expected at most %d", n, what, most);
+}
+
+// An output that is not named is one that nobody reads.
+static void check_names(const Call *c, const Schema *s)
+{
+	const NodeProto *node = c->node;
+	int n = count_names(node->n_input, node->input);
+	check_most(c, "input", n, s->in);
+	check_most(c, "output", count_names(node->n_output, node->output), s->out);
+	for (int i = 0; s->in[i]; i++)
+		if ((s->in[i] == '1' || s->in[i] == '+') && (i >= n || !node->input[i][0]))
+			unsupported_node(c, again, "input %d is missing", i);
+}
+
+void check_schema(const Call *c)
+{
+	int n;
+	const Schema *all = find_schemas(plain_domain(c->node->domain), c->node->op_type, &n),
+	             *now = all;
+	for (int i = 1; i < n && all[i].since <= c->opset; i++)
+		now = &all[i];
+	if (!n)
+		return;
+	check_names(c, now);
+	check_attributes(c, n, all, now);
+}

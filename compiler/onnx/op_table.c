@@ -1,0 +1,102 @@
+// op_table.c: reads ops.def as a table.
+// For lowering by name, and for `amosc ops`.
+#include "lower.h"
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OP(name, domain, since, types, differentiable, gradient, lower, variant, note) Lower lower;
+#include "ops.def"
+#undef OP
+
+static const OpRow rows[] = {
+#define OP(name, domain, since, types, differentiable, gradient, lower, variant, note)             \
+	{{#name, domain, since, types, differentiable, gradient, note, false}, lower, variant},
+#include "ops.def"
+#undef OP
+};
+
+void unsupported(Call *c)
+{
+	const char *note = find_row(plain_domain(c->node->domain), c->node->op_type)->info.note,
+	           *help = strstr(note, "; ");
+	if (!help)
+		bug("ops.def: %s tells no cure", c->node->op_type);
+	unsupported_node(c, help + 2, "not supported: %.*s", (int)(help - note), note);
+}
+
+static const OpRow *by_name[COUNT(rows)]; // rows in order
+
+static int compare_names(const char *domain, const char *op, const OpRow *row)
+{
+	int order = strcmp(op, row->info.name);
+	return order ? order : strcmp(domain, row->info.domain);
+}
+
+static int compare_rows(const void *a, const void *b)
+{
+	const OpRow *left = *(const OpRow *const *)a;
+	return compare_names(left->info.domain, left->info.name, *(const OpRow *const *)b);
+}
+
+static void sort_rows(void)
+{
+	for (int i = 0; i < COUNT(rows); i++)
+		by_name[i] = &rows[i];
+	qsort(by_name, COUNT(rows), sizeof *by_name, compare_rows);
+}
+
+const OpRow *find_row(const char *domain, const char *op)
+{
+	static pthread_once_t sorted = PTHREAD_ONCE_INIT;
+	pthread_once(&sorted, sort_rows);
+	for (int low = 0, high = COUNT(rows); low < high;) {
+		int middle = (low + high) / 2, order = compare_names(domain, op, by_name[middle]);
+		if (!order)
+			return by_name[middle];
+		*(order < 0 ? &high : &low) = middle + (order > 0);
+	}
+	return NULL;
+}
+
+const OpInfo *op_table(int *count)
+{
+	static OpInfo infos[COUNT(rows)];
+	for (int i = 0; i < COUNT(rows); i++) {
+		infos[i] = rows[i].info;
+		infos[i].forward = rows[i].lower != unsupported;
+	}
+	*count = COUNT(rows);
+	return infos;
+}
+
+static int count_gradients(const char *differentiable, const char *gradient)
+{
+	int n = 0;
+	for (int i = 0; i < COUNT(rows); i++)
+		n += !strcmp(rows[i].info.differentiable, differentiable) &&
+		     (!gradient || !strcmp(rows[i].info.gradient, gradient));
+	return n;
+}
+
+static void say_gradients(Text *t, const char *differentiable, const char *what)
+{
+	int full = count_gradients(differentiable, "full"),
+	    partial = count_gradients(differentiable, "partial");
+	say(t, "Of the %d operators %s, amosc differentiates %d",
+	    count_gradients(differentiable, NULL), what, full + partial);
+	if (partial)
+		say(t, " (%d of them in part)", partial);
+	say(t, ".\n");
+}
+
+// The other systems' counts: gradients registered in ONNX Runtime's training code, and operators
+// that onnxsim knows the derivative of.
+const char *gradient_totals(Arena *arena)
+{
+	Text t = {.arena = arena};
+	say_gradients(&t, "tagged", "whose schema (onnx 1.22) tags an input as differentiable");
+	say(&t, "ONNX Runtime Training differentiates about 62 of them, onnxsim 38.\n");
+	say_gradients(&t, "also", "that are differentiable in practice though not tagged");
+	return t.at;
+}

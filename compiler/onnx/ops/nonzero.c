@@ -1,0 +1,104 @@
+// nonzero.c: lowers NonZero and Compress.
+// ONNX NonZero and Compress. Takes the node being lowered. Gives its results: as many entries as
+// there can be, and their count (lower.h: Counts).
+#include "ops.h"
+
+Ref counting(Graph *g, int64_t n, bool known)
+{
+	if (!known || n > FOLD_LIMIT)
+		return put_iota(g, shape_of(1, &n), 0);
+	int64_t *at = NEWS(g->arena, int64_t, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		at[i] = i;
+	return put_ints(g, (int)n, at);
+}
+
+Ref reduce_away(Graph *g, Op op, Ref x, int64_t axis)
+{
+	return drop_axes(g, put_reduce(g, op, x, 1, &axis), 1, &axis);
+}
+
+static Ref known_places(Graph *g, Ref truth)
+{
+	const Val *v = val(g, truth);
+	int64_t n = v->shape.dim[0], found = 0, *at = NEWS(g->arena, int64_t, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		if (const_int_at(v, i))
+			at[found++] = i;
+	return put_const(g, E_i64, shape_of(1, &found), at);
+}
+
+Ref so_far(Graph *g, Ref truth)
+{
+	Ref ones = put_cast(g, truth, E_i64);
+	return put(g, O_cumsum, 1, &ones, &(Attr){.n = 3, .i = {0, 1, 0}});
+}
+
+Ref put_in_order(Graph *g, Ref truth, Ref to, Ref x)
+{
+	int64_t n = val(g, truth)->shape.dim[0], more = n + 1;
+	Ref base = put_broadcast(g, put_i64(g, 0), shape_of(1, &more));
+	Ref place = put3(g, O_select, truth, to, put_i64(g, n));
+	return take_range(g, put_scatter(g, base, place, x, 0, 0), 0, 0, n);
+}
+
+Ref places_where(Graph *g, Ref truth, Ref *count)
+{
+	int64_t n = val(g, truth)->shape.dim[0];
+	*count = 0;
+	if (is_const(g, truth))
+		return known_places(g, truth);
+	*count = reduce_away(g, O_sum, put_cast(g, truth, E_i64), 0);
+	Ref at = put_in_order(g, truth, so_far(g, truth), counting(g, n, false));
+	return copy_behind(g, at, 0, *count);
+}
+
+// Where operand k is not 0 and is there at all.
+static Ref truth_of(Call *c, int k)
+{
+	Graph *g = c->g;
+	Ref x = fixed_operand(c, k);
+	Ref truth =
+	    val(g, x)->type == E_b8 ? x : put1(g, O_not, put2(g, O_eq, x, num_like(g, x, 0)));
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		if (count_along(c, k, a))
+			truth = fill_behind(g, truth, a, count_along(c, k, a), 0);
+	return truth;
+}
+
+void lower_nonzero(Call *c)
+{
+	Graph *g = c->g;
+	Shape s = in_val(c, 0)->shape;
+	int64_t stride[RANK];
+	Ref count, row[RANK];
+	Ref at = places_where(g, flat(g, truth_of(c, 0)), &count);
+	row_strides(&s, stride);
+	for (int a = 0; a < s.rank; a++) {
+		Ref x = put2(g, O_div, at, put_i64(g, stride[a]));
+		if (a)
+			x = put2(g, O_mod, x, put_i64(g, MAX(s.dim[a], 1)));
+		row[a] = put_rank(g, x, 2);
+	}
+	c->out[0] = s.rank ? put_concat(g, 0, s.rank, row)
+	                   : put_const(g, E_i64, shape_of(2, (int64_t[]){0, 1}), "");
+	c->counts[0].of[1] = count;
+}
+
+void lower_compress(Call *c)
+{
+	Graph *g = c->g;
+	const AttributeProto *given = find_attr(c, "axis");
+	int rank = in_val(c, 0)->shape.rank, axis = given ? (int)axis_of(c, given->i, rank) : 0;
+	Ref count = given ? count_along(c, 0, axis) : 0;
+	Ref x = given ? c->in[0] : in_line(c, c->in[0], &count);
+	Shape s = val(g, x)->shape;
+	Ref truth = flat(g, truth_of(c, 1));
+	if (val(g, truth)->shape.dim[0] > s.dim[axis])
+		truth = take_range(g, truth, 0, 0, s.dim[axis]);
+	if (count)
+		truth = fill_behind(g, truth, 0, count, 0);
+	c->out[0] = put_gather(g, x, places_where(g, truth, &count), axis);
+	for (int a = 0; a < s.rank; a++)
+		c->counts[0].of[a] = a == axis ? count : given ? count_along(c, 0, a) : 0;
+}

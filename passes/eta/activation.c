@@ -1,0 +1,149 @@
+// activation.c: element-wise functions of one signal, measured on normal data.
+// Input: ranges (analysis.c). Output: the root mean square of a function whose operations' rules
+// are far from it: an activation that is in no table. Invariant: the tables take precedence.
+#include "analysis.h"
+#include <math.h>
+
+// True if `r` is distributed like normal data: a product, normalization, sum or input.
+static bool spreads(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, unviewed(s, r));
+	bool map = v->op == O_add || v->op == O_sub || v->op == O_mul;
+	for (int k = 0; k < v->nin && map; k++)
+		if (is(s, v->in[k], VARIABLE))
+			return true;
+	return v->op == O_dot || v->op == O_norm || v->op == O_slot;
+}
+
+// Limits the cost of measuring one value. More operations are no activation: the distribution of
+// their data is unknown.
+enum { OPERATIONS = 64 };
+
+// Returns the one signal that element-wise v is a function of; 0 if there is none. *operations:
+// those of the values that v reads.
+static Ref root_of(const ScaleAnalysis *s, const Val *v, int *operations)
+{
+	Ref root = 0;
+	double number;
+	for (int k = 0; k < v->nin; k++) {
+		Ref x = s->root[v->in[k]];
+		if (const_num(s->g, v->in[k], &number))
+			continue;
+		if (root && x != root)
+			return 0;
+		root = x;
+		*operations += s->operations[v->in[k]];
+	}
+	return root;
+}
+
+void find_roots(ScaleAnalysis *s)
+{
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		bool map = prims[v->op].cls == C_map || v->op == O_act;
+		int operations = 1;
+		Ref root = map ? root_of(s, v, &operations) : 0;
+		bool one = root && is(s, root, SIGNAL) && operations <= OPERATIONS;
+		s->root[r] = one ? root : r;
+		s->operations[r] = one ? operations : 0;
+	}
+}
+
+// r of `s` in `to`, where its root is x.
+static Ref copied(const ScaleAnalysis *s, Graph *to, Ref r, Ref root, Ref x)
+{
+	const Val *v = val(s->g, r);
+	double number;
+	if (r == root)
+		return x;
+	if (const_num(s->g, r, &number))
+		return put_num(to, v->type, number);
+	Ref in[3];
+	for (int k = 0; k < v->nin && k < COUNT(in); k++)
+		in[k] = copied(s, to, v->in[k], root, x);
+	return put_as(to, v, in);
+}
+
+// Returns the root mean square of r if its root is normal; not finite if it is unknown.
+static double measured(const ScaleAnalysis *s, Ref r)
+{
+	enum { POINTS = 241 };
+	Arena *arena = arena_new();
+	Ref root = s->root[r];
+	Graph *g = graph_new(arena, "", NULL);
+	Shape line = shape_of(1, (int64_t[]){POINTS});
+	float x[POINTS];
+	for (int i = 0; i < POINTS; i++)
+		x[i] = (float)(s->range[root].value * (i - POINTS / 2) * 0.05);
+	Slot slot = {.name = "x", .kind = S_input, .type = E_f32, .shape = line};
+	Ref y = copied(s, g, r, root, put_slot(g, add_slot(g, slot)));
+	add_out(g, "y", y);
+	Array in = array_from(arena, E_f32, &line, x), out = eval_graph(arena, g, &in)[y];
+	double sum = 0, all = 0;
+	for (int i = 0; i < POINTS && count_of(&out.shape) == POINTS; i++) {
+		double weight = exp(-pow((i - POINTS / 2) * 0.05, 2) / 2);
+		sum += weight * out.f[i] * out.f[i];
+		all += weight;
+	}
+	arena_free(arena);
+	return sqrt(sum / all);
+}
+
+// True if the rule of v's operation says little about such a function.
+static bool bends(const ScaleAnalysis *s, const Val *v)
+{
+	switch (v->op) {
+	case O_exp:
+	case O_log:
+	case O_log1p:
+	case O_pow:
+	case O_sin:
+	case O_cos:
+	case O_atan:
+	case O_sqrt:
+	case O_rsqrt:
+		return true;
+	case O_add:
+	case O_sub:
+	case O_mul:
+	case O_div:
+	case O_max:
+	case O_min:
+		return is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
+	default:
+		return false;
+	}
+}
+
+// Returns the value whose measured range gives those of v's operands; 0 if there is none.
+static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
+{
+	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
+	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
+			return s->guess[v->in[k]];
+	return 0;
+}
+
+void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	static const double far = 1.5;
+	Ref root = s->root[r];
+	Surd length;
+	bool quotient = v->op == O_mul || v->op == O_div;
+	if (quotient && (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
+		return;
+	s->guess[r] = guessed_before(s, v);
+	if (root == r || s->length[r] || !known(s, F_measured) || !bends(s, v) || !spreads(s, root))
+		return;
+	double size = measured(s, r), ratio = size / s->range[r].value;
+	s->guess[r] = 0;
+	if (ratio <= far && ratio >= 1 / far)
+		return;
+	s->guess[r] = r;
+	if (v->op != O_exp && isfinite(size) && size > 0) // exponentials are taken to be around 1
+		s->range[r] = surd_near(size);
+}

@@ -1,0 +1,170 @@
+// analysis.c: propagates ranges and demands.
+// Input: a forward graph. Output: each value's range (its expected standard deviation) and demand
+// (the one that its consumers expect), one row per primitive, each with the value that it comes
+// from.
+#include "analysis.h"
+#include <string.h>
+
+// ---- what values are made of ----------------------------------------------------------
+
+static Nature slot_nature(const Slot *slot)
+{
+	if (slot->kind == S_input)
+		return is_float(slot->type) ? SIGNAL : AUX;
+	return slot->kind == S_state ? AUX : VARIABLE;
+}
+
+static Nature nature_of(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	if (v->op == O_slot)
+		return slot_nature(&s->g->slots.at[v->attr->i[0]]);
+	if (!is_float(v->type))
+		return AUX;
+	Nature n = AUX;
+	for (int k = 0; k < v->nin; k++)
+		n = MAX(n, s->nature[v->in[k]]);
+	if (v->op == O_gather && n == VARIABLE && s->data[v->in[1]])
+		return SIGNAL; // looked up
+	if (v->op == O_dot && n == VARIABLE &&
+	    (s->data[r] || is_zero(s, v->in[0]) || is_zero(s, v->in[1])))
+		return SIGNAL; // pixels given as integers; rows chosen by ones and zeros; a loop's
+		               // first step
+	return n;
+}
+
+static bool any_of(const bool *what, const Val *v)
+{
+	for (int k = 0; k < v->nin; k++)
+		if (what[v->in[k]])
+			return true;
+	return false;
+}
+
+static bool of_buffers(const ScaleAnalysis *s, const Val *v)
+{
+	if (!known(s, F_running))
+		return false;
+	if (v->op == O_slot)
+		return s->g->slots.at[v->attr->i[0]].kind == S_buffer;
+	for (int k = 0; k < v->nin; k++)
+		if (!s->fixed[v->in[k]] && val(s->g, v->in[k])->op != O_const)
+			return false;
+	return any_of(s->fixed, v);
+}
+
+void find_natures(ScaleAnalysis *s)
+{
+	const Graph *g = s->g;
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		bool input = v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
+		bool product = v->op == O_mul || v->op == O_cast || prims[v->op].cls == C_move;
+		s->data[r] = input || any_of(s->data, v);
+		s->nature[r] = nature_of(s, r, v);
+		look_behind(s, r);
+		s->fixed[r] = of_buffers(s, v);
+		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
+	}
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		for (int k = 0; k < v->nin && s->live[r] && v->op == O_dot; k++) {
+			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
+			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
+				s->met[slot] = r;
+		}
+		Ref table = s->live[r] ? table_of(s, r) : 0;
+		int slot = table ? view_slot(s, table) : -1;
+		if (slot >= 0)
+			s->lookups[slot] = true;
+	}
+}
+
+// ---- the table ------------------------------------------------------------------------
+
+// One row per primitive. Others keep their operand's range and pass their demand on.
+static const ScaleRule rows[OPS] = {
+    [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
+    [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
+    [O_max] = {keep_range, clip_demand},        [O_min] = {keep_range, clip_demand},
+    [O_select] = {select_range, select_demand}, [O_exp] = {exp_range, unit_demand},
+    [O_log] = {unit_range, unit_demand},        [O_log1p] = {unit_range, unit_demand},
+    [O_expm1] = {exp_range, unit_demand},       [O_pow] = {unit_range, unit_demand},
+    [O_sin] = {unit_range, unit_demand},        [O_cos] = {unit_range, unit_demand},
+    [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
+    [O_act] = {act_range, unit_demand},         [O_abs] = {keep_range, unit_demand},
+    [O_sign] = {unit_range, no_demand},         [O_sqrt] = {unit_range, root_demand},
+    [O_rsqrt] = {unit_range, root_demand},      [O_sum] = {sum_range, sum_demand},
+    [O_prod] = {unit_range, no_demand},         [O_amax] = {max_range, unit_demand},
+    [O_amin] = {max_range, unit_demand},        [O_cumsum] = {cumsum_range, no_demand},
+    [O_slice] = {slice_range, pass_demand},     [O_concat] = {concat_range, pass_demand},
+    [O_window] = {window_range, pass_demand},   [O_dot] = {dot_range, dot_demand},
+    [O_gather] = {gather_range, gather_demand}, [O_softmax] = {softmax_range, unit_demand},
+    [O_lse] = {unit_range, unit_demand},        [O_norm] = {norm_range, no_demand},
+    [O_attend] = {attend_range, attend_demand},
+};
+
+Rules eta_rules(void)
+{
+	static const ScaleRule usual = {keep_range, pass_demand};
+	Rules rules = {.constant = {
+#define CONSTANT(name, num, den, meaning) [N_##name] = surd_root(num, den),
+#include "eta.def"
+#undef CONSTANT
+	               }};
+	for (int op = 0; op < OPS; op++)
+		rules.row[op] = rows[op].range ? rows[op] : usual;
+	return rules;
+}
+
+// ---- the sweeps -----------------------------------------------------------------------
+
+Surd asked(const ScaleAnalysis *s, Ref r)
+{
+	return s->asker[r] ? s->demand[r] : surd_one;
+}
+
+void sweep_up(ScaleAnalysis *s)
+{
+	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		const Val *v = val(s->g, r);
+		s->range[r] = is(s, r, VARIABLE) ? asked(s, r) : constant(s, N_input);
+		s->source[r] = r;
+		if (v->op == O_slot && s->declared[v->attr->i[0]].value > 0)
+			s->range[r] = s->declared[v->attr->i[0]];
+		if (!is(s, r, SIGNAL) || v->nin == 0)
+			continue;
+		Ref same = same_as(s, v);
+		if (averaged(s, v))
+			admit(s, r, "a mean is taken to be as large as what it is the mean of");
+		s->range[r] = same ? inherit(s, r, same) : s->rules->row[v->op].range(s, r, v);
+		if (same)
+			s->guess[r] = s->guess[same];
+		else
+			judge_activation(s, r, v);
+	}
+}
+
+// Outputs of a graph without a loss are taken for logits.
+static void ask_outputs(ScaleAnalysis *s)
+{
+	for (int k = 0; k < s->g->outs.count; k++)
+		if (!strcmp(s->g->outs.at[k].name, "loss"))
+			return;
+	for (int k = 0; k < s->g->outs.count; k++)
+		ask(s, s->g->outs.at[k].val, constant(s, N_logits), s->g->outs.at[k].val);
+}
+
+void sweep_down(ScaleAnalysis *s)
+{
+	ask_outputs(s);
+	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
+		const Val *v = val(s->g, r);
+		if (!s->live[r] || is(s, r, AUX) || v->nin == 0)
+			continue;
+		Ref same = is(s, r, SIGNAL) ? same_as(s, v) : 0;
+		if (same)
+			pass_to(s, r, same);
+		else
+			s->rules->row[v->op].demand(s, r, v);
+	}
+}

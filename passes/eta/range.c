@@ -1,0 +1,273 @@
+// range.c: computes the range of each primitive's result from the ranges of its operands.
+// Output: the ranges of the rows of analysis.h.
+// Source: Amos (arXiv 2210.11693), section on eta; constants such as sqrt(1/2) for every activation
+// are the paper's.
+#include "analysis.h"
+#include <math.h>
+
+Surd inherit(ScaleAnalysis *s, Ref r, Ref x)
+{
+	s->source[r] = s->source[x];
+	return s->range[x];
+}
+
+Surd keep_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	Ref widest = 0;
+	for (int k = 0; k < v->nin; k++)
+		if (is(s, v->in[k], SIGNAL) &&
+		    (!widest || s->range[v->in[k]].value > s->range[widest].value))
+			widest = v->in[k];
+	return widest ? inherit(s, r, widest) : surd_one;
+}
+
+Surd unit_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	(void)s, (void)r, (void)v;
+	return surd_one;
+}
+
+void admit(ScaleAnalysis *s, Ref r, const char *what)
+{
+	s->coarse[r] = what;
+}
+
+// Independent summands. A learned offset, or a mask, does not count.
+Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	Ref x = v->in[0], y = v->in[1], gate;
+	if (mixture(s, v, &x, &y, &gate)) {
+		Surd larger = s->range[s->range[x].value > s->range[y].value ? x : y];
+		return gate ? surd_mul(larger, s->range[gate]) : larger;
+	}
+	if (rest_of_gate(s, v))
+		admit(s, r, "a sigmoid is taken for an activation as any, whatever its bias");
+	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
+		return keep_range(s, r, v);
+	Ref memory = memory_of(s, v);
+	if (memory) {
+		admit(s, r,
+		      "a memory is taken to be full; of normal data it forgets more than comes");
+		return inherit(s, r, memory);
+	}
+	Ref whole = without_offset(s, v);
+	return whole ? inherit(s, r, whole) : surd_hypot(s->range[x], s->range[y]);
+}
+
+// The paper takes the range before a limit that takes less than half of a signal's power (its LSTM:
+// 1/4 where the limit is 512^(-1/4)); the authors' code the limit.
+static Surd gate_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	double least = s->authors ? 1 : sqrt(2);
+	for (int k = 0; k < 2; k++) {
+		double limit = limit_of(s, v, v->in[k], v->in[1 - k]);
+		if (limit > 0 && s->range[v->in[k]].value * sqrt(limit) < least)
+			return inherit(s, r, v->in[k]);
+		if (limit > 0)
+			return surd_inverse(surd_near(sqrt(limit)));
+	}
+	return surd_mul(s->range[v->in[0]], s->range[v->in[1]]);
+}
+
+static Surd signal_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref other)
+{
+	if (v->op == O_mul)
+		return gate_range(s, r, v);
+	return logistic(s, other) ? surd_mul(s->range[x], constant(s, N_activated)) : surd_one;
+}
+
+static Surd variable_product(ScaleAnalysis *s, Ref r, Ref x, Ref other)
+{
+	if (s->divided[other])
+		return constant(s, N_normalized); // batch normalization by running statistics
+	return s->asker[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
+}
+
+static Surd number_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref number)
+{
+	Surd rms = rms_of(s, number), range = inherit(s, r, uncapped(s, x, rms));
+	const Val *act = val(s->g, x);
+	bool sigmoid = act->op == O_act && act->attr->i[0] == A_sigmoid;
+	if (sigmoid && surd_same(rms, surd_near(2)) && known(s, F_gate))
+		return surd_one;
+	return v->op == O_div ? surd_div(range, rms) : surd_mul(range, rms);
+}
+
+Surd mul_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
+	Ref x = v->in[signal], other = v->in[1 - signal];
+	Surd unit;
+	if (by_length(s, v, &unit))
+		return unit;
+	int64_t weights = weights_of(s, v);
+	if (weights)
+		return surd_root(1, weights);
+	if (v->op == O_div && signal == 1)
+		return surd_one;
+	if (is(s, other, SIGNAL))
+		return signal_product(s, r, v, x, other);
+	return is(s, other, VARIABLE) ? variable_product(s, r, x, other)
+	                              : number_product(s, r, v, x, other);
+}
+
+// Every activation of range 1 has range sqrt(1/2); bounded ones whatever they get.
+Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	if (positive_sum(s, v->in[0]))
+		admit(s, r,
+		      "a sum with what an activation let through is mostly positive and passes the "
+		      "next one whole; the rule halves it");
+	Act act = v->op == O_act ? (Act)v->attr->i[0] : A_tanh;
+	bool bounded = act == A_tanh || act == A_sigmoid || act == A_hardsigmoid;
+	if (bounded && s->range[v->in[0]].value < 0.9)
+		admit(s, r, "a bounded activation is taken to get its full range");
+	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));
+}
+
+Surd exp_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	(void)v;
+	admit(s, r, "taken to be around 1; of deviation 1 the exponential's root mean square is e");
+	return surd_one;
+}
+
+Surd norm_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	(void)r, (void)v;
+	return constant(s, N_normalized);
+}
+
+Surd select_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	Ref x = decided_by(s, v);
+	return x ? surd_mul(s->range[x], constant(s, N_activated)) : keep_range(s, r, v);
+}
+
+Surd softmax_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	admit(s, r,
+	      "sqrt(1/n) is of weights that choose one of n; those of scores of deviation 1 are "
+	      "nearly even");
+	int64_t n = 1;
+	for (int k = 0; k < v->attr->n; k++)
+		n *= v->shape.dim[v->attr->i[k]];
+	return surd_root(1, n);
+}
+
+Surd sum_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	bool largest;
+	Ref one = picked(s, v, &largest);
+	if (one)
+		return largest ? max_range(s, r, v) : inherit(s, r, one);
+	if (summed_product(s, r))
+		return asked(s, r);
+	return surd_mul(s->range[v->in[0]], surd_root(contracted(s, r), 1));
+}
+
+Surd cumsum_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	(void)r;
+	return surd_mul(s->range[v->in[0]], surd_root(v->shape.dim[v->attr->i[0]], 1));
+}
+
+// Of n values: 1 / sqrt(2 ln n).
+Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	Ref x = pooled(s, r);
+	if (!x)
+		return keep_range(s, r, v);
+	admit(s, r, "the deviation of a maximum, as in the paper; its mean comes on top");
+	double n = (double)count_of(&val(s->g, v->in[0])->shape) / (double)count_of(&v->shape);
+	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
+}
+
+// Zero padding does not count.
+Surd window_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	if (mostly_rim(s, v))
+		admit(s, r, "windows that are mostly rim: zeros do not count");
+	return keep_range(s, r, v);
+}
+
+// Returns the root mean square of the demands of the parts of a kernel's output.
+static Surd parted_range(const ScaleAnalysis *s, const OutputSlices *cuts)
+{
+	double sum = 0, all = 0;
+	for (int k = 0; k < cuts->cut.count; k++) {
+		double x = asked(s, cuts->cut.at[k].part).value, n = (double)cuts->cut.at[k].count;
+		sum += n * x * x, all += n;
+	}
+	return surd_near(sqrt(sum / all));
+}
+
+Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
+	Surd m = surd_root(contracted(s, r), 1);
+	if (left && right) {
+		admit(s, r,
+		      "two signals are taken for independent, though they come from the same data");
+		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
+	}
+	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
+	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
+		admit(s, r,
+		      "the first step of a loop, where zeros come in, is taken for any other");
+	Ref whole = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
+	Ref twin = whole ? product_of_data(s, other) : 0;
+	if (whole)
+		return surd_mul(
+		    surd_mul(s->range[x], m),
+		    twin ? s->range[twin]
+		         : surd_mul(s->range[unscaled(s, whole)], constant(s, N_offset)));
+	if (s->cuts[r])
+		return parted_range(s, s->cuts[r]);
+	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
+		return asked(s, r); // a kernel scales any input to the demand on its output
+	if (!is_number(s, other) || averages(s, other))
+		return inherit(s, r, x); // a choice or a mean
+	return surd_mul(surd_mul(inherit(s, r, x), rms_of(s, other)), m);
+}
+
+Surd gather_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	if (!table_of(s, r))
+		return keep_range(s, r, v);
+	return normed_table(s, v->in[0]) ? constant(s, N_normalized) : asked(s, v->in[0]);
+}
+
+Surd slice_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	return s->cuts[r] ? asked(s, r) : keep_range(s, r, v);
+}
+
+// Returns the root mean square over all parts without zeros, which count no more than padding.
+Surd concat_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	double sum = 0, all = 0;
+	Ref first = 0;
+	bool equal = true;
+	for (int k = 0; k < v->nin; k++) {
+		Ref x = v->in[k];
+		Surd range = is(s, x, AUX) ? rms_of(s, x) : s->range[x];
+		double share = (double)val(s->g, x)->shape.dim[v->attr->i[0]];
+		if (range.value == 0)
+			continue;
+		first = first ? first : x;
+		equal &= surd_same(range, is(s, first, AUX) ? surd_one : s->range[first]);
+		sum += share * range.value * range.value;
+		all += share;
+	}
+	if (!first)
+		return surd_one;
+	return equal ? inherit(s, r, first) : surd_near(sqrt(sum / all));
+}
+
+// Averages of independent values with weights sqrt(1/n) in the root mean square: the values' range.
+Surd attend_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	admit(s, r, "weights that choose one of n; those of scores of deviation 1 are nearly even");
+	return inherit(s, r, v->in[2]);
+}

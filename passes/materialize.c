@@ -1,0 +1,179 @@
+// materialize.c: decides which values are stored.
+// Input: a graph without composites. Output: marks by Ref: reductions, dots, scatters and running
+// sums, outs and stores, and maps that cost more to compute again than to keep. A marked value is
+// stored only if another kernel reads it.
+#include "passes.h"
+
+enum {
+	AGAIN = 24, // weight of an expression still computed again rather than written and read
+	PANEL = 8,  // ... where a dot packs it or a map stretches it, perhaps more than once
+	PIECE = 4,  // ... of a pad or concat
+	PIECES =
+	    200, // weight of a concat that is kept: all its pieces lie in the code of each reader
+	ENOUGH = 1000, // limit of weights: shared operands count once per path
+	DEEP = 200,    // values on one path through an expression: it is walked by recursion
+};
+
+// How the readers of a value use it.
+typedef struct Want {
+	int readers;
+	bool kept;    // an out, a store, or read by a loop
+	bool stretch; // computed once for many elements
+	bool moved;   // read at other indices than its own
+	bool panel;   // operand of a dot, scatter or running sum
+} Want;
+
+// The expression between a value and what is in memory.
+typedef struct Cone {
+	int weight, depth;
+	int nbig;
+	Ref big[2]; // what it reads of its own size
+	bool reads; // anything from memory
+	bool tail;  // elementwise after a dot that is not in memory yet
+} Cone;
+
+static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stretch)
+{
+	bool through = prims[v->op].cls == C_move || (v->op == O_gather && k == 0);
+	bool map = prims[v->op].cls == C_map,
+	     reduce = prims[v->op].cls == C_reduce && v->op != O_cumsum;
+	if (!through || w->kept)
+		of->readers++;
+	if (through) {
+		of->readers += w->readers;
+		of->panel |= w->panel;
+		of->stretch |= w->stretch || v->op == O_expand || v->op == O_window;
+		of->moved |= w->moved || v->op != O_reshape;
+	} else {
+		of->stretch |= map && stretch;
+		of->moved |= !map && !reduce;
+		of->panel |= !map && !reduce;
+	}
+}
+
+// True if it is in memory without a kernel.
+static bool lies_ready(const Val *v)
+{
+	return v->op == O_slot || v->op == O_const;
+}
+
+static Want *wants(Arena *arena, const Graph *g, const bool *live)
+{
+	Want *want = NEWS(arena, Want, g->nval);
+	Ref *reader = NEWS(arena, Ref, g->nval); // the last one so far
+	for (int i = 0; i < g->outs.count; i++)
+		want[g->outs.at[i].val].kept = true;
+	for (int i = 0; i < g->stores.count; i++)
+		want[g->stores.at[i].val].kept = true;
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		for (int k = 0; live[r] && v->op == O_loop && k < v->nin; k++)
+			want[v->in[k]].kept |= !lies_ready(val(g, v->in[k]));
+		for (int k = 0; live[r] && k < v->nin; k++) {
+			bool first = reader[v->in[k]] != r;
+			const Val *u = val(g, v->in[k]);
+			reader[v->in[k]] = r;
+			if (first)
+				want_operand(&want[v->in[k]], v, &want[r], k,
+				             count_of(&u->shape) < count_of(&v->shape));
+		}
+	}
+	return want;
+}
+
+static void add_big(Cone *c, Ref r)
+{
+	for (int i = 0; i < MIN(c->nbig, 2); i++)
+		if (c->big[i] == r)
+			return;
+	if (c->nbig < 2)
+		c->big[c->nbig] = r;
+	c->nbig++;
+}
+
+// Slots and most moves cost nothing; a concat or pad chooses a piece for each element.
+static int own_weight(const Val *v)
+{
+	if (v->op == O_pad || v->op == O_concat)
+		return PIECE + v->nin / 8;
+	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
+	return works ? prims[v->op].weight : 0;
+}
+
+// True if v can be computed on a tile of u.
+static bool after_dot(const Val *v, const Val *u)
+{
+	int rank = v->shape.rank;
+	return prims[v->op].cls == C_map ||
+	       (v->op == O_reshape && rank && u->shape.rank &&
+	        v->shape.dim[rank - 1] == u->shape.dim[u->shape.rank - 1]);
+}
+
+static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, const Want *want)
+{
+	const Val *v = val(g, r);
+	Cone c = {.weight = own_weight(v), .depth = 1};
+	for (int k = 0; k < v->nin; k++) {
+		const Val *u = val(g, v->in[k]);
+		const Cone *from = &cone[v->in[k]];
+		bool same = count_of(&u->shape) == count_of(&v->shape);
+		bool memory = cut[v->in[k]] || u->op == O_slot;
+		c.reads |= memory || from->reads;
+		c.tail |= same && after_dot(v, u) &&
+		          (u->op == O_dot ? want[v->in[k]].readers == 1 : !memory && from->tail);
+		if (!memory) {
+			c.weight = MIN(ENOUGH, c.weight + from->weight);
+			c.depth = MAX(c.depth, from->depth + 1);
+		}
+		if (memory && same)
+			add_big(&c, v->in[k]);
+		for (int i = 0; !memory && same && i < MIN(from->nbig, 2); i++)
+			add_big(&c, from->big[i]);
+	}
+	if (v->op == O_gather)
+		add_big(&c, r);
+	return c;
+}
+
+static bool is_cut(const Val *v, const Want *w, const Cone *c)
+{
+	if (c->depth >= DEEP)
+		return true;
+	switch (prims[v->op].cls) {
+	case C_leaf:
+		return w->kept;
+	case C_move:
+		return w->kept || c->weight >= (v->op == O_concat ? PIECES : ENOUGH) ||
+		       (v->op == O_concat && w->panel && w->readers > 1);
+	case C_map:
+		break;
+	default:
+		if (v->op != O_gather)
+			return true;
+	}
+	if (w->kept || c->weight >= ENOUGH)
+		return true;
+	if (!c->reads)
+		return w->readers > 1 && c->weight > AGAIN;
+	if (c->tail && (w->readers > 1 || w->moved))
+		return true;
+	if ((w->stretch || w->panel) && c->weight > (v->shape.rank ? PANEL : 2))
+		return true;
+	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
+}
+
+bool *materialize_pass(Arena *arena, const Graph *g, int **depth)
+{
+	bool *live = graph_marks(arena, g), *cut = NEWS(arena, bool, g->nval);
+	const Want *want = wants(arena, g, live);
+	Cone *cone = NEWS(arena, Cone, g->nval);
+	*depth = NEWS(arena, int, g->nval);
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		if (!live[r])
+			continue;
+		cone[r] = cone_of(g, r, cone, cut, want);
+		cut[r] = is_cut(val(g, r), &want[r], &cone[r]);
+		(*depth)[r] = cone[r].depth;
+	}
+	return cut;
+}

@@ -1,0 +1,314 @@
+// memory.c: assigns static memory to values.
+// Input: a Plan in order of execution. Output: places, and the bytes of each block; a kernel that
+// copies is added if a stored value cannot be computed in its slot. Invariant: the slot table
+// alone decides where slots are, so all entries of a model agree.
+#include "passes.h"
+#include <stdlib.h>
+
+enum { ALIGN = 64 };
+
+typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kernel `last`
+	int64_t bytes, offset;
+	int first, last, taken; // taken: 1 + the last kernel that writes it
+} Buffer;
+
+typedef struct Goals { // of a value: places that wait for it
+	VEC(int) outs, stores;
+} Goals;
+
+typedef struct MemoryPlan {
+	Arena *arena;
+	Plan *plan;
+	const Reads *reads; // by kernel
+	const int *writer;  // by Ref
+	int *last;          // by Ref: last kernel that reads it; -1: none
+	int *buffer;        // by Ref: its buffer; -1: none
+	Goals **goals;      // by Ref; NULL: none
+	bool *out, *stored; // by out, by store: a kernel writes it
+	VEC(Buffer) buffers;
+} MemoryPlan;
+
+static int64_t round_up(int64_t bytes)
+{
+	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
+}
+
+static void place_slots(Arena *arena, Plan *p)
+{
+	const Graph *g = p->graph;
+	int64_t inputs = 0;
+	p->slot = NEWS(arena, Location, g->slots.count);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		int64_t bytes = round_up(byte_count(s->type, &s->shape));
+		if (s->kind == S_input) {
+			p->slot[i] = (Location){B_input, inputs++};
+		} else if (s->kind == S_state) {
+			p->slot[i] = (Location){B_state, p->state_bytes};
+			p->state_bytes += bytes;
+		} else {
+			p->slot[i] = (Location){B_param, p->param_bytes};
+			p->param_bytes += bytes;
+		}
+	}
+}
+
+static void place_leaves(Plan *p)
+{
+	for (Ref r = 1; r < (Ref)p->graph->nval; r++) {
+		const Val *v = val(p->graph, r);
+		if (v->op == O_slot)
+			p->place[r] = p->slot[v->attr->i[0]];
+		else if (v->op == O_const && count_of(&v->shape) > 1)
+			p->place[r] = (Location){B_const, r};
+	}
+}
+
+static Goals *goals_of(MemoryPlan *l, Ref r)
+{
+	if (!l->goals[r])
+		l->goals[r] = NEW(l->arena, Goals);
+	return l->goals[r];
+}
+
+static void list_goals(MemoryPlan *l)
+{
+	const Graph *g = l->plan->graph;
+	l->goals = NEWS(l->arena, Goals *, g->nval);
+	l->out = NEWS(l->arena, bool, g->outs.count + 1);
+	l->stored = NEWS(l->arena, bool, g->stores.count + 1);
+	for (int i = 0; i < g->outs.count; i++)
+		PUSH(l->arena, goals_of(l, g->outs.at[i].val)->outs, i);
+	for (int i = 0; i < g->stores.count; i++)
+		PUSH(l->arena, goals_of(l, g->stores.at[i].val)->stores, i);
+}
+
+static MemoryPlan layout_of(Arena *arena, Plan *p)
+{
+	MemoryPlan l = {.arena = arena, .plan = p};
+	l.reads = plan_reads(arena, p);
+	l.writer = plan_writers(arena, p);
+	l.last = NEWS(arena, int, p->graph->nval);
+	l.buffer = NEWS(arena, int, p->graph->nval);
+	for (int r = 0; r < p->graph->nval; r++)
+		l.last[r] = l.buffer[r] = -1;
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int i = 0; i < l.reads[k].count; i++)
+			l.last[l.reads[k].at[i].val] = k;
+	list_goals(&l);
+	return l;
+}
+
+// True if workers that compute v read of u only the elements that they write. A value of the
+// space's size is read once; a smaller one is broadcast over the space, along the same axes only if
+// the shapes are the same.
+static bool reads_own(const Plan *p, const Kern *kern, Ref v, Ref u, Reach reach)
+{
+	const Shape *to = &val(p->graph, v)->shape, *from = &val(p->graph, u)->shape;
+	int64_t count = count_of(to);
+	if (reach == R_moved || count_of(from) != count)
+		return false;
+	bool alone = count == 1; // one worker
+	return alone || count == count_of(&kern->space) ||
+	       (reach == R_same && same_shape(to, from));
+}
+
+// True if kernel k may write out v over u, which it reads as `how` says.
+static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
+{
+	const Kern *kern = &p->kerns.at[k];
+	bool each = kern->kind == L_map || kern->kind == L_row || kern->kind == L_col ||
+	            (kern->kind == L_scatter && v == kern->root);
+	return each && bytes_of(val(p->graph, u)) == bytes_of(val(p->graph, v)) &&
+	       reads_own(p, kern, v, u, reach);
+}
+
+// A value may be computed in its slot when no later kernel reads what the slot held, and this one
+// only where it writes.
+static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
+{
+	Ref held = slot_ref(l->plan->graph, slot);
+	int writer = l->writer[v];
+	if (!held || writer < 0)
+		return true;
+	if (l->last[held] > writer)
+		return false;
+	for (int i = 0; i < l->reads[writer].count; i++) {
+		Read read = l->reads[writer].at[i];
+		if (read.val == held && !may_overwrite(l->plan, writer, v, held, read.reach))
+			return false;
+	}
+	return true;
+}
+
+static void scratch_for(MemoryPlan *l, int k, Ref v)
+{
+	const Reads *reads = &l->reads[k];
+	for (int i = 0; i < reads->count; i++) {
+		Ref u = reads->at[i].val;
+		int b = l->buffer[u];
+		if (b >= 0 && l->buffers.at[b].taken <= k && l->last[u] == k &&
+		    may_overwrite(l->plan, k, v, u, reads->at[i].reach)) {
+			l->buffer[v] = b;
+			l->buffers.at[b].last = MAX(k, l->last[v]);
+			l->buffers.at[b].taken = k + 1;
+			return;
+		}
+	}
+	l->buffer[v] = l->buffers.count;
+	PUSH(l->arena, l->buffers,
+	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v]),
+	               k + 1}));
+}
+
+enum { PLACES = 16 }; // limit of places that a kernel writes one value to
+
+// Finds the places of an out v: outputs, slots, else (0 places) scratch. A value that cannot be
+// computed in its slot is copied; so are values with many places, and the results of a loop, which
+// writes to one place only.
+static int places_of(MemoryPlan *l, Ref v, Location *to)
+{
+	const Graph *g = l->plan->graph;
+	const Goals none = {0}, *goals = l->goals[v] ? l->goals[v] : &none;
+	bool part = prims[val(g, v)->op].cls == C_loop;
+	int n = 0, wanted = goals->outs.count + goals->stores.count;
+	for (int i = 0; i < goals->outs.count && n < PLACES && !part; i++) {
+		to[n++] = (Location){B_output, goals->outs.at[i]};
+		l->out[goals->outs.at[i]] = true;
+	}
+	for (int i = 0; i < goals->stores.count && n < PLACES && !part; i++) {
+		int store = goals->stores.at[i], slot = g->stores.at[store].slot;
+		if (!stores_in_place(l, slot, v))
+			continue;
+		to[n++] = l->plan->slot[slot];
+		l->stored[store] = true;
+	}
+	if (n < wanted)
+		l->last[v] = l->plan->kerns.count;
+	return n;
+}
+
+static void place_outs(MemoryPlan *l, int k)
+{
+	Plan *p = l->plan;
+	Kern *kern = &p->kerns.at[k];
+	VEC(Ref) out = {0};
+	VEC(Location) to = {0};
+	Location places[PLACES + 1];
+	for (int i = 0; i < kern->nout; i++) {
+		Ref v = kern->out[i];
+		int n = places_of(l, v, places);
+		if (!n) {
+			scratch_for(l, k, v);
+			places[n++] = (Location){B_scratch, 0};
+		}
+		if (val(p->graph, v)->op != O_slot)
+			p->place[v] = places[0];
+		for (int j = 0; j < n; j++) {
+			PUSH(l->arena, out, v);
+			PUSH(l->arena, to, places[j]);
+		}
+	}
+	kern->nout = out.count;
+	kern->out = out.at;
+	kern->to = to.at;
+}
+
+static int by_size(const void *a, const void *b)
+{
+	const Buffer *x = *(Buffer *const *)a, *y = *(Buffer *const *)b;
+	if (x->bytes != y->bytes)
+		return x->bytes < y->bytes ? 1 : -1;
+	return (x->first > y->first) - (x->first < y->first);
+}
+
+// The smallest gap that fits among the buffers in use at the same time. All are sorted by offset.
+static int64_t best_gap(int n, Buffer *const *placed, const Buffer *b)
+{
+	int64_t end = 0, best = -1, room = INT64_MAX;
+	for (int i = 0; i < n; i++) {
+		if (placed[i]->first > b->last || b->first > placed[i]->last)
+			continue;
+		int64_t gap = placed[i]->offset - end;
+		if (gap >= b->bytes && gap < room) {
+			room = gap;
+			best = end;
+		}
+		end = MAX(end, placed[i]->offset + placed[i]->bytes);
+	}
+	return best < 0 ? end : best;
+}
+
+static void insert_buffer(int n, Buffer **placed, Buffer *b)
+{
+	for (; n > 0 && placed[n - 1]->offset > b->offset; n--)
+		placed[n] = placed[n - 1];
+	placed[n] = b;
+}
+
+// Largest first: small buffers fit into the gaps.
+static int64_t place_buffers(MemoryPlan *l)
+{
+	int n = l->buffers.count;
+	Buffer **order = NEWS(l->arena, Buffer *, n + 1),
+	       **placed = NEWS(l->arena, Buffer *, n + 1);
+	for (int i = 0; i < n; i++)
+		order[i] = &l->buffers.at[i];
+	qsort(order, (size_t)n, sizeof *order, by_size);
+	int64_t total = 0;
+	for (int i = 0; i < n; i++) {
+		order[i]->offset = best_gap(i, placed, order[i]);
+		insert_buffer(i, placed, order[i]);
+		total = MAX(total, order[i]->offset + order[i]->bytes);
+	}
+	return total;
+}
+
+static void fill_scratch(MemoryPlan *l)
+{
+	Plan *p = l->plan;
+	for (int k = 0; k < p->kerns.count; k++)
+		for (int i = 0; i < p->kerns.at[k].nout; i++) {
+			Ref v = p->kerns.at[k].out[i];
+			if (p->kerns.at[k].to[i].block == B_scratch)
+				p->kerns.at[k].to[i].offset = p->place[v].offset =
+				    l->buffers.at[l->buffer[v]].offset;
+		}
+}
+
+static void add_copy(MemoryPlan *l, Ref v, Location to)
+{
+	Plan *p = l->plan;
+	if (!count_of(&val(p->graph, v)->shape))
+		return;
+	Kern copy = {.kind = L_map, .space = val(p->graph, v)->shape, .nout = 1};
+	copy.out = take_copy(l->arena, &v, sizeof v);
+	copy.to = take_copy(l->arena, &to, sizeof to);
+	PUSH(l->arena, p->kerns, copy);
+}
+
+static void add_copies(MemoryPlan *l)
+{
+	Plan *p = l->plan;
+	for (int i = 0; i < p->graph->outs.count; i++)
+		if (!l->out[i])
+			add_copy(l, p->graph->outs.at[i].val, (Location){B_output, i});
+	for (int i = 0; i < p->graph->stores.count; i++) {
+		const Store *s = &p->graph->stores.at[i];
+		if (!l->stored[i])
+			add_copy(l, s->val, p->slot[s->slot]);
+	}
+}
+
+void memory_pass(Arena *arena, Plan *p)
+{
+	p->place = NEWS(arena, Location, p->graph->nval);
+	place_slots(arena, p);
+	place_leaves(p);
+	MemoryPlan l = layout_of(arena, p);
+	for (int k = 0; k < p->kerns.count; k++)
+		place_outs(&l, k);
+	add_copies(&l);
+	p->scratch_bytes = place_buffers(&l);
+	fill_scratch(&l);
+}

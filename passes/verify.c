@@ -1,0 +1,188 @@
+// verify.c: verifies that no kernel reads stale memory.
+// Input: a placed Plan. Calls bug() if a kernel would read bytes that another value has
+// overwritten, if two outs of a kernel overlap, if a store or output is missing, or if a kernel
+// has no loop shape.
+#include "passes.h"
+
+typedef struct Owned {
+	Location at;
+	int64_t bytes;
+	Ref val;
+} Owned;
+
+typedef struct Memory {
+	Arena *arena;
+	const Plan *plan;
+	VEC(Owned) owned;
+} Memory;
+
+static bool overlap(Location a, int64_t a_bytes, Location b, int64_t b_bytes)
+{
+	if (a.block != b.block)
+		return false;
+	if (a.block == B_output || a.block == B_input || a.block == B_const)
+		return a.offset == b.offset;
+	return a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
+}
+
+static void write_value(Memory *m, Location at, Ref v)
+{
+	int64_t bytes = bytes_of(val(m->plan->graph, v));
+	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
+		bug("%%%u lies outside scratch", v);
+	int kept = 0;
+	for (int i = 0; i < m->owned.count; i++)
+		if (!overlap(m->owned.at[i].at, m->owned.at[i].bytes, at, bytes))
+			m->owned.at[kept++] = m->owned.at[i];
+	m->owned.count = kept;
+	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
+}
+
+// A value without elements occupies no bytes.
+static void want_value(const Memory *m, Location at, Ref v, const char *who, int k)
+{
+	if (!bytes_of(val(m->plan->graph, v)))
+		return;
+	for (int i = 0; i < m->owned.count; i++) {
+		const Owned *o = &m->owned.at[i];
+		if (o->val == v && o->at.block == at.block && o->at.offset == at.offset)
+			return;
+	}
+	bug("%s %d: %%%u is not where it should be", who, k, v);
+}
+
+// An out may lie on a value the kernel reads only as a whole, at the same index.
+static void check_outs(const Plan *p, int k, const Reads *reads)
+{
+	const Kern *kern = &p->kerns.at[k];
+	for (int i = 0; i < kern->nout; i++) {
+		int64_t bytes = bytes_of(val(p->graph, kern->out[i]));
+		for (int j = 0; j < i; j++)
+			if (overlap(kern->to[i], bytes, kern->to[j],
+			            bytes_of(val(p->graph, kern->out[j]))))
+				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j],
+				    kern->out[i]);
+		for (int j = 0; j < reads->count; j++) {
+			Ref u = reads->at[j].val;
+			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(val(p->graph, u))))
+				continue;
+			if (reads->at[j].reach == R_moved ||
+			    p->place[u].offset != kern->to[i].offset ||
+			    bytes_of(val(p->graph, u)) != bytes || kern->kind == L_dot ||
+			    kern->kind == L_scan)
+				bug("kernel %d: %%%u overwrites %%%u, which it reads", k,
+				    kern->out[i], u);
+		}
+	}
+}
+
+// ---- shapes of kernels ----------------------------------------------------------------
+
+typedef struct Inside {
+	const Plan *plan;
+	const int *writer;
+	int k;
+	int *seen; // by Ref: the kernel that saw it last, + 1
+} Inside;
+
+static bool out_fits(const Kern *kern, const Shape *s)
+{
+	if (kern->kind == L_loop)
+		return true;
+	if (kern->kind == L_map)
+		return count_of(s) == count_of(&kern->space);
+	if (kern->kind == L_dot)
+		return last_dim(s) == last_dim(&kern->space) &&
+		       (count_of(s) == count_of(&kern->space) ||
+		        (kern->reduce && count_of(s) == last_dim(s)));
+	bool reductions = kern->kind == L_row || kern->kind == L_col;
+	return same_shape(s, &kern->space) ||
+	       (reductions && is_reduced(s, &kern->space, kern->reduce));
+}
+
+static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (r == kern->root)
+		return kern->kind == L_dot || kern->kind == L_scatter || kern->kind == L_scan ||
+		       kern->kind == L_loop;
+	if (kern->kind == L_loop)
+		return v->op == O_result || v->op == O_const;
+	if (v->op == O_dot || v->op == O_scatter || v->op == O_cumsum ||
+	    prims[v->op].cls == C_composite || prims[v->op].cls == C_loop)
+		return false;
+	if (prims[v->op].cls != C_reduce)
+		return true;
+	const Shape *own = &val(g, v->in[0])->shape;
+	if (kern->kind == L_dot)
+		return kern->reduce && count_of(own) == count_of(&kern->space) &&
+		       count_of(&v->shape) == v->shape.dim[v->shape.rank - 1];
+	if ((kern->kind != L_row && kern->kind != L_col) || !same_shape(own, &kern->space))
+		return false;
+	for (int a = 0; a < kern->space.rank; a++)
+		if (kern->space.dim[a] != 1 && has_axis(v->attr, a) != (kern->reduce >> a & 1))
+			return false;
+	return true;
+}
+
+static void check_inside(const Inside *c, Ref r)
+{
+	const Val *v = val(c->plan->graph, r);
+	if (c->seen[r] == c->k + 1 || v->op == O_slot)
+		return;
+	c->seen[r] = c->k + 1;
+	if (!inside_fits(&c->plan->kerns.at[c->k], c->plan->graph, r))
+		bug("kernel %d: %%%u (%s) does not belong there", c->k, r, prims[v->op].name);
+	for (int i = 0; i < v->nin; i++) {
+		int writer = c->writer[v->in[i]];
+		if (writer < 0 || writer == c->k)
+			check_inside(c, v->in[i]);
+	}
+}
+
+static void check_shapes(Arena *arena, const Plan *p)
+{
+	Inside c = {p, plan_writers(arena, p), 0, NEWS(arena, int, p->graph->nval)};
+	for (; c.k < p->kerns.count; c.k++) {
+		const Kern *kern = &p->kerns.at[c.k];
+		for (int i = 0; i < kern->nout; i++) {
+			if (!out_fits(kern, &val(p->graph, kern->out[i])->shape))
+				bug("kernel %d: out %%%u does not fit its space", c.k,
+				    kern->out[i]);
+			if (c.writer[kern->out[i]] == c.k)
+				check_inside(&c, kern->out[i]);
+		}
+	}
+}
+
+static void check_end(const Memory *m)
+{
+	const Graph *g = m->plan->graph;
+	for (int i = 0; i < g->outs.count; i++)
+		want_value(m, (Location){B_output, i}, g->outs.at[i].val, "output", i);
+	for (int i = 0; i < g->stores.count; i++)
+		want_value(m, m->plan->slot[g->stores.at[i].slot], g->stores.at[i].val, "store", i);
+}
+
+void verify_plan(const Plan *p)
+{
+	Arena *arena = arena_new();
+	Memory m = {.arena = arena, .plan = p};
+	const Reads *reads = plan_reads(arena, p);
+	for (Ref r = 1; r < (Ref)p->graph->nval; r++)
+		if (val(p->graph, r)->op == O_slot)
+			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(p->graph, r)), r}));
+	for (int k = 0; k < p->kerns.count; k++) {
+		for (int i = 0; i < reads[k].count; i++)
+			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",
+			           k);
+		check_outs(p, k, &reads[k]);
+		if (p->kerns.at[k].body)
+			verify_plan(p->kerns.at[k].body);
+		for (int i = 0; i < p->kerns.at[k].nout; i++)
+			write_value(&m, p->kerns.at[k].to[i], p->kerns.at[k].out[i]);
+	}
+	check_end(&m);
+	check_shapes(arena, p);
+	arena_free(arena);
+}

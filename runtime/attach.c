@@ -1,0 +1,367 @@
+// attach.c: attaches data to inputs, checks values.
+// Takes open sources and the model. Gives a feed for each input. Keeps: every value is checked
+// before the first step, so that no label leads a kernel outside its memory.
+#include "rt.h"
+#include <stdlib.h>
+#include <string.h>
+
+enum { INPUT_KIND = 0 };
+
+// Bytes are brightness where a float input gets them, unless they are tokens or raw().
+double amos_divisor(const struct amos_data *data, const struct amos_source *source, char class)
+{
+	const struct amos_opened *file = &data->sources.files[source->file];
+	return class == 'f' && file->array.type == AMOS_u8 && !file->token && !source->raw ? 255
+	                                                                                   : 1;
+}
+
+static bool is_read(const struct amos_model *model, int64_t input, const char *const *entries)
+{
+	for (; *entries; entries++) {
+		const struct amos_entry *entry = amos_find_entry(model, *entries);
+		if (entry && (!entry->reads || entry->reads[input] == '1'))
+			return true;
+	}
+	return false;
+}
+
+// Shapes without axes of 1 are equal, or one of them is flat.
+static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
+{
+	int64_t x[10], y[10];
+	int n = 0, m = 0;
+	for (int i = 0; i < rank; i++)
+		if (a[i] != 1)
+			x[n++] = a[i];
+	for (int i = 0; i < rank_b; i++)
+		if (b[i] != 1)
+			y[m++] = b[i];
+	if (amos_count(n, x) != amos_count(m, y))
+		return false;
+	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
+}
+
+static int fit_shape(struct amos_data *data, struct amos_feed *feed, bool *first)
+{
+	const struct amos_slot *to = feed->to;
+	const struct amos_array *from = feed->from;
+	int64_t count = amos_count((int)to->rank, to->dim);
+	struct amos_input as = {.name = to->name, .type = to->type, .rank = (int)to->rank};
+	memcpy(as.dim, to->dim, sizeof as.dim);
+	feed->constant = data->exact || amos_is_constant(data, (int)to->rank, to->dim, from);
+	feed->per = feed->constant ? count : count / data->batch;
+	if (data->exact)
+		return from->rank == to->rank &&
+		               !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)to->rank)
+		           ? AMOS_DONE
+		           : amos_misfit(feed->source, &as, from);
+	if (feed->constant && (data->counted >= 0 || !to->rank))
+		return AMOS_DONE;
+	if (feed->constant) { // all are
+		*first = false;
+		return amos_data_count(data, feed->source, true, false, data->batch, 1);
+	}
+	if (!from->rank || count % data->batch)
+		return amos_misfit(feed->source, &as, from);
+	feed->stream = from->rank == 1 && feed->per > 1;
+	int64_t flat[] = {feed->per};
+	bool rows = to->dim[0] == data->batch;
+	if (!feed->stream && !regroups(from->rank - 1, from->dim + 1, rows ? (int)to->rank - 1 : 1,
+	                               rows ? to->dim + 1 : flat))
+		return amos_misfit(feed->source, &as, from);
+	int status =
+	    amos_data_count(data, feed->source, *first, feed->stream, from->dim[0], feed->per);
+	*first = false;
+	return status;
+}
+
+static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)
+{
+	double found = amos_number(feed->from->bytes, feed->from->type, at);
+	char wanted[128];
+	bool real = amos_types[feed->to->type].class == 'f';
+	if (feed->to->limit)
+		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
+		         (long long)feed->to->limit - 1);
+	else if (feed->to->type == AMOS_u64)
+		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
+		         (long long)INT64_MAX);
+	else
+		snprintf(wanted, sizeof wanted, "%s that %s can hold%s",
+		         real ? "numbers" : "whole numbers", amos_types[feed->to->type].name,
+		         real && !data->exact ? ", and no NaN" : "");
+	int64_t per = feed->stream || feed->constant ? 1 : feed->per;
+	const struct amos_opened *file = &data->sources.files[feed->source->file];
+	return amos_fail(AMOS_INPUT, "--data %s=%s: %s %lld is %.17g, wanted %s%s",
+	                 feed->source->name, file->text,
+	                 per > 1        ? "an element of sample"
+	                 : feed->stream ? "token"
+	                                : "element",
+	                 (long long)(at / per), found, wanted,
+	                 file->token && !file->vocabulary.count
+	                     ? "; text:PATH:auto numbers only the bytes that occur"
+	                     : "");
+}
+
+static int check_values(const struct amos_data *data, const struct amos_feed *feed)
+{
+	enum { CHUNK = 4096 };
+	char converted[CHUNK * 8] __attribute__((aligned(8)));
+	const struct amos_array *from = feed->from;
+	int64_t count = amos_count(from->rank, from->dim);
+	bool whole = amos_types[feed->to->type].class != 'f';
+	if (amos_attachable(feed->to->type, from->type, whole ? feed->to->limit : 0))
+		return AMOS_DONE;
+	for (int64_t at = 0; at < count; at += CHUNK) {
+		int64_t n = count - at < CHUNK ? count - at : CHUNK;
+		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
+		int64_t bad =
+		    amos_convert(converted, feed->to->type, bytes, from->type, n, feed->divide);
+		if (bad < 0 && !whole && !data->exact) // one batch may hold what is no number
+			bad = amos_first_nan(converted, feed->to->type, n);
+		if (bad < 0 && feed->to->limit && whole)
+			bad = amos_outside(converted, feed->to->type, n, feed->to->limit,
+			                   feed->to->ignore);
+		if (bad >= 0)
+			return bad_value(data, feed, at + bad);
+	}
+	return AMOS_DONE;
+}
+
+int amos_data_values(const struct amos_data *data, const char *input, int type, void *to)
+{
+	struct amos_slot as = {.name = input, .type = type};
+	struct amos_feed feed = {.to = &as, .constant = true};
+	feed.source = amos_source_of(&data->sources, input);
+	feed.from = amos_source_array(data, feed.source);
+	feed.divide = amos_divisor(data, feed.source, amos_types[type].class);
+	int status = check_values(data, &feed);
+	if (!status)
+		amos_convert(to, type, feed.from->bytes, feed.from->type,
+		             amos_count(feed.from->rank, feed.from->dim), feed.divide);
+	return status;
+}
+
+static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
+{
+	feed->from = amos_source_array(data, feed->source);
+	feed->divide = 1;
+	if (!feed->from)
+		return AMOS_DONE;
+	feed->divide = amos_divisor(data, feed->source, amos_types[feed->to->type].class);
+	int status = fit_shape(data, feed, first);
+	return status ? status : check_values(data, feed);
+}
+
+// masked() hides tokens from the other input that reads the same source.
+static int fit_masks(struct amos_data *data)
+{
+	bool masked = false;
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_source *labels = data->feeds[i].source;
+		if (!labels->masked)
+			continue;
+		bool found = false;
+		masked = true;
+		for (int j = 0; j < data->nfeeds; j++) {
+			const struct amos_source *tokens = data->feeds[j].source;
+			if (!tokens->masked && tokens->fill == AMOS_ABSENT &&
+			    tokens->file == labels->file)
+				found = data->feeds[j].hidden = true;
+		}
+		if (!found)
+			return amos_fail(AMOS_INPUT,
+			                 "--data %s: no other input reads what masked() wraps, so "
+			                 "nothing would be hidden",
+			                 labels->name);
+	}
+	if (masked && data->mask_token < 0)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "masked(): wanted --mask-token ID, the token that stands for a hidden one");
+	if (data->mask < 0)
+		data->mask = 0.15;
+	return AMOS_DONE;
+}
+
+static int check_mask_token(const struct amos_data *data)
+{
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_slot *to = data->feeds[i].to;
+		if (data->feeds[i].hidden && to->limit && data->mask_token >= to->limit)
+			return amos_fail(
+			    AMOS_INPUT, "--mask-token %lld: input %s takes tokens from 0 to %lld",
+			    (long long)data->mask_token, to->name, (long long)to->limit - 1);
+	}
+	return AMOS_DONE;
+}
+
+// An input fed by no source; every --data NAME for no input.
+static int check_names(const struct amos_data *data, const struct amos_model *model,
+                       const char *const *entries)
+{
+	char names[1024] = "";
+	for (int64_t i = 0, at = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == INPUT_KIND && at < (int64_t)sizeof names)
+			at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
+			               at ? ", " : "", model->slots[i].name);
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *slot = &model->slots[i];
+		if (slot->kind != INPUT_KIND || amos_source_of(&data->sources, slot->name))
+			continue;
+		if (is_read(model, slot->offset, entries))
+			return amos_fail(AMOS_INPUT,
+			                 "input %s has no data: wanted --data %s=SOURCE (ones and "
+			                 "zeros are sources too); "
+			                 "the inputs are %s",
+			                 slot->name, slot->name, names);
+	}
+	for (int i = 0; i < data->sources.count; i++) {
+		const struct amos_source *source = &data->sources.at[i];
+		if (!source->by_name && !source->taken)
+			return amos_fail(
+			    AMOS_INPUT, "--data %s: the model has no such input; the inputs are %s",
+			    source->name, names);
+	}
+	return AMOS_DONE;
+}
+
+// The first axis of the first input that takes samples; -1: none does.
+static int64_t fed_batch(const struct amos_data *data)
+{
+	for (int i = 0; i < data->nfeeds; i++) {
+		const struct amos_slot *to = data->feeds[i].to;
+		const struct amos_array *array = amos_source_array(data, data->feeds[i].source);
+		if (to->rank && array &&
+		    (data->counted < 0 || !amos_is_constant(data, (int)to->rank, to->dim, array)))
+			return to->dim[0];
+	}
+	return -1;
+}
+
+static int take_feeds(struct amos_data *data, const struct amos_model *model)
+{
+	free(data->feeds);
+	data->nfeeds = 0;
+	data->feeds = calloc((size_t)model->nslots + 1, sizeof *data->feeds);
+	if (!data->feeds)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	data->counted = -1;
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *slot = &model->slots[i];
+		const struct amos_source *source =
+		    slot->kind == INPUT_KIND ? amos_source_of(&data->sources, slot->name) : NULL;
+		const struct amos_array *array = amos_source_array(data, source);
+		if (!source)
+			continue;
+		data->feeds[data->nfeeds++] =
+		    (struct amos_feed){.slot = i, .to = slot, .source = source};
+		if (array)
+			amos_data_note_array(data, (int)slot->rank, slot->dim, array);
+	}
+	int64_t batch = fed_batch(data);
+	if (!data->exact && data->batch >= 0 && batch >= 0 && batch != data->batch)
+		return amos_fail(AMOS_INPUT,
+		                 "--batch %lld: the model was compiled for batches of %lld",
+		                 (long long)data->batch, (long long)batch);
+	data->batch = batch > 0 && !data->exact ? batch : 1;
+	return AMOS_DONE;
+}
+
+static bool is_named(const char *const *entries, const char *name)
+{
+	for (; *entries; entries++)
+		if (!strcmp(*entries, name))
+			return true;
+	return false;
+}
+
+// For what the entries do: a batch to train on, a sample to evaluate on.
+static int check_enough(const struct amos_data *data, const struct amos_model *model,
+                        const char *const *entries)
+{
+	bool trains = is_named(entries, "train"),
+	     evaluates = is_named(entries, "eval") && amos_find_entry(model, "eval") &&
+	                 (!trains || data->train < data->length);
+	int status = trains ? amos_data_check_size(data) : AMOS_DONE;
+	int64_t samples = amos_data_eval_samples(data);
+	if (status || !evaluates || amos_data_left(data, model) < samples)
+		return status;
+	return amos_fail(AMOS_INPUT,
+	                 "--data: %lld %s to evaluate on make no batch of %lld: wanted more data, "
+	                 "a smaller --split or --batch",
+	                 (long long)samples, data->stream ? "windows" : "samples",
+	                 (long long)data->batch);
+}
+
+static int write_note(struct amos_data *data, const struct amos_model *model)
+{
+	size_t size;
+	free(data->note);
+	data->note = NULL;
+	FILE *to = open_memstream(&data->note, &size);
+	if (!to)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	if (data->stream)
+		fprintf(to, "data: %lld tokens in windows of %lld, ", (long long)data->length,
+		        (long long)data->window);
+	else
+		fprintf(to, "data: %lld samples, ", (long long)data->length);
+	const char *what = data->stream ? "windows" : "samples";
+	fprintf(to, "%lld a batch: %lld batches to train on, %lld %s held out\n",
+	        (long long)data->batch, (long long)amos_data_batches(data),
+	        (long long)amos_data_held_out(data), what);
+	int64_t left = amos_data_left(data, model);
+	if (data->train < data->length && left)
+		fprintf(to, "data: the last %lld %s held out fill no batch and are left out\n",
+		        (long long)left, what);
+	for (int i = 0; i < data->nfeeds; i++)
+		if (data->feeds[i].divide != 1)
+			fprintf(to,
+			        "data: %s: bytes are divided by 255 (raw(SOURCE) leaves them)\n",
+			        data->feeds[i].source->name);
+	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
+}
+
+static int take_inputs(struct amos_data *data, const struct amos_model *model)
+{
+	const char **names = calloc((size_t)model->nslots + 1, sizeof *names);
+	if (!names)
+		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+	int n = 0;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == INPUT_KIND)
+			names[n++] = model->slots[i].name;
+	int status = amos_data_take(data, n, names);
+	free(names);
+	return status;
+}
+
+int amos_data_attach(struct amos_data *data, const struct amos_model *model,
+                     const char *const *entries)
+{
+	bool first = true;
+	int status = take_inputs(data, model);
+	if (!status)
+		status = check_names(data, model, entries);
+	if (!status)
+		status = take_feeds(data, model);
+	data->ahead = 0;
+	for (int i = 0; !status && i < data->nfeeds; i++)
+		status = fit_one(data, &data->feeds[i], &first);
+	if (!status)
+		status = fit_masks(data);
+	if (!status)
+		status = check_mask_token(data);
+	if (status || data->exact)
+		return status;
+	if (first)
+		return amos_fail(AMOS_INPUT, "--data: wanted data of one input at least");
+	status = check_enough(data, model, entries);
+	return status ? status : write_note(data, model);
+}
+
+const char *amos_data_note(const struct amos_data *data)
+{
+	return data->note ? data->note : "";
+}

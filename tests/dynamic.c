@@ -1,0 +1,207 @@
+// dynamic.c: checks dynamic dimensions.
+// What they give, and their gradients, as gradients.c checks them. usage: counted FILE: a line a
+// model: operands that are counted, each with its axis, `|`, and a model as in variants.txt.
+// Status 1 when something is off.
+#include "trial.h"
+#include "variants.h"
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { FLOAT = 1, MOST = 8 };
+
+typedef struct Counted { // an operand of which some entries along an axis are there
+	char name;
+	int axis;
+	int64_t n, kept, at[64]; // entries; those that are there
+} Counted;
+
+typedef struct Case {
+	const char *line, *model;
+	Counted operand[MOST];
+	int count;
+	const Graph *whole, *part; // of operands with what is there alone; counted
+	Array *given, *value;      // of `part`
+} Case;
+
+static int gradients;
+
+// ---- models ---------------------------------------------------------------------------
+
+// What the condition is made of: positive where entry i is there.
+static double keeps(int64_t i)
+{
+	return i % 3 == 1 ? -1 : 1;
+}
+
+static Counted *operand_named(Case *c, const char *name)
+{
+	for (int k = 0; k < c->count; k++)
+		if (c->operand[k].name == name[0])
+			return &c->operand[k];
+	return NULL;
+}
+
+static void read_operands(Case *c)
+{
+	const char *at = c->line;
+	for (; *at && *at != '|'; at++)
+		if (isalpha((unsigned char)*at) && c->count < MOST)
+			c->operand[c->count++] = (Counted){.name = *at, .axis = at[1] - '0'};
+	if (!*at)
+		fail(c->line, "wants operands, '|' and a model");
+	c->model = at + 1 + strspn(at + 1, " ");
+}
+
+// The model's line, counted axes as long as what is there of them.
+static const char *short_line(Case *c)
+{
+	Text text = {.arena = arena};
+	for (char *word = strtok(copy_string(arena, c->model), " \n"); word;
+	     word = strtok(NULL, " \n")) {
+		Counted *operand = word[1] == ':' ? operand_named(c, word) : NULL;
+		if (!operand) {
+			say(&text, "%s ", word);
+			continue;
+		}
+		char *at = word + 2;
+		say(&text, "%c:", *word);
+		for (int a = 0; *at; a++, at += *at == ',') {
+			int64_t d = strtol(at, &at, 10);
+			operand->n = a == operand->axis ? d : operand->n;
+			operand->kept = 0;
+			for (int64_t i = 0; i < operand->n && i < 64; i++)
+				if (keeps(i) > 0)
+					operand->at[operand->kept++] = i;
+			say(&text, "%lld%s", (long long)(a == operand->axis ? operand->kept : d),
+			    *at ? "," : "");
+		}
+		say(&text, " ");
+	}
+	return text.at;
+}
+
+// Each counted operand goes through Compress, by one condition for all of the same length.
+static const Graph *counted_graph(Case *c)
+{
+	static const int64_t none;
+	const char *op;
+	Build *b = variant(c->model, &op);
+	NodeProto *node_of = b->nodes.at[0];
+	b->nodes.count = 0;
+	PUSH(arena, b->tensors, raw(tensor("nought", FLOAT, 0, &none), "\0\0\0", 4));
+	for (int k = 0; k < c->count; k++) {
+		Counted *o = &c->operand[k];
+		char name[2] = {o->name};
+		const char *keep = format(arena, "keep%lld", (long long)o->n);
+		bool known = false;
+		for (int i = 0; i < b->inputs.count; i++)
+			known |= !strcmp(b->inputs.at[i]->name, keep);
+		if (!known) {
+			PUSH(arena, b->inputs,
+			     value(keep, FLOAT, format(arena, "%lld", (long long)o->n)));
+			add_to(b, node("Greater", format(arena, "%s,nought", keep),
+			               format(arena, "%s.true", keep)));
+		}
+		NodeProto *n = add_to(b, node("Compress", format(arena, "%s,%s.true", name, keep),
+		                              format(arena, "%s.kept", name)));
+		attribute(n, "axis")->i = o->axis;
+		for (size_t i = 0; i < node_of->n_input; i++)
+			if (!strcmp(node_of->input[i], name))
+				node_of->input[i] = format(arena, "%s.kept", name);
+	}
+	add_to(b, node_of);
+	return read_packed(b, &(ReadOptions){0})->graph;
+}
+
+// ---- values ---------------------------------------------------------------------------
+
+static int64_t place_in(const Shape *from, const Shape *to, int64_t i, const Counted *o)
+{
+	int64_t stride[RANK], wide[RANK], place = 0;
+	row_strides(from, stride);
+	row_strides(to, wide);
+	for (int a = 0; a < from->rank; a++) {
+		int64_t at = i / stride[a] % from->dim[a];
+		place += wide[a] * (o && a == o->axis ? o->at[at] : at);
+	}
+	return place;
+}
+
+static Array part_values(void *context, const Slot *s)
+{
+	Array a = variant_values(context, s);
+	for (int64_t i = 0; starts_with(s->name, "keep") && i < count_of(&s->shape); i++)
+		a.f[i] = keeps(i);
+	return a;
+}
+
+// What is there of the counted graph's values.
+static Array whole_values(void *context, const Slot *s)
+{
+	Case *c = context;
+	Counted *o = operand_named(c, s->name);
+	Array a = variant_values(NULL, s);
+	if (s->kind != S_input || !o)
+		return a;
+	const Array *all = &c->given[find_slot(c->part, s->name)];
+	for (int64_t i = 0; i < count_of(&s->shape); i++)
+		a.f[i] = all->f[place_in(&s->shape, &all->shape, i, o)];
+	return a;
+}
+
+// Is out `name` as long as it should be, and what is there the same?
+static bool same_out(const Case *c, const char *name, const Array *want)
+{
+	const Array *all = &c->value[find_output(c->part, name)];
+	Ref shape = find_output(c->part, format(arena, SHAPE_OF "%s", name));
+	for (int a = 0; a < want->shape.rank; a++) {
+		int64_t d = shape ? c->value[shape].i[a] : all->shape.dim[a];
+		if (d != want->shape.dim[a]) {
+			printf("%s: %s is %lld long along axis %d, wanted %lld\n", c->line, name,
+			       (long long)d, a, (long long)want->shape.dim[a]);
+			return false;
+		}
+	}
+	for (int64_t i = 0; i < count_of(&want->shape); i++) {
+		double x = element_at(all, place_in(&want->shape, &all->shape, i, NULL));
+		if (fabs(x - element_at(want, i)) <= 2e-7 * (1 + fabs(x))) // a mean's 1/n is f32
+			continue;
+		printf("%s: %s [%lld] is %g, wanted %g\n", c->line, name, (long long)i, x,
+		       element_at(want, i));
+		return false;
+	}
+	return true;
+}
+
+static bool check(char *const *line)
+{
+	Case c = {.line = *line};
+	const char *op;
+	read_operands(&c);
+	c.whole = read_packed(variant(short_line(&c), &op), &(ReadOptions){0})->graph;
+	c.part = counted_graph(&c);
+	Trial *t = trial_new(arena, *line, c.part, part_values, NULL);
+	c.given = t->slot;
+	c.value = eval_graph(arena, c.part, t->slot);
+	Array *slot = NEWS(arena, Array, c.whole->slots.count + 1);
+	for (int s = 0; s < c.whole->slots.count; s++)
+		slot[s] = whole_values(&c, &c.whole->slots.at[s]);
+	const Array *want = eval_graph(arena, c.whole, slot);
+	for (int k = 0; k < c.whole->outs.count; k++)
+		if (!same_out(&c, c.whole->outs.at[k].name, &want[c.whole->outs.at[k].val]))
+			return false;
+	gradients += t->with != NULL;
+	return !t->with || (trial_differences(t) && trial_compiled(t));
+}
+
+int main(int argc, char **argv)
+{
+	if (argc < 2)
+		fail("counted", "wants a file of models");
+	warn_quiet(true);
+	int off = try_variants(argv[1], 1, check);
+	printf("counted: gradients of %d models\n", gradients);
+	return off > 0;
+}

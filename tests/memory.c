@@ -1,0 +1,147 @@
+// memory.c: checks memory plans and their verifier.
+#include "passes.h"
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int failures;
+
+static void hold(bool right, const char *what)
+{
+	printf("%s%s\n", right ? "" : "FAILED ", what);
+	failures += !right;
+}
+
+static Ref slot(Graph *g, const char *name, SlotKind kind, int64_t rows, int64_t cols)
+{
+	const Slot s = {.name = name,
+	                .kind = kind,
+	                .type = E_f32,
+	                .shape = shape_of(2, (int64_t[]){rows, cols})};
+	return put_slot(g, add_slot(g, s));
+}
+
+static Plan *placed(Arena *arena, const Graph *g)
+{
+	Plan *p = fuse_pass(arena, graph_live(arena, g), "test");
+	schedule_pass(arena, p);
+	memory_pass(arena, p);
+	return p;
+}
+
+// x w1 w2 .. : a product reads one buffer and writes another, the last writes the output.
+static Graph *chain(Arena *arena, int products)
+{
+	Graph *g = graph_new(arena, "chain", NULL);
+	Ref x = slot(g, "x", S_input, 32, 32);
+	for (int i = 0; i < products; i++)
+		x = put2(g, O_dot, x, slot(g, format(arena, "w%d", i), S_param, 32, 32));
+	add_out(g, "y", x);
+	return g;
+}
+
+static void test_chain(Arena *arena)
+{
+	const Plan *p = placed(arena, chain(arena, 7));
+	verify_plan(p);
+	hold(p->scratch_bytes == 2 * 32 * 32 * 4, "a chain of products needs two buffers");
+	hold(p->param_bytes == 7 * 32 * 32 * 4, "parameters lie side by side");
+}
+
+// Values of different sizes that do not live at the same time lie on each other.
+static void test_gaps(Arena *arena)
+{
+	Graph *g = graph_new(arena, "gaps", NULL);
+	Ref big = put2(g, O_dot, slot(g, "a", S_input, 64, 8), slot(g, "b", S_input, 8, 64));
+	Ref small = put2(g, O_dot, slot(g, "c", S_input, 16, 64), big);
+	Ref again = put2(g, O_dot, small, slot(g, "d", S_input, 64, 32));
+	add_out(g, "y", put2(g, O_dot, again, slot(g, "e", S_input, 32, 4)));
+	const Plan *p = placed(arena, g);
+	verify_plan(p);
+	hold(p->scratch_bytes == (64 * 64 + 16 * 64) * 4,
+	     "what comes later lies where the big one was");
+}
+
+// An element-wise kernel leaves its result where its operand was.
+static void test_in_place(Arena *arena)
+{
+	Graph *g = graph_new(arena, "in place", NULL);
+	Ref x = put2(g, O_dot, slot(g, "a", S_input, 64, 64), slot(g, "b", S_input, 64, 64));
+	Ref rest = put2(g, O_sub, x, put_reduce(g, O_amax, x, 1, (int64_t[]){1}));
+	rest = put1(g, O_exp, rest);
+	add_out(g, "y", put2(g, O_dot, rest, slot(g, "c", S_input, 64, 64)));
+	const Plan *p = placed(arena, g);
+	verify_plan(p);
+	hold(p->scratch_bytes == 64 * 64 * 4, "a row kernel works in place");
+}
+
+// Two entries with the same slots: the same places.
+static void test_entries(Arena *arena)
+{
+	Graph *g = chain(arena, 3);
+	const Plan *p = placed(arena, g);
+	Graph *other = graph_like(arena, g);
+	add_out(other, "w", put2(other, O_add, put_slot(other, 2), put_slot(other, 3)));
+	const Plan *q = placed(arena, other);
+	bool same = p->param_bytes == q->param_bytes && p->state_bytes == q->state_bytes;
+	for (int i = 0; i < g->slots.count; i++)
+		same = same && p->slot[i].block == q->slot[i].block &&
+		       p->slot[i].offset == q->slot[i].offset;
+	hold(same, "slots lie where they lie in every entry");
+}
+
+static bool found_wrong(const Plan *p)
+{
+	fflush(stdout);
+	pid_t child = fork();
+	if (child == 0) {
+		if (!freopen("/dev/null", "w", stderr))
+			_exit(1);
+		verify_plan(p);
+		_exit(0);
+	}
+	int status;
+	waitpid(child, &status, 0);
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT;
+}
+
+static void move_out(Plan *p, int k, int64_t offset)
+{
+	p->kerns.at[k].to[0].offset = offset;
+	p->place[p->kerns.at[k].out[0]].offset = offset;
+}
+
+static void test_check(Arena *arena)
+{
+	Plan *p = placed(arena, chain(arena, 4));
+	hold(!found_wrong(p), "a good plan passes");
+	move_out(p, 1, p->kerns.at[0].to[0].offset);
+	hold(found_wrong(p), "a product on top of its operand is found");
+	p = placed(arena, chain(arena, 4));
+	move_out(p, 2, p->scratch_bytes);
+	hold(found_wrong(p), "a value outside of scratch is found");
+	p = placed(arena, chain(arena, 4));
+	const Kern first = p->kerns.at[0];
+	p->kerns.at[0] = p->kerns.at[1];
+	p->kerns.at[1] = first;
+	hold(found_wrong(p), "a kernel before its operand is found");
+	p = placed(arena, chain(arena, 4));
+	p->kerns.at[1].kind = L_map;
+	hold(found_wrong(p), "a product in a map kernel is found");
+	p = placed(arena, chain(arena, 4));
+	p->kerns.count--;
+	hold(found_wrong(p), "a missing output is found");
+}
+
+int main(void)
+{
+	Arena *arena = arena_new();
+	test_chain(arena);
+	test_gaps(arena);
+	test_in_place(arena);
+	test_entries(arena);
+	test_check(arena);
+	arena_free(arena);
+	return failures != 0;
+}

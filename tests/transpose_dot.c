@@ -1,0 +1,79 @@
+// transpose_dot.c: checks transpose_dot and decompose.
+#include "emitted.h"
+#include <math.h>
+#include <string.h>
+
+static int failures;
+
+// Does a permute behind a product move its last axis?
+static bool moves_last(const Graph *g, Ref r)
+{
+	const Val *v = val(g, r), *u = v;
+	int last = v->shape.rank - 1;
+	if (v->op != O_permute || v->attr->i[last] == last)
+		return false;
+	while (prims[u->op].cls == C_move || prims[u->op].cls == C_map)
+		u = val(g, u->in[0]);
+	return u->op == O_dot;
+}
+
+static void check_case(const char *name, const char *text)
+{
+	Arena *arena = arena_new();
+	const char *whole_text = format(arena, "graph test\n%s", text);
+	Graph *g = parse_graph(arena, name, whole_text, book_builtin());
+	const Graph *opened = decompose_pass(arena, g);
+	const Graph *after = graph_live(arena, transpose_dot_pass(arena, opened));
+	const Array *slot = random_slots(arena, g, 5, 7);
+	const Array *want = eval_graph(arena, g, slot), *got = eval_graph(arena, after, slot);
+	double worst = 0;
+	for (int i = 0; i < g->outs.count; i++) {
+		const Array *w = &want[g->outs.at[i].val], *x = &got[after->outs.at[i].val];
+		if (!same_shape(&w->shape, &x->shape))
+			worst = INFINITY;
+		for (int64_t k = 0; k < count_of(&w->shape) && isfinite(worst); k++)
+			worst = fmax(worst, fabs(w->f[k] - x->f[k]) / fmax(1, fabs(w->f[k])));
+	}
+	bool whole = false, moved = false;
+	for (Ref r = 1; r < (Ref)after->nval; r++) {
+		whole |= prims[val(after, r)->op].cls == C_composite;
+		moved |= moves_last(after, r);
+	}
+	bool right = worst < 1e-6 && !whole && !moved;
+	printf("%s%s: off by %.2g%s%s\n", right ? "" : "FAILED ", name, worst,
+	       whole ? ", a whole is left" : "",
+	       moved ? ", a product is read across its last axis" : "");
+	failures += !right;
+	arena_free(arena);
+}
+
+int main(void)
+{
+	check_case("transposed product", "slot a : input f32[3,5]\nslot b : input f32[5,4]\n"
+	                                 "%1 = dot(a, b)\n%2 = permute(%1; [1,0])\nout y = %2\n");
+	check_case("gradient of a weight",
+	           "slot x : input f32[6,5]\nslot g : input f32[6,4]\n"
+	           "%1 = permute(x; [1,0])\n%2 = dot(%1, g)\n%3 = mul(%2, 0.5)\n"
+	           "%4 = permute(%3; [1,0])\nout y = %4\n");
+	check_case(
+	    "gradient of keys",
+	    "slot q : input f32[2,3,5,4]\nslot s : input f32[2,3,5,6]\n%1 = permute(q; [0,1,3,2])\n"
+	    "%2 = dot(%1, s)\n%3 = mul(%2, 0.25)\n%4 = permute(%3; [0,3,1,2])\n%5 = reshape(%4; "
+	    "[2,6,12])\n"
+	    "out y = %5\n");
+	check_case("convolution",
+	           "slot x : input f32[2,3,5,5]\nslot w : input f32[4,27]\n"
+	           "%1 = window(x; [2,5,3,1,1,1,1,3,5,3,1,1,1,1], 0)\n"
+	           "%2 = permute(%1; [0,2,3,1,4,5])\n%3 = reshape(%2; [50,27])\n"
+	           "%4 = permute(w; [1,0])\n%5 = dot(%3, %4)\n%6 = reshape(%5; [2,25,4])\n"
+	           "%7 = permute(%6; [0,2,1])\n%8 = reshape(%7; [2,4,5,5])\nout y = %8\n");
+	check_case("large sum", "slot x : input f32[256,257]\n%1 = mul(x, x)\n%2 = sum(%1; [0,1])\n"
+	                        "%3 = amax(x; [0,1])\nout y = %2\nout z = %3\n");
+	check_case(
+	    "wholes",
+	    "slot q : input f32[2,3,5,4]\nslot k : input f32[2,3,6,4]\nslot v : input "
+	    "f32[2,3,6,4]\n"
+	    "%1 = attend(q, k, v; 0.5, 0, 0)\n%2 = norm(%1; [3], 1, 1e-5)\n%3 = act(%2; gelu)\n"
+	    "%4 = softmax(%3; [3])\n%5 = lse(%3; [3])\nout y = %4\nout z = %5\n");
+	return failures != 0;
+}

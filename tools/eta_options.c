@@ -1,0 +1,159 @@
+// eta_options.c: parses --eta, --range, --slots.
+// Takes --eta, --range, --slots, --convention, and the data. Gives the eta of every parameter.
+// Keeps: a report that comes back unedited changes nothing.
+#include "tool.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void close_json(void *value)
+{
+	json_decref(value);
+}
+
+// ---- a report as a file ---------------------------------------------------------------
+
+// A number; or nested lists of which one is longer than 1: its axis, length and numbers. False:
+// neither.
+static bool read_eta(Arena *arena, const json_t *list, Override *wish)
+{
+	for (; json_array_size(list) == 1; wish->axis++)
+		list = json_array_get(list, 0);
+	if (json_is_number(list)) {
+		wish->expr = format(arena, "%.17g", json_number_value(list));
+		return true;
+	}
+	wish->count = (int64_t)json_array_size(list);
+	double *along = NEWS(arena, double, wish->count + 1);
+	size_t i;
+	json_t *one;
+	json_array_foreach (list, i, one) {
+		while (json_array_size(one) == 1)
+			one = json_array_get(one, 0);
+		if (!json_is_number(one))
+			return false;
+		along[i] = json_number_value(one);
+	}
+	wish->along = along;
+	return wish->count > 0;
+}
+
+static Override eta_of_row(Arena *arena, const char *path, size_t number, const json_t *row)
+{
+	const char *name = json_string_value(json_object_get(row, "name"));
+	Override wish = {.pattern = name ? copy_string(arena, name) : NULL,
+	                 .sure = json_is_true(json_object_get(row, "sure")),
+	                 .report = true};
+	if (!name || !read_eta(arena, json_object_get(row, "eta"), &wish))
+		fail(path,
+		     "entry %zu of 'params' wants a name and an eta: a number, or a nested list "
+		     "that differs along one axis",
+		     number);
+	return wish;
+}
+
+// A report's words are printed as they are: they become visible where they enter.
+static void show_strings(Arena *arena, json_t *value)
+{
+	size_t i;
+	const char *key;
+	json_t *one;
+	if (json_is_string(value))
+		json_string_set(value, visible(arena, json_string_value(value), false));
+	json_array_foreach (value, i, one)
+		show_strings(arena, one);
+	json_object_foreach (value, key, one)
+		show_strings(arena, one);
+}
+
+json_t *load_report(Command *command, const char *path)
+{
+	json_error_t error = {.line = 0};
+	FILE *stream = amos_input_stream(path);
+	if (!stream)
+		need_done(amos_fail_errno("read", path));
+	json_t *file = json_loadf(stream, 0, &error);
+	fclose(stream);
+	close_later(command, close_json, file);
+	show_strings(command->arena, file);
+	if (!json_is_array(json_object_get(file, "params")))
+		fail(path, "not what amosc eta --json writes: %s",
+		     file ? "no list 'params'" : error.text);
+	return file;
+}
+
+static void read_report(Command *command, const char *path, EtaOptions *wishes)
+{
+	Arena *arena = command->arena;
+	json_t *params = json_object_get(load_report(command, path), "params"), *one;
+	size_t i;
+	json_array_foreach (params, i, one) {
+		Override wish = eta_of_row(arena, path, i, one);
+		PUSH(arena, wishes->eta, wish);
+		const json_t *slots = json_object_get(one, "slots");
+		char *shape = json_is_array(slots) ? json_dumps(slots, JSON_COMPACT) : NULL;
+		if (!shape)
+			continue;
+		Override slot = {
+		    .pattern = wish.pattern, .expr = copy_string(arena, shape), .report = true};
+		PUSH(arena, wishes->slots, slot);
+		free(shape);
+	}
+}
+
+// ---- options --------------------------------------------------------------------------
+
+// PATTERN=EXPRESSION, cut at the last '='; false where there is none.
+static bool read_wish(Arena *arena, const char *text, Overrides *list)
+{
+	const char *equal = strrchr(text, '=');
+	if (!equal || equal == text)
+		return false;
+	Override wish = {.pattern = format(arena, "%.*s", (int)(equal - text), text),
+	                 .expr = equal + 1};
+	PUSH(arena, *list, wish);
+	return true;
+}
+
+static void want_wish(Arena *arena, const char *option, const char *text, Overrides *list)
+{
+	if (!read_wish(arena, text, list))
+		fail_status(STATUS_USAGE, option, "wants NAME=VALUE, found '%s'", text);
+}
+
+// The root mean square of each float input that has data, to three digits.
+static void measure(Command *command, const Graph *g, const struct amos_data *data, Overrides *list)
+{
+	Arena *arena = command->arena;
+	for (int i = 0; data && i < g->slots.count; i++) {
+		const Slot *slot = &g->slots.at[i];
+		if (slot->kind != S_input || !is_float(slot->type))
+			continue;
+		double rms = amos_data_rms(data, slot->name);
+		if (!(rms > 0) || !isfinite(rms))
+			continue;
+		Override wish = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
+		PUSH(arena, *list, wish);
+		if (strcmp(command->verb->name, "eta")) // whose report tells
+			say_progress(command,
+			             "input %s: range %s, the root mean square of its data\n",
+			             slot->name, wish.expr);
+	}
+}
+
+Eta *etas(Command *command, const Graph *g, struct amos_data *data, Scales *scales)
+{
+	Arena *arena = command->arena;
+	EtaOptions wishes = {.convention = choice(command, OPT_convention, NULL)};
+	measure(command, g, data, &wishes.range);
+	for (int i = 0; i < command->choices.count; i++) {
+		const Choice *c = &command->choices.at[i];
+		if (c->option == OPT_eta && !read_wish(arena, c->value, &wishes.eta))
+			read_report(command, c->value, &wishes);
+		if (c->option == OPT_range)
+			want_wish(arena, "--range", c->value, &wishes.range);
+		if (c->option == OPT_slots)
+			want_wish(arena, "--slots", c->value, &wishes.slots);
+	}
+	return eta_pass(arena, g, &wishes, scales);
+}

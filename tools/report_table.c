@@ -1,0 +1,191 @@
+// report_table.c: lays out rows and columns.
+// Takes a Report and columns.def. Gives cells as text. Keeps: what is unsure comes first, else the
+// order of the model.
+#include "report.h"
+#include <string.h>
+
+// ---- cells ----------------------------------------------------------------------------
+
+static const char *number_at(Arena *arena, const json_t *row, const char *key)
+{
+	const json_t *number = json_object_get(row, key);
+	return json_is_number(number) ? format(arena, "%.4g", json_number_value(number)) : "";
+}
+
+const char *list_text(Arena *arena, const json_t *list, const char *between)
+{
+	Text text = {.arena = arena};
+	size_t i;
+	json_t *one;
+	say(&text, "%s", "");
+	json_array_foreach (list, i, one) {
+		say(&text, "%s", i ? between : "");
+		if (json_is_string(one))
+			say(&text, "%s", json_string_value(one));
+		else
+			say(&text, "%lld", (long long)json_integer_value(one));
+	}
+	return text.at;
+}
+
+static const char *cell_parameter(Arena *arena, const json_t *row)
+{
+	(void)arena;
+	return text_at(row, "name");
+}
+
+static const char *cell_role(Arena *arena, const json_t *row)
+{
+	(void)arena;
+	return text_at(row, "role");
+}
+
+static const char *cell_shape(Arena *arena, const json_t *row)
+{
+	return list_text(arena, json_object_get(row, "shape"), "x");
+}
+
+static const char *cell_slots(Arena *arena, const json_t *row)
+{
+	return list_text(arena, json_object_get(row, "slots"), "x");
+}
+
+// Where eta differs along an axis, each run's number once.
+static void say_eta(Text *text, const json_t *eta, double *last)
+{
+	size_t i;
+	json_t *one;
+	json_array_foreach (eta, i, one)
+		say_eta(text, one, last);
+	if (!json_is_number(eta) || json_number_value(eta) == *last)
+		return;
+	say(text, "%s%.4g", text->count ? "|" : "", json_number_value(eta));
+	*last = json_number_value(eta);
+}
+
+static const char *cell_eta(Arena *arena, const json_t *row)
+{
+	Text text = {.arena = arena};
+	double last = 0;
+	say(&text, "%s", "");
+	say_eta(&text, json_object_get(row, "eta"), &last);
+	return text.at;
+}
+
+static const char *cell_formula(Arena *arena, const json_t *row)
+{
+	(void)arena;
+	return text_at(row, "formula");
+}
+
+static const char *cell_range(Arena *arena, const json_t *row)
+{
+	return number_at(arena, row, "input_range");
+}
+
+static const char *cell_demand(Arena *arena, const json_t *row)
+{
+	return number_at(arena, row, "demand");
+}
+
+static const char *cell_rms(Arena *arena, const json_t *row)
+{
+	return number_at(arena, row, "rms");
+}
+
+static const char *cell_sure(Arena *arena, const json_t *row)
+{
+	(void)arena;
+	return json_is_true(json_object_get(row, "sure")) ? "yes" : "no";
+}
+
+static const char *cell_why(Arena *arena, const json_t *row)
+{
+	return list_text(arena, json_object_get(row, "why"), "; ");
+}
+
+static const char *cell_question(Arena *arena, const json_t *row)
+{
+	(void)arena;
+	return text_at(row, "question");
+}
+
+// A place's last part.
+static const char *last_part(const char *place)
+{
+	const char *slash = strrchr(place, '/');
+	return slash ? slash + 1 : place;
+}
+
+static const char *cell_reason(Arena *arena, const json_t *row)
+{
+	const json_t *by = json_array_get(json_object_get(row, "demand_by"), 0);
+	const char *from = text_at(row, "range_from"), *to = json_string_value(by);
+	if (!*from && !to)
+		return "";
+	return format(arena, "%s -> %s", last_part(from), to ? last_part(to) : "any");
+}
+
+// ---- columns --------------------------------------------------------------------------
+
+const Column columns[COLUMNS] = {
+#define COLUMN(name, title, kind, drop, formats) {title, kind, drop, formats, cell_##name},
+#include "columns.def"
+#undef COLUMN
+};
+
+json_t **unsure_first(Arena *arena, const Report *report, int *count)
+{
+	json_t *params = json_object_get(report->json, "params"), *one;
+	json_t **rows = NEWS(arena, json_t *, json_array_size(params) + 1);
+	*count = 0;
+	for (int sure = 0; sure < 2; sure++) {
+		size_t i;
+		json_array_foreach (params, i, one)
+			if (json_is_true(json_object_get(one, "sure")) == sure)
+				rows[(*count)++] = one;
+	}
+	return rows;
+}
+
+// ---- what stands around the table -----------------------------------------------------
+
+const char *title_of(Arena *arena, const Report *report)
+{
+	int unsure = (int)json_array_size(json_object_get(report->json, "unresolved"));
+	int all = (int)json_array_size(json_object_get(report->json, "params"));
+	return format(arena, "%s: %d parameters, %d unsure", text_at(report->json, "model"), all,
+	              unsure);
+}
+
+const char *input_line(Arena *arena, const json_t *input)
+{
+	bool assumed = !strcmp(text_at(input, "by"), "assumed");
+	return format(arena, "input %s: range %s (%s%s)", text_at(input, "name"),
+	              number_at(arena, input, "range"), text_at(input, "by"),
+	              assumed ? "; --range or --data tells" : "");
+}
+
+const Optimizer optimizers[OPTIMIZERS] = {{"amos", "Amos with these slots"},
+                                          {"amos_momentum", "Amos with these slots and momentum"},
+                                          {"amos_unreduced", "Amos, nothing averaged"},
+                                          {"adamw", "AdamW"},
+                                          {"adafactor", "AdaFactor"}};
+
+const char *state_cell(Arena *arena, const Report *report, int row, bool part)
+{
+	const json_t *memory = json_object_get(report->json, "memory");
+	const json_t *bytes = json_object_get(memory, optimizers[row].key);
+	double all = json_number_value(json_object_get(memory, "parameters"));
+	if (!bytes || all <= 0)
+		return NULL;
+	return part ? format(arena, "%.3g %%", 100 * json_number_value(bytes) / all)
+	            : bytes_text(arena, json_number_value(bytes));
+}
+
+const char *state_title(Arena *arena, const Report *report)
+{
+	const json_t *memory = json_object_get(report->json, "memory");
+	return format(arena, "state beside %s of parameters",
+	              bytes_text(arena, json_number_value(json_object_get(memory, "parameters"))));
+}
