@@ -10,12 +10,12 @@
 static bool seen[OPS];
 static int failures, graphs;
 
-typedef struct Machine {
+typedef struct Variant {
 	const char *name, *mask;
 	Launcher *launch;
-} Machine;
+} Variant;
 
-static const Machine machines[] = {{"cpu", NULL, plain_launch},
+static const Variant variants[] = {{"cpu", NULL, plain_launch},
                                    {"cpu", "-avx512f", plain_launch},
                                    {"cpu", "-avx2,-avx512f", plain_launch},
                                    {"cuda:host", NULL, gpu_launch}};
@@ -45,12 +45,12 @@ static Shape dims2(int64_t a, int64_t b)
 
 static void check_on_all(Graph *g, const Array *slot, double tolerance)
 {
-	for (int m = 0; m < COUNT(machines); m++) {
-		const Machine *machine = &machines[m];
-		const Target *target = target_named(g->arena, machine->name, machine->mask);
-		const char *what = format(g->arena, "%s on %s %s", g->name, machine->name,
-		                          machine->mask ? machine->mask : "");
-		failures += check_graph(g->arena, g, slot, target, machine->launch, tolerance, NULL,
+	for (int m = 0; m < COUNT(variants); m++) {
+		const Variant *variant = &variants[m];
+		const Target *target = target_named(g->arena, variant->name, variant->mask);
+		const char *what = format(g->arena, "%s on %s %s", g->name, variant->name,
+		                          variant->mask ? variant->mask : "");
+		failures += check_graph(g->arena, g, slot, target, variant->launch, tolerance, NULL,
 		                        what) > 1;
 		graphs++;
 	}

@@ -28,7 +28,7 @@ static Object *emit_plans(Command *command, int n, Plan *const *plans, EmitOptio
 {
 	options.target = target_of(command);
 	options.threads = (int)choice_count(command, OPT_threads, 0);
-	options.name = visible(command->arena, command->arguments.at[0], false);
+	options.name = visible(command->arena, basename(command->arguments.at[0]), false);
 	return emit(command->arena, n, plans, &options);
 }
 

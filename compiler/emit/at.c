@@ -43,8 +43,8 @@ static Lanes bound_lanes(Gen *g, const Bound *bound, int rank, const Index *idx)
 {
 	Index linear = constant_index(0);
 	for (int a = 0; a < rank; a++) {
-		Index from = add_index(g, &idx[a], &bound->origin[a], -1);
-		linear = add_index(g, &linear, &from, bound->stride[a]);
+		Index from = add_index(g->vars, &idx[a], &bound->origin[a], -1);
+		linear = add_index(g->vars, &linear, &from, bound->stride[a]);
 	}
 	Lanes lanes = index_value(g, &linear);
 	lanes.most = INT32_MAX / 4;
@@ -64,7 +64,7 @@ void store_kept(Gen *g, const Keep *keep, const Index *idx)
 
 static Lanes lanes_in(Gen *g, const Shape *shape, const Index *idx)
 {
-	Index linear = ravel(g, shape, idx);
+	Index linear = ravel(g->vars, shape, idx);
 	Lanes lanes = index_value(g, &linear);
 	lanes.most = count_of(shape);
 	return lanes;
@@ -102,8 +102,8 @@ void space_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
 		memcpy(to, idx, sizeof *to * (size_t)shape->rank);
 		return;
 	}
-	Index linear = ravel(g, &g->kern->space, idx);
-	unravel(g, &linear, shape, to);
+	Index linear = ravel(g->vars, &g->kern->space, idx);
+	unravel(g->vars, &linear, shape, to);
 }
 
 bool reduced_out(const Gen *g, const Kern *k, int o)
@@ -134,14 +134,8 @@ void store_outs(Gen *g, const Index *idx)
 // they run on.
 static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 {
-	int64_t low, high;
-	index_range(g, idx, &low, &high);
-	if (low >= 0 && high < extent)
+	if (index_fits(g->vars, idx, extent))
 		return *idx;
-	if (g->walk) {
-		note_index(g, idx);
-		return uniform_index(g, NULL, extent, 1);
-	}
 	Level *was = level_go(g, index_level(g, 1, idx));
 	Lanes x = index_value(g, idx);
 	Value v = index_i64(g, idx), zero = LLVMConstNull(LLVMTypeOf(v));
@@ -149,17 +143,17 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, is_vector(v) ? splat(g, bound) : bound, "");
 	Index safe;
 	if (is_vector(v) && !x.vector && x.step == 1) {
-		int width = g->target->width;
+		int width = g->width;
 		Value last = LLVMBuildAdd(g->b, x.base, number(g, width - 1), "");
 		Value any =
 		    LLVMBuildICmp(g->b, LLVMIntULT, last, number(g, extent + width - 1), "");
 		Value base = LLVMBuildSelect(g->b, any, x.base, number(g, 0), "");
 		Value mask = x.mask ? LLVMBuildAnd(g->b, x.mask, ok, "") : ok;
-		safe = lane_index(g, base, extent, index_align(g, idx), mask);
+		safe = lane_index(g, base, extent, index_align(g->vars, idx), mask);
 	} else {
 		Value clamped = LLVMBuildSelect(g->b, ok, v, zero, "");
 		safe = is_vector(v) ? vector_index(g, clamped, extent, x.mask)
-		                    : uniform_index(g, clamped, extent, index_align(g, idx));
+		                    : uniform_index(g, clamped, extent, index_align(g->vars, idx));
 	}
 	level_go(g, was);
 	*inside = *inside ? both(g, *inside, ok) : ok;
@@ -168,107 +162,27 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 
 // ---- moves ----------------------------------------------------------------------------
 
-static void pad_index(Gen *g, const Val *v, const Index *idx, Index *in, Value *inside)
-{
-	const Shape *from = &val(g->graph, v->in[0])->shape;
-	for (int a = 0; a < from->rank; a++) {
-		in[a] = shift_index(idx[a], -v->attr->i[2 * a]);
-		in[a] = guard(g, &in[a], from->dim[a], inside);
-	}
-}
-
-static void window_index(Gen *g, const Val *v, const Index *idx, Index *in, Value *inside)
-{
-	const Shape *from = &val(g->graph, v->in[0])->shape;
-	memcpy(in, idx, sizeof *in * (size_t)from->rank);
-	for (int w = 0; w < v->attr->n / 7; w++) {
-		const int64_t *i = v->attr->i + 7 * w;
-		int64_t axis = i[0], stride = i[3], dilation = i[4], before = i[5], up = i[6];
-		Index place = constant_index(-before);
-		place = add_index(g, &place, &idx[axis], stride);
-		place = add_index(g, &place, &idx[from->rank + w], dilation);
-		if (up > 1) {
-			Index rest, sum = place;
-			split_index(g, &sum, up, &place, &rest);
-			guard(g, &rest, 1, inside);
-		}
-		in[axis] = guard(g, &place, from->dim[axis], inside);
-	}
-}
-
-// Where operand k begins along the axis.
-static int64_t concat_start(const Gen *g, const Val *v, int k)
-{
-	int64_t start = 0;
-	for (int before = 0; before < k; before++)
-		start += val(g->graph, v->in[before])->shape.dim[v->attr->i[0]];
-	return start;
-}
-
-static void concat_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
-{
-	int axis = (int)v->attr->i[0];
-	int64_t start = concat_start(g, v, k), size = val(g->graph, v->in[k])->shape.dim[axis];
-	memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
-	in[axis] = shift_index(idx[axis], -start);
-	in[axis] = guard(g, &in[axis], size, inside);
-}
-
-bool concat_reaches(Gen *g, const Val *v, int k, const Index *idx)
-{
-	int axis = (int)v->attr->i[0];
-	int64_t start = concat_start(g, v, k), size = val(g->graph, v->in[k])->shape.dim[axis];
-	int64_t low, high;
-	index_range(g, &idx[axis], &low, &high);
-	return high >= start && low < start + size;
-}
-
-void operand_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
+// Operand k of a move at element idx, read at `in`: where `inside` holds (NULL: everywhere).
+static void guarded_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
 {
 	const Shape *from = &val(g->graph, v->in[k])->shape;
-	const int64_t *i = v->attr->i;
-	Index linear;
-	switch (v->op) {
-	case O_pad:
-		pad_index(g, v, idx, in, inside);
-		break;
-	case O_window:
-		window_index(g, v, idx, in, inside);
-		break;
-	case O_concat:
-		concat_index(g, v, k, idx, in, inside);
-		break;
-	case O_reshape:
-		linear = ravel(g, &v->shape, idx);
-		unravel(g, &linear, from, in);
-		break;
-	case O_permute:
-		for (int a = 0; a < v->shape.rank; a++)
-			in[i[a]] = idx[a];
-		break;
-	case O_slice:
-		for (int a = 0; a < v->shape.rank; a++) {
-			Index start = constant_index(i[3 * a]);
-			in[a] = add_index(g, &start, &idx[a], i[3 * a + 2]);
-		}
-		break;
-	case O_expand:
-		memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
-		break;
-	default:
-		never("a move");
-	}
+	Index zero[RANK];
+	int n = operand_index(g->vars, g->graph, v, k, idx, in, zero);
+	for (int i = 0; i < n; i++)
+		guard(g, &zero[i], 1, inside);
+	for (int a = 0; has_fill(v->op) && a < from->rank; a++)
+		in[a] = guard(g, &in[a], from->dim[a], inside);
 }
 
 static Value at_concat(Gen *g, const Val *v, const Index *idx)
 {
 	Value found = NULL;
 	for (int k = v->nin - 1; k >= 0; k--) {
-		if (!concat_reaches(g, v, k, idx))
+		if (!concat_reaches(g->vars, g->graph, v, k, idx))
 			continue;
 		Index in[RANK];
 		Value inside = NULL;
-		operand_index(g, v, k, idx, in, &inside);
+		guarded_index(g, v, k, idx, in, &inside);
 		Value x = at(g, v->in[k], in);
 		found = found && inside ? choose(g, inside, x, found) : x;
 	}
@@ -281,7 +195,7 @@ static Value at_move(Gen *g, const Val *v, const Index *idx)
 		return at_concat(g, v, idx);
 	Index in[RANK];
 	Value inside = NULL;
-	operand_index(g, v, 0, idx, in, &inside);
+	guarded_index(g, v, 0, idx, in, &inside);
 	Value x = at(g, v->in[0], in);
 	if (!inside)
 		return x;

@@ -78,10 +78,9 @@ static bool is_tall(Gen *g, BlockedRows *t)
 	t->rows = groups->size[0];
 	t->columns = groups->size[1];
 	if (t->rows * t->columns < LARGE_SPACE || t->rows < BLOCKS || t->columns > LONG ||
-	    t->columns < UNROLL * g->target->width)
+	    t->columns < UNROLL * g->width)
 		return false;
-	int64_t blocks = MAX(BLOCKS, 4 * (int64_t)g->target->cores);
-	t->block = MIN(ROWS, ceil_div(t->rows, blocks));
+	t->block = MIN(ROWS, ceil_div(t->rows, BLOCKS));
 	if (!find_reductions(g, t))
 		return false;
 	parts_plan(&t->parts, ceil_div(t->rows, t->block), t->columns, 0);
@@ -99,7 +98,7 @@ static int64_t small_offset(const BlockedRows *t, int i)
 
 static void at_columns(Gen *g, BlockedRows *t, const Index *unit)
 {
-	group_index(g, &t->s->groups, 1, &t->s->kern->space, unit, t->s->idx);
+	group_index(g->vars, &t->s->groups, 1, &t->s->kern->space, unit, t->s->idx);
 }
 
 static void start_columns(Gen *g, int n, const Index *unit, void *context)
@@ -137,7 +136,7 @@ static void each_row(Gen *g, BlockedRows *t, LaneBody *start, LaneBody *body)
 		lane_loop(g, none, all, t->columns, UNROLL, start, t);
 	Loop rows = loop_begin(g, first, end, 1);
 	Index row = uniform_index(g, rows.i, t->rows, 1);
-	group_index(g, &t->s->groups, 0, &t->s->kern->space, &row, t->s->idx);
+	group_index(g->vars, &t->s->groups, 0, &t->s->kern->space, &row, t->s->idx);
 	lane_loop(g, none, all, t->columns, UNROLL, body, t);
 	loop_end(g, &rows);
 	g->workers = t->parts.blocks;
@@ -171,7 +170,7 @@ static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 
 static void each_column(Gen *g, BlockedRows *t)
 {
-	int64_t piece = UNROLL * g->target->width;
+	int64_t piece = UNROLL * g->width;
 	Value from = times(g, g->worker, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), t->columns);
 	lane_loop(g, from, to, t->columns, UNROLL, finish_columns, t);

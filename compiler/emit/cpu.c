@@ -7,7 +7,6 @@
 #include <llvm-c/TargetMachine.h>
 #include <pthread.h>
 #include <string.h>
-#include <unistd.h>
 
 static bool has(const char *features, const char *feature)
 {
@@ -51,26 +50,28 @@ static bool offers(const Target *t, const char *mask, const char *feature)
 	return has(t->features, feature) && !is_off(mask, feature);
 }
 
-static int64_t cache_bytes(int name, int64_t usual)
+static bool belongs(Arena *arena, const Target *t, const char *mask, const Machine *m)
 {
-	long n = sysconf(name);
-	return n > 0 ? n : usual;
+	if (!starts_with(t->triple, m->arch))
+		return false;
+	for (const char *at = m->features; *at; at += strspn(at, " ")) {
+		size_t n = strcspn(at, " ");
+		if (!offers(t, mask, format(arena, "%.*s", (int)n, at)))
+			return false;
+		at += n;
+	}
+	return true;
 }
 
-// Lanes and registers that the features give.
-static void cpu_fill(Target *t, const char *mask)
+// A CPU that fuses products and sums must not where its class does not.
+static void classify(Arena *arena, Target *t, const char *mask)
 {
-	bool x86 = starts_with(t->triple, "x86_64");
-	bool wide = x86 && offers(t, mask, "avx512f") && offers(t, mask, "avx512bw") &&
-	            offers(t, mask, "avx512vl") && offers(t, mask, "avx512dq");
-	bool middle = x86 && offers(t, mask, "avx2");
-	t->width = wide ? 16 : middle ? 8 : 4;
-	t->registers = wide || !x86 ? 32 : 16;
-	t->block = 1;
-	t->scalef = wide;
-	t->l1 = cache_bytes(_SC_LEVEL1_DCACHE_SIZE, 32 << 10);
-	t->l2 = cache_bytes(_SC_LEVEL2_CACHE_SIZE, 1 << 20);
-	t->cores = (int)MAX(1, sysconf(_SC_NPROCESSORS_ONLN));
+	for (int i = 0; i < machine_count && !t->machine; i++)
+		if (belongs(arena, t, mask, &machines[i]))
+			t->machine = &machines[i];
+	if (has(t->features, "fma") && !strstr(t->machine->features, "fma"))
+		t->features = format(arena, "%s,-fma", t->features);
+	t->scalef = strstr(t->machine->features, "avx512f");
 }
 
 static Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
@@ -81,7 +82,7 @@ static Target *cpu_known(Arena *arena, const char *name, const char *triple, con
 	t->triple = copy_string(arena, triple);
 	t->cpu = copy_string(arena, cpu);
 	t->features = masked(arena, features, mask);
-	cpu_fill(t, mask);
+	classify(arena, t, mask);
 	return t;
 }
 
@@ -105,7 +106,7 @@ Value reduce_lanes(Gen *g, Op op, Elem e, Value v)
 		return reduce_threads(g, op, e, v);
 	if (!is_vector(v))
 		return v;
-	for (int half = g->target->width / 2; half; half /= 2) {
+	for (int half = g->width / 2; half; half /= 2) {
 		Value low = lane_numbers(g->i32, half, 0, 1);
 		Value high = lane_numbers(g->i32, half, half, 1);
 		Value none = LLVMGetPoison(LLVMTypeOf(v));
@@ -279,12 +280,12 @@ const char *target_needs(Arena *arena, const Target *t)
 
 const char *target_kind(Arena *arena, const Target *t)
 {
-	return format(arena, "%s %s, %d lanes", t->triple, t->cpu, t->width);
+	return format(arena, "%s %s", t->triple, t->gpu ? t->cpu : t->machine->name);
 }
 
 const char *target_text(Arena *arena, const Target *t)
 {
-	return format(arena, "%s, %s", target_kind(arena, t), t->features);
+	return format(arena, "%s, %s, %s", target_kind(arena, t), t->cpu, t->features);
 }
 
 void kernel_begin(Gen *g, const char *name)

@@ -28,7 +28,7 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	const Shape *space = &r->d->kern->space;
 	Shape rows = shape_of(space->rank - 1, space->dim);
 	Index idx[RANK];
-	unravel(g, &r->row, &rows, idx);
+	unravel(g->vars, &r->row, &rows, idx);
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
 		store_outs(g, idx);
@@ -42,7 +42,7 @@ static void each_column(Dot *d, LaneBody *body, void *context)
 	Gen *g = d->g;
 	Value end = sum_of(g, d->first_column, times(g, d->count, d->width));
 	lane_loop(g, d->first_column, least(g, end, number(g, d->n)), d->n,
-	          (int)(d->width / g->target->width), body, context);
+	          (int)(d->width / g->width), body, context);
 }
 
 // Writes what the kernel makes of rows from..to of the strip at `first`, whose sums are finished.
@@ -273,7 +273,7 @@ static void reduce_parts(Dot *d)
 	Gen *g = d->g;
 	Value from = times(g, g->worker, d->width);
 	lane_loop(g, from, smaller(g, sum_of(g, from, number(g, d->width)), d->n), d->n,
-	          (int)(d->width / g->target->width), finish_parts, d);
+	          (int)(d->width / g->width), finish_parts, d);
 	g->workers = d->panels;
 }
 
@@ -310,7 +310,7 @@ static Kern some_outs(Gen *g, const Kern *kern, bool reduced)
 	const Val *v = val(g->graph, some.out[0]);
 	some.kind = L_col;
 	some.space = val(g->graph, v->in[0])->shape;
-	some.reduce = reduced_mask(v);
+	some.reduce = axes_mask(v);
 	return some;
 }
 

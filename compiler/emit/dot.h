@@ -67,13 +67,6 @@ void go_to_block(Dot *, Value block); // of k
 
 // Index of an element of operand `o` (0: a, 1: b) from its coordinates.
 void element_index(Dot *, int o, const Index *row, const Index *column, Index *idx);
-typedef struct Stride { // of an operand: from row to row, from column to column
-	bool lies;      // in memory, at fixed strides
-	int64_t down, along;
-} Stride;
-Stride strides_of(Gen *, Ref, const Index *idx, const Index *row, const Index *column);
-// How many of the values in memory behind element idx of r are far apart for neighbours in x.
-int far_reads(Gen *, Ref, const Index *idx, const Index *x);
 // Where element (row, column) of operand o lies; it is read in place.
 Value in_place(Dot *, int o, Value row, Value column);
 

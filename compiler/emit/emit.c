@@ -53,8 +53,7 @@ void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 	g->ground = NEW(g->arena, Level);
 	g->ground->first = g->ground->open = start;
 	g->level = g->floor = g->ground;
-	g->vars.count = 0;
-	g->split = table_new(g->arena);
+	g->vars = vars_new(g->arena);
 	g->address = table_new(g->arena);
 	LLVMPositionBuilderAtEnd(g->b, start);
 }
@@ -83,6 +82,15 @@ static void write_function(Gen *g, const char *name, EmitKern *body)
 	function_end(g);
 }
 
+static bool is_computed(const void *gen, Ref r)
+{
+	const Gen *g = gen;
+	for (const Bound *b = g->bound; b; b = b->outer)
+		if (b->r == r)
+			return false;
+	return g->inside[r];
+}
+
 static void write_kernel(Gen *base, Kernel *kernel, int n)
 {
 	Arena *arena = arena_new();
@@ -93,6 +101,7 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.kern = kernel->kern;
 	g.inside = signature_inside(arena, kernel->signature);
 	g.signature = (Signature *)kernel->signature;
+	g.computed = (Inside){is_computed, &g};
 	g.stages = 1;
 	for (int s = 0; s < g.stages; s++) {
 		g.stage = s;
@@ -197,7 +206,7 @@ static void gen_types(Gen *g)
 
 static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
 {
-	Gen g = {.target = t, .context = context, .module = module};
+	Gen g = {.target = t, .width = t->machine->lanes, .context = context, .module = module};
 	g.b = LLVMCreateBuilderInContext(context);
 	gen_types(&g);
 	return g;

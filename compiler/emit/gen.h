@@ -12,6 +12,7 @@
 #ifndef GEN_H
 #define GEN_H
 #include "emit.h"
+#include "index.h"
 #include <llvm-c/Core.h>
 
 typedef LLVMValueRef Value;
@@ -20,11 +21,7 @@ typedef LLVMValueRef Value;
 
 struct Target {
 	const char *name, *triple, *cpu, *features;
-	int width;      // lanes of a vector; 1: every thread is a lane
-	int block;      // threads a worker; 1: a worker is one thread
-	int registers;  // vector registers
-	int64_t l1, l2; // bytes of cache of a core
-	int cores;
+	const Machine *machine;
 	bool gpu, emulated; // emulated: GPU code on the host
 	bool scalef;        // has vscalefps
 };
@@ -46,6 +43,7 @@ typedef struct Keep Keep;
 typedef struct Gen {
 	Arena *arena; // lives as long as the kernel is written
 	const Target *target;
+	int width; // lanes
 	const Plan *plan;
 	const Graph *graph;
 	const Kern *kern;
@@ -62,10 +60,9 @@ typedef struct Gen {
 	Level *floor;  // nothing is placed outside of this level
 	Bound *bound;
 	Keep *keep;
-	VEC(struct Var *) vars;
+	Vars *vars;
 	Table *address;      // entry of buf -> its value
-	Table *split;        // div and mod variables by what they divide
-	struct Survey *walk; // set while an expression is only looked through (coalesce.c)
+	Inside computed;     // what the kernel computes and no Bound gives
 	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
 	int64_t local_bytes; // private memory a worker needs
 	int stage, stages;   // a kernel may take several launches; set by the emitter of the kernel
@@ -81,50 +78,23 @@ void emit_scan(Gen *, const Kern *);
 
 // ---- indices: index.c -----------------------------------------------------------------
 
-enum { TERMS = 8 };
-typedef struct Index {
-	int64_t constant;
-	int n;
-	struct Term {
-		int var;
-		int64_t coef;
-	} term[TERMS]; // by var, ascending; coef is never 0
-} Index;
-
-// 0 <= variable < extent in lanes that exist.
-typedef struct Var {
-	enum { V_given, V_div, V_mod, V_sum } kind;
-	Index of; // div, mod, sum: computed where it is first needed
-	int64_t by;
-	int64_t extent;
-	int64_t align; // base is a multiple of it
+struct Code { // of a variable
 	Level *level;
-	bool ready;
+	bool ready;   // else it is written when it is first needed
 	Value base;   // i64, the same in all lanes
 	int lane;     // 1: lane l adds l
 	Value vector; // <width x i64> that differs by lane, or NULL
 	Value mask;   // <width x i1>: lanes that exist; NULL: all
-} Var;
-
-Index constant_index(int64_t);
+};
+struct Code *code_of(Gen *, int var);
 // A new variable of the current level.
 Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
 // base, base + 1, .. along the lanes.
 Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
-Index add_index(Gen *, const Index *, const Index *, int64_t times); // a + times * b
-Index shift_index(Index, int64_t);
-void split_index(Gen *, const Index *, int64_t by, Index *quotient, Index *rest);
-void index_range(Gen *, const Index *, int64_t *low, int64_t *high); // inclusive
-// x in words, equal where the index is; answers how many of `key` it takes.
-enum { INDEX_WORDS = 2 + 2 * TERMS };
-int index_words(const Index *x, int64_t *key);
-void unravel(Gen *, const Index *linear, const Shape *, Index *idx);
-Index ravel(Gen *, const Shape *, const Index *idx); // row-major position
-// The deepest of its variables, not outside of g->floor.
+// The deepest level of its variables, not outside of `level`; of g->floor.
+Level *deepest_level(Gen *, int n, const Index *, Level *level);
 Level *index_level(Gen *, int n, const Index *);
-// What the part that all lanes share is a multiple of; 0: of anything.
-int64_t index_align(Gen *, const Index *);
 
 typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value base;    // i64
@@ -221,37 +191,9 @@ void remember(Gen *, Ref, const Index *idx, Value v);
 // * RANK, the same in all but lanes. Their operands have one shape and their axes are the same.
 void reduce_values(Gen *, int n, const Ref *reduce, const Index *idx);
 
-// Operand k of a move is read at `in`, where `inside` holds (NULL: everywhere).
-void operand_index(Gen *, const Val *, int k, const Index *idx, Index *in, Value *inside);
-bool concat_reaches(Gen *, const Val *, int k, const Index *idx);
-
 // ---- random.c -------------------------------------------------------------------------
 
 Value at_rand(Gen *, const Val *, const Index *idx);
-
-// ---- coalesce.c: axes that are one axis to everything a kernel reads ---------------------
-
-typedef struct Groups {
-	int n;
-	int first[RANK], last[RANK]; // axes
-	int64_t size[RANK];
-	bool reduced[RANK];
-} Groups;
-// Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
-// in mask are not looked at) tells them apart; folded axes (in fold) and others stay apart. Axes of
-// 1 are in no group.
-Groups join_axes(Gen *, int nroot, const Ref *roots, const Shape *, uint32_t mask, uint32_t reduce,
-                 const Index *idx);
-// Sets the entries of idx that group k covers, from its position.
-void group_index(Gen *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
-void note_index(Gen *, const Index *);
-
-// ---- reduce.c, map.c --------------------------------------------------------------------
-
-uint32_t reduced_mask(const Val *reduce);          // as bits
-bool same_axes(const Shape *, uint32_t, uint32_t); // but for axes of 1
-// The positions of groups in `which` from the number of a row of them.
-void row_index(Gen *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
 
 // ---- partials.c --------------------------------------------------------------------------
 

@@ -10,13 +10,13 @@ static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
 // Addresses that differ by lane.
 static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
 {
-	LLVMTypeRef narrow = LLVMVectorType(g->i32, (unsigned)g->target->width);
+	LLVMTypeRef narrow = LLVMVectorType(g->i32, (unsigned)g->width);
 	bool fits = x->most > 0 && x->most < INT32_MAX / 2;
 	Value start = element(g, type, memory, x->base), by = x->vector;
 	if (by && fits)
 		by = LLVMBuildTrunc(g->b, by, narrow, "");
 	if (x->step) {
-		Value steps = lane_numbers(fits ? g->i32 : g->i64, g->target->width, 0, x->step);
+		Value steps = lane_numbers(fits ? g->i32 : g->i64, g->width, 0, x->step);
 		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
 	}
 	return element(g, type, start, by);
@@ -24,7 +24,7 @@ static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
 
 static Value all_lanes(Gen *g)
 {
-	return LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->target->width));
+	return LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->width));
 }
 
 // What masked lanes hold, which nothing may use. LLVM 19 takes a quotient of lanes known to be 0
@@ -39,7 +39,7 @@ static Value unread_lanes(LLVMTypeRef wide, Value mask)
 
 static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
 {
-	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->target->width);
+	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->width);
 	Value alignment = LLVMConstInt(g->i32, align, 0), none = unread_lanes(wide, x->mask);
 	if (x->step != 1 || x->vector) {
 		Value from = addresses(g, type, memory, x);

@@ -104,16 +104,16 @@ void loop_end(Gen *g, Loop *loop)
 Value first_lanes(Gen *g, int64_t count)
 {
 	Value lane[64];
-	for (int l = 0; l < g->target->width; l++)
+	for (int l = 0; l < g->width; l++)
 		lane[l] = LLVMConstInt(g->i1, l < count, 0);
-	return LLVMConstVector(lane, (unsigned)g->target->width);
+	return LLVMConstVector(lane, (unsigned)g->width);
 }
 
 // Elements from `from` on, fewer than two rounds, all vectors side by side.
 static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void *context)
 {
 	Index unit[UNITS];
-	int n = 0, width = g->target->width;
+	int n = 0, width = g->width;
 	for (int64_t at = from; at < count; at += width) {
 		int64_t here = MIN(width, count - at);
 		Value mask = here < width ? first_lanes(g, here) : NULL;
@@ -125,7 +125,7 @@ static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void 
 static void lane_threads(Gen *g, Value from, Value to, int64_t count, LaneBody *body, void *context)
 {
 	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
-	Loop loop = loop_begin(g, start, to, g->target->block);
+	Loop loop = loop_begin(g, start, to, g->target->machine->threads);
 	g->level->lanes = true;
 	Index unit = lane_index(g, loop.i, count, 1, NULL);
 	body(g, 1, &unit, context);
@@ -151,7 +151,7 @@ void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody
 		lane_threads(g, from, to, count, body, context);
 		return;
 	}
-	int64_t step = (int64_t)g->target->width * unroll, full = count / step * step;
+	int64_t step = (int64_t)g->width * unroll, full = count / step * step;
 	bool whole = whole_axis(from, to, count);
 	if (whole && count < 2 * step) {
 		Level *outer = level_enter(g);
@@ -163,10 +163,9 @@ void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody
 		Value end = full == count ? to : smaller(g, to, full);
 		Loop loop = loop_begin(g, from, end, step);
 		Index unit[UNITS];
-		unit[0] =
-		    lane_index(g, loop.i, count - step + g->target->width, g->target->width, NULL);
+		unit[0] = lane_index(g, loop.i, count - step + g->width, g->width, NULL);
 		for (int u = 1; u < unroll; u++)
-			unit[u] = shift_index(unit[0], (int64_t)u * g->target->width);
+			unit[u] = shift_index(unit[0], (int64_t)u * g->width);
 		body(g, unroll, unit, context);
 		loop_end(g, &loop);
 	}

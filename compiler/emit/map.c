@@ -14,23 +14,9 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	Map *m = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g, &m->groups, m->groups.n - 1, &g->kern->space, &unit[u], m->idx);
+		group_index(g->vars, &m->groups, m->groups.n - 1, &g->kern->space, &unit[u],
+		            m->idx);
 		store_outs(g, m->idx);
-	}
-}
-
-// The outer groups' positions from a row's number.
-void row_index(Gen *g, const Groups *groups, uint32_t which, const Shape *shape, const Index *row,
-               Index *idx)
-{
-	Index left = *row;
-	for (int k = groups->n - 1; k >= 0; k--) {
-		if (!(which >> k & 1))
-			continue;
-		Index quotient, rest;
-		split_index(g, &left, groups->size[k], &quotient, &rest);
-		group_index(g, groups, k, shape, &rest, idx);
-		left = quotient;
 	}
 }
 
@@ -49,7 +35,7 @@ static void row_pieces(Gen *g, Map *m, int64_t rows, int64_t columns)
 	Value row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Index r = uniform_index(g, rows > 1 ? row : number(g, 0), rows, 1);
-	row_index(g, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
+	row_index(g->vars, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
 	Value from = times(g, part, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
@@ -65,15 +51,15 @@ static void row_blocks(Gen *g, Map *m, int64_t rows, int64_t columns)
 	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
 	Loop loop = loop_begin(g, first, end, 1);
 	Index r = uniform_index(g, loop.i, rows, 1);
-	row_index(g, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
+	row_index(g->vars, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
 	lane_loop(g, number(g, 0), number(g, columns), columns, 1, store_units, m);
 	loop_end(g, &loop);
 }
 
 void emit_map(Gen *g, const Kern *kern)
 {
-	Map m = {.groups = join_axes(g, kern->nout, kern->out, &kern->space,
-	                             (1u << kern->space.rank) - 1, 0, NULL)};
+	Map m = {.groups = coalesce(g->vars, g->graph, &g->computed, kern->nout, kern->out,
+	                            &kern->space, (1u << kern->space.rank) - 1, 0, NULL)};
 	for (int a = 0; a < RANK; a++)
 		m.idx[a] = constant_index(0);
 	int64_t count = count_of(&kern->space);
@@ -83,7 +69,7 @@ void emit_map(Gen *g, const Kern *kern)
 		single_end(g, &single);
 		return;
 	}
-	if (m.groups.size[m.groups.n - 1] < g->target->width / 2)
+	if (m.groups.size[m.groups.n - 1] < g->width / 2)
 		m.groups = flatten(&m.groups, &kern->space);
 	int64_t columns = m.groups.size[m.groups.n - 1], rows = count / columns;
 	if (rows == 1 || columns >= 2 * WORK)

@@ -54,7 +54,7 @@ Branch single_begin(Gen *g)
 	if (!b.one)
 		return b;
 	barrier(g);
-	b.loop = loop_begin(g, thread_number(g), number(g, 1), g->target->block);
+	b.loop = loop_begin(g, thread_number(g), number(g, 1), g->target->machine->threads);
 	g->level->lanes = true;
 	return b;
 }
@@ -135,7 +135,7 @@ Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 	barrier(g);
 	LLVMBuildStore(g->b, to_bits(g, e, v), shared_entry(g, warp));
 	barrier(g);
-	for (int w = 0; w < g->target->block / WARP; w++) {
+	for (int w = 0; w < g->target->machine->threads / WARP; w++) {
 		Value bits = LLVMBuildLoad2(g->b, g->i64, shared_entry(g, number(g, w)), "");
 		Value other = from_bits(g, e, bits);
 		v = w ? reduce_step(g, op, e, v, other) : other;
@@ -188,11 +188,9 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 		              .cpu = gpu_named(arena, name[4] ? name + strlen("cuda:") : "sm_90"),
 		              .features = "+ptx80"};
 	t->name = copy_string(arena, name);
-	t->width = 1;
-	t->block = THREADS;
+	t->machine = machine_named("cuda");
 	t->gpu = true;
 	t->emulated = emulated;
-	t->registers = 255;
 	t->scalef = false;
 	return t;
 }

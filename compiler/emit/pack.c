@@ -13,96 +13,19 @@ void element_index(Dot *d, int o, const Index *row, const Index *column, Index *
 	const Shape *full = &d->v->shape, *own = &val(g->graph, d->v->in[o])->shape;
 	int last = full->rank - 1;
 	Shape batch = shape_of(d->lead, full->dim);
-	unravel(g, &d->in_batch, &batch, idx);
+	unravel(g->vars, &d->in_batch, &batch, idx);
 	if (o) {
 		for (int a = d->lead; a < last - 1; a++)
 			idx[a] = constant_index(0);
 		idx[last - 1] = *row;
 	} else {
 		Shape rows = shape_of(last - d->lead, full->dim + d->lead);
-		unravel(g, row, &rows, idx + d->lead);
+		unravel(g->vars, row, &rows, idx + d->lead);
 	}
 	idx[last] = *column;
 	for (int a = 0; a <= last; a++)
 		if (own->dim[a] == 1)
 			idx[a] = constant_index(0);
-}
-
-static bool depends(Gen *g, int var, int on)
-{
-	const Var *v = g->vars.at[var];
-	for (int t = 0; v->kind != V_given && t < v->of.n; t++)
-		if (v->of.term[t].var == on || depends(g, v->of.term[t].var, on))
-			return true;
-	return var == on;
-}
-
-// By how many elements the place moves when variable `x` grows by one; IRREGULAR when that is not
-// fixed.
-enum { IRREGULAR = INT32_MIN };
-static int64_t stride_along(Gen *g, const Index *place, const Index *x)
-{
-	int64_t stride = 0;
-	for (int t = 0; t < place->n; t++)
-		if (x->n && place->term[t].var == x->term[0].var)
-			stride = place->term[t].coef;
-		else if (x->n && depends(g, place->term[t].var, x->term[0].var))
-			return IRREGULAR;
-	return stride;
-}
-
-// Follows moves down from element idx of r. True when that ends in memory: then *place is where, in
-// elements.
-static bool locate(Gen *g, Ref *r, Index *idx, Index *place)
-{
-	while (g->inside[*r]) {
-		const Val *v = val(g->graph, *r);
-		Index old[RANK];
-		for (int a = 0; a < v->shape.rank; a++) // what was stretched stays at 0
-			old[a] = v->shape.dim[a] == 1 ? constant_index(0) : idx[a];
-		if (v->op != O_reshape && v->op != O_permute && v->op != O_slice &&
-		    v->op != O_expand)
-			return false;
-		operand_index(g, v, 0, old, idx, NULL);
-		*r = v->in[0];
-	}
-	*place = ravel(g, &val(g->graph, *r)->shape, idx);
-	return true;
-}
-
-Stride strides_of(Gen *g, Ref r, const Index *idx, const Index *row, const Index *column)
-{
-	Index at[RANK], place;
-	memcpy(at, idx, sizeof at);
-	Stride s = {.lies = locate(g, &r, at, &place)};
-	if (!s.lies)
-		return s;
-	s.down = stride_along(g, &place, row);
-	s.along = stride_along(g, &place, column);
-	s.lies = s.down != IRREGULAR && s.along != IRREGULAR;
-	return s;
-}
-
-int far_reads(Gen *g, Ref r, const Index *idx, const Index *x)
-{
-	Index at[RANK], place;
-	memcpy(at, idx, sizeof at);
-	if (locate(g, &r, at, &place)) {
-		int64_t stride = stride_along(g, &place, x);
-		return stride != 0 && stride != 1;
-	}
-	const Val *v = val(g->graph, r);
-	if (prims[v->op].cls != C_map)
-		return prims[v->op].cls != C_leaf;
-	int far = 0;
-	for (int i = 0; i < v->nin; i++) {
-		const Shape *own = &val(g->graph, v->in[i])->shape;
-		Index operand[RANK];
-		for (int a = 0; a < own->rank; a++)
-			operand[a] = own->dim[a] == 1 ? constant_index(0) : at[a];
-		far += far_reads(g, v->in[i], operand, x);
-	}
-	return far;
 }
 
 // ---- packing --------------------------------------------------------------------------
@@ -113,8 +36,8 @@ static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
 	if (count % align == 0)
 		return lane_index(g, base, count, align, NULL);
 	Value left = LLVMBuildSub(g->b, number(g, count), base, "");
-	Value numbers = lane_numbers(g->i64, g->target->width, 0, 1);
-	if (g->target->width == 1)
+	Value numbers = lane_numbers(g->i64, g->width, 0, 1);
+	if (g->width == 1)
 		return lane_index(g, base, count, 1, NULL);
 	Value mask = LLVMBuildICmp(g->b, LLVMIntSLT, numbers, splat(g, left), "");
 	return lane_index(g, base, count, align, mask);
@@ -141,7 +64,7 @@ Value in_place(Dot *d, int o, Value row, Value column)
 	Index j = uniform_index(g, column, o ? d->n : d->k, 1);
 	Ref r = d->v->in[o];
 	element_index(d, o, &i, &j, idx);
-	if (!locate(g, &r, idx, &place))
+	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 		never("an operand read in place");
 	return element(d, location_address(g, r), index_i64(g, &place));
 }
@@ -150,7 +73,7 @@ Value in_place(Dot *d, int o, Value row, Value column)
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->target->width, vectors = d->width / width;
+	int64_t width = g->width, vectors = d->width / width;
 	Loop steps, panels;
 	if (d->b_rows)
 		steps = loop_begin(g, first, end, 1);
@@ -179,7 +102,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 // A square of vectors turned about its diagonal, by exchanging ever smaller blocks.
 static void turn(Gen *g, Value *v)
 {
-	int n = g->target->width;
+	int n = g->width;
 	for (int half = n / 2; half > 0; half /= 2)
 		for (int i = 0; i < n; i++) {
 			if (i & half)
@@ -202,7 +125,7 @@ static void turn(Gen *g, Value *v)
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
-	int width = g->target->width;
+	int width = g->width;
 	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
 	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->width / width), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
@@ -234,7 +157,7 @@ static void transpose_panels(Dot *d)
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
-	int64_t width = g->target->width, rows = d->tile.rows;
+	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
 	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->k, 1);
 	Value place = times(g, steps.i, d->tile.a_step);
@@ -255,7 +178,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->target->width;
+	int64_t width = g->width;
 	Loop strips = loop_begin(g, first, end, 1);
 	Value top = first_row(d, strips.i);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->strip_size);

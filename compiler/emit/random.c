@@ -60,7 +60,7 @@ static Value part32(Gen *g, Value x, int shift, Value shape)
 Value at_rand(Gen *g, const Val *v, const Index *idx)
 {
 	Value key = random_key(g, v);
-	Index linear = ravel(g, &v->shape, idx);
+	Index linear = ravel(g->vars, &v->shape, idx);
 	Value p = index_i64(g, &linear);
 	Value h = LLVMBuildMul(g->b, part32(g, p, 0, p), number32(g, 0x9E3779B1, p), "");
 	h = mix32(g, LLVMBuildAdd(g->b, h, part32(g, key, 0, p), ""));

@@ -35,8 +35,9 @@ static Op reduce_op(Gen *g, const Reduction *f, int k)
 static bool varies(Gen *g, const Index *x)
 {
 	for (int t = 0; t < x->n; t++) {
-		const Var *v = g->vars.at[x->term[t].var];
-		if (v->lane || v->vector || (!v->ready && varies(g, &v->of)))
+		const Var *v = g->vars->list.at[x->term[t].var];
+		const struct Code *c = code_of(g, x->term[t].var);
+		if (c->lane || c->vector || (!c->ready && varies(g, &v->of)))
 			return true;
 	}
 	return false;
@@ -47,7 +48,7 @@ static bool reduce_varies(Gen *g, const Reduction *f, int k)
 	for (int a = 0; a < val(g->graph, f->reduce[k])->shape.rank; a++)
 		if (varies(g, &f->idx[k * RANK + a]))
 			return true;
-	return f->lanes && g->target->width > 1;
+	return f->lanes && g->width > 1;
 }
 
 // ---- one step -------------------------------------------------------------------------
@@ -142,7 +143,7 @@ static void lane_step(Gen *g, int n, const Index *unit, void *context)
 {
 	Reduction *f = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g, &f->groups, f->groups.n - 1, &f->space, &unit[u], f->at);
+		group_index(g->vars, &f->groups, f->groups.n - 1, &f->space, &unit[u], f->at);
 		for (int k = 0; k < f->n; k++)
 			fold_one(g, f, k, u % f->units, index_value(g, &unit[u]).mask);
 	}
@@ -164,7 +165,7 @@ static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 	}
 	Loop loop = loop_begin(g, from, to, 1);
 	Index i = uniform_index(g, loop.i, f->groups.size[group], 1);
-	group_index(g, &f->groups, group, &f->space, &i, f->at);
+	group_index(g->vars, &f->groups, group, &f->space, &i, f->at);
 	reduce_loops(g, f, group + 1);
 	loop_end(g, &loop);
 }
@@ -221,7 +222,7 @@ static void reduce_loops(Gen *g, Reduction *f, int group)
 	if (folded_count(&f->groups) <= SHORT && !f->lanes)
 		for (int64_t i = 0; i < size; i++) {
 			Index here = constant_index(i);
-			group_index(g, &f->groups, group, &f->space, &here, f->at);
+			group_index(g->vars, &f->groups, group, &f->space, &here, f->at);
 			reduce_loops(g, f, group + 1);
 		}
 	else if (size >= 4 * block && only_sums(g, f) && all_floats(g, f))
@@ -265,22 +266,6 @@ static Value reduce_result(Gen *g, Reduction *f, int k)
 
 // ---- the nest -------------------------------------------------------------------------
 
-uint32_t reduced_mask(const Val *v)
-{
-	uint32_t mask = 0;
-	for (int a = 0; v->op != O_dot && a < v->attr->n; a++)
-		mask |= 1u << v->attr->i[a];
-	return v->op == O_dot ? 1u << v->shape.rank : mask;
-}
-
-bool same_axes(const Shape *s, uint32_t a, uint32_t b)
-{
-	for (int axis = 0; axis < s->rank; axis++)
-		if (s->dim[axis] != 1 && ((a ^ b) >> axis & 1))
-			return false;
-	return true;
-}
-
 // A dot is a fold over an axis after the last.
 static Shape folded_space(Gen *g, const Val *v)
 {
@@ -311,7 +296,7 @@ static int reduce_units(Gen *g, const Reduction *f)
 	int weight = 0;
 	for (int k = 0; k < f->n; k++)
 		weight += weight_of(g, val(g->graph, f->reduce[k])->in[0], 0);
-	int64_t vectors = f->groups.size[f->groups.n - 1] / g->target->width;
+	int64_t vectors = f->groups.size[f->groups.n - 1] / g->width;
 	int most = weight > 24 || f->n > 3 ? 2 : 4;
 	return vectors >= most ? most : vectors >= 2 ? 2 : 1;
 }
@@ -327,7 +312,8 @@ static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
 	Ref *roots = NEWS(g->arena, Ref, f->n);
 	for (int k = 0; k < f->n; k++)
 		roots[k] = val(g->graph, f->reduce[k])->in[0];
-	return join_axes(g, f->n, roots, &f->space, mask, mask, f->idx);
+	return coalesce(g->vars, g->graph, &g->computed, f->n, roots, &f->space, mask, mask,
+	                f->idx);
 }
 
 void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
@@ -336,7 +322,7 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 	Reduction f = {
 	    .n = n, .reduce = reduce, .idx = idx, .space = folded_space(g, first), .keep = g->keep};
 	g->keep = NULL;
-	f.groups = reduce_groups(g, &f, reduced_mask(first));
+	f.groups = reduce_groups(g, &f, axes_mask(first));
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
 	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
 	f.units = reduce_units(g, &f);
@@ -344,7 +330,7 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 	for (int k = 0; k < n; k++) {
 		f.type[k] = elem_type(g, reduce_type(g, &f, k));
 		if (reduce_varies(g, &f, k))
-			f.type[k] = LLVMVectorType(f.type[k], (unsigned)g->target->width);
+			f.type[k] = LLVMVectorType(f.type[k], (unsigned)g->width);
 	}
 	new_accumulators(g, &f);
 	reduce_loops(g, &f, 0);

@@ -14,7 +14,7 @@ bool is_own_reduction(Gen *g, const RowKernel *s, const Val *v)
 	if (prims[v->op].cls != C_reduce || v->op == O_cumsum ||
 	    !same_shape(&val(g->graph, v->in[0])->shape, &s->kern->space))
 		return false;
-	return same_axes(&s->kern->space, reduced_mask(v), s->kern->reduce);
+	return same_axes(&s->kern->space, axes_mask(v), s->kern->reduce);
 }
 
 // How many folds lie on top of each other under r.
@@ -112,7 +112,7 @@ static void choose_kept(Gen *g, RowKernel *s)
 	for (Ref r = 1; r < (Ref)g->graph->nval; r++) {
 		int64_t bytes = size * elems[val(g->graph, r)->type].bytes;
 		if (!s->stages[r] || !worth_keeping(g, s, r) || g->target->gpu ||
-		    g->local_bytes + bytes > g->target->l1 / 2)
+		    g->local_bytes + bytes > g->target->machine->l1 / 2)
 			continue;
 		Keep *keep = NEW(g->arena, Keep);
 		*keep = (Keep){.at.r = r, .at.memory = local_memory(g, bytes), .next = s->kept};
@@ -170,7 +170,7 @@ static void choose_ahead(Gen *g, RowKernel *s, int64_t row)
 		if (s->level[r] && is_own_reduction(g, s, val(g->graph, r)))
 			find_ahead(g, s, val(g->graph, r)->in[0], seen);
 	s->row = row;
-	if (s->ahead.count * row * 8 > g->target->l1)
+	if (s->ahead.count * row * 8 > g->target->machine->l1)
 		s->ahead.count = 0;
 }
 
@@ -179,7 +179,7 @@ static void read_ahead(Gen *g, const RowKernel *s, const Index *idx)
 	for (int k = 0; k < s->ahead.count; k++) {
 		Ref r = s->ahead.at[k];
 		const Val *v = val(g->graph, r);
-		Index here = ravel(g, &v->shape, idx), next = shift_index(here, s->row);
+		Index here = ravel(g->vars, &v->shape, idx), next = shift_index(here, s->row);
 		Lanes lanes = index_value(g, &next);
 		prefetch_lanes(g, v->type, location_address(g, r), &lanes);
 	}
@@ -208,7 +208,8 @@ static void sweep_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u], s->idx);
+		group_index(g->vars, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u],
+		            s->idx);
 		read_ahead(g, s, s->idx);
 		store_full(g, s, s->idx);
 	}
@@ -232,7 +233,7 @@ static void sweep_loops(Gen *g, RowKernel *s, int group)
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
 	Index i = uniform_index(g, loop.i, size, 1);
 	for (int u = 0; u < s->units; u++)
-		group_index(g, &s->groups, group, &s->kern->space, &i, s->idx + u * RANK);
+		group_index(g->vars, &s->groups, group, &s->kern->space, &i, s->idx + u * RANK);
 	sweep_loops(g, s, group + 1);
 	loop_end(g, &loop);
 }
@@ -297,7 +298,7 @@ static void emit_rows(Gen *g, RowKernel *s)
 	}
 	Loop loop = loop_begin(g, first, end, 1);
 	Index row = uniform_index(g, loop.i, rows, 1);
-	row_index(g, &s->groups, which, &s->kern->space, &row, s->idx);
+	row_index(g->vars, &s->groups, which, &s->kern->space, &row, s->idx);
 	worker_body(g, s);
 	loop_end(g, &loop);
 }
@@ -315,7 +316,8 @@ static void column_body(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		if (u)
 			memcpy(s->idx + u * RANK, s->idx, sizeof *s->idx * RANK);
-		group_index(g, &s->groups, c->group, &s->kern->space, &unit[u], s->idx + u * RANK);
+		group_index(g->vars, &s->groups, c->group, &s->kern->space, &unit[u],
+		            s->idx + u * RANK);
 	}
 	worker_body(g, s);
 }
@@ -326,7 +328,7 @@ static int column_units(Gen *g, const RowKernel *s, int64_t columns)
 {
 	if (count_of(&s->kern->space) < LARGE)
 		return FEW;
-	int64_t units = columns / (8 * g->target->width);
+	int64_t units = columns / (8 * g->width);
 	return (int)MAX(FEW, MIN(MANY, units));
 }
 
@@ -337,13 +339,13 @@ static void emit_columns(Gen *g, RowKernel *s, int group)
 	kept_groups(&s->groups, &which, &all);
 	int64_t rows = all / columns;
 	int units = column_units(g, s, columns);
-	int64_t piece = g->target->gpu ? g->target->block : units * g->target->width;
+	int64_t piece = g->target->gpu ? g->target->machine->threads : units * g->width;
 	int64_t pieces = ceil_div(columns, piece);
 	g->workers = rows * pieces;
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Value number_of_row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
 	Index row = uniform_index(g, number_of_row, rows, 1);
-	row_index(g, &s->groups, which & ~(1u << group), &s->kern->space, &row, s->idx);
+	row_index(g->vars, &s->groups, which & ~(1u << group), &s->kern->space, &row, s->idx);
 	Value from = times(g, part, piece);
 	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
 	if (pieces == 1)
@@ -356,8 +358,8 @@ void emit_row(Gen *g, const Kern *kern)
 {
 	RowKernel *s = NEW(g->arena, RowKernel);
 	s->kern = kern;
-	s->groups = join_axes(g, kern->nout, kern->out, &kern->space, (1u << kern->space.rank) - 1,
-	                      kern->reduce, NULL);
+	s->groups = coalesce(g->vars, g->graph, &g->computed, kern->nout, kern->out, &kern->space,
+	                     (1u << kern->space.rank) - 1, kern->reduce, NULL);
 	s->level = NEWS(g->arena, int, g->graph->nval);
 	for (int a = 0; a < UNITS * RANK; a++)
 		s->idx[a] = constant_index(0);
@@ -370,7 +372,7 @@ void emit_row(Gen *g, const Kern *kern)
 	bool last = n > 0 && s->groups.reduced[n - 1];
 	if (emit_blocked_rows(g, s))
 		return;
-	if (kept < 0 || (last && s->groups.size[n - 1] >= MAX(2, g->target->width / 2)))
+	if (kept < 0 || (last && s->groups.size[n - 1] >= MAX(2, g->width / 2)))
 		emit_rows(g, s);
 	else
 		emit_columns(g, s, kept);

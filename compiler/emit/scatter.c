@@ -26,7 +26,7 @@ static void lines_set(Gen *g, Lines *l, int n, const Index *unit)
 {
 	l->units = n;
 	for (int u = 0; u < n; u++)
-		unravel(g, &unit[u], &l->behind, l->inner[u]);
+		unravel(g->vars, &unit[u], &l->behind, l->inner[u]);
 }
 
 // idx of unit u with `n` indices in place of the axis.
@@ -45,12 +45,12 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	l->before = part_of(space, 0, axis);
 	l->behind = part_of(space, axis + 1, space->rank);
 	int64_t rows = count_of(&l->before), columns = count_of(&l->behind);
-	int64_t piece = g->target->gpu ? g->target->block : UNITS_WIDE * g->target->width;
+	int64_t piece = g->target->gpu ? g->target->machine->threads : UNITS_WIDE * g->width;
 	int64_t pieces = ceil_div(columns, piece);
 	g->workers = rows * pieces;
 	Index row =
 	    uniform_index(g, LLVMBuildUDiv(g->b, g->worker, number(g, pieces), ""), rows, 1);
-	unravel(g, &row, &l->before, l->outer);
+	unravel(g->vars, &row, &l->before, l->outer);
 	if (columns == 1) {
 		Index zero = constant_index(0);
 		Branch single = single_begin(g);
@@ -110,7 +110,7 @@ static void scatter_updates(Gen *g, Scatter *s)
 	int64_t steps = count_of(&index->shape), size = v->shape.dim[l->axis];
 	Loop loop = loop_begin(g, number(g, 0), number(g, steps), 1);
 	Index step = uniform_index(g, loop.i, steps, 1), middle[RANK], from[RANK], to[RANK];
-	unravel(g, &step, &index->shape, middle);
+	unravel(g->vars, &step, &index->shape, middle);
 	Index place = data_index(g, v->in[1], middle, size);
 	for (int u = 0; u < l->units; u++) {
 		line_index(l, u, index->shape.rank, middle, from);
@@ -159,7 +159,7 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
 	Index i = uniform_index(g, loop.i, size, 1), last = constant_index(size - 1), idx[RANK];
 	if (reverse)
-		i = add_index(g, &last, &i, -1);
+		i = add_index(g->vars, &last, &i, -1);
 	for (int u = 0; u < n; u++) {
 		line_index(l, u, 1, &i, idx);
 		Value before = read_variable(g, LLVMTypeOf(zero), acc[u]);

@@ -4,24 +4,7 @@
 // tiles.def, all else follows from the sizes of caches.
 #include "dot.h"
 
-static const struct Machine { // a row of tiles.def
-	int lanes, registers, rows, vectors, narrow, unroll, depth;
-} machines[] = {
-#define T(lanes, registers, rows, vectors, narrow, unroll, depth)                                  \
-	{lanes, registers, rows, vectors, narrow, unroll, depth},
-#include "tiles.def"
-#undef T
-};
-
 // ---- the shape of the work ------------------------------------------------------------
-
-static const struct Machine *machine_of(const Target *t)
-{
-	for (int i = 0; i < COUNT(machines) - 1; i++)
-		if (t->width >= machines[i].lanes && t->registers >= machines[i].registers)
-			return &machines[i];
-	return &machines[COUNT(machines) - 1];
-}
 
 // Leading axes along which b repeats, up to the rows, are rows of a.
 static int batch_axes(const Gen *g, const Val *v)
@@ -35,10 +18,10 @@ static int batch_axes(const Gen *g, const Val *v)
 
 // A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
 // higher.
-static void choose_tile(Dot *d, const struct Machine *machine)
+static void choose_tile(Dot *d, const Machine *machine)
 {
 	Tile *t = &d->tile;
-	int high = machine->rows, wide = machine->vectors, width = d->g->target->width;
+	int high = machine->rows, wide = machine->vectors, width = d->g->width;
 	int64_t vectors = ceil_div(d->n, width);
 	if (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide)) {
 		high = machine->narrow;
@@ -70,12 +53,11 @@ static double passes(int64_t times, Way way)
 // block fit in half of L2, and so do waiting sums.
 static void choose_split(Dot *d)
 {
-	enum { LEAST = 8, EACH = 4, WORTH = 1 << 20 };
+	enum { WORTH = 1 << 20 };
 	int64_t flops = 2 * d->batch * d->m * d->n * d->k;
-	int64_t half = d->g->target->l2 / 2, bytes = d->tile.bytes;
+	int64_t half = d->g->target->machine->l2 / 2, bytes = d->tile.bytes;
 	int64_t cap = MAX(1, half / (d->depth * d->width * bytes));
-	int64_t wanted = MAX(LEAST, EACH * (int64_t)d->g->target->cores);
-	wanted = MAX(1, MIN(wanted, flops / WORTH));
+	int64_t wanted = MAX(1, MIN(d->g->target->machine->workers, flops / WORTH));
 	d->batches_each = MAX(1, MIN(d->batch / wanted, d->batch * WORTH / flops));
 	double least_cost = 0;
 	for (int64_t columns = ceil_div(d->panels, cap); columns <= d->panels; columns++) {
@@ -104,7 +86,7 @@ static void choose_split(Dot *d)
 // Do steps of k this far apart stay in L2 from one strip to the next?
 static bool near(const Dot *d, int64_t stride)
 {
-	return d->k * stride * d->tile.bytes <= d->g->target->l2 / 4;
+	return d->k * stride * d->tile.bytes <= d->g->target->machine->l2 / 4;
 }
 
 // How many lines of memory this far apart the first cache holds: of 8 ways and 4096 bytes each.
@@ -125,10 +107,11 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 	Tile *t = &d->tile;
 	Index idx[RANK];
 	element_index(d, 0, row, column, idx);
-	Stride s = strides_of(g, d->v->in[0], idx, row, column);
+	Stride s = strides_of(g->vars, g->graph, &g->computed, d->v->in[0], idx, row, column);
 	bool apart = s.down * t->bytes % 4096 && s.along * t->bytes % 4096;
-	bool placed = s.lies && (t->rows == 1 || apart);
-	bool copied = far_reads(g, d->v->in[0], idx, row) < far_reads(g, d->v->in[0], idx, column);
+	bool placed = s.fixed && (t->rows == 1 || apart);
+	bool copied = far_reads(g->vars, g->graph, &g->computed, d->v->in[0], idx, row) <
+	              far_reads(g->vars, g->graph, &g->computed, d->v->in[0], idx, column);
 	d->a_way = W_transpose;
 	t->a_row = d->depth + 16;
 	t->a_step = 1;
@@ -141,13 +124,13 @@ static void choose_a(Dot *d, const Index *row, const Index *column)
 	} else if (copied) {
 		d->a_way = W_copy;
 		t->a_row = 1;
-		t->a_step = ceil_div(t->rows, g->target->width) * g->target->width;
-		d->strip_size = t->a_step * d->depth + 2 * g->target->width;
+		t->a_step = ceil_div(t->rows, g->width) * g->width;
+		d->strip_size = t->a_step * d->depth + 2 * g->width;
 	}
 	d->group = d->a_way == W_copy
-	               ? MAX(1, MIN(32, g->target->l2 / 4 / (d->strip_size * t->bytes)))
+	               ? MAX(1, MIN(32, g->target->machine->l2 / 4 / (d->strip_size * t->bytes)))
 	               : 1;
-	d->a_rows = s.lies && s.along == 1;
+	d->a_rows = s.fixed && s.along == 1;
 	t->soon_row = d->a_rows ? s.down : 0;
 }
 
@@ -158,15 +141,16 @@ static void choose_b(Dot *d, const Index *row, const Index *column)
 	Gen *g = d->g;
 	Index idx[RANK];
 	element_index(d, 1, row, column, idx);
-	Stride s = strides_of(g, d->v->in[1], idx, row, column);
-	d->b_rows = s.lies && s.along == 1;
+	Stride s = strides_of(g->vars, g->graph, &g->computed, d->v->in[1], idx, row, column);
+	d->b_rows = s.fixed && s.along == 1;
 	d->tile.b_step = d->width;
 	bool few = d->strips_each == 1 || (d->strips_each <= FEW && near(d, s.down));
 	if (d->b_rows && few && d->n % d->width == 0) {
 		d->b_way = W_place;
 		d->tile.b_step = s.down;
 		d->tile.b_ahead = AHEAD;
-	} else if (far_reads(g, d->v->in[1], idx, row) < far_reads(g, d->v->in[1], idx, column)) {
+	} else if (far_reads(g->vars, g->graph, &g->computed, d->v->in[1], idx, row) <
+	           far_reads(g->vars, g->graph, &g->computed, d->v->in[1], idx, column)) {
 		d->b_way = W_transpose;
 	} else {
 		d->b_way = W_copy;
@@ -223,7 +207,7 @@ void plan_dot(Dot *d, Gen *g, const Kern *kern)
 	d->k = a->shape.dim[last];
 	d->tile.elem = elem_type(g, v->type);
 	d->tile.bytes = elems[v->type].bytes;
-	choose_tile(d, machine_of(g->target));
+	choose_tile(d, g->target->machine);
 	Value zero = number(g, 0);
 	d->in_batch = uniform_index(g, zero, d->batch, 1);
 	Index row = uniform_index(g, zero, d->m, 1), k = uniform_index(g, zero, d->k, 1);

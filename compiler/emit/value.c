@@ -47,7 +47,7 @@ Value lane_numbers(LLVMTypeRef type, int width, int64_t first, int64_t step)
 
 Value splat(Gen *g, Value v)
 {
-	unsigned width = (unsigned)g->target->width;
+	unsigned width = (unsigned)g->width;
 	if (is_vector(v) || width == 1)
 		return v;
 	if (LLVMIsConstant(v))

@@ -324,7 +324,9 @@ bool has_axis(const Attr *, int axis);                // K_axes: is it folded?
 // The shape a fold, softmax or norm of `v` gives: axes become 1.
 Shape reduced_shape(const Shape *, int n, const int64_t *axes);
 bool is_reduced(const Shape *, const Shape *space,
-                uint32_t reduce); // is it `space` with these axes 1?
+                uint32_t reduce);                  // is it `space` with these axes 1?
+uint32_t axes_mask(const Val *);                   // of a reduction or dot, as bits
+bool same_axes(const Shape *, uint32_t, uint32_t); // except for axes of 1
 // Is element i of scores [.., queries, keys] of a key behind its query? Both are aligned at the
 // end.
 bool is_future_key(const Shape *scores, int64_t i);

@@ -25,6 +25,15 @@ typedef enum KernKind {
 // rows.
 enum { LARGE_SPACE = 1 << 16 };
 
+// A class of machines: a row of machines.def.
+typedef struct Machine {
+	const char *name, *arch, *features;
+	int lanes, registers, threads;
+	int64_t l1, l2; // bytes
+	int workers;
+	int rows, vectors, narrow, unroll, depth;
+} Machine;
+
 // Where a value lives. Offsets are in bytes, multiples of 64.
 typedef enum Block {
 	B_none,  // nowhere: an expression
@@ -73,6 +82,12 @@ typedef struct Plan {
 	Location *slot;     // by slot number: fixed by the slot table alone, so every entry agrees
 	int64_t param_bytes, state_bytes, scratch_bytes;
 } Plan;
+
+// ---- machine.c ------------------------------------------------------------------------
+
+extern const Machine machines[];
+extern const int machine_count;
+const Machine *machine_named(const char *); // NULL: no class has this name
 
 // ---- plan.c ---------------------------------------------------------------------------
 

@@ -127,3 +127,19 @@ bool is_future_key(const Shape *scores, int64_t i)
 	int64_t m = scores->dim[scores->rank - 2], n = scores->dim[scores->rank - 1];
 	return i % n > i / n % m + n - m;
 }
+
+uint32_t axes_mask(const Val *v)
+{
+	uint32_t mask = 0;
+	for (int a = 0; v->op != O_dot && a < v->attr->n; a++)
+		mask |= 1u << v->attr->i[a];
+	return v->op == O_dot ? 1u << v->shape.rank : mask;
+}
+
+bool same_axes(const Shape *s, uint32_t a, uint32_t b)
+{
+	for (int axis = 0; axis < s->rank; axis++)
+		if (s->dim[axis] != 1 && ((a ^ b) >> axis & 1))
+			return false;
+	return true;
+}

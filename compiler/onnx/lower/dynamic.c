@@ -196,7 +196,7 @@ static double neutral(int variant)
 static void fill_reduced(Call *c)
 {
 	int64_t axes[RANK];
-	int n = reduced_axes(c, axes);
+	int n = reduced_mask(c, axes);
 	for (int i = 0; i < n; i++)
 		c->in[0] = fill_counted(c, 0, (int)axes[i], neutral(c->variant));
 }
@@ -421,7 +421,7 @@ static void unreduced(Call *c)
 {
 	Graph *g = c->g;
 	int64_t axes[RANK];
-	int n = reduced_axes(c, axes);
+	int n = reduced_mask(c, axes);
 	for (int i = 0; c->variant == R_mean && i < n; i++) {
 		Ref count = count_along(c, 0, (int)axes[i]), y = c->out[0];
 		double most = (double)in_val(c, 0)->shape.dim[axes[i]];

@@ -38,7 +38,7 @@ Lower lower_dropout;
 // ---- reduce.c ---------------------------------------------------------------------------
 
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
-int reduced_axes(Call *, int64_t *axes);
+int reduced_mask(Call *, int64_t *axes);
 // The place that each entry of the last axis takes in order: how many come before it.
 Ref place_in_order(Graph *, Ref x, bool largest);
 

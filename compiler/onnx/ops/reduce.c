@@ -7,7 +7,7 @@
 
 // ---- reductions -----------------------------------------------------------------------
 
-int reduced_axes(Call *c, int64_t *axes)
+int reduced_mask(Call *c, int64_t *axes)
 {
 	int rank = in_val(c, 0)->shape.rank, n = 0;
 	const int64_t *given = ints_of(c, 1, "axes", &n);
@@ -76,7 +76,7 @@ static Ref reduce(Graph *g, int reduction, Ref x, int n, const int64_t *axes)
 void lower_reduce(Call *c)
 {
 	int64_t axes[RANK];
-	int n = reduced_axes(c, axes);
+	int n = reduced_mask(c, axes);
 	Ref x = c->in[0];
 	bool truth =
 	    val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too

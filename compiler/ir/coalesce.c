@@ -1,0 +1,264 @@
+// coalesce.c: merges adjacent axes into one loop.
+// Every index that an expression forms is looked at once, symbolically: axes a and a
+// + 1 are one where each has a's coefficient equal to size times that of a + 1.
+#include "index.h"
+#include <string.h>
+
+typedef struct Survey {
+	Vars *vars;
+	const Graph *graph;
+	const Inside *inside;
+	const Shape *shape;
+	uint32_t reduce;
+	int var[RANK];     // by axis; -1: not asked about
+	bool apart[RANK];  // axis a and the next asked about
+	int next[RANK];    // the next asked about, -1: none
+	Index space[RANK]; // the index that the walk began with
+	Table *seen;
+} Survey;
+
+static int64_t coefficient(const Index *x, int var)
+{
+	for (int t = 0; t < x->n; t++)
+		if (x->term[t].var == var)
+			return x->term[t].coef;
+	return 0;
+}
+
+static void note_index(Survey *w, const Index *x)
+{
+	for (int a = 0; a < w->shape->rank; a++) {
+		int b = w->next[a];
+		if (b >= 0 &&
+		    coefficient(x, w->var[a]) != coefficient(x, w->var[b]) * w->shape->dim[b])
+			w->apart[a] = true;
+	}
+	for (int t = 0; t < x->n; t++) {
+		const Var *v = w->vars->list.at[x->term[t].var];
+		if (v->kind != V_given)
+			note_index(w, &v->of);
+	}
+}
+
+static bool first_visit(Survey *w, Ref r, int rank, const Index *idx)
+{
+	int64_t key[1 + RANK * INDEX_WORDS] = {r};
+	int n = 1;
+	for (int a = 0; a < rank; a++)
+		n += index_words(&idx[a], key + n);
+	uint64_t *cell = table_cell(w->seen, key, sizeof *key * (size_t)n);
+	return !(*cell)++;
+}
+
+static void look(Survey *w, Ref r, const Index *idx);
+
+// Where the operand has a fill, any element of it may be read.
+static void look_filled(Survey *w, const Shape *from, Index *in, int nzero, const Index *zero)
+{
+	for (int a = 0; a < from->rank; a++)
+		if (!index_fits(w->vars, &in[a], from->dim[a])) {
+			note_index(w, &in[a]);
+			in[a] = some_index(w->vars, from->dim[a]);
+		}
+	for (int k = 0; k < nzero; k++)
+		note_index(w, &zero[k]);
+}
+
+static void look_move(Survey *w, const Val *v, const Index *idx)
+{
+	for (int k = 0; k < v->nin; k++) {
+		Index in[RANK], zero[RANK];
+		if (v->op == O_concat && !concat_reaches(w->vars, w->graph, v, k, idx))
+			continue;
+		int n = operand_index(w->vars, w->graph, v, k, idx, in, zero);
+		if (has_fill(v->op))
+			look_filled(w, &val(w->graph, v->in[k])->shape, in, n, zero);
+		look(w, v->in[k], in);
+	}
+}
+
+static void look_gather(Survey *w, const Val *v, const Index *idx)
+{
+	int axis = (int)v->attr->i[0], rank = val(w->graph, v->in[1])->shape.rank;
+	const Shape *from = &val(w->graph, v->in[0])->shape;
+	Index in[RANK];
+	look(w, v->in[1], idx + axis);
+	for (int a = 0; a < from->rank; a++)
+		in[a] = a == axis ? some_index(w->vars, from->dim[a])
+		                  : idx[a < axis ? a : a - 1 + rank];
+	look(w, v->in[0], in);
+}
+
+// The folded axes of a fold of the whole space are those of the space.
+static void look_reduction(Survey *w, const Val *v, const Index *idx)
+{
+	const Shape *from = &val(w->graph, v->in[0])->shape;
+	uint32_t mask = axes_mask(v);
+	bool own = same_shape(from, w->shape) && same_axes(from, mask, w->reduce);
+	Index in[RANK];
+	for (int a = 0; a < from->rank; a++)
+		in[a] = !(mask >> a & 1) ? idx[a]
+		        : own            ? w->space[a]
+		                         : some_index(w->vars, from->dim[a]);
+	look(w, v->in[0], in);
+}
+
+static void look_dot(Survey *w, const Val *v, const Index *idx)
+{
+	int r = v->shape.rank;
+	Index in[RANK], k = some_index(w->vars, val(w->graph, v->in[0])->shape.dim[r - 1]);
+	memcpy(in, idx, sizeof *in * (size_t)r);
+	in[r - 1] = k;
+	look(w, v->in[0], in);
+	in[r - 1] = idx[r - 1];
+	in[r - 2] = k;
+	look(w, v->in[1], in);
+}
+
+static void look_leaf(Survey *w, const Val *v, const Index *idx)
+{
+	if (v->op == O_iota) {
+		note_index(w, &idx[v->attr->i[0]]);
+	} else if (v->op == O_rand) {
+		Index linear = ravel(w->vars, &v->shape, idx);
+		note_index(w, &linear);
+		look(w, v->in[0], NULL);
+		look(w, v->in[1], NULL);
+	}
+}
+
+static void look_inside(Survey *w, const Val *v, const Index *idx)
+{
+	switch (prims[v->op].cls) {
+	case C_leaf:
+		look_leaf(w, v, idx);
+		break;
+	case C_map:
+		for (int k = 0; k < v->nin; k++)
+			look(w, v->in[k], idx);
+		break;
+	case C_reduce:
+		look_reduction(w, v, idx);
+		break;
+	case C_move:
+		look_move(w, v, idx);
+		break;
+	case C_dot:
+		look_dot(w, v, idx);
+		break;
+	default:
+		if (v->op != O_gather)
+			never("a value inside an expression");
+		look_gather(w, v, idx);
+	}
+}
+
+static void look(Survey *w, Ref r, const Index *wanted)
+{
+	const Val *v = val(w->graph, r);
+	Index idx[RANK];
+	for (int a = 0; a < v->shape.rank; a++)
+		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : wanted[a];
+	if (!first_visit(w, r, v->shape.rank, idx))
+		return;
+	if (w->inside->holds(w->inside->context, r)) {
+		look_inside(w, v, idx);
+		return;
+	}
+	Index linear = ravel(w->vars, &v->shape, idx);
+	note_index(w, &linear);
+}
+
+static void look_start(Survey *w, uint32_t mask, const Index *idx)
+{
+	int before = -1;
+	for (int a = 0; a < w->shape->rank; a++) {
+		w->var[a] = w->next[a] = -1;
+		w->space[a] = idx ? idx[a] : constant_index(0);
+		if (!(mask >> a & 1) || w->shape->dim[a] == 1)
+			continue;
+		w->space[a] = some_index(w->vars, w->shape->dim[a]);
+		w->var[a] = w->space[a].term[0].var;
+		if (before >= 0)
+			w->next[before] = a;
+		before = a;
+	}
+}
+
+// An axis that is not asked about, and not of 1, stands between its neighbours.
+static bool adjacent(const Shape *shape, int a, int b)
+{
+	for (int c = a + 1; c < b; c++)
+		if (shape->dim[c] != 1)
+			return false;
+	return true;
+}
+
+Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, const Ref *roots,
+                const Shape *shape, uint32_t mask, uint32_t reduce, const Index *idx)
+{
+	Survey w = {.vars = vars,
+	            .graph = g,
+	            .inside = inside,
+	            .shape = shape,
+	            .reduce = reduce,
+	            .seen = table_new(vars->arena)};
+	look_start(&w, mask, idx);
+	for (int k = 0; k < nroot; k++) {
+		const Shape *own = &val(g, roots[k])->shape;
+		Index in[RANK];
+		memcpy(in, w.space, sizeof in);
+		if (own->rank != shape->rank || count_of(own) == count_of(shape)) {
+			Index linear = ravel(vars, shape, w.space);
+			unravel(vars, &linear, own, in);
+		}
+		look(&w, roots[k], in);
+	}
+	Groups groups = {.n = 0};
+	for (int a = 0, before = -1; a < shape->rank; a++) {
+		if (w.var[a] < 0)
+			continue;
+		bool reduced = reduce >> a & 1;
+		if (before >= 0 && !w.apart[before] && adjacent(shape, before, a) &&
+		    reduced == groups.reduced[groups.n - 1]) {
+			groups.last[groups.n - 1] = a;
+			groups.size[groups.n - 1] *= shape->dim[a];
+		} else {
+			int k = groups.n++;
+			groups.first[k] = groups.last[k] = a;
+			groups.size[k] = shape->dim[a];
+			groups.reduced[k] = reduced;
+		}
+		before = a;
+	}
+	return groups;
+}
+
+void group_index(Vars *w, const Groups *groups, int k, const Shape *shape, const Index *position,
+                 Index *idx)
+{
+	Index left = *position;
+	for (int a = groups->last[k]; a >= groups->first[k]; a--) {
+		if (a == groups->first[k]) {
+			idx[a] = left;
+			break;
+		}
+		Index quotient;
+		split_index(w, &left, shape->dim[a], &quotient, &idx[a]);
+		left = quotient;
+	}
+}
+
+void row_index(Vars *w, const Groups *groups, uint32_t which, const Shape *shape, const Index *row,
+               Index *idx)
+{
+	Index left = *row;
+	for (int k = groups->n - 1; k >= 0; k--) {
+		if (!(which >> k & 1))
+			continue;
+		Index quotient, rest;
+		split_index(w, &left, groups->size[k], &quotient, &rest);
+		group_index(w, groups, k, shape, &rest, idx);
+		left = quotient;
+	}
+}

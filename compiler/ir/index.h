@@ -1,0 +1,96 @@
+// index.h: where elements lie: indices as sums of variables, and what a kernel's expressions read.
+// No code: the passes ask how memory is read, and emit writes the code of an index.
+#ifndef INDEX_H
+#define INDEX_H
+#include "plan.h"
+
+// ---- index.c: the algebra of indices --------------------------------------------------
+
+enum { TERMS = 8 };
+typedef struct Index {
+	int64_t constant;
+	int n;
+	struct Term {
+		int var;
+		int64_t coef;
+	} term[TERMS]; // by var, ascending; coef is never 0
+} Index;
+
+typedef struct Var { // 0 <= variable < extent
+	enum { V_given, V_div, V_mod, V_sum } kind;
+	Index of; // div, mod, sum
+	int64_t by;
+	int64_t extent;
+	int64_t align;     // it is a multiple of this
+	struct Code *code; // emit; NULL: none yet
+} Var;
+
+typedef struct Vars {
+	Arena *arena;
+	VEC(Var *) list;
+	Table *split; // div and mod variables by what they divide
+} Vars;
+
+Vars *vars_new(Arena *);
+Index constant_index(int64_t);
+Index new_variable(Vars *, Var);
+Index some_index(Vars *, int64_t extent);                             // a given variable
+Index add_index(Vars *, const Index *, const Index *, int64_t times); // a + times * b
+Index shift_index(Index, int64_t);
+void split_index(Vars *, const Index *, int64_t by, Index *quotient, Index *rest);
+void index_range(const Vars *, const Index *, int64_t *low, int64_t *high); // inclusive
+bool index_fits(const Vars *, const Index *, int64_t extent);               // in [0, extent)
+// Writes x in words, equal where the index is; returns how many of `key` it takes.
+enum { INDEX_WORDS = 2 + 2 * TERMS };
+int index_words(const Index *x, int64_t *key);
+void unravel(Vars *, const Index *linear, const Shape *, Index *idx);
+Index ravel(Vars *, const Shape *, const Index *idx); // row-major position
+// A divisor of the index; 0: the index is 0.
+int64_t index_align(const Vars *, const Index *);
+
+// ---- moves.c: what moves read ---------------------------------------------------------
+
+// Sets `in` to where a move reads operand k for its element idx. The element is the operand's if
+// `in` lies inside of it and the n entries of `zero` are 0, else the fill; returns n.
+int operand_index(Vars *, const Graph *, const Val *, int k, const Index *idx, Index *in,
+                  Index *zero);
+// True if a move may read outside of its operand, where it has a fill.
+bool has_fill(Op);
+bool concat_reaches(const Vars *, const Graph *, const Val *, int k, const Index *idx);
+
+// What a kernel computes, against what it reads from memory.
+typedef struct Inside {
+	bool (*holds)(const void *context, Ref);
+	const void *context;
+} Inside;
+
+// Follows moves from element idx of r. True if they end in memory: *place is the position there.
+bool locate(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
+typedef struct Stride { // of an operand: from row to row, from column to column
+	bool fixed;     // it lies in memory at such strides
+	int64_t down, along;
+} Stride;
+Stride strides_of(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *row,
+                  const Index *column);
+// Returns how many values in memory behind element idx of r are far apart for neighbors in x.
+int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *x);
+
+// ---- coalesce.c: axes that are one axis to everything a kernel reads ------------------
+
+typedef struct Groups {
+	int n;
+	int first[RANK], last[RANK]; // axes
+	int64_t size[RANK];
+	bool reduced[RANK];
+} Groups;
+// Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
+// in mask are not looked at) tells them apart; reduced axes and others stay apart. Axes of 1 are in
+// no group.
+Groups coalesce(Vars *, const Graph *, const Inside *, int nroot, const Ref *roots, const Shape *,
+                uint32_t mask, uint32_t reduce, const Index *idx);
+// Sets the entries of idx that group k covers, from its position.
+void group_index(Vars *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
+// Sets the entries of idx that the groups in `which` cover, from the number of a row of them.
+void row_index(Vars *, const Groups *, uint32_t which, const Shape *, const Index *row, Index *idx);
+
+#endif

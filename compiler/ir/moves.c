@@ -1,0 +1,170 @@
+// moves.c: which element of its operand each move reads, and how a kernel's operands lie in memory.
+#include "index.h"
+#include <string.h>
+
+// ---- operands of moves ----------------------------------------------------------------
+
+static void pad_index(const Val *v, int rank, const Index *idx, Index *in)
+{
+	for (int a = 0; a < rank; a++)
+		in[a] = shift_index(idx[a], -v->attr->i[2 * a]);
+}
+
+static int window_index(Vars *w, const Val *v, int rank, const Index *idx, Index *in, Index *zero)
+{
+	int n = 0;
+	memcpy(in, idx, sizeof *in * (size_t)rank);
+	for (int k = 0; k < v->attr->n / 7; k++) {
+		const int64_t *i = v->attr->i + 7 * k;
+		int64_t axis = i[0], stride = i[3], dilation = i[4], before = i[5], up = i[6];
+		Index sum = constant_index(-before);
+		sum = add_index(w, &sum, &idx[axis], stride);
+		sum = add_index(w, &sum, &idx[rank + k], dilation);
+		in[axis] = sum;
+		if (up > 1)
+			split_index(w, &sum, up, &in[axis], &zero[n++]);
+	}
+	return n;
+}
+
+// Where operand k begins along the axis.
+static int64_t concat_start(const Graph *g, const Val *v, int k)
+{
+	int64_t start = 0;
+	for (int before = 0; before < k; before++)
+		start += val(g, v->in[before])->shape.dim[v->attr->i[0]];
+	return start;
+}
+
+bool concat_reaches(const Vars *w, const Graph *g, const Val *v, int k, const Index *idx)
+{
+	int axis = (int)v->attr->i[0];
+	int64_t start = concat_start(g, v, k), size = val(g, v->in[k])->shape.dim[axis];
+	int64_t low, high;
+	index_range(w, &idx[axis], &low, &high);
+	return high >= start && low < start + size;
+}
+
+bool has_fill(Op op)
+{
+	return op == O_pad || op == O_window || op == O_concat;
+}
+
+int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx, Index *in,
+                  Index *zero)
+{
+	const Shape *from = &val(g, v->in[k])->shape;
+	const int64_t *i = v->attr->i;
+	Index linear;
+	switch (v->op) {
+	case O_pad:
+		pad_index(v, from->rank, idx, in);
+		break;
+	case O_window:
+		return window_index(w, v, from->rank, idx, in, zero);
+	case O_concat:
+		memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
+		in[i[0]] = shift_index(idx[i[0]], -concat_start(g, v, k));
+		break;
+	case O_reshape:
+		linear = ravel(w, &v->shape, idx);
+		unravel(w, &linear, from, in);
+		break;
+	case O_permute:
+		for (int a = 0; a < v->shape.rank; a++)
+			in[i[a]] = idx[a];
+		break;
+	case O_slice:
+		for (int a = 0; a < v->shape.rank; a++) {
+			Index start = constant_index(i[3 * a]);
+			in[a] = add_index(w, &start, &idx[a], i[3 * a + 2]);
+		}
+		break;
+	case O_expand:
+		memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
+		break;
+	default:
+		never("a move");
+	}
+	return 0;
+}
+
+// ---- operands in memory ---------------------------------------------------------------
+
+// Entries along axes of 1 are 0, whatever is broadcast over them.
+static void keep_ones(const Shape *shape, const Index *idx, Index *own)
+{
+	for (int a = 0; a < shape->rank; a++)
+		own[a] = shape->dim[a] == 1 ? constant_index(0) : idx[a];
+}
+
+bool locate(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, Index *place)
+{
+	while (inside->holds(inside->context, *r)) {
+		const Val *v = val(g, *r);
+		Index own[RANK];
+		if (prims[v->op].cls != C_move || has_fill(v->op))
+			return false;
+		keep_ones(&v->shape, idx, own);
+		operand_index(w, g, v, 0, own, idx, NULL);
+		*r = v->in[0];
+	}
+	*place = ravel(w, &val(g, *r)->shape, idx);
+	return true;
+}
+
+static bool depends(const Vars *w, int var, int on)
+{
+	const Var *v = w->list.at[var];
+	for (int t = 0; v->kind != V_given && t < v->of.n; t++)
+		if (v->of.term[t].var == on || depends(w, v->of.term[t].var, on))
+			return true;
+	return var == on;
+}
+
+// Returns by how many elements the place moves when variable `x` grows by one; IRREGULAR if that is
+// not fixed.
+enum { IRREGULAR = INT32_MIN };
+static int64_t stride_along(const Vars *w, const Index *place, const Index *x)
+{
+	int64_t stride = 0;
+	for (int t = 0; t < place->n; t++)
+		if (x->n && place->term[t].var == x->term[0].var)
+			stride = place->term[t].coef;
+		else if (x->n && depends(w, place->term[t].var, x->term[0].var))
+			return IRREGULAR;
+	return stride;
+}
+
+Stride strides_of(Vars *w, const Graph *g, const Inside *inside, Ref r, const Index *idx,
+                  const Index *row, const Index *column)
+{
+	Index at[RANK], place;
+	memcpy(at, idx, sizeof at);
+	if (!locate(w, g, inside, &r, at, &place))
+		return (Stride){.fixed = false};
+	Stride s = {.down = stride_along(w, &place, row), .along = stride_along(w, &place, column)};
+	s.fixed = s.down != IRREGULAR && s.along != IRREGULAR;
+	return s;
+}
+
+int far_reads(Vars *w, const Graph *g, const Inside *inside, Ref r, const Index *idx,
+              const Index *x)
+{
+	Index at[RANK], place;
+	memcpy(at, idx, sizeof at);
+	if (locate(w, g, inside, &r, at, &place)) {
+		int64_t stride = stride_along(w, &place, x);
+		return stride != 0 && stride != 1;
+	}
+	const Val *v = val(g, r);
+	if (prims[v->op].cls != C_map)
+		return prims[v->op].cls != C_leaf;
+	int far = 0;
+	for (int i = 0; i < v->nin; i++) {
+		Index operand[RANK];
+		keep_ones(&val(g, v->in[i])->shape, at, operand);
+		far += far_reads(w, g, inside, v->in[i], operand, x);
+	}
+	return far;
+}
