@@ -499,14 +499,35 @@ void copy_ends(Graph *to, const Graph *from, const Ref *now)
 
 // Values are in their simplest form already: they are copied, not put again, so nothing dead
 // appears.
-static Ref copied(Graph *g, const Val *v, const Ref *now)
+static Ref copied(Graph *g, const Val *v, const Ref *now, int from)
 {
 	Val fresh = *v;
 	Ref *in = NEWS(g->arena, Ref, v->nin);
 	for (int k = 0; k < v->nin; k++)
 		in[k] = now[v->in[k]];
 	fresh.in = in;
+	fresh.from = from;
+	if (v->op == O_loop)
+		fresh.data = graph_live(g->arena, v->data);
 	return append(g, fresh);
+}
+
+// Slots, then constants, stand right before their first user and have its node: a graph that is
+// read from text is the one that was printed.
+static void copy_leaves(Graph *g, const Graph *from, const Val *user, Ref *now)
+{
+	for (int op = 0; op < 2; op++)
+		for (int k = 0; k < user->nin; k++) {
+			const Val *v = val(from, user->in[k]);
+			if (v->op == (op ? O_const : O_slot) && !now[user->in[k]])
+				now[user->in[k]] = copied(g, v, NULL, user->from);
+		}
+}
+
+static Ref copied_end(Graph *g, const Graph *from, Ref r, Ref *now)
+{
+	const Val *v = val(from, r);
+	return now[r] ? now[r] : (now[r] = copied(g, v, NULL, v->from));
 }
 
 Graph *graph_live(Arena *arena, const Graph *from)
@@ -514,9 +535,17 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	Graph *g = graph_like(arena, from);
 	bool *live = graph_marks(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	for (int r = 1; r < from->nval; r++)
-		if (live[r])
-			now[r] = copied(g, val(from, r), now);
+	for (int r = 1; r < from->nval; r++) {
+		const Val *v = val(from, r);
+		if (!live[r] || v->op == O_slot || v->op == O_const)
+			continue;
+		copy_leaves(g, from, v, now);
+		now[r] = copied(g, v, now, v->from);
+	}
+	for (int k = 0; k < from->outs.count; k++)
+		copied_end(g, from, from->outs.at[k].val, now);
+	for (int k = 0; k < from->stores.count; k++)
+		copied_end(g, from, from->stores.at[k].val, now);
 	copy_ends(g, from, now);
 	return g;
 }

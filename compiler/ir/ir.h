@@ -509,6 +509,8 @@ Ref put_rows(Graph *, Ref, const Shape *other);
 void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
 char *name_text(Arena *, const char *name); // in quotes where it is no plain name
+// Reads a graph from its first line up to the end of the text, or a line `plan` or `entry`.
+Graph *lexer_graph(Lexer *, const Book *);
 Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);
 int *number_values(Arena *, const Graph *); // by Ref: the number a value has in the text; 0: none
 

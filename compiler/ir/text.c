@@ -1,6 +1,7 @@
 // text.c: graphs as text. What prints can be read back, and prints the same again.
 // A line a slot, value, out or store:
-//   graph NAME [apart | plain]    apart: attend has been opened; plain: every whole has
+//   graph NAME [apart | plain] [wide]
+//     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64
 //   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
 //   %3 = dot(%1, w) : TYPE  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
@@ -183,7 +184,7 @@ static void say_slot(Text *t, const Slot *s)
 		say(t, " limit %" PRId64, s->limit);
 	if (s->ignore)
 		say(t, " ignore %" PRId64, s->ignore);
-	if (s->init && count_of(&s->shape) == 1) {
+	if (s->init && (count_of(&s->shape) == 1 || s->kind == S_state)) {
 		say(t, " =");
 		say_elements(t, &(Val){.type = s->type, .shape = s->shape, .data = s->init});
 	}
@@ -261,7 +262,7 @@ char *graph_text(Arena *arena, const Graph *g)
 	Text t = {.arena = arena};
 	say(&t, "graph ");
 	say_name(&t, g->name ? g->name : "");
-	say(&t, "%s\n", plains[g->plain]);
+	say(&t, "%s%s\n", plains[g->plain], g->wide ? " wide" : "");
 	say_graph(&t, g);
 	return t.at;
 }
@@ -528,18 +529,35 @@ static void read_line(Reader *r, Lexer *l)
 		lexer_next(l);
 }
 
-Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book *book)
+// True at a line that is not of a graph, but of what holds it.
+static bool ends_graph(const Lexer *l)
 {
-	Lexer *l = lexer_open(arena, where, text);
+	return l->kind == T_end || lexer_is(l, "plan") || lexer_is(l, "entry");
+}
+
+Graph *lexer_graph(Lexer *l, const Book *book)
+{
+	Arena *arena = l->arena;
 	lexer_expect(l, "graph");
 	Reader r = {l, graph_new(arena, lexer_name(l), book), table_new(arena), table_new(arena)};
 	if (lexer_take(l, "apart"))
 		r.g->plain = DECOMPOSED_ATTEND;
 	else if (lexer_take(l, "plain"))
 		r.g->plain = DECOMPOSED_ALL;
+	bool wide = lexer_take(l, "wide");
 	if (l->kind == T_line)
 		lexer_next(l);
-	while (l->kind != T_end)
+	while (!ends_graph(l))
 		read_line(&r, l);
+	r.g->wide = wide; // its values are written with their casts
 	return r.g;
+}
+
+Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book *book)
+{
+	Lexer *l = lexer_open(arena, where, text);
+	Graph *g = lexer_graph(l, book);
+	if (l->kind != T_end)
+		fail(lexer_place(l), "found '%s', expected the end of the graph", l->word);
+	return g;
 }
