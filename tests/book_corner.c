@@ -66,6 +66,7 @@ static const struct {
 	Corner corner;
 	const char *why;
 } apart[] = {
+    {"clip(x * c + 0.5, 0, 1)", TIES, "at a tie any share of the gradient is one"},
     {"max(x, -inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"min(x, inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"pow(x, 0.5)", ZEROS, "the slope is infinite; that of sqrt is 0 by convention"},
@@ -96,7 +97,7 @@ static const char *line_at(const char *place)
 	for (int i = 0; i < book_npages; i++)
 		if (starts(place, book_pages[i].name))
 			text = book_pages[i].text;
-	for (int n = atoi(colon + 1); n > 1; n--)
+	for (int n = atoi(colon + 1); n > 1 && *text; n--)
 		text = strchr(text, '\n') + 1;
 	return text;
 }

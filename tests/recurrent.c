@@ -43,12 +43,12 @@ static const struct {
 	const char *name;
 	bool alpha, beta;
 	double usual_alpha, usual_beta;
-} acts[] = {{"Sigmoid", 0, 0, 0, 0},      {"Tanh", 0, 0, 0, 0},
-            {"Relu", 0, 0, 0, 0},         {"Softplus", 0, 0, 0, 0},
-            {"Softsign", 0, 0, 0, 0},     {"Affine", 1, 1, 1, 0},
-            {"LeakyRelu", 1, 0, 0.01, 0}, {"ThresholdedRelu", 1, 0, 1, 0},
-            {"ScaledTanh", 1, 1, 1, 1},   {"HardSigmoid", 1, 1, 0.2, 0.5},
-            {"Elu", 1, 0, 1, 0}};
+} functions[] = {{"Sigmoid", 0, 0, 0, 0},      {"Tanh", 0, 0, 0, 0},
+                 {"Relu", 0, 0, 0, 0},         {"Softplus", 0, 0, 0, 0},
+                 {"Softsign", 0, 0, 0, 0},     {"Affine", 1, 1, 1, 0},
+                 {"LeakyRelu", 1, 0, 0.01, 0}, {"ThresholdedRelu", 1, 0, 1, 0},
+                 {"ScaledTanh", 1, 1, 1, 1},   {"HardSigmoid", 1, 1, 0.2, 0.5},
+                 {"Elu", 1, 0, 1, 0}};
 
 static double act(const Layer *l, int which, double x)
 {
@@ -235,14 +235,14 @@ static void choose_acts(Layer *l, NodeProto *n)
 	float *lists[2] = {NEWS(arena, float, count), NEWS(arena, float, count)};
 	size_t used[2] = {0};
 	for (int i = 0; i < count; i++) {
-		int k = choose ? draw(COUNT(acts)) : usual[l->gates == 1 ? 1 : i % l->each];
-		l->act[i] = acts[k].name;
-		text[i] = (ProtobufCBinaryData){strlen(l->act[i]), (uint8_t *)acts[k].name};
-		l->alpha[i] = (float)acts[k].usual_alpha;
-		l->beta[i] = (float)acts[k].usual_beta;
-		if (numbers && acts[k].alpha)
+		int k = choose ? draw(COUNT(functions)) : usual[l->gates == 1 ? 1 : i % l->each];
+		l->act[i] = functions[k].name;
+		text[i] = (ProtobufCBinaryData){strlen(l->act[i]), (uint8_t *)functions[k].name};
+		l->alpha[i] = (float)functions[k].usual_alpha;
+		l->beta[i] = (float)functions[k].usual_beta;
+		if (numbers && functions[k].alpha)
 			l->alpha[i] = lists[0][used[0]++] = (float)(0.25 + 0.125 * draw(4));
-		if (numbers && acts[k].beta)
+		if (numbers && functions[k].beta)
 			l->beta[i] = lists[1][used[1]++] = (float)(0.25 + 0.125 * draw(4));
 	}
 	if (names)

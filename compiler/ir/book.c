@@ -191,6 +191,15 @@ static void book_read(Book *book, const char *where, const char *text)
 	}
 }
 
+// acts.def as a page of the book.
+static const char acts_page[] =
+#define A(name, scale, value, formula, gradient)                                                   \
+	"composite act(x; " #name ") = " formula "\n"                                              \
+	"grad act(x; " #name ") = " gradient "\n"
+#include "acts.def"
+#undef A
+    ;
+
 const Book *book_builtin(void)
 {
 	static Book *book;
@@ -198,6 +207,7 @@ const Book *book_builtin(void)
 		Book *fresh = book_new(arena_new());
 		for (int i = 0; i < book_npages; i++)
 			book_read(fresh, book_pages[i].name, book_pages[i].text);
+		book_read(fresh, "acts.def", acts_page);
 		book = fresh;
 	}
 	return book;

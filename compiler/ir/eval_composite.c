@@ -16,28 +16,11 @@ static double softplus(double x)
 static double eval_act(Act act, double x)
 {
 	switch (act) {
-	case A_relu:
-		return float_max(x, 0);
-	case A_gelu:
-		return x / 2 * (1 + erf(x / sqrt(2)));
-	case A_gelu_tanh:
-		return x * sigmoid(2 * sqrt(2 / M_PI) * (x + 0.044715 * x * x * x));
-	case A_gelu_quick:
-		return x * sigmoid(1.702 * x);
-	case A_silu:
-		return x * sigmoid(x);
-	case A_tanh:
-		return tanh(x);
-	case A_sigmoid:
-		return sigmoid(x);
-	case A_hardswish:
-		return x * float_min(float_max(x / 6 + 0.5, 0), 1);
-	case A_hardsigmoid:
-		return float_min(float_max(x / 6 + 0.5, 0), 1);
-	case A_softplus:
-		return softplus(x);
-	case A_mish:
-		return x * tanh(softplus(x));
+#define A(name, scale, value, formula, gradient)                                                   \
+	case A_##name:                                                                             \
+		return value;
+#include "acts.def"
+#undef A
 	case ACTS:
 		break;
 	}

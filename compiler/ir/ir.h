@@ -23,7 +23,7 @@ typedef enum Op {
 } Op;
 
 typedef enum Act {
-#define A(name) A_##name,
+#define A(name, ...) A_##name,
 #include "acts.def"
 #undef A
 	ACTS
@@ -72,7 +72,13 @@ typedef struct ElemInfo {
 	int onnx;
 } ElemInfo;
 extern const ElemInfo elems[ELEMS];
-extern const char *const act_names[ACTS];
+
+typedef struct ActInfo { // acts.def
+	const char *name;
+	enum { ACT_free, ACT_bounded } scale;
+} ActInfo;
+extern const ActInfo acts[ACTS];
+
 static inline bool is_float(Elem e)
 {
 	return elems[e].cls == 'f';

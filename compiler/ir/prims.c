@@ -16,8 +16,8 @@ const ElemInfo elems[ELEMS] = {
 #undef T
 };
 
-const char *const act_names[ACTS] = {
-#define A(name) [A_##name] = #name,
+const ActInfo acts[ACTS] = {
+#define A(name, scale, value, formula, gradient) [A_##name] = {#name, ACT_##scale},
 #include "acts.def"
 #undef A
 };
@@ -46,7 +46,7 @@ int elem_named(const char *name)
 int act_named(const char *name)
 {
 	for (int act = 0; act < ACTS; act++)
-		if (strcmp(act_names[act], name) == 0)
+		if (strcmp(acts[act].name, name) == 0)
 			return act;
 	return -1;
 }

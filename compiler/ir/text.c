@@ -141,7 +141,7 @@ static void say_attrs(Text *t, const Val *v)
 				say(t, i ? ",%" PRId64 : "%" PRId64, item[k].i[i]);
 			say(t, "]");
 		} else if (v->op == O_act) {
-			say(t, "%s", act_names[(int)item[k].x]);
+			say(t, "%s", acts[(int)item[k].x].name);
 		} else if (v->op == O_cast) {
 			say(t, "%s", elems[(int)item[k].x].name);
 		} else {

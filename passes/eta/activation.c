@@ -103,13 +103,13 @@ static bool bends(const ScaleAnalysis *s, const Val *v)
 	case O_atan:
 	case O_sqrt:
 	case O_rsqrt:
+	case O_max:
+	case O_min:
 		return true;
 	case O_add:
 	case O_sub:
 	case O_mul:
 	case O_div:
-	case O_max:
-	case O_min:
 		return is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
 	default:
 		return false;
@@ -120,7 +120,8 @@ static bool bends(const ScaleAnalysis *s, const Val *v)
 static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
 {
 	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
-	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act)
+	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act ||
+	    (v->op == O_select && decided_by(s, v)))
 		return 0;
 	for (int k = 0; k < v->nin; k++)
 		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
@@ -130,7 +131,7 @@ static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
 
 void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	static const double far = 1.5;
+	static const double far = 1.05;
 	Ref root = s->root[r];
 	Surd length;
 	bool quotient = v->op == O_mul || v->op == O_div;
@@ -140,7 +141,6 @@ void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
 	if (root == r || s->length[r] || !known(s, F_measured) || !bends(s, v) || !spreads(s, root))
 		return;
 	double size = measured(s, r), ratio = size / s->range[r].value;
-	s->guess[r] = 0;
 	if (ratio <= far && ratio >= 1 / far)
 		return;
 	s->guess[r] = r;

@@ -183,7 +183,7 @@ static bool bounded(const ScaleAnalysis *s, Ref r, int depth)
 {
 	const Val *v = val(s->g, unviewed(s, r));
 	if (v->op == O_act)
-		return v->attr->i[0] == A_tanh || v->attr->i[0] == A_sigmoid;
+		return acts[v->attr->i[0]].scale == ACT_bounded;
 	if (v->op == O_max || v->op == O_min)
 		return is_number(s, v->in[0]) || is_number(s, v->in[1]);
 	return v->op == O_mul && depth > 0 && bounded(s, v->in[0], depth - 1) &&

@@ -118,8 +118,7 @@ Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 		admit(s, r,
 		      "a sum with what an activation let through is mostly positive and passes the "
 		      "next one whole; the rule halves it");
-	Act act = v->op == O_act ? (Act)v->attr->i[0] : A_tanh;
-	bool bounded = act == A_tanh || act == A_sigmoid || act == A_hardsigmoid;
+	bool bounded = v->op != O_act || acts[v->attr->i[0]].scale == ACT_bounded;
 	if (bounded && s->range[v->in[0]].value < 0.9)
 		admit(s, r, "a bounded activation is taken to get its full range");
 	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));

@@ -53,7 +53,7 @@ Surd surd_div(Surd a, Surd b)
 }
 
 // The integer whose square is n, or -1.
-static int64_t composite_root(int64_t n)
+static int64_t integer_root(int64_t n)
 {
 	int64_t root = llround(sqrt((double)n));
 	return root * root == n ? root : -1;
@@ -62,10 +62,8 @@ static int64_t composite_root(int64_t n)
 // sqrt(a^2 + b^2): what a sum of independent values ranges over.
 Surd surd_hypot(Surd a, Surd b)
 {
-	int64_t an = a.exact ? composite_root(a.num) : -1,
-	        ad = a.exact ? composite_root(a.den) : -1;
-	int64_t bn = b.exact ? composite_root(b.num) : -1,
-	        bd = b.exact ? composite_root(b.den) : -1;
+	int64_t an = a.exact ? integer_root(a.num) : -1, ad = a.exact ? integer_root(a.den) : -1;
+	int64_t bn = b.exact ? integer_root(b.num) : -1, bd = b.exact ? integer_root(b.den) : -1;
 	if (an < 0 || ad < 0 || bn < 0 || bd < 0)
 		return surd_number(hypot(a.value, b.value));
 	return surd_root(an * bd + bn * ad, ad * bd);
@@ -146,12 +144,12 @@ const char *surd_text(Arena *arena, Surd s, int64_t over)
 {
 	if (!s.exact)
 		return format(arena, "%.6g", s.value);
-	int64_t num = composite_root(s.num), den = composite_root(s.den);
+	int64_t num = integer_root(s.num), den = integer_root(s.den);
 	if (num < 0 || den < 0)
 		return ratio(arena, "(", s.num, s.den, ")^(1/4)");
 	if (over > 0 && over % den == 0 && num != den)
 		return ratio(arena, "sqrt(", num * (over / den), over, ")");
-	if (composite_root(num) >= 0 && composite_root(den) >= 0)
-		return ratio(arena, "", composite_root(num), composite_root(den), "");
+	if (integer_root(num) >= 0 && integer_root(den) >= 0)
+		return ratio(arena, "", integer_root(num), integer_root(den), "");
 	return ratio(arena, "sqrt(", num, den, ")");
 }
