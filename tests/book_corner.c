@@ -66,7 +66,6 @@ static const struct {
 	Corner corner;
 	const char *why;
 } apart[] = {
-    {"clip(x * c + 0.5, 0, 1)", TIES, "at a tie any share of the gradient is one"},
     {"max(x, -inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"min(x, inf)", INFINITIES, "at a tie any share of the gradient is one"},
     {"pow(x, 0.5)", ZEROS, "the slope is infinite; that of sqrt is 0 by convention"},

@@ -119,9 +119,10 @@ static bool bends(const ScaleAnalysis *s, const Val *v)
 // Returns the value whose measured range gives those of v's operands; 0 if there is none.
 static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
 {
+	double slope;
 	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
 	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act ||
-	    (v->op == O_select && decided_by(s, v)))
+	    (v->op == O_select && decided_by(s, v)) || hard_sigmoid(s, v, &slope))
 		return 0;
 	for (int k = 0; k < v->nin; k++)
 		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
@@ -135,6 +136,9 @@ void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
 	Ref root = s->root[r];
 	Surd length;
 	bool quotient = v->op == O_mul || v->op == O_div;
+	double slope;
+	if (hard_sigmoid(s, v, &slope))
+		return;
 	if (quotient && (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
 		return;
 	s->guess[r] = guessed_before(s, v);

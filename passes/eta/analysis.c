@@ -85,7 +85,7 @@ void find_natures(ScaleAnalysis *s)
 static const ScaleRule rows[OPS] = {
     [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
     [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
-    [O_max] = {keep_range, clip_demand},        [O_min] = {keep_range, clip_demand},
+    [O_max] = {keep_range, clip_demand},        [O_min] = {clip_range, clip_demand},
     [O_select] = {select_range, select_demand}, [O_exp] = {exp_range, unit_demand},
     [O_log] = {unit_range, unit_demand},        [O_log1p] = {unit_range, unit_demand},
     [O_expm1] = {exp_range, unit_demand},       [O_pow] = {unit_range, unit_demand},

@@ -133,6 +133,7 @@ Ref summed_product(const ScaleAnalysis *, Ref); // signal * variable, of which r
 // the place is that of the largest or smallest.
 Ref picked(const ScaleAnalysis *, const Val *, bool *largest);
 Ref pooled(const ScaleAnalysis *, Ref); // of what r takes the largest or smallest, before a ReLU
+Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
 Ref decided_by(const ScaleAnalysis *, const Val *); // the signal by whose sign a select chooses
 Ref same_as(ScaleAnalysis *, const Val *);  // what a mean, dropout, a rotation is as large as
 Ref averaged(ScaleAnalysis *, const Val *); // what r is the mean of
@@ -181,7 +182,7 @@ void judge_activation(ScaleAnalysis *, Ref, const Val *); // measures it where r
 // ---- range.c, demand.c ----------------------------------------------------------------
 
 // Rows that any primitive might have.
-Range keep_range, unit_range;
+Range keep_range, unit_range, clip_range;
 Demand pass_demand, unit_demand, no_demand;
 // Rows of one, or of a few.
 Range add_range, mul_range, act_range, exp_range, norm_range, select_range, softmax_range,

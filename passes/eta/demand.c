@@ -75,7 +75,11 @@ void mul_demand(ScaleAnalysis *s, Ref r, const Val *v)
 // Clipping is an activation; of two signals the larger passes.
 void clip_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	if (is(s, v->in[0], AUX) || is(s, v->in[1], AUX))
+	double slope;
+	Ref x = hard_sigmoid(s, v, &slope);
+	if (x)
+		ask(s, x, surd_div(constant(s, N_wanted), surd_near(6 * slope)), r);
+	else if (is(s, v->in[0], AUX) || is(s, v->in[1], AUX))
 		unit_demand(s, r, v);
 	else
 		pass_demand(s, r, v);

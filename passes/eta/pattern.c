@@ -368,6 +368,24 @@ Ref decided_by(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
+// Matches min(max(c x + 1/2, 0), 1). Returns x, and its slope c in *slope; 0 for anything else.
+Ref hard_sigmoid(const ScaleAnalysis *s, const Val *v, double *slope)
+{
+	static const struct {
+		Op op;
+		double number;
+	} chain[] = {{O_min, 1}, {O_max, 0}, {O_add, 0.5}, {O_mul, NAN}};
+	Ref x = 0;
+	for (int k = 0; k < COUNT(chain) && known(s, F_hard_sigmoid); k++) {
+		v = k ? val(s->g, x) : v;
+		if (v->op != chain[k].op || !const_num(s->g, v->in[1], slope) ||
+		    (k < 3 && *slope != chain[k].number))
+			return 0;
+		x = v->in[0];
+	}
+	return *slope > 0 ? x : 0;
+}
+
 // Returns the product x W of a signal and a parameter, with or without a bias; 0 for anything else.
 static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 {

@@ -124,6 +124,12 @@ Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));
 }
 
+Surd clip_range(ScaleAnalysis *s, Ref r, const Val *v)
+{
+	double slope;
+	return hard_sigmoid(s, v, &slope) ? constant(s, N_activated) : keep_range(s, r, v);
+}
+
 Surd exp_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)v;
