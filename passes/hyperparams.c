@@ -88,52 +88,93 @@ static void amos_defaults(Opt *opt, Text *said)
 	             : "5 / (1 - beta) steps");
 	choose_clip(opt, said);
 	choose(said, "extra L2", &opt->extra_l2, 0, NULL);
-	choose(said, "coefficient of c and d", &opt->coef, 0.25, NULL);
-	opt->pace = opt->least = 1;
-	opt->most = opt->reach = 0;
 	if (small)
 		small_defaults(opt, said, n);
 }
 
-static void other_defaults(Opt *opt, Text *said)
+static void usual_defaults(Opt *opt, Text *said)
 {
-	bool sgd = !strcmp(opt->name, "sgd"), factor = starts_with(opt->name, "adafactor");
-	choose(said, "rate", &opt->rate, sgd || factor ? 0.01 : 0.001, "usual");
-	choose(said, "warm-up", &opt->warmup, sgd ? 0 : 100, "usual");
-	if (sgd) {
-		choose(said, "momentum", &opt->momentum, 0.9, "usual");
-	} else if (!factor) {
-		choose(said, "beta", &opt->beta, 0.9, "usual");
-		choose(said, "beta2", &opt->beta2, 0.999, "usual");
+	const Opt *usual = &optimizer_named(opt->name)->usual;
+#define HYPER(name, kind, argument, label, text)                                                   \
+	choose(said, label, &opt->name, usual->name, usual->name ? "usual" : NULL);
+#include "optimizers.def"
+#undef HYPER
+}
+
+// ---- the table ------------------------------------------------------------------------
+
+static const Optimizer optimizers[] = {
+#define HYPERS(...)                                                                                \
+	{                                                                                          \
+		__VA_ARGS__                                                                        \
 	}
-	choose(said, "decay", &opt->decay, !strcmp(opt->name, "adamw") ? 0.01 : 0, "usual");
-	choose(said, "eps", &opt->eps, factor ? 1e-30 : 1e-8, NULL);
-	choose(said, "clip", &opt->clip, 0, NULL);
+#define OPTIMIZER(name, title, rule, usual, ...) {#name, title, rule, HYPERS usual, {__VA_ARGS__}},
+#include "optimizers.def"
+#undef OPTIMIZER
+#undef HYPERS
+};
+
+const char *optimizer_names(Arena *arena, const char *operand)
+{
+	const char *name[COUNT(optimizers)];
+	int n = 0;
+	for (int i = 0; i < COUNT(optimizers); i++)
+		if (!operand || opt_uses(optimizers[i].name, operand))
+			name[n++] = optimizers[i].name;
+	Text names = {.arena = arena};
+	say(&names, "%s", "");
+	for (int i = 0; i < n; i++)
+		say(&names, "%s%s", i == 0 ? "" : i < n - 1 ? ", " : " or ", name[i]);
+	return names.at;
+}
+
+static const Optimizer *find_optimizer(const char *name)
+{
+	for (int i = 0; i < COUNT(optimizers); i++)
+		if (!strcmp(optimizers[i].name, name))
+			return &optimizers[i];
+	return NULL;
+}
+
+const Optimizer *optimizer_named(const char *name)
+{
+	const Optimizer *found = find_optimizer(name);
+	if (!found)
+		bug("no optimizer '%s'", name);
+	return found;
+}
+
+double *opt_attribute(Opt *opt, const char *name)
+{
+#define HYPER(field, ...)                                                                          \
+	if (!strcmp(name, #field))                                                                 \
+		return &opt->field;
+#define DERIVED HYPER
+#include "optimizers.def"
+#undef DERIVED
+#undef HYPER
+	return NULL;
 }
 
 Opt opt_named(const char *name)
 {
 	Opt opt = {.name = name};
-	opt.xi = opt.beta = opt.beta2 = opt.momentum = opt.clip = opt.extra_l2 = NAN;
-	opt.coef = opt.decay = opt.eps = opt.warmup = opt.rate = NAN;
+#define HYPER(field, ...)           opt.field = NAN;
+#define DERIVED(field, value, text) opt.field = value;
+#include "optimizers.def"
+#undef DERIVED
+#undef HYPER
 	return opt;
 }
 
 void opt_defaults(Arena *arena, Opt *opt)
 {
-	static const char *const known[] = {"amos", "adamw", "adam", "adafactor", "sgd"};
-	bool found = false;
-	for (int i = 0; i < COUNT(known); i++)
-		found |= !strcmp(opt->name, known[i]);
-	if (!found)
-		fail("--optimizer",
-		     "'%s' is not known; there are amos, adamw, adam, adafactor and sgd",
-		     opt->name);
+	const Optimizer *optimizer = find_optimizer(opt->name);
+	if (!optimizer)
+		fail("--optimizer", "unknown optimizer '%s'; expected %s", opt->name,
+		     optimizer_names(arena, NULL));
 	Text said = {.arena = arena};
 	say(&said, "optimizer %s\n", opt->name);
-	if (!strcmp(opt->name, "amos"))
-		amos_defaults(opt, &said);
-	else
-		other_defaults(opt, &said);
+	optimizer->rule(opt, &said);
 	opt->chosen = said.at;
 }

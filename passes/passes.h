@@ -136,18 +136,40 @@ Labels count_labels(const Graph *, LabelPart *, void *data);
 
 // ---- hyperparams.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
 typedef struct Opt {
-	const char *name; // a definition of optim.am: amos adamw adam adafactor sgd
-	double xi, beta, beta2, momentum, clip, extra_l2, coef, decay, eps, warmup,
-	    rate;                        // NAN: by rule
-	double pace, most, reach, least; // of Amos, set by opt_defaults: see optim.am
-	Labels labels;                   // in one run, for chi; count 0: unknown
+	const char *name;               // of optimizers.def
+#define HYPER(field, ...) double field; // NAN: by rule
+#define DERIVED           HYPER
+#include "optimizers.def"
+#undef DERIVED
+#undef HYPER
+	Labels labels;      // of one run, for clip; count 0: unknown
 	double batches;     // N, the number of independent batches in the data; 0: unknown
-	int64_t accumulate; // so many runs make one update, by the mean of their gradients; 0 is 1
+	int64_t accumulate; // runs per update, by the mean of their gradients; 0 is 1
 	const char *chosen; // set by opt_defaults: what was chosen, and by which rule; a line each
 } Opt;
-Opt opt_named(const char *name); // all else by rule, sizes unknown
+typedef enum StateShape { // of what is kept per parameter
+	STATE_full,       // the parameter's
+	STATE_slot,       // Eta.slot
+	STATE_rows,       // without the last axis
+	STATE_columns     // without the last axis but one
+} StateShape;
+typedef struct Optimizer {
+	const char *name, *title;
+	void (*rule)(Opt *, Text *);
+	Opt usual;
+	struct State {
+		const char *name; // of the definition's operand
+		StateShape shape;
+		const char *kept_for; // the hyperparameter without which it is not kept; NULL: none
+	} state[4];
+} Optimizer;
+const Optimizer *optimizer_named(const char *); // one of the table
+// "amos, adamw or sgd": those with such an operand or attribute (NULL: all); "" for none.
+const char *optimizer_names(Arena *, const char *operand);
+double *opt_attribute(Opt *, const char *name); // NULL: there is none of that name
+Opt opt_named(const char *name);                // hyperparameters by rule, data unknown
 void opt_defaults(Arena *, Opt *);
-// Has the definition in optim.am such an operand or attribute?
+// True if the definition in optim.am has such an operand or attribute.
 bool opt_uses(const char *optimizer, const char *operand);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
 // "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
@@ -155,7 +177,7 @@ bool opt_uses(const char *optimizer, const char *operand);
 // accumulate_pass gives the graph of these, on the same slots: the step itself is the last run.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 Graph *accumulate_pass(Arena *, const Graph *, const Eta *, const Opt *);
-// Bytes of what it keeps of the parameters' size: v, b, m, s, r, c. Of Opt: name and momentum; of
+// Bytes of the states of the table. Of Opt: name and hyperparameters that states are kept for; of
 // Eta: slot.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 

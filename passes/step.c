@@ -10,7 +10,6 @@
 typedef struct Step {
 	Graph *graph;
 	const Opt *opt;
-	double rate;
 	Ref t;        // the number of this step, f64: 1 first
 	bool gathers; // a run before that of the update: it only accumulates gradients
 } Step;
@@ -19,7 +18,6 @@ typedef struct Param {
 	int slot;
 	Ref grad;
 	const Eta *eta;
-	bool still; // without momentum: m is not kept
 } Param;
 
 static Ref state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
@@ -97,11 +95,11 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
 }
 
-static Ref step_size(const Step *s)
+static Ref step_size(const Step *s, double rate)
 {
-	AttrArg given[] = {{.name = "rate", .x = s->rate}, {.name = "steps", .x = s->opt->warmup}};
+	AttrArg given[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = s->opt->warmup}};
 	if (!(s->opt->warmup > 0))
-		return number(s->graph, s->rate);
+		return number(s->graph, rate);
 	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(given), given);
 }
 
@@ -125,18 +123,36 @@ static Shape slot_shape(const Shape *whole, const Eta *eta)
 	return shape;
 }
 
-static Shape state_shape(const Graph *g, const Param *p, const char *role)
+// Returns the optimizer's state that an operand of its definition stands for; NULL: none.
+static const struct State *state_named(const Opt *opt, const char *operand)
 {
-	const Shape *whole = &g->slots.at[p->slot].shape;
-	Shape shape = *whole;
-	if (!strcmp(role, "v") || !strcmp(role, "b"))
-		shape = slot_shape(whole, p->eta);
-	else if (!strcmp(role, "r"))
+	const Optimizer *optimizer = optimizer_named(opt->name);
+	for (int k = 0; k < COUNT(optimizer->state) && optimizer->state[k].name; k++)
+		if (!strcmp(optimizer->state[k].name, operand))
+			return &optimizer->state[k];
+	return NULL;
+}
+
+static bool is_kept(const Opt *opt, const struct State *state)
+{
+	Opt copy = *opt;
+	return !state->kept_for || *opt_attribute(&copy, state->kept_for) != 0;
+}
+
+static Shape state_shape(const Graph *g, const Param *p, const struct State *state)
+{
+	Shape shape = g->slots.at[p->slot].shape;
+	switch (state->shape) {
+	case STATE_full:
+		break;
+	case STATE_slot:
+		return slot_shape(&shape, p->eta);
+	case STATE_rows:
 		shape.dim[shape.rank - 1] = 1;
-	else if (!strcmp(role, "c"))
+		break;
+	case STATE_columns:
 		shape.dim[shape.rank - 2] = 1;
-	else if (strcmp(role, "m") && strcmp(role, "s"))
-		bug("optim.am: nothing gives '%s'", role);
+	}
 	return shape;
 }
 
@@ -159,49 +175,43 @@ static Ref eta_state(const Step *s, const Param *p, const char *name)
 	return state(g, name, type, shape, bytes);
 }
 
-static bool is_state(const char *role)
-{
-	return strlen(role) == 1 && strchr("vbmsrc", *role);
-}
-
 static Ref operand(const Step *s, const Param *p, const char *role)
 {
 	Graph *g = s->graph;
 	const Slot *slot = &g->slots.at[p->slot];
 	const char *name = format(g->arena, "%s.%s", slot->name, role);
 	Elem type = slot->type;
-	if (!strcmp(role, "w") || (p->still && !strcmp(role, "m")))
+	const struct State *kept = state_named(s->opt, role);
+	if (kept)
+		return is_kept(s->opt, kept) ? state(g, name, type, state_shape(g, p, kept), NULL)
+		                             : put_slot(g, p->slot);
+	if (!strcmp(role, "w"))
 		return put_slot(g, p->slot);
 	if (!strcmp(role, "g"))
 		return p->grad;
 	if (!strcmp(role, "eta"))
 		return eta_state(s, p, name);
-	if (!strcmp(role, "xi"))
-		return put_cast(g, step_size(s), type);
+	if (!strcmp(role, "xi") || !strcmp(role, "rate")) {
+		Opt opt = *s->opt;
+		return put_cast(g, step_size(s, *opt_attribute(&opt, role)), type);
+	}
 	if (!strcmp(role, "t"))
 		return put_cast(g, s->t, type);
 	if (!strcmp(role, "unbias"))
 		return put_cast(g, unbias(s, "amos.beta_t", s->opt->beta), type);
 	if (!strcmp(role, "unbias2"))
 		return put_cast(g, unbias(s, "amos.beta2_t", s->opt->beta2), type);
-	return state(g, name, type, state_shape(g, p, role), NULL);
+	bug("optim.am: nothing gives operand '%s' of %s", role, s->opt->name);
 }
 
 static AttrArg attribute(const Step *s, const Param *p, const char *name)
 {
-	const Opt *o = s->opt;
-	const struct {
-		const char *name;
-		double x;
-	} numbers[] = {{"beta", o->beta},   {"beta2", o->beta2}, {"momentum", o->momentum},
-	               {"chi", o->clip},    {"l2", o->extra_l2}, {"coef", o->coef},
-	               {"decay", o->decay}, {"eps", o->eps},     {"pace", o->pace},
-	               {"most", o->most},   {"reach", o->reach}, {"least", o->least}};
-	for (int i = 0; i < COUNT(numbers); i++)
-		if (!strcmp(numbers[i].name, name))
-			return (AttrArg){.name = name, .x = numbers[i].x};
+	Opt opt = *s->opt;
+	const double *x = opt_attribute(&opt, name);
+	if (x)
+		return (AttrArg){.name = name, .x = *x};
 	if (strcmp(name, "over"))
-		bug("optim.am: nothing gives '%s'", name);
+		bug("optim.am: nothing gives attribute '%s' of %s", name, opt.name);
 	const Shape *whole = &s->graph->slots.at[p->slot].shape;
 	Shape reduced = slot_shape(whole, p->eta);
 	int64_t *axes = NEWS(s->graph->arena, int64_t, RANK);
@@ -212,16 +222,6 @@ static AttrArg attribute(const Step *s, const Param *p, const char *name)
 	return over;
 }
 
-static const Def *definition(const Book *book, const char *name)
-{
-	for (int nin = 1; nin < 16; nin++) {
-		const Def *d = find_def(book, name, nin);
-		if (d)
-			return d;
-	}
-	bug("optim.am: no %s", name);
-}
-
 static bool has_operand(const Def *d, const char *name)
 {
 	for (int k = 0; k < d->nin + d->nattr; k++)
@@ -230,24 +230,40 @@ static bool has_operand(const Def *d, const char *name)
 	return false;
 }
 
-bool opt_uses(const char *optimizer, const char *operand)
+// True if the definition's state exists for a parameter of this rank.
+static bool can_update(const Opt *opt, const Def *d, int rank)
 {
-	return has_operand(definition(book_builtin(), optimizer), operand);
+	for (int k = 0; k < d->nin; k++) {
+		const struct State *state = state_named(opt, d->names[k]);
+		bool matrix =
+		    state && (state->shape == STATE_rows || state->shape == STATE_columns);
+		if (matrix && rank < 2)
+			return false;
+	}
+	return true;
 }
 
-// Returns the definition that updates a parameter.
-static const Def *update_of(const Graph *g, const Opt *opt, Param *p)
+// Returns the definition with most operands that can update a parameter of this rank.
+static const Def *definition(const Book *book, const Opt *opt, int rank)
 {
-	bool vector = !strcmp(opt->name, "adafactor") && g->slots.at[p->slot].shape.rank < 2;
-	const Def *d = definition(g->book, vector ? "adafactor_vector" : opt->name);
-	p->still = opt->momentum == 0 && has_operand(d, "momentum");
-	return d;
+	for (int nin = 16; nin > 0; nin--) {
+		const Def *d = find_def(book, opt->name, nin);
+		if (d && can_update(opt, d, rank))
+			return d;
+	}
+	bug("optim.am: no %s", opt->name);
+}
+
+bool opt_uses(const char *optimizer, const char *operand)
+{
+	const Opt opt = {.name = optimizer};
+	return has_operand(definition(book_builtin(), &opt, RANK), operand);
 }
 
 static void update(const Step *s, Param *p)
 {
 	Graph *g = s->graph;
-	const Def *d = update_of(g, s->opt, p);
+	const Def *d = definition(g->book, s->opt, g->slots.at[p->slot].shape.rank);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
 	AttrArg *given = NEWS(g->arena, AttrArg, d->nattr + 1);
 	g->from = add_node(g, g->slots.at[p->slot].name, s->opt->name);
@@ -258,7 +274,7 @@ static void update(const Step *s, Param *p)
 	book_call(g, d->name, d->nin, in, d->nattr, given, d->nresult, out);
 	set(s, p->slot, out[0]);
 	for (int k = 0, next = 1; k < d->nin; k++)
-		if (is_state(d->names[k])) {
+		if (state_named(s->opt, d->names[k])) {
 			if (slot_of(g, in[k]) != p->slot)
 				set(s, slot_of(g, in[k]), out[next]);
 			next++;
@@ -272,11 +288,12 @@ int64_t state_bytes(const Graph *g, const Eta *eta, const Opt *opt)
 		if (g->slots.at[i].kind != S_param)
 			continue;
 		Param p = {.slot = i, .eta = &eta[i]};
-		const Def *d = update_of(g, opt, &p);
+		const Def *d = definition(g->book, opt, g->slots.at[i].shape.rank);
 		for (int k = 0; k < d->nin; k++) {
-			if (!is_state(d->names[k]) || (p.still && !strcmp(d->names[k], "m")))
+			const struct State *state = state_named(opt, d->names[k]);
+			if (!state || !is_kept(opt, state))
 				continue;
-			Shape shape = state_shape(g, &p, d->names[k]);
+			Shape shape = state_shape(g, &p, state);
 			bytes += count_of(&shape) * elems[g->slots.at[i].type].bytes;
 		}
 	}
@@ -316,10 +333,7 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, bool gathers)
 {
 	Graph *g = runs_graph(arena, from, opt->accumulate);
-	Step s = {.graph = g,
-	          .opt = opt,
-	          .rate = strcmp(opt->name, "amos") ? opt->rate : opt->xi,
-	          .gathers = gathers};
+	Step s = {.graph = g, .opt = opt, .gathers = gathers};
 	int nout = g->outs.count;
 	g->outs.count = 0;
 	g->from = add_node(g, "step", opt->name);
@@ -328,8 +342,7 @@ static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt
 		Out out = g->outs.at[i];
 		if (starts_with(out.name, "grad:")) {
 			int slot = find_slot(g, out.name + 5);
-			update(&s,
-			       &(Param){slot, mean_gradient(&s, slot, out.val), &eta[slot], false});
+			update(&s, &(Param){slot, mean_gradient(&s, slot, out.val), &eta[slot]});
 		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
 		           starts_with(out.name, CHECK_OF)) {
 			g->outs.at[g->outs.count++] = out;

@@ -53,14 +53,10 @@ static Graph *step_of(Arena *arena, const Eta *eta, Elem type, Opt *opt)
 static Graph *step_graph(Arena *arena, const json_t *c, Elem type)
 {
 	Eta eta[2] = {{.eta.value = number(c, "eta"), .slot = slot_shape(c)}};
-	Opt opt = {.name = "amos",
-	           .xi = number(c, "xi"),
-	           .beta = number(c, "beta"),
-	           .momentum = number(c, "momentum"),
-	           .clip = number(c, "clip"),
-	           .extra_l2 = number(c, "extra_l2"),
-	           .coef = number(c, "coefficient"),
-	           .warmup = number(c, "warmup")};
+	Opt opt = opt_named("amos");
+	opt.xi = number(c, "xi"), opt.beta = number(c, "beta"), opt.clip = number(c, "clip");
+	opt.momentum = number(c, "momentum"), opt.extra_l2 = number(c, "extra_l2");
+	opt.coef = number(c, "coefficient"), opt.warmup = number(c, "warmup");
 	return step_of(arena, eta, type, &opt);
 }
 

@@ -119,37 +119,36 @@ static double part_labels(void *data, const Slot *s)
 	return data ? amos_data_labels(data, s->name, 1, s->ignore) : 1;
 }
 
-// Options that the optimizer's definition has no place for were meant for another.
+// Options that the optimizer's definition has no operand for were meant for another.
 static void check_used(const Command *command, const char *optimizer)
 {
 	static const struct {
 		OptionName option;
-		const char *operand; // of the definition in optim.am
-	} known[] = {{OPT_xi, "eta"},      {OPT_eta, "eta"},           {OPT_range, "eta"},
-	             {OPT_slots, "eta"},   {OPT_beta, "beta"},         {OPT_beta2, "beta2"},
-	             {OPT_clip, "chi"},    {OPT_momentum, "momentum"}, {OPT_extra_l2, "l2"},
-	             {OPT_decay, "decay"}, {OPT_eps, "eps"},           {OPT_convention, "eta"}};
-	for (int i = 0; i < COUNT(known); i++)
-		if (chosen(command, known[i].option) && !opt_uses(optimizer, known[i].operand))
-			bad_usage(command,
-			          format(command->arena, "--%s does nothing under %s",
-			                 long_name(command->arena, known[i].option), optimizer));
-	if (chosen(command, OPT_rate) && opt_uses(optimizer, "eta"))
-		bad_usage(command, format(command->arena,
-		                          "--rate does nothing under %s: wanted --xi", optimizer));
+		const char *operand, *meant; // `meant`: the option that stands in its place
+	} rows[] = {
+#define HYPER(name, ...) {OPT_##name, #name, NULL},
+#include "optimizers.def"
+#undef HYPER
+	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},   {OPT_eta, "eta", NULL},
+	    {OPT_range, "eta", NULL}, {OPT_slots, "eta", NULL}, {OPT_convention, "eta", NULL}};
+	for (int i = COUNT(rows); i-- > 0;) {
+		bool uses = rows[i].option == OPT_warmup || opt_uses(optimizer, rows[i].operand);
+		if (!chosen(command, rows[i].option) || uses)
+			continue;
+		const char *option = long_name(command->arena, rows[i].option);
+		bad_usage(command, format(command->arena, "--%s does nothing under %s%s%s", option,
+		                          optimizer, rows[i].meant ? ": wanted --" : "",
+		                          rows[i].meant ? rows[i].meant : ""));
+	}
 }
 
 Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
 {
 	Opt opt = opt_named(choice(command, OPT_optimizer, "amos"));
 	opt.labels = count_labels(loss, part_labels, data);
-#define NUMBER(field) opt.field = choice_number(command, OPT_##field, NAN)
-	NUMBER(xi), NUMBER(clip), NUMBER(extra_l2), NUMBER(decay), NUMBER(eps), NUMBER(warmup);
-	NUMBER(rate);
-#undef NUMBER
-#define PART(field) opt.field = choice_part(command, OPT_##field, NAN)
-	PART(beta), PART(beta2), PART(momentum);
-#undef PART
+#define HYPER(name, kind, ...) opt.name = choice_##kind(command, OPT_##name, NAN);
+#include "optimizers.def"
+#undef HYPER
 	opt.accumulate = choice_count(command, OPT_accumulate, 1);
 	if (!opt.accumulate)
 		bad_usage(command, "--accumulate wants a batch at least, found '0'");

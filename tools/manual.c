@@ -18,9 +18,9 @@ static const struct {
 	const char *name;
 	int letter;
 	unsigned group;
-	const char *argument, *help;
+	const char *argument;
 } options[] = {
-#define OPTION(name, letter, group, type, argument, help) {#name, letter, group, argument, help},
+#define OPTION(name, letter, group, type, argument, help) {#name, letter, group, argument},
 #include "verbs.def"
 #undef OPTION
 };
@@ -101,7 +101,7 @@ static const char *option_text(Arena *arena, const Form *form, int i)
 	Field fields[] = {{'n', safe(arena, name, form->text)},
 	                  {'l', *letter ? fill(arena, form->letter, 1, &short_one) : ""},
 	                  {'a', argument ? fill(arena, form->argument, 1, &value) : ""},
-	                  {'h', safe(arena, options[i].help, form->cell)}};
+	                  {'h', safe(arena, option_help(arena, (OptionName)i), form->cell)}};
 	return fill(arena, form->option, COUNT(fields), fields);
 }
 

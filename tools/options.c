@@ -52,6 +52,17 @@ char *long_name(Arena *arena, OptionName option)
 	return name;
 }
 
+const char *option_help(Arena *arena, OptionName option)
+{
+	const char *help = options[option].help, *all = optimizer_names(arena, NULL);
+	if (option == OPT_optimizer)
+		return format(arena, "%s: %s", help, all);
+	bool step = options[option].group == STEP;
+	const char *users = step ? optimizer_names(arena, options[option].name) : "";
+	return *users && strcmp(users, all) ? format(arena, "%s; applies to %s", help, users)
+	                                    : help;
+}
+
 // What --help says, a line: the manual goes on.
 static const char *brief(Arena *arena, const char *help)
 {
@@ -103,9 +114,12 @@ void parse_command(Command *command, const Verb *verb, int argc, char **argv)
 	int count = 0;
 	for (OptionName i = 0; i < OPTIONS; i++)
 		if (options[i].group & verb->takes)
-			rows[count++] = (struct argp_option){
-			    long_name(arena, i),           key_of(i), options[i].argument, 0,
-			    brief(arena, options[i].help), 0};
+			rows[count++] = (struct argp_option){long_name(arena, i),
+			                                     key_of(i),
+			                                     options[i].argument,
+			                                     0,
+			                                     brief(arena, option_help(arena, i)),
+			                                     0};
 	struct argp argp = {
 	    rows,
 	    take_option,

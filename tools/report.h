@@ -40,11 +40,15 @@ json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the o
 const char *title_of(Arena *, const Report *);
 const char *input_line(Arena *, const json_t *input);
 
-typedef struct Optimizer { // whose state's size the report tells
-	const char *key, *title;
-} Optimizer;
-enum { OPTIMIZERS = 5 };
-extern const Optimizer optimizers[OPTIMIZERS];
+typedef struct Memory { // an optimizer whose state's size the report gives
+	const char *key, *optimizer;
+	double momentum;
+	bool unreduced;   // slots shaped as the parameters
+	const char *with; // after the optimizer's title
+} Memory;
+enum { MEMORIES = 5 };
+extern const Memory memories[MEMORIES];
+const char *memory_title(Arena *, int row);
 const char *state_title(Arena *, const Report *);
 // Of an optimizer's state: "1.5 KiB", or what part of the parameters it is: "12 %". NULL: the
 // report does not tell.

@@ -40,13 +40,13 @@ void print_md(Command *command, const Report *report)
 		print_md_line(arena, rows[i]);
 	json_array_foreach (json_object_get(report->json, "notes"), k, one)
 		printf("%s* %s\n", k ? "" : "\n", json_string_value(one));
-	for (int i = 0; i < OPTIMIZERS; i++) {
+	for (int i = 0; i < MEMORIES; i++) {
 		const char *bytes = state_cell(arena, report, i, false);
 		if (bytes && !i)
 			printf("\n| optimizer | %s | part |\n| --- | ---: | ---: |\n",
 			       state_title(arena, report));
 		if (bytes)
-			printf("| %s | %s | %s |\n", optimizers[i].title, bytes,
+			printf("| %s | %s | %s |\n", memory_title(arena, i), bytes,
 			       state_cell(arena, report, i, true));
 	}
 }

@@ -156,13 +156,14 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 		if (s->kind == S_param)
 			parameters += byte_count(s->type, &s->shape);
 	}
-#define STATE(eta, optimizer, mu)                                                                  \
-	(json_int_t) state_bytes(g, eta, &(Opt){.name = optimizer, .momentum = mu})
-	return json_pack("{sI sI sI sI sI sI}", "parameters", (json_int_t)parameters, "amos",
-	                 STATE(eta, "amos", 0), "amos_momentum", STATE(eta, "amos", 0.9),
-	                 "amos_unreduced", STATE(whole, "amos", 0), "adamw",
-	                 STATE(eta, "adamw", NAN), "adafactor", STATE(eta, "adafactor", NAN));
-#undef STATE
+	json_t *memory = json_pack("{sI}", "parameters", (json_int_t)parameters);
+	for (int i = 0; i < MEMORIES; i++) {
+		const Memory *m = &memories[i];
+		const Opt opt = {.name = m->optimizer, .momentum = m->momentum};
+		int64_t bytes = state_bytes(g, m->unreduced ? whole : eta, &opt);
+		json_object_set_new(memory, m->key, json_integer(bytes));
+	}
+	return memory;
 }
 
 // ---- reports --------------------------------------------------------------------------

@@ -208,12 +208,12 @@ static json_t *columns_json(void)
 static json_t *memory_json(Arena *arena, const Report *report)
 {
 	json_t *list = json_array();
-	for (int i = 0; i < OPTIMIZERS; i++) {
+	for (int i = 0; i < MEMORIES; i++) {
 		const char *bytes = state_cell(arena, report, i, false),
 		           *percent = state_cell(arena, report, i, true);
 		if (bytes)
 			json_array_append_new(
-			    list, json_pack("{ss ss ss sf}", "title", optimizers[i].title, "bytes",
+			    list, json_pack("{ss ss ss sf}", "title", memory_title(arena, i), "bytes",
 			                    bytes, "percent", percent, "part", atof(percent)));
 	}
 	return list;

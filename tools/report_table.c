@@ -166,16 +166,23 @@ const char *input_line(Arena *arena, const json_t *input)
 	              assumed ? "; --range or --data tells" : "");
 }
 
-const Optimizer optimizers[OPTIMIZERS] = {{"amos", "Amos with these slots"},
-                                          {"amos_momentum", "Amos with these slots and momentum"},
-                                          {"amos_unreduced", "Amos, nothing averaged"},
-                                          {"adamw", "AdamW"},
-                                          {"adafactor", "AdaFactor"}};
+const Memory memories[MEMORIES] = {
+    {"amos", "amos", 0, false, " with these slots"},
+    {"amos_momentum", "amos", 0.9, false, " with these slots and momentum"},
+    {"amos_unreduced", "amos", 0, true, ", nothing averaged"},
+    {"adamw", "adamw", 0, false, ""},
+    {"adafactor", "adafactor", 0, false, ""}};
+
+const char *memory_title(Arena *arena, int row)
+{
+	const Memory *m = &memories[row];
+	return format(arena, "%s%s", optimizer_named(m->optimizer)->title, m->with);
+}
 
 const char *state_cell(Arena *arena, const Report *report, int row, bool part)
 {
 	const json_t *memory = json_object_get(report->json, "memory");
-	const json_t *bytes = json_object_get(memory, optimizers[row].key);
+	const json_t *bytes = json_object_get(memory, memories[row].key);
 	double all = json_number_value(json_object_get(memory, "parameters"));
 	if (!bytes || all <= 0)
 		return NULL;

@@ -152,12 +152,12 @@ static void print_notes(const Command *command, const Report *report, const Colu
 
 static void print_state(Arena *arena, const Report *report)
 {
-	for (int i = 0; i < OPTIMIZERS; i++) {
+	for (int i = 0; i < MEMORIES; i++) {
 		const char *bytes = state_cell(arena, report, i, false);
 		if (bytes && !i)
 			printf("\n%s\n", state_title(arena, report));
 		if (bytes)
-			printf("  %-36s %10s  %7s\n", optimizers[i].title, bytes,
+			printf("  %-36s %10s  %7s\n", memory_title(arena, i), bytes,
 			       state_cell(arena, report, i, true));
 	}
 }

@@ -91,6 +91,7 @@ int64_t choice_count(const Command *, OptionName, int64_t otherwise);   // >= 0
 // The options that decide what is compiled, as given: lines "--NAME\tVALUE...\n".
 const char *compiled_choices(const Command *);
 unsigned group_of(OptionName);
+const char *option_help(Arena *, OptionName); // with the optimizers that it is for
 
 // ---- unused.c: options that would do nothing ------------------------------------------
 
