@@ -329,7 +329,7 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	Ref seed[2] = {state_number(g, "amos.seed"), state_number(g, "amos.step")};
 	Ref in[2] = {x, put(g, O_rand, 2, seed, &attr)};
 	AttrArg ratio = {.name = "ratio", .x = rate};
-	return book_call1(g, "Dropout", 2, in, 1, &ratio);
+	return book_call1(g, "dropped", 2, in, 1, &ratio);
 }
 
 // Decomposes an attention, with its weights dropped out.

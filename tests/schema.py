@@ -1,6 +1,7 @@
 """Writes compiler/onnx/lower/schema.def: for each operator of ops.def, the attributes, inputs and outputs that its schemas
 declare, from the schemas in the onnx and onnxruntime wheels, which pip puts under build/ (--check: compares only)."""
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -52,13 +53,19 @@ def formals(schema, which):
     return ''.join(single.get(f.option.name) or '*+'[getattr(f, 'min_arity', 1) > 0] for f in getattr(schema, which))
 
 
+def shortest(x):
+    """The fewest digits that read back as the same 32-bit float."""
+    bits = struct.pack('f', x)
+    return next(text for text in (f'{x:.{n}g}' for n in range(1, 10)) if struct.pack('f', float(text)) == bits)
+
+
 def default(attribute):
     value = getattr(attribute, 'default_value', None)
     kind = attribute.type.name
     if not value or not value.type:
         return ''
-    one = {'INT': lambda: str(value.i), 'FLOAT': lambda: '%.9g' % value.f, 'STRING': lambda: value.s.decode(),
-           'INTS': lambda: ','.join(map(str, value.ints)), 'FLOATS': lambda: ','.join('%.9g' % f for f in value.floats),
+    one = {'INT': lambda: str(value.i), 'FLOAT': lambda: shortest(value.f), 'STRING': lambda: value.s.decode(),
+           'INTS': lambda: ','.join(map(str, value.ints)), 'FLOATS': lambda: ','.join(map(shortest, value.floats)),
            'STRINGS': lambda: ','.join(s.decode() for s in value.strings)}[kind]()
     assert ' ' not in one
     return '=' + one

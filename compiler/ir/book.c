@@ -35,6 +35,8 @@ void number_names(const char *place, Arena *arena, Expr *e, Names *names, bool a
 		number_names(place, arena, e->in[k], names, add);
 	for (int k = 0; k < e->nattr; k++)
 		number_names(place, arena, e->attr[k], names, add);
+	if (e->kind == X_name && e->quoted)
+		e->kind = X_text;
 	if (e->kind != X_name)
 		return;
 	e->var = find_name(names, e->name);
@@ -67,6 +69,8 @@ static void read_head(Lexer *l, Def *d, Names *names, bool about)
 		if (d->nin++ > 0)
 			lexer_expect(l, ",");
 		PUSH(l->arena, *names, lexer_name(l));
+		if (lexer_take(l, "?"))
+			d->optional |= 1u << (d->nin - 1);
 	}
 	while (lexer_take(l, ";") || lexer_take(l, ",")) {
 		const char *name = l->word;
@@ -101,12 +105,18 @@ static bool takes_assignment(Lexer *l)
 	return true;
 }
 
+// A call for what it does: its result is nothing.
+static bool is_statement(const Lexer *l)
+{
+	return lexer_is(l, "need") || lexer_is(l, "support") || lexer_is(l, "note");
+}
+
 static void read_body(Lexer *l, Def *d, Names *names)
 {
 	VEC(Expr *) local = {0}, result = {0};
 	while (l->kind == T_indent)
 		lexer_next(l);
-	for (const char *name = l->word; takes_assignment(l); name = l->word) {
+	for (const char *name = l->word; takes_assignment(l) || is_statement(l); name = l->word) {
 		PUSH(l->arena, local, read_expr(l, d, names));
 		PUSH(l->arena, *names, name);
 		while (l->kind == T_indent)
@@ -125,13 +135,36 @@ static void read_body(Lexer *l, Def *d, Names *names)
 	d->nvar = names->count;
 }
 
+static const Def *first_def(const Book *book, const char *name)
+{
+	return table_pointer_s(book->defs, name);
+}
+
+// Operands at the end may be left out if they are optional.
+static bool accepts(const Def *d, int nin)
+{
+	uint32_t left_out = (1u << d->nin) - (1u << nin);
+	return nin <= d->nin && (d->optional & left_out) == left_out;
+}
+
 const Def *find_def(const Book *book, const char *name, int nin)
 {
-	const uint64_t *cell = table_find_s(book->defs, name);
-	for (const Def *d = cell ? (const Def *)(uintptr_t)*cell : NULL; d; d = d->next)
-		if (d->nin == nin)
+	for (const Def *d = first_def(book, name); d; d = d->next)
+		if (accepts(d, nin))
 			return d;
 	return NULL;
+}
+
+// "NAME = OTHER": another name of a definition above.
+static void read_alias(Book *book, Lexer *l, Def *d)
+{
+	const Def *other = first_def(book, lexer_name(l));
+	if (!other)
+		fail(d->place, "%s is to be what is not defined above", d->name);
+	const char *place = d->place, *name = d->name;
+	*d = *other;
+	d->place = place;
+	d->name = name;
 }
 
 static void read_def(Book *book, Lexer *l)
@@ -140,10 +173,15 @@ static void read_def(Book *book, Lexer *l)
 	Def *d = NEW(book->arena, Def);
 	d->place = lexer_place(l);
 	d->name = lexer_name(l);
-	read_head(l, d, &names, false);
-	read_body(l, d, &names);
-	if (find_def(book, d->name, d->nin))
-		fail(d->place, "%s with %d operands is defined twice", d->name, d->nin);
+	if (lexer_take(l, "=")) {
+		read_alias(book, l, d);
+	} else {
+		read_head(l, d, &names, false);
+		read_body(l, d, &names);
+	}
+	for (int nin = d->nin; nin >= 0 && accepts(d, nin); nin--)
+		if (find_def(book, d->name, nin))
+			fail(d->place, "%s with %d operands is defined twice", d->name, nin);
 	uint64_t *cell = table_cell_s(book->defs, d->name);
 	d->next = (Def *)(uintptr_t)*cell;
 	*cell = (uint64_t)(uintptr_t)d;
@@ -230,7 +268,7 @@ static Item given_item(const AttrArg *given)
 
 static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *given, Item *var)
 {
-	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, 1};
+	Scope inner = {.g = s->g, .book = s->book, .where = d->place, .var = var, .depth = 1};
 	for (int i = 0; i < ngiven; i++) {
 		bool known = false;
 		for (int k = 0; k < d->nattr; k++)
@@ -256,9 +294,12 @@ void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 	if (!d)
 		fail(def, "the book defines no %s with %d operands", def, nin);
 	Item var[d->nvar + 1], result[nout + 1];
-	Scope s = {g, g->book, def, NULL, NULL, NULL, 0};
-	for (int k = 0; k < nin; k++)
-		var[k] = (Item){.kind = I_ref, .ref = in[k]};
+	Scope s = {.g = g, .book = g->book, .where = def};
+	for (int k = 0; k < d->nin; k++)
+		if (k < nin && in[k])
+			var[k] = (Item){.kind = I_ref, .ref = in[k]};
+		else
+			var[k] = (Item){.kind = I_none};
 	bind_given(&s, d, ngiven, given, var);
 	run_def(&s, d, var, nout, result);
 	for (int k = 0; k < nout; k++)

@@ -5,7 +5,12 @@
 #include <math.h>
 #include <string.h>
 
-enum { DEPTH = 100 }; // definitions inside one another
+enum { DEPTH = 1000 }; // definitions inside one another
+
+const char *scope_where(const Scope *s)
+{
+	return s->depth && s->g && s->g->from ? graph_where(s->g) : s->where;
+}
 
 static Item num_item(double x)
 {
@@ -31,7 +36,7 @@ static double compute(Scope *s, Op op, double x, double y)
 	case O_xor:
 	case O_select:
 	case O_narrow:
-		fail(s->where, "%s needs a value, found only numbers", prims[op].name);
+		fail(scope_where(s), "%s needs a value, found only numbers", prims[op].name);
 	default:
 		return float_map(op, x, y);
 	}
@@ -42,6 +47,11 @@ bool same_list(const Item *x, const Item *y)
 	return x->n == y->n && !memcmp(x->i, y->i, (size_t)x->n * sizeof *x->i);
 }
 
+static bool same_text(const Item *x, const Item *y)
+{
+	return x->kind == I_text && y->kind == I_text && !strcmp(x->text, y->text);
+}
+
 static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 {
 	Item out = num_item(0);
@@ -49,9 +59,11 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	double x[3] = {0};
 	if (op == O_eq && in[0].kind == I_list && in[1].kind == I_list)
 		return num_item(same_list(&in[0], &in[1]));
+	if (op == O_eq && (in[0].kind == I_text || in[1].kind == I_text))
+		return num_item(same_text(&in[0], &in[1]));
 	for (int k = 0; k < nin; k++) {
 		if (in[k].kind == I_list && n >= 0 && in[k].n != n)
-			fail(s->where, "%s of lists of %d and %d entries", prims[op].name, n,
+			fail(scope_where(s), "%s of lists of %d and %d entries", prims[op].name, n,
 			     in[k].n);
 		if (in[k].kind == I_list)
 			n = in[k].n;
@@ -71,6 +83,17 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	return out;
 }
 
+static Item fold_list(Scope *s, Op op, const Item *list)
+{
+	double x = op == O_prod ? 1 : op == O_sum ? 0 : op == O_amax ? -INFINITY : INFINITY;
+	Op pair = op == O_prod ? O_mul : op == O_sum ? O_add : op == O_amax ? O_max : O_min;
+	if (list->kind != I_list || op == O_argmax || op == O_cumsum)
+		fail(scope_where(s), "%s needs a value or a list", prims[op].name);
+	for (int i = 0; i < list->n; i++)
+		x = compute(s, pair, x, (double)list->i[i]);
+	return num_item(x);
+}
+
 // ---- primitives -----------------------------------------------------------------------
 
 Ref item_ref(Scope *s, const Item *item, Elem type)
@@ -80,9 +103,10 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 	if (item->kind == I_list && item->n == 1)
 		return put_num(s->g, type, (double)item->i[0]);
 	if (item->kind != I_num)
-		fail(s->where, "found a list, wanted a value");
+		fail(scope_where(s), "found a list, wanted a value");
 	if (!is_float(type) && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
-		fail(s->where, "the number %g among values of type %s", item->x, elems[type].name);
+		fail(scope_where(s), "the number %g among values of type %s", item->x,
+		     elems[type].name);
 	return put_num(s->g, type, item->x);
 }
 
@@ -106,13 +130,26 @@ static Item axes_item(int rank)
 	return out;
 }
 
+// A dimension of -1 is what the others leave.
+static void fill_open(const Shape *from, Item *dims)
+{
+	int64_t rest = 1, *open = NULL;
+	for (int i = 0; dims->kind == I_list && i < dims->n; i++)
+		if (dims->i[i] == -1)
+			open = &dims->i[i];
+		else
+			rest *= dims->i[i];
+	if (open)
+		*open = rest ? count_of(from) / rest : 0;
+}
+
 // A fold that names no axes folds all.
 static Item put_prim(Scope *s, const Expr *e, Item *in)
 {
 	Op op = e->op;
 	Item item[3];
 	if (e->nattr > COUNT(item))
-		fail(s->where, "%s: %d attributes", prims[op].name, e->nattr);
+		fail(scope_where(s), "%s: %d attributes", prims[op].name, e->nattr);
 	for (int k = 0; k < e->nattr; k++)
 		item[k] = eval_item(s, e->attr[k]);
 	Elem type = literal_type(s, op, e->nin, in);
@@ -123,7 +160,7 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 		refs[k] = item_ref(s, &in[k], index ? E_i64 : is_condition(op, k) ? E_b8 : type);
 		rank = MAX(rank, val(s->g, refs[k])->shape.rank);
 	}
-	for (int k = 0; prims[op].cls == C_map && k < e->nin; k++) {
+	for (int k = 0; (prims[op].cls == C_map || op == O_dot) && k < e->nin; k++) {
 		int own = val(s->g, refs[k])->shape.rank;
 		if (own > 0 && own < rank)
 			refs[k] = put_rank(s->g, refs[k], rank);
@@ -131,27 +168,41 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0, nattr = e->nattr;
 	if (!nattr && prims[op].cls == C_reduce && op != O_cumsum)
 		item[nattr++] = axes_item(rank0);
-	Attr attr = attr_join(s->where, op, rank0, nattr, item);
+	if (op == O_reshape && nattr == 1)
+		fill_open(&val(s->g, refs[0])->shape, &item[0]);
+	Attr attr = attr_join(scope_where(s), op, rank0, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
+}
+
+// The second operand of and, or is not evaluated if a number as the first decides.
+static bool decides(Op op, const Item *first)
+{
+	return first->kind == I_num &&
+	       ((op == O_and && first->x == 0) || (op == O_or && first->x != 0));
 }
 
 static Item eval_prim_call(Scope *s, const Expr *e)
 {
 	const Prim *prim = &prims[e->op];
 	if ((prim->arity >= 0 && e->nin != prim->arity) || (prim->arity < 0 && e->nin == 0))
-		fail(s->where, "%s: found %d operands, wanted %d", prim->name, e->nin,
+		fail(scope_where(s), "%s: found %d operands, wanted %d", prim->name, e->nin,
 		     MAX(prim->arity, 1));
 	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
-	bool value = prim->cls != C_map || e->op == O_cast;
+	bool value = (prim->cls != C_map && prim->cls != C_reduce) || e->op == O_cast;
 	for (int k = 0; k < e->nin; k++) {
 		in[k] = eval_item(s, e->in[k]);
-		if (in[k].kind == I_none)
-			fail(s->where, "%s of nothing", prim->name);
+		if (k == 0 && decides(e->op, &in[0]))
+			return num_item(e->op == O_or);
+		if (in[k].kind == I_none && e->op != O_eq)
+			fail(scope_where(s), "%s of nothing", prim->name);
 		value |= in[k].kind == I_ref;
 	}
 	if (value && !s->g)
-		fail(s->where, "%s needs a value, found only numbers", prim->name);
-	return value ? put_prim(s, e, in) : compute_items(s, e->op, e->nin, in);
+		fail(scope_where(s), "%s needs a value, found only numbers", prim->name);
+	if (value)
+		return put_prim(s, e, in);
+	return prim->cls == C_reduce ? fold_list(s, e->op, &in[0])
+	                             : compute_items(s, e->op, e->nin, in);
 }
 
 // ---- functions on shapes and lists ----------------------------------------------------
@@ -159,7 +210,7 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 static Item eval_arg(Scope *s, const Expr *e, int k)
 {
 	if (k >= e->nin)
-		fail(s->where, "%s: found %d operands, wanted more", e->name, e->nin);
+		fail(scope_where(s), "%s: found %d operands, wanted more", e->name, e->nin);
 	return eval_item(s, e->in[k]);
 }
 
@@ -167,8 +218,14 @@ static const Val *value_arg(Scope *s, const Expr *e, int k)
 {
 	Item item = eval_arg(s, e, k);
 	if (item.kind != I_ref)
-		fail(s->where, "%s of something that is no value", e->name);
+		fail(scope_where(s), "%s of something that is no value", e->name);
 	return val(s->g, item.ref);
+}
+
+static Ref ref_arg(Scope *s, const Expr *e, int k)
+{
+	value_arg(s, e, k);
+	return eval_arg(s, e, k).ref;
 }
 
 static double number_arg(Scope *s, const Expr *e, int k)
@@ -177,7 +234,7 @@ static double number_arg(Scope *s, const Expr *e, int k)
 	double x = item.kind == I_list && item.n == 1 ? (double)item.i[0] : item.x;
 	if (item.kind == I_ref ? !const_num(s->g, item.ref, &x)
 	                       : item.kind == I_list && item.n != 1)
-		fail(s->where, "%s wants a number", e->name);
+		fail(scope_where(s), "%s wants a number", e->name);
 	return x;
 }
 
@@ -199,9 +256,37 @@ static Item fn_type(Scope *s, const Expr *e)
 	return num_item(value_arg(s, e, 0)->type);
 }
 
+// A number is a list of one.
+static Item as_list(Item item)
+{
+	if (item.kind == I_num) {
+		item.kind = I_list;
+		item.n = 1;
+		item.i[0] = (int64_t)item.x;
+	}
+	return item;
+}
+
+// axis(x, a): a counted from the first axis of x.
+static Item fn_axis(Scope *s, const Expr *e)
+{
+	int rank = value_arg(s, e, 0)->shape.rank;
+	return num_item((double)wrap_axis(scope_where(s), (int64_t)number_arg(s, e, 1), rank));
+}
+
+// axes(x): all axes of x; axes(x; k): the axes k, counted from the first.
 static Item fn_axes(Scope *s, const Expr *e)
 {
-	return axes_item(value_arg(s, e, 0)->shape.rank);
+	int rank = value_arg(s, e, 0)->shape.rank;
+	bool seen[RANK] = {0};
+	Item axes = e->nattr ? as_list(eval_item(s, e->attr[0])) : axes_item(rank);
+	for (int i = 0; i < axes.n; i++) {
+		axes.i[i] = wrap_axis(scope_where(s), axes.i[i], rank);
+		if (seen[axes.i[i]])
+			fail(scope_where(s), "axis %lld is given twice", (long long)axes.i[i]);
+		seen[axes.i[i]] = true;
+	}
+	return axes;
 }
 
 // count(x): elements; count(x; k): elements along the axes k.
@@ -210,17 +295,13 @@ static Item fn_count(Scope *s, const Expr *e)
 	const Shape shape = value_arg(s, e, 0)->shape;
 	if (e->nattr == 0)
 		return num_item((double)count_of(&shape));
-	Item axes = eval_item(s, e->attr[0]);
-	if (axes.kind == I_num) {
-		axes.n = 1;
-		axes.i[0] = (int64_t)axes.x;
-	}
+	Item axes = as_list(eval_item(s, e->attr[0]));
 	double count = 1;
 	for (int i = 0; i < axes.n; i++) {
 		int64_t axis = axes.i[i] < 0 ? axes.i[i] + shape.rank : axes.i[i];
 		if (axis < 0 || axis >= shape.rank)
-			fail(s->where, "axis %lld of a value of rank %d", (long long)axes.i[i],
-			     shape.rank);
+			fail(scope_where(s), "axis %lld of a value of rank %d",
+			     (long long)axes.i[i], shape.rank);
 		count *= (double)shape.dim[axis];
 	}
 	return num_item(count);
@@ -241,7 +322,7 @@ static Item fn_list(Scope *s, const Expr *e)
 {
 	Item out = {.kind = I_list, .n = (int)number_arg(s, e, 0)};
 	if (out.n < 0 || out.n > NUMS)
-		fail(s->where, "a list of %d entries", out.n);
+		fail(scope_where(s), "a list of %d entries", out.n);
 	for (int i = 0; i < out.n; i++)
 		out.i[i] = (int64_t)number_arg(s, e, 1);
 	return out;
@@ -254,14 +335,20 @@ static int entry_arg(Scope *s, const Expr *e, Item *list)
 	int i = (int)number_arg(s, e, 1);
 	i = i < 0 ? i + list->n : i;
 	if (list->kind != I_list || i < 0 || i >= list->n)
-		fail(s->where, "entry %d of a list of %d", i, list->n);
+		fail(scope_where(s), "entry %d of a list of %d", i, list->n);
 	return i;
 }
 
-// at(list, i): an entry.
+// at(list, i), list[i]: an entry of a list or of a constant; nothing behind the end of a constant.
 static Item fn_at(Scope *s, const Expr *e)
 {
-	Item list;
+	Item list = eval_arg(s, e, 0);
+	if (list.kind == I_ref || list.kind == I_none) {
+		int i = (int)number_arg(s, e, 1);
+		bool found = list.kind == I_ref && is_const(s->g, list.ref) &&
+		             i < count_of(&val(s->g, list.ref)->shape);
+		return found ? num_item(const_at(val(s->g, list.ref), i)) : (Item){.kind = I_none};
+	}
 	int i = entry_arg(s, e, &list);
 	return num_item((double)list.i[i]);
 }
@@ -280,18 +367,111 @@ static Item fn_join(Scope *s, const Expr *e)
 {
 	Item a = eval_arg(s, e, 0), b = eval_arg(s, e, 1);
 	if (a.kind != I_list || b.kind != I_list || a.n + b.n > NUMS)
-		fail(s->where, "join of lists of %d and %d entries", a.n, b.n);
+		fail(scope_where(s), "join of lists of %d and %d entries", a.n, b.n);
 	memcpy(a.i + a.n, b.i, (size_t)b.n * sizeof *b.i);
 	a.n += b.n;
 	return a;
 }
 
-// when(c, a, b): a where the number c is not 0, else b; the other one is not made.
+// list[from:to]: some of its entries; both ends may count from the end.
+static Item fn_cut(Scope *s, const Expr *e)
+{
+	Item list = eval_arg(s, e, 0), out = {.kind = I_list};
+	double from = number_arg(s, e, 1), to = number_arg(s, e, 2);
+	from += from < 0 ? list.n : 0;
+	to += to < 0 ? list.n : 0;
+	if (list.kind != I_list || !(from >= 0 && from <= list.n))
+		fail(scope_where(s), "entry %g of a list of %d", from, list.n);
+	for (int i = (int)from; i < list.n && i < to; i++)
+		out.i[out.n++] = list.i[i];
+	return out;
+}
+
+// range(a, b): a, a + 1, .. b - 1.
+static Item fn_range(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_list};
+	double from = number_arg(s, e, 0), to = number_arg(s, e, 1);
+	for (double x = from; x < to && out.n < NUMS; x++)
+		out.i[out.n++] = (int64_t)x;
+	return out;
+}
+
+// without(list, k): the list without its entries k.
+static Item fn_without(Scope *s, const Expr *e)
+{
+	Item list = eval_arg(s, e, 0), gone = as_list(eval_arg(s, e, 1)), out = {.kind = I_list};
+	for (int i = 0; i < list.n; i++) {
+		bool kept = true;
+		for (int k = 0; k < gone.n; k++)
+			kept &= gone.i[k] != i;
+		if (kept)
+			out.i[out.n++] = list.i[i];
+	}
+	return out;
+}
+
+// length(list)
+static Item fn_length(Scope *s, const Expr *e)
+{
+	return num_item(eval_arg(s, e, 0).n);
+}
+
+// given(x): 1 unless x is an operand or an attribute that is left out.
+static Item fn_given(Scope *s, const Expr *e)
+{
+	return num_item(eval_arg(s, e, 0).kind != I_none);
+}
+
+// is(x, n): 1 if every element of x is known to be the number n.
+static Item fn_is(Scope *s, const Expr *e)
+{
+	double x;
+	return num_item(const_num(s->g, ref_arg(s, e, 0), &x) && x == number_arg(s, e, 1));
+}
+
+static void say_item(Scope *s, Text *t, const Item *item)
+{
+	const Val *v = item->kind == I_ref ? val(s->g, item->ref) : NULL;
+	if (v)
+		say(t, "%s", shape_text(t->arena, v->type, &v->shape));
+	else if (item->kind == I_num)
+		say(t, "%.15g", item->x);
+	else if (item->kind == I_text)
+		say(t, "%s", item->text);
+	for (int i = 0; item->kind == I_list && i < item->n; i++)
+		say(t, i ? ", %lld" : "%lld", (long long)item->i[i]);
+}
+
+char *text_of_items(Scope *s, int n, Expr *const *e)
+{
+	Text t = {.arena = s->g->arena};
+	for (int k = 0; k < n; k++) {
+		Item item = eval_item(s, e[k]);
+		say_item(s, &t, &item);
+	}
+	return t.at;
+}
+
+// need(c, ..; text, x, ..): fails with the text, and what x is, unless all conditions hold.
+static Item fn_need(Scope *s, const Expr *e)
+{
+	for (int k = 0; k < e->nin; k++)
+		if (number_arg(s, e, k) == 0)
+			fail(scope_where(s), "%s", text_of_items(s, e->nattr, e->attr));
+	return (Item){.kind = I_none};
+}
+
+// when(c, a, d, b, .. z): a where the number c is not 0, else b where d is not, .. else z; the
+// others are not made.
 static Item fn_when(Scope *s, const Expr *e)
 {
-	if (e->nin != 3)
-		fail(s->where, "when: found %d operands, wanted 3", e->nin);
-	return eval_item(s, e->in[number_arg(s, e, 0) != 0 ? 1 : 2]);
+	int k = 0;
+	if (e->nin % 2 == 0)
+		fail(scope_where(s), "when: found %d operands, wanted an odd number", e->nin);
+	while (k + 1 < e->nin && number_arg(s, e, k) == 0)
+		k += 2;
+	return eval_item(s, e->in[k + 1 < e->nin ? k + 1 : k]);
 }
 
 static Item fn_float(Scope *s, const Expr *e)
@@ -305,14 +485,8 @@ static Item list_attr(Scope *s, const Expr *e, int k)
 	if (k < e->nattr)
 		item = eval_item(s, e->attr[k]);
 	if (item.kind != I_list)
-		fail(s->where, "%s: attribute %d is no list", e->name, k);
+		fail(scope_where(s), "%s: attribute %d is no list", e->name, k);
 	return item;
-}
-
-static Ref ref_arg(Scope *s, const Expr *e, int k)
-{
-	value_arg(s, e, k);
-	return eval_arg(s, e, k).ref;
 }
 
 // causal(x): 1 if scores plus x hide what is behind each query, and only that.
@@ -324,7 +498,8 @@ static Item fn_causal(Scope *s, const Expr *e)
 static void want_fit(Scope *s, const Expr *e, bool fits)
 {
 	if (!fits)
-		fail(s->where, "%s: the operands and attributes do not fit each other", e->name);
+		fail(scope_where(s), "%s: the operands and attributes do not fit each other",
+		     e->name);
 }
 
 // unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
@@ -359,17 +534,30 @@ static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape},       {"rank", fn_rank}, {"type", fn_type},   {"axes", fn_axes},
-    {"count", fn_count},       {"inv", fn_inv},   {"list", fn_list},   {"at", fn_at},
-    {"with", fn_with},         {"join", fn_join}, {"when", fn_when},   {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow}, {"rows", fn_rows}, {"float", fn_float}, {"causal", fn_causal},
+    {"shape", fn_shape},       {"rank", fn_rank},   {"type", fn_type},   {"axes", fn_axes},
+    {"count", fn_count},       {"inv", fn_inv},     {"list", fn_list},   {"at", fn_at},
+    {"with", fn_with},         {"join", fn_join},   {"when", fn_when},   {"unslice", fn_unslice},
+    {"unwindow", fn_unwindow}, {"rows", fn_rows},   {"float", fn_float}, {"causal", fn_causal},
+    {"axis", fn_axis},         {"cut", fn_cut},     {"range", fn_range}, {"without", fn_without},
+    {"length", fn_length},     {"given", fn_given}, {"is", fn_is},       {"need", fn_need},
 };
 
 // ---- calls ----------------------------------------------------------------------------
 
+// Where d's lines are computed.
+static Scope inside(const Scope *s, const Def *d, Item *var)
+{
+	return (Scope){.g = s->g,
+	               .book = s->book,
+	               .where = d->place,
+	               .var = var,
+	               .depth = s->depth + 1,
+	               .host = s->host};
+}
+
 void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 {
-	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, s->depth + 1};
+	Scope inner = inside(s, d, var);
 	if (inner.depth > DEPTH)
 		fail(d->place, "%s: definitions more than %d deep", d->name, DEPTH);
 	if (nout > d->nresult)
@@ -384,14 +572,15 @@ void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 static Item call_def(Scope *s, const Def *d, const Expr *e)
 {
 	Item out, var[d->nvar + 1];
-	Scope inner = {s->g, s->book, d->place, var, NULL, NULL, s->depth + 1};
+	Scope inner = inside(s, d, var);
 	if (e->nattr > d->nattr)
-		fail(s->where, "%s: found %d attributes, wanted %d", d->name, e->nattr, d->nattr);
+		fail(scope_where(s), "%s: found %d attributes, wanted %d", d->name, e->nattr,
+		     d->nattr);
 	for (int k = 0; k < d->nin; k++)
-		var[k] = eval_item(s, e->in[k]);
+		var[k] = k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
 	for (int k = 0; k < d->nattr; k++) {
 		if (k >= e->nattr && !d->attr[k])
-			fail(s->where, "%s: attribute %s is missing", d->name,
+			fail(scope_where(s), "%s: attribute %s is missing", d->name,
 			     d->names[d->nin + k]);
 		var[d->nin + k] =
 		    k < e->nattr ? eval_item(s, e->attr[k]) : eval_item(&inner, d->attr[k]);
@@ -406,8 +595,11 @@ static Item eval_call(Scope *s, const Expr *e)
 		if (!strcmp(functions[i].name, e->name))
 			return functions[i].eval(s, e);
 	const Def *d = s->book ? find_def(s->book, e->name, e->nin) : NULL;
+	Item out;
+	if (!d && s->host && s->host->call(s, e, &out))
+		return out;
 	if (!d)
-		fail(s->where, "nothing is called %s with %d operands", e->name, e->nin);
+		fail(scope_where(s), "nothing is called %s with %d operands", e->name, e->nin);
 	return call_def(s, d, e);
 }
 
@@ -431,22 +623,25 @@ static Item eval_name(Scope *s, const Expr *e)
 	if (literal_name(e->name, &out.x))
 		out.kind = I_num;
 	else if (strcmp(e->name, "none"))
-		fail(s->where, "nothing is called '%s'", e->name);
+		fail(scope_where(s), "nothing is called '%s'", e->name);
 	return out;
 }
 
 static Item eval_list(Scope *s, const Expr *e)
 {
-	Item out = {.kind = I_list, .n = e->nin};
-	if (e->nin > NUMS)
-		fail(s->where, "a list of more than %d entries", NUMS);
+	Item out = {.kind = I_list};
 	for (int i = 0; i < e->nin; i++) {
 		Item item = eval_item(s, e->in[i]);
-		if (item.kind == I_list && item.n == 1)
-			item = num_item((double)item.i[0]);
-		if (item.kind != I_num || item.x != floor(item.x))
-			fail(s->where, "entry %d of a list is no integer", i);
-		out.i[i] = (int64_t)item.x;
+		if (item.kind == I_num && item.x == floor(item.x)) {
+			item.n = 1;
+			item.i[0] = (int64_t)item.x;
+		} else if (item.kind != I_list) {
+			fail(scope_where(s), "entry %d of a list is no integer", i);
+		}
+		if (out.n + item.n > NUMS)
+			fail(scope_where(s), "a list of more than %d entries", NUMS);
+		memcpy(out.i + out.n, item.i, (size_t)item.n * sizeof *item.i);
+		out.n += item.n;
 	}
 	return out;
 }
@@ -458,6 +653,8 @@ Item eval_item(Scope *s, const Expr *e)
 		return num_item(e->x);
 	case X_name:
 		return eval_name(s, e);
+	case X_text:
+		return (Item){.kind = I_text, .text = e->name};
 	case X_list:
 		return eval_list(s, e);
 	case X_call:
@@ -468,7 +665,7 @@ Item eval_item(Scope *s, const Expr *e)
 
 Ref eval_expr(Graph *g, const char *where, const Expr *e, Lookup *look, void *context)
 {
-	Scope s = {g, g->book, where, NULL, look, context, 0};
+	Scope s = {.g = g, .book = g->book, .where = where, .look = look, .context = context};
 	Item item = eval_item(&s, e);
 	return item_ref(&s, &item, E_f32);
 }

@@ -339,7 +339,8 @@ bool is_future_key(const Shape *scores, int64_t i);
 
 // ---- type.c, type_shape.c: what op(in..; attr) is -------------------------------------
 
-// Fails at the graph's current node.
+// Fails at the graph's current node, which graph_where() names.
+const char *graph_where(const Graph *);
 void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
 void check_loop(const Graph *, const LoopInfo *, const Ref *in); // the same for loops
 
@@ -357,12 +358,13 @@ int64_t const_int_at(const Val *, int64_t i);
 
 // ---- notation.c: one lexer and one expression parser for pages, graphs and --loss -----
 
-typedef enum ExprKind { X_num, X_name, X_list, X_call } ExprKind;
+typedef enum ExprKind { X_num, X_name, X_text, X_list, X_call } ExprKind;
 
 typedef struct Expr {
 	ExprKind kind;
 	double x;         // num
-	const char *name; // name, call
+	const char *name; // name, text, call
+	bool quoted;      // name
 	int var; // name: its number among the variables of its line; -1: looked up when evaluated
 	Op op;   // call: the primitive; OPS: a function or a definition
 	int nin, nattr; // call: operands and attributes; list: nin elements
@@ -393,11 +395,13 @@ char *lexer_place(const Lexer *);               // "where:line", for errors
 Expr *parse_expr(Lexer *);
 Expr *parse_composite(Arena *, const char *where, const char *text); // nothing follows
 
-// What an expression means: a value, or an attribute (a list of integers, or a number).
+// What an expression means: a value, or an attribute (a list of integers, a number, a text).
 typedef struct Item {
-	enum { I_none, I_ref, I_num, I_list } kind;
+	enum { I_none, I_ref, I_num, I_list, I_text } kind;
 	Ref ref;
+	int input; // of the node being lowered: its number + 1
 	double x;
+	const char *text;
 	int n;
 	int64_t i[NUMS];
 } Item;
@@ -406,6 +410,7 @@ typedef struct Item {
 // the end), L list (lists of one primitive interleave), i integer, x number. In Attr.i integers
 // come before lists.
 const char *attr_layout(AttrKind);
+int64_t wrap_axis(const char *where, int64_t axis, int rank); // from the first; fails outside
 Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0
 int attr_split(Op, const Attr *, Item *);                                 // how many items
 
@@ -426,9 +431,16 @@ typedef struct Scope {
 	Lookup *look; // for names without a number
 	void *context;
 	int depth;
+	const struct Host *host; // NULL: none
 } Scope;
+typedef struct Host { // who evaluates lines with functions of its own
+	void *context;
+	bool (*call)(Scope *, const Expr *, Item *result); // false: no function is called so
+} Host;
 Item eval_item(Scope *, const Expr *);
-Ref item_ref(Scope *, const Item *, Elem); // a number becomes a constant of that type
+const char *scope_where(const Scope *); // the node that a value is put for, else the line
+char *text_of_items(Scope *, int n, Expr *const *); // one behind the other
+Ref item_ref(Scope *, const Item *, Elem);          // a number becomes a constant of that type
 bool same_list(const Item *, const Item *);
 bool literal_name(const char *, double *); // names of types and activations are their numbers
 struct Def;
@@ -442,6 +454,7 @@ typedef struct Def { // a definition, or a line about a primitive: what a whole 
 	const char *place; // file:line
 	const char *name;
 	int nin, nattr, nlocal, nresult, nvar;
+	uint32_t optional;  // bit k: operand k
 	const char **names; // of the variables: operands, attributes, (gradients:) out, g, locals
 	Expr **attr; // definitions: default values or NULL; about a primitive: a number to match,
 	             // or a name

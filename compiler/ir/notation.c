@@ -182,7 +182,8 @@ const char *lexer_name(Lexer *l)
 //   comparison: sum [(== != < <= > >=) sum]
 //   sum: product {(+ -) product}
 //   product: unary {(* /) unary}
-//   unary: [-] primary
+//   unary: [-] indexed
+//   indexed: primary {[comparison] | [[comparison]:[comparison]]}
 //   primary: number | name | name(operands; attributes) | [list] | (comparison)
 
 enum { NESTING = 200, DEPTH = 1000 }; // deepest brackets and calls; deeper text is not meant for us
@@ -197,18 +198,36 @@ static void add_depth(Lexer *l, Expr *e)
 		fail(lexer_place(l), "more than %d operations inside one another", DEPTH);
 }
 
-static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
+static Expr *new_expr(Lexer *l, ExprKind kind)
 {
 	Expr *e = NEW(l->arena, Expr);
-	e->kind = X_call;
-	e->op = op;
-	e->name = prims[op].name;
+	e->kind = kind;
+	e->op = OPS;
 	e->var = -1;
+	return e;
+}
+
+// Returns the call of a primitive, or with OPS of the function `name`.
+static Expr *new_call(Lexer *l, Op op, const char *name, int nin, Expr *const *in)
+{
+	Expr *e = new_expr(l, X_call);
+	e->op = op;
+	e->name = name;
 	e->nin = nin;
-	e->in = NEWS(l->arena, Expr *, 2);
-	e->in[0] = x;
-	e->in[1] = y;
+	e->in = take_copy(l->arena, in, sizeof *in * (size_t)nin);
 	add_depth(l, e);
+	return e;
+}
+
+static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
+{
+	return new_call(l, op, prims[op].name, nin, (Expr *[]){x, y});
+}
+
+static Expr *number(Lexer *l, double x)
+{
+	Expr *e = new_expr(l, X_num);
+	e->x = x;
 	return e;
 }
 
@@ -248,14 +267,12 @@ static Expr *parse_primary(Lexer *l)
 		lexer_expect(l, ")");
 		return inner;
 	}
-	Expr *e = NEW(l->arena, Expr);
-	e->var = -1;
-	e->op = OPS;
 	if (l->kind == T_num) {
-		e->x = l->x;
+		double x = l->x;
 		lexer_next(l);
-		return e;
+		return number(l, x);
 	}
+	Expr *e = new_expr(l, X_name);
 	if (lexer_take(l, "[")) {
 		e->kind = X_list;
 		e->in = parse_list(l, &e->nin);
@@ -263,10 +280,31 @@ static Expr *parse_primary(Lexer *l)
 		add_depth(l, e);
 		return e;
 	}
-	bool bare = !l->quoted;
-	e->kind = X_name;
+	e->quoted = l->quoted;
 	e->name = lexer_name(l);
-	return bare && lexer_take(l, "(") ? parse_call(l, e) : e;
+	return !e->quoted && lexer_take(l, "(") ? parse_call(l, e) : e;
+}
+
+// What stands behind a list in brackets: a number, or from:to, either of which may be left out.
+static Expr *parse_index(Lexer *l, Expr *list)
+{
+	Expr *in[3] = {list};
+	bool from = !lexer_is(l, ":");
+	in[1] = from ? parse_expr(l) : number(l, 0);
+	if (!lexer_take(l, ":"))
+		return new_call(l, OPS, "at", 2, in);
+	in[2] = lexer_is(l, "]") ? number(l, INFINITY) : parse_expr(l);
+	return new_call(l, OPS, "cut", 3, in);
+}
+
+static Expr *parse_postfix(Lexer *l)
+{
+	Expr *e = parse_primary(l);
+	while (lexer_take(l, "[")) {
+		e = parse_index(l, e);
+		lexer_expect(l, "]");
+	}
+	return e;
 }
 
 static Expr *parse_unary(Lexer *l)
@@ -274,7 +312,7 @@ static Expr *parse_unary(Lexer *l)
 	int minus = 0;
 	while (lexer_take(l, "-"))
 		minus ^= 1;
-	Expr *e = parse_primary(l);
+	Expr *e = parse_postfix(l);
 	if (!minus)
 		return e;
 	if (e->kind == X_num) {
@@ -374,11 +412,10 @@ static int64_t integer_of(const char *where, Op op, const Item *item)
 	return (int64_t)x;
 }
 
-static int64_t wrap_axis(const char *where, Op op, int rank, int64_t axis)
+int64_t wrap_axis(const char *where, int64_t axis, int rank)
 {
-	if (axis < -rank || axis >= rank)
-		fail(where, "%s: axis %lld of a value of rank %d", prims[op].name, (long long)axis,
-		     rank);
+	if (axis < -rank || axis >= MAX(rank, 1))
+		fail(where, "axis %lld, but the operand has %d dimensions", (long long)axis, rank);
 	return axis < 0 ? axis + rank : axis;
 }
 
@@ -409,7 +446,7 @@ static void join_lists(const char *where, Op op, int rank, int nlist, const Item
 	}
 	if (strchr(attr_layout(prims[op].attr), 'A')) {
 		for (int i = 0; i < n; i++)
-			to[i] = wrap_axis(where, op, rank, to[i]);
+			to[i] = wrap_axis(where, to[i], rank);
 		qsort(to, (size_t)n, sizeof *to, ascending);
 	}
 }
@@ -429,7 +466,7 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 			attr.x = number_of(where, op, &item[k]);
 		} else if (layout[k] == 'i' || layout[k] == 'a') {
 			int64_t i = integer_of(where, op, &item[k]);
-			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(where, op, rank, i) : i;
+			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(where, i, rank) : i;
 		} else if (item[k].kind == I_num) {
 			single[nlist] = (Item){.kind = I_list, .n = 1};
 			single[nlist].i[0] = integer_of(where, op, &item[k]);

@@ -45,7 +45,7 @@ static Expr *open_defs(const Book *book, Expr *e)
 	for (int k = 0; k < e->nattr; k++)
 		e->attr[k] = open_defs(book, e->attr[k]);
 	const Def *d = e->kind == X_call && e->op == OPS ? find_def(book, e->name, e->nin) : NULL;
-	if (!d || d->nattr != e->nattr)
+	if (!d || d->nin != e->nin || d->nattr != e->nattr)
 		return e;
 	Expr **var = NEWS(book->arena, Expr *, d->nvar);
 	int n = 0;

@@ -4,6 +4,14 @@
 #include "type.h"
 #include <string.h>
 
+const char *graph_where(const Graph *g)
+{
+	const Node *node = &g->nodes->list.at[g->from];
+	return *node->name || *node->op
+	           ? format(g->arena, "%s: node '%s' (%s)", g->name, node->name, node->op)
+	           : g->name;
+}
+
 void wrong(const Case *c, const char *fmt, ...)
 {
 	va_list args;
@@ -11,15 +19,11 @@ void wrong(const Case *c, const char *fmt, ...)
 	Arena *arena = c->g->arena;
 	const char *what = vformat(arena, fmt, args);
 	va_end(args);
-	const Node *node = &c->g->nodes->list.at[c->g->from];
 	Text text = {.arena = arena};
 	for (int k = 0; k < c->nin && k < 8; k++)
 		say(&text, "%s%s", k ? ", " : "",
 		    shape_text(arena, operand(c, k)->type, &operand(c, k)->shape));
-	const char *where = *node->name || *node->op ? format(arena, "%s: node '%s' (%s)",
-	                                                      c->g->name, node->name, node->op)
-	                                             : c->g->name;
-	fail(where, "%s(%s): %s", prims[c->op].name, text.at ? text.at : "", what);
+	fail(graph_where(c->g), "%s(%s): %s", prims[c->op].name, text.at ? text.at : "", what);
 }
 
 // ---- element types --------------------------------------------------------------------

@@ -7,6 +7,7 @@
 #include "ops/ops.h"
 #include <math.h>
 #include <string.h>
+#include <string.h>
 
 // ---- operands -------------------------------------------------------------------------
 
@@ -484,25 +485,37 @@ static void gemm(Call *c)
 
 // ---- the table ------------------------------------------------------------------------
 
+#define LINE(op, before, after)
 #define COUNTED(lower, before, after) Lower lower;
 #include "dynamic.def"
 #undef COUNTED
+#undef LINE
 
 typedef struct Counting {
 	Lower *lower, *before, *after;
+	const char *line; // operator that is a line of the book
 } Counting;
 
 static const Counting countings[] = {
-#define COUNTED(lower, before, after) {lower, before, after},
+#define LINE(op, before, after)       {lower_book, before, after, #op},
+#define COUNTED(lower, before, after) {lower, before, after, NULL},
 #include "dynamic.def"
 #undef COUNTED
+#undef LINE
 };
+
+// Not those of com.microsoft that have a name of ONNX's.
+static bool is_line(const OpInfo *op, const char *name)
+{
+	return !strcmp(op->name, name) && (!*op->domain || !find_row("", name));
+}
 
 void lower_counted(Call *c, const OpRow *row)
 {
 	const Counting *found = NULL;
 	for (int i = 0; i < COUNT(countings) && !found; i++)
-		if (countings[i].lower == row->lower)
+		if (countings[i].lower == row->lower &&
+		    (!countings[i].line || is_line(&row->info, countings[i].line)))
 			found = &countings[i];
 	for (int k = 0; !found && k < c->nin; k++)
 		if (c->arg[k].counts)

@@ -426,6 +426,10 @@ int moved_type(const Call *); // the first result's: an operand's that is moved,
 // ---- schema.c: what a node may hold ---------------------------------------------------
 
 void check_schema(const Call *); // fails where the node is not as its operator's schema says
+// Returns the kind of an operator's attribute in opset `opset`, a letter of schema.def, or 0 if it
+// has no such attribute. *otherwise: its default, NULL if it has none.
+char declared_attr(Arena *, const char *domain, const char *op, int64_t opset, const char *name,
+                   const char **otherwise);
 
 // ---- dynamic.c: sizes that depend on the data -----------------------------------------
 

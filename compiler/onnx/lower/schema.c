@@ -307,15 +307,34 @@ static void check_names(const Call *c, const Schema *s)
 			unsupported_node(c, again, "input %d is missing", i);
 }
 
+// Returns the one of n versions that opset `opset` has.
+static const Schema *version_at(int n, const Schema *all, int64_t opset)
+{
+	const Schema *now = all;
+	for (int i = 1; i < n && all[i].since <= opset; i++)
+		now = &all[i];
+	return now;
+}
+
 void check_schema(const Call *c)
 {
 	int n;
 	const Schema *all = find_schemas(plain_domain(c->node->domain), c->node->op_type, &n),
-	             *now = all;
-	for (int i = 1; i < n && all[i].since <= c->opset; i++)
-		now = &all[i];
+	             *now = version_at(n, all, c->opset);
 	if (!n)
 		return;
 	check_names(c, now);
 	check_attributes(c, n, all, now);
+}
+
+char declared_attr(Arena *arena, const char *domain, const char *op, int64_t opset,
+                   const char *name, const char **otherwise)
+{
+	int n;
+	Declared d;
+	const Schema *all = find_schemas(domain, op, &n);
+	if (!n || !find_declared(arena, version_at(n, all, opset), name, &d))
+		return 0;
+	*otherwise = d.otherwise;
+	return d.kind;
 }

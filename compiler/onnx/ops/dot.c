@@ -5,70 +5,19 @@
 #include <math.h>
 #include <string.h>
 
-// The product of the last two axes. Integers, which the primitive does not take, are multiplied
-// with an axis for every index and summed: to the bit, as they wrap.
 static Ref multiply(Graph *g, Ref a, Ref b)
 {
-	align2(g, &a, &b);
-	int rank = val(g, a)->shape.rank;
-	int64_t inner = rank - 1;
-	if (is_float(val(g, a)->type))
-		return put2(g, O_dot, a, b);
-	if (rank == RANK)
-		fail(g->name, "a product of integers of %d dimensions; %s", rank, fewer_axes);
-	Ref terms = put2(g, O_mul, insert_axis(g, a, rank), insert_axis(g, b, rank - 2));
-	return drop_axes(g, put_reduce(g, O_sum, terms, 1, &inner), 1, &inner);
+	return book_call1(g, "product", 2, (Ref[]){a, b}, 0, NULL);
 }
 
-// numpy's product: the last two axes contract, the others broadcast; vectors get an axis that goes
-// again.
 Ref matmul(Graph *g, Ref a, Ref b)
 {
-	Shape sa = val(g, a)->shape, sb = val(g, b)->shape;
-	if (sa.rank == 1)
-		a = put_rank(g, a, 2);
-	if (sb.rank == 1)
-		b = put_reshape(g, b, shape_of(2, (int64_t[]){sb.dim[0], 1}));
-	Shape left = val(g, a)->shape, right = val(g, b)->shape;
-	Ref y;
-	if (left.rank > 2 && right.rank == 2) {
-		y = multiply(g, merge_axes(g, a, 0, left.rank - 1), b);
-		left.dim[left.rank - 1] = right.dim[1];
-		y = put_reshape(g, y, left);
-	} else {
-		y = multiply(g, a, b);
-	}
-	int rank = val(g, y)->shape.rank;
-	int64_t axis = rank - 2;
-	if (sb.rank == 1)
-		y = drop_axes(g, y, 1, (int64_t[]){rank - 1});
-	return sa.rank == 1 ? drop_axes(g, y, 1, &axis) : y;
-}
-
-void lower_matmul(Call *c)
-{
-	if (!in_val(c, 0)->shape.rank || !in_val(c, 1)->shape.rank)
-		invalid_node(c, "an operand is a single number");
-	note_weight(c, 1);
-	c->out[0] = matmul(c->g, c->in[0], c->in[1]);
+	return book_call1(g, "matmul", 2, (Ref[]){a, b}, 0, NULL);
 }
 
 Ref scaled(Graph *g, Ref x, double by)
 {
 	return by == 1 ? x : put2(g, O_mul, x, num_like(g, x, by));
-}
-
-void lower_gemm(Call *c)
-{
-	Graph *g = c->g;
-	if (in_val(c, 0)->shape.rank != 2 || in_val(c, 1)->shape.rank != 2)
-		invalid_node(c, "wants two matrices");
-	note_weight(c, 1);
-	Ref a = attr_int(c, "transA", 0) ? swap_last(g, c->in[0]) : c->in[0];
-	Ref b = attr_int(c, "transB", 0) ? swap_last(g, c->in[1]) : c->in[1];
-	Ref y = scaled(g, multiply(g, a, b), attr_float(c, "alpha", 1));
-	Ref bias = c->nin > 2 && c->in[2] ? c->in[2] : missing_bias(c, val(g, y)->shape.dim[1]);
-	c->out[0] = bias ? put_map2(g, O_add, y, scaled(g, bias, attr_float(c, "beta", 1))) : y;
 }
 
 // ---- Einsum ---------------------------------------------------------------------------
@@ -321,25 +270,4 @@ void lower_einsum(Call *c)
 	c->out[0] = order_axes(g, &sum, out);
 	for (int i = 0; out[i]; i++)
 		c->counts[0].of[i] = index[(uint8_t)out[i]].count;
-}
-
-// ---- Det ------------------------------------------------------------------------------
-
-// Bird's algorithm, without a division: X := mu(X) A, n - 1 times, where mu keeps what is above the
-// diagonal and puts minus the sum of the diagonal's rest on it; (-1)^(n-1) X[0, 0] in the end.
-// R. Bird, A simple division-free algorithm for computing determinants, 2011.
-void lower_det(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	if (s.rank < 2 || s.dim[s.rank - 1] != s.dim[s.rank - 2] || !s.dim[s.rank - 1])
-		invalid_node(c, "wants square matrices, found %s",
-		             shape_text(c->r->arena, E_f32, &s));
-	int64_t n = s.dim[s.rank - 1];
-	Ref x = c->in[0];
-	for (int64_t k = 1; k < n; k++)
-		x = put2(g, O_dot, book_call1(g, "bird", 1, &x, 0, NULL), c->in[0]);
-	x = take_range(g, take_range(g, x, s.rank - 1, 0, 1), s.rank - 2, 0, 1);
-	x = drop_axes(g, x, 2, (int64_t[]){s.rank - 2, s.rank - 1});
-	c->out[0] = n % 2 ? x : put1(g, O_neg, x);
 }

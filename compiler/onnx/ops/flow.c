@@ -294,41 +294,12 @@ static Ref seed_here(Reader *r)
 	return seed;
 }
 
-static Ref draw_uniform(Reader *r, const Shape *s)
+Ref draw_uniform(Reader *r, Shape s)
 {
-	Attr attr = {.n = s->rank + 1, .i = {r->sites++}};
-	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
+	Attr attr = {.n = s.rank + 1, .i = {r->sites++}};
+	memcpy(attr.i + 1, s.dim, sizeof(int64_t) * (size_t)s.rank);
 	Ref in[2] = {seed_here(r), state_number(r, "amos.step")};
 	return put(r->g, O_rand, 2, in, &attr);
-}
-
-static Ref all_true(Graph *g, const Shape *s)
-{
-	return put_broadcast(g, put_num(g, E_b8, 1), *s);
-}
-
-// Draws in training, whatever mode the file was exported in: exporters write the dropout of
-// attention, and all of an eval export, as if for inference.
-void lower_dropout(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	double rate = 0;
-	if (c->r->options->training)
-		rate = c->opset < 12 ? attr_float(c, "ratio", 0.5) : number_of(c, 1, "", 0.5);
-	bool draws = rate > 0;
-	Ref keep = 0;
-	c->out[0] = c->in[0];
-	if (draws && rate >= 1)
-		invalid_node(c, "a rate of %g drops everything", rate);
-	if (draws) {
-		Ref in[2] = {c->in[0], draw_uniform(c->r, &s)};
-		AttrArg ratio = {.name = "ratio", .x = rate};
-		c->out[0] = book_call1(g, "Dropout", 2, in, 1, &ratio);
-		keep = put2(g, O_le, put_num(g, E_f32, rate), in[1]);
-	}
-	if (c->nout > 1)
-		c->out[1] = keep ? keep : all_true(g, &s);
 }
 
 // The only node that reads `name`; NULL where there are several, or it is an output.
@@ -368,76 +339,15 @@ static Ref masked_value(Call *c, const char *name)
 
 // Exporters give the mask of a dropout in place the shape that the example had: an initializer's.
 // It is as large as what it masks, but for the axes that it drops as one.
-static Shape mask_shape(Call *c, Shape s)
+Shape masked_shape(Call *c, int input)
 {
-	Ref masked = c->space->depth ? 0 : masked_value(c, c->node->output[0]);
+	Shape s = in_val(c, input)->shape;
+	Ref masked =
+	    c->arg[input].weight && !c->space->depth ? masked_value(c, c->node->output[0]) : 0;
 	if (!masked || val(c->g, masked)->shape.rank != s.rank)
 		return s;
 	for (int a = 0; a < s.rank; a++)
 		if (s.dim[a] != 1)
 			s.dim[a] = val(c->g, masked)->shape.dim[a];
 	return s;
-}
-
-static Shape drawn_shape(Call *c)
-{
-	if (c->nin && c->arg[0].weight)
-		return mask_shape(c, in_val(c, 0)->shape);
-	if (c->nin)
-		return in_val(c, 0)->shape;
-	int n = 0;
-	const int64_t *dims = attr_ints(c, "shape", &n);
-	if (!dims || n > RANK)
-		invalid_node(c, "the shape is missing");
-	return shape_of(n, dims);
-}
-
-void lower_random_uniform(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = drawn_shape(c);
-	double low = attr_float(c, "low", 0), high = attr_float(c, "high", 1);
-	Ref u = put2(g, O_mul, draw_uniform(c->r, &s), put_num(g, E_f32, high - low));
-	c->out[0] = put2(g, O_add, u, put_num(g, E_f32, low));
-}
-
-// Box and Muller: sqrt(-2 log(1 - u)) cos(2 pi v)
-void lower_random_normal(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = drawn_shape(c);
-	Ref u = draw_uniform(c->r, &s), v = draw_uniform(c->r, &s);
-	Ref inside = put1(g, O_log, put2(g, O_sub, put_num(g, E_f32, 1), u));
-	Ref radius = put1(g, O_sqrt, put2(g, O_mul, inside, put_num(g, E_f32, -2)));
-	Ref angle = put1(g, O_cos, put2(g, O_mul, v, put_num(g, E_f32, 2 * M_PI)));
-	Ref z = put2(g, O_mul, put2(g, O_mul, radius, angle),
-	             put_num(g, E_f32, attr_float(c, "scale", 1)));
-	c->out[0] = put2(g, O_add, z, put_num(g, E_f32, attr_float(c, "mean", 0)));
-}
-
-// The largest of log p - log(-log u), u drawn for each class of each sample, falls on a class with
-// probability p (Gumbel).
-void lower_multinomial(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t samples = attr_int(c, "sample_size", 1), axis = 2;
-	int type = working_type((int)attr_int(c, "dtype", 6));
-	if (s.rank != 2 || samples < 1)
-		invalid_node(c, "wants [batch, classes] and a sample_size of 1 or more");
-	Shape all = shape_of(3, (int64_t[]){s.dim[0], samples, s.dim[1]});
-	Ref u = put2(g, O_max, draw_uniform(c->r, &all), put_num(g, E_f32, 1e-30));
-	Ref noise = put1(g, O_log, put1(g, O_neg, put1(g, O_log, u)));
-	Ref drawn = put2(g, O_sub, insert_axis(g, c->in[0], 1), noise);
-	drawn = drop_axes(g, put_reduce(g, O_argmax, drawn, 1, &axis), 1, &axis);
-	c->out[0] = put_cast(g, drawn, type < 0 ? E_i32 : (Elem)type);
-}
-
-void lower_bernoulli(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	const AttributeProto *a = find_attr(c, "dtype");
-	int type = a ? working_type((int)a->i) : (int)in_val(c, 0)->type;
-	Ref hit = put2(c->g, O_lt, draw_uniform(c->r, &s), c->in[0]);
-	c->out[0] = put_cast(c->g, hit, type < 0 ? E_f32 : (Elem)type);
 }

@@ -4,27 +4,28 @@
 #define OPS_H
 #include "lower.h"
 
-// ---- attention.c ----------------------------------------------------------------------
+// ---- book.c ---------------------------------------------------------------------------
 
-Ref split_heads(Call *, Ref x, int64_t heads); // [batch, length, heads * d] as [.., heads, .., d]
-Ref join_heads(Graph *, Ref x);                // and back
-Ref share_heads(Call *, Ref x, int64_t heads); // each of x serves several of them
-Ref causal_mask(Graph *, int64_t queries, int64_t keys, int64_t shift);
-Ref hide(Graph *, Ref scores, Ref seen); // -inf where not seen
-// `cache` with x at the places from start (of each sample; 0: the first) along an axis behind the
-// first, which must fit; around: places behind the end are those at the beginning.
-Ref write_rows(Graph *, Ref cache, Ref x, int axis, Ref start, bool around);
-Lower lower_rotary; // operands in in[0] to in[3]; how: the heads, where the node does not say
+Lower lower_book, lower_map; // by a line of the book; lower_map: integers wrap as the file's
+// Fills in the attributes of an operator's line on one value with their defaults; returns how many
+// there are, -1 if there is no such line.
+enum { MOST_NUMBERS = 4 };
+int numbers_of(const Graph *, const char *op, AttrArg *);
 
-// ---- contrib.c, contrib_attention.c ---------------------------------------------------------------
+// ---- quant.c --------------------------------------------------------------------------
 
-Lower lower_embed_norm, lower_fused_matmul, lower_packed_attention;
+// Returns round(x / scale) + zero, clamped to the type `onnx`.
+Ref quantized(const Call *, Ref x, Ref scale, Ref zero, int onnx, bool saturate);
+// Input k, constant bytes, as floats [rows, each]: integers of `bits` bits, the low ones first, in
+// rows of whole bytes.
+Ref unpack_bits(Call *, int k, int64_t rows, int64_t each, int bits);
+// Input k, two levels per constant byte, the high bits first, as n floats padded to whole blocks.
+Ref unpack_levels(Call *, int k, int64_t n, int64_t block, bool normal);
 
 // ---- dot.c ----------------------------------------------------------------------------
 
 Ref scaled(Graph *, Ref x, double by);
 Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
-Lower lower_gemm;
 
 // ---- flow.c ---------------------------------------------------------------------------
 
@@ -33,23 +34,14 @@ bool is_tensor(Value);
 void give_values(Call *, int n, const Value *);        // the first results
 const GraphProto *body_of(const Call *, const char *); // an attribute
 Ref tensor_constant(Reader *, const TensorProto *);
-Lower lower_dropout;
+Ref draw_uniform(Reader *, Shape); // in [0, 1)
+// Returns the shape to draw: of the input, or of what the mask that is drawn multiplies.
+Shape masked_shape(Call *, int input);
 
 // ---- reduce.c ---------------------------------------------------------------------------
 
 // The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
 int reduced_mask(Call *, int64_t *axes);
-// The place that each entry of the last axis takes in order: how many come before it.
-Ref place_in_order(Graph *, Ref x, bool largest);
-
-// ---- fused.c --------------------------------------------------------------------------
-
-// out[0] of another operator's lowering, on other operands, with this node's attributes.
-Ref lower_as(const Call *, Lower *, int variant, int nin, const Ref *in);
-Ref lower_named(const Call *, const char *name, int nin, const Ref *in); // of one of ONNX's
-Ref channels_first(const Call *, Ref x); // of an image whose channels are last
-Ref channels_last(Graph *, Ref x);       // and back
-Ref add_given(Graph *, Ref a, Ref b);    // the sum; of one alone where the other is 0
 
 // ---- gather.c: indices that lie where they should: constants are checked when the file is read,
 // inputs before they are used, and what is computed from data is kept inside ----------------
@@ -69,17 +61,13 @@ Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
 
 // ---- map.c ----------------------------------------------------------------------------
 
-enum { MOST_NUMBERS = 4 };
-int numbers_of(const char *op, AttrArg *); // what ops.def gives a definition of the book; how many
-Ref num_like(Graph *, Ref x, double);      // a number of x's type, rank 0
+Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 // x, of the type of an operand, in i64 that are in its order: uint64 less 2^63. And back.
 Ref signed_order(const Call *, int operand, Ref x);
 Ref reverse_order(Graph *, Ref x); // of numbers: -x, or -1 - x of integers, which does not overflow
 void align2(Graph *, Ref *a, Ref *b);    // equal rank
 Ref put_map2(Graph *, Op, Ref a, Ref b); // after align2
-Lower lower_book; // a definition of the book, with the numbers that ops.def lists
-Lower lower_act, lower_fast_gelu;
 
 // ---- sort.c --------------------------------------------------------------------------
 
@@ -99,10 +87,6 @@ Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 // The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
 // exactly so many).
 Ref places_where(Graph *, Ref truth, Ref *count);
-
-// ---- qlinear.c ------------------------------------------------------------------------
-
-Ref rounded_to_bytes(Graph *, Ref x); // what is left of x in 8 bits over its range
 
 // ---- sample.c -------------------------------------------------------------------------
 

@@ -463,30 +463,6 @@ void lower_lp_norm(Call *c)
 
 enum { MOST_PAIRED = 256 }; // entries: to compare all pairs of more is dearer than a loop
 
-// n * n comparisons, never stored.
-Ref place_in_order(Graph *g, Ref x, bool largest)
-{
-	Shape s = val(g, x)->shape;
-	Shape column = s, row = s;
-	column.dim[column.rank++] = 1;
-	row.dim[s.rank] = s.dim[s.rank - 1];
-	row.dim[s.rank - 1] = 1;
-	row.rank++;
-	Ref self = put_reshape(g, x, column), other = put_reshape(g, x, row);
-	Ref better = largest ? put2(g, O_lt, self, other) : put2(g, O_lt, other, self);
-	Shape at = {.rank = row.rank};
-	for (int a = 0; a < at.rank; a++)
-		at.dim[a] = 1;
-	Shape down = at, across = at;
-	down.dim[at.rank - 2] = across.dim[at.rank - 1] = s.dim[s.rank - 1];
-	Ref earlier =
-	    put2(g, O_lt, put_iota(g, across, at.rank - 1), put_iota(g, down, at.rank - 2));
-	Ref before = put2(g, O_or, better, put2(g, O_and, put2(g, O_eq, self, other), earlier));
-	int64_t last = at.rank - 1;
-	Ref place = put_reduce(g, O_sum, put_cast(g, before, E_i64), 1, &last);
-	return put_reshape(g, place, s);
-}
-
 // Entry k along a new last axis is the one whose place is k: a sum with one term that counts.
 static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
 {
@@ -505,7 +481,7 @@ static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
 // The first k along the last axis, and their places.
 static void first_by_pairs(Graph *g, Ref x, bool largest, int64_t k, Ref *found)
 {
-	Ref place = place_in_order(g, x, largest);
+	Ref place = book_call1(g, "place", 1, &x, 1, &(AttrArg){.name = "largest", .x = largest});
 	found[0] = pick(g, x, place, k);
 	found[1] = pick(g, put_iota(g, val(g, x)->shape, val(g, x)->shape.rank - 1), place, k);
 }

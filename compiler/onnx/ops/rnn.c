@@ -7,13 +7,8 @@
 
 typedef enum Kind { K_rnn = 1, K_gru = 3, K_lstm = 4 } Kind; // how many gates
 
-typedef struct Activation { // a primitive's, or a definition of the book
+typedef struct Function { // an activation: a line of the book with its numbers
 	const char *name;
-	Act act; // ACTS: of the book
-} Activation;
-
-typedef struct Function { // an activation with its numbers
-	const Activation *kind;
 	int count;
 	AttrArg number[MOST_NUMBERS];
 } Function;
@@ -36,18 +31,15 @@ typedef struct Cell { // one direction of a layer
 	Ref h, memory; // [batch, hidden]
 } Cell;
 
-// Names are written in any case.
-static const Activation *find_activation(const char *name)
+// Returns the line of the book for a name in any case; NULL if there is no such activation.
+static const char *find_activation(const char *name)
 {
-	static const Activation known[] = {{"Sigmoid", A_sigmoid},    {"Tanh", A_tanh},
-	                                   {"Relu", A_relu},          {"Softplus", A_softplus},
-	                                   {"Affine", ACTS},          {"LeakyRelu", ACTS},
-	                                   {"ThresholdedRelu", ACTS}, {"ScaledTanh", ACTS},
-	                                   {"HardSigmoid", ACTS},     {"Elu", ACTS},
-	                                   {"Softsign", ACTS}};
+	static const char *const known[] = {
+	    "Sigmoid",         "Tanh",       "Relu",        "Softplus", "Affine",  "LeakyRelu",
+	    "ThresholdedRelu", "ScaledTanh", "HardSigmoid", "Elu",      "Softsign"};
 	for (int i = 0; i < COUNT(known); i++)
-		if (!strcasecmp(known[i].name, name))
-			return &known[i];
+		if (!strcasecmp(known[i], name))
+			return known[i];
 	return NULL;
 }
 
@@ -58,9 +50,7 @@ static Ref activate(Cell *k, int which, Ref x)
 		x = put2(k->g, O_max, x, put_num(k->g, E_f32, -k->clip));
 		x = put2(k->g, O_min, x, put_num(k->g, E_f32, k->clip));
 	}
-	if (f->kind->act < ACTS)
-		return put(k->g, O_act, 1, &x, &(Attr){.n = 1, .i = {f->kind->act}});
-	return book_call1(k->g, f->kind->name, 1, &x, f->count, f->number);
+	return book_call1(k->g, f->name, 1, &x, f->count, f->number);
 }
 
 // Operand n's part for direction d, the first axis gone; 0 when the operand is absent.
@@ -99,7 +89,7 @@ static Ref rest(Cell *k, Ref a)
 
 static Ref recur(Cell *k, Ref h)
 {
-	h = k->bytes ? rounded_to_bytes(k->g, h) : h;
+	h = k->bytes ? book_call1(k->g, "rounded_to_bytes", 1, &h, 0, NULL) : h;
 	return add(k, put2(k->g, O_dot, h, k->recurrent), k->bias);
 }
 
@@ -213,9 +203,10 @@ static Ref initial_state(Cell *k, int operand, int d)
 }
 
 // The numbers of activations stand in two lists, in the order of those activations that take them.
-static void read_numbers(Function *f, const AttributeProto *const list[2], size_t at[2])
+static void read_numbers(const Graph *g, Function *f, const AttributeProto *const list[2],
+                         size_t at[2])
 {
-	f->count = numbers_of(f->kind->name, f->number);
+	f->count = numbers_of(g, f->name, f->number);
 	for (int i = 0; i < f->count; i++) {
 		int which = !strcmp(f->number[i].name, "beta");
 		if (list[which] && at[which] < list[which]->n_floats)
@@ -238,10 +229,10 @@ static void read_activations(Cell *k, int direction)
 		if (a && i < (int)a->n_strings)
 			name = format(k->c->r->arena, "%.*s", (int)a->strings[i].len,
 			              (const char *)a->strings[i].data);
-		f->kind = find_activation(name);
-		if (!f->kind)
+		f->name = find_activation(name);
+		if (!f->name)
 			invalid_node(k->c, "activation %s", name);
-		read_numbers(f, list, at);
+		read_numbers(k->g, f, list, at);
 	}
 	k->clip = attr_float(k->c, "clip", 0);
 }
@@ -265,7 +256,7 @@ static Ref weights_of(Call *c, int n, int d, int scale)
 	part[2] = part[2] ? put_cast(c->g, part[2], E_f32) : put_num(c->g, E_f32, 0);
 	for (int i = 1; i < 3; i++)
 		part[i] = put_rank(c->g, part[i], val(c->g, part[i])->shape.rank ? 2 : 0);
-	return book_call1(c->g, "dequantised", 3, part, 0, NULL);
+	return book_call1(c->g, "dequantized", 3, part, 0, NULL);
 }
 
 // X is [steps, batch, inputs].
@@ -285,7 +276,8 @@ static Cell open_cell(Call *c, Kind kind, Ref x, int d)
 	if (val(g, w)->shape.dim[1] != gates || val(g, k.recurrent)->shape.dim[1] != gates)
 		invalid_node(c, "%lld hidden units do not fit weights of %lld rows",
 		             (long long)k.hidden, (long long)val(g, w)->shape.dim[1]);
-	k.pre = matmul(g, k.bytes ? rounded_to_bytes(g, x) : x, w);
+	x = k.bytes ? book_call1(g, "rounded_to_bytes", 1, &x, 0, NULL) : x;
+	k.pre = matmul(g, x, w);
 	if (b)
 		k.pre = put_map2(g, O_add, k.pre, flat_row(g, b, 0, gates));
 	k.bias = b ? flat_row(g, b, gates, gates) : 0;

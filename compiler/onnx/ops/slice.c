@@ -194,3 +194,36 @@ void lower_concat(Call *c)
 	else
 		c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
 }
+
+// Result 1: how many entries of the axis each operand has.
+void lower_concat_sizes(Call *c)
+{
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), in_val(c, 0)->shape.rank);
+	int64_t *sizes = NEWS(c->r->arena, int64_t, c->nin);
+	lower_concat(c);
+	for (int k = 0; k < c->nin; k++)
+		sizes[k] = in_val(c, k)->shape.dim[axis];
+	if (c->nout > 1)
+		c->out[1] = put_ints(c->g, c->nin, sizes);
+}
+
+// Inputs: the result's scale and zero point, then values with theirs.
+void lower_qlinear_concat(Call *c)
+{
+	Graph *g = c->g;
+	int n = (c->nin - 2) / 3;
+	Ref in[n + 1], out[c->nout + 1];
+	if (n < 1 || c->nin != 2 + 3 * n)
+		invalid_node(c, "%d inputs; expected 2, and 3 for each value", c->nin);
+	for (int k = 0; k < n; k++)
+		in[k] = book_call1(g, "real", 3, c->in + 2 + 3 * k, 0, NULL);
+	Call concat = *c;
+	concat.nin = n;
+	concat.in = in;
+	concat.out = out;
+	lower_concat(&concat);
+	Ref scale = book_call1(g, "column", 1, c->in, 0, NULL),
+	    zero = put_cast(g, book_call1(g, "single", 1, c->in + 1, 0, NULL), E_f32);
+	c->onnx = operand_type(c, 1);
+	c->out[0] = quantized(c, out[0], scale, zero, c->onnx, true);
+}

@@ -42,7 +42,8 @@ static Ref times_of(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_
 	Ref times = 0;
 	int64_t length = val(g, x)->shape.dim[1], most = n > 1 ? skips : 0;
 	for (int64_t step = 1; step - 1 <= most && (n - 1) * step < length; step++)
-		times = add_given(g, times_in(g, x, grams, count, n, step), times);
+		times = book_call1(g, "plus", 2,
+		                   (Ref[]){times_in(g, x, grams, count, n, step), times}, 0, NULL);
 	return times ? put_cast(g, times, E_f32) : 0;
 }
 

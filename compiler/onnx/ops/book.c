@@ -1,0 +1,414 @@
+// book.c: operators that are lines of the book: operands by position, attributes by name, as the
+// node has them or its schema says; and the functions that such lines have beside those of all.
+// Takes the node being lowered. Gives its results. Keeps: messages speak of the node.
+#include "ops.h"
+#include <stdlib.h>
+#include <string.h>
+
+// ---- attributes -----------------------------------------------------------------------
+
+static Item num_item(double x)
+{
+	return (Item){.kind = I_num, .x = x};
+}
+
+static Item ref_item(Ref r)
+{
+	return (Item){.kind = r ? I_ref : I_none, .ref = r};
+}
+
+static Item ints_item(const Call *c, size_t n, const int64_t *ints)
+{
+	Item item = {.kind = I_list, .n = (int)n};
+	if (n > NUMS)
+		unsupported_node(c, fewer_axes, "a list of %zu numbers; at most %d are supported",
+		                 n, NUMS);
+	memcpy(item.i, ints, n * sizeof *ints);
+	return item;
+}
+
+static Item floats_item(const Call *c, const AttributeProto *a)
+{
+	int64_t n = (int64_t)a->n_floats;
+	return ref_item(put_const(c->g, E_f32, shape_of(1, &n), a->floats));
+}
+
+// `text`: as schema.def writes it, "1,2" for a list; NULL: there is none.
+static Item default_item(char kind, const char *text)
+{
+	Item item = {.kind = text ? I_text : I_none, .text = text};
+	if (text && strchr("if", kind))
+		return num_item(strtod(text, NULL));
+	if (text && kind == 'I')
+		item.kind = I_list;
+	for (char *at = (char *)text; item.kind == I_list && *at; at += *at == ',')
+		item.i[item.n++] = strtoll(at, &at, 10);
+	return item;
+}
+
+// The attribute as the node has it, or its schema. `opset`, and `outputs`, how many results it has,
+// are attributes of every node.
+static Item attr_item(const Call *c, const char *name)
+{
+	const char *otherwise = NULL;
+	const AttributeProto *a = find_attr(c, name);
+	char kind = declared_attr(c->r->arena, plain_domain(c->node->domain), c->node->op_type,
+	                          c->opset, name, &otherwise);
+	if (!kind && !strcmp(name, "opset"))
+		return num_item((double)c->opset);
+	if (!kind && !strcmp(name, "outputs"))
+		return num_item(c->nout);
+	if (!a || !kind)
+		return default_item(kind, otherwise);
+	switch (kind) {
+	case 'f':
+		return num_item((double)a->f);
+	case 'i':
+		return num_item((double)a->i);
+	case 's':
+		return (Item){.kind = I_text, .text = attr_string(c, name, "")};
+	case 't':
+		return ref_item(tensor_constant(c->r, a->t));
+	case 'F':
+		return floats_item(c, a);
+	case 'I':
+		return ints_item(c, a->n_ints, a->ints);
+	default:
+		bug("%s: attribute %s is for no line of the book", c->node->op_type, name);
+	}
+}
+
+// ---- lines ----------------------------------------------------------------------------
+
+static bool host_call(Scope *, const Expr *, Item *result);
+
+static const Def *line_of(const Call *c)
+{
+	const char *domain = plain_domain(c->node->domain), *name = c->node->op_type;
+	const Def *d = NULL;
+	if (*domain)
+		d = find_def(c->g->book, format(c->r->arena, "%s.%s", domain, name), c->nin);
+	d = d ? d : find_def(c->g->book, name, c->nin);
+	if (!d)
+		bug("no line of the book is called %s, of %d operands", name, c->nin);
+	return d;
+}
+
+static void run_line(Call *c, const Def *d)
+{
+	Item var[d->nvar + 1], result[d->nresult + 1];
+	Host host = {c, host_call};
+	Scope s = {.g = c->g, .book = c->g->book, .where = d->place, .var = var, .host = &host};
+	for (int k = 0; k < d->nin; k++) {
+		if (!(d->optional >> k & 1))
+			in_val(c, k);
+		var[k] = ref_item(operand(c, k));
+		var[k].input = k + 1;
+	}
+	for (int k = 0; k < d->nattr; k++) {
+		Item *attr = &var[d->nin + k];
+		*attr = attr_item(c, d->names[d->nin + k]);
+		if (attr->kind == I_none && d->attr[k])
+			*attr = eval_item(&s, d->attr[k]);
+	}
+	run_def(&s, d, var, MIN(c->nout, d->nresult), result);
+	for (int k = 0; k < c->nout && k < d->nresult; k++)
+		if (result[k].kind != I_none)
+			c->out[k] = item_ref(&s, &result[k], c->nin ? in_val(c, 0)->type : E_f32);
+}
+
+int numbers_of(const Graph *g, const char *op, AttrArg *given)
+{
+	const Def *d = find_def(g->book, op, 1);
+	const char *otherwise = NULL;
+	for (int k = 0; d && k < d->nattr; k++) {
+		const char *name = d->names[d->nin + k];
+		char kind = declared_attr(g->arena, "", op, INT64_MAX, name, &otherwise);
+		given[k] = (AttrArg){.name = name, .x = d->attr[k] ? d->attr[k]->x : 0};
+		if (kind && otherwise)
+			given[k].x = strtod(otherwise, NULL);
+	}
+	return d ? d->nattr : -1;
+}
+
+void lower_book(Call *c)
+{
+	run_line(c, line_of(c));
+}
+
+// A line for each tensor. Inputs: rate, count of steps, all tensors, all their gradients, all their
+// slots: `variant` of each tensor. Results: all tensors, all slots.
+void lower_steps(Call *c)
+{
+	int kinds = c->variant, n = (c->nin - 2) / kinds, nout = kinds - 1;
+	if (n < 1 || c->nin != 2 + kinds * n || c->nout > nout * n)
+		invalid_node(c, "%d inputs and %d outputs", c->nin, c->nout);
+	for (int i = 0; i < n; i++) {
+		Call step = *c;
+		Ref in[6] = {c->in[0], c->in[1]}, out[3] = {0};
+		step.in = in;
+		step.out = out;
+		step.nin = 2 + kinds;
+		step.nout = nout;
+		for (int k = 0; k < kinds; k++)
+			in[2 + k] = c->in[2 + k * n + i];
+		lower_book(&step);
+		for (int k = 0; k < nout && k * n + i < c->nout; k++)
+			c->out[k * n + i] = out[k];
+	}
+}
+
+// ---- functions ------------------------------------------------------------------------
+
+static Item arg(Scope *s, const Expr *e, int k)
+{
+	return k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
+}
+
+static Item attr(Scope *s, const Expr *e, int k)
+{
+	return k < e->nattr ? eval_item(s, e->attr[k]) : (Item){.kind = I_none};
+}
+
+static Ref value(Scope *s, const Expr *e, int k)
+{
+	Item item = arg(s, e, k);
+	return item.kind == I_none ? 0 : item_ref(s, &item, E_f32);
+}
+
+static double number_of_item(Scope *s, const Expr *e, Item item)
+{
+	if (item.kind != I_num)
+		fail(scope_where(s), "%s: expected a number", e->name);
+	return item.x;
+}
+
+static int64_t integer(Scope *s, const Expr *e, int k)
+{
+	return (int64_t)number_of_item(s, e, attr(s, e, k));
+}
+
+// Returns the number of the node's input that an operand is.
+static int input_of(Scope *s, const Expr *e, int k)
+{
+	Item item = arg(s, e, k);
+	if (!item.input)
+		bug("%s: operand %d is no input of the node", e->name, k);
+	return item.input - 1;
+}
+
+// note(c; text, ..): notes the text if the number c is not 0.
+static Item fn_note(Call *c, Scope *s, const Expr *e)
+{
+	if (number_of_item(s, e, arg(s, e, 0)) != 0)
+		note(c->r, "%s %s", node_where(c->r->arena, c->node),
+		     text_of_items(s, e->nattr, e->attr));
+	return (Item){.kind = I_none};
+}
+
+// support(c, ..; text, .., help): fails unless all conditions hold.
+static Item fn_support(Call *c, Scope *s, const Expr *e)
+{
+	bool holds = true;
+	for (int k = 0; k < e->nin; k++)
+		holds &= number_of_item(s, e, arg(s, e, k)) != 0;
+	if (!holds)
+		unsupported_node(c, text_of_items(s, 1, e->attr + e->nattr - 1), "%s",
+		                 text_of_items(s, e->nattr - 1, e->attr));
+	return (Item){.kind = I_none};
+}
+
+// number(x): an input that is constant, as a number.
+static Item fn_number(Call *c, Scope *s, const Expr *e)
+{
+	int n = 0, k = input_of(s, e, 0);
+	const double *x = operand_numbers(c, k, &n);
+	if (n < 1)
+		invalid_node(c, "input %d holds no number", k);
+	return num_item(x[0]);
+}
+
+// index(x, i; axis): i as gather takes it: checked, and counted from the first element.
+static Item fn_index(Call *c, Scope *s, const Expr *e)
+{
+	Call other = *c;
+	Ref in[] = {value(s, e, 0), value(s, e, 1), 0};
+	other.in = in;
+	return ref_item(wrap_index(
+	    &other, in[1], (int)axis_of(c, integer(s, e, 0), val(c->g, in[0])->shape.rank)));
+}
+
+// weight(x): x, which is noted if it is a constant.
+static Item fn_weight(Call *c, Scope *s, const Expr *e)
+{
+	Item item = arg(s, e, 0);
+	if (item.input)
+		note_weight(c, item.input - 1);
+	return item;
+}
+
+// bias(b; n): b, or the bias of n elements that the exporter left out.
+static Item fn_bias(Call *c, Scope *s, const Expr *e)
+{
+	Item item = arg(s, e, 0);
+	return item.kind == I_none ? ref_item(missing_bias(c, integer(s, e, 0))) : item;
+}
+
+// training(): 1 if the model is read to be trained.
+static Item fn_training(Call *c, Scope *s, const Expr *e)
+{
+	(void)s, (void)e;
+	return num_item(c->r->options->training);
+}
+
+// draw(dims): uniform draws in [0, 1).
+static Item fn_draw(Call *c, Scope *s, const Expr *e)
+{
+	Item dims = arg(s, e, 0);
+	if (dims.kind != I_list || dims.n > RANK)
+		invalid_node(c, "the shape is missing");
+	return ref_item(draw_uniform(c->r, shape_of(dims.n, dims.i)));
+}
+
+// masked_shape(x): the shape to draw: of x, or of what the mask that is drawn multiplies.
+static Item fn_masked_shape(Call *c, Scope *s, const Expr *e)
+{
+	Shape shape = masked_shape(c, input_of(s, e, 0));
+	return ints_item(c, (size_t)shape.rank, shape.dim);
+}
+
+// computed(type): the type in which values of a type of the file are computed.
+static Item fn_computed(Call *c, Scope *s, const Expr *e)
+{
+	int type = working_type((int)number_of_item(s, e, arg(s, e, 0)));
+	if (type < 0)
+		invalid_node(c, "its type is no type of numbers");
+	return num_item(type);
+}
+
+// file_type(x): the type of an input in the file.
+static Item fn_file_type(Call *c, Scope *s, const Expr *e)
+{
+	return num_item(operand_type(c, input_of(s, e, 0)));
+}
+
+// quantize(x, scale, zero; type, saturate): the first result, of that type in the file.
+static Item fn_quantize(Call *c, Scope *s, const Expr *e)
+{
+	c->onnx = (int)integer(s, e, 0);
+	return ref_item(quantized(c, value(s, e, 0), value(s, e, 1), value(s, e, 2), c->onnx,
+	                          integer(s, e, 1) != 0));
+}
+
+// unpacked(x; rows, each, bits): an input of bytes as numbers of few bits, [rows, each].
+static Item fn_unpacked(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(unpack_bits(c, input_of(s, e, 0), integer(s, e, 0), integer(s, e, 1),
+	                            (int)integer(s, e, 2)));
+}
+
+// levels(x; n, block, kind): an input of bytes as n numbers, padded to blocks.
+static Item fn_levels(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(unpack_levels(c, input_of(s, e, 0), integer(s, e, 0), integer(s, e, 1),
+	                              integer(s, e, 2) != 0));
+}
+
+// activated(x; name, a, b, c): x through the line that is called so, with the numbers given.
+static Item fn_activated(Call *c, Scope *s, const Expr *e)
+{
+	Item name = attr(s, e, 0);
+	Ref x = value(s, e, 0);
+	AttrArg given[MOST_NUMBERS];
+	if (name.kind == I_none || !*name.text)
+		return ref_item(x);
+	int n = numbers_of(c->g, name.text, given);
+	for (int i = 1; i < e->nattr; i++) {
+		Item item = attr(s, e, i);
+		if (item.kind != I_none && i <= n)
+			given[i - 1].x = number_of_item(s, e, item);
+		else if (item.kind != I_none)
+			n = -1;
+	}
+	if (n < 0)
+		unsupported_node(c, "export before it is fused", "activation %s", name.text);
+	return ref_item(book_call1(c->g, name.text, 1, &x, n, given));
+}
+
+// inside(i; n): indices kept in [0, n); those of an input are checked.
+static Item fn_inside(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(keep_inside(c, value(s, e, 0), integer(s, e, 0)));
+}
+
+// valid(x; axis): how many elements of an input are valid along an axis; nothing if all are.
+static Item fn_valid(Call *c, Scope *s, const Expr *e)
+{
+	Item x = arg(s, e, 0);
+	int axis = x.kind == I_ref ? (int)wrap_axis(scope_where(s), integer(s, e, 0),
+	                                            val(c->g, x.ref)->shape.rank)
+	                           : 0;
+	return ref_item(x.input ? count_along(c, x.input - 1, axis) : 0);
+}
+
+// through(x; name): x through a graph of the node; x if there is none.
+static Item fn_through(Call *c, Scope *s, const Expr *e)
+{
+	const char *name = attr(s, e, 0).text;
+	const AttributeProto *a = find_attr(c, name);
+	Value in = {.ref = value(s, e, 0)}, out = {0};
+	if (!a || !a->g)
+		return ref_item(in.ref);
+	lower_body(c, a->g, 1, &in, 1, &out);
+	if (!out.ref)
+		invalid_node(c, "its graph '%s' gives no tensor", name);
+	return ref_item(out.ref);
+}
+
+static const struct {
+	const char *name;
+	Item (*call)(Call *, Scope *, const Expr *);
+} functions[] = {
+    {"note", fn_note},           {"support", fn_support},
+    {"number", fn_number},       {"index", fn_index},
+    {"weight", fn_weight},       {"bias", fn_bias},
+    {"training", fn_training},   {"draw", fn_draw},
+    {"computed", fn_computed},   {"masked_shape", fn_masked_shape},
+    {"quantize", fn_quantize},   {"file_type", fn_file_type},
+    {"unpacked", fn_unpacked},   {"levels", fn_levels},
+    {"activated", fn_activated}, {"inside", fn_inside},
+    {"valid", fn_valid},         {"through", fn_through},
+};
+
+// Another operator, on other inputs with this node's attributes.
+static bool call_operator(Call *c, Scope *s, const Expr *e, Item *result)
+{
+	enum { SET = 13 }; // whose attributes those of com.microsoft have
+	const OpRow *row = find_row("", e->name);
+	if (!row || row->lower == lower_book || row->lower == lower_map)
+		return false;
+	Call other = *c;
+	Ref in[e->nin + 1], out[c->nout + 1];
+	for (int k = 0; k < e->nin; k++)
+		in[k] = value(s, e, k);
+	other.in = in;
+	other.out = out;
+	other.nin = e->nin;
+	other.variant = row->variant;
+	if (c->node->domain[0])
+		other.opset = attr_int(c, "opset", SET);
+	row->lower(&other);
+	*result = ref_item(out[0]);
+	return true;
+}
+
+static bool host_call(Scope *s, const Expr *e, Item *result)
+{
+	Call *c = s->host->context;
+	for (int i = 0; i < COUNT(functions); i++)
+		if (!strcmp(functions[i].name, e->name)) {
+			*result = functions[i].call(c, s, e);
+			return true;
+		}
+	return call_operator(c, s, e, result);
+}
