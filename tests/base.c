@@ -123,8 +123,8 @@ static void failures_in_order(void)
 {
 	failing(plain, STATUS_INPUT, "model.onnx: node 'a' is odd");
 	failing(nested, STATUS_INPUT, "model.onnx: node 'a' is odd");
-	failing(settled, STATUS_INPUT, "model.onnx: 2 things are in the way:\n  a: one\n  b: two");
-	failing(interrupted, STATUS_INPUT, "b: two\nand before:\n  a: one");
+	failing(settled, STATUS_INPUT, "model.onnx: 2 errors\n  a: one\n  b: two");
+	failing(interrupted, STATUS_INPUT, "b: two\nearlier errors:\n  a: one");
 	failing(bad_pattern, STATUS_INPUT,
 	        "pattern: '/(/' is no regular expression: Unmatched ( or \\(");
 	fail_if_errors("errors outlive no failure");

@@ -14,6 +14,25 @@ static void call_verb(Command *command)
 #undef VERB
 }
 
+// Prints the message of a failure. Of equal help lines of its errors it prints the last.
+static void print_failure(const char *message)
+{
+	static const char help[] = "\n    help: ";
+	Text shown = {.arena = arena_new()};
+	fputs(starts_with(message, "amosc ") ? "" : "amosc: ", stderr);
+	for (const char *line = message, *next; line; line = next) {
+		next = strchr(line + 1, '\n');
+		int count = (int)(next ? next - line : (long)strlen(line));
+		const char *same = format(shown.arena, "%.*s\n", count, line);
+		bool again = starts_with(line, help) && next &&
+		             strstr(format(shown.arena, "%s\n", next), same);
+		say(&shown, "%.*s", again ? 0 : count, line);
+	}
+	amos_print(stderr, shown.at, "  ");
+	fputs("\n", stderr);
+	arena_free(shown.arena);
+}
+
 // `argv` from the program's name on.
 static int run_verb(const Verb *verb, int argc, char **argv)
 {
@@ -23,10 +42,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	if (TRY(catch)) {
 		status = catch.status == STATUS_LIMIT ? STATUS_INPUT : catch.status;
 		fflush(stdout);
-		bool told = starts_with(catch.message, "amosc ");
-		fputs(told ? "" : "amosc: ", stderr);
-		amos_print(stderr, catch.message, "  ");
-		fputs("\n", stderr);
+		print_failure(catch.message);
 		free(catch.message);
 		amos_file_drop_all();
 	} else {

@@ -60,17 +60,25 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
-// A failure lists what is in the way, a line each: "  node '/x' (Op): reason; cure".
+// Adds the errors of a failure: "  node '/x' (Op): reason" lines, each perhaps with a help line
+// below.
 static void add_failure(Arena *arena, json_t *list, const char *failure)
 {
+	static const char help[] = "    help: ";
 	const char *line = strstr(failure, "\n  ");
 	if (!line)
 		add_untrainable(list, "the model", failure);
-	for (const char *end; line; line = end ? strstr(end, "\n  ") : NULL) {
-		line += strspn(line, "\n ");
-		end = strchr(line, '\n');
-		const char *text = format(arena, "%.*s", (int)strcspn(line, "\n"), line),
+	for (; line; line = strstr(line, "\n  ")) {
+		const char *text = format(arena, "%.*s", (int)strcspn(line + 1, "\n"), line + 1),
 		           *colon = strstr(text, ": ");
+		line += 1 + strlen(text);
+		size_t n = json_array_size(list);
+		if (starts_with(text, help) && n) {
+			json_object_set_new(json_array_get(list, n - 1), "help",
+			                    json_text(text + strlen(help)));
+			continue;
+		}
+		text += strspn(text, " ");
 		int what = colon ? (int)(colon - text) : 0;
 		add_untrainable(list, what ? format(arena, "%.*s", what, text) : "the model",
 		                what ? colon + 2 : text);

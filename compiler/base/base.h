@@ -154,6 +154,8 @@ _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
 _Noreturn void fail_again(Catch *); // the failure that it caught
 void need_done(
     int status); // of a function of common.h: fails with amos_error() unless it is AMOS_DONE
+// In the text of an error, before what to do about it.
+#define HELP "\nhelp: "
 void add_error(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fail_if_errors(
     const char *where); // fails when anything was complained of since the last settle

@@ -51,7 +51,7 @@ static void forget_errors(void)
 static char *with_errors(char *message)
 {
 	char *all;
-	if (!errors.count || asprintf(&all, "%s\nand before:\n%s", message, errors.text.at) < 0)
+	if (!errors.count || asprintf(&all, "%s\nearlier errors:\n%s", message, errors.text.at) < 0)
 		return message;
 	free(message);
 	return all;
@@ -116,8 +116,11 @@ void add_error(const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	const char *text = vformat(errors.arena, fmt, args);
 	va_end(args);
+	const char *help = strstr(text, HELP);
+	int count = help ? (int)(help - text) : (int)strlen(text);
 	const char *line =
-	    format(errors.arena, "  %s%s%s", where ? where : "", where ? ": " : "", text);
+	    format(errors.arena, "  %s%s%.*s%s%s", where ? where : "", where ? ": " : "", count,
+	           text, help ? "\n    " : "", help ? help + 1 : "");
 	uint64_t *known = table_cell_s(errors.known, line);
 	if (!*known)
 		say(&errors.text, "%s%s", errors.count++ ? "\n" : "", line);
@@ -129,8 +132,8 @@ void fail_if_errors(const char *where)
 	if (!errors.count)
 		return;
 	char *message = NULL;
-	if (asprintf(&message, "%s: %d thing%s in the way:\n%s", where, errors.count,
-	             errors.count == 1 ? " is" : "s are", errors.text.at) < 0)
+	if (asprintf(&message, "%s: %d error%s\n%s", where, errors.count,
+	             errors.count == 1 ? "" : "s", errors.text.at) < 0)
 		message = NULL;
 	fail_with(STATUS_INPUT, message);
 }

@@ -103,9 +103,12 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
 	text += starts_with(text, path) ? strlen(path) : 0;
 	bool named = !place || strstr(text, "node '");
-	const char *help = r->help ? r->help : place ? usual_help : NULL;
+	const char *help = strstr(text, HELP) ? NULL
+	                   : r->help          ? r->help
+	                   : place            ? usual_help
+	                                      : NULL;
 	const char *trouble = format(r->arena, "%s%s%s%s%s", named ? "" : place, named ? "" : ": ",
-	                             text, help ? "; " : "", help ? help : "");
+	                             text, help ? HELP : "", help ? help : "");
 	free(caught.message);
 	PUSH(r->arena, r->errors, trouble);
 	return false;

@@ -57,7 +57,8 @@ static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 {
 	bool own = !strcmp(where, path); // not a file that another one names
 	if (fd < 0 && errno == EXDEV)
-		fail(where, "%s leads out of the model's folder; put the file itself there", path);
+		fail(where, "%s leads out of the model's folder" HELP "put the file itself there",
+		     path);
 	if (fd < 0)
 		fail_status(amos_errno_status(), where, "%s%scannot be opened: %s", own ? "" : path,
 		            own ? "" : " ", strerror(errno));
@@ -212,7 +213,8 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 		return *(const Bytes *)(uintptr_t)*cell;
 	if (leaves_folder(location))
 		fail(where,
-		     "external data '%s' lies outside the model's folder; move it beside the model",
+		     "external data '%s' lies outside the model's folder" HELP
+		     "move it next to the model",
 		     location);
 	Bytes bytes = named_bytes(file, where, location);
 	*cell = (uintptr_t)take_copy(file->arena, &bytes, sizeof bytes);

@@ -10,7 +10,7 @@ const void *weight_data(Reader *r, Weight *w)
 {
 	if (w->data)
 		return w->data;
-	r->help = "bring all files of the model, or export it again";
+	r->help = "supply all files of the model, or export it again";
 	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto, w->type);
 	r->help = NULL;
 	return w->data;
