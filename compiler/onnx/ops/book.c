@@ -335,6 +335,16 @@ static Item fn_activated(Call *c, Scope *s, const Expr *e)
 	return ref_item(book_call1(c->g, name.text, 1, &x, n, given));
 }
 
+// wave(in, out, period, inverse, halved, sine): a matrix of a Fourier transform.
+static Item fn_wave(Call *c, Scope *s, const Expr *e)
+{
+	int64_t n[6];
+	for (int k = 0; k < COUNT(n); k++)
+		n[k] = (int64_t)number_of_item(s, e, arg(s, e, k));
+	Wave wave = {n[0], n[1], n[2], n[3] != 0, n[4] != 0};
+	return ref_item(wave_matrix(c, &wave, n[5] != 0));
+}
+
 // inside(i; n): indices kept in [0, n); those of an input are checked.
 static Item fn_inside(Call *c, Scope *s, const Expr *e)
 {
@@ -378,6 +388,7 @@ static const struct {
     {"unpacked", fn_unpacked},   {"levels", fn_levels},
     {"activated", fn_activated}, {"inside", fn_inside},
     {"valid", fn_valid},         {"through", fn_through},
+    {"wave", fn_wave},
 };
 
 // Another operator, on other inputs with this node's attributes.

@@ -485,22 +485,3 @@ void lower_lp_pool(Call *c)
 	x = reduce_windows(g, O_sum, put_windows(g, x, 2, &f, NULL, 0), &f);
 	c->out[0] = put2(g, O_pow, x, put2(g, O_div, put_num(g, E_f32, 1), p));
 }
-
-// x / (bias + alpha / size * sum of squares over neighbouring channels) ^ beta
-void lower_lrn(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t size = attr_int(c, "size", 1);
-	if (size < 1 || s.rank < 2)
-		invalid_node(c, "size %lld", (long long)size);
-	Ref x = c->in[0], squares = put2(g, O_mul, x, x);
-	Attr attr = {.n = 7, .i = {1, s.dim[1], size, 1, 1, (size - 1) / 2, 1}};
-	Ref sum = put(g, O_window, 1, &squares, &attr);
-	int64_t axis = s.rank;
-	sum = drop_axes(g, put_reduce(g, O_sum, sum, 1, &axis), 1, &axis);
-	sum = put2(g, O_mul, sum, put_num(g, E_f32, attr_float(c, "alpha", 1e-4) / (double)size));
-	sum = put2(g, O_add, sum, put_num(g, E_f32, attr_float(c, "bias", 1)));
-	c->out[0] =
-	    put2(g, O_div, x, put2(g, O_pow, sum, put_num(g, E_f32, attr_float(c, "beta", 0.75))));
-}

@@ -82,65 +82,6 @@ void lower_constant_fill(Call *c)
 	c->out[0] = put_broadcast(c->g, x, s);
 }
 
-// Truth of (row + shift <=> column) over the last two axes.
-static Ref triangle(Graph *g, const Shape *s, Ref shift, bool upper)
-{
-	Shape flat = *s;
-	for (int a = 0; a < s->rank - 2; a++)
-		flat.dim[a] = 1;
-	Ref row = put2(g, O_add, put_iota(g, flat, s->rank - 2), shift);
-	Ref column = put_iota(g, flat, s->rank - 1);
-	return upper ? put2(g, O_le, row, column) : put2(g, O_le, column, row);
-}
-
-void lower_trilu(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	if (s.rank < 2)
-		invalid_node(c, "wants a matrix");
-	int n = 0;
-	const Ref *k = entries_of(c, 1, "", &n);
-	Ref shift = k && n ? k[0] : put_num(c->g, E_i64, 0), far = put_num(c->g, E_i64, 1 << 30);
-	shift = smaller_of(c->g, larger_of(c->g, shift, put1(c->g, O_neg, far)), far);
-	Ref keep = triangle(c->g, &s, shift, attr_int(c, "upper", 1));
-	c->out[0] = put3(c->g, O_select, keep, c->in[0], num_like(c->g, c->in[0], 0));
-}
-
-void lower_eye_like(Call *c)
-{
-	const Val *x = in_val(c, 0);
-	Shape s = x->shape;
-	if (s.rank != 2)
-		invalid_node(c, "wants a matrix");
-	const AttributeProto *a = find_attr(c, "dtype");
-	int type = a ? working_type((int)a->i) : (int)x->type;
-	Ref row = put_iota(c->g, s, 0), column = put_iota(c->g, s, 1);
-	row = put2(c->g, O_add, row, put_num(c->g, E_i64, (double)attr_int(c, "k", 0)));
-	c->out[0] = put_cast(c->g, put2(c->g, O_eq, row, column), type < 0 ? E_f32 : (Elem)type);
-}
-
-void lower_one_hot(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int n = 0;
-	const double *depth = operand_numbers(c, 1, &n);
-	if (!depth || n != 1 || !(depth[0] >= 1 && depth[0] < 1e9) || s.rank >= RANK)
-		invalid_node(c, "the depth is not a positive number");
-	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank + 1);
-	Ref index = insert_axis(g, put_cast(g, c->in[0], E_i64), axis);
-	Ref size = put_num(g, E_i64, depth[0]), zero = put_num(g, E_i64, 0);
-	index = put3(g, O_select, put2(g, O_lt, index, zero), put2(g, O_add, index, size), index);
-	Shape at = val(g, index)->shape;
-	at.dim[axis] = (int64_t)depth[0];
-	Ref hit = put2(g, O_eq, put_iota(g, at, axis), index);
-	if (count_of(&in_val(c, 2)->shape) != 2)
-		invalid_node(c, "wants two values: off and on");
-	Ref off = put_reshape(g, take_range(g, c->in[2], 0, 0, 1), shape_of(0, NULL));
-	Ref on = put_reshape(g, take_range(g, c->in[2], 0, 1, 1), shape_of(0, NULL));
-	c->out[0] = put3(g, O_select, hit, on, off);
-}
-
 // From places that depend on the data: as many as there can be, and a count.
 static void computed_range(Call *c)
 {

@@ -104,6 +104,16 @@ Image image_rows(Graph *, Ref x); // of [N, C, d..]
 // P, C]. join: how the weighted pixels around come together, O_add or O_max.
 Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 
+// ---- signal.c -------------------------------------------------------------------------
+
+typedef struct Wave { // a transform from `in` entries to `out`, of period `period`
+	int64_t in, out, period;
+	bool inverse;
+	bool halved; // of a spectrum whose other half is its mirror image
+} Wave;
+// Returns cos (or sin) of 2 pi i o / period, [in, out]; 0 for what lies beyond the period.
+Ref wave_matrix(Call *, const Wave *, bool sine);
+
 // ---- slice.c --------------------------------------------------------------------------
 
 Lower lower_concat;

@@ -92,28 +92,6 @@ void lower_reduce(Call *c)
 	c->out[0] = truth ? put_cast(c->g, x, E_b8) : x;
 }
 
-void lower_global_pool(Call *c)
-{
-	int rank = in_val(c, 0)->shape.rank;
-	int64_t axes[RANK];
-	for (int a = 2; a < rank; a++)
-		axes[a - 2] = a;
-	c->out[0] = reduce(c->g, c->variant, c->in[0], rank - 2, axes);
-}
-
-void lower_global_lp_pool(Call *c)
-{
-	Graph *g = c->g;
-	int rank = in_val(c, 0)->shape.rank;
-	int64_t axes[RANK];
-	for (int a = 2; a < rank; a++)
-		axes[a - 2] = a;
-	Ref p = put_num(g, E_f32, attr_number(c, "p", 2));
-	Ref x = put2(g, O_pow, put1(g, O_abs, c->in[0]), p);
-	c->out[0] = put2(g, O_pow, put_reduce(g, O_sum, x, rank - 2, axes),
-	                 put2(g, O_div, put_num(g, E_f32, 1), p));
-}
-
 static Ref reverse_axis(Graph *g, Ref x, int axis)
 {
 	Shape s = val(g, x)->shape;

@@ -92,25 +92,6 @@ void lower_unsqueeze(Call *c)
 	c->out[0] = put_reshape(c->g, c->in[0], out);
 }
 
-void lower_transpose(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	int n = 0;
-	const int64_t *perm = attr_ints(c, "perm", &n);
-	int64_t reversed[RANK];
-	for (int a = 0; a < s.rank; a++)
-		reversed[a] = s.rank - 1 - a;
-	if (perm && n != s.rank)
-		invalid_node(c, "perm has %d entries, the operand %d dimensions", n, s.rank);
-	uint32_t seen = 0;
-	for (int a = 0; perm && a < n; a++) {
-		if (perm[a] < 0 || perm[a] >= n || seen >> perm[a] & 1)
-			invalid_node(c, "perm is not a permutation");
-		seen |= 1u << perm[a];
-	}
-	c->out[0] = put_permute(c->g, c->in[0], perm ? perm : reversed);
-}
-
 void lower_expand(Call *c)
 {
 	in_val(c, 0);
@@ -167,35 +148,4 @@ void lower_tile(Call *c)
 		               : merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
 	}
 	c->out[0] = x;
-}
-
-void lower_depth_to_space(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	int64_t b = attr_int(c, "blocksize", 0);
-	if (s.rank != 4 || b < 1 || b > MAX(s.dim[1], 1) || s.dim[1] % b || s.dim[1] / b % b)
-		invalid_node(c, "wants an image whose channels divide by the square of its block");
-	bool crd = !strcmp(attr_string(c, "mode", "DCR"), "CRD");
-	int64_t depth = s.dim[1] / (b * b);
-	int64_t dcr_dims[] = {s.dim[0], b, b, depth, s.dim[2], s.dim[3]};
-	int64_t crd_dims[] = {s.dim[0], depth, b, b, s.dim[2], s.dim[3]};
-	Ref x = put_reshape(c->g, c->in[0], shape_of(6, crd ? crd_dims : dcr_dims));
-	x = put_permute(c->g, x,
-	                crd ? (int64_t[]){0, 1, 4, 2, 5, 3} : (int64_t[]){0, 3, 4, 1, 5, 2});
-	int64_t out[] = {s.dim[0], depth, s.dim[2] * b, s.dim[3] * b};
-	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
-}
-
-void lower_space_to_depth(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	int64_t b = attr_int(c, "blocksize", 0);
-	if (s.rank != 4 || b < 1 || b > MAX(MIN(s.dim[2], s.dim[3]), 1) || s.dim[2] % b ||
-	    s.dim[3] % b)
-		invalid_node(c, "wants an image whose sides divide by its block");
-	int64_t dims[] = {s.dim[0], s.dim[1], s.dim[2] / b, b, s.dim[3] / b, b};
-	Ref x = put_reshape(c->g, c->in[0], shape_of(6, dims));
-	x = put_permute(c->g, x, (int64_t[]){0, 3, 5, 1, 2, 4});
-	int64_t out[] = {s.dim[0], s.dim[1] * b * b, s.dim[2] / b, s.dim[3] / b};
-	c->out[0] = put_reshape(c->g, x, shape_of(4, out));
 }
