@@ -9,6 +9,39 @@ static const char where[] = "--loss";
 static const char example[] =
     "for example --loss 'cross_entropy(logits, labels)' or --loss 'mse(y, target)'";
 
+// ---- the table ------------------------------------------------------------------------
+
+typedef struct Loss {
+	const char *name;
+	enum { LABELS_classes, LABELS_values } labels;
+	enum { CONSTANT_none, CONSTANT_frequencies, CONSTANT_mean } constant;
+} Loss;
+
+static const Loss losses[] = {
+#define LOSS(name, labels, constant, meaning) {#name, LABELS_##labels, CONSTANT_##constant},
+#include "losses.def"
+#undef LOSS
+};
+
+// Returns the row of the loss that an expression calls; NULL if it is no such call.
+static const Loss *loss_called(const Expr *e)
+{
+	for (int i = 0; e->kind == X_call && e->op == OPS && i < COUNT(losses); i++)
+		if (!strcmp(losses[i].name, e->name))
+			return &losses[i];
+	return NULL;
+}
+
+const char *loss_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (int i = 0; i < COUNT(losses); i++)
+		say(&names, "%s%s", i ? ", " : "", losses[i].name);
+	return names.at;
+}
+
+// ---- names ----------------------------------------------------------------------------
+
 static Ref look_name(void *context, const char *name)
 {
 	Graph *g = context;
@@ -52,8 +85,8 @@ static void add_input(Graph *g, const Expr *call, const Expr *name)
 		     name->name, outs_text(g));
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
 	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
-	if (call->op == OPS &&
-	    (!strcmp(call->name, "cross_entropy") || !strcmp(call->name, "nll"))) {
+	const Loss *loss = loss_called(call);
+	if (loss && loss->labels == LABELS_classes) {
 		slot.type = E_i64;
 		if (slot.shape.rank == 0)
 			fail(where,
@@ -78,13 +111,15 @@ static void add_inputs(Graph *g, const Expr *e)
 
 // ---- the loss -------------------------------------------------------------------------
 
-static const Expr *find_call(const Expr *e, const char *name)
+// Returns the call of a loss that compares logits with classes; NULL if there is none.
+static const Expr *find_classification(const Expr *e)
 {
-	if (e->kind == X_call && e->op == OPS && !strcmp(e->name, name))
+	const Loss *loss = loss_called(e);
+	if (loss && loss->constant == CONSTANT_frequencies)
 		return e;
 	const Expr *found = NULL;
 	for (int k = 0; k < e->nin && !found; k++)
-		found = find_call(e->in[k], name);
+		found = find_classification(e->in[k]);
 	return found;
 }
 
@@ -98,7 +133,7 @@ static Ref scalar(Graph *g, Ref r)
 
 static void add_accuracy(Graph *g, const Expr *e)
 {
-	const Expr *call = find_call(e, "cross_entropy");
+	const Expr *call = find_classification(e);
 	if (!call || find_output(g, "accuracy"))
 		return;
 	Expr same = *call;
@@ -227,11 +262,10 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 const char *loss_labels(const Graph *loss, const char *expr)
 {
 	const Expr *e = expr ? parse_composite(loss->arena, where, expr) : NULL;
-	if (!e || e->kind != X_call || e->op != OPS || e->nin != 2)
+	const Loss *called = e && e->nin == 2 ? loss_called(e) : NULL;
+	if (!called || called->constant == CONSTANT_none)
 		return NULL;
-	bool classes = !strcmp(e->name, "cross_entropy");
-	if (!classes && strcmp(e->name, "mse"))
-		return NULL;
+	bool classes = called->constant == CONSTANT_frequencies;
 	for (int k = 2; k-- > classes;) {
 		int slot = e->in[k]->kind == X_name ? find_slot(loss, e->in[k]->name) : -1;
 		const Slot *s = slot >= 0 ? &loss->slots.at[slot] : NULL;

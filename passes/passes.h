@@ -13,6 +13,8 @@
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
 // The input that `expr` is the cross entropy (class numbers) or the mean squared error (floats)
 // with; NULL: it is anything else, or NULL.
+// Returns the names of losses.def, as a list.
+const char *loss_names(Arena *);
 const char *loss_labels(const Graph *loss, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
