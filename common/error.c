@@ -1,4 +1,5 @@
-// error.c: sets the error text of a thread and derives statuses from errno.
+// error.c: sets error texts, draws random numbers.
+// A code, and one text per thread.
 #include "common.h"
 #include <errno.h>
 #include <stdarg.h>

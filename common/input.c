@@ -1,6 +1,5 @@
-// input.c: opens input files.
-// Each is recorded, so that no output replaces it. Files named by another file must be below its
-// directory.
+// input.c: files that are read: noted, so that no output replaces one, and those that another file
+// names kept to its folder.
 #include "common.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -11,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- recorded files -------------------------------------------------------------------
+// ---- what is read ---------------------------------------------------------------------
 
 static struct identity {
 	dev_t device;
@@ -49,10 +48,9 @@ int amos_input(const char *path, int flags)
 	if (file < 0 || fstat(file, &about) || !S_ISREG(about.st_mode))
 		return file;
 	pthread_mutex_lock(&lock);
-	bool recorded =
-	    is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
+	bool good = is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
 	pthread_mutex_unlock(&lock);
-	if (recorded)
+	if (good)
 		return file;
 	close(file);
 	errno = ENOMEM;
@@ -68,14 +66,14 @@ FILE *amos_input_stream(const char *path)
 	return stream;
 }
 
-// True if `path` is that file, after following links.
+// True if `path` leads to that file.
 static bool leads_to(const char *path, const struct stat *file)
 {
 	struct stat about;
 	return !stat(path, &about) && about.st_dev == file->st_dev && about.st_ino == file->st_ino;
 }
 
-// True if the file is read. Standard input and the program itself are, too.
+// Standard input and the program itself are read too.
 static bool is_read(const struct stat *about)
 {
 	pthread_mutex_lock(&lock);
@@ -84,7 +82,7 @@ static bool is_read(const struct stat *about)
 	return read || leads_to("/dev/stdin", about) || leads_to("/proc/self/exe", about);
 }
 
-// True if the file receives standard output or error, though `path` does not name that stream.
+// True if it is where a standard stream goes, which is another output of the command.
 static bool is_stream(const char *path, const struct stat *about)
 {
 	bool meant = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);
@@ -116,45 +114,46 @@ int amos_output_check(const char *path)
 	                 path);
 }
 
-// ---- files named by another file ------------------------------------------------------
+// ---- what another file names ----------------------------------------------------------
 
-// Returns the path of an open file; NULL: see errno.
-static char *path_of(int file)
+// Where an open file lies; NULL: errno says why.
+static char *place_of(int file)
 {
-	char link[64], path[PATH_MAX];
+	char link[64], place[PATH_MAX];
 	snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-	ssize_t length = readlink(link, path, sizeof path);
+	ssize_t length = readlink(link, place, sizeof place);
 	if (length >= PATH_MAX)
 		errno = ENAMETOOLONG;
-	return length < 0 || length >= PATH_MAX ? NULL : strndup(path, (size_t)length);
+	return length < 0 || length >= PATH_MAX ? NULL : strndup(place, (size_t)length);
 }
 
 char *amos_input_folder(int file)
 {
-	char *path = path_of(file), *slash = path ? strrchr(path, '/') : NULL;
+	char *place = place_of(file), *slash = place ? strrchr(place, '/') : NULL;
 	if (slash)
 		*slash = 0;
-	return path;
+	return place;
 }
 
-static bool is_beneath(const char *path, const char *folder)
+static bool is_beneath(const char *place, const char *folder)
 {
 	size_t length = folder ? strlen(folder) : 0;
 	bool root = length == 1;
-	return length && !strncmp(path, folder, length) && (root || path[length] == '/');
+	return length && !strncmp(place, folder, length) && (root || place[length] == '/');
 }
 
 static bool may_read(int file, const char *folder, const char *other)
 {
-	char *path = path_of(file), *real = realpath(*folder ? folder : ".", NULL);
-	bool may = path && (is_beneath(path, real) || is_beneath(path, other));
-	free(path);
+	char *place = place_of(file), *real = realpath(*folder ? folder : ".", NULL);
+	bool may = place && (is_beneath(place, real) || is_beneath(place, other));
+	free(place);
 	free(real);
 	return may;
 }
 
-// The check is on the file that was opened, which is then read: nobody can replace it in between.
-// Until it is permitted, it is opened with O_PATH only: opening a device can have an effect.
+// What is asked about is the file that was found, which is then the one that is read: nobody can
+// put another in its place between. Until it is known to be permitted, it is not opened for
+// reading: opening a device can have an effect.
 int amos_input_beneath(const char *folder, const char *other, const char *name)
 {
 	char path[PATH_MAX];

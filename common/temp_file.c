@@ -1,7 +1,7 @@
-// temp_file.c: writes a file under a random name, syncs it and renames it when complete.
-// The temporary file is created anew next to its target, so no existing link or file is opened.
-// Readers see the old file or the new one. A temporary file is locked while it is written; unlocked
-// ones were left by killed processes and can be removed.
+// temp_file.c: writes, syncs and renames a file.
+// Each is written under a random name beside its target, created anew, so no link and no file of
+// others is ever opened. Then it is synced and renamed: what stands is old or new, never torn. A
+// temporary file is locked while it is written: unlocked ones belong to nobody and can be removed.
 #include "common.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -20,11 +20,10 @@
 
 // ---- names of temporary files ---------------------------------------------------------
 
-static const char first[] = "amos.", last[] = ".aside"; // before and after the random digits
+static const char first[] = "amos.", last[] = ".aside"; // around the random digits
 enum { DIGITS = 16, NAME = sizeof first + DIGITS + sizeof last - 1 };
 
-// A temporary file's name. Records are reused and never freed, since a signal handler may be
-// reading them.
+// A name in use. Records are used again and never freed: a signal handler may be reading them.
 struct temporary {
 	struct temporary *next;
 	volatile sig_atomic_t used;
@@ -60,8 +59,7 @@ static void forget(const char *path)
 			t->used = 0;
 }
 
-// Writes a new name in `folder`, which ends with a slash or is empty, to the PATH_MAX bytes at
-// `path`.
+// PATH_MAX bytes at `path` become a new name in the folder, which ends with a slash or is empty.
 static bool invent(char *path, const char *folder, int length)
 {
 	uint64_t random;
@@ -73,7 +71,7 @@ static bool invent(char *path, const char *folder, int length)
 	return n < PATH_MAX;
 }
 
-// Creates a new file and locks it; NULL: see errno.
+// Creates a file that nobody else has and locks it; NULL: errno says why.
 static struct temporary *create(const char *folder, int length, mode_t mode, int *file)
 {
 	struct temporary *t = unused();
@@ -90,8 +88,8 @@ static struct temporary *create(const char *folder, int length, mode_t mode, int
 	return t;
 }
 
-// The same with signals blocked, so that an interrupt finds every file recorded.
-static struct temporary *create_blocked(const char *folder, int length, mode_t mode, int *file)
+// The same with signals held back: an interrupt finds no file without a record.
+static struct temporary *create_whole(const char *folder, int length, mode_t mode, int *file)
 {
 	sigset_t every, before;
 	sigfillset(&every);
@@ -120,22 +118,21 @@ static void forget_file(struct amos_temp_file *file)
 	*file = (struct amos_temp_file){0};
 }
 
-// Opens the temporary file: private for a device, else with the permissions of the file it
-// replaces.
+// Opens the temporary file: private for a device, else with the permissions of what it replaces.
 static bool open_temporary(struct amos_temp_file *file, const struct stat *replaced)
 {
 	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
 	char scratch[PATH_MAX];
 	snprintf(scratch, sizeof scratch, "%s/", folder);
 	mode_t mode = file->device ? 0600 : replaced ? replaced->st_mode & 0777 : 0666;
-	const char *near = file->device ? scratch : file->target;
+	const char *beside = file->device ? scratch : file->target;
 	int fd;
-	struct temporary *t = create_blocked(near, folder_length(near), mode, &fd);
+	struct temporary *t = create_whole(beside, folder_length(beside), mode, &fd);
 	if (!t)
 		return false;
 	file->temporary = t->path;
 	if (replaced)
-		fchmod(fd, mode); // the umask applies to new files only
+		fchmod(fd, mode); // the umask is for new files
 	file->to = fdopen(fd, "wb");
 	if (!file->to)
 		close(fd);
@@ -145,12 +142,12 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 int amos_file_begin(struct amos_temp_file *file, const char *path, enum amos_name name)
 {
 	struct stat about;
-	bool named = name == AMOS_NAMED, exists = named && !stat(path, &about);
-	bool regular = exists && S_ISREG(about.st_mode);
-	bool device = exists && !regular && !S_ISDIR(about.st_mode);
+	bool named = name == AMOS_NAMED, there = named && !stat(path, &about);
+	bool regular = there && S_ISREG(about.st_mode);
+	bool device = there && !regular && !S_ISDIR(about.st_mode);
 	*file = (struct amos_temp_file){
 	    .path = strdup(path), .device = device, .fresh = name == AMOS_FRESH};
-	file->target = exists && !device ? realpath(path, NULL) : strdup(path);
+	file->target = there && !device ? realpath(path, NULL) : strdup(path);
 	if (file->path && file->target && open_temporary(file, regular ? &about : NULL))
 		return AMOS_DONE;
 	int status = amos_fail_errno("write", path);
@@ -174,7 +171,7 @@ void amos_file_drop(struct amos_temp_file *file)
 
 bool amos_file_sync(int folder)
 {
-	// Some file systems cannot sync a directory and fail with EINVAL.
+	// Some file systems cannot sync a folder and say so with EINVAL.
 	return !fsync(folder) || errno == EINVAL;
 }
 
@@ -210,7 +207,7 @@ bool amos_file_link(const char *from, const char *to)
 		return false;
 	t->used = 1;
 	bool linked = !link(from, t->path) && !rename(t->path, to) && amos_file_sync_around(to);
-	unlink(t->path); // rename() keeps it if both are the same file already
+	unlink(t->path); // which stays where both are one file already
 	forget(t->path);
 	return linked;
 }
@@ -238,12 +235,12 @@ static bool move(const struct amos_temp_file *file)
 {
 	unsigned flags = file->fresh ? RENAME_NOREPLACE : 0;
 	return (!renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
-	        // The file system does not support the flag.
+	        // A file system that does not know the flag.
 	        (errno == EINVAL && !rename(file->temporary, file->target))) &&
 	       amos_file_sync_around(file->target);
 }
 
-// Writes, syncs and closes the file.
+// On the disk, complete and closed.
 static bool finish(struct amos_temp_file *file)
 {
 	bool written = !fflush(file->to) && !ferror(file->to) && !fsync(fileno(file->to));
@@ -266,7 +263,7 @@ int amos_file_keep(struct amos_temp_file *file)
 	return status;
 }
 
-// ---- files left by killed processes ---------------------------------------------------
+// ---- what killed processes left -------------------------------------------------------
 
 bool amos_file_temporary(const char *name)
 {
@@ -278,7 +275,7 @@ bool amos_file_temporary(const char *name)
 	return digits == DIGITS && !strcmp(name, last);
 }
 
-// True if it is a file of this user that no process writes.
+// A file of ours that nobody writes.
 static bool is_left(int folder, const char *name)
 {
 	int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

@@ -20,6 +20,7 @@ typedef struct Group {
 typedef struct Fuse {
 	Arena *arena;
 	const Graph *graph;
+	const Machine *machine;
 	bool *cut, *kept;
 	Reads *reads; // by Ref, of cut values
 	Refs *users;  // by Ref: cut values that read it
@@ -84,10 +85,13 @@ static void add_value(Fuse *f, Ref r, int depth)
 	f->group.at[f->of[r]].depth += depth;
 }
 
-static Fuse fuse_start(Arena *arena, const Graph *g)
+static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 {
 	int *depth;
-	Fuse f = {.arena = arena, .graph = g, .cut = materialize_pass(arena, g, &depth)};
+	Fuse f = {.arena = arena,
+	          .graph = g,
+	          .machine = machine,
+	          .cut = materialize_pass(arena, g, &depth)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
 	f.users = NEWS(arena, Refs, g->nval);
@@ -157,8 +161,11 @@ static bool reduces_operands(const Graph *g, const Group *group, const Shape *sh
 
 // A product may reduce its rows as they leave the tile if they are all rows of one matrix, and
 // reading them again would cost more than a launch.
-static bool reduces_rows(const Graph *g, const Group *p, const Group *c)
+static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 {
+	const Graph *g = f->graph;
+	if (!f->machine->rows)
+		return false;
 	const Val *root = val(g, p->root);
 	const Shape *a = &val(g, root->in[0])->shape, *b = &val(g, root->in[1])->shape;
 	for (int i = 0; i + 2 < b->rank; i++)
@@ -174,12 +181,12 @@ static bool reduces_rows(const Graph *g, const Group *p, const Group *c)
 }
 
 // Finds the group that computes both, p before c. False if one loop cannot.
-static bool combine(const Graph *g, const Group *p, const Group *c, Group *both)
+static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 {
 	if (p->kind == L_dot && c->kind == L_col) {
 		*both = *p;
 		both->reduce = row_axes(&p->space);
-		return reduces_rows(g, p, c);
+		return reduces_rows(f, p, c);
 	}
 	const Group *main = reductions(c->kind) ? c : p, *other = main == c ? p : c;
 	*both = *main;
@@ -282,7 +289,7 @@ static bool join(Fuse *f, int p, int c)
 {
 	Group both;
 	if (p < 0 || p == c || too_large(&f->group.at[p], &f->group.at[c]) ||
-	    !combine(f->graph, &f->group.at[p], &f->group.at[c], &both))
+	    !combine(f, &f->group.at[p], &f->group.at[c], &both))
 		return false;
 	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
@@ -409,9 +416,9 @@ static Kern kern_of(const Fuse *f, const Group *g)
 	return kern;
 }
 
-Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
+Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *machine)
 {
-	Fuse f = fuse_start(arena, g);
+	Fuse f = fuse_start(arena, g, machine);
 	join_chains(&f, after_dot);
 	join_chains(&f, reduction_after_dot);
 	while (join_chains(&f, around_reduction))
@@ -423,6 +430,7 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name)
 	Plan *p = NEW(arena, Plan);
 	p->graph = g;
 	p->name = name;
+	p->machine = machine;
 	for (int i = 0; i < f.group.count; i++)
 		if (f.group.at[i].member.count && count_of(&f.group.at[i].space))
 			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i]));

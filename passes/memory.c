@@ -1,11 +1,10 @@
 // memory.c: assigns static memory to values.
-// Input: a Plan in order of execution. Output: places, and the bytes of each block; a kernel that
-// copies is added if a stored value cannot be computed in its slot. Invariant: the slot table
-// alone decides where slots are, so all entries of a model agree.
+// Input: a scheduled Plan in order of execution. Output: places of values and of what kernels work
+// in, and the bytes of each block; a kernel that copies is added if a stored value cannot be
+// computed in its slot. Invariant: the slot table alone decides where slots are, so all entries of
+// a model agree.
 #include "passes.h"
 #include <stdlib.h>
-
-enum { ALIGN = 64 };
 
 typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kernel `last`
 	int64_t bytes, offset;
@@ -28,11 +27,6 @@ typedef struct MemoryPlan {
 	VEC(Buffer) buffers;
 } MemoryPlan;
 
-static int64_t round_up(int64_t bytes)
-{
-	return (bytes + ALIGN - 1) / ALIGN * ALIGN;
-}
-
 static void place_slots(Arena *arena, Plan *p)
 {
 	const Graph *g = p->graph;
@@ -40,7 +34,7 @@ static void place_slots(Arena *arena, Plan *p)
 	p->slot = NEWS(arena, Location, g->slots.count);
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
-		int64_t bytes = round_up(byte_count(s->type, &s->shape));
+		int64_t bytes = full_lines(byte_count(s->type, &s->shape));
 		if (s->kind == S_input) {
 			p->slot[i] = (Location){B_input, inputs++};
 		} else if (s->kind == S_state) {
@@ -157,8 +151,18 @@ static void scratch_for(MemoryPlan *l, int k, Ref v)
 	}
 	l->buffer[v] = l->buffers.count;
 	PUSH(l->arena, l->buffers,
-	     ((Buffer){round_up(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v]),
+	     ((Buffer){full_lines(bytes_of(val(l->plan->graph, v))), 0, k, MAX(k, l->last[v]),
 	               k + 1}));
+}
+
+// Until all buffers are placed, the offset is the number of the buffer.
+static void work_for(MemoryPlan *l, int k)
+{
+	Kern *kern = &l->plan->kerns.at[k];
+	if (!kern->sched->work)
+		return;
+	kern->work = (Location){B_scratch, l->buffers.count};
+	PUSH(l->arena, l->buffers, ((Buffer){full_lines(kern->sched->work), 0, k, k, k + 1}));
 }
 
 enum { PLACES = 16 }; // limit of places that a kernel writes one value to
@@ -267,13 +271,17 @@ static int64_t place_buffers(MemoryPlan *l)
 static void fill_scratch(MemoryPlan *l)
 {
 	Plan *p = l->plan;
-	for (int k = 0; k < p->kerns.count; k++)
-		for (int i = 0; i < p->kerns.at[k].nout; i++) {
-			Ref v = p->kerns.at[k].out[i];
-			if (p->kerns.at[k].to[i].block == B_scratch)
-				p->kerns.at[k].to[i].offset = p->place[v].offset =
+	for (int k = 0; k < p->kerns.count; k++) {
+		Kern *kern = &p->kerns.at[k];
+		if (kern->work.block == B_scratch)
+			kern->work.offset = l->buffers.at[kern->work.offset].offset;
+		for (int i = 0; i < kern->nout; i++) {
+			Ref v = kern->out[i];
+			if (kern->to[i].block == B_scratch)
+				kern->to[i].offset = p->place[v].offset =
 				    l->buffers.at[l->buffer[v]].offset;
 		}
+	}
 }
 
 static void add_copy(MemoryPlan *l, Ref v, Location to)
@@ -306,9 +314,13 @@ void memory_pass(Arena *arena, Plan *p)
 	place_slots(arena, p);
 	place_leaves(p);
 	MemoryPlan l = layout_of(arena, p);
-	for (int k = 0; k < p->kerns.count; k++)
+	int computing = p->kerns.count;
+	for (int k = 0; k < computing; k++) {
 		place_outs(&l, k);
+		work_for(&l, k);
+	}
 	add_copies(&l);
+	tile_pass(arena, p, computing);
 	p->scratch_bytes = place_buffers(&l);
 	fill_scratch(&l);
 }

@@ -1,7 +1,7 @@
-// verify.c: verifies that no kernel reads stale memory.
+// verify.c: verifies that no kernel reads stale memory, by tracking which value owns which bytes.
 // Input: a placed Plan. Calls bug() if a kernel would read bytes that another value has
-// overwritten, if two outs of a kernel overlap, if a store or output is missing, or if a kernel
-// has no loop shape.
+// overwritten, if two outs of a kernel or an out and what it works in overlap, if a store or output
+// is missing, if a kernel has no loop shape, or if its schedule does not compute it.
 #include "passes.h"
 
 typedef struct Owned {
@@ -25,16 +25,21 @@ static bool overlap(Location a, int64_t a_bytes, Location b, int64_t b_bytes)
 	return a.offset < b.offset + b_bytes && b.offset < a.offset + a_bytes;
 }
 
-static void write_value(Memory *m, Location at, Ref v)
+static void forget_values(Memory *m, Location at, int64_t bytes)
 {
-	int64_t bytes = bytes_of(val(m->plan->graph, v));
-	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
-		bug("%%%u lies outside scratch", v);
 	int kept = 0;
 	for (int i = 0; i < m->owned.count; i++)
 		if (!overlap(m->owned.at[i].at, m->owned.at[i].bytes, at, bytes))
 			m->owned.at[kept++] = m->owned.at[i];
 	m->owned.count = kept;
+}
+
+static void write_value(Memory *m, Location at, Ref v)
+{
+	int64_t bytes = bytes_of(val(m->plan->graph, v));
+	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
+		bug("%%%u lies outside scratch", v);
+	forget_values(m, at, bytes);
 	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
 }
 
@@ -76,14 +81,75 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 	}
 }
 
+// Where a kernel works nothing may lie that it reads or writes; what lay there is lost.
+static void check_work(Memory *m, int k, const Reads *reads)
+{
+	const Plan *p = m->plan;
+	const Kern *kern = &p->kerns.at[k];
+	int64_t bytes = kern->sched->work;
+	if (!bytes)
+		return;
+	if (kern->work.block != B_scratch || kern->work.offset + bytes > p->scratch_bytes)
+		bug("kernel %d works outside scratch", k);
+	for (int i = 0; i < kern->nout; i++)
+		if (overlap(kern->work, bytes, kern->to[i], bytes_of(val(p->graph, kern->out[i]))))
+			bug("kernel %d works where %%%u lies", k, kern->out[i]);
+	for (int i = 0; i < reads->count; i++) {
+		Ref u = reads->at[i].val;
+		if (overlap(kern->work, bytes, p->place[u], bytes_of(val(p->graph, u))))
+			bug("kernel %d works where %%%u lies, which it reads", k, u);
+	}
+	forget_values(m, kern->work, bytes);
+}
+
+// ---- schedules ------------------------------------------------------------------------
+
+static void check_tile(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	const Machine *m = p->machine;
+	if (s->height < 1 || s->vectors < 1 || s->unroll < 1 || s->depth < 1 || s->batches < 1 ||
+	    s->strips < 1 || s->panels < 1 || s->group < 1)
+		bug("kernel %d: a tile, or a part of the product, is empty", k);
+	DotSizes z = dot_sizes(p->graph, kern, m);
+	int64_t tile = s->height * s->vectors,
+	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
+	if ((tile + s->vectors + 1) * registers > m->registers)
+		bug("kernel %d: a tile of %lld vectors in %d registers", k, (long long)tile,
+		    m->registers);
+	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across)
+		bug("kernel %d: %lld workers do not compute the product once", k,
+		    (long long)s->workers);
+	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
+	    s->local < z.sums + z.strip + z.panel)
+		bug("kernel %d: it works in too few bytes", k);
+}
+
+static void check_schedule(const Plan *p, int k)
+{
+	const Kern *kern = &p->kerns.at[k];
+	const Sched *s = kern->sched;
+	if (!s)
+		bug("kernel %d is not scheduled", k);
+	if (kern->kind == L_loop)
+		return;
+	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
+		bug("kernel %d: a launch without workers", k);
+	if (s->partition == P_tiles)
+		check_tile(p, k);
+	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
+		bug("kernel %d: a worker has nothing to do", k);
+}
+
 // ---- shapes of kernels ----------------------------------------------------------------
 
-typedef struct Inside {
+typedef struct Contents { // of kernel k
 	const Plan *plan;
 	const int *writer;
 	int k;
 	int *seen; // by Ref: the kernel that saw it last, + 1
-} Inside;
+} Contents;
 
 static bool out_fits(const Kern *kern, const Shape *s)
 {
@@ -125,7 +191,7 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 	return true;
 }
 
-static void check_inside(const Inside *c, Ref r)
+static void check_inside(const Contents *c, Ref r)
 {
 	const Val *v = val(c->plan->graph, r);
 	if (c->seen[r] == c->k + 1 || v->op == O_slot)
@@ -142,7 +208,7 @@ static void check_inside(const Inside *c, Ref r)
 
 static void check_shapes(Arena *arena, const Plan *p)
 {
-	Inside c = {p, plan_writers(arena, p), 0, NEWS(arena, int, p->graph->nval)};
+	Contents c = {p, plan_writers(arena, p), 0, NEWS(arena, int, p->graph->nval)};
 	for (; c.k < p->kerns.count; c.k++) {
 		const Kern *kern = &p->kerns.at[c.k];
 		for (int i = 0; i < kern->nout; i++) {
@@ -177,6 +243,8 @@ void verify_plan(const Plan *p)
 			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",
 			           k);
 		check_outs(p, k, &reads[k]);
+		check_schedule(p, k);
+		check_work(&m, k, &reads[k]);
 		if (p->kerns.at[k].body)
 			verify_plan(p->kerns.at[k].body);
 		for (int i = 0; i < p->kerns.at[k].nout; i++)

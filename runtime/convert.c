@@ -1,5 +1,6 @@
-// convert.c: converts elements between types and checks their range.
-// Invariant: a value that does not fit is reported, never changed silently.
+// convert.c: elements of any type as elements of another, checked.
+// Takes types.def. Gives amos_convert(), amos_number(). Keeps: a value that does not fit is said,
+// never bent.
 #include "rt.h"
 #include <math.h>
 #include <string.h>
@@ -13,7 +14,7 @@ static double from_f16(uint16_t h)
 	return h & 0x8000 ? -magnitude : magnitude;
 }
 
-// Rounds to nearest, ties to even.
+// To nearest, halves to even.
 static uint16_t to_f16(double x)
 {
 	uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -67,7 +68,7 @@ static bool is_float(int type)
 	return amos_types[type].class == 'f';
 }
 
-// Loads n elements as doubles.
+// n elements as doubles.
 static void load_floats(double *to, const void *from, int type, int64_t n)
 {
 	switch (type) {
@@ -128,7 +129,7 @@ static void store_ints(void *to, int type, const int64_t *from, int64_t n)
 	}
 }
 
-// Returns the range of an integer type. u64 values above INT64_MAX are rejected.
+// Least and largest integer of a type; u64 beyond i64 is not used by any index, and refused.
 static void int_range(int type, int64_t *least, int64_t *most)
 {
 	int bits = 8 * amos_types[type].bytes;

@@ -1,4 +1,5 @@
-// measure.c: measures data for the optimizer and eta: the fraction of labels, the RMS of inputs.
+// measure.c: what data are like: how many of them are labels, how large their numbers. Takes open
+// sources. Gives what the optimizer and eta ask for.
 #include "rt.h"
 #include <math.h>
 
@@ -18,8 +19,8 @@ static double differs(double x, double from)
 	return x != from;
 }
 
-// Returns the mean of term(x, c) over the training part of an array: all of it, or MANY elements
-// sampled evenly.
+// Mean of term(x, c) over the part of an array to train on: over all of it, or over MANY drawn
+// evenly.
 static double mean_over(const struct amos_data *data, const struct amos_array *array,
                         double (*term)(double, double), double c)
 {

@@ -1,5 +1,6 @@
-// process.c: ends a program with a status on signals and on output that cannot be written.
-// Invariant: temporary files are removed.
+// process.c: for a program's main: signals, and output that cannot be written, end it by a status.
+// Takes file.c. Gives amos_standard(), amos_signals(), amos_check_stdout(). Keeps: what is half
+// written is removed.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ static _Noreturn void end(int status, const char *text)
 	_exit(status);
 }
 
-// No finished file is lost, since files are written under temporary names.
+// Nothing that stands is lost: files are written aside.
 static void lost_file(int unused)
 {
 	(void)unused;
@@ -47,15 +48,14 @@ void amos_signals(void)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	for (int i = 0; i < COUNT(ends); i++)
-		if (signal(ends[i], interrupted) ==
-		    SIG_IGN) // ignored by nohup, or in the background
+		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
 			signal(ends[i], SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);
 }
 
-// A reader that closes the pipe early, such as head, is not a failure.
+// A reader that has seen enough, as head has, is no failure.
 static void end_output(int status, void *unused)
 {
 	(void)unused;

@@ -1,4 +1,5 @@
-// safetensors.c: reads arrays in safetensors files: 8 bytes of length, a JSON header, elements.
+// safetensors.c: arrays in safetensors files: eight bytes of length, a header in JSON, the
+// elements. Takes jansson. Gives arrays, mapped.
 #include "rt.h"
 #include <jansson.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// start.c: defines main() of a compiled trainer.
+// start.c: where a compiled trainer starts.
 #include "amos.h"
 
 int main(int argc, char **argv)

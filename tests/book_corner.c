@@ -1,4 +1,5 @@
-// book_corner.c: provides inputs where equations and gradients may break, and known exceptions.
+// book_corner.c: inputs of the tests of the book at corners, where equations and gradients may
+// break, and what no equation can satisfy there. Takes book.h.
 #include "book.h"
 #include <math.h>
 #include <stdlib.h>
@@ -59,9 +60,9 @@ void move_to_corner(Corner corner, Array *a)
 
 // ---- what holds there -------------------------------------------------------------------
 
-// Lines of the book whose sides differ at a corner, and why no equation can hold there.
+// Lines of the book whose sides differ at a corner, and why no equation holds there.
 static const struct {
-	const char *line; // prefix of the line
+	const char *line; // its beginning
 	Corner corner;
 	const char *why;
 } apart[] = {
@@ -88,7 +89,7 @@ static bool starts(const char *line, const char *with)
 	return !strncmp(line, with, strlen(with));
 }
 
-// Returns the text of the line at `place`, "PAGE:LINE".
+// The text of the line at `place`, "PAGE:LINE".
 static const char *line_at(const char *place)
 {
 	const char *colon = strchr(place, ':'), *text = "";

@@ -1,4 +1,4 @@
-// build.c: builds ONNX models field by field.
+// build.c: see build.h.
 #include "build.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-// case.c: reads the ONNX project's backend tests.
+// case.c: see case.h.
 #include "case.h"
 #include "files.h"
 #include <dirent.h>

@@ -1,6 +1,7 @@
-// dynamic.c: checks results and gradients of operators with dynamic dimensions.
-// dynamic FILE: one line per model: its dynamic inputs, each with its axis, `|`, and a model as in
-// variants.txt. Checks results, and gradients as gradients.c does. Status 1 if something differs.
+// dynamic.c: checks dynamic dimensions.
+// What they give, and their gradients, as gradients.c checks them. usage: counted FILE: a line a
+// model: operands that are counted, each with its axis, `|`, and a model as in variants.txt.
+// Status 1 when something is off.
 #include "trial.h"
 #include "variants.h"
 #include <ctype.h>
@@ -10,25 +11,25 @@
 
 enum { FLOAT = 1, MOST = 8 };
 
-typedef struct Counted { // an input with some valid entries along an axis
+typedef struct Counted { // an operand of which some entries along an axis are there
 	char name;
 	int axis;
-	int64_t n, kept, at[64]; // entries; the valid ones
+	int64_t n, kept, at[64]; // entries; those that are there
 } Counted;
 
 typedef struct Case {
 	const char *line, *model;
 	Counted operand[MOST];
 	int count;
-	const Graph *whole, *part; // on dynamic inputs; on their valid elements only
-	Array *given, *value;      // values of `part`
+	const Graph *whole, *part; // of operands with what is there alone; counted
+	Array *given, *value;      // of `part`
 } Case;
 
 static int gradients;
 
 // ---- models ---------------------------------------------------------------------------
 
-// Returns the source of the condition: positive if entry i is valid.
+// What the condition is made of: positive where entry i is there.
 static double keeps(int64_t i)
 {
 	return i % 3 == 1 ? -1 : 1;
@@ -53,7 +54,7 @@ static void read_operands(Case *c)
 	c->model = at + 1 + strspn(at + 1, " ");
 }
 
-// Returns the model's line, with dynamic axes as long as their valid entries.
+// The model's line, counted axes as long as what is there of them.
 static const char *short_line(Case *c)
 {
 	Text text = {.arena = arena};
@@ -81,7 +82,7 @@ static const char *short_line(Case *c)
 	return text.at;
 }
 
-// Passes each dynamic input through Compress, with the same condition for equal lengths.
+// Each counted operand goes through Compress, by one condition for all of the same length.
 static const Graph *counted_graph(Case *c)
 {
 	static const int64_t none;
@@ -136,7 +137,7 @@ static Array part_values(void *context, const Slot *s)
 	return a;
 }
 
-// Returns the valid elements of the dynamic graph's values.
+// What is there of the counted graph's values.
 static Array whole_values(void *context, const Slot *s)
 {
 	Case *c = context;
@@ -150,7 +151,7 @@ static Array whole_values(void *context, const Slot *s)
 	return a;
 }
 
-// True if output `name` has the expected length and valid elements.
+// Is out `name` as long as it should be, and what is there the same?
 static bool same_out(const Case *c, const char *name, const Array *want)
 {
 	const Array *all = &c->value[find_output(c->part, name)];

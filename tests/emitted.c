@@ -1,4 +1,4 @@
-// emitted.c: compiles graphs in this process and compares them with the evaluator.
+// emitted.c: see emitted.h.
 #include "emitted.h"
 #include "files.h"
 #include <math.h>
@@ -16,7 +16,7 @@ static uint64_t next_random(uint64_t *state)
 	return *state >> 33;
 }
 
-// Returns a random float with as many digits as the type holds.
+// As many digits as the type keeps.
 static double random_float(Elem type, uint64_t random)
 {
 	return type == E_bf16 ? (double)(random % 256) / 64 - 2
@@ -47,7 +47,7 @@ int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *b
 {
 	char *const *pad = run->own;
 	(void)kernel;
-	for (int64_t i = n - 1; i >= 0; i--) // in reverse, since any order is valid
+	for (int64_t i = n - 1; i >= 0; i--) // any order: the last first
 		worker(buf, i, pad[i % 2]);
 	return 0;
 }
@@ -62,7 +62,7 @@ static int forward_launch(const struct amos_run *run, amos_worker *worker, char 
 	return 0;
 }
 
-typedef struct Memory { // a block followed by guard bytes
+typedef struct Memory { // behind it lie marks, which nothing may write
 	char *at;
 	int64_t bytes;
 } Memory;
@@ -73,11 +73,7 @@ typedef struct Run {
 	VEC(Memory) blocks;
 } Run;
 
-enum {
-	MARKS = 64,
-	MARK = 0x7F,
-	OUTSIDE = -1
-}; // OUTSIDE: status of a run that overwrites guard bytes
+enum { MARKS = 64, MARK = 0x7F, OUTSIDE = -1 }; // OUTSIDE: the status of a run that writes there
 
 static char *new_block(Arena *arena, Run *r, int64_t bytes)
 {
@@ -180,7 +176,7 @@ struct Compiled {
 Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, const char *what)
 {
 	Compiled *c = NEW(arena, Compiled);
-	*c = (Compiled){g, plan_graph(arena, g, "run"), NULL};
+	*c = (Compiled){g, plan_graph(arena, g, "run", target_machine(target)), NULL};
 	EmitOptions options = {.target = target, .threads = 1, .name = what};
 	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, &c->plan, &options));
@@ -243,14 +239,14 @@ static const char *end_name(const Graph *g, int k)
 	return k < n ? g->outs.at[k].name : g->slots.at[g->stores.at[k - n].slot].name;
 }
 
-// Returns the location of output or store k of a run.
+// Where a run leaves the kth of outs and stores.
 static const char *end_memory(const Run *r, const Plan *plan, int k)
 {
 	int n = plan->graph->outs.count;
 	return k < n ? r->outputs[k] : slot_memory(r, plan, plan->graph->stores.at[k - n].slot);
 }
 
-// True if another order of workers gives the same bits.
+// Do workers in another order leave the same bits?
 static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const Run *run,
                       const char *what)
 {
@@ -284,7 +280,7 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	return worst;
 }
 
-// Turns stores that would be narrowed to a slot's type into outputs, after the others.
+// What would be narrowed to a slot's type leaves as an out, behind the others.
 static Graph *stores_as_outs(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
@@ -294,7 +290,7 @@ static Graph *stores_as_outs(Arena *arena, const Graph *from)
 	return g;
 }
 
-typedef struct Bodies { // context for rewriting bodies of loops
+typedef struct Bodies { // what becomes of the bodies of loops
 	Graph *(*changed)(Arena *, const Graph *);
 } Bodies;
 
@@ -341,15 +337,15 @@ double check_wide(Arena *arena, const Graph *from, const Array *slot, const Targ
 
 // ---- rounding -------------------------------------------------------------------------
 
-enum { HALF = 2, ALL = 8 }; // sizes of the floats that are rounded
+enum { HALF = 2, ALL = 8 }; // bytes of the floats that are rounded
 
 typedef struct Rounding {
-	int bytes; // size of floats that are rounded
+	int bytes; // of the floats that are
 	double disturbance;
 	uint64_t random;
 } Rounding;
 
-// Rounds small floats to their type and disturbs them.
+// A float of few bytes becomes what its type can say, and is disturbed.
 static void round_value(void *context, Arena *arena, const Val *v, Array *x)
 {
 	Rounding *r = context;
@@ -380,7 +376,7 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 	}
 }
 
-// Decomposes composites, also in loop bodies, so that every computed value is rounded.
+// Wholes opened, in bodies too, so that all that is computed is rounded.
 static Graph *open_bodies(Arena *arena, const Graph *whole)
 {
 	const Graph *from = decompose_pass(arena, whole);

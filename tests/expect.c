@@ -1,4 +1,4 @@
-// expect.c: counts checks and reports failures.
+// expect.c: see expect.h.
 #include "expect.h"
 #include <errno.h>
 #include <stdio.h>

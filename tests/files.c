@@ -1,4 +1,4 @@
-// files.c: makes a private directory, reads and writes files.
+// files.c: see files.h.
 #include "files.h"
 #include <errno.h>
 #include <ftw.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- a directory ----------------------------------------------------------------------
+// ---- a folder -------------------------------------------------------------------------
 
 static char folder[4096];
 static pid_t owner;

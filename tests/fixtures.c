@@ -1,4 +1,4 @@
-// fixtures.c: implements what the runtime's tests share.
+// fixtures.c: see fixtures.h.
 #include "fixtures.h"
 #include <stdarg.h>
 #include <string.h>

@@ -1,4 +1,5 @@
-// fuse.c: checks which kernels typical training graphs become, and that plans are valid.
+// fuse.c: graphs as they are met in training become the kernels that are wanted, and no plan reads
+// what it has lost.
 #include "passes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +34,12 @@ static Ref softmax(Graph *g, Ref x, int64_t axis)
 	return put2(g, O_div, e, FOLD(g, O_sum, e, axis));
 }
 
-// kinds: the expected kernels, one letter each: m r c d p s.
+// kinds: the kernels wanted, a letter each: m r c d p s.
 static void expect(Arena *arena, const Graph *g, const char *name, const char *kinds)
 {
-	Plan *p = fuse_pass(arena, graph_live(arena, g), name);
+	Plan *p = fuse_pass(arena, graph_live(arena, g), name, &machines[0]);
 	schedule_pass(arena, p);
+	tile_pass(arena, p, 0);
 	memory_pass(arena, p);
 	verify_plan(p);
 	char *got = NEWS(arena, char, p->kerns.count + 1);
@@ -73,7 +75,7 @@ static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
 	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centred, scale), gain), bias);
 }
 
-// x W + b + residual, normalized, used twice: the sum is part of the dot, the rest is one row
+// x W + b + residual, normalized, used twice: the sum belongs to the dot, the rest is one row
 // kernel.
 static void test_block(Arena *arena)
 {
@@ -85,7 +87,7 @@ static void test_block(Arena *arena)
 	expect(arena, g, "block", "drd");
 }
 
-// An activation is fused with the dot before it, including what the backward pass needs.
+// An activation goes with the dot before it, with what the backward pass needs.
 static void test_mlp(Arena *arena)
 {
 	Graph *g = graph_new(arena, "mlp", NULL);
@@ -102,7 +104,7 @@ static void test_mlp(Arena *arena)
 	expect(arena, g, "mlp", "dddddc");
 }
 
-// Returns the gradient of a weight over `batch` samples; 0: an input.
+// The gradient of a weight, `batch` samples of which are multiplied; 0: it comes from outside.
 static Ref gradient(Graph *g, int64_t batch, int64_t rows, int64_t cols)
 {
 	if (!batch)
@@ -111,7 +113,7 @@ static Ref gradient(Graph *g, int64_t batch, int64_t rows, int64_t cols)
 	return put2(g, O_dot, x, INPUT(g, "dy", batch, cols));
 }
 
-// w -= rate g / sqrt(mean(g^2)), with its second moment stored: one kernel, in place.
+// w -= rate g / sqrt(mean(g^2)), its second moment kept: one kernel, in place.
 static void update(Arena *arena, const char *name, int64_t batch, int64_t rows, int64_t cols,
                    int axis, const char *kinds)
 {
@@ -137,8 +139,8 @@ static void update(Arena *arena, const char *name, int64_t batch, int64_t rows, 
 	expect(arena, g, name, kinds);
 }
 
-// y reads the old w at other indices in another kernel, which must come first; swapping halves
-// needs a copy.
+// y reads the old w at other indices in another kernel, which comes first; a swap of halves needs a
+// copy.
 static void test_stores(Arena *arena)
 {
 	Graph *g = graph_new(arena, "stores", NULL);
@@ -161,7 +163,7 @@ static Ref pick(const Graph *g, const Ref *made, int n, int rank)
 	}
 }
 
-// Kernels are written recursively: a long chain must not become one deep expression.
+// Kernels are written by recursion: what is computed one after the other is no endless expression.
 static void test_chain(Arena *arena)
 {
 	Graph *g = graph_new(arena, "chain", NULL);
@@ -172,7 +174,7 @@ static void test_chain(Arena *arena)
 	expect(arena, g, "a long chain", "mmmm");
 }
 
-// Random graphs: every plan must verify.
+// Random graphs: any plan must hold.
 static void test_random(Arena *arena, int graphs)
 {
 	srand(7);
@@ -211,8 +213,9 @@ static void test_random(Arena *arena, int graphs)
 			if (same_shape(&val(g, made[k])->shape, &g->slots.at[s].shape) &&
 			    val(g, made[k])->op != O_slot)
 				add_store(g, s++, made[k]);
-		Plan *p = fuse_pass(arena, graph_live(arena, g), "random");
+		Plan *p = fuse_pass(arena, graph_live(arena, g), "random", &machines[0]);
 		schedule_pass(arena, p);
+		tile_pass(arena, p, 0);
 		memory_pass(arena, p);
 		verify_plan(p);
 		kernels += p->kerns.count;

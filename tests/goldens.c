@@ -1,9 +1,8 @@
-// goldens.c: compares models with their reference results, by the evaluator alone.
+// goldens.c: models against their reference answers, by the evaluator alone.
 // goldens PATTERN...: reads $AMOSC_MODELS/goldens.json and $AMOSC_MODELS/dynamo/goldens.json; a
-// PATTERN is a glob over file names relative to that directory; none: all. Each model is read,
-// given the reference inputs, evaluated with its gradients, and compared. Tests the reader, the
-// book and the gradients without an emitter. Prints one line per model. Exit status 1 if one
-// differs.
+// pattern is a glob over file names relative to that folder; none: all. Each model is read, given
+// the reference inputs, evaluated with its gradients, and compared. Proves the reader, the book and
+// the gradients without an emitter. Prints one line a model. Exit status 1 when one is off.
 #include "golden.h"
 #include "onnx.h"
 #include "passes.h"
@@ -15,7 +14,7 @@ typedef struct Found {
 	Arena *arena;
 	const Graph *g;
 	const Array *value;
-	Table *grads; // maps "grad:NAME" to its index + 1
+	Table *grads; // "grad:NAME" to a position + 1
 	VEC(Result) results;
 } Found;
 
@@ -47,7 +46,7 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	return out;
 }
 
-// Returns the index, among the float outputs, of a cotangent's output.
+// Which of the float outputs a cotangent belongs to.
 static int float_output(const Graph *g, const char *name)
 {
 	int k = 0;
@@ -119,7 +118,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 		each_initializer(m, f->arena, slot_gradient, keep_gradient, f);
 }
 
-// Binds the model's dimensions to the shapes of the golden's inputs.
+// The shapes of the golden's inputs as sizes for the model's dimensions.
 static void bind_inputs(Arena *arena, const json_t *inputs, ReadOptions *options)
 {
 	VEC(Bind) bind = {0};

@@ -1,7 +1,6 @@
-// gpu.c: checks GPU kernels without a GPU: on emulated threads, and as PTX.
-// gpu FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a training step.
-// Threads run in both orders, compared with the evaluator; ptxas assembles the PTX if it is
-// installed.
+// gpu.c: kernels for a GPU, without one: run on emulated threads, in both orders, against the
+// evaluator; and as PTX, assembled by ptxas where it is installed. Usage: gpu FILE...: graphs in
+// the notation, those of jit.c, and models (.onnx), of which a training step is made.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -20,9 +19,9 @@ static const char *find_ptxas(void)
 	return NULL;
 }
 
-static const char *folder; // directory for assembled files
+static const char *folder; // for what is assembled
 
-// Assembles one part of an object.
+// Of one part.
 static bool assembles(Arena *arena, const Object *object, const char *what)
 {
 	const char *ptxas = find_ptxas();
@@ -38,9 +37,9 @@ static bool assembles(Arena *arena, const Object *object, const char *what)
 
 static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 {
-	Plan *plan = plan_graph(arena, g, "run");
-	EmitOptions options = {
-	    .target = target_named(arena, "cuda:sm_90", NULL), .threads = 1, .name = what};
+	const Target *target = target_named(arena, "cuda:sm_90", NULL);
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	EmitOptions options = {.target = target, .threads = 1, .name = what};
 	Object *object = emit(arena, 1, &plan, &options);
 	if (object->parts != 1 || !strstr(object->part[0].bytes, ".visible .entry")) {
 		printf("%s: no PTX\n", what);
@@ -51,7 +50,7 @@ static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 
 // ---- graphs ---------------------------------------------------------------------------
 
-// Returns a training step of a classifier or language model: loss, gradients, Amos.
+// A training step of a classifier or language model: loss, gradients, Amos.
 static Graph *train_graph(Arena *arena, const char *path)
 {
 	static const Bind bind[] = {{"batch", 1}, {"sequence", 64}};
@@ -72,7 +71,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);
 }
 
-// Returns random inputs, and all else as at the start of a training.
+// Inputs are random, all else is as a training starts.
 static Array *first_slots(Arena *arena, const Graph *g)
 {
 	Array *slot = random_slots(arena, g, 1, 3);
@@ -84,13 +83,13 @@ static Array *first_slots(Arena *arena, const Graph *g)
 	return slot;
 }
 
-// `tolerance` is relative to each array's largest element: f32 against the evaluator's double.
+// `tolerance` is of each array's largest entry: f32 against the evaluator's double.
 static double check_emulated(Arena *arena, const Graph *g, const Array *slot, double tolerance,
                              const char *what)
 {
 	const Target *target = target_named(arena, "cuda:host", NULL);
 	double worst = 0;
-	int orders = g->nval < 1000 ? 2 : 1; // large graphs run in one order only
+	int orders = g->nval < 1000 ? 2 : 1; // a large graph in one order
 	for (int backward = 0; backward < orders; backward++) {
 		gpu_backward = backward;
 		worst = fmax(
@@ -109,7 +108,7 @@ int main(int argc, char **argv)
 		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
 		Array *slot =
 		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i, 5);
-		// Rounding accumulates through the layers of a model: the tolerance is that of the
+		// Rounding adds up through the layers of a model: they are held to the bar of the
 		// goldens.
 		double worst = check_emulated(arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
 		bool good = worst <= 1 && check_ptx(arena, g, argv[i]);

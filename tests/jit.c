@@ -1,16 +1,16 @@
-// jit.c: compiles complete graphs in the notation and compares them with the evaluator.
-// jit GRAPH...: files in the notation, run as they are and in double; the test's own graphs are in
-// tests/jit.
+// jit.c: whole graphs, given in the notation, compiled and run, as they are and in double: what
+// they leave equals the evaluator's numbers. Usage: jit GRAPH...: files in the notation; the test's
+// own graphs are in tests/jit.
 #include "emitted.h"
 #include <stdlib.h>
 #include <string.h>
 
-// Compiles for another machine, only to an object.
+// For a machine that is not here: an object is all there can be.
 static bool compiles(Arena *arena, const Graph *g, const char *triple)
 {
-	Plan *plan = plan_graph(arena, g, "run");
-	EmitOptions options = {
-	    .target = target_named(arena, triple, NULL), .threads = 2, .name = triple};
+	const Target *target = target_named(arena, triple, NULL);
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	EmitOptions options = {.target = target, .threads = 2, .name = triple};
 	Object *object = emit(arena, 1, &plan, &options);
 	bool good = object->parts > 1;
 	for (int k = 0; k < object->parts; k++)
@@ -19,6 +19,45 @@ static bool compiles(Arena *arena, const Graph *g, const char *triple)
 		                                             "ELF",
 		                                             4);
 	return good;
+}
+
+static char *plan_text(Arena *arena, const Plan *plan)
+{
+	char *text = NULL;
+	size_t size;
+	FILE *to = open_memstream(&text, &size);
+	print_plan(to, plan);
+	fclose(to);
+	char *copy = copy_string(arena, text);
+	free(text);
+	return copy;
+}
+
+static bool same_code(const Object *a, const Object *b)
+{
+	bool same = a->parts == b->parts;
+	for (int k = 0; same && k < a->parts; k++)
+		same = a->part[k].count == b->part[k].count &&
+		       !memcmp(a->part[k].bytes, b->part[k].bytes, a->part[k].count);
+	return same;
+}
+
+// A plan as text is the same plan: it prints the same again, and gives the same object.
+static bool reads_back(Arena *arena, const Graph *g, const Target *target, const char *what)
+{
+	EmitOptions options = {.target = target, .threads = 2, .name = what};
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	const char *text = plan_text(arena, plan);
+	Plan *again = parse_plan(arena, what, text, book_builtin());
+	verify_plan(again);
+	if (strcmp(text, plan_text(arena, again))) {
+		printf("%s: the plan that is read back prints otherwise\n", what);
+		return false;
+	}
+	if (same_code(emit(arena, 1, &plan, &options), emit(arena, 1, &again, &options)))
+		return true;
+	printf("%s: the plan that is read back gives another object\n", what);
+	return false;
 }
 
 int main(int argc, char **argv)
@@ -45,6 +84,7 @@ int main(int argc, char **argv)
 				printf("%s: no object for aarch64\n", argv[i]);
 				failures++;
 			}
+			failures += !reads_back(arena, g, target, what);
 			graphs++;
 			arena_free(arena);
 		}

@@ -1,6 +1,6 @@
-// loop.c: checks loops in the notation: trimmed, unrolled, read back, differentiated, planned.
-// All forms give the same values; gradients agree with differences, also compiled; plans verify.
-// usage: loop GRAPH...
+// loop.c: loops, given in the notation: as they are, leaner, laid out, and read back from text they
+// give the same numbers; their gradients agree with differences, compiled too, and are planned
+// soundly. Usage: loop GRAPH...
 #include "emitted.h"
 #include "trial.h"
 #include <math.h>
@@ -15,7 +15,7 @@ static void hold(bool truth, const char *name, const char *what)
 	failures += !truth;
 }
 
-// Returns the largest difference between the outputs of two graphs on the same slots.
+// The largest difference between the outs of two graphs on the same slots.
 static double distance(Arena *arena, const Graph *a, const Graph *b, const Array *slot)
 {
 	const Array *x = eval_graph(arena, a, slot), *y = eval_graph(arena, b, slot);
@@ -80,7 +80,7 @@ static void check_file(const char *path)
 	hold(trial_differences(t), path, "gradients differ from differences");
 	hold(trial_compiled(t), path, "gradients differ when compiled");
 	check_text(arena, path, t->with);
-	verify_plan(plan_graph(arena, t->with, "grad"));
+	verify_plan(plan_graph(arena, t->with, "grad", &machines[0]));
 	if (all_certain(g)) {
 		const Graph *flat = unroll_pass(arena, g, INT32_MAX);
 		hold(!count_loops(flat), path, "still holds a loop when laid out");

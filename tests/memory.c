@@ -24,13 +24,14 @@ static Ref slot(Graph *g, const char *name, SlotKind kind, int64_t rows, int64_t
 
 static Plan *placed(Arena *arena, const Graph *g)
 {
-	Plan *p = fuse_pass(arena, graph_live(arena, g), "test");
+	Plan *p = fuse_pass(arena, graph_live(arena, g), "test", &machines[0]);
 	schedule_pass(arena, p);
+	tile_pass(arena, p, 0);
 	memory_pass(arena, p);
 	return p;
 }
 
-// x w1 w2 ...: each product reads one buffer and writes another; the last writes the output.
+// x w1 w2 .. : a product reads one buffer and writes another, the last writes the output.
 static Graph *chain(Arena *arena, int products)
 {
 	Graph *g = graph_new(arena, "chain", NULL);
@@ -49,7 +50,7 @@ static void test_chain(Arena *arena)
 	hold(p->param_bytes == 7 * 32 * 32 * 4, "parameters lie side by side");
 }
 
-// Values of different sizes that do not live at the same time share memory.
+// Values of different sizes that do not live at the same time lie on each other.
 static void test_gaps(Arena *arena)
 {
 	Graph *g = graph_new(arena, "gaps", NULL);
@@ -63,7 +64,7 @@ static void test_gaps(Arena *arena)
 	     "what comes later lies where the big one was");
 }
 
-// An element-wise kernel writes its result over its operand.
+// An element-wise kernel leaves its result where its operand was.
 static void test_in_place(Arena *arena)
 {
 	Graph *g = graph_new(arena, "in place", NULL);
@@ -76,7 +77,7 @@ static void test_in_place(Arena *arena)
 	hold(p->scratch_bytes == 64 * 64 * 4, "a row kernel works in place");
 }
 
-// Two entries with the same slots use the same locations.
+// Two entries with the same slots: the same places.
 static void test_entries(Arena *arena)
 {
 	Graph *g = chain(arena, 3);
@@ -132,6 +133,16 @@ static void test_check(Arena *arena)
 	p = placed(arena, chain(arena, 4));
 	p->kerns.count--;
 	hold(found_wrong(p), "a missing output is found");
+	p = placed(arena, chain(arena, 4));
+	p->kerns.at[2].sched->height = 30;
+	hold(found_wrong(p), "a tile that the registers do not hold is found");
+	p = placed(arena, chain(arena, 4));
+	p->kerns.at[1].sched->workers++;
+	hold(found_wrong(p), "a part of a product that is computed twice is found");
+	p = placed(arena, chain(arena, 4));
+	p->kerns.at[1].sched->work = 64;
+	p->kerns.at[1].work = p->kerns.at[0].to[0];
+	hold(found_wrong(p), "a kernel that works where its operand lies is found");
 }
 
 int main(void)

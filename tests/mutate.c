@@ -1,9 +1,10 @@
-// mutate.c: mutates model files and checks that each compiles or is reported.
-// mutate SEED SECONDS MODEL...: changes fields of a model, contrary to the schema: by boundary
-// values, by parts of the same or another model, deeper and deeper, or by bytes of the encoding.
-// The result goes through the reader, the loss, eta, the gradient, the plan and the writer, until
-// the time is up. mutate --operands MODEL...: omits each input of each node, and all from it on.
-// Each succeeds or reports the error with the file's name; none crashes or hangs.
+// mutate.c: model files that lie.
+// mutate SEED SECONDS MODEL...: changes fields of a model, whatever the schema says they are, by
+// boundary numbers, by parts of another of the models or of itself, deeper and deeper, or by bytes
+// of its encoding; and takes what comes out through the reader, the loss, eta, the gradient, the
+// plan and the writer, for so long. mutate --operands MODEL...: leaves out each operand of each
+// node, and all from it on. Each of these works or says what is wrong, naming the file; nothing
+// crashes or hangs.
 #include "files.h"
 #include "onnx.h"
 #include "onnx.pb-c.h"
@@ -16,7 +17,7 @@
 
 enum { FEW_CHANGES = 4, MANY_CHANGES = 64, PATIENCE = 20 };
 
-typedef struct Site { // a field of a message
+typedef struct Site { // a field of a message in the file
 	ProtobufCMessage *in;
 	const ProtobufCFieldDescriptor *field;
 } Site;
@@ -24,8 +25,8 @@ typedef struct Site { // a field of a message
 typedef struct Mutant {
 	Arena *arena;
 	VEC(Site) sites;
-	VEC(char *) strings;              // strings of the model and of the other one
-	VEC(ProtobufCMessage *) messages; // messages, likewise
+	VEC(char *) strings;              // of the model and of the other one
+	VEC(ProtobufCMessage *) messages; // likewise
 } Mutant;
 
 static void *in_arena(void *arena, size_t bytes)
@@ -38,9 +39,9 @@ static void keep(void *arena, void *memory)
 	(void)arena, (void)memory;
 }
 
-static uint64_t number; // number of the current mutant
+static uint64_t number; // of the mutant being tried
 static uint64_t state;
-static const char *tried; // the model it was made from
+static const char *tried; // the model it stems from
 
 static ProtobufCMessage *unpacked(Arena *arena, const ProtobufCMessageDescriptor *kind,
                                   size_t count, const uint8_t *bytes)
@@ -62,7 +63,7 @@ static void *member(const Site *p)
 	return (char *)p->in + p->field->offset;
 }
 
-static void *quantifier(const Site *p) // count, or presence
+static void *quantifier(const Site *p) // how many, or whether it is there
 {
 	return (char *)p->in + p->field->quantifier_offset;
 }
@@ -72,7 +73,7 @@ static bool one_of(const Site *p)
 	return p->field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
 }
 
-// Collects strings and messages; if `sites`, also the fields, as candidates for changes.
+// `sites`: its fields may be changed, too.
 static void collect(Mutant *m, ProtobufCMessage *message, bool sites)
 {
 	PUSH(m->arena, m->messages, message);
@@ -109,7 +110,7 @@ static size_t width(ProtobufCType type)
 	}
 }
 
-// Returns an integer around a power of two, a small one, or one that is special in ONNX.
+// Around a power of two, small, or one that is odd in ONNX.
 static int64_t any_integer(void)
 {
 	static const int64_t odd[] = {0, 1, 2, 3, 4, 7, 14, 100, 1000, INT32_MAX, INT64_MAX};
@@ -126,8 +127,7 @@ static int64_t any_integer(void)
 	return draw(3) ? integer : (int64_t)(0 - (uint64_t)integer);
 }
 
-// Returns a copy of a message of the same kind from elsewhere in the models; a copy, so that no
-// message contains itself.
+// A message of the same kind from elsewhere in the models: a copy, so that nothing holds itself.
 static ProtobufCMessage *another(const Mutant *m, const ProtobufCMessageDescriptor *kind)
 {
 	for (int tries = 0; tries < 200; tries++) {
@@ -179,12 +179,12 @@ static void change_one(Mutant *m, const ProtobufCFieldDescriptor *field, void *a
 	case PROTOBUF_C_TYPE_DOUBLE:
 		memcpy(at, &wide, sizeof wide);
 		break;
-	default: // the rest, little endian
+	default: // little endian
 		memcpy(at, &integer, width(field->type));
 	}
 }
 
-// Removes, repeats, swaps or changes elements.
+// Drops an element, repeats one, exchanges two, or changes one.
 static void change_many(Mutant *m, const Site *p)
 {
 	size_t *n = quantifier(p), size = width(p->field->type);
@@ -239,10 +239,10 @@ static void change(Mutant *m)
 
 // ---- a mutant -------------------------------------------------------------------------
 
-// Changes a model. Returns false if there was nothing to change.
+// Answers whether there was anything to change.
 typedef bool Alter(Arena *, ProtobufCMessage *model, ProtobufCMessage *other);
 
-// A later change may change what an earlier one inserted.
+// What is put in may be changed by the next change.
 static bool change_some(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
 	uint64_t most = draw(8) ? FEW_CHANGES : MANY_CHANGES;
@@ -255,9 +255,8 @@ static bool change_some(Arena *arena, ProtobufCMessage *model, ProtobufCMessage 
 	return true;
 }
 
-// By number: omits input v of a node, or inputs from v on; last, adds an output that the operator
-// lacks.
-static bool omit(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
+// By number: operand v of a node, or operands from v on; last a result that it does not have.
+static bool leave_out(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
 	(void)other;
 	uint64_t v = number;
@@ -281,7 +280,7 @@ static bool omit(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 	return true;
 }
 
-// Changes tags, lengths and numbers of the encoding.
+// Tags, lengths and numbers as no writer would write them.
 static void damage(uint8_t *bytes, size_t count)
 {
 	for (uint64_t k = 0, n = 1 + draw(FEW_CHANGES); k < n && count; k++)
@@ -299,7 +298,7 @@ static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char
 	write_file(path, bytes, count);
 }
 
-// Returns the trained value of every second weight.
+// What training left of every other weight.
 static const void *trained(void *model, int slot)
 {
 	const Slot *s = &((Model *)model)->graph->slots.at[slot];
@@ -319,18 +318,18 @@ static void take_through(Arena *arena, const char *path)
 	bool *want = NEWS(arena, bool, loss->slots.count + 1);
 	for (int s = 0; s < loss->slots.count; s++)
 		want[s] = loss->slots.at[s].kind == S_param;
-	Plan *plan = plan_graph(arena, grad_pass(arena, loss, want), "grad");
+	Plan *plan = plan_graph(arena, grad_pass(arena, loss, want), "grad", &machines[0]);
 	verify_plan(plan);
 }
 
-// Limits this process to `seconds` of processor time until SIGPROF; 0: no limit.
+// So many seconds of this process's own until SIGPROF; 0: none.
 static void limit_time(int seconds)
 {
 	struct itimerval limit = {.it_value.tv_sec = seconds};
 	setitimer(ITIMER_PROF, &limit, NULL);
 }
 
-// True if it succeeded or reported an error in the file.
+// Did it work, or say what is wrong with the file?
 static bool try_mutant(const char *path)
 {
 	Arena *arena = arena_new();
@@ -359,7 +358,7 @@ static void say_number(int signal)
 	_Exit(1);
 }
 
-// Called by sanitizers, whose exit then reports the mutant.
+// Asked by sanitizers, which then end the process in a way that tells the mutant.
 const char *__asan_default_options(void), *__ubsan_default_options(void);
 
 const char *__asan_default_options(void)
@@ -424,7 +423,7 @@ int main(int argc, char **argv)
 		try_at_random(path, strtoull(argv[1], NULL, 10), strtol(argv[2], NULL, 10),
 		              argc - first, argv + first);
 	for (int i = first; operands && i < argc; i++)
-		for (number = 0; try_altered(argv[i], argv[i], path, omit); number++)
+		for (number = 0; try_altered(argv[i], argv[i], path, leave_out); number++)
 			;
 	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
 	       argc - first, wrong);

@@ -1,8 +1,9 @@
-// scale.c: checks that large models take time and memory in proportion to their size.
-// scale AMOSC [NAME...]: writes each kind of model, or those named, with n and with 4 n parts, and
-// passes both to the command. The larger may take 8 times the processor time of the smaller plus a
-// little, in the best of a few tries, and at most 10 s: quadratic search would take 16 times. Each
-// additional byte of the file may take READING bytes more, or COMPILING bytes if it is compiled.
+// scale.c: large models take time and memory in proportion to their size.
+// scale AMOSC [NAME...]: writes each shape of model, or those named, of n and of 4 n parts, and
+// gives both to the command. The larger takes at most 8 times the processor time of the smaller
+// and a little more, in the best of a few tries, and never more than 10 s: a search through all
+// parts for each part takes 16 times. Each byte that its file has more takes at most READING
+// bytes more, and COMPILING where a program is made of it.
 #include "build.h"
 #include "files.h"
 #include <errno.h>
@@ -100,7 +101,7 @@ static Build *chain(int n, const char *op, const char *name, void (*make)(Build 
 	return finish(b, last);
 }
 
-// ---- kinds of models ------------------------------------------------------------------
+// ---- shapes of models -----------------------------------------------------------------
 
 static Build *unary(int n, const char *op)
 {
@@ -111,19 +112,19 @@ static Build *unary(int n, const char *op)
 	return finish(b, last);
 }
 
-// Each node is a distinct value.
+// Each is a value.
 static Build *cosines(int n)
 {
 	return unary(n, "Cos");
 }
 
-// All nodes are the same two values.
+// All are the same two values.
 static Build *negations(int n)
 {
 	return unary(n, "Neg");
 }
 
-// Any of them might be 1 minus another.
+// Any of them might be 1 minus another one.
 static Build *complements(int n)
 {
 	return chain(n, "Mul", "onnx::Mul_", vector);
@@ -134,7 +135,7 @@ static Build *products(int n)
 	return chain(n, "MatMul", "layers.", matrix);
 }
 
-// Embeddings, and possible transposed copies of them.
+// Embeddings, and what might be transposed copies of them.
 static Build *tied(int n)
 {
 	Build *b = begin(NULL);
@@ -208,7 +209,7 @@ static Build *unused(int n)
 	return finish(b, "x");
 }
 
-// Inputs whose sizes follow from weights.
+// Inputs of sizes that weights tell.
 static Build *sizes(int n)
 {
 	Build *b = begin(NULL);
@@ -256,7 +257,7 @@ static Build *moves(int n)
 	return finish(b, last);
 }
 
-// One weight that every node reads, so that its gradient is a sum of n.
+// One weight that everything reads, so that its gradient is a sum of n.
 static Build *shared_weight(int n)
 {
 	Build *b = begin("2,4");
@@ -280,7 +281,7 @@ static Build *outputs(int n)
 }
 
 static const struct Scaled {
-	const char *name, *verb; // verb: inspect, eta, show (a training plan) or run
+	const char *name, *verb; // verb: inspect, eta, show (of a training's plan) or run
 	int n;
 	Build *(*make)(int n);
 } shapes[] = {
@@ -304,8 +305,8 @@ static const struct Scaled {
 // ---- the command ----------------------------------------------------------------------
 
 typedef struct Spent {
-	bool done;                   // ended in time with status 0
-	double seconds, bytes, file; // processor time, peak memory, file size
+	bool done;                   // ended by status 0 in time
+	double seconds, bytes, file; // processor time, most memory, size of the file
 } Spent;
 
 static Spent run_limited(char *const *argv)

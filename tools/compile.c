@@ -56,10 +56,15 @@ struct amos *open_object(Command *command, const Object *object, const Graph *g)
 	return open;
 }
 
+Plan *plan_for(const Command *command, const Graph *g, const char *name)
+{
+	return plan_graph(command->arena, g, name, target_machine(target_of(command)));
+}
+
 struct amos *open_entry(Command *command, const Graph *g, const char *name)
 {
 	need_host(command);
-	Plan *plan = plan_graph(command->arena, g, name);
+	Plan *plan = plan_for(command, g, name);
 	return open_object(command, emit_plans(command, 1, &plan, (EmitOptions){0}), g);
 }
 
@@ -100,10 +105,10 @@ static Graph *on_slots_of(Arena *arena, Slots *slots, const Graph *like)
 	return to;
 }
 
-static Plan *plan_on_slots(Arena *arena, const Graph *g, const Graph *like, const char *name)
+static Plan *plan_on_slots(Command *command, const Graph *g, const Graph *like, const char *name)
 {
 	Slots slots = {.from = g};
-	return plan_graph(arena, on_slots_of(arena, &slots, like), name);
+	return plan_for(command, on_slots_of(command->arena, &slots, like), name);
 }
 
 // The loss of a graph and what else is measured: the outs of train and eval.
@@ -130,7 +135,7 @@ static Plan *plan_fewer(Command *command, struct amos_data *data, const Graph *l
 	Slots slots = {measured(command, read_samples(command, data, samples)->graph), samples, 0};
 	Graph *g = on_slots_of(arena, &slots, like);
 	Plan *plan = slots.fewer
-	                 ? plan_graph(arena, g, format(arena, "eval:%lld", (long long)samples))
+	                 ? plan_for(command, g, format(arena, "eval:%lld", (long long)samples))
 	                 : NULL;
 	catch_end(&catch);
 	return plan;
@@ -242,13 +247,13 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 	t.opt = optimizer(command, loss, data);
 	t.graph = step_pass(arena, grad, eta, &t.opt);
 	const Graph *still = read_bound(command, data, false)->graph;
-	Plan *plans[6] = {plan_graph(arena, t.graph, "train"),
-	                  plan_on_slots(arena, measured(command, still), t.graph, "eval")};
+	Plan *plans[6] = {plan_for(command, t.graph, "train"),
+	                  plan_on_slots(command, measured(command, still), t.graph, "eval")};
 	int n = 2;
 	if (t.opt.accumulate > 1)
-		plans[n++] = plan_graph(arena, accumulate_pass(arena, grad, eta, &t.opt), "gather");
+		plans[n++] = plan_for(command, accumulate_pass(arena, grad, eta, &t.opt), "gather");
 	if (weights)
-		plans[n++] = plan_on_slots(arena, still, t.graph, "run");
+		plans[n++] = plan_on_slots(command, still, t.graph, "run");
 	if (weights || (data && amos_data_held_out(data)))
 		n += plan_rest(command, data, t.graph, weights, plans + n);
 	EmitOptions options = {.note = t.opt.chosen,
@@ -261,9 +266,8 @@ Trainer compile_trainer(Command *command, struct amos_data *data, bool weights)
 
 Object *compile_evaluation(Command *command, struct amos_data *data, const Graph **graph)
 {
-	Arena *arena = command->arena;
 	Graph *g = measured(command, read_bound(command, data, false)->graph);
-	Plan *plans[3] = {plan_graph(arena, g, "eval")};
+	Plan *plans[3] = {plan_for(command, g, "eval")};
 	int n = 1 + plan_rest(command, data, g, 0, plans + 1);
 	*graph = g;
 	return emit_plans(command, n, plans, (EmitOptions){0});

@@ -65,7 +65,7 @@ void verb_show(Command *command)
 	if (!to)
 		fail_status(STATUS_MACHINE, NULL, "out of memory");
 	if (pass == AFTER_PLAN)
-		print_plan(to, plan_graph(command->arena, g, "train"));
+		print_plan(to, plan_for(command, g, "train"));
 	else
 		print_graph(to, g);
 	fclose(to);

@@ -154,6 +154,7 @@ typedef struct Trainer {
 	Object *object;
 } Trainer;
 
+Plan *plan_for(const Command *, const Graph *, const char *name); // for --target
 void need_host(const Command *); // fails where --target is another machine
 // The entries train and eval in one object, gather where several runs make an update, and eval:N
 // for what the last batch leaves of what is evaluated; `weights`: with the first contents of its

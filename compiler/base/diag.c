@@ -1,14 +1,15 @@
-// diag.c: reports errors; fail() jumps to the innermost catch of its thread, or exits if none.
-// State per thread: the innermost catch frame and the pending errors.
+// diag.c: errors. fail() jumps to the innermost catch of its thread, or ends the process where
+// there is none. Takes base.h. Gives one message a failure. Keeps, a thread: its catch frame and
+// the errors not yet settled.
 #include "base.h"
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local Catch *innermost;
 static _Thread_local struct {
-	Arena *arena; // NULL: no errors
+	Arena *arena; // NULL: none
 	Table *known;
-	Text text; // one line per error
+	Text text; // a line each
 	int count;
 } errors;
 static bool quiet_warnings;
@@ -28,7 +29,7 @@ void catch_end(Catch *c)
 	innermost = c->outer;
 }
 
-// Returns "WHERE: text", to be freed by the caller; a fixed text if out of memory.
+// "WHERE: text", malloc'd; memory that is not even there for this gives a fixed text.
 static char *message_of(const char *where, const char *fmt, va_list args)
 {
 	char *text = NULL, *all = NULL;
@@ -46,7 +47,7 @@ static void forget_errors(void)
 	memset(&errors, 0, sizeof errors);
 }
 
-// Adds the pending errors to a failure, so that all are reported at once.
+// What was complained of before the failure belongs to the same answer: everything at once.
 static char *with_errors(char *message)
 {
 	char *all;

@@ -265,8 +265,9 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 		    [amos_kernel_name] = text(g, kern_name(g, plan, l->kern)),
 		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] = number(g, kern_flops(g, plan, own, l->kern) / l->stages),
-		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern) / l->stages),
+		    [amos_kernel_flops] =
+		        number(g, kern_flops(g, plan, own, l->kern) / l->launches),
+		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern) / l->launches),
 		    [amos_kernel_times] = number(g, times),
 		};
 		PUSH(g->arena, *table, struct_of(g, amos_kernel_FIELDS, f));
@@ -306,7 +307,7 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 		    [amos_entry_reads] = reads_text(g, plan),
 		    [amos_entry_outs] = outs_table(g, plan),
 		    [amos_entry_nouts] = number(g, plan->graph->outs.count),
-		    [amos_entry_scratch] = number(g, entry_scratch(&entry[i])),
+		    [amos_entry_scratch] = number(g, plan->scratch_bytes),
 		    [amos_entry_kernels] =
 		        literal_array(g, TYPE(g, amos_kernel), kernels.at, kernels.count),
 		    [amos_entry_nkernels] = number(g, kernels.count),

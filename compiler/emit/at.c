@@ -106,18 +106,13 @@ void space_index(Gen *g, const Shape *shape, const Index *idx, Index *to)
 	unravel(g->vars, &linear, shape, to);
 }
 
-bool reduced_out(const Gen *g, const Kern *k, int o)
-{
-	return k->reduce && count_of(&val(g->graph, k->out[o])->shape) != count_of(&k->space);
-}
-
 void store_outs(Gen *g, const Index *idx)
 {
 	const Kern *k = g->kern;
 	Value *v = NEWS(g->arena, Value, k->nout);
 	Index(*to)[RANK] = take(g->arena, sizeof *to * (size_t)k->nout);
 	for (int o = 0; o < k->nout; o++) {
-		if (reduced_out(g, k, o))
+		if (is_reduced_out(g->graph, k, o))
 			continue;
 		space_index(g, &val(g->graph, k->out[o])->shape, idx, to[o]);
 		v[o] = at(g, k->out[o], to[o]);

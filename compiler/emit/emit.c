@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 4, STAGES = 3 }; // kernels a module (PTX is one module); launches a kernel
+enum { BATCH = 4 }; // kernels a module (PTX is one module)
 
 // ---- kernels --------------------------------------------------------------------------
 
@@ -21,8 +21,6 @@ typedef struct Kernel { // code that launches share
 	const Signature *signature;
 	const Plan *plan;
 	const Kern *kern;
-	int stages;
-	int64_t workers[STAGES], local, common;
 } Kernel;
 
 typedef struct Emitter {
@@ -65,21 +63,29 @@ void function_end(Gen *g)
 }
 
 typedef void EmitKern(Gen *, const Kern *);
-static EmitKern *const emitters[] = {
-    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
-    [L_dot] = emit_dot, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
 
-const char *kernel_name(Arena *arena, int kernel, int stage)
+static EmitKern *emitter_of(const Kern *kern)
 {
-	return format(arena, stage ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, stage);
+	static EmitKern *const emitters[] = {
+	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
+	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
+	return kern->sched->partition == P_tiles ? emit_dot : emitters[kern->kind];
 }
 
-static void write_function(Gen *g, const char *name, EmitKern *body)
+const char *kernel_name(Arena *arena, int kernel, int launch)
 {
-	kernel_begin(g, name);
-	body(g, g->kern);
+	return format(arena, launch ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, launch);
+}
+
+static void write_launch(Gen *g, const char *name)
+{
+	g->local_used = 0;
+	g->ops->begin(g, name);
+	emitter_of(g->kern)(g, g->kern);
 	LLVMBuildRetVoid(g->b);
 	function_end(g);
+	if (g->local_used > g->kern->sched->local)
+		bug("%s uses %lld bytes of local memory", name, (long long)g->local_used);
 }
 
 static bool is_computed(const void *gen, Ref r)
@@ -91,7 +97,7 @@ static bool is_computed(const void *gen, Ref r)
 	return g->inside[r];
 }
 
-static void write_kernel(Gen *base, Kernel *kernel, int n)
+static void write_kernel(Gen *base, const Kernel *kernel, int n)
 {
 	Arena *arena = arena_new();
 	Gen g = *base;
@@ -102,21 +108,11 @@ static void write_kernel(Gen *base, Kernel *kernel, int n)
 	g.inside = signature_inside(arena, kernel->signature);
 	g.signature = (Signature *)kernel->signature;
 	g.computed = (Inside){is_computed, &g};
-	g.stages = 1;
-	for (int s = 0; s < g.stages; s++) {
-		g.stage = s;
-		write_function(&g, kernel_name(arena, n, s), emitters[g.kern->kind]);
-		kernel->workers[s] = g.workers;
-		kernel->local = MAX(kernel->local, g.local_bytes);
-	}
-	kernel->stages = g.stages;
-	kernel->common = g.common_bytes;
+	int launch = 0;
+	for (g.stage = BEFORE; g.stage < STAGES; g.stage++)
+		if (stage_workers(g.kern->sched, g.stage))
+			write_launch(&g, kernel_name(arena, n, launch++));
 	arena_free(arena);
-}
-
-static bool is_ptx(const Target *t)
-{
-	return t->gpu && !t->emulated;
 }
 
 // ---- modules --------------------------------------------------------------------------
@@ -163,7 +159,7 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 	LLVMDisposeMessage(message);
 	tidy(module, machine);
 	LLVMMemoryBufferRef buffer;
-	LLVMCodeGenFileType kind = is_ptx(t) ? LLVMAssemblyFile : LLVMObjectFile;
+	LLVMCodeGenFileType kind = t->text ? LLVMAssemblyFile : LLVMObjectFile;
 	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
 		bug("LLVM cannot emit for %s: %s", t->triple, message);
 	Part part = {.count = LLVMGetBufferSize(buffer)};
@@ -206,7 +202,11 @@ static void gen_types(Gen *g)
 
 static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
 {
-	Gen g = {.target = t, .width = t->machine->lanes, .context = context, .module = module};
+	Gen g = {.target = t,
+	         .ops = t->ops,
+	         .width = t->machine->lanes,
+	         .context = context,
+	         .module = module};
 	g.b = LLVMCreateBuilderInContext(context);
 	gen_types(&g);
 	return g;
@@ -251,7 +251,7 @@ static int start_threads(int threads, pthread_t *thread, Compiler *c)
 // The parts lie in the compilers' arenas: copied to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
-	e->batch = is_ptx(e->target) ? MAX(1, e->kernels.count) : BATCH;
+	e->batch = e->target->text ? MAX(1, e->kernels.count) : BATCH;
 	e->batches = (int)ceil_div(e->kernels.count, e->batch);
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
@@ -287,24 +287,38 @@ static int kernel_of(Emitter *e, Table *known, const Signature *s)
 	return (int)*cell - 1;
 }
 
+static void add_launches(Entry *entry, int kernel, const Signature *s)
+{
+	int first = entry->n;
+	for (Stage stage = BEFORE; stage < STAGES; stage++)
+		if (stage_workers(s->kern->sched, stage)) {
+			Launch *to = &entry->launch[entry->n];
+			*to = (Launch){.kern = s->kern,
+			               .kernel = kernel,
+			               .number = entry->n++ - first,
+			               .workers = stage_workers(s->kern->sched, stage),
+			               .place = s->place.at,
+			               .nlocation = s->place.count};
+		}
+	for (int i = first; i < entry->n; i++)
+		entry->launch[i].launches = entry->n - first;
+}
+
 static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 {
-	Entry entry = {.plan = plan, .n = plan->kerns.count};
-	entry.launch = NEWS(e->arena, Launch, entry.n);
+	Entry entry = {.plan = plan};
+	entry.launch = NEWS(e->arena, Launch, STAGES * plan->kerns.count);
 	int *writer = plan_writers(e->arena, plan);
-	for (int k = 0; k < entry.n; k++) {
+	for (int k = 0; k < plan->kerns.count; k++) {
 		const Kern *kern = &plan->kerns.at[k];
 		if (kern->body) {
 			Entry body = plan_entry(e, known, kern->body);
-			entry.launch[k] =
+			entry.launch[entry.n++] =
 			    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
 			continue;
 		}
 		Signature *s = signature_new(e->arena, plan, writer, k);
-		entry.launch[k] = (Launch){.kern = kern,
-		                           .kernel = kernel_of(e, known, s),
-		                           .place = s->place.at,
-		                           .nlocation = s->place.count};
+		add_launches(&entry, kernel_of(e, known, s), s);
 	}
 	return entry;
 }
@@ -316,31 +330,6 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// What the launches call is known now, and how many a kernel takes.
-static void fill_launches(Emitter *e, Entry *entry)
-{
-	const Launch *own = entry->launch;
-	int n = entry->n;
-	entry->launch = NEWS(e->arena, Launch, STAGES * n);
-	entry->n = 0;
-	for (int k = 0; k < n; k++) {
-		if (own[k].body) {
-			fill_launches(e, own[k].body);
-			entry->launch[entry->n++] = own[k];
-			continue;
-		}
-		const Kernel *kernel = &e->kernels.at[own[k].kernel];
-		for (int s = 0; s < kernel->stages; s++) {
-			Launch *to = &entry->launch[entry->n++];
-			*to = own[k];
-			to->stage = s;
-			to->stages = kernel->stages;
-			to->workers = kernel->workers[s];
-		}
-		entry->common = MAX(entry->common, kernel->common);
-	}
-}
-
 static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOptions *options)
 {
 	Compiler c;
@@ -350,7 +339,7 @@ static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOpti
 	g.arena = c.arena;
 	int64_t local = 0;
 	for (int k = 0; k < e->kernels.count; k++)
-		local = MAX(local, e->kernels.at[k].local);
+		local = MAX(local, e->kernels.at[k].kern->sched->local);
 	write_tables(&g, n, entry, options, local);
 	Part part = compile(c.arena, e->target, module, c.machine);
 	part.bytes = take_copy(e->arena, part.bytes, part.count + 1);
@@ -382,11 +371,9 @@ Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *opti
 		object->kernels += count_kernels(plan[i]);
 	}
 	compile_kernels(&e, options->threads);
-	for (int i = 0; i < nplan; i++)
-		fill_launches(&e, &entry[i]);
 	object->part = e.part;
 	object->parts = e.batches;
-	if (!is_ptx(e.target))
+	if (!e.target->text)
 		e.part[object->parts++] = compile_tables(&e, nplan, entry, options);
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;

@@ -11,6 +11,7 @@ typedef struct Target Target;
 const Target *target_named(Arena *, const char *name, const char *mask);
 bool target_runs_here(const Target *);
 bool target_links_here(const Target *);            // for this kind of machine, of any features
+const Machine *target_machine(const Target *);     // the class that plans are made for
 const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
 const char *target_text(Arena *, const Target *);  // what it is, for people
 const char *target_kind(Arena *, const Target *);  // the same without the features of its CPU

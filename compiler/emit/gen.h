@@ -16,15 +16,7 @@
 #include <llvm-c/Core.h>
 
 typedef LLVMValueRef Value;
-
-// ---- targets: cpu.c, nvptx.c ----------------------------------------------------------
-
-struct Target {
-	const char *name, *triple, *cpu, *features;
-	const Machine *machine;
-	bool gpu, emulated; // emulated: GPU code on the host
-	bool scalef;        // has vscalefps
-};
+typedef struct TargetOps TargetOps;
 
 // ---- a kernel being written: emit.c ---------------------------------------------------
 
@@ -37,12 +29,14 @@ typedef struct Level {
 	LLVMBasicBlockRef first, open; // code of this level is put at the end of `open`
 	Table *memo;                   // values already computed here
 } Level;
+typedef struct Tile Tile;
 typedef struct Bound Bound;
 typedef struct Keep Keep;
 
 typedef struct Gen {
 	Arena *arena; // lives as long as the kernel is written
 	const Target *target;
+	const TargetOps *ops;
 	int width; // lanes
 	const Plan *plan;
 	const Graph *graph;
@@ -61,15 +55,13 @@ typedef struct Gen {
 	Bound *bound;
 	Keep *keep;
 	Vars *vars;
-	Table *address;      // entry of buf -> its value
-	Inside computed;     // what the kernel computes and no Bound gives
-	int64_t workers;     // set by the emitter of the kernel: calls a launch makes
-	int64_t local_bytes; // private memory a worker needs
-	int stage, stages;   // a kernel may take several launches; set by the emitter of the kernel
-	int64_t common_bytes; // memory that all workers of all its launches have in common
+	Table *address;     // entry of buf -> its value
+	Inside computed;    // what the kernel computes and no Bound gives
+	Stage stage;        // the launch being written
+	int64_t local_used; // bytes of local memory
 } Gen;
 
-// The emitters by kind of kernel. Each writes the body and sets workers (and local_bytes).
+// The emitters by kind of kernel. Each writes the body of a launch as the schedule says.
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
@@ -132,27 +124,54 @@ Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread'
 // by side: `unroll` of them, and the rest in a second call, the last perhaps with a mask. The GPU's
 // threads take turns, n = 1.
 typedef void LaneBody(Gen *, int n, const Index *unit, void *context);
-void lane_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *context);
+void vector_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *context);
 Value first_lanes(Gen *, int64_t count); // a mask of them
 enum { UNITS = 32 };                     // most vectors side by side
 
-// ---- nvptx.c: what a worker of many threads needs; nothing to do for one of one -------
+// ---- worker.c: what a worker has ------------------------------------------------------
 
-Value thread_number(Gen *); // within the worker
-void worker_barrier(
-    Gen *); // all threads come here before any goes on; where threads part already: nothing
+Index worker_row(Gen *, int64_t rows, int64_t columns); // P_columns: the row that it has a piece of
+// Lanes along its columns.
+void worker_columns(Gen *, int64_t columns, LaneBody *, void *context);
+Loop worker_rows(Gen *, int64_t rows, Index *row); // P_rows, P_partials: a loop over its rows
+
+// ---- targets: target/*.c --------------------------------------------------------------
+
 // Code that one thread of the worker runs, after all have come here; where threads part already:
 // all of them.
 typedef struct Branch {
 	bool one; // a thread only
 	Loop loop;
 } Branch;
-Branch single_begin(Gen *);
 void single_end(Gen *, Branch *);
-Value reduce_threads(Gen *, Op, Elem, Value); // across the threads, the same answer for all
-void gpu_kernel_begin(Gen *, const char *name);
-LLVMTypeRef global_pointer(Gen *); // of the addresses in buf
-Target *gpu_target(Arena *, const char *name, const Target *host);
+
+struct TargetOps {                              // how a target does what the emitters ask for
+	void (*begin)(Gen *, const char *name); // a launch's function, with buf, worker and local
+	LLVMTypeRef (*pointer)(Gen *);          // of the addresses in buf
+	// Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are
+	// multiples of `multiple` (a multiple of width * unroll), or to = count. The body is given
+	// `n` vectors side by side: `unroll` of them, and the rest in a second call, the last
+	// perhaps with a mask. Threads take turns, n = 1.
+	void (*lane_loop)(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *,
+	                  void *context);
+	Value (*reduce_lanes)(Gen *, Op, Elem, Value); // across lanes or threads, for all of them
+	// All threads of the worker come here before any goes on; where threads part already:
+	// nothing.
+	void (*barrier)(Gen *);
+	Branch (*single_begin)(Gen *);
+	void (*prefetch)(Gen *, Value address); // may be past the end
+	// The function of a register tile: its loads, products and stores; NULL: no tiles.
+	LLVMValueRef (*tile)(LLVMModuleRef, const Tile *);
+};
+
+struct Target {
+	const char *name, *triple, *cpu, *features;
+	const Machine *machine;
+	const TargetOps *ops;
+	bool text;     // assembly of one module, without the tables of the model
+	bool emulated; // GPU code on the host
+	bool scalef;   // has vscalefps
+};
 
 // ---- values: at.c ---------------------------------------------------------------------
 
@@ -165,7 +184,6 @@ Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
 void space_index(Gen *, const Shape *, const Index *idx, Index *to);
 // Evaluates every out but the folded at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
-bool reduced_out(const Gen *, const Kern *, int o); // has out o the shape of the space folded?
 // While bound, r is not computed: it is read from `memory`, row major with these strides
 // (elements), at idx - origin.
 struct Bound {
@@ -199,17 +217,16 @@ Value at_rand(Gen *, const Val *, const Index *idx);
 
 // Folds of the rows of a space whose columns lie side by side.
 typedef struct Partials {
-	VEC(Ref) reduce;
-	int64_t blocks;        // of rows: parts of each fold
-	int64_t line;          // elements from part to part
-	int64_t offset, bytes; // of common memory
+	const ValSteps *reduce;
+	int64_t blocks; // of rows: parts of each reduction
+	int64_t line;   // elements from part to part
+	int64_t offset; // of the kernel's work
 } Partials;
-void parts_plan(Partials *, int64_t blocks, int64_t columns, int64_t offset);
 // At columns `unit`, for every fold: an empty part; one more row, that at `idx` of the space; the
 // whole fold, known at `idx` of its own from then on.
-void parts_start(Gen *, const Partials *, Value block, const Index *unit);
-void parts_step(Gen *, const Partials *, Value block, const Index *unit, const Index *idx);
-void parts_finish(Gen *, const Partials *, const Index *unit, const Index *idx);
+void partials_start(Gen *, const Partials *, Value block, const Index *unit);
+void partials_step(Gen *, const Partials *, Value block, const Index *unit, const Index *idx);
+void partials_finish(Gen *, const Partials *, const Index *unit, const Index *idx);
 
 // ---- values and their types: value.c --------------------------------------------------
 
@@ -234,7 +251,6 @@ Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where 
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
 Value reduce_start(Gen *, Op, Elem); // what leaves the other operand as it is
 Value reduce_step(Gen *, Op, Elem, Value, Value);
-Value reduce_lanes(Gen *, Op, Elem, Value); // across lanes (on a GPU: across the worker's threads)
 Value cast_value(Gen *, Value, Elem from, Elem to);
 // A float of any type as the f32 or f64 that it is worked with, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
@@ -265,7 +281,7 @@ typedef struct Stream { // memory that the maps after the tile touch: asked for 
 	bool write;
 } Stream;
 enum { STREAMS = 4 };
-typedef struct Tile {
+struct Tile {
 	LLVMTypeRef elem;
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
@@ -277,7 +293,7 @@ typedef struct Tile {
 	int64_t soon_row; // elements
 	int streams;
 	Stream stream[STREAMS];
-} Tile;
+};
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
 // another.
 LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
@@ -294,7 +310,7 @@ typedef struct Signature { // what a kernel computes, without where
 	Table *entry;        // place -> 1 + entry
 	Table *number;       // Ref -> 1 + its number in the walk
 	int count;
-	int common; // entry of buf: the memory of packed operands
+	int work; // entry of buf: what all workers share
 } Signature;
 
 // Of kernel number `kern`; writer: plan_writers.
@@ -303,15 +319,15 @@ bool *signature_inside(Arena *, const Signature *); // by Ref: computed by the k
 Location value_location(const Plan *, Ref);         // where it lies, constants too
 Value location_address(Gen *, Ref);                 // where a value in memory is
 Value out_address(Gen *, int k);                    // where out k is written
-Value common_memory(Gen *, int64_t offset);         // Gen.common_bytes
+Value work_memory(Gen *, int64_t offset);           // what all workers share
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 
 typedef struct Launch {
 	const Kern *kern;
 	int kernel; // amos_kernel_N
-	int stage;  // amos_kernel_N_S from the second on
-	int stages;
+	int number; // of the kernel's launches: amos_kernel_N_S from the second on
+	int launches;
 	int64_t workers;
 	int nlocation;
 	const Location *place; // entries of buf
@@ -322,13 +338,10 @@ typedef struct Entry {
 	const Plan *plan;
 	int n;
 	Launch *launch;
-	int64_t common; // bytes behind the plan's scratch, for all launches in turn
 } Entry;
 
-// program.c: the function of each entry; loop_program.c: the bytes of scratch it needs, its loops
-// included.
+// program.c: the function of each entry.
 void write_programs(Gen *, int n, const Entry *, Value *function);
-int64_t entry_scratch(const Entry *);
 
 // abi.c: everything in the object but the kernels: amos_model and what it points to.
 typedef VEC(Value) Values;
@@ -341,22 +354,10 @@ void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t loca
 // nvptx.c).
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);
-void kernel_begin(Gen *, const char *name);
-const char *kernel_name(Arena *, int kernel, int stage);
+const char *kernel_name(Arena *, int kernel, int launch);
 void target_start(void); // LLVM's targets, once a process
 
 // ---- small numbers --------------------------------------------------------------------
-
-static inline int64_t ceil_div(int64_t a, int64_t b)
-{
-	return (a + b - 1) / b;
-}
-
-// Memory of a worker, of a launch and of a loop begins at lines of the cache.
-static inline int64_t full_lines(int64_t bytes)
-{
-	return ceil_div(bytes, 64) * 64;
-}
 
 static inline Value times(Gen *g, Value a, int64_t n)
 {

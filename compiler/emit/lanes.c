@@ -73,7 +73,7 @@ void prefetch_line(Gen *g, Value from)
 
 void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 {
-	prefetch_line(g, element(g, memory_type(g, e), memory, x->base));
+	g->ops->prefetch(g, element(g, memory_type(g, e), memory, x->base));
 }
 
 Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)

@@ -66,8 +66,8 @@ void set_variable(Gen *g, Value v, Value x)
 
 Value local_memory(Gen *g, int64_t bytes)
 {
-	Value offset = number(g, g->local_bytes);
-	g->local_bytes += full_lines(bytes);
+	Value offset = number(g, g->local_used);
+	g->local_used += full_lines(bytes);
 	return LLVMBuildGEP2(g->b, g->i8, g->local, &offset, 1, "");
 }
 
@@ -122,16 +122,6 @@ static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void 
 	body(g, n, unit, context);
 }
 
-static void lane_threads(Gen *g, Value from, Value to, int64_t count, LaneBody *body, void *context)
-{
-	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
-	Loop loop = loop_begin(g, start, to, g->target->machine->threads);
-	g->level->lanes = true;
-	Index unit = lane_index(g, loop.i, count, 1, NULL);
-	body(g, 1, &unit, context);
-	loop_end(g, &loop);
-}
-
 static bool whole_axis(Value from, Value to, int64_t count)
 {
 	return LLVMIsAConstantInt(from) && LLVMIsAConstantInt(to) &&
@@ -144,13 +134,9 @@ Value smaller(Gen *g, Value a, int64_t b)
 	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
 }
 
-void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
-               void *context)
+void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
+                 void *context)
 {
-	if (g->target->gpu) {
-		lane_threads(g, from, to, count, body, context);
-		return;
-	}
 	int64_t step = (int64_t)g->width * unroll, full = count / step * step;
 	bool whole = whole_axis(from, to, count);
 	if (whole && count < 2 * step) {
@@ -174,4 +160,10 @@ void lane_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody
 	Loop once = loop_begin(g, number(g, full), to, step);
 	lane_rest(g, full, count, body, context);
 	loop_end(g, &once);
+}
+
+void single_end(Gen *g, Branch *b)
+{
+	if (b->one)
+		loop_end(g, &b->loop);
 }

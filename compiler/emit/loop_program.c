@@ -21,50 +21,10 @@ typedef struct Trips {
 	Value on, made;  // until: the answer of a trip; how many were made
 } Trips;
 
-// Scratch of an entry's own; what its loops need lies behind.
-static int64_t own_scratch(const Entry *e)
-{
-	return full_lines(e->plan->scratch_bytes + e->common);
-}
-
-// The place of result k, or -1: nobody reads it.
-static int out_of(const Plan *plan, const Kern *kern, int k)
-{
-	for (int i = 0; i < kern->nout; i++) {
-		const Val *v = val(plan->graph, kern->out[i]);
-		if (v->op == O_result && v->attr->i[0] == k)
-			return i;
-	}
-	return -1;
-}
-
 static int64_t result_bytes(const LoopInfo *c, int k)
 {
 	Shape shape = result_shape(c, k);
 	return byte_count(result_val(c, k)->type, &shape);
-}
-
-// Bytes of what a loop keeps for itself: other places, results that nobody reads, the answer.
-static int64_t spare_bytes(const Plan *plan, const Kern *kern)
-{
-	LoopInfo c = loop_of(val(plan->graph, kern->root));
-	int64_t bytes = 64;
-	for (int k = 0; k < loop_results(&c); k++) {
-		int64_t own = full_lines(result_bytes(&c, k));
-		bytes += (k < c.carried ? own : 0) + (out_of(plan, kern, k) < 0 ? own : 0);
-	}
-	return bytes;
-}
-
-int64_t entry_scratch(const Entry *e)
-{
-	int64_t most = 0;
-	for (int k = 0; k < e->n; k++) {
-		const Launch *l = &e->launch[k];
-		if (l->body)
-			most = MAX(most, spare_bytes(e->plan, l->kern) + entry_scratch(l->body));
-	}
-	return own_scratch(e) + most;
 }
 
 static Value in_block(Gen *g, Value run, int field, int64_t offset)
@@ -106,28 +66,30 @@ static Value operand_pointer(const Trips *t, int k)
 	return location_pointer(t->writer->g, t->plan, t->run, value_location(t->plan, t->in[k]));
 }
 
-// Where results lie, the loop's own bytes from `behind` on; answers where those end.
-static Value own_places(Trips *t, int64_t behind)
+// Finds where results lie, in the kernel's work where nobody reads them; returns where the body's
+// scratch begins.
+static Value own_places(Trips *t)
 {
 	Gen *g = t->writer->g;
 	const LoopInfo *c = &t->cycle;
 	int n = loop_results(c);
 	t->place[0] = NEWS(g->arena, Value, n + 1);
 	t->place[1] = NEWS(g->arena, Value, n + 1);
-	t->on = in_block(g, t->run, RUN_scratch, behind);
-	behind += 64;
+	int64_t next = t->kern->work.offset;
+	t->on = in_block(g, t->run, RUN_scratch, next);
+	next += full_lines(1);
 	for (int k = 0; k < n; k++) {
-		int out = out_of(t->plan, t->kern, k);
+		int out = result_out(t->plan, t->kern, k);
 		for (int which = 0; which <= (k < c->carried); which++)
 			if (which || out < 0) {
-				t->place[which][k] = in_block(g, t->run, RUN_scratch, behind);
-				behind += full_lines(result_bytes(c, k));
+				t->place[which][k] = in_block(g, t->run, RUN_scratch, next);
+				next += full_lines(result_bytes(c, k));
 			} else {
 				t->place[0][k] =
 				    location_pointer(g, t->plan, t->run, t->kern->to[out]);
 			}
 	}
-	return in_block(g, t->run, RUN_scratch, behind);
+	return in_block(g, t->run, RUN_scratch, next);
 }
 
 static void set_entry(Gen *g, Value list, int64_t entry, Value address)
@@ -141,7 +103,7 @@ static Value new_list(Gen *g, int n)
 }
 
 // The body's amos_run: that of the loop, but for scratch, inputs and outputs.
-static void open_body(Trips *t, int64_t behind)
+static void open_body(Trips *t)
 {
 	Gen *g = t->writer->g;
 	const LoopInfo *c = &t->cycle;
@@ -150,7 +112,7 @@ static void open_body(Trips *t, int64_t behind)
 	t->outputs = new_list(g, c->body->outs.count);
 	for (int field = 0; field < RUN_FIELDS; field++)
 		set_entry(g, t->inner, field, run_field(g, t->run, field));
-	set_entry(g, t->inner, RUN_scratch, own_places(t, behind));
+	set_entry(g, t->inner, RUN_scratch, own_places(t));
 	set_entry(g, t->inner, RUN_inputs, t->inputs);
 	set_entry(g, t->inner, RUN_outputs, t->outputs);
 	t->start = NEWS(g->arena, Value, c->carried + 1);
@@ -227,7 +189,7 @@ static void settle_carried(const Trips *t, Value made)
 	Value left = LLVMBuildSub(g->b, t->limit, made, "");
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, made, number(g, 0), "");
 	for (int k = 0; k < t->cycle.carried; k++) {
-		if (out_of(t->plan, t->kern, k) < 0)
+		if (result_out(t->plan, t->kern, k) < 0)
 			continue;
 		Value last =
 		    LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k], t->place[0][k], "");
@@ -280,7 +242,7 @@ void write_loop(EntryWriter *w, const Entry *e, const Launch *l, Value run)
 	           .cycle = loop_of(v),
 	           .in = v->in,
 	           .run = run};
-	open_body(&t, own_scratch(e));
+	open_body(&t);
 	t.limit = limit_of(&t);
 	write_trips(&t, l->body);
 	Value made = t.cycle.until ? read_variable(g, g->i64, t.made) : t.limit;

@@ -1,9 +1,7 @@
-// map.c: kernels without a fold of their own: every element of a space, lanes along its last axis.
-// Takes gen.h. A worker is a block of rows, or a piece of a long row.
+// map.c: kernels without a reduction of their own: every element of a space, lanes along its last
+// axis. Takes gen.h. A worker has a block of rows, or a piece of a long row.
 #include "gen.h"
 #include <string.h>
-
-enum { WORK = 8192 }; // elements of a worker
 
 typedef struct Map {
 	Groups groups;
@@ -20,60 +18,37 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-// All groups as one, where the last is too short for lanes of its own.
-static Groups flatten(const Groups *groups, const Shape *shape)
+static void set_row(Gen *g, Map *m, const Index *row)
 {
-	Groups flat = {.n = 1, .first = {0}, .last = {shape->rank - 1}, .size = {count_of(shape)}};
-	return groups->n ? flat : *groups;
-}
-
-static void row_pieces(Gen *g, Map *m, int64_t rows, int64_t columns)
-{
-	int64_t piece = rows == 1 && columns < 4 * WORK ? WORK / 4 : WORK;
-	int64_t pieces = ceil_div(columns, piece);
-	g->workers = rows * pieces;
-	Value row = LLVMBuildUDiv(g->b, g->worker, number(g, pieces), "");
-	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
-	Index r = uniform_index(g, rows > 1 ? row : number(g, 0), rows, 1);
-	row_index(g->vars, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
-	Value from = times(g, part, piece);
-	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
-	if (pieces == 1)
-		from = number(g, 0), to = number(g, columns);
-	lane_loop(g, from, to, columns, 1, store_units, m);
-}
-
-static void row_blocks(Gen *g, Map *m, int64_t rows, int64_t columns)
-{
-	int64_t block = MAX(1, MIN(WORK / columns, (rows + 7) / 8));
-	g->workers = ceil_div(rows, block);
-	Value first = times(g, g->worker, block);
-	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
-	Loop loop = loop_begin(g, first, end, 1);
-	Index r = uniform_index(g, loop.i, rows, 1);
-	row_index(g->vars, &m->groups, (1u << (m->groups.n - 1)) - 1, &g->kern->space, &r, m->idx);
-	lane_loop(g, number(g, 0), number(g, columns), columns, 1, store_units, m);
-	loop_end(g, &loop);
+	uint32_t outer = (1u << (m->groups.n - 1)) - 1;
+	row_index(g->vars, &m->groups, outer, &g->kern->space, row, m->idx);
 }
 
 void emit_map(Gen *g, const Kern *kern)
 {
 	Map m = {.groups = coalesce(g->vars, g->graph, &g->computed, kern->nout, kern->out,
 	                            &kern->space, (1u << kern->space.rank) - 1, 0, NULL)};
+	int64_t count = count_of(&kern->space);
 	for (int a = 0; a < RANK; a++)
 		m.idx[a] = constant_index(0);
-	int64_t count = count_of(&kern->space);
 	if (!m.groups.n) {
-		Branch single = single_begin(g);
+		Branch single = g->ops->single_begin(g);
 		store_outs(g, m.idx);
 		single_end(g, &single);
 		return;
 	}
-	if (m.groups.size[m.groups.n - 1] < g->width / 2)
-		m.groups = flatten(&m.groups, &kern->space);
+	if (kern->sched->flat)
+		m.groups = (Groups){.n = 1, .last = {kern->space.rank - 1}, .size = {count}};
 	int64_t columns = m.groups.size[m.groups.n - 1], rows = count / columns;
-	if (rows == 1 || columns >= 2 * WORK)
-		row_pieces(g, &m, rows, columns);
-	else
-		row_blocks(g, &m, rows, columns);
+	Index row;
+	if (kern->sched->partition == P_columns) {
+		row = worker_row(g, rows, columns);
+		set_row(g, &m, &row);
+		worker_columns(g, columns, store_units, &m);
+		return;
+	}
+	Loop loop = worker_rows(g, rows, &row);
+	set_row(g, &m, &row);
+	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, 1, store_units, &m);
+	loop_end(g, &loop);
 }

@@ -5,29 +5,6 @@
 #include "dot.h"
 #include <string.h>
 
-// ---- where operands lie ---------------------------------------------------------------
-
-void element_index(Dot *d, int o, const Index *row, const Index *column, Index *idx)
-{
-	Gen *g = d->g;
-	const Shape *full = &d->v->shape, *own = &val(g->graph, d->v->in[o])->shape;
-	int last = full->rank - 1;
-	Shape batch = shape_of(d->lead, full->dim);
-	unravel(g->vars, &d->in_batch, &batch, idx);
-	if (o) {
-		for (int a = d->lead; a < last - 1; a++)
-			idx[a] = constant_index(0);
-		idx[last - 1] = *row;
-	} else {
-		Shape rows = shape_of(last - d->lead, full->dim + d->lead);
-		unravel(g->vars, row, &rows, idx + d->lead);
-	}
-	idx[last] = *column;
-	for (int a = 0; a <= last; a++)
-		if (own->dim[a] == 1)
-			idx[a] = constant_index(0);
-}
-
 // ---- packing --------------------------------------------------------------------------
 
 // Lanes base, base + 1, .. of an axis of `count`; `align` divides base. Beyond the end: masked off.
@@ -51,48 +28,49 @@ static void keep(Dot *d, Value v, Value memory, Value i)
 
 static Value operand_at(Dot *d, int o, const Index *row, const Index *column)
 {
+	Gen *g = d->g;
 	Index idx[RANK];
-	element_index(d, o, row, column, idx);
-	return at(d->g, d->v->in[o], idx);
+	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, row, column, idx);
+	return at(g, d->v->in[o], idx);
 }
 
 Value in_place(Dot *d, int o, Value row, Value column)
 {
 	Gen *g = d->g;
 	Index idx[RANK], place;
-	Index i = uniform_index(g, row, o ? d->k : d->m, 1);
-	Index j = uniform_index(g, column, o ? d->n : d->k, 1);
+	Index i = uniform_index(g, row, o ? d->p.k : d->p.m, 1);
+	Index j = uniform_index(g, column, o ? d->p.n : d->p.k, 1);
 	Ref r = d->v->in[o];
-	element_index(d, o, &i, &j, idx);
+	dot_index(g->vars, g->graph, d->v, &d->p, o, &d->in_batch, &i, &j, idx);
 	if (!locate(g->vars, g->graph, &g->computed, &r, idx, &place))
 		never("an operand read in place");
 	return element(d, location_address(g, r), index_i64(g, &place));
 }
 
-// Steps first..end of the block of k, lanes along columns.
+// ValSteps first..end of the block of k, lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
-	int64_t width = g->width, vectors = d->width / width;
+	int64_t width = g->width, vectors = d->p.width / width;
 	Loop steps, panels;
 	if (d->b_rows)
 		steps = loop_begin(g, first, end, 1);
 	panels = loop_begin(g, number(g, 0), d->count, 1);
-	Value column = sum_of(g, d->first_column, times(g, panels.i, d->width));
-	Value panel = times(g, panels.i, d->panel_size);
+	Value column = sum_of(g, d->first_column, times(g, panels.i, d->p.width));
+	Value panel = times(g, panels.i, d->p.panel_size);
 	Index lanes[UNITS];
 	for (int64_t u = 0; u < vectors; u++)
-		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->n, width);
+		lanes[u] = lanes_of(g, sum_of(g, column, number(g, u * width)), d->p.n, width);
 	if (!d->b_rows)
 		steps = loop_begin(g, first, end, 1);
 	Value at_step = sum_of(g, d->from, steps.i), later = sum_of(g, at_step, number(g, AHEAD));
-	Index row = uniform_index(g, at_step, d->k, 1);
+	Index row = uniform_index(g, at_step, d->p.k, 1);
 	for (int64_t u = 0; u < vectors; u++) {
-		Value to = sum_of(g, panel, times(g, steps.i, d->width));
+		Value to = sum_of(g, panel, times(g, steps.i, d->p.width));
 		Value v = operand_at(d, 1, &row, &lanes[u]);
 		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
-			prefetch_line(
+			g->ops->prefetch(
 			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
@@ -127,46 +105,46 @@ static void transpose_panels(Dot *d)
 	Gen *g = d->g;
 	int width = g->width;
 	Value mask = number(g, -(int64_t)width), whole = LLVMBuildAnd(g->b, d->steps, mask, "");
-	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->width / width), 1);
+	Loop panels = loop_begin(g, number(g, 0), times(g, d->count, d->p.width / width), 1);
 	Value column = sum_of(g, d->first_column, times(g, panels.i, width));
-	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, d->width / width), "");
-	Value part = LLVMBuildURem(g->b, panels.i, number(g, d->width / width), "");
-	Value to = sum_of(g, times(g, panel, d->panel_size), times(g, part, width));
+	Value panel = LLVMBuildUDiv(g->b, panels.i, number(g, d->p.width / width), "");
+	Value part = LLVMBuildURem(g->b, panels.i, number(g, d->p.width / width), "");
+	Value to = sum_of(g, times(g, panel, d->p.panel_size), times(g, part, width));
 	Index columns[64];
 	for (int j = 0; j < width; j++) {
-		Value own = least(g, sum_of(g, column, number(g, j)), number(g, d->n - 1));
-		columns[j] = j && d->n % d->width == 0 ? shift_index(columns[0], j)
-		                                       : uniform_index(g, own, d->n, 1);
+		Value own = least(g, sum_of(g, column, number(g, j)), number(g, d->p.n - 1));
+		columns[j] = j && d->p.n % d->p.width == 0 ? shift_index(columns[0], j)
+		                                           : uniform_index(g, own, d->p.n, 1);
 	}
 	Loop steps = loop_begin(g, number(g, 0), whole, width);
-	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->k, width, NULL);
+	Index row = lane_index(g, sum_of(g, d->from, steps.i), d->p.k, width, NULL);
 	Value v[64];
 	for (int j = 0; j < width; j++)
 		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
 	turn(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
-		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->width)));
+		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->p.width)));
 	loop_end(g, &steps);
 	loop_end(g, &panels);
-	if (d->k % width || d->depth % width)
+	if (d->p.k % width || d->s->depth % width)
 		copy_panels(d, whole, d->steps);
 }
 
-// Steps from..to of strips of a: lanes down their rows, one step after the other.
+// ValSteps from..to of strips of a: lanes down their rows, one step after the other.
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
 	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
-	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->k, 1);
+	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->p.k, 1);
 	Value place = times(g, steps.i, d->tile.a_step);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
-	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->strip_size);
+	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
 	for (int64_t r = 0; r < rows; r += width) {
 		Value mask = rows - r < width ? first_lanes(g, rows - r) : NULL;
-		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->m, 1, mask);
+		Index lanes = lane_index(g, sum_of(g, row, number(g, r)), d->p.m, 1, mask);
 		Value v = operand_at(d, 0, &lanes, &column);
 		keep(d, v, d->strip, sum_of(g, sum_of(g, own, place), number(g, r)));
 	}
@@ -181,12 +159,12 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	int64_t width = g->width;
 	Loop strips = loop_begin(g, first, end, 1);
 	Value top = first_row(d, strips.i);
-	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->strip_size);
+	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
 	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
-	Index row = uniform_index(g, sum_of(g, top, rows.i), d->m, 1);
+	Index row = uniform_index(g, sum_of(g, top, rows.i), d->p.m, 1);
 	Value to = sum_of(g, own, times(g, rows.i, d->tile.a_row));
 	Loop steps = loop_begin(g, number(g, 0), d->steps, width);
-	Index column = lanes_of(g, sum_of(g, d->from, steps.i), d->k, width);
+	Index column = lanes_of(g, sum_of(g, d->from, steps.i), d->p.k, width);
 	keep(d, operand_at(d, 0, &row, &column), d->strip, sum_of(g, to, steps.i));
 	loop_end(g, &steps);
 	loop_end(g, &rows);
@@ -197,30 +175,30 @@ static void transpose_strips(Dot *d, Value first, Value end)
 
 void pack_panels(Dot *d)
 {
-	if (d->b_way == W_copy)
+	if (d->s->b == W_copy)
 		copy_panels(d, number(d->g, 0), d->steps);
-	else if (d->b_way == W_transpose)
+	else if (d->s->b == W_transpose)
 		transpose_panels(d);
 }
 
 void pack_strips(Dot *d, Value first, Value end)
 {
-	if (d->a_way == W_copy)
+	if (d->s->a == W_copy)
 		copy_strips(d, first, end, number(d->g, 0), d->steps);
-	else if (d->a_way == W_transpose)
+	else if (d->s->a == W_transpose)
 		transpose_strips(d, first, end);
 }
 
 // ---- for all workers ------------------------------------------------------------------
 
-Value common_block(Dot *d, int o)
+Value shared_block(Dot *d, int o)
 {
 	Gen *g = d->g;
-	const Common *c = &d->common[o];
+	const struct Shared *c = &d->p.shared[o];
 	Value block = d->block;
 	if (c->batches > 1)
-		block = sum_of(g, block, times(g, index_i64(g, &d->in_batch), d->blocks));
-	return element(d, common_memory(g, c->offset), times(g, block, c->size));
+		block = sum_of(g, block, times(g, index_i64(g, &d->in_batch), d->p.blocks));
+	return element(d, work_memory(g, c->offset), times(g, block, c->size));
 }
 
 // A worker of the launch: a block of k of one operand, and there some steps (copied), or a strip or
@@ -228,42 +206,43 @@ Value common_block(Dot *d, int o)
 static void pack_piece(Dot *d, int o, Value i)
 {
 	Gen *g = d->g;
-	const Common *c = &d->common[o];
+	const struct Shared *c = &d->p.shared[o];
 	Value piece = LLVMBuildURem(g->b, i, number(g, c->pieces), "");
 	Value rest = LLVMBuildUDiv(g->b, i, number(g, c->pieces), "");
 	d->in_batch =
-	    uniform_index(g, LLVMBuildUDiv(g->b, rest, number(g, d->blocks), ""), d->batch, 1);
-	go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->blocks), ""));
+	    uniform_index(g, LLVMBuildUDiv(g->b, rest, number(g, d->p.blocks), ""), d->p.batch, 1);
+	go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->p.blocks), ""));
 	Value from = times(g, piece, COPIED), all = number(g, 0);
 	Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
-	Value next = sum_of(g, piece, number(g, 1)), memory = common_block(d, o);
-	if (o == 0 && d->a_way == W_copy) {
+	Value next = sum_of(g, piece, number(g, 1)), memory = shared_block(d, o);
+	if (o == 0 && d->s->a == W_copy) {
 		d->strip = memory;
-		copy_strips(d, all, number(g, d->strips), from, to);
+		copy_strips(d, all, number(g, d->p.strips), from, to);
 	} else if (o == 0) {
-		d->strip = element(d, memory, times(g, piece, d->strip_size));
+		d->strip = element(d, memory, times(g, piece, d->p.strip_size));
 		transpose_strips(d, piece, next);
-	} else if (d->b_way == W_copy) {
+	} else if (d->s->b == W_copy) {
 		d->panel = memory;
 		d->first_column = all;
-		d->count = number(g, d->panels);
+		d->count = number(g, d->p.panels);
 		copy_panels(d, from, to);
 	} else {
-		d->panel = element(d, memory, times(g, piece, d->panel_size));
-		d->first_column = times(g, piece, d->width);
+		d->panel = element(d, memory, times(g, piece, d->p.panel_size));
+		d->first_column = times(g, piece, d->p.width);
 		d->count = number(g, 1);
 		transpose_panels(d);
 	}
 }
 
-void pack_common(Dot *d)
+void pack_shared(Dot *d)
 {
 	Gen *g = d->g;
+	bool used[] = {d->s->a_shared, d->s->b_shared};
 	int64_t first = 0;
-	for (int o = 0; o < COUNT(d->common); o++) {
-		if (!d->common[o].used)
+	for (int o = 0; o < COUNT(used); o++) {
+		if (!used[o])
 			continue;
-		int64_t count = d->common[o].batches * d->blocks * d->common[o].pieces;
+		int64_t count = d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
 		Value i = LLVMBuildSub(g->b, g->worker, number(g, first), "");
 		Value own = LLVMBuildICmp(g->b, LLVMIntULT, i, number(g, count), "");
 		Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, own, g->i64, ""), 1);
@@ -271,5 +250,4 @@ void pack_common(Dot *d)
 		loop_end(g, &once);
 		first += count;
 	}
-	g->workers = first;
 }

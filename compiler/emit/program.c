@@ -43,7 +43,7 @@ static LLVMTypeRef worker_type(Gen *g)
 
 static Value kernel_function(Gen *g, const Launch *l)
 {
-	const char *name = kernel_name(g->arena, l->kernel, l->stage);
+	const char *name = kernel_name(g->arena, l->kernel, l->number);
 	Value f = LLVMGetNamedFunction(g->module, name);
 	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
 }

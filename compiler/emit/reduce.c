@@ -160,7 +160,7 @@ static bool only_sums(Gen *g, const Reduction *f)
 static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 {
 	if (f->lanes && group == f->groups.n - 1) {
-		lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
+		g->ops->lane_loop(g, from, to, f->groups.size[group], f->units, lane_step, f);
 		return;
 	}
 	Loop loop = loop_begin(g, from, to, 1);
@@ -245,10 +245,10 @@ static Value result_argmax(Gen *g, Reduction *f, int k)
 	Value most = read_variable(g, f->type[k], acc[0]), i = read_variable(g, itype, best[0]);
 	if (!f->lanes)
 		return i;
-	Value top = match(g, reduce_lanes(g, O_amax, e, most), most);
+	Value top = match(g, g->ops->reduce_lanes(g, O_amax, e, most), most);
 	Value same = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
 	                         : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
-	return reduce_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
+	return g->ops->reduce_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
 }
 
 static Value reduce_result(Gen *g, Reduction *f, int k)
@@ -261,7 +261,7 @@ static Value reduce_result(Gen *g, Reduction *f, int k)
 	for (int u = 1; u < f->units; u++)
 		x = reduce_step(g, op, e, x,
 		                read_variable(g, f->type[k], f->acc[k * f->units + u]));
-	return f->lanes ? reduce_lanes(g, op, e, x) : x;
+	return f->lanes ? g->ops->reduce_lanes(g, op, e, x) : x;
 }
 
 // ---- the nest -------------------------------------------------------------------------
@@ -291,7 +291,7 @@ static int weight_of(Gen *g, Ref r, int deep)
 
 static int reduce_units(Gen *g, const Reduction *f)
 {
-	if (!f->lanes || g->target->gpu)
+	if (!f->lanes || g->target->machine->threads > 1)
 		return 1;
 	int weight = 0;
 	for (int k = 0; k < f->n; k++)

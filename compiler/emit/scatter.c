@@ -4,8 +4,6 @@
 #include "gen.h"
 #include <string.h>
 
-enum { UNITS_WIDE = 4 }; // vectors of a worker's columns
-
 // The axes before and behind `axis`, each as one position.
 typedef struct Lines {
 	int axis;
@@ -45,25 +43,16 @@ static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody 
 	l->before = part_of(space, 0, axis);
 	l->behind = part_of(space, axis + 1, space->rank);
 	int64_t rows = count_of(&l->before), columns = count_of(&l->behind);
-	int64_t piece = g->target->gpu ? g->target->machine->threads : UNITS_WIDE * g->width;
-	int64_t pieces = ceil_div(columns, piece);
-	g->workers = rows * pieces;
-	Index row =
-	    uniform_index(g, LLVMBuildUDiv(g->b, g->worker, number(g, pieces), ""), rows, 1);
+	Index row = worker_row(g, rows, columns);
 	unravel(g->vars, &row, &l->before, l->outer);
 	if (columns == 1) {
 		Index zero = constant_index(0);
-		Branch single = single_begin(g);
+		Branch single = g->ops->single_begin(g);
 		body(g, 1, &zero, context);
 		single_end(g, &single);
 		return;
 	}
-	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
-	Value from = times(g, part, piece);
-	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
-	if (pieces == 1)
-		from = number(g, 0), to = number(g, columns);
-	lane_loop(g, from, to, columns, UNITS_WIDE, body, context);
+	worker_columns(g, columns, body, context);
 }
 
 static void store_root(Gen *g, const Index *idx, Value v)

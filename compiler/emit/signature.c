@@ -38,18 +38,6 @@ Location value_location(const Plan *plan, Ref r)
 	return plan->place[r];
 }
 
-// Numbers that are the same everywhere stand in the code; other constants in memory.
-static bool computed_here(const Plan *plan, const int *writer, int kern, Ref r)
-{
-	const Val *v = val(plan->graph, r);
-	double x;
-	if (v->op == O_const)
-		return const_num(plan->graph, r, &x);
-	if (v->op == O_slot)
-		return false;
-	return plan->place[r].block == B_none || writer[r] == kern;
-}
-
 static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 {
 	uint64_t *cell = table_cell(s->number, &r, sizeof r);
@@ -59,7 +47,7 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 	}
 	*cell = (uint64_t)++s->count;
 	const Val *v = val(s->plan->graph, r);
-	bool inside = computed_here(s->plan, writer, kern, r);
+	bool inside = is_inside(s->plan, writer, kern, r);
 	sign(s, inside ? v->op : OPS);
 	sign(s, v->type);
 	sign(s, v->shape.rank);
@@ -79,6 +67,25 @@ static void sign_value(Signature *s, const int *writer, int kern, Ref r)
 		sign_value(s, writer, kern, v->in[k]);
 }
 
+static void sign_steps(Signature *s, const ValSteps *steps)
+{
+	sign(s, steps->count);
+	for (int i = 0; i < steps->count; i++) {
+		sign(s, (int64_t)*table_cell(s->number, &steps->at[i].val, sizeof(Ref)));
+		sign(s, steps->at[i].depth);
+	}
+}
+
+static void sign_schedule(Signature *s, const Sched *sched)
+{
+#define S(kind, field, meaning) sign(s, sched->field);
+#include "sched.def"
+#undef S
+	sign_steps(s, &sched->reduce);
+	sign_steps(s, &sched->keep);
+	sign_steps(s, &sched->ahead);
+}
+
 Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int kern)
 {
 	Signature *s = NEW(arena, Signature);
@@ -95,7 +102,9 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 		sign_value(s, writer, kern, k->out[o]);
 		sign(s, location_entry(s, k->to[o]));
 	}
-	s->common = location_entry(s, (Location){B_scratch, plan->scratch_bytes});
+	sign_schedule(s, k->sched);
+	if (k->sched->work)
+		s->work = location_entry(s, k->work);
 	return s;
 }
 
@@ -116,7 +125,7 @@ static Value buffer_address(Gen *g, int entry)
 		return (Value)(uintptr_t)*cell;
 	Level *was = level_go(g, g->ground);
 	Value i = number(g, entry);
-	Value address = LLVMBuildLoad2(g->b, global_pointer(g),
+	Value address = LLVMBuildLoad2(g->b, g->ops->pointer(g),
 	                               LLVMBuildGEP2(g->b, g->ptr, g->buf, &i, 1, ""), "");
 	level_go(g, was);
 	*cell = (uint64_t)(uintptr_t)address;
@@ -134,8 +143,8 @@ Value out_address(Gen *g, int k)
 	return buffer_address(g, location_entry(g->signature, g->kern->to[k]));
 }
 
-Value common_memory(Gen *g, int64_t offset)
+Value work_memory(Gen *g, int64_t offset)
 {
 	Value i = number(g, offset);
-	return LLVMBuildGEP2(g->b, g->i8, buffer_address(g, g->signature->common), &i, 1, "");
+	return LLVMBuildGEP2(g->b, g->i8, buffer_address(g, g->signature->work), &i, 1, "");
 }

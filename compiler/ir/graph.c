@@ -31,6 +31,7 @@ Graph *graph_inside(Arena *arena, const Graph *from)
 	Graph *g = graph_with(arena, from->name, from->book, from->nodes);
 	g->plain = from->plain;
 	g->wide = from->wide;
+	g->unaliased = from->unaliased;
 	return g;
 }
 
@@ -275,7 +276,7 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 	spend(g->arena, COST_nodes, 1 + (uint64_t)nin);
 	if (op == O_cast && attr->i[0] != working(g, (Elem)attr->i[0]))
 		return put_cast(g, in[0], E_f64);
-	if (op == O_cast && attr->i[0] == val(g, in[0])->type) // most need no key
+	if (op == O_cast && attr->i[0] == val(g, in[0])->type && !g->unaliased)
 		return in[0];
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
@@ -578,13 +579,19 @@ void graph_shrink(Graph *g)
 Graph *graph_unalias(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
-	for (int k = 0; k < g->stores.count; k++) {
-		Store *s = &g->stores.at[k];
-		Val v = *val(g, s->val);
+	Ref *copy = NEWS(arena, Ref, g->nval); // by Ref of a slot
+	int n = g->stores.count;
+	g->unaliased = true;
+	for (Store *s = g->stores.at; s < g->stores.at + n; s++) {
+		Ref slot = s->val;
+		Val v = *val(g, slot);
 		Attr same = {.n = 1, .i = {v.type}};
-		if (v.op == O_slot)
-			s->val = append_new(g, O_cast, 1, take_copy(arena, &s->val, sizeof s->val),
-			                    &same, v.type, &v.shape);
+		if (v.op != O_slot)
+			continue;
+		if (!copy[slot])
+			copy[slot] = append_new(g, O_cast, 1, take_copy(arena, &slot, sizeof slot),
+			                        &same, v.type, &v.shape);
+		s->val = copy[slot];
 	}
 	return g;
 }

@@ -75,6 +75,12 @@ Stride strides_of(Vars *, const Graph *, const Inside *, Ref, const Index *idx, 
 // Returns how many values in memory behind element idx of r are far apart for neighbors in x.
 int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *x);
 
+// ---- dot_sizes.c ------------------------------------------------------------------------
+
+// Sets idx to the index of operand o (0: a, 1: b) of a product at an element of the matrix.
+void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, const Index *batch,
+               const Index *row, const Index *column, Index *idx);
+
 // ---- coalesce.c: axes that are one axis to everything a kernel reads ------------------
 
 typedef struct Groups {

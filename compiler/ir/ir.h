@@ -195,6 +195,7 @@ typedef struct Graph {
 	Decomposed plain;
 	bool wide; // computes in double: f32 is f64, but in slots that are no inputs, and in draws,
 	           // which are widened where they are read
+	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
 } Graph;
 
 // A loop: its body is a graph whose slots are, in order, the carried values, an entry of each

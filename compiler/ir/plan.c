@@ -1,6 +1,4 @@
-// plan.c: what kernels read and write, and a Plan as text: its graph, then its kernels, folded axes
-// with a slash. Takes plan.h. Gives the walk from a value to the values in memory that its
-// expression reads.
+// plan.c: what kernels read, compute and write.
 #include "plan.h"
 
 struct Seen {
@@ -75,6 +73,47 @@ int *plan_writers(Arena *arena, const Plan *p)
 	return writer;
 }
 
+int64_t stage_workers(const Sched *s, Stage stage)
+{
+	return stage == BEFORE ? s->before : stage == MAIN ? s->workers : s->after;
+}
+
+bool is_inside(const Plan *p, const int *writer, int k, Ref r)
+{
+	const Val *v = val(p->graph, r);
+	double x;
+	if (v->op == O_const)
+		return const_num(p->graph, r, &x);
+	return v->op != O_slot && (writer[r] < 0 || writer[r] == k);
+}
+
+bool is_reduced_out(const Graph *g, const Kern *k, int o)
+{
+	return k->reduce && count_of(&val(g, k->out[o])->shape) != count_of(&k->space);
+}
+
+int result_out(const Plan *p, const Kern *loop, int result)
+{
+	for (int i = 0; i < loop->nout; i++) {
+		const Val *v = val(p->graph, loop->out[i]);
+		if (v->op == O_result && v->attr->i[0] == result)
+			return i;
+	}
+	return -1;
+}
+
+int64_t loop_work(const Plan *p, const Kern *loop)
+{
+	LoopInfo c = loop_of(val(p->graph, loop->root));
+	int64_t bytes = full_lines(1);
+	for (int k = 0; k < loop_results(&c); k++) {
+		Shape shape = result_shape(&c, k);
+		int64_t own = full_lines(byte_count(result_val(&c, k)->type, &shape));
+		bytes += (k < c.carried ? own : 0) + (result_out(p, loop, k) < 0 ? own : 0);
+	}
+	return bytes;
+}
+
 Reads *plan_reads(Arena *arena, const Plan *p)
 {
 	int *writer = plan_writers(arena, p);
@@ -98,87 +137,4 @@ Reads *plan_reads(Arena *arena, const Plan *p)
 			memory[kern->out[i]] = true;
 	}
 	return reads;
-}
-
-// ---- text -----------------------------------------------------------------------------
-
-typedef struct Printer {
-	FILE *file;
-	Arena *arena;
-	const Plan *plan;
-	const int *number;  // by Ref: its number in the text of the graph
-	const Reads *reads; // by kernel
-} Printer;
-
-static void print_ref(const Printer *p, Ref r)
-{
-	const Graph *g = p->plan->graph;
-	if (val(g, r)->op == O_slot)
-		fputs(g->slots.at[val(g, r)->attr->i[0]].name, p->file);
-	else
-		fprintf(p->file, "%%%d", p->number[r]);
-}
-
-static void print_location(const Printer *p, Location at)
-{
-	static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
-	                                     "input",   "output", "const"};
-	if (at.block == B_output)
-		fprintf(p->file, "output %s", p->plan->graph->outs.at[at.offset].name);
-	else
-		fprintf(p->file, "%s+%lld", blocks[at.block], (long long)at.offset);
-}
-
-static void print_head(const Printer *p, int k)
-{
-	static const char *const kinds[] = {"map", "row", "col", "dot", "scatter", "scan", "loop"};
-	const Kern *kern = &p->plan->kerns.at[k];
-	const Graph *g = p->plan->graph;
-	fprintf(p->file, "kernel %d: %s [", k, kinds[kern->kind]);
-	for (int a = 0; a < kern->space.rank; a++)
-		fprintf(p->file, "%s%s%lld", a ? "," : "", kern->reduce >> a & 1 ? "/" : "",
-		        (long long)kern->space.dim[a]);
-	const Node *node = &g->nodes->list.at[val(g, kern->out[kern->nout - 1])->from];
-	fprintf(p->file, "]%s%s\n", *node->name ? "  # " : "", node->name);
-}
-
-static void print_kern(const Printer *p, int k)
-{
-	const Kern *kern = &p->plan->kerns.at[k];
-	print_head(p, k);
-	for (int i = 0; i < kern->nout; i++) {
-		const Val *v = val(p->plan->graph, kern->out[i]);
-		fputc('\t', p->file);
-		print_ref(p, kern->out[i]);
-		fprintf(p->file, " : %s", shape_text(p->arena, v->type, &v->shape));
-		if (kern->to) {
-			fputs(" at ", p->file);
-			print_location(p, kern->to[i]);
-		}
-		fputc('\n', p->file);
-	}
-	for (int i = 0; i < p->reads[k].count; i++) {
-		fputs(i ? " " : "\treads ", p->file);
-		print_ref(p, p->reads[k].at[i].val);
-	}
-	fputs(p->reads[k].count ? "\n" : "", p->file);
-}
-
-void print_plan(FILE *file, const Plan *plan)
-{
-	Arena *arena = arena_new();
-	Printer p = {file, arena, plan, number_values(arena, plan->graph), plan_reads(arena, plan)};
-	print_graph(file, plan->graph);
-	fprintf(file,
-	        "plan %s: %d kernels, %lld bytes of parameters, %lld of state, %lld of scratch\n",
-	        plan->name, plan->kerns.count, (long long)plan->param_bytes,
-	        (long long)plan->state_bytes, (long long)plan->scratch_bytes);
-	for (int k = 0; k < plan->kerns.count; k++)
-		print_kern(&p, k);
-	for (int k = 0; k < plan->kerns.count; k++)
-		if (plan->kerns.at[k].body) {
-			fprintf(file, "body of kernel %d\n", k);
-			print_plan(file, plan->kerns.at[k].body);
-		}
-	arena_free(arena);
 }

@@ -345,8 +345,6 @@ static Ref cast(const Ask *q)
 {
 	const Val *x = operand(q, 0);
 	Elem to = (Elem)q->attr->i[0];
-	if (x->type == to)
-		return q->in[0];
 	if (x->op == O_cast && is_widening(val(q->g, x->in[0])->type, x->type))
 		return put_cast(q->g, x->in[0], to);
 	return 0;

@@ -1,7 +1,8 @@
 // text.c: graphs as text. What prints can be read back, and prints the same again.
 // A line a slot, value, out or store:
-//   graph NAME [apart | plain] [wide]
-//     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64
+//   graph NAME [apart | plain] [wide] [unaliased]
+//     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64;
+//     unaliased: see graph_unalias
 //   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
 //   %3 = dot(%1, w) : TYPE  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
@@ -262,7 +263,8 @@ char *graph_text(Arena *arena, const Graph *g)
 	Text t = {.arena = arena};
 	say(&t, "graph ");
 	say_name(&t, g->name ? g->name : "");
-	say(&t, "%s%s\n", plains[g->plain], g->wide ? " wide" : "");
+	say(&t, "%s%s%s\n", plains[g->plain], g->wide ? " wide" : "",
+	    g->unaliased ? " unaliased" : "");
 	say_graph(&t, g);
 	return t.at;
 }
@@ -545,6 +547,7 @@ Graph *lexer_graph(Lexer *l, const Book *book)
 	else if (lexer_take(l, "plain"))
 		r.g->plain = DECOMPOSED_ALL;
 	bool wide = lexer_take(l, "wide");
+	r.g->unaliased = lexer_take(l, "unaliased");
 	if (l->kind == T_line)
 		lexer_next(l);
 	while (!ends_graph(l))

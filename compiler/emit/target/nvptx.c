@@ -1,7 +1,7 @@
 // nvptx.c: GPU targets: a worker is a block of threads, a thread a lane.
-// Takes gen.h. "cuda:sm_90" gives PTX; "cuda:host" the same code for this machine, where the few
+// "cuda:sm_90" gives PTX; "cuda:host" the same code for this machine, where the few
 // things only a GPU has are calls of amos_gpu_...: what runs it must offer them.
-#include "gen.h"
+#include "target.h"
 #include <string.h>
 
 enum { THREADS = 256, WARP = 32, GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 };
@@ -29,7 +29,7 @@ static Value special(Gen *g, const char *name, const char *emulated)
 	return LLVMBuildZExt(g->b, v, g->i64, "");
 }
 
-Value thread_number(Gen *g)
+static Value thread_number(Gen *g)
 {
 	return special(g, "llvm.nvvm.read.ptx.sreg.tid.x", "amos_gpu_thread");
 }
@@ -42,27 +42,34 @@ static void barrier(Gen *g)
 
 // ---- one thread of the worker ---------------------------------------------------------
 
-void worker_barrier(Gen *g)
+static void worker_barrier(Gen *g)
 {
-	if (g->target->gpu && !g->level->lanes)
+	if (!g->level->lanes)
 		barrier(g);
 }
 
-Branch single_begin(Gen *g)
+static Branch single_begin(Gen *g)
 {
-	Branch b = {.one = g->target->gpu && !g->level->lanes};
+	Branch b = {.one = !g->level->lanes};
 	if (!b.one)
 		return b;
 	barrier(g);
-	b.loop = loop_begin(g, thread_number(g), number(g, 1), g->target->machine->threads);
+	b.loop = loop_begin(g, thread_number(g), number(g, 1), THREADS);
 	g->level->lanes = true;
 	return b;
 }
 
-void single_end(Gen *g, Branch *b)
+// Threads take turns.
+static void thread_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
+                        void *context)
 {
-	if (b->one)
-		loop_end(g, &b->loop);
+	(void)unroll;
+	Value start = LLVMBuildAdd(g->b, from, thread_number(g), "");
+	Loop loop = loop_begin(g, start, to, THREADS);
+	g->level->lanes = true;
+	Index unit = lane_index(g, loop.i, count, 1, NULL);
+	body(g, 1, &unit, context);
+	loop_end(g, &loop);
 }
 
 // ---- folds across threads -------------------------------------------------------------
@@ -127,7 +134,7 @@ static Value shared_entry(Gen *g, Value i)
 }
 
 // Within each warp by shuffles, then every thread folds the warps' results, in one order.
-Value reduce_threads(Gen *g, Op op, Elem e, Value v)
+static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 {
 	for (int distance = WARP / 2; distance; distance /= 2)
 		v = reduce_step(g, op, e, v, shuffle(g, e, v, distance));
@@ -135,7 +142,7 @@ Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 	barrier(g);
 	LLVMBuildStore(g->b, to_bits(g, e, v), shared_entry(g, warp));
 	barrier(g);
-	for (int w = 0; w < g->target->machine->threads / WARP; w++) {
+	for (int w = 0; w < THREADS / WARP; w++) {
 		Value bits = LLVMBuildLoad2(g->b, g->i64, shared_entry(g, number(g, w)), "");
 		Value other = from_bits(g, e, bits);
 		v = w ? reduce_step(g, op, e, v, other) : other;
@@ -146,7 +153,7 @@ Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 // ---- kernels and targets --------------------------------------------------------------
 
 // void kernel(ptr buf): the worker's number is the block's.
-void gpu_kernel_begin(Gen *g, const char *name)
+static void begin_launch(Gen *g, const char *name)
 {
 	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), &g->ptr, 1, 0);
 	function_begin(g, name, type);
@@ -156,12 +163,24 @@ void gpu_kernel_begin(Gen *g, const char *name)
 	g->worker = special(g, "llvm.nvvm.read.ptx.sreg.ctaid.x", "amos_gpu_block");
 }
 
-LLVMTypeRef global_pointer(Gen *g)
+static LLVMTypeRef global_pointer(Gen *g)
 {
-	return g->target->gpu ? LLVMPointerTypeInContext(g->context, GLOBAL) : g->ptr;
+	return LLVMPointerTypeInContext(g->context, GLOBAL);
 }
 
-// `host`: the target that runs the emulator.
+static void no_prefetch(Gen *g, Value from)
+{
+	(void)g, (void)from;
+}
+
+static const TargetOps thread_ops = {.begin = begin_launch,
+                                     .pointer = global_pointer,
+                                     .lane_loop = thread_loop,
+                                     .reduce_lanes = reduce_threads,
+                                     .barrier = worker_barrier,
+                                     .single_begin = single_begin,
+                                     .prefetch = no_prefetch};
+
 // GPUs that have what kernels use.
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
@@ -189,8 +208,9 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 		              .features = "+ptx80"};
 	t->name = copy_string(arena, name);
 	t->machine = machine_named("cuda");
-	t->gpu = true;
+	t->ops = &thread_ops;
 	t->emulated = emulated;
+	t->text = !emulated;
 	t->scalef = false;
 	return t;
 }

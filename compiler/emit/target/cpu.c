@@ -1,0 +1,234 @@
+// cpu.c: CPUs: a worker is one thread, lanes are those of a vector.
+// A CPU is known by its features, for its name may be hidden by a hypervisor.
+#include "target.h"
+#include <llvm-c/TargetMachine.h>
+#include <string.h>
+
+// ---- hooks ----------------------------------------------------------------------------
+
+// void kernel(ptr buf, i64 worker, ptr local)
+static void begin_launch(Gen *g, const char *name)
+{
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	function_begin(g, name, LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0));
+	g->buf = LLVMGetParam(g->function, 0);
+	g->worker = LLVMGetParam(g->function, 1);
+	g->local = LLVMGetParam(g->function, 2);
+}
+
+static LLVMTypeRef pointer(Gen *g)
+{
+	return g->ptr;
+}
+
+// Halves are reduced with each other, always in this order.
+static Value reduce_lanes(Gen *g, Op op, Elem e, Value v)
+{
+	if (!is_vector(v))
+		return v;
+	for (int half = g->width / 2; half; half /= 2) {
+		Value low = lane_numbers(g->i32, half, 0, 1);
+		Value high = lane_numbers(g->i32, half, half, 1);
+		Value none = LLVMGetPoison(LLVMTypeOf(v));
+		v = reduce_step(g, op, e, LLVMBuildShuffleVector(g->b, v, none, low, ""),
+		                LLVMBuildShuffleVector(g->b, v, none, high, ""));
+	}
+	return LLVMBuildExtractElement(g->b, v, LLVMConstInt(g->i32, 0, 0), "");
+}
+
+// A worker is one thread.
+static void no_barrier(Gen *g)
+{
+	(void)g;
+}
+
+static Branch every_thread(Gen *g)
+{
+	(void)g;
+	return (Branch){.one = false};
+}
+
+static const TargetOps vector_ops = {.begin = begin_launch,
+                                     .pointer = pointer,
+                                     .lane_loop = vector_loop,
+                                     .reduce_lanes = reduce_lanes,
+                                     .barrier = no_barrier,
+                                     .single_begin = every_thread,
+                                     .prefetch = prefetch_line,
+                                     .tile = tile_function};
+
+// ---- features -------------------------------------------------------------------------
+
+static bool has(const char *features, const char *feature)
+{
+	size_t n = strlen(feature);
+	for (const char *at = features; (at = strstr(at, feature)); at += n)
+		if (at > features && at[-1] == '+' && (at[n] == ',' || !at[n]))
+			return true;
+	return false;
+}
+
+// Turns off what the mask turns off: features of LLVM, later ones win, so the mask goes last. What
+// needs a feature that is off goes with it.
+static char *masked(Arena *arena, const char *features, const char *mask)
+{
+	static const char *const wide[] = {"+avx512", "+avx10", "+evex", "+amx"};
+	bool narrow = mask && strstr(mask, "-avx512f");
+	Text text = {.arena = arena};
+	for (const char *at = features; *at;) {
+		size_t n = strcspn(at, ",");
+		char *one = format(arena, "%.*s", (int)n, at);
+		bool off = false;
+		for (int k = 0; narrow && k < COUNT(wide); k++)
+			off |= starts_with(one, wide[k]);
+		if (!off)
+			say(&text, "%s%s", text.count ? "," : "", one);
+		at += n + (at[n] == ',');
+	}
+	if (mask)
+		say(&text, "%s%s", text.count ? "," : "", mask);
+	return text.at ? text.at : copy_string(arena, "");
+}
+
+static bool is_off(const char *mask, const char *feature)
+{
+	const char *at = mask ? strstr(mask, feature) : NULL;
+	return at && at > mask && at[-1] == '-';
+}
+
+static bool offers(const Target *t, const char *mask, const char *feature)
+{
+	return has(t->features, feature) && !is_off(mask, feature);
+}
+
+static bool belongs(Arena *arena, const Target *t, const char *mask, const Machine *m)
+{
+	if (!starts_with(t->triple, m->arch))
+		return false;
+	for (const char *at = m->features; *at; at += strspn(at, " ")) {
+		size_t n = strcspn(at, " ");
+		if (!offers(t, mask, format(arena, "%.*s", (int)n, at)))
+			return false;
+		at += n;
+	}
+	return true;
+}
+
+// A CPU that fuses products and sums must not where its class does not.
+static void classify(Arena *arena, Target *t, const char *mask)
+{
+	for (int i = 0; i < machine_count && !t->machine; i++)
+		if (belongs(arena, t, mask, &machines[i]))
+			t->machine = &machines[i];
+	if (has(t->features, "fma") && !strstr(t->machine->features, "fma"))
+		t->features = format(arena, "%s,-fma", t->features);
+	t->scalef = strstr(t->machine->features, "avx512f");
+}
+
+Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
+                  const char *features, const char *mask)
+{
+	Target *t = NEW(arena, Target);
+	t->ops = &vector_ops;
+	t->name = copy_string(arena, name);
+	t->triple = copy_string(arena, triple);
+	t->cpu = copy_string(arena, cpu);
+	t->features = masked(arena, features, mask);
+	classify(arena, t, mask);
+	return t;
+}
+
+Target *cpu_host(Arena *arena, const char *mask)
+{
+	char *triple = LLVMGetDefaultTargetTriple(), *cpu = LLVMGetHostCPUName();
+	char *features = LLVMGetHostCPUFeatures();
+	Target *t = cpu_known(arena, "cpu", triple, cpu, features, mask);
+	LLVMDisposeMessage(triple);
+	LLVMDisposeMessage(cpu);
+	LLVMDisposeMessage(features);
+	return t;
+}
+
+bool target_runs_here(const Target *t)
+{
+	Arena *arena = arena_new();
+	const Target *host = cpu_host(arena, NULL);
+	bool runs = target_links_here(t);
+	for (const char *at = t->features; runs && *at;) {
+		size_t n = strcspn(at, ",");
+		runs = *at != '+' || has(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
+		at += n + (at[n] == ',');
+	}
+	arena_free(arena);
+	return runs;
+}
+
+static bool is_on(const char *features, const char *name)
+{
+	bool on = false;
+	size_t n = strlen(name);
+	for (const char *at = features; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at + 1, name, n) && (at[n + 1] == ',' || !at[n + 1]))
+			on = *at == '+';
+	return on;
+}
+
+const char *target_needs(Arena *arena, const Target *t)
+{
+	static const char *const known[] = {
+#define X86(name, ...) name,
+#define ARM(name, ...) name,
+#include "features.def"
+#undef X86
+#undef ARM
+	};
+	Text needs = {.arena = arena};
+	say(&needs, "%s", "");
+	for (int k = 0; k < COUNT(known); k++)
+		if (is_on(t->features, known[k]))
+			say(&needs, "%s%s", needs.count ? "," : "", known[k]);
+	return needs.at;
+}
+
+// ---- CPUs by name ---------------------------------------------------------------------
+
+// What CPUs of LLVM's names have, of features.def, for those that are not this machine.
+#define V2 "+sse3,+ssse3,+cx16,+sse4.1,+sse4.2,+popcnt"
+#define V3 V2 ",+fma,+movbe,+avx,+f16c,+bmi,+avx2,+bmi2,+lzcnt"
+#define V4 V3 ",+avx512f,+avx512dq,+avx512cd,+avx512bw,+avx512vl"
+#define ICELAKE                                                                                    \
+	V4 ",+adx,+avx512ifma,+avx512vbmi,+avx512vbmi2,+gfni,+vaes,+vpclmulqdq,+avx512vnni,"       \
+	   "+avx512bitalg,+avx512vpopcntdq"
+static const struct {
+	const char *cpu, *features;
+} cpus[] = {
+    {"x86-64", ""},
+    {"x86-64-v2", V2},
+    {"x86-64-v3", V3},
+    {"haswell", V3},
+    {"znver2", V3 ",+adx,+sse4a"},
+    {"znver3", V3 ",+adx,+sse4a,+vaes,+vpclmulqdq"},
+    {"x86-64-v4", V4},
+    {"skylake-avx512", V4 ",+adx"},
+    {"icelake-server", ICELAKE},
+    {"znver4", ICELAKE ",+sse4a,+avx512bf16"},
+    {"znver5", ICELAKE ",+sse4a,+avx512bf16,+avxvnni,+avx512vp2intersect"},
+    {"sapphirerapids", ICELAKE ",+avx512bf16,+avx512fp16,+avxvnni,+amx-tile,+amx-int8,+amx-bf16"},
+};
+
+const char *cpu_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(cpus); k++)
+		say(&names, "%s%s", k ? ", " : "", cpus[k].cpu);
+	return names.at;
+}
+
+Target *cpu_named(Arena *arena, const char *name, const char *cpu, const char *mask)
+{
+	for (int k = 0; k < COUNT(cpus); k++)
+		if (!strcmp(cpus[k].cpu, cpu))
+			return cpu_known(arena, name, "x86_64-unknown-linux-gnu", cpu,
+			                 cpus[k].features, mask);
+	return NULL;
+}

@@ -1,0 +1,102 @@
+// target.c: targets by name, and LLVM's part in them.
+#include "target.h"
+#include <llvm-c/ErrorHandling.h>
+#include <llvm-c/Support.h>
+#include <llvm-c/Target.h>
+#include <llvm-c/TargetMachine.h>
+#include <pthread.h>
+#include <string.h>
+
+static pthread_once_t started = PTHREAD_ONCE_INIT;
+
+// LLVM aborts after this: the cause is ours.
+static void fatal(const char *reason)
+{
+	bug("LLVM: %s", reason);
+}
+
+// Loops are written as they shall be: strength reduction takes a quarter of the time and gives
+// nothing.
+static void start(void)
+{
+	LLVMInstallFatalErrorHandler(fatal);
+	LLVMParseCommandLineOptions(2, (const char *const[]){"amosc", "-disable-lsr"}, NULL);
+	LLVMInitializeX86TargetInfo();
+	LLVMInitializeX86Target();
+	LLVMInitializeX86TargetMC();
+	LLVMInitializeX86AsmPrinter();
+	LLVMInitializeX86AsmParser();
+	LLVMInitializeAArch64TargetInfo();
+	LLVMInitializeAArch64Target();
+	LLVMInitializeAArch64TargetMC();
+	LLVMInitializeAArch64AsmPrinter();
+	LLVMInitializeNVPTXTargetInfo();
+	LLVMInitializeNVPTXTarget();
+	LLVMInitializeNVPTXTargetMC();
+	LLVMInitializeNVPTXAsmPrinter();
+}
+
+void target_start(void)
+{
+	pthread_once(&started, start);
+}
+
+// Kernels want little-endian memory and addresses of 64 bits.
+static bool is_triple(const char *name)
+{
+	LLVMTargetRef known;
+	char *message = NULL;
+	bool arch = starts_with(name, "x86_64-") || starts_with(name, "aarch64-");
+	if (!arch || strstr(name, "x32") || strstr(name, "ilp32"))
+		return false;
+	bool is = !LLVMGetTargetFromTriple(name, &known, &message);
+	LLVMDisposeMessage(message);
+	return is;
+}
+
+const Target *target_named(Arena *arena, const char *name, const char *mask)
+{
+	target_start();
+	if (!name || !strcmp(name, "cpu"))
+		return cpu_host(arena, mask);
+	if (!strcmp(name, "cuda") || starts_with(name, "cuda:"))
+		return gpu_target(arena, name, cpu_host(arena, mask));
+	const char *cpu = name + (starts_with(name, "cpu:") ? strlen("cpu:") : 0);
+	Target *t = cpu_named(arena, name, cpu, mask);
+	if (t)
+		return t;
+	if (cpu != name)
+		fail("--target", "unknown CPU '%s'; expected %s", cpu, cpu_names(arena));
+	if (is_triple(name))
+		return cpu_known(arena, name, name, "generic", "", mask);
+	fail("--target",
+	     "unsupported target '%s'; expected cpu, cuda:sm_90, a triple of x86_64 or aarch64, or "
+	     "a CPU: %s",
+	     name, cpu_names(arena));
+}
+
+bool target_links_here(const Target *t)
+{
+	Arena *arena = arena_new();
+	const Target *host = cpu_host(arena, NULL);
+	bool links =
+	    t->ops == host->ops && !strncmp(t->triple, host->triple, strcspn(host->triple, "-"));
+	arena_free(arena);
+	return links;
+}
+
+const Machine *target_machine(const Target *t)
+{
+	return t->machine;
+}
+
+const char *target_kind(Arena *arena, const Target *t)
+{
+	return format(arena, "%s %s", t->triple,
+	              t->machine->threads > 1 ? t->cpu : t->machine->name);
+}
+
+const char *target_text(Arena *arena, const Target *t)
+{
+	return format(arena, "%s, %s, %s", target_kind(arena, t), t->cpu, t->features);
+}

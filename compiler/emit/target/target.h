@@ -1,0 +1,17 @@
+// target.h: what the files of targets share. Takes gen.h.
+#ifndef TARGET_H
+#define TARGET_H
+#include "gen.h"
+
+// cpu.c
+// `features` as LLVM writes them, of which `mask` turns some off.
+Target *cpu_known(Arena *, const char *name, const char *triple, const char *cpu,
+                  const char *features, const char *mask);
+Target *cpu_host(Arena *, const char *mask);
+Target *cpu_named(Arena *, const char *name, const char *cpu, const char *mask); // NULL: unknown
+const char *cpu_names(Arena *);
+
+// nvptx.c. `host`: the target that runs the emulator.
+Target *gpu_target(Arena *, const char *name, const Target *host);
+
+#endif

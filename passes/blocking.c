@@ -1,0 +1,410 @@
+// blocking.c: chooses how kernels without a tile are cut for their workers.
+// Input: kernels in order, before memory. Output: schedules: what a worker has, the reductions in
+// order, and what a row keeps between them. A worker has enough to be worth its start and little
+// enough to stay in cache.
+#include "tiling.h"
+#include <stdlib.h>
+
+enum {
+	WORK = 8192,     // elements of a worker
+	FEW = 4,         // vectors side by side
+	MANY = 16,       // of a space that comes from memory
+	LARGE = 1 << 20, // elements from which on a space does
+};
+
+// ---- axes -----------------------------------------------------------------------------
+
+static Groups space_groups(Scheduler *t)
+{
+	const Kern *k = t->kern;
+	return coalesce(vars_new(t->scratch), t->graph, &t->inside, k->nout, k->out, &k->space,
+	                (1u << k->space.rank) - 1, k->reduce, NULL);
+}
+
+// The threads of a worker share its columns.
+static int64_t piece_of(const Scheduler *t, int64_t units)
+{
+	t->sched->units = t->machine->threads > 1 ? 1 : units;
+	return t->sched->units * t->machine->lanes * t->machine->threads;
+}
+
+static void cut_columns(Scheduler *t, int64_t rows, int64_t columns, int64_t piece)
+{
+	t->sched->partition = P_columns;
+	t->sched->columns = piece;
+	t->sched->workers = rows * ceil_div(columns, piece);
+}
+
+static void cut_rows(Scheduler *t, int64_t rows, int64_t size)
+{
+	t->sched->partition = P_rows;
+	t->sched->rows = MAX(1, MIN(WORK / MAX(1, size), (rows + 7) / 8));
+	t->sched->workers = ceil_div(rows, t->sched->rows);
+}
+
+static void block_map(Scheduler *t)
+{
+	Groups groups = space_groups(t);
+	int64_t count = count_of(&t->kern->space);
+	int64_t columns = groups.n ? groups.size[groups.n - 1] : 1;
+	t->sched->flat = columns < t->machine->lanes / 2 && count > 1;
+	if (t->sched->flat)
+		columns = count;
+	int64_t rows = count / columns;
+	t->sched->units = 1;
+	if (rows == 1)
+		cut_columns(t, 1, columns, columns < 4 * WORK ? WORK / 4 : WORK);
+	else if (columns >= 2 * WORK)
+		cut_columns(t, rows, columns, WORK);
+	else
+		cut_rows(t, rows, columns);
+}
+
+// ValSteps along one axis come one after the other: workers share the axes before and after it.
+static void block_lines(Scheduler *t)
+{
+	const Val *v = val(t->graph, t->kern->root);
+	int64_t rows = 1, columns = 1;
+	for (int a = 0; a < v->shape.rank; a++)
+		if (a != v->attr->i[0])
+			*(a < v->attr->i[0] ? &rows : &columns) *= v->shape.dim[a];
+	cut_columns(t, rows, columns, piece_of(t, FEW));
+}
+
+// ---- reductions -----------------------------------------------------------------------
+
+static bool is_own_reduction(const Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	return prims[v->op].cls == C_reduce && v->op != O_cumsum &&
+	       same_shape(&val(t->graph, v->in[0])->shape, &t->kern->space) &&
+	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
+}
+
+static int by_ref(const void *a, const void *b)
+{
+	Ref x = *(const Ref *)a, y = *(const Ref *)b;
+	return (x > y) - (x < y);
+}
+
+// Returns how many reductions come one after the other up to r.
+static int count_reductions(Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	int most = 0;
+	if (!t->inside.holds(t->inside.context, r))
+		return 0;
+	if (t->level[r])
+		return t->level[r] - 1;
+	for (int k = 0; k < v->nin; k++)
+		most = MAX(most, count_reductions(t, v->in[k]));
+	if (is_own_reduction(t, r))
+		most++;
+	t->depth = MAX(t->depth, most);
+	t->level[r] = most + 1;
+	PUSH(t->scratch, t->members, r);
+	return most;
+}
+
+static void find_reductions(Scheduler *t)
+{
+	for (int o = 0; o < t->kern->nout; o++)
+		count_reductions(t, t->kern->out[o]);
+	qsort(t->members.at, (size_t)t->members.count, sizeof(Ref), by_ref);
+	for (int i = 0; i < t->members.count; i++) {
+		Ref r = t->members.at[i];
+		if (is_own_reduction(t, r))
+			add_step(t, &t->sched->reduce, r, t->level[r] - 2);
+	}
+}
+
+static void forget_seen(Scheduler *t)
+{
+	for (int i = 0; i < t->members.count; i++)
+		t->seen[t->members.at[i]] = false;
+}
+
+static bool has_full_out(const Scheduler *t)
+{
+	for (int o = 0; o < t->kern->nout; o++)
+		if (same_shape(&val(t->graph, t->kern->out[o])->shape, &t->kern->space))
+			return true;
+	return false;
+}
+
+// ---- what a row keeps -----------------------------------------------------------------
+
+static const uint32_t elsewhere = 1u << 31; // of needs: read at another place than the row's own
+
+static void mark_needs(Scheduler *t, Ref r, uint32_t bits)
+{
+	const Val *v = val(t->graph, r);
+	if (!t->level[r] || (t->needs[r] & bits) == bits || is_own_reduction(t, r))
+		return;
+	t->needs[r] |= bits;
+	if (prims[v->op].cls != C_map)
+		bits |= elsewhere;
+	for (int k = 0; k < v->nin; k++)
+		mark_needs(t, v->in[k], bits);
+}
+
+// True if r is expensive, and computed for several steps of a row.
+static bool worth_keeping(const Scheduler *t, Ref r)
+{
+	enum { EXPENSIVE = 8 }; // weight of a map
+	const Val *v = val(t->graph, r);
+	uint32_t needs = t->needs[r];
+	return needs && !(needs & elsewhere) && (needs & (needs - 1)) &&
+	       prims[v->op].cls == C_map && prims[v->op].weight >= EXPENSIVE &&
+	       (v->type == E_f32 || v->type == E_f64) && same_shape(&v->shape, &t->kern->space);
+}
+
+static int first_need(uint32_t needs)
+{
+	int step = 0;
+	while (!(needs >> step & 1))
+		step++;
+	return step;
+}
+
+// Values are kept in local memory as long as rows stay in the first cache.
+static void choose_kept(Scheduler *t, int64_t row)
+{
+	Sched *s = t->sched;
+	for (int i = 0; i < s->reduce.count; i++)
+		mark_needs(t, val(t->graph, s->reduce.at[i].val)->in[0],
+		           1u << MIN(s->reduce.at[i].depth, 30));
+	for (int o = 0; o < t->kern->nout; o++)
+		mark_needs(t, t->kern->out[o], 1u << MIN(t->depth, 30));
+	for (int i = 0; i < t->members.count; i++) {
+		Ref r = t->members.at[i];
+		int64_t bytes = row * elems[val(t->graph, r)->type].bytes;
+		if (!worth_keeping(t, r) || s->local + bytes > t->machine->l1 / 2)
+			continue;
+		add_step(t, &s->keep, r, first_need(t->needs[r]));
+		s->local += full_lines(bytes);
+	}
+}
+
+// ---- prefetching ----------------------------------------------------------------------
+
+static void find_ahead(Scheduler *t, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	if (t->seen[r] || !same_shape(&v->shape, &t->kern->space))
+		return;
+	t->seen[r] = true;
+	if (!t->level[r])
+		add_step(t, &t->sched->ahead, r, 0);
+	else if (prims[v->op].cls == C_map)
+		for (int k = 0; k < v->nin; k++)
+			find_ahead(t, v->in[k]);
+}
+
+// The reductions of a row read it from memory and the second pass over it reads cache, which leaves
+// memory idle: the second pass prefetches the next row, if rows lie one after the other, come from
+// memory and stay in the first cache.
+static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
+{
+	ValSteps *ahead = &t->sched->ahead;
+	for (int k = 1; k < groups->n; k++)
+		if (groups->reduced[k - 1] && !groups->reduced[k])
+			return;
+	if (count_of(&t->kern->space) < LARGE)
+		return;
+	for (int i = 0; i < t->sched->reduce.count; i++)
+		find_ahead(t, val(t->graph, t->sched->reduce.at[i].val)->in[0]);
+	for (int i = 0; i < ahead->count; i++)
+		t->seen[ahead->at[i].val] = false;
+	forget_seen(t);
+	if (ahead->count * row * 8 > t->machine->l1)
+		ahead->count = 0;
+}
+
+// ---- partial results ------------------------------------------------------------------
+
+// Columns lie a row apart: a worker that had some of them would touch a little of every row, at
+// half the speed of memory. So reductions of the rows of a large space, and maps of one row and
+// then of all, go along memory: see P_partials.
+
+enum { LONG = 1 << 17, ROWS = 256, BLOCKS = 32 };
+
+static void add_small(Scheduler *t, ValSteps *small, Ref r)
+{
+	for (int i = 0; i < small->count; i++)
+		if (small->at[i].val == r)
+			return;
+	add_step(t, small, r, 0);
+}
+
+// Finds what of a row's shape the value r of the full shape is made of. False: it is not of a form
+// that can be split so.
+static bool find_small(Scheduler *t, ValSteps *small, Ref r)
+{
+	const Val *v = val(t->graph, r);
+	if (!t->level[r] || t->seen[r])
+		return true;
+	t->seen[r] = true;
+	if (prims[v->op].cls != C_map)
+		return prims[v->op].cls == C_leaf;
+	for (int k = 0; k < v->nin; k++) {
+		Ref u = v->in[k];
+		const Shape *own = &val(t->graph, u)->shape;
+		if (same_shape(own, &t->kern->space)) {
+			if (!find_small(t, small, u))
+				return false;
+		} else if (is_reduced(own, &t->kern->space, t->kern->reduce)) {
+			add_small(t, small, u);
+		} else if (t->level[u] > 1) {
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool splits_in_rows(Scheduler *t, ValSteps *small)
+{
+	bool splits = true;
+	for (int i = 0; i < t->members.count; i++) {
+		Ref r = t->members.at[i];
+		const Val *v = val(t->graph, r);
+		if (t->level[r] > 1 && prims[v->op].cls == C_reduce)
+			splits = splits && is_own_reduction(t, r) && v->op != O_argmax &&
+			         (v->type == E_f32 || v->type == E_f64);
+	}
+	for (int o = 0; o < t->kern->nout && splits; o++)
+		if (same_shape(&val(t->graph, t->kern->out[o])->shape, &t->kern->space))
+			splits = find_small(t, small, t->kern->out[o]);
+	forget_seen(t);
+	return splits;
+}
+
+static bool cut_partials(Scheduler *t, const Groups *groups)
+{
+	Sched *s = t->sched;
+	bool two = groups->n == 2 && groups->reduced[0] && !groups->reduced[1];
+	if (t->machine->threads > 1 || !two || t->depth > 1)
+		return false;
+	int64_t rows = groups->size[0], columns = groups->size[1];
+	if (rows * columns < LARGE_SPACE || rows < BLOCKS || columns > LONG ||
+	    columns < FEW * t->machine->lanes || !splits_in_rows(t, &s->keep))
+		return false;
+	cut_columns(t, 1, columns, piece_of(t, FEW));
+	s->partition = P_partials;
+	s->rows = MIN(ROWS, ceil_div(rows, BLOCKS));
+	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
+	s->before = s->reduce.count ? blocks : 0;
+	s->after = has_full_out(t) ? blocks : 0;
+	s->work = lines * partial_line(columns) * PARTIAL;
+	return true;
+}
+
+// ---- row kernels ----------------------------------------------------------------------
+
+// Vectors of columns that a worker has. Large spaces come from memory: long pieces of each row, but
+// enough workers.
+static int64_t column_units(const Scheduler *t, int64_t columns)
+{
+	if (count_of(&t->kern->space) < LARGE)
+		return FEW;
+	return MAX(FEW, MIN(MANY, columns / (8 * t->machine->lanes)));
+}
+
+static void block_rows(Scheduler *t)
+{
+	Groups groups = space_groups(t);
+	int kept = -1, n = groups.n;
+	int64_t rows = 1, space = count_of(&t->kern->space);
+	for (int k = 0; k < n; k++)
+		if (!groups.reduced[k]) {
+			kept = k;
+			rows *= groups.size[k];
+		}
+	find_reductions(t);
+	if (cut_partials(t, &groups))
+		return;
+	t->sched->keep.count = 0;
+	bool along =
+	    n > 0 && groups.reduced[n - 1] && groups.size[n - 1] >= MAX(2, t->machine->lanes / 2);
+	if (kept >= 0 && !along) {
+		int64_t columns = groups.size[kept];
+		cut_columns(t, rows / columns, columns, piece_of(t, column_units(t, columns)));
+		return;
+	}
+	int64_t row = MAX(1, space / rows);
+	cut_rows(t, rows, row);
+	if (t->machine->threads > 1)
+		return;
+	choose_kept(t, row);
+	choose_ahead(t, &groups, row);
+}
+
+// ---- the pass -------------------------------------------------------------------------
+
+static bool holds(const void *scheduler, Ref r)
+{
+	const Scheduler *t = scheduler;
+	return is_inside(t->plan, t->writer, t->k, r);
+}
+
+// Without a tile, or without a sum, each element is a reduction of its own.
+static void tile_or_map(Scheduler *t)
+{
+	const Val *v = val(t->graph, t->kern->root);
+	if (t->machine->rows && count_of(&val(t->graph, v->in[0])->shape))
+		tile_product(t);
+	else
+		block_map(t);
+}
+
+static void schedule_kernel(Scheduler *t)
+{
+	const Kern *k = t->kern;
+	switch (k->kind) {
+	case L_row:
+	case L_col:
+		block_rows(t);
+		break;
+	case L_scatter:
+	case L_scan:
+		block_lines(t);
+		break;
+	case L_loop:
+		t->sched->work = loop_work(t->plan, k) + k->body->scratch_bytes;
+		break;
+	case L_dot:
+		tile_or_map(t);
+		break;
+	case L_map:
+		block_map(t);
+	}
+}
+
+static void forget_kernel(Scheduler *t)
+{
+	for (int i = 0; i < t->members.count; i++)
+		t->level[t->members.at[i]] = 0, t->needs[t->members.at[i]] = 0;
+	t->members = (Refs){0};
+	t->depth = 0;
+}
+
+void tile_pass(Arena *arena, Plan *p, int first)
+{
+	Arena *scratch = arena_within(arena);
+	int n = p->graph->nval;
+	Scheduler t = {.arena = arena, .plan = p, .graph = p->graph, .machine = p->machine};
+	t.writer = plan_writers(scratch, p);
+	t.inside = (Inside){holds, &t};
+	t.seen = NEWS(scratch, bool, n);
+	t.level = NEWS(scratch, int, n);
+	t.needs = NEWS(scratch, uint32_t, n);
+	for (t.k = first; t.k < p->kerns.count; t.k++) {
+		t.kern = &p->kerns.at[t.k];
+		t.sched = t.kern->sched = NEW(arena, Sched);
+		t.scratch = arena_within(scratch);
+		schedule_kernel(&t);
+		forget_kernel(&t);
+		arena_free(t.scratch);
+	}
+	arena_free(scratch);
+}

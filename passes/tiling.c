@@ -1,0 +1,201 @@
+// tiling.c: chooses tile and block sizes of a dot.
+// They are a function of shapes and the machine alone: machines.def gives the register tile, all
+// else follows from the sizes of caches. Operands that several groups of workers would pack are
+// packed once, before.
+#include "tiling.h"
+
+enum { AHEAD = 8 }; // steps of k that b is prefetched ahead
+
+typedef struct Tiling {
+	Scheduler *t;
+	const Val *v;
+	DotSizes p;
+	Stride stride[2]; // of a: rows, k; of b: k, columns
+	bool copied[2];   // lanes along the tile's own axis read memory in order
+} Tiling;
+
+static void update(Tiling *d)
+{
+	d->p = dot_sizes(d->t->graph, d->t->kern, d->t->machine);
+}
+
+// A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
+// higher.
+static void choose_tile(Tiling *d)
+{
+	const Machine *machine = d->t->machine;
+	Sched *s = d->t->sched;
+	int64_t high = machine->rows, wide = machine->vectors, width = machine->lanes;
+	int64_t vectors = ceil_div(d->p.n, width);
+	if (vectors == 1 || (vectors % wide == 1 && vectors < 4 * wide)) {
+		high = machine->narrow;
+		wide = 1;
+	}
+	s->vectors = wide * width / d->p.lanes;
+	high = MAX(1, (high * wide + wide) / s->vectors - 1); // wider elements take more registers
+	s->height = ceil_div(d->p.m, ceil_div(d->p.m, high));
+	s->unroll = machine->unroll;
+	int64_t blocks = ceil_div(d->p.k, machine->depth);
+	int64_t grain = blocks > 1 ? MAX(width, s->unroll) : s->unroll;
+	s->depth = ceil_div(ceil_div(d->p.k, blocks), grain) * grain;
+	update(d);
+}
+
+static void look_at_operand(Tiling *d, int o)
+{
+	Scheduler *t = d->t;
+	Vars *w = vars_new(t->scratch);
+	Index batch = some_index(w, d->p.batch), idx[RANK];
+	Index row = some_index(w, o ? d->p.k : d->p.m), column = some_index(w, o ? d->p.n : d->p.k);
+	Ref r = d->v->in[o];
+	dot_index(w, t->graph, d->v, &d->p, o, &batch, &row, &column, idx);
+	d->stride[o] = strides_of(w, t->graph, &t->inside, r, idx, &row, &column);
+	int down = far_reads(w, t->graph, &t->inside, r, idx, &row);
+	int along = far_reads(w, t->graph, &t->inside, r, idx, &column);
+	d->copied[o] = o ? down >= along : down < along;
+}
+
+// True if steps of k this far apart stay in L2 from one strip to the next.
+static bool near(const Tiling *d, int64_t stride)
+{
+	return d->p.k * stride * d->p.bytes <= d->t->machine->l2 / 4;
+}
+
+// Returns how many lines of memory this far apart the first cache holds: of 8 ways and 4096 bytes
+// each.
+static int64_t held(const Tiling *d, int64_t stride)
+{
+	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE };
+	int64_t lines = stride * d->p.bytes / LINE, step = SETS;
+	while (lines % step)
+		step /= 2;
+	return stride * d->p.bytes % LINE ? WAYS * SETS / 2 : WAYS * SETS / step;
+}
+
+// a is read in place where k is contiguous and rows do not meet in one set of L1, or where its rows
+// are and few panels meet it.
+static void choose_a(Tiling *d)
+{
+	Sched *s = d->t->sched;
+	Stride a = d->stride[0];
+	bool apart = a.down * d->p.bytes % 4096 && a.along * d->p.bytes % 4096;
+	bool lies = a.fixed && (s->height == 1 || apart);
+	bool in_order =
+	    a.along == 1 || (a.down == 1 && near(d, a.along) && held(d, a.along) >= d->p.k);
+	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
+	update(d);
+	int64_t most = d->t->machine->l2 / 4 / (d->p.strip_size * d->p.bytes);
+	s->group = s->a == W_copy ? MAX(1, MIN(32, most)) : 1;
+}
+
+// What it costs that an operand comes to `times` groups of workers: read in place, packed by the
+// one that needs it, or packed by a launch before, written to memory and read from there.
+static double passes(int64_t times, Packing way)
+{
+	return way == W_place ? 0.3 * (double)times : times > 1 ? 1.5 + 0.25 * (double)times : 1;
+}
+
+// Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
+// L2, and so do waiting sums.
+static void choose_split(Tiling *d)
+{
+	enum { WORTH = 1 << 20 };
+	const DotSizes *p = &d->p;
+	Sched *s = d->t->sched;
+	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->t->machine->l2 / 2;
+	int64_t cap = MAX(1, half / (s->depth * p->width * p->bytes));
+	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
+	s->batches = MAX(1, MIN(p->batch / wanted, p->batch * WORTH / flops));
+	double least_cost = 0;
+	for (int64_t columns = ceil_div(p->panels, cap); columns <= p->panels; columns++) {
+		int64_t each = ceil_div(p->panels, columns);
+		if (ceil_div(p->panels, each) != columns)
+			continue;
+		int64_t rows = MIN(p->strips, ceil_div(wanted, columns * p->batch));
+		int64_t waiting = ceil_div(p->m * each * p->width * p->bytes, half);
+		if (p->blocks > 1)
+			rows = MAX(rows, MIN(p->strips, waiting));
+		int64_t strips = ceil_div(p->strips, rows);
+		rows = ceil_div(p->strips, strips);
+		double cost = (double)p->n * passes(rows, W_copy) +
+		              (double)p->m * passes(columns, (Packing)s->a);
+		if (rows * columns * p->batch < wanted)
+			cost += 1e3 * (double)(p->n + p->m);
+		if (s->panels && cost >= least_cost)
+			continue;
+		least_cost = cost;
+		s->panels = each;
+		s->strips = strips;
+	}
+	update(d);
+}
+
+// b is read in place when few strips meet it, and every panel is complete.
+static void choose_b(Tiling *d)
+{
+	enum { FEW = 10 };
+	Sched *s = d->t->sched;
+	Stride b = d->stride[1];
+	bool few = s->strips == 1 || (s->strips <= FEW && near(d, b.down));
+	bool lies = b.fixed && b.along == 1 && few && d->p.n % d->p.width == 0;
+	s->b = lies ? W_place : d->copied[1] ? W_copy : W_transpose;
+	s->b_ahead = lies ? AHEAD : 0;
+	update(d);
+}
+
+// True if several groups of workers would each pack operand o, and what they would pack is not
+// large.
+static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
+{
+	enum { LARGE = 64 << 20 };
+	const struct Shared *c = &d->p.shared[o];
+	if (c->batches == 1)
+		groups *= ceil_div(d->p.batch, d->t->sched->batches);
+	return way != W_place && groups > 1 &&
+	       c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
+	       (c->batches == 1 || c->batches == d->p.batch);
+}
+
+static void choose_shared(Tiling *d)
+{
+	Sched *s = d->t->sched;
+	bool rows = d->stride[0].fixed && d->stride[0].along == 1; // packing a strip is a mere copy
+	s->a_shared = !rows && is_shared(d, 0, (Packing)s->a, d->p.across);
+	s->b_shared = is_shared(d, 1, (Packing)s->b, d->p.down);
+	if (((rows && d->stride[0].down) || s->a_shared) && s->panels > 1)
+		s->a_ahead =
+		    ceil_div(s->a_shared && s->a == W_copy ? d->p.a_step : s->height, s->panels);
+	update(d);
+}
+
+static void choose_launches(Tiling *d)
+{
+	Scheduler *t = d->t;
+	Sched *s = t->sched;
+	bool used[] = {s->a_shared, s->b_shared};
+	for (int o = 0; o < t->kern->nout; o++)
+		if (is_reduced_out(t->graph, t->kern, o))
+			add_step(t, &s->reduce, t->kern->out[o], 0);
+	for (int o = 0; o < COUNT(used); o++)
+		if (used[o])
+			s->before += d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
+	s->workers = ceil_div(d->p.batch, s->batches) * d->p.down * d->p.across;
+	s->after = s->reduce.count ? d->p.panels : 0;
+	s->work = d->p.partials + s->reduce.count * d->p.down * partial_line(d->p.n) * PARTIAL;
+	s->local = d->p.sums + d->p.strip + d->p.panel;
+}
+
+void tile_product(Scheduler *t)
+{
+	Tiling d = {.t = t, .v = val(t->graph, t->kern->root)};
+	t->sched->partition = P_tiles;
+	update(&d);
+	choose_tile(&d);
+	look_at_operand(&d, 0);
+	look_at_operand(&d, 1);
+	choose_a(&d);
+	choose_split(&d);
+	choose_b(&d);
+	choose_shared(&d);
+	choose_launches(&d);
+}

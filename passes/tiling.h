@@ -1,0 +1,35 @@
+// tiling.h: what the files that choose schedules share.
+#ifndef TILING_H
+#define TILING_H
+#include "index.h"
+#include "passes.h"
+
+typedef VEC(Ref) Refs;
+
+// A kernel being scheduled. What is indexed by Ref is 0 for values that the kernel does not
+// compute.
+typedef struct Scheduler {
+	Arena *arena, *scratch; // of the plan; freed with the kernel
+	const Plan *plan;
+	const Graph *graph;
+	const Machine *machine;
+	const int *writer; // by Ref: the kernel that computes it
+	int k;
+	Kern *kern;
+	Sched *sched;
+	Inside inside;
+	Refs members;    // the values that the kernel computes, ascending
+	bool *seen;      // by Ref
+	int *level;      // by Ref: 1 + reductions before it, of reductions themselves included
+	uint32_t *needs; // by Ref: bit d: reductions on d others need it; bit `depth`: the outs do
+	int depth;       // reductions one after the other
+} Scheduler;
+
+void tile_product(Scheduler *); // tiling.c
+
+static inline void add_step(Scheduler *t, ValSteps *steps, Ref r, int depth)
+{
+	PUSH(t->arena, *steps, ((ValStep){r, depth}));
+}
+
+#endif
