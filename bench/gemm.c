@@ -1,6 +1,6 @@
-// gemm.c: what part of the machine's multiply-add peak the emitted matrix product reaches on one
-// thread. Prints ratios only: the peak is measured beside every round, so other work on the machine
-// weighs on both.
+// gemm.c: measures emitted matrix products on one thread, as a fraction of peak multiply-add rate.
+// Prints ratios only. The peak is measured next to every round, so other work on the machine
+// affects both.
 //   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
 #include "passes.h"
 #include "emit.h"
@@ -28,8 +28,7 @@ typedef struct Product {
 	int64_t m, k, n, batch;
 	Jit *jit;
 	struct amos_run run;
-	char *pad;
-	double *ratio; // by round
+	double *ratio; // per round
 } Product;
 
 static int launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
@@ -51,15 +50,17 @@ static char *memory(Arena *a, int64_t floats)
 
 static void prepare(Arena *a, Product *p)
 {
-	bool turn_a = p->name[0] == 't', turn_b = p->name[1] == 't';
-	const char *turned = "permute(%s; [0,2,1])";
-	char *x = turn_a ? format(a, turned, "a") : "a", *y = turn_b ? format(a, turned, "b") : "b";
-	char *text = format(a,
-	                    "graph gemm\nslot a : input f32[%ld,%ld,%ld]\n"
-	                    "slot b : input f32[%ld,%ld,%ld]\nout y = dot(%s, %s)\n",
-	                    (long)p->batch, (long)(turn_a ? p->k : p->m),
-	                    (long)(turn_a ? p->m : p->k), (long)p->batch,
-	                    (long)(turn_b ? p->n : p->k), (long)(turn_b ? p->k : p->n), x, y);
+	bool transpose_a = p->name[0] == 't', transpose_b = p->name[1] == 't';
+	const char *transposed = "permute(%s; [0,2,1])";
+	char *x = transpose_a ? format(a, transposed, "a") : "a",
+	     *y = transpose_b ? format(a, transposed, "b") : "b";
+	char *text =
+	    format(a,
+	           "graph gemm\nslot a : input f32[%ld,%ld,%ld]\n"
+	           "slot b : input f32[%ld,%ld,%ld]\nout y = dot(%s, %s)\n",
+	           (long)p->batch, (long)(transpose_a ? p->k : p->m),
+	           (long)(transpose_a ? p->m : p->k), (long)p->batch,
+	           (long)(transpose_b ? p->n : p->k), (long)(transpose_b ? p->k : p->n), x, y);
 	Graph *g = parse_graph(a, p->name, text, book_builtin());
 	const Target *target = target_named(a, "cpu", NULL);
 	Plan *plan = plan_graph(a, g, "run", target_machine(target));
@@ -117,7 +118,8 @@ int main(int argc, char **argv)
 		const char *text = argc > 1 ? argv[i + 1] : usual[i];
 		long m, k, columns, batch = 1;
 		if (sscanf(text, "%*c%*c:%ldx%ldx%ldx%ld", &m, &k, &columns, &batch) < 3)
-			fail("bench_gemm", "%s is no product; wanted, say, nn:1024x512x2048", text);
+			fail("bench_gemm",
+			     "expected a product such as nn:1024x512x2048, found '%s'", text);
 		*p = (Product){text[0] == 't'   ? "tn"
 		               : text[1] == 't' ? "nt"
 		                                : "nn",

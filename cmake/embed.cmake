@@ -1,4 +1,5 @@
-# cmake -DOUT=file.c -DNAME=book -DFILES=a.am,b.am -P embed.cmake: the files as one C table, book_pages.
+# embed.cmake: writes files as one C table, NAME_pages.
+# cmake -DOUT=file.c -DNAME=book -DFILES=a.am,b.am -P embed.cmake
 string(REPLACE "," ";" FILES "${FILES}")
 set(pages "")
 set(texts "")

@@ -1,5 +1,5 @@
-# layer(NAME SOURCES file... SEES layer... LINK library...)
-# A layer is one static library that is given only the include paths of the layers below it, so a
+# layer.cmake: defines layer(NAME SOURCES file... SEES layer... LINK library...).
+# A layer is one static library that gets only the include paths of the layers below it, so a
 # forbidden include does not compile.
 function(layer name)
   cmake_parse_arguments(F "" "" "SOURCES;SEES;LINK" ${ARGN})

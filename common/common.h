@@ -1,5 +1,5 @@
-// common.h: what the compiler and the runtime share: failures as values, files read, files written.
-// Invariant: nothing here exits, aborts or jumps. Names begin with amos_, for a compiled trainer
+// common.h: declares what the compiler and the runtime share: errors, input files, output files.
+// Invariant: nothing here exits, aborts or jumps. Names begin with amos_, since a compiled trainer
 // is linked with other people's code.
 #ifndef COMMON_H
 #define COMMON_H
@@ -7,87 +7,90 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-// ---- error.c: failures as values -----------------------------------------------------
+// ---- error.c: errors as values --------------------------------------------------------
 
 enum { // the exit statuses of the command
 	AMOS_DONE = 0,
-	AMOS_INPUT = 1,  // data, checkpoint or option at fault
-	AMOS_USAGE = 2,  // the command line is not well formed
-	AMOS_MACHINE = 3 // disk full, out of memory
+	AMOS_INPUT = 1,  // invalid data, checkpoint or option
+	AMOS_USAGE = 2,  // invalid command line
+	AMOS_MACHINE = 3 // system error: disk full, out of memory
 };
-const char *amos_error(void); // the last failure on this thread, one or a few lines; "" when none
+const char *amos_error(void); // text of this thread's last error, one or a few lines; "" if none
 // Sets amos_error() and returns `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-// The status for a call that failed with errno: the path that it was given is at fault, or the
-// machine.
+// Returns the status for errno: AMOS_INPUT if the path is invalid, else AMOS_MACHINE.
 int amos_errno_status(void);
-// amos_fail() by errno.
+// Calls amos_fail() with "PATH: cannot DOING: " and the text of errno.
 int amos_fail_errno(const char *doing, const char *path);
-int amos_no_memory(const char *where); // amos_fail()
-// After the last line of a file: fails if it was an error, by errno, and not the end.
+int amos_no_memory(const char *where); // calls amos_fail()
+// Fails by errno if reading the file stopped at an error rather than its end.
 int amos_all_read(FILE *, const char *path);
 
-// ---- visible.c: names and messages as they are shown ----------------------------------
+// ---- visible.c: escapes names and messages for display --------------------------------
 
-// Writes `text` with everything that is not a visible character of UTF-8 as \xHH, byte by byte, at
-// most `room` bytes with the zero; returns the bytes that it takes without the zero. `exact`: a
-// backslash that stands before x and two digits is \x5c, so that no two texts become one.
+// Writes `text` with every byte that is not part of a printable UTF-8 character as \xHH. Writes at
+// most `room` bytes including the terminator; returns the full length without it. If `exact`, a
+// backslash before x and two hexadecimal digits is written as \x5c, so different texts stay
+// different.
 size_t amos_visible(char *to, size_t room, const char *text, bool exact);
-void amos_restore(char *text); // in place, from what it becomes where that is exact
-// Prints lines that way, `indent` before each but the first, unless it begins with a blank.
+void amos_restore(char *text); // reverses amos_visible(exact) in place
+// Prints text that way. `indent` is printed before each line but the first, unless the line begins
+// with a blank.
 void amos_print(FILE *, const char *text, const char *indent);
-// The same for what vprintf(3) would print; nothing where memory is out.
+// The same for the output of vprintf(3); prints nothing if out of memory.
 void amos_print_args(FILE *, const char *fmt, va_list) __attribute__((format(printf, 2, 0)));
-// The same for text of `count` bytes that comes in parts: line feeds and tabs stay, and a character
-// whose bytes are not all there waits, unless this is the `last` part. Returns the bytes it took.
+// The same for `count` bytes of a stream: line feeds and tabs are kept, and an incomplete character
+// at the end is not consumed, unless this is the `last` part. Returns the number of bytes consumed.
 size_t amos_print_text(FILE *, const char *text, size_t count, bool last);
 
-// ---- input.c: files that are read -----------------------------------------------------
+// ---- input.c: opens input files -------------------------------------------------------
 
-// open(2) for reading, with more flags; -1: errno says why. A regular file is noted as one that
-// this process reads.
+// Opens a file for reading, with additional open(2) flags. A regular file is recorded as one that
+// this process reads. -1: see errno.
 int amos_input(const char *path, int flags);
-FILE *amos_input_stream(const char *path); // the same as a stream; NULL: errno says why
-// The same for `name`, which another file gave, in `folder`. Links are followed if what they lead
-// to lies beneath `folder` or beneath `other` (NULL: none); else -1 and EXDEV.
+FILE *amos_input_stream(const char *path); // the same as a stream; NULL: see errno
+// The same for `name`, as given in another file, relative to `folder`. Links are followed only to
+// files below `folder` or `other` (NULL: none); else -1 and EXDEV.
 int amos_input_beneath(const char *folder, const char *other, const char *name);
-// The folder where an open file lies, whatever links led to it, in memory of its own; NULL: errno.
+// Returns the directory of an open file, after following links, to be freed by the caller; NULL:
+// see errno.
 char *amos_input_folder(int file);
-// Fails if an output cannot have this name: it would replace a file that this process reads or that
-// takes its standard output, or a folder.
+// Fails if an output cannot have this name: it is a directory, a file that this process reads, or
+// the file that receives its standard output.
 int amos_output_check(const char *path);
 
-// ---- temp_file.c: files that appear under their name only when they are complete -----------
+// ---- temp_file.c: writes files that appear under their name only when complete --------
 
-// Until it is kept, a file has a name of its own beside the target, which nobody can guess. A
-// device or pipe gets the bytes when the file is kept.
+// Until it is kept, the file has an unpredictable name next to its target. A device or pipe
+// receives the bytes when the file is kept.
 struct amos_temp_file {
 	FILE *to;
-	char *path, *target;   // as given; what it leads to
+	char *path, *target;   // as given; after following links
 	const char *temporary; // where `to` writes
 	bool device, fresh;
 };
 enum amos_name {
-	AMOS_NAMED, // by the user: what a link leads to is replaced, a device gets the bytes
-	AMOS_OWN,   // by us: a link is replaced itself
-	AMOS_FRESH  // by us, for a new file: nothing is replaced
+	AMOS_NAMED, // named by the user: links are followed, a device receives the bytes
+	AMOS_OWN,   // named by the program: a link itself is replaced
+	AMOS_FRESH  // named by the program, new: nothing is replaced
 };
 int amos_file_begin(struct amos_temp_file *, const char *path, enum amos_name);
 int amos_file_open(struct amos_temp_file *, const char *path); // AMOS_NAMED
-int amos_file_keep(
-    struct amos_temp_file *); // flush, sync, rename, sync the folder; on failure dropped
+// Flushes, syncs and renames the file, then syncs its directory. On failure the file is dropped.
+int amos_file_keep(struct amos_temp_file *);
 void amos_file_drop(struct amos_temp_file *);
-// Removes all that are neither kept nor dropped; keeps errno; may run in a signal handler.
+// Removes all temporary files that are neither kept nor dropped. Preserves errno;
+// async-signal-safe.
 void amos_file_drop_all(void);
-// fopen(3) for a file that is changed in place; a link is not followed (ELOOP).
+// Opens a file that is changed in place, as fopen(3). Links are not followed (ELOOP).
 FILE *amos_file_edit(const char *path, const char *mode);
-// A rename is on the disk only when its folder is: syncs an open folder, the one that holds `path`.
+// Sync an open directory, or the one that contains `path`: only then is a rename durable.
 bool amos_file_sync(int folder);
 bool amos_file_sync_around(const char *path);
-// Gives a file a second name, which is replaced. False: the file system has no links.
+// Gives a file a second name, replacing that name. False: the file system has no links.
 bool amos_file_link(const char *from, const char *to);
-bool amos_file_temporary(const char *name); // True for names that temporary files have.
-// Removes from a folder the temporary files of processes that were killed.
+bool amos_file_temporary(const char *name); // true for names of temporary files
+// Removes temporary files of killed processes from a directory.
 void amos_file_clean(const char *folder);
 
 #endif

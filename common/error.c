@@ -1,5 +1,4 @@
-// error.c: sets error texts, draws random numbers.
-// A code, and one text per thread.
+// error.c: sets the error text of a thread and derives statuses from errno.
 #include "common.h"
 #include <errno.h>
 #include <stdarg.h>

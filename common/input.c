@@ -1,5 +1,6 @@
-// input.c: files that are read: noted, so that no output replaces one, and those that another file
-// names kept to its folder.
+// input.c: opens input files.
+// Each is recorded, so that no output replaces it. Files named by another file must be below its
+// directory.
 #include "common.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- what is read ---------------------------------------------------------------------
+// ---- recorded files -------------------------------------------------------------------
 
 static struct identity {
 	dev_t device;
@@ -48,9 +49,10 @@ int amos_input(const char *path, int flags)
 	if (file < 0 || fstat(file, &about) || !S_ISREG(about.st_mode))
 		return file;
 	pthread_mutex_lock(&lock);
-	bool good = is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
+	bool recorded =
+	    is_noted(&about) || add_noted((struct identity){about.st_dev, about.st_ino});
 	pthread_mutex_unlock(&lock);
-	if (good)
+	if (recorded)
 		return file;
 	close(file);
 	errno = ENOMEM;
@@ -66,14 +68,14 @@ FILE *amos_input_stream(const char *path)
 	return stream;
 }
 
-// True if `path` leads to that file.
+// True if `path` is that file, after following links.
 static bool leads_to(const char *path, const struct stat *file)
 {
 	struct stat about;
 	return !stat(path, &about) && about.st_dev == file->st_dev && about.st_ino == file->st_ino;
 }
 
-// Standard input and the program itself are read too.
+// True if the file is read. Standard input and the program itself are, too.
 static bool is_read(const struct stat *about)
 {
 	pthread_mutex_lock(&lock);
@@ -82,7 +84,7 @@ static bool is_read(const struct stat *about)
 	return read || leads_to("/dev/stdin", about) || leads_to("/proc/self/exe", about);
 }
 
-// True if it is where a standard stream goes, which is another output of the command.
+// True if the file receives standard output or error, though `path` does not name that stream.
 static bool is_stream(const char *path, const struct stat *about)
 {
 	bool meant = !strncmp(path, "/dev/", 5) || !strncmp(path, "/proc/", 6);
@@ -114,46 +116,45 @@ int amos_output_check(const char *path)
 	                 path);
 }
 
-// ---- what another file names ----------------------------------------------------------
+// ---- files named by another file ------------------------------------------------------
 
-// Where an open file lies; NULL: errno says why.
-static char *place_of(int file)
+// Returns the path of an open file; NULL: see errno.
+static char *path_of(int file)
 {
-	char link[64], place[PATH_MAX];
+	char link[64], path[PATH_MAX];
 	snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-	ssize_t length = readlink(link, place, sizeof place);
+	ssize_t length = readlink(link, path, sizeof path);
 	if (length >= PATH_MAX)
 		errno = ENAMETOOLONG;
-	return length < 0 || length >= PATH_MAX ? NULL : strndup(place, (size_t)length);
+	return length < 0 || length >= PATH_MAX ? NULL : strndup(path, (size_t)length);
 }
 
 char *amos_input_folder(int file)
 {
-	char *place = place_of(file), *slash = place ? strrchr(place, '/') : NULL;
+	char *path = path_of(file), *slash = path ? strrchr(path, '/') : NULL;
 	if (slash)
 		*slash = 0;
-	return place;
+	return path;
 }
 
-static bool is_beneath(const char *place, const char *folder)
+static bool is_beneath(const char *path, const char *folder)
 {
 	size_t length = folder ? strlen(folder) : 0;
 	bool root = length == 1;
-	return length && !strncmp(place, folder, length) && (root || place[length] == '/');
+	return length && !strncmp(path, folder, length) && (root || path[length] == '/');
 }
 
 static bool may_read(int file, const char *folder, const char *other)
 {
-	char *place = place_of(file), *real = realpath(*folder ? folder : ".", NULL);
-	bool may = place && (is_beneath(place, real) || is_beneath(place, other));
-	free(place);
+	char *path = path_of(file), *real = realpath(*folder ? folder : ".", NULL);
+	bool may = path && (is_beneath(path, real) || is_beneath(path, other));
+	free(path);
 	free(real);
 	return may;
 }
 
-// What is asked about is the file that was found, which is then the one that is read: nobody can
-// put another in its place between. Until it is known to be permitted, it is not opened for
-// reading: opening a device can have an effect.
+// The check is on the file that was opened, which is then read: nobody can replace it in between.
+// Until it is permitted, it is opened with O_PATH only: opening a device can have an effect.
 int amos_input_beneath(const char *folder, const char *other, const char *name)
 {
 	char path[PATH_MAX];

@@ -1,7 +1,7 @@
-// temp_file.c: writes, syncs and renames a file.
-// Each is written under a random name beside its target, created anew, so no link and no file of
-// others is ever opened. Then it is synced and renamed: what stands is old or new, never torn. A
-// temporary file is locked while it is written: unlocked ones belong to nobody and can be removed.
+// temp_file.c: writes a file under a random name, syncs it and renames it when complete.
+// The temporary file is created anew next to its target, so no existing link or file is opened.
+// Readers see the old file or the new one. A temporary file is locked while it is written; unlocked
+// ones were left by killed processes and can be removed.
 #include "common.h"
 #include <ctype.h>
 #include <dirent.h>
@@ -20,10 +20,11 @@
 
 // ---- names of temporary files ---------------------------------------------------------
 
-static const char first[] = "amos.", last[] = ".aside"; // around the random digits
+static const char first[] = "amos.", last[] = ".aside"; // before and after the random digits
 enum { DIGITS = 16, NAME = sizeof first + DIGITS + sizeof last - 1 };
 
-// A name in use. Records are used again and never freed: a signal handler may be reading them.
+// A temporary file's name. Records are reused and never freed, since a signal handler may be
+// reading them.
 struct temporary {
 	struct temporary *next;
 	volatile sig_atomic_t used;
@@ -59,7 +60,8 @@ static void forget(const char *path)
 			t->used = 0;
 }
 
-// PATH_MAX bytes at `path` become a new name in the folder, which ends with a slash or is empty.
+// Writes a new name in `folder`, which ends with a slash or is empty, to the PATH_MAX bytes at
+// `path`.
 static bool invent(char *path, const char *folder, int length)
 {
 	uint64_t random;
@@ -71,7 +73,7 @@ static bool invent(char *path, const char *folder, int length)
 	return n < PATH_MAX;
 }
 
-// Creates a file that nobody else has and locks it; NULL: errno says why.
+// Creates a new file and locks it; NULL: see errno.
 static struct temporary *create(const char *folder, int length, mode_t mode, int *file)
 {
 	struct temporary *t = unused();
@@ -88,8 +90,8 @@ static struct temporary *create(const char *folder, int length, mode_t mode, int
 	return t;
 }
 
-// The same with signals held back: an interrupt finds no file without a record.
-static struct temporary *create_whole(const char *folder, int length, mode_t mode, int *file)
+// The same with signals blocked, so that an interrupt finds every file recorded.
+static struct temporary *create_blocked(const char *folder, int length, mode_t mode, int *file)
 {
 	sigset_t every, before;
 	sigfillset(&every);
@@ -118,21 +120,22 @@ static void forget_file(struct amos_temp_file *file)
 	*file = (struct amos_temp_file){0};
 }
 
-// Opens the temporary file: private for a device, else with the permissions of what it replaces.
+// Opens the temporary file: private for a device, else with the permissions of the file it
+// replaces.
 static bool open_temporary(struct amos_temp_file *file, const struct stat *replaced)
 {
 	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
 	char scratch[PATH_MAX];
 	snprintf(scratch, sizeof scratch, "%s/", folder);
 	mode_t mode = file->device ? 0600 : replaced ? replaced->st_mode & 0777 : 0666;
-	const char *beside = file->device ? scratch : file->target;
+	const char *near = file->device ? scratch : file->target;
 	int fd;
-	struct temporary *t = create_whole(beside, folder_length(beside), mode, &fd);
+	struct temporary *t = create_blocked(near, folder_length(near), mode, &fd);
 	if (!t)
 		return false;
 	file->temporary = t->path;
 	if (replaced)
-		fchmod(fd, mode); // the umask is for new files
+		fchmod(fd, mode); // the umask applies to new files only
 	file->to = fdopen(fd, "wb");
 	if (!file->to)
 		close(fd);
@@ -142,12 +145,12 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 int amos_file_begin(struct amos_temp_file *file, const char *path, enum amos_name name)
 {
 	struct stat about;
-	bool named = name == AMOS_NAMED, there = named && !stat(path, &about);
-	bool regular = there && S_ISREG(about.st_mode);
-	bool device = there && !regular && !S_ISDIR(about.st_mode);
+	bool named = name == AMOS_NAMED, exists = named && !stat(path, &about);
+	bool regular = exists && S_ISREG(about.st_mode);
+	bool device = exists && !regular && !S_ISDIR(about.st_mode);
 	*file = (struct amos_temp_file){
 	    .path = strdup(path), .device = device, .fresh = name == AMOS_FRESH};
-	file->target = there && !device ? realpath(path, NULL) : strdup(path);
+	file->target = exists && !device ? realpath(path, NULL) : strdup(path);
 	if (file->path && file->target && open_temporary(file, regular ? &about : NULL))
 		return AMOS_DONE;
 	int status = amos_fail_errno("write", path);
@@ -171,7 +174,7 @@ void amos_file_drop(struct amos_temp_file *file)
 
 bool amos_file_sync(int folder)
 {
-	// Some file systems cannot sync a folder and say so with EINVAL.
+	// Some file systems cannot sync a directory and fail with EINVAL.
 	return !fsync(folder) || errno == EINVAL;
 }
 
@@ -207,7 +210,7 @@ bool amos_file_link(const char *from, const char *to)
 		return false;
 	t->used = 1;
 	bool linked = !link(from, t->path) && !rename(t->path, to) && amos_file_sync_around(to);
-	unlink(t->path); // which stays where both are one file already
+	unlink(t->path); // rename() keeps it if both are the same file already
 	forget(t->path);
 	return linked;
 }
@@ -235,12 +238,12 @@ static bool move(const struct amos_temp_file *file)
 {
 	unsigned flags = file->fresh ? RENAME_NOREPLACE : 0;
 	return (!renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
-	        // A file system that does not know the flag.
+	        // The file system does not support the flag.
 	        (errno == EINVAL && !rename(file->temporary, file->target))) &&
 	       amos_file_sync_around(file->target);
 }
 
-// On the disk, complete and closed.
+// Writes, syncs and closes the file.
 static bool finish(struct amos_temp_file *file)
 {
 	bool written = !fflush(file->to) && !ferror(file->to) && !fsync(fileno(file->to));
@@ -263,7 +266,7 @@ int amos_file_keep(struct amos_temp_file *file)
 	return status;
 }
 
-// ---- what killed processes left -------------------------------------------------------
+// ---- files left by killed processes ---------------------------------------------------
 
 bool amos_file_temporary(const char *name)
 {
@@ -275,7 +278,7 @@ bool amos_file_temporary(const char *name)
 	return digits == DIGITS && !strcmp(name, last);
 }
 
-// A file of ours that nobody writes.
+// True if it is a file of this user that no process writes.
 static bool is_left(int folder, const char *name)
 {
 	int file = openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);

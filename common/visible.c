@@ -1,22 +1,22 @@
-// visible.c: names and messages in characters that can be shown: no control characters, no changes
-// of direction, no bytes that are not UTF-8. All else is written byte by byte as \xHH.
+// visible.c: escapes names and messages for display, byte by byte as \xHH.
+// Escaped are control characters, changes of text direction and invalid UTF-8.
 #include "common.h"
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-// Characters that cannot be seen, or that change how others are shown.
+// Characters that are invisible or change how others are displayed.
 static const struct {
 	uint32_t from, to;
 } hidden[] = {{0, 0x1F},        {0x7F, 0x9F},     {0xAD, 0xAD},       {0x61C, 0x61C},
               {0x200B, 0x200F}, {0x2028, 0x202E}, {0x2060, 0x206F},   {0xD800, 0xDFFF},
               {0xFEFF, 0xFEFF}, {0xFFF9, 0xFFFB}, {0xE0000, 0xE0FFF}, {0x110000, UINT32_MAX}};
 
-// The bytes of the character at `s` if it can be shown, else 0.
+// Returns the length of the character at `s` if it is printable, else 0.
 static int shown(const unsigned char *s)
 {
 	static const uint32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
-	if (*s >= ' ' && *s < 0x7F) // nearly all
+	if (*s >= ' ' && *s < 0x7F) // the common case
 		return 1;
 	int n = *s < 0x80 ? 1 : *s >> 5 == 6 ? 2 : *s >> 4 == 14 ? 3 : *s >> 3 == 30 ? 4 : 0;
 	uint32_t code = n < 2 ? *s : *s & (0x7Fu >> n);
@@ -36,7 +36,7 @@ static bool is_digit(char c)
 	return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
 }
 
-// A backslash that begins what looks like one of our escapes.
+// True for a backslash that begins what looks like an escape of ours.
 static bool misleads(const char *s)
 {
 	return s[0] == '\\' && s[1] == 'x' && is_digit(s[2]) && is_digit(s[3]);
@@ -97,7 +97,7 @@ void amos_print_args(FILE *to, const char *fmt, va_list args)
 	free(text);
 }
 
-// True if the bytes begin a character that more bytes may complete.
+// True if the bytes are the start of an incomplete character.
 static bool is_open(const char *text, size_t count)
 {
 	static const char rest[] = "\xbf\xbf\xbf";

@@ -1,42 +1,45 @@
-// amos.h: the runtime: a compiled model opened, fed, trained, saved. What the command amosc uses on
-// what it compiled in memory and a compiled trainer uses on itself. Takes abi.h. Functions that
-// answer int answer AMOS_DONE or one of the codes below, and then amos_error() says what was found,
-// what was wanted, and the cure. Nothing here exits, aborts or jumps. What a call gives belongs to
-// the object it was asked of, until that is closed, unless it says otherwise. Objects are not
-// shared between threads.
+// amos.h: declares the public API of the runtime: open a compiled model, feed, train and save it.
+// The command amosc uses it on models compiled in memory, a compiled trainer on itself.
+//
+// Errors: functions returning int return AMOS_DONE or an error code of common.h; amos_error() then
+// describes the error and how to fix it. Nothing here exits, aborts or jumps, except where noted.
+// Ownership: unless noted, a returned pointer is owned by the object passed in and valid until that
+// object is closed. Strings passed in are not copied.
+// Threads: an object is used by one thread at a time; amos_error() is per thread.
+// Units: sizes are in bytes unless noted; arrays are row major; types are numbers of types.def.
 #ifndef AMOS_H
 #define AMOS_H
 #include "abi.h"
 #include "common.h"
 
-// For a program's main, before it opens a file: standard descriptors that are closed become
-// /dev/null, opened so that their use is an error. No file gets their numbers.
+// For main(), before it opens any file: opens /dev/null for each closed standard descriptor, in the
+// direction that makes any use an error, so that no file gets descriptors 0 to 2.
 void amos_standard(void);
-// For a program's main: what the system tells by signals becomes an error of the call (a pipe that
-// closed, a file that may not grow), or a message and an end: status 1 (a file that was mapped and
-// cut short) or 3 (an interrupt, a hangup; amos_train() takes these as a wish to stop). Before such
-// an end temporary files are removed.
+// For main(): installs signal handlers. SIGPIPE and SIGXFSZ are ignored, so the write fails with an
+// error instead. SIGBUS (a mapped file was truncated) ends the program with a message and status 1;
+// SIGINT, SIGTERM and SIGHUP with status 3, except during amos_train(), which stops gracefully.
+// Temporary files are removed before the program ends.
 void amos_signals(void);
-// Such an end at once, with `text` on standard error and status 3. May run in a handler; takes no
-// memory.
+// Ends the program at once: removes temporary files, writes `text` to standard error, exits with
+// status 3. Async-signal-safe; allocates no memory.
 _Noreturn void amos_interrupt(const char *text);
-// For the same: a program that would end with status 0, but whose standard output could not all be
-// written, says so and ends with 3.
+// For main(): if standard output could not be written completely, a program that would exit with
+// status 0 reports that and exits with 3.
 void amos_check_stdout(void);
-// For the same, of libamos_main.a: memory that is not there ends the program so, with a message in
-// the name of `program`, whichever library asks for it. Who calls this links a malloc that never
+// For main(), in libamos_main.a: if memory runs out, in any library, the program ends with a
+// message that begins with `program` and status 3. Programs that link this get a malloc that never
 // returns NULL.
 void amos_memory_ends(const char *program);
 
 enum { AMOS_ABSENT = -1, AMOS_LIST = 64 };
 
-// ---- options.c: options.def as a struct, as a parser, as help -------------------------
+// ---- options.c: parses options.def into a struct --------------------------------------
 
 struct amos_list {
 	int count;
 	const char *at[AMOS_LIST];
 };
-struct amos_options { // what was not given: NULL, count 0, AMOS_ABSENT; flags 0
+struct amos_options { // absent options: NULL, count 0, AMOS_ABSENT; flags 0
 #define TYPE_text                                         const char *
 #define TYPE_list                                         struct amos_list
 #define TYPE_count                                        int64_t
@@ -45,14 +48,14 @@ struct amos_options { // what was not given: NULL, count 0, AMOS_ABSENT; flags 0
 #define OPTION(name, letter, group, type, argument, help) TYPE_##type name;
 #include "options.def"
 #undef OPTION
-	int argc; // the command line as typed, kept in command.json; 0: none
+	int argc; // the command line as typed, for command.json; 0: none
 	char **argv;
 };
-struct amos_options amos_options(void); // nothing given
-// --keep: last, or best. AMOS_USAGE.
+struct amos_options amos_options(void); // returns options that are all absent
+// Sets *last to true if --keep is "last", to false if it is "best" or absent. Else AMOS_USAGE.
 int amos_keeps_last(const struct amos_options *, bool *last);
-// Sets the option `name` (as in options.def, or as typed with -); `value` stays the caller's, and
-// is kept. AMOS_USAGE.
+// Sets the option `name` (as in options.def, or with - for _) to `value`, which is not copied.
+// AMOS_USAGE if the name is unknown or the value invalid.
 int amos_option(struct amos_options *, const char *name, const char *value);
 
 // ---- cpu.c: a model in memory ---------------------------------------------------------
@@ -63,110 +66,112 @@ struct amos_memory { // bytes
 	int64_t params, state, scratch, pads, batch;
 };
 
-// Takes memory and gives every slot its first contents: amos_slot.init, else what `init` answers
-// (row major, of the slot's type; NULL: zeros). `init` may be NULL. The seed goes to the slot
-// amos.seed. threads 0: all cores this process may use. AMOS_MACHINE: no memory; AMOS_INPUT: made
-// for another version of the contract.
+// Opens a compiled model: allocates its memory and fills every slot but the inputs from
+// amos_slot.init, else from init(context, slot) (row major, of the slot's type; NULL: zeros).
+// `init` may be NULL. `seed` is stored in the slot amos.seed. threads 0: all cores this process may
+// use. AMOS_MACHINE: out of memory; AMOS_INPUT: compiled for another ABI version or CPU.
 int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
 void amos_close(struct amos *); // NULL is allowed
 struct amos_memory amos_memory(const struct amos *);
 const struct amos_model *amos_model_of(const struct amos *);
-int64_t amos_threads(const struct amos *);         // that work: 1 where more would be of no use
-int64_t amos_threads_missing(const struct amos *); // that the machine did not start
+int64_t amos_threads(const struct amos *);         // threads in use; 1 if more would not help
+int64_t amos_threads_missing(const struct amos *); // threads that could not be started
 
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
 int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none
 
-// A slot's memory: slots.bytes bytes, row major. An input's is the buffer that calls read by
-// default.
+// Returns a slot's memory: amos_slot.bytes bytes, row major. For an input, this is the buffer that
+// calls read by default.
 void *amos_slot_bytes(const struct amos *, int64_t slot);
-// Where an entry leaves its outputs by default, until the next call: row major, in the shape that
-// the run gave them.
+// Returns the buffer of an output, which holds it until the next call: row major, in the shape that
+// amos_out_shape() gives.
 void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out);
-// That shape, into dim[rank].
+// Writes the shape that the output had in the last call to dim[rank].
 void amos_out_shape(const struct amos *, const struct amos_entry *, int64_t out, int64_t *dim);
-// Is it an output of the model, not one that tells another's shape?
+// True if it is an output of the model, false for a shape or check of another output.
 int amos_out_own(const struct amos_entry *, int64_t out);
-// Its first element.
+// Returns its first element.
 double amos_out_number(const struct amos *, const struct amos_entry *, int64_t out);
 
-double amos_number(const void *at, int type, int64_t i); // element i
+double amos_number(const void *at, int type, int64_t i); // returns element i
 
 // Runs an entry once. inputs[i], outputs[i]: addresses aligned to 64 bytes, or NULL for the model's
-// own buffers; either array may be NULL. What launch() answered.
+// own buffers; either array may be NULL. AMOS_INPUT: an index was out of range; AMOS_MACHINE: a
+// launch failed.
 int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
-// From now on adds the time of each launch to nanoseconds[number of the launch in its entry]; NULL:
-// no more.
+// Makes each following launch add its time to nanoseconds[number of the launch in its entry]; NULL
+// stops this.
 void amos_profile(struct amos *, int64_t *nanoseconds);
 
 // ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c: batches out of files --------
 
 struct amos_data;
 
-struct amos_input { // as the model declares it
+struct amos_input { // an input as the model declares it
 	const char *name;
 	int type; // types.def
 	int rank;
-	int64_t dim[10];      // -1: free
-	const char *axis[10]; // of a free one: its name, or NULL. Equal names are equal sizes
+	int64_t dim[10];      // -1: open
+	const char *axis[10]; // name of an open axis, or NULL; equal names, equal sizes
 };
 
-// Opens the sources of --data. exact (run, grad): the arrays are one batch, of the inputs' exact
-// shapes. Otherwise the first axis of an input is the batch, its elements samples (first axis of
-// the array) or windows (of a token stream).
+// Opens the sources of --data. If `exact` (run, grad), the arrays are one batch in the inputs'
+// exact shapes. Otherwise axis 0 of an input is the batch; its elements are samples (along axis 0
+// of the array) or windows (of a token stream).
 int amos_data_open(const struct amos_options *, int exact, struct amos_data **);
 void amos_data_close(struct amos_data *);
-// Gives free dimensions their sizes: the batch from --batch (default 32, or all samples where they
-// are fewer), others from the arrays. Those that nothing tells stay -1. AMOS_INPUT: data and
-// declared shape do not agree.
+// Sets open dimensions (-1): the batch from --batch (default: 32, or the number of samples if
+// fewer), others from the arrays. Dimensions that no array gives stay -1. AMOS_INPUT: the data do
+// not match the declared shapes.
 int amos_data_bind(struct amos_data *, int n, struct amos_input *);
-// The array of source `k`, of one batch as it lies in its file, and the input it is for; NULL where
-// the source is none. `k` from 0 on; *input is NULL behind the last.
+// Returns the array of source `k` (from 0), one batch as stored in its file, and sets *input to the
+// input it is for. NULL if the source is not a plain array; *input is NULL after the last source.
 const struct amos_array *amos_data_array(const struct amos_data *, int k, const char **input);
-// Notes that the model has these inputs. AMOS_INPUT: an array that none takes has the name of one
-// that has no data, but for case and punctuation.
+// Marks the arrays that these inputs of the model use. AMOS_INPUT: the name of an unused array
+// equals that of an input without data, except for case and punctuation.
 int amos_data_take(struct amos_data *, int n, const char *const *inputs);
-// The arrays of files given without NAME= that no input takes, a line per file; may be "". After
-// fit, or when all inputs are noted.
+// Returns the unused arrays of files given without NAME=, one line per file; may be "". Call after
+// amos_data_take() or amos_data_attach().
 const char *amos_data_unused(const struct amos_data *);
-// Writes the values that the array of the source for `input` gives an input of that type.
-// AMOS_INPUT where the type cannot hold one.
+// Converts the array of the source for `input` to `type` and writes it to `to`. AMOS_INPUT if the
+// type cannot hold a value.
 int amos_data_values(const struct amos_data *, const char *input, int type, void *to);
-// Ties sources to the inputs of a compiled model and checks every value: type, shape, [0, limit),
-// not NaN (but in one batch). Inputs that none of `entries` (names, NULL at the end) reads may lack
-// data; the others may not.
+// Attaches sources to the inputs of a compiled model and checks every value: type, shape, [0,
+// limit), no NaN (NaN is allowed if the data were opened as exact). Inputs that an entry in
+// `entries` (names, NULL-terminated) reads need data; other inputs may lack them.
 int amos_data_attach(struct amos_data *, const struct amos_model *, const char *const *entries);
 
-// Number of batches that one pass over the training part makes, and of samples (windows) held out.
-// After bind or fit.
+// Returns the number of batches in one epoch of the training part, and of samples (windows) held
+// out. Call after amos_data_bind() or amos_data_attach().
 int64_t amos_data_batches(const struct amos_data *);
 int64_t amos_data_held_out(const struct amos_data *);
-// Is there a batch to train on and, where a part is held out, a sample in it? AMOS_INPUT.
+// Fails if the training part has less than one batch, or the held-out part less than one sample.
+// AMOS_INPUT.
 int amos_data_check_size(const struct amos_data *);
-// N for xi: the batches, as full of labels as those of training, that the labels to train on make.
-// A pass makes as many; more where masked() draws in each pass anew which few tokens are labels.
+// Returns N for xi: the training batches of one epoch, divided by the masked fraction if masked()
+// draws the labels.
 double amos_data_independent_batches(const struct amos_data *);
-// Of `elements` entries of the input `name` in a batch, how many are labels: those that masked()
-// picks; of an array, those that are not `ignore` (0: all are).
+// Returns the expected number of labels among `elements` elements of the input `name`: the masked
+// fraction under masked(); for an array, the fraction that differs from `ignore` (0: all of them).
 double amos_data_labels(const struct amos_data *, const char *name, int64_t elements,
                         int64_t ignore);
-// Root mean square of the numbers that data bring the float input `name`, from the part to train
-// on, or where they are many from 2^20 of them, drawn evenly. NAN: it has no data.
+// Returns the root mean square of the training data of the float input `name`, over at most 2^20
+// elements, sampled evenly. NAN if it has no data.
 double amos_data_rms(const struct amos_data *, const char *name);
-const char *amos_data_note(const struct amos_data *); // what was decided, a line each; may be ""
+const char *amos_data_note(const struct amos_data *); // the choices made, one per line; may be ""
 
-// Fills the inputs' buffers. After fit. Batch `run` of training is a function of (seed, run) alone.
-// Evaluation goes in order through the samples held out, or through all where none are; it takes
-// the first `samples` rows for those from number `from` on.
+// Fill the inputs' buffers. Call after amos_data_attach(). Batch `run` of training is a function of
+// (seed, run) alone. Evaluation reads the held-out samples in order, or all samples if none are
+// held out: `samples` rows, starting at sample `from`.
 int amos_data_train(const struct amos_data *, struct amos *, int64_t run);
 int amos_data_eval(const struct amos_data *, struct amos *, int64_t from, int64_t samples);
 int64_t amos_data_eval_samples(const struct amos_data *);
-int64_t amos_data_samples(const struct amos_data *); // in a batch
-// A batch has so many from now on, for the model that is bound or fitted next.
+int64_t amos_data_samples(const struct amos_data *); // per batch
+// Sets the batch size for the model that is bound or attached next.
 void amos_data_batch(struct amos_data *, int64_t samples);
-// Writes the vocabulary of text sources that have one to DIR/NAME.vocab.
+// Writes the vocabulary of each text source that has one to DIR/NAME.vocab.
 int amos_data_write_vocab(const struct amos_data *, const char *dir);
 
 // ---- array.c, npz.c: arrays in files --------------------------------------------------
@@ -176,92 +181,95 @@ struct amos_array {
 	int type, rank; // types.def
 	int64_t dim[10];
 	const void *bytes; // row major, little endian
-	void *own;         // the runtime's
+	void *own;         // private to the runtime
 };
-// Written aside and renamed. bf16 travels as f32.
+// Writes to a temporary file, then renames it. bf16 is stored as f32.
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *);
 int amos_npz_read(const char *path, int64_t *n, struct amos_array **);
 void amos_npz_free(int64_t n, struct amos_array *);
 
 // ---- ckpt.c: checkpoints --------------------------------------------------------------
 
-struct amos_mean { // of a measure, each sample counting once
+struct amos_mean { // mean of a metric over samples
 	double sum;
 	int64_t samples;
 };
-struct amos_held { // an evaluation of what is held out
+struct amos_held { // an evaluation of the held-out data
 	int64_t step;
-	double loss, accuracy; // INFINITY, NAN: there was none
+	double loss, accuracy; // INFINITY, NAN: none
 };
-struct amos_position {                       // where a training stands
-	int64_t step;                        // updates made
-	int64_t run;                         // batches used
-	int64_t owing;                       // 1: the evaluation of this step was interrupted
-	struct amos_held held, best;         // the last evaluation, and that of the least loss
+struct amos_position { // progress of a training
+	int64_t step;  // updates made
+	int64_t run;   // batches used
+	int64_t owing; // 1: the evaluation of this step was interrupted and is still due
+	struct amos_held held, best;         // the last evaluation, and the one of lowest loss
 	struct amos_mean losses, accuracies; // since the last line of the log
 };
-// Whole to a temporary name, synced, renamed: a crash leaves the old file or the new one.
-// `identity` is of what is trained, lines of text.
+// Saves a checkpoint: writes a temporary file, syncs and renames it, so a crash leaves the old file
+// or the new one. `identity`: lines of amos_identity() about what is trained.
 int amos_save(const struct amos *, const char *path, const struct amos_position *,
               const char *identity);
 
-struct amos_checkpoint; // one file
-// A file, or a run folder: its best.ckpt, or with `last` its last.ckpt.
+struct amos_checkpoint; // an open checkpoint file
+// Opens a checkpoint file, or of a run directory best.ckpt (with `last`, or if there is none,
+// last.ckpt).
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **);
 void amos_checkpoint_close(struct amos_checkpoint *);
-// Puts it into the model, all or nothing: AMOS_INPUT names the first slot that does not fit.
+// Loads it into the model, all or nothing. AMOS_INPUT: names the first slot that does not match.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
 struct amos_position amos_checkpoint_point(const struct amos_checkpoint *);
 const char *amos_checkpoint_identity(const struct amos_checkpoint *);
 int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
-// Slot i as an array; `kind` (may be NULL) as in amos_slot. Its bytes stay the checkpoint's.
+// Returns slot i as an array, and its amos_slot.kind in *kind (may be NULL). The bytes belong to
+// the checkpoint.
 struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *, int64_t i, int *kind);
 
-// ---- train.c, evaluate.c: the loop, the run folder -----------------------------------
+// ---- train.c, evaluate.c, constant.c, folder.c, log.c: the loop, the run directory -------
 
-struct amos_constant { // an answer that does not depend on the sample; NAN: not known
+struct amos_constant { // a prediction independent of the sample; NAN: unknown
 	double loss, accuracy;
-	double model; // the loss of the model that is compared with it
+	double model; // the model's loss, for comparison
 };
 struct amos_result {
 	int64_t step;
-	double loss, accuracy;           // of the last line of the log; NAN: none
-	double eval_loss, eval_accuracy; // of the last evaluation; NAN: none
-	int64_t eval_samples;            // that it went through
-	struct amos_held best;           // of the least loss on what is held out
-	struct amos_constant constant;   // the best one, where the model is no better; else NAN
+	double loss, accuracy;           // last line of the log; NAN: none
+	double eval_loss, eval_accuracy; // last evaluation; NAN: none
+	int64_t eval_samples;            // samples evaluated
+	struct amos_held best;           // lowest held-out loss
+	struct amos_constant constant;   // the best one, if the model is no better; else NAN
 	double seconds;
-	int stopped; // by an interrupt
+	int stopped; // 1: stopped by a signal
 };
-// Trains until --steps or --epochs are done or an interrupt stops it (which is AMOS_DONE), in the
-// folder options.out (or options.resume): log.jsonl, TensorBoard events, last.ckpt, best.ckpt,
-// command.json. Progress to stderr. A folder that is not new and not empty is AMOS_INPUT, but with
-// options.overwrite that of a run. With options.resume the model goes on from its last.ckpt, which
-// must be of this model, command, target and data. A loss that is not a number is AMOS_INPUT.
+// Trains until --steps or --epochs are done or a signal stops it (still AMOS_DONE), in the
+// directory options.out (or options.resume), which gets log.jsonl, TensorBoard events, last.ckpt,
+// best.ckpt and command.json. Progress goes to standard error. With options.resume, training
+// continues from last.ckpt. AMOS_INPUT: the directory is not empty (with options.overwrite: and not
+// a run), the checkpoint is of another model, command, target or data, or a loss is not finite.
 int amos_train(struct amos *, struct amos_data *, const struct amos_options *,
                struct amos_result *);
-// AMOS_INPUT where a new run may not begin in `dir`.
+// Fails with AMOS_INPUT if a new run may not use the directory `dir`.
 int amos_folder_free(const char *dir, bool overwrite);
-// Means of loss and accuracy over amos_data_eval_samples() samples, but those for which no entry is
-// small enough: eval takes a batch, eval:N takes N samples.
+// Computes mean loss and accuracy over amos_data_eval_samples() samples in order. Entry eval takes
+// a batch, eval:N takes N samples; a remainder too small for any entry is left out.
 int amos_evaluate(struct amos *, const struct amos_data *, struct amos_result *);
-// The command line that began the run in `dir`, for --resume. malloc'd, one block.
+// Returns the command line that started the run in `dir`, for --resume: one block, to be freed by
+// the caller.
 int amos_command(const char *dir, int *argc, char ***argv);
-// The comparison, for a warning: writes it to `to` and returns that.
+// Writes the comparison with a constant prediction, for a warning, to `to` and returns `to`.
 const char *amos_constant_text(char *to, size_t room, const struct amos_constant *);
-// Whether the run in `dir` has said, by the second, that it writes its trained model to `path`,
-// whose folder does not count.
+// amos_command_writes() records in command.json that the run in `dir` writes its trained model to
+// `path`; amos_command_wrote() sets *wrote if it has. The directory part of `path` is ignored.
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);
 int amos_command_writes(const char *dir, const char *path);
-// As JSON, or a line a figure.
+// Prints the result as JSON, or as one line per value.
 void amos_result_print(FILE *, const struct amos_result *, int json);
 
 // ---- main.c: a compiled trainer as a command ------------------------------------------
 
-// Writes what the entry left in the model's own buffers, by name. As amos_npz_write.
+// Writes the entry's outputs from the model's own buffers to an .npz file, by name.
 int amos_write_outs(const struct amos *, const struct amos_entry *, const char *path);
-// train (default), eval, run, grad, export, info. Answers the exit status, once the words are
-// understood: --help and words that are not end the program, as argp does.
+// Runs a compiled trainer: train (default), eval, run, grad, export, info. Returns the exit status.
+// Usage errors and --help end the program, as in argp.
 int amos_main(const struct amos_model *, int argc, char **argv);
 
 #endif

@@ -1,6 +1,6 @@
-// array.c: the bytes of a file, and arrays in them.
-// Takes a path. Gives struct amos_blob, mapped where the file is not compressed, and struct
-// amos_array. Keeps: no header is believed before the file's size agrees.
+// array.c: reads a file's bytes and the arrays in them.
+// Files are mapped, or read if compressed or a pipe.
+// Invariant: no header is trusted before it agrees with the file's size.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@ static int read_failure(gzFile file, const char *path)
 	           : amos_fail(AMOS_INPUT, "%s: the compressed data is damaged", path);
 }
 
-// Reads all that is left of a gzip file (or a plain one) into blob->base.
+// Reads the rest of a gzip file (or an uncompressed one) into blob->base.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
 	size_t room = 0;
@@ -35,8 +35,8 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 				return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
 			blob->base = more;
 		}
-		size_t want = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
-		int got = gzread(file, (char *)blob->base + blob->count, (unsigned)want);
+		size_t size = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
+		int got = gzread(file, (char *)blob->base + blob->count, (unsigned)size);
 		if (got < 0)
 			return read_failure(file, path);
 		if (got == 0)
@@ -51,7 +51,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
 
-// Reads all of a file, which it closes: a compressed one, or a pipe.
+// Reads all of a compressed file or a pipe, and closes it.
 static int read_file(int file, const char *path, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
@@ -165,7 +165,7 @@ char *amos_array_name(char *name)
 {
 	size_t count = name ? amos_visible(NULL, 0, name, false) : 0;
 	if (!name || count == strlen(name))
-		return name; // as it is, or as an earlier output spelled it
+		return name; // unchanged, also if an earlier output escaped it already
 	count = amos_visible(NULL, 0, name, true);
 	char *shown = malloc(count + 1);
 	if (shown)
@@ -190,7 +190,7 @@ void amos_npz_free(int64_t n, struct amos_array *arrays)
 	free(arrays);
 }
 
-// Elements whose bytes lie the other way round get memory of their own.
+// Replaces the array's bytes by a writable copy.
 static int own_copy(struct amos_array *array, const char *where)
 {
 	size_t bytes =
@@ -215,9 +215,9 @@ int amos_array_swap(struct amos_array *array, const char *where)
 	int64_t count = amos_count(array->rank, array->dim);
 	for (char *at = (char *)array->bytes; count--; at += item)
 		for (int i = 0; i < item / 2; i++) {
-			char held = at[i];
+			char swapped = at[i];
 			at[i] = at[item - 1 - i];
-			at[item - 1 - i] = held;
+			at[item - 1 - i] = swapped;
 		}
 	return AMOS_DONE;
 }

@@ -1,13 +1,13 @@
-// attach.c: attaches data to inputs, checks values.
-// Takes open sources and the model. Gives a feed for each input. Keeps: every value is checked
-// before the first step, so that no label leads a kernel outside its memory.
+// attach.c: attaches data to the inputs of a compiled model and checks every value.
+// Invariant: every value is checked before the first step, so no label makes a kernel access memory
+// out of bounds.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
 
 enum { INPUT_KIND = 0 };
 
-// Bytes are brightness where a float input gets them, unless they are tokens or raw().
+// Bytes for a float input are divided by 255, unless they are tokens or raw().
 double amos_divisor(const struct amos_data *data, const struct amos_source *source, char class)
 {
 	const struct amos_opened *file = &data->sources.files[source->file];
@@ -25,7 +25,7 @@ static bool is_read(const struct amos_model *model, int64_t input, const char *c
 	return false;
 }
 
-// Shapes without axes of 1 are equal, or one of them is flat.
+// True if the shapes are equal when axes of size 1 are removed, or if one of them is flat.
 static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 {
 	int64_t x[10], y[10];
@@ -41,7 +41,7 @@ static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
 }
 
-static int fit_shape(struct amos_data *data, struct amos_feed *feed, bool *first)
+static int attach_shape(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
@@ -54,21 +54,21 @@ static int fit_shape(struct amos_data *data, struct amos_feed *feed, bool *first
 		return from->rank == to->rank &&
 		               !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)to->rank)
 		           ? AMOS_DONE
-		           : amos_misfit(feed->source, &as, from);
+		           : amos_shape_mismatch(feed->source, &as, from);
 	if (feed->constant && (data->counted >= 0 || !to->rank))
 		return AMOS_DONE;
-	if (feed->constant) { // all are
+	if (feed->constant) { // all arrays are constant
 		*first = false;
 		return amos_data_count(data, feed->source, true, false, data->batch, 1);
 	}
 	if (!from->rank || count % data->batch)
-		return amos_misfit(feed->source, &as, from);
+		return amos_shape_mismatch(feed->source, &as, from);
 	feed->stream = from->rank == 1 && feed->per > 1;
 	int64_t flat[] = {feed->per};
 	bool rows = to->dim[0] == data->batch;
 	if (!feed->stream && !regroups(from->rank - 1, from->dim + 1, rows ? (int)to->rank - 1 : 1,
 	                               rows ? to->dim + 1 : flat))
-		return amos_misfit(feed->source, &as, from);
+		return amos_shape_mismatch(feed->source, &as, from);
 	int status =
 	    amos_data_count(data, feed->source, *first, feed->stream, from->dim[0], feed->per);
 	*first = false;
@@ -117,7 +117,7 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
 		int64_t bad =
 		    amos_convert(converted, feed->to->type, bytes, from->type, n, feed->divide);
-		if (bad < 0 && !whole && !data->exact) // one batch may hold what is no number
+		if (bad < 0 && !whole && !data->exact) // one exact batch may contain NaN
 			bad = amos_first_nan(converted, feed->to->type, n);
 		if (bad < 0 && feed->to->limit && whole)
 			bad = amos_outside(converted, feed->to->type, n, feed->to->limit,
@@ -142,19 +142,19 @@ int amos_data_values(const struct amos_data *data, const char *input, int type, 
 	return status;
 }
 
-static int fit_one(struct amos_data *data, struct amos_feed *feed, bool *first)
+static int attach_one(struct amos_data *data, struct amos_feed *feed, bool *first)
 {
 	feed->from = amos_source_array(data, feed->source);
 	feed->divide = 1;
 	if (!feed->from)
 		return AMOS_DONE;
 	feed->divide = amos_divisor(data, feed->source, amos_types[feed->to->type].class);
-	int status = fit_shape(data, feed, first);
+	int status = attach_shape(data, feed, first);
 	return status ? status : check_values(data, feed);
 }
 
-// masked() hides tokens from the other input that reads the same source.
-static int fit_masks(struct amos_data *data)
+// masked() masks tokens of the other input that reads the same source.
+static int attach_masks(struct amos_data *data)
 {
 	bool masked = false;
 	for (int i = 0; i < data->nfeeds; i++) {
@@ -196,7 +196,7 @@ static int check_mask_token(const struct amos_data *data)
 	return AMOS_DONE;
 }
 
-// An input fed by no source; every --data NAME for no input.
+// Fails if an input that is read has no source, or a --data NAME has no input.
 static int check_names(const struct amos_data *data, const struct amos_model *model,
                        const char *const *entries)
 {
@@ -226,7 +226,7 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 	return AMOS_DONE;
 }
 
-// The first axis of the first input that takes samples; -1: none does.
+// Returns axis 0 of the first input that takes samples; -1: none does.
 static int64_t fed_batch(const struct amos_data *data)
 {
 	for (int i = 0; i < data->nfeeds; i++) {
@@ -276,7 +276,7 @@ static bool is_named(const char *const *entries, const char *name)
 	return false;
 }
 
-// For what the entries do: a batch to train on, a sample to evaluate on.
+// Fails if there is no batch to train on, or no sample to evaluate on, if the entries do that.
 static int check_enough(const struct amos_data *data, const struct amos_model *model,
                         const char *const *entries)
 {
@@ -348,9 +348,9 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		status = take_feeds(data, model);
 	data->ahead = 0;
 	for (int i = 0; !status && i < data->nfeeds; i++)
-		status = fit_one(data, &data->feeds[i], &first);
+		status = attach_one(data, &data->feeds[i], &first);
 	if (!status)
-		status = fit_masks(data);
+		status = attach_masks(data);
 	if (!status)
 		status = check_mask_token(data);
 	if (status || data->exact)

@@ -1,10 +1,9 @@
-// batch.c: which samples and windows make a batch, and their numbers put where the model reads
-// them. Takes data that fits (data.c). Gives amos_data_train, amos_data_eval. Keeps: a batch is a
-// function of (seed, its number) alone, so that a run resumed at any batch sees what it would have
-// seen; no memory is taken.
+// batch.c: chooses the samples or windows of a batch and fills the input buffers.
+// Invariant: a batch is a function of (seed, its number) alone, so a resumed run sees the same
+// batches. Nothing is allocated.
 #include "rt.h"
 
-enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // streams of random numbers
+enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // random number streams
 
 static uint64_t draw(const struct amos_data *data, int site, uint64_t a, uint64_t b)
 {
@@ -16,8 +15,8 @@ static int64_t below(uint64_t random, int64_t n)
 	return (int64_t)((unsigned __int128)random * (uint64_t)n >> 64);
 }
 
-// Where `i` goes in the epoch's permutation of n: a Feistel network on the next power of four,
-// walked until it lands inside (Black and Rogaway 2002). Needs no memory.
+// Returns the position of `i` in the epoch's permutation of [0, n): a Feistel network on the next
+// power of four, iterated until the result is below n (Black and Rogaway 2002). Allocates nothing.
 static int64_t permute(const struct amos_data *data, int64_t epoch, int64_t i, int64_t n)
 {
 	int half = 1;
@@ -38,13 +37,13 @@ static int64_t permute(const struct amos_data *data, int64_t epoch, int64_t i, i
 	return (int64_t)x;
 }
 
-struct batch { // which one
+struct batch { // which batch
 	bool train;
-	int64_t number; // evaluation: of its first sample
+	int64_t number; // evaluation: index of its first sample
 	int64_t samples;
 };
 
-// The sample, or first token, of row i.
+// Returns the sample, or first token, of row i.
 static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t i)
 {
 	if (!batch.train) {
@@ -52,8 +51,9 @@ static int64_t row_of(const struct amos_data *data, struct batch batch, int64_t 
 		return begin + (batch.number + i) * data->window;
 	}
 	if (data->stream) {
-		int64_t places = data->train - data->ahead - data->window + 1;
-		return below(draw(data, SITE_WINDOW, (uint64_t)batch.number, (uint64_t)i), places);
+		int64_t positions = data->train - data->ahead - data->window + 1;
+		return below(draw(data, SITE_WINDOW, (uint64_t)batch.number, (uint64_t)i),
+		             positions);
 	}
 	int64_t batches = amos_data_batches(data);
 	int64_t at = batch.number % batches * data->batch + i;
@@ -66,13 +66,13 @@ static void put_number(const struct amos_feed *feed, char *to, int64_t k, int64_
 	amos_convert(to + k * amos_types[type].bytes, type, &value, AMOS_i64, 1, 1);
 }
 
-// Of the tokens chosen, 8 in 10 become the mask token, 1 in 10 any token, 1 in 10 stays (BERT);
-// labels are kept there and ignored elsewhere.
+// Of the chosen tokens, 80 % become the mask token, 10 % a random token, 10 % stay (BERT). Labels
+// are kept at the chosen tokens and ignored elsewhere.
 static void mask_row(const struct amos_data *data, const struct amos_feed *feed, struct batch batch,
                      int64_t row, char *to)
 {
 	int site = batch.train ? SITE_MASK : SITE_MASK_EVAL;
-	// A sample that is evaluated is masked alike in batches of any size.
+	// An evaluated sample gets the same mask in batches of any size.
 	uint64_t by = (uint64_t)(batch.train ? batch.number : batch.number + row),
 	         first = batch.train ? (uint64_t)(row * feed->per) : 0;
 	for (int64_t k = 0; k < feed->per; k++) {

@@ -1,13 +1,13 @@
-// bind.c: numbers for the free dimensions of a model's inputs, of the data that feed them.
-// Takes open sources and the inputs as the model declares them. Gives sizes for the compiler.
-// Keeps: what the model says; data that do not agree are told of.
+// bind.c: sets the open dimensions of a model's inputs from the data.
+// Input: open sources, and the inputs as the model declares them.
+// Invariant: fixed dimensions stay; data that disagree with them are an error.
 #include "rt.h"
 #include <string.h>
 
 enum { DEFAULT_BATCH = 32 };
 
-int amos_misfit(const struct amos_source *source, const struct amos_input *input,
-                const struct amos_array *array)
+int amos_shape_mismatch(const struct amos_source *source, const struct amos_input *input,
+                        const struct amos_array *array)
 {
 	char found[256], wanted[256];
 	return amos_fail(
@@ -16,33 +16,33 @@ int amos_misfit(const struct amos_source *source, const struct amos_input *input
 	    amos_shape_text(wanted, sizeof wanted, input->type, input->rank, input->dim));
 }
 
-// All axes, or all but the first, from an array of the same rank.
+// Sets all open axes, or all but the first, from an array of the same rank.
 static int bind_axes(const struct amos_source *source, struct amos_input *input,
                      const struct amos_array *array, int from)
 {
 	if (array->rank != input->rank)
-		return from ? AMOS_DONE : amos_misfit(source, input, array);
+		return from ? AMOS_DONE : amos_shape_mismatch(source, input, array);
 	for (int a = from; a < input->rank; a++) {
 		if (!from && input->dim[a] >= 0 && input->dim[a] != array->dim[a])
-			return amos_misfit(source, input, array);
+			return amos_shape_mismatch(source, input, array);
 		if (input->dim[a] < 0)
 			input->dim[a] = array->dim[a];
 	}
 	return AMOS_DONE;
 }
 
-static bool is_composite(int rank, const int64_t *dim, const struct amos_array *array)
+static bool has_input_shape(int rank, const int64_t *dim, const struct amos_array *array)
 {
-	bool whole = rank == array->rank && dim[0] >= 0;
-	for (int a = 0; a < rank && whole; a++)
-		whole = dim[a] < 0 || dim[a] == array->dim[a];
-	return whole;
+	bool same = rank == array->rank && dim[0] >= 0;
+	for (int a = 0; a < rank && same; a++)
+		same = dim[a] < 0 || dim[a] == array->dim[a];
+	return same;
 }
 
 void amos_data_note_array(struct amos_data *data, int rank, const int64_t *dim,
                           const struct amos_array *array)
 {
-	if (rank && array->rank && data->counted < 0 && !is_composite(rank, dim, array))
+	if (rank && array->rank && data->counted < 0 && !has_input_shape(rank, dim, array))
 		data->counted = array->dim[0];
 }
 
@@ -51,10 +51,10 @@ bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim
 {
 	if (!rank)
 		return amos_count(array->rank, array->dim) == 1;
-	return is_composite(rank, dim, array) && array->dim[0] != data->counted;
+	return has_input_shape(rank, dim, array) && array->dim[0] != data->counted;
 }
 
-// The array of an input that takes samples; NULL: none, or it is the same in every batch.
+// Returns the array of an input that takes samples; NULL: none, or it is the same in every batch.
 static const struct amos_array *samples_of(const struct amos_data *data,
                                            const struct amos_input *input)
 {
@@ -65,7 +65,7 @@ static const struct amos_array *samples_of(const struct amos_data *data,
 	return input->rank && !constant ? array : NULL;
 }
 
-// The batch: a fixed first axis, else --batch, else the default.
+// Chooses the batch: a fixed first axis, else --batch, else the default.
 static int bind_batch(struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	int64_t fixed = -1, samples = INT64_MAX;
@@ -94,7 +94,7 @@ static int bind_batch(struct amos_data *data, int n, const struct amos_input *in
 	return data->batch ? AMOS_DONE : amos_fail(AMOS_INPUT, "--data: there are no samples");
 }
 
-// Free axes of a name that has a size somewhere get it.
+// Gives open axes the size of a known axis of the same name.
 static void bind_names(int n, struct amos_input *inputs)
 {
 	for (int i = 0; i < n; i++)
@@ -132,7 +132,7 @@ static int bind_samples(struct amos_data *data, int n, struct amos_input *inputs
 	return status;
 }
 
-// What amos_data_batches answers before there is a compiled model.
+// Prepares amos_data_batches() before there is a compiled model.
 static int count_bound(struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	bool first = true;
@@ -144,7 +144,7 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 		        per = elements / data->batch;
 		if (!array || !array->rank || elements < 0)
 			continue;
-		if (data->counted < 0) { // one batch as it stands
+		if (data->counted < 0) { // all arrays form one batch
 			status = amos_data_count(data, source, true, false, data->batch, 1);
 			first = false;
 			break;
@@ -156,10 +156,10 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 	return status;
 }
 
-// Data that speak of no input at all: of another model, or arrays without names.
+// Fails if no data name an input: they belong to another model, or are arrays without names.
 static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
 {
-	char brought[512] = "", wanted[512] = "";
+	char given[512] = "", wanted[512] = "";
 	for (int i = 0, at = 0; i < n; i++) {
 		if (amos_source_of(&data->sources, inputs[i].name))
 			return AMOS_DONE;
@@ -167,14 +167,14 @@ static int check_any(const struct amos_data *data, int n, const struct amos_inpu
 			at += snprintf(wanted + at, sizeof wanted - (size_t)at, "%s%s",
 			               i ? ", " : "", inputs[i].name);
 	}
-	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof brought; i++)
-		at += snprintf(brought + at, sizeof brought - (size_t)at, "%s%s", i ? ", " : "",
+	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof given; i++)
+		at += snprintf(given + at, sizeof given - (size_t)at, "%s%s", i ? ", " : "",
 		               data->sources.at[i].name);
-	return n && *brought ? amos_fail(AMOS_INPUT,
-	                                 "--data: found data of %s, wanted of the model's inputs, "
-	                                 "which are %s",
-	                                 brought, wanted)
-	                     : AMOS_DONE;
+	return n && *given ? amos_fail(AMOS_INPUT,
+	                               "--data: found data of %s, wanted of the model's inputs, "
+	                               "which are %s",
+	                               given, wanted)
+	                   : AMOS_DONE;
 }
 
 int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)

@@ -1,10 +1,10 @@
-// ckpt.c: checkpoints: a header, then the model's two blocks, parameters and state.
-// Takes an open model. Gives files that a crash leaves old or new, never torn. Keeps: nothing is
-// believed that the check sums do not vouch for; what does not fit the model changes nothing.
+// ckpt.c: reads and writes checkpoints: a header, then the blocks of parameters and state.
+// Invariant: a crash leaves the old file or the new one. Nothing is trusted without its checksum. A
+// checkpoint that does not match the model changes nothing.
 //
-// The file, little endian: struct head; for each slot that is not an input a struct record and its
-// name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc is of all
-// up to params (itself 0), the others of their blocks.
+// Format, little endian: struct head; for each slot that is not an input, a struct record and its
+// name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc covers all
+// bytes before params (with itself 0); the other checksums cover their blocks.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
@@ -18,15 +18,15 @@ static const char magic[8] = "amosckp2", earlier[8] = "amosckp1";
 struct head {
 	char magic[8];
 	uint32_t crc, crc_params, crc_state, nslots;
-	int64_t bytes; // of all up to params
+	int64_t bytes; // size of all before params
 	struct amos_position point;
 	int64_t params, state, identity; // bytes
 };
 
 struct record {
 	int64_t dim[10];
-	int64_t offset;                 // in its block
-	int32_t kind, type, rank, name; // name: length
+	int64_t offset;                 // bytes into its block
+	int32_t kind, type, rank, name; // name: its length in bytes
 };
 
 enum { INPUT_KIND = 0, STATE_KIND = 4 };
@@ -38,7 +38,7 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 
 // ---- writing --------------------------------------------------------------------------
 
-// The head and the records; NULL: out of memory. malloc'd.
+// Returns the head and the records, to be freed by the caller; NULL: out of memory.
 static char *head_of(const struct amos *m, const struct amos_position *point, const char *identity,
                      int64_t *bytes)
 {
@@ -92,7 +92,7 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
-		// Errors are sticky in the stream: keeping the file finds them.
+		// The stream remembers errors; amos_file_keep() checks for them.
 		fwrite(head, 1, (size_t)bytes, file.to);
 		fwrite(amos_params(m), 1, (size_t)amos_model_of(m)->params, file.to);
 		fwrite(amos_state(m), 1, (size_t)amos_model_of(m)->state, file.to);
@@ -192,8 +192,8 @@ static int read_file(struct amos_checkpoint *c)
 	return c->identity ? AMOS_DONE : amos_fail(AMOS_MACHINE, "%s: out of memory", c->path);
 }
 
-// The file that `path` stands for, malloc'd; NULL: out of memory. A run that was killed at its
-// start has no best.ckpt yet.
+// Returns the checkpoint file for `path`, to be freed by the caller; NULL: out of memory. A run
+// killed at its start has no best.ckpt yet.
 static char *file_of(const char *path, bool last)
 {
 	struct stat about;
@@ -270,11 +270,11 @@ static int differs(const char *path, const struct amos_slot *slot, const struct 
 	if (!r)
 		return amos_fail(AMOS_INPUT, "%s: of another model or optimizer: it has no '%s'",
 		                 path, slot->name);
-	char found[256], wanted[256];
+	char found[256], expected[256];
 	return amos_fail(
 	    AMOS_INPUT, "%s: of another model: '%s' is %s there and %s here", path, slot->name,
 	    amos_shape_text(found, sizeof found, r->type, r->rank, r->dim),
-	    amos_shape_text(wanted, sizeof wanted, slot->type, (int)slot->rank, slot->dim));
+	    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank, slot->dim));
 }
 
 static const struct record *record_of(const struct amos_checkpoint *c, const char *name)
@@ -285,8 +285,8 @@ static const struct record *record_of(const struct amos_checkpoint *c, const cha
 	return NULL;
 }
 
-// Every slot of the model is in the file, the same; the file has no others.
-static int fits(const struct amos_checkpoint *c, const struct amos_model *model)
+// Fails unless the model and the file have the same slots.
+static int check_slots(const struct amos_checkpoint *c, const struct amos_model *model)
 {
 	const char *path = c->path;
 	int64_t count = 0;
@@ -316,7 +316,7 @@ static int fits(const struct amos_checkpoint *c, const struct amos_model *model)
 int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 {
 	const struct amos_model *model = amos_model_of(m);
-	int status = fits(c, model);
+	int status = check_slots(c, model);
 	for (int64_t i = 0; !status && i < c->count; i++) {
 		struct amos_array array = amos_checkpoint_slot(c, i, NULL);
 		int64_t slot = amos_find_slot(model, array.name);

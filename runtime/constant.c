@@ -1,22 +1,26 @@
-// constant.c: the best answer that does not depend on the sample, to tell a model that has learned
-// nothing. Of a cross entropy: the labels' frequencies; of a mean squared error: the mean of each
-// element of a sample. Both are taken from the very samples that are evaluated, so that no constant
-// answer has less loss.
+// constant.c: computes the best constant prediction, to detect a model that learned nothing.
+// Cross entropy: the frequencies of the labels; mean squared error: the mean of each element of a
+// sample. Both are computed from the very samples that are evaluated, so no constant has a lower
+// loss.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST = 1 << 24, LEAST = 20, EACH = 5 }; // elements looked at; samples, and for each label
+enum {
+	MOST = 1 << 24,
+	LEAST = 20,
+	EACH = 5
+}; // maximum elements read; minimum samples in all, and per label
 
 struct tally {
 	const struct amos_slot *slot;
 	const void *bytes;
-	int64_t per;     // elements in a sample
-	int64_t cells;   // labels, or elements in a sample
-	double *sum;     // of a cell: labels; targets
-	double *squares; // of targets
-	int64_t samples; // labels that count; samples of targets
+	int64_t per;     // elements per sample
+	int64_t cells;   // labels, or elements per sample
+	double *sum;     // per cell: count of labels; sum of targets
+	double *squares; // sum of squared targets
+	int64_t samples; // labels not ignored; samples of targets
 };
 
 static bool is_label(const struct tally *t)
@@ -29,7 +33,7 @@ static void count_element(struct tally *t, int64_t i)
 	double x = amos_number(t->bytes, t->slot->type, i);
 	int64_t cell = is_label(t) ? (int64_t)x : i % t->per;
 	if (cell < 0 || cell >= t->cells)
-		return; // a label that is ignored
+		return; // an ignored label
 	t->sum[cell] += is_label(t) ? 1 : x;
 	t->squares[cell] += x * x;
 	t->samples += is_label(t) || !cell;

@@ -1,6 +1,5 @@
-// convert.c: elements of any type as elements of another, checked.
-// Takes types.def. Gives amos_convert(), amos_number(). Keeps: a value that does not fit is said,
-// never bent.
+// convert.c: converts elements between types and checks their range.
+// Invariant: a value that does not fit is reported, never changed silently.
 #include "rt.h"
 #include <math.h>
 #include <string.h>
@@ -14,7 +13,7 @@ static double from_f16(uint16_t h)
 	return h & 0x8000 ? -magnitude : magnitude;
 }
 
-// To nearest, halves to even.
+// Rounds to nearest, ties to even.
 static uint16_t to_f16(double x)
 {
 	uint16_t sign = signbit(x) ? 0x8000 : 0;
@@ -68,7 +67,7 @@ static bool is_float(int type)
 	return amos_types[type].class == 'f';
 }
 
-// n elements as doubles.
+// Loads n elements as doubles.
 static void load_floats(double *to, const void *from, int type, int64_t n)
 {
 	switch (type) {
@@ -129,7 +128,7 @@ static void store_ints(void *to, int type, const int64_t *from, int64_t n)
 	}
 }
 
-// Least and largest integer of a type; u64 beyond i64 is not used by any index, and refused.
+// Returns the range of an integer type. u64 values above INT64_MAX are rejected.
 static void int_range(int type, int64_t *least, int64_t *most)
 {
 	int bits = 8 * amos_types[type].bytes;

@@ -1,7 +1,6 @@
-// cpu.c: a compiled model in memory, and its launches on the cores of this machine.
-// Takes amos_model, pool.c. Gives struct amos. Keeps: workers go to threads in any order and never
-// change what they compute, so results do not depend on the number of threads; a call takes no
-// memory.
+// cpu.c: holds a compiled model in memory and runs its launches on the cores of this machine.
+// Invariant: workers may run on any thread in any order and compute the same, so results do not
+// depend on the number of threads. A call allocates nothing.
 #include "rt.h"
 #include <math.h>
 #include <sched.h>
@@ -12,22 +11,22 @@
 enum {
 	ALIGN = 64,
 	HUGE = 2 << 20,
-	THREADS = 1024,       // at most
-	SMALL_WORK = 1 << 14, // bytes + flops: less is done before another thread has taken part
+	THREADS = 1024,       // maximum number of threads
+	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };
 
 struct amos {
 	const struct amos_model *model;
-	int64_t threads; // wanted
+	int64_t threads; // requested
 	struct amos_memory memory;
-	char *params, *state, *scratch, *pads, *batch;
-	int64_t pad; // bytes from one thread's pad to the next
+	char *params, *state, *scratch, *local, *batch;
+	int64_t local_stride; // stride of `local` in bytes per thread
 	int64_t ninputs;
-	char **inputs;                        // by number, in batch
-	char **outputs;                       // by entry and number, in batch
-	char **given_inputs, **given_outputs; // of the call that runs
-	int64_t *first_out;                   // by entry: where its outputs begin in `outputs`
-	const struct amos_entry *entry;       // that runs
+	char **inputs;                        // indexed by number, in `batch`
+	char **outputs;                       // indexed by entry and number, in `batch`
+	char **given_inputs, **given_outputs; // of the current call
+	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
+	const struct amos_entry *entry;       // the entry that is running
 	int64_t *nanoseconds;
 	struct amos_pool *pool;
 };
@@ -37,7 +36,7 @@ static int64_t round_up(int64_t n, int64_t to)
 	return (n + to - 1) / to * to;
 }
 
-// Zeroed; pages appear when they are first touched. 0 bytes give a valid address too.
+// Allocates zeroed memory; pages are committed when first touched. 0 bytes give a valid address.
 static char *take_block(int64_t bytes)
 {
 	size_t size = (size_t)round_up(bytes ? bytes : 1, ALIGN);
@@ -62,7 +61,7 @@ static bool is_small(const struct amos_kernel *k)
 	return k->workers == 1 || k->bytes + k->flops < SMALL_WORK;
 }
 
-// Of no use to more threads: all its launches are small.
+// True if all launches of an entry are small, so more threads would not help.
 static bool all_small(const struct amos_entry *entry)
 {
 	for (int64_t i = 0; i < entry->nkernels; i++)
@@ -90,7 +89,7 @@ static int launch(const struct amos_run *run, amos_worker *work, char *const *bu
 	int64_t start = m->nanoseconds ? amos_nanoseconds() : 0;
 	if (n == 1 || amos_threads(m) == 1 || is_small(k))
 		for (int64_t i = 0; i < n; i++)
-			work(buf, i, m->pads);
+			work(buf, i, m->local);
 	else
 		amos_pool_launch(m->pool, work, buf, n);
 	if (m->nanoseconds)
@@ -110,17 +109,17 @@ static char *const *chosen(char **to, char *const *own, void *const *given, int6
 	return to;
 }
 
-// ---- outputs whose size depends on the data -------------------------------------------
+// ---- outputs of data-dependent size ---------------------------------------------------
 
-static void told_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
+static void run_shape(const struct amos_out *out, char *const *outputs, int64_t *dim)
 {
-	const int64_t *told =
+	const int64_t *shape =
 	    out->shape_output ? (const int64_t *)outputs[out->shape_output - 1] : out->dim;
 	for (int64_t a = 0; a < out->rank; a++)
-		dim[a] = told[a] < 0 ? 0 : told[a] < out->dim[a] ? told[a] : out->dim[a];
+		dim[a] = shape[a] < 0 ? 0 : shape[a] < out->dim[a] ? shape[a] : out->dim[a];
 }
 
-// Moves what is there to the front, a stretch of the last axis at a time.
+// Moves the valid elements to the front, one row of the last axis at a time.
 static void pack(const struct amos_out *out, const int64_t *dim, char *at)
 {
 	int64_t last = out->rank - 1, lines = 1;
@@ -145,12 +144,12 @@ static void pack_outs(const struct amos_entry *entry, char *const *outputs)
 		int64_t dim[10];
 		if (!out->shape_output || !out->rank)
 			continue;
-		told_shape(out, outputs, dim);
+		run_shape(out, outputs, dim);
 		pack(out, dim, outputs[i]);
 	}
 }
 
-// Fails where an output tells of an index that is out of range.
+// Fails if a check output reports an index out of range.
 static int check_outs(const struct amos *m, const struct amos_entry *entry, char *const *outputs)
 {
 	for (int64_t i = 0; i < entry->nouts; i++) {
@@ -185,7 +184,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	return check_outs(m, entry, run.outputs);
 }
 
-// ---- what lies where ------------------------------------------------------------------
+// ---- addresses of slots and outputs ---------------------------------------------------
 
 enum { INPUT, PARAMETER, FROZEN, BUFFER, STATE }; // amos_slot.kind
 
@@ -219,7 +218,7 @@ void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64
 
 void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_t out, int64_t *dim)
 {
-	told_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
+	run_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
 }
 
 int amos_out_own(const struct amos_entry *entry, int64_t out)
@@ -233,7 +232,7 @@ int amos_out_own(const struct amos_entry *entry, int64_t out)
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
 	double x = amos_number(amos_out_bytes(m, entry, out), (int)entry->outs[out].type, 0);
-	return isnan(x) ? NAN : x; // whose sign says nothing
+	return isnan(x) ? NAN : x; // drops the sign of NaN, which varies
 }
 
 const struct amos_entry *amos_find_entry(const struct amos_model *model, const char *name)
@@ -296,8 +295,8 @@ static int64_t threads_of_use(const struct amos_model *model, int64_t wanted)
 	return 1;
 }
 
-// Inputs and outputs, one after the other in the block `batch`. With no block yet, counts its
-// bytes.
+// Assigns the addresses of inputs and outputs in the block `batch` and returns its size in bytes.
+// Called first without a block, to compute the size.
 static int64_t lay_batch(struct amos *m)
 {
 	const struct amos_model *model = m->model;
@@ -345,20 +344,20 @@ static bool take_memory(struct amos *m)
 {
 	if (!take_tables(m))
 		return false;
-	m->pad = round_up(m->model->local, ALIGN);
+	m->local_stride = round_up(m->model->local, ALIGN);
 	m->memory.params = m->model->params;
 	m->memory.state = m->model->state;
-	m->memory.pads = m->pad * m->threads;
+	m->memory.pads = m->local_stride * m->threads;
 	m->memory.batch = lay_batch(m);
 	m->params = take_block(m->memory.params);
 	m->state = take_block(m->memory.state);
 	m->scratch = take_block(m->memory.scratch);
-	m->pads = take_block(m->memory.pads);
+	m->local = take_block(m->memory.pads);
 	m->batch = take_block(m->memory.batch);
-	if (!m->params || !m->state || !m->scratch || !m->pads || !m->batch)
+	if (!m->params || !m->state || !m->scratch || !m->local || !m->batch)
 		return false;
 	lay_batch(m);
-	m->pool = amos_pool_open(m->threads, m->pads, m->pad);
+	m->pool = amos_pool_open(m->threads, m->local, m->local_stride);
 	return m->pool != NULL;
 }
 
@@ -418,7 +417,7 @@ void amos_close(struct amos *m)
 	drop_block(m->params, m->memory.params);
 	drop_block(m->state, m->memory.state);
 	drop_block(m->scratch, m->memory.scratch);
-	drop_block(m->pads, m->memory.pads);
+	drop_block(m->local, m->memory.pads);
 	drop_block(m->batch, m->memory.batch);
 	free(m->inputs);
 	free(m->outputs);

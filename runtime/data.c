@@ -1,12 +1,11 @@
-// data.c: the sources that feed a model: opened, counted, closed. Takes source.c. Gives struct
-// amos_data, which bind.c gives the model's shapes to, attach.c ties to its inputs, and batch.c
-// draws from.
+// data.c: opens the data sources and counts samples.
+// struct amos_data is then used by bind.c (shapes), attach.c (checks) and batch.c (batches).
 #include "rt.h"
 #include <stdlib.h>
 
 // ---- open and close -------------------------------------------------------------------
 
-// Masking is asked for by an option where a source masks.
+// Fails if a masking option is given but no source is masked().
 static int check_masks(const struct amos_data *data)
 {
 	bool masked = false;
@@ -71,13 +70,13 @@ const struct amos_array *amos_source_array(const struct amos_data *data,
 
 const struct amos_array *amos_data_array(const struct amos_data *data, int k, const char **input)
 {
-	bool there = data->exact && k < data->sources.count;
-	const struct amos_source *source = there ? &data->sources.at[k] : NULL;
+	bool exists = data->exact && k < data->sources.count;
+	const struct amos_source *source = exists ? &data->sources.at[k] : NULL;
 	*input = source ? source->name : NULL;
 	return source && !source->shift && !source->masked ? amos_source_array(data, source) : NULL;
 }
 
-// ---- how much there is ----------------------------------------------------------------
+// ---- number of samples ----------------------------------------------------------------
 
 int64_t amos_data_units(const struct amos_data *data, int64_t length)
 {
@@ -141,7 +140,7 @@ int amos_data_check_size(const struct amos_data *data)
 	return AMOS_DONE;
 }
 
-// ---- asked and kept -------------------------------------------------------------------
+// ---- queries and the vocabulary -------------------------------------------------------
 
 int64_t amos_data_samples(const struct amos_data *data)
 {

@@ -1,27 +1,28 @@
-// evaluate.c: the mean loss over what is held out, or over all the data: every sample counts once.
-// Takes an open model, its data. Gives the means. Keeps: the order of samples; samples behind the
-// last whole batch go through an entry made for so few, where the model has one.
+// evaluate.c: computes the mean loss over the held-out data, or over all data.
+// Every sample counts once, in order. Samples after the last full batch go through an entry
+// compiled for fewer samples, if the model has one.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// How many samples an entry evaluates at once: eval a batch, eval:N so many, others none.
-static int64_t taken(const struct amos_entry *entry, int64_t batch)
+// Returns the number of samples an entry evaluates at once: a batch for eval, N for eval:N, else 0.
+static int64_t samples_of(const struct amos_entry *entry, int64_t batch)
 {
 	if (!strcmp(entry->name, "eval"))
 		return batch;
 	return strncmp(entry->name, "eval:", 5) ? 0 : strtoll(entry->name + 5, NULL, 10);
 }
 
-// The entry that takes the most samples, `left` or fewer, and how many; NULL: all take more.
+// Returns the entry that takes the most samples, `left` or fewer, and sets *samples; NULL: all take
+// more.
 static const struct amos_entry *entry_for(const struct amos_model *model, int64_t batch,
                                           int64_t left, int64_t *samples)
 {
 	const struct amos_entry *found = NULL;
 	*samples = 0;
 	for (int64_t i = 0; i < model->nentries; i++) {
-		int64_t takes = taken(&model->entries[i], batch);
+		int64_t takes = samples_of(&model->entries[i], batch);
 		if (takes > *samples && takes <= left) {
 			found = &model->entries[i];
 			*samples = takes;

@@ -1,6 +1,5 @@
-// events.c: curves for TensorBoard: a file of records, each a protobuf message Event.
-// Takes steps and numbers. Gives events.out.tfevents.*. Keeps: a resumed run goes on in
-// its file, each step once.
+// events.c: writes metrics for TensorBoard, a file of records, each a protobuf message Event.
+// A resumed run continues in its file, with each step once.
 // Formats: TensorFlow's record_writer.h (length, masked CRC-32C, data, masked CRC-32C) and
 // event.proto (wall_time = 1, step = 2, file_version = 3, summary = 5), summary.proto (value = 1:
 // tag = 1, simple_value = 2).
@@ -11,7 +10,7 @@
 #include <time.h>
 #include <unistd.h>
 
-// CRC-32C (Castagnoli), bit by bit: records are short.
+// CRC-32C (Castagnoli), bit by bit, since records are short.
 static uint32_t masked_crc(const unsigned char *at, size_t count)
 {
 	uint32_t crc = ~0u;
@@ -31,41 +30,41 @@ struct message {
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; // wire types
 
-static void put_bytes(struct message *m, const void *bytes, size_t count)
+static void write_bytes(struct message *m, const void *bytes, size_t count)
 {
 	memcpy(m->at + m->count, bytes, count);
 	m->count += count;
 }
 
-static void put_varint(struct message *m, uint64_t x)
+static void write_varint(struct message *m, uint64_t x)
 {
 	for (; x > 127; x >>= 7)
 		m->at[m->count++] = (unsigned char)(x | 128);
 	m->at[m->count++] = (unsigned char)x;
 }
 
-static void put_key(struct message *m, int field, int wire)
+static void write_key(struct message *m, int field, int wire)
 {
-	put_varint(m, (uint64_t)(field << 3 | wire));
+	write_varint(m, (uint64_t)(field << 3 | wire));
 }
 
-static void put_field(struct message *m, int field, const void *bytes, size_t count)
+static void write_field(struct message *m, int field, const void *bytes, size_t count)
 {
-	put_key(m, field, BYTES);
-	put_varint(m, count);
-	put_bytes(m, bytes, count);
+	write_key(m, field, BYTES);
+	write_varint(m, count);
+	write_bytes(m, bytes, count);
 }
 
-static void put_time(struct message *m)
+static void write_time(struct message *m)
 {
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-	put_key(m, 1, FIXED64);
-	put_bytes(m, &seconds, sizeof seconds);
+	write_key(m, 1, FIXED64);
+	write_bytes(m, &seconds, sizeof seconds);
 }
 
-// False at the file's end, and for a record that is torn or of another writer.
+// Reads a record. False at the end of the file, and for a torn or foreign record.
 static bool read_record(FILE *from, struct message *m)
 {
 	uint64_t length;
@@ -79,7 +78,7 @@ static bool read_record(FILE *from, struct message *m)
 	       fread(&body, sizeof body, 1, from) == 1 && body == masked_crc(m->at, m->count);
 }
 
-// Of an event as amos_event() writes it, whose step follows its time; 0: it has none.
+// Returns the step of an event written by amos_event(), where it follows the time; 0: none.
 static int64_t step_of(const struct message *m)
 {
 	enum { TIME = 9, STEP = 2 << 3 | VARINT };
@@ -109,19 +108,19 @@ void amos_event(FILE *to, const char *tag, int64_t step, double number)
 {
 	struct message value = {.count = 0}, summary = {.count = 0}, event = {.count = 0};
 	float f = (float)number;
-	put_field(&value, 1, tag, strnlen(tag, 100));
-	put_key(&value, 2, FIXED32);
-	put_bytes(&value, &f, sizeof f);
-	put_field(&summary, 1, value.at, value.count);
-	put_time(&event);
-	put_key(&event, 2, VARINT);
-	put_varint(&event, (uint64_t)step);
-	put_field(&event, 5, summary.at, summary.count);
+	write_field(&value, 1, tag, strnlen(tag, 100));
+	write_key(&value, 2, FIXED32);
+	write_bytes(&value, &f, sizeof f);
+	write_field(&summary, 1, value.at, value.count);
+	write_time(&event);
+	write_key(&event, 2, VARINT);
+	write_varint(&event, (uint64_t)step);
+	write_field(&event, 5, summary.at, summary.count);
 	write_record(to, &event);
 }
 
-// The file, to be written from the first record of a later step on, or that is torn.
-static FILE *go_on(const char *path, int64_t step)
+// Opens the file for writing after the last record of `step` or earlier; torn records are cut off.
+static FILE *open_resumed(const char *path, int64_t step)
 {
 	FILE *file = amos_file_edit(path, "r+b");
 	long keep = 0;
@@ -133,7 +132,7 @@ static FILE *go_on(const char *path, int64_t step)
 	return NULL;
 }
 
-// The name of the events in `dir`, malloc'd; NULL: there are none.
+// Returns the path of the event file in `dir`, to be freed by the caller; NULL: none.
 static char *find(const char *dir)
 {
 	DIR *all = opendir(dir);
@@ -151,7 +150,7 @@ FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
 {
 	char host[256] = "", path[4096], *old = resumed ? find(dir) : NULL;
 	if (old) {
-		FILE *file = go_on(old, step);
+		FILE *file = open_resumed(old, step);
 		free(old);
 		return file;
 	}
@@ -162,8 +161,8 @@ FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
 	if (!to)
 		return NULL;
 	struct message event = {.count = 0};
-	put_time(&event);
-	put_field(&event, 3, "brain.Event:2", 13);
+	write_time(&event);
+	write_field(&event, 3, "brain.Event:2", 13);
 	write_record(to, &event);
 	return to;
 }

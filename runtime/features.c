@@ -1,6 +1,6 @@
-// features.c: does this CPU have what compiled code may use?
-// Takes features.def, cpuid or getauxval. Gives the names of what is missing. Keeps: a feature
-// whose registers the system does not keep is not there.
+// features.c: checks that this CPU has the features that compiled code uses.
+// Input: features.def, cpuid or getauxval.
+// Invariant: a feature counts only if the operating system saves its registers.
 #include "rt.h"
 #include <stdio.h>
 #include <string.h>
@@ -25,7 +25,7 @@ static const struct feature {
 #undef ARM
 };
 
-static unsigned kept_state(void)
+static unsigned saved_state(void)
 {
 	enum { OSXSAVE = 1 << 27 };
 	unsigned r[4];
@@ -36,19 +36,19 @@ static unsigned kept_state(void)
 	return low;
 }
 
-static bool is_there(const struct feature *f)
+static bool has_feature(const struct feature *f)
 {
 	unsigned r[4];
 	return __get_cpuid_count(f->leaf, f->subleaf, &r[A], &r[B], &r[C], &r[D]) &&
-	       r[f->word] >> f->bit & 1 && (kept_state() & f->state) == f->state;
+	       r[f->word] >> f->bit & 1 && (saved_state() & f->state) == f->state;
 }
 
-// The most that runs here, as amosc build --target wants it.
+// Writes the best value for amosc build --target that runs on this CPU.
 static void best_target(char *to, size_t room)
 {
 	int level = BEYOND - 1;
 	for (int i = 0; i < COUNT(features); i++)
-		if (features[i].level <= level && !is_there(&features[i]))
+		if (features[i].level <= level && !has_feature(&features[i]))
 			level = features[i].level - 1;
 	snprintf(to, room, level > 1 ? "x86-64-v%d" : "x86-64", level);
 }
@@ -67,7 +67,7 @@ static const struct feature {
 #undef ARM
 };
 
-static bool is_there(const struct feature *f)
+static bool has_feature(const struct feature *f)
 {
 	return getauxval(f->word == 1 ? AT_HWCAP : AT_HWCAP2) >> f->bit & 1;
 }
@@ -95,7 +95,7 @@ int amos_check_cpu(const struct amos_model *model)
 	char missing[1024] = "", target[64];
 	for (int i = 0; i < COUNT(features); i++)
 		if (model->needs && lists(model->needs, features[i].name) &&
-		    !is_there(&features[i])) {
+		    !has_feature(&features[i])) {
 			size_t at = strlen(missing);
 			snprintf(missing + at, sizeof missing - at, "%s%s", at ? ", " : "",
 			         features[i].name);

@@ -1,6 +1,7 @@
-// folder.c: the run folder: a new one, or that of a run that goes on; locked meanwhile.
-// Nothing in a folder is removed but what a run made, and that with --overwrite alone.
-// Invariant: command.json is written first and stays, so that a run's folder is known as one.
+// folder.c: creates or opens the run directory and locks it.
+// Only files of a run are removed, and only with --overwrite.
+// Invariant: command.json is written first and stays, so that the directory of a run is known as
+// one.
 #include "rt.h"
 #include <dirent.h>
 #include <errno.h>
@@ -22,14 +23,14 @@ static bool ends(const char *name, const char *with)
 	return n > m && !strcmp(name + n - m, with);
 }
 
-// True for the files of a run that a new one in its folder does not replace by its own.
+// True for files of a run that a new run does not overwrite itself.
 static bool is_of_run(const char *name)
 {
 	return !strcmp(name, "last.ckpt") || !strcmp(name, "best.ckpt") ||
 	       !strcmp(name, "log.jsonl") || begins(name, AMOS_EVENTS) || ends(name, ".vocab");
 }
 
-// Returns the next name in a folder; NULL at its end, where errno is 0, or by errno.
+// Returns the next name in a directory; NULL at its end (errno is 0) or on error (errno).
 static const char *next_name(DIR *all)
 {
 	errno = 0;
@@ -37,7 +38,7 @@ static const char *next_name(DIR *all)
 	return one ? one->d_name : NULL;
 }
 
-// Is there nothing in the folder? What is no folder is not blank. Fails if the machine does.
+// Sets *blank if the directory is empty; anything but a directory is not. Fails on a system error.
 static int is_blank(const char *dir, bool *blank)
 {
 	DIR *all = opendir(dir);
@@ -75,7 +76,7 @@ int amos_folder_free(const char *dir, bool overwrite)
 	                 dir, dir);
 }
 
-// One run at a time. Where the file system knows no locks there is none.
+// Locks the directory: one run at a time. File systems without locks are not locked.
 static int lock(const char *dir, int *folder)
 {
 	*folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -89,7 +90,7 @@ static int lock(const char *dir, int *folder)
 	return AMOS_DONE;
 }
 
-// Before anything of the new run is written, nothing of the old one can come back.
+// Removes the old run's files and syncs, so that none of them can reappear in the new run.
 static int remove_run(const char *dir, int folder)
 {
 	DIR *all = opendir(dir);

@@ -1,5 +1,5 @@
-// format.c: what a source of the data table names, as arrays, by the file's name and first bytes.
-// Takes npy.c, npz.c, table.c, safetensors.c; reads raw values and IDX itself. Gives arrays.
+// format.c: opens a data source as arrays, by the file's name and first bytes.
+// Reads raw values and IDX itself.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
@@ -33,8 +33,7 @@ static int open_raw(const char *path, int type, struct amos_array *array)
 	return status;
 }
 
-// Two zero bytes, a type, a rank, then the dimensions and elements, big endian (Y. LeCun's MNIST
-// page).
+// IDX: two zero bytes, type, rank, dimensions, elements, big endian (Y. LeCun's MNIST page).
 static int idx_parse(struct amos_array *array, const char *path, struct amos_blob *blob)
 {
 	static const signed char types[16] = {
@@ -79,7 +78,7 @@ static int open_plain(const char *path, struct amos_array *array)
 	return status;
 }
 
-// ---- by name --------------------------------------------------------------------------
+// ---- by file name ---------------------------------------------------------------------
 
 static int open_one(const char *path, const char *after, struct amos_array *array)
 {
@@ -116,8 +115,8 @@ static int open_path(const char *path, const char *after, int64_t *n, struct amo
 	return status;
 }
 
-// PATH[:KEY], both of which may hold colons: the shortest PATH that is there counts, else all to
-// the last colon.
+// Opens PATH[:KEY], where both may contain colons: the shortest PATH that exists is used, else
+// everything up to the last colon.
 int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
 {
 	*n = 0;
@@ -125,8 +124,8 @@ int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
 	char *path = strdup(source), *colon = path ? strchr(path, ':') : NULL;
 	if (!path)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", source);
-	bool whole = !colon || !access(source, F_OK);
-	while (!whole) {
+	bool no_key = !colon || !access(source, F_OK);
+	while (!no_key) {
 		*colon = 0;
 		char *next = strchr(colon + 1, ':');
 		if (!next || !access(path, F_OK))
@@ -134,7 +133,7 @@ int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
 		*colon = ':';
 		colon = next;
 	}
-	int status = open_path(path, whole ? NULL : colon + 1, n, arrays);
+	int status = open_path(path, no_key ? NULL : colon + 1, n, arrays);
 	free(path);
 	return status;
 }

@@ -1,8 +1,8 @@
-// identity.c: what a run trains: model, command, target and data, as text that a checkpoint holds.
-// A line is "NAME\tVALUE\n"; the compiler writes those of model, target and command
-// (amos_model.identity). Runs of equal identity compute the same numbers, whatever their threads,
-// their length, and where their files lie. Data have no name in it, only type, shape, content, and
-// how they are read.
+// identity.c: describes a run's model, command, target and data as text, stored in checkpoints.
+// Each line is "NAME\tVALUE
+// "; the compiler writes those of model, target and command (amos_model.identity). Runs of equal
+// identity compute the same numbers, regardless of threads, length and file locations. Data are
+// identified by type, shape, content and how they are read, not by name.
 #include "rt.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ static uint64_t hash_words(uint64_t hash, const char *at, size_t bytes)
 	return amos_mix(hash ^ word);
 }
 
-// Of all the bytes up to 64 MiB; of more, as many in blocks at equal distances.
+// Hashes all bytes up to 64 MiB; of more, 64 MiB in evenly spaced blocks.
 static uint64_t hash_content(const char *at, size_t bytes)
 {
 	enum { BLOCK = 1 << 14, BLOCKS = 1 << 12 };
@@ -36,7 +36,7 @@ static uint64_t hash_content(const char *at, size_t bytes)
 
 // ---- the text -------------------------------------------------------------------------
 
-// A name, in one line.
+// Writes a name on one line.
 static void write_name(FILE *to, const char *name)
 {
 	for (; *name; name++)
@@ -97,9 +97,9 @@ char *amos_identity(const struct amos *m, const struct amos_data *data)
 	return NULL;
 }
 
-// ---- two of them ----------------------------------------------------------------------
+// ---- comparison -----------------------------------------------------------------------
 
-// The line of `text` with the name of the line `like`, or NULL.
+// Returns the line of `text` with the same NAME as the line `like`, or NULL.
 static const char *line_of(const char *text, const char *like)
 {
 	size_t name = strcspn(like, "\t\n") + 1;
@@ -116,7 +116,7 @@ static const char *value_of(const char *line, int *count)
 	return value;
 }
 
-// Fails for the line `like`, which the other text has not or has otherwise.
+// Fails because the line `like` is missing from the other text or differs there.
 static int differ(const char *run, const char *like, const char *expected, const char *found)
 {
 	int expects, finds;

@@ -1,6 +1,5 @@
-// log.c: the run folder's log and command, and progress on the terminal.
-// Takes events.c, jansson. Gives log.jsonl, TensorBoard's events, command.json. Keeps: a resumed
-// log has each step once.
+// log.c: writes log.jsonl, TensorBoard events and command.json, and progress on the terminal.
+// Invariant: a resumed log has each step once.
 #include "rt.h"
 #include <errno.h>
 #include <jansson.h>
@@ -28,7 +27,7 @@ static double peak_megabytes(void)
 
 // ---- log.jsonl and events -------------------------------------------------------------
 
-// Cuts off the lines of steps after `step`, which are made once more.
+// Cuts off the lines of steps after `step`, which will be written again.
 static int cut_lines(const char *path, int64_t step)
 {
 	FILE *file = amos_file_edit(path, "r+");
@@ -63,7 +62,7 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 		return status;
 	log->lines = amos_file_edit(log->path, resumed ? "a" : "w");
 	if (log->lines)
-		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // others read whole lines
+		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // readers see complete lines
 	log->events = log->lines ? amos_events_open(dir, resumed, step) : NULL;
 	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
 }
@@ -86,7 +85,7 @@ int amos_log_sync(struct amos_log *log)
 
 int amos_log_close(struct amos_log *log, int status)
 {
-	// A failure that stands is told, not one that comes of it.
+	// An earlier failure is reported, not one that follows from it.
 	if (!status && log->events)
 		status = amos_log_flush(log);
 	if (log->shown)
@@ -130,14 +129,14 @@ void amos_progress(struct amos_log *log, int64_t step, int64_t steps, double los
                    const char *unit, double left, bool last)
 {
 	double now = amos_now(), wait = log->terminal ? 0.1 : 10;
-	if (!log->progress || (!last && log->told && now - log->told < wait))
+	if (!log->progress || (!last && log->reported && now - log->reported < wait))
 		return;
 	char clock[32];
 	fprintf(stderr, "%sstep %lld/%lld  loss %.4f  %.*f %s/s  %s left  %.0f MB%s",
 	        log->terminal ? "\r\033[K" : "", (long long)step, (long long)steps, loss,
 	        rate < 100 ? 1 : 0, rate, unit, clock_text(clock, sizeof clock, left),
 	        peak_megabytes(), log->terminal ? "" : "\n");
-	log->told = now;
+	log->reported = now;
 	log->shown = log->terminal;
 }
 
@@ -175,7 +174,8 @@ static int write_command(const char *path, const json_t *all)
 	return status;
 }
 
-// Words that the next command restores: bytes that JSON has no place for are kept (visible.c).
+// Returns a word as JSON, with bytes that JSON cannot hold escaped so that amos_restore() recovers
+// them.
 static json_t *word_json(const char *word)
 {
 	size_t count = amos_visible(NULL, 0, word, true);
@@ -194,21 +194,21 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 	if (!getcwd(cwd, sizeof cwd))
 		cwd[0] = 0;
 	snprintf(path, sizeof path, "%s/command.json", dir);
-	bool whole = true;
+	bool complete = true;
 	errno = 0;
 	json_t *argv = json_array();
 	for (int i = 0; i < options->argc; i++)
-		whole &= !json_array_append_new(argv, word_json(options->argv[i]));
+		complete &= !json_array_append_new(argv, word_json(options->argv[i]));
 	json_t *all =
 	    json_pack("{s:o, s:o, s:s, s:s, s:s}", "command", argv, "folder", word_json(cwd),
 	              "model", model->name ? model->name : "", "target",
 	              model->target ? model->target : "", "chosen", model->note ? model->note : "");
-	int status = write_command(path, whole ? all : NULL);
+	int status = write_command(path, complete ? all : NULL);
 	json_decref(all);
 	return status;
 }
 
-// *all is NULL if the file is missing or damaged. Fails if the machine does.
+// Sets *all to NULL if the file is missing or corrupt. Fails on a system error.
 static int read_command(const char *dir, char *path, size_t room, json_t **all)
 {
 	json_error_t error;

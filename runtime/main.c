@@ -1,6 +1,6 @@
-// main.c: a compiled trainer as a command: its verbs over the one symbol.
-// Takes amos_model, options.def (through argp). Gives the exit status. Keeps: results on standard
-// output, all else on standard error; no file appears half written.
+// main.c: implements the verbs of a compiled trainer as a command.
+// Options come from options.def through argp. Results go to standard output, all else to standard
+// error; no file appears half written.
 #include "rt.h"
 #include <argp.h>
 #include <math.h>
@@ -20,7 +20,7 @@ enum group {
 	OUT = 1 << 9,
 	JSON = 1 << 10,
 	KEEP = 1 << 11,
-	RUN = DATA | MASK | WORK | DRAW, // what runs the model
+	RUN = DATA | MASK | WORK | DRAW, // options of verbs that run the model
 };
 
 struct command {
@@ -33,7 +33,7 @@ struct command {
 struct verb {
 	const char *name;
 	int takes;
-	int wants; // a checkpoint: 0 no, 1 may have, 2 must have
+	int wants; // checkpoint argument: 0 none, 1 optional, 2 required
 	const char *about;
 	int (*run)(struct command *);
 };
@@ -75,7 +75,7 @@ static error_t take_option(int key, char *value, struct argp_state *state)
 	return ARGP_ERR_UNKNOWN;
 }
 
-// What argp calls the option: with - for _.
+// Writes the option's name for argp, with - for _.
 static const char *long_name(char *to, const char *name)
 {
 	int i = 0;
@@ -116,7 +116,7 @@ static const char *text(const char *s)
 	return s ? s : "";
 }
 
-// ---- what verbs share -----------------------------------------------------------------
+// ---- shared by the verbs --------------------------------------------------------------
 
 static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
 {
@@ -195,7 +195,7 @@ static void introduce(const struct amos *m, const struct amos_data *data)
 
 // ---- verbs ----------------------------------------------------------------------------
 
-// PROGRAM.run, unless -o or --resume says otherwise.
+// Chooses PROGRAM.run, unless -o or --resume gives the directory.
 static int choose_folder(struct command *c, char **folder)
 {
 	const char *program = c->options.argv[0], *slash = strrchr(program, '/');
@@ -382,8 +382,8 @@ static void print_help(const char *program)
 	       program);
 }
 
-// --resume takes the options from the command that began the run; what is typed now comes after,
-// and wins.
+// --resume takes the options of the command that began the run; options typed with it override
+// those.
 static int parse_resumed(struct command *c, int argc, char **argv, char ***began)
 {
 	*began = NULL;
@@ -404,7 +404,7 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 	from[verb] = argv[0];
 	parse(c, words - verb, from + verb);
 	if (c->options.data.count) {
-		// Data typed anew replaces that of the command.
+		// Data given with --resume replaces the data of the command.
 		struct command typed = {
 		    .model = c->model, .verb = c->verb, .options = amos_options()};
 		parse(&typed, argc, argv);

@@ -1,5 +1,4 @@
-// measure.c: what data are like: how many of them are labels, how large their numbers. Takes open
-// sources. Gives what the optimizer and eta ask for.
+// measure.c: measures data for the optimizer and eta: the fraction of labels, the RMS of inputs.
 #include "rt.h"
 #include <math.h>
 
@@ -19,8 +18,8 @@ static double differs(double x, double from)
 	return x != from;
 }
 
-// Mean of term(x, c) over the part of an array to train on: over all of it, or over MANY drawn
-// evenly.
+// Returns the mean of term(x, c) over the training part of an array: all of it, or MANY elements
+// sampled evenly.
 static double mean_over(const struct amos_data *data, const struct amos_array *array,
                         double (*term)(double, double), double c)
 {

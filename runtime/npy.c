@@ -1,11 +1,10 @@
-// npy.c: arrays as numpy writes them, in a file of their own or inside of an npz file.
-// Takes bytes. Gives an array. Keeps: numbers as they are; only their order is made row major,
-// little endian.
+// npy.c: reads arrays in NumPy's .npy format, from their own file or inside an .npz file.
+// Elements are converted only in order: to row major, little endian.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
 
-// From first axis fastest to last axis fastest.
+// Converts from column-major (Fortran) to row-major order.
 static int transpose(struct amos_array *array, const char *where)
 {
 	struct amos_array from = *array;
@@ -29,7 +28,7 @@ static int transpose(struct amos_array *array, const char *where)
 	return status;
 }
 
-// The text after 'key': in the header of an npy file, a literal dictionary of Python.
+// Returns the text after 'key': in the header of an npy file, a Python dictionary literal.
 static const char *npy_value(const char *header, const char *key)
 {
 	const char *at = strstr(header, key);

@@ -1,5 +1,5 @@
-// npz.c: arrays in zip files, as numpy writes them.
-// Takes libzip. Gives amos_npz_read, amos_npz_write. Keeps: a file appears only when it is whole.
+// npz.c: reads and writes .npz files, NumPy's zip files of arrays.
+// Uses libzip. A written file appears only when it is complete.
 #include "rt.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static int zip_failure(zip_error_t *error, const char *path, const char *what)
 	                 zip_error_strerror(error));
 }
 
-// Bytes of the array's name in an entry's: without .npy. 0: not an array.
+// Returns the length of the array's name, which is the entry's without .npy. 0: not an array.
 static size_t name_size(const char *entry)
 {
 	size_t n = strlen(entry);
@@ -41,7 +41,7 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 		return zip_failure(zip_get_error(zip), path, "damaged");
 	void *bytes = malloc(about.size + 1);
 	zip_int64_t got = bytes ? zip_fread(file, bytes, about.size) : -1;
-	// The check sum is compared when the end is read.
+	// libzip compares the checksum when it reads the end.
 	char end;
 	if (got >= 0 && zip_fread(file, &end, 1))
 		got = -1;
@@ -127,7 +127,7 @@ static const char *const npy_types[AMOS_TYPES] = {
     [AMOS_u64] = "<u8", [AMOS_u32] = "<u4", [AMOS_u16] = "<u2", [AMOS_u8] = "|u1",
     [AMOS_b8] = "|b1"};
 
-// Header and elements of one array; NULL: out of memory. malloc'd.
+// Returns the header and elements of one array, to be freed by the caller; NULL: out of memory.
 static char *npy_bytes(const struct amos_array *array, size_t *count)
 {
 	int type = array->type == AMOS_bf16 ? AMOS_f32 : array->type;
@@ -176,13 +176,13 @@ static bool add_array(zip_t *zip, const struct amos_array *array)
 		zip_source_free(source);
 		return false;
 	}
-	// The same arrays are the same bytes: no time of day, but the first that zip can tell.
+	// Equal arrays give equal bytes: the date is fixed to the first that zip can represent.
 	enum { FIRST_DAY = 1 << 5 | 1 };
 	return !zip_file_set_dostime(zip, (zip_uint64_t)index, 0, FIRST_DAY, 0) &&
 	       !zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0);
 }
 
-// A zip file of nothing, which libzip would not write: the record at its end.
+// Writes an empty zip file, which libzip would not: only its end record.
 static int write_nothing(const char *path)
 {
 	static const char end[22] = "PK\5\6";
@@ -194,7 +194,7 @@ static int write_nothing(const char *path)
 	return amos_file_keep(&file);
 }
 
-// libzip's writer, into the stream of a file that is written aside.
+// libzip's write callback, into the stream of a temporary file.
 static zip_int64_t to_stream(void *stream, void *data, zip_uint64_t count, zip_source_cmd_t what)
 {
 	FILE *to = stream;

@@ -1,4 +1,4 @@
-// numbers.c: element types and random numbers.
+// numbers.c: defines element types and random numbers.
 #include "rt.h"
 
 const struct amos_type amos_types[AMOS_TYPES] = {

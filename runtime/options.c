@@ -1,6 +1,5 @@
-// options.c: options.def as fields set from text.
-// Takes options.def. Gives struct amos_options. Keeps: an option means the same in amosc and in a
-// compiled trainer.
+// options.c: parses option values into the fields of options.def.
+// Invariant: an option means the same in amosc and in a compiled trainer.
 #include "rt.h"
 #include <errno.h>
 #include <math.h>
@@ -68,7 +67,7 @@ static int set_flag(const char *name, const char *value, int *to)
 	return AMOS_DONE;
 }
 
-// The name as typed is the field's with - for _.
+// True if `given` is the field's name, with - for _.
 static bool same_name(const char *field, const char *given)
 {
 	for (; *field && *given; field++, given++)

@@ -1,12 +1,11 @@
-// pool.c: launches: the workers of a kernel shared out among threads.
-// Takes pthreads. Gives struct amos_pool. Keeps: a launch ends when its workers are done, whether
-// or not a thread that has lost its core has come back; threads that cannot be started are done
-// without.
+// pool.c: distributes the workers of a launch over threads.
+// A launch ends when its workers are done, even if a thread that lost its core has not come back.
+// The pool works without threads that could not be started.
 //
-// A launch is cut in chunks, and its ticket says which is the next: launch number << 32 | chunks
-// << 16 | chunks claimed. Who raises the ticket owns a chunk. Between begin and end the threads
-// spin, looking for chunks; after end they spin a little longer, since the next begin is near, and
-// then sleep.
+// A launch is divided into chunks. The ticket holds launch number << 32 | chunks << 16 | chunks
+// claimed; a thread claims a chunk by incrementing it. Between begin and end, threads spin, looking
+// for chunks. After end they spin a little longer, since the next begin is often near, and then
+// sleep.
 #include "rt.h"
 #include <pthread.h>
 #include <sched.h>
@@ -15,9 +14,9 @@
 
 enum {
 	LINE = 64,           // bytes of a cache line
-	CLAIMS = 16,         // chunks a thread gets of a launch: a slow one delays the end by 1/16
-	STACK = 1 << 20,     // bytes; what a kernel needs in memory is its pad
-	SPINS = 2000,        // looks in vain before others may have the core
+	CLAIMS = 16,         // chunks per thread of a launch: a slow one delays the end by 1/16
+	STACK = 1 << 20,     // bytes; kernels use local memory instead
+	SPINS = 2000,        // attempts before yielding the core
 	AWAKE = 5 * 1000000, // nanoseconds without work until a thread sleeps
 };
 
@@ -29,29 +28,30 @@ enum {
 #define cpu_relax() ((void)0)
 #endif
 
-struct launch { // what is being run by all threads
+struct launch { // the current launch
 	amos_worker *work;
 	char *const *buf;
 	int64_t n, chunk;
 };
 
-struct helper { // a thread beside the caller's
+struct helper { // a thread other than the caller's
 	struct amos_pool *pool;
-	char *pad;
+	char *local;
 	pthread_t thread;
 };
 
 struct amos_pool {
 	struct launch launch;
 	uint64_t launches;
-	char *pad; // the caller's
+	char *local; // of the caller's thread
 	pthread_mutex_t lock;
 	pthread_cond_t wake; // running, or closing
 	int64_t helpers;
 	struct helper *helper;
-	_Alignas(LINE) atomic_uint_fast64_t ticket; // lines of their own: all threads look at them
-	_Alignas(LINE) atomic_uint_fast64_t done;   // chunks of the launch
-	_Alignas(LINE) atomic_bool running;         // between begin and end
+	_Alignas(LINE)
+	    atomic_uint_fast64_t ticket; // on separate cache lines, since all threads read them
+	_Alignas(LINE) atomic_uint_fast64_t done; // chunks done of the launch
+	_Alignas(LINE) atomic_bool running;       // between begin and end
 	atomic_bool closing;
 };
 
@@ -64,7 +64,7 @@ int64_t amos_nanoseconds(void)
 
 // ---- chunks ---------------------------------------------------------------------------
 
-static void serve_chunk(struct amos_pool *p, uint64_t index, char *pad)
+static void serve_chunk(struct amos_pool *p, uint64_t index, char *local)
 {
 	struct launch *l = &p->launch;
 	amos_worker *work = l->work;
@@ -72,33 +72,33 @@ static void serve_chunk(struct amos_pool *p, uint64_t index, char *pad)
 	int64_t from = (int64_t)index * l->chunk,
 	        to = from + l->chunk < l->n ? from + l->chunk : l->n;
 	for (int64_t i = from; i < to; i++)
-		work(buf, i, pad);
+		work(buf, i, local);
 	atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
 }
 
-// Claims a chunk and runs it; false: there is none now.
-static bool serve(struct amos_pool *p, char *pad)
+// Claims a chunk and runs it; false: no chunk is left.
+static bool serve(struct amos_pool *p, char *local)
 {
 	uint64_t ticket = atomic_load_explicit(&p->ticket, memory_order_relaxed);
 	for (;;) {
 		uint64_t index = ticket & 0xFFFF;
 		if (index >= (ticket >> 16 & 0xFFFF))
 			return false;
-		// Raised, the launch cannot end before this chunk is done, so what it is stands
-		// still.
+		// Once the ticket is incremented, the launch cannot end before this chunk is done,
+		// so p->launch does not change.
 		if (atomic_compare_exchange_weak_explicit(&p->ticket, &ticket, ticket + 1,
 		                                          memory_order_acquire,
 		                                          memory_order_relaxed)) {
-			serve_chunk(p, index, pad);
+			serve_chunk(p, index, local);
 			return true;
 		}
 	}
 }
 
-// Waits a little, the longer the more often it was in vain: whoever else needs this core gets it.
-static void pause_thread(int *vain)
+// Waits briefly; after SPINS attempts it yields the core to other threads.
+static void pause_thread(int *attempts)
 {
-	if (++*vain < SPINS)
+	if (++*attempts < SPINS)
 		cpu_relax();
 	else
 		sched_yield();
@@ -112,10 +112,10 @@ void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, 
 	p->launch = (struct launch){work, buf, n, chunk};
 	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
 	atomic_store_explicit(&p->ticket, ++p->launches << 32 | chunks << 16, memory_order_release);
-	while (serve(p, p->pad))
+	while (serve(p, p->local))
 		;
-	for (int vain = 0; atomic_load_explicit(&p->done, memory_order_acquire) < chunks;)
-		pause_thread(&vain);
+	for (int attempts = 0; atomic_load_explicit(&p->done, memory_order_acquire) < chunks;)
+		pause_thread(&attempts);
 }
 
 // ---- threads --------------------------------------------------------------------------
@@ -129,8 +129,8 @@ static bool is_idle(struct amos_pool *p)
 static void stay_idle(struct amos_pool *p)
 {
 	int64_t since = amos_nanoseconds();
-	for (int vain = 0; is_idle(p); pause_thread(&vain))
-		if (vain >= SPINS && amos_nanoseconds() - since > AWAKE) {
+	for (int attempts = 0; is_idle(p); pause_thread(&attempts))
+		if (attempts >= SPINS && amos_nanoseconds() - since > AWAKE) {
 			pthread_mutex_lock(&p->lock);
 			while (is_idle(p))
 				pthread_cond_wait(&p->wake, &p->lock);
@@ -142,15 +142,15 @@ static void *help(void *with)
 {
 	struct helper *h = with;
 	struct amos_pool *p = h->pool;
-	int vain = 0;
+	int attempts = 0;
 	while (!atomic_load_explicit(&p->closing, memory_order_acquire))
-		if (serve(p, h->pad)) {
-			vain = 0;
+		if (serve(p, h->local)) {
+			attempts = 0;
 		} else if (is_idle(p)) {
 			stay_idle(p);
-			vain = 0;
+			attempts = 0;
 		} else {
-			pause_thread(&vain);
+			pause_thread(&attempts);
 		}
 	return NULL;
 }
@@ -173,14 +173,14 @@ void amos_pool_end(struct amos_pool *p)
 	atomic_store_explicit(&p->running, false, memory_order_release);
 }
 
-static void start_helpers(struct amos_pool *p, int64_t wanted, int64_t pad)
+static void start_helpers(struct amos_pool *p, int64_t count, int64_t bytes)
 {
 	pthread_attr_t about;
 	if (pthread_attr_init(&about))
 		return;
 	pthread_attr_setstacksize(&about, STACK);
-	for (struct helper *h = p->helper; p->helpers < wanted; h++) {
-		*h = (struct helper){.pool = p, .pad = p->pad + pad * (p->helpers + 1)};
+	for (struct helper *h = p->helper; p->helpers < count; h++) {
+		*h = (struct helper){.pool = p, .local = p->local + bytes * (p->helpers + 1)};
 		if (pthread_create(&h->thread, &about, help, h))
 			break;
 		p->helpers++;
@@ -188,7 +188,7 @@ static void start_helpers(struct amos_pool *p, int64_t wanted, int64_t pad)
 	pthread_attr_destroy(&about);
 }
 
-struct amos_pool *amos_pool_open(int64_t threads, char *pads, int64_t pad)
+struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes)
 {
 	struct amos_pool *p = aligned_alloc(LINE, sizeof *p);
 	struct helper *helper = calloc((size_t)threads, sizeof *helper);
@@ -197,11 +197,11 @@ struct amos_pool *amos_pool_open(int64_t threads, char *pads, int64_t pad)
 		free(helper);
 		return NULL;
 	}
-	*p = (struct amos_pool){.pad = pads,
+	*p = (struct amos_pool){.local = local,
 	                        .helper = helper,
 	                        .lock = PTHREAD_MUTEX_INITIALIZER,
 	                        .wake = PTHREAD_COND_INITIALIZER};
-	start_helpers(p, threads - 1, pad);
+	start_helpers(p, threads - 1, bytes);
 	return p;
 }
 

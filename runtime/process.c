@@ -1,6 +1,5 @@
-// process.c: for a program's main: signals, and output that cannot be written, end it by a status.
-// Takes file.c. Gives amos_standard(), amos_signals(), amos_check_stdout(). Keeps: what is half
-// written is removed.
+// process.c: ends a program with a status on signals and on output that cannot be written.
+// Invariant: temporary files are removed.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,7 @@ static _Noreturn void end(int status, const char *text)
 	_exit(status);
 }
 
-// Nothing that stands is lost: files are written aside.
+// No finished file is lost, since files are written under temporary names.
 static void lost_file(int unused)
 {
 	(void)unused;
@@ -48,14 +47,15 @@ void amos_signals(void)
 {
 	static const int ends[] = {SIGINT, SIGTERM, SIGHUP};
 	for (int i = 0; i < COUNT(ends); i++)
-		if (signal(ends[i], interrupted) == SIG_IGN) // by nohup, or behind &
+		if (signal(ends[i], interrupted) ==
+		    SIG_IGN) // ignored by nohup, or in the background
 			signal(ends[i], SIG_IGN);
 	signal(SIGPIPE, SIG_IGN);
 	signal(SIGXFSZ, SIG_IGN);
 	signal(SIGBUS, lost_file);
 }
 
-// A reader that has seen enough, as head has, is no failure.
+// A reader that closes the pipe early, such as head, is not a failure.
 static void end_output(int status, void *unused)
 {
 	(void)unused;

@@ -1,5 +1,4 @@
-// safetensors.c: arrays in safetensors files: eight bytes of length, a header in JSON, the
-// elements. Takes jansson. Gives arrays, mapped.
+// safetensors.c: reads arrays in safetensors files: 8 bytes of length, a JSON header, elements.
 #include "rt.h"
 #include <jansson.h>
 #include <stdlib.h>

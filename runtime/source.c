@@ -1,6 +1,5 @@
-// source.c: what --data names: NAME=SOURCE with its wrappers, or a file of arrays by their names.
-// Takes format.c, text.c. Gives struct source by input name. Keeps: a file named twice is opened
-// once.
+// source.c: parses --data: NAME=SOURCE with its wrappers, or a file of named arrays.
+// Invariant: a file named twice is opened once.
 #include "rt.h"
 #include <stdlib.h>
 #include <string.h>
@@ -30,7 +29,7 @@ static int open_text(const char *text, struct amos_array **array,
 	return status;
 }
 
-// Adds what `text` names to the files, unless it is there; *index is its first array.
+// Opens `text` unless it is open; *index is its first array, *n their number.
 static int open_file(struct amos_sources *all, const char *text, int *index, int64_t *n)
 {
 	*n = 0;
@@ -139,7 +138,7 @@ static int open_named(struct amos_sources *all, const char *given, const char *e
 	return status;
 }
 
-// FILE.npz: a source for each of its arrays.
+// Adds a source for each array of FILE.npz.
 static int open_all(struct amos_sources *all, const char *path)
 {
 	int first;

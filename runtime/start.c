@@ -1,4 +1,4 @@
-// start.c: where a compiled trainer starts.
+// start.c: defines main() of a compiled trainer.
 #include "amos.h"
 
 int main(int argc, char **argv)

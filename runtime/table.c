@@ -1,5 +1,4 @@
-// table.c: arrays in text tables: csv, jsonl.
-// Takes jansson for JSON. Gives arrays of f64.
+// table.c: reads numbers from text tables (csv, jsonl) as arrays of f64.
 #include "rt.h"
 #include <ctype.h>
 #include <errno.h>
@@ -9,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct column { // of numbers read so far
+struct column { // numbers read so far
 	double *at;
 	size_t count, room;
 };
@@ -30,7 +29,7 @@ static int add(struct column *column, const char *where, double x)
 	return AMOS_DONE;
 }
 
-// True if `x` is the very number of `text`, as far as that is an integer of 64 bits.
+// True if `x` is exactly the number in `text`, or `text` is not a 64-bit integer.
 static bool is_exact(const char *text, size_t length, double x)
 {
 	char *end;
@@ -39,7 +38,7 @@ static bool is_exact(const char *text, size_t length, double x)
 	return end != text + length || errno || (fabs(x) < 0x1p63 && (long long)x == n);
 }
 
-// The array, whose shape is set, takes the numbers.
+// Moves the numbers into the array, whose shape is set.
 static int as_array(struct column *column, const char *where, struct amos_array *array)
 {
 	struct amos_blob blob = {(void *)column->at, column->count * sizeof(double), column->at, 0};
@@ -50,17 +49,18 @@ static int as_array(struct column *column, const char *where, struct amos_array 
 	return status;
 }
 
-// ---- csv: COLUMNS as 0-2,5 or names of the first line ---------------------------------
+// ---- csv: COLUMNS as 0-2,5 or names in the first line ---------------------------------
 
 enum { MOST_COLUMNS = 4096 };
 
 struct picked {
 	int count;
-	bool all; // columns of the first line
+	bool all; // all columns of the first line
 	int at[MOST_COLUMNS];
 };
 
-// Cell `index` of a line without quotes; NULL: the line has fewer. *length without blanks around.
+// Returns cell `index` of a line, without quotes; NULL: the line has fewer. *length excludes blanks
+// around it.
 static const char *cell(const char *line, int index, size_t *length)
 {
 	for (; index > 0; index--) {
@@ -128,7 +128,7 @@ static int pick(const char *path, const char *header, const char *columns, struc
 	return status;
 }
 
-// A first line that is no numbers is a header.
+// True if the first line is not numbers.
 static bool is_header(const char *line, const struct picked *picked)
 {
 	size_t n;
@@ -201,9 +201,9 @@ int amos_array_csv(const char *path, const char *columns, struct amos_array *arr
 	return status;
 }
 
-// ---- jsonl: one object a line, FIELD a number or lists of numbers ---------------------
+// ---- jsonl: one object per line; FIELD is a number or nested lists --------------------
 
-// Adds all numbers of nested lists; their sizes must be dim[1..rank), or become so at the first
+// Adds all numbers of nested lists, whose sizes must be dim[1..rank), or set these on the first
 // line.
 static int add_numbers(const json_t *value, const char *where, struct amos_array *array, int axis,
                        bool first, struct column *column)

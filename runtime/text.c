@@ -1,7 +1,7 @@
-// text.c: bytes as tokens.
-// Takes a file, or a folder. Gives one array of u8. Keeps: the same files give the same tokens
-// everywhere: folders are read in the order of names as bytes. A vocabulary is a text file, a line
-// a token, from 0: the byte itself, or \xHH where it is not a visible character.
+// text.c: reads text files as byte tokens.
+// Directories are read in byte order of names, so the same files give the same tokens everywhere. A
+// vocabulary is a text file with one token per line, from 0: the byte itself, or \xHH if it is not
+// printable.
 #include "rt.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -39,8 +39,8 @@ static int append(struct amos_blob *all, size_t *room, const char *path, size_t 
 	return status;
 }
 
-// True for a file and for a link to one. Links to folders are not followed: such walks need not
-// end.
+// True for a file and for a link to one. Links to directories are not followed, since they may form
+// cycles.
 static bool is_file(const FTSENT *entry, size_t *size)
 {
 	struct stat about = *entry->fts_statp;
@@ -79,7 +79,7 @@ static int read_folder(const char *path, struct amos_blob *all)
 
 // ---- vocabularies ---------------------------------------------------------------------
 
-// The byte a line stands for, or -1.
+// Returns the byte that a line represents, or -1.
 static int line_byte(const char *line, size_t length)
 {
 	if (length == 1)
@@ -143,7 +143,7 @@ int amos_vocabulary_write(const struct amos_vocabulary *vocabulary, const char *
 	return amos_file_keep(&file);
 }
 
-// Bytes to tokens, in memory of its own.
+// Converts bytes to tokens in newly allocated memory.
 static int tokens_of(const char *path, struct amos_blob *blob,
                      const struct amos_vocabulary *vocabulary)
 {

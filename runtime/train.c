@@ -1,7 +1,6 @@
-// train.c: the training loop and evaluation.
-// Takes an open model, its data, options. Gives the run folder. Keeps: the loop takes no memory;
-// where it stands is (parameters, state, number of the batch), all of which a checkpoint holds, so
-// going on from one changes no bit.
+// train.c: runs the training loop: batches, evaluations, checkpoints and the log.
+// Invariant: the loop allocates nothing. Its position is (parameters, state, number of the batch),
+// which a checkpoint holds completely, so a resumed run is bit-identical.
 #include "rt.h"
 #include <errno.h>
 #include <math.h>
@@ -14,17 +13,18 @@ struct training {
 	struct amos *m;
 	struct amos_data *data;
 	const struct amos_options *options;
-	const struct amos_entry *entry, *gather; // gather: NULL, or of batches that make no update
-	int64_t loss;                            // out of both; -1: none
-	int64_t step_slot, left_slot;            // amos.step, amos.left; -1: a batch is a step
-	int64_t steps, runs;                     // where to end
-	int64_t epoch;                           // by the batches used
+	const struct amos_entry *entry,
+	    *gather;                  // gather: NULL, or the entry for batches without an update
+	int64_t loss;                 // loss output of both; -1: none
+	int64_t step_slot, left_slot; // amos.step, amos.left; -1: a batch is a step
+	int64_t steps, runs;          // limits
+	int64_t epoch;                // epoch of the last batch
 	const char *dir;
 	char *last, *best, *identity;
-	int folder; // dir, open and locked; -1
+	int folder; // descriptor of `dir`, locked; -1: none
 	struct amos_position point;
 	struct amos_log log;
-	struct amos_mean ending; // losses of the last tenth
+	struct amos_mean ending; // losses of the last tenth of the steps
 	double line_time, save_time, begin_time;
 	int64_t line_run, begin_run;
 	struct amos_result *result;
@@ -50,7 +50,7 @@ static void catch_interrupts(struct sigaction *before)
 	interrupts = 0;
 	for (int i = 0; i < SIGNALS; i++) {
 		sigaction(signals[i], &ours, &before[i]);
-		if (signals[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // by nohup
+		if (signals[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // ignored by nohup
 			sigaction(SIGHUP, &before[i], NULL);
 	}
 }
@@ -72,11 +72,11 @@ bool amos_stopping(void)
 static int save(struct training *t, const char *path)
 {
 	t->save_time = amos_now();
-	int status = amos_log_sync(&t->log); // no step of the checkpoint's is missing in the log
+	int status = amos_log_sync(&t->log); // the log has every step of the checkpoint
 	return status ? status : amos_save(t->m, path, &t->point, t->identity);
 }
 
-// Until something has been evaluated the last is the best: one file of two names.
+// Until the first evaluation, the last checkpoint is also the best: one file with two names.
 static int name_best(struct training *t)
 {
 	if (isfinite(t->point.best.loss) || amos_file_link(t->last, t->best))
@@ -141,7 +141,7 @@ static int64_t last_step(const struct training *t)
 	return by_runs < (double)t->steps ? (int64_t)by_runs : t->steps;
 }
 
-// One batch. The model counts the updates itself: with --accumulate several batches make one.
+// Runs one batch. The model counts the updates itself: with --accumulate, several batches make one.
 static int run_batch(struct training *t)
 {
 	bool gathers = t->gather && counter(t, t->left_slot) > 0;
@@ -168,7 +168,7 @@ static bool ended(const struct training *t)
 	return t->point.step >= t->steps || t->point.run >= t->runs;
 }
 
-static void tell(struct training *t, bool last)
+static void report_progress(struct training *t, bool last)
 {
 	double passed = amos_now() - t->begin_time, runs = (double)(t->point.run - t->begin_run);
 	double part =
@@ -212,13 +212,13 @@ static int64_t epoch(const struct training *t)
 	return t->point.run / amos_data_batches(t->data);
 }
 
-// Can the model be evaluated, on what is held out?
+// True if there are held-out data and an entry to evaluate them.
 static bool holds_out(const struct training *t)
 {
 	return amos_data_held_out(t->data) && amos_find_entry(amos_model_of(t->m), "eval");
 }
 
-// After an update: by --eval-every, else where an epoch has ended.
+// True after an update that --eval-every selects, or without it, at the end of an epoch.
 static bool evaluation_due(struct training *t)
 {
 	int64_t every = t->options->eval_every, before = t->epoch;
@@ -226,7 +226,7 @@ static bool evaluation_due(struct training *t)
 	return holds_out(t) && (every < 0 ? t->epoch != before : due(t->point.step, every));
 }
 
-// After an update: what is due.
+// Does what is due after an update: progress, log, evaluation, checkpoint.
 static int after_step(struct training *t)
 {
 	enum { SAVE_SECONDS = 600 };
@@ -234,7 +234,7 @@ static int after_step(struct training *t)
 	int64_t step = t->point.step;
 	bool last = ended(t);
 	int status = AMOS_DONE;
-	tell(t, last);
+	report_progress(t, last);
 	if (last || due(step, o->log_every > 0 ? o->log_every : 1))
 		status = write_line(t);
 	if (!status && evaluation_due(t))
@@ -262,7 +262,7 @@ static int loop(struct training *t)
 	return status ? status : save_last(t);
 }
 
-// Nothing is left to do for a run that goes on.
+// True if a resumed run has nothing left to do.
 static bool finished(const struct training *t)
 {
 	return t->options->resume && ended(t) && !t->point.owing &&
@@ -283,8 +283,8 @@ static int make_folder(struct training *t)
 	return amos_folder_open(t->dir, o, &t->folder);
 }
 
-// From the run's last checkpoint on.
-static int go_on(struct training *t)
+// Continues from the run's last checkpoint.
+static int resume(struct training *t)
 {
 	struct amos_checkpoint *c;
 	if (access(t->last, F_OK) && errno == ENOENT)
@@ -312,31 +312,31 @@ static int begin(struct training *t)
 	t->identity = amos_identity(t->m, t->data);
 	if (!t->identity)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
-	int status = o->resume ? go_on(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
+	int status = o->resume ? resume(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
 	if (!status)
 		status = amos_data_write_vocab(t->data, t->dir);
 	if (!status)
 		status = amos_log_open(&t->log, t->dir, t->point.step, o);
-	// The folder holds what --resume wants from the start; a disk that is too small is told
-	// now.
+	// Saves at once: --resume works from the start, and a disk that is too small is reported
+	// early.
 	return status || o->resume ? status : save_last(t);
 }
 
-// Batches that the next update takes, but the first of them.
-static int64_t behind_first(const struct training *t)
+// Returns the number of batches that the next update takes after its first.
+static int64_t batches_after_first(const struct training *t)
 {
 	return t->left_slot < 0 ? 0 : counter(t, t->left_slot);
 }
 
 static int check_accumulate(const struct training *t)
 {
-	int64_t behind = behind_first(t);
-	if (!behind || behind < t->runs || t->options->resume)
+	int64_t more = batches_after_first(t);
+	if (!more || more < t->runs || t->options->resume)
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
 	                 "--accumulate %lld: the training has %lld batches, which make no update: "
 	                 "wanted fewer batches an update, --steps N, or more --epochs",
-	                 (long long)behind + 1, (long long)t->runs);
+	                 (long long)more + 1, (long long)t->runs);
 }
 
 static int prepare(struct training *t)
@@ -376,9 +376,10 @@ static int train(struct training *t)
 	}
 	if (t->options->resume)
 		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
-	else if (behind_first(t) >= amos_data_batches(t->data))
+	else if (batches_after_first(t) >= amos_data_batches(t->data))
 		amos_say(&t->log, "an update takes %lld batches, of %lld in an epoch\n",
-		         (long long)behind_first(t) + 1, (long long)amos_data_batches(t->data));
+		         (long long)batches_after_first(t) + 1,
+		         (long long)amos_data_batches(t->data));
 	t->begin_time = t->line_time = t->save_time = amos_now();
 	t->begin_run = t->line_run = t->point.run;
 	t->epoch = epoch(t);
@@ -389,8 +390,8 @@ static int train(struct training *t)
 	return status;
 }
 
-// Compares the model with the best constant answer, on what is held out, else by the losses of the
-// last tenth.
+// Compares the model with the best constant prediction: on the held-out data, else by the losses of
+// the last tenth.
 static int compare(struct training *t)
 {
 	enum { LEAST = 256 }; // samples
@@ -421,7 +422,8 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 	                               .eval_accuracy = NAN,
 	                               .constant = {NAN, NAN, NAN}};
 	double start = amos_now();
-	// From before the run directory exists: who sees a run begin can interrupt it.
+	// Signals are caught before the run directory exists, since whoever sees a run begin may
+	// interrupt it.
 	struct sigaction before[SIGNALS];
 	catch_interrupts(before);
 	int status = train(&t);

@@ -1,6 +1,6 @@
-// unused.c: finds arrays that a file brought by their names and that no input of the model takes.
-// Input: open sources, names of inputs. Output: a note, or a failure where such an array has the
-// name of an input without data but for case and punctuation.
+// unused.c: finds arrays of files that no input of the model uses.
+// An unused array whose name equals that of an input without data, except for case and punctuation,
+// is an error; the others are listed in a note.
 #include "rt.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ static const char *to_letter(const char *name)
 	return name;
 }
 
-// True if two names have the same letters and digits, in either case.
+// True if two names have the same letters and digits, ignoring case.
 static bool is_near(const char *a, const char *b)
 {
 	for (;; a++, b++) {

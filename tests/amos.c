@@ -1,14 +1,14 @@
-// amos.c: the step graph of Amos gives the numbers of Algorithm 1: evaluated in double precision,
-// and compiled in f32. Where data are many the graph by rule is that of the same numbers given;
-// where they are few it differs as optim.am says. Takes amos/vectors.json. One case there is of an
-// implementation with another floor and a wrong sign of the extra L2: its v and b are ours, its
-// parameters must not be.
+// amos.c: checks that the step graph of Amos computes Algorithm 1, in double and compiled in f32.
+// With many batches, the graph by rule equals that with the same numbers given; with few, it
+// differs as optim.am states. Input: amos/vectors.json. One case comes from an implementation with
+// another lower bound and a wrong sign of the extra L2: its v and b must be equal, its parameters
+// must not.
 #include "emitted.h"
 #include <jansson.h>
 #include <math.h>
 #include <string.h>
 
-// How a step graph is run, in which type, and how far from the vectors it may end.
+// How a step graph is run, in which type, and its tolerance.
 typedef struct Way {
 	const char *name;
 	Elem type;
@@ -72,7 +72,7 @@ static Array *first_state(Arena *arena, const Graph *g, const json_t *c, const j
 	return slot;
 }
 
-// The largest difference, relative to the largest entry.
+// Returns the largest difference, relative to the largest element.
 static double difference(const Array *got, const json_t *wanted)
 {
 	double most = 0, size = 0;
@@ -141,7 +141,7 @@ static void hold(bool right, const char *what)
 	}
 }
 
-// Where N batches are so many, or xi is given, the step is that of the numbers alone.
+// With many batches, or xi given, the step is that of the numbers alone.
 static void check_many(void)
 {
 	static const double batches[] = {99999, 100000, 1e7};
@@ -166,8 +166,8 @@ static void check_many(void)
 	arena_free(arena);
 }
 
-// The first step of a parameter of few batches, by the four parts as optim.am states them. The root
-// mean square of w is `scale`.
+// Checks the first step of a parameter of few batches, by the four parts that optim.am states.
+// `scale` is the root mean square of w.
 static void check_few(double scale)
 {
 	Arena *arena = arena_new();
@@ -185,7 +185,7 @@ static void check_few(double scale)
 		slot[1].f[i] = surge * sin(i);
 		v[i % 4] += surge * surge * sin(i) * sin(i) / 3;
 	}
-	for (int c = 0; c < 4; c++) { // a running mean that the gradient is far above
+	for (int c = 0; c < 4; c++) { // running means far below the gradient
 		slot[find_slot(g, "theta.v")].f[c] = 1;
 		slot[find_slot(g, "theta.b")].f[c] = b;
 	}
@@ -228,7 +228,8 @@ int main(int argc, char **argv)
 	}
 	json_decref(root);
 	check_many();
-	for (double scale = 0; scale < 2; scale += 0.1) // zeros, below, between, above
+	for (double scale = 0; scale < 2;
+	     scale += 0.1) // zeros, below, between and above the bounds
 		check_few(scale);
 	return failures != 0;
 }

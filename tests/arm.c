@@ -1,5 +1,5 @@
-// arm.c: which features of a CPU of Arm the runtime misses. Compiled for aarch64 and run on
-// emulated CPUs: arm NEEDS prints what is missing of them.
+// arm.c: prints which of the given CPU features the runtime misses on Arm: arm NEEDS.
+// Compiled for aarch64 and run on emulated CPUs.
 #include "rt.h"
 
 int main(int argc, char **argv)

@@ -1,11 +1,11 @@
-// backend.c: the ONNX project's own backend tests: folders with model.onnx, and in test_data_set_N
-// input_K.pb and output_K.pb, compiled in f32. Takes [--in-double] [--report FILE] a list of the
-// tests that are known not to agree, each with the reason, and folders: of tests, or of such
-// folders. Prints what is off, what is not run and why, and how many agree. Status 1 when a test
-// differs from what the list says, one that agrees too.
-// --in-double: by the evaluator, to which reasons that begin so apply alone.
-// --report: a line an operator: name, tests that agree, tests, 0.
-// With AMOSC_LOOPS in the environment short loops stay loops.
+// backend.c: runs the ONNX project's backend tests, compiled in f32.
+// backend [--in-double] [--report FILE] LIST DIRECTORY...: LIST names tests that are known to
+// disagree, each with the reason; a DIRECTORY is a test or contains tests. Prints tests that
+// differ, tests that are not run and why, and how many agree. Status 1 if a test, also one that
+// agrees, contradicts LIST.
+//   --in-double  use the evaluator; reasons that begin with "in double: " apply only here
+//   --report     write one line per operator: name, tests that agree, tests, 0
+// With AMOSC_LOOPS in the environment, short loops stay loops.
 #include "case.h"
 #include "emitted.h"
 #include <math.h>
@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-typedef struct Share { // of an operator's tests
+typedef struct Share { // results per operator
 	const char *op;
 	int good, tests;
 } Share;
@@ -29,13 +29,13 @@ typedef struct Suite {
 
 // ---- values ---------------------------------------------------------------------------
 
-// The suite's own: numpy's allclose at rtol 1e-3 and atol 1e-7.
+// The suite's criterion: NumPy's allclose at rtol 1e-3 and atol 1e-7.
 static bool close_enough(double a, double b)
 {
 	return a == b || (isnan(a) && isnan(b)) || fabs(a - b) <= 1e-3 * fabs(b) + 1e-7;
 }
 
-// A float as its declared type of 16 bits can say it.
+// Rounds a float to its declared 16-bit type.
 static double rounded(Elem type, double x)
 {
 	return type == E_bf16  ? (double)bf16_to_float(float_to_bf16((float)x))
@@ -63,7 +63,7 @@ static const Array *out_named(const Model *m, const Array *value, const char *na
 	return r ? &value[r] : NULL;
 }
 
-// The part of an output that is there, where another one tells its shape.
+// Returns the valid elements of an output whose shape another output reports.
 static Array cut_output(Arena *arena, const Model *m, const Array *value, const char *name)
 {
 	const Array *all = out_named(m, value, name),
@@ -117,7 +117,7 @@ static const Array *run_compiled_once(Arena *arena, const Graph *g, const Array 
 	return value;
 }
 
-// Answers whether inputs had to stand in as constants.
+// Returns true if inputs had to replace constants.
 static bool run_set(Arena *arena, const char *model, const char *set, bool in_double)
 {
 	KnownList known = case_inputs(arena, case_list(arena, model), set);

@@ -1,4 +1,4 @@
-// base.c: arenas, strings, patterns, tables, and failures with what was complained of before.
+// base.c: checks arenas, strings, patterns, tables, failures and pending errors.
 #include "base.h"
 #include "expect.h"
 #include <stdlib.h>

@@ -1,5 +1,6 @@
-// book.c: the book against the evaluator. Every rule means the same on both sides, weighs less on
-// the right and is reached through the door; then gradients and wholes, and attention (book.h).
+// book.c: checks every rule of the book against the evaluator.
+// Both sides of a rule are equal, the right side weighs less, and the door applies it. Then
+// gradients, composites and attention (book.h).
 #include "book.h"
 #include "passes.h"
 #include <math.h>
@@ -8,10 +9,10 @@
 
 enum { VARS = 24, TRIES = 20000, FLOATS = 19000, WANTED = 12, EACH = 4 * CORNERS };
 
-typedef struct Drawing { // one drawing of a rule's variables
+typedef struct Drawing { // one random choice of a rule's variables
 	Corner corner;
 	Item var[VARS];
-	Array slot[VARS]; // of the values, by slot
+	Array slot[VARS]; // values, indexed by slot
 	int nslot;
 } Drawing;
 
@@ -34,9 +35,9 @@ static bool is_split(const Expr *e)
 	return e->op == O_reshape || (e->op == O_add && is_split(e->in[0]));
 }
 
-// What stands where in the left side: for each variable the layout letter of its attribute, 'v' a
-// value, 'p' truth values, 'w' and 'P' these beside something reshaped, 'n' a number, 't' a type,
-// 'R' the dimensions of a reshape.
+// Sets the kind of each variable in the left side: the layout letter of its attribute, 'v' a value,
+// 'p' Booleans, 'w' and 'P' these next to a reshaped value, 'n' a number, 't' a type, 'R' the
+// dimensions of a reshape.
 static void kinds_of(const Expr *e, char *kind)
 {
 	set_kind(e, kind, e->number ? 'n' : 'v');
@@ -58,7 +59,7 @@ static void kinds_of(const Expr *e, char *kind)
 		kinds_of(e->in[k], kind);
 }
 
-// 'm': a mask, where a test asks for one; 'M': the truth values it is made of.
+// 'm': a mask, if a condition asks for one; 'M': the Booleans it is made of.
 static void known_kinds(const Rule *r, char *kind)
 {
 	for (int i = 0; i < r->ntest; i++)
@@ -81,7 +82,7 @@ static Item random_axes(int rank)
 	return item;
 }
 
-// The shape's dimensions, behind one of 1 or not.
+// Returns the shape's dimensions, sometimes with a leading 1.
 static Item random_dims(const Shape *s)
 {
 	Item item = {.kind = I_list};
@@ -99,7 +100,7 @@ static Shape with_axis(Shape s)
 	return shape;
 }
 
-// Of the scores of a square of queries and keys: keys behind their query are hidden, or marked.
+// Puts a mask of square attention scores: keys after their query are masked, or marked.
 static Ref put_mask(Graph *g, const Shape *s, Elem type, bool mark)
 {
 	int64_t n = s->dim[s->rank - 1];
@@ -123,8 +124,7 @@ static double random_number(void)
 	return below(2) ? few[below(COUNT(few))] : (float)(4 * uniform() - 2);
 }
 
-// Values of one shape, or stretched along some axes; of f64, or where the drawing's number says,
-// i64 or b8.
+// Draws values of one shape, or broadcast along some axes, of f64 or, for some numbers, i64 or b8.
 static void draw(Arena *arena, Graph *g, const Rule *r, const char *kind, int number, Drawing *t)
 {
 	static const Elem types[] = {E_f64, E_b8, E_i64};
@@ -179,14 +179,14 @@ static bool tests_hold(Scope *s, const Rule *r)
 	return true;
 }
 
-// The two outs of g become one value when they are put through the door.
+// True if the two outputs of g become one value at the door.
 static bool same_through_door(Arena *arena, const Graph *g, const char *where)
 {
 	Graph *with = parse_graph(arena, where, graph_text(arena, g), book_builtin());
 	return with->outs.at[0].val == with->outs.at[1].val;
 }
 
-// The gradients of the slots, of `r` times random numbers.
+// Returns the gradients of the slots for `r` weighted by random values.
 static Array *slopes(Arena *arena, Graph *g, Ref r, const Drawing *t)
 {
 	bool want[VARS];
@@ -219,12 +219,12 @@ static void check_slopes(Arena *arena, const Rule *r, Graph *g, Ref left, Ref ri
 	}
 }
 
-// One drawing: 1 when the sides were compared, 0 when it does not fit the rule (types,
-// tests).
+// Tries one random choice. Returns 1 if the sides were compared, 0 if it does not match the rule's
+// types and conditions.
 static int try_rule(const Rule *r, int number, bool *reached)
 {
 	Arena *arena = arena_new();
-	Book plain = *book_builtin(); // no side becomes another
+	Book plain = *book_builtin(); // neither side is rewritten
 	memset(plain.rules, 0, sizeof plain.rules);
 	Graph *g = graph_new(arena, r->place, &plain);
 	Drawing drawn = {.corner = (Corner)(number / 2 % CORNERS)};

@@ -1,9 +1,9 @@
-// book_attention.c: what exporters write for attention, and what the door makes of it.
+// book_attention.c: checks which attention patterns of exporters the door recognizes.
 #include "book.h"
 #include <string.h>
 
-// What exporters write: slots, an expression, and what the door makes of it: how many operands
-// attend has, and its attributes; "": no attend.
+// Patterns of exporters: slots, an expression, and the result of the door: the number of operands
+// of attend and its attributes; "": no attend.
 static const struct {
 	const char *line, *want;
 } sites[] = {
@@ -32,7 +32,7 @@ static const struct {
     {"q:4,2,3,4 k:4,2,5,4 v:4,2,5,6 y:1,2,3,5 z:1,2,1,3,5 = dot(softmax(reshape("
      "reshape(dot(q, swap(k)) * 0.5 + y; [2,2,2,3,5]) + z; [4,2,3,5]); -1), v)",
      "4; 0.5, 0, 0"},
-    // hidden scores
+    // masked scores
     {"q:2,2,3,4 k:2,2,5,4 v:2,2,5,6 p:2,1,1,5 = dot(softmax(select(or(p, iota(; 3, [1,1,1,5])"
      " == 0), dot(q, swap(k)) * 0.5, -inf); -1), v)",
      "5; 0.5, 0, 0"},
@@ -68,7 +68,7 @@ static const struct {
     {"q:2,3,4 k:2,5,4 v:2,5,6 = dot(softmax(dot(q, swap(k)) + hidden(q, iota(; 2, [1,1,5])"
      " > iota(; 1, [1,3,1]), -inf, 0); -1), v)",
      "4; 1, 0, 0"},
-    // what only looks like it
+    // similar patterns that are not attention
     {"q:2,3,4 k:2,3,4 v:2,3,6 = dot(softmax(dot(q, swap(k)); 1), v)", ""},
     {"q:2,3,4 k:2,3,4 v:2,3,6 = dot(softmax(dot(q, swap(k)); [1,2]), v)", ""},
     {"q:2,3,4 k:2,5,4 v:2,5,6 y:1,1,5 = dot(softmax(dot(q, swap(k)) * y; -1), v)", ""},

@@ -1,5 +1,4 @@
-// book_case.c: cases of the tests of the book: random numbers, graphs of cases written as text, and
-// how far two results differ. Takes book.h.
+// book_case.c: parses cases of the book's tests, draws random numbers, compares results.
 #include "book.h"
 #include <math.h>
 #include <stdlib.h>
@@ -37,7 +36,7 @@ Array random_array(Arena *arena, Elem type, Shape shape)
 
 // ---- cases ----------------------------------------------------------------------------
 
-// With the slots alone.
+// Returns the case's graph, without a loss.
 static Graph *case_graph(Arena *arena, const char *line, Array *slot)
 {
 	Graph *g = graph_new(arena, line, book_builtin());

@@ -1,5 +1,4 @@
-// book_corner.c: inputs of the tests of the book at corners, where equations and gradients may
-// break, and what no equation can satisfy there. Takes book.h.
+// book_corner.c: provides inputs where equations and gradients may break, and known exceptions.
 #include "book.h"
 #include <math.h>
 #include <stdlib.h>
@@ -60,9 +59,9 @@ void move_to_corner(Corner corner, Array *a)
 
 // ---- what holds there -------------------------------------------------------------------
 
-// Lines of the book whose sides differ at a corner, and why no equation holds there.
+// Lines of the book whose sides differ at a corner, and why no equation can hold there.
 static const struct {
-	const char *line; // its beginning
+	const char *line; // prefix of the line
 	Corner corner;
 	const char *why;
 } apart[] = {
@@ -89,7 +88,7 @@ static bool starts(const char *line, const char *with)
 	return !strncmp(line, with, strlen(with));
 }
 
-// The text of the line at `place`, "PAGE:LINE".
+// Returns the text of the line at `place`, "PAGE:LINE".
 static const char *line_at(const char *place)
 {
 	const char *colon = strchr(place, ':'), *text = "";

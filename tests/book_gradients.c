@@ -1,11 +1,12 @@
-// book_gradients.c: every gradient of the book against finite differences, every whole against its
-// definition, and graphs read back from their text, over cases that use every line of the book.
+// book_gradients.c: checks every gradient and composite of the book, and reading graphs back.
+// Gradients against finite differences, composites against their definitions, over cases that use
+// every line of the book.
 #include "book.h"
 #include "passes.h"
 #include <math.h>
 #include <string.h>
 
-enum { SLOTS = 5 }; // most slots of a case
+enum { SLOTS = 5 }; // maximum number of slots per case
 
 static const char *const cases[] = {
     "x:3,4 = -x",
@@ -182,7 +183,7 @@ static bool is_about(const Def *d, const Val *v)
 	return fits;
 }
 
-// Marks the first line about each value of g.
+// Marks the first line that applies to each value of g.
 static void mark_lines(Def *const *table, const Graph *g, Table *seen)
 {
 	for (int r = 1; r < g->nval; r++)

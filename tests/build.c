@@ -1,4 +1,4 @@
-// build.c: see build.h.
+// build.c: builds ONNX models field by field.
 #include "build.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-// build.h: models made field by field, by the schema. All that is made lives in `arena`, which the
-// program sets.
+// build.h: declares builders of ONNX models, field by field.
+// Everything is allocated in `arena`, which the program sets.
 #ifndef BUILD_H
 #define BUILD_H
 #include "onnx.h"
@@ -7,7 +7,7 @@
 
 extern Arena *arena;
 
-typedef struct Build { // a model while it is being made
+typedef struct Build { // a model under construction
 	ModelProto model;
 	GraphProto graph;
 	OperatorSetIdProto opset;
@@ -19,7 +19,7 @@ typedef struct Build { // a model while it is being made
 
 Build *build(int64_t opset);
 NodeProto *add_to(Build *, NodeProto *);
-// Names separated by commas; an empty one is an operand left out.
+// Splits names at commas; an empty name is an omitted input.
 char **names(const char *list, size_t *n);
 NodeProto *node(const char *op, const char *inputs, const char *outputs);
 AttributeProto *attribute(NodeProto *, const char *name);
@@ -27,7 +27,7 @@ TensorProto *tensor(const char *name, int type, int rank, const int64_t *dims);
 TensorProto *raw(TensorProto *, const void *bytes, size_t count);
 TensorProto *floats(const char *name, int64_t n, const float *x);
 ValueInfoProto *value(const char *name, int type,
-                      const char *dims); // dims: numbers or symbols; ?: any
+                      const char *dims); // dims: sizes or symbols; ?: unknown
 size_t pack(Build *, uint8_t **bytes);
 Model *read_packed(Build *, const ReadOptions *);
 

@@ -1,4 +1,4 @@
-// case.c: see case.h.
+// case.c: reads the ONNX project's backend tests.
 #include "case.h"
 #include "files.h"
 #include <dirent.h>

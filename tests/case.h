@@ -1,13 +1,13 @@
-// case.h: the ONNX project's backend tests: folders with model.onnx, and in test_data_set_N
-// input_K.pb and output_K.pb.
+// case.h: declares readers of the ONNX project's backend tests.
+// A test is a directory with model.onnx and, in test_data_set_N, input_K.pb and output_K.pb.
 #ifndef CASE_H
 #define CASE_H
 #include "onnx.h"
 
 typedef VEC(const char *) Folders;
 
-// A line of backend.txt: a test (a pattern; of its path, where it has a slash) that does not agree,
-// and why. One that begins "in double: " is of the evaluator alone.
+// A line of backend.txt: a test that is known to disagree (a glob, matched with the path if it has
+// a slash), and why. Reasons that begin with "in double: " apply to the evaluator only.
 typedef struct Excuse {
 	const char *name, *reason;
 } Excuse;
@@ -15,17 +15,17 @@ typedef VEC(Excuse) Excuses;
 
 Excuses case_excuses(Arena *, const char *path);
 const Excuse *case_excuse(const Excuses *, const char *folder,
-                          bool in_double); // NULL: it must agree
+                          bool in_double); // NULL: the test must agree
 
-// The folders of tests among `arg`, each of which is one or holds some.
+// Returns the test directories among `arg`, each of which is one or contains some.
 Folders case_folders(Arena *, int count, char **arg);
-Model *case_list(Arena *, const char *path); // inputs, outputs and operators of a model
-// The operator that a test is about: the model's first; of an operator's expansion that operator.
+Model *case_list(Arena *, const char *path); // lists the inputs, outputs and operators of a model
+// Returns the operator under test: the model's first; for an expanded operator, that operator.
 const char *case_operator(Arena *, const char *folder);
-// The file of value k in a folder of data, "input" or "output"; NULL when there is none.
+// Returns the file of value k in a data directory; `kind` is "input" or "output". NULL: none.
 const char *case_value(Arena *, const char *set, const char *kind, int k);
 KnownList case_inputs(Arena *, const Model *listed, const char *set);
-// What a slot holds: an input's value, or what it begins as.
+// Returns the value of a slot: an input's value, or the initial contents.
 Array case_slot(Arena *, const Slot *, const KnownList *);
 
 #endif

@@ -1,5 +1,6 @@
-// ckpt.c: checkpoints: what is saved is what is read; damaged and foreign files are refused by name
-// and change nothing; a writer killed at any moment leaves the old file or the new one.
+// ckpt.c: checks checkpoints: round trips, corrupt and foreign files, killed writers.
+// Bad files are rejected with their name and change nothing; a writer killed at any moment leaves
+// the old file or the new one.
 #include "fixtures.h"
 #include <signal.h>
 #include <string.h>
@@ -52,7 +53,7 @@ static void there_and_back(void)
 	amos_close(other);
 }
 
-// Every prefix and every byte changed is refused, and the model stays as it was.
+// Every prefix and every changed byte is rejected, and the model stays unchanged.
 static void damaged(void)
 {
 	struct amos *m = open_line(&mock_line);
@@ -77,7 +78,7 @@ static void damaged(void)
 	amos_close(m);
 }
 
-// Of the format before this one: said so, whatever follows.
+// A file of the previous format is reported as such, whatever follows.
 static void earlier(void)
 {
 	struct amos *m = open_line(&mock_line);
@@ -128,7 +129,7 @@ static void foreign(void)
 	amos_close(m);
 }
 
-// A child saves without end, step by step; it is killed at all moments.
+// A child saves repeatedly; it is killed at random moments.
 static void killed(void)
 {
 	enum { ROUNDS = 40, PATIENCE = 3000 };
@@ -157,7 +158,7 @@ static void killed(void)
 			}
 		}
 		usleep(3000 + 997 * (useconds_t)round);
-		int late = round == ROUNDS - 1 && !least; // on a machine that is busy
+		int late = round == ROUNDS - 1 && !least; // on a busy machine
 		for (int i = 0; i < PATIENCE && late && access("killed.ckpt", F_OK); i++)
 			usleep(10000);
 		kill(child, SIGKILL);

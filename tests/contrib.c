@@ -1,6 +1,6 @@
-// contrib.c: operators of com.microsoft, and others that no suite tests: what they give, by numbers
-// of others, and their gradients, as gradients.c checks them. usage: contrib FILE: models and
-// results, as contrib.txt has them. Status 1 when something is off.
+// contrib.c: checks operators of com.microsoft and others that no suite tests.
+// contrib FILE: models and results, as in contrib.txt. Compares results with reference values, and
+// gradients as gradients.c does. Status 1 if something differs.
 #include "trial.h"
 #include "variants.h"
 #include <math.h>
@@ -9,7 +9,7 @@
 
 static int numbers, gradients;
 
-// Is result `name` what the line says, in f32? Prints the first number that is off.
+// True if result `name` equals the line, in f32. Prints the first difference.
 static bool gives(const Trial *t, const char *name, const char *line, const char *wanted)
 {
 	const Graph *g = t->loss;
@@ -34,7 +34,7 @@ static bool gives(const Trial *t, const char *name, const char *line, const char
 	return !wanted[strspn(wanted, " \n")];
 }
 
-// A line of the model, one of its result.
+// Checks one model: its line and the line of its result.
 static bool check(char *const *line)
 {
 	const char *op;

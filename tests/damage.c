@@ -1,7 +1,8 @@
-// damage.c: files that lie, byte by byte.
+// damage.c: corrupts data files, byte by byte, and checks that commands report them.
 // damage AMOSC NPZ MODELS SEED SECONDS [CASE]: makes a small file of every kind that amosc reads
-// but models (mutate.c), changes a few bytes of one, and gives it to a command, for so long. Each
-// of these works or says what is wrong, naming the file; nothing crashes, hangs or leaks.
+// except models (mutate.c), changes a few bytes of one, and passes it to a command, until the time
+// is up. Each command succeeds or reports the error with the file's name; none crashes, hangs or
+// leaks.
 #include "files.h"
 #include <fcntl.h>
 #include <stdlib.h>
@@ -14,8 +15,8 @@
 
 enum { PATIENCE = 60, MOST_CHANGES = 3, LARGEST = 1 << 20, SANITIZER = 99, NOT_MADE = 100 };
 
-// CASE(name, file, make, take, says): shell commands that make the file and that read it; what a
-// message names where that is not the file.
+// CASE(name, file, make, take, says): shell commands that make and read the file; what a message
+// names instead of the file.
 static const struct Case {
 	const char *name, *file, *make, *take, *says;
 } cases[] = {
@@ -39,7 +40,7 @@ static uint64_t draw(uint64_t below)
 
 // ---- changes --------------------------------------------------------------------------
 
-// Puts `n` bytes in the place of `gone` at `at`.
+// Replaces the `gone` bytes at `at` by `n` bytes.
 static void replace(File *f, size_t at, size_t gone, const void *bytes, size_t n)
 {
 	if (f->count - gone + n > 2 * LARGEST)
@@ -87,7 +88,7 @@ static void repeat(File *f, size_t at, size_t n)
 static void change(File *f)
 {
 	size_t at = draw(f->count + 1), n = draw(MIN(f->count - at, 64) + 1);
-	if (at == f->count) // nothing is left to change here
+	if (at == f->count) // nothing left to change
 		return change_word(f, at);
 	switch (draw(7)) {
 	case 0:
@@ -107,7 +108,7 @@ static void change(File *f)
 	}
 }
 
-// A checkpoint's head vouches for itself again (ckpt.c): what else is wrong with it is looked at.
+// Updates the checksum of a checkpoint's head (ckpt.c), so that other errors in it are found.
 static void seal(File *f)
 {
 	uint32_t crc = 0, vouch[2] = {0};
@@ -128,9 +129,9 @@ static void seal(File *f)
 	memcpy(f->at + 8, &crc, sizeof crc);
 }
 
-// ---- a trial --------------------------------------------------------------------------
+// ---- one run --------------------------------------------------------------------------
 
-// With room to grow in.
+// Reads a file, with room for growth.
 static File open_file(Arena *arena, const char *path)
 {
 	File f;
@@ -142,7 +143,7 @@ static File open_file(Arena *arena, const char *path)
 	return f;
 }
 
-// Runs a command of the shell with its messages in `messages`; its status, 128 and more for a
+// Runs a shell command with its messages in `messages`; returns its status, 128 or more for a
 // signal.
 static int run(const char *command, const char *messages)
 {

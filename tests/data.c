@@ -1,5 +1,5 @@
-// data.c: every source of data, whole and damaged; windows, shuffles, splits, masks; shapes bound;
-// conversions.
+// data.c: checks data sources, complete and corrupt, batches, shapes and conversions.
+// Batches: windows, shuffles, splits, masks. Shapes: bound from the data.
 #include "fixtures.h"
 #include <math.h>
 #include <stdarg.h>
@@ -16,8 +16,8 @@ static void write_gz(const char *path, const void *bytes, unsigned count)
 	      path);
 }
 
-// A model of one input `x`, and `y` where its rank is not negative, which the entry "train" reads;
-// it computes nothing.
+// A model of one input `x`, and `y` if its rank is not negative, which the entry "train" reads; it
+// computes nothing.
 static struct amos_slot slots[2];
 static struct amos_entry entry = {.name = "train", .reads = "11"};
 static struct amos_model model = {
@@ -50,8 +50,8 @@ static void close_all(void)
 	m = NULL;
 }
 
-// Opens and fits; the status of the first that fails.
-static int fit(int exact, const struct amos_options *options)
+// Opens and attaches data; returns the first status that is not AMOS_DONE.
+static int attach(int exact, const struct amos_options *options)
 {
 	static const char *const entries[] = {"train", NULL};
 	close_all();
@@ -65,7 +65,7 @@ static int fit_source(int exact, const char *source)
 	char text[512];
 	snprintf(text, sizeof text, "x=%s", source);
 	struct amos_options options = options_of("data", text, NULL);
-	return fit(exact, &options);
+	return attach(exact, &options);
 }
 
 static int64_t elements(int slot)
@@ -81,7 +81,7 @@ static double at(int slot, int64_t i)
 	return amos_number(amos_slot_bytes(m, slot), slots[slot].type, i);
 }
 
-// `source` gives the numbers first, first + step, ...
+// Checks that `source` gives the numbers first, first + step, ...
 static void gives(const char *source, int exact, double first, double step)
 {
 	CHECK(!fit_source(exact, source), "%s", source);
@@ -93,8 +93,8 @@ static void gives(const char *source, int exact, double first, double step)
 	}
 }
 
-// `source` is refused with a message that has both words.
-static void refused(const char *source, int exact, const char *word, const char *other)
+// Checks that `source` is rejected with a message that has both words.
+static void rejected(const char *source, int exact, const char *word, const char *other)
 {
 	int status = fit_source(exact, source);
 	CHECK(status == AMOS_INPUT, "%s: status %d", source, status);
@@ -121,29 +121,29 @@ static void npy(void)
 	gives("half.npy", 1, 1, 1);
 	gives("f4.npy", 0, 1, 1);
 	write_npy("flat.npy", "<f4", 0, "6,", f, 24);
-	refused("flat.npy", 1, "found f32[6]", "wanted f32[2,3]");
+	rejected("flat.npy", 1, "found f32[6]", "wanted f32[2,3]");
 	write_npy("wide.npy", "<f4", 0, "2, 4", f, 32);
-	refused("wide.npy", 0, "found f32[2,4]", "wanted f32[2,3]");
+	rejected("wide.npy", 0, "found f32[2,4]", "wanted f32[2,3]");
 	write_npy("strings.npy", "<U4", 0, "2, 3", f, 24);
-	refused("strings.npy", 1, "strings.npy", "'<U4'");
+	rejected("strings.npy", 1, "strings.npy", "'<U4'");
 	write_npy("short.npy", "<f4", 0, "2, 300", f, 24);
-	refused("short.npy", 1, "short.npy", "cut off");
+	rejected("short.npy", 1, "short.npy", "cut off");
 	write_npy("overflow.npy", "<f4", 0, "4611686018427387904, 4611686018427387904", f, 24);
-	refused("overflow.npy", 1, "overflow.npy", "cut off");
+	rejected("overflow.npy", 1, "overflow.npy", "cut off");
 	write_npy("shape.npy", "<f4", 0, "2, -3", f, 24);
-	refused("shape.npy", 1, "shape.npy", "damaged");
+	rejected("shape.npy", 1, "shape.npy", "damaged");
 	write_file("empty.npy", "", 0);
-	refused("empty.npy", 1, "empty.npy", "empty");
-	refused("missing.npy", 1, "missing.npy", "No such file");
+	rejected("empty.npy", 1, "empty.npy", "empty");
+	rejected("missing.npy", 1, "missing.npy", "No such file");
 	float nan[6] = {1, 2, NAN, 4, 5, 6};
 	write_npy("nan.npy", "<f4", 0, "2, 3", nan, 24);
-	refused("nan.npy", 0, "element 2 is nan", "no NaN");
+	rejected("nan.npy", 0, "element 2 is nan", "no NaN");
 	double large[6] = {1, 2, 3, 4, 1e300, 6};
 	write_npy("large.npy", "<f8", 0, "2, 3", large, 48);
-	refused("large.npy", 0, "element 4 is 1.0", "numbers that f32 can hold");
+	rejected("large.npy", 0, "element 4 is 1.0", "numbers that f32 can hold");
 }
 
-// Every prefix of a good file is refused, and read without a fault.
+// Every prefix of a good file is rejected without a crash.
 static void truncated(const char *good, const char *name)
 {
 	size_t size;
@@ -155,7 +155,7 @@ static void truncated(const char *good, const char *name)
 	}
 }
 
-// Single bytes changed: refused or taken, never a fault.
+// Files with one changed byte are rejected or accepted, without a crash.
 static void changed(const char *good, const char *name)
 {
 	size_t size;
@@ -183,11 +183,11 @@ static void npz(void)
 	declare(0, "x", E_f32, 0, 2, 2, 3);
 	gives("a.npz:x", 1, 1, 1);
 	struct amos_options options = options_of("data", "a.npz", NULL);
-	CHECK(!fit(1, &options), "arrays by their names; those of no input are left");
-	gives("a.npz", 1, 1, 1); // the array of the input's name
+	CHECK(!attach(1, &options), "arrays by their names; those of no input are left");
+	gives("a.npz", 1, 1, 1); // the array with the input's name
 	CHECK(!amos_npz_write("b.npz", 4, arrays + 1), "write");
-	refused("b.npz", 1, "4 arrays", "b.npz:KEY");
-	refused("a.npz:z", 1, "no array 'z'", "a.npz");
+	rejected("b.npz", 1, "4 arrays", "b.npz:KEY");
+	rejected("a.npz:z", 1, "no array 'z'", "a.npz");
 	int64_t n;
 	struct amos_array *read;
 	CHECK(!amos_npz_read("a.npz", &n, &read) && n == 5, "%d arrays", (int)n);
@@ -208,16 +208,16 @@ static void raw(void)
 	write_file("tokens.bin", u, 12);
 	declare(0, "x", E_i64, 0, 2, 2, 3);
 	gives("tokens.bin:u16", 0, 1, 1);
-	refused("tokens.bin:u17", 0, "u17", "wanted a type");
-	refused("tokens.bin", 0, "tokens.bin", "known kind");
+	rejected("tokens.bin:u17", 0, "u17", "wanted a type");
+	rejected("tokens.bin", 0, "tokens.bin", "known kind");
 	write_file("odd.bin", u, 11);
-	refused("odd.bin:u16", 0, "11 bytes", "u16");
+	rejected("odd.bin:u16", 0, "11 bytes", "u16");
 	declare(0, "x", E_i64, 6, 2, 2, 3);
-	refused("tokens.bin:u16", 0, "token 5 is 6", "from 0 to 5");
+	rejected("tokens.bin:u16", 0, "token 5 is 6", "from 0 to 5");
 	declare(0, "x", E_u8, 0, 2, 2, 3);
 	u[5] = 256;
 	write_file("tokens.bin", u, 12);
-	refused("tokens.bin:u16", 0, "token 5 is 256", "u8");
+	rejected("tokens.bin:u16", 0, "token 5 is 256", "u8");
 }
 
 static void idx(void)
@@ -256,28 +256,28 @@ static void tables(void)
 	gives("t.csv:a,c", 0, 1, 1);
 	declare(0, "x", E_i64, 7, 1, 3);
 	gives("t.csv:c", 0, 2, 2);
-	refused("t.csv:d", 0, "no column 'd'", "t.csv");
-	refused("t.csv:7", 0, "line 1, column 7", "nothing");
-	refused("t.csv:4294967296", 0, "no column '4294967296'", "t.csv");
-	refused("t.csv:", 0, "no column ''", "t.csv");
+	rejected("t.csv:d", 0, "no column 'd'", "t.csv");
+	rejected("t.csv:7", 0, "line 1, column 7", "nothing");
+	rejected("t.csv:4294967296", 0, "no column '4294967296'", "t.csv");
+	rejected("t.csv:", 0, "no column ''", "t.csv");
 	write_file("long.csv", "1,2\n3,4,5\n", 10);
-	refused("long.csv", 0, "line 2 has more cells", "2");
+	rejected("long.csv", 0, "line 2 has more cells", "2");
 	write_file("digits.csv", "9007199254740992\n9007199254740993\n", 34);
-	refused("digits.csv", 0, "line 2, column 0: 9007199254740993", "digits than a double");
+	rejected("digits.csv", 0, "line 2, column 0: 9007199254740993", "digits than a double");
 	write_file("digits.jsonl", "{\"a\": -9007199254740993}\n", 25);
-	refused("digits.jsonl:a", 0, "line 1: -9007199254740993", "digits than a double");
+	rejected("digits.jsonl:a", 0, "line 1: -9007199254740993", "digits than a double");
 	write_file("bad.csv", "1,2\n3,x\n", 8);
-	refused("bad.csv:1", 0, "line 2, column 1: found x", "a number");
+	rejected("bad.csv:1", 0, "line 2, column 1: found x", "a number");
 	const char *jsonl =
 	    "{\"v\": [1, 2], \"n\": 1}\n{\"n\": 2, \"v\": [3, 4]}\n{\"v\": [5, 6], \"n\": 3}\n";
 	write_file("t.jsonl", jsonl, strlen(jsonl));
 	gives("t.jsonl:n", 0, 1, 1);
 	declare(0, "x", E_f32, 0, 2, 3, 2);
 	gives("t.jsonl:v", 0, 1, 1);
-	refused("t.jsonl:w", 0, "line 1", "no field 'w'");
+	rejected("t.jsonl:w", 0, "line 1", "no field 'w'");
 	const char *ragged = "{\"v\": [1, 2]}\n{\"v\": [3]}\n";
 	write_file("ragged.jsonl", ragged, strlen(ragged));
-	refused("ragged.jsonl:v", 0, "line 2", "one shape");
+	rejected("ragged.jsonl:v", 0, "line 2", "one shape");
 }
 
 static void safetensors(void)
@@ -294,7 +294,7 @@ static void safetensors(void)
 	declare(0, "x", E_f32, 0, 2, 2, 3);
 	gives("x.safetensors:x", 1, 1, 1);
 	gives("x.safetensors", 1, 1, 1);
-	refused("x.safetensors:y", 1, "no array 'y'", "x.safetensors");
+	rejected("x.safetensors:y", 1, "no array 'y'", "x.safetensors");
 	truncated("x.safetensors", "cut.safetensors");
 	changed("x.safetensors", "changed.safetensors");
 }
@@ -317,14 +317,14 @@ static void text(void)
 	write_file("v", "f\ne\nd\n\\x63\nb\na\n", 15);
 	gives("text:book:v", 0, 5, -1);
 	write_file("v", "f\ne\n", 4);
-	refused("text:book:v", 0, "\\x61 at 0", "not in the vocabulary of 2");
+	rejected("text:book:v", 0, "\\x61 at 0", "not in the vocabulary of 2");
 	write_file("v", "f\nff\n", 5);
-	refused("text:book:v", 0, "line 2", "one byte a line");
+	rejected("text:book:v", 0, "line 2", "one byte a line");
 	write_file("v", "f\nf\n", 4);
-	refused("text:book:v", 0, "line 2", "there before");
-	refused("text:nothing", 0, "nothing", "No such file");
+	rejected("text:book:v", 0, "line 2", "there before");
+	rejected("text:nothing", 0, "nothing", "No such file");
 	declare(0, "x", E_i64, 100, 2, 2, 3);
-	refused("text:book", 0, "token 3 is 100", "text:PATH:auto");
+	rejected("text:book", 0, "token 3 is 100", "text:PATH:auto");
 }
 
 // ---- batches --------------------------------------------------------------------------
@@ -341,7 +341,7 @@ static void shuffles(void)
 	for (int seed = 0; seed < 2; seed++) {
 		struct amos_options options =
 		    options_of("data", "x=order.npy", "seed", seed ? "1" : "0", NULL);
-		CHECK(!fit(0, &options) && amos_data_batches(data) == PER_EPOCH, "batches");
+		CHECK(!attach(0, &options) && amos_data_batches(data) == PER_EPOCH, "batches");
 		for (int epoch = 0; epoch < 20; epoch++) {
 			int seen[N] = {0};
 			for (int b = 0; b < PER_EPOCH; b++) {
@@ -376,7 +376,7 @@ static void windows(void)
 	declare(1, "y", E_i32, 0, 2, BATCH, WINDOW);
 	struct amos_options options = options_of("data", "x=stream.bin:u16", "data",
 	                                         "y=shift(stream.bin:u16)", "split", "0.9", NULL);
-	CHECK(!fit(0, &options), "fit");
+	CHECK(!attach(0, &options), "fit");
 	CHECK(amos_data_batches(data) == 899 / 8 / 4 && amos_data_held_out(data) == 99 / 8,
 	      "%d batches, %d windows", (int)amos_data_batches(data),
 	      (int)amos_data_held_out(data));
@@ -399,14 +399,15 @@ static void windows(void)
 	CHECK(amos_data_eval_samples(data) == 12, "all windows that the last tokens make");
 	CHECK(amos_data_eval(data, m, 9, BATCH) == AMOS_INPUT, "a batch behind the last window");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=order.npy", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "go together"), "two lengths");
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "go together"),
+	      "two lengths");
 	options = options_of("data", "x=stream.bin:u16", "data", "y=stream.bin:u16", "split",
 	                     "0.995", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "--split"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "--split"),
 	      "nothing held out");
 	write_file("few.bin", x, 40);
 	options = options_of("data", "x=few.bin:u16", "data", "y=few.bin:u16", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "make no batch of 4"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "make no batch of 4"),
 	      "too few");
 }
 
@@ -423,7 +424,7 @@ static void masks(void)
 	struct amos_options options =
 	    options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", "mask", "0.3",
 	               "mask-token", "99", NULL);
-	CHECK(!fit(0, &options), "fit");
+	CHECK(!attach(0, &options), "fit");
 	CHECK(fabs(amos_data_labels(data, "y", 200, -100) - 60) < 1e-9 &&
 	          amos_data_labels(data, "x", 200, 0) == 200 &&
 	          fabs(amos_data_labels(data, "x", 200, 7) - 196) < 1e-9,
@@ -446,13 +447,14 @@ static void masks(void)
 	      "%g hidden, %g kept", hidden / chosen, kept / chosen);
 	options =
 	    options_of("data", "x=words.bin:u8", "data", "y=words.bin:u8", "mask", "0.3", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "masked(SOURCE)"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "masked(SOURCE)"),
 	      "no labels");
 	options = options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "--mask-token"), "no token");
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "--mask-token"),
+	      "no token");
 	options = options_of("data", "x=words.bin:u8", "data", "y=masked(words.bin:u8)",
 	                     "mask-token", "100", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "from 0 to 99"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "from 0 to 99"),
 	      "a token out of range");
 }
 
@@ -464,36 +466,36 @@ static void labels_are_checked(void)
 	slots[0].ignore = -100;
 	CHECK(!fit_source(0, "y.npy"), "labels to ignore are allowed");
 	slots[0].ignore = 0;
-	refused("y.npy", 0, "is -100", "from 0 to 9");
+	rejected("y.npy", 0, "is -100", "from 0 to 9");
 	write_npy("y.npy", "<i4", 0, "4,", y, 16);
 	slots[0].ignore = -100;
-	refused("y.npy", 0, "element 3 is 10", "from 0 to 9");
+	rejected("y.npy", 0, "element 3 is 10", "from 0 to 9");
 	float f[3] = {0, 1, 1.5f};
 	write_npy("f.npy", "<f4", 0, "3,", f, 12);
-	refused("f.npy", 0, "element 2 is 1.5", "whole numbers");
+	rejected("f.npy", 0, "element 2 is 1.5", "whole numbers");
 }
 
 static void names_are_checked(void)
 {
 	declare(0, "x", E_f32, 0, 1, 4);
 	struct amos_options options = options_of("data", "y=ones", NULL);
-	CHECK(fit(0, &options) == AMOS_INPUT && strstr(amos_error(), "input x has no data"),
+	CHECK(attach(0, &options) == AMOS_INPUT && strstr(amos_error(), "input x has no data"),
 	      "no data");
 	options = options_of("data", "x=ones", "data", "z=ones", NULL);
-	CHECK(fit(1, &options) == AMOS_INPUT &&
+	CHECK(attach(1, &options) == AMOS_INPUT &&
 	          strstr(amos_error(), "--data z: the model has no such input; the inputs are x"),
 	      "no input");
 	options = options_of("data", "x=ones", "data", "x=zeros", NULL);
-	CHECK(fit(1, &options) == AMOS_INPUT && strstr(amos_error(), "twice"), "twice");
+	CHECK(attach(1, &options) == AMOS_INPUT && strstr(amos_error(), "twice"), "twice");
 	options = options_of("data", "f.npy", NULL);
-	CHECK(fit(1, &options) == AMOS_INPUT && strstr(amos_error(), "NAME=f.npy"), "no name");
+	CHECK(attach(1, &options) == AMOS_INPUT && strstr(amos_error(), "NAME=f.npy"), "no name");
 	gives("ones", 1, 1, 0);
 	gives("zeros", 1, 0, 0);
 	entry.reads = "00";
 	options = options_of(NULL);
-	CHECK(!fit(1, &options), "an input that is not read needs no data");
+	CHECK(!attach(1, &options), "an input that is not read needs no data");
 	entry.reads = "11";
-	refused("images:photos", 0, "images", "not read yet");
+	rejected("images:photos", 0, "images", "not read yet");
 }
 
 // ---- shapes ---------------------------------------------------------------------------
@@ -554,8 +556,8 @@ static void binds(void)
 	      "N is %d", (int)amos_data_batches(data));
 }
 
-// An array of its input's very shape beside samples is the same in every batch; arrays that are all
-// of that kind are one batch, in their order.
+// An array of its input's exact shape, next to samples, is the same in every batch; if all arrays
+// are like that, they form one batch.
 static void constants(void)
 {
 	float many[24 * 2], mask[9];
@@ -573,19 +575,19 @@ static void constants(void)
 	CHECK(two[1].dim[0] == 6 && amos_data_batches(data) == 4, "batches beside a constant");
 	declare(0, "y", E_f32, 0, 2, 3, 3);
 	declare(1, "x", E_f32, 0, 2, 6, 2);
-	CHECK(!fit(0, &options) && amos_data_batches(data) == 4, "fit: %s", amos_error());
+	CHECK(!attach(0, &options) && amos_data_batches(data) == 4, "fit: %s", amos_error());
 	for (int b = 0; b < 4; b++) {
 		CHECK(!amos_data_train(data, m, b), "batch");
 		CHECK(!memcmp(amos_slot_bytes(m, 0), mask, sizeof mask), "a constant changes");
 	}
 	declare(1, "x", E_f32, 0, 2, 24, 2);
 	options = options_of("data", "x=many.npy", "data", "y=mask.npy", NULL);
-	CHECK(!fit(0, &options) && amos_data_batches(data) == 1, "fit: %s", amos_error());
+	CHECK(!attach(0, &options) && amos_data_batches(data) == 1, "fit: %s", amos_error());
 	CHECK(!amos_data_train(data, m, 1) && !memcmp(amos_slot_bytes(m, 1), many, sizeof many),
 	      "one batch keeps its order");
 }
 
-// All halves there are, there and back.
+// All 16-bit floats, converted and back.
 static void halves(void)
 {
 	enum { N = 1 << 16 };

@@ -1,9 +1,10 @@
-// dot.c: matrix products of every shape and view, with maps before and after, equal the evaluator;
-// on the widest vectors this machine has and on narrower ones; and workers may come in any order.
+// dot.c: checks matrix products of every shape and view, with maps before and after.
+// They equal the evaluator on the widest vectors of this machine and on narrower ones, with workers
+// in any order.
 #include "emitted.h"
 #include <string.h>
 
-// A graph in the notation: `slot` lines and one out. `depth` is how many products are summed.
+// A graph in the notation: `slot` lines and one output. `depth` is the number of products per sum.
 static const struct Case {
 	const char *name;
 	int depth;
@@ -167,8 +168,8 @@ static Array *small_slots(Arena *arena, const Graph *g)
 	return slot;
 }
 
-// What rounding does to a sum of `depth` products below 1: its partial sums wander to
-// sqrt(depth) / 3, and so do the errors.
+// Rounding error of a sum of `depth` products below 1: partial sums wander to sqrt(depth) / 3, and
+// errors likewise.
 static double unit_of(Elem type, int depth)
 {
 	return (type == E_f64 ? 0x1p-52 : 0x1p-23) * (4 + depth / 4.0);

@@ -1,7 +1,6 @@
-// dynamic.c: checks dynamic dimensions.
-// What they give, and their gradients, as gradients.c checks them. usage: counted FILE: a line a
-// model: operands that are counted, each with its axis, `|`, and a model as in variants.txt.
-// Status 1 when something is off.
+// dynamic.c: checks results and gradients of operators with dynamic dimensions.
+// dynamic FILE: one line per model: its dynamic inputs, each with its axis, `|`, and a model as in
+// variants.txt. Checks results, and gradients as gradients.c does. Status 1 if something differs.
 #include "trial.h"
 #include "variants.h"
 #include <ctype.h>
@@ -11,25 +10,25 @@
 
 enum { FLOAT = 1, MOST = 8 };
 
-typedef struct Counted { // an operand of which some entries along an axis are there
+typedef struct Counted { // an input with some valid entries along an axis
 	char name;
 	int axis;
-	int64_t n, kept, at[64]; // entries; those that are there
+	int64_t n, kept, at[64]; // entries; the valid ones
 } Counted;
 
 typedef struct Case {
 	const char *line, *model;
 	Counted operand[MOST];
 	int count;
-	const Graph *whole, *part; // of operands with what is there alone; counted
-	Array *given, *value;      // of `part`
+	const Graph *whole, *part; // on dynamic inputs; on their valid elements only
+	Array *given, *value;      // values of `part`
 } Case;
 
 static int gradients;
 
 // ---- models ---------------------------------------------------------------------------
 
-// What the condition is made of: positive where entry i is there.
+// Returns the source of the condition: positive if entry i is valid.
 static double keeps(int64_t i)
 {
 	return i % 3 == 1 ? -1 : 1;
@@ -54,7 +53,7 @@ static void read_operands(Case *c)
 	c->model = at + 1 + strspn(at + 1, " ");
 }
 
-// The model's line, counted axes as long as what is there of them.
+// Returns the model's line, with dynamic axes as long as their valid entries.
 static const char *short_line(Case *c)
 {
 	Text text = {.arena = arena};
@@ -82,7 +81,7 @@ static const char *short_line(Case *c)
 	return text.at;
 }
 
-// Each counted operand goes through Compress, by one condition for all of the same length.
+// Passes each dynamic input through Compress, with the same condition for equal lengths.
 static const Graph *counted_graph(Case *c)
 {
 	static const int64_t none;
@@ -137,7 +136,7 @@ static Array part_values(void *context, const Slot *s)
 	return a;
 }
 
-// What is there of the counted graph's values.
+// Returns the valid elements of the dynamic graph's values.
 static Array whole_values(void *context, const Slot *s)
 {
 	Case *c = context;
@@ -151,7 +150,7 @@ static Array whole_values(void *context, const Slot *s)
 	return a;
 }
 
-// Is out `name` as long as it should be, and what is there the same?
+// True if output `name` has the expected length and valid elements.
 static bool same_out(const Case *c, const char *name, const Array *want)
 {
 	const Array *all = &c->value[find_output(c->part, name)];

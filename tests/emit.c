@@ -1,6 +1,6 @@
-// emit.c: every primitive, for every element type it takes, on every target that runs here, equals
-// the evaluator: element by element, at ordinary and at special numbers; moves and folds over all
-// axes; random numbers to the bit.
+// emit.c: checks every primitive, for every type and target that runs here, against the evaluator.
+// Element by element, at ordinary and at special values; moves and reductions over all axes; random
+// numbers to the bit.
 #include "emitted.h"
 #include "threads.h"
 #include <math.h>
@@ -93,7 +93,7 @@ static void check_maps(Elem type, bool special)
 	Ref column = input(g, "column", type, dims2(7, 1)),
 	    one = input(g, "one", type, shape_of(0, NULL));
 	for (Op op = 0; op < OPS; op++) {
-		// far beyond the digits of x / y, and of an f32, neither has a rest or an angle
+		// beyond the precision of x / y, and of f32 angles, results are arbitrary
 		bool angle = type == E_f32 && (op == O_sin || op == O_cos);
 		if (!takes(op, type) || (special && (op == O_mod || angle)))
 			continue;
@@ -114,10 +114,10 @@ static void check_maps(Elem type, bool special)
 	arena_free(arena);
 }
 
-// Where the functions are computed in different ways, or end.
+// Ranges in which functions are computed differently, or end.
 typedef struct Range {
 	double from, to;
-	bool powers; // evenly in the exponent, of both signs
+	bool powers; // evenly spaced exponents, both signs
 } Range;
 
 static void fill_range(Array *a, const Range *range, int seed)
@@ -132,7 +132,7 @@ static void fill_range(Array *a, const Range *range, int seed)
 	}
 }
 
-// Functions of a float, within a few units of the last place.
+// Checks functions of a float, within a few units in the last place.
 static void check_functions(Elem type, const Range *range, int number)
 {
 	Arena *arena = arena_new();
@@ -182,10 +182,10 @@ static void check_casts(void)
 	arena_free(arena);
 }
 
-// ---- folds ----------------------------------------------------------------------------
+// ---- reductions -----------------------------------------------------------------------
 
-// Of long axes the sums and extremes: a product's or running sum's rounding errors grow with every
-// step.
+// Of long axes, checks sums and extremes only: rounding errors of products and running sums grow
+// with every step.
 static void check_folds(Elem type, Shape shape, bool all)
 {
 	Arena *arena = arena_new();

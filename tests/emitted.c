@@ -1,4 +1,4 @@
-// emitted.c: see emitted.h.
+// emitted.c: compiles graphs in this process and compares them with the evaluator.
 #include "emitted.h"
 #include "files.h"
 #include <math.h>
@@ -16,7 +16,7 @@ static uint64_t next_random(uint64_t *state)
 	return *state >> 33;
 }
 
-// As many digits as the type keeps.
+// Returns a random float with as many digits as the type holds.
 static double random_float(Elem type, uint64_t random)
 {
 	return type == E_bf16 ? (double)(random % 256) / 64 - 2
@@ -47,7 +47,7 @@ int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *b
 {
 	char *const *pad = run->own;
 	(void)kernel;
-	for (int64_t i = n - 1; i >= 0; i--) // any order: the last first
+	for (int64_t i = n - 1; i >= 0; i--) // in reverse, since any order is valid
 		worker(buf, i, pad[i % 2]);
 	return 0;
 }
@@ -62,7 +62,7 @@ static int forward_launch(const struct amos_run *run, amos_worker *worker, char 
 	return 0;
 }
 
-typedef struct Memory { // behind it lie marks, which nothing may write
+typedef struct Memory { // a block followed by guard bytes
 	char *at;
 	int64_t bytes;
 } Memory;
@@ -73,7 +73,11 @@ typedef struct Run {
 	VEC(Memory) blocks;
 } Run;
 
-enum { MARKS = 64, MARK = 0x7F, OUTSIDE = -1 }; // OUTSIDE: the status of a run that writes there
+enum {
+	MARKS = 64,
+	MARK = 0x7F,
+	OUTSIDE = -1
+}; // OUTSIDE: status of a run that overwrites guard bytes
 
 static char *new_block(Arena *arena, Run *r, int64_t bytes)
 {
@@ -239,14 +243,14 @@ static const char *end_name(const Graph *g, int k)
 	return k < n ? g->outs.at[k].name : g->slots.at[g->stores.at[k - n].slot].name;
 }
 
-// Where a run leaves the kth of outs and stores.
+// Returns the location of output or store k of a run.
 static const char *end_memory(const Run *r, const Plan *plan, int k)
 {
 	int n = plan->graph->outs.count;
 	return k < n ? r->outputs[k] : slot_memory(r, plan, plan->graph->stores.at[k - n].slot);
 }
 
-// Do workers in another order leave the same bits?
+// True if another order of workers gives the same bits.
 static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const Run *run,
                       const char *what)
 {
@@ -280,7 +284,7 @@ double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target
 	return worst;
 }
 
-// What would be narrowed to a slot's type leaves as an out, behind the others.
+// Turns stores that would be narrowed to a slot's type into outputs, after the others.
 static Graph *stores_as_outs(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);
@@ -290,7 +294,7 @@ static Graph *stores_as_outs(Arena *arena, const Graph *from)
 	return g;
 }
 
-typedef struct Bodies { // what becomes of the bodies of loops
+typedef struct Bodies { // context for rewriting bodies of loops
 	Graph *(*changed)(Arena *, const Graph *);
 } Bodies;
 
@@ -337,15 +341,15 @@ double check_wide(Arena *arena, const Graph *from, const Array *slot, const Targ
 
 // ---- rounding -------------------------------------------------------------------------
 
-enum { HALF = 2, ALL = 8 }; // bytes of the floats that are rounded
+enum { HALF = 2, ALL = 8 }; // sizes of the floats that are rounded
 
 typedef struct Rounding {
-	int bytes; // of the floats that are
+	int bytes; // size of floats that are rounded
 	double disturbance;
 	uint64_t random;
 } Rounding;
 
-// A float of few bytes becomes what its type can say, and is disturbed.
+// Rounds small floats to their type and disturbs them.
 static void round_value(void *context, Arena *arena, const Val *v, Array *x)
 {
 	Rounding *r = context;
@@ -376,7 +380,7 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 	}
 }
 
-// Wholes opened, in bodies too, so that all that is computed is rounded.
+// Decomposes composites, also in loop bodies, so that every computed value is rounded.
 static Graph *open_bodies(Arena *arena, const Graph *whole)
 {
 	const Graph *from = decompose_pass(arena, whole);

@@ -1,8 +1,8 @@
-// eta.c: graphs in the notation (tests/eta/*) and the scales wanted of their parameters, written
-// below each:
+// eta.c: checks the scales of graphs in the notation (tests/eta/*).
+// Expected scales are comments below each graph:
 //   # want NAME ROLE FORMULA SLOTS [unsure]
-// and what a person says about them (eta_graph.h). Takes the files as arguments. Every parameter
-// must be wanted, and come out to the letter.
+// with the user's options (eta_graph.h). Arguments: the files. Every parameter must be listed and
+// equal its line exactly.
 #include "eta_graph.h"
 #include <string.h>
 

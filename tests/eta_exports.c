@@ -1,11 +1,11 @@
-// eta_exports.c: the paper's tables from exported models, row by row.
-// eta_exports FOLDER WANT...: NAME.want holds the scales wanted of the models FOLDER/NAME_*.onnx,
-// by both conventions:
-//   rows N GLOB                      how many parameters the files have
-//   asked N GLOB                     how many of them the reader asks about, else none
-//   range INPUT X                    what a person says of an input
-//   GLOB ETA [ETA by the authors']   of parameters; the first that matches counts
-// Every parameter must be wanted, be sure unless the reader asks about it, and have the very scale.
+// eta_exports.c: checks the paper's tables, row by row, on exported models.
+// eta_exports DIRECTORY WANT...: NAME.want lists the expected scales of DIRECTORY/NAME_*.onnx in
+// both conventions:
+//   rows N GLOB                      number of parameters in the files
+//   asked N GLOB                     number that the reader asks about (default: 0)
+//   range INPUT X                    the range of an input
+//   GLOB ETA [ETA by the authors']   parameters; the first match counts
+// Every parameter must be listed, be certain unless the reader asks about it, and have that scale.
 #include "files.h"
 #include "onnx.h"
 #include "passes.h"
@@ -17,11 +17,11 @@
 enum { WORD = 120 };
 
 typedef struct Line {
-	char pattern[WORD], eta[2][WORD]; // by convention
+	char pattern[WORD], eta[2][WORD]; // eta per convention
 } Line;
 
 typedef struct Want {
-	VEC(Line) lines, rows, asked; // rows, asked: their number as eta[0]
+	VEC(Line) lines, rows, asked; // rows, asked: the number is eta[0]
 	EtaOptions wishes;
 } Want;
 

@@ -1,9 +1,9 @@
-// eta_graph.c: see eta_graph.h.
+// eta_graph.c: reads a graph and the user's eta options from a file.
 #include "eta_graph.h"
 #include "files.h"
 #include <string.h>
 
-// The rest of the first line that begins so; NULL when there is none.
+// Returns the rest of the first line that begins with `begin`; NULL: none.
 static char *line_after(Arena *arena, const char *text, const char *begin)
 {
 	const char *at = strstr(text, begin);
@@ -21,8 +21,8 @@ const char *eta_line(Arena *arena, const char *name, const Eta *eta)
 	              slots.at ? slots.at : "", eta->sure ? "" : " unsure");
 }
 
-// A line `begin`PATTERN=EXPRESSION
-static void add_wish(Arena *arena, const char *text, const char *begin, Overrides *list)
+// Adds the option in the line `begin`PATTERN=EXPRESSION.
+static void add_override(Arena *arena, const char *text, const char *begin, Overrides *list)
 {
 	char *line = line_after(arena, text, begin), *equals = line ? strchr(line, '=') : NULL;
 	if (!equals)
@@ -36,8 +36,8 @@ EtaGraph read_eta_graph(Arena *arena, const char *path)
 	EtaGraph graph = {.text = read_file(arena, path, NULL)};
 	graph.g = parse_graph(arena, path, graph.text, book_builtin());
 	graph.wishes.convention = line_after(arena, graph.text, "# convention ");
-	add_wish(arena, graph.text, "# eta ", &graph.wishes.eta);
-	add_wish(arena, graph.text, "# range ", &graph.wishes.range);
-	add_wish(arena, graph.text, "# slots ", &graph.wishes.slots);
+	add_override(arena, graph.text, "# eta ", &graph.wishes.eta);
+	add_override(arena, graph.text, "# range ", &graph.wishes.range);
+	add_override(arena, graph.text, "# slots ", &graph.wishes.slots);
 	return graph;
 }

@@ -1,11 +1,9 @@
-// eta_models.c: eta inferred from exported models against scales derived by hand from the modules
-// they were exported from.
+// eta_models.c: compares inferred scales of exported models with scales derived by hand.
 // eta_models [-v] PATTERN...: reads $AMOSC_MODELS/dynamo/eta.json: file -> {initializer: eta}; a
-// number is certain, {"eta", "sure": false} was judged, {"split": {parameter: eta}} names the
-// parameters that were merged in one initializer, null is not trained. A pattern is a glob over
-// file names; none: all. Proves the rules on graphs as exporters write them. A line a file that is
-// not in full agreement (-v: and one a judged scale that differs), then the sums by family. Exit
-// status 1 when a certain scale differs or a null is trained.
+// number is certain, {"eta", "sure": false} is a judgment, {"split": {parameter: eta}} names
+// parameters merged in one initializer, null is not trained. A PATTERN is a glob over file names;
+// none: all. Prints one line per file that does not fully agree (-v: also per judged scale that
+// differs), then totals per family. Exit status 1 if a certain scale differs or a null is trained.
 #include "onnx.h"
 #include "passes.h"
 #include <jansson.h>
@@ -17,14 +15,14 @@ typedef struct Tally {
 	const char *family;
 	int files, unread;
 	int equal, wrong;         // certain scales
-	int judged_equal, judged; // scales by judgement
-	int unsure;               // of the certain ones that agree, those that eta is not sure of
-	int absent;               // the reader made no parameter of it
-	int frozen;               // null, and not trained
-	int asked; // null, and trained, but with a question: nothing in the file tells
+	int judged_equal, judged; // judged scales
+	int unsure;               // certain ones that agree, but eta is unsure
+	int absent;               // not a parameter for the reader
+	int frozen;               // null and not trained
+	int asked; // null and trained, but with a question, since the file does not decide it
 } Tally;
 
-// Where the answers are wrong themselves, and why.
+// Errors in eta.json, and why.
 static const struct {
 	const char *file, *name, *why;
 } errata[] = {
@@ -62,7 +60,7 @@ static bool near(double got, double want)
 	return fabs(got - want) <= 1e-6 * fabs(want);
 }
 
-// Every part of it is `want`.
+// True if every part of it is `want`.
 static bool agrees(const Eta *eta, double want)
 {
 	return near(smallest(eta), want) && near(largest(eta), want);
@@ -131,7 +129,7 @@ static void judge_entry(Case *c, const char *name, const json_t *want)
 		printf("  %s: %s is no parameter\n", c->file, name);
 }
 
-// Numbers for symbolic dimensions: small, and at least as long as any window.
+// Binds symbolic dimensions to sizes that are small, but at least as long as any window.
 static void bind_dims(Arena *arena, const char *path, ReadOptions *options)
 {
 	VEC(Bind) bind = {0};
@@ -150,7 +148,7 @@ static void bind_dims(Arena *arena, const char *path, ReadOptions *options)
 	options->bind = bind.at;
 }
 
-// Dropout that draws and normalization by the statistics of the batch change no scale.
+// Checks that active dropout and normalization by batch statistics change no scale.
 static void judge_training(Case *c, const char *path, ReadOptions options)
 {
 	options.training = true;

@@ -1,8 +1,8 @@
-// eta_pairs.c: the same networks by two exporters and in two sizes have the same roles, ranges and
-// certainty. Reads pairs of files under $AMOSC_MODELS: one of the folder itself (PyTorch 1.13,
-// hidden size m = 2d), one of dynamo/, whose scales test_eta_models compares with scales derived by
-// hand. Parameters of one name must agree; where one exporter computed what it wrote, which the
-// reader asks about, only in role and range. Exit status 1 where two do not.
+// eta_pairs.c: checks that two exporters of the same network give the same roles and ranges.
+// Reads pairs of files under $AMOSC_MODELS: one in the directory itself (PyTorch 1.13, hidden size
+// m = 2d), one in dynamo/, which test_eta_models compares with scales derived by hand. Parameters
+// of equal name must agree, also in certainty; where an exporter changed a value, which the reader
+// asks about, only in role and range. Exit status 1 if two disagree.
 #include "onnx.h"
 #include "passes.h"
 #include <math.h>

@@ -1,8 +1,7 @@
-// eta_rules.c: every rule of eta is held by a row of the tables.
+// eta_rules.c: checks that every rule of eta matters in some graph and is documented.
 // eta_rules DOCUMENT GRAPH...: graphs in the notation (tests/eta/*, whose scales test_eta checks).
-// Changes one rule at a time (a primitive's range, its demand, a number, a form) and fails where no
-// parameter of any graph notices; then looks each number and form up in the page that explains
-// them.
+// Changes one rule at a time (a primitive's range, its demand, a number, a form) and fails if no
+// parameter of any graph changes; then looks up each number and form in DOCUMENT.
 #include "eta_graph.h"
 #include "files.h"
 #include "analysis.h"
@@ -10,7 +9,7 @@
 
 typedef struct Case {
 	EtaGraph graph;
-	char *answer; // what the paper's rules say
+	char *scales; // scales by the paper's rules
 } Case;
 
 typedef struct Cases {
@@ -20,8 +19,8 @@ typedef struct Cases {
 	int mutants, missed;
 } Cases;
 
-// Every scale that eta infers, a line each.
-static char *answer_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
+// Returns all scales that eta infers, one per line.
+static char *scales_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
 {
 	EtaOptions wishes = graph->wishes;
 	wishes.rules = rules;
@@ -33,14 +32,14 @@ static char *answer_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
 	return text.at;
 }
 
-// Does any answer change?
+// True if any scale changes.
 static bool noticed(const Cases *cases, const Rules *rules)
 {
 	bool differs = false;
 	for (int i = 0; i < cases->n && !differs; i++) {
 		Arena *scratch = arena_new();
 		differs =
-		    strcmp(cases->at[i].answer, answer_of(scratch, &cases->at[i].graph, rules));
+		    strcmp(cases->at[i].scales, scales_of(scratch, &cases->at[i].graph, rules));
 		arena_free(scratch);
 	}
 	return differs;
@@ -55,15 +54,15 @@ static void try_rules(Cases *cases, const Rules *rules, const char *kind, const 
 	printf("nothing notices another %s: %s\n", kind, name);
 }
 
-// A range that no rule gives.
+// Returns a range that no rule gives.
 static Surd odd_range(struct ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)s, (void)r, (void)v;
 	return surd_root(13, 7);
 }
 
-// What never carries a signal: truth values, positions, numbers made of integers; and what the door
-// makes another primitive of.
+// True for primitives that never carry a signal: Booleans, indices, values made of integers; and
+// those that the door always replaces.
 static bool is_silent(Op op)
 {
 	static const Op silent[] = {O_isnan, O_not, O_cast, O_eq,     O_lt,  O_le,
@@ -71,7 +70,7 @@ static bool is_silent(Op op)
 	for (int i = 0; i < COUNT(silent); i++)
 		if (silent[i] == op)
 			return true;
-	return prims[op].cls == C_leaf || prims[op].cls == C_loop; // loops are laid out
+	return prims[op].cls == C_leaf || prims[op].cls == C_loop; // loops are unrolled
 }
 
 static void change_rows(Cases *cases)
@@ -119,7 +118,7 @@ static void change_forms(Cases *cases)
 	}
 }
 
-// How many of these names the page does not mention.
+// Returns how many of these names the page does not mention.
 static int unexplained(Arena *arena, const char *path, int n, const char *const *name)
 {
 	const char *page = read_file(arena, path, NULL);
@@ -138,7 +137,7 @@ int main(int argc, char **argv)
 	Cases cases = {.arena = arena, .n = argc - 2, .at = NEWS(arena, Case, argc)};
 	for (int i = 0; i < cases.n; i++) {
 		cases.at[i].graph = read_eta_graph(arena, argv[i + 2]);
-		cases.at[i].answer = answer_of(arena, &cases.at[i].graph, NULL);
+		cases.at[i].scales = scales_of(arena, &cases.at[i].graph, NULL);
 	}
 	change_rows(&cases);
 	change_constants(&cases);

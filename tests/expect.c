@@ -1,4 +1,4 @@
-// expect.c: see expect.h.
+// expect.c: counts checks and reports failures.
 #include "expect.h"
 #include <errno.h>
 #include <stdio.h>

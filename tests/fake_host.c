@@ -1,4 +1,4 @@
-// fake_host.c: preloaded into a program, reports another host: 64 cores and larger caches.
+// fake_host.c: makes a program see another host (by LD_PRELOAD): 64 cores and larger caches.
 #include <dlfcn.h>
 #include <sched.h>
 #include <string.h>

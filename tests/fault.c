@@ -1,11 +1,10 @@
-// fault.c: a library for LD_PRELOAD that lets calls of the machine fail from main on.
-// FAULT=CLASS:N fails the Nth call of a class of fault.def and all after it, FAULT=CLASS:N:once
+// fault.c: makes system functions fail in a program, as a library for LD_PRELOAD, from main on.
+// FAULT=CLASS:N fails the Nth call of a class of fault.def and all later ones, FAULT=CLASS:N:once
 // only the Nth; N = 0: none. FAULT_COUNTS names a file that gets struct fault_counts.
 //
 // Allocations, threads and processes are wrapped by name. System calls are trapped by a filter
-// (seccomp), so that those inside of libc, of stdio and pthread_create, are caught too; only calls
-// from this process's libc, so that programs it executes, whose libc lies elsewhere, are left
-// alone.
+// (seccomp), so that calls inside libc, by stdio and pthread_create, are caught too. Only calls
+// from this process's libc are trapped; programs it executes have their libc at another address.
 #include "fault.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -56,7 +55,7 @@ static const struct call {
 enum { CALLS = sizeof calls / sizeof *calls };
 
 static struct fault_counts *counts;
-static int failing = -1; // class
+static int failing = -1; // class, or -1
 static long nth;
 static bool once;
 static pid_t owner; // 0 before main
@@ -74,7 +73,7 @@ static bool fails(int class)
 
 // ---- by name --------------------------------------------------------------------------
 
-// A program's own malloc calls __libc_malloc: this one then, and this one's next is libc's malloc.
+// A program's own malloc calls __libc_malloc, which is wrapped here; the next one is libc's malloc.
 #define WRAP(class, type, none, name, next, ...)                                                   \
 	type name(__VA_ARGS__)                                                                     \
 	{                                                                                          \
@@ -116,7 +115,7 @@ WRAP(process, pid_t, -1, fork, fork, void)
 
 // ---- system calls ---------------------------------------------------------------------
 
-// What is trapped while its signal is blocked would end the process.
+// A call trapped while its signal is blocked would end the process.
 static int mask_others(const char *name, int how, const sigset_t *set, sigset_t *before)
 {
 	typedef int mask(int, const sigset_t *, sigset_t *);
@@ -139,7 +138,7 @@ int pthread_sigmask(int how, const sigset_t *set, sigset_t *before)
 	return mask_others("pthread_sigmask", how, set, before);
 }
 
-// The call itself, from here: the filter looks at libc only.
+// Makes the system call from here, since the filter matches libc only.
 static long do_call(const greg_t *r)
 {
 	long result;
@@ -211,7 +210,7 @@ static int find_libc(struct dl_phdr_info *about, size_t size, void *to)
 
 // ---- the start ------------------------------------------------------------------------
 
-static void read_wish(void)
+static void read_fault(void)
 {
 	const char *wish = getenv("FAULT"), *file = getenv("FAULT_COUNTS"),
 	           *colon = wish ? strchr(wish, ':') : NULL;
@@ -232,15 +231,15 @@ static void read_wish(void)
 
 static int (*program)(int, char **, char **);
 
-// The program's main. Where libc crosses 4 GiB, which the filter cannot tell, the program is
-// started once more: it will lie elsewhere.
+// Replaces the program's main. If libc crosses a multiple of 4 GiB, which the filter cannot
+// express, the program is started again, at other addresses.
 static int with_faults(int argc, char **argv, char **environment)
 {
 	uintptr_t libc[2] = {0};
 	dl_iterate_phdr(find_libc, libc);
 	if (libc[0] >> 32 != libc[1] >> 32)
 		execve("/proc/self/exe", argv, environment);
-	read_wish();
+	read_fault();
 	unsetenv("LD_PRELOAD");
 	trap(libc[0], libc[1]);
 	owner = getpid();

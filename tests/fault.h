@@ -1,4 +1,4 @@
-// fault.h: what fault.c counts, in a file that it shares with faults.c. Takes fault.def.
+// fault.h: declares the counters that fault.c shares with faults.c in a file; fault.def lists them.
 #ifndef FAULT_H
 #define FAULT_H
 

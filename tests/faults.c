@@ -1,9 +1,9 @@
-// faults.c: the machine fails, a call at a time, as SQLite tests it.
+// faults.c: checks every command while one system function after another fails, as SQLite does.
 // faults AMOSC NPZ MODELS LIBRARY SEED all|COUNT [CASE...]: runs each command of faults.def while
-// the n-th call of each class of fault.def fails, once and for good: every n, or COUNT of them,
-// drawn. LIBRARY is fault.c. Each ends with status 0 and all that it writes as without a fault, or
-// with 3, one message, no file half written and none lost: files are as before or as without a
-// fault; those of a training become so when it goes on.
+// the n-th call of each class of fault.def fails, once and permanently: every n, or COUNT random
+// ones. LIBRARY is fault.c. Each run ends with status 0 and the output of a run without faults, or
+// with status 3, one message, and no file torn or lost: files are as before, or as without a fault;
+// those of a training become so on resume.
 #include "fault.h"
 #include "files.h"
 #include <fcntl.h>
@@ -36,7 +36,7 @@ static const char *const classes[] = {
 #undef CALL
 };
 
-static struct fault_counts *counts; // of the command that runs
+static struct fault_counts *counts; // counters of the current command
 static uint64_t state;
 static int told;
 
@@ -48,7 +48,7 @@ static uint64_t draw(uint64_t below)
 
 // ---- commands -------------------------------------------------------------------------
 
-// Runs a shell command in `folder`; what it prints goes to NAME.out and NAME.err beside it.
+// Runs a shell command in `folder`; its output goes to NAME.out and NAME.err next to it.
 static int run(const char *folder, const char *name, const char *command)
 {
 	pid_t child = fork();
@@ -86,9 +86,9 @@ static int run_with_faults(const struct Case *c, const char *folder, const char 
 	return run(folder, folder, command);
 }
 
-// ---- what must come out ---------------------------------------------------------------
+// ---- expected results -----------------------------------------------------------------
 
-// Blanks the numbers that tell of time and memory, which no two runs share.
+// Blanks times and memory sizes, which differ between runs.
 static void steady(char *text)
 {
 	static const char *const words[] = {"seconds", "samples_per_s", "tokens_per_s",
@@ -108,7 +108,8 @@ static bool is_log(const char *path)
 	return ends_with(path, "log.jsonl");
 }
 
-// Bytes of a file; of a log, steady. Events are told by their file's name alone: it has the time.
+// Returns the contents of a file; of a log, with times blanked. Event files are compared by name
+// only, since they contain times.
 static char *contents(Arena *arena, const char *path, size_t *count)
 {
 	if (strstr(path, "tfevents")) {
@@ -125,7 +126,7 @@ static char *contents(Arena *arena, const char *path, size_t *count)
 
 static Arena *arena;
 static VEC(char *) listed;
-static int top; // letters of the folder's name
+static int top; // length of the directory's name
 
 static int list_one(const char *path, const struct stat *about, int kind, struct FTW *where)
 {
@@ -135,15 +136,16 @@ static int list_one(const char *path, const struct stat *about, int kind, struct
 	return 0;
 }
 
-// Files below a folder.
+// Lists the files below a directory.
 static void list(const char *folder)
 {
-	memset(&listed, 0, sizeof listed); // of an arena that may be gone
+	memset(&listed, 0, sizeof listed); // its arena may have been freed
 	top = (int)strlen(folder);
 	nftw(folder, list_one, 8, FTW_PHYS);
 }
 
-// Is the file `name` of the folder `now` as it is in `then`? A log may `begin` as that there.
+// True if file `name` of directory `now` equals that in `then`. With `begin`, a log may be a prefix
+// of it.
 static bool same_as(const char *then, const char *name, bool begin)
 {
 	Arena *own = arena_new();
@@ -187,7 +189,7 @@ static const char *wrong_names(void)
 	return NULL;
 }
 
-// What was refused is done in the end, now that the machine does not fail.
+// Repeats the failed command without faults; it must succeed.
 static const char *wrong_mended(const char *mend)
 {
 	const char *what = wrong_names();
@@ -206,7 +208,7 @@ static bool same_output(void)
 	return !strcmp(a, b);
 }
 
-// Lines that begin as messages do, but warnings and notes.
+// Counts lines that begin as messages do, without warnings and notes.
 static int messages(const struct Case *c, const char *text)
 {
 	const char *who = format(arena, "%s: ", c->says);
@@ -219,7 +221,7 @@ static int messages(const struct Case *c, const char *text)
 	return n;
 }
 
-// What is wrong with what came out; NULL: nothing.
+// Returns what is wrong with the results; NULL: nothing.
 static const char *wrong(const struct Case *c, int status)
 {
 	if (status == 128 + SIGALRM)
@@ -243,7 +245,8 @@ static void try_fault(const struct Case *c, const char *wish, Score *score)
 {
 	must("rm -rf now && cp -a before now");
 	int status = run_with_faults(c, "now", wish);
-	if (!counts->failed && counts->calls[0]) // threads took another way: there was no n-th call
+	if (!counts->failed &&
+	    counts->calls[0]) // threads ran differently, so there was no n-th call
 		return;
 	const char *what = wrong(c, status);
 	score->tried++;

@@ -1,4 +1,4 @@
-// files.c: see files.h.
+// files.c: makes a private directory, reads and writes files.
 #include "files.h"
 #include <errno.h>
 #include <ftw.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- a folder -------------------------------------------------------------------------
+// ---- a directory ----------------------------------------------------------------------
 
 static char folder[4096];
 static pid_t owner;

@@ -1,4 +1,4 @@
-// fixtures.c: see fixtures.h.
+// fixtures.c: implements what the runtime's tests share.
 #include "fixtures.h"
 #include <stdarg.h>
 #include <string.h>

@@ -1,5 +1,4 @@
-// fixtures.h: what the tests of the runtime share: a check that ends the test, a folder with data
-// of the line (mock.h), options as typed. Takes amos.h, files.h.
+// fixtures.h: declares what the runtime's tests share: checks, data files, options.
 #ifndef FIXTURES_H
 #define FIXTURES_H
 #include "amos.h"
@@ -19,15 +18,16 @@
 	} while (0)
 
 extern Arena *arena; // freed at exit
-// Makes a folder of the test's own, and `arena`, and enters it. First of all.
+// Makes and enters a private directory, and makes `arena`. Call it first.
 void enter_folder(void);
-void hold_same(const char *, const char *); // checks that two files hold the same bytes
-// At most 8192 bytes of elements; `descr` and `shape` ("2, 3") as the format has them.
+void hold_same(const char *, const char *); // checks that two files contain the same bytes
+// Writes an .npy file with at most 8192 bytes of elements; `descr` and `shape` ("2, 3") in the
+// format's syntax.
 void write_npy(const char *path, const char *descr, bool fortran, const char *shape, const void *x,
                size_t bytes);
-// x.npy f32[n,3] and y.npy f32[n] of a line with weights 2, -1, 0.5 and 0.25.
+// Writes x.npy f32[n,3] and y.npy f32[n], a line with weights 2, -1, 0.5 and 0.25.
 void write_line_data(int n);
-// Options as typed: name, value, ..., NULL.
+// Returns options from name, value, ..., NULL, as typed.
 struct amos_options options_of(const char *first, ...);
 
 #endif

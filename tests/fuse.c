@@ -1,5 +1,4 @@
-// fuse.c: graphs as they are met in training become the kernels that are wanted, and no plan reads
-// what it has lost.
+// fuse.c: checks which kernels typical training graphs become, and that plans are valid.
 #include "passes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,7 +33,7 @@ static Ref softmax(Graph *g, Ref x, int64_t axis)
 	return put2(g, O_div, e, FOLD(g, O_sum, e, axis));
 }
 
-// kinds: the kernels wanted, a letter each: m r c d p s.
+// kinds: the expected kernels, one letter each: m r c d p s.
 static void expect(Arena *arena, const Graph *g, const char *name, const char *kinds)
 {
 	Plan *p = fuse_pass(arena, graph_live(arena, g), name, &machines[0]);
@@ -75,7 +74,7 @@ static Ref norm(Graph *g, Ref x, Ref gain, Ref bias)
 	return put2(g, O_add, put2(g, O_mul, put2(g, O_mul, centred, scale), gain), bias);
 }
 
-// x W + b + residual, normalized, used twice: the sum belongs to the dot, the rest is one row
+// x W + b + residual, normalized, used twice: the sum is part of the dot, the rest is one row
 // kernel.
 static void test_block(Arena *arena)
 {
@@ -87,7 +86,7 @@ static void test_block(Arena *arena)
 	expect(arena, g, "block", "drd");
 }
 
-// An activation goes with the dot before it, with what the backward pass needs.
+// An activation is fused with the dot before it, including what the backward pass needs.
 static void test_mlp(Arena *arena)
 {
 	Graph *g = graph_new(arena, "mlp", NULL);
@@ -104,7 +103,7 @@ static void test_mlp(Arena *arena)
 	expect(arena, g, "mlp", "dddddc");
 }
 
-// The gradient of a weight, `batch` samples of which are multiplied; 0: it comes from outside.
+// Returns the gradient of a weight over `batch` samples; 0: an input.
 static Ref gradient(Graph *g, int64_t batch, int64_t rows, int64_t cols)
 {
 	if (!batch)
@@ -113,7 +112,7 @@ static Ref gradient(Graph *g, int64_t batch, int64_t rows, int64_t cols)
 	return put2(g, O_dot, x, INPUT(g, "dy", batch, cols));
 }
 
-// w -= rate g / sqrt(mean(g^2)), its second moment kept: one kernel, in place.
+// w -= rate g / sqrt(mean(g^2)), with its second moment stored: one kernel, in place.
 static void update(Arena *arena, const char *name, int64_t batch, int64_t rows, int64_t cols,
                    int axis, const char *kinds)
 {
@@ -139,8 +138,8 @@ static void update(Arena *arena, const char *name, int64_t batch, int64_t rows, 
 	expect(arena, g, name, kinds);
 }
 
-// y reads the old w at other indices in another kernel, which comes first; a swap of halves needs a
-// copy.
+// y reads the old w at other indices in another kernel, which must come first; swapping halves
+// needs a copy.
 static void test_stores(Arena *arena)
 {
 	Graph *g = graph_new(arena, "stores", NULL);
@@ -163,7 +162,7 @@ static Ref pick(const Graph *g, const Ref *made, int n, int rank)
 	}
 }
 
-// Kernels are written by recursion: what is computed one after the other is no endless expression.
+// Kernels are written recursively: a long chain must not become one deep expression.
 static void test_chain(Arena *arena)
 {
 	Graph *g = graph_new(arena, "chain", NULL);
@@ -174,7 +173,7 @@ static void test_chain(Arena *arena)
 	expect(arena, g, "a long chain", "mmmm");
 }
 
-// Random graphs: any plan must hold.
+// Random graphs: every plan must verify.
 static void test_random(Arena *arena, int graphs)
 {
 	srand(7);

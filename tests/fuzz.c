@@ -1,12 +1,11 @@
-// fuzz.c: random graphs, compiled and evaluated.
-// fuzz [SEED [SECONDS]]: graphs number SEED, SEED + 1, ... for so long, at least one; one in five
+// fuzz.c: compares random graphs, compiled, with the evaluator.
+// fuzz [SEED [SECONDS]]: graphs SEED, SEED + 1, ... until the time is up, at least one; one in five
 // is the body of a loop. Each is put through the door (random.h), differentiated by all its float
-// slots, and now and then made a step of an optimizer. What the door makes equals what each
-// operator means; what is printed reads back as the same; by the evaluator, in double, gradients
-// equal differences. What is compiled, in f32 and in f64, equals the evaluator's numbers within
-// what these can be expected to give, whichever worker runs first; graphs with an out that says
-// nothing even in f64 are counted apart. Prints a graph that differs, with the number that makes it
-// again.
+// slots, and sometimes made into an optimizer step. Values from the door equal the operators'
+// meaning; printed text reads back equal; in double, the evaluator's gradients equal finite
+// differences. Code compiled for f32 and f64 equals the evaluator within the expected error, for
+// any order of workers; graphs with an output that is meaningless even in f64 are counted
+// separately. Prints a graph that differs, with the number that reproduces it.
 #include "emitted.h"
 #include "random.h"
 #include "trial.h"
@@ -16,10 +15,9 @@
 #include <string.h>
 #include <time.h>
 
-// What a computation in floats of a type is held to: of the largest entry of an out, or of all
-// outs, which is what is left of terms that cancel; beyond, so many times what a disturbance of
-// every value changes, and where that is more than `most` of the largest entry the out says
-// nothing.
+// Tolerances of a float type: relative to the largest element of an output, or of all outputs,
+// which bounds what remains of canceling terms; beyond these, a multiple of what a disturbance of
+// every value changes. If that exceeds `most` of the largest element, the output is meaningless.
 typedef struct Precision {
 	const char *name;
 	double tolerance, disturbance, times, cancelled, most;
@@ -38,7 +36,7 @@ typedef struct Fuzz {
 	const Target *target;
 } Fuzz;
 
-static bool seen[OPS]; // primitives that were compiled
+static bool seen[OPS]; // primitives compiled so far
 
 static Array slot_value(void *slots, const Slot *s)
 {
@@ -68,7 +66,7 @@ static double size_of(const Array *a)
 	return size;
 }
 
-// Of outs, then stores: the largest entry.
+// Returns the largest element of each output, then of each store.
 static double *end_sizes(Arena *arena, const Graph *g, const Array *slot)
 {
 	int n = g->outs.count + g->stores.count;
@@ -87,7 +85,7 @@ static void note_primitives(const Graph *g)
 		seen[val(g, r)->op] = true;
 }
 
-// An out that is off by more than is allowed without a disturbance.
+// Judges an output whose error exceeds the limit without a disturbance.
 static Outcome excuse(const Precision *p, double error, double disturbed, double size)
 {
 	if (disturbed > p->most * size)
@@ -150,7 +148,7 @@ static const Graph *step_graph(Fuzz *f)
 	return step_pass(f->arena, grad_pass(f->arena, loss, wanted), eta, &opt);
 }
 
-// What the step adds begins somewhere along the way: sums of squares are not negative.
+// Chooses state as in the middle of a training: sums of squares are not negative.
 static Array *step_slots(Fuzz *f, const Graph *g)
 {
 	Array *slot = NEWS(f->arena, Array, g->slots.count);
@@ -180,7 +178,7 @@ static Outcome check_step(Fuzz *f)
 	return reads_back(f, g) ? outcome : DIFFERS;
 }
 
-// ---- a number -------------------------------------------------------------------------
+// ---- one graph ------------------------------------------------------------------------
 
 static Outcome try_graph(Fuzz *f)
 {
@@ -194,7 +192,7 @@ static Outcome try_graph(Fuzz *f)
 	if (outcome != DIFFERS && t->with && !draw_below(&f->made, 4))
 		outcome = MAX(outcome, check_step(f));
 	t->most = f->made.large ? 1 : t->most;
-	if (t->with) // what is rounded to few bits has a slope of its own
+	if (t->with) // values rounded to few bits have other slopes
 		t->slopes = grad_pass(f->arena, t->smooth, t->active);
 	if (outcome == DIFFERS || !t->with || trial_differences(t))
 		return outcome;
@@ -202,7 +200,7 @@ static Outcome try_graph(Fuzz *f)
 	return DIFFERS;
 }
 
-static uint64_t number; // of the graph being tried
+static uint64_t number; // number of the current graph
 
 static void say_number(int signal)
 {

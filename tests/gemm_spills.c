@@ -1,6 +1,5 @@
-// gemm_spills.c: no register tile of tiles.def spills: its accumulators stay in registers on every
-// kind of machine, read in the assembly. One spill in that loop costs up to half of a training
-// step.
+// gemm_spills.c: checks in the assembly that no register tile of tiles.def spills its accumulators.
+// On every kind of machine. One spill in that loop costs up to half of a training step.
 #include "gen.h"
 #include <llvm-c/Target.h>
 #include <llvm-c/TargetMachine.h>
@@ -25,7 +24,7 @@ static const struct Cpu {
     {"aarch64-linux-gnu", "apple-m1", "aarch64"},
 };
 
-// The assembly of a tile; to be disposed of.
+// Returns the assembly of a tile, to be disposed of by the caller.
 static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, Tile tile)
 {
 	LLVMTargetRef target;
@@ -52,8 +51,8 @@ static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, Tile tile)
 	return text;
 }
 
-// Is a whole vector register moved to or from the stack? (x86: "%zmm3, -72(%rsp)"; ARM: "str q3,
-// [sp, #16]")
+// True if a line moves a full vector register to or from the stack (x86: "%zmm3, -72(%rsp)"; Arm:
+// "str q3, [sp, #16]").
 static bool spills(const char *line, size_t count)
 {
 	char s[256];
@@ -80,8 +79,7 @@ static int count_spills(LLVMMemoryBufferRef text, int *products)
 	return found;
 }
 
-// Every form a kernel may ask for: a in place, by rows, by columns; k any number; b packed or in
-// place.
+// Checks every form of kernel: a in place, by rows, by columns; k any size; b packed or in place.
 static int check(const struct Cpu *cpu, const Machine *m, int rows, int vectors)
 {
 	const int64_t a_row[] = {512, 1, 30522, 1040}, a_step[] = {1, rows, 1, 1};

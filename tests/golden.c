@@ -1,4 +1,4 @@
-// golden.c: see golden.h.
+// golden.c: reads reference results of models and compares with them.
 #include "golden.h"
 #include "files.h"
 #include <math.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// ---- what is not held to all the digits, or at all ------------------------------------
+// ---- exceptions to the usual limit ----------------------------------------------------
 
 Limit golden_limit(const char *key, bool wide)
 {
@@ -60,7 +60,7 @@ bool golden_wanted(const char *key, int n, char **pattern)
 
 // ---- reading --------------------------------------------------------------------------
 
-// Python writes NaN, which JSON does not have: read as null.
+// Python writes NaN, which is not JSON: it is read as null.
 json_t *golden_load(const char *path)
 {
 	if (access(path, R_OK))
@@ -143,8 +143,8 @@ static void differ(Judge *j, const char *name, const char *what, double found, d
 	j->verdict.wrong++;
 }
 
-// Values at flat indices floor(k (n - 1) / parts), k a multiple of `step`; older files hold the
-// first few.
+// Compares the values at flat indices floor(k (n - 1) / parts), k a multiple of `step`; older files
+// contain only the first few.
 static bool compare_samples(Judge *j, const char *name, const Result *r, const json_t *want,
                             int parts, int step, double scale)
 {
@@ -190,8 +190,8 @@ static void judge_output(Judge *j, const json_t *want, Fetch *fetch, void *ctx)
 	differ(j, name, "sum", sum, number(json_array_get(want, 2)), scale * sqrt((double)r.count));
 }
 
-// Numbers of an operator, running statistics and the states that a recurrence begins with are no
-// parameters. The statistics of jax_cnn_nnx have no names.
+// True for arrays that are not parameters: constants of an operator, running statistics and initial
+// states of a recurrence. The statistics of jax_cnn_nnx have no names.
 static bool may_lack(const char *file, const char *name, const json_t *want)
 {
 	bool nameless = !strcmp(file, "jax_cnn_nnx.onnx") &&
@@ -241,8 +241,8 @@ static void judge_gradient(Judge *j, const char *file_name, const json_t *want, 
 	differ(j, name, "sum", sum, number(json_array_get(want, 1)), scale * sqrt((double)r.count));
 }
 
-// L2 of the whole gradient.
-static double whole_gradient(const json_t *grads)
+// Returns the L2 norm of the full gradient.
+static double full_gradient(const json_t *grads)
 {
 	double squares = 0;
 	const char *name;
@@ -273,7 +273,7 @@ Verdict golden_judge(const char *file, const json_t *golden, double tolerance, F
 	Result loss;
 	if (!grads || !fetch(ctx, "loss", &loss))
 		return j.verdict;
-	double whole = whole_gradient(grads);
+	double whole = full_gradient(grads);
 	const char *name;
 	json_t *want;
 	json_object_foreach (grads, name, want) {

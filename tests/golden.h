@@ -1,43 +1,44 @@
-// golden.h: reference answers for models: inputs by formula, outputs and gradients to compare with.
-// Takes a goldens.json (its _doc says the formulas) through jansson. Gives inputs, and a verdict on
-// whatever fetches results: the evaluator (goldens.c) or the arrays that `amosc grad` wrote.
+// golden.h: declares reference results for models: inputs by formula, expected outputs and
+// gradients.
+// A goldens.json (its _doc gives the formulas) is read through jansson. Results come from a Fetch:
+// the evaluator (goldens.c) or the arrays written by `amosc grad`.
 #ifndef GOLDEN_H
 #define GOLDEN_H
 #include "ir.h"
 #include <jansson.h>
 
-typedef struct Result { // numbers to be judged
+typedef struct Result { // values to compare
 	int64_t count;
 	const double *at;
 } Result;
-// A result by name: an output, "loss", or "grad:NAME". False when there is none.
+// Finds a result by name: an output, "loss", or "grad:NAME". False: none.
 typedef bool Fetch(void *ctx, const char *name, Result *);
 
 typedef struct Verdict {
-	int outputs, gradients; // compared
-	int constants; // numbers of operators and running statistics without a gradient of amosc's
+	int outputs, gradients; // number compared
+	int constants;          // constants and running statistics without a gradient in amosc
 	int wrong;
-	double worst; // largest difference, in units of what is allowed
+	double worst; // largest difference, in units of the tolerance
 } Verdict;
 
-typedef struct Limit {    // how near a model is to be to its golden
-	double tolerance; // in parts of a tensor's largest entry
-	bool unstable;    // or as near as its results stay to themselves when inputs are rounded
-	const char *why;  // it is not held to what all others are; NULL: it is
+typedef struct Limit {    // allowed distance of a model from its golden
+	double tolerance; // relative to a tensor's largest element
+	bool unstable;    // or as much as its results change when inputs are rounded
+	const char *why;  // why it differs from the usual limit; NULL: it does not
 } Limit;
-Limit golden_limit(const char *key, bool wide); // of a computation in f64 (wide) or f32
-// Why a file has no golden; NULL: it should have one.
+Limit golden_limit(const char *key, bool wide); // for a computation in f64 (wide) or f32
+// Returns why a file has no golden; NULL: it should have one.
 const char *golden_missing(const char *file);
-json_t *golden_load(const char *path); // NULL when there is none
-// Does it match a pattern, or are there none?
+json_t *golden_load(const char *path); // NULL: none
+// True if it matches a pattern, or there are no patterns.
 bool golden_wanted(const char *key, int n, char **pattern);
-// The element at flat index i of the input called `name`.
+// Returns the element at flat index i of the input `name`.
 double golden_input(const char *name, Elem, const Shape *, int64_t i);
-// The factor that output number k (of the float outputs) has in the loss at flat index i, over its
+// Returns the factor of output k (of the float outputs) in the loss at flat index i, divided by its
 // count.
 double golden_cotangent(int k, int64_t i, int64_t count);
-// Compares; prints a line for each result that is off by more than `tolerance` of its tensor's
-// largest entry.
+// Compares; prints one line per result that differs by more than `tolerance` of its tensor's
+// largest element.
 Verdict golden_judge(const char *file, const json_t *golden, double tolerance, Fetch *, void *ctx);
 
 #endif

@@ -1,8 +1,9 @@
-// goldens.c: models against their reference answers, by the evaluator alone.
+// goldens.c: compares models with their reference results, by the evaluator alone.
 // goldens PATTERN...: reads $AMOSC_MODELS/goldens.json and $AMOSC_MODELS/dynamo/goldens.json; a
-// pattern is a glob over file names relative to that folder; none: all. Each model is read, given
-// the reference inputs, evaluated with its gradients, and compared. Proves the reader, the book and
-// the gradients without an emitter. Prints one line a model. Exit status 1 when one is off.
+// PATTERN is a glob over file names relative to that directory; none: all. Each model is read,
+// given the reference inputs, evaluated with its gradients, and compared. Tests the reader, the
+// book and the gradients without an emitter. Prints one line per model. Exit status 1 if one
+// differs.
 #include "golden.h"
 #include "onnx.h"
 #include "passes.h"
@@ -14,7 +15,7 @@ typedef struct Found {
 	Arena *arena;
 	const Graph *g;
 	const Array *value;
-	Table *grads; // "grad:NAME" to a position + 1
+	Table *grads; // maps "grad:NAME" to its index + 1
 	VEC(Result) results;
 } Found;
 
@@ -46,7 +47,7 @@ static bool fetch(void *ctx, const char *name, Result *r)
 	return out;
 }
 
-// Which of the float outputs a cotangent belongs to.
+// Returns the index, among the float outputs, of a cotangent's output.
 static int float_output(const Graph *g, const char *name)
 {
 	int k = 0;
@@ -118,7 +119,7 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 		each_initializer(m, f->arena, slot_gradient, keep_gradient, f);
 }
 
-// The shapes of the golden's inputs as sizes for the model's dimensions.
+// Binds the model's dimensions to the shapes of the golden's inputs.
 static void bind_inputs(Arena *arena, const json_t *inputs, ReadOptions *options)
 {
 	VEC(Bind) bind = {0};

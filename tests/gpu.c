@@ -1,6 +1,7 @@
-// gpu.c: kernels for a GPU, without one: run on emulated threads, in both orders, against the
-// evaluator; and as PTX, assembled by ptxas where it is installed. Usage: gpu FILE...: graphs in
-// the notation, those of jit.c, and models (.onnx), of which a training step is made.
+// gpu.c: checks GPU kernels without a GPU: on emulated threads, and as PTX.
+// gpu FILE...: graphs in the notation (those of jit.c) and models (.onnx), as a training step.
+// Threads run in both orders, compared with the evaluator; ptxas assembles the PTX if it is
+// installed.
 #include "emitted.h"
 #include "files.h"
 #include "onnx.h"
@@ -19,9 +20,9 @@ static const char *find_ptxas(void)
 	return NULL;
 }
 
-static const char *folder; // for what is assembled
+static const char *folder; // directory for assembled files
 
-// Of one part.
+// Assembles one part of an object.
 static bool assembles(Arena *arena, const Object *object, const char *what)
 {
 	const char *ptxas = find_ptxas();
@@ -50,7 +51,7 @@ static bool check_ptx(Arena *arena, const Graph *g, const char *what)
 
 // ---- graphs ---------------------------------------------------------------------------
 
-// A training step of a classifier or language model: loss, gradients, Amos.
+// Returns a training step of a classifier or language model: loss, gradients, Amos.
 static Graph *train_graph(Arena *arena, const char *path)
 {
 	static const Bind bind[] = {{"batch", 1}, {"sequence", 64}};
@@ -71,7 +72,7 @@ static Graph *train_graph(Arena *arena, const char *path)
 	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);
 }
 
-// Inputs are random, all else is as a training starts.
+// Returns random inputs, and all else as at the start of a training.
 static Array *first_slots(Arena *arena, const Graph *g)
 {
 	Array *slot = random_slots(arena, g, 1, 3);
@@ -83,13 +84,13 @@ static Array *first_slots(Arena *arena, const Graph *g)
 	return slot;
 }
 
-// `tolerance` is of each array's largest entry: f32 against the evaluator's double.
+// `tolerance` is relative to each array's largest element: f32 against the evaluator's double.
 static double check_emulated(Arena *arena, const Graph *g, const Array *slot, double tolerance,
                              const char *what)
 {
 	const Target *target = target_named(arena, "cuda:host", NULL);
 	double worst = 0;
-	int orders = g->nval < 1000 ? 2 : 1; // a large graph in one order
+	int orders = g->nval < 1000 ? 2 : 1; // large graphs run in one order only
 	for (int backward = 0; backward < orders; backward++) {
 		gpu_backward = backward;
 		worst = fmax(
@@ -108,7 +109,7 @@ int main(int argc, char **argv)
 		Graph *g = model ? train_graph(arena, argv[i]) : read_graph(arena, argv[i]);
 		Array *slot =
 		    model ? first_slots(arena, g) : random_slots(arena, g, (uint64_t)i, 5);
-		// Rounding adds up through the layers of a model: they are held to the bar of the
+		// Rounding accumulates through the layers of a model: the tolerance is that of the
 		// goldens.
 		double worst = check_emulated(arena, g, slot, model ? 1e-4 : 1e-5, argv[i]);
 		bool good = worst <= 1 && check_ptx(arena, g, argv[i]);

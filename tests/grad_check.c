@@ -1,15 +1,16 @@
-// grad_check.c: checks gradients by differences.
+// grad_check.c: checks gradients by finite differences.
 #include "trial.h"
 #include "emitted.h"
 #include <math.h>
 #include <string.h>
 
-// Relative to the largest entry; but what rounding alone changes is allowed so many times: values
-// that a unit of the last place disturbs, for one rounding may by chance change nothing.
+// Relative to the largest element; a multiple (`roundings`) of what rounding alone changes is
+// allowed, estimated by disturbing values by a unit in the last place, since one rounding may by
+// chance change nothing.
 static const double by_differences = 1e-6, compiled = 2e-3, in_double = 1e-9, roundings = 32,
                     last_place = 0x1p-23;
 
-static double noise(uint64_t seed) // [0, 1)
+static double noise(uint64_t seed) // returns a value in [0, 1)
 {
 	return (double)(hash_bytes(&seed, sizeof seed, 7) >> 11) * 0x1p-53;
 }
@@ -22,7 +23,7 @@ static int out_number(const Graph *g, const char *name)
 	bug("no out %s", name);
 }
 
-// ---- what is tried --------------------------------------------------------------------
+// ---- trials ---------------------------------------------------------------------------
 
 static void move_slots(Trial *t, double by)
 {
@@ -43,7 +44,7 @@ static bool all_finite(const Array *a)
 	return true;
 }
 
-// How many outs are not finite; they are taken away from g if `drop`.
+// Returns the number of outputs that are not finite; removes them from g if `drop`.
 static int endless_outs(const Trial *t, Graph *g, bool drop)
 {
 	Array *value = eval_graph(t->arena, g, t->slot);
@@ -59,7 +60,7 @@ static int endless_outs(const Trial *t, Graph *g, bool drop)
 	return count - kept;
 }
 
-// Towards zero; away from it where an operator is not defined there.
+// Toward zero, or away from it if an operator is not defined there.
 void trial_move(Trial *t)
 {
 	t->moved = true;
@@ -89,7 +90,7 @@ static Ref put_smooth(void *arena, Graph *g, const Val *v, const Ref *in)
 	return put_loop(g, &cycle, in);
 }
 
-// Rounding lets gradients through, so differences leave it out.
+// Gradients pass through rounding, so differences omit it.
 static Graph *without_rounding(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_like(arena, from);
@@ -150,7 +151,7 @@ static double farthest(const Array *a, const Array *b)
 	return most;
 }
 
-typedef struct Disturbance { // a share of every number
+typedef struct Disturbance { // a relative change of every value
 	double constants, computed;
 	uint64_t random;
 } Disturbance;
@@ -166,8 +167,8 @@ static void disturb(void *context, Arena *arena, const Val *v, Array *x)
 		x->f[i] *= 1 + by * (2 * noise(d->random++ * 0x9E3779B97F4A7C15u) - 1);
 }
 
-// By out of g: how far rounding may move it. What is computed is off by an ulp of double or so, and
-// constants by so much of them.
+// Returns, for each output of g, how much rounding may change it. Computed values have an error of
+// about one ulp in double, constants a relative error `constants`.
 static double *out_rounding(const Trial *t, const Graph *g, double constants)
 {
 	enum { SAMPLES = 4 };
@@ -204,8 +205,8 @@ static bool between(double x, double a, double b, double allowed)
 	return x >= fmin(a, b) - allowed && x <= fmax(a, b) + allowed;
 }
 
-// Is there no slope here (the sides differ, it grows without end, or there is but one side), and
-// `found` in between? Nearer by, where another kink lies within h.
+// True if there is no slope here (the sides differ, it grows without bound, or only one side
+// exists) and `found` lies in between. Tries smaller h if another kink lies within h.
 static bool is_kink(const Trial *t, double *place, double h, double found, double allowed)
 {
 	double left = side(t, place, -h), right = side(t, place, h);
@@ -222,8 +223,8 @@ static int gradient_number(const Trial *t, int s)
 	return out_number(t->slopes, format(t->arena, "grad:%s", t->loss->slots.at[s].name));
 }
 
-// Of a gradient of slot s and its difference over h. Wholes and their gradients have constants of
-// their own, in f32.
+// Returns the rounding error of a gradient of slot s and its difference over h. Composites and
+// their gradients have f32 constants.
 static double slope_rounding(Trial *t, int s, double h)
 {
 	if (!t->loss_rounding) {
@@ -254,7 +255,7 @@ static bool check_element(Trial *t, int s, int64_t i, double found, double scale
 	return false;
 }
 
-// Of what is finite.
+// Returns the largest finite element.
 static double largest(const Array *a)
 {
 	double size = 0;
@@ -291,7 +292,7 @@ bool trial_differences(Trial *t)
 	return true;
 }
 
-// In double a rounding is 2^-29 of one in f32.
+// A rounding in double is 2^-29 of one in f32.
 bool trial_compiled(const Trial *t)
 {
 	const Target *target = target_named(t->arena, "cpu", NULL);

@@ -1,13 +1,13 @@
-// gradients.c: the gradients of operators, on the ONNX project's own operator tests.
-// gradients [--report FILE] LIST VARIANTS FOLDER...: the list of tests that do not agree forward
-// (see backend.c), and the tests' folders; those of operators that are not differentiable are left
-// out. Each float input is active, each float output gets a random cotangent. The gradient by the
-// evaluator, in double, equals five-point differences; the compiled gradient, in f32, equals the
-// evaluator's. Where a test's own inputs lie on a kink (ties of max, 0 of relu), the gradient must
-// lie between the one-sided differences there, and equal the differences nearby. Status 1 when
-// a gradient is off or missing, or ops.def says another thing of it. --report: a line an operator:
-// name, tests that agree, tests, largest error by differences.
-// With AMOSC_LOOPS in the environment short loops stay loops.
+// gradients.c: checks operator gradients on the ONNX project's own operator tests.
+// gradients [--report FILE] LIST VARIANTS DIRECTORY...: LIST names tests that disagree forward (see
+// backend.c); the directories contain tests; operators that are not differentiable are skipped.
+// Each float input is active, each float output gets a random cotangent. The evaluator's gradient,
+// in double, equals five-point differences; the compiled gradient, in f32, equals the evaluator's.
+// If a test's inputs lie on a kink (ties of max, 0 of relu), the gradient must lie between the
+// one-sided differences there and equal the differences nearby. Status 1 if a gradient differs, is
+// missing, or contradicts ops.def. --report: one line per operator: name, tests that agree, tests,
+// largest error.
+// With AMOSC_LOOPS in the environment, short loops stay loops.
 #include "case.h"
 #include "files.h"
 #include "trial.h"
@@ -16,11 +16,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool loops; // are kept, however short
+static bool loops; // keep short loops
 
 static const char set[] = "test_data_set_0";
 
-typedef struct Tally { // of an operator
+typedef struct Tally { // results per operator
 	const OpInfo *op;
 	int tests, good, moved, excused;
 	double worst;
@@ -34,9 +34,10 @@ typedef struct Data {
 	KnownList known;
 } Data;
 
-// ---- a test ---------------------------------------------------------------------------
+// ---- one test -------------------------------------------------------------------------
 
-// Floats that are sizes, rates or fillings of an operator: the schema does not tag them.
+// True for float inputs that are sizes, rates or fill values of an operator, which the schema does
+// not mark.
 static bool is_number(const char *op, const char *input)
 {
 	static const char *const numbers[][2] = {{"Resize", "scales"}, {"Upsample", "scales"},
@@ -54,7 +55,7 @@ static Array values(void *context, const Slot *s)
 	return case_slot(data->arena, s, &data->known);
 }
 
-// Fails where the value of an input to differentiate had to stand in for it.
+// Fails if an input to differentiate was replaced by a constant.
 static void check_active(const Model *m, const Data *data)
 {
 	for (int i = 0; i < data->known.count; i++) {
@@ -70,7 +71,7 @@ static bool agrees(Trial *t)
 	return trial_differences(t) && trial_compiled(t);
 }
 
-// At the given inputs and, where they lie on a kink, at moved ones.
+// Checks at the given inputs and, if they lie on a kink, at moved ones.
 static Outcome check_trial(Trial *t, Tally *tally)
 {
 	if (!t->with)
@@ -98,7 +99,7 @@ static Outcome check_case(Arena *arena, const char *folder, const char *name, co
 	return check_trial(trial_new(arena, name, m->graph, values, &data), tally);
 }
 
-// ---- all of them ----------------------------------------------------------------------
+// ---- all tests ------------------------------------------------------------------------
 
 static Tally *tally_of(Tally *all, int count, const char *op)
 {
@@ -181,12 +182,12 @@ static void run_variants(const char *path, Tally *all, int count)
 	arena_free(own);
 }
 
-// What ops.def says of the operator is what the tests show.
-static bool is_as_said(const Tally *t)
+// True if the tests show what ops.def states about the operator.
+static bool agrees_with_table(const Tally *t)
 {
 	int run = t->tests - t->excused;
 	const char *shown = !t->good ? "none" : t->good < run ? "partial" : "full";
-	bool partial = !strcmp(t->op->gradient, "partial"); // of what no test may ask for
+	bool partial = !strcmp(t->op->gradient, "partial"); // no test may cover the missing part
 	if (!run || !t->op->forward || partial || !strcmp(t->op->gradient, shown))
 		return true;
 	printf("%s: ops.def says its gradient is %s; %d of %d tests agree\n", t->op->name,
@@ -230,7 +231,7 @@ int main(int argc, char **argv)
 		good += all[i].good;
 		moved += all[i].moved;
 		excused += all[i].excused;
-		said &= is_as_said(&all[i]);
+		said &= agrees_with_table(&all[i]);
 	}
 	if (first == 3)
 		report(argv[2], all, count);

@@ -1,6 +1,7 @@
-// hostile.c: small files that ask for all time or memory.
-// hostile AMOSC [NAME...]: writes each, or those named, and gives it to the command. Each ends with
-// status 0, 1 or 3 and one message, in less than 20 s of processor time and 4 GiB of memory.
+// hostile.c: checks that small files cannot take all time or memory.
+// hostile AMOSC [NAME...]: writes each file, or those named, and passes it to the command. Each run
+// ends with status 0, 1 or 3 and one message, in less than 20 s of processor time and 4 GiB of
+// memory.
 #include "files.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -16,12 +17,12 @@ enum { SECONDS = 20, MEBIBYTES = 4096 };
 
 // ---- protocol buffers -----------------------------------------------------------------
 
-typedef struct Wire { // of one message, or a part of it
+typedef struct Wire { // bytes of a message, or a part of it
 	char *at;
 	size_t count;
 } Wire;
 
-static Arena *arena; // of the file being made
+static Arena *arena; // arena of the current file
 
 static void add(Wire *w, const void *bytes, size_t count)
 {
@@ -67,7 +68,7 @@ static void add_message(Wire *w, int field, Wire message)
 
 // ---- parts of a model -----------------------------------------------------------------
 
-// Names apart by spaces; "_": an empty one.
+// Adds names separated by spaces; "_": an empty one.
 static void add_names(Wire *w, int field, const char *names)
 {
 	for (const char *at = names; *at; at += strspn(at, " ")) {
@@ -105,7 +106,7 @@ static Wire both(Wire a, Wire b)
 	return a;
 }
 
-// Its value, of the type with this number.
+// Returns an attribute with a value of that type.
 static Wire attribute(const char *name, Wire value, int type)
 {
 	Wire a = {0}, w = {0};
@@ -160,7 +161,7 @@ static Wire tensor(const char *name, int type, int rank, const int64_t *dims, co
 	return w;
 }
 
-// An initializer of whole numbers.
+// Returns an initializer of integers.
 static Wire numbers(const char *name, int n, const int64_t *x)
 {
 	Wire w = {0};
@@ -192,7 +193,7 @@ static Wire declared(const char *name, int type, int rank, const int64_t *dims)
 	return w;
 }
 
-// The input x, f32[4], and the output y.
+// Adds the input x, f32[4], and the output y.
 static void add_ends(Wire *graph)
 {
 	int64_t four = 4;
@@ -223,7 +224,7 @@ static Wire model_of(Wire graph)
 	return model_with(graph, none());
 }
 
-// y is x and every element that is in `name`, so that it is needed.
+// Adds y, the sum of x and all elements of `name`, so that `name` is needed.
 static Wire with_sum(Wire graph, const char *name)
 {
 	Wire keep = int_attribute("keepdims", 0);
@@ -233,7 +234,7 @@ static Wire with_sum(Wire graph, const char *name)
 	return model_of(graph);
 }
 
-// One node over initializers; its first result is c.
+// Adds one node over initializers, whose first output is c.
 static Wire one(Wire graph, const char *op, const char *in, Wire attributes)
 {
 	add_message(&graph, 1, node(op, in, "c", attributes));
@@ -299,7 +300,7 @@ static Wire input_large(void)
 	return model_with(g, w);
 }
 
-// Wraps `inner` so often in these fields, the innermost first.
+// Wraps `inner` in these fields, innermost first, `times` times.
 static Wire nest(Wire inner, int times, int n, const int *fields)
 {
 	VEC(char) back = {0}; // reversed
@@ -365,7 +366,7 @@ static Wire nested_training(void)
 	return model_with(none(), more);
 }
 
-// f0 calls f1 twice, f1 calls f2 twice, ...: each on the same value, or on one of its own.
+// f0 calls f1 twice, f1 calls f2 twice, ...: each on the same value, or on different ones.
 static Wire doubling(bool same, const char *leaf)
 {
 	enum { DEEP = 40 };
@@ -428,8 +429,8 @@ static Wire plain_name(const char *name)
 	return w;
 }
 
-// Loops of `trips` inside one another. Each body's value changes its shape, so that none stays a
-// loop, or it does not.
+// Nested loops of `trips` iterations. Each body's value changes shape, so that none stays a loop,
+// if `grows`.
 static Wire nested_loops(int deep, int64_t trips, bool grows)
 {
 	Wire body = {0};
@@ -764,7 +765,7 @@ static Wire scan_growing(void)
 	           both(graph_attribute("body", body), int_attribute("num_scan_inputs", 1)));
 }
 
-// A counter decides when it ends, after 2^40 trips, beside 2^16 elements in each.
+// A counter ends it, after 2^40 iterations, each next to 2^16 elements.
 static Wire loop_counted(void)
 {
 	Wire body = {0}, g = both(number("start", 0), numbers("s", 1, (int64_t[]){1 << 16}));
@@ -787,7 +788,7 @@ static Wire loop_counted(void)
 	return with_sum(g, "c");
 }
 
-// If inside of If, by a condition that the data decide; both branches call the next function.
+// If inside If, by a data-dependent condition; both branches call the next function.
 static Wire branches(void)
 {
 	enum { DEEP = 18 };
@@ -820,7 +821,7 @@ static Wire branches(void)
 	return model_with(g, functions);
 }
 
-// Many of one kind in a file of their size.
+// Many nodes of one kind, in a file of proportional size.
 static Wire many(int n, const char *op, bool distinct)
 {
 	Wire *part = NEWS(arena, Wire, n);
@@ -996,7 +997,7 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	    {amosc, "build", model, "--loss", "mean(y)", "-o", out, NULL},
 	    {amosc, "show", model, "--loss", "mean(y)", "--after", "plan", NULL},
 	};
-	int bad = 0, refused = 0; // show goes as far as build where both are refused
+	int bad = 0, refused = 0; // show and build fail at the same point if both fail
 	for (int v = 0; v < COUNT(verbs) && !(refused && v == 3); v++)
 		bad += !run(bomb->name, verbs[v], errors, &refused);
 	unlink(model);

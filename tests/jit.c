@@ -1,11 +1,11 @@
-// jit.c: whole graphs, given in the notation, compiled and run, as they are and in double: what
-// they leave equals the evaluator's numbers. Usage: jit GRAPH...: files in the notation; the test's
-// own graphs are in tests/jit.
+// jit.c: compiles complete graphs in the notation and compares them with the evaluator.
+// jit GRAPH...: files in the notation, run as they are and in double; the test's own graphs are in
+// tests/jit.
 #include "emitted.h"
 #include <stdlib.h>
 #include <string.h>
 
-// For a machine that is not here: an object is all there can be.
+// Compiles for another machine, only to an object.
 static bool compiles(Arena *arena, const Graph *g, const char *triple)
 {
 	const Target *target = target_named(arena, triple, NULL);

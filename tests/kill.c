@@ -1,8 +1,9 @@
-// kill.c: trainings killed at any moment, again and again, end as if nothing had happened.
-// A chain is one training: it is begun, killed after a random time and resumed until it ends. At
-// its end checkpoints, trained model, log and events are those of a training that nobody killed
-// (the log and events but for times). After each kill no file is lost, and none is torn. Each chain
-// begins with --overwrite in the folder of another run, which never comes back as the new one.
+// kill.c: kills trainings at any moment, repeatedly, and checks that the end results are
+// unaffected.
+// A chain is one training: it is started, killed after a random time and resumed until it ends. Its
+// final checkpoints, trained model, log and events equal those of an uninterrupted training (log
+// and events except for times). After each kill no file is lost or torn. Each chain begins with
+// --overwrite in the directory of another run, whose files never reappear.
 // usage: test_kill KILLS MOCK_TRAINER AMOSC MODEL
 #include "fixtures.h"
 #include <fcntl.h>
@@ -17,13 +18,13 @@ enum { WORDS = 40 };
 
 typedef struct Training {
 	const char *name;
-	const char *begin[WORDS], *resume[WORDS]; // commands, NULL at the end
-	const char *files[4];                     // equal at the end, NULL at the end
+	const char *begin[WORDS], *resume[WORDS]; // commands, NULL-terminated
+	const char *files[4]; // files that must be equal at the end, NULL-terminated
 } Training;
 
 static uint64_t draws;
 
-static double draw(void) // in [0, 1)
+static double draw(void) // returns a value in [0, 1)
 {
 	draws = draws * 6364136223846793005 + 1442695040888963407;
 	return (double)(draws >> 11) * 0x1p-53;
@@ -36,7 +37,7 @@ static double now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-// Starts `words`, then `more` (NULL: none), in the folder.
+// Starts the command `words`, then `more` (NULL: none), in the directory.
 static pid_t start(const char *folder, const char *const *words, const char *const *more)
 {
 	char *argv[2 * WORDS];
@@ -56,7 +57,7 @@ static pid_t start(const char *folder, const char *const *words, const char *con
 	_exit(127);
 }
 
-// True when it ended by itself, which is by status 0.
+// True if it ended by itself, with status 0.
 static bool ended(pid_t child, const char *what)
 {
 	int status;
@@ -73,9 +74,9 @@ static void run_whole(const char *folder, const char *const *words, const char *
 	CHECK(ended(start(folder, words, more), folder), "%s was killed by another", folder);
 }
 
-// ---- what a run leaves ----------------------------------------------------------------
+// ---- results of a run -----------------------------------------------------------------
 
-// The log without times, and without memory.
+// Returns the log without times and memory sizes.
 static char *steps_of(const char *path)
 {
 	static const char *const timed[] = {", \"samples_per_s\"", ", \"tokens_per_s\"",
@@ -97,7 +98,7 @@ static char *steps_of(const char *path)
 	return log;
 }
 
-// Records of the run's one file of events, without their times, and without figures that are rates.
+// Returns the records of the run's event file, without times and rates.
 static char *events_of(const char *folder, size_t *count)
 {
 	enum { HEAD = 12, TIME = 9, TAIL = 4, VALUE = 4 };
@@ -138,7 +139,7 @@ static void compare(const Training *t)
 
 // ---- chains ---------------------------------------------------------------------------
 
-// The step of a checkpoint of the run, which is whole; -1: there is none, or it is the other run's.
+// Returns the step of the run's checkpoint, which must be complete; -1: none, or of the other run.
 static int64_t step_of(const char *path)
 {
 	struct amos_checkpoint *c;
@@ -151,14 +152,14 @@ static int64_t step_of(const char *path)
 	return step;
 }
 
-// True when the folder's command is the new run's.
+// True if the directory's command is that of the new run.
 static bool is_new(void)
 {
 	const char *command = read_file(arena, "killed/run/command.json", NULL);
 	return strstr(command, "\"--overwrite\"");
 }
 
-// Where the folder has no checkpoint, --resume says so, whichever command it holds.
+// Checks that --resume reports a directory without checkpoint, whichever command it contains.
 static void refuses_to_go_on(const Training *t)
 {
 	int status;
@@ -169,7 +170,7 @@ static void refuses_to_go_on(const Training *t)
 	      "%s: %s", t->name, said);
 }
 
-// One training, killed until it ends. The number of kills.
+// Runs one training, killed until it ends. Returns the number of kills.
 static int chain(const Training *t, double seconds)
 {
 	static const char *const overwrite[] = {"--overwrite", NULL};
@@ -214,7 +215,7 @@ static void kill_chains(const Training *t, int kills)
 	       count, chains);
 }
 
-// x4.npy and labels.npy, of three classes.
+// Writes x4.npy and labels.npy, with three classes.
 static void write_class_data(void)
 {
 	float x[400];

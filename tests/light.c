@@ -1,7 +1,7 @@
-// light.c: the ONNX project's whole networks with made-up weights (backend/test/data/light),
-// compiled. Takes the command amosc and models, beside each of which lies NAME_output_0.pb. Their
-// one input is k / n at element k of n. Prints what is off. Status 1 when an output is off by more
-// than numpy's allclose at rtol 1e-3 and atol 1e-7 allows.
+// light.c: checks the ONNX project's complete networks with synthetic weights, compiled.
+// light AMOSC MODEL...: from backend/test/data/light, each next to NAME_output_0.pb. Element k of n
+// of the one input is k / n. Prints what differs. Status 1 if an output differs by more than
+// NumPy's allclose at rtol 1e-3 and atol 1e-7.
 #include "amos.h"
 #include "case.h"
 #include "files.h"

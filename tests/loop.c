@@ -1,6 +1,6 @@
-// loop.c: loops, given in the notation: as they are, leaner, laid out, and read back from text they
-// give the same numbers; their gradients agree with differences, compiled too, and are planned
-// soundly. Usage: loop GRAPH...
+// loop.c: checks loops in the notation: trimmed, unrolled, read back, differentiated, planned.
+// All forms give the same values; gradients agree with differences, also compiled; plans verify.
+// usage: loop GRAPH...
 #include "emitted.h"
 #include "trial.h"
 #include <math.h>
@@ -15,7 +15,7 @@ static void hold(bool truth, const char *name, const char *what)
 	failures += !truth;
 }
 
-// The largest difference between the outs of two graphs on the same slots.
+// Returns the largest difference between the outputs of two graphs on the same slots.
 static double distance(Arena *arena, const Graph *a, const Graph *b, const Array *slot)
 {
 	const Array *x = eval_graph(arena, a, slot), *y = eval_graph(arena, b, slot);

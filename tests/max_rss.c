@@ -1,5 +1,5 @@
 // max_rss.c: limits a command's memory.
-// Runs a command, whose output it drops, and fails where its resident memory was ever more.
+// Runs a command, discards its output, and fails if its resident memory ever exceeded the limit.
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -31,7 +31,7 @@ static Plan *placed(Arena *arena, const Graph *g)
 	return p;
 }
 
-// x w1 w2 .. : a product reads one buffer and writes another, the last writes the output.
+// x w1 w2 ...: each product reads one buffer and writes another; the last writes the output.
 static Graph *chain(Arena *arena, int products)
 {
 	Graph *g = graph_new(arena, "chain", NULL);
@@ -50,7 +50,7 @@ static void test_chain(Arena *arena)
 	hold(p->param_bytes == 7 * 32 * 32 * 4, "parameters lie side by side");
 }
 
-// Values of different sizes that do not live at the same time lie on each other.
+// Values of different sizes that do not live at the same time share memory.
 static void test_gaps(Arena *arena)
 {
 	Graph *g = graph_new(arena, "gaps", NULL);
@@ -64,7 +64,7 @@ static void test_gaps(Arena *arena)
 	     "what comes later lies where the big one was");
 }
 
-// An element-wise kernel leaves its result where its operand was.
+// An element-wise kernel writes its result over its operand.
 static void test_in_place(Arena *arena)
 {
 	Graph *g = graph_new(arena, "in place", NULL);
@@ -77,7 +77,7 @@ static void test_in_place(Arena *arena)
 	hold(p->scratch_bytes == 64 * 64 * 4, "a row kernel works in place");
 }
 
-// Two entries with the same slots: the same places.
+// Two entries with the same slots use the same locations.
 static void test_entries(Arena *arena)
 {
 	Graph *g = chain(arena, 3);

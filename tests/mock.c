@@ -1,28 +1,24 @@
-// mock.c: see mock.h.
+// mock.c: defines compiled models written by hand.
 #include "mock.h"
 #include "ir.h"
 
 // ---- y = x w + b ----------------------------------------------------------------------
 
-enum {
-	ROWS = 4,
-	WIDE = 3,
-	B = 64
-}; // b lies at byte 64 of the params, the rows' errors at 0 of the scratch
+enum { ROWS = 4, WIDE = 3, B = 64 }; // b is at byte 64 of params, the rows' errors at 0 of scratch
 
-static void error_of_row(char *const *buf, int64_t i, char *pad)
+static void error_of_row(char *const *buf, int64_t i, char *local)
 {
 	const float *x = (const float *)buf[0] + i * WIDE, *w = (const float *)buf[2];
-	float *sum = (float *)pad;
+	float *sum = (float *)local;
 	*sum = *(const float *)(buf[2] + B) - ((const float *)buf[1])[i];
 	for (int k = 0; k < WIDE; k++)
 		*sum += x[k] * w[k];
 	((float *)buf[3])[i] = *sum;
 }
 
-static void mean_square(char *const *buf, int64_t i, char *pad)
+static void mean_square(char *const *buf, int64_t i, char *local)
 {
-	(void)i, (void)pad;
+	(void)i, (void)local;
 	const float *error = (const float *)buf[3];
 	float sum = 0;
 	for (int r = 0; r < ROWS; r++)
@@ -30,10 +26,10 @@ static void mean_square(char *const *buf, int64_t i, char *pad)
 	*(float *)buf[4] = sum / ROWS;
 }
 
-// Worker k moves w[k], worker WIDE moves b and counts the step.
-static void descend(char *const *buf, int64_t k, char *pad)
+// Worker k updates w[k]; worker WIDE updates b and counts the step.
+static void descend(char *const *buf, int64_t k, char *local)
 {
-	(void)pad;
+	(void)local;
 	const float *x = (const float *)buf[0], *error = (const float *)buf[3];
 	float sum = 0;
 	for (int r = 0; r < ROWS; r++)
@@ -142,7 +138,7 @@ const struct amos_model mock_line = {
 
 enum { BATCH = 2, WINDOW = 8, WORDS = 50 };
 
-// Counts the tokens seen; the loss is the share of labels that are not their token + 1.
+// Counts the tokens; the loss is the fraction of labels other than their token + 1.
 static int words_train(const struct amos_run *run)
 {
 	const int64_t *tokens = (const int64_t *)run->inputs[0],

@@ -1,5 +1,5 @@
-// mock.h: a compiled model written by hand: least squares y = x w + b on rows of 3 by gradient
-// descent, and a table of counts for tokens. What the emitter makes, as C.
+// mock.h: declares compiled models written by hand: what the emitter produces, in C.
+// Least squares y = x w + b on rows of 3 by gradient descent, and a table of token counts.
 #ifndef MOCK_H
 #define MOCK_H
 #include "amos.h"

@@ -1,8 +1,7 @@
-// models.c: the models of a folder with goldens.json against what `amosc grad` writes (`amosc run`
-// where nothing has a gradient): the whole road, one process a model. Takes golden.h, the command,
-// the runtime's .npz reader. Gives a line a model; status 1 when one is off or none is there.
-// usage: models AMOSC f32|f64 FOLDER PATTERN...
-// the models whose name in goldens.json matches a pattern, computed in that precision
+// models.c: compares the output of `amosc grad` (or `run`) on models with their goldens.json.
+// models AMOSC f32|f64 DIRECTORY PATTERN...: the models whose name in goldens.json matches a
+// pattern, computed in that precision, one process per model; `amosc run` if nothing has a
+// gradient. Prints one line per model; status 1 if one differs or there are none.
 #include "amos.h"
 #include "files.h"
 #include "golden.h"
@@ -16,7 +15,7 @@ enum { MOST = 64 };
 
 typedef struct Case { // one model
 	Arena *arena;
-	const char *amosc, *path, *key, *folder; // folder: for its arrays
+	const char *amosc, *path, *key, *folder; // folder: directory for its arrays
 	bool wide;                               // computed in f64
 	Limit limit;
 	const json_t *want;
@@ -60,8 +59,8 @@ static void write_arrays(const Case *c, const char *name, int n, const struct am
 		fail(c->key, "%s", amos_error());
 }
 
-// Floats in double, as the goldens have them. `shift`: every other one is moved by so many parts of
-// itself.
+// Writes inputs, floats in double, as in the goldens. `shift`: relative change of every second
+// value.
 static void write_inputs(const Case *c, double shift)
 {
 	struct amos_array list[MOST];
@@ -155,7 +154,7 @@ static Verdict judge(Case *c)
 	return golden_judge(c->key, c->want, c->limit.tolerance, fetch, c);
 }
 
-// How far two arrays are apart, in parts of the largest entry of the first.
+// Returns the largest difference of two arrays, relative to the largest element of the first.
 static double apart(Case *c, const struct amos_array *a, const struct amos_array *b)
 {
 	Result x, y;
@@ -173,8 +172,8 @@ static double apart(Case *c, const struct amos_array *a, const struct amos_array
 	return most / fmax(largest, 1e-30);
 }
 
-// How far results move when inputs move by less than a float can tell: no computation in f32 is
-// nearer to the golden than this.
+// Returns how much results change if inputs change by less than f32 resolves: no computation in f32
+// can be closer to the golden.
 static double sensitivity(Case *c)
 {
 	int64_t n;
@@ -222,7 +221,7 @@ static bool has_golden(const json_t *goldens, const char *file)
 	return false;
 }
 
-// Files without a golden, and why: how many have no reason.
+// Prints files without a golden and the reason; returns how many have no reason.
 static int count_unheld(const char *folder, const json_t *goldens)
 {
 	static const char *const depth[] = {"*.onnx", "*/*.onnx"};

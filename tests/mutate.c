@@ -1,10 +1,9 @@
-// mutate.c: model files that lie.
-// mutate SEED SECONDS MODEL...: changes fields of a model, whatever the schema says they are, by
-// boundary numbers, by parts of another of the models or of itself, deeper and deeper, or by bytes
-// of its encoding; and takes what comes out through the reader, the loss, eta, the gradient, the
-// plan and the writer, for so long. mutate --operands MODEL...: leaves out each operand of each
-// node, and all from it on. Each of these works or says what is wrong, naming the file; nothing
-// crashes or hangs.
+// mutate.c: mutates model files and checks that each compiles or is reported.
+// mutate SEED SECONDS MODEL...: changes fields of a model, contrary to the schema: by boundary
+// values, by parts of the same or another model, deeper and deeper, or by bytes of the encoding.
+// The result goes through the reader, the loss, eta, the gradient, the plan and the writer, until
+// the time is up. mutate --operands MODEL...: omits each input of each node, and all from it on.
+// Each succeeds or reports the error with the file's name; none crashes or hangs.
 #include "files.h"
 #include "onnx.h"
 #include "onnx.pb-c.h"
@@ -17,7 +16,7 @@
 
 enum { FEW_CHANGES = 4, MANY_CHANGES = 64, PATIENCE = 20 };
 
-typedef struct Site { // a field of a message in the file
+typedef struct Site { // a field of a message
 	ProtobufCMessage *in;
 	const ProtobufCFieldDescriptor *field;
 } Site;
@@ -25,8 +24,8 @@ typedef struct Site { // a field of a message in the file
 typedef struct Mutant {
 	Arena *arena;
 	VEC(Site) sites;
-	VEC(char *) strings;              // of the model and of the other one
-	VEC(ProtobufCMessage *) messages; // likewise
+	VEC(char *) strings;              // strings of the model and of the other one
+	VEC(ProtobufCMessage *) messages; // messages, likewise
 } Mutant;
 
 static void *in_arena(void *arena, size_t bytes)
@@ -39,9 +38,9 @@ static void keep(void *arena, void *memory)
 	(void)arena, (void)memory;
 }
 
-static uint64_t number; // of the mutant being tried
+static uint64_t number; // number of the current mutant
 static uint64_t state;
-static const char *tried; // the model it stems from
+static const char *tried; // the model it was made from
 
 static ProtobufCMessage *unpacked(Arena *arena, const ProtobufCMessageDescriptor *kind,
                                   size_t count, const uint8_t *bytes)
@@ -63,7 +62,7 @@ static void *member(const Site *p)
 	return (char *)p->in + p->field->offset;
 }
 
-static void *quantifier(const Site *p) // how many, or whether it is there
+static void *quantifier(const Site *p) // count, or presence
 {
 	return (char *)p->in + p->field->quantifier_offset;
 }
@@ -73,7 +72,7 @@ static bool one_of(const Site *p)
 	return p->field->flags & PROTOBUF_C_FIELD_FLAG_ONEOF;
 }
 
-// `sites`: its fields may be changed, too.
+// Collects strings and messages; if `sites`, also the fields, as candidates for changes.
 static void collect(Mutant *m, ProtobufCMessage *message, bool sites)
 {
 	PUSH(m->arena, m->messages, message);
@@ -110,7 +109,7 @@ static size_t width(ProtobufCType type)
 	}
 }
 
-// Around a power of two, small, or one that is odd in ONNX.
+// Returns an integer around a power of two, a small one, or one that is special in ONNX.
 static int64_t any_integer(void)
 {
 	static const int64_t odd[] = {0, 1, 2, 3, 4, 7, 14, 100, 1000, INT32_MAX, INT64_MAX};
@@ -127,7 +126,8 @@ static int64_t any_integer(void)
 	return draw(3) ? integer : (int64_t)(0 - (uint64_t)integer);
 }
 
-// A message of the same kind from elsewhere in the models: a copy, so that nothing holds itself.
+// Returns a copy of a message of the same kind from elsewhere in the models; a copy, so that no
+// message contains itself.
 static ProtobufCMessage *another(const Mutant *m, const ProtobufCMessageDescriptor *kind)
 {
 	for (int tries = 0; tries < 200; tries++) {
@@ -179,12 +179,12 @@ static void change_one(Mutant *m, const ProtobufCFieldDescriptor *field, void *a
 	case PROTOBUF_C_TYPE_DOUBLE:
 		memcpy(at, &wide, sizeof wide);
 		break;
-	default: // little endian
+	default: // the rest, little endian
 		memcpy(at, &integer, width(field->type));
 	}
 }
 
-// Drops an element, repeats one, exchanges two, or changes one.
+// Removes, repeats, swaps or changes elements.
 static void change_many(Mutant *m, const Site *p)
 {
 	size_t *n = quantifier(p), size = width(p->field->type);
@@ -239,10 +239,10 @@ static void change(Mutant *m)
 
 // ---- a mutant -------------------------------------------------------------------------
 
-// Answers whether there was anything to change.
+// Changes a model. Returns false if there was nothing to change.
 typedef bool Alter(Arena *, ProtobufCMessage *model, ProtobufCMessage *other);
 
-// What is put in may be changed by the next change.
+// A later change may change what an earlier one inserted.
 static bool change_some(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
 	uint64_t most = draw(8) ? FEW_CHANGES : MANY_CHANGES;
@@ -255,8 +255,9 @@ static bool change_some(Arena *arena, ProtobufCMessage *model, ProtobufCMessage 
 	return true;
 }
 
-// By number: operand v of a node, or operands from v on; last a result that it does not have.
-static bool leave_out(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
+// By number: omits input v of a node, or inputs from v on; last, adds an output that the operator
+// lacks.
+static bool omit(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *other)
 {
 	(void)other;
 	uint64_t v = number;
@@ -280,7 +281,7 @@ static bool leave_out(Arena *arena, ProtobufCMessage *model, ProtobufCMessage *o
 	return true;
 }
 
-// Tags, lengths and numbers as no writer would write them.
+// Changes tags, lengths and numbers of the encoding.
 static void damage(uint8_t *bytes, size_t count)
 {
 	for (uint64_t k = 0, n = 1 + draw(FEW_CHANGES); k < n && count; k++)
@@ -298,7 +299,7 @@ static void write_mutant(Arena *arena, const ProtobufCMessage *model, const char
 	write_file(path, bytes, count);
 }
 
-// What training left of every other weight.
+// Returns the trained value of every second weight.
 static const void *trained(void *model, int slot)
 {
 	const Slot *s = &((Model *)model)->graph->slots.at[slot];
@@ -322,14 +323,14 @@ static void take_through(Arena *arena, const char *path)
 	verify_plan(plan);
 }
 
-// So many seconds of this process's own until SIGPROF; 0: none.
+// Limits this process to `seconds` of processor time until SIGPROF; 0: no limit.
 static void limit_time(int seconds)
 {
 	struct itimerval limit = {.it_value.tv_sec = seconds};
 	setitimer(ITIMER_PROF, &limit, NULL);
 }
 
-// Did it work, or say what is wrong with the file?
+// True if it succeeded or reported an error in the file.
 static bool try_mutant(const char *path)
 {
 	Arena *arena = arena_new();
@@ -358,7 +359,7 @@ static void say_number(int signal)
 	_Exit(1);
 }
 
-// Asked by sanitizers, which then end the process in a way that tells the mutant.
+// Called by sanitizers, whose exit then reports the mutant.
 const char *__asan_default_options(void), *__ubsan_default_options(void);
 
 const char *__asan_default_options(void)
@@ -423,7 +424,7 @@ int main(int argc, char **argv)
 		try_at_random(path, strtoull(argv[1], NULL, 10), strtol(argv[2], NULL, 10),
 		              argc - first, argv + first);
 	for (int i = first; operands && i < argc; i++)
-		for (number = 0; try_altered(argv[i], argv[i], path, leave_out); number++)
+		for (number = 0; try_altered(argv[i], argv[i], path, omit); number++)
 			;
 	printf("mutate: %d mutants of %d models, %d messages without the file\n", made,
 	       argc - first, wrong);

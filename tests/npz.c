@@ -1,10 +1,10 @@
-// npz.c: a tool of the file tests: makes, shows and compares arrays. Takes files through amos.h.
+// npz.c: makes, shows and compares .npz files, for the file tests.
 // npz make OUT.npz NAME:TYPE[D,D...]=WHAT...
-//   WHAT: sin (entry i is sin(0.7 i + 0.3)), mod:K (7 i mod K), or a number
+//   WHAT: sin (element i is sin(0.7 i + 0.3)), mod:K (7 i mod K), or a number
 // npz show FILE.npz
-//   a line an array: name, type, shape, first numbers: floats to 4 digits, integers in full
+//   one line per array: name, type, shape, first values: floats to 4 digits, integers in full
 // npz same A.npz B.npz
-//   status 1 where a name, type, shape or bit differs
+//   status 1 if a name, type, shape or bit differs
 #include "amos.h"
 #include "ir.h"
 #include <math.h>
@@ -27,7 +27,7 @@ static double value_of(const char *what, int64_t i)
 	return atof(what);
 }
 
-// NAME:TYPE[D,D]=WHAT
+// Makes an array from NAME:TYPE[D,D]=WHAT.
 static struct amos_array made(Arena *arena, char *text)
 {
 	char *colon = strchr(text, ':'), *open = strchr(text, '['), *what = strchr(text, '=');

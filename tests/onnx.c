@@ -1,7 +1,7 @@
-// onnx.c: the reader and the writer on models built here, field by field: every way to store
-// numbers, functions, branches, dimensions, shared and left-out parameters, trained weights written
-// back, and files that lie. Takes the schema to build files with. Prints what it checked; status 1
-// when something is off. usage: onnx MODEL...: the damaged-file test also runs on these files
+// onnx.c: checks the reader and the writer on models built field by field.
+// Storage of tensors, functions, branches, dimensions, shared and omitted parameters, trained
+// weights written back, and corrupt files. Status 1 if something differs.
+// usage: onnx MODEL...: the corrupt-file test also runs on these files
 #include "build.h"
 #include "expect.h"
 #include "files.h"
@@ -36,7 +36,7 @@ static const char *file_of(Build *b)
 
 // ---- reading them ---------------------------------------------------------------------
 
-static char *message; // of the last read that failed
+static char *message; // message of the last failed read
 
 static Model *try_read(const char *path, const ReadOptions *options)
 {
@@ -67,7 +67,7 @@ static void refused(Build *b, const char *words)
 	       format(arena, "wanted a message with '%s', got: %s", words, m ? "none" : message));
 }
 
-// The first output with x = 1, 2, 3, ...
+// Returns the first output for x = 1, 2, 3, ...
 static Array run(const Model *m)
 {
 	const Graph *g = m->graph;
@@ -150,7 +150,7 @@ static void test_constants(void)
 
 // ---- structure ------------------------------------------------------------------------
 
-// A product of constants whose result no float has.
+// Checks a product of constants whose result is not a float.
 static void exact(const char *op, int type, TensorProto *a, TensorProto *b, int64_t wanted,
                   const char *what)
 {
@@ -179,8 +179,8 @@ static void test_exact(void)
 	      "a product of integers beyond 2^53");
 }
 
-// In double a file's numbers are those of the file, to the last bit: the f32 next to 1/6 is not
-// 1/6, and a third is none of f32.
+// In double, values equal the file's to the last bit: the f32 next to 1/6 is not 1/6, and a third
+// is not an f32.
 static void test_wide(void)
 {
 	const float sixth = 1.0f / 6, three = 3;
@@ -269,7 +269,7 @@ static void test_branch(void)
 	}
 }
 
-// Whatever the condition, `op` of a value outside.
+// Both branches compute `op` of an outer value.
 static void both_branches(NodeProto *n, const char *op, char *reads)
 {
 	for (int k = 0; k < 2; k++) {
@@ -279,7 +279,7 @@ static void both_branches(NodeProto *n, const char *op, char *reads)
 	}
 }
 
-// Tools append what they add: the branch reads m, which the last node computes.
+// Tools append nodes: the branch reads m, which the last node computes.
 static void test_order(void)
 {
 	const double wanted[] = {1, 2, 3, 4, 5, 6};
@@ -312,8 +312,8 @@ static void test_dimensions(void)
 	expect(m && run(m).shape.dim[0] == 4, "a dimension bound by its place");
 }
 
-// Sizes that others tell: a weight the channels, names a sum.
-static void test_told(void)
+// Sizes inferred from elsewhere: channels from a weight, names from a sum.
+static void test_inferred(void)
 {
 	static const float zeros[4 * 3];
 	Bind bind[] = {{"past", 2}, {"batch", 1}};
@@ -342,8 +342,7 @@ static int kind_of_slot(const Model *m, const char *name)
 	return s < 0 ? -1 : (int)m->graph->slots.at[s].kind;
 }
 
-// One initializer of zeros for two biases, as exporters leave it: Identity gives the second its
-// name.
+// One initializer of zeros for two biases, as exporters write it: Identity names the second one.
 static Build *merged(void)
 {
 	const float zeros[3] = {0};
@@ -388,7 +387,7 @@ static void test_merged(void)
 	expect(again && y.f[0] == 1 && y.f[5] == 1, "parted parameters are written apart");
 }
 
-// Branches that read a weight through Identity share it.
+// Branches that read a weight through Identity share the parameter.
 static void test_captured(void)
 {
 	const float some[3] = {1, 2, 3};
@@ -404,7 +403,7 @@ static void test_captured(void)
 	       "a weight that branches copy is one parameter");
 }
 
-// x mix - relu(x) (1 - mix), the difference computed by the exporter.
+// x mix - relu(x) (1 - mix), with the difference computed by the exporter.
 static void test_complement(void)
 {
 	const float mix[] = {0.25, 0.5, 0.75}, rest[] = {0.75, 0.5, 0.25};
@@ -431,7 +430,7 @@ static void test_complement(void)
 	expect(again && y.f[0] == 1 && y.f[5] == 6, "1 - x is written with x");
 }
 
-// f32[3] in the file `location`, from byte `offset` on.
+// Returns an f32[3] in the file `location`, from byte `offset` on.
 static TensorProto *outside(const char *name, const char *location, const char *offset)
 {
 	int64_t n = 3;
@@ -457,7 +456,7 @@ static bool mentions(const char *path, const char *word)
 	return memmem(bytes, count, word, strlen(word));
 }
 
-// Data in other files: of initializers, attributes and what nothing reads, all go to one new file.
+// External data of initializers, attributes and unused tensors all go to one new file.
 static void test_external(void)
 {
 	const float numbers[] = {1, 2, 3, 4, 5, 6};
@@ -528,8 +527,8 @@ static StringStringEntryProto **entry(const char *key, const char *text)
 	return all;
 }
 
-// What the exporter computed of sizes, in the call that reads a parameter, is none.
-static void test_beside(void)
+// A value that the exporter computed from sizes is not a parameter, even in a call that reads one.
+static void test_exporter_sizes(void)
 {
 	const float some[3] = {1, 2, 3}, ones[3] = {1, 1, 1};
 	Build *b = usual(18);
@@ -555,7 +554,7 @@ static void test_beside(void)
 	expect(kind_of_slot(m, "tmp") == -1, "a table beside it");
 }
 
-// ---- files that lie -------------------------------------------------------------------
+// ---- corrupt files --------------------------------------------------------------------
 
 static Build *with_tensor(TensorProto *t)
 {
@@ -580,8 +579,8 @@ static GraphProto *nested(int depth)
 	return g;
 }
 
-// An operator that reads places from `i`.
-static Build *with_places(const char *op, int rank, const int64_t *dims, const int64_t *at)
+// An operator that reads indices from `i`.
+static Build *with_indices(const char *op, int rank, const int64_t *dims, const int64_t *at)
 {
 	Build *b = with_node(node(op, strcmp(op, "ScatterND") ? "x,i" : "x,i,x", "y"));
 	size_t count = sizeof *at;
@@ -594,9 +593,9 @@ static Build *with_places(const char *op, int rank, const int64_t *dims, const i
 static void test_places(void)
 {
 	const int64_t wide[] = {2, 4}, five[] = {5}, at[] = {0, 1, 2, 3, 4};
-	refused(with_places("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
-	refused(with_places("ScatterND", 0, NULL, at), "tuples");
-	refused(with_places("Gather", 1, five, at), "index 2");
+	refused(with_indices("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
+	refused(with_indices("ScatterND", 0, NULL, at), "tuples");
+	refused(with_indices("Gather", 1, five, at), "index 2");
 	const double reversed[] = {4, 5, 6, 1, 2, 3};
 	Build *b = usual(13);
 	AttributeProto *axes = attribute(add_to(b, node("ReduceMax", "x", "m")), "axes");
@@ -615,7 +614,7 @@ static void set_ints(NodeProto *n, const char *name, size_t count, const int64_t
 	a->n_ints = count;
 }
 
-// More words left out than a line has end with the line.
+// Omitting more inputs than a line has ends with the line.
 static void test_skips(void)
 {
 	const double found[] = {1};
@@ -633,7 +632,7 @@ static void test_skips(void)
 	gives(b, "words further apart than any line is long", 1, found);
 }
 
-// Operands left out, of a rank too low, and sizes beyond them; results that the operator has not.
+// Inputs omitted, of too low rank, or of excessive size; outputs that the operator lacks.
 static void test_operands(void)
 {
 	refused(with_node(node("Max", "x,,x", "y")), "input 1 is missing");
@@ -663,7 +662,7 @@ static void test_operands(void)
 	refused(b, "3 outputs; expected at most 2");
 }
 
-// Nothing is said of the nodes that read it.
+// No error is reported for the nodes that read it.
 static void test_no_shape(void)
 {
 	Build *b = with_node(node("Gather", "x,i", "y"));
@@ -717,7 +716,7 @@ static uint64_t random_number(void)
 	return noise >> 33;
 }
 
-// Whatever happens to a file, it reads or says why not.
+// Every damaged file is read or reported.
 static void damage(const char *name, const uint8_t *bytes, size_t count)
 {
 	enum { TIMES = 400 };
@@ -772,7 +771,7 @@ static void list_once(const char *path)
 	arena_free(own);
 }
 
-// A file that was read stays mapped no longer than its model.
+// A file stays mapped no longer than its model.
 static void test_closed(int n, char **models)
 {
 	int before = mappings();
@@ -794,13 +793,13 @@ int main(int argc, char **argv)
 	test_branch();
 	test_order();
 	test_dimensions();
-	test_told();
+	test_inferred();
 	test_merged();
 	test_captured();
 	test_complement();
 	test_external();
 	test_roles();
-	test_beside();
+	test_exporter_sizes();
 	test_lies();
 	test_closed(argc - 1, argv + 1);
 	test_damage(argc - 1, argv + 1);

@@ -1,7 +1,6 @@
-// onnx_loop.c: checks Loop and Scan.
-// Ended by the data, with values of the graph around them, long, and one inside another, against
-// plain loops, and their gradients; and those that cannot be loops, unrolled or refused. Prints
-// what is off.
+// onnx_loop.c: checks Loop and Scan, and their gradients, against loops in C.
+// Data-dependent ends, outer values, long and nested loops; loops that must be unrolled or
+// rejected.
 #include "build.h"
 #include "passes.h"
 #include "trial.h"
@@ -25,7 +24,7 @@ enum { FLOAT = 1, INT64 = 7, BOOL = 9 };
 typedef VEC(NodeProto *) Nodes;
 typedef VEC(ValueInfoProto *) Infos;
 
-// A node a line: operator inputs outputs.
+// One node per line: operator inputs outputs.
 static Nodes nodes_of(const char *text)
 {
 	Nodes list = {0};
@@ -101,7 +100,7 @@ static void set_ints(NodeProto *n, const char *name, int count, const int64_t *x
 
 // ---- values ---------------------------------------------------------------------------
 
-// Small positive numbers, another one at each place; "limit" is 100.
+// Returns small positive values, different for each element; "limit" is 100.
 static double number_at(const char *name, int64_t i)
 {
 	return strcmp(name, "limit") ? 0.1 + 0.37 * fabs(sin(3.7 * (double)i + name[0])) : 100;
@@ -172,7 +171,7 @@ static Build *until_large(const char *loop)
 	return b;
 }
 
-// The data end it: the sum of squares reaches a limit.
+// The data end the loop: the sum of squares reaches a limit.
 static void ended_by_data(void)
 {
 	enum { ROWS = 2, N = 3, MOST = 9 };
@@ -214,7 +213,7 @@ static void refused(Build *b, const char *name, const char *words)
 	free(c.message);
 }
 
-// Nothing bounds it: it runs, but there is no place for a row a turn, nor for a gradient.
+// An unbounded loop runs, but has no room for one row per iteration, nor for a gradient.
 static void without_bound(void)
 {
 	refused(until_large("Loop ,yes,v last,rows"), "rows without a bound", "trip count");
@@ -230,7 +229,7 @@ static void without_bound(void)
 	refused(b, "gradient without a bound", "trip count");
 }
 
-// Turns of other shapes are unrolled.
+// Iterations that change shapes are unrolled.
 static void growing(void)
 {
 	Build *b = model_of("Loop most,yes,v last", "last");
@@ -248,7 +247,7 @@ static void growing(void)
 
 enum { LONG = 300, WIDE = 2 };
 
-// Two scanned values, one of them backwards along another axis, one result along the last.
+// Two scanned values, one of them backward along another axis, one result along the last.
 static void long_scan(void)
 {
 	Build *b = model_of("Scan v,a,b last,all", "last,all");
@@ -277,7 +276,7 @@ static void long_scan(void)
 	check_gradients("long scan", g);
 }
 
-// A Loop in a Scan's body, with values of both graphs around it.
+// A Loop in a Scan's body, with values of both outer graphs.
 static void nested(bool loops)
 {
 	enum { TURNS = 4 };
@@ -309,8 +308,8 @@ static void nested(bool loops)
 	check_gradients(name, g);
 }
 
-// Each trip draws other numbers.
-static void random_trips(void)
+// Each iteration draws different random numbers.
+static void random_iterations(void)
 {
 	Build *b = model_of("Loop most,yes,v last,rows", "rows");
 	add_input(b, "v", "8");
@@ -335,7 +334,7 @@ int main(void)
 	long_scan();
 	nested(false);
 	nested(true);
-	random_trips();
+	random_iterations();
 	arena_free(arena);
 	printf("turns: %d failures\n", failures);
 	return failures > 0;

@@ -1,19 +1,18 @@
-// operators.c: docs/operators.md, from the table of operators and from what the tests show.
-// operators FORWARD GRADIENTS: reports of test_backend and test_gradients; writes the page to
-// standard output. operators --check PAGE: is what does not come from reports as it would be
-// written now? Status 1 if not.
+// operators.c: writes docs/operators.md from the operator table and test reports.
+// operators FORWARD GRADIENTS: reports of test_backend and test_gradients; prints the page.
+// operators --check PAGE: status 1 if the parts that do not come from reports are out of date.
 #include "files.h"
 #include "onnx.h"
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Shown { // what tests show of an operator
+typedef struct Shown { // test results of an operator
 	int good, tests;
 	char worst[16];
 } Shown;
 
-// The line of a report about an operator; no tests where there is none.
-static Shown shown_of(const char *path, const char *op)
+// Returns an operator's line of a report; no tests if it has none.
+static Shown results_of(const char *path, const char *op)
 {
 	char name[64];
 	Shown s;
@@ -42,8 +41,8 @@ static void say_row(Text *t, const OpInfo *op, const char *forward, const char *
 {
 	Shown f = {0}, g = {0};
 	if (!op->domain[0]) {
-		f = shown_of(forward, op->name);
-		g = shown_of(gradients, op->name);
+		f = results_of(forward, op->name);
+		g = results_of(gradients, op->name);
 	}
 	say(t, "| %s%s%s | %d | %s | %s | %s |", op->domain, op->domain[0] ? "." : "", op->name,
 	    op->since, op->forward ? op->types : "-", op->gradient, op->note);
@@ -86,10 +85,10 @@ static char *page(Arena *arena, const char *forward, const char *gradients)
 	return t.at;
 }
 
-// Cuts the columns that tests fill off the rows of the table.
+// Removes the columns filled from reports.
 static void cut_shown(char *text)
 {
-	enum { FIXED = 6 }; // bars up to the end of the note
+	enum { FIXED = 6 }; // number of bars before the report columns
 	char *to = text;
 	int bars = 0;
 	for (const char *from = text; *from; from++) {

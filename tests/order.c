@@ -1,6 +1,6 @@
-// order.c: operators that put entries in order and choose some: Unique, TopK and NonMaxSuppression
-// of random numbers, many of them equal, against plain loops, evaluated and compiled; and what
-// their compiling costs. usage: order SEED ROUNDS. Prints what is off; status 1 then.
+// order.c: checks Unique, TopK and NonMaxSuppression against loops in C.
+// Random integers, many of them equal, evaluated and compiled; and the cost of compiling. Prints
+// what differs; then status 1. usage: order SEED ROUNDS
 #include "build.h"
 #include "emitted.h"
 #include <math.h>
@@ -26,7 +26,7 @@ typedef struct Case {
 
 // ---- models ---------------------------------------------------------------------------
 
-// Outputs behind the first are whole numbers.
+// Outputs after number `first` are integers.
 static Case case_of(const char *op, const char *operands, const char *outputs, int first)
 {
 	size_t n;
@@ -57,7 +57,7 @@ static void add_input(Case *c, const char *name, const char *dims)
 	PUSH(arena, c->model->inputs, value(name, FLOAT, copy_string(arena, dims)));
 }
 
-// Reads the model and fills its inputs with whole numbers from 0 to `most`.
+// Reads the model and fills its inputs with integers from 0 to `most`.
 static void open_case(Case *c, int64_t most)
 {
 	Model *m = read_packed(c->model, &(ReadOptions){0});
@@ -89,7 +89,7 @@ static const Array *output(const Case *c, const char *name)
 	return r ? &c->value[r] : NULL;
 }
 
-// How many entries of an output are there along its axis.
+// Returns the number of valid entries of an output along its axis.
 static int64_t length(const Case *c, const char *name, int axis)
 {
 	const Array *told = output(c, format(arena, SHAPE_OF "%s", name));
@@ -109,9 +109,9 @@ static bool agrees(const Case *c, const Target *target)
 
 // ---- Unique ---------------------------------------------------------------------------
 
-typedef struct Entries { // along an axis: n entries of m numbers
+typedef struct Entries { // along an axis: n entries of m values
 	const double *x;
-	int64_t n, m, step, jump; // entry i, number k: x[i * step + k * jump]
+	int64_t n, m, step, jump; // entry i, value k: x[i * step + k * jump]
 } Entries;
 
 static int compare(const Entries *e, int64_t i, int64_t j)
@@ -124,7 +124,7 @@ static int compare(const Entries *e, int64_t i, int64_t j)
 	return 0;
 }
 
-// The first entries of the kinds, in their order.
+// Finds the first entry of each distinct value, in order.
 static int64_t find_kinds(const Entries *e, bool sorted, int64_t *first)
 {
 	int64_t kinds = 0;
@@ -229,7 +229,7 @@ typedef struct Scene {
 	double overlap, least;
 } Scene;
 
-// The area of what two boxes share, over that of both.
+// Returns the intersection over union of two boxes.
 static double shared(const double *a, const double *b)
 {
 	double both = 1, one = 1, other = 1;
@@ -244,7 +244,7 @@ static double shared(const double *a, const double *b)
 	return all > 0 ? both / all : 0;
 }
 
-// The best box left of one class, or -1; it and what overlaps it are taken away.
+// Returns the best remaining box of one class, or -1; removes it and the boxes that overlap it.
 static int64_t take_best(const Scene *s, const double *boxes, const double *score, bool *gone)
 {
 	int64_t best = -1;
@@ -299,7 +299,7 @@ static bool try_boxes(const Target *target, int64_t most)
 	return check_boxes(&c, &s) && agrees(&c, target);
 }
 
-// ---- all ------------------------------------------------------------------------------
+// ---- all operators --------------------------------------------------------------------
 
 typedef bool Try(const Target *, int64_t most);
 

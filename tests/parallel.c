@@ -1,5 +1,6 @@
-// parallel.c: launches: every worker once, a pad a thread, the same numbers with any number of
-// threads; the model opened, called, read and written.
+// parallel.c: checks launches on threads, and opening, calling, reading and writing a model.
+// Every worker runs once, each thread has its own local memory, and results do not depend on the
+// number of threads.
 #include "fixtures.h"
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -8,13 +9,13 @@
 enum { WORKERS = 100003, LAUNCHES = 200 };
 static atomic_int times[WORKERS];
 
-static void count(char *const *buf, int64_t i, char *pad)
+static void count(char *const *buf, int64_t i, char *local)
 {
-	// Were the pad shared, another thread would change it meanwhile.
-	memcpy(pad, &i, sizeof i);
+	// If local memory were shared, another thread would change it meanwhile.
+	memcpy(local, &i, sizeof i);
 	atomic_fetch_add_explicit(&times[i], 1, memory_order_relaxed);
 	int64_t mine;
-	memcpy(&mine, pad, sizeof mine);
+	memcpy(&mine, local, sizeof mine);
 	((int64_t *)buf[0])[i] = mine * mine;
 }
 
@@ -57,7 +58,7 @@ static void every_worker_once(int threads)
 	amos_close(m);
 }
 
-// 100 steps of the line, as bits.
+// Trains the line for 100 steps; the results are compared bit for bit.
 static void train_line(int threads, float *to)
 {
 	struct amos *m;

@@ -1,10 +1,11 @@
-// power.c: the power fails at any moment: what stands is old or new, whole, and can be gone on
-// with. power_record.c, preloaded, writes down what a command does to a folder. Then, after each of
-// its steps, the disk may hold any of these: of the changes to a folder since it was last synced
-// all, none, any one, or all but one; and of a file since it was last synced nothing, all, the
-// first half of what is new, or that and zeros behind it. In each such state every output is one
-// that stood under its name, and none older than what was synced; and a run goes on to the same
-// end. usage: test_power RECORD.so MOCK_TRAINER AMOSC MODEL
+// power.c: checks that a power failure at any moment leaves complete files from which a run
+// resumes.
+// power_record.c, preloaded, records what a command does to a directory. After each of its steps
+// the disk may hold any of these states: of the changes to a directory since its last sync, all,
+// none, any one, or all but one; of a file since its last sync, nothing, all, the first half of
+// what is new, or that followed by zeros. In each state, every output is one that existed under its
+// name, no older than the last synced one; and a run resumes to the same end.
+// usage: test_power RECORD.so MOCK_TRAINER AMOSC MODEL
 #include "fixtures.h"
 #include <string.h>
 #include <sys/stat.h>
@@ -12,31 +13,31 @@
 
 enum { NEVER = -1 };
 
-typedef struct Entry {              // of a folder
-	const char *path, *content; // content: a name in log/; NULL: a folder
+typedef struct Entry {              // an entry of a directory
+	const char *path, *content; // content: a name in log/; NULL: a directory
 	uint64_t inode;
 } Entry;
 
 typedef VEC(Entry) View;
 
-typedef struct Change { // of a folder, whole or not at all
-	VEC(Entry) to;  // inode 0: the name is gone
+typedef struct Change { // an atomic change of a directory
+	VEC(Entry) to;  // inode 0: the name is removed
 } Change;
 
-typedef struct Output { // a file that is whole under its name
+typedef struct Output { // a file that is always complete
 	const char *path;
-	VEC(const char *) stood; // contents under its name in order, "-" where there was none
-	int floor;               // nothing before this one may come back
+	VEC(const char *) stood; // contents it had, in order; "-": none
+	int floor;               // index of the oldest contents allowed
 } Output;
 
 typedef struct Disk {
 	View live, durable;
 	VEC(Change) pending;
-	VEC(Entry) synced; // content by inode; paths do not count
+	VEC(Entry) synced; // content by inode, ignoring paths
 	VEC(Output) outputs;
-	Table *states; // that were looked at
+	Table *states; // states already checked
 	int count;
-	const char *goes_on; // shell command that ends the run in state/, or NULL
+	const char *resume; // shell command that finishes the run in state/, or NULL
 	int resumed;
 } Disk;
 
@@ -72,7 +73,7 @@ static void set_entry(View *view, Entry e)
 		PUSH(arena, *view, e);
 }
 
-// What is different in the next view: one change, or each name by itself.
+// Adds the differences to the next view: as one change, or one per name.
 static void add_changes(Disk *d, const View *next, bool whole)
 {
 	Change all = {0};
@@ -102,7 +103,7 @@ static const Entry *of_inode(const void *list, uint64_t inode)
 	return NULL;
 }
 
-// An inode that no name has any more is another file when it comes again.
+// An inode without a name is a different file if its number is reused.
 static void forget_gone(Disk *d, const View *next)
 {
 	for (int i = d->synced.count; i-- > 0;)
@@ -132,7 +133,7 @@ static int newest(const Output *o, const char *content)
 	return NEVER;
 }
 
-// From now on the outputs are at least as new as what is durable.
+// The outputs may no longer be older than what is durable.
 static void raise_floors(Disk *d)
 {
 	for (int i = 0; i < d->outputs.count; i++) {
@@ -175,7 +176,7 @@ static void sync_inode(Disk *d, uint64_t inode)
 
 typedef enum Unsynced { U_none, U_all, U_half, U_zeros, UNSYNCED } Unsynced;
 
-// A content of the file between what was synced and what is there: a name in log/.
+// Returns contents of the file between the synced and the current ones: a name in log/.
 static const char *content_between(const Disk *d, const Entry *live, Unsynced how)
 {
 	const Entry *synced = of_inode(&d->synced, live->inode);
@@ -223,9 +224,8 @@ static void lay_out(const View *state)
 	}
 }
 
-// The run goes on where it has a checkpoint of its own, which it has from its command's time on or
-// says that it has none.
-static void go_on(Disk *d, const View *state)
+// Resumes the run if it has a checkpoint of its own; before that, it must report that it has none.
+static void check_resume(Disk *d, const View *state)
 {
 	struct amos_checkpoint *c;
 	const Entry *last = find(state, "run/last.ckpt"),
@@ -241,7 +241,7 @@ static void go_on(Disk *d, const View *state)
 	      "the new run's command beside the old run's weights");
 	if (!ours)
 		return;
-	CHECK(!system(d->goes_on), "%s: %s", d->goes_on, read_file(arena, "said.txt", NULL));
+	CHECK(!system(d->resume), "%s: %s", d->resume, read_file(arena, "said.txt", NULL));
 	hold_same("whole/run/last.ckpt", "state/run/last.ckpt");
 	hold_same("whole/run/best.ckpt", "state/run/best.ckpt");
 	CHECK(!system("for r in whole state; do sed 's/, .samples_per_s.*//; s/, .seconds.*//' "
@@ -255,7 +255,7 @@ static int by_path(const void *a, const void *b)
 	return strcmp(((const Entry *)a)->path, ((const Entry *)b)->path);
 }
 
-// The names as they are, with contents by `how`.
+// Checks the state with the current names and contents chosen by `how`.
 static void look_at_state(Disk *d, View names, Unsynced how)
 {
 	View state = {0};
@@ -278,11 +278,11 @@ static void look_at_state(Disk *d, View names, Unsynced how)
 		return;
 	*seen = 1;
 	d->count++;
-	if (d->goes_on)
-		go_on(d, &state);
+	if (d->resume)
+		check_resume(d, &state);
 }
 
-// Of the pending changes: none, all, each one, all but each one.
+// Checks states with none, all, each one, and all but each one of the pending changes.
 static void look_at_states(Disk *d)
 {
 	int n = d->pending.count;
@@ -304,7 +304,7 @@ static void look_at_states(Disk *d)
 
 // ---- commands -------------------------------------------------------------------------
 
-// What stands before the command is durable.
+// Files from before the command are durable.
 static void begin(Disk *d, const View *first)
 {
 	for (int i = 0; i < first->count; i++) {
@@ -351,9 +351,9 @@ static void replay(Disk *d, Lines lines)
 	CHECK(begun, "nothing was recorded");
 }
 
-// Runs the command in the folder, watched; `outputs` end with NULL.
+// Runs the command in the directory, recorded; `outputs` is NULL-terminated.
 static void power(const char *record, const char *folder, const char *command,
-                  const char *const *outputs, const char *goes_on)
+                  const char *const *outputs, const char *resume)
 {
 	char here[4096];
 	CHECK(getcwd(here, sizeof here), "getcwd");
@@ -363,7 +363,7 @@ static void power(const char *record, const char *folder, const char *command,
 	                          "POWER_LOG=%s/log %s >../said.txt 2>&1",
 	                          folder, record, here, folder, here, command);
 	CHECK(!system(line), "%s: %s", command, read_file(arena, "said.txt", NULL));
-	Disk d = {.states = table_new(arena), .goes_on = goes_on};
+	Disk d = {.states = table_new(arena), .resume = resume};
 	for (int i = 0; outputs[i]; i++) {
 		Output o = {.path = outputs[i], .floor = NEVER};
 		PUSH(arena, d.outputs, o);

@@ -1,10 +1,10 @@
-// power_record.c: preloaded into a program: writes down what it does to the files of a folder.
-// Around every call that orders what reaches the disk it looks at all of $POWER_WATCH, and leaves
-// in $POWER_LOG/log:
+// power_record.c: records what a program does to the files of a directory, by LD_PRELOAD.
+// Before and after every call that orders writes to disk, it scans $POWER_WATCH and appends to
+// $POWER_LOG/log:
 //   B | A            before such a call, or after it
-//   D INODE PATH     then what is there: folders,
-//   F INODE HASH PATH  and files, whose content goes to $POWER_LOG/HASH
-//   S INODE          that file or folder has been synced
+//   D INODE PATH     each directory found,
+//   F INODE HASH PATH  and each file, whose content is stored as $POWER_LOG/HASH
+//   S INODE          that file or directory has been synced
 #include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #define NEXT(name) ((__typeof__(&name))dlsym(RTLD_NEXT, #name))
 
 static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local int looking; // the calls of the record itself
+static _Thread_local int looking; // true during the recorder's own calls
 
 static uint64_t hash_of(const char *at, size_t count)
 {
@@ -29,7 +29,7 @@ static uint64_t hash_of(const char *at, size_t count)
 	return hash;
 }
 
-// Keeps the content of a file; its hash.
+// Stores the content of a file; returns its hash.
 static uint64_t keep(const char *path, const struct stat *about)
 {
 	char name[4096], *bytes = malloc((size_t)about->st_size + 1);
@@ -95,7 +95,7 @@ static void record(char when, int synced)
 	looking = 0;
 }
 
-// The call, between two looks.
+// Makes the call between two scans.
 #define BETWEEN(name, synced, ...)                                                                 \
 	{                                                                                          \
 		record('B', -1);                                                                   \

@@ -1,6 +1,6 @@
-// prims.c: the door and the evaluator: every primitive against numbers worked out elsewhere, by
-// folding and by evaluation; wrong types and shapes and what is said of them; sharing; identities;
-// window against naive loops.
+// prims.c: checks the door and the evaluator: every primitive against independent values.
+// Both by constant folding and by evaluation; wrong types and shapes and their messages; interning;
+// identities; window against simple loops.
 #include "ir.h"
 #include <math.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ static void compare(int line, const char *what, const Array *found, const Lit *w
 	       shape_text(arena, want->type, &want->shape));
 }
 
-// op(in; attr) evaluated on slots, and folded on constants where the door does.
+// Checks op(in; attr), evaluated on slots and, if the door folds it, on constants.
 static void check_at(int line, Op op, Attr attr, Lit want, int nin, const Lit *in)
 {
 	seen[op] = true;
@@ -114,7 +114,7 @@ static void check_at(int line, Op op, Attr attr, Lit want, int nin, const Lit *i
 
 static void leaves(void)
 {
-	seen[O_const] = seen[O_slot] = true; // every check below reads both
+	seen[O_const] = seen[O_slot] = true; // every check below uses both
 	check_at(__LINE__, O_iota, I(1, 2, 3), L(i64, D(2, 3), 0, 1, 2, 0, 1, 2), 0, NULL);
 	CHECK(rand, I(11, 4),
 	      F(D(4), 0.5582272410392761, 0.16358059644699097, 0.8690328598022461,
@@ -314,8 +314,8 @@ static void window_is_convolution(void)
 	}
 }
 
-// A transposed convolution gathers with up = stride and dilation -1; naively, each input is
-// scattered.
+// A transposed convolution gathers with up = stride and dilation -1; the simple loop scatters each
+// input.
 static void window_is_transposed_convolution(void)
 {
 	enum { IN = 4, OUT = (IN - 1) * STRIDE + TAPS - 2 * PAD };
@@ -343,7 +343,7 @@ typedef struct Wrong {
 	Attr attr;
 	int nin;
 	Lit in[3];
-	const char *message; // a part of it
+	const char *message; // a substring of it
 } Wrong;
 
 static void check_wrong(const Wrong *w)
@@ -447,7 +447,7 @@ static void wrong_index(void)
 	}
 }
 
-// Axes without entries are legal: nothing is computed, and folds over them give their start.
+// Empty axes are legal: nothing is computed, and reductions over them give their initial value.
 static void empty_axes(void)
 {
 	static const double none[1];

@@ -1,6 +1,6 @@
-// random.c: random graphs. Takes a number. Gives a graph and what its slots hold. Keeps: values are
-// finite and of moderate size; what comes out of the door for an operator equals what the evaluator
-// says of that operator, whatever the door made of it.
+// random.c: makes a random graph, and the contents of its slots, from a number.
+// Invariant: values are finite and of moderate size; a value from the door equals the evaluator's
+// result for the operator, whatever the door made of it.
 #include "random_maker.h"
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ char class_at(const Maker *m, Ref r)
 
 // ---- numbers --------------------------------------------------------------------------
 
-// Evaluates what the graph has grown by.
+// Evaluates the values added to the graph.
 static void catch_up(Maker *m)
 {
 	const Graph *g = m->made.g;
@@ -54,7 +54,7 @@ static void catch_up(Maker *m)
 	}
 }
 
-// The largest entry; NAN where one is not finite.
+// Returns the largest element; NAN if one is not finite.
 static double size_of(const Array *a)
 {
 	double size = 0;
@@ -90,7 +90,7 @@ static void limit_size(Maker *m, const Shape *s)
 		longjmp(m->too_large, 1);
 }
 
-// Products would take the evaluator long.
+// Limits products, which are slow in the evaluator.
 static void limit_work(Maker *m, Op op, const Ref *in, const Shape *s)
 {
 	const int64_t most = 30000000;
@@ -98,7 +98,7 @@ static void limit_work(Maker *m, Op op, const Ref *in, const Shape *s)
 		longjmp(m->too_large, 1);
 }
 
-// Results and constants that the door works out are rounded to their type.
+// Results and constants that the door computes are rounded to their type.
 static double door_error(Elem type)
 {
 	return type == E_f64 ? 1e-9 : type == E_f32 ? 3e-7 : 1e-2;
@@ -200,7 +200,7 @@ Ref new_slot(Maker *m, Elem type, Shape shape, const void *bytes)
 	             .kind = kinds[draw(m, real ? COUNT(kinds) : 2)],
 	             .type = type,
 	             .shape = shape};
-	if (type != E_f32 && slot.kind == S_param) // parameters are f32, as the reader makes them
+	if (type != E_f32 && slot.kind == S_param) // parameters are f32, as in the reader
 		slot.kind = S_state;
 	Array a = array_from(m->made.arena, type, &shape, bytes);
 	PUSH(m->made.arena, m->slots, a);
@@ -234,7 +234,7 @@ static Shape any_shape(Maker *m)
 	return s;
 }
 
-// Many rows.
+// Returns a shape with many rows.
 static Shape large_shape(Maker *m)
 {
 	static const int64_t rows[] = {300, 512, 1025, 2000}, columns[] = {17, 64, 96, 100, 128};
@@ -318,8 +318,8 @@ static Ref put_step(Maker *m)
 	return step(m, any_value(m));
 }
 
-// Keeps a value that is a number of moderate size, made so where it is not. Floats narrower than
-// f32 are only kept in memory: graphs do not compute in them.
+// Keeps a value of moderate size, scaled if necessary. Floats narrower than f32 are only stored:
+// graphs do not compute in them.
 static void keep_value(Maker *m, Ref r)
 {
 	const Shape *s = shape_at(m, r);
@@ -329,7 +329,7 @@ static void keep_value(Maker *m, Ref r)
 		r = as_type(m, r, E_f32);
 	catch_up(m);
 	double size = size_of(&m->values.at[r]);
-	if (!(size < 1e30)) // f32 could not hold what is computed of it
+	if (!(size < 1e30)) // results computed from it could overflow f32
 		return;
 	Ref half = put_num(m->made.g, value(m, r)->type, exp2(-ceil(log2(size / 2))));
 	if (size > largest_kept)
@@ -343,12 +343,12 @@ static void add_outs(Maker *m)
 	for (int k = 0; k < outs; k++) {
 		Ref r = k ? any_value(m) : m->pool.at[m->pool.count - 1];
 		if (class_at(m, r) == 'f')
-			r = as_type(m, r, E_f32); // of which losses are made
+			r = as_type(m, r, E_f32); // the type of losses
 		add_out(m->made.g, format(m->made.arena, "o%d", k), r);
 	}
 }
 
-// Buffers and states take over values of their shape.
+// Stores values in buffers and states of their shape.
 static void add_stores(Maker *m)
 {
 	Graph *g = m->made.g;
@@ -361,7 +361,7 @@ static void add_stores(Maker *m)
 			if (!same_shape(shape_at(m, r), &s->shape))
 				continue;
 			Ref stored = as_type(m, r, g->slots.at[k].type);
-			if (value(m, stored)->op == O_slot) // what another store may change
+			if (value(m, stored)->op == O_slot) // another store may change it
 				continue;
 			add_store(g, k, stored);
 			break;

@@ -1,4 +1,4 @@
-// random.h: random graphs that are valid, with what their slots hold.
+// random.h: declares random valid graphs and the contents of their slots.
 #ifndef RANDOM_H
 #define RANDOM_H
 #include "ir.h"
@@ -6,16 +6,16 @@
 typedef struct Random {
 	Arena *arena;
 	Graph *g;
-	Array *slot; // what slots hold, by number: numbers of their types
-	bool large;  // few operators on values large enough for every way to cut a kernel
-	bool wrong; // the door gave a value that differs from its operator's meaning; it is printed
-	uint64_t state; // of the generator: draw_below goes on from it
+	Array *slot;    // contents of the slots, indexed by number
+	bool large;     // few operators, on values large enough for every kind of tiling
+	bool wrong;     // the door returned a value that differs from its operator; it is printed
+	uint64_t state; // state of the generator, continued by draw_below()
 } Random;
 
-// The same number, the same graph: 5 to 40 operators of every kind, type, rank and size through the
-// door, outs, and stores to buffers and states.
+// Returns random graph `number`: 5 to 40 operators of every kind, type, rank and size through the
+// door, outputs, and stores to buffers and states.
 Random random_graph(Arena *, const char *name, uint64_t number);
-// The same graph as the body of a loop.
+// Returns the same graph as the body of a loop.
 Random random_loop(Arena *, Random *);
 uint64_t draw_below(Random *, uint64_t below);
 

@@ -1,17 +1,17 @@
-// random_loop.c: a random graph as the body of a loop.
-// Takes a random graph and what its slots hold. Gives one whose loop runs it a few trips: slots
-// become carried, scanned or fixed values, outs stacked ones. Keeps: each trip computes with about
-// the numbers that the body was made for, so that its values stay finite.
+// random_loop.c: makes a random graph the body of a loop of a few iterations.
+// Slots become carried, scanned or fixed values, outputs become stacked ones.
+// Invariant: each iteration computes with about the values that the body was made for, so they stay
+// finite.
 #include "random.h"
 
 typedef struct Wrap {
 	Random *from;
 	Graph *g, *body;
 	LoopInfo cycle;
-	Ref *inner;       // by slot of the random graph: in the body
-	VEC(Ref) operand; // of the loop
-	VEC(int) carried; // slots that are
-	Array *slot;      // of the new graph
+	Ref *inner;       // value in the body, indexed by slot of the random graph
+	VEC(Ref) operand; // operands of the loop
+	VEC(int) carried; // slots that are carried
+	Array *slot;      // slots of the new graph
 } Wrap;
 
 enum { CARRIED, SCANNED, FIXED, ROLES };
@@ -24,7 +24,7 @@ static Ref body_slot(Wrap *w, Ref operand, Elem type, Shape shape)
 	return put_slot(w->body, add_slot(w->body, slot));
 }
 
-// The same numbers in each trip, floats a little larger from one to the next.
+// Returns the same values for each iteration, floats growing slightly.
 static Array entries(Arena *arena, const Array *of, int64_t trips)
 {
 	int64_t n = count_of(&of->shape);
@@ -50,7 +50,7 @@ static void put_slots_as(Wrap *w, const int *role, int which)
 	}
 }
 
-// Between -1 and 1, whatever the body computes.
+// Returns a value between -1 and 1 that depends on what the body computes.
 static Ref sign_of_life(Wrap *w, const Ref *now)
 {
 	Graph *g = w->body;
@@ -133,7 +133,7 @@ Random random_loop(Arena *arena, Random *from)
 	Ref *part = NEWS(arena, Ref, w.body->outs.count + 1);
 	put_trimmed_loop(w.g, &w.cycle, w.operand.at, NULL, part);
 	for (int k = 0; k < loop_results(&w.cycle); k++) {
-		bool real = is_float(val(w.g, part[k])->type); // losses are made of f32
+		bool real = is_float(val(w.g, part[k])->type); // losses are f32
 		Ref out = real ? put_cast(w.g, part[k], E_f32) : part[k];
 		add_out(w.g, format(arena, "y%d", k), out);
 	}

@@ -1,4 +1,4 @@
-// random_maker.h: what random.c and random_step.c share: a random graph while it is made.
+// random_maker.h: declares the random graph under construction, for random.c and random_step.c.
 #ifndef RANDOM_MAKER_H
 #define RANDOM_MAKER_H
 #include "random.h"
@@ -8,11 +8,11 @@ enum { MOST_RANK = 6 };
 
 typedef struct Maker {
 	Random made;
-	VEC(Ref) pool;     // values to go on from
-	VEC(Array) slots;  // by number
-	VEC(Array) values; // of the graph so far, by Ref
+	VEC(Ref) pool;     // values available as operands
+	VEC(Array) slots;  // indexed by number
+	VEC(Array) values; // values of the graph so far, indexed by Ref
 	Ref x, y, z;       // operands of the expression being put
-	jmp_buf too_large; // where a step ends whose values would be
+	jmp_buf too_large; // target of a step whose values would be too large
 } Maker;
 
 uint64_t draw(Maker *, uint64_t below);
@@ -20,30 +20,29 @@ const Val *value(const Maker *, Ref);
 const Shape *shape_at(const Maker *, Ref);
 char class_at(const Maker *, Ref); // f i u b
 
-// put(), and its value against the operator's meaning.
+// Calls put() and compares its value with the operator's meaning.
 Ref enter(Maker *, Op, int nin, const Ref *in, const Attr *);
 Ref enter1(Maker *, Op, Ref);
 Ref enter2(Maker *, Op, Ref, Ref);
 Ref as_type(Maker *, Ref, Elem);
-Ref as_shape(Maker *, Ref, const Shape *); // reshaped
-Ref with_axis(Maker *, Ref);               // a number gets an axis of 1
-Ref as_float(Maker *, Ref);                // mostly f32, which all else is trained in
+Ref as_shape(Maker *, Ref, const Shape *); // reshapes to the shape
+Ref with_axis(Maker *, Ref);               // gives a scalar an axis of size 1
+Ref as_float(Maker *, Ref);                // mostly f32, the type of training
 Ref as_integer(Maker *, Ref);
 
-// Integers are in [0, below), or around 0 where below is 0.
+// Integers are in [0, below), or around 0 if `below` is 0.
 void *random_bytes(Maker *, Elem, const Shape *, int64_t below);
 Ref new_slot(Maker *, Elem, Shape, const void *bytes);
 Ref new_leaf(Maker *, Elem, Shape); // a slot or a constant
 Elem any_type(Maker *);
-int64_t any_size(Maker *); // of an axis
+int64_t any_size(Maker *); // size of an axis
 
-bool stretches(const Shape *, const Shape *); // may a map combine them?
-Ref partner(Maker *, Ref x);   // something of x's type that x can be combined with: a value that
-                               // fits, or a new leaf
-Ref condition(Maker *, Ref x); // a truth value that selects of x
+bool stretches(const Shape *, const Shape *); // true if a map may combine them
+Ref partner(Maker *, Ref x);   // an operand of x's type for a map with x: a value or a new leaf
+Ref condition(Maker *, Ref x); // a Boolean for a select of x
 int any_axes(Maker *, Ref x, int64_t *axes); // some axes of x, at least one, ascending
 
-// random_step.c: an operator, or a few, on x.
+// random_step.c: puts one or a few operators on x.
 typedef Ref Step(Maker *, Ref x);
 extern Step *const random_steps[];
 extern const int random_step_count;

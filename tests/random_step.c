@@ -1,11 +1,11 @@
-// random_step.c: the operators of random graphs. Takes a graph being made and a value of it. Gives
-// another: of every primitive, and of the forms that exporters and the book give to several.
+// random_step.c: puts random operators on a value of a random graph.
+// Every primitive, and the forms that exporters and the book use for several.
 #include "random_maker.h"
 #include <math.h>
 #include <string.h>
 
-// ---- expressions: what the book knows -------------------------------------------------
-// x and y are floats, z is a truth value. @ stands for a list of axes of x, # for one axis.
+// ---- expressions known to the book ----------------------------------------------------
+// x and y are floats, z is a Boolean. @ is a list of axes of x, # one axis.
 
 static const char *const expressions[] = {
     "sign(x) * x",
@@ -94,9 +94,9 @@ static Ref put_expression(Maker *m, Ref x)
 	return book_eval(m->made.g, m->made.g->name, filled(m, expression, rank), look, m);
 }
 
-// ---- maps, folds, wholes, leaves: any row of the table --------------------------------
+// ---- maps, reductions, composites, leaves: any row of the table -----------------------
 
-// x where the operator is defined, and its slope bounded.
+// Returns x mapped to where the operator is defined and its slope bounded.
 static Ref in_domain(Maker *m, Op op, int k, Ref x)
 {
 	bool positive = op == O_log || op == O_sqrt || op == O_rsqrt || (op == O_pow && !k) ||
@@ -145,7 +145,7 @@ static Ref put_folded(Maker *m, Ref x)
 	x = with_axis(m, x);
 	if (op != O_amax && op != O_amin && class_at(m, x) == 'b')
 		x = as_integer(m, x);
-	if (op == O_prod && class_at(m, x) == 'f') // parts of the product stay within f32
+	if (op == O_prod && class_at(m, x) == 'f') // partial products stay within f32
 		x = enter(m, O_act, 1, &x, &(Attr){.n = 1, .i = {A_tanh}});
 	Attr attr = {0};
 	attr.n = any_axes(m, x, attr.i);
@@ -177,7 +177,7 @@ static Ref put_whole(Maker *m, Ref x)
 	return enter(m, op, 1, &x, &attr);
 }
 
-// Random numbers, or positions, of x's shape.
+// Returns random numbers, or indices, of x's shape.
 static Ref put_leaf(Maker *m, Ref x)
 {
 	x = with_axis(m, x);
@@ -243,7 +243,7 @@ static Ref put_part(Maker *m, Ref x)
 		int64_t start = whole ? 0 : (int64_t)draw(m, (uint64_t)s.dim[a]);
 		int64_t most = (s.dim[a] - start + step - 1) / step;
 		int64_t count = whole ? s.dim[a] : 1 + (int64_t)draw(m, (uint64_t)most);
-		if (draw(m, 4) == 0) { // backwards
+		if (draw(m, 4) == 0) { // reversed
 			start += (count - 1) * step;
 			step = -step;
 		}
@@ -270,7 +270,7 @@ static Ref put_stretched(Maker *m, Ref x)
 	return enter(m, O_expand, 1, &x, &attr);
 }
 
-// One row of a window's attribute for an axis of d entries; false where none fits.
+// Draws one row of a window's attribute for an axis of d elements; false if none fits.
 static bool window_row(Maker *m, int64_t axis, int64_t d, int64_t *row)
 {
 	int64_t size = 1 + (int64_t)draw(m, 4), stride = draw(m, 2) ? 1 : 2 + (int64_t)draw(m, 2);
@@ -280,7 +280,7 @@ static bool window_row(Maker *m, int64_t axis, int64_t d, int64_t *row)
 	if (room < 0)
 		return false;
 	int64_t out = room / stride + 1;
-	bool backwards = !draw(m, 5); // as transposed convolutions have it
+	bool backwards = !draw(m, 5); // as in transposed convolutions
 	memcpy(row,
 	       (int64_t[]){axis, out, size, stride, backwards ? -dilation : dilation,
 	                   backwards ? before - (size - 1) * dilation : before, up},
@@ -338,7 +338,7 @@ static Ref put_joined(Maker *m, Ref x)
 	return enter(m, O_concat, n, parts, &(Attr){.n = 1, .i = {axis}});
 }
 
-// An empty part, joined or folded away again.
+// An empty slice, concatenated or reduced.
 static Ref put_nothing(Maker *m, Ref x)
 {
 	x = with_axis(m, x);
@@ -357,8 +357,8 @@ static Ref put_nothing(Maker *m, Ref x)
 
 // ---- products -------------------------------------------------------------------------
 
-// A new operand of the shape s, which lies in memory in another order of axes.
-static Ref laid_out(Maker *m, Elem type, const Shape *s)
+// Returns a new operand of shape s, stored in another order of axes.
+static Ref permuted_operand(Maker *m, Elem type, const Shape *s)
 {
 	int64_t perm[RANK] = {0};
 	for (int a = 0; a < s->rank; a++)
@@ -390,11 +390,11 @@ static Ref put_product(Maker *m, Ref x)
 	Shape s = *shape_at(m, x), other = s;
 	int r = s.rank;
 	bool right = draw(m, 4) == 0;
-	if (r > 2 && !right && draw(m, 2)) { // one product with a matrix, as the reader has it
+	if (r > 2 && !right && draw(m, 2)) { // one product with a matrix, as the reader lowers it
 		Shape flat = {.rank = 2, .dim = {count_of(&s) / s.dim[r - 1], s.dim[r - 1]}};
 		int64_t n = any_size(m);
-		Ref w =
-		    laid_out(m, value(m, x)->type, &(Shape){.rank = 2, .dim = {s.dim[r - 1], n}});
+		Ref w = permuted_operand(m, value(m, x)->type,
+		                         &(Shape){.rank = 2, .dim = {s.dim[r - 1], n}});
 		s.dim[r - 1] = n;
 		return as_shape(m, enter2(m, O_dot, as_shape(m, x, &flat), w), &s);
 	}
@@ -403,7 +403,7 @@ static Ref put_product(Maker *m, Ref x)
 	for (int a = 0; a < r - 2; a++)
 		if (draw(m, 2))
 			other.dim[a] = s.dim[a] == 1 && draw(m, 2) ? 3 : 1;
-	Ref y = laid_out(m, value(m, x)->type, &other);
+	Ref y = permuted_operand(m, value(m, x)->type, &other);
 	return right ? enter2(m, O_dot, y, x) : enter2(m, O_dot, x, y);
 }
 
@@ -432,7 +432,7 @@ static Ref swapped(Maker *m, Ref x)
 	return permuted(m, x, perm);
 }
 
-// The product of a value with itself, turned.
+// Returns the product of a value with itself transposed.
 static Ref put_scores(Maker *m, Ref x)
 {
 	x = matrix(m, x);
@@ -449,9 +449,9 @@ static Ref put_attention(Maker *m, Ref x)
 	if (r > 2 && !draw(m, 3))
 		s.dim[0] = 1; // one key for several queries
 	scores.dim[r - 1] = s.dim[r - 2];
-	Ref k = laid_out(m, type, &s);
+	Ref k = permuted_operand(m, type, &s);
 	s.dim[r - 1] = any_size(m);
-	Ref in[4] = {x, k, laid_out(m, type, &s)};
+	Ref in[4] = {x, k, permuted_operand(m, type, &s)};
 	for (int a = 0; a < r - 2; a++)
 		if (draw(m, 2))
 			scores.dim[a] = 1;
@@ -462,8 +462,8 @@ static Ref put_attention(Maker *m, Ref x)
 	return enter(m, O_attend, 3 + bias, in, &attr);
 }
 
-// What the reader makes of Conv: windows [N, G, C, out.., size..] of x as matrices of C size..
-// columns, one a group or one of all samples, times a kernel [G, O, C size..] turned.
+// Convolution as the reader lowers it: windows [N, G, C, out.., size..] of x as matrices of C
+// size.. columns, one per group or one for all samples, times a kernel [G, O, C size..] transposed.
 static Ref put_convolution(Maker *m, Ref x)
 {
 	const Shape image = {.rank = 4, .dim = {2, 4, 9, 7}};
@@ -502,7 +502,7 @@ static Ref put_convolution(Maker *m, Ref x)
 	return as_shape(m, y, &s);
 }
 
-// ---- places that are data -------------------------------------------------------------
+// ---- indices that are data ------------------------------------------------------------
 
 static Ref new_index(Maker *m, Shape shape, int64_t below)
 {
@@ -524,7 +524,7 @@ static Ref put_looked_up(Maker *m, Ref x)
 	return enter(m, O_gather, 2, in, &(Attr){.n = 1, .i = {axis}});
 }
 
-// Each index at most once, so that what is set does not depend on an order.
+// Returns indices without repetition, so that stores do not depend on an order.
 static Ref unique_index(Maker *m, int64_t n, int64_t below)
 {
 	int64_t *order = NEWS(m->made.arena, int64_t, below);
@@ -567,8 +567,8 @@ static void body_slot(Graph *body, const char *name, const Val *v, Shape shape)
 	add_slot(body, (Slot){.name = name, .kind = S_input, .type = v->type, .shape = shape});
 }
 
-// What is carried next, of h, an entry e of x, and w.
-static const char *const turns[] = {
+// Next carried value, from h, an entry e of x, and w.
+static const char *const recurrences[] = {
     "act(h * w + e; tanh)",          "max(h, e) * w",
     "h * 0.5 + act(e + h; sigmoid)", "h + cumsum(e * w; 0, 0, 0)",
     "softmax(h + e; 0) * w",         "(h + e) * 0.5",
@@ -592,7 +592,8 @@ static Ref put_recurrence(Maker *m, Ref x)
 	body_slot(body, "h", value(m, h), entry);
 	body_slot(body, "e", value(m, x), entry);
 	body_slot(body, "w", value(m, w), entry);
-	Ref next = book_eval(body, "turn", turns[draw(m, COUNT(turns))], look_slot, body);
+	Ref next =
+	    book_eval(body, "turn", recurrences[draw(m, COUNT(recurrences))], look_slot, body);
 	add_out(body, "h", next);
 	add_out(body, "seen", draw(m, 2) ? next : put1(body, O_neg, put_slot(body, 0)));
 	LoopInfo cycle = {body, s.dim[0], 1, 1, 1, 1, draw(m, 2), false};

@@ -1,6 +1,6 @@
-// recurrent.c: LSTM, GRU and RNN in random variants (directions, layouts, activations with their
-// numbers, clip, sequence lengths, initial states, peepholes) against plain loops written from the
-// operators' definitions, and their gradients against differences. Prints each variant that is off.
+// recurrent.c: checks random variants of LSTM, GRU and RNN against loops in C.
+// Variants: directions, layouts, activations with parameters, clip, sequence lengths, initial
+// states, peepholes. Gradients are compared with differences. Prints each variant that differs.
 #include "build.h"
 #include "passes.h"
 #include "trial.h"
@@ -20,11 +20,11 @@ typedef struct Operand {
 enum { X, W, R, B, LENS, H0, C0, P, OPERANDS };
 
 typedef struct Layer {
-	int gates, each, directions; // each: activations of a direction
+	int gates, each, directions; // each: activations per direction
 	bool reverse, layout, reset_late, forget_by_input;
 	double clip; // 0: none
 	const char *act[MOST_ACTS];
-	double alpha[MOST_ACTS], beta[MOST_ACTS]; // the numbers of each activation
+	double alpha[MOST_ACTS], beta[MOST_ACTS]; // parameters of each activation
 	Operand in[OPERANDS];
 	double y[STEPS][2][BATCH][HIDDEN], last[2][BATCH][HIDDEN], memory[2][BATCH][HIDDEN];
 } Layer;
@@ -79,7 +79,7 @@ static double act(const Layer *l, int which, double x)
 	return x < 0 ? a * expm1(x) : x;
 }
 
-// ---- plain loops ----------------------------------------------------------------------
+// ---- loops in C -----------------------------------------------------------------------
 
 static double at(const Layer *l, int operand, int64_t i, int64_t j, int64_t k)
 {
@@ -87,7 +87,7 @@ static double at(const Layer *l, int operand, int64_t i, int64_t j, int64_t k)
 	return o->given ? o->x[(i * o->dim[1] + j) * (o->rank > 2 ? o->dim[2] : 1) + k] : 0;
 }
 
-// With layout 1 the batch is the first axis of X and of the initial states.
+// With layout 1, the batch is axis 0 of X and of the initial states.
 static double batch_at(const Layer *l, int operand, int64_t i, int64_t batch, int64_t k)
 {
 	return l->layout ? at(l, operand, batch, i, k) : at(l, operand, i, batch, k);
@@ -222,7 +222,7 @@ static void set_text(NodeProto *n, const char *name, const char *text)
 	a->s = (ProtobufCBinaryData){strlen(text), (uint8_t *)copy_string(arena, text)};
 }
 
-// Activations drawn, or the usual ones; numbers for some of those that take them.
+// Chooses random activations, or the default ones, with parameters for some.
 static void choose_acts(Layer *l, NodeProto *n)
 {
 	static const int usual[] = {0, 1, 1};
@@ -320,7 +320,7 @@ static bool same(const Array *found, const double *want, int *wrong)
 	return !*wrong;
 }
 
-// What the loops gave, in the order of the operator's results.
+// Compares with the loops' results, in the order of the operator's outputs.
 static bool compare(const Layer *l, const Graph *g, const Array *value)
 {
 	double y[STEPS * 2 * BATCH * HIDDEN], ends[2][2 * BATCH * HIDDEN];

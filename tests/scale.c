@@ -1,9 +1,8 @@
-// scale.c: large models take time and memory in proportion to their size.
-// scale AMOSC [NAME...]: writes each shape of model, or those named, of n and of 4 n parts, and
-// gives both to the command. The larger takes at most 8 times the processor time of the smaller
-// and a little more, in the best of a few tries, and never more than 10 s: a search through all
-// parts for each part takes 16 times. Each byte that its file has more takes at most READING
-// bytes more, and COMPILING where a program is made of it.
+// scale.c: checks that large models take time and memory in proportion to their size.
+// scale AMOSC [NAME...]: writes each kind of model, or those named, with n and with 4 n parts, and
+// passes both to the command. The larger may take 8 times the processor time of the smaller plus a
+// little, in the best of a few tries, and at most 10 s: quadratic search would take 16 times. Each
+// additional byte of the file may take READING bytes more, or COMPILING bytes if it is compiled.
 #include "build.h"
 #include "files.h"
 #include <errno.h>
@@ -101,7 +100,7 @@ static Build *chain(int n, const char *op, const char *name, void (*make)(Build 
 	return finish(b, last);
 }
 
-// ---- shapes of models -----------------------------------------------------------------
+// ---- kinds of models ------------------------------------------------------------------
 
 static Build *unary(int n, const char *op)
 {
@@ -112,19 +111,19 @@ static Build *unary(int n, const char *op)
 	return finish(b, last);
 }
 
-// Each is a value.
+// Each node is a distinct value.
 static Build *cosines(int n)
 {
 	return unary(n, "Cos");
 }
 
-// All are the same two values.
+// All nodes are the same two values.
 static Build *negations(int n)
 {
 	return unary(n, "Neg");
 }
 
-// Any of them might be 1 minus another one.
+// Any of them might be 1 minus another.
 static Build *complements(int n)
 {
 	return chain(n, "Mul", "onnx::Mul_", vector);
@@ -135,7 +134,7 @@ static Build *products(int n)
 	return chain(n, "MatMul", "layers.", matrix);
 }
 
-// Embeddings, and what might be transposed copies of them.
+// Embeddings, and possible transposed copies of them.
 static Build *tied(int n)
 {
 	Build *b = begin(NULL);
@@ -209,7 +208,7 @@ static Build *unused(int n)
 	return finish(b, "x");
 }
 
-// Inputs of sizes that weights tell.
+// Inputs whose sizes follow from weights.
 static Build *sizes(int n)
 {
 	Build *b = begin(NULL);
@@ -257,7 +256,7 @@ static Build *moves(int n)
 	return finish(b, last);
 }
 
-// One weight that everything reads, so that its gradient is a sum of n.
+// One weight that every node reads, so that its gradient is a sum of n.
 static Build *shared_weight(int n)
 {
 	Build *b = begin("2,4");
@@ -281,7 +280,7 @@ static Build *outputs(int n)
 }
 
 static const struct Scaled {
-	const char *name, *verb; // verb: inspect, eta, show (of a training's plan) or run
+	const char *name, *verb; // verb: inspect, eta, show (a training plan) or run
 	int n;
 	Build *(*make)(int n);
 } shapes[] = {
@@ -305,8 +304,8 @@ static const struct Scaled {
 // ---- the command ----------------------------------------------------------------------
 
 typedef struct Spent {
-	bool done;                   // ended by status 0 in time
-	double seconds, bytes, file; // processor time, most memory, size of the file
+	bool done;                   // ended in time with status 0
+	double seconds, bytes, file; // processor time, peak memory, file size
 } Spent;
 
 static Spent run_limited(char *const *argv)

@@ -1,6 +1,4 @@
-// step.c: what is minimized and how a step is made: losses and optimizers evaluated against the
-// formulas as one would write them down, the rules for what is not said, and the messages for what
-// cannot be.
+// step.c: checks losses and optimizers against their formulas, defaults and messages.
 #include "passes.h"
 #include <math.h>
 #include <stdlib.h>
@@ -104,7 +102,7 @@ static Array *first_contents(Arena *arena, const Graph *g)
 	return slot;
 }
 
-// A parameter w, whose gradient is the input g.
+// Returns a graph with a parameter w, whose gradient is the input g.
 static Graph *gradient_graph(Arena *arena, const char *name)
 {
 	Graph *g = graph_new(arena, name, book_builtin());
@@ -159,8 +157,7 @@ static void test_optimizer(const char *name)
 	arena_free(arena);
 }
 
-// Two runs with gradients g and h make the step that one run with (g + h) / 2 makes, and count as
-// one.
+// Two runs with gradients g and h equal one run with (g + h) / 2, and count as one.
 static void test_accumulate(void)
 {
 	Arena *arena = arena_new();

@@ -1,6 +1,6 @@
-// threads.c: see threads.h. A thread runs until it waits for its warp (a shuffle) or its block (a
-// barrier); when all wait, those whose peers are complete go on. Threads that wait for each other
-// in vain are a bug of the kernel.
+// threads.c: emulates the threads of a GPU block.
+// A thread runs until it waits for its warp (a shuffle) or its block (a barrier); when all wait,
+// those whose peers are complete continue. A deadlock is a bug of the kernel.
 #include "threads.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ static void (*kernel)(char *const *);
 
 bool gpu_backward;
 
-// ---- what kernels call ----------------------------------------------------------------
+// ---- called by kernels ----------------------------------------------------------------
 
 int32_t amos_gpu_thread(void);
 int32_t amos_gpu_block(void);
@@ -65,7 +65,7 @@ int32_t amos_gpu_shuffle(int32_t mask, int32_t value, int32_t distance, int32_t 
 	return t->value;
 }
 
-// ---- turns ----------------------------------------------------------------------------
+// ---- scheduling -----------------------------------------------------------------------
 
 static void thread_main(void)
 {

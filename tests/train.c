@@ -1,5 +1,5 @@
-// train.c: the training loop on models written by hand: resumed runs equal to the bit, the log,
-// events, interrupts, losses that are no number, full disks.
+// train.c: checks the training loop on models written by hand.
+// Bit-identical resume, the log, events, interrupts, losses that are not finite, full disks.
 #include "fixtures.h"
 #include <glob.h>
 #include <fcntl.h>
@@ -15,7 +15,7 @@
 
 static const char *const entries[] = {"train", "eval", NULL};
 
-// Opens, trains, closes. What amos_train answered.
+// Opens, trains, closes. Returns the status of amos_train().
 static int train_with(const struct amos_model *model, const struct amos_options *options,
                       int threads, struct amos_result *result)
 {
@@ -63,7 +63,7 @@ static void resumes_to_the_bit(void)
 	CHECK(count_lines("parts/log.jsonl", "\"loss\"") == 60, "lines of steps");
 	CHECK(count_lines("parts/log.jsonl", "\"eval_loss\"") == 4,
 	      "lines of evaluations: 20, 33, 40, 60");
-	// Of a run that is at its end nothing changes.
+	// Resuming a finished run changes nothing.
 	char *before = read_file(arena, "parts/log.jsonl", NULL);
 	CHECK(!train_with(&mock_line, &rest, 1, &r) && r.step == 60 && r.eval_loss < 0.1, "again");
 	CHECK(!strcmp(before, read_file(arena, "parts/log.jsonl", NULL)), "a line of no step");
@@ -74,7 +74,7 @@ static void resumes_to_the_bit(void)
 	CHECK(train_with(&mock_line, &nothing, 1, &r) == AMOS_INPUT, "no run");
 }
 
-// What a checkpoint is not of, it does not go on with.
+// A checkpoint of another training is not resumed.
 static void knows_its_own(void)
 {
 	static const struct {
@@ -111,8 +111,8 @@ static void knows_its_own(void)
 	      "another model");
 }
 
-// A log longer than the checkpoint (the machine stopped between them) loses the lines that come
-// again.
+// A log longer than the checkpoint (the machine stopped in between) loses the lines that will be
+// repeated.
 static void log_has_each_step_once(void)
 {
 	struct amos_result r;
@@ -138,7 +138,7 @@ static void ends_by_epochs(void)
 	      (int)r.step);
 }
 
-// The line, trained by another program; `entry` is a part of it.
+// Returns the line model, trained by another program; `entry` becomes part of it.
 static struct amos_model trained_by(amos_program *program, struct amos_entry *entry)
 {
 	struct amos_model model = mock_line;
@@ -149,7 +149,7 @@ static struct amos_model trained_by(amos_program *program, struct amos_entry *en
 	return model;
 }
 
-// A program that makes one update of two batches, as with --accumulate.
+// A program that makes one update per two batches, as with --accumulate.
 static int every_second(const struct amos_run *run)
 {
 	static int batches;
@@ -191,7 +191,7 @@ static void keeps_the_command(void)
 	CHECK(amos_command("kept", &argc, &argv) == AMOS_INPUT, "damaged command");
 }
 
-// CRC-32C of the format's records, from its definition.
+// Returns the masked CRC-32C of a record, from its definition.
 static uint32_t masked(const char *at, uint64_t count)
 {
 	uint32_t crc = ~0u;
@@ -225,7 +225,7 @@ static void events_are_sound(const char *pattern, long expected)
 	CHECK(records == expected, "%ld records", records);
 }
 
-// ---- what goes wrong ------------------------------------------------------------------
+// ---- failures -------------------------------------------------------------------------
 
 static void stops_at_nan(void)
 {
@@ -253,7 +253,7 @@ static void first_interrupt_saves(void)
 		_exit(status ? 10 + status : r.stopped ? 0 : 20);
 	}
 	struct stat log = {0};
-	while (!log.st_size) { // until a step has been made
+	while (!log.st_size) { // until one step is done
 		usleep(1000);
 		stat("stopped/log.jsonl", &log);
 	}
@@ -291,13 +291,13 @@ static void second_interrupt_stops(void)
 	while (access("running", F_OK))
 		usleep(1000);
 	int status;
-	do // two that come at once count as one
+	do // two signals at once count as one
 		kill(child, SIGINT);
 	while (!usleep(50000) && !waitpid(child, &status, WNOHANG));
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == AMOS_MACHINE, "status %d", status);
 }
 
-// The checkpoint does not fit on the disk: the old one stays, nothing half written is left.
+// The checkpoint does not fit on the disk: the old one stays, without temporary files.
 static void full_disk(void)
 {
 	struct amos_result r;
@@ -349,7 +349,7 @@ int main(void)
 {
 	enter_folder();
 	write_line_data(100);
-	// Children first: a process with threads should not fork.
+	// Children first, since a process with threads should not fork.
 	first_interrupt_saves();
 	second_interrupt_stops();
 	full_disk();
@@ -359,8 +359,8 @@ int main(void)
 	ends_by_epochs();
 	counts_updates();
 	keeps_the_command();
-	// The version, three figures a step (loss, epoch, samples_per_s), one an evaluation; a
-	// resumed run adds to the same file.
+	// The version, three values per step (loss, epoch, samples_per_s), one per evaluation; a
+	// resumed run appends to the same file.
 	events_are_sound("whole/events.out.tfevents.*", 1 + 3 * 60 + 3);
 	events_are_sound("parts/events.out.tfevents.*", 1 + 3 * 61 + 5);
 	stops_at_nan();

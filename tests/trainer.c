@@ -1,5 +1,5 @@
-// trainer.c: a compiled trainer as a command (its model written by hand): verbs, options, exit
-// status, --resume. The program is argument 1.
+// trainer.c: checks a compiled trainer as a command: verbs, options, exit status, --resume.
+// The program is argument 1; its model is written by hand.
 #include "fixtures.h"
 #include <string.h>
 #include <sys/wait.h>
@@ -7,7 +7,7 @@
 
 static const char *program;
 
-// Runs it with `words`; its exit status. Output in out.txt and err.txt.
+// Runs it with `words`; returns the exit status. Output goes to out.txt and err.txt.
 static int run(const char *words)
 {
 	char line[1024];
@@ -25,7 +25,7 @@ static void expect(int status, const char *words, const char *file, const char *
 	CHECK(strstr(all, text), "%s: '%s' is not in %s:\n%s", words, text, file, all);
 }
 
-// The last redirection of a line is run's own, so these have theirs in a shell inside.
+// run() redirects the output itself, so these redirections need an inner shell.
 static void full_output(void)
 {
 	char full[600];

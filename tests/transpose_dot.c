@@ -1,11 +1,11 @@
-// transpose_dot.c: checks transpose_dot and decompose.
+// transpose_dot.c: checks the passes transpose_dot and decompose.
 #include "emitted.h"
 #include <math.h>
 #include <string.h>
 
 static int failures;
 
-// Does a permute behind a product move its last axis?
+// True if a permute after a product moves its last axis.
 static bool moves_last(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r), *u = v;

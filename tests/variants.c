@@ -1,4 +1,4 @@
-// variants.c: see variants.h.
+// variants.c: builds models of one node from text.
 #include "variants.h"
 #include "files.h"
 #include <ctype.h>
@@ -18,7 +18,7 @@ static int numbers(const char *text, double *x)
 	return n;
 }
 
-static const struct Kind { // of constants, by the sign before them: as onnx.proto numbers types
+static const struct Kind { // constants by prefix character; types as in onnx.proto
 	char sign;
 	int type, bytes;
 } kinds[] = {{'%', 1, 4}, {'@', 7, 8}, {'#', 6, 4}, {'&', 2, 1}};
@@ -31,7 +31,7 @@ static const struct Kind *kind_of(char sign)
 	fail("variants", "a constant begins with one of %%@#&, not with '%c'", sign);
 }
 
-// @1,2/2,1 or %0.5: an initializer.
+// Adds an initializer from @1,2/2,1 or %0.5.
 static void add_constant(Build *b, const char *name, const char *text)
 {
 	const struct Kind *kind = kind_of(*text);
@@ -54,7 +54,7 @@ static void add_constant(Build *b, const char *name, const char *text)
 	     raw(tensor(name, kind->type, rank, dims), bytes, (size_t)(n * kind->bytes)));
 }
 
-// Numbers are floats where one has a point.
+// Sets an attribute; values are floats if one has a decimal point.
 static void set_attribute(NodeProto *n, const char *name, char *text)
 {
 	double x[16];
@@ -81,7 +81,7 @@ static void set_attribute(NodeProto *n, const char *name, char *text)
 	}
 }
 
-// Results of the only node, and of the model.
+// Adds the outputs of the only node, which are the model's.
 static void add_outputs(Build *b, NodeProto *node, const char *outs)
 {
 	node->output = names(outs, &node->n_output);

@@ -1,18 +1,18 @@
-// variants.h: models of one node, a line of text each; variants.txt tells the notation.
+// variants.h: declares models of one node, one line of text each; variants.txt gives the notation.
 #ifndef VARIANTS_H
 #define VARIANTS_H
 #include "build.h"
 
 Build *variant(const char *line, const char **op);
-// A branch that depends on the data: then x * x, else exp(x).
+// A data-dependent branch: x * x, else exp(x).
 Build *branch_variant(void);
-// What a slot of a variant holds: numbers by its name.
+// Returns the contents of a slot of a variant, derived from its name.
 Array variant_values(void *, const Slot *);
 
-// Takes a model's line and those below that belong to it. Is all as it should be?
+// Checks a model's line and those below that belong to it. True if correct.
 typedef bool TryVariant(char *const *line);
-// Tries the models of a file, `lines` lines each, in an arena each. A model that is refused is off.
-// Answers how many are off; of no models: 1.
+// Tries the models of a file, `lines` lines each, each in its own arena. A model that fails to
+// compile counts as wrong. Returns the number of wrong ones; 1 if there are no models.
 int try_variants(const char *path, int lines, TryVariant *);
 
 #endif

@@ -1,5 +1,5 @@
-// written.c: temporary files: names, permissions, links, and what is removed when; what is read;
-// what is shown.
+// written.c: checks temporary files, recorded inputs and escaped text.
+// Names, permissions, links, and which files are removed when.
 #include "expect.h"
 #include "files.h"
 #include <fcntl.h>
@@ -56,7 +56,7 @@ static void permissions(void)
 	umask(022);
 }
 
-// A link to another folder: the temporary file lies there, and the link stays.
+// A link to another directory: the temporary file is made there, and the link stays.
 static void links(void)
 {
 	struct amos_temp_file file;
@@ -74,7 +74,7 @@ static void links(void)
 	expect(!stat("folder/target", &about) && about.st_size == 5, "what it leads to was not");
 }
 
-// Swept: what a killed process left. Not: what is being written, links, files with other names.
+// Files left by killed processes are removed; not files being written, links, or other names.
 static void sweeping(void)
 {
 	static const char *const stay[] = {"sweep/amos.0123456789abcdeg.aside",
@@ -104,12 +104,12 @@ static int read_beneath(const char *folder, const char *other, const char *name)
 	return file >= 0;
 }
 
-// Files that another file names, as a download lies: own/ has links into blobs/, beside secret.
+// Files named by another file, laid out as a download: own/ has links into blobs/, next to secret.
 static void beneath(const char *here)
 {
 	static const struct {
 		const char *to, *name;
-		bool read, other; // from own/; with blobs/ as the other folder
+		bool read, other; // from own/; with blobs/ as the other directory
 	} cases[] = {{NULL, "data", true, true},
 	             {NULL, "sub/data", true, true},
 	             {NULL, "absent", false, false},
@@ -164,7 +164,7 @@ static void outputs(void)
 	close(file);
 }
 
-// What a terminal gets of text that comes in parts.
+// Output for a terminal of text that arrives in parts.
 static void shown(void)
 {
 	static const struct {

@@ -1,14 +1,14 @@
-// arena.c: memory freed all at once. An Arena is a list of zeroed blocks; large requests get a
-// block each. Takes malloc. Gives take() and the growing arrays. Keeps: alignment 64 for 64 bytes
-// and more, else 16, or 8 below that. AddressSanitizer is told what is taken, so it sees who steps
-// over the end.
+// arena.c: allocates memory that is freed all at once.
+// An Arena is a list of zeroed blocks; large requests get their own. Alignment: 64 for 64 bytes and
+// more, else 16, or 8 below 16 bytes. AddressSanitizer is informed of each allocation, so it
+// detects overruns.
 #include "base.h"
 #include <stdlib.h>
 #include <string.h>
 
 #ifdef __SANITIZE_ADDRESS__
 #include <sanitizer/asan_interface.h>
-enum { GAP = 8 }; // behind what is taken
+enum { GAP = 8 }; // bytes after each allocation
 #else
 #define ASAN_POISON_MEMORY_REGION(at, bytes)   ((void)(at))
 #define ASAN_UNPOISON_MEMORY_REGION(at, bytes) ((void)(at))
@@ -17,7 +17,7 @@ enum { GAP = 0 };
 
 typedef struct Block {
 	struct Block *next;
-	size_t used, room; // bytes of the part behind the header
+	size_t used, room; // bytes after the header
 } Block;
 
 typedef struct End {
@@ -27,12 +27,11 @@ typedef struct End {
 } End;
 
 struct Arena {
-	Block *block;       // the one that is filled now
-	size_t bytes, held; // taken; of its blocks
+	Block *block;       // the current block
+	size_t bytes, held; // allocated; size of all blocks
 	Budget *budget;     // NULL: no limits
 	End *ends;
-	struct Arena *outer, *inner,
-	    *next; // the one it is within; the last within it; its siblings
+	struct Arena *outer, *inner, *next; // parent; last child; next sibling
 };
 
 enum { HEADER = 64, BLOCK = 1 << 16, LIMIT = 1 << 24 };
@@ -100,8 +99,7 @@ void arena_free(Arena *arena)
 	free(arena);
 }
 
-// calloc keeps large blocks lazily zero, but aligns to 16 only: 64 bytes of slack make room to
-// align by hand.
+// calloc() zeroes large blocks lazily but aligns to 16 only: 64 extra bytes allow aligning here.
 static Block *block_new(size_t room)
 {
 	Block *block = room < SIZE_MAX / 2 ? calloc(1, HEADER + room + 64) : NULL;
@@ -113,7 +111,8 @@ static Block *block_new(size_t room)
 	return block;
 }
 
-// Room of the next ordinary block: a quarter of what stands, so big graphs take few blocks.
+// Returns the size of the next ordinary block: a quarter of all so far, so big graphs take few
+// blocks.
 static size_t next_room(const Arena *arena)
 {
 	size_t room = arena->bytes / 4;
@@ -140,7 +139,7 @@ void *take(Arena *arena, size_t bytes)
 	spend(arena, COST_bytes, MAX(bytes, room));
 	arena->held += MAX(bytes, room);
 	Block *fresh = block_new(MAX(bytes, room));
-	if (block && bytes > room / 2) { // a block of its own; the current one goes on
+	if (block && bytes > room / 2) { // its own block; the current one stays current
 		fresh->next = block->next;
 		block->next = fresh;
 	} else {

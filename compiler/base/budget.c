@@ -1,5 +1,5 @@
-// budget.c: what a file may cost, so that no small one takes all time or memory.
-// Input: costs.def, and what the file holds. Invariant: counts alone decide, never a clock.
+// budget.c: limits the cost of a file, so that a small file cannot take all time or memory.
+// Invariant: only counts decide, never a clock.
 #include "base.h"
 
 typedef struct Rate { // a row of costs.def

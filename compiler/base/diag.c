@@ -1,15 +1,14 @@
-// diag.c: errors. fail() jumps to the innermost catch of its thread, or ends the process where
-// there is none. Takes base.h. Gives one message a failure. Keeps, a thread: its catch frame and
-// the errors not yet settled.
+// diag.c: reports errors; fail() jumps to the innermost catch of its thread, or exits if none.
+// State per thread: the innermost catch frame and the pending errors.
 #include "base.h"
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local Catch *innermost;
 static _Thread_local struct {
-	Arena *arena; // NULL: none
+	Arena *arena; // NULL: no errors
 	Table *known;
-	Text text; // a line each
+	Text text; // one line per error
 	int count;
 } errors;
 static bool quiet_warnings;
@@ -29,7 +28,7 @@ void catch_end(Catch *c)
 	innermost = c->outer;
 }
 
-// "WHERE: text", malloc'd; memory that is not even there for this gives a fixed text.
+// Returns "WHERE: text", to be freed by the caller; a fixed text if out of memory.
 static char *message_of(const char *where, const char *fmt, va_list args)
 {
 	char *text = NULL, *all = NULL;
@@ -47,7 +46,7 @@ static void forget_errors(void)
 	memset(&errors, 0, sizeof errors);
 }
 
-// What was complained of before the failure belongs to the same answer: everything at once.
+// Adds the pending errors to a failure, so that all are reported at once.
 static char *with_errors(char *message)
 {
 	char *all;

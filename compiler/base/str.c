@@ -1,5 +1,4 @@
-// str.c: strings in an arena, patterns, and the text that grows.
-// Takes base.h, fnmatch and regcomp. Gives terminated strings. Keeps: nothing.
+// str.c: formats strings in an arena, matches patterns, grows texts.
 #include "base.h"
 #include <fnmatch.h>
 #include <regex.h>
@@ -79,8 +78,7 @@ bool matches(const char *pattern, const char *s)
 	return fnmatch(pattern, s, 0) == 0;
 }
 
-// How many letters to exchange, drop or add until the glob matches: Levenshtein's distance, in
-// which a star stands for any letters.
+// Returns the Levenshtein distance of `s` to the glob, in which a star matches any characters.
 static int distance(Arena *arena, const char *glob, const char *s)
 {
 	size_t length = strlen(s);

@@ -1,6 +1,7 @@
-// table.c: hash table from bytes to a 64-bit value: items in the order they came, found through
-// places by open addressing, half full at most. Takes base.h. Gives cells. Keeps: no removal, so
-// probing stops at the first free place; nothing but time depends on where items lie.
+// table.c: implements a hash table from byte strings to 64-bit values.
+// Open addressing: buckets, at most half of them used, hold indices of items, which are stored in
+// order of insertion. Nothing is removed, so probing stops at the first empty bucket. Results do
+// not depend on the order of buckets.
 #include "base.h"
 #include <string.h>
 #include <sys/auxv.h>
@@ -11,18 +12,18 @@ typedef struct Item {
 	uint64_t value;
 } Item;
 
-typedef struct Location {
-	uint32_t hash, item; // 1 + the item; 0: free
-} Location;
+typedef struct Bucket {
+	uint32_t hash, item; // 1 + index of the item; 0: empty
+} Bucket;
 
 struct Table {
 	Arena *arena;
-	uint64_t seed; // of this process: no file can be made of keys that collide
+	uint64_t seed; // per process, so no file can contain keys chosen to collide
 	Item *item[CHUNKS];
 	uint32_t count;
-	Location *place;
-	size_t room; // of places: a power of two, or 0
-	bool lent;
+	Bucket *bucket;
+	size_t room; // number of buckets: a power of two, or 0
+	bool borrows_keys;
 };
 
 enum { FIRST_ROOM = 16 };
@@ -60,59 +61,59 @@ Table *table_new(Arena *arena)
 Table *table_lent(Arena *arena)
 {
 	Table *table = table_new(arena);
-	table->lent = true;
+	table->borrows_keys = true;
 	return table;
 }
 
-// Keys that differ in their last byte lie side by side: files number their names, and those of a
-// large one are met in order, where any other order would miss the cache each time.
-static uint32_t place_hash(const Table *table, const char *key, size_t bytes)
+// Keys that differ only in their last byte are adjacent: files number their names, and those of a
+// large file are looked up in order, so any other placement would miss the cache each time.
+static uint32_t bucket_hash(const Table *table, const char *key, size_t bytes)
 {
 	return bytes ? (uint32_t)hash_bytes(key, bytes - 1, table->seed) + (uint8_t)key[bytes - 1]
 	             : 0;
 }
 
-// The place of the key, or the free one where it belongs.
-static Location *probe(const Table *table, const void *key, size_t bytes, uint32_t hash)
+// Returns the bucket of the key, or the empty one where it belongs.
+static Bucket *probe(const Table *table, const void *key, size_t bytes, uint32_t hash)
 {
 	for (size_t i = hash & (table->room - 1);; i = (i + 1) & (table->room - 1)) {
-		Location *place = &table->place[i];
-		if (!place->item)
-			return place;
-		if (place->hash != hash)
+		Bucket *bucket = &table->bucket[i];
+		if (!bucket->item)
+			return bucket;
+		if (bucket->hash != hash)
 			continue;
-		const Item *item = ITEM(table->item, place->item - 1);
+		const Item *item = ITEM(table->item, bucket->item - 1);
 		if (item->bytes == bytes && memcmp(item->key, key, bytes) == 0)
-			return place;
+			return bucket;
 	}
 }
 
 static void widen(Table *table)
 {
-	const Location *old = table->place;
+	const Bucket *old = table->bucket;
 	size_t count = table->room;
 	table->room = count ? 2 * count : FIRST_ROOM;
-	table->place = NEWS(table->arena, Location, table->room);
+	table->bucket = NEWS(table->arena, Bucket, table->room);
 	for (size_t k = 0; k < count; k++) {
 		size_t i = old[k].hash & (table->room - 1);
-		while (old[k].item && table->place[i].item)
+		while (old[k].item && table->bucket[i].item)
 			i = (i + 1) & (table->room - 1);
 		if (old[k].item)
-			table->place[i] = old[k];
+			table->bucket[i] = old[k];
 	}
 }
 
 uint64_t *table_cell(Table *table, const void *key, size_t bytes)
 {
-	uint32_t hash = place_hash(table, key, bytes);
+	uint32_t hash = bucket_hash(table, key, bytes);
 	if (2 * ((size_t)table->count + 1) > table->room)
 		widen(table);
-	Location *place = probe(table, key, bytes, hash);
-	if (place->item)
-		return &ITEM(table->item, place->item - 1)->value;
+	Bucket *bucket = probe(table, key, bytes, hash);
+	if (bucket->item)
+		return &ITEM(table->item, bucket->item - 1)->value;
 	Item *item = ADD(table->arena, table->item, table->count);
-	*item = (Item){table->lent ? key : take_copy(table->arena, key, bytes), bytes, 0};
-	*place = (Location){hash, ++table->count};
+	*item = (Item){table->borrows_keys ? key : take_copy(table->arena, key, bytes), bytes, 0};
+	*bucket = (Bucket){hash, ++table->count};
 	return &item->value;
 }
 
@@ -120,8 +121,8 @@ uint64_t *table_find(const Table *table, const void *key, size_t bytes)
 {
 	if (!table->room)
 		return NULL;
-	const Location *place = probe(table, key, bytes, place_hash(table, key, bytes));
-	return place->item ? &ITEM(table->item, place->item - 1)->value : NULL;
+	const Bucket *bucket = probe(table, key, bytes, bucket_hash(table, key, bytes));
+	return bucket->item ? &ITEM(table->item, bucket->item - 1)->value : NULL;
 }
 
 const void *table_key(const uint64_t *cell)

@@ -425,6 +425,8 @@ int moved_type(const Call *); // the first result's: an operand's that is moved,
 
 // ---- schema.c: what a node may hold ---------------------------------------------------
 
+bool has_schema(const NodeProto *);
+char attr_letter(int type); // of an AttributeProto.AttributeType, as schema.def has it; 0: none
 void check_schema(const Call *); // fails where the node is not as its operator's schema says
 // Returns the kind of an operator's attribute in opset `opset`, a letter of schema.def, or 0 if it
 // has no such attribute. *otherwise: its default, NULL if it has none.

@@ -108,6 +108,14 @@ static const char *type_name(int type)
 	return "value of unknown type";
 }
 
+char attr_letter(int type)
+{
+	for (int i = 0; i < COUNT(kinds); i++)
+		if (kinds[i].type == type)
+			return kinds[i].letter;
+	return 0;
+}
+
 static int onnx_type(char letter)
 {
 	for (int i = 0; i < COUNT(kinds); i++)
@@ -314,6 +322,13 @@ static const Schema *version_at(int n, const Schema *all, int64_t opset)
 	for (int i = 1; i < n && all[i].since <= opset; i++)
 		now = &all[i];
 	return now;
+}
+
+bool has_schema(const NodeProto *node)
+{
+	int n;
+	find_schemas(plain_domain(node->domain), node->op_type, &n);
+	return n > 0;
 }
 
 void check_schema(const Call *c)

@@ -58,9 +58,9 @@ static Item attr_item(const Call *c, const char *name)
 		return num_item((double)c->opset);
 	if (!kind && !strcmp(name, "outputs"))
 		return num_item(c->nout);
-	if (!a || !kind)
+	if (!a)
 		return default_item(kind, otherwise);
-	switch (kind) {
+	switch (kind ? kind : attr_letter(a->type)) {
 	case 'f':
 		return num_item((double)a->f);
 	case 'i':
@@ -94,6 +94,19 @@ static const Def *line_of(const Call *c)
 	return d;
 }
 
+// Fails if a node that no schema describes has an attribute that its line does not name.
+static void check_known(const Call *c, const Def *d)
+{
+	for (size_t i = 0; !has_schema(c->node) && i < c->node->n_attribute; i++) {
+		const char *name = c->node->attribute[i]->name;
+		bool known = false;
+		for (int k = 0; k < d->nattr; k++)
+			known |= !strcmp(d->names[d->nin + k], name);
+		if (!known)
+			invalid_node(c, "unknown attribute '%s'", name);
+	}
+}
+
 static void run_line(Call *c, const Def *d)
 {
 	Item var[d->nvar + 1], result[d->nresult + 1];
@@ -105,6 +118,7 @@ static void run_line(Call *c, const Def *d)
 		var[k] = ref_item(operand(c, k));
 		var[k].input = k + 1;
 	}
+	check_known(c, d);
 	for (int k = 0; k < d->nattr; k++) {
 		Item *attr = &var[d->nin + k];
 		*attr = attr_item(c, d->names[d->nin + k]);
