@@ -42,10 +42,21 @@ const char *loss_names(Arena *arena)
 
 // ---- names ----------------------------------------------------------------------------
 
+// Returns output `name`, with the lengths that output SHAPE_OF `name` gives; 0 if there is none.
+static Ref sized_output(Graph *g, const char *name)
+{
+	Ref y = find_output(g, name), all = find_output(g, format(g->arena, SHAPE_OF "%s", name));
+	for (int64_t a = 0, one = 1; y && all && a < val(g, y)->shape.rank; a++) {
+		Ref size = put_reshape(g, put_slice(g, all, &a, &one, NULL), (Shape){0});
+		y = is_const(g, size) ? y : put_valid(g, y, (int)a, size);
+	}
+	return y;
+}
+
 static Ref look_name(void *context, const char *name)
 {
 	Graph *g = context;
-	Ref out = look_out(g, name);
+	Ref out = sized_output(g, name);
 	int slot = find_slot(g, name);
 	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
 }
@@ -215,7 +226,6 @@ static void loss_of(Graph *g, const char *text)
 	need_out(g, e, text);
 	need_floats(g, e);
 	add_inputs(g, e);
-	e = mask_counted(g, e, look_name);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)

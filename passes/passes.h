@@ -19,11 +19,6 @@ const char *loss_labels(const Graph *loss, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
-// loss_mask.c: what --loss calls an out: where its size depends on the data, with copies behind
-// what is there. 0: there is none of that name.
-Ref look_out(Graph *, const char *name);
-// The expression, counting of such outs what is there alone. Names are known.
-const Expr *mask_counted(Graph *, const Expr *, Lookup *);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named COTANGENT_OF the out's
 // name, shaped as the outs; with `given` as that says by number of the out, which may be less, and
 // none where its rank is -1. NULL: each float out has one.

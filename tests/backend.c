@@ -5,7 +5,10 @@
 // agrees, contradicts LIST.
 //   --in-double  use the evaluator; reasons that begin with "in double: " apply only here
 //   --report     write one line per operator: name, tests that agree, tests, 0
+//   --dynamic    use the evaluator, once per axis of each input: the input gets one more element,
+//                which a Compress before the node removes; the model is refused, or gives the same
 // With AMOSC_LOOPS in the environment, short loops stay loops.
+#include "build.h"
 #include "case.h"
 #include "emitted.h"
 #include <math.h>
@@ -20,7 +23,8 @@ typedef struct Share { // results per operator
 
 typedef struct Suite {
 	Arena *arena;
-	bool in_double;
+	bool in_double, dynamic;
+	int axes, refused; // --dynamic: tried, refused
 	Excuses excuses;
 	Folders folders;
 	VEC(Share) shares;
@@ -139,6 +143,133 @@ static bool run_set(Arena *arena, const char *model, const char *set, bool in_do
 	return inputs < known.count;
 }
 
+// ---- axes of which the data decide the size ---------------------------------------------
+
+// `from` with one more element along an axis, amid the others, and which elements are of `from`.
+static Known with_one_more(const Known *from, int axis, bool *keep)
+{
+	Known to = *from;
+	int64_t stride[RANK], size = elems[from->type].bytes, d = to.shape.dim[axis]++,
+	                      more = d / 2;
+	row_strides(&from->shape, stride);
+	char *bytes = take(arena, (size_t)byte_count(to.type, &to.shape) + 8), *at = bytes;
+	int64_t row = stride[axis] * size, rows = row ? count_of(&from->shape) * size / row : 0;
+	const char *old = from->bytes;
+	for (int64_t r = 0; r < rows; r++) {
+		if (r % d == more)
+			for (int64_t i = 0; i < row / size; i++, at += size)
+				to.type == E_f32 ? *(float *)at = 77 : (*(char *)at = 1);
+		memcpy(at, old, (size_t)row);
+		at += row, old += row;
+	}
+	for (int64_t i = 0; i <= d; i++)
+		keep[i] = i != more;
+	to.bytes = bytes;
+	return to;
+}
+
+// The model, its input k declared with one more element and compressed before it is used.
+static Model *compressed_model(const ModelProto *model, const KnownList *known, int k, int axis,
+                               const Known *more)
+{
+	Build *b = build(17);
+	GraphProto *g = model->graph;
+	b->model = *model;
+	b->graph = *g;
+	b->model.graph = &b->graph;
+	const char *name = g->input[k]->name;
+	NodeProto *n =
+	    add_to(b, node("Compress", format(arena, "%s.all,%s.keep", name, name), name));
+	attribute(n, "axis")->i = axis;
+	for (size_t i = 0; i < g->n_node; i++)
+		PUSH(arena, b->nodes, g->node[i]);
+	for (size_t i = 0; i < g->n_initializer; i++)
+		PUSH(arena, b->tensors, g->initializer[i]);
+	for (size_t i = 0; i < g->n_output; i++)
+		PUSH(arena, b->outputs, g->output[i]);
+	Text dims = {.arena = arena};
+	for (int a = 0; a < more->shape.rank; a++)
+		say(&dims, "%s%lld", a ? "," : "", (long long)more->shape.dim[a]);
+	for (size_t i = 0; i < g->n_input; i++)
+		PUSH(arena, b->inputs,
+		     (int)i != k ? g->input[i]
+		                 : value(format(arena, "%s.all", name),
+		                         g->input[k]->type->tensor_type->elem_type, dims.at));
+	const char *size = format(arena, "%lld", (long long)more->shape.dim[axis]);
+	PUSH(arena, b->inputs, value(format(arena, "%s.keep", name), 9, size));
+	return read_packed(b, &(ReadOptions){.precision = PRECISION_FILE,
+	                                     .nknown = known->count,
+	                                     .known = known->at});
+}
+
+static void run_compressed(const char *set, const ModelProto *model, const KnownList *known, int k,
+                           int axis, const Known *of, bool *built)
+{
+	bool *keep = NEWS(arena, bool, of->shape.dim[axis] + 1);
+	KnownList all = {0};
+	for (int i = 0; i < known->count; i++)
+		if (strcmp(known->at[i].name, of->name))
+			PUSH(arena, all, known->at[i]);
+	KnownList others = all;
+	Known more = with_one_more(of, axis, keep);
+	more.name = format(arena, "%s.all", of->name);
+	PUSH(arena, all, more);
+	PUSH(arena, all,
+	     ((Known){.name = format(arena, "%s.keep", of->name),
+	              .type = E_b8,
+	              .shape = shape_of(1, &more.shape.dim[axis]),
+	              .bytes = keep}));
+	Model *m = compressed_model(model, &others, k, axis, &more);
+	*built = true;
+	Array *slot = NEWS(arena, Array, m->graph->slots.count + 1);
+	for (int s = 0; s < m->graph->slots.count; s++)
+		slot[s] = case_slot(arena, &m->graph->slots.at[s], &all);
+	check_outputs(arena, m, eval_graph(arena, m->graph, slot), set);
+}
+
+static void try_axis(Suite *suite, const char *set, const ModelProto *model, const KnownList *known,
+                     int k, int axis, const Known *of)
+{
+	Catch caught;
+	volatile bool built = false;
+	suite->axes++;
+	if (TRY(caught)) {
+		bool refused = !built;
+		suite->refused += refused;
+		if (!refused || getenv("REFUSED"))
+			printf("%s: %s, %s axis %d: %s\n", refused ? "refused" : "FAILED", set,
+			       of->name, axis, caught.message ? caught.message : "?");
+		suite->wrong += !refused;
+		free(caught.message);
+		return;
+	}
+	run_compressed(set, model, known, k, axis, of, (bool *)&built);
+	catch_end(&caught);
+	suite->good++;
+}
+
+static void try_axes(Suite *suite, const char *folder)
+{
+	const char *path = format(arena, "%s/model.onnx", folder),
+	           *set = format(arena, "%s/test_data_set_0", folder);
+	KnownList known = case_inputs(arena, case_list(arena, path), set);
+	FILE *f = fopen(path, "rb");
+	uint8_t *bytes = take(arena, 1 << 24);
+	size_t n = fread(bytes, 1, 1 << 24, f);
+	fclose(f);
+	ModelProto *model = model_proto__unpack(NULL, n, bytes);
+	for (size_t k = 0; k < model->graph->n_input; k++)
+		for (int i = 0; i < known.count; i++)
+			for (int a = 0; !strcmp(known.at[i].name, model->graph->input[k]->name) &&
+			                a < known.at[i].shape.rank;
+			     a++)
+				if (known.at[i].shape.dim[a] > 1 &&
+				    model->graph->input[k]->type->tensor_type)
+					try_axis(suite, set, model, &known, (int)k, a,
+					         &known.at[i]);
+	model_proto__free_unpacked(model, NULL);
+}
+
 // ---- one test -------------------------------------------------------------------------
 
 static bool run_sets(Arena *arena, const char *folder, bool in_double)
@@ -227,19 +358,40 @@ static void run_test(Suite *suite, const char *folder)
 	arena_free(arena);
 }
 
+static void run_dynamic(Suite *suite, const char *folder)
+{
+	arena = arena_new();
+	Catch caught;
+	if (!TRY(caught)) {
+		if (!case_excuse(&suite->excuses, folder, true))
+			try_axes(suite, folder);
+		catch_end(&caught);
+	} else {
+		free(caught.message);
+	}
+	arena_free(arena);
+}
+
 int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
 	warn_quiet(true);
 	suite.in_double = argc > 1 && !strcmp(argv[1], "--in-double");
 	argc -= suite.in_double, argv += suite.in_double;
+	suite.dynamic = argc > 1 && !strcmp(argv[1], "--dynamic");
+	argc -= suite.dynamic, argv += suite.dynamic;
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)
 		fail("backend", "wants a list and folders of tests");
 	suite.excuses = case_excuses(suite.arena, argv[first]);
 	suite.folders = case_folders(suite.arena, argc - first - 1, argv + first + 1);
 	for (int i = 0; i < suite.folders.count; i++)
-		run_test(&suite, suite.folders.at[i]);
+		(suite.dynamic ? run_dynamic : run_test)(&suite, suite.folders.at[i]);
+	if (suite.dynamic) {
+		printf("backend: %d axes, %d agree, %d are refused, %d failed\n", suite.axes,
+		       suite.good, suite.refused, suite.wrong);
+		return suite.wrong || !suite.good;
+	}
 	printf("backend: %d of %d agree (%d of them with inputs as constants), %d are not run, "
 	       "%d failed\n",
 	       suite.good, suite.folders.count, suite.stood, suite.excused, suite.wrong);

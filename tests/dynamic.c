@@ -174,6 +174,21 @@ static bool same_out(const Case *c, const char *name, const Array *want)
 	return true;
 }
 
+// Are the valid elements of the results the same as those of the graph without the others?
+static bool same_values(Case *c)
+{
+	c->value = eval_graph(arena, c->part, c->given);
+	Array *slot = NEWS(arena, Array, c->whole->slots.count + 1);
+	for (int s = 0; s < c->whole->slots.count; s++)
+		slot[s] = whole_values(c, &c->whole->slots.at[s]);
+	const Array *want = eval_graph(arena, c->whole, slot);
+	for (int k = 0; k < c->whole->outs.count; k++)
+		if (is_own_out(c->whole->outs.at[k].name) &&
+		    !same_out(c, c->whole->outs.at[k].name, &want[c->whole->outs.at[k].val]))
+			return false;
+	return true;
+}
+
 static bool check(char *const *line)
 {
 	Case c = {.line = *line};
@@ -183,24 +198,75 @@ static bool check(char *const *line)
 	c.part = counted_graph(&c);
 	Trial *t = trial_new(arena, *line, c.part, part_values, NULL);
 	c.given = t->slot;
-	c.value = eval_graph(arena, c.part, t->slot);
-	Array *slot = NEWS(arena, Array, c.whole->slots.count + 1);
-	for (int s = 0; s < c.whole->slots.count; s++)
-		slot[s] = whole_values(&c, &c.whole->slots.at[s]);
-	const Array *want = eval_graph(arena, c.whole, slot);
-	for (int k = 0; k < c.whole->outs.count; k++)
-		if (!same_out(&c, c.whole->outs.at[k].name, &want[c.whole->outs.at[k].val]))
-			return false;
+	if (!same_values(&c))
+		return false;
 	gradients += t->with != NULL;
 	return !t->with || (trial_differences(t) && trial_compiled(t));
 }
 
+// ---- every operand and axis of models -----------------------------------------------------
+
+static int tried, refused;
+
+static const Graph *whole_graph(Case *c)
+{
+	const char *op;
+	return read_packed(variant(short_line(c), &op), &(ReadOptions){0})->graph;
+}
+
+// The graph, or NULL where it is refused.
+static const Graph *try_graph(const Graph *make(Case *), Case *c)
+{
+	Catch caught;
+	if (TRY(caught)) {
+		free(caught.message);
+		return NULL;
+	}
+	const Graph *g = make(c);
+	catch_end(&caught);
+	return g;
+}
+
+static bool check_axis(const char *model, char name, int axis)
+{
+	Case c = {.line = format(arena, "%c%d | %s", name, axis, model)};
+	read_operands(&c);
+	c.whole = try_graph(whole_graph, &c);
+	c.part = c.whole ? try_graph(counted_graph, &c) : NULL;
+	tried++;
+	refused += !c.part;
+	if (!c.part)
+		return true;
+	c.given = NEWS(arena, Array, c.part->slots.count + 1);
+	for (int s = 0; s < c.part->slots.count; s++)
+		c.given[s] = part_values(NULL, &c.part->slots.at[s]);
+	return same_values(&c);
+}
+
+static bool check_axes(char *const *line)
+{
+	bool good = true;
+	for (const char *at = *line; isalpha((unsigned char)**line) && *at; at++) {
+		if (at[0] != ' ' || !isalpha((unsigned char)at[1]) || at[2] != ':')
+			continue;
+		char name = at[1], *end = (char *)at + 3;
+		for (int axis = 0; isdigit((unsigned char)*end); axis++, end += *end == ',')
+			if (strtol(end, &end, 10) > 2)
+				good &= check_axis(*line, name, axis);
+	}
+	return good;
+}
+
 int main(int argc, char **argv)
 {
+	bool every = argc > 2 && !strcmp(argv[1], "--every");
 	if (argc < 2)
-		fail("counted", "wants a file of models");
+		fail("dynamic", "wants a file of models");
 	warn_quiet(true);
-	int off = try_variants(argv[1], 1, check);
-	printf("counted: gradients of %d models\n", gradients);
+	int off = try_variants(argv[argc - 1], 1, every ? check_axes : check);
+	if (every)
+		printf("dynamic: %d axes, %d are refused\n", tried, refused);
+	else
+		printf("dynamic: gradients of %d models\n", gradients);
 	return off > 0;
 }

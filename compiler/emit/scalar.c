@@ -259,7 +259,7 @@ typedef Value Map(Gen *, Elem, Value *);
 #define ROW_loop(name)
 #define ROW_map(name) [O_##name] = map_##name,
 static Map *const maps[OPS] = {
-#define P(name, cls, arity, type, attr, weight, text) ROW_##cls(name)
+#define P(name, cls, arity, type, attr, weight, length, text) ROW_##cls(name)
 #include "prims.def"
 #undef P
 };

@@ -108,7 +108,11 @@ static bool takes_assignment(Lexer *l)
 // A call for what it does: its result is nothing.
 static bool is_statement(const Lexer *l)
 {
-	return lexer_is(l, "need") || lexer_is(l, "support") || lexer_is(l, "note");
+	static const char *const names[] = {"need", "support", "note", "fixed"};
+	for (int i = 0; i < COUNT(names); i++)
+		if (lexer_is(l, names[i]))
+			return true;
+	return false;
 }
 
 static void read_body(Lexer *l, Def *d, Names *names)

@@ -289,22 +289,57 @@ static Item fn_axes(Scope *s, const Expr *e)
 	return axes;
 }
 
-// count(x): elements; count(x; k): elements along the axes k.
+// The axes that attribute 0 names, all without one.
+static Item axes_arg(Scope *s, const Expr *e, int rank)
+{
+	Item axes = e->nattr ? as_list(eval_item(s, e->attr[0])) : axes_item(rank);
+	for (int i = 0; i < axes.n; i++)
+		axes.i[i] = wrap_axis(scope_where(s), axes.i[i], rank);
+	return axes;
+}
+
+// count(x; k): elements along the axes k.
 static Item fn_count(Scope *s, const Expr *e)
 {
 	const Shape shape = value_arg(s, e, 0)->shape;
-	if (e->nattr == 0)
-		return num_item((double)count_of(&shape));
-	Item axes = as_list(eval_item(s, e->attr[0]));
+	Item axes = axes_arg(s, e, shape.rank);
 	double count = 1;
-	for (int i = 0; i < axes.n; i++) {
-		int64_t axis = axes.i[i] < 0 ? axes.i[i] + shape.rank : axes.i[i];
-		if (axis < 0 || axis >= shape.rank)
-			fail(scope_where(s), "axis %lld of a value of rank %d",
-			     (long long)axes.i[i], shape.rank);
-		count *= (double)shape.dim[axis];
-	}
+	for (int i = 0; i < axes.n; i++)
+		count *= (double)shape.dim[axes.i[i]];
 	return num_item(count);
+}
+
+// size(x; k): valid elements along the axes k, at least 1 where the data decide.
+static Item fn_size(Scope *s, const Expr *e)
+{
+	Ref x = ref_arg(s, e, 0);
+	if (!is_dynamic(s->g, x))
+		return fn_count(s, e);
+	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank);
+	Ref size = put_size(s->g, x, axes.n, axes.i), one = put_num(s->g, E_i64, 1);
+	return ref_item(put_cast(s->g, put2(s->g, O_max, size, one), val(s->g, x)->type));
+}
+
+// sized(y, x): y, along axes where it is as long as x as dynamic as x.
+static Item fn_sized(Scope *s, const Expr *e)
+{
+	Ref y = ref_arg(s, e, 0), x = ref_arg(s, e, 1);
+	Shape own = val(s->g, y)->shape, like = val(s->g, x)->shape;
+	Lengths l = *lengths_of(s->g, x);
+	for (int a = 0; a < own.rank; a++)
+		l.of[a] = a < like.rank && own.dim[a] == like.dim[a] ? l.of[a] : 0;
+	return ref_item(put_lengths(s->g, y, &l));
+}
+
+// dynamic(x; k): 1 if the data decide the size of one of the axes k.
+static Item fn_dynamic(Scope *s, const Expr *e)
+{
+	Ref x = ref_arg(s, e, 0);
+	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank);
+	bool dynamic = false;
+	for (int i = 0; i < axes.n; i++)
+		dynamic |= lengths_of(s->g, x)->of[axes.i[i]] != 0;
+	return num_item(dynamic);
 }
 
 // inv(p): the permutation that undoes p.
@@ -534,12 +569,15 @@ static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape},       {"rank", fn_rank},   {"type", fn_type},   {"axes", fn_axes},
-    {"count", fn_count},       {"inv", fn_inv},     {"list", fn_list},   {"at", fn_at},
-    {"with", fn_with},         {"join", fn_join},   {"when", fn_when},   {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow}, {"rows", fn_rows},   {"float", fn_float}, {"causal", fn_causal},
-    {"axis", fn_axis},         {"cut", fn_cut},     {"range", fn_range}, {"without", fn_without},
-    {"length", fn_length},     {"given", fn_given}, {"is", fn_is},       {"need", fn_need},
+    {"shape", fn_shape},       {"rank", fn_rank},       {"type", fn_type},
+    {"axes", fn_axes},         {"count", fn_count},     {"inv", fn_inv},
+    {"list", fn_list},         {"at", fn_at},           {"with", fn_with},
+    {"join", fn_join},         {"when", fn_when},       {"unslice", fn_unslice},
+    {"unwindow", fn_unwindow}, {"rows", fn_rows},       {"float", fn_float},
+    {"causal", fn_causal},     {"axis", fn_axis},       {"cut", fn_cut},
+    {"range", fn_range},       {"without", fn_without}, {"length", fn_length},
+    {"given", fn_given},       {"is", fn_is},           {"need", fn_need},
+    {"size", fn_size},         {"sized", fn_sized},     {"dynamic", fn_dynamic},
 };
 
 // ---- calls ----------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 // graph.c: the graph and its door.
 // Takes ir.h. Gives values in SSA order. Keeps: every value typed, folded, shared, and as simple as
 // identities and book make it; the node it stems from is stamped on it.
-#include "ir.h"
+#include "dynamic.h"
 #include <string.h>
 
 static Graph *graph_with(Arena *arena, const char *name, const Book *book, NodeList *nodes)
@@ -278,11 +278,28 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 		return put_cast(g, in[0], E_f64);
 	if (op == O_cast && attr->i[0] == val(g, in[0])->type && !g->unaliased)
 		return in[0];
+	bool dynamic = false;
+	for (int k = 0; g->lengths && k < nin; k++)
+		dynamic |= is_dynamic(g, in[k]);
+	return dynamic ? put_dynamic(g, op, nin, in, attr) : put_fixed(g, op, nin, in, attr);
+}
+
+Ref put_fixed(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+{
 	if (nin == 2 && commutes(op) && is_backwards(g, in))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
 	Ref r = put_ordered(g, op, nin, in, attr);
 	Elem elem = working(g, val(g, r)->type);
 	return elem == val(g, r)->type ? r : put_cast(g, r, elem);
+}
+
+Ref put_alias(Graph *g, Ref x)
+{
+	Val v = *val(g, x);
+	Attr attr = {.n = v.shape.rank};
+	memcpy(attr.i, v.shape.dim, sizeof *attr.i * (size_t)attr.n);
+	return append_new(g, O_reshape, 1, take_copy(g->arena, &x, sizeof x), &attr, v.type,
+	                  &v.shape);
 }
 
 static Ref put_doubles(Graph *g, Shape shape, const float *x)
@@ -566,7 +583,7 @@ void graph_shrink(Graph *g)
 		now[r] = count++;
 	}
 	g->nval = (int)count;
-	g->interned = g->starts = g->limits = NULL;
+	g->interned = g->starts = g->limits = g->lengths = NULL;
 	g->from = 0;
 	for (int s = 0; s < g->reads.count; s++)
 		g->reads.at[s] = now[g->reads.at[s]];

@@ -16,7 +16,7 @@ typedef enum Elem {
 } Elem;
 
 typedef enum Op {
-#define P(name, cls, arity, type, attr, weight, text) O_##name,
+#define P(name, cls, arity, type, attr, weight, length, text) O_##name,
 #include "prims.def"
 #undef P
 	OPS
@@ -190,8 +190,10 @@ typedef struct Graph {
 	Table *starts;   // a concat -> where its parts begin; NULL until it is asked for
 	Table *named;    // name of a slot -> its number + 1
 	const struct Book *book;
-	int from;      // stamped on every value put
-	Table *limits; // onnx floor: Ref -> what the numbers in a value can be
+	int from;       // stamped on every value put
+	Table *lengths; // of dynamic values; NULL: there are none
+	Ref refused;    // a length that has to be fixed: why the last put failed; 0
+	Table *limits;  // onnx floor: Ref -> what the numbers in a value can be
 	Decomposed plain;
 	bool wide; // computes in double: f32 is f64, but in slots that are no inputs, and in draws,
 	           // which are widened where they are read
@@ -262,6 +264,27 @@ Graph *graph_unalias(Arena *, const Graph *);
 // live[r]: r is needed by outs or stores. In `arena`, nval entries.
 bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *, const Graph *); // how often each live value is an operand, out or store
+
+// ---- dynamic.c: axes of which the data decide the length ------------------------------
+
+// By axis how many elements are valid, the first ones (i64, rank 0); 0: all, for good. The others
+// are padding. put() propagates lengths from operands to results.
+typedef struct Lengths {
+	Ref of[RANK];
+} Lengths;
+const Lengths *lengths_of(const Graph *, Ref);
+bool is_dynamic(const Graph *, Ref);      // has it a length? Of 0: no
+Ref put_length(Graph *, Ref x, int axis); // i64, rank 0
+// How many valid elements x has along these axes (NULL: the first naxes), i64, rank 0.
+Ref put_size(Graph *, Ref x, int naxes, const int64_t *);
+Ref put_valid(Graph *, Ref x, int axis, Ref length);   // x with that length
+Ref put_filled(Graph *, Ref x, int axis, double with); // x, padding along the axis replaced
+Ref put_all_filled(Graph *, Ref x, double with);       // along all axes
+Ref put_padded(Graph *, Ref x, int axis);         // x, padding along the axis as valid as the rest
+Ref put_all_padded(Graph *, Ref x);               // along all axes
+Ref put_lengths(Graph *, Ref x, const Lengths *); // x with these lengths
+// The lengths of x reshaped, beside those that `to` gives. False if valid elements would move.
+bool reshaped_lengths(Graph *, Ref x, const Shape *, Lengths *to);
 
 // ---- builder.c: short forms of put(), one for each common shape of call -----------------
 

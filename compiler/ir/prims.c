@@ -4,7 +4,7 @@
 #include <string.h>
 
 const Prim prims[OPS] = {
-#define P(name, cls, arity, type, attr, weight, text)                                              \
+#define P(name, cls, arity, type, attr, weight, length, text)                                      \
 	[O_##name] = {#name, C_##cls, arity, #type, K_##attr, weight, text},
 #include "prims.def"
 #undef P

@@ -93,6 +93,11 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 		catch_end(&caught);
 		return true;
 	}
+	if (r->g && r->g->refused) {
+		stand_for(r, r->g->refused);
+		r->help = fixed_sizes;
+		r->g->refused = 0;
+	}
 	r->g = g;
 	r->nest = nest;
 	r->active = active;
@@ -217,19 +222,17 @@ static void list_ops(Reader *r)
 
 // An output whose size depends on the data: another one tells it. What is behind is 0, so that no
 // gradient comes from there.
-static void add_counted_out(Reader *r, const char *name, Ref x, const DynamicDims *counts)
+static void add_sized(Reader *r, const char *name, Ref x)
 {
 	Graph *g = r->g;
-	Shape s = val(g, x)->shape;
+	int rank = val(g, x)->shape.rank;
 	Ref size[RANK];
-	for (int a = 0; a < s.rank; a++) {
-		Ref count = counts->of[a];
-		if (count)
-			x = fill_behind(g, x, a, count, 0);
-		size[a] = put_rank(g, count ? count : put_num(g, E_i64, (double)s.dim[a]), 1);
-	}
-	add_out(g, name, x);
-	add_out(g, format(r->arena, SHAPE_OF "%s", name), put_concat(g, 0, s.rank, size));
+	add_out(g, name, put_all_filled(g, x, 0));
+	if (!is_dynamic(g, x))
+		return;
+	for (int a = 0; a < rank; a++)
+		size[a] = put_rank(g, put_length(g, x, a), 1);
+	add_out(g, format(r->arena, SHAPE_OF "%s", name), put_concat(g, 0, rank, size));
 }
 
 typedef struct Ends { // of the whole graph
@@ -238,12 +241,12 @@ typedef struct Ends { // of the whole graph
 } Ends;
 
 // Is a dimension that the file fixes another one? Names and sizes that the data decide fit any.
-static bool is_other_shape(const Input *declared, const Shape *s, const DynamicDims *counts)
+static bool is_other_shape(const Input *declared, const Shape *s, const Lengths *lengths)
 {
 	bool other = declared->rank >= 0 && declared->rank != s->rank;
 	for (int a = 0; a < declared->rank && !other; a++)
 		other = declared->dim[a].size >= 0 && declared->dim[a].size != s->dim[a] &&
-		        !(counts && counts->of[a]);
+		        !lengths->of[a];
 	return other;
 }
 
@@ -254,13 +257,13 @@ bool is_other_type(Elem declared, Elem type)
 	       (is_float(declared) != is_float(type) || (declared == E_b8) != (type == E_b8));
 }
 
-static void check_declared(const Reader *r, const Input *declared, Ref x, const DynamicDims *counts)
+static void check_declared(const Reader *r, const Input *declared, Ref x)
 {
 	const Val *v = val(r->g, x);
 	if (is_other_type(declared->type, v->type))
 		fail(r->model->path, "output '%s' is declared %s; it is %s", declared->name,
 		     elems[declared->type].name, elems[v->type].name);
-	if (is_other_shape(declared, &v->shape, counts))
+	if (is_other_shape(declared, &v->shape, lengths_of(r->g, x)))
 		fail(r->model->path, "output '%s' is declared with other dimensions; it is %s",
 		     declared->name, shape_text(r->arena, v->type, &v->shape));
 }
@@ -273,8 +276,8 @@ static void add_output(Reader *r, void *ends)
 	if (declared->onnx == DOUBLE)
 		meet_double(r, format(r->arena, "output '%s'", declared->name));
 	for (int k = 0; v.list && k < v.list->count; k++)
-		add_out(r->g, format(r->arena, "%s#%d", declared->name, k),
-		        put_cast(r->g, v.list->at[k], type));
+		add_sized(r, format(r->arena, "%s#%d", declared->name, k),
+		          put_cast(r->g, v.list->at[k], type));
 	if (v.bad && !r->errors.count)
 		fail(r->model->path, "output '%s' is made of text; %s", declared->name, other_type);
 	if (v.bad || v.list || v.absent)
@@ -284,12 +287,9 @@ static void add_output(Reader *r, void *ends)
 		fail(r->model->path,
 		     "output '%s' is a result that amosc does not compute; export without it",
 		     declared->name);
-	check_declared(r, declared, x, v.counts);
+	check_declared(r, declared, x);
 	x = put_cast(r->g, x, type);
-	if (v.counts)
-		add_counted_out(r, declared->name, x, v.counts);
-	else
-		add_out(r->g, declared->name, x);
+	add_sized(r, declared->name, x);
 }
 
 // The loss that the file tells of goes by that name, whatever it is called there.

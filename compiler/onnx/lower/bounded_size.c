@@ -5,8 +5,6 @@
 #include "lower.h"
 #include <math.h>
 
-static const DynamicDims none;
-
 Ref put_i64(Graph *g, int64_t x)
 {
 	return put_const(g, E_i64, (Shape){0}, &x);
@@ -115,9 +113,9 @@ BoundedSize extent_of(const Call *c, Ref size, const char *what)
 	return (BoundedSize){(int64_t)fmax(l.high, 0), size};
 }
 
-BoundedSize extent_along(const Call *c, int k, int axis)
+BoundedSize size_along(Graph *g, Ref x, int axis)
 {
-	return (BoundedSize){in_val(c, k)->shape.dim[axis], count_along(c, k, axis)};
+	return (BoundedSize){val(g, x)->shape.dim[axis], lengths_of(g, x)->of[axis]};
 }
 
 BoundedSize extent_product(Graph *g, BoundedSize a, BoundedSize b)
@@ -145,16 +143,16 @@ BoundedSize *extents_of(Call *c, int k, const char *name, int *n)
 // A number of elements: a product of numbers known and counts.
 typedef struct Product {
 	int64_t known;
-	Ref count[RANK];
+	BoundedSize size[RANK]; // the others
 	int n;
 } Product;
 
-static void times_size(Product *p, int64_t size, Ref count)
+static void times_size(Product *p, BoundedSize size)
 {
-	if (count)
-		p->count[p->n++] = count;
+	if (size.count)
+		p->size[p->n++] = size;
 	else
-		p->known *= size;
+		p->known *= size.most;
 }
 
 // Common factors go.
@@ -162,9 +160,9 @@ static void cancel(Product *p, Product *q)
 {
 	for (int i = 0; i < p->n; i++)
 		for (int j = 0; j < q->n; j++)
-			if (p->count[i] == q->count[j]) {
-				p->count[i--] = p->count[--p->n];
-				q->count[j] = q->count[--q->n];
+			if (p->size[i].count == q->size[j].count) {
+				p->size[i--] = p->size[--p->n];
+				q->size[j] = q->size[--q->n];
 				break;
 			}
 	int64_t common = common_divisor(p->known, q->known);
@@ -176,7 +174,7 @@ static Ref product_of(Graph *g, const Product *p)
 {
 	Ref r = put_i64(g, p->known);
 	for (int i = 0; i < p->n; i++)
-		r = put2(g, O_mul, r, p->count[i]);
+		r = put2(g, O_mul, r, p->size[i].count);
 	return r;
 }
 
@@ -189,72 +187,28 @@ static Ref quotient(Graph *g, Product p, Product q)
 	return put2(g, O_div, r, larger_of(g, by, put_num(g, E_i64, 1)));
 }
 
-// The size that is left open, from the others.
-static void close_open(Graph *g, const Shape *s, const DynamicDims *from, int n, BoundedSize *to,
-                       int open)
+// The size of x that is left open, from the others: those that are not known may be 1.
+static void close_open(Graph *g, Ref x, int n, BoundedSize *to, int open)
 {
 	Product all = {.known = 1}, rest = all;
-	int64_t most = 1;
-	for (int a = 0; a < s->rank; a++)
-		times_size(&all, s->dim[a], from->of[a]);
-	for (int b = 0; b < n; b++) {
-		if (b == open)
-			continue;
-		times_size(&rest, to[b].most, to[b].count);
-		most *= to[b].most;
-	}
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		times_size(&all, size_along(g, x, a));
+	for (int b = 0; b < n; b++)
+		if (b != open)
+			times_size(&rest, to[b]);
 	cancel(&all, &rest);
-	to[open].most = most ? count_of(s) / most : 0;
 	Ref size = quotient(g, all, rest);
+	to[open].most = all.known;
+	for (int i = 0; i < all.n; i++)
+		to[open].most *= all.size[i].most;
+	to[open].most /= MAX(rest.known, 1);
 	to[open].count = is_const(g, size) ? 0 : size;
-	if (!to[open].count && all.known)
+	if (!to[open].count)
 		to[open].most = const_int_at(val(g, size), 0);
 }
 
-// The one counted axis among axes from..end-1, if it is the first of them that is longer than 1: so
-// what is there comes first. -1: none; -2: it is not so.
-static int leading(int from, int end, const int64_t *dim, const Ref *count)
-{
-	int found = -1;
-	bool first = true;
-	for (int a = from; a < end; a++) {
-		if (count[a] && (!first || found >= 0))
-			return -2;
-		if (count[a])
-			found = a;
-		first &= dim[a] == 1;
-	}
-	return found;
-}
-
-// Are the entries that are there in the same places when x is reshaped whole? Axes that keep their
-// size keep their count.
-static bool keeps_places(const Shape *s, const DynamicDims *from, int n, BoundedSize *to)
-{
-	int64_t dim[RANK], p = 1, q = 1;
-	Ref count[RANK];
-	for (int b = 0; b < n; b++) {
-		dim[b] = to[b].most;
-		count[b] = to[b].count;
-	}
-	for (int a = 0, b = 0, i = 0, j = 0; a < s->rank || b < n; i = a, j = b) {
-		do {
-			if (a < s->rank && (p <= q || b == n))
-				p *= s->dim[a++];
-			else
-				q *= dim[b++];
-		} while (p != q && (a < s->rank || b < n));
-		int x = leading(i, a, s->dim, from->of), y = leading(j, b, dim, count);
-		if (p != q || x == -2 || y == -2 || (x < 0) != (y < 0))
-			return false;
-		if (x >= 0 && s->dim[x] == dim[y])
-			to[y].count = from->of[x];
-	}
-	return true;
-}
-
 // Entry by entry: where each lies among those of x that are there.
-static Ref regroup(Graph *g, Ref x, const DynamicDims *from, int n, const BoundedSize *to)
+static Ref regroup(Graph *g, Ref x, int n, const BoundedSize *to)
 {
 	Shape s = val(g, x)->shape, o = {.rank = n};
 	int64_t stride[RANK], total = count_of(&s);
@@ -268,13 +222,13 @@ static Ref regroup(Graph *g, Ref x, const DynamicDims *from, int n, const Bounde
 		step = put2(g, O_mul, step, size);
 	}
 	for (int a = s.rank - 1; a >= 0; a--) {
-		Ref size = from->of[a] ? from->of[a] : put_i64(g, s.dim[a]);
-		size = larger_of(g, size, put_num(g, E_i64, 1));
+		Ref size = larger_of(g, put_length(g, x, a), put_num(g, E_i64, 1));
 		Ref place = put2(g, O_mod, flat, size);
 		at = put2(g, O_add, at, put2(g, O_mul, place, put_i64(g, stride[a])));
 		flat = put2(g, O_div, flat, size);
 	}
-	return put_gather(g, put_reshape(g, x, shape_of(1, &total)), at, 0);
+	x = put_reshape(g, put_all_padded(g, x), shape_of(1, &total));
+	return put_gather(g, x, at, 0);
 }
 
 // Before anything is computed with the sizes: the one that is open counts as 1.
@@ -287,40 +241,54 @@ static void check_sizes(Call *c, int n, const BoundedSize *to)
 		invalid_node(c, "a result of more than 2^%d elements", SIZE_BITS);
 }
 
-void reshape_counted(Call *c, Ref x, const DynamicDims *from, int n, BoundedSize *to)
+static Lengths lengths_from(int n, const BoundedSize *to)
 {
-	Shape s = val(c->g, x)->shape, o = {.rank = n};
+	Lengths l = {0};
+	for (int b = 0; b < n; b++)
+		l.of[b] = to[b].count;
+	return l;
+}
+
+Ref put_extents(Graph *g, Ref x, const BoundedSize *to)
+{
+	Lengths l = lengths_from(val(g, x)->shape.rank, to);
+	return put_lengths(g, x, &l);
+}
+
+Ref reshape_to(Call *c, Ref x, int n, BoundedSize *to)
+{
+	Graph *g = c->g;
+	Shape s = val(g, x)->shape, o = {.rank = n};
 	int open = -1, computed = 0, last = 0;
-	from = from ? from : &none;
 	check_sizes(c, n, to);
 	for (int b = 0; b < n; b++) {
 		open = to[b].most < 0 ? b : open;
 		computed += to[b].count != 0;
 		last = to[b].count ? b : last;
 	}
-	if (open < 0 && computed == 1 && from == &none)
+	bool dynamic = computed > 0 || is_dynamic(g, x);
+	if (open < 0 && computed == 1 && !is_dynamic(g, x))
 		open = last;
 	if (open >= 0)
-		close_open(c->g, &s, from, n, to, open);
+		close_open(g, x, n, to, open);
 	for (int b = 0; b < n; b++)
 		o.dim[b] = to[b].most;
-	bool counted = computed > 0 || from != &none;
-	if (!counted && count_of(&o) != count_of(&s))
-		invalid_node(c, "%s cannot become %s, which may be that of another batch or length",
-		             shape_text(c->r->arena, val(c->g, x)->type, &s),
-		             shape_text(c->r->arena, val(c->g, x)->type, &o));
 	bool same = count_of(&o) == count_of(&s);
-	c->out[0] = same && keeps_places(&s, from, n, to) ? put_reshape(c->g, x, o)
-	                                                  : regroup(c->g, x, from, n, to);
-	for (int b = 0; b < n; b++)
-		c->counts[0].of[b] = to[b].count;
+	if (!dynamic && !same)
+		invalid_node(c, "%s cannot become %s, which may be that of another batch or length",
+		             shape_text(c->r->arena, val(g, x)->type, &s),
+		             shape_text(c->r->arena, val(g, x)->type, &o));
+	Lengths l = lengths_from(n, to);
+	if (!dynamic)
+		return put_reshape(g, x, o);
+	if (same && reshaped_lengths(g, x, &o, &l))
+		return put_lengths(g, put_reshape(g, put_all_padded(g, x), o), &l);
+	l = lengths_from(n, to);
+	return put_lengths(g, regroup(g, x, n, to), &l);
 }
 
-Ref in_line(Call *c, Ref x, Ref *count)
+Ref in_line(Call *c, Ref x)
 {
 	BoundedSize all = {-1, 0};
-	reshape_counted(c, x, c->arg[0].counts, 1, &all);
-	*count = c->counts[0].of[0];
-	c->counts[0] = (DynamicDims){0};
-	return c->out[0];
+	return reshape_to(c, x, 1, &all);
 }

@@ -73,12 +73,6 @@ static Value bring_value(Reader *r, Value v, LoopScope *home)
 	if (r->nest == home)
 		return v;
 	v.ref = bring_in(r, v.ref, home);
-	if (v.counts) {
-		DynamicDims *counts = take_copy(r->arena, v.counts, sizeof *counts);
-		for (int a = 0; a < RANK; a++)
-			counts->of[a] = bring_in(r, counts->of[a], home);
-		v.counts = counts;
-	}
 	if (v.list) {
 		List *list = NEW(r->arena, List);
 		*list = (List){v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
@@ -237,15 +231,6 @@ static const OpRow *known_row(Call *c)
 	return row;
 }
 
-// Returns a copy that lasts; NULL if no axis has a count.
-static const DynamicDims *lasting_counts(Reader *r, const DynamicDims *counts)
-{
-	for (int a = 0; a < RANK; a++)
-		if (counts->of[a])
-			return take_copy(r->arena, counts, sizeof *counts);
-	return NULL;
-}
-
 static void run_row(Call *c, Value *result)
 {
 	const OpRow *row = known_row(c);
@@ -255,17 +240,12 @@ static void run_row(Call *c, Value *result)
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
 		c->in[k] =
 		    c->arg[k].weight ? use_weight(c->r, c->arg[k].weight, c, k) : c->arg[k].ref;
-	if (any_counted(c))
-		lower_counted(c, row);
-	else
-		row->lower(c);
+	row->lower(c);
 	// All results of a Split are of the first one's type.
 	bool split = c->nout > 1 && !strcmp(c->node->op_type, "Split");
 	int type = c->nout ? moved_type(c) : 0;
 	for (int i = 0; i < c->nout; i++)
-		result[i] = c->out[i] ? (Value){.ref = c->out[i],
-		                                .onnx = i && !split ? 0 : type,
-		                                .counts = lasting_counts(c->r, &c->counts[i])}
+		result[i] = c->out[i] ? (Value){.ref = c->out[i], .onnx = i && !split ? 0 : type}
 		                      : c->value[i];
 }
 
@@ -294,13 +274,12 @@ static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
 	Call c = {.r = r, .g = r->g, .node = node, .space = s};
 	size_t nin = node->n_input + 1, nout = node->n_output + 1;
 	char *at = call_memory(r, nin * (sizeof *c.arg + sizeof *c.in) +
-	                              nout * (sizeof *c.value + sizeof *c.counts + sizeof *c.out));
+	                              nout * (sizeof *c.value + sizeof *c.out));
 	c.nin = (int)node->n_input;
 	c.nout = (int)node->n_output;
 	c.arg = (Value *)at;
 	c.value = c.arg + nin;
-	c.counts = (DynamicDims *)(c.value + nout);
-	c.in = (Ref *)(c.counts + nout);
+	c.in = (Ref *)(c.value + nout);
 	c.out = c.in + nin;
 	return c;
 }

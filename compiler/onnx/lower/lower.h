@@ -147,21 +147,16 @@ typedef struct List { // a sequence: known at compile time
 	Ref *at;
 } List;
 
-// Of a value whose size depends on the data: its dimensions are the most that it can be, and along
-// axis a of[a] entries are there (i64, rank 0; 0: all). Those behind are padding, copies of others.
-typedef struct DynamicDims {
-	Ref of[RANK];
-} DynamicDims;
+typedef struct OpRow OpRow;
 
 typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
 	Weight *weight; // or an initializer: a slot or a constant where it is used
 	List *list;     // or a sequence
-	int onnx; // its element type in the file (a TensorProto.DataType); 0: its working type
-	          // tells
-	const DynamicDims *counts; // NULL: all entries are there
-	bool absent;               // an optional operand that is not there
-	bool bad;                  // could not be lowered: complained of already
+	int onnx;    // its element type in the file (a TensorProto.DataType); 0: its working type
+	             // tells
+	bool absent; // an optional operand that is not there
+	bool bad;    // could not be lowered: complained of already
 } Value;
 
 typedef struct Check {    // of the indices of a node
@@ -244,10 +239,9 @@ typedef struct Call { // a node being lowered; its arrays last no longer
 	int variant;   // what ops.def gives beside the function
 	int onnx;      // to be filled where the first result's type tells less: Value.onnx
 	int nin, nout;
-	Value *arg;          // operands
-	Ref *in;             // operands as tensors; 0: absent, or a sequence
-	Ref *out;            // results, to be filled
-	DynamicDims *counts; // of the results
+	Value *arg;   // operands
+	Ref *in;      // operands as tensors; 0: absent, or a sequence
+	Ref *out;     // results, to be filled
 	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
 } Call;
 
@@ -310,6 +304,8 @@ void close_nest(Reader *, LoopScope *);
 // A slot of the open nest's body, shaped as `x`, a value around it, or (entry) as one of its
 // entries.
 Ref nest_slot(Reader *, LoopScope *, Ref x, bool entry);
+// A slot with the lengths of what it stands for, once all that is carried or scanned has one.
+Ref sized_slot(Reader *, LoopScope *, Ref slot);
 // A value of nest `home` where values are put now, in a body inside of it.
 Ref bring_in(Reader *, Ref, LoopScope *home);
 // Leaves all nests; enter_nests goes back, and brings `x` in.
@@ -417,6 +413,12 @@ _Noreturn void unsupported_node(const Call *, const char *help, const char *fmt,
 void check_rank(const Call *, int rank); // declines more than RANK axes
 // Likewise, where `x`, called `what`, would have to be known when the file is read.
 _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
+// Declines an input whose size depends on the data, along an axis, along any, or any input: for
+// operators that compute with sizes as numbers.
+extern const char fixed_sizes[]; // the help
+void expect_fixed_axis(const Call *, int k, int axis);
+void expect_fixed(const Call *, int k);
+void expect_all_fixed(const Call *);
 void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 Ref operand(const Call *, int k);       // 0 where it is absent
@@ -432,20 +434,6 @@ void check_schema(const Call *); // fails where the node is not as its operator'
 // has no such attribute. *otherwise: its default, NULL if it has none.
 char declared_attr(Arena *, const char *domain, const char *op, int64_t opset, const char *name,
                    const char **otherwise);
-
-// ---- dynamic.c: sizes that depend on the data -----------------------------------------
-
-typedef struct OpRow OpRow;
-bool any_counted(const Call *);
-void lower_counted(Call *, const OpRow *); // by dynamic.def
-// The node cannot do with the counts of operand k.
-_Noreturn void unsupported_dynamic(const Call *, int k);
-Ref count_along(const Call *, int k, int axis);  // of operand k; 0: all entries are there
-Ref length_along(const Call *, int k, int axis); // the same, or the dimension
-// x with copies of its first entry, or with a number, behind the first `count` along an axis.
-Ref copy_behind(Graph *, Ref x, int axis, Ref count);
-Ref fill_behind(Graph *, Ref x, int axis, Ref count, double with);
-Ref fill_counted(Call *, int k, int axis, double with); // operand k, where that axis is counted
 
 // ---- interval.c: what numbers can be ----------------------------------------------------
 
@@ -466,17 +454,18 @@ typedef struct BoundedSize {
 	Ref count; // 0: exactly `most`
 } BoundedSize;
 BoundedSize extent_of(const Call *, Ref size, const char *what); // fails where nothing bounds it
-BoundedSize extent_along(const Call *, int k, int axis);         // of operand k
+BoundedSize size_along(Graph *, Ref, int axis);
 BoundedSize extent_product(Graph *, BoundedSize, BoundedSize);
 // Operand k, or where it is not given attribute `name`, each number as i64 of rank 0; NULL when
 // absent. The same as sizes.
 Ref *entries_of(Call *, int k, const char *name, int *n);
 BoundedSize *extents_of(Call *, int k, const char *name, int *n);
 Ref fixed_operand(Call *, int k); // an initializer as a constant, all else as it is
-// The first result: x, of these counts (NULL: none), in n dimensions. One, -1, may be left open.
-void reshape_counted(Call *, Ref x, const DynamicDims *, int n, BoundedSize *to);
-// Operand 0, which is x, in one line; *count: so many are there, first (0: all).
-Ref in_line(Call *, Ref x, Ref *count);
+// x in n dimensions. One, -1, may be left open.
+Ref reshape_to(Call *, Ref x, int n, BoundedSize *to);
+// x with lengths as the extents say.
+Ref put_extents(Graph *, Ref x, const BoundedSize *);
+Ref in_line(Call *, Ref x); // the valid elements of x, one behind the other
 
 // ---- axes.c: axes of values -----------------------------------------------------------
 

@@ -38,6 +38,34 @@ void refuse_computed(const Call *c, Ref x, const char *what)
 	    "%s is computed from data; amosc needs it fixed when the file is read", what);
 }
 
+const char fixed_sizes[] =
+    "multiply by the mask instead of selecting elements, or export with fixed sizes";
+
+void expect_fixed_axis(const Call *c, int k, int axis)
+{
+	Ref length = operand(c, k) ? lengths_of(c->g, c->in[k])->of[axis] : 0;
+	if (!length)
+		return;
+	stand_for(c->r, length);
+	unsupported_node(
+	    c, fixed_sizes,
+	    "input %d ('%s'): the size of axis %d depends on the data (at most %lld); expected a "
+	    "fixed size",
+	    k, c->node->input[k], axis, (long long)in_val(c, k)->shape.dim[axis]);
+}
+
+void expect_fixed(const Call *c, int k)
+{
+	for (int a = 0; a < RANK; a++)
+		expect_fixed_axis(c, k, a);
+}
+
+void expect_all_fixed(const Call *c)
+{
+	for (int k = 0; k < c->nin; k++)
+		expect_fixed(c, k);
+}
+
 static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)
 {
 	for (size_t i = 0; i < n; i++)

@@ -63,6 +63,7 @@ static Ref gate_of(Call *c, int k, int64_t heads, bool used)
 
 void lower_linear_attention(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	in_val(c, 0), in_val(c, 1), in_val(c, 2);
 	if (attr_int(c, "state_window", 0))

@@ -365,14 +365,17 @@ static Item fn_inside(Call *c, Scope *s, const Expr *e)
 	return ref_item(keep_inside(c, value(s, e, 0), integer(s, e, 0)));
 }
 
-// valid(x; axis): how many elements of an input are valid along an axis; nothing if all are.
-static Item fn_valid(Call *c, Scope *s, const Expr *e)
+// fixed(x, ..): fails if the data decide the size of an input; fixed(x; axis): along this axis.
+static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 {
-	Item x = arg(s, e, 0);
-	int axis = x.kind == I_ref ? (int)wrap_axis(scope_where(s), integer(s, e, 0),
-	                                            val(c->g, x.ref)->shape.rank)
-	                           : 0;
-	return ref_item(x.input ? count_along(c, x.input - 1, axis) : 0);
+	for (int k = 0; k < e->nin; k++) {
+		Item x = arg(s, e, k);
+		int n = x.kind == I_ref ? val(c->g, x.ref)->shape.rank : 0;
+		for (int a = 0; a < n; a++)
+			if (!e->nattr || a == wrap_axis(scope_where(s), integer(s, e, 0), n))
+				expect_fixed_axis(c, input_of(s, e, k), a);
+	}
+	return ref_item(0);
 }
 
 // through(x; name): x through a graph of the node; x if there is none.
@@ -401,7 +404,7 @@ static const struct {
     {"quantize", fn_quantize},   {"file_type", fn_file_type},
     {"unpacked", fn_unpacked},   {"levels", fn_levels},
     {"activated", fn_activated}, {"inside", fn_inside},
-    {"valid", fn_valid},         {"through", fn_through},
+    {"fixed", fn_fixed},         {"through", fn_through},
     {"wave", fn_wave},
 };
 

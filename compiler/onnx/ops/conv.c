@@ -180,6 +180,7 @@ void lower_conv(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
+	expect_fixed(c, 1);
 	if (w.rank != x.rank || x.rank < 3 || w.dim[0] % groups || x.dim[1] != w.dim[1] * groups)
 		invalid_node(c, "a kernel %s for %lld channels in %lld groups",
 		             shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1],
@@ -234,6 +235,7 @@ void lower_conv_transpose(Call *c)
 	Graph *g = c->g;
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
+	expect_fixed(c, 1);
 	if (w.rank != x.rank || x.rank < 3 || x.dim[1] != w.dim[0] || x.dim[1] % groups)
 		invalid_node(c, "a kernel %s for %lld channels in %lld groups",
 		             shape_text(c->r->arena, E_f32, &w), (long long)x.dim[1],
@@ -252,6 +254,7 @@ void lower_conv_transpose(Call *c)
 // Columns [N, C * block, places] summed where they overlap: the gradient of windows.
 void lower_col2im(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int n = 0, nblock = 0;
@@ -340,6 +343,7 @@ static Ref deformed_windows(Call *c, const Frame *f, int64_t groups)
 
 void lower_deform_conv(Call *c)
 {
+	expect_all_fixed(c);
 	Shape x = in_val(c, 0)->shape, w = in_val(c, 1)->shape;
 	int64_t groups = attr_int(c, "group", 1);
 	in_val(c, 2);
@@ -426,6 +430,7 @@ void lower_max_pool(Call *c)
 // Each entry at the place that its index names, zeros between.
 void lower_max_unpool(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape, out = s;
 	int n = s.rank - 2, nwant = 0;

@@ -191,36 +191,16 @@ static void implicit_result(const char *terms, int ellipsis, char *out)
 	out[n] = 0;
 }
 
-// Of an index: how many entries are there (0: all), and the least that an operand can have.
-typedef struct Index {
-	Ref count;
-	int64_t most;
-} Index;
-
-// What operand k says of its indices.
-static void count_indices(const Call *c, int k, const char *label, Index *index)
-{
-	for (int a = 0; label[a]; a++) {
-		Index *i = &index[(uint8_t)label[a]];
-		Ref count = count_along(c, k, a);
-		int64_t d = val(c->g, c->in[k])->shape.dim[a];
-		i->count = i->count ? i->count : count;
-		i->most = d == 1 && !count ? i->most : i->most ? MIN(i->most, d) : d;
-	}
-}
-
-// What is not there counts nothing where it is summed: 0.
-static void fill_indices(Graph *g, Term *t, const Index *index, const char *out)
+// Padding counts nothing where its index is summed: 0. by_index gets the lengths of the others.
+static void fill_indices(Graph *g, Term *t, const char *out, Ref *by_index)
 {
 	for (int a = 0; t->label[a]; a++) {
-		const Index *i = &index[(uint8_t)t->label[a]];
-		if (!i->count)
-			continue;
-		if (val(g, t->x)->shape.dim[a] > i->most)
-			t->x = take_range(g, t->x, a, 0, i->most);
+		Ref *length = &by_index[(uint8_t)t->label[a]];
+		*length = *length ? *length : lengths_of(g, t->x)->of[a];
 		if (!strchr(out, t->label[a]))
-			t->x = fill_behind(g, t->x, a, i->count, 0);
+			t->x = put_filled(g, t->x, a, 0);
 	}
+	t->x = put_all_padded(g, t->x);
 }
 
 void lower_einsum(Call *c)
@@ -230,7 +210,8 @@ void lower_einsum(Call *c)
 	const char *end = arrow ? arrow : equation + strlen(equation), *p = equation;
 	Term *term = NEWS(c->r->arena, Term, c->nin);
 	int widest = 0;
-	Index index[UINT8_MAX + 1] = {0};
+	Ref by_index[UINT8_MAX + 1] = {0};
+	Lengths l = {0};
 	Text rest = {.arena = c->r->arena};
 	in_val(c, 0);
 	for (int k = 0; k < c->nin; k++) {
@@ -241,7 +222,6 @@ void lower_einsum(Call *c)
 		spell(c, p, stop, val(g, c->in[k])->shape.rank, term[k].label);
 		for (const char *l = term[k].label; *l; l++)
 			widest = MAX(widest, *l < 'A' ? *l : 0);
-		count_indices(c, k, term[k].label, index);
 		say(&rest, "%s,", term[k].label);
 		take_diagonals(c, &term[k]);
 		p = stop + (stop < end);
@@ -256,7 +236,7 @@ void lower_einsum(Call *c)
 	else
 		implicit_result(rest.at, widest, out);
 	for (int k = 0; k < c->nin; k++)
-		fill_indices(g, &term[k], index, out);
+		fill_indices(g, &term[k], out, by_index);
 	Term sum = term[0];
 	const char *after = strchr(rest.at, ',') + 1;
 	for (int k = 1; k < c->nin; k++) {
@@ -267,7 +247,7 @@ void lower_einsum(Call *c)
 	for (int i = 0; out[i]; i++)
 		if (!strchr(sum.label, out[i]))
 			invalid_node(c, "the result has an index that no operand has");
-	c->out[0] = order_axes(g, &sum, out);
 	for (int i = 0; out[i]; i++)
-		c->counts[0].of[i] = index[(uint8_t)out[i]].count;
+		l.of[i] = by_index[(uint8_t)out[i]];
+	c->out[0] = put_lengths(g, order_axes(g, &sum, out), &l);
 }

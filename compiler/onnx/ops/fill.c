@@ -16,22 +16,19 @@ void lower_shape(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	int64_t start = axis_place(attr_int(c, "start", 0), s.rank);
 	int64_t end = axis_place(attr_int(c, "end", s.rank), s.rank);
-	if (!c->arg[0].counts || end <= start) {
+	if (!is_dynamic(c->g, c->in[0]) || end <= start) {
 		c->out[0] = put_ints(c->g, (int)MAX(end - start, 0), s.dim + start);
 		return;
 	}
 	Ref size[RANK];
 	for (int64_t a = start; a < end; a++)
-		size[a] = put_rank(c->g, length_along(c, 0, (int)a), 1);
+		size[a] = put_rank(c->g, put_length(c->g, c->in[0], (int)a), 1);
 	c->out[0] = put_concat(c->g, 0, (int)(end - start), size + start);
 }
 
 void lower_size(Call *c)
 {
-	Ref n = put_num(c->g, E_i64, 1);
-	for (int a = 0; a < in_val(c, 0)->shape.rank; a++)
-		n = put2(c->g, O_mul, n, length_along(c, 0, a));
-	c->out[0] = n;
+	c->out[0] = put_size(c->g, c->in[0], in_val(c, 0)->shape.rank, NULL);
 }
 
 void lower_constant_of_shape(Call *c)
@@ -46,12 +43,11 @@ void lower_constant_of_shape(Call *c)
 	Shape s = {.rank = n};
 	for (int i = 0; i < n; i++) {
 		s.dim[i] = size[i].most;
-		c->counts[0].of[i] = size[i].count;
 		if (s.dim[i] < 0)
 			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
 	}
 	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
-	c->out[0] = put_expand(c->g, x, s);
+	c->out[0] = put_extents(c->g, put_expand(c->g, x, s), size);
 }
 
 static const int64_t *filled_shape(Call *c, int *n)
@@ -60,6 +56,7 @@ static const int64_t *filled_shape(Call *c, int *n)
 		return operand_ints(c, 0, n);
 	if (!operand(c, 0))
 		return attr_ints(c, "shape", n);
+	expect_fixed(c, 0);
 	*n = in_val(c, 0)->shape.rank;
 	return in_val(c, 0)->shape.dim;
 }
@@ -97,8 +94,7 @@ static void computed_range(Call *c)
 	Ref at = put_cast(g, put_iota(g, shape_of(1, &size.most), 0), val(g, start)->type);
 	c->out[0] = put2(g, O_add, start, put2(g, O_mul, at, step));
 	if (size.count)
-		c->out[0] = copy_behind(g, c->out[0], 0, size.count);
-	c->counts[0].of[0] = size.count;
+		c->out[0] = put_valid(g, c->out[0], 0, size.count);
 }
 
 void lower_range(Call *c)

@@ -60,9 +60,6 @@ Ref as_ref(Call *c, Value v)
 {
 	if (!is_tensor(v))
 		invalid_node(c, "a value of its graph is not a tensor");
-	if (v.counts)
-		unsupported_node(c, "multiply by the mask instead of selecting entries",
-		                 "the size of a value of its graph depends on the data");
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
 
@@ -89,6 +86,9 @@ static void choose_branch(Call *c, Ref condition)
 			refuse_computed(c, condition,
 			                "its branches give no tensors, and its condition");
 		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
+		if (is_dynamic(g, a) || is_dynamic(g, b))
+			unsupported_node(c, fixed_sizes,
+			                 "the size of a value of its graph depends on the data");
 		if (!same_shape(&val(g, a)->shape, &val(g, b)->shape))
 			refuse_computed(c, condition,
 			                "its branches give different shapes, and its condition");
@@ -215,6 +215,7 @@ void lower_split_to_sequence(Call *c)
 	int64_t each = single ? sizes[0] : 1, d = s.dim[axis];
 	if (each < 1)
 		invalid_node(c, "parts of %lld", (long long)each);
+	expect_fixed_axis(c, 0, axis);
 	int parts = given && !single ? n : (int)((d + each - 1) / each);
 	Ref *all = NEWS(c->r->arena, Ref, parts + 1);
 	for (int64_t at = 0; count < parts; count++) {

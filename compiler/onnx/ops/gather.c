@@ -73,15 +73,11 @@ void add_check(Reader *r, const char *text, Ref found)
 	*cell = (uint64_t)checks->count;
 }
 
-// Those of operand `operand` that are `out`.
-static void check_out(Call *c, int operand, Ref index, Ref out, const char *expected)
+// Those that are `out`.
+static void check_out(Call *c, Ref index, Ref out, const char *expected)
 {
 	Graph *g = c->g;
-	Ref found = put3(g, O_select, out, index, put_num(g, E_i64, 0));
-	for (int a = 0; a < val(g, found)->shape.rank; a++) {
-		Ref count = count_along(c, operand, a);
-		found = count ? fill_behind(g, found, a, count, 0) : found;
-	}
+	Ref found = put_all_filled(g, put3(g, O_select, out, index, put_num(g, E_i64, 0)), 0);
 	add_check(c->r,
 	          format(c->r->arena, CHECK_OF "%s: index out of range; expected %s",
 	                 node_where(c->r->arena, c->node), expected),
@@ -93,8 +89,7 @@ static Ref outside(Graph *g, Ref index, Ref low, Ref high)
 	return put2(g, O_or, put2(g, O_lt, index, low), put2(g, O_lt, high, index));
 }
 
-void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
-                   const int64_t *ignore)
+void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t *ignore)
 {
 	Graph *g = c->g;
 	Interval is = limits_of(g, index);
@@ -106,18 +101,18 @@ void check_indices(Call *c, int operand, Ref index, int64_t low, int64_t high,
 		Ref counts = put2(g, O_eq, index, put_num(g, E_i64, (double)*ignore));
 		out = put2(g, O_and, out, put1(g, O_not, counts));
 	}
-	check_out(c, operand, index, out,
+	check_out(c, index, out,
 	          format(c->r->arena, "%lld to %lld", (long long)low, (long long)high));
 }
 
 // Of an axis of which the data decide how many entries are there.
-static Ref wrap_counted(Call *c, Ref index, int64_t n, Ref count)
+static Ref wrap_dynamic(Call *c, Ref index, int64_t n, Ref count)
 {
 	Graph *g = c->g;
 	Ref zero = put_num(g, E_i64, 0), one = put_num(g, E_i64, 1);
 	Ref out = outside(g, index, put2(g, O_sub, zero, count), put2(g, O_sub, count, one)),
 	    none = put2(g, O_eq, index, zero); // out where there is no entry at all
-	check_out(c, 1, put3(g, O_select, none, put_num(g, E_i64, (double)INT64_MIN), index), out,
+	check_out(c, put3(g, O_select, none, put_num(g, E_i64, (double)INT64_MIN), index), out,
 	          "one of the entries that the data leave");
 	index = larger_of(g, from_end(g, index, count), zero);
 	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
@@ -131,12 +126,13 @@ Ref wrap_index(Call *c, Ref index, int axis)
 	const Val *v = val(g, index);
 	if (v->op == O_iota)
 		return index;
-	if (count_along(c, 0, axis))
-		return wrap_counted(c, index, n, count_along(c, 0, axis));
+	Ref length = put_length(g, c->in[0], axis);
+	if (!is_const(g, length))
+		return wrap_dynamic(c, index, n, length);
 	if (limit_input(c->r, index, n))
 		return index;
 	if (v->op != O_const) {
-		check_indices(c, 1, index, -n, n - 1, NULL);
+		check_indices(c, index, -n, n - 1, NULL);
 		Ref zero = put_num(g, E_i64, 0), end = put_num(g, E_i64, (double)(n - 1));
 		index = from_end(g, index, put_num(g, E_i64, (double)n));
 		return smaller_of(g, larger_of(g, index, zero), end);
@@ -162,7 +158,7 @@ Ref keep_inside(Call *c, Ref given, int64_t n)
 		return index;
 	for (int k = 0; k < c->nin; k++)
 		if (c->in[k] == given)
-			check_indices(c, k, index, 0, n - 1, NULL);
+			check_indices(c, index, 0, n - 1, NULL);
 	index = larger_of(g, index, put_num(g, E_i64, 0));
 	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }
@@ -230,13 +226,13 @@ void lower_gather(Call *c)
 		c->out[0] = drop_axes(c->g, one, 1, (int64_t[]){axis});
 		return;
 	}
-	c->out[0] = put_gather(c->g, c->in[0], index, axis);
+	c->out[0] = put_gather(c->g, put_padded(c->g, c->in[0], axis), index, axis);
 }
 
 void lower_gather_elements(Call *c)
 {
 	Ref at = meant_elements(c);
-	c->out[0] = put_gather(c->g, flat(c->g, c->in[0]), at, 0);
+	c->out[0] = put_gather(c->g, flat(c->g, put_all_padded(c->g, c->in[0])), at, 0);
 }
 
 // min and max mind the order of numbers.
@@ -286,26 +282,20 @@ static bool counts_all(const Graph *g, Ref index, int64_t n)
 	return true;
 }
 
-// Places in `rows`, `at`, get `new`. Places of operand 1 that are not there are one row more.
+// Rows at the places `at` get `new`, a row each.
 static Ref scatter_signed(Call *c, Ref rows, Ref at, Ref new)
 {
 	Graph *g = c->g;
 	Shape s = val(g, rows)->shape;
-	int mode = scatter_mode(c), rank = val(g, at)->shape.rank;
-	bool counted = false;
-	for (int a = 0; a < rank; a++) {
-		Ref count = count_along(c, 1, a);
-		counted |= count != 0;
-		at = count ? fill_behind(g, at, a, count, (double)s.dim[0]) : at;
+	int mode = scatter_mode(c);
+	if (!is_dynamic(g, at) && !is_dynamic(g, new)) {
+		at = flat(g, at);
+		s.dim[0] = val(g, at)->shape.dim[0];
+		new = put_reshape(g, new, s);
+		if (mode == 0 && counts_all(g, at, val(g, rows)->shape.dim[0]))
+			return new;
 	}
-	at = flat(g, at);
-	if (!counted && mode == 0 && counts_all(g, at, s.dim[0]))
-		return new;
-	if (!counted)
-		return put_scatter(g, rows, at, new, 0, mode);
-	int64_t before[RANK] = {0}, after[RANK] = {1};
-	rows = put_scatter(g, put_pad(g, rows, before, after, 0), at, new, 0, mode);
-	return take_range(g, rows, 0, 0, s.dim[0]);
+	return put_scatter(g, rows, at, new, 0, mode);
 }
 
 // The same of rows and `new` of operand 0's type.
@@ -324,8 +314,8 @@ void lower_scatter_elements(Call *c)
 	in_val(c, 2);
 	Ref at = meant_elements(c);
 	note_repeats(c, at, count_of(&s));
-	Ref x = scatter_rows(c, flat(g, c->in[0]), at, flat(g, c->in[2]));
-	c->out[0] = put_reshape(g, x, s);
+	Ref x = scatter_rows(c, flat(g, put_all_padded(g, c->in[0])), at, c->in[2]);
+	c->out[0] = put_lengths(g, put_reshape(g, x, s), lengths_of(g, c->in[0]));
 }
 
 // Index tuples (the last axis of `index`) as positions along the first `k` axes of s, taken as one.
@@ -348,15 +338,12 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 	return sum;
 }
 
-// Operand 2 with as many entries as there are places, where it may have more.
-static Ref cut_updates(Call *c, Shape places)
+// x with its first axes as one.
+static Ref rows_of(Graph *g, Ref x, int axes)
 {
-	Ref x = c->in[2];
-	for (int a = 0; a < places.rank; a++)
-		if (val(c->g, x)->shape.rank > a && val(c->g, x)->shape.dim[a] > places.dim[a] &&
-		    count_along(c, 2, a))
-			x = take_range(c->g, x, a, 0, places.dim[a]);
-	return x;
+	for (int a = 0; a < axes; a++)
+		x = put_padded(g, x, a);
+	return merge_axes(g, x, 0, axes);
 }
 
 void lower_scatter_nd(Call *c)
@@ -369,11 +356,8 @@ void lower_scatter_nd(Call *c)
 		invalid_node(c, "wants tuples of indices, found a single number");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
 	Ref at = tuple_positions(c, &s, 0, index);
-	Ref rows = merge_axes(g, c->in[0], 0, k);
-	Shape update = val(g, rows)->shape;
-	update.dim[0] = count_of(&val(g, at)->shape);
-	Ref new = cut_updates(c, val(g, at)->shape);
-	c->out[0] = put_reshape(g, scatter_rows(c, rows, at, put_reshape(g, new, update)), s);
+	Ref x = scatter_rows(c, rows_of(g, put_all_padded(g, c->in[0]), k), at, c->in[2]);
+	c->out[0] = put_lengths(g, put_reshape(g, x, s), lengths_of(g, c->in[0]));
 }
 
 void lower_gather_nd(Call *c)
@@ -399,7 +383,7 @@ void lower_gather_nd(Call *c)
 		Ref row = put_iota(g, val(g, at)->shape, a);
 		at = put2(g, O_add, at, put2(g, O_mul, row, put_num(g, E_i64, (double)inner)));
 	}
-	c->out[0] = put_gather(g, merge_axes(g, c->in[0], 0, batch + k), at, 0);
+	c->out[0] = put_gather(g, rows_of(g, c->in[0], batch + k), at, 0);
 }
 
 // Entry t of sample b is entry length[b] - 1 - t, as far as the sample goes: rows (t, b) gathered.
@@ -408,6 +392,7 @@ void lower_reverse_sequence(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	in_val(c, 1);
+	expect_fixed(c, 0), expect_fixed(c, 1);
 	int time = (int)axis_of(c, attr_int(c, "time_axis", 0), s.rank),
 	    batch = (int)axis_of(c, attr_int(c, "batch_axis", 1), s.rank);
 	if (time + batch != 1 || s.rank < 2)

@@ -36,17 +36,31 @@ Ref nest_slot(Reader *r, LoopScope *f, Ref x, bool entry)
 	return put_slot(f->body, add_slot(f->body, slot));
 }
 
+static Ref bring_one(Reader *r, LoopScope *f, Ref x);
+
+Ref sized_slot(Reader *r, LoopScope *f, Ref slot)
+{
+	Ref x = f->operand.at[val(f->body, slot)->attr->i[0]];
+	Lengths l = *lengths_of(f->around, x), own = {0};
+	int rank = val(f->body, slot)->shape.rank, first = val(f->around, x)->shape.rank - rank;
+	for (int a = 0; a < rank; a++)
+		own.of[a] = l.of[first + a] ? bring_one(r, f, l.of[first + a]) : 0;
+	return put_lengths(f->body, slot, &own);
+}
+
 // In nest f, given it is known around it. Constants stay constants: operators ask for them.
 static Ref bring_one(Reader *r, LoopScope *f, Ref x)
 {
 	enum { SMALL = 1024 };
 	const Val *v = val(f->around, x);
-	uint64_t *cell = table_cell(f->known, &x, sizeof x);
-	if (!*cell)
-		*cell = v->op == O_const && count_of(&v->shape) <= SMALL
-		            ? put_const(f->body, v->type, v->shape, v->data)
-		            : nest_slot(r, f, x, false);
-	return (Ref)*cell;
+	const uint64_t *known = table_find(f->known, &x, sizeof x);
+	if (known)
+		return (Ref)*known;
+	Ref inside = v->op == O_const && count_of(&v->shape) <= SMALL
+	                 ? put_const(f->body, v->type, v->shape, v->data)
+	                 : sized_slot(r, f, nest_slot(r, f, x, false));
+	*table_cell(f->known, &x, sizeof x) = inside;
+	return inside;
 }
 
 static Ref bring_to(Reader *r, Ref x, LoopScope *home, LoopScope *f)
@@ -81,17 +95,47 @@ static Ref *fill_cycle(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit
 	VEC(Ref) in = {0};
 	PUSH(r->arena, in, limit);
 	for (int k = 0; k < f->operand.count; k++)
-		PUSH(r->arena, in, f->operand.at[k]);
+		PUSH(r->arena, in, put_all_padded(f->around, f->operand.at[k]));
 	cycle->body = f->body;
 	cycle->fixed = f->body->slots.count - cycle->carried - cycle->scanned;
 	cycle->stacked = f->body->outs.count - cycle->until - cycle->carried;
 	return in.at;
 }
 
+// The length around a closed nest that is `length` in its body; 0: it is computed there.
+static Ref length_around(const LoopScope *f, Ref length)
+{
+	const Val *v = val(f->body, length);
+	return v->op == O_slot ? f->operand.at[v->attr->i[0]] : 0;
+}
+
+// Results of which iterations agree how long they are get these lengths.
+static void result_lengths(Reader *r, const LoopInfo *l, const LoopScope *f, Ref *result)
+{
+	for (int k = 0; k < loop_results(l); k++) {
+		const Lengths *own = lengths_of(f->body, result_ref(l, k));
+		Lengths out = {0};
+		for (int a = 0; a < RANK - 1; a++) {
+			int to = a + (k >= l->carried);
+			out.of[to] = own->of[a] ? length_around(f, own->of[a]) : 0;
+			if (own->of[a] && !out.of[to])
+				fail(r->model->path, "a size that each iteration decides");
+		}
+		if (result[k])
+			result[k] = put_lengths(r->g, result[k], &out);
+	}
+}
+
+// What is put knows what is padding already.
 Ref put_loop_info(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit, Ref *part)
 {
 	const Ref *in = fill_cycle(r, cycle, f, limit);
-	return put_trimmed_loop(r->g, cycle, in, NULL, part);
+	Table *lengths = r->g->lengths;
+	r->g->lengths = NULL;
+	Ref trips = put_trimmed_loop(r->g, cycle, in, NULL, part);
+	r->g->lengths = lengths;
+	result_lengths(r, cycle, f, part);
+	return trips;
 }
 
 // Values one after the other along a new axis.
@@ -144,22 +188,36 @@ static Ref turn_number(Graph *g, int64_t turn)
 }
 
 // Where turns do the same in other shapes, or with sequences, there is no loop; t->why tells.
-static bool fits(LoopLowering *t, const Val *given, const Val *made, int k)
+static bool fits(LoopLowering *t, const Graph *body, Ref given, Ref made, int k)
 {
+	const Val *v = val(body, given), *w = val(body, made);
 	Arena *arena = t->c->r->arena;
-	if (given->type != made->type || !same_shape(&given->shape, &made->shape))
+	if (v->type != w->type || !same_shape(&v->shape, &w->shape))
 		t->why = format(arena, "carried value %d, %s, becomes %s", k,
-		                shape_text(arena, given->type, &given->shape),
-		                shape_text(arena, made->type, &made->shape));
+		                shape_text(arena, v->type, &v->shape),
+		                shape_text(arena, w->type, &w->shape));
+	else if (memcmp(lengths_of(body, given), lengths_of(body, made), sizeof(Lengths)))
+		t->why = format(arena, "the data decide the size of carried value %d", k);
+	return !t->why;
+}
+
+// Are the sizes that the data decide those of values around it?
+static bool all_sized(LoopLowering *t, const LoopScope *f, int n, const Value *v)
+{
+	for (int k = 0; k < n; k++)
+		for (int a = 0; a < RANK; a++) {
+			Ref length = lengths_of(f->body, v[k].ref)->of[a];
+			if (length && !length_around(f, length))
+				t->why = "the data decide the size of a value of its graph";
+		}
 	return !t->why;
 }
 
 static bool all_tensors(LoopLowering *t, int n, const Value *v)
 {
 	for (int k = 0; k < n; k++)
-		if (!is_tensor(v[k]) || v[k].counts)
-			t->why = v[k].counts ? "the size of a value of its graph depends on data"
-			                     : "a value of its graph is not a tensor";
+		if (!is_tensor(v[k]))
+			t->why = "a value of its graph is not a tensor";
 	return !t->why;
 }
 
@@ -183,6 +241,7 @@ static void add_found(Graph *body, const Checks *checks, Ref which, Ref found)
 static bool add_results(LoopLowering *t, Graph *body, const Checks *checks, const Ref *own,
                         const Value *out)
 {
+	Reader *r = t->c->r;
 	bool until = false;
 	Ref on = t->loop ? as_ref(t->c, out[0]) : 0;
 	if (on && !(is_const(body, on) && const_int_at(val(body, on), 0))) {
@@ -191,7 +250,7 @@ static bool add_results(LoopLowering *t, Graph *body, const Checks *checks, cons
 	}
 	for (int k = 0; k < t->carried; k++) {
 		Ref x = as_ref(t->c, out[t->loop + k]);
-		if (!fits(t, val(body, put_slot(body, k)), val(body, x), k))
+		if (!fits(t, body, sized_slot(r, r->nest, put_slot(body, k)), x, k))
 			return false;
 		add_out(body, "carried", x);
 	}
@@ -223,6 +282,8 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	f->turn = own[TURN];
 	for (int k = 0; k < t->scanned; k++)
 		in[n++] = (Value){.ref = nest_slot(r, f, t->scan[k], true)};
+	for (int k = 2 * t->loop; k < n; k++)
+		in[k].ref = sized_slot(r, f, in[k].ref);
 	if (t->loop) {
 		in[0].ref = own[TURN];
 		in[1].ref = put_num(f->body, E_b8, 1);
@@ -231,7 +292,7 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	LoopInfo cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
 	if (r->errors.count > errors)
 		t->why = r->errors.at[errors];
-	else if (all_tensors(t, results, out))
+	else if (all_tensors(t, results, out) && all_sized(t, f, results, out))
 		cycle.until = add_results(t, f->body, &f->checks, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
@@ -266,7 +327,10 @@ static void count_turns(LoopLowering *t, LoopInfo *cycle, LoopScope *f)
 	enum { MOST = 1 << 16 };
 	Graph *g = t->c->g;
 	const Ref *in = fill_cycle(t->c->r, cycle, f, t->limit);
+	Table *lengths = g->lengths;
+	g->lengths = NULL;
 	int64_t turns = known_trips(g, cycle, in, MOST);
+	g->lengths = lengths;
 	if (turns < 0)
 		return;
 	if (cycle->until)
@@ -409,10 +473,8 @@ void lower_loop(Call *c)
 	}
 	turn_all(&t, known ? &on : NULL);
 	give_all(&t, NULL);
-	for (int k = t.carried; k < c->nout && t.trips; k++) {
-		c->out[k] = copy_behind(g, c->out[k], 0, t.trips);
-		c->counts[k].of[0] = t.trips;
-	}
+	for (int k = t.carried; k < c->nout && t.trips; k++)
+		c->out[k] = put_valid(g, c->out[k], 0, t.trips);
 }
 
 // ---- Scan -----------------------------------------------------------------------------
@@ -470,8 +532,10 @@ static void scan_all(Call *c)
 		t.most = turns;
 	}
 	t.scan = scan;
-	t.limit = turn_number(c->g, t.most);
+	t.limit = put_length(c->g, scan[0], 0);
 	turn_all(&t, &(bool){true});
+	for (int k = 0; k < t.stacked && t.trips; k++)
+		t.all[k] = put_valid(c->g, t.all[k], 0, t.limit);
 	give_all(&t, given_value);
 }
 

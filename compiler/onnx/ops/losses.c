@@ -20,11 +20,7 @@ static Ref drop_class(Graph *g, Ref x)
 
 static Ref sum_all(Graph *g, Ref x)
 {
-	int rank = val(g, x)->shape.rank;
-	int64_t axes[RANK];
-	for (int a = 0; a < rank; a++)
-		axes[a] = a;
-	return drop_axes(g, put_reduce(g, O_sum, x, rank, axes), rank, axes);
+	return put_reshape(g, book_call1(g, "total", 1, &x, 0, NULL), (Shape){0});
 }
 
 // Labels are below the number of classes, or the one value that does not count.
@@ -35,7 +31,7 @@ static void limit_labels(Call *c, Ref labels, int64_t classes, bool ignores, int
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
 	if (v->op != O_slot || c->r->nest || g->slots.at[v->attr->i[0]].kind != S_input) {
-		check_indices(c, 1, put_cast(g, labels, E_i64), 0, classes - 1,
+		check_indices(c, put_cast(g, labels, E_i64), 0, classes - 1,
 		              ignores ? &ignore : NULL);
 		return;
 	}
@@ -67,40 +63,22 @@ static Ref sample_weights(Call *c, Ref labels, Ref hit, bool ignores, int64_t ig
 	return each;
 }
 
-// Samples that are not there count nothing.
-static Ref count_samples(Call *c, Ref loss, Ref weight)
-{
-	Graph *g = c->g;
-	const Shape s = val(g, loss)->shape;
-	for (int a = 0; a < s.rank; a++) {
-		Ref count = a == 1 ? 0 : count_along(c, 0, a);
-		if (count && !weight)
-			weight = put_broadcast(g, put_num(g, E_f32, 1), s);
-		if (count)
-			weight = fill_behind(g, weight, a, count, 0);
-	}
-	return weight;
-}
-
 static void reduce_loss(Call *c, Ref loss, Ref weight)
 {
 	Graph *g = c->g;
 	const char *reduction = attr_string(c, "reduction", "mean");
-	weight = count_samples(c, loss, weight);
 	if (weight)
 		loss = put2(g, O_mul, loss, weight);
 	if (!strcmp(reduction, "none")) {
 		c->out[0] = drop_class(g, loss);
-		for (int a = 0; a < val(g, c->out[0])->shape.rank; a++)
-			c->counts[0].of[a] = count_along(c, 0, a + (a > 0));
 		return;
 	}
-	Ref sum = sum_all(g, loss);
+	Ref sum = sum_all(g, loss), one = put_i64(g, 1);
 	c->out[0] = sum;
 	if (strcmp(reduction, "mean"))
 		return;
-	double n = (double)count_of(&val(g, loss)->shape);
-	c->out[0] = put2(g, O_div, sum, weight ? sum_all(g, weight) : put_num(g, E_f32, n));
+	Ref count = put2(g, O_max, put_size(g, loss, val(g, loss)->shape.rank, NULL), one);
+	c->out[0] = put2(g, O_div, sum, weight ? sum_all(g, weight) : put_cast(g, count, E_f32));
 }
 
 // Labels that are probabilities: -sum(p log q) (what exporters write for targets of that kind).
@@ -159,8 +137,6 @@ void lower_cross_entropy(Call *c)
 		label_loss(c, c->in[0], logsum);
 	if (c->nout > 1)
 		c->out[1] = logp;
-	if (c->nout > 1 && c->arg[0].counts)
-		c->counts[1] = *c->arg[0].counts;
 }
 
 void lower_nll(Call *c)

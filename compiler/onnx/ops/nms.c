@@ -12,7 +12,7 @@ static Boxes read_boxes(Call *c)
 {
 	Graph *g = c->g;
 	Boxes b;
-	Ref x[4], all = fixed_operand(c, 0);
+	Ref x[4], all = put_all_padded(g, fixed_operand(c, 0));
 	bool centred = attr_int(c, "center_point_box", 0);
 	for (int k = 0; k < 4; k++)
 		x[k] = put_permute(g, take_range(g, all, 2, k, 1), (int64_t[]){0, 2, 1});
@@ -114,11 +114,10 @@ static Ref scores_there(Call *c)
 {
 	Graph *g = c->g;
 	Ref scores = fixed_operand(c, 1), none = num_like(g, scores, -INFINITY);
-	const Ref counts[] = {count_along(c, 0, 0), 0, count_along(c, 0, 1)};
-	for (int a = 0; a < 3; a++) {
-		Ref count = count_along(c, 1, a) ? count_along(c, 1, a) : counts[a];
-		scores = count ? fill_behind(g, scores, a, count, -INFINITY) : scores;
-	}
+	Lengths l = *lengths_of(g, scores), of_boxes = *lengths_of(g, fixed_operand(c, 0));
+	l.of[0] = l.of[0] ? l.of[0] : of_boxes.of[0];
+	l.of[2] = l.of[2] ? l.of[2] : of_boxes.of[1];
+	scores = put_all_filled(g, put_lengths(g, scores, &l), -INFINITY);
 	if (c->nin < 5 || c->arg[4].absent)
 		return scores;
 	return put3(g, O_select, put2(g, O_lt, number_or(c, 4, 0), scores), scores, none);
@@ -131,14 +130,14 @@ void lower_nms(Call *c)
 	if (boxes.rank != 3 || boxes.dim[2] != 4 || s.rank != 3 || s.dim[0] != boxes.dim[0] ||
 	    s.dim[2] != boxes.dim[1])
 		invalid_node(c, "wants boxes [images, n, 4] and scores [images, classes, n]");
-	Ref found, count, limit = rounds_of(c, s.dim[2]);
+	Ref found, limit = rounds_of(c, s.dim[2]);
 	int64_t rounds = extent_of(c, limit, "how many boxes it gives").most;
 	if (!rounds || !count_of(&s)) {
 		c->out[0] = put_const(g, E_i64, shape_of(2, (int64_t[]){0, 3}), "");
 		return;
 	}
 	Ref at = choose_boxes(c, scores_there(c), limit, rounds, &found);
-	Ref place = places_where(g, flat(g, found), &count), column[3];
+	Ref place = places_where(g, flat(g, found)), column[3];
 	column[0] = put2(g, O_div, place, put_i64(g, s.dim[1] * rounds));
 	column[1] = put2(g, O_div, place, put_i64(g, rounds));
 	column[1] = put2(g, O_mod, column[1], put_i64(g, s.dim[1]));
@@ -146,5 +145,4 @@ void lower_nms(Call *c)
 	for (int k = 0; k < 3; k++)
 		column[k] = insert_axis(g, column[k], 1);
 	c->out[0] = put_concat(g, 1, 3, column);
-	c->counts[0].of[0] = count;
 }

@@ -1,6 +1,6 @@
 // nonzero.c: lowers NonZero and Compress.
 // ONNX NonZero and Compress. Takes the node being lowered. Gives its results: as many entries as
-// there can be, and their count (lower.h: Counts).
+// there can be, and their number.
 #include "ops.h"
 
 Ref counting(Graph *g, int64_t n, bool known)
@@ -42,28 +42,21 @@ Ref put_in_order(Graph *g, Ref truth, Ref to, Ref x)
 	return take_range(g, put_scatter(g, base, place, x, 0, 0), 0, 0, n);
 }
 
-Ref places_where(Graph *g, Ref truth, Ref *count)
+Ref places_where(Graph *g, Ref truth)
 {
 	int64_t n = val(g, truth)->shape.dim[0];
-	*count = 0;
 	if (is_const(g, truth))
 		return known_places(g, truth);
-	*count = reduce_away(g, O_sum, put_cast(g, truth, E_i64), 0);
 	Ref at = put_in_order(g, truth, so_far(g, truth), counting(g, n, false));
-	return copy_behind(g, at, 0, *count);
+	return put_valid(g, at, 0, reduce_away(g, O_sum, put_cast(g, truth, E_i64), 0));
 }
 
-// Where operand k is not 0 and is there at all.
-static Ref truth_of(Call *c, int k)
+// Where x is valid and not 0.
+static Ref truth_of(Graph *g, Ref x)
 {
-	Graph *g = c->g;
-	Ref x = fixed_operand(c, k);
-	Ref truth =
-	    val(g, x)->type == E_b8 ? x : put1(g, O_not, put2(g, O_eq, x, num_like(g, x, 0)));
-	for (int a = 0; a < val(g, x)->shape.rank; a++)
-		if (count_along(c, k, a))
-			truth = fill_behind(g, truth, a, count_along(c, k, a), 0);
-	return truth;
+	bool truth = val(g, x)->type == E_b8;
+	x = truth ? x : put1(g, O_not, put2(g, O_eq, x, num_like(g, x, 0)));
+	return put_all_filled(g, x, 0);
 }
 
 void lower_nonzero(Call *c)
@@ -71,8 +64,7 @@ void lower_nonzero(Call *c)
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int64_t stride[RANK];
-	Ref count, row[RANK];
-	Ref at = places_where(g, flat(g, truth_of(c, 0)), &count);
+	Ref row[RANK], at = places_where(g, flat(g, truth_of(g, fixed_operand(c, 0))));
 	row_strides(&s, stride);
 	for (int a = 0; a < s.rank; a++) {
 		Ref x = put2(g, O_div, at, put_i64(g, stride[a]));
@@ -82,7 +74,6 @@ void lower_nonzero(Call *c)
 	}
 	c->out[0] = s.rank ? put_concat(g, 0, s.rank, row)
 	                   : put_const(g, E_i64, shape_of(2, (int64_t[]){0, 1}), "");
-	c->counts[0].of[1] = count;
 }
 
 void lower_compress(Call *c)
@@ -90,15 +81,15 @@ void lower_compress(Call *c)
 	Graph *g = c->g;
 	const AttributeProto *given = find_attr(c, "axis");
 	int rank = in_val(c, 0)->shape.rank, axis = given ? (int)axis_of(c, given->i, rank) : 0;
-	Ref count = given ? count_along(c, 0, axis) : 0;
-	Ref x = given ? c->in[0] : in_line(c, c->in[0], &count);
+	Ref x = given ? c->in[0] : in_line(c, c->in[0]), length = put_length(g, x, axis);
+	Ref truth = flat(g, truth_of(g, fixed_operand(c, 1)));
 	Shape s = val(g, x)->shape;
-	Ref truth = flat(g, truth_of(c, 1));
 	if (val(g, truth)->shape.dim[0] > s.dim[axis])
 		truth = take_range(g, truth, 0, 0, s.dim[axis]);
-	if (count)
-		truth = fill_behind(g, truth, 0, count, 0);
-	c->out[0] = put_gather(g, x, places_where(g, truth, &count), axis);
-	for (int a = 0; a < s.rank; a++)
-		c->counts[0].of[a] = a == axis ? count : given ? count_along(c, 0, a) : 0;
+	if (!is_const(g, length)) {
+		int64_t n = val(g, truth)->shape.dim[0];
+		Ref there = put2(g, O_lt, put_iota(g, shape_of(1, &n), 0), length);
+		truth = put2(g, O_and, truth, there);
+	}
+	c->out[0] = put_gather(g, put_padded(g, x, axis), places_where(g, truth), axis);
 }

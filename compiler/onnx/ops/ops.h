@@ -48,10 +48,9 @@ int reduced_mask(Call *, int64_t *axes);
 
 Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
 Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
-// A run fails where an index of an operand is out of [low, high], unless that is proven not to be:
-// but for `ignore`, for what is behind the operand's counts, and where the node is not run.
-void check_indices(Call *, int operand, Ref index, int64_t low, int64_t high,
-                   const int64_t *ignore);
+// A run fails where an index is out of [low, high], unless that is proven not to be:
+// but for `ignore`, and where the node is not run.
+void check_indices(Call *, Ref index, int64_t low, int64_t high, const int64_t *ignore);
 void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
 Lower lower_gather;                                    // operands in in[0] and in[1]
 
@@ -84,9 +83,7 @@ Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold be
 // Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
 // truth.
 Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
-// The places where truth, b8[n], holds, in order: i64, as many as there can be, and their count (0:
-// exactly so many).
-Ref places_where(Graph *, Ref truth, Ref *count);
+Ref places_where(Graph *, Ref truth); // in order the places where truth, b8[n], holds: i64
 
 // ---- sample.c -------------------------------------------------------------------------
 

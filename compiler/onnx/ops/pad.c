@@ -104,17 +104,17 @@ typedef struct Pads {
 } Pads;
 
 // value: of the rim; 0: it is made of entries, as `mode` says.
-static Ref pad_counted(Call *c, Ref x, int axis, const Pads *rim, const char *mode, Ref value)
+static Ref pad_dynamic(Call *c, Ref x, int axis, const Pads *rim, const char *mode, Ref value)
 {
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape, line = {.rank = s.rank};
-	Ref count = length_along(c, 0, axis), zero = put_i64(g, 0);
+	Ref count = put_length(g, x, axis), zero = put_i64(g, 0);
 	int64_t most = s.dim[axis] + extent_of(c, rim->before, "a rim").most +
 	               extent_of(c, rim->behind, "a rim").most;
 	most = MAX(most, 0);
 	Ref p = put2(g, O_sub, put_iota(g, shape_of(1, &most), 0), rim->before);
 	Ref at = smaller_of(g, place_inside(c, p, count, mode), put_i64(g, s.dim[axis] - 1));
-	Ref y = put_gather(g, x, larger_of(g, at, zero), axis);
+	Ref y = put_gather(g, put_padded(g, x, axis), larger_of(g, at, zero), axis);
 	for (int a = 0; a < s.rank; a++)
 		line.dim[a] = a == axis ? most : 1;
 	Ref inside = put2(g, O_and, put2(g, O_le, zero, p), put2(g, O_lt, p, count));
@@ -122,8 +122,7 @@ static Ref pad_counted(Call *c, Ref x, int axis, const Pads *rim, const char *mo
 		y = put3(g, O_select, put_reshape(g, inside, line), y, value);
 	count = put2(g, O_add, put2(g, O_add, count, rim->before), rim->behind);
 	count = larger_of(g, count, zero);
-	c->counts[0].of[axis] = count;
-	return copy_behind(g, y, axis, count);
+	return put_valid(g, y, axis, count);
 }
 
 // ---- the operators --------------------------------------------------------------------
@@ -181,9 +180,9 @@ void lower_pad(Call *c)
 			before[a] = known_pad(c, rim[a].before);
 			after[a] = known_pad(c, rim[a].behind);
 		}
-		if (known && !count_along(c, 0, a))
+		if (known && !size_along(g, x, a).count)
 			continue;
-		x = pad_counted(c, x, a, &rim[a], mode, value);
+		x = pad_dynamic(c, x, a, &rim[a], mode, value);
 		before[a] = after[a] = 0;
 	}
 	x = crop(g, x, before, after);
@@ -195,6 +194,7 @@ void lower_pad(Call *c)
 // The middle of an axis that is to be shorter, the axis amid zeros where it is to be longer.
 void lower_center_crop_pad(Call *c)
 {
+	expect_fixed(c, 0);
 	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
 	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
 	int64_t before[RANK] = {0}, after[RANK] = {0};
@@ -214,6 +214,7 @@ void lower_center_crop_pad(Call *c)
 // Of the first sets: the rim of an image, or all but so many rows and columns, is cut off.
 void lower_crop(Call *c)
 {
+	expect_fixed(c, 0);
 	int nborder = 0, nsize = 0;
 	Shape s = in_val(c, 0)->shape;
 	const int64_t *border = attr_ints(c, "border", &nborder),

@@ -26,11 +26,12 @@ int reduced_mask(Call *c, int64_t *axes)
 
 static Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
 {
-	double n = 1;
-	for (int i = 0; i < naxes; i++)
-		n *= (double)val(g, x)->shape.dim[axes[i]];
-	Ref sum = put_reduce(g, O_sum, x, naxes, axes);
-	return put2(g, O_mul, sum, num_like(g, sum, 1 / n));
+	return book_call1(g, "mean", 1, &x, 1, &(AttrArg){"k", naxes, axes, 0});
+}
+
+static Ref put_variance(Graph *g, Ref x, int naxes, const int64_t *axes)
+{
+	return book_call1(g, "variance", 1, &x, 1, &(AttrArg){"k", naxes, axes, 0});
 }
 
 static Ref square(Graph *g, Ref x)
@@ -111,6 +112,7 @@ void lower_arg(Call *c)
 	Ref x = signed_order(c, 0, c->in[0]);
 	x = c->variant ? reverse_order(g, x) : x;
 	bool last = attr_int(c, "select_last_index", 0);
+	x = put_filled(g, x, (int)axis, -INFINITY);
 	Ref at = put_reduce(g, O_argmax, last ? reverse_axis(g, x, (int)axis) : x, 1, &axis);
 	if (last)
 		at = put2(g, O_sub, put_num(g, E_i64, (double)(s.dim[axis] - 1)), at);
@@ -176,7 +178,7 @@ static Ref along_axis(Graph *g, int reduction, Ref x, int64_t axis)
 		return put(g, O_softmax, 1, &x, &attr);
 	Ref at = put_reduce(g, O_argmax, x, 1, &axis);
 	Ref hit = put2(g, O_eq, put_iota(g, val(g, x)->shape, (int)axis), at);
-	return put_cast(g, hit, E_f32);
+	return put_lengths(g, put_cast(g, hit, E_f32), lengths_of(g, x));
 }
 
 // Before set 13 these took all axes from `axis` on as one.
@@ -200,50 +202,6 @@ static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, d
 	Attr attr = {.n = n + 1, .i = {centred}, .x = eps};
 	memcpy(attr.i + 1, axes, sizeof *axes * (size_t)n);
 	return put(g, O_norm, 1, &x, &attr);
-}
-
-static bool is_counted(const Call *c, int n, const int64_t *axes)
-{
-	for (int i = 0; i < n; i++)
-		if (count_along(c, 0, (int)axes[i]))
-			return true;
-	return false;
-}
-
-// The mean of what is there of x, which is shaped as operand 0.
-static Ref mean_there(Call *c, Ref x, int n, const int64_t *axes)
-{
-	Graph *g = c->g;
-	Ref count = put_i64(g, 1);
-	if (!is_counted(c, n, axes))
-		return put_mean(g, x, n, axes);
-	for (int i = 0; i < n; i++) {
-		int axis = (int)axes[i];
-		if (count_along(c, 0, axis))
-			x = fill_behind(g, x, axis, count_along(c, 0, axis), 0);
-		count = put2(g, O_mul, count, length_along(c, 0, axis));
-	}
-	Ref sum = put_reduce(g, O_sum, x, n, axes);
-	count = put2(g, O_max, count, put_i64(g, 1));
-	return put2(g, O_div, sum, put_cast(g, count, val(g, sum)->type));
-}
-
-static Ref variance_there(Call *c, int n, const int64_t *axes)
-{
-	Ref rest = put2(c->g, O_sub, c->in[0], mean_there(c, c->in[0], n, axes));
-	return mean_there(c, square(c->g, rest), n, axes);
-}
-
-// Operand 0, normalised by what is there of it.
-static Ref norm_there(Call *c, bool centred, int n, const int64_t *axes, double eps)
-{
-	Graph *g = c->g;
-	Ref x = c->in[0];
-	if (!is_counted(c, n, axes))
-		return put_norm(g, x, centred, n, axes, eps);
-	Ref spread = centred ? variance_there(c, n, axes) : mean_there(c, square(g, x), n, axes);
-	x = centred ? put2(g, O_sub, x, mean_there(c, x, n, axes)) : x;
-	return put2(g, O_mul, x, put1(g, O_rsqrt, put2(g, O_add, spread, num_like(g, x, eps))));
 }
 
 static int axes_from(int from, int rank, int64_t *axes)
@@ -277,12 +235,12 @@ void lower_layer_norm(Call *c)
 	int n = axes_from((int)axis_of(c, attr_int(c, "axis", -1), s.rank), s.rank, axes);
 	double eps = attr_float(c, "epsilon", 1e-5);
 	bool centred = c->variant == N_layer;
-	Ref y = norm_there(c, centred, n, axes, eps);
+	Ref y = put_norm(g, c->in[0], centred, n, axes, eps);
 	c->out[0] = scale_shift(g, y, c->nin > 1 ? c->in[1] : 0, c->nin > 2 ? c->in[2] : 0);
 	if (c->nout < 2 || !centred)
 		return;
-	c->out[1] = mean_there(c, c->in[0], n, axes);
-	Ref variance = variance_there(c, n, axes);
+	c->out[1] = put_mean(g, c->in[0], n, axes);
+	Ref variance = put_variance(g, c->in[0], n, axes);
 	if (c->nout > 2)
 		c->out[2] = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, variance, eps)));
 }
@@ -295,7 +253,7 @@ void lower_instance_norm(Call *c)
 		invalid_node(c, "wants samples and channels, found %d dimensions", rank);
 	int n = axes_from(2, rank, axes);
 	in_val(c, 1), in_val(c, 2);
-	Ref y = norm_there(c, true, n, axes, attr_float(c, "epsilon", 1e-5));
+	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));
 	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank),
 	                        per_channel(c->g, c->in[2], rank));
 }
@@ -304,7 +262,8 @@ void lower_mean_variance_norm(Call *c)
 {
 	int n = 3, rank = in_val(c, 0)->shape.rank;
 	const int64_t *given = attr_ints(c, "axes", &n), usual[] = {0, 2, 3};
-	c->out[0] = norm_there(c, true, n, axes_of(c, given ? given : usual, n, rank), 1e-9);
+	c->out[0] =
+	    put_norm(c->g, c->in[0], true, n, axes_of(c, given ? given : usual, n, rank), 1e-9);
 }
 
 void lower_group_norm(Call *c)
@@ -381,13 +340,13 @@ static void train_batch_norm(Call *c, int rank, double eps)
 	Graph *g = c->g;
 	int64_t axes[RANK] = {0};
 	int n = 1 + axes_from(2, rank, axes + 1);
-	Ref y = norm_there(c, true, n, axes, eps);
+	Ref y = put_norm(c->g, c->in[0], true, n, axes, eps);
 	c->out[0] =
 	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
 	double momentum = attr_float(c, "momentum", 0.9);
 	Shape channels = val(g, c->in[3])->shape;
-	Ref batch[2] = {put_reshape(g, mean_there(c, c->in[0], n, axes), channels),
-	                put_reshape(g, variance_there(c, n, axes), channels)};
+	Ref batch[2] = {put_reshape(g, put_mean(g, c->in[0], n, axes), channels),
+	                put_reshape(g, put_variance(g, c->in[0], n, axes), channels)};
 	for (int k = 0; k < 2; k++) {
 		int slot = running_slot(c, k);
 		Ref running = blend(g, contents(g, c->in[3 + k], slot), batch[k], momentum);
@@ -498,14 +457,16 @@ void lower_topk(Call *c)
 	const Ref *given = c->opset < 10 ? NULL : entries_of(c, 1, "", &n);
 	Ref k = given && n ? given[0] : put_num(g, E_i64, (double)attr_int(c, "k", 0));
 	if (!is_const(g, k)) // no more than there are
-		k = smaller_of(g, k, length_along(c, 0, axis));
+		k = smaller_of(g, k, put_length(g, c->in[0], axis));
 	int64_t count = extent_of(c, k, "how many it takes").most;
 	if (count < 1 || count > s.dim[axis] || s.rank >= RANK)
 		invalid_node(c, "k is %lld of %lld entries", (long long)count,
 		             (long long)s.dim[axis]);
 	int last = s.rank - 1;
-	Ref x = fill_counted(c, 0, axis, largest ? -INFINITY : INFINITY);
-	x = move_axis(g, signed_order(c, 0, x), axis, last);
+	Ref x = put_filled(g, signed_order(c, 0, c->in[0]), axis, largest ? -INFINITY : INFINITY);
+	Lengths l = *lengths_of(g, x);
+	x = put_all_padded(g, x);
+	x = move_axis(g, x, axis, last);
 	Ref found[2];
 	if (count == 1 && (largest || is_float(val(g, x)->type)))
 		first_alone(g, x, largest, found);
@@ -516,11 +477,7 @@ void lower_topk(Call *c)
 	found[0] = signed_order(c, 0, found[0]);
 	for (int i = 0; i < c->nout && i < 2; i++) {
 		c->out[i] = move_axis(g, found[i], last, axis);
-		for (int a = 0; a < s.rank; a++)
-			c->counts[i].of[a] = a == axis ? 0 : count_along(c, 0, a);
-		if (is_const(g, k))
-			continue;
-		c->counts[i].of[axis] = k;
-		c->out[i] = copy_behind(g, c->out[i], axis, k);
+		c->out[i] = put_lengths(g, c->out[i], &l);
+		c->out[i] = is_const(g, k) ? c->out[i] : put_valid(g, c->out[i], axis, k);
 	}
 }

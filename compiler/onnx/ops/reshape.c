@@ -30,9 +30,9 @@ void lower_reshape(Call *c)
 			    c, "dimension %d is to be copied from an operand of %d dimensions", a,
 			    x->shape.rank);
 		if (copy)
-			want[a] = (BoundedSize){x->shape.dim[a], count_along(c, 0, a)};
+			want[a] = size_along(c->g, c->in[0], a);
 	}
-	reshape_counted(c, c->in[0], c->arg[0].counts, n, want);
+	c->out[0] = reshape_to(c, c->in[0], n, want);
 }
 
 void lower_flatten(Call *c)
@@ -43,8 +43,8 @@ void lower_flatten(Call *c)
 	if (axis != x->shape.rank)
 		axis = axis_of(c, axis, x->shape.rank);
 	for (int a = 0; a < x->shape.rank; a++)
-		to[a >= axis] = extent_product(c->g, to[a >= axis], extent_along(c, 0, a));
-	reshape_counted(c, c->in[0], c->arg[0].counts, 2, to);
+		to[a >= axis] = extent_product(c->g, to[a >= axis], size_along(c->g, c->in[0], a));
+	c->out[0] = reshape_to(c, c->in[0], 2, to);
 }
 
 void lower_squeeze(Call *c)
@@ -62,16 +62,9 @@ void lower_squeeze(Call *c)
 			             (long long)axes[i], (long long)s.dim[axes[i]]);
 	}
 	for (int a = 0; all && a < s.rank; a++)
-		if (s.dim[a] == 1 && !count_along(c, 0, a))
+		if (s.dim[a] == 1 && !size_along(c->g, c->in[0], a).count)
 			axes[n++] = a;
 	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
-	for (int a = 0, to = 0; a < s.rank; a++) {
-		bool gone = false;
-		for (int i = 0; i < n; i++)
-			gone |= axes[i] == a;
-		if (!gone)
-			c->counts[0].of[to++] = count_along(c, 0, a);
-	}
 }
 
 void lower_unsqueeze(Call *c)
@@ -85,10 +78,8 @@ void lower_unsqueeze(Call *c)
 	bool fresh[RANK] = {0};
 	for (int i = 0; i < n; i++)
 		fresh[axes[i]] = true;
-	for (int a = 0, from = 0; a < out.rank; a++) {
-		c->counts[0].of[a] = fresh[a] ? 0 : count_along(c, 0, from);
+	for (int a = 0, from = 0; a < out.rank; a++)
 		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
-	}
 	c->out[0] = put_reshape(c->g, c->in[0], out);
 }
 
@@ -103,30 +94,30 @@ void lower_expand(Call *c)
 	check_rank(c, rank);
 	Ref x = put_rank(c->g, c->in[0], rank);
 	Shape out = val(c->g, x)->shape;
-	for (int a = 0; a < own; a++)
-		c->counts[0].of[a + rank - own] = count_along(c, 0, a);
+	Lengths l = *lengths_of(c->g, x);
 	for (int a = 0; a < n; a++) {
 		int64_t most = want[a].most, at = rank - n + a, *d = &out.dim[at];
-		bool exact = !want[a].count && !c->counts[0].of[at];
+		bool exact = !want[a].count && !l.of[at];
 		if (exact && most != 1 && *d != 1 && most != *d)
 			invalid_node(
 			    c, "%s cannot stretch to %lld along axis %lld",
 			    shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
 			    (long long)most, (long long)at);
-		if (*d != 1 || c->counts[0].of[at] || (most == 1 && !want[a].count))
+		if (*d != 1 || l.of[at] || (most == 1 && !want[a].count))
 			continue;
 		*d = most;
-		c->counts[0].of[at] = want[a].count;
+		l.of[at] = want[a].count;
 	}
-	c->out[0] = put_expand(c->g, x, out);
+	c->out[0] = put_lengths(c->g, put_expand(c->g, x, out), &l);
 }
 
-// An axis of which `count` entries are there, `times` times.
-static Ref repeat_counted(Graph *g, Ref x, int axis, Ref count, BoundedSize times)
+// The valid elements along an axis, `times` times.
+static Ref repeat_valid(Graph *g, Ref x, int axis, BoundedSize times)
 {
-	int64_t most = val(g, x)->shape.dim[axis] * times.most;
-	Ref at = put_iota(g, shape_of(1, &most), 0), one = put_i64(g, 1);
-	return put_gather(g, x, put2(g, O_mod, at, larger_of(g, count, one)), axis);
+	BoundedSize size = extent_product(g, size_along(g, x, axis), times);
+	Ref at = put_iota(g, shape_of(1, &size.most), 0), length = put_length(g, x, axis);
+	at = put2(g, O_mod, at, larger_of(g, length, put_i64(g, 1)));
+	return put_valid(g, put_gather(g, put_padded(g, x, axis), at, axis), axis, size.count);
 }
 
 void lower_tile(Call *c)
@@ -140,12 +131,11 @@ void lower_tile(Call *c)
 	for (int a = 0; a < rank; a++) {
 		if (times[a].most < 0 || times[a].most > INT32_MAX)
 			invalid_node(c, "%lld repetitions", (long long)times[a].most);
-		BoundedSize size = extent_product(g, extent_along(c, 0, a), times[a]);
-		c->counts[0].of[a] = size.count;
 		if (times[a].most == 1 && !times[a].count)
 			continue;
-		x = size.count ? repeat_counted(g, x, a, length_along(c, 0, a), times[a])
-		               : merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
+		bool dynamic = times[a].count || size_along(g, x, a).count;
+		x = dynamic ? repeat_valid(g, x, a, times[a])
+		            : merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
 	}
 	c->out[0] = x;
 }

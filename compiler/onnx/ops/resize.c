@@ -330,6 +330,7 @@ void lower_resize(Call *c)
 		const Zoom *z = &zoom[i];
 		if (z->out == z->in && z->scale == 1 && !crops(&m))
 			continue;
+		expect_fixed_axis(c, 0, z->axis);
 		x = m.mode[0] == 'n' ? zoom_nearest(c, x, z, &m) : zoom_smooth(c, x, z, &m);
 		if (crops(&m))
 			x = extrapolate(c, x, z, &m);

@@ -178,6 +178,9 @@ static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
 	k.time = k.length ? nest_slot(r, &nest, time, false) : 0;
 	cycle.carried = nest.body->slots.count;
 	Ref pre = nest_slot(r, &nest, k.pre, true);
+	pre = sized_slot(r, &nest, pre);
+	k.h = sized_slot(r, &nest, k.h);
+	k.memory = k.memory ? sized_slot(r, &nest, k.memory) : 0;
 	Ref *fixed[] = {&k.recurrent, &k.bias, &k.peep, &k.length};
 	for (int i = 0; i < COUNT(fixed); i++)
 		*fixed[i] = *fixed[i] ? nest_slot(r, &nest, *fixed[i], false) : 0;
@@ -188,6 +191,7 @@ static void run_cell(Cell k, Ref *all, Ref *last, Ref *memory)
 	*memory = k.memory ? put_rank(g, part[1], 3) : 0;
 	*all = put_reshape(g, part[cycle.carried],
 	                   shape_of(4, (int64_t[]){k.steps, 1, k.batch, k.hidden}));
+	*all = is_const(g, k.limit) ? *all : put_valid(g, *all, 0, k.limit);
 }
 
 // Given as [directions, batch, hidden]; with layout 1 the batch comes first.
@@ -307,11 +311,9 @@ static void lower_recurrent(Call *c, Kind kind)
 	for (int d = 0; d <= both; d++) {
 		Cell k = open_cell(c, kind, x, d);
 		k.reverse = d || !strcmp(direction, "reverse");
-		k.limit = length_along(c, 0, layout);
+		k.limit = put_length(g, x, 0);
 		run_cell(k, &all[d], &last[d], &memory[d]);
 	}
-	for (int d = 0; d <= both && count_along(c, 0, layout); d++)
-		all[d] = copy_behind(g, all[d], 0, count_along(c, 0, layout));
 	Ref out[3] = {both ? put_concat(g, 1, 2, all) : all[0],
 	              both ? put_concat(g, 0, 2, last) : last[0],
 	              kind == K_lstm && both ? put_concat(g, 0, 2, memory) : memory[0]};

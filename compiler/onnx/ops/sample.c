@@ -150,6 +150,7 @@ static Ref place_on_axis(Graph *g, const Image *image, int axis, Ref x, bool nea
 
 void lower_grid_sample(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape, grid = in_val(c, 1)->shape;
 	int n = s.rank - 2;
@@ -200,6 +201,7 @@ static Ref plain_grid(Call *c, const Shape *at, bool corners)
 
 void lower_affine_grid(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape theta = in_val(c, 0)->shape;
 	int count = 0, n = (int)theta.dim[1];

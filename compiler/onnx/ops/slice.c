@@ -39,12 +39,12 @@ static Ref gather_steps(Graph *g, Ref x, int axis, Ref start, int64_t most, int6
 }
 
 // The same where places, or how long the axis is, depend on the data.
-static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t step)
+static Ref take_dynamic(Call *c, Ref x, int axis, Ref start, Ref end, int64_t step)
 {
 	Graph *g = c->g;
 	bool down = step < 0;
 	int64_t d = val(g, x)->shape.dim[axis], size = down ? -step : step;
-	Ref length = length_along(c, 0, axis);
+	Ref length = put_length(g, x, axis);
 	start = slice_place(g, start, length, down);
 	end = slice_place(g, end, length, down);
 	Ref count = down ? put2(g, O_sub, start, end) : put2(g, O_sub, end, start);
@@ -52,6 +52,7 @@ static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t st
 	count = larger_of(g, put2(g, O_div, count, put_i64(g, size)), put_i64(g, 0));
 	BoundedSize extent = extent_of(c, count, "how long it is");
 	extent.most = MIN(extent.most, (d + size - 1) / size);
+	x = put_padded(g, x, axis);
 	if (is_const(g, start) && !down) {
 		int64_t from = const_int_at(val(g, start), 0);
 		extent.most = MIN(extent.most, (d - from + step - 1) / step);
@@ -59,13 +60,12 @@ static Ref take_counted(Call *c, Ref x, int axis, Ref start, Ref end, int64_t st
 	} else {
 		x = gather_steps(g, x, axis, start, extent.most, step);
 	}
-	c->counts[0].of[axis] = extent.count;
-	return extent.count ? copy_behind(g, x, axis, extent.count) : x;
+	return extent.count ? put_valid(g, x, axis, extent.count) : x;
 }
 
-static bool known_slice(const Call *c, int axis, Ref start, Ref end)
+static bool known_slice(Graph *g, Ref x, int axis, Ref start, Ref end)
 {
-	return !count_along(c, 0, axis) && is_const(c->g, start) && is_const(c->g, end);
+	return !size_along(g, x, axis).count && is_const(g, start) && is_const(g, end);
 }
 
 void lower_slice(Call *c)
@@ -78,34 +78,30 @@ void lower_slice(Call *c)
 		invalid_node(c, "starts, ends, axes and steps differ in number");
 	axes = axes_of(c, axes, n, rank);
 	c->out[0] = c->in[0];
-	for (int a = 0; a < rank; a++)
-		c->counts[0].of[a] = count_along(c, 0, a);
 	for (int i = 0; i < n; i++) {
 		int axis = (int)axes[i];
 		int64_t step = steps ? steps[i] : 1;
 		if (!step || step == INT64_MIN)
 			invalid_node(c, "a step of %lld", (long long)step);
 		c->out[0] =
-		    known_slice(c, axis, start[i], end[i])
+		    known_slice(c->g, c->out[0], axis, start[i], end[i])
 		        ? take_numpy(c->g, c->out[0], axis, const_int_at(val(c->g, start[i]), 0),
 		                     const_int_at(val(c->g, end[i]), 0), step)
-		        : take_counted(c, c->out[0], axis, start[i], end[i], step);
+		        : take_dynamic(c, c->out[0], axis, start[i], end[i], step);
 	}
 }
 
 // Parts as long as the data say, one behind the other.
-static void split_counted(Call *c, int axis, const Ref *size)
+static void split_dynamic(Call *c, int axis, const Ref *size)
 {
 	Graph *g = c->g;
 	int64_t d = in_val(c, 0)->shape.dim[axis];
-	Ref start = put_i64(g, 0);
+	Ref start = put_i64(g, 0), x = put_padded(g, c->in[0], axis);
 	for (int i = 0; i < c->nout; i++) {
 		Ref count = smaller_of(g, larger_of(g, size[i], put_i64(g, 0)), put_i64(g, d));
 		BoundedSize extent = extent_of(c, count, "how long a part is");
-		Ref part = gather_steps(g, c->in[0], axis, start, extent.most, 1);
-		c->out[i] = extent.count ? copy_behind(g, part, axis, extent.count) : part;
-		for (int a = 0; a < val(g, part)->shape.rank; a++)
-			c->counts[i].of[a] = a == axis ? extent.count : count_along(c, 0, a);
+		Ref part = gather_steps(g, x, axis, start, extent.most, 1);
+		c->out[i] = extent.count ? put_valid(g, part, axis, extent.count) : part;
 		start = put2(g, O_add, start, count);
 	}
 }
@@ -127,11 +123,11 @@ void lower_split(Call *c)
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
 	const Ref *computed = computed_sizes(c);
 	if (computed) {
-		split_counted(c, axis, computed);
+		split_dynamic(c, axis, computed);
 		return;
 	}
-	if (count_along(c, 0, axis))
-		unsupported_dynamic(c, 0);
+	if (size_along(c->g, c->in[0], axis).count)
+		expect_fixed(c, 0);
 	if (attr_int(c, "num_outputs", c->nout) != c->nout)
 		invalid_node(c, "num_outputs is %lld; the node has %d",
 		             (long long)attr_int(c, "num_outputs", 0), c->nout);
@@ -144,32 +140,8 @@ void lower_split(Call *c)
 		if (size < 0 || at + size > s.dim[axis])
 			invalid_node(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
 		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
-		for (int a = 0; a < s.rank; a++)
-			c->counts[i].of[a] = count_along(c, 0, a);
 		at += size;
 	}
-}
-
-// Values joined along an axis of which not all entries are there: those of each behind those
-// before.
-static void join_counted(Call *c, int axis)
-{
-	Graph *g = c->g;
-	Ref x = c->in[0], count = length_along(c, 0, axis);
-	for (int k = 1; k < c->nin; k++) {
-		int64_t most = val(g, x)->shape.dim[axis];
-		Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), count);
-		x = put_concat(g, axis, 2, (Ref[]){x, c->in[k]});
-		int64_t both = val(g, x)->shape.dim[axis];
-		Ref at = put_iota(g, shape_of(1, &both), 0), there = put2(g, O_lt, at, count);
-		at = put3(g, O_select, there, at, put2(g, O_add, at, gap));
-		at = smaller_of(g, at, put_num(g, E_i64, (double)(both - 1)));
-		if (!is_const(g, count))
-			x = put_gather(g, x, at, axis);
-		count = put2(g, O_add, count, length_along(c, k, axis));
-	}
-	c->out[0] = copy_behind(g, x, axis, count);
-	c->counts[0].of[axis] = count;
 }
 
 void lower_concat(Call *c)
@@ -177,22 +149,14 @@ void lower_concat(Call *c)
 	int rank = in_val(c, 0)->shape.rank, n = 0;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 1), rank);
 	Ref *x = NEWS(c->r->arena, Ref, c->nin);
-	bool counted = false;
 	for (int k = 0; k < c->nin; k++) {
 		const Val *v = in_val(c, k);
 		if (v->shape.rank != rank)
 			invalid_node(c, "operands of %d and %d dimensions", rank, v->shape.rank);
-		counted |= count_along(c, k, axis) != 0;
-		for (int a = 0; a < rank; a++)
-			c->counts[0].of[a] =
-			    count_along(c, k, a) ? count_along(c, k, a) : c->counts[0].of[a];
 		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
 			x[n++] = c->in[k];
 	}
-	if (counted)
-		join_counted(c, axis);
-	else
-		c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
+	c->out[0] = n == 1 ? x[0] : put_concat(c->g, axis, n, x);
 }
 
 // Result 1: how many entries of the axis each operand has.

@@ -67,6 +67,7 @@ static Ref weighted(Call *c, Ref times, int first, int64_t count)
 
 void lower_tfidf(Call *c)
 {
+	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	Grams all = read_grams(c);

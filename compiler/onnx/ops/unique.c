@@ -72,50 +72,29 @@ static void give_kinds(Call *c, Ref x, int axis, Kinds k, Ref there)
 	Ref times = put_scatter(g, zeros, k.number, put_cast(g, there, E_i64), 0, 1);
 	bool exact = is_const(g, kinds);
 	int64_t most = exact ? const_int_at(val(g, kinds), 0) : n;
-	Ref at = take_range(g, k.at, 0, 0, most);
-	times = take_range(g, times, 0, 0, most);
-	if (!exact) {
-		at = copy_behind(g, at, 0, kinds);
-		times = copy_behind(g, times, 0, kinds);
-	}
-	Ref out[4] = {put_gather(g, x, at, axis), at, k.number, times};
-	for (int i = 0; i < c->nout && i < 4; i++) {
+	Ref at = put_valid(g, take_range(g, k.at, 0, 0, most), 0, kinds);
+	times = put_valid(g, take_range(g, times, 0, 0, most), 0, kinds);
+	Lengths l = {.of = {lengths_of(g, x)->of[axis]}};
+	Ref out[4] = {put_gather(g, put_padded(g, x, axis), at, axis), at,
+	              put_lengths(g, k.number, &l), times};
+	for (int i = 0; i < c->nout && i < 4; i++)
 		c->out[i] = out[i];
-		if (i != 2 && !exact)
-			c->counts[i].of[i ? 0 : axis] = kinds;
-	}
-}
-
-// The operand, alike in what is not there along the other axes, which keep their counts.
-static Ref alike(Call *c, Ref x, int axis, Ref *count)
-{
-	*count = count_along(c, 0, axis);
-	for (int a = 0; a < val(c->g, x)->shape.rank; a++) {
-		if (a != axis && count_along(c, 0, a)) {
-			x = fill_behind(c->g, x, a, count_along(c, 0, a), 0);
-			c->counts[0].of[a] = count_along(c, 0, a);
-		}
-	}
-	return x;
 }
 
 void lower_unique(Call *c)
 {
 	Graph *g = c->g;
-	Ref x = fixed_operand(c, 0), count;
+	Ref x = fixed_operand(c, 0);
 	const AttributeProto *given = find_attr(c, "axis");
 	int axis = given ? (int)axis_of(c, given->i, val(g, x)->shape.rank) : 0;
-	x = given ? alike(c, x, axis, &count) : in_line(c, x, &count);
-	Ref rows = rows_along(g, x, axis), length = count;
+	x = given ? x : in_line(c, x);
+	Ref length = put_length(g, x, axis);
+	Ref rows = rows_along(g, put_all_filled(g, put_padded(g, x, axis), 0), axis);
 	Shape s = val(g, rows)->shape;
-	if (!count)
-		length = put_i64(g, s.dim[0]);
 	bool known = is_const(g, x) && is_const(g, length);
 	Ref place = order_of(c->r, insert_axis(g, rows, 0), false, length);
 	place = drop_axes(g, place, 1, &(int64_t){0});
 	Ref there = put2(g, O_lt, counting(g, s.dim[0], known), length);
 	Kinds k = kinds_of(g, rows, place, there);
 	give_kinds(c, x, axis, attr_int(c, "sorted", 1) ? k : by_first(g, k, known), there);
-	if (c->nout > 2)
-		c->counts[2].of[0] = count;
 }

@@ -1,0 +1,544 @@
+// dynamic.c: propagates dynamic lengths, one rule per primitive.
+// A dimension is an upper bound; where the data decide the size of an axis, a value has a length
+// beside it, and the elements behind that are padding. The door asks here for an operation whose
+// operands have lengths: prims.def names its rule, which may fill the padding with the neutral
+// element first, replaces what cannot be done so, or fails.
+// Invariant: padding repeats valid elements, so that it introduces no new values (such as NaN); no
+// valid element depends on it.
+#include "dynamic.h"
+#include <math.h>
+#include <string.h>
+
+// ---- lengths of values ----------------------------------------------------------------
+
+static const Lengths none;
+
+const Lengths *lengths_of(const Graph *g, Ref r)
+{
+	const uint64_t *cell = g->lengths ? table_find(g->lengths, &r, sizeof r) : NULL;
+	return cell ? (const Lengths *)(uintptr_t)*cell : &none;
+}
+
+bool is_dynamic(const Graph *g, Ref r)
+{
+	return r && lengths_of(g, r) != &none;
+}
+
+// A value with lengths is an alias of one without: a reshape to the same shape, which the door
+// makes for nobody else. Only aliases have lengths, and only the functions here see what they are
+// made of, so that the door simplifies as if there were none.
+static Ref unaliased(const Graph *g, Ref x)
+{
+	return is_dynamic(g, x) ? val(g, x)->in[0] : x;
+}
+
+Ref put_lengths(Graph *g, Ref x, const Lengths *l)
+{
+	struct {
+		Ref of;
+		Lengths l;
+	} key = {unaliased(g, x), *l};
+	if (!memcmp(l, &none, sizeof none))
+		return key.of;
+	if (!g->lengths)
+		g->lengths = table_new(g->arena);
+	const uint64_t *known = table_find(g->lengths, &key, sizeof key);
+	if (known)
+		return (Ref)*known;
+	Ref alias = put_alias(g, key.of);
+	*table_cell(g->lengths, &key, sizeof key) = alias;
+	*table_cell(g->lengths, &alias, sizeof alias) =
+	    (uint64_t)(uintptr_t)take_copy(g->arena, l, sizeof *l);
+	return alias;
+}
+
+Ref put_all_padded(Graph *g, Ref x)
+{
+	return put_lengths(g, x, &none);
+}
+
+Ref put_padded(Graph *g, Ref x, int axis)
+{
+	Lengths l = *lengths_of(g, x);
+	l.of[axis] = 0;
+	return put_lengths(g, x, &l);
+}
+
+Ref put_length(Graph *g, Ref x, int axis)
+{
+	Ref length = lengths_of(g, x)->of[axis];
+	return length ? length : put_num(g, E_i64, (double)val(g, x)->shape.dim[axis]);
+}
+
+Ref put_size(Graph *g, Ref x, int naxes, const int64_t *axes)
+{
+	Ref size = put_num(g, E_i64, 1);
+	for (int i = 0; i < naxes; i++)
+		size = put2(g, O_mul, size, put_length(g, x, axes ? (int)axes[i] : i));
+	return size;
+}
+
+// ---- padding --------------------------------------------------------------------------
+
+// Along one axis, of size 1 along the others.
+static Ref are_valid(Graph *g, Ref x, int axis, Ref length)
+{
+	return put2(g, O_lt, put_numbers(g, &val(g, x)->shape, axis), length);
+}
+
+static Ref part_along(Graph *g, Ref x, int axis, int64_t start, int64_t count)
+{
+	int64_t starts[RANK] = {0};
+	Shape s = val(g, x)->shape;
+	starts[axis] = start;
+	s.dim[axis] = count;
+	return put_slice(g, x, starts, s.dim, NULL);
+}
+
+// A number of x's type: its least or largest for what is not finite.
+static Ref number_like(Graph *g, Ref x, double number)
+{
+	Elem type = val(g, x)->type;
+	if (type == E_b8)
+		return put_num(g, type, number > 0);
+	if (is_float(type) || isfinite(number))
+		return put_num(g, type, number);
+	int64_t most = type == E_i32 ? INT32_MAX : INT64_MAX,
+	        extreme = number > 0 ? most : -most - 1;
+	return put_const(g, type, (Shape){0}, &extreme);
+}
+
+Ref put_filled(Graph *g, Ref x, int axis, double with)
+{
+	Ref length = lengths_of(g, x)->of[axis];
+	if (!length)
+		return x;
+	x = put_padded(g, x, axis);
+	Lengths l = *lengths_of(g, x);
+	x = put3(g, O_select, are_valid(g, x, axis, length), x, number_like(g, x, with));
+	return put_lengths(g, x, &l);
+}
+
+Ref put_all_filled(Graph *g, Ref x, double with)
+{
+	for (int a = 0; a < val(g, x)->shape.rank; a++)
+		x = put_filled(g, x, a, with);
+	return x;
+}
+
+Ref put_valid(Graph *g, Ref x, int axis, Ref length)
+{
+	int64_t d = val(g, x)->shape.dim[axis];
+	x = put_padded(g, x, axis);
+	if (!d)
+		return x;
+	if (is_const(g, length))
+		return part_along(g, x, axis, 0, MIN(const_int_at(val(g, length), 0), d));
+	Lengths l = *lengths_of(g, x);
+	Ref first = part_along(g, x, axis, 0, 1);
+	x = put3(g, O_select, are_valid(g, x, axis, length), x, first);
+	l.of[axis] = length;
+	return put_lengths(g, x, &l);
+}
+
+// ---- an operation ---------------------------------------------------------------------
+
+typedef struct Dynamic {
+	Graph *g;
+	Op op;
+	int nin;
+	Ref *in;
+	const Attr *attr;
+	Lengths out;    // of the result
+	Ref result;     // where the rule puts it; 0: the operation on `in`
+	unsigned again; // axes along which the padding is to repeat valid elements again
+} Dynamic;
+
+static const Shape *shape_at(const Dynamic *d, int k)
+{
+	return &val(d->g, d->in[k])->shape;
+}
+
+static Ref length_at(const Dynamic *d, int k, int axis)
+{
+	return lengths_of(d->g, d->in[k])->of[axis];
+}
+
+static _Noreturn void refuse(const Dynamic *d, int k, int axis)
+{
+	d->g->refused = length_at(d, k, axis);
+	fail(graph_where(d->g), "a size depends on the data (at most %lld); expected a fixed size",
+	     (long long)shape_at(d, k)->dim[axis]);
+}
+
+static void expect_fixed(const Dynamic *d, int k, int axis)
+{
+	if (length_at(d, k, axis))
+		refuse(d, k, axis);
+}
+
+// The length of operand k's axis is that of the result's axis `to`, unless an operand before tells.
+static void pass(Dynamic *d, int k, int axis, int to)
+{
+	if (!d->out.of[to])
+		d->out.of[to] = length_at(d, k, axis);
+}
+
+// Operand k with at most so many elements along an axis.
+static void cut(Dynamic *d, int k, int axis, int64_t most)
+{
+	Lengths l = *lengths_of(d->g, d->in[k]);
+	if (shape_at(d, k)->dim[axis] <= most)
+		return;
+	Ref x = part_along(d->g, put_all_padded(d->g, d->in[k]), axis, 0, most);
+	d->in[k] = put_lengths(d->g, x, &l);
+}
+
+// Operands 0..n-1 agree along an axis, or are of size 1: bounds become the least of them.
+static void agree(Dynamic *d, int n, int axis)
+{
+	int64_t most = INT64_MAX, size = 1;
+	for (int k = 0; k < n; k++) {
+		if (axis >= shape_at(d, k)->rank)
+			continue;
+		int64_t dim = shape_at(d, k)->dim[axis];
+		most = dim != 1 || length_at(d, k, axis) ? MIN(most, dim) : most;
+	}
+	for (int k = 0; k < n; k++)
+		if (axis < shape_at(d, k)->rank && length_at(d, k, axis))
+			cut(d, k, axis, most);
+	for (int k = 0; k < n; k++)
+		size = axis < shape_at(d, k)->rank ? MAX(size, shape_at(d, k)->dim[axis]) : size;
+	for (int k = 0; k < n; k++) {
+		if (axis >= shape_at(d, k)->rank)
+			continue;
+		pass(d, k, axis, axis);
+		if (d->out.of[axis] &&
+		    shape_at(d, k)->dim[axis] < size) // a broadcast of at most one
+			expect_fixed(d, k, axis);
+	}
+}
+
+// ---- rules ----------------------------------------------------------------------------
+
+static void rule_each(Dynamic *d)
+{
+	int rank = 0;
+	for (int k = 0; k < d->nin; k++)
+		rank = MAX(rank, shape_at(d, k)->rank);
+	for (int a = 0; a < rank; a++)
+		agree(d, d->nin, a);
+}
+
+static void rule_expand(Dynamic *d)
+{
+	for (int a = 0; a < d->attr->n; a++)
+		if (d->attr->i[a] == shape_at(d, 0)->dim[a])
+			pass(d, 0, a, a);
+		else
+			expect_fixed(d, 0, a);
+}
+
+// What does not change a reduction; finite for a softmax, so that one of nothing is too.
+static double neutral(Op op)
+{
+	switch (op) {
+	case O_prod:
+		return 1;
+	case O_amin:
+		return INFINITY;
+	case O_amax:
+	case O_argmax:
+	case O_lse:
+		return -INFINITY;
+	case O_softmax:
+		return -0x1p120;
+	default:
+		return 0;
+	}
+}
+
+static void rule_reduced(Dynamic *d)
+{
+	for (int i = 0; i < d->attr->n; i++)
+		d->in[0] = put_filled(d->g, d->in[0], (int)d->attr->i[i], neutral(d->op));
+	d->out = *lengths_of(d->g, d->in[0]);
+}
+
+static void rule_along(Dynamic *d)
+{
+	int naxes = d->op == O_cumsum ? 1 : d->attr->n;
+	d->out = *lengths_of(d->g, d->in[0]);
+	for (int i = 0; i < naxes; i++) {
+		int axis = (int)d->attr->i[i];
+		d->again |= d->out.of[axis] ? 1 << axis : 0;
+		d->in[0] = put_filled(d->g, d->in[0], axis, neutral(d->op));
+	}
+}
+
+static void rule_permuted(Dynamic *d)
+{
+	for (int a = 0; a < d->attr->n; a++)
+		pass(d, 0, (int)d->attr->i[a], a);
+}
+
+// The axis among from..end-1 that has a length, where it is the first of them longer than 1, so
+// that the valid elements come first; -1: none has one; -2: it is not the first.
+static int leading_axis(const Shape *s, const Lengths *l, int from, int end)
+{
+	int first = from, found = -1;
+	while (first < end && s->dim[first] == 1 && !l->of[first])
+		first++;
+	for (int a = from; a < end; a++)
+		if (l->of[a])
+			found = a == first && found == -1 ? a : -2;
+	return found;
+}
+
+// Behind the next axes of s and t that hold equally many elements.
+static bool next_group(const Shape *s, const Shape *t, int *a, int *b)
+{
+	int64_t p = *a < s->rank ? s->dim[(*a)++] : 1, q = *b < t->rank ? t->dim[(*b)++] : 1;
+	while (p != q && (p < q ? *a < s->rank : *b < t->rank))
+		if (p < q)
+			p *= s->dim[(*a)++];
+		else
+			q *= t->dim[(*b)++];
+	return p == q;
+}
+
+// The length of an axis of size `to` that holds the elements of one of size `from`; 0 if that is
+// not sure to be an integer.
+static Ref scaled_length(Graph *g, Ref length, int64_t from, int64_t to)
+{
+	const Val *v = val(g, length), *by = v->op == O_mul ? val(g, v->in[1]) : NULL;
+	int64_t times = by && by->op == O_const ? const_int_at(by, 0) : 1;
+	if (from == to)
+		return length;
+	if (to % from == 0)
+		return put2(g, O_mul, length, put_num(g, E_i64, (double)(to / from)));
+	return from % to == 0 && times % (from / to) == 0
+	           ? put2(g, O_mul, v->in[0], put_num(g, E_i64, (double)(times / (from / to))))
+	           : 0;
+}
+
+bool reshaped_lengths(Graph *g, Ref x, const Shape *t, Lengths *to)
+{
+	const Shape s = val(g, x)->shape;
+	const Lengths *from = lengths_of(g, x);
+	for (int a = 0, b = 0, i = 0, j = 0; a < s.rank || b < t->rank; i = a, j = b) {
+		if (!next_group(&s, t, &a, &b))
+			return false;
+		int lead = leading_axis(&s, from, i, a), other = leading_axis(t, to, j, b);
+		if (lead == -1 && other == -1)
+			continue;
+		bool given = other >= 0;
+		for (other = given ? other : j; !given && other < b - 1 && t->dim[other] == 1;)
+			other++;
+		if (lead < 0 || other < j || other >= b)
+			return false;
+		Ref length = scaled_length(g, from->of[lead], s.dim[lead], t->dim[other]);
+		if (!given || length == from->of[lead])
+			to->of[other] = length;
+		if (!to->of[other])
+			return false;
+	}
+	return true;
+}
+
+static void rule_reshaped(Dynamic *d)
+{
+	Shape to = {.rank = d->attr->n};
+	memcpy(to.dim, d->attr->i, sizeof *to.dim * (size_t)to.rank);
+	if (reshaped_lengths(d->g, d->in[0], &to, &d->out))
+		return;
+	for (int a = 0; a < shape_at(d, 0)->rank; a++)
+		expect_fixed(d, 0, a);
+}
+
+// Of a box that begins at `start`, the valid elements.
+static Ref sliced_length(Graph *g, Ref length, const int64_t *box)
+{
+	Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)box[2]);
+	if (box[0] || box[2] > 1) {
+		Ref more = put_num(g, E_i64, (double)(box[2] - 1 - box[0]));
+		length = put2(g, O_div, put2(g, O_add, length, more), step);
+		length = put2(g, O_max, length, zero);
+	}
+	return put2(g, O_min, length, put_num(g, E_i64, (double)box[1]));
+}
+
+static void rule_sliced(Dynamic *d)
+{
+	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
+		const int64_t *box = d->attr->i + 3 * a;
+		pass(d, 0, a, a);
+		if (box[2] < 0)
+			expect_fixed(d, 0, a);
+		if (d->out.of[a] && (box[0] || box[2] != 1 || box[1] < shape_at(d, 0)->dim[a]))
+			d->out.of[a] = sliced_length(d->g, d->out.of[a], box);
+	}
+}
+
+static void rule_padded(Dynamic *d)
+{
+	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
+		pass(d, 0, a, a);
+		if (d->attr->i[2 * a] || d->attr->i[2 * a + 1])
+			expect_fixed(d, 0, a);
+	}
+}
+
+static void rule_windowed(Dynamic *d)
+{
+	for (int a = 0; a < shape_at(d, 0)->rank; a++)
+		pass(d, 0, a, a);
+	for (int k = 0; k < d->attr->n; k += 7)
+		expect_fixed(d, 0, (int)d->attr->i[k]);
+}
+
+// x, of which `length` elements are valid along an axis, and right behind them those of y.
+static Ref joined(Graph *g, int axis, Ref x, Ref length, Ref y)
+{
+	int64_t most = val(g, x)->shape.dim[axis], both = most + val(g, y)->shape.dim[axis];
+	Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), length);
+	x = put_concat(g, axis, 2, (Ref[]){x, y});
+	if (is_const(g, length))
+		return x;
+	Ref at = put_iota(g, shape_of(1, &both), 0);
+	at = put3(g, O_select, put2(g, O_lt, at, length), at, put2(g, O_add, at, gap));
+	return put_gather(g, x, put2(g, O_min, at, put_num(g, E_i64, (double)(both - 1))), axis);
+}
+
+static void rule_joined(Dynamic *d)
+{
+	int axis = (int)d->attr->i[0];
+	bool dynamic = false;
+	for (int a = 0; a < shape_at(d, 0)->rank; a++)
+		if (a != axis)
+			agree(d, d->nin, a);
+	for (int k = 0; k < d->nin; k++)
+		dynamic |= length_at(d, k, axis) != 0;
+	if (!dynamic)
+		return;
+	Ref x = put_padded(d->g, d->in[0], axis), length = put_length(d->g, d->in[0], axis);
+	for (int k = 1; k < d->nin; k++) {
+		x = joined(d->g, axis, x, length, put_padded(d->g, d->in[k], axis));
+		length = put2(d->g, O_add, length, put_length(d->g, d->in[k], axis));
+	}
+	d->result = put_valid(d->g, x, axis, length);
+}
+
+// Operands a and b are contracted along an axis each: where one factor is 0 the other may be any.
+static void contract(Dynamic *d, int a, int axis_a, int b, int axis_b)
+{
+	bool left = length_at(d, a, axis_a) != 0, right = length_at(d, b, axis_b) != 0;
+	if (left)
+		cut(d, a, axis_a, shape_at(d, b)->dim[axis_b]);
+	if (right)
+		cut(d, b, axis_b, shape_at(d, a)->dim[axis_a]);
+	if (left)
+		d->in[a] = put_filled(d->g, d->in[a], axis_a, 0);
+	else if (right)
+		d->in[b] = put_filled(d->g, d->in[b], axis_b, 0);
+}
+
+static void rule_contracted(Dynamic *d)
+{
+	int rank = shape_at(d, 0)->rank;
+	for (int a = 0; a < rank - 2; a++)
+		agree(d, 2, a);
+	contract(d, 0, rank - 1, 1, rank - 2);
+	pass(d, 0, rank - 2, rank - 2);
+	pass(d, 1, rank - 1, rank - 1);
+}
+
+static void rule_gathered(Dynamic *d)
+{
+	int axis = (int)d->attr->i[0], more = shape_at(d, 1)->rank;
+	expect_fixed(d, 0, axis);
+	for (int a = 0; a < shape_at(d, 0)->rank; a++)
+		if (a != axis)
+			pass(d, 0, a, a < axis ? a : a + more - 1);
+	for (int a = 0; a < more; a++)
+		pass(d, 1, a, axis + a);
+}
+
+// Padding of the indices goes to an element more, which is cut off again.
+static void rule_scattered(Dynamic *d)
+{
+	Graph *g = d->g;
+	int axis = (int)d->attr->i[0];
+	int64_t before[RANK] = {0}, after[RANK] = {0}, size = shape_at(d, 0)->dim[axis];
+	d->out = *lengths_of(g, d->in[0]);
+	for (int a = 0; a < shape_at(d, 1)->rank; a++)
+		cut(d, 2, axis + a, shape_at(d, 1)->dim[a]);
+	if (!is_dynamic(g, d->in[1]))
+		return;
+	after[axis] = 1;
+	Ref index = put_all_filled(g, d->in[1], (double)size);
+	Ref x = put_pad(g, put_all_padded(g, d->in[0]), before, after, 0);
+	x = put_scatter(g, x, index, put_all_padded(g, d->in[2]), axis, (int)d->attr->i[1]);
+	d->result = put_lengths(g, part_along(g, x, axis, 0, size), &d->out);
+}
+
+// Along an axis that it reduces a composite is what its definition says.
+static void decompose(Dynamic *d)
+{
+	Val v = {.op = d->op, .nin = d->nin, .in = d->in, .attr = d->attr};
+	v.type = val(d->g, d->in[0])->type;
+	d->result = book_decompose(d->g, &v, d->in);
+}
+
+static void rule_normed(Dynamic *d)
+{
+	d->out = *lengths_of(d->g, d->in[0]);
+	for (int i = 1; i < d->attr->n && !d->result; i++)
+		if (d->out.of[d->attr->i[i]])
+			decompose(d);
+}
+
+// A query sees the keys up to its own place from the end of both.
+static void rule_attended(Dynamic *d)
+{
+	int rank = shape_at(d, 0)->rank, queries = rank - 2, width = rank - 1;
+	bool same = length_at(d, 0, queries) == length_at(d, 1, queries) &&
+	            shape_at(d, 0)->dim[queries] == shape_at(d, 1)->dim[queries];
+	for (int k = 0; k < 2 && d->attr->i[0] && !same; k++)
+		expect_fixed(d, k, queries);
+	for (int a = 0; a < queries; a++)
+		agree(d, 3, a);
+	pass(d, 0, queries, queries);
+	pass(d, 2, width, width);
+	if (length_at(d, 0, width) || length_at(d, 1, width) || length_at(d, 1, queries) ||
+	    length_at(d, 2, queries))
+		decompose(d);
+}
+
+// Values without operands, and loops: the reader tells the lengths of their results.
+static void rule_none(Dynamic *d)
+{
+	(void)d;
+}
+
+static void (*const rules[OPS])(Dynamic *) = {
+#define P(name, cls, arity, type, attr, weight, length, text) [O_##name] = rule_##length,
+#include "prims.def"
+#undef P
+};
+
+Ref put_dynamic(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+{
+	Dynamic d = {.g = g, .op = op, .nin = nin, .attr = attr};
+	d.in = take_copy(g->arena, in, sizeof *in * (size_t)nin);
+	rules[op](&d);
+	if (d.result)
+		return d.result;
+	for (int k = 0; k < nin; k++)
+		d.in[k] = unaliased(g, d.in[k]);
+	Ref r = put_fixed(g, op, nin, d.in, attr);
+	for (int a = 0; d.again >> a; a++)
+		if (d.again >> a & 1)
+			r = put_valid(g, r, a, d.out.of[a]);
+	return put_lengths(g, r, &d.out);
+}
