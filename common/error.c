@@ -33,7 +33,7 @@ int amos_errno_status(void)
 int amos_fail_errno(const char *doing, const char *path)
 {
 	int status = amos_errno_status();
-	return amos_fail(status, "%s: cannot %s: %s", *path ? path : "a file of no name", doing,
+	return amos_fail(status, "%s: cannot %s: %s", *path ? path : "a file without a name", doing,
 	                 strerror(errno));
 }
 

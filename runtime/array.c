@@ -17,10 +17,9 @@ static int read_failure(gzFile file, const char *path)
 {
 	int code;
 	gzerror(file, &code);
-	return code == Z_ERRNO ? amos_fail_errno("read", path)
-	       : code == Z_MEM_ERROR
-	           ? amos_no_memory(path)
-	           : amos_fail(AMOS_INPUT, "%s: the compressed data is damaged", path);
+	return code == Z_ERRNO       ? amos_fail_errno("read", path)
+	       : code == Z_MEM_ERROR ? amos_no_memory(path)
+	                             : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
 }
 
 // Reads the rest of a gzip file (or an uncompressed one) into blob->base.
@@ -46,7 +45,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 	int status;
 	gzerror(file, &status);
 	if (status == Z_BUF_ERROR)
-		return amos_fail(AMOS_INPUT, "%s: the file is cut off", path);
+		return amos_fail(AMOS_INPUT, "%s: truncated file", path);
 	blob->at = blob->base;
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
@@ -137,8 +136,8 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 	if (count < 0 || offset > blob->count || blob->count - offset < bytes)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "%s: cut off: its header tells of %lld elements of %s, the file holds %lld",
-		    where, (long long)count, amos_types[array->type].name,
+		    "%s: truncated; expected %lld elements of %s by its header, found %lld", where,
+		    (long long)count, amos_types[array->type].name,
 		    (long long)(offset > blob->count ? 0 : (blob->count - offset) / item));
 	struct amos_blob *own = malloc(sizeof *own);
 	if (!own)

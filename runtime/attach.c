@@ -78,28 +78,28 @@ static int attach_shape(struct amos_data *data, struct amos_feed *feed, bool *fi
 static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)
 {
 	double found = amos_number(feed->from->bytes, feed->from->type, at);
-	char wanted[128];
+	char expected[128];
 	bool real = amos_types[feed->to->type].class == 'f';
 	if (feed->to->limit)
-		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
+		snprintf(expected, sizeof expected, "integers from 0 to %lld",
 		         (long long)feed->to->limit - 1);
 	else if (feed->to->type == AMOS_u64)
-		snprintf(wanted, sizeof wanted, "whole numbers from 0 to %lld",
+		snprintf(expected, sizeof expected, "integers from 0 to %lld",
 		         (long long)INT64_MAX);
 	else
-		snprintf(wanted, sizeof wanted, "%s that %s can hold%s",
-		         real ? "numbers" : "whole numbers", amos_types[feed->to->type].name,
-		         real && !data->exact ? ", and no NaN" : "");
+		snprintf(expected, sizeof expected, "%s within the range of %s%s",
+		         real ? "numbers" : "integers", amos_types[feed->to->type].name,
+		         real && !data->exact ? " other than NaN" : "");
 	int64_t per = feed->stream || feed->constant ? 1 : feed->per;
 	const struct amos_opened *file = &data->sources.files[feed->source->file];
-	return amos_fail(AMOS_INPUT, "--data %s=%s: %s %lld is %.17g, wanted %s%s",
+	return amos_fail(AMOS_INPUT, "--data %s=%s: %s %lld: expected %s, found %.17g%s",
 	                 feed->source->name, file->text,
 	                 per > 1        ? "an element of sample"
 	                 : feed->stream ? "token"
 	                                : "element",
-	                 (long long)(at / per), found, wanted,
+	                 (long long)(at / per), expected, found,
 	                 file->token && !file->vocabulary.count
-	                     ? "; text:PATH:auto numbers only the bytes that occur"
+	                     ? "\n  help: text:PATH:auto numbers only the bytes that occur"
 	                     : "");
 }
 
@@ -109,17 +109,17 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 	char converted[CHUNK * 8] __attribute__((aligned(8)));
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_count(from->rank, from->dim);
-	bool whole = amos_types[feed->to->type].class != 'f';
-	if (amos_attachable(feed->to->type, from->type, whole ? feed->to->limit : 0))
+	bool integer = amos_types[feed->to->type].class != 'f';
+	if (amos_attachable(feed->to->type, from->type, integer ? feed->to->limit : 0))
 		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
 		int64_t bad =
 		    amos_convert(converted, feed->to->type, bytes, from->type, n, feed->divide);
-		if (bad < 0 && !whole && !data->exact) // one exact batch may contain NaN
+		if (bad < 0 && !integer && !data->exact) // one exact batch may contain NaN
 			bad = amos_first_nan(converted, feed->to->type, n);
-		if (bad < 0 && feed->to->limit && whole)
+		if (bad < 0 && feed->to->limit && integer)
 			bad = amos_outside(converted, feed->to->type, n, feed->to->limit,
 			                   feed->to->ignore);
 		if (bad >= 0)
@@ -170,15 +170,16 @@ static int attach_masks(struct amos_data *data)
 				found = data->feeds[j].hidden = true;
 		}
 		if (!found)
-			return amos_fail(AMOS_INPUT,
-			                 "--data %s: no other input reads what masked() wraps, so "
-			                 "nothing would be hidden",
-			                 labels->name);
+			return amos_fail(
+			    AMOS_INPUT,
+			    "--data %s: no other input reads the source in masked(), so "
+			    "nothing would be masked",
+			    labels->name);
 	}
 	if (masked && data->mask_token < 0)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "masked(): wanted --mask-token ID, the token that stands for a hidden one");
+		    "masked(): expected --mask-token ID, the token that replaces masked ones");
 	if (data->mask < 0)
 		data->mask = 0.15;
 	return AMOS_DONE;
@@ -190,7 +191,8 @@ static int check_mask_token(const struct amos_data *data)
 		const struct amos_slot *to = data->feeds[i].to;
 		if (data->feeds[i].hidden && to->limit && data->mask_token >= to->limit)
 			return amos_fail(
-			    AMOS_INPUT, "--mask-token %lld: input %s takes tokens from 0 to %lld",
+			    AMOS_INPUT,
+			    "--mask-token %lld: expected a token of input '%s', from 0 to %lld",
 			    (long long)data->mask_token, to->name, (long long)to->limit - 1);
 	}
 	return AMOS_DONE;
@@ -210,11 +212,12 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 		if (slot->kind != INPUT_KIND || amos_source_of(&data->sources, slot->name))
 			continue;
 		if (is_read(model, slot->offset, entries))
-			return amos_fail(AMOS_INPUT,
-			                 "input %s has no data: wanted --data %s=SOURCE (ones and "
-			                 "zeros are sources too); "
-			                 "the inputs are %s",
-			                 slot->name, slot->name, names);
+			return amos_fail(
+			    AMOS_INPUT,
+			    "input '%s' has no data; expected --data %s=SOURCE (ones and "
+			    "zeros are sources, too); "
+			    "the inputs are %s",
+			    slot->name, slot->name, names);
 	}
 	for (int i = 0; i < data->sources.count; i++) {
 		const struct amos_source *source = &data->sources.at[i];
@@ -288,8 +291,8 @@ static int check_enough(const struct amos_data *data, const struct amos_model *m
 	if (status || !evaluates || amos_data_left(data, model) < samples)
 		return status;
 	return amos_fail(AMOS_INPUT,
-	                 "--data: %lld %s to evaluate on make no batch of %lld: wanted more data, "
-	                 "a smaller --split or --batch",
+	                 "--data: %lld %s to evaluate on, fewer than one batch of %lld\n"
+	                 "  help: supply more data, or a smaller --split or --batch",
 	                 (long long)samples, data->stream ? "windows" : "samples",
 	                 (long long)data->batch);
 }
@@ -308,17 +311,16 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	else
 		fprintf(to, "data: %lld samples, ", (long long)data->length);
 	const char *what = data->stream ? "windows" : "samples";
-	fprintf(to, "%lld a batch: %lld batches to train on, %lld %s held out\n",
+	fprintf(to, "%lld per batch: %lld batches to train on, %lld %s held out\n",
 	        (long long)data->batch, (long long)amos_data_batches(data),
 	        (long long)amos_data_held_out(data), what);
 	int64_t left = amos_data_left(data, model);
 	if (data->train < data->length && left)
-		fprintf(to, "data: the last %lld %s held out fill no batch and are left out\n",
+		fprintf(to, "data: the last %lld %s held out are omitted: they fill no batch\n",
 		        (long long)left, what);
 	for (int i = 0; i < data->nfeeds; i++)
 		if (data->feeds[i].divide != 1)
-			fprintf(to,
-			        "data: %s: bytes are divided by 255 (raw(SOURCE) leaves them)\n",
+			fprintf(to, "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
 			        data->feeds[i].source->name);
 	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
 }
@@ -356,7 +358,7 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 	if (status || data->exact)
 		return status;
 	if (first)
-		return amos_fail(AMOS_INPUT, "--data: wanted data of one input at least");
+		return amos_fail(AMOS_INPUT, "--data: expected data for at least one input");
 	status = check_enough(data, model, entries);
 	return status ? status : write_note(data, model);
 }

@@ -9,11 +9,11 @@ enum { DEFAULT_BATCH = 32 };
 int amos_shape_mismatch(const struct amos_source *source, const struct amos_input *input,
                         const struct amos_array *array)
 {
-	char found[256], wanted[256];
+	char found[256], expected[256];
 	return amos_fail(
-	    AMOS_INPUT, "--data %s: found %s, wanted %s", source->name,
-	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim),
-	    amos_shape_text(wanted, sizeof wanted, input->type, input->rank, input->dim));
+	    AMOS_INPUT, "--data %s: expected %s, found %s", source->name,
+	    amos_shape_text(expected, sizeof expected, input->type, input->rank, input->dim),
+	    amos_shape_text(found, sizeof found, array->type, array->rank, array->dim));
 }
 
 // Sets all open axes, or all but the first, from an array of the same rank.
@@ -91,7 +91,7 @@ static int bind_batch(struct amos_data *data, int n, const struct amos_input *in
 		data->batch = fixed;
 	if (data->batch < 0)
 		data->batch = samples < DEFAULT_BATCH ? samples : DEFAULT_BATCH;
-	return data->batch ? AMOS_DONE : amos_fail(AMOS_INPUT, "--data: there are no samples");
+	return data->batch ? AMOS_DONE : amos_fail(AMOS_INPUT, "--data: no samples");
 }
 
 // Gives open axes the size of a known axis of the same name.
@@ -159,21 +159,20 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 // Fails if no data name an input: they belong to another model, or are arrays without names.
 static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
 {
-	char given[512] = "", wanted[512] = "";
+	char given[512] = "", expected[512] = "";
 	for (int i = 0, at = 0; i < n; i++) {
 		if (amos_source_of(&data->sources, inputs[i].name))
 			return AMOS_DONE;
-		if (at < (int)sizeof wanted)
-			at += snprintf(wanted + at, sizeof wanted - (size_t)at, "%s%s",
+		if (at < (int)sizeof expected)
+			at += snprintf(expected + at, sizeof expected - (size_t)at, "%s%s",
 			               i ? ", " : "", inputs[i].name);
 	}
 	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof given; i++)
 		at += snprintf(given + at, sizeof given - (size_t)at, "%s%s", i ? ", " : "",
 		               data->sources.at[i].name);
 	return n && *given ? amos_fail(AMOS_INPUT,
-	                               "--data: found data of %s, wanted of the model's inputs, "
-	                               "which are %s",
-	                               given, wanted)
+	                               "--data: expected data of the model's inputs, %s; found %s",
+	                               expected, given)
 	                   : AMOS_DONE;
 }
 

@@ -120,11 +120,10 @@ static int read_head(struct amos_checkpoint *c)
 {
 	const char *path = c->path;
 	if (c->blob.count >= sizeof earlier && !memcmp(c->blob.at, earlier, sizeof earlier))
-		return amos_fail(
-		    AMOS_INPUT,
-		    "%s: a checkpoint of format 1, which an earlier amosc wrote; expected "
-		    "format 2\n  help: export its weights with that amosc",
-		    path);
+		return amos_fail(AMOS_INPUT,
+		                 "%s: a checkpoint of an earlier amosc; expected format 2, found "
+		                 "format 1\n  help: export its weights with that amosc",
+		                 path);
 	if (c->blob.count < sizeof c->head || memcmp(c->blob.at, magic, sizeof magic))
 		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", path);
 	memcpy(&c->head, c->blob.at, sizeof c->head);
@@ -134,7 +133,7 @@ static int read_head(struct amos_checkpoint *c)
 	    c->head.identity > c->head.bytes || c->head.params > size - c->head.bytes ||
 	    c->head.state != size - c->head.bytes - c->head.params ||
 	    c->head.nslots > (uint64_t)c->head.bytes / sizeof(struct record))
-		return amos_fail(AMOS_INPUT, "%s: cut off or damaged: %lld bytes", path,
+		return amos_fail(AMOS_INPUT, "%s: truncated or corrupt: %lld bytes", path,
 		                 (long long)size);
 	struct head plain = c->head;
 	plain.crc = 0;
@@ -143,7 +142,7 @@ static int read_head(struct amos_checkpoint *c)
 	const unsigned char *params = c->blob.at + c->head.bytes;
 	if (crc != c->head.crc || crc_of(params, c->head.params) != c->head.crc_params ||
 	    crc_of(params + c->head.params, c->head.state) != c->head.crc_state)
-		return amos_fail(AMOS_INPUT, "%s: damaged: its check sums do not agree", path);
+		return amos_fail(AMOS_INPUT, "%s: corrupt: a checksum does not match", path);
 	return AMOS_DONE;
 }
 
@@ -153,7 +152,7 @@ static int read_record(struct amos_checkpoint *c, int64_t *at)
 	struct slot *slot = &c->slots[c->count];
 	struct record *r = &slot->record;
 	if (c->head.bytes - *at < (int64_t)sizeof *r)
-		return amos_fail(AMOS_INPUT, "%s: damaged", path);
+		return amos_fail(AMOS_INPUT, "%s: corrupt", path);
 	memcpy(r, c->blob.at + *at, sizeof *r);
 	*at += (int64_t)sizeof *r;
 	int64_t block = r->kind == STATE_KIND ? c->head.state : c->head.params;
@@ -162,7 +161,7 @@ static int read_record(struct amos_checkpoint *c, int64_t *at)
 	             r->offset <= block;
 	int64_t count = sound ? amos_count(r->rank, r->dim) : -1;
 	if (count < 0 || count > (block - r->offset) / amos_types[r->type].bytes)
-		return amos_fail(AMOS_INPUT, "%s: damaged", path);
+		return amos_fail(AMOS_INPUT, "%s: corrupt", path);
 	slot->name = strndup((const char *)c->blob.at + *at, (size_t)r->name);
 	if (!slot->name)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
@@ -185,7 +184,7 @@ static int read_file(struct amos_checkpoint *c)
 	while (!status && c->count < c->head.nslots)
 		status = read_record(c, &at);
 	if (!status && c->head.identity > c->head.bytes - at)
-		status = amos_fail(AMOS_INPUT, "%s: damaged", c->path);
+		status = amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
 	if (status)
 		return status;
 	c->identity = strndup((const char *)c->blob.at + at, (size_t)c->head.identity);
@@ -272,9 +271,9 @@ static int differs(const char *path, const struct amos_slot *slot, const struct 
 		                 path, slot->name);
 	char found[256], expected[256];
 	return amos_fail(
-	    AMOS_INPUT, "%s: of another model: '%s' is %s there and %s here", path, slot->name,
-	    amos_shape_text(found, sizeof found, r->type, r->rank, r->dim),
-	    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank, slot->dim));
+	    AMOS_INPUT, "%s: of another model: slot '%s': expected %s, found %s", path, slot->name,
+	    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank, slot->dim),
+	    amos_shape_text(found, sizeof found, r->type, r->rank, r->dim));
 }
 
 static const struct record *record_of(const struct amos_checkpoint *c, const char *name)
@@ -304,13 +303,13 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 	for (int64_t i = 0; count != c->count && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].name);
 		if (slot < 0 || model->slots[slot].kind == INPUT_KIND)
-			return amos_fail(
-			    AMOS_INPUT,
-			    "%s: of another model or optimizer: it has '%s', which is not here",
-			    path, c->slots[i].name);
+			return amos_fail(AMOS_INPUT,
+			                 "%s: of another model or optimizer: it has '%s', which "
+			                 "this model lacks",
+			                 path, c->slots[i].name);
 	}
 	return count == c->count ? AMOS_DONE
-	                         : amos_fail(AMOS_INPUT, "%s: damaged: it has a slot twice", path);
+	                         : amos_fail(AMOS_INPUT, "%s: corrupt: it has a slot twice", path);
 }
 
 int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)

@@ -287,11 +287,11 @@ static int64_t cores(void)
 	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
 }
 
-static int64_t threads_of_use(const struct amos_model *model, int64_t wanted)
+static int64_t threads_of_use(const struct amos_model *model, int64_t requested)
 {
 	for (int64_t e = 0; e < model->nentries; e++)
 		if (!all_small(&model->entries[e]))
-			return wanted < THREADS ? wanted : THREADS;
+			return requested < THREADS ? requested : THREADS;
 	return 1;
 }
 

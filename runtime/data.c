@@ -14,8 +14,8 @@ static int check_masks(const struct amos_data *data)
 	if (masked || (data->mask < 0 && data->mask_token < 0))
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "--mask%s: which input has the labels? Wanted --data "
-	                 "LABELS='masked(SOURCE)' beside --data TOKENS=SOURCE",
+	                 "--mask%s: no input has the labels\n"
+	                 "  help: give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
 	                 data->mask >= 0 ? "" : "-token");
 }
 
@@ -34,12 +34,12 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->window = 1;
 	int status =
 	    data->split > 1 || data->split == 0
-	        ? amos_fail(AMOS_USAGE, "--split: found %g, wanted a part of 1, such as 0.9",
+	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g",
 	                    data->split)
 	    : data->mask >= 1
-	        ? amos_fail(AMOS_USAGE, "--mask: found %g, wanted a part of 1, such as 0.15",
+	        ? amos_fail(AMOS_USAGE, "--mask: expected a fraction such as 0.15, found %g",
 	                    data->mask)
-	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: found 0, wanted a sample at least")
+	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: expected at least 1, found 0")
 	                       : amos_sources_open(&data->sources, &options->data);
 	if (!status)
 		status = check_masks(data);
@@ -104,11 +104,10 @@ int amos_data_count(struct amos_data *data, const struct amos_source *source, bo
 {
 	if (!first && (stream != data->stream || length != data->length ||
 	               (stream && window != data->window)))
-		return amos_fail(
-		    AMOS_INPUT,
-		    "--data %s: %lld %s beside %lld %s of another input: they must go together",
-		    source->name, (long long)length, stream ? "tokens" : "samples",
-		    (long long)data->length, data->stream ? "tokens" : "samples");
+		return amos_fail(AMOS_INPUT,
+		                 "--data %s: %lld %s do not match the %lld %s of another input",
+		                 source->name, (long long)length, stream ? "tokens" : "samples",
+		                 (long long)data->length, data->stream ? "tokens" : "samples");
 	data->stream = stream;
 	data->length = length;
 	data->window = stream ? window : 1;
@@ -118,7 +117,7 @@ int amos_data_count(struct amos_data *data, const struct amos_source *source, bo
 	if (!stream && source->shift)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "--data %s: shift() is for a stream of tokens; this is an array of samples",
+		    "--data %s: shift() applies to a stream of tokens, not to an array of samples",
 		    source->name);
 	return AMOS_DONE;
 }
@@ -128,14 +127,14 @@ int amos_data_check_size(const struct amos_data *data)
 	const char *what = data->stream ? "windows" : "samples";
 	if (!amos_data_batches(data))
 		return amos_fail(AMOS_INPUT,
-		                 "--data: %lld %s to train on make no batch of %lld: wanted more "
-		                 "data or a smaller --batch",
+		                 "--data: %lld %s to train on, fewer than one batch of %lld\n"
+		                 "  help: supply more data, or a smaller --batch",
 		                 (long long)amos_data_units(data, data->train), what,
 		                 (long long)data->batch);
 	if (data->train < data->length && !amos_data_held_out(data))
 		return amos_fail(AMOS_INPUT,
-		                 "--split %g: what is held out makes no %s: wanted a smaller "
-		                 "--split",
+		                 "--split %g: the held-out part is less than one %s\n"
+		                 "  help: give a smaller --split",
 		                 data->split, data->stream ? "window" : "sample");
 	return AMOS_DONE;
 }

@@ -45,8 +45,8 @@ static int is_blank(const char *dir, bool *blank)
 	*blank = all;
 	for (const char *name; *blank && (name = next_name(all));)
 		*blank = !strcmp(name, ".") || !strcmp(name, "..") || amos_file_temporary(name);
-	bool refused = (!all || *blank) && errno && amos_errno_status() == AMOS_MACHINE;
-	int status = refused ? amos_fail_errno("read", dir) : AMOS_DONE;
+	bool failed = (!all || *blank) && errno && amos_errno_status() == AMOS_MACHINE;
+	int status = failed ? amos_fail_errno("read", dir) : AMOS_DONE;
 	if (all)
 		closedir(all);
 	return status;
@@ -66,13 +66,13 @@ int amos_folder_free(const char *dir, bool overwrite)
 		return status;
 	if (!run)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: not the folder of a run, and not empty\n"
-		                 "  help: give a new folder with -o DIR",
+		                 "%s: not a run directory, and not empty\n"
+		                 "  help: give a new directory with -o DIR",
 		                 dir);
 	return amos_fail(AMOS_INPUT,
-	                 "%s: the folder holds a run\n"
-	                 "  help: --resume %s goes on with it, --overwrite replaces it, -o DIR "
-	                 "begins another",
+	                 "%s: the directory contains a run\n"
+	                 "  help: --resume %s continues it, --overwrite replaces it, -o DIR "
+	                 "starts another",
 	                 dir, dir);
 }
 
@@ -81,11 +81,11 @@ static int lock(const char *dir, int *folder)
 {
 	*folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (*folder < 0)
-		return amos_fail_errno("open the run folder", dir);
+		return amos_fail_errno("open the run directory", dir);
 	if (flock(*folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: another run is going on in this folder: wait for its end, or "
-		                 "give a folder of its own by -o",
+		                 "%s: another run is using this directory\n"
+		                 "  help: wait for it to end, or give another directory with -o",
 		                 dir);
 	return AMOS_DONE;
 }
@@ -109,10 +109,10 @@ int amos_folder_open(const char *dir, const struct amos_options *o, int *folder)
 	*folder = -1;
 	bool made = !o->resume && !mkdir(dir, 0777);
 	if (!o->resume && !made && errno != EEXIST)
-		return amos_fail_errno("make the run folder", dir);
+		return amos_fail_errno("make the run directory", dir);
 	int status = lock(dir, folder);
 	if (!status && made && !amos_file_sync_around(dir))
-		status = amos_fail_errno("make the run folder", dir);
+		status = amos_fail_errno("make the run directory", dir);
 	if (!status && !o->resume)
 		status = amos_folder_free(dir, o->overwrite);
 	if (!status && !o->resume && !made)

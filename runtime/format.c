@@ -26,8 +26,8 @@ static int open_raw(const char *path, int type, struct amos_array *array)
 	array->rank = 1;
 	array->dim[0] = (int64_t)(blob.count / item);
 	status = blob.count % item
-	             ? amos_fail(AMOS_INPUT, "%s: %zu bytes are no whole number of %s", path,
-	                         blob.count, amos_types[type].name)
+	             ? amos_fail(AMOS_INPUT, "%s: %zu bytes are not a multiple of the size of %s",
+	                         path, blob.count, amos_types[type].name)
 	             : amos_array_take(array, path, &blob, 0);
 	amos_blob_free(&blob);
 	return status;
@@ -44,7 +44,7 @@ static int idx_parse(struct amos_array *array, const char *path, struct amos_blo
 	    blob->count < 4 + 4 * (size_t)at[3])
 		return amos_fail(
 		    AMOS_INPUT,
-		    "%s: not a file of a known kind: wanted npy, npz, safetensors, IDX, "
+		    "%s: unknown file format; expected npy, npz, safetensors, IDX, "
 		    "csv:COLUMNS, "
 		    "jsonl:FIELD, FILE:TYPE (raw values: u8 u16 i32 f32 ...) or text:PATH",
 		    path);
@@ -91,7 +91,7 @@ static int open_one(const char *path, const char *after, struct amos_array *arra
 	int type = type_named(after);
 	if (type < 0)
 		return amos_fail(AMOS_INPUT,
-		                 "%s:%s: wanted a type after the colon: u8 u16 i32 i64 f32 ...",
+		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
 		                 path, after);
 	return open_raw(path, type, array);
 }

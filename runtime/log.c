@@ -161,9 +161,10 @@ static int write_command(const char *path, const json_t *all)
 	if (!text)
 		return errno == ENOMEM
 		           ? amos_no_memory(path)
-		           : amos_fail(AMOS_INPUT,
-		                       "%s: the command is not UTF-8: give files names that are",
-		                       path);
+		           : amos_fail(
+		                 AMOS_INPUT,
+		                 "%s: the command is not valid UTF-8\n  help: rename the files",
+		                 path);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
@@ -262,7 +263,7 @@ int amos_command_writes(const char *dir, const char *path)
 	bool set = !json_object_set_new(all, "trained", word_json(file_part(path)));
 	if (!status)
 		status = set ? write_command(to, all)
-		             : amos_fail(AMOS_INPUT, "%s: missing or damaged", to);
+		             : amos_fail(AMOS_INPUT, "%s: missing or corrupt", to);
 	json_decref(all);
 	return status;
 }
@@ -294,7 +295,7 @@ int amos_command(const char *dir, int *argc, char ***argv)
 	if (n && !*argv)
 		return amos_no_memory(dir);
 	return *argv ? AMOS_DONE
-	             : amos_fail(AMOS_INPUT, "%s: no run to go on with: %s", dir,
+	             : amos_fail(AMOS_INPUT, "%s: no run to resume: %s", dir,
 	                         all ? "command.json has no command"
-	                             : "command.json is missing or damaged");
+	                             : "command.json is missing or corrupt");
 }

@@ -33,7 +33,7 @@ struct command {
 struct verb {
 	const char *name;
 	int takes;
-	int wants; // checkpoint argument: 0 none, 1 optional, 2 required
+	int checkpoint_use; // checkpoint argument: 0 none, 1 optional, 2 required
 	const char *about;
 	int (*run)(struct command *);
 };
@@ -60,12 +60,12 @@ static int key_of(int row)
 static error_t take_option(int key, char *value, struct argp_state *state)
 {
 	struct command *c = state->input;
-	if (key == ARGP_KEY_ARG && c->verb->wants && !c->checkpoint) {
+	if (key == ARGP_KEY_ARG && c->verb->checkpoint_use && !c->checkpoint) {
 		c->checkpoint = value;
 		return 0;
 	}
-	if (key == ARGP_KEY_END && c->verb->wants == 2 && !c->checkpoint)
-		argp_error(state, "wants a checkpoint");
+	if (key == ARGP_KEY_END && c->verb->checkpoint_use == 2 && !c->checkpoint)
+		argp_error(state, "expected a checkpoint");
 	for (int i = 0; i < COUNT(rows); i++)
 		if (key_of(i) == key) {
 			if (amos_option(&c->options, rows[i].name, value))
@@ -100,9 +100,9 @@ static void parse(struct command *c, int argc, char **argv)
 			                                  0};
 	struct argp argp = {table,
 	                    take_option,
-	                    c->verb->wants == 2 ? "CHECKPOINT"
-	                    : c->verb->wants    ? "[CHECKPOINT]"
-	                                        : "",
+	                    c->verb->checkpoint_use == 2 ? "CHECKPOINT"
+	                    : c->verb->checkpoint_use    ? "[CHECKPOINT]"
+	                                                 : "",
 	                    c->verb->about,
 	                    NULL,
 	                    NULL,
@@ -252,7 +252,7 @@ static int verb_eval(struct command *c)
 		status = amos_evaluate(m, data, &result);
 	int64_t left = status ? 0 : amos_data_eval_samples(data) - result.eval_samples;
 	if (left && !c->options.quiet)
-		fprintf(stderr, "%lld samples behind the last whole batch are left out\n",
+		fprintf(stderr, "note: %lld samples after the last full batch are omitted\n",
 		        (long long)left);
 	int64_t slot = amos_find_slot(c->model, "amos.step");
 	if (!status && slot >= 0)
@@ -293,7 +293,7 @@ static int verb_run(struct command *c)
 	if (!entry)
 		return amos_fail(AMOS_INPUT, "%s: compiled without %s", c->model->name, name);
 	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "%s: wanted -o OUT.npz", name);
+		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
 	int status = open_model(c, &m);
 	if (!status)
 		status = open_data(c, 1, (const char *const[]){name, NULL}, &data);
@@ -315,7 +315,7 @@ static int verb_export(struct command *c)
 	enum { PARAMETER = 1, STATE = 4 };
 	struct amos_checkpoint *checkpoint;
 	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "export: wanted -o OUT.npz");
+		return amos_fail(AMOS_USAGE, "export: expected -o OUT.npz");
 	int status = open_checkpoint(c, &checkpoint);
 	if (status)
 		return status;
@@ -360,16 +360,17 @@ static int verb_info(struct command *c)
 
 static const struct verb verbs[] = {
     {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON, 0,
-     "Trains the model this program was compiled from.", verb_train},
+     "Train the model that this program was compiled from", verb_train},
     {"eval", COMMON | RUN | SPLIT | JSON | KEEP, 1,
-     "Loss and metrics over all the data, or the part held out.", verb_eval},
+     "Compute loss and metrics over all data, or the held-out part", verb_eval},
     {"run", COMMON | RUN | OUT | KEEP, 1,
-     "Outputs on one batch of the inputs' exact shapes, as OUT.npz.", verb_run},
-    {"grad", COMMON | RUN | OUT | KEEP, 1, "Outputs, loss and gradients on one batch, as OUT.npz.",
-     verb_run},
-    {"export", COMMON | OUT | KEEP, 2, "The parameters of a checkpoint or run folder as OUT.npz.",
-     verb_export},
-    {"info", COMMON, 0, "What this program was compiled from, and the memory it needs.", verb_info},
+     "Write the outputs of one batch, of the inputs' exact shapes, to OUT.npz", verb_run},
+    {"grad", COMMON | RUN | OUT | KEEP, 1,
+     "Write outputs, loss and gradients of one batch to OUT.npz", verb_run},
+    {"export", COMMON | OUT | KEEP, 2,
+     "Write the parameters of a checkpoint or run directory to OUT.npz", verb_export},
+    {"info", COMMON, 0, "Print what this program was compiled from, and the memory it needs",
+     verb_info},
 };
 
 static void print_help(const char *program)
@@ -377,8 +378,8 @@ static void print_help(const char *program)
 	printf("Usage: %s [VERB] [OPTION...]\n\n", program);
 	for (int i = 0; i < COUNT(verbs); i++)
 		printf("  %-8s %s\n", verbs[i].name, verbs[i].about);
-	printf("\nWithout a verb: train. %s VERB --help tells the options.\n"
-	       "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n",
+	printf("\nThe default verb is train. %s VERB --help lists the options.\n"
+	       "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n",
 	       program);
 }
 
@@ -392,8 +393,8 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 		return AMOS_DONE;
 	if (c->options.overwrite || c->options.out)
 		return amos_fail(AMOS_USAGE,
-		                 "--resume goes on in its own folder; --overwrite and -o "
-		                 "are for another run");
+		                 "--resume continues in the run's directory; --overwrite and -o "
+		                 "are for a new run");
 	int words;
 	int status = amos_command(c->options.resume, &words, began);
 	if (status)

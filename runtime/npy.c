@@ -79,13 +79,13 @@ static int npy_header(struct amos_array *array, const char *where, const char *h
 	const char *order = npy_value(header, "'fortran_order':");
 	const char *shape = npy_value(header, "'shape':");
 	if (!descr || !order || !shape || !npy_shape(shape, array))
-		return amos_fail(AMOS_INPUT, "%s: the npy header is damaged", where);
+		return amos_fail(AMOS_INPUT, "%s: corrupt npy header", where);
 	*fortran = !strncmp(order, "True", 4);
 	array->type = npy_type(descr, swap);
 	if (array->type < 0)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: elements of type %.*s; wanted numbers of 1, 2, 4 or 8 "
-		                 "bytes, or truth values",
+		                 "%s: expected numbers of 1, 2, 4 or 8 bytes, or Booleans; found "
+		                 "elements of type %.*s",
 		                 where, (int)strcspn(descr, ","), descr);
 	return AMOS_DONE;
 }
@@ -100,7 +100,7 @@ static int npy_parse(struct amos_array *array, const char *where, struct amos_bl
 		size |= (size_t)at[10] << 16 | (size_t)at[11] << 24;
 	char header[4096];
 	if (size >= sizeof header || blob->count - start < size)
-		return amos_fail(AMOS_INPUT, "%s: the npy header is damaged", where);
+		return amos_fail(AMOS_INPUT, "%s: corrupt npy header", where);
 	memcpy(header, at + start, size);
 	header[size] = 0;
 	bool swap = false, fortran = false;

@@ -38,7 +38,7 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	zip_file_t *file =
 	    zip_stat_index(zip, index, 0, &about) ? NULL : zip_fopen_index(zip, index, 0);
 	if (!file)
-		return zip_failure(zip_get_error(zip), path, "damaged");
+		return zip_failure(zip_get_error(zip), path, "corrupt");
 	void *bytes = malloc(about.size + 1);
 	zip_int64_t got = bytes ? zip_fread(file, bytes, about.size) : -1;
 	// libzip compares the checksum when it reads the end.
@@ -46,16 +46,15 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	if (got >= 0 && zip_fread(file, &end, 1))
 		got = -1;
 	int status = by_machine(zip_file_get_error(file))
-	                 ? zip_failure(zip_file_get_error(file), path, "cannot read it")
+	                 ? zip_failure(zip_file_get_error(file), path, "cannot read")
 	                 : AMOS_DONE;
 	zip_fclose(file);
 	if (!bytes)
 		return amos_no_memory(path);
 	if (got != (zip_int64_t)about.size) {
 		free(bytes);
-		return status
-		           ? status
-		           : amos_fail(AMOS_INPUT, "%s: the entry %s is damaged", path, about.name);
+		return status ? status
+		              : amos_fail(AMOS_INPUT, "%s: corrupt entry '%s'", path, about.name);
 	}
 	struct amos_blob blob = {bytes, about.size, bytes, 0};
 	char where[1024];
@@ -70,7 +69,7 @@ static int read_entries(zip_t *zip, const char *path, const char *key, int64_t *
 	for (zip_int64_t i = 0; i < count; i++) {
 		const char *file = zip_get_name(zip, (zip_uint64_t)i, 0);
 		if (!file)
-			return zip_failure(zip_get_error(zip), path, "damaged");
+			return zip_failure(zip_get_error(zip), path, "corrupt");
 		size_t size = name_size(file);
 		if (!size || (key && (strlen(key) != size || strncmp(file, key, size))))
 			continue;
@@ -82,8 +81,8 @@ static int read_entries(zip_t *zip, const char *path, const char *key, int64_t *
 			return status;
 	}
 	if (!*n && key)
-		return amos_fail(AMOS_INPUT, "%s: holds no array '%s'", path, key);
-	return *n ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: holds no arrays", path);
+		return amos_fail(AMOS_INPUT, "%s: no array '%s'", path, key);
+	return *n ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: no arrays", path);
 }
 
 int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_array **arrays)
@@ -98,7 +97,7 @@ int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_arr
 		close(file);
 		zip_error_t error;
 		zip_error_init_with_code(&error, code);
-		int status = zip_failure(&error, path, "cannot read it as npz");
+		int status = zip_failure(&error, path, "cannot read as npz");
 		zip_error_fini(&error);
 		return status;
 	}

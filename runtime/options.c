@@ -43,8 +43,8 @@ static int set_count(const char *name, const char *value, int64_t *to)
 	errno = 0;
 	long long number = strtoll(value, &end, 10);
 	if (end == value || *end || errno || number < 0)
-		return amos_fail(AMOS_USAGE, "--%s: found '%s', wanted a whole number from 0 up",
-		                 name, value);
+		return amos_fail(AMOS_USAGE, "--%s: expected an integer >= 0, found '%s'", name,
+		                 value);
 	*to = number;
 	return AMOS_DONE;
 }
@@ -54,7 +54,7 @@ static int set_number(const char *name, const char *value, double *to)
 	char *end;
 	double number = strtod(value, &end);
 	if (end == value || *end || !isfinite(number) || number < 0)
-		return amos_fail(AMOS_USAGE, "--%s: found '%s', wanted a number from 0 up", name,
+		return amos_fail(AMOS_USAGE, "--%s: expected a number >= 0, found '%s'", name,
 		                 value);
 	*to = number;
 	return AMOS_DONE;

@@ -28,8 +28,8 @@ static _Noreturn void end(int status, const char *text)
 static void lost_file(int unused)
 {
 	(void)unused;
-	end(AMOS_INPUT, "a file that is being read, of the model or its data, was cut short: write "
-	                "it aside and rename it\n");
+	end(AMOS_INPUT, "a model or data file was truncated while in use: write a "
+	                "new file and rename it instead\n");
 }
 
 void amos_interrupt(const char *text)

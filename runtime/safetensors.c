@@ -29,7 +29,7 @@ static int read_tensor(const char *path, size_t start, const char *key, const js
 	    json_integer_value(json_array_get(json_object_get(about, "data_offsets"), 0));
 	array->type = safetensors_type(json_string_value(json_object_get(about, "dtype")));
 	if (array->type < 0 || !json_is_array(shape) || json_array_size(shape) > 10 || from < 0)
-		return amos_fail(AMOS_INPUT, "%s: of a type or shape that is not known", where);
+		return amos_fail(AMOS_INPUT, "%s: unknown type or invalid shape", where);
 	array->rank = (int)json_array_size(shape);
 	for (int a = 0; a < array->rank; a++)
 		array->dim[a] = json_integer_value(json_array_get(shape, (size_t)a));
@@ -57,7 +57,7 @@ static int read_tensors(const char *path, size_t start, const char *key, json_t 
 			return status;
 	}
 	if (!*n && key)
-		return amos_fail(AMOS_INPUT, "%s: holds no array '%s'", path, key);
+		return amos_fail(AMOS_INPUT, "%s: no array '%s'", path, key);
 	return AMOS_DONE;
 }
 
@@ -82,7 +82,7 @@ int amos_arrays_safetensors(const char *path, const char *key, int64_t *n,
 	if (!header && json_error_code(&error) == json_error_out_of_memory)
 		status = amos_no_memory(path);
 	else if (!json_is_object(header))
-		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or cut off", path);
+		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or truncated", path);
 	else
 		status = *arrays ? read_tensors(path, 8 + size, key, header, n, *arrays)
 		                 : amos_fail(AMOS_MACHINE, "%s: out of memory", path);

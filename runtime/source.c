@@ -110,19 +110,20 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 	if (source->fill != AMOS_ABSENT)
 		return AMOS_DONE;
 	if (!strncmp(text, "images:", 7))
-		return amos_fail(
-		    AMOS_INPUT,
-		    "--data %s=%s: folders of images are not read yet; put them into an .npy file",
-		    source->name, text);
+		return amos_fail(AMOS_INPUT,
+		                 "--data %s=%s: directories of images are not supported\n  help: "
+		                 "convert them to an .npy file",
+		                 source->name, text);
 	int64_t n;
 	int status = open_file(all, text, &source->file, &n);
 	for (int i = source->file; !status && n > 1 && i < source->file + n; i++)
 		if (!strcmp(all->files[i].array.name, source->name))
 			source->file = i, n = 1;
 	if (!status && n != 1)
-		status = amos_fail(AMOS_INPUT,
-		                   "--data %s=%s: the file holds %lld arrays: name one, %s:KEY",
-		                   source->name, text, (long long)n, text);
+		status = amos_fail(
+		    AMOS_INPUT,
+		    "--data %s=%s: the file contains %lld arrays; expected the name of one, %s:KEY",
+		    source->name, text, (long long)n, text);
 	return status;
 }
 
@@ -147,9 +148,8 @@ static int open_all(struct amos_sources *all, const char *path)
 	for (int i = first; !status && i < first + n; i++) {
 		const char *name = all->files[i].array.name;
 		if (!name)
-			return amos_fail(AMOS_INPUT,
-			                 "--data %s: which input is it for? Wanted NAME=%s", path,
-			                 path);
+			return amos_fail(AMOS_INPUT, "--data %s: expected an input name, NAME=%s",
+			                 path, path);
 		struct amos_source *source = NULL;
 		status = add_source(all, name, strlen(name), &source);
 		if (!status) {

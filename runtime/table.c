@@ -13,7 +13,7 @@ struct column { // numbers read so far
 	size_t count, room;
 };
 
-#define BEYOND_DOUBLE " has more digits than a double holds; put it into an .npy file"
+#define BEYOND_DOUBLE " has more digits than a double holds\n  help: store it in an .npy file"
 
 static int add(struct column *column, const char *where, double x)
 {
@@ -95,10 +95,11 @@ static int pick_one(const char *path, const char *header, const char *text, size
 	if (!isdigit((unsigned char)*text) || end != text + length)
 		from = last = named_cell(header, text, length);
 	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - to->count)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: no column '%.*s': wanted numbers from 0 (0-2,5) or names of "
-		                 "the first line",
-		                 path, (int)length, text);
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: no column '%.*s'; expected numbers from 0 (0-2,5) or names in "
+		    "the first line",
+		    path, (int)length, text);
 	for (long i = from; i <= last; i++)
 		to->at[to->count++] = (int)i;
 	return AMOS_DONE;
@@ -115,7 +116,7 @@ static int pick(const char *path, const char *header, const char *columns, struc
 		}
 		if (cell(header, to->count, &n))
 			return amos_fail(AMOS_INPUT,
-			                 "%s: has more than %d columns; choose some, %s:0-2,5",
+			                 "%s: more than %d columns\n  help: select some, %s:0-2,5",
 			                 path, MOST_COLUMNS, path);
 		return AMOS_DONE;
 	}
@@ -155,7 +156,7 @@ static int read_row(const char *path, long number, const char *line, const struc
 		double x = at ? strtod(at, &end) : 0;
 		if (!at || !n || end != at + n)
 			return amos_fail(AMOS_INPUT,
-			                 "%s: line %ld, column %d: found %.*s, wanted a number",
+			                 "%s: line %ld, column %d: expected a number, found %.*s",
 			                 path, number, picked->at[i], at && n ? (int)n : 7,
 			                 at && n ? at : "nothing");
 		if (!is_exact(at, n, x))
@@ -210,8 +211,7 @@ static int add_numbers(const json_t *value, const char *where, struct amos_array
 {
 	if (json_is_number(value) || json_is_boolean(value)) {
 		if (axis != array->rank)
-			return amos_fail(AMOS_INPUT, "%s: the lists are not all of one shape",
-			                 where);
+			return amos_fail(AMOS_INPUT, "%s: the lists differ in shape", where);
 		double x = json_is_number(value) ? json_number_value(value) : json_is_true(value);
 		if (json_is_integer(value) &&
 		    !(fabs(x) < 0x1p63 && (json_int_t)x == json_integer_value(value)))
@@ -220,11 +220,11 @@ static int add_numbers(const json_t *value, const char *where, struct amos_array
 		return add(column, where, x);
 	}
 	if (!json_is_array(value))
-		return amos_fail(AMOS_INPUT, "%s: wanted a number or lists of numbers", where);
+		return amos_fail(AMOS_INPUT, "%s: expected a number or lists of numbers", where);
 	if (first && axis == array->rank && axis < 10)
 		array->dim[array->rank++] = (int64_t)json_array_size(value);
 	if (axis >= array->rank || array->dim[axis] != (int64_t)json_array_size(value))
-		return amos_fail(AMOS_INPUT, "%s: the lists are not all of one shape", where);
+		return amos_fail(AMOS_INPUT, "%s: the lists differ in shape", where);
 	for (size_t i = 0; i < json_array_size(value); i++) {
 		int status = add_numbers(json_array_get(value, i), where, array, axis + 1,
 		                         first && !i, column);

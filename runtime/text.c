@@ -71,7 +71,7 @@ static int read_folder(const char *path, struct amos_blob *all)
 		status = amos_fail_errno("read", path);
 	fts_close(walk);
 	if (!status && !all->count)
-		status = amos_fail(AMOS_INPUT, "%s: no text in the folder", path);
+		status = amos_fail(AMOS_INPUT, "%s: no text in the directory", path);
 	if (status)
 		amos_blob_free(all);
 	return status;
@@ -104,8 +104,9 @@ static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 		if (byte < 0 || seen[byte])
 			status = amos_fail(
 			    AMOS_INPUT,
-			    "%s: line %d is %s; wanted one byte a line, as itself or as \\xHH",
-			    path, vocabulary->count + 1, byte < 0 ? "no byte" : "there before");
+			    "%s: line %d %s; expected one byte per line, as itself or as \\xHH",
+			    path, vocabulary->count + 1,
+			    byte < 0 ? "is not a byte" : "repeats a byte");
 		else
 			vocabulary->byte[vocabulary->count++] = (unsigned char)byte;
 		if (byte >= 0)
@@ -159,9 +160,10 @@ static int tokens_of(const char *path, struct amos_blob *blob,
 		if (t < 0) {
 			int byte = blob->at[i];
 			free(to);
-			return amos_fail(AMOS_INPUT,
-			                 "%s: byte \\x%02x at %zu is not in the vocabulary of %d",
-			                 path, byte, i, vocabulary->count);
+			return amos_fail(
+			    AMOS_INPUT,
+			    "%s: byte \\x%02x at %zu is not in the vocabulary of %d tokens", path,
+			    byte, i, vocabulary->count);
 		}
 		to[i] = (unsigned char)t;
 	}

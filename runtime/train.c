@@ -38,7 +38,7 @@ static void interrupt(int signal)
 {
 	(void)signal;
 	if (++interrupts > 1)
-		amos_interrupt("\nstopped at once; the last checkpoint stands\n");
+		amos_interrupt("\nstopped at once; the last checkpoint is kept\n");
 }
 
 enum { SIGNALS = 3 };
@@ -120,9 +120,10 @@ static int not_a_number(const struct training *t, double loss)
 {
 	return amos_fail(
 	    AMOS_INPUT,
-	    "step %lld: the loss is %g, so training stops; the checkpoints in %s stand.\nTry a "
-	    "smaller --xi (--rate of "
-	    "other optimizers) or a longer --warmup, and look for very large numbers in the data.",
+	    "step %lld: the loss is %g, so training stopped; the checkpoints in %s are kept\n"
+	    "  help: try a smaller --xi (--rate for other optimizers) or a longer --warmup, and "
+	    "check "
+	    "the data for very large values",
 	    (long long)t->point.step + 1, loss, t->dir);
 }
 
@@ -276,7 +277,7 @@ static int make_folder(struct training *t)
 	const struct amos_options *o = t->options;
 	t->dir = o->resume ? o->resume : o->out;
 	if (!t->dir)
-		return amos_fail(AMOS_USAGE, "train: expected a folder of the run, -o DIR");
+		return amos_fail(AMOS_USAGE, "train: expected a run directory, -o DIR");
 	if (asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
 	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0)
 		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
@@ -288,10 +289,11 @@ static int resume(struct training *t)
 {
 	struct amos_checkpoint *c;
 	if (access(t->last, F_OK) && errno == ENOENT)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: no run to go on with: it was stopped before its first save\n"
-		                 "  help: begin it again with --overwrite",
-		                 t->dir);
+		return amos_fail(
+		    AMOS_INPUT,
+		    "%s: no run to resume: it was stopped before its first checkpoint\n"
+		    "  help: start it again with --overwrite",
+		    t->dir);
 	int status = amos_checkpoint_open(t->last, true, &c);
 	if (status)
 		return status;
@@ -334,8 +336,8 @@ static int check_accumulate(const struct training *t)
 	if (!more || more < t->runs || t->options->resume)
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "--accumulate %lld: the training has %lld batches, which make no update: "
-	                 "wanted fewer batches an update, --steps N, or more --epochs",
+	                 "--accumulate %lld: the %lld batches of this training make no update\n"
+	                 "  help: accumulate fewer batches, or give --steps N or more --epochs",
 	                 (long long)more + 1, (long long)t->runs);
 }
 
@@ -349,7 +351,7 @@ static int prepare(struct training *t)
 	if (o->eval_every > 0 && (!amos_data_held_out(t->data) || !amos_find_entry(model, "eval")))
 		return amos_fail(
 		    AMOS_INPUT,
-		    "--eval-every: nothing is held out to evaluate on: wanted --split 0.9");
+		    "--eval-every: no data are held out to evaluate on\n  help: give --split 0.9");
 	t->loss = amos_find_output(t->entry, "loss");
 	t->step_slot = amos_find_slot(model, "amos.step");
 	t->left_slot = amos_find_slot(model, "amos.left");
@@ -370,14 +372,14 @@ static int train(struct training *t)
 	if (status)
 		return status;
 	if (finished(t)) {
-		amos_say(&t->log, "finished at step %lld: --steps or --epochs of more go on\n",
+		amos_say(&t->log, "finished at step %lld; larger --steps or --epochs continue it\n",
 		         (long long)t->point.step);
 		return name_best(t);
 	}
 	if (t->options->resume)
-		amos_say(&t->log, "goes on after step %lld\n", (long long)t->point.step);
+		amos_say(&t->log, "resumed after step %lld\n", (long long)t->point.step);
 	else if (batches_after_first(t) >= amos_data_batches(t->data))
-		amos_say(&t->log, "an update takes %lld batches, of %lld in an epoch\n",
+		amos_say(&t->log, "an update takes %lld batches; an epoch has %lld\n",
 		         (long long)batches_after_first(t) + 1,
 		         (long long)amos_data_batches(t->data));
 	t->begin_time = t->line_time = t->save_time = amos_now();
@@ -385,7 +387,7 @@ static int train(struct training *t)
 	t->epoch = epoch(t);
 	status = loop(t);
 	if (!status && t->result->stopped)
-		amos_say(&t->log, "stopped at step %lld and saved; --resume %s goes on\n",
+		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",
 		         (long long)t->point.step, t->dir);
 	return status;
 }

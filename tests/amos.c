@@ -73,14 +73,14 @@ static Array *first_state(Arena *arena, const Graph *g, const json_t *c, const j
 }
 
 // Returns the largest difference, relative to the largest element.
-static double difference(const Array *got, const json_t *wanted)
+static double difference(const Array *got, const json_t *expected)
 {
 	double most = 0, size = 0;
 	size_t count = (size_t)count_of(&got->shape);
-	if (json_array_size(wanted) != count)
+	if (json_array_size(expected) != count)
 		return INFINITY;
 	for (size_t i = 0; i < count; i++) {
-		double w = json_number_value(json_array_get(wanted, i));
+		double w = json_number_value(json_array_get(expected, i));
 		size = fmax(size, fabs(w));
 		most = fmax(most, fabs(got->f[i] - w));
 	}

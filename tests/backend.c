@@ -50,12 +50,12 @@ static double rounded(Elem type, double x)
 static void compare(Arena *arena, const char *name, Elem type, const Array *found,
                     const Known *known)
 {
-	Array want = array_from(arena, known->type, &known->shape, known->bytes);
-	if (!same_shape(&found->shape, &want.shape))
+	Array expected = array_from(arena, known->type, &known->shape, known->bytes);
+	if (!same_shape(&found->shape, &expected.shape))
 		fail(name, "is %s, wanted %s", shape_text(arena, found->type, &found->shape),
-		     shape_text(arena, want.type, &want.shape));
-	for (int64_t i = 0; i < count_of(&want.shape); i++) {
-		double x = rounded(type, element_at(found, i)), y = element_at(&want, i);
+		     shape_text(arena, expected.type, &expected.shape));
+	for (int64_t i = 0; i < count_of(&expected.shape); i++) {
+		double x = rounded(type, element_at(found, i)), y = element_at(&expected, i);
 		if (!close_enough(x, y))
 			fail(name, "[%lld] is %.9g, wanted %.9g", (long long)i, x, y);
 	}
@@ -71,22 +71,22 @@ static const Array *out_named(const Model *m, const Array *value, const char *na
 static Array cut_output(Arena *arena, const Model *m, const Array *value, const char *name)
 {
 	const Array *all = out_named(m, value, name),
-	            *told = out_named(m, value, format(arena, SHAPE_OF "%s", name));
+	            *sizes = out_named(m, value, format(arena, SHAPE_OF "%s", name));
 	if (!all)
 		fail(name, "is missing");
 	Array part = *all;
 	int64_t stride[RANK], n = 0;
 	row_strides(&all->shape, stride);
-	for (int a = 0; told && a < all->shape.rank; a++)
-		part.shape.dim[a] = told->i[a];
+	for (int a = 0; sizes && a < all->shape.rank; a++)
+		part.shape.dim[a] = sizes->i[a];
 	part.f = NEWS(arena, double, count_of(&part.shape) + 1);
 	for (int64_t i = 0; i < count_of(&all->shape); i++) {
-		bool there = true;
+		bool valid = true;
 		for (int a = 0; a < all->shape.rank; a++)
-			there &= i / stride[a] % all->shape.dim[a] < part.shape.dim[a];
-		if (there && is_float(all->type))
+			valid &= i / stride[a] % all->shape.dim[a] < part.shape.dim[a];
+		if (valid && is_float(all->type))
 			part.f[n++] = all->f[i];
-		else if (there)
+		else if (valid)
 			part.i[n++] = all->i[i];
 	}
 	return part;
@@ -101,14 +101,14 @@ static void check_outputs(Arena *arena, const Model *m, const Array *value, cons
 		const Input *out = &m->outputs.at[o];
 		if (!path)
 			continue;
-		KnownList want = read_value(arena, path, out);
-		for (int i = 0; i < want.count; i++) {
-			Array found = cut_output(arena, m, value, want.at[i].name);
-			compare(arena, want.at[i].name, out->type, &found, &want.at[i]);
+		KnownList expected = read_value(arena, path, out);
+		for (int i = 0; i < expected.count; i++) {
+			Array found = cut_output(arena, m, value, expected.at[i].name);
+			compare(arena, expected.at[i].name, out->type, &found, &expected.at[i]);
 		}
 		const char *more =
-		    out->sequence ? format(arena, "%s#%d", out->name, want.count) : out->name;
-		if (out_named(m, value, more) && (out->sequence || !want.count))
+		    out->sequence ? format(arena, "%s#%d", out->name, expected.count) : out->name;
+		if (out_named(m, value, more) && (out->sequence || !expected.count))
 			fail(more, "should not be there");
 	}
 }

@@ -126,7 +126,7 @@ static void failures_in_order(void)
 	failing(settled, STATUS_INPUT, "model.onnx: 2 errors\n  a: one\n  b: two");
 	failing(interrupted, STATUS_INPUT, "b: two\nearlier errors:\n  a: one");
 	failing(bad_pattern, STATUS_INPUT,
-	        "pattern: '/(/' is no regular expression: Unmatched ( or \\(");
+	        "pattern: '/(/' is not a regular expression: Unmatched ( or \\(");
 	fail_if_errors("errors outlive no failure");
 }
 

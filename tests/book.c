@@ -107,9 +107,9 @@ static Ref put_mask(Graph *g, const Shape *s, Elem type, bool mark)
 	double mask[16] = {0};
 	uint8_t marks[16];
 	for (int64_t i = 0; i < n * n; i++) {
-		bool behind = i % n > i / n;
-		mask[i] = behind ? -INFINITY : 0;
-		marks[i] = behind == mark;
+		bool future = i % n > i / n;
+		mask[i] = future ? -INFINITY : 0;
+		marks[i] = future == mark;
 	}
 	Shape shape = {.rank = s->rank};
 	for (int a = 0; a < s->rank; a++)
@@ -189,17 +189,17 @@ static bool same_through_door(Arena *arena, const Graph *g, const char *where)
 // Returns the gradients of the slots for `r` weighted by random values.
 static Array *slopes(Arena *arena, Graph *g, Ref r, const Drawing *t)
 {
-	bool want[VARS];
+	bool active[VARS];
 	uint64_t keep = seed;
 	g->outs.count = 0;
 	add_loss(arena, g, r);
 	seed = keep;
 	for (int s = 0; s < t->nslot; s++)
-		want[s] = t->slot[s].type == E_f64;
-	const Graph *with = grad_pass(arena, g, want);
+		active[s] = t->slot[s].type == E_f64;
+	const Graph *with = grad_pass(arena, g, active);
 	Array *all = eval_graph(arena, with, t->slot), *out = NEWS(arena, Array, t->nslot + 1);
 	for (int s = 0; s < t->nslot; s++)
-		if (want[s])
+		if (active[s])
 			out[s] =
 			    all[find_output(with, format(arena, "grad:%s", g->slots.at[s].name))];
 	return out;

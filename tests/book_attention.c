@@ -5,7 +5,7 @@
 // Patterns of exporters: slots, an expression, and the result of the door: the number of operands
 // of attend and its attributes; "": no attend.
 static const struct {
-	const char *line, *want;
+	const char *line, *expected;
 } sites[] = {
     {"q:2,2,3,4 k:2,2,5,4 v:2,2,5,6 = dot(softmax(dot(q, swap(k)); -1), v)", "3; 1, 0, 0"},
     {"q:2,3,4 k:2,5,4 v:2,5,6 = dot(softmax(dot(q, swap(k)) * 0.5; -1), v)", "3; 0.5, 0, 0"},
@@ -103,8 +103,8 @@ void test_attention(void)
 		seed = keep;
 		Graph *apart = case_loss(arena, format(arena, "plain %s", sites[i].line), slot);
 		const char *found = attend_in(arena, g);
-		CHECK(!strcmp(found, sites[i].want), "%s: wanted attend '%s', found '%s'",
-		      sites[i].line, sites[i].want, found);
+		CHECK(!strcmp(found, sites[i].expected), "%s: wanted attend '%s', found '%s'",
+		      sites[i].line, sites[i].expected, found);
 		check_same(arena, "attend", sites[i].line, apart, g, slot, 1e-9);
 		arena_free(arena);
 	}

@@ -130,13 +130,13 @@ static Array out_named(Arena *arena, const Graph *g, const Array *slot, const ch
 	return eval_graph(arena, g, slot)[r];
 }
 
-static double loss_with(const Graph *g, const Array *slot, double *place, double value)
+static double loss_with(const Graph *g, const Array *slot, double *element, double value)
 {
 	Arena *arena = arena_new();
-	double keep = *place;
-	*place = value;
+	double keep = *element;
+	*element = value;
 	double loss = out_named(arena, g, slot, "loss").f[0];
-	*place = keep;
+	*element = keep;
 	arena_free(arena);
 	return loss;
 }
@@ -211,11 +211,11 @@ void test_gradients(void)
 	for (int i = 0; i < COUNT(cases); i++) {
 		Arena *arena = arena_new();
 		Array slot[SLOTS];
-		bool want[SLOTS] = {false};
+		bool active[SLOTS] = {false};
 		Graph *g = case_loss(arena, cases[i], slot);
 		for (int s = 0; s < g->slots.count; s++)
-			want[s] = slot[s].type == E_f64;
-		Graph *with = grad_pass(arena, g, want);
+			active[s] = slot[s].type == E_f64;
+		Graph *with = grad_pass(arena, g, active);
 		check_gradient(arena, cases[i], g, with, slot);
 		check_same(arena, "opened graph", cases[i], with, decompose_pass(arena, with), slot,
 		           1e-9);

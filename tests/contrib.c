@@ -10,28 +10,28 @@
 static int numbers, gradients;
 
 // True if result `name` equals the line, in f32. Prints the first difference.
-static bool gives(const Trial *t, const char *name, const char *line, const char *wanted)
+static bool gives(const Trial *t, const char *name, const char *line, const char *expected)
 {
 	const Graph *g = t->loss;
 	const Array *y = &eval_graph(t->arena, g, t->slot)[find_output(g, name)];
-	bool whole = !is_float(y->type);
+	bool integer = !is_float(y->type);
 	int64_t n = count_of(&y->shape);
 	double largest = 1;
-	for (int64_t i = 0; i < n && !whole; i++)
+	for (int64_t i = 0; i < n && !integer; i++)
 		largest = fmax(largest, fabs(y->f[i]));
 	for (int64_t i = 0; i < n; i++, numbers++) {
 		char *end;
-		double x = whole ? (double)y->i[i] : y->f[i], want = strtod(wanted, &end);
-		if (end != wanted && fabs(x - want) <= 2e-5 * largest) {
-			wanted = end;
+		double x = integer ? (double)y->i[i] : y->f[i], reference = strtod(expected, &end);
+		if (end != expected && fabs(x - reference) <= 2e-5 * largest) {
+			expected = end;
 			continue;
 		}
-		printf("%s: number %lld is %g, wanted %.12s\n", line, (long long)i, x, wanted);
+		printf("%s: number %lld is %g, wanted %.12s\n", line, (long long)i, x, expected);
 		return false;
 	}
-	if (wanted[strspn(wanted, " \n")])
+	if (expected[strspn(expected, " \n")])
 		printf("%s: %lld numbers, wanted more\n", line, (long long)n);
-	return !wanted[strspn(wanted, " \n")];
+	return !expected[strspn(expected, " \n")];
 }
 
 // Checks one model: its line and the line of its result.

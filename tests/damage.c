@@ -150,11 +150,11 @@ static int run(const char *command, const char *messages)
 	pid_t child = fork();
 	if (!child) {
 		struct rlimit seconds = {PATIENCE, PATIENCE};
-		int none = open("/dev/null", O_RDWR), said = creat(messages, 0644);
+		int none = open("/dev/null", O_RDWR), log = creat(messages, 0644);
 		setrlimit(RLIMIT_CPU, &seconds);
 		dup2(none, STDIN_FILENO);
 		dup2(none, STDOUT_FILENO);
-		dup2(said, STDERR_FILENO);
+		dup2(log, STDERR_FILENO);
 		execl("/bin/sh", "sh", "-c", command, NULL);
 		_exit(127);
 	}

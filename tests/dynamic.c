@@ -10,18 +10,18 @@
 
 enum { FLOAT = 1, MOST = 8 };
 
-typedef struct Counted { // an input with some valid entries along an axis
+typedef struct DynamicInput { // an input with some valid entries along an axis
 	char name;
 	int axis;
 	int64_t n, kept, at[64]; // entries; the valid ones
-} Counted;
+} DynamicInput;
 
 typedef struct Case {
 	const char *line, *model;
-	Counted operand[MOST];
+	DynamicInput operand[MOST];
 	int count;
-	const Graph *whole, *part; // on dynamic inputs; on their valid elements only
-	Array *given, *value;      // values of `part`
+	const Graph *trimmed, *dynamic; // on the valid elements only; on dynamic inputs
+	Array *given, *value;           // values of `dynamic`
 } Case;
 
 static int gradients;
@@ -34,7 +34,7 @@ static double keeps(int64_t i)
 	return i % 3 == 1 ? -1 : 1;
 }
 
-static Counted *operand_named(Case *c, const char *name)
+static DynamicInput *operand_named(Case *c, const char *name)
 {
 	for (int k = 0; k < c->count; k++)
 		if (c->operand[k].name == name[0])
@@ -47,7 +47,7 @@ static void read_operands(Case *c)
 	const char *at = c->line;
 	for (; *at && *at != '|'; at++)
 		if (isalpha((unsigned char)*at) && c->count < MOST)
-			c->operand[c->count++] = (Counted){.name = *at, .axis = at[1] - '0'};
+			c->operand[c->count++] = (DynamicInput){.name = *at, .axis = at[1] - '0'};
 	if (!*at)
 		fail(c->line, "wants operands, '|' and a model");
 	c->model = at + 1 + strspn(at + 1, " ");
@@ -59,7 +59,7 @@ static const char *short_line(Case *c)
 	Text text = {.arena = arena};
 	for (char *word = strtok(copy_string(arena, c->model), " \n"); word;
 	     word = strtok(NULL, " \n")) {
-		Counted *operand = word[1] == ':' ? operand_named(c, word) : NULL;
+		DynamicInput *operand = word[1] == ':' ? operand_named(c, word) : NULL;
 		if (!operand) {
 			say(&text, "%s ", word);
 			continue;
@@ -82,7 +82,7 @@ static const char *short_line(Case *c)
 }
 
 // Passes each dynamic input through Compress, with the same condition for equal lengths.
-static const Graph *counted_graph(Case *c)
+static const Graph *dynamic_graph(Case *c)
 {
 	static const int64_t none;
 	const char *op;
@@ -91,7 +91,7 @@ static const Graph *counted_graph(Case *c)
 	b->nodes.count = 0;
 	PUSH(arena, b->tensors, raw(tensor("nought", FLOAT, 0, &none), "\0\0\0", 4));
 	for (int k = 0; k < c->count; k++) {
-		Counted *o = &c->operand[k];
+		DynamicInput *o = &c->operand[k];
 		char name[2] = {o->name};
 		const char *keep = format(arena, "keep%lld", (long long)o->n);
 		bool known = false;
@@ -116,16 +116,16 @@ static const Graph *counted_graph(Case *c)
 
 // ---- values ---------------------------------------------------------------------------
 
-static int64_t place_in(const Shape *from, const Shape *to, int64_t i, const Counted *o)
+static int64_t index_in(const Shape *from, const Shape *to, int64_t i, const DynamicInput *o)
 {
-	int64_t stride[RANK], wide[RANK], place = 0;
+	int64_t stride[RANK], wide[RANK], index = 0;
 	row_strides(from, stride);
 	row_strides(to, wide);
 	for (int a = 0; a < from->rank; a++) {
 		int64_t at = i / stride[a] % from->dim[a];
-		place += wide[a] * (o && a == o->axis ? o->at[at] : at);
+		index += wide[a] * (o && a == o->axis ? o->at[at] : at);
 	}
-	return place;
+	return index;
 }
 
 static Array part_values(void *context, const Slot *s)
@@ -137,38 +137,39 @@ static Array part_values(void *context, const Slot *s)
 }
 
 // Returns the valid elements of the dynamic graph's values.
-static Array whole_values(void *context, const Slot *s)
+static Array trimmed_values(void *context, const Slot *s)
 {
 	Case *c = context;
-	Counted *o = operand_named(c, s->name);
+	DynamicInput *o = operand_named(c, s->name);
 	Array a = variant_values(NULL, s);
 	if (s->kind != S_input || !o)
 		return a;
-	const Array *all = &c->given[find_slot(c->part, s->name)];
+	const Array *all = &c->given[find_slot(c->dynamic, s->name)];
 	for (int64_t i = 0; i < count_of(&s->shape); i++)
-		a.f[i] = all->f[place_in(&s->shape, &all->shape, i, o)];
+		a.f[i] = all->f[index_in(&s->shape, &all->shape, i, o)];
 	return a;
 }
 
 // True if output `name` has the expected length and valid elements.
-static bool same_out(const Case *c, const char *name, const Array *want)
+static bool same_out(const Case *c, const char *name, const Array *expected)
 {
-	const Array *all = &c->value[find_output(c->part, name)];
-	Ref shape = find_output(c->part, format(arena, SHAPE_OF "%s", name));
-	for (int a = 0; a < want->shape.rank; a++) {
+	const Array *all = &c->value[find_output(c->dynamic, name)];
+	Ref shape = find_output(c->dynamic, format(arena, SHAPE_OF "%s", name));
+	for (int a = 0; a < expected->shape.rank; a++) {
 		int64_t d = shape ? c->value[shape].i[a] : all->shape.dim[a];
-		if (d != want->shape.dim[a]) {
+		if (d != expected->shape.dim[a]) {
 			printf("%s: %s is %lld long along axis %d, wanted %lld\n", c->line, name,
-			       (long long)d, a, (long long)want->shape.dim[a]);
+			       (long long)d, a, (long long)expected->shape.dim[a]);
 			return false;
 		}
 	}
-	for (int64_t i = 0; i < count_of(&want->shape); i++) {
-		double x = element_at(all, place_in(&want->shape, &all->shape, i, NULL));
-		if (fabs(x - element_at(want, i)) <= 2e-7 * (1 + fabs(x))) // a mean's 1/n is f32
+	for (int64_t i = 0; i < count_of(&expected->shape); i++) {
+		double x = element_at(all, index_in(&expected->shape, &all->shape, i, NULL));
+		if (fabs(x - element_at(expected, i)) <=
+		    2e-7 * (1 + fabs(x))) // a mean's 1/n is f32
 			continue;
 		printf("%s: %s [%lld] is %g, wanted %g\n", c->line, name, (long long)i, x,
-		       element_at(want, i));
+		       element_at(expected, i));
 		return false;
 	}
 	return true;
@@ -177,14 +178,15 @@ static bool same_out(const Case *c, const char *name, const Array *want)
 // Are the valid elements of the results the same as those of the graph without the others?
 static bool same_values(Case *c)
 {
-	c->value = eval_graph(arena, c->part, c->given);
-	Array *slot = NEWS(arena, Array, c->whole->slots.count + 1);
-	for (int s = 0; s < c->whole->slots.count; s++)
-		slot[s] = whole_values(c, &c->whole->slots.at[s]);
-	const Array *want = eval_graph(arena, c->whole, slot);
-	for (int k = 0; k < c->whole->outs.count; k++)
-		if (is_own_out(c->whole->outs.at[k].name) &&
-		    !same_out(c, c->whole->outs.at[k].name, &want[c->whole->outs.at[k].val]))
+	c->value = eval_graph(arena, c->dynamic, c->given);
+	Array *slot = NEWS(arena, Array, c->trimmed->slots.count + 1);
+	for (int s = 0; s < c->trimmed->slots.count; s++)
+		slot[s] = trimmed_values(c, &c->trimmed->slots.at[s]);
+	const Array *expected = eval_graph(arena, c->trimmed, slot);
+	for (int k = 0; k < c->trimmed->outs.count; k++)
+		if (is_own_out(c->trimmed->outs.at[k].name) &&
+		    !same_out(c, c->trimmed->outs.at[k].name,
+		              &expected[c->trimmed->outs.at[k].val]))
 			return false;
 	return true;
 }
@@ -194,9 +196,9 @@ static bool check(char *const *line)
 	Case c = {.line = *line};
 	const char *op;
 	read_operands(&c);
-	c.whole = read_packed(variant(short_line(&c), &op), &(ReadOptions){0})->graph;
-	c.part = counted_graph(&c);
-	Trial *t = trial_new(arena, *line, c.part, part_values, NULL);
+	c.trimmed = read_packed(variant(short_line(&c), &op), &(ReadOptions){0})->graph;
+	c.dynamic = dynamic_graph(&c);
+	Trial *t = trial_new(arena, *line, c.dynamic, part_values, NULL);
 	c.given = t->slot;
 	if (!same_values(&c))
 		return false;
@@ -231,15 +233,15 @@ static bool check_axis(const char *model, char name, int axis)
 {
 	Case c = {.line = format(arena, "%c%d | %s", name, axis, model)};
 	read_operands(&c);
-	c.whole = try_graph(whole_graph, &c);
-	c.part = c.whole ? try_graph(counted_graph, &c) : NULL;
+	c.trimmed = try_graph(whole_graph, &c);
+	c.dynamic = c.trimmed ? try_graph(dynamic_graph, &c) : NULL;
 	tried++;
-	refused += !c.part;
-	if (!c.part)
+	refused += !c.dynamic;
+	if (!c.dynamic)
 		return true;
-	c.given = NEWS(arena, Array, c.part->slots.count + 1);
-	for (int s = 0; s < c.part->slots.count; s++)
-		c.given[s] = part_values(NULL, &c.part->slots.at[s]);
+	c.given = NEWS(arena, Array, c.dynamic->slots.count + 1);
+	for (int s = 0; s < c.dynamic->slots.count; s++)
+		c.given[s] = part_values(NULL, &c.dynamic->slots.at[s]);
 	return same_values(&c);
 }
 

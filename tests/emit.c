@@ -186,7 +186,7 @@ static void check_casts(void)
 
 // Of long axes, checks sums and extremes only: rounding errors of products and running sums grow
 // with every step.
-static void check_folds(Elem type, Shape shape, bool all)
+static void check_reductions(Elem type, Shape shape, bool all)
 {
 	Arena *arena = arena_new();
 	Graph *g =
@@ -316,9 +316,9 @@ int main(void)
 	check_all_functions();
 	check_casts();
 	for (int k = 0; k < 4; k++)
-		check_folds(arithmetic[k], shape_of(3, (int64_t[]){4, 5, 37}), true);
-	check_folds(E_f32, dims2(3, 40000), false);
-	check_folds(E_f32, dims2(3000, 3), false);
+		check_reductions(arithmetic[k], shape_of(3, (int64_t[]){4, 5, 37}), true);
+	check_reductions(E_f32, dims2(3, 40000), false);
+	check_reductions(E_f32, dims2(3000, 3), false);
 	for (Elem e = 0; e < ELEMS; e++)
 		check_moves(e);
 	for (int k = 0; k < 4; k++)

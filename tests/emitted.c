@@ -137,37 +137,37 @@ static Run run_start(Arena *arena, const Plan *plan, const struct amos_model *mo
 
 // ---- comparison -----------------------------------------------------------------------
 
-static double distance(double found, double wanted, double size)
+static double distance(double found, double exact, double size)
 {
-	if (isinf(found) && fabs(wanted) > 3.5e38) // beyond f32
-		return signbit(found) == signbit(wanted) ? 0 : INFINITY;
-	if (isnan(wanted) || isinf(wanted))
-		return (isnan(wanted) ? isnan(found) : found == wanted) ? 0 : INFINITY;
-	return isnan(found) ? INFINITY : fabs(found - wanted) / size;
+	if (isinf(found) && fabs(exact) > 3.5e38) // beyond f32
+		return signbit(found) == signbit(exact) ? 0 : INFINITY;
+	if (isnan(exact) || isinf(exact))
+		return (isnan(exact) ? isnan(found) : found == exact) ? 0 : INFINITY;
+	return isnan(found) ? INFINITY : fabs(found - exact) / size;
 }
 
-static double compare(Arena *arena, const Array *want, const void *memory, double tolerance,
+static double compare(Arena *arena, const Array *expected, const void *memory, double tolerance,
                       double least, const char *what, const char *name)
 {
-	Array got = array_from(arena, want->type, &want->shape, memory);
-	int64_t n = count_of(&want->shape), at = 0;
-	bool real = is_float(want->type);
+	Array got = array_from(arena, expected->type, &expected->shape, memory);
+	int64_t n = count_of(&expected->shape), at = 0;
+	bool real = is_float(expected->type);
 	double size = fmax(least, 1e-30), worst = 0;
 	for (int64_t i = 0; real && i < n; i++)
-		if (isfinite(want->f[i]))
-			size = fmax(size, fabs(want->f[i]));
+		if (isfinite(expected->f[i]))
+			size = fmax(size, fabs(expected->f[i]));
 	for (int64_t i = 0; i < n; i++) {
 		if (real && tolerance < 0)
-			size = fmax(fabs(want->f[i]), want->type == E_f64 ? 1e-300 : 1e-30);
-		double far = real ? distance(got.f[i], want->f[i], size) / fabs(tolerance)
-		             : got.i[i] == want->i[i] ? 0
-		                                      : INFINITY;
+			size = fmax(fabs(expected->f[i]), expected->type == E_f64 ? 1e-300 : 1e-30);
+		double far = real ? distance(got.f[i], expected->f[i], size) / fabs(tolerance)
+		             : got.i[i] == expected->i[i] ? 0
+		                                          : INFINITY;
 		if (far > worst)
 			worst = far, at = i;
 	}
 	if (worst > 1)
 		printf("%s: %s[%lld] is %.9g, wanted %.9g (%.3g times the tolerance)\n", what, name,
-		       (long long)at, element_at(&got, at), element_at(want, at), worst);
+		       (long long)at, element_at(&got, at), element_at(expected, at), worst);
 	return worst;
 }
 
@@ -272,14 +272,15 @@ static bool same_bits(Arena *arena, const Compiled *c, const Array *slot, const 
 double check_graph(Arena *arena, const Graph *g, const Array *slot, const Target *target,
                    Launcher *launch, double tolerance, const double *least, const char *what)
 {
-	Array *want = eval_graph(arena, g, slot);
+	Array *expected = eval_graph(arena, g, slot);
 	Compiled *c = compile_graph(arena, g, target, what);
 	int status;
 	Run r = run_once(arena, c, slot, launch, &status);
 	double worst = status ? INFINITY : 0;
 	for (int k = 0; k < g->outs.count + g->stores.count; k++)
-		worst = fmax(worst, compare(arena, &want[end_at(g, k)], end_memory(&r, c->plan, k),
-		                            tolerance, least ? least[k] : 0, what, end_name(g, k)));
+		worst =
+		    fmax(worst, compare(arena, &expected[end_at(g, k)], end_memory(&r, c->plan, k),
+		                        tolerance, least ? least[k] : 0, what, end_name(g, k)));
 	free_compiled(c);
 	return worst;
 }
@@ -381,9 +382,9 @@ static void add_errors(const Graph *g, const Array *exact, const Array *rounded,
 }
 
 // Decomposes composites, also in loop bodies, so that every computed value is rounded.
-static Graph *open_bodies(Arena *arena, const Graph *whole)
+static Graph *open_bodies(Arena *arena, const Graph *composite)
 {
-	const Graph *from = decompose_pass(arena, whole);
+	const Graph *from = decompose_pass(arena, composite);
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;
@@ -408,13 +409,14 @@ double *rounding_errors(Arena *arena, const Graph *from, const Array *slot, doub
 	return error;
 }
 
-static double error_of(Arena *arena, const Array *want, const void *memory)
+static double error_of(Arena *arena, const Array *expected, const void *memory)
 {
-	Array got = array_from(arena, want->type, &want->shape, memory);
+	Array got = array_from(arena, expected->type, &expected->shape, memory);
 	double most = 0;
-	for (int64_t i = 0; i < count_of(&want->shape); i++)
-		most = fmax(most, is_float(want->type) ? distance(got.f[i], want->f[i], 1)
-		                                       : fabs((double)(got.i[i] - want->i[i])));
+	for (int64_t i = 0; i < count_of(&expected->shape); i++)
+		most = fmax(most, is_float(expected->type)
+		                      ? distance(got.f[i], expected->f[i], 1)
+		                      : fabs((double)(got.i[i] - expected->i[i])));
 	return most;
 }
 
@@ -423,13 +425,13 @@ double *graph_errors(Arena *arena, const Graph *g, const Array *slot, const Targ
 {
 	int status, n = g->outs.count + g->stores.count;
 	Arena *own = arena_new();
-	Array *want = eval_rounded(own, g, slot, (Rounding){.bytes = HALF});
+	Array *expected = eval_rounded(own, g, slot, (Rounding){.bytes = HALF});
 	Compiled *c = compile_graph(own, g, target, what);
 	Run r = run_once(own, c, slot, plain_launch, &status);
 	bool good = !status && same_bits(own, c, slot, &r, what);
 	double *error = NEWS(arena, double, n + 1);
 	for (int k = 0; k < n; k++)
-		error[k] = good ? error_of(own, &want[end_at(g, k)], end_memory(&r, c->plan, k))
+		error[k] = good ? error_of(own, &expected[end_at(g, k)], end_memory(&r, c->plan, k))
 		                : INFINITY;
 	free_compiled(c);
 	arena_free(own);

@@ -14,11 +14,11 @@ static void check_file(const char *path)
 	EtaGraph graph = read_eta_graph(arena, path);
 	const Graph *g = graph.g;
 	Eta *eta = eta_pass(arena, g, &graph.wishes, NULL);
-	Table *wanted = table_new(arena);
+	Table *expected = table_new(arena);
 	int left = 0;
 	for (char *line = strtok(graph.text, "\n"); line; line = strtok(NULL, "\n"))
 		if (starts_with(line, "# want ")) {
-			*table_cell_s(wanted, line + strlen("# want ")) = 1;
+			*table_cell_s(expected, line + strlen("# want ")) = 1;
 			left++;
 		}
 	for (int i = 0; i < g->slots.count; i++) {
@@ -27,7 +27,7 @@ static void check_file(const char *path)
 		const char *got = eta_line(arena, g->slots.at[i].name, &eta[i]);
 		checked++;
 		left--;
-		if (!table_find_s(wanted, got)) {
+		if (!table_find_s(expected, got)) {
 			failures++;
 			printf("FAILED %s: got %s\n", path, got);
 			for (int k = 0; k < eta[i].nwhy; k++)

@@ -166,8 +166,8 @@ static void trapped(int signal, siginfo_t *about, void *context)
 	greg_t *r = ((ucontext_t *)context)->uc_mcontext.gregs;
 	int cause = errno, class = class_of(about->si_syscall);
 	r[REG_RAX] = about->si_syscall;
-	bool told = class == FAULT_write && r[REG_RDI] == STDERR_FILENO,
-	     fail = !told && fails(class);
+	bool message = class == FAULT_write && r[REG_RDI] == STDERR_FILENO,
+	     fail = !message && fails(class);
 	long result = fail && class != FAULT_close ? 0 : do_call(r);
 	r[REG_RAX] = fail ? -classes[class].error : result;
 	errno = cause;
@@ -212,11 +212,11 @@ static int find_libc(struct dl_phdr_info *about, size_t size, void *to)
 
 static void read_fault(void)
 {
-	const char *wish = getenv("FAULT"), *file = getenv("FAULT_COUNTS"),
-	           *colon = wish ? strchr(wish, ':') : NULL;
+	const char *spec = getenv("FAULT"), *file = getenv("FAULT_COUNTS"),
+	           *colon = spec ? strchr(spec, ':') : NULL;
 	char *end = "";
 	for (int k = 0; colon && k < FAULTS; k++)
-		if (!strncmp(classes[k].name, wish, (size_t)(colon - wish)))
+		if (!strncmp(classes[k].name, spec, (size_t)(colon - spec)))
 			failing = k;
 	nth = colon ? strtol(colon + 1, &end, 10) : 0;
 	once = !strcmp(end, ":once");

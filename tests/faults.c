@@ -16,7 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { PATIENCE = 20, MOST_TOLD = 20 };
+enum { PATIENCE = 20, MOST_REPORTED = 20 };
 
 static const struct Case {
 	const char *name, *make, *command, *says, *mend;
@@ -38,7 +38,7 @@ static const char *const classes[] = {
 
 static struct fault_counts *counts; // counters of the current command
 static uint64_t state;
-static int told;
+static int reported;
 
 static uint64_t draw(uint64_t below)
 {
@@ -57,10 +57,10 @@ static int run(const char *folder, const char *name, const char *command)
 		snprintf(out, sizeof out, "%s.out", name);
 		snprintf(err, sizeof err, "%s.err", name);
 		int in = open("/dev/null", O_RDONLY), to = creat(out, 0666),
-		    told_to = creat(err, 0666);
-		if (dup2(in, 0) < 0 || dup2(to, 1) < 0 || dup2(told_to, 2) < 0 || chdir(folder))
+		    messages_to = creat(err, 0666);
+		if (dup2(in, 0) < 0 || dup2(to, 1) < 0 || dup2(messages_to, 2) < 0 || chdir(folder))
 			_exit(127);
-		close(in), close(to), close(told_to);
+		close(in), close(to), close(messages_to);
 		alarm(PATIENCE);
 		execl("/bin/sh", "sh", "-c", command, NULL);
 		_exit(127);
@@ -77,11 +77,11 @@ static void must(const char *command)
 		fail(command, "failed: %s", read_file(arena_new(), "must.err", NULL));
 }
 
-static int run_with_faults(const struct Case *c, const char *folder, const char *wish)
+static int run_with_faults(const struct Case *c, const char *folder, const char *fault)
 {
 	char command[4096];
 	memset(counts, 0, sizeof *counts);
-	snprintf(command, sizeof command, "LD_PRELOAD=$FAULT_LIBRARY FAULT=%s exec %s", wish,
+	snprintf(command, sizeof command, "LD_PRELOAD=$FAULT_LIBRARY FAULT=%s exec %s", fault,
 	         c->command);
 	return run(folder, folder, command);
 }
@@ -170,8 +170,8 @@ static const char *wrong_files(int status)
 		if (!same_as("after", listed.at[i], status) &&
 		    !(status && same_as("before", listed.at[i], false)))
 			return format(arena, "the file %s is not as it should be", listed.at[i]);
-	const char *whole = status ? "before" : "after";
-	list(whole);
+	const char *complete = status ? "before" : "after";
+	list(complete);
 	for (int i = 0; i < listed.count; i++)
 		if (!strstr(listed.at[i], "tfevents") &&
 		    access(format(arena, "now/%s", listed.at[i]), F_OK))
@@ -238,23 +238,23 @@ static const char *wrong(const struct Case *c, int status)
 // ---- faults ---------------------------------------------------------------------------
 
 typedef struct Score {
-	long tried, done, refused, wrong;
+	long tried, done, rejected, wrong;
 } Score;
 
-static void try_fault(const struct Case *c, const char *wish, Score *score)
+static void try_fault(const struct Case *c, const char *fault, Score *score)
 {
 	must("rm -rf now && cp -a before now");
-	int status = run_with_faults(c, "now", wish);
+	int status = run_with_faults(c, "now", fault);
 	if (!counts->failed &&
 	    counts->calls[0]) // threads ran differently, so there was no n-th call
 		return;
 	const char *what = wrong(c, status);
 	score->tried++;
 	score->done += !status;
-	score->refused += status == STATUS_MACHINE;
+	score->rejected += status == STATUS_MACHINE;
 	score->wrong += what != NULL;
-	if (what && told++ < MOST_TOLD)
-		fprintf(stderr, "%s: %s: %s\n%s", c->name, wish, what,
+	if (what && reported++ < MOST_REPORTED)
+		fprintf(stderr, "%s: %s: %s\n%s", c->name, fault, what,
 		        read_file(arena, "now.err", NULL));
 }
 
@@ -273,12 +273,12 @@ static void try_class(const struct Case *c, int class, long calls, long most)
 			arena = outer;
 		}
 	if (calls)
-		printf("%-15s %-8s %6ld calls %6ld failed: %6ld done %6ld refused %4ld wrong\n",
-		       c->name, classes[class], calls, score.tried, score.done, score.refused,
+		printf("%-15s %-8s %6ld calls %6ld failed: %6ld done %6ld rejected %4ld wrong\n",
+		       c->name, classes[class], calls, score.tried, score.done, score.rejected,
 		       score.wrong);
 	fflush(stdout);
 	if (score.wrong)
-		told = MAX(told, 1);
+		reported = MAX(reported, 1);
 }
 
 static void try_case(const struct Case *c, long most)
@@ -293,12 +293,12 @@ static void try_case(const struct Case *c, long most)
 		if (!k)
 			must("rm -rf after && mv now after && mv now.out after.out");
 	}
-	struct fault_counts whole = *counts;
+	struct fault_counts complete = *counts;
 	const char *what = wrong(c, STATUS_DONE);
 	if (what)
 		fail(c->name, "no two runs are the same: %s", what);
 	for (int class = 0; class < FAULTS; class ++)
-		try_class(c, class, whole.calls[class], most);
+		try_class(c, class, complete.calls[class], most);
 }
 
 int main(int argc, char **argv)
@@ -323,11 +323,11 @@ int main(int argc, char **argv)
 		need_done(amos_fail_errno("write", file));
 	setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
 	for (int k = 0; k < COUNT(cases); k++) {
-		bool wanted = argc == 7;
+		bool selected = argc == 7;
 		for (int i = 7; i < argc; i++)
-			wanted |= !strcmp(argv[i], cases[k].name);
-		if (wanted)
+			selected |= !strcmp(argv[i], cases[k].name);
+		if (selected)
 			try_case(&cases[k], most);
 	}
-	return told > 0;
+	return reported > 0;
 }

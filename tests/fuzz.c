@@ -133,9 +133,9 @@ static const Graph *step_graph(Fuzz *f)
 {
 	static const char *const optimizers[] = {"amos", "amos", "adamw", "adafactor", "sgd"};
 	const Graph *loss = f->trial->loss;
-	bool *wanted = NEWS(f->arena, bool, loss->slots.count + 1), any = false;
+	bool *active = NEWS(f->arena, bool, loss->slots.count + 1), any = false;
 	for (int s = 0; s < loss->slots.count; s++)
-		any |= wanted[s] = loss->slots.at[s].kind == S_param;
+		any |= active[s] = loss->slots.at[s].kind == S_param;
 	if (!any)
 		return NULL;
 	Opt opt = opt_named(optimizers[draw_below(&f->made, COUNT(optimizers))]);
@@ -145,7 +145,7 @@ static const Graph *step_graph(Fuzz *f)
 	opt.accumulate = 1 + (int64_t)draw_below(&f->made, 2);
 	opt_defaults(f->arena, &opt);
 	const Eta *eta = eta_pass(f->arena, loss, &(EtaOptions){0}, NULL);
-	return step_pass(f->arena, grad_pass(f->arena, loss, wanted), eta, &opt);
+	return step_pass(f->arena, grad_pass(f->arena, loss, active), eta, &opt);
 }
 
 // Chooses state as in the middle of a training: sums of squares are not negative.

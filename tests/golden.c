@@ -50,7 +50,7 @@ const char *golden_missing(const char *file)
 	return NULL;
 }
 
-bool golden_wanted(const char *key, int n, char **pattern)
+bool golden_selected(const char *key, int n, char **pattern)
 {
 	for (int i = 0; i < n; i++)
 		if (matches(pattern[i], key))
@@ -145,31 +145,31 @@ static void differ(Judge *j, const char *name, const char *what, double found, d
 
 // Compares the values at flat indices floor(k (n - 1) / parts), k a multiple of `step`; older files
 // contain only the first few.
-static bool compare_samples(Judge *j, const char *name, const Result *r, const json_t *want,
+static bool compare_samples(Judge *j, const char *name, const Result *r, const json_t *expected,
                             int parts, int step, double scale)
 {
 	int wrong = j->verdict.wrong;
 	int64_t before = -1;
 	size_t n = 0;
 	for (int k = 0; k <= parts && j->verdict.wrong == wrong; k += step) {
-		bool plain = r->count <= parts + 1 || json_array_size(want) <= 4;
+		bool plain = r->count <= parts + 1 || json_array_size(expected) <= 4;
 		int64_t at = plain ? k / step : (int64_t)k * (r->count - 1) / parts;
 		if (at == before || at >= r->count)
 			continue;
 		before = at;
-		if (n >= json_array_size(want))
+		if (n >= json_array_size(expected))
 			break;
 		char what[64];
 		snprintf(what, sizeof what, "entry %lld of %lld", (long long)at,
 		         (long long)r->count);
-		differ(j, name, what, r->at[at], number(json_array_get(want, n++)), scale);
+		differ(j, name, what, r->at[at], number(json_array_get(expected, n++)), scale);
 	}
 	return j->verdict.wrong == wrong;
 }
 
-static void judge_output(Judge *j, const json_t *want, Fetch *fetch, void *ctx)
+static void judge_output(Judge *j, const json_t *expected, Fetch *fetch, void *ctx)
 {
-	const char *name = json_string_value(json_array_get(want, 0));
+	const char *name = json_string_value(json_array_get(expected, 0));
 	Result r;
 	if (!fetch(ctx, name, &r)) {
 		printf("  %s: no output '%s'\n", j->file, name);
@@ -182,27 +182,28 @@ static void judge_output(Judge *j, const json_t *want, Fetch *fetch, void *ctx)
 		sum += r.at[i];
 		squares += r.at[i] * r.at[i];
 	}
-	json_t *samples = json_array_get(want, 4);
+	json_t *samples = json_array_get(expected, 4);
 	if (!compare_samples(j, name, &r, samples, 15, 1, scale))
 		return;
-	double l2 = number(json_array_get(want, 3));
+	double l2 = number(json_array_get(expected, 3));
 	differ(j, name, "L2", sqrt(squares), l2, l2);
-	differ(j, name, "sum", sum, number(json_array_get(want, 2)), scale * sqrt((double)r.count));
+	differ(j, name, "sum", sum, number(json_array_get(expected, 2)),
+	       scale * sqrt((double)r.count));
 }
 
 // True for arrays that are not parameters: constants of an operator, running statistics and initial
 // states of a recurrence. The statistics of jax_cnn_nnx have no names.
-static bool may_lack(const char *file, const char *name, const json_t *want)
+static bool may_lack(const char *file, const char *name, const json_t *expected)
 {
 	bool nameless = !strcmp(file, "jax_cnn_nnx.onnx") &&
 	                (!strcmp(name, "const_4") || !strcmp(name, "const_5"));
 	bool state =
 	    starts_with(name, "val_") && (starts_with(file, "lstm_") || starts_with(file, "gru_"));
-	return json_array_size(json_array_get(want, 2)) == 1 || strstr(name, "running_") ||
+	return json_array_size(json_array_get(expected, 2)) == 1 || strstr(name, "running_") ||
 	       strstr(name, "moving_") || nameless || state;
 }
 
-static void judge_gradient(Judge *j, const char *file_name, const json_t *want, double whole,
+static void judge_gradient(Judge *j, const char *file_name, const json_t *expected, double full,
                            Fetch *fetch, void *ctx)
 {
 	char name[1024];
@@ -210,22 +211,22 @@ static void judge_gradient(Judge *j, const char *file_name, const json_t *want, 
 	Result r;
 	if (!fetch(ctx, name, &r)) {
 		j->verdict.constants++;
-		if (may_lack(j->file, file_name, want))
+		if (may_lack(j->file, file_name, expected))
 			return;
 		printf("  %s: no gradient of '%s'\n", j->file, file_name);
 		j->verdict.wrong++;
 		return;
 	}
 	j->verdict.gradients++;
-	double squares = 0, sum = 0, l2 = number(json_array_get(want, 0));
+	double squares = 0, sum = 0, l2 = number(json_array_get(expected, 0));
 	double scale = fmax(largest(&r), l2 / sqrt((double)r.count));
-	if (l2 < 1e-5 * whole) // cancels to zero
-		scale = whole;
+	if (l2 < 1e-5 * full) // cancels to zero
+		scale = full;
 	for (int64_t i = 0; i < r.count; i++) {
 		sum += r.at[i];
 		squares += r.at[i] * r.at[i];
 	}
-	json_t *first = json_array_get(want, 2), *samples = json_array_get(want, 4);
+	json_t *first = json_array_get(expected, 2), *samples = json_array_get(expected, 4);
 	for (size_t i = 0; i < json_array_size(first) && (int64_t)i < r.count; i++) {
 		int wrong = j->verdict.wrong;
 		char what[64];
@@ -238,7 +239,8 @@ static void judge_gradient(Judge *j, const char *file_name, const json_t *want, 
 	                                r.count <= 64 || r.count > 4096 ? 1 : 3, scale))
 		return;
 	differ(j, name, "L2", sqrt(squares), l2, scale * sqrt((double)r.count));
-	differ(j, name, "sum", sum, number(json_array_get(want, 1)), scale * sqrt((double)r.count));
+	differ(j, name, "sum", sum, number(json_array_get(expected, 1)),
+	       scale * sqrt((double)r.count));
 }
 
 // Returns the L2 norm of the full gradient.
@@ -246,9 +248,9 @@ static double full_gradient(const json_t *grads)
 {
 	double squares = 0;
 	const char *name;
-	json_t *want;
-	json_object_foreach ((json_t *)grads, name, want) {
-		double l2 = number(json_array_get(want, 0));
+	json_t *expected;
+	json_object_foreach ((json_t *)grads, name, expected) {
+		double l2 = number(json_array_get(expected, 0));
 		squares += isfinite(l2) ? l2 * l2 : 0;
 	}
 	return sqrt(squares);
@@ -273,12 +275,12 @@ Verdict golden_judge(const char *file, const json_t *golden, double tolerance, F
 	Result loss;
 	if (!grads || !fetch(ctx, "loss", &loss))
 		return j.verdict;
-	double whole = full_gradient(grads);
+	double full = full_gradient(grads);
 	const char *name;
-	json_t *want;
-	json_object_foreach (grads, name, want) {
+	json_t *expected;
+	json_object_foreach (grads, name, expected) {
 		if (!listed(json_object_get(golden, "nonfinite"), name))
-			judge_gradient(&j, name, want, whole, fetch, ctx);
+			judge_gradient(&j, name, expected, full, fetch, ctx);
 	}
 	return j.verdict;
 }

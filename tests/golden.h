@@ -31,7 +31,7 @@ Limit golden_limit(const char *key, bool wide); // for a computation in f64 (wid
 const char *golden_missing(const char *file);
 json_t *golden_load(const char *path); // NULL: none
 // True if it matches a pattern, or there are no patterns.
-bool golden_wanted(const char *key, int n, char **pattern);
+bool golden_selected(const char *key, int n, char **pattern);
 // Returns the element at flat index i of the input `name`.
 double golden_input(const char *name, Elem, const Shape *, int64_t i);
 // Returns the factor of output k (of the float outputs) in the loss at flat index i, divided by its

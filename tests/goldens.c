@@ -104,10 +104,11 @@ static void evaluate(Found *f, const Model *m, bool gradients)
 	Graph *g = m->graph;
 	if (gradients && has_floats(g)) {
 		g = cotangent_pass(f->arena, g, NULL);
-		bool *want = NEWS(f->arena, bool, g->slots.count + 1);
+		bool *active = NEWS(f->arena, bool, g->slots.count + 1);
 		for (int s = 0; s < g->slots.count; s++)
-			want[s] = g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;
-		g = grad_pass(f->arena, g, want);
+			active[s] =
+			    g->slots.at[s].kind == S_param || g->slots.at[s].kind == S_buffer;
+		g = grad_pass(f->arena, g, active);
 	}
 	g->stores.count = 0;
 	f->g = g = graph_live(f->arena, g);
@@ -181,7 +182,7 @@ static int check_folder(const char *folder, const char *prefix, bool gradients, 
 	json_object_foreach (all, key, golden) {
 		char name[4096];
 		snprintf(name, sizeof name, "%s%s", prefix, key);
-		if (key[0] == '_' || !golden_wanted(name, n, pattern))
+		if (key[0] == '_' || !golden_selected(name, n, pattern))
 			continue;
 		++*total;
 		bad += !check(folder, key, golden, gradients);

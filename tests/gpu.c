@@ -62,14 +62,14 @@ static Graph *train_graph(Arena *arena, const char *path)
 	g->outs.count = 0;
 	add_out(g, "loss", loss);
 	g = graph_live(arena, g);
-	bool *want = NEWS(arena, bool, g->slots.count);
+	bool *active = NEWS(arena, bool, g->slots.count);
 	for (int k = 0; k < g->slots.count; k++)
-		want[k] = g->slots.at[k].kind == S_param;
+		active[k] = g->slots.at[k].kind == S_param;
 	Eta *eta = eta_pass(arena, g, &(EtaOptions){0}, NULL);
 	Opt opt = opt_named("amos");
 	opt.labels = (Labels){64, 0.125};
 	opt_defaults(arena, &opt);
-	return step_pass(arena, grad_pass(arena, g, want), eta, &opt);
+	return step_pass(arena, grad_pass(arena, g, active), eta, &opt);
 }
 
 // Returns random inputs, and all else as at the start of a training.

@@ -132,13 +132,13 @@ Trial *trial_new(Arena *arena, const char *name, const Graph *from, Values *valu
 
 // ---- differences ----------------------------------------------------------------------
 
-static double loss_at(const Trial *t, double *place, double x)
+static double loss_at(const Trial *t, double *element, double x)
 {
 	Arena *arena = arena_new();
-	double keep = *place;
-	*place = x;
+	double keep = *element;
+	*element = x;
 	double loss = eval_graph(arena, t->smooth, t->slot)[find_output(t->smooth, "loss")].f[0];
-	*place = keep;
+	*element = keep;
 	arena_free(arena);
 	return loss;
 }
@@ -188,16 +188,16 @@ static double *out_rounding(const Trial *t, const Graph *g, double constants)
 	return most;
 }
 
-static double slope(const Trial *t, double *place, double h)
+static double slope(const Trial *t, double *element, double h)
 {
-	double x = *place, near = loss_at(t, place, x + h) - loss_at(t, place, x - h),
-	       far = loss_at(t, place, x + 2 * h) - loss_at(t, place, x - 2 * h);
+	double x = *element, near = loss_at(t, element, x + h) - loss_at(t, element, x - h),
+	       far = loss_at(t, element, x + 2 * h) - loss_at(t, element, x - 2 * h);
 	return (8 * near - far) / (12 * h);
 }
 
-static double side(const Trial *t, double *place, double h)
+static double side(const Trial *t, double *element, double h)
 {
-	return (loss_at(t, place, *place + h) - loss_at(t, place, *place)) / h;
+	return (loss_at(t, element, *element + h) - loss_at(t, element, *element)) / h;
 }
 
 static bool between(double x, double a, double b, double allowed)
@@ -207,15 +207,15 @@ static bool between(double x, double a, double b, double allowed)
 
 // True if there is no slope here (the sides differ, it grows without bound, or only one side
 // exists) and `found` lies in between. Tries smaller h if another kink lies within h.
-static bool is_kink(const Trial *t, double *place, double h, double found, double allowed)
+static bool is_kink(const Trial *t, double *element, double h, double found, double allowed)
 {
-	double left = side(t, place, -h), right = side(t, place, h);
-	double nearer_left = side(t, place, -h / 8), nearer_right = side(t, place, h / 8);
+	double left = side(t, element, -h), right = side(t, element, h);
+	double nearer_left = side(t, element, -h / 8), nearer_right = side(t, element, h / 8);
 	bool endless = fabs(nearer_left) > 4 * fabs(left) || fabs(nearer_right) > 4 * fabs(right);
 	return !isfinite(left) || !isfinite(right) || (endless && isfinite(found)) ||
 	       between(found, left, right, allowed) ||
 	       between(found, nearer_left, nearer_right, allowed) ||
-	       between(found, side(t, place, -h / 64), side(t, place, h / 64), allowed);
+	       between(found, side(t, element, -h / 64), side(t, element, h / 64), allowed);
 }
 
 static int gradient_number(const Trial *t, int s)
@@ -237,21 +237,21 @@ static double slope_rounding(Trial *t, int s, double h)
 
 static bool check_element(Trial *t, int s, int64_t i, double found, double scale)
 {
-	double *place = &t->slot[s].f[i];
-	double h = 1e-4 * fmax(fabs(*place), 1e-2), wanted = slope(t, place, h);
-	double size = fmax(scale, fabs(wanted)), off = fabs(found - wanted);
+	double *element = &t->slot[s].f[i];
+	double h = 1e-4 * fmax(fabs(*element), 1e-2), expected = slope(t, element, h);
+	double size = fmax(scale, fabs(expected)), off = fabs(found - expected);
 	if (off <= by_differences * size) {
 		t->worst = fmax(t->worst, off / size);
 		return true;
 	}
-	if (!t->moved && is_kink(t, place, h, found, 1e-3 * size)) {
+	if (!t->moved && is_kink(t, element, h, found, 1e-3 * size)) {
 		t->kinks++;
 		return true;
 	}
 	if (off <= by_differences * size + slope_rounding(t, s, h))
 		return true;
 	printf("%s: gradient of %s[%lld] is %.9g, by differences %.9g\n", t->name,
-	       t->loss->slots.at[s].name, (long long)i, found, wanted);
+	       t->loss->slots.at[s].name, (long long)i, found, expected);
 	return false;
 }
 

@@ -210,7 +210,7 @@ static void report(const char *path, const Tally *all, int count)
 int main(int argc, char **argv)
 {
 	Arena *always = arena_new();
-	bool said = true;
+	bool consistent = true;
 	int count, tests = 0, good = 0, moved = 0, excused = 0;
 	const OpInfo *op = op_table(&count);
 	Tally *all = NEWS(always, Tally, count);
@@ -231,12 +231,12 @@ int main(int argc, char **argv)
 		good += all[i].good;
 		moved += all[i].moved;
 		excused += all[i].excused;
-		said &= agrees_with_table(&all[i]);
+		consistent &= agrees_with_table(&all[i]);
 	}
 	if (first == 3)
 		report(argv[2], all, count);
 	printf("gradients: %d of %d tests agree (%d of them at moved inputs too), %d are not run\n",
 	       good, tests, moved, excused);
 	arena_free(always);
-	return good + excused < tests || !good || !said;
+	return good + excused < tests || !good || !consistent;
 }

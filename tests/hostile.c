@@ -946,7 +946,7 @@ static _Noreturn void become(char *const *argv, const char *errors)
 	_exit(127);
 }
 
-static const char *trouble(int status, const struct rusage *usage, const char *message)
+static const char *error_in(int status, const struct rusage *usage, const char *message)
 {
 	if (WIFSIGNALED(status))
 		return format(arena, "ends by signal %d", WTERMSIG(status));
@@ -954,7 +954,7 @@ static const char *trouble(int status, const struct rusage *usage, const char *m
 	if (code != 0 && code != 1 && code != 3)
 		return format(arena, "ends with status %d", code);
 	if (strstr(message, "bug in amosc") || strstr(message, "runtime error:"))
-		return "tells of a mistake of ours";
+		return "reports a bug in amosc";
 	if (code && !starts_with(message, "amosc: "))
 		return "gives no message";
 	if (usage->ru_maxrss / 1024 > MEBIBYTES)
@@ -962,7 +962,7 @@ static const char *trouble(int status, const struct rusage *usage, const char *m
 	return NULL;
 }
 
-static bool run(const char *name, char *const *argv, const char *errors, int *refused)
+static bool run(const char *name, char *const *argv, const char *errors, int *rejected)
 {
 	pid_t child = fork();
 	if (!child)
@@ -973,8 +973,8 @@ static bool run(const char *name, char *const *argv, const char *errors, int *re
 		fail(name, "%s", strerror(errno));
 	size_t count;
 	const char *message = read_file(arena, errors, &count),
-	           *bad = trouble(status, &usage, message);
-	*refused = WIFEXITED(status) && WEXITSTATUS(status) == 1;
+	           *bad = error_in(status, &usage, message);
+	*rejected = WIFEXITED(status) && WEXITSTATUS(status) == 1;
 	double seconds = (double)usage.ru_utime.tv_sec + 1e-6 * (double)usage.ru_utime.tv_usec;
 	printf("%-22s %-8s status %d  %5.2f s  %4ld MiB  %.*s\n", name, argv[1],
 	       WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status), seconds,
@@ -997,9 +997,9 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	    {amosc, "build", model, "--loss", "mean(y)", "-o", out, NULL},
 	    {amosc, "show", model, "--loss", "mean(y)", "--after", "plan", NULL},
 	};
-	int bad = 0, refused = 0; // show and build fail at the same point if both fail
-	for (int v = 0; v < COUNT(verbs) && !(refused && v == 3); v++)
-		bad += !run(bomb->name, verbs[v], errors, &refused);
+	int bad = 0, rejected = 0; // show and build fail at the same point if both fail
+	for (int v = 0; v < COUNT(verbs) && !(rejected && v == 3); v++)
+		bad += !run(bomb->name, verbs[v], errors, &rejected);
 	unlink(model);
 	return bad;
 }

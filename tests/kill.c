@@ -69,7 +69,7 @@ static bool ended(pid_t child, const char *what)
 	return true;
 }
 
-static void run_whole(const char *folder, const char *const *words, const char *const *more)
+static void run_uninterrupted(const char *folder, const char *const *words, const char *const *more)
 {
 	CHECK(ended(start(folder, words, more), folder), "%s was killed by another", folder);
 }
@@ -166,7 +166,7 @@ static void refuses_to_go_on(const Training *t)
 	waitpid(start("killed", t->resume, NULL), &status, 0);
 	const char *said = read_file(arena, "said.txt", NULL);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == AMOS_INPUT &&
-	          strstr(said, "stopped before its first save"),
+	          strstr(said, "stopped before its first checkpoint"),
 	      "%s: %s", t->name, said);
 }
 
@@ -178,9 +178,9 @@ static int chain(const Training *t, double seconds)
 	int64_t last = -1, best = -1;
 	CHECK(!system("rm -rf killed; cp -r other killed; rm -f killed/run.onnx"), "cp");
 	for (bool done = false; !done;) {
-		bool goes_on = last >= 0;
+		bool continues = last >= 0;
 		pid_t child =
-		    start("killed", goes_on ? t->resume : t->begin, goes_on ? NULL : overwrite);
+		    start("killed", continues ? t->resume : t->begin, continues ? NULL : overwrite);
 		usleep((useconds_t)(1e6 * seconds * draw()));
 		kill(child, SIGKILL);
 		done = ended(child, t->name);
@@ -201,9 +201,9 @@ static void kill_chains(const Training *t, int kills)
 {
 	static const char *const first[] = {"--seed", "1", NULL};
 	CHECK(!system("rm -rf whole other; mkdir whole other"), "mkdir");
-	run_whole("other", t->begin, first);
+	run_uninterrupted("other", t->begin, first);
 	double begin = now();
-	run_whole("whole", t->begin, NULL);
+	run_uninterrupted("whole", t->begin, NULL);
 	double seconds = now() - begin;
 	int count = 0, chains = 0;
 	while (count < kills || !chains) {

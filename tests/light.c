@@ -22,12 +22,12 @@ static struct amos_array made_input(Arena *arena, const Input *in)
 	return a;
 }
 
-static void compare(const char *model, const struct amos_array *found, const Known *want)
+static void compare(const char *model, const struct amos_array *found, const Known *expected)
 {
 	Shape shape = shape_of(found->rank, found->dim);
-	if (!same_shape(&shape, &want->shape) || found->type != E_f32)
+	if (!same_shape(&shape, &expected->shape) || found->type != E_f32)
 		fail(model, "the output has another shape or type");
-	const float *x = found->bytes, *y = want->bytes;
+	const float *x = found->bytes, *y = expected->bytes;
 	for (int64_t i = 0; i < count_of(&shape); i++)
 		if (!(fabsf(x[i] - y[i]) <= 1e-3F * fabsf(y[i]) + 1e-7F))
 			fail(model, "[%lld] is %.9g, wanted %.9g", (long long)i, (double)x[i],
@@ -48,9 +48,9 @@ static void run_model(Arena *arena, const char *amosc, const char *model, const 
 	if (amos_npz_read(to, &n, &out) || n != 1)
 		fail(model, "one output is wanted");
 	int stem = (int)(strlen(model) - strlen(".onnx"));
-	KnownList want = read_value(arena, format(arena, "%.*s_output_0.pb", stem, model),
-	                            &listed->outputs.at[0]);
-	compare(model, &out[0], &want.at[0]);
+	KnownList expected = read_value(arena, format(arena, "%.*s_output_0.pb", stem, model),
+	                                &listed->outputs.at[0]);
+	compare(model, &out[0], &expected.at[0]);
 	amos_npz_free(n, out);
 }
 

@@ -18,7 +18,7 @@ typedef struct Case { // one model
 	const char *amosc, *path, *key, *folder; // folder: directory for its arrays
 	bool wide;                               // computed in f64
 	Limit limit;
-	const json_t *want;
+	const json_t *expected;
 	json_t *inspected;
 	int64_t n;
 	struct amos_array *found;
@@ -67,7 +67,7 @@ static void write_inputs(const Case *c, double shift)
 	int count = 0;
 	const char *name;
 	json_t *dims;
-	json_object_foreach ((json_t *)json_object_get(c->want, "inputs"), name, dims) {
+	json_object_foreach ((json_t *)json_object_get(c->expected, "inputs"), name, dims) {
 		Elem type = type_in(c, "inputs", name);
 		bool floating = is_float(type);
 		Array x = {.type = floating ? E_f64 : type, .shape = shape_from(dims)};
@@ -90,7 +90,7 @@ static void write_cotangents(const Case *c)
 	int count = 0;
 	size_t i;
 	json_t *out;
-	json_array_foreach (json_object_get(c->want, "outputs"), i, out) {
+	json_array_foreach (json_object_get(c->expected, "outputs"), i, out) {
 		const char *name = json_string_value(json_array_get(out, 0));
 		if (!is_float(type_in(c, "outputs", name)))
 			continue;
@@ -134,7 +134,7 @@ static void inspect(Case *c)
 static void run_grad(const Case *c, const char *out, int64_t *n, struct amos_array **found)
 {
 	const char *at = c->folder, *path = format(c->arena, "%s/%s", at, out), *verb = "run";
-	if (json_object_get(c->want, "grads"))
+	if (json_object_get(c->expected, "grads"))
 		verb = format(c->arena, "grad --cotangent %s/cotangent.npz", at);
 	const char *line = format(c->arena, "%s %s '%s' --precision %s --data %s/in.npz -o %s%s",
 	                          c->amosc, verb, c->path, c->wide ? "f64" : "f32", at, path,
@@ -151,7 +151,7 @@ static Verdict judge(Case *c)
 	write_inputs(c, 0);
 	write_cotangents(c);
 	run_grad(c, "out.npz", &c->n, &c->found);
-	return golden_judge(c->key, c->want, c->limit.tolerance, fetch, c);
+	return golden_judge(c->key, c->expected, c->limit.tolerance, fetch, c);
 }
 
 // Returns the largest difference of two arrays, relative to the largest element of the first.
@@ -200,7 +200,7 @@ static bool good(Case *c)
 	       moves = v.wrong && c->limit.unstable ? sensitivity(c) : 0;
 	catch_end(&caught);
 	bool fine = (!v.wrong || worst <= 2 * moves) && v.outputs &&
-	            (v.gradients || !json_object_get(c->want, "grads"));
+	            (v.gradients || !json_object_get(c->expected, "grads"));
 	printf("%s %s: %d outputs, %d gradients, %d constants, worst %.2g\n",
 	       fine ? "ok  " : "BAD ", c->key, v.outputs, v.gradients, v.constants, worst);
 	if (c->limit.why)
@@ -214,8 +214,8 @@ static bool good(Case *c)
 static bool has_golden(const json_t *goldens, const char *file)
 {
 	const char *key;
-	json_t *want;
-	json_object_foreach ((json_t *)goldens, key, want)
+	json_t *expected;
+	json_object_foreach ((json_t *)goldens, key, expected)
 		if (!strncmp(key, file, strcspn(key, "@")) && !file[strcspn(key, "@")])
 			return true;
 	return false;
@@ -249,7 +249,7 @@ int main(int argc, char **argv)
 {
 	char path[4096];
 	snprintf(path, sizeof path, "%s/goldens.json", argc > 4 ? argv[3] : ".");
-	json_t *goldens = golden_load(path), *want;
+	json_t *goldens = golden_load(path), *expected;
 	if (!goldens) {
 		printf("models: %s cannot be read\n", path);
 		return 1;
@@ -257,14 +257,14 @@ int main(int argc, char **argv)
 	const char *folder = own_folder();
 	int fine = 0, all = 0;
 	const char *key;
-	json_object_foreach (goldens, key, want) {
-		if (key[0] == '_' || !golden_wanted(key, argc - 4, argv + 4))
+	json_object_foreach (goldens, key, expected) {
+		if (key[0] == '_' || !golden_selected(key, argc - 4, argv + 4))
 			continue;
 		Case c = {.arena = arena_new(),
 		          .amosc = argv[1],
 		          .key = key,
 		          .folder = folder,
-		          .want = want,
+		          .expected = expected,
 		          .wide = !strcmp(argv[2], "f64")};
 		c.limit = golden_limit(key, c.wide);
 		c.path = format(c.arena, "%s/%.*s", argv[3], (int)strcspn(key, "@"), key);

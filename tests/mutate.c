@@ -316,10 +316,10 @@ static void take_through(Arena *arena, const char *path)
 	const Graph *g = m->graph;
 	const Graph *loss = draw(2) ? cotangent_pass(arena, g, NULL) : loss_pass(arena, g, NULL);
 	eta_pass(arena, loss, &(EtaOptions){0}, NULL);
-	bool *want = NEWS(arena, bool, loss->slots.count + 1);
+	bool *active = NEWS(arena, bool, loss->slots.count + 1);
 	for (int s = 0; s < loss->slots.count; s++)
-		want[s] = loss->slots.at[s].kind == S_param;
-	Plan *plan = plan_graph(arena, grad_pass(arena, loss, want), "grad", &machines[0]);
+		active[s] = loss->slots.at[s].kind == S_param;
+	Plan *plan = plan_graph(arena, grad_pass(arena, loss, active), "grad", &machines[0]);
 	verify_plan(plan);
 }
 

@@ -60,7 +60,7 @@ static Model *read_built(Build *b, const ReadOptions *options)
 	return m;
 }
 
-static void refused(Build *b, const char *words)
+static void rejected(Build *b, const char *words)
 {
 	Model *m = try_read(file_of(b), NULL);
 	expect(!m && strstr(message, words),
@@ -132,7 +132,7 @@ static void test_constants(void)
 	static const char *const forms[] = {"value_float", "value_floats", "value_int",
 	                                    "value_ints"};
 	float one = 1;
-	int64_t whole = 1;
+	int64_t integer = 1;
 	for (int i = 0; i < COUNT(forms); i++) {
 		Build *b = usual(13);
 		AttributeProto *a = attribute(add_to(b, node("Constant", "", "c")), forms[i]);
@@ -141,7 +141,7 @@ static void test_constants(void)
 		a->i = i == 2;
 		a->n_ints = i == 3;
 		a->floats = &one;
-		a->ints = &whole;
+		a->ints = &integer;
 		attribute(add_to(b, node("Cast", "c", "k")), "to")->i = 1;
 		add_to(b, node("Add", "x,k", "y"));
 		gives(b, forms[i], 6, wanted);
@@ -199,10 +199,10 @@ static void test_wide(void)
 	for (int i = 0; i < 6; i++)
 		expect(fabs(y.f[i] * 3 - fmin((double)sixth * (i + 1) + 0.5, 1)) < 1e-15,
 		       "alpha of HardSigmoid in double");
-	bool whole = false;
+	bool integer = false;
 	for (Ref r = 1; r < (Ref)plain->graph->nval; r++)
-		whole |= val(plain->graph, r)->op == O_act;
-	expect(whole, "HardSigmoid as an activation");
+		integer |= val(plain->graph, r)->op == O_act;
+	expect(integer, "HardSigmoid as an activation");
 }
 
 // f(a; k = 2) = a + k, called with k = 3 and without
@@ -294,7 +294,7 @@ static void test_order(void)
 	add_to(b, node("Add", "x,b", "a"));
 	add_to(b, node("Neg", "a", "b"));
 	add_to(b, node("Neg", "b", "y"));
-	refused(b, "is used but nothing computes it: undefined, or its nodes are in a cycle");
+	rejected(b, "is used but nothing computes it: undefined, or its nodes are in a cycle");
 }
 
 static void test_dimensions(void)
@@ -303,7 +303,7 @@ static void test_dimensions(void)
 	PUSH(arena, b->inputs, value("x", 1, "batch,3"));
 	PUSH(arena, b->outputs, value("y", 1, "batch,3"));
 	add_to(b, node("Neg", "x", "y"));
-	refused(b, "--bind batch=N");
+	rejected(b, "--bind batch=N");
 	Bind bind = {"batch", 4};
 	Model *m = read_built(b, &(ReadOptions){.nbind = 1, .bind = &bind});
 	expect(m && run(m).shape.dim[0] == 4, "a bound dimension");
@@ -331,7 +331,7 @@ static void test_inferred(void)
 	Shape wanted = shape_of(4, (int64_t[]){1, 4, 3, 8});
 	expect(m && same_shape(&val(m->graph, m->graph->outs.at[0].val)->shape, &wanted),
 	       "sizes that others tell");
-	refused(b, "--bind batch=N,x:2=N,x:3=N,past=N");
+	rejected(b, "--bind batch=N,x:2=N,x:3=N,past=N");
 }
 
 // ---- parameters -----------------------------------------------------------------------
@@ -590,12 +590,12 @@ static Build *with_indices(const char *op, int rank, const int64_t *dims, const 
 	return b;
 }
 
-static void test_places(void)
+static void test_indices(void)
 {
 	const int64_t wide[] = {2, 4}, five[] = {5}, at[] = {0, 1, 2, 3, 4};
-	refused(with_indices("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
-	refused(with_indices("ScatterND", 0, NULL, at), "tuples");
-	refused(with_indices("Gather", 1, five, at), "index 2");
+	rejected(with_indices("GatherElements", 2, wide, (int64_t[8]){0}), "indices along axis 1");
+	rejected(with_indices("ScatterND", 0, NULL, at), "tuples");
+	rejected(with_indices("Gather", 1, five, at), "index 2");
 	const double reversed[] = {4, 5, 6, 1, 2, 3};
 	Build *b = usual(13);
 	AttributeProto *axes = attribute(add_to(b, node("ReduceMax", "x", "m")), "axes");
@@ -635,31 +635,31 @@ static void test_skips(void)
 // Inputs omitted, of too low rank, or of excessive size; outputs that the operator lacks.
 static void test_operands(void)
 {
-	refused(with_node(node("Max", "x,,x", "y")), "input 1 is missing");
+	rejected(with_node(node("Max", "x,,x", "y")), "input 1 is missing");
 	NodeProto *n = node("Einsum", "x", "y");
 	n->n_input = 0;
-	refused(with_node(n), "input 0 is missing");
+	rejected(with_node(n), "input 0 is missing");
 	Build *b = with_node(node("DepthToSpace", "image", "y"));
 	PUSH(arena, b->inputs, value("image", 1, "1,4,2,2"));
 	attribute(b->nodes.at[0], "blocksize")->i = INT32_MAX;
-	refused(b, "divide by the square");
+	rejected(b, "divide by the square");
 	b->nodes.at[0]->op_type = "SpaceToDepth";
-	refused(b, "divide by its block");
+	rejected(b, "divide by its block");
 	b = with_node(node("RoiAlign", "image,regions,of", "y"));
 	PUSH(arena, b->inputs, value("image", 1, "1,1,4,4"));
 	PUSH(arena, b->inputs, value("regions", 1, "1,4"));
 	PUSH(arena, b->inputs, value("of", 7, "1"));
 	attribute(b->nodes.at[0], "output_height")->i = INT32_MAX;
-	refused(b, "an output of 2147483647");
+	rejected(b, "an output of 2147483647");
 	b = with_node(node("InstanceNormalization", "row,row,row", "y"));
 	PUSH(arena, b->inputs, value("row", 1, "3"));
-	refused(b, "found 1 dimensions");
+	rejected(b, "found 1 dimensions");
 	b = with_node(node("GRU", "steps,weights,weights", "h,last,y"));
 	PUSH(arena, b->inputs, value("steps", 1, "2,1,3"));
 	PUSH(arena, b->inputs, value("weights", 1, "1,9,3"));
 	attribute(b->nodes.at[0], "hidden_size")->i = 3;
 	attribute(b->nodes.at[0], "layout")->i = 1;
-	refused(b, "3 outputs; expected at most 2");
+	rejected(b, "3 outputs; expected at most 2");
 }
 
 // No error is reported for the nodes that read it.
@@ -669,7 +669,7 @@ static void test_no_shape(void)
 	ValueInfoProto *i = value("i", 7, "1");
 	i->type->tensor_type->shape = NULL;
 	PUSH(arena, b->inputs, i);
-	refused(b, "'i' is declared without a shape");
+	rejected(b, "'i' is declared without a shape");
 	expect(!strstr(message, "Gather"), message);
 }
 
@@ -677,35 +677,35 @@ static void test_lies(void)
 {
 	const float three[3] = {0};
 	int64_t minus = -3, huge[] = {INT64_MAX / 2, 4}, n = 3;
-	refused(with_tensor(tensor("w", 1, 1, &minus)), "dimension");
-	refused(with_tensor(tensor("w", 1, 2, huge)), "dimension");
-	refused(with_tensor(raw(tensor("w", 1, 1, &n), three, 8)), "8 bytes");
-	refused(with_tensor(tensor("w", 99, 1, &n)), "element type 99");
-	refused(with_node(node("Relu", "nothing", "y")), "'nothing'");
-	refused(with_node(node("Relu", "y", "y")), "'y'");
-	refused(with_node(node("Relu", "", "y")), "missing");
-	refused(with_node(node("Reshape", "x,x", "y")), "computed from data");
+	rejected(with_tensor(tensor("w", 1, 1, &minus)), "dimension");
+	rejected(with_tensor(tensor("w", 1, 2, huge)), "dimension");
+	rejected(with_tensor(raw(tensor("w", 1, 1, &n), three, 8)), "8 bytes");
+	rejected(with_tensor(tensor("w", 99, 1, &n)), "element type 99");
+	rejected(with_node(node("Relu", "nothing", "y")), "'nothing'");
+	rejected(with_node(node("Relu", "y", "y")), "'y'");
+	rejected(with_node(node("Relu", "", "y")), "missing");
+	rejected(with_node(node("Reshape", "x,x", "y")), "computed from data");
 	Build *b = with_node(node("Foo", "x", "h"));
 	add_to(b, node("Bar", "x", "y"));
-	refused(b, "Foo");
-	refused(b, "Bar");
+	rejected(b, "Foo");
+	rejected(b, "Bar");
 	b = with_node(node("Relu", "x", "y"));
 	add_to(b, node("Neg", "x", "y"));
-	refused(b, "two values");
+	rejected(b, "two values");
 	b = with_node(node("Relu", "x", "y"));
 	b->opset.version = 99;
-	refused(b, "operator set 99");
+	rejected(b, "operator set 99");
 	b->opset.version = 13;
 	b->model.ir_version = 2;
-	refused(b, "IR version 2");
+	rejected(b, "IR version 2");
 	b = with_node(node("If", "x", "y"));
 	attribute(b->nodes.at[0], "then_branch")->g = nested(200);
-	refused(b, "nested");
-	refused(with_tensor(outside("w", "../secret", "0")), "outside");
+	rejected(b, "nested");
+	rejected(with_tensor(outside("w", "../secret", "0")), "outside");
 	test_operands();
 	test_skips();
 	test_no_shape();
-	test_places();
+	test_indices();
 }
 
 static uint64_t noise = 1;

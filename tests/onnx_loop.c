@@ -31,7 +31,7 @@ static Nodes nodes_of(const char *text)
 	for (char *line = strtok(copy_string(arena, text), "\n"); line; line = strtok(NULL, "\n")) {
 		char op[64], in[64], out[64];
 		if (sscanf(line, " %63s %63s %63s", op, in, out) != 3)
-			fail("turns", "'%s' is no node", line);
+			fail("onnx_loop", "'%s' is not a node", line);
 		PUSH(arena, list,
 		     node(copy_string(arena, op), copy_string(arena, in), copy_string(arena, out)));
 	}
@@ -138,11 +138,11 @@ static double number_in(const char *name, int64_t i)
 	return (double)(float)number_at(name, i);
 }
 
-static void compare(const char *what, const Array *found, int64_t n, const double *want)
+static void compare(const char *what, const Array *found, int64_t n, const double *expected)
 {
 	bool same = count_of(&found->shape) == n;
 	for (int64_t i = 0; i < n && same; i++)
-		same = fabs(found->f[i] - want[i]) <= 1e-9 * fmax(1, fabs(want[i]));
+		same = fabs(found->f[i] - expected[i]) <= 1e-9 * fmax(1, fabs(expected[i]));
 	hold(same, what, "differs from the plain loop");
 }
 
@@ -178,10 +178,10 @@ static void ended_by_data(void)
 	const Graph *g =
 	    read_packed(until_large("Loop most,yes,v last,rows"), &(ReadOptions){0})->graph;
 	double x[ROWS * N], y[ROWS * N], rows[MOST * ROWS * N] = {0}, sum = 0;
-	int turns = 0;
+	int iterations = 0;
 	for (int i = 0; i < ROWS * N; i++)
 		x[i] = number_in("v", i);
-	for (; turns < MOST && (!turns || sum < 100); turns++) {
+	for (; iterations < MOST && (!iterations || sum < 100); iterations++) {
 		sum = 0;
 		for (int i = 0; i < ROWS * N; i++) {
 			y[i] = x[i];
@@ -190,23 +190,24 @@ static void ended_by_data(void)
 			sum += y[i] * y[i];
 		}
 		memcpy(x, y, sizeof x);
-		memcpy(rows + turns * ROWS * N, y, sizeof y);
+		memcpy(rows + iterations * ROWS * N, y, sizeof y);
 	}
 	const Array *value = eval_graph(arena, g, slots_of(g));
-	hold(has_loop(g) && turns > 1 && turns < MOST, "ended by data", "is no loop, or no test");
+	hold(has_loop(g) && iterations > 1 && iterations < MOST, "ended by data",
+	     "is no loop, or no test");
 	compare("ended by data", out_named(g, value, "last"), ROWS * N, x);
 	compare("rows of it", out_named(g, value, "rows"), MOST * ROWS * N, rows);
 	check_gradients("ended by data", g);
 }
 
-static void refused(Build *b, const char *name, const char *words)
+static void rejected(Build *b, const char *name, const char *words)
 {
 	Catch c;
 	if (!TRY(c)) {
 		Graph *g = read_packed(b, &(ReadOptions){0})->graph;
 		trial_new(arena, name, g, contents, NULL);
 		catch_end(&c);
-		hold(false, name, "is not refused");
+		hold(false, name, "is not rejected");
 		return;
 	}
 	hold(strstr(c.message, words) != NULL, name, c.message);
@@ -216,7 +217,7 @@ static void refused(Build *b, const char *name, const char *words)
 // An unbounded loop runs, but has no room for one row per iteration, nor for a gradient.
 static void without_bound(void)
 {
-	refused(until_large("Loop ,yes,v last,rows"), "rows without a bound", "trip count");
+	rejected(until_large("Loop ,yes,v last,rows"), "rows without a bound", "trip count");
 	Build *b = model_of("Loop ,yes,v last", "last");
 	add_input(b, "v", "");
 	add_input(b, "limit", "");
@@ -226,7 +227,7 @@ static void without_bound(void)
 	while (x < 100)
 		x += x;
 	compare("without a bound", out_named(g, eval_graph(arena, g, slots_of(g)), "last"), 1, &x);
-	refused(b, "gradient without a bound", "trip count");
+	rejected(b, "gradient without a bound", "trip count");
 }
 
 // Iterations that change shapes are unrolled.
@@ -238,7 +239,7 @@ static void growing(void)
 	attribute(b->nodes.at[0]->attribute[0]->g->node[0], "axis")->i = 0;
 	add_count(b, "most", 5000);
 	add_count(b, "few", 3);
-	refused(b, "growing for long", "cannot stay a loop");
+	rejected(b, "growing for long", "cannot stay a loop");
 	b->nodes.at[0]->input[0] = "few";
 	const Graph *g = read_packed(b, &(ReadOptions){.loops = true})->graph;
 	hold(!has_loop(g) && count_of(&val(g, g->outs.at[0].val)->shape) == 8, "growing",

@@ -41,10 +41,10 @@ static Case case_of(const char *op, const char *operands, const char *outputs, i
 static void add_number(Case *c, const char *name, int type, double x)
 {
 	float real = (float)x;
-	int64_t whole = (int64_t)x, none = 0;
+	int64_t integer = (int64_t)x, none = 0;
 	PUSH(arena, c->model->tensors,
 	     raw(tensor(name, type, type == INT64, type == INT64 ? &(int64_t){1} : &none),
-	         type == INT64 ? (void *)&whole : (void *)&real, type == INT64 ? 8 : 4));
+	         type == INT64 ? (void *)&integer : (void *)&real, type == INT64 ? 8 : 4));
 }
 
 static void set_int(Case *c, const char *name, int64_t x)
@@ -92,8 +92,8 @@ static const Array *output(const Case *c, const char *name)
 // Returns the number of valid entries of an output along its axis.
 static int64_t length(const Case *c, const char *name, int axis)
 {
-	const Array *told = output(c, format(arena, SHAPE_OF "%s", name));
-	return told ? told->i[axis] : output(c, name)->shape.dim[axis];
+	const Array *sizes = output(c, format(arena, SHAPE_OF "%s", name));
+	return sizes ? sizes->i[axis] : output(c, name)->shape.dim[axis];
 }
 
 static bool off(const Case *c, const char *what, int64_t at)

@@ -74,7 +74,7 @@ static void set_entry(View *view, Entry e)
 }
 
 // Adds the differences to the next view: as one change, or one per name.
-static void add_changes(Disk *d, const View *next, bool whole)
+static void add_changes(Disk *d, const View *next, bool atomic)
 {
 	Change all = {0};
 	for (int i = 0; i < d->live.count; i++)
@@ -85,12 +85,12 @@ static void add_changes(Disk *d, const View *next, bool whole)
 	for (int i = 0; i < next->count; i++)
 		if (!same_entry(&next->at[i], find(&d->live, next->at[i].path)))
 			PUSH(arena, all.to, next->at[i]);
-	for (int i = 0; i < all.to.count && !whole; i++) {
+	for (int i = 0; i < all.to.count && !atomic; i++) {
 		Change one = {0};
 		PUSH(arena, one.to, all.to.at[i]);
 		PUSH(arena, d->pending, one);
 	}
-	if (whole && all.to.count)
+	if (atomic && all.to.count)
 		PUSH(arena, d->pending, all);
 }
 
@@ -111,9 +111,9 @@ static void forget_gone(Disk *d, const View *next)
 			d->synced.at[i] = d->synced.at[--d->synced.count];
 }
 
-static void look(Disk *d, const View *next, bool whole)
+static void look(Disk *d, const View *next, bool atomic)
 {
-	add_changes(d, next, whole);
+	add_changes(d, next, atomic);
 	forget_gone(d, next);
 	d->live = *next;
 	for (int i = 0; i < d->outputs.count; i++) {

@@ -50,24 +50,24 @@ static Array array_of(const Lit *lit)
 	return array;
 }
 
-static bool near(double found, double wanted, double tolerance)
+static bool near(double found, double reference, double tolerance)
 {
-	if (isnan(wanted) || isinf(wanted))
-		return isnan(wanted) ? isnan(found) : found == wanted;
-	return fabs(found - wanted) <= tolerance * fmax(1, fabs(wanted));
+	if (isnan(reference) || isinf(reference))
+		return isnan(reference) ? isnan(found) : found == reference;
+	return fabs(found - reference) <= tolerance * fmax(1, fabs(reference));
 }
 
-static void compare(int line, const char *what, const Array *found, const Lit *want,
+static void compare(int line, const char *what, const Array *found, const Lit *expected,
                     double tolerance)
 {
 	checks++;
-	bool same = found->type == want->type && same_shape(&found->shape, &want->shape);
-	for (int64_t i = 0; same && i < count_of(&want->shape); i++) {
+	bool same = found->type == expected->type && same_shape(&found->shape, &expected->shape);
+	for (int64_t i = 0; same && i < count_of(&expected->shape); i++) {
 		double x = element_at(found, i);
-		if (near(x, want->x[i], tolerance))
+		if (near(x, expected->x[i], tolerance))
 			continue;
 		printf("prims.c:%d: %s: element %lld is %.12g, wanted %.12g\n", line, what,
-		       (long long)i, x, want->x[i]);
+		       (long long)i, x, expected->x[i]);
 		failures++;
 		return;
 	}
@@ -76,14 +76,14 @@ static void compare(int line, const char *what, const Array *found, const Lit *w
 	failures++;
 	printf("prims.c:%d: %s: %s, wanted %s\n", line, what,
 	       shape_text(arena, found->type, &found->shape),
-	       shape_text(arena, want->type, &want->shape));
+	       shape_text(arena, expected->type, &expected->shape));
 }
 
 // Checks op(in; attr), evaluated on slots and, if the door folds it, on constants.
-static void check_at(int line, Op op, Attr attr, Lit want, int nin, const Lit *in)
+static void check_at(int line, Op op, Attr attr, Lit expected, int nin, const Lit *in)
 {
 	seen[op] = true;
-	Graph *g = graph_new(arena, "test", NULL), *folds = graph_new(arena, "test", NULL);
+	Graph *g = graph_new(arena, "test", NULL), *folding = graph_new(arena, "test", NULL);
 	Ref slots[8], consts[8];
 	Array values[8];
 	for (int k = 0; k < nin; k++) {
@@ -93,23 +93,23 @@ static void check_at(int line, Op op, Attr attr, Lit want, int nin, const Lit *i
 		slots[k] = put_slot(g, add_slot(g, slot));
 		char *bytes = take(arena, (size_t)count_of(&in[k].shape) * 8);
 		array_to(&values[k], bytes);
-		consts[k] = put_const(folds, in[k].type, in[k].shape, bytes);
+		consts[k] = put_const(folding, in[k].type, in[k].shape, bytes);
 	}
 	Ref r = put(g, op, nin, slots, &attr);
 	add_out(g, "y", r);
-	compare(line, prims[op].name, &eval_graph(arena, g, values)[r], &want, 1e-9);
+	compare(line, prims[op].name, &eval_graph(arena, g, values)[r], &expected, 1e-9);
 	if (nin == 0 || op == O_rand)
 		return;
-	const Val *v = val(folds, put(folds, op, nin, consts, &attr));
+	const Val *v = val(folding, put(folding, op, nin, consts, &attr));
 	EXPECT(v->op == O_const, "%s of constants (line %d) does not fold", prims[op].name, line);
 	if (v->op == O_const) {
 		Array folded = array_from(arena, v->type, &v->shape, v->data);
-		compare(line, prims[op].name, &folded, &want, 1e-6);
+		compare(line, prims[op].name, &folded, &expected, 1e-6);
 	}
 }
 
-#define CHECK(op, attr, want, ...)                                                                 \
-	check_at(__LINE__, O_##op, attr, want, sizeof((Lit[]){__VA_ARGS__}) / sizeof(Lit),         \
+#define CHECK(op, attr, expected, ...)                                                             \
+	check_at(__LINE__, O_##op, attr, expected, sizeof((Lit[]){__VA_ARGS__}) / sizeof(Lit),     \
 	         (Lit[]){__VA_ARGS__})
 
 static void leaves(void)
@@ -178,7 +178,7 @@ static void other_maps(void)
 	CHECK(neg, NONE, L(i64, D(1), -5), L(i64, D(1), 5));
 }
 
-static void folds(void)
+static void folding(void)
 {
 	Lit x = F(D(2, 3), 1, 2, 3, 4, 5, 6);
 	CHECK(sum, I(1), F(D(2, 1), 6, 15), x);
@@ -319,11 +319,11 @@ static void window_is_convolution(void)
 static void window_is_transposed_convolution(void)
 {
 	enum { IN = 4, OUT = (IN - 1) * STRIDE + TAPS - 2 * PAD };
-	double x[IN] = {1, -2, 3, 5}, kernel[TAPS] = {0.5, 2, -1}, want[OUT] = {0};
+	double x[IN] = {1, -2, 3, 5}, kernel[TAPS] = {0.5, 2, -1}, expected[OUT] = {0};
 	for (int i = 0; i < IN; i++)
 		for (int k = 0; k < TAPS; k++)
 			if (i * STRIDE + k - PAD >= 0 && i * STRIDE + k - PAD < OUT)
-				want[i * STRIDE + k - PAD] += x[i] * kernel[k];
+				expected[i * STRIDE + k - PAD] += x[i] * kernel[k];
 	Graph *g = graph_new(arena, "transposed", NULL);
 	Ref in = put_slot(g, add_slot(g, (Slot){.name = "x", .type = E_f64, .shape = D(IN)}));
 	Attr attr = I(0, OUT, TAPS, 1, -1, -PAD, STRIDE);
@@ -333,7 +333,7 @@ static void window_is_transposed_convolution(void)
 	add_out(g, "y", y);
 	Array slots[] = {{.type = E_f64, .shape = D(IN), .f = x}};
 	compare(__LINE__, "transposed convolution", &eval_graph(arena, g, slots)[y],
-	        &(Lit){E_f64, D(OUT, 1), want}, 1e-12);
+	        &(Lit){E_f64, D(OUT, 1), expected}, 1e-12);
 }
 
 // ---- the door -------------------------------------------------------------------------
@@ -564,7 +564,7 @@ int main(void)
 	leaves();
 	float_maps();
 	other_maps();
-	folds();
+	folding();
 	moves();
 	indices();
 	composites();

@@ -262,7 +262,7 @@ Ref as_integer(Maker *m, Ref x)
 	return strchr("iu", class_at(m, x)) ? x : as_type(m, x, (Elem)(E_i64 + (Elem)draw(m, 8)));
 }
 
-bool stretches(const Shape *a, const Shape *b)
+bool broadcasts(const Shape *a, const Shape *b)
 {
 	bool fits = a->rank == b->rank;
 	for (int k = 0; fits && k < a->rank; k++)
@@ -276,7 +276,7 @@ Ref partner(Maker *m, Ref x)
 	Elem type = value(m, x)->type;
 	for (int tries = 0; tries < 6; tries++) {
 		Ref y = any_value(m);
-		if (y != x && stretches(shape_at(m, y), &s))
+		if (y != x && broadcasts(shape_at(m, y), &s))
 			return as_type(m, y, type);
 	}
 	Shape part = s;

@@ -69,18 +69,18 @@ static Ref sign_of_life(Wrap *w, const Ref *now)
 	return put_num(g, E_f32, 0.5);
 }
 
-static void put_outs(Wrap *w, const Ref *now, Ref turn, int64_t last)
+static void put_outs(Wrap *w, const Ref *now, Ref iteration, int64_t last)
 {
 	Graph *g = w->body;
 	const Graph *from = w->from->g;
 	Ref small = put2(g, O_mul, sign_of_life(w, now), put_num(g, E_f32, 0.001));
 	if (w->cycle.until)
-		add_out(g, "on", put2(g, O_lt, turn, put_num(g, E_i64, (double)last)));
+		add_out(g, "on", put2(g, O_lt, iteration, put_num(g, E_i64, (double)last)));
 	for (int k = 0; k < w->carried.count; k++) {
 		Ref x = w->inner[w->carried.at[k]];
 		add_out(g, "carried", put2(g, O_add, x, put_cast(g, small, val(g, x)->type)));
 	}
-	add_out(g, "turn", put2(g, O_add, turn, put_num(g, E_i64, 1)));
+	add_out(g, "turn", put2(g, O_add, iteration, put_num(g, E_i64, 1)));
 	for (int k = 0; k < from->outs.count; k++)
 		if (val(from, from->outs.at[k].val)->shape.rank < RANK)
 			add_out(g, "stacked", now[from->outs.at[k].val]);
@@ -120,11 +120,11 @@ Random random_loop(Arena *arena, Random *from)
 	PUSH(arena, w.operand, put_num(w.g, E_i64, (double)w.cycle.trips));
 	choose_roles(&w, role);
 	put_slots_as(&w, role, CARRIED);
-	Ref turn = body_slot(&w, put_num(w.g, E_i64, 0), E_i64, shape_of(0, NULL));
+	Ref iteration = body_slot(&w, put_num(w.g, E_i64, 0), E_i64, shape_of(0, NULL));
 	put_slots_as(&w, role, SCANNED);
 	put_slots_as(&w, role, FIXED);
 	const Ref *now = put_body(w.body, from->g, w.inner);
-	put_outs(&w, now, turn, (int64_t)draw_below(from, 4));
+	put_outs(&w, now, iteration, (int64_t)draw_below(from, 4));
 	w.cycle.carried = w.carried.count + 1;
 	for (int s = 0; s < n; s++)
 		w.cycle.scanned += role[s] == SCANNED;

@@ -37,7 +37,7 @@ Ref new_leaf(Maker *, Elem, Shape); // a slot or a constant
 Elem any_type(Maker *);
 int64_t any_size(Maker *); // size of an axis
 
-bool stretches(const Shape *, const Shape *); // true if a map may combine them
+bool broadcasts(const Shape *, const Shape *); // true if a map may combine them
 Ref partner(Maker *, Ref x);   // an operand of x's type for a map with x: a value or a new leaf
 Ref condition(Maker *, Ref x); // a Boolean for a select of x
 int any_axes(Maker *, Ref x, int64_t *axes); // some axes of x, at least one, ascending

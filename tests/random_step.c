@@ -117,7 +117,7 @@ static Ref put_map(Maker *m, Ref x)
 		return as_type(m, x, any_type(m));
 	if (op == O_select) {
 		Ref c = condition(m, x), y = partner(m, x);
-		Ref in[3] = {c, x, stretches(shape_at(m, c), shape_at(m, y)) ? y : x};
+		Ref in[3] = {c, x, broadcasts(shape_at(m, c), shape_at(m, y)) ? y : x};
 		return enter(m, op, 3, in, NULL);
 	}
 	if (op == O_not || (logical && draw(m, 2)))
@@ -156,7 +156,7 @@ static Ref put_folded(Maker *m, Ref x)
 	return enter(m, op, 1, &x, &attr);
 }
 
-static Ref put_whole(Maker *m, Ref x)
+static Ref put_composite(Maker *m, Ref x)
 {
 	static const Op ops[] = {O_softmax, O_lse, O_norm, O_act, O_act};
 	Op op = ops[draw(m, COUNT(ops))];
@@ -238,11 +238,11 @@ static Ref put_part(Maker *m, Ref x)
 	const Shape s = *shape_at(m, x);
 	Attr attr = {.n = 3 * s.rank};
 	for (int a = 0; a < s.rank; a++) {
-		bool whole = draw(m, 2);
-		int64_t step = whole ? 1 : 1 + (int64_t)draw(m, 3);
-		int64_t start = whole ? 0 : (int64_t)draw(m, (uint64_t)s.dim[a]);
+		bool full = draw(m, 2);
+		int64_t step = full ? 1 : 1 + (int64_t)draw(m, 3);
+		int64_t start = full ? 0 : (int64_t)draw(m, (uint64_t)s.dim[a]);
 		int64_t most = (s.dim[a] - start + step - 1) / step;
-		int64_t count = whole ? s.dim[a] : 1 + (int64_t)draw(m, (uint64_t)most);
+		int64_t count = full ? s.dim[a] : 1 + (int64_t)draw(m, (uint64_t)most);
 		if (draw(m, 4) == 0) { // reversed
 			start += (count - 1) * step;
 			step = -step;
@@ -252,7 +252,7 @@ static Ref put_part(Maker *m, Ref x)
 	return enter(m, O_slice, 1, &x, &attr);
 }
 
-static Ref put_rim(Maker *m, Ref x)
+static Ref put_border(Maker *m, Ref x)
 {
 	Attr attr = {.n = 2 * shape_at(m, x)->rank};
 	for (int a = 0; a < attr.n; a++)
@@ -479,23 +479,24 @@ static Ref put_convolution(Maker *m, Ref x)
 	if (!w)
 		return x;
 	Shape ws = *shape_at(m, w);
-	int64_t perm[RANK] = {0, 1}, places = 1, fan = ws.dim[2], groups = ws.dim[1];
+	int64_t perm[RANK] = {0, 1}, positions = 1, fan = ws.dim[2], groups = ws.dim[1];
 	for (int a = 0; a < n; a++) {
 		perm[2 + a] = 3 + a;
 		perm[3 + n + a] = 3 + n + a;
-		places *= ws.dim[3 + a];
+		positions *= ws.dim[3 + a];
 		fan *= ws.dim[3 + n + a];
 	}
 	perm[2 + n] = 2;
 	int64_t outs = any_size(m);
-	Shape kernel = {3, {groups, outs, fan}}, matrix = {2, {ws.dim[0] * places, fan}},
-	      flat = {2, {fan, outs}}, batch = {4, {ws.dim[0], groups, places, fan}},
-	      with_batch = {4, {1, groups, fan, outs}}, turned = {3, {ws.dim[0], places, outs}};
+	Shape kernel = {3, {groups, outs, fan}}, matrix = {2, {ws.dim[0] * positions, fan}},
+	      flat = {2, {fan, outs}}, batch = {4, {ws.dim[0], groups, positions, fan}},
+	      with_batch = {4, {1, groups, fan, outs}},
+	      transposed = {3, {ws.dim[0], positions, outs}};
 	bool one = groups == 1;
 	Ref k = permuted(m, new_leaf(m, value(m, x)->type, kernel), (int64_t[]){0, 2, 1});
 	Ref y = enter2(m, O_dot, as_shape(m, permuted(m, w, perm), one ? &matrix : &batch),
 	               as_shape(m, k, one ? &flat : &with_batch));
-	y = one ? permuted(m, as_shape(m, y, &turned), (int64_t[]){0, 2, 1})
+	y = one ? permuted(m, as_shape(m, y, &transposed), (int64_t[]){0, 2, 1})
 	        : permuted(m, y, (int64_t[]){0, 1, 3, 2});
 	s.dim[1] = groups * outs;
 	memcpy(s.dim + 2, ws.dim + 3, sizeof *ws.dim * (size_t)n);
@@ -608,8 +609,8 @@ static Ref put_recurrence(Maker *m, Ref x)
 
 Step *const random_steps[] = {
     put_expression, put_expression, put_expression, put_expression, put_map,       put_map,
-    put_folded,     put_whole,      put_leaf,       put_new_shape,  put_shuffled,  put_part,
-    put_rim,        put_stretched,  put_windows,    put_pool,       put_joined,    put_nothing,
+    put_folded,     put_composite,  put_leaf,       put_new_shape,  put_shuffled,  put_part,
+    put_border,     put_stretched,  put_windows,    put_pool,       put_joined,    put_nothing,
     put_product,    put_product,    put_layers,     put_scores,     put_attention, put_convolution,
     put_looked_up,  put_scattered,  put_recurrence};
 const int random_step_count = COUNT(random_steps);

@@ -184,8 +184,9 @@ static void set_operand(Layer *l, int which, bool given, int rank, int64_t a, in
 {
 	static const char *const called[] = {"X", "W", "R", "B", "lens", "h0", "c0", "P"};
 	Operand *o = &l->in[which];
-	bool turned = l->layout && (which == X || which == H0 || which == C0);
-	*o = (Operand){called[which], given, rank, {turned ? b : a, turned ? a : b, c}, NULL};
+	bool transposed = l->layout && (which == X || which == H0 || which == C0);
+	*o = (Operand){
+	    called[which], given, rank, {transposed ? b : a, transposed ? a : b, c}, NULL};
 	int64_t n = a * MAX(b, 1) * MAX(c, 1);
 	o->x = NEWS(arena, double, n);
 	for (int64_t i = 0; i < n; i++)
@@ -313,10 +314,10 @@ static Array operand_values(void *context, const Slot *s)
 	fail(s->name, "no such operand");
 }
 
-static bool same(const Array *found, const double *want, int *wrong)
+static bool same(const Array *found, const double *expected, int *wrong)
 {
 	for (int64_t i = 0; i < count_of(&found->shape); i++)
-		*wrong += !(fabs(found->f[i] - want[i]) < 1e-9);
+		*wrong += !(fabs(found->f[i] - expected[i]) < 1e-9);
 	return !*wrong;
 }
 

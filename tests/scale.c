@@ -240,9 +240,9 @@ static Build *numbers(int n)
 static Build *moves(int n)
 {
 	Build *b = begin("3,4");
-	static const int64_t rim[] = {0, 1, 0, 0, 0, 0, 0, 1}, four[] = {4}, two[] = {2};
+	static const int64_t padding[] = {0, 1, 0, 0, 0, 0, 0, 1}, four[] = {4}, two[] = {2};
 	for (int i = 0; i < 2; i++)
-		PUSH(arena, b->tensors, raw(tensor(nth("p", i), 7, 1, four), rim + 4 * i, 32));
+		PUSH(arena, b->tensors, raw(tensor(nth("p", i), 7, 1, four), padding + 4 * i, 32));
 	int64_t zeros[] = {0, 0}, ends[] = {3, 4};
 	PUSH(arena, b->tensors, raw(tensor("begin", 7, 1, two), zeros, 16));
 	PUSH(arena, b->tensors, raw(tensor("end", 7, 1, two), ends, 16));

@@ -80,9 +80,10 @@ static void knows_its_own(void)
 	static const struct {
 		const char *name, *value, *says;
 	} others[] = {
-	    {"seed", "4", "another --seed; expected 3, found 4"},
-	    {"split", "0.7", "another --split; expected 0.8"},
-	    {"data", "y=other.npy", "another data of input 'y'; expected f32[100], content "},
+	    {"seed", "4", "--seed differs from the run's; expected 3, found 4"},
+	    {"split", "0.7", "--split differs from the run's; expected 0.8"},
+	    {"data", "y=other.npy",
+	     "data of input 'y' differs from the run's; expected f32[100], content "},
 	};
 	struct amos_result r;
 	float y[100] = {1};
@@ -107,7 +108,8 @@ static void knows_its_own(void)
 	struct amos_model other = mock_line;
 	other.identity = "model\tcontent 2\n";
 	CHECK(train_with(&other, &same, 1, &r) == AMOS_INPUT &&
-	          strstr(amos_error(), "another model; expected none given, found content 2"),
+	          strstr(amos_error(),
+	                 "model differs from the run's; expected none given, found content 2"),
 	      "another model");
 }
 

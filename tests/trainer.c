@@ -37,7 +37,7 @@ static void full_output(void)
 static void full_disk(void)
 {
 #ifdef __SANITIZE_THREAD__
-	puts("trainer: no full disk: what ThreadSanitizer is in writes a file as it starts");
+	puts("trainer: no full disk: with ThreadSanitizer a program writes a file as it starts");
 #else
 	char limited[600];
 	snprintf(limited, sizeof limited,
@@ -62,24 +62,26 @@ int main(int argc, char **argv)
 	expect(0, "train --help", "out.txt", "--eval-every=N");
 	expect(0, "info", "out.txt", "parameter w f32[3]");
 	expect(2, "--stepz 3", "err.txt", "--stepz");
-	expect(2, "--steps ten", "err.txt", "--steps: found 'ten'");
-	expect(2, "export", "err.txt", "wants a checkpoint");
+	expect(2, "--steps ten", "err.txt", "--steps: expected an integer >= 0, found 'ten'");
+	expect(2, "export", "err.txt", "expected a checkpoint");
 	expect(1, "", "err.txt", "no data");
 	expect(1, "--data x=nothing.npy", "err.txt", "nothing.npy: cannot read: No such file");
 	expect(0, DATA "-n 40 -o whole --eval-every 20", "out.txt", "eval_loss");
-	expect(1, DATA "-n 40 -o whole", "err.txt", "whole: the folder holds a run");
-	expect(1, DATA "-n 40 -o x.npy", "err.txt", "x.npy: not the folder of a run");
+	expect(1, DATA "-n 40 -o whole", "err.txt", "whole: the directory contains a run");
+	expect(1, DATA "-n 40 -o x.npy", "err.txt", "x.npy: not a run directory");
 	expect(0, "train " DATA "-n 40 -o whole --eval-every 20 --overwrite", "err.txt",
 	       "memory: ");
 	expect(0, DATA "-n 15 -o parts --eval-every 20 -q", "err.txt", "");
 	expect(0, "--resume parts --steps 40 --json", "out.txt", "{\"step\": 40, \"loss\": ");
 	hold_same("whole/last.ckpt", "parts/last.ckpt");
 	expect(0, "--resume whole", "err.txt", "finished at step 40");
-	expect(1, "--resume parts --seed 3", "err.txt", "another --seed; expected 2, found 3");
-	expect(2, "--resume parts --overwrite", "err.txt", "--resume goes on in its own folder");
+	expect(1, "--resume parts --seed 3", "err.txt",
+	       "--seed differs from the run's; expected 2, found 3");
+	expect(2, "--resume parts --overwrite", "err.txt",
+	       "--resume continues in the run's directory");
 	expect(0, DATA "-n 1 -q", "err.txt", "");
 	expect(0, "eval mock_trainer.run " DATA, "out.txt", "step 1\n");
-	expect(1, "--resume nowhere", "err.txt", "nowhere: no run to go on with");
+	expect(1, "--resume nowhere", "err.txt", "nowhere: no run to resume");
 	expect(0, "eval parts " DATA, "out.txt", "eval_loss 0.");
 	expect(0, "eval parts/best.ckpt --json " DATA, "out.txt", "{\"step\": 40");
 	expect(1, "eval x.npy " DATA, "err.txt", "x.npy: not a checkpoint");
@@ -98,10 +100,10 @@ int main(int argc, char **argv)
 	amos_npz_free(n, arrays);
 	write_line_data(5);
 	expect(1, "run parts --data x=x.npy -o out5.npz", "err.txt",
-	       "found f32[5,3], wanted f32[4,3]");
-	CHECK(access("out5.npz", F_OK), "a refused run leaves a file");
+	       "expected f32[4,3], found f32[5,3]");
+	CHECK(access("out5.npz", F_OK), "a rejected run leaves a file");
 	expect(1, "grad --data x=x.npy -o g.npz", "err.txt", "compiled without grad");
-	expect(2, "run --data x=x.npy", "err.txt", "wanted -o");
+	expect(2, "run --data x=x.npy", "err.txt", "expected -o");
 	expect(1, "run parts --data x=ones -o no/such/x.npz", "err.txt",
 	       "no/such/x.npz: cannot write");
 	full_output();

@@ -25,23 +25,23 @@ static void check_case(const char *name, const char *text)
 	const Graph *opened = decompose_pass(arena, g);
 	const Graph *after = graph_live(arena, transpose_dot_pass(arena, opened));
 	const Array *slot = random_slots(arena, g, 5, 7);
-	const Array *want = eval_graph(arena, g, slot), *got = eval_graph(arena, after, slot);
+	const Array *expected = eval_graph(arena, g, slot), *got = eval_graph(arena, after, slot);
 	double worst = 0;
 	for (int i = 0; i < g->outs.count; i++) {
-		const Array *w = &want[g->outs.at[i].val], *x = &got[after->outs.at[i].val];
+		const Array *w = &expected[g->outs.at[i].val], *x = &got[after->outs.at[i].val];
 		if (!same_shape(&w->shape, &x->shape))
 			worst = INFINITY;
 		for (int64_t k = 0; k < count_of(&w->shape) && isfinite(worst); k++)
 			worst = fmax(worst, fabs(w->f[k] - x->f[k]) / fmax(1, fabs(w->f[k])));
 	}
-	bool whole = false, moved = false;
+	bool composite = false, moved = false;
 	for (Ref r = 1; r < (Ref)after->nval; r++) {
-		whole |= prims[val(after, r)->op].cls == C_composite;
+		composite |= prims[val(after, r)->op].cls == C_composite;
 		moved |= moves_last(after, r);
 	}
-	bool right = worst < 1e-6 && !whole && !moved;
+	bool right = worst < 1e-6 && !composite && !moved;
 	printf("%s%s: off by %.2g%s%s\n", right ? "" : "FAILED ", name, worst,
-	       whole ? ", a whole is left" : "",
+	       composite ? ", a composite is left" : "",
 	       moved ? ", a product is read across its last axis" : "");
 	failures += !right;
 	arena_free(arena);

@@ -46,8 +46,8 @@ static void add_constant(Build *b, const char *name, const char *text)
 		dims[a] = (int64_t)d[a];
 	for (int i = 0; i < n; i++) {
 		float real = (float)x[i];
-		int64_t whole = (int64_t)x[i];
-		memcpy(bytes + i * kind->bytes, kind->type == 1 ? (void *)&real : (void *)&whole,
+		int64_t integer = (int64_t)x[i];
+		memcpy(bytes + i * kind->bytes, kind->type == 1 ? (void *)&real : (void *)&integer,
 		       (size_t)kind->bytes);
 	}
 	PUSH(arena, b->tensors,

@@ -104,7 +104,7 @@ static Block *block_new(size_t room)
 {
 	Block *block = room < SIZE_MAX / 2 ? calloc(1, HEADER + room + 64) : NULL;
 	if (!block)
-		fail_status(STATUS_MACHINE, "memory", "out of memory: %zu bytes more are not there",
+		fail_status(STATUS_MACHINE, "memory", "out of memory: cannot allocate %zu bytes",
 		            room);
 	block->room = room;
 	ASAN_POISON_MEMORY_REGION(block_start(block), room);

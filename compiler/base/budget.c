@@ -55,8 +55,8 @@ void spend(const Arena *arena, Cost cost, uint64_t count)
 		return;
 	if (count > b->limit[cost] - b->spent[cost])
 		fail_status(STATUS_LIMIT, b->file,
-		            "takes more than %llu %s, the limit for a file of its size; if it is "
-		            "to be trusted, raise the limit with --limit %s=N",
+		            "needs more than %llu %s, the limit for a file of this size" HELP
+		            "raise the limit with --limit %s=N if you trust the file",
 		            (unsigned long long)b->limit[cost], cost_names[cost], cost_names[cost]);
 	b->spent[cost] += count;
 }

@@ -63,7 +63,7 @@ static bool matches_regex(const char *pattern, size_t length, const char *s)
 	if (error) {
 		char text[128];
 		regerror(error, &regex, text, sizeof text);
-		fail("pattern", "'%s' is no regular expression: %s", pattern, text);
+		fail("pattern", "'%s' is not a regular expression: %s", pattern, text);
 	}
 	bool found = regexec(&regex, s, 0, NULL, 0) == 0;
 	regfree(&regex);
