@@ -83,7 +83,7 @@ static int add_source(struct amos_sources *all, const char *name, size_t length,
 	return AMOS_DONE;
 }
 
-// Takes wrapper( ) off `text`, in place.
+// Removes wrapper( ) from `text`, in place. False: `text` has another form.
 static bool unwrap(char **text, const char *wrapper)
 {
 	size_t n = strlen(wrapper), length = strlen(*text);

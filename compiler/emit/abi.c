@@ -249,8 +249,8 @@ static int64_t launches(int64_t times, int64_t trips)
 static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
 	static const char *const kinds[] = {
-	    [L_map] = "map", [L_row] = "row",     [L_col] = "col",
-	    [L_dot] = "dot", [L_scatter] = "put", [L_scan] = "scan"};
+	    [L_map] = "map", [L_row] = "row",         [L_col] = "col",
+	    [L_dot] = "dot", [L_scatter] = "scatter", [L_scan] = "scan"};
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
