@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,6 +32,7 @@ struct temporary {
 	char path[PATH_MAX];
 };
 static struct temporary *volatile all;
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void amos_file_drop_all(void)
 {
@@ -96,8 +98,10 @@ static struct temporary *create_blocked(const char *folder, int length, mode_t m
 	sigset_t every, before;
 	sigfillset(&every);
 	pthread_sigmask(SIG_SETMASK, &every, &before);
+	pthread_mutex_lock(&lock);
 	struct temporary *t = create(folder, length, mode, file);
 	int cause = errno;
+	pthread_mutex_unlock(&lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	errno = cause;
 	return t;

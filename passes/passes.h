@@ -199,7 +199,27 @@ void memory_pass(Arena *, Plan *);          // static memory: fills place, to, w
 // bug() where a kernel would read bytes that another value has overwritten.
 void verify_plan(const Plan *);
 
-// ---- pipeline.c: the whole order -----------------------------------------------------------
-Plan *plan_graph(Arena *, const Graph *, const char *name, const Machine *);
+// ---- pipeline.c: passes.def -------------------------------------------------------------
+
+typedef enum Pass {
+#define PASS(name, ...) PASS_##name,
+#include "passes.def"
+#undef PASS
+	PASSES
+} Pass;
+typedef struct PassInfo {
+	const char *name, *takes, *gives, *summary;
+} PassInfo;
+extern const PassInfo pass_table[PASSES];
+Pass pass_named(const char *); // PASSES: none
+
+typedef struct Unit { // what passes work on: an entry of a program
+	const char *name;
+	const Machine *machine;
+	const Graph *graph;
+	Plan *plan; // from pass `fuse` on
+} Unit;
+void run_pass(Arena *, Pass, Unit *); // one of `loops` to `memory`
+Plan *plan_graph(Arena *, const Graph *, const char *name, const Machine *); // all of these
 
 #endif

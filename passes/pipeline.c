@@ -1,20 +1,68 @@
-// pipeline.c: runs the passes in order, Graph -> Plan.
+// pipeline.c: runs the passes of passes.def on one entry, from its graph to its plan.
+// Invariant: after each pass a graph stands as if it had been printed and read back (graph_live).
 #include "passes.h"
+#include <string.h>
 
-// The body of a loop is a plan of its own.
+const PassInfo pass_table[PASSES] = {
+#define PASS(name, takes, gives, summary) {#name, #takes, #gives, summary},
+#include "passes.def"
+#undef PASS
+};
+
+static Graph *(*const graph_passes[PASSES])(Arena *, const Graph *) = {
+    [PASS_loops] = loops_pass,
+    [PASS_decompose] = decompose_pass,
+    [PASS_transpose_dot] = transpose_dot_pass,
+};
+
+Pass pass_named(const char *name)
+{
+	Pass p = 0;
+	while (p < PASSES && strcmp(pass_table[p].name, name))
+		p++;
+	return p;
+}
+
+// The bodies of loops are plans of their own, whose memory a schedule holds.
+static void tile(Arena *arena, Plan *plan)
+{
+	for (int k = 0; k < plan->kerns.count; k++) {
+		Kern *kern = &plan->kerns.at[k];
+		if (kern->kind == L_loop)
+			kern->body = plan_graph(arena, val(plan->graph, kern->root)->data, "body",
+			                        plan->machine);
+	}
+	tile_pass(arena, plan, 0);
+}
+
+void run_pass(Arena *arena, Pass pass, Unit *unit)
+{
+	switch (pass) {
+	case PASS_unalias: // leaves the graph live
+		unit->graph = graph_unalias(arena, unit->graph);
+		return;
+	case PASS_fuse:
+		unit->plan = fuse_pass(arena, unit->graph, unit->name, unit->machine);
+		return;
+	case PASS_schedule:
+		schedule_pass(arena, unit->plan);
+		return;
+	case PASS_tile:
+		tile(arena, unit->plan);
+		return;
+	case PASS_memory:
+		memory_pass(arena, unit->plan);
+		return;
+	default:
+		if (pass != PASS_loops || has_loop(unit->graph))
+			unit->graph = graph_live(arena, graph_passes[pass](arena, unit->graph));
+	}
+}
+
 Plan *plan_graph(Arena *arena, const Graph *g, const char *name, const Machine *machine)
 {
-	const Graph *open = decompose_pass(arena, loops_pass(arena, g));
-	const Graph *last = graph_unalias(arena, transpose_dot_pass(arena, open));
-	Plan *p = fuse_pass(arena, last, name, machine);
-	schedule_pass(arena, p);
-	for (int k = 0; k < p->kerns.count; k++) {
-		Kern *kern = &p->kerns.at[k];
-		if (kern->kind == L_loop)
-			kern->body =
-			    plan_graph(arena, val(p->graph, kern->root)->data, "body", machine);
-	}
-	tile_pass(arena, p, 0);
-	memory_pass(arena, p);
-	return p;
+	Unit unit = {name, machine, g, NULL};
+	for (Pass p = PASS_loops; p <= PASS_memory; p++)
+		run_pass(arena, p, &unit);
+	return unit.plan;
 }

@@ -9,6 +9,10 @@
 // Units: sizes are in bytes unless noted; arrays are row major; types are numbers of types.def.
 #ifndef AMOS_H
 #define AMOS_H
+#ifdef __cplusplus
+extern "C" {
+#define _Noreturn [[noreturn]]
+#endif
 #include "abi.h"
 #include "common.h"
 
@@ -272,4 +276,8 @@ int amos_write_outs(const struct amos *, const struct amos_entry *, const char *
 // Usage errors and --help end the program, as in argp.
 int amos_main(const struct amos_model *, int argc, char **argv);
 
+#ifdef __cplusplus
+#undef _Noreturn
+}
+#endif
 #endif

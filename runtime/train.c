@@ -4,6 +4,7 @@
 #include "rt.h"
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -43,23 +44,31 @@ static void interrupt(int signal)
 
 enum { SIGNALS = 3 };
 static const int signals[SIGNALS] = {SIGINT, SIGTERM, SIGHUP};
+static struct sigaction before[SIGNALS];
+static int trainings; // at once, in several threads
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-static void catch_interrupts(struct sigaction *before)
+static void catch_interrupts(void)
 {
 	struct sigaction ours = {.sa_handler = interrupt, .sa_flags = SA_RESTART};
-	interrupts = 0;
-	for (int i = 0; i < SIGNALS; i++) {
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < SIGNALS && !trainings; i++) {
 		sigaction(signals[i], &ours, &before[i]);
 		if (signals[i] == SIGHUP && before[i].sa_handler == SIG_IGN) // ignored by nohup
 			sigaction(SIGHUP, &before[i], NULL);
 	}
+	interrupts = trainings++ ? interrupts : 0;
+	pthread_mutex_unlock(&lock);
 }
 
-static void release_interrupts(const struct sigaction *before)
+static void release_interrupts(void)
 {
-	for (int i = 0; i < SIGNALS; i++)
+	pthread_mutex_lock(&lock);
+	trainings--;
+	for (int i = 0; i < SIGNALS && !trainings; i++)
 		sigaction(signals[i], &before[i], NULL);
-	interrupts = 0;
+	interrupts = trainings ? interrupts : 0;
+	pthread_mutex_unlock(&lock);
 }
 
 bool amos_stopping(void)
@@ -426,10 +435,9 @@ int amos_train(struct amos *m, struct amos_data *data, const struct amos_options
 	double start = amos_now();
 	// Signals are caught before the run directory exists, since whoever sees a run begin may
 	// interrupt it.
-	struct sigaction before[SIGNALS];
-	catch_interrupts(before);
+	catch_interrupts();
 	int status = train(&t);
-	release_interrupts(before);
+	release_interrupts();
 	if (!status)
 		status = compare(&t);
 	result->step = t.point.step;

@@ -375,7 +375,6 @@ static void run_dynamic(Suite *suite, const char *folder)
 int main(int argc, char **argv)
 {
 	Suite suite = {.arena = arena_new()};
-	warn_quiet(true);
 	suite.in_double = argc > 1 && !strcmp(argv[1], "--in-double");
 	argc -= suite.in_double, argv += suite.in_double;
 	suite.dynamic = argc > 1 && !strcmp(argv[1], "--dynamic");

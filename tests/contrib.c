@@ -54,7 +54,6 @@ int main(int argc, char **argv)
 {
 	if (argc < 2)
 		fail("contrib", "wants a file of models");
-	warn_quiet(true);
 	int off = try_variants(argv[1], 2, check);
 	printf("contrib: %d numbers, gradients of %d models\n", numbers, gradients);
 	return off > 0;

@@ -264,7 +264,6 @@ int main(int argc, char **argv)
 	bool every = argc > 2 && !strcmp(argv[1], "--every");
 	if (argc < 2)
 		fail("dynamic", "wants a file of models");
-	warn_quiet(true);
 	int off = try_variants(argv[argc - 1], 1, every ? check_axes : check);
 	if (every)
 		printf("dynamic: %d axes, %d are refused\n", tried, refused);

@@ -238,7 +238,6 @@ int main(int argc, char **argv)
 	}
 	Tally *tally = NEWS(arena, Tally, json_object_size(all) + 1), sum = {.family = "all"};
 	int families = 0;
-	warn_quiet(true);
 	json_object_foreach (all, file, entries) {
 		if (!wanted(argc - 1 - verbose, argv + 1 + verbose, file))
 			continue;

@@ -96,7 +96,6 @@ int main(void)
 	int same = 0, different = 0;
 	if (!models)
 		fail("eta_pairs", "AMOSC_MODELS names no folder of models");
-	warn_quiet(true);
 	for (int i = 0; i < COUNT(pairs); i++) {
 		Arena *arena = arena_new();
 		compare(arena, models, i, &same, &different);

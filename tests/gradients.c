@@ -216,7 +216,6 @@ int main(int argc, char **argv)
 	Tally *all = NEWS(always, Tally, count);
 	for (int i = 0; i < count; i++)
 		all[i].op = &op[i];
-	warn_quiet(true);
 	loops = getenv("AMOSC_LOOPS") != NULL;
 	int first = argc > 2 && !strcmp(argv[1], "--report") ? 3 : 1;
 	if (argc < first + 2)

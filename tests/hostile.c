@@ -995,7 +995,7 @@ static int try_bomb(char *amosc, const Bomb *bomb)
 	    {amosc, "inspect", model, NULL},
 	    {amosc, "eta", model, NULL},
 	    {amosc, "build", model, "--loss", "mean(y)", "-o", out, NULL},
-	    {amosc, "show", model, "--loss", "mean(y)", "--after", "plan", NULL},
+	    {amosc, "show", model, "--loss", "mean(y)", "--after", "memory", NULL},
 	};
 	int bad = 0, rejected = 0; // show and build fail at the same point if both fail
 	for (int v = 0; v < COUNT(verbs) && !(rejected && v == 3); v++)

@@ -419,7 +419,6 @@ int main(int argc, char **argv)
 	snprintf(path, sizeof path, "%s/mutant", own_folder());
 	signal(SIGABRT, say_number);
 	signal(SIGPROF, say_number);
-	warn_quiet(true);
 	if (!operands)
 		try_at_random(path, strtoull(argv[1], NULL, 10), strtol(argv[2], NULL, 10),
 		              argc - first, argv + first);

@@ -783,7 +783,6 @@ static void test_closed(int n, char **models)
 int main(int argc, char **argv)
 {
 	arena = arena_new();
-	warn_quiet(true);
 	folder = own_folder();
 	test_storage();
 	test_constants();

@@ -327,7 +327,6 @@ static void random_iterations(void)
 
 int main(void)
 {
-	warn_quiet(true);
 	arena = arena_new();
 	ended_by_data();
 	without_bound();

@@ -311,7 +311,6 @@ int main(int argc, char **argv)
 	} tries[] = {{try_unique, 40, 1500}, {try_top, 20, 1500}, {try_boxes, 25, 300}};
 	int wrong = 0, rounds = argc > 2 ? atoi(argv[2]) : 12, done = 0;
 	state = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
-	warn_quiet(true);
 	for (int i = 0; i < rounds; i++)
 		for (int k = 0; k < COUNT(tries); k++, done++) {
 			arena = arena_new();

@@ -379,7 +379,6 @@ static bool try_variant(int number)
 int main(void)
 {
 	int good = 0;
-	warn_quiet(true);
 	for (int i = 1; i <= VARIANTS; i++) {
 		arena = arena_new();
 		good += try_variant(i);

@@ -331,7 +331,7 @@ static Spent spent_on(char *amosc, const struct Scaled *s, int n)
 	const char *folder = own_folder();
 	char *model = format(arena, "%s/model.onnx", folder), *verb = (char *)s->verb,
 	     *out = format(arena, "%s/out.npz", folder);
-	char *const plan[] = {amosc, verb, model, "--loss", "mean(y)", "--after", "plan", NULL};
+	char *const plan[] = {amosc, verb, model, "--loss", "mean(y)", "--after", "memory", NULL};
 	char *const run[] = {amosc, verb, model, "--data", "x=ones", "-o", out, NULL};
 	char *const plain[] = {amosc, verb, model, NULL};
 	uint8_t *bytes;
@@ -347,7 +347,8 @@ static Spent spent_on(char *amosc, const struct Scaled *s, int n)
 static bool scales(char *amosc, const struct Scaled *s)
 {
 	enum { MOST = 2 * MORE };
-	bool compiled = strcmp(s->verb, "inspect") && strcmp(s->verb, "eta");
+	bool show = !strcmp(s->verb, "show"); // makes two, train and eval
+	int programs = strcmp(s->verb, "inspect") && strcmp(s->verb, "eta") ? 1 + show : 0;
 	Spent small, large;
 	double memory = 0;
 	for (int k = 0; k < TRIES; k++) {
@@ -357,7 +358,7 @@ static bool scales(char *amosc, const struct Scaled *s)
 		arena_free(arena);
 		memory = (large.bytes - small.bytes) / (large.file - small.file);
 		if (small.done && large.done && large.seconds <= MOST * small.seconds + 0.2 &&
-		    memory <= (compiled ? COMPILING : READING))
+		    memory <= programs * COMPILING + (programs ? 0 : READING))
 			return true;
 	}
 	printf("%s: amosc %s takes %.2f s of %d parts and %.2f s of %d, %.0f bytes for each more "

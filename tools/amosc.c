@@ -5,13 +5,19 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void call_verb(Command *command)
+static void call_verb(const Verb *verb, Session *session)
 {
 #define VERB(word, ...)                                                                            \
-	if (!strcmp(command->verb->name, #word))                                                   \
-		verb_##word(command);
+	if (!strcmp(verb->name, #word))                                                            \
+		verb_##word(session);
 #include "verbs.def"
 #undef VERB
+}
+
+static void print_note(void *session, const char *text)
+{
+	if (!chosen(session, OPT_quiet))
+		amos_print_text(stderr, text, strlen(text), true);
 }
 
 // Prints the message of a failure. Of equal help lines of its errors it prints the last.
@@ -36,28 +42,27 @@ static void print_failure(const char *message)
 // `argv` from the program's name on.
 static int run_verb(const Verb *verb, int argc, char **argv)
 {
-	Command command = {.arena = arena_new(), .argc = argc, .argv = argv};
+	Session session = {.arena = arena_new(), .argc = argc, .argv = argv, .listen = print_note};
 	Catch catch;
 	int status = STATUS_DONE;
+	session.listener = &session;
 	if (TRY(catch)) {
 		status = catch.status == STATUS_LIMIT ? STATUS_INPUT : catch.status;
 		fflush(stdout);
 		print_failure(catch.message);
 		free(catch.message);
 		amos_file_drop_all();
+		if (status == STATUS_BUG)
+			abort();
 	} else {
-		parse_command(&command, verb, argc - 1, argv + 1);
-		limit_cost(&command);
-		warn_quiet(chosen(&command, OPT_quiet));
-		check_unused(&command);
-		call_verb(&command);
+		parse_command(&session, verb, argc - 1, argv + 1);
+		limit_cost(&session);
+		check_unused(&session, verb);
+		call_verb(verb, &session);
 		catch_end(&catch);
 	}
-	while (command.opened.count) {
-		Closer *last = &command.opened.at[--command.opened.count];
-		last->close(last->what);
-	}
-	arena_free(command.arena);
+	session_end(&session);
+	arena_free(session.arena);
 	return status;
 }
 

@@ -18,7 +18,7 @@ typedef struct Line { // kernels of one name, or of one kind
 } Line;
 
 typedef struct Bench {
-	Command *command;
+	Session *session;
 	Peak peak;
 	double step, flops, bytes; // seconds; of work; of memory taken
 	int lines, kinds;
@@ -71,11 +71,11 @@ static int64_t update_time(const struct amos_entry *entry, const int64_t *nanose
 
 // Nanoseconds by launch of the fastest step, and of that with the fastest updates; answers the
 // former's seconds.
-static double fastest_step(Command *command, struct amos *open, const struct amos_entry *entry,
+static double fastest_step(Session *session, struct amos *open, const struct amos_entry *entry,
                            int64_t *nanoseconds, int64_t *updates)
 {
 	size_t size = (size_t)entry->nkernels * sizeof *nanoseconds;
-	int64_t *own = take(command->arena, size + 1);
+	int64_t *own = take(session->arena, size + 1);
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
 	amos_profile(open, own);
@@ -124,8 +124,8 @@ static Line *line_named(Line *line, int *count, const char *name, const char *ki
 static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t *nanoseconds,
                          const int64_t *updates)
 {
-	b->line = NEWS(b->command->arena, Line, entry->nkernels + 1);
-	b->kind = NEWS(b->command->arena, Line, entry->nkernels + 1);
+	b->line = NEWS(b->session->arena, Line, entry->nkernels + 1);
+	b->kind = NEWS(b->session->arena, Line, entry->nkernels + 1);
 	b->update.name = b->update.kind = "update";
 	b->best = b->update;
 	for (int64_t i = 0; i < entry->nkernels; i++) {
@@ -177,7 +177,7 @@ static void print_bench(const Bench *b)
 		       100 * b->best.bytes / b->best.seconds / b->peak.bytes);
 	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak\n", 1e3 * b->step,
 	       1e-9 * b->flops / b->step, 100 * b->flops / b->step / b->peak.flops);
-	printf("memory %s\n", bytes_text(b->command->arena, b->bytes));
+	printf("memory %s\n", bytes_text(b->session->arena, b->bytes));
 }
 
 static json_t *line_json(const Bench *b, const Line *l, const char *name)
@@ -198,32 +198,32 @@ static json_t *lines_json(const Bench *b, const Line *line, int count, const cha
 static json_t *bench_json(const Bench *b)
 {
 	json_t *peak = json_pack("{sf sf}", "flops", b->peak.flops, "bytes", b->peak.bytes);
-	return json_pack(
-	    "{so sf sf sf sI so so so so}", "model", json_text(b->command->arguments.at[0]), "step",
-	    b->step, "flops", b->flops, "fraction", b->flops / b->step / b->peak.flops, "bytes",
-	    (json_int_t)b->bytes, "peak", peak, "updates", line_json(b, &b->best, "name"), "kinds",
-	    lines_json(b, b->kind, b->kinds, "name"), "kernels",
-	    lines_json(b, b->line, b->lines, "kernel"));
+	return json_pack("{so sf sf sf sI so so so so}", "model", json_text(b->session->path),
+	                 "step", b->step, "flops", b->flops, "fraction",
+	                 b->flops / b->step / b->peak.flops, "bytes", (json_int_t)b->bytes, "peak",
+	                 peak, "updates", line_json(b, &b->best, "name"), "kinds",
+	                 lines_json(b, b->kind, b->kinds, "name"), "kernels",
+	                 lines_json(b, b->line, b->lines, "kernel"));
 }
 
-void verb_bench(Command *command)
+void verb_bench(Session *session)
 {
-	Bench b = {.command = command};
-	need_host(command);
-	Trainer t = compile_trainer(command, NULL, false);
-	struct amos *open = open_object(command, t.object, t.graph);
-	for (int i = 0; i < t.graph->slots.count; i++)
-		if (t.graph->slots.at[i].kind == S_input)
-			fill_input(&t.graph->slots.at[i], amos_slot_bytes(open, i));
-	check(measure_peak(choice_count(command, OPT_threads, 0), &b.peak));
+	Bench b = {.session = session};
+	Program *program = program_new(session, NULL);
+	struct amos *open = open_program(program);
+	const Graph *g = program_graph(program);
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_input)
+			fill_input(&g->slots.at[i], amos_slot_bytes(open, i));
+	check(measure_peak(choice_count(session, OPT_threads, 0), &b.peak));
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "train");
-	int64_t *nanoseconds = NEWS(command->arena, int64_t, entry->nkernels + 1);
-	int64_t *updates = NEWS(command->arena, int64_t, entry->nkernels + 1);
-	b.step = fastest_step(command, open, entry, nanoseconds, updates);
+	int64_t *nanoseconds = NEWS(session->arena, int64_t, entry->nkernels + 1);
+	int64_t *updates = NEWS(session->arena, int64_t, entry->nkernels + 1);
+	b.step = fastest_step(session, open, entry, nanoseconds, updates);
 	gather_lines(&b, entry, nanoseconds, updates);
 	struct amos_memory m = amos_memory(open);
 	b.bytes = (double)(m.params + m.state + m.scratch + m.pads + m.batch);
-	if (chosen(command, OPT_json))
+	if (chosen(session, OPT_json))
 		print_json(bench_json(&b));
 	else
 		print_bench(&b);

@@ -22,41 +22,45 @@ static bool is_object(const char *out)
 	return ends_with(out, ".o") || ends_with(out, ".ptx");
 }
 
-static void check_out(const Command *command, const char *out)
+static void check_out(const Session *session, const char *out)
 {
 	if (!out)
-		bad_usage(command, "wants -o NAME");
+		bad_usage(session, "wants -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
-		bad_usage(command,
-		          format(command->arena,
+		bad_usage(session,
+		          format(session->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
 	if (!is_object(out) && !target_links_here(target_named(
-	                           command->arena, choice(command, OPT_target, "cpu"), NULL)))
-		bad_usage(command, "for another target wants -o NAME.o: an object, or the text of "
+	                           session->arena, choice(session, OPT_target, "cpu"), NULL)))
+		bad_usage(session, "for another target wants -o NAME.o: an object, or the text of "
 		                   "PTX for cuda");
 }
 
-void verb_build(Command *command)
+void verb_build(Session *session)
 {
-	const char *out = choice(command, OPT_out, NULL);
-	check_out(command, out);
-	if (chosen(command, OPT_update_only))
-		bad_usage(command, "--update-only is not there yet");
-	struct amos_options options = runtime_options(command);
+	const char *out = choice(session, OPT_out, NULL);
+	check_out(session, out);
+	if (chosen(session, OPT_update_only))
+		bad_usage(session, "--update-only is not there yet");
+	struct amos_options options = runtime_options(session);
 	struct amos_data *data = NULL;
 	if (options.data.count)
-		data = open_data(command, &options, false);
-	Trainer t = compile_trainer(command, data, true);
+		data = open_data(session, &options, false);
+	Program *program = program_new(session, data);
+	program->weights = true;
+	run_passes(program, PASS_join);
 	if (data)
-		note_unused(command, data, t.graph);
+		note_unused(session, data, program_graph(program));
+	run_passes(program, PASS_object);
 	check(amos_output_check(out));
 	if (is_object(out))
-		write_object(t.object, out);
+		write_object(program->object, out);
 	else
-		write_executable(command->arena, t.object, out, runtime_archive(command->arena));
-	if (chosen(command, OPT_json))
+		write_executable(session->arena, program->object, out,
+		                 runtime_archive(session->arena));
+	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si ss}", "out", json_text(out), "kernels",
-		                     t.object->kernels, "chosen", t.opt.chosen));
-	else if (!chosen(command, OPT_quiet))
-		printf("%s%s: %d kernels\n", t.opt.chosen, out, t.object->kernels);
+		                     program->object->kernels, "chosen", program->note));
+	else if (!chosen(session, OPT_quiet))
+		printf("%s%s: %d kernels\n", program->note, out, program->object->kernels);
 }

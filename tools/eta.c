@@ -2,51 +2,51 @@
 #include "report.h"
 #include <string.h>
 
-static void print_report(Command *command, const Report *report)
+static void print_report(Session *session, const Report *report)
 {
 	static const struct {
 		const char *name;
-		void (*print)(Command *, const Report *);
+		void (*print)(Session *, const Report *);
 	} formats[] = {
 	    {"text", print_text}, {"md", print_md}, {"html", print_html}, {"csv", print_csv}};
-	const char *wanted = choice(command, OPT_format, "text");
+	const char *wanted = choice(session, OPT_format, "text");
 	for (int i = 0; i < COUNT(formats); i++)
 		if (!strcmp(formats[i].name, wanted)) {
-			formats[i].print(command, report);
+			formats[i].print(session, report);
 			return;
 		}
 	fail_status(STATUS_USAGE, "--format", "'%s': there are text, md, html and csv", wanted);
 }
 
-static void print_difference(Command *command)
+static void print_difference(Session *session)
 {
-	if (command->arguments.count != 2)
-		bad_usage(command, "--diff wants two models or reports");
-	Report a = make_report(command, command->arguments.at[0]);
-	Report b = make_report(command, command->arguments.at[1]);
-	int count = print_differences(command, &a, &b);
+	if (!session->other)
+		bad_usage(session, "--diff wants two models or reports");
+	Report a = make_report(session, session->path);
+	Report b = make_report(session, session->other);
+	int count = print_differences(session, &a, &b);
 	if (count)
 		fail(NULL, "%d %s", count, count == 1 ? "parameter differs" : "parameters differ");
 }
 
-void verb_eta(Command *command)
+void verb_eta(Session *session)
 {
-	if (chosen(command, OPT_diff)) {
-		print_difference(command);
+	if (chosen(session, OPT_diff)) {
+		print_difference(session);
 		return;
 	}
-	if (command->arguments.count > 1)
-		bad_usage(command, "two models go with --diff");
-	if (chosen(command, OPT_check)) {
-		check_eta(command);
+	if (session->other)
+		bad_usage(session, "two models go with --diff");
+	if (chosen(session, OPT_check)) {
+		check_eta(session);
 		return;
 	}
-	Report report = make_report(command, command->arguments.at[0]);
-	const char *language = choice(command, OPT_for, NULL);
-	if (chosen(command, OPT_json))
+	Report report = make_report(session, session->path);
+	const char *language = choice(session, OPT_for, NULL);
+	if (chosen(session, OPT_json))
 		print_json(json_incref(report.json));
 	else if (language)
-		print_code(command, &report, language);
+		print_code(session, &report, language);
 	else
-		print_report(command, &report);
+		print_report(session, &report);
 }

@@ -23,7 +23,7 @@ typedef struct Probe { // a value that is measured
 } Probe;
 
 typedef struct Check {
-	Command *command;
+	Session *session;
 	Graph *g;
 	const Scales *scales;
 	const Eta *eta;
@@ -73,8 +73,8 @@ static bool computes(const Check *c, Ref r)
 static Ref *last_values(const Check *c, int *count)
 {
 	const Graph *g = c->g;
-	Ref *last = NEWS(c->command->arena, Ref, g->nodes->list.count + 1);
-	const bool *live = graph_marks(c->command->arena, g);
+	Ref *last = NEWS(c->session->arena, Ref, g->nodes->list.count + 1);
+	const bool *live = graph_marks(c->session->arena, g);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		if (live[r] && v->from && v->type == E_f32 && c->scales->nature[r] == SIGNAL &&
@@ -109,9 +109,9 @@ static void probe(Check *c, Ref r)
 	Ref square = put3(g, O_select, ordinary, put2(g, O_mul, r, r), zero);
 	Ref entry = put3(g, O_select, ordinary, put_expand(g, ones, shape), zero);
 	p.count = p.square + 1;
-	add_out(g, format(c->command->arena, "square:%u", r), total(g, square));
-	add_out(g, format(c->command->arena, "count:%u", r), total(g, entry));
-	PUSH(c->command->arena, c->probes, p);
+	add_out(g, format(c->session->arena, "square:%u", r), total(g, square));
+	add_out(g, format(c->session->arena, "count:%u", r), total(g, entry));
+	PUSH(c->session->arena, c->probes, p);
 }
 
 static void place_probes(Check *c)
@@ -186,7 +186,7 @@ static void draw_input(const Check *c, int slot, Draw *d, void *to)
 
 static void run_draw(Check *c, struct amos_data *data, int step)
 {
-	Draw d = {.seed = (uint64_t)choice_count(c->command, OPT_seed, 0), .step = (uint64_t)step};
+	Draw d = {.seed = (uint64_t)choice_count(c->session, OPT_seed, 0), .step = (uint64_t)step};
 	for (int i = 0; i < c->g->slots.count; i++) {
 		const Slot *s = &c->g->slots.at[i];
 		d.site = (uint64_t)i, d.position = 0;
@@ -215,12 +215,12 @@ static int draws_of(const Graph *g)
 
 static void measure(Check *c, struct amos_data *data)
 {
-	const char *const entries[] = {"check", NULL};
-	Graph *g = graph_live(c->command->arena, c->g);
-	c->open = open_entry(c->command, g, "check");
-	c->entry = amos_find_entry(amos_model_of(c->open), "check");
+	Program *program = program_of(c->session, graph_live(c->session->arena, c->g), "check");
+	program->data = data;
 	if (data)
-		check(amos_data_attach(data, amos_model_of(c->open), entries));
+		attach_data(program);
+	c->open = open_program(program);
+	c->entry = &amos_model_of(c->open)->entries[0];
 	for (int i = 0; i < c->draws; i++)
 		run_draw(c, data, i);
 }
@@ -247,7 +247,7 @@ static const char *doubt(const Check *c, const Val *v)
 {
 	int slot = v->op == O_slot ? (int)v->attr->i[0] : -1;
 	bool asked = slot >= 0 && c->g->slots.at[slot].kind == S_param && !c->eta[slot].sure;
-	return asked ? format(c->command->arena, "the scale of %s is not sure",
+	return asked ? format(c->session->arena, "the scale of %s is not sure",
 	                      c->g->slots.at[slot].name)
 	             : NULL;
 }
@@ -273,7 +273,7 @@ static const char *reason_behind(const Check *c, Ref r, bool larger, int depth)
 
 static void explain(Check *c)
 {
-	c->probe_of = NEWS(c->command->arena, int, c->g->nval);
+	c->probe_of = NEWS(c->session->arena, int, c->g->nval);
 	for (int i = 0; i < c->probes.count; i++)
 		c->probe_of[c->probes.at[i].ref] = i + 1;
 	for (int i = 0; i < c->probes.count; i++) {
@@ -330,32 +330,30 @@ static json_t *check_json(const Check *c, int failed)
 	json_t *list = json_array();
 	for (int i = 0; i < c->probes.count; i++)
 		json_array_append_new(list, probe_json(c, &c->probes.at[i]));
-	return json_pack("{so si sb so}", "model", json_text(c->command->arguments.at[0]), "draws",
-	                 c->draws, "holds", (int)!failed, "values", list);
+	return json_pack("{so si sb so}", "model", json_text(c->session->path), "draws", c->draws,
+	                 "holds", (int)!failed, "values", list);
 }
 
-void check_eta(Command *command)
+void check_eta(Session *session)
 {
-	Arena *arena = command->arena;
-	struct amos_options options = runtime_options(command);
-	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
-	command->drawn = true;
+	Arena *arena = session->arena;
+	struct amos_options options = runtime_options(session);
+	struct amos_data *data = options.data.count ? open_data(session, &options, false) : NULL;
+	session->drawn = true;
 	Scales scales;
 	Check c = {
-	    .command = command,
-	    .g = eta_graph(arena, with_loss(command, read_standing(command, data, false)->graph)),
+	    .session = session,
+	    .g = eta_graph(arena, with_loss(session, read_standing(session, data, false)->graph)),
 	    .scales = &scales};
-	c.eta = etas(command, c.g, data, &scales);
+	c.eta = etas(session, c.g, data, &scales);
 	c.draws = draws_of(c.g);
-	if (data)
-		note_unused(command, data, c.g);
 	place_probes(&c);
 	measure(&c, data);
 	explain(&c);
 	int failed = 0;
 	for (int i = 0; i < c.probes.count; i++)
 		failed += !holds(&c.probes.at[i]) && !c.probes.at[i].reason;
-	if (chosen(command, OPT_json))
+	if (chosen(session, OPT_json))
 		print_json(check_json(&c, failed));
 	else
 		print_check(&c, failed);

@@ -32,20 +32,20 @@ static void close_checkpoint(void *checkpoint)
 	amos_checkpoint_close(checkpoint);
 }
 
-void verb_export(Command *command)
+void verb_export(Session *session)
 {
-	const char *path = command->arguments.at[1], *out = choice(command, OPT_out, NULL);
+	const char *path = session->other, *out = choice(session, OPT_out, NULL);
 	if (!out)
-		bad_usage(command, "wants -o OUT.onnx");
+		bad_usage(session, "wants -o OUT.onnx");
 	bool last;
-	struct amos_options options = runtime_options(command);
+	struct amos_options options = runtime_options(session);
 	check(amos_keeps_last(&options, &last));
-	Model *model = read_standing(command, NULL, false);
+	Model *model = read_standing(session, NULL, false);
 	struct amos_checkpoint *checkpoint;
 	check(amos_checkpoint_open(path, last, &checkpoint));
-	close_later(command, close_checkpoint, checkpoint);
+	close_later(session, close_checkpoint, checkpoint);
 	check(amos_output_check(out));
-	Trained trained = {NEWS(command->arena, const void *, model->graph->slots.count + 1)};
+	Trained trained = {NEWS(session->arena, const void *, model->graph->slots.count + 1)};
 	int count = 0;
 	for (int64_t i = 0; i < amos_checkpoint_slots(checkpoint); i++) {
 		int kind;
@@ -55,11 +55,11 @@ void verb_export(Command *command)
 		take_slot(model->graph, path, &array, &trained);
 		count++;
 	}
-	write_model(model, out, chosen(command, OPT_keep_training), trained_bytes, &trained);
+	write_model(model, out, chosen(session, OPT_keep_training), trained_bytes, &trained);
 	struct amos_position point = amos_checkpoint_point(checkpoint);
-	if (chosen(command, OPT_json))
+	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",
 		                     (json_int_t)point.step));
-	else if (!chosen(command, OPT_quiet))
+	else if (!chosen(session, OPT_quiet))
 		printf("%s: %d tensors of step %lld\n", out, count, (long long)point.step);
 }

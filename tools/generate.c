@@ -59,7 +59,7 @@ static int64_t next_token(const Writer *w, const char *text, int64_t count, int6
 	return draw(w, used - 1, number);
 }
 
-static Writer writer_of(Command *command, Graph *g, const char *path)
+static Writer writer_of(Session *session, Graph *g, const char *path)
 {
 	const Slot *input = NULL;
 	for (int i = 0; i < g->slots.count; i++)
@@ -72,8 +72,8 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 	if (!fits)
 		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
 		           "scores [1,n,tokens]");
-	struct amos *open = open_entry(command, g, "run");
-	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "run");
+	struct amos *open = open_program(program_of(session, g, "run"));
+	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
 	return (Writer){.open = open,
 	                .entry = entry,
 	                .input = input,
@@ -82,8 +82,8 @@ static Writer writer_of(Command *command, Graph *g, const char *path)
 	                .ids = amos_slot_bytes(open, find_slot(g, input->name)),
 	                .scores = amos_out_bytes(open, entry, 0),
 	                .type = out->type,
-	                .seed = choice_count(command, OPT_seed, 0),
-	                .heat = choice_number(command, OPT_temperature, 0.8)};
+	                .seed = choice_count(session, OPT_seed, 0),
+	                .heat = choice_number(session, OPT_temperature, 0.8)};
 }
 
 // The byte, which must be a token of the model.
@@ -114,23 +114,23 @@ static size_t show_text(const char *text, size_t count, bool last)
 	return fwrite(text, 1, count, stdout);
 }
 
-void generate(Command *command)
+void generate(Session *session)
 {
-	Graph *g = read_window(command, 64)->graph;
-	Writer w = writer_of(command, g, command->arguments.at[0]);
-	const char *prompt = choice(command, OPT_prompt, "\n");
-	int64_t more = choice_count(command, OPT_generate, 0);
+	Graph *g = read_window(session, 64)->graph;
+	Writer w = writer_of(session, g, session->path);
+	const char *prompt = choice(session, OPT_prompt, "\n");
+	int64_t more = choice_count(session, OPT_generate, 0);
 	if (!*prompt || w.heat <= 0)
-		bad_usage(command,
+		bad_usage(session,
 		          "wants a --prompt that is not empty and a --temperature above 0");
 	VEC(char) text = {0};
 	for (const char *c = prompt; *c; c++)
-		PUSH(command->arena, text, token_of(&w, *c));
-	bool live = !chosen(command, OPT_json); // each as soon as it is drawn
+		PUSH(session->arena, text, token_of(&w, *c));
+	bool live = !chosen(session, OPT_json); // each as soon as it is drawn
 	size_t shown = live ? show_text(text.at, (size_t)text.count, !more) : 0;
 	for (int64_t i = 0; i < more && !ferror(stdout); i++) {
 		char next = token_of(&w, (char)next_token(&w, text.at, text.count, i));
-		PUSH(command->arena, text, next);
+		PUSH(session->arena, text, next);
 		if (!live)
 			continue;
 		shown += show_text(text.at + shown, (size_t)text.count - shown, i + 1 == more);
@@ -139,5 +139,5 @@ void generate(Command *command)
 	if (live)
 		putchar('\n');
 	else
-		print_json(tokens_json(command->arena, text.count, text.at));
+		print_json(tokens_json(session->arena, text.count, text.at));
 }

@@ -104,7 +104,7 @@ static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *
 }
 
 // `model`: read whole, or NULL where `failure` says why it cannot be.
-static json_t *model_json(Command *command, Model *listed, Model *model, const char *failure)
+static json_t *model_json(Session *session, Model *listed, Model *model, const char *failure)
 {
 	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array(),
 	       *parameters = json_array();
@@ -118,19 +118,19 @@ static json_t *model_json(Command *command, Model *listed, Model *model, const c
 		json_array_append_new(notes, json_string(model->notes.at[i]));
 	if (model)
 		add_parameters(parameters, model,
-		               etas(command, with_loss(command, model->graph), NULL, NULL));
-	return json_pack(
-	    "{so sI sI ss? so so so so so so so}", "model", json_text(command->arguments.at[0]),
-	    "ir_version", (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset,
-	    "producer", listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
-	    parameters, "operators", operators_json(listed), "untrainable",
-	    untrainable_json(command->arena, listed, model, failure), "not_trained",
-	    model ? untrained_json(model) : json_null(), "notes", notes);
+		               etas(session, with_loss(session, model->graph), NULL, NULL));
+	return json_pack("{so sI sI ss? so so so so so so so}", "model", json_text(session->path),
+	                 "ir_version", (json_int_t)listed->ir_version, "opset",
+	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
+	                 "outputs", outputs, "parameters", parameters, "operators",
+	                 operators_json(listed), "untrainable",
+	                 untrainable_json(session->arena, listed, model, failure), "not_trained",
+	                 model ? untrained_json(model) : json_null(), "notes", notes);
 }
 
-static const char *shape_words(Command *command, const json_t *one)
+static const char *shape_words(Session *session, const json_t *one)
 {
-	Text text = {.arena = command->arena};
+	Text text = {.arena = session->arena};
 	size_t i;
 	json_t *dim;
 	say(&text, "%s[", text_at(one, "type"));
@@ -155,9 +155,9 @@ static int widest_name(const json_t *list)
 	return widest;
 }
 
-static void print_parameter(Command *command, const json_t *one, int width)
+static void print_parameter(Session *session, const json_t *one, int width)
 {
-	const char *why = text_at(one, "why"), *shape = shape_words(command, one);
+	const char *why = text_at(one, "why"), *shape = shape_words(session, one);
 	printf("  %-*s  %-10s  %s", width, text_at(one, "name"), text_at(one, "role"), shape);
 	if (*why)
 		printf("  %s", why);
@@ -172,7 +172,7 @@ static void print_parameter(Command *command, const json_t *one, int width)
 	printf("\n");
 }
 
-static void print_untrained(Command *command, const json_t *rest)
+static void print_untrained(Session *session, const json_t *rest)
 {
 	size_t i;
 	json_t *one;
@@ -180,14 +180,14 @@ static void print_untrained(Command *command, const json_t *rest)
 	int width = widest_name(list);
 	if (json_array_size(list))
 		printf("not trained: %s of the weights\n",
-		       percent_text(command->arena,
+		       percent_text(session->arena,
 		                    json_number_value(json_object_get(rest, "percent"))));
 	json_array_foreach (list, i, one)
-		printf("  %-*s  %s  %s\n", width, text_at(one, "name"), shape_words(command, one),
+		printf("  %-*s  %s  %s\n", width, text_at(one, "name"), shape_words(session, one),
 		       text_at(one, "why"));
 }
 
-static void print_model(Command *command, const json_t *all)
+static void print_model(Session *session, const json_t *all)
 {
 	size_t i;
 	json_t *one;
@@ -198,17 +198,17 @@ static void print_model(Command *command, const json_t *all)
 	       *producer ? ", by " : "", producer);
 	printf("\ninputs\n");
 	json_array_foreach (json_object_get(all, "inputs"), i, one)
-		printf("  %-40s %s%s\n", text_at(one, "name"), shape_words(command, one),
+		printf("  %-40s %s%s\n", text_at(one, "name"), shape_words(session, one),
 		       json_is_true(json_object_get(one, "used")) ? "" : "  not used");
 	printf("outputs\n");
 	json_array_foreach (json_object_get(all, "outputs"), i, one)
-		printf("  %-40s %s\n", text_at(one, "name"), shape_words(command, one));
+		printf("  %-40s %s\n", text_at(one, "name"), shape_words(session, one));
 	if (json_array_size(json_object_get(all, "parameters")))
 		printf("parameters\n");
 	int width = widest_name(json_object_get(all, "parameters"));
 	json_array_foreach (json_object_get(all, "parameters"), i, one)
-		print_parameter(command, one, width);
-	print_untrained(command, json_object_get(all, "not_trained"));
+		print_parameter(session, one, width);
+	print_untrained(session, json_object_get(all, "not_trained"));
 	printf("operators\n");
 	json_array_foreach (json_object_get(all, "operators"), i, one)
 		printf("  %-40s %5lld  %s\n", text_at(one, "op"),
@@ -221,40 +221,40 @@ static void print_model(Command *command, const json_t *all)
 }
 
 // What `read` gives; NULL where it fails by the model, and why in *failure.
-static Model *attempt(Command *command, Model *read(Command *), const char **failure)
+static Model *attempt(Session *session, Model *read(Session *), const char **failure)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		Model *model = read(command);
+		Model *model = read(session);
 		catch_end(&catch);
 		return model;
 	}
 	if (catch.status != STATUS_INPUT)
 		fail_again(&catch);
-	*failure = copy_string(command->arena, catch.message);
+	*failure = copy_string(session->arena, catch.message);
 	free(catch.message);
 	return NULL;
 }
 
-static Model *whole_model(Command *command)
+static Model *whole_model(Session *session)
 {
-	return read_standing(command, NULL, false);
+	return read_standing(session, NULL, false);
 }
 
-void verb_inspect(Command *command)
+void verb_inspect(Session *session)
 {
 	const char *failure = NULL;
-	Model *listed = attempt(command, list_model, &failure);
+	Model *listed = attempt(session, list_model, &failure);
 	if (!listed) { // what the file tells of a loss cannot be followed
-		command->plain = true;
-		listed = list_model(command);
+		session->plain = true;
+		listed = list_model(session);
 	}
-	Model *model = attempt(command, whole_model, &failure);
-	json_t *all = model_json(command, listed, model, failure);
-	if (chosen(command, OPT_json)) {
+	Model *model = attempt(session, whole_model, &failure);
+	json_t *all = model_json(session, listed, model, failure);
+	if (chosen(session, OPT_json)) {
 		print_json(all);
 	} else {
-		print_model(command, all);
+		print_model(session, all);
 		json_decref(all);
 	}
 	if (failure)

@@ -8,21 +8,10 @@ static const struct Page {
 	unsigned takes;
 	const char *summary, *about, *example;
 } pages[] = {
-#define VERB(name, arguments, least, most, takes, summary, about, example)                         \
+#define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
 	{#name, arguments, COMMON | (takes), summary, about, example},
 #include "verbs.def"
 #undef VERB
-};
-
-static const struct {
-	const char *name;
-	int letter;
-	unsigned group;
-	const char *argument;
-} options[] = {
-#define OPTION(name, letter, group, type, argument, help) {#name, letter, group, argument},
-#include "verbs.def"
-#undef OPTION
 };
 
 static const char ends[] =

@@ -17,12 +17,12 @@ static void print_table(Arena *arena, const OpInfo *op, int count)
 	printf("\n%s", gradient_totals(arena));
 }
 
-void verb_ops(Command *command)
+void verb_ops(Session *session)
 {
 	int count;
 	const OpInfo *op = op_table(&count);
-	if (!chosen(command, OPT_json)) {
-		print_table(command->arena, op, count);
+	if (!chosen(session, OPT_json)) {
+		print_table(session->arena, op, count);
 		return;
 	}
 	json_t *list = json_array();

@@ -1,32 +1,17 @@
 // options.c: the command line: verbs.def read as a parser (argp) and as help.
-// Takes verbs.def. Gives a Command. Keeps: no option means anything that the table does not say.
+// Input: verbs.def and settings.def. Output: a Session.
 #include "tool.h"
 #include <argp.h>
-#include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
 
 static const Verb verbs[] = {
-#define VERB(name, arguments, least, most, takes, summary, about, example)                         \
-	{#name, arguments, least, most, COMMON | (takes), summary},
+#define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
+	{#name, arguments, least, most, purpose, COMMON | (takes), summary},
 #include "verbs.def"
 #undef VERB
-};
-
-static const struct {
-	const char *name;
-	int letter;
-	unsigned group;
-	const char *type, *argument, *help;
-} options[OPTIONS] = {
-#define OPTION(name, letter, group, type, argument, help)                                          \
-	{#name, letter, group, #type, argument, help},
-#include "verbs.def"
-#undef OPTION
 };
 
 const Verb *verb_named(const char *name)
@@ -35,21 +20,6 @@ const Verb *verb_named(const char *name)
 		if (!strcmp(verbs[i].name, name))
 			return &verbs[i];
 	return NULL;
-}
-
-unsigned group_of(OptionName option)
-{
-	return options[option].group;
-}
-
-// The option as typed: extra_l2 is --extra-l2.
-char *long_name(Arena *arena, OptionName option)
-{
-	char *name = copy_string(arena, options[option].name);
-	for (char *c = name; *c; c++)
-		if (*c == '_')
-			*c = '-';
-	return name;
 }
 
 const char *option_help(Arena *arena, OptionName option)
@@ -82,33 +52,41 @@ static int key_of(OptionName option)
 	return options[option].letter ? options[option].letter : FIRST_KEY + (int)option;
 }
 
+typedef struct Parse {
+	Session *session;
+	const Verb *verb;
+	int arguments; // so far
+} Parse;
+
+static void take_argument(Parse *parse, char *value, struct argp_state *state)
+{
+	if (parse->arguments >= parse->verb->most)
+		argp_error(state, "one argument too many: %s", value);
+	*(parse->arguments++ ? &parse->session->other : &parse->session->path) = value;
+}
+
 static error_t take_option(int key, char *value, struct argp_state *state)
 {
-	Command *command = state->input;
-	switch (key) {
-	case ARGP_KEY_ARG:
-		if (command->arguments.count >= command->verb->most)
-			argp_error(state, "one argument too many: %s", value);
-		PUSH(command->arena, command->arguments, value);
-		return 0;
-	case ARGP_KEY_END:
-		if (command->arguments.count < command->verb->least)
-			argp_error(state, "wants an argument: %s", command->verb->arguments);
+	Parse *parse = state->input;
+	Session *session = parse->session;
+	if (key == ARGP_KEY_ARG) {
+		take_argument(parse, value, state);
 		return 0;
 	}
+	if (key == ARGP_KEY_END && parse->arguments < parse->verb->least)
+		argp_error(state, "wants an argument: %s", parse->verb->arguments);
 	for (OptionName i = 0; i < OPTIONS; i++) {
 		if (key != key_of(i))
 			continue;
-		Choice choice = {i, value};
-		PUSH(command->arena, command->choices, choice);
+		PUSH(session->arena, session->choices, ((Choice){i, value}));
 		return 0;
 	}
-	return ARGP_ERR_UNKNOWN;
+	return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-void parse_command(Command *command, const Verb *verb, int argc, char **argv)
+void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	char **words = NEWS(arena, char *, argc + 1); // which argp sorts, and calls the program by
 	memcpy(words, argv, sizeof *words * (size_t)argc);
 	words[0] = format(arena, "amosc %s", verb->name);
@@ -130,10 +108,11 @@ void parse_command(Command *command, const Verb *verb, int argc, char **argv)
 	    NULL,
 	    NULL,
 	    NULL};
-	command->verb = verb;
+	session->name = words[0];
+	session->purpose = verb->purpose;
 	argp_err_exit_status = STATUS_USAGE;
 	setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say nothing here
-	argp_parse(&argp, argc, words, 0, NULL, command);
+	argp_parse(&argp, argc, words, 0, NULL, &(Parse){session, verb, 0});
 }
 
 void print_help(FILE *out)
@@ -148,99 +127,4 @@ void print_help(FILE *out)
 	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"
 	        "Every verb takes --json, --verbose, --quiet.  amosc VERB --help tells the rest.\n"
 	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
-}
-
-void bad_usage(const Command *command, const char *what)
-{
-	fail_status(STATUS_USAGE, format(command->arena, "amosc %s", command->verb->name), "%s",
-	            what);
-}
-
-static const char *one_line(Arena *arena, const char *value)
-{
-	char *line = copy_string(arena, value);
-	for (char *c = line; *c; c++)
-		*c = iscntrl((unsigned char)*c) ? ' ' : *c;
-	return line;
-}
-
-// A list counts from its first value on, of others the last one counts.
-const char *compiled_choices(const Command *command)
-{
-	Text text = {.arena = command->arena};
-	say(&text, "%s", "");
-	for (OptionName o = 0; o < OPTIONS; o++) {
-		const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
-		if (!(options[o].group & compiled))
-			continue;
-		const char *before = NULL;
-		for (int i = 0; i < command->choices.count; i++) {
-			const Choice *c = &command->choices.at[i];
-			if (c->option != o)
-				continue;
-			const char *value = c->value ? one_line(command->arena, c->value) : "given";
-			bool list = before && !strcmp(options[o].type, "list");
-			before = list ? format(command->arena, "%s %s", before, value) : value;
-		}
-		if (before)
-			say(&text, "--%s\t%s\n", long_name(command->arena, o), before);
-	}
-	return text.at;
-}
-
-bool chosen(const Command *command, OptionName option)
-{
-	for (int i = 0; i < command->choices.count; i++)
-		if (command->choices.at[i].option == option)
-			return true;
-	return false;
-}
-
-const char *choice(const Command *command, OptionName option, const char *otherwise)
-{
-	for (int i = command->choices.count; i-- > 0;)
-		if (command->choices.at[i].option == option)
-			return command->choices.at[i].value;
-	return otherwise;
-}
-
-static _Noreturn void bad_choice(const Command *command, OptionName option, const char *wanted,
-                                 const char *found)
-{
-	bad_usage(command, format(command->arena, "--%s wants %s, found '%s'",
-	                          long_name(command->arena, option), wanted, found));
-}
-
-double choice_number(const Command *command, OptionName option, double otherwise)
-{
-	const char *text = choice(command, option, NULL);
-	if (!text)
-		return otherwise;
-	char *end;
-	double number = strtod(text, &end);
-	if (end == text || *end || !(number >= 0) || isinf(number))
-		bad_choice(command, option, "a number from 0 up", text);
-	return number;
-}
-
-double choice_part(const Command *command, OptionName option, double otherwise)
-{
-	double number = choice_number(command, option, otherwise);
-	if (number >= 1)
-		bad_choice(command, option, "a number below 1",
-		           format(command->arena, "%g", number));
-	return number;
-}
-
-int64_t choice_count(const Command *command, OptionName option, int64_t otherwise)
-{
-	const char *text = choice(command, option, NULL);
-	if (!text)
-		return otherwise;
-	char *end;
-	errno = 0;
-	long long number = strtoll(text, &end, 10);
-	if (end == text || *end || number < 0 || errno)
-		bad_choice(command, option, "a whole number", text);
-	return number;
 }

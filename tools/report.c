@@ -1,19 +1,5 @@
-// report.c: what people and programs read: JSON on stdout, progress on stderr.
+// report.c: prints JSON, and counts of bytes.
 #include "tool.h"
-#include <math.h>
-#include <stdlib.h>
-#include <string.h>
-
-json_t *json_text(const char *text)
-{
-	json_t *whole = json_string(text);
-	if (whole)
-		return whole;
-	Arena *arena = arena_new();
-	whole = json_string(visible(arena, text, false));
-	arena_free(arena);
-	return whole;
-}
 
 void print_json(json_t *value)
 {
@@ -22,93 +8,6 @@ void print_json(json_t *value)
 	json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
 	putchar('\n');
 	json_decref(value);
-}
-
-json_t *shape_json(const Shape *shape)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < shape->rank; i++)
-		json_array_append_new(list, json_integer(shape->dim[i]));
-	return list;
-}
-
-const char *text_at(const json_t *object, const char *key)
-{
-	const char *text = json_string_value(json_object_get(object, key));
-	return text ? text : "";
-}
-
-static void add_reader(Arena *arena, Readers *readers, Table *met, int slot, const Node *node)
-{
-	uint64_t *cell = table_cell_s(met, format(arena, "%d %s", slot, node->name));
-	if (!*cell && *node->name)
-		PUSH(arena, readers->names, node->name);
-	*cell = true;
-	if (!readers->line)
-		readers->line = node->line;
-}
-
-Readers *readers_of(Arena *arena, const Graph *g)
-{
-	Readers *readers = NEWS(arena, Readers, g->slots.count + 1);
-	Table *met = table_new(arena);
-	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; k < val(g, r)->nin; k++) {
-			const Val *in = val(g, val(g, r)->in[k]);
-			int slot = in->op == O_slot ? (int)in->attr->i[0] : -1;
-			if (slot >= 0)
-				add_reader(arena, &readers[slot], met, slot,
-				           &g->nodes->list.at[val(g, r)->from]);
-		}
-	return readers;
-}
-
-json_t *others_json(const Readers *readers)
-{
-	json_t *names = json_array();
-	for (int i = 1; i < readers->names.count; i++)
-		json_array_append_new(names, json_string(readers->names.at[i]));
-	return names;
-}
-
-json_t *number_json(double x)
-{
-	return isfinite(x) ? json_real(x) : json_null();
-}
-
-double untrained_percent(const Model *m)
-{
-	double all = (double)m->weights, rest = 0;
-	for (int i = 0; i < m->untrained.count; i++)
-		rest += (double)count_of(&m->untrained.at[i].shape);
-	return rest ? fmin(100 * rest / all, 100) : 0;
-}
-
-const char *percent_text(Arena *arena, double x)
-{
-	return x > 0 && x < 0.1 ? "less than 0.1 %" : format(arena, "%.3g %%", x);
-}
-
-json_t *untrained_json(const Model *m)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < m->untrained.count; i++) {
-		const Untrained *one = &m->untrained.at[i];
-		json_array_append_new(list, json_pack("{ss ss so ss}", "name", one->name, "type",
-		                                      elems[one->type].name, "shape",
-		                                      shape_json(&one->shape), "why", one->why));
-	}
-	return json_pack("{so so}", "percent", json_real(untrained_percent(m)), "weights", list);
-}
-
-void say_progress(const Command *command, const char *fmt, ...)
-{
-	if (chosen(command, OPT_quiet))
-		return;
-	va_list args;
-	va_start(args, fmt);
-	amos_print_args(stderr, fmt, args);
-	va_end(args);
 }
 
 const char *bytes_text(Arena *arena, double bytes)

@@ -4,17 +4,6 @@
 #define REPORT_H
 #include "tool.h"
 
-typedef struct Report {
-	json_t *json;       // as --json prints it
-	const Graph *graph; // NULL: the report was read from a file
-	Scales scales;      // of the graph's values
-} Report;
-
-// ---- report_json.c --------------------------------------------------------------------
-
-// Of a model, or of a .json file that --json wrote.
-Report make_report(Command *, const char *path);
-
 // ---- report_table.c: columns.def ------------------------------------------------------
 
 enum { T = 1, M = 2, C = 4, H = 8 }; // formats
@@ -40,14 +29,6 @@ json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the o
 const char *title_of(Arena *, const Report *);
 const char *input_line(Arena *, const json_t *input);
 
-typedef struct Memory { // an optimizer whose state's size the report gives
-	const char *key, *optimizer;
-	double momentum;
-	bool unreduced;   // slots shaped as the parameters
-	const char *with; // after the optimizer's title
-} Memory;
-enum { MEMORIES = 5 };
-extern const Memory memories[MEMORIES];
 const char *memory_title(Arena *, int row);
 const char *state_title(Arena *, const Report *);
 // Of an optimizer's state: "1.5 KiB", or what part of the parameters it is: "12 %". NULL: the
@@ -58,20 +39,20 @@ const char *list_text(Arena *, const json_t *list, const char *between);
 
 // ---- report_text.c, report_files.c ----------------------------------------------------
 
-void print_text(Command *, const Report *);
-void print_md(Command *, const Report *);
-void print_csv(Command *, const Report *);
+void print_text(Session *, const Report *);
+void print_md(Session *, const Report *);
+void print_csv(Session *, const Report *);
 
 // ---- report_page.c --------------------------------------------------------------------
 
-void print_html(Command *, const Report *);
+void print_html(Session *, const Report *);
 
 // ---- report_code.c --------------------------------------------------------------------
 
-void print_code(Command *, const Report *, const char *language); // jax or torch
+void print_code(Session *, const Report *, const char *language); // jax or torch
 
 // ---- report_diff.c --------------------------------------------------------------------
 
-int print_differences(Command *, const Report *, const Report *); // how many
+int print_differences(Session *, const Report *, const Report *); // how many
 
 #endif

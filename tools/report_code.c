@@ -245,12 +245,12 @@ static void print_torch(Arena *arena, const json_t *report)
 	printf("}\n");
 }
 
-void print_code(Command *command, const Report *report, const char *language)
+void print_code(Session *session, const Report *report, const char *language)
 {
 	if (!strcmp(language, "jax"))
-		print_jax(command->arena, report->json);
+		print_jax(session->arena, report->json);
 	else if (!strcmp(language, "torch"))
-		print_torch(command->arena, report->json);
+		print_torch(session->arena, report->json);
 	else
 		fail_status(STATUS_USAGE, "--for", "'%s': there are jax and torch", language);
 }

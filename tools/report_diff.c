@@ -72,18 +72,18 @@ static void print_side(Arena *arena, char sign, const json_t *row)
 	       json_is_true(json_object_get(row, "sure")) ? "" : "  unsure");
 }
 
-int print_differences(Command *command, const Report *a, const Report *b)
+int print_differences(Session *session, const Report *a, const Report *b)
 {
 	json_t *list = differences(a, b), *one;
 	int count = (int)json_array_size(list);
 	size_t i;
-	if (chosen(command, OPT_json)) {
+	if (chosen(session, OPT_json)) {
 		print_json(json_pack("{so}", "differences", list));
 		return count;
 	}
 	json_array_foreach (list, i, one) {
-		print_side(command->arena, '-', json_object_get(one, "a"));
-		print_side(command->arena, '+', json_object_get(one, "b"));
+		print_side(session->arena, '-', json_object_get(one, "a"));
+		print_side(session->arena, '+', json_object_get(one, "b"));
 	}
 	json_decref(list);
 	return count;

@@ -20,9 +20,9 @@ static void print_md_line(Arena *arena, const json_t *row)
 	putchar('\n');
 }
 
-void print_md(Command *command, const Report *report)
+void print_md(Session *session, const Report *report)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	int count;
 	json_t **rows = unsure_first(arena, report, &count), *one;
 	printf("# %s\n\n", title_of(arena, report));
@@ -83,11 +83,11 @@ static void print_csv_line(Arena *arena, const json_t *row)
 	putchar('\n');
 }
 
-void print_csv(Command *command, const Report *report)
+void print_csv(Session *session, const Report *report)
 {
 	int count;
-	json_t **rows = unsure_first(command->arena, report, &count);
-	print_csv_line(command->arena, NULL);
+	json_t **rows = unsure_first(session->arena, report, &count);
+	print_csv_line(session->arena, NULL);
 	for (int i = 0; i < count; i++)
-		print_csv_line(command->arena, rows[i]);
+		print_csv_line(session->arena, rows[i]);
 }

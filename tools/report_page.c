@@ -157,9 +157,9 @@ static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, T
 	json_t *in = json_array();
 	for (int i = 0; i < spot->in.count; i++)
 		json_array_append_new(in, json_integer(place[spot->in.at[i]]));
-	json_t *one =
-	    json_pack("{ss ss so}", "name", name, "op",
-	              v->op == O_slot ? "" : p->report->graph->nodes->list.at[v->from].op, "in", in);
+	json_t *one = json_pack("{ss ss so}", "name", name, "op",
+	                        v->op == O_slot ? "" : p->report->graph->nodes->list.at[v->from].op,
+	                        "in", in);
 	if (row)
 		json_object_set_new(one, "row", json_integer((json_int_t)*row));
 	if (scales->nature[r] == VARIABLE) {
@@ -212,9 +212,10 @@ static json_t *memory_json(Arena *arena, const Report *report)
 		const char *bytes = state_cell(arena, report, i, false),
 		           *percent = state_cell(arena, report, i, true);
 		if (bytes)
-			json_array_append_new(
-			    list, json_pack("{ss ss ss sf}", "title", memory_title(arena, i), "bytes",
-			                    bytes, "percent", percent, "part", atof(percent)));
+			json_array_append_new(list,
+			                      json_pack("{ss ss ss sf}", "title",
+			                                memory_title(arena, i), "bytes", bytes,
+			                                "percent", percent, "part", atof(percent)));
 	}
 	return list;
 }
@@ -243,13 +244,13 @@ static void print_script(json_t *json)
 	json_decref(json);
 }
 
-void print_html(Command *command, const Report *report)
+void print_html(Session *session, const Report *report)
 {
 	static const char mark[] = "/*REPORT*/null";
 	const char *page = report_pages[0].text, *at = strstr(page, mark);
 	if (!at)
 		bug("page.html has no %s", mark);
 	printf("%.*s", (int)(at - page), page);
-	print_script(page_json(command->arena, report));
+	print_script(page_json(session->arena, report));
 	fputs(at + strlen(mark), stdout);
 }

@@ -166,13 +166,6 @@ const char *input_line(Arena *arena, const json_t *input)
 	              assumed ? "; --range or --data tells" : "");
 }
 
-const Memory memories[MEMORIES] = {
-    {"amos", "amos", 0, false, " with these slots"},
-    {"amos_momentum", "amos", 0.9, false, " with these slots and momentum"},
-    {"amos_unreduced", "amos", 0, true, ", nothing averaged"},
-    {"adamw", "adamw", 0, false, ""},
-    {"adafactor", "adafactor", 0, false, ""}};
-
 const char *memory_title(Arena *arena, int row)
 {
 	const Memory *m = &memories[row];

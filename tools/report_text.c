@@ -91,14 +91,14 @@ static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 	return l;
 }
 
-static void print_line(Command *command, const ColumnWidths *l, const json_t *row)
+static void print_line(Session *session, const ColumnWidths *l, const json_t *row)
 {
-	Text line = {.arena = command->arena};
+	Text line = {.arena = session->arena};
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!l->width[c])
 			continue;
-		const char *cell = row ? columns[c].cell(command->arena, row) : columns[c].title;
-		cell = shortened(command->arena, cell, l->width[c]);
+		const char *cell = row ? columns[c].cell(session->arena, row) : columns[c].title;
+		cell = shortened(session->arena, cell, l->width[c]);
 		int blank = l->width[c] - width_of(cell), gap = c ? GAP : 0;
 		if (columns[c].kind == NUMBER)
 			say(&line, "%*s%s", gap + blank, "", cell);
@@ -136,11 +136,11 @@ static void print_reasons(const ColumnWidths *l, const json_t *row)
 }
 
 // What the reader has to say of the file.
-static void print_notes(const Command *command, const Report *report, const ColumnWidths *l)
+static void print_notes(const Session *session, const Report *report, const ColumnWidths *l)
 {
 	enum { FEW = 8 };
 	const json_t *notes = json_object_get(report->json, "notes");
-	size_t all = json_array_size(notes), shown = chosen(command, OPT_verbose) ? all : FEW;
+	size_t all = json_array_size(notes), shown = chosen(session, OPT_verbose) ? all : FEW;
 	for (size_t i = 0; i < MIN(all, shown); i++) {
 		if (!i)
 			puts("\nnotes");
@@ -162,9 +162,9 @@ static void print_state(Arena *arena, const Report *report)
 	}
 }
 
-void print_text(Command *command, const Report *report)
+void print_text(Session *session, const Report *report)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	int count;
 	json_t **rows = unsure_first(arena, report, &count), *one;
 	ColumnWidths l = layout_of(arena, rows, count);
@@ -173,14 +173,14 @@ void print_text(Command *command, const Report *report)
 	json_array_foreach (json_object_get(report->json, "inputs"), k, one)
 		printf("%s\n", input_line(arena, one));
 	putchar('\n');
-	print_line(command, &l, NULL);
+	print_line(session, &l, NULL);
 	for (int i = 0; i < count; i++) {
-		print_line(command, &l, rows[i]);
+		print_line(session, &l, rows[i]);
 		if (!json_is_true(json_object_get(rows[i], "sure")))
 			print_wrapped(&l, "  ? ", text_at(rows[i], "question"));
-		if (chosen(command, OPT_verbose))
+		if (chosen(session, OPT_verbose))
 			print_reasons(&l, rows[i]);
 	}
-	print_notes(command, report, &l);
+	print_notes(session, report, &l);
 	print_state(arena, report);
 }

@@ -27,38 +27,36 @@ static void add_array(Arrays *a, const char *name, Elem type, const Shape *shape
 }
 
 // The arrays of CT.npz, named by output, are data of the inputs that cotangent_pass() adds.
-static void add_cotangents(Command *command, const char *path, struct amos_options *options)
+static void add_cotangents(Session *session, const char *path, struct amos_options *options)
 {
 	int64_t n;
 	struct amos_array *array;
 	check(amos_npz_read(path, &n, &array));
 	for (int64_t i = 0; i < n; i++)
 		check(amos_option(options, "data",
-		                  format(command->arena, COTANGENT_OF "%s=%s:%s", array[i].name,
+		                  format(session->arena, COTANGENT_OF "%s=%s:%s", array[i].name,
 		                         path, array[i].name)));
 	amos_npz_free(n, array);
 }
 
-static struct amos_data *open_batch(Command *command)
+static struct amos_data *open_batch(Session *session)
 {
-	struct amos_options options = runtime_options(command);
-	if (!options.data.count && list_model(command)->inputs.count)
-		bad_usage(command, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
-	if (chosen(command, OPT_cotangent))
-		add_cotangents(command, choice(command, OPT_cotangent, NULL), &options);
-	return open_data(command, &options, true);
+	struct amos_options options = runtime_options(session);
+	if (!options.data.count && list_model(session)->inputs.count)
+		bad_usage(session, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
+	if (chosen(session, OPT_cotangent))
+		add_cotangents(session, choice(session, OPT_cotangent, NULL), &options);
+	return open_data(session, &options, true);
 }
 
-// Fills the inputs and runs the one entry of an open model.
-static const struct amos_entry *call_once(Command *command, struct amos *open,
-                                          struct amos_data *data, const Graph *g, const char *name)
+// Compiles the program, fills its inputs and runs its one entry.
+static const struct amos_entry *call_once(Program *p, struct amos **open)
 {
-	const char *const entries[] = {name, NULL};
-	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), name);
-	check(amos_data_attach(data, amos_model_of(open), entries));
-	note_unused(command, data, g);
-	check(amos_data_eval(data, open, 0, 1));
-	check(amos_call(open, entry, NULL, NULL));
+	attach_data(p);
+	*open = open_program(p);
+	const struct amos_entry *entry = &amos_model_of(*open)->entries[0];
+	check(amos_data_eval(p->data, *open, 0, 1));
+	check(amos_call(*open, entry, NULL, NULL));
 	return entry;
 }
 
@@ -118,11 +116,11 @@ static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *ope
 	}
 }
 
-static void write_arrays(Command *command, const Arrays *a)
+static void write_arrays(Session *session, const Arrays *a)
 {
-	const char *out = choice(command, OPT_out, NULL);
+	const char *out = choice(session, OPT_out, NULL);
 	check(amos_npz_write(out, a->list.count, a->list.at));
-	if (!chosen(command, OPT_json))
+	if (!chosen(session, OPT_json))
 		return;
 	json_t *list = json_array();
 	for (int i = 0; i < a->list.count; i++) {
@@ -134,27 +132,27 @@ static void write_arrays(Command *command, const Arrays *a)
 	print_json(json_pack("{so so}", "out", json_text(out), "arrays", list));
 }
 
-static void need_out(const Command *command)
+static void need_out(const Session *session)
 {
-	if (!chosen(command, OPT_out))
-		bad_usage(command, "wants -o OUT.npz");
+	if (!chosen(session, OPT_out))
+		bad_usage(session, "wants -o OUT.npz");
 }
 
-void verb_run(Command *command)
+void verb_run(Session *session)
 {
-	if (chosen(command, OPT_generate)) {
-		generate(command);
+	if (chosen(session, OPT_generate)) {
+		generate(session);
 		return;
 	}
-	need_out(command);
-	struct amos_data *data = open_batch(command);
-	Model *model = read_bound(command, data, false);
-	check(amos_output_check(choice(command, OPT_out, NULL)));
-	struct amos *open = open_entry(command, model->graph, "run");
-	Arrays arrays = {.arena = command->arena};
-	add_outs(&arrays, model, model->graph, open,
-	         call_once(command, open, data, model->graph, "run"));
-	write_arrays(command, &arrays);
+	need_out(session);
+	Program *program = program_new(session, open_batch(session));
+	run_passes(program, PASS_read);
+	check(amos_output_check(choice(session, OPT_out, NULL)));
+	struct amos *open;
+	const struct amos_entry *entry = call_once(program, &open);
+	Arrays arrays = {.arena = session->arena};
+	add_outs(&arrays, program->model, program_graph(program), open, entry);
+	write_arrays(session, &arrays);
 }
 
 // ---- grad -----------------------------------------------------------------------------
@@ -209,28 +207,28 @@ static const struct amos_array *cotangent_of(const struct amos_data *data, const
 }
 
 // Every array of CT.npz is an output's.
-static void check_cotangents(Command *command, const struct amos_data *data, const Graph *g)
+static void check_cotangents(Session *session, const struct amos_data *data, const Graph *g)
 {
 	VEC(const char *) outs = {0};
 	const char *input;
 	for (int i = 0; i < g->outs.count; i++)
 		if (is_own_out(g->outs.at[i].name))
-			PUSH(command->arena, outs, g->outs.at[i].name);
+			PUSH(session->arena, outs, g->outs.at[i].name);
 	for (int k = 0; amos_data_array(data, k, &input), input; k++) {
 		const char *out = input + strlen(COTANGENT_OF);
 		if (starts_with(input, COTANGENT_OF) && !find_output(g, out))
-			fail(choice(command, OPT_cotangent, ""),
+			fail(choice(session, OPT_cotangent, ""),
 			     "'%s' is no output of the model; %s", out,
-			     suggest(command->arena, out, outs.count, outs.at));
+			     suggest(session->arena, out, outs.count, outs.at));
 	}
 }
 
 // Of an out whose size depends on the data a cotangent is as long as that is.
-static const Shape *cotangent_shapes(Command *command, const struct amos_data *data, const Graph *g)
+static const Shape *cotangent_shapes(Session *session, const struct amos_data *data, const Graph *g)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
-	check_cotangents(command, data, g);
+	check_cotangents(session, data, g);
 	for (int i = 0; i < g->outs.count; i++) {
 		const char *name = g->outs.at[i].name;
 		const struct amos_array *given = cotangent_of(data, name);
@@ -243,25 +241,22 @@ static const Shape *cotangent_shapes(Command *command, const struct amos_data *d
 	return shape;
 }
 
-void verb_grad(Command *command)
+void verb_grad(Session *session)
 {
-	need_out(command);
-	struct amos_data *data = open_batch(command);
-	Arena *arena = command->arena;
-	Model *model = read_bound(command, data, false);
-	check(amos_output_check(choice(command, OPT_out, NULL)));
-	const Graph *g = model->graph;
-	Graph *loss = chosen(command, OPT_cotangent)
-	                  ? cotangent_pass(arena, g, cotangent_shapes(command, data, g))
-	                  : loss_pass(arena, g, choice(command, OPT_loss, NULL));
-	Graph *grad = grad_pass(arena, loss, wanted(command, loss));
-	struct amos *open = open_entry(command, grad, "grad");
-	Arrays arrays = {.arena = arena};
-	const struct amos_entry *entry = call_once(command, open, data, grad, "grad");
+	need_out(session);
+	Program *program = program_new(session, open_batch(session));
+	run_passes(program, PASS_read);
+	check(amos_output_check(choice(session, OPT_out, NULL)));
+	if (chosen(session, OPT_cotangent))
+		program->cotangent =
+		    cotangent_shapes(session, program->data, program_graph(program));
+	struct amos *open;
+	const struct amos_entry *entry = call_once(program, &open);
+	Arrays arrays = {.arena = session->arena};
 	int type = entry->outs[amos_find_output(entry, "loss")].type;
-	Gradients all = {grad, open, entry, &arrays, (Elem)type};
-	add_outs(&arrays, model, grad, open, all.entry);
-	each_initializer(model, arena, gradient_of, add_gradient, &all);
+	Gradients all = {program_graph(program), open, entry, &arrays, (Elem)type};
+	add_outs(&arrays, program->model, all.graph, open, entry);
+	each_initializer(program->model, session->arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);
-	write_arrays(command, &arrays);
+	write_arrays(session, &arrays);
 }

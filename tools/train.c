@@ -27,104 +27,106 @@ static const char *trained_path(Arena *arena, const char *folder)
 }
 
 // MODEL.run in the working folder, unless -o or --resume says otherwise.
-static void choose_folder(Command *command)
+static void choose_folder(Session *session)
 {
-	if (chosen(command, OPT_out) || chosen(command, OPT_resume))
+	if (chosen(session, OPT_out) || chosen(session, OPT_resume))
 		return;
-	const char *name = file_part(command->arguments.at[0]);
+	const char *name = file_part(session->path);
 	if (!strcmp(name, "-"))
 		name = "model";
 	int stem = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
-	Choice out = {OPT_out, format(command->arena, "%.*s.run", stem, name)};
-	PUSH(command->arena, command->choices, out);
+	Choice out = {OPT_out, format(session->arena, "%.*s.run", stem, name)};
+	PUSH(session->arena, session->choices, out);
 }
 
 // Where the words of the command that began a run were typed; NULL: it does not say.
-static const char *folder_of_command(Command *command, const char *run)
+static const char *folder_of_command(Session *session, const char *run)
 {
-	json_t *file = json_load_file(format(command->arena, "%s/command.json", run), 0, NULL);
-	char *folder = copy_string(command->arena, text_at(file, "folder"));
+	json_t *file = json_load_file(format(session->arena, "%s/command.json", run), 0, NULL);
+	char *folder = copy_string(session->arena, text_at(file, "folder"));
 	json_decref(file);
 	amos_restore(folder);
 	return *folder ? folder : NULL;
 }
 
 // The files that the command names are sought from where it was typed, unless they are here.
-static void go_there(Command *command, const char *run)
+static void go_there(Session *session, const char *run)
 {
-	const char *folder = folder_of_command(command, run);
+	const char *folder = folder_of_command(session, run);
 	char *whole = realpath(run, NULL);
-	if (!whole || !folder || !access(command->arguments.at[0], F_OK) || chdir(folder)) {
+	if (!whole || !folder || !access(session->path, F_OK) || chdir(folder)) {
 		free(whole);
 		return;
 	}
-	Choice resume = {OPT_resume, copy_string(command->arena, whole)};
-	PUSH(command->arena, command->choices, resume);
+	Choice resume = {OPT_resume, copy_string(session->arena, whole)};
+	PUSH(session->arena, session->choices, resume);
 	free(whole);
 }
 
 // A command without the data of another, which are typed anew.
-static void drop_data(Command *command)
+static void drop_data(Session *session)
 {
 	int kept = 0;
-	for (int i = 0; i < command->choices.count; i++)
-		if (command->choices.at[i].option != OPT_data)
-			command->choices.at[kept++] = command->choices.at[i];
-	command->choices.count = kept;
+	for (int i = 0; i < session->choices.count; i++)
+		if (session->choices.at[i].option != OPT_data)
+			session->choices.at[kept++] = session->choices.at[i];
+	session->choices.count = kept;
 }
 
 // --resume goes on with the command that began the run; what is said now comes after it.
-static void recall(Command *command)
+static void recall(Session *session)
 {
-	const char *run = choice(command, OPT_resume, NULL);
-	if (!run && !command->arguments.count)
-		bad_usage(command, "wants MODEL, or --resume DIR");
+	const char *run = choice(session, OPT_resume, NULL);
+	if (!run && !session->path)
+		bad_usage(session, "wants MODEL, or --resume DIR");
 	if (!run)
 		return;
-	if (chosen(command, OPT_out) || chosen(command, OPT_overwrite))
-		bad_usage(command, "--resume goes on in its own folder; -o and --overwrite are for "
+	if (chosen(session, OPT_out) || chosen(session, OPT_overwrite))
+		bad_usage(session, "--resume goes on in its own folder; -o and --overwrite are for "
 		                   "another run");
 	int argc;
 	char **argv;
 	check(amos_command(run, &argc, &argv));
-	close_later(command, free, argv);
-	if (argc < 2 || strcmp(argv[1], command->verb->name))
+	close_later(session, free, argv);
+	if (argc < 2 || strcmp(argv[1], "train"))
 		fail(run, "begun by a compiled trainer, %s: go on with that", argv[0]);
-	Command first = {.arena = command->arena, .opened = command->opened};
-	parse_command(&first, command->verb, argc - 1, argv + 1);
-	bool here = command->arguments.count || chosen(command, OPT_data);
-	if (chosen(command, OPT_data))
+	Session first = *session;
+	memset(&first.choices, 0, sizeof first.choices);
+	first.argc = 0; // command.json stays as it is
+	parse_command(&first, verb_named("train"), argc - 1, argv + 1);
+	bool here = session->path || chosen(session, OPT_data);
+	if (chosen(session, OPT_data))
 		drop_data(&first);
-	if (command->arguments.count)
-		first.arguments.at[0] = command->arguments.at[0];
-	for (int i = 0; i < command->choices.count; i++)
-		PUSH(command->arena, first.choices, command->choices.at[i]);
-	*command = first; // of no words: command.json stays as it is
+	if (session->path)
+		first.path = session->path;
+	for (int i = 0; i < session->choices.count; i++)
+		PUSH(session->arena, first.choices, session->choices.at[i]);
+	*session = first;
 	if (!here)
-		go_there(command, run);
+		go_there(session, run);
 }
 
-static void print_program(const Command *command, const Trainer *t, const struct amos *open,
+static void print_program(const Session *session, Program *p, const struct amos *open,
                           const struct amos_data *data)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
+	const Graph *g = program_graph(p);
 	struct amos_memory m = amos_memory(open);
 	int64_t parameters = 0;
-	for (int i = 0; i < t->graph->slots.count; i++)
-		if (t->graph->slots.at[i].kind == S_param)
-			parameters += count_of(&t->graph->slots.at[i].shape);
-	for (int i = 0; i < t->model->notes.count && chosen(command, OPT_verbose); i++)
-		say_progress(command, "note: %s\n", t->model->notes.at[i]);
-	say_progress(command, "%s%s", t->opt.chosen, amos_data_note(data));
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_param)
+			parameters += count_of(&g->slots.at[i].shape);
+	for (int i = 0; i < p->model->notes.count && chosen(session, OPT_verbose); i++)
+		tell(session, "note: %s\n", p->model->notes.at[i]);
+	tell(session, "%s%s", p->note, amos_data_note(data));
 	long long threads = amos_threads(open);
-	say_progress(command, "%lld parameters; %d kernels compiled in %.2f s; %lld thread%s\n",
-	             (long long)parameters, t->object->kernels, t->object->seconds, threads,
-	             threads == 1 ? "" : "s");
-	say_progress(
-	    command, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
-	    bytes_text(arena, (double)(m.params + m.state + m.scratch + m.pads + m.batch)),
-	    bytes_text(arena, (double)m.params), bytes_text(arena, (double)m.state),
-	    bytes_text(arena, (double)m.scratch), bytes_text(arena, (double)(m.pads + m.batch)));
+	tell(session, "%lld parameters; %d kernels compiled in %.2f s; %lld thread%s\n",
+	     (long long)parameters, p->object->kernels, p->object->seconds, threads,
+	     threads == 1 ? "" : "s");
+	tell(session, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
+	     bytes_text(arena, (double)(m.params + m.state + m.scratch + m.pads + m.batch)),
+	     bytes_text(arena, (double)m.params), bytes_text(arena, (double)m.state),
+	     bytes_text(arena, (double)m.scratch), bytes_text(arena, (double)(m.pads + m.batch)));
 }
 
 // Is the best evaluation of earlier weights than those at the end?
@@ -156,10 +158,10 @@ static json_t *best_json(const struct amos_held *best)
 	                 number_json(best->loss), "eval_accuracy", number_json(best->accuracy));
 }
 
-static void print_result(const Command *command, const Model *model, const struct amos_result *r,
+static void print_result(const Session *session, const Model *model, const struct amos_result *r,
                          const char *folder, const char *trained, bool last)
 {
-	if (chosen(command, OPT_json))
+	if (chosen(session, OPT_json))
 		print_json(json_pack(
 		    "{so so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
 		    json_text(trained), "not_trained", untrained_json(model), "step",
@@ -169,7 +171,7 @@ static void print_result(const Command *command, const Model *model, const struc
 		    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
 		    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds,
 		    "stopped", r->stopped));
-	else if (!chosen(command, OPT_quiet)) {
+	else if (!chosen(session, OPT_quiet)) {
 		printf("step %lld", (long long)r->step);
 		if (isfinite(r->loss))
 			printf("  loss %.6g", r->loss);
@@ -181,19 +183,19 @@ static void print_result(const Command *command, const Model *model, const struc
 }
 
 // Nothing stands where the trained model goes that this run did not write.
-static void check_trained(const Command *command, const char *run, const char *trained)
+static void check_trained(const Session *session, const char *run, const char *trained)
 {
 	struct stat about;
 	bool wrote;
 	check(amos_output_check(trained));
 	check(amos_command_wrote(run, trained, &wrote));
-	if (lstat(trained, &about) || chosen(command, OPT_overwrite) || wrote)
+	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
 		return;
 	fail(trained, "the trained model goes here, and there is a file that this run did not "
 	              "write\n  help: move it away, or train with --overwrite or another -o DIR");
 }
 
-static void write_trained(const Command *command, const Trainer *t, struct amos *open,
+static void write_trained(const Session *session, const Program *p, struct amos *open,
                           const struct amos_result *r, const char *run, const char *trained,
                           bool last)
 {
@@ -204,40 +206,38 @@ static void write_trained(const Command *command, const Trainer *t, struct amos 
 		amos_checkpoint_close(best);
 		check(status);
 	}
-	check_trained(command, run, trained);
+	check_trained(session, run, trained);
 	bool wrote;
 	check(amos_command_wrote(run, trained, &wrote));
 	if (!wrote)
 		check(amos_command_writes(run, trained));
-	write_model(t->model, trained, chosen(command, OPT_keep_training), slot_bytes, open);
+	write_model(p->model, trained, chosen(session, OPT_keep_training), slot_bytes, open);
 }
 
-void verb_train(Command *command)
+void verb_train(Session *session)
 {
-	static const char *const entries[] = {"train", "eval", NULL};
-	recall(command);
-	choose_folder(command);
-	need_host(command);
-	struct amos_options options = runtime_options(command);
+	recall(session);
+	choose_folder(session);
+	need_host(session);
+	struct amos_options options = runtime_options(session);
 	const char *folder = options.resume ? options.resume : options.out;
 	bool last;
 	check(amos_keeps_last(&options, &last));
 	if (!options.resume)
 		check(amos_folder_free(folder, options.overwrite));
-	struct amos_data *data = open_data(command, &options, false);
-	Trainer t = compile_trainer(command, data, false);
-	const char *trained = trained_path(command->arena, folder);
-	check_trained(command, folder, trained);
-	struct amos *open = open_object(command, t.object, t.graph);
-	check(amos_data_attach(data, amos_model_of(open), entries));
-	note_unused(command, data, t.graph);
-	print_program(command, &t, open, data);
+	struct amos_data *data = open_data(session, &options, false);
+	Program *program = program_new(session, data);
+	attach_data(program);
+	const char *trained = trained_path(session->arena, folder);
+	check_trained(session, folder, trained);
+	struct amos *open = open_program(program);
+	print_program(session, program, open, data);
 	struct amos_result result;
 	check(amos_train(open, data, &options, &result));
-	write_trained(command, &t, open, &result, folder, trained, last);
-	print_result(command, t.model, &result, folder, trained, last);
+	write_trained(session, program, open, &result, folder, trained, last);
+	print_result(session, program->model, &result, folder, trained, last);
 	char why[256];
 	if (isfinite(result.constant.loss))
-		warn(command->arguments.at[0], "%s",
+		tell(session, "amosc: warning: %s: %s\n", session->path,
 		     amos_constant_text(why, sizeof why, &result.constant));
 }

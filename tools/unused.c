@@ -21,19 +21,19 @@ static const struct {
     {"eta", OPT_check, OPTIONS, OPT_diff},
 };
 
-void check_unused(const Command *command)
+void check_unused(const Session *session, const Verb *verb)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	for (int i = 0; i < COUNT(rows); i++) {
 		OptionName needs = rows[i].needs, beside = rows[i].beside;
-		if (strcmp(rows[i].verb, command->verb->name) || !chosen(command, rows[i].option))
+		if (strcmp(rows[i].verb, verb->name) || !chosen(session, rows[i].option))
 			continue;
 		const char *option = long_name(arena, rows[i].option);
-		if (needs < OPTIONS && !chosen(command, needs))
-			bad_usage(command, format(arena, "--%s does nothing without --%s", option,
+		if (needs < OPTIONS && !chosen(session, needs))
+			bad_usage(session, format(arena, "--%s does nothing without --%s", option,
 			                          long_name(arena, needs)));
-		if (beside < OPTIONS && chosen(command, beside))
-			bad_usage(command, format(arena, "--%s does nothing beside --%s", option,
+		if (beside < OPTIONS && chosen(session, beside))
+			bad_usage(session, format(arena, "--%s does nothing beside --%s", option,
 			                          long_name(arena, beside)));
 	}
 }

@@ -133,12 +133,19 @@ uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 
 // ---- diag.c: errors -------------------------------------------------------------------
 // fail(): invalid model, file or option; caught once, by the tool.
-// bug(), never(): an error in amosc; prints and aborts.
+// bug(), never(): an error in amosc; caught as well. Without a catch, prints and aborts.
 // add_error(): records one error; fail_if_errors() fails with all of them at once.
 
 // STATUS_LIMIT: a limit of the Budget is exceeded, which ends all reading. The exit status is
 // STATUS_INPUT.
-enum { STATUS_DONE = 0, STATUS_INPUT = 1, STATUS_USAGE = 2, STATUS_MACHINE = 3, STATUS_LIMIT = 4 };
+enum {
+	STATUS_DONE,
+	STATUS_INPUT,
+	STATUS_USAGE,
+	STATUS_MACHINE,
+	STATUS_LIMIT,
+	STATUS_BUG,
+};
 
 typedef struct Catch {
 	jmp_buf jump;
@@ -162,8 +169,6 @@ void need_done(int status);
 #define HELP "\nhelp: "
 void add_error(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void fail_if_errors(const char *where); // fails if errors are pending
-void warn(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void warn_quiet(bool quiet); // suppresses warnings, which go to standard error
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)

@@ -11,7 +11,6 @@ static _Thread_local struct {
 	Text text; // one line per error
 	int count;
 } errors;
-static bool quiet_warnings;
 
 void catch_push(Catch *c)
 {
@@ -137,32 +136,14 @@ void fail_if_errors(const char *where)
 	fail_with(STATUS_INPUT, message);
 }
 
-void warn(const char *where, const char *fmt, ...)
-{
-	if (quiet_warnings)
-		return;
-	va_list args;
-	va_start(args, fmt);
-	char *message = message_of(where, fmt, args);
-	va_end(args);
-	fputs("amosc: warning: ", stderr);
-	amos_print(stderr, message, "  ");
-	fputs("\n", stderr);
-	free(message);
-}
-
-void warn_quiet(bool quiet)
-{
-	quiet_warnings = quiet;
-}
-
 void bug_at(const char *file, int line, const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);
-	char *message = message_of("bug in amosc", fmt, args);
+	char *text = message_of("bug in amosc", fmt, args), *message = NULL;
 	va_end(args);
-	fprintf(stderr, "%s (%s:%d)\n", message, file, line);
-	free(message);
+	if (innermost && asprintf(&message, "%s (%s:%d)", text, file, line) >= 0)
+		fail_with(STATUS_BUG, message);
+	fprintf(stderr, "%s (%s:%d)\n", text, file, line);
 	abort();
 }

@@ -173,6 +173,7 @@ typedef struct Compiler { // of one thread
 	Arena *arena;
 	LLVMContextRef context;
 	LLVMTargetMachineRef machine;
+	Catch failure; // status 0: none
 } Compiler;
 
 static void compiler_begin(Compiler *c, Emitter *e)
@@ -228,8 +229,11 @@ static void *compile_thread(void *context)
 {
 	Compiler *c = context;
 	int batch;
+	if (TRY(c->failure))
+		return NULL;
 	while ((batch = atomic_fetch_add(&c->emitter->next, 1)) < c->emitter->batches)
 		compile_batch(c, batch);
+	catch_end(&c->failure);
 	return NULL;
 }
 
@@ -265,12 +269,17 @@ static void compile_kernels(Emitter *e, int threads)
 	compile_thread(&c[0]);
 	for (int i = 1; i < started; i++)
 		pthread_join(thread[i], NULL);
-	for (int b = 0; b < e->batches; b++)
+	Catch *failure = NULL;
+	for (int i = 0; i < started; i++)
+		failure = c[i].failure.status ? &c[i].failure : failure;
+	for (int b = 0; b < e->batches && !failure; b++)
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
 	for (int i = 0; i < threads; i++) {
 		compiler_end(&c[i]);
 		arena_free(c[i].arena);
 	}
+	if (failure)
+		fail_again(failure);
 }
 
 // ---- launches -------------------------------------------------------------------------

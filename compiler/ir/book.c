@@ -2,6 +2,7 @@
 // Takes pages in the notation (compiler/book/maps.am explains them). Gives calls of definitions,
 // wholes opened, gradients. Keeps: the built-in book, read once a process and never freed.
 #include "ir.h"
+#include <stdatomic.h>
 #include <string.h>
 
 extern const struct {
@@ -242,17 +243,22 @@ static const char acts_page[] =
 #undef A
     ;
 
+// Threads that read it at once each do; the first to be done wins.
 const Book *book_builtin(void)
 {
-	static Book *book;
-	if (!book) {
-		Book *fresh = book_new(arena_new());
-		for (int i = 0; i < book_npages; i++)
-			book_read(fresh, book_pages[i].name, book_pages[i].text);
-		book_read(fresh, "acts.def", acts_page);
-		book = fresh;
-	}
-	return book;
+	static const Book *_Atomic book;
+	const Book *other = book;
+	if (other)
+		return other;
+	Arena *arena = arena_new();
+	Book *fresh = book_new(arena);
+	for (int i = 0; i < book_npages; i++)
+		book_read(fresh, book_pages[i].name, book_pages[i].text);
+	book_read(fresh, "acts.def", acts_page);
+	if (atomic_compare_exchange_strong(&book, &other, fresh))
+		return fresh;
+	arena_free(arena);
+	return other;
 }
 
 // ---- definitions ----------------------------------------------------------------------

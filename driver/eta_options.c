@@ -1,7 +1,7 @@
 // eta_options.c: parses --eta, --range, --slots.
 // Takes --eta, --range, --slots, --convention, and the data. Gives the eta of every parameter.
 // Keeps: a report that comes back unedited changes nothing.
-#include "tool.h"
+#include "driver.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -66,7 +66,7 @@ static void show_strings(Arena *arena, json_t *value)
 		show_strings(arena, one);
 }
 
-json_t *load_report(Command *command, const char *path)
+json_t *load_report(Session *session, const char *path)
 {
 	json_error_t error = {.line = 0};
 	FILE *stream = amos_input_stream(path);
@@ -74,18 +74,18 @@ json_t *load_report(Command *command, const char *path)
 		need_done(amos_fail_errno("read", path));
 	json_t *file = json_loadf(stream, 0, &error);
 	fclose(stream);
-	close_later(command, close_json, file);
-	show_strings(command->arena, file);
+	close_later(session, close_json, file);
+	show_strings(session->arena, file);
 	if (!json_is_array(json_object_get(file, "params")))
 		fail(path, "not what amosc eta --json writes: %s",
 		     file ? "no list 'params'" : error.text);
 	return file;
 }
 
-static void read_report(Command *command, const char *path, EtaOptions *wishes)
+static void read_report(Session *session, const char *path, EtaOptions *wishes)
 {
-	Arena *arena = command->arena;
-	json_t *params = json_object_get(load_report(command, path), "params"), *one;
+	Arena *arena = session->arena;
+	json_t *params = json_object_get(load_report(session, path), "params"), *one;
 	size_t i;
 	json_array_foreach (params, i, one) {
 		Override wish = eta_of_row(arena, path, i, one);
@@ -122,9 +122,9 @@ static void want_wish(Arena *arena, const char *option, const char *text, Overri
 }
 
 // The root mean square of each float input that has data, to three digits.
-static void measure(Command *command, const Graph *g, const struct amos_data *data, Overrides *list)
+static void measure(Session *session, const Graph *g, const struct amos_data *data, Overrides *list)
 {
-	Arena *arena = command->arena;
+	Arena *arena = session->arena;
 	for (int i = 0; data && i < g->slots.count; i++) {
 		const Slot *slot = &g->slots.at[i];
 		if (slot->kind != S_input || !is_float(slot->type))
@@ -134,22 +134,21 @@ static void measure(Command *command, const Graph *g, const struct amos_data *da
 			continue;
 		Override wish = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
 		PUSH(arena, *list, wish);
-		if (strcmp(command->verb->name, "eta")) // whose report tells
-			say_progress(command,
-			             "input %s: range %s, the root mean square of its data\n",
-			             slot->name, wish.expr);
+		if (session->purpose != FOR_REPORT) // which tells itself
+			tell(session, "input %s: range %s, the root mean square of its data\n",
+			     slot->name, wish.expr);
 	}
 }
 
-Eta *etas(Command *command, const Graph *g, struct amos_data *data, Scales *scales)
+Eta *etas(Session *session, const Graph *g, struct amos_data *data, Scales *scales)
 {
-	Arena *arena = command->arena;
-	EtaOptions wishes = {.convention = choice(command, OPT_convention, NULL)};
-	measure(command, g, data, &wishes.range);
-	for (int i = 0; i < command->choices.count; i++) {
-		const Choice *c = &command->choices.at[i];
+	Arena *arena = session->arena;
+	EtaOptions wishes = {.convention = choice(session, OPT_convention, NULL)};
+	measure(session, g, data, &wishes.range);
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
 		if (c->option == OPT_eta && !read_wish(arena, c->value, &wishes.eta))
-			read_report(command, c->value, &wishes);
+			read_report(session, c->value, &wishes);
 		if (c->option == OPT_range)
 			want_wish(arena, "--range", c->value, &wishes.range);
 		if (c->option == OPT_slots)

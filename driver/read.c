@@ -2,7 +2,7 @@
 // and every dimension bound, by --bind, by the data, or by a size that stands for any. Takes the
 // options of verbs.def, open data. Gives a Model. Keeps: a model is read as often as it is asked
 // for, standard input too.
-#include "tool.h"
+#include "driver.h"
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -17,7 +17,7 @@ typedef struct Reading { // ReadOptions while they are being collected
 } Reading;
 
 // NAME=N,NAME=N
-static void read_bind(Command *command, const char *text, Reading *r)
+static void read_bind(Session *session, const char *text, Reading *r)
 {
 	for (const char *at = text; *at;) {
 		const char *equal = strchr(at, '=');
@@ -26,8 +26,8 @@ static void read_bind(Command *command, const char *text, Reading *r)
 		if (!equal || equal == at || end == equal + 1 || (*end && *end != ',') || size < 1)
 			fail_status(STATUS_USAGE, "--bind",
 			            "wants NAME=N,... with N at least 1, found '%s'", text);
-		Bind bind = {format(command->arena, "%.*s", (int)(equal - at), at), size};
-		PUSH(command->arena, r->binds, bind);
+		Bind bind = {format(session->arena, "%.*s", (int)(equal - at), at), size};
+		PUSH(session->arena, r->binds, bind);
 		at = *end ? end + 1 : end;
 	}
 }
@@ -59,25 +59,25 @@ static void read_limits(Budget *budget, const char *text)
 	}
 }
 
-void limit_cost(Command *command)
+void limit_cost(Session *session)
 {
-	Budget *budget = budget_new(command->arena);
-	for (int i = 0; i < command->choices.count; i++)
-		if (command->choices.at[i].option == OPT_limit)
-			read_limits(budget, command->choices.at[i].value);
+	Budget *budget = budget_new(session->arena);
+	for (int i = 0; i < session->choices.count; i++)
+		if (session->choices.at[i].option == OPT_limit)
+			read_limits(budget, session->choices.at[i].value);
 }
 
-static Reading read_choices(Command *command)
+static Reading read_choices(Session *session)
 {
 	Reading r = {0};
-	for (int i = 0; i < command->choices.count; i++) {
-		const Choice *c = &command->choices.at[i];
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
 		if (c->option == OPT_bind)
-			read_bind(command, c->value, &r);
+			read_bind(session, c->value, &r);
 		if (c->option == OPT_freeze)
-			PUSH(command->arena, r.freeze, c->value);
+			PUSH(session->arena, r.freeze, c->value);
 		if (c->option == OPT_train)
-			PUSH(command->arena, r.freeze, format(command->arena, "!%s", c->value));
+			PUSH(session->arena, r.freeze, format(session->arena, "!%s", c->value));
 	}
 	return r;
 }
@@ -101,80 +101,79 @@ static void rewind_input(void)
 	rewind(stdin);
 }
 
-bool reads_apart(const Command *command)
-{
-	return !strcmp(command->verb->name, "grad");
-}
+typedef enum Trait {   // of what a model is read for
+	MEASURES = 1,  // the loss of a network that trained: by the statistics that it gathered
+	DOUBLES = 2,   // may compute in double
+	USES_LOSS = 4, // goes by the loss that the file holds
+} Trait;
+static const int traits[] = {
+    [FOR_TRAINING] = MEASURES | USES_LOSS,
+    [FOR_EVALUATION] = MEASURES | DOUBLES | USES_LOSS,
+    [FOR_OUTPUTS] = DOUBLES,
+    [FOR_GRADIENTS] = DOUBLES | USES_LOSS,
+    [FOR_REPORT] = USES_LOSS,
+    [FOR_EXPORT] = 0,
+};
 
-// A loss that the file tells of, where nothing else was said to be minimized.
-static bool wants_loss(const Command *command)
+// A loss that the file holds, where nothing else is to be minimized.
+static bool wants_loss(const Session *session)
 {
-	return (command->verb->takes & LOSS) && !command->plain && !chosen(command, OPT_loss) &&
-	       !chosen(command, OPT_cotangent);
-}
-
-static bool is_verb(const Command *command, const char *const *verbs)
-{
-	for (int i = 0; verbs[i]; i++)
-		if (!strcmp(command->verb->name, verbs[i]))
-			return true;
-	return false;
+	return traits[session->purpose] & USES_LOSS && !session->plain &&
+	       !chosen(session, OPT_loss) && !chosen(session, OPT_cotangent);
 }
 
 // A network in training is measured by the statistics that it has gathered; run and grad go by the
 // file.
-static Statistics statistics(const Command *command, bool random)
+static Statistics statistics(const Session *session, bool random)
 {
-	static const char *const measure[] = {"train", "eval", "build", "bench", NULL};
-	const char *said = command->drawn ? "train" : choice(command, OPT_bn, NULL);
+	const char *said = session->drawn ? "train" : choice(session, OPT_bn, NULL);
 	if (said && strcmp(said, "train") && strcmp(said, "frozen"))
 		fail_status(STATUS_USAGE, "--bn", "'%s': wanted train or frozen", said);
 	if (said && !strcmp(said, "frozen"))
 		return BN_RUNNING;
-	if (!random && is_verb(command, measure))
+	if (!random && traits[session->purpose] & MEASURES)
 		return BN_RUNNING;
 	return said || random ? BN_BATCH : BN_FILE;
 }
 
 // By --precision; where that is not given, grad computes in double, run and eval as the file does.
-static Precision precision(const Command *command)
+static Precision precision(const Session *session)
 {
-	static const char *const able[] = {"run", "eval", "grad", NULL};
-	const char *said = choice(command, OPT_precision, NULL);
-	bool can = is_verb(command, able);
+	const char *said = choice(session, OPT_precision, NULL);
+	bool can = traits[session->purpose] & DOUBLES, apart = session->purpose == FOR_GRADIENTS;
 	if (!said && can)
-		return reads_apart(command) ? PRECISION_F64 : PRECISION_FILE;
+		return apart ? PRECISION_F64 : PRECISION_FILE;
 	if (said && strcmp(said, "f32") && !(can && !strcmp(said, "f64")))
 		fail_status(STATUS_USAGE, "--precision",
 		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
 	return said && strcmp(said, "f32") ? PRECISION_F64 : PRECISION_F32;
 }
 
-static void settle_dropout(Command *command, Model *model, bool random)
+static void settle_dropout(Session *session, Model *model, bool random)
 {
-	double rate = choice_part(command, OPT_dropout, NAN);
+	double rate = choice_part(session, OPT_dropout, NAN);
 	int added;
-	model->graph = dropout_pass(command->arena, model->graph, random, rate, &added);
+	model->graph = dropout_pass(session->arena, model->graph, random, rate, &added);
 	if (random && rate > 0 && !added)
 		fail("--dropout", "no place takes it: the model has no block of attention or MLP "
 		                  "without dropout of its own");
 	if (random && rate > 0)
-		PUSH(command->arena, model->notes,
-		     format(command->arena, "dropout of %g put at %d places", rate, added));
+		PUSH(session->arena, model->notes,
+		     format(session->arena, "dropout of %g put at %d places", rate, added));
 }
 
 // Reports random numbers that are no dropout, where dropout is gone.
-static void note_draws(Command *command, const Model *model)
+static void note_draws(Session *session, const Model *model)
 {
 	int found = drawing_node(model->graph);
-	if (found < 0 || command->drawing)
+	if (found < 0 || session->drawing)
 		return;
 	const Node *node = &model->graph->nodes->list.at[found];
-	say_progress(command,
-	             "note: node '%s' (%s) draws at random and is no dropout: what it computes "
-	             "depends on --seed\n",
-	             node->name, node->op);
-	command->drawing = true;
+	tell(session,
+	     "note: node '%s' (%s) draws at random and is no dropout: what it computes "
+	     "depends on --seed\n",
+	     node->name, node->op);
+	session->drawing = true;
 }
 
 typedef struct Parsed {
@@ -184,103 +183,103 @@ typedef struct Parsed {
 } Parsed;
 
 // A file is parsed once, however often it is read.
-static struct File *parsed_file(Command *command, bool loss)
+static struct File *parsed_file(Session *session, bool loss)
 {
-	const char *path = command->arguments.at[0];
-	const Parsed *last = command->parsed;
+	const char *path = session->path;
+	const Parsed *last = session->parsed;
 	if (last && last->loss == loss && !strcmp(last->path, path))
 		return last->file;
 	if (!strcmp(path, "-"))
 		rewind_input();
-	Parsed *parsed = NEW(command->arena, Parsed);
-	*parsed = (Parsed){path, loss, parse_model(command->arena, path, loss)};
-	command->parsed = parsed;
+	Parsed *parsed = NEW(session->arena, Parsed);
+	*parsed = (Parsed){path, loss, parse_model(session->arena, path, loss)};
+	session->parsed = parsed;
 	return parsed->file;
 }
 
-static Model *read_file_with(Command *command, const ReadOptions *options)
+static Model *read_file_with(Session *session, const ReadOptions *options)
 {
-	return read_parsed(command->arena, parsed_file(command, options->loss), options);
+	return read_parsed(session->arena, parsed_file(session, options->loss), options);
 }
 
 // What can be said against --loss when the model cannot be read: NULL, or a text.
-static const char *loss_trouble(Command *command, ReadOptions options)
+static const char *loss_trouble(Session *session, ReadOptions options)
 {
 	Catch catch;
 	options.list = true;
 	if (!TRY(catch)) {
-		const Model *m = read_file_with(command, &options);
-		const char **names = NEWS(command->arena, const char *, m->outputs.count + 1);
+		const Model *m = read_file_with(session, &options);
+		const char **names = NEWS(session->arena, const char *, m->outputs.count + 1);
 		for (int i = 0; i < m->outputs.count; i++)
 			names[i] = m->outputs.at[i].name;
-		loss_check(command->arena, choice(command, OPT_loss, ""), m->outputs.count, names);
+		loss_check(session->arena, choice(session, OPT_loss, ""), m->outputs.count, names);
 		catch_end(&catch);
 		return NULL;
 	}
-	const char *text = copy_string(command->arena, catch.message);
+	const char *text = copy_string(session->arena, catch.message);
 	free(catch.message);
 	return text;
 }
 
 // What is wrong with the model and with its loss, in one failure.
-static Model *read_or_all(Command *command, const ReadOptions *options)
+static Model *read_or_all(Session *session, const ReadOptions *options)
 {
 	Catch catch;
 	if (!TRY(catch)) {
-		Model *m = read_file_with(command, options);
+		Model *m = read_file_with(session, options);
 		catch_end(&catch);
 		return m;
 	}
-	const char *text = copy_string(command->arena, catch.message), *more = NULL;
+	const char *text = copy_string(session->arena, catch.message), *more = NULL;
 	free(catch.message);
-	if (catch.status == STATUS_INPUT && !options->list && chosen(command, OPT_loss) &&
-	    strcmp(command->arguments.at[0], "-"))
-		more = loss_trouble(command, *options);
+	if (catch.status == STATUS_INPUT && !options->list && chosen(session, OPT_loss) &&
+	    strcmp(session->path, "-"))
+		more = loss_trouble(session, *options);
 	fail_status(catch.status, NULL, "%s%s%s", text, more ? "\n" : "", more ? more : "");
 }
 
-static void check_norms(const Command *command, const Model *model)
+static void check_norms(const Session *session, const Model *model)
 {
 	for (int i = 0; i < model->ops.count; i++)
 		if (starts_with(model->ops.at[i].op, "BatchNorm"))
 			return;
-	if (chosen(command, OPT_bn))
+	if (chosen(session, OPT_bn))
 		fail("--bn", "the model has no BatchNormalization");
 }
 
-static Model *read_with(Command *command, const Reading *r, bool random, bool list)
+static Model *read_with(Session *session, const Reading *r, bool random, bool list)
 {
 	ReadOptions options = {.nbind = r->binds.count,
 	                       .bind = r->binds.at,
 	                       .nfreeze = r->freeze.count,
 	                       .freeze = r->freeze.at,
-	                       .statistics = statistics(command, random),
+	                       .statistics = statistics(session, random),
 	                       .training = random,
-	                       .separate = reads_apart(command),
-	                       .loss = wants_loss(command),
-	                       .precision = precision(command),
+	                       .separate = session->purpose == FOR_GRADIENTS,
+	                       .loss = wants_loss(session),
+	                       .precision = precision(session),
 	                       .nknown = r->known.count,
 	                       .known = r->known.at,
 	                       .list = list};
-	Model *model = read_or_all(command, &options);
+	Model *model = read_or_all(session, &options);
 	if (!list)
-		check_norms(command, model);
+		check_norms(session, model);
 	if (model->graph)
-		settle_dropout(command, model, random);
+		settle_dropout(session, model, random);
 	if (model->graph && !random)
-		note_draws(command, model);
-	if (beyond_f32(model) && !command->beyond) {
-		say_progress(command, "note: %s\n", beyond_f32(model));
-		command->beyond = true;
+		note_draws(session, model);
+	if (beyond_f32(model) && !session->beyond) {
+		tell(session, "note: %s\n", beyond_f32(model));
+		session->beyond = true;
 	}
 	return model;
 }
 
-static void bind_axis(Command *command, Reading *r, const Input *in, int axis, int64_t size)
+static void bind_axis(Session *session, Reading *r, const Input *in, int axis, int64_t size)
 {
 	const char *name = in->dim[axis].name;
-	Bind bind = {name && *name ? name : format(command->arena, "%s:%d", in->name, axis), size};
-	PUSH(command->arena, r->binds, bind);
+	Bind bind = {name && *name ? name : format(session->arena, "%s:%d", in->name, axis), size};
+	PUSH(session->arena, r->binds, bind);
 }
 
 static struct amos_input runtime_input(const Input *in)
@@ -294,7 +293,7 @@ static struct amos_input runtime_input(const Input *in)
 }
 
 // The arrays of one batch: numbers that operators may need when the file is read.
-static void know_data(Command *command, const struct amos_data *data, Reading *r)
+static void know_data(Session *session, const struct amos_data *data, Reading *r)
 {
 	const char *input;
 	for (int k = 0;; k++) {
@@ -307,87 +306,87 @@ static void know_data(Command *command, const struct amos_data *data, Reading *r
 		               .type = (Elem)array->type,
 		               .shape = shape_of(array->rank, array->dim),
 		               .bytes = array->bytes};
-		PUSH(command->arena, r->known, known);
+		PUSH(session->arena, r->known, known);
 	}
 }
 
 // Arrays are named by an input or, as NAME#k, by an element of a sequence.
-static void take_inputs(Command *command, struct amos_data *data, const Model *listed,
+static void take_inputs(Session *session, struct amos_data *data, const Model *listed,
                         const Reading *r)
 {
 	VEC(const char *) names = {0};
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		const char *element = format(command->arena, "%s#", in->name);
-		PUSH(command->arena, names, in->name);
+		const char *element = format(session->arena, "%s#", in->name);
+		PUSH(session->arena, names, in->name);
 		for (int k = 0; in->sequence && k < r->known.count; k++)
 			if (starts_with(r->known.at[k].name, element))
-				PUSH(command->arena, names, r->known.at[k].name);
+				PUSH(session->arena, names, r->known.at[k].name);
 	}
 	check(amos_data_take(data, names.count, names.at));
 }
 
 // Turns values that operators may need when the file is read into the type of their input.
-static void know_as(Command *command, const struct amos_data *data, const Input *in, Known *known)
+static void know_as(Session *session, const struct amos_data *data, const Input *in, Known *known)
 {
 	bool floats = is_float(in->type) && is_float(known->type);
 	if (floats || (in->type == known->type && known->type != E_u64))
 		return;
-	void *values = take(command->arena, (size_t)byte_count(in->type, &known->shape) + 8);
+	void *values = take(session->arena, (size_t)byte_count(in->type, &known->shape) + 8);
 	check(amos_data_values(data, known->name, in->type, values));
 	known->bytes = values;
 	known->type = in->type;
 }
 
-static void know_types(Command *command, const struct amos_data *data, const Model *listed,
+static void know_types(Session *session, const struct amos_data *data, const Model *listed,
                        Reading *r)
 {
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		const char *element = format(command->arena, "%s#", in->name);
+		const char *element = format(session->arena, "%s#", in->name);
 		for (int k = 0; k < r->known.count; k++) {
 			Known *known = &r->known.at[k];
 			if (!strcmp(known->name, in->name) ||
 			    (in->sequence && starts_with(known->name, element)))
-				know_as(command, data, in, known);
+				know_as(session, data, in, known);
 		}
 	}
 }
 
-static void bind_by_data(Command *command, struct amos_data *data, const Model *listed, Reading *r)
+static void bind_by_data(Session *session, struct amos_data *data, const Model *listed, Reading *r)
 {
 	int n = 0;
-	const Input **from = NEWS(command->arena, const Input *, listed->inputs.count + 1);
-	struct amos_input *in = NEWS(command->arena, struct amos_input, listed->inputs.count + 1);
+	const Input **from = NEWS(session->arena, const Input *, listed->inputs.count + 1);
+	struct amos_input *in = NEWS(session->arena, struct amos_input, listed->inputs.count + 1);
 	for (int i = 0; i < listed->inputs.count; i++) {
 		from[n] = &listed->inputs.at[i];
 		in[n] = runtime_input(from[n]);
 		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
 	}
-	take_inputs(command, data, listed, r);
-	know_types(command, data, listed, r);
+	take_inputs(session, data, listed, r);
+	know_types(session, data, listed, r);
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)
 			if (from[i]->dim[a].size < 0 && in[i].dim[a] >= 0)
-				bind_axis(command, r, from[i], a, in[i].dim[a]);
+				bind_axis(session, r, from[i], a, in[i].dim[a]);
 }
 
 // --batch where no data tell more: the first axis of each input.
-static void bind_batch(Command *command, const Model *listed, int64_t batch, Reading *r)
+static void bind_batch(Session *session, const Model *listed, int64_t batch, Reading *r)
 {
 	bool any = false;
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
 		if (in->rank > 0 && in->dim[0].size < 0)
-			bind_axis(command, r, in, 0, batch);
+			bind_axis(session, r, in, 0, batch);
 		any |= in->rank > 0 && (in->dim[0].size < 0 || in->dim[0].size == batch);
 	}
 	if (!any)
 		fail("--batch", "no input has an open first axis");
 }
 
-static bool has_dimension(Command *command, const Model *model, const char *name)
+static bool has_dimension(Session *session, const Model *model, const char *name)
 {
 	for (int i = 0; i < model->inputs.count; i++) {
 		const Input *in = &model->inputs.at[i];
@@ -395,7 +394,7 @@ static bool has_dimension(Command *command, const Model *model, const char *name
 			const char *symbol = in->dim[a].name ? in->dim[a].name : "";
 			bool part = is_formula(symbol) && strstr(symbol, name);
 			if (part || !strcmp(symbol, name) ||
-			    !strcmp(format(command->arena, "%s:%d", in->name, a), name))
+			    !strcmp(format(session->arena, "%s:%d", in->name, a), name))
 				return true;
 		}
 	}
@@ -403,80 +402,80 @@ static bool has_dimension(Command *command, const Model *model, const char *name
 }
 
 // Every --bind is of a dimension; looked at once.
-static void check_binds(Command *command, const Model *model)
+static void check_binds(Session *session, const Model *model)
 {
-	if (command->bound)
+	if (session->bound)
 		return;
-	Reading r = read_choices(command);
+	Reading r = read_choices(session);
 	for (int i = 0; i < r.binds.count; i++)
-		if (!has_dimension(command, model, r.binds.at[i].name))
+		if (!has_dimension(session, model, r.binds.at[i].name))
 			fail("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
-	command->bound = true;
+	session->bound = true;
 }
 
 // `samples`: in a batch; 0: as chosen, or as the data tell.
-static Model *read_batch(Command *command, struct amos_data *data, bool random, int64_t samples)
+static Model *read_batch(Session *session, struct amos_data *data, bool random, int64_t samples)
 {
-	Reading r = read_choices(command);
-	int64_t batch = samples ? samples : choice_count(command, OPT_batch, 0);
+	Reading r = read_choices(session);
+	int64_t batch = samples ? samples : choice_count(session, OPT_batch, 0);
 	if (data && samples)
 		amos_data_batch(data, samples);
 	if (data)
-		know_data(command, data, &r);
+		know_data(session, data, &r);
 	if (data)
-		bind_by_data(command, data, read_with(command, &r, random, true), &r);
+		bind_by_data(session, data, read_with(session, &r, random, true), &r);
 	else if (batch)
-		bind_batch(command, read_with(command, &r, random, true), batch, &r);
-	Model *model = read_with(command, &r, random, false);
-	check_binds(command, model);
+		bind_batch(session, read_with(session, &r, random, true), batch, &r);
+	Model *model = read_with(session, &r, random, false);
+	check_binds(session, model);
 	return model;
 }
 
-Model *read_bound(Command *command, struct amos_data *data, bool random)
+Model *read_bound(Session *session, struct amos_data *data, bool random)
 {
-	return read_batch(command, data, random, 0);
+	return read_batch(session, data, random, 0);
 }
 
-Model *read_samples(Command *command, struct amos_data *data, int64_t samples)
+Model *read_samples(Session *session, struct amos_data *data, int64_t samples)
 {
-	return read_batch(command, data, false, samples);
+	return read_batch(session, data, false, samples);
 }
 
 // Open dimensions become `batch` on the first axis of an input and `size` on the others; those that
 // are computed from others only where these do not tell.
-static void bind_open(Command *command, int64_t batch, int64_t size, Reading *r)
+static void bind_open(Session *session, int64_t batch, int64_t size, Reading *r)
 {
 	bool open = true;
 	for (int formulas = 0; formulas < 2 && open; formulas++) {
-		const Model *listed = read_with(command, r, false, true);
+		const Model *listed = read_with(session, r, false, true);
 		open = false;
 		for (int i = 0; i < listed->inputs.count; i++)
 			for (int a = 0; a < listed->inputs.at[i].rank; a++) {
 				const Input *in = &listed->inputs.at[i];
 				open |= in->dim[a].size < 0;
 				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
-					bind_axis(command, r, in, a, a ? size : batch);
+					bind_axis(session, r, in, a, a ? size : batch);
 			}
 	}
 }
 
-Model *read_window(Command *command, int64_t window)
+Model *read_window(Session *session, int64_t window)
 {
-	Reading r = read_choices(command);
-	bind_open(command, 1, window, &r);
-	return read_with(command, &r, false, false);
+	Reading r = read_choices(session);
+	bind_open(session, 1, window, &r);
+	return read_with(session, &r, false, false);
 }
 
 // NULL when it cannot be read with these sizes, and `must` is not set.
-static Model *try_sizes(Command *command, const Reading *told, int64_t size, bool random, bool must)
+static Model *try_sizes(Session *session, const Reading *told, int64_t size, bool random, bool must)
 {
 	Reading r = *told;
-	bind_open(command, 2, size, &r);
+	bind_open(session, 2, size, &r);
 	Catch catch;
 	if (must)
-		return read_with(command, &r, random, false);
+		return read_with(session, &r, random, false);
 	if (!TRY(catch)) {
-		Model *model = read_with(command, &r, random, false);
+		Model *model = read_with(session, &r, random, false);
 		catch_end(&catch);
 		return model;
 	}
@@ -486,25 +485,25 @@ static Model *try_sizes(Command *command, const Reading *told, int64_t size, boo
 	return NULL;
 }
 
-Model *list_model(Command *command)
+Model *list_model(Session *session)
 {
-	Reading r = read_choices(command);
-	return read_with(command, &r, false, true);
+	Reading r = read_choices(session);
+	return read_with(session, &r, false, true);
 }
 
-Model *read_standing(Command *command, struct amos_data *data, bool random)
+Model *read_standing(Session *session, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	Reading told = read_choices(command);
-	int64_t batch = choice_count(command, OPT_batch, 0);
+	Reading told = read_choices(session);
+	int64_t batch = choice_count(session, OPT_batch, 0);
 	if (data)
-		bind_by_data(command, data, read_with(command, &told, false, true), &told);
+		bind_by_data(session, data, read_with(session, &told, false, true), &told);
 	else if (batch)
-		bind_batch(command, read_with(command, &told, false, true), batch, &told);
+		bind_batch(session, read_with(session, &told, false, true), batch, &told);
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(command, &told, sizes[k], random, false);
-	if (chosen(command, OPT_bind))
-		check_binds(command, read_with(command, &told, false, true));
-	return model ? model : try_sizes(command, &told, sizes[0], random, true);
+		model = try_sizes(session, &told, sizes[k], random, false);
+	if (chosen(session, OPT_bind))
+		check_binds(session, read_with(session, &told, false, true));
+	return model ? model : try_sizes(session, &told, sizes[0], random, true);
 }

@@ -1,7 +1,7 @@
 // report_json.c: builds the eta report.
 // Takes a model, or a report in a file. Gives a Report. Keeps: the contract of --json; no weight
 // is read.
-#include "report.h"
+#include "driver.h"
 #include <math.h>
 #include <string.h>
 
@@ -117,10 +117,17 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 
 // ---- inputs and memory ----------------------------------------------------------------
 
-static const char *said_by(const Command *command, const struct amos_data *data, const char *input)
+const Memory memories[MEMORIES] = {
+    {"amos", "amos", 0, false, " with these slots"},
+    {"amos_momentum", "amos", 0.9, false, " with these slots and momentum"},
+    {"amos_unreduced", "amos", 0, true, ", nothing averaged"},
+    {"adamw", "adamw", 0, false, ""},
+    {"adafactor", "adafactor", 0, false, ""}};
+
+static const char *said_by(const Session *session, const struct amos_data *data, const char *input)
 {
-	for (int i = 0; i < command->choices.count; i++) {
-		const Choice *c = &command->choices.at[i];
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
 		size_t length = strlen(input);
 		if (c->option == OPT_range && !strncmp(c->value, input, length) &&
 		    c->value[length] == '=')
@@ -129,7 +136,7 @@ static const char *said_by(const Command *command, const struct amos_data *data,
 	return data && amos_data_rms(data, input) > 0 ? "data" : "assumed";
 }
 
-static json_t *inputs_json(const Command *command, const struct amos_data *data, const Graph *g,
+static json_t *inputs_json(const Session *session, const struct amos_data *data, const Graph *g,
                            const Scales *scales)
 {
 	json_t *list = json_array();
@@ -140,7 +147,7 @@ static json_t *inputs_json(const Command *command, const struct amos_data *data,
 			json_array_append_new(list,
 			                      json_pack("{ss so ss}", "name", slot->name, "range",
 			                                number_json(scales->range[r].value), "by",
-			                                said_by(command, data, slot->name)));
+			                                said_by(session, data, slot->name)));
 	}
 	return list;
 }
@@ -193,9 +200,9 @@ static void want_row(const char *path, size_t number, const json_t *row)
 		     number, missing);
 }
 
-static Report read_report(Command *command, const char *path)
+static Report read_report(Session *session, const char *path)
 {
-	json_t *json = load_report(command, path);
+	json_t *json = load_report(session, path);
 	size_t i;
 	json_t *row;
 	json_array_foreach (json_object_get(json, "params"), i, row)
@@ -203,25 +210,25 @@ static Report read_report(Command *command, const char *path)
 	return (Report){.json = json};
 }
 
-Report make_report(Command *command, const char *path)
+Report make_report(Session *session, const char *path)
 {
 	if (ends_with(path, ".json"))
-		return read_report(command, path);
-	struct amos_options options = runtime_options(command);
-	struct amos_data *data = options.data.count ? open_data(command, &options, false) : NULL;
-	command->arguments.at[0] = path;
+		return read_report(session, path);
+	struct amos_options options = runtime_options(session);
+	struct amos_data *data = options.data.count ? open_data(session, &options, false) : NULL;
+	session->path = path;
 	Report report = {0};
-	const Model *model = read_standing(command, data, true);
-	const Graph *g = eta_graph(command->arena, with_loss(command, model->graph));
+	const Model *model = read_standing(session, data, true);
+	const Graph *g = eta_graph(session->arena, with_loss(session, model->graph));
 	if (data)
-		note_unused(command, data, g);
-	Eta *eta = etas(command, g, data, &report.scales);
-	const Readers *readers = readers_of(command->arena, g);
+		note_unused(session, data, g);
+	Eta *eta = etas(session, g, data, &report.scales);
+	const Readers *readers = readers_of(session->arena, g);
 	json_t *params = json_array(), *unresolved = json_array(), *notes = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
-		json_array_append_new(params, row_json(command->arena, g, i, &eta[i], &readers[i]));
+		json_array_append_new(params, row_json(session->arena, g, i, &eta[i], &readers[i]));
 		if (!eta[i].sure)
 			json_array_append_new(unresolved,
 			                      json_pack("{ss ss}", "name", g->slots.at[i].name,
@@ -232,9 +239,9 @@ Report make_report(Command *command, const char *path)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
 	report.json = json_pack("{so so so so so so so}", "model", json_text(path), "params",
 	                        params, "unresolved", unresolved, "inputs",
-	                        inputs_json(command, data, g, &report.scales), "memory",
-	                        memory_json(command->arena, g, eta), "not_trained",
+	                        inputs_json(session, data, g, &report.scales), "memory",
+	                        memory_json(session->arena, g, eta), "not_trained",
 	                        untrained_json(model), "notes", notes);
-	close_later(command, close_json, report.json);
+	close_later(session, close_json, report.json);
 	return report;
 }

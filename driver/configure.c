@@ -1,26 +1,14 @@
 // configure.c: turns options into pass settings.
 // The data, the loss, what gets gradients, the optimizer. Takes the options of verbs.def.
-#include "tool.h"
+#include "driver.h"
 #include <math.h>
 #include <string.h>
 
-void close_later(Command *command, void (*close)(void *), void *what)
-{
-	Closer closer = {close, what};
-	PUSH(command->arena, command->opened, closer);
-}
-
-void check(int status)
-{
-	if (status != AMOS_DONE)
-		fail_status(status, NULL, "%s", amos_error());
-}
-
-struct amos_options runtime_options(const Command *command)
+struct amos_options runtime_options(const Session *session)
 {
 	struct amos_options all = amos_options();
-	for (int i = 0; i < command->choices.count; i++) {
-		const Choice *c = &command->choices.at[i];
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
 		switch (c->option) {
 #define OPTION(name, ...)                                                                          \
 	case OPT_##name:                                                                           \
@@ -32,8 +20,8 @@ struct amos_options runtime_options(const Command *command)
 			break;
 		}
 	}
-	all.argc = command->argc;
-	all.argv = command->argv;
+	all.argc = session->argc;
+	all.argv = session->argv;
 	return all;
 }
 
@@ -42,27 +30,27 @@ static void close_data(void *data)
 	amos_data_close(data);
 }
 
-struct amos_data *open_data(Command *command, const struct amos_options *options, bool exact)
+struct amos_data *open_data(Session *session, const struct amos_options *options, bool exact)
 {
 	struct amos_data *data;
 	check(amos_data_open(options, exact, &data));
-	close_later(command, close_data, data);
+	close_later(session, close_data, data);
 	return data;
 }
 
-void note_unused(Command *command, struct amos_data *data, const Graph *g)
+void note_unused(Session *session, struct amos_data *data, const Graph *g)
 {
 	VEC(const char *) names = {0};
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_input)
-			PUSH(command->arena, names, g->slots.at[i].name);
+			PUSH(session->arena, names, g->slots.at[i].name);
 	check(amos_data_take(data, names.count, names.at));
-	say_progress(command, "%s", amos_data_unused(data));
+	tell(session, "%s", amos_data_unused(data));
 }
 
 // ---- loss, gradient -------------------------------------------------------------------
 
-Graph *with_loss(Command *command, Graph *g)
+Graph *with_loss(Session *session, Graph *g)
 {
 	int scalars = 0;
 	bool named = false;
@@ -72,9 +60,9 @@ Graph *with_loss(Command *command, Graph *g)
 		scalars += scalar;
 		named |= scalar && !strcmp(g->outs.at[i].name, "loss");
 	}
-	const char *expression = choice(command, OPT_loss, NULL);
+	const char *expression = choice(session, OPT_loss, NULL);
 	bool told = expression || named || scalars == 1;
-	return told ? loss_pass(command->arena, g, expression) : g;
+	return told ? loss_pass(session->arena, g, expression) : g;
 }
 
 // Running statistics whose bytes are a parameter's too: what depends on them is part of that
@@ -88,27 +76,28 @@ static bool shares_bytes(const Graph *g, const Slot *s)
 	return false;
 }
 
-bool *wanted(Command *command, const Graph *g)
+bool *wanted(Session *session, const Graph *g)
 {
-	const char *wrt = choice(command, OPT_wrt, "params");
+	const char *wrt = choice(session, OPT_wrt, "params");
 	bool all = !strcmp(wrt, "all"), inputs = all || !strcmp(wrt, "inputs"),
 	     params = all || !strcmp(wrt, "params");
-	bool *want = NEWS(command->arena, bool, g->slots.count + 1), any = inputs || params;
+	bool *want = NEWS(session->arena, bool, g->slots.count + 1), any = inputs || params;
 	VEC(const char *) names = {0};
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
 		bool data =
 		    s->kind == S_input && is_float(s->type) && !starts_with(s->name, COTANGENT_OF);
-		bool param = s->kind == S_param || (reads_apart(command) && shares_bytes(g, s));
+		bool param =
+		    s->kind == S_param || (session->purpose == FOR_GRADIENTS && shares_bytes(g, s));
 		want[i] = inputs || params ? (params && param) || (inputs && data)
 		                           : (param || data) && matches(wrt, s->name);
 		any |= want[i];
 		if (param || data)
-			PUSH(command->arena, names, s->name);
+			PUSH(session->arena, names, s->name);
 	}
 	if (!any)
 		fail("--wrt", "'%s' matches no parameter and no float input; %s", wrt,
-		     suggest(command->arena, wrt, names.count, names.at));
+		     suggest(session->arena, wrt, names.count, names.at));
 	return want;
 }
 
@@ -120,7 +109,7 @@ static double part_labels(void *data, const Slot *s)
 }
 
 // Options that the optimizer's definition has no operand for were meant for another.
-static void check_used(const Command *command, const char *optimizer)
+static void check_used(const Session *session, const char *optimizer)
 {
 	static const struct {
 		OptionName option;
@@ -133,42 +122,43 @@ static void check_used(const Command *command, const char *optimizer)
 	    {OPT_range, "eta", NULL}, {OPT_slots, "eta", NULL}, {OPT_convention, "eta", NULL}};
 	for (int i = COUNT(rows); i-- > 0;) {
 		bool uses = rows[i].option == OPT_warmup || opt_uses(optimizer, rows[i].operand);
-		if (!chosen(command, rows[i].option) || uses)
+		if (!chosen(session, rows[i].option) || uses)
 			continue;
-		const char *option = long_name(command->arena, rows[i].option);
-		bad_usage(command, format(command->arena, "--%s does nothing under %s%s%s", option,
+		const char *option = long_name(session->arena, rows[i].option);
+		bad_usage(session, format(session->arena, "--%s does nothing under %s%s%s", option,
 		                          optimizer, rows[i].meant ? ": wanted --" : "",
 		                          rows[i].meant ? rows[i].meant : ""));
 	}
 }
 
-Opt optimizer(Command *command, const Graph *loss, struct amos_data *data)
+Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 {
-	Opt opt = opt_named(choice(command, OPT_optimizer, "amos"));
+	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
 	opt.labels = count_labels(loss, part_labels, data);
-#define HYPER(name, kind, ...) opt.name = choice_##kind(command, OPT_##name, NAN);
+#define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);
 #include "optimizers.def"
 #undef HYPER
-	opt.accumulate = choice_count(command, OPT_accumulate, 1);
+	opt.accumulate = choice_count(session, OPT_accumulate, 1);
 	if (!opt.accumulate)
-		bad_usage(command, "--accumulate wants a batch at least, found '0'");
+		bad_usage(session, "--accumulate wants a batch at least, found '0'");
 	opt.batches = data ? amos_data_independent_batches(data) / (double)opt.accumulate : 0;
-	opt_defaults(command->arena, &opt);
-	check_used(command, opt.name);
+	opt_defaults(session->arena, &opt);
+	check_used(session, opt.name);
 	return opt;
 }
 
-Graph *only_outs(Arena *arena, const Graph *g, const char *const *names)
+// ---- the target -----------------------------------------------------------------------
+
+const Target *target_of(const Session *session)
 {
-	Graph kept = *g;
-	memset(&kept.outs, 0, sizeof kept.outs);
-	for (int i = 0; i < g->outs.count; i++) {
-		const char *name = g->outs.at[i].name;
-		bool wanted = starts_with(name, CHECK_OF);
-		for (int k = 0; names[k]; k++)
-			wanted |= !strcmp(name, names[k]);
-		if (wanted)
-			PUSH(arena, kept.outs, g->outs.at[i]);
-	}
-	return graph_live(arena, &kept);
+	return target_named(session->arena, choice(session, OPT_target, "cpu"), NULL);
+}
+
+void need_host(const Session *session)
+{
+	if (!target_runs_here(target_of(session)))
+		fail("--target",
+		     "'%s' is not this machine, so its code cannot run here; amosc build writes it "
+		     "to a file",
+		     choice(session, OPT_target, "cpu"));
 }

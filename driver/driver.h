@@ -1,0 +1,229 @@
+// driver.h: the compiler driven: a model file and options become a program. Each pass is a row of
+// passes.def. Takes all layers below. Invariant: no state but the Session's; what fails unwinds to
+// the catch of whoever called.
+#ifndef DRIVER_H
+#define DRIVER_H
+#include "amos.h"
+#include "emit.h"
+#include "onnx.h"
+#include "passes.h"
+#include <jansson.h>
+
+typedef enum Group { // of options: what a verb takes
+	COMMON = 1 << 0,
+	READ = 1 << 1,
+	LOSS = 1 << 2,
+	ETA = 1 << 3,
+	STEP = 1 << 4,
+	DATA = 1 << 5,
+	TARGET = 1 << 6,
+	LOOP = 1 << 7,
+	OUT = 1 << 8,
+	SAMPLE = 1 << 9,
+	WRT = 1 << 10,
+	BUILD = 1 << 11,
+	SHOW = 1 << 12,
+	JSON = 1 << 13,
+	SHAPE = 1 << 14,
+	REPORT = 1 << 15,
+	CHOOSE = 1 << 16,
+	NORMS = 1 << 17,
+	DROPS = 1 << 18,
+	SPLIT = 1 << 19,
+	MASK = 1 << 20,
+	WORK = 1 << 21,
+	DRAW = 1 << 22,
+	KEEP = 1 << 23,
+} Group;
+
+typedef enum OptionName {
+#define OPTION(name, ...) OPT_##name,
+#include "settings.def"
+#undef OPTION
+	OPTIONS
+} OptionName;
+
+typedef struct OptionInfo { // a row of settings.def
+	const char *name;
+	int letter;
+	unsigned group;
+	const char *type, *argument, *help;
+} OptionInfo;
+extern const OptionInfo options[OPTIONS];
+
+typedef struct Choice { // an option as given
+	OptionName option;
+	const char *value; // NULL for a switch
+} Choice;
+
+typedef struct Closer { // of something opened
+	void (*close)(void *);
+	void *what;
+} Closer;
+
+typedef enum Purpose { // what a model is read for
+	FOR_TRAINING,
+	FOR_EVALUATION,
+	FOR_OUTPUTS,
+	FOR_GRADIENTS, // of the file's initializers, not of parameters
+	FOR_REPORT,
+	FOR_EXPORT,
+} Purpose;
+
+typedef struct Session { // a model file, and the options that it is compiled by
+	Arena *arena;
+	const char *name; // the command, in messages: amosc train
+	Purpose purpose;
+	const char *path, *other; // the model; a second file
+	VEC(Choice) choices;      // in order
+	int argc;                 // as typed
+	char **argv;
+	void (*listen)(void *listener, const char *text); // takes notes, lines; may be NULL
+	void *listener;
+	struct Parsed *parsed; // read.c: the file that was read last; NULL: none
+	bool plain;            // the file is read without the loss that it may hold
+	bool bound;            // --bind has been checked against the model's dimensions
+	bool beyond;           // doubles that f32 cannot hold have been reported
+	bool drawing;          // a node that draws at random has been reported
+	bool drawn;            // weights will be drawn, which have no statistics
+	VEC(Closer) opened;    // closed when the session ends, last first
+} Session;
+
+// ---- session.c: options as given ------------------------------------------------------
+
+void session_end(Session *); // closes what was opened
+void close_later(Session *, void (*close)(void *), void *what);
+void tell(const Session *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void check(int status); // of a call to the runtime: fails with amos_error()
+_Noreturn void bad_usage(const Session *, const char *what); // fails with STATUS_USAGE
+int option_named(const char *name);                          // as in settings.def, or as typed; -1
+char *long_name(Arena *, OptionName);                        // as typed after --
+bool chosen(const Session *, OptionName);
+const char *choice(const Session *, OptionName, const char *otherwise); // the last one given
+double choice_number(const Session *, OptionName, double otherwise);    // >= 0
+double choice_part(const Session *, OptionName, double otherwise);      // in [0, 1)
+int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
+// The options that decide what is compiled, as given: lines "--NAME\tVALUE...\n".
+const char *compiled_choices(const Session *);
+
+// ---- read.c: the model, with every dimension bound ------------------------------------
+
+// Limits what files may cost, as --limit says. Once, before any is read.
+void limit_cost(Session *);
+// The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
+// in a training step, by --bn and --dropout.
+Model *read_bound(Session *, struct amos_data *, bool random);
+// The same, as it is evaluated, for batches of `samples`, which the data have from then on.
+Model *read_samples(Session *, struct amos_data *, int64_t samples);
+// As read_bound, but dimensions that nothing tells get numbers that stand for any.
+Model *read_standing(Session *, struct amos_data *, bool random);
+Model *list_model(Session *); // inputs, outputs and operators as the file declares them, no graph
+// One sample; open dimensions but the batch are `window` long.
+Model *read_window(Session *, int64_t window);
+
+// ---- configure.c: from options to what passes take ------------------------------------
+
+struct amos_options runtime_options(const Session *); // what options.def lists
+struct amos_data *open_data(Session *, const struct amos_options *, bool exact);
+// Reports the arrays of the data that no input of the graph takes, with its loss, nor of the file.
+void note_unused(Session *, struct amos_data *, const Graph *);
+// The graph with its loss, where --loss or the model has one; else as it is.
+Graph *with_loss(Session *, Graph *);
+// --wrt: by slot.
+bool *wanted(Session *, const Graph *);
+// The optimizer as chosen; what was not is by rule, from the data's size.
+Opt optimizer(Session *, const Graph *loss, struct amos_data *);
+const Target *target_of(const Session *);
+void need_host(const Session *); // fails where --target is another machine
+
+// ---- eta_options.c: eta as the user has it --------------------------------------------
+
+// As chosen by --eta, --range, --slots, --convention, and measured from `data` (NULL: none).
+// `scales`: filled unless NULL.
+Eta *etas(Session *, const Graph *, struct amos_data *, Scales *scales);
+// A file that amosc eta --json wrote, open until the session ends. It has a list 'params'.
+json_t *load_report(Session *, const char *path);
+
+// ---- identity.c: what a run is of ------------------------------------------------------
+
+const char *identity_text(Session *, const Model *);
+
+// ---- json.c -----------------------------------------------------------------------------
+
+// A string; if it is not UTF-8, what is not a visible character is written as \xHH (common.h).
+json_t *json_text(const char *);
+json_t *shape_json(const Shape *);
+typedef struct Readers {         // of a slot
+	VEC(const char *) names; // of the nodes: more than one where it is tied
+	const char *line; // of the author's program, of the first that tells; NULL: none does
+} Readers;
+Readers *readers_of(Arena *, const Graph *);                // by slot
+json_t *others_json(const Readers *);                       // all but the first
+const char *text_at(const json_t *object, const char *key); // "" where there is none
+json_t *number_json(double);                                // null where it is not finite
+json_t *untrained_json(const Model *); // {"percent", "weights": [{"name", "type", "shape", "why"}]}
+
+// ---- report_json.c: the eta report, the contract of amosc eta --json ------------------
+
+typedef struct Report {
+	json_t *json;       // as --json prints it
+	const Graph *graph; // NULL: the report was read from a file
+	Scales scales;      // of the graph's values
+} Report;
+
+// Of a model, or of a .json file that --json wrote.
+Report make_report(Session *, const char *path);
+
+typedef struct Memory { // an optimizer whose state's size the report gives
+	const char *key, *optimizer;
+	double momentum;
+	bool unreduced;   // slots shaped as the parameters
+	const char *with; // after the optimizer's title
+} Memory;
+enum { MEMORIES = 5 };
+extern const Memory memories[MEMORIES];
+
+// ---- program.c: what the passes of passes.def work on ---------------------------------
+
+typedef struct Entry { // a function of a program: amos_entry
+	Unit unit;
+	int64_t samples; // in a batch, where they are fewer than the program's; else 0
+} Entry;
+
+typedef struct Program {
+	Session *session;
+	struct amos_data *data; // NULL: none
+	bool standing;          // dimensions that nothing tells get numbers that stand for any
+	bool weights;           // the object holds the first contents of its slots
+	const Shape *cotangent; // by output, of gradients; NULL: the loss is the user's
+	Model *model;           // NULL: the program was read from text
+	VEC(Entry) entries;     // all on the slots of the first, from pass `join` on
+	Eta *eta;               // by slot, from pass `eta` to `step`
+	Opt opt;
+	const char *note, *identity, *labels; // of the object
+	Object *object;
+	Pass next; // the first pass that has not run
+} Program;
+
+// The entries: train and eval (also eval:N for what the last batch leaves, gather where several
+// runs make an update; with `weights` run and, for other data, eval:1); eval and eval:N; run; or
+// grad; by the session's purpose.
+Program *program_new(Session *, struct amos_data *);
+// A program of one graph, as it is from pass `join` on.
+Program *program_of(Session *, const Graph *, const char *entry);
+void run_passes(Program *, Pass last);       // from the next to `last`
+const Graph *program_graph(const Program *); // the first entry's
+// Checks every value of the data, and the inputs that lack some: before anything is compiled.
+void attach_data(Program *);
+double untrained_percent(const Model *); // of the elements of all weights
+const char *percent_text(Arena *, double);
+// The object linked in this process, its slots with the first contents that the program has.
+struct amos *open_program(Program *);
+
+// ---- program_text.c: programs in the notation -----------------------------------------
+
+// Prints the program after pass `after`: of the session's model, or continued from `text`, which
+// `where` names (NULL: the model).
+void show_program(Session *, const char *where, const char *text, const char *after, FILE *to);
+
+#endif

@@ -1,0 +1,492 @@
+// program.c: runs the passes of passes.def on a program: the functions that one object holds.
+// Input: a Session and its data, or a program read from text. Output: an open model.
+// Invariant: from pass `join` on, all entries have the slot table of the first.
+#include "driver.h"
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const measures[] = {"loss", "accuracy", NULL};
+
+const Graph *program_graph(const Program *p)
+{
+	return p->entries.at[0].unit.graph;
+}
+
+// `g` as if it had been printed and read back; NULL: not read yet.
+static Entry *add_entry(Program *p, const char *name, const Graph *g)
+{
+	Arena *arena = p->session->arena;
+	const Graph *live = g ? graph_live(arena, g) : NULL;
+	const Machine *machine = target_machine(target_of(p->session));
+	PUSH(arena, p->entries, ((Entry){.unit = {name, machine, live, NULL}}));
+	return &p->entries.at[p->entries.count - 1];
+}
+
+static Entry *entry_named(Program *p, const char *name)
+{
+	for (int i = 0; i < p->entries.count; i++)
+		if (!strcmp(p->entries.at[i].unit.name, name))
+			return &p->entries.at[i];
+	return NULL;
+}
+
+static void set_graph(Entry *e, const Graph *g)
+{
+	if (g != e->unit.graph)
+		e->unit.graph = graph_live(g->arena, g);
+}
+
+// Runs `pass` on entry *i. An entry for fewer samples, which the model may not take, is left out
+// where the pass refuses it.
+static void run_on_entry(Program *p, int *i, const Graph *pass(Program *, Entry *))
+{
+	Entry *e = &p->entries.at[*i];
+	Catch catch;
+	if (!e->samples) {
+		set_graph(e, pass(p, e));
+		return;
+	}
+	if (!TRY(catch)) {
+		set_graph(e, pass(p, e));
+		catch_end(&catch);
+		return;
+	}
+	if (catch.status != STATUS_INPUT)
+		fail_again(&catch);
+	free(catch.message);
+	p->entries.count--;
+	memmove(e, e + 1, sizeof *e * (size_t)(p->entries.count - *i));
+	--*i;
+}
+
+static void run_on_entries(Program *p, int first, const Graph *pass(Program *, Entry *))
+{
+	for (int i = first; i < p->entries.count; i++)
+		run_on_entry(p, &i, pass);
+}
+
+// ---- read -----------------------------------------------------------------------------
+
+static Model *read_entry(Program *p, bool random)
+{
+	return p->standing ? read_standing(p->session, p->data, random)
+	                   : read_bound(p->session, p->data, random);
+}
+
+// Training computes in f32, whatever the file's types are.
+static void tell_doubles(const Session *session, const Model *model)
+{
+	if (!model->doubles)
+		return;
+	tell(session,
+	     "%s is double: training computes in f32, and the trained file keeps its types\n",
+	     model->doubles);
+	for (int i = 0; i < model->graph->slots.count; i++) {
+		const Slot *s = &model->graph->slots.at[i];
+		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
+			if (isinf(((const float *)s->init)[k]))
+				fail(model->path, "parameter %s: entry %lld is too large for f32",
+				     s->name, (long long)k);
+	}
+}
+
+static const Graph *read_fewer(Program *p, Entry *e)
+{
+	return read_samples(p->session, p->data, e->samples)->graph;
+}
+
+// Evaluations of what the last batch leaves, and of `least` samples (0: of none).
+static void read_rest(Program *p, int64_t least)
+{
+	Session *session = p->session;
+	int64_t batch = p->data ? amos_data_samples(p->data) : 0,
+	        sizes[] = {p->data ? amos_data_eval_samples(p->data) % batch : 0, least};
+	int first = p->entries.count;
+	for (int k = 0; k < COUNT(sizes); k++)
+		if (sizes[k] && !(k && sizes[k] == sizes[0]))
+			add_entry(p, format(session->arena, "eval:%lld", (long long)sizes[k]), NULL)
+			    ->samples = sizes[k];
+	run_on_entries(p, first, read_fewer);
+	if (p->data)
+		amos_data_batch(p->data, batch);
+}
+
+static void read_training(Program *p)
+{
+	p->model = read_entry(p, true);
+	tell_doubles(p->session, p->model);
+	if (p->data)
+		check(amos_data_check_size(p->data));
+	const Graph *still = read_entry(p, false)->graph;
+	add_entry(p, "train", p->model->graph);
+	add_entry(p, "eval", still);
+	if (p->weights)
+		add_entry(p, "run", still);
+	if (p->weights || (p->data && amos_data_held_out(p->data)))
+		read_rest(p, p->weights);
+	p->identity = identity_text(p->session, p->model);
+}
+
+static void pass_read(Program *p)
+{
+	if (p->session->purpose == FOR_TRAINING) {
+		read_training(p);
+		return;
+	}
+	static const char *const names[] = {
+	    [FOR_EVALUATION] = "eval", [FOR_OUTPUTS] = "run", [FOR_GRADIENTS] = "grad"};
+	p->model = read_entry(p, false);
+	add_entry(p, names[p->session->purpose], p->model->graph);
+	if (p->session->purpose == FOR_EVALUATION)
+		read_rest(p, 0);
+}
+
+// ---- data -----------------------------------------------------------------------------
+
+static struct amos_slot slot_row(const Slot *s, int64_t *inputs)
+{
+	struct amos_slot row = {.name = s->name,
+	                        .file = s->file,
+	                        .kind = s->kind,
+	                        .type = s->type,
+	                        .rank = s->shape.rank,
+	                        .bytes = byte_count(s->type, &s->shape),
+	                        .offset = s->kind == S_input ? (*inputs)++ : 0,
+	                        .limit = s->limit,
+	                        .ignore = s->ignore};
+	memcpy(row.dim, s->shape.dim, sizeof *row.dim * (size_t)row.rank);
+	return row;
+}
+
+// The inputs that a graph reads, as amos_entry.reads.
+static const char *reads_of(Arena *arena, const Graph *g)
+{
+	Text text = {.arena = arena};
+	for (int i = 0; i < g->slots.count; i++)
+		if (g->slots.at[i].kind == S_input)
+			say(&text, "%d", slot_ref(g, i) != 0);
+	return text.at;
+}
+
+// What the data have to know of the object before there is one.
+static struct amos_model *model_rows(const Program *p)
+{
+	Arena *arena = p->session->arena;
+	const Graph *g = program_graph(p);
+	struct amos_slot *slots = NEWS(arena, struct amos_slot, g->slots.count + 1);
+	struct amos_entry *entries = NEWS(arena, struct amos_entry, p->entries.count);
+	struct amos_model *model = NEW(arena, struct amos_model);
+	int64_t inputs = 0;
+	for (int i = 0; i < g->slots.count; i++)
+		slots[i] = slot_row(&g->slots.at[i], &inputs);
+	for (int i = 0; i < p->entries.count; i++) {
+		const Unit *unit = &p->entries.at[i].unit;
+		entries[i] =
+		    (struct amos_entry){.name = unit->name, .reads = reads_of(arena, unit->graph)};
+	}
+	*model = (struct amos_model){.name = g->name,
+	                             .slots = slots,
+	                             .nslots = g->slots.count,
+	                             .entries = entries,
+	                             .nentries = p->entries.count};
+	return model;
+}
+
+static void attach(Program *p)
+{
+	static const char *const both[] = {"train", "eval", NULL};
+	const char *first[] = {p->entries.at[0].unit.name, NULL};
+	check(amos_data_attach(p->data, model_rows(p),
+	                       p->session->purpose == FOR_TRAINING ? both : first));
+}
+
+void attach_data(Program *p)
+{
+	run_passes(p, PASS_join);
+	attach(p);
+	note_unused(p->session, p->data, program_graph(p));
+}
+
+// ---- loss, eta, grad, step ------------------------------------------------------------
+
+// The graph with these outs alone and its checks.
+static Graph *only_outs(Arena *arena, const Graph *g, const char *const *names)
+{
+	Graph kept = *g;
+	memset(&kept.outs, 0, sizeof kept.outs);
+	for (int i = 0; i < g->outs.count; i++) {
+		const char *name = g->outs.at[i].name;
+		bool wanted = starts_with(name, CHECK_OF);
+		for (int k = 0; names[k]; k++)
+			wanted |= !strcmp(name, names[k]);
+		if (wanted)
+			PUSH(arena, kept.outs, g->outs.at[i]);
+	}
+	return take_copy(arena, &kept, sizeof kept);
+}
+
+// The loss of train and eval, and what else is measured; that of gradients beside all outputs.
+static const Graph *entry_loss(Program *p, Entry *e)
+{
+	Arena *arena = p->session->arena;
+	const Graph *g = e->unit.graph;
+	const char *expr = choice(p->session, OPT_loss, NULL);
+	if (!strcmp(e->unit.name, "run"))
+		return g;
+	if (strcmp(e->unit.name, "grad"))
+		return only_outs(arena, loss_pass(arena, g, expr), measures);
+	return p->cotangent ? cotangent_pass(arena, g, p->cotangent) : loss_pass(arena, g, expr);
+}
+
+static void pass_loss(Program *p)
+{
+	run_on_entries(p, 0, entry_loss);
+	if (p->session->purpose == FOR_TRAINING)
+		p->labels = loss_labels(program_graph(p), choice(p->session, OPT_loss, NULL));
+}
+
+static void pass_eta(Program *p)
+{
+	if (!entry_named(p, "train"))
+		return;
+	if (p->data && !p->model) // reading the model would have bound them
+		attach(p);
+	p->eta = etas(p->session, program_graph(p), p->data, NULL);
+	p->opt = optimizer(p->session, program_graph(p), p->data);
+	p->note = p->opt.chosen;
+}
+
+double untrained_percent(const Model *m)
+{
+	double all = (double)m->weights, rest = 0;
+	for (int i = 0; i < m->untrained.count; i++)
+		rest += (double)count_of(&m->untrained.at[i].shape);
+	return rest ? fmin(100 * rest / all, 100) : 0;
+}
+
+const char *percent_text(Arena *arena, double x)
+{
+	return x > 0 && x < 0.1 ? "less than 0.1 %" : format(arena, "%.3g %%", x);
+}
+
+// Adds parameters without a gradient to what the model does not train.
+static void add_idle(Model *m, const Graph *loss, const UnusedParams *idle)
+{
+	for (int i = 0; i < idle->count; i++) {
+		const Slot *s = &loss->slots.at[idle->at[i].slot];
+		Untrained one = {s->name, idle->at[i].why, s->type, s->shape};
+		PUSH(m->arena, m->untrained, one);
+	}
+	sort_untrained(m);
+}
+
+// One line, of how much training leaves as it is; --verbose: before it a line for each weight.
+static void tell_untrained(const Session *session, const Model *m)
+{
+	enum { FEW = 2 };
+	Text names = {.arena = session->arena};
+	int n = m->untrained.count;
+	for (int i = 0; i < n; i++) {
+		const Untrained *one = &m->untrained.at[i];
+		if (chosen(session, OPT_verbose))
+			tell(session, "%s is not trained: %s\n", one->name, one->why);
+		if (i < FEW)
+			say(&names, "%s%s (%s)", i ? ", " : "", one->name, one->why);
+	}
+	if (n > FEW)
+		say(&names, " and %d more (--verbose lists them)", n - FEW);
+	if (n)
+		tell(session, "%s of the weights are not trained: %s\n",
+		     percent_text(session->arena, untrained_percent(m)), names.at);
+}
+
+// Of the parameters that the loss gives any; none at all where the program runs the model too.
+static const Graph *training_gradients(Program *p, const Graph *loss)
+{
+	Session *session = p->session;
+	Arena *arena = session->arena;
+	UnusedParams idle = {0};
+	Graph *all = grad_pass(arena, loss, wanted(session, loss));
+	Graph *g = unused_params_pass(arena, loss, all, &idle);
+	if (all->outs.count == loss->outs.count && !p->weights && !p->standing)
+		fail(session->path,
+		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
+		     "inspect lists them");
+	Text why = {.arena = arena};
+	for (int i = 0; i < idle.count; i++)
+		say(&why, "%s is not trained: %s\n", loss->slots.at[idle.at[i].slot].name,
+		    idle.at[i].why);
+	if (idle.count && idle.count == all->outs.count - loss->outs.count)
+		fail(session->path,
+		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
+		     "export without what ends their gradients",
+		     why.at);
+	if (p->model)
+		add_idle(p->model, loss, &idle);
+	if (p->model)
+		tell_untrained(session, p->model);
+	return g;
+}
+
+static void pass_grad(Program *p)
+{
+	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
+	if (train)
+		set_graph(train, training_gradients(p, train->unit.graph));
+	if (grad)
+		set_graph(grad, grad_pass(p->session->arena, grad->unit.graph,
+		                          wanted(p->session, grad->unit.graph)));
+}
+
+static void pass_step(Program *p)
+{
+	Arena *arena = p->session->arena;
+	Entry *train = entry_named(p, "train");
+	if (!train)
+		return;
+	const Graph *grad = train->unit.graph;
+	set_graph(train, step_pass(arena, grad, p->eta, &p->opt));
+	if (p->opt.accumulate > 1)
+		add_entry(p, "gather", accumulate_pass(arena, grad, p->eta, &p->opt));
+	p->eta = NULL;
+}
+
+// ---- join -----------------------------------------------------------------------------
+
+typedef struct Joined { // a graph that goes on the slots of the first
+	const Graph *from;
+	int64_t samples; // in a batch of `from`, where it has fewer; else 0
+	int fewer;       // inputs of `from` that have that many rows of the other's
+} Joined;
+
+static Ref put_named_slot(void *context, Graph *to, const Val *v, const Ref *in)
+{
+	static const int64_t start[RANK];
+	Joined *joined = context;
+	if (v->op != O_slot)
+		return put_as(to, v, in);
+	const Slot *s = &joined->from->slots.at[v->attr->i[0]];
+	Ref all = put_slot(to, find_slot(to, s->name));
+	Shape rows = val(to, all)->shape;
+	if (same_shape(&rows, &s->shape))
+		return all;
+	rows.dim[0] = joined->samples;
+	if (s->kind != S_input || !same_shape(&rows, &s->shape))
+		fail(s->name, "its size does not go by the batch");
+	joined->fewer++;
+	return put_slice(to, all, start, rows.dim, NULL);
+}
+
+// The outs of an entry on the slots of the first, matched by name: where a step draws dropout, it
+// has slots between.
+static const Graph *join_entry(Program *p, Entry *e)
+{
+	Arena *arena = p->session->arena;
+	Joined joined = {e->unit.graph, e->samples, 0};
+	Graph *to = graph_like(arena, program_graph(p));
+	Ref *now = NEWS(arena, Ref, joined.from->nval);
+	if (!strcmp(e->unit.name, "gather")) // on these slots already
+		return joined.from;
+	copy_values(to, joined.from, now, put_named_slot, &joined);
+	for (int i = 0; i < joined.from->outs.count; i++)
+		add_out(to, joined.from->outs.at[i].name, now[joined.from->outs.at[i].val]);
+	if (e->samples && !joined.fewer)
+		fail(e->unit.name, "no input goes by the batch");
+	return to;
+}
+
+static void pass_join(Program *p)
+{
+	run_on_entries(p, 1, join_entry);
+}
+
+// ---- object ---------------------------------------------------------------------------
+
+static void pass_object(Program *p)
+{
+	Session *session = p->session;
+	Plan **plans = NEWS(session->arena, Plan *, p->entries.count);
+	for (int i = 0; i < p->entries.count; i++)
+		plans[i] = p->entries.at[i].unit.plan;
+	EmitOptions emit_options = {.target = target_of(session),
+	                            .threads = (int)choice_count(session, OPT_threads, 0),
+	                            .name = basename(program_graph(p)->name),
+	                            .note = p->note,
+	                            .identity = p->identity,
+	                            .labels = p->labels,
+	                            .weights = p->weights};
+	p->object = emit(session->arena, p->entries.count, plans, &emit_options);
+}
+
+// ---- programs -------------------------------------------------------------------------
+
+static void (*const program_passes[PASSES])(Program *) = {
+    [PASS_read] = pass_read,     [PASS_loss] = pass_loss, [PASS_eta] = pass_eta,
+    [PASS_grad] = pass_grad,     [PASS_step] = pass_step, [PASS_join] = pass_join,
+    [PASS_object] = pass_object,
+};
+
+static void run_one(Program *p, Pass pass)
+{
+	if (program_passes[pass])
+		program_passes[pass](p);
+	for (int i = 0; i < p->entries.count && !program_passes[pass]; i++)
+		run_pass(p->session->arena, pass, &p->entries.at[i].unit);
+}
+
+void run_passes(Program *p, Pass last)
+{
+	for (; p->next <= last; p->next++)
+		run_one(p, p->next);
+}
+
+Program *program_new(Session *session, struct amos_data *data)
+{
+	Program *p = NEW(session->arena, Program);
+	*p = (Program){.session = session, .data = data};
+	return p;
+}
+
+Program *program_of(Session *session, const Graph *g, const char *entry)
+{
+	Program *p = program_new(session, NULL);
+	add_entry(p, entry, g);
+	p->next = PASS_join;
+	return p;
+}
+
+// ---- in memory ------------------------------------------------------------------------
+
+static const void *first_contents(void *graph, int64_t slot)
+{
+	return ((const Graph *)graph)->slots.at[slot].init;
+}
+
+static void close_jit(void *jit)
+{
+	jit_free(jit);
+}
+
+static void close_model(void *open)
+{
+	amos_close(open);
+}
+
+struct amos *open_program(Program *p)
+{
+	Session *session = p->session;
+	need_host(session);
+	run_passes(p, PASS_object);
+	Jit *jit = jit_load(p->object);
+	close_later(session, close_jit, jit);
+	struct amos *open;
+	check(amos_open(jit_model(jit), choice_count(session, OPT_threads, 0),
+	                choice_count(session, OPT_seed, 0), first_contents,
+	                (void *)program_graph(p), &open));
+	close_later(session, close_model, open);
+	if (amos_threads_missing(open))
+		tell(session, "note: %lld threads could not be started\n",
+		     (long long)amos_threads_missing(open));
+	return open;
+}

@@ -1,0 +1,158 @@
+// session.c: the options of a session as given, and what it holds open.
+#include "driver.h"
+#include <ctype.h>
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const OptionInfo options[OPTIONS] = {
+#define OPTION(name, letter, group, type, argument, help)                                          \
+	{#name, letter, group, #type, argument, help},
+#include "settings.def"
+#undef OPTION
+};
+
+void session_end(Session *session)
+{
+	while (session->opened.count) {
+		Closer *last = &session->opened.at[--session->opened.count];
+		last->close(last->what);
+	}
+}
+
+void close_later(Session *session, void (*close)(void *), void *what)
+{
+	Closer closer = {close, what};
+	PUSH(session->arena, session->opened, closer);
+}
+
+void check(int status)
+{
+	if (status != AMOS_DONE)
+		fail_status(status, NULL, "%s", amos_error());
+}
+
+void tell(const Session *session, const char *fmt, ...)
+{
+	if (!session->listen)
+		return;
+	va_list args;
+	va_start(args, fmt);
+	session->listen(session->listener, vformat(session->arena, fmt, args));
+	va_end(args);
+}
+
+// The option as typed: extra_l2 is --extra-l2.
+char *long_name(Arena *arena, OptionName option)
+{
+	char *name = copy_string(arena, options[option].name);
+	for (char *c = name; *c; c++)
+		if (*c == '_')
+			*c = '-';
+	return name;
+}
+
+int option_named(const char *name)
+{
+	Arena *arena = arena_new();
+	OptionName o = 0;
+	while (o < OPTIONS && strcmp(options[o].name, name) && strcmp(long_name(arena, o), name))
+		o++;
+	arena_free(arena);
+	return o < OPTIONS ? (int)o : -1;
+}
+
+void bad_usage(const Session *session, const char *what)
+{
+	fail_status(STATUS_USAGE, session->name, "%s", what);
+}
+
+static const char *one_line(Arena *arena, const char *value)
+{
+	char *line = copy_string(arena, value);
+	for (char *c = line; *c; c++)
+		*c = iscntrl((unsigned char)*c) ? ' ' : *c;
+	return line;
+}
+
+// A list counts from its first value on, of others the last one counts.
+const char *compiled_choices(const Session *session)
+{
+	Text text = {.arena = session->arena};
+	say(&text, "%s", "");
+	for (OptionName o = 0; o < OPTIONS; o++) {
+		const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
+		if (!(options[o].group & compiled))
+			continue;
+		const char *before = NULL;
+		for (int i = 0; i < session->choices.count; i++) {
+			const Choice *c = &session->choices.at[i];
+			if (c->option != o)
+				continue;
+			const char *value = c->value ? one_line(session->arena, c->value) : "given";
+			bool list = before && !strcmp(options[o].type, "list");
+			before = list ? format(session->arena, "%s %s", before, value) : value;
+		}
+		if (before)
+			say(&text, "--%s\t%s\n", long_name(session->arena, o), before);
+	}
+	return text.at;
+}
+
+bool chosen(const Session *session, OptionName option)
+{
+	for (int i = 0; i < session->choices.count; i++)
+		if (session->choices.at[i].option == option)
+			return true;
+	return false;
+}
+
+const char *choice(const Session *session, OptionName option, const char *otherwise)
+{
+	for (int i = session->choices.count; i-- > 0;)
+		if (session->choices.at[i].option == option)
+			return session->choices.at[i].value;
+	return otherwise;
+}
+
+static _Noreturn void bad_choice(const Session *session, OptionName option, const char *wanted,
+                                 const char *found)
+{
+	bad_usage(session, format(session->arena, "--%s wants %s, found '%s'",
+	                          long_name(session->arena, option), wanted, found));
+}
+
+double choice_number(const Session *session, OptionName option, double otherwise)
+{
+	const char *text = choice(session, option, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	double number = strtod(text, &end);
+	if (end == text || *end || !(number >= 0) || isinf(number))
+		bad_choice(session, option, "a number from 0 up", text);
+	return number;
+}
+
+double choice_part(const Session *session, OptionName option, double otherwise)
+{
+	double number = choice_number(session, option, otherwise);
+	if (number >= 1)
+		bad_choice(session, option, "a number below 1",
+		           format(session->arena, "%g", number));
+	return number;
+}
+
+int64_t choice_count(const Session *session, OptionName option, int64_t otherwise)
+{
+	const char *text = choice(session, option, NULL);
+	if (!text)
+		return otherwise;
+	char *end;
+	errno = 0;
+	long long number = strtoll(text, &end, 10);
+	if (end == text || *end || number < 0 || errno)
+		bad_choice(session, option, "a whole number", text);
+	return number;
+}

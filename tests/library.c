@@ -1,0 +1,120 @@
+// library.c: a program over amosc.h alone: opens a model, reads what it declares, trains,
+// evaluates, exports, in two threads at once. Compiled as C and as C++. usage: library MODEL
+// DATA.npz
+#include "amosc.h"
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static int wrong;
+
+static void expect(int ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "library: %s: %s\n", what, amos_error());
+	wrong = 1;
+}
+
+struct job {
+	const char *model, *data, *run;
+	struct amos_result result;
+};
+
+static int set_options(struct amosc *s, const struct job *job)
+{
+	return amosc_option(s, "loss", "cross_entropy(logits, labels)") ||
+	       amosc_option(s, "data", job->data) || amosc_option(s, "batch", "8") ||
+	       amosc_option(s, "seed", "3") || amosc_option(s, "threads", "1");
+}
+
+static void *train(void *context)
+{
+	struct job *job = (struct job *)context;
+	struct amosc *s;
+	char trained[256];
+	snprintf(trained, sizeof trained, "%s.onnx", job->run);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s), "open");
+	expect(!set_options(s, job), "options");
+	expect(!amosc_option(s, "out", job->run) && !amosc_option(s, "steps", "20") &&
+	           !amosc_option(s, "quiet", NULL),
+	       "options of training");
+	expect(!amosc_train(s, &job->result), "train");
+	expect(job->result.step == 20, "20 steps");
+	expect(!amosc_export(s, trained), "export");
+	amosc_close(s);
+	return NULL;
+}
+
+static void evaluate(const struct job *job)
+{
+	struct amosc *s;
+	struct amos_result result;
+	char trained[256];
+	snprintf(trained, sizeof trained, "%s.onnx", job->run);
+	expect(!amosc_open(trained, AMOSC_EVAL, &s), "open what was trained");
+	expect(!set_options(s, job) && !amosc_eval(s, &result), "eval");
+	expect(result.eval_loss < 1.2 && result.eval_samples == 64, "the loss of all samples");
+	amosc_close(s);
+}
+
+static void inspect(const struct job *job)
+{
+	struct amosc *s;
+	int n;
+	const struct amosc_value *value;
+	const char *text, *again;
+	expect(!amosc_open(job->model, AMOSC_REPORT, &s), "open");
+	expect(!amosc_inputs(s, &n, &value) && n == 1 && !strcmp(value[0].name, "x") &&
+	           value[0].rank == 2 && value[0].dim[0] == -1 && value[0].dim[1] == 4,
+	       "inputs");
+	expect(!amosc_outputs(s, &n, &value) && n == 1 && !strcmp(value[0].name, "logits"),
+	       "outputs");
+	expect(!amosc_eta(s, &text) && strstr(text, "\"name\": \"0.weight\""), "eta");
+	amosc_close(s);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s), "open");
+	expect(!amosc_option(s, "loss", "cross_entropy(logits, labels)") &&
+	           !amosc_show(s, NULL, "step", &text) && !amosc_show(s, text, "step", &again) &&
+	           !strcmp(text, again),
+	       "show");
+	amosc_close(s);
+}
+
+// Every failure is a value, and the session can be closed.
+static void fail(const struct job *job)
+{
+	struct amosc *s;
+	struct amos *open;
+	struct amos_result result;
+	expect(!amosc_open("no-such-file.onnx", AMOSC_TRAIN, &s), "a session without a file");
+	expect(amosc_compile(s, &open, NULL) == AMOSC_INPUT && strstr(amos_error(), "no-such-file"),
+	       "a file that is not there");
+	expect(amosc_option(s, "no-such-option", "1") == AMOSC_USAGE, "an unknown option");
+	expect(amosc_option(s, "loss", NULL) == AMOSC_USAGE, "an option without its value");
+	expect(amosc_train(s, &result) == AMOSC_USAGE, "training without data");
+	amosc_close(s);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s), "open");
+	expect(!amosc_option(s, "loss", "mse(logits"), "a loss");
+	expect(amosc_compile(s, &open, NULL) == AMOSC_INPUT, "a loss that cannot be read");
+	amosc_close(s);
+	amosc_close(NULL);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t thread;
+	static struct job jobs[2];
+	for (int i = 0; i < 2 && argc == 3; i++) {
+		jobs[i].model = argv[1];
+		jobs[i].data = argv[2];
+		jobs[i].run = i ? "second" : "first";
+	}
+	pthread_create(&thread, NULL, train, &jobs[0]);
+	train(&jobs[1]);
+	pthread_join(thread, NULL);
+	expect(jobs[0].result.loss == jobs[1].result.loss, "equal losses in two threads");
+	evaluate(&jobs[0]);
+	inspect(&jobs[0]);
+	fail(&jobs[0]);
+	return wrong;
+}
