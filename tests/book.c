@@ -291,6 +291,7 @@ int main(void)
 	test_rules();
 	test_gradients();
 	test_attention();
+	test_lines();
 	printf("%d checks, %d failed\n", checks, failures);
 	return failures > 0;
 }

@@ -27,6 +27,7 @@ double difference(const Array *left, const Array *right);
 // some are zero, others any values. The prefix "plain" disables composites.
 // Returns its graph, with the expression as output "out" and its sum, weighted by random values, as
 // "loss", and the slots' values in `slot`.
+Graph *case_value(Arena *, const char *line, Array *slot); // without the loss
 Graph *case_loss(Arena *, const char *line, Array *slot);
 // Checks that the outputs of two graphs on the same slots differ by at most `within`.
 void check_same(Arena *, const char *what, const char *line, const Graph *, const Graph *,
@@ -60,5 +61,6 @@ bool may_differ(const char *place, Corner);
 double departure(const Array *left, const Array *right);
 
 void test_gradients(void), test_attention(void); // book_gradients.c, book_attention.c
+void test_lines(void);                           // book_lines.c
 
 #endif

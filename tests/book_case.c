@@ -85,12 +85,17 @@ void add_loss(Arena *arena, Graph *g, Ref out)
 	add_out(g, "loss", put_reduce(g, O_sum, product, shape.rank, axes));
 }
 
-Graph *case_loss(Arena *arena, const char *line, Array *slot)
+Graph *case_value(Arena *arena, const char *line, Array *slot)
 {
 	Graph *g = case_graph(arena, line, slot);
-	Ref out = book_eval(g, line, strstr(line, " = ") + 3, look_slot, g);
-	add_out(g, "out", out);
-	add_loss(arena, g, out);
+	add_out(g, "out", book_eval(g, line, strstr(line, " = ") + 3, look_slot, g));
+	return g;
+}
+
+Graph *case_loss(Arena *arena, const char *line, Array *slot)
+{
+	Graph *g = case_value(arena, line, slot);
+	add_loss(arena, g, g->outs.at[0].val);
 	return g;
 }
 

@@ -1,0 +1,98 @@
+// book_lines.c: checks the functions of the book on lists and axes, and its definitions, against
+// plain expressions; and what calls that fit no definition report.
+#include "book.h"
+#include <stdlib.h>
+#include <string.h>
+
+// Slots = expression | the same by primitives.
+static const char *const equal[] = {
+    "x:2,3,4 = reshape(x; [shape(x)[0], -1]) | reshape(x; [2, 12])",
+    "x:2,3,4 = reshape(x; [-1, shape(x)[1:]]) | x",
+    "x:2,3,4 = reshape(x; [shape(x)[:-1], 2, 2]) | reshape(x; [2, 3, 2, 2])",
+    "x:2,3,4 = reshape(x; [list(2, 1), prod(shape(x))]) | reshape(x; [1, 1, 24])",
+    "x:2,3,4 = reshape(x; [range(2, 5)]) | x",
+    "x:2,3,4 = reshape(x; without([7, 2, 3, 4], 0)) | x",
+    "x:2,3,4 = permute(x; 2 - axes(x)) | permute(x; [2, 1, 0])",
+    "x:2,3,4 = sum(x; axes(x; [-1, 0])) | sum(x; [0, 2])",
+    "x:2,3,4 = x * sum(shape(x)) + amax(shape(x)) - amin(shape(x)) | x * 9 + 2",
+    "x:2,3,4 = x * or(1, [1][5]) + and(0, [1][5]) | x",
+    "x:2,3 = when(0, x, 0, x + 1, x + 2) | x + 2",
+    "x:2,3 = when(0, x, 1, x + 1, x + 2) | x + 1",
+    "x:2,3 = when(is(x, 1), x, is(expand(reshape(1; [1, 1]); [2, 3]), 1), x + 1, x) | x + 1",
+    "x:2,3 = x * length(shape(x)) + given(x) + given(none) | x * 2 + 1",
+    "x:2,3,4 = merge(x; 1, 3) | reshape(x; [2, 12])",
+    "x:2,3,4 = move(x; 0, -1) | permute(x; [1, 2, 0])",
+    "x:2,3,4 = move(x; -1, 0) | permute(x; [2, 0, 1])",
+    "x:2,3,4 = take(x; -1, 1, 2) | slice(x; [0, 0, 1], [2, 3, 2], [1, 1, 1])",
+    "x:2,3,4 = drop(insert(x; 1); 1) | x",
+    "x:2,1,4 = drop(x; -2) | reshape(x; [2, 4])",
+    "x:1,1 y:2 = y * single(x) | y * reshape(x; [])",
+    "x:2,3 = plus(x, none) + plus(none, x) | x * 2",
+    "x:2,3 y:3 = affine(x, y) + affine(x, none, y) | x * y + (x + y)",
+    "x:4 y:4 = matmul(x, y) | reshape(sum(x * y); [])",
+    "x:2,3,4 y:4 = matmul(x, y) | drop(sum(x * y; 2); 2)",
+    "x:4 y:2,4,3 = matmul(x, y) | drop(sum(reshape(x; [1, 4, 1]) * y; 1); 1)",
+    "x:2,2,3 y:3,4 = matmul(x, y) | dot(x, expand(reshape(y; [1, 3, 4]); [2, 3, 4]))",
+    "i:2,3 it:3,2 = product(i, it) | cast(dot(cast(i; f64), cast(it; f64)); i64)",
+    "x:3,5 = place(x; 1) | place(-x; 0)",
+    "x:3,5 = place(cast(floor(x); f64) * 0; 1) | iota(; 1, [3, 5])",
+    "x:2,1,1 = Det(x) | reshape(x; 2)",
+    "x:2,2,2 = Det(x) * 0 + Det(swap(x)) | Det(x)",
+    "x:2,3,8 = joined(heads(x; 4)) | x",
+    "x:2,2,3,4 = shared(x; 4) | reshape(expand(reshape(x; [2, 2, 1, 3, 4]); [2, 2, 2, 3, 4]); [2, "
+    "4, 3, 4])",
+};
+
+// An expression; what it reports.
+static const char *const refused[][2] = {
+    {"x:2,3,7 = heads(x; 2)", "2 heads do not divide f64[2,3,7]"},
+    {"x:2,3 = sum(x; axes(x; [0, 0]))", "axis 0 is given twice"},
+    {"x:2,3 = drop(x; 4)", "axis 4, but the operand has 2 dimensions"},
+    {"x:2,3 = x * [1, 2][2]", "entry 2 of a list of 2"},
+    {"x:2,3 = plus(x, x, x)", "nothing is called plus with 3 operands"},
+    {"x:2,3 = x + none", "add of nothing"},
+};
+
+enum { SLOTS = 3 };
+
+static void test_equal(const char *line)
+{
+	Arena *arena = arena_new();
+	Array slot[SLOTS];
+	const char *bar = strchr(line, '|');
+	const char *left = format(arena, "%.*s", (int)(bar - line), line),
+	           *right =
+	               format(arena, "%.*s =%s", (int)(strstr(line, " = ") - line), line, bar + 1);
+	uint64_t keep = seed;
+	const Graph *by_line = case_value(arena, left, slot);
+	seed = keep;
+	check_same(arena, "line", line, by_line, case_value(arena, right, slot), slot, 1e-12);
+	arena_free(arena);
+}
+
+static void test_refused(const char *line, const char *expected)
+{
+	Arena *arena = arena_new();
+	Array slot[SLOTS];
+	Catch c;
+	if (!TRY(c)) {
+		case_value(arena, line, slot);
+		catch_end(&c);
+		CHECK(false, "%s: is not refused", line);
+	} else {
+		CHECK(strstr(c.message, expected), "%s: reports '%s'; expected '%s'", line,
+		      c.message, expected);
+		free(c.message);
+	}
+	arena_free(arena);
+}
+
+void test_lines(void)
+{
+	for (int i = 0; i < COUNT(equal); i++)
+		test_equal(equal[i]);
+	for (int i = 0; i < COUNT(refused); i++)
+		test_refused(refused[i][0], refused[i][1]);
+	printf("%d lines equal what they stand for, %d calls refused\n", COUNT(equal),
+	       COUNT(refused));
+}
