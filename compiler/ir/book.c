@@ -297,14 +297,14 @@ static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *
 	}
 }
 
-void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given,
-               int nout, Ref *out)
+void book_run(Graph *g, const Host *host, const char *def, int nin, const Ref *in, int ngiven,
+              const AttrArg *given, int nout, Ref *out)
 {
 	const Def *d = g->book ? find_def(g->book, def, nin) : NULL;
 	if (!d)
 		fail(def, "the book defines no %s with %d operands", def, nin);
 	Item var[d->nvar + 1], result[nout + 1];
-	Scope s = {.g = g, .book = g->book, .where = def};
+	Scope s = {.g = g, .book = g->book, .where = def, .host = host};
 	for (int k = 0; k < d->nin; k++)
 		if (k < nin && in[k])
 			var[k] = (Item){.kind = I_ref, .ref = in[k]};
@@ -314,6 +314,12 @@ void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 	run_def(&s, d, var, nout, result);
 	for (int k = 0; k < nout; k++)
 		out[k] = item_ref(&s, &result[k], nin ? val(g, in[0])->type : E_f32);
+}
+
+void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given,
+               int nout, Ref *out)
+{
+	book_run(g, NULL, def, nin, in, ngiven, given, nout, out);
 }
 
 Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given)

@@ -521,6 +521,8 @@ typedef struct AttrArg {
 	const int64_t *ints;
 	double x; // when n is 0: a number
 } AttrArg;
+void book_run(Graph *, const Host *, const char *def, int nin, const Ref *in, int ngiven,
+              const AttrArg *, int nout, Ref *out);
 void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *,
                int nout, Ref *out);
 Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *);

@@ -66,74 +66,35 @@ static Ref flat_row(Graph *g, Ref x, int64_t start, int64_t count)
 	return put_rank(g, take_range(g, x, 0, start, count), 2);
 }
 
-static Ref gate(Cell *k, Ref x, int which)
+// f(x), g(x), h(x): the activations in the lines of the book.
+static bool call_activation(Scope *s, const Expr *e, Item *result)
 {
-	return take_range(k->g, x, val(k->g, x)->shape.rank - 1, which * k->hidden, k->hidden);
+	static const char names[] = "fgh";
+	const char *which = e->name[1] || e->nin != 1 ? NULL : strchr(names, *e->name);
+	if (!which)
+		return false;
+	Item x = eval_item(s, e->in[0]);
+	result->kind = I_ref;
+	result->ref = activate(s->host->context, (int)(which - names), item_ref(s, &x, E_f32));
+	return true;
 }
 
-static Ref add(Cell *k, Ref a, Ref b)
+// One step, from the state h and the memory to those after it.
+static void advance(Cell *k, Ref pre)
 {
-	return b ? put2(k->g, O_add, a, b) : a;
-}
-
-static Ref mul(Cell *k, Ref a, Ref b)
-{
-	return put2(k->g, O_mul, a, b);
-}
-
-// 1 - a
-static Ref rest(Cell *k, Ref a)
-{
-	return put2(k->g, O_sub, put_num(k->g, E_f32, 1), a);
-}
-
-static Ref recur(Cell *k, Ref h)
-{
-	h = k->bytes ? book_call1(k->g, "rounded_to_bytes", 1, &h, 0, NULL) : h;
-	return add(k, put2(k->g, O_dot, h, k->recurrent), k->bias);
-}
-
-static Ref peephole(Cell *k, Ref x, int which, Ref memory)
-{
-	return k->peep ? add(k, x, mul(k, gate(k, k->peep, which), memory)) : x;
-}
-
-// i, o, f, c: memory = f * memory + i * c, h = o * act(memory)
-static void lstm_step(Cell *k, Ref pre)
-{
-	Ref x = add(k, pre, recur(k, k->h));
-	Ref in = activate(k, 0, peephole(k, gate(k, x, 0), 0, k->memory));
-	Ref forget = activate(k, 0, peephole(k, gate(k, x, 2), 2, k->memory));
-	if (attr_int(k->c, "input_forget", 0))
-		forget = rest(k, in);
-	Ref fresh = activate(k, 1, gate(k, x, 3));
-	k->memory = add(k, mul(k, forget, k->memory), mul(k, in, fresh));
-	Ref out = activate(k, 0, peephole(k, gate(k, x, 1), 1, k->memory));
-	k->h = mul(k, out, activate(k, 2, k->memory));
-}
-
-// z, r, h: h = (1 - z) * new + z * h; the reset applies before or after the recurrent product.
-static void gru_step(Cell *k, Ref pre)
-{
-	Graph *g = k->g;
-	Ref x, fresh;
-	Ref update, reset;
-	if (attr_int(k->c, "linear_before_reset", 0)) {
-		x = recur(k, k->h);
-		update = activate(k, 0, add(k, gate(k, pre, 0), gate(k, x, 0)));
-		reset = activate(k, 0, add(k, gate(k, pre, 1), gate(k, x, 1)));
-		fresh = mul(k, reset, gate(k, x, 2));
-	} else {
-		Ref two = take_range(g, k->recurrent, 1, 0, 2 * k->hidden);
-		x = add(k, put2(g, O_dot, k->h, two),
-		        k->bias ? take_range(g, k->bias, 1, 0, 2 * k->hidden) : 0);
-		update = activate(k, 0, add(k, gate(k, pre, 0), gate(k, x, 0)));
-		reset = activate(k, 0, add(k, gate(k, pre, 1), gate(k, x, 1)));
-		fresh = put2(g, O_dot, mul(k, reset, k->h), gate(k, k->recurrent, 2));
-		fresh = add(k, fresh, k->bias ? gate(k, k->bias, 2) : 0);
-	}
-	fresh = activate(k, 1, add(k, gate(k, pre, 2), fresh));
-	k->h = add(k, mul(k, rest(k, update), fresh), mul(k, update, k->h));
+	static const struct {
+		const char *line, *attribute;
+	} steps[] = {[K_rnn] = {"rnn_step", ""},
+	             [K_gru] = {"gru_step", "linear_before_reset"},
+	             [K_lstm] = {"lstm_step", "input_forget"}};
+	const char *name = steps[k->kind].attribute;
+	Ref h = k->bytes ? book_call1(k->g, "rounded_to_bytes", 1, &k->h, 0, NULL) : k->h,
+	    in[] = {pre, h, k->memory, k->recurrent, k->bias, k->peep}, out[2];
+	AttrArg given = {.name = name, .x = (double)attr_int(k->c, name, 0)};
+	book_run(k->g, &(Host){k, call_activation}, steps[k->kind].line, COUNT(in), in, *name != 0,
+	         &given, k->kind == K_lstm ? 2 : 1, out);
+	k->h = out[0];
+	k->memory = k->memory ? out[1] : 0;
 }
 
 // The body of the loop over time. What goes on past a sequence's end is what it was, and zero in
@@ -142,12 +103,7 @@ static void put_step(Cell *k, Ref pre)
 {
 	Graph *g = k->g;
 	Ref h = k->h, memory = k->memory, live = 0;
-	if (k->kind == K_lstm)
-		lstm_step(k, pre);
-	else if (k->kind == K_gru)
-		gru_step(k, pre);
-	else
-		k->h = activate(k, 0, add(k, pre, recur(k, k->h)));
+	advance(k, pre);
 	Ref y = k->h;
 	if (k->length) {
 		live = put2(g, O_lt, k->time, k->length);
