@@ -36,8 +36,6 @@ static const char *const equal[] = {
     "i:2,3 it:3,2 = product(i, it) | cast(dot(cast(i; f64), cast(it; f64)); i64)",
     "x:3,5 = place(x; 1) | place(-x; 0)",
     "x:3,5 = place(cast(floor(x); f64) * 0; 1) | iota(; 1, [3, 5])",
-    "x:2,1,1 = Det(x) | reshape(x; 2)",
-    "x:2,2,2 = Det(x) * 0 + Det(swap(x)) | Det(x)",
     "x:2,3,8 = joined(heads(x; 4)) | x",
     "x:2,2,3,4 = shared(x; 4) | reshape(expand(reshape(x; [2, 2, 1, 3, 4]); [2, 2, 2, 3, 4]); [2, "
     "4, 3, 4])",

@@ -488,20 +488,6 @@ struct OpRow { // of ops.def
 };
 const OpRow *find_row(const char *domain, const char *op); // NULL when unknown
 
-// Variants that ops.def hands to functions, beside primitives and activations.
-enum {
-	R_mean = OPS,
-	R_l1,
-	R_l2,
-	R_sum_square,
-	R_log_sum,
-	R_log_sum_exp,
-	R_log_softmax,
-	R_hardmax,
-	N_layer,
-	N_rms
-};
-
 Lower unsupported;    // declines with the note of ops.def
 Lower lower_identity; // ops/reshape.c: its operand is passed on as it is
 

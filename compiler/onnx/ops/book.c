@@ -215,7 +215,7 @@ static int input_of(Scope *s, const Expr *e, int k)
 static Item fn_note(Call *c, Scope *s, const Expr *e)
 {
 	if (number_of_item(s, e, arg(s, e, 0)) != 0)
-		note(c->r, "%s %s", node_where(c->r->arena, c->node),
+		note(c->r, "%s%s", node_where(c->r->arena, c->node),
 		     text_of_items(s, e->nattr, e->attr));
 	return (Item){.kind = I_none};
 }
@@ -349,6 +349,56 @@ static Item fn_activated(Call *c, Scope *s, const Expr *e)
 	return ref_item(book_call1(c->g, name.text, 1, &x, n, given));
 }
 
+// ints(x): an input that is constant, as a list.
+static Item fn_ints(Call *c, Scope *s, const Expr *e)
+{
+	int n = 0;
+	const int64_t *ints = operand_ints(c, input_of(s, e, 0), &n);
+	return ints_item(c, (size_t)n, ints);
+}
+
+// in_order(y, x): y of the type of input x, as integers that the door orders as the file does.
+static Item fn_in_order(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(signed_order(c, input_of(s, e, 1), value(s, e, 0)));
+}
+
+// labels_below(y; n, ignore): y, whose labels are to be below n, or the one to ignore.
+static Item fn_labels_below(Call *c, Scope *s, const Expr *e)
+{
+	Item labels = arg(s, e, 0), ignored = attr(s, e, 1);
+	int64_t ignore = (int64_t)ignored.x;
+	limit_labels(c, labels.ref, integer(s, e, 0), ignored.kind == I_num ? &ignore : NULL);
+	return labels;
+}
+
+// smoothing_left_out(): the label smoothing that did not reach the file.
+static Item fn_smoothing_left_out(Call *c, Scope *s, const Expr *e)
+{
+	(void)s, (void)e;
+	return num_item(traced_smoothing(c->node));
+}
+
+// batch_statistics(): 1 if a BatchNormalization goes by those of the batch. running(; k), stored(x;
+// k): what its mean (k = 0) or variance (1) is; x, which becomes that.
+static Item fn_batch_statistics(Call *c, Scope *s, const Expr *e)
+{
+	(void)s, (void)e;
+	return num_item(batch_statistics(c));
+}
+
+static Item fn_running(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(running_statistic(c, (int)integer(s, e, 0)));
+}
+
+static Item fn_stored(Call *c, Scope *s, const Expr *e)
+{
+	Item x = arg(s, e, 0);
+	store_statistic(c, (int)integer(s, e, 0), x.ref);
+	return x;
+}
+
 // wave(in, out, period, inverse, halved, sine): a matrix of a Fourier transform.
 static Item fn_wave(Call *c, Scope *s, const Expr *e)
 {
@@ -396,16 +446,32 @@ static const struct {
 	const char *name;
 	Item (*call)(Call *, Scope *, const Expr *);
 } functions[] = {
-    {"note", fn_note},           {"support", fn_support},
-    {"number", fn_number},       {"index", fn_index},
-    {"weight", fn_weight},       {"bias", fn_bias},
-    {"training", fn_training},   {"draw", fn_draw},
-    {"computed", fn_computed},   {"masked_shape", fn_masked_shape},
-    {"quantize", fn_quantize},   {"file_type", fn_file_type},
-    {"unpacked", fn_unpacked},   {"levels", fn_levels},
-    {"activated", fn_activated}, {"inside", fn_inside},
-    {"fixed", fn_fixed},         {"through", fn_through},
+    {"note", fn_note},
+    {"support", fn_support},
+    {"number", fn_number},
+    {"index", fn_index},
+    {"weight", fn_weight},
+    {"bias", fn_bias},
+    {"training", fn_training},
+    {"draw", fn_draw},
+    {"computed", fn_computed},
+    {"masked_shape", fn_masked_shape},
+    {"quantize", fn_quantize},
+    {"file_type", fn_file_type},
+    {"unpacked", fn_unpacked},
+    {"levels", fn_levels},
+    {"activated", fn_activated},
+    {"inside", fn_inside},
+    {"fixed", fn_fixed},
+    {"through", fn_through},
     {"wave", fn_wave},
+    {"ints", fn_ints},
+    {"in_order", fn_in_order},
+    {"labels_below", fn_labels_below},
+    {"running", fn_running},
+    {"stored", fn_stored},
+    {"batch_statistics", fn_batch_statistics},
+    {"smoothing_left_out", fn_smoothing_left_out},
 };
 
 // Another operator, on other inputs with this node's attributes.

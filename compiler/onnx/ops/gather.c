@@ -105,6 +105,22 @@ void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t 
 	          format(c->r->arena, "%lld to %lld", (long long)low, (long long)high));
 }
 
+void limit_labels(Call *c, Ref labels, int64_t classes, const int64_t *ignore)
+{
+	Graph *g = c->g;
+	const Val *v = val(g, labels);
+	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
+		v = val(g, v->in[0]);
+	if (v->op != O_slot || c->r->nest || g->slots.at[v->attr->i[0]].kind != S_input) {
+		check_indices(c, put_cast(g, labels, E_i64), 0, classes - 1, ignore);
+		return;
+	}
+	Slot *slot = &g->slots.at[v->attr->i[0]];
+	if (!slot->limit)
+		slot->ignore = ignore ? *ignore : 0;
+	slot->limit = slot->limit ? MIN(slot->limit, classes) : classes;
+}
+
 // Of an axis of which the data decide how many entries are there.
 static Ref wrap_dynamic(Call *c, Ref index, int64_t n, Ref count)
 {

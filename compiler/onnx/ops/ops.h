@@ -40,12 +40,16 @@ Shape masked_shape(Call *, int input);
 
 // ---- reduce.c ---------------------------------------------------------------------------
 
-// The axes a reduction folds, ascending; all where none are given. -1 when it is to do nothing.
-int reduced_mask(Call *, int64_t *axes);
+bool batch_statistics(const Call *); // true if a BatchNormalization uses the batch's statistics
+// Of its mean (k = 0) or variance (1): what it is after all stores so far; what it becomes.
+Ref running_statistic(const Call *, int k);
+void store_statistic(Call *, int k, Ref);
 
 // ---- gather.c: indices that lie where they should: constants are checked when the file is read,
 // inputs before they are used, and what is computed from data is kept inside ----------------
 
+// Labels are to be below `classes`, or the one that is ignored.
+void limit_labels(Call *, Ref labels, int64_t classes, const int64_t *ignore);
 Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
 Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
 // A run fails where an index is out of [low, high], unless that is proven not to be:

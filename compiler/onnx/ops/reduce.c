@@ -1,123 +1,10 @@
-// reduce.c: lowers reductions, softmax, norms, TopK.
-// Reductions, softmax, normalisations, running sums, sorting. Takes the node being lowered. Gives
-// its results. Keeps: folded axes stay as size 1 until the operator drops them.
+// reduce.c: lowers CumSum, CumProd and TopK, updates running statistics.
+// Used by the lines of compiler/book/reduce.am too.
 #include "ops.h"
 #include <math.h>
 #include <string.h>
 
-// ---- reductions -----------------------------------------------------------------------
-
-int reduced_mask(Call *c, int64_t *axes)
-{
-	int rank = in_val(c, 0)->shape.rank, n = 0;
-	const int64_t *given = ints_of(c, 1, "axes", &n);
-	if ((!given || !n) && attr_int(c, "noop_with_empty_axes", 0))
-		return -1;
-	bool folded[RANK] = {0};
-	const int64_t *named = given ? axes_of(c, given, n, rank) : NULL;
-	for (int i = 0; given && i < n; i++)
-		folded[named[i]] = true;
-	int count = 0;
-	for (int a = 0; a < rank; a++)
-		if (!given || !n || folded[a])
-			axes[count++] = a;
-	return count;
-}
-
-static Ref put_mean(Graph *g, Ref x, int naxes, const int64_t *axes)
-{
-	return book_call1(g, "mean", 1, &x, 1, &(AttrArg){"k", naxes, axes, 0});
-}
-
-static Ref put_variance(Graph *g, Ref x, int naxes, const int64_t *axes)
-{
-	return book_call1(g, "variance", 1, &x, 1, &(AttrArg){"k", naxes, axes, 0});
-}
-
-static Ref square(Graph *g, Ref x)
-{
-	return put2(g, O_mul, x, x);
-}
-
-// The extreme of nothing: what any number is beyond.
-static Ref extreme_of_none(Graph *g, int reduction, Ref x, int n, const int64_t *axes)
-{
-	const Val *v = val(g, x);
-	Shape folded = reduced_shape(&v->shape, n, axes);
-	double most = v->type == E_i32 ? 0x7FFFFFFF : v->type == E_i64 ? 0x1p53 : INFINITY;
-	Ref end = put_num(g, v->type, reduction == O_amax ? -most : most);
-	return put_broadcast(g, end, folded);
-}
-
-static Ref reduce(Graph *g, int reduction, Ref x, int n, const int64_t *axes)
-{
-	if ((reduction == O_amax || reduction == O_amin) && !count_of(&val(g, x)->shape))
-		return extreme_of_none(g, reduction, x, n, axes);
-	switch (reduction) {
-	case R_mean:
-		return put_mean(g, x, n, axes);
-	case R_l1:
-		return put_reduce(g, O_sum, put1(g, O_abs, x), n, axes);
-	case R_l2:
-		return put1(g, O_sqrt, put_reduce(g, O_sum, square(g, x), n, axes));
-	case R_sum_square:
-		return put_reduce(g, O_sum, square(g, x), n, axes);
-	case R_log_sum:
-		return put1(g, O_log, put_reduce(g, O_sum, x, n, axes));
-	case R_log_sum_exp: {
-		Attr attr = {.n = n};
-		memcpy(attr.i, axes, sizeof *axes * (size_t)n);
-		return put(g, O_lse, 1, &x, &attr);
-	}
-	default:
-		return put_reduce(g, (Op)reduction, x, n, axes);
-	}
-}
-
-void lower_reduce(Call *c)
-{
-	int64_t axes[RANK];
-	int n = reduced_mask(c, axes);
-	Ref x = c->in[0];
-	bool truth =
-	    val(c->g, x)->type == E_b8; // largest and smallest are defined for truth values too
-	bool extreme = c->variant == O_amax || c->variant == O_amin;
-	if (truth)
-		x = put_cast(c->g, x, E_i32);
-	if (n > 0)
-		x = reduce(c->g, c->variant, extreme ? signed_order(c, 0, x) : x, n, axes);
-	if (n > 0 && extreme)
-		x = signed_order(c, 0, x);
-	if (n > 0 && !attr_int(c, "keepdims", 1))
-		x = drop_axes(c->g, x, n, axes);
-	c->out[0] = truth ? put_cast(c->g, x, E_b8) : x;
-}
-
-static Ref reverse_axis(Graph *g, Ref x, int axis)
-{
-	Shape s = val(g, x)->shape;
-	int64_t start[RANK] = {0}, step[RANK];
-	for (int a = 0; a < s.rank; a++)
-		step[a] = 1;
-	start[axis] = s.dim[axis] - 1;
-	step[axis] = -1;
-	return put_slice(g, x, start, s.dim, step);
-}
-
-void lower_arg(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t axis = axis_of(c, attr_int(c, "axis", 0), s.rank);
-	Ref x = signed_order(c, 0, c->in[0]);
-	x = c->variant ? reverse_order(g, x) : x;
-	bool last = attr_int(c, "select_last_index", 0);
-	x = put_filled(g, x, (int)axis, -INFINITY);
-	Ref at = put_reduce(g, O_argmax, last ? reverse_axis(g, x, (int)axis) : x, 1, &axis);
-	if (last)
-		at = put2(g, O_sub, put_num(g, E_i64, (double)(s.dim[axis] - 1)), at);
-	c->out[0] = attr_int(c, "keepdims", 1) ? at : drop_axes(g, at, 1, &axis);
-}
+// ---- running sums ---------------------------------------------------------------------
 
 typedef Ref Along(const Call *, int axis);
 
@@ -167,129 +54,7 @@ void lower_cumprod(Call *c)
 	c->out[0] = along_operand(c, product_along);
 }
 
-// ---- softmax --------------------------------------------------------------------------
-
-static Ref along_axis(Graph *g, int reduction, Ref x, int64_t axis)
-{
-	Attr attr = {.n = 1, .i = {axis}};
-	if (reduction == R_log_softmax)
-		return put2(g, O_sub, x, put(g, O_lse, 1, &x, &attr));
-	if (reduction != R_hardmax)
-		return put(g, O_softmax, 1, &x, &attr);
-	Ref at = put_reduce(g, O_argmax, x, 1, &axis);
-	Ref hit = put2(g, O_eq, put_iota(g, val(g, x)->shape, (int)axis), at);
-	return put_lengths(g, put_cast(g, hit, E_f32), lengths_of(g, x));
-}
-
-// Before set 13 these took all axes from `axis` on as one.
-void lower_softmax(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t axis = axis_of(c, attr_int(c, "axis", c->opset < 13 ? 1 : -1), s.rank);
-	if (c->opset >= 13 || axis == s.rank - 1) {
-		c->out[0] = along_axis(g, c->variant, c->in[0], axis);
-		return;
-	}
-	Ref x = merge_axes(g, c->in[0], (int)axis, s.rank);
-	c->out[0] = put_reshape(g, along_axis(g, c->variant, x, axis), s);
-}
-
-// ---- normalisation --------------------------------------------------------------------
-
-static Ref put_norm(Graph *g, Ref x, bool centred, int n, const int64_t *axes, double eps)
-{
-	Attr attr = {.n = n + 1, .i = {centred}, .x = eps};
-	memcpy(attr.i + 1, axes, sizeof *axes * (size_t)n);
-	return put(g, O_norm, 1, &x, &attr);
-}
-
-static int axes_from(int from, int rank, int64_t *axes)
-{
-	for (int a = from; a < rank; a++)
-		axes[a - from] = a;
-	return MAX(rank - from, 0);
-}
-
-// Per-channel numbers, f[C], along axis 1 of a value of `rank` dimensions.
-static Ref per_channel(Graph *g, Ref x, int rank)
-{
-	int64_t dims[RANK] = {1, count_of(&val(g, x)->shape)};
-	for (int a = 2; a < rank; a++)
-		dims[a] = 1;
-	return put_reshape(g, x, shape_of(rank, dims));
-}
-
-static Ref scale_shift(Graph *g, Ref x, Ref scale, Ref shift)
-{
-	if (scale)
-		x = put_map2(g, O_mul, x, scale);
-	return shift ? put_map2(g, O_add, x, shift) : x;
-}
-
-void lower_layer_norm(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t axes[RANK];
-	int n = axes_from((int)axis_of(c, attr_int(c, "axis", -1), s.rank), s.rank, axes);
-	double eps = attr_float(c, "epsilon", 1e-5);
-	bool centred = c->variant == N_layer;
-	Ref y = put_norm(g, c->in[0], centred, n, axes, eps);
-	c->out[0] = scale_shift(g, y, c->nin > 1 ? c->in[1] : 0, c->nin > 2 ? c->in[2] : 0);
-	if (c->nout < 2 || !centred)
-		return;
-	c->out[1] = put_mean(g, c->in[0], n, axes);
-	Ref variance = put_variance(g, c->in[0], n, axes);
-	if (c->nout > 2)
-		c->out[2] = put1(g, O_rsqrt, put2(g, O_add, variance, num_like(g, variance, eps)));
-}
-
-void lower_instance_norm(Call *c)
-{
-	int rank = in_val(c, 0)->shape.rank;
-	int64_t axes[RANK];
-	if (rank < 2)
-		invalid_node(c, "wants samples and channels, found %d dimensions", rank);
-	int n = axes_from(2, rank, axes);
-	in_val(c, 1), in_val(c, 2);
-	Ref y = put_norm(c->g, c->in[0], true, n, axes, attr_float(c, "epsilon", 1e-5));
-	c->out[0] = scale_shift(c->g, y, per_channel(c->g, c->in[1], rank),
-	                        per_channel(c->g, c->in[2], rank));
-}
-
-void lower_mean_variance_norm(Call *c)
-{
-	int n = 3, rank = in_val(c, 0)->shape.rank;
-	const int64_t *given = attr_ints(c, "axes", &n), usual[] = {0, 2, 3};
-	c->out[0] =
-	    put_norm(c->g, c->in[0], true, n, axes_of(c, given ? given : usual, n, rank), 1e-9);
-}
-
-void lower_group_norm(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int64_t groups = attr_int(c, "num_groups", 0);
-	in_val(c, 1), in_val(c, 2);
-	if (s.rank < 2 || groups < 1 || s.dim[1] % groups)
-		invalid_node(c, "the channels do not divide into %lld groups", (long long)groups);
-	int64_t dims[] = {s.dim[0], groups, count_of(&s) / MAX(s.dim[0] * groups, 1)};
-	int64_t axis = 2;
-	Ref y = put_norm(g, put_reshape(g, c->in[0], shape_of(3, dims)), true, 1, &axis,
-	                 attr_float(c, "epsilon", 1e-5));
-	y = put_reshape(g, y, s);
-	Ref affine[2];
-	for (int k = 0; k < 2; k++) {
-		affine[k] = c->in[k + 1];
-		int64_t each[] = {groups, 1}, all[] = {groups, s.dim[1] / groups};
-		if (c->opset < 21) // one number a group
-			affine[k] = put_expand(g, put_reshape(g, affine[k], shape_of(2, each)),
-			                       shape_of(2, all));
-		affine[k] = per_channel(g, affine[k], s.rank);
-	}
-	c->out[0] = scale_shift(g, y, affine[0], affine[1]);
-}
+// ---- running statistics ---------------------------------------------------------------
 
 // Running statistics k (0 mean, 1 variance) as a slot that training may store to; -1: they are
 // computed, or frozen.
@@ -302,9 +67,8 @@ static int running_slot(const Call *c, int k)
 	return slot >= 0 && c->g->slots.at[slot].kind == S_buffer ? slot : -1;
 }
 
-// By the statistics of the batch? Files say so in two ways: by more than one result, since set 14
-// by an attribute.
-static bool batch_statistics(const Call *c)
+// Files say so in two ways: by more than one result, since opset 14 by an attribute.
+bool batch_statistics(const Call *c)
 {
 	bool said = c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;
 	bool gathered = running_slot(c, 0) >= 0 && running_slot(c, 1) >= 0;
@@ -318,82 +82,21 @@ static bool batch_statistics(const Call *c)
 	}
 }
 
-// What a slot holds when all stores so far are made: a module that is applied twice gathers twice.
-static Ref contents(Graph *g, Ref r, int slot)
+Ref running_statistic(const Call *c, int k)
 {
+	const Graph *g = c->g;
+	int slot = running_slot(c, k);
 	for (int i = 0; i < g->stores.count; i++)
 		if (g->stores.at[i].slot == slot)
 			return g->stores.at[i].val;
-	return r;
+	return c->in[3 + k];
 }
 
-// running := momentum * running + (1 - momentum) * batch
-static Ref blend(Graph *g, Ref running, Ref batch, double momentum)
+void store_statistic(Call *c, int k, Ref x)
 {
-	Ref old = put2(g, O_mul, running, num_like(g, running, momentum));
-	Ref new = put2(g, O_mul, batch, num_like(g, batch, 1 - momentum));
-	return put2(g, O_add, old, new);
-}
-
-static void train_batch_norm(Call *c, int rank, double eps)
-{
-	Graph *g = c->g;
-	int64_t axes[RANK] = {0};
-	int n = 1 + axes_from(2, rank, axes + 1);
-	Ref y = put_norm(c->g, c->in[0], true, n, axes, eps);
-	c->out[0] =
-	    scale_shift(g, y, per_channel(g, c->in[1], rank), per_channel(g, c->in[2], rank));
-	double momentum = attr_float(c, "momentum", 0.9);
-	Shape channels = val(g, c->in[3])->shape;
-	Ref batch[2] = {put_reshape(g, put_mean(g, c->in[0], n, axes), channels),
-	                put_reshape(g, put_variance(g, c->in[0], n, axes), channels)};
-	for (int k = 0; k < 2; k++) {
-		int slot = running_slot(c, k);
-		Ref running = blend(g, contents(g, c->in[3 + k], slot), batch[k], momentum);
-		if (k + 1 < c->nout)
-			c->out[k + 1] = running;
-		if (c->r->options->training && slot >= 0)
-			add_store(g, slot, running);
-	}
-}
-
-static void norm_batch(Call *c, int rank)
-{
-	Graph *g = c->g;
-	double eps = attr_float(c, "epsilon", 1e-5);
-	if (batch_statistics(c)) {
-		train_batch_norm(c, rank, eps);
-		return;
-	}
-	Ref variance = put2(g, O_add, c->in[4], num_like(g, c->in[4], eps));
-	Ref scale = put2(g, O_mul, c->in[1], put1(g, O_rsqrt, variance));
-	Ref x = put2(g, O_sub, c->in[0], per_channel(g, c->in[3], rank));
-	c->out[0] = scale_shift(g, x, per_channel(g, scale, rank), per_channel(g, c->in[2], rank));
-}
-
-void lower_batch_norm(Call *c)
-{
-	int rank = in_val(c, 0)->shape.rank;
-	for (int k = 1; k < 5; k++)
-		in_val(c, k);
-	if (rank < 1)
-		invalid_node(c, "a number has no samples");
-	bool flat = rank == 1; // one channel
-	if (flat)
-		c->in[0] = insert_axis(c->g, c->in[0], 1);
-	norm_batch(c, MAX(rank, 2));
-	if (flat)
-		c->out[0] = drop_axes(c->g, c->out[0], 1, (int64_t[]){1});
-}
-
-void lower_lp_norm(Call *c)
-{
-	Graph *g = c->g;
-	int64_t axis = axis_of(c, attr_int(c, "axis", -1), in_val(c, 0)->shape.rank);
-	int reduction = attr_int(c, "p", 2) == 1 ? R_l1 : R_l2;
-	Ref norm = reduce(g, reduction, c->in[0], 1, &axis), none = num_like(g, norm, 0);
-	norm = put3(g, O_select, put2(g, O_eq, norm, none), num_like(g, norm, 1), norm);
-	c->out[0] = put2(g, O_div, c->in[0], norm);
+	int slot = running_slot(c, k);
+	if (c->r->options->training && slot >= 0)
+		add_store(c->g, slot, x);
 }
 
 // ---- sorting --------------------------------------------------------------------------
