@@ -385,6 +385,7 @@ static const Graph *join_entry(Program *p, Entry *e)
 	Arena *arena = p->session->arena;
 	Joined joined = {e->unit.graph, e->samples, 0};
 	Graph *to = graph_like(arena, program_graph(p));
+	to->nodes = joined.from->nodes;
 	Ref *now = NEWS(arena, Ref, joined.from->nval);
 	if (!strcmp(e->unit.name, "gather")) // on these slots already
 		return joined.from;

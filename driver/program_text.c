@@ -143,7 +143,7 @@ static void read_eta(Arena *arena, Lexer *l, NamedEtas *etas)
 static void assign_etas(Program *p, const NamedEtas *etas)
 {
 	const Graph *g = program_graph(p);
-	if (!etas->count)
+	if (!p->opt.name)
 		return;
 	p->eta = NEWS(p->session->arena, Eta, g->slots.count + 1);
 	for (int i = 0; i < etas->count; i++) {
