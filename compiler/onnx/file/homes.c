@@ -1,5 +1,5 @@
 // homes.c: where in the file the numbers of a slot lie: in which initializers, and how.
-#include "lower.h"
+#include "file.h"
 
 static const char *const views[] = {
     [COPY_SAME] = NULL, [COPY_TRANSPOSED] = "transpose", [COPY_COMPLEMENT] = "1 - x"};

@@ -3,7 +3,7 @@
 // nothing that the file says of sizes or places is believed before it is checked. It is a
 // FlatBuffer, of the schema ort_training_checkpoint.fbs: tables whose fields are found through a
 // list of offsets, all numbers little-endian.
-#include "lower.h"
+#include "file.h"
 #include <string.h>
 #include <unistd.h>
 

@@ -2,7 +2,7 @@
 // Takes a path, or a TensorProto. Gives mapped bytes; a tensor's shape; its elements in the
 // working type. Keeps: nothing that a file says of sizes, offsets or places is believed before it
 // is checked.
-#include "lower.h"
+#include "file.h"
 #include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // read from, as the standard wants them: some tools append what they add (ONNX Runtime sorts, and
 // does not mind). Keeps: nodes that were in order stay as they lie. Those of a cycle are refused
 // later, as one of them reads what no node before it computes.
-#include "lower.h"
+#include "file.h"
 #include <string.h>
 
 void visit_operands(const NodeProto *node, void visit(const char *name, void *), void *context)

@@ -7,7 +7,7 @@
 // - training information of the standard: a second graph that goes on to a loss, gradients and an
 //   optimizer. What the loss needs of it is put behind the graph, and is never written back.
 // Keeps: the optimizer is not the file's, but the one that was chosen.
-#include "lower.h"
+#include "file.h"
 #include <string.h>
 
 // ---- what a value needs ---------------------------------------------------------------

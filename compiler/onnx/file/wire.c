@@ -1,7 +1,7 @@
 // wire.c: the wire format of protocol buffers, field by field: what write.c rebuilds, and the check
 // before unpacking. Takes bytes. Gives fields. Keeps: no recursion deeper than the limit, whatever
 // a file says.
-#include "lower.h"
+#include "file.h"
 
 static const char broken[] = "not an ONNX file, or truncated: its bytes do not parse";
 

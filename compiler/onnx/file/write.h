@@ -2,7 +2,7 @@
 // Takes lower.h. Seen by write.c, patch.c and piece_table.c alone.
 #ifndef WRITE_H
 #define WRITE_H
-#include "lower.h"
+#include "file.h"
 
 enum { // numbers of fields (onnx.proto)
 	F_graph_node = 1,

@@ -22,19 +22,6 @@ const char *node_where(Arena *arena, const NodeProto *node)
 	return format(arena, "node '%s' (%s)", node_name(node), node->op_type);
 }
 
-const char *plain_domain(const char *domain)
-{
-	return strcmp(domain, "ai.onnx") ? domain : "";
-}
-
-int64_t version_of(size_t n, const OperatorSetIdProto *const *set, const char *domain)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(plain_domain(set[i]->domain), domain))
-			return set[i]->version;
-	return 0;
-}
-
 // ---- names ----------------------------------------------------------------------------
 
 NameScope *new_space(Reader *r, NameScope *outer)

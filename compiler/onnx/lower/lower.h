@@ -1,153 +1,15 @@
-// lower.h: what the files of this floor share: the file, the values of a graph by name, the node
-// being lowered. Takes onnx.h and the schema. Seen by this floor alone.
+// lower.h: declares what the files of lower/ and ops/ share: the values of a graph by name, and the
+// node being lowered.
 #ifndef LOWER_H
 #define LOWER_H
-#include "onnx.h"
-#include "onnx.pb-c.h"
-
-// ---- tensor.c: bytes --------------------------------------------------------------------
-
-typedef struct Bytes {
-	const uint8_t *at;
-	size_t count;
-} Bytes;
-
-typedef struct File {
-	Arena *arena;
-	const char *path;
-	const char *folder;      // of the path, with its slash: "" for the working folder
-	const char *real_folder; // where the file lies, if links led to it; NULL: not known
-	Bytes bytes;
-	struct ModelProto *proto;
-	Table *outside;    // files of external data, as the model names them -> Bytes
-	OpCounts ops;      // empty until it is read
-	struct Told *told; // input_dims.c; NULL until it is read
-	Table
-	    *trained; // names of the weights that the file says are trained; NULL: it does not say
-	const char *loss;     // the output that it says is minimized; NULL likewise
-	const char *training; // what else of that a person should know; NULL: nothing
-	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
-} File;
-
-File *open_file(Arena *, const char *path); // "-": standard input
-// The bytes of the file `name` in the folder of another, which may not lead out of it.
-Bytes named_bytes(const File *, const char *where, const char *name);
-// The bytes of a tensor that lies in another file, as they are stored.
-Bytes outside_tensor(File *, const char *where, const TensorProto *);
-// protobuf-c's allocator in an arena.
-void *unpack_take(void *arena, size_t bytes);
-void unpack_free(void *arena, void *block);
-// The type that a graph computes in for values that a file declares as `onnx` (a
-// TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
-// -1 when there is none.
-int working_type(int onnx);
-// The type of its constants and weights: the working type, but f64 for the doubles of a graph that
-// computes in double.
-Elem number_type(const Graph *, int onnx);
-enum { TEXT = 8, DOUBLE = 11 }; // TensorProto.DataTypes
-int declared_type(int onnx);    // the row of types.def in which a value travels, or -1
-// "element type 8 (text), which amosc does not compute with"
-const char *type_trouble(Arena *, int onnx);
-extern const char other_type[], fewer_axes[]; // cures: of such a type, of more than RANK axes
-typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
-typedef struct Format { // a row of formats.def
-	const char *name;
-	int onnx;
-	Elem travels;
-	int bits, exponent, mantissa, bias;
-	Special special;
-} Format;
-// A tensor's shape; fails when it is negative or too large.
-Shape tensor_shape(const char *where, const TensorProto *);
-// Its elements as `as`, its working type or f64 for doubles, row major: in the file itself where
-// they lie there so, else converted into `arena`.
-const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
-const char *external_field(const TensorProto *, const char *key); // NULL when absent
-
-// ---- toposort.c: which node before which ----------------------------------------------
-
-void order_nodes(Arena *, ModelProto *); // each behind those it reads from
-// Of a node, and of all that its graphs read from around them and compute themselves.
-void visit_operands(const NodeProto *, void visit(const char *name, void *), void *context);
-
-// ---- training.c, ort_checkpoint.c: files that bring their own training --------------------
-
-// Makes a plain graph of such a file, up to the loss if `loss` is set.
-void read_training(File *, bool loss);
-typedef struct Checkpoint { // of ONNX Runtime's training
-	VEC(TensorProto *) tensors;
-	int trained; // so many come first; the others are not trained
-} Checkpoint;
-Checkpoint *beside(const File *model); // in the same folder; NULL: none
-
-// ---- format.c: element types of few bits ----------------------------------------------
-
-const Format *find_format(int onnx); // NULL: a type that arithmetic runs in, or none
-bool is_composite(const Format *);
-double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
-
-// ---- wire.c: protocol buffers field by field ------------------------------------------
-
-enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5, F_model_graph = 7 };
-
-typedef struct Field {
-	int number, wire;
-	Bytes all, body; // with its tag (and length); without
-} Field;
-
-bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
-// Fails where messages nest too deep to be unpacked. Returns the number of nodes in all graphs.
-size_t check_nesting(const char *where, Bytes model);
+#include "file.h"
 
 // ---- what a file is read with: names and values ---------------------------------------
-
-typedef enum Trait { // that numbers show
-	T_hides,     // some hide scores from a softmax
-	T_two,       // no more than two different ones
-	T_sines,     // pairs of sines and cosines
-	T_regular,   // straight lines along an axis
-	T_fourier,   // a Fourier transform
-	T_bank,      // mostly zeros, none negative
-	TRAITS,
-} Trait;
-
-typedef struct Weight { // an initializer, or a Constant of weight size
-	const TensorProto *proto;
-	const char *name;
-	Elem type; // as the graph reads it
-	Shape shape;
-	const void *data;          // NULL until read
-	const char *alias;         // the Identity's result that it is read through
-	struct Weight *origin;     // itself, or the one that it is an alias of
-	int uses;                  // operands of the main graph that name it
-	bool inner;                // of the graph of a loop or branch
-	bool trained;              // a parameter, or statistics, of some use lies in it
-	const char *why;           // of a use that is not trained; NULL: there is none
-	bool table, matrix;        // one of these is gathered from, or a factor of a product
-	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
-	int slot;                  // of its first use as a parameter; -1: none yet
-	Ref ref;                   // as a constant
-} Weight;
-
-// What a weight holds of a parameter: itself, its transpose, or 1 - it.
-typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
-
-// How a slot lies in the file: all the places it is read at, newest first.
-typedef struct View {
-	Weight *weight; // NULL: in no initializer, a bias that was left out
-	Copy copy;
-	const char *alias;     // read through this Identity
-	const NodeProto *node; // of the main graph, or NULL
-	int operand;
-	struct View *next, *first; // the one before, and the first of its slot
-} View;
 
 typedef struct List { // a sequence: known at compile time
 	int count;
 	Ref *at;
 } List;
-
-typedef struct OpRow OpRow;
 
 typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
@@ -281,9 +143,7 @@ void list_sizes(Reader *); // that weights tell, for open_size
 
 // ---- lower.c --------------------------------------------------------------------------
 
-const char *plain_domain(const char *);                                              // ai.onnx: ""
-int64_t version_of(size_t n, const OperatorSetIdProto *const *, const char *domain); // 0: none
-const char *node_where(Arena *, const NodeProto *);                                  // for messages
+const char *node_where(Arena *, const NodeProto *); // for messages
 NameScope *new_space(Reader *, NameScope *outer);
 void bind_name(Reader *, NameScope *, const char *name, Value);
 Value look_up(Reader *, const NameScope *, const char *name); // fails when there is none
@@ -376,7 +236,7 @@ Use use_behind(const Reader *, const NodeProto *, int operand); // behind moves 
 // follow?
 bool is_scored(const Reader *, const NodeProto *);
 
-// ---- format.c: values of a graph ------------------------------------------------------
+// ---- typed.c: values of few bits ------------------------------------------------------
 
 // x as the element type `onnx` (a TensorProto.DataType) can say it, in its working type. Floats of
 // 8 and 4 bits are rounded: what is too large becomes the largest where `saturate`, else infinite
@@ -481,11 +341,11 @@ Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);
 // ---- op_table.c: ops.def says which function puts an operator into the graph -------------
 
 typedef void Lower(Call *);
-struct OpRow { // of ops.def
+typedef struct OpRow { // of ops.def
 	OpInfo info;
 	Lower *lower;
 	int variant;
-};
+} OpRow;
 const OpRow *find_row(const char *domain, const char *op); // NULL when unknown
 
 Lower unsupported;    // declines with the note of ops.def

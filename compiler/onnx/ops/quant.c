@@ -15,7 +15,7 @@ static void integer_limits(int onnx, double *low, double *high)
 Ref quantized(const Call *c, Ref x, Ref scale, Ref zero, int onnx, bool saturate)
 {
 	const Format *f = find_format(onnx);
-	if (f && !is_composite(f))
+	if (f && !is_integral(f))
 		return put_typed(c, put2(c->g, O_div, x, scale), onnx, saturate, "nearest");
 	double low, high;
 	integer_limits(onnx, &low, &high);

@@ -1,0 +1,89 @@
+// typed.c: rounds values to element types of few bits.
+// A graph computes in f32 and i64; a value that a file declares in fewer bits is one of those that
+// the few bits can represent. Also BitCast.
+#include "ops/ops.h"
+#include <math.h>
+#include <string.h>
+
+static Ref call_book(const Call *c, const char *def, Ref x, int n, const AttrArg *given)
+{
+	return book_call1(c->g, def, 1, &x, n, given);
+}
+
+static Ref round_float(const Call *c, Ref x, const Format *f, bool saturate, const char *powers)
+{
+	AttrArg given[] = {{.name = "bits", .x = f->mantissa},
+	                   {.name = "least", .x = 1 - f->bias},
+	                   {.name = "most", .x = largest_of(f)},
+	                   {.name = "beyond", .x = f->special == F_ieee ? INFINITY : NAN}};
+	x = put_cast(c->g, x, E_f32);
+	if (f->bits > 8)
+		return x; // computed in f32, and rounded where it leaves the graph
+	if (f->special == F_power)
+		return call_book(c, format(c->r->arena, "power_%s", powers), x, 0, NULL);
+	if (f->special == F_none) // has nothing but numbers: what is none becomes 0
+		x = put3(c->g, O_select, put1(c->g, O_isnan, x), num_like(c->g, x, 0), x);
+	bool full = !saturate && f->special != F_none;
+	return call_book(c, full ? "few_bits_open" : "few_bits", x, full ? 4 : 3, given);
+}
+
+static Ref wrap_whole(const Call *c, Ref x, const Format *f)
+{
+	Graph *g = c->g;
+	double all = 1 << f->bits, low = f->special == F_signed ? all / 2 : 0;
+	x = put2(g, O_add, put_cast(g, x, E_i64), put_num(g, E_i64, low));
+	x = put2(g, O_mod, x, put_num(g, E_i64, all));
+	return put2(g, O_sub, x, put_num(g, E_i64, low));
+}
+
+Ref put_typed(const Call *c, Ref x, int onnx, bool saturate, const char *powers)
+{
+	Graph *g = c->g;
+	const Format *f = find_format(onnx);
+	if (f)
+		return is_integral(f) ? wrap_whole(c, x, f)
+		                      : round_float(c, x, f, saturate, powers);
+	Elem to = (Elem)declared_type(onnx), working = (Elem)working_type(onnx);
+	Elem from = val(g, x)->type;
+	bool loses = (elems[to].bytes < elems[working].bytes && !is_float(to) && from != E_b8) ||
+	             (to == E_u64 && is_float(from)); // whose upper half is beyond i64
+	return put_cast(g, loses ? put_cast(g, x, to) : x, working);
+}
+
+// ---- BitCast --------------------------------------------------------------------------
+
+// The bits that the file's type gives number `x`; floats of 64 bits are computed in 32.
+static uint64_t bits_of(const Val *v, int64_t i, Elem type)
+{
+	Shape one = {0};
+	uint64_t bits = 0;
+	double number = const_at(v, i);
+	Array a = {.type = type, .shape = one};
+	int64_t whole = is_float(v->type) ? 0 : const_int_at(v, i);
+	if (is_float(type))
+		a.f = &number;
+	else
+		a.i = &whole;
+	array_to(&a, &bits);
+	return bits;
+}
+
+void lower_bit_cast(Call *c)
+{
+	const Val *v = val(c->g, constant_operand(c, 0));
+	int to = declared_type((int)attr_int(c, "to", 0));
+	Elem from = (Elem)declared_type(operand_type(c, 0));
+	if (to < 0 || elems[to].bytes != elems[from].bytes ||
+	    find_format((int)attr_int(c, "to", 0)))
+		invalid_node(c, "from %s to type %lld, which amosc does not compute with",
+		             elems[from].name, (long long)attr_int(c, "to", 0));
+	int64_t n = count_of(&v->shape);
+	uint8_t *bytes = take(c->r->arena, (size_t)(n * elems[to].bytes) + 8);
+	for (int64_t i = 0; i < n; i++) {
+		uint64_t bits = bits_of(v, i, from);
+		memcpy(bytes + i * elems[to].bytes, &bits, (size_t)elems[to].bytes);
+	}
+	Ref x = put_const(c->g, (Elem)to, v->shape, bytes);
+	c->onnx = elems[to].onnx;
+	c->out[0] = put_cast(c->g, x, (Elem)working_type(c->onnx));
+}
