@@ -42,11 +42,11 @@ static json_t *reasons_json(Arena *arena, const Eta *eta)
 static json_t *askers_json(const Eta *eta)
 {
 	json_t *list = json_array();
-	if (!eta->nparts && eta->asker)
-		json_array_append_new(list, json_string(eta->asker));
+	if (!eta->nparts && eta->demand_by)
+		json_array_append_new(list, json_string(eta->demand_by));
 	for (int i = 0; i < eta->nparts; i++)
-		if (eta->parts[i].asker)
-			json_array_append_new(list, json_string(eta->parts[i].asker));
+		if (eta->parts[i].demand_by)
+			json_array_append_new(list, json_string(eta->parts[i].demand_by));
 	return list;
 }
 

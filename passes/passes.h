@@ -58,7 +58,7 @@ typedef struct Eta {
 	const char *role;    // kernel bias embedding norm_scale norm_bias ...
 	Shape slot;          // of v and b: broadcasts against the parameter
 	Surd range, demand;
-	const char *source, *asker; // the places that range and demand come from; NULL: none
+	const char *source, *demand_by; // the places that range and demand come from; NULL: none
 	const char **why;
 	int nwhy;
 	bool sure;
@@ -99,7 +99,7 @@ typedef enum Nature {
 typedef struct Scales { // by Ref: what eta is inferred from
 	const Nature *nature;
 	const Surd *range, *demand;
-	const Ref *asker; // the value that set the demand; 0: nobody asks
+	const Ref *demand_by; // the value that set the demand; 0: nobody asks
 	const char *const
 	    *coarse; // what a measured range shows that the rule does not count; NULL: nothing
 } Scales;

@@ -22,7 +22,7 @@ typedef struct Line {
 
 typedef struct Want {
 	VEC(Line) lines, rows, asked; // rows, asked: the number is eta[0]
-	EtaOptions wishes;
+	EtaOptions options;
 } Want;
 
 static int failures, checked;
@@ -40,7 +40,7 @@ static Want read_want(Arena *arena, const char *path)
 		if (!strcmp(word[0], "range")) {
 			Override said = {.pattern = copy_string(arena, word[1]),
 			                 .expr = copy_string(arena, word[2])};
-			PUSH(arena, want.wishes.range, said);
+			PUSH(arena, want.options.range, said);
 			continue;
 		}
 		bool rows = !strcmp(word[0], "rows"), asked = !strcmp(word[0], "asked");
@@ -93,9 +93,9 @@ static void check_model(const char *path, const Want *want, int convention)
 	Arena *arena = arena_new();
 	const char *file = strrchr(path, '/') + 1;
 	const Graph *g = read_model(arena, path, &(ReadOptions){0})->graph;
-	EtaOptions wishes = want->wishes;
-	wishes.convention = convention ? "jestimator" : "paper";
-	const Eta *eta = eta_pass(arena, g, &wishes, NULL);
+	EtaOptions options = want->options;
+	options.convention = convention ? "jestimator" : "paper";
+	const Eta *eta = eta_pass(arena, g, &options, NULL);
 	int rows = 0, asked = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];

@@ -35,9 +35,9 @@ EtaGraph read_eta_graph(Arena *arena, const char *path)
 {
 	EtaGraph graph = {.text = read_file(arena, path, NULL)};
 	graph.g = parse_graph(arena, path, graph.text, book_builtin());
-	graph.wishes.convention = line_after(arena, graph.text, "# convention ");
-	add_override(arena, graph.text, "# eta ", &graph.wishes.eta);
-	add_override(arena, graph.text, "# range ", &graph.wishes.range);
-	add_override(arena, graph.text, "# slots ", &graph.wishes.slots);
+	graph.options.convention = line_after(arena, graph.text, "# convention ");
+	add_override(arena, graph.text, "# eta ", &graph.options.eta);
+	add_override(arena, graph.text, "# range ", &graph.options.range);
+	add_override(arena, graph.text, "# slots ", &graph.options.slots);
 	return graph;
 }

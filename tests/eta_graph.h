@@ -11,7 +11,7 @@
 typedef struct EtaGraph {
 	char *text; // text of the file
 	Graph *g;
-	EtaOptions wishes;
+	EtaOptions options;
 } EtaGraph;
 
 EtaGraph read_eta_graph(Arena *, const char *path);

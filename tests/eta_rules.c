@@ -22,9 +22,9 @@ typedef struct Cases {
 // Returns all scales that eta infers, one per line.
 static char *scales_of(Arena *arena, const EtaGraph *graph, const Rules *rules)
 {
-	EtaOptions wishes = graph->wishes;
-	wishes.rules = rules;
-	const Eta *eta = eta_pass(arena, graph->g, &wishes, NULL);
+	EtaOptions options = graph->options;
+	options.rules = rules;
+	const Eta *eta = eta_pass(arena, graph->g, &options, NULL);
 	Text text = {.arena = arena};
 	for (int i = 0; i < graph->g->slots.count; i++)
 		if (graph->g->slots.at[i].kind == S_param)

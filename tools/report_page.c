@@ -167,7 +167,7 @@ static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, T
 		return one;
 	}
 	json_object_set_new(one, "range", json_string(surd_text(p->arena, scales->range[r], 0)));
-	if (scales->asker[r])
+	if (scales->demand_by[r])
 		json_object_set_new(one, "demand",
 		                    json_string(surd_text(p->arena, scales->demand[r], 0)));
 	return one;

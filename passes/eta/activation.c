@@ -1,11 +1,11 @@
-// activation.c: element-wise functions of one signal, measured on normal data.
-// Input: ranges (analysis.c). Output: the root mean square of a function whose operations' rules
-// are far from it: an activation that is in no table. Invariant: the tables take precedence.
+// activation.c: measures element-wise functions of one signal on normal data.
+// Input: ranges (analysis.c). Output: the root mean square of an activation that is in no table.
+// Invariant: the tables take precedence.
 #include "analysis.h"
 #include <math.h>
 
-// True if `r` is distributed like normal data: a product, normalization, sum or input.
-static bool spreads(const ScaleAnalysis *s, Ref r)
+// True if `r` is nearly normal: a product, normalization, sum or input.
+static bool is_nearly_normal(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));
 	bool map = v->op == O_add || v->op == O_sub || v->op == O_mul;
@@ -15,12 +15,11 @@ static bool spreads(const ScaleAnalysis *s, Ref r)
 	return v->op == O_dot || v->op == O_norm || v->op == O_slot;
 }
 
-// Limits the cost of measuring one value. More operations are no activation: the distribution of
-// their data is unknown.
+// Limits the cost of measuring one value.
 enum { OPERATIONS = 64 };
 
-// Returns the one signal that element-wise v is a function of; 0 if there is none. *operations:
-// those of the values that v reads.
+// Returns the only signal that element-wise v is a function of; 0 if there is none. *operations:
+// the operations between them.
 static Ref root_of(const ScaleAnalysis *s, const Val *v, int *operations)
 {
 	Ref root = 0;
@@ -50,8 +49,8 @@ void find_roots(ScaleAnalysis *s)
 	}
 }
 
-// r of `s` in `to`, where its root is x.
-static Ref copied(const ScaleAnalysis *s, Graph *to, Ref r, Ref root, Ref x)
+// Copies r into `to`, with x for its root.
+static Ref copy_value(const ScaleAnalysis *s, Graph *to, Ref r, Ref root, Ref x)
 {
 	const Val *v = val(s->g, r);
 	double number;
@@ -61,7 +60,7 @@ static Ref copied(const ScaleAnalysis *s, Graph *to, Ref r, Ref root, Ref x)
 		return put_num(to, v->type, number);
 	Ref in[3];
 	for (int k = 0; k < v->nin && k < COUNT(in); k++)
-		in[k] = copied(s, to, v->in[k], root, x);
+		in[k] = copy_value(s, to, v->in[k], root, x);
 	return put_as(to, v, in);
 }
 
@@ -77,7 +76,7 @@ static double measured(const ScaleAnalysis *s, Ref r)
 	for (int i = 0; i < POINTS; i++)
 		x[i] = (float)(s->range[root].value * (i - POINTS / 2) * 0.05);
 	Slot slot = {.name = "x", .kind = S_input, .type = E_f32, .shape = line};
-	Ref y = copied(s, g, r, root, put_slot(g, add_slot(g, slot)));
+	Ref y = copy_value(s, g, r, root, put_slot(g, add_slot(g, slot)));
 	add_out(g, "y", y);
 	Array in = array_from(arena, E_f32, &line, x), out = eval_graph(arena, g, &in)[y];
 	double sum = 0, all = 0;
@@ -90,8 +89,8 @@ static double measured(const ScaleAnalysis *s, Ref r)
 	return sqrt(sum / all);
 }
 
-// True if the rule of v's operation says little about such a function.
-static bool bends(const ScaleAnalysis *s, const Val *v)
+// True if the rule of v's operation is a poor estimate for such a function.
+static bool is_nonlinear(const ScaleAnalysis *s, const Val *v)
 {
 	switch (v->op) {
 	case O_exp:
@@ -116,13 +115,13 @@ static bool bends(const ScaleAnalysis *s, const Val *v)
 	}
 }
 
-// Returns the value whose measured range gives those of v's operands; 0 if there is none.
-static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
+// Returns the value whose measured range v's operands inherit; 0 if there is none.
+static Ref inherited_guess(const ScaleAnalysis *s, const Val *v)
 {
 	double slope;
 	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
 	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act ||
-	    (v->op == O_select && decided_by(s, v)) || hard_sigmoid(s, v, &slope))
+	    (v->op == O_select && sign_choice(s, v)) || hard_sigmoid(s, v, &slope))
 		return 0;
 	for (int k = 0; k < v->nin; k++)
 		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
@@ -130,9 +129,9 @@ static Ref guessed_before(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
+void measure_activation(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	static const double far = 1.05;
+	static const double TOLERANCE = 1.05;
 	Ref root = s->root[r];
 	Surd length;
 	bool quotient = v->op == O_mul || v->op == O_div;
@@ -141,13 +140,14 @@ void judge_activation(ScaleAnalysis *s, Ref r, const Val *v)
 		return;
 	if (quotient && (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
 		return;
-	s->guess[r] = guessed_before(s, v);
-	if (root == r || s->length[r] || !known(s, F_measured) || !bends(s, v) || !spreads(s, root))
+	s->guess[r] = inherited_guess(s, v);
+	if (root == r || s->length[r] || !known(s, F_measured) || !is_nonlinear(s, v) ||
+	    !is_nearly_normal(s, root))
 		return;
 	double size = measured(s, r), ratio = size / s->range[r].value;
-	if (ratio <= far && ratio >= 1 / far)
+	if (ratio <= TOLERANCE && ratio >= 1 / TOLERANCE)
 		return;
 	s->guess[r] = r;
-	if (v->op != O_exp && isfinite(size) && size > 0) // exponentials are taken to be around 1
+	if (v->op != O_exp && isfinite(size) && size > 0) // exponentials count as around 1
 		s->range[r] = surd_near(size);
 }

@@ -1,11 +1,10 @@
 // analysis.c: propagates ranges and demands.
-// Input: a forward graph. Output: each value's range (its expected standard deviation) and demand
-// (the one that its consumers expect), one row per primitive, each with the value that it comes
-// from.
+// Input: a forward graph. Output: per value its range (its expected standard deviation) and its
+// demand (the one that its consumers need), each with the value that determines it.
 #include "analysis.h"
 #include <string.h>
 
-// ---- what values are made of ----------------------------------------------------------
+// ---- natures of values ------------------------------------------------------------------
 
 static Nature slot_nature(const Slot *slot)
 {
@@ -27,8 +26,7 @@ static Nature nature_of(ScaleAnalysis *s, Ref r, const Val *v)
 		return SIGNAL; // looked up
 	if (v->op == O_dot && n == VARIABLE &&
 	    (s->data[r] || is_zero(s, v->in[0]) || is_zero(s, v->in[1])))
-		return SIGNAL; // pixels given as integers; rows chosen by ones and zeros; a loop's
-		               // first step
+		return SIGNAL; // integer pixels; one-hot rows; a loop's first iteration
 	return n;
 }
 
@@ -40,7 +38,7 @@ static bool any_of(const bool *what, const Val *v)
 	return false;
 }
 
-static bool of_buffers(const ScaleAnalysis *s, const Val *v)
+static bool is_of_buffers(const ScaleAnalysis *s, const Val *v)
 {
 	if (!known(s, F_running))
 		return false;
@@ -61,8 +59,8 @@ void find_natures(ScaleAnalysis *s)
 		bool product = v->op == O_mul || v->op == O_cast || prims[v->op].cls == C_move;
 		s->data[r] = input || any_of(s->data, v);
 		s->nature[r] = nature_of(s, r, v);
-		look_behind(s, r);
-		s->fixed[r] = of_buffers(s, v);
+		find_origin(s, r);
+		s->fixed[r] = is_of_buffers(s, v);
 		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
 	}
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
@@ -70,7 +68,7 @@ void find_natures(ScaleAnalysis *s)
 		for (int k = 0; k < v->nin && s->live[r] && v->op == O_dot; k++) {
 			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
 			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
-				s->met[slot] = r;
+				s->data_product[slot] = r;
 		}
 		Ref table = s->live[r] ? table_of(s, r) : 0;
 		int slot = table ? view_slot(s, table) : -1;
@@ -79,9 +77,9 @@ void find_natures(ScaleAnalysis *s)
 	}
 }
 
-// ---- the table ------------------------------------------------------------------------
+// ---- one rule per primitive -------------------------------------------------------------
 
-// One row per primitive. Others keep their operand's range and pass their demand on.
+// Other primitives keep the range of their operand and pass the demand on.
 static const ScaleRule rows[OPS] = {
     [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
     [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
@@ -116,54 +114,55 @@ Rules eta_rules(void)
 	return rules;
 }
 
-// ---- the sweeps -----------------------------------------------------------------------
+// ---- propagation ------------------------------------------------------------------------
 
-Surd asked(const ScaleAnalysis *s, Ref r)
+Surd demand_or_one(const ScaleAnalysis *s, Ref r)
 {
-	return s->asker[r] ? s->demand[r] : surd_one;
+	return s->demand_by[r] ? s->demand[r] : surd_one;
 }
 
-void sweep_up(ScaleAnalysis *s)
+void propagate_ranges(ScaleAnalysis *s)
 {
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		s->range[r] = is(s, r, VARIABLE) ? asked(s, r) : constant(s, N_input);
+		s->range[r] = is(s, r, VARIABLE) ? demand_or_one(s, r) : constant(s, N_input);
 		s->source[r] = r;
 		if (v->op == O_slot && s->declared[v->attr->i[0]].value > 0)
 			s->range[r] = s->declared[v->attr->i[0]];
 		if (!is(s, r, SIGNAL) || v->nin == 0)
 			continue;
-		Ref same = same_as(s, v);
+		Ref same = range_origin(s, v);
 		if (averaged(s, v))
-			admit(s, r, "a mean is taken to be as large as what it is the mean of");
+			note_coarse(s, r,
+			            "the mean is inferred as large as the values that it averages");
 		s->range[r] = same ? inherit(s, r, same) : s->rules->row[v->op].range(s, r, v);
 		if (same)
 			s->guess[r] = s->guess[same];
 		else
-			judge_activation(s, r, v);
+			measure_activation(s, r, v);
 	}
 }
 
-// Outputs of a graph without a loss are taken for logits.
-static void ask_outputs(ScaleAnalysis *s)
+// The outputs of a graph without a loss count as logits.
+static void set_output_demands(ScaleAnalysis *s)
 {
 	for (int k = 0; k < s->g->outs.count; k++)
 		if (!strcmp(s->g->outs.at[k].name, "loss"))
 			return;
 	for (int k = 0; k < s->g->outs.count; k++)
-		ask(s, s->g->outs.at[k].val, constant(s, N_logits), s->g->outs.at[k].val);
+		set_demand(s, s->g->outs.at[k].val, constant(s, N_logits), s->g->outs.at[k].val);
 }
 
-void sweep_down(ScaleAnalysis *s)
+void propagate_demands(ScaleAnalysis *s)
 {
-	ask_outputs(s);
+	set_output_demands(s);
 	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
 		if (!s->live[r] || is(s, r, AUX) || v->nin == 0)
 			continue;
-		Ref same = is(s, r, SIGNAL) ? same_as(s, v) : 0;
+		Ref same = is(s, r, SIGNAL) ? range_origin(s, v) : 0;
 		if (same)
-			pass_to(s, r, same);
+			pass_demand_to(s, r, same);
 		else
 			s->rules->row[v->op].demand(s, r, v);
 	}

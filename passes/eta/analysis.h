@@ -1,22 +1,21 @@
 // analysis.h: declares what the eta files share.
-// Ranges and demands, shares of variables, layouts of views. Takes passes.h. Seen by eta.c,
-// view.c, pattern.c, gate.c, activation.c, analysis.c, range.c, demand.c, embedding.c, infer.c,
-// derive.c, axis_map.c and override.c alone.
+// Ranges and demands of values, what is inferred for variables, and axis maps of views. Included by
+// passes/eta/ and tests/eta_rules.c alone.
 #ifndef ANALYSIS_H
 #define ANALYSIS_H
 #include "passes.h"
 
-// A part of a kernel's output that a slice takes: entries e of its last axis where e / stride %
-// extent lies in [start, start + count).
+// The elements of a kernel's output that a slice takes: element e of the last axis belongs to it if
+// e / stride % extent lies in [start, start + count).
 typedef struct OutputSlice {
-	Ref part;
+	Ref value; // the slice
 	int64_t stride, extent, start, count;
 } OutputSlice;
 
-typedef struct OutputSlices { // a kernel's output of whose parts different scales are asked
+typedef struct OutputSlices { // a kernel's output whose slices have different demands
 	Ref dot;
-	VEC(OutputSlice) cut;
-	Ref *owner; // by entry: the part that takes it; 0: none
+	VEC(OutputSlice) list;
+	Ref *owner; // per element of its last axis: the slice that takes it; 0: none
 } OutputSlices;
 
 typedef enum Constant {
@@ -37,55 +36,58 @@ struct ScaleAnalysis;
 typedef Surd Range(struct ScaleAnalysis *, Ref, const Val *);
 typedef void Demand(struct ScaleAnalysis *, Ref, const Val *);
 
-typedef struct ScaleRule { // of a primitive: its result's range; what it asks of its operands
+typedef struct ScaleRule { // of a primitive: computes the range of its result and the demands on
+	                   // its operands
 	Range *range;
 	Demand *demand;
 } ScaleRule;
 
-// All that eta is inferred by. Tests give tables of their own, with one entry changed.
+// The rules that eta is inferred by. Tests change one at a time.
 typedef struct Rules {
 	ScaleRule row[OPS];
 	Surd constant[CONSTANTS];
-	bool without[FORMS]; // forms that are not looked for
+	bool without[FORMS]; // forms that are not recognized
 } Rules;
-Rules eta_rules(void); // the paper's
+Rules eta_rules(void); // Returns the paper's rules.
 
-typedef struct Behind {
-	Ref views, moves, scales; // what is behind views; moves; views and products with numbers
-	int slot;                 // that the value is a view of; -1: none
-} Behind;
+typedef struct Origin {
+	Ref views, moves,
+	    scales; // the value under views; under moves; under views and products with constants
+	int slot;   // of which the value is a view; -1: none
+} Origin;
 
-// By Ref, but where said.
+// Arrays are indexed by Ref, unless noted.
 typedef struct ScaleAnalysis {
 	Arena *arena;
 	const Graph *g;
 	const Rules *rules;
-	bool authors; // their code decides where it differs from the paper
+	bool authors; // the authors' code takes precedence over the paper
 	const bool *live;
 	const Ref *reader; // the first live value that reads it; 0: none
 	const bool *out;   // an output of the graph
 	Nature *nature;
-	Behind *behind;
-	bool *data;    // depends on an input
-	bool *fixed;   // made of buffers alone
-	bool *divided; // a product with such a value in it
-	bool *length;  // a square that is summed for a length
-	bool *sum;     // an add of embeddings alone
-	Ref *met;      // by slot: a product of it with data; 0: none
-	bool *lookups; // by slot: its rows are looked up by data
-	bool *stream;  // by slot: what is looked up begins a residual stream
-	Surd *rms;     // of constants, where measured
+	Origin *origin;
+	bool *data;        // depends on an input
+	bool *fixed;       // made of buffers alone
+	bool *divided;     // a product with a factor made of buffers
+	bool *length;      // a square that is summed for a length
+	bool *sum;         // a sum of embeddings alone
+	Ref *data_product; // by slot: a product of it with data; 0: none
+	bool *lookups;     // by slot: data look up its rows
+	bool *stream;      // by slot: the looked up rows begin a residual stream
+	Surd *rms;         // of constants, if measured
 	bool *measured;
-	Surd *declared; // by slot: the range of an input, where a person says; value 0: nobody does
+	Surd *declared; // by slot: the range given for an input; value 0: none
 	Surd *range, *demand;
-	const char **coarse; // what the range does not count, where something is known
-	Ref *root;           // of an element-wise function of one signal: the signal; else itself
-	int *operations;     // between it and its root
-	Ref *guess;          // the value whose range, measured, set the range; 0: rules did
-	Ref *source;         // the value that set the range
-	const int *branches; // of such a value: readers of its range that have another one
-	Ref *asker;          // the value that set the demand; 0: nobody asks
-	OutputSlices **cuts; // of a kernel's output, and of values on the way to its parts
+	const char **coarse; // what the range neglects; NULL: nothing known
+	Ref *root; // the signal that an element-wise value is a function of, else the value itself
+	int *operations;     // operations between a value and its root
+	Ref *guess;          // the value whose measured range determines this range; 0: rules did
+	Ref *source;         // the value that determines the range
+	const int *branches; // per source: readers of its range that have another source
+	Ref *demand_by;      // the value that sets the demand; 0: unconstrained
+	OutputSlices *
+	    *output_slices; // of a kernel's output, and of the values between it and its slices
 } ScaleAnalysis;
 
 static inline bool is(const ScaleAnalysis *s, Ref r, Nature n)
@@ -105,127 +107,140 @@ static inline Surd constant(const ScaleAnalysis *s, Constant c)
 
 // ---- view.c ---------------------------------------------------------------------------
 
-bool is_number(const ScaleAnalysis *, Ref); // a constant of floats
-bool is_zero(ScaleAnalysis *, Ref);         // a constant of nothing else
-Surd rms_of(ScaleAnalysis *, Ref);          // of a constant; 1 of anything else
+bool is_float_const(const ScaleAnalysis *, Ref); // True for a constant of floats.
+bool is_zero(ScaleAnalysis *, Ref);              // True for a constant of zeros alone.
+Surd rms_of(ScaleAnalysis *, Ref); // Returns the root mean square of a constant, else 1.
 
-bool is_view(const Val *);                 // the same elements: a cast, or a move but for joins
-void look_behind(ScaleAnalysis *, Ref);    // once, behind its operands: what the next four answer
-Ref unviewed(const ScaleAnalysis *, Ref);  // what is behind views
-Ref unmoved(const ScaleAnalysis *, Ref);   // what is behind moves of a single value
-Ref unscaled(const ScaleAnalysis *, Ref);  // what is behind views and products with numbers
-Surd gain_of(ScaleAnalysis *, Ref);        // of those numbers
-int view_slot(const ScaleAnalysis *, Ref); // the slot a variable is a view of; -1: a composition
-// The one axis that a slice cuts; -1: none, several, or not every entry in between.
-int cut_axis(const Val *slice, const Shape *whole);
-const char *place_of(const ScaleAnalysis *, Ref); // the node that a value stems from, for reasons
+bool is_view(const Val *); // True for the same elements: a cast, or a move other than concat.
+void find_origin(ScaleAnalysis *,
+                 Ref); // Fills origin[r], which the next four read; operands come first.
+Ref unviewed(const ScaleAnalysis *, Ref); // Returns the value under views.
+Ref unmoved(const ScaleAnalysis *, Ref);  // Returns the value under moves.
+Ref unscaled(const ScaleAnalysis *,
+             Ref);                  // Returns the value under views and products with constants.
+Surd gain_of(ScaleAnalysis *, Ref); // Returns the product of these constants.
+int view_slot(const ScaleAnalysis *,
+              Ref); // Returns the slot that a variable is a view of; -1: computed.
+// Returns the one axis that a slice shortens; -1 if it shortens none or several, or has steps.
+int sliced_axis(const Val *slice, const Shape *full);
+const char *label_of(const ScaleAnalysis *, Ref); // Returns the name of its node, for reasons.
 
 // ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
 
-Ref table_of(const ScaleAnalysis *, Ref);  // the variable whose rows are looked up by data
-bool averages(const ScaleAnalysis *, Ref); // a constant matrix of which every column sums to 1
-bool mostly_rim(const ScaleAnalysis *, const Val *window);
+Ref table_of(const ScaleAnalysis *, Ref); // Returns the variable whose rows data look up.
+bool averages(const ScaleAnalysis *,
+              Ref); // True for a constant matrix whose columns each sum to 1.
+bool mostly_padding(const ScaleAnalysis *, const Val *window);
 int64_t contracted(const ScaleAnalysis *,
-                   Ref); // how many entries one of a dot or sum is the sum of
+                   Ref); // Returns the number of terms of each element of a dot or sum.
 
-Ref summed_product(const ScaleAnalysis *, Ref); // signal * variable, of which r is the sum
-// One entry of an axis, chosen by its place: sum(select(place == i, x, 0)). Answers x. `largest`:
-// the place is that of the largest or smallest.
+Ref summed_product(const ScaleAnalysis *,
+                   Ref); // Returns the product of a signal and a variable that r sums.
+// Matches sum(select(index == i, x, 0)), one element of an axis by its index, and returns x.
+// `largest`: the index is that of the maximum or minimum.
 Ref picked(const ScaleAnalysis *, const Val *, bool *largest);
-Ref pooled(const ScaleAnalysis *, Ref); // of what r takes the largest or smallest, before a ReLU
+Ref pooled(const ScaleAnalysis *,
+           Ref); // Returns the values before a maximum or minimum, and before a ReLU.
 Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
-Ref decided_by(const ScaleAnalysis *, const Val *); // the signal by whose sign a select chooses
-Ref same_as(ScaleAnalysis *, const Val *);  // what a mean, dropout, a rotation is as large as
-Ref averaged(ScaleAnalysis *, const Val *); // what r is the mean of
+Ref sign_choice(const ScaleAnalysis *,
+                const Val *); // Returns the signal whose sign a select tests.
+Ref range_origin(
+    ScaleAnalysis *,
+    const Val *); // Returns the value with the range of this mean, dropout or rotation.
+Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the mean of.
 Ref uncapped(const ScaleAnalysis *, Ref,
-             Surd factor);                        // x, where factor tanh(x) is a cap on it; else r
-bool positive_sum(const ScaleAnalysis *, Ref);    // a sum with an activation's output
-bool unfixed(const ScaleAnalysis *, Ref);         // a kernel's output that nothing normalizes
-Ref low_rank(const ScaleAnalysis *, const Val *); // (x A) B of x W + (x A) B
-// The product behind t W + b, of a variable; 0: something else.
+             Surd factor); // Returns y if x is tanh(y), capped by `factor`; else x.
+bool positive_sum(const ScaleAnalysis *, Ref); // True for a sum with an activation's output.
+bool is_unnormalized(const ScaleAnalysis *,
+                     Ref); // True for a kernel's output that nothing normalizes.
+Ref low_rank(const ScaleAnalysis *, const Val *); // Returns (x A) B of x W + (x A) B.
+// Returns the product under t W + b, of a variable; 0 for anything else.
 Ref kernel_product(const ScaleAnalysis *, Ref);
-// Of a normalized table through a kernel that data go through too: their product, which is as
-// large; 0: none.
+// Returns the product of data with the kernel that a normalized table is multiplied by, which has
+// the same range; 0 if there is none.
 Ref product_of_data(const ScaleAnalysis *, Ref);
-// The signal's place among the operands of a product with a number; -1: something else.
+// Returns the index of the signal in its product with a constant; -1 for anything else.
 int scaled_operand(const ScaleAnalysis *, const Val *);
-Ref sum_of(const ScaleAnalysis *, Ref product);    // that it goes into, through views and numbers
-Ref offset_of(const ScaleAnalysis *, Ref product); // k, where the product is q t beside a q k
+Ref sum_of(const ScaleAnalysis *,
+           Ref product); // Returns the sum that it is part of, through views and constants.
+Ref offset_of(const ScaleAnalysis *,
+              Ref product); // Returns k for a product q t that is added to q k.
 Ref without_offset(const ScaleAnalysis *,
-                   const Val *); // q k of a sum q k + q t, t made of parameters
+                   const Val *); // Returns q k of a sum q k + q t, t made of parameters.
 
 // ---- gate.c ---------------------------------------------------------------------------
 
-// The x x of which r is the root of the sum (or its inverse), limited from below or not. `length`:
-// what r is for x of range 1; 0 where it is limited by more than a guard.
+// Returns the square x x whose sum r is the root of (or its inverse). `length`: r for x of range 1;
+// 0 if it is limited from below by more than a guard.
 Ref squared_under(ScaleAnalysis *, Ref r, Surd *length);
-bool by_length(ScaleAnalysis *, const Val *, Surd *range); // x / |x|; its range
-// A normalization's output, before its own factor or (scaled) after it too.
+bool by_length(ScaleAnalysis *, const Val *, Surd *range); // True for x / |x|; its range in *range.
+// True for a normalization's output, without its own factor, or (`scaled`) with it.
 bool normalized(ScaleAnalysis *, Ref, bool scaled);
-// The table of which variable r is a normalization, its factor and offset included; 0: none.
+// Returns the table that variable r normalizes, with or without a factor and offset; 0 if none.
 Ref normed_table(const ScaleAnalysis *, Ref r);
 double limit_of(ScaleAnalysis *, const Val *, Ref x,
-                Ref factor);                            // K of x rsqrt(max(K mean(x^2), 1))
-int64_t weights_of(const ScaleAnalysis *, const Val *); // n of x / sum(x) over n; 0: something else
+                Ref factor); // Returns K of x rsqrt(max(K mean(x^2), 1)).
+int64_t weights_of(const ScaleAnalysis *,
+                   const Val *); // Returns n of x / sum(x) over n; 0 for anything else.
 
-// x g + y (1 - g): its summands as x and y; y + g (x - y): x, y and g.
+// Matches x g + y (1 - g), giving its summands as x and y, and y + g (x - y), giving x, y and g.
 bool mixture(const ScaleAnalysis *, const Val *, Ref *x, Ref *y, Ref *gate);
-Ref memory_of(const ScaleAnalysis *, const Val *);     // x of x sigmoid(a) + y, y bounded
-bool rest_of_gate(const ScaleAnalysis *, const Val *); // 1 - sigmoid(x)
-bool logistic(const ScaleAnalysis *, Ref);             // 1 + exp(x)
+Ref memory_of(const ScaleAnalysis *, const Val *); // Returns x of x sigmoid(a) + y, y bounded.
+bool is_gate_complement(const ScaleAnalysis *, const Val *); // True for 1 - sigmoid(x).
+bool logistic(const ScaleAnalysis *, Ref);                   // True for 1 + exp(x).
 
 // ---- activation.c ---------------------------------------------------------------------
 
 void find_roots(ScaleAnalysis *);
-void judge_activation(ScaleAnalysis *, Ref, const Val *); // measures it where rules tell little
+void measure_activation(ScaleAnalysis *, Ref, const Val *); // Measures it if the rules tell little.
 
 // ---- range.c, demand.c ----------------------------------------------------------------
 
-// Rows that any primitive might have.
+// Rules that suit any primitive.
 Range keep_range, unit_range, clip_range;
 Demand pass_demand, unit_demand, no_demand;
-// Rows of one, or of a few.
+// Rules of one primitive, or of a few.
 Range add_range, mul_range, act_range, exp_range, norm_range, select_range, softmax_range,
     sum_range, cumsum_range, max_range, window_range, dot_range, gather_range, slice_range,
     concat_range, attend_range;
 Demand root_demand, add_demand, mul_demand, clip_demand, select_demand, sum_demand, dot_demand,
     gather_demand, attend_demand;
 
-Surd inherit(ScaleAnalysis *, Ref r, Ref x); // x's range, from where x has it
-// What a measured range shows, and the rule does not count.
-void admit(ScaleAnalysis *, Ref, const char *what);
-void ask(ScaleAnalysis *, Ref, Surd demand, Ref by); // unless somebody asks already
-void pass_to(ScaleAnalysis *, Ref r, Ref x);         // what is asked of r, of x
+Surd inherit(ScaleAnalysis *, Ref r, Ref x); // Returns the range of x; r gets its source.
+// Records what the range of r neglects.
+void note_coarse(ScaleAnalysis *, Ref, const char *what);
+void set_demand(ScaleAnalysis *, Ref, Surd demand, Ref by); // Does nothing if r has a demand.
+void pass_demand_to(ScaleAnalysis *, Ref r, Ref x);         // Passes the demand on r to x.
 
 // ---- analysis.c --------------------------------------------------------------------------
 
 void find_natures(ScaleAnalysis *);
-void sweep_up(ScaleAnalysis *);         // ranges
-void sweep_down(ScaleAnalysis *);       // demands
-Surd asked(const ScaleAnalysis *, Ref); // the demand, or 1 where nobody asks
+void propagate_ranges(ScaleAnalysis *);         // ranges
+void propagate_demands(ScaleAnalysis *);        // demands
+Surd demand_or_one(const ScaleAnalysis *, Ref); // Returns the demand, or 1 if r is unconstrained.
 
 // ---- embedding.c, infer.c, derive.c ------------------------------------------------------
 
-typedef struct Inferred { // what is wanted of a variable
-	const char *role; // NULL: nothing is known
+typedef struct Inferred { // what is inferred for a variable
+	const char *role; // NULL: unknown
 	Surd eta;
-	Surd range, demand;       // that led to it
-	Ref source, asker;        // the values they come from; 0: none
-	Ref at, operand;          // where a signal meets it, and as what
-	int64_t contracted;       // kernel: m
-	bool rows;                // a table: v and b have an entry for each row
-	bool readout;             // the loss or an output asks
-	bool indirect;            // wanted of it where another variable meets it: data decide first
-	const OutputSlices *cuts; // different scales are asked of parts of the output
-	const char *question;     // NULL: sure
-	const char *note;         // said of the range; NULL: nothing
-	struct ParamSlices *pieces; // of a parameter of which slices are used for themselves; NULL:
-	                            // it is used whole
+	Surd range, demand;    // that eta follows from
+	Ref source, demand_by; // the values that determine them; 0: none
+	Ref at, operand;       // where a signal meets it; the operand there
+	int64_t contracted;    // of a kernel: m; else 0
+	bool rows;             // a table: v and b keep its rows
+	bool readout;          // the loss or an output sets the demand
+	bool indirect;         // from a use through another variable; uses by data take precedence
+	const OutputSlices *output_slices; // slices of the output that have different demands
+	const char *question;              // NULL: sure
+	const char *note;                  // on the range; NULL: none
+	struct ParamSlices
+	    *param_slices; // of a parameter with slices used separately; NULL: used as one
 } Inferred;
 
-typedef struct ParamSlice { // entries start .. start + count of an axis of a parameter
+typedef struct ParamSlice { // elements [start, start + count) of an axis of a parameter
 	int64_t start, count;
-	Inferred share;
+	Inferred inferred;
 } ParamSlice;
 
 typedef struct ParamSlices {
@@ -235,17 +250,18 @@ typedef struct ParamSlices {
 
 typedef struct Inference {
 	ScaleAnalysis *s;
-	Inferred *of;         // by Ref
-	bool *product;        // by Ref: a product that a sum takes for a kernel's
-	ParamSlices **pieces; // by slot
+	Inferred *of;               // by Ref
+	bool *product;              // by Ref: a product that a sum makes a kernel's
+	ParamSlices **param_slices; // by slot
 } Inference;
 
-void join_embeddings(ScaleAnalysis *);         // demands of tables that are summed with others
-Inferred *share_out(ScaleAnalysis *);          // by slot
-void give(Inference *, Ref, Inferred);         // a variable what is wanted of it
-void propagate(Inference *, Ref, const Val *); // to the operands of a variable
-ParamSlices *pieces_of(const Inference *,
-                       int slot); // that make up the parameter, and differ; NULL: no
+void join_embeddings(ScaleAnalysis *);   // Sets the demands on tables that are added to others.
+Inferred *infer_slots(ScaleAnalysis *);  // Returns what is inferred for each slot.
+void assign(Inference *, Ref, Inferred); // Records one use of a variable.
+void propagate(Inference *, Ref, const Val *); // To the operands of a variable.
+ParamSlices *param_slices_of(const Inference *,
+                             int slot); // Returns the slices that make up a parameter and differ;
+                                        // NULL if they are the same or incomplete.
 
 // ---- override.c --------------------------------------------------------------------------
 
@@ -256,14 +272,16 @@ void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 // ---- axis_map.c -------------------------------------------------------------------------
 
 void find_cuts(ScaleAnalysis *);
-// Of a kernel: the parameter's axes that it sums over, and those of its features. False where it
-// is no kernel, or its axes cannot be followed.
+// Finds the axes of a kernel's parameter that are summed over, and those of its output features.
+// False if it is no kernel, or its axes cannot be followed.
 bool fans_of(const ScaleAnalysis *, const Inferred *, int slot, bool *in, bool *out);
-Shape slots_of(const ScaleAnalysis *, const Inferred *, int slot); // of v and b
-Shape usual_slot(const Shape *whole, bool rows);                   // a number a row, or one for all
-// The parts of a parameter whose outputs are asked for at different scales: how many, along which
-// of its axes, how many entries each, and the slice each goes to. 0: all the same.
-int parts_of(const ScaleAnalysis *, const Inferred *, int slot, int *axis, int64_t **counts,
-             Ref **parts);
+Shape slots_of(const ScaleAnalysis *, const Inferred *, int slot); // Returns the shape of v and b.
+Shape default_slot(const Shape *full,
+                   bool rows); // Returns the shape with one element per row, or in all.
+// Finds the slices of a parameter whose outputs have different demands. Returns their number, or 0
+// if all are the same; their axis, their lengths in *counts, the first output slice of each in
+// *slices.
+int output_slices_of(const ScaleAnalysis *, const Inferred *, int slot, int *axis, int64_t **counts,
+                     Ref **slices);
 
 #endif

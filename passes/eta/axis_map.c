@@ -1,21 +1,21 @@
 // axis_map.c: maps axes through views and slices.
-// Input: views (moves and maps). Output: the shape of v and b, and the parts of a parameter whose
-// outputs have demands of their own. Invariant: nothing is guessed: if a view cannot be followed,
-// slots are not reduced and outputs not split.
+// Input: views (moves and maps). Output: the shape of v and b, and the slices of a parameter whose
+// outputs have different demands. Invariant: if a view cannot be followed, slots are not reduced
+// and outputs not split.
 #include "analysis.h"
 #include <string.h>
 
-// Of an axis: index = (index along `axis` of the root / stride) % extent.
+// One axis of the root: index = (index along `axis` / stride) % extent.
 typedef struct Part {
 	int axis;
 	int64_t extent, stride;
 } Part;
-typedef struct AxisMap { // each axis of a view as parts of the root's axes, slowest first
+typedef struct AxisMap { // each axis of a view as parts of the root's axes, outermost first
 	int n[RANK];
 	Part part[RANK][RANK];
 } AxisMap;
 
-static AxisMap whole(const Shape *shape)
+static AxisMap identity_map(const Shape *shape)
 {
 	AxisMap out = {0};
 	for (int a = 0; a < shape->rank; a++) {
@@ -25,8 +25,7 @@ static AxisMap whole(const Shape *shape)
 	return out;
 }
 
-// Splits the parts of `in`, which a reshape regroups, so that each axis of `to` consists of
-// complete parts.
+// Splits the parts of `in` so that each axis of `to`, a reshape, consists of complete parts.
 static bool regroup(const AxisMap *in, int rank, const Shape *to, AxisMap *out)
 {
 	Part all[RANK * RANK];
@@ -55,7 +54,7 @@ static bool regroup(const AxisMap *in, int rank, const Shape *to, AxisMap *out)
 	return true;
 }
 
-static void permuted(const AxisMap *in, const Val *v, AxisMap *out)
+static void permute(const AxisMap *in, const Val *v, AxisMap *out)
 {
 	for (int a = 0; a < v->shape.rank; a++) {
 		out->n[a] = in->n[v->attr->i[a]];
@@ -63,8 +62,8 @@ static void permuted(const AxisMap *in, const Val *v, AxisMap *out)
 	}
 }
 
-// Axes of one part that are cut by a slice: fewer entries of the same part.
-static bool sliced(const Val *v, const Shape *from, AxisMap *out)
+// A slice shortens axes of one part.
+static bool shorten(const Val *v, const Shape *from, AxisMap *out)
 {
 	for (int a = 0; a < v->shape.rank; a++) {
 		if (v->shape.dim[a] == from->dim[a])
@@ -78,7 +77,7 @@ static bool sliced(const Val *v, const Shape *from, AxisMap *out)
 
 typedef struct Path {
 	Ref root;
-	bool *on; // by Ref - root: computed from it
+	bool *on; // by Ref - root: depends on the root
 } Path;
 
 // Returns the operand of v that comes from the path's root; -1 if none does.
@@ -99,17 +98,17 @@ static Path path_of(const ScaleAnalysis *s, Ref root, Ref top)
 	return p;
 }
 
-static bool layout_on(const ScaleAnalysis *s, Ref r, const Path *path, int steps, AxisMap *out)
+static bool map_on(const ScaleAnalysis *s, Ref r, const Path *path, int steps, AxisMap *out)
 {
 	enum { STEPS = 256 };
 	const Val *v = val(s->g, r);
 	int k = toward(path, v);
 	AxisMap in;
 	if (r == path->root) {
-		*out = whole(&v->shape);
+		*out = identity_map(&v->shape);
 		return true;
 	}
-	if (k < 0 || steps == STEPS || !layout_on(s, v->in[k], path, steps + 1, &in))
+	if (k < 0 || steps == STEPS || !map_on(s, v->in[k], path, steps + 1, &in))
 		return false;
 	const Shape *from = &val(s->g, v->in[k])->shape;
 	*out = in;
@@ -118,10 +117,10 @@ static bool layout_on(const ScaleAnalysis *s, Ref r, const Path *path, int steps
 		*out = (AxisMap){0};
 		return regroup(&in, from->rank, &v->shape, out);
 	case O_permute:
-		permuted(&in, v, out);
+		permute(&in, v, out);
 		return true;
 	case O_slice:
-		return sliced(v, from, out);
+		return shorten(v, from, out);
 	case O_expand:
 		return true;
 	default:
@@ -129,73 +128,73 @@ static bool layout_on(const ScaleAnalysis *s, Ref r, const Path *path, int steps
 	}
 }
 
-static bool layout_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *out)
+static bool axis_map_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *out)
 {
 	Path path = path_of(s, root, r);
-	return layout_on(s, r, &path, 0, out);
+	return map_on(s, r, &path, 0, out);
 }
 
-// The layout of the variable that a signal meets, over the axes of the parameter.
-static bool operand_layout(const ScaleAnalysis *s, const Inferred *share, int slot, AxisMap *out)
+// Maps the axes of the variable that a signal meets to those of the parameter.
+static bool operand_map(const ScaleAnalysis *s, const Inferred *inferred, int slot, AxisMap *out)
 {
 	Ref root = slot_ref(s->g, slot);
-	return root && root <= share->operand && layout_of(s, share->operand, root, out);
+	return root && root <= inferred->operand && axis_map_of(s, inferred->operand, root, out);
 }
 
 // ---- slots ----------------------------------------------------------------------------
 
-static void mark_axes(const AxisMap *layout, int axis, bool *mark)
+static void mark_axes(const AxisMap *map, int axis, bool *mark)
 {
-	for (int k = 0; k < layout->n[axis]; k++)
-		mark[layout->part[axis][k].axis] = true;
+	for (int k = 0; k < map->n[axis]; k++)
+		mark[map->part[axis][k].axis] = true;
 }
 
-// True if this axis of the operand is summed over.
-static bool sums_over(const ScaleAnalysis *s, const Inferred *share, int axis)
+// True if the use reduces this axis of the operand.
+static bool sums_over(const ScaleAnalysis *s, const Inferred *inferred, int axis)
 {
-	const Val *at = val(s->g, share->at);
+	const Val *at = val(s->g, inferred->at);
 	if (at->op == O_sum)
 		return has_axis(at->attr, axis);
-	return axis == at->shape.rank - (at->in[0] == share->operand ? 1 : 2);
+	return axis == at->shape.rank - (at->in[0] == inferred->operand ? 1 : 2);
 }
 
-Shape usual_slot(const Shape *whole, bool rows)
+Shape default_slot(const Shape *full, bool rows)
 {
-	Shape slot = *whole;
+	Shape slot = *full;
 	for (int a = 0; a < slot.rank; a++)
 		slot.dim[a] = rows && a + 1 < slot.rank ? slot.dim[a] : 1;
 	return slot;
 }
 
-bool fans_of(const ScaleAnalysis *s, const Inferred *share, int slot, bool *in, bool *out)
+bool fans_of(const ScaleAnalysis *s, const Inferred *inferred, int slot, bool *in, bool *out)
 {
-	AxisMap layout;
-	bool kernel =
-	    share->role && share->contracted && (!strcmp(share->role, "kernel") || share->rows);
-	if (!kernel || !operand_layout(s, share, slot, &layout))
+	AxisMap map;
+	bool kernel = inferred->role && inferred->contracted &&
+	              (!strcmp(inferred->role, "kernel") || inferred->rows);
+	if (!kernel || !operand_map(s, inferred, slot, &map))
 		return false;
-	for (int a = 0; a < val(s->g, share->operand)->shape.rank; a++)
-		mark_axes(&layout, a, sums_over(s, share, a) ? in : out);
+	for (int a = 0; a < val(s->g, inferred->operand)->shape.rank; a++)
+		mark_axes(&map, a, sums_over(s, inferred, a) ? in : out);
 	return true;
 }
 
-// A kernel reduces its contracted axes, a table keeps its rows, and all else is one number.
-Shape slots_of(const ScaleAnalysis *s, const Inferred *share, int slot)
+// A kernel reduces its contracted axes, a table keeps its rows, anything else has one element.
+Shape slots_of(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
 	const Shape *shape = &s->g->slots.at[slot].shape;
 	Shape kept = *shape;
 	bool in[RANK] = {false}, out[RANK] = {false};
-	if (!fans_of(s, share, slot, in, out))
-		return usual_slot(shape, share->rows);
+	if (!fans_of(s, inferred, slot, in, out))
+		return default_slot(shape, inferred->rows);
 	for (int a = 0; a < shape->rank; a++)
 		kept.dim[a] = in[a] && !out[a] ? 1 : shape->dim[a];
 	return kept;
 }
 
-// ---- parts of a kernel's output -------------------------------------------------------
+// ---- slices of a kernel's output --------------------------------------------------------
 
 // Returns the kernel's output that `r` is a view of, with or without a bias; 0 if there is none.
-static Ref output_behind(const ScaleAnalysis *s, Ref r)
+static Ref output_under(const ScaleAnalysis *s, Ref r)
 {
 	for (;;) {
 		const Val *v = val(s->g, r);
@@ -209,65 +208,65 @@ static Ref output_behind(const ScaleAnalysis *s, Ref r)
 	}
 }
 
-// Finds the part of the output's last axis that a slice takes; false if it takes anything else.
-static bool find_cut(const ScaleAnalysis *s, Ref slice, Ref dot, OutputSlice *cut)
+// Finds the elements of the output's last axis that a slice takes; false if it takes others.
+static bool find_slice(const ScaleAnalysis *s, Ref r, Ref dot, OutputSlice *slice)
 {
-	const Val *v = val(s->g, slice), *x = val(s->g, v->in[0]);
-	AxisMap layout;
-	int axis = cut_axis(v, &x->shape);
-	if (axis < 0 || !layout_of(s, v->in[0], dot, &layout))
+	const Val *v = val(s->g, r), *x = val(s->g, v->in[0]);
+	AxisMap map;
+	int axis = sliced_axis(v, &x->shape);
+	if (axis < 0 || !axis_map_of(s, v->in[0], dot, &map))
 		return false;
-	const Part *part = &layout.part[axis][0];
-	*cut = (OutputSlice){slice, part->stride, part->extent, v->attr->i[3 * axis],
-	                     v->shape.dim[axis]};
-	return layout.n[axis] == 1 && part->axis == val(s->g, dot)->shape.rank - 1;
+	const Part *part = &map.part[axis][0];
+	*slice =
+	    (OutputSlice){r, part->stride, part->extent, v->attr->i[3 * axis], v->shape.dim[axis]};
+	return map.n[axis] == 1 && part->axis == val(s->g, dot)->shape.rank - 1;
 }
 
-// True if the demands of two parts differ.
-static bool differ(const ScaleAnalysis *s, const OutputSlices *cuts)
+// True if the demands on two slices differ.
+static bool differ(const ScaleAnalysis *s, const OutputSlices *slices)
 {
-	Ref first = cuts->cut.at[0].part;
-	for (int k = 1; k < cuts->cut.count; k++)
-		if (!surd_same(asked(s, cuts->cut.at[k].part), asked(s, first)))
+	Ref first = slices->list.at[0].value;
+	for (int k = 1; k < slices->list.count; k++)
+		if (!surd_same(demand_or_one(s, slices->list.at[k].value), demand_or_one(s, first)))
 			return true;
 	return false;
 }
 
-// Marks the cut's elements as those of its part; false if one belongs to another part.
-static bool own(const OutputSlice *cut, int64_t entries, Ref *owner)
+// Marks the elements of a slice as its own; false if one belongs to another slice.
+static bool claim(const OutputSlice *slice, int64_t size, Ref *owner)
 {
-	for (int64_t block = 0; block < entries; block += cut->stride * cut->extent) {
-		int64_t first = block + cut->start * cut->stride,
-		        end = first + cut->count * cut->stride;
-		for (int64_t e = first; e < MIN(end, entries); e++) {
+	for (int64_t block = 0; block < size; block += slice->stride * slice->extent) {
+		int64_t first = block + slice->start * slice->stride,
+		        end = first + slice->count * slice->stride;
+		for (int64_t e = first; e < MIN(end, size); e++) {
 			if (owner[e])
 				return false;
-			owner[e] = cut->part;
+			owner[e] = slice->value;
 		}
 	}
 	return true;
 }
 
-// True if no element belongs to two parts. Finds the part of each.
-static bool disjoint(const ScaleAnalysis *s, OutputSlices *cuts)
+// True if no element belongs to two slices. Finds the slice of each.
+static bool disjoint(const ScaleAnalysis *s, OutputSlices *slices)
 {
-	const Shape *shape = &val(s->g, cuts->dot)->shape;
-	int64_t entries = shape->dim[shape->rank - 1];
-	bool apart = true;
-	cuts->owner = NEWS(s->arena, Ref, entries + 1);
-	for (int k = 0; k < cuts->cut.count && apart; k++)
-		apart = own(&cuts->cut.at[k], entries, cuts->owner);
-	return apart;
+	const Shape *shape = &val(s->g, slices->dot)->shape;
+	int64_t size = shape->dim[shape->rank - 1];
+	bool separate = true;
+	slices->owner = NEWS(s->arena, Ref, size + 1);
+	for (int k = 0; k < slices->list.count && separate; k++)
+		separate = claim(&slices->list.at[k], size, slices->owner);
+	return separate;
 }
 
 // Records the slices at a kernel's output and at all values between.
-static void spread(ScaleAnalysis *s, OutputSlices *cuts)
+static void record(ScaleAnalysis *s, OutputSlices *slices)
 {
-	for (int k = 0; k < cuts->cut.count; k++)
-		for (Ref r = cuts->cut.at[k].part; s->cuts[r] != cuts;) {
+	for (int k = 0; k < slices->list.count; k++)
+		for (Ref r = slices->list.at[k].value; s->output_slices[r] != slices;) {
 			const Val *v = val(s->g, r);
-			s->cuts[r] = cuts;
-			if (r != cuts->dot)
+			s->output_slices[r] = slices;
+			if (r != slices->dot)
 				r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
 		}
 }
@@ -278,55 +277,56 @@ void find_cuts(ScaleAnalysis *s)
 	bool *bad = NEWS(s->arena, bool, s->g->nval);
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		bool part = known(s, F_parts) && v->op == O_slice && s->live[r] && is(s, r, SIGNAL);
-		Ref dot = part ? output_behind(s, v->in[0]) : 0;
-		OutputSlice cut;
+		bool part =
+		    known(s, F_output_slices) && v->op == O_slice && s->live[r] && is(s, r, SIGNAL);
+		Ref dot = part ? output_under(s, v->in[0]) : 0;
+		OutputSlice slice;
 		if (!dot)
 			continue;
 		if (!of[dot]) {
 			of[dot] = NEW(s->arena, OutputSlices);
 			of[dot]->dot = dot;
 		}
-		if (find_cut(s, r, dot, &cut))
-			PUSH(s->arena, of[dot]->cut, cut);
+		if (find_slice(s, r, dot, &slice))
+			PUSH(s->arena, of[dot]->list, slice);
 		else
 			bad[dot] = true;
 	}
 	for (Ref r = 1; r < (Ref)s->g->nval; r++)
 		if (of[r] && !bad[r] && differ(s, of[r]) && disjoint(s, of[r]))
-			spread(s, of[r]);
+			record(s, of[r]);
 }
 
-// ---- parts of a parameter -------------------------------------------------------------
+// ---- slices of a parameter --------------------------------------------------------------
 
-// Returns the parameter's axis that is the output's last one, complete and in order; -1 if none is.
-static int output_axis(const ScaleAnalysis *s, const Inferred *share, int slot)
+// Returns the parameter's axis that is the full last axis of the output, in order; -1 if none.
+static int output_axis(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
-	const Val *operand = val(s->g, share->operand);
+	const Val *operand = val(s->g, inferred->operand);
 	const Shape *shape = &s->g->slots.at[slot].shape;
-	AxisMap layout;
+	AxisMap map;
 	int last = operand->shape.rank - 1;
-	if (last < 0 || !operand_layout(s, share, slot, &layout) || layout.n[last] != 1)
+	if (last < 0 || !operand_map(s, inferred, slot, &map) || map.n[last] != 1)
 		return -1;
-	const Part *part = &layout.part[last][0];
+	const Part *part = &map.part[last][0];
 	bool full = part->stride == 1 && part->extent == shape->dim[part->axis];
-	const Shape *out = &val(s->g, share->cuts->dot)->shape;
+	const Shape *out = &val(s->g, inferred->output_slices->dot)->shape;
 	return full && part->extent == out->dim[out->rank - 1] ? part->axis : -1;
 }
 
-int parts_of(const ScaleAnalysis *s, const Inferred *share, int slot, int *axis, int64_t **counts,
-             Ref **parts)
+int output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot, int *axis,
+                     int64_t **counts, Ref **parts)
 {
-	if (!share->cuts || (*axis = output_axis(s, share, slot)) < 0)
+	if (!inferred->output_slices || (*axis = output_axis(s, inferred, slot)) < 0)
 		return 0;
 	int64_t n = s->g->slots.at[slot].shape.dim[*axis];
 	*counts = NEWS(s->arena, int64_t, n);
 	*parts = NEWS(s->arena, Ref, n);
 	int count = 0;
 	for (int64_t e = 0; e < n; e++) {
-		Ref part = share->cuts->owner[e];
+		Ref part = inferred->output_slices->owner[e];
 		Ref last = count ? (*parts)[count - 1] : 0;
-		if (!count || !surd_same(asked(s, part), asked(s, last)))
+		if (!count || !surd_same(demand_or_one(s, part), demand_or_one(s, last)))
 			(*parts)[count++] = part;
 		(*counts)[count - 1]++;
 	}

@@ -1,25 +1,26 @@
 // derive.c: passes eta on to parameters of a variable.
-// Input: the share of a variable (infer.c). Output: shares of its operands: factors, summands,
-// products of tables and kernels, functions of a parameter. Invariant: if several parameters could
-// have a scale, one gets it, and a question reports it.
+// Input: what is inferred for a variable (infer.c). Output: the same for its operands: factors,
+// summands, products of tables and kernels, functions of a parameter. Invariant: if several
+// parameters could have the scale, one gets it, and a question reports it.
 #include "analysis.h"
 #include <stdlib.h>
 #include <string.h>
 
-void give(Inference *p, Ref r, Inferred share)
+void assign(Inference *p, Ref r, Inferred inferred)
 {
 	const ScaleAnalysis *s = p->s;
 	Inferred *had = &p->of[r];
 	if (!is(s, r, VARIABLE))
 		return;
-	if (!had->role || (had->indirect && !share.indirect))
-		*had = share;
-	else if (share.indirect && !had->indirect)
+	if (!had->role || (had->indirect && !inferred.indirect))
+		*had = inferred;
+	else if (inferred.indirect && !had->indirect)
 		return;
-	else if (!surd_same(had->eta, share.eta) && !had->question)
-		had->question = format(
-		    s->arena, "used again at %s, where its scale would be %s: which use decides?",
-		    place_of(s, share.at), surd_text(s->arena, share.eta, share.contracted));
+	else if (!surd_same(had->eta, inferred.eta) && !had->question)
+		had->question =
+		    format(s->arena, "another use at %s implies the scale %s: which use decides?",
+		           label_of(s, inferred.at),
+		           surd_text(s->arena, inferred.eta, inferred.contracted));
 }
 
 // ---- products -------------------------------------------------------------------------
@@ -34,7 +35,7 @@ typedef struct Factor {
 typedef struct Product {
 	int n;
 	Factor at[LEAVES];
-	Surd gain; // product of the numbers and of the factors of known range
+	Surd gain; // product of the constants and of the factors of known range
 } Product;
 
 // Collects the factors of a variable, through products, quotients and views.
@@ -59,7 +60,7 @@ static void drop(Product *p, int k)
 	p->at[k] = p->at[--p->n];
 }
 
-// Returns the factor x for which `square` is x x; -1 if there is none.
+// Returns the factor x whose square x x is `square`; -1 if there is none.
 static int directed_by(const ScaleAnalysis *s, const Product *p, Ref square)
 {
 	for (int k = 0; k < p->n && square; k++)
@@ -68,7 +69,7 @@ static int directed_by(const ScaleAnalysis *s, const Product *p, Ref square)
 	return -1;
 }
 
-// Finds x / |x|, or x normalized, of which only the direction matters. Removes x and its length
+// Finds x / |x|, or a normalized x, of which only the direction matters. Removes x and its length
 // from the product and returns x; 0 if there is none.
 static Ref take_direction(ScaleAnalysis *s, Product *product)
 {
@@ -94,70 +95,70 @@ static Ref take_direction(ScaleAnalysis *s, Product *product)
 	return 0;
 }
 
-// LayerNorm over a table is LayerNorm: its factor is that of a normalization, and the table may
-// have any scale.
-static void hand_norm(Inference *p, Ref table, const Product *product, const Inferred *share)
+// For LayerNorm over a table: its factor is a normalization's, and the table may have any scale.
+static void propagate_norm(Inference *p, Ref table, const Product *product,
+                           const Inferred *inferred)
 {
 	ScaleAnalysis *s = p->s;
-	Inferred part = *share;
-	part.asker = part.source = 0;
-	part.cuts = NULL;
-	part.contracted = 0;
-	part.question = NULL;
-	part.eta = part.range = part.demand = constant(s, N_normalized);
-	give(p, table, part);
-	part.role = "norm_scale";
-	part.rows = false;
-	part.eta = constant(s, N_norm_scale);
+	Inferred passed = *inferred;
+	passed.demand_by = passed.source = 0;
+	passed.output_slices = NULL;
+	passed.contracted = 0;
+	passed.question = NULL;
+	passed.eta = passed.range = passed.demand = constant(s, N_normalized);
+	assign(p, table, passed);
+	passed.role = "norm_scale";
+	passed.rows = false;
+	passed.eta = constant(s, N_norm_scale);
 	for (int k = 0; k < product->n; k++)
 		if (val(s->g, product->at[k].x)->op != O_norm)
-			give(p, product->at[k].x, part);
+			assign(p, product->at[k].x, passed);
 }
 
-static void hand_product(Inference *p, Ref r, const Inferred *share)
+static void propagate_product(Inference *p, Ref r, const Inferred *inferred)
 {
 	Product product = {.gain = surd_one};
 	bool directed = false;
 	collect(p->s, r, false, &product);
-	Ref table = share->rows ? normed_table(p->s, r) : 0;
+	Ref table = inferred->rows ? normed_table(p->s, r) : 0;
 	if (table) {
-		hand_norm(p, table, &product, share);
+		propagate_norm(p, table, &product, inferred);
 		return;
 	}
 	for (int k = product.n - 1; k >= 0; k--)
 		if (p->s->fixed[product.at[k].x])
 			drop(&product, k);
 	for (Ref x; (x = take_direction(p->s, &product)) != 0; directed = true) {
-		Inferred free = *share;
+		Inferred free = *inferred;
 		free.eta = surd_one;
-		free.question = "only its direction counts, its scale does not: 1?";
-		give(p, x, free);
+		free.question = "only its direction matters: scale 1?";
+		assign(p, x, free);
 	}
 	for (int k = 0; k < product.n; k++) {
-		Inferred part = *share;
-		Surd own = surd_div(share->eta, product.gain);
-		part.eta = k ? surd_one : product.at[k].below ? surd_inverse(own) : own;
-		part.role = directed ? "scale" : share->role;
-		part.contracted = directed ? 0 : share->contracted;
+		Inferred passed = *inferred;
+		Surd own = surd_div(inferred->eta, product.gain);
+		passed.eta = k ? surd_one : product.at[k].below ? surd_inverse(own) : own;
+		passed.role = directed ? "scale" : inferred->role;
+		passed.contracted = directed ? 0 : inferred->contracted;
 		if (directed)
-			part.question =
-			    "the length of a normalized kernel: its rows' at their scale?";
+			passed.question =
+			    "the length of a normalized kernel: is it that of rows at their scale?";
 		else if (product.n > 1)
-			part.question =
-			    "one of several factors of a parameter: which bears the scale?";
-		give(p, product.at[k].x, part);
+			passed.question =
+			    "one of several factors of a parameter: which has the scale?";
+		assign(p, product.at[k].x, passed);
 	}
 }
 
 // ---- kernels and sums -----------------------------------------------------------------
 
-// A table times a kernel, or two kernels in place of one: the first gets the result's scale, the
-// second a gain of 1. If the table is normalized, the kernel gets the scale.
-static void hand_chain(Inference *p, Ref r, const Val *v)
+// For a table times a kernel, or two kernels in place of one: the first gets the eta of the result,
+// the second a gain of 1. If the table is normalized, the kernel gets it.
+static void propagate_chain(Inference *p, Ref r, const Val *v)
 {
 	const ScaleAnalysis *s = p->s;
 	Inferred first = p->of[r], kernel = first;
-	first.cuts = kernel.cuts = NULL;
+	first.output_slices = kernel.output_slices = NULL;
 	first.indirect = kernel.indirect = true;
 	kernel.role = "kernel";
 	kernel.rows = false;
@@ -167,7 +168,7 @@ static void hand_chain(Inference *p, Ref r, const Val *v)
 	kernel.eta = surd_root(1, kernel.contracted);
 	if (first.rows && normed_table(s, v->in[0])) {
 		kernel.demand = first.eta;
-		kernel.asker = first.asker ? first.asker : first.source;
+		kernel.demand_by = first.demand_by ? first.demand_by : first.source;
 		kernel.range = constant(s, N_normalized);
 		kernel.source = v->in[0];
 		kernel.eta = surd_mul(kernel.eta, first.eta);
@@ -175,9 +176,9 @@ static void hand_chain(Inference *p, Ref r, const Val *v)
 	kernel.question = NULL;
 	if (!strcmp(first.role, "kernel"))
 		first.question = kernel.question =
-		    "a product of two parameters: which bears the scale?";
-	give(p, v->in[0], first);
-	give(p, v->in[1], kernel);
+		    "a product of two parameters: which has the scale?";
+	assign(p, v->in[0], first);
+	assign(p, v->in[1], kernel);
 }
 
 // True if x is the g of 1 + g.
@@ -188,55 +189,55 @@ static bool offsets_number(ScaleAnalysis *s, Ref other)
 }
 
 // True if x is the b of t W + b, t a table.
-static bool offsets_product(const ScaleAnalysis *s, const Inferred *share, Ref x, Ref other)
+static bool offsets_product(const ScaleAnalysis *s, const Inferred *inferred, Ref x, Ref other)
 {
-	return share->rows && val(s->g, unviewed(s, other))->op == O_dot &&
+	return inferred->rows && val(s->g, unviewed(s, other))->op == O_dot &&
 	       val(s->g, unviewed(s, x))->op == O_slot;
 }
 
-static void hand_sum(Inference *p, Ref r, const Val *v)
+static void propagate_sum(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
 	for (int k = 0; k < 2; k++) {
 		Ref x = v->in[k], other = v->in[1 - k];
-		Inferred part = p->of[r];
-		bool norm = part.rows && normed_table(s, other);
-		bool bias = norm || offsets_product(s, &part, x, other);
-		bool summand = !strcmp(part.role, "bias"); // added to a number, but not 1 + g
+		Inferred passed = p->of[r];
+		bool norm = passed.rows && normed_table(s, other);
+		bool bias = norm || offsets_product(s, &passed, x, other);
+		bool summand = !strcmp(passed.role, "bias"); // added to a constant, but not 1 + g
 		if (bias || (offsets_number(s, other) && !summand))
-			part.eta = surd_mul(part.eta, constant(s, N_offset));
+			passed.eta = surd_mul(passed.eta, constant(s, N_offset));
 		if (norm)
-			part.eta = constant(s, N_norm_bias);
+			passed.eta = constant(s, N_norm_bias);
 		if (bias) {
-			part.role = norm ? "norm_bias" : "bias";
-			part.rows = false;
-			part.indirect = true;
-			part.contracted = 0;
-			part.question = NULL;
+			passed.role = norm ? "norm_bias" : "bias";
+			passed.rows = false;
+			passed.indirect = true;
+			passed.contracted = 0;
+			passed.question = NULL;
 		}
-		give(p, x, part);
+		assign(p, x, passed);
 	}
 }
 
 // ---- slices of a parameter ------------------------------------------------------------
 
-// Gives a slice of a parameter a share of its own.
-static void keep_piece(Inference *p, Ref r, const Val *v)
+// Records what is inferred for a slice of a parameter.
+static void record_slice(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
-	const Val *whole = val(s->g, v->in[0]);
-	int axis = whole->op == O_slot ? cut_axis(v, &whole->shape) : -1;
-	if (axis < 0 || !known(s, F_pieces))
+	const Val *full = val(s->g, v->in[0]);
+	int axis = full->op == O_slot ? sliced_axis(v, &full->shape) : -1;
+	if (axis < 0 || !known(s, F_param_slices))
 		return;
-	ParamSlices **pieces = &p->pieces[whole->attr->i[0]];
-	if (!*pieces) {
-		*pieces = NEW(s->arena, ParamSlices);
-		(*pieces)->axis = axis;
+	ParamSlices **param_slices = &p->param_slices[full->attr->i[0]];
+	if (!*param_slices) {
+		*param_slices = NEW(s->arena, ParamSlices);
+		(*param_slices)->axis = axis;
 	}
-	ParamSlice piece = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
-	PUSH(s->arena, (*pieces)->list, piece);
-	if ((*pieces)->axis != axis)
-		(*pieces)->axis = -1;
+	ParamSlice slice = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
+	PUSH(s->arena, (*param_slices)->list, slice);
+	if ((*param_slices)->axis != axis)
+		(*param_slices)->axis = -1;
 }
 
 static int earlier_first(const void *a, const void *b)
@@ -245,48 +246,47 @@ static int earlier_first(const void *a, const void *b)
 	return (one->start > other->start) - (one->start < other->start);
 }
 
-ParamSlices *pieces_of(const Inference *p, int slot)
+ParamSlices *param_slices_of(const Inference *p, int slot)
 {
-	ParamSlices *pieces = p->pieces[slot];
+	ParamSlices *param_slices = p->param_slices[slot];
 	bool differ = false;
 	int64_t end = 0;
-	if (pieces)
-		qsort(pieces->list.at, (size_t)pieces->list.count, sizeof *pieces->list.at,
-		      earlier_first);
-	for (int k = 0; pieces && k < pieces->list.count; k++) {
-		const ParamSlice *piece = &pieces->list.at[k];
-		if (piece->start != end)
+	if (param_slices)
+		qsort(param_slices->list.at, (size_t)param_slices->list.count,
+		      sizeof *param_slices->list.at, earlier_first);
+	for (int k = 0; param_slices && k < param_slices->list.count; k++) {
+		const ParamSlice *slice = &param_slices->list.at[k];
+		if (slice->start != end)
 			return NULL;
-		end += piece->count;
-		differ |= !surd_same(piece->share.eta, pieces->list.at[0].share.eta);
+		end += slice->count;
+		differ |= !surd_same(slice->inferred.eta, param_slices->list.at[0].inferred.eta);
 	}
-	bool whole =
-	    pieces && pieces->axis >= 0 && end == p->s->g->slots.at[slot].shape.dim[pieces->axis];
-	return whole && differ ? pieces : NULL;
+	bool complete = param_slices && param_slices->axis >= 0 &&
+	                end == p->s->g->slots.at[slot].shape.dim[param_slices->axis];
+	return complete && differ ? param_slices : NULL;
 }
 
-// Passes a variable's share on to the values that it is computed from.
 void propagate(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
 	bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
 	            v->op == O_neg || v->op == O_select;
 	if (v->op == O_mul || v->op == O_div) {
-		hand_product(p, r, &p->of[r]);
+		propagate_product(p, r, &p->of[r]);
 	} else if (v->op == O_add || v->op == O_sub) {
-		hand_sum(p, r, v);
+		propagate_sum(p, r, v);
 	} else if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE) &&
 	           known(s, F_chain)) {
-		hand_chain(p, r, v);
+		propagate_chain(p, r, v);
 	} else {
-		Inferred part = p->of[r];
+		Inferred passed = p->of[r];
 		if (v->op == O_slice)
-			keep_piece(p, r, v);
-		part.eta = view ? part.eta : surd_one;
+			record_slice(p, r, v);
+		passed.eta = view ? passed.eta : surd_one;
 		if (!view)
-			part.question =
-			    format(s->arena, "its '%s' is what is used: 1?", prims[v->op].name);
+			passed.question =
+			    format(s->arena, "used only through '%s': scale 1?", prims[v->op].name);
 		for (int k = 0; k < v->nin; k++)
-			give(p, v->in[k], part);
+			assign(p, v->in[k], passed);
 	}
 }

@@ -1,7 +1,7 @@
 // embedding.c: handles sums of embeddings.
-// Rows of several tables, looked up and added. Input: ranges and demands (analysis.c). Output:
-// tables without a demand get that of the tables that they are summed with; tables whose rows begin
-// a residual stream are marked. Source: Amos (arXiv 2210.11693), its tables of eta.
+// The rows of several tables, looked up and added. Input: ranges and demands (analysis.c). Output:
+// a table without a demand gets the demand on the tables that it is added to; a table whose rows
+// begin a residual stream is marked. Source: Amos (arXiv 2210.11693), its tables of eta.
 #include "analysis.h"
 
 enum { LEAVES = 16 }; // limit of summands
@@ -11,14 +11,14 @@ typedef struct Tables { // the first tables of a sum of embeddings
 	Ref at[LEAVES];
 } Tables;
 
-// True if it is computed from embeddings alone: rows looked up, dropped out, summed, tables added.
+// True if r is made of embeddings alone: rows looked up, dropped out, summed, tables added.
 static bool of_embeddings(ScaleAnalysis *s, Ref r, Tables *const *raw)
 {
 	const Val *v = val(s->g, r);
 	bool any = false;
 	if (!is(s, r, SIGNAL) || table_of(s, r))
 		return table_of(s, r) != 0;
-	Ref same = same_as(s, v);
+	Ref same = range_origin(s, v);
 	if (same)
 		return raw[same] != NULL;
 	if (!is_view(v) && v->op != O_select && v->op != O_mul && v->op != O_add)
@@ -39,11 +39,11 @@ static void add_table(Tables *t, Ref table)
 		t->at[t->n++] = table;
 }
 
-// The tables of r, computed from embeddings alone; those of its operands are known.
+// Returns the tables of r, which is made of embeddings alone, from those of its operands.
 static Tables *tables_of(ScaleAnalysis *s, Ref r, Tables *const *of)
 {
 	const Val *v = val(s->g, r);
-	Ref same = same_as(s, v), table = table_of(s, r);
+	Ref same = range_origin(s, v), table = table_of(s, r);
 	if (!table && (same || is_view(v)))
 		return of[same ? same : v->in[0]];
 	Tables *all = NEW(s->arena, Tables);
@@ -61,20 +61,20 @@ static Tables *tables_of(ScaleAnalysis *s, Ref r, Tables *const *of)
 
 static void copy_demand(ScaleAnalysis *s, Ref table, Ref known)
 {
-	for (Ref t = table; !s->asker[t]; t = val(s->g, t)->in[0]) {
+	for (Ref t = table; !s->demand_by[t]; t = val(s->g, t)->in[0]) {
 		s->demand[t] = s->demand[known];
-		s->asker[t] = s->asker[known];
+		s->demand_by[t] = s->demand_by[known];
 		if (!is_view(val(s->g, t)) && val(s->g, t)->op != O_gather)
 			return;
 	}
 }
 
-// Gives tables without a demand that of the one they are summed with.
+// Copies the demand on one table to those without a demand.
 static void join_tables(ScaleAnalysis *s, const Tables *tables)
 {
 	Ref found = 0;
 	for (int k = 0; k < tables->n; k++)
-		if (s->asker[tables->at[k]])
+		if (s->demand_by[tables->at[k]])
 			found = tables->at[k];
 	for (int k = 0; k < tables->n && found; k++)
 		copy_demand(s, tables->at[k], found);
@@ -91,7 +91,7 @@ static void begin_stream(ScaleAnalysis *s, const Tables *tables)
 
 void join_embeddings(ScaleAnalysis *s)
 {
-	Tables **raw = NEWS(s->arena, Tables *, s->g->nval); // of what embeddings alone make
+	Tables **raw = NEWS(s->arena, Tables *, s->g->nval); // of values made of embeddings alone
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
 		bool alone = s->live[r] && of_embeddings(s, r, raw);

@@ -1,92 +1,93 @@
-// eta.c: the expected scale of every parameter, inferred from what comes before and after it.
-// Takes a forward graph. Gives an Eta for each parameter: exact scale, role, the shape of v and b,
-// reasons.
-// Keeps: no parameter is left out; what no rule decides is said (sure = false), with the default
-// taken.
+// eta.c: infers the expected scale of every parameter.
+// Input: a forward graph. Output: an Eta per parameter: exact scale, role, the shape of v and b,
+// reasons. Invariant: every parameter has an eta; if no rule decides it, a question says so and
+// `sure` is false.
 //
-// Every value is a signal (carries data), a variable (made of parameters alone) or an aux (masks,
-// indices, numbers).
-//   1  ranges upward, every kernel's output taken as 1
-//   2  demands downward: what consumers want a signal's standard deviation to be, if they mind
-//   3  ranges again, every kernel's output as it is asked for
-//   4  where a signal meets a variable: the variable's share, handed down to its parameters
-// Source: Amos (arXiv 2210.11693), section on eta and its tables; rows differ from it only where
-// said.
+// Every value is a signal (carries data), a variable (made of parameters alone) or auxiliary
+// (masks, indices, constants).
+//   1  ranges forward, with 1 for every kernel's output
+//   2  demands backward: the standard deviation that consumers need of a signal, if they need one
+//   3  ranges again, with its demand for every kernel's output
+//   4  where a signal meets a variable: the variable's eta, passed on to its parameters
+// Source: Amos (arXiv 2210.11693), section on eta and its tables; differences are noted.
 #include "analysis.h"
 #include <math.h>
 #include <string.h>
 
 // ---- reasons --------------------------------------------------------------------------
 
-static void explain(const ScaleAnalysis *s, const Inferred *share, Eta *eta)
+static void explain(const ScaleAnalysis *s, const Inferred *inferred, Eta *eta)
 {
 	eta->why = NEWS(s->arena, const char *, 3);
-	if (!share->role) {
+	if (!inferred->role) {
 		eta->why[eta->nwhy++] = "no output depends on it";
 		return;
 	}
 	eta->why[eta->nwhy++] =
-	    share->contracted ? format(s->arena, "%s: %s, sums over %lld", place_of(s, share->at),
-	                               share->role, (long long)share->contracted)
-	                      : format(s->arena, "%s: %s", place_of(s, share->at), share->role);
-	eta->source = share->source ? place_of(s, share->source) : NULL;
-	eta->asker = share->asker ? place_of(s, share->asker) : NULL;
+	    inferred->contracted
+	        ? format(s->arena, "%s: %s, sums over %lld", label_of(s, inferred->at),
+	                 inferred->role, (long long)inferred->contracted)
+	        : format(s->arena, "%s: %s", label_of(s, inferred->at), inferred->role);
+	eta->source = inferred->source ? label_of(s, inferred->source) : NULL;
+	eta->demand_by = inferred->demand_by ? label_of(s, inferred->demand_by) : NULL;
 	if (eta->source)
-		eta->why[eta->nwhy++] = format(
-		    s->arena, "%s: range %s%s%s", eta->source, surd_text(s->arena, share->range, 0),
-		    share->note ? "; " : "", share->note ? share->note : "");
-	if (eta->asker)
-		eta->why[eta->nwhy++] = format(s->arena, "%s: demand %s", eta->asker,
-		                               surd_text(s->arena, share->demand, 0));
-	else if (!strstr(share->role, "norm"))
-		eta->why[eta->nwhy++] = "any scale would do: demand 1";
+		eta->why[eta->nwhy++] =
+		    format(s->arena, "%s: range %s%s%s", eta->source,
+		           surd_text(s->arena, inferred->range, 0), inferred->note ? "; " : "",
+		           inferred->note ? inferred->note : "");
+	if (eta->demand_by)
+		eta->why[eta->nwhy++] = format(s->arena, "%s: demand %s", eta->demand_by,
+		                               surd_text(s->arena, inferred->demand, 0));
+	else if (!strstr(inferred->role, "norm"))
+		eta->why[eta->nwhy++] = "unconstrained: demand 1";
 }
 
-// ---- from shares to etas --------------------------------------------------------------
+// ---- etas from what is inferred ---------------------------------------------------------
 
-typedef struct Parts {
+typedef struct Slices {
 	int n, axis;
 	int64_t *counts;
 	Inferred *own;
-} Parts;
+} Slices;
 
-// A slice of a fused kernel for each of its uses: the same rule with the demand of its own.
-static Parts parts_by_output(const ScaleAnalysis *s, const Inferred *share, int slot)
+// Splits a fused kernel by the slices of its output, each with the same rule and its own demand.
+static Slices split_by_output(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
-	Parts parts = {0};
-	Ref *at;
-	parts.n = parts_of(s, share, slot, &parts.axis, &parts.counts, &at);
-	parts.own = NEWS(s->arena, Inferred, parts.n + 1);
-	for (int k = 0; k < parts.n; k++) {
-		Inferred *own = &parts.own[k];
-		*own = *share;
-		own->demand = asked(s, at[k]);
-		own->asker = s->asker[at[k]];
-		own->eta = surd_mul(surd_div(share->eta, share->demand), own->demand);
+	Slices slices = {0};
+	Ref *output;
+	slices.n = output_slices_of(s, inferred, slot, &slices.axis, &slices.counts, &output);
+	slices.own = NEWS(s->arena, Inferred, slices.n + 1);
+	for (int k = 0; k < slices.n; k++) {
+		Inferred *own = &slices.own[k];
+		*own = *inferred;
+		own->demand = demand_or_one(s, output[k]);
+		own->demand_by = s->demand_by[output[k]];
+		own->eta = surd_mul(surd_div(inferred->eta, inferred->demand), own->demand);
 	}
-	return parts;
+	return slices;
 }
 
-// Slices of the parameter itself.
-static Parts parts_by_use(const ScaleAnalysis *s, const ParamSlices *pieces)
+// Splits a parameter by its own slices.
+static Slices split_by_use(const ScaleAnalysis *s, const ParamSlices *param_slices)
 {
-	int n = pieces->list.count;
-	Parts parts = {n, pieces->axis, NEWS(s->arena, int64_t, n), NEWS(s->arena, Inferred, n)};
+	int n = param_slices->list.count;
+	Slices slices = {n, param_slices->axis, NEWS(s->arena, int64_t, n),
+	                 NEWS(s->arena, Inferred, n)};
 	for (int k = 0; k < n; k++) {
-		parts.counts[k] = pieces->list.at[k].count;
-		parts.own[k] = pieces->list.at[k].share;
+		slices.counts[k] = param_slices->list.at[k].count;
+		slices.own[k] = param_slices->list.at[k].inferred;
 	}
-	return parts;
+	return slices;
 }
 
-static void part(const ScaleAnalysis *s, const Inferred *share, int slot, Eta *eta)
+static void split_eta(const ScaleAnalysis *s, const Inferred *inferred, int slot, Eta *eta)
 {
-	Parts parts =
-	    share->pieces ? parts_by_use(s, share->pieces) : parts_by_output(s, share, slot);
+	Slices slices = inferred->param_slices ? split_by_use(s, inferred->param_slices)
+	                                       : split_by_output(s, inferred, slot);
 	Text formula = {.arena = s->arena};
-	Eta *list = NEWS(s->arena, Eta, parts.n + 1);
-	for (int k = 0; k < parts.n; k++) {
-		const Inferred *own = &parts.own[k];
+	Eta *list = NEWS(s->arena, Eta, slices.n + 1);
+	for (int k = 0; k < slices.n; k++) {
+		const Inferred *own = &slices.own[k];
 		list[k] = *eta;
 		list[k].nwhy = 0;
 		list[k].range = own->range;
@@ -96,62 +97,61 @@ static void part(const ScaleAnalysis *s, const Inferred *share, int slot, Eta *e
 		explain(s, own, &list[k]);
 		say(&formula, "%s%s", k ? "|" : "", list[k].formula);
 	}
-	if (!parts.n)
+	if (!slices.n)
 		return;
-	eta->nparts = parts.n;
-	eta->axis = parts.axis;
+	eta->nparts = slices.n;
+	eta->axis = slices.axis;
 	eta->formula = formula.at;
-	eta->counts = parts.counts;
+	eta->counts = slices.counts;
 	eta->parts = list;
 }
 
-static const char *scale_question(const Inferred *share)
+static const char *scale_question(const Inferred *inferred)
 {
-	if (!share->role)
-		return "no output depends on it: 1?";
-	if (!(share->eta.value > 0) || !isfinite(share->eta.value))
-		return "its rule gives no positive number, for it meets only zeros: 1?";
-	return share->question;
+	if (!inferred->role)
+		return "no output depends on it: scale 1?";
+	if (!(inferred->eta.value > 0) || !isfinite(inferred->eta.value))
+		return "its rule gives no positive scale, because it meets only zeros: scale 1?";
+	return inferred->question;
 }
 
-// Also of what is not sure to be a parameter.
-static const char *question_of(const ScaleAnalysis *s, int slot, const Inferred *share)
+// Includes the doubt whether it is a parameter at all.
+static const char *question_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 {
-	const char *scale = scale_question(share), *role = s->g->slots.at[slot].why;
+	const char *scale = scale_question(inferred), *role = s->g->slots.at[slot].why;
 	return scale && role ? format(s->arena, "%s %s", role, scale) : role ? role : scale;
 }
 
-static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *share)
+static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 {
-	bool known = share->role && share->eta.value > 0 && isfinite(share->eta.value);
-	Eta eta = {.eta = known ? share->eta : surd_one,
-	           .role = share->role ? share->role : "unknown",
-	           .range = share->role ? share->range : surd_one,
-	           .demand = share->role ? share->demand : surd_one,
-	           .slot = slots_of(s, share, slot),
-	           .readout = share->readout,
-	           .question = question_of(s, slot, share)};
-	fans_of(s, share, slot, eta.fan_in, eta.fan_out);
+	bool known = inferred->role && inferred->eta.value > 0 && isfinite(inferred->eta.value);
+	Eta eta = {.eta = known ? inferred->eta : surd_one,
+	           .role = inferred->role ? inferred->role : "unknown",
+	           .range = inferred->role ? inferred->range : surd_one,
+	           .demand = inferred->role ? inferred->demand : surd_one,
+	           .slot = slots_of(s, inferred, slot),
+	           .readout = inferred->readout,
+	           .question = question_of(s, slot, inferred)};
+	fans_of(s, inferred, slot, eta.fan_in, eta.fan_out);
 	eta.sure = !eta.question;
-	eta.formula = surd_text(s->arena, eta.eta, share->contracted);
-	explain(s, share, &eta);
-	part(s, share, slot, &eta);
+	eta.formula = surd_text(s->arena, eta.eta, inferred->contracted);
+	explain(s, inferred, &eta);
+	split_eta(s, inferred, slot, &eta);
 	return eta;
 }
 
 // ---- the pass -------------------------------------------------------------------------
 
-static bool by_authors(const char *convention)
+static bool is_authors_convention(const char *convention)
 {
 	if (!convention || !strcmp(convention, "paper"))
 		return false;
 	if (strcmp(convention, "jestimator"))
-		fail("--convention", "'%s' is not known; there are paper and jestimator",
-		     convention);
+		fail("--convention", "expected paper or jestimator, found '%s'", convention);
 	return true;
 }
 
-// A few trips show what all do: what a trip hands on is of the scale that it is given, or settles.
+// A few iterations suffice: a carried value keeps the scale of its first value, or converges.
 Graph *eta_graph(Arena *arena, const Graph *g)
 {
 	enum { TRIPS = 8 };
@@ -167,7 +167,7 @@ static Ref *first_readers(Arena *arena, const Graph *g, const bool *live)
 	return reader;
 }
 
-static bool *mark_outs(Arena *arena, const Graph *g)
+static bool *mark_outputs(Arena *arena, const Graph *g)
 {
 	bool *out = NEWS(arena, bool, g->nval);
 	for (int k = 0; k < g->outs.count; k++)
@@ -175,27 +175,27 @@ static bool *mark_outs(Arena *arena, const Graph *g)
 	return out;
 }
 
-Eta *eta_pass(Arena *arena, const Graph *given, const EtaOptions *wishes, Scales *scales)
+Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
 {
-	const Graph *g = has_loop(given) ? eta_graph(arena, given) : given;
+	const Graph *g = has_loop(forward) ? eta_graph(arena, forward) : forward;
 	Rules paper = eta_rules();
 	ScaleAnalysis s = {.arena = arena,
 	                   .g = g,
-	                   .rules = wishes->rules ? wishes->rules : &paper,
-	                   .authors = by_authors(wishes->convention),
+	                   .rules = options->rules ? options->rules : &paper,
+	                   .authors = is_authors_convention(options->convention),
 	                   .live = graph_marks(arena, g)};
 	s.reader = first_readers(arena, g, s.live);
-	s.out = mark_outs(arena, g);
+	s.out = mark_outputs(arena, g);
 	s.data = NEWS(arena, bool, g->nval);
 	s.fixed = NEWS(arena, bool, g->nval);
 	s.divided = NEWS(arena, bool, g->nval);
 	s.sum = NEWS(arena, bool, g->nval);
 	s.length = NEWS(arena, bool, g->nval);
 	s.nature = NEWS(arena, Nature, g->nval);
-	s.behind = NEWS(arena, Behind, g->nval);
+	s.origin = NEWS(arena, Origin, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
 	s.measured = NEWS(arena, bool, g->nval);
-	s.declared = declared_ranges(arena, g, &wishes->range);
+	s.declared = declared_ranges(arena, g, &options->range);
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.coarse = NEWS(arena, const char *, g->nval);
@@ -203,26 +203,26 @@ Eta *eta_pass(Arena *arena, const Graph *given, const EtaOptions *wishes, Scales
 	s.operations = NEWS(arena, int, g->nval);
 	s.guess = NEWS(arena, Ref, g->nval);
 	s.source = NEWS(arena, Ref, g->nval);
-	s.asker = NEWS(arena, Ref, g->nval);
-	s.cuts = NEWS(arena, OutputSlices *, g->nval);
-	s.met = NEWS(arena, Ref, g->slots.count + 1);
+	s.demand_by = NEWS(arena, Ref, g->nval);
+	s.output_slices = NEWS(arena, OutputSlices *, g->nval);
+	s.data_product = NEWS(arena, Ref, g->slots.count + 1);
 	s.lookups = NEWS(arena, bool, g->slots.count + 1);
 	s.stream = NEWS(arena, bool, g->slots.count + 1);
 	find_natures(&s);
 	find_roots(&s);
-	sweep_up(&s);
-	sweep_down(&s);
+	propagate_ranges(&s);
+	propagate_demands(&s);
 	find_cuts(&s);
 	join_embeddings(&s);
-	sweep_up(&s);
-	const Inferred *share = share_out(&s);
+	propagate_ranges(&s);
+	const Inferred *inferred = infer_slots(&s);
 	Eta *eta = NEWS(arena, Eta, g->slots.count + 1);
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_param)
-			eta[i] = eta_of(&s, i, &share[i]);
-	apply_etas(arena, g, eta, &wishes->eta);
-	apply_slots(arena, g, eta, &wishes->slots);
+			eta[i] = eta_of(&s, i, &inferred[i]);
+	apply_etas(arena, g, eta, &options->eta);
+	apply_slots(arena, g, eta, &options->slots);
 	if (scales)
-		*scales = (Scales){s.nature, s.range, s.demand, s.asker, s.coarse};
+		*scales = (Scales){s.nature, s.range, s.demand, s.demand_by, s.coarse};
 	return eta;
 }

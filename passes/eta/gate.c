@@ -1,11 +1,11 @@
 // gate.c: recognizes patterns of a few operations: lengths and limits, gates and memory cells.
-// Input: a forward graph with the natures of its values. Output: per pattern its main value, or 0.
+// Input: a forward graph with the natures of its values. Output: the main value of a pattern, or 0.
 #include "analysis.h"
 #include <math.h>
 
 // ---- lengths --------------------------------------------------------------------------
 
-// The root's own factor, and that of what is under it.
+// Returns the length from the factor outside of the root and the one under it.
 static Surd length_of(bool inverse, Surd outer, Surd inner)
 {
 	Surd root = surd_near(sqrt(inner.value));
@@ -14,10 +14,10 @@ static Surd length_of(bool inverse, Surd outer, Surd inner)
 
 Ref squared_under(ScaleAnalysis *s, Ref r, Surd *length)
 {
-	enum { FAR = 32 };
+	enum { STEPS = 32 };
 	bool root = false, sum = false, inverse = false, limited = false;
 	Surd outer = surd_one, inner = surd_one;
-	for (int steps = 0; steps < FAR; steps++) {
+	for (int steps = 0; steps < STEPS; steps++) {
 		const Val *v = val(s->g, r);
 		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
 		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
@@ -63,8 +63,8 @@ bool by_length(ScaleAnalysis *s, const Val *v, Surd *range)
 
 bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
 {
-	enum { FAR = 32 };
-	for (int steps = 0; steps < FAR; steps++) {
+	enum { STEPS = 32 };
+	for (int steps = 0; steps < STEPS; steps++) {
 		x = unviewed(s, x);
 		const Val *v = val(s->g, x);
 		Surd range;
@@ -78,7 +78,7 @@ bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
 			return true;
 		if (is(s, v->in[k], SIGNAL) || (factor && !scaled))
 			return false;
-		scaled &= !factor; // a number may be the square root of its size
+		scaled &= !factor; // a constant may be the square root of its size
 		x = v->in[1 - k];
 	}
 	return false;
@@ -99,12 +99,11 @@ Ref normed_table(const ScaleAnalysis *s, Ref r)
 	return 0;
 }
 
-// x rsqrt(max(K mean(x^2), 1)) is limited to K^(-1/2). Returns K; 0 for anything else.
 double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
 {
 	const Val *root = val(s->g, unmoved(s, factor));
 	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
-	int one_at = max->op == O_max && is_number(s, max->in[0]) ? 0 : 1;
+	int one_at = max->op == O_max && is_float_const(s, max->in[0]) ? 0 : 1;
 	if (!known(s, F_limit) || max->op != O_max ||
 	    !surd_same(rms_of(s, max->in[one_at]), surd_one))
 		return 0;
@@ -121,20 +120,20 @@ double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
 int64_t weights_of(const ScaleAnalysis *s, const Val *v)
 {
 	const Val *sum = v->op == O_div ? val(s->g, unmoved(s, v->in[1])) : v;
-	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_shares);
+	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_weights);
 	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
 }
 
 // ---- gates ----------------------------------------------------------------------------
 
-// 1 - g
-static Ref held_back(const ScaleAnalysis *s, Ref r)
+// Returns g of 1 - g.
+static Ref gate_complement(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));
-	return v->op == O_sub && is_number(s, v->in[0]) ? v->in[1] : 0;
+	return v->op == O_sub && is_float_const(s, v->in[0]) ? v->in[1] : 0;
 }
 
-// Returns the factor of the difference x - y if `r` is such a product.
+// Returns the gate g of the product g (x - y), or 0.
 static Ref difference_gate(const ScaleAnalysis *s, Ref r, Ref y, Ref *x)
 {
 	const Val *v = val(s->g, r);
@@ -159,7 +158,7 @@ bool mixture(const ScaleAnalysis *s, const Val *v, Ref *x, Ref *y, Ref *gate)
 		found = *gate != 0;
 		if (found || left->op != O_mul || right->op != O_mul)
 			continue;
-		Ref rest = held_back(s, left->in[k % 2]);
+		Ref rest = gate_complement(s, left->in[k % 2]);
 		found = rest && (rest == right->in[0] || rest == right->in[1]);
 	}
 	if (!found)
@@ -173,9 +172,9 @@ static bool is_sigmoid(const ScaleAnalysis *s, Ref r)
 	return v->op == O_act && v->attr->i[0] == A_sigmoid;
 }
 
-bool rest_of_gate(const ScaleAnalysis *s, const Val *v)
+bool is_gate_complement(const ScaleAnalysis *s, const Val *v)
 {
-	return v->op == O_sub && is_number(s, v->in[0]) && is_sigmoid(s, v->in[1]);
+	return v->op == O_sub && is_float_const(s, v->in[0]) && is_sigmoid(s, v->in[1]);
 }
 
 // True for products of tanh and sigmoid, and clipped values.
@@ -185,7 +184,7 @@ static bool bounded(const ScaleAnalysis *s, Ref r, int depth)
 	if (v->op == O_act)
 		return acts[v->attr->i[0]].scale == ACT_bounded;
 	if (v->op == O_max || v->op == O_min)
-		return is_number(s, v->in[0]) || is_number(s, v->in[1]);
+		return is_float_const(s, v->in[0]) || is_float_const(s, v->in[1]);
 	return v->op == O_mul && depth > 0 && bounded(s, v->in[0], depth - 1) &&
 	       bounded(s, v->in[1], depth - 1);
 }
@@ -197,7 +196,7 @@ Ref memory_of(const ScaleAnalysis *s, const Val *v)
 		if (kept->op != O_mul || !bounded(s, v->in[1 - k], 2))
 			continue;
 		for (int i = 0; i < 2; i++) {
-			Ref rest = held_back(s, kept->in[i]), x = kept->in[1 - i];
+			Ref rest = gate_complement(s, kept->in[i]), x = kept->in[1 - i];
 			if (is(s, x, SIGNAL) && is_sigmoid(s, rest ? rest : kept->in[i]))
 				return x;
 		}
@@ -205,12 +204,12 @@ Ref memory_of(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-// Matches the divisor 1 + exp(x): the quotient is a product with a sigmoid.
 bool logistic(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));
 	for (int k = 0; k < 2 && known(s, F_logistic) && v->op == O_add; k++)
-		if (is_number(s, v->in[k]) && val(s->g, unviewed(s, v->in[1 - k]))->op == O_exp)
+		if (is_float_const(s, v->in[k]) &&
+		    val(s->g, unviewed(s, v->in[1 - k]))->op == O_exp)
 			return true;
 	return false;
 }

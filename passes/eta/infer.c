@@ -1,57 +1,58 @@
 // infer.c: infers eta where signal meets variable.
-// The meeting of a signal and a variable decides the variable's Share; a variable that is computed
-// from parameters passes its Share on to them (derive.c). Input: ranges and demands (analysis.c).
-// Output: a Share per slot. Invariant: the last use decides; if another use implies a different
-// share, a question reports it. Source: Amos (arXiv 2210.11693), its tables of eta.
+// A use of a variable by a signal decides its eta; a variable that is computed from parameters
+// passes it on to them (derive.c). Input: ranges and demands (analysis.c). Output: an Inferred per
+// slot. Invariant: the last use decides; a question reports another use that implies another eta.
+// Source: Amos (arXiv 2210.11693), its tables of eta.
 #include "analysis.h"
 
 // ---- where a signal meets a variable --------------------------------------------------
 
-// True if these are the logits, whose demand a loss or an output sets.
+// True if these are the logits, whose demand the loss or an output sets.
 static bool is_logits(const ScaleAnalysis *s, Ref at)
 {
-	Ref asker = s->asker[at];
-	return asker && (s->out[asker] || val(s->g, asker)->op == O_lse);
+	Ref demand_by = s->demand_by[at];
+	return demand_by && (s->out[demand_by] || val(s->g, demand_by)->op == O_lse);
 }
 
-// True if these are logits, or the demand comes from a squared error.
-static bool is_read_out(const ScaleAnalysis *s, Ref at)
+// True if these are the logits, or a squared error sets the demand.
+static bool is_readout(const ScaleAnalysis *s, Ref at)
 {
-	const Val *asker = val(s->g, s->asker[at]);
-	bool error = s->asker[at] && asker->op == O_mul && asker->in[0] == asker->in[1];
+	const Val *demand_by = val(s->g, s->demand_by[at]);
+	bool error =
+	    s->demand_by[at] && demand_by->op == O_mul && demand_by->in[0] == demand_by->in[1];
 	return error || is_logits(s, at);
 }
 
-// Returns the share of `variable`, which meets `signal` (0: none) at value `at`.
-static Inferred meeting(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable, const char *role,
-                        Surd eta)
+// Returns what is inferred for `variable` where it meets `signal` (0: none) at value `at`.
+static Inferred infer_use(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable,
+                          const char *role, Surd eta)
 {
-	Inferred share = {
+	Inferred inferred = {
 	    .role = role, .eta = eta, .at = at, .operand = variable, .range = surd_one};
 	if (signal && is(s, signal, SIGNAL)) {
-		share.range = s->range[signal];
-		share.source = s->source[signal];
+		inferred.range = s->range[signal];
+		inferred.source = s->source[signal];
 	}
-	share.demand = asked(s, at);
-	share.asker = s->asker[at];
-	share.cuts = s->cuts[at];
-	share.readout = is_read_out(s, at);
-	return share;
+	inferred.demand = demand_or_one(s, at);
+	inferred.demand_by = s->demand_by[at];
+	inferred.output_slices = s->output_slices[at];
+	inferred.readout = is_readout(s, at);
+	return inferred;
 }
 
-static Inferred table_share(const ScaleAnalysis *s, Ref at, Ref table)
+static Inferred infer_table(const ScaleAnalysis *s, Ref at, Ref table)
 {
-	Inferred share = meeting(s, at, 0, table, "embedding", asked(s, table));
+	Inferred inferred = infer_use(s, at, 0, table, "embedding", demand_or_one(s, table));
 	int slot = view_slot(s, table);
-	share.rows = true;
-	share.cuts = NULL;
-	share.demand = share.eta;
-	share.asker = s->asker[table];
-	if (slot >= 0 && s->stream[slot] && s->asker[table] && share.eta.value < 1)
-		share.question =
-		    "what the logits ask of a table that is tied to them; but its rows begin a "
-		    "residual stream that is not normalized: so small there?";
-	return share;
+	inferred.rows = true;
+	inferred.output_slices = NULL;
+	inferred.demand = inferred.eta;
+	inferred.demand_by = s->demand_by[table];
+	if (slot >= 0 && s->stream[slot] && s->demand_by[table] && inferred.eta.value < 1)
+		inferred.question =
+		    "the scale that the logits need of a table tied to them, but its rows begin an "
+		    "unnormalized residual stream: is it too small there?";
+	return inferred;
 }
 
 // True if the result of `r` passes an activation before it is added to another signal.
@@ -68,11 +69,11 @@ static bool activated(const ScaleAnalysis *s, Ref r)
 	return false;
 }
 
-// Counts, by source, the signals that read its values and have a source of their own.
+// Counts, per source, the signals that read its values and have another source.
 static int *count_branches(const ScaleAnalysis *s)
 {
 	int *branches = NEWS(s->arena, int, s->g->nval);
-	Ref *last = NEWS(s->arena, Ref, s->g->nval); // by source: the one counted last
+	Ref *last = NEWS(s->arena, Ref, s->g->nval); // per source: the reader counted last
 	for (Ref u = 1; u < (Ref)s->g->nval; u++) {
 		const Val *v = val(s->g, u);
 		for (int k = 0; k < v->nin && s->live[u] && is(s, u, SIGNAL); k++) {
@@ -88,7 +89,7 @@ static int *count_branches(const ScaleAnalysis *s)
 }
 
 // Returns the range of the image before pooling, else that of the signal: the paper scales the
-// projection of a pooled image, and not the parallel kernel whose output is activated.
+// projection of a pooled image, but not the parallel kernel whose output is activated.
 static Surd input_range(const ScaleAnalysis *s, Ref at, Ref signal, bool *unpooled)
 {
 	Ref source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
@@ -103,44 +104,44 @@ static const char *low_rank_question(const ScaleAnalysis *s, Ref at)
 {
 	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? sum_of(s, at) : 0;
 	Ref low = sum ? low_rank(s, val(s->g, sum)) : 0;
-	return low && unscaled(s, low) == at ? "the second of two kernels beside a larger one "
-	                                       "(LoRA): an offset of it, half its "
-	                                       "output?"
+	return low && unscaled(s, low) == at ? "the second of two kernels added to a larger one "
+	                                       "(LoRA): an offset of half its output?"
 	                                     : NULL;
 }
 
-static Inferred kernel_share(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
+static Inferred infer_kernel(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
 	int64_t m = contracted(s, at);
 	int slot = view_slot(s, variable);
 	bool unpooled;
 	Surd range = input_range(s, at, signal, &unpooled);
 	if (slot >= 0 && s->lookups[slot]) {
-		Inferred table = table_share(s, at, variable);
+		Inferred table = infer_table(s, at, variable);
 		table.contracted = m;
 		table.range = range;
 		table.source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
-		table.demand = asked(s, at);
-		table.asker = s->asker[at];
+		table.demand = demand_or_one(s, at);
+		table.demand_by = s->demand_by[at];
 		return table;
 	}
-	bool whatever = s->authors && is_logits(s, at); // their output kernels have no demand
-	Surd eta = surd_div(asked(s, at), surd_mul(whatever ? surd_one : range, surd_root(m, 1)));
-	Inferred share = meeting(s, at, signal, variable, "kernel", eta);
-	share.contracted = m;
-	share.range = range;
-	share.question = low_rank_question(s, at);
-	Ref guess = is(s, signal, SIGNAL) && !share.question ? s->guess[signal] : 0;
+	bool whatever =
+	    s->authors && is_logits(s, at); // which takes 1 for the input range of logits
+	Surd eta =
+	    surd_div(demand_or_one(s, at), surd_mul(whatever ? surd_one : range, surd_root(m, 1)));
+	Inferred inferred = infer_use(s, at, signal, variable, "kernel", eta);
+	inferred.contracted = m;
+	inferred.range = range;
+	inferred.question = low_rank_question(s, at);
+	Ref guess = is(s, signal, SIGNAL) && !inferred.question ? s->guess[signal] : 0;
 	if (guess)
-		share.question =
+		inferred.question =
 		    format(s->arena,
-		           "no rule knows the activation at %s, which comes in: is it as large "
-		           "as %s?",
-		           place_of(s, guess), surd_text(s->arena, s->range[guess], 0));
-	share.note = whatever   ? "the authors' code takes 1 for what comes into logits"
-	             : unpooled ? "max-pooled, which counts in what goes past this kernel alone"
-	                        : NULL;
-	return share;
+		           "its input, the activation at %s, has no rule: is the range %s correct?",
+		           label_of(s, guess), surd_text(s->arena, s->range[guess], 0));
+	inferred.note = whatever   ? "the authors' code takes 1 for the input of logits"
+	                : unpooled ? "max-pooled, which counts only past this kernel"
+	                           : NULL;
+	return inferred;
 }
 
 static int long_axes(const Shape *shape)
@@ -157,39 +158,39 @@ static const char *query_question(const ScaleAnalysis *s, Ref query)
 	Ref product = kernel_product(s, query);
 	if (normed_table(s, product ? val(s->g, product)->in[0] : query))
 		return NULL;
-	return "a learned query: does the table bear its scale, or the kernel behind it?";
+	return "a learned query: does the table have its scale, or the kernel after it?";
 }
 
-// A learned query is a table times a kernel, the left operand of the product with the keys.
-static Inferred query_share(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
+// A learned query: a table times a kernel, as the left operand of the product with the keys.
+static Inferred infer_query(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
-	Inferred share = kernel_share(s, at, signal, variable);
-	share.role = "embedding";
-	share.rows = true;
-	share.contracted = 0;
-	share.question = query_question(s, variable);
-	return share;
+	Inferred inferred = infer_kernel(s, at, signal, variable);
+	inferred.role = "embedding";
+	inferred.rows = true;
+	inferred.contracted = 0;
+	inferred.question = query_question(s, variable);
+	return inferred;
 }
 
-static Inferred product_share(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
+static Inferred infer_product(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
 	bool left = val(s->g, at)->in[0] == variable;
-	Ref whole = left ? 0 : offset_of(s, at);
+	Ref key = left ? 0 : offset_of(s, at);
 	if (left && known(s, F_query) && kernel_product(s, variable))
-		return query_share(s, at, signal, variable);
-	if (!whole)
-		return kernel_share(s, at, signal, variable);
-	Surd range = s->range[unscaled(s, whole)], half = surd_mul(range, constant(s, N_offset));
-	Inferred share =
-	    meeting(s, at, 0, variable, "embedding", surd_mul(half, gain_of(s, variable)));
-	share.rows = true;
-	share.range = range;
-	share.source = s->source[whole];
-	share.cuts = NULL;
-	return share;
+		return infer_query(s, at, signal, variable);
+	if (!key)
+		return infer_kernel(s, at, signal, variable);
+	Surd range = s->range[unscaled(s, key)], half = surd_mul(range, constant(s, N_offset));
+	Inferred inferred =
+	    infer_use(s, at, 0, variable, "embedding", surd_mul(half, gain_of(s, variable)));
+	inferred.rows = true;
+	inferred.range = range;
+	inferred.source = s->source[key];
+	inferred.output_slices = NULL;
+	return inferred;
 }
 
-// True if there is one value per output feature of a product; heads split the axis of features.
+// True for one element per output feature of a product. Heads split the axis of features.
 static bool spans_features(const ScaleAnalysis *s, Ref signal, Ref variable)
 {
 	const Val *v = val(s->g, unmoved(s, signal));
@@ -197,104 +198,104 @@ static bool spans_features(const ScaleAnalysis *s, Ref signal, Ref variable)
 	       count_of(&val(s->g, variable)->shape) == v->shape.dim[v->shape.rank - 1];
 }
 
-static Inferred bias_share(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
+static Inferred infer_bias(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->sum[at])
-		return table_share(s, at, variable);
+		return infer_table(s, at, variable);
 	bool norm = normalized(s, signal, true);
-	Surd whole = s->asker[at] && !norm ? s->demand[at] : s->range[signal];
-	Inferred share = meeting(s, at, signal, variable, norm ? "norm_bias" : "bias",
-	                         surd_mul(whole, constant(s, norm ? N_norm_bias : N_offset)));
-	if (norm || s->asker[at] || long_axes(&val(s->g, variable)->shape) < 2 ||
+	Surd base = s->demand_by[at] && !norm ? s->demand[at] : s->range[signal];
+	Inferred inferred = infer_use(s, at, signal, variable, norm ? "norm_bias" : "bias",
+	                              surd_mul(base, constant(s, norm ? N_norm_bias : N_offset)));
+	if (norm || s->demand_by[at] || long_axes(&val(s->g, variable)->shape) < 2 ||
 	    spans_features(s, signal, variable))
-		return share;
-	share.role = "embedding";
-	share.rows = true;
-	share.question =
-	    "a table added to a stream of which nothing is asked: half of the stream's range?";
-	return share;
+		return inferred;
+	inferred.role = "embedding";
+	inferred.rows = true;
+	inferred.question = "a table added to an unconstrained stream: half of the stream's range?";
+	return inferred;
 }
 
-static Inferred scale_share(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
+static Inferred infer_scale(ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
 	if (s->divided[variable] || normalized(s, signal, false))
-		return meeting(s, at, signal, variable, "norm_scale", constant(s, N_norm_scale));
-	Surd out = s->asker[at] ? s->demand[at] : s->range[signal];
-	Inferred share = meeting(s, at, signal, variable, "scale", surd_div(out, s->range[signal]));
-	share.question =
-	    "a factor of a signal that is not normalized: what becomes of the signal's range?";
-	return share;
+		return infer_use(s, at, signal, variable, "norm_scale", constant(s, N_norm_scale));
+	Surd out = s->demand_by[at] ? s->demand[at] : s->range[signal];
+	Inferred inferred =
+	    infer_use(s, at, signal, variable, "scale", surd_div(out, s->range[signal]));
+	inferred.question =
+	    "a factor of an unnormalized signal: how does it change the signal's range?";
+	return inferred;
 }
 
-// A token that is concatenated with data has their scale.
-static Inferred token_share(const ScaleAnalysis *s, Ref at, Ref variable)
+// A token that is concatenated with data has their range.
+static Inferred infer_token(const ScaleAnalysis *s, Ref at, Ref variable)
 {
 	const Val *v = val(s->g, at);
-	Ref beside = 0;
+	Ref neighbor = 0;
 	for (int k = 0; k < v->nin; k++)
-		beside = is(s, v->in[k], SIGNAL) ? v->in[k] : beside;
-	Surd range = beside ? s->range[beside] : surd_one;
-	Inferred share = meeting(s, at, beside, variable, "token",
-	                         s->asker[variable] ? s->demand[variable] : range);
-	share.rows = true;
-	share.question = "a learned token among data: as large as they are?";
-	return share;
+		neighbor = is(s, v->in[k], SIGNAL) ? v->in[k] : neighbor;
+	Surd range = neighbor ? s->range[neighbor] : surd_one;
+	Inferred inferred = infer_use(s, at, neighbor, variable, "token",
+	                              s->demand_by[variable] ? s->demand[variable] : range);
+	inferred.rows = true;
+	inferred.question = "a learned token among data: is it as large as the data?";
+	return inferred;
 }
 
-static Inferred other_share(const ScaleAnalysis *s, Ref at, Ref variable)
+static Inferred infer_other(const ScaleAnalysis *s, Ref at, Ref variable)
 {
-	Inferred share = meeting(s, at, 0, variable, "token", asked(s, variable));
-	share.rows = true;
-	share.question =
-	    format(s->arena, "no rule for a parameter at '%s': %s?", prims[val(s->g, at)->op].name,
-	           s->asker[variable] ? "the scale asked of it" : "1");
-	return share;
+	Inferred inferred = infer_use(s, at, 0, variable, "token", demand_or_one(s, variable));
+	inferred.rows = true;
+	inferred.question =
+	    format(s->arena, "no rule for a parameter at '%s': scale %s?",
+	           prims[val(s->g, at)->op].name, s->demand_by[variable] ? "as demanded" : "1");
+	return inferred;
 }
 
 // The learned query of an attention.
-static Inferred attending_share(const ScaleAnalysis *s, Ref at, Ref variable)
+static Inferred infer_attend_query(const ScaleAnalysis *s, Ref at, Ref variable)
 {
-	Inferred share = meeting(s, at, 0, variable, "embedding", asked(s, variable));
-	share.rows = true;
-	share.demand = share.eta;
-	share.asker = s->asker[variable];
-	share.question = query_question(s, variable);
-	return share;
+	Inferred inferred = infer_use(s, at, 0, variable, "embedding", demand_or_one(s, variable));
+	inferred.rows = true;
+	inferred.demand = inferred.eta;
+	inferred.demand_by = s->demand_by[variable];
+	inferred.question = query_question(s, variable);
+	return inferred;
 }
 
 // A bias of attention scores, whose demand is 1.
-static Inferred score_share(const ScaleAnalysis *s, Ref at, Ref variable)
+static Inferred infer_score_bias(const ScaleAnalysis *s, Ref at, Ref variable)
 {
-	Surd wanted = constant(s, N_wanted);
-	Inferred share =
-	    meeting(s, at, 0, variable, "bias", surd_mul(wanted, constant(s, N_offset)));
-	share.demand = wanted;
-	share.asker = at;
-	return share;
+	Surd demand = constant(s, N_nonlinear);
+	Inferred inferred =
+	    infer_use(s, at, 0, variable, "bias", surd_mul(demand, constant(s, N_offset)));
+	inferred.demand = demand;
+	inferred.demand_by = at;
+	return inferred;
 }
 
-static Inferred share_at(ScaleAnalysis *s, Ref r, const Val *v, int k)
+static Inferred infer_at(ScaleAnalysis *s, Ref r, const Val *v, int k)
 {
 	Ref x = v->in[k], other = v->nin == 2 ? v->in[1 - k] : 0;
 	switch (v->op) {
 	case O_dot:
-		return table_of(s, r) ? table_share(s, r, x) : product_share(s, r, other, x);
+		return table_of(s, r) ? infer_table(s, r, x) : infer_product(s, r, other, x);
 	case O_gather:
-		return table_share(s, r, x);
+		return infer_table(s, r, x);
 	case O_add:
 	case O_sub:
-		return bias_share(s, r, other, x);
+		return infer_bias(s, r, other, x);
 	case O_mul:
 	case O_div:
-		return scale_share(s, r, other, x);
+		return infer_scale(s, r, other, x);
 	case O_concat:
-		return token_share(s, r, x);
+		return infer_token(s, r, x);
 	case O_attend:
-		return k == 3   ? score_share(s, r, x)
-		       : k == 0 ? attending_share(s, r, x)
-		                : other_share(s, r, x);
+		return k == 3   ? infer_score_bias(s, r, x)
+		       : k == 0 ? infer_attend_query(s, r, x)
+		                : infer_other(s, r, x);
 	default:
-		return other_share(s, r, x);
+		return infer_other(s, r, x);
 	}
 }
 
@@ -307,15 +308,15 @@ static void meet(Inference *p, Ref r, const Val *v)
 	for (int k = 0; k < at->nin; k++) {
 		Ref x = at->in[k];
 		bool nothing =
-		    v->op == O_dot && is_zero(p->s, at->in[1 - k]); // before the first step
+		    v->op == O_dot && is_zero(p->s, at->in[1 - k]); // before the first iteration
 		if (!is(p->s, x, VARIABLE) || p->product[r] || nothing)
 			continue;
-		give(p, x,
-		     product ? kernel_share(p->s, r, at->in[1 - k], x) : share_at(p->s, r, v, k));
+		assign(p, x,
+		       product ? infer_kernel(p->s, r, at->in[1 - k], x) : infer_at(p->s, r, v, k));
 	}
 }
 
-Inferred *share_out(ScaleAnalysis *s)
+Inferred *infer_slots(ScaleAnalysis *s)
 {
 	const Graph *g = s->g;
 	Inference p = {s, NEWS(s->arena, Inferred, g->nval), NEWS(s->arena, bool, g->nval),
@@ -332,9 +333,9 @@ Inferred *share_out(ScaleAnalysis *s)
 			propagate(&p, r, v);
 	}
 	for (int i = 0; i < g->slots.count; i++) {
-		by_slot[i].pieces = pieces_of(&p, i);
-		if (by_slot[i].pieces) // different uses of different pieces are no contradiction
-			by_slot[i].question = by_slot[i].pieces->list.at[0].share.question;
+		by_slot[i].param_slices = param_slices_of(&p, i);
+		if (by_slot[i].param_slices) // different uses of different slices agree
+			by_slot[i].question = by_slot[i].param_slices->list.at[0].inferred.question;
 	}
 	return by_slot;
 }

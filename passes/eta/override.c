@@ -1,6 +1,6 @@
 // override.c: applies --eta, --range and --slots.
-// Input: Wishes, and what was inferred. Output: the same with the user's values, which are also
-// given as the reason. Invariant: the later of two options wins; one that matches nothing is an
+// Input: what the user gave, and what is inferred. Output: Etas with the user's values, which are
+// also the reason. Invariant: the last of several options wins; one that matches nothing is an
 // error.
 #include "analysis.h"
 #include <math.h>
@@ -19,7 +19,7 @@ static const char *suggest_slot(const Graph *g, SlotKind kind, const char *patte
 typedef struct Hits { // the parameters that a pattern matches
 	const Graph *g;
 	const char *option;
-	const Override *wish;
+	const Override *override;
 	int next, count;
 } Hits;
 
@@ -27,26 +27,26 @@ static int next_hit(Hits *h) // -1: no more
 {
 	for (; h->next < h->g->slots.count; h->next++) {
 		const Slot *slot = &h->g->slots.at[h->next];
-		bool same = h->wish->report ? !strcmp(h->wish->pattern, slot->name)
-		                            : matches(h->wish->pattern, slot->name);
+		bool same = h->override->report ? !strcmp(h->override->pattern, slot->name)
+		                                : matches(h->override->pattern, slot->name);
 		if (slot->kind != S_param || !same)
 			continue;
 		h->count++;
 		return h->next++;
 	}
 	if (!h->count)
-		fail(h->wish->pattern, "%s matches no parameter; %s", h->option,
-		     suggest_slot(h->g, S_param, h->wish->pattern));
+		fail(h->override->pattern, "%s matches no parameter; %s", h->option,
+		     suggest_slot(h->g, S_param, h->override->pattern));
 	return -1;
 }
 
 // ---- eta ------------------------------------------------------------------------------
 
-static double positive(const Override *wish, const char *expression, double x)
+static double positive(const Override *override, const char *expression, double x)
 {
 	if (!(x > 0) || !isfinite(x))
-		fail(wish->pattern,
-		     "eta '%s' is not a positive number; write one such as 'sqrt(1/768)'",
+		fail(override->pattern,
+		     "expected a positive number for eta, such as 'sqrt(1/768)', found '%s'",
 		     expression);
 	return x;
 }
@@ -56,31 +56,32 @@ static bool close_to(Surd eta, double x)
 	return fabs(eta.value - x) <= 1e-8 * x;
 }
 
-// True if a report says what is inferred.
-static bool agrees(const Eta *eta, const Override *wish, double x)
+// True if a row of a report equals what is inferred.
+static bool agrees(const Eta *eta, const Override *override, double x)
 {
-	bool answered = wish->sure && !eta->sure;
-	if (!wish->report || answered || (wish->count > 0) != (eta->nparts > 0))
+	bool answered = override->sure && !eta->sure;
+	if (!override->report || answered || (override->count > 0) != (eta->nparts > 0))
 		return false;
-	if (!wish->count)
+	if (!override->count)
 		return close_to(eta->eta, x);
 	int64_t at = 0;
 	for (int part = 0; part < eta->nparts; part++)
 		for (int64_t i = 0; i < eta->counts[part]; i++, at++)
-			if (at >= wish->count || !close_to(eta->parts[part].eta, wish->along[at]))
+			if (at >= override->count ||
+			    !close_to(eta->parts[part].eta, override->along[at]))
 				return false;
-	return at == wish->count && eta->axis == wish->axis;
+	return at == override->count && eta->axis == override->axis;
 }
 
-// Runs of equal numbers become parts.
-static void give_parts(Arena *arena, const Override *wish, Eta *eta)
+// Turns runs of equal values into slices.
+static void assign_slices(Arena *arena, const Override *override, Eta *eta)
 {
 	Text formula = {.arena = arena};
-	Eta *parts = NEWS(arena, Eta, wish->count);
-	int64_t *counts = NEWS(arena, int64_t, wish->count);
+	Eta *parts = NEWS(arena, Eta, override->count);
+	int64_t *counts = NEWS(arena, int64_t, override->count);
 	int n = 0;
-	for (int64_t i = 0; i < wish->count; i++) {
-		double x = positive(wish, "0", wish->along[i]);
+	for (int64_t i = 0; i < override->count; i++) {
+		double x = positive(override, "0", override->along[i]);
 		if (!n || !close_to(parts[n - 1].eta, x)) {
 			parts[n] = *eta;
 			parts[n].eta = surd_near(x);
@@ -92,98 +93,100 @@ static void give_parts(Arena *arena, const Override *wish, Eta *eta)
 	}
 	eta->eta = parts[0].eta;
 	eta->formula = formula.at;
-	eta->axis = wish->axis;
+	eta->axis = override->axis;
 	eta->nparts = n > 1 ? n : 0;
 	eta->counts = counts;
 	eta->parts = parts;
 }
 
-static void give_eta(Arena *arena, const Override *wish, double x, Eta *eta)
+static void assign_eta(Arena *arena, const Override *override, double x, Eta *eta)
 {
 	static const char *const why[] = {"given by --eta"};
 	eta->sure = true;
 	eta->question = NULL;
 	eta->nparts = 0;
-	eta->source = eta->asker = NULL;
+	eta->source = eta->demand_by = NULL;
 	eta->why = (const char **)take_copy(arena, why, sizeof why);
 	eta->nwhy = COUNT(why);
-	if (wish->count) {
-		give_parts(arena, wish, eta);
+	if (override->count) {
+		assign_slices(arena, override, eta);
 		return;
 	}
 	eta->eta = surd_near(x);
-	eta->formula = wish->report ? surd_text(arena, eta->eta, 0) : wish->expr;
+	eta->formula = override->report ? surd_text(arena, eta->eta, 0) : override->expr;
 }
 
-static void want_length(const Slot *slot, const Override *wish)
+static void check_length(const Slot *slot, const Override *override)
 {
-	if (wish->count &&
-	    (wish->axis >= slot->shape.rank || slot->shape.dim[wish->axis] != wish->count))
-		fail(slot->name, "eta has %lld numbers along axis %d, which do not broadcast to it",
-		     (long long)wish->count, wish->axis);
+	if (override->count && (override->axis >= slot->shape.rank ||
+	                        slot->shape.dim[override->axis] != override->count))
+		fail(slot->name,
+		     "eta has %lld values along axis %d, which do not broadcast to its shape",
+		     (long long) override->count, override->axis);
 }
 
 void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
-		const Override *wish = &list->at[k];
-		double x = wish->count ? 0
-		                       : positive(wish, wish->expr,
-		                                  book_number(arena, wish->pattern, wish->expr));
-		Hits hits = {.g = g, .option = "--eta", .wish = wish};
+		const Override *override = &list->at[k];
+		double x = override->count
+		               ? 0
+		               : positive(override, override->expr,
+		                          book_number(arena, override->pattern, override->expr));
+		Hits hits = {.g = g, .option = "--eta", .override = override};
 		for (int slot; (slot = next_hit(&hits)) >= 0;) {
-			want_length(&g->slots.at[slot], wish);
-			if (!agrees(&eta[slot], wish, x))
-				give_eta(arena, wish, x, &eta[slot]);
+			check_length(&g->slots.at[slot], override);
+			if (!agrees(&eta[slot], override, x))
+				assign_eta(arena, override, x, &eta[slot]);
 		}
 	}
 }
 
 // ---- the shape of v and b -------------------------------------------------------------
 
-// '1,768', with brackets around it or not. False: not numbers, or they do not fit.
-static bool read_numbers(const char *text, const Shape *whole, Shape *slot)
+// Reads '1,768', with or without brackets. False if it is malformed or does not broadcast.
+static bool read_numbers(const char *text, const Shape *full, Shape *slot)
 {
 	slot->rank = 0;
 	text += strspn(text, "([ ");
 	for (char *end; *text && !strchr(")]", *text); text = end + strspn(end, ", ")) {
 		long long n = strtoll(text, &end, 10);
-		if (end == text || slot->rank == whole->rank ||
-		    (n != 1 && n != whole->dim[slot->rank]))
+		if (end == text || slot->rank == full->rank ||
+		    (n != 1 && n != full->dim[slot->rank]))
 			return false;
 		slot->dim[slot->rank++] = n;
 	}
-	return slot->rank == whole->rank && !text[strspn(text, ")] ")];
+	return slot->rank == full->rank && !text[strspn(text, ")] ")];
 }
 
-static Shape given_slot(const char *name, const Shape *whole, const char *text)
+static Shape parse_slot(const char *name, const Shape *full, const char *text)
 {
-	Shape slot = *whole;
+	Shape slot = *full;
 	bool rows = !strcmp(text, "rows");
 	if (!strcmp(text, "full"))
 		return slot;
 	if (!rows && strcmp(text, "scalar")) {
-		if (!read_numbers(text, whole, &slot))
+		if (!read_numbers(text, full, &slot))
 			fail(name,
-			     "--slots '%s': wanted full, rows, scalar, or the parameter's shape "
-			     "with "
-			     "1 for each axis that is averaged over",
+			     "--slots: expected full, rows, scalar, or the parameter's shape with "
+			     "1 for "
+			     "each axis that is averaged, found '%s'",
 			     text);
 		return slot;
 	}
-	return usual_slot(whole, rows);
+	return default_slot(full, rows);
 }
 
 void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
-		Hits hits = {.g = g, .option = "--slots", .wish = &list->at[k]};
+		Hits hits = {.g = g, .option = "--slots", .override = &list->at[k]};
 		for (int i; (i = next_hit(&hits)) >= 0;) {
 			const Slot *slot = &g->slots.at[i];
-			Shape given = given_slot(slot->name, &slot->shape, list->at[k].expr);
-			if (same_shape(&given, &eta[i].slot))
+			Shape shape = parse_slot(slot->name, &slot->shape, list->at[k].expr);
+			if (same_shape(&shape, &eta[i].slot))
 				continue;
-			eta[i].slot = given;
+			eta[i].slot = shape;
 			const char **why = NEWS(arena, const char *, eta[i].nwhy + 1);
 			memcpy(why, eta[i].why, sizeof *why * (size_t)eta[i].nwhy);
 			why[eta[i].nwhy++] =
@@ -195,7 +198,7 @@ void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 
 // ---- ranges of inputs -----------------------------------------------------------------
 
-// A decimal is exact where it is short: 0.5, and not 0.707.
+// A short decimal is exact: 0.5, but not 0.707.
 static Surd range_of(const char *expression, double x)
 {
 	enum { LONG = 1 << 8 };
@@ -208,17 +211,19 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 {
 	Surd *range = NEWS(arena, Surd, g->slots.count + 1);
 	for (int k = 0; k < list->count; k++) {
-		const Override *wish = &list->at[k];
-		int slot = find_slot(g, wish->pattern);
+		const Override *override = &list->at[k];
+		int slot = find_slot(g, override->pattern);
 		if (slot < 0 || g->slots.at[slot].kind != S_input)
-			fail(wish->pattern, "--range: the model has no such input; %s",
-			     suggest_slot(g, S_input, wish->pattern));
+			fail(override->pattern, "--range: the model has no input of this name; %s",
+			     suggest_slot(g, S_input, override->pattern));
 		if (!is_float(g->slots.at[slot].type))
-			fail(wish->pattern, "--range: its values are indices, which have no range");
-		double x = book_number(arena, wish->pattern, wish->expr);
+			fail(override->pattern,
+			     "--range: its values are indices, which have no range");
+		double x = book_number(arena, override->pattern, override->expr);
 		if (!(x > 0) || !isfinite(x))
-			fail(wish->pattern, "--range '%s' is not a positive number", wish->expr);
-		range[slot] = range_of(wish->expr, x);
+			fail(override->pattern, "--range: expected a positive number, found '%s'",
+			     override->expr);
+		range[slot] = range_of(override->expr, x);
 	}
 	return range;
 }

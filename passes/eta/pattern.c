@@ -1,16 +1,17 @@
 // pattern.c: recognizes patterns of a few operations: look-ups, means, pools, rotations, offsets.
 // Gates and lengths are in gate.c, views in view.c.
-// Input: a forward graph with the natures of its values. Output: per pattern its main value, or 0.
+// Input: a forward graph with the natures of its values. Output: the main value of a pattern, or 0.
 #include "analysis.h"
 #include <math.h>
 
 // ---- products and sums ----------------------------------------------------------------
 
-// Booleans as numbers: a row of them selects a row of the other factor.
-static bool chooses(const ScaleAnalysis *s, Ref r)
+// True for Booleans cast to numbers: a row of them selects a row of the other factor.
+static bool is_one_hot(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, unmoved(s, r));
-	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b' && known(s, F_chosen);
+	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b' &&
+	       known(s, F_one_hot);
 }
 
 Ref table_of(const ScaleAnalysis *s, Ref r)
@@ -21,14 +22,13 @@ Ref table_of(const ScaleAnalysis *s, Ref r)
 	if (v->op == O_gather && is(s, v->in[0], VARIABLE))
 		return v->in[0];
 	bool product = v->op == O_dot && is(s, v->in[0], AUX) && is(s, v->in[1], VARIABLE);
-	return product && chooses(s, v->in[0]) ? v->in[1] : 0;
+	return product && is_one_hot(s, v->in[0]) ? v->in[1] : 0;
 }
 
-// A matrix whose columns each sum to 1, as in resizing.
 bool averages(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, r);
-	if (!is_number(s, r) || v->shape.rank != 2 || !known(s, F_averages))
+	if (!is_float_const(s, r) || v->shape.rank != 2 || !known(s, F_averages))
 		return false;
 	int64_t rows = v->shape.dim[0], columns = v->shape.dim[1];
 	for (int64_t j = 0; j < columns; j++) {
@@ -41,12 +41,13 @@ bool averages(const ScaleAnalysis *s, Ref r)
 	return true;
 }
 
-typedef struct Taps { // of a window along an axis, in the mean over all windows
-	double met;   // elements that come from the data
-	double live;  // elements that come from the data in some window
+typedef struct Taps {        // of a window along an axis, averaged over all windows
+	double data_product; // elements that come from the data
+	double live;         // elements that come from the data in some window
 } Taps;
 
-// In how many windows entry `k` is one of the axis's `size`. row: as prims.def says of windows.
+// Counts the windows that contain element `k` of an axis of length `size`. row: see window in
+// prims.def.
 static int64_t hits_of(const int64_t *row, int64_t k, int64_t size)
 {
 	int64_t stride = row[3], up = row[6], first = k * row[4] - row[5];
@@ -64,7 +65,7 @@ static Taps taps_of(const int64_t *row, int64_t size)
 	Taps taps = {0};
 	for (int64_t k = 0; k < row[2]; k++) {
 		int64_t hits = hits_of(row, k, size);
-		taps.met += (double)hits / (double)MAX(row[1], 1);
+		taps.data_product += (double)hits / (double)MAX(row[1], 1);
 		taps.live += hits > 0;
 	}
 	return taps;
@@ -77,33 +78,33 @@ static Taps taps_along(const ScaleAnalysis *s, const Val *window, int i)
 	return taps_of(row, val(s->g, window->in[0])->shape.dim[row[0]]);
 }
 
-bool mostly_rim(const ScaleAnalysis *s, const Val *window)
+bool mostly_padding(const ScaleAnalysis *s, const Val *window)
 {
 	double inside = 1;
 	for (int i = 0; i < window->attr->n; i += 7) {
 		const int64_t *row = window->attr->i + i;
-		inside *= taps_along(s, window, i).met * (double)row[6] / (double)row[2];
+		inside *= taps_along(s, window, i).data_product * (double)row[6] / (double)row[2];
 	}
 	return inside < 0.5;
 }
 
-// Of the m terms of a transposed convolution those that are not 0: one of a stride, and of small
-// images fewer. Entries of the kernel that never meet data are taken to be 0.
+// Returns how many of the m terms of a transposed convolution are not 0: one per stride, and fewer
+// for a small image. Kernel elements that never meet data count as 0.
 static int64_t terms_met(const ScaleAnalysis *s, int64_t m, const Val *window)
 {
-	double all = 1, met = 1;
+	double all = 1, data_product = 1;
 	int64_t strides = 1;
 	bool transposed = false;
 	for (int i = 0; i < window->attr->n; i += 7) {
 		const int64_t *row = window->attr->i + i;
 		Taps taps = taps_along(s, window, i);
 		all *= (double)row[2];
-		met *= taps.met * (double)row[2] / fmax(taps.live, 1);
+		data_product *= taps.data_product * (double)row[2] / fmax(taps.live, 1);
 		strides *= known(s, F_strides) ? row[6] : 1;
 		transposed |= row[4] < 0;
 	}
-	bool few = transposed && known(s, F_taps) && met < all / (double)strides / 2;
-	return few || m % strides ? MAX(llround((double)m * met / all), 1) : m / strides;
+	bool few = transposed && known(s, F_taps) && data_product < all / (double)strides / 2;
+	return few || m % strides ? MAX(llround((double)m * data_product / all), 1) : m / strides;
 }
 
 int64_t contracted(const ScaleAnalysis *s, Ref r)
@@ -120,7 +121,7 @@ int64_t contracted(const ScaleAnalysis *s, Ref r)
 	return m;
 }
 
-// Does `kernel` have an entry of its own for each that the sum `v` is over?
+// True if `kernel` has one element per element of the axes that the sum `v` reduces.
 static bool spans(const ScaleAnalysis *s, Ref kernel, const Val *v)
 {
 	const Shape *shape = &val(s->g, kernel)->shape, *all = &val(s->g, v->in[0])->shape;
@@ -141,7 +142,7 @@ Ref summed_product(const ScaleAnalysis *s, Ref r)
 	return kernel ? v->in[0] : 0;
 }
 
-// Returns the root of moves, casts and changes of sign.
+// Returns the value under moves, casts and changes of sign.
 static Ref unsigned_view(const ScaleAnalysis *s, Ref r)
 {
 	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
@@ -183,13 +184,14 @@ Ref pooled(const ScaleAnalysis *s, Ref r)
 int scaled_operand(const ScaleAnalysis *s, const Val *v)
 {
 	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
-		if (is(s, v->in[k], SIGNAL) && is_number(s, v->in[1 - k]) &&
+		if (is(s, v->in[k], SIGNAL) && is_float_const(s, v->in[1 - k]) &&
 		    (k == 0 || v->op == O_mul))
 			return k;
 	return -1;
 }
 
-// sum(x) / n. Padding counts for less than its size, so a little more than 1/n is a mean too.
+// sum(x) / n. Padding makes the divisor smaller than the size, so slightly more than 1/n also
+// counts.
 Ref averaged(ScaleAnalysis *s, const Val *v)
 {
 	int k = scaled_operand(s, v);
@@ -209,12 +211,12 @@ Ref uncapped(const ScaleAnalysis *s, Ref x, Surd factor)
 	return cap && known(s, F_cap) ? v->in[0] : x;
 }
 
-// ---- what is as large as something else -------------------------------------------------
+// ---- values with the range of another --------------------------------------------------
 
 // x - mean(x)
-static Ref centred(ScaleAnalysis *s, const Val *v)
+static Ref centered(ScaleAnalysis *s, const Val *v)
 {
-	bool difference = v->op == O_sub && is(s, v->in[1], SIGNAL) && known(s, F_centred);
+	bool difference = v->op == O_sub && is(s, v->in[1], SIGNAL) && known(s, F_centered);
 	return difference && averaged(s, val(s->g, v->in[1])) == v->in[0] ? v->in[0] : 0;
 }
 
@@ -227,7 +229,7 @@ static bool is_random(const ScaleAnalysis *s, Ref r)
 	return false;
 }
 
-// Dropout: x / (1 - p) if a draw keeps it, else 0.
+// Matches dropout: x / (1 - p) if a random number keeps it, else 0.
 static Ref dropped(const ScaleAnalysis *s, const Val *v)
 {
 	if (v->op != O_select || !is_random(s, v->in[0]) || !known(s, F_dropout))
@@ -237,37 +239,37 @@ static Ref dropped(const ScaleAnalysis *s, const Val *v)
 	return k < 0 ? kept : val(s->g, kept)->in[k];
 }
 
-// Returns the value that is rotated: its parts are moved, negated and joined.
-static Ref turned(const ScaleAnalysis *s, Ref r)
+// Returns the value whose slices are moved, negated and joined.
+static Ref rotation_root(const ScaleAnalysis *s, Ref r)
 {
-	Ref whole = unsigned_view(s, r);
-	const Val *v = val(s->g, whole);
+	Ref root = unsigned_view(s, r);
+	const Val *v = val(s->g, root);
 	if (v->op != O_concat)
-		return whole;
+		return root;
 	for (int k = 1; k < v->nin; k++)
 		if (unsigned_view(s, v->in[k]) != unsigned_view(s, v->in[0]))
-			return whole;
+			return root;
 	return unsigned_view(s, v->in[0]);
 }
 
 // Returns the signal of a product with another value; 0 if there is no such product.
-static Ref turned_by(const ScaleAnalysis *s, Ref r)
+static Ref rotation_factor(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, r);
 	int signal = v->op == O_mul && is(s, v->in[0], SIGNAL) ? 0 : 1;
-	bool turns =
+	bool rotates =
 	    v->op == O_mul && is(s, v->in[signal], SIGNAL) && !is(s, v->in[1 - signal], SIGNAL);
-	return turns ? v->in[signal] : 0;
+	return rotates ? v->in[signal] : 0;
 }
 
-// x cos + turn(x) sin keeps the length of x. Returns x, or 0.
+// x cos + rotate_half(x) sin keeps the length of x. Returns x, or 0.
 static Ref rotated(const ScaleAnalysis *s, const Val *v)
 {
 	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1] || !known(s, F_rotation))
 		return 0;
-	Ref a = turned_by(s, v->in[0]), b = turned_by(s, v->in[1]);
-	Ref root = a && b ? turned(s, a) : 0;
-	return root && root == turned(s, b) ? root : 0;
+	Ref a = rotation_factor(s, v->in[0]), b = rotation_factor(s, v->in[1]);
+	Ref root = a && b ? rotation_root(s, a) : 0;
+	return root && root == rotation_root(s, b) ? root : 0;
 }
 
 // ---- sums of products -----------------------------------------------------------------
@@ -288,7 +290,7 @@ Ref product_of_data(const ScaleAnalysis *s, Ref r)
 	if (!product || !normed_table(s, val(s->g, product)->in[0]))
 		return 0;
 	int slot = view_slot(s, val(s->g, product)->in[1]);
-	return slot < 0 ? 0 : s->met[slot];
+	return slot < 0 ? 0 : s->data_product[slot];
 }
 
 static Ref partner_within(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
@@ -312,8 +314,8 @@ static Ref partner_of(const ScaleAnalysis *s, Ref sum, Ref x)
 	return partner_within(s, sum, x, SUMS);
 }
 
-// In q k + q t, t computed from parameters, or a constant that an exporter computed from them, t is
-// an offset of k, which does not count. Returns the sum without it, or 0.
+// In q k + q t, t made of parameters, or a constant computed from them by an exporter, t is an
+// offset of k and does not count. Returns the sum without it, or 0.
 Ref without_offset(const ScaleAnalysis *s, const Val *v)
 {
 	Ref low = low_rank(s, v);
@@ -321,16 +323,16 @@ Ref without_offset(const ScaleAnalysis *s, const Val *v)
 		return v->in[low == v->in[0]];
 	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
 		const Val *product = val(s->g, unscaled(s, v->in[k]));
-		bool learned = product->op == O_dot && is(s, product->in[0], SIGNAL) &&
-		               !product_of_data(s, product->in[1]) &&
-		               (is(s, product->in[1], VARIABLE) || is_number(s, product->in[1]));
+		bool learned =
+		    product->op == O_dot && is(s, product->in[0], SIGNAL) &&
+		    !product_of_data(s, product->in[1]) &&
+		    (is(s, product->in[1], VARIABLE) || is_float_const(s, product->in[1]));
 		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
 			return v->in[1 - k];
 	}
 	return 0;
 }
 
-// The sum that a product goes into, through views, picks and products with numbers alone; 0: none.
 Ref sum_of(const ScaleAnalysis *s, Ref product)
 {
 	for (Ref u = s->reader[product]; u; u = s->reader[u]) {
@@ -343,25 +345,26 @@ Ref sum_of(const ScaleAnalysis *s, Ref product)
 	return 0;
 }
 
-// q k + q t is q (k + t): t is an offset of k. Returns k if `at` is such a product q t, or 0.
+// q k + q t is q (k + t). Returns k if `at` is such a product q t, else 0.
 Ref offset_of(const ScaleAnalysis *s, Ref at)
 {
 	if (!known(s, F_distributed))
 		return 0;
-	Ref shared = unscaled(s, val(s->g, at)->in[0]), whole = 0, sum = at;
-	for (int k = 0; k < SUMS && !whole && (sum = sum_of(s, sum)) != 0; k++)
-		whole = partner_of(s, sum, shared);
-	return whole;
+	Ref shared = unscaled(s, val(s->g, at)->in[0]), key = 0, sum = at;
+	for (int k = 0; k < SUMS && !key && (sum = sum_of(s, sum)) != 0; k++)
+		key = partner_of(s, sum, shared);
+	return key;
 }
 
 // Leaky and exponential units choose by the sign of a signal, element by element. Returns the
 // signal, or 0.
-Ref decided_by(const ScaleAnalysis *s, const Val *v)
+Ref sign_choice(const ScaleAnalysis *s, const Val *v)
 {
 	const Val *c = val(s->g, v->in[0]);
 	while (c->op == O_not)
 		c = val(s->g, c->in[0]);
-	for (int k = 0; k < c->nin && known(s, F_decided) && (c->op == O_lt || c->op == O_le); k++)
+	for (int k = 0; k < c->nin && known(s, F_sign_choice) && (c->op == O_lt || c->op == O_le);
+	     k++)
 		if (is(s, c->in[k], SIGNAL) && val(s->g, c->in[1 - k])->op == O_const &&
 		    same_shape(&val(s->g, c->in[k])->shape, &v->shape))
 			return c->in[k];
@@ -399,7 +402,7 @@ static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 	return kernel ? v : NULL;
 }
 
-// Returns the root of views and dropout.
+// Returns the value under views and dropout.
 static Ref undropped(const ScaleAnalysis *s, Ref r)
 {
 	for (;;) {
@@ -411,7 +414,7 @@ static Ref undropped(const ScaleAnalysis *s, Ref r)
 	}
 }
 
-// Of x W + (x A) B, the inner size less than both outer ones: (x A) B; or 0.
+// Returns (x A) B of x W + (x A) B if the inner size is less than both outer sizes, else 0.
 Ref low_rank(const ScaleAnalysis *s, const Val *v)
 {
 	for (int k = 0; k < 2 && known(s, F_low_rank) && v->op == O_add; k++) {
@@ -427,8 +430,7 @@ Ref low_rank(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-// True if `x` is a kernel's output that nothing normalizes.
-bool unfixed(const ScaleAnalysis *s, Ref x)
+bool is_unnormalized(const ScaleAnalysis *s, Ref x)
 {
 	for (;;) {
 		const Val *v = val(s->g, x);
@@ -441,7 +443,6 @@ bool unfixed(const ScaleAnalysis *s, Ref x)
 	}
 }
 
-// A sum of which one summand is an activation's output.
 bool positive_sum(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, unviewed(s, r));
@@ -451,11 +452,10 @@ bool positive_sum(const ScaleAnalysis *s, Ref r)
 	return false;
 }
 
-// Returns the value that `r` is as large as, by its pattern: means, dropout, rotations.
-Ref same_as(ScaleAnalysis *s, const Val *v)
+Ref range_origin(ScaleAnalysis *s, const Val *v)
 {
 	Ref x = averaged(s, v);
-	x = x ? x : centred(s, v);
+	x = x ? x : centered(s, v);
 	x = x ? x : dropped(s, v);
 	return x ? x : rotated(s, v);
 }

@@ -1,5 +1,4 @@
-// range.c: computes the range of each primitive's result from the ranges of its operands.
-// Output: the ranges of the rows of analysis.h.
+// range.c: computes the range of a result from the ranges of its operands, per primitive.
 // Source: Amos (arXiv 2210.11693), section on eta; constants such as sqrt(1/2) for every activation
 // are the paper's.
 #include "analysis.h"
@@ -27,12 +26,12 @@ Surd unit_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_one;
 }
 
-void admit(ScaleAnalysis *s, Ref r, const char *what)
+void note_coarse(ScaleAnalysis *s, Ref r, const char *what)
 {
 	s->coarse[r] = what;
 }
 
-// Independent summands. A learned offset, or a mask, does not count.
+// For independent summands. A learned offset or a mask does not count.
 Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	Ref x = v->in[0], y = v->in[1], gate;
@@ -40,22 +39,23 @@ Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 		Surd larger = s->range[s->range[x].value > s->range[y].value ? x : y];
 		return gate ? surd_mul(larger, s->range[gate]) : larger;
 	}
-	if (rest_of_gate(s, v))
-		admit(s, r, "a sigmoid is taken for an activation as any, whatever its bias");
+	if (is_gate_complement(s, v))
+		note_coarse(s, r, "a sigmoid counts as any activation, whatever its bias");
 	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
 		return keep_range(s, r, v);
 	Ref memory = memory_of(s, v);
 	if (memory) {
-		admit(s, r,
-		      "a memory is taken to be full; of normal data it forgets more than comes");
+		note_coarse(s, r,
+		            "a memory cell counts as full; on normal data it forgets more than it "
+		            "receives");
 		return inherit(s, r, memory);
 	}
-	Ref whole = without_offset(s, v);
-	return whole ? inherit(s, r, whole) : surd_hypot(s->range[x], s->range[y]);
+	Ref rest = without_offset(s, v);
+	return rest ? inherit(s, r, rest) : surd_hypot(s->range[x], s->range[y]);
 }
 
-// The paper takes the range before a limit that takes less than half of a signal's power (its LSTM:
-// 1/4 where the limit is 512^(-1/4)); the authors' code the limit.
+// For x times a limit. If the limit removes less than half of the power of x, the paper uses the
+// range before it (its LSTM: 1/4 for a limit of 512^(-1/4)), the authors' code the limit.
 static Surd gate_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	double least = s->authors ? 1 : sqrt(2);
@@ -80,10 +80,10 @@ static Surd variable_product(ScaleAnalysis *s, Ref r, Ref x, Ref other)
 {
 	if (s->divided[other])
 		return constant(s, N_normalized); // batch normalization by running statistics
-	return s->asker[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
+	return s->demand_by[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
 }
 
-static Surd number_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref number)
+static Surd const_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref number)
 {
 	Surd rms = rms_of(s, number), range = inherit(s, r, uncapped(s, x, rms));
 	const Val *act = val(s->g, x);
@@ -108,19 +108,20 @@ Surd mul_range(ScaleAnalysis *s, Ref r, const Val *v)
 	if (is(s, other, SIGNAL))
 		return signal_product(s, r, v, x, other);
 	return is(s, other, VARIABLE) ? variable_product(s, r, x, other)
-	                              : number_product(s, r, v, x, other);
+	                              : const_product(s, r, v, x, other);
 }
 
-// Every activation of range 1 has range sqrt(1/2); bounded ones whatever they get.
+// Every activation of an input of range 1 has range sqrt(1/2); bounded ones for any input.
 Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	if (positive_sum(s, v->in[0]))
-		admit(s, r,
-		      "a sum with what an activation let through is mostly positive and passes the "
-		      "next one whole; the rule halves it");
+		note_coarse(
+		    s, r,
+		    "a sum with the output of an activation is mostly positive and passes the "
+		    "next one unchanged; the rule halves it");
 	bool bounded = v->op != O_act || acts[v->attr->i[0]].scale == ACT_bounded;
 	if (bounded && s->range[v->in[0]].value < 0.9)
-		admit(s, r, "a bounded activation is taken to get its full range");
+		note_coarse(s, r, "a bounded activation counts as reaching its full range");
 	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));
 }
 
@@ -133,7 +134,8 @@ Surd clip_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd exp_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)v;
-	admit(s, r, "taken to be around 1; of deviation 1 the exponential's root mean square is e");
+	note_coarse(s, r,
+	            "counts as around 1; the exponential of deviation 1 has root mean square e");
 	return surd_one;
 }
 
@@ -145,15 +147,15 @@ Surd norm_range(ScaleAnalysis *s, Ref r, const Val *v)
 
 Surd select_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	Ref x = decided_by(s, v);
+	Ref x = sign_choice(s, v);
 	return x ? surd_mul(s->range[x], constant(s, N_activated)) : keep_range(s, r, v);
 }
 
 Surd softmax_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	admit(s, r,
-	      "sqrt(1/n) is of weights that choose one of n; those of scores of deviation 1 are "
-	      "nearly even");
+	note_coarse(s, r,
+	            "sqrt(1/n) holds for weights that select one of n; scores of deviation 1 give "
+	            "nearly even ones");
 	int64_t n = 1;
 	for (int k = 0; k < v->attr->n; k++)
 		n *= v->shape.dim[v->attr->i[k]];
@@ -167,7 +169,7 @@ Surd sum_range(ScaleAnalysis *s, Ref r, const Val *v)
 	if (one)
 		return largest ? max_range(s, r, v) : inherit(s, r, one);
 	if (summed_product(s, r))
-		return asked(s, r);
+		return demand_or_one(s, r);
 	return surd_mul(s->range[v->in[0]], surd_root(contracted(s, r), 1));
 }
 
@@ -177,13 +179,13 @@ Surd cumsum_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_mul(s->range[v->in[0]], surd_root(v->shape.dim[v->attr->i[0]], 1));
 }
 
-// Of n values: 1 / sqrt(2 ln n).
+// Of n values of range 1: 1 / sqrt(2 ln n).
 Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	Ref x = pooled(s, r);
 	if (!x)
 		return keep_range(s, r, v);
-	admit(s, r, "the deviation of a maximum, as in the paper; its mean comes on top");
+	note_coarse(s, r, "the deviation of a maximum, as in the paper, without its mean");
 	double n = (double)count_of(&val(s->g, v->in[0])->shape) / (double)count_of(&v->shape);
 	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
 }
@@ -191,17 +193,18 @@ Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
 // Zero padding does not count.
 Surd window_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	if (mostly_rim(s, v))
-		admit(s, r, "windows that are mostly rim: zeros do not count");
+	if (mostly_padding(s, v))
+		note_coarse(s, r, "windows that are mostly padding: zeros do not count");
 	return keep_range(s, r, v);
 }
 
-// Returns the root mean square of the demands of the parts of a kernel's output.
-static Surd parted_range(const ScaleAnalysis *s, const OutputSlices *cuts)
+// Returns the root mean square of the demands on the slices of a kernel's output.
+static Surd slices_range(const ScaleAnalysis *s, const OutputSlices *slices)
 {
 	double sum = 0, all = 0;
-	for (int k = 0; k < cuts->cut.count; k++) {
-		double x = asked(s, cuts->cut.at[k].part).value, n = (double)cuts->cut.at[k].count;
+	for (int k = 0; k < slices->list.count; k++) {
+		double x = demand_or_one(s, slices->list.at[k].value).value,
+		       n = (double)slices->list.at[k].count;
 		sum += n * x * x, all += n;
 	}
 	return surd_near(sqrt(sum / all));
@@ -212,27 +215,26 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
 	Surd m = surd_root(contracted(s, r), 1);
 	if (left && right) {
-		admit(s, r,
-		      "two signals are taken for independent, though they come from the same data");
+		note_coarse(s, r, "two signals count as independent, but come from the same data");
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
 	}
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
 	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
-		admit(s, r,
-		      "the first step of a loop, where zeros come in, is taken for any other");
-	Ref whole = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
-	Ref twin = whole ? product_of_data(s, other) : 0;
-	if (whole)
-		return surd_mul(
-		    surd_mul(s->range[x], m),
-		    twin ? s->range[twin]
-		         : surd_mul(s->range[unscaled(s, whole)], constant(s, N_offset)));
-	if (s->cuts[r])
-		return parted_range(s, s->cuts[r]);
+		note_coarse(
+		    s, r,
+		    "the first iteration of a loop, with zeros as inputs, counts as any other");
+	Ref key = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
+	Ref twin = key ? product_of_data(s, other) : 0;
+	if (key)
+		return surd_mul(surd_mul(s->range[x], m),
+		                twin ? s->range[twin]
+		                     : surd_mul(s->range[unscaled(s, key)], constant(s, N_offset)));
+	if (s->output_slices[r])
+		return slices_range(s, s->output_slices[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
-		return asked(s, r); // a kernel scales any input to the demand on its output
-	if (!is_number(s, other) || averages(s, other))
-		return inherit(s, r, x); // a choice or a mean
+		return demand_or_one(s, r); // a kernel scales any input to the demand on its output
+	if (!is_float_const(s, other) || averages(s, other))
+		return inherit(s, r, x); // a selection or a mean
 	return surd_mul(surd_mul(inherit(s, r, x), rms_of(s, other)), m);
 }
 
@@ -240,15 +242,15 @@ Surd gather_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	if (!table_of(s, r))
 		return keep_range(s, r, v);
-	return normed_table(s, v->in[0]) ? constant(s, N_normalized) : asked(s, v->in[0]);
+	return normed_table(s, v->in[0]) ? constant(s, N_normalized) : demand_or_one(s, v->in[0]);
 }
 
 Surd slice_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	return s->cuts[r] ? asked(s, r) : keep_range(s, r, v);
+	return s->output_slices[r] ? demand_or_one(s, r) : keep_range(s, r, v);
 }
 
-// Returns the root mean square over all parts without zeros, which count no more than padding.
+// Returns the root mean square over all operands without zeros, which count as padding.
 Surd concat_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	double sum = 0, all = 0;
@@ -257,22 +259,23 @@ Surd concat_range(ScaleAnalysis *s, Ref r, const Val *v)
 	for (int k = 0; k < v->nin; k++) {
 		Ref x = v->in[k];
 		Surd range = is(s, x, AUX) ? rms_of(s, x) : s->range[x];
-		double share = (double)val(s->g, x)->shape.dim[v->attr->i[0]];
+		double size = (double)val(s->g, x)->shape.dim[v->attr->i[0]];
 		if (range.value == 0)
 			continue;
 		first = first ? first : x;
 		equal &= surd_same(range, is(s, first, AUX) ? surd_one : s->range[first]);
-		sum += share * range.value * range.value;
-		all += share;
+		sum += size * range.value * range.value;
+		all += size;
 	}
 	if (!first)
 		return surd_one;
 	return equal ? inherit(s, r, first) : surd_near(sqrt(sum / all));
 }
 
-// Averages of independent values with weights sqrt(1/n) in the root mean square: the values' range.
+// Averages of independent values with weights of root mean square sqrt(1/n) keep the values' range.
 Surd attend_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	admit(s, r, "weights that choose one of n; those of scores of deviation 1 are nearly even");
+	note_coarse(s, r,
+	            "weights that select one of n; scores of deviation 1 give nearly even ones");
 	return inherit(s, r, v->in[2]);
 }

@@ -1,12 +1,12 @@
-// surd.c: exact scales. Every scale that the rules of eta make is a fourth root of a rational
-// (h^(-1/4), sqrt(2/3072), 1/2), so products, and sums of squares of square roots, stay exact;
-// whatever is not becomes a plain number. Takes base.h. Gives Surd arithmetic and its text. Keeps:
-// value is right whether or not the surd is exact.
+// surd.c: computes exact scales.
+// Every scale that the rules of eta yield is a fourth root of a rational (h^(-1/4), sqrt(2/3072),
+// 1/2), so products, and sums of squares of square roots, stay exact; others are plain numbers.
+// Output: arithmetic on Surds, and their text. Invariant: `value` is correct even if not exact.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
 
-enum { LARGEST = 1 << 30 }; // of num and den: products of two stay below 2^63
+enum { LARGEST = 1 << 30 }; // of num and den: the product of two is below 2^63
 
 const Surd surd_one = {1, true, 1, 1};
 
@@ -52,14 +52,14 @@ Surd surd_div(Surd a, Surd b)
 	return surd_mul(a, surd_inverse(b));
 }
 
-// The integer whose square is n, or -1.
+// Returns the integer whose square is n, or -1.
 static int64_t integer_root(int64_t n)
 {
 	int64_t root = llround(sqrt((double)n));
 	return root * root == n ? root : -1;
 }
 
-// sqrt(a^2 + b^2): what a sum of independent values ranges over.
+// Returns sqrt(a^2 + b^2), the range of a sum of independent values.
 Surd surd_hypot(Surd a, Surd b)
 {
 	int64_t an = a.exact ? integer_root(a.num) : -1, ad = a.exact ? integer_root(a.den) : -1;
@@ -74,8 +74,8 @@ bool surd_same(Surd a, Surd b)
 	return fabs(a.value - b.value) <= 1e-6 * fabs(a.value);
 }
 
-// The rational p/q next to x with small terms (continued fractions): true when x is that to within
-// `error`, relative.
+// Finds the rational p/q closest to x with small terms (continued fractions). True if the relative
+// difference is below `error`.
 static bool rational(double x, double error, int64_t *p, int64_t *q)
 {
 	int64_t p0 = 0, q0 = 1, p1 = 1, q1 = 0;
@@ -105,8 +105,8 @@ static Surd simplest(double value, double error)
 	return root ? surd_root(p, q) : surd_number(value);
 }
 
-// How far a number may be from what it was rounded from: to f16 or bf16, by its trailing zeros,
-// where it is not so short that it stands for itself.
+// Returns the largest relative error of a value rounded to f16 or bf16, recognized by its trailing
+// zeros; 0 if it is no such value, or so short that it is exact.
 static double rounding(double value)
 {
 	float single = (float)value;
@@ -117,8 +117,8 @@ static double rounding(double value)
 	return bits & 0x1FFF ? 0 : bits & 0xFFFF ? 0x1p-12 : 0x1p-9;
 }
 
-// A number read from a file (0.35355338, 0.125, and 0.3535 in f16): the surd it was rounded from,
-// where there is a simple one.
+// Returns the surd that a number in a file (0.35355338, 0.125, or 0.3535 in f16) was rounded from,
+// if there is a simple one.
 Surd surd_near(double value)
 {
 	double coarse = rounding(value);
@@ -138,8 +138,8 @@ static const char *ratio(Arena *arena, const char *before, int64_t num, int64_t 
 	return format(arena, "%s%lld/%lld%s", before, (long long)num, (long long)den, after);
 }
 
-// "1/2", "sqrt(2/3072)", "(1/256)^(1/4)" or a decimal. `over`: a denominator to show under the root
-// rather than the reduced one (the contracted size a reader looks for); 0: none.
+// Returns "1/2", "sqrt(2/3072)", "(1/256)^(1/4)" or a decimal. `over`: a denominator to show under
+// the root instead of the reduced one (the contracted size); 0: none.
 const char *surd_text(Arena *arena, Surd s, int64_t over)
 {
 	if (!s.exact)

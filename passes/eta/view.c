@@ -1,13 +1,13 @@
-// view.c: finds numbers, the roots of views, and the nodes of the file that values come from.
+// view.c: finds constants, the origins of views, and the nodes of the file that values come from.
 // Input: a graph with the natures of its values.
-// Invariant: a view has the same elements as its root.
+// Invariant: a view has the same elements as its origin.
 #include "analysis.h"
 #include <math.h>
 
-// ---- numbers --------------------------------------------------------------------------
+// ---- constants --------------------------------------------------------------------------
 
-// Returns the root mean square of a constant's elements; those that mask (-1e3 and below, -inf) do
-// not count.
+// Returns the root mean square of a constant's elements, without masked ones (-1e3 and below,
+// -inf).
 static Surd measure(const Val *v)
 {
 	double sum = 0;
@@ -20,14 +20,14 @@ static Surd measure(const Val *v)
 	return used ? surd_near(sqrt(sum / (double)used)) : surd_one;
 }
 
-bool is_number(const ScaleAnalysis *s, Ref r)
+bool is_float_const(const ScaleAnalysis *s, Ref r)
 {
 	return val(s->g, r)->op == O_const && is_float(val(s->g, r)->type);
 }
 
 Surd rms_of(ScaleAnalysis *s, Ref r)
 {
-	if (!is_number(s, r))
+	if (!is_float_const(s, r))
 		return surd_one;
 	if (!s->measured[r])
 		s->rms[r] = measure(val(s->g, r));
@@ -47,42 +47,40 @@ bool is_view(const Val *v)
 	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
 }
 
-void look_behind(ScaleAnalysis *s, Ref r)
+void find_origin(ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, r);
 	bool view = is_view(v), moved = view && v->op != O_cast && v->op != O_window,
 	     scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
-	Behind *behind = &s->behind[r];
-	*behind = (Behind){r, r, r, -1};
+	Origin *origin = &s->origin[r];
+	*origin = (Origin){r, r, r, -1};
 	if (view)
-		behind->views = s->behind[v->in[0]].views;
+		origin->views = s->origin[v->in[0]].views;
 	if (moved)
-		behind->moves = s->behind[v->in[0]].moves;
+		origin->moves = s->origin[v->in[0]].moves;
 	if (view || scaled)
-		behind->scales = s->behind[v->in[scaled && is(s, v->in[0], AUX)]].scales;
+		origin->scales = s->origin[v->in[scaled && is(s, v->in[0], AUX)]].scales;
 	if (v->op == O_slot)
-		behind->slot = (int)v->attr->i[0];
+		origin->slot = (int)v->attr->i[0];
 	else if (view || v->op == O_gather)
-		behind->slot = s->behind[v->in[0]].slot;
+		origin->slot = s->origin[v->in[0]].slot;
 }
 
 Ref unviewed(const ScaleAnalysis *s, Ref r)
 {
-	return s->behind[r].views;
+	return s->origin[r].views;
 }
 
 Ref unmoved(const ScaleAnalysis *s, Ref r)
 {
-	return s->behind[r].moves;
+	return s->origin[r].moves;
 }
 
-// Returns the root of views and products with numbers.
 Ref unscaled(const ScaleAnalysis *s, Ref r)
 {
-	return s->behind[r].scales;
+	return s->origin[r].scales;
 }
 
-// Returns the product of the numbers between `r` and its root.
 Surd gain_of(ScaleAnalysis *s, Ref r)
 {
 	Surd gain = surd_one;
@@ -97,14 +95,14 @@ Surd gain_of(ScaleAnalysis *s, Ref r)
 
 int view_slot(const ScaleAnalysis *s, Ref r)
 {
-	return s->behind[r].slot;
+	return s->origin[r].slot;
 }
 
-int cut_axis(const Val *slice, const Shape *whole)
+int sliced_axis(const Val *slice, const Shape *full)
 {
 	int axis = -1;
-	for (int a = 0; a < whole->rank; a++) {
-		if (slice->shape.dim[a] == whole->dim[a])
+	for (int a = 0; a < full->rank; a++) {
+		if (slice->shape.dim[a] == full->dim[a])
 			continue;
 		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
 			return -1;
@@ -113,7 +111,7 @@ int cut_axis(const Val *slice, const Shape *whole)
 	return axis;
 }
 
-// ---- places ---------------------------------------------------------------------------
+// ---- names ------------------------------------------------------------------------------
 
 const char *value_label(Arena *arena, const Graph *g, Ref r)
 {
@@ -126,7 +124,7 @@ const char *value_label(Arena *arena, const Graph *g, Ref r)
 	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;
 }
 
-const char *place_of(const ScaleAnalysis *s, Ref r)
+const char *label_of(const ScaleAnalysis *s, Ref r)
 {
 	return value_label(s->arena, s->g, r);
 }
