@@ -2,7 +2,7 @@
 // Output: a graph of primitives that kernels compute, in which the door builds no composites.
 #include "passes.h"
 
-enum { LARGE = 1 << 16, PARTS = 64 }; // more than one worker should reduce; the workers then
+enum { LARGE = 1 << 16, PARTS = 64 }; // elements for several workers to reduce; parts
 
 static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 {
@@ -14,11 +14,12 @@ static Ref decompose_reduction(Graph *g, const Val *v, Ref x)
 		return put_as(g, v, &x);
 	Ref rows = put_reshape(g, x, shape_of(2, (int64_t[]){parts, count / parts}));
 	Ref each = put_reduce(g, v->op, rows, 1, (int64_t[]){1});
-	each = put_reshape(g, each, shape_of(1, &parts)); // between folds the door would join
+	each = put_reshape(g, each,
+	                   shape_of(1, &parts)); // the door would merge two adjacent reductions
 	return put_reshape(g, put_reduce(g, v->op, each, 1, (int64_t[]){0}), v->shape);
 }
 
-static Ref open_value(void *none, Graph *g, const Val *v, const Ref *in)
+static Ref decompose_value(void *none, Graph *g, const Val *v, const Ref *in)
 {
 	(void)none;
 	if (prims[v->op].cls == C_composite)
@@ -26,12 +27,12 @@ static Ref open_value(void *none, Graph *g, const Val *v, const Ref *in)
 	return prims[v->op].cls == C_reduce ? decompose_reduction(g, v, in[0]) : put_as(g, v, in);
 }
 
-static Graph *open_once(Arena *arena, const Graph *from)
+static Graph *decompose_once(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
 	to->plain = DECOMPOSED_ALL;
 	Ref *now = NEWS(arena, Ref, from->nval);
-	copy_values(to, from, now, open_value, NULL);
+	copy_values(to, from, now, decompose_value, NULL);
 	copy_ends(to, from, now);
 	return to;
 }
@@ -47,8 +48,8 @@ static bool has_composite(const Graph *g)
 // A definition may use other composites: attend uses softmax.
 Graph *decompose_pass(Arena *arena, const Graph *from)
 {
-	Graph *g = open_once(arena, from);
+	Graph *g = decompose_once(arena, from);
 	while (has_composite(g))
-		g = open_once(arena, g);
+		g = decompose_once(arena, g);
 	return g;
 }

@@ -1,16 +1,15 @@
-// dropout.c: finds dropout in any form; draws it in training, removes it elsewhere, and inserts it
-// where an exporter removed it.
-// Input: the graph that was read. Output: the graph with every dropout as the book's Dropout, whose
-// draws have sites of their own; or without dropout.
-// Invariant: draws that do more than keep or drop stay as they are.
+// dropout.c: finds dropout in any form; samples it in training, else removes it, and can insert it.
+// Input: the graph as read. Output: the graph with every dropout as the book's Dropout, each with
+// its own random site, or without dropout. Insertion restores dropout that an exporter removed.
+// Invariant: random numbers used for anything but dropout are unchanged.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
 
-// ---- what drops -----------------------------------------------------------------------
+// ---- finding dropout -------------------------------------------------------------------
 
-// A value as base * factor, and where `gate` (truth values drawn with the chance `chance`) is
-// false, 0. Base 0: no data, the factor and gate alone.
+// A value as base * factor where `gate` (Booleans that are true with probability `chance`) is true,
+// else 0. Base 0: no data, only the factor and gate.
 typedef struct Product {
 	Ref base;
 	double factor;
@@ -22,9 +21,9 @@ typedef struct Draws {
 	const Graph *from;
 	Graph *to;
 	Ref *now;
-	double *chance; // by Ref: of a truth value drawn with this chance, else 0
+	double *chance; // by Ref: the probability that a random Boolean is true, else 0
 	Product *product;
-	bool draw; // false: dropout is removed
+	bool draw; // false: remove dropout
 } Draws;
 
 static bool is_draw(const Graph *g, Ref r)
@@ -33,13 +32,13 @@ static bool is_draw(const Graph *g, Ref r)
 	return v->op == O_rand || (v->op == O_cast && val(g, v->in[0])->op == O_rand);
 }
 
-typedef struct Threshold { // a uniform draw compared with a number
-	Ref draw;          // 0: it is none
+typedef struct Threshold { // a uniform random number compared with a constant
+	Ref draw;          // 0: no such comparison
 	double level;      // in (0, 1)
-	bool below;        // true where the draw is below, else above
+	bool below;        // true if the random number is below, else above
 } Threshold;
 
-// Finds that `r` is scale * draw + shift, the draw uniform in [0, 1); 0: it is not.
+// Matches scale * draw + shift, the draw uniform in [0, 1), and returns the draw, or 0.
 static Ref scaled_draw(const Graph *g, Ref r, double *scale, double *shift)
 {
 	const Val *v = val(g, r);
@@ -80,7 +79,8 @@ static double chance_of(const Draws *d, const Val *v)
 	return t.draw ? t.below ? t.level : 1 - t.level : 0;
 }
 
-// The comparison itself, or with the draw as it is, whose chance other passes see.
+// Puts the comparison, with the plain random number if possible, so that other passes see its
+// probability.
 static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	Threshold t = threshold_of(d->from, v);
@@ -90,7 +90,7 @@ static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
 	return t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
 }
 
-// floor(draw + c) is 1 with the chance c: how exporters write the dropping of whole paths.
+// floor(draw + c) is 1 with probability c. Exporters write stochastic depth like this.
 static bool is_floor(const Draws *d, const Val *v, Product *p)
 {
 	const Val *sum = v->op == O_floor ? val(d->from, v->in[0]) : v;
@@ -106,7 +106,7 @@ static bool is_floor(const Draws *d, const Val *v, Product *p)
 	return false;
 }
 
-static Product multiplied(Ref self, Product a, Product b)
+static Product product_with(Ref self, Product a, Product b)
 {
 	if ((a.base && b.base) || (a.gate && b.gate))
 		return (Product){.base = self, .factor = 1};
@@ -115,8 +115,8 @@ static Product multiplied(Ref self, Product a, Product b)
 	                 gated ? a.chance : b.chance};
 }
 
-// 1 where the gate is false.
-static Product refused(const Draws *d, Ref gate, double chance)
+// Returns 1 where the gate is false.
+static Product inverted(const Draws *d, Ref gate, double chance)
 {
 	return (Product){0, 1, put1(d->to, O_not, gate), 1 - chance};
 }
@@ -133,23 +133,23 @@ static Product product_of(Draws *d, Ref r)
 	if (is_floor(d, v, &p))
 		return p;
 	if (v->op == O_mul)
-		return multiplied(r, in[v->in[0]], in[v->in[1]]);
+		return product_with(r, in[v->in[0]], in[v->in[1]]);
 	if (v->op == O_div && const_num(d->from, v->in[1], &c) && c != 0)
-		return multiplied(r, in[v->in[0]], (Product){.factor = 1 / c});
+		return product_with(r, in[v->in[0]], (Product){.factor = 1 / c});
 	if (v->op == O_sub && const_num(d->from, v->in[0], &c) && c == 1 && in[v->in[1]].gate &&
 	    !in[v->in[1]].base && in[v->in[1]].factor == 1)
-		return refused(d, in[v->in[1]].gate, in[v->in[1]].chance);
+		return inverted(d, in[v->in[1]].gate, in[v->in[1]].chance);
 	if (v->op != O_select || d->chance[v->in[0]] <= 0)
 		return p;
 	Ref gate = d->now[v->in[0]];
 	if (const_num(d->from, v->in[2], &c) && c == 0)
-		return multiplied(r, in[v->in[1]], (Product){0, 1, gate, d->chance[v->in[0]]});
+		return product_with(r, in[v->in[1]], (Product){0, 1, gate, d->chance[v->in[0]]});
 	if (const_num(d->from, v->in[1], &c) && c == 0)
-		return multiplied(r, in[v->in[2]], refused(d, gate, d->chance[v->in[0]]));
+		return product_with(r, in[v->in[2]], inverted(d, gate, d->chance[v->in[0]]));
 	return p;
 }
 
-// True if part of the entries of a value are dropped and the others scaled up for it.
+// True if some elements of the value are dropped and the others scaled to compensate.
 static bool is_dropout(const Draws *d, Ref r, const Product *p)
 {
 	return p->gate && p->base && fabs(p->factor * p->chance - 1) < 1e-3 &&
@@ -165,19 +165,19 @@ static Ref put_dropout(Graph *g, Ref x, const Product *p)
 	return put3(g, O_select, gate, kept, put_num(g, type, 0));
 }
 
-static Graph *settle_draws(Arena *, const Graph *, bool draw);
+static Graph *rewrite_dropout(Arena *, const Graph *, bool draw);
 
-// Copies a value that is no dropout; of a loop, dropout in its body is settled too.
+// Copies a value that is no dropout. The body of a loop is rewritten too.
 static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 {
 	if (v->op != O_loop)
 		return put_threshold(d, g, v, in);
 	LoopInfo c = loop_of(v);
-	c.body = settle_draws(g->arena, c.body, d->draw);
+	c.body = rewrite_dropout(g->arena, c.body, d->draw);
 	return put_loop(g, &c, in);
 }
 
-static Ref put_settled(void *context, Graph *g, const Val *v, const Ref *in)
+static Ref put_rewritten(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Draws *d = context;
 	Ref r = ref_of(d->from, v);
@@ -202,7 +202,7 @@ int drawing_node(const Graph *g)
 	return found;
 }
 
-static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
+static Graph *rewrite_dropout(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
 	Draws d = {from,
@@ -211,17 +211,17 @@ static Graph *settle_draws(Arena *arena, const Graph *from, bool draw)
 	           NEWS(arena, double, from->nval),
 	           NEWS(arena, Product, from->nval),
 	           draw};
-	copy_values(g, from, d.now, put_settled, &d);
+	copy_values(g, from, d.now, put_rewritten, &d);
 	copy_ends(g, from, d.now);
 	return graph_live(arena, g);
 }
 
-// ---- where an exporter left it out ----------------------------------------------------
+// ---- inserting dropout -----------------------------------------------------------------
 
-// The rule: in a sum x + f(x), where f ends in a product with a weight, maybe with an offset, and
-// holds an attention or an activation, f(x) is the result of a block of attention or an MLP: it is
-// dropped out before it is added. Several blocks of one x may be added at once. Attention weights
-// are dropped out if nothing drops them yet.
+// In a sum x + f(x), where f ends in a product with a weight, with or without an offset, and
+// contains attention or an activation, f(x) is the result of an attention block or an MLP: dropout
+// is inserted before the sum. Several blocks of one x may be added at once. Attention weights get
+// dropout unless they have it.
 
 static bool of_weights(const Graph *g, Ref r, int depth)
 {
@@ -235,7 +235,7 @@ static bool of_weights(const Graph *g, Ref r, int depth)
 	return all && v->op != O_rand;
 }
 
-// True if it is a product with a weight, then moved (rolled: its parts joined) or offset.
+// True for a product with a weight, then moved (rolled: its slices joined) or offset.
 static bool ends_in_weight(const Graph *g, Ref r)
 {
 	for (;;) {
@@ -342,16 +342,16 @@ static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int
 	return y;
 }
 
-typedef struct Back { // dropout that is inserted
+typedef struct Insertion { // dropout that is inserted
 	const Graph *from;
 	const bool *site; // by Ref
 	double rate;
-	int64_t next; // site of the next draw
-} Back;
+	int64_t next; // site of the next random number
+} Insertion;
 
 static Ref put_with_site(void *context, Graph *g, const Val *v, const Ref *in)
 {
-	Back *b = context;
+	Insertion *b = context;
 	Ref x = v->op == O_attend ? put_attention(g, v, in, b->rate, b->next++) : put_as(g, v, in);
 	return b->site[ref_of(b->from, v)] ? put_drawn(g, x, b->rate, b->next++) : x;
 }
@@ -361,7 +361,7 @@ static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 	Graph *g = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	int64_t first = first_free_site(from);
-	Back b = {from, block_sites(arena, from), rate, first};
+	Insertion b = {from, block_sites(arena, from), rate, first};
 	copy_values(g, from, now, put_with_site, &b);
 	copy_ends(g, from, now);
 	*count = (int)(b.next - first);
@@ -371,6 +371,6 @@ static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
 Graph *dropout_pass(Arena *arena, Graph *from, bool draw, double rate, int *added)
 {
 	*added = 0;
-	Graph *g = drawing_node(from) >= 0 ? settle_draws(arena, from, draw && rate != 0) : from;
+	Graph *g = drawing_node(from) >= 0 ? rewrite_dropout(arena, from, draw && rate != 0) : from;
 	return draw && rate > 0 ? put_back(arena, g, rate, added) : g;
 }

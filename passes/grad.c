@@ -1,12 +1,12 @@
 // grad.c: differentiates a graph in reverse mode.
-// Input: a graph with an out "loss", and the gradients of the book. Output: the same outs and
-// stores, and an out "grad:NAME" per wanted slot. Invariant: only values between a wanted slot and
-// the loss are differentiated.
+// Input: a graph with an output "loss", and the gradients of the book. Output: the same outputs and
+// stores, and an output "grad:NAME" per wanted slot. Invariant: only values between a wanted slot
+// and the loss are differentiated.
 #include "grad.h"
 #include <string.h>
 
 // attend is differentiated by its definition.
-Ref put_ready(Backprop *s, const Val *v, const Ref *in, bool needs)
+Ref put_differentiable(Backprop *s, const Val *v, const Ref *in, bool needs)
 {
 	s->g->from = v->from;
 	if (v->op == O_attend)
@@ -17,8 +17,8 @@ Ref put_ready(Backprop *s, const Val *v, const Ref *in, bool needs)
 	return put_recorded(s, &c, in);
 }
 
-typedef struct Forward { // what is differentiated, and what of it needs gradients
-	Backprop *sweep;
+typedef struct Forward { // the source graph, and which values need gradients
+	Backprop *backprop;
 	const Graph *from;
 	const bool *needs;
 } Forward;
@@ -27,10 +27,10 @@ static Ref put_one(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	const Forward *f = context;
 	(void)g;
-	return put_ready(f->sweep, v, in, f->needs[ref_of(f->from, v)]);
+	return put_differentiable(f->backprop, v, in, f->needs[ref_of(f->from, v)]);
 }
 
-// The forward graph in the new one.
+// Copies the forward graph.
 static void put_forward(Backprop *s, const Graph *from, const bool *needs)
 {
 	Ref *now = NEWS(s->arena, Ref, from->nval);
@@ -39,13 +39,13 @@ static void put_forward(Backprop *s, const Graph *from, const bool *needs)
 	copy_ends(s->g, from, now);
 }
 
-// Returns the last out of that name: one of the model's outputs may have it too.
+// Returns the last output of that name, because an output of the model may have it too.
 static Ref find_loss(const Graph *g)
 {
 	for (int i = g->outs.count - 1; i >= 0; i--)
 		if (!strcmp(g->outs.at[i].name, "loss"))
 			return g->outs.at[i].val;
-	fail(g->name, "there is no loss to differentiate; give one with --loss");
+	fail(g->name, "no loss to differentiate; give one with --loss");
 }
 
 bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
@@ -61,7 +61,7 @@ bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
 	return mark;
 }
 
-Ref fit(Graph *g, Ref r, const Val *to)
+Ref match_operand(Graph *g, Ref r, const Val *to)
 {
 	Shape shape = to->shape;
 	int64_t axes[RANK];
@@ -79,11 +79,11 @@ Ref fit(Graph *g, Ref r, const Val *to)
 
 void add_gradient(Backprop *s, Ref r, Ref dx)
 {
-	dx = fit(s->g, dx, val(s->g, r));
+	dx = match_operand(s->g, dx, val(s->g, r));
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
 }
 
-static void sweep_concat(Backprop *s, const Val *v, Ref gradient)
+static void backprop_concat(Backprop *s, const Val *v, Ref gradient)
 {
 	int axis = (int)v->attr->i[0];
 	int64_t start[RANK] = {0};
@@ -96,29 +96,29 @@ static void sweep_concat(Backprop *s, const Val *v, Ref gradient)
 	}
 }
 
-// ---- the sweep ------------------------------------------------------------------------
+// ---- backpropagation --------------------------------------------------------------------
 
-// Records the gradient of operand k of v if that is a fixed value of a body: it is summed over all
-// iterations.
-static bool note_fixed(Backprop *s, const Val *v, int k, Ref gradient, Ref dx)
+// Records the gradient of operand k of v if that is a fixed value of a body: its sum over all
+// iterations comes later. False for other operands.
+static bool record_fixed(Backprop *s, const Val *v, int k, Ref gradient, Ref dx)
 {
 	const Val *x = val(s->g, v->in[k]);
 	if (s->first_fixed < 0 || x->op != O_slot || x->attr->i[0] < s->first_fixed)
 		return false;
 	bool product = v->op == O_dot;
-	Contribution share = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k,
-	                      product ? gradient : dx};
-	PUSH(s->arena, s->shares, share);
+	Contribution term = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k,
+	                     product ? gradient : dx};
+	PUSH(s->arena, s->terms, term);
 	return true;
 }
 
-// v gives value r.
-static void sweep_value(Backprop *s, Ref r, Val v)
+// v is a copy of the operation of value r.
+static void backprop_value(Backprop *s, Ref r, Val v)
 {
 	Ref dx[4] = {0};
 	s->g->from = v.from;
 	if (v.op == O_concat) {
-		sweep_concat(s, &v, s->gradient[r]);
+		backprop_concat(s, &v, s->gradient[r]);
 		return;
 	}
 	book_grad(s->g, &v, r, s->gradient[r], v.in, dx);
@@ -130,23 +130,23 @@ static void sweep_value(Backprop *s, Ref r, Val v)
 		dx[0] = 0;
 	}
 	for (int k = 0; k < v.nin; k++)
-		if (dx[k] && s->needs[v.in[k]] && !note_fixed(s, &v, k, s->gradient[r], dx[k]))
+		if (dx[k] && s->needs[v.in[k]] && !record_fixed(s, &v, k, s->gradient[r], dx[k]))
 			add_gradient(s, v.in[k], dx[k]);
 }
 
-void sweep_back(Backprop *s)
+void backprop(Backprop *s)
 {
 	for (Ref r = s->last; r > 0; r--) {
 		const Val *v = val(s->g, r);
 		const uint64_t *product = table_find(s->products, &r, sizeof r);
 		if (v->op == O_loop && s->needs[r])
-			unwind_loop(s, r);
+			differentiate_loop(s, r);
 		else if (!s->needs[r] || !s->gradient[r])
 			continue;
 		else if (product)
-			sweep_value(s, r, *(const Val *)(uintptr_t)*product);
+			backprop_value(s, r, *(const Val *)(uintptr_t)*product);
 		else if (prims[v->op].cls != C_leaf && v->op != O_result)
-			sweep_value(s, r, *v);
+			backprop_value(s, r, *v);
 	}
 }
 
@@ -163,7 +163,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	put_forward(&s, from, mark_needs(arena, from, want));
 	Ref loss = find_loss(g);
 	if (!is_float(val(g, loss)->type) || count_of(&val(g, loss)->shape) != 1)
-		fail(g->name, "the loss is %s, wanted one float",
+		fail(g->name, "the loss: expected one float, found %s",
 		     shape_text(arena, val(g, loss)->type, &val(g, loss)->shape));
 	Ref *slot = NEWS(arena, Ref, g->slots.count);
 	for (int i = 0; i < g->slots.count; i++)
@@ -171,8 +171,8 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	s.needs = mark_needs(arena, g, want);
 	s.gradient = NEWS(arena, Ref, g->nval);
 	s.last = (Ref)g->nval - 1;
-	s.gradient[loss] = fit(g, put_num(g, val(g, loss)->type, 1), val(g, loss));
-	sweep_back(&s);
+	s.gradient[loss] = match_operand(g, put_num(g, val(g, loss)->type, 1), val(g, loss));
+	backprop(&s);
 	g->from = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		if (!want[i])

@@ -1,55 +1,53 @@
-// grad.h: what grad.c, conv_grad.c and loop_grad.c share: a graph being differentiated. Takes
-// passes.h.
+// grad.h: declares what grad.c, conv_grad.c and loop_grad.c share.
 #ifndef GRAD_H
 #define GRAD_H
 #include "passes.h"
 
-// A forward loop as it was put to be differentiated: behind its own stacked results are the values
-// that each trip carries on, and then the results of its products.
+// A forward loop that is to be differentiated. Its own stacked results are followed by the carried
+// values of each iteration, then by the results of its products.
 typedef struct Record {
 	Ref loop;
-	int stacked; // its own
+	int stacked; // number of its own results
 	int nproduct;
 	const Ref *product; // in its body
 } Record;
 
-typedef struct Contribution { // of a fixed value of a body in the gradient
+typedef struct Contribution { // a term of the gradient of a fixed value of a body
 	int slot;
-	Ref other;    // of a product with it: the other factor; 0: none such
-	int which;    // ... and which factor it is
-	Ref gradient; // of the product; of any other value: of the fixed value itself, not yet
-	              // fitted
+	Ref other;    // the other factor of a product with it; 0: no product
+	int which;    // index of the fixed value in the product
+	Ref gradient; // of the product; without a product: of the fixed value, in any shape
 } Contribution;
 
 typedef struct Backprop {
 	Arena *arena;
 	Graph *g;
-	bool *needs;   // by Ref: a float that depends on a wanted slot, or a loop that does
-	Ref *gradient; // by Ref: so far
-	Ref last;      // of the values that both tell of
+	bool *needs;   // by Ref: a float, or a loop, that depends on a wanted slot
+	Ref *gradient; // by Ref: the sum so far
+	Ref last;      // the last value that both describe
 	VEC(Record) records;
-	Table *products; // a slot's Ref -> Val *: the product that it is the result of
-	int first_fixed; // slots from here on are fixed values of a body; -1: of no body
-	VEC(Contribution) shares;
+	Table *products; // Ref of a slot -> Val *: the product whose result it holds
+	int first_fixed; // from this slot on, slots are fixed values of a body; -1: no body
+	VEC(Contribution) terms;
 } Backprop;
 
-// Which values depend on wanted slots (by number).
+// Returns, by Ref, whether a value depends on a wanted slot (by slot).
 bool *mark_needs(Arena *, const Graph *, const bool *want);
-// v on new operands, ready to be differentiated where it needs to be.
-Ref put_ready(Backprop *, const Val *v, const Ref *in, bool needs);
-void sweep_back(Backprop *); // from all that have a gradient so far
+// Puts v with new operands, in a form that can be differentiated if `needs`.
+Ref put_differentiable(Backprop *, const Val *v, const Ref *in, bool needs);
+void backprop(Backprop *); // Continues from all values that have a gradient.
 void add_gradient(Backprop *, Ref, Ref dx);
-// `r` with the type and shape of an operand: summed over what was stretched, stretched to what was
-// folded.
-Ref fit(Graph *, Ref r, const Val *to);
+// Returns `r` with the type and shape of an operand: reduced over broadcast axes, broadcast over
+// reduced ones.
+Ref match_operand(Graph *, Ref r, const Val *to);
 Ref zeros(Graph *, Elem, Shape);
 
-// conv_grad.c: of a product whose rows are the windows of a convolution, the gradient of what these
-// were taken of, *x. 0: it is none.
+// conv_grad.c: for a product whose rows are windows of a convolution, returns the gradient of their
+// source, *x; 0 for any other product.
 Ref convolution_gradient(Graph *, const Val *dot, Ref gradient, Ref *x);
 
-// loop_grad.c
+// ---- loop_grad.c
 Ref put_recorded(Backprop *, const LoopInfo *, const Ref *in);
-void unwind_loop(Backprop *, Ref loop);
+void differentiate_loop(Backprop *, Ref loop);
 
 #endif

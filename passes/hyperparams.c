@@ -1,18 +1,18 @@
 // hyperparams.c: chooses optimizer settings not given.
-// Input: the options that are given, and facts about the data. Output: the others by rule, and the
-// rules as text.
+// Input: the options given, and facts about the data. Output: values for the others, and the rules
+// as text.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
 
-static void choose(Text *said, const char *name, double *x, double value, const char *rule)
+static void choose(Text *rules, const char *name, double *x, double value, const char *rule)
 {
 	if (!isnan(*x))
 		rule = "given";
 	else
 		*x = value;
 	if (rule)
-		say(said, "%s %.4g: %s\n", name, *x, rule);
+		say(rules, "%s %.4g: %s\n", name, *x, rule);
 }
 
 // Returns the nearest of 1, 2, 5 times a power of ten.
@@ -28,75 +28,74 @@ static double round_number(double x)
 	return best;
 }
 
-// Returns the size of the sum of the labels' gradients, which are independent.
-static void choose_clip(Opt *opt, Text *said)
+// Sets clip to the norm of the sum of the labels' gradients, which are independent.
+static void choose_clip(Opt *opt, Text *rules)
 {
 	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
 	double clip = opt->labels.weight / sqrt(runs);
-	const char *rule = "none: the number of labels in a batch is not known";
+	const char *rule = "none: the number of labels in a batch is unknown";
 	if (count > 0)
-		rule = format(said->arena, "%s, %.6g labels in a batch",
+		rule = format(rules->arena, "%s, %.6g labels in a batch",
 		              fabs(clip * sqrt(count) - 1) < 1e-6
 		                  ? "1 / sqrt(labels)"
 		                  : "root of the sum of the labels' squared weights in the loss",
 		              count);
-	choose(said, "clip", &opt->clip, clip, rule);
+	choose(rules, "clip", &opt->clip, clip, rule);
 }
 
-// Corrections for small data, which Algorithm 1 leaves open. They fade as N, the number of batches,
-// grows, to nothing at MANY. docs/optimizer.md gives the reasons and the measurements.
-static const double MANY = 100000; // N from which on Algorithm 1 is exact
-static const double PRIOR = 2000;  // batches that xi counts on top of N
-static const double LITTLE = 100;  // batches that decay counts on top of N
-static const double REACH = 2;     // steps go by so many times the RMS of a variable
-static const double LEAST = 0.07;  // and by this part of its eta at least
+// Corrections for small data, which Algorithm 1 leaves open. They fade to nothing as N, the number
+// of batches, grows to MANY. docs/optimizer.md gives the reasons and the measurements.
+static const double MANY = 100000; // N from which Algorithm 1 is exact
+static const double PRIOR = 2000;  // batches added to N for xi
+static const double LITTLE = 100;  // batches added to N for decay
+static const double REACH = 2;     // scale of a step, per RMS of the parameter
+static const double LEAST = 0.07;  // lower limit of that scale, per eta
 static const double WARMUP = 50;   // steps
 
-// The position of N between 0 and MANY.
-static void small_defaults(Opt *opt, Text *said, double n)
+static void small_defaults(Opt *opt, Text *rules, double n)
 {
 	double many = n / MANY;
 	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
 	opt->most = 1 / (1 - many);
 	opt->reach = REACH;
 	opt->least = LEAST + (1 - LEAST) * many;
-	say(said, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
-	say(said, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
+	say(rules, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
+	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
 	    MANY);
-	say(said, "reach %g: times the RMS of a parameter for eta, from %.4g eta up to eta\n",
+	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
 	    opt->reach, opt->least);
 }
 
-static void amos_defaults(Opt *opt, Text *said)
+static void amos_defaults(Opt *opt, Text *rules)
 {
 	double n = opt->batches;
 	bool small = isnan(opt->xi) && n > 0 && n < MANY;
 	double many = small ? n / MANY : 1, prior = small ? PRIOR : 0;
-	const char *rule = "how many batches the data hold is not known; --data tells, or --xi";
+	const char *rule = "the number of batches is unknown; give --data or --xi";
 	if (n > 0)
 		rule =
-		    format(said->arena, "1 / sqrt(N%s), N = %.6g independent batches in the data",
-		           small ? format(said->arena, " + %g", PRIOR) : "", n);
-	choose(said, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
-	choose(said, "beta", &opt->beta, 1 - round_number(MIN(MAX(opt->xi, 0.001), 0.05)),
+		    format(rules->arena, "1 / sqrt(N%s), N = %.6g independent batches in the data",
+		           small ? format(rules->arena, " + %g", PRIOR) : "", n);
+	choose(rules, "xi", &opt->xi, n > 0 ? 1 / sqrt(n + prior) : 0.01, rule);
+	choose(rules, "beta", &opt->beta, 1 - round_number(MIN(MAX(opt->xi, 0.001), 0.05)),
 	       "1 - beta is xi rounded to 1, 2 or 5, from 0.001 to 0.05");
-	choose(said, "momentum", &opt->momentum, 0.9, "the authors'");
+	choose(rules, "momentum", &opt->momentum, 0.9, "the authors' default");
 	double usual = 5 / (1 - opt->beta);
-	choose(said, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
-	       small ? format(said->arena, "%g steps, nearing 5 / (1 - beta) as N nears %g", WARMUP,
-	                      MANY)
+	choose(rules, "warm-up", &opt->warmup, round(usual * many + WARMUP * (1 - many)),
+	       small ? format(rules->arena, "%g steps, toward 5 / (1 - beta) as N approaches %g",
+	                      WARMUP, MANY)
 	             : "5 / (1 - beta) steps");
-	choose_clip(opt, said);
-	choose(said, "extra L2", &opt->extra_l2, 0, NULL);
+	choose_clip(opt, rules);
+	choose(rules, "extra L2", &opt->extra_l2, 0, NULL);
 	if (small)
-		small_defaults(opt, said, n);
+		small_defaults(opt, rules, n);
 }
 
-static void usual_defaults(Opt *opt, Text *said)
+static void usual_defaults(Opt *opt, Text *rules)
 {
 	const Opt *usual = &optimizer_named(opt->name)->usual;
 #define HYPER(name, kind, argument, label, text)                                                   \
-	choose(said, label, &opt->name, usual->name, usual->name ? "usual" : NULL);
+	choose(rules, label, &opt->name, usual->name, usual->name ? "common default" : NULL);
 #include "optimizers.def"
 #undef HYPER
 }
@@ -173,8 +172,8 @@ void opt_defaults(Arena *arena, Opt *opt)
 	if (!optimizer)
 		fail("--optimizer", "unknown optimizer '%s'; expected %s", opt->name,
 		     optimizer_names(arena, NULL));
-	Text said = {.arena = arena};
-	say(&said, "optimizer %s\n", opt->name);
-	optimizer->rule(opt, &said);
-	opt->chosen = said.at;
+	Text rules = {.arena = arena};
+	say(&rules, "optimizer %s\n", opt->name);
+	optimizer->rule(opt, &rules);
+	opt->chosen = rules.at;
 }

@@ -1,21 +1,20 @@
 // labels.c: counts the labels of a loss, and finds their weights.
-// From the loss down, sums and factors are followed to the values that are added up; if a softmax
-// computes these, each of its rows is one label.
-// Input: a graph with an out "loss", and facts about its inputs from the data. Output: Labels.
-// Invariant: the graph alone decides, names play no part.
+// Follows sums and factors backward from the loss to the values that are added up; if a softmax
+// computes these, each of its rows is a label. Input: a graph with an output "loss", and facts
+// about its inputs from the data. Output: Labels. Invariant: names do not matter.
 #include "passes.h"
 #include <math.h>
 
-typedef struct Fact { // of a value, from what it is computed from
+typedef struct Fact { // about the operands of a value
 	bool trained; // it depends on parameters
-	double rows;  // of the softmaxes between it and the model's last product; INFINITY: none
-	double part;  // of the integer inputs' entries there that are labels
+	double rows;  // of the softmaxes since the model's last product; INFINITY: none
+	double part;  // fraction of elements of the integer inputs that are labels
 } Fact;
 
-typedef struct Share { // of a value in the loss
+typedef struct Share { // contribution of a value to the loss
 	bool added;
-	double weight; // of each of its entries
-	bool spread;   // the data decide the divisor: they share `total` evenly
+	double weight; // per element
+	bool spread;   // the divisor is data-dependent: elements share `total` evenly
 	double total;
 } Share;
 
@@ -42,53 +41,53 @@ static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *
 	return f;
 }
 
-// A factor or divisor that depends on no parameter.
+// Applies a factor or divisor that depends on no parameter.
 static Share scaled(const Graph *g, const Val *v, Ref factor, Share share)
 {
-	double x, entries = (double)count_of(&v->shape);
+	double x, size = (double)count_of(&v->shape);
 	if (const_num(g, factor, &x)) {
 		x = v->op == O_div ? 1 / x : x;
 		share.weight *= fabs(x);
 		share.total *= fabs(x);
-	} else if (!share.spread && (v->op == O_div || entries == 1)) {
+	} else if (!share.spread && (v->op == O_div || size == 1)) {
 		share.spread = true;
-		share.total = share.weight * entries;
+		share.total = share.weight * size;
 	}
 	return share;
 }
 
-// Passes a share on to an operand. If it is broadcast, each of its elements is added several times.
+// Passes a share on to an operand. Each element of a broadcast operand is added several times.
 static void pass_on(const Graph *g, Share *shares, const Val *v, Ref to, Share share)
 {
-	double entries = (double)count_of(&val(g, to)->shape);
+	double size = (double)count_of(&val(g, to)->shape);
 	if (prims[v->op].cls == C_map)
-		share.weight *= (double)count_of(&v->shape) / entries;
+		share.weight *= (double)count_of(&v->shape) / size;
 	share.added = true;
 	share.weight += shares[to].weight;
 	share.total += shares[to].total;
 	shares[to] = share;
 }
 
-// True if the value is a sum of others, which got their shares.
+// True if the value is a sum; its operands get their shares.
 static bool is_sum(const Graph *g, const Fact *facts, Share *shares, Ref r)
 {
 	const Val *v = val(g, r);
 	int trained = 0;
-	Ref under = 0, beside = 0;
+	Ref trained_operand = 0, other = 0;
 	for (int k = 0; k < v->nin; k++)
 		if (facts[v->in[k]].trained)
-			under = v->in[k], trained++;
+			trained_operand = v->in[k], trained++;
 		else
-			beside = v->in[k];
+			other = v->in[k];
 	bool order = v->op == O_reshape || v->op == O_permute || v->op == O_cast ||
 	             v->op == O_neg || v->op == O_sum;
-	bool factor = v->op == O_mul || (v->op == O_div && under == v->in[0]);
+	bool factor = v->op == O_mul || (v->op == O_div && trained_operand == v->in[0]);
 	bool single = prims[v->op].cls == C_map && count_of(&v->shape) == 1;
 	if (!trained || !(order || (factor && trained == 1) || single))
 		return false;
 	Share share = shares[r];
 	if (factor && trained == 1)
-		share = scaled(g, v, beside, share);
+		share = scaled(g, v, other, share);
 	for (int k = 0; k < v->nin; k++)
 		if (facts[v->in[k]].trained)
 			pass_on(g, shares, v, v->in[k], share);
@@ -107,8 +106,8 @@ Labels count_labels(const Graph *g, LabelPart *part, void *data)
 	for (Ref r = loss; r; r--) {
 		if (!shares[r].added || is_sum(g, facts, shares, r))
 			continue;
-		double entries = (double)count_of(&val(g, r)->shape);
-		double labels = MIN(entries, facts[r].rows) * facts[r].part;
+		double size = (double)count_of(&val(g, r)->shape);
+		double labels = MIN(size, facts[r].rows) * facts[r].part;
 		double total = shares[r].spread ? shares[r].total : shares[r].weight * labels;
 		count = MAX(count, labels);
 		square += labels > 0 ? total * total / labels : 0;

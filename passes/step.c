@@ -1,17 +1,16 @@
 // step.c: adds the optimizer's step to a graph of gradients.
-// Input: a graph with outs "grad:NAME", the expected scales, and the options. Output: a graph that
-// stores new parameters and new state. optim.am defines what a step computes; the names of a
-// definition's operands say what they are.
+// Input: a graph with outputs "grad:NAME", the expected scales, and the options. Output: a graph
+// that stores new parameters and new state. optim.am defines a step; operands are supplied by name.
 #include "passes.h"
 #include <string.h>
 
-// ---- what a definition is given -------------------------------------------------------
+// ---- operands of a definition ----------------------------------------------------------
 
 typedef struct Step {
 	Graph *graph;
 	const Opt *opt;
-	Ref t;        // the number of this step, f64: 1 first
-	bool gathers; // a run before that of the update: it only accumulates gradients
+	Ref t;            // number of this step, f64, from 1
+	bool accumulates; // a run before the update, which only accumulates gradients
 } Step;
 
 typedef struct Param {
@@ -41,10 +40,10 @@ static Ref number(Graph *g, double x)
 	return put_num(g, E_f64, x);
 }
 
-// Slot := value, in runs that make an update.
+// Stores a value, in runs that update.
 static void set(const Step *s, int slot, Ref value)
 {
-	if (!s->gathers)
+	if (!s->accumulates)
 		add_store(s->graph, slot, value);
 }
 
@@ -58,7 +57,7 @@ static Ref steps_done(Graph *g)
 	return state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
 }
 
-// Returns how many runs accumulate before this or the next one that makes an update.
+// Returns the number of runs before the next update.
 static Ref runs_left(Graph *g, int64_t accumulate)
 {
 	int64_t first = accumulate - 1;
@@ -73,14 +72,15 @@ static void count_step(Step *s)
 	if (runs > 1) {
 		Ref left = runs_left(g, runs);
 		add_store(g, slot_of(g, left),
-		          s->gathers ? put2(g, O_sub, left, integer(g, 1)) : integer(g, runs - 1));
+		          s->accumulates ? put2(g, O_sub, left, integer(g, 1))
+		                         : integer(g, runs - 1));
 	}
 	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
 	set(s, find_slot(g, "amos.step"), t);
 	s->t = put_cast(g, t, E_f64);
 }
 
-// Returns the gradient over all runs of this update.
+// Returns the mean gradient over all runs of this update.
 static Ref mean_gradient(const Step *s, int slot, Ref grad)
 {
 	Graph *g = s->graph;
@@ -91,19 +91,19 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 	Ref before = state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
 	Ref sum = put2(g, O_add, before, grad);
 	Ref none = put_broadcast(g, put_num(g, type, 0), p->shape);
-	add_store(g, slot_of(g, before), s->gathers ? sum : none);
+	add_store(g, slot_of(g, before), s->accumulates ? sum : none);
 	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
 }
 
 static Ref step_size(const Step *s, double rate)
 {
-	AttrArg given[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = s->opt->warmup}};
+	AttrArg args[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = s->opt->warmup}};
 	if (!(s->opt->warmup > 0))
 		return number(s->graph, rate);
-	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(given), given);
+	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(args), args);
 }
 
-// 1 - beta^t, t counted from 1. The power is kept from step to step.
+// Returns 1 - beta^t, t from 1. The power is state.
 static Ref unbias(const Step *s, const char *name, double beta)
 {
 	Graph *g = s->graph;
@@ -114,16 +114,16 @@ static Ref unbias(const Step *s, const char *name, double beta)
 	return put2(g, O_sub, number(g, 1), power);
 }
 
-// Of v and b: the parameter's rank, 1 where the axis is reduced.
-static Shape slot_shape(const Shape *whole, const Eta *eta)
+// Returns the shape of v and b: the parameter's rank, 1 for reduced axes.
+static Shape slot_shape(const Shape *full, const Eta *eta)
 {
-	Shape shape = *whole;
+	Shape shape = *full;
 	for (int a = 0; a < shape.rank; a++)
-		shape.dim[a] = eta->slot.rank == whole->rank ? eta->slot.dim[a] : 1;
+		shape.dim[a] = eta->slot.rank == full->rank ? eta->slot.dim[a] : 1;
 	return shape;
 }
 
-// Returns the optimizer's state that an operand of its definition stands for; NULL: none.
+// Returns the optimizer's state of that operand name; NULL if none.
 static const struct State *state_named(const Opt *opt, const char *operand)
 {
 	const Optimizer *optimizer = optimizer_named(opt->name);
@@ -201,7 +201,7 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 		return put_cast(g, unbias(s, "amos.beta_t", s->opt->beta), type);
 	if (!strcmp(role, "unbias2"))
 		return put_cast(g, unbias(s, "amos.beta2_t", s->opt->beta2), type);
-	bug("optim.am: nothing gives operand '%s' of %s", role, s->opt->name);
+	bug("optim.am: unknown operand '%s' of %s", role, s->opt->name);
 }
 
 static AttrArg attribute(const Step *s, const Param *p, const char *name)
@@ -211,13 +211,13 @@ static AttrArg attribute(const Step *s, const Param *p, const char *name)
 	if (x)
 		return (AttrArg){.name = name, .x = *x};
 	if (strcmp(name, "over"))
-		bug("optim.am: nothing gives attribute '%s' of %s", name, opt.name);
-	const Shape *whole = &s->graph->slots.at[p->slot].shape;
-	Shape reduced = slot_shape(whole, p->eta);
+		bug("optim.am: unknown attribute '%s' of %s", name, opt.name);
+	const Shape *full = &s->graph->slots.at[p->slot].shape;
+	Shape reduced = slot_shape(full, p->eta);
 	int64_t *axes = NEWS(s->graph->arena, int64_t, RANK);
 	AttrArg over = {.name = name, .ints = axes};
-	for (int a = 0; a < whole->rank; a++)
-		if (reduced.dim[a] == 1 && whole->dim[a] != 1)
+	for (int a = 0; a < full->rank; a++)
+		if (reduced.dim[a] == 1 && full->dim[a] != 1)
 			axes[over.n++] = a;
 	return over;
 }
@@ -243,7 +243,7 @@ static bool can_update(const Opt *opt, const Def *d, int rank)
 	return true;
 }
 
-// Returns the definition with most operands that can update a parameter of this rank.
+// Returns the definition with the most operands that can update a parameter of this rank.
 static const Def *definition(const Book *book, const Opt *opt, int rank)
 {
 	for (int nin = 16; nin > 0; nin--) {
@@ -265,13 +265,13 @@ static void update(const Step *s, Param *p)
 	Graph *g = s->graph;
 	const Def *d = definition(g->book, s->opt, g->slots.at[p->slot].shape.rank);
 	Ref *in = NEWS(g->arena, Ref, d->nin), *out = NEWS(g->arena, Ref, d->nresult);
-	AttrArg *given = NEWS(g->arena, AttrArg, d->nattr + 1);
+	AttrArg *args = NEWS(g->arena, AttrArg, d->nattr + 1);
 	g->from = add_node(g, g->slots.at[p->slot].name, s->opt->name);
 	for (int k = 0; k < d->nin; k++)
 		in[k] = operand(s, p, d->names[k]);
 	for (int k = 0; k < d->nattr; k++)
-		given[k] = attribute(s, p, d->names[d->nin + k]);
-	book_call(g, d->name, d->nin, in, d->nattr, given, d->nresult, out);
+		args[k] = attribute(s, p, d->names[d->nin + k]);
+	book_call(g, d->name, d->nin, in, d->nattr, args, d->nresult, out);
 	set(s, p->slot, out[0]);
 	for (int k = 0, next = 1; k < d->nin; k++)
 		if (state_named(s->opt, d->names[k])) {
@@ -307,8 +307,7 @@ static Ref run_number(Graph *g, int64_t accumulate)
 	return put2(g, O_sub, runs, runs_left(g, accumulate));
 }
 
-// Random numbers are drawn anew in each run of an update; draws in a loop get the step as an
-// operand.
+// Random numbers differ in each run of an update; in a loop they get the step as an operand.
 static Ref put_run(void *accumulate, Graph *g, const Val *v, const Ref *in)
 {
 	Ref *other = take_copy(g->arena, in, sizeof *in * (size_t)(v->nin + 1));
@@ -318,7 +317,7 @@ static Ref put_run(void *accumulate, Graph *g, const Val *v, const Ref *in)
 	return put_as(g, v, other);
 }
 
-// The graph of gradients.
+// Copies the graph of gradients.
 static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 {
 	if (accumulate <= 1)
@@ -330,10 +329,11 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 	return g;
 }
 
-static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, bool gathers)
+static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt,
+                      bool accumulates)
 {
 	Graph *g = runs_graph(arena, from, opt->accumulate);
-	Step s = {.graph = g, .opt = opt, .gathers = gathers};
+	Step s = {.graph = g, .opt = opt, .accumulates = accumulates};
 	int nout = g->outs.count;
 	g->outs.count = 0;
 	g->from = add_node(g, "step", opt->name);
@@ -348,7 +348,7 @@ static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt
 			g->outs.at[g->outs.count++] = out;
 		}
 	}
-	return gathers ? graph_live(arena, g) : g;
+	return accumulates ? graph_live(arena, g) : g;
 }
 
 Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)

@@ -1,18 +1,18 @@
 // transpose_dot.c: swaps dot operands to drop transposes.
 // In a graph without composites, permute(reshape(dot(a, b))) that puts an axis of a last becomes
-// permute(reshape(dot(b', a'))), where ' exchanges the last two axes: often nothing is left to
-// permute. Gradients of weights that the file holds transposed have this form.
+// permute(reshape(dot(b', a'))), where ' swaps the last two axes: often nothing remains to permute.
+// Gradients of transposed weights have this form.
 #include "passes.h"
 
-typedef struct Turn {
+typedef struct Swap {
 	const Graph *from;
 	Graph *to;
 	const int *uses;
 	const Ref *now; // by Ref of `from`
-} Turn;
+} Swap;
 
-// Splits the axes of `s` after `end` so that those from the result on have `count` elements; -1 if
-// there is no such split.
+// Returns the axis from which the axes of `s` before `end` have `count` elements; -1 if there is
+// none.
 static int split_axis(const Shape *s, int end, int64_t count)
 {
 	int64_t product = 1;
@@ -29,11 +29,11 @@ static int last_wide(const Shape *s, int begin, int end)
 	return -1;
 }
 
-// What lies between a permute and the dot below it: maps with numbers, and at most one reshape.
+// The values between a permute and the dot: maps with scalars, and at most one reshape.
 typedef struct Path {
 	Ref dot;
-	Shape shape;     // of the dot's result as it is permuted
-	int nmap, at[4]; // maps, the last first, and which operand comes from the dot
+	Shape shape;     // of the operand of the permute
+	int nmap, at[4]; // maps, last first, and which operand comes from the dot
 	Ref map[4];
 } Path;
 
@@ -46,7 +46,7 @@ static int only_operand(const Graph *g, const Val *v)
 	return prims[v->op].cls == C_map ? found : -2;
 }
 
-static bool find_path(const Turn *t, Ref r, Path *path)
+static bool find_path(const Swap *t, Ref r, Path *path)
 {
 	const Val *v = val(t->from, r);
 	*path = (Path){.shape = v->shape};
@@ -70,7 +70,7 @@ static bool find_path(const Turn *t, Ref r, Path *path)
 	return false;
 }
 
-static Ref put_maps(const Turn *t, const Path *path, Ref x)
+static Ref put_maps(const Swap *t, const Path *path, Ref x)
 {
 	for (int i = path->nmap - 1; i >= 0; i--) {
 		const Val *v = val(t->from, path->map[i]);
@@ -82,24 +82,24 @@ static Ref put_maps(const Turn *t, const Path *path, Ref x)
 	return x;
 }
 
-// Returns the permute v of a dot's result by the swapped dot; 0 if that is no better.
-static Ref turn(const Turn *t, const Val *v)
+// Returns the permute v of a dot as a permute of the swapped dot; 0 if that is no better.
+static Ref swap_dot(const Swap *t, const Val *v)
 {
 	Path path;
 	if (!find_path(t, v->in[0], &path))
 		return 0;
 	const Val *dot = val(t->from, path.dot);
-	const Shape *whole = &path.shape;
-	int rank = whole->rank, rows = dot->shape.rank - 2;
-	int right = split_axis(whole, rank, dot->shape.dim[rows + 1]);
-	int left = right < 0 ? -1 : split_axis(whole, right, dot->shape.dim[rows]);
+	const Shape *full = &path.shape;
+	int rank = full->rank, rows = dot->shape.rank - 2;
+	int right = split_axis(full, rank, dot->shape.dim[rows + 1]);
+	int left = right < 0 ? -1 : split_axis(full, right, dot->shape.dim[rows]);
 	int last = last_wide(&v->shape, 0, rank);
-	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(whole, left, right))
+	if (left < 0 || last < 0 || v->attr->i[last] != last_wide(full, left, right))
 		return 0;
-	Shape shape = *whole;
+	Shape shape = *full;
 	int64_t perm[RANK];
 	for (int a = left; a < rank; a++)
-		shape.dim[a < right ? a + rank - right : a - (right - left)] = whole->dim[a];
+		shape.dim[a < right ? a + rank - right : a - (right - left)] = full->dim[a];
 	for (int k = 0; k < rank; k++) {
 		int a = (int)v->attr->i[k];
 		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
@@ -110,9 +110,9 @@ static Ref turn(const Turn *t, const Val *v)
 	return put_permute(g, put_maps(t, &path, put_reshape(g, other, shape)), perm);
 }
 
-static Ref put_turned(void *context, Graph *to, const Val *v, const Ref *in)
+static Ref put_swapped(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	Ref other = v->op == O_permute ? turn(context, v) : 0;
+	Ref other = v->op == O_permute ? swap_dot(context, v) : 0;
 	return other ? other : put_as(to, v, in);
 }
 
@@ -120,9 +120,9 @@ Graph *transpose_dot_pass(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	Turn t = {from, to, graph_uses(arena, from), now};
+	Swap t = {from, to, graph_uses(arena, from), now};
 	to->plain = DECOMPOSED_ALL;
-	copy_values(to, from, now, put_turned, &t);
+	copy_values(to, from, now, put_swapped, &t);
 	copy_ends(to, from, now);
 	return to;
 }
