@@ -1,50 +1,49 @@
-// adjoint.c: moves backwards: what a gradient becomes where the shape of the answer needs a loop
-// over attributes. Takes ir.h. Gives functions of the notation, and moves only (and one sum):
-// nothing here is stored.
+// adjoint.c: puts the adjoints of moves, whose shapes need a loop over attributes.
+// Output: values made of moves and one sum, for functions of the notation.
 #include "ir.h"
 
 // ---- slice ----------------------------------------------------------------------------
 
-// One axis of a slice: entry o came from start + o * step.
-typedef struct Cut {
+// One axis of a slice: element o is element start + o * step of the operand.
+typedef struct AxisSlice {
 	int64_t start, step, count;
-} Cut;
+} AxisSlice;
 
-// Backward steps become forward ones by reading `g` from its end.
-static Ref forward(Graph *g, Ref r, Cut *cut)
+// Turns negative steps into positive ones by reversing `r`.
+static Ref forward(Graph *g, Ref r, AxisSlice *slice)
 {
 	Shape shape = val(g, r)->shape;
 	int64_t start[RANK] = {0}, step[RANK];
 	for (int a = 0; a < shape.rank; a++) {
-		bool back = cut[a].step < 0;
+		bool back = slice[a].step < 0;
 		step[a] = back ? -1 : 1;
 		if (back) {
 			start[a] = shape.dim[a] - 1;
-			cut[a].start += (shape.dim[a] - 1) * cut[a].step;
-			cut[a].step = -cut[a].step;
+			slice[a].start += (shape.dim[a] - 1) * slice[a].step;
+			slice[a].step = -slice[a].step;
 		}
 	}
 	return put_slice(g, r, start, shape.dim, step);
 }
 
-// The gradient of slice: `r`'s entries at their places among zeros. Steps above 1 are a window of
-// size 1 that goes up by the step.
+// Returns the gradient of slice: the elements of `r` at their indices, zeros elsewhere. Steps above
+// 1 become a window of size 1 with `up` = step.
 Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const int64_t *step)
 {
-	Cut cut[RANK];
+	AxisSlice slice[RANK];
 	int64_t before[RANK], after[RANK];
 	Attr window = {0};
 	for (int a = 0; a < to->rank; a++) {
 		int64_t count = val(g, r)->shape.dim[a];
-		cut[a] = (Cut){start[a], count > 1 ? step[a] : 1, count};
+		slice[a] = (AxisSlice){start[a], count > 1 ? step[a] : 1, count};
 	}
-	r = forward(g, r, cut);
+	r = forward(g, r, slice);
 	for (int a = 0; a < to->rank; a++) {
-		bool spread = cut[a].step > 1;
-		before[a] = spread || cut[a].count == 0 ? 0 : cut[a].start;
-		after[a] = spread ? 0 : to->dim[a] - before[a] - cut[a].count;
-		const int64_t row[7] = {a, to->dim[a], 1, 1, 1, cut[a].start, cut[a].step};
-		for (int i = 0; spread && i < 7; i++)
+		bool strided = slice[a].step > 1;
+		before[a] = strided || slice[a].count == 0 ? 0 : slice[a].start;
+		after[a] = strided ? 0 : to->dim[a] - before[a] - slice[a].count;
+		const int64_t row[7] = {a, to->dim[a], 1, 1, 1, slice[a].start, slice[a].step};
+		for (int i = 0; strided && i < 7; i++)
 			window.i[window.n++] = row[i];
 	}
 	r = put_pad(g, r, before, after, 0);
@@ -53,11 +52,11 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 
 // ---- window ---------------------------------------------------------------------------
 
-// The gradient of window. Entry (o, k) of the window was operand index i = (o s + k d - b) / u, so
-// operand index i gathers, over k, the gradient at o = (i u + b - k d) / s. With o and k merged
-// into one axis of K entries an o, that is place o K + k = (i u K + k (s - d K) + b K) / s: again a
-// window, over a view of the gradient, and a sum over k. It divides exactly where o is whole if K
-// and s have no common divisor; K is padded with zeros until so.
+// Returns the gradient of window. Element (o, k) of the window is operand index i = (o s + k d - b)
+// / u, so the gradient at i is the sum over k of that at o = (i u + b - k d) / s. If o and k are
+// merged into one axis with K elements per o, this index is o K + k = (i u K + k (s - d K) + b K) /
+// s: a window of the gradient, and a sum over k. The division is exact exactly for integer o if K
+// and s are coprime; K is padded with zeros until they are.
 Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row)[7])
 {
 	Shape merged = *to, wide = val(g, r)->shape;
@@ -95,8 +94,8 @@ Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row
 
 // ---- dot ------------------------------------------------------------------------------
 
-// [L.., M, K] with those leading axes that `other` stretches (1 there) merged into the rows: [.., S
-// M, K]. So the gradient of a stretched operand is one dot, not many and a sum.
+// Merges the leading axes of [L.., M, K] that `other` broadcasts (1 there) into the rows: [.., S M,
+// K]. The gradient of a broadcast operand is then one dot instead of several and a sum.
 Ref put_rows(Graph *g, Ref r, const Shape *other)
 {
 	Shape from = val(g, r)->shape, to = from;

@@ -1,6 +1,6 @@
-// array.c: arrays of numbers: made, walked in row-major order, read from bytes and written as
-// bytes. Takes ir.h. Gives double for floats whatever their type, int64 for all else. Keeps:
-// integers wrap to their type.
+// array.c: creates arrays, iterates over them in row-major order, reads and writes their bytes.
+// Output: double for every float type, int64 for all others. Invariant: integers wrap to their
+// type.
 #include "eval.h"
 #include <math.h>
 #include <string.h>
@@ -59,8 +59,8 @@ double element_at(const Array *a, int64_t i)
 
 // ---- positions ------------------------------------------------------------------------
 
-// The next position in row-major order; false after the last.
-bool next_place(const Shape *shape, int64_t *at)
+// Advances to the next index in row-major order; false after the last.
+bool next_index(const Shape *shape, int64_t *at)
 {
 	for (int a = shape->rank - 1; a >= 0; a--) {
 		if (++at[a] < shape->dim[a])
@@ -70,7 +70,7 @@ bool next_place(const Shape *shape, int64_t *at)
 	return false;
 }
 
-int64_t place_at(int rank, const int64_t *at, const int64_t *stride)
+int64_t element_offset(int rank, const int64_t *at, const int64_t *stride)
 {
 	int64_t sum = 0;
 	for (int a = 0; a < rank; a++)
@@ -78,8 +78,9 @@ int64_t place_at(int rank, const int64_t *at, const int64_t *stride)
 	return sum;
 }
 
-// Strides of an operand under a result of `rank` axes: aligned at the end, 0 where it stretches.
-void stretched_strides(const Shape *from, int rank, int64_t *stride)
+// Computes strides of an operand under a result of `rank` axes: aligned at the end, 0 for broadcast
+// axes.
+void broadcast_strides(const Shape *from, int rank, int64_t *stride)
 {
 	int64_t own[RANK];
 	row_strides(from, own);
@@ -169,7 +170,7 @@ void array_to(const Array *array, void *bytes)
 		case E_bf16:
 			((uint16_t *)bytes)[i] = float_to_bf16((float)array->f[i]);
 			break;
-		default: // little endian: the low bytes
+		default: // little-endian: the low bytes
 			memcpy((char *)bytes + i * elems[array->type].bytes, &array->i[i],
 			       (size_t)elems[array->type].bytes);
 		}

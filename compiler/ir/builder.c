@@ -1,5 +1,4 @@
 // builder.c: defines shorthands for put().
-// Takes ir.h. Gives values that came through the door.
 #include "ir.h"
 
 Ref put1(Graph *g, Op op, Ref x)

@@ -1,6 +1,6 @@
 // coalesce.c: merges adjacent axes into one loop.
-// Every index that an expression forms is looked at once, symbolically: axes a and a
-// + 1 are one where each has a's coefficient equal to size times that of a + 1.
+// Visits every index of an expression once, symbolically. Axes a and a + 1 are merged if in each
+// index the coefficient of a is that of a + 1 times its size.
 #include "index.h"
 #include <string.h>
 
@@ -10,11 +10,11 @@ typedef struct Survey {
 	const Inside *inside;
 	const Shape *shape;
 	uint32_t reduce;
-	int var[RANK];     // by axis; -1: not asked about
-	bool apart[RANK];  // axis a and the next asked about
-	int next[RANK];    // the next asked about, -1: none
-	Index space[RANK]; // the index that the walk began with
-	Table *seen;
+	int var[RANK];       // by axis; -1: not in the mask
+	bool separate[RANK]; // by axis: it cannot be merged with the next
+	int next[RANK];      // next axis in the mask; -1: none
+	Index space[RANK];   // the index of the roots
+	Table *visited;
 } Survey;
 
 static int64_t coefficient(const Index *x, int var)
@@ -31,7 +31,7 @@ static void note_index(Survey *w, const Index *x)
 		int b = w->next[a];
 		if (b >= 0 &&
 		    coefficient(x, w->var[a]) != coefficient(x, w->var[b]) * w->shape->dim[b])
-			w->apart[a] = true;
+			w->separate[a] = true;
 	}
 	for (int t = 0; t < x->n; t++) {
 		const Var *v = w->vars->list.at[x->term[t].var];
@@ -46,14 +46,14 @@ static bool first_visit(Survey *w, Ref r, int rank, const Index *idx)
 	int n = 1;
 	for (int a = 0; a < rank; a++)
 		n += index_words(&idx[a], key + n);
-	uint64_t *cell = table_cell(w->seen, key, sizeof *key * (size_t)n);
+	uint64_t *cell = table_cell(w->visited, key, sizeof *key * (size_t)n);
 	return !(*cell)++;
 }
 
-static void look(Survey *w, Ref r, const Index *idx);
+static void visit(Survey *w, Ref r, const Index *idx);
 
-// Where the operand has a fill, any element of it may be read.
-static void look_filled(Survey *w, const Shape *from, Index *in, int nzero, const Index *zero)
+// An operand with a fill may be read at any element.
+static void visit_filled(Survey *w, const Shape *from, Index *in, int nzero, const Index *zero)
 {
 	for (int a = 0; a < from->rank; a++)
 		if (!index_fits(w->vars, &in[a], from->dim[a])) {
@@ -64,7 +64,7 @@ static void look_filled(Survey *w, const Shape *from, Index *in, int nzero, cons
 		note_index(w, &zero[k]);
 }
 
-static void look_move(Survey *w, const Val *v, const Index *idx)
+static void visit_move(Survey *w, const Val *v, const Index *idx)
 {
 	for (int k = 0; k < v->nin; k++) {
 		Index in[RANK], zero[RANK];
@@ -72,25 +72,25 @@ static void look_move(Survey *w, const Val *v, const Index *idx)
 			continue;
 		int n = operand_index(w->vars, w->graph, v, k, idx, in, zero);
 		if (has_fill(v->op))
-			look_filled(w, &val(w->graph, v->in[k])->shape, in, n, zero);
-		look(w, v->in[k], in);
+			visit_filled(w, &val(w->graph, v->in[k])->shape, in, n, zero);
+		visit(w, v->in[k], in);
 	}
 }
 
-static void look_gather(Survey *w, const Val *v, const Index *idx)
+static void visit_gather(Survey *w, const Val *v, const Index *idx)
 {
 	int axis = (int)v->attr->i[0], rank = val(w->graph, v->in[1])->shape.rank;
 	const Shape *from = &val(w->graph, v->in[0])->shape;
 	Index in[RANK];
-	look(w, v->in[1], idx + axis);
+	visit(w, v->in[1], idx + axis);
 	for (int a = 0; a < from->rank; a++)
 		in[a] = a == axis ? some_index(w->vars, from->dim[a])
 		                  : idx[a < axis ? a : a - 1 + rank];
-	look(w, v->in[0], in);
+	visit(w, v->in[0], in);
 }
 
-// The folded axes of a fold of the whole space are those of the space.
-static void look_reduction(Survey *w, const Val *v, const Index *idx)
+// A reduction of the full space reduces the axes of the space.
+static void visit_reduction(Survey *w, const Val *v, const Index *idx)
 {
 	const Shape *from = &val(w->graph, v->in[0])->shape;
 	uint32_t mask = axes_mask(v);
@@ -100,76 +100,76 @@ static void look_reduction(Survey *w, const Val *v, const Index *idx)
 		in[a] = !(mask >> a & 1) ? idx[a]
 		        : own            ? w->space[a]
 		                         : some_index(w->vars, from->dim[a]);
-	look(w, v->in[0], in);
+	visit(w, v->in[0], in);
 }
 
-static void look_dot(Survey *w, const Val *v, const Index *idx)
+static void visit_dot(Survey *w, const Val *v, const Index *idx)
 {
 	int r = v->shape.rank;
 	Index in[RANK], k = some_index(w->vars, val(w->graph, v->in[0])->shape.dim[r - 1]);
 	memcpy(in, idx, sizeof *in * (size_t)r);
 	in[r - 1] = k;
-	look(w, v->in[0], in);
+	visit(w, v->in[0], in);
 	in[r - 1] = idx[r - 1];
 	in[r - 2] = k;
-	look(w, v->in[1], in);
+	visit(w, v->in[1], in);
 }
 
-static void look_leaf(Survey *w, const Val *v, const Index *idx)
+static void visit_leaf(Survey *w, const Val *v, const Index *idx)
 {
 	if (v->op == O_iota) {
 		note_index(w, &idx[v->attr->i[0]]);
 	} else if (v->op == O_rand) {
 		Index linear = ravel(w->vars, &v->shape, idx);
 		note_index(w, &linear);
-		look(w, v->in[0], NULL);
-		look(w, v->in[1], NULL);
+		visit(w, v->in[0], NULL);
+		visit(w, v->in[1], NULL);
 	}
 }
 
-static void look_inside(Survey *w, const Val *v, const Index *idx)
+static void visit_inside(Survey *w, const Val *v, const Index *idx)
 {
 	switch (prims[v->op].cls) {
 	case C_leaf:
-		look_leaf(w, v, idx);
+		visit_leaf(w, v, idx);
 		break;
 	case C_map:
 		for (int k = 0; k < v->nin; k++)
-			look(w, v->in[k], idx);
+			visit(w, v->in[k], idx);
 		break;
 	case C_reduce:
-		look_reduction(w, v, idx);
+		visit_reduction(w, v, idx);
 		break;
 	case C_move:
-		look_move(w, v, idx);
+		visit_move(w, v, idx);
 		break;
 	case C_dot:
-		look_dot(w, v, idx);
+		visit_dot(w, v, idx);
 		break;
 	default:
 		if (v->op != O_gather)
 			never("a value inside an expression");
-		look_gather(w, v, idx);
+		visit_gather(w, v, idx);
 	}
 }
 
-static void look(Survey *w, Ref r, const Index *wanted)
+static void visit(Survey *w, Ref r, const Index *at)
 {
 	const Val *v = val(w->graph, r);
 	Index idx[RANK];
 	for (int a = 0; a < v->shape.rank; a++)
-		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : wanted[a];
+		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : at[a];
 	if (!first_visit(w, r, v->shape.rank, idx))
 		return;
 	if (w->inside->holds(w->inside->context, r)) {
-		look_inside(w, v, idx);
+		visit_inside(w, v, idx);
 		return;
 	}
 	Index linear = ravel(w->vars, &v->shape, idx);
 	note_index(w, &linear);
 }
 
-static void look_start(Survey *w, uint32_t mask, const Index *idx)
+static void start_survey(Survey *w, uint32_t mask, const Index *idx)
 {
 	int before = -1;
 	for (int a = 0; a < w->shape->rank; a++) {
@@ -185,7 +185,7 @@ static void look_start(Survey *w, uint32_t mask, const Index *idx)
 	}
 }
 
-// An axis that is not asked about, and not of 1, stands between its neighbours.
+// An axis outside of the mask, of a size other than 1, separates its neighbors.
 static bool adjacent(const Shape *shape, int a, int b)
 {
 	for (int c = a + 1; c < b; c++)
@@ -202,8 +202,8 @@ Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, con
 	            .inside = inside,
 	            .shape = shape,
 	            .reduce = reduce,
-	            .seen = table_new(vars->arena)};
-	look_start(&w, mask, idx);
+	            .visited = table_new(vars->arena)};
+	start_survey(&w, mask, idx);
 	for (int k = 0; k < nroot; k++) {
 		const Shape *own = &val(g, roots[k])->shape;
 		Index in[RANK];
@@ -212,14 +212,14 @@ Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, con
 			Index linear = ravel(vars, shape, w.space);
 			unravel(vars, &linear, own, in);
 		}
-		look(&w, roots[k], in);
+		visit(&w, roots[k], in);
 	}
 	Groups groups = {.n = 0};
 	for (int a = 0, before = -1; a < shape->rank; a++) {
 		if (w.var[a] < 0)
 			continue;
 		bool reduced = reduce >> a & 1;
-		if (before >= 0 && !w.apart[before] && adjacent(shape, before, a) &&
+		if (before >= 0 && !w.separate[before] && adjacent(shape, before, a) &&
 		    reduced == groups.reduced[groups.n - 1]) {
 			groups.last[groups.n - 1] = a;
 			groups.size[groups.n - 1] *= shape->dim[a];

@@ -1,5 +1,4 @@
-// constant.c: what is known of values: literal numbers, and what index arithmetic over iota comes
-// to. Takes ir.h. Gives answers only; changes nothing.
+// constant.c: finds known values: literals, and index arithmetic over iota.
 #include "ir.h"
 
 enum { KNOWN_VALUES = 256 };
@@ -57,8 +56,8 @@ bool const_num(const Graph *g, Ref r, double *number)
 	return true;
 }
 
-// Index arithmetic that is kept as an expression (over iota) is a constant too: worked out where it
-// is small. `left`: the number of values that it may still have.
+// Evaluates index arithmetic (over iota) that is kept as an expression, if it is small. `left`: the
+// number of values that may still be evaluated.
 static bool known_array(Arena *arena, const Graph *g, Ref r, int *left, Array *array)
 {
 	const Val *v = val(g, r);

@@ -1,7 +1,7 @@
-// eval.c: the oracle: what each primitive means, written for reading and not for speed. Here
-// leaves, loops, the way from a primitive to its meaning, and whole graphs; the meanings are in
-// eval_map.c, eval_reduce.c, eval_move.c and eval_composite.c. Takes ir.h and libm. Gives arrays of
-// double or int64. Keeps: integers wrap to their type, floats stay double.
+// eval.c: evaluates graphs, as the reference for all backends.
+// Written for reading, not for speed. This file has leaves, loops, the choice by primitive, and
+// graphs; eval_map.c, eval_reduce.c, eval_move.c and eval_composite.c have the rest. Output: arrays
+// of double or int64. Invariant: integers wrap to their type, floats stay double.
 #include "eval.h"
 #include <math.h>
 
@@ -42,12 +42,12 @@ static void eval_leaf(Op op, const Attr *attr, Array *out, const Array *in)
 			out->f[i] = random_uniform((uint64_t)in[0].i[0], (uint64_t)in[1].i[0],
 			                           (uint64_t)attr->i[0], (uint64_t)i);
 		i++;
-	} while (next_place(&out->shape, at));
+	} while (next_index(&out->shape, at));
 }
 
 // ---- loops ----------------------------------------------------------------------------
 
-// Entry t of what is scanned.
+// Returns element t of a scanned value, along its first axis.
 static Array entry_of(const Array *a, int64_t t)
 {
 	Array entry = *a;
@@ -66,81 +66,81 @@ static void copy_elements(Array *to, int64_t first, const Array *from)
 		copy_element(to, first + i, from, i);
 }
 
-typedef struct Hand { // what touches each value
+typedef struct Observer { // called for each value
 	Touch *touch;
 	void *context;
-} Hand;
+} Observer;
 
-typedef struct Turn { // a loop being run
+typedef struct LoopRun { // a loop during evaluation
 	LoopInfo loop;
-	Array *slot;  // of the body
-	Array *part;  // results so far
-	Array *ahead; // carried values for the next trip
-	Hand hand;
-} Turn;
+	Array *slot;   // of the body
+	Array *result; // so far
+	Array *next;   // carried values of the next iteration
+	Observer observer;
+} LoopRun;
 
-static Array *eval_live(Arena *, const Graph *, const Array *slot, Hand);
+static Array *eval_live(Arena *, const Graph *, const Array *slot, Observer);
 
-static Turn turn_start(Arena *arena, const Val *v, const Array *in)
+static LoopRun start_loop(Arena *arena, const Val *v, const Array *in)
 {
-	Turn t = {.loop = loop_of(v)};
+	LoopRun t = {.loop = loop_of(v)};
 	const LoopInfo *l = &t.loop;
 	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
-	t.part = NEWS(arena, Array, loop_results(l) + 1);
-	t.ahead = NEWS(arena, Array, l->carried + 1);
+	t.result = NEWS(arena, Array, loop_results(l) + 1);
+	t.next = NEWS(arena, Array, l->carried + 1);
 	for (int k = 0; k < loop_results(l); k++) {
 		Elem type = result_val(l, k)->type;
 		Shape shape = result_shape(l, k);
-		t.part[k] = array_new(arena, type, &shape);
+		t.result[k] = array_new(arena, type, &shape);
 		if (k >= l->carried)
 			continue;
-		t.ahead[k] = array_new(arena, type, &shape);
-		copy_elements(&t.part[k], 0, &in[1 + k]);
+		t.next[k] = array_new(arena, type, &shape);
+		copy_elements(&t.result[k], 0, &in[1 + k]);
 	}
 	return t;
 }
 
-// One trip, over entry `at`; does another follow?
-static bool turn_once(Arena *outer, Turn *t, const Array *in, int64_t at)
+// Runs one iteration, with element `at` of scanned values. True if another may follow.
+static bool run_iteration(Arena *outer, LoopRun *t, const Array *in, int64_t at)
 {
 	Arena *arena = arena_within(outer);
 	const LoopInfo *l = &t->loop;
 	for (int k = 0; k < l->carried + l->scanned; k++)
-		t->slot[k] = k < l->carried ? t->part[k] : entry_of(&in[1 + k], at);
-	const Array *value = eval_live(arena, l->body, t->slot, t->hand);
+		t->slot[k] = k < l->carried ? t->result[k] : entry_of(&in[1 + k], at);
+	const Array *value = eval_live(arena, l->body, t->slot, t->observer);
 	for (int k = 0; k < loop_results(l); k++) {
 		const Array *from = &value[l->body->outs.at[l->until + k].val];
 		bool carried = k < l->carried;
-		copy_elements(carried ? &t->ahead[k] : &t->part[k],
+		copy_elements(carried ? &t->next[k] : &t->result[k],
 		              carried ? 0 : at * count_of(&from->shape), from);
 	}
 	for (int k = 0; k < l->carried; k++) {
-		Array before = t->part[k];
-		t->part[k] = t->ahead[k];
-		t->ahead[k] = before;
+		Array before = t->result[k];
+		t->result[k] = t->next[k];
+		t->next[k] = before;
 	}
-	bool on = !l->until || value[l->body->outs.at[0].val].i[0];
+	bool more = !l->until || value[l->body->outs.at[0].val].i[0];
 	arena_free(arena);
-	return on;
+	return more;
 }
 
-static Array eval_loop(Arena *arena, const Val *v, const Array *in, Hand hand)
+static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer observer)
 {
-	Turn t = turn_start(arena, v, in);
-	t.hand = hand;
+	LoopRun t = start_loop(arena, v, in);
+	t.observer = observer;
 	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
-	bool on = true;
-	for (; on && n < limit; n++)
-		on = turn_once(arena, &t, in, t.loop.reverse ? limit - 1 - n : n);
+	bool more = true;
+	for (; more && n < limit; n++)
+		more = run_iteration(arena, &t, in, t.loop.reverse ? limit - 1 - n : n);
 	Array out = array_new(arena, E_i64, &(Shape){0});
 	out.i[0] = n;
-	out.part = t.part;
+	out.part = t.result;
 	return out;
 }
 
 // ---- any primitive, a whole graph -----------------------------------------------------
 
-// How many numbers are read or written; of products, how many are multiplied.
+// Returns the number of elements read or written; for products, of multiplications.
 static uint64_t work_of(Op op, const Shape *shape, int nin, const Array *in)
 {
 	double count = (double)count_of(shape), most = 0;
@@ -205,7 +205,7 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 }
 
 static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
-                      Hand hand)
+                      Observer observer)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_const)
@@ -213,16 +213,16 @@ static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, co
 	if (v->op == O_slot)
 		return slot[v->attr->i[0]];
 	if (v->op == O_loop)
-		return eval_loop(arena, v, in, hand);
+		return eval_loop(arena, v, in, observer);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 }
 
 Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
 {
-	return value_of(arena, g, r, slot, in, (Hand){0});
+	return value_of(arena, g, r, slot, in, (Observer){0});
 }
 
-static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Hand hand)
+static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Observer observer)
 {
 	bool *live = graph_marks(arena, g);
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
@@ -235,19 +235,19 @@ static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Hand ha
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		result[r] = value_of(arena, g, r, slot, in, hand);
-		if (hand.touch)
-			hand.touch(hand.context, arena, v, &result[r]);
+		result[r] = value_of(arena, g, r, slot, in, observer);
+		if (observer.touch)
+			observer.touch(observer.context, arena, v, &result[r]);
 	}
 	return result;
 }
 
 Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 {
-	return eval_live(arena, g, slot, (Hand){0});
+	return eval_live(arena, g, slot, (Observer){0});
 }
 
 Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
 {
-	return eval_live(arena, g, slot, (Hand){touch, context});
+	return eval_live(arena, g, slot, (Observer){touch, context});
 }

@@ -1,5 +1,6 @@
-// eval.h: what the files of the evaluator share: arrays element by element, and what each class of
-// primitives means. Takes ir.h. Seen by array.c, eval*.c and expr.c alone.
+// eval.h: declares what the files of the evaluator share.
+// Arrays element by element, and the evaluation of each class of primitives. Included by array.c,
+// eval*.c and expr.c alone.
 #ifndef EVAL_H
 #define EVAL_H
 #include "ir.h"
@@ -8,20 +9,22 @@
 
 Array array_new(Arena *, Elem, const Shape *); // of zeros
 void copy_element(Array *to, int64_t i, const Array *from, int64_t k);
-void set_float(Array *, int64_t i, double); // in the array's type, as a cast makes it
+void set_float(Array *, int64_t i, double); // rounds to the array's type, as a cast
 int64_t wrap_int(Elem, int64_t);
-// The next position in row-major order; false after the last.
-bool next_place(const Shape *, int64_t *at);
-int64_t place_at(int rank, const int64_t *at, const int64_t *stride); // the element at a position
-// Strides of an operand under a result of `rank` axes: aligned at the end, 0 where it stretches.
-void stretched_strides(const Shape *from, int rank, int64_t *stride);
+// Advances to the next index in row-major order; false after the last.
+bool next_index(const Shape *, int64_t *at);
+int64_t element_offset(int rank, const int64_t *at,
+                       const int64_t *stride); // Returns the offset of an index.
+// Computes strides of an operand under a result of `rank` axes: aligned at the end, 0 for broadcast
+// axes.
+void broadcast_strides(const Shape *from, int rank, int64_t *stride);
 
 // ---- eval_map.c, eval_reduce.c, eval_move.c: each fills `out`, whose shape is the result's ---
 
 double float_map(Op, double x, double y);
-int64_t int_map(Op, Elem, int64_t x, int64_t y); // not wrapped
+int64_t int_map(Op, Elem, int64_t x, int64_t y); // without wrapping
 bool int_less(Elem, int64_t x, int64_t y);
-double float_max(double, double), float_min(double, double); // NaN where either is
+double float_max(double, double), float_min(double, double); // NaN if either is
 void eval_map(Op, Array *out, int nin, const Array *in);
 void eval_narrow(const Attr *, Array *out, const Array *in);
 

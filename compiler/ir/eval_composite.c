@@ -1,5 +1,4 @@
 // eval_composite.c: evaluates composites.
-// Takes eval.h and libm.
 #include "eval.h"
 #include <math.h>
 
@@ -27,7 +26,7 @@ static double eval_act(Act act, double x)
 	never("an activation");
 }
 
-static Array fold_axes(Arena *arena, Op op, const Array *x, int n, const int64_t *axes)
+static Array reduce_axes(Arena *arena, Op op, const Array *x, int n, const int64_t *axes)
 {
 	Shape shape = reduced_shape(&x->shape, n, axes);
 	Array out = array_new(arena, x->type, &shape);
@@ -49,31 +48,32 @@ static Array map1(Arena *arena, Op op, const Array *x)
 	return out;
 }
 
-// exp(x - max(x)), the largest (0 where it is infinite, if `finite`) and the sum.
-static Array exponentials(Arena *arena, const Attr *attr, const Array *x, bool finite, Array *most,
-                          Array *sum)
+// Returns exp(x - max(x)); the maximum (with `finite`: 0 if infinite) and the sum of the
+// exponentials.
+static Array exponentials(Arena *arena, const Attr *attr, const Array *x, bool finite,
+                          Array *largest, Array *sum)
 {
-	*most = fold_axes(arena, O_amax, x, attr->n, attr->i);
-	for (int64_t i = 0; finite && i < count_of(&most->shape); i++)
-		most->f[i] = isfinite(most->f[i]) || isnan(most->f[i]) ? most->f[i] : 0;
-	Array less = map2(arena, O_sub, x, most);
+	*largest = reduce_axes(arena, O_amax, x, attr->n, attr->i);
+	for (int64_t i = 0; finite && i < count_of(&largest->shape); i++)
+		largest->f[i] = isfinite(largest->f[i]) || isnan(largest->f[i]) ? largest->f[i] : 0;
+	Array less = map2(arena, O_sub, x, largest);
 	Array e = map1(arena, O_exp, &less);
-	*sum = fold_axes(arena, O_sum, &e, attr->n, attr->i);
+	*sum = reduce_axes(arena, O_sum, &e, attr->n, attr->i);
 	return e;
 }
 
 static Array eval_softmax(Arena *arena, const Attr *attr, const Array *x)
 {
-	Array most, sum, e = exponentials(arena, attr, x, false, &most, &sum);
+	Array largest, sum, e = exponentials(arena, attr, x, false, &largest, &sum);
 	return map2(arena, O_div, &e, &sum);
 }
 
 static Array eval_lse(Arena *arena, const Attr *attr, const Array *x)
 {
-	Array most, sum;
-	exponentials(arena, attr, x, true, &most, &sum);
+	Array largest, sum;
+	exponentials(arena, attr, x, true, &largest, &sum);
 	Array log_sum = map1(arena, O_log, &sum);
-	return map2(arena, O_add, &log_sum, &most);
+	return map2(arena, O_add, &log_sum, &largest);
 }
 
 static Array eval_norm(Arena *arena, const Attr *attr, Array x)
@@ -83,13 +83,13 @@ static Array eval_norm(Arena *arena, const Attr *attr, Array x)
 	Shape reduced = reduced_shape(&x.shape, n, axes);
 	double each = (double)count_of(&x.shape) / (double)MAX(count_of(&reduced), 1);
 	if (attr->i[0]) {
-		Array mean = fold_axes(arena, O_sum, &x, n, axes);
+		Array mean = reduce_axes(arena, O_sum, &x, n, axes);
 		for (int64_t i = 0; i < count_of(&reduced); i++)
 			mean.f[i] /= each;
 		x = map2(arena, O_sub, &x, &mean);
 	}
 	Array square = map2(arena, O_mul, &x, &x);
-	Array scale = fold_axes(arena, O_sum, &square, n, axes);
+	Array scale = reduce_axes(arena, O_sum, &square, n, axes);
 	for (int64_t i = 0; i < count_of(&reduced); i++)
 		scale.f[i] = sqrt(scale.f[i] / each + attr->x);
 	return map2(arena, O_div, &x, &scale);
@@ -128,7 +128,7 @@ static void hide_later(Array *scores)
 			scores->f[i] = -INFINITY;
 }
 
-// Scores are as wide as the result: operands may stretch along the leading axes, bias too.
+// Operands, and the bias, may be broadcast along the leading axes of the scores.
 static Array eval_attend(Arena *arena, const Attr *attr, const Shape *shape, int nin,
                          const Array *in)
 {
@@ -179,6 +179,6 @@ Array eval_composite(Arena *arena, Op op, const Attr *attr, const Shape *shape, 
 		return out;
 	}
 	default:
-		never("a whole");
+		never("a composite");
 	}
 }

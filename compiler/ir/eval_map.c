@@ -1,5 +1,4 @@
-// eval_map.c: what element-wise primitives mean, of floats and of integers.
-// Takes eval.h and libm. Gives each element of a map's result.
+// eval_map.c: evaluates element-wise primitives of floats and of integers.
 #include "eval.h"
 #include <math.h>
 
@@ -116,7 +115,7 @@ static int64_t int_sign(Elem elem, int64_t x)
 	return is_signed(elem) ? (x > 0) - (x < 0) : x != 0;
 }
 
-// Sums and products wrap: they are worked out unsigned.
+// Sums and products wrap, so they are computed unsigned.
 int64_t int_map(Op op, Elem elem, int64_t x, int64_t y)
 {
 	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
@@ -189,15 +188,15 @@ void eval_map(Op op, Array *out, int nin, const Array *in)
 	if (count_of(&out->shape) == 0)
 		return;
 	for (int k = 0; k < nin; k++)
-		stretched_strides(&in[k].shape, out->shape.rank, stride[k]);
+		broadcast_strides(&in[k].shape, out->shape.rank, stride[k]);
 	do {
 		for (int k = 0; k < nin; k++)
-			place[k] = place_at(out->shape.rank, at, stride[k]);
+			place[k] = element_offset(out->shape.rank, at, stride[k]);
 		map_element(op, out, i++, in, place);
-	} while (next_place(&out->shape, at));
+	} while (next_index(&out->shape, at));
 }
 
-// Steps of 2^(exponent - bits), the exponent that of x, but at least the least.
+// Rounds to multiples of 2^(exponent - bits), for the exponent of x or the least exponent.
 void eval_narrow(const Attr *attr, Array *out, const Array *in)
 {
 	for (int64_t i = 0; i < count_of(&out->shape); i++) {

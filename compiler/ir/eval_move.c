@@ -1,11 +1,10 @@
-// eval_move.c: what the primitives mean that take elements from elsewhere: moves, and gather and
-// scatter, whose places are data. Takes eval.h.
+// eval_move.c: evaluates moves, gather and scatter.
 #include "eval.h"
 #include <string.h>
 
 // ---- moves ----------------------------------------------------------------------------
 
-// Where element `at` of the result comes from in the operand, or -1: the fill.
+// Returns the operand's offset of element `at` of the result, or -1 for the fill.
 static int64_t source(Op op, const Attr *attr, const Shape *from, const int64_t *at)
 {
 	int64_t stride[RANK], sum = 0;
@@ -25,7 +24,7 @@ static int64_t source(Op op, const Attr *attr, const Shape *from, const int64_t 
 	return sum;
 }
 
-// The same for window: entry (o, k) of a windowed axis is operand index (o stride + k dilation -
+// The same for window: element (o, k) of a windowed axis is operand index (o stride + k dilation -
 // before) / up.
 static int64_t window_source(const Attr *attr, const Shape *from, const int64_t *at)
 {
@@ -39,7 +38,7 @@ static int64_t window_source(const Attr *attr, const Shape *from, const int64_t 
 			return -1;
 		index[w[0]] = i / w[6];
 	}
-	return place_at(from->rank, index, stride);
+	return element_offset(from->rank, index, stride);
 }
 
 void eval_move(Op op, const Attr *attr, Array *out, const Array *in)
@@ -56,7 +55,7 @@ void eval_move(Op op, const Attr *attr, Array *out, const Array *in)
 		else
 			set_float(out, i, attr->x);
 		i++;
-	} while (next_place(&out->shape, at));
+	} while (next_index(&out->shape, at));
 }
 
 void eval_concat(int axis, Array *out, int nin, const Array *in)
@@ -67,54 +66,54 @@ void eval_concat(int axis, Array *out, int nin, const Array *in)
 		int64_t at[RANK] = {0}, i = 0;
 		if (count_of(&in[k].shape) > 0)
 			do {
-				int64_t to =
-				    place_at(out->shape.rank, at, stride) + start * stride[axis];
+				int64_t to = element_offset(out->shape.rank, at, stride) +
+				             start * stride[axis];
 				copy_element(out, to, &in[k], i++);
-			} while (next_place(&in[k].shape, at));
+			} while (next_index(&in[k].shape, at));
 		start += in[k].shape.dim[axis];
 	}
 }
 
 // ---- gather and scatter ---------------------------------------------------------------
 
-// A walk over the elements of gather's result: where it is, and what tells their places in x.
-typedef struct Pick {
+// An iteration over the elements of gather's result.
+typedef struct GatherWalk {
 	const Array *index;
 	Shape x, picked;
 	int axis;
 	int64_t at[RANK], stride[RANK], index_stride[RANK];
-} Pick;
+} GatherWalk;
 
-static Pick pick_new(const Array *x, const Array *index, int axis, const Shape *picked)
+static GatherWalk gather_walk(const Array *x, const Array *index, int axis, const Shape *picked)
 {
-	Pick p = {.index = index, .x = x->shape, .picked = *picked, .axis = axis};
+	GatherWalk p = {.index = index, .x = x->shape, .picked = *picked, .axis = axis};
 	row_strides(&p.x, p.stride);
 	row_strides(&index->shape, p.index_stride);
 	return p;
 }
 
-// Where the element at p->at lies in x; fails where the index is none of its axis.
-static int64_t picked_place(const Pick *p, Op op)
+// Returns the offset in x of the element at p->at; fails if the index is out of range.
+static int64_t gather_offset(const GatherWalk *p, Op op)
 {
 	int wide = p->index->shape.rank;
-	int64_t index = p->index->i[place_at(wide, p->at + p->axis, p->index_stride)];
+	int64_t index = p->index->i[element_offset(wide, p->at + p->axis, p->index_stride)];
 	if (index < 0 || index >= p->x.dim[p->axis])
-		fail(prims[op].name, "an index lies outside of its axis of %lld entries",
+		fail(prims[op].name, "index out of range of an axis of size %lld",
 		     (long long)p->x.dim[p->axis]);
-	int64_t place = index * p->stride[p->axis];
+	int64_t offset = index * p->stride[p->axis];
 	for (int a = 0; a < p->x.rank; a++)
 		if (a != p->axis)
-			place += p->at[a < p->axis ? a : a - 1 + wide] * p->stride[a];
-	return place;
+			offset += p->at[a < p->axis ? a : a - 1 + wide] * p->stride[a];
+	return offset;
 }
 
 void eval_gather(const Attr *attr, Array *out, const Array *in)
 {
-	Pick p = pick_new(&in[0], &in[1], (int)attr->i[0], &out->shape);
+	GatherWalk p = gather_walk(&in[0], &in[1], (int)attr->i[0], &out->shape);
 	int64_t i = 0;
 	do {
-		copy_element(out, i++, &in[0], picked_place(&p, O_gather));
-	} while (next_place(&p.picked, p.at));
+		copy_element(out, i++, &in[0], gather_offset(&p, O_gather));
+	} while (next_index(&p.picked, p.at));
 }
 
 static void combine(int64_t mode, Array *out, int64_t to, const Array *update, int64_t i)
@@ -135,9 +134,9 @@ void eval_scatter(const Attr *attr, Array *out, const Array *in)
 		copy_element(out, i, &in[0], i);
 	if (count_of(&in[2].shape) == 0)
 		return;
-	Pick p = pick_new(&in[0], &in[1], (int)attr->i[0], &in[2].shape);
+	GatherWalk p = gather_walk(&in[0], &in[1], (int)attr->i[0], &in[2].shape);
 	int64_t i = 0;
 	do {
-		combine(attr->i[1], out, picked_place(&p, O_scatter), &in[2], i++);
-	} while (next_place(&p.picked, p.at));
+		combine(attr->i[1], out, gather_offset(&p, O_scatter), &in[2], i++);
+	} while (next_index(&p.picked, p.at));
 }

@@ -1,6 +1,5 @@
-// eval_reduce.c: evaluates reductions and dots.
-// Folds, running sums, matrix products. Takes eval.h. Keeps: elements are taken in row-major
-// order.
+// eval_reduce.c: evaluates reductions, running sums and dots.
+// Invariant: elements are taken in row-major order.
 #include "eval.h"
 #include <math.h>
 
@@ -36,7 +35,7 @@ static int64_t int_start(Op op, Elem elem)
 void eval_reduce(Op op, Array *out, const Array *in)
 {
 	int64_t stride[RANK], at[RANK] = {0}, i = 0;
-	stretched_strides(&out->shape, in->shape.rank, stride);
+	broadcast_strides(&out->shape, in->shape.rank, stride);
 	for (int64_t k = 0; k < count_of(&out->shape); k++) {
 		if (is_float(out->type))
 			out->f[k] = float_start(op);
@@ -46,13 +45,13 @@ void eval_reduce(Op op, Array *out, const Array *in)
 	if (count_of(&in->shape) == 0)
 		return;
 	do {
-		int64_t to = place_at(in->shape.rank, at, stride);
+		int64_t to = element_offset(in->shape.rank, at, stride);
 		if (is_float(out->type))
 			reduce_float(op, &out->f[to], in->f[i]);
 		else
 			reduce_int(op, out->type, &out->i[to], in->i[i]);
 		i++;
-	} while (next_place(&in->shape, at));
+	} while (next_index(&in->shape, at));
 }
 
 static bool is_larger(const Array *in, int64_t a, int64_t b)
@@ -65,12 +64,12 @@ void eval_argmax(int axis, Array *out, const Array *in)
 	int64_t stride[RANK], at[RANK] = {0}, i = 0;
 	row_strides(&in->shape, stride);
 	do {
-		int64_t first = place_at(in->shape.rank, at, stride), best = 0;
+		int64_t first = element_offset(in->shape.rank, at, stride), best = 0;
 		for (int64_t k = 1; k < in->shape.dim[axis]; k++)
 			if (is_larger(in, first + k * stride[axis], first + best * stride[axis]))
 				best = k;
 		out->i[i++] = best;
-	} while (next_place(&out->shape, at));
+	} while (next_index(&out->shape, at));
 }
 
 void eval_cumsum(const Attr *attr, Array *out, const Array *in)
@@ -81,7 +80,7 @@ void eval_cumsum(const Attr *attr, Array *out, const Array *in)
 	int64_t stride[RANK], at[RANK] = {0}, size = in->shape.dim[axis];
 	row_strides(&in->shape, stride);
 	do {
-		int64_t first = place_at(in->shape.rank, at, stride), whole = 0;
+		int64_t first = element_offset(in->shape.rank, at, stride), whole = 0;
 		double sum = 0;
 		for (int64_t k = 0; k < size; k++) {
 			int64_t i = first + (reverse ? size - 1 - k : k) * stride[axis];
@@ -93,7 +92,7 @@ void eval_cumsum(const Attr *attr, Array *out, const Array *in)
 				out->i[i] = (reduce_int(O_sum, in->type, &whole, in->i[i]),
 				             exclusive ? whole_before : whole);
 		}
-	} while (next_place(&lines, at));
+	} while (next_index(&lines, at));
 }
 
 void eval_dot(Array *out, const Array *a, const Array *b)
@@ -103,16 +102,17 @@ void eval_dot(Array *out, const Array *a, const Array *b)
 	int64_t depth = a->shape.dim[r - 1];
 	if (count_of(&out->shape) == 0)
 		return;
-	stretched_strides(&a->shape, r, sa);
-	stretched_strides(&b->shape, r, sb);
+	broadcast_strides(&a->shape, r, sa);
+	broadcast_strides(&b->shape, r, sb);
 	row_strides(&b->shape, own);
 	int64_t down = own[r - 2];
 	sa[r - 1] = sb[r - 2] = 0;
 	do {
-		const double *x = a->f + place_at(r, at, sa), *y = b->f + place_at(r, at, sb);
+		const double *x = a->f + element_offset(r, at, sa),
+		             *y = b->f + element_offset(r, at, sb);
 		double sum = 0;
 		for (int64_t k = 0; k < depth; k++)
 			sum += x[k] * y[k * down];
 		out->f[i++] = sum;
-	} while (next_place(&out->shape, at));
+	} while (next_index(&out->shape, at));
 }

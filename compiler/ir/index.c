@@ -1,6 +1,6 @@
-// index.c: the algebra of indices: sums of variables that stay sums where they can.
-// i * 768 + j divided by 768 is i again, and a quotient and rest of one variable join to that
-// variable. What cannot be simplified becomes a new variable.
+// index.c: computes indices as sums of variables.
+// (i * 768 + j) / 768 is simplified to i, and the quotient and remainder of one variable to that
+// variable. An index that cannot be simplified becomes a new variable.
 #include "index.h"
 #include <string.h>
 
@@ -43,8 +43,8 @@ static void drop_term(Index *x, int t)
 	memmove(&x->term[t], &x->term[t + 1], sizeof *x->term * (size_t)(--x->n - t));
 }
 
-// Too many terms become one variable.
-static void gather_terms(Vars *w, Index *x)
+// Replaces too many terms by one variable.
+static void collapse_terms(Vars *w, Index *x)
 {
 	Index of = *x;
 	of.constant = 0;
@@ -72,7 +72,7 @@ static void add_term(Vars *w, Index *x, int var, int64_t coef)
 	if (!coef)
 		return;
 	if (x->n == TERMS)
-		gather_terms(w, x);
+		collapse_terms(w, x);
 	for (t = x->n++; t > 0 && x->term[t - 1].var > var; t--)
 		x->term[t] = x->term[t - 1];
 	x->term[t] = (struct Term){var, coef};
@@ -100,7 +100,7 @@ int index_words(const Index *x, int64_t *key)
 	return n;
 }
 
-// (y / s) c s + (y % s) c is y c.
+// Simplifies (y / s) c s + (y % s) c to y c.
 static bool join_terms(Vars *w, Index *x)
 {
 	for (int q = 0; q < x->n; q++)
@@ -178,7 +178,7 @@ static Split new_split(Vars *w, const Index *x, int64_t by)
 	return s;
 }
 
-// x / by and x % by where neither is a sum: variables, made once.
+// Returns x / by and x % by for a sum that cannot be divided: variables, created once.
 static Split split_variables(Vars *w, const Index *x, int64_t by)
 {
 	int64_t key[1 + INDEX_WORDS] = {by};
@@ -198,8 +198,7 @@ static int64_t floor_div(int64_t a, int64_t b)
 	return a / b - (a % b < 0);
 }
 
-// The part of x that `by` divides goes to the quotient; what remains lies in [0, by), or is divided
-// by code.
+// Terms divisible by `by` go to the quotient; the remainder is in [0, by), or code divides it.
 void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *rest)
 {
 	Index q = constant_index(floor_div(x->constant, by)), r = constant_index(0);

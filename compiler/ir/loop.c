@@ -1,6 +1,6 @@
-// loop.c: loops: read, made leaner, laid out as the trips they make.
-// Takes ir.h. Gives loops that carry, scan and stack only what is needed, and whose bodies compute
-// only what differs from trip to trip. Keeps: what a loop means.
+// loop.c: reads, trims and unrolls loops.
+// Output: loops that carry, scan and stack only what is needed, and whose bodies compute only what
+// varies between iterations. Invariant: the meaning of a loop.
 #include "ir.h"
 #include <string.h>
 
@@ -56,7 +56,7 @@ Ref loop_result(Graph *g, Ref loop, int k)
 
 // ---- a body's values in another graph -------------------------------------------------
 
-typedef struct Copy { // values of one graph being put into another
+typedef struct Copy { // of the values of one graph to another
 	Graph *to;
 	const Graph *from;
 	const Ref *slot; // by slot of `from`
@@ -98,9 +98,9 @@ Ref *put_body(Graph *g, const Graph *body, const Ref *slot)
 	return c.now;
 }
 
-// ---- laid out -------------------------------------------------------------------------
+// ---- unrolling ------------------------------------------------------------------------
 
-static Ref entry_of(Graph *g, Ref x, int64_t t)
+static Ref element_of(Graph *g, Ref x, int64_t t)
 {
 	Shape shape = val(g, x)->shape, entry = shape_of(shape.rank - 1, shape.dim + 1);
 	int64_t start[RANK] = {t};
@@ -108,8 +108,8 @@ static Ref entry_of(Graph *g, Ref x, int64_t t)
 	return put_reshape(g, put_slice(g, x, start, shape.dim, NULL), entry);
 }
 
-// `count` entries, the last of them repeated up to `trips`, as one value.
-static Ref stack_entries(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
+// Concatenates `count` elements, and repeats the last up to the trip count.
+static Ref stack_elements(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
 {
 	Shape one = stacked_shape(1, &val(g, entry[0])->shape);
 	Ref *part = NEWS(g->arena, Ref, count + 1);
@@ -121,7 +121,7 @@ static Ref stack_entries(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
 	return put_concat(g, 0, (int)count + 1, part);
 }
 
-static Ref no_entries(Graph *g, const LoopInfo *l, int k)
+static Ref empty_stack(Graph *g, const LoopInfo *l, int k)
 {
 	return put_broadcast(g, put_num(g, result_val(l, k)->type, 0), result_shape(l, k));
 }
@@ -138,7 +138,7 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 		entry[k] = NEWS(g->arena, Ref, count + 1);
 	for (int64_t i = 0; i < count; i++) {
 		for (int k = l->carried; k < l->carried + l->scanned; k++)
-			slot[k] = entry_of(g, in[1 + k], l->reverse ? limit - 1 - i : i);
+			slot[k] = element_of(g, in[1 + k], l->reverse ? limit - 1 - i : i);
 		const Ref *now = put_body(g, l->body, slot);
 		for (int k = 0; k < l->carried; k++)
 			slot[k] = now[result_ref(l, k)];
@@ -148,13 +148,13 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 	for (int k = 0; k < l->carried; k++)
 		part[k] = slot[k];
 	for (int k = 0; k < l->stacked; k++)
-		part[l->carried + k] =
-		    count ? stack_entries(g, l, count, entry[k]) : no_entries(g, l, l->carried + k);
+		part[l->carried + k] = count ? stack_elements(g, l, count, entry[k])
+		                             : empty_stack(g, l, l->carried + k);
 }
 
-// ---- known ----------------------------------------------------------------------------
+// ---- constant operands ----------------------------------------------------------------
 
-// What a loop gives whose operands are constants. Answers whether they are.
+// Evaluates a loop with constant operands; false if one is not constant.
 static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
 {
 	const Val *v = val(g, loop);
@@ -169,7 +169,7 @@ static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
 	return true;
 }
 
-// Is it worth computing now: few numbers in all trips, and few in the results?
+// True if it is cheap to evaluate: few elements in all iterations, and small results.
 static bool is_small(const LoopInfo *l)
 {
 	enum { WORK = 1 << 22 };
@@ -188,8 +188,8 @@ static bool is_small(const LoopInfo *l)
 	return l->trips <= WORK / work;
 }
 
-// Puts a loop and its results: constants where all operands are and that is no great work. Answers
-// how many trips it makes.
+// Puts a loop and its results, as constants if all operands are constant and it is cheap. Returns
+// the number of iterations.
 static Ref put_results(Graph *g, const LoopInfo *l, const Ref *in, Ref *result)
 {
 	Array all;
@@ -212,27 +212,27 @@ static Ref put_results(Graph *g, const LoopInfo *l, const Ref *in, Ref *result)
 	return loop;
 }
 
-// ---- leaner ---------------------------------------------------------------------------
+// ---- trimming -------------------------------------------------------------------------
 
-typedef struct Lean {
+typedef struct Trim {
 	Graph *g, *body; // the graph, and the new body
 	const LoopInfo *loop;
 	const Ref *in;
 	const bool *want; // by result; NULL: all
-	bool *still;      // by carried value: every trip hands on what it is given
+	bool *unchanged;  // by carried value: no iteration changes it
 	bool *live;       // by Ref of the old body: it is needed
-	bool *differs;    // from trip to trip
-	bool *same;       // it does not, and it is not of constants alone
-	bool *read;       // by what is not the same, or by an out
+	bool *varies;     // between iterations
+	bool *invariant;  // it does not vary, and is not made of constants alone
+	bool *read;       // by a varying value, or by an output
 	Copy before,
-	    trip;         // the old body's values in g, where the same in all trips, and in the new
+	    iteration;    // the old body's values: in g, if invariant; in the new body
 	VEC(Ref) operand; // of the new loop
 	Table *known;     // operand -> its slot in the new body
-} Lean;
+} Trim;
 
-static bool wanted(const Lean *w, int k)
+static bool is_wanted(const Trim *w, int k)
 {
-	return (!w->want || w->want[k]) && !(k < w->loop->carried && w->still[k]);
+	return (!w->want || w->want[k]) && !(k < w->loop->carried && w->unchanged[k]);
 }
 
 static int slot_of(const Val *v)
@@ -240,13 +240,13 @@ static int slot_of(const Val *v)
 	return v->op == O_slot ? (int)v->attr->i[0] : -1;
 }
 
-static bool is_fixed(const Lean *w, int slot)
+static bool is_fixed(const Trim *w, int slot)
 {
 	const LoopInfo *l = w->loop;
-	return slot < l->carried ? w->still[slot] : slot >= l->carried + l->scanned;
+	return slot < l->carried ? w->unchanged[slot] : slot >= l->carried + l->scanned;
 }
 
-static void mark_live(Lean *w, Ref r)
+static void mark_live(Trim *w, Ref r)
 {
 	const Val *v = val(w->loop->body, r);
 	int slot = slot_of(v);
@@ -259,41 +259,41 @@ static void mark_live(Lean *w, Ref r)
 		mark_live(w, result_ref(w->loop, slot));
 }
 
-static void find_live(Lean *w)
+static void find_live(Trim *w)
 {
 	const LoopInfo *l = w->loop;
 	for (int k = 0; k < l->carried; k++)
-		w->still[k] = slot_of(result_val(l, k)) == k;
+		w->unchanged[k] = slot_of(result_val(l, k)) == k;
 	if (l->until)
 		mark_live(w, l->body->outs.at[0].val);
 	for (int k = 0; k < loop_results(l); k++)
-		if (wanted(w, k))
+		if (is_wanted(w, k))
 			mark_live(w, result_ref(l, k));
 }
 
-static void find_same(Lean *w)
+static void find_invariant(Trim *w)
 {
 	const Graph *body = w->loop->body;
 	for (Ref r = 1; r < (Ref)body->nval; r++) {
 		const Val *v = val(body, r);
 		if (v->op == O_slot) {
-			w->same[r] = is_fixed(w, slot_of(v));
-			w->differs[r] = !w->same[r];
+			w->invariant[r] = is_fixed(w, slot_of(v));
+			w->varies[r] = !w->invariant[r];
 		}
 		for (int k = 0; k < v->nin; k++) {
-			w->same[r] |= w->same[v->in[k]];
-			w->differs[r] |= w->differs[v->in[k]];
+			w->invariant[r] |= w->invariant[v->in[k]];
+			w->varies[r] |= w->varies[v->in[k]];
 		}
-		w->same[r] &= !w->differs[r];
-		for (int k = 0; w->live[r] && !w->same[r] && k < v->nin; k++)
+		w->invariant[r] &= !w->varies[r];
+		for (int k = 0; w->live[r] && !w->invariant[r] && k < v->nin; k++)
 			w->read[v->in[k]] = true;
 	}
 	for (int k = 0; k < body->outs.count; k++)
 		w->read[body->outs.at[k].val] = true;
 }
 
-// A new slot of the body that stands for `operand`.
-static Ref new_slot(Lean *w, Ref operand, const Slot *like)
+// Adds a slot of the new body for `operand`.
+static Ref new_slot(Trim *w, Ref operand, const Slot *like)
 {
 	Slot slot = *like;
 	slot.name = format(w->g->arena, "x%d", w->operand.count);
@@ -302,8 +302,8 @@ static Ref new_slot(Lean *w, Ref operand, const Slot *like)
 	return put_slot(w->body, add_slot(w->body, slot));
 }
 
-// Small constants are known to the body.
-static Ref put_fixed(Lean *w, Ref operand)
+// Small constants are copied into the body.
+static Ref put_fixed(Trim *w, Ref operand)
 {
 	enum { SMALL = 16 };
 	const Val *v = val(w->g, operand);
@@ -317,53 +317,54 @@ static Ref put_fixed(Lean *w, Ref operand)
 	return (Ref)*cell;
 }
 
-// Is slot s carried or scanned by the new loop?
-static bool keeps_slot(const Lean *w, int s)
+// True if the new loop carries or scans slot s.
+static bool keeps_slot(const Trim *w, int s)
 {
 	const Graph *body = w->loop->body;
-	bool keeps = s < w->loop->carried && wanted(w, s);
+	bool keeps = s < w->loop->carried && is_wanted(w, s);
 	for (Ref r = 1; r < (Ref)body->nval; r++)
 		keeps |= w->live[r] && slot_of(val(body, r)) == s;
 	return keeps && !is_fixed(w, s);
 }
 
-static void put_iteration(Lean *w, LoopInfo *lean)
+static void put_iteration(Trim *w, LoopInfo *trimmed)
 {
 	const LoopInfo *l = w->loop;
 	Ref *slot = NEWS(w->g->arena, Ref, l->body->slots.count + 1);
-	w->trip = copy_start(w->body, l->body, slot);
+	w->iteration = copy_start(w->body, l->body, slot);
 	for (int s = 0; s < l->carried + l->scanned; s++) {
 		if (!keeps_slot(w, s))
 			continue;
 		slot[s] = new_slot(w, w->in[1 + s], &l->body->slots.at[s]);
-		*(s < l->carried ? &lean->carried : &lean->scanned) += 1;
+		*(s < l->carried ? &trimmed->carried : &trimmed->scanned) += 1;
 	}
 	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
 		if (!w->live[r])
 			continue;
-		if (!w->differs[r])
+		if (!w->varies[r])
 			copy_value(&w->before, r);
-		if (!w->same[r])
-			copy_value(&w->trip, r);
+		if (!w->invariant[r])
+			copy_value(&w->iteration, r);
 		else if (w->read[r])
-			w->trip.now[r] = put_fixed(w, w->before.now[r]);
+			w->iteration.now[r] = put_fixed(w, w->before.now[r]);
 	}
-	lean->fixed = w->body->slots.count - lean->carried - lean->scanned;
+	trimmed->fixed = w->body->slots.count - trimmed->carried - trimmed->scanned;
 }
 
-// The outs of the new body; at[k]: the number of result k in the new loop.
-static void add_results(Lean *w, LoopInfo *lean, int *at)
+// Adds the outputs of the new body; at[k]: the index of result k in the new loop, or -1.
+static void add_results(Trim *w, LoopInfo *trimmed, int *at)
 {
 	const LoopInfo *l = w->loop;
 	Graph *body = w->body;
 	if (l->until)
-		add_out(body, "on", w->trip.now[l->body->outs.at[0].val]);
+		add_out(body, "on", w->iteration.now[l->body->outs.at[0].val]);
 	for (int k = 0; k < loop_results(l); k++) {
-		Ref r = w->trip.now[result_ref(l, k)];
+		Ref r = w->iteration.now[result_ref(l, k)];
 		at[k] = -1;
-		if (k < l->carried ? !keeps_slot(w, k) : !wanted(w, k))
+		if (k < l->carried ? !keeps_slot(w, k) : !is_wanted(w, k))
 			continue;
-		for (int j = l->until + lean->carried; k >= l->carried && j < body->outs.count; j++)
+		for (int j = l->until + trimmed->carried; k >= l->carried && j < body->outs.count;
+		     j++)
 			if (body->outs.at[j].val == r)
 				at[k] = j - l->until;
 		if (at[k] >= 0)
@@ -371,10 +372,10 @@ static void add_results(Lean *w, LoopInfo *lean, int *at)
 		at[k] = body->outs.count - l->until;
 		add_out(body, format(w->g->arena, "y%d", at[k]), r);
 	}
-	lean->stacked = body->outs.count - l->until - lean->carried;
+	trimmed->stacked = body->outs.count - l->until - trimmed->carried;
 }
 
-// The limit where no trip decides.
+// Returns the number of iterations if no condition ends the loop.
 static Ref put_limit(Graph *g, const LoopInfo *l, Ref limit)
 {
 	Ref most = put2(g, O_min, limit, put_num(g, E_i64, (double)l->trips));
@@ -389,30 +390,32 @@ Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *wan
 		unroll_loop(g, l, in, 1, part);
 		return put_num(g, E_i64, (double)l->trips);
 	}
-	Lean w = {.g = g, .body = graph_inside(arena, l->body), .loop = l, .in = in, .want = want};
-	w.still = NEWS(arena, bool, l->carried + 1);
+	Trim w = {.g = g, .body = graph_inside(arena, l->body), .loop = l, .in = in, .want = want};
+	w.unchanged = NEWS(arena, bool, l->carried + 1);
 	w.live = NEWS(arena, bool, nval);
-	w.differs = NEWS(arena, bool, nval);
-	w.same = NEWS(arena, bool, nval);
+	w.varies = NEWS(arena, bool, nval);
+	w.invariant = NEWS(arena, bool, nval);
 	w.read = NEWS(arena, bool, nval);
 	w.before = copy_start(g, l->body, in + 1);
 	w.known = table_new(arena);
 	find_live(&w);
-	find_same(&w);
+	find_invariant(&w);
 	PUSH(arena, w.operand, in[0]);
-	LoopInfo lean = {
+	LoopInfo trimmed = {
 	    .body = w.body, .trips = l->trips, .reverse = l->reverse, .until = l->until};
-	put_iteration(&w, &lean);
-	add_results(&w, &lean, at);
-	bool none = !l->until && !loop_results(&lean);
-	Ref *result = NEWS(arena, Ref, loop_results(&lean) + 1);
-	Ref trips = none ? 0 : put_results(g, &lean, w.operand.at, result);
+	put_iteration(&w, &trimmed);
+	add_results(&w, &trimmed, at);
+	bool none = !l->until && !loop_results(&trimmed);
+	Ref *result = NEWS(arena, Ref, loop_results(&trimmed) + 1);
+	Ref trips = none ? 0 : put_results(g, &trimmed, w.operand.at, result);
 	for (int k = 0; k < n; k++)
-		part[k] = at[k] >= 0 ? result[at[k]] : k < l->carried && w.still[k] ? in[1 + k] : 0;
+		part[k] = at[k] >= 0                         ? result[at[k]]
+		          : k < l->carried && w.unchanged[k] ? in[1 + k]
+		                                             : 0;
 	return l->until ? trips : put_limit(g, l, in[0]);
 }
 
-// ---- counted --------------------------------------------------------------------------
+// ---- trip count -----------------------------------------------------------------------
 
 int64_t known_trips(Graph *g, const LoopInfo *l, const Ref *in, int64_t most)
 {

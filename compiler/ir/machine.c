@@ -1,4 +1,4 @@
-// machine.c: machines.def as a table.
+// machine.c: reads machines.def as a table.
 #include "plan.h"
 #include <string.h>
 

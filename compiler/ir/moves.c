@@ -1,4 +1,5 @@
-// moves.c: which element of its operand each move reads, and how a kernel's operands lie in memory.
+// moves.c: finds the operand element that a move reads, and the memory layout of a kernel's
+// operands.
 #include "index.h"
 #include <string.h>
 
@@ -27,7 +28,7 @@ static int window_index(Vars *w, const Val *v, int rank, const Index *idx, Index
 	return n;
 }
 
-// Where operand k begins along the axis.
+// Returns the index at which operand k begins.
 static int64_t concat_start(const Graph *g, const Val *v, int k)
 {
 	int64_t start = 0;
@@ -91,7 +92,7 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 
 // ---- operands in memory ---------------------------------------------------------------
 
-// Entries along axes of 1 are 0, whatever is broadcast over them.
+// The index along an axis of size 1 is 0.
 static void keep_ones(const Shape *shape, const Index *idx, Index *own)
 {
 	for (int a = 0; a < shape->rank; a++)
@@ -122,8 +123,7 @@ static bool depends(const Vars *w, int var, int on)
 	return var == on;
 }
 
-// Returns by how many elements the place moves when variable `x` grows by one; IRREGULAR if that is
-// not fixed.
+// Returns the distance in elements when variable `x` grows by one; IRREGULAR if it varies.
 enum { IRREGULAR = INT32_MIN };
 static int64_t stride_along(const Vars *w, const Index *place, const Index *x)
 {

@@ -1,5 +1,4 @@
-// prims.c: prims.def, types.def and acts.def as tables, and names looked up in them.
-// Takes ir.h. Keeps: the tables are constant.
+// prims.c: reads prims.def, types.def and acts.def as tables, and finds names in them.
 #include "ir.h"
 #include <string.h>
 

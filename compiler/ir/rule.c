@@ -1,28 +1,29 @@
-// rule.c: rules of the book. A value that equals the left side of a rule is put as its right side.
-// Takes rules and the forms their left sides are written in: a rule is kept once for each way to
-// write these, by the primitive of its left side. Gives the door a lighter value, or 0.
+// rule.c: reads and applies the rules of the book.
+// A value that matches the left side of a rule is replaced by its right side. A rule is stored once
+// per combination of its forms' cases, by the primitive of its left side.
 #include "ir.h"
 #include <math.h>
 #include <string.h>
 
-enum { VARS = 24, SWAPS = 4 }; // most variables of a rule; a form and its operands
+enum { VARS = 24, SUBSTITUTIONS = 4 }; // limits: variables of a rule; a form and its operands
 
 // ---- reading --------------------------------------------------------------------------
 
-typedef Expr *Instead(const Expr *, const void *context); // what takes its place; NULL: a copy
+typedef Expr *Replace(const Expr *,
+                      const void *context); // Returns a replacement, or NULL for a copy.
 
-static Expr *copy_expr(Arena *arena, const Expr *e, Instead *instead, const void *context)
+static Expr *copy_expr(Arena *arena, const Expr *e, Replace *replace, const void *context)
 {
-	Expr *other = instead(e, context);
+	Expr *other = replace(e, context);
 	if (other)
 		return other;
 	Expr *copy = take_copy(arena, e, sizeof *e);
 	copy->in = NEWS(arena, Expr *, e->nin + 1);
 	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
 	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = copy_expr(arena, e->in[k], instead, context);
+		copy->in[k] = copy_expr(arena, e->in[k], replace, context);
 	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = copy_expr(arena, e->attr[k], instead, context);
+		copy->attr[k] = copy_expr(arena, e->attr[k], replace, context);
 	return copy;
 }
 
@@ -37,13 +38,13 @@ static Expr *copy_with(Arena *arena, const Expr *e, Expr *const *var)
 	return copy_expr(arena, e, variable_by, var);
 }
 
-// `e` with every call of a definition replaced by its body: matching sees primitives only.
-static Expr *open_defs(const Book *book, Expr *e)
+// Replaces every call of a definition in `e` by its body, because matching sees primitives only.
+static Expr *inline_defs(const Book *book, Expr *e)
 {
 	for (int k = 0; k < e->nin; k++)
-		e->in[k] = open_defs(book, e->in[k]);
+		e->in[k] = inline_defs(book, e->in[k]);
 	for (int k = 0; k < e->nattr; k++)
-		e->attr[k] = open_defs(book, e->attr[k]);
+		e->attr[k] = inline_defs(book, e->attr[k]);
 	const Def *d = e->kind == X_call && e->op == OPS ? find_def(book, e->name, e->nin) : NULL;
 	if (!d || d->nin != e->nin || d->nattr != e->nattr)
 		return e;
@@ -54,11 +55,11 @@ static Expr *open_defs(const Book *book, Expr *e)
 	for (int k = 0; k < e->nattr; k++)
 		var[n++] = e->attr[k];
 	for (int k = 0; k < d->nlocal; k++)
-		var[n++] = open_defs(book, copy_with(book->arena, d->local[k], var));
-	return open_defs(book, copy_with(book->arena, d->result[0], var));
+		var[n++] = inline_defs(book, copy_with(book->arena, d->local[k], var));
+	return inline_defs(book, copy_with(book->arena, d->result[0], var));
 }
 
-// Marks what is a number: literals, the names a b c d e n, functions, and arithmetic on these.
+// Marks numbers: literals, the names a b c d e n, functions, and arithmetic on these.
 static bool mark_numbers(Expr *e)
 {
 	bool number = e->kind == X_num ||
@@ -70,11 +71,11 @@ static bool mark_numbers(Expr *e)
 	return e->number = number || all;
 }
 
-// From this plainness of a graph on, no rule makes the wholes of `e`.
+// Returns the degree of decomposition of a graph from which no rule makes the composites of `e`.
 static Decomposed rests_in(const Expr *e)
 {
-	bool whole = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_composite;
-	Decomposed rests = !whole              ? DECOMPOSED_NONE
+	bool composite = e->kind == X_call && e->op < OPS && prims[e->op].cls == C_composite;
+	Decomposed rests = !composite          ? DECOMPOSED_NONE
 	                   : e->op == O_attend ? DECOMPOSED_ATTEND
 	                                       : DECOMPOSED_ALL;
 	for (int k = 0; k < e->nin; k++)
@@ -82,10 +83,10 @@ static Decomposed rests_in(const Expr *e)
 	return rests;
 }
 
-// An expression up to the end of its lines, or a word that belongs to the statement.
+// Reads an expression up to the end of its lines, or to a keyword of the statement.
 static Expr *read_side(Book *book, Lexer *l)
 {
-	Expr *e = open_defs(book, parse_expr(l));
+	Expr *e = inline_defs(book, parse_expr(l));
 	while (l->kind == T_indent)
 		lexer_next(l);
 	return e;
@@ -96,7 +97,7 @@ static Expr **read_tests(Book *book, Lexer *l, int *ntest)
 	VEC(Expr *) test = {0};
 	if (lexer_take(l, "if"))
 		do
-			PUSH(book->arena, test, open_defs(book, parse_expr(l)));
+			PUSH(book->arena, test, inline_defs(book, parse_expr(l)));
 		while (lexer_take(l, ","));
 	if (l->kind != T_line && l->kind != T_end)
 		fail(lexer_place(l), "found '%s' after a rule", l->word);
@@ -114,72 +115,71 @@ static FormCase *forms_named(const Book *book, const char *name)
 
 void form_read(Book *book, Lexer *l)
 {
-	FormCase *way = NEW(book->arena, FormCase);
-	way->place = lexer_place(l);
-	way->head = read_side(book, l);
-	const Expr *head = way->head;
-	if (head->kind != X_call || head->op < OPS || head->nin >= SWAPS)
-		fail(way->place, "wanted the name of a form, and of what it is made: fewer than %d",
-		     SWAPS);
+	FormCase *form = NEW(book->arena, FormCase);
+	form->place = lexer_place(l);
+	form->head = read_side(book, l);
+	const Expr *head = form->head;
+	if (head->kind != X_call || head->op < OPS || head->nin >= SUBSTITUTIONS)
+		fail(form->place, "expected a form with fewer than %d operands", SUBSTITUTIONS);
 	lexer_expect(l, "=");
-	way->body = read_side(book, l);
-	way->test = read_tests(book, l, &way->ntest);
+	form->body = read_side(book, l);
+	form->test = read_tests(book, l, &form->ntest);
 	FormCase *last = forms_named(book, head->name);
 	while (last && last->next)
 		last = last->next;
 	if (last)
-		last->next = way;
+		last->next = form;
 	else
-		*table_cell_s(book->forms, head->name) = (uint64_t)(uintptr_t)way;
+		*table_cell_s(book->forms, head->name) = (uint64_t)(uintptr_t)form;
 }
 
-typedef struct Swap { // a name, or this very call; what comes in its place
+typedef struct Substitution { // a name or this exact call, and its replacement
 	const Expr *from;
 	Expr *by;
-} Swap;
+} Substitution;
 
-typedef struct Swaps {
+typedef struct Substitutions {
 	int n;
-	Swap at[SWAPS];
-} Swaps;
+	Substitution at[SUBSTITUTIONS];
+} Substitutions;
 
-static Expr *swap_by(const Expr *e, const void *context)
+static Expr *substitute_expr(const Expr *e, const void *context)
 {
-	const Swaps *swaps = context;
-	for (int i = 0; i < swaps->n; i++) {
-		const Expr *from = swaps->at[i].from;
+	const Substitutions *substitutions = context;
+	for (int i = 0; i < substitutions->n; i++) {
+		const Expr *from = substitutions->at[i].from;
 		bool same =
 		    e->kind == X_name && from->kind == X_name && !strcmp(e->name, from->name);
 		if (e == from || same)
-			return swaps->at[i].by;
+			return substitutions->at[i].by;
 	}
 	return NULL;
 }
 
-// A copy of `e`, all swapped at once.
-static Expr *swapped(Arena *arena, const Expr *e, const Swaps *swaps)
+// Returns a copy of `e` with all substitutions at once.
+static Expr *substitute(Arena *arena, const Expr *e, const Substitutions *substitutions)
 {
-	return copy_expr(arena, e, swap_by, swaps);
+	return copy_expr(arena, e, substitute_expr, substitutions);
 }
 
-typedef struct Draft { // a rule while its forms are written out
+typedef struct Draft { // a rule while its forms are expanded
 	const char *place;
 	Expr *left, *right;
 	VEC(Expr *) test;
 } Draft;
 
-static Draft swap_in(Arena *arena, const Draft *from, const Swaps *swaps)
+static Draft substitute_draft(Arena *arena, const Draft *from, const Substitutions *substitutions)
 {
 	Draft d = {from->place,
-	           swapped(arena, from->left, swaps),
-	           swapped(arena, from->right, swaps),
+	           substitute(arena, from->left, substitutions),
+	           substitute(arena, from->right, substitutions),
 	           {0}};
 	for (int i = 0; i < from->test.count; i++)
-		PUSH(arena, d.test, swapped(arena, from->test.at[i], swaps));
+		PUSH(arena, d.test, substitute(arena, from->test.at[i], substitutions));
 	return d;
 }
 
-// A call of a form with no other call of one inside it; NULL: there is none.
+// Returns an innermost call of a form; NULL if there is none.
 static const Expr *find_form(const Book *book, const Expr *e)
 {
 	for (int k = 0; k < e->nin; k++) {
@@ -190,41 +190,43 @@ static const Expr *find_form(const Book *book, const Expr *e)
 	return e->kind == X_call && e->op == OPS && forms_named(book, e->name) ? e : NULL;
 }
 
-// The rule with `call` spelled so. What is a name in the form's head becomes what the call has
-// there; else the rule's name there becomes what the head has. The form's tests come first: the
-// rule's may hold only after them.
-static Draft spell(Arena *arena, const Draft *d, const Expr *call, const FormCase *way)
+// Replaces `call` by one case. A name in the case's head becomes the call's argument; else the
+// argument, a name of the rule, becomes the head's expression. The case's tests come first, because
+// the rule's tests may depend on them.
+static Draft apply_case(Arena *arena, const Draft *d, const Expr *call, const FormCase *form)
 {
-	Swaps given = {0}, found = {0};
-	const Expr *head = way->head;
+	Substitutions given = {0}, found = {0};
+	const Expr *head = form->head;
 	if (call->nin != head->nin)
-		fail(d->place, "%s: found %d operands, wanted %d", call->name, call->nin,
+		fail(d->place, "%s: found %d operands, expected %d", call->name, call->nin,
 		     head->nin);
 	for (int k = 0; k < head->nin; k++)
 		if (head->in[k]->kind == X_name)
-			given.at[given.n++] = (Swap){head->in[k], call->in[k]};
-	found.at[found.n++] = (Swap){call, swapped(arena, way->body, &given)};
+			given.at[given.n++] = (Substitution){head->in[k], call->in[k]};
+	found.at[found.n++] = (Substitution){call, substitute(arena, form->body, &given)};
 	for (int k = 0; k < head->nin; k++) {
 		if (head->in[k]->kind == X_name)
 			continue;
 		if (call->in[k]->kind != X_name)
-			fail(d->place, "%s: operand %d is wanted as a name", call->name, k);
-		found.at[found.n++] = (Swap){call->in[k], swapped(arena, head->in[k], &given)};
+			fail(d->place, "%s: expected a name as operand %d", call->name, k);
+		found.at[found.n++] =
+		    (Substitution){call->in[k], substitute(arena, head->in[k], &given)};
 	}
-	Draft rest = swap_in(arena, d, &found), spelled = {rest.place, rest.left, rest.right, {0}};
-	for (int i = 0; i < way->ntest; i++)
-		PUSH(arena, spelled.test, swapped(arena, way->test[i], &given));
+	Draft rest = substitute_draft(arena, d, &found),
+	      result = {rest.place, rest.left, rest.right, {0}};
+	for (int i = 0; i < form->ntest; i++)
+		PUSH(arena, result.test, substitute(arena, form->test[i], &given));
 	for (int i = 0; i < rest.test.count; i++)
-		PUSH(arena, spelled.test, rest.test.at[i]);
-	return spelled;
+		PUSH(arena, result.test, rest.test.at[i]);
+	return result;
 }
 
 // ---- rules ----------------------------------------------------------------------------
 
-// Names are numbered in the very expressions: they are the rule's own.
+// Names are numbered in place, so each rule needs its own copy.
 static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place, bool add)
 {
-	Expr *own = swapped(book->arena, e, &(Swaps){0});
+	Expr *own = substitute(book->arena, e, &(Substitutions){0});
 	number_names(place, book->arena, own, names, add);
 	return own;
 }
@@ -235,7 +237,7 @@ static void add_rule(Book *book, const Draft *d)
 	Rule *r = NEW(book->arena, Rule);
 	r->place = d->place;
 	if (d->left->kind != X_call || d->left->op == OPS)
-		fail(r->place, "the left side of a rule is a primitive");
+		fail(r->place, "expected a primitive on the left side of a rule");
 	r->left = own_copy(book, d->left, &names, r->place, true);
 	r->right = own_copy(book, d->right, &names, r->place, false);
 	r->ntest = d->test.count;
@@ -255,16 +257,16 @@ static void add_rule(Book *book, const Draft *d)
 	*end = r;
 }
 
-// A rule for every way to write its forms.
-static void write_out(Book *book, const Draft *d)
+// Adds a rule for every combination of cases.
+static void expand_forms(Book *book, const Draft *d)
 {
 	const Expr *call = find_form(book, d->left);
 	if (!call)
 		add_rule(book, d);
-	const FormCase *way = call ? forms_named(book, call->name) : NULL;
-	for (; way; way = way->next) {
-		Draft spelled = spell(book->arena, d, call, way);
-		write_out(book, &spelled);
+	const FormCase *form = call ? forms_named(book, call->name) : NULL;
+	for (; form; form = form->next) {
+		Draft result = apply_case(book->arena, d, call, form);
+		expand_forms(book, &result);
 	}
 }
 
@@ -278,7 +280,7 @@ void rule_read(Book *book, Lexer *l)
 	Expr **test = read_tests(book, l, &ntest);
 	for (int i = 0; i < ntest; i++)
 		PUSH(book->arena, d.test, test[i]);
-	write_out(book, &d);
+	expand_forms(book, &d);
 }
 
 // ---- matching -------------------------------------------------------------------------
@@ -286,39 +288,40 @@ void rule_read(Book *book, Lexer *l)
 typedef struct Match {
 	Scope scope;
 	const Rule *rule;
-	uint32_t bound; // bit i: variable i has its value
+	uint32_t bound; // bit i: variable i has a value
 } Match;
 
-typedef struct Goal { // this part of the left side must equal that value
+typedef struct Goal { // this part of the left side must match that value
 	const Expr *e;
 	Ref ref;
 	const struct Goal *next;
 } Goal;
 
-// A number with an exact f32 form is meant exactly. Others are rounded, to what the graph computes
-// in: where they mean more than a rounding, another number is meant.
-static bool near(const Graph *g, double wanted, double found)
+// A number with an exact f32 form must be equal. Others may differ by rounding, in the precision of
+// the graph.
+static bool is_near(const Graph *g, double expected, double found)
 {
 	double rounding = g->wide ? 0x1p-50 : 0x1p-21;
-	return (double)(float)wanted == wanted || isnan(wanted)
-	           ? found == wanted
-	           : fabs(found - wanted) <= rounding * fabs(wanted);
+	return (double)(float)expected == expected || isnan(expected)
+	           ? found == expected
+	           : fabs(found - expected) <= rounding * fabs(expected);
 }
 
-static bool same_item(const Graph *g, const Item *wanted, const Item *found)
+static bool same_item(const Graph *g, const Item *expected, const Item *found)
 {
-	if (wanted->kind != found->kind)
+	if (expected->kind != found->kind)
 		return false;
-	if (wanted->kind == I_list)
-		return same_list(wanted, found);
-	return wanted->kind == I_ref ? wanted->ref == found->ref : near(g, wanted->x, found->x);
+	if (expected->kind == I_list)
+		return same_list(expected, found);
+	return expected->kind == I_ref ? expected->ref == found->ref
+	                               : is_near(g, expected->x, found->x);
 }
 
 static bool bind(Match *m, const Expr *e, const Item *item)
 {
 	if (e->kind != X_name || e->var < 0) {
-		Item wanted = eval_item(&m->scope, e);
-		return same_item(m->scope.g, &wanted, item);
+		Item expected = eval_item(&m->scope, e);
+		return same_item(m->scope.g, &expected, item);
 	}
 	if (m->bound >> e->var & 1)
 		return same_item(m->scope.g, &m->scope.var[e->var], item);
@@ -391,7 +394,7 @@ static bool solve(Match *m, const Goal *goal)
 	return bind(m, e, &item) && solve(m, goal->next);
 }
 
-// The right side, with the type and shape that the left side has; 0 when it cannot have them.
+// Puts the right side, with the type and shape of the left side; 0 if they do not fit.
 static Ref put_right(Match *m, const Val *v)
 {
 	Graph *g = m->scope.g;

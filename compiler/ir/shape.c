@@ -1,5 +1,4 @@
-// shape.c: shapes as the rest of the compiler asks about them.
-// Takes ir.h. Gives answers only; changes nothing.
+// shape.c: computes with shapes and axes.
 #include "ir.h"
 #include <string.h>
 
@@ -13,7 +12,7 @@ int64_t common_divisor(int64_t a, int64_t b)
 	return a < 0 ? -a : a;
 }
 
-// More than any memory holds is INT64_MAX: files may say any shape.
+// Saturates at INT64_MAX, because a file may contain any shape.
 static int64_t times(int64_t a, int64_t b)
 {
 	int64_t product;

@@ -1,31 +1,31 @@
 // simplify.c: simplifies by structure, without the book.
-// Moves that move nothing, moves of moves, casts of casts, folds of folds, stretches that a map
-// does by itself. What is an equation stands in the book. Takes ir.h. Gives a simpler value, or 0.
-// Keeps: type and shape of the result.
+// Moves without effect, moves of moves, casts of casts, reductions of reductions, and broadcasts
+// that maps make unnecessary; equations are in the book. Output: a simpler value of the same type
+// and shape, or 0.
 #include "ir.h"
 
-typedef struct Ask { // op(in; attr) with the shape that it has
+typedef struct Request { // op(in; attr), and its shape
 	Graph *g;
 	Op op;
 	int nin;
 	const Ref *in;
 	const Attr *attr;
 	const Shape *shape;
-} Ask;
+} Request;
 
-static const Val *operand(const Ask *q, int k)
+static const Val *operand(const Request *q, int k)
 {
 	return val(q->g, q->in[k]);
 }
 
-// Moves between the elements' own places only: the same shape, and nothing to do.
-static bool is_still(const Ask *q)
+// True if the shape is the operand's, so that nothing moves.
+static bool is_unchanged(const Request *q)
 {
 	return same_shape(q->shape, &operand(q, 0)->shape);
 }
 
-// Counting along one axis goes on when other axes of 1 come, go or are repeated. Where axis `axis`
-// of `from` is in `to`, or -1.
+// Counting along an axis is unaffected by other axes of size 1. Returns the index of `axis` of
+// `from` in `to`, or -1.
 static int counted_axis(const Shape *from, int axis, const Shape *to)
 {
 	int a = 0, b = 0, found = -1;
@@ -44,10 +44,10 @@ static int counted_axis(const Shape *from, int axis, const Shape *to)
 	return a == from->rank && b == to->rank ? found : -1;
 }
 
-static Ref reshape(const Ask *q)
+static Ref reshape(const Request *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_still(q))
+	if (is_unchanged(q))
 		return q->in[0];
 	if (x->op == O_reshape)
 		return put_reshape(q->g, x->in[0], *q->shape);
@@ -58,7 +58,7 @@ static Ref reshape(const Ask *q)
 	return 0;
 }
 
-static bool keeps_order(const Ask *q)
+static bool keeps_order(const Request *q)
 {
 	const Shape *from = &operand(q, 0)->shape;
 	int64_t last = -1;
@@ -72,7 +72,7 @@ static bool keeps_order(const Ask *q)
 	return true;
 }
 
-static Ref permute(const Ask *q)
+static Ref permute(const Request *q)
 {
 	const Val *x = operand(q, 0);
 	if (keeps_order(q))
@@ -85,17 +85,17 @@ static Ref permute(const Ask *q)
 	return put_permute(q->g, x->in[0], perm);
 }
 
-static bool slices_all(const Ask *q)
+static bool slices_all(const Request *q)
 {
 	for (int a = 0; a < q->shape->rank; a++)
 		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
 			return false;
-	return is_still(q);
+	return is_unchanged(q);
 }
 
-// Where each of the values that are joined begins. Of a concat of many it is kept: each of them may
-// be sliced out again.
-static const int64_t *part_starts(const Ask *q, const Val *x)
+// Returns the index at which each operand of a concat begins. It is cached, because each operand
+// may be sliced out again.
+static const int64_t *operand_starts(const Request *q, const Val *x)
 {
 	if (!q->g->starts)
 		q->g->starts = table_new(q->g->arena);
@@ -109,8 +109,8 @@ static const int64_t *part_starts(const Ask *q, const Val *x)
 	return start;
 }
 
-// The last of them that begins at `at` or before.
-static int part_at(const int64_t *start, int n, int64_t at)
+// Returns the last operand that begins at or before `at`.
+static int operand_at(const int64_t *start, int n, int64_t at)
 {
 	int low = 0;
 	while (n - low > 1) {
@@ -120,8 +120,8 @@ static int part_at(const int64_t *start, int n, int64_t at)
 	return low;
 }
 
-// A slice out of one of the values that are joined.
-static Ref slice_of_part(const Ask *q, const Val *x)
+// A slice of one operand of a concat.
+static Ref slice_of_operand(const Request *q, const Val *x)
 {
 	int axis = (int)x->attr->i[0];
 	int64_t start[RANK], step[RANK], n = q->shape->dim[axis];
@@ -130,21 +130,21 @@ static Ref slice_of_part(const Ask *q, const Val *x)
 		step[a] = q->attr->i[3 * a + 2];
 	}
 	int64_t first = start[axis], last = first + (n - 1) * step[axis];
-	const int64_t *starts = part_starts(q, x);
-	int k = part_at(starts, x->nin, MIN(first, last));
+	const int64_t *starts = operand_starts(q, x);
+	int k = operand_at(starts, x->nin, MIN(first, last));
 	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
 		return 0;
 	start[axis] = first - starts[k];
 	return put_slice(q->g, x->in[k], start, q->shape->dim, step);
 }
 
-static Ref slice(const Ask *q)
+static Ref slice(const Request *q)
 {
 	const Val *x = operand(q, 0);
 	if (slices_all(q))
 		return q->in[0];
 	if (x->op == O_concat)
-		return slice_of_part(q, x);
+		return slice_of_operand(q, x);
 	if (x->op != O_slice || count_of(q->shape) == 0)
 		return 0;
 	int64_t start[RANK], step[RANK];
@@ -155,10 +155,10 @@ static Ref slice(const Ask *q)
 	return put_slice(q->g, x->in[0], start, q->shape->dim, step);
 }
 
-static Ref expand(const Ask *q)
+static Ref expand(const Request *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_still(q))
+	if (is_unchanged(q))
 		return q->in[0];
 	if (x->op == O_expand)
 		return put_expand(q->g, x->in[0], *q->shape);
@@ -167,14 +167,14 @@ static Ref expand(const Ask *q)
 	return 0;
 }
 
-// Pad by nothing, fold over axes of 1.
-static Ref still(const Ask *q)
+// Padding of size 0.
+static Ref unchanged(const Request *q)
 {
-	return is_still(q) ? q->in[0] : 0;
+	return is_unchanged(q) ? q->in[0] : 0;
 }
 
-// Windows of one entry each, at the operand's own places, are the operand with more axes of 1.
-static Ref window(const Ask *q)
+// Windows of one element at its own index are the operand with more axes of size 1.
+static Ref window(const Request *q)
 {
 	for (int k = 0; k < q->attr->n; k += 7) {
 		const int64_t *row = q->attr->i + k;
@@ -185,15 +185,15 @@ static Ref window(const Ask *q)
 	return put_reshape(q->g, q->in[0], *q->shape);
 }
 
-static Ref filled(const Ask *q, Elem type, double x)
+static Ref filled(const Request *q, Elem type, double x)
 {
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
-static Ref fold(const Ask *q)
+static Ref reduce(const Request *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_still(q))
+	if (is_unchanged(q))
 		return q->in[0];
 	if (!count_of(&x->shape)) // kernels need not know of such
 		return filled(q, x->type, q->op == O_prod);
@@ -207,29 +207,29 @@ static Ref fold(const Ask *q)
 	return put_reduce(q->g, q->op, x->in[0], n, axes);
 }
 
-// Along an axis of 1 the largest is the first.
-static Ref argmax(const Ask *q)
+// The maximum along an axis of size 1 has index 0.
+static Ref argmax(const Request *q)
 {
-	return is_still(q) ? filled(q, E_i64, 0) : 0;
+	return is_unchanged(q) ? filled(q, E_i64, 0) : 0;
 }
 
-// Where nothing is contracted.
-static Ref dot(const Ask *q)
+// A product over no elements is 0.
+static Ref dot(const Request *q)
 {
 	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
 }
 
-// A mask that hides nothing.
-static Ref attend(const Ask *q)
+// A mask that hides nothing is dropped.
+static Ref attend(const Request *q)
 {
 	double shown;
 	bool all = q->nin == 5 && const_num(q->g, q->in[4], &shown) && shown;
 	return all ? put(q->g, O_attend, 4, q->in, q->attr) : 0;
 }
 
-// Without empty operands, and with those of an operand that is itself joined along the axis where
-// they are few: concats of concats of one value would double with each.
-static Ref concat(const Ask *q)
+// Drops empty operands, and inlines a concat along the same axis if it has few operands: nested
+// concats of one value would double in size at each level.
+static Ref concat(const Request *q)
 {
 	enum { FEW = 16 };
 	int64_t axis = q->attr->i[0];
@@ -251,7 +251,8 @@ static Ref concat(const Ask *q)
 	return full.count && !same ? put_concat(q->g, (int)axis, full.count, full.at) : 0;
 }
 
-// The one axis along which `y` begins where `x` ends, both among zeros and side by side; -1: none.
+// Returns the only axis along which the contents of `y` begin where those of `x` end; -1 if there
+// is none.
 static int joint_axis(const Val *x, const Val *y)
 {
 	int axis = -1;
@@ -268,8 +269,8 @@ static int joint_axis(const Val *x, const Val *y)
 	return x->shape.dim[axis] - x->attr->i[2 * axis + 1] == y->attr->i[2 * axis] ? axis : -1;
 }
 
-// Sums of values padded to lie side by side (what parts of a value give its gradient) are joined.
-static Ref add(const Ask *q)
+// Concatenates summands that are padded to adjacent ranges, as gradients of slices are.
+static Ref add(const Request *q)
 {
 	const Val *x = operand(q, 0), *y = operand(q, 1);
 	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
@@ -280,28 +281,28 @@ static Ref add(const Ask *q)
 		int axis = joint_axis(low, high);
 		if (axis < 0)
 			continue;
-		Attr rim = attr_copy(low);
-		rim.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
+		Attr padding = attr_copy(low);
+		padding.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
 		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
-		return put(q->g, O_pad, 1, &both, &rim);
+		return put(q->g, O_pad, 1, &both, &padding);
 	}
 	return 0;
 }
 
-// The largest, or a choice of it where it is finite.
+// True for a maximum, or a selection of it if it is finite.
 static bool is_largest(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
 	return (v->op == O_select ? val(g, v->in[2]) : v)->op == O_amax;
 }
 
-// Is `r` a sum's logarithm and the largest summand, an opened lse, moved at most so often? These,
-// so moved.
-static bool opened_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
+// True if `r`, under a limited number of moves, is a decomposed lse: the logarithm of a sum plus
+// the maximum. Returns these two with the moves applied.
+static bool decomposed_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
 {
 	const Val *v = val(g, r);
 	if (prims[v->op].cls == C_move && v->nin == 1 && moves > 0 &&
-	    opened_lse(g, v->in[0], moves - 1, log, largest)) {
+	    decomposed_lse(g, v->in[0], moves - 1, log, largest)) {
 		*log = put_as(g, v, log);
 		*largest = put_as(g, v, largest);
 		return true;
@@ -315,15 +316,15 @@ static bool opened_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
 	return false;
 }
 
-// The largest is subtracted before the logarithm, which it would round.
-static Ref subtract(const Ask *q)
+// Subtracts the maximum before the logarithm, which it would round.
+static Ref subtract(const Request *q)
 {
 	enum { MOVES = 8 };
 	Graph *g = q->g;
 	Ref log, largest, x = q->in[0], y = q->in[1];
-	if (opened_lse(g, y, MOVES, &log, &largest))
+	if (decomposed_lse(g, y, MOVES, &log, &largest))
 		return put2(g, O_sub, put2(g, O_sub, x, largest), log);
-	if (opened_lse(g, x, MOVES, &log, &largest))
+	if (decomposed_lse(g, x, MOVES, &log, &largest))
 		return put2(g, O_sub, log, put2(g, O_sub, y, largest));
 	return 0;
 }
@@ -341,7 +342,7 @@ static bool is_widening(Elem from, Elem to)
 	       (a->cls == b->cls ? b->bytes >= a->bytes : a->cls == 'u' && b->bytes > a->bytes);
 }
 
-static Ref cast(const Ask *q)
+static Ref cast(const Request *q)
 {
 	const Val *x = operand(q, 0);
 	Elem to = (Elem)q->attr->i[0];
@@ -350,8 +351,8 @@ static Ref cast(const Ask *q)
 	return 0;
 }
 
-// Entries at known, evenly spaced places are a slice.
-static Ref gather(const Ask *q)
+// Elements at constant, evenly spaced indices are a slice.
+static Ref gather(const Request *q)
 {
 	const Val *x = operand(q, 0);
 	int axis = (int)q->attr->i[0], n = (int)MIN(count_of(&operand(q, 1)->shape), FOLD_LIMIT);
@@ -373,8 +374,8 @@ static Ref gather(const Ask *q)
 	return put_reshape(q->g, put_slice(q->g, q->in[0], start, few.dim, step), *q->shape);
 }
 
-// What a map's operand may be replaced by, since the map stretches it anyway.
-static Ref unstretched(const Ask *q, Ref r)
+// Returns an operand without a broadcast that the map makes unnecessary.
+static Ref unexpanded(const Request *q, Ref r)
 {
 	const Val *v = val(q->g, r);
 	double number;
@@ -386,10 +387,10 @@ static Ref unstretched(const Ask *q, Ref r)
 	return r;
 }
 
-static Ref map(const Ask *q)
+static Ref map(const Request *q)
 {
 	for (int k = 0; k < q->nin; k++) {
-		Ref in[3], r = unstretched(q, q->in[k]);
+		Ref in[3], r = unexpanded(q, q->in[k]);
 		if (r == q->in[k])
 			continue;
 		for (int j = 0; j < q->nin; j++)
@@ -403,17 +404,17 @@ static Ref map(const Ask *q)
 	return 0;
 }
 
-static Ref (*const rule[OPS])(const Ask *) = {
+static Ref (*const rule[OPS])(const Request *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_pad] = still,       [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
-    [O_gather] = gather,   [O_sum] = fold,        [O_prod] = fold,     [O_amax] = fold,
-    [O_amin] = fold,       [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
+    [O_pad] = unchanged,   [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
+    [O_gather] = gather,   [O_sum] = reduce,      [O_prod] = reduce,   [O_amax] = reduce,
+    [O_amin] = reduce,     [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
     [O_attend] = attend,   [O_sub] = subtract,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
 {
-	Ask q = {g, op, nin, in, attr, shape};
+	Request q = {g, op, nin, in, attr, shape};
 	Ref r = rule[op] ? rule[op](&q) : 0;
 	return r || prims[op].cls != C_map || nin < 2 ? r : map(&q);
 }

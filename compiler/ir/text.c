@@ -1,5 +1,6 @@
-// text.c: graphs as text. What prints can be read back, and prints the same again.
-// A line a slot, value, out or store:
+// text.c: writes graphs as text and reads them.
+// The text that is written can be read back, and is then written the same. One line per slot,
+// value, output or store:
 //   graph NAME [apart | plain] [wide] [unaliased]
 //     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64;
 //     unaliased: see graph_unalias
@@ -9,7 +10,7 @@
 //   %5 = loop(%1, x; [9,1,0,0,0]) : TYPE   followed by the lines of its body and `end`
 //   out NAME = %3
 //   store NAME = %4
-// Slots stand in expressions by name; rank-0 constants beside a value of their type as numbers.
+// Slots are written by name; rank-0 constants next to a value of their type as numbers.
 #include "ir.h"
 #include <ctype.h>
 #include <inttypes.h>
@@ -65,7 +66,7 @@ char *name_text(Arena *arena, const char *name)
 	return t.at;
 }
 
-// The shortest decimal that reads back as x (as a float, where that is the type).
+// Writes the shortest decimal that reads back as x (rounded to f32, except for f64).
 static void say_number(Text *t, Elem type, double x)
 {
 	char s[40];
@@ -110,7 +111,7 @@ static void say_elements(Text *t, const Val *v)
 	say(t, same ? " *}" : "}");
 }
 
-// May operand k of v be written as a bare number? Then it must read back as the same constant.
+// True if operand k of v may be written as a number, which must read back as the same constant.
 static bool bare_number(const Graph *g, const Val *v, int k)
 {
 	const Val *x = val(g, v->in[k]);
@@ -215,8 +216,8 @@ static void say_line(Printer *p, const Val *v, int number)
 	}
 }
 
-// Live values are numbered from 1 in order; slots, and constants only ever written as numbers, take
-// none.
+// Numbers live values from 1 in order, without slots, and constants that are only written as
+// numbers.
 int *number_values(Arena *arena, const Graph *g)
 {
 	bool *live = graph_marks(arena, g), *line = NEWS(arena, bool, g->nval);
@@ -236,7 +237,7 @@ int *number_values(Arena *arena, const Graph *g)
 	return number;
 }
 
-// The lines of a graph behind its first.
+// Writes the lines of a graph after its first.
 static void say_graph(Text *text, const Graph *g)
 {
 	const int *number = number_values(text->arena, g);
@@ -285,7 +286,7 @@ typedef struct Reader {
 	Table *nodes; // "operator name" -> number
 } Reader;
 
-// What stands behind the `#` of the current line; "" when nothing does.
+// Returns the comment of the current line, or "".
 static const char *line_comment(const Lexer *l)
 {
 	bool quoted = false;
@@ -318,7 +319,7 @@ static int64_t read_integer(Lexer *l)
 {
 	int64_t sign = lexer_take(l, "-") ? -1 : 1;
 	if (l->kind != T_num)
-		fail(lexer_place(l), "found '%s', wanted an integer", l->word);
+		fail(lexer_place(l), "expected an integer, found '%s'", l->word);
 	int64_t i = (int64_t)strtoull(l->word, NULL, 10);
 	lexer_next(l);
 	return sign * i;
@@ -328,7 +329,7 @@ static double read_double(Lexer *l)
 {
 	double sign = lexer_take(l, "-") ? -1 : 1;
 	if (l->kind != T_num)
-		fail(lexer_place(l), "found '%s', wanted a number", l->word);
+		fail(lexer_place(l), "expected a number, found '%s'", l->word);
 	double x = l->x;
 	lexer_next(l);
 	return sign * x;
@@ -339,7 +340,7 @@ static Elem read_type(Lexer *l, Shape *shape)
 	const char *name = lexer_name(l);
 	int type = elem_named(name);
 	if (type < 0)
-		fail(lexer_place(l), "no type is called %s", name);
+		fail(lexer_place(l), "unknown type '%s'", name);
 	*shape = (Shape){0};
 	if (!lexer_take(l, "["))
 		return (Elem)type;
@@ -353,7 +354,7 @@ static Elem read_type(Lexer *l, Shape *shape)
 	return (Elem)type;
 }
 
-// "{1, 2}" or "{0 *}" as bytes of `type`.
+// Reads "{1, 2}" or "{0 *}" as bytes of `type`.
 static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 {
 	int64_t count = count_of(shape), n = 0;
@@ -379,7 +380,7 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 			a.i[n++] = read_integer(l);
 	}
 	if (n != count)
-		fail(lexer_place(l), "found %lld elements, wanted %lld", (long long)n,
+		fail(lexer_place(l), "found %lld elements, expected %lld", (long long)n,
 		     (long long)count);
 	void *bytes = take(l->arena, (size_t)count * (size_t)elems[type].bytes + 1);
 	array_to(&a, bytes);
@@ -396,7 +397,7 @@ static void read_slot(Reader *r, Lexer *l)
 	while ((int)s.kind < COUNT(kinds) && strcmp(kinds[s.kind], kind))
 		s.kind++;
 	if ((int)s.kind == COUNT(kinds))
-		fail(lexer_place(l), "no kind of slot is called %s", kind);
+		fail(lexer_place(l), "unknown kind of slot '%s'", kind);
 	s.type = read_type(l, &s.shape);
 	s.file = s.kind != S_input && s.kind != S_state ? s.name : NULL;
 	if (lexer_take(l, "from"))
@@ -429,18 +430,18 @@ static Ref read_ref(Reader *r, Lexer *l)
 
 static void read_line(Reader *r, Lexer *l);
 
-// The list of numbers that a loop has for attribute.
+// Reads the attribute of a loop, a list of numbers.
 static Attr loop_numbers(const char *place, const Expr *e)
 {
 	Attr attr = {.n = 5};
 	const Expr *list = e->nattr == 1 ? e->attr[0] : e;
 	if (list->kind != X_list || list->nin != attr.n)
-		fail(place, "a loop wants a list of %d numbers as attribute", attr.n);
+		fail(place, "a loop: expected a list of %d numbers as attribute", attr.n);
 	for (int k = 0; k < attr.n; k++) {
 		const Expr *n = list->in[k];
-		double most = k ? INT32_MAX : 0x1p53; // only trips may be so many
+		double most = k ? INT32_MAX : 0x1p53; // only a trip count may be this large
 		if (n->kind != X_num || !(n->x >= 0 && n->x <= most) || n->x != floor(n->x))
-			fail(place, "number %d of a loop is none, or out of any range", k);
+			fail(place, "number %d of a loop: expected an integer in range", k);
 		attr.i[k] = (int64_t)n->x;
 	}
 	return attr;
@@ -459,7 +460,7 @@ static Graph *read_body(Reader *r, Lexer *l, const char *place)
 	return body;
 }
 
-// What stands behind the call: its type, and in the next lines the body.
+// Reads the rest of a loop: its type, then the lines of its body.
 static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 {
 	const char *place = lexer_place(l);
@@ -470,12 +471,13 @@ static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 	lexer_expect(l, ":");
 	read_type(l, &(Shape){0});
 	if (l->kind != T_line)
-		fail(place, "found '%s', wanted the body of the loop", l->word);
+		fail(place, "expected the body of the loop, found '%s'", l->word);
 	lexer_next(l);
 	Val v = {.attr = &attr, .data = read_body(r, l, place)};
 	LoopInfo loop = loop_of(&v);
 	if (loop_operands(&loop) != e->nin)
-		fail(place, "%d operands, wanted %d for this body", e->nin, loop_operands(&loop));
+		fail(place, "found %d operands, expected %d for this body", e->nin,
+		     loop_operands(&loop));
 	return put_loop(r->g, &loop, in);
 }
 
@@ -519,19 +521,19 @@ static void read_line(Reader *r, Lexer *l)
 		const char *name = lexer_name(l);
 		int slot = find_slot(r->g, name);
 		if (slot < 0)
-			fail(place, "no slot is called %s", name);
+			fail(place, "unknown slot '%s'", name);
 		lexer_expect(l, "=");
 		add_store(r->g, slot, read_ref(r, l));
 	} else {
 		read_value(r, l);
 	}
 	if (l->kind != T_line && l->kind != T_end)
-		fail(place, "found '%s', wanted the end of the line", l->word);
+		fail(place, "expected the end of the line, found '%s'", l->word);
 	if (l->kind == T_line)
 		lexer_next(l);
 }
 
-// True at a line that is not of a graph, but of what holds it.
+// True at the end, or at a line that does not belong to the graph.
 static bool ends_graph(const Lexer *l)
 {
 	return l->kind == T_end || lexer_is(l, "plan") || lexer_is(l, "entry");
@@ -552,7 +554,7 @@ Graph *lexer_graph(Lexer *l, const Book *book)
 		lexer_next(l);
 	while (!ends_graph(l))
 		read_line(&r, l);
-	r.g->wide = wide; // its values are written with their casts
+	r.g->wide = wide; // casts are written explicitly
 	return r.g;
 }
 
@@ -561,6 +563,6 @@ Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book
 	Lexer *l = lexer_open(arena, where, text);
 	Graph *g = lexer_graph(l, book);
 	if (l->kind != T_end)
-		fail(lexer_place(l), "found '%s', expected the end of the graph", l->word);
+		fail(lexer_place(l), "expected the end of the graph, found '%s'", l->word);
 	return g;
 }

@@ -1,6 +1,6 @@
-// type.c: the type rule of every primitive: what op(in; attr) is, or one clear failure. Here
-// element types; shapes are in type_shape.c. Takes ir.h. Keeps: what passes here is well formed, so
-// nobody behind the door checks again.
+// type.c: applies the type rule of every primitive.
+// Returns the type of op(in; attr), or fails with one message; shapes are in type_shape.c.
+// Invariant: a value that passes is well formed, so nothing after the door checks again.
 #include "type.h"
 #include <string.h>
 
@@ -28,26 +28,27 @@ void wrong(const Case *c, const char *fmt, ...)
 
 // ---- element types --------------------------------------------------------------------
 
-static void check_class(const Case *c, int k, const char *classes, const char *wanted)
+static void check_class(const Case *c, int k, const char *classes, const char *expected)
 {
 	if (!strchr(classes, elems[operand(c, k)->type].cls))
-		wrong(c, "operand %d is %s; %s wanted", k, elems[operand(c, k)->type].name, wanted);
+		wrong(c, "operand %d: expected %s, found %s", k, expected,
+		      elems[operand(c, k)->type].name);
 }
 
-// Operands first.. of one type, which it returns, but for conditions.
+// Returns the common type of the operands from `first` on, except for conditions.
 static Elem one_type(const Case *c, int first)
 {
 	Elem type = operand(c, first)->type;
 	for (int k = first + 1; k < c->nin; k++)
 		if (is_condition(c->op, k))
-			check_class(c, k, "b", "a truth value is");
+			check_class(c, k, "b", "a Boolean");
 		else if (operand(c, k)->type != type)
-			wrong(c, "operand %d is %s, operand %d is %s; one type is wanted", first,
+			wrong(c, "operand %d is %s and operand %d is %s; expected one type", first,
 			      elems[type].name, k, elems[operand(c, k)->type].name);
 	return type;
 }
 
-// Truth values are compared, combined and chosen, but not counted with.
+// Booleans can be compared, combined and selected, but not used in arithmetic.
 static bool is_logical(Op op)
 {
 	return op == O_and || op == O_or || op == O_xor || op == O_max || op == O_min ||
@@ -57,14 +58,14 @@ static bool is_logical(Op op)
 static Elem same_type(const Case *c)
 {
 	if (c->op == O_select) {
-		check_class(c, 0, "b", "a truth value is");
+		check_class(c, 0, "b", "a Boolean");
 		return one_type(c, 1);
 	}
 	Elem type = one_type(c, 0);
 	if (!is_logical(c->op))
-		check_class(c, 0, "fiu", "a number is");
+		check_class(c, 0, "fiu", "a number");
 	if (c->op == O_and || c->op == O_or || c->op == O_xor)
-		check_class(c, 0, "iub", "an integer or truth value is");
+		check_class(c, 0, "iub", "an integer or Boolean");
 	return type;
 }
 
@@ -72,16 +73,16 @@ static Elem bool_type(const Case *c)
 {
 	one_type(c, 0);
 	if (c->op == O_not)
-		check_class(c, 0, "b", "a truth value is");
+		check_class(c, 0, "b", "a Boolean");
 	return E_b8;
 }
 
 static Elem first_type(const Case *c)
 {
 	if (prims[c->op].cls == C_index)
-		check_class(c, 1, "iu", "an integer is");
+		check_class(c, 1, "iu", "an integer");
 	if (c->op == O_scatter && operand(c, 2)->type != operand(c, 0)->type)
-		wrong(c, "the third operand must have the first's type");
+		wrong(c, "operand 2: expected the type of operand 0");
 	return operand(c, 0)->type;
 }
 
@@ -92,8 +93,8 @@ static Elem own_type(const Case *c)
 	case O_slot:
 		return c->g->slots.at[c->attr->i[0]].type;
 	case O_rand:
-		check_class(c, 0, "i", "an integer seed is");
-		check_class(c, 1, "i", "an integer step is");
+		check_class(c, 0, "i", "an integer seed");
+		check_class(c, 1, "i", "an integer step");
 		return E_f32;
 	case O_cast:
 		if (c->attr->n != 1 || c->attr->i[0] < 0 || c->attr->i[0] >= ELEMS)
@@ -102,7 +103,7 @@ static Elem own_type(const Case *c)
 	case O_loop:
 		return E_i64;
 	case O_result:
-		loop = part_loop(c);
+		loop = result_loop(c);
 		return result_val(&loop, (int)c->attr->i[0])->type;
 	default:
 		never("another primitive that says its own type");
@@ -121,7 +122,7 @@ static Elem elem_rule(const Case *c)
 	case 'f':
 		if (strcmp(prims[c->op].type, "first") == 0)
 			return first_type(c);
-		check_class(c, 0, "f", "a float is");
+		check_class(c, 0, "f", "a float");
 		return one_type(c, 0);
 	case 'i':
 		return E_i64;
@@ -144,7 +145,7 @@ void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, El
 	if (prims[op].arity >= 0 && nin != prims[op].arity)
 		wrong(&c, "%d operands are wanted", prims[op].arity);
 	if (prims[op].arity < 0 && nin < 1)
-		wrong(&c, "operands are wanted");
+		wrong(&c, "expected operands");
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))
 		wrong(&c, "no such slot");
 	check_numbers(&c);

@@ -1,5 +1,4 @@
-// type.h: what the files of the type rules share: a question to them, and its one way to fail.
-// Takes ir.h. Seen by type.c and type_shape.c alone.
+// type.h: declares what type.c and type_shape.c share.
 #ifndef TYPE_H
 #define TYPE_H
 #include "ir.h"
@@ -17,9 +16,9 @@ static inline const Val *operand(const Case *c, int k)
 	return val(c->g, c->in[k]);
 }
 
-// Fails at the graph's current node: the primitive, its operands' types, and what is wrong.
+// Fails at the graph's current node with the primitive, its operands' types, and the problem.
 _Noreturn void wrong(const Case *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-Shape shape_rule(const Case *);   // type_shape.c
-LoopInfo part_loop(const Case *); // the loop whose result `part` asks for
+Shape shape_rule(const Case *);     // type_shape.c
+LoopInfo result_loop(const Case *); // Returns the loop of a `result`.
 
 #endif

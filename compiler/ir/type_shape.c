@@ -1,15 +1,15 @@
-// type_shape.c: the shape rule of every primitive: the shape of op(in; attr), or one clear failure.
-// Takes type.h. Keeps: no shape holds more than 2^SIZE_BITS elements.
+// type_shape.c: applies the shape rule of every primitive.
+// Returns the shape of op(in; attr), or fails with one message. Invariant: no shape has more than
+// 2^SIZE_BITS elements.
 #include "type.h"
 #include <math.h>
 
 // ---- attributes -----------------------------------------------------------------------
 
-static void check_count(const Case *c, int wanted)
+static void check_count(const Case *c, int expected)
 {
-	if (c->attr->n != wanted)
-		wrong(c, "%d numbers are wanted in the attribute, %d are given", wanted,
-		      c->attr->n);
+	if (c->attr->n != expected)
+		wrong(c, "attribute: expected %d numbers, found %d", expected, c->attr->n);
 }
 
 static void check_size(const Case *c, const Shape *shape)
@@ -50,24 +50,23 @@ static int checked_axis(const Case *c, int64_t axis)
 
 // ---- maps and folds -------------------------------------------------------------------
 
-// Maps: one rank, axes equal or 1; rank 0 stretches to anything.
-static Shape stretched(const Case *c, const Shape *a, const Shape *b)
+// For maps: one rank, axes of equal size or 1; rank 0 is broadcast to any shape.
+static Shape broadcast(const Case *c, const Shape *a, const Shape *b)
 {
 	if (a->rank == 0)
 		return *b;
 	if (b->rank == 0)
 		return *a;
 	if (a->rank != b->rank)
-		wrong(c, "operands have %d and %d axes; they must have equally many", a->rank,
-		      b->rank);
+		wrong(c, "operands have %d and %d axes; expected equal numbers", a->rank, b->rank);
 	Shape shape = *a;
 	for (int axis = 0; axis < a->rank; axis++) {
 		if (a->dim[axis] == 1)
 			shape.dim[axis] = b->dim[axis];
 		else if (b->dim[axis] != 1 && b->dim[axis] != a->dim[axis])
 			wrong(c,
-			      "axis %d is %lld in one operand and %lld in another; equal or 1 is "
-			      "wanted",
+			      "axis %d is %lld in one operand and %lld in another; expected equal "
+			      "sizes, or 1",
 			      axis, (long long)a->dim[axis], (long long)b->dim[axis]);
 	}
 	return shape;
@@ -84,7 +83,7 @@ static Shape map_shape(const Case *c)
 	}
 	Shape shape = operand(c, 0)->shape;
 	for (int k = 1; k < c->nin; k++)
-		shape = stretched(c, &shape, &operand(c, k)->shape);
+		shape = broadcast(c, &shape, &operand(c, k)->shape);
 	return shape;
 }
 
@@ -92,7 +91,7 @@ static Shape reduce_shape(const Case *c)
 {
 	check_axes(c, c->attr->n, c->attr->i);
 	if (c->op == O_argmax && c->attr->n != 1)
-		wrong(c, "one axis is wanted, %d are given", c->attr->n);
+		wrong(c, "expected one axis, found %d", c->attr->n);
 	if (c->op != O_sum && c->op != O_prod)
 		for (int k = 0; k < c->attr->n; k++)
 			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
@@ -105,10 +104,10 @@ static Shape reduce_shape(const Case *c)
 static Shape reshape_shape(const Case *c)
 {
 	Shape shape = dims_shape(c, 0);
-	int64_t found = count_of(&operand(c, 0)->shape), wanted = count_of(&shape);
-	if (found != wanted)
+	int64_t found = count_of(&operand(c, 0)->shape), expected = count_of(&shape);
+	if (found != expected)
 		wrong(c, "%s holds %lld elements, the operand %lld",
-		      shape_text(c->g->arena, operand(c, 0)->type, &shape), (long long)wanted,
+		      shape_text(c->g->arena, operand(c, 0)->type, &shape), (long long)expected,
 		      (long long)found);
 	return shape;
 }
@@ -134,7 +133,7 @@ static Shape permute_shape(const Case *c)
 	for (int a = 0; a < from->rank; a++) {
 		int axis = checked_axis(c, c->attr->i[a]);
 		if (seen >> axis & 1)
-			wrong(c, "axis %d stands twice in the permutation", axis);
+			wrong(c, "axis %d is twice in the permutation", axis);
 		seen |= 1u << axis;
 		shape.dim[a] = from->dim[axis];
 	}
@@ -154,7 +153,8 @@ static Shape slice_shape(const Case *c)
 		if (count < 0 || step == 0 ||
 		    (count > 0 && (start < 0 || start >= size || last < 0 || last >= size)))
 			wrong(c,
-			      "axis %d has %lld entries; %lld from %lld by steps of %lld leave it",
+			      "axis %d has size %lld; %lld elements from %lld by steps of %lld "
+			      "exceed it",
 			      a, (long long)size, (long long)count, (long long)start,
 			      (long long)step);
 		shape.dim[a] = count;
@@ -168,13 +168,13 @@ static Shape pad_shape(const Case *c)
 	check_count(c, 2 * shape.rank);
 	for (int a = 0; a < shape.rank; a++) {
 		if (c->attr->i[2 * a] < 0 || c->attr->i[2 * a + 1] < 0)
-			wrong(c, "axis %d is padded by less than nothing", a);
+			wrong(c, "axis %d has negative padding", a);
 		shape.dim[a] += c->attr->i[2 * a] + c->attr->i[2 * a + 1];
 	}
 	return shape;
 }
 
-// How far a window reaches, counted before its axis is thinned out; far beyond the axis at most.
+// Limits the extent of a window, before the stride, to far beyond the axis.
 static void check_reach(const Case *c, const int64_t *w, int64_t size)
 {
 	double reach = (double)w[1] * (double)w[3] + (double)w[2] * fabs((double)w[4]) +
@@ -250,11 +250,11 @@ static Shape move_shape(const Case *c)
 
 // ---- products -------------------------------------------------------------------------
 
-// Leading axes (all but the last two) of a contraction: equal or 1.
+// Leading axes (all but the last two) of a contraction are equal or 1.
 static Shape batch_shape(const Case *c, Shape shape, const Shape *b)
 {
 	if (shape.rank < 2 || b->rank != shape.rank)
-		wrong(c, "operands have %d and %d axes; equally many, two or more, are wanted",
+		wrong(c, "operands have %d and %d axes; expected equal numbers, 2 or more",
 		      shape.rank, b->rank);
 	for (int a = 0; a < shape.rank - 2; a++) {
 		if (shape.dim[a] == 1)
@@ -295,7 +295,7 @@ static Shape attend_shape(const Case *c)
 	Shape scores = shape;
 	scores.dim[r - 1] = k->dim[r - 2];
 	for (int i = 3; i < c->nin; i++) {
-		Shape with = stretched(c, &scores, &operand(c, i)->shape);
+		Shape with = broadcast(c, &scores, &operand(c, i)->shape);
 		if (!same_shape(&with, &scores))
 			wrong(c, "the %s is larger than the scores %s", i == 3 ? "bias" : "mask",
 			      shape_text(c->g->arena, operand(c, 0)->type, &scores));
@@ -306,16 +306,16 @@ static Shape attend_shape(const Case *c)
 
 // ---- gather and scatter ---------------------------------------------------------------
 
-// Indices that are known must lie in the axis; others are data, and the trainer's to check.
+// Constant indices must be in range; the trainer checks the others.
 static void check_indices(const Case *c, int64_t size)
 {
 	const Val *index = operand(c, 1);
 	int64_t count = count_of(&index->shape);
-	int64_t counted = index->op == O_iota ? index->shape.dim[index->attr->i[0]] : 0;
+	int64_t extent = index->op == O_iota ? index->shape.dim[index->attr->i[0]] : 0;
 	if (count && !size)
-		wrong(c, "indices into an axis of no entries");
-	if (count && counted > size)
-		wrong(c, "indices up to %lld into an axis of %lld", (long long)counted - 1,
+		wrong(c, "indices into an empty axis");
+	if (count && extent > size)
+		wrong(c, "indices up to %lld into an axis of %lld", (long long)extent - 1,
 		      (long long)size);
 	for (int64_t k = 0; index->op == O_const && k < count; k++) {
 		int64_t i = const_int_at(index, k);
@@ -344,14 +344,14 @@ static Shape gather_shape(const Case *c)
 
 static Shape scatter_shape(const Case *c)
 {
-	Shape wanted = gather_shape(c);
+	Shape expected = gather_shape(c);
 	const Shape *found = &operand(c, 2)->shape;
 	check_count(c, 2);
 	if (c->attr->i[1] < 0 || c->attr->i[1] > 4)
 		wrong(c, "no such mode: %lld", (long long)c->attr->i[1]);
-	if (!same_shape(&wanted, found))
-		wrong(c, "the third operand is wanted as %s",
-		      shape_text(c->g->arena, operand(c, 0)->type, &wanted));
+	if (!same_shape(&expected, found))
+		wrong(c, "operand 2: expected %s",
+		      shape_text(c->g->arena, operand(c, 0)->type, &expected));
 	return operand(c, 0)->shape;
 }
 
@@ -376,7 +376,7 @@ static Shape whole_shape(const Case *c)
 		return *x;
 	case K_norm:
 		if (c->attr->n < 1)
-			wrong(c, "centred or not is not said");
+			wrong(c, "missing attribute: centered");
 		check_axes(c, c->attr->n - 1, c->attr->i + 1);
 		return *x;
 	case K_attend:
@@ -389,8 +389,8 @@ static Shape whole_shape(const Case *c)
 
 // ---- loops ----------------------------------------------------------------------------
 
-// One entry a trip.
-static Shape all_entries(const Case *c, const LoopInfo *l, const Shape *entry)
+// Returns the shape of one element per iteration.
+static Shape stacked_elements(const Case *c, const LoopInfo *l, const Shape *entry)
 {
 	if (entry->rank == RANK)
 		wrong(c, "%d axes; at most %d can be", RANK + 1, RANK);
@@ -415,7 +415,7 @@ static void check_operands(const Case *c, const LoopInfo *l)
 		const Slot *slot = &l->body->slots.at[k - 1];
 		Shape shape = slot->shape;
 		if (k > l->carried && k <= l->carried + l->scanned)
-			shape = all_entries(c, l, &shape);
+			shape = stacked_elements(c, l, &shape);
 		check_is(c, "operand", k, operand(c, k), slot->type, &shape);
 	}
 }
@@ -432,7 +432,7 @@ static void check_results(const Case *c, const LoopInfo *l)
 			check_is(c, "result", k, v, body->slots.at[result].type,
 			         &body->slots.at[result].shape);
 		else
-			all_entries(c, l, &v->shape);
+			stacked_elements(c, l, &v->shape);
 	}
 }
 
@@ -444,17 +444,16 @@ void check_loop(const Graph *g, const LoopInfo *l, const Ref *in)
 		wrong(&c, "a body of %d slots and %d outs does not fit %d carried and %d scanned",
 		      l->body->slots.count, l->body->outs.count, l->carried, l->scanned);
 	if (l->reverse && l->until)
-		wrong(&c, "where the last entry is first is not known before the last trip");
+		wrong(&c, "a reverse loop cannot end by a condition");
 	check_operands(&c, l);
 	check_results(&c, l);
 }
 
-// The loop whose result is asked for.
-LoopInfo part_loop(const Case *c)
+LoopInfo result_loop(const Case *c)
 {
 	check_count(c, 1);
 	if (operand(c, 0)->op != O_loop)
-		wrong(c, "a loop is wanted");
+		wrong(c, "expected a loop");
 	LoopInfo l = loop_of(operand(c, 0));
 	if (c->attr->i[0] < 0 || c->attr->i[0] >= loop_results(&l))
 		wrong(c, "result %lld of %d", (long long)c->attr->i[0], loop_results(&l));
@@ -489,7 +488,7 @@ static Shape class_shape(const Case *c)
 	case C_loop:
 		if (c->op == O_loop)
 			wrong(c, "a loop needs a body");
-		loop = part_loop(c);
+		loop = result_loop(c);
 		return result_shape(&loop, (int)c->attr->i[0]);
 	}
 	never("another class");
