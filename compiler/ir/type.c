@@ -143,7 +143,7 @@ void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, El
 {
 	Case c = {g, op, nin, in, attr};
 	if (prims[op].arity >= 0 && nin != prims[op].arity)
-		wrong(&c, "%d operands are wanted", prims[op].arity);
+		wrong(&c, "expected %d operands, found %d", prims[op].arity, nin);
 	if (prims[op].arity < 0 && nin < 1)
 		wrong(&c, "expected operands");
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))

@@ -285,7 +285,7 @@ static Shape dot_shape(const Case *c)
 static Shape attend_shape(const Case *c)
 {
 	if (c->nin < 3 || c->nin > 5)
-		wrong(c, "3 to 5 operands are wanted");
+		wrong(c, "expected 3 to 5 operands");
 	check_count(c, 2);
 	const Shape *k = &operand(c, 1)->shape, *v = &operand(c, 2)->shape;
 	Shape shape = batch_shape(c, batch_shape(c, operand(c, 0)->shape, k), v);
