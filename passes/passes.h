@@ -1,6 +1,6 @@
-// passes.h: Graph -> Graph -> Plan. Each pass reads one graph from first to last and puts each
-// value through the door of the next. Takes ir.h, plan.h. The order of stages is pipeline.c's, on
-// one screen.
+// passes.h: declares the passes, Graph -> Graph -> Plan.
+// Each pass reads one graph from first to last and puts each value into the next. pipeline.c has
+// their order.
 #ifndef PASSES_H
 #define PASSES_H
 #include "ir.h"
@@ -25,19 +25,19 @@ void loss_check(Arena *, const char *expr, int noutput, const char *const *outpu
 #define COTANGENT_OF "cotangent:"
 Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
 
-// ---- dropout.c: Graph -> Graph in which every dropout is the book's (`draw`: training), or gone
-// `rate` > 0: also inside and behind blocks of attention and behind MLPs that have none, at
-// `*added` places; 0: none is drawn; NAN: as the file has it.
+// ---- dropout.c: rewrites every dropout as the book's (`draw`: training), or removes it -----
+// `rate` > 0: also inserts dropout in attention, and after attention blocks and MLPs without it, at
+// `*added` places; 0: no dropout; NAN: as in the file.
 Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
-// The first node of the graph, or of a loop in it, that draws at random: Val.from; -1: none does.
+// Returns Val.from of the first random number in the graph, or in a loop of it; -1 if there is
+// none.
 int drawing_node(const Graph *);
 
-// ---- grad.c: Graph -> Graph with an out "grad:NAME" for each wanted slot --------------
-// want[slot]; d out "loss" / d slot. Zero gradients are outs too. Randomness repeats, never
-// redrawn.
+// ---- grad.c: adds an output "grad:NAME" for each slot with want[slot]: d loss / d slot -----
+// Zero gradients are outputs too. Random numbers are shared with the forward pass.
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
-// ---- unused_params.c: gradients without those that are zero whatever the data
+// ---- unused_params.c: drops gradients that are zero for any data -------------------------
 
 typedef struct UnusedParam {
 	int slot; // of the loss's graph
@@ -46,8 +46,8 @@ typedef struct UnusedParam {
 typedef VEC(UnusedParam) UnusedParams;
 Graph *unused_params_pass(Arena *, const Graph *loss, const Graph *gradients, UnusedParams *);
 
-// ---- eta.c and the files of analysis.h: the expected scale of every parameter, with reasons
-typedef struct Surd { // (num / den)^(1/4) where exact, else a plain number
+// ---- eta/: infers the expected scale of every parameter, with reasons -------------------
+typedef struct Surd { // (num / den)^(1/4) if exact, else a plain number
 	double value;
 	bool exact;
 	int64_t num, den;
@@ -56,84 +56,84 @@ typedef struct Eta {
 	Surd eta;
 	const char *formula; // "sqrt(2/3072)", "1/2", ...
 	const char *role;    // kernel bias embedding norm_scale norm_bias ...
-	Shape slot;          // of v and b: broadcasts against the parameter
+	Shape slot;          // of v and b: broadcast to the parameter
 	Surd range, demand;
-	const char *source, *demand_by; // the places that range and demand come from; NULL: none
+	const char *source, *demand_by; // the nodes that range and demand come from; NULL: none
 	const char **why;
 	int nwhy;
 	bool sure;
-	const char *question; // what a person should decide, when not sure
-	bool readout;         // what it is used for goes to the loss or an output as it is
-	bool fan_in[RANK], fan_out[RANK]; // of a kernel: axes that it sums over; its features'
-	int nparts; // > 0: eta differs along an axis: parts[i] over counts[i] entries of `axis`
+	const char *question;             // for the user, if not sure
+	bool readout;                     // the loss or an output sets the demand on its result
+	bool fan_in[RANK], fan_out[RANK]; // of a kernel: reduced axes; axes of output features
+	int nparts; // > 0: eta differs along an axis: parts[i] is for counts[i] elements of `axis`
 	int axis;
 	const int64_t *counts;
 	const struct Eta *parts;
 } Eta;
 
-// override.c: what a person says of it.
+// eta/override.c: values given by the user
 typedef struct Override {
 	const char *pattern, *expr; // eta: '*.head.weight', 'sqrt(1/768)'; range: 'x', '0.33';
 	                            // slots: 'embed*', 'rows'
-	int axis;                   // eta along an axis: of `count` numbers; count 0: expr
+	int axis;                   // eta along an axis: `count` values; count 0: expr
 	int64_t count;
 	const double *along;
-	bool sure;   // a row of a report: a person has no question
-	bool report; // a row of a report: `pattern` is the very name; given where it differs from
-	             // what is inferred
+	bool sure;   // a row of a report that is sure
+	bool report; // a row of a report: `pattern` is an exact name, and the value overrides only
+	             // if it differs from what is inferred
 } Override;
 typedef VEC(Override) Overrides;
-typedef struct EtaOptions {        // those given later win
+typedef struct EtaOptions {        // the last of several wins
 	const char *convention;    // "paper" (NULL) or "jestimator"
 	Overrides eta;             // of parameters
-	Overrides range;           // the root mean square of inputs, by name
-	const struct Rules *rules; // what eta is inferred by; NULL: the paper's (tests change some)
-	Overrides slots; // the shape of v and b: full, rows, scalar, or numbers as in '[1,768]'
+	Overrides range;           // root mean squares of inputs, by name
+	const struct Rules *rules; // NULL: the paper's rules (tests change some)
+	Overrides slots; // shapes of v and b: full, rows, scalar, or dimensions as in '[1,768]'
 } EtaOptions;
 
 typedef enum Nature {
-	AUX,      // masks, indices, numbers
+	AUX,      // masks, indices, constants
 	VARIABLE, // made of parameters alone
 	SIGNAL    // carries data
 } Nature;
 typedef struct Scales { // by Ref: what eta is inferred from
 	const Nature *nature;
 	const Surd *range, *demand;
-	const Ref *demand_by; // the value that set the demand; 0: nobody asks
-	const char *const
-	    *coarse; // what a measured range shows that the rule does not count; NULL: nothing
+	const Ref *demand_by;      // the value that sets the demand; 0: unconstrained
+	const char *const *coarse; // what the range neglects; NULL: nothing known
 } Scales;
-// What eta looks at: the graph with its loops laid out, long ones as their first trips. Who wants
-// scales gives such a graph.
+// Returns the graph that eta is inferred from: loops are unrolled, long ones truncated. Callers
+// that need Scales pass such a graph.
 Graph *eta_graph(Arena *, const Graph *);
-// By slot number; only S_param entries are filled. Deterministic. `scales`: filled unless NULL.
+// By slot; only S_param elements are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const EtaOptions *, Scales *scales);
-// view.c: what reasons call a value: a slot, or a node of the file.
+// eta/view.c: returns the name of a value for reasons: a slot, or a node of the file.
 const char *value_label(Arena *, const Graph *, Ref);
 
-// surd.c
+// eta/surd.c
 extern const Surd surd_one;
 Surd surd_number(double);                 // not exact
 Surd surd_root(int64_t num, int64_t den); // sqrt(num / den)
-Surd surd_near(double);                   // the surd a rounded number stands for
+Surd surd_near(double);                   // the surd that a rounded number stands for
 Surd surd_mul(Surd, Surd), surd_div(Surd, Surd), surd_inverse(Surd);
 Surd surd_hypot(Surd, Surd); // sqrt(a^2 + b^2)
-bool surd_same(Surd, Surd);  // but for the rounding of numbers in a file
-// "sqrt(2/3072)"; `over`: denominator to show, 0: reduced.
+bool surd_same(Surd, Surd);  // up to the rounding of numbers in a file
+// "sqrt(2/3072)"; `over`: denominator to show, 0: the reduced one.
 const char *surd_text(Arena *, Surd, int64_t over);
 
-// ---- labels.c: the labels that out "loss" compares with -------------------------------
+// ---- labels.c: counts the labels that the loss compares with ----------------------------
 typedef struct Labels {
-	double count;  // in a batch; the most that any of several losses has
-	double weight; // the root of the sum of their squared weights in the loss: of a mean
-	               // 1 / sqrt(count)
+	double count;  // per batch; the maximum over several losses
+	double weight; // root of the sum of their squared weights in the loss; 1 / sqrt(count) for
+	               // a mean
 } Labels;
-typedef double LabelPart(void *data, const Slot *); // the part of an input's entries that count
+typedef double LabelPart(void *data,
+                         const Slot *); // fraction of an input's elements that are labels
 Labels count_labels(const Graph *, LabelPart *, void *data);
 
-// ---- hyperparams.c, step.c: Graph with grad: outs -> Graph that also stores the update --------
+// ---- hyperparams.c, step.c: adds the optimizer's step to gradients ----------------------
 typedef struct Opt {
-	const char *name;               // of optimizers.def
+	const char *name;               // in optimizers.def
 #define HYPER(field, ...) double field; // NAN: by rule
 #define DERIVED           HYPER
 #include "optimizers.def"
@@ -141,10 +141,10 @@ typedef struct Opt {
 #undef HYPER
 	Labels labels;      // of one run, for clip; count 0: unknown
 	double batches;     // N, the number of independent batches in the data; 0: unknown
-	int64_t accumulate; // runs per update, by the mean of their gradients; 0 is 1
-	const char *chosen; // set by opt_defaults: what was chosen, and by which rule; a line each
+	int64_t accumulate; // runs per update, by the mean of their gradients; 0 means 1
+	const char *chosen; // set by opt_defaults: the settings and their rules, one per line
 } Opt;
-typedef enum StateShape { // of what is kept per parameter
+typedef enum StateShape { // of state per parameter
 	STATE_full,       // the parameter's
 	STATE_slot,       // Eta.slot
 	STATE_rows,       // without the last axis
@@ -157,34 +157,33 @@ typedef struct Optimizer {
 	struct State {
 		const char *name; // of the definition's operand
 		StateShape shape;
-		const char *kept_for; // the hyperparameter without which it is not kept; NULL: none
+		const char *kept_for; // the hyperparameter that must be nonzero; NULL: none
 	} state[4];
 } Optimizer;
-const Optimizer *optimizer_named(const char *); // one of the table
-// "amos, adamw or sgd": those with such an operand or attribute (NULL: all); "" for none.
+const Optimizer *optimizer_named(const char *); // Returns a row of the table.
+// Returns "amos, adamw or sgd": those with such an operand or attribute (NULL: all); "" for none.
 const char *optimizer_names(Arena *, const char *operand);
-double *opt_attribute(Opt *, const char *name); // NULL: there is none of that name
-Opt opt_named(const char *name);                // hyperparameters by rule, data unknown
+double *opt_attribute(Opt *, const char *name); // NULL: unknown name
+Opt opt_named(const char *name); // Returns hyperparameters to be set by rule, data unknown.
 void opt_defaults(Arena *, Opt *);
 // True if the definition in optim.am has such an operand or attribute.
 bool opt_uses(const char *optimizer, const char *operand);
-// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the outs,
-// "loss" and "accuracy" stay. opt_defaults has been called. Where several runs make one update,
-// NAME.sum holds the gradients so far, amos.left counts the runs that are still to be gathered, and
-// accumulate_pass gives the graph of these, on the same slots: the step itself is the last run.
+// Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the
+// outputs, "loss" and "accuracy" remain. Needs opt_defaults. If several runs make one update,
+// NAME.sum holds the gradients so far, amos.left counts the remaining runs, and accumulate_pass
+// returns the graph of all but the last run, on the same slots; step_pass is the last run.
 Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
 Graph *accumulate_pass(Arena *, const Graph *, const Eta *, const Opt *);
-// Bytes of the states of the table. Of Opt: name and hyperparameters that states are kept for; of
-// Eta: slot.
+// Returns the bytes of state. Opt: the name, and hyperparameters that state depends on; Eta: the
+// slot shapes.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- loops.c: loops that compute only what is read of them, and zeros where no trip was made;
-// loops laid out as their first `most` trips (see unroll_loop)
+// ---- loops.c: trims loops, or unrolls their first `most` iterations (see unroll_loop) -----
 Graph *loops_pass(Arena *, const Graph *);
 Graph *unroll_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
-// ---- decompose.c: wholes opened by their definitions; transpose_dot.c: dots the way round that is read ----
+// ---- decompose.c: replaces composites; transpose_dot.c: swaps dot operands ---------------
 Graph *decompose_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
