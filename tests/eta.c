@@ -13,7 +13,7 @@ static void check_file(const char *path)
 	Arena *arena = arena_new();
 	EtaGraph graph = read_eta_graph(arena, path);
 	const Graph *g = graph.g;
-	Eta *eta = eta_pass(arena, g, &graph.wishes, NULL);
+	Eta *eta = eta_pass(arena, g, &graph.options, NULL);
 	Table *expected = table_new(arena);
 	int left = 0;
 	for (char *line = strtok(graph.text, "\n"); line; line = strtok(NULL, "\n"))
