@@ -214,18 +214,18 @@ static Item eval_arg(Scope *s, const Expr *e, int k)
 	return eval_item(s, e->in[k]);
 }
 
-static const Val *value_arg(Scope *s, const Expr *e, int k)
+// Evaluates operand k, once: it may draw random numbers or store.
+static Ref ref_arg(Scope *s, const Expr *e, int k)
 {
 	Item item = eval_arg(s, e, k);
 	if (item.kind != I_ref)
 		fail(scope_where(s), "%s of something that is no value", e->name);
-	return val(s->g, item.ref);
+	return item.ref;
 }
 
-static Ref ref_arg(Scope *s, const Expr *e, int k)
+static const Val *value_arg(Scope *s, const Expr *e, int k)
 {
-	value_arg(s, e, k);
-	return eval_arg(s, e, k).ref;
+	return val(s->g, ref_arg(s, e, k));
 }
 
 static double number_arg(Scope *s, const Expr *e, int k)
