@@ -389,7 +389,9 @@ int main(int argc, char **argv)
 	if (suite.dynamic) {
 		printf("backend: %d axes, %d agree, %d are refused, %d failed\n", suite.axes,
 		       suite.good, suite.refused, suite.wrong);
-		return suite.wrong || !suite.good;
+		bool bad = suite.wrong || !suite.good;
+		arena_free(suite.arena);
+		return bad;
 	}
 	printf("backend: %d of %d agree (%d of them with inputs as constants), %d are not run, "
 	       "%d failed\n",
