@@ -223,10 +223,7 @@ void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_
 
 int amos_out_own(const struct amos_entry *entry, int64_t out)
 {
-	for (int64_t i = 0; i < entry->nouts; i++)
-		if (entry->outs[i].shape_output == out + 1)
-			return 0;
-	return !entry->outs[out].check;
+	return !entry->outs[out].auxiliary;
 }
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)

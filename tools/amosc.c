@@ -20,23 +20,30 @@ static void print_note(void *session, const char *text)
 		amos_print_text(stderr, text, strlen(text), true);
 }
 
-// Prints the message of a failure. Of equal help lines of its errors it prints the last.
+// Returns the message with each help line after the last of the errors that have it.
+static const char *help_last(Arena *arena, const char *message)
+{
+	VEC(const char *) lines = {0};
+	Table *last = table_new(arena); // line -> index of its last occurrence
+	Text shown = {.arena = arena};
+	for (char *rest = copy_string(arena, message), *line; (line = strsep(&rest, "\n"));) {
+		*table_cell_s(last, line) = (uint64_t)lines.count;
+		PUSH(arena, lines, line);
+	}
+	for (int i = 0; i < lines.count; i++)
+		if (!starts_with(lines.at[i], "    help: ") ||
+		    *table_cell_s(last, lines.at[i]) == (uint64_t)i)
+			say(&shown, "%s%s", i ? "\n" : "", lines.at[i]);
+	return shown.at;
+}
+
 static void print_failure(const char *message)
 {
-	static const char help[] = "\n    help: ";
-	Text shown = {.arena = arena_new()};
+	Arena *arena = strchr(message, '\n') ? arena_new() : NULL;
 	fputs(starts_with(message, "amosc ") ? "" : "amosc: ", stderr);
-	for (const char *line = message, *next; line; line = next) {
-		next = strchr(line + 1, '\n');
-		int count = (int)(next ? next - line : (long)strlen(line));
-		const char *same = format(shown.arena, "%.*s\n", count, line);
-		bool again = starts_with(line, help) && next &&
-		             strstr(format(shown.arena, "%s\n", next), same);
-		say(&shown, "%.*s", again ? 0 : count, line);
-	}
-	amos_print(stderr, shown.at, "  ");
+	amos_print(stderr, arena ? help_last(arena, message) : message, "  ");
 	fputs("\n", stderr);
-	arena_free(shown.arena);
+	arena_free(arena);
 }
 
 // `argv` from the program's name on.

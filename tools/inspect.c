@@ -65,23 +65,20 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 static void add_failure(Arena *arena, json_t *list, const char *failure)
 {
 	static const char help[] = "    help: ";
-	const char *line = strstr(failure, "\n  ");
-	if (!line)
+	char *rest = copy_string(arena, failure), *line = strsep(&rest, "\n");
+	if (!rest)
 		add_untrainable(list, "the model", failure);
-	for (; line; line = strstr(line, "\n  ")) {
-		const char *text = format(arena, "%.*s", (int)strcspn(line + 1, "\n"), line + 1),
-		           *colon = strstr(text, ": ");
-		line += 1 + strlen(text);
+	while ((line = strsep(&rest, "\n"))) {
 		size_t n = json_array_size(list);
-		if (starts_with(text, help) && n) {
+		if (starts_with(line, help) && n) {
 			json_object_set_new(json_array_get(list, n - 1), "help",
-			                    json_text(text + strlen(help)));
+			                    json_text(line + strlen(help)));
 			continue;
 		}
-		text += strspn(text, " ");
-		int what = colon ? (int)(colon - text) : 0;
-		add_untrainable(list, what ? format(arena, "%.*s", what, text) : "the model",
-		                what ? colon + 2 : text);
+		char *text = line + strspn(line, " "), *colon = strstr(text, ": ");
+		if (colon)
+			*colon = 0;
+		add_untrainable(list, colon ? text : "the model", colon ? colon + 2 : text);
 	}
 }
 

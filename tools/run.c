@@ -7,19 +7,22 @@
 typedef struct Arrays { // what is to be written
 	Arena *arena;
 	VEC(struct amos_array) list;
+	Table *names;    // of the list
+	Table *declared; // name -> Input, an output of the file
 } Arrays;
 
-static bool holds(const Arrays *a, const char *name)
+static Arrays arrays_of(Arena *arena, const Model *m)
 {
-	for (int i = 0; i < a->list.count; i++)
-		if (!strcmp(a->list.at[i].name, name))
-			return true;
-	return false;
+	Arrays a = {.arena = arena, .names = table_new(arena), .declared = table_new(arena)};
+	for (int i = 0; i < m->outputs.count; i++)
+		*table_cell_s(a.declared, m->outputs.at[i].name) =
+		    (uint64_t)(uintptr_t)&m->outputs.at[i];
+	return a;
 }
 
 static void add_array(Arrays *a, const char *name, Elem type, const Shape *shape, const void *bytes)
 {
-	if (holds(a, name))
+	if ((*table_cell_s(a->names, name))++)
 		return;
 	struct amos_array array = {.name = name, .type = type, .rank = shape->rank, .bytes = bytes};
 	memcpy(array.dim, shape->dim, sizeof(int64_t) * (size_t)shape->rank);
@@ -61,16 +64,13 @@ static const struct amos_entry *call_once(Program *p, struct amos **open)
 }
 
 // The file's output `name`, or the sequence that it is an element of; NULL: the file has none.
-static const Input *declared(const Model *m, const char *name)
+static const Input *declared(const Arrays *a, const char *name)
 {
-	size_t length = strcspn(name, "#");
-	for (int i = 0; i < m->outputs.count; i++) {
-		const Input *out = &m->outputs.at[i];
-		if (!strcmp(out->name, name) || (out->sequence && strlen(out->name) == length &&
-		                                 !memcmp(out->name, name, length)))
-			return out;
-	}
-	return NULL;
+	const Input *out = table_pointer_s(a->declared, name);
+	if (out)
+		return out;
+	out = table_pointer_s(a->declared, format(a->arena, "%.*s", (int)strcspn(name, "#"), name));
+	return out && out->sequence ? out : NULL;
 }
 
 static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, Elem from, Elem to)
@@ -92,27 +92,24 @@ static const char *outer_name(const char *out)
 
 // The file's outputs and the loss. Outputs leave in the type that the file declares them as; beside
 // gradients, which come from unrounded outputs, in the one that they are computed in.
-static void add_outs(Arrays *a, const Model *m, const Graph *g, struct amos *open,
-                     const struct amos_entry *entry)
+static void add_outs(Arrays *a, struct amos *open, const struct amos_entry *entry)
 {
 	bool rounded = strcmp(entry->name, "grad") != 0;
-	for (int i = 0; i < g->outs.count; i++) {
-		const Out *out = &g->outs.at[i];
-		const Val *v = val(g, out->val);
-		int64_t number = amos_find_output(entry, out->name);
-		Shape shape = v->shape;
-		if (starts_with(out->name, "grad:") || !amos_out_own(entry, number))
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		if (starts_with(out->name, "grad:") || !amos_out_own(entry, i))
 			continue;
 		const char *name = outer_name(out->name);
-		const Input *output = declared(m, name);
+		const Input *output = declared(a, name);
 		if (!output && strcmp(name, "loss"))
 			continue; // a measure of the loss's
-		amos_out_shape(open, entry, number, shape.dim);
-		const void *bytes = amos_out_bytes(open, entry, number);
-		Elem type = output ? output->type : v->type;
-		if (!rounded && is_float(type) && is_float(v->type))
-			type = v->type;
-		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, v->type, type));
+		Shape shape = {.rank = (int)out->rank};
+		amos_out_shape(open, entry, i, shape.dim);
+		Elem from = (Elem)out->type, type = output ? output->type : from;
+		if (!rounded && is_float(type) && is_float(from))
+			type = from;
+		const void *bytes = amos_out_bytes(open, entry, i);
+		add_array(a, name, type, &shape, in_type(a->arena, bytes, &shape, from, type));
 	}
 }
 
@@ -150,8 +147,8 @@ void verb_run(Session *session)
 	check(amos_output_check(choice(session, OPT_out, NULL)));
 	struct amos *open;
 	const struct amos_entry *entry = call_once(program, &open);
-	Arrays arrays = {.arena = session->arena};
-	add_outs(&arrays, program->model, program_graph(program), open, entry);
+	Arrays arrays = arrays_of(session->arena, program->model);
+	add_outs(&arrays, open, entry);
 	write_arrays(session, &arrays);
 }
 
@@ -252,10 +249,10 @@ void verb_grad(Session *session)
 		    cotangent_shapes(session, program->data, program_graph(program));
 	struct amos *open;
 	const struct amos_entry *entry = call_once(program, &open);
-	Arrays arrays = {.arena = session->arena};
+	Arrays arrays = arrays_of(session->arena, program->model);
 	int type = entry->outs[amos_find_output(entry, "loss")].type;
 	Gradients all = {program_graph(program), open, entry, &arrays, (Elem)type};
-	add_outs(&arrays, program->model, all.graph, open, entry);
+	add_outs(&arrays, open, entry);
 	each_initializer(program->model, session->arena, gradient_of, add_gradient, &all);
 	add_input_gradients(&all);
 	write_arrays(session, &arrays);

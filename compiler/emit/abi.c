@@ -134,32 +134,28 @@ static Value slots_table(Gen *g, const Plan *plan, bool weights)
 	return literal_array(g, TYPE(g, amos_slot), at, graph->slots.count);
 }
 
-// 1 + the out that tells the shape of out k; 0: none does.
-static int64_t told_by(Gen *g, const Graph *graph, int k)
-{
-	const char *name = format(g->arena, SHAPE_OF "%s", graph->outs.at[k].name);
-	for (int i = 0; i < graph->outs.count; i++)
-		if (!strcmp(graph->outs.at[i].name, name))
-			return i + 1;
-	return 0;
-}
-
 static Value outs_table(Gen *g, const Plan *plan)
 {
 	const Graph *graph = plan->graph;
 	Value *at = NEWS(g->arena, Value, graph->outs.count);
+	Table *position = table_lent(g->arena); // out -> 1 + index
+	for (int k = 0; k < graph->outs.count; k++)
+		*table_cell_s(position, graph->outs.at[k].name) = (uint64_t)k + 1;
 	for (int k = 0; k < graph->outs.count; k++) {
 		const Val *v = val(graph, graph->outs.at[k].val);
 		const char *name = graph->outs.at[k].name;
 		bool checks = starts_with(name, CHECK_OF);
+		const uint64_t *shape =
+		    table_find_s(position, format(g->arena, SHAPE_OF "%s", name));
 		Value f[amos_out_FIELDS] = {
 		    [amos_out_name] = text(g, name),
 		    [amos_out_type] = number(g, v->type),
 		    [amos_out_rank] = number(g, v->shape.rank),
 		    [amos_out_dim] = dims(g, &v->shape),
 		    [amos_out_bytes] = number(g, bytes_of(v)),
-		    [amos_out_shape_output] = number(g, told_by(g, graph, k)),
+		    [amos_out_shape_output] = number(g, shape ? (int64_t)*shape : 0),
 		    [amos_out_check] = checks ? text(g, name + strlen(CHECK_OF)) : nothing(g),
+		    [amos_out_auxiliary] = number(g, !is_own_out(name)),
 		};
 		at[k] = struct_of(g, amos_out_FIELDS, f);
 	}

@@ -1,6 +1,7 @@
 // coalesce.c: merges adjacent axes into one loop.
 // Visits every index of an expression once, symbolically. Axes a and a + 1 are merged if in each
-// index the coefficient of a is that of a + 1 times its size.
+// index the coefficient of a is that of a + 1 times its size. Values to look into wait in a list,
+// for an expression may be deeper than the stack.
 #include "index.h"
 #include <string.h>
 
@@ -15,6 +16,11 @@ typedef struct Survey {
 	int next[RANK];      // next axis in the mask; -1: none
 	Index space[RANK];   // the index of the roots
 	Table *visited;
+	VEC(struct Pending {
+		const Val *v;
+		const Index *idx;
+	})
+	pending;
 } Survey;
 
 static int64_t coefficient(const Index *x, int var)
@@ -50,7 +56,24 @@ static bool first_visit(Survey *w, Ref r, int rank, const Index *idx)
 	return !(*cell)++;
 }
 
-static void visit(Survey *w, Ref r, const Index *idx);
+// Notes the index of an element that is read from memory; one that is computed is pending.
+static void visit(Survey *w, Ref r, const Index *at)
+{
+	const Val *v = val(w->graph, r);
+	Index idx[RANK];
+	for (int a = 0; a < v->shape.rank; a++)
+		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : at[a];
+	if (!first_visit(w, r, v->shape.rank, idx))
+		return;
+	if (w->inside->holds(w->inside->context, r)) {
+		size_t size = sizeof *idx * (size_t)v->shape.rank;
+		PUSH(w->vars->arena, w->pending,
+		     ((struct Pending){v, take_copy(w->vars->arena, idx, size)}));
+		return;
+	}
+	Index linear = ravel(w->vars, &v->shape, idx);
+	note_index(w, &linear);
+}
 
 // An operand with a fill may be read at any element.
 static void visit_filled(Survey *w, const Shape *from, Index *in, int nzero, const Index *zero)
@@ -153,22 +176,6 @@ static void visit_inside(Survey *w, const Val *v, const Index *idx)
 	}
 }
 
-static void visit(Survey *w, Ref r, const Index *at)
-{
-	const Val *v = val(w->graph, r);
-	Index idx[RANK];
-	for (int a = 0; a < v->shape.rank; a++)
-		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : at[a];
-	if (!first_visit(w, r, v->shape.rank, idx))
-		return;
-	if (w->inside->holds(w->inside->context, r)) {
-		visit_inside(w, v, idx);
-		return;
-	}
-	Index linear = ravel(w->vars, &v->shape, idx);
-	note_index(w, &linear);
-}
-
 static void start_survey(Survey *w, uint32_t mask, const Index *idx)
 {
 	int before = -1;
@@ -213,6 +220,10 @@ Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, con
 			unravel(vars, &linear, own, in);
 		}
 		visit(&w, roots[k], in);
+		while (w.pending.count) {
+			struct Pending next = w.pending.at[--w.pending.count];
+			visit_inside(&w, next.v, next.idx);
+		}
 	}
 	Groups groups = {.n = 0};
 	for (int a = 0, before = -1; a < shape->rank; a++) {
