@@ -15,7 +15,7 @@ static const struct Page {
 };
 
 static const char ends[] =
-    "0 done; 1 the model, data or an option's value is at fault; 2 usage; 3 the machine failed.";
+    "0 success; 1 invalid model, data or option value; 2 usage error; 3 system error.";
 
 // ---- two notations --------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ static const Form forms[] = {
      .option = ".TP\n@l\\fB\\-\\-@n\\fR@a\n@h.\n", .letter = "\\fB\\-@l\\fR, ",
      .argument = "=\\fI@a\\fR"},
     {"markdown", "", "|",
-     .overview = "# amosc\n\nTrains an exported ONNX model: compiled, with no framework behind it."
+     .overview = "# amosc\n\nCompiles an exported ONNX model into a program that trains it."
                  "\n\n| verb | |\n|---|---|\n@v\nExit status: @e\n",
      .verb = "| [`amosc @n`](amosc-@n.md) | @s |\n",
      .page = "# amosc @n\n\n@s.\n\n```\namosc @n @a[OPTION...]\n```\n\n@b\n\n"

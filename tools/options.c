@@ -104,7 +104,7 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	    rows,
 	    take_option,
 	    verb->arguments,
-	    format(arena, "%s\vman amosc-%s tells the rest.", verb->summary, verb->name),
+	    format(arena, "%s\vSee man amosc-%s.", verb->summary, verb->name),
 	    NULL,
 	    NULL,
 	    NULL};
@@ -118,13 +118,13 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 void print_help(FILE *out)
 {
 	fprintf(out, "Usage: amosc VERB MODEL [OPTION...]\n"
-	             "Trains an exported ONNX model: compiled, with no framework behind it.\n\n");
+	             "Compiles an exported ONNX model into a program that trains it.\n\n");
 	for (int i = 0; i < COUNT(verbs); i++) {
 		const Verb *v = &verbs[i];
 		fprintf(out, "  %-7s %-18s  %s\n", v->name, v->arguments, v->summary);
 	}
 	fprintf(out,
-	        "\nMODEL is an .onnx file (external data beside it), or - for standard input.\n"
-	        "Every verb takes --json, --verbose, --quiet.  amosc VERB --help tells the rest.\n"
-	        "Exit status: 0 done, 1 the input is at fault, 2 usage, 3 the machine failed.\n");
+	        "\nMODEL is an .onnx file, with external data next to it, or - for standard input.\n"
+	        "Every verb takes --json, --verbose and --quiet; amosc VERB --help lists all options.\n"
+	        "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n");
 }
