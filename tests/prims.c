@@ -262,6 +262,15 @@ static void composites(void)
 	CHECK(attend, IX(0.5, 1, 0), F(D(2, 1), 1.6224593312018547, 2.122317862799775), q, k, v);
 	CHECK(attend, IX(0.5, 0, 0), F(D(2, 1), 1.5050205778764456, 1.2615508173343013), q, k, v,
 	      F(D(1, 3), 1, 0, -1));
+	CHECK(attend, IX(0.5, 0, 1), F(D(2, 1), 3, 0), q, k, v,
+	      F(D(2, 3), -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY),
+	      L(b8, D(1, 3), 0, 0, 0));
+	CHECK(attend, IX(0.5, 0, 0), F(D(2, 1), 3, NAN), q, k, v,
+	      F(D(2, 3), -INFINITY, 0, 0, -INFINITY, -INFINITY, -INFINITY),
+	      L(b8, D(1, 3), 0, 0, 0));
+	Lit ends = F(D(3, 2), -INFINITY, -INFINITY, INFINITY, 1, -INFINITY, 2);
+	CHECK(softmax, I(1), F(D(3, 2), NAN, NAN, NAN, NAN, 0, 1), ends);
+	CHECK(lse, I(1), F(D(3, 1), -INFINITY, INFINITY, 2), ends);
 }
 
 static void every_primitive(void)

@@ -1,24 +1,9 @@
-// scalar.c: the instructions of each primitive map and fold, for any element type, scalar or along
-// lanes. Takes gen.h; the rows are those of prims.def: a map without one does not compile.
+// scalar.c: emits maps and the steps of reductions, for scalars and vectors of any element type.
+// Maps are the rows of maps.def.
 #include "gen.h"
 #include <math.h>
 
-// ---- maps: each of the operands' element type, vectors and scalars alike --------------
-
-static Value map_neg(Gen *g, Elem e, Value *x)
-{
-	return is_float(e) ? LLVMBuildFNeg(g->b, x[0], "") : LLVMBuildNeg(g->b, x[0], "");
-}
-
-static Value map_abs(Gen *g, Elem e, Value *x)
-{
-	if (is_float(e))
-		return unary(g, "llvm.fabs", x[0]);
-	if (!is_signed(e))
-		return x[0];
-	Value negative = LLVMBuildICmp(g->b, LLVMIntSLT, x[0], int_like(x[0], 0), "");
-	return LLVMBuildSelect(g->b, negative, LLVMBuildNeg(g->b, x[0], ""), x[0], "");
-}
+// ---- maps -----------------------------------------------------------------------------
 
 static Value less(Gen *g, Elem e, Value a, Value b)
 {
@@ -27,89 +12,33 @@ static Value less(Gen *g, Elem e, Value a, Value b)
 	return LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSLT : LLVMIntULT, a, b, "");
 }
 
-static Value map_sign(Gen *g, Elem e, Value *x)
+static Value int_abs(Gen *g, Elem e, Value x)
+{
+	if (!is_signed(e))
+		return x;
+	Value negative = LLVMBuildICmp(g->b, LLVMIntSLT, x, int_like(x, 0), "");
+	return LLVMBuildSelect(g->b, negative, LLVMBuildNeg(g->b, x, ""), x, "");
+}
+
+static Value sign_of(Gen *g, Elem e, Value x)
 {
 	if (e == E_b8)
-		return x[0];
-	Value zero = LLVMConstNull(LLVMTypeOf(x[0]));
-	Value above = less(g, e, zero, x[0]), below = less(g, e, x[0], zero);
-	Value one = is_float(e) ? real_like(x[0], 1) : int_like(x[0], 1);
-	Value minus = is_float(e) ? real_like(x[0], -1) : int_like(x[0], -1);
+		return x;
+	Value zero = LLVMConstNull(LLVMTypeOf(x));
+	Value above = less(g, e, zero, x), below = less(g, e, x, zero);
+	Value one = is_float(e) ? real_like(x, 1) : int_like(x, 1);
+	Value minus = is_float(e) ? real_like(x, -1) : int_like(x, -1);
 	Value s = LLVMBuildSelect(g->b, above, one, zero, "");
 	return LLVMBuildSelect(g->b, below, minus, s, "");
 }
 
-#define UNARY(name, intrinsic)                                                                     \
-	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
-	{                                                                                          \
-		(void)e;                                                                           \
-		return unary(g, intrinsic, x[0]);                                                  \
-	}
-UNARY(floor, "llvm.floor")
-UNARY(ceil, "llvm.ceil")
-UNARY(round, "llvm.rint")
-UNARY(sqrt, "llvm.sqrt")
-
-static Value map_rsqrt(Gen *g, Elem e, Value *x)
+static Value int_add(Gen *g, Elem e, Value x, Value y)
 {
-	return LLVMBuildFDiv(g->b, real_like(x[0], 1), map_sqrt(g, e, x), "");
+	return e == E_b8 ? LLVMBuildOr(g->b, x, y, "") : LLVMBuildAdd(g->b, x, y, "");
 }
-
-#define MATH(name)                                                                                 \
-	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
-	{                                                                                          \
-		(void)e;                                                                           \
-		return math_##name(g, x[0]);                                                       \
-	}
-MATH(exp)
-MATH(log)
-MATH(expm1)
-MATH(log1p)
-MATH(sin)
-MATH(cos)
-MATH(atan)
-MATH(erf)
-MATH(tanh)
-
-static Value map_pow(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return math_pow(g, x[0], x[1]);
-}
-
-static Value map_isnan(Gen *g, Elem e, Value *x)
-{
-	if (!is_float(e))
-		return LLVMConstNull(like(g->i1, x[0]));
-	return LLVMBuildFCmp(g->b, LLVMRealUNO, x[0], x[0], "");
-}
-
-static Value map_not(Gen *g, Elem e, Value *x)
-{
-	if (e == E_b8)
-		return LLVMBuildNot(g->b, x[0], "");
-	return LLVMBuildICmp(g->b, LLVMIntEQ, x[0], LLVMConstNull(LLVMTypeOf(x[0])), "");
-}
-
-static Value map_add(Gen *g, Elem e, Value *x)
-{
-	if (e == E_b8)
-		return LLVMBuildOr(g->b, x[0], x[1], "");
-	return is_float(e) ? LLVMBuildFAdd(g->b, x[0], x[1], "")
-	                   : LLVMBuildAdd(g->b, x[0], x[1], "");
-}
-
-#define ARITHMETIC(name, of_floats, of_integers)                                                   \
-	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
-	{                                                                                          \
-		return is_float(e) ? of_floats(g->b, x[0], x[1], "")                               \
-		                   : of_integers(g->b, x[0], x[1], "");                            \
-	}
-ARITHMETIC(sub, LLVMBuildFSub, LLVMBuildSub)
-ARITHMETIC(mul, LLVMBuildFMul, LLVMBuildMul)
 
 // x / y truncated, and 0 by convention where y is 0; nothing traps.
-static Value divide(Gen *g, Elem e, Value x, Value y)
+static Value int_div(Gen *g, Elem e, Value x, Value y)
 {
 	Value zero = int_like(y, 0), one = int_like(y, 1);
 	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, y, zero, ""), safe, q;
@@ -125,32 +54,26 @@ static Value divide(Gen *g, Elem e, Value x, Value y)
 	return LLVMBuildSelect(g->b, none, zero, q, "");
 }
 
-static Value map_div(Gen *g, Elem e, Value *x)
+static Value float_mod(Gen *g, Value x, Value y)
 {
-	return is_float(e) ? LLVMBuildFDiv(g->b, x[0], x[1], "") : divide(g, e, x[0], x[1]);
+	Value q = LLVMBuildFDiv(g->b, x, y, "");
+	return mul_add(g, LLVMBuildFNeg(g->b, unary(g, "llvm.floor", q), ""), y, x);
 }
 
-// The rest with y's sign: of floats x - y floor(x / y), of integers the rest of the truncated
-// quotient put right.
-static Value map_mod(Gen *g, Elem e, Value *x)
+// The remainder of the truncated quotient, corrected to the sign of y.
+static Value int_mod(Gen *g, Elem e, Value x, Value y)
 {
-	if (is_float(e)) {
-		Value q = LLVMBuildFDiv(g->b, x[0], x[1], "");
-		Value minus = LLVMBuildFNeg(g->b, unary(g, "llvm.floor", q), "");
-		return mul_add(g, minus, x[1], x[0]);
-	}
-	Value zero = int_like(x[1], 0);
-	Value product = LLVMBuildMul(g->b, divide(g, e, x[0], x[1]), x[1], "");
-	Value rest = LLVMBuildSub(g->b, x[0], product, "");
-	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, x[1], zero, "");
+	Value zero = int_like(y, 0);
+	Value product = LLVMBuildMul(g->b, int_div(g, e, x, y), y, "");
+	Value rest = LLVMBuildSub(g->b, x, product, "");
+	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, y, zero, "");
 	rest = LLVMBuildSelect(g->b, none, zero, rest, "");
 	if (!is_signed(e))
 		return rest;
-	Value differ =
-	    LLVMBuildICmp(g->b, LLVMIntSLT, LLVMBuildXor(g->b, rest, x[1], ""), zero, "");
+	Value differ = LLVMBuildICmp(g->b, LLVMIntSLT, LLVMBuildXor(g->b, rest, y, ""), zero, "");
 	Value some = LLVMBuildICmp(g->b, LLVMIntNE, rest, zero, "");
 	Value wrong = LLVMBuildAnd(g->b, differ, some, "");
-	return LLVMBuildSelect(g->b, wrong, LLVMBuildAdd(g->b, rest, x[1], ""), rest, "");
+	return LLVMBuildSelect(g->b, wrong, LLVMBuildAdd(g->b, rest, y, ""), rest, "");
 }
 
 static bool never_nan(Value v)
@@ -163,13 +86,9 @@ static bool never_nan(Value v)
 	return v && LLVMIsAConstantFP(v) && !isnan(LLVMConstRealGetDouble(v, &lost));
 }
 
-// x where it is the larger (smaller) or not a number, else y, which is not a number where it is
-// not.
-static Value extreme(Gen *g, Elem e, Value x, Value y, bool larger)
+// Returns x if it is larger (smaller) or NaN, else y.
+static Value float_extreme(Gen *g, Value x, Value y, bool larger)
 {
-	if (!is_float(e))
-		return LLVMBuildSelect(g->b, larger ? less(g, e, y, x) : less(g, e, x, y), x, y,
-		                       "");
 	if (never_nan(x)) {
 		Value z = x;
 		x = y;
@@ -183,91 +102,34 @@ static Value extreme(Gen *g, Elem e, Value x, Value y, bool larger)
 	return LLVMBuildSelect(g->b, LLVMBuildOr(g->b, beyond, nan, ""), x, y, "");
 }
 
-static Value map_max(Gen *g, Elem e, Value *x)
-{
-	return extreme(g, e, x[0], x[1], true);
-}
-
-static Value map_min(Gen *g, Elem e, Value *x)
-{
-	return extreme(g, e, x[0], x[1], false);
-}
-
-static Value map_eq(Gen *g, Elem e, Value *x)
-{
-	return is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, x[0], x[1], "")
-	                   : LLVMBuildICmp(g->b, LLVMIntEQ, x[0], x[1], "");
-}
-
-static Value map_lt(Gen *g, Elem e, Value *x)
-{
-	return less(g, e, x[0], x[1]);
-}
-
-static Value map_le(Gen *g, Elem e, Value *x)
-{
-	if (is_float(e))
-		return LLVMBuildFCmp(g->b, LLVMRealOLE, x[0], x[1], "");
-	return LLVMBuildICmp(g->b, is_signed(e) ? LLVMIntSLE : LLVMIntULE, x[0], x[1], "");
-}
-
-#define BITWISE(name, build)                                                                       \
-	static Value map_##name(Gen *g, Elem e, Value *x)                                          \
-	{                                                                                          \
-		(void)e;                                                                           \
-		return build(g->b, x[0], x[1], "");                                                \
-	}
-BITWISE(and, LLVMBuildAnd)
-BITWISE(or, LLVMBuildOr)
-BITWISE(xor, LLVMBuildXor)
-
-static Value map_select(Gen *g, Elem e, Value *x)
-{
-	(void)e;
-	return LLVMBuildSelect(g->b, x[0], x[1], x[2], "");
-}
-
-// ---- the table ------------------------------------------------------------------------
-
-// Its row is never called: apply() knows the types.
-static Value map_cast(Gen *g, Elem e, Value *x)
-{
-	(void)g, (void)e;
-	return x[0];
-}
-
-// Its row is never called either.
-static Value map_narrow(Gen *g, Elem e, Value *x)
-{
-	(void)g, (void)e;
-	return x[0];
-}
-
-// Floats narrower than f32 are widened for the work, and narrowed after.
+// Floats narrower than f32 are computed as f32.
 static Elem working_type(Elem e)
 {
 	return e == E_f16 || e == E_bf16 ? E_f32 : e;
 }
 
-typedef Value Map(Gen *, Elem, Value *);
-#define ROW_leaf(name)
-#define ROW_reduce(name)
-#define ROW_move(name)
-#define ROW_dot(name)
-#define ROW_index(name)
-#define ROW_composite(name)
-#define ROW_loop(name)
-#define ROW_map(name) [O_##name] = map_##name,
-static Map *const maps[OPS] = {
-#define P(name, cls, arity, type, attr, weight, length, text) ROW_##cls(name)
-#include "prims.def"
-#undef P
-};
-
-static Value apply_map(Gen *g, Op op, Elem type, int n, Value *x)
+static Value apply_map(Gen *g, Op op, Elem e, int n, Value *in)
 {
-	level_out(g, n, x);
-	return maps[op](g, type, x);
+	level_out(g, n, in);
+	LLVMBuilderRef b = g->b;
+	Value x = in[0], y = n > 1 ? in[1] : NULL;
+	switch (op) {
+#define MAP(name, float_value, value, float_code, code)                                            \
+	case O_##name:                                                                             \
+		return is_float(e) ? float_code : code;
+#define FLOAT(name, value, code)                                                                   \
+	case O_##name:                                                                             \
+		return code;
+#define INTEGER FLOAT
+#include "maps.def"
+#undef MAP
+#undef FLOAT
+#undef INTEGER
+	case O_select:
+		return LLVMBuildSelect(b, x, y, in[2], "");
+	default:
+		never("a map");
+	}
 }
 
 Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
@@ -288,7 +150,7 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 	return v->type == type ? narrow_float(g, y, type) : y;
 }
 
-// ---- folds ----------------------------------------------------------------------------
+// ---- reductions ----------------------------------------------------------------------------
 
 static Op step_of(Op op)
 {
@@ -304,7 +166,7 @@ static Op step_of(Op op)
 	case O_amin:
 		return O_min;
 	default:
-		never("a fold");
+		never("a reduction");
 	}
 }
 

@@ -236,7 +236,7 @@ static void book_read(Book *book, const char *where, const char *text)
 
 // acts.def as a page of the book.
 static const char acts_page[] =
-#define A(name, scale, value, formula, gradient)                                                   \
+#define A(name, scale, formula, gradient)                                                          \
 	"composite act(x; " #name ") = " formula "\n"                                              \
 	"grad act(x; " #name ") = " gradient "\n"
 #include "acts.def"

@@ -1,7 +1,7 @@
 // eval.c: evaluates graphs, as the reference for all backends.
-// Written for reading, not for speed. This file has leaves, loops, the choice by primitive, and
-// graphs; eval_map.c, eval_reduce.c, eval_move.c and eval_composite.c have the rest. Output: arrays
-// of double or int64. Invariant: integers wrap to their type, floats stay double.
+// Written for reading, not for speed. This file has leaves, loops, composites, the choice by
+// primitive, and graphs; eval_map.c, eval_reduce.c and eval_move.c have the rest. Output: arrays of
+// double or int64. Invariant: integers wrap to their type, floats stay double.
 #include "eval.h"
 #include <math.h>
 
@@ -138,7 +138,35 @@ static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer obs
 	return out;
 }
 
-// ---- any primitive, a whole graph -----------------------------------------------------
+// ---- composites -----------------------------------------------------------------------
+
+// Evaluates the definition in the book, in a graph of doubles. Its cost is that of one primitive,
+// so its own arena has no budget. Sums over no elements, which have no maximum, are 0.
+static void eval_composite(Arena *arena, Op op, const Attr *attr, Array *out, int nin,
+                           const Array *in)
+{
+	if (count_of(&in[nin > 1].shape) == 0) {
+		for (int64_t i = 0; op == O_lse && i < count_of(&out->shape); i++)
+			out->f[i] = -INFINITY;
+		return;
+	}
+	Arena *own = arena_within(arena);
+	arena_limit(own, NULL);
+	Graph *g = graph_new(own, prims[op].name, book_builtin());
+	g->plain = DECOMPOSED_ALL;
+	Ref *x = NEWS(own, Ref, nin);
+	for (int k = 0; k < nin; k++) {
+		Elem type = is_float(in[k].type) ? E_f64 : in[k].type;
+		Slot slot = {.name = format(own, "x%d", k), .type = type, .shape = in[k].shape};
+		x[k] = put_slot(g, add_slot(g, slot));
+	}
+	Val v = {.op = op, .type = E_f64, .nin = nin, .in = x, .attr = attr};
+	add_out(g, "y", book_decompose(g, &v, x));
+	copy_elements(out, 0, &eval_graph(own, g, in)[g->outs.at[0].val]);
+	arena_free(own);
+}
+
+// ---- any primitive, a graph -----------------------------------------------------------
 
 // Returns the number of elements read or written; for products, of multiplications.
 static uint64_t work_of(Op op, const Shape *shape, int nin, const Array *in)
@@ -195,7 +223,8 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 			eval_scatter(attr, &out, in);
 		break;
 	case C_composite:
-		return eval_composite(arena, op, attr, shape, nin, in);
+		eval_composite(arena, op, attr, &out, nin, in);
+		break;
 	case C_loop:
 		if (op == O_loop)
 			never("a loop without its body");

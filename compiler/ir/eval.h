@@ -38,8 +38,4 @@ void eval_concat(int axis, Array *out, int nin, const Array *in);
 void eval_gather(const Attr *, Array *out, const Array *in);
 void eval_scatter(const Attr *, Array *out, const Array *in);
 
-// ---- eval_composite.c ---------------------------------------------------------------------
-
-Array eval_composite(Arena *, Op, const Attr *, const Shape *, int nin, const Array *in);
-
 #endif

@@ -12,7 +12,7 @@ double float_min(double x, double y)
 	return isnan(x) ? x : isnan(y) ? y : MIN(x, y);
 }
 
-static double modulo(double x, double y)
+static double float_mod(double x, double y)
 {
 	double rest = fmod(x, y);
 	return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
@@ -21,66 +21,17 @@ static double modulo(double x, double y)
 double float_map(Op op, double x, double y)
 {
 	switch (op) {
-	case O_neg:
-		return -x;
-	case O_abs:
-		return fabs(x);
-	case O_sign:
-		return (x > 0) - (x < 0);
-	case O_floor:
-		return floor(x);
-	case O_ceil:
-		return ceil(x);
-	case O_round:
-		return rint(x);
-	case O_exp:
-		return exp(x);
-	case O_log:
-		return log(x);
-	case O_expm1:
-		return expm1(x);
-	case O_log1p:
-		return log1p(x);
-	case O_sqrt:
-		return sqrt(x);
-	case O_rsqrt:
-		return 1 / sqrt(x);
-	case O_sin:
-		return sin(x);
-	case O_cos:
-		return cos(x);
-	case O_atan:
-		return atan(x);
-	case O_erf:
-		return erf(x);
-	case O_tanh:
-		return tanh(x);
-	case O_isnan:
-		return isnan(x);
+#define MAP(name, value, ...)                                                                      \
+	case O_##name:                                                                             \
+		return value;
+#define FLOAT MAP
+#define INTEGER(...)
+#include "maps.def"
+#undef MAP
+#undef FLOAT
+#undef INTEGER
 	case O_cast:
 		return x;
-	case O_add:
-		return x + y;
-	case O_sub:
-		return x - y;
-	case O_mul:
-		return x * y;
-	case O_div:
-		return x / y;
-	case O_pow:
-		return pow(x, y);
-	case O_max:
-		return float_max(x, y);
-	case O_min:
-		return float_min(x, y);
-	case O_mod:
-		return modulo(x, y);
-	case O_eq:
-		return x == y;
-	case O_lt:
-		return x < y;
-	case O_le:
-		return x <= y;
 	default:
 		never("a map of floats");
 	}
@@ -115,49 +66,21 @@ static int64_t int_sign(Elem elem, int64_t x)
 	return is_signed(elem) ? (x > 0) - (x < 0) : x != 0;
 }
 
-// Sums and products wrap, so they are computed unsigned.
-int64_t int_map(Op op, Elem elem, int64_t x, int64_t y)
+int64_t int_map(Op op, Elem e, int64_t x, int64_t y)
 {
 	uint64_t ux = (uint64_t)x, uy = (uint64_t)y;
 	switch (op) {
-	case O_neg:
-		return (int64_t)-ux;
-	case O_abs:
-		return is_signed(elem) && x < 0 ? (int64_t)-ux : x;
-	case O_sign:
-		return int_sign(elem, x);
-	case O_isnan:
-		return 0;
-	case O_not:
-		return !x;
+#define MAP(name, float_value, value, ...)                                                         \
+	case O_##name:                                                                             \
+		return (int64_t)(value);
+#define INTEGER(name, value, ...) MAP(name, , value)
+#define FLOAT(...)
+#include "maps.def"
+#undef MAP
+#undef FLOAT
+#undef INTEGER
 	case O_cast:
 		return x;
-	case O_add:
-		return (int64_t)(ux + uy);
-	case O_sub:
-		return (int64_t)(ux - uy);
-	case O_mul:
-		return (int64_t)(ux * uy);
-	case O_div:
-		return int_div(elem, x, y);
-	case O_mod:
-		return int_mod(elem, x, y);
-	case O_max:
-		return int_less(elem, x, y) ? y : x;
-	case O_min:
-		return int_less(elem, x, y) ? x : y;
-	case O_eq:
-		return x == y;
-	case O_lt:
-		return int_less(elem, x, y);
-	case O_le:
-		return !int_less(elem, y, x);
-	case O_and:
-		return x & y;
-	case O_or:
-		return x | y;
-	case O_xor:
-		return x ^ y;
 	default:
 		never("a map of integers");
 	}

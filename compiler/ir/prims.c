@@ -16,7 +16,7 @@ const ElemInfo elems[ELEMS] = {
 };
 
 const ActInfo acts[ACTS] = {
-#define A(name, scale, value, formula, gradient) [A_##name] = {#name, ACT_##scale},
+#define A(name, scale, formula, gradient) [A_##name] = {#name, ACT_##scale},
 #include "acts.def"
 #undef A
 };
