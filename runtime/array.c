@@ -31,7 +31,7 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 			room = room ? 2 * room : 1 << 20;
 			void *more = realloc(blob->base, room);
 			if (!more)
-				return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+				return amos_no_memory(path);
 			blob->base = more;
 		}
 		size_t size = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
@@ -57,7 +57,7 @@ static int read_file(int file, const char *path, struct amos_blob *blob)
 	gzFile from = gzdopen(file, "rb");
 	if (!from) {
 		close(file);
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	}
 	int status = read_all(from, path, blob);
 	gzclose(from);
@@ -127,6 +127,44 @@ const char *amos_shape_text(char *to, size_t room, int type, int rank, const int
 	return to;
 }
 
+// Copies an element, in order of bytes or reversed.
+static void copy_item(char *to, const char *from, size_t item, bool swap)
+{
+	for (size_t i = 0; i < item; i++)
+		to[i] = from[swap ? item - 1 - i : i];
+}
+
+// Advances the index of a column-major position to that of the next row-major one.
+static int64_t next_column_major(const struct amos_array *array, int64_t *index)
+{
+	int64_t at = 0;
+	for (int a = array->rank; a-- > 0 && ++index[a] == array->dim[a];)
+		index[a] = 0;
+	for (int a = array->rank; a-- > 0;)
+		at = at * array->dim[a] + index[a];
+	return at;
+}
+
+int amos_array_reorder(struct amos_array *array, const char *where, bool swap, bool fortran)
+{
+	int64_t count = amos_count(array->rank, array->dim), index[10] = {0}, at = 0;
+	size_t item = (size_t)amos_types[array->type].bytes, bytes = (size_t)count * item;
+	char *to = malloc(bytes + 1);
+	if (!to)
+		return amos_no_memory(where);
+	if (!swap && !fortran)
+		memcpy(to, array->bytes, bytes);
+	for (int64_t i = 0; (swap || fortran) && i < count; i++) {
+		copy_item(to + (size_t)i * item, (const char *)array->bytes + (size_t)at * item,
+		          item, swap);
+		at = fortran ? next_column_major(array, index) : i + 1;
+	}
+	amos_blob_free(array->own);
+	*(struct amos_blob *)array->own = (struct amos_blob){(void *)to, bytes, to, 0};
+	array->bytes = to;
+	return AMOS_DONE;
+}
+
 int amos_array_take(struct amos_array *array, const char *where, struct amos_blob *blob,
                     size_t offset)
 {
@@ -141,23 +179,13 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 		    (long long)(offset > blob->count ? 0 : (blob->count - offset) / item));
 	struct amos_blob *own = malloc(sizeof *own);
 	if (!own)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", where);
-	if ((uintptr_t)(blob->at + offset) % item) {
-		void *copy = malloc(bytes ? bytes : 1);
-		if (!copy) {
-			free(own);
-			return amos_fail(AMOS_MACHINE, "%s: out of memory", where);
-		}
-		memcpy(copy, blob->at + offset, bytes);
-		amos_blob_free(blob);
-		*blob = (struct amos_blob){copy, bytes, copy, 0};
-		offset = 0;
-	}
+		return amos_no_memory(where);
 	*own = *blob;
 	*blob = (struct amos_blob){0};
 	array->bytes = own->at + offset;
 	array->own = own;
-	return AMOS_DONE;
+	return (uintptr_t)array->bytes % item ? amos_array_reorder(array, where, false, false)
+	                                      : AMOS_DONE;
 }
 
 char *amos_array_name(char *name)
@@ -187,36 +215,4 @@ void amos_npz_free(int64_t n, struct amos_array *arrays)
 	for (int64_t i = 0; i < n; i++)
 		amos_array_free(&arrays[i]);
 	free(arrays);
-}
-
-// Replaces the array's bytes by a writable copy.
-static int own_copy(struct amos_array *array, const char *where)
-{
-	size_t bytes =
-	    (size_t)(amos_count(array->rank, array->dim) * amos_types[array->type].bytes);
-	struct amos_blob *own = array->own;
-	void *copy = malloc(bytes ? bytes : 1);
-	if (!copy)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", where);
-	memcpy(copy, array->bytes, bytes);
-	amos_blob_free(own);
-	*own = (struct amos_blob){copy, bytes, copy, 0};
-	array->bytes = copy;
-	return AMOS_DONE;
-}
-
-int amos_array_swap(struct amos_array *array, const char *where)
-{
-	int status = own_copy(array, where);
-	if (status)
-		return status;
-	int item = amos_types[array->type].bytes;
-	int64_t count = amos_count(array->rank, array->dim);
-	for (char *at = (char *)array->bytes; count--; at += item)
-		for (int i = 0; i < item / 2; i++) {
-			char swapped = at[i];
-			at[i] = at[item - 1 - i];
-			at[item - 1 - i] = swapped;
-		}
-	return AMOS_DONE;
 }

@@ -248,7 +248,7 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 	data->nfeeds = 0;
 	data->feeds = calloc((size_t)model->nslots + 1, sizeof *data->feeds);
 	if (!data->feeds)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	data->counted = -1;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
@@ -304,7 +304,7 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	data->note = NULL;
 	FILE *to = open_memstream(&data->note, &size);
 	if (!to)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	if (data->stream)
 		fprintf(to, "data: %lld tokens in windows of %lld, ", (long long)data->length,
 		        (long long)data->window);
@@ -322,14 +322,14 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 		if (data->feeds[i].divide != 1)
 			fprintf(to, "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
 			        data->feeds[i].source->name);
-	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
+	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
 }
 
 static int take_inputs(struct amos_data *data, const struct amos_model *model)
 {
 	const char **names = calloc((size_t)model->nslots + 1, sizeof *names);
 	if (!names)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	int n = 0;
 	for (int64_t i = 0; i < model->nslots; i++)
 		if (model->slots[i].kind == INPUT_KIND)

@@ -88,7 +88,7 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 	int64_t bytes;
 	char *head = head_of(m, point, identity, &bytes);
 	if (!head)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
@@ -164,7 +164,7 @@ static int read_record(struct amos_checkpoint *c, int64_t *at)
 		return amos_fail(AMOS_INPUT, "%s: corrupt", path);
 	slot->name = strndup((const char *)c->blob.at + *at, (size_t)r->name);
 	if (!slot->name)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	*at += r->name;
 	c->count++;
 	return AMOS_DONE;
@@ -179,7 +179,7 @@ static int read_file(struct amos_checkpoint *c)
 		return status;
 	c->slots = calloc((size_t)c->head.nslots + 1, sizeof *c->slots);
 	if (!c->slots)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", c->path);
+		return amos_no_memory(c->path);
 	int64_t at = sizeof c->head;
 	while (!status && c->count < c->head.nslots)
 		status = read_record(c, &at);
@@ -188,7 +188,7 @@ static int read_file(struct amos_checkpoint *c)
 	if (status)
 		return status;
 	c->identity = strndup((const char *)c->blob.at + at, (size_t)c->head.identity);
-	return c->identity ? AMOS_DONE : amos_fail(AMOS_MACHINE, "%s: out of memory", c->path);
+	return c->identity ? AMOS_DONE : amos_no_memory(c->path);
 }
 
 // Returns the checkpoint file for `path`, to be freed by the caller; NULL: out of memory. A run
@@ -213,8 +213,7 @@ int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **t
 	struct amos_checkpoint *c = calloc(1, sizeof *c);
 	if (c)
 		c->path = file_of(path, last);
-	int status =
-	    c && c->path ? read_file(c) : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	int status = c && c->path ? read_file(c) : amos_no_memory(path);
 	if (status)
 		amos_checkpoint_close(c);
 	else

@@ -388,7 +388,7 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		return status;
 	struct amos *m = malloc(sizeof *m);
 	if (!m)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", model->name);
+		return amos_no_memory(model->name);
 	*m = (struct amos){.model = model};
 	m->threads = threads_of_use(model, threads > 0 ? threads : cores());
 	if (!take_memory(m)) {

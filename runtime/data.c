@@ -24,7 +24,7 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	*to = NULL;
 	struct amos_data *data = calloc(1, sizeof *data);
 	if (!data)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	data->exact = exact;
 	data->batch = options->batch;
 	data->seed = options->seed < 0 ? 0 : options->seed;
@@ -167,7 +167,7 @@ int amos_data_write_vocab(const struct amos_data *data, const char *dir)
 		if (!vocabulary || !vocabulary->count)
 			continue;
 		if (asprintf(&path, "%s/%s.vocab", dir, source->name) < 0)
-			return amos_fail(AMOS_MACHINE, "--data: out of memory");
+			return amos_no_memory("--data");
 		int status = amos_vocabulary_write(vocabulary, path);
 		free(path);
 		if (status)

@@ -5,19 +5,24 @@
 #include <string.h>
 #include <unistd.h>
 
-static int type_named(const char *name)
-{
-	for (int t = 0; t < AMOS_TYPES; t++)
-		if (!strcmp(amos_types[t].name, name))
-			return t;
-	return -1;
-}
+const struct amos_format amos_formats[AMOS_TYPES] = {
+#define FORMAT(type, npy, safetensors, idx) [AMOS_##type] = {npy, safetensors, idx},
+#include "formats.def"
+#undef FORMAT
+};
 
 // ---- raw values, IDX ------------------------------------------------------------------
 
-static int open_raw(const char *path, int type, struct amos_array *array)
+static int open_raw(const char *path, const char *name, struct amos_array *array)
 {
 	struct amos_blob blob;
+	int type = AMOS_TYPES - 1;
+	while (type >= 0 && strcmp(amos_types[type].name, name))
+		type--;
+	if (type < 0)
+		return amos_fail(AMOS_INPUT,
+		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
+		                 path, name);
 	int status = amos_blob_open(path, false, &blob);
 	if (status)
 		return status;
@@ -36,26 +41,27 @@ static int open_raw(const char *path, int type, struct amos_array *array)
 // IDX: two zero bytes, type, rank, dimensions, elements, big endian (Y. LeCun's MNIST page).
 static int idx_parse(struct amos_array *array, const char *path, struct amos_blob *blob)
 {
-	static const signed char types[16] = {
-	    [8] = AMOS_u8 + 1,   [9] = AMOS_i8 + 1,   [11] = AMOS_i16 + 1,
-	    [12] = AMOS_i32 + 1, [13] = AMOS_f32 + 1, [14] = AMOS_f64 + 1};
 	const unsigned char *at = blob->at;
-	if (blob->count < 4 || at[0] || at[1] || at[2] > 15 || !types[at[2]] || at[3] > 10 ||
-	    blob->count < 4 + 4 * (size_t)at[3])
+	int type = AMOS_TYPES - 1;
+	while (type >= 0 && (blob->count < 4 || !at[2] || at[2] != amos_formats[type].idx))
+		type--;
+	if (type < 0 || at[0] || at[1] || at[3] > 10 || blob->count < 4 + 4 * (size_t)at[3])
 		return amos_fail(
 		    AMOS_INPUT,
 		    "%s: unknown file format; expected npy, npz, safetensors, IDX, "
 		    "csv:COLUMNS, "
 		    "jsonl:FIELD, FILE:TYPE (raw values: u8 u16 i32 f32 ...) or text:PATH",
 		    path);
-	array->type = types[at[2]] - 1;
+	array->type = type;
 	array->rank = at[3];
 	for (int a = 0; a < array->rank; a++) {
 		const unsigned char *d = at + 4 + 4 * a;
 		array->dim[a] = (int64_t)d[0] << 24 | d[1] << 16 | d[2] << 8 | d[3];
 	}
 	int status = amos_array_take(array, path, blob, 4 + 4 * (size_t)array->rank);
-	return status || amos_types[array->type].bytes == 1 ? status : amos_array_swap(array, path);
+	return status || amos_types[array->type].bytes == 1
+	           ? status
+	           : amos_array_reorder(array, path, true, false);
 }
 
 static bool ends_with(const char *text, const char *end)
@@ -64,6 +70,7 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
+// An npy or IDX file, by its first bytes.
 static int open_plain(const char *path, struct amos_array *array)
 {
 	struct amos_blob blob;
@@ -78,52 +85,64 @@ static int open_plain(const char *path, struct amos_array *array)
 	return status;
 }
 
-// ---- by file name ---------------------------------------------------------------------
-
-static int open_one(const char *path, const char *after, struct amos_array *array)
+static int open_other(const char *path, const char *type, struct amos_arrays *to)
 {
-	if (ends_with(path, ".csv"))
-		return amos_array_csv(path, after, array);
-	if (ends_with(path, ".jsonl"))
-		return amos_array_jsonl(path, after, array);
-	if (!after)
-		return open_plain(path, array);
-	int type = type_named(after);
-	if (type < 0)
-		return amos_fail(AMOS_INPUT,
-		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
-		                 path, after);
-	return open_raw(path, type, array);
+	int status = amos_arrays_room(to, path, 1);
+	if (status)
+		return status;
+	to->n = 1;
+	return type ? open_raw(path, type, to->at) : open_plain(path, to->at);
 }
 
-static int open_path(const char *path, const char *after, int64_t *n, struct amos_array **arrays)
+// ---- by file name ---------------------------------------------------------------------
+
+typedef int opener(const char *path, const char *after, struct amos_arrays *);
+
+static const struct {
+	const char *end;
+	opener *open;
+} named[] = {{".npz", amos_arrays_npz},
+             {".safetensors", amos_arrays_safetensors},
+             {".csv", amos_arrays_csv},
+             {".jsonl", amos_arrays_jsonl},
+             {"", open_other}};
+
+int amos_arrays_room(struct amos_arrays *arrays, const char *path, size_t most)
 {
-	if (ends_with(path, ".npz"))
-		return amos_npz_open(path, after, n, arrays);
-	if (ends_with(path, ".safetensors"))
-		return amos_arrays_safetensors(path, after, n, arrays);
-	*arrays = calloc(1, sizeof **arrays);
-	if (!*arrays)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
-	*n = 1;
-	int status = open_one(path, after, *arrays);
+	arrays->at = calloc(most + 1, sizeof *arrays->at);
+	return arrays->at ? AMOS_DONE : amos_no_memory(path);
+}
+
+static int open_by(opener *open, const char *path, const char *after, struct amos_arrays *to)
+{
+	*to = (struct amos_arrays){0};
+	int status = open(path, after, to);
+	if (!status && !to->n)
+		status = after ? amos_fail(AMOS_INPUT, "%s: no array '%s'", path, after)
+		               : amos_fail(AMOS_INPUT, "%s: no arrays", path);
 	if (status) {
-		amos_npz_free(*n, *arrays);
-		*n = 0;
-		*arrays = NULL;
+		amos_npz_free(to->n, to->at);
+		*to = (struct amos_arrays){0};
 	}
+	return status;
+}
+
+int amos_npz_read(const char *path, int64_t *n, struct amos_array **arrays)
+{
+	struct amos_arrays all;
+	int status = open_by(amos_arrays_npz, path, NULL, &all);
+	*n = all.n;
+	*arrays = all.at;
 	return status;
 }
 
 // Opens PATH[:KEY], where both may contain colons: the shortest PATH that exists is used, else
 // everything up to the last colon.
-int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
+int amos_arrays_open(const char *source, struct amos_arrays *to)
 {
-	*n = 0;
-	*arrays = NULL;
 	char *path = strdup(source), *colon = path ? strchr(path, ':') : NULL;
 	if (!path)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", source);
+		return amos_no_memory(source);
 	bool no_key = !colon || !access(source, F_OK);
 	while (!no_key) {
 		*colon = 0;
@@ -133,7 +152,10 @@ int amos_arrays_open(const char *source, int64_t *n, struct amos_array **arrays)
 		*colon = ':';
 		colon = next;
 	}
-	int status = open_path(path, no_key ? NULL : colon + 1, n, arrays);
+	int format = 0;
+	while (!ends_with(path, named[format].end))
+		format++;
+	int status = open_by(named[format].open, path, no_key ? NULL : colon + 1, to);
 	free(path);
 	return status;
 }

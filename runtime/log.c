@@ -55,7 +55,7 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 	log->progress = !log->quiet && (log->terminal || options->verbose);
 	if (asprintf(&log->path, "%s/log.jsonl", dir) < 0) {
 		log->path = NULL;
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", dir);
+		return amos_no_memory(dir);
 	}
 	int status = resumed ? cut_lines(log->path, step) : AMOS_DONE;
 	if (status)

@@ -203,7 +203,7 @@ static int choose_folder(struct command *c, char **folder)
 	if (c->options.out || c->options.resume)
 		return AMOS_DONE;
 	if (asprintf(folder, "%s.run", slash ? slash + 1 : program) < 0)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", program);
+		return amos_no_memory(program);
 	c->options.out = *folder;
 	return AMOS_DONE;
 }
@@ -268,7 +268,7 @@ int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const 
 {
 	struct amos_array *outs = calloc((size_t)entry->nouts + 1, sizeof *outs);
 	if (!outs)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	int64_t n = 0;
 	for (int64_t i = 0; i < entry->nouts; i++) {
 		const struct amos_out *out = &entry->outs[i];

@@ -4,30 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Converts from column-major (Fortran) to row-major order.
-static int transpose(struct amos_array *array, const char *where)
-{
-	struct amos_array from = *array;
-	array->own = NULL;
-	int64_t count = amos_count(array->rank, array->dim), index[10] = {0};
-	size_t item = (size_t)amos_types[array->type].bytes, bytes = (size_t)count * item;
-	char *to = malloc(bytes ? bytes : 1);
-	struct amos_blob blob = {(unsigned char *)to, bytes, to, 0};
-	for (int64_t i = 0; to && i < count; i++) {
-		int64_t at = 0;
-		for (int a = array->rank; a-- > 0;)
-			at = at * array->dim[a] + index[a];
-		memcpy(to + (size_t)i * item, (const char *)from.bytes + (size_t)at * item, item);
-		for (int a = array->rank; a-- > 0 && ++index[a] == array->dim[a];)
-			index[a] = 0;
-	}
-	int status = to ? amos_array_take(array, where, &blob, 0)
-	                : amos_fail(AMOS_MACHINE, "%s: out of memory", where);
-	from.name = NULL;
-	amos_array_free(&from);
-	return status;
-}
-
 // Returns the text after 'key': in the header of an npy file, a Python dictionary literal.
 static const char *npy_value(const char *header, const char *key)
 {
@@ -40,18 +16,12 @@ static const char *npy_value(const char *header, const char *key)
 
 static int npy_type(const char *text, bool *swap)
 {
-	static const struct {
-		const char *text;
-		int type;
-	} known[] = {{"f8", AMOS_f64}, {"f4", AMOS_f32}, {"f2", AMOS_f16}, {"i8", AMOS_i64},
-	             {"i4", AMOS_i32}, {"i2", AMOS_i16}, {"i1", AMOS_i8},  {"u8", AMOS_u64},
-	             {"u4", AMOS_u32}, {"u2", AMOS_u16}, {"u1", AMOS_u8},  {"b1", AMOS_b8}};
 	if ((*text != '\'' && *text != '"') || !strchr("<>|=", text[1]))
 		return -1;
 	*swap = text[1] == '>';
-	for (int i = 0; i < COUNT(known); i++)
-		if (!strncmp(text + 2, known[i].text, 2) && text[4] == *text)
-			return known[i].type;
+	for (int t = 0; t < AMOS_TYPES; t++)
+		if (!strncmp(text + 2, amos_formats[t].npy, 2) && text[4] == *text)
+			return t;
 	return -1;
 }
 
@@ -107,11 +77,9 @@ static int npy_parse(struct amos_array *array, const char *where, struct amos_bl
 	int status = npy_header(array, where, header, &swap, &fortran);
 	if (!status)
 		status = amos_array_take(array, where, blob, start + size);
-	if (!status && swap)
-		status = amos_array_swap(array, where);
-	if (!status && fortran && array->rank > 1)
-		status = transpose(array, where);
-	return status;
+	fortran &= array->rank > 1;
+	return status || !(swap || fortran) ? status
+	                                    : amos_array_reorder(array, where, swap, fortran);
 }
 
 int amos_array_npy(struct amos_array *array, const char *where, struct amos_blob *blob)

@@ -62,33 +62,27 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	return amos_array_npy(array, where, &blob);
 }
 
-static int read_entries(zip_t *zip, const char *path, const char *key, int64_t *n,
-                        struct amos_array *arrays)
+static int read_entries(zip_t *zip, const char *path, const char *key, struct amos_arrays *to)
 {
 	zip_int64_t count = zip_get_num_entries(zip, 0);
-	for (zip_int64_t i = 0; i < count; i++) {
+	int status = amos_arrays_room(to, path, (size_t)count);
+	for (zip_int64_t i = 0; !status && i < count; i++) {
 		const char *file = zip_get_name(zip, (zip_uint64_t)i, 0);
 		if (!file)
 			return zip_failure(zip_get_error(zip), path, "corrupt");
 		size_t size = name_size(file);
 		if (!size || (key && (strlen(key) != size || strncmp(file, key, size))))
 			continue;
-		struct amos_array *array = &arrays[(*n)++];
+		struct amos_array *array = &to->at[to->n++];
 		array->name = amos_array_name(strndup(file, size));
-		int status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
-		                         : amos_no_memory(path);
-		if (status)
-			return status;
+		status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
+		                     : amos_no_memory(path);
 	}
-	if (!*n && key)
-		return amos_fail(AMOS_INPUT, "%s: no array '%s'", path, key);
-	return *n ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: no arrays", path);
+	return status;
 }
 
-int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_array **arrays)
+int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 {
-	*n = 0;
-	*arrays = NULL;
 	int code, file = amos_input(path, 0);
 	if (file < 0)
 		return amos_fail_errno("read", path);
@@ -101,30 +95,12 @@ int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_arr
 		zip_error_fini(&error);
 		return status;
 	}
-	*arrays = calloc((size_t)zip_get_num_entries(zip, 0) + 1, sizeof **arrays);
-	int status = *arrays ? read_entries(zip, path, key, n, *arrays)
-	                     : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+	int status = read_entries(zip, path, key, to);
 	zip_discard(zip);
-	if (status) {
-		amos_npz_free(*n, *arrays);
-		*n = 0;
-		*arrays = NULL;
-	}
 	return status;
 }
 
-int amos_npz_read(const char *path, int64_t *n, struct amos_array **arrays)
-{
-	return amos_npz_open(path, NULL, n, arrays);
-}
-
 // ---- writing --------------------------------------------------------------------------
-
-static const char *const npy_types[AMOS_TYPES] = {
-    [AMOS_f64] = "<f8", [AMOS_f32] = "<f4", [AMOS_f16] = "<f2", [AMOS_bf16] = "<f4",
-    [AMOS_i64] = "<i8", [AMOS_i32] = "<i4", [AMOS_i16] = "<i2", [AMOS_i8] = "|i1",
-    [AMOS_u64] = "<u8", [AMOS_u32] = "<u4", [AMOS_u16] = "<u2", [AMOS_u8] = "|u1",
-    [AMOS_b8] = "|b1"};
 
 // Returns the header and elements of one array, to be freed by the caller; NULL: out of memory.
 static char *npy_bytes(const struct amos_array *array, size_t *count)
@@ -136,8 +112,8 @@ static char *npy_bytes(const struct amos_array *array, size_t *count)
 		at += snprintf(shape + at, sizeof shape - (size_t)at, "%lld,%s",
 		               (long long)array->dim[a], a + 1 < array->rank ? " " : "");
 	int size = snprintf(header, sizeof header,
-	                    "{'descr': '%s', 'fortran_order': False, 'shape': (%s), }",
-	                    npy_types[array->type], shape);
+	                    "{'descr': '%c%s', 'fortran_order': False, 'shape': (%s), }",
+	                    amos_types[type].bytes > 1 ? '<' : '|', amos_formats[type].npy, shape);
 	size_t start = ((size_t)size + 11 + 63) / 64 * 64; // elements begin at a multiple of 64
 	*count = start + (size_t)(elements * amos_types[type].bytes);
 	char *to = malloc(*count);

@@ -58,28 +58,40 @@ const char *amos_shape_text(char *to, size_t room, int type, int rank, const int
 int64_t amos_count(int rank,
                    const int64_t *dim); // number of elements; -1: negative dimension or too many
 // Moves the blob into the array, whose type, rank and dim are set; its elements begin at `offset`
-// (copied if unaligned). On failure the caller still owns the blob. `where` names the file in
-// messages.
+// (copied if unaligned). If the array is longer than the blob, the caller still owns the blob.
+// `where` names the file in messages.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
 void amos_array_free(struct amos_array *);
 // Returns `name` with unprintable bytes escaped as in model names (visible.c). Takes ownership of
 // `name`.
 char *amos_array_name(char *name);
-// Reverses the bytes of each element, in a copy that the array owns.
-int amos_array_swap(struct amos_array *, const char *where);
+// Copies the elements, with their bytes reversed if `swap`, from column-major order if `fortran`.
+int amos_array_reorder(struct amos_array *, const char *where, bool swap, bool fortran);
 
 // ---- npy.c, npz.c, table.c, safetensors.c: file formats; format.c: selects one --------
 
-// Takes ownership of the blob, even on failure.
-int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
+struct amos_format { // a row of formats.def
+	const char *npy, *safetensors;
+	int idx;
+};
+extern const struct amos_format amos_formats[AMOS_TYPES];
+
+struct amos_arrays {
+	int64_t n;
+	struct amos_array *at;
+};
 // Reads the arrays of a source (all but wrappers and text:): one, or all in FILE.npz or
 // FILE.safetensors.
-int amos_arrays_open(const char *source, int64_t *n, struct amos_array **);
-int amos_arrays_safetensors(const char *path, const char *key, int64_t *n, struct amos_array **);
-int amos_array_csv(const char *path, const char *columns, struct amos_array *);
-int amos_array_jsonl(const char *path, const char *field, struct amos_array *);
-// Reads the array `key`, or all if NULL.
-int amos_npz_open(const char *path, const char *key, int64_t *n, struct amos_array **);
+int amos_arrays_open(const char *source, struct amos_arrays *);
+int amos_arrays_room(struct amos_arrays *, const char *path, size_t most); // allocates
+// The formats. They read the array `key`, or all if NULL; on failure, the caller frees the arrays
+// that are there.
+int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *);
+int amos_arrays_safetensors(const char *path, const char *key, struct amos_arrays *);
+int amos_arrays_csv(const char *path, const char *columns, struct amos_arrays *);
+int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *);
+// Takes ownership of the blob, even on failure.
+int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 
 // ---- text.c: bytes as tokens ----------------------------------------------------------
 

@@ -9,22 +9,23 @@ static int grow(void **at, int count, size_t item)
 {
 	void *more = realloc(*at, (size_t)(count + 1) * item);
 	if (!more)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	*at = more;
 	memset((char *)more + (size_t)count * item, 0, item);
 	return AMOS_DONE;
 }
 
 // PATH[:VOCABULARY]
-static int open_text(const char *text, struct amos_array **array,
-                     struct amos_vocabulary *vocabulary)
+static int open_text(const char *text, struct amos_arrays *to, struct amos_vocabulary *vocabulary)
 {
 	char *path = strdup(text), *colon = path && access(text, F_OK) ? strrchr(path, ':') : NULL;
 	if (colon)
 		*colon++ = 0;
-	*array = calloc(1, sizeof **array);
-	int status = path && *array ? amos_text_open(path, colon, *array, vocabulary)
-	                            : amos_fail(AMOS_MACHINE, "--data: out of memory");
+	int status = amos_arrays_room(to, text, 1);
+	to->n = !status;
+	if (!status)
+		status = path ? amos_text_open(path, colon, to->at, vocabulary)
+		              : amos_no_memory("--data");
 	free(path);
 	return status;
 }
@@ -39,29 +40,22 @@ static int open_file(struct amos_sources *all, const char *text, int *index, int
 		++*n;
 	if (*n)
 		return AMOS_DONE;
-	*n = 1;
-	struct amos_array *arrays = NULL;
+	struct amos_arrays arrays = {0};
 	struct amos_vocabulary vocabulary = {0};
-	int status;
-	if (!strncmp(text, "text:", 5)) {
-		status = open_text(text + 5, &arrays, &vocabulary);
-	} else {
-		status = amos_arrays_open(text, n, &arrays);
-	}
-	for (int64_t i = 0; !status && i < *n; i++) {
+	bool token = !strncmp(text, "text:", 5);
+	int status =
+	    token ? open_text(text + 5, &arrays, &vocabulary) : amos_arrays_open(text, &arrays);
+	for (; !status && *n < arrays.n; ++*n) {
 		status = grow((void **)&all->files, all->nfiles, sizeof *all->files);
 		if (status)
 			break;
 		struct amos_opened *file = &all->files[all->nfiles++];
-		file->text = strdup(text);
-		file->array = arrays[i];
-		file->vocabulary = vocabulary;
-		file->token = !strncmp(text, "text:", 5);
-		arrays[i] = (struct amos_array){0};
+		*file = (struct amos_opened){strdup(text), arrays.at[*n], vocabulary, token};
+		arrays.at[*n] = (struct amos_array){0};
 		if (!file->text)
-			status = amos_fail(AMOS_MACHINE, "--data: out of memory");
+			status = amos_no_memory("--data");
 	}
-	amos_npz_free(arrays ? *n : 0, arrays);
+	amos_npz_free(arrays.at ? arrays.n : 0, arrays.at);
 	return status;
 }
 
@@ -74,7 +68,7 @@ static int add_source(struct amos_sources *all, const char *name, size_t length,
 	struct amos_source *source = &all->at[all->count];
 	source->name = strndup(name, length);
 	if (!source->name)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	all->count++;
 	for (int i = 0; i + 1 < all->count; i++)
 		if (!strcmp(all->at[i].name, source->name))
@@ -133,8 +127,7 @@ static int open_named(struct amos_sources *all, const char *given, const char *e
 	int status = add_source(all, given, (size_t)(equals - given), &source);
 	char *text = status ? NULL : strdup(equals + 1);
 	if (!status)
-		status = text ? open_source(all, source, text)
-		              : amos_fail(AMOS_MACHINE, "--data: out of memory");
+		status = text ? open_source(all, source, text) : amos_no_memory("--data");
 	free(text);
 	return status;
 }

@@ -21,7 +21,7 @@ static int add(struct column *column, const char *where, double x)
 		size_t room = column->room ? 2 * column->room : 1024;
 		double *more = realloc(column->at, room * sizeof *more);
 		if (!more)
-			return amos_fail(AMOS_MACHINE, "%s: out of memory", where);
+			return amos_no_memory(where);
 		column->at = more;
 		column->room = room;
 	}
@@ -38,26 +38,51 @@ static bool is_exact(const char *text, size_t length, double x)
 	return end != text + length || errno || (fabs(x) < 0x1p63 && (long long)x == n);
 }
 
-// Moves the numbers into the array, whose shape is set.
-static int as_array(struct column *column, const char *where, struct amos_array *array)
+enum { MOST_COLUMNS = 4096 };
+
+struct table {
+	const char *path, *key; // key: COLUMNS or FIELD; NULL: all of a line
+	struct amos_array *array;
+	struct column column;
+	int count; // csv: columns taken
+	int at[MOST_COLUMNS];
+};
+
+static bool is_blank(const char *line)
 {
-	struct amos_blob blob = {(void *)column->at, column->count * sizeof(double), column->at, 0};
-	array->type = AMOS_f64;
-	*column = (struct column){0};
-	int status = amos_array_take(array, where, &blob, 0);
+	return !line[strspn(line, " \t\r\n")];
+}
+
+// Reads all lines into one array. `number` counts them from 1.
+static int read_lines(const char *path, const char *key,
+                      int read_line(struct table *, long number, const char *line),
+                      struct amos_arrays *to)
+{
+	FILE *file = amos_input_stream(path);
+	if (!file)
+		return amos_fail_errno("read", path);
+	char *line = NULL;
+	size_t room = 0;
+	int status = amos_arrays_room(to, path, 1);
+	struct table table = {.path = path, .key = key, .array = to->at};
+	to->n = !status;
+	for (long number = 1; !status && getline(&line, &room, file) > 0; number++)
+		status = read_line(&table, number, line);
+	if (!status)
+		status = amos_all_read(file, path);
+	if (!status && !table.array->dim[0])
+		status = amos_fail(AMOS_INPUT, "%s: no numbers in the file", path);
+	struct column *all = &table.column;
+	struct amos_blob blob = {(void *)all->at, all->count * sizeof(double), all->at, 0};
+	if (!status)
+		status = amos_array_take(table.array, path, &blob, 0);
 	amos_blob_free(&blob);
+	free(line);
+	fclose(file);
 	return status;
 }
 
 // ---- csv: COLUMNS as 0-2,5 or names in the first line ---------------------------------
-
-enum { MOST_COLUMNS = 4096 };
-
-struct picked {
-	int count;
-	bool all; // all columns of the first line
-	int at[MOST_COLUMNS];
-};
 
 // Returns cell `index` of a line, without quotes; NULL: the line has fewer. *length excludes blanks
 // around it.
@@ -85,8 +110,7 @@ static int named_cell(const char *line, const char *name, size_t length)
 	return -1;
 }
 
-static int pick_one(const char *path, const char *header, const char *text, size_t length,
-                    struct picked *to)
+static int pick_one(struct table *t, const char *header, const char *text, size_t length)
 {
 	char *end;
 	long from = strtol(text, &end, 10), last = from;
@@ -94,47 +118,55 @@ static int pick_one(const char *path, const char *header, const char *text, size
 		last = strtol(end + 1, &end, 10);
 	if (!isdigit((unsigned char)*text) || end != text + length)
 		from = last = named_cell(header, text, length);
-	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - to->count)
+	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - t->count)
 		return amos_fail(
 		    AMOS_INPUT,
 		    "%s: no column '%.*s'; expected numbers from 0 (0-2,5) or names in "
 		    "the first line",
-		    path, (int)length, text);
+		    t->path, (int)length, text);
 	for (long i = from; i <= last; i++)
-		to->at[to->count++] = (int)i;
+		t->at[t->count++] = (int)i;
 	return AMOS_DONE;
 }
 
-static int pick(const char *path, const char *header, const char *columns, struct picked *to)
+static int pick_all(struct table *t, const char *header)
 {
 	size_t n;
-	to->all = !columns;
-	if (!columns) {
-		while (to->count < MOST_COLUMNS && cell(header, to->count, &n)) {
-			to->at[to->count] = to->count;
-			to->count++;
-		}
-		if (cell(header, to->count, &n))
-			return amos_fail(AMOS_INPUT,
-			                 "%s: more than %d columns\n  help: select some, %s:0-2,5",
-			                 path, MOST_COLUMNS, path);
-		return AMOS_DONE;
-	}
+	for (; t->count < MOST_COLUMNS && cell(header, t->count, &n); t->count++)
+		t->at[t->count] = t->count;
+	return !cell(header, t->count, &n)
+	           ? AMOS_DONE
+	           : amos_fail(AMOS_INPUT,
+	                       "%s: more than %d columns\n  help: select some, %s:0-2,5", t->path,
+	                       MOST_COLUMNS, t->path);
+}
+
+static int pick_named(struct table *t, const char *header, const char *columns)
+{
 	int status;
 	do {
-		n = strcspn(columns, ",");
-		status = pick_one(path, header, columns, n, to);
+		size_t n = strcspn(columns, ",");
+		status = pick_one(t, header, columns, n);
 		columns += n + (columns[n] == ',');
 	} while (!status && *columns);
 	return status;
 }
 
+// Chooses the columns by the first line.
+static int pick(struct table *t, const char *header)
+{
+	int status = t->key ? pick_named(t, header, t->key) : pick_all(t, header);
+	t->array->rank = t->count > 1 ? 2 : 1;
+	t->array->dim[1] = t->count;
+	return status;
+}
+
 // True if the first line is not numbers.
-static bool is_header(const char *line, const struct picked *picked)
+static bool is_header(const struct table *t, const char *line)
 {
 	size_t n;
-	for (int i = 0; i < picked->count; i++) {
-		const char *at = cell(line, picked->at[i], &n);
+	for (int i = 0; i < t->count; i++) {
+		const char *at = cell(line, t->at[i], &n);
 		char *end;
 		if (at && n && (strtod(at, &end), end != at + n))
 			return true;
@@ -142,64 +174,40 @@ static bool is_header(const char *line, const struct picked *picked)
 	return false;
 }
 
-static int read_row(const char *path, long number, const char *line, const struct picked *picked,
-                    struct column *column)
+static int read_cell(struct table *t, long number, const char *line, int column)
 {
-	size_t rest;
-	if (picked->all && cell(line, picked->count, &rest) && rest)
-		return amos_fail(AMOS_INPUT, "%s: line %ld has more cells than the first line, %d",
-		                 path, number, picked->count);
-	for (int i = 0; i < picked->count; i++) {
-		size_t n;
-		const char *at = cell(line, picked->at[i], &n);
-		char *end;
-		double x = at ? strtod(at, &end) : 0;
-		if (!at || !n || end != at + n)
-			return amos_fail(AMOS_INPUT,
-			                 "%s: line %ld, column %d: expected a number, found %.*s",
-			                 path, number, picked->at[i], at && n ? (int)n : 7,
-			                 at && n ? at : "nothing");
-		if (!is_exact(at, n, x))
-			return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE,
-			                 path, number, picked->at[i], (int)n, at);
-		int status = add(column, path, x);
-		if (status)
-			return status;
-	}
-	return AMOS_DONE;
+	size_t n;
+	const char *at = cell(line, column, &n);
+	char *end;
+	double x = at ? strtod(at, &end) : 0;
+	if (!at || !n || end != at + n)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: line %ld, column %d: expected a number, found %.*s", t->path,
+		                 number, column, at && n ? (int)n : 7, at && n ? at : "nothing");
+	if (!is_exact(at, n, x))
+		return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE, t->path,
+		                 number, column, (int)n, at);
+	return add(&t->column, t->path, x);
 }
 
-int amos_array_csv(const char *path, const char *columns, struct amos_array *array)
+static int read_row(struct table *t, long number, const char *line)
 {
-	FILE *file = amos_input_stream(path);
-	if (!file)
-		return amos_fail_errno("read", path);
-	struct picked *picked = calloc(1, sizeof *picked);
-	struct column column = {0};
-	char *line = NULL;
-	size_t room = 0;
-	int status = picked ? AMOS_DONE : amos_fail(AMOS_MACHINE, "%s: out of memory", path);
-	for (long number = 1; !status && getline(&line, &room, file) > 0; number++) {
-		if (number == 1 && (status = pick(path, line, columns, picked)))
-			break;
-		if (line[strspn(line, " \t\r\n")] && !(number == 1 && is_header(line, picked))) {
-			status = read_row(path, number, line, picked, &column);
-			array->dim[0]++;
-		}
-	}
-	if (!status)
-		status = amos_all_read(file, path);
-	if (!status && !array->dim[0])
-		status = amos_fail(AMOS_INPUT, "%s: no numbers in the file", path);
-	array->rank = picked && picked->count > 1 ? 2 : 1;
-	array->dim[1] = picked ? picked->count : 0;
-	if (!status)
-		status = as_array(&column, path, array);
-	free(column.at);
-	free(picked);
-	free(line);
-	fclose(file);
+	size_t rest;
+	int status = number == 1 ? pick(t, line) : AMOS_DONE;
+	if (status || is_blank(line) || (number == 1 && is_header(t, line)))
+		return status;
+	if (!t->key && cell(line, t->count, &rest) && rest)
+		return amos_fail(AMOS_INPUT, "%s: line %ld has more cells than the first line, %d",
+		                 t->path, number, t->count);
+	for (int i = 0; !status && i < t->count; i++)
+		status = read_cell(t, number, line, t->at[i]);
+	t->array->dim[0]++;
 	return status;
+}
+
+int amos_arrays_csv(const char *path, const char *columns, struct amos_arrays *to)
+{
+	return read_lines(path, columns, read_row, to);
 }
 
 // ---- jsonl: one object per line; FIELD is a number or nested lists --------------------
@@ -234,45 +242,27 @@ static int add_numbers(const json_t *value, const char *where, struct amos_array
 	return AMOS_DONE;
 }
 
-static int read_line(const char *path, long number, const char *line, const char *field,
-                     struct amos_array *array, struct column *column)
+static int read_object(struct table *t, long number, const char *line)
 {
 	char where[1024];
 	json_error_t error;
+	if (is_blank(line))
+		return AMOS_DONE;
 	json_t *object = json_loads(line, JSON_DECODE_ANY, &error);
-	json_t *value = field ? json_object_get(object, field) : object;
-	snprintf(where, sizeof where, "%s: line %ld", path, number);
-	bool memory = !object && json_error_code(&error) == json_error_out_of_memory;
+	json_t *value = t->key ? json_object_get(object, t->key) : object;
+	snprintf(where, sizeof where, "%s: line %ld", t->path, number);
+	bool memory = !object && json_error_code(&error) == json_error_out_of_memory,
+	     first = !t->array->dim[0]++;
+	t->array->rank += first;
 	int status = memory    ? amos_no_memory(where)
 	             : !object ? amos_fail(AMOS_INPUT, "%s: not JSON: %s", where, error.text)
-	             : !value  ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, field)
-	                       : add_numbers(value, where, array, 1, !array->dim[0], column);
+	             : !value  ? amos_fail(AMOS_INPUT, "%s: no field '%s'", where, t->key)
+	                       : add_numbers(value, where, t->array, 1, first, &t->column);
 	json_decref(object);
-	array->dim[0]++;
 	return status;
 }
 
-int amos_array_jsonl(const char *path, const char *field, struct amos_array *array)
+int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *to)
 {
-	FILE *file = amos_input_stream(path);
-	if (!file)
-		return amos_fail_errno("read", path);
-	struct column column = {0};
-	char *line = NULL;
-	size_t room = 0;
-	int status = AMOS_DONE;
-	array->rank = 1;
-	for (long number = 1; !status && getline(&line, &room, file) > 0; number++)
-		if (line[strspn(line, " \t\r\n")])
-			status = read_line(path, number, line, field, array, &column);
-	if (!status)
-		status = amos_all_read(file, path);
-	if (!status && !array->dim[0])
-		status = amos_fail(AMOS_INPUT, "%s: no lines in the file", path);
-	if (!status)
-		status = as_array(&column, path, array);
-	free(column.at);
-	free(line);
-	fclose(file);
-	return status;
+	return read_lines(path, field, read_object, to);
 }

@@ -23,7 +23,7 @@ static int append(struct amos_blob *all, size_t *room, const char *path, size_t 
 		*room = 2 * (all->count + size);
 		void *more = realloc(all->base, *room);
 		if (!more)
-			return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+			return amos_no_memory(path);
 		all->base = more;
 		all->at = more;
 	}
@@ -154,7 +154,7 @@ static int tokens_of(const char *path, struct amos_blob *blob,
 		token[vocabulary->byte[i]] = i;
 	unsigned char *to = malloc(blob->count);
 	if (!to)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", path);
+		return amos_no_memory(path);
 	for (size_t i = 0; i < blob->count; i++) {
 		int t = token[blob->at[i]];
 		if (t < 0) {

@@ -289,7 +289,7 @@ static int make_folder(struct training *t)
 		return amos_fail(AMOS_USAGE, "train: expected a run directory, -o DIR");
 	if (asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
 	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
+		return amos_no_memory(t->dir);
 	return amos_folder_open(t->dir, o, &t->folder);
 }
 
@@ -322,7 +322,7 @@ static int begin(struct training *t)
 	t->point = (struct amos_position){.held = none, .best = none};
 	t->identity = amos_identity(t->m, t->data);
 	if (!t->identity)
-		return amos_fail(AMOS_MACHINE, "%s: out of memory", t->dir);
+		return amos_no_memory(t->dir);
 	int status = o->resume ? resume(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
 	if (!status)
 		status = amos_data_write_vocab(t->data, t->dir);

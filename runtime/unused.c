@@ -56,7 +56,7 @@ static int write_unused(struct amos_data *data)
 	data->unused = NULL;
 	FILE *to = open_memstream(&data->unused, &size);
 	if (!to)
-		return amos_fail(AMOS_MACHINE, "--data: out of memory");
+		return amos_no_memory("--data");
 	const char *file = NULL;
 	for (int i = 0; i < data->sources.count; i++) {
 		const struct amos_source *source = &data->sources.at[i];
@@ -72,7 +72,7 @@ static int write_unused(struct amos_data *data)
 	}
 	if (file)
 		fputc('\n', to);
-	return fclose(to) ? amos_fail(AMOS_MACHINE, "--data: out of memory") : AMOS_DONE;
+	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
 }
 
 int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
