@@ -30,12 +30,19 @@ static void close_data(void *data)
 	amos_data_close(data);
 }
 
-struct amos_data *open_data(Session *session, const struct amos_options *options, bool exact)
+struct amos_data *open_data(Session *session)
 {
+	struct amos_options given = runtime_options(session);
+	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
 	struct amos_data *data;
-	check(amos_data_open(options, exact, &data));
+	check(amos_data_open(&given, exact, &data));
 	close_later(session, close_data, data);
 	return data;
+}
+
+struct amos_data *open_given(Session *session)
+{
+	return chosen(session, OPT_data) ? open_data(session) : NULL;
 }
 
 void note_unused(Session *session, struct amos_data *data, const Graph *g)

@@ -40,16 +40,11 @@ typedef enum OptionName {
 #define OPTION(name, ...) OPT_##name,
 #include "settings.def"
 #undef OPTION
-	OPTIONS
+	OPTIONS,
+	OPT_NONE = OPTIONS
 } OptionName;
 
-typedef struct OptionInfo { // a row of settings.def
-	const char *name;
-	int letter;
-	unsigned group;
-	const char *type, *argument, *help;
-} OptionInfo;
-extern const OptionInfo options[OPTIONS];
+extern const struct amos_option_row options[OPTIONS]; // settings.def
 
 typedef struct Choice { // an option as given
 	OptionName option;
@@ -124,7 +119,9 @@ Model *read_window(Session *, int64_t window);
 // ---- configure.c: from options to what passes take ------------------------------------
 
 struct amos_options runtime_options(const Session *); // what options.def lists
-struct amos_data *open_data(Session *, const struct amos_options *, bool exact);
+// The data, open until the session ends; of run and grad they are one batch.
+struct amos_data *open_data(Session *);
+struct amos_data *open_given(Session *); // NULL where there is no --data
 // Reports the arrays of the data that no input of the graph takes, with its loss, nor of the file.
 void note_unused(Session *, struct amos_data *, const Graph *);
 // The graph with its loss, where --loss or the model has one; else as it is.
@@ -150,6 +147,7 @@ const char *identity_text(Session *, const Model *);
 
 // ---- json.c -----------------------------------------------------------------------------
 
+json_t *keep_json(Session *, json_t *); // answers it; dropped when the session ends
 // A string; if it is not UTF-8, what is not a visible character is written as \xHH (common.h).
 json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
@@ -219,6 +217,8 @@ double untrained_percent(const Model *); // of the elements of all weights
 const char *percent_text(Arena *, double);
 // The object linked in this process, its slots with the first contents that the program has.
 struct amos *open_program(Program *);
+// The model's file with the weights that the open model has, for inference unless --keep-training.
+void write_open(const Program *, struct amos *, const char *path);
 
 // ---- program_text.c: programs in the notation -----------------------------------------
 

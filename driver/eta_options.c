@@ -6,11 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void close_json(void *value)
-{
-	json_decref(value);
-}
-
 // ---- a report as a file ---------------------------------------------------------------
 
 // A number; or nested lists of which one is longer than 1: its axis, length and numbers. False:
@@ -72,9 +67,8 @@ json_t *load_report(Session *session, const char *path)
 	FILE *stream = amos_input_stream(path);
 	if (!stream)
 		need_done(amos_fail_errno("read", path));
-	json_t *file = json_loadf(stream, 0, &error);
+	json_t *file = keep_json(session, json_loadf(stream, 0, &error));
 	fclose(stream);
-	close_later(session, close_json, file);
 	show_strings(session->arena, file);
 	if (!json_is_array(json_object_get(file, "params")))
 		fail(path, "not what amosc eta --json writes: %s",

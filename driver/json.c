@@ -3,6 +3,17 @@
 #include <math.h>
 #include <string.h>
 
+static void drop_json(void *value)
+{
+	json_decref(value);
+}
+
+json_t *keep_json(Session *session, json_t *value)
+{
+	close_later(session, drop_json, value);
+	return value;
+}
+
 json_t *json_text(const char *text)
 {
 	json_t *whole = json_string(text);

@@ -138,12 +138,9 @@ int amosc_eta(struct amosc *s, const char **json)
 
 static Program *program_begun(Session *session, bool weights)
 {
-	struct amos_options given = runtime_options(session);
-	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
-	struct amos_data *data = given.data.count ? open_data(session, &given, exact) : NULL;
-	Program *p = program_new(session, data);
+	Program *p = program_new(session, open_given(session));
 	p->weights = weights;
-	if (data)
+	if (p->data)
 		attach_data(p);
 	return p;
 }
@@ -209,11 +206,6 @@ int amosc_eval(struct amosc *s, struct amos_result *result)
 	return AMOSC_DONE;
 }
 
-static const void *slot_bytes(void *open, int slot)
-{
-	return amos_slot_bytes(open, slot);
-}
-
 int amosc_export(struct amosc *s, const char *path)
 {
 	Catch catch;
@@ -222,8 +214,7 @@ int amosc_export(struct amosc *s, const char *path)
 	if (!s->open)
 		fail_status(STATUS_USAGE, NULL, "amosc_export: nothing is compiled yet");
 	check(amos_output_check(path));
-	write_model(s->program->model, path, chosen(&s->session, OPT_keep_training), slot_bytes,
-	            s->open);
+	write_open(s->program, s->open, path);
 	catch_end(&catch);
 	return AMOSC_DONE;
 }

@@ -491,3 +491,13 @@ struct amos *open_program(Program *p)
 		     (long long)amos_threads_missing(open));
 	return open;
 }
+
+static const void *open_slot(void *open, int slot)
+{
+	return amos_slot_bytes(open, slot);
+}
+
+void write_open(const Program *p, struct amos *open, const char *path)
+{
+	write_model(p->model, path, chosen(p->session, OPT_keep_training), open_slot, open);
+}

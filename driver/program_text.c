@@ -330,9 +330,8 @@ void show_program(Session *session, const char *where, const char *text, const c
 	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
 	Pass pass = last_pass(session, after, p->next ? p->next - 1 : 0);
 	check_pass(session, pass);
-	struct amos_options given = runtime_options(session);
-	if (given.data.count && p->next <= PASS_eta)
-		p->data = open_data(session, &given, false);
+	if (p->next <= PASS_eta)
+		p->data = open_given(session);
 	p->standing = !p->data;
 	run_passes(p, pass);
 	print_program(to, p);

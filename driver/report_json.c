@@ -175,11 +175,6 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 
 // ---- reports --------------------------------------------------------------------------
 
-static void close_json(void *value)
-{
-	json_decref(value);
-}
-
 static void want_row(const char *path, size_t number, const json_t *row)
 {
 	static const char *const texts[] = {"name", "role", "formula"}, *const lists[] = {"shape",
@@ -214,8 +209,7 @@ Report make_report(Session *session, const char *path)
 {
 	if (ends_with(path, ".json"))
 		return read_report(session, path);
-	struct amos_options options = runtime_options(session);
-	struct amos_data *data = options.data.count ? open_data(session, &options, false) : NULL;
+	struct amos_data *data = open_given(session);
 	session->path = path;
 	Report report = {0};
 	const Model *model = read_standing(session, data, true);
@@ -237,11 +231,11 @@ Report make_report(Session *session, const char *path)
 	report.graph = g;
 	for (int i = 0; i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
-	report.json = json_pack("{so so so so so so so}", "model", json_text(path), "params",
-	                        params, "unresolved", unresolved, "inputs",
-	                        inputs_json(session, data, g, &report.scales), "memory",
-	                        memory_json(session->arena, g, eta), "not_trained",
-	                        untrained_json(model), "notes", notes);
-	close_later(session, close_json, report.json);
+	report.json =
+	    keep_json(session, json_pack("{so so so so so so so}", "model", json_text(path),
+	                                 "params", params, "unresolved", unresolved, "inputs",
+	                                 inputs_json(session, data, g, &report.scales), "memory",
+	                                 memory_json(session->arena, g, eta), "not_trained",
+	                                 untrained_json(model), "notes", notes));
 	return report;
 }

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const OptionInfo options[OPTIONS] = {
+const struct amos_option_row options[OPTIONS] = {
 #define OPTION(name, letter, group, type, argument, help)                                          \
 	{#name, letter, group, #type, argument, help},
 #include "settings.def"

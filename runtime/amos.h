@@ -62,6 +62,28 @@ int amos_keeps_last(const struct amos_options *, bool *last);
 // AMOS_USAGE if the name is unknown or the value invalid.
 int amos_option(struct amos_options *, const char *name, const char *value);
 
+struct amos_option_row { // a row of options.def
+	const char *name;
+	int letter;
+	unsigned group;
+	const char *type, *argument, *help;
+};
+struct amos_command_line {
+	const char *program, *arguments, *about; // as --help prints them
+	int least, most;                         // number of arguments
+	int rows;
+	const struct amos_option_row *row;
+	unsigned takes; // groups of options
+	void *context;
+	const char *(*help)(void *context, int row); // NULL: that of the row
+	// Take an option or an argument. If the value is invalid, amos_error() says why.
+	int (*option)(void *context, int row, const char *value);
+	void (*argument)(void *context, const char *value);
+};
+// Parses the words after argv[0]. Ends the program after --help, and on a usage error with
+// AMOS_USAGE.
+void amos_parse(const struct amos_command_line *, int argc, char **argv);
+
 // ---- cpu.c: a model in memory ---------------------------------------------------------
 
 struct amos;

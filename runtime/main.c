@@ -2,7 +2,6 @@
 // Options come from options.def through argp. Results go to standard output, all else to standard
 // error; no file appears half written.
 #include "rt.h"
-#include <argp.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,83 +31,45 @@ struct command {
 
 struct verb {
 	const char *name;
-	int takes;
-	int checkpoint_use; // checkpoint argument: 0 none, 1 optional, 2 required
+	unsigned takes;
+	const char *arguments;
 	const char *about;
 	int (*run)(struct command *);
 };
 
 // ---- the command line -----------------------------------------------------------------
 
-static const struct {
-	const char *name;
-	int letter, group;
-	const char *argument, *help;
-} rows[] = {
-#define OPTION(name, letter, group, type, argument, help) {#name, letter, group, argument, help},
+static const struct amos_option_row rows[] = {
+#define OPTION(name, letter, group, type, argument, help)                                          \
+	{#name, letter, group, #type, argument, help},
 #include "options.def"
 #undef OPTION
 };
 
-enum { FIRST_KEY = 0x100, NAME = 32 };
-
-static int key_of(int row)
+static int take_option(void *command, int row, const char *value)
 {
-	return rows[row].letter ? rows[row].letter : FIRST_KEY + row;
+	return amos_option(&((struct command *)command)->options, rows[row].name, value);
 }
 
-static error_t take_option(int key, char *value, struct argp_state *state)
+static void take_checkpoint(void *command, const char *path)
 {
-	struct command *c = state->input;
-	if (key == ARGP_KEY_ARG && c->verb->checkpoint_use && !c->checkpoint) {
-		c->checkpoint = value;
-		return 0;
-	}
-	if (key == ARGP_KEY_END && c->verb->checkpoint_use == 2 && !c->checkpoint)
-		argp_error(state, "expected a checkpoint");
-	for (int i = 0; i < COUNT(rows); i++)
-		if (key_of(i) == key) {
-			if (amos_option(&c->options, rows[i].name, value))
-				argp_error(state, "%s", amos_error());
-			return 0;
-		}
-	return ARGP_ERR_UNKNOWN;
+	((struct command *)command)->checkpoint = path;
 }
 
-// Writes the option's name for argp, with - for _.
-static const char *long_name(char *to, const char *name)
+static void parse(struct command *c, const char *program, int argc, char **argv)
 {
-	int i = 0;
-	for (; name[i] && i < NAME - 1; i++)
-		to[i] = name[i] == '_' ? '-' : name[i];
-	to[i] = 0;
-	return to;
-}
-
-static void parse(struct command *c, int argc, char **argv)
-{
-	static char names[COUNT(rows)][NAME];
-	struct argp_option table[COUNT(rows) + 1] = {0};
-	int n = 0;
-	for (int i = 0; i < COUNT(rows); i++)
-		if (rows[i].group & c->verb->takes)
-			table[n++] = (struct argp_option){long_name(names[i], rows[i].name),
-			                                  key_of(i),
-			                                  rows[i].argument,
-			                                  0,
-			                                  rows[i].help,
-			                                  0};
-	struct argp argp = {table,
-	                    take_option,
-	                    c->verb->checkpoint_use == 2 ? "CHECKPOINT"
-	                    : c->verb->checkpoint_use    ? "[CHECKPOINT]"
-	                                                 : "",
-	                    c->verb->about,
-	                    NULL,
-	                    NULL,
-	                    NULL};
-	argp_err_exit_status = AMOS_USAGE;
-	argp_parse(&argp, argc, argv, 0, NULL, c);
+	amos_parse(&(struct amos_command_line){.program = program,
+	                                       .arguments = c->verb->arguments,
+	                                       .about = c->verb->about,
+	                                       .least = *c->verb->arguments == 'C',
+	                                       .most = *c->verb->arguments != 0,
+	                                       .rows = COUNT(rows),
+	                                       .row = rows,
+	                                       .takes = c->verb->takes,
+	                                       .context = c,
+	                                       .option = take_option,
+	                                       .argument = take_checkpoint},
+	           argc, argv);
 }
 
 static const char *text(const char *s)
@@ -359,17 +320,17 @@ static int verb_info(struct command *c)
 }
 
 static const struct verb verbs[] = {
-    {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON, 0,
+    {"train", COMMON | RUN | SPLIT | LOOP | OUT | JSON, "",
      "Train the model that this program was compiled from", verb_train},
-    {"eval", COMMON | RUN | SPLIT | JSON | KEEP, 1,
+    {"eval", COMMON | RUN | SPLIT | JSON | KEEP, "[CHECKPOINT]",
      "Compute loss and metrics over all data, or the held-out part", verb_eval},
-    {"run", COMMON | RUN | OUT | KEEP, 1,
+    {"run", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
      "Write the outputs of one batch, of the inputs' exact shapes, to OUT.npz", verb_run},
-    {"grad", COMMON | RUN | OUT | KEEP, 1,
+    {"grad", COMMON | RUN | OUT | KEEP, "[CHECKPOINT]",
      "Write outputs, loss and gradients of one batch to OUT.npz", verb_run},
-    {"export", COMMON | OUT | KEEP, 2,
+    {"export", COMMON | OUT | KEEP, "CHECKPOINT",
      "Write the parameters of a checkpoint or run directory to OUT.npz", verb_export},
-    {"info", COMMON, 0, "Print what this program was compiled from, and the memory it needs",
+    {"info", COMMON, "", "Print what this program was compiled from, and the memory it needs",
      verb_info},
 };
 
@@ -387,8 +348,9 @@ static void print_help(const char *program)
 // those.
 static int parse_resumed(struct command *c, int argc, char **argv, char ***began)
 {
+	const char *program = c->options.argv[0];
 	*began = NULL;
-	parse(c, argc, argv);
+	parse(c, program, argc, argv);
 	if (!c->options.resume)
 		return AMOS_DONE;
 	if (c->options.overwrite || c->options.out)
@@ -399,20 +361,12 @@ static int parse_resumed(struct command *c, int argc, char **argv, char ***began
 	int status = amos_command(c->options.resume, &words, began);
 	if (status)
 		return status;
+	bool data = c->options.data.count, verb = words > 1 && !strcmp((*began)[1], "train");
 	c->options = amos_options();
-	char **from = *began;
-	bool verb = words > 1 && !strcmp(from[1], "train");
-	from[verb] = argv[0];
-	parse(c, words - verb, from + verb);
-	if (c->options.data.count) {
-		// Data given with --resume replaces the data of the command.
-		struct command typed = {
-		    .model = c->model, .verb = c->verb, .options = amos_options()};
-		parse(&typed, argc, argv);
-		if (typed.options.data.count)
-			c->options.data.count = 0;
-	}
-	parse(c, argc, argv);
+	parse(c, program, words - verb, *began + verb);
+	if (data) // replaces the data of the command
+		c->options.data.count = 0;
+	parse(c, program, argc, argv);
 	return AMOS_DONE;
 }
 
@@ -430,10 +384,9 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 			c.verb = &verbs[i];
 			skip = 1;
 		}
-	char **words = argv + skip, **began = NULL, *first = argv[skip];
-	words[0] = argv[0];
-	int status = parse_resumed(&c, argc - skip, words, &began);
-	words[0] = first;
+	char **began;
+	c.options.argv = argv;
+	int status = parse_resumed(&c, argc - skip, argv + skip, &began);
 	c.options.argc = argc;
 	c.options.argv = argv;
 	if (!status)

@@ -1,6 +1,7 @@
-// options.c: parses option values into the fields of options.def.
+// options.c: parses command lines (argp), and option values into the fields of options.def.
 // Invariant: an option means the same in amosc and in a compiled trainer.
 #include "rt.h"
+#include <argp.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
@@ -93,4 +94,73 @@ int amos_option(struct amos_options *options, const char *name, const char *valu
 #include "options.def"
 #undef OPTION
 	return amos_fail(AMOS_USAGE, "--%s: no such option", name);
+}
+
+// ---- command lines --------------------------------------------------------------------
+
+enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
+
+struct parse {
+	const struct amos_command_line *line;
+	int arguments; // so far
+};
+
+static int key_of(const struct amos_command_line *line, int row)
+{
+	return line->row[row].letter ? line->row[row].letter : FIRST_KEY + row;
+}
+
+static error_t take_word(int key, char *value, struct argp_state *state)
+{
+	struct parse *parse = state->input;
+	const struct amos_command_line *line = parse->line;
+	if (key == ARGP_KEY_END && parse->arguments < line->least)
+		argp_error(state, "expected an argument: %s", line->arguments);
+	if (key == ARGP_KEY_ARG && parse->arguments++ >= line->most)
+		argp_error(state, "one argument too many: %s", value);
+	if (key == ARGP_KEY_ARG)
+		line->argument(line->context, value);
+	for (int i = 0; i < line->rows; i++)
+		if (key == key_of(line, i)) {
+			if (line->option(line->context, i, value))
+				argp_error(state, "%s", amos_error());
+			return 0;
+		}
+	return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+}
+
+// The options as argp takes them, their names with - for _ in `names`.
+static void fill_rows(const struct amos_command_line *line, struct argp_option *to,
+                      char (*names)[32])
+{
+	for (int i = 0; i < line->rows; i++) {
+		const struct amos_option_row *row = &line->row[i];
+		if (!(row->group & line->takes))
+			continue;
+		char *name = names[i];
+		for (size_t k = 0; k < sizeof names[i] - 1 && row->name[k]; k++)
+			name[k] = row->name[k] == '_' ? '-' : row->name[k];
+		const char *help = line->help ? line->help(line->context, i) : row->help;
+		*to++ = (struct argp_option){name, key_of(line, i), row->argument, 0, help, 0};
+	}
+}
+
+void amos_parse(const struct amos_command_line *line, int argc, char **argv)
+{
+	struct argp_option *options = calloc((size_t)line->rows + 1, sizeof *options);
+	char(*names)[32] = calloc((size_t)line->rows + 1, sizeof *names);
+	char **words = calloc((size_t)argc + 1, sizeof *words); // argp sorts them
+	if (options && names && words) {
+		memcpy(words, argv, (size_t)argc * sizeof *words);
+		words[0] = (char *)line->program;
+		fill_rows(line, options, names);
+		struct argp argp = {options, take_word, line->arguments, line->about, NULL,
+		                    NULL,    NULL};
+		argp_err_exit_status = AMOS_USAGE;
+		setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say nothing here
+		argp_parse(&argp, argc, words, 0, NULL, &(struct parse){line, 0});
+	}
+	free(options);
+	free(names);
+	free(words);
 }

@@ -63,7 +63,7 @@ int main(int argc, char **argv)
 	expect(0, "info", "out.txt", "parameter w f32[3]");
 	expect(2, "--stepz 3", "err.txt", "--stepz");
 	expect(2, "--steps ten", "err.txt", "--steps: expected an integer >= 0, found 'ten'");
-	expect(2, "export", "err.txt", "expected a checkpoint");
+	expect(2, "export", "err.txt", "expected an argument: CHECKPOINT");
 	expect(1, "", "err.txt", "no data");
 	expect(1, "--data x=nothing.npy", "err.txt", "nothing.npy: cannot read: No such file");
 	expect(0, DATA "-n 40 -o whole --eval-every 20", "out.txt", "eval_loss");

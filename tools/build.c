@@ -42,15 +42,11 @@ void verb_build(Session *session)
 	check_out(session, out);
 	if (chosen(session, OPT_update_only))
 		bad_usage(session, "--update-only is not there yet");
-	struct amos_options options = runtime_options(session);
-	struct amos_data *data = NULL;
-	if (options.data.count)
-		data = open_data(session, &options, false);
-	Program *program = program_new(session, data);
+	Program *program = program_new(session, open_given(session));
 	program->weights = true;
 	run_passes(program, PASS_join);
-	if (data)
-		note_unused(session, data, program_graph(program));
+	if (program->data)
+		note_unused(session, program->data, program_graph(program));
 	run_passes(program, PASS_object);
 	check(amos_output_check(out));
 	if (is_object(out))

@@ -337,8 +337,7 @@ static json_t *check_json(const Check *c, int failed)
 void check_eta(Session *session)
 {
 	Arena *arena = session->arena;
-	struct amos_options options = runtime_options(session);
-	struct amos_data *data = options.data.count ? open_data(session, &options, false) : NULL;
+	struct amos_data *data = open_given(session);
 	session->drawn = true;
 	Scales scales;
 	Check c = {

@@ -5,9 +5,8 @@
 
 void verb_eval(Session *session)
 {
-	struct amos_options options = runtime_options(session);
 	need_host(session);
-	struct amos_data *data = open_data(session, &options, false);
+	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
 	struct amos *open = open_program(program);

@@ -1,11 +1,8 @@
-// options.c: the command line: verbs.def read as a parser (argp) and as help.
+// options.c: the command line: verbs.def read as a parser and as help.
 // Input: verbs.def and settings.def. Output: a Session.
 #include "tool.h"
-#include <argp.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FIRST_KEY = 0x100 }; // argp's keys of options without a letter
 
 static const Verb verbs[] = {
 #define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
@@ -47,72 +44,44 @@ static const char *brief(Arena *arena, const char *help)
 	return format(arena, "%.*s", (int)count, help);
 }
 
-static int key_of(OptionName option)
+static const char *brief_help(void *session, int option)
 {
-	return options[option].letter ? options[option].letter : FIRST_KEY + (int)option;
+	Arena *arena = ((Session *)session)->arena;
+	return brief(arena, option_help(arena, (OptionName)option));
 }
 
-typedef struct Parse {
-	Session *session;
-	const Verb *verb;
-	int arguments; // so far
-} Parse;
-
-static void take_argument(Parse *parse, char *value, struct argp_state *state)
+static int take_option(void *session, int option, const char *value)
 {
-	if (parse->arguments >= parse->verb->most)
-		argp_error(state, "one argument too many: %s", value);
-	*(parse->arguments++ ? &parse->session->other : &parse->session->path) = value;
+	Session *s = session;
+	PUSH(s->arena, s->choices, ((Choice){(OptionName)option, value}));
+	return AMOS_DONE;
 }
 
-static error_t take_option(int key, char *value, struct argp_state *state)
+static void take_argument(void *session, const char *value)
 {
-	Parse *parse = state->input;
-	Session *session = parse->session;
-	if (key == ARGP_KEY_ARG) {
-		take_argument(parse, value, state);
-		return 0;
-	}
-	if (key == ARGP_KEY_END && parse->arguments < parse->verb->least)
-		argp_error(state, "wants an argument: %s", parse->verb->arguments);
-	for (OptionName i = 0; i < OPTIONS; i++) {
-		if (key != key_of(i))
-			continue;
-		PUSH(session->arena, session->choices, ((Choice){i, value}));
-		return 0;
-	}
-	return key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
+	Session *s = session;
+	*(s->path ? &s->other : &s->path) = value;
 }
 
 void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 {
 	Arena *arena = session->arena;
-	char **words = NEWS(arena, char *, argc + 1); // which argp sorts, and calls the program by
-	memcpy(words, argv, sizeof *words * (size_t)argc);
-	words[0] = format(arena, "amosc %s", verb->name);
-	struct argp_option rows[OPTIONS + 1] = {0};
-	int count = 0;
-	for (OptionName i = 0; i < OPTIONS; i++)
-		if (options[i].group & verb->takes)
-			rows[count++] = (struct argp_option){long_name(arena, i),
-			                                     key_of(i),
-			                                     options[i].argument,
-			                                     0,
-			                                     brief(arena, option_help(arena, i)),
-			                                     0};
-	struct argp argp = {
-	    rows,
-	    take_option,
-	    verb->arguments,
-	    format(arena, "%s\vSee man amosc-%s.", verb->summary, verb->name),
-	    NULL,
-	    NULL,
-	    NULL};
-	session->name = words[0];
+	session->name = format(arena, "amosc %s", verb->name);
 	session->purpose = verb->purpose;
-	argp_err_exit_status = STATUS_USAGE;
-	setenv("ARGP_HELP_FMT", "no-dup-args-note", 0); // two lines that say nothing here
-	argp_parse(&argp, argc, words, 0, NULL, &(Parse){session, verb, 0});
+	amos_parse(&(struct amos_command_line){.program = session->name,
+	                                       .arguments = verb->arguments,
+	                                       .about = format(arena, "%s\vSee man amosc-%s.",
+	                                                       verb->summary, verb->name),
+	                                       .least = verb->least,
+	                                       .most = verb->most,
+	                                       .rows = OPTIONS,
+	                                       .row = options,
+	                                       .takes = verb->takes,
+	                                       .context = session,
+	                                       .help = brief_help,
+	                                       .option = take_option,
+	                                       .argument = take_argument},
+	           argc, argv);
 }
 
 void print_help(FILE *out)
@@ -123,8 +92,9 @@ void print_help(FILE *out)
 		const Verb *v = &verbs[i];
 		fprintf(out, "  %-7s %-18s  %s\n", v->name, v->arguments, v->summary);
 	}
-	fprintf(out,
-	        "\nMODEL is an .onnx file, with external data next to it, or - for standard input.\n"
-	        "Every verb takes --json, --verbose and --quiet; amosc VERB --help lists all options.\n"
-	        "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n");
+	fprintf(
+	    out,
+	    "\nMODEL is an .onnx file, with external data next to it, or - for standard input.\n"
+	    "Every verb takes --json, --verbose and --quiet; amosc VERB --help lists all options.\n"
+	    "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n");
 }

@@ -10,11 +10,11 @@ enum { T = 1, M = 2, C = 4, H = 8 }; // formats
 typedef enum Kind { TEXT, NUMBER } Kind;
 
 typedef struct Column {
-	const char *title;
+	const char *key, *title;
 	Kind kind;
 	int drop;
 	unsigned formats;
-	const char *(*cell)(Arena *, const json_t *row);
+	const char *(*cell)(Arena *, const json_t *row, const char *key);
 } Column;
 
 enum {
@@ -24,6 +24,7 @@ enum {
 	COLUMNS
 };
 extern const Column columns[COLUMNS];
+const char *cell_at(Arena *, const json_t *row, int column); // NULL: the column's title
 
 json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the order of reports
 const char *title_of(Arena *, const Report *);

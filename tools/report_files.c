@@ -16,7 +16,7 @@ static void print_md_line(Arena *arena, const json_t *row)
 	putchar('|');
 	for (int c = 0; c < COLUMNS; c++)
 		if (columns[c].formats & M)
-			print_md_cell(row ? columns[c].cell(arena, row) : columns[c].title);
+			print_md_cell(cell_at(arena, row, c));
 	putchar('\n');
 }
 
@@ -77,7 +77,7 @@ static void print_csv_line(Arena *arena, const json_t *row)
 		if (!(columns[c].formats & C))
 			continue;
 		fputs(first ? "" : ",", stdout);
-		print_csv_cell(row ? columns[c].cell(arena, row) : columns[c].title);
+		print_csv_cell(cell_at(arena, row, c));
 		first = false;
 	}
 	putchar('\n');

@@ -47,7 +47,7 @@ static json_t *cells_json(Arena *arena, const json_t *row)
 	json_t *list = json_array();
 	for (int c = 0; c < COLUMNS; c++)
 		if (columns[c].formats & H)
-			json_array_append_new(list, json_string(columns[c].cell(arena, row)));
+			json_array_append_new(list, json_string(cell_at(arena, row, c)));
 	return list;
 }
 

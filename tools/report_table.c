@@ -6,7 +6,7 @@
 
 // ---- cells ----------------------------------------------------------------------------
 
-static const char *number_at(Arena *arena, const json_t *row, const char *key)
+static const char *cell_number(Arena *arena, const json_t *row, const char *key)
 {
 	const json_t *number = json_object_get(row, key);
 	return json_is_number(number) ? format(arena, "%.4g", json_number_value(number)) : "";
@@ -28,26 +28,26 @@ const char *list_text(Arena *arena, const json_t *list, const char *between)
 	return text.at;
 }
 
-static const char *cell_parameter(Arena *arena, const json_t *row)
+static const char *cell_text(Arena *arena, const json_t *row, const char *key)
 {
 	(void)arena;
-	return text_at(row, "name");
+	return text_at(row, key);
 }
 
-static const char *cell_role(Arena *arena, const json_t *row)
+static const char *cell_shape(Arena *arena, const json_t *row, const char *key)
+{
+	return list_text(arena, json_object_get(row, key), "x");
+}
+
+static const char *cell_list(Arena *arena, const json_t *row, const char *key)
+{
+	return list_text(arena, json_object_get(row, key), "; ");
+}
+
+static const char *cell_yes(Arena *arena, const json_t *row, const char *key)
 {
 	(void)arena;
-	return text_at(row, "role");
-}
-
-static const char *cell_shape(Arena *arena, const json_t *row)
-{
-	return list_text(arena, json_object_get(row, "shape"), "x");
-}
-
-static const char *cell_slots(Arena *arena, const json_t *row)
-{
-	return list_text(arena, json_object_get(row, "slots"), "x");
+	return json_is_true(json_object_get(row, key)) ? "yes" : "no";
 }
 
 // Where eta differs along an axis, each run's number once.
@@ -63,51 +63,13 @@ static void say_eta(Text *text, const json_t *eta, double *last)
 	*last = json_number_value(eta);
 }
 
-static const char *cell_eta(Arena *arena, const json_t *row)
+static const char *cell_eta(Arena *arena, const json_t *row, const char *key)
 {
 	Text text = {.arena = arena};
 	double last = 0;
 	say(&text, "%s", "");
-	say_eta(&text, json_object_get(row, "eta"), &last);
+	say_eta(&text, json_object_get(row, key), &last);
 	return text.at;
-}
-
-static const char *cell_formula(Arena *arena, const json_t *row)
-{
-	(void)arena;
-	return text_at(row, "formula");
-}
-
-static const char *cell_range(Arena *arena, const json_t *row)
-{
-	return number_at(arena, row, "input_range");
-}
-
-static const char *cell_demand(Arena *arena, const json_t *row)
-{
-	return number_at(arena, row, "demand");
-}
-
-static const char *cell_rms(Arena *arena, const json_t *row)
-{
-	return number_at(arena, row, "rms");
-}
-
-static const char *cell_sure(Arena *arena, const json_t *row)
-{
-	(void)arena;
-	return json_is_true(json_object_get(row, "sure")) ? "yes" : "no";
-}
-
-static const char *cell_why(Arena *arena, const json_t *row)
-{
-	return list_text(arena, json_object_get(row, "why"), "; ");
-}
-
-static const char *cell_question(Arena *arena, const json_t *row)
-{
-	(void)arena;
-	return text_at(row, "question");
 }
 
 // A place's last part.
@@ -117,8 +79,9 @@ static const char *last_part(const char *place)
 	return slash ? slash + 1 : place;
 }
 
-static const char *cell_reason(Arena *arena, const json_t *row)
+static const char *cell_reason(Arena *arena, const json_t *row, const char *key)
 {
+	(void)key;
 	const json_t *by = json_array_get(json_object_get(row, "demand_by"), 0);
 	const char *from = text_at(row, "range_from"), *to = json_string_value(by);
 	if (!*from && !to)
@@ -129,10 +92,17 @@ static const char *cell_reason(Arena *arena, const json_t *row)
 // ---- columns --------------------------------------------------------------------------
 
 const Column columns[COLUMNS] = {
-#define COLUMN(name, title, kind, drop, formats) {title, kind, drop, formats, cell_##name},
+#define COLUMN(name, title, kind, drop, formats, cell)                                             \
+	{#name, title, kind, drop, formats, cell_##cell},
 #include "columns.def"
 #undef COLUMN
 };
+
+const char *cell_at(Arena *arena, const json_t *row, int column)
+{
+	const Column *c = &columns[column];
+	return row ? c->cell(arena, row, c->key) : c->title;
+}
 
 json_t **unsure_first(Arena *arena, const Report *report, int *count)
 {
@@ -162,7 +132,7 @@ const char *input_line(Arena *arena, const json_t *input)
 {
 	bool assumed = !strcmp(text_at(input, "by"), "assumed");
 	return format(arena, "input %s: range %s (%s%s)", text_at(input, "name"),
-	              number_at(arena, input, "range"), text_at(input, "by"),
+	              cell_number(arena, input, "range"), text_at(input, "by"),
 	              assumed ? "; --range or --data tells" : "");
 }
 

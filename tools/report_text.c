@@ -77,7 +77,7 @@ static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 			continue;
 		l.width[c] = width_of(columns[c].title);
 		for (int i = 0; i < count; i++)
-			l.width[c] = MAX(l.width[c], width_of(columns[c].cell(arena, rows[i])));
+			l.width[c] = MAX(l.width[c], width_of(cell_at(arena, rows[i], c)));
 		if (terminal)
 			l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
 	}
@@ -97,7 +97,7 @@ static void print_line(Session *session, const ColumnWidths *l, const json_t *ro
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!l->width[c])
 			continue;
-		const char *cell = row ? columns[c].cell(session->arena, row) : columns[c].title;
+		const char *cell = cell_at(session->arena, row, c);
 		cell = shortened(session->arena, cell, l->width[c]);
 		int blank = l->width[c] - width_of(cell), gap = c ? GAP : 0;
 		if (columns[c].kind == NUMBER)

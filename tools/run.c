@@ -30,26 +30,25 @@ static void add_array(Arrays *a, const char *name, Elem type, const Shape *shape
 }
 
 // The arrays of CT.npz, named by output, are data of the inputs that cotangent_pass() adds.
-static void add_cotangents(Session *session, const char *path, struct amos_options *options)
+static void add_cotangents(Session *session, const char *path)
 {
 	int64_t n;
 	struct amos_array *array;
 	check(amos_npz_read(path, &n, &array));
 	for (int64_t i = 0; i < n; i++)
-		check(amos_option(options, "data",
-		                  format(session->arena, COTANGENT_OF "%s=%s:%s", array[i].name,
-		                         path, array[i].name)));
+		PUSH(session->arena, session->choices,
+		     ((Choice){OPT_data, format(session->arena, COTANGENT_OF "%s=%s:%s",
+		                                array[i].name, path, array[i].name)}));
 	amos_npz_free(n, array);
 }
 
 static struct amos_data *open_batch(Session *session)
 {
-	struct amos_options options = runtime_options(session);
-	if (!options.data.count && list_model(session)->inputs.count)
+	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
 		bad_usage(session, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
 	if (chosen(session, OPT_cotangent))
-		add_cotangents(session, choice(session, OPT_cotangent, NULL), &options);
-	return open_data(session, &options, true);
+		add_cotangents(session, choice(session, OPT_cotangent, NULL));
+	return open_data(session);
 }
 
 // Compiles the program, fills its inputs and runs its one entry.

@@ -6,11 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const void *slot_bytes(void *open, int slot)
-{
-	return amos_slot_bytes(open, slot);
-}
-
 static const char *file_part(const char *path)
 {
 	const char *slash = strrchr(path, '/');
@@ -92,6 +87,7 @@ static void recall(Session *session)
 		fail(run, "begun by a compiled trainer, %s: go on with that", argv[0]);
 	Session first = *session;
 	memset(&first.choices, 0, sizeof first.choices);
+	first.path = NULL;
 	first.argc = 0; // command.json stays as it is
 	parse_command(&first, verb_named("train"), argc - 1, argv + 1);
 	bool here = session->path || chosen(session, OPT_data);
@@ -211,7 +207,7 @@ static void write_trained(const Session *session, const Program *p, struct amos 
 	check(amos_command_wrote(run, trained, &wrote));
 	if (!wrote)
 		check(amos_command_writes(run, trained));
-	write_model(p->model, trained, chosen(session, OPT_keep_training), slot_bytes, open);
+	write_open(p, open, trained);
 }
 
 void verb_train(Session *session)
@@ -225,7 +221,7 @@ void verb_train(Session *session)
 	check(amos_keeps_last(&options, &last));
 	if (!options.resume)
 		check(amos_folder_free(folder, options.overwrite));
-	struct amos_data *data = open_data(session, &options, false);
+	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
 	const char *trained = trained_path(session->arena, folder);
