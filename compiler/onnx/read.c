@@ -154,8 +154,7 @@ static void read_header(Reader *r)
 	m->ir_version = r->proto->ir_version;
 	m->producer = format(r->arena, "%s%s%s", r->proto->producer_name,
 	                     r->proto->producer_version[0] ? " " : "", r->proto->producer_version);
-	m->opset = version_of(r->proto->n_opset_import,
-	                      (const OperatorSetIdProto *const *)r->proto->opset_import, "");
+	m->opset = version_of(r->proto->n_opset_import, r->proto->opset_import, "");
 	check_versions(r);
 	if (m->opset <= 0 && uses_plain_domain(r->proto->graph))
 		fail(m->path, "it imports no opset of ai.onnx; export the model again");
@@ -310,7 +309,7 @@ static bool lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
 	NameScope *top = new_space(r, NULL);
-	top->opsets = (const OperatorSetIdProto *const *)r->proto->opset_import;
+	top->opsets = r->proto->opset_import;
 	top->nopsets = r->proto->n_opset_import;
 	bind_weights(r, top, graph);
 	for (int i = 0; i < r->unread.count; i++)

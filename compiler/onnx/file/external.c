@@ -8,28 +8,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const ProtobufCMessageDescriptor *message_in(const Field *f,
-                                                    const ProtobufCMessageDescriptor *in)
-{
-	const ProtobufCFieldDescriptor *field =
-	    f->wire == W_bytes ? protobuf_c_message_descriptor_get_field(in, (unsigned)f->number)
-	                       : NULL;
-	return field && field->type == PROTOBUF_C_TYPE_MESSAGE ? field->descriptor : NULL;
-}
-
-// True if a field holds a tensor that lies in another file.
-static bool has_outside(const char *where, const Field *f, const ProtobufCMessageDescriptor *in)
-{
-	const ProtobufCMessageDescriptor *is = message_in(f, in);
-	Bytes at = is ? f->body : (Bytes){0};
-	for (Field g; next_field(where, &at, &g);)
-		if (is == &tensor_proto__descriptor
-		        ? g.number == F_tensor_location && g.wire == W_varint && *g.body.at == 1
-		        : has_outside(where, &g, is))
-			return true;
-	return false;
-}
-
 // ---- the data file --------------------------------------------------------------------
 
 // Where the data begin that are added: at a page, or a small tensor at a cache line. Tensors with
@@ -54,10 +32,10 @@ static size_t add_data(ModelWriter *w, Bytes data, bool shared)
 
 static void add_entry(PieceTable *p, const char *key, const char *value)
 {
-	PieceTable entry = {.arena = p->arena};
-	add_bytes(&entry, F_entry_key, text_bytes(key));
-	add_bytes(&entry, F_entry_value, text_bytes(value));
-	add_inside(p, F_tensor_external, &entry);
+	int entry = begin_field(p);
+	add_bytes(p, F_entry_key, text_bytes(key));
+	add_bytes(p, F_entry_value, text_bytes(value));
+	end_field(p, entry, F_tensor_external, NULL);
 }
 
 // .at NULL: they cannot be read, which is allowed where nothing needs them.
@@ -87,49 +65,25 @@ static bool is_place(const TensorProto *t, size_t entry)
 	       is_key(t, entry, "length") || is_key(t, entry, "checksum");
 }
 
-void add_outside(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t,
-                 const Patch *patch)
+void add_outside(ModelWriter *w, PieceTable *p, Bytes old, const TensorProto *t, const Patch *patch)
 {
 	Bytes data = find_bytes(w, t);
 	if (!data.at) {
-		add_piece(p, old->all);
+		add_piece(p, old);
 		return;
 	}
 	bool changed = patch && patch->changed;
 	if (changed)
 		data = encode(w->arena, (Elem)declared_type(t->data_type), data.at, patch->x,
-		              count_of(&w->m->graph->slots.at[patch->slot].shape));
+		              patch->n);
 	w->external = true;
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = old->body;
 	size_t entry = 0;
-	for (Field f; next_field(w->path, &at, &f);)
+	for (Field f; next_field(w->path, &old, &f);)
 		if (f.number != F_tensor_external || !is_place(t, entry++))
-			add_piece(&inside, f.all);
-	add_entry(&inside, "location", w->data_name);
-	add_entry(&inside, "offset", format(w->arena, "%zu", add_data(w, data, !changed)));
-	add_entry(&inside, "length", format(w->arena, "%zu", data.count));
-	add_message(p, old, &inside);
-}
-
-void add_field(ModelWriter *w, PieceTable *p, const Field *f, const ProtobufCMessageDescriptor *in)
-{
-	if (!has_outside(w->path, f, in)) {
-		add_piece(p, f->all);
-		return;
-	}
-	const ProtobufCMessageDescriptor *is = message_in(f, in);
-	if (is == &tensor_proto__descriptor) {
-		ProtobufCAllocator allocator = {unpack_take, unpack_free, w->arena};
-		add_outside(w, p, f, tensor_proto__unpack(&allocator, f->body.count, f->body.at),
-		            NULL);
-		return;
-	}
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = f->body;
-	for (Field g; next_field(w->path, &at, &g);)
-		add_field(w, &inside, &g, is);
-	add_message(p, f, &inside);
+			add_piece(p, f.all);
+	add_entry(p, "location", w->data_name);
+	add_entry(p, "offset", format(w->arena, "%zu", add_data(w, data, !changed)));
+	add_entry(p, "length", format(w->arena, "%zu", data.count));
 }
 
 // ---- its name -------------------------------------------------------------------------

@@ -87,14 +87,15 @@ bool is_integral(const Format *);
 double largest_of(const Format *); // the largest finite number of a float format
 double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
 
-// ---- opset.c --------------------------------------------------------------------------
+// ---- find.c ---------------------------------------------------------------------------
 
-const char *plain_domain(const char *);                                              // ai.onnx: ""
-int64_t version_of(size_t n, const OperatorSetIdProto *const *, const char *domain); // 0: none
+const char *plain_domain(const char *);                                        // ai.onnx: ""
+int64_t version_of(size_t n, OperatorSetIdProto *const *, const char *domain); // 0: none
+const AttributeProto *find_attribute(size_t n, AttributeProto *const *, const char *name); // NULL
 
 // ---- wire.c: protocol buffers field by field ------------------------------------------
 
-enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5, F_model_graph = 7 };
+enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5 };
 
 typedef struct Field {
 	int number, wire;
@@ -102,6 +103,9 @@ typedef struct Field {
 } Field;
 
 bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
+// The field of a message of type `kind` if messages are in it, else NULL.
+const ProtobufCFieldDescriptor *message_field(const Field *,
+                                              const ProtobufCMessageDescriptor *kind);
 // Fails where messages nest too deep to be unpacked. Returns the number of nodes in all graphs.
 size_t check_nesting(const char *where, Bytes model);
 

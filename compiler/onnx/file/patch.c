@@ -4,43 +4,19 @@
 #include "write.h"
 #include <string.h>
 
-Patch *find_patch(ModelWriter *w, const TensorProto *t)
-{
-	for (int i = 0; i < w->patches.count; i++)
-		if (w->patches.at[i].proto == t)
-			return &w->patches.at[i];
-	return NULL;
-}
-
-static const float *turned(Arena *arena, const float *x, const Shape *s)
-{
-	int64_t rows = s->dim[0], columns = s->dim[1];
-	float *y = NEWS(arena, float, rows *columns + 1);
-	for (int64_t i = 0; i < rows; i++)
-		for (int64_t j = 0; j < columns; j++)
-			y[j * rows + i] = x[i * columns + j];
-	return y;
-}
-
-static const float *complement(Arena *arena, const float *x, int64_t n)
-{
-	float *y = NEWS(arena, float, n + 1);
-	for (int64_t i = 0; i < n; i++)
-		y[i] = 1 - x[i];
-	return y;
-}
-
+// Values of a slot as an initializer that is such a copy of it holds them.
 static const float *copied(Arena *arena, const float *x, const Shape *s, Copy copy)
 {
-	switch (copy) {
-	case COPY_SAME:
+	if (copy == COPY_SAME)
 		return x;
-	case COPY_TRANSPOSED:
-		return turned(arena, x, s);
-	case COPY_COMPLEMENT:
-		return complement(arena, x, count_of(s));
-	}
-	never(Copy);
+	int64_t n = count_of(s), rows = s->dim[0], columns = n / MAX(rows, 1);
+	float *y = NEWS(arena, float, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		if (copy == COPY_TRANSPOSED)
+			y[i % columns * rows + i / columns] = x[i];
+		else
+			y[i] = 1 - x[i];
+	return y;
 }
 
 static const char *free_name(ModelWriter *w, const char *name)
@@ -71,10 +47,9 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 	Extra extra = {free_name(w, slot->name), e, slot->shape, x};
 	PUSH(w->arena, w->extras, extra);
 	for (; v; v = v->next) {
-		Rewire *r = NEW(w->arena, Rewire);
-		*r = (Rewire){v->alias ? identity_of(w, v->alias) : v->node,
-		              v->alias ? 0 : v->operand, extra.name, w->rewires};
-		if (!r->node || v->copy != COPY_SAME)
+		Operand reads = {v->alias ? identity_of(w, v->alias) : v->node,
+		                 v->alias ? 0 : v->operand};
+		if (!reads.node || v->copy != COPY_SAME)
 			fail(w->path,
 			     "parameter %s has parted from what it shared bytes with in '%s', and "
 			     "is used inside "
@@ -83,7 +58,7 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 			     "merging "
 			     "(training mode, or optimize=False)",
 			     slot->name, slot->file ? slot->file : "?");
-		w->rewires = r;
+		*table_cell(w->inputs, &reads, sizeof reads) = (uintptr_t)extra.name;
 	}
 }
 
@@ -107,10 +82,10 @@ static void plan_slot(ModelWriter *w, int s, const float *x)
 	}
 	for (const View *v = slot->view; v; v = v->next) {
 		const float *y = copied(w->arena, x, &slot->shape, v->copy);
-		Patch *taken = find_patch(w, v->weight->proto),
-		      patch = {v->weight->proto, s, y, changed};
+		uint64_t *cell = table_cell(w->patches, &v->weight->proto, sizeof v->weight->proto);
+		const Patch *taken = (const Patch *)(uintptr_t)*cell, patch = {s, n, y, changed};
 		if (!taken)
-			PUSH(w->arena, w->patches, patch);
+			*cell = (uintptr_t)take_copy(w->arena, &patch, sizeof patch);
 		else if (taken->slot != s && memcmp(taken->x, y, sizeof *y * (size_t)n)) {
 			part(w, slot, x);
 			return;

@@ -8,14 +8,12 @@
 
 void add_piece(PieceTable *p, Bytes b)
 {
-	PUSH(p->arena, p->list, b);
+	Bytes *last = p->list.count ? &p->list.at[p->list.count - 1] : NULL;
+	if (last && last->count && last->at + last->count == b.at)
+		last->count += b.count;
+	else
+		PUSH(p->arena, p->list, b);
 	p->count += b.count;
-}
-
-static void add_pieces(PieceTable *p, const PieceTable *more)
-{
-	for (int i = 0; i < more->list.count; i++)
-		add_piece(p, more->list.at[i]);
 }
 
 static size_t write_varint(uint8_t *to, uint64_t x)
@@ -27,33 +25,48 @@ static size_t write_varint(uint8_t *to, uint64_t x)
 	return n;
 }
 
-static void add_header(PieceTable *p, int number, int wire, uint64_t x)
+static Bytes new_header(Arena *arena, int number, int wire, uint64_t x)
 {
-	uint8_t *header = take(p->arena, 20);
+	uint8_t *header = take(arena, 20);
 	size_t n = write_varint(header, (uint64_t)number << 3 | (uint64_t)wire);
 	n += write_varint(header + n, x);
-	add_piece(p, (Bytes){header, n});
+	return (Bytes){header, n};
+}
+
+static void add_number(PieceTable *p, int number, uint64_t x)
+{
+	add_piece(p, new_header(p->arena, number, W_varint, x));
+}
+
+int begin_field(PieceTable *p)
+{
+	PUSH(p->arena, p->list, (Bytes){0}); // the header, once the length is known
+	return p->list.count - 1;
+}
+
+// A field that became what it was is one piece again.
+void end_field(PieceTable *p, int begun, int number, const Field *old)
+{
+	size_t count = 0;
+	Bytes *piece = p->list.at;
+	for (int i = begun + 1; i < p->list.count; i++)
+		count += piece[i].count;
+	bool kept = old && count == old->body.count;
+	piece[begun] = kept ? (Bytes){old->all.at, old->all.count - count}
+	                    : new_header(p->arena, number, W_bytes, count);
+	p->count += piece[begun].count;
+	if (!kept || p->list.count != begun + 2 || piece[begun + 1].at != old->body.at)
+		return;
+	p->list.count = begun;
+	p->count -= old->all.count;
+	add_piece(p, old->all);
 }
 
 void add_bytes(PieceTable *p, int number, Bytes body)
 {
-	add_header(p, number, W_bytes, body.count);
+	int field = begin_field(p);
 	add_piece(p, body);
-}
-
-void add_inside(PieceTable *p, int number, const PieceTable *inside)
-{
-	add_header(p, number, W_bytes, inside->count);
-	add_pieces(p, inside);
-}
-
-void add_message(PieceTable *p, const Field *old, const PieceTable *inside)
-{
-	if (inside->count == old->body.count)
-		add_piece(p, (Bytes){old->all.at, old->all.count - old->body.count});
-	else
-		add_header(p, old->number, W_bytes, inside->count);
-	add_pieces(p, inside);
+	end_field(p, field, number, NULL);
 }
 
 Bytes text_bytes(const char *s)
@@ -63,27 +76,12 @@ Bytes text_bytes(const char *s)
 
 // ---- tensors --------------------------------------------------------------------------
 
-void store_number(uint8_t *to, Elem e, float x)
+// Value x as element of a tensor stored as `e`; what is there stays when it means x already.
+static void store_number(void *to, Elem e, float x)
 {
-	double wide = (double)x, old_wide;
-	uint16_t half = e == E_f16 ? float_to_half(x) : float_to_bf16(x), old;
-	float narrow;
-	switch (e) {
-	case E_f64:
-		memcpy(&old_wide, to, 8);
-		if ((float)old_wide != x)
-			memcpy(to, &wide, 8);
-		return;
-	case E_f32:
-		memcpy(&narrow, to, 4);
-		if (narrow != x)
-			memcpy(to, &x, 4);
-		return;
-	default:
-		memcpy(&old, to, 2);
-		if ((e == E_f16 ? half_to_float(old) : bf16_to_float(old)) != x)
-			memcpy(to, &half, 2);
-	}
+	double wide = (double)x;
+	if ((float)const_at(&(Val){.type = e, .data = to}, 0) != x)
+		array_to(&(Array){.type = e, .f = &wide}, to);
 }
 
 Bytes encode(Arena *arena, Elem e, const uint8_t *old, const float *x, int64_t n)
@@ -113,45 +111,42 @@ static void add_typed(PieceTable *p, const TensorProto *t, Elem e, const float *
 	uint8_t *to = take(p->arena, 3 * (size_t)n + 1);
 	size_t count = 0;
 	for (int64_t i = 0; i < n; i++) {
-		uint8_t half[2] = {(uint8_t)t->int32_data[i], (uint8_t)(t->int32_data[i] >> 8)};
-		store_number(half, e, x[i]);
-		count += write_varint(to + count, (uint64_t)(half[0] | half[1] << 8));
+		uint16_t half = (uint16_t)t->int32_data[i];
+		store_number(&half, e, x[i]);
+		count += write_varint(to + count, half);
 	}
 	add_bytes(p, F_tensor_int32, (Bytes){to, count});
 }
 
-void add_tensor(PieceTable *p, const char *where, const Field *old, const TensorProto *t,
-                const float *x, int64_t n)
+void add_tensor_fields(PieceTable *p, const char *where, Bytes old, const TensorProto *t,
+                       const float *x, int64_t n)
 {
 	Elem e = (Elem)declared_type(t->data_type);
-	PieceTable inside = {.arena = p->arena};
-	Bytes at = old->body;
 	bool typed = false;
-	for (Field f; next_field(where, &at, &f);) {
+	for (Field f; next_field(where, &old, &f);) {
 		bool numbers = f.number == F_tensor_float || f.number == F_tensor_double ||
 		               f.number == F_tensor_int32;
 		if (f.number == F_tensor_raw && f.body.count) {
-			PieceTable raw = {.arena = p->arena};
-			add_piece(&raw, encode(p->arena, e, f.body.at, x, n));
-			add_message(&inside, &f, &raw);
+			int raw = begin_field(p);
+			add_piece(p, encode(p->arena, e, f.body.at, x, n));
+			end_field(p, raw, F_tensor_raw, &f);
 		} else if (numbers && !t->raw_data.len) {
 			if (!typed)
-				add_typed(&inside, t, e, x, n);
+				add_typed(p, t, e, x, n);
 			typed = true;
 		} else {
-			add_piece(&inside, f.all);
+			add_piece(p, f.all);
 		}
 	}
-	add_message(p, old, &inside);
 }
 
 void add_new_tensor(PieceTable *p, const char *name, Elem e, const Shape *s, const float *x)
 {
-	PieceTable inside = {.arena = p->arena};
+	int tensor = begin_field(p);
 	for (int a = 0; a < s->rank; a++)
-		add_header(&inside, F_tensor_dims, W_varint, (uint64_t)s->dim[a]);
-	add_header(&inside, F_tensor_type, W_varint, (uint64_t)elems[e].onnx);
-	add_bytes(&inside, F_tensor_name, text_bytes(name));
-	add_bytes(&inside, F_tensor_raw, encode(p->arena, e, NULL, x, count_of(s)));
-	add_inside(p, F_graph_initializer, &inside);
+		add_number(p, F_tensor_dims, (uint64_t)s->dim[a]);
+	add_number(p, F_tensor_type, (uint64_t)elems[e].onnx);
+	add_bytes(p, F_tensor_name, text_bytes(name));
+	add_bytes(p, F_tensor_raw, encode(p->arena, e, NULL, x, count_of(s)));
+	end_field(p, tensor, F_graph_initializer, NULL);
 }

@@ -229,14 +229,6 @@ static bool holds_inputs(const GraphProto *g, const Checkpoint *c)
 	return false;
 }
 
-static int64_t standard_set(const ModelProto *m)
-{
-	for (size_t i = 0; i < m->n_opset_import; i++)
-		if (!m->opset_import[i]->domain[0])
-			return m->opset_import[i]->version;
-	return 0;
-}
-
 static void read_runtime_graph(File *file)
 {
 	Arena *arena = file->arena;
@@ -258,8 +250,9 @@ static void read_runtime_graph(File *file)
 	Nodes nodes = needed_nodes(arena, needed, g);
 	g->node = nodes.at;
 	g->n_node = (size_t)nodes.count;
+	int64_t opset = version_of(file->proto->n_opset_import, file->proto->opset_import, "");
 	for (int i = 0; i < nodes.count; i++)
-		plain_operator(arena, nodes.at[i], standard_set(file->proto));
+		plain_operator(arena, nodes.at[i], opset);
 	add_model_outputs(arena, g);
 	settle_inputs(arena, g, needed, c);
 	drop_foreign_sets(file->proto, &nodes);
@@ -272,19 +265,12 @@ static void read_runtime_graph(File *file)
 
 // ---- training information -------------------------------------------------------------
 
-static const NodeProto *gradient_node(const GraphProto *g)
+// Of the graph's Gradient; NULL: none.
+static const AttributeProto *gradient_attribute(const GraphProto *g, const char *name)
 {
 	for (size_t i = 0; i < g->n_node; i++)
 		if (!strcmp(g->node[i]->op_type, "Gradient"))
-			return g->node[i];
-	return NULL;
-}
-
-static const AttributeProto *attribute_of(const NodeProto *node, const char *name)
-{
-	for (size_t a = 0; node && a < node->n_attribute; a++)
-		if (!strcmp(node->attribute[a]->name, name))
-			return node->attribute[a];
+			return find_attribute(g->node[i]->n_attribute, g->node[i]->attribute, name);
 	return NULL;
 }
 
@@ -315,7 +301,7 @@ static bool is_single_float(const ValueInfoProto *v)
 static const char *loss_of(const File *file, const TrainingInfoProto *info)
 {
 	const GraphProto *g = info->algorithm;
-	const AttributeProto *y = attribute_of(gradient_node(g), "y");
+	const AttributeProto *y = gradient_attribute(g, "y");
 	const char *loss = y ? text_of(file->arena, y->s) : NULL;
 	int count = y ? 1 : 0;
 	for (size_t i = 0; !y && i < g->n_output; i++)
@@ -334,7 +320,7 @@ static const char *loss_of(const File *file, const TrainingInfoProto *info)
 // What the gradient is taken of and an update writes; without a gradient, all that is updated.
 static Table *trained_by(const File *file, const TrainingInfoProto *info)
 {
-	const AttributeProto *xs = attribute_of(gradient_node(info->algorithm), "xs");
+	const AttributeProto *xs = gradient_attribute(info->algorithm, "xs");
 	Table *trained = table_new(file->arena);
 	int count = 0;
 	for (size_t i = 0; i < info->n_update_binding; i++) {

@@ -48,6 +48,15 @@ bool next_field(const char *where, Bytes *at, Field *f)
 	return true;
 }
 
+const ProtobufCFieldDescriptor *message_field(const Field *f,
+                                              const ProtobufCMessageDescriptor *kind)
+{
+	const ProtobufCFieldDescriptor *field =
+	    f->wire == W_bytes ? protobuf_c_message_descriptor_get_field(kind, (unsigned)f->number)
+	                       : NULL;
+	return field && field->type == PROTOBUF_C_TYPE_MESSAGE ? field : NULL;
+}
+
 // `n`: how many nodes are inside.
 static void check_inside(const char *where, Bytes at, const ProtobufCMessageDescriptor *kind,
                          int depth, size_t *n)
@@ -58,11 +67,8 @@ static void check_inside(const char *where, Bytes at, const ProtobufCMessageDesc
 		     DEEPEST);
 	*n += kind == &node_proto__descriptor;
 	for (Field f; next_field(where, &at, &f);) {
-		const ProtobufCFieldDescriptor *field =
-		    f.wire == W_bytes
-		        ? protobuf_c_message_descriptor_get_field(kind, (unsigned)f.number)
-		        : NULL;
-		if (field && field->type == PROTOBUF_C_TYPE_MESSAGE)
+		const ProtobufCFieldDescriptor *field = message_field(&f, kind);
+		if (field)
 			check_inside(where, f.body, field->descriptor, depth + 1, n);
 	}
 }

@@ -15,7 +15,7 @@
 typedef struct Part { // a graph, or a function's body
 	const struct Part *outer;
 	size_t nopsets;
-	const OperatorSetIdProto *const *opsets;
+	OperatorSetIdProto *const *opsets;
 	Table *makers; // an output -> the address of its node
 } Part;
 
@@ -34,26 +34,18 @@ typedef struct Mode {
 // The AttributeProto is_test = 1: name, i and type.
 static const Bytes is_test = {(const uint8_t *)"\x0a\x07is_test\x18\x01\xa0\x01\x02", 14};
 
-static const AttributeProto *attribute_of(const NodeProto *node, const char *name)
-{
-	for (size_t i = 0; i < node->n_attribute; i++)
-		if (!strcmp(node->attribute[i]->name, name))
-			return node->attribute[i];
-	return NULL;
-}
-
 // Statistics that nodes compute are no running ones: such a node goes by them in inference too.
 static bool computes(const Part *part, const char *name)
 {
-	const uint64_t *maker = NULL;
-	for (; part && !maker; part = part->outer)
-		maker = table_find_s(part->makers, name);
-	return maker && strcmp(((const NodeProto *)(uintptr_t)*maker)->op_type, "Identity");
+	const NodeProto *maker = NULL;
+	for (; part && part->makers && !maker; part = part->outer)
+		maker = table_pointer_s(part->makers, name);
+	return maker && strcmp(maker->op_type, "Identity");
 }
 
 static void set_old_mode(Mode *m, const NodeProto *node)
 {
-	m->old = attribute_of(node, "is_test");
+	m->old = find_attribute(node->n_attribute, node->attribute, "is_test");
 	m->is_test = !m->old || !m->old->i;
 }
 
@@ -66,7 +58,7 @@ static Mode norm_mode(const Part *part, const NodeProto *node, int64_t opset)
 		set_old_mode(&m, node);
 	m.batch = opset < 7 ? m.is_test : node->n_output > 1;
 	if (opset >= 14) {
-		m.old = attribute_of(node, "training_mode");
+		m.old = find_attribute(node->n_attribute, node->attribute, "training_mode");
 		m.batch = m.old && (m.old->i || m.old->ref_attr_name[0]);
 	}
 	return m;
@@ -103,174 +95,173 @@ static Mode training_mode(const ModelWriter *w, const Part *part, const NodeProt
 	return (Mode){.input = -1};
 }
 
-// ---- graphs ---------------------------------------------------------------------------
+// ---- messages -------------------------------------------------------------------------
+// Each is written field by field, next to what was read of it: a message that holds no change is
+// the same bytes again.
 
-static void list_nodes(ModelWriter *w, Part *part, size_t n, NodeProto *const *node)
+static Table *list_makers(Arena *arena, size_t n, NodeProto *const *node)
 {
-	part->makers = table_new(w->arena);
+	Table *makers = table_new(arena);
 	for (size_t i = 0; i < n; i++)
 		for (size_t k = 0; k < node[i]->n_output; k++)
 			if (node[i]->output[k][0])
-				*table_cell_s(part->makers, node[i]->output[k]) =
-				    (uint64_t)(uintptr_t)node[i];
+				*table_cell_s(makers, node[i]->output[k]) = (uintptr_t)node[i];
+	return makers;
 }
 
-static const char *first_output(ModelWriter *w, const Field *node)
+// The node of a field by its first output, as nodes were put in order; NULL: unknown.
+static const NodeProto *node_at(const ModelWriter *w, const Part *part, Bytes at)
 {
-	Bytes at = node->body;
-	for (Field f; next_field(w->path, &at, &f);)
+	for (Field f; part->makers && next_field(w->path, &at, &f);)
 		if (f.number == F_node_output && f.body.count)
-			return format(w->arena, "%.*s", (int)f.body.count, (const char *)f.body.at);
+			return table_pointer_s(
+			    part->makers,
+			    format(w->arena, "%.*s", (int)f.body.count, (const char *)f.body.at));
 	return NULL;
 }
 
-static void add_graph(ModelWriter *, PieceTable *, const Field *old, const Part *outer,
-                      const GraphProto *);
-
-static void add_attribute(ModelWriter *w, PieceTable *p, const Field *old, const Part *part,
-                          const AttributeProto *a)
+// The k-th message of a field of `m`, as it was read; NULL: unknown.
+static const ProtobufCMessage *message_at(const ProtobufCMessage *m,
+                                          const ProtobufCFieldDescriptor *field, size_t k)
 {
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = old->body;
-	for (Field f; next_field(w->path, &at, &f);)
-		if (f.number == F_attribute_graph && a->g)
-			add_graph(w, &inside, &f, part, a->g);
-		else
-			add_field(w, &inside, &f, &attribute_proto__descriptor);
-	add_message(p, old, &inside);
+	const char *at = (const char *)m;
+	if (m && field->label != PROTOBUF_C_LABEL_REPEATED)
+		return *(ProtobufCMessage *const *)(at + field->offset);
+	if (!m || k >= *(const size_t *)(at + field->quantifier_offset))
+		return NULL;
+	return (*(ProtobufCMessage *const *const *)(at + field->offset))[k];
 }
 
-static const char *new_input(const ModelWriter *w, const NodeProto *node, int operand)
-{
-	for (const Rewire *r = w->rewires; r; r = r->next)
-		if (r->node == node && r->operand == operand)
-			return r->name;
-	return NULL;
-}
+static void add_message(ModelWriter *, PieceTable *, const Field *,
+                        const ProtobufCMessageDescriptor *, const ProtobufCMessage *, const Part *);
 
-static bool stays(const ModelWriter *w, const NodeProto *node, const Mode *mode)
+// The fields of a message of type `kind`; `m`: what was read of it, or NULL.
+static void add_fields(ModelWriter *w, PieceTable *p, Bytes at,
+                       const ProtobufCMessageDescriptor *kind, const ProtobufCMessage *m,
+                       const Part *part)
 {
-	bool same = mode->input < 0 && !mode->batch && !mode->is_test;
-	for (size_t i = 0; i < node->n_attribute; i++)
-		same &= !node->attribute[i]->g;
-	for (const Rewire *r = w->rewires; r; r = r->next)
-		same &= r->node != node;
-	return same;
-}
-
-static void add_node_fields(ModelWriter *w, PieceTable *p, const Field *old, const Part *part,
-                            const NodeProto *node)
-{
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = old->body;
-	Mode mode = training_mode(w, part, node);
-	if (stays(w, node, &mode)) {
-		add_field(w, p, old, &graph_proto__descriptor);
-		return;
-	}
-	int input = 0, output = 0, attribute = 0;
+	enum { FIELDS = 16 };
+	size_t met[FIELDS] = {0};
+	if (kind->n_fields > FIELDS)
+		bug("%s has %u fields", kind->name, kind->n_fields);
 	for (Field f; next_field(w->path, &at, &f);) {
-		bool is_input = f.number == F_node_input, is_output = f.number == F_node_output;
+		const ProtobufCFieldDescriptor *field = message_field(&f, kind);
+		if (field)
+			add_message(w, p, &f, field->descriptor,
+			            message_at(m, field, met[field - kind->fields]++), part);
+		else
+			add_piece(p, f.all);
+	}
+}
+
+// What a node reads instead as input k; NULL: the same.
+static const char *new_input(const ModelWriter *w, const NodeProto *node, int k, const Mode *mode)
+{
+	Operand operand = {node, k};
+	const uint64_t *name = table_find(w->inputs, &operand, sizeof operand);
+	return k == mode->input ? "" : name ? (const char *)(uintptr_t)*name : NULL;
+}
+
+static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeProto *node,
+                            const Part *part)
+{
+	Mode mode = training_mode(w, part, node);
+	int input = 0, output = 0, attribute = 0;
+	const char *name;
+	for (Field f; next_field(w->path, &at, &f);) {
 		const AttributeProto *a =
 		    f.number == F_node_attribute ? node->attribute[attribute++] : NULL;
-		const char *name = is_input ? new_input(w, node, input) : NULL;
-		if (is_input && input == mode.input)
-			name = "";
+		bool left_out = f.number == F_node_output && output++ > 0 && mode.batch;
+		left_out |= a && a == mode.old && (mode.batch || mode.is_test);
+		name = f.number == F_node_input ? new_input(w, node, input++, &mode) : NULL;
 		if (name)
-			add_bytes(&inside, F_node_input, text_bytes(name));
-		else if (a && a->g)
-			add_attribute(w, &inside, &f, part, a);
-		else if (!(is_output && output > 0 && mode.batch) &&
-		         !(a && a == mode.old && (mode.batch || mode.is_test)))
-			add_field(w, &inside, &f, &node_proto__descriptor);
-		input += is_input;
-		output += is_output;
+			add_bytes(p, F_node_input, text_bytes(name));
+		else if (a && !left_out)
+			add_message(w, p, &f, a->base.descriptor, &a->base, part);
+		else if (!left_out)
+			add_piece(p, f.all);
 	}
-	const char *name = new_input(w, node, input);
+	name = new_input(w, node, input, &mode); // a bias that was left out
 	if (name)
-		add_bytes(&inside, F_node_input, text_bytes(name));
+		add_bytes(p, F_node_input, text_bytes(name));
 	if (mode.is_test)
-		add_bytes(&inside, F_node_attribute, is_test);
-	add_message(p, old, &inside);
+		add_bytes(p, F_node_attribute, is_test);
 }
 
-static void add_graph_node(ModelWriter *w, PieceTable *p, const Field *old, const Part *part)
+static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t)
 {
-	const char *name = first_output(w, old);
-	const uint64_t *node = name ? table_find_s(part->makers, name) : NULL;
-	if (node)
-		add_node_fields(w, p, old, part, (const NodeProto *)(uintptr_t)*node);
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, w->arena};
+	if (!t)
+		t = tensor_proto__unpack(&allocator, old->body.count, old->body.at);
+	const uint64_t *cell = table_find(w->patches, &t, sizeof t);
+	const Patch *patch = cell ? (const Patch *)(uintptr_t)*cell : NULL;
+	int tensor = begin_field(p);
+	if (t->data_location == 1)
+		add_outside(w, p, old->body, t, patch);
+	else if (patch && patch->changed)
+		add_tensor_fields(p, w->path, old->body, t, patch->x, patch->n);
 	else
-		add_field(w, p, old, &graph_proto__descriptor);
+		add_piece(p, old->body);
+	end_field(p, tensor, old->number, old);
 }
 
-static void add_graph(ModelWriter *w, PieceTable *p, const Field *old, const Part *outer,
-                      const GraphProto *g)
+// The nodes of training information are in no part: they are not read.
+static Part inner_part(ModelWriter *w, const ProtobufCMessage *m, const Part *outer)
 {
 	Part part = *outer;
-	part.outer = outer;
-	list_nodes(w, &part, g->n_node, g->node);
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = old->body;
-	size_t tensor = 0;
-	for (Field f; next_field(w->path, &at, &f);) {
-		const TensorProto *t =
-		    f.number == F_graph_initializer ? g->initializer[tensor++] : NULL;
-		const Patch *patch = t ? find_patch(w, t) : NULL;
-		if (t && t->data_location == 1)
-			add_outside(w, &inside, &f, t, patch);
-		else if (patch && patch->changed)
-			add_tensor(&inside, w->path, &f, t, patch->x,
-			           count_of(&w->m->graph->slots.at[patch->slot].shape));
-		else if (f.number == F_graph_node)
-			add_graph_node(w, &inside, &f, &part);
-		else
-			add_field(w, &inside, &f, &graph_proto__descriptor);
-	}
-	for (int i = 0; i < w->extras.count && g == w->m->file->proto->graph; i++) {
-		const Extra *e = &w->extras.at[i];
-		add_new_tensor(&inside, e->name, e->type, &e->shape, e->x);
-	}
-	add_message(p, old, &inside);
+	const GraphProto *g = (const GraphProto *)m;
+	const FunctionProto *f = (const FunctionProto *)m;
+	if (m && m->descriptor == &function_proto__descriptor)
+		part = (Part){NULL, f->n_opset_import, f->opset_import,
+		              list_makers(w->arena, f->n_node, f->node)};
+	if (m && m->descriptor == &graph_proto__descriptor &&
+	    (outer->makers || g == w->m->file->proto->graph))
+		part = (Part){outer, outer->nopsets, outer->opsets,
+		              list_makers(w->arena, g->n_node, g->node)};
+	return part;
 }
 
-static void add_function(ModelWriter *w, PieceTable *p, const Field *old, const FunctionProto *f)
+static void add_graph_fields(ModelWriter *w, PieceTable *p, const Field *old, const Part *part)
 {
-	Part part = {.nopsets = f->n_opset_import,
-	             .opsets = (const OperatorSetIdProto *const *)f->opset_import};
-	list_nodes(w, &part, f->n_node, f->node);
-	PieceTable inside = {.arena = w->arena};
-	Bytes at = old->body;
-	for (Field field; next_field(w->path, &at, &field);)
-		if (field.number == F_function_node)
-			add_graph_node(w, &inside, &field, &part);
-		else
-			add_field(w, &inside, &field, &function_proto__descriptor);
-	add_message(p, old, &inside);
+	if (w->graphs++)
+		fail(w->path,
+		     "the file says its graph in several parts; it cannot be written back");
+	const GraphProto *g = w->m->file->proto->graph;
+	add_fields(w, p, old->body, g->base.descriptor, &g->base, part);
+	for (int i = 0; i < w->extras.count; i++) {
+		const Extra *e = &w->extras.at[i];
+		add_new_tensor(p, e->name, e->type, &e->shape, e->x);
+	}
+}
+
+static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
+                        const ProtobufCMessageDescriptor *kind, const ProtobufCMessage *m,
+                        const Part *outer)
+{
+	if (kind == &tensor_proto__descriptor) {
+		add_old_tensor(w, p, old, (const TensorProto *)m);
+		return;
+	}
+	const Part part = inner_part(w, m, outer);
+	const NodeProto *node =
+	    kind == &node_proto__descriptor ? node_at(w, &part, old->body) : NULL;
+	int message = begin_field(p);
+	if (node)
+		add_node_fields(w, p, old->body, node, &part);
+	else if (m == &w->m->file->proto->graph->base)
+		add_graph_fields(w, p, old, &part);
+	else
+		add_fields(w, p, old->body, kind, kind == &node_proto__descriptor ? NULL : m,
+		           &part);
+	end_field(p, message, old->number, old);
 }
 
 static PieceTable new_model(ModelWriter *w)
 {
 	PieceTable p = {.arena = w->arena};
-	Bytes at = w->m->file->bytes;
-	int graphs = 0;
-	size_t function = 0;
-	const ModelProto *proto = w->m->file->proto;
-	Part none = {.nopsets = proto->n_opset_import,
-	             .opsets = (const OperatorSetIdProto *const *)proto->opset_import,
-	             .makers = table_new(w->arena)};
-	for (Field f; next_field(w->path, &at, &f);) {
-		if (f.number == F_model_function)
-			add_function(w, &p, &f, proto->functions[function++]);
-		else if (f.number != F_model_graph)
-			add_field(w, &p, &f, &model_proto__descriptor);
-		if (f.number != F_model_graph)
-			continue;
-		if (graphs++)
-			fail(w->path,
-			     "the file says its graph in several parts; it cannot be written back");
-		add_graph(w, &p, &f, &none, proto->graph);
-	}
+	const ModelProto *m = w->m->file->proto;
+	const Part none = {.nopsets = m->n_opset_import, .opsets = m->opset_import};
+	add_fields(w, &p, w->m->file->bytes, m->base.descriptor, &m->base, &none);
 	return p;
 }
 
@@ -332,6 +323,8 @@ void write_model(const Model *m, const char *path, bool keep_training,
 	ModelWriter w = {
 	    .arena = arena_new(), .m = m, .path = path, .keep_training = keep_training};
 	w.names = table_new(w.arena);
+	w.inputs = table_new(w.arena);
+	w.patches = table_new(w.arena);
 	w.placed = table_new(w.arena);
 	w.data.arena = w.arena;
 	const char *data_path = free_data_path(w.arena, path), *slash = strrchr(data_path, '/');

@@ -5,14 +5,10 @@
 #include "file.h"
 
 enum { // numbers of fields (onnx.proto)
-	F_graph_node = 1,
 	F_graph_initializer = 5,
 	F_node_input = 1,
 	F_node_output = 2,
 	F_node_attribute = 5,
-	F_attribute_graph = 6,
-	F_function_node = 7,
-	F_model_function = 25,
 	F_tensor_dims = 1,
 	F_tensor_type = 2,
 	F_tensor_float = 4,
@@ -21,14 +17,14 @@ enum { // numbers of fields (onnx.proto)
 	F_tensor_raw = 9,
 	F_tensor_double = 10,
 	F_tensor_external = 13,
-	F_tensor_location = 14,
 	F_entry_key = 1,
 	F_entry_value = 2
 };
 
 // ---- piece_table.c -------------------------------------------------------------------------
 
-// Pieces of the new file, in order: of the old one, or new.
+// Pieces of the new file, in order: of the old one, or new. Those that lie next to each other are
+// one.
 typedef struct PieceTable {
 	Arena *arena;
 	VEC(Bytes) list;
@@ -37,27 +33,19 @@ typedef struct PieceTable {
 
 void add_piece(PieceTable *, Bytes);
 void add_bytes(PieceTable *, int number, Bytes body); // a field of the protocol buffer
-// A message whose inside was rebuilt: its old header where the length is as before.
-void add_message(PieceTable *, const Field *old, const PieceTable *inside);
-void add_inside(PieceTable *, int number, const PieceTable *inside); // a new message
+// Begins a field whose pieces are added next, up to end_field with the result. `old`: the field
+// that it replaces, whose header stays if the length is as before; NULL: it is new.
+int begin_field(PieceTable *);
+void end_field(PieceTable *, int begun, int number, const Field *old);
 Bytes text_bytes(const char *);
 // n values as elements of `e`; those that mean what `old` (or NULL) has keep its bytes.
 Bytes encode(Arena *, Elem e, const uint8_t *old, const float *x, int64_t n);
-// Value x as element i of a tensor stored as `e`; what is there stays when it means x already.
-void store_number(uint8_t *to, Elem e, float x);
-// The initializer with new values; a new one.
-void add_tensor(PieceTable *, const char *where, const Field *old, const TensorProto *,
-                const float *x, int64_t n);
+// The fields of an initializer with new values; a new initializer.
+void add_tensor_fields(PieceTable *, const char *where, Bytes old, const TensorProto *,
+                       const float *x, int64_t n);
 void add_new_tensor(PieceTable *, const char *name, Elem, const Shape *, const float *x);
 
 // ---- patch.c: what is to be written where ---------------------------------------------
-
-typedef struct Rewire { // operand of a node reads another initializer
-	const NodeProto *node;
-	int operand;
-	const char *name;
-	struct Rewire *next;
-} Rewire;
 
 typedef struct Extra { // an initializer to be added
 	const char *name;
@@ -67,8 +55,8 @@ typedef struct Extra { // an initializer to be added
 } Extra;
 
 typedef struct Patch { // new values of a file's initializer
-	const TensorProto *proto;
 	int slot;
+	int64_t n;
 	const float *x;
 	bool changed;
 } Patch;
@@ -77,28 +65,30 @@ typedef struct ModelWriter {
 	Arena *arena;
 	const Model *m;
 	const char *path;
-	VEC(Patch) patches;
+	Table *patches; // TensorProto * -> Patch *
 	VEC(Extra) extras;
-	Rewire *rewires;
+	Table *inputs;         // Operand -> the name of the initializer that it reads instead
 	bool keep_training;    // nodes stay in the mode that the file has them in
 	Table *names;          // taken by values of the graph
 	const char *data_name; // of the file of external data, beside the model
 	bool external;         // there is such a file
+	int graphs;            // main graphs written
 	PieceTable data;       // its bytes
 	Table *placed;         // bytes of an old file -> their offset in it + 1
 } ModelWriter;
 
-Patch *find_patch(ModelWriter *, const TensorProto *);
+typedef struct Operand {
+	const NodeProto *node;
+	int64_t k;
+} Operand;
+
 // Fills what is to be written, from the slots' values as write_model gets them.
 void plan_writing(ModelWriter *, const void *(*bytes)(void *, int slot), void *context);
 
 // ---- external.c: external data ---------------------------------------------------------
 
-// A field of a message of type `in`, as it is but for references to external data.
-void add_field(ModelWriter *, PieceTable *, const Field *, const ProtobufCMessageDescriptor *in);
-// An initializer that lies in another file; `patch`: its new values, or NULL.
-void add_outside(ModelWriter *, PieceTable *, const Field *old, const TensorProto *,
-                 const Patch *patch);
+// The fields of a tensor that lies in another file; `patch`: its new values, or NULL.
+void add_outside(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *patch);
 // A path for the data of the model `path` that no file has: PATH.data, PATH.2.data, ...
 const char *free_data_path(Arena *, const char *path);
 // Removes such files that `model`, the bytes of a file that stood at `path`, names, but for `kept`.

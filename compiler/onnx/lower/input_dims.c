@@ -133,10 +133,8 @@ static const TensorProto *weight_of(const struct Told *told, const NodeProto *no
 // As it stands there: whether it may is for the lowering to say.
 static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
 {
-	for (size_t i = 0; i < node->n_attribute; i++)
-		if (!strcmp(node->attribute[i]->name, name))
-			return node->attribute[i]->i;
-	return otherwise;
+	const AttributeProto *a = find_attribute(node->n_attribute, node->attribute, name);
+	return a ? a->i : otherwise;
 }
 
 static int64_t told_by(const struct Told *told, const NodeProto *node, int axis, int rank)

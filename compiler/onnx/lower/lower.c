@@ -163,7 +163,7 @@ static void call_function(Call *c, const FunctionProto *f, Value *result)
 	NameScope *s = new_space(c->r, c->space);
 	s->caller = c;
 	s->function = f;
-	s->opsets = (const OperatorSetIdProto *const *)f->opset_import;
+	s->opsets = f->opset_import;
 	s->nopsets = f->n_opset_import;
 	for (size_t i = 0; i < f->n_input; i++)
 		bind_name(c->r, s, f->input[i],

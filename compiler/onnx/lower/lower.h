@@ -47,7 +47,7 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	Table *names;              // to the Value, a pointer
 	const struct Call *caller; // of a function's body: the node that calls it
 	const FunctionProto *function;
-	const OperatorSetIdProto *const *opsets;
+	OperatorSetIdProto *const *opsets;
 	size_t nopsets;
 	int depth;
 	LoopScope *nest; // whose values it names; NULL: the model's graph
@@ -259,7 +259,6 @@ const int64_t *operand_ints(Call *, int k, int *n);
 // same.
 const int64_t *ints_of(Call *, int k, const char *name, int *n);
 const double *operand_numbers(Call *, int k, int *n);
-double number_of(Call *, int k, const char *name, double otherwise);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 // `n` axes wrapped into [0, rank), in the arena; fails where one is outside or twice. NULL: 0..n-1.

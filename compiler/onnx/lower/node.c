@@ -66,19 +66,11 @@ void expect_all_fixed(const Call *c)
 		expect_fixed(c, k);
 }
 
-static const AttributeProto *attr_of(size_t n, AttributeProto *const *attr, const char *name)
-{
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(attr[i]->name, name))
-			return attr[i];
-	return NULL;
-}
-
 // An attribute of a function's body may stand for the caller's, or for the default that the
 // function declares.
 const AttributeProto *find_attr(const Call *c, const char *name)
 {
-	const AttributeProto *a = attr_of(c->node->n_attribute, c->node->attribute, name);
+	const AttributeProto *a = find_attribute(c->node->n_attribute, c->node->attribute, name);
 	if (!a || !a->ref_attr_name[0])
 		return a;
 	NameScope *s = c->space;
@@ -89,8 +81,8 @@ const AttributeProto *find_attr(const Call *c, const char *name)
 		             name, a->ref_attr_name);
 	const AttributeProto *given = find_attr(s->caller, a->ref_attr_name);
 	return given ? given
-	             : attr_of(s->function->n_attribute_proto, s->function->attribute_proto,
-	                       a->ref_attr_name);
+	             : find_attribute(s->function->n_attribute_proto, s->function->attribute_proto,
+	                              a->ref_attr_name);
 }
 
 int64_t attr_int(const Call *c, const char *name, int64_t otherwise)
@@ -240,13 +232,6 @@ const double *operand_numbers(Call *c, int k, int *n)
 	for (int i = 0; v && i < *n; i++)
 		out[i] = const_at(v, i);
 	return out;
-}
-
-double number_of(Call *c, int k, const char *name, double otherwise)
-{
-	int n = 0;
-	const double *x = operand_numbers(c, k, &n);
-	return x && n > 0 ? x[0] : attr_float(c, name, otherwise);
 }
 
 int64_t axis_of(const Call *c, int64_t axis, int rank)
