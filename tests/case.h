@@ -25,6 +25,9 @@ const char *case_operator(Arena *, const char *folder);
 // Returns the file of value k in a data directory; `kind` is "input" or "output". NULL: none.
 const char *case_value(Arena *, const char *set, const char *kind, int k);
 KnownList case_inputs(Arena *, const Model *listed, const char *set);
+// value.c: reads a file that holds one value, as `as` is declared, in the types that graphs compute
+// in. Returns no tensor if it is absent, one, or the elements of a sequence.
+KnownList read_value(Arena *, const char *path, const Input *as);
 // Returns the value of a slot: an input's value, or the initial contents.
 Array case_slot(Arena *, const Slot *, const KnownList *);
 

@@ -99,9 +99,6 @@ typedef struct Model {
 } Model;
 
 typedef VEC(Known) KnownList;
-// A file that holds one value (a TensorProto, SequenceProto or OptionalProto, as `as` is declared),
-// in the types that graphs compute in: none where it is absent, one, or the elements of a sequence.
-KnownList read_value(Arena *, const char *path, const Input *as);
 
 // Reads and lowers. Fails with every unsupported thing listed at once. path "-": standard input.
 Model *read_model(Arena *, const char *path, const ReadOptions *);

@@ -316,7 +316,7 @@ static bool lower_model(Reader *r)
 		bind_name(r, top, r->unread.at[i], (Value){.bad = true});
 	for (int i = 0; i < r->model->inputs.count; i++)
 		add_input(r, top, &r->model->inputs.at[i]);
-	read_roles(r);
+	read_roles(r, top);
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
@@ -386,6 +386,7 @@ File *parse_model(Arena *arena, const char *path, bool loss)
 	File *file = open_file(arena, path);
 	file->proto = unpack(arena, file);
 	order_nodes(arena, file->proto);
+	list_names(file);
 	read_training(file, loss);
 	return file;
 }

@@ -19,9 +19,10 @@ typedef struct File {
 	const char *real_folder; // where the file lies, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
-	Table *outside;    // files of external data, as the model names them -> Bytes
-	OpCounts ops;      // empty until it is read
-	struct Told *told; // input_dims.c; NULL until it is read
+	Table *outside; // files of external data, as the model names them -> Bytes
+	OpCounts ops;   // empty until it is read
+	Table *names;   // names.c: of the main graph -> Named *
+	Table *sizes;   // input_dims.c; NULL until it is read
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
@@ -63,6 +64,25 @@ Shape tensor_shape(const char *where, const TensorProto *);
 // they lie there so, else converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
 const char *external_field(const TensorProto *, const char *key); // NULL when absent
+
+// ---- names.c: what names stand for -----------------------------------------------------
+
+typedef struct Reading { // of a value by a node
+	const NodeProto *node;
+	struct Reading *next;
+} Reading;
+
+typedef struct Named {               // what a name of the main graph stands for; NULL: nothing such
+	const TensorProto *tensor;   // an initializer
+	const ValueInfoProto *input; // of the graph
+	const ValueInfoProto *info;  // of its value_info
+	const NodeProto *maker;      // the node that computes it
+	Reading *first;              // the nodes that read it, in order
+	const NodeProto *last;       // the last of them
+} Named;
+
+void list_names(File *);                                // again after the graph changed
+const Named *find_name(const File *, const char *name); // never NULL
 
 // ---- toposort.c: which node before which ----------------------------------------------
 

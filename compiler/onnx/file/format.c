@@ -44,11 +44,7 @@ static double decode_float(const Format *f, uint32_t bits)
 
 double decode(const Format *f, const uint8_t *bytes, int64_t i)
 {
-	uint32_t bits = bytes[i * f->bits / 8];
-	if (f->bits > 8)
-		bits = bytes[2 * i] | (uint32_t)bytes[2 * i + 1] << 8;
-	else
-		bits = bits >> (i * f->bits % 8) & ((1u << f->bits) - 1);
+	uint32_t bits = bytes[i * f->bits / 8] >> (i * f->bits % 8) & ((1u << f->bits) - 1);
 	if (!is_integral(f))
 		return decode_float(f, bits);
 	bool negative = f->special == F_signed && bits >> (f->bits - 1);

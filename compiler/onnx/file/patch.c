@@ -22,20 +22,12 @@ static const float *copied(Arena *arena, const float *x, const Shape *s, Copy co
 static const char *free_name(ModelWriter *w, const char *name)
 {
 	const char *tried = name;
-	for (int i = 1; table_find_s(w->names, tried); i++)
+	for (int i = 1; table_find_s(w->names, tried) || table_find_s(w->m->file->names, tried);
+	     i++)
 		tried =
 		    format(w->arena, "%s.trained%s", name, i > 1 ? format(w->arena, "%d", i) : "");
 	*table_cell_s(w->names, tried) = 1;
 	return tried;
-}
-
-static const NodeProto *identity_of(const ModelWriter *w, const char *alias)
-{
-	const GraphProto *g = w->m->file->proto->graph;
-	for (size_t i = 0; i < g->n_node; i++)
-		if (g->node[i]->n_output && !strcmp(g->node[i]->output[0], alias))
-			return g->node[i];
-	return NULL;
 }
 
 // A slot that no longer fits into the bytes it came from gets an initializer of its own, read by
@@ -47,7 +39,7 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 	Extra extra = {free_name(w, slot->name), e, slot->shape, x};
 	PUSH(w->arena, w->extras, extra);
 	for (; v; v = v->next) {
-		Operand reads = {v->alias ? identity_of(w, v->alias) : v->node,
+		Operand reads = {v->alias ? find_name(w->m->file, v->alias)->maker : v->node,
 		                 v->alias ? 0 : v->operand};
 		if (!reads.node || v->copy != COPY_SAME)
 			fail(w->path,
@@ -93,23 +85,10 @@ static void plan_slot(ModelWriter *w, int s, const float *x)
 	}
 }
 
-static void list_names(ModelWriter *w)
-{
-	const GraphProto *g = w->m->file->proto->graph;
-	for (size_t i = 0; i < g->n_initializer; i++)
-		*table_cell_s(w->names, g->initializer[i]->name) = 1;
-	for (size_t i = 0; i < g->n_input; i++)
-		*table_cell_s(w->names, g->input[i]->name) = 1;
-	for (size_t i = 0; i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_output; k++)
-			*table_cell_s(w->names, g->node[i]->output[k]) = 1;
-}
-
 // Slots that bear their initializer's own name come first: the bytes stay theirs.
 void plan_writing(ModelWriter *w, const void *(*bytes)(void *, int slot), void *context)
 {
 	const Graph *g = w->m->graph;
-	list_names(w);
 	for (int own = 1; own >= 0; own--)
 		for (int s = 0; s < g->slots.count; s++) {
 			const Slot *slot = &g->slots.at[s];

@@ -340,51 +340,24 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	return found;
 }
 
-static int64_t widen_int(const uint8_t *from, Elem e)
-{
-	switch (e) {
-#define T(name, ctype, bytes, cls, onnx)                                                           \
-	case E_##name: {                                                                           \
-		ctype x;                                                                           \
-		memcpy(&x, from, sizeof x);                                                        \
-		return (int64_t)x;                                                                 \
-	}
-#include "types.def"
-#undef T
-	default:
-		never(e);
-	}
-}
-
-// Numbers of few bits, or doubles, one by one.
-static double number_at(const Format *f, const uint8_t *from, int64_t i)
-{
-	double x;
-	if (f)
-		return decode(f, from, i);
-	memcpy(&x, from + 8 * i, 8);
-	return x;
-}
-
 // Fails where an unsigned integer is beyond the type that it is computed in.
-static void check_signed(const char *where, const TensorProto *t, const uint8_t *from, int64_t n)
+static void check_signed(const char *where, const TensorProto *t, const Val *v, int64_t n)
 {
-	for (int64_t i = 0; declared_type(t->data_type) == E_u64 && i < n; i++)
-		if (widen_int(from + 8 * i, E_u64) < 0)
+	for (int64_t i = 0; v->type == E_u64 && i < n; i++)
+		if (const_int_at(v, i) < 0)
 			fail(where,
 			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
 			     "up to "
 			     "2^63 - 1",
-			     t->name, (long long)i,
-			     (unsigned long long)widen_int(from + 8 * i, E_u64));
+			     t->name, (long long)i, (unsigned long long)const_int_at(v, i));
 }
 
 // Notes the first element that f32 takes for infinite or zero.
-static void note_beyond(File *file, const TensorProto *t, const uint8_t *from, int64_t n)
+static void note_beyond(File *file, const TensorProto *t, const Val *v, int64_t n)
 {
 	const char *what = *t->name ? format(file->arena, "tensor '%s'", t->name) : "a constant";
 	for (int64_t i = 0; i < n && !file->beyond; i++) {
-		double number = number_at(NULL, from, i);
+		double number = const_at(v, i);
 		float f = (float)number;
 		if (isfinite(number) && (isinf(f) || (f == 0 && number != 0)))
 			file->beyond = format(file->arena, "%s: element %lld is %g, in f32 %g",
@@ -397,20 +370,18 @@ const char *beyond_f32(const Model *m)
 	return m->graph && !m->graph->wide ? m->file->beyond : NULL;
 }
 
-static const void *convert(Arena *arena, const uint8_t *from, int onnx, Elem to, int64_t n)
+// `f`: of elements of few bits, else NULL.
+static const void *convert(Arena *arena, const Val *v, const Format *f, Elem to, int64_t n)
 {
-	const Format *f = find_format(onnx);
-	Elem e = (Elem)declared_type(onnx);
 	void *out = take(arena, (size_t)(n * elems[to].bytes) + 1);
 	for (int64_t i = 0; i < n; i++) {
 		if (to == E_f32)
-			((float *)out)[i] = (float)number_at(f, from, i);
-		else if (f)
-			((int64_t *)out)[i] = (int64_t)decode(f, from, i);
+			((float *)out)[i] = (float)(f ? decode(f, v->data, i) : const_at(v, i));
 		else if (to == E_b8)
-			((uint8_t *)out)[i] = widen_int(from + i * elems[e].bytes, e) != 0;
+			((uint8_t *)out)[i] = const_int_at(v, i) != 0;
 		else
-			((int64_t *)out)[i] = widen_int(from + i * elems[e].bytes, e);
+			((int64_t *)out)[i] =
+			    f ? (int64_t)decode(f, v->data, i) : const_int_at(v, i);
 	}
 	return out;
 }
@@ -424,69 +395,14 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
-	check_signed(where, t, found.at, n);
-	bool same = !find_format(t->data_type) && stored == (int)as && stored != E_b8;
-	if (same && (uintptr_t)found.at % 8 == 0)
+	if ((uintptr_t)found.at % 8)
+		found.at = take_copy(arena, found.at, found.count);
+	const Format *f = find_format(t->data_type);
+	Val v = {.type = (Elem)stored, .data = found.at};
+	check_signed(where, t, &v, n);
+	if (!f && v.type == as && as != E_b8)
 		return found.at;
-	if (same)
-		return take_copy(arena, found.at, found.count);
 	if (t->data_type == DOUBLE)
-		note_beyond(file, t, found.at, n);
-	return convert(arena, found.at, t->data_type, as, n);
-}
-
-// ---- values in files of their own -----------------------------------------------------
-
-static Known known_tensor(Arena *arena, const char *path, const char *name, const TensorProto *t)
-{
-	const char *slash = strrchr(path, '/');
-	File file = {.arena = arena,
-	             .path = path,
-	             .folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : ""};
-	Known k = {.name = name, .shape = tensor_shape(path, t)};
-	bool wide = t->data_type == DOUBLE;
-	k.type = wide ? E_f64 : (Elem)working_type(t->data_type);
-	k.bytes = tensor_data(&file, arena, path, t, k.type);
-	return k;
-}
-
-static KnownList known_list(Arena *arena, const char *path, const char *name,
-                            const SequenceProto *s)
-{
-	KnownList list = {0};
-	for (size_t k = 0; k < s->n_tensor_values; k++) {
-		Known one = known_tensor(arena, path, format(arena, "%s#%zu", name, k),
-		                         s->tensor_values[k]);
-		PUSH(arena, list, one);
-	}
-	return list;
-}
-
-KnownList read_value(Arena *arena, const char *path, const Input *as)
-{
-	Bytes bytes = open_file(arena, path)->bytes;
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
-	KnownList list = {0};
-	const TensorProto *t = NULL;
-	const SequenceProto *s = NULL;
-	bool read = true;
-	if (as->optional) {
-		const OptionalProto *o = optional_proto__unpack(&allocator, bytes.count, bytes.at);
-		read = o;
-		t = o ? o->tensor_value : NULL;
-		s = o ? o->sequence_value : NULL;
-	} else if (as->sequence) {
-		s = sequence_proto__unpack(&allocator, bytes.count, bytes.at);
-		read = s;
-	} else {
-		t = tensor_proto__unpack(&allocator, bytes.count, bytes.at);
-		read = t;
-	}
-	if (!read)
-		fail(path, "does not parse as the value of '%s'", as->name);
-	if (s)
-		return known_list(arena, path, as->name, s);
-	if (t)
-		PUSH(arena, list, known_tensor(arena, path, as->name, t));
-	return list;
+		note_beyond(file, t, &v, n);
+	return convert(arena, &v, f, as, n);
 }

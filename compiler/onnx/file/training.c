@@ -47,22 +47,6 @@ static Nodes needed_nodes(Arena *arena, Table *needed, const GraphProto *g)
 	return nodes;
 }
 
-static const ValueInfoProto *input_named(const GraphProto *g, const char *name)
-{
-	for (size_t i = 0; i < g->n_input; i++)
-		if (!strcmp(g->input[i]->name, name))
-			return g->input[i];
-	return NULL;
-}
-
-static const TensorProto *initializer_named(const GraphProto *g, const char *name)
-{
-	for (size_t i = 0; i < g->n_initializer; i++)
-		if (!strcmp(g->initializer[i]->name, name))
-			return g->initializer[i];
-	return NULL;
-}
-
 #define APPEND(graph, list, type, arena, item)                                                     \
 	do {                                                                                       \
 		type **longer = NEWS(arena, type *, (graph)->n_##list + 1);                        \
@@ -75,15 +59,16 @@ static const TensorProto *initializer_named(const GraphProto *g, const char *nam
 // ---- ONNX Runtime's training graphs ---------------------------------------------------
 
 // The parameter that an output is the gradient of; NULL: none.
-static const char *parameter_of(Arena *arena, const GraphProto *g, const char *output)
+static const char *parameter_of(const File *file, const char *output)
 {
 	static const char *const ends[] = {"_grad.accumulation.out", "_grad"};
 	for (int i = 0; i < COUNT(ends); i++) {
 		if (!ends_with(output, ends[i]))
 			continue;
 		const char *name =
-		    format(arena, "%.*s", (int)(strlen(output) - strlen(ends[i])), output);
-		if (input_named(g, name) || initializer_named(g, name))
+		    format(file->arena, "%.*s", (int)(strlen(output) - strlen(ends[i])), output);
+		const Named *found = find_name(file, name);
+		if (found->input || found->tensor)
 			return name;
 	}
 	return NULL;
@@ -96,7 +81,7 @@ static void want_values(const File *file, const GraphProto *g, const Table *trai
 	Text text = {.arena = file->arena};
 	for (size_t i = 0; i < g->n_input; i++) {
 		const char *name = g->input[i]->name;
-		bool found = initializer_named(g, name) != NULL;
+		bool found = find_name(file, name)->tensor != NULL;
 		for (int k = 0; c && k < c->tensors.count && !found; k++)
 			found = !strcmp(c->tensors.at[k]->name, name);
 		if (is_marked(trained, name) && !found)
@@ -210,7 +195,7 @@ static void keep_outputs(File *file, GraphProto *g, Table *needed)
 	size_t kept = 0;
 	ValueInfoProto **outputs = NEWS(file->arena, ValueInfoProto *, g->n_output + 1);
 	for (size_t i = 0; i < g->n_output; i++)
-		if (!parameter_of(file->arena, g, g->output[i]->name)) {
+		if (!parameter_of(file, g->output[i]->name)) {
 			outputs[kept++] = g->output[i];
 			mark(needed, g->output[i]->name);
 		}
@@ -221,10 +206,10 @@ static void keep_outputs(File *file, GraphProto *g, Table *needed)
 	file->loss = outputs[0]->name;
 }
 
-static bool holds_inputs(const GraphProto *g, const Checkpoint *c)
+static bool holds_inputs(const File *file, const Checkpoint *c)
 {
 	for (int k = 0; c && k < c->tensors.count; k++)
-		if (input_named(g, c->tensors.at[k]->name))
+		if (find_name(file, c->tensors.at[k]->name)->input)
 			return true;
 	return false;
 }
@@ -237,11 +222,11 @@ static void read_runtime_graph(File *file)
 	const Checkpoint *c = beside(file);
 	bool gradients = false;
 	for (size_t i = 0; i < g->n_output; i++) {
-		const char *name = parameter_of(arena, g, g->output[i]->name);
+		const char *name = parameter_of(file, g->output[i]->name);
 		gradients |= name != NULL;
 		mark(trained, name ? name : "");
 	}
-	if (!gradients && !holds_inputs(g, c))
+	if (!gradients && !holds_inputs(file, c))
 		return;
 	want_values(file, g, trained, c);
 	for (int k = 0; c && k < c->trained && !gradients; k++)
@@ -328,7 +313,7 @@ static Table *trained_by(const File *file, const TrainingInfoProto *info)
 		bool wanted = !xs;
 		for (size_t k = 0; xs && k < xs->n_strings && !wanted; k++)
 			wanted = !strcmp(text_of(file->arena, xs->strings[k]), name);
-		if (!wanted || !initializer_named(file->proto->graph, name))
+		if (!wanted || !find_name(file, name)->tensor)
 			continue;
 		mark(trained, name);
 		count++;
@@ -384,4 +369,6 @@ void read_training(File *file, bool loss)
 {
 	read_runtime_graph(file);
 	read_information(file, loss);
+	if (file->training)
+		list_names(file);
 }

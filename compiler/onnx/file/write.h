@@ -69,7 +69,7 @@ typedef struct ModelWriter {
 	VEC(Extra) extras;
 	Table *inputs;         // Operand -> the name of the initializer that it reads instead
 	bool keep_training;    // nodes stay in the mode that the file has them in
-	Table *names;          // taken by values of the graph
+	Table *names;          // of the extras
 	const char *data_name; // of the file of external data, beside the model
 	bool external;         // there is such a file
 	int graphs;            // main graphs written

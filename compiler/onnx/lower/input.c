@@ -117,15 +117,12 @@ static void declare_output(Reader *r, void *declaration)
 void list_inputs(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
-	Table *weights = table_new(r->arena);
 	r->outputs = table_new(r->arena);
 	r->known = table_new(r->arena);
 	for (int i = r->options->nknown; i > 0; i--)
 		*table_cell_s(r->known, r->options->known[i - 1].name) = (uint64_t)i;
-	for (size_t i = 0; i < graph->n_initializer; i++)
-		*table_cell_s(weights, graph->initializer[i]->name) = 1;
 	for (size_t i = 0; i < graph->n_input; i++)
-		if (!table_find_s(weights, graph->input[i]->name) &&
+		if (!find_name(r->file, graph->input[i]->name)->tensor &&
 		    !attempt(r, NULL, declare_input, graph->input[i]))
 			PUSH(r->arena, r->unread, graph->input[i]->name);
 	for (size_t i = 0; i < graph->n_output; i++)

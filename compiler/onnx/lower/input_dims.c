@@ -86,50 +86,6 @@ static const struct Meeting {
                 {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
                 {"Gemm", -1, 0}, {"MatMul", -1, 0}};
 
-// The nodes of the graph whose first operand is an input or a cast of one, by its name, in order;
-// and its initializers by name.
-typedef struct Reading {
-	const NodeProto *node;
-	struct Reading *next;
-} Reading;
-
-struct Told {
-	Table *readings, *weights;
-	Table *sizes; // by a dimension's name, or its place
-};
-
-static uint64_t *readings_of(const struct Told *told, const NodeProto *node)
-{
-	return node->n_input ? table_find_s(told->readings, node->input[0]) : NULL;
-}
-
-static void list_readings(const Reader *r, struct Told *told)
-{
-	const GraphProto *g = r->proto->graph;
-	for (int i = 0; i < r->model->inputs.count; i++)
-		table_cell_s(told->readings, r->model->inputs.at[i].name);
-	for (size_t i = 0; i < g->n_node; i++)
-		if (!strcmp(g->node[i]->op_type, "Cast") && readings_of(told, g->node[i]) &&
-		    g->node[i]->n_output)
-			table_cell_s(told->readings, g->node[i]->output[0]);
-	for (size_t i = g->n_node; i-- > 0;) {
-		uint64_t *cell = readings_of(told, g->node[i]);
-		if (!cell)
-			continue;
-		Reading *reading = NEW(r->file->arena, Reading);
-		*reading = (Reading){g->node[i], (Reading *)(uintptr_t)*cell};
-		*cell = (uintptr_t)reading;
-	}
-	for (size_t i = g->n_initializer; i-- > 0;)
-		*table_cell_s(told->weights, g->initializer[i]->name) =
-		    (uintptr_t)g->initializer[i];
-}
-
-static const TensorProto *weight_of(const struct Told *told, const NodeProto *node)
-{
-	return node->n_input > 1 ? table_pointer_s(told->weights, node->input[1]) : NULL;
-}
-
 // As it stands there: whether it may is for the lowering to say.
 static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
 {
@@ -137,7 +93,7 @@ static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t 
 	return a ? a->i : otherwise;
 }
 
-static int64_t told_by(const struct Told *told, const NodeProto *node, int axis, int rank)
+static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int rank)
 {
 	for (int k = 0; k < COUNT(meetings); k++) {
 		const struct Meeting *m = &meetings[k];
@@ -149,7 +105,8 @@ static int64_t told_by(const struct Told *told, const NodeProto *node, int axis,
 			return -1;
 		if (!strcmp(m->op, "Gemm") && whole_attribute(node, "transB", 0))
 			of = 1;
-		const TensorProto *w = weight_of(told, node);
+		const TensorProto *w =
+		    node->n_input > 1 ? find_name(r->file, node->input[1])->tensor : NULL;
 		bool vector = !strcmp(m->op, "MatMul") && w && w->n_dims != 2;
 		int64_t size = w && !vector && of < (int)w->n_dims ? w->dims[of] : -1;
 		int64_t group = strcmp(m->op, "Conv") ? 1 : whole_attribute(node, "group", 1);
@@ -158,14 +115,16 @@ static int64_t told_by(const struct Told *told, const NodeProto *node, int axis,
 	return -1;
 }
 
-// By those that read the value `name`; *same is one that is it in another type, or NULL.
-static int64_t told_of(const struct Told *told, const char *name, int axis, int rank,
-                       const char **same)
+// By those whose first operand is the value `name`; *same is one that is it in another type, or
+// NULL.
+static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
 {
 	*same = NULL;
-	for (const Reading *at = table_pointer_s(told->readings, name); at; at = at->next) {
+	for (const Reading *at = find_name(r->file, name)->first; at; at = at->next) {
 		const NodeProto *node = at->node;
-		int64_t size = told_by(told, node, axis, rank);
+		if (strcmp(node->input[0], name))
+			continue;
+		int64_t size = told_by(r, node, axis, rank);
 		if (size > 0)
 			return size;
 		if (!strcmp(node->op_type, "Cast") && node->n_output)
@@ -175,15 +134,15 @@ static int64_t told_of(const struct Told *told, const char *name, int axis, int 
 }
 
 // The first size that is told for a name stands.
-static void tell_sizes(const Reader *r, struct Told *told, const Input *in)
+static void tell_sizes(const Reader *r, const Input *in)
 {
 	for (int a = 0; a < in->rank; a++) {
 		const char *same, *last, *name = in->dim[a].name;
-		int64_t size = told_of(told, in->name, a, in->rank, &same);
+		int64_t size = told_of(r, in->name, a, in->rank, &same);
 		if (size < 0 && same)
-			size = told_of(told, same, a, in->rank, &last);
+			size = told_of(r, same, a, in->rank, &last);
 		uint64_t *cell = table_cell_s(
-		    told->sizes, name[0] ? name : format(r->arena, "%s:%d", in->name, a));
+		    r->file->sizes, name[0] ? name : format(r->arena, "%s:%d", in->name, a));
 		if (!*cell && size > 0)
 			*cell = (uint64_t)size;
 	}
@@ -192,21 +151,16 @@ static void tell_sizes(const Reader *r, struct Told *told, const Input *in)
 // Once for all readings of a file.
 void list_sizes(Reader *r)
 {
-	Arena *arena = r->file->arena;
-	if (r->file->told)
+	if (r->file->sizes)
 		return;
-	struct Told *told = r->file->told = NEW(arena, struct Told);
-	told->readings = table_lent(arena);
-	told->weights = table_lent(arena);
-	told->sizes = table_new(arena);
-	list_readings(r, told);
+	r->file->sizes = table_new(r->file->arena);
 	for (int i = 0; i < r->model->inputs.count; i++)
-		tell_sizes(r, told, &r->model->inputs.at[i]);
+		tell_sizes(r, &r->model->inputs.at[i]);
 }
 
 static int64_t told_by_weights(const Reader *r, const char *key)
 {
-	const uint64_t *cell = table_find_s(r->file->told->sizes, key);
+	const uint64_t *cell = table_find_s(r->file->sizes, key);
 	return cell && *cell ? (int64_t)*cell : -1;
 }
 

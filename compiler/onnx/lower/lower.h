@@ -74,9 +74,7 @@ typedef struct Reader {
 	VEC(Weight *) weights;
 	Table *slot_names;
 	Table *outputs;            // names of those that are declared
-	Table *declared;           // values -> element types by value_info; NULL until asked for
 	Table *known;              // names of the caller's values to their positions + 1
-	Table *by_name;            // names of the main graph's initializers to theirs in weights
 	Table *twins;              // parameters.c: weights by numbers that a copy of theirs has
 	Table *noted;              // texts of Model.notes
 	VEC(const char *) errors;  // what could not be lowered
@@ -179,8 +177,8 @@ Ref put_stack(Call *, int n, const Ref *, int axis);
 
 // ---- parameters.c: which initializers are parameters ---------------------------------------
 
-void read_roles(Reader *); // gathers what the decisions need
-void note_roles(Reader *); // says what was decided
+void read_roles(Reader *, const NameScope *top); // gathers what the decisions need
+void note_roles(Reader *);                       // says what was decided
 void list_untrained(Reader *);
 // The weight as node `c`'s operand `k` sees it: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);

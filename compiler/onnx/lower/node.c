@@ -130,33 +130,15 @@ Ref operand(const Call *c, int k)
 	return k < c->nin ? c->in[k] : 0;
 }
 
-static void list_declared(Reader *r)
-{
-	const GraphProto *g = r->proto->graph;
-	r->declared = table_lent(r->arena);
-	for (size_t i = 0; i < g->n_value_info; i++) {
-		const TypeProto *type = g->value_info[i]->type;
-		if (type && type->tensor_type)
-			*table_cell_s(r->declared, g->value_info[i]->name) =
-			    (uint64_t)type->tensor_type->elem_type;
-	}
-}
-
-static int declared_of(Reader *r, const char *name)
-{
-	if (!r->declared)
-		list_declared(r);
-	const uint64_t *cell = table_find_s(r->declared, name);
-	return cell ? (int)*cell : 0;
-}
-
 int operand_type(const Call *c, int k)
 {
 	const Val *v = in_val(c, k);
 	const Value *arg = &c->arg[k];
 	int type = arg->weight ? arg->weight->proto->data_type : arg->onnx;
-	if (!type)
-		type = declared_of(c->r, c->node->input[k]);
+	const ValueInfoProto *info = find_name(c->r->file, c->node->input[k])->info;
+	const TensorType *declared = info && info->type ? info->type->tensor_type : NULL;
+	if (!type && declared)
+		type = declared->elem_type;
 	return type ? type : elems[v->type].onnx;
 }
 

@@ -18,10 +18,6 @@ struct Metadata {
 	VEC(Target) targets;
 	Table *placeholders; // "p_fc_weight" to a position in targets + 1
 	Table *by_name;      // "fc.weight" likewise
-	Table *folded;       // initializer -> const char *: the leaves it was computed from
-	Table *kinds;        // initializer -> const char *: PARAMETER, BUFFER, CONSTANT_TENSOR
-	Table *readers;      // value -> const NodeProto *: the last node that reads it; NULL: not
-	                     // asked for so far
 };
 
 static const char *property(size_t n, StringStringEntryProto *const *p, const char *key)
@@ -89,20 +85,10 @@ static void read_signature(Reader *r, struct Metadata *m, const char *text)
 	}
 }
 
-static void read_infos(const Reader *r, struct Metadata *m)
+static const char *info_property(const Reader *r, const char *name, const char *key)
 {
-	const GraphProto *g = r->proto->graph;
-	for (size_t i = 0; i < g->n_value_info; i++) {
-		const ValueInfoProto *v = g->value_info[i];
-		const char *leaves = property(v->n_metadata_props, v->metadata_props,
-		                              "pkg.onnxscript.optimizer.folded_from");
-		const char *kind = property(v->n_metadata_props, v->metadata_props,
-		                            "pkg.torch.export.graph_signature.InputSpec.kind");
-		if (leaves)
-			*table_cell_s(m->folded, v->name) = (uintptr_t)leaves;
-		if (kind)
-			*table_cell_s(m->kinds, v->name) = (uintptr_t)kind;
-	}
+	const ValueInfoProto *info = find_name(r->file, name)->info;
+	return info ? property(info->n_metadata_props, info->metadata_props, key) : NULL;
 }
 
 void read_metadata(Reader *r)
@@ -111,13 +97,10 @@ void read_metadata(Reader *r)
 	const GraphProto *g = r->proto->graph;
 	m->placeholders = table_lent(r->arena);
 	m->by_name = table_lent(r->arena);
-	m->folded = table_lent(r->arena);
-	m->kinds = table_lent(r->arena);
 	const char *signature = property(g->n_metadata_props, g->metadata_props,
 	                                 "pkg.torch.export.ExportedProgram.graph_signature");
 	if (signature)
 		read_signature(r, m, signature);
-	read_infos(r, m);
 }
 
 bool has_signature(const Reader *r)
@@ -147,7 +130,7 @@ static const char *next_leaf(Arena *arena, const char **at)
 Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
-	const char *at = table_pointer_s(r->metadata->folded, w->name), *leaf;
+	const char *at = info_property(r, w->name, "pkg.onnxscript.optimizer.folded_from"), *leaf;
 	while (at && (leaf = next_leaf(r->arena, &at))) {
 		const Target *t = target_named(r->metadata, leaf);
 		found.count++;
@@ -200,22 +183,10 @@ static bool is_one_of(const char *op, int n, const char *const *ops)
 	return false;
 }
 
-static void list_readers(const Reader *r)
-{
-	const GraphProto *g = r->proto->graph;
-	r->metadata->readers = table_lent(r->arena);
-	for (size_t i = 0; i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_input; k++)
-			*table_cell_s(r->metadata->readers, g->node[i]->input[k]) =
-			    (uintptr_t)g->node[i];
-}
-
 // NULL: nothing reads its first result.
 static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
 {
-	if (!r->metadata->readers)
-		list_readers(r);
-	return node->n_output ? table_pointer_s(r->metadata->readers, node->output[0]) : NULL;
+	return node->n_output ? find_name(r->file, node->output[0])->last : NULL;
 }
 
 Use use_behind(const Reader *r, const NodeProto *node, int operand)
@@ -273,11 +244,6 @@ static Part part_of(const char *op, int operand)
 	return P_unclear;
 }
 
-static bool has_weight(const Reader *r, const char *name)
-{
-	return table_find_s(r->by_name, name) != NULL;
-}
-
 static const char *name_by_call(const Reader *r, const Weight *w, const NodeProto *node,
                                 int operand)
 {
@@ -292,7 +258,7 @@ static const char *name_by_call(const Reader *r, const Weight *w, const NodeProt
 	if (strstr(call, "group_norm") && !strcmp(node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
 	Part part = part_of(node->op_type, operand);
-	if (n == 1 && leaves.count && !leaves.parameters && has_weight(r, name[0]))
+	if (n == 1 && leaves.count && !leaves.parameters && find_name(r->file, name[0])->tensor)
 		return NULL; // a table that goes with the parameter, which has its own
 	if (n == 1)
 		return part == P_weight && ends_with(name[0], "bias") ? NULL : name[0];
@@ -398,7 +364,7 @@ const char *bias_left_out(Reader *r, const NodeProto *node)
 
 const char *kind_of(const Reader *r, const char *initializer)
 {
-	return table_pointer_s(r->metadata->kinds, initializer);
+	return info_property(r, initializer, "pkg.torch.export.graph_signature.InputSpec.kind");
 }
 
 bool is_parameter_name(const Reader *r, const char *name)

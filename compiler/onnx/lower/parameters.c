@@ -49,31 +49,35 @@ bool one_value(Reader *r, Weight *w)
 	return true;
 }
 
-// Does this 2-D weight equal the other, transposed?
-static bool is_transpose(Reader *r, Weight *a, Weight *b)
+// Number i of such a copy of a weight.
+static double copied_number(Reader *r, Weight *w, Copy copy, int64_t i)
 {
-	if (a->shape.rank != 2 || b->shape.rank != 2 || a->shape.dim[0] != b->shape.dim[1] ||
-	    a->shape.dim[1] != b->shape.dim[0])
-		return false;
-	int64_t rows = a->shape.dim[0], columns = a->shape.dim[1];
-	for (int64_t i = 0; i < rows; i++)
-		for (int64_t j = 0; j < columns; j++)
-			if (weight_number(r, a, i * columns + j) !=
-			    weight_number(r, b, j * rows + i))
-				return false;
-	return true;
+	const int64_t *dim = w->shape.dim;
+	double x =
+	    weight_number(r, w, copy == COPY_TRANSPOSED ? i % dim[0] * dim[1] + i / dim[0] : i);
+	if (copy != COPY_COMPLEMENT)
+		return x;
+	return w->type == E_f32 ? (double)(float)(1 - x) : 1 - x;
 }
 
-// Does this vector equal 1 minus the other? By accident ones and zeros do.
-static bool is_complement(Reader *r, Weight *a, Weight *b)
+static Shape copied_shape(const Weight *w, Copy copy)
 {
-	if (wide_axes(&a->shape) != 1 || !same_shape(&a->shape, &b->shape) || one_value(r, b))
+	Shape s = w->shape;
+	if (copy == COPY_TRANSPOSED)
+		s = shape_of(2, (int64_t[]){s.dim[1], s.dim[0]});
+	return s;
+}
+
+// Is weight `a` such a copy of `b`?
+static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
+{
+	Shape shape = copied_shape(b, copy);
+	if (a->type != b->type || (copy == COPY_TRANSPOSED && b->shape.rank != 2) ||
+	    !same_shape(&a->shape, &shape))
 		return false;
-	for (int64_t i = 0; i < count_of(&a->shape); i++) {
-		double other = 1 - weight_number(r, b, i);
-		if (weight_number(r, a, i) != (a->type == E_f32 ? (double)(float)other : other))
+	for (int64_t i = 0; i < count_of(&shape); i++)
+		if (weight_number(r, a, i) != copied_number(r, b, copy, i))
 			return false;
-	}
 	return true;
 }
 
@@ -97,28 +101,23 @@ typedef struct Twin {
 	struct Twin *next; // with the same print; the first one stays the first
 } Twin;
 
-// As a weight has it: a few numbers all over it; copy: as the transposed one, or 1 minus it, has
-// it.
-static Print print_of(Reader *r, Weight *w, Copy as, bool copied)
+// Of a weight that may be such a copy, or (`from` is `copy`) of one that has them.
+static Print print_of(Reader *r, Weight *w, Copy copy, Copy from)
 {
-	Print print = {.copy = as, .rank = w->shape.rank};
-	int64_t n = count_of(&w->shape), last = w->shape.rank - 1;
-	memcpy(print.dim, w->shape.dim, sizeof *print.dim * (size_t)w->shape.rank);
-	bool turn = copied && as == COPY_TRANSPOSED;
-	int64_t rows = turn ? w->shape.dim[0] : 0, columns = turn ? w->shape.dim[1] : 0;
-	if (turn)
-		print.dim[0] = columns, print.dim[last] = rows;
-	for (int k = 0; k < COUNT(print.number) && n; k++) {
-		int64_t i = k * (n - 1) / (COUNT(print.number) - 1);
-		double x = weight_number(r, w, turn ? i % rows * columns + i / rows : i);
-		print.number[k] = (float)(copied && !turn ? 1 - x : x) + 0.0f; // -0 is 0
-	}
+	Shape shape = copied_shape(w, from);
+	Print print = {.copy = copy, .rank = shape.rank};
+	int64_t n = count_of(&shape);
+	memcpy(print.dim, shape.dim, sizeof *print.dim * (size_t)shape.rank);
+	for (int k = 0; k < COUNT(print.number) && n; k++)
+		print.number[k] =
+		    (float)copied_number(r, w, from, k * (n - 1) / (COUNT(print.number) - 1)) +
+		    0.0f; // -0 is 0
 	return print;
 }
 
-static void list_twin(Reader *r, Weight *w, Copy as)
+static void list_twin(Reader *r, Weight *w, Copy copy)
 {
-	Print print = print_of(r, w, as, true);
+	Print print = print_of(r, w, copy, copy);
 	uint64_t *cell = table_cell(r->twins, &print, sizeof print);
 	Twin *twin = NEW(r->arena, Twin), *first = (Twin *)(uintptr_t)*cell;
 	*twin = (Twin){w, first ? first->next : NULL};
@@ -129,13 +128,12 @@ static void list_twin(Reader *r, Weight *w, Copy as)
 }
 
 // The weight with a slot that this one is such a copy of; NULL: none.
-static Weight *original_of(Reader *r, Weight *w, Copy as,
-                           bool is_copy(Reader *, Weight *, Weight *))
+static Weight *original_of(Reader *r, Weight *w, Copy copy)
 {
-	Print print = print_of(r, w, as, false);
+	Print print = print_of(r, w, copy, COPY_SAME);
 	const uint64_t *cell = table_find(r->twins, &print, sizeof print);
 	for (Twin *t = cell ? (Twin *)(uintptr_t)*cell : NULL; t; t = t->next)
-		if (t->weight != w && is_copy(r, w, t->weight))
+		if (t->weight != w && is_copy(r, w, t->weight, copy))
 			return t->weight;
 	return NULL;
 }
@@ -170,19 +168,16 @@ static bool is_training_file(const Reader *r)
 	return false;
 }
 
-void read_roles(Reader *r)
+void read_roles(Reader *r, const NameScope *top)
 {
 	read_metadata(r);
 	r->training_file = is_training_file(r);
 	const GraphProto *g = r->proto->graph;
 	r->twins = table_new(r->arena);
-	r->by_name = table_lent(r->arena);
-	for (int i = 0; i < r->weights.count; i++)
-		*table_cell_s(r->by_name, r->weights.at[i]->name) = (uint64_t)i + 1;
 	for (size_t i = 0; i < g->n_node; i++)
 		for (size_t k = 0; k < g->node[i]->n_input; k++) {
-			const uint64_t *cell = table_find_s(r->by_name, g->node[i]->input[k]);
-			Weight *w = cell ? r->weights.at[*cell - 1] : NULL;
+			const Value *v = table_pointer_s(top->names, g->node[i]->input[k]);
+			Weight *w = v ? v->weight : NULL;
 			if (!w)
 				continue;
 			w->uses++;
@@ -254,7 +249,7 @@ static int tied_table(Reader *r, Weight *w, const NodeProto *node)
 {
 	if (r->options->separate || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
 		return -1;
-	const Weight *t = original_of(r, w, COPY_TRANSPOSED, is_transpose);
+	const Weight *t = original_of(r, w, COPY_TRANSPOSED);
 	if (t)
 		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
 		     w->name, r->g->slots.at[t->slot].name);
@@ -277,7 +272,7 @@ static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k
 	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
 	if (own || r->options->separate || wide_axes(&w->shape) != 1)
 		return 0;
-	const Weight *t = original_of(r, w, COPY_COMPLEMENT, is_complement);
+	const Weight *t = original_of(r, w, COPY_COMPLEMENT);
 	if (!t)
 		return 0;
 	note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
@@ -295,7 +290,8 @@ static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const c
 	int slot = named_slot(r, name);
 	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
 	if (owner && owner->origin != w->origin) {
-		if (!r->options->separate && (is_same(r, owner, w) || is_transpose(r, owner, w))) {
+		if (!r->options->separate &&
+		    (is_same(r, owner, w) || is_copy(r, owner, w, COPY_TRANSPOSED))) {
 			note(r, "initializer '%s' is a copy of parameter %s: tied again", w->name,
 			     name);
 			return through_tie(r, slot, w, node, k);

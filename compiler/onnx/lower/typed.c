@@ -17,8 +17,6 @@ static Ref round_float(const Call *c, Ref x, const Format *f, bool saturate, con
 	                   {.name = "most", .x = largest_of(f)},
 	                   {.name = "beyond", .x = f->special == F_ieee ? INFINITY : NAN}};
 	x = put_cast(c->g, x, E_f32);
-	if (f->bits > 8)
-		return x; // computed in f32, and rounded where it leaves the graph
 	if (f->special == F_power)
 		return call_book(c, format(c->r->arena, "power_%s", powers), x, 0, NULL);
 	if (f->special == F_none) // has nothing but numbers: what is none becomes 0

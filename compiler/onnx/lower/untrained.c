@@ -188,7 +188,7 @@ static bool is_spectral(const Reader *r, const char *name)
 	if (!ends_with(name, "weight_u") && !ends_with(name, "weight_v"))
 		return false;
 	int stem = (int)strlen(name) - 1;
-	return table_find_s(r->by_name, format(r->arena, "%.*su", stem, name));
+	return find_name(r->file, format(r->arena, "%.*su", stem, name))->tensor;
 }
 
 bool is_statistic(const NodeProto *node, int k)

@@ -1,0 +1,44 @@
+// names.c: what the names of the main graph stand for: one table for all that looks names up.
+#include "file.h"
+
+static Named *cell_of(File *file, const char *name)
+{
+	uint64_t *cell = table_cell_s(file->names, name);
+	if (!*cell)
+		*cell = (uintptr_t)NEW(file->arena, Named);
+	return (Named *)(uintptr_t)*cell;
+}
+
+static void list_node(File *file, NodeProto *node)
+{
+	for (size_t k = 0; k < node->n_output; k++)
+		cell_of(file, node->output[k])->maker = node;
+	for (size_t k = 0; k < node->n_input; k++) {
+		Named *read = cell_of(file, node->input[k]);
+		Reading *reading = NEW(file->arena, Reading);
+		*reading = (Reading){node, read->first};
+		read->first = reading;
+		read->last = read->last ? read->last : node;
+	}
+}
+
+void list_names(File *file)
+{
+	const GraphProto *g = file->proto->graph;
+	file->names = table_lent(file->arena);
+	for (size_t i = 0; i < g->n_initializer; i++)
+		cell_of(file, g->initializer[i]->name)->tensor = g->initializer[i];
+	for (size_t i = 0; i < g->n_input; i++)
+		cell_of(file, g->input[i]->name)->input = g->input[i];
+	for (size_t i = 0; i < g->n_value_info; i++)
+		cell_of(file, g->value_info[i]->name)->info = g->value_info[i];
+	for (size_t i = g->n_node; i-- > 0;)
+		list_node(file, g->node[i]);
+}
+
+const Named *find_name(const File *file, const char *name)
+{
+	static const Named none;
+	const Named *found = table_pointer_s(file->names, name);
+	return found ? found : &none;
+}
