@@ -94,20 +94,6 @@ static void machine(void)
 	fail_status(STATUS_MACHINE, "disk", "full");
 }
 
-static void settled(void)
-{
-	add_error("a", "one");
-	add_error("b", "two");
-	add_error("a", "one");
-	fail_if_errors("model.onnx");
-}
-
-static void interrupted(void)
-{
-	add_error("a", "one");
-	fail("b", "two");
-}
-
 static void nested(void)
 {
 	failing(machine, STATUS_MACHINE, "disk: full");
@@ -123,11 +109,8 @@ static void failures_in_order(void)
 {
 	failing(plain, STATUS_INPUT, "model.onnx: node 'a' is odd");
 	failing(nested, STATUS_INPUT, "model.onnx: node 'a' is odd");
-	failing(settled, STATUS_INPUT, "model.onnx: 2 errors\n  a: one\n  b: two");
-	failing(interrupted, STATUS_INPUT, "b: two\nearlier errors:\n  a: one");
 	failing(bad_pattern, STATUS_INPUT,
 	        "pattern: '/(/' is not a regular expression: Unmatched ( or \\(");
-	fail_if_errors("errors outlive no failure");
 }
 
 int main(void)

@@ -1,5 +1,5 @@
 // base.h: declares what all compiler layers share: memory, strings, tables, diagnostics.
-// Invariant: no global state except each thread's catch frame and pending errors.
+// Invariant: no global state except each thread's catch frame.
 #ifndef BASE_H
 #define BASE_H
 #include "common.h"
@@ -134,7 +134,6 @@ uint64_t hash_bytes(const void *, size_t, uint64_t seed);
 // ---- diag.c: errors -------------------------------------------------------------------
 // fail(): invalid model, file or option; caught once, by the tool.
 // bug(), never(): an error in amosc; caught as well. Without a catch, prints and aborts.
-// add_error(): records one error; fail_if_errors() fails with all of them at once.
 
 // STATUS_LIMIT: a limit of the Budget is exceeded, which ends all reading. The exit status is
 // STATUS_INPUT.
@@ -167,8 +166,6 @@ _Noreturn void fail_again(Catch *); // fails again with the caught error
 void need_done(int status);
 // Separates the text of an error from how to fix it.
 #define HELP "\nhelp: "
-void add_error(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void fail_if_errors(const char *where); // fails if errors are pending
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)

@@ -1,16 +1,10 @@
 // diag.c: reports errors; fail() jumps to the innermost catch of its thread, or exits if none.
-// State per thread: the innermost catch frame and the pending errors.
+// State per thread: the innermost catch frame.
 #include "base.h"
 #include <stdlib.h>
 #include <string.h>
 
 static _Thread_local Catch *innermost;
-static _Thread_local struct {
-	Arena *arena; // NULL: no errors
-	Table *known;
-	Text text; // one line per error
-	int count;
-} errors;
 
 void catch_push(Catch *c)
 {
@@ -39,26 +33,9 @@ static char *message_of(const char *where, const char *fmt, va_list args)
 	return count < 0 ? strdup("out of memory") : all;
 }
 
-static void forget_errors(void)
-{
-	arena_free(errors.arena);
-	memset(&errors, 0, sizeof errors);
-}
-
-// Adds the pending errors to a failure, so that all are reported at once.
-static char *with_errors(char *message)
-{
-	char *all;
-	if (!errors.count || asprintf(&all, "%s\nearlier errors:\n%s", message, errors.text.at) < 0)
-		return message;
-	free(message);
-	return all;
-}
-
 static _Noreturn void fail_with(int status, char *message)
 {
 	Catch *c = innermost;
-	forget_errors();
 	if (!c) {
 		fprintf(stderr, "amosc: %s\n", message ? message : "out of memory");
 		free(message);
@@ -76,7 +53,7 @@ void fail(const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(STATUS_INPUT, with_errors(message));
+	fail_with(STATUS_INPUT, message);
 }
 
 void fail_status(int status, const char *where, const char *fmt, ...)
@@ -85,7 +62,7 @@ void fail_status(int status, const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(status, with_errors(message));
+	fail_with(status, message);
 }
 
 void fail_again(Catch *c)
@@ -97,43 +74,6 @@ void need_done(int status)
 {
 	if (status != AMOS_DONE)
 		fail_status(status, NULL, "%s", amos_error());
-}
-
-static void start_errors(void)
-{
-	errors.arena = arena_new();
-	errors.known = table_new(errors.arena);
-	errors.text.arena = errors.arena;
-}
-
-void add_error(const char *where, const char *fmt, ...)
-{
-	va_list args;
-	if (!errors.arena)
-		start_errors();
-	va_start(args, fmt);
-	const char *text = vformat(errors.arena, fmt, args);
-	va_end(args);
-	const char *help = strstr(text, HELP);
-	int count = help ? (int)(help - text) : (int)strlen(text);
-	const char *line =
-	    format(errors.arena, "  %s%s%.*s%s%s", where ? where : "", where ? ": " : "", count,
-	           text, help ? "\n    " : "", help ? help + 1 : "");
-	uint64_t *known = table_cell_s(errors.known, line);
-	if (!*known)
-		say(&errors.text, "%s%s", errors.count++ ? "\n" : "", line);
-	*known = true;
-}
-
-void fail_if_errors(const char *where)
-{
-	if (!errors.count)
-		return;
-	char *message = NULL;
-	if (asprintf(&message, "%s: %d error%s\n%s", where, errors.count,
-	             errors.count == 1 ? "" : "s", errors.text.at) < 0)
-		message = NULL;
-	fail_with(STATUS_INPUT, message);
 }
 
 void bug_at(const char *file, int line, const char *fmt, ...)

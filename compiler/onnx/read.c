@@ -115,15 +115,30 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	const char *trouble = format(r->arena, "%s%s%s%s%s", named ? "" : place, named ? "" : ": ",
 	                             text, help ? HELP : "", help ? help : "");
 	free(caught.message);
-	PUSH(r->arena, r->errors, trouble);
+	add_error(r, trouble);
 	return false;
 }
 
-static void report_errors(Reader *r)
+void add_error(Reader *r, const char *text)
 {
+	const char *help = strstr(text, HELP);
+	int count = (int)(help ? (size_t)(help - text) : strlen(text));
+	const char *line =
+	    format(r->arena, "  %.*s%s%s", count, text, help ? "\n    " : "", help ? help + 1 : "");
+	uint64_t *known = table_cell_s(r->noted, line);
+	if (!*known)
+		PUSH(r->arena, r->errors, line);
+	*known = true;
+}
+
+static void fail_if_errors(Reader *r)
+{
+	Text all = {.arena = r->arena};
 	for (int i = 0; i < r->errors.count; i++)
-		add_error(NULL, "%s", r->errors.at[i]);
-	fail_if_errors(r->model->path);
+		say(&all, "\n%s", r->errors.at[i]);
+	if (all.count)
+		fail(r->model->path, "%d error%s%s", r->errors.count,
+		     r->errors.count == 1 ? "" : "s", all.at);
 }
 
 static bool uses_plain_domain(const GraphProto *g)
@@ -329,7 +344,7 @@ static bool lower_model(Reader *r)
 	if (r->again)
 		return false;
 	check_choices(r);
-	report_errors(r);
+	fail_if_errors(r);
 	mark_used(r);
 	note_roles(r);
 	list_untrained(r);
@@ -345,8 +360,8 @@ static _Noreturn void fail_unbound(Reader *r, const char *unbound)
 		attempt(r, NULL, tell_unsupported, g->node[i]);
 	if (!r->errors.count)
 		fail(r->model->path, "%s", unbound);
-	PUSH(r->arena, r->errors, unbound);
-	report_errors(r);
+	add_error(r, unbound);
+	fail_if_errors(r);
 	never("troubles settled");
 }
 

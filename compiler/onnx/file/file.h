@@ -153,7 +153,7 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	bool inner;                // of the graph of a loop or branch
 	bool trained;              // a parameter, or statistics, of some use lies in it
 	const char *why;           // of a use that is not trained; NULL: there is none
-	bool table, matrix;        // one of these is gathered from, or a factor of a product
+	bool table;                // one of these is gathered from
 	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
 	int slot;                  // of its first use as a parameter; -1: none yet
 	Ref ref;                   // as a constant

@@ -143,10 +143,11 @@ const char *bind_dimensions(Reader *r)
 		if (in->sequence || (in->optional && !find_known(r, in->name)))
 			continue;
 		if (in->rank < 0)
-			PUSH(r->arena, r->errors,
-			     format(r->arena,
-			            "input '%s' is declared without a shape; export it with one",
-			            in->name));
+			add_error(r,
+			          format(r->arena,
+			                 "input '%s' is declared without a shape; export it with "
+			                 "one",
+			                 in->name));
 		for (int a = 0; a < in->rank; a++) {
 			Dim *d = &in->dim[a];
 			if (d->size >= 0 || (d->size = open_size(r, in->name, a, d->name)) >= 0)

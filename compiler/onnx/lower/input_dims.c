@@ -8,72 +8,39 @@
 
 // ---- names that are computed ----------------------------------------------------------
 
-typedef struct Formula {
-	const Reader *r;
-	const char *at;
-	int deep;   // in parentheses
-	bool wrong; // no formula, or one of sizes that are not known
-} Formula;
-
 bool is_formula(const char *name)
 {
 	return strpbrk(name, "+*") != NULL;
 }
 
-static int64_t sum(Formula *f);
-
-// The character that comes next, where it is `wanted`, is gone by.
-static bool take_next(Formula *f, char wanted)
+// -1: not known.
+static int64_t size_of(const Reader *r, const Expr *e)
 {
-	f->at += strspn(f->at, " ");
-	if (*f->at != wanted)
-		return false;
-	f->at++;
-	return true;
-}
-
-static int64_t factor(Formula *f)
-{
-	enum { DEEPEST = 32 };
-	if (f->deep < DEEPEST && take_next(f, '(')) {
-		f->deep++;
-		int64_t x = sum(f);
-		f->deep--;
-		f->wrong |= !take_next(f, ')');
-		return x;
-	}
-	size_t n = strcspn(f->at, " +*()");
-	const char *word = format(f->r->arena, "%.*s", (int)n, f->at);
-	char *end;
-	int64_t x = strtoll(word, &end, 10);
-	if (*end)
-		x = open_size(f->r, NULL, 0, word);
-	f->wrong |= !n || x < 0;
-	f->at += n;
-	return x;
-}
-
-static int64_t product(Formula *f)
-{
-	int64_t x = factor(f);
-	while (!f->wrong && take_next(f, '*'))
-		f->wrong |= __builtin_mul_overflow(x, factor(f), &x);
-	return x;
-}
-
-static int64_t sum(Formula *f)
-{
-	int64_t x = product(f);
-	while (!f->wrong && take_next(f, '+'))
-		f->wrong |= __builtin_add_overflow(x, product(f), &x);
-	return x;
+	if (e->kind == X_name)
+		return open_size(r, NULL, 0, e->name);
+	if (e->kind == X_num && e->x >= 0 && e->x < (double)INT32_MAX)
+		return (int64_t)e->x;
+	if (e->nin != 2 || (e->op != O_add && e->op != O_mul))
+		return -1;
+	int64_t x = size_of(r, e->in[0]), y = size_of(r, e->in[1]), size;
+	bool wrong = x < 0 || y < 0 ||
+	             (e->op == O_add ? __builtin_add_overflow(x, y, &size)
+	                             : __builtin_mul_overflow(x, y, &size));
+	return wrong ? -1 : size;
 }
 
 static int64_t computed(const Reader *r, const char *name)
 {
-	Formula f = {.r = r, .at = name};
-	int64_t x = sum(&f);
-	return f.wrong || f.at[strspn(f.at, " ")] ? -1 : x;
+	Catch caught;
+	if (!TRY(caught)) {
+		int64_t size = size_of(r, parse_composite(r->arena, name, name));
+		catch_end(&caught);
+		return size;
+	}
+	if (caught.status != STATUS_INPUT)
+		fail_again(&caught);
+	free(caught.message);
+	return -1; // no formula
 }
 
 // ---- what weights tell ----------------------------------------------------------------

@@ -76,8 +76,8 @@ typedef struct Reader {
 	Table *outputs;            // names of those that are declared
 	Table *known;              // names of the caller's values to their positions + 1
 	Table *twins;              // parameters.c: weights by numbers that a copy of theirs has
-	Table *noted;              // texts of Model.notes
-	VEC(const char *) errors;  // what could not be lowered
+	Table *noted;              // texts of Model.notes and errors
+	VEC(const char *) errors;  // as they are printed
 	VEC(const char *) unread;  // inputs whose declarations are among these
 	int sites;                 // random draws so far
 	bool *stands;              // by known input: its value stands in for it
@@ -112,6 +112,8 @@ typedef void Attempt(Reader *, void *what);
 // cure: of a node, which is told of where it does not say so itself, the failure's own, or the
 // usual one; of other parts (NULL) as the text has it.
 bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
+// Adds an error, with its help after HELP, to those that are reported together.
+void add_error(Reader *, const char *text);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // `what` is computed in double: the whole graph is, where the options leave it to the file.
 void meet_double(Reader *, const char *what);
@@ -193,6 +195,19 @@ double weight_number(Reader *, Weight *, int64_t i);
 bool one_value(Reader *, Weight *); // the same everywhere
 int wide_axes(const Shape *);       // how many are longer than 1
 
+// ---- roles.c: roles.def ----------------------------------------------------------------
+
+typedef enum Role { R_none, R_weight, R_bias, R_scalar, R_statistic } Role;
+typedef enum OpSet {
+#define INPUT(...)
+#define SET(name, ops) OPS_##name,
+#include "roles.def"
+#undef INPUT
+#undef SET
+} OpSet;
+Role role_of(const NodeProto *, int input); // R_none: of no node (NULL) or no role
+bool is_one_of(OpSet, const NodeProto *);   // NULL: no
+
 // ---- untrained.c: what is not trained, and why ----------------------------------------
 
 // Of weight w called `name`, as node `c`'s operand `k`; NULL: it is a parameter.
@@ -200,8 +215,6 @@ const char *reason_not_trained(Reader *, Weight *w, const Call *c, int k, const 
 extern const char running_statistics[], computed_table[]; // two of the reasons
 // Why a person should say whether it is one, though it is trained; NULL: they need not.
 const char *reason_to_ask(Reader *, Weight *w, const Call *c, int k, const char *name);
-bool is_statistic(const NodeProto *, int operand);   // of a BatchNormalization
-bool is_number_operand(const char *op, int operand); // a scale, a zero point, a bound
 // What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
 int users_choice(const Reader *, const char *name, const char *file);
 void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
@@ -284,6 +297,7 @@ int moved_type(const Call *); // the first result's: an operand's that is moved,
 
 // ---- schema.c: what a node may hold ---------------------------------------------------
 
+bool is_word(const char *words, const char *text); // one of them, between spaces
 bool has_schema(const NodeProto *);
 char attr_letter(int type); // of an AttributeProto.AttributeType, as schema.def has it; 0: none
 void check_schema(const Call *); // fails where the node is not as its operator's schema says

@@ -144,22 +144,11 @@ int operand_type(const Call *c, int k)
 
 int moved_type(const Call *c)
 {
-	static const char *const moves[] = {
-	    "CenterCropPad", "Compress",        "Concat",         "DepthToSpace", "Expand",
-	    "Flatten",       "Gather",          "GatherElements", "GatherND",     "Pad",
-	    "ReduceMax",     "ReduceMin",       "Reshape",        "Resize",       "ReverseSequence",
-	    "Scatter",       "ScatterElements", "ScatterND",      "Slice",        "SpaceToDepth",
-	    "Split",         "Squeeze",         "TensorScatter",  "Tile",         "TopK",
-	    "Transpose",     "Trilu",           "Unique",         "Unsqueeze",    "Upsample",
-	    "Where"};
 	int from = !strcmp(c->node->op_type, "Where");
 	if (c->onnx || !c->out[0] || from >= c->nin || !c->in[from] ||
 	    is_float(val(c->g, c->out[0])->type))
 		return c->onnx;
-	for (int i = 0; i < COUNT(moves); i++)
-		if (!strcmp(c->node->op_type, moves[i]))
-			return operand_type(c, from);
-	return 0;
+	return is_one_of(OPS_moves, c->node) ? operand_type(c, from) : 0;
 }
 
 void note_weight(Call *c, int k)

@@ -175,14 +175,6 @@ bool is_fused(const NodeProto *node)
 	return rule && strstr(rule, "FuseBatchNorm");
 }
 
-static bool is_one_of(const char *op, int n, const char *const *ops)
-{
-	for (int i = 0; i < n; i++)
-		if (!strcmp(op, ops[i]))
-			return true;
-	return false;
-}
-
 // NULL: nothing reads its first result.
 static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
 {
@@ -191,12 +183,9 @@ static const NodeProto *reader_of(const Reader *r, const NodeProto *node)
 
 Use use_behind(const Reader *r, const NodeProto *node, int operand)
 {
-	static const char *const views[] = {"Reshape", "Transpose", "Unsqueeze",
-	                                    "Squeeze", "Expand",    "Identity",
-	                                    "Cast",    "Slice",     "Flatten"};
 	Use use = {node, operand};
 	const NodeProto *next;
-	while (use.node && !use.operand && is_one_of(use.node->op_type, COUNT(views), views) &&
+	while (use.node && !use.operand && is_one_of(OPS_views, use.node) &&
 	       (next = reader_of(r, use.node))) {
 		use.operand = (int)next->n_input - 1;
 		while (use.operand && strcmp(next->input[use.operand], use.node->output[0]))
@@ -209,39 +198,13 @@ Use use_behind(const Reader *r, const NodeProto *node, int operand)
 // Through sums with masks, moves and casts.
 bool is_scored(const Reader *r, const NodeProto *node)
 {
-	static const char *const through[] = {"Add", "Reshape", "Cast",    "Where",
-	                                      "Max", "Clip",    "Dropout", "Identity"};
 	enum { FAR = 8 };
 	for (int steps = 0; node && steps < FAR; steps++) {
 		if (!strcmp(node->op_type, "Softmax"))
 			return true;
-		node =
-		    is_one_of(node->op_type, COUNT(through), through) ? reader_of(r, node) : NULL;
+		node = is_one_of(OPS_of_scores, node) ? reader_of(r, node) : NULL;
 	}
 	return false;
-}
-
-typedef enum Part { P_unclear, P_weight, P_bias } Part;
-
-// What an operand is to its operator.
-static Part part_of(const char *op, int operand)
-{
-	static const char *const affine[] = {"LayerNormalization",
-	                                     "BatchNormalization",
-	                                     "InstanceNormalization",
-	                                     "GroupNormalization",
-	                                     "Gemm",
-	                                     "Conv",
-	                                     "ConvTranspose"};
-	if (!strcmp(op, "Add") || !strcmp(op, "Sub"))
-		return P_bias;
-	if (!strcmp(op, "MatMul") || !strcmp(op, "Mul") || !strcmp(op, "Gather") ||
-	    !strcmp(op, "PRelu") || !strcmp(op, "RMSNormalization"))
-		return P_weight;
-	for (int i = 0; i < COUNT(affine); i++)
-		if (!strcmp(op, affine[i]))
-			return operand == 1 ? P_weight : operand == 2 ? P_bias : P_unclear;
-	return P_unclear;
 }
 
 static const char *name_by_call(const Reader *r, const Weight *w, const NodeProto *node,
@@ -257,18 +220,19 @@ static const char *name_by_call(const Reader *r, const Weight *w, const NodeProt
 		return NULL;
 	if (strstr(call, "group_norm") && !strcmp(node->op_type, "InstanceNormalization"))
 		return NULL; // ones and zeros of the exporter's own
-	Part part = part_of(node->op_type, operand);
+	Role role = role_of(node, operand);
+	bool clear = role == R_weight || role == R_bias;
 	if (n == 1 && leaves.count && !leaves.parameters && find_name(r->file, name[0])->tensor)
 		return NULL; // a table that goes with the parameter, which has its own
 	if (n == 1)
-		return part == P_weight && ends_with(name[0], "bias") ? NULL : name[0];
-	for (int i = 0; i < n && part == P_unclear; i++)
+		return role == R_weight && ends_with(name[0], "bias") ? NULL : name[0];
+	for (int i = 0; i < n && !clear; i++)
 		if (!strcmp(name[i], own))
 			return own;
-	if (part == P_unclear)
+	if (!clear)
 		return NULL;
 	bool bias_first = strstr(call, "addmm") || strstr(call, "baddbmm");
-	return (part == P_weight) != bias_first ? name[0] : name[n - 1];
+	return (role == R_weight) != bias_first ? name[0] : name[n - 1];
 }
 
 // ---- paths in the names of nodes ------------------------------------------------------
@@ -329,12 +293,13 @@ static const char *name_by_sibling(Reader *r, const NodeProto *node)
 
 static const char *name_by_path(Reader *r, const NodeProto *node, int operand)
 {
-	Part part = part_of(node->op_type, operand);
+	Role role = role_of(node, operand);
+	bool clear = role == R_weight || role == R_bias;
 	const char *sibling = strcmp(node->op_type, "MatMul") ? NULL : name_by_sibling(r, node);
 	const char *path = module_path(r, node);
-	if (sibling || !path || part == P_unclear)
+	if (sibling || !path || !clear)
 		return sibling;
-	return format(r->arena, "%s.%s", path, part == P_weight ? "weight" : "bias");
+	return format(r->arena, "%s.%s", path, role == R_weight ? "weight" : "bias");
 }
 
 const char *name_of_use(Reader *r, const Weight *w, const NodeProto *node, int operand)

@@ -182,9 +182,6 @@ void read_roles(Reader *r, const NameScope *top)
 				continue;
 			w->uses++;
 			w->table |= !strcmp(g->node[i]->op_type, "Gather") && k == 0;
-			w->matrix |= !strcmp(g->node[i]->op_type, "MatMul") ||
-			             !strcmp(g->node[i]->op_type, "Gemm") ||
-			             !strcmp(g->node[i]->op_type, "Transpose");
 		}
 }
 
@@ -365,10 +362,9 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 	const char *name = split_name(r, w, node, name_of_use(r, w, node, k));
 	const char *why = reason_not_trained(r, w, main, k, name);
 	int choice = users_choice(r, name, w->name);
-	if (choice == 1 && node && is_number_operand(node->op_type, k) && w->shape.rank == 0)
+	if (choice == 1 && role_of(node, k) == R_scalar && w->shape.rank == 0)
 		choice = -1;
-	bool every =
-	    r->options->separate && w->shape.rank && node && !is_number_operand(node->op_type, k);
+	bool every = r->options->separate && w->shape.rank && node && role_of(node, k) != R_scalar;
 	if (every && !(why && !strcmp(why, running_statistics)))
 		why = NULL;
 	bool frozen =
@@ -379,7 +375,7 @@ static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 		return param_ref(r, w, node, k, name,
 		                 choice == 1 ? NULL : reason_to_ask(r, w, main, k, name));
 	w->origin->why = why;
-	if (c && choice != 0 && !w->inner && is_statistic(c->node, k))
+	if (c && choice != 0 && !w->inner && role_of(c->node, k) == R_statistic)
 		return statistics_ref(r, w, name, node, k);
 	if (frozen || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
 		return frozen_ref(r, w, name, why, node, k);

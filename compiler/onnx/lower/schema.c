@@ -156,7 +156,7 @@ static void check_type(const Call *c, const char *name, const AttributeProto *a,
 
 // ---- values ---------------------------------------------------------------------------
 
-static bool is_word(const char *words, const char *text)
+bool is_word(const char *words, const char *text)
 {
 	size_t length = strlen(text);
 	for (const char *at = words; at; at = strchr(at, ' '), at = at ? at + 1 : at)

@@ -191,65 +191,16 @@ static bool is_spectral(const Reader *r, const char *name)
 	return find_name(r->file, format(r->arena, "%.*su", stem, name))->tensor;
 }
 
-bool is_statistic(const NodeProto *node, int k)
-{
-	return !strcmp(node->op_type, "BatchNormalization") && k >= 3;
-}
-
-// Operands that are numbers of an operator rather than weights.
-bool is_number_operand(const char *op, int k)
-{
-	static const struct {
-		const char *op;
-		int from, to;
-	} operands[] = {{"Where", 0, 2},
-	                {"Clip", 1, 2},
-	                {"Pow", 1, 1},
-	                {"Dropout", 1, 2},
-	                {"Resize", 1, 3},
-	                {"Upsample", 1, 1},
-	                {"Pad", 1, 2},
-	                {"Range", 0, 2},
-	                {"OneHot", 1, 2},
-	                {"LSTM", 5, 6},
-	                {"GRU", 5, 5},
-	                {"RNN", 5, 5},
-	                {"Max", 0, 9},
-	                {"Min", 0, 9},
-	                {"SoftmaxCrossEntropyLoss", 2, 2},
-	                {"NegativeLogLikelihoodLoss", 2, 2}};
-	for (int i = 0; i < COUNT(operands); i++)
-		if (!strcmp(operands[i].op, op))
-			return k >= operands[i].from && k <= operands[i].to;
-	return false;
-}
-
-static bool is_sum_or_product(const char *op)
-{
-	return !strcmp(op, "Add") || !strcmp(op, "Sub") || !strcmp(op, "Mul") || !strcmp(op, "Div");
-}
-
 // Is operand k added to products of one column: a bias, though a single number?
 static bool is_lone_bias(const Call *c, int k)
 {
-	const char *op = c->node->op_type;
-	if (!strcmp(op, "Gemm") || !strcmp(op, "Conv") || !strcmp(op, "ConvTranspose"))
+	if (is_one_of(OPS_affine, c->node))
 		return k == 2;
-	Ref product = !strcmp(op, "Add") && c->nin == 2 ? c->arg[1 - k].ref : 0;
+	Ref product = !strcmp(c->node->op_type, "Add") && c->nin == 2 ? c->arg[1 - k].ref : 0;
 	const Val *v = val(c->g, product);
 	while (v->op == O_reshape)
 		v = val(c->g, v->in[0]);
 	return product && v->op == O_dot && v->shape.dim[v->shape.rank - 1] == 1;
-}
-
-static bool is_contraction(const char *op)
-{
-	static const char *const ops[] = {"MatMul",        "Gemm",   "Conv",
-	                                  "ConvTranspose", "Gather", "Einsum"};
-	for (int i = 0; i < COUNT(ops); i++)
-		if (!strcmp(op, ops[i]))
-			return true;
-	return false;
 }
 
 // Is operand k subtracted from an input of the model, or does it divide one?
@@ -274,17 +225,16 @@ static bool is_score_bias(const Reader *r, Use use)
 // A table that an exporter without metadata computed, to judge by its name.
 static bool is_folded_table(const Weight *w, const NodeProto *node)
 {
-	return node && is_opaque(w->alias ? w->alias : w->name) && wide_axes(&w->shape) > 1 &&
-	       is_sum_or_product(node->op_type);
+	return is_opaque(w->alias ? w->alias : w->name) && wide_axes(&w->shape) > 1 &&
+	       is_one_of(OPS_arithmetic, node);
 }
 
 // The same of a kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the
 // bias too.
 static bool is_folded_kernel(const Weight *w, const NodeProto *node, int k)
 {
-	const char *op = node ? node->op_type : "";
-	bool keeps = !strcmp(op, "Conv") || !strcmp(op, "ConvTranspose") || !strcmp(op, "Gemm");
-	return keeps && k == 1 && !w->alias && starts_with(w->name, "onnx::") &&
+	return is_one_of(OPS_affine, node) && k == 1 && !w->alias &&
+	       starts_with(w->name, "onnx::") &&
 	       !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
 }
 
@@ -321,17 +271,11 @@ static const char *guess_reason(Reader *r, Weight *w, const Call *c, int k, cons
 	Use use = use_behind(r, c ? c->node : NULL, k);
 	if (is_folded_table(w, use.node))
 		return table_reason(r, w, use, named || use.node != c->node);
-	if (!w->table && use.node && is_contraction(use.node->op_type) && has(r, w, T_fourier))
+	if (!w->table && is_one_of(OPS_contractions, use.node) && has(r, w, T_fourier))
 		return "a Fourier transform";
 	if (!strcmp(op, "InstanceNormalization") && !named && one_value(r, w))
 		return "ones or zeros";
 	return no_reason;
-}
-
-// Their parameters are laid out anew.
-static bool is_recurrent(const char *op)
-{
-	return !strcmp(op, "LSTM") || !strcmp(op, "GRU") || !strcmp(op, "RNN");
 }
 
 // Folded from a parameter: is it more than the parameter in another shape? Tables that are not
@@ -341,7 +285,7 @@ static bool is_computed(const Weight *w, const Leaves *leaves, const NodeProto *
 {
 	if (!leaves->name || strcmp(leaves->name, name))
 		return false;
-	bool table = wide_axes(&w->shape) > 1 && node && !is_contraction(node->op_type);
+	bool table = wide_axes(&w->shape) > 1 && node && !is_one_of(OPS_contractions, node);
 	return !w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
 	       (leaves->count > 1 && table);
 }
@@ -354,12 +298,13 @@ static const char *signature_reason(Reader *r, Weight *w, Use use, const char *n
 		return no_reason;
 	if (kind && strcmp(kind, "PARAMETER"))
 		return !strcmp(kind, "BUFFER") ? "a buffer" : "a constant of the program";
-	if (kind || (leaves.parameters && use.node && is_recurrent(use.node->op_type)))
+	if (kind || (leaves.parameters && is_one_of(OPS_recurrent, use.node)))
 		return no_reason;
 	bool added = use.node && is_score_bias(r, use), vector = wide_axes(&w->shape) == 1;
 	if (added && leaves.parameters && has(r, w, T_hides))
 		return masked;
-	if (leaves.parameters && use.node && (added || vector || is_contraction(use.node->op_type)))
+	if (leaves.parameters && use.node &&
+	    (added || vector || is_one_of(OPS_contractions, use.node)))
 		return no_reason;
 	if (leaves.parameters)
 		return "the exporter made numbers of it; export with optimize=False to train it";
@@ -377,12 +322,12 @@ const char *reason_not_trained(Reader *r, Weight *w, const Call *c, int k, const
 	const NodeProto *node = c ? c->node : NULL;
 	if (w->inner)
 		return "it lies in the graph of a loop or branch, where it cannot be written back";
-	if (node && is_statistic(node, k))
+	if (role_of(node, k) == R_statistic)
 		return running_statistics;
 	if (r->file->trained)
 		return table_find_s(r->file->trained, w->name) ? no_reason
 		                                               : "the file does not train it";
-	if (node && is_number_operand(node->op_type, k))
+	if (role_of(node, k) == R_scalar)
 		return "a number of an operator";
 	const char *why = has_signature(r) ? signature_reason(r, w, use_behind(r, node, k), name)
 	                                   : guess_reason(r, w, c, k, name);
@@ -403,15 +348,17 @@ const char *reason_to_ask(Reader *r, Weight *w, const Call *c, int k, const char
 	Leaves leaves = leaves_of(r, w);
 	if (!c || r->file->trained)
 		return NULL;
-	const char *op = use.node->op_type;
 	if (has_signature(r))
-		return is_computed(w, &leaves, use.node, name) && !is_recurrent(op) ? computed
-		                                                                    : NULL;
+		return is_computed(w, &leaves, use.node, name) &&
+		               !is_one_of(OPS_recurrent, use.node)
+		           ? computed
+		           : NULL;
 	if (is_folded_table(w, use.node) || is_folded_kernel(w, c->node, k))
 		return computed;
 	if (is_of_input(c, k))
 		return input;
-	return !w->table && is_contraction(op) && has(r, w, T_bank) ? bank : NULL;
+	return !w->table && is_one_of(OPS_contractions, use.node) && has(r, w, T_bank) ? bank
+	                                                                               : NULL;
 }
 
 // What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
@@ -440,9 +387,9 @@ void check_choices(Reader *r)
 		for (int k = 0; k < names.count && !r->met[i]; k++)
 			r->met[i] = matches(pattern + train, names.at[k]);
 		if (!r->met[i])
-			PUSH(r->arena, r->errors,
-			     format(r->arena, "--%s '%s' matches no initializer; %s",
-			            train ? "train" : "freeze", pattern + train,
-			            suggest(r->arena, pattern + train, names.count, names.at)));
+			add_error(
+			    r, format(r->arena, "--%s '%s' matches no initializer; %s",
+			              train ? "train" : "freeze", pattern + train,
+			              suggest(r->arena, pattern + train, names.count, names.at)));
 	}
 }
