@@ -1,11 +1,10 @@
-/* amosc.h: the compiler as a library: an exported ONNX model becomes a trainer, in memory or as a
- * file.
+/* amosc.h: declares the compiler as a C library (-lamosc): ONNX model to trainer.
  *
- * Functions that return int return 0, or the exit status that the command amosc would end with (the
- * AMOSC_... below); amos_error() then describes the error and how to fix it. Nothing here exits,
- * aborts or jumps, but where malloc returns NULL inside of LLVM. There is no global state: sessions
- * may be used in several threads at once, each in one at a time. Strings and arrays that a function
- * returns belong to the session, up to amosc_close(). Link with -lamosc.
+ * Functions that return int return AMOSC_DONE or an error code below, which is also the exit status
+ * of the command amosc; amos_error() then describes the error and how to fix it. No function exits
+ * or aborts, unless malloc returns NULL inside LLVM. There is no global state: threads may use
+ * different sessions at the same time. A returned string or array is owned by the session and valid
+ * until amosc_close().
  *
  *     struct amosc *s;
  *     struct amos *trainer;
@@ -25,73 +24,72 @@
 extern "C" {
 #endif
 
-struct amosc; /* a session: a model file, the options given, and what was made of them */
+struct amosc; /* a session: a model file, its options and what is compiled from them */
 
 enum amosc_purpose {
-	AMOSC_TRAIN, /* entries train and eval; with gradient accumulation gather */
+	AMOSC_TRAIN, /* entries train and eval; gather for gradient accumulation */
 	AMOSC_EVAL,  /* entry eval */
 	AMOSC_RUN,   /* entry run: the outputs of one batch */
 	AMOSC_GRAD,  /* entry grad: outputs, loss, gradients of one batch */
 	AMOSC_REPORT /* nothing is compiled */
 };
 
-enum { /* what the functions return */
+enum { /* error codes */
        AMOSC_DONE = 0,
-       AMOSC_INPUT = 1,   /* the model, the data or an option's value is at fault */
-       AMOSC_USAGE = 2,   /* an option is malformed, unknown or of no use */
-       AMOSC_MACHINE = 3, /* disk full, out of memory, a driver */
-       AMOSC_BUG = 5      /* of the compiler; the session can only be closed */
+       AMOSC_INPUT = 1,   /* invalid model, data or option value */
+       AMOSC_USAGE = 2,   /* unknown, malformed or unused option */
+       AMOSC_MACHINE = 3, /* system error: disk full, out of memory */
+       AMOSC_BUG = 5      /* in the compiler; the session can only be closed */
 };
 
-/* Begins a session. `path`: an .onnx file, its external data beneath its folder; the file stays
- * mapped, and must not change, up to amosc_close(). The file is read by the functions below. */
+/* Opens a session on the .onnx file `path`, with external data in or below its directory. The file
+ * is read by the functions below; it stays mapped and must not change until amosc_close(). */
 int amosc_open(const char *path, enum amosc_purpose, struct amosc **);
-void amosc_close(struct amosc *); /* NULL is allowed */
+void amosc_close(struct amosc *); /* accepts NULL */
 
-/* Gives an option of the command: `name` without the dashes, `value` as typed after it, NULL for a
- * switch. Lists (data, bind, eta, ...) grow; of other options the last one counts. Before the model
- * is compiled. AMOSC_USAGE: no such option. */
+/* Sets an option of the command: `name` without dashes; `value` NULL for a flag. Repeatable options
+ * (data, bind, eta, ...) add a value, others replace it. Must precede compilation. Returns
+ * AMOSC_USAGE for an unknown option. */
 int amosc_option(struct amosc *, const char *name, const char *value);
 
-/* From now on notes, the lines that the command writes to standard error, go to `listen`. NULL (the
- * default): they are dropped. */
+/* Sets the function that receives notes, the lines that the command writes to standard error. NULL,
+ * the default, drops them. */
 void amosc_listen(struct amosc *, void (*listen)(void *context, const char *text), void *context);
 
-struct amosc_value {             /* an input or output, as the file declares it */
+struct amosc_value {             /* an input or output as declared in the file */
 	const char *name, *type; /* "f32", "i64", ... */
 	int rank;                /* -1: not declared */
 	int64_t dim[10];         /* -1: symbolic */
-	const char *symbol[10];  /* the name of a symbolic dimension; NULL: it has none */
+	const char *symbol[10];  /* name of a symbolic dimension; NULL: none */
 };
 int amosc_inputs(struct amosc *, int *count, const struct amosc_value **);
 int amosc_outputs(struct amosc *, int *count, const struct amosc_value **);
 
-/* The eta report as JSON, as amosc eta --json prints it: every parameter with shape, role and
- * expected scale, each with reasons. Dimensions that neither --bind nor --data give get sizes that
- * stand for any. */
+/* Returns the eta report as amosc eta --json prints it: every parameter with shape, role, expected
+ * scale and reasons. Dimensions that neither `bind` nor `data` determines get placeholder sizes. */
 int amosc_eta(struct amosc *, const char **json);
 
-/* Compiles for this machine, in memory. The open model is the session's; amos.h says how to feed
- * and call it. Where the option `data` was given, its values are checked before anything is
- * compiled, and *data (unless `data` is NULL) are attached to the model: also the session's. */
+/* Compiles for this machine, in memory. The session owns the returned model, which amos.h
+ * describes. If the option `data` was given, its values are checked before compilation, and *data
+ * (unless `data` is NULL) is attached to the model; the session owns it too. */
 int amosc_compile(struct amosc *, struct amos **, struct amos_data **data);
 
-/* AMOSC_TRAIN: compiles and trains in the run directory that the option `out` or `resume` names, as
- * amosc train does, up to --steps or --epochs. */
+/* Compiles and trains as amosc train does, for `steps` or `epochs`, in the run directory given by
+ * `out` or `resume`. The session's purpose must be AMOSC_TRAIN. */
 int amosc_train(struct amosc *, struct amos_result *);
-/* AMOSC_EVAL: the mean loss over the data. */
+/* Computes the mean loss over the data. The session's purpose must be AMOSC_EVAL. */
 int amosc_eval(struct amosc *, struct amos_result *);
 
-/* After amosc_train() or amosc_compile(): writes the model file again with the weights that the
- * open model has, for inference unless the option `keep-training` was given. */
+/* Writes a copy of the model file with the weights of the compiled model, for inference unless the
+ * option `keep-training` was given. Must follow amosc_train() or amosc_compile(). */
 int amosc_export(struct amosc *, const char *path);
 
-/* AMOSC_TRAIN: compiles for --target ahead of time, with the model's weights. `path`: NAME.o or
- * NAME.ptx. */
+/* Compiles for the option `target` ahead of time and writes the object with the model's weights to
+ * `path`, NAME.o or NAME.ptx. The session's purpose must be AMOSC_TRAIN. */
 int amosc_write(struct amosc *, const char *path);
 
-/* What stands after a pass, in the notation (amosc show --after); `from`: the text to continue
- * from, NULL: the model. *text is of as many bytes as strlen() says. */
+/* Returns what amosc show prints after the pass `after`. `from` is such a text to continue from, or
+ * NULL for the model. */
 int amosc_show(struct amosc *, const char *from, const char *after, const char **text);
 
 #ifdef __cplusplus
