@@ -408,6 +408,22 @@ static Item fn_join(Scope *s, const Expr *e)
 	return a;
 }
 
+// zip(a, b, ..): lists of one length as one list: the first entry of each, the second of each, ..
+static Item fn_zip(Scope *s, const Expr *e)
+{
+	Item out = {.kind = I_list};
+	for (int k = 0; k < e->nin; k++) {
+		Item list = eval_item(s, e->in[k]);
+		if (list.kind != I_list || list.n * e->nin > NUMS ||
+		    (k && list.n * e->nin != out.n))
+			fail(scope_where(s), "zip of lists that differ in length, or are too long");
+		out.n = list.n * e->nin;
+		for (int i = 0; i < list.n; i++)
+			out.i[i * e->nin + k] = list.i[i];
+	}
+	return out;
+}
+
 // list[from:to]: some of its entries; both ends may count from the end.
 static Item fn_cut(Scope *s, const Expr *e)
 {
@@ -578,6 +594,7 @@ static const struct {
     {"range", fn_range},       {"without", fn_without}, {"length", fn_length},
     {"given", fn_given},       {"is", fn_is},           {"need", fn_need},
     {"size", fn_size},         {"sized", fn_sized},     {"dynamic", fn_dynamic},
+    {"zip", fn_zip},
 };
 
 // ---- calls ----------------------------------------------------------------------------
@@ -607,6 +624,17 @@ void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 		out[k] = eval_item(&inner, d->result[k]);
 }
 
+// Attribute k of d, which a call leaves out: its default, or that of the node being lowered.
+static Item left_out(Scope *s, Scope *inner, const Def *d, int k)
+{
+	const char *name = d->names[d->nin + k];
+	if (d->attr[k])
+		return eval_item(inner, d->attr[k]);
+	if (!s->host || !s->host->attr)
+		fail(scope_where(s), "%s: attribute %s is missing", d->name, name);
+	return s->host->attr(s->host->context, d->name, name);
+}
+
 static Item call_def(Scope *s, const Def *d, const Expr *e)
 {
 	Item out, var[d->nvar + 1];
@@ -616,13 +644,9 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 		     d->nattr);
 	for (int k = 0; k < d->nin; k++)
 		var[k] = k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
-	for (int k = 0; k < d->nattr; k++) {
-		if (k >= e->nattr && !d->attr[k])
-			fail(scope_where(s), "%s: attribute %s is missing", d->name,
-			     d->names[d->nin + k]);
+	for (int k = 0; k < d->nattr; k++)
 		var[d->nin + k] =
-		    k < e->nattr ? eval_item(s, e->attr[k]) : eval_item(&inner, d->attr[k]);
-	}
+		    k < e->nattr ? eval_item(s, e->attr[k]) : left_out(s, &inner, d, k);
 	run_def(s, d, var, 1, &out);
 	return out;
 }

@@ -464,9 +464,11 @@ typedef struct Scope {
 	int depth;
 	const struct Host *host; // NULL: none
 } Scope;
-typedef struct Host { // evaluates functions that the book lacks
+typedef struct Host { // evaluates what the book lacks
 	void *context;
 	bool (*call)(Scope *, const Expr *, Item *result); // false: unknown function
+	// The attribute that a call of definition `def` leaves out; NULL: there is none.
+	Item (*attr)(void *context, const char *def, const char *name);
 } Host;
 Item eval_item(Scope *, const Expr *);
 const char *scope_where(const Scope *); // Returns the node that a value is put for, else the line.

@@ -46,9 +46,9 @@ static Item default_item(char kind, const char *text)
 	return item;
 }
 
-// The attribute as the node has it, or its schema. `opset`, and `outputs`, how many results it has,
-// are attributes of every node.
-static Item attr_item(const Call *c, const char *name)
+// The attribute as the node has it, or its schema, or that of the operator `op`, which the node's
+// line calls. `opset`, and `outputs`, how many results it has, are attributes of every node.
+static Item attr_item(const Call *c, const char *op, const char *name)
 {
 	const char *otherwise = NULL;
 	const AttributeProto *a = find_attr(c, name);
@@ -58,6 +58,8 @@ static Item attr_item(const Call *c, const char *name)
 		return num_item((double)c->opset);
 	if (!kind && !strcmp(name, "outputs"))
 		return num_item(c->nout);
+	if (!a && !otherwise && strcmp(op, c->node->op_type))
+		kind = declared_attr(c->r->arena, "", op, INT64_MAX, name, &otherwise);
 	if (!a)
 		return default_item(kind, otherwise);
 	switch (kind ? kind : attr_letter(a->type)) {
@@ -81,6 +83,11 @@ static Item attr_item(const Call *c, const char *name)
 // ---- lines ----------------------------------------------------------------------------
 
 static bool host_call(Scope *, const Expr *, Item *result);
+
+static Item host_attr(void *context, const char *op, const char *name)
+{
+	return attr_item(context, op, name);
+}
 
 static const Def *line_of(const Call *c)
 {
@@ -110,7 +117,7 @@ static void check_known(const Call *c, const Def *d)
 static void run_line(Call *c, const Def *d)
 {
 	Item var[d->nvar + 1], result[d->nresult + 1];
-	Host host = {c, host_call};
+	Host host = {c, host_call, host_attr};
 	Scope s = {.g = c->g, .book = c->g->book, .where = d->place, .var = var, .host = &host};
 	for (int k = 0; k < d->nin; k++) {
 		if (!(d->optional >> k & 1))
@@ -121,7 +128,7 @@ static void run_line(Call *c, const Def *d)
 	check_known(c, d);
 	for (int k = 0; k < d->nattr; k++) {
 		Item *attr = &var[d->nin + k];
-		*attr = attr_item(c, d->names[d->nin + k]);
+		*attr = attr_item(c, c->node->op_type, d->names[d->nin + k]);
 		if (attr->kind == I_none && d->attr[k])
 			*attr = eval_item(&s, d->attr[k]);
 	}
@@ -415,6 +422,14 @@ static Item fn_inside(Call *c, Scope *s, const Expr *e)
 	return ref_item(keep_inside(c, value(s, e, 0), integer(s, e, 0)));
 }
 
+static void expect_fixed_item(const Call *c, const Item *x, int axis)
+{
+	if (x->input)
+		expect_fixed_axis(c, x->input - 1, axis);
+	else if (lengths_of(c->g, x->ref)->of[axis])
+		unsupported_node(c, fixed_sizes, "the size of axis %d depends on the data", axis);
+}
+
 // fixed(x, ..): fails if the data decide the size of an input; fixed(x; axis): along this axis.
 static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 {
@@ -423,7 +438,7 @@ static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 		int n = x.kind == I_ref ? val(c->g, x.ref)->shape.rank : 0;
 		for (int a = 0; a < n; a++)
 			if (!e->nattr || a == wrap_axis(scope_where(s), integer(s, e, 0), n))
-				expect_fixed_axis(c, input_of(s, e, k), a);
+				expect_fixed_item(c, &x, a);
 	}
 	return ref_item(0);
 }

@@ -58,10 +58,6 @@ void check_indices(Call *, Ref index, int64_t low, int64_t high, const int64_t *
 void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
 Lower lower_gather;                                    // operands in in[0] and in[1]
 
-// ---- conv.c --------------------------------------------------------------------------
-
-Lower lower_conv; // operands 0 and 1 are in[0] and in[1]
-
 // ---- map.c ----------------------------------------------------------------------------
 
 Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
@@ -88,22 +84,6 @@ Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold be
 // truth.
 Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 Ref places_where(Graph *, Ref truth); // in order the places where truth, b8[n], holds: i64
-
-// ---- sample.c -------------------------------------------------------------------------
-
-typedef enum Border { RIM_ZERO, RIM_EDGE, RIM_REFLECT } Border; // what lies outside an image
-typedef struct Image {
-	Ref rows;  // [all pixels of all samples, C]
-	Ref first; // i64, [N, 1]: the row that sample n begins at
-	int n;     // spatial axes
-	int64_t dim[3];
-	Border rim;
-	bool corners; // reflected about the outer pixels' centres, not their edges
-} Image;
-Image image_rows(Graph *, Ref x); // of [N, C, d..]
-// The image between its pixels, linearly or by Keys' cubic: x one coordinate an axis, [N, P]; [N,
-// P, C]. join: how the weighted pixels around come together, O_add or O_max.
-Ref sample_points(Graph *, const Image *, const Ref *x, bool cubic, Op join);
 
 // ---- signal.c -------------------------------------------------------------------------
 

@@ -91,8 +91,8 @@ static void advance(Cell *k, Ref pre)
 	Ref h = k->bytes ? book_call1(k->g, "rounded_to_bytes", 1, &k->h, 0, NULL) : k->h,
 	    in[] = {pre, h, k->memory, k->recurrent, k->bias, k->peep}, out[2];
 	AttrArg given = {.name = name, .x = (double)attr_int(k->c, name, 0)};
-	book_run(k->g, &(Host){k, call_activation}, steps[k->kind].line, COUNT(in), in, *name != 0,
-	         &given, k->kind == K_lstm ? 2 : 1, out);
+	book_run(k->g, &(Host){.context = k, .call = call_activation}, steps[k->kind].line,
+	         COUNT(in), in, *name != 0, &given, k->kind == K_lstm ? 2 : 1, out);
 	k->h = out[0];
 	k->memory = k->memory ? out[1] : 0;
 }
