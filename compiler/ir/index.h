@@ -66,6 +66,9 @@ typedef struct Inside {
 
 // Follows moves from element idx of r. True if they end in memory: *place is the position there.
 bool locate(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
+// Returns how far an index moves when the given variable `x` grows by one; IRREGULAR if it varies.
+enum { IRREGULAR = INT32_MIN };
+int64_t stride_along(const Vars *, const Index *, const Index *x);
 typedef struct Stride { // of an operand: from row to row, from column to column
 	bool fixed;     // it lies in memory at such strides
 	int64_t down, along;

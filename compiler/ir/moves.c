@@ -123,9 +123,7 @@ static bool depends(const Vars *w, int var, int on)
 	return var == on;
 }
 
-// Returns the distance in elements when variable `x` grows by one; IRREGULAR if it varies.
-enum { IRREGULAR = INT32_MIN };
-static int64_t stride_along(const Vars *w, const Index *place, const Index *x)
+int64_t stride_along(const Vars *w, const Index *place, const Index *x)
 {
 	int64_t stride = 0;
 	for (int t = 0; t < place->n; t++)

@@ -278,10 +278,7 @@ bool fans_of(const ScaleAnalysis *, const Inferred *, int slot, bool *in, bool *
 Shape slots_of(const ScaleAnalysis *, const Inferred *, int slot); // Returns the shape of v and b.
 Shape default_slot(const Shape *full,
                    bool rows); // Returns the shape with one element per row, or in all.
-// Finds the slices of a parameter whose outputs have different demands. Returns their number, or 0
-// if all are the same; their axis, their lengths in *counts, the first output slice of each in
-// *slices.
-int output_slices_of(const ScaleAnalysis *, const Inferred *, int slot, int *axis, int64_t **counts,
-                     Ref **slices);
+// Returns the slices of a parameter whose outputs have different demands; NULL if all are the same.
+ParamSlices *output_slices_of(const ScaleAnalysis *, const Inferred *, int slot);
 
 #endif

@@ -3,76 +3,20 @@
 // outputs have different demands. Invariant: if a view cannot be followed, slots are not reduced
 // and outputs not split.
 #include "analysis.h"
+#include "index.h"
 #include <string.h>
 
-// One axis of the root: index = (index along `axis` / stride) % extent.
-typedef struct Part {
-	int axis;
-	int64_t extent, stride;
-} Part;
-typedef struct AxisMap { // each axis of a view as parts of the root's axes, outermost first
-	int n[RANK];
-	Part part[RANK][RANK];
+typedef struct AxisMap { // element `axis` of a view is element `at` of its root
+	Vars *vars;
+	int rank; // of the root
+	Index axis[RANK], at[RANK];
 } AxisMap;
 
-static AxisMap identity_map(const Shape *shape)
+// Returns the steps along an axis of the root per step along an axis of the view: 0 if it does not
+// depend on that, IRREGULAR if they vary.
+static int64_t steps_along(const AxisMap *map, int root_axis, int axis)
 {
-	AxisMap out = {0};
-	for (int a = 0; a < shape->rank; a++) {
-		out.n[a] = 1;
-		out.part[a][0] = (Part){a, shape->dim[a], 1};
-	}
-	return out;
-}
-
-// Splits the parts of `in` so that each axis of `to`, a reshape, consists of complete parts.
-static bool regroup(const AxisMap *in, int rank, const Shape *to, AxisMap *out)
-{
-	Part all[RANK * RANK];
-	int count = 0, next = 0;
-	for (int a = 0; a < rank; a++)
-		for (int k = 0; k < in->n[a]; k++)
-			if (in->part[a][k].extent != 1)
-				all[count++] = in->part[a][k];
-	for (int a = 0; a < to->rank; a++) {
-		int64_t left = to->dim[a];
-		while (left > 1) {
-			if (next == count || out->n[a] == RANK)
-				return false;
-			Part *p = &all[next];
-			bool splits = p->extent > left;
-			int64_t outer = splits ? left : p->extent;
-			if (!p->extent || (splits ? p->extent % left : left % p->extent))
-				return false;
-			int64_t inner = p->extent / outer;
-			out->part[a][out->n[a]++] = (Part){p->axis, outer, p->stride * inner};
-			left /= outer;
-			p->extent = inner;
-			next += inner == 1;
-		}
-	}
-	return true;
-}
-
-static void permute(const AxisMap *in, const Val *v, AxisMap *out)
-{
-	for (int a = 0; a < v->shape.rank; a++) {
-		out->n[a] = in->n[v->attr->i[a]];
-		memcpy(out->part[a], in->part[v->attr->i[a]], sizeof out->part[a]);
-	}
-}
-
-// A slice shortens axes of one part.
-static bool shorten(const Val *v, const Shape *from, AxisMap *out)
-{
-	for (int a = 0; a < v->shape.rank; a++) {
-		if (v->shape.dim[a] == from->dim[a])
-			continue;
-		if (out->n[a] > 1)
-			return false;
-		out->part[a][0].extent = v->shape.dim[a];
-	}
-	return true;
+	return stride_along(map->vars, &map->at[root_axis], &map->axis[axis]);
 }
 
 typedef struct Path {
@@ -98,40 +42,34 @@ static Path path_of(const ScaleAnalysis *s, Ref root, Ref top)
 	return p;
 }
 
-static bool map_on(const ScaleAnalysis *s, Ref r, const Path *path, int steps, AxisMap *out)
+// Replaces the index of an element of v by that of its operand k; false if v is no view.
+static bool step_through(const ScaleAnalysis *s, const Val *v, int k, AxisMap *map)
 {
-	enum { STEPS = 256 };
-	const Val *v = val(s->g, r);
-	int k = toward(path, v);
-	AxisMap in;
-	if (r == path->root) {
-		*out = identity_map(&v->shape);
-		return true;
-	}
-	if (k < 0 || steps == STEPS || !map_on(s, v->in[k], path, steps + 1, &in))
+	if (prims[v->op].cls == C_map)
+		return v->shape.rank == val(s->g, v->in[k])->shape.rank;
+	if (v->op != O_reshape && v->op != O_permute && v->op != O_slice && v->op != O_expand)
 		return false;
-	const Shape *from = &val(s->g, v->in[k])->shape;
-	*out = in;
-	switch (v->op) {
-	case O_reshape:
-		*out = (AxisMap){0};
-		return regroup(&in, from->rank, &v->shape, out);
-	case O_permute:
-		permute(&in, v, out);
-		return true;
-	case O_slice:
-		return shorten(v, from, out);
-	case O_expand:
-		return true;
-	default:
-		return prims[v->op].cls == C_map && v->shape.rank == from->rank;
-	}
+	Index in[RANK];
+	operand_index(map->vars, s->g, v, k, map->at, in, NULL);
+	memcpy(map->at, in, sizeof in);
+	return true;
 }
 
-static bool axis_map_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *out)
+static bool axis_map_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *map)
 {
 	Path path = path_of(s, root, r);
-	return map_on(s, r, &path, 0, out);
+	const Shape *shape = &val(s->g, r)->shape;
+	*map = (AxisMap){.vars = vars_new(s->arena), .rank = val(s->g, root)->shape.rank};
+	for (int a = 0; a < shape->rank; a++)
+		map->at[a] = map->axis[a] = some_index(map->vars, shape->dim[a]);
+	while (r != root) {
+		const Val *v = val(s->g, r);
+		int k = toward(&path, v);
+		if (k < 0 || !step_through(s, v, k, map))
+			return false;
+		r = v->in[k];
+	}
+	return true;
 }
 
 // Maps the axes of the variable that a signal meets to those of the parameter.
@@ -141,12 +79,21 @@ static bool operand_map(const ScaleAnalysis *s, const Inferred *inferred, int sl
 	return root && root <= inferred->operand && axis_map_of(s, inferred->operand, root, out);
 }
 
+// True if only one axis of the root depends on this axis.
+static bool is_along(const AxisMap *map, int axis, int root_axis)
+{
+	for (int a = 0; a < map->rank; a++)
+		if (a != root_axis && steps_along(map, a, axis))
+			return false;
+	return true;
+}
+
 // ---- slots ----------------------------------------------------------------------------
 
 static void mark_axes(const AxisMap *map, int axis, bool *mark)
 {
-	for (int k = 0; k < map->n[axis]; k++)
-		mark[map->part[axis][k].axis] = true;
+	for (int a = 0; a < map->rank; a++)
+		mark[a] |= steps_along(map, a, axis) != 0;
 }
 
 // True if the use reduces this axis of the operand.
@@ -216,10 +163,11 @@ static bool find_slice(const ScaleAnalysis *s, Ref r, Ref dot, OutputSlice *slic
 	int axis = sliced_axis(v, &x->shape);
 	if (axis < 0 || !axis_map_of(s, v->in[0], dot, &map))
 		return false;
-	const Part *part = &map.part[axis][0];
-	*slice =
-	    (OutputSlice){r, part->stride, part->extent, v->attr->i[3 * axis], v->shape.dim[axis]};
-	return map.n[axis] == 1 && part->axis == val(s->g, dot)->shape.rank - 1;
+	int last = map.rank - 1;
+	int64_t stride = steps_along(&map, last, axis);
+	*slice = (OutputSlice){r, stride, x->shape.dim[axis], v->attr->i[3 * axis],
+	                       v->shape.dim[axis]};
+	return stride > 0 && is_along(&map, axis, last);
 }
 
 // True if the demands on two slices differ.
@@ -306,29 +254,42 @@ static int output_axis(const ScaleAnalysis *s, const Inferred *inferred, int slo
 	const Shape *shape = &s->g->slots.at[slot].shape;
 	AxisMap map;
 	int last = operand->shape.rank - 1;
-	if (last < 0 || !operand_map(s, inferred, slot, &map) || map.n[last] != 1)
+	int64_t size = last_dim(&val(s->g, inferred->output_slices->dot)->shape);
+	if (last < 0 || operand->shape.dim[last] != size ||
+	    !operand_map(s, inferred, slot, &map))
 		return -1;
-	const Part *part = &map.part[last][0];
-	bool full = part->stride == 1 && part->extent == shape->dim[part->axis];
-	const Shape *out = &val(s->g, inferred->output_slices->dot)->shape;
-	return full && part->extent == out->dim[out->rank - 1] ? part->axis : -1;
+	for (int a = 0; a < map.rank; a++)
+		if (steps_along(&map, a, last) == 1)
+			return is_along(&map, last, a) && shape->dim[a] == size ? a : -1;
+	return -1;
 }
 
-int output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot, int *axis,
-                     int64_t **counts, Ref **parts)
+// The same rule for each slice, with its own demand.
+static Inferred infer_slice(const ScaleAnalysis *s, const Inferred *inferred, Ref output)
 {
-	if (!inferred->output_slices || (*axis = output_axis(s, inferred, slot)) < 0)
-		return 0;
-	int64_t n = s->g->slots.at[slot].shape.dim[*axis];
-	*counts = NEWS(s->arena, int64_t, n);
-	*parts = NEWS(s->arena, Ref, n);
-	int count = 0;
-	for (int64_t e = 0; e < n; e++) {
-		Ref part = inferred->output_slices->owner[e];
-		Ref last = count ? (*parts)[count - 1] : 0;
-		if (!count || !surd_same(demand_or_one(s, part), demand_or_one(s, last)))
-			(*parts)[count++] = part;
-		(*counts)[count - 1]++;
+	Inferred own = *inferred;
+	own.demand = demand_or_one(s, output);
+	own.demand_by = s->demand_by[output];
+	own.eta = surd_mul(surd_div(inferred->eta, inferred->demand), own.demand);
+	return own;
+}
+
+ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot)
+{
+	int axis = inferred->output_slices ? output_axis(s, inferred, slot) : -1;
+	if (axis < 0)
+		return NULL;
+	ParamSlices *slices = NEW(s->arena, ParamSlices);
+	slices->axis = axis;
+	for (int64_t e = 0, n = 0; e < s->g->slots.at[slot].shape.dim[axis]; e++) {
+		Ref output = inferred->output_slices->owner[e];
+		if (!n || !surd_same(demand_or_one(s, output),
+		                     slices->list.at[n - 1].inferred.demand)) {
+			ParamSlice slice = {e, 0, infer_slice(s, inferred, output)};
+			PUSH(s->arena, slices->list, slice);
+			n++;
+		}
+		slices->list.at[n - 1].count++;
 	}
-	return count > 1 ? count : 0;
+	return slices->list.count > 1 ? slices : NULL;
 }

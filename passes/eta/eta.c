@@ -44,50 +44,19 @@ static void explain(const ScaleAnalysis *s, const Inferred *inferred, Eta *eta)
 
 // ---- etas from what is inferred ---------------------------------------------------------
 
-typedef struct Slices {
-	int n, axis;
-	int64_t *counts;
-	Inferred *own;
-} Slices;
-
-// Splits a fused kernel by the slices of its output, each with the same rule and its own demand.
-static Slices split_by_output(const ScaleAnalysis *s, const Inferred *inferred, int slot)
-{
-	Slices slices = {0};
-	Ref *output;
-	slices.n = output_slices_of(s, inferred, slot, &slices.axis, &slices.counts, &output);
-	slices.own = NEWS(s->arena, Inferred, slices.n + 1);
-	for (int k = 0; k < slices.n; k++) {
-		Inferred *own = &slices.own[k];
-		*own = *inferred;
-		own->demand = demand_or_one(s, output[k]);
-		own->demand_by = s->demand_by[output[k]];
-		own->eta = surd_mul(surd_div(inferred->eta, inferred->demand), own->demand);
-	}
-	return slices;
-}
-
-// Splits a parameter by its own slices.
-static Slices split_by_use(const ScaleAnalysis *s, const ParamSlices *param_slices)
-{
-	int n = param_slices->list.count;
-	Slices slices = {n, param_slices->axis, NEWS(s->arena, int64_t, n),
-	                 NEWS(s->arena, Inferred, n)};
-	for (int k = 0; k < n; k++) {
-		slices.counts[k] = param_slices->list.at[k].count;
-		slices.own[k] = param_slices->list.at[k].inferred;
-	}
-	return slices;
-}
-
 static void split_eta(const ScaleAnalysis *s, const Inferred *inferred, int slot, Eta *eta)
 {
-	Slices slices = inferred->param_slices ? split_by_use(s, inferred->param_slices)
-	                                       : split_by_output(s, inferred, slot);
+	const ParamSlices *slices =
+	    inferred->param_slices ? inferred->param_slices : output_slices_of(s, inferred, slot);
+	if (!slices)
+		return;
+	int n = slices->list.count;
 	Text formula = {.arena = s->arena};
-	Eta *list = NEWS(s->arena, Eta, slices.n + 1);
-	for (int k = 0; k < slices.n; k++) {
-		const Inferred *own = &slices.own[k];
+	int64_t *counts = NEWS(s->arena, int64_t, n);
+	Eta *list = NEWS(s->arena, Eta, n);
+	for (int k = 0; k < n; k++) {
+		const Inferred *own = &slices->list.at[k].inferred;
+		counts[k] = slices->list.at[k].count;
 		list[k] = *eta;
 		list[k].nwhy = 0;
 		list[k].range = own->range;
@@ -97,12 +66,10 @@ static void split_eta(const ScaleAnalysis *s, const Inferred *inferred, int slot
 		explain(s, own, &list[k]);
 		say(&formula, "%s%s", k ? "|" : "", list[k].formula);
 	}
-	if (!slices.n)
-		return;
-	eta->nparts = slices.n;
-	eta->axis = slices.axis;
+	eta->nparts = n;
+	eta->axis = slices->axis;
 	eta->formula = formula.at;
-	eta->counts = slices.counts;
+	eta->counts = counts;
 	eta->parts = list;
 }
 
