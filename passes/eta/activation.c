@@ -92,27 +92,9 @@ static double measured(const ScaleAnalysis *s, Ref r)
 // True if the rule of v's operation is a poor estimate for such a function.
 static bool is_nonlinear(const ScaleAnalysis *s, const Val *v)
 {
-	switch (v->op) {
-	case O_exp:
-	case O_log:
-	case O_log1p:
-	case O_pow:
-	case O_sin:
-	case O_cos:
-	case O_atan:
-	case O_sqrt:
-	case O_rsqrt:
-	case O_max:
-	case O_min:
-		return true;
-	case O_add:
-	case O_sub:
-	case O_mul:
-	case O_div:
-		return is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
-	default:
-		return false;
-	}
+	int measured = s->rules->row[v->op].measured;
+	return measured == M_always ||
+	       (measured == M_signals && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL));
 }
 
 // Returns the value whose measured range v's operands inherit; 0 if there is none.

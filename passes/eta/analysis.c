@@ -77,33 +77,34 @@ void find_natures(ScaleAnalysis *s)
 	}
 }
 
+// Finds what reads a value, through all of its readers: the sum that it is part of, and whether it
+// passes an activation before it is added to another signal.
+void find_readers(ScaleAnalysis *s)
+{
+	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
+		const Val *v = val(s->g, r);
+		bool passes = is_view(v) || v->op == O_mul || v->op == O_gather;
+		bool both = v->nin > 1 && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
+		Ref sum = v->op == O_add ? r : passes ? s->sum_of[r] : 0;
+		bool activated = v->op == O_act || (s->activated[r] && is(s, r, SIGNAL) && !both);
+		for (int k = 0; k < v->nin && s->live[r]; k++) {
+			s->sum_of[v->in[k]] = sum ? sum : s->sum_of[v->in[k]];
+			s->activated[v->in[k]] |= activated;
+		}
+	}
+}
+
 // ---- one rule per primitive -------------------------------------------------------------
 
-// Other primitives keep the range of their operand and pass the demand on.
 static const ScaleRule rows[OPS] = {
-    [O_add] = {add_range, add_demand},          [O_sub] = {add_range, add_demand},
-    [O_mul] = {mul_range, mul_demand},          [O_div] = {mul_range, mul_demand},
-    [O_max] = {keep_range, clip_demand},        [O_min] = {clip_range, clip_demand},
-    [O_select] = {select_range, select_demand}, [O_exp] = {exp_range, unit_demand},
-    [O_log] = {unit_range, unit_demand},        [O_log1p] = {unit_range, unit_demand},
-    [O_expm1] = {exp_range, unit_demand},       [O_pow] = {unit_range, unit_demand},
-    [O_sin] = {unit_range, unit_demand},        [O_cos] = {unit_range, unit_demand},
-    [O_atan] = {unit_range, unit_demand},       [O_erf] = {act_range, unit_demand},
-    [O_act] = {act_range, unit_demand},         [O_abs] = {keep_range, unit_demand},
-    [O_sign] = {unit_range, no_demand},         [O_sqrt] = {unit_range, root_demand},
-    [O_rsqrt] = {unit_range, root_demand},      [O_sum] = {sum_range, sum_demand},
-    [O_prod] = {unit_range, no_demand},         [O_amax] = {max_range, unit_demand},
-    [O_amin] = {max_range, unit_demand},        [O_cumsum] = {cumsum_range, no_demand},
-    [O_slice] = {slice_range, pass_demand},     [O_concat] = {concat_range, pass_demand},
-    [O_window] = {window_range, pass_demand},   [O_dot] = {dot_range, dot_demand},
-    [O_gather] = {gather_range, gather_demand}, [O_softmax] = {softmax_range, unit_demand},
-    [O_lse] = {unit_range, unit_demand},        [O_norm] = {norm_range, no_demand},
-    [O_attend] = {attend_range, attend_demand},
+#define RULE(op, range, demand, measured) [O_##op] = {range##_range, demand##_demand, M_##measured},
+#include "eta.def"
+#undef RULE
 };
 
 Rules eta_rules(void)
 {
-	static const ScaleRule usual = {keep_range, pass_demand};
+	static const ScaleRule usual = {keep_range, pass_demand, M_never};
 	Rules rules = {.constant = {
 #define CONSTANT(name, num, den, meaning) [N_##name] = surd_root(num, den),
 #include "eta.def"

@@ -40,6 +40,7 @@ typedef struct ScaleRule { // of a primitive: computes the range of its result a
 	                   // its operands
 	Range *range;
 	Demand *demand;
+	enum { M_never, M_always, M_signals } measured;
 } ScaleRule;
 
 // The rules that eta is inferred by. Tests change one at a time.
@@ -63,8 +64,7 @@ typedef struct ScaleAnalysis {
 	const Rules *rules;
 	bool authors; // the authors' code takes precedence over the paper
 	const bool *live;
-	const Ref *reader; // the first live value that reads it; 0: none
-	const bool *out;   // an output of the graph
+	const bool *out; // an output of the graph
 	Nature *nature;
 	Origin *origin;
 	bool *data;        // depends on an input
@@ -72,6 +72,8 @@ typedef struct ScaleAnalysis {
 	bool *divided;     // a product with a factor made of buffers
 	bool *length;      // a square that is summed for a length
 	bool *sum;         // a sum of embeddings alone
+	Ref *sum_of;       // the sum that it is part of, through views and constants; 0: none
+	bool *activated;   // passes an activation before it is added to another signal
 	Ref *data_product; // by slot: a product of it with data; 0: none
 	bool *lookups;     // by slot: data look up its rows
 	bool *stream;      // by slot: the looked up rows begin a residual stream
@@ -161,8 +163,6 @@ Ref kernel_product(const ScaleAnalysis *, Ref);
 Ref product_of_data(const ScaleAnalysis *, Ref);
 // Returns the index of the signal in its product with a constant; -1 for anything else.
 int scaled_operand(const ScaleAnalysis *, const Val *);
-Ref sum_of(const ScaleAnalysis *,
-           Ref product); // Returns the sum that it is part of, through views and constants.
 Ref offset_of(const ScaleAnalysis *,
               Ref product); // Returns k for a product q t that is added to q k.
 Ref without_offset(const ScaleAnalysis *,
@@ -196,15 +196,13 @@ void measure_activation(ScaleAnalysis *, Ref, const Val *); // Measures it if th
 
 // ---- range.c, demand.c ----------------------------------------------------------------
 
-// Rules that suit any primitive.
-Range keep_range, unit_range, clip_range;
-Demand pass_demand, unit_demand, no_demand;
-// Rules of one primitive, or of a few.
-Range add_range, mul_range, act_range, exp_range, norm_range, select_range, softmax_range,
-    sum_range, cumsum_range, max_range, window_range, dot_range, gather_range, slice_range,
-    concat_range, attend_range;
-Demand root_demand, add_demand, mul_demand, clip_demand, select_demand, sum_demand, dot_demand,
-    gather_demand, attend_demand;
+#define RULE(op, range, demand, measured)                                                          \
+	Range range##_range;                                                                       \
+	Demand demand##_demand;
+#include "eta.def"
+#undef RULE
+Range keep_range;
+Demand pass_demand;
 
 Surd inherit(ScaleAnalysis *, Ref r, Ref x); // Returns the range of x; r gets its source.
 // Records what the range of r neglects.
@@ -215,6 +213,7 @@ void pass_demand_to(ScaleAnalysis *, Ref r, Ref x);         // Passes the demand
 // ---- analysis.c --------------------------------------------------------------------------
 
 void find_natures(ScaleAnalysis *);
+void find_readers(ScaleAnalysis *);
 void propagate_ranges(ScaleAnalysis *);         // ranges
 void propagate_demands(ScaleAnalysis *);        // demands
 Surd demand_or_one(const ScaleAnalysis *, Ref); // Returns the demand, or 1 if r is unconstrained.

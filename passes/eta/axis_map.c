@@ -165,8 +165,8 @@ static bool find_slice(const ScaleAnalysis *s, Ref r, Ref dot, OutputSlice *slic
 		return false;
 	int last = map.rank - 1;
 	int64_t stride = steps_along(&map, last, axis);
-	*slice = (OutputSlice){r, stride, x->shape.dim[axis], v->attr->i[3 * axis],
-	                       v->shape.dim[axis]};
+	*slice =
+	    (OutputSlice){r, stride, x->shape.dim[axis], v->attr->i[3 * axis], v->shape.dim[axis]};
 	return stride > 0 && is_along(&map, axis, last);
 }
 
@@ -255,8 +255,7 @@ static int output_axis(const ScaleAnalysis *s, const Inferred *inferred, int slo
 	AxisMap map;
 	int last = operand->shape.rank - 1;
 	int64_t size = last_dim(&val(s->g, inferred->output_slices->dot)->shape);
-	if (last < 0 || operand->shape.dim[last] != size ||
-	    !operand_map(s, inferred, slot, &map))
+	if (last < 0 || operand->shape.dim[last] != size || !operand_map(s, inferred, slot, &map))
 		return -1;
 	for (int a = 0; a < map.rank; a++)
 		if (steps_along(&map, a, last) == 1)
@@ -283,8 +282,8 @@ ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, 
 	slices->axis = axis;
 	for (int64_t e = 0, n = 0; e < s->g->slots.at[slot].shape.dim[axis]; e++) {
 		Ref output = inferred->output_slices->owner[e];
-		if (!n || !surd_same(demand_or_one(s, output),
-		                     slices->list.at[n - 1].inferred.demand)) {
+		if (!n ||
+		    !surd_same(demand_or_one(s, output), slices->list.at[n - 1].inferred.demand)) {
 			ParamSlice slice = {e, 0, infer_slice(s, inferred, output)};
 			PUSH(s->arena, slices->list, slice);
 			n++;

@@ -125,15 +125,6 @@ Graph *eta_graph(Arena *arena, const Graph *g)
 	return unroll_pass(arena, g, TRIPS);
 }
 
-static Ref *first_readers(Arena *arena, const Graph *g, const bool *live)
-{
-	Ref *reader = NEWS(arena, Ref, g->nval);
-	for (Ref u = (Ref)g->nval - 1; u > 0; u--)
-		for (int k = 0; k < val(g, u)->nin && live[u]; k++)
-			reader[val(g, u)->in[k]] = u;
-	return reader;
-}
-
 static bool *mark_outputs(Arena *arena, const Graph *g)
 {
 	bool *out = NEWS(arena, bool, g->nval);
@@ -151,7 +142,6 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	                   .rules = options->rules ? options->rules : &paper,
 	                   .authors = is_authors_convention(options->convention),
 	                   .live = graph_marks(arena, g)};
-	s.reader = first_readers(arena, g, s.live);
 	s.out = mark_outputs(arena, g);
 	s.data = NEWS(arena, bool, g->nval);
 	s.fixed = NEWS(arena, bool, g->nval);
@@ -160,6 +150,8 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.length = NEWS(arena, bool, g->nval);
 	s.nature = NEWS(arena, Nature, g->nval);
 	s.origin = NEWS(arena, Origin, g->nval);
+	s.sum_of = NEWS(arena, Ref, g->nval);
+	s.activated = NEWS(arena, bool, g->nval);
 	s.rms = NEWS(arena, Surd, g->nval);
 	s.measured = NEWS(arena, bool, g->nval);
 	s.declared = declared_ranges(arena, g, &options->range);
@@ -176,6 +168,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.lookups = NEWS(arena, bool, g->slots.count + 1);
 	s.stream = NEWS(arena, bool, g->slots.count + 1);
 	find_natures(&s);
+	find_readers(&s);
 	find_roots(&s);
 	propagate_ranges(&s);
 	propagate_demands(&s);

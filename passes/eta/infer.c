@@ -55,20 +55,6 @@ static Inferred infer_table(const ScaleAnalysis *s, Ref at, Ref table)
 	return inferred;
 }
 
-// True if the result of `r` passes an activation before it is added to another signal.
-static bool activated(const ScaleAnalysis *s, Ref r)
-{
-	for (Ref u = s->reader[r]; u; u = s->reader[u]) {
-		const Val *v = val(s->g, u);
-		if (v->op == O_act)
-			return true;
-		bool both = v->nin > 1 && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
-		if (!is(s, u, SIGNAL) || both)
-			return false;
-	}
-	return false;
-}
-
 // Counts, per source, the signals that read its values and have another source.
 static int *count_branches(const ScaleAnalysis *s)
 {
@@ -94,7 +80,7 @@ static Surd input_range(const ScaleAnalysis *s, Ref at, Ref signal, bool *unpool
 {
 	Ref source = is(s, signal, SIGNAL) ? s->source[signal] : 0;
 	Ref before = source && known(s, F_branch) ? pooled(s, source) : 0;
-	*unpooled = before && activated(s, at) && s->branches[source] > 1;
+	*unpooled = before && s->activated[at] && s->branches[source] > 1;
 	if (*unpooled)
 		return s->range[before];
 	return is(s, signal, SIGNAL) ? s->range[signal] : surd_one;
@@ -102,7 +88,7 @@ static Surd input_range(const ScaleAnalysis *s, Ref at, Ref signal, bool *unpool
 
 static const char *low_rank_question(const ScaleAnalysis *s, Ref at)
 {
-	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? sum_of(s, at) : 0;
+	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? s->sum_of[at] : 0;
 	Ref low = sum ? low_rank(s, val(s->g, sum)) : 0;
 	return low && unscaled(s, low) == at ? "the second of two kernels added to a larger one "
 	                                       "(LoRA): an offset of half its output?"

@@ -333,25 +333,13 @@ Ref without_offset(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-Ref sum_of(const ScaleAnalysis *s, Ref product)
-{
-	for (Ref u = s->reader[product]; u; u = s->reader[u]) {
-		const Val *v = val(s->g, u);
-		if (v->op == O_add)
-			return u;
-		if (!is_view(v) && v->op != O_mul && v->op != O_gather)
-			return 0;
-	}
-	return 0;
-}
-
 // q k + q t is q (k + t). Returns k if `at` is such a product q t, else 0.
 Ref offset_of(const ScaleAnalysis *s, Ref at)
 {
 	if (!known(s, F_distributed))
 		return 0;
 	Ref shared = unscaled(s, val(s->g, at)->in[0]), key = 0, sum = at;
-	for (int k = 0; k < SUMS && !key && (sum = sum_of(s, sum)) != 0; k++)
+	for (int k = 0; k < SUMS && !key && (sum = s->sum_of[sum]) != 0; k++)
 		key = partner_of(s, sum, shared);
 	return key;
 }
