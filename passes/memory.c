@@ -47,17 +47,6 @@ static void place_slots(Arena *arena, Plan *p)
 	}
 }
 
-static void place_leaves(Plan *p)
-{
-	for (Ref r = 1; r < (Ref)p->graph->nval; r++) {
-		const Val *v = val(p->graph, r);
-		if (v->op == O_slot)
-			p->place[r] = p->slot[v->attr->i[0]];
-		else if (v->op == O_const && count_of(&v->shape) > 1)
-			p->place[r] = (Location){B_const, r};
-	}
-}
-
 static Goals *goals_of(MemoryPlan *l, Ref r)
 {
 	if (!l->goals[r])

@@ -1,5 +1,5 @@
 // fuse.c: checks which kernels typical training graphs become, and that plans are valid.
-#include "passes.h"
+#include "verify.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 // memory.c: checks memory plans and their verifier.
-#include "passes.h"
+#include "verify.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -174,6 +174,7 @@ void walk_root(Walk *, Ref v, Reads *);
 // By kernel: what it reads from memory, outs of its own left out. Place not needed.
 Reads *plan_reads(Arena *, const Plan *);
 int *plan_writers(Arena *, const Plan *);    // by Ref: the kernel that computes it; -1: none
+void place_leaves(Plan *);                   // Fills `place` of slots and constants.
 int64_t stage_workers(const Sched *, Stage); // 0: no such launch
 // True if kernel k computes r, rather than reads it from memory. Scalars stand in its code.
 bool is_inside(const Plan *, const int *writer, int k, Ref r);

@@ -2,7 +2,7 @@
 // Input: a placed Plan. Calls bug() if a kernel would read bytes that another value has
 // overwritten, if two outs of a kernel or an out and what it works in overlap, if a store or output
 // is missing, if a kernel has no loop shape, or if its schedule does not compute it.
-#include "passes.h"
+#include "verify.h"
 
 typedef struct Owned {
 	Location at;
