@@ -70,23 +70,13 @@ static void say_etas(Text *t, Program *p)
 			say_eta(t, &g->slots.at[i], &p->eta[i]);
 }
 
-static double read_number(Lexer *l)
-{
-	bool minus = lexer_take(l, "-");
-	double x = l->x;
-	if (l->kind != T_num)
-		fail(lexer_place(l), "found '%s', expected a number", l->word);
-	lexer_next(l);
-	return minus ? -x : x;
-}
-
 static void read_optimizer(Program *p, Lexer *l)
 {
 	p->opt = opt_named(lexer_name(l));
 	while (l->kind == T_name) {
 		const char *name = lexer_name(l);
 		lexer_expect(l, "=");
-		double x = read_number(l);
+		double x = lexer_number(l);
 		double *to = opt_attribute(&p->opt, name);
 		if (to)
 			*to = x;
@@ -97,17 +87,17 @@ static void read_optimizer(Program *p, Lexer *l)
 
 static Surd read_surd(Lexer *l)
 {
-	return surd_number(read_number(l));
+	return surd_number(lexer_number(l));
 }
 
 static void read_parts(Arena *arena, Lexer *l, Eta *eta)
 {
 	VEC(int64_t) counts = {0};
 	VEC(Eta) parts = {0};
-	eta->axis = (int)read_number(l);
+	eta->axis = (int)lexer_number(l);
 	lexer_expect(l, ":");
 	do {
-		PUSH(arena, counts, (int64_t)read_number(l));
+		PUSH(arena, counts, (int64_t)lexer_number(l));
 		lexer_expect(l, "of");
 		PUSH(arena, parts, ((Eta){.eta = read_surd(l)}));
 	} while (lexer_take(l, ","));
@@ -126,13 +116,7 @@ static void read_eta(Arena *arena, Lexer *l, NamedEtas *etas)
 {
 	Named named = {.name = lexer_name(l)};
 	lexer_expect(l, "slots");
-	lexer_expect(l, "[");
-	while (!lexer_take(l, "]")) {
-		if (named.eta.slot.rank == RANK)
-			fail(lexer_place(l), "more than %d axes", RANK);
-		named.eta.slot.dim[named.eta.slot.rank++] = (int64_t)read_number(l);
-		lexer_take(l, ",");
-	}
+	lexer_dims(l, &named.eta.slot);
 	lexer_expect(l, "=");
 	named.eta.eta = read_surd(l);
 	if (lexer_take(l, "axis"))
@@ -158,11 +142,10 @@ static void assign_etas(Program *p, const NamedEtas *etas)
 
 static void print_entry(FILE *to, const Unit *unit)
 {
-	fprintf(to, "entry %s\n", unit->name);
-	if (unit->plan)
-		print_plan(to, unit->plan);
-	else
-		print_graph(to, unit->graph);
+	Arena *arena = arena_new();
+	fprintf(to, "entry %s\n%s", unit->name,
+	        unit->plan ? plan_text(arena, unit->plan) : graph_text(arena, unit->graph));
+	arena_free(arena);
 }
 
 // A reader has no use for the object's bytes: their count and hash stand for them.
@@ -209,7 +192,7 @@ static void read_entry(Program *p, Lexer *l)
 	const char *name = lexer_name(l);
 	long long samples = 0;
 	if (lexer_take(l, ":")) { // eval:N
-		samples = (long long)read_number(l);
+		samples = (long long)lexer_number(l);
 		name = format(l->arena, "%s:%lld", name, samples);
 	}
 	if (l->kind == T_line)

@@ -46,7 +46,7 @@ static void expect(Arena *arena, const Graph *g, const char *name, const char *k
 		got[k] = "mrcdps"[p->kerns.at[k].kind];
 	if (strcmp(got, kinds)) {
 		printf("FAILED %s: kernels %s, wanted %s\n", name, got, kinds);
-		print_plan(stdout, p);
+		fputs(plan_text(arena, p), stdout);
 		failures++;
 	} else {
 		printf("%s: %s, scratch %lld\n", name, got, (long long)p->scratch_bytes);

@@ -113,7 +113,7 @@ static Outcome check_as(const Fuzz *f, const Graph *g, const Array *slot, const 
 			       what, p->name, k, error[k], size[k], disturbed[k]);
 	}
 	if (outcome == DIFFERS)
-		print_graph(stdout, g);
+		fputs(graph_text(f->arena, g), stdout);
 	return outcome;
 }
 
@@ -196,7 +196,7 @@ static Outcome try_graph(Fuzz *f)
 		t->slopes = grad_pass(f->arena, t->smooth, t->active);
 	if (outcome == DIFFERS || !t->with || trial_differences(t))
 		return outcome;
-	print_graph(stdout, t->loss);
+	fputs(graph_text(f->arena, t->loss), stdout);
 	return DIFFERS;
 }
 

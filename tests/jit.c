@@ -22,18 +22,6 @@ static bool compiles(Arena *arena, const Graph *g, const char *triple)
 	return good;
 }
 
-static char *plan_text(Arena *arena, const Plan *plan)
-{
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	print_plan(to, plan);
-	fclose(to);
-	char *copy = copy_string(arena, text);
-	free(text);
-	return copy;
-}
-
 static bool same_code(const Object *a, const Object *b)
 {
 	bool same = a->parts == b->parts;

@@ -230,7 +230,7 @@ static void rule_each(Dynamic *d)
 		agree(d, d->nin, a);
 }
 
-static void rule_expand(Dynamic *d)
+static void rule_expanded(Dynamic *d)
 {
 	for (int a = 0; a < d->attr->n; a++)
 		if (d->attr->i[a] == shape_at(d, 0)->dim[a])
@@ -522,7 +522,7 @@ static void rule_none(Dynamic *d)
 }
 
 static void (*const rules[OPS])(Dynamic *) = {
-#define P(name, cls, arity, type, attr, weight, length, text) [O_##name] = rule_##length,
+#define P(name, cls, arity, type, attr, weight, rule, text) [O_##name] = rule_##rule,
 #include "prims.def"
 #undef P
 };

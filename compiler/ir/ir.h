@@ -16,7 +16,7 @@ typedef enum Elem {
 } Elem;
 
 typedef enum Op {
-#define P(name, cls, arity, type, attr, weight, length, text) O_##name,
+#define P(name, cls, arity, type, attr, weight, rule, text) O_##name,
 #include "prims.def"
 #undef P
 	OPS
@@ -419,7 +419,16 @@ bool lexer_is(const Lexer *,
               const char *word);            // True if the current token is this sign or plain name.
 bool lexer_take(Lexer *, const char *word); // If so, skips it.
 void lexer_expect(Lexer *, const char *word); // Skips it, or fails.
-const char *lexer_name(Lexer *);  // Returns a name and skips it; fails on any other token.
+const char *lexer_name(Lexer *); // Returns a name and skips it; fails on any other token.
+int64_t lexer_count(Lexer *);    // not negative
+int64_t lexer_integer(Lexer *);
+double lexer_number(Lexer *);
+int lexer_choice(Lexer *, int n,
+                 const char *const *words); // Returns the index of the current word.
+// Reads "[2,/3]". Returns which dimensions are marked by a slash, as bits.
+uint32_t lexer_dims(Lexer *, Shape *);
+void lexer_end_line(Lexer *);     // Goes to the next line; fails before the end of this one.
+void lexer_expect_end(Lexer *);   // Fails unless only empty lines remain.
 char *lexer_place(const Lexer *); // "where:line", for errors
 Expr *parse_expr(Lexer *);
 Expr *parse_composite(Arena *, const char *where, const char *text); // Fails if text remains.
@@ -496,15 +505,7 @@ typedef struct Def {       // a definition; or, of a primitive, the definition o
 	struct Def *next; // same name, other operands or attributes
 } Def;
 
-typedef struct FormCase { // one case of a form in the left sides of rules
-	const char *place;
-	Expr *head, *body; // head: a call of its name
-	int ntest;
-	Expr **test;
-	struct FormCase *next; // the next case
-} FormCase;
-
-typedef struct Rule { // left => right if tests
+typedef struct Rule { // left => right if tests; or a case of a form, left = right if tests
 	const char *place;
 	Expr *left, *right;
 	int ntest, nvar;
@@ -517,7 +518,7 @@ typedef struct Rule { // left => right if tests
 typedef struct Book {
 	Arena *arena;
 	Table *defs;  // name -> Def *
-	Table *forms; // name -> FormCase *
+	Table *forms; // name -> Rule *, its cases
 	Rule *rules[OPS];
 	Def *composites[OPS], *grads[OPS];
 } Book;
@@ -562,9 +563,10 @@ Ref put_rows(Graph *, Ref, const Shape *other);
 
 // ---- text.c: writes graphs as text and reads them -------------------------------------
 
-void print_graph(FILE *, const Graph *);
 char *graph_text(Arena *, const Graph *);
 char *name_text(Arena *, const char *name); // in quotes unless it is a plain name
+// Appends a value as operands are written; number: number_values().
+void say_ref(Text *, const Graph *, const int *number, Ref);
 // Reads a graph from its first line to the end of the text, or to a line `plan` or `entry`.
 Graph *lexer_graph(Lexer *, const Book *);
 Graph *parse_graph(Arena *, const char *where, const char *text, const Book *);

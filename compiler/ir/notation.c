@@ -176,6 +176,79 @@ const char *lexer_name(Lexer *l)
 	return name;
 }
 
+int64_t lexer_integer(Lexer *l)
+{
+	int64_t sign = lexer_take(l, "-") ? -1 : 1;
+	if (l->kind != T_num)
+		fail(lexer_place(l), "expected an integer, found '%s'", token_text(l));
+	int64_t i = (int64_t)strtoull(l->word, NULL, 10);
+	lexer_next(l);
+	return sign * i;
+}
+
+int64_t lexer_count(Lexer *l)
+{
+	if (l->kind != T_num)
+		fail(lexer_place(l), "expected a number, found '%s'", token_text(l));
+	int64_t n = strtoll(l->word, NULL, 10);
+	lexer_next(l);
+	return n;
+}
+
+double lexer_number(Lexer *l)
+{
+	double sign = lexer_take(l, "-") ? -1 : 1;
+	if (l->kind != T_num)
+		fail(lexer_place(l), "expected a number, found '%s'", token_text(l));
+	double x = l->x;
+	lexer_next(l);
+	return sign * x;
+}
+
+int lexer_choice(Lexer *l, int n, const char *const *words)
+{
+	Text all = {.arena = l->arena};
+	for (int i = 0; i < n; i++) {
+		if (lexer_take(l, words[i]))
+			return i;
+		say(&all, "%s%s", i ? ", " : "", words[i]);
+	}
+	fail(lexer_place(l), "expected one of %s, found '%s'", all.at, token_text(l));
+}
+
+uint32_t lexer_dims(Lexer *l, Shape *shape)
+{
+	uint32_t marked = 0;
+	shape->rank = 0;
+	lexer_expect(l, "[");
+	while (!lexer_take(l, "]")) {
+		if (shape->rank)
+			lexer_expect(l, ",");
+		if (shape->rank == RANK)
+			fail(lexer_place(l), "more than %d axes", RANK);
+		if (lexer_take(l, "/"))
+			marked |= 1u << shape->rank;
+		shape->dim[shape->rank++] = lexer_count(l);
+	}
+	return marked;
+}
+
+void lexer_end_line(Lexer *l)
+{
+	if (l->kind != T_line && l->kind != T_indent && l->kind != T_end)
+		fail(lexer_place(l), "expected the end of the line, found '%s'", l->word);
+	if (l->kind != T_end)
+		lexer_next(l);
+}
+
+void lexer_expect_end(Lexer *l)
+{
+	while (l->kind == T_line)
+		lexer_next(l);
+	if (l->kind != T_end)
+		fail(lexer_place(l), "expected the end of the text, found '%s'", token_text(l));
+}
+
 // ---- expressions ----------------------------------------------------------------------
 
 // Grammar:

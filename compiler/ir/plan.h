@@ -188,7 +188,7 @@ int64_t loop_work(const Plan *, const Kern *loop);
 
 // ---- plan_text.c ----------------------------------------------------------------------
 
-void print_plan(FILE *, const Plan *); // after any pass that makes or changes it
+char *plan_text(Arena *, const Plan *);
 // Reads a plan and the graph before it, in the lexer's arena.
 Plan *lexer_plan(Lexer *, const struct Book *);
 Plan *parse_plan(Arena *, const char *where, const char *text, const struct Book *);

@@ -1,5 +1,5 @@
-// plan_text.c: plans as text, after any pass. What prints can be read back, and prints the same
-// again. The graph's lines, then
+// plan_text.c: writes plans as text and reads them, after any pass that makes or changes them.
+// What is written reads back, and is then written the same. The graph's lines, then
 //   plan NAME for MACHINE: bytes PARAMS STATE SCRATCH
 //   slot NAME at param+0
 //   kernel KIND [2,/3]                        sizes of the space, reduced axes with a slash
@@ -10,7 +10,6 @@
 //   	work at scratch+128
 //   body                                      of the last kernel, a loop: a plan, then `end`
 #include "plan.h"
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -54,129 +53,101 @@ static ValSteps *list_of(Sched *s, int k)
 // ---- printing -------------------------------------------------------------------------
 
 typedef struct Printer {
-	FILE *file;
-	Arena *arena;
+	Text text;
 	const Plan *plan;
-	const int *number;  // by Ref: its number in the text of the graph
-	const Reads *reads; // by kernel
+	const int *number; // by Ref: its number in the text of the graph
 } Printer;
 
-static void print_ref(const Printer *p, Ref r)
+static void say_value(Printer *p, const char *before, Ref r)
 {
-	const Graph *g = p->plan->graph;
-	if (val(g, r)->op == O_slot)
-		fputs(name_text(p->arena, g->slots.at[val(g, r)->attr->i[0]].name), p->file);
-	else
-		fprintf(p->file, "%%%d", p->number[r]);
+	say(&p->text, "%s", before);
+	say_ref(&p->text, p->plan->graph, p->number, r);
 }
 
-static void print_location(const Printer *p, Location at)
+static void say_location(Text *t, Location at)
 {
-	fprintf(p->file, " at %s+%" PRId64, blocks[at.block], at.offset);
+	say(t, " at %s+%lld", blocks[at.block], (long long)at.offset);
 }
 
-static void print_steps(const Printer *p, const char *name, const ValSteps *steps)
+static void say_schedule(Printer *p, Sched s)
 {
-	for (int i = 0; i < steps->count; i++) {
-		fprintf(p->file, i ? ", " : "\t%s ", name);
-		print_ref(p, steps->at[i].val);
-		fprintf(p->file, "/%d", steps->at[i].depth);
-	}
-	fputs(steps->count ? "\n" : "", p->file);
-}
-
-static void print_schedule(const Printer *p, const Kern *kern)
-{
-	Sched s = *kern->sched;
+	Text *t = &p->text;
 	for (int k = 0; k < COUNT(fields); k++) {
 		int64_t n = *field_of(&s, &fields[k]);
 		if (!n && k)
 			continue;
-		fprintf(p->file, "%s%s ", k ? ", " : "\t", fields[k].name);
+		say(t, "%s%s ", k ? ", " : "\t", fields[k].name);
 		if (fields[k].words)
-			fputs(fields[k].word[n], p->file);
+			say(t, "%s", fields[k].word[n]);
 		else
-			fprintf(p->file, "%" PRId64, n);
+			say(t, "%lld", (long long)n);
 	}
-	fputc('\n', p->file);
-	for (int k = 0; k < COUNT(lists); k++)
-		print_steps(p, lists[k].name, list_of(&s, k));
+	say(t, "\n");
+	for (int k = 0; k < COUNT(lists); k++) {
+		const ValSteps *steps = list_of(&s, k);
+		for (int i = 0; i < steps->count; i++) {
+			say(t, i ? ", " : "\t%s ", lists[k].name);
+			say_value(p, "", steps->at[i].val);
+			say(t, "/%d", steps->at[i].depth);
+		}
+		say(t, steps->count ? "\n" : "");
+	}
 }
 
-static void print_head(const Printer *p, const Kern *kern)
+static void say_kern(Printer *p, const Kern *kern, const Reads *reads)
 {
+	Text *t = &p->text;
 	const Graph *g = p->plan->graph;
-	fprintf(p->file, "kernel %s [", kinds[kern->kind]);
+	say(t, "kernel %s [", kinds[kern->kind]);
 	for (int a = 0; a < kern->space.rank; a++)
-		fprintf(p->file, "%s%s%" PRId64, a ? "," : "", kern->reduce >> a & 1 ? "/" : "",
-		        kern->space.dim[a]);
+		say(t, "%s%s%lld", a ? "," : "", kern->reduce >> a & 1 ? "/" : "",
+		    (long long)kern->space.dim[a]);
 	const Node *node = &g->nodes->list.at[val(g, kern->out[kern->nout - 1])->from];
-	fprintf(p->file, "]%s%s\n", *node->name ? "  # " : "", node->name);
-}
-
-static void print_outs(const Printer *p, const Kern *kern)
-{
+	say(t, "]%s%s\n", *node->name ? "  # " : "", node->name);
 	for (int i = 0; i < kern->nout; i++) {
-		const Val *v = val(p->plan->graph, kern->out[i]);
-		fputs("\tout ", p->file);
-		print_ref(p, kern->out[i]);
+		const Val *v = val(g, kern->out[i]);
+		say_value(p, "\tout ", kern->out[i]);
 		if (kern->to)
-			print_location(p, kern->to[i]);
-		fprintf(p->file, "  # %s\n", shape_text(p->arena, v->type, &v->shape));
+			say_location(t, kern->to[i]);
+		say(t, "  # %s\n", shape_text(t->arena, v->type, &v->shape));
 	}
-}
-
-static void print_body(const Printer *p, const Plan *body)
-{
-	fputs("body\n", p->file);
-	print_plan(p->file, body);
-	fputs("end\n", p->file);
-}
-
-static void print_kern(const Printer *p, int k)
-{
-	const Kern *kern = &p->plan->kerns.at[k];
-	print_head(p, kern);
-	print_outs(p, kern);
-	for (int i = 0; i < p->reads[k].count; i++) {
-		fputs(i ? " " : "\t# reads ", p->file);
-		print_ref(p, p->reads[k].at[i].val);
-	}
-	fputs(p->reads[k].count ? "\n" : "", p->file);
+	for (int i = 0; i < reads->count; i++)
+		say_value(p, i ? " " : "\t# reads ", reads->at[i].val);
+	say(t, reads->count ? "\n" : "");
 	if (kern->root) {
-		fputs("\troot ", p->file);
-		print_ref(p, kern->root);
-		fputc('\n', p->file);
+		say_value(p, "\troot ", kern->root);
+		say(t, "\n");
 	}
 	if (kern->sched)
-		print_schedule(p, kern);
+		say_schedule(p, *kern->sched);
 	if (kern->work.block) {
-		fputs("\twork", p->file);
-		print_location(p, kern->work);
-		fputc('\n', p->file);
+		say(t, "\twork");
+		say_location(t, kern->work);
+		say(t, "\n");
 	}
 	if (kern->body)
-		print_body(p, kern->body);
+		say(t, "body\n%send\n", plan_text(t->arena, kern->body));
 }
 
-void print_plan(FILE *file, const Plan *plan)
+char *plan_text(Arena *arena, const Plan *plan)
 {
-	Arena *arena = arena_new();
-	Printer p = {file, arena, plan, number_values(arena, plan->graph), plan_reads(arena, plan)};
-	print_graph(file, plan->graph);
-	fprintf(file, "plan %s for \"%s\": bytes %" PRId64 " %" PRId64 " %" PRId64 "\n",
-	        name_text(arena, plan->name), plan->machine->name, plan->param_bytes,
-	        plan->state_bytes, plan->scratch_bytes);
-	for (int i = 0; plan->slot && i < plan->graph->slots.count; i++) {
+	const Graph *g = plan->graph;
+	Printer p = {{.arena = arena}, plan, number_values(arena, g)};
+	Text *t = &p.text;
+	const Reads *reads = plan_reads(arena, plan);
+	say(t, "%splan %s for \"%s\": bytes %lld %lld %lld\n", graph_text(arena, g),
+	    name_text(arena, plan->name), plan->machine->name, (long long)plan->param_bytes,
+	    (long long)plan->state_bytes, (long long)plan->scratch_bytes);
+	for (int i = 0; plan->slot && i < g->slots.count; i++) {
 		if (!plan->slot[i].block)
 			continue;
-		fprintf(file, "slot %s", name_text(arena, plan->graph->slots.at[i].name));
-		print_location(&p, plan->slot[i]);
-		fputc('\n', file);
+		say(t, "slot %s", name_text(arena, g->slots.at[i].name));
+		say_location(t, plan->slot[i]);
+		say(t, "\n");
 	}
 	for (int k = 0; k < plan->kerns.count; k++)
-		print_kern(&p, k);
-	arena_free(arena);
+		say_kern(&p, &plan->kerns.at[k], &reads[k]);
+	return t->at;
 }
 
 // ---- reading --------------------------------------------------------------------------
@@ -188,32 +159,11 @@ typedef struct Reader {
 	int values;
 } Reader;
 
-static int word_among(Lexer *l, int n, const char *const *words)
-{
-	const char *word = lexer_name(l);
-	for (int i = 0; i < n; i++)
-		if (!strcmp(words[i], word))
-			return i;
-	fail(lexer_place(l), "found '%s', expected '%s' or another word of a plan", word, *words);
-}
-
-static int64_t read_number(Lexer *l)
-{
-	if (l->kind != T_num)
-		fail(lexer_place(l), "found '%s', expected a number", l->word);
-	int64_t n = strtoll(l->word, NULL, 10);
-	lexer_next(l);
-	return n;
-}
-
-// Goes past the end of a line; true if the next one is indented.
+// Goes to the next line; true if it is indented.
 static bool next_indented(Lexer *l)
 {
 	bool indented = l->kind == T_indent;
-	if (!indented && l->kind != T_line && l->kind != T_end)
-		fail(lexer_place(l), "found '%s', expected the end of the line", l->word);
-	if (l->kind != T_end)
-		lexer_next(l);
+	lexer_end_line(l);
 	return indented;
 }
 
@@ -235,34 +185,10 @@ static Ref read_ref(Reader *r)
 static Location read_location(Lexer *l)
 {
 	lexer_expect(l, "at");
-	Location at = {.block = (Block)word_among(l, COUNT(blocks), blocks)};
+	Location at = {.block = (Block)lexer_choice(l, COUNT(blocks), blocks)};
 	lexer_expect(l, "+");
-	at.offset = read_number(l);
+	at.offset = lexer_count(l);
 	return at;
-}
-
-static void read_space(Lexer *l, Kern *kern)
-{
-	lexer_expect(l, "[");
-	while (!lexer_take(l, "]")) {
-		if (kern->space.rank)
-			lexer_expect(l, ",");
-		if (kern->space.rank == RANK)
-			fail(lexer_place(l), "more than %d axes", RANK);
-		if (lexer_take(l, "/"))
-			kern->reduce |= 1u << kern->space.rank;
-		kern->space.dim[kern->space.rank++] = read_number(l);
-	}
-}
-
-static void read_steps(Reader *r, ValSteps *steps)
-{
-	do {
-		ValStep step = {.val = read_ref(r)};
-		lexer_expect(r->l, "/");
-		step.depth = (int)read_number(r->l);
-		PUSH(r->l->arena, *steps, step);
-	} while (lexer_take(r->l, ","));
 }
 
 static void read_fields(Lexer *l, Sched *s)
@@ -275,8 +201,8 @@ static void read_fields(Lexer *l, Sched *s)
 		if (k == COUNT(fields))
 			fail(lexer_place(l), "a schedule has no '%s'", name);
 		*field_of(s, &fields[k]) = fields[k].words
-		                               ? word_among(l, fields[k].words, fields[k].word)
-		                               : read_number(l);
+		                               ? lexer_choice(l, fields[k].words, fields[k].word)
+		                               : lexer_count(l);
 	} while (lexer_take(l, ","));
 }
 
@@ -297,45 +223,47 @@ static void read_out(Reader *r, Outs *outs)
 		r->plan->place[ref] = to;
 }
 
-static Sched *schedule_of(Reader *r, Kern *kern)
-{
-	if (!kern->sched)
-		kern->sched = NEW(r->l->arena, Sched);
-	return kern->sched;
-}
-
-static void read_item(Reader *r, Kern *kern, Outs *outs)
+static void read_schedule(Reader *r, Kern *kern)
 {
 	Lexer *l = r->l;
-	if (lexer_take(l, "out")) {
-		read_out(r, outs);
-	} else if (lexer_take(l, "root")) {
-		kern->root = read_ref(r);
-	} else if (lexer_take(l, "work")) {
-		kern->work = read_location(l);
-	} else {
-		for (int k = 0; k < COUNT(lists); k++)
-			if (lexer_take(l, lists[k].name)) {
-				read_steps(r, list_of(schedule_of(r, kern), k));
-				return;
-			}
-		read_fields(l, schedule_of(r, kern));
+	if (!kern->sched)
+		kern->sched = NEW(l->arena, Sched);
+	int k = 0;
+	while (k < COUNT(lists) && !lexer_take(l, lists[k].name))
+		k++;
+	if (k == COUNT(lists)) {
+		read_fields(l, kern->sched);
+		return;
 	}
+	do {
+		ValStep step = {.val = read_ref(r)};
+		lexer_expect(l, "/");
+		step.depth = (int)lexer_count(l);
+		PUSH(l->arena, *list_of(kern->sched, k), step);
+	} while (lexer_take(l, ","));
 }
 
 static void read_kern(Reader *r)
 {
 	Lexer *l = r->l;
 	Outs outs = {0};
-	Kern kern = {.kind = (KernKind)word_among(l, COUNT(kinds), kinds)};
-	read_space(l, &kern);
-	while (next_indented(l))
-		read_item(r, &kern, &outs);
+	Kern kern = {.kind = (KernKind)lexer_choice(l, COUNT(kinds), kinds)};
+	kern.reduce = lexer_dims(l, &kern.space);
+	while (next_indented(l)) {
+		if (lexer_take(l, "out"))
+			read_out(r, &outs);
+		else if (lexer_take(l, "root"))
+			kern.root = read_ref(r);
+		else if (lexer_take(l, "work"))
+			kern.work = read_location(l);
+		else
+			read_schedule(r, &kern);
+	}
 	if (lexer_take(l, "body")) {
-		next_indented(l);
+		lexer_end_line(l);
 		kern.body = lexer_plan(l, r->plan->graph->book);
 		lexer_expect(l, "end");
-		next_indented(l);
+		lexer_end_line(l);
 	}
 	kern.nout = outs.out.count;
 	kern.out = outs.out.at;
@@ -350,13 +278,11 @@ static void read_slot(Reader *r)
 	if (slot < 0)
 		fail(lexer_place(r->l), "no slot is called %s", name);
 	r->plan->slot[slot] = read_location(r->l);
-	next_indented(r->l);
+	lexer_end_line(r->l);
 }
 
-static void read_head(Reader *r)
+static void read_head(Lexer *l, Plan *p)
 {
-	Lexer *l = r->l;
-	Plan *p = r->plan;
 	lexer_expect(l, "plan");
 	p->name = lexer_name(l);
 	lexer_expect(l, "for");
@@ -366,45 +292,40 @@ static void read_head(Reader *r)
 		fail(lexer_place(l), "no class of machines is called '%s'", machine);
 	lexer_expect(l, ":");
 	lexer_expect(l, "bytes");
-	p->param_bytes = read_number(l);
-	p->state_bytes = read_number(l);
-	p->scratch_bytes = read_number(l);
-	next_indented(l);
+	p->param_bytes = lexer_count(l);
+	p->state_bytes = lexer_count(l);
+	p->scratch_bytes = lexer_count(l);
+	lexer_end_line(l);
 }
 
-static Reader reader_of(Lexer *l, const Graph *g)
+Plan *lexer_plan(Lexer *l, const Book *book)
 {
-	Reader r = {.l = l, .plan = NEW(l->arena, Plan)};
-	const int *number = number_values(l->arena, g);
-	r.plan->graph = g;
-	r.plan->place = NEWS(l->arena, Location, g->nval);
-	r.plan->slot = NEWS(l->arena, Location, g->slots.count);
-	r.value = NEWS(l->arena, Ref, g->nval + 1);
+	Arena *arena = l->arena;
+	const Graph *g = graph_live(arena, lexer_graph(l, book));
+	Plan *p = NEW(arena, Plan);
+	p->graph = g;
+	p->place = NEWS(arena, Location, g->nval);
+	p->slot = NEWS(arena, Location, g->slots.count);
+	Reader r = {l, p, NEWS(arena, Ref, g->nval + 1), 0};
+	const int *number = number_values(arena, g);
 	for (Ref v = 1; v < (Ref)g->nval; v++)
 		if (number[v]) {
 			r.value[number[v]] = v;
 			r.values = MAX(r.values, number[v]);
 		}
-	return r;
-}
-
-Plan *lexer_plan(Lexer *l, const Book *book)
-{
-	Reader r = reader_of(l, graph_live(l->arena, lexer_graph(l, book)));
-	read_head(&r);
+	read_head(l, p);
 	while (lexer_take(l, "slot"))
 		read_slot(&r);
 	while (lexer_take(l, "kernel"))
 		read_kern(&r);
-	place_leaves(r.plan);
-	return r.plan;
+	place_leaves(p);
+	return p;
 }
 
 Plan *parse_plan(Arena *arena, const char *where, const char *text, const Book *book)
 {
 	Lexer *l = lexer_open(arena, where, text);
 	Plan *p = lexer_plan(l, book);
-	if (l->kind != T_end)
-		fail(lexer_place(l), "found '%s', expected the end of the plan", l->word);
+	lexer_expect_end(l);
 	return p;
 }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 const Prim prims[OPS] = {
-#define P(name, cls, arity, type, attr, weight, length, text)                                      \
+#define P(name, cls, arity, type, attr, weight, rule, text)                                        \
 	[O_##name] = {#name, C_##cls, arity, #type, K_##attr, weight, text},
 #include "prims.def"
 #undef P

@@ -5,38 +5,36 @@
 #include <math.h>
 #include <string.h>
 
-enum { VARS = 24, SUBSTITUTIONS = 4 }; // limits: variables of a rule; a form and its operands
+enum { VARS = 24 }; // most variables of a rule
 
-// ---- reading --------------------------------------------------------------------------
+// ---- substitution ---------------------------------------------------------------------
 
-typedef Expr *Replace(const Expr *,
-                      const void *context); // Returns a replacement, or NULL for a copy.
+typedef struct Substitution { // of a name, or of this very expression
+	const char *name;
+	const Expr *expr;
+	Expr *by;
+} Substitution;
+typedef VEC(Substitution) Substitutions;
 
-static Expr *copy_expr(Arena *arena, const Expr *e, Replace *replace, const void *context)
+// Returns a copy of `e` with all substitutions at once; of those of one name, the last holds.
+static Expr *substitute(Arena *arena, const Expr *e, const Substitutions *all)
 {
-	Expr *other = replace(e, context);
-	if (other)
-		return other;
+	for (int i = all->count - 1; i >= 0; i--) {
+		const Substitution *s = &all->at[i];
+		if (e == s->expr || (s->name && e->kind == X_name && !strcmp(e->name, s->name)))
+			return s->by;
+	}
 	Expr *copy = take_copy(arena, e, sizeof *e);
 	copy->in = NEWS(arena, Expr *, e->nin + 1);
 	copy->attr = NEWS(arena, Expr *, e->nattr + 1);
 	for (int k = 0; k < e->nin; k++)
-		copy->in[k] = copy_expr(arena, e->in[k], replace, context);
+		copy->in[k] = substitute(arena, e->in[k], all);
 	for (int k = 0; k < e->nattr; k++)
-		copy->attr[k] = copy_expr(arena, e->attr[k], replace, context);
+		copy->attr[k] = substitute(arena, e->attr[k], all);
 	return copy;
 }
 
-static Expr *variable_by(const Expr *e, const void *context)
-{
-	Expr *const *var = context;
-	return e->kind == X_name && e->var >= 0 ? var[e->var] : NULL;
-}
-
-static Expr *copy_with(Arena *arena, const Expr *e, Expr *const *var)
-{
-	return copy_expr(arena, e, variable_by, var);
-}
+// ---- reading --------------------------------------------------------------------------
 
 // Replaces every call of a definition in `e` by its body, because matching sees primitives only.
 static Expr *inline_defs(const Book *book, Expr *e)
@@ -48,15 +46,16 @@ static Expr *inline_defs(const Book *book, Expr *e)
 	const Def *d = e->kind == X_call && e->op == OPS ? find_def(book, e->name, e->nin) : NULL;
 	if (!d || d->nin != e->nin || d->nattr != e->nattr)
 		return e;
-	Expr **var = NEWS(book->arena, Expr *, d->nvar);
-	int n = 0;
-	for (int k = 0; k < e->nin; k++)
-		var[n++] = e->in[k];
-	for (int k = 0; k < e->nattr; k++)
-		var[n++] = e->attr[k];
-	for (int k = 0; k < d->nlocal; k++)
-		var[n++] = inline_defs(book, copy_with(book->arena, d->local[k], var));
-	return inline_defs(book, copy_with(book->arena, d->result[0], var));
+	Arena *arena = book->arena;
+	Substitutions s = {0};
+	for (int k = 0; k < d->nvar; k++) {
+		int attr = k - d->nin, local = attr - d->nattr;
+		Expr *by = attr < 0    ? e->in[k]
+		           : local < 0 ? e->attr[attr]
+		                       : inline_defs(book, substitute(arena, d->local[local], &s));
+		PUSH(arena, s, ((Substitution){.name = d->names[k], .by = by}));
+	}
+	return inline_defs(book, substitute(arena, d->result[0], &s));
 }
 
 // Marks numbers: literals, the names a b c d e n, functions, and arithmetic on these.
@@ -83,101 +82,49 @@ static Decomposed rests_in(const Expr *e)
 	return rests;
 }
 
-// Reads an expression up to the end of its lines, or to a keyword of the statement.
-static Expr *read_side(Book *book, Lexer *l)
+// Reads "left SIGN right [if test, ..]", each up to the end of its lines.
+static Rule *read_rule(Book *book, Lexer *l, const char *sign)
 {
-	Expr *e = inline_defs(book, parse_expr(l));
+	Rule *r = NEW(book->arena, Rule);
+	VEC(Expr *) test = {0};
+	r->place = lexer_place(l);
+	r->left = inline_defs(book, parse_expr(l));
 	while (l->kind == T_indent)
 		lexer_next(l);
-	return e;
-}
-
-static Expr **read_tests(Book *book, Lexer *l, int *ntest)
-{
-	VEC(Expr *) test = {0};
+	lexer_expect(l, sign);
+	r->right = inline_defs(book, parse_expr(l));
+	while (l->kind == T_indent)
+		lexer_next(l);
 	if (lexer_take(l, "if"))
 		do
 			PUSH(book->arena, test, inline_defs(book, parse_expr(l)));
 		while (lexer_take(l, ","));
 	if (l->kind != T_line && l->kind != T_end)
 		fail(lexer_place(l), "found '%s' after a rule", l->word);
-	*ntest = test.count;
-	return test.at;
+	r->ntest = test.count;
+	r->test = test.at;
+	return r;
 }
 
-// ---- forms ----------------------------------------------------------------------------
-
-static FormCase *forms_named(const Book *book, const char *name)
+static Rule *append_rule(Rule *list, Rule *r)
 {
-	const uint64_t *cell = table_find_s(book->forms, name);
-	return cell ? (FormCase *)(uintptr_t)*cell : NULL;
+	Rule **end = &list;
+	while (*end)
+		end = &(*end)->next;
+	*end = r;
+	return list;
 }
 
 void form_read(Book *book, Lexer *l)
 {
-	FormCase *form = NEW(book->arena, FormCase);
-	form->place = lexer_place(l);
-	form->head = read_side(book, l);
-	const Expr *head = form->head;
-	if (head->kind != X_call || head->op < OPS || head->nin >= SUBSTITUTIONS)
-		fail(form->place, "expected a form with fewer than %d operands", SUBSTITUTIONS);
-	lexer_expect(l, "=");
-	form->body = read_side(book, l);
-	form->test = read_tests(book, l, &form->ntest);
-	FormCase *last = forms_named(book, head->name);
-	while (last && last->next)
-		last = last->next;
-	if (last)
-		last->next = form;
-	else
-		*table_cell_s(book->forms, head->name) = (uint64_t)(uintptr_t)form;
+	Rule *form = read_rule(book, l, "=");
+	if (form->left->kind != X_call || form->left->op < OPS)
+		fail(form->place, "expected a form and its operands");
+	uint64_t *cell = table_cell_s(book->forms, form->left->name);
+	*cell = (uint64_t)(uintptr_t)append_rule((Rule *)(uintptr_t)*cell, form);
 }
 
-typedef struct Substitution { // a name or this exact call, and its replacement
-	const Expr *from;
-	Expr *by;
-} Substitution;
-
-typedef struct Substitutions {
-	int n;
-	Substitution at[SUBSTITUTIONS];
-} Substitutions;
-
-static Expr *substitute_expr(const Expr *e, const void *context)
-{
-	const Substitutions *substitutions = context;
-	for (int i = 0; i < substitutions->n; i++) {
-		const Expr *from = substitutions->at[i].from;
-		bool same =
-		    e->kind == X_name && from->kind == X_name && !strcmp(e->name, from->name);
-		if (e == from || same)
-			return substitutions->at[i].by;
-	}
-	return NULL;
-}
-
-// Returns a copy of `e` with all substitutions at once.
-static Expr *substitute(Arena *arena, const Expr *e, const Substitutions *substitutions)
-{
-	return copy_expr(arena, e, substitute_expr, substitutions);
-}
-
-typedef struct Draft { // a rule while its forms are expanded
-	const char *place;
-	Expr *left, *right;
-	VEC(Expr *) test;
-} Draft;
-
-static Draft substitute_draft(Arena *arena, const Draft *from, const Substitutions *substitutions)
-{
-	Draft d = {from->place,
-	           substitute(arena, from->left, substitutions),
-	           substitute(arena, from->right, substitutions),
-	           {0}};
-	for (int i = 0; i < from->test.count; i++)
-		PUSH(arena, d.test, substitute(arena, from->test.at[i], substitutions));
-	return d;
-}
+// ---- forms ----------------------------------------------------------------------------
 
 // Returns an innermost call of a form; NULL if there is none.
 static const Expr *find_form(const Book *book, const Expr *e)
@@ -187,37 +134,42 @@ static const Expr *find_form(const Book *book, const Expr *e)
 		if (inner)
 			return inner;
 	}
-	return e->kind == X_call && e->op == OPS && forms_named(book, e->name) ? e : NULL;
+	bool form = e->kind == X_call && e->op == OPS && table_find_s(book->forms, e->name);
+	return form ? e : NULL;
 }
 
-// Replaces `call` by one case. A name in the case's head becomes the call's argument; else the
-// argument, a name of the rule, becomes the head's expression. The case's tests come first, because
-// the rule's tests may depend on them.
-static Draft apply_case(Arena *arena, const Draft *d, const Expr *call, const FormCase *form)
+// Replaces `call` by one case of its form. A name in the case's left side becomes the call's
+// argument; else the argument, a name of the rule, becomes the expression there. The case's tests
+// come first, because the rule's tests may depend on them.
+static Rule apply_case(Arena *arena, const Rule *r, const Expr *call, const Rule *form)
 {
 	Substitutions given = {0}, found = {0};
-	const Expr *head = form->head;
+	const Expr *head = form->left;
 	if (call->nin != head->nin)
-		fail(d->place, "%s: found %d operands, expected %d", call->name, call->nin,
+		fail(r->place, "%s: found %d operands, expected %d", call->name, call->nin,
 		     head->nin);
 	for (int k = 0; k < head->nin; k++)
 		if (head->in[k]->kind == X_name)
-			given.at[given.n++] = (Substitution){head->in[k], call->in[k]};
-	found.at[found.n++] = (Substitution){call, substitute(arena, form->body, &given)};
+			PUSH(arena, given,
+			     ((Substitution){.name = head->in[k]->name, .by = call->in[k]}));
+	Expr *body = substitute(arena, form->right, &given);
+	PUSH(arena, found, ((Substitution){.expr = call, .by = body}));
 	for (int k = 0; k < head->nin; k++) {
 		if (head->in[k]->kind == X_name)
 			continue;
 		if (call->in[k]->kind != X_name)
-			fail(d->place, "%s: expected a name as operand %d", call->name, k);
-		found.at[found.n++] =
-		    (Substitution){call->in[k], substitute(arena, head->in[k], &given)};
+			fail(r->place, "%s: expected a name as operand %d", call->name, k);
+		Expr *by = substitute(arena, head->in[k], &given);
+		PUSH(arena, found, ((Substitution){.name = call->in[k]->name, .by = by}));
 	}
-	Draft rest = substitute_draft(arena, d, &found),
-	      result = {rest.place, rest.left, rest.right, {0}};
+	Rule result = {.place = r->place,
+	               .left = substitute(arena, r->left, &found),
+	               .right = substitute(arena, r->right, &found),
+	               .test = NEWS(arena, Expr *, form->ntest + r->ntest)};
 	for (int i = 0; i < form->ntest; i++)
-		PUSH(arena, result.test, substitute(arena, form->test[i], &given));
-	for (int i = 0; i < rest.test.count; i++)
-		PUSH(arena, result.test, rest.test.at[i]);
+		result.test[result.ntest++] = substitute(arena, form->test[i], &given);
+	for (int i = 0; i < r->ntest; i++)
+		result.test[result.ntest++] = substitute(arena, r->test[i], &found);
 	return result;
 }
 
@@ -231,19 +183,17 @@ static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place
 	return own;
 }
 
-static void add_rule(Book *book, const Draft *d)
+static void add_rule(Book *book, const Rule *from)
 {
 	Names names = {0};
-	Rule *r = NEW(book->arena, Rule);
-	r->place = d->place;
-	if (d->left->kind != X_call || d->left->op == OPS)
+	Rule *r = take_copy(book->arena, from, sizeof *from);
+	if (r->left->kind != X_call || r->left->op == OPS)
 		fail(r->place, "expected a primitive on the left side of a rule");
-	r->left = own_copy(book, d->left, &names, r->place, true);
-	r->right = own_copy(book, d->right, &names, r->place, false);
-	r->ntest = d->test.count;
+	r->left = own_copy(book, r->left, &names, r->place, true);
+	r->right = own_copy(book, r->right, &names, r->place, false);
 	r->test = NEWS(book->arena, Expr *, r->ntest + 1);
 	for (int i = 0; i < r->ntest; i++)
-		r->test[i] = own_copy(book, d->test.at[i], &names, r->place, false);
+		r->test[i] = own_copy(book, from->test[i], &names, r->place, false);
 	if (names.count > VARS)
 		fail(r->place, "more than %d variables", VARS);
 	mark_numbers(r->left);
@@ -251,36 +201,28 @@ static void add_rule(Book *book, const Draft *d)
 	r->names = names.at;
 	r->nvar = names.count;
 	r->rests = rests_in(r->right);
-	Rule **end = &book->rules[r->left->op];
-	while (*end)
-		end = &(*end)->next;
-	*end = r;
+	Rule **list = &book->rules[r->left->op];
+	*list = append_rule(*list, r);
 }
 
 // Adds a rule for every combination of cases.
-static void expand_forms(Book *book, const Draft *d)
+static void expand_forms(Book *book, const Rule *r)
 {
-	const Expr *call = find_form(book, d->left);
-	if (!call)
-		add_rule(book, d);
-	const FormCase *form = call ? forms_named(book, call->name) : NULL;
+	const Expr *call = find_form(book, r->left);
+	if (!call) {
+		add_rule(book, r);
+		return;
+	}
+	const Rule *form = table_pointer_s(book->forms, call->name);
 	for (; form; form = form->next) {
-		Draft result = apply_case(book->arena, d, call, form);
+		Rule result = apply_case(book->arena, r, call, form);
 		expand_forms(book, &result);
 	}
 }
 
 void rule_read(Book *book, Lexer *l)
 {
-	Draft d = {.place = lexer_place(l)};
-	int ntest;
-	d.left = read_side(book, l);
-	lexer_expect(l, "=>");
-	d.right = read_side(book, l);
-	Expr **test = read_tests(book, l, &ntest);
-	for (int i = 0; i < ntest; i++)
-		PUSH(book->arena, d.test, test[i]);
-	expand_forms(book, &d);
+	expand_forms(book, read_rule(book, l, "=>"));
 }
 
 // ---- matching -------------------------------------------------------------------------

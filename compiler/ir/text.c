@@ -23,12 +23,6 @@ static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state
 
 // ---- printing -------------------------------------------------------------------------
 
-typedef struct Printer {
-	Text text;
-	const Graph *g;
-	const int *number; // by Ref; NULL: the Ref itself
-} Printer;
-
 static bool plain_name(const char *s)
 {
 	bool start = true;
@@ -122,13 +116,13 @@ static bool bare_number(const Graph *g, const Val *v, int k)
 	return other->op != O_const && other->type == x->type && isfinite(d) && fabs(d) < 1e15;
 }
 
-static void say_ref(Printer *p, Ref r)
+void say_ref(Text *t, const Graph *g, const int *number, Ref r)
 {
-	const Val *v = val(p->g, r);
+	const Val *v = val(g, r);
 	if (v->op == O_slot)
-		say_name(&p->text, p->g->slots.at[v->attr->i[0]].name);
+		say_name(t, g->slots.at[v->attr->i[0]].name);
 	else
-		say(&p->text, "%%%d", p->number ? p->number[r] : (int)r);
+		say(t, "%%%d", number[r]);
 }
 
 static void say_attrs(Text *t, const Val *v)
@@ -152,9 +146,8 @@ static void say_attrs(Text *t, const Val *v)
 	}
 }
 
-static void say_value(Printer *p, const Val *v)
+static void say_value(Text *t, const Graph *g, const int *number, const Val *v)
 {
-	Text *t = &p->text;
 	if (v->op == O_const) {
 		say(t, "const %s", shape_text(t->arena, v->type, &v->shape));
 		say_elements(t, v);
@@ -164,13 +157,13 @@ static void say_value(Printer *p, const Val *v)
 	for (int k = 0; k < v->nin; k++) {
 		if (k > 0)
 			say(t, ", ");
-		if (bare_number(p->g, v, k))
-			say_element(t, val(p->g, v->in[k]), 0);
+		if (bare_number(g, v, k))
+			say_element(t, val(g, v->in[k]), 0);
 		else
-			say_ref(p, v->in[k]);
+			say_ref(t, g, number, v->in[k]);
 	}
 	say_attrs(t, v);
-	say(t, ")");
+	say(t, ") : %s", shape_text(t->arena, v->type, &v->shape));
 }
 
 static void say_slot(Text *t, const Slot *s)
@@ -191,29 +184,6 @@ static void say_slot(Text *t, const Slot *s)
 		say_elements(t, &(Val){.type = s->type, .shape = s->shape, .data = s->init});
 	}
 	say(t, s->why ? "  # %s\n" : "\n", s->why);
-}
-
-static void say_graph(Text *, const Graph *);
-
-static void say_line(Printer *p, const Val *v, int number)
-{
-	Text *t = &p->text;
-	say(t, "%%%d = ", number);
-	say_value(p, v);
-	if (v->op != O_const)
-		say(t, " : %s", shape_text(t->arena, v->type, &v->shape));
-	if (v->from) {
-		const Node *node = &p->g->nodes->list.at[v->from];
-		say(t, "  # ");
-		say_name(t, node->op);
-		say(t, " ");
-		say_name(t, node->name);
-	}
-	say(t, "\n");
-	if (v->op == O_loop) {
-		say_graph(t, v->data);
-		say(t, "end\n");
-	}
 }
 
 // Numbers live values from 1 in order, without slots, and constants that are only written as
@@ -238,25 +208,35 @@ int *number_values(Arena *arena, const Graph *g)
 }
 
 // Writes the lines of a graph after its first.
-static void say_graph(Text *text, const Graph *g)
+static void say_graph(Text *t, const Graph *g)
 {
-	const int *number = number_values(text->arena, g);
-	Printer p = {*text, g, number};
-	Text *t = &p.text;
+	const int *number = number_values(t->arena, g);
 	for (int i = 0; i < g->slots.count; i++)
 		say_slot(t, &g->slots.at[i]);
-	for (int r = 1; r < g->nval; r++)
-		if (number[r])
-			say_line(&p, val(g, r), number[r]);
+	for (int r = 1; r < g->nval; r++) {
+		const Val *v = val(g, r);
+		const Node *node = &g->nodes->list.at[v->from];
+		if (!number[r])
+			continue;
+		say(t, "%%%d = ", number[r]);
+		say_value(t, g, number, v);
+		if (v->from)
+			say(t, "  # %s %s", name_text(t->arena, node->op),
+			    name_text(t->arena, node->name));
+		say(t, "\n");
+		if (v->op == O_loop) {
+			say_graph(t, v->data);
+			say(t, "end\n");
+		}
+	}
 	for (int i = 0; i < g->outs.count + g->stores.count; i++) {
 		int s = i - g->outs.count;
 		say(t, s < 0 ? "out " : "store ");
 		say_name(t, s < 0 ? g->outs.at[i].name : g->slots.at[g->stores.at[s].slot].name);
 		say(t, " = ");
-		say_ref(&p, s < 0 ? g->outs.at[i].val : g->stores.at[s].val);
+		say_ref(t, g, number, s < 0 ? g->outs.at[i].val : g->stores.at[s].val);
 		say(t, "\n");
 	}
-	*text = *t;
 }
 
 char *graph_text(Arena *arena, const Graph *g)
@@ -268,13 +248,6 @@ char *graph_text(Arena *arena, const Graph *g)
 	    g->unaliased ? " unaliased" : "");
 	say_graph(&t, g);
 	return t.at;
-}
-
-void print_graph(FILE *file, const Graph *g)
-{
-	Arena *arena = arena_new();
-	fputs(graph_text(arena, g), file);
-	arena_free(arena);
 }
 
 // ---- reading --------------------------------------------------------------------------
@@ -291,12 +264,14 @@ static const char *line_comment(const Lexer *l)
 {
 	bool quoted = false;
 	for (const char *s = l->at; *s && *s != '\n'; s++) {
-		if (quoted && *s == '\\' && s[1])
+		if (quoted && *s == '\\' && s[1]) {
 			s++;
-		else if (*s == '"')
+		} else if (*s == '"') {
 			quoted = !quoted;
-		else if (*s == '#' && !quoted)
-			return copy_string(l->arena, s + 1 + strspn(s + 1, " "));
+		} else if (*s == '#' && !quoted) {
+			s += 1 + strspn(s + 1, " ");
+			return format(l->arena, "%.*s", (int)strcspn(s, "\n"), s);
+		}
 	}
 	return "";
 }
@@ -305,34 +280,13 @@ static int node_of(Reader *r, const char *comment)
 {
 	if (!*comment)
 		return 0;
-	const char *line = format(r->g->arena, "%.*s", (int)strcspn(comment, "\n"), comment);
-	uint64_t *cell = table_cell_s(r->nodes, line);
+	uint64_t *cell = table_cell_s(r->nodes, comment);
 	if (!*cell) {
-		Lexer *l = lexer_open(r->g->arena, r->l->where, line);
+		Lexer *l = lexer_open(r->g->arena, r->l->where, comment);
 		const char *op = lexer_name(l);
 		*cell = (uint64_t)add_node(r->g, lexer_name(l), op);
 	}
 	return (int)*cell;
-}
-
-static int64_t read_integer(Lexer *l)
-{
-	int64_t sign = lexer_take(l, "-") ? -1 : 1;
-	if (l->kind != T_num)
-		fail(lexer_place(l), "expected an integer, found '%s'", l->word);
-	int64_t i = (int64_t)strtoull(l->word, NULL, 10);
-	lexer_next(l);
-	return sign * i;
-}
-
-static double read_double(Lexer *l)
-{
-	double sign = lexer_take(l, "-") ? -1 : 1;
-	if (l->kind != T_num)
-		fail(lexer_place(l), "expected a number, found '%s'", l->word);
-	double x = l->x;
-	lexer_next(l);
-	return sign * x;
 }
 
 static Elem read_type(Lexer *l, Shape *shape)
@@ -342,15 +296,8 @@ static Elem read_type(Lexer *l, Shape *shape)
 	if (type < 0)
 		fail(lexer_place(l), "unknown type '%s'", name);
 	*shape = (Shape){0};
-	if (!lexer_take(l, "["))
-		return (Elem)type;
-	while (!lexer_take(l, "]")) {
-		if (shape->rank > 0)
-			lexer_expect(l, ",");
-		if (shape->rank == RANK)
-			fail(lexer_place(l), "more than %d axes", RANK);
-		shape->dim[shape->rank++] = read_integer(l);
-	}
+	if (lexer_is(l, "[") && lexer_dims(l, shape))
+		fail(lexer_place(l), "a dimension of a value is marked");
 	return (Elem)type;
 }
 
@@ -375,9 +322,9 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 		if (n == count)
 			fail(lexer_place(l), "more than %lld elements", (long long)count);
 		if (real)
-			a.f[n++] = read_double(l);
+			a.f[n++] = lexer_number(l);
 		else
-			a.i[n++] = read_integer(l);
+			a.i[n++] = lexer_integer(l);
 	}
 	if (n != count)
 		fail(lexer_place(l), "found %lld elements, expected %lld", (long long)n,
@@ -393,23 +340,18 @@ static void read_slot(Reader *r, Lexer *l)
 	const char *why = line_comment(l);
 	s.name = lexer_name(l);
 	lexer_expect(l, ":");
-	const char *kind = lexer_name(l);
-	while ((int)s.kind < COUNT(kinds) && strcmp(kinds[s.kind], kind))
-		s.kind++;
-	if ((int)s.kind == COUNT(kinds))
-		fail(lexer_place(l), "unknown kind of slot '%s'", kind);
+	s.kind = (SlotKind)lexer_choice(l, COUNT(kinds), kinds);
 	s.type = read_type(l, &s.shape);
 	s.file = s.kind != S_input && s.kind != S_state ? s.name : NULL;
 	if (lexer_take(l, "from"))
 		s.file = lexer_name(l);
 	if (lexer_take(l, "limit"))
-		s.limit = read_integer(l);
+		s.limit = lexer_integer(l);
 	if (lexer_take(l, "ignore"))
-		s.ignore = read_integer(l);
+		s.ignore = lexer_integer(l);
 	if (lexer_take(l, "="))
 		s.init = read_elements(l, s.type, &s.shape);
-	if (*why)
-		s.why = format(r->g->arena, "%.*s", (int)strcspn(why, "\n"), why);
+	s.why = *why ? why : NULL;
 	add_slot(r->g, s);
 }
 
@@ -447,19 +389,6 @@ static Attr loop_numbers(const char *place, const Expr *e)
 	return attr;
 }
 
-static Graph *read_body(Reader *r, Lexer *l, const char *place)
-{
-	Graph *body = graph_inside(r->g->arena, r->g);
-	Reader inner = {l, body, table_new(l->arena), r->nodes};
-	while (!lexer_is(l, "end")) {
-		if (l->kind == T_end)
-			fail(place, "the body of this loop has no end");
-		read_line(&inner, l);
-	}
-	lexer_next(l);
-	return body;
-}
-
 // Reads the rest of a loop: its type, then the lines of its body.
 static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 {
@@ -470,11 +399,14 @@ static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 		in[k] = eval_expr(r->g, place, e->in[k], look_name, r);
 	lexer_expect(l, ":");
 	read_type(l, &(Shape){0});
-	if (l->kind != T_line)
-		fail(place, "expected the body of the loop, found '%s'", l->word);
-	lexer_next(l);
-	Val v = {.attr = &attr, .data = read_body(r, l, place)};
-	LoopInfo loop = loop_of(&v);
+	lexer_end_line(l);
+	Reader inner = {l, graph_inside(r->g->arena, r->g), table_new(l->arena), r->nodes};
+	while (!lexer_take(l, "end")) {
+		if (l->kind == T_end)
+			fail(place, "the body of this loop has no end");
+		read_line(&inner, l);
+	}
+	LoopInfo loop = loop_of(&(Val){.attr = &attr, .data = inner.g});
 	if (loop_operands(&loop) != e->nin)
 		fail(place, "found %d operands, expected %d for this body", e->nin,
 		     loop_operands(&loop));
@@ -527,16 +459,7 @@ static void read_line(Reader *r, Lexer *l)
 	} else {
 		read_value(r, l);
 	}
-	if (l->kind != T_line && l->kind != T_end)
-		fail(place, "expected the end of the line, found '%s'", l->word);
-	if (l->kind == T_line)
-		lexer_next(l);
-}
-
-// True at the end, or at a line that does not belong to the graph.
-static bool ends_graph(const Lexer *l)
-{
-	return l->kind == T_end || lexer_is(l, "plan") || lexer_is(l, "entry");
+	lexer_end_line(l);
 }
 
 Graph *lexer_graph(Lexer *l, const Book *book)
@@ -552,7 +475,7 @@ Graph *lexer_graph(Lexer *l, const Book *book)
 	r.g->unaliased = lexer_take(l, "unaliased");
 	if (l->kind == T_line)
 		lexer_next(l);
-	while (!ends_graph(l))
+	while (l->kind != T_end && !lexer_is(l, "plan") && !lexer_is(l, "entry"))
 		read_line(&r, l);
 	r.g->wide = wide; // casts are written explicitly
 	return r.g;
@@ -562,7 +485,6 @@ Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book
 {
 	Lexer *l = lexer_open(arena, where, text);
 	Graph *g = lexer_graph(l, book);
-	if (l->kind != T_end)
-		fail(lexer_place(l), "expected the end of the graph, found '%s'", l->word);
+	lexer_expect_end(l);
 	return g;
 }

@@ -55,7 +55,7 @@ static bool is_logical(Op op)
 	       op == O_amax || op == O_amin || op == O_concat;
 }
 
-static Elem same_type(const Case *c)
+static Elem type_same(const Case *c)
 {
 	if (c->op == O_select) {
 		check_class(c, 0, "b", "a Boolean");
@@ -69,7 +69,7 @@ static Elem same_type(const Case *c)
 	return type;
 }
 
-static Elem bool_type(const Case *c)
+static Elem type_bool(const Case *c)
 {
 	one_type(c, 0);
 	if (c->op == O_not)
@@ -77,7 +77,7 @@ static Elem bool_type(const Case *c)
 	return E_b8;
 }
 
-static Elem first_type(const Case *c)
+static Elem type_first(const Case *c)
 {
 	if (prims[c->op].cls == C_index)
 		check_class(c, 1, "iu", "an integer");
@@ -86,7 +86,7 @@ static Elem first_type(const Case *c)
 	return operand(c, 0)->type;
 }
 
-static Elem own_type(const Case *c)
+static Elem type_attr(const Case *c)
 {
 	LoopInfo loop;
 	switch (c->op) {
@@ -106,29 +106,27 @@ static Elem own_type(const Case *c)
 		loop = result_loop(c);
 		return result_val(&loop, (int)c->attr->i[0])->type;
 	default:
-		never("another primitive that says its own type");
+		never("another primitive with a type of its own");
 	}
 }
 
-static Elem elem_rule(const Case *c)
+static Elem type_float(const Case *c)
 {
-	switch (prims[c->op].type[0]) {
-	case 's':
-		return same_type(c);
-	case 'b':
-		return bool_type(c);
-	case 'a':
-		return own_type(c);
-	case 'f':
-		if (strcmp(prims[c->op].type, "first") == 0)
-			return first_type(c);
-		check_class(c, 0, "f", "a float");
-		return one_type(c, 0);
-	case 'i':
-		return E_i64;
-	}
-	never("another type rule");
+	check_class(c, 0, "f", "a float");
+	return one_type(c, 0);
 }
+
+static Elem type_index(const Case *c)
+{
+	(void)c;
+	return E_i64;
+}
+
+static Elem (*const rules[OPS])(const Case *) = {
+#define P(name, cls, arity, type, attr, weight, rule, text) [O_##name] = type_##type,
+#include "prims.def"
+#undef P
+};
 
 static void check_numbers(const Case *c)
 {
@@ -149,6 +147,6 @@ void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, El
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))
 		wrong(&c, "no such slot");
 	check_numbers(&c);
-	*elem = elem_rule(&c);
+	*elem = rules[op](&c);
 	*shape = shape_rule(&c);
 }

@@ -72,7 +72,7 @@ static Shape broadcast(const Case *c, const Shape *a, const Shape *b)
 	return shape;
 }
 
-static Shape map_shape(const Case *c)
+static Shape shape_each(const Case *c)
 {
 	if (c->op == O_narrow) {
 		check_count(c, 2);
@@ -81,18 +81,23 @@ static Shape map_shape(const Case *c)
 			wrong(c, "%lld bits from exponent %lld on are no float",
 			      (long long)c->attr->i[0], (long long)c->attr->i[1]);
 	}
+	if (c->op == O_act) {
+		check_count(c, 1);
+		if (c->attr->i[0] < 0 || c->attr->i[0] >= ACTS)
+			wrong(c, "no such activation: %lld", (long long)c->attr->i[0]);
+	}
 	Shape shape = operand(c, 0)->shape;
 	for (int k = 1; k < c->nin; k++)
 		shape = broadcast(c, &shape, &operand(c, k)->shape);
 	return shape;
 }
 
-static Shape reduce_shape(const Case *c)
+static Shape shape_reduced(const Case *c)
 {
 	check_axes(c, c->attr->n, c->attr->i);
 	if (c->op == O_argmax && c->attr->n != 1)
 		wrong(c, "expected one axis, found %d", c->attr->n);
-	if (c->op != O_sum && c->op != O_prod)
+	if (c->op == O_amax || c->op == O_amin || c->op == O_argmax)
 		for (int k = 0; k < c->attr->n; k++)
 			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
 				wrong(c, "axis %lld is empty", (long long)c->attr->i[k]);
@@ -101,7 +106,7 @@ static Shape reduce_shape(const Case *c)
 
 // ---- moves ----------------------------------------------------------------------------
 
-static Shape reshape_shape(const Case *c)
+static Shape shape_reshaped(const Case *c)
 {
 	Shape shape = dims_shape(c, 0);
 	int64_t found = count_of(&operand(c, 0)->shape), expected = count_of(&shape);
@@ -112,7 +117,7 @@ static Shape reshape_shape(const Case *c)
 	return shape;
 }
 
-static Shape expand_shape(const Case *c)
+static Shape shape_expanded(const Case *c)
 {
 	Shape shape = dims_shape(c, 0), from = operand(c, 0)->shape;
 	if (shape.rank != from.rank)
@@ -124,7 +129,7 @@ static Shape expand_shape(const Case *c)
 	return shape;
 }
 
-static Shape permute_shape(const Case *c)
+static Shape shape_permuted(const Case *c)
 {
 	const Shape *from = &operand(c, 0)->shape;
 	check_count(c, from->rank);
@@ -140,7 +145,7 @@ static Shape permute_shape(const Case *c)
 	return shape;
 }
 
-static Shape slice_shape(const Case *c)
+static Shape shape_sliced(const Case *c)
 {
 	const Shape *from = &operand(c, 0)->shape;
 	check_count(c, 3 * from->rank);
@@ -162,7 +167,7 @@ static Shape slice_shape(const Case *c)
 	return shape;
 }
 
-static Shape pad_shape(const Case *c)
+static Shape shape_padded(const Case *c)
 {
 	Shape shape = operand(c, 0)->shape;
 	check_count(c, 2 * shape.rank);
@@ -183,7 +188,7 @@ static void check_reach(const Case *c, const int64_t *w, int64_t size)
 		wrong(c, "a window that reaches further than 2^%d", SIZE_BITS);
 }
 
-static Shape window_shape(const Case *c)
+static Shape shape_windowed(const Case *c)
 {
 	Shape shape = operand(c, 0)->shape;
 	int rank = shape.rank, n = c->attr->n / 7;
@@ -206,7 +211,7 @@ static Shape window_shape(const Case *c)
 	return shape;
 }
 
-static Shape concat_shape(const Case *c)
+static Shape shape_joined(const Case *c)
 {
 	if (c->nin < 1)
 		wrong(c, "no operands");
@@ -224,28 +229,6 @@ static Shape concat_shape(const Case *c)
 		check_size(c, &shape);
 	}
 	return shape;
-}
-
-static Shape move_shape(const Case *c)
-{
-	switch (c->op) {
-	case O_reshape:
-		return reshape_shape(c);
-	case O_permute:
-		return permute_shape(c);
-	case O_slice:
-		return slice_shape(c);
-	case O_expand:
-		return expand_shape(c);
-	case O_pad:
-		return pad_shape(c);
-	case O_window:
-		return window_shape(c);
-	case O_concat:
-		return concat_shape(c);
-	default:
-		never("another move");
-	}
 }
 
 // ---- products -------------------------------------------------------------------------
@@ -272,7 +255,7 @@ static void check_equal(const Case *c, const char *what, int64_t a, int64_t b)
 		wrong(c, "%s do not agree: %lld and %lld", what, (long long)a, (long long)b);
 }
 
-static Shape dot_shape(const Case *c)
+static Shape shape_contracted(const Case *c)
 {
 	const Shape *b = &operand(c, 1)->shape;
 	Shape shape = batch_shape(c, operand(c, 0)->shape, b);
@@ -282,7 +265,7 @@ static Shape dot_shape(const Case *c)
 	return shape;
 }
 
-static Shape attend_shape(const Case *c)
+static Shape shape_attended(const Case *c)
 {
 	if (c->nin < 3 || c->nin > 5)
 		wrong(c, "expected 3 to 5 operands");
@@ -325,7 +308,7 @@ static void check_indices(const Case *c, int64_t size)
 	}
 }
 
-static Shape gather_shape(const Case *c)
+static Shape shape_gathered(const Case *c)
 {
 	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
 	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
@@ -342,9 +325,9 @@ static Shape gather_shape(const Case *c)
 	return shape;
 }
 
-static Shape scatter_shape(const Case *c)
+static Shape shape_scattered(const Case *c)
 {
-	Shape expected = gather_shape(c);
+	Shape expected = shape_gathered(c);
 	const Shape *found = &operand(c, 2)->shape;
 	check_count(c, 2);
 	if (c->attr->i[1] < 0 || c->attr->i[1] > 4)
@@ -355,36 +338,20 @@ static Shape scatter_shape(const Case *c)
 	return operand(c, 0)->shape;
 }
 
-// ---- leaves and wholes ----------------------------------------------------------------
+// ---- composites -----------------------------------------------------------------------
 
-static Shape iota_shape(const Case *c)
+static Shape shape_along(const Case *c)
 {
-	Shape shape = dims_shape(c, 1);
-	if (c->attr->n < 1 || c->attr->i[0] < 0 || c->attr->i[0] >= shape.rank)
-		wrong(c, "no axis to count along");
-	return shape;
+	check_axes(c, c->op == O_cumsum ? 1 : c->attr->n, c->attr->i);
+	return operand(c, 0)->shape;
 }
 
-static Shape whole_shape(const Case *c)
+static Shape shape_normed(const Case *c)
 {
-	const Shape *x = &operand(c, 0)->shape;
-	switch (prims[c->op].attr) {
-	case K_act:
-		check_count(c, 1);
-		if (c->attr->i[0] < 0 || c->attr->i[0] >= ACTS)
-			wrong(c, "no such activation: %lld", (long long)c->attr->i[0]);
-		return *x;
-	case K_norm:
-		if (c->attr->n < 1)
-			wrong(c, "missing attribute: centered");
-		check_axes(c, c->attr->n - 1, c->attr->i + 1);
-		return *x;
-	case K_attend:
-		return attend_shape(c);
-	default:
-		check_axes(c, c->attr->n, c->attr->i);
-		return c->op == O_lse ? reduced_shape(x, c->attr->n, c->attr->i) : *x;
-	}
+	if (c->attr->n < 1)
+		wrong(c, "missing attribute: centered");
+	check_axes(c, c->attr->n - 1, c->attr->i + 1);
+	return operand(c, 0)->shape;
 }
 
 // ---- loops ----------------------------------------------------------------------------
@@ -462,41 +429,37 @@ LoopInfo result_loop(const Case *c)
 
 // ---- any primitive --------------------------------------------------------------------
 
-static Shape class_shape(const Case *c)
+// Leaves and loops.
+static Shape shape_none(const Case *c)
 {
 	LoopInfo loop;
-	switch (prims[c->op].cls) {
-	case C_leaf:
-		if (c->op == O_slot)
-			return c->g->slots.at[c->attr->i[0]].shape;
-		return c->op == O_iota ? iota_shape(c) : dims_shape(c, 1);
-	case C_map:
-		return map_shape(c);
-	case C_reduce:
-		if (c->op != O_cumsum)
-			return reduce_shape(c);
-		checked_axis(c, c->attr->i[0]);
-		return operand(c, 0)->shape;
-	case C_move:
-		return move_shape(c);
-	case C_dot:
-		return dot_shape(c);
-	case C_index:
-		return c->op == O_gather ? gather_shape(c) : scatter_shape(c);
-	case C_composite:
-		return whole_shape(c);
-	case C_loop:
-		if (c->op == O_loop)
-			wrong(c, "a loop needs a body");
+	Shape shape;
+	switch (c->op) {
+	case O_slot:
+		return c->g->slots.at[c->attr->i[0]].shape;
+	case O_result:
 		loop = result_loop(c);
 		return result_shape(&loop, (int)c->attr->i[0]);
+	case O_loop:
+		wrong(c, "a loop needs a body");
+	default: // iota, rand
+		shape = dims_shape(c, 1);
+		if (c->op == O_iota &&
+		    (c->attr->n < 1 || c->attr->i[0] < 0 || c->attr->i[0] >= shape.rank))
+			wrong(c, "no axis to count along");
+		return shape;
 	}
-	never("another class");
 }
+
+static Shape (*const rules[OPS])(const Case *) = {
+#define P(name, cls, arity, type, attr, weight, rule, text) [O_##name] = shape_##rule,
+#include "prims.def"
+#undef P
+};
 
 Shape shape_rule(const Case *c)
 {
-	Shape shape = class_shape(c);
+	Shape shape = rules[c->op](c);
 	check_size(c, &shape);
 	return shape;
 }
