@@ -21,7 +21,6 @@ typedef struct Draws {
 	const Graph *from;
 	Graph *to;
 	Ref *now;
-	double *chance; // by Ref: the probability that a random Boolean is true, else 0
 	Product *product;
 	bool draw; // false: remove dropout
 } Draws;
@@ -71,14 +70,6 @@ static Threshold threshold_of(const Graph *g, const Val *v)
 	return (Threshold){0};
 }
 
-static double chance_of(const Draws *d, const Val *v)
-{
-	if (v->op == O_not)
-		return d->chance[v->in[0]] > 0 ? 1 - d->chance[v->in[0]] : 0;
-	Threshold t = threshold_of(d->from, v);
-	return t.draw ? t.below ? t.level : 1 - t.level : 0;
-}
-
 // Puts the comparison, with the plain random number if possible, so that other passes see its
 // probability.
 static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
@@ -93,17 +84,13 @@ static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
 // floor(draw + c) is 1 with probability c. Exporters write stochastic depth like this.
 static bool is_floor(const Draws *d, const Val *v, Product *p)
 {
-	const Val *sum = v->op == O_floor ? val(d->from, v->in[0]) : v;
-	double c;
-	for (int k = 0; k < 2 && sum->op == O_add && sum != v; k++)
-		if (is_draw(d->from, sum->in[k]) && const_num(d->from, sum->in[1 - k], &c) &&
-		    c > 0 && c < 1) {
-			Ref low = put_num(d->to, E_f32, 1 - c);
-			Ref gate = put2(d->to, O_le, low, d->now[sum->in[k]]);
-			*p = (Product){0, 1, gate, c};
-			return true;
-		}
-	return false;
+	double scale, c;
+	Ref draw = v->op == O_floor ? scaled_draw(d->from, v->in[0], &scale, &c) : 0;
+	if (!draw || scale != 1 || c <= 0 || c >= 1)
+		return false;
+	Ref low = put_num(d->to, E_f32, 1 - c);
+	*p = (Product){0, 1, put2(d->to, O_le, low, d->now[draw]), c};
+	return true;
 }
 
 static Product product_with(Ref self, Product a, Product b)
@@ -115,38 +102,55 @@ static Product product_with(Ref self, Product a, Product b)
 	                 gated ? a.chance : b.chance};
 }
 
-// Returns 1 where the gate is false.
-static Product inverted(const Draws *d, Ref gate, double chance)
+static bool is_gate(const Product *p)
 {
-	return (Product){0, 1, put1(d->to, O_not, gate), 1 - chance};
+	return p->gate && !p->base && p->factor == 1;
 }
 
-static Product product_of(Draws *d, Ref r)
+// Returns 1 where the gate is false.
+static Product inverted(const Draws *d, const Product *p)
+{
+	return (Product){0, 1, put1(d->to, O_not, p->gate), 1 - p->chance};
+}
+
+// Returns x where the gate is true, else 0, for a select between them.
+static Product selected(const Draws *d, Ref self, const Val *v)
+{
+	const Product *in = d->product, *gate = &in[v->in[0]];
+	double c;
+	if (is_gate(gate) && const_num(d->from, v->in[2], &c) && c == 0)
+		return product_with(self, in[v->in[1]], *gate);
+	if (is_gate(gate) && const_num(d->from, v->in[1], &c) && c == 0)
+		return product_with(self, in[v->in[2]], inverted(d, gate));
+	return (Product){.base = self, .factor = 1};
+}
+
+// Returns value r, of which `copy` is the copy, as a product.
+static Product product_of(const Draws *d, Ref r, Ref copy)
 {
 	const Val *v = val(d->from, r);
-	Product p = {.base = r, .factor = 1}, *in = d->product;
+	const Product *a = v->nin > 0 ? &d->product[v->in[0]] : NULL,
+	              *b = v->nin > 1 ? &d->product[v->in[1]] : NULL;
+	Product p = {.base = r, .factor = 1};
+	Threshold t = threshold_of(d->from, v);
 	double c;
 	if (const_num(d->from, r, &c))
 		return (Product){.factor = c};
-	if (v->op == O_cast && d->chance[v->in[0]] > 0)
-		return (Product){0, 1, d->now[v->in[0]], d->chance[v->in[0]]};
+	if (t.draw)
+		return (Product){0, 1, copy, t.below ? t.level : 1 - t.level};
 	if (is_floor(d, v, &p))
 		return p;
+	if (v->op == O_cast && val(d->from, v->in[0])->type == E_b8 && is_gate(a))
+		return *a;
 	if (v->op == O_mul)
-		return product_with(r, in[v->in[0]], in[v->in[1]]);
+		return product_with(r, *a, *b);
 	if (v->op == O_div && const_num(d->from, v->in[1], &c) && c != 0)
-		return product_with(r, in[v->in[0]], (Product){.factor = 1 / c});
-	if (v->op == O_sub && const_num(d->from, v->in[0], &c) && c == 1 && in[v->in[1]].gate &&
-	    !in[v->in[1]].base && in[v->in[1]].factor == 1)
-		return inverted(d, in[v->in[1]].gate, in[v->in[1]].chance);
-	if (v->op != O_select || d->chance[v->in[0]] <= 0)
-		return p;
-	Ref gate = d->now[v->in[0]];
-	if (const_num(d->from, v->in[2], &c) && c == 0)
-		return product_with(r, in[v->in[1]], (Product){0, 1, gate, d->chance[v->in[0]]});
-	if (const_num(d->from, v->in[1], &c) && c == 0)
-		return product_with(r, in[v->in[2]], inverted(d, gate, d->chance[v->in[0]]));
-	return p;
+		return product_with(r, *a, (Product){.factor = 1 / c});
+	if (v->op == O_not && is_gate(a))
+		return inverted(d, a);
+	if (v->op == O_sub && const_num(d->from, v->in[0], &c) && c == 1 && is_gate(b))
+		return inverted(d, b);
+	return v->op == O_select ? selected(d, r, v) : p;
 }
 
 // True if some elements of the value are dropped and the others scaled to compensate.
@@ -180,12 +184,12 @@ static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
 static Ref put_rewritten(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Draws *d = context;
-	Ref r = ref_of(d->from, v);
-	d->chance[r] = chance_of(d, v);
-	Product p = d->product[r] = product_of(d, r);
-	if (!is_dropout(d, r, &p))
-		return put_rest(d, g, v, in);
-	d->product[r] = (Product){.base = r, .factor = 1};
+	Ref r = ref_of(d->from, v), copy = put_rest(d, g, v, in);
+	Product p = product_of(d, r, copy);
+	bool dropout = is_dropout(d, r, &p);
+	d->product[r] = dropout ? (Product){.base = r, .factor = 1} : p;
+	if (!dropout)
+		return copy;
 	return d->draw ? put_dropout(g, d->now[p.base], &p) : d->now[p.base];
 }
 
@@ -205,12 +209,7 @@ int drawing_node(const Graph *g)
 static Graph *rewrite_dropout(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
-	Draws d = {from,
-	           g,
-	           NEWS(arena, Ref, from->nval),
-	           NEWS(arena, double, from->nval),
-	           NEWS(arena, Product, from->nval),
-	           draw};
+	Draws d = {from, g, NEWS(arena, Ref, from->nval), NEWS(arena, Product, from->nval), draw};
 	copy_values(g, from, d.now, put_rewritten, &d);
 	copy_ends(g, from, d.now);
 	return graph_live(arena, g);

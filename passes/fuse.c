@@ -122,16 +122,6 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 
 // ---- may two groups join? -------------------------------------------------------------
 
-static bool shaped_as(const Shape *s, const Group *g)
-{
-	return same_shape(s, &g->space);
-}
-
-static bool shaped_as_reduced(const Shape *s, const Group *g)
-{
-	return is_reduced(s, &g->space, g->reduce);
-}
-
 // True if parts of it are reduced like the complete value.
 static bool is_plain_reduction(Op op)
 {
@@ -192,19 +182,20 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 	*both = *main;
 	if (reductions(main->kind) && reductions(other->kind))
 		return main->kind == other->kind && main->reduce == other->reduce &&
-		       shaped_as(&p->space, c);
+		       same_shape(&p->space, &c->space);
 	if (other->kind != L_map)
 		return false;
 	if (reductions(main->kind))
-		return shaped_as(&other->space, main) || shaped_as_reduced(&other->space, main);
-	if (p->kind == L_map && c->kind == L_map && !shaped_as(&p->space, c)) {
+		return same_shape(&other->space, &main->space) ||
+		       is_reduced(&other->space, &main->space, main->reduce);
+	if (p->kind == L_map && c->kind == L_map && !same_shape(&p->space, &c->space)) {
 		*both = *c;
 		both->kind = L_col;
 		both->reduce = row_axes(&c->space);
-		return shaped_as_reduced(&p->space, both);
+		return is_reduced(&p->space, &both->space, both->reduce);
 	}
 	if (main->kind == L_map)
-		return shaped_as(&other->space, main);
+		return same_shape(&other->space, &main->space);
 	return main->kind == L_dot && count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space);
 }
@@ -328,7 +319,7 @@ static bool around_reduction(const Group *p, const Group *c)
 
 static bool map_chain(const Group *p, const Group *c)
 {
-	return p->kind == L_map && c->kind == L_map && shaped_as(&p->space, c);
+	return p->kind == L_map && c->kind == L_map && same_shape(&p->space, &c->space);
 }
 
 // True if p computes one row, which c uses for all of its rows.

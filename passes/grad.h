@@ -4,7 +4,7 @@
 #include "passes.h"
 
 // A forward loop that is to be differentiated. Its own stacked results are followed by the carried
-// values of each iteration, then by the results of its products.
+// values at the start of each iteration, then by the results of its products.
 typedef struct Record {
 	Ref loop;
 	int stacked; // number of its own results

@@ -24,7 +24,7 @@ Ref put_recorded(Backprop *s, const LoopInfo *own, const Ref *in)
 	VEC(Ref) product = {0};
 	c.body = body;
 	for (int k = 0; k < c.carried; k++)
-		add_out(body, "carried", result_ref(&c, k));
+		add_out(body, "carried", put_slot(body, k));
 	for (Ref r = 1; r < (Ref)body->nval; r++)
 		if (val(body, r)->op == O_dot) {
 			PUSH(s->arena, product, r);
@@ -81,27 +81,6 @@ static Ref zero_gradient(LoopGrad *u, const Val *of)
 	return zeros(u->s->g, of->type, of->shape);
 }
 
-// Returns carried value k at the beginning of each iteration.
-static Ref initial_values(LoopGrad *u, int k)
-{
-	Graph *g = u->s->g;
-	Ref next = loop_result(g, u->loop, u->c.carried + u->record->stacked + k);
-	Shape shape = val(g, next)->shape, first = shape;
-	int64_t start[RANK] = {u->c.reverse};
-	first.dim[0] = 1;
-	shape.dim[0]--;
-	Ref rest = put_slice(g, next, start, shape.dim, NULL);
-	Ref begin = put_reshape(g, u->in[1 + k], first);
-	if (!u->c.reverse)
-		return put_concat(g, 0, 2, (Ref[]){begin, rest});
-	Ref all = put_concat(g, 0, 2, (Ref[]){rest, begin});
-	if (u->makes_all)
-		return all;
-	Ref last = put2(g, O_sub, u->in[0], put_num(g, E_i64, 1));
-	Ref at = put_numbers(g, &val(g, all)->shape, 0);
-	return put3(g, O_select, put2(g, O_eq, at, last), begin, all);
-}
-
 // A carried value needs a gradient if its initial value does, or a value that it is computed from.
 static void find_needed(LoopGrad *u)
 {
@@ -124,7 +103,7 @@ static void add_slots(LoopGrad *u)
 	const LoopInfo *c = &u->c;
 	Graph *g = u->s->g;
 	int fixed = c->carried + c->scanned, n = c->body->slots.count;
-	int first = c->carried + u->record->stacked + c->carried;
+	int entry = c->carried + u->record->stacked, product = entry + c->carried;
 	for (int k = 0; k < c->carried; k++)
 		if (u->needed[k])
 			u->carry[k] =
@@ -137,10 +116,10 @@ static void add_slots(LoopGrad *u)
 			u->sum[k] = new_slot(u, zero_gradient(u, val(g, u->in[1 + k])), false);
 	u->backward_loop.carried = u->operand.count - 1;
 	for (int k = 0; k < fixed; k++)
-		u->enter[k] =
-		    new_slot(u, k < c->carried ? initial_values(u, k) : u->in[1 + k], true);
+		u->enter[k] = new_slot(
+		    u, k < c->carried ? loop_result(g, u->loop, entry + k) : u->in[1 + k], true);
 	for (int k = 0; k < u->record->nproduct; k++)
-		u->again[k] = new_slot(u, loop_result(g, u->loop, first + k), true);
+		u->again[k] = new_slot(u, loop_result(g, u->loop, product + k), true);
 	for (int k = 0; k < u->record->stacked; k++)
 		u->stacked_gradient[k] = u->gradient[c->carried + k]
 		                             ? new_slot(u, u->gradient[c->carried + k], true)

@@ -7,7 +7,7 @@
 // True if `r` is nearly normal: a product, normalization, sum or input.
 static bool is_nearly_normal(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	bool map = v->op == O_add || v->op == O_sub || v->op == O_mul;
 	for (int k = 0; k < v->nin && map; k++)
 		if (is(s, v->in[k], VARIABLE))

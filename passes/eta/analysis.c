@@ -66,12 +66,12 @@ void find_natures(ScaleAnalysis *s)
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		for (int k = 0; k < v->nin && s->live[r] && v->op == O_dot; k++) {
-			int slot = is(s, v->in[k], VARIABLE) ? view_slot(s, v->in[k]) : -1;
+			int slot = is(s, v->in[k], VARIABLE) ? s->origin[v->in[k]].slot : -1;
 			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))
 				s->data_product[slot] = r;
 		}
 		Ref table = s->live[r] ? table_of(s, r) : 0;
-		int slot = table ? view_slot(s, table) : -1;
+		int slot = table ? s->origin[table].slot : -1;
 		if (slot >= 0)
 			s->lookups[slot] = true;
 	}

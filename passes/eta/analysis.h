@@ -51,10 +51,11 @@ typedef struct Rules {
 } Rules;
 Rules eta_rules(void); // Returns the paper's rules.
 
-typedef struct Origin {
-	Ref views, moves,
-	    scales; // the value under views; under moves; under views and products with constants
-	int slot;   // of which the value is a view; -1: none
+typedef struct Origin { // the value under ..
+	Ref views;      // .. views
+	Ref moves;      // .. moves
+	Ref scales;     // .. views and products with constants
+	int slot;       // of which the value is a view; -1: none
 } Origin;
 
 // Arrays are indexed by Ref, unless noted.
@@ -114,15 +115,9 @@ bool is_zero(ScaleAnalysis *, Ref);              // True for a constant of zeros
 Surd rms_of(ScaleAnalysis *, Ref); // Returns the root mean square of a constant, else 1.
 
 bool is_view(const Val *); // True for the same elements: a cast, or a move other than concat.
-void find_origin(ScaleAnalysis *,
-                 Ref); // Fills origin[r], which the next four read; operands come first.
-Ref unviewed(const ScaleAnalysis *, Ref); // Returns the value under views.
-Ref unmoved(const ScaleAnalysis *, Ref);  // Returns the value under moves.
-Ref unscaled(const ScaleAnalysis *,
-             Ref);                  // Returns the value under views and products with constants.
-Surd gain_of(ScaleAnalysis *, Ref); // Returns the product of these constants.
-int view_slot(const ScaleAnalysis *,
-              Ref); // Returns the slot that a variable is a view of; -1: computed.
+void find_origin(ScaleAnalysis *, Ref); // Fills origin[r]; operands come first.
+// Returns the product of the constants between a value and its origin under scales.
+Surd gain_of(ScaleAnalysis *, Ref);
 // Returns the one axis that a slice shortens; -1 if it shortens none or several, or has steps.
 int sliced_axis(const Val *slice, const Shape *full);
 const char *label_of(const ScaleAnalysis *, Ref); // Returns the name of its node, for reasons.
@@ -130,31 +125,31 @@ const char *label_of(const ScaleAnalysis *, Ref); // Returns the name of its nod
 // ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
 
 Ref table_of(const ScaleAnalysis *, Ref); // Returns the variable whose rows data look up.
-bool averages(const ScaleAnalysis *,
-              Ref); // True for a constant matrix whose columns each sum to 1.
+// True for a constant matrix whose columns each sum to 1.
+bool averages(const ScaleAnalysis *, Ref);
 bool mostly_padding(const ScaleAnalysis *, const Val *window);
-int64_t contracted(const ScaleAnalysis *,
-                   Ref); // Returns the number of terms of each element of a dot or sum.
+// Returns the number of terms of each element of a dot or sum.
+int64_t contracted(const ScaleAnalysis *, Ref);
 
-Ref summed_product(const ScaleAnalysis *,
-                   Ref); // Returns the product of a signal and a variable that r sums.
+// Returns the product of a signal and a variable that r sums.
+Ref summed_product(const ScaleAnalysis *, Ref);
 // Matches sum(select(index == i, x, 0)), one element of an axis by its index, and returns x.
 // `largest`: the index is that of the maximum or minimum.
 Ref picked(const ScaleAnalysis *, const Val *, bool *largest);
-Ref pooled(const ScaleAnalysis *,
-           Ref); // Returns the values before a maximum or minimum, and before a ReLU.
+// Returns the values before a maximum or minimum, and before a ReLU.
+Ref pooled(const ScaleAnalysis *, Ref);
 Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
-Ref sign_choice(const ScaleAnalysis *,
-                const Val *); // Returns the signal whose sign a select tests.
+// Returns the signal whose sign a select tests.
+Ref sign_choice(const ScaleAnalysis *, const Val *);
 Ref range_origin(
     ScaleAnalysis *,
     const Val *); // Returns the value with the range of this mean, dropout or rotation.
 Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the mean of.
-Ref uncapped(const ScaleAnalysis *, Ref,
-             Surd factor); // Returns y if x is tanh(y), capped by `factor`; else x.
+// Returns y if x is tanh(y), capped by `factor`; else x.
+Ref uncapped(const ScaleAnalysis *, Ref, Surd factor);
 bool positive_sum(const ScaleAnalysis *, Ref); // True for a sum with an activation's output.
-bool is_unnormalized(const ScaleAnalysis *,
-                     Ref); // True for a kernel's output that nothing normalizes.
+// True for a kernel's output that nothing normalizes.
+bool is_unnormalized(const ScaleAnalysis *, Ref);
 Ref low_rank(const ScaleAnalysis *, const Val *); // Returns (x A) B of x W + (x A) B.
 // Returns the product under t W + b, of a variable; 0 for anything else.
 Ref kernel_product(const ScaleAnalysis *, Ref);
@@ -163,8 +158,8 @@ Ref kernel_product(const ScaleAnalysis *, Ref);
 Ref product_of_data(const ScaleAnalysis *, Ref);
 // Returns the index of the signal in its product with a constant; -1 for anything else.
 int scaled_operand(const ScaleAnalysis *, const Val *);
-Ref offset_of(const ScaleAnalysis *,
-              Ref product); // Returns k for a product q t that is added to q k.
+// Returns k for a product q t that is added to q k.
+Ref offset_of(const ScaleAnalysis *, Ref product);
 Ref without_offset(const ScaleAnalysis *,
                    const Val *); // Returns q k of a sum q k + q t, t made of parameters.
 
@@ -178,8 +173,8 @@ bool by_length(ScaleAnalysis *, const Val *, Surd *range); // True for x / |x|; 
 bool normalized(ScaleAnalysis *, Ref, bool scaled);
 // Returns the table that variable r normalizes, with or without a factor and offset; 0 if none.
 Ref normed_table(const ScaleAnalysis *, Ref r);
-double limit_of(ScaleAnalysis *, const Val *, Ref x,
-                Ref factor); // Returns K of x rsqrt(max(K mean(x^2), 1)).
+// Returns K of x rsqrt(max(K mean(x^2), 1)).
+double limit_of(ScaleAnalysis *, const Val *, Ref x, Ref factor);
 int64_t weights_of(const ScaleAnalysis *,
                    const Val *); // Returns n of x / sum(x) over n; 0 for anything else.
 
@@ -258,9 +253,8 @@ void join_embeddings(ScaleAnalysis *);   // Sets the demands on tables that are 
 Inferred *infer_slots(ScaleAnalysis *);  // Returns what is inferred for each slot.
 void assign(Inference *, Ref, Inferred); // Records one use of a variable.
 void propagate(Inference *, Ref, const Val *); // To the operands of a variable.
-ParamSlices *param_slices_of(const Inference *,
-                             int slot); // Returns the slices that make up a parameter and differ;
-                                        // NULL if they are the same or incomplete.
+// Returns the slices that make up a parameter and differ; NULL if they are the same or incomplete.
+ParamSlices *param_slices_of(const Inference *, int slot);
 
 // ---- override.c --------------------------------------------------------------------------
 
@@ -275,8 +269,8 @@ void find_cuts(ScaleAnalysis *);
 // False if it is no kernel, or its axes cannot be followed.
 bool fans_of(const ScaleAnalysis *, const Inferred *, int slot, bool *in, bool *out);
 Shape slots_of(const ScaleAnalysis *, const Inferred *, int slot); // Returns the shape of v and b.
-Shape default_slot(const Shape *full,
-                   bool rows); // Returns the shape with one element per row, or in all.
+// Returns the shape with one element per row, or in all.
+Shape default_slot(const Shape *full, bool rows);
 // Returns the slices of a parameter whose outputs have different demands; NULL if all are the same.
 ParamSlices *output_slices_of(const ScaleAnalysis *, const Inferred *, int slot);
 

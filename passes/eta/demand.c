@@ -154,7 +154,7 @@ void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		return;
 	}
 	Ref other = is(s, left, SIGNAL) ? right : left, x = other == left ? right : left;
-	int slot = is(s, other, VARIABLE) ? view_slot(s, other) : -1;
+	int slot = is(s, other, VARIABLE) ? s->origin[other].slot : -1;
 	if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
 		tied_demand(s, r, x, other);
 	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, other)))

@@ -64,7 +64,7 @@ static void drop(Product *p, int k)
 static int directed_by(const ScaleAnalysis *s, const Product *p, Ref square)
 {
 	for (int k = 0; k < p->n && square; k++)
-		if (p->at[k].x == unviewed(s, val(s->g, square)->in[0]) && !p->at[k].below)
+		if (p->at[k].x == s->origin[val(s->g, square)->in[0]].views && !p->at[k].below)
 			return k;
 	return -1;
 }
@@ -184,15 +184,15 @@ static void propagate_chain(Inference *p, Ref r, const Val *v)
 // True if x is the g of 1 + g.
 static bool offsets_number(ScaleAnalysis *s, Ref other)
 {
-	Ref number = unviewed(s, other);
+	Ref number = s->origin[other].views;
 	return val(s->g, number)->op == O_const && !is_zero(s, number);
 }
 
 // True if x is the b of t W + b, t a table.
 static bool offsets_product(const ScaleAnalysis *s, const Inferred *inferred, Ref x, Ref other)
 {
-	return inferred->rows && val(s->g, unviewed(s, other))->op == O_dot &&
-	       val(s->g, unviewed(s, x))->op == O_slot;
+	return inferred->rows && val(s->g, s->origin[other].views)->op == O_dot &&
+	       val(s->g, s->origin[x].views)->op == O_slot;
 }
 
 static void propagate_sum(Inference *p, Ref r, const Val *v)

@@ -83,7 +83,7 @@ static void join_tables(ScaleAnalysis *s, const Tables *tables)
 static void begin_stream(ScaleAnalysis *s, const Tables *tables)
 {
 	for (int k = 0; k < tables->n; k++) {
-		int slot = view_slot(s, tables->at[k]);
+		int slot = s->origin[tables->at[k]].slot;
 		if (slot >= 0)
 			s->stream[slot] = true;
 	}

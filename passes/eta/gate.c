@@ -52,7 +52,7 @@ bool by_length(ScaleAnalysis *s, const Val *v, Surd *range)
 		Surd length;
 		Ref x = v->in[k], square = squared_under(s, v->in[1 - k], &length);
 		if (!square || !(length.value > 0) ||
-		    unscaled(s, x) != unscaled(s, val(s->g, square)->in[0]))
+		    s->origin[x].scales != s->origin[val(s->g, square)->in[0]].scales)
 			continue;
 		Surd gain = surd_div(gain_of(s, x), gain_of(s, val(s->g, square)->in[0]));
 		*range = v->op == O_mul ? surd_mul(gain, length) : surd_div(gain, length);
@@ -65,7 +65,7 @@ bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
 {
 	enum { STEPS = 32 };
 	for (int steps = 0; steps < STEPS; steps++) {
-		x = unviewed(s, x);
+		x = s->origin[x].views;
 		const Val *v = val(s->g, x);
 		Surd range;
 		if (v->op == O_norm || by_length(s, v, &range))
@@ -86,13 +86,13 @@ bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
 
 Ref normed_table(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	if (!is(s, r, VARIABLE) || !known(s, F_normed))
 		return 0;
 	if (v->op == O_norm)
 		return v->in[0];
 	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_add); k++) {
-		Ref table = view_slot(s, v->in[1 - k]) >= 0 ? normed_table(s, v->in[k]) : 0;
+		Ref table = s->origin[v->in[1 - k]].slot >= 0 ? normed_table(s, v->in[k]) : 0;
 		if (table)
 			return table;
 	}
@@ -101,7 +101,7 @@ Ref normed_table(const ScaleAnalysis *s, Ref r)
 
 double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
 {
-	const Val *root = val(s->g, unmoved(s, factor));
+	const Val *root = val(s->g, s->origin[factor].moves);
 	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
 	int one_at = max->op == O_max && is_float_const(s, max->in[0]) ? 0 : 1;
 	if (!known(s, F_limit) || max->op != O_max ||
@@ -119,7 +119,7 @@ double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
 
 int64_t weights_of(const ScaleAnalysis *s, const Val *v)
 {
-	const Val *sum = v->op == O_div ? val(s->g, unmoved(s, v->in[1])) : v;
+	const Val *sum = v->op == O_div ? val(s->g, s->origin[v->in[1]].moves) : v;
 	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_weights);
 	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
 }
@@ -129,7 +129,7 @@ int64_t weights_of(const ScaleAnalysis *s, const Val *v)
 // Returns g of 1 - g.
 static Ref gate_complement(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	return v->op == O_sub && is_float_const(s, v->in[0]) ? v->in[1] : 0;
 }
 
@@ -168,7 +168,7 @@ bool mixture(const ScaleAnalysis *s, const Val *v, Ref *x, Ref *y, Ref *gate)
 
 static bool is_sigmoid(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	return v->op == O_act && v->attr->i[0] == A_sigmoid;
 }
 
@@ -180,7 +180,7 @@ bool is_gate_complement(const ScaleAnalysis *s, const Val *v)
 // True for products of tanh and sigmoid, and clipped values.
 static bool bounded(const ScaleAnalysis *s, Ref r, int depth)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	if (v->op == O_act)
 		return acts[v->attr->i[0]].scale == ACT_bounded;
 	if (v->op == O_max || v->op == O_min)
@@ -206,10 +206,10 @@ Ref memory_of(const ScaleAnalysis *s, const Val *v)
 
 bool logistic(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	for (int k = 0; k < 2 && known(s, F_logistic) && v->op == O_add; k++)
 		if (is_float_const(s, v->in[k]) &&
-		    val(s->g, unviewed(s, v->in[1 - k]))->op == O_exp)
+		    val(s->g, s->origin[v->in[1 - k]].views)->op == O_exp)
 			return true;
 	return false;
 }

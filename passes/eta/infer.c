@@ -43,7 +43,7 @@ static Inferred infer_use(const ScaleAnalysis *s, Ref at, Ref signal, Ref variab
 static Inferred infer_table(const ScaleAnalysis *s, Ref at, Ref table)
 {
 	Inferred inferred = infer_use(s, at, 0, table, "embedding", demand_or_one(s, table));
-	int slot = view_slot(s, table);
+	int slot = s->origin[table].slot;
 	inferred.rows = true;
 	inferred.output_slices = NULL;
 	inferred.demand = inferred.eta;
@@ -88,17 +88,19 @@ static Surd input_range(const ScaleAnalysis *s, Ref at, Ref signal, bool *unpool
 
 static const char *low_rank_question(const ScaleAnalysis *s, Ref at)
 {
-	Ref sum = val(s->g, unscaled(s, val(s->g, at)->in[0]))->op == O_dot ? s->sum_of[at] : 0;
+	Ref sum =
+	    val(s->g, s->origin[val(s->g, at)->in[0]].scales)->op == O_dot ? s->sum_of[at] : 0;
 	Ref low = sum ? low_rank(s, val(s->g, sum)) : 0;
-	return low && unscaled(s, low) == at ? "the second of two kernels added to a larger one "
-	                                       "(LoRA): an offset of half its output?"
-	                                     : NULL;
+	return low && s->origin[low].scales == at
+	           ? "the second of two kernels added to a larger one "
+	             "(LoRA): an offset of half its output?"
+	           : NULL;
 }
 
 static Inferred infer_kernel(const ScaleAnalysis *s, Ref at, Ref signal, Ref variable)
 {
 	int64_t m = contracted(s, at);
-	int slot = view_slot(s, variable);
+	int slot = s->origin[variable].slot;
 	bool unpooled;
 	Surd range = input_range(s, at, signal, &unpooled);
 	if (slot >= 0 && s->lookups[slot]) {
@@ -166,7 +168,7 @@ static Inferred infer_product(ScaleAnalysis *s, Ref at, Ref signal, Ref variable
 		return infer_query(s, at, signal, variable);
 	if (!key)
 		return infer_kernel(s, at, signal, variable);
-	Surd range = s->range[unscaled(s, key)], half = surd_mul(range, constant(s, N_offset));
+	Surd range = s->range[s->origin[key].scales], half = surd_mul(range, constant(s, N_offset));
 	Inferred inferred =
 	    infer_use(s, at, 0, variable, "embedding", surd_mul(half, gain_of(s, variable)));
 	inferred.rows = true;
@@ -179,7 +181,7 @@ static Inferred infer_product(ScaleAnalysis *s, Ref at, Ref signal, Ref variable
 // True for one element per output feature of a product. Heads split the axis of features.
 static bool spans_features(const ScaleAnalysis *s, Ref signal, Ref variable)
 {
-	const Val *v = val(s->g, unmoved(s, signal));
+	const Val *v = val(s->g, s->origin[signal].moves);
 	return v->op == O_dot &&
 	       count_of(&val(s->g, variable)->shape) == v->shape.dim[v->shape.rank - 1];
 }
@@ -241,10 +243,7 @@ static Inferred infer_other(const ScaleAnalysis *s, Ref at, Ref variable)
 // The learned query of an attention.
 static Inferred infer_attend_query(const ScaleAnalysis *s, Ref at, Ref variable)
 {
-	Inferred inferred = infer_use(s, at, 0, variable, "embedding", demand_or_one(s, variable));
-	inferred.rows = true;
-	inferred.demand = inferred.eta;
-	inferred.demand_by = s->demand_by[variable];
+	Inferred inferred = infer_table(s, at, variable);
 	inferred.question = query_question(s, variable);
 	return inferred;
 }

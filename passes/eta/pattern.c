@@ -9,7 +9,7 @@
 // True for Booleans cast to numbers: a row of them selects a row of the other factor.
 static bool is_one_hot(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unmoved(s, r));
+	const Val *v = val(s->g, s->origin[r].moves);
 	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b' &&
 	       known(s, F_one_hot);
 }
@@ -115,7 +115,7 @@ int64_t contracted(const ScaleAnalysis *s, Ref r)
 	const Shape *left = &val(s->g, v->in[0])->shape;
 	int64_t m = left->dim[left->rank - 1];
 	for (int k = 0; k < 2; k++) {
-		const Val *window = val(s->g, unmoved(s, v->in[k]));
+		const Val *window = val(s->g, s->origin[v->in[k]].moves);
 		m = window->op == O_window ? terms_met(s, m, window) : m;
 	}
 	return m;
@@ -157,7 +157,7 @@ Ref picked(const ScaleAnalysis *s, const Val *v, bool *largest)
 	*largest = false;
 	bool by_place = false;
 	for (int k = 0; k < hit->nin && hit->op == O_eq; k++) {
-		const Val *place = val(s->g, unmoved(s, hit->in[k]));
+		const Val *place = val(s->g, s->origin[hit->in[k]].moves);
 		by_place |= place->op == O_iota;
 		*largest |= place->op == O_argmax &&
 		            unsigned_view(s, place->in[0]) == unsigned_view(s, terms->in[1]);
@@ -174,9 +174,9 @@ Ref pooled(const ScaleAnalysis *s, Ref r)
 		x = v->in[0];
 	else if (!largest)
 		return 0;
-	const Val *window = val(s->g, unmoved(s, x));
+	const Val *window = val(s->g, s->origin[x].moves);
 	x = window->op == O_window ? window->in[0] : x;
-	const Val *act = val(s->g, unviewed(s, x));
+	const Val *act = val(s->g, s->origin[x].views);
 	bool relu = act->op == O_act && act->attr->i[0] == A_relu && known(s, F_before_relu);
 	return !known(s, F_windows) ? 0 : relu ? act->in[0] : x;
 }
@@ -195,7 +195,7 @@ int scaled_operand(const ScaleAnalysis *s, const Val *v)
 Ref averaged(ScaleAnalysis *s, const Val *v)
 {
 	int k = scaled_operand(s, v);
-	const Val *sum = k < 0 ? NULL : val(s->g, unmoved(s, v->in[k]));
+	const Val *sum = k < 0 ? NULL : val(s->g, s->origin[v->in[k]].moves);
 	if (!sum || sum->op != O_sum || !known(s, F_mean))
 		return 0;
 	double n = (double)count_of(&val(s->g, sum->in[0])->shape) / (double)count_of(&sum->shape);
@@ -224,7 +224,7 @@ static bool is_random(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, r);
 	for (int k = 0; k < v->nin && (v->op == O_lt || v->op == O_le); k++)
-		if (val(s->g, unmoved(s, v->in[k]))->op == O_rand)
+		if (val(s->g, s->origin[v->in[k]].moves)->op == O_rand)
 			return true;
 	return false;
 }
@@ -276,11 +276,11 @@ static Ref rotated(const ScaleAnalysis *s, const Val *v)
 
 Ref kernel_product(const ScaleAnalysis *s, Ref r)
 {
-	Ref x = unscaled(s, r);
+	Ref x = s->origin[r].scales;
 	const Val *v = val(s->g, x);
 	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, unviewed(s, v->in[k]))->op == O_dot)
-			return unviewed(s, v->in[k]);
+		if (val(s->g, s->origin[v->in[k]].views)->op == O_dot)
+			return s->origin[v->in[k]].views;
 	return v->op == O_dot ? x : 0;
 }
 
@@ -289,13 +289,13 @@ Ref product_of_data(const ScaleAnalysis *s, Ref r)
 	Ref product = kernel_product(s, r);
 	if (!product || !normed_table(s, val(s->g, product)->in[0]))
 		return 0;
-	int slot = view_slot(s, val(s->g, product)->in[1]);
+	int slot = s->origin[val(s->g, product)->in[1]].slot;
 	return slot < 0 ? 0 : s->data_product[slot];
 }
 
 static Ref partner_within(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
 {
-	const Val *v = val(s->g, unscaled(s, sum));
+	const Val *v = val(s->g, s->origin[sum].scales);
 	for (int k = 0; k < 2 && v->op == O_add && depth > 0; k++) {
 		Ref found = partner_within(s, v->in[k], x, depth - 1);
 		if (found)
@@ -303,7 +303,9 @@ static Ref partner_within(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
 	}
 	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
 		return 0;
-	return unscaled(s, v->in[0]) == x ? v->in[1] : unscaled(s, v->in[1]) == x ? v->in[0] : 0;
+	return s->origin[v->in[0]].scales == x   ? v->in[1]
+	       : s->origin[v->in[1]].scales == x ? v->in[0]
+	                                         : 0;
 }
 
 enum { SUMS = 4 }; // limit of nested sums
@@ -322,12 +324,12 @@ Ref without_offset(const ScaleAnalysis *s, const Val *v)
 	if (low)
 		return v->in[low == v->in[0]];
 	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
-		const Val *product = val(s->g, unscaled(s, v->in[k]));
+		const Val *product = val(s->g, s->origin[v->in[k]].scales);
 		bool learned =
 		    product->op == O_dot && is(s, product->in[0], SIGNAL) &&
 		    !product_of_data(s, product->in[1]) &&
 		    (is(s, product->in[1], VARIABLE) || is_float_const(s, product->in[1]));
-		if (learned && partner_of(s, v->in[1 - k], unscaled(s, product->in[0])))
+		if (learned && partner_of(s, v->in[1 - k], s->origin[product->in[0]].scales))
 			return v->in[1 - k];
 	}
 	return 0;
@@ -338,7 +340,7 @@ Ref offset_of(const ScaleAnalysis *s, Ref at)
 {
 	if (!known(s, F_distributed))
 		return 0;
-	Ref shared = unscaled(s, val(s->g, at)->in[0]), key = 0, sum = at;
+	Ref shared = s->origin[val(s->g, at)->in[0]].scales, key = 0, sum = at;
 	for (int k = 0; k < SUMS && !key && (sum = s->sum_of[sum]) != 0; k++)
 		key = partner_of(s, sum, shared);
 	return key;
@@ -380,13 +382,13 @@ Ref hard_sigmoid(const ScaleAnalysis *s, const Val *v, double *slope)
 // Returns the product x W of a signal and a parameter, with or without a bias; 0 for anything else.
 static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unscaled(s, r));
+	const Val *v = val(s->g, s->origin[r].scales);
 	for (int k = 0; k < 2 && v->op == O_add; k++)
 		if (is(s, v->in[k], SIGNAL) && is(s, v->in[1 - k], VARIABLE)) {
-			v = val(s->g, unscaled(s, v->in[k]));
+			v = val(s->g, s->origin[v->in[k]].scales);
 			break;
 		}
-	bool kernel = v->op == O_dot && is(s, v->in[0], SIGNAL) && view_slot(s, v->in[1]) >= 0;
+	bool kernel = v->op == O_dot && is(s, v->in[0], SIGNAL) && s->origin[v->in[1]].slot >= 0;
 	return kernel ? v : NULL;
 }
 
@@ -394,7 +396,7 @@ static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 static Ref undropped(const ScaleAnalysis *s, Ref r)
 {
 	for (;;) {
-		r = unviewed(s, r);
+		r = s->origin[r].views;
 		Ref kept = dropped(s, val(s->g, r));
 		if (!kept)
 			return r;
@@ -433,9 +435,9 @@ bool is_unnormalized(const ScaleAnalysis *s, Ref x)
 
 bool positive_sum(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, unviewed(s, r));
+	const Val *v = val(s->g, s->origin[r].views);
 	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, unviewed(s, v->in[k]))->op == O_act)
+		if (val(s->g, s->origin[v->in[k]].views)->op == O_act)
 			return true;
 	return false;
 }

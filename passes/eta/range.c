@@ -226,9 +226,10 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 	Ref key = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
 	Ref twin = key ? product_of_data(s, other) : 0;
 	if (key)
-		return surd_mul(surd_mul(s->range[x], m),
-		                twin ? s->range[twin]
-		                     : surd_mul(s->range[unscaled(s, key)], constant(s, N_offset)));
+		return surd_mul(
+		    surd_mul(s->range[x], m),
+		    twin ? s->range[twin]
+		         : surd_mul(s->range[s->origin[key].scales], constant(s, N_offset)));
 	if (s->output_slices[r])
 		return slices_range(s, s->output_slices[r]);
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))

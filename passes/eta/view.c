@@ -66,36 +66,16 @@ void find_origin(ScaleAnalysis *s, Ref r)
 		origin->slot = s->origin[v->in[0]].slot;
 }
 
-Ref unviewed(const ScaleAnalysis *s, Ref r)
-{
-	return s->origin[r].views;
-}
-
-Ref unmoved(const ScaleAnalysis *s, Ref r)
-{
-	return s->origin[r].moves;
-}
-
-Ref unscaled(const ScaleAnalysis *s, Ref r)
-{
-	return s->origin[r].scales;
-}
-
 Surd gain_of(ScaleAnalysis *s, Ref r)
 {
 	Surd gain = surd_one;
-	for (Ref x = unviewed(s, r), end = unscaled(s, r); x != end;) {
+	for (Ref x = s->origin[r].views, end = s->origin[r].scales; x != end;) {
 		const Val *v = val(s->g, x);
 		int number = is(s, v->in[0], AUX) ? 0 : 1;
 		gain = surd_mul(gain, rms_of(s, v->in[number]));
-		x = unviewed(s, v->in[1 - number]);
+		x = s->origin[v->in[1 - number]].views;
 	}
 	return gain;
-}
-
-int view_slot(const ScaleAnalysis *s, Ref r)
-{
-	return s->origin[r].slot;
 }
 
 int sliced_axis(const Val *slice, const Shape *full)
