@@ -11,9 +11,14 @@ typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kerne
 	int first, last, taken; // taken: 1 + the last kernel that writes it
 } Buffer;
 
-typedef struct Goals { // of a value: places that wait for it
-	VEC(int) outs, stores;
-} Goals;
+typedef struct Goal { // an output or a store: a place that waits for a value
+	Ref val;
+	Location to;
+	int slot; // -1: an output
+	bool written;
+} Goal;
+
+typedef VEC(int) Ints;
 
 typedef struct MemoryPlan {
 	Arena *arena;
@@ -22,8 +27,8 @@ typedef struct MemoryPlan {
 	const int *writer;  // by Ref
 	int *last;          // by Ref: last kernel that reads it; -1: none
 	int *buffer;        // by Ref: its buffer; -1: none
-	Goals **goals;      // by Ref; NULL: none
-	bool *out, *stored; // by out, by store: a kernel writes it
+	VEC(Goal) goals;    // outputs, then stores
+	Ints *waiting;      // by Ref: numbers of its goals
 	VEC(Buffer) buffers;
 } MemoryPlan;
 
@@ -47,23 +52,22 @@ static void place_slots(Arena *arena, Plan *p)
 	}
 }
 
-static Goals *goals_of(MemoryPlan *l, Ref r)
+static void add_goal(MemoryPlan *l, Goal goal)
 {
-	if (!l->goals[r])
-		l->goals[r] = NEW(l->arena, Goals);
-	return l->goals[r];
+	PUSH(l->arena, l->waiting[goal.val], l->goals.count);
+	PUSH(l->arena, l->goals, goal);
 }
 
 static void list_goals(MemoryPlan *l)
 {
 	const Graph *g = l->plan->graph;
-	l->goals = NEWS(l->arena, Goals *, g->nval);
-	l->out = NEWS(l->arena, bool, g->outs.count + 1);
-	l->stored = NEWS(l->arena, bool, g->stores.count + 1);
+	l->waiting = NEWS(l->arena, Ints, g->nval);
 	for (int i = 0; i < g->outs.count; i++)
-		PUSH(l->arena, goals_of(l, g->outs.at[i].val)->outs, i);
-	for (int i = 0; i < g->stores.count; i++)
-		PUSH(l->arena, goals_of(l, g->stores.at[i].val)->stores, i);
+		add_goal(l, (Goal){g->outs.at[i].val, {B_output, i}, -1, false});
+	for (int i = 0; i < g->stores.count; i++) {
+		const Store *s = &g->stores.at[i];
+		add_goal(l, (Goal){s->val, l->plan->slot[s->slot], s->slot, false});
+	}
 }
 
 static MemoryPlan layout_of(Arena *arena, Plan *p)
@@ -161,22 +165,17 @@ enum { PLACES = 16 }; // limit of places that a kernel writes one value to
 // writes to one place only.
 static int places_of(MemoryPlan *l, Ref v, Location *to)
 {
-	const Graph *g = l->plan->graph;
-	const Goals none = {0}, *goals = l->goals[v] ? l->goals[v] : &none;
-	bool part = prims[val(g, v)->op].cls == C_loop;
-	int n = 0, wanted = goals->outs.count + goals->stores.count;
-	for (int i = 0; i < goals->outs.count && n < PLACES && !part; i++) {
-		to[n++] = (Location){B_output, goals->outs.at[i]};
-		l->out[goals->outs.at[i]] = true;
-	}
-	for (int i = 0; i < goals->stores.count && n < PLACES && !part; i++) {
-		int store = goals->stores.at[i], slot = g->stores.at[store].slot;
-		if (!stores_in_place(l, slot, v))
+	const Ints *waiting = &l->waiting[v];
+	bool part = prims[val(l->plan->graph, v)->op].cls == C_loop;
+	int n = 0;
+	for (int i = 0; i < waiting->count && n < PLACES && !part; i++) {
+		Goal *goal = &l->goals.at[waiting->at[i]];
+		if (goal->slot >= 0 && !stores_in_place(l, goal->slot, v))
 			continue;
-		to[n++] = l->plan->slot[slot];
-		l->stored[store] = true;
+		to[n++] = goal->to;
+		goal->written = true;
 	}
-	if (n < wanted)
+	if (n < waiting->count)
 		l->last[v] = l->plan->kerns.count;
 	return n;
 }
@@ -286,15 +285,9 @@ static void add_copy(MemoryPlan *l, Ref v, Location to)
 
 static void add_copies(MemoryPlan *l)
 {
-	Plan *p = l->plan;
-	for (int i = 0; i < p->graph->outs.count; i++)
-		if (!l->out[i])
-			add_copy(l, p->graph->outs.at[i].val, (Location){B_output, i});
-	for (int i = 0; i < p->graph->stores.count; i++) {
-		const Store *s = &p->graph->stores.at[i];
-		if (!l->stored[i])
-			add_copy(l, s->val, p->slot[s->slot]);
-	}
+	for (int i = 0; i < l->goals.count; i++)
+		if (!l->goals.at[i].written)
+			add_copy(l, l->goals.at[i].val, l->goals.at[i].to);
 }
 
 void memory_pass(Arena *arena, Plan *p)

@@ -11,10 +11,9 @@
 // inferred); NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over
 // labels.
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
-// The input that `expr` is the cross entropy (class numbers) or the mean squared error (floats)
-// with; NULL: it is anything else, or NULL.
-// Returns the names of losses.def, as a list.
-const char *loss_names(Arena *);
+const char *loss_names(Arena *); // Returns the names of losses.def, as a list.
+// Returns the input that `expr` is the cross entropy (class numbers) or the mean squared error
+// (floats) with; NULL if it is anything else, or NULL.
 const char *loss_labels(const Graph *loss, const char *expr);
 // Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
 // cannot be read itself.

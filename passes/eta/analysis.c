@@ -134,8 +134,8 @@ void propagate_ranges(ScaleAnalysis *s)
 			continue;
 		Ref same = range_origin(s, v);
 		if (averaged(s, v))
-			note_coarse(s, r,
-			            "the mean is inferred as large as the values that it averages");
+			s->coarse[r] =
+			    "the mean is inferred as large as the values that it averages";
 		s->range[r] = same ? inherit(s, r, same) : s->rules->row[v->op].range(s, r, v);
 		if (same)
 			s->guess[r] = s->guess[same];

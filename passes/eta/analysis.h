@@ -200,8 +200,6 @@ Range keep_range;
 Demand pass_demand;
 
 Surd inherit(ScaleAnalysis *, Ref r, Ref x); // Returns the range of x; r gets its source.
-// Records what the range of r neglects.
-void note_coarse(ScaleAnalysis *, Ref, const char *what);
 void set_demand(ScaleAnalysis *, Ref, Surd demand, Ref by); // Does nothing if r has a demand.
 void pass_demand_to(ScaleAnalysis *, Ref r, Ref x);         // Passes the demand on r to x.
 

@@ -164,11 +164,6 @@ void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		           s->demand_by[r]);
 }
 
-void gather_demand(ScaleAnalysis *s, Ref r, const Val *v)
-{
-	pass_demand_to(s, r, v->in[0]);
-}
-
 // Returns the gain of the scores over q k^T / sqrt(d). Two roots of 1 / sqrt(d) in bf16 give it
 // within 2^-8.
 static Surd score_gain(const Val *attend, int64_t d)

@@ -26,11 +26,6 @@ Surd unit_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_one;
 }
 
-void note_coarse(ScaleAnalysis *s, Ref r, const char *what)
-{
-	s->coarse[r] = what;
-}
-
 // For independent summands. A learned offset or a mask does not count.
 Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
@@ -40,14 +35,14 @@ Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 		return gate ? surd_mul(larger, s->range[gate]) : larger;
 	}
 	if (is_gate_complement(s, v))
-		note_coarse(s, r, "a sigmoid counts as any activation, whatever its bias");
+		s->coarse[r] = "a sigmoid counts as any activation, whatever its bias";
 	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
 		return keep_range(s, r, v);
 	Ref memory = memory_of(s, v);
 	if (memory) {
-		note_coarse(s, r,
-		            "a memory cell counts as full; on normal data it forgets more than it "
-		            "receives");
+		s->coarse[r] =
+		    "a memory cell counts as full; on normal data it forgets more than it "
+		    "receives";
 		return inherit(s, r, memory);
 	}
 	Ref rest = without_offset(s, v);
@@ -115,13 +110,12 @@ Surd mul_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	if (positive_sum(s, v->in[0]))
-		note_coarse(
-		    s, r,
+		s->coarse[r] =
 		    "a sum with the output of an activation is mostly positive and passes the "
-		    "next one unchanged; the rule halves it");
+		    "next one unchanged; the rule halves it";
 	bool bounded = v->op != O_act || acts[v->attr->i[0]].scale == ACT_bounded;
 	if (bounded && s->range[v->in[0]].value < 0.9)
-		note_coarse(s, r, "a bounded activation counts as reaching its full range");
+		s->coarse[r] = "a bounded activation counts as reaching its full range";
 	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));
 }
 
@@ -134,8 +128,7 @@ Surd clip_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd exp_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)v;
-	note_coarse(s, r,
-	            "counts as around 1; the exponential of deviation 1 has root mean square e");
+	s->coarse[r] = "counts as around 1; the exponential of deviation 1 has root mean square e";
 	return surd_one;
 }
 
@@ -153,9 +146,9 @@ Surd select_range(ScaleAnalysis *s, Ref r, const Val *v)
 
 Surd softmax_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	note_coarse(s, r,
-	            "sqrt(1/n) holds for weights that select one of n; scores of deviation 1 give "
-	            "nearly even ones");
+	s->coarse[r] =
+	    "sqrt(1/n) holds for weights that select one of n; scores of deviation 1 give "
+	    "nearly even ones";
 	int64_t n = 1;
 	for (int k = 0; k < v->attr->n; k++)
 		n *= v->shape.dim[v->attr->i[k]];
@@ -185,7 +178,7 @@ Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
 	Ref x = pooled(s, r);
 	if (!x)
 		return keep_range(s, r, v);
-	note_coarse(s, r, "the deviation of a maximum, as in the paper, without its mean");
+	s->coarse[r] = "the deviation of a maximum, as in the paper, without its mean";
 	double n = (double)count_of(&val(s->g, v->in[0])->shape) / (double)count_of(&v->shape);
 	return n < 2 ? inherit(s, r, x) : surd_number(s->range[x].value / sqrt(2 * log(n)));
 }
@@ -194,7 +187,7 @@ Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd window_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	if (mostly_padding(s, v))
-		note_coarse(s, r, "windows that are mostly padding: zeros do not count");
+		s->coarse[r] = "windows that are mostly padding: zeros do not count";
 	return keep_range(s, r, v);
 }
 
@@ -215,14 +208,13 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
 	Surd m = surd_root(contracted(s, r), 1);
 	if (left && right) {
-		note_coarse(s, r, "two signals count as independent, but come from the same data");
+		s->coarse[r] = "two signals count as independent, but come from the same data";
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
 	}
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
 	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
-		note_coarse(
-		    s, r,
-		    "the first iteration of a loop, with zeros as inputs, counts as any other");
+		s->coarse[r] =
+		    "the first iteration of a loop, with zeros as inputs, counts as any other";
 	Ref key = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
 	Ref twin = key ? product_of_data(s, other) : 0;
 	if (key)
@@ -276,7 +268,6 @@ Surd concat_range(ScaleAnalysis *s, Ref r, const Val *v)
 // Averages of independent values with weights of root mean square sqrt(1/n) keep the values' range.
 Surd attend_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	note_coarse(s, r,
-	            "weights that select one of n; scores of deviation 1 give nearly even ones");
+	s->coarse[r] = "weights that select one of n; scores of deviation 1 give nearly even ones";
 	return inherit(s, r, v->in[2]);
 }
