@@ -92,7 +92,7 @@ static void add_input(Graph *g, const Expr *call, const Expr *name)
 		if (call->in[k] != name && is_known(g, call->in[k]))
 			other = call->in[k];
 	if (!other)
-		fail(where, "nothing is called '%s', and nothing beside it tells its shape; %s",
+		fail(where, "nothing is called '%s', and no operand next to it gives its shape; %s",
 		     name->name, outs_text(g));
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
 	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
@@ -100,8 +100,7 @@ static void add_input(Graph *g, const Expr *call, const Expr *name)
 	if (loss && loss->labels == LABELS_classes) {
 		slot.type = E_i64;
 		if (slot.shape.rank == 0)
-			fail(where,
-			     "%s wants logits with an axis of classes, found a single number",
+			fail(where, "%s: expected logits with an axis of classes, found a scalar",
 			     call->name);
 		slot.limit = slot.shape.dim[--slot.shape.rank];
 		slot.ignore =
@@ -162,11 +161,11 @@ static void set_loss(Graph *g, Ref loss)
 	add_out(g, "loss", loss);
 }
 
-static bool speaks_of(const Expr *e, const char *name)
+static bool uses_name(const Expr *e, const char *name)
 {
 	bool found = e->kind == X_name && !strcmp(e->name, name);
 	for (int k = 0; k < e->nin && !found; k++)
-		found = speaks_of(e->in[k], name);
+		found = uses_name(e->in[k], name);
 	return found;
 }
 
@@ -175,12 +174,11 @@ void loss_check(Arena *arena, const char *expr, int noutput, const char *const *
 	const Expr *e = parse_composite(arena, where, expr);
 	Text text = {.arena = arena};
 	for (int i = 0; i < noutput; i++) {
-		if (speaks_of(e, output[i]))
+		if (uses_name(e, output[i]))
 			return;
 		say(&text, "%s%s", i ? ", " : "", name_text(arena, output[i]));
 	}
-	fail(where, "'%s' speaks of none of the model's outputs: %s", expr,
-	     noutput ? text.at : "it has none");
+	fail(where, "'%s' uses no model output: %s", expr, noutput ? text.at : "it has none");
 }
 
 static bool all_known(Graph *g, const Expr *e)
@@ -196,11 +194,11 @@ static bool all_known(Graph *g, const Expr *e)
 static void need_out(Graph *g, const Expr *e, const char *expr)
 {
 	for (int i = 0; i < g->outs.count; i++)
-		if (speaks_of(e, g->outs.at[i].name))
+		if (uses_name(e, g->outs.at[i].name))
 			return;
 	if (!all_known(g, e))
 		return;
-	fail(where, "'%s' speaks of none of the model's outputs; %s", expr, outs_text(g));
+	fail(where, "'%s' uses no model output; %s", expr, outs_text(g));
 }
 
 // A loss over integers alone has no gradient.
@@ -208,7 +206,7 @@ static void need_floats(const Graph *g, const Expr *e)
 {
 	const Out *whole = NULL;
 	for (int i = 0; i < g->outs.count; i++) {
-		if (!speaks_of(e, g->outs.at[i].name))
+		if (!uses_name(e, g->outs.at[i].name))
 			continue;
 		if (is_float(val(g, g->outs.at[i].val)->type))
 			return;
@@ -216,8 +214,8 @@ static void need_floats(const Graph *g, const Expr *e)
 	}
 	if (!whole)
 		return;
-	fail(where, "output '%s' holds whole numbers, which have no gradient: speak of floats; %s",
-	     whole->name, outs_text(g));
+	fail(where, "output '%s' is an integer tensor; expected a float output; %s", whole->name,
+	     outs_text(g));
 }
 
 static void loss_of(Graph *g, const char *text)
@@ -229,7 +227,7 @@ static void loss_of(Graph *g, const char *text)
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)
-		fail(where, "'%s' is %s, wanted a single number: wrap it in average(..)", text,
+		fail(where, "'%s' is %s; expected a scalar: wrap it in average(..)", text,
 		     shape_text(g->arena, v->type, &v->shape));
 	add_accuracy(g, e);
 	set_loss(g, scalar(g, r));

@@ -15,8 +15,8 @@ const char *loss_names(Arena *); // Returns the names of losses.def, as a list.
 // Returns the input that `expr` is the cross entropy (class numbers) or the mean squared error
 // (floats) with; NULL if it is anything else, or NULL.
 const char *loss_labels(const Graph *loss, const char *expr);
-// Fails where `expr` cannot be read, or speaks of none of a model's outputs: for a model that
-// cannot be read itself.
+// Fails if `expr` cannot be read, or uses none of a model's outputs: for a model that cannot be
+// read itself.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
 // loss = sum over outs of out * cotangent; cotangents are new inputs named COTANGENT_OF the out's
 // name, shaped as the outs; with `given` as that says by number of the out, which may be less, and
