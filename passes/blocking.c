@@ -17,8 +17,9 @@ enum {
 static Groups space_groups(Scheduler *t)
 {
 	const Kern *k = t->kern;
-	return coalesce(vars_new(t->scratch), t->graph, &t->inside, k->nout, k->out, &k->space,
-	                (1u << k->space.rank) - 1, k->reduce, NULL);
+	t->sched->merged = coalesce(vars_new(t->scratch), t->graph, &t->inside, k->nout, k->out,
+	                            &k->space, (1u << k->space.rank) - 1, k->reduce, NULL);
+	return kern_groups(k);
 }
 
 // The threads of a worker share its columns.

@@ -26,8 +26,7 @@ static void set_row(Gen *g, Map *m, const Index *row)
 
 void emit_map(Gen *g, const Kern *kern)
 {
-	Map m = {.groups = coalesce(g->vars, g->graph, &g->computed, kern->nout, kern->out,
-	                            &kern->space, (1u << kern->space.rank) - 1, 0, NULL)};
+	Map m = {.groups = kern_groups(kern)};
 	int64_t count = count_of(&kern->space);
 	for (int a = 0; a < RANK; a++)
 		m.idx[a] = constant_index(0);

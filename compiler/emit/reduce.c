@@ -312,8 +312,9 @@ static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
 	Ref *roots = NEWS(g->arena, Ref, f->n);
 	for (int k = 0; k < f->n; k++)
 		roots[k] = val(g->graph, f->reduce[k])->in[0];
-	return coalesce(g->vars, g->graph, &g->computed, f->n, roots, &f->space, mask, mask,
-	                f->idx);
+	uint32_t merged =
+	    coalesce(g->vars, g->graph, &g->computed, f->n, roots, &f->space, mask, mask, f->idx);
+	return groups_of(&f->space, mask, mask, merged);
 }
 
 void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)

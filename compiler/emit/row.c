@@ -237,8 +237,7 @@ void emit_row(Gen *g, const Kern *kern)
 {
 	RowKernel *s = NEW(g->arena, RowKernel);
 	s->kern = kern;
-	s->groups = coalesce(g->vars, g->graph, &g->computed, kern->nout, kern->out, &kern->space,
-	                     (1u << kern->space.rank) - 1, kern->reduce, NULL);
+	s->groups = kern_groups(kern);
 	for (int a = 0; a < UNITS * RANK; a++)
 		s->idx[a] = constant_index(0);
 	if (kern->sched->partition == P_partials)

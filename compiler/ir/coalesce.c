@@ -201,8 +201,8 @@ static bool adjacent(const Shape *shape, int a, int b)
 	return true;
 }
 
-Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, const Ref *roots,
-                const Shape *shape, uint32_t mask, uint32_t reduce, const Index *idx)
+uint32_t coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, const Ref *roots,
+                  const Shape *shape, uint32_t mask, uint32_t reduce, const Index *idx)
 {
 	Survey w = {.vars = vars,
 	            .graph = g,
@@ -225,24 +225,39 @@ Groups coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, con
 			visit_inside(&w, next.v, next.idx);
 		}
 	}
+	uint32_t merged = 0;
+	for (int a = 0; a < shape->rank; a++) {
+		int b = w.next[a];
+		if (b >= 0 && !w.separate[a] && adjacent(shape, a, b) &&
+		    (reduce >> a & 1) == (reduce >> b & 1))
+			merged |= 1u << b;
+	}
+	return merged;
+}
+
+Groups groups_of(const Shape *shape, uint32_t mask, uint32_t reduce, uint32_t merged)
+{
 	Groups groups = {.n = 0};
-	for (int a = 0, before = -1; a < shape->rank; a++) {
-		if (w.var[a] < 0)
+	for (int a = 0; a < shape->rank; a++) {
+		if (!(mask >> a & 1) || shape->dim[a] == 1)
 			continue;
-		bool reduced = reduce >> a & 1;
-		if (before >= 0 && !w.separate[before] && adjacent(shape, before, a) &&
-		    reduced == groups.reduced[groups.n - 1]) {
+		if (groups.n && merged >> a & 1) {
 			groups.last[groups.n - 1] = a;
 			groups.size[groups.n - 1] *= shape->dim[a];
-		} else {
-			int k = groups.n++;
-			groups.first[k] = groups.last[k] = a;
-			groups.size[k] = shape->dim[a];
-			groups.reduced[k] = reduced;
+			continue;
 		}
-		before = a;
+		int k = groups.n++;
+		groups.first[k] = groups.last[k] = a;
+		groups.size[k] = shape->dim[a];
+		groups.reduced[k] = reduce >> a & 1;
 	}
 	return groups;
+}
+
+Groups kern_groups(const Kern *kern)
+{
+	return groups_of(&kern->space, (1u << kern->space.rank) - 1, kern->reduce,
+	                 (uint32_t)kern->sched->merged);
 }
 
 void group_index(Vars *w, const Groups *groups, int k, const Shape *shape, const Index *position,

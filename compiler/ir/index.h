@@ -92,11 +92,14 @@ typedef struct Groups {
 	int64_t size[RANK];
 	bool reduced[RANK];
 } Groups;
-// Adjacent axes of `shape` in `mask` merged where no value needed for `roots` (at idx; its entries
-// in mask are not looked at) tells them apart; reduced axes and others stay apart. Axes of 1 are in
-// no group.
-Groups coalesce(Vars *, const Graph *, const Inside *, int nroot, const Ref *roots, const Shape *,
-                uint32_t mask, uint32_t reduce, const Index *idx);
+// Returns the axes of `shape` in `mask`, as bits, that can be one with the axis in it before them:
+// no value needed for `roots` (at idx; its entries in mask are not looked at) tells them apart.
+// Reduced axes and others stay apart.
+uint32_t coalesce(Vars *, const Graph *, const Inside *, int nroot, const Ref *roots, const Shape *,
+                  uint32_t mask, uint32_t reduce, const Index *idx);
+// Returns the axes in `mask` as groups. Axes of 1 are in no group.
+Groups groups_of(const Shape *, uint32_t mask, uint32_t reduce, uint32_t merged);
+Groups kern_groups(const Kern *); // Returns the axes of a scheduled kernel's space as groups.
 // Sets the entries of idx that group k covers, from its position.
 void group_index(Vars *, const Groups *, int k, const Shape *, const Index *position, Index *idx);
 // Sets the entries of idx that the groups in `which` cover, from the number of a row of them.
