@@ -203,6 +203,8 @@ static void read_entry(Program *p, Lexer *l)
 	} else {
 		unit.plan = lexer_plan(l, book_builtin());
 		unit.graph = unit.plan->graph;
+		if (p->next > PASS_memory)
+			verify_plan(unit.plan);
 	}
 	Entry e = {unit, samples};
 	PUSH(l->arena, p->entries, e);

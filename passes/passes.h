@@ -186,7 +186,7 @@ bool has_loop(const Graph *);
 Graph *decompose_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
-// ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c --------------------------
+// ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
 // By Ref: in memory? And how deep the expression of each is, between it and memory.
 bool *materialize_pass(Arena *, const Graph *, int **depth);
 // Kernels in no order, no bodies.
@@ -194,6 +194,8 @@ Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
 void schedule_pass(Arena *, Plan *);        // kernels in an order that keeps lifetimes short
 void tile_pass(Arena *, Plan *, int first); // schedules of kernels from number `first` on
 void memory_pass(Arena *, Plan *);          // static memory: fills place, to, work, slot, *_bytes
+// Fails if the memory or a schedule of a placed plan is wrong.
+void verify_plan(const Plan *);
 
 // ---- pipeline.c: passes.def -------------------------------------------------------------
 

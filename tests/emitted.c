@@ -1,6 +1,5 @@
 // emitted.c: compiles graphs in this process and compares them with the evaluator.
 #include "emitted.h"
-#include "verify.h"
 #include "files.h"
 #include <math.h>
 #include <stdlib.h>

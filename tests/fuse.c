@@ -1,5 +1,5 @@
 // fuse.c: checks which kernels typical training graphs become, and that plans are valid.
-#include "verify.h"
+#include "passes.h"
 #include <stdlib.h>
 #include <string.h>
 

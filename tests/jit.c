@@ -2,7 +2,6 @@
 // jit GRAPH...: files in the notation, run as they are and in double; the test's own graphs are in
 // tests/jit.
 #include "emitted.h"
-#include "verify.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,6 @@
 // All forms give the same values; gradients agree with differences, also compiled; plans verify.
 // usage: loop GRAPH...
 #include "emitted.h"
-#include "verify.h"
 #include "trial.h"
 #include <math.h>
 #include <string.h>

@@ -7,7 +7,7 @@
 #include "files.h"
 #include "onnx.h"
 #include "onnx.pb-c.h"
-#include "verify.h"
+#include "passes.h"
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 // verify.c: verifies that no kernel reads stale memory, by tracking which value owns which bytes.
-// Input: a placed Plan. Calls bug() if a kernel would read bytes that another value has
-// overwritten, if two outs of a kernel or an out and what it works in overlap, if a store or output
-// is missing, if a kernel has no loop shape, or if its schedule does not compute it.
-#include "verify.h"
+// Fails if a kernel would read bytes that another value has overwritten, if the outs of a kernel or
+// its work area overlap, if a store or output is missing, if a kernel has no loop shape, or if its
+// schedule does not compute it. Plans read from text are verified; tests verify all others.
+#include "passes.h"
 
 typedef struct Owned {
 	Location at;
@@ -38,7 +38,7 @@ static void write_value(Memory *m, Location at, Ref v)
 {
 	int64_t bytes = bytes_of(val(m->plan->graph, v));
 	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
-		bug("%%%u lies outside scratch", v);
+		fail(m->plan->name, "%%%u lies outside scratch", v);
 	forget_values(m, at, bytes);
 	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
 }
@@ -53,7 +53,7 @@ static void want_value(const Memory *m, Location at, Ref v, const char *who, int
 		if (o->val == v && o->at.block == at.block && o->at.offset == at.offset)
 			return;
 	}
-	bug("%s %d: %%%u is not where it should be", who, k, v);
+	fail(m->plan->name, "%s %d: expected %%%u in its place, found another value", who, k, v);
 }
 
 // An out may lie on a value the kernel reads only as a whole, at the same index.
@@ -65,8 +65,8 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 		for (int j = 0; j < i; j++)
 			if (overlap(kern->to[i], bytes, kern->to[j],
 			            bytes_of(val(p->graph, kern->out[j]))))
-				bug("kernel %d: %%%u and %%%u lie on each other", k, kern->out[j],
-				    kern->out[i]);
+				fail(p->name, "kernel %d: %%%u and %%%u lie on each other", k,
+				     kern->out[j], kern->out[i]);
 		for (int j = 0; j < reads->count; j++) {
 			Ref u = reads->at[j].val;
 			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(val(p->graph, u))))
@@ -75,8 +75,8 @@ static void check_outs(const Plan *p, int k, const Reads *reads)
 			    p->place[u].offset != kern->to[i].offset ||
 			    bytes_of(val(p->graph, u)) != bytes || kern->kind == L_dot ||
 			    kern->kind == L_scan)
-				bug("kernel %d: %%%u overwrites %%%u, which it reads", k,
-				    kern->out[i], u);
+				fail(p->name, "kernel %d: %%%u overwrites %%%u, which it reads", k,
+				     kern->out[i], u);
 		}
 	}
 }
@@ -90,14 +90,14 @@ static void check_work(Memory *m, int k, const Reads *reads)
 	if (!bytes)
 		return;
 	if (kern->work.block != B_scratch || kern->work.offset + bytes > p->scratch_bytes)
-		bug("kernel %d works outside scratch", k);
+		fail(p->name, "kernel %d works outside scratch", k);
 	for (int i = 0; i < kern->nout; i++)
 		if (overlap(kern->work, bytes, kern->to[i], bytes_of(val(p->graph, kern->out[i]))))
-			bug("kernel %d works where %%%u lies", k, kern->out[i]);
+			fail(p->name, "kernel %d works where %%%u lies", k, kern->out[i]);
 	for (int i = 0; i < reads->count; i++) {
 		Ref u = reads->at[i].val;
 		if (overlap(kern->work, bytes, p->place[u], bytes_of(val(p->graph, u))))
-			bug("kernel %d works where %%%u lies, which it reads", k, u);
+			fail(p->name, "kernel %d works where %%%u lies, which it reads", k, u);
 	}
 	forget_values(m, kern->work, bytes);
 }
@@ -111,19 +111,19 @@ static void check_tile(const Plan *p, int k)
 	const Machine *m = p->machine;
 	if (s->height < 1 || s->vectors < 1 || s->unroll < 1 || s->depth < 1 || s->batches < 1 ||
 	    s->strips < 1 || s->panels < 1 || s->group < 1)
-		bug("kernel %d: a tile, or a part of the product, is empty", k);
+		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	DotSizes z = dot_sizes(p->graph, kern, m);
 	int64_t tile = s->height * s->vectors,
 	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
 	if ((tile + s->vectors + 1) * registers > m->registers)
-		bug("kernel %d: a tile of %lld vectors in %d registers", k, (long long)tile,
-		    m->registers);
+		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
+		     (long long)tile, m->registers);
 	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across)
-		bug("kernel %d: %lld workers do not compute the product once", k,
-		    (long long)s->workers);
+		fail(p->name, "kernel %d: %lld workers do not compute the product once", k,
+		     (long long)s->workers);
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
 	    s->local < z.sums + z.strip + z.panel)
-		bug("kernel %d: it works in too few bytes", k);
+		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
 static void check_schedule(const Plan *p, int k)
@@ -131,15 +131,15 @@ static void check_schedule(const Plan *p, int k)
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
 	if (!s)
-		bug("kernel %d is not scheduled", k);
+		fail(p->name, "kernel %d is not scheduled", k);
 	if (kern->kind == L_loop)
 		return;
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
-		bug("kernel %d: a launch without workers", k);
+		fail(p->name, "kernel %d: a launch without workers", k);
 	if (s->partition == P_tiles)
 		check_tile(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
-		bug("kernel %d: a worker has nothing to do", k);
+		fail(p->name, "kernel %d: a worker has nothing to do", k);
 }
 
 // ---- shapes of kernels ----------------------------------------------------------------
@@ -198,7 +198,8 @@ static void check_inside(const Contents *c, Ref r)
 		return;
 	c->seen[r] = c->k + 1;
 	if (!inside_fits(&c->plan->kerns.at[c->k], c->plan->graph, r))
-		bug("kernel %d: %%%u (%s) does not belong there", c->k, r, prims[v->op].name);
+		fail(c->plan->name, "kernel %d: %%%u (%s) does not belong there", c->k, r,
+		     prims[v->op].name);
 	for (int i = 0; i < v->nin; i++) {
 		int writer = c->writer[v->in[i]];
 		if (writer < 0 || writer == c->k)
@@ -213,8 +214,8 @@ static void check_shapes(Arena *arena, const Plan *p)
 		const Kern *kern = &p->kerns.at[c.k];
 		for (int i = 0; i < kern->nout; i++) {
 			if (!out_fits(kern, &val(p->graph, kern->out[i])->shape))
-				bug("kernel %d: out %%%u does not fit its space", c.k,
-				    kern->out[i]);
+				fail(p->name, "kernel %d: out %%%u does not fit its space", c.k,
+				     kern->out[i]);
 			if (c.writer[kern->out[i]] == c.k)
 				check_inside(&c, kern->out[i]);
 		}
