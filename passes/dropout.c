@@ -303,14 +303,6 @@ static bool *block_sites(Arena *arena, const Graph *g)
 	return site;
 }
 
-static Ref state_number(Graph *g, const char *name)
-{
-	int slot = find_slot(g, name);
-	if (slot < 0)
-		slot = add_slot(g, (Slot){.name = name, .kind = S_state, .type = E_i64});
-	return put_slot(g, slot);
-}
-
 static int64_t first_free_site(const Graph *g)
 {
 	int64_t site = 0;
@@ -325,7 +317,8 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	const Shape *s = &val(g, x)->shape;
 	Attr attr = {.n = s->rank + 1, .i = {site}};
 	memcpy(attr.i + 1, s->dim, sizeof(int64_t) * (size_t)s->rank);
-	Ref seed[2] = {state_number(g, "amos.seed"), state_number(g, "amos.step")};
+	Ref seed[2] = {put_state(g, "amos.seed", E_i64, (Shape){0}, NULL),
+	               put_state(g, "amos.step", E_i64, (Shape){0}, NULL)};
 	Ref in[2] = {x, put(g, O_rand, 2, seed, &attr)};
 	AttrArg ratio = {.name = "ratio", .x = rate};
 	return book_call1(g, "dropped", 2, in, 1, &ratio);

@@ -19,17 +19,6 @@ typedef struct Param {
 	const Eta *eta;
 } Param;
 
-static Ref state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
-{
-	int slot = find_slot(g, name);
-	if (slot < 0)
-		slot = add_slot(
-		    g,
-		    (Slot){
-		        .name = name, .kind = S_state, .type = type, .shape = shape, .init = init});
-	return put_slot(g, slot);
-}
-
 static int slot_of(const Graph *g, Ref r)
 {
 	return (int)val(g, r)->attr->i[0];
@@ -54,15 +43,15 @@ static Ref integer(Graph *g, int64_t x)
 
 static Ref steps_done(Graph *g)
 {
-	return state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
+	return put_state(g, "amos.step", E_i64, shape_of(0, NULL), NULL);
 }
 
 // Returns the number of runs before the next update.
 static Ref runs_left(Graph *g, int64_t accumulate)
 {
 	int64_t first = accumulate - 1;
-	return state(g, "amos.left", E_i64, shape_of(0, NULL),
-	             take_copy(g->arena, &first, sizeof first));
+	return put_state(g, "amos.left", E_i64, shape_of(0, NULL),
+	                 take_copy(g->arena, &first, sizeof first));
 }
 
 static void count_step(Step *s)
@@ -88,7 +77,7 @@ static Ref mean_gradient(const Step *s, int slot, Ref grad)
 	Elem type = p->type;
 	if (s->opt->accumulate <= 1)
 		return grad;
-	Ref before = state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
+	Ref before = put_state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
 	Ref sum = put2(g, O_add, before, grad);
 	Ref none = put_broadcast(g, put_num(g, type, 0), p->shape);
 	add_store(g, slot_of(g, before), s->accumulates ? sum : none);
@@ -108,7 +97,7 @@ static Ref unbias(const Step *s, const char *name, double beta)
 {
 	Graph *g = s->graph;
 	static const double one = 1;
-	Ref before = state(g, name, E_f64, shape_of(0, NULL), &one);
+	Ref before = put_state(g, name, E_f64, shape_of(0, NULL), &one);
 	Ref power = put2(g, O_mul, before, number(g, beta));
 	set(s, slot_of(g, before), power);
 	return put2(g, O_sub, number(g, 1), power);
@@ -172,7 +161,7 @@ static Ref eta_state(const Step *s, const Param *p, const char *name)
 		for (int64_t i = 0; i < eta->counts[part]; i++)
 			values[at++] = eta->parts[part].eta.value;
 	array_to(&(Array){.type = type, .shape = shape, .f = values}, bytes);
-	return state(g, name, type, shape, bytes);
+	return put_state(g, name, type, shape, bytes);
 }
 
 static Ref operand(const Step *s, const Param *p, const char *role)
@@ -183,8 +172,9 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 	Elem type = slot->type;
 	const struct State *kept = state_named(s->opt, role);
 	if (kept)
-		return is_kept(s->opt, kept) ? state(g, name, type, state_shape(g, p, kept), NULL)
-		                             : put_slot(g, p->slot);
+		return is_kept(s->opt, kept)
+		           ? put_state(g, name, type, state_shape(g, p, kept), NULL)
+		           : put_slot(g, p->slot);
 	if (!strcmp(role, "w"))
 		return put_slot(g, p->slot);
 	if (!strcmp(role, "g"))

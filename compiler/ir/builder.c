@@ -152,3 +152,14 @@ Ref move_axis(Graph *g, Ref x, int from, int to)
 	}
 	return put_permute(g, x, perm);
 }
+
+Ref put_state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
+{
+	int slot = find_slot(g, name);
+	if (slot < 0)
+		slot = add_slot(
+		    g,
+		    (Slot){
+		        .name = name, .kind = S_state, .type = type, .shape = shape, .init = init});
+	return put_slot(g, slot);
+}

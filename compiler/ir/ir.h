@@ -310,6 +310,8 @@ Ref put_rank(Graph *, Ref, int rank);
 Ref put_broadcast(Graph *, Ref, Shape); // Of its rank and shape.
 // Returns the indices 0, 1, .. along one axis of this shape; the other axes have size 1.
 Ref put_numbers(Graph *, const Shape *, int axis);
+// Returns the contents of the state of that name, which is added if the graph has none.
+Ref put_state(Graph *, const char *name, Elem, Shape, const void *init);
 Ref swap_last(Graph *, Ref); // Swaps the last two axes.
 Ref move_axis(Graph *, Ref, int from, int to);
 

@@ -274,10 +274,7 @@ void lower_optional_has(Call *c)
 static Ref state_number(Reader *r, const char *name)
 {
 	LoopScope *inside = leave_nests(r);
-	int slot = find_slot(r->g, name);
-	if (slot < 0)
-		slot = add_slot(r->g, (Slot){.name = name, .kind = S_state, .type = E_i64});
-	return enter_nests(r, inside, put_slot(r->g, slot));
+	return enter_nests(r, inside, put_state(r->g, name, E_i64, (Shape){0}, NULL));
 }
 
 // What is drawn in a loop differs from trip to trip.
