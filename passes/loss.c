@@ -171,7 +171,7 @@ static bool uses_name(const Expr *e, const char *name)
 
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
 {
-	const Expr *e = parse_composite(arena, where, expr);
+	const Expr *e = parse_text(arena, where, expr);
 	Text text = {.arena = arena};
 	for (int i = 0; i < noutput; i++) {
 		if (uses_name(e, output[i]))
@@ -220,7 +220,7 @@ static void need_floats(const Graph *g, const Expr *e)
 
 static void loss_of(Graph *g, const char *text)
 {
-	const Expr *e = parse_composite(g->arena, where, text);
+	const Expr *e = parse_text(g->arena, where, text);
 	need_out(g, e, text);
 	need_floats(g, e);
 	add_inputs(g, e);
@@ -269,7 +269,7 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 
 const char *loss_labels(const Graph *loss, const char *expr)
 {
-	const Expr *e = expr ? parse_composite(loss->arena, where, expr) : NULL;
+	const Expr *e = expr ? parse_text(loss->arena, where, expr) : NULL;
 	const Loss *called = e && e->nin == 2 ? loss_called(e) : NULL;
 	if (!called || called->constant == CONSTANT_none)
 		return NULL;

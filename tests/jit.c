@@ -36,7 +36,7 @@ static bool reads_back(Arena *arena, const Graph *g, const Target *target, const
 	EmitOptions options = {.target = target, .threads = 2, .name = what};
 	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
 	const char *text = plan_text(arena, plan);
-	Plan *again = parse_plan(arena, what, text, book_builtin());
+	Plan *again = lexer_plan(lexer_open(arena, what, text), book_builtin());
 	verify_plan(again);
 	if (strcmp(text, plan_text(arena, again))) {
 		printf("%s: the plan that is read back prints otherwise\n", what);

@@ -1,6 +1,6 @@
-// abi.c: the model's tables, as abi.def lays them out.
-// Takes the entries of emit.c, and their programs. Gives amos_model in the module. The structs'
-// types and field numbers are abi.def read again; a field that is not set does not pass.
+// abi.c: writes the model's tables, as abi.def lays them out.
+// Input: the entries of emit.c, and their programs. Output: amos_model in the module. The types and
+// field numbers of structs are abi.def read again; a field that is not set is a bug.
 #include "gen.h"
 #include <string.h>
 
@@ -27,29 +27,15 @@
 #undef F
 #undef END
 
-static LLVMTypeRef field_type(Gen *g, char kind)
-{
-	switch (kind) {
-	case 'p':
-		return g->ptr;
-	case 'l':
-		return g->i64;
-	case 'i':
-		return g->i32;
-	case 'd':
-		return g->f64;
-	case 'L':
-		return LLVMArrayType2(g->i64, RANK);
-	default:
-		never("a kind of abi.def");
-	}
-}
-
 static LLVMTypeRef struct_type(Gen *g, const char *kinds, int n)
 {
 	LLVMTypeRef field[32];
 	for (int k = 0; k < n; k++)
-		field[k] = field_type(g, kinds[k]);
+		field[k] = kinds[k] == 'p'   ? g->ptr
+		           : kinds[k] == 'l' ? g->i64
+		           : kinds[k] == 'i' ? g->i32
+		           : kinds[k] == 'd' ? g->f64
+		                             : LLVMArrayType2(g->i64, RANK); // L
 	return LLVMStructTypeInContext(g->context, field, (unsigned)n, 0);
 }
 
@@ -162,8 +148,8 @@ static Value outs_table(Gen *g, const Plan *plan)
 	return literal_array(g, TYPE(g, amos_out), at, graph->outs.count);
 }
 
-// The work inside a kernel: a product of k terms is 2 k flops, any other map or fold one an element
-// it reads.
+// The work inside a kernel: 2 k flops per dot product of k terms, one per element of a map, and one
+// per element that a reduction reads.
 static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 {
 	const Val *v = val(plan->graph, r);
@@ -182,49 +168,36 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
 }
 
-static int64_t kern_flops(Gen *g, const Plan *plan, const Reads *reads, const Kern *k)
+// Of one launch: its share of the kernel's flops, and of the bytes that the kernel reads and
+// writes.
+static void count_work(Gen *g, const Plan *plan, const Reads *reads, const Launch *l, Value *flops,
+                       Value *bytes)
 {
+	const Kern *k = l->kern;
 	bool *stop = NEWS(g->arena, bool, plan->graph->nval),
 	     *seen = NEWS(g->arena, bool, plan->graph->nval);
-	for (int i = 0; i < reads->count; i++)
-		stop[reads->at[i].val] = true;
-	int64_t flops = 0;
-	for (int o = 0; o < k->nout; o++)
-		flops += flops_of(plan, stop, seen, k->out[o]);
-	return flops;
-}
-
-static int64_t kern_bytes(const Plan *plan, const Reads *reads, const Kern *k)
-{
-	int64_t n = 0;
+	int64_t operations = 0, traffic = 0;
 	for (int i = 0; i < reads->count; i++) {
-		const Val *v = val(plan->graph, reads->at[i].val);
-		n += bytes_of(v);
+		stop[reads->at[i].val] = true;
+		traffic += bytes_of(val(plan->graph, reads->at[i].val));
 	}
-	for (int o = 0; o < k->nout; o++)
-		n += bytes_of(val(plan->graph, k->out[o]));
-	return n;
+	for (int o = 0; o < k->nout; o++) {
+		operations += flops_of(plan, stop, seen, k->out[o]);
+		traffic += bytes_of(val(plan->graph, k->out[o]));
+	}
+	*flops = number(g, operations / l->launches);
+	*bytes = number(g, traffic / l->launches);
 }
 
-// The parameter that the kernel writes, or NULL.
-static const char *updated(const Plan *plan, const Kern *k)
-{
-	const Graph *graph = plan->graph;
-	for (int o = k->nout - 1; o >= 0; o--)
-		for (int i = 0; i < graph->slots.count; i++)
-			if (graph->slots.at[i].kind == S_param && k->to[o].block == B_param &&
-			    plan->slot[i].offset == k->to[o].offset)
-				return graph->slots.at[i].name;
-	return NULL;
-}
-
-// Named after the node of its heart, the parameter it updates, or its last out that has a node.
+// Named after the parameter it updates, or the node of its root or of its last out that has a node.
 static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;
-	const char *param = updated(plan, k);
-	if (param && !k->root)
-		return format(g->arena, "update %s", param);
+	for (int o = k->nout - 1; o >= 0 && !k->root; o--)
+		for (int i = 0; i < graph->slots.count; i++)
+			if (graph->slots.at[i].kind == S_param && k->to[o].block == B_param &&
+			    plan->slot[i].offset == k->to[o].offset)
+				return format(g->arena, "update %s", graph->slots.at[i].name);
 	Ref r = k->root ? k->root : k->out[k->nout - 1];
 	for (int o = k->nout - 1; o >= 0 && !val(graph, r)->from; o--)
 		r = k->out[o];
@@ -235,13 +208,6 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	return prims[v->op].name;
 }
 
-// Of a kernel in a loop; where nothing bounds it, of one trip.
-static int64_t launches(int64_t times, int64_t trips)
-{
-	return MIN(times * (trips > INT32_MAX ? 1 : trips), INT32_MAX);
-}
-
-// A kernel's work is shared out among its launches.
 static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
 	static const char *const kinds[] = {
@@ -254,16 +220,19 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 		const Reads *own = &reads[l->kern - plan->kerns.at];
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, l->kern->root)).trips;
-			add_kernels(g, l->body, launches(times, trips), table);
+			if (trips > INT32_MAX) // unbounded: count one iteration
+				trips = 1;
+			add_kernels(g, l->body, MIN(times * trips, INT32_MAX), table);
 			continue;
 		}
+		Value flops, bytes;
+		count_work(g, plan, own, l, &flops, &bytes);
 		Value f[amos_kernel_FIELDS] = {
 		    [amos_kernel_name] = text(g, kern_name(g, plan, l->kern)),
 		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] =
-		        number(g, kern_flops(g, plan, own, l->kern) / l->launches),
-		    [amos_kernel_bytes] = number(g, kern_bytes(plan, own, l->kern) / l->launches),
+		    [amos_kernel_flops] = flops,
+		    [amos_kernel_bytes] = bytes,
 		    [amos_kernel_times] = number(g, times),
 		};
 		PUSH(g->arena, *table, struct_of(g, amos_kernel_FIELDS, f));

@@ -1,11 +1,10 @@
-// at.c: an element of any value, at any index: what a kernel computes.
-// Takes gen.h. A value in memory is read, a move changes the index, a map is applied to its
-// operands, a fold that no sweep has computed is a loop of its own. What is asked for twice at one
-// index is computed once.
+// at.c: emits an element of any value, at any index: what a kernel computes.
+// A value in memory is read, a move changes the index, a map is applied to its operands, a
+// reduction that is not computed yet becomes a loop. An element is computed once per level.
 #include "gen.h"
 #include <string.h>
 
-// ---- memory of what is known ----------------------------------------------------------
+// ---- known elements -------------------------------------------------------------------
 
 // The cell of (r, idx) among the values known at this level.
 static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
@@ -76,12 +75,6 @@ static Value read_memory(Gen *g, const Val *v, Ref r, const Index *idx)
 	return load_lanes(g, v->type, location_address(g, r), &lanes);
 }
 
-static Value read_bound(Gen *g, const Bound *bound, const Val *v, const Index *idx)
-{
-	Lanes lanes = bound_lanes(g, bound, v->shape.rank, idx);
-	return load_lanes(g, v->type, bound->memory, &lanes);
-}
-
 void store_out(Gen *g, int k, const Index *idx, Value x)
 {
 	const Val *v = val(g->graph, g->kern->out[k]);
@@ -124,9 +117,8 @@ void store_outs(Gen *g, const Index *idx)
 
 // ---- bounds ---------------------------------------------------------------------------
 
-// An index that may lie outside of [0, extent): `inside` says where it does not, and what is
-// answered is safe to read with: clamped where all lanes agree or each has its own, masked where
-// they run on.
+// Returns an index that is safe to read with, for one that may lie outside of [0, extent): masked
+// if lanes are consecutive, else clamped. Adds to `inside` where it lies inside.
 static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 {
 	if (index_fits(g->vars, idx, extent))
@@ -157,7 +149,8 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 
 // ---- moves ----------------------------------------------------------------------------
 
-// Operand k of a move at element idx, read at `in`: where `inside` holds (NULL: everywhere).
+// Sets `in` to the index of operand k that element idx of a move reads, and adds to `inside` where
+// it is read (NULL: everywhere).
 static void guarded_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
 {
 	const Shape *from = &val(g->graph, v->in[k])->shape;
@@ -268,8 +261,10 @@ static Value at_map(Gen *g, const Val *v, const Index *idx)
 static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 {
 	for (const Bound *b = g->bound; b; b = b->outer)
-		if (b->r == r)
-			return read_bound(g, b, v, idx);
+		if (b->r == r) {
+			Lanes lanes = bound_lanes(g, b, v->shape.rank, idx);
+			return load_lanes(g, v->type, b->memory, &lanes);
+		}
 	if (!g->inside[r])
 		return read_memory(g, v, r, idx);
 	switch (prims[v->op].cls) {

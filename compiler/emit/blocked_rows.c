@@ -1,8 +1,7 @@
-// blocked_rows.c: reduces columns over blocks of rows.
-// Takes a kernel scheduled as partials, whose launches all go along memory: blocks of rows are
-// reduced, each to a row of its own; these are reduced, and what has the shape of a row is computed
-// of them; then blocks of rows are passed over for the outs of the full shape. What that pass needs
-// of such rows it reads from the kernel's work, so outs may take their place before.
+// blocked_rows.c: emits reductions of columns over blocks of rows (P_partials).
+// The first launch reduces each block to a row. The second reduces these rows and computes values
+// of the shape of a row. The third passes over blocks of rows for the outputs of the full shape;
+// values of the second that it needs are in the kernel's work, so outputs may overwrite the others.
 #include "row.h"
 
 typedef struct BlockedRows {
@@ -64,7 +63,7 @@ static void each_row(Gen *g, BlockedRows *t, LaneBody *body)
 	loop_end(g, &rows);
 }
 
-// What has the shape of a row: all of it is computed before outs are stored.
+// Values of the shape of a row are all computed before outputs are stored.
 static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	BlockedRows *t = context;

@@ -1,5 +1,5 @@
-// cast.c: a value in another element type, and floats of fewer bits.
-// Takes gen.h. Keeps: what the evaluator says of casts and of narrow, to the bit.
+// cast.c: emits casts between element types, and narrow.
+// Invariant: bit-identical to the evaluator.
 #include "gen.h"
 #include <math.h>
 
@@ -87,47 +87,27 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 	return LLVMBuildIntCast2(g->b, x, like(elem_type(g, to), x), is_signed(from), "");
 }
 
-// How a float lies in memory.
-typedef struct FloatBits {
-	LLVMTypeRef bits;
-	int fraction, least; // bits behind the leading one; the least exponent
-} FloatBits;
-
-static FloatBits layout_of(Gen *g, Elem e)
-{
-	return e == E_f64 ? (FloatBits){g->i64, 52, -1022} : (FloatBits){g->i32, 23, -126};
-}
-
-// Numbers below 2^least lie evenly: a sum with one so large that its last bit is their step rounds.
-static Value round_even(Gen *g, Value x, int step)
-{
-	Value large = real_like(x, ldexp(1.5, step));
-	return LLVMBuildFSub(g->b, LLVMBuildFAdd(g->b, x, large, ""), large, "");
-}
-
-// Others lose their low bits; what carries over raises the exponent.
-static Value round_bits(Gen *g, Value x, const FloatBits *layout, int lost)
-{
-	if (lost <= 0)
-		return x;
-	int64_t one = 1;
-	Value all = LLVMBuildBitCast(g->b, x, like(layout->bits, x), "");
-	Value odd = LLVMBuildLShr(g->b, all, int_like(all, lost), "");
-	odd = LLVMBuildAnd(g->b, odd, int_like(all, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, int_like(all, (one << (lost - 1)) - 1), "");
-	all =
-	    LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""), int_like(all, -(one << lost)), "");
-	return LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
-}
-
 Value narrow_value(Gen *g, const Attr *attr, Elem e, Value x)
 {
-	FloatBits layout = layout_of(g, e);
-	int lost = layout.fraction - (int)MIN(attr->i[0], layout.fraction);
-	int least = (int)MAX(attr->i[1], layout.least);
-	Value size = unary(g, "llvm.fabs", x), y = round_bits(g, x, &layout, lost);
+	int fraction = e == E_f64 ? 52 : 23, lost = fraction - (int)MIN(attr->i[0], fraction);
+	int least = (int)MAX(attr->i[1], e == E_f64 ? -1022 : -126);
+	Value size = unary(g, "llvm.fabs", x), y = x;
+	if (lost > 0) { // the low bits; a carry raises the exponent
+		int64_t one = 1;
+		Value all = LLVMBuildBitCast(g->b, x, like(e == E_f64 ? g->i64 : g->i32, x), "");
+		Value odd = LLVMBuildLShr(g->b, all, int_like(all, lost), "");
+		odd = LLVMBuildAnd(g->b, odd, int_like(all, 1), "");
+		Value up = LLVMBuildAdd(g->b, odd, int_like(all, (one << (lost - 1)) - 1), "");
+		all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""),
+		                   int_like(all, -(one << lost)), "");
+		y = LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
+	}
+	// Floats below 2^least are evenly spaced: adding a number whose last bit is the spacing
+	// rounds.
 	Value small = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, ldexp(1, least)), "");
-	y = LLVMBuildSelect(g->b, small, round_even(g, x, lost + least), y, "");
+	Value large = real_like(x, ldexp(1.5, lost + least));
+	Value even = LLVMBuildFSub(g->b, LLVMBuildFAdd(g->b, x, large, ""), large, "");
+	y = LLVMBuildSelect(g->b, small, even, y, "");
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
 	return LLVMBuildSelect(g->b, nan, x, y, "");
 }

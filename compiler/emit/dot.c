@@ -1,13 +1,12 @@
-// dot.c: the matrix product: blocks of it for workers, and the loops around a register tile.
-// Takes a dot kernel. Gives its body: workers are independent blocks (batch, rows, columns) of the
-// result. Keeps: each element is summed over k in an order that the shapes and the tile fix, not
-// the split.
+// dot.c: emits a matrix product: its division among workers, and the loops around a register tile.
+// Workers are independent blocks (batch, rows, columns) of the result. Invariant: the order of each
+// sum over k follows from the shapes and the tile, not from the division.
 //
-// A worker packs its columns of b into panels as wide as the tile (they stay in its L2), then goes
-// down its rows, a strip of tile height at a time: a strip of a (in place, or packed) meets every
-// panel, and what the maps after the dot make of the strip is written while the sums are in L1.
-// Where k is too long for one block, sums wait in private memory for the next. What many workers
-// would pack is packed once, by a launch before (pack.c).
+// A worker packs its columns of b into panels as wide as the tile, which stay in its L2. Then it
+// goes down its rows, a strip of tile height at a time: a strip of a (in place, or packed) is
+// multiplied by every panel, and the maps after the dot are computed for the strip while its sums
+// are in L1. If k is too long for one block, sums stay in local memory until the next. What several
+// workers would pack is packed once, by the launch before (pack.c).
 #include "dot.h"
 
 // ---- the worker -----------------------------------------------------------------------
@@ -45,7 +44,7 @@ static void each_column(Dot *d, LaneBody *body, void *context)
 	                  (int)(d->p.width / g->width), body, context);
 }
 
-// Writes what the kernel makes of rows from..to of the strip at `first`, whose sums are finished.
+// Computes the outputs for rows from..to of the strip at `first`, whose sums are finished.
 static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 {
 	Gen *g = d->g;
@@ -66,7 +65,8 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	unbind(g, &bound);
 }
 
-// What the maps after the product touch row by row: outs, and values read at the same place.
+// Finds the memory that the maps after the product touch row by row: outputs, and values read at
+// the same index.
 static void choose_streams(Dot *d)
 {
 	Gen *g = d->g;
@@ -95,7 +95,7 @@ static void choose_streams(Dot *d)
 	}
 }
 
-// Where the strip's columns lie in a stream.
+// Returns the address of the strip's columns in a stream.
 static Value stream_strip(Dot *d, int i, Value first, Value column)
 {
 	Gen *g = d->g;
@@ -194,16 +194,6 @@ static void choose_part(Dot *d)
 	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
 }
 
-static void take_local(Dot *d)
-{
-	Gen *g = d->g;
-	d->sums = local_memory(g, d->p.sums);
-	if (d->p.strip)
-		d->strip = local_memory(g, d->p.strip);
-	if (d->p.panel)
-		d->panel = local_memory(g, d->p.panel);
-}
-
 void go_to_block(Dot *d, Value block)
 {
 	Gen *g = d->g;
@@ -256,15 +246,6 @@ static void finish_parts(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-// The launch after the product: a worker has some columns.
-static void reduce_parts(Dot *d)
-{
-	Gen *g = d->g;
-	Value from = times(g, g->worker, d->p.width);
-	g->ops->lane_loop(g, from, smaller(g, sum_of(g, from, number(g, d->p.width)), d->p.n),
-	                  d->p.n, (int)(d->p.width / g->width), finish_parts, d);
-}
-
 // ---- the kernel -----------------------------------------------------------------------
 
 static void product(Dot *d)
@@ -272,7 +253,11 @@ static void product(Dot *d)
 	Gen *g = d->g;
 	choose_part(d);
 	choose_streams(d);
-	take_local(d);
+	d->sums = local_memory(g, d->p.sums);
+	if (d->p.strip)
+		d->strip = local_memory(g, d->p.strip);
+	if (d->p.panel)
+		d->panel = local_memory(g, d->p.panel);
 	d->sum_tile = g->ops->tile(g->module, &d->tile);
 	if (d->s->reduce.count)
 		each_column(d, start_parts, d);
@@ -291,7 +276,7 @@ static Stride operand_stride(Dot *d, int o)
 	return strides_of(g->vars, g->graph, &g->computed, d->v->in[o], idx, &row, &column);
 }
 
-// How the tile goes through its operands.
+// Returns the tile with its strides through the operands.
 static Tile tile_of(Dot *d, Stride a, Stride b)
 {
 	const Sched *s = d->s;
@@ -332,10 +317,14 @@ void emit_dot(Gen *g, const Kern *kern)
 	                     .blocks = d.p.down,
 	                     .line = partial_line(d.p.n),
 	                     .offset = d.p.partials};
-	if (g->stage == BEFORE)
+	if (g->stage == BEFORE) {
 		pack_shared(&d);
-	else if (g->stage == AFTER)
-		reduce_parts(&d);
-	else
+	} else if (g->stage == MAIN) {
 		product(&d);
+	} else { // a worker has some columns
+		Value from = times(g, g->worker, d.p.width);
+		Value to = smaller(g, sum_of(g, from, number(g, d.p.width)), d.p.n);
+		g->ops->lane_loop(g, from, to, d.p.n, (int)(d.p.width / g->width), finish_parts,
+		                  &d);
+	}
 }

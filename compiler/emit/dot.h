@@ -1,5 +1,4 @@
-// dot.h: a matrix product being written: what dot.c (its loops) and pack.c (how operands come to
-// the register tile) share. Takes gen.h.
+// dot.h: declares what dot.c (the loops) and pack.c (the packing) of a matrix product share.
 #ifndef DOT_H
 #define DOT_H
 #include "gen.h"
@@ -13,7 +12,7 @@ typedef struct Dot {
 	const Val *v;
 	DotSizes p;
 	Tile tile;
-	bool b_rows;              // b lies along its rows: these are copied, not panels
+	bool b_rows;              // b is contiguous along its rows: these are copied, not panels
 	Value panel, strip, sums; // memory
 	Value sum_tile;           // the function
 	Value stream[STREAMS];
@@ -21,8 +20,8 @@ typedef struct Dot {
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
-	Partials parts;                                       // of what the kernel reduces
-	Value rows_block;                                     // of the worker: its part
+	Partials parts;                                       // of the kernel's reductions
+	Value rows_block;                                     // the worker's part
 } Dot;
 
 // ---- dot.c ----------------------------------------------------------------------------
@@ -32,15 +31,15 @@ void go_to_block(Dot *, Value block); // of k
 
 // ---- pack.c ---------------------------------------------------------------------------
 
-// Where element (row, column) of operand o lies; it is read in place.
+// Returns the address of element (row, column) of operand o, which is read in place.
 Value in_place(Dot *, int o, Value row, Value column);
 
 // The worker's own panels of b for the block of k, and strips first..end of a.
 void pack_panels(Dot *);
 void pack_strips(Dot *, Value first, Value end);
-// The body of the launch that packs what the operands have in common.
+// The body of the launch that packs for all workers.
 void pack_shared(Dot *);
-// Of the shared memory: the operand's block of k.
+// Returns the operand's block of k in shared memory.
 Value shared_block(Dot *, int o);
 
 // ---- small values ---------------------------------------------------------------------

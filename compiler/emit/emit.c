@@ -1,7 +1,7 @@
-// emit.c: Plans -> one object: kernels of equal signatures written once, compile threads.
-// Takes plans of equal slot tables. Gives an Object. Keeps: what is emitted depends on the plans
-// and the target only, never on the threads: kernels are numbered in the order of the plans and
-// compiled in batches by number.
+// emit.c: emits one object for several plans, in threads.
+// Input: plans with equal slot tables. Kernels with equal signatures are written once. Invariant:
+// the object depends on the plans and the target only, because kernels are numbered in the order of
+// the plans and compiled in batches by number.
 #include "gen.h"
 #include <llvm-c/Analysis.h>
 #include <llvm-c/TargetMachine.h>
@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { BATCH = 4 }; // kernels a module (PTX is one module)
+enum { BATCH = 4 }; // kernels per module (PTX is one module)
 
 // ---- kernels --------------------------------------------------------------------------
 
@@ -26,23 +26,23 @@ typedef struct Kernel { // code that launches share
 typedef struct Emitter {
 	Arena *arena;
 	const Target *target;
+	const EmitOptions *options;
+	int entries;
+	Entry *entry;
 	VEC(Kernel) kernels;
-	int batch, batches; // kernels a module; modules
+	int count;          // of kernels in the plans
+	int64_t local;      // bytes of local memory, the largest of all kernels
+	int batch, batches; // kernels per module; modules
 	Part *part;         // by batch
 	atomic_int next;
 } Emitter;
 
-static void add_attribute(LLVMContextRef context, Value f, const char *name, const char *value)
-{
-	LLVMAttributeRef a = LLVMCreateStringAttribute(context, name, (unsigned)strlen(name), value,
-	                                               (unsigned)strlen(value));
-	LLVMAddAttributeAtIndex(f, LLVMAttributeFunctionIndex, a);
-}
-
 void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 {
 	g->function = LLVMAddFunction(g->module, name, type);
-	add_attribute(g->context, g->function, "prefer-vector-width", "512");
+	LLVMAttributeRef wide =
+	    LLVMCreateStringAttribute(g->context, "prefer-vector-width", 19, "512", 3);
+	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex, wide);
 	unsigned nounwind = LLVMGetEnumAttributeKindForName("nounwind", 8);
 	LLVMAddAttributeAtIndex(g->function, LLVMAttributeFunctionIndex,
 	                        LLVMCreateEnumAttribute(g->context, nounwind, 0));
@@ -62,16 +62,6 @@ void function_end(Gen *g)
 	LLVMBuildBr(g->b, g->ground->first);
 }
 
-typedef void EmitKern(Gen *, const Kern *);
-
-static EmitKern *emitter_of(const Kern *kern)
-{
-	static EmitKern *const emitters[] = {
-	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
-	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
-	return kern->sched->partition == P_tiles ? emit_dot : emitters[kern->kind];
-}
-
 const char *kernel_name(Arena *arena, int kernel, int launch)
 {
 	return format(arena, launch ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, launch);
@@ -79,9 +69,15 @@ const char *kernel_name(Arena *arena, int kernel, int launch)
 
 static void write_launch(Gen *g, const char *name)
 {
+	static void (*const emitters[])(Gen *, const Kern *) = {
+	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
+	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
 	g->local_used = 0;
 	g->ops->begin(g, name);
-	emitter_of(g->kern)(g, g->kern);
+	if (g->kern->sched->partition == P_tiles)
+		emit_dot(g, g->kern);
+	else
+		emitters[g->kern->kind](g, g->kern);
 	LLVMBuildRetVoid(g->b);
 	function_end(g);
 	if (g->local_used > g->kern->sched->local)
@@ -127,27 +123,6 @@ static LLVMTargetMachineRef machine_new(const Target *t)
 	                               LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
 }
 
-static LLVMModuleRef module_new(const Target *t, LLVMContextRef context,
-                                LLVMTargetMachineRef machine)
-{
-	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", context);
-	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
-	LLVMSetTarget(module, t->triple);
-	LLVMSetModuleDataLayout(module, layout);
-	LLVMDisposeTargetData(layout);
-	return module;
-}
-
-// Variables become registers; all else is written as it shall be.
-static void tidy(LLVMModuleRef module, LLVMTargetMachineRef machine)
-{
-	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
-	LLVMErrorRef error = LLVMRunPasses(module, "function(mem2reg,early-cse)", machine, options);
-	if (error)
-		bug("passes: %s", LLVMGetErrorMessage(error));
-	LLVMDisposePassBuilderOptions(options);
-}
-
 static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
                     LLVMTargetMachineRef machine)
 {
@@ -157,7 +132,11 @@ static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
 		bug("the emitted code is not valid: %s", message);
 	}
 	LLVMDisposeMessage(message);
-	tidy(module, machine);
+	LLVMPassBuilderOptionsRef options = LLVMCreatePassBuilderOptions();
+	LLVMErrorRef error = LLVMRunPasses(module, "function(mem2reg,early-cse)", machine, options);
+	if (error)
+		bug("passes: %s", LLVMGetErrorMessage(error));
+	LLVMDisposePassBuilderOptions(options);
 	LLVMMemoryBufferRef buffer;
 	LLVMCodeGenFileType kind = t->text ? LLVMAssemblyFile : LLVMObjectFile;
 	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, kind, &message, &buffer))
@@ -189,18 +168,6 @@ static void compiler_end(Compiler *c)
 	LLVMContextDispose(c->context);
 }
 
-static void gen_types(Gen *g)
-{
-	g->i1 = LLVMInt1TypeInContext(g->context);
-	g->i8 = LLVMInt8TypeInContext(g->context);
-	g->i16 = LLVMInt16TypeInContext(g->context);
-	g->i32 = LLVMInt32TypeInContext(g->context);
-	g->i64 = LLVMInt64TypeInContext(g->context);
-	g->f32 = LLVMFloatTypeInContext(g->context);
-	g->f64 = LLVMDoubleTypeInContext(g->context);
-	g->ptr = LLVMPointerTypeInContext(g->context, 0);
-}
-
 static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
 {
 	Gen g = {.target = t,
@@ -209,18 +176,35 @@ static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module
 	         .context = context,
 	         .module = module};
 	g.b = LLVMCreateBuilderInContext(context);
-	gen_types(&g);
+	g.i1 = LLVMInt1TypeInContext(context);
+	g.i8 = LLVMInt8TypeInContext(context);
+	g.i16 = LLVMInt16TypeInContext(context);
+	g.i32 = LLVMInt32TypeInContext(context);
+	g.i64 = LLVMInt64TypeInContext(context);
+	g.f32 = LLVMFloatTypeInContext(context);
+	g.f64 = LLVMDoubleTypeInContext(context);
+	g.ptr = LLVMPointerTypeInContext(context, 0);
 	return g;
 }
 
+// Compiles batch `batch` of kernels; after the last, the tables.
 static void compile_batch(Compiler *c, int batch)
 {
 	Emitter *e = c->emitter;
-	LLVMModuleRef module = module_new(e->target, c->context, c->machine);
-	Gen g = gen_new(e->target, c->context, module);
-	for (int k = batch * e->batch; k < MIN((batch + 1) * e->batch, e->kernels.count); k++)
+	const Target *t = e->target;
+	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", c->context);
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c->machine);
+	LLVMSetTarget(module, t->triple);
+	LLVMSetModuleDataLayout(module, layout);
+	LLVMDisposeTargetData(layout);
+	Gen g = gen_new(t, c->context, module);
+	g.arena = c->arena;
+	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
+	for (int k = first; k < end; k++)
 		write_kernel(&g, &e->kernels.at[k], k);
-	e->part[batch] = compile(c->arena, e->target, module, c->machine);
+	if (first >= end)
+		write_tables(&g, e->entries, e->entry, e->options, e->local);
+	e->part[batch] = compile(c->arena, t, module, c->machine);
 	LLVMDisposeBuilder(g.b);
 	LLVMDisposeModule(module);
 }
@@ -237,8 +221,8 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
-// Starts all but the first, which is the caller's, or as many as the machine starts; how many there
-// are. LLVM wants more stack than `ulimit -s` may give.
+// Starts all threads but the first, which is the caller's, or as many as the system allows. Returns
+// their number. LLVM needs more stack than `ulimit -s` may give.
 static int start_threads(int threads, pthread_t *thread, Compiler *c)
 {
 	enum { STACK = 8 << 20 };
@@ -252,11 +236,11 @@ static int start_threads(int threads, pthread_t *thread, Compiler *c)
 	return n;
 }
 
-// The parts lie in the compilers' arenas: copied to the caller's.
+// Compiles all batches. Their parts are copied from the compilers' arenas to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
 	e->batch = e->target->text ? MAX(1, e->kernels.count) : BATCH;
-	e->batches = (int)ceil_div(e->kernels.count, e->batch);
+	e->batches = (int)ceil_div(e->kernels.count, e->batch) + !e->target->text;
 	e->part = NEWS(e->arena, Part, e->batches + 1);
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
@@ -284,35 +268,6 @@ static void compile_kernels(Emitter *e, int threads)
 
 // ---- launches -------------------------------------------------------------------------
 
-// One kernel for all launches that compute the same.
-static int kernel_of(Emitter *e, Table *known, const Signature *s)
-{
-	uint64_t *cell = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
-	if (!*cell) {
-		Kernel k = {.signature = s, .plan = s->plan, .kern = s->kern};
-		PUSH(e->arena, e->kernels, k);
-		*cell = (uint64_t)e->kernels.count;
-	}
-	return (int)*cell - 1;
-}
-
-static void add_launches(Entry *entry, int kernel, const Signature *s)
-{
-	int first = entry->n;
-	for (Stage stage = BEFORE; stage < STAGES; stage++)
-		if (stage_workers(s->kern->sched, stage)) {
-			Launch *to = &entry->launch[entry->n];
-			*to = (Launch){.kern = s->kern,
-			               .kernel = kernel,
-			               .number = entry->n++ - first,
-			               .workers = stage_workers(s->kern->sched, stage),
-			               .place = s->place.at,
-			               .nlocation = s->place.count};
-		}
-	for (int i = first; i < entry->n; i++)
-		entry->launch[i].launches = entry->n - first;
-}
-
 static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 {
 	Entry entry = {.plan = plan};
@@ -326,8 +281,28 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 			    (Launch){.kern = kern, .body = take_copy(e->arena, &body, sizeof body)};
 			continue;
 		}
+		e->count++;
 		Signature *s = signature_new(e->arena, plan, writer, k);
-		add_launches(&entry, kernel_of(e, known, s), s);
+		uint64_t *kernel = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
+		if (!*kernel) {
+			PUSH(e->arena, e->kernels, ((Kernel){s, plan, kern}));
+			*kernel = (uint64_t)e->kernels.count;
+			e->local = MAX(e->local, kern->sched->local);
+		}
+		int launches = 0, number = 0;
+		for (Stage stage = BEFORE; stage < STAGES; stage++)
+			launches += stage_workers(kern->sched, stage) > 0;
+		for (Stage stage = BEFORE; stage < STAGES; stage++) {
+			int64_t workers = stage_workers(kern->sched, stage);
+			if (workers)
+				entry.launch[entry.n++] = (Launch){.kern = kern,
+				                                   .kernel = (int)*kernel - 1,
+				                                   .number = number++,
+				                                   .launches = launches,
+				                                   .workers = workers,
+				                                   .place = s->place.at,
+				                                   .nlocation = s->place.count};
+		}
 	}
 	return entry;
 }
@@ -339,51 +314,23 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static Part compile_tables(Emitter *e, int n, const Entry *entry, const EmitOptions *options)
-{
-	Compiler c;
-	compiler_begin(&c, e);
-	LLVMModuleRef module = module_new(e->target, c.context, c.machine);
-	Gen g = gen_new(e->target, c.context, module);
-	g.arena = c.arena;
-	int64_t local = 0;
-	for (int k = 0; k < e->kernels.count; k++)
-		local = MAX(local, e->kernels.at[k].kern->sched->local);
-	write_tables(&g, n, entry, options, local);
-	Part part = compile(c.arena, e->target, module, c.machine);
-	part.bytes = take_copy(e->arena, part.bytes, part.count + 1);
-	LLVMDisposeBuilder(g.b);
-	LLVMDisposeModule(module);
-	compiler_end(&c);
-	arena_free(c.arena);
-	return part;
-}
-
-static int count_kernels(const Plan *plan)
-{
-	int n = 0;
-	for (int k = 0; k < plan->kerns.count; k++)
-		n += plan->kerns.at[k].body ? count_kernels(plan->kerns.at[k].body) : 1;
-	return n;
-}
-
 Object *emit(Arena *arena, int nplan, Plan *const *plan, const EmitOptions *options)
 {
 	double start = seconds_now();
-	Emitter e = {.arena = arena, .target = options->target};
+	Emitter e = {.arena = arena,
+	             .target = options->target,
+	             .options = options,
+	             .entries = nplan,
+	             .entry = NEWS(arena, Entry, nplan)};
 	Table *known = table_new(arena);
-	Entry *entry = NEWS(arena, Entry, nplan);
 	Object *object = NEW(arena, Object);
 	target_start();
-	for (int i = 0; i < nplan; i++) {
-		entry[i] = plan_entry(&e, known, plan[i]);
-		object->kernels += count_kernels(plan[i]);
-	}
+	for (int i = 0; i < nplan; i++)
+		e.entry[i] = plan_entry(&e, known, plan[i]);
 	compile_kernels(&e, options->threads);
+	object->kernels = e.count;
 	object->part = e.part;
 	object->parts = e.batches;
-	if (!e.target->text)
-		e.part[object->parts++] = compile_tables(&e, nplan, entry, options);
 	for (int k = 0; k < object->parts; k++)
 		object->count += object->part[k].count;
 	object->seconds = seconds_now() - start;

@@ -1,5 +1,5 @@
-// emit.h: Plan -> object. Every kernel through LLVM; JIT and ahead of time make the same bytes.
-// Takes plan.h and runtime/abi.h. Gives one symbol, amos_model.
+// emit.h: declares how Plans become objects, through LLVM. JIT and ahead of time make the same
+// bytes. An object has one global symbol, amos_model.
 #ifndef EMIT_H
 #define EMIT_H
 #include "plan.h"
@@ -13,7 +13,7 @@ bool target_runs_here(const Target *);
 bool target_links_here(const Target *);            // for this kind of machine, of any features
 const Machine *target_machine(const Target *);     // the class that plans are made for
 const char *target_needs(Arena *, const Target *); // features of the CPU, "avx,avx2"
-const char *target_text(Arena *, const Target *);  // what it is, for people
+const char *target_text(Arena *, const Target *);  // a description for users
 const char *target_kind(Arena *, const Target *);  // the same without the features of its CPU
 
 typedef struct Part {
@@ -31,15 +31,15 @@ typedef struct Object { // parts that refer to each other: one object when linke
 
 typedef struct EmitOptions {
 	const Target *target;
-	int threads;          // compile threads; 0: one a core
+	int threads;          // compile threads; 0: one per core
 	const char *name;     // of the model
-	const char *note;     // what was chosen, one line each, or NULL
-	const char *identity; // what is compiled, and by which options; amos_model.identity
-	const char *labels;   // amos_model.labels; NULL: not known
+	const char *note;     // the choices made, one per line, or NULL
+	const char *identity; // the model and the options; amos_model.identity
+	const char *labels;   // amos_model.labels; NULL: unknown
 	bool weights;         // put the slots' initial bytes into the object (ahead of time)
 } EmitOptions;
 
-// One object of all the plans (entries); their slot tables are equal.
+// Emits one object for all the plans (entries), whose slot tables are equal.
 Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
 
 // ---- object.c ----------------------------------------------------------------------------

@@ -1,14 +1,13 @@
-// gen.h: what the kernel emitters share: a kernel being written, its loops, indices, and at().
-// Takes emit.h and the LLVM C API. Floor-internal.
+// gen.h: declares what the emitters share: a kernel being written, its loops, indices, and at().
 //
-// A kernel is a function over (buf, worker, pad). Inside it a *Value* is an LLVM value of an
-// element type: a scalar when all lanes agree, else a vector of target->width. b8 is i1 in values,
-// a byte in memory; types that are only stored (f16 bf16 i16 i8 u..) keep their bits until `cast`.
+// A kernel is a function of (buf, worker, local). A *Value* is an LLVM value of an element type: a
+// scalar if all lanes agree, else a vector of target->width. b8 is i1 in values, a byte in memory;
+// types that are only stored (f16 bf16 i16 i8 u..) keep their bits until `cast`.
 //
-// An *Index* says which element of an axis is meant, as a sum of constant multiples of variables; a
-// variable is uniform, or runs along the lanes. at(g, r, idx) is element idx of graph value r,
-// evaluated as deep in the loops as idx needs and no deeper: code is placed at the level of the
-// deepest variable, and shared there.
+// An *Index* is a position along an axis, as a sum of multiples of variables; a variable is
+// uniform, or varies by lane. at(g, r, idx) is element idx of graph value r, evaluated as deep in
+// the loops as idx needs and no deeper: code is placed at the level of the deepest variable, and
+// shared there.
 #ifndef GEN_H
 #define GEN_H
 #include "emit.h"
@@ -20,13 +19,13 @@ typedef struct TargetOps TargetOps;
 
 // ---- a kernel being written: emit.c ---------------------------------------------------
 
-// Where code may be put: the function, or the body of a loop. Outer levels stay open while inner
-// ones are written, so what does not depend on an inner loop is written outside of it.
+// A place for code: the function, or the body of a loop. Outer levels stay open while inner ones
+// are written, so what does not depend on an inner loop is written outside of it.
 typedef struct Level {
 	struct Level *outer;
 	int depth;
-	bool lanes;                    // inside of a loop over lanes: a GPU's threads part here
-	LLVMBasicBlockRef first, open; // code of this level is put at the end of `open`
+	bool lanes;                    // in a loop over lanes, where the threads of a GPU diverge
+	LLVMBasicBlockRef first, open; // code of this level is added at the end of `open`
 	Table *memo;                   // values already computed here
 } Level;
 typedef struct Tile Tile;
@@ -42,7 +41,7 @@ typedef struct Gen {
 	const Graph *graph;
 	const Kern *kern;
 	const bool *inside;          // by Ref: the kernel computes it, though it may be in memory
-	struct Signature *signature; // which place is which entry of buf
+	struct Signature *signature; // entries of buf by location
 	LLVMContextRef context;
 	LLVMModuleRef module;
 	LLVMBuilderRef b;
@@ -56,12 +55,12 @@ typedef struct Gen {
 	Keep *keep;
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
-	Inside computed;    // what the kernel computes and no Bound gives
+	Inside computed;    // what the kernel computes and no Bound holds
 	Stage stage;        // the launch being written
 	int64_t local_used; // bytes of local memory
 } Gen;
 
-// The emitters by kind of kernel. Each writes the body of a launch as the schedule says.
+// The emitters by kind of kernel. Each writes the body of a launch by the schedule.
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
@@ -84,7 +83,7 @@ Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
 // base, base + 1, .. along the lanes.
 Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
-// The deepest level of its variables, not outside of `level`; of g->floor.
+// Returns the deepest level of the variables, not outside of `level` (index_level: g->floor).
 Level *deepest_level(Gen *, int n, const Index *, Level *level);
 Level *index_level(Gen *, int n, const Index *);
 
@@ -106,11 +105,11 @@ typedef struct Loop {
 	int64_t step;
 	Level *outer;
 } Loop;
-// for (i = from; i < to; i += step). Written once even if it never runs.
-// `from` and `to` are known at the level where the loop begins.
+// for (i = from; i < to; i += step), where `from` and `to` are known at the level of the loop's
+// begin.
 Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
-Level *level_go(Gen *, Level *to); // an outer level, or back; answers where we were
+Level *level_go(Gen *, Level *to); // an outer level, or back; returns the current one
 
 Value number(Gen *, int64_t);                      // i64
 Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
@@ -119,44 +118,40 @@ void set_variable(Gen *, Value variable, Value);
 Value smaller(Gen *, Value, int64_t);     // of two signed i64
 Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
-// Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are multiples
-// of `multiple` (a multiple of width * unroll), or to = count. The body is given `n` vectors side
-// by side: `unroll` of them, and the rest in a second call, the last perhaps with a mask. The GPU's
-// threads take turns, n = 1.
+// The body of a loop over lanes: `n` vectors side by side.
 typedef void LaneBody(Gen *, int n, const Index *unit, void *context);
+// TargetOps.lane_loop of CPUs.
 void vector_loop(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *, void *context);
 Value first_lanes(Gen *, int64_t count); // a mask of them
 enum { UNITS = 32 };                     // most vectors side by side
 
-// ---- worker.c: what a worker has ------------------------------------------------------
+// ---- worker.c: a worker's part of the space -------------------------------------------
 
-Index worker_row(Gen *, int64_t rows, int64_t columns); // P_columns: the row that it has a piece of
+Index worker_row(Gen *, int64_t rows, int64_t columns); // P_columns: the row of its piece
 // Lanes along its columns.
 void worker_columns(Gen *, int64_t columns, LaneBody *, void *context);
 Loop worker_rows(Gen *, int64_t rows, Index *row); // P_rows, P_partials: a loop over its rows
 
 // ---- targets: target/*.c --------------------------------------------------------------
 
-// Code that one thread of the worker runs, after all have come here; where threads part already:
-// all of them.
+// Code that one thread of the worker runs, after all have reached it; if threads have diverged
+// already, all run it.
 typedef struct Branch {
 	bool one; // a thread only
 	Loop loop;
 } Branch;
 void single_end(Gen *, Branch *);
 
-struct TargetOps {                              // how a target does what the emitters ask for
+struct TargetOps {                              // the hooks of a target
 	void (*begin)(Gen *, const char *name); // a launch's function, with buf, worker and local
 	LLVMTypeRef (*pointer)(Gen *);          // of the addresses in buf
-	// Lanes along an axis of `count` elements, from..to. from = 0 and to = count, or both are
-	// multiples of `multiple` (a multiple of width * unroll), or to = count. The body is given
-	// `n` vectors side by side: `unroll` of them, and the rest in a second call, the last
-	// perhaps with a mask. Threads take turns, n = 1.
+	// Lanes along from..to of an axis of `count` elements: all of it, or `from` and `to` are
+	// multiples of width * unroll, or to = count. The body gets `unroll` vectors, and the rest
+	// in a second call, the last perhaps with a mask; on a GPU, threads alternate, n = 1.
 	void (*lane_loop)(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *,
 	                  void *context);
 	Value (*reduce_lanes)(Gen *, Op, Elem, Value); // across lanes or threads, for all of them
-	// All threads of the worker come here before any goes on; where threads part already:
-	// nothing.
+	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
 	Branch (*single_begin)(Gen *);
 	void (*prefetch)(Gen *, Value address); // may be past the end
@@ -178,14 +173,13 @@ struct Target {
 Value at(Gen *, Ref, const Index *idx);
 void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
 Value load_out(Gen *, int k, const Index *idx);
-// A variable for an index that is data: kept inside its axis, whatever the data.
+// Returns a variable for an index that is data, clamped to its axis.
 Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
-// The index of the kernel's space as that of a value with the same elements in another shape.
+// Converts an index of the kernel's space to that of a value with the same elements.
 void space_index(Gen *, const Shape *, const Index *idx, Index *to);
-// Evaluates every out but the folded at `idx` of the kernel's space, then stores them.
+// Evaluates every output, except reduced ones, at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
-// While bound, r is not computed: it is read from `memory`, row major with these strides
-// (elements), at idx - origin.
+// While bound, r is not computed but read from `memory`, at these strides (elements).
 struct Bound {
 	Ref r;
 	Value memory;
@@ -196,17 +190,16 @@ struct Bound {
 };
 void bind(Gen *, Bound *);
 void unbind(Gen *, Bound *);
-// While a Keep is set, reduce_values also stores each element of r that it comes by: for sweeps to
-// come.
+// While a Keep is set, reduce_values also stores each element of r that it passes, for later loops.
 struct Keep {
 	Bound at;
 	Keep *next;
 };
 void store_kept(Gen *, const Keep *, const Index *idx); // each at element idx, in private memory
-// The value of r at idx is known to be v from here on, at this level.
+// Records that element idx of r is v, from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
-// Folds (or dots) computed in loops of their own, side by side, and remembered: fold[k] at idx + k
-// * RANK, the same in all but lanes. Their operands have one shape and their axes are the same.
+// Computes reductions (or dots) in one loop nest, and remembers them: reduce[k] at idx + k * RANK,
+// equal except for lanes. Their operands have one shape, and their axes are the same.
 void reduce_values(Gen *, int n, const Ref *reduce, const Index *idx);
 
 // ---- random.c -------------------------------------------------------------------------
@@ -215,15 +208,15 @@ Value at_rand(Gen *, const Val *, const Index *idx);
 
 // ---- partials.c --------------------------------------------------------------------------
 
-// Folds of the rows of a space whose columns lie side by side.
+// Reductions of the rows of a space whose columns are adjacent.
 typedef struct Partials {
 	const ValSteps *reduce;
 	int64_t blocks; // of rows: parts of each reduction
 	int64_t line;   // elements from part to part
 	int64_t offset; // of the kernel's work
 } Partials;
-// At columns `unit`, for every fold: an empty part; one more row, that at `idx` of the space; the
-// whole fold, known at `idx` of its own from then on.
+// At columns `unit`, for every reduction: starts a part; adds the row at `idx` of the space;
+// computes the full reduction and remembers it at its own `idx`.
 void partials_start(Gen *, const Partials *, Value block, const Index *unit);
 void partials_step(Gen *, const Partials *, Value block, const Index *unit, const Index *idx);
 void partials_finish(Gen *, const Partials *, const Index *unit, const Index *idx);
@@ -249,10 +242,10 @@ Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where 
 // ---- primitives: scalar.c, cast.c, math.c ---------------------------------------------
 
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
-Value reduce_start(Gen *, Op, Elem); // what leaves the other operand as it is
+Value reduce_start(Gen *, Op, Elem);                                        // the neutral element
 Value reduce_step(Gen *, Op, Elem, Value, Value);
 Value cast_value(Gen *, Value, Elem from, Elem to);
-// A float of any type as the f32 or f64 that it is worked with, and back.
+// Converts a float of any type to the f32 or f64 that it is computed in, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);
 Value narrow_value(Gen *, const Attr *, Elem, Value); // the primitive, of f32 or f64
 
@@ -260,23 +253,22 @@ Value math_exp(Gen *, Value), math_log(Gen *, Value), math_expm1(Gen *, Value),
     math_log1p(Gen *, Value), math_tanh(Gen *, Value), math_erf(Gen *, Value);
 Value math_sin(Gen *, Value), math_cos(Gen *, Value), math_atan(Gen *, Value);
 Value math_pow(Gen *, Value, Value);
-// payne_hanek.c: x = *turns pi/2 + the answer: as given, or where x is large exactly, *turns
-// modulo 4.
+// payne_hanek.c: returns x - *turns pi/2: `rest`, or for large x the exact value, *turns modulo 4.
 Value reduce_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 
 // ---- memory: lanes.c ------------------------------------------------------------------
 
-// Memory: `n` elements as a scalar, or along lanes. Alignment is that of the element.
+// An element, or elements along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
-// Asks for the line of memory at an address, or where lanes begin, which may be past the end.
+// Prefetches the cache line at an address, or where lanes begin, which may be past the end.
 void prefetch_line(Gen *, Value from);
 void prefetch_lanes(Gen *, Elem, Value memory, const Lanes *);
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
 // c[rows][vectors * lanes] = (c +) a[rows][k] b[k][vectors * lanes], sums in registers.
-typedef struct Stream { // memory that the maps after the tile touch: asked for while it is summed
+typedef struct Stream { // memory that the maps after the tile touch, prefetched by the tile
 	int64_t row;    // bytes from row to row
 	bool write;
 } Stream;
@@ -300,7 +292,7 @@ LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 
-typedef struct Signature { // what a kernel computes, without where
+typedef struct Signature { // what a kernel computes, without its locations
 	Arena *arena;
 	const Plan *plan;
 	const Kern *kern;
@@ -316,9 +308,9 @@ typedef struct Signature { // what a kernel computes, without where
 // Of kernel number `kern`; writer: plan_writers.
 Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
 bool *signature_inside(Arena *, const Signature *); // by Ref: computed by the kernel
-Location value_location(const Plan *, Ref);         // where it lies, constants too
-Value location_address(Gen *, Ref);                 // where a value in memory is
-Value out_address(Gen *, int k);                    // where out k is written
+Location value_location(const Plan *, Ref);         // of constants too
+Value location_address(Gen *, Ref);                 // of a value in memory
+Value out_address(Gen *, int k);                    // of output k
 Value work_memory(Gen *, int64_t offset);           // what all workers share
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
@@ -331,7 +323,7 @@ typedef struct Launch {
 	int64_t workers;
 	int nlocation;
 	const Location *place; // entries of buf
-	struct Entry *body;    // a loop: what it runs again and again, and no kernel of its own
+	struct Entry *body;    // of a loop, which has no kernel of its own
 } Launch;
 
 typedef struct Entry {
@@ -350,14 +342,11 @@ Value literal_bytes(Gen *, const void *, size_t); // constant data of the object
 Value literal_array(Gen *, LLVMTypeRef, Value *, int n);
 void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t local);
 
-// A function with an open ground level, and its end. kernel_begin: with buf, worker and pad (cpu.c,
-// nvptx.c).
+// A function with an open ground level, and its end.
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);
 const char *kernel_name(Arena *, int kernel, int launch);
-void target_start(void); // LLVM's targets, once a process
-
-// ---- small numbers --------------------------------------------------------------------
+void target_start(void); // initializes LLVM's targets, once per process
 
 static inline Value times(Gen *g, Value a, int64_t n)
 {

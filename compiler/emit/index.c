@@ -1,5 +1,5 @@
-// index.c: writes the code of indices, each variable at the level where it is known.
-// Takes gen.h. The code of a variable is written only when it is needed.
+// index.c: emits indices, each variable at the level where it is known.
+// The code of a variable is written only when it is needed.
 #include "gen.h"
 
 struct Code *code_of(Gen *g, int var)
@@ -136,17 +136,6 @@ static const struct Code *ready(Gen *g, int var)
 	return c;
 }
 
-static void add_lanes(Gen *g, Lanes *x, const struct Code *c, int64_t coef)
-{
-	if (c->base)
-		x->base = plus(g, x->base, scaled(g, c->base, coef));
-	x->step += c->lane * coef;
-	if (c->vector)
-		x->vector = plus(g, x->vector, scaled(g, c->vector, coef));
-	if (c->mask && c->mask != x->mask)
-		x->mask = x->mask ? LLVMBuildAnd(g->b, x->mask, c->mask, "") : c->mask;
-}
-
 // Terms are added from the outside in, each where its variable lives.
 Lanes index_value(Gen *g, const Index *idx)
 {
@@ -162,8 +151,15 @@ Lanes index_value(Gen *g, const Index *idx)
 				next = t;
 		done[next] = true;
 		const struct Code *c = ready(g, idx->term[next].var);
+		int64_t coef = idx->term[next].coef;
 		level_go(g, c->level);
-		add_lanes(g, &x, c, idx->term[next].coef);
+		if (c->base)
+			x.base = plus(g, x.base, scaled(g, c->base, coef));
+		x.step += c->lane * coef;
+		if (c->vector)
+			x.vector = plus(g, x.vector, scaled(g, c->vector, coef));
+		if (c->mask && c->mask != x.mask)
+			x.mask = x.mask ? LLVMBuildAnd(g->b, x.mask, c->mask, "") : c->mask;
 	}
 	if (!x.base || idx->constant)
 		x.base = plus(g, x.base, number(g, idx->constant));

@@ -1,5 +1,5 @@
-// lanes.c: elements loaded and stored, one or along lanes.
-// Takes gen.h. Keeps: nothing of a lane that does not exist is touched.
+// lanes.c: emits loads and stores of an element, or of elements along lanes.
+// Invariant: lanes that do not exist touch no memory.
 #include "gen.h"
 
 static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
@@ -40,23 +40,17 @@ static Value unread_lanes(LLVMTypeRef wide, Value mask)
 static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
 {
 	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->width);
-	Value alignment = LLVMConstInt(g->i32, align, 0), none = unread_lanes(wide, x->mask);
-	if (x->step != 1 || x->vector) {
-		Value from = addresses(g, type, memory, x);
-		Value mask = x->mask ? x->mask : all_lanes(g);
-		Value args[4] = {from, alignment, mask, none};
-		LLVMTypeRef types[2] = {wide, LLVMTypeOf(from)};
-		return intrinsic(g, "llvm.masked.gather", 2, types, 4, args);
+	bool apart = x->step != 1 || x->vector;
+	Value from = apart ? addresses(g, type, memory, x) : element(g, type, memory, x->base);
+	Value mask = apart && !x->mask ? all_lanes(g) : x->mask;
+	if (!mask) {
+		Value v = LLVMBuildLoad2(g->b, wide, from, "");
+		LLVMSetAlignment(v, align);
+		return v;
 	}
-	Value from = element(g, type, memory, x->base);
-	if (x->mask) {
-		Value args[4] = {from, alignment, x->mask, none};
-		LLVMTypeRef types[2] = {wide, g->ptr};
-		return intrinsic(g, "llvm.masked.load", 2, types, 4, args);
-	}
-	Value v = LLVMBuildLoad2(g->b, wide, from, "");
-	LLVMSetAlignment(v, align);
-	return v;
+	Value args[4] = {from, LLVMConstInt(g->i32, align, 0), mask, unread_lanes(wide, x->mask)};
+	LLVMTypeRef types[2] = {wide, LLVMTypeOf(from)};
+	return intrinsic(g, apart ? "llvm.masked.gather" : "llvm.masked.load", 2, types, 4, args);
 }
 
 static bool differs(const Lanes *x)
@@ -92,22 +86,16 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 static void store_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x,
                          Value v)
 {
-	Value alignment = LLVMConstInt(g->i32, align, 0);
-	if (x->step != 1 || x->vector) {
-		Value to = addresses(g, type, memory, x);
-		Value args[4] = {v, to, alignment, x->mask ? x->mask : all_lanes(g)};
-		LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
-		intrinsic(g, "llvm.masked.scatter", 2, types, 4, args);
+	bool apart = x->step != 1 || x->vector;
+	Value to = apart ? addresses(g, type, memory, x) : element(g, type, memory, x->base);
+	Value mask = apart && !x->mask ? all_lanes(g) : x->mask;
+	if (!mask) {
+		LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
 		return;
 	}
-	Value to = element(g, type, memory, x->base);
-	if (x->mask) {
-		Value args[4] = {v, to, alignment, x->mask};
-		LLVMTypeRef types[2] = {LLVMTypeOf(v), g->ptr};
-		intrinsic(g, "llvm.masked.store", 2, types, 4, args);
-		return;
-	}
-	LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
+	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};
+	LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
+	intrinsic(g, apart ? "llvm.masked.scatter" : "llvm.masked.store", 2, types, 4, args);
 }
 
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)

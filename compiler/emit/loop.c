@@ -1,5 +1,5 @@
-// loop.c: levels, loops and variables of a kernel.
-// Takes gen.h. Keeps: an outer level's block has no terminator while an inner level is open.
+// loop.c: emits levels, loops and variables of a kernel.
+// Invariant: an outer level's block has no terminator while an inner level is open.
 #include "gen.h"
 
 // ---- levels ---------------------------------------------------------------------------
@@ -20,7 +20,7 @@ Level *level_go(Gen *g, Level *to)
 	return was;
 }
 
-// A level with no loop. Answers the outer one.
+// Enters a level without a loop. Returns the outer one.
 static Level *level_enter(Gen *g)
 {
 	Level *outer = g->level, *inner = NEW(g->arena, Level);

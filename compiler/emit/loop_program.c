@@ -1,12 +1,11 @@
-// loop_program.c: runs a loop body once per iteration.
-// Its body's launches, once a trip. Takes the plan of the loop's graph and the entry of its body.
-// Gives code in the entry's function. Keeps: a loop's body is run like an entry, in an amos_run of
-// its own whose inputs and outputs are, for each trip, where the loop's values lie.
+// loop_program.c: emits the launches of a loop's body, once per iteration.
+// The body runs like an entry, with its own amos_run, whose inputs and outputs are, for each
+// iteration, where the loop's values lie.
 #include "program.h"
 
-// A trip is a run of the body. Of a carried value there are two places: a trip reads one and writes
-// the other, so that the last trip of all writes where the result is read. The first reads the
-// operand itself.
+// An iteration is a run of the body. A carried value has two places: an iteration reads one and
+// writes the other, so that the last of all writes where the result is read. The first reads the
+// operand.
 typedef struct Trips {
 	EntryWriter *writer;
 	const Plan *plan; // of the loop
@@ -17,8 +16,8 @@ typedef struct Trips {
 	Value inputs, outputs;
 	Value limit;
 	Value *start;    // by carried value: the operand
-	Value *place[2]; // by result: where it is left; by carried value: the other place
-	Value on, made;  // until: the answer of a trip; how many were made
+	Value *place[2]; // by result: its place; by carried value: the other place
+	Value on, made;  // until: whether an iteration follows; how many were made
 } Trips;
 
 static int64_t result_bytes(const LoopInfo *c, int k)
@@ -137,24 +136,10 @@ static Value limit_of(const Trips *t)
 	return LLVMBuildSelect(g->b, below, number(g, 0), limit, "");
 }
 
-// Is the place that the trip with `left` more to come writes the other one?
+// True if the iteration with `left` more to come writes the other place.
 static Value is_other(Gen *g, Value left)
 {
 	return LLVMBuildTrunc(g->b, left, g->i1, "");
-}
-
-static void place_carried(const Trips *t, Value i, Value left)
-{
-	Gen *g = t->writer->g;
-	const LoopInfo *c = &t->cycle;
-	Value other = is_other(g, left);
-	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, i, number(g, 0), "");
-	for (int k = 0; k < c->carried; k++) {
-		Value one = t->place[0][k], two = t->place[1][k];
-		Value before = LLVMBuildSelect(g->b, other, one, two, "");
-		set_entry(g, t->inputs, k, LLVMBuildSelect(g->b, first, t->start[k], before, ""));
-		set_entry(g, t->outputs, c->until + k, LLVMBuildSelect(g->b, other, two, one, ""));
-	}
 }
 
 static Value entry_pointer(Gen *g, Value base, Value t, int64_t bytes)
@@ -162,26 +147,7 @@ static Value entry_pointer(Gen *g, Value base, Value t, int64_t bytes)
 	return at_index(g, g->i8, base, LLVMBuildMul(g->b, t, number(g, bytes), ""));
 }
 
-static void place_entries(const Trips *t, const Value *scanned, Value at)
-{
-	Gen *g = t->writer->g;
-	const LoopInfo *c = &t->cycle;
-	for (int k = 0; k < c->scanned; k++) {
-		const Slot *slot = &c->body->slots.at[c->carried + k];
-		int64_t bytes = byte_count(slot->type, &slot->shape);
-		set_entry(g, t->inputs, c->carried + k, entry_pointer(g, scanned[k], at, bytes));
-	}
-	for (int k = c->carried; k < loop_results(c); k++)
-		set_entry(g, t->outputs, c->until + k,
-		          entry_pointer(g, t->place[0][k], at, bytes_of(result_val(c, k))));
-}
-
-static void move_bytes(Gen *g, Value to, Value from, int64_t bytes)
-{
-	LLVMBuildMemMove(g->b, to, 1, from, 1, number(g, bytes));
-}
-
-// Where no trip was made the results are the operands; where the loop ended early the last trip may
+// Without iterations the results are the operands; if the loop ended early, the last iteration may
 // have written the other place.
 static void settle_carried(const Trips *t, Value made)
 {
@@ -194,20 +160,9 @@ static void settle_carried(const Trips *t, Value made)
 		Value last =
 		    LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k], t->place[0][k], "");
 		last = LLVMBuildSelect(g->b, none, t->start[k], last, "");
-		move_bytes(g, t->place[0][k], last, result_bytes(&t->cycle, k));
+		LLVMBuildMemMove(g->b, t->place[0][k], 1, last, 1,
+		                 number(g, result_bytes(&t->cycle, k)));
 	}
-}
-
-// Goes to `out` where the trip has answered that none follows.
-static void leave_if_done(const Trips *t, Value i, LLVMBasicBlockRef out)
-{
-	Gen *g = t->writer->g;
-	LLVMBasicBlockRef on = LLVMAppendBasicBlockInContext(g->context, g->function, "");
-	set_variable(g, t->made, LLVMBuildAdd(g->b, i, number(g, 1), ""));
-	Value answer = LLVMBuildLoad2(g->b, g->i8, t->on, "");
-	Value done = LLVMBuildICmp(g->b, LLVMIntEQ, answer, LLVMConstInt(g->i8, 0, 0), "");
-	LLVMBuildCondBr(g->b, done, out, on);
-	LLVMPositionBuilderAtEnd(g->b, on);
 }
 
 static void write_trips(Trips *t, const Entry *body)
@@ -222,11 +177,31 @@ static void write_trips(Trips *t, const Entry *body)
 	Loop loop = loop_begin(g, number(g, 0), t->limit, 1);
 	Value left = LLVMBuildSub(g->b, t->limit, number(g, 1), "");
 	left = LLVMBuildSub(g->b, left, loop.i, "");
-	place_carried(t, loop.i, left);
-	place_entries(t, scanned, c->reverse ? left : loop.i);
+	Value other = is_other(g, left), entry = c->reverse ? left : loop.i;
+	Value first = LLVMBuildICmp(g->b, LLVMIntEQ, loop.i, number(g, 0), "");
+	for (int k = 0; k < c->carried; k++) {
+		Value one = t->place[0][k], two = t->place[1][k];
+		Value before = LLVMBuildSelect(g->b, other, one, two, "");
+		set_entry(g, t->inputs, k, LLVMBuildSelect(g->b, first, t->start[k], before, ""));
+		set_entry(g, t->outputs, c->until + k, LLVMBuildSelect(g->b, other, two, one, ""));
+	}
+	for (int k = 0; k < c->scanned; k++) {
+		const Slot *slot = &c->body->slots.at[c->carried + k];
+		int64_t bytes = byte_count(slot->type, &slot->shape);
+		set_entry(g, t->inputs, c->carried + k, entry_pointer(g, scanned[k], entry, bytes));
+	}
+	for (int k = c->carried; k < loop_results(c); k++)
+		set_entry(g, t->outputs, c->until + k,
+		          entry_pointer(g, t->place[0][k], entry, bytes_of(result_val(c, k))));
 	write_launches(t->writer, body, t->inner);
-	if (c->until)
-		leave_if_done(t, loop.i, out);
+	if (c->until) {
+		LLVMBasicBlockRef on = LLVMAppendBasicBlockInContext(g->context, g->function, "");
+		set_variable(g, t->made, LLVMBuildAdd(g->b, loop.i, number(g, 1), ""));
+		Value more = LLVMBuildLoad2(g->b, g->i8, t->on, "");
+		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, more, LLVMConstInt(g->i8, 0, 0), "");
+		LLVMBuildCondBr(g->b, done, out, on);
+		LLVMPositionBuilderAtEnd(g->b, on);
+	}
 	loop_end(g, &loop);
 	LLVMBuildBr(g->b, out);
 	LLVMPositionBuilderAtEnd(g->b, out);

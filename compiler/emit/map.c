@@ -1,5 +1,5 @@
-// map.c: kernels without a reduction of their own: every element of a space, lanes along its last
-// axis. Takes gen.h. A worker has a block of rows, or a piece of a long row.
+// map.c: emits kernels without reductions: every element of a space, lanes along its last axis.
+// A worker has a block of rows, or a piece of a long row.
 #include "gen.h"
 #include <string.h>
 

@@ -1,5 +1,4 @@
 // object.c: loads objects (JIT), writes object files.
-// Takes an Object. Gives the one symbol of it in this process, or a file.
 #include "emit.h"
 #include <errno.h>
 #include <llvm-c/Core.h>
@@ -14,7 +13,7 @@
 
 struct Jit {
 	LLVMOrcLLJITRef jit;
-	char cause[256]; // the first failure that the session told of
+	char cause[256]; // the first failure that the session reported
 };
 
 static void note_cause(void *jit, LLVMErrorRef error)
@@ -31,7 +30,7 @@ static _Noreturn void no_place(void)
 	fail_status(STATUS_MACHINE, "memory", "out of memory: cannot load the compiled code");
 }
 
-// LLVM tells what the machine refused by text alone; all else is ours.
+// LLVM reports system errors by text alone; all others are bugs.
 static void no_error(Jit *j, LLVMErrorRef error, const char *what)
 {
 	if (!error)
@@ -89,13 +88,13 @@ static void write_part(const Part *part, struct amos_temp_file *file, const char
 	fwrite(part->bytes, 1, part->count, file->to);
 }
 
-// A file as a word for cc, to which a leading @ or - is something else.
+// Returns a file as a word for cc, to which a leading @ or - means something else.
 static char *file_word(Arena *arena, const struct amos_temp_file *file)
 {
 	return format(arena, "%s%s", *file->temporary == '/' ? "" : "./", file->temporary);
 }
 
-// Runs a program found on PATH; false when it fails or is not there.
+// Runs a program found on PATH; false if it fails or is missing.
 static bool run_program(char *const *argument)
 {
 	pid_t child = fork();
@@ -108,7 +107,7 @@ static bool run_program(char *const *argument)
 	       WEXITSTATUS(status) == 0;
 }
 
-// Joins the parts of an object by cc with more arguments to the file `path`.
+// Links the parts of an object to the file `path`, by cc with more arguments.
 static void link_parts(const Object *object, int n, const char *const *more, const char *path,
                        const char *what)
 {
@@ -147,27 +146,22 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 	need_done(amos_file_keep(&out));
 }
 
-// Of one part there is nothing to join: an object, or PTX.
-static void write_one(const Part *part, const char *path)
-{
-	struct amos_temp_file file;
-	write_part(part, &file, path);
-	need_done(amos_file_keep(&file));
-}
-
 void write_object(const Object *object, const char *path)
 {
 	static const char *const more[] = {"-r", "-nostdlib"};
-	if (object->parts == 1)
-		write_one(&object->part[0], path);
-	else
+	struct amos_temp_file file;
+	if (object->parts > 1) {
 		link_parts(object, COUNT(more), more, path, "joining the parts of the object");
+		return;
+	}
+	write_part(&object->part[0], &file, path);
+	need_done(amos_file_keep(&file));
 }
 
 void write_executable(Arena *arena, const Object *object, const char *path,
                       const char *runtime_archive)
 {
-	// Beside lib.a lie lib_main.a, where a program starts, and lib.link, the libraries it
+	// Next to lib.a are lib_main.a, where a program starts, and lib.link, the libraries it
 	// needs.
 	int stem = (int)strlen(runtime_archive) - (ends_with(runtime_archive, ".a") ? 2 : 0);
 	const char *more[] = {format(arena, "%.*s_main.a", stem, runtime_archive), runtime_archive,

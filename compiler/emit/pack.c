@@ -1,7 +1,6 @@
-// pack.c: how the operands of a matrix product come to its register tile: read where they lie, or
-// packed. Takes a Dot. Gives strips of a and panels of b in a worker's own memory, and the launch
-// that packs for all workers. Keeps: operands are expressions; they are evaluated here, each
-// element as often as it is packed.
+// pack.c: emits the packing of a product's operands for its register tile.
+// Output: strips of a and panels of b in a worker's local memory, and the launch that packs for all
+// workers. Operands are expressions, which are evaluated here whenever an element is packed.
 #include "dot.h"
 #include <string.h>
 
@@ -47,7 +46,7 @@ Value in_place(Dot *d, int o, Value row, Value column)
 	return element(d, location_address(g, r), index_i64(g, &place));
 }
 
-// ValSteps first..end of the block of k, lanes along columns.
+// Steps first..end of the block of k, lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
@@ -77,8 +76,8 @@ static void copy_panels(Dot *d, Value first, Value end)
 	loop_end(g, d->b_rows ? &steps : &panels);
 }
 
-// A square of vectors turned about its diagonal, by exchanging ever smaller blocks.
-static void turn(Gen *g, Value *v)
+// Transposes a square of vectors, by exchanging ever smaller blocks.
+static void transpose(Gen *g, Value *v)
 {
 	int n = g->width;
 	for (int half = n / 2; half > 0; half /= 2)
@@ -99,7 +98,7 @@ static void turn(Gen *g, Value *v)
 		}
 }
 
-// Whole vectors of k, turned; what remains of the block is copied.
+// Full vectors of k are transposed; the rest of the block is copied.
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
@@ -121,7 +120,7 @@ static void transpose_panels(Dot *d)
 	Value v[64];
 	for (int j = 0; j < width; j++)
 		v[j] = splat(g, operand_at(d, 1, &row, &columns[j]));
-	turn(g, v);
+	transpose(g, v);
 	for (int l = 0; l < width; l++)
 		keep(d, v[l], d->panel,
 		     sum_of(g, to, times(g, sum_of(g, steps.i, number(g, l)), d->p.width)));
@@ -131,7 +130,7 @@ static void transpose_panels(Dot *d)
 		copy_panels(d, whole, d->steps);
 }
 
-// ValSteps from..to of strips of a: lanes down their rows, one step after the other.
+// Steps from..to of strips of a: lanes down their rows, one step after the other.
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;
@@ -152,7 +151,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &steps);
 }
 
-// Strips of a: lanes along k, row after row, far enough apart not to meet in one set of L1.
+// Strips of a: lanes along k, row after row, in different sets of L1.
 static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
@@ -201,8 +200,8 @@ Value shared_block(Dot *d, int o)
 	return element(d, work_memory(g, c->offset), times(g, block, c->size));
 }
 
-// A worker of the launch: a block of k of one operand, and there some steps (copied), or a strip or
-// panel (turned).
+// A worker of the launch packs, in a block of k of one operand, some steps (copied), or a strip or
+// panel (transposed).
 static void pack_piece(Dot *d, int o, Value i)
 {
 	Gen *g = d->g;

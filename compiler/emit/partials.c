@@ -1,10 +1,10 @@
-// partials.c: reduces per worker, then over workers.
-// Every worker reduces its rows to a row of its own in the kernel's work, and a launch after theirs
-// reduces these rows. Invariant: the order of a sum is that of rows in a part, then of parts,
-// whatever the thread count.
+// partials.c: emits reductions per worker, then over workers.
+// Every worker reduces its rows to its own row of the kernel's work, and the next launch reduces
+// these rows. Invariant: a sum is in the order of rows in a part, then of parts, for any thread
+// count.
 #include "gen.h"
 
-// Row `block` of reduction k.
+// Returns the address of row `block` of reduction k.
 static Value part_row(Gen *g, const Partials *p, int k, Value block)
 {
 	Value i = LLVMBuildAdd(g->b, block, number(g, k * p->blocks), "");

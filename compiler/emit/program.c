@@ -1,7 +1,6 @@
-// program.c: what an entry does: its launches in order.
-// Takes the entries of emit.c. Gives a function an entry: int (const amos_run *). Keeps: launches
-// are tables that one function reads, so that an entry of thousands is a few instructions; between
-// them stand the loops (loop_program.c).
+// program.c: emits a function per entry, which runs its launches in order.
+// Output: int (const amos_run *). Launches are tables that one function reads, so that an entry of
+// thousands takes a few instructions; between them are the loops (loop_program.c).
 #include "program.h"
 
 // ---- programs -------------------------------------------------------------------------
@@ -35,17 +34,13 @@ static int64_t const_number(Gen *g, const Plan *plan, Table *numbers, Values *co
 	return (int64_t)*cell - 1;
 }
 
-static LLVMTypeRef worker_type(Gen *g)
-{
-	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
-	return LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
-}
-
 static Value kernel_function(Gen *g, const Launch *l)
 {
 	const char *name = kernel_name(g->arena, l->kernel, l->number);
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	LLVMTypeRef type = LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
 	Value f = LLVMGetNamedFunction(g->module, name);
-	return f ? f : LLVMAddFunction(g->module, name, worker_type(g));
+	return f ? f : LLVMAddFunction(g->module, name, type);
 }
 
 typedef struct Program {
@@ -204,18 +199,6 @@ void write_launches(EntryWriter *w, const Entry *e, Value run)
 	call_runner(w, &p, run, first, count);
 }
 
-static Value write_program(Gen *g, Value runner, const Entry *entry)
-{
-	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
-	function_begin(g, format(g->arena, "amos_%s", entry->plan->name), type);
-	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	EntryWriter w = {g, runner, 0};
-	write_launches(&w, entry, LLVMGetParam(g->function, 0));
-	LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
-	function_end(g);
-	return g->function;
-}
-
 static int most_operands(const Entry *e)
 {
 	int most = 1;
@@ -231,6 +214,14 @@ void write_programs(Gen *g, int n, const Entry *entry, Value *function)
 	for (int i = 0; i < n; i++)
 		widest = MAX(widest, most_operands(&entry[i]));
 	Value runner = write_runner(g, widest);
-	for (int i = 0; i < n; i++)
-		function[i] = write_program(g, runner, &entry[i]);
+	LLVMTypeRef type = LLVMFunctionType(g->i32, &g->ptr, 1, 0);
+	for (int i = 0; i < n; i++) {
+		function_begin(g, format(g->arena, "amos_%s", entry[i].plan->name), type);
+		LLVMSetLinkage(g->function, LLVMPrivateLinkage);
+		EntryWriter w = {g, runner, 0};
+		write_launches(&w, &entry[i], LLVMGetParam(g->function, 0));
+		LLVMBuildRet(g->b, LLVMConstInt(g->i32, 0, 0));
+		function_end(g);
+		function[i] = g->function;
+	}
 }

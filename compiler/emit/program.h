@@ -1,5 +1,4 @@
-// program.h: an entry's function being written: what program.c and loop_program.c share. Takes
-// gen.h.
+// program.h: declares what program.c and loop_program.c share: an entry's function being written.
 #ifndef PROGRAM_H
 #define PROGRAM_H
 #include "gen.h"

@@ -1,5 +1,5 @@
-// random.c: the primitive rand as code: a counter function of seed, step, site and position.
-// Takes gen.h. Keeps: the numbers are those of random_uniform() in eval.c, to the bit.
+// random.c: emits rand, a counter-based function of seed, step, site and position.
+// Invariant: bit-identical to random_uniform() in eval.c.
 #include "gen.h"
 
 static Value mix64(Gen *g, Value z)
@@ -36,7 +36,7 @@ static Value mix32(Gen *g, Value h)
 	return LLVMBuildXor(g->b, h, LLVMBuildLShr(g->b, h, number32(g, 16, h), ""), "");
 }
 
-// mix(mix(mix(seed) + step) + site): once a kernel.
+// mix(mix(mix(seed) + step) + site), once per kernel.
 static Value random_key(Gen *g, const Val *v)
 {
 	Level *was = level_go(g, g->floor);

@@ -1,24 +1,23 @@
 // reduce.c: emits reduction loops.
-// Sum, prod, amax, amin, argmax, and dot where nothing better computes it. Takes gen.h. Long sums
-// are added up block by block, so that an f32 keeps its digits.
+// Sum, prod, amax, amin, argmax, and dots that have no kernel of their own. Long sums are added up
+// in blocks, so that an f32 keeps its digits.
 #include "gen.h"
 #include <string.h>
 
 enum { SHORT = 9, BLOCK = 256, LANE_BLOCK = 8192 };
 
 typedef struct Reduction {
-	int n; // folds, or one fold at several lanes
+	int n; // reductions, or one at several lanes
 	const Ref *reduce;
 	const Index *idx;  // n * RANK
 	Shape space;       // of the operands; of dots: [.., m, n, k]
-	Groups groups;     // of the folded axes
-	Index at[RANK];    // where the loops are, on folded axes
+	Groups groups;     // of the reduced axes
+	Index at[RANK];    // where the loops are, on reduced axes
 	bool lanes;        // the last group runs along the lanes
-	int units;         // accumulators of each fold
+	int units;         // accumulators per reduction
 	Value *acc, *best; // n * units variables; best: positions of argmax
 	LLVMTypeRef *type;
-	const Keep
-	    *keep; // stored on the way; folds inside the operands are others, and store nothing
+	const Keep *keep; // stored on the way, but not by reductions inside the operands
 } Reduction;
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)
@@ -31,7 +30,7 @@ static Op reduce_op(Gen *g, const Reduction *f, int k)
 	return val(g->graph, f->reduce[k])->op;
 }
 
-// Does it differ by lane?
+// True if it differs by lane.
 static bool varies(Gen *g, const Index *x)
 {
 	for (int t = 0; t < x->n; t++) {
@@ -43,17 +42,9 @@ static bool varies(Gen *g, const Index *x)
 	return false;
 }
 
-static bool reduce_varies(Gen *g, const Reduction *f, int k)
-{
-	for (int a = 0; a < val(g->graph, f->reduce[k])->shape.rank; a++)
-		if (varies(g, &f->idx[k * RANK + a]))
-			return true;
-	return f->lanes && g->width > 1;
-}
-
 // ---- one step -------------------------------------------------------------------------
 
-// The element that is folded: the operand's, or the product of a dot.
+// The element that is reduced: the operand's, or the product of a dot.
 static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 {
 	const Val *v = val(g->graph, f->reduce[k]);
@@ -70,7 +61,7 @@ static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 	return LLVMBuildFMul(g->b, x[0], x[1], "");
 }
 
-// (best, place) of a and b: the larger; of equals the first.
+// Keeps the larger element and its position; of equal ones the first.
 static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i)
 {
 	LLVMTypeRef type = LLVMTypeOf(x), itype = LLVMTypeOf(i);
@@ -87,8 +78,8 @@ static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i
 	set_variable(g, place, LLVMBuildSelect(g->b, take, i, at_best, ""));
 }
 
-// One element (or vector) of fold k goes to its accumulator `unit`.
-static void fold_one(Gen *g, Reduction *f, int k, int unit, Value mask)
+// Reduces one element (or vector) into accumulator `unit` of reduction k.
+static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 {
 	const Val *v = val(g->graph, f->reduce[k]);
 	Index in[RANK];
@@ -145,16 +136,8 @@ static void lane_step(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &f->groups, f->groups.n - 1, &f->space, &unit[u], f->at);
 		for (int k = 0; k < f->n; k++)
-			fold_one(g, f, k, u % f->units, index_value(g, &unit[u]).mask);
+			reduce_one(g, f, k, u % f->units, index_value(g, &unit[u]).mask);
 	}
-}
-
-static bool only_sums(Gen *g, const Reduction *f)
-{
-	for (int k = 0; k < f->n; k++)
-		if (reduce_op(g, f, k) != O_sum && reduce_op(g, f, k) != O_dot)
-			return false;
-	return true;
 }
 
 static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
@@ -170,7 +153,7 @@ static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 	loop_end(g, &loop);
 }
 
-// A long axis in blocks that start from 0.
+// Reduces a long axis in blocks that start from 0.
 static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 {
 	Value *acc = f->acc, *best = f->best;
@@ -191,20 +174,15 @@ static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 	loop_end(g, &loop);
 }
 
-static int64_t folded_count(const Groups *groups)
+// True if all are sums of f32 or f64, whose rounding errors add up.
+static bool are_inexact(Gen *g, const Reduction *f)
 {
-	int64_t n = 1;
-	for (int k = 0; k < groups->n; k++)
-		n *= groups->size[k];
-	return n;
-}
-
-static bool all_floats(Gen *g, const Reduction *f)
-{
-	for (int k = 0; k < f->n; k++)
-		if (LLVMGetTypeKind(f->type[k]) == LLVMIntegerTypeKind ||
-		    !is_float(reduce_type(g, f, k)) || elems[reduce_type(g, f, k)].bytes < 4)
+	for (int k = 0; k < f->n; k++) {
+		Op op = reduce_op(g, f, k);
+		Elem e = reduce_type(g, f, k);
+		if ((op != O_sum && op != O_dot) || (e != E_f32 && e != E_f64))
 			return false;
+	}
 	return true;
 }
 
@@ -213,19 +191,21 @@ static void reduce_loops(Gen *g, Reduction *f, int group)
 {
 	if (group == f->groups.n) {
 		for (int k = 0; k < f->n; k++)
-			fold_one(g, f, k, 0, NULL);
+			reduce_one(g, f, k, 0, NULL);
 		return;
 	}
 	int64_t size = f->groups.size[group];
 	bool lanes = f->lanes && group == f->groups.n - 1;
-	int64_t block = lanes ? LANE_BLOCK : BLOCK;
-	if (folded_count(&f->groups) <= SHORT && !f->lanes)
+	int64_t block = lanes ? LANE_BLOCK : BLOCK, count = 1;
+	for (int k = 0; k < f->groups.n; k++)
+		count *= f->groups.size[k];
+	if (count <= SHORT && !f->lanes)
 		for (int64_t i = 0; i < size; i++) {
 			Index here = constant_index(i);
 			group_index(g->vars, &f->groups, group, &f->space, &here, f->at);
 			reduce_loops(g, f, group + 1);
 		}
-	else if (size >= 4 * block && only_sums(g, f) && all_floats(g, f))
+	else if (size >= 4 * block && are_inexact(g, f))
 		in_blocks(g, f, group, block);
 	else
 		one_range(g, f, group, number(g, 0), number(g, size));
@@ -266,8 +246,8 @@ static Value reduce_result(Gen *g, Reduction *f, int k)
 
 // ---- the nest -------------------------------------------------------------------------
 
-// A dot is a fold over an axis after the last.
-static Shape folded_space(Gen *g, const Val *v)
+// A dot is a reduction over an axis after the last.
+static Shape reduced_space(Gen *g, const Val *v)
 {
 	Shape s = val(g->graph, v->in[0])->shape;
 	if (v->op != O_dot)
@@ -320,8 +300,11 @@ static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
 void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 {
 	const Val *first = val(g->graph, reduce[0]);
-	Reduction f = {
-	    .n = n, .reduce = reduce, .idx = idx, .space = folded_space(g, first), .keep = g->keep};
+	Reduction f = {.n = n,
+	               .reduce = reduce,
+	               .idx = idx,
+	               .space = reduced_space(g, first),
+	               .keep = g->keep};
 	g->keep = NULL;
 	f.groups = reduce_groups(g, &f, axes_mask(first));
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
@@ -330,7 +313,10 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 	f.type = NEWS(g->arena, LLVMTypeRef, n);
 	for (int k = 0; k < n; k++) {
 		f.type[k] = elem_type(g, reduce_type(g, &f, k));
-		if (reduce_varies(g, &f, k))
+		bool wide = f.lanes && g->width > 1;
+		for (int a = 0; !wide && a < val(g->graph, reduce[k])->shape.rank; a++)
+			wide = varies(g, &idx[k * RANK + a]);
+		if (wide)
 			f.type[k] = LLVMVectorType(f.type[k], (unsigned)g->width);
 	}
 	new_accumulators(g, &f);

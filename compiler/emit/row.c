@@ -26,59 +26,7 @@ static void reduce_depth(Gen *g, RowKernel *s, int depth)
 		reduce_values(g, reductions.count, reductions.at, idx);
 }
 
-static Keep *new_keep(Gen *g, const Kern *kern, Ref r)
-{
-	Keep *keep = NEW(g->arena, Keep);
-	int64_t size = 1;
-	for (int a = kern->space.rank - 1; a >= 0; a--)
-		if (kern->reduce >> a & 1) {
-			keep->at.stride[a] = size;
-			size *= kern->space.dim[a];
-		}
-	keep->at.r = r;
-	keep->at.memory = local_memory(g, size * elems[val(g->graph, r)->type].bytes);
-	return keep;
-}
-
-static Keep *all_kept(Gen *g, const Kern *kern)
-{
-	const ValSteps *kept = &kern->sched->keep;
-	Keep *keeps = NEWS(g->arena, Keep, kept->count);
-	for (int i = 0; i < kept->count; i++)
-		keeps[i] = *new_keep(g, kern, kept->at[i].val);
-	return keeps;
-}
-
-// The reductions of one depth; what it computed first is read from then on.
-static void keeping_step(Gen *g, RowKernel *s, int depth)
-{
-	const ValSteps *kept = &s->kern->sched->keep;
-	g->keep = NULL;
-	for (int i = 0; i < kept->count; i++)
-		if (kept->at[i].depth == depth) {
-			s->kept[i].next = g->keep;
-			g->keep = &s->kept[i];
-		}
-	Keep *here = g->keep;
-	reduce_depth(g, s, depth);
-	g->keep = NULL;
-	for (Keep *k = here; k; k = k->next)
-		bind(g, &k->at);
-}
-
 // ---- outs -----------------------------------------------------------------------------
-
-static void read_ahead(Gen *g, const RowKernel *s, const Index *idx)
-{
-	const ValSteps *ahead = &s->kern->sched->ahead;
-	for (int k = 0; k < ahead->count; k++) {
-		Ref r = ahead->at[k].val;
-		const Val *v = val(g->graph, r);
-		Index here = ravel(g->vars, &v->shape, idx), next = shift_index(here, s->row);
-		Lanes lanes = index_value(g, &next);
-		prefetch_lanes(g, v->type, location_address(g, r), &lanes);
-	}
-}
 
 bool full_out(Gen *g, const RowKernel *s, int k)
 {
@@ -100,10 +48,17 @@ void store_full(Gen *g, RowKernel *s, const Index *idx)
 static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
+	const ValSteps *ahead = &s->kern->sched->ahead;
 	for (int u = 0; u < n; u++) {
 		group_index(g->vars, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u],
 		            s->idx);
-		read_ahead(g, s, s->idx);
+		for (int k = 0; k < ahead->count; k++) {
+			const Val *v = val(g->graph, ahead->at[k].val);
+			Index here = ravel(g->vars, &v->shape, s->idx);
+			Index next = shift_index(here, s->row);
+			Lanes lanes = index_value(g, &next);
+			prefetch_lanes(g, v->type, location_address(g, ahead->at[k].val), &lanes);
+		}
 		store_full(g, s, s->idx);
 	}
 }
@@ -131,22 +86,29 @@ static void store_loops(Gen *g, RowKernel *s, int group)
 	loop_end(g, &loop);
 }
 
-static int deepest(const ValSteps *reduce)
-{
-	int most = -1;
-	for (int i = 0; i < reduce->count; i++)
-		most = MAX(most, reduce->at[i].depth);
-	return most;
-}
-
 // What has the shape of the reductions is evaluated before the outs of the full shape, and stored
 // after them.
 static void worker_body(Gen *g, RowKernel *s)
 {
 	const Kern *k = s->kern;
+	const ValSteps *reduce = &k->sched->reduce, *kept = &k->sched->keep;
 	Bound *outer = g->bound;
-	for (int depth = 0; depth <= deepest(&k->sched->reduce); depth++)
-		keeping_step(g, s, depth);
+	int deepest = -1;
+	for (int i = 0; i < reduce->count; i++)
+		deepest = MAX(deepest, reduce->at[i].depth);
+	for (int depth = 0; depth <= deepest; depth++) {
+		g->keep = NULL;
+		for (int i = 0; i < kept->count; i++)
+			if (kept->at[i].depth == depth) {
+				s->kept[i].next = g->keep;
+				g->keep = &s->kept[i];
+			}
+		Keep *here = g->keep;
+		reduce_depth(g, s, depth);
+		g->keep = NULL;
+		for (Keep *keep = here; keep; keep = keep->next) // from here on, these are read
+			bind(g, &keep->at);
+	}
 	Value *v = NEWS(g->arena, Value, k->nout * s->units);
 	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
 	bool full = false;
@@ -192,7 +154,19 @@ static void emit_rows(Gen *g, RowKernel *s)
 	int64_t rows = kept_groups(&s->groups, &which, &last);
 	s->units = 1;
 	s->row = MAX(1, count_of(&s->kern->space) / rows);
-	s->kept = all_kept(g, s->kern);
+	const ValSteps *kept = &s->kern->sched->keep;
+	s->kept = NEWS(g->arena, Keep, kept->count);
+	for (int i = 0; i < kept->count; i++) {
+		Bound *at = &s->kept[i].at;
+		int64_t size = 1;
+		for (int a = s->kern->space.rank - 1; a >= 0; a--)
+			if (s->kern->reduce >> a & 1) {
+				at->stride[a] = size;
+				size *= s->kern->space.dim[a];
+			}
+		at->r = kept->at[i].val;
+		at->memory = local_memory(g, size * elems[val(g->graph, at->r)->type].bytes);
+	}
 	if (rows == 1) {
 		worker_body(g, s);
 		return;

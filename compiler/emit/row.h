@@ -1,4 +1,4 @@
-// row.h: what the emitters of kernels with reductions share.
+// row.h: declares what the emitters of kernels with reductions share.
 #ifndef ROW_H
 #define ROW_H
 #include "gen.h"
@@ -6,14 +6,14 @@
 typedef struct RowKernel {
 	const Kern *kern;
 	Groups groups;
-	Index idx[UNITS * RANK]; // by unit: where the worker is
+	Index idx[UNITS * RANK]; // by unit: the current index
 	int units;
 	Keep *kept;  // as sched.keep
 	int64_t row; // elements of a row
 } RowKernel;
 
-bool full_out(Gen *, const RowKernel *, int k);     // has out k the space's shape?
-void store_full(Gen *, RowKernel *, const Index *); // the outs that have
+bool full_out(Gen *, const RowKernel *, int k);     // True if output k has the space's shape.
+void store_full(Gen *, RowKernel *, const Index *); // Stores these outputs.
 
 void emit_blocked_rows(Gen *, RowKernel *);
 

@@ -1,58 +1,31 @@
 // scatter.c: emits scatter and running sums.
-// Kernels whose steps come one after the other, always in the same order. Takes gen.h. Workers
-// share nothing: each has its own columns (the axes behind the one that is written along).
+// Their steps are sequential, always in the same order. Workers share nothing: each has its own
+// columns (the axes after the one that is written along).
 #include "gen.h"
 #include <string.h>
 
-// The axes before and behind `axis`, each as one position.
+// The axes before and after `axis`, each as one position.
 typedef struct Lines {
 	int axis;
-	Shape before, behind;
+	Shape before, after;
 	Index outer[RANK]; // of the axes before
 	Index inner[UNITS][RANK];
 	int units;
 } Lines;
 
-static Shape part_of(const Shape *s, int from, int to)
-{
-	Shape part = {.rank = to - from};
-	memcpy(part.dim, s->dim + from, sizeof *s->dim * (size_t)part.rank);
-	return part;
-}
-
 static void lines_set(Gen *g, Lines *l, int n, const Index *unit)
 {
 	l->units = n;
 	for (int u = 0; u < n; u++)
-		unravel(g->vars, &unit[u], &l->behind, l->inner[u]);
+		unravel(g->vars, &unit[u], &l->after, l->inner[u]);
 }
 
-// idx of unit u with `n` indices in place of the axis.
+// Sets idx to the index of unit u, with `n` indices instead of the axis.
 static void line_index(const Lines *l, int u, int n, const Index *middle, Index *idx)
 {
 	memcpy(idx, l->outer, sizeof *idx * (size_t)l->before.rank);
 	memcpy(idx + l->before.rank, middle, sizeof *idx * (size_t)n);
-	memcpy(idx + l->before.rank + n, l->inner[u], sizeof *idx * (size_t)l->behind.rank);
-}
-
-// Workers over (before) x (pieces of behind): calls the body with the units of one piece.
-static void lines_loop(Gen *g, Lines *l, const Shape *space, int axis, LaneBody *body,
-                       void *context)
-{
-	l->axis = axis;
-	l->before = part_of(space, 0, axis);
-	l->behind = part_of(space, axis + 1, space->rank);
-	int64_t rows = count_of(&l->before), columns = count_of(&l->behind);
-	Index row = worker_row(g, rows, columns);
-	unravel(g->vars, &row, &l->before, l->outer);
-	if (columns == 1) {
-		Index zero = constant_index(0);
-		Branch single = g->ops->single_begin(g);
-		body(g, 1, &zero, context);
-		single_end(g, &single);
-		return;
-	}
-	worker_columns(g, columns, body, context);
+	memcpy(idx + l->before.rank + n, l->inner[u], sizeof *idx * (size_t)l->after.rank);
 }
 
 static void store_root(Gen *g, const Index *idx, Value v)
@@ -63,7 +36,7 @@ static void store_root(Gen *g, const Index *idx, Value v)
 
 // ---- scatter --------------------------------------------------------------------------
 
-typedef struct Scatter {
+typedef struct Scatter { // or a running sum
 	const Val *v;
 	Lines lines;
 } Scatter;
@@ -78,70 +51,47 @@ static Value combine(Gen *g, int64_t mode, Elem e, Value old, Value x)
 	return reduce_step(g, how[mode], e, old, x);
 }
 
-// The base goes to its place first.
-static void scatter_base(Gen *g, Scatter *s)
+// Copies operand 0, then combines it with the updates in order.
+static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 {
+	Scatter *s = context;
 	Lines *l = &s->lines;
-	int64_t size = s->v->shape.dim[l->axis];
+	const Val *v = s->v, *update = val(g->graph, v->in[2]), *index = val(g->graph, v->in[1]);
+	int64_t size = v->shape.dim[l->axis], steps = count_of(&index->shape);
+	Index middle[RANK], from[RANK], to[RANK];
+	lines_set(g, l, n, unit);
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
-	Index i = uniform_index(g, loop.i, size, 1), idx[RANK];
-	for (int u = 0; u < l->units; u++) {
-		line_index(l, u, 1, &i, idx);
-		store_root(g, idx, at(g, s->v->in[0], idx));
+	Index i = uniform_index(g, loop.i, size, 1);
+	for (int u = 0; u < n; u++) {
+		line_index(l, u, 1, &i, to);
+		store_root(g, to, at(g, v->in[0], to));
 	}
 	loop_end(g, &loop);
-}
-
-static void scatter_updates(Gen *g, Scatter *s)
-{
-	const Val *v = s->v, *update = val(g->graph, v->in[2]), *index = val(g->graph, v->in[1]);
-	Lines *l = &s->lines;
-	int64_t steps = count_of(&index->shape), size = v->shape.dim[l->axis];
-	Loop loop = loop_begin(g, number(g, 0), number(g, steps), 1);
-	Index step = uniform_index(g, loop.i, steps, 1), middle[RANK], from[RANK], to[RANK];
+	loop = loop_begin(g, number(g, 0), number(g, steps), 1);
+	Index step = uniform_index(g, loop.i, steps, 1);
 	unravel(g->vars, &step, &index->shape, middle);
-	Index place = data_index(g, v->in[1], middle, size);
-	for (int u = 0; u < l->units; u++) {
+	Index position = data_index(g, v->in[1], middle, size);
+	for (int u = 0; u < n; u++) {
 		line_index(l, u, index->shape.rank, middle, from);
-		line_index(l, u, 1, &place, to);
+		line_index(l, u, 1, &position, to);
 		Value x = at(g, v->in[2], from);
 		store_root(g, to, combine(g, v->attr->i[1], update->type, load_out(g, 0, to), x));
 	}
 	loop_end(g, &loop);
 }
 
-static void scatter_units(Gen *g, int n, const Index *unit, void *context)
-{
-	Scatter *s = context;
-	lines_set(g, &s->lines, n, unit);
-	scatter_base(g, s);
-	scatter_updates(g, s);
-}
-
-void emit_scatter(Gen *g, const Kern *kern)
-{
-	Scatter *s = NEW(g->arena, Scatter);
-	s->v = val(g->graph, kern->root);
-	lines_loop(g, &s->lines, &s->v->shape, (int)s->v->attr->i[0], scatter_units, s);
-}
-
 // ---- running sums ---------------------------------------------------------------------
-
-typedef struct Scan {
-	const Val *v;
-	Lines lines;
-} Scan;
 
 static void scan_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Scan *s = context;
+	Scatter *s = context;
 	Lines *l = &s->lines;
 	const Val *v = s->v;
 	bool exclusive = v->attr->i[1], reverse = v->attr->i[2];
 	lines_set(g, l, n, unit);
 	int64_t size = v->shape.dim[l->axis];
 	Value zero = constant_value(g, v->type, 0, 0), acc[UNITS];
-	if (l->behind.rank && count_of(&l->behind) > 1)
+	if (l->after.rank && count_of(&l->after) > 1)
 		zero = splat(g, zero);
 	for (int u = 0; u < n; u++)
 		acc[u] = variable(g, LLVMTypeOf(zero), zero);
@@ -159,9 +109,37 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 	loop_end(g, &loop);
 }
 
+// ---- kernels --------------------------------------------------------------------------
+
+// Divides (before) x (pieces of after) among workers; calls the body with the units of one piece.
+static void emit_lines(Gen *g, const Kern *kern, LaneBody *body)
+{
+	Scatter *s = NEW(g->arena, Scatter);
+	Lines *l = &s->lines;
+	s->v = val(g->graph, kern->root);
+	const Shape *space = &s->v->shape;
+	l->axis = (int)s->v->attr->i[0];
+	l->before = shape_of(l->axis, space->dim);
+	l->after = shape_of(space->rank - l->axis - 1, space->dim + l->axis + 1);
+	int64_t rows = count_of(&l->before), columns = count_of(&l->after);
+	Index row = worker_row(g, rows, columns);
+	unravel(g->vars, &row, &l->before, l->outer);
+	if (columns > 1) {
+		worker_columns(g, columns, body, s);
+		return;
+	}
+	Index zero = constant_index(0);
+	Branch single = g->ops->single_begin(g);
+	body(g, 1, &zero, s);
+	single_end(g, &single);
+}
+
+void emit_scatter(Gen *g, const Kern *kern)
+{
+	emit_lines(g, kern, scatter_units);
+}
+
 void emit_scan(Gen *g, const Kern *kern)
 {
-	Scan *s = NEW(g->arena, Scan);
-	s->v = val(g->graph, kern->root);
-	lines_loop(g, &s->lines, &s->v->shape, (int)s->v->attr->i[0], scan_units, s);
+	emit_lines(g, kern, scan_units);
 }

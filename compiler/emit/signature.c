@@ -1,7 +1,6 @@
 // signature.c: finds kernels with equal code.
-// Its signature, by which kernels of equal code are one. Takes a plan and the number of a kernel
-// in it. Gives bytes to compare, and the places that the code gets as addresses in buf. Keeps:
-// equal signatures are equal code.
+// Input: a plan and the number of a kernel in it. Output: bytes to compare, and the locations whose
+// addresses the code gets in buf. Invariant: equal signatures, equal code.
 #include "gen.h"
 
 // ---- signatures -----------------------------------------------------------------------
@@ -76,16 +75,6 @@ static void sign_steps(Signature *s, const ValSteps *steps)
 	}
 }
 
-static void sign_schedule(Signature *s, const Sched *sched)
-{
-#define S(kind, field, meaning) sign(s, sched->field);
-#include "sched.def"
-#undef S
-	sign_steps(s, &sched->reduce);
-	sign_steps(s, &sched->keep);
-	sign_steps(s, &sched->ahead);
-}
-
 Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int kern)
 {
 	Signature *s = NEW(arena, Signature);
@@ -102,7 +91,12 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 		sign_value(s, writer, kern, k->out[o]);
 		sign(s, location_entry(s, k->to[o]));
 	}
-	sign_schedule(s, k->sched);
+#define S(kind, field, meaning) sign(s, k->sched->field);
+#include "sched.def"
+#undef S
+	sign_steps(s, &k->sched->reduce);
+	sign_steps(s, &k->sched->keep);
+	sign_steps(s, &k->sched->ahead);
 	if (k->sched->work)
 		s->work = location_entry(s, k->work);
 	return s;

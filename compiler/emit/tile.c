@@ -1,7 +1,6 @@
-// tile.c: the register tile of a matrix product: the one loop where a trainer spends most of its
-// time. Takes the LLVM module of a kernel and a Tile. Gives a function that computes one tile.
-// Keeps: rows * vectors accumulators, `vectors` of b and one broadcast of a are all in registers;
-// the order of additions is that of k, whatever the tile.
+// tile.c: emits the register tile of a matrix product, the loop where a trainer spends most time.
+// Output: a function that computes one tile. Invariant: rows * vectors accumulators, `vectors` of b
+// and one broadcast of a are all in registers; additions are in the order of k, for any tile.
 #include "gen.h"
 #include <llvm-c/DebugInfo.h>
 
@@ -64,8 +63,8 @@ static void prefetch(Body *e, LLVMValueRef at, int64_t elements, bool write)
 	LLVMBuildCall2(e->at, LLVMGlobalGetValueType(f), f, in, COUNT(in), "");
 }
 
-// Asks, a part at each turn of the loop, for rows of a that a later strip reads, and for a row of
-// what the maps after the tile touch: all at once they would hold up the loads of the sum.
+// Prefetches, a part per iteration, rows of a that a later strip reads, and a row of what the maps
+// after the tile touch: all at once would delay the loads of the sum.
 static void prefetch_part(Body *e, Steps *s, int count)
 {
 	const Tile *t = e->tile;
@@ -121,7 +120,7 @@ static LLVMValueRef phi(Body *e, LLVMValueRef first, LLVMBasicBlockRef from)
 	return p;
 }
 
-// Asks that the loop ending in `branch` is left as it is: it is unrolled already.
+// Disables unrolling of the loop ending in `branch`, which is unrolled already.
 static void keep_loop(Body *e, LLVMValueRef branch)
 {
 	LLVMContextRef c = LLVMGetTypeContext(e->vector);
@@ -139,7 +138,7 @@ static LLVMValueRef *step_values(Steps *s)
 	return (LLVMValueRef *)s;
 }
 
-// Runs `trips` times `count` steps, perhaps none. What goes round, and what comes out, are phis.
+// Runs `count` steps `trips` times, perhaps never. Values of the loop and after it are phis.
 static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 {
 	LLVMContextRef c = LLVMGetTypeContext(e->vector);

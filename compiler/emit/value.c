@@ -1,5 +1,4 @@
-// value.c: values of kernels: their types, scalars and vectors side by side, constants, intrinsics.
-// Takes gen.h. Gives LLVM values and types.
+// value.c: makes LLVM values: types, constants, scalars as vectors, intrinsics.
 #include "gen.h"
 #include <string.h>
 

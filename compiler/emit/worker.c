@@ -1,4 +1,4 @@
-// worker.c: the part of its kernel's space that a worker has, as the schedule says.
+// worker.c: emits a worker's part of the kernel's space, by the schedule.
 #include "gen.h"
 
 Index worker_row(Gen *g, int64_t rows, int64_t columns)

@@ -59,7 +59,6 @@ double element_at(const Array *a, int64_t i)
 
 // ---- positions ------------------------------------------------------------------------
 
-// Advances to the next index in row-major order; false after the last.
 bool next_index(const Shape *shape, int64_t *at)
 {
 	for (int a = shape->rank - 1; a >= 0; a--) {
@@ -78,8 +77,6 @@ int64_t element_offset(int rank, const int64_t *at, const int64_t *stride)
 	return sum;
 }
 
-// Computes strides of an operand under a result of `rank` axes: aligned at the end, 0 for broadcast
-// axes.
 void broadcast_strides(const Shape *from, int rank, int64_t *stride)
 {
 	int64_t own[RANK];

@@ -1,6 +1,6 @@
-// book.c: the book: definitions, rules and gradients as text, read from pages.
-// Takes pages in the notation (compiler/book/maps.am explains them). Gives calls of definitions,
-// wholes opened, gradients. Keeps: the built-in book, read once a process and never freed.
+// book.c: reads the book's pages, calls its definitions, decomposes composites, makes gradients.
+// Input: pages in the notation, which compiler/book/maps.am explains. The built-in book is read
+// once per process and never freed.
 #include "ir.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -13,23 +13,6 @@ extern const int book_npages;
 
 // ---- reading --------------------------------------------------------------------------
 
-static Book *book_new(Arena *arena)
-{
-	Book *book = NEW(arena, Book);
-	book->arena = arena;
-	book->defs = table_new(arena);
-	book->forms = table_new(arena);
-	return book;
-}
-
-static int find_name(const Names *names, const char *name)
-{
-	for (int i = names->count - 1; i >= 0; i--)
-		if (!strcmp(names->at[i], name))
-			return i;
-	return -1;
-}
-
 void number_names(const char *place, Arena *arena, Expr *e, Names *names, bool add)
 {
 	for (int k = 0; k < e->nin; k++)
@@ -40,7 +23,9 @@ void number_names(const char *place, Arena *arena, Expr *e, Names *names, bool a
 		e->kind = X_text;
 	if (e->kind != X_name)
 		return;
-	e->var = find_name(names, e->name);
+	e->var = names->count - 1;
+	while (e->var >= 0 && strcmp(names->at[e->var], e->name))
+		e->var--;
 	if (e->var >= 0 || !strcmp(e->name, "none"))
 		return;
 	if (literal_name(e->name, &e->x)) {
@@ -60,7 +45,7 @@ static Expr *read_expr(Lexer *l, const Def *d, Names *names)
 	return e;
 }
 
-// "(x, y; k, e = 1)": operands and attributes; of a line about a primitive, attributes may be
+// Reads "(x, y; k, e = 1) =": operands and attributes, which in a line about a primitive may be
 // numbers to match.
 static void read_head(Lexer *l, Def *d, Names *names, bool about)
 {
@@ -93,7 +78,7 @@ static void read_head(Lexer *l, Def *d, Names *names, bool about)
 	d->nattr = attr.count;
 }
 
-// Is this the line `name = ...`? The lexer then stands behind the sign.
+// True for a line `name = ...`; then skips up to the expression.
 static bool takes_assignment(Lexer *l)
 {
 	Lexer ahead = *l;
@@ -106,7 +91,7 @@ static bool takes_assignment(Lexer *l)
 	return true;
 }
 
-// A call for what it does: its result is nothing.
+// True for a call without a result.
 static bool is_statement(const Lexer *l)
 {
 	static const char *const names[] = {"need", "support", "note", "fixed"};
@@ -140,12 +125,7 @@ static void read_body(Lexer *l, Def *d, Names *names)
 	d->nvar = names->count;
 }
 
-static const Def *first_def(const Book *book, const char *name)
-{
-	return table_pointer_s(book->defs, name);
-}
-
-// Operands at the end may be left out if they are optional.
+// True if d takes `nin` operands: optional ones at the end may be left out.
 static bool accepts(const Def *d, int nin)
 {
 	uint32_t left_out = (1u << d->nin) - (1u << nin);
@@ -154,32 +134,24 @@ static bool accepts(const Def *d, int nin)
 
 const Def *find_def(const Book *book, const char *name, int nin)
 {
-	for (const Def *d = first_def(book, name); d; d = d->next)
+	for (const Def *d = table_pointer_s(book->defs, name); d; d = d->next)
 		if (accepts(d, nin))
 			return d;
 	return NULL;
-}
-
-// "NAME = OTHER": another name of a definition above.
-static void read_alias(Book *book, Lexer *l, Def *d)
-{
-	const Def *other = first_def(book, lexer_name(l));
-	if (!other)
-		fail(d->place, "%s is to be what is not defined above", d->name);
-	const char *place = d->place, *name = d->name;
-	*d = *other;
-	d->place = place;
-	d->name = name;
 }
 
 static void read_def(Book *book, Lexer *l)
 {
 	Names names = {0};
 	Def *d = NEW(book->arena, Def);
-	d->place = lexer_place(l);
-	d->name = lexer_name(l);
-	if (lexer_take(l, "=")) {
-		read_alias(book, l, d);
+	const char *place = d->place = lexer_place(l), *name = d->name = lexer_name(l);
+	if (lexer_take(l, "=")) { // NAME = OTHER
+		const Def *other = table_pointer_s(book->defs, lexer_name(l));
+		if (!other)
+			fail(place, "%s is to be what is not defined above", name);
+		*d = *other;
+		d->place = place;
+		d->name = name;
 	} else {
 		read_head(l, d, &names, false);
 		read_body(l, d, &names);
@@ -192,8 +164,8 @@ static void read_def(Book *book, Lexer *l)
 	*cell = (uint64_t)(uintptr_t)d;
 }
 
-// A line about a primitive (whole, grad). Those of one primitive stay in the order of the page: the
-// first that fits is taken.
+// Reads a line about a primitive (composite, grad). Those of one primitive stay in the order of the
+// page: the first that fits is used.
 static void read_about(Book *book, Lexer *l, Def **table, bool grad)
 {
 	Names names = {0};
@@ -243,7 +215,7 @@ static const char acts_page[] =
 #undef A
     ;
 
-// Threads that read it at once each do; the first to be done wins.
+// Threads may read it at once; the first to finish wins.
 const Book *book_builtin(void)
 {
 	static const Book *_Atomic book;
@@ -251,7 +223,8 @@ const Book *book_builtin(void)
 	if (other)
 		return other;
 	Arena *arena = arena_new();
-	Book *fresh = book_new(arena);
+	Book *fresh = NEW(arena, Book);
+	*fresh = (Book){.arena = arena, .defs = table_new(arena), .forms = table_new(arena)};
 	for (int i = 0; i < book_npages; i++)
 		book_read(fresh, book_pages[i].name, book_pages[i].text);
 	book_read(fresh, "acts.def", acts_page);
@@ -262,19 +235,6 @@ const Book *book_builtin(void)
 }
 
 // ---- definitions ----------------------------------------------------------------------
-
-static Item given_item(const AttrArg *given)
-{
-	Item item = {.kind = I_num, .x = given->x};
-	if (given->n > 0 || given->ints) {
-		item.kind = I_list;
-		item.n = given->n;
-		if (given->n > NUMS)
-			fail(given->name, "a list of more than %d entries", NUMS);
-		memcpy(item.i, given->ints, (size_t)given->n * sizeof *item.i);
-	}
-	return item;
-}
 
 static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *given, Item *var)
 {
@@ -293,7 +253,17 @@ static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *
 				found = &given[i];
 		if (!found && !d->attr[k])
 			fail(s->where, "%s wants an attribute %s", d->name, d->names[d->nin + k]);
-		var[d->nin + k] = found ? given_item(found) : eval_item(&inner, d->attr[k]);
+		Item *item = &var[d->nin + k];
+		if (!found) {
+			*item = eval_item(&inner, d->attr[k]);
+		} else if (found->n == 0 && !found->ints) {
+			*item = (Item){.kind = I_num, .x = found->x};
+		} else {
+			if (found->n > NUMS)
+				fail(found->name, "a list of more than %d entries", NUMS);
+			*item = (Item){.kind = I_list, .n = found->n};
+			memcpy(item->i, found->ints, (size_t)found->n * sizeof *item->i);
+		}
 	}
 }
 
@@ -340,7 +310,7 @@ static bool attrs_fit(const Def *d, const Item *attr)
 	return true;
 }
 
-// The line about v, and in `var` v's operands and attributes. Answers how many variables that are.
+// Finds the line about v, and sets `var` to v's operands and attributes. Returns their number.
 static int bind_about(const Val *v, const Ref *in, const Def *const *table, const Def **found,
                       Item *var)
 {

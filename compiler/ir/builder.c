@@ -23,19 +23,17 @@ static void add_num(Attr *attr, int64_t number)
 	attr->i[attr->n++] = number;
 }
 
-static Attr dims_attr(const Shape *shape)
+static Attr list_attr(int n, const int64_t *list)
 {
 	Attr attr = {0};
-	for (int a = 0; a < shape->rank; a++)
-		add_num(&attr, shape->dim[a]);
+	for (int k = 0; k < n; k++)
+		add_num(&attr, list[k]);
 	return attr;
 }
 
 Ref put_reduce(Graph *g, Op op, Ref x, int naxes, const int64_t *axes)
 {
-	Attr attr = {0};
-	for (int k = 0; k < naxes; k++)
-		add_num(&attr, axes[k]);
+	Attr attr = list_attr(naxes, axes);
 	return put(g, op, 1, &x, &attr);
 }
 
@@ -46,21 +44,19 @@ Ref put_cast(Graph *g, Ref x, Elem elem)
 
 Ref put_reshape(Graph *g, Ref x, Shape shape)
 {
-	Attr attr = dims_attr(&shape);
+	Attr attr = list_attr(shape.rank, shape.dim);
 	return put(g, O_reshape, 1, &x, &attr);
 }
 
 Ref put_expand(Graph *g, Ref x, Shape shape)
 {
-	Attr attr = dims_attr(&shape);
+	Attr attr = list_attr(shape.rank, shape.dim);
 	return put(g, O_expand, 1, &x, &attr);
 }
 
 Ref put_permute(Graph *g, Ref x, const int64_t *perm)
 {
-	Attr attr = {0};
-	for (int a = 0; a < val(g, x)->shape.rank; a++)
-		add_num(&attr, perm[a]);
+	Attr attr = list_attr(val(g, x)->shape.rank, perm);
 	return put(g, O_permute, 1, &x, &attr);
 }
 
@@ -134,12 +130,7 @@ Ref put_numbers(Graph *g, const Shape *shape, int axis)
 Ref swap_last(Graph *g, Ref x)
 {
 	int rank = val(g, x)->shape.rank;
-	int64_t perm[RANK];
-	for (int a = 0; a < rank; a++)
-		perm[a] = a;
-	perm[rank - 1] = rank - 2;
-	perm[rank - 2] = rank - 1;
-	return put_permute(g, x, perm);
+	return move_axis(g, x, rank - 1, rank - 2);
 }
 
 Ref move_axis(Graph *g, Ref x, int from, int to)

@@ -1,7 +1,7 @@
 // coalesce.c: merges adjacent axes into one loop.
 // Visits every index of an expression once, symbolically. Axes a and a + 1 are merged if in each
-// index the coefficient of a is that of a + 1 times its size. Values to look into wait in a list,
-// for an expression may be deeper than the stack.
+// index the coefficient of a is that of a + 1 times its size. Values to visit wait in a list,
+// because an expression may be deeper than the stack.
 #include "index.h"
 #include <string.h>
 
@@ -46,16 +46,6 @@ static void note_index(Survey *w, const Index *x)
 	}
 }
 
-static bool first_visit(Survey *w, Ref r, int rank, const Index *idx)
-{
-	int64_t key[1 + RANK * INDEX_WORDS] = {r};
-	int n = 1;
-	for (int a = 0; a < rank; a++)
-		n += index_words(&idx[a], key + n);
-	uint64_t *cell = table_cell(w->visited, key, sizeof *key * (size_t)n);
-	return !(*cell)++;
-}
-
 // Notes the index of an element that is read from memory; one that is computed is pending.
 static void visit(Survey *w, Ref r, const Index *at)
 {
@@ -63,7 +53,12 @@ static void visit(Survey *w, Ref r, const Index *at)
 	Index idx[RANK];
 	for (int a = 0; a < v->shape.rank; a++)
 		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : at[a];
-	if (!first_visit(w, r, v->shape.rank, idx))
+	int64_t key[1 + RANK * INDEX_WORDS] = {r};
+	int n = 1;
+	for (int a = 0; a < v->shape.rank; a++)
+		n += index_words(&idx[a], key + n);
+	uint64_t *visits = table_cell(w->visited, key, sizeof *key * (size_t)n);
+	if ((*visits)++)
 		return;
 	if (w->inside->holds(w->inside->context, r)) {
 		size_t size = sizeof *idx * (size_t)v->shape.rank;
@@ -75,27 +70,22 @@ static void visit(Survey *w, Ref r, const Index *at)
 	note_index(w, &linear);
 }
 
-// An operand with a fill may be read at any element.
-static void visit_filled(Survey *w, const Shape *from, Index *in, int nzero, const Index *zero)
-{
-	for (int a = 0; a < from->rank; a++)
-		if (!index_fits(w->vars, &in[a], from->dim[a])) {
-			note_index(w, &in[a]);
-			in[a] = some_index(w->vars, from->dim[a]);
-		}
-	for (int k = 0; k < nzero; k++)
-		note_index(w, &zero[k]);
-}
-
 static void visit_move(Survey *w, const Val *v, const Index *idx)
 {
 	for (int k = 0; k < v->nin; k++) {
+		const Shape *from = &val(w->graph, v->in[k])->shape;
 		Index in[RANK], zero[RANK];
 		if (v->op == O_concat && !concat_reaches(w->vars, w->graph, v, k, idx))
 			continue;
 		int n = operand_index(w->vars, w->graph, v, k, idx, in, zero);
-		if (has_fill(v->op))
-			visit_filled(w, &val(w->graph, v->in[k])->shape, in, n, zero);
+		// An operand with a fill may be read at any element.
+		for (int a = 0; has_fill(v->op) && a < from->rank; a++)
+			if (!index_fits(w->vars, &in[a], from->dim[a])) {
+				note_index(w, &in[a]);
+				in[a] = some_index(w->vars, from->dim[a]);
+			}
+		for (int i = 0; i < n; i++)
+			note_index(w, &zero[i]);
 		visit(w, v->in[k], in);
 	}
 }
@@ -138,23 +128,19 @@ static void visit_dot(Survey *w, const Val *v, const Index *idx)
 	visit(w, v->in[1], in);
 }
 
-static void visit_leaf(Survey *w, const Val *v, const Index *idx)
+static void visit_inside(Survey *w, const Val *v, const Index *idx)
 {
-	if (v->op == O_iota) {
-		note_index(w, &idx[v->attr->i[0]]);
-	} else if (v->op == O_rand) {
-		Index linear = ravel(w->vars, &v->shape, idx);
+	Index linear;
+	switch (prims[v->op].cls) {
+	case C_leaf:
+		if (v->op == O_iota)
+			note_index(w, &idx[v->attr->i[0]]);
+		if (v->op != O_rand)
+			break;
+		linear = ravel(w->vars, &v->shape, idx);
 		note_index(w, &linear);
 		visit(w, v->in[0], NULL);
 		visit(w, v->in[1], NULL);
-	}
-}
-
-static void visit_inside(Survey *w, const Val *v, const Index *idx)
-{
-	switch (prims[v->op].cls) {
-	case C_leaf:
-		visit_leaf(w, v, idx);
 		break;
 	case C_map:
 		for (int k = 0; k < v->nin; k++)
@@ -176,22 +162,6 @@ static void visit_inside(Survey *w, const Val *v, const Index *idx)
 	}
 }
 
-static void start_survey(Survey *w, uint32_t mask, const Index *idx)
-{
-	int before = -1;
-	for (int a = 0; a < w->shape->rank; a++) {
-		w->var[a] = w->next[a] = -1;
-		w->space[a] = idx ? idx[a] : constant_index(0);
-		if (!(mask >> a & 1) || w->shape->dim[a] == 1)
-			continue;
-		w->space[a] = some_index(w->vars, w->shape->dim[a]);
-		w->var[a] = w->space[a].term[0].var;
-		if (before >= 0)
-			w->next[before] = a;
-		before = a;
-	}
-}
-
 // An axis outside of the mask, of a size other than 1, separates its neighbors.
 static bool adjacent(const Shape *shape, int a, int b)
 {
@@ -210,7 +180,17 @@ uint32_t coalesce(Vars *vars, const Graph *g, const Inside *inside, int nroot, c
 	            .shape = shape,
 	            .reduce = reduce,
 	            .visited = table_new(vars->arena)};
-	start_survey(&w, mask, idx);
+	for (int a = 0, before = -1; a < shape->rank; a++) {
+		w.var[a] = w.next[a] = -1;
+		w.space[a] = idx ? idx[a] : constant_index(0);
+		if (!(mask >> a & 1) || shape->dim[a] == 1)
+			continue;
+		w.space[a] = some_index(vars, shape->dim[a]);
+		w.var[a] = w.space[a].term[0].var;
+		if (before >= 0)
+			w.next[before] = a;
+		before = a;
+	}
 	for (int k = 0; k < nroot; k++) {
 		const Shape *own = &val(g, roots[k])->shape;
 		Index in[RANK];

@@ -2,38 +2,6 @@
 // and workers need.
 #include "index.h"
 
-// Leading axes along which b repeats, up to the rows, are rows of a.
-static int batch_axes(const Graph *g, const Val *v)
-{
-	const Shape *b = &val(g, v->in[1])->shape;
-	int lead = v->shape.rank - 2;
-	while (lead > 0 && b->dim[lead - 1] == 1)
-		lead--;
-	return lead;
-}
-
-static DotSizes unscheduled(const Graph *g, const Val *v)
-{
-	int last = v->shape.rank - 1;
-	DotSizes p = {.lead = batch_axes(g, v), .batch = 1, .m = 1};
-	for (int i = 0; i < last; i++)
-		*(i < p.lead ? &p.batch : &p.m) *= v->shape.dim[i];
-	p.n = v->shape.dim[last];
-	p.k = last_dim(&val(g, v->in[0])->shape);
-	p.bytes = elems[v->type].bytes;
-	return p;
-}
-
-// Rows of a strip lie far enough apart not to meet in one set of L1. A panel is not a multiple of
-// 4096 bytes.
-static void set_packing(DotSizes *p, const Sched *s, int64_t lanes)
-{
-	p->a_row = s->a == W_copy ? 1 : s->depth + 16;
-	p->a_step = s->a == W_copy ? ceil_div(s->height, lanes) * lanes : 1;
-	p->strip_size = s->a == W_copy ? p->a_step * s->depth + 2 * lanes : s->height * p->a_row;
-	p->panel_size = (s->depth + 1) * p->width;
-}
-
 static void set_shared(DotSizes *p, const Graph *g, const Val *v, const Sched *s)
 {
 	bool used[] = {s->a_shared, s->b_shared};
@@ -54,22 +22,21 @@ static void set_shared(DotSizes *p, const Graph *g, const Val *v, const Sched *s
 	}
 }
 
-static void set_local(DotSizes *p, const Sched *s)
-{
-	int64_t waiting =
-	    p->blocks > 1 ? s->strips : 1; // sums of strips that wait for the next block
-	p->sums = full_lines(waiting * s->height * s->panels * p->width * p->bytes);
-	if (s->a != W_place && !s->a_shared)
-		p->strip = full_lines(s->group * p->strip_size * p->bytes);
-	if (s->b != W_place && !s->b_shared)
-		p->panel = full_lines(s->panels * p->panel_size * p->bytes);
-}
-
 DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 {
 	const Val *v = val(g, kern->root);
+	const Shape *b = &val(g, v->in[1])->shape;
 	const Sched *s = kern->sched;
-	DotSizes p = unscheduled(g, v);
+	int last = v->shape.rank - 1;
+	DotSizes p = {.lead = last - 1, .batch = 1, .m = 1};
+	// Leading axes along which b repeats, up to the rows, are rows of a.
+	while (p.lead > 0 && b->dim[p.lead - 1] == 1)
+		p.lead--;
+	for (int i = 0; i < last; i++)
+		*(i < p.lead ? &p.batch : &p.m) *= v->shape.dim[i];
+	p.n = v->shape.dim[last];
+	p.k = last_dim(&val(g, v->in[0])->shape);
+	p.bytes = elems[v->type].bytes;
 	p.lanes = (int)MAX(1, machine->lanes * 4 / p.bytes);
 	p.width = s->vectors * p.lanes;
 	if (!s->height)
@@ -77,13 +44,25 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	p.strips = ceil_div(p.m, s->height);
 	p.panels = ceil_div(p.n, p.width);
 	p.blocks = ceil_div(p.k, s->depth);
-	set_packing(&p, s, machine->lanes);
+	// Rows of a strip lie far enough apart not to share a set of L1. A panel is not a multiple
+	// of 4096 bytes.
+	p.a_row = s->a == W_copy ? 1 : s->depth + 16;
+	p.a_step = s->a == W_copy ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
+	p.strip_size =
+	    s->a == W_copy ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
+	p.panel_size = (s->depth + 1) * p.width;
 	if (!s->panels)
 		return p;
 	p.down = ceil_div(p.strips, s->strips);
 	p.across = ceil_div(p.panels, s->panels);
 	set_shared(&p, g, v, s);
-	set_local(&p, s);
+	int64_t waiting =
+	    p.blocks > 1 ? s->strips : 1; // sums of strips that wait for the next block
+	p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
+	if (s->a != W_place && !s->a_shared)
+		p.strip = full_lines(s->group * p.strip_size * p.bytes);
+	if (s->b != W_place && !s->b_shared)
+		p.panel = full_lines(s->panels * p.panel_size * p.bytes);
 	return p;
 }
 

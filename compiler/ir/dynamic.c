@@ -1,10 +1,9 @@
-// dynamic.c: propagates dynamic lengths, one rule per primitive.
-// A dimension is an upper bound; where the data decide the size of an axis, a value has a length
-// beside it, and the elements behind that are padding. The door asks here for an operation whose
-// operands have lengths: prims.def names its rule, which may fill the padding with the neutral
-// element first, replaces what cannot be done so, or fails.
-// Invariant: padding repeats valid elements, so that it introduces no new values (such as NaN); no
-// valid element depends on it.
+// dynamic.c: propagates dynamic lengths, by one rule per primitive.
+// A dimension is an upper bound. If the data decide the size of an axis, the value has a length,
+// and elements after it are padding. put() calls this file if operands have lengths: the
+// primitive's rule in prims.def may fill the padding with the neutral element, replace the
+// operation, or fail. Invariant: padding repeats valid elements, so that it introduces no new
+// values (such as NaN); no valid element depends on it.
 #include "dynamic.h"
 #include <math.h>
 #include <string.h>
@@ -24,9 +23,9 @@ bool is_dynamic(const Graph *g, Ref r)
 	return r && lengths_of(g, r) != &none;
 }
 
-// A value with lengths is an alias of one without: a reshape to the same shape, which the door
-// makes for nobody else. Only aliases have lengths, and only the functions here see what they are
-// made of, so that the door simplifies as if there were none.
+// A value with lengths is an alias of one without: a reshape to the same shape, which only this
+// file makes. Only aliases have lengths, and only this file sees their operands, so that the door
+// simplifies as if there were no lengths.
 static Ref unaliased(const Graph *g, Ref x)
 {
 	return is_dynamic(g, x) ? val(g, x)->in[0] : x;
@@ -80,7 +79,7 @@ Ref put_size(Graph *g, Ref x, int naxes, const int64_t *axes)
 
 // ---- padding --------------------------------------------------------------------------
 
-// Along one axis, of size 1 along the others.
+// Returns Booleans along one axis, of size 1 along the others.
 static Ref are_valid(Graph *g, Ref x, int axis, Ref length)
 {
 	return put2(g, O_lt, put_numbers(g, &val(g, x)->shape, axis), length);
@@ -95,7 +94,7 @@ static Ref part_along(Graph *g, Ref x, int axis, int64_t start, int64_t count)
 	return put_slice(g, x, starts, s.dim, NULL);
 }
 
-// A number of x's type: its least or largest for what is not finite.
+// Returns a constant of x's type; for an infinite number, the extreme of an integer type.
 static Ref number_like(Graph *g, Ref x, double number)
 {
 	Elem type = val(g, x)->type;
@@ -150,8 +149,8 @@ typedef struct Dynamic {
 	Ref *in;
 	const Attr *attr;
 	Lengths out;    // of the result
-	Ref result;     // where the rule puts it; 0: the operation on `in`
-	unsigned again; // axes along which the padding is to repeat valid elements again
+	Ref result;     // 0: the operation on `in`
+	unsigned again; // axes along which padding must repeat valid elements again
 } Dynamic;
 
 static const Shape *shape_at(const Dynamic *d, int k)
@@ -164,27 +163,23 @@ static Ref length_at(const Dynamic *d, int k, int axis)
 	return lengths_of(d->g, d->in[k])->of[axis];
 }
 
-static _Noreturn void refuse(const Dynamic *d, int k, int axis)
+static void expect_fixed(const Dynamic *d, int k, int axis)
 {
+	if (!length_at(d, k, axis))
+		return;
 	d->g->refused = length_at(d, k, axis);
 	fail(graph_where(d->g), "a size depends on the data (at most %lld); expected a fixed size",
 	     (long long)shape_at(d, k)->dim[axis]);
 }
 
-static void expect_fixed(const Dynamic *d, int k, int axis)
-{
-	if (length_at(d, k, axis))
-		refuse(d, k, axis);
-}
-
-// The length of operand k's axis is that of the result's axis `to`, unless an operand before tells.
+// Passes the length of operand k's axis on to the result's axis `to`, unless it has one.
 static void pass(Dynamic *d, int k, int axis, int to)
 {
 	if (!d->out.of[to])
 		d->out.of[to] = length_at(d, k, axis);
 }
 
-// Operand k with at most so many elements along an axis.
+// Cuts operand k to at most so many elements along an axis.
 static void cut(Dynamic *d, int k, int axis, int64_t most)
 {
 	Lengths l = *lengths_of(d->g, d->in[k]);
@@ -194,7 +189,7 @@ static void cut(Dynamic *d, int k, int axis, int64_t most)
 	d->in[k] = put_lengths(d->g, x, &l);
 }
 
-// Operands 0..n-1 agree along an axis, or are of size 1: bounds become the least of them.
+// Operands 0..n-1 agree along an axis, or have size 1: all get the least of their bounds.
 static void agree(Dynamic *d, int n, int axis)
 {
 	int64_t most = INT64_MAX, size = 1;
@@ -239,7 +234,8 @@ static void rule_expanded(Dynamic *d)
 			expect_fixed(d, 0, a);
 }
 
-// What does not change a reduction; finite for a softmax, so that one of nothing is too.
+// Returns the neutral element of a reduction; finite for softmax, so that one without elements is
+// too.
 static double neutral(Op op)
 {
 	switch (op) {
@@ -282,8 +278,8 @@ static void rule_permuted(Dynamic *d)
 		pass(d, 0, (int)d->attr->i[a], a);
 }
 
-// The axis among from..end-1 that has a length, where it is the first of them longer than 1, so
-// that the valid elements come first; -1: none has one; -2: it is not the first.
+// Returns the axis in from..end-1 that has a length, if it is the first longer than 1, so that the
+// valid elements come first; -1: none has a length; -2: it is not the first.
 static int leading_axis(const Shape *s, const Lengths *l, int from, int end)
 {
 	int first = from, found = -1;
@@ -295,7 +291,8 @@ static int leading_axis(const Shape *s, const Lengths *l, int from, int end)
 	return found;
 }
 
-// Behind the next axes of s and t that hold equally many elements.
+// Advances past the next axes of s and t that have equal numbers of elements; false if there are
+// none.
 static bool next_group(const Shape *s, const Shape *t, int *a, int *b)
 {
 	int64_t p = *a < s->rank ? s->dim[(*a)++] : 1, q = *b < t->rank ? t->dim[(*b)++] : 1;
@@ -307,8 +304,8 @@ static bool next_group(const Shape *s, const Shape *t, int *a, int *b)
 	return p == q;
 }
 
-// The length of an axis of size `to` that holds the elements of one of size `from`; 0 if that is
-// not sure to be an integer.
+// Returns the length of an axis of size `to` that holds the elements of one of size `from`; 0 if it
+// may not be an integer.
 static Ref scaled_length(Graph *g, Ref length, int64_t from, int64_t to)
 {
 	const Val *v = val(g, length), *by = v->op == O_mul ? val(g, v->in[1]) : NULL;
@@ -356,7 +353,7 @@ static void rule_reshaped(Dynamic *d)
 		expect_fixed(d, 0, a);
 }
 
-// Of a box that begins at `start`, the valid elements.
+// Returns how many elements of a slice (start, count, step) are valid.
 static Ref sliced_length(Graph *g, Ref length, const int64_t *box)
 {
 	Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)box[2]);
@@ -397,7 +394,7 @@ static void rule_windowed(Dynamic *d)
 		expect_fixed(d, 0, (int)d->attr->i[k]);
 }
 
-// x, of which `length` elements are valid along an axis, and right behind them those of y.
+// Returns the `length` valid elements of x along an axis, followed by those of y.
 static Ref joined(Graph *g, int axis, Ref x, Ref length, Ref y)
 {
 	int64_t most = val(g, x)->shape.dim[axis], both = most + val(g, y)->shape.dim[axis];
@@ -429,7 +426,7 @@ static void rule_joined(Dynamic *d)
 	d->result = put_valid(d->g, x, axis, length);
 }
 
-// Operands a and b are contracted along an axis each: where one factor is 0 the other may be any.
+// Contracts an axis each of operands a and b: if one factor is 0, the other may have any value.
 static void contract(Dynamic *d, int a, int axis_a, int b, int axis_b)
 {
 	bool left = length_at(d, a, axis_a) != 0, right = length_at(d, b, axis_b) != 0;
@@ -464,7 +461,7 @@ static void rule_gathered(Dynamic *d)
 		pass(d, 1, a, axis + a);
 }
 
-// Padding of the indices goes to an element more, which is cut off again.
+// Padding of the indices addresses one more element, which is cut off again.
 static void rule_scattered(Dynamic *d)
 {
 	Graph *g = d->g;
@@ -482,7 +479,7 @@ static void rule_scattered(Dynamic *d)
 	d->result = put_lengths(g, part_along(g, x, axis, 0, size), &d->out);
 }
 
-// Along an axis that it reduces a composite is what its definition says.
+// Replaces a composite, whose reduced axis is dynamic, by its definition.
 static void decompose(Dynamic *d)
 {
 	Val v = {.op = d->op, .nin = d->nin, .in = d->in, .attr = d->attr};
@@ -498,7 +495,7 @@ static void rule_normed(Dynamic *d)
 			decompose(d);
 }
 
-// A query sees the keys up to its own place from the end of both.
+// With a causal mask, queries and keys are aligned at the end.
 static void rule_attended(Dynamic *d)
 {
 	int rank = shape_at(d, 0)->rank, queries = rank - 2, width = rank - 1;
@@ -515,7 +512,7 @@ static void rule_attended(Dynamic *d)
 		decompose(d);
 }
 
-// Values without operands, and loops: the reader tells the lengths of their results.
+// Values without operands, and loops: the reader sets the lengths of their results.
 static void rule_none(Dynamic *d)
 {
 	(void)d;

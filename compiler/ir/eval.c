@@ -30,10 +30,9 @@ double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t posi
 	return (double)(mix32(mix32(low) ^ high) >> 8) * 0x1p-24;
 }
 
+// Of iota and rand.
 static void eval_leaf(Op op, const Attr *attr, Array *out, const Array *in)
 {
-	if (op != O_iota && op != O_rand)
-		never("a leaf without contents");
 	int64_t at[RANK] = {0}, i = 0;
 	do {
 		if (op == O_iota)
@@ -81,25 +80,6 @@ typedef struct LoopRun { // a loop during evaluation
 
 static Array *eval_live(Arena *, const Graph *, const Array *slot, Observer);
 
-static LoopRun start_loop(Arena *arena, const Val *v, const Array *in)
-{
-	LoopRun t = {.loop = loop_of(v)};
-	const LoopInfo *l = &t.loop;
-	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
-	t.result = NEWS(arena, Array, loop_results(l) + 1);
-	t.next = NEWS(arena, Array, l->carried + 1);
-	for (int k = 0; k < loop_results(l); k++) {
-		Elem type = result_val(l, k)->type;
-		Shape shape = result_shape(l, k);
-		t.result[k] = array_new(arena, type, &shape);
-		if (k >= l->carried)
-			continue;
-		t.next[k] = array_new(arena, type, &shape);
-		copy_elements(&t.result[k], 0, &in[1 + k]);
-	}
-	return t;
-}
-
 // Runs one iteration, with element `at` of scanned values. True if another may follow.
 static bool run_iteration(Arena *outer, LoopRun *t, const Array *in, int64_t at)
 {
@@ -126,12 +106,24 @@ static bool run_iteration(Arena *outer, LoopRun *t, const Array *in, int64_t at)
 
 static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer observer)
 {
-	LoopRun t = start_loop(arena, v, in);
-	t.observer = observer;
-	int64_t limit = MAX(0, MIN(in[0].i[0], t.loop.trips)), n = 0;
+	LoopRun t = {.loop = loop_of(v), .observer = observer};
+	const LoopInfo *l = &t.loop;
+	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
+	t.result = NEWS(arena, Array, loop_results(l) + 1);
+	t.next = NEWS(arena, Array, l->carried + 1);
+	for (int k = 0; k < loop_results(l); k++) {
+		Elem type = result_val(l, k)->type;
+		Shape shape = result_shape(l, k);
+		t.result[k] = array_new(arena, type, &shape);
+		if (k >= l->carried)
+			continue;
+		t.next[k] = array_new(arena, type, &shape);
+		copy_elements(&t.result[k], 0, &in[1 + k]);
+	}
+	int64_t limit = MAX(0, MIN(in[0].i[0], l->trips)), n = 0;
 	bool more = true;
 	for (; more && n < limit; n++)
-		more = run_iteration(arena, &t, in, t.loop.reverse ? limit - 1 - n : n);
+		more = run_iteration(arena, &t, in, l->reverse ? limit - 1 - n : n);
 	Array out = array_new(arena, E_i64, &(Shape){0});
 	out.i[0] = n;
 	out.part = t.result;

@@ -24,7 +24,6 @@ void broadcast_strides(const Shape *from, int rank, int64_t *stride);
 double float_map(Op, double x, double y);
 int64_t int_map(Op, Elem, int64_t x, int64_t y); // without wrapping
 bool int_less(Elem, int64_t x, int64_t y);
-double float_max(double, double), float_min(double, double); // NaN if either is
 void eval_map(Op, Array *out, int nin, const Array *in);
 void eval_narrow(const Attr *, Array *out, const Array *in);
 

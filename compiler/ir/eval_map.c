@@ -2,12 +2,13 @@
 #include "eval.h"
 #include <math.h>
 
-double float_max(double x, double y)
+// NaN if either is.
+static double float_max(double x, double y)
 {
 	return isnan(x) ? x : isnan(y) ? y : MAX(x, y);
 }
 
-double float_min(double x, double y)
+static double float_min(double x, double y)
 {
 	return isnan(x) ? x : isnan(y) ? y : MIN(x, y);
 }
@@ -86,11 +87,6 @@ int64_t int_map(Op op, Elem e, int64_t x, int64_t y)
 	}
 }
 
-static double int_to_double(Elem elem, int64_t x)
-{
-	return is_signed(elem) ? (double)x : (double)(uint64_t)x;
-}
-
 static void map_element(Op op, Array *out, int64_t i, const Array *in, const int64_t *at)
 {
 	if (op == O_select)
@@ -99,7 +95,8 @@ static void map_element(Op op, Array *out, int64_t i, const Array *in, const int
 		set_float(out, i,
 		          float_map(op, in[0].f[at[0]], prims[op].arity > 1 ? in[1].f[at[1]] : 0));
 	else if (is_float(out->type))
-		out->f[i] = int_to_double(in[0].type, in[0].i[at[0]]);
+		out->f[i] = is_signed(in[0].type) ? (double)in[0].i[at[0]]
+		                                  : (double)(uint64_t)in[0].i[at[0]];
 	else
 		out->i[i] = wrap_int(out->type, int_map(op, in[0].type, in[0].i[at[0]],
 		                                        prims[op].arity > 1 ? in[1].i[at[1]] : 0));

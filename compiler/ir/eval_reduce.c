@@ -3,60 +3,36 @@
 #include "eval.h"
 #include <math.h>
 
-static void reduce_float(Op op, double *out, double x)
-{
-	*out = op == O_sum    ? *out + x
-	       : op == O_prod ? *out * x
-	       : op == O_amax ? float_max(*out, x)
-	                      : float_min(*out, x);
-}
-
-static void reduce_int(Op op, Elem elem, int64_t *out, int64_t x)
-{
-	static const Op as_map[OPS] = {
-	    [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
-	*out = wrap_int(elem, int_map(as_map[op], elem, *out, x));
-}
-
-static double float_start(Op op)
-{
-	return op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
-}
-
-static int64_t int_start(Op op, Elem elem)
-{
-	bool sign = is_signed(elem);
-	return op == O_prod   ? 1
-	       : op == O_amax ? (sign ? INT64_MIN : 0)
-	       : op == O_amin ? (sign ? INT64_MAX : -1)
-	                      : 0;
-}
+// By reduction: the map of two elements.
+static const Op steps[OPS] = {
+    [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
 
 void eval_reduce(Op op, Array *out, const Array *in)
 {
 	int64_t stride[RANK], at[RANK] = {0}, i = 0;
+	bool sign = is_signed(out->type);
+	double start = op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
+	int64_t int_start = op == O_amax   ? (sign ? INT64_MIN : 0)
+	                    : op == O_amin ? (sign ? INT64_MAX : -1)
+	                                   : op == O_prod;
 	broadcast_strides(&out->shape, in->shape.rank, stride);
 	for (int64_t k = 0; k < count_of(&out->shape); k++) {
 		if (is_float(out->type))
-			out->f[k] = float_start(op);
+			out->f[k] = start;
 		else
-			out->i[k] = int_start(op, out->type);
+			out->i[k] = int_start;
 	}
 	if (count_of(&in->shape) == 0)
 		return;
 	do {
 		int64_t to = element_offset(in->shape.rank, at, stride);
 		if (is_float(out->type))
-			reduce_float(op, &out->f[to], in->f[i]);
+			out->f[to] = float_map(steps[op], out->f[to], in->f[i]);
 		else
-			reduce_int(op, out->type, &out->i[to], in->i[i]);
+			out->i[to] = wrap_int(out->type,
+			                      int_map(steps[op], out->type, out->i[to], in->i[i]));
 		i++;
 	} while (next_index(&in->shape, at));
-}
-
-static bool is_larger(const Array *in, int64_t a, int64_t b)
-{
-	return is_float(in->type) ? in->f[a] > in->f[b] : int_less(in->type, in->i[b], in->i[a]);
 }
 
 void eval_argmax(int axis, Array *out, const Array *in)
@@ -65,9 +41,12 @@ void eval_argmax(int axis, Array *out, const Array *in)
 	row_strides(&in->shape, stride);
 	do {
 		int64_t first = element_offset(in->shape.rank, at, stride), best = 0;
-		for (int64_t k = 1; k < in->shape.dim[axis]; k++)
-			if (is_larger(in, first + k * stride[axis], first + best * stride[axis]))
-				best = k;
+		for (int64_t k = 1; k < in->shape.dim[axis]; k++) {
+			int64_t a = first + k * stride[axis], b = first + best * stride[axis];
+			bool larger = is_float(in->type) ? in->f[a] > in->f[b]
+			                                 : int_less(in->type, in->i[b], in->i[a]);
+			best = larger ? k : best;
+		}
 		out->i[i++] = best;
 	} while (next_index(&out->shape, at));
 }
@@ -84,13 +63,16 @@ void eval_cumsum(const Attr *attr, Array *out, const Array *in)
 		double sum = 0;
 		for (int64_t k = 0; k < size; k++) {
 			int64_t i = first + (reverse ? size - 1 - k : k) * stride[axis];
-			double before = sum;
-			int64_t whole_before = whole;
-			if (is_float(in->type))
-				out->f[i] = (sum += in->f[i], exclusive ? before : sum);
-			else
-				out->i[i] = (reduce_int(O_sum, in->type, &whole, in->i[i]),
-				             exclusive ? whole_before : whole);
+			if (is_float(in->type)) {
+				double before = sum;
+				sum += in->f[i];
+				out->f[i] = exclusive ? before : sum;
+			} else {
+				int64_t before = whole;
+				whole =
+				    wrap_int(in->type, int_map(O_add, in->type, whole, in->i[i]));
+				out->i[i] = exclusive ? before : whole;
+			}
 		}
 	} while (next_index(&lines, at));
 }

@@ -1,6 +1,6 @@
-// expr.c: what an expression of the notation means: a value put into a graph, or an attribute.
-// Takes Expr trees and a Scope. Operands of maps are aligned by numpy's rule; a number among values
-// becomes a constant of their type; maps over numbers and lists alone are arithmetic in double.
+// expr.c: evaluates expressions of the notation to values of a graph, or attributes.
+// Operands of maps are aligned by NumPy's rule. A number among values becomes a constant of their
+// type. Maps of numbers and lists alone are arithmetic in double.
 #include "eval.h"
 #include <math.h>
 #include <string.h>
@@ -47,11 +47,6 @@ bool same_list(const Item *x, const Item *y)
 	return x->n == y->n && !memcmp(x->i, y->i, (size_t)x->n * sizeof *x->i);
 }
 
-static bool same_text(const Item *x, const Item *y)
-{
-	return x->kind == I_text && y->kind == I_text && !strcmp(x->text, y->text);
-}
-
 static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 {
 	Item out = num_item(0);
@@ -60,7 +55,7 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	if (op == O_eq && in[0].kind == I_list && in[1].kind == I_list)
 		return num_item(same_list(&in[0], &in[1]));
 	if (op == O_eq && (in[0].kind == I_text || in[1].kind == I_text))
-		return num_item(same_text(&in[0], &in[1]));
+		return num_item(in[0].kind == in[1].kind && !strcmp(in[0].text, in[1].text));
 	for (int k = 0; k < nin; k++) {
 		if (in[k].kind == I_list && n >= 0 && in[k].n != n)
 			fail(scope_where(s), "%s of lists of %d and %d entries", prims[op].name, n,
@@ -274,27 +269,26 @@ static Item fn_axis(Scope *s, const Expr *e)
 	return num_item((double)wrap_axis(scope_where(s), (int64_t)number_arg(s, e, 1), rank));
 }
 
-// axes(x): all axes of x; axes(x; k): the axes k, counted from the first.
-static Item fn_axes(Scope *s, const Expr *e)
-{
-	int rank = value_arg(s, e, 0)->shape.rank;
-	bool seen[RANK] = {0};
-	Item axes = e->nattr ? as_list(eval_item(s, e->attr[0])) : axes_item(rank);
-	for (int i = 0; i < axes.n; i++) {
-		axes.i[i] = wrap_axis(scope_where(s), axes.i[i], rank);
-		if (seen[axes.i[i]])
-			fail(scope_where(s), "axis %lld is given twice", (long long)axes.i[i]);
-		seen[axes.i[i]] = true;
-	}
-	return axes;
-}
-
 // The axes that attribute 0 names, all without one.
 static Item axes_arg(Scope *s, const Expr *e, int rank)
 {
 	Item axes = e->nattr ? as_list(eval_item(s, e->attr[0])) : axes_item(rank);
 	for (int i = 0; i < axes.n; i++)
 		axes.i[i] = wrap_axis(scope_where(s), axes.i[i], rank);
+	return axes;
+}
+
+// axes(x): all axes of x; axes(x; k): the axes k, counted from the first.
+static Item fn_axes(Scope *s, const Expr *e)
+{
+	int rank = value_arg(s, e, 0)->shape.rank;
+	bool seen[RANK] = {0};
+	Item axes = axes_arg(s, e, rank);
+	for (int i = 0; i < axes.n; i++) {
+		if (seen[axes.i[i]])
+			fail(scope_where(s), "axis %lld is given twice", (long long)axes.i[i]);
+		seen[axes.i[i]] = true;
+	}
 	return axes;
 }
 
@@ -397,17 +391,6 @@ static Item fn_with(Scope *s, const Expr *e)
 	return list;
 }
 
-// join(a, b): one list after the other.
-static Item fn_join(Scope *s, const Expr *e)
-{
-	Item a = eval_arg(s, e, 0), b = eval_arg(s, e, 1);
-	if (a.kind != I_list || b.kind != I_list || a.n + b.n > NUMS)
-		fail(scope_where(s), "join of lists of %d and %d entries", a.n, b.n);
-	memcpy(a.i + a.n, b.i, (size_t)b.n * sizeof *b.i);
-	a.n += b.n;
-	return a;
-}
-
 // zip(a, b, ..): lists of one length as one list: the first entry of each, the second of each, ..
 static Item fn_zip(Scope *s, const Expr *e)
 {
@@ -481,25 +464,20 @@ static Item fn_is(Scope *s, const Expr *e)
 	return num_item(const_num(s->g, ref_arg(s, e, 0), &x) && x == number_arg(s, e, 1));
 }
 
-static void say_item(Scope *s, Text *t, const Item *item)
-{
-	const Val *v = item->kind == I_ref ? val(s->g, item->ref) : NULL;
-	if (v)
-		say(t, "%s", shape_text(t->arena, v->type, &v->shape));
-	else if (item->kind == I_num)
-		say(t, "%.15g", item->x);
-	else if (item->kind == I_text)
-		say(t, "%s", item->text);
-	for (int i = 0; item->kind == I_list && i < item->n; i++)
-		say(t, i ? ", %lld" : "%lld", (long long)item->i[i]);
-}
-
 char *text_of_items(Scope *s, int n, Expr *const *e)
 {
 	Text t = {.arena = s->g->arena};
 	for (int k = 0; k < n; k++) {
 		Item item = eval_item(s, e[k]);
-		say_item(s, &t, &item);
+		const Val *v = item.kind == I_ref ? val(s->g, item.ref) : NULL;
+		if (v)
+			say(&t, "%s", shape_text(t.arena, v->type, &v->shape));
+		else if (item.kind == I_num)
+			say(&t, "%.15g", item.x);
+		else if (item.kind == I_text)
+			say(&t, "%s", item.text);
+		for (int i = 0; item.kind == I_list && i < item.n; i++)
+			say(&t, i ? ", %lld" : "%lld", (long long)item.i[i]);
 	}
 	return t.at;
 }
@@ -585,16 +563,15 @@ static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape},       {"rank", fn_rank},       {"type", fn_type},
-    {"axes", fn_axes},         {"count", fn_count},     {"inv", fn_inv},
-    {"list", fn_list},         {"at", fn_at},           {"with", fn_with},
-    {"join", fn_join},         {"when", fn_when},       {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow}, {"rows", fn_rows},       {"float", fn_float},
-    {"causal", fn_causal},     {"axis", fn_axis},       {"cut", fn_cut},
-    {"range", fn_range},       {"without", fn_without}, {"length", fn_length},
-    {"given", fn_given},       {"is", fn_is},           {"need", fn_need},
-    {"size", fn_size},         {"sized", fn_sized},     {"dynamic", fn_dynamic},
-    {"zip", fn_zip},
+    {"shape", fn_shape},     {"rank", fn_rank},       {"type", fn_type},
+    {"axes", fn_axes},       {"count", fn_count},     {"inv", fn_inv},
+    {"list", fn_list},       {"at", fn_at},           {"with", fn_with},
+    {"when", fn_when},       {"unslice", fn_unslice}, {"unwindow", fn_unwindow},
+    {"rows", fn_rows},       {"float", fn_float},     {"causal", fn_causal},
+    {"axis", fn_axis},       {"cut", fn_cut},         {"range", fn_range},
+    {"without", fn_without}, {"length", fn_length},   {"given", fn_given},
+    {"is", fn_is},           {"need", fn_need},       {"size", fn_size},
+    {"sized", fn_sized},     {"dynamic", fn_dynamic}, {"zip", fn_zip},
 };
 
 // ---- calls ----------------------------------------------------------------------------
@@ -734,13 +711,13 @@ Ref eval_expr(Graph *g, const char *where, const Expr *e, Lookup *look, void *co
 
 Ref book_eval(Graph *g, const char *where, const char *text, Lookup *look, void *context)
 {
-	return eval_expr(g, where, parse_composite(g->arena, where, text), look, context);
+	return eval_expr(g, where, parse_text(g->arena, where, text), look, context);
 }
 
 double book_number(Arena *arena, const char *where, const char *text)
 {
 	Scope s = {.where = where};
-	Item item = eval_item(&s, parse_composite(arena, where, text));
+	Item item = eval_item(&s, parse_text(arena, where, text));
 	if (item.kind != I_num)
 		fail(where, "'%s' is not a number", text);
 	return item.x;

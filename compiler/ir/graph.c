@@ -1,6 +1,6 @@
-// graph.c: the graph and its door.
-// Takes ir.h. Gives values in SSA order. Keeps: every value typed, folded, shared, and as simple as
-// identities and book make it; the node it stems from is stamped on it.
+// graph.c: implements the graph and its door, put().
+// Invariant: values are in SSA order; each is typed, folded, shared, as simple as simplify.c and
+// the book make it, and has the node that it comes from.
 #include "dynamic.h"
 #include <string.h>
 
@@ -54,8 +54,8 @@ Graph *graph_like(Arena *arena, const Graph *from)
 
 // ---- sharing --------------------------------------------------------------------------
 
-// What a value is: two puts with equal keys answer the same Ref. A slot is one value, however plain
-// the graph.
+// Identifies a value: two puts with equal keys return the same Ref. A slot is one value, however
+// far the graph is decomposed.
 typedef struct Key {
 	uint64_t *at;
 	size_t bytes;
@@ -78,7 +78,7 @@ static void key_of(const Graph *g, Key *key, Op op, int nin, const Ref *in, cons
 	memcpy(at, attr->i, 8 * (size_t)attr->n);
 }
 
-// Two hashes of 64 bits stand for the bytes.
+// Two hashes of 64 bits represent the bytes.
 static void const_key(Key *key, Elem elem, const Shape *shape, const void *bytes, size_t count)
 {
 	uint64_t *at = key->few;
@@ -90,7 +90,7 @@ static void const_key(Key *key, Elem elem, const Shape *shape, const void *bytes
 	key->bytes = 8 * (3 + (size_t)shape->rank);
 }
 
-// Loops are equal whose bodies read the same.
+// Loops are equal if their bodies have the same text.
 static void loop_key(const Graph *g, Key *key, int nin, const Ref *in, const Attr *attr,
                      const Graph *body)
 {
@@ -109,7 +109,7 @@ static const Ref *operands_in(const uint64_t *cell)
 	return (const Ref *)((const uint64_t *)table_key(cell) + 2);
 }
 
-// The values of a graph that was copied are shared when another is put to them.
+// The values of a copied graph are entered when the next one is put.
 static void share_all(Graph *g)
 {
 	g->interned = table_new(g->arena);
@@ -126,7 +126,7 @@ static void share_all(Graph *g)
 	}
 }
 
-// The cell of the value that a key stands for; 0 in it: of none yet.
+// Returns the cell of the value with a key; 0 in it: none yet.
 static uint64_t *cell_of(Graph *g, const Key *key)
 {
 	if (!g->interned)
@@ -217,20 +217,14 @@ bool commutes(Op op)
 	       op == O_and || op == O_or || op == O_xor;
 }
 
-// Slots come before other values, by their numbers, so that it does not matter when they are first
-// read; constants come last.
-static int64_t place_in_order(const Graph *g, Ref r)
+// The order of operands that commute: slots first, by their numbers, so that it does not matter
+// when they are first read; constants last.
+static int64_t operand_order(const Graph *g, Ref r)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_slot)
 		return v->attr->i[0] - INT32_MAX;
-	return is_const(g, r) ? (int64_t)r + UINT32_MAX : (int64_t)r;
-}
-
-// One order for what commutes.
-static bool is_backwards(const Graph *g, const Ref *in)
-{
-	return place_in_order(g, in[0]) > place_in_order(g, in[1]);
+	return v->op == O_const ? (int64_t)r + UINT32_MAX : (int64_t)r;
 }
 
 static Ref put_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
@@ -286,7 +280,7 @@ Ref put(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 
 Ref put_fixed(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
-	if (nin == 2 && commutes(op) && is_backwards(g, in))
+	if (nin == 2 && commutes(op) && operand_order(g, in[0]) > operand_order(g, in[1]))
 		return put_ordered(g, op, 2, (Ref[]){in[1], in[0]}, attr);
 	Ref r = put_ordered(g, op, nin, in, attr);
 	Elem elem = working(g, val(g, r)->type);
@@ -302,22 +296,15 @@ Ref put_alias(Graph *g, Ref x)
 	                  &v.shape);
 }
 
-static Ref put_doubles(Graph *g, Shape shape, const float *x)
-{
-	Arena *arena = arena_within(g->arena);
-	int64_t count = count_of(&shape);
-	double *wide = NEWS(arena, double, count);
-	for (int64_t i = 0; i < count; i++)
-		wide[i] = (double)x[i];
-	Ref r = put_const(g, E_f64, shape, wide);
-	arena_free(arena);
-	return r;
-}
-
 Ref put_const(Graph *g, Elem elem, Shape shape, const void *bytes)
 {
-	if (elem != working(g, elem))
-		return put_doubles(g, shape, bytes);
+	if (elem != working(g, elem)) {
+		Arena *arena = arena_within(g->arena);
+		Array wide = array_from(arena, elem, &shape, bytes);
+		Ref r = put_const(g, E_f64, shape, wide.f);
+		arena_free(arena);
+		return r;
+	}
 	Key key;
 	size_t count = (size_t)byte_count(elem, &shape);
 	const_key(&key, elem, &shape, bytes, count);
@@ -343,15 +330,9 @@ Ref put_num(Graph *g, Elem elem, double number)
 	return put_const(g, elem, (Shape){0}, bytes);
 }
 
-static Attr slot_attr(int slot)
-{
-	return (Attr){.n = 1, .i = {slot}};
-}
-
 Ref put_slot(Graph *g, int slot)
 {
-	Attr attr = slot_attr(slot);
-	return put(g, O_slot, 0, NULL, &attr);
+	return put(g, O_slot, 0, NULL, &(Attr){.n = 1, .i = {slot}});
 }
 
 Ref put_loop(Graph *g, const LoopInfo *l, const Ref *in)
@@ -369,26 +350,24 @@ Ref put_loop(Graph *g, const LoopInfo *l, const Ref *in)
 	return (Ref)*cell;
 }
 
-static Ref put_same(Graph *g, const Val *v, const Ref *in)
-{
-	if (v->op == O_const)
-		return put_const(g, v->type, v->shape, v->data);
-	if (v->op != O_loop)
-		return put(g, v->op, v->nin, in, v->attr);
-	LoopInfo l = loop_of(v);
-	return put_loop(g, &l, in);
-}
-
 Ref put_as(Graph *g, const Val *v, const Ref *in)
 {
 	int from = g->from;
+	Ref r;
 	g->from = v->from;
-	Ref r = put_same(g, v, in);
+	if (v->op == O_const) {
+		r = put_const(g, v->type, v->shape, v->data);
+	} else if (v->op == O_loop) {
+		LoopInfo l = loop_of(v);
+		r = put_loop(g, &l, in);
+	} else {
+		r = put(g, v->op, v->nin, in, v->attr);
+	}
 	g->from = from;
 	return r;
 }
 
-// ---- slots, outs, stores, nodes -------------------------------------------------------
+// ---- slots, outputs, stores, nodes ----------------------------------------------------
 
 int add_slot(Graph *g, Slot slot)
 {
@@ -428,20 +407,14 @@ void add_out(Graph *g, const char *name, Ref r)
 	PUSH(g->arena, g->outs, out);
 }
 
-// What a slot is to hold, in its own type.
-static Ref narrowed(Graph *g, Ref r, Elem elem)
-{
-	g->wide = false;
-	r = put_cast(g, r, elem);
-	g->wide = true;
-	return r;
-}
-
 void add_store(Graph *g, int slot, Ref r)
 {
 	const Slot *to = &g->slots.at[slot];
-	if (to->type != working(g, to->type))
-		r = narrowed(g, r, to->type);
+	if (to->type != working(g, to->type)) { // the slot has a type that its graph does not
+		g->wide = false;
+		r = put_cast(g, r, to->type);
+		g->wide = true;
+	}
 	const Val *v = val(g, r);
 	if (v->type != to->type || !same_shape(&v->shape, &to->shape))
 		bug("store to %s: %s into %s", to->name, shape_text(g->arena, v->type, &v->shape),
@@ -530,22 +503,11 @@ static Ref copied(Graph *g, const Val *v, const Ref *now, int from)
 	return append(g, fresh);
 }
 
-// Slots, then constants, stand right before their first user and have its node: a graph that is
-// read from text is the one that was printed.
-static void copy_leaves(Graph *g, const Graph *from, const Val *user, Ref *now)
+// Copies a slot or constant where it is first used, with the node of its user.
+static void copy_leaf(Graph *g, const Graph *from, Ref r, int node, Ref *now)
 {
-	for (int op = 0; op < 2; op++)
-		for (int k = 0; k < user->nin; k++) {
-			const Val *v = val(from, user->in[k]);
-			if (v->op == (op ? O_const : O_slot) && !now[user->in[k]])
-				now[user->in[k]] = copied(g, v, NULL, user->from);
-		}
-}
-
-static Ref copied_end(Graph *g, const Graph *from, Ref r, Ref *now)
-{
-	const Val *v = val(from, r);
-	return now[r] ? now[r] : (now[r] = copied(g, v, NULL, v->from));
+	if (!now[r])
+		now[r] = copied(g, val(from, r), NULL, node);
 }
 
 Graph *graph_live(Arena *arena, const Graph *from)
@@ -557,13 +519,22 @@ Graph *graph_live(Arena *arena, const Graph *from)
 		const Val *v = val(from, r);
 		if (!live[r] || v->op == O_slot || v->op == O_const)
 			continue;
-		copy_leaves(g, from, v, now);
+		// Slots, then constants, right before their first user: a graph that is read from
+		// text is the one that was written.
+		for (int op = 0; op < 2; op++)
+			for (int k = 0; k < v->nin; k++)
+				if (val(from, v->in[k])->op == (op ? O_const : O_slot))
+					copy_leaf(g, from, v->in[k], v->from, now);
 		now[r] = copied(g, v, now, v->from);
 	}
-	for (int k = 0; k < from->outs.count; k++)
-		copied_end(g, from, from->outs.at[k].val, now);
-	for (int k = 0; k < from->stores.count; k++)
-		copied_end(g, from, from->stores.at[k].val, now);
+	for (int k = 0; k < from->outs.count; k++) {
+		Ref r = from->outs.at[k].val;
+		copy_leaf(g, from, r, val(from, r)->from, now);
+	}
+	for (int k = 0; k < from->stores.count; k++) {
+		Ref r = from->stores.at[k].val;
+		copy_leaf(g, from, r, val(from, r)->from, now);
+	}
 	copy_ends(g, from, now);
 	return g;
 }

@@ -30,14 +30,6 @@ Index some_index(Vars *w, int64_t extent)
 	return new_variable(w, (Var){.extent = extent, .align = 1});
 }
 
-static int find_term(const Index *x, int var)
-{
-	for (int t = 0; t < x->n; t++)
-		if (x->term[t].var == var)
-			return t;
-	return -1;
-}
-
 static void drop_term(Index *x, int t)
 {
 	memmove(&x->term[t], &x->term[t + 1], sizeof *x->term * (size_t)(--x->n - t));
@@ -62,8 +54,10 @@ static void collapse_terms(Vars *w, Index *x)
 
 static void add_term(Vars *w, Index *x, int var, int64_t coef)
 {
-	int t = find_term(x, var);
-	if (t >= 0) {
+	int t = 0;
+	while (t < x->n && x->term[t].var != var)
+		t++;
+	if (t < x->n) {
 		x->term[t].coef += coef;
 		if (!x->term[t].coef)
 			drop_term(x, t);
@@ -78,16 +72,6 @@ static void add_term(Vars *w, Index *x, int var, int64_t coef)
 	x->term[t] = (struct Term){var, coef};
 }
 
-static bool same_index(const Index *a, const Index *b)
-{
-	if (a->constant != b->constant || a->n != b->n)
-		return false;
-	for (int t = 0; t < a->n; t++)
-		if (a->term[t].var != b->term[t].var || a->term[t].coef != b->term[t].coef)
-			return false;
-	return true;
-}
-
 int index_words(const Index *x, int64_t *key)
 {
 	int n = 0;
@@ -98,6 +82,13 @@ int index_words(const Index *x, int64_t *key)
 		key[n++] = x->term[t].coef;
 	}
 	return n;
+}
+
+static bool same_index(const Index *a, const Index *b)
+{
+	int64_t x[INDEX_WORDS], y[INDEX_WORDS];
+	int n = index_words(a, x);
+	return n == index_words(b, y) && !memcmp(x, y, sizeof *x * (size_t)n);
 }
 
 // Simplifies (y / s) c s + (y % s) c to y c.
@@ -165,44 +156,32 @@ typedef struct Split {
 	Index quotient, rest;
 } Split;
 
-static Split new_split(Vars *w, const Index *x, int64_t by)
-{
-	int64_t low, high, align = index_align(w, x);
-	index_range(w, x, &low, &high);
-	Var quotient = {.kind = V_div, .of = *x, .by = by, .extent = high / by + 1};
-	Var rest = {.kind = V_mod, .of = *x, .by = by, .extent = MIN(by, high + 1)};
-	quotient.align = align % by == 0 && align ? align / by : 1;
-	rest.align = common_divisor(align, by);
-	Split s = {.quotient = new_variable(w, quotient)};
-	s.rest = new_variable(w, rest);
-	return s;
-}
-
 // Returns x / by and x % by for a sum that cannot be divided: variables, created once.
 static Split split_variables(Vars *w, const Index *x, int64_t by)
 {
 	int64_t key[1 + INDEX_WORDS] = {by};
 	int n = 1 + index_words(x, key + 1);
 	uint64_t *cell = table_cell(w->split, key, sizeof *key * (size_t)n);
-	if (!*cell) {
-		Split *s = NEW(w->arena, Split);
-		*cell = (uint64_t)(uintptr_t)s;
-		*s = new_split(w, x, by);
-		return *s;
-	}
-	return *(Split *)(uintptr_t)*cell;
-}
-
-static int64_t floor_div(int64_t a, int64_t b)
-{
-	return a / b - (a % b < 0);
+	if (*cell)
+		return *(Split *)(uintptr_t)*cell;
+	int64_t low, high, align = index_align(w, x);
+	index_range(w, x, &low, &high);
+	Var quotient = {.kind = V_div, .of = *x, .by = by, .extent = high / by + 1};
+	Var rest = {.kind = V_mod, .of = *x, .by = by, .extent = MIN(by, high + 1)};
+	quotient.align = align % by == 0 && align ? align / by : 1;
+	rest.align = common_divisor(align, by);
+	Split *s = NEW(w->arena, Split);
+	s->quotient = new_variable(w, quotient);
+	s->rest = new_variable(w, rest);
+	*cell = (uint64_t)(uintptr_t)s;
+	return *s;
 }
 
 // Terms divisible by `by` go to the quotient; the remainder is in [0, by), or code divides it.
 void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *rest)
 {
-	Index q = constant_index(floor_div(x->constant, by)), r = constant_index(0);
-	r.constant = x->constant - q.constant * by;
+	int64_t floor = x->constant / by - (x->constant % by < 0);
+	Index q = constant_index(floor), r = constant_index(x->constant - floor * by);
 	for (int t = 0; t < x->n; t++)
 		if (x->term[t].coef % by == 0)
 			add_term(w, &q, x->term[t].var, x->term[t].coef / by);

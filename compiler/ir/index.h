@@ -1,5 +1,5 @@
-// index.h: where elements lie: indices as sums of variables, and what a kernel's expressions read.
-// No code: the passes ask how memory is read, and emit writes the code of an index.
+// index.h: declares the algebra of indices, sums of variables, and what a kernel's expressions
+// read. Passes analyze memory accesses by it, and emit writes the code of indices.
 #ifndef INDEX_H
 #define INDEX_H
 #include "plan.h"
@@ -40,7 +40,7 @@ Index shift_index(Index, int64_t);
 void split_index(Vars *, const Index *, int64_t by, Index *quotient, Index *rest);
 void index_range(const Vars *, const Index *, int64_t *low, int64_t *high); // inclusive
 bool index_fits(const Vars *, const Index *, int64_t extent);               // in [0, extent)
-// Writes x in words, equal where the index is; returns how many of `key` it takes.
+// Writes x as words, equal for equal indices. Returns their number.
 enum { INDEX_WORDS = 2 + 2 * TERMS };
 int index_words(const Index *x, int64_t *key);
 void unravel(Vars *, const Index *linear, const Shape *, Index *idx);
@@ -50,21 +50,21 @@ int64_t index_align(const Vars *, const Index *);
 
 // ---- moves.c: what moves read ---------------------------------------------------------
 
-// Sets `in` to where a move reads operand k for its element idx. The element is the operand's if
-// `in` lies inside of it and the n entries of `zero` are 0, else the fill; returns n.
+// Sets `in` to the index of operand k that element idx of a move reads. The element is the
+// operand's if `in` lies inside of it and the n entries of `zero` are 0, else the fill. Returns n.
 int operand_index(Vars *, const Graph *, const Val *, int k, const Index *idx, Index *in,
                   Index *zero);
 // True if a move may read outside of its operand, where it has a fill.
 bool has_fill(Op);
 bool concat_reaches(const Vars *, const Graph *, const Val *, int k, const Index *idx);
 
-// What a kernel computes, against what it reads from memory.
+// Tells what a kernel computes from what it reads from memory.
 typedef struct Inside {
 	bool (*holds)(const void *context, Ref);
 	const void *context;
 } Inside;
 
-// Follows moves from element idx of r. True if they end in memory: *place is the position there.
+// Follows moves from element idx of r. True if they end in memory, at row-major position *place.
 bool locate(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
 // Returns how far an index moves when the given variable `x` grows by one; IRREGULAR if it varies.
 enum { IRREGULAR = INT32_MIN };
@@ -75,7 +75,7 @@ typedef struct Stride { // of an operand: from row to row, from column to column
 } Stride;
 Stride strides_of(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *row,
                   const Index *column);
-// Returns how many values in memory behind element idx of r are far apart for neighbors in x.
+// Returns how many values in memory that element idx of r reads are not contiguous along x.
 int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, const Index *x);
 
 // ---- dot_sizes.c ------------------------------------------------------------------------
@@ -84,7 +84,7 @@ int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, cons
 void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, const Index *batch,
                const Index *row, const Index *column, Index *idx);
 
-// ---- coalesce.c: axes that are one axis to everything a kernel reads ------------------
+// ---- coalesce.c: axes that can be merged ----------------------------------------------
 
 typedef struct Groups {
 	int n;
@@ -92,12 +92,12 @@ typedef struct Groups {
 	int64_t size[RANK];
 	bool reduced[RANK];
 } Groups;
-// Returns the axes of `shape` in `mask`, as bits, that can be one with the axis in it before them:
-// no value needed for `roots` (at idx; its entries in mask are not looked at) tells them apart.
-// Reduced axes and others stay apart.
+// Returns the axes of `shape` in `mask`, as bits, that can be merged with the axis in it before
+// them: all values needed for `roots` (at idx, except its entries in mask) allow it, and both or
+// neither are reduced.
 uint32_t coalesce(Vars *, const Graph *, const Inside *, int nroot, const Ref *roots, const Shape *,
                   uint32_t mask, uint32_t reduce, const Index *idx);
-// Returns the axes in `mask` as groups. Axes of 1 are in no group.
+// Returns the axes in `mask` as groups. Axes of size 1 are in no group.
 Groups groups_of(const Shape *, uint32_t mask, uint32_t reduce, uint32_t merged);
 Groups kern_groups(const Kern *); // Returns the axes of a scheduled kernel's space as groups.
 // Sets the entries of idx that group k covers, from its position.

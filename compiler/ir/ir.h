@@ -267,25 +267,25 @@ bool *graph_marks(Arena *, const Graph *);
 int *graph_uses(Arena *,
                 const Graph *); // Counts the uses of each live value: as operand, output or store.
 
-// ---- dynamic.c: axes of which the data decide the length ------------------------------
+// ---- dynamic.c: dynamic axes, whose length depends on the data -------------------------
 
-// By axis how many elements are valid, the first ones (i64, rank 0); 0: all, for good. The others
-// are padding. put() propagates lengths from operands to results.
+// By axis the number of valid elements, which come first (i64, rank 0); 0: all are. The others are
+// padding. put() propagates lengths from operands to results.
 typedef struct Lengths {
 	Ref of[RANK];
 } Lengths;
 const Lengths *lengths_of(const Graph *, Ref);
-bool is_dynamic(const Graph *, Ref);      // has it a length? Of 0: no
+bool is_dynamic(const Graph *, Ref);      // True if it has a length; false for 0.
 Ref put_length(Graph *, Ref x, int axis); // i64, rank 0
-// How many valid elements x has along these axes (NULL: the first naxes), i64, rank 0.
+// The number of valid elements along these axes (NULL: the first naxes), i64, rank 0.
 Ref put_size(Graph *, Ref x, int naxes, const int64_t *);
 Ref put_valid(Graph *, Ref x, int axis, Ref length);   // x with that length
-Ref put_filled(Graph *, Ref x, int axis, double with); // x, padding along the axis replaced
+Ref put_filled(Graph *, Ref x, int axis, double with); // x with this padding along the axis
 Ref put_all_filled(Graph *, Ref x, double with);       // along all axes
-Ref put_padded(Graph *, Ref x, int axis);         // x, padding along the axis as valid as the rest
-Ref put_all_padded(Graph *, Ref x);               // along all axes
-Ref put_lengths(Graph *, Ref x, const Lengths *); // x with these lengths
-// The lengths of x reshaped, beside those that `to` gives. False if valid elements would move.
+Ref put_padded(Graph *, Ref x, int axis);              // x with padding along the axis as valid
+Ref put_all_padded(Graph *, Ref x);                    // along all axes
+Ref put_lengths(Graph *, Ref x, const Lengths *);      // x with these lengths
+// Adds to `to` the lengths of x reshaped. False if valid elements would move.
 bool reshaped_lengths(Graph *, Ref x, const Shape *, Lengths *to);
 
 // ---- builder.c: short forms of put(), one for each common shape of call -----------------
@@ -370,8 +370,8 @@ bool is_future_key(const Shape *scores, int64_t i);
 
 // Returns the current node of the graph, for errors.
 const char *graph_where(const Graph *);
-void type_of(const Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
-void check_loop(const Graph *, const LoopInfo *, const Ref *in); // the same for loops
+void type_of(Graph *, Op, int nin, const Ref *in, const Attr *, Elem *, Shape *);
+void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 
 // ---- constant.c: known values ---------------------------------------------------------
 
@@ -430,10 +430,9 @@ int lexer_choice(Lexer *, int n,
 // Reads "[2,/3]". Returns which dimensions are marked by a slash, as bits.
 uint32_t lexer_dims(Lexer *, Shape *);
 void lexer_end_line(Lexer *);     // Goes to the next line; fails before the end of this one.
-void lexer_expect_end(Lexer *);   // Fails unless only empty lines remain.
 char *lexer_place(const Lexer *); // "where:line", for errors
 Expr *parse_expr(Lexer *);
-Expr *parse_composite(Arena *, const char *where, const char *text); // Fails if text remains.
+Expr *parse_text(Arena *, const char *where, const char *text); // Fails if text remains.
 
 // The value of an expression: a value of the graph, a number, a list of integers, or a string.
 typedef struct Item {

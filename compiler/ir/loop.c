@@ -83,30 +83,17 @@ static void copy_value(Copy *c, Ref r)
 	c->now[r] = put_as(c->to, &v, in);
 }
 
-static void copy_live(Copy *c)
-{
-	const bool *live = graph_marks(c->to->arena, c->from);
-	for (Ref r = 1; r < (Ref)c->from->nval; r++)
-		if (live[r])
-			copy_value(c, r);
-}
-
 Ref *put_body(Graph *g, const Graph *body, const Ref *slot)
 {
 	Copy c = copy_start(g, body, slot);
-	copy_live(&c);
+	const bool *live = graph_marks(g->arena, body);
+	for (Ref r = 1; r < (Ref)body->nval; r++)
+		if (live[r])
+			copy_value(&c, r);
 	return c.now;
 }
 
 // ---- unrolling ------------------------------------------------------------------------
-
-static Ref element_of(Graph *g, Ref x, int64_t t)
-{
-	Shape shape = val(g, x)->shape, entry = shape_of(shape.rank - 1, shape.dim + 1);
-	int64_t start[RANK] = {t};
-	shape.dim[0] = 1;
-	return put_reshape(g, put_slice(g, x, start, shape.dim, NULL), entry);
-}
 
 // Concatenates `count` elements, and repeats the last up to the trip count.
 static Ref stack_elements(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
@@ -121,11 +108,6 @@ static Ref stack_elements(Graph *g, const LoopInfo *l, int64_t count, Ref *entry
 	return put_concat(g, 0, (int)count + 1, part);
 }
 
-static Ref empty_stack(Graph *g, const LoopInfo *l, int k)
-{
-	return put_broadcast(g, put_num(g, result_val(l, k)->type, 0), result_shape(l, k));
-}
-
 void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *part)
 {
 	int64_t limit = makes_all_trips(g, l, in) || !is_const(g, in[0])
@@ -137,8 +119,13 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 	for (int k = 0; k < l->stacked; k++)
 		entry[k] = NEWS(g->arena, Ref, count + 1);
 	for (int64_t i = 0; i < count; i++) {
-		for (int k = l->carried; k < l->carried + l->scanned; k++)
-			slot[k] = element_of(g, in[1 + k], l->reverse ? limit - 1 - i : i);
+		for (int k = l->carried; k < l->carried + l->scanned; k++) {
+			Shape one = val(g, in[1 + k])->shape, element = l->body->slots.at[k].shape;
+			int64_t start[RANK] = {l->reverse ? limit - 1 - i : i};
+			one.dim[0] = 1;
+			slot[k] =
+			    put_reshape(g, put_slice(g, in[1 + k], start, one.dim, NULL), element);
+		}
 		const Ref *now = put_body(g, l->body, slot);
 		for (int k = 0; k < l->carried; k++)
 			slot[k] = now[result_ref(l, k)];
@@ -147,9 +134,12 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 	}
 	for (int k = 0; k < l->carried; k++)
 		part[k] = slot[k];
-	for (int k = 0; k < l->stacked; k++)
-		part[l->carried + k] = count ? stack_elements(g, l, count, entry[k])
-		                             : empty_stack(g, l, l->carried + k);
+	for (int k = 0; k < l->stacked; k++) {
+		int result = l->carried + k;
+		Ref zero = count ? 0 : put_num(g, result_val(l, result)->type, 0);
+		part[result] = count ? stack_elements(g, l, count, entry[k])
+		                     : put_broadcast(g, zero, result_shape(l, result));
+	}
 }
 
 // ---- constant operands ----------------------------------------------------------------
@@ -259,18 +249,6 @@ static void mark_live(Trim *w, Ref r)
 		mark_live(w, result_ref(w->loop, slot));
 }
 
-static void find_live(Trim *w)
-{
-	const LoopInfo *l = w->loop;
-	for (int k = 0; k < l->carried; k++)
-		w->unchanged[k] = slot_of(result_val(l, k)) == k;
-	if (l->until)
-		mark_live(w, l->body->outs.at[0].val);
-	for (int k = 0; k < loop_results(l); k++)
-		if (is_wanted(w, k))
-			mark_live(w, result_ref(l, k));
-}
-
 static void find_invariant(Trim *w)
 {
 	const Graph *body = w->loop->body;
@@ -375,13 +353,6 @@ static void add_results(Trim *w, LoopInfo *trimmed, int *at)
 	trimmed->stacked = body->outs.count - l->until - trimmed->carried;
 }
 
-// Returns the number of iterations if no condition ends the loop.
-static Ref put_limit(Graph *g, const LoopInfo *l, Ref limit)
-{
-	Ref most = put2(g, O_min, limit, put_num(g, E_i64, (double)l->trips));
-	return put2(g, O_max, most, put_num(g, E_i64, 0));
-}
-
 Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *want, Ref *part)
 {
 	Arena *arena = g->arena;
@@ -398,7 +369,13 @@ Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *wan
 	w.read = NEWS(arena, bool, nval);
 	w.before = copy_start(g, l->body, in + 1);
 	w.known = table_new(arena);
-	find_live(&w);
+	for (int k = 0; k < l->carried; k++)
+		w.unchanged[k] = slot_of(result_val(l, k)) == k;
+	if (l->until)
+		mark_live(&w, l->body->outs.at[0].val);
+	for (int k = 0; k < n; k++)
+		if (is_wanted(&w, k))
+			mark_live(&w, result_ref(l, k));
 	find_invariant(&w);
 	PUSH(arena, w.operand, in[0]);
 	LoopInfo trimmed = {
@@ -412,7 +389,10 @@ Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *wan
 		part[k] = at[k] >= 0                         ? result[at[k]]
 		          : k < l->carried && w.unchanged[k] ? in[1 + k]
 		                                             : 0;
-	return l->until ? trips : put_limit(g, l, in[0]);
+	if (l->until)
+		return trips;
+	Ref most = put2(g, O_min, in[0], put_num(g, E_i64, (double)l->trips));
+	return put2(g, O_max, most, put_num(g, E_i64, 0));
 }
 
 // ---- trip count -----------------------------------------------------------------------

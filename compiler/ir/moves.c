@@ -5,12 +5,6 @@
 
 // ---- operands of moves ----------------------------------------------------------------
 
-static void pad_index(const Val *v, int rank, const Index *idx, Index *in)
-{
-	for (int a = 0; a < rank; a++)
-		in[a] = shift_index(idx[a], -v->attr->i[2 * a]);
-}
-
 static int window_index(Vars *w, const Val *v, int rank, const Index *idx, Index *in, Index *zero)
 {
 	int n = 0;
@@ -59,7 +53,8 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 	Index linear;
 	switch (v->op) {
 	case O_pad:
-		pad_index(v, from->rank, idx, in);
+		for (int a = 0; a < from->rank; a++)
+			in[a] = shift_index(idx[a], -i[2 * a]);
 		break;
 	case O_window:
 		return window_index(w, v, from->rank, idx, in, zero);

@@ -1,5 +1,5 @@
-// notation.c: the lexer and the expression parser behind pages of the book, graph text and --loss.
-// Takes ir.h. Gives tokens, Expr trees, and how each kind of attributes is written.
+// notation.c: reads tokens and expressions, for the book, graphs as text and --loss.
+// Output: tokens, Expr trees, and the layout of each kind of attributes.
 #include "ir.h"
 #include <ctype.h>
 #include <math.h>
@@ -40,8 +40,8 @@ static char *cut(Lexer *l, const char *from, size_t count)
 	return word;
 }
 
-// Spaces, comments and blank lines. Answers T_line or T_indent where a line ended, by how the next
-// one begins, T_end at the end of the text, T_sign otherwise.
+// Skips spaces, comments and blank lines. Returns T_line or T_indent if a line ended, by how the
+// next one begins, T_end at the end of the text, else T_sign.
 static TokenKind skip_space(Lexer *l)
 {
 	bool ended = false;
@@ -83,15 +83,6 @@ static void lex_quoted(Lexer *l)
 	l->at = s + 1;
 }
 
-static size_t name_length(const char *s)
-{
-	size_t n = 1;
-	while (isalnum((unsigned char)s[n]) || s[n] == '_' ||
-	       (s[n] == '.' && (isalnum((unsigned char)s[n + 1]) || s[n + 1] == '_')))
-		n++;
-	return n;
-}
-
 static void lex_number(Lexer *l)
 {
 	char *end;
@@ -103,7 +94,11 @@ static void lex_number(Lexer *l)
 
 static void lex_name(Lexer *l)
 {
-	size_t n = name_length(l->at);
+	const char *s = l->at;
+	size_t n = 1;
+	while (isalnum((unsigned char)s[n]) || s[n] == '_' ||
+	       (s[n] == '.' && (isalnum((unsigned char)s[n + 1]) || s[n + 1] == '_')))
+		n++;
 	l->word = cut(l, l->at, n);
 	if (!strcmp(l->word, "inf") || !strcmp(l->word, "nan")) {
 		lex_number(l);
@@ -241,14 +236,6 @@ void lexer_end_line(Lexer *l)
 		lexer_next(l);
 }
 
-void lexer_expect_end(Lexer *l)
-{
-	while (l->kind == T_line)
-		lexer_next(l);
-	if (l->kind != T_end)
-		fail(lexer_place(l), "expected the end of the text, found '%s'", token_text(l));
-}
-
 // ---- expressions ----------------------------------------------------------------------
 
 // Grammar:
@@ -358,23 +345,17 @@ static Expr *parse_primary(Lexer *l)
 	return !e->quoted && lexer_take(l, "(") ? parse_call(l, e) : e;
 }
 
-// What stands behind a list in brackets: a number, or from:to, either of which may be left out.
-static Expr *parse_index(Lexer *l, Expr *list)
-{
-	Expr *in[3] = {list};
-	bool from = !lexer_is(l, ":");
-	in[1] = from ? parse_expr(l) : number(l, 0);
-	if (!lexer_take(l, ":"))
-		return new_call(l, OPS, "at", 2, in);
-	in[2] = lexer_is(l, "]") ? number(l, INFINITY) : parse_expr(l);
-	return new_call(l, OPS, "cut", 3, in);
-}
-
+// Reads what may follow in brackets: an index, or from:to, either of which may be left out.
 static Expr *parse_postfix(Lexer *l)
 {
 	Expr *e = parse_primary(l);
 	while (lexer_take(l, "[")) {
-		e = parse_index(l, e);
+		Expr *in[3] = {e};
+		in[1] = lexer_is(l, ":") ? number(l, 0) : parse_expr(l);
+		bool cut = lexer_take(l, ":");
+		if (cut)
+			in[2] = lexer_is(l, "]") ? number(l, INFINITY) : parse_expr(l);
+		e = cut ? new_call(l, OPS, "cut", 3, in) : new_call(l, OPS, "at", 2, in);
 		lexer_expect(l, "]");
 	}
 	return e;
@@ -441,7 +422,7 @@ Expr *parse_expr(Lexer *l)
 	return x;
 }
 
-Expr *parse_composite(Arena *arena, const char *where, const char *text)
+Expr *parse_text(Arena *arena, const char *where, const char *text)
 {
 	Lexer *l = lexer_open(arena, where, text);
 	Expr *e = parse_expr(l);
@@ -498,8 +479,7 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-// The lists of `item` (one for each L or A of the layout) interleaved behind the integers in
-// `attr`.
+// Appends the lists (one for each L or A of the layout) to the integers in `attr`, interleaved.
 static void join_lists(const char *where, Op op, int rank, int nlist, const Item *const *list,
                        Attr *attr)
 {

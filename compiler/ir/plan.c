@@ -1,4 +1,4 @@
-// plan.c: what kernels read, compute and write.
+// plan.c: finds what kernels read, compute and write.
 #include "plan.h"
 
 struct Seen {
@@ -17,7 +17,7 @@ void walk_start(Walk *w, Reads *reads)
 	reads->count = 0;
 }
 
-// How operand k of `v` is read where `v` is computed as `how` says.
+// Returns how operand k of `v` is read if `v` is computed as `reach` says.
 static Reach operand_reach(const Val *v, int k, Reach reach)
 {
 	switch (prims[v->op].cls) {

@@ -206,23 +206,6 @@ static void read_fields(Lexer *l, Sched *s)
 	} while (lexer_take(l, ","));
 }
 
-typedef struct Outs {
-	VEC(Ref) out;
-	VEC(Location) to;
-} Outs;
-
-static void read_out(Reader *r, Outs *outs)
-{
-	Ref ref = read_ref(r);
-	PUSH(r->l->arena, outs->out, ref);
-	if (!lexer_is(r->l, "at"))
-		return;
-	Location to = read_location(r->l);
-	PUSH(r->l->arena, outs->to, to);
-	if (val(r->plan->graph, ref)->op != O_slot && !r->plan->place[ref].block)
-		r->plan->place[ref] = to;
-}
-
 static void read_schedule(Reader *r, Kern *kern)
 {
 	Lexer *l = r->l;
@@ -246,18 +229,27 @@ static void read_schedule(Reader *r, Kern *kern)
 static void read_kern(Reader *r)
 {
 	Lexer *l = r->l;
-	Outs outs = {0};
+	VEC(Ref) out = {0};
+	VEC(Location) to = {0};
 	Kern kern = {.kind = (KernKind)lexer_choice(l, COUNT(kinds), kinds)};
 	kern.reduce = lexer_dims(l, &kern.space);
 	while (next_indented(l)) {
-		if (lexer_take(l, "out"))
-			read_out(r, &outs);
-		else if (lexer_take(l, "root"))
+		if (lexer_take(l, "root")) {
 			kern.root = read_ref(r);
-		else if (lexer_take(l, "work"))
+		} else if (lexer_take(l, "work")) {
 			kern.work = read_location(l);
-		else
+		} else if (lexer_take(l, "out")) {
+			Ref ref = read_ref(r);
+			PUSH(l->arena, out, ref);
+			if (!lexer_is(l, "at"))
+				continue;
+			PUSH(l->arena, to, read_location(l));
+			Location *at = &r->plan->place[ref];
+			if (val(r->plan->graph, ref)->op != O_slot && !at->block)
+				*at = to.at[to.count - 1];
+		} else {
 			read_schedule(r, &kern);
+		}
 	}
 	if (lexer_take(l, "body")) {
 		lexer_end_line(l);
@@ -265,37 +257,10 @@ static void read_kern(Reader *r)
 		lexer_expect(l, "end");
 		lexer_end_line(l);
 	}
-	kern.nout = outs.out.count;
-	kern.out = outs.out.at;
-	kern.to = outs.to.count == kern.nout ? outs.to.at : NULL;
+	kern.nout = out.count;
+	kern.out = out.at;
+	kern.to = to.count == kern.nout ? to.at : NULL;
 	PUSH(l->arena, r->plan->kerns, kern);
-}
-
-static void read_slot(Reader *r)
-{
-	const char *name = lexer_name(r->l);
-	int slot = find_slot(r->plan->graph, name);
-	if (slot < 0)
-		fail(lexer_place(r->l), "no slot is called %s", name);
-	r->plan->slot[slot] = read_location(r->l);
-	lexer_end_line(r->l);
-}
-
-static void read_head(Lexer *l, Plan *p)
-{
-	lexer_expect(l, "plan");
-	p->name = lexer_name(l);
-	lexer_expect(l, "for");
-	const char *machine = lexer_name(l);
-	p->machine = machine_named(machine);
-	if (!p->machine)
-		fail(lexer_place(l), "no class of machines is called '%s'", machine);
-	lexer_expect(l, ":");
-	lexer_expect(l, "bytes");
-	p->param_bytes = lexer_count(l);
-	p->state_bytes = lexer_count(l);
-	p->scratch_bytes = lexer_count(l);
-	lexer_end_line(l);
 }
 
 Plan *lexer_plan(Lexer *l, const Book *book)
@@ -313,19 +278,29 @@ Plan *lexer_plan(Lexer *l, const Book *book)
 			r.value[number[v]] = v;
 			r.values = MAX(r.values, number[v]);
 		}
-	read_head(l, p);
-	while (lexer_take(l, "slot"))
-		read_slot(&r);
+	lexer_expect(l, "plan");
+	p->name = lexer_name(l);
+	lexer_expect(l, "for");
+	const char *machine = lexer_name(l);
+	p->machine = machine_named(machine);
+	if (!p->machine)
+		fail(lexer_place(l), "no class of machines is called '%s'", machine);
+	lexer_expect(l, ":");
+	lexer_expect(l, "bytes");
+	p->param_bytes = lexer_count(l);
+	p->state_bytes = lexer_count(l);
+	p->scratch_bytes = lexer_count(l);
+	lexer_end_line(l);
+	while (lexer_take(l, "slot")) {
+		const char *name = lexer_name(l);
+		int slot = find_slot(g, name);
+		if (slot < 0)
+			fail(lexer_place(l), "no slot is called %s", name);
+		p->slot[slot] = read_location(l);
+		lexer_end_line(l);
+	}
 	while (lexer_take(l, "kernel"))
 		read_kern(&r);
 	place_leaves(p);
-	return p;
-}
-
-Plan *parse_plan(Arena *arena, const char *where, const char *text, const Book *book)
-{
-	Lexer *l = lexer_open(arena, where, text);
-	Plan *p = lexer_plan(l, book);
-	lexer_expect_end(l);
 	return p;
 }

@@ -272,24 +272,6 @@ static bool bind(Match *m, const Expr *e, const Item *item)
 	return true;
 }
 
-static bool is_number(const Graph *g, Ref r, Item *item)
-{
-	const Val *v = val(g, r);
-	if (v->op != O_const || v->shape.rank > 0)
-		return false;
-	item->kind = I_num;
-	item->x = const_at(v, 0);
-	return true;
-}
-
-static bool tests_hold(Match *m)
-{
-	for (int i = 0; i < m->rule->ntest; i++)
-		if (eval_item(&m->scope, m->rule->test[i]).x == 0)
-			return false;
-	return true;
-}
-
 static bool attrs_match(Match *m, const Expr *e, const Val *v)
 {
 	Item item[3];
@@ -322,17 +304,21 @@ static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
 
 static bool solve(Match *m, const Goal *goal)
 {
-	Item item;
+	for (int i = 0; !goal && i < m->rule->ntest; i++)
+		if (eval_item(&m->scope, m->rule->test[i]).x == 0)
+			return false;
 	if (!goal)
-		return tests_hold(m);
+		return true;
 	const Expr *e = goal->e;
-	if (e->number)
-		return is_number(m->scope.g, goal->ref, &item) && bind(m, e, &item) &&
-		       solve(m, goal->next);
-	if (e->kind == X_call)
-		return solve_call(m, e, val(m->scope.g, goal->ref), goal->next);
-	item.kind = I_ref;
+	const Val *v = val(m->scope.g, goal->ref);
+	if (e->kind == X_call && !e->number)
+		return solve_call(m, e, v, goal->next);
+	if (e->number && (v->op != O_const || v->shape.rank > 0))
+		return false;
+	Item item;
+	item.kind = e->number ? I_num : I_ref;
 	item.ref = goal->ref;
+	item.x = e->number ? const_at(v, 0) : 0;
 	return bind(m, e, &item) && solve(m, goal->next);
 }
 

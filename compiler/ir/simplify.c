@@ -2,24 +2,10 @@
 // Moves without effect, moves of moves, casts of casts, reductions of reductions, and broadcasts
 // that maps make unnecessary; equations are in the book. Output: a simpler value of the same type
 // and shape, or 0.
-#include "ir.h"
-
-typedef struct Request { // op(in; attr), and its shape
-	Graph *g;
-	Op op;
-	int nin;
-	const Ref *in;
-	const Attr *attr;
-	const Shape *shape;
-} Request;
-
-static const Val *operand(const Request *q, int k)
-{
-	return val(q->g, q->in[k]);
-}
+#include "type.h"
 
 // True if the shape is the operand's, so that nothing moves.
-static bool is_unchanged(const Request *q)
+static bool is_unchanged(const Case *q)
 {
 	return same_shape(q->shape, &operand(q, 0)->shape);
 }
@@ -44,7 +30,7 @@ static int counted_axis(const Shape *from, int axis, const Shape *to)
 	return a == from->rank && b == to->rank ? found : -1;
 }
 
-static Ref reshape(const Request *q)
+static Ref reshape(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	if (is_unchanged(q))
@@ -58,7 +44,7 @@ static Ref reshape(const Request *q)
 	return 0;
 }
 
-static bool keeps_order(const Request *q)
+static bool keeps_order(const Case *q)
 {
 	const Shape *from = &operand(q, 0)->shape;
 	int64_t last = -1;
@@ -72,7 +58,7 @@ static bool keeps_order(const Request *q)
 	return true;
 }
 
-static Ref permute(const Request *q)
+static Ref permute(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	if (keeps_order(q))
@@ -85,17 +71,9 @@ static Ref permute(const Request *q)
 	return put_permute(q->g, x->in[0], perm);
 }
 
-static bool slices_all(const Request *q)
-{
-	for (int a = 0; a < q->shape->rank; a++)
-		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
-			return false;
-	return is_unchanged(q);
-}
-
 // Returns the index at which each operand of a concat begins. It is cached, because each operand
 // may be sliced out again.
-static const int64_t *operand_starts(const Request *q, const Val *x)
+static const int64_t *operand_starts(const Case *q, const Val *x)
 {
 	if (!q->g->starts)
 		q->g->starts = table_new(q->g->arena);
@@ -109,53 +87,46 @@ static const int64_t *operand_starts(const Request *q, const Val *x)
 	return start;
 }
 
-// Returns the last operand that begins at or before `at`.
-static int operand_at(const int64_t *start, int n, int64_t at)
-{
-	int low = 0;
-	while (n - low > 1) {
-		int middle = (low + n) / 2;
-		*(start[middle] <= at ? &low : &n) = middle;
-	}
-	return low;
-}
-
 // A slice of one operand of a concat.
-static Ref slice_of_operand(const Request *q, const Val *x)
+static Ref slice_of_operand(const Case *q, const Val *x)
 {
-	int axis = (int)x->attr->i[0];
-	int64_t start[RANK], step[RANK], n = q->shape->dim[axis];
-	for (int a = 0; a < q->shape->rank; a++) {
-		start[a] = q->attr->i[3 * a];
-		step[a] = q->attr->i[3 * a + 2];
-	}
-	int64_t first = start[axis], last = first + (n - 1) * step[axis];
+	Attr attr = attr_copy(&(Val){.attr = q->attr});
+	int64_t *box = attr.i + 3 * x->attr->i[0]; // start, count, step
+	int64_t first = box[0], last = first + (box[1] - 1) * box[2];
 	const int64_t *starts = operand_starts(q, x);
-	int k = operand_at(starts, x->nin, MIN(first, last));
+	int k = 0; // the last operand that begins at or before the slice
+	for (int end = x->nin; end - k > 1;) {
+		int middle = (k + end) / 2;
+		*(starts[middle] <= MIN(first, last) ? &k : &end) = middle;
+	}
 	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
 		return 0;
-	start[axis] = first - starts[k];
-	return put_slice(q->g, x->in[k], start, q->shape->dim, step);
+	box[0] = first - starts[k];
+	return put(q->g, O_slice, 1, &x->in[k], &attr);
 }
 
-static Ref slice(const Request *q)
+static Ref slice(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (slices_all(q))
+	bool all = is_unchanged(q);
+	for (int a = 0; a < q->shape->rank; a++)
+		all &= q->attr->i[3 * a + 2] == 1 || q->shape->dim[a] <= 1;
+	if (all)
 		return q->in[0];
 	if (x->op == O_concat)
 		return slice_of_operand(q, x);
 	if (x->op != O_slice || count_of(q->shape) == 0)
 		return 0;
-	int64_t start[RANK], step[RANK];
-	for (int a = 0; a < q->shape->rank; a++) {
-		start[a] = x->attr->i[3 * a] + q->attr->i[3 * a] * x->attr->i[3 * a + 2];
-		step[a] = x->attr->i[3 * a + 2] * q->attr->i[3 * a + 2];
+	Attr attr = attr_copy(&(Val){.attr = q->attr});
+	for (int i = 0; i < attr.n; i += 3) {
+		const int64_t *inner = x->attr->i + i; // start, count, step
+		attr.i[i] = inner[0] + attr.i[i] * inner[2];
+		attr.i[i + 2] *= inner[2];
 	}
-	return put_slice(q->g, x->in[0], start, q->shape->dim, step);
+	return put(q->g, O_slice, 1, &x->in[0], &attr);
 }
 
-static Ref expand(const Request *q)
+static Ref expand(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	if (is_unchanged(q))
@@ -168,13 +139,13 @@ static Ref expand(const Request *q)
 }
 
 // Padding of size 0.
-static Ref unchanged(const Request *q)
+static Ref unchanged(const Case *q)
 {
 	return is_unchanged(q) ? q->in[0] : 0;
 }
 
 // Windows of one element at its own index are the operand with more axes of size 1.
-static Ref window(const Request *q)
+static Ref window(const Case *q)
 {
 	for (int k = 0; k < q->attr->n; k += 7) {
 		const int64_t *row = q->attr->i + k;
@@ -185,12 +156,12 @@ static Ref window(const Request *q)
 	return put_reshape(q->g, q->in[0], *q->shape);
 }
 
-static Ref filled(const Request *q, Elem type, double x)
+static Ref filled(const Case *q, Elem type, double x)
 {
 	return put_broadcast(q->g, put_num(q->g, type, x), *q->shape);
 }
 
-static Ref reduce(const Request *q)
+static Ref reduce(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	if (is_unchanged(q))
@@ -208,19 +179,19 @@ static Ref reduce(const Request *q)
 }
 
 // The maximum along an axis of size 1 has index 0.
-static Ref argmax(const Request *q)
+static Ref argmax(const Case *q)
 {
 	return is_unchanged(q) ? filled(q, E_i64, 0) : 0;
 }
 
 // A product over no elements is 0.
-static Ref dot(const Request *q)
+static Ref dot(const Case *q)
 {
 	return count_of(&operand(q, 0)->shape) ? 0 : filled(q, operand(q, 0)->type, 0);
 }
 
 // A mask that hides nothing is dropped.
-static Ref attend(const Request *q)
+static Ref attend(const Case *q)
 {
 	double shown;
 	bool all = q->nin == 5 && const_num(q->g, q->in[4], &shown) && shown;
@@ -229,7 +200,7 @@ static Ref attend(const Request *q)
 
 // Drops empty operands, and inlines a concat along the same axis if it has few operands: nested
 // concats of one value would double in size at each level.
-static Ref concat(const Request *q)
+static Ref concat(const Case *q)
 {
 	enum { FEW = 16 };
 	int64_t axis = q->attr->i[0];
@@ -270,7 +241,7 @@ static int joint_axis(const Val *x, const Val *y)
 }
 
 // Concatenates summands that are padded to adjacent ranges, as gradients of slices are.
-static Ref add(const Request *q)
+static Ref add(const Case *q)
 {
 	const Val *x = operand(q, 0), *y = operand(q, 1);
 	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
@@ -289,13 +260,6 @@ static Ref add(const Request *q)
 	return 0;
 }
 
-// True for a maximum, or a selection of it if it is finite.
-static bool is_largest(const Graph *g, Ref r)
-{
-	const Val *v = val(g, r);
-	return (v->op == O_select ? val(g, v->in[2]) : v)->op == O_amax;
-}
-
 // True if `r`, under a limited number of moves, is a decomposed lse: the logarithm of a sum plus
 // the maximum. Returns these two with the moves applied.
 static bool decomposed_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
@@ -310,14 +274,17 @@ static bool decomposed_lse(Graph *g, Ref r, int moves, Ref *log, Ref *largest)
 	for (int k = 0; k < 2 && v->op == O_add; k++) {
 		*log = v->in[k];
 		*largest = v->in[1 - k];
-		if (val(g, *log)->op == O_log1p && is_largest(g, *largest))
+		const Val *most = val(g, *largest); // or a selection of it if it is finite
+		if (most->op == O_select)
+			most = val(g, most->in[2]);
+		if (val(g, *log)->op == O_log1p && most->op == O_amax)
 			return true;
 	}
 	return false;
 }
 
 // Subtracts the maximum before the logarithm, which it would round.
-static Ref subtract(const Request *q)
+static Ref subtract(const Case *q)
 {
 	enum { MOVES = 8 };
 	Graph *g = q->g;
@@ -342,7 +309,7 @@ static bool is_widening(Elem from, Elem to)
 	       (a->cls == b->cls ? b->bytes >= a->bytes : a->cls == 'u' && b->bytes > a->bytes);
 }
 
-static Ref cast(const Request *q)
+static Ref cast(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	Elem to = (Elem)q->attr->i[0];
@@ -352,7 +319,7 @@ static Ref cast(const Request *q)
 }
 
 // Elements at constant, evenly spaced indices are a slice.
-static Ref gather(const Request *q)
+static Ref gather(const Case *q)
 {
 	const Val *x = operand(q, 0);
 	int axis = (int)q->attr->i[0], n = (int)MIN(count_of(&operand(q, 1)->shape), FOLD_LIMIT);
@@ -374,24 +341,19 @@ static Ref gather(const Request *q)
 	return put_reshape(q->g, put_slice(q->g, q->in[0], start, few.dim, step), *q->shape);
 }
 
-// Returns an operand without a broadcast that the map makes unnecessary.
-static Ref unexpanded(const Request *q, Ref r)
-{
-	const Val *v = val(q->g, r);
-	double number;
-	if (v->op == O_expand)
-		return v->in[0];
-	if (v->shape.rank > 0 && count_of(&v->shape) < FOLD_LIMIT && const_num(q->g, r, &number)) {
-		return put_const(q->g, v->type, (Shape){0}, v->data);
-	}
-	return r;
-}
-
-static Ref map(const Request *q)
+// Drops a broadcast of an operand that the map makes unnecessary.
+static Ref map(const Case *q)
 {
 	for (int k = 0; k < q->nin; k++) {
-		Ref in[3], r = unexpanded(q, q->in[k]);
-		if (r == q->in[k])
+		const Val *v = operand(q, k);
+		Ref in[3], r;
+		double number;
+		if (v->op == O_expand)
+			r = v->in[0];
+		else if (v->shape.rank > 0 && count_of(&v->shape) < FOLD_LIMIT &&
+		         const_num(q->g, q->in[k], &number))
+			r = put_const(q->g, v->type, (Shape){0}, v->data);
+		else
 			continue;
 		for (int j = 0; j < q->nin; j++)
 			in[j] = j == k ? r : q->in[j];
@@ -404,7 +366,7 @@ static Ref map(const Request *q)
 	return 0;
 }
 
-static Ref (*const rule[OPS])(const Request *) = {
+static Ref (*const rule[OPS])(const Case *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
     [O_pad] = unchanged,   [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = reduce,      [O_prod] = reduce,   [O_amax] = reduce,
@@ -414,7 +376,7 @@ static Ref (*const rule[OPS])(const Request *) = {
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
 {
-	Request q = {g, op, nin, in, attr, shape};
+	Case q = {g, op, nin, in, attr, shape};
 	Ref r = rule[op] ? rule[op](&q) : 0;
 	return r || prims[op].cls != C_map || nin < 2 ? r : map(&q);
 }

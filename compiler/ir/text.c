@@ -83,19 +83,13 @@ static void say_element(Text *t, const Val *v, int64_t i)
 		say(t, "%" PRId64, const_int_at(v, i));
 }
 
-static bool all_same(const Val *v, int64_t count)
-{
-	size_t size = (size_t)elems[v->type].bytes;
-	for (int64_t i = 1; i < count; i++)
-		if (memcmp(v->data, (const char *)v->data + (size_t)i * size, size))
-			return false;
-	return count > 1;
-}
-
 static void say_elements(Text *t, const Val *v)
 {
 	int64_t count = count_of(&v->shape);
-	bool same = all_same(v, count);
+	size_t size = (size_t)elems[v->type].bytes;
+	bool same = count > 1;
+	for (int64_t i = 1; same && i < count; i++)
+		same = !memcmp(v->data, (const char *)v->data + (size_t)i * size, size);
 	say(t, " {");
 	for (int64_t i = 0; i < (same ? 1 : count); i++) {
 		if (i > 0)
@@ -485,6 +479,7 @@ Graph *parse_graph(Arena *arena, const char *where, const char *text, const Book
 {
 	Lexer *l = lexer_open(arena, where, text);
 	Graph *g = lexer_graph(l, book);
-	lexer_expect_end(l);
+	if (l->kind != T_end)
+		fail(lexer_place(l), "expected the end of the graph, found '%s'", l->word);
 	return g;
 }

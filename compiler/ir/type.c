@@ -100,8 +100,6 @@ static Elem type_attr(const Case *c)
 		if (c->attr->n != 1 || c->attr->i[0] < 0 || c->attr->i[0] >= ELEMS)
 			wrong(c, "no such type");
 		return (Elem)c->attr->i[0];
-	case O_loop:
-		return E_i64;
 	case O_result:
 		loop = result_loop(c);
 		return result_val(&loop, (int)c->attr->i[0])->type;
@@ -128,25 +126,19 @@ static Elem (*const rules[OPS])(const Case *) = {
 #undef P
 };
 
-static void check_numbers(const Case *c)
+void type_of(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem *elem, Shape *shape)
 {
-	for (int k = 0; k < c->attr->n; k++)
-		if (c->attr->i[k] >> SIZE_BITS != 0 && c->attr->i[k] >> SIZE_BITS != -1)
-			wrong(c, "%lld in the attribute is out of any range",
-			      (long long)c->attr->i[k]);
-}
-
-void type_of(const Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem *elem,
-             Shape *shape)
-{
-	Case c = {g, op, nin, in, attr};
+	Case c = {g, op, nin, in, attr, NULL};
 	if (prims[op].arity >= 0 && nin != prims[op].arity)
 		wrong(&c, "expected %d operands, found %d", prims[op].arity, nin);
 	if (prims[op].arity < 0 && nin < 1)
 		wrong(&c, "expected operands");
 	if (op == O_slot && (attr->n != 1 || attr->i[0] < 0 || attr->i[0] >= g->slots.count))
 		wrong(&c, "no such slot");
-	check_numbers(&c);
+	for (int k = 0; k < attr->n; k++)
+		if (attr->i[k] >> SIZE_BITS != 0 && attr->i[k] >> SIZE_BITS != -1)
+			wrong(&c, "%lld in the attribute is out of any range",
+			      (long long)attr->i[k]);
 	*elem = rules[op](&c);
 	*shape = shape_rule(&c);
 }

@@ -1,14 +1,15 @@
-// type.h: declares what type.c and type_shape.c share.
+// type.h: declares what type.c, type_shape.c and simplify.c share.
 #ifndef TYPE_H
 #define TYPE_H
 #include "ir.h"
 
 typedef struct Case { // op(in; attr), to be put into g
-	const Graph *g;
+	Graph *g;
 	Op op;
 	int nin;
 	const Ref *in;
 	const Attr *attr;
+	const Shape *shape; // of the result; NULL until it is known
 } Case;
 
 static inline const Val *operand(const Case *c, int k)

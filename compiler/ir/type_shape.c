@@ -48,7 +48,7 @@ static int checked_axis(const Case *c, int64_t axis)
 	return (int)axis;
 }
 
-// ---- maps and folds -------------------------------------------------------------------
+// ---- maps and reductions --------------------------------------------------------------
 
 // For maps: one rank, axes of equal size or 1; rank 0 is broadcast to any shape.
 static Shape broadcast(const Case *c, const Shape *a, const Shape *b)
@@ -179,15 +179,6 @@ static Shape shape_padded(const Case *c)
 	return shape;
 }
 
-// Limits the extent of a window, before the stride, to far beyond the axis.
-static void check_reach(const Case *c, const int64_t *w, int64_t size)
-{
-	double reach = (double)w[1] * (double)w[3] + (double)w[2] * fabs((double)w[4]) +
-	               fabs((double)w[5]) + (double)size * (double)w[6];
-	if (reach > (double)(INT64_C(1) << SIZE_BITS))
-		wrong(c, "a window that reaches further than 2^%d", SIZE_BITS);
-}
-
 static Shape shape_windowed(const Case *c)
 {
 	Shape shape = operand(c, 0)->shape;
@@ -204,7 +195,11 @@ static Shape shape_windowed(const Case *c)
 		if (w[1] < 0 || w[2] < 0 || w[3] < 1 || w[6] < 1)
 			wrong(c, "window %d: out %lld, size %lld, stride %lld, up %lld", k,
 			      (long long)w[1], (long long)w[2], (long long)w[3], (long long)w[6]);
-		check_reach(c, w, shape.dim[axis]);
+		// The extent of a window, before the stride, is limited to far beyond the axis.
+		double reach = (double)w[1] * (double)w[3] + (double)w[2] * fabs((double)w[4]) +
+		               fabs((double)w[5]) + (double)shape.dim[axis] * (double)w[6];
+		if (reach > (double)(INT64_C(1) << SIZE_BITS))
+			wrong(c, "a window that reaches further than 2^%d", SIZE_BITS);
 		shape.dim[axis] = w[1];
 		shape.dim[shape.rank++] = w[2];
 	}
@@ -375,45 +370,35 @@ static void check_is(const Case *c, const char *what, int k, const Val *v, Elem 
 		      shape_text(c->g->arena, type, shape));
 }
 
-static void check_operands(const Case *c, const LoopInfo *l)
+void check_loop(Graph *g, const LoopInfo *l, const Ref *in)
 {
-	check_is(c, "operand", 0, operand(c, 0), E_i64, &(Shape){0});
-	for (int k = 1; k < c->nin; k++) {
-		const Slot *slot = &l->body->slots.at[k - 1];
-		Shape shape = slot->shape;
-		if (k > l->carried && k <= l->carried + l->scanned)
-			shape = stacked_elements(c, l, &shape);
-		check_is(c, "operand", k, operand(c, k), slot->type, &shape);
-	}
-}
-
-static void check_results(const Case *c, const LoopInfo *l)
-{
-	const Graph *body = l->body;
-	for (int k = 0; k < body->outs.count; k++) {
-		const Val *v = val(body, body->outs.at[k].val);
-		int result = k - l->until;
-		if (result < 0)
-			check_is(c, "result", k, v, E_b8, &(Shape){0});
-		else if (result < l->carried)
-			check_is(c, "result", k, v, body->slots.at[result].type,
-			         &body->slots.at[result].shape);
-		else
-			stacked_elements(c, l, &v->shape);
-	}
-}
-
-void check_loop(const Graph *g, const LoopInfo *l, const Ref *in)
-{
-	Case c = {g, O_loop, loop_operands(l), in, NULL};
+	Case c = {g, O_loop, loop_operands(l), in, NULL, NULL};
 	if (l->trips < 0 || l->trips >> SIZE_BITS || l->carried < 0 || l->scanned < 0 ||
 	    l->fixed < 0 || l->stacked < 0)
 		wrong(&c, "a body of %d slots and %d outs does not fit %d carried and %d scanned",
 		      l->body->slots.count, l->body->outs.count, l->carried, l->scanned);
 	if (l->reverse && l->until)
 		wrong(&c, "a reverse loop cannot end by a condition");
-	check_operands(&c, l);
-	check_results(&c, l);
+	check_is(&c, "operand", 0, operand(&c, 0), E_i64, &(Shape){0});
+	for (int k = 1; k < c.nin; k++) {
+		const Slot *slot = &l->body->slots.at[k - 1];
+		Shape shape = slot->shape;
+		if (k > l->carried && k <= l->carried + l->scanned)
+			shape = stacked_elements(&c, l, &shape);
+		check_is(&c, "operand", k, operand(&c, k), slot->type, &shape);
+	}
+	for (int k = 0; k < l->body->outs.count; k++) {
+		const Val *v = val(l->body, l->body->outs.at[k].val);
+		const Slot *slot = l->body->slots.at;
+		if (k < l->until) {
+			check_is(&c, "result", k, v, E_b8, &(Shape){0});
+		} else if (k - l->until < l->carried) {
+			slot += k - l->until;
+			check_is(&c, "result", k, v, slot->type, &slot->shape);
+		} else {
+			stacked_elements(&c, l, &v->shape);
+		}
+	}
 }
 
 LoopInfo result_loop(const Case *c)

@@ -1,5 +1,5 @@
-// cpu.c: CPUs: a worker is one thread, lanes are those of a vector.
-// A CPU is known by its features, for its name may be hidden by a hypervisor.
+// cpu.c: defines CPU targets: a worker is one thread, lanes are those of a vector.
+// A CPU is identified by its features, because a hypervisor may hide its name.
 #include "target.h"
 #include <llvm-c/TargetMachine.h>
 #include <string.h>
@@ -90,39 +90,20 @@ static char *masked(Arena *arena, const char *features, const char *mask)
 	return text.at ? text.at : copy_string(arena, "");
 }
 
-static bool is_off(const char *mask, const char *feature)
-{
-	const char *at = mask ? strstr(mask, feature) : NULL;
-	return at && at > mask && at[-1] == '-';
-}
-
-static bool offers(const Target *t, const char *mask, const char *feature)
-{
-	return has(t->features, feature) && !is_off(mask, feature);
-}
-
+// True if the target has what the class needs, and the mask turns off none of it.
 static bool belongs(Arena *arena, const Target *t, const char *mask, const Machine *m)
 {
 	if (!starts_with(t->triple, m->arch))
 		return false;
 	for (const char *at = m->features; *at; at += strspn(at, " ")) {
 		size_t n = strcspn(at, " ");
-		if (!offers(t, mask, format(arena, "%.*s", (int)n, at)))
+		const char *feature = format(arena, "%.*s", (int)n, at);
+		const char *off = mask ? strstr(mask, feature) : NULL;
+		if (!has(t->features, feature) || (off && off > mask && off[-1] == '-'))
 			return false;
 		at += n;
 	}
 	return true;
-}
-
-// A CPU that fuses products and sums must not where its class does not.
-static void classify(Arena *arena, Target *t, const char *mask)
-{
-	for (int i = 0; i < machine_count && !t->machine; i++)
-		if (belongs(arena, t, mask, &machines[i]))
-			t->machine = &machines[i];
-	if (has(t->features, "fma") && !strstr(t->machine->features, "fma"))
-		t->features = format(arena, "%s,-fma", t->features);
-	t->scalef = strstr(t->machine->features, "avx512f");
 }
 
 Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
@@ -134,7 +115,13 @@ Target *cpu_known(Arena *arena, const char *name, const char *triple, const char
 	t->triple = copy_string(arena, triple);
 	t->cpu = copy_string(arena, cpu);
 	t->features = masked(arena, features, mask);
-	classify(arena, t, mask);
+	for (int i = 0; i < machine_count && !t->machine; i++)
+		if (belongs(arena, t, mask, &machines[i]))
+			t->machine = &machines[i];
+	// A CPU that fuses products and sums must not if its class does not.
+	if (has(t->features, "fma") && !strstr(t->machine->features, "fma"))
+		t->features = format(arena, "%s,-fma", t->features);
+	t->scalef = strstr(t->machine->features, "avx512f");
 	return t;
 }
 
@@ -192,28 +179,12 @@ const char *target_needs(Arena *arena, const Target *t)
 
 // ---- CPUs by name ---------------------------------------------------------------------
 
-// What CPUs of LLVM's names have, of features.def, for those that are not this machine.
-#define V2 "+sse3,+ssse3,+cx16,+sse4.1,+sse4.2,+popcnt"
-#define V3 V2 ",+fma,+movbe,+avx,+f16c,+bmi,+avx2,+bmi2,+lzcnt"
-#define V4 V3 ",+avx512f,+avx512dq,+avx512cd,+avx512bw,+avx512vl"
-#define ICELAKE                                                                                    \
-	V4 ",+adx,+avx512ifma,+avx512vbmi,+avx512vbmi2,+gfni,+vaes,+vpclmulqdq,+avx512vnni,"       \
-	   "+avx512bitalg,+avx512vpopcntdq"
 static const struct {
 	const char *cpu, *features;
 } cpus[] = {
-    {"x86-64", ""},
-    {"x86-64-v2", V2},
-    {"x86-64-v3", V3},
-    {"haswell", V3},
-    {"znver2", V3 ",+adx,+sse4a"},
-    {"znver3", V3 ",+adx,+sse4a,+vaes,+vpclmulqdq"},
-    {"x86-64-v4", V4},
-    {"skylake-avx512", V4 ",+adx"},
-    {"icelake-server", ICELAKE},
-    {"znver4", ICELAKE ",+sse4a,+avx512bf16"},
-    {"znver5", ICELAKE ",+sse4a,+avx512bf16,+avxvnni,+avx512vp2intersect"},
-    {"sapphirerapids", ICELAKE ",+avx512bf16,+avx512fp16,+avxvnni,+amx-tile,+amx-int8,+amx-bf16"},
+#define CPU(name, features) {name, features},
+#include "cpus.def"
+#undef CPU
 };
 
 const char *cpu_names(Arena *arena)

@@ -1,13 +1,12 @@
-// nvptx.c: GPU targets: a worker is a block of threads, a thread a lane.
-// "cuda:sm_90" gives PTX; "cuda:host" the same code for this machine, where the few
-// things only a GPU has are calls of amos_gpu_...: what runs it must offer them.
+// nvptx.c: defines GPU targets: a worker is a block of threads, a lane is a thread.
+// "cuda:sm_90" gives PTX. "cuda:host" gives the same code for this machine, which calls functions
+// amos_gpu_... of an emulator for what only a GPU has.
 #include "target.h"
 #include <string.h>
 
 enum { THREADS = 256, WARP = 32, GLOBAL = 1, SHARED = 3, PTX_KERNEL = 71 };
 
-// A value that the hardware knows, or a thing it does: by an intrinsic, or a function of the
-// emulator.
+// Calls an intrinsic of the hardware, or the function of the emulator.
 static Value hardware(Gen *g, const char *name, const char *emulated, LLVMTypeRef result, int n,
                       Value *args)
 {
@@ -59,7 +58,7 @@ static Branch single_begin(Gen *g)
 	return b;
 }
 
-// Threads take turns.
+// Threads alternate.
 static void thread_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
                         void *context)
 {
@@ -72,7 +71,7 @@ static void thread_loop(Gen *g, Value from, Value to, int64_t count, int unroll,
 	loop_end(g, &loop);
 }
 
-// ---- folds across threads -------------------------------------------------------------
+// ---- reductions across threads --------------------------------------------------------
 
 static LLVMTypeRef bits_of(Gen *g, Elem e)
 {
@@ -104,7 +103,7 @@ static Value shuffle32(Gen *g, Value bits, int distance)
 	return hardware(g, "llvm.nvvm.shfl.sync.bfly.i32", "amos_gpu_shuffle", g->i32, 4, args);
 }
 
-// What the thread `distance` away in the warp has.
+// Returns the value of the thread at this XOR distance in the warp.
 static Value shuffle(Gen *g, Elem e, Value v, int distance)
 {
 	Value bits = to_bits(g, e, v);
@@ -119,7 +118,7 @@ static Value shuffle(Gen *g, Elem e, Value v, int distance)
 	return from_bits(g, e, bits);
 }
 
-// An entry a warp, in memory that the worker's threads share.
+// Returns the address of entry i, one per warp, in memory that the worker's threads share.
 static Value shared_entry(Gen *g, Value i)
 {
 	LLVMTypeRef type = LLVMArrayType2(g->i64, THREADS / WARP);
@@ -133,7 +132,7 @@ static Value shared_entry(Gen *g, Value i)
 	return LLVMBuildGEP2(g->b, g->i64, shared, &i, 1, "");
 }
 
-// Within each warp by shuffles, then every thread folds the warps' results, in one order.
+// Reduces within each warp by shuffles; then every thread reduces the warps' results, in one order.
 static Value reduce_threads(Gen *g, Op op, Elem e, Value v)
 {
 	for (int distance = WARP / 2; distance; distance /= 2)

@@ -1,4 +1,4 @@
-// target.h: what the files of targets share. Takes gen.h.
+// target.h: declares what the files of targets share.
 #ifndef TARGET_H
 #define TARGET_H
 #include "gen.h"

@@ -33,7 +33,7 @@ static int64_t computed(const Reader *r, const char *name)
 {
 	Catch caught;
 	if (!TRY(caught)) {
-		int64_t size = size_of(r, parse_composite(r->arena, name, name));
+		int64_t size = size_of(r, parse_text(r->arena, name, name));
 		catch_end(&caught);
 		return size;
 	}
