@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct Reading { // ReadOptions while they are being collected
@@ -82,23 +83,21 @@ static Reading read_choices(Session *session)
 	return r;
 }
 
-// A model is read more than once, standard input too: what cannot be read again is copied into
-// memory first.
-static void rewind_input(void)
+// Copies standard input into memory unless it is a regular file, which is mapped.
+static void copy_input(void)
 {
 	char block[1 << 16];
 	ssize_t got;
-	if (lseek(STDIN_FILENO, 0, SEEK_CUR) < 0) {
-		int copy = memfd_create("model", 0);
-		while (copy >= 0 && (got = read(STDIN_FILENO, block, sizeof block)) > 0)
-			if (write(copy, block, (size_t)got) != got)
-				fail_status(STATUS_MACHINE, "standard input", "%s",
-				            strerror(errno));
-		if (copy < 0 || dup2(copy, STDIN_FILENO) < 0)
+	struct stat about;
+	if (!fstat(STDIN_FILENO, &about) && S_ISREG(about.st_mode))
+		return;
+	int copy = memfd_create("model", 0);
+	while (copy >= 0 && (got = read(STDIN_FILENO, block, sizeof block)) > 0)
+		if (write(copy, block, (size_t)got) != got)
 			fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
-		close(copy);
-	}
-	rewind(stdin);
+	if (copy < 0 || dup2(copy, STDIN_FILENO) < 0)
+		fail_status(STATUS_MACHINE, "standard input", "%s", strerror(errno));
+	close(copy);
 }
 
 typedef enum Trait {   // of what a model is read for
@@ -190,7 +189,7 @@ static struct File *parsed_file(Session *session, bool loss)
 	if (last && last->loss == loss && !strcmp(last->path, path))
 		return last->file;
 	if (!strcmp(path, "-"))
-		rewind_input();
+		copy_input();
 	Parsed *parsed = NEW(session->arena, Parsed);
 	*parsed = (Parsed){path, loss, parse_model(session->arena, path, loss)};
 	session->parsed = parsed;

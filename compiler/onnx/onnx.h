@@ -69,7 +69,7 @@ typedef struct Input { // as the file declares it
 
 typedef struct OpCount {
 	const char *domain, *op;
-	int count, before;   // before: another of this name, of another domain; -1: there is none
+	int count;
 	const char *trouble; // why it cannot be trained; NULL: it can
 } OpCount;
 

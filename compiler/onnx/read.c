@@ -86,7 +86,6 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	Graph *g = r->g;
 	LoopScope *nest = r->nest;
 	Ref active = r->active;
-	int depth = r->depth;
 	r->help = NULL;
 	if (!TRY(caught)) {
 		part(r, what);
@@ -101,7 +100,6 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	r->g = g;
 	r->nest = nest;
 	r->active = active;
-	r->depth = depth;
 	if (caught.status != STATUS_INPUT)
 		fail_again(&caught);
 	const char *place = node ? node_where(r->arena, node) : NULL;
@@ -184,34 +182,28 @@ static void read_header(Reader *r)
 
 // ---- what the file holds --------------------------------------------------------------
 
-static void count_op(OpCounts *ops, Table *known, Arena *arena, const NodeProto *node)
+static void count_op(Reader *r, Table *known, const NodeProto *node)
 {
 	const char *domain = plain_domain(node->domain);
-	uint64_t *cell = table_cell_s(known, node->op_type); // 1 + the last of that name
-	int k = (int)*cell - 1;
-	while (k >= 0 && strcmp(ops->at[k].domain, domain))
-		k = ops->at[k].before;
-	if (k >= 0) {
-		ops->at[k].count++;
+	uint64_t *cell = table_cell_s(known, format(r->arena, "%s:%s", node->op_type, domain));
+	if (*cell) {
+		r->file->ops.at[*cell - 1].count++;
 		return;
 	}
 	const OpRow *row = find_row(domain, node->op_type);
-	OpCount o = {.domain = domain,
-	             .op = node->op_type,
-	             .count = 1,
-	             .before = (int)*cell - 1,
-	             .trouble = !row                        ? "unknown operator"
-	                        : row->lower == unsupported ? row->info.note
-	                                                    : NULL};
-	PUSH(arena, *ops, o);
-	*cell = (uint64_t)ops->count;
+	OpCount o = {domain, node->op_type, 1,
+	             !row                        ? "unknown operator"
+	             : row->lower == unsupported ? row->info.note
+	                                         : NULL};
+	PUSH(r->file->arena, r->file->ops, o);
+	*cell = (uint64_t)r->file->ops.count;
 }
 
 static void count_ops(Reader *r, Table *known, size_t n, NodeProto *const *node)
 {
 	for (size_t i = 0; i < n; i++) {
 		if (!find_function(r, node[i]))
-			count_op(&r->file->ops, known, r->file->arena, node[i]);
+			count_op(r, known, node[i]);
 		for (size_t a = 0; a < node[i]->n_attribute; a++) {
 			const GraphProto *body = node[i]->attribute[a]->g;
 			if (body)
@@ -378,7 +370,6 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	m->file = r->file = file;
 	r->met = NEWS(arena, bool, options->nfreeze + 1);
 	r->proto = file->proto;
-	r->slot_names = table_new(arena);
 	r->noted = table_new(arena);
 	read_header(r);
 	list_functions(r);

@@ -30,7 +30,7 @@ typedef struct File {
 	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
 } File;
 
-File *open_file(Arena *, const char *path); // "-": standard input
+File *open_file(Arena *, const char *path); // "-": standard input, a regular file
 // The bytes of the file `name` in the folder of another, which may not lead out of it.
 Bytes named_bytes(const File *, const char *where, const char *name);
 // The bytes of a tensor that lies in another file, as they are stored.

@@ -12,25 +12,6 @@
 #include <unistd.h>
 #include <errno.h>
 
-static Bytes read_stdin(Arena *arena)
-{
-	VEC(uint8_t *) blocks = {0};
-	enum { BLOCK = 1 << 20 };
-	size_t total = 0;
-	for (bool more = true; more;) {
-		uint8_t *block = take(arena, BLOCK);
-		size_t got = fread(block, 1, BLOCK, stdin);
-		PUSH(arena, blocks, block);
-		total += got;
-		more = got == BLOCK;
-	}
-	uint8_t *all = take(arena, total + 1);
-	for (int i = 0; i < blocks.count; i++)
-		memcpy(all + (size_t)i * BLOCK, blocks.at[i],
-		       MIN(total - (size_t)i * BLOCK, BLOCK));
-	return (Bytes){all, total};
-}
-
 static void unmap(void *bytes)
 {
 	const Bytes *b = bytes;
@@ -92,14 +73,13 @@ File *open_file(Arena *arena, const char *path)
 	const char *slash = strrchr(path, '/');
 	*file = (File){.arena = arena, .path = path};
 	file->folder = slash ? format(arena, "%.*s", (int)(slash - path) + 1, path) : "";
-	if (strcmp(path, "-")) {
-		int fd = amos_input(path, O_NONBLOCK), error = errno; // a pipe is not waited for
-		file->real_folder = real_folder(arena, fd);
-		errno = error;
-		file->bytes = map_open(arena, path, path, fd);
-	} else {
-		file->bytes = read_stdin(arena);
-	}
+	bool named = strcmp(path, "-");
+	int fd =
+	    named ? amos_input(path, O_NONBLOCK) : dup(STDIN_FILENO); // a pipe is not waited for
+	int error = errno;
+	file->real_folder = real_folder(arena, named ? fd : -1);
+	errno = error;
+	file->bytes = map_open(arena, path, path, fd);
 	return file;
 }
 

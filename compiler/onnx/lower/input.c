@@ -188,7 +188,6 @@ static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *sha
 	Elem held = is_float(type) ? E_f32 : type;
 	Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
 	Ref x = put_slot(r->g, add_slot(r->g, slot));
-	*table_cell_s(r->slot_names, slot.name) = (uint64_t)r->g->slots.count + 1;
 	return put_cast(r->g, x, (Elem)working_type(elems[type].onnx));
 }
 

@@ -1,6 +1,7 @@
 // interval.c: analyzes intervals of integers.
 // Bounds of sizes that are computed, and places that count from the end. Takes a graph. Gives
 // limits, and maps over integers left out where limits tell what they give.
+#include "eval.h"
 #include "lower.h"
 #include <math.h>
 
@@ -24,16 +25,36 @@ static Interval of_const(const Val *v)
 	return l;
 }
 
+// True if a map is monotonic in each operand, so that its extremes are at the ends of theirs.
+static bool is_monotonic(const Val *v)
+{
+	switch (v->op) {
+	case O_add:
+	case O_sub:
+	case O_mul:
+	case O_max:
+	case O_min:
+	case O_neg:
+	case O_sign:
+	case O_floor:
+	case O_ceil:
+	case O_cast:
+		return true;
+	default:
+		return v->op == O_div && !is_float(v->type);
+	}
+}
+
 static Interval of_corners(Op op, Interval a, Interval b)
 {
-	double x[] = {a.low, a.high}, y[] = {b.low, b.high};
 	Interval l = {INFINITY, -INFINITY};
 	if (op == O_div && b.low <= 0)
 		return unlimited;
 	for (int k = 0; k < 4; k++) {
-		double z = op == O_div ? trunc(x[k / 2] / y[k % 2]) : x[k / 2] * y[k % 2];
+		double z = float_map(op, k / 2 ? a.high : a.low, k % 2 ? b.high : b.low);
 		if (isnan(z))
 			return unlimited;
+		z = op == O_div ? trunc(z) : z;
 		l = hull(l, (Interval){z, z});
 	}
 	return l;
@@ -41,36 +62,11 @@ static Interval of_corners(Op op, Interval a, Interval b)
 
 static Interval of_map(const Val *v, Interval a, Interval b)
 {
-	switch (v->op) {
-	case O_add:
-		return (Interval){a.low + b.low, a.high + b.high};
-	case O_sub:
-		return (Interval){a.low - b.high, a.high - b.low};
-	case O_mul:
-		return of_corners(O_mul, a, b);
-	case O_div:
-		return is_float(v->type) ? unlimited : of_corners(O_div, a, b);
-	case O_max:
-		return (Interval){fmax(a.low, b.low), fmax(a.high, b.high)};
-	case O_min:
-		return (Interval){fmin(a.low, b.low), fmin(a.high, b.high)};
-	case O_abs:
+	if (is_monotonic(v))
+		return of_corners(v->op, a, b);
+	if (v->op == O_abs)
 		return (Interval){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};
-	case O_neg:
-		return (Interval){-a.high, -a.low};
-	case O_sign:
-		return (Interval){-1, 1};
-	case O_floor:
-		return (Interval){floor(a.low), floor(a.high)};
-	case O_ceil:
-		return (Interval){ceil(a.low), ceil(a.high)};
-	case O_cast:
-		return a;
-	case O_mod:
-		return b.low > 0 ? (Interval){0, b.high} : unlimited;
-	default:
-		return unlimited;
-	}
+	return v->op == O_mod && b.low > 0 ? (Interval){0, b.high} : unlimited;
 }
 
 static Interval look(Graph *g, Ref r, int depth);

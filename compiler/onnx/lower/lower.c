@@ -245,35 +245,16 @@ static void run_call(Call *c, Value *result)
 		run_row(c, result);
 }
 
-// Returns zeroed memory that lasts until the call ends.
-static char *call_memory(Reader *r, size_t bytes)
-{
-	if (r->depth == r->scratch.count)
-		PUSH(r->arena, r->scratch, (Scratch){0});
-	Scratch *f = &r->scratch.at[r->depth++];
-	if (f->bytes < bytes)
-		*f = (Scratch){take(r->arena, 2 * bytes), 2 * bytes};
-	return memset(f->at, 0, bytes);
-}
-
 static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
 {
 	Call c = {.r = r, .g = r->g, .node = node, .space = s};
-	size_t nin = node->n_input + 1, nout = node->n_output + 1;
-	char *at = call_memory(r, nin * (sizeof *c.arg + sizeof *c.in) +
-	                              nout * (sizeof *c.value + sizeof *c.out));
 	c.nin = (int)node->n_input;
 	c.nout = (int)node->n_output;
-	c.arg = (Value *)at;
-	c.value = c.arg + nin;
-	c.in = (Ref *)(c.value + nout);
-	c.out = c.in + nin;
+	c.arg = NEWS(r->arena, Value, c.nin + 1);
+	c.in = NEWS(r->arena, Ref, c.nin + 1);
+	c.value = NEWS(r->arena, Value, c.nout + 1);
+	c.out = NEWS(r->arena, Ref, c.nout + 1);
 	return c;
-}
-
-static void end_call(const Call *c)
-{
-	c->r->depth--;
 }
 
 // Operands by name; false when one of them could not be lowered.
@@ -306,7 +287,6 @@ static void run_node(Reader *r, void *lowered)
 		run_call(&c, l->result);
 	else if (!find_function(r, l->node))
 		known_row(&c); // told of, even behind another
-	end_call(&c);
 }
 
 static void lower_node(Reader *r, NameScope *s, const NodeProto *node)
@@ -339,5 +319,4 @@ void tell_unsupported(Reader *r, void *node)
 	Call c = begin_call(r, new_space(r, NULL), node);
 	if (!find_function(r, node))
 		known_row(&c);
-	end_call(&c);
 }

@@ -53,11 +53,6 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
 
-typedef struct Scratch { // memory for what a Call points to
-	char *at;
-	size_t bytes;
-} Scratch;
-
 typedef struct Reader {
 	Arena *arena;
 	File *file;
@@ -68,11 +63,8 @@ typedef struct Reader {
 	Checks checks;   // outside of loops
 	const ReadOptions *options;
 	const ModelProto *proto;
-	Table *functions;     // "domain:name:overload" to a position + 1
-	VEC(Scratch) scratch; // of the nodes being lowered, each inside the one before
-	int depth;            // how many of them
+	Table *functions; // "domain:name:overload" to a position + 1
 	VEC(Weight *) weights;
-	Table *slot_names;
 	Table *outputs;            // names of those that are declared
 	Table *known;              // names of the caller's values to their positions + 1
 	Table *twins;              // parameters.c: weights by numbers that a copy of theirs has
@@ -90,7 +82,7 @@ typedef struct Reader {
 	bool *met;                 // by pattern of options->freeze: it met an initializer
 } Reader;
 
-typedef struct Call { // a node being lowered; its arrays last no longer
+typedef struct Call { // a node being lowered
 	Reader *r;
 	Graph *g;
 	const NodeProto *node;

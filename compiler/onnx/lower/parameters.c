@@ -202,25 +202,20 @@ static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto 
 	r->g->slots.at[slot].view = v;
 }
 
-static int named_slot(const Reader *r, const char *name)
-{
-	const uint64_t *cell = table_find_s(r->slot_names, name);
-	return cell ? (int)*cell - 2 : -1;
-}
-
-static int make_slot(Reader *r, Slot slot)
-{
-	int s = add_slot(r->g, slot);
-	*table_cell_s(r->slot_names, slot.name) = (uint64_t)s + 2;
-	return s;
-}
-
 static const char *fresh_name(Reader *r, const char *name)
 {
 	const char *tried = name;
-	for (int i = 2; table_find_s(r->slot_names, tried); i++)
+	for (int i = 2; find_slot(r->g, tried) >= 0; i++)
 		tried = format(r->arena, "%s#%d", name, i);
 	return tried;
+}
+
+// The slot of a weight as the node's operand k.
+static Ref put_home(Reader *r, Weight *w, int slot, const NodeProto *node, int k)
+{
+	take_slot(r, w, slot);
+	add_home(r, slot, w, COPY_SAME, node, k);
+	return put_slot(r->g, slot);
 }
 
 static Weight *weight_of(const Reader *r, int slot)
@@ -241,42 +236,44 @@ static Slot weight_slot(Reader *r, Weight *w, const char *name)
 	              .init = weight_data(r, w)};
 }
 
-// The slot of an embedding that this last product's weight is a transposed copy of; -1: none.
-static int tied_table(Reader *r, Weight *w, const NodeProto *node)
+// A weight that is such a copy of a slot's is tied to it again; `what` it is of the slot.
+static Ref put_tie(Reader *r, Weight *w, int slot, Copy copy, const char *what,
+                   const NodeProto *node, int k)
 {
-	if (r->options->separate || !node || strcmp(node->op_type, "MatMul") || w->shape.rank != 2)
-		return -1;
-	const Weight *t = original_of(r, w, COPY_TRANSPOSED);
-	if (t)
-		note(r, "initializer '%s' is a transposed copy of the embedding %s: tied again",
-		     w->name, r->g->slots.at[t->slot].name);
-	return t ? t->slot : -1;
-}
-
-static Ref through_tie(Reader *r, int slot, Weight *w, const NodeProto *node, int k)
-{
-	Weight *owner = weight_of(r, slot);
-	bool turned = !same_shape(&owner->shape, &w->shape) || !is_same(r, owner, w);
+	note(r, "initializer '%s' is %s %s: tied again", w->name, what, r->g->slots.at[slot].name);
+	add_home(r, slot, w, copy, node, k);
 	Ref x = put_slot(r->g, slot);
-	add_home(r, slot, w, turned ? COPY_TRANSPOSED : COPY_SAME, node, k);
-	return turned ? swap_last(r->g, x) : x;
+	if (copy == COPY_COMPLEMENT)
+		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
+	return copy == COPY_TRANSPOSED ? swap_last(r->g, x) : x;
 }
 
-// 1 minus a parameter, which the exporter computed beside it: what mixes two signals. 0: it is
-// none.
-static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k)
+// True if the exporter may have computed 1 minus a parameter beside it: what mixes two signals.
+static bool may_be_complement(const Reader *r, const Weight *w)
 {
 	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
-	if (own || r->options->separate || wide_axes(&w->shape) != 1)
-		return 0;
-	const Weight *t = original_of(r, w, COPY_COMPLEMENT);
-	if (!t)
-		return 0;
-	note(r, "initializer '%s' is 1 minus parameter %s: tied again", w->name,
-	     r->g->slots.at[t->slot].name);
-	add_home(r, t->slot, w, COPY_COMPLEMENT, node, k);
-	Ref x = put_slot(r->g, t->slot);
-	return put2(r->g, O_sub, num_like(r->g, x, 1), x);
+	return !own && wide_axes(&w->shape) == 1;
+}
+
+// A weight under a new name: the last product's may be a transposed copy of an embedding, an
+// unnamed vector 1 minus a parameter.
+static Ref put_new(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
+                   const char *ask)
+{
+	const Weight *from = NULL;
+	bool tie = !r->options->separate;
+	if (tie && node && !strcmp(node->op_type, "MatMul") && w->shape.rank == 2)
+		from = original_of(r, w, COPY_TRANSPOSED);
+	if (from)
+		return put_tie(r, w, from->slot, COPY_TRANSPOSED,
+		               "a transposed copy of the embedding", node, k);
+	if (tie && may_be_complement(r, w))
+		from = original_of(r, w, COPY_COMPLEMENT);
+	if (from)
+		return put_tie(r, w, from->slot, COPY_COMPLEMENT, "1 minus parameter", node, k);
+	int slot = add_slot(r->g, weight_slot(r, w, name));
+	r->g->slots.at[slot].why = ask;
+	return put_home(r, w, slot, node, k);
 }
 
 // A name that another initializer has too is the same parameter where the values agree, else
@@ -284,31 +281,17 @@ static Ref through_complement(Reader *r, Weight *w, const NodeProto *node, int k
 static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
                      const char *ask)
 {
-	int slot = named_slot(r, name);
+	int slot = find_slot(r->g, name);
 	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
 	if (owner && owner->origin != w->origin) {
-		if (!r->options->separate &&
-		    (is_same(r, owner, w) || is_copy(r, owner, w, COPY_TRANSPOSED))) {
-			note(r, "initializer '%s' is a copy of parameter %s: tied again", w->name,
-			     name);
-			return through_tie(r, slot, w, node, k);
-		}
+		bool same = is_same(r, owner, w);
+		if (!r->options->separate && (same || is_copy(r, owner, w, COPY_TRANSPOSED)))
+			return put_tie(r, w, slot, same ? COPY_SAME : COPY_TRANSPOSED,
+			               "a copy of parameter", node, k);
 		slot = w->slot;
 		name = fresh_name(r, w->name);
 	}
-	int table = slot < 0 ? tied_table(r, w, node) : -1;
-	if (table >= 0)
-		return through_tie(r, table, w, node, k);
-	Ref complement = slot < 0 ? through_complement(r, w, node, k) : 0;
-	if (complement)
-		return complement;
-	if (slot < 0) {
-		slot = make_slot(r, weight_slot(r, w, name));
-		r->g->slots.at[slot].why = ask;
-	}
-	take_slot(r, w, slot);
-	add_home(r, slot, w, COPY_SAME, node, k);
-	return put_slot(r->g, slot);
+	return slot < 0 ? put_new(r, w, node, k, name, ask) : put_home(r, w, slot, node, k);
 }
 
 static int untrained_slot(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why)
@@ -316,23 +299,21 @@ static int untrained_slot(Reader *r, Weight *w, SlotKind kind, const char *name,
 	Slot s = weight_slot(r, w, fresh_name(r, name));
 	s.kind = kind;
 	s.why = why;
-	return make_slot(r, s);
+	return add_slot(r->g, s);
 }
 
 static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
                       const NodeProto *node, int k)
 {
-	if (w->slot < 0)
-		take_slot(r, w, untrained_slot(r, w, S_frozen, name, why));
-	add_home(r, w->slot, w, COPY_SAME, node, k);
-	return put_slot(r->g, w->slot);
+	int slot = w->slot < 0 ? untrained_slot(r, w, S_frozen, name, why) : w->slot;
+	return put_home(r, w, slot, node, k);
 }
 
 // Running statistics of one name are one buffer. Where the exporter merged them with a parameter,
 // or with others of another name, whose values were equal, they are a buffer of their own.
 static Ref statistics_ref(Reader *r, Weight *w, const char *name, const NodeProto *node, int k)
 {
-	int slot = named_slot(r, name);
+	int slot = find_slot(r->g, name);
 	if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
 		slot = untrained_slot(r, w, S_buffer, name, running_statistics);
 	add_home(r, slot, w, COPY_SAME, node, k);
@@ -417,10 +398,10 @@ Ref missing_bias(const Call *c, int64_t n)
 {
 	Reader *r = c->r;
 	const char *name = c->space->depth ? NULL : bias_left_out(r, c->node);
-	if (!name || named_slot(r, name) >= 0 || users_choice(r, name, name) == 0)
+	if (!name || find_slot(r->g, name) >= 0 || users_choice(r, name, name) == 0)
 		return 0;
-	int slot = make_slot(
-	    r, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
+	int slot = add_slot(
+	    r->g, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
 	add_home(r, slot, NULL, COPY_SAME, c->node, 2);
 	note(r, "%s was zero and left out by the exporter: made again", name);
 	return put_slot(r->g, slot);

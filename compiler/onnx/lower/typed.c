@@ -50,22 +50,6 @@ Ref put_typed(const Call *c, Ref x, int onnx, bool saturate, const char *powers)
 
 // ---- BitCast --------------------------------------------------------------------------
 
-// The bits that the file's type gives number `x`; floats of 64 bits are computed in 32.
-static uint64_t bits_of(const Val *v, int64_t i, Elem type)
-{
-	Shape one = {0};
-	uint64_t bits = 0;
-	double number = const_at(v, i);
-	Array a = {.type = type, .shape = one};
-	int64_t whole = is_float(v->type) ? 0 : const_int_at(v, i);
-	if (is_float(type))
-		a.f = &number;
-	else
-		a.i = &whole;
-	array_to(&a, &bits);
-	return bits;
-}
-
 void lower_bit_cast(Call *c)
 {
 	const Val *v = val(c->g, constant_operand(c, 0));
@@ -75,12 +59,11 @@ void lower_bit_cast(Call *c)
 	    find_format((int)attr_int(c, "to", 0)))
 		invalid_node(c, "from %s to type %lld, which amosc does not compute with",
 		             elems[from].name, (long long)attr_int(c, "to", 0));
-	int64_t n = count_of(&v->shape);
-	uint8_t *bytes = take(c->r->arena, (size_t)(n * elems[to].bytes) + 8);
-	for (int64_t i = 0; i < n; i++) {
-		uint64_t bits = bits_of(v, i, from);
-		memcpy(bytes + i * elems[to].bytes, &bits, (size_t)elems[to].bytes);
-	}
+	// The bits that the file's type gives each number; floats of 64 bits are computed in 32.
+	Array stored = array_from(c->r->arena, v->type, &v->shape, v->data);
+	void *bytes = take(c->r->arena, (size_t)byte_count((Elem)to, &v->shape) + 1);
+	stored.type = from;
+	array_to(&stored, bytes);
 	Ref x = put_const(c->g, (Elem)to, v->shape, bytes);
 	c->onnx = elems[to].onnx;
 	c->out[0] = put_cast(c->g, x, (Elem)working_type(c->onnx));
