@@ -27,16 +27,12 @@ void unsupported(Call *c)
 
 static const OpRow *by_name[COUNT(rows)]; // rows in order
 
-static int compare_names(const char *domain, const char *op, const OpRow *row)
-{
-	int order = strcmp(op, row->info.name);
-	return order ? order : strcmp(domain, row->info.domain);
-}
-
 static int compare_rows(const void *a, const void *b)
 {
-	const OpRow *left = *(const OpRow *const *)a;
-	return compare_names(left->info.domain, left->info.name, *(const OpRow *const *)b);
+	const OpInfo *left = &(*(const OpRow *const *)a)->info,
+	             *right = &(*(const OpRow *const *)b)->info;
+	int order = strcmp(left->name, right->name);
+	return order ? order : strcmp(left->domain, right->domain);
 }
 
 static void sort_rows(void)
@@ -50,13 +46,10 @@ const OpRow *find_row(const char *domain, const char *op)
 {
 	static pthread_once_t sorted = PTHREAD_ONCE_INIT;
 	pthread_once(&sorted, sort_rows);
-	for (int low = 0, high = COUNT(rows); low < high;) {
-		int middle = (low + high) / 2, order = compare_names(domain, op, by_name[middle]);
-		if (!order)
-			return by_name[middle];
-		*(order < 0 ? &high : &low) = middle + (order > 0);
-	}
-	return NULL;
+	const OpRow *wanted = &(OpRow){.info = {.name = op, .domain = domain}};
+	const OpRow *const *found =
+	    bsearch(&wanted, by_name, COUNT(rows), sizeof *by_name, compare_rows);
+	return found ? *found : NULL;
 }
 
 const OpInfo *op_table(int *count)

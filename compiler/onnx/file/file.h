@@ -63,7 +63,6 @@ Shape tensor_shape(const char *where, const TensorProto *);
 // Its elements as `as`, its working type or f64 for doubles, row major: in the file itself where
 // they lie there so, else converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
-const char *external_field(const TensorProto *, const char *key); // NULL when absent
 
 // ---- names.c: what names stand for -----------------------------------------------------
 
@@ -75,7 +74,7 @@ typedef struct Reading { // of a value by a node
 typedef struct Named {               // what a name of the main graph stands for; NULL: nothing such
 	const TensorProto *tensor;   // an initializer
 	const ValueInfoProto *input; // of the graph
-	const ValueInfoProto *info;  // of its value_info
+	ValueInfoProto *info;        // of its value_info
 	const NodeProto *maker;      // the node that computes it
 	Reading *first;              // the nodes that read it, in order
 	const NodeProto *last;       // the last of them
@@ -95,10 +94,10 @@ void visit_operands(const NodeProto *, void visit(const char *name, void *), voi
 // Makes a plain graph of such a file, up to the loss if `loss` is set.
 void read_training(File *, bool loss);
 typedef struct Checkpoint { // of ONNX Runtime's training
-	VEC(TensorProto *) tensors;
-	int trained; // so many come first; the others are not trained
+	Table *tensors;     // name -> TensorProto *
+	Table *trained;     // names of those that are trained
 } Checkpoint;
-Checkpoint *beside(const File *model); // in the same folder; NULL: none
+Checkpoint beside(const File *model); // in the same folder; empty: none
 
 // ---- format.c: element types of few bits ----------------------------------------------
 

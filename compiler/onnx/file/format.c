@@ -51,7 +51,6 @@ double decode(const Format *f, const uint8_t *bytes, int64_t i)
 	return (double)bits - (negative ? (double)(1 << f->bits) : 0);
 }
 
-// The largest finite number of a float format.
 double largest_of(const Format *f)
 {
 	int most = (1 << f->exponent) - 1 - (f->special == F_ieee);

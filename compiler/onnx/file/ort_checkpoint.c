@@ -89,31 +89,31 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 	return t;
 }
 
-static void add_tensors(Checkpoint *c, const Flat *f, Arena *arena, size_t module, int k)
+static void add_tensors(const Checkpoint *c, const Flat *f, Arena *arena, size_t module, int k)
 {
 	size_t count, at = list_of(f, module, k, 4, &count);
 	for (size_t i = 0; i < count; i++) {
 		TensorProto *t = tensor_at(f, arena, follow(f, at + 4 * i));
-		PUSH(arena, c->tensors, t);
+		*table_cell_s(c->tensors, t->name) = (uintptr_t)t;
+		if (k == MODULE_TRAINED)
+			*table_cell_s(c->trained, t->name) = true;
 	}
-	if (k == MODULE_TRAINED)
-		c->trained = c->tensors.count;
 }
 
-Checkpoint *beside(const File *model)
+Checkpoint beside(const File *model)
 {
 	static const char magic[] = "ODTC", name[] = "checkpoint";
 	Arena *arena = model->arena;
 	const char *path = format(arena, "%s%s", model->folder, name);
+	Checkpoint c = {table_new(arena), table_new(arena)};
 	if (!strcmp(model->path, "-") || access(path, R_OK))
-		return NULL;
+		return c;
 	Flat f = {path, named_bytes(model, path, name)};
 	if (f.bytes.count < 8 || memcmp(f.bytes.at + 4, magic, 4))
-		return NULL;
-	Checkpoint *c = NEW(arena, Checkpoint);
+		return c;
 	size_t module = field_of(&f, follow(&f, 0), CHECKPOINT_MODULE);
 	module = module ? follow(&f, module) : 0;
 	for (int k = MODULE_TRAINED; module && k <= MODULE_FROZEN; k++)
-		add_tensors(c, &f, arena, module, k);
+		add_tensors(&c, &f, arena, module, k);
 	return c;
 }

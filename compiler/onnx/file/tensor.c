@@ -166,7 +166,7 @@ Shape tensor_shape(const char *where, const TensorProto *t)
 
 // ---- external data --------------------------------------------------------------------
 
-const char *external_field(const TensorProto *t, const char *key)
+static const char *external_field(const TensorProto *t, const char *key)
 {
 	for (size_t i = 0; i < t->n_external_data; i++)
 		if (!strcmp(t->external_data[i]->key, key))

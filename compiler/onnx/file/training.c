@@ -81,10 +81,8 @@ static void want_values(const File *file, const GraphProto *g, const Table *trai
 	Text text = {.arena = file->arena};
 	for (size_t i = 0; i < g->n_input; i++) {
 		const char *name = g->input[i]->name;
-		bool found = find_name(file, name)->tensor != NULL;
-		for (int k = 0; c && k < c->tensors.count && !found; k++)
-			found = !strcmp(c->tensors.at[k]->name, name);
-		if (is_marked(trained, name) && !found)
+		if (is_marked(trained, name) && !find_name(file, name)->tensor &&
+		    !is_marked(c->tensors, name))
 			say(&text, "%s%s", text.count ? ", " : "", name);
 	}
 	if (text.count)
@@ -109,12 +107,13 @@ static void plain_operator(Arena *arena, NodeProto *node, int64_t opset)
 }
 
 // An output that the file does not declare: by its other words on it, else floats of any shape.
-static ValueInfoProto *new_output(Arena *arena, const GraphProto *g, char *name)
+static ValueInfoProto *new_output(const File *file, char *name)
 {
-	for (size_t v = 0; v < g->n_value_info; v++)
-		if (!strcmp(g->value_info[v]->name, name))
-			return g->value_info[v];
-	ValueInfoProto *out = NEW(arena, ValueInfoProto);
+	Arena *arena = file->arena;
+	ValueInfoProto *out = find_name(file, name)->info;
+	if (out)
+		return out;
+	out = NEW(arena, ValueInfoProto);
 	value_info_proto__init(out);
 	out->name = name;
 	out->type = NEW(arena, TypeProto);
@@ -127,8 +126,10 @@ static ValueInfoProto *new_output(Arena *arena, const GraphProto *g, char *name)
 
 // What the model gave before a loss was put behind it: made by its own nodes, and read by nodes of
 // the loss, which bear names of ONNX Runtime.
-static void add_model_outputs(Arena *arena, GraphProto *g)
+static void add_model_outputs(const File *file)
 {
+	Arena *arena = file->arena;
+	GraphProto *g = file->proto->graph;
 	static const char maker[] = "onnx::";
 	Table *made = table_new(arena);
 	for (size_t i = 0; i < g->n_node; i++) {
@@ -138,8 +139,7 @@ static void add_model_outputs(Arena *arena, GraphProto *g)
 		for (size_t k = 0; k < g->node[i]->n_input && !own; k++) {
 			char *name = g->node[i]->input[k];
 			if (is_marked(made, name))
-				APPEND(g, output, ValueInfoProto, arena,
-				       new_output(arena, g, name));
+				APPEND(g, output, ValueInfoProto, arena, new_output(file, name));
 		}
 	}
 }
@@ -153,13 +153,12 @@ static void settle_inputs(Arena *arena, GraphProto *g, const Table *needed, cons
 		if (is_marked(needed, g->initializer[i]->name))
 			PUSH(arena, weights, g->initializer[i]);
 	for (size_t i = 0; i < g->n_input; i++) {
-		TensorProto *held = NULL;
-		for (int k = 0; c && k < c->tensors.count && !held; k++)
-			if (!strcmp(c->tensors.at[k]->name, g->input[i]->name))
-				held = c->tensors.at[k];
-		if (held && is_marked(needed, held->name))
+		TensorProto *held = table_pointer_s(c->tensors, g->input[i]->name);
+		if (!is_marked(needed, g->input[i]->name))
+			continue;
+		if (held)
 			PUSH(arena, weights, held);
-		else if (!held && is_marked(needed, g->input[i]->name))
+		else
 			g->input[kept++] = g->input[i];
 	}
 	g->n_input = kept;
@@ -206,10 +205,10 @@ static void keep_outputs(File *file, GraphProto *g, Table *needed)
 	file->loss = outputs[0]->name;
 }
 
-static bool holds_inputs(const File *file, const Checkpoint *c)
+static bool holds_inputs(const Checkpoint *c, const GraphProto *g)
 {
-	for (int k = 0; c && k < c->tensors.count; k++)
-		if (find_name(file, c->tensors.at[k]->name)->input)
+	for (size_t i = 0; i < g->n_input; i++)
+		if (is_marked(c->tensors, g->input[i]->name))
 			return true;
 	return false;
 }
@@ -219,18 +218,16 @@ static void read_runtime_graph(File *file)
 	Arena *arena = file->arena;
 	GraphProto *g = file->proto->graph;
 	Table *trained = table_new(arena), *needed = table_new(arena);
-	const Checkpoint *c = beside(file);
+	const Checkpoint c = beside(file);
 	bool gradients = false;
 	for (size_t i = 0; i < g->n_output; i++) {
 		const char *name = parameter_of(file, g->output[i]->name);
 		gradients |= name != NULL;
 		mark(trained, name ? name : "");
 	}
-	if (!gradients && !holds_inputs(file, c))
+	if (!gradients && !holds_inputs(&c, g))
 		return;
-	want_values(file, g, trained, c);
-	for (int k = 0; c && k < c->trained && !gradients; k++)
-		mark(trained, c->tensors.at[k]->name);
+	want_values(file, g, trained, &c);
 	keep_outputs(file, g, needed);
 	Nodes nodes = needed_nodes(arena, needed, g);
 	g->node = nodes.at;
@@ -238,11 +235,11 @@ static void read_runtime_graph(File *file)
 	int64_t opset = version_of(file->proto->n_opset_import, file->proto->opset_import, "");
 	for (int i = 0; i < nodes.count; i++)
 		plain_operator(arena, nodes.at[i], opset);
-	add_model_outputs(arena, g);
-	settle_inputs(arena, g, needed, c);
+	add_model_outputs(file);
+	settle_inputs(arena, g, needed, &c);
 	drop_foreign_sets(file->proto, &nodes);
 	repack(file);
-	file->trained = trained;
+	file->trained = gradients ? trained : c.trained;
 	file->training =
 	    "a training graph of ONNX Runtime: what its loss needs is read, without its "
 	    "gradients";

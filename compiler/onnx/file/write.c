@@ -267,54 +267,32 @@ static PieceTable new_model(ModelWriter *w)
 
 // ---- files ----------------------------------------------------------------------------
 
-static int begin_pieces(struct amos_temp_file *file, const char *path, enum amos_name name,
-                        const PieceTable *p)
+static int write_pieces(const char *path, enum amos_name name, const PieceTable *p)
 {
-	int status = amos_file_begin(file, path, name);
-	for (int i = 0; !status && i < p->list.count; i++)
-		fwrite(p->list.at[i].at, 1, p->list.at[i].count, file->to);
-	return status; // keeping the file finds what could not be written
-}
-
-// The data first, under a name that no file has: whatever model stands at `path` meanwhile, old or
-// new, stands beside its own data.
-static int write_both(const char *path, const PieceTable *model, const char *data_path,
-                      const PieceTable *data)
-{
-	struct amos_temp_file first, second;
-	int status = begin_pieces(&first, data_path, AMOS_FRESH, data);
+	struct amos_temp_file file;
+	int status = amos_file_begin(&file, path, name);
 	if (status)
 		return status;
-	status = begin_pieces(&second, path, AMOS_NAMED, model);
-	if (status) {
-		amos_file_drop(&first);
-		return status;
-	}
-	status = amos_file_keep(&first);
-	if (status) {
-		amos_file_drop(&second);
-		return status;
-	}
-	status = amos_file_keep(&second);
-	if (status)
-		unlink(data_path);
-	return status;
+	for (int i = 0; i < p->list.count; i++)
+		fwrite(p->list.at[i].at, 1, p->list.at[i].count, file.to);
+	return amos_file_keep(&file); // finds what could not be written
 }
 
+// The data first, under a name that no file has: whatever model stands at the path meanwhile, old
+// or new, stands beside its own data.
 static void write_files(ModelWriter *w, const PieceTable *model, const char *data_path)
 {
 	struct stat about;
-	bool replaces = !stat(w->path, &about) && S_ISREG(about.st_mode);
+	bool replaces = w->external && !stat(w->path, &about) && S_ISREG(about.st_mode);
 	Bytes old = replaces ? open_file(w->arena, w->path)->bytes : (Bytes){0};
-	need_done(write_both(w->path, model, data_path, &w->data));
-	remove_old_data(w->arena, w->path, old, data_path);
-}
-
-static void write_alone(ModelWriter *w, const PieceTable *model)
-{
-	struct amos_temp_file file;
-	need_done(begin_pieces(&file, w->path, AMOS_NAMED, model));
-	need_done(amos_file_keep(&file));
+	if (w->external)
+		need_done(write_pieces(data_path, AMOS_FRESH, &w->data));
+	int status = write_pieces(w->path, AMOS_NAMED, model);
+	if (status && w->external)
+		unlink(data_path);
+	need_done(status);
+	if (w->external)
+		remove_old_data(w->arena, w->path, old, data_path);
 }
 
 void write_model(const Model *m, const char *path, bool keep_training,
@@ -331,10 +309,7 @@ void write_model(const Model *m, const char *path, bool keep_training,
 	w.data_name = slash ? slash + 1 : data_path;
 	plan_writing(&w, bytes, context);
 	PieceTable model = new_model(&w);
-	if (w.external)
-		write_files(&w, &model, data_path);
-	else
-		write_alone(&w, &model);
+	write_files(&w, &model, data_path);
 	arena_free(w.arena);
 }
 

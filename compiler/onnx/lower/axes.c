@@ -42,7 +42,6 @@ Ref insert_axis(Graph *g, Ref x, int at)
 	return put_reshape(g, x, out);
 }
 
-// Along one axis: `count` entries from `start`, `step` apart.
 Ref take_steps(Graph *g, Ref x, int axis, int64_t start, int64_t count, int64_t step)
 {
 	Shape s = val(g, x)->shape;

@@ -70,15 +70,11 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	return in;
 }
 
-static void list_input(Reader *r, Input in)
-{
-	shape_by_value(r, &in);
-	PUSH(r->arena, r->model->inputs, in);
-}
-
 static void declare_input(Reader *r, void *info)
 {
-	list_input(r, declared(r, info));
+	Input in = declared(r, info);
+	shape_by_value(r, &in);
+	PUSH(r->arena, r->model->inputs, in);
 }
 
 // What the maps in a sequence hold for each label.
@@ -131,8 +127,6 @@ void list_inputs(Reader *r)
 
 // ---- bound ----------------------------------------------------------------------------
 
-// The dimensions that no number is known for, in one text; NULL when there is none. Binds the
-// others.
 const char *bind_dimensions(Reader *r)
 {
 	Text text = {.arena = r->arena}, hint = {.arena = r->arena};

@@ -182,7 +182,6 @@ Value alias_weight(Reader *, Weight *, const char *name);
 // A bias of zeros that the exporter left out of `c`, made again; 0 when there was none.
 Ref missing_bias(const Call *c, int64_t n);
 
-const void *weight_data(Reader *, Weight *);
 double weight_number(Reader *, Weight *, int64_t i);
 bool one_value(Reader *, Weight *); // the same everywhere
 int wide_axes(const Shape *);       // how many are longer than 1
@@ -253,7 +252,6 @@ const AttributeProto *find_attr(const Call *,
                                 const char *name); // function attributes resolved; NULL when absent
 int64_t attr_int(const Call *, const char *name, int64_t otherwise);
 double attr_float(const Call *, const char *name, double otherwise);
-double attr_number(const Call *, const char *name, double otherwise); // a float or an integer
 const char *attr_string(const Call *, const char *name, const char *otherwise);
 const int64_t *attr_ints(const Call *, const char *name, int *n); // NULL when absent
 // Operand k as integers known now; fails when it is computed from data. NULL when absent.

@@ -97,12 +97,6 @@ double attr_float(const Call *c, const char *name, double otherwise)
 	return a ? (double)a->f : otherwise;
 }
 
-double attr_number(const Call *c, const char *name, double otherwise)
-{
-	const AttributeProto *a = find_attr(c, name);
-	return a ? (a->i ? (double)a->i : (double)a->f) : otherwise;
-}
-
 const char *attr_string(const Call *c, const char *name, const char *otherwise)
 {
 	const AttributeProto *a = find_attr(c, name);

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const void *weight_data(Reader *r, Weight *w)
+static const void *weight_data(Reader *r, Weight *w)
 {
 	if (w->data)
 		return w->data;

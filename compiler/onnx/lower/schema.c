@@ -89,39 +89,33 @@ static const Schema *find_schemas(const char *domain, const char *op, int *n)
 // ---- types ----------------------------------------------------------------------------
 
 typedef struct Kind {
-	char letter;
-	int type; // an AttributeProto.AttributeType
+	char letter; // 0: unknown
 	const char *name;
 } Kind;
 
-static const Kind kinds[] = {{'f', 1, "float"},          {'i', 2, "int"},
-                             {'s', 3, "string"},         {'t', 4, "tensor"},
-                             {'g', 5, "graph"},          {'F', 6, "list of floats"},
-                             {'I', 7, "list of ints"},   {'S', 8, "list of strings"},
-                             {'x', 11, "sparse tensor"}, {'p', 13, "type"}};
-
-static const char *type_name(int type)
-{
-	for (int i = 0; i < COUNT(kinds); i++)
-		if (kinds[i].type == type)
-			return kinds[i].name;
-	return "value of unknown type";
-}
+static const Kind kinds[] = { // by AttributeProto.AttributeType
+    [1] = {'f', "float"},          [2] = {'i', "int"},
+    [3] = {'s', "string"},         [4] = {'t', "tensor"},
+    [5] = {'g', "graph"},          [6] = {'F', "list of floats"},
+    [7] = {'I', "list of ints"},   [8] = {'S', "list of strings"},
+    [11] = {'x', "sparse tensor"}, [13] = {'p', "type"}};
 
 char attr_letter(int type)
 {
-	for (int i = 0; i < COUNT(kinds); i++)
-		if (kinds[i].type == type)
-			return kinds[i].letter;
-	return 0;
+	return type > 0 && type < COUNT(kinds) ? kinds[type].letter : 0;
+}
+
+static const char *type_name(int type)
+{
+	return attr_letter(type) ? kinds[type].name : "value of unknown type";
 }
 
 static int onnx_type(char letter)
 {
-	for (int i = 0; i < COUNT(kinds); i++)
-		if (kinds[i].letter == letter)
-			return kinds[i].type;
-	never(letter);
+	int type = 1;
+	while (kinds[type].letter != letter)
+		type++;
+	return type;
 }
 
 // The type of a value that the attribute holds beside one of type `type`; 0: it holds none.
@@ -183,17 +177,14 @@ static void check_number(const Call *c, const char *name, double x, const Allowe
 static void check_values(const Call *c, const char *name, const AttributeProto *a, int type,
                          const Allowed *v)
 {
-	bool whole = type == onnx_type('i');
 	if (v->words && type == onnx_type('s'))
 		check_word(c, name, a->s, v);
 	for (size_t i = 0; v->words && i < a->n_strings; i++)
 		check_word(c, name, a->strings[i], v);
-	if (!v->words && (whole || type == onnx_type('f')))
-		check_number(c, name, whole ? (double)a->i : (double)a->f, v);
+	if (!v->words && type == onnx_type('i'))
+		check_number(c, name, (double)a->i, v);
 	for (size_t i = 0; !v->words && i < a->n_ints; i++)
 		check_number(c, name, (double)a->ints[i], v);
-	for (size_t i = 0; !v->words && i < a->n_floats; i++)
-		check_number(c, name, (double)a->floats[i], v);
 }
 
 // The row for the operator itself comes before that for all.

@@ -316,7 +316,6 @@ static const char *signature_reason(Reader *r, Weight *w, Use use, const char *n
 	return "a constant of the program";
 }
 
-// NULL for a parameter.
 const char *reason_not_trained(Reader *r, Weight *w, const Call *c, int k, const char *name)
 {
 	const NodeProto *node = c ? c->node : NULL;
@@ -361,7 +360,6 @@ const char *reason_to_ask(Reader *r, Weight *w, const Call *c, int k, const char
 	                                                                               : NULL;
 }
 
-// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
 int users_choice(const Reader *r, const char *name, const char *file)
 {
 	int choice = -1;
