@@ -189,40 +189,29 @@ static bool all_known(Graph *g, const Expr *e)
 	return known;
 }
 
-// Fails if the expression uses no output, which gives no gradient; perhaps a number was meant for
-// one. Unknown names are reported where they occur.
-static void need_out(Graph *g, const Expr *e, const char *expr)
+// Fails if the expression uses no float output, which gives no gradient; perhaps a number was meant
+// for one. Unknown names are reported where they occur.
+static void need_float_output(Graph *g, const Expr *e, const char *expr)
 {
-	for (int i = 0; i < g->outs.count; i++)
-		if (uses_name(e, g->outs.at[i].name))
-			return;
-	if (!all_known(g, e))
-		return;
-	fail(where, "'%s' uses no model output; %s", expr, outs_text(g));
-}
-
-// A loss over integers alone has no gradient.
-static void need_floats(const Graph *g, const Expr *e)
-{
-	const Out *whole = NULL;
+	const Out *integer = NULL;
 	for (int i = 0; i < g->outs.count; i++) {
 		if (!uses_name(e, g->outs.at[i].name))
 			continue;
 		if (is_float(val(g, g->outs.at[i].val)->type))
 			return;
-		whole = &g->outs.at[i];
+		integer = &g->outs.at[i];
 	}
-	if (!whole)
-		return;
-	fail(where, "output '%s' is an integer tensor; expected a float output; %s", whole->name,
-	     outs_text(g));
+	if (integer)
+		fail(where, "output '%s' is an integer tensor; expected a float output; %s",
+		     integer->name, outs_text(g));
+	if (all_known(g, e))
+		fail(where, "'%s' uses no model output; %s", expr, outs_text(g));
 }
 
 static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_text(g->arena, where, text);
-	need_out(g, e, text);
-	need_floats(g, e);
+	need_float_output(g, e, text);
 	add_inputs(g, e);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);

@@ -126,6 +126,21 @@ static void check_tile(const Plan *p, int k)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
+// True if an axis is one loop with none before it, or with one that is reduced and it is not.
+static bool merges_wrongly(const Kern *kern)
+{
+	int before = -1;
+	for (int a = 0; a < kern->space.rank; a++) {
+		if (kern->space.dim[a] == 1)
+			continue;
+		bool apart = before < 0 || ((kern->reduce >> a ^ kern->reduce >> before) & 1);
+		if (apart && kern->sched->merged >> a & 1)
+			return true;
+		before = a;
+	}
+	return false;
+}
+
 static void check_schedule(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -134,6 +149,8 @@ static void check_schedule(const Plan *p, int k)
 		fail(p->name, "kernel %d is not scheduled", k);
 	if (kern->kind == L_loop)
 		return;
+	if (merges_wrongly(kern))
+		fail(p->name, "kernel %d: a reduced axis and another are one loop", k);
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
 	if (s->partition == P_tiles)
