@@ -303,7 +303,7 @@ int main(void)
 	    NULL, "no output that is a single number; the model's outputs are logits f32[3,4]");
 	expect_message("logits", "wrap it in average");
 	expect_message("average(scores)", "nothing is called 'scores'");
-	expect_message("mse(logits, target", "wanted");
+	expect_message("mse(logits, target", "expected ','");
 	expect_message("mse(logits, target) logits", "goes on");
 	return failures != 0;
 }

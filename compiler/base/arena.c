@@ -65,16 +65,6 @@ void arena_limit(Arena *arena, Budget *budget)
 	arena->budget = budget;
 }
 
-static void leave_outer(Arena *arena)
-{
-	Arena **at = &arena->outer->inner;
-	while (*at != arena)
-		at = &(*at)->next;
-	*at = arena->next;
-	if (arena->budget)
-		arena->budget->spent[COST_bytes] -= arena->held;
-}
-
 static char *block_start(Block *block)
 {
 	uintptr_t at = (uintptr_t)block + HEADER;
@@ -89,8 +79,14 @@ void arena_free(Arena *arena)
 		arena_free(arena->inner);
 	for (const End *e = arena->ends; e; e = e->before)
 		e->end(e->what);
-	if (arena->outer)
-		leave_outer(arena);
+	if (arena->outer) {
+		Arena **at = &arena->outer->inner;
+		while (*at != arena)
+			at = &(*at)->next;
+		*at = arena->next;
+		if (arena->budget)
+			arena->budget->spent[COST_bytes] -= arena->held;
+	}
 	for (Block *block = arena->block, *next; block; block = next) {
 		next = block->next;
 		ASAN_UNPOISON_MEMORY_REGION(block_start(block), block->room);
@@ -111,14 +107,6 @@ static Block *block_new(size_t room)
 	return block;
 }
 
-// Returns the size of the next ordinary block: a quarter of all so far, so big graphs take few
-// blocks.
-static size_t next_room(const Arena *arena)
-{
-	size_t room = arena->bytes / 4;
-	return MIN(MAX(room, (size_t)BLOCK), (size_t)LIMIT);
-}
-
 static void *take_from(Block *block, size_t start, size_t bytes)
 {
 	char *at = block_start(block) + start;
@@ -135,7 +123,8 @@ void *take(Arena *arena, size_t bytes)
 	arena->bytes += bytes;
 	if (block && bytes <= block->room && start <= block->room - bytes)
 		return take_from(block, start, bytes);
-	size_t room = next_room(arena);
+	// An ordinary block is a quarter of all so far, so big graphs take few blocks.
+	size_t room = MIN(MAX(arena->bytes / 4, (size_t)BLOCK), (size_t)LIMIT);
 	spend(arena, COST_bytes, MAX(bytes, room));
 	arena->held += MAX(bytes, room);
 	Block *fresh = block_new(MAX(bytes, room));

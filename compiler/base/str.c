@@ -116,18 +116,6 @@ const char *suggest(Arena *arena, const char *pattern, int count, const char *co
 	             : "there are none";
 }
 
-static void reserve(Text *text, size_t more)
-{
-	if (text->count + more <= text->room)
-		return;
-	size_t room = MAX(2 * text->room, text->count + more + 128);
-	char *fresh = take(text->arena, room);
-	if (text->count)
-		memcpy(fresh, text->at, text->count);
-	text->at = fresh;
-	text->room = room;
-}
-
 void say(Text *text, const char *fmt, ...)
 {
 	va_list args;
@@ -136,7 +124,14 @@ void say(Text *text, const char *fmt, ...)
 	va_end(args);
 	if (count < 0)
 		bug("cannot format '%s'", fmt);
-	reserve(text, (size_t)count + 1);
+	size_t needed = text->count + (size_t)count + 1;
+	if (needed > text->room) {
+		text->room = MAX(2 * text->room, needed + 128);
+		char *fresh = take(text->arena, text->room);
+		if (text->count)
+			memcpy(fresh, text->at, text->count);
+		text->at = fresh;
+	}
 	va_start(args, fmt);
 	vsnprintf(text->at + text->count, (size_t)count + 1, fmt, args);
 	va_end(args);

@@ -155,19 +155,6 @@ typedef struct Compiler { // of one thread
 	Catch failure; // status 0: none
 } Compiler;
 
-static void compiler_begin(Compiler *c, Emitter *e)
-{
-	*c = (Compiler){.emitter = e, .arena = arena_new()};
-	c->context = LLVMContextCreate();
-	c->machine = machine_new(e->target);
-}
-
-static void compiler_end(Compiler *c)
-{
-	LLVMDisposeTargetMachine(c->machine);
-	LLVMContextDispose(c->context);
-}
-
 static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
 {
 	Gen g = {.target = t,
@@ -248,7 +235,10 @@ static void compile_kernels(Emitter *e, int threads)
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
-		compiler_begin(&c[i], e);
+		c[i] = (Compiler){.emitter = e,
+		                  .arena = arena_new(),
+		                  .context = LLVMContextCreate(),
+		                  .machine = machine_new(e->target)};
 	int started = start_threads(threads, thread, c);
 	compile_thread(&c[0]);
 	for (int i = 1; i < started; i++)
@@ -259,7 +249,8 @@ static void compile_kernels(Emitter *e, int threads)
 	for (int b = 0; b < e->batches && !failure; b++)
 		e->part[b].bytes = take_copy(e->arena, e->part[b].bytes, e->part[b].count + 1);
 	for (int i = 0; i < threads; i++) {
-		compiler_end(&c[i]);
+		LLVMDisposeTargetMachine(c[i].machine);
+		LLVMContextDispose(c[i].context);
 		arena_free(c[i].arena);
 	}
 	if (failure)

@@ -98,7 +98,7 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 	if (item->kind == I_list && item->n == 1)
 		return put_num(s->g, type, (double)item->i[0]);
 	if (item->kind != I_num)
-		fail(scope_where(s), "found a list, wanted a value");
+		fail(scope_where(s), "expected a value, found a list");
 	if (!is_float(type) && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
 		fail(scope_where(s), "the number %g among values of type %s", item->x,
 		     elems[type].name);
@@ -180,8 +180,8 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 {
 	const Prim *prim = &prims[e->op];
 	if ((prim->arity >= 0 && e->nin != prim->arity) || (prim->arity < 0 && e->nin == 0))
-		fail(scope_where(s), "%s: found %d operands, wanted %d", prim->name, e->nin,
-		     MAX(prim->arity, 1));
+		fail(scope_where(s), "%s: expected %d operands, found %d", prim->name,
+		     MAX(prim->arity, 1), e->nin);
 	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
 	bool value = (prim->cls != C_map && prim->cls != C_reduce) || e->op == O_cast;
 	for (int k = 0; k < e->nin; k++) {
@@ -205,7 +205,7 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 static Item eval_arg(Scope *s, const Expr *e, int k)
 {
 	if (k >= e->nin)
-		fail(scope_where(s), "%s: found %d operands, wanted more", e->name, e->nin);
+		fail(scope_where(s), "%s: expected more than %d operands", e->name, e->nin);
 	return eval_item(s, e->in[k]);
 }
 
@@ -497,7 +497,7 @@ static Item fn_when(Scope *s, const Expr *e)
 {
 	int k = 0;
 	if (e->nin % 2 == 0)
-		fail(scope_where(s), "when: found %d operands, wanted an odd number", e->nin);
+		fail(scope_where(s), "when: expected an odd number of operands, found %d", e->nin);
 	while (k + 1 < e->nin && number_arg(s, e, k) == 0)
 		k += 2;
 	return eval_item(s, e->in[k + 1 < e->nin ? k + 1 : k]);
@@ -593,7 +593,7 @@ void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 	if (inner.depth > DEPTH)
 		fail(d->place, "%s: definitions more than %d deep", d->name, DEPTH);
 	if (nout > d->nresult)
-		fail(d->place, "%s gives %d results, wanted %d", d->name, d->nresult, nout);
+		fail(d->place, "%s: expected %d results, found %d", d->name, nout, d->nresult);
 	int first = d->nvar - d->nlocal;
 	for (int k = 0; k < d->nlocal; k++)
 		var[first + k] = eval_item(&inner, d->local[k]);
@@ -617,8 +617,8 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 	Item out, var[d->nvar + 1];
 	Scope inner = inside(s, d, var);
 	if (e->nattr > d->nattr)
-		fail(scope_where(s), "%s: found %d attributes, wanted %d", d->name, e->nattr,
-		     d->nattr);
+		fail(scope_where(s), "%s: expected %d attributes, found %d", d->name, d->nattr,
+		     e->nattr);
 	for (int k = 0; k < d->nin; k++)
 		var[k] = k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
 	for (int k = 0; k < d->nattr; k++)

@@ -159,13 +159,13 @@ bool lexer_take(Lexer *l, const char *word)
 void lexer_expect(Lexer *l, const char *word)
 {
 	if (!lexer_take(l, word))
-		fail(lexer_place(l), "found '%s', wanted '%s'", token_text(l), word);
+		fail(lexer_place(l), "expected '%s', found '%s'", word, token_text(l));
 }
 
 const char *lexer_name(Lexer *l)
 {
 	if (l->kind != T_name)
-		fail(lexer_place(l), "found '%s', wanted a name", token_text(l));
+		fail(lexer_place(l), "expected a name, found '%s'", token_text(l));
 	const char *name = l->word;
 	lexer_next(l);
 	return name;
@@ -453,7 +453,7 @@ static double number_of(const char *where, Op op, const Item *item)
 	if (item->kind == I_list && item->n == 1)
 		return (double)item->i[0];
 	if (item->kind != I_num)
-		fail(where, "%s: found a list or a value, wanted a number as attribute",
+		fail(where, "%s: expected a number as attribute, found a list or a value",
 		     prims[op].name);
 	return item->x;
 }
@@ -462,7 +462,7 @@ static int64_t integer_of(const char *where, Op op, const Item *item)
 {
 	double x = number_of(where, op, item);
 	if (x != floor(x) || fabs(x) > 9e15)
-		fail(where, "%s: found %g, wanted an integer as attribute", prims[op].name, x);
+		fail(where, "%s: expected an integer as attribute, found %g", prims[op].name, x);
 	return (int64_t)x;
 }
 
@@ -512,8 +512,8 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 	int nlist = 0;
 	Attr attr = {0};
 	if (nitem != (int)strlen(layout))
-		fail(where, "%s: found %d attributes, wanted %d", prims[op].name, nitem,
-		     (int)strlen(layout));
+		fail(where, "%s: expected %d attributes, found %d", prims[op].name,
+		     (int)strlen(layout), nitem);
 	for (int k = 0; k < nitem; k++) {
 		if (layout[k] == 'x') {
 			attr.x = number_of(where, op, &item[k]);
@@ -528,7 +528,7 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 		} else if (item[k].kind == I_list) {
 			lists[nlist++] = &item[k];
 		} else {
-			fail(where, "%s: found a value, wanted a list as attribute",
+			fail(where, "%s: expected a list as attribute, found a value",
 			     prims[op].name);
 		}
 	}

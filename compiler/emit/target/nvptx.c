@@ -184,27 +184,20 @@ static const TargetOps thread_ops = {.begin = begin_launch,
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 
-static const char *gpu_named(Arena *arena, const char *name)
-{
-	Text names = {.arena = arena};
-	for (int k = 0; k < COUNT(gpus); k++) {
-		if (!strcmp(gpus[k], name))
-			return gpus[k];
-		say(&names, "%s%s", k ? ", " : "", gpus[k]);
-	}
-	fail("--target", "unknown GPU '%s'; expected %s", name, names.at);
-}
-
 Target *gpu_target(Arena *arena, const char *name, const Target *host)
 {
 	Target *t = NEW(arena, Target);
 	bool emulated = !strcmp(name, "cuda:host");
-	if (emulated)
-		*t = *host;
-	else
-		*t = (Target){.triple = "nvptx64-nvidia-cuda",
-		              .cpu = gpu_named(arena, name[4] ? name + strlen("cuda:") : "sm_90"),
-		              .features = "+ptx80"};
+	*t = emulated ? *host : (Target){.triple = "nvptx64-nvidia-cuda", .features = "+ptx80"};
+	const char *gpu = name[4] ? name + strlen("cuda:") : "sm_90";
+	Text names = {.arena = arena};
+	for (int k = 0; k < COUNT(gpus); k++) {
+		if (!emulated && !strcmp(gpus[k], gpu))
+			t->cpu = gpus[k];
+		say(&names, "%s%s", k ? ", " : "", gpus[k]);
+	}
+	if (!t->cpu)
+		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
 	t->name = copy_string(arena, name);
 	t->machine = machine_named("cuda");
 	t->ops = &thread_ops;
