@@ -4,6 +4,7 @@
 //   bench_gemm [nn|nt|tn:MxKxN[xBATCH] ...]
 #include "passes.h"
 #include "emit.h"
+#include "amos.h"
 #include "peak.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,10 +14,10 @@ static double peak_rate(void)
 	enum { ROUNDS = 5, CALLS = 20 };
 	double best = 0;
 	for (int i = 0; i < ROUNDS; i++) {
-		double start = seconds(), flops = 0;
+		double start = amos_now(), flops = 0;
 		for (int k = 0; k < CALLS; k++)
 			flops += peak_work();
-		best = MAX(best, flops / (seconds() - start));
+		best = MAX(best, flops / (amos_now() - start));
 	}
 	return best;
 }
@@ -89,10 +90,10 @@ static void prepare(Arena *a, Product *p)
 static double rate(Product *p)
 {
 	amos_program *program = (amos_program *)jit_model(p->jit)->entries[0].run;
-	double start = seconds();
+	double start = amos_now();
 	program(&p->run);
 	return 2.0 * (double)p->batch * (double)p->m * (double)p->k * (double)p->n /
-	       (seconds() - start);
+	       (amos_now() - start);
 }
 
 static int by_size(const void *a, const void *b)

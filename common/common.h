@@ -5,6 +5,7 @@
 #define COMMON_H
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 
 // ---- error.c: errors as values --------------------------------------------------------
@@ -25,6 +26,12 @@ int amos_fail_errno(const char *doing, const char *path);
 int amos_no_memory(const char *where); // calls amos_fail()
 // Fails by errno if reading the file stopped at an error rather than its end.
 int amos_all_read(FILE *, const char *path);
+
+// ---- half.c: 16-bit floats -------------------------------------------------------------
+
+double amos_from_f16(uint16_t), amos_from_bf16(uint16_t);
+// Round to nearest, ties to even; bf16 rounds to float first.
+uint16_t amos_to_f16(double), amos_to_bf16(double);
 
 // ---- visible.c: escapes names and messages for display --------------------------------
 

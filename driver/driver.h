@@ -106,10 +106,9 @@ const char *compiled_choices(const Session *);
 // Limits what files may cost, as --limit says. Once, before any is read.
 void limit_cost(Session *);
 // The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
-// in a training step, by --bn and --dropout.
-Model *read_bound(Session *, struct amos_data *, bool random);
-// The same, as it is evaluated, for batches of `samples`, which the data have from then on.
-Model *read_samples(Session *, struct amos_data *, int64_t samples);
+// in a training step, by --bn and --dropout. `samples`: of a batch, which the data have from then
+// on; 0: as chosen, or as the data tell.
+Model *read_bound(Session *, struct amos_data *, bool random, int64_t samples);
 // As read_bound, but dimensions that nothing tells get numbers that stand for any.
 Model *read_standing(Session *, struct amos_data *, bool random);
 Model *list_model(Session *); // inputs, outputs and operators as the file declares them, no graph

@@ -71,7 +71,7 @@ static void run_on_entries(Program *p, int first, const Graph *pass(Program *, E
 static Model *read_entry(Program *p, bool random)
 {
 	return p->standing ? read_standing(p->session, p->data, random)
-	                   : read_bound(p->session, p->data, random);
+	                   : read_bound(p->session, p->data, random, 0);
 }
 
 // Training computes in f32, whatever the file's types are.
@@ -93,7 +93,7 @@ static void tell_doubles(const Session *session, const Model *model)
 
 static const Graph *read_fewer(Program *p, Entry *e)
 {
-	return read_samples(p->session, p->data, e->samples)->graph;
+	return read_bound(p->session, p->data, false, e->samples)->graph;
 }
 
 // Evaluations of what the last batch leaves, and of `least` samples (0: of none).

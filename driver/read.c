@@ -1,4 +1,4 @@
-// model.c: the model as the command line reads it: what is frozen, which statistics and dropout,
+// read.c: the model as the command line reads it: what is frozen, which statistics and dropout,
 // and every dimension bound, by --bind, by the data, or by a size that stands for any. Takes the
 // options of verbs.def, open data. Gives a Model. Keeps: a model is read as often as it is asked
 // for, standard input too.
@@ -17,46 +17,45 @@ typedef struct Reading { // ReadOptions while they are being collected
 	KnownList known;
 } Reading;
 
-// NAME=N,NAME=N
+// Takes NAME=N off the front of a list NAME=N,NAME=N; false: it is none, or N is below 1.
+static bool next_pair(Arena *arena, const char **list, Bind *pair)
+{
+	const char *equal = strchr(*list, '=');
+	char *end = NULL;
+	errno = 0;
+	long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
+	if (!equal || equal == *list || (*end && *end != ',') || size < 1 || errno)
+		return false;
+	*pair = (Bind){format(arena, "%.*s", (int)(equal - *list), *list), size};
+	*list = *end ? end + 1 : end;
+	return true;
+}
+
 static void read_bind(Session *session, const char *text, Reading *r)
 {
-	for (const char *at = text; *at;) {
-		const char *equal = strchr(at, '=');
-		char *end = NULL;
-		long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
-		if (!equal || equal == at || end == equal + 1 || (*end && *end != ',') || size < 1)
+	Bind bind;
+	for (const char *rest = text; *rest;) {
+		if (!next_pair(session->arena, &rest, &bind))
 			fail_status(STATUS_USAGE, "--bind",
-			            "wants NAME=N,... with N at least 1, found '%s'", text);
-		Bind bind = {format(session->arena, "%.*s", (int)(equal - at), at), size};
+			            "expected NAME=N,... with N at least 1, found '%s'", text);
 		PUSH(session->arena, r->binds, bind);
-		at = *end ? end + 1 : end;
 	}
 }
 
-static Cost cost_named(const char *name, size_t count)
+static void read_limits(Arena *arena, Budget *budget, const char *text)
 {
-	int c = 0;
-	while (c < COSTS && (strncmp(cost_names[c], name, count) || cost_names[c][count]))
-		c++;
-	return (Cost)c;
-}
-
-// COST=N,COST=N
-static void read_limits(Budget *budget, const char *text)
-{
-	for (const char *at = text; *at;) {
-		size_t length = strcspn(at, "=");
-		Cost cost = cost_named(at, length);
-		char *end = NULL;
-		errno = 0;
-		unsigned long long limit = at[length] ? strtoull(at + length + 1, &end, 10) : 0;
-		if (cost == COSTS || !limit || errno || (*end && *end != ','))
+	Bind limit;
+	for (const char *rest = text; *rest;) {
+		int cost = 0;
+		bool good = next_pair(arena, &rest, &limit);
+		while (good && cost < COSTS && strcmp(cost_names[cost], limit.name))
+			cost++;
+		if (!good || cost == COSTS)
 			fail_status(STATUS_USAGE, "--limit",
 			            "expected COST=N,..., COST nodes, bytes or elements, N at "
 			            "least 1; found '%s'",
 			            text);
-		budget->limit[cost] = limit;
-		at = *end ? end + 1 : end;
+		budget->limit[cost] = (uint64_t)limit.size;
 	}
 }
 
@@ -65,7 +64,7 @@ void limit_cost(Session *session)
 	Budget *budget = budget_new(session->arena);
 	for (int i = 0; i < session->choices.count; i++)
 		if (session->choices.at[i].option == OPT_limit)
-			read_limits(budget, session->choices.at[i].value);
+			read_limits(session->arena, budget, session->choices.at[i].value);
 }
 
 static Reading read_choices(Session *session)
@@ -310,19 +309,11 @@ static void know_data(Session *session, const struct amos_data *data, Reading *r
 }
 
 // Arrays are named by an input or, as NAME#k, by an element of a sequence.
-static void take_inputs(Session *session, struct amos_data *data, const Model *listed,
-                        const Reading *r)
+static bool is_for(const Known *known, const Input *in)
 {
-	VEC(const char *) names = {0};
-	for (int i = 0; i < listed->inputs.count; i++) {
-		const Input *in = &listed->inputs.at[i];
-		const char *element = format(session->arena, "%s#", in->name);
-		PUSH(session->arena, names, in->name);
-		for (int k = 0; in->sequence && k < r->known.count; k++)
-			if (starts_with(r->known.at[k].name, element))
-				PUSH(session->arena, names, r->known.at[k].name);
-	}
-	check(amos_data_take(data, names.count, names.at));
+	size_t length = strlen(in->name);
+	char after = strncmp(known->name, in->name, length) ? ' ' : known->name[length];
+	return !after || (after == '#' && in->sequence);
 }
 
 // Turns values that operators may need when the file is read into the type of their input.
@@ -337,19 +328,21 @@ static void know_as(Session *session, const struct amos_data *data, const Input 
 	known->type = in->type;
 }
 
-static void know_types(Session *session, const struct amos_data *data, const Model *listed,
-                       Reading *r)
+static void take_inputs(Session *session, struct amos_data *data, const Model *listed, Reading *r)
 {
+	VEC(const char *) names = {0};
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		const char *element = format(session->arena, "%s#", in->name);
-		for (int k = 0; k < r->known.count; k++) {
-			Known *known = &r->known.at[k];
-			if (!strcmp(known->name, in->name) ||
-			    (in->sequence && starts_with(known->name, element)))
-				know_as(session, data, in, known);
-		}
+		PUSH(session->arena, names, in->name);
+		for (int k = 0; k < r->known.count; k++)
+			if (is_for(&r->known.at[k], in))
+				PUSH(session->arena, names, r->known.at[k].name);
 	}
+	check(amos_data_take(data, names.count, names.at));
+	for (int i = 0; i < listed->inputs.count; i++)
+		for (int k = 0; k < r->known.count; k++)
+			if (is_for(&r->known.at[k], &listed->inputs.at[i]))
+				know_as(session, data, &listed->inputs.at[i], &r->known.at[k]);
 }
 
 static void bind_by_data(Session *session, struct amos_data *data, const Model *listed, Reading *r)
@@ -363,7 +356,6 @@ static void bind_by_data(Session *session, struct amos_data *data, const Model *
 		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
 	}
 	take_inputs(session, data, listed, r);
-	know_types(session, data, listed, r);
 	check(amos_data_bind(data, n, in));
 	for (int i = 0; i < n; i++)
 		for (int a = 0; a < in[i].rank; a++)
@@ -412,32 +404,28 @@ static void check_binds(Session *session, const Model *model)
 	session->bound = true;
 }
 
-// `samples`: in a batch; 0: as chosen, or as the data tell.
-static Model *read_batch(Session *session, struct amos_data *data, bool random, int64_t samples)
+// The options, and the sizes that the data tell, or --batch.
+static Reading read_told(Session *session, struct amos_data *data, bool random, int64_t batch)
 {
 	Reading r = read_choices(session);
-	int64_t batch = samples ? samples : choice_count(session, OPT_batch, 0);
-	if (data && samples)
-		amos_data_batch(data, samples);
 	if (data)
 		know_data(session, data, &r);
 	if (data)
 		bind_by_data(session, data, read_with(session, &r, random, true), &r);
 	else if (batch)
 		bind_batch(session, read_with(session, &r, random, true), batch, &r);
+	return r;
+}
+
+Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t samples)
+{
+	if (data && samples)
+		amos_data_batch(data, samples);
+	const Reading r = read_told(session, data, random,
+	                            samples ? samples : choice_count(session, OPT_batch, 0));
 	Model *model = read_with(session, &r, random, false);
 	check_binds(session, model);
 	return model;
-}
-
-Model *read_bound(Session *session, struct amos_data *data, bool random)
-{
-	return read_batch(session, data, random, 0);
-}
-
-Model *read_samples(Session *session, struct amos_data *data, int64_t samples)
-{
-	return read_batch(session, data, false, samples);
 }
 
 // Open dimensions become `batch` on the first axis of an input and `size` on the others; those that
@@ -493,12 +481,7 @@ Model *list_model(Session *session)
 Model *read_standing(Session *session, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	Reading told = read_choices(session);
-	int64_t batch = choice_count(session, OPT_batch, 0);
-	if (data)
-		bind_by_data(session, data, read_with(session, &told, false, true), &told);
-	else if (batch)
-		bind_batch(session, read_with(session, &told, false, true), batch, &told);
+	const Reading told = read_told(session, data, false, choice_count(session, OPT_batch, 0));
 	Model *model = NULL;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
 		model = try_sizes(session, &told, sizes[k], random, false);

@@ -36,6 +36,14 @@ struct amos_run {
 
 typedef int amos_program(const struct amos_run *);
 
+enum { // amos_slot.kind
+	AMOS_SLOT_INPUT,
+	AMOS_SLOT_PARAMETER,
+	AMOS_SLOT_FROZEN,
+	AMOS_SLOT_BUFFER,
+	AMOS_SLOT_STATE
+};
+
 extern const struct amos_model amos_model; // the one symbol of a compiled model
 
 #endif

@@ -100,6 +100,7 @@ int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
 void amos_close(struct amos *); // NULL is allowed
 struct amos_memory amos_memory(const struct amos *);
+int64_t amos_bytes(const struct amos *); // their sum
 const struct amos_model *amos_model_of(const struct amos *);
 int64_t amos_threads(const struct amos *);         // threads in use; 1 if more would not help
 int64_t amos_threads_missing(const struct amos *); // threads that could not be started
@@ -130,6 +131,7 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 // Makes each following launch add its time to nanoseconds[number of the launch in its entry]; NULL
 // stops this.
 void amos_profile(struct amos *, int64_t *nanoseconds);
+double amos_now(void); // seconds, of a clock that never goes back
 
 // ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c: batches out of files --------
 
@@ -236,19 +238,22 @@ struct amos_position { // progress of a training
 int amos_save(const struct amos *, const char *path, const struct amos_position *,
               const char *identity);
 
-struct amos_checkpoint; // an open checkpoint file
+struct amos_checkpoint { // an open checkpoint file
+	char *path, *identity;
+	struct amos_position point;
+	int64_t count;
+	struct amos_saved { // a slot; the array's bytes belong to the checkpoint
+		struct amos_array array;
+		int kind;
+	} * slots;
+	struct amos_blob *file; // private to the runtime
+};
 // Opens a checkpoint file, or of a run directory best.ckpt (with `last`, or if there is none,
 // last.ckpt).
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **);
-void amos_checkpoint_close(struct amos_checkpoint *);
+void amos_checkpoint_close(struct amos_checkpoint *); // NULL is allowed
 // Loads it into the model, all or nothing. AMOS_INPUT: names the first slot that does not match.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
-struct amos_position amos_checkpoint_point(const struct amos_checkpoint *);
-const char *amos_checkpoint_identity(const struct amos_checkpoint *);
-int64_t amos_checkpoint_slots(const struct amos_checkpoint *);
-// Returns slot i as an array, and its amos_slot.kind in *kind (may be NULL). The bytes belong to
-// the checkpoint.
-struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *, int64_t i, int *kind);
 
 // ---- train.c, evaluate.c, constant.c, folder.c, log.c: the loop, the run directory -------
 

@@ -5,8 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { INPUT_KIND = 0 };
-
 // Bytes for a float input are divided by 255, unless they are tokens or raw().
 double amos_divisor(const struct amos_data *data, const struct amos_source *source, char class)
 {
@@ -204,12 +202,12 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 {
 	char names[1024] = "";
 	for (int64_t i = 0, at = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == INPUT_KIND && at < (int64_t)sizeof names)
+		if (model->slots[i].kind == AMOS_SLOT_INPUT && at < (int64_t)sizeof names)
 			at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
 			               at ? ", " : "", model->slots[i].name);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		if (slot->kind != INPUT_KIND || amos_source_of(&data->sources, slot->name))
+		if (slot->kind != AMOS_SLOT_INPUT || amos_source_of(&data->sources, slot->name))
 			continue;
 		if (is_read(model, slot->offset, entries))
 			return amos_fail(
@@ -252,8 +250,9 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model)
 	data->counted = -1;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		const struct amos_source *source =
-		    slot->kind == INPUT_KIND ? amos_source_of(&data->sources, slot->name) : NULL;
+		const struct amos_source *source = slot->kind == AMOS_SLOT_INPUT
+		                                       ? amos_source_of(&data->sources, slot->name)
+		                                       : NULL;
 		const struct amos_array *array = amos_source_array(data, source);
 		if (!source)
 			continue;
@@ -332,7 +331,7 @@ static int take_inputs(struct amos_data *data, const struct amos_model *model)
 		return amos_no_memory("--data");
 	int n = 0;
 	for (int64_t i = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == INPUT_KIND)
+		if (model->slots[i].kind == AMOS_SLOT_INPUT)
 			names[n++] = model->slots[i].name;
 	int status = amos_data_take(data, n, names);
 	free(names);

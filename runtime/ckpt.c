@@ -29,8 +29,6 @@ struct record {
 	int32_t kind, type, rank, name; // name: its length in bytes
 };
 
-enum { INPUT_KIND = 0, STATE_KIND = 4 };
-
 static uint32_t crc_of(const void *at, int64_t bytes)
 {
 	return (uint32_t)crc32_z(0, at, (size_t)bytes);
@@ -58,7 +56,7 @@ static char *head_of(const struct amos *m, const struct amos_position *point, co
 	fwrite(&head, sizeof head, 1, to);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
-		if (s->kind == INPUT_KIND)
+		if (s->kind == AMOS_SLOT_INPUT)
 			continue;
 		struct record record = {.offset = s->offset,
 		                        .kind = s->kind,
@@ -104,90 +102,83 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 
 // ---- reading --------------------------------------------------------------------------
 
-struct amos_checkpoint {
-	char *path;
-	struct amos_blob blob;
-	struct head head;
-	char *identity;
-	int64_t count;
-	struct slot {
-		struct record record;
-		char *name;
-	} * slots;
-};
-
-static int read_head(struct amos_checkpoint *c)
+// Fails unless the file is complete and undamaged.
+static int read_head(const struct amos_checkpoint *c, struct head *head)
 {
-	const char *path = c->path;
-	if (c->blob.count >= sizeof earlier && !memcmp(c->blob.at, earlier, sizeof earlier))
+	const struct amos_blob *file = c->file;
+	if (file->count >= sizeof earlier && !memcmp(file->at, earlier, sizeof earlier))
 		return amos_fail(AMOS_INPUT,
 		                 "%s: a checkpoint of an earlier amosc; expected format 2, found "
 		                 "format 1\n  help: export its weights with that amosc",
-		                 path);
-	if (c->blob.count < sizeof c->head || memcmp(c->blob.at, magic, sizeof magic))
-		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", path);
-	memcpy(&c->head, c->blob.at, sizeof c->head);
-	int64_t size = (int64_t)c->blob.count;
-	if (c->head.bytes < (int64_t)sizeof c->head || c->head.bytes > size || c->head.bytes % 64 ||
-	    c->head.params < 0 || c->head.state < 0 || c->head.identity < 0 ||
-	    c->head.identity > c->head.bytes || c->head.params > size - c->head.bytes ||
-	    c->head.state != size - c->head.bytes - c->head.params ||
-	    c->head.nslots > (uint64_t)c->head.bytes / sizeof(struct record))
-		return amos_fail(AMOS_INPUT, "%s: truncated or corrupt: %lld bytes", path,
+		                 c->path);
+	if (file->count < sizeof *head || memcmp(file->at, magic, sizeof magic))
+		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", c->path);
+	memcpy(head, file->at, sizeof *head);
+	int64_t size = (int64_t)file->count;
+	if (head->bytes < (int64_t)sizeof *head || head->bytes > size || head->bytes % 64 ||
+	    head->params < 0 || head->state < 0 || head->identity < 0 ||
+	    head->identity > head->bytes || head->params > size - head->bytes ||
+	    head->state != size - head->bytes - head->params ||
+	    head->nslots > (uint64_t)head->bytes / sizeof(struct record))
+		return amos_fail(AMOS_INPUT, "%s: truncated or corrupt: %lld bytes", c->path,
 		                 (long long)size);
-	struct head plain = c->head;
+	struct head plain = *head;
 	plain.crc = 0;
 	uLong crc = crc32_z(0, (const Bytef *)&plain, sizeof plain);
-	crc = crc32_z(crc, c->blob.at + sizeof plain, (size_t)c->head.bytes - sizeof plain);
-	const unsigned char *params = c->blob.at + c->head.bytes;
-	if (crc != c->head.crc || crc_of(params, c->head.params) != c->head.crc_params ||
-	    crc_of(params + c->head.params, c->head.state) != c->head.crc_state)
-		return amos_fail(AMOS_INPUT, "%s: corrupt: a checksum does not match", path);
+	crc = crc32_z(crc, file->at + sizeof plain, (size_t)head->bytes - sizeof plain);
+	const unsigned char *params = file->at + head->bytes;
+	if (crc != head->crc || crc_of(params, head->params) != head->crc_params ||
+	    crc_of(params + head->params, head->state) != head->crc_state)
+		return amos_fail(AMOS_INPUT, "%s: corrupt: a checksum does not match", c->path);
 	return AMOS_DONE;
 }
 
-static int read_record(struct amos_checkpoint *c, int64_t *at)
+// Reads the slot whose record begins at byte *at.
+static int read_slot(struct amos_checkpoint *c, const struct head *head, int64_t *at)
 {
-	const char *path = c->path;
-	struct slot *slot = &c->slots[c->count];
-	struct record *r = &slot->record;
-	if (c->head.bytes - *at < (int64_t)sizeof *r)
-		return amos_fail(AMOS_INPUT, "%s: corrupt", path);
-	memcpy(r, c->blob.at + *at, sizeof *r);
-	*at += (int64_t)sizeof *r;
-	int64_t block = r->kind == STATE_KIND ? c->head.state : c->head.params;
-	bool sound = r->rank >= 0 && r->rank <= 10 && r->type >= 0 && r->type < AMOS_TYPES &&
-	             r->name >= 0 && r->name <= c->head.bytes - *at && r->offset >= 0 &&
-	             r->offset <= block;
-	int64_t count = sound ? amos_count(r->rank, r->dim) : -1;
-	if (count < 0 || count > (block - r->offset) / amos_types[r->type].bytes)
-		return amos_fail(AMOS_INPUT, "%s: corrupt", path);
-	slot->name = strndup((const char *)c->blob.at + *at, (size_t)r->name);
-	if (!slot->name)
-		return amos_no_memory(path);
-	*at += r->name;
-	c->count++;
-	return AMOS_DONE;
+	struct record r;
+	if (head->bytes - *at < (int64_t)sizeof r)
+		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
+	memcpy(&r, c->file->at + *at, sizeof r);
+	*at += (int64_t)sizeof r;
+	bool state = r.kind == AMOS_SLOT_STATE;
+	int64_t block = state ? head->state : head->params;
+	bool sound = r.rank >= 0 && r.rank <= 10 && r.type >= 0 && r.type < AMOS_TYPES &&
+	             r.name >= 0 && r.name <= head->bytes - *at && r.offset >= 0 &&
+	             r.offset <= block;
+	int64_t count = sound ? amos_count(r.rank, r.dim) : -1;
+	if (count < 0 || count > (block - r.offset) / amos_types[r.type].bytes)
+		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
+	struct amos_array *array = &c->slots[c->count].array;
+	*array = (struct amos_array){.type = r.type, .rank = r.rank};
+	memcpy(array->dim, r.dim, sizeof array->dim);
+	array->name = strndup((const char *)c->file->at + *at, (size_t)r.name);
+	array->bytes = c->file->at + head->bytes + r.offset + (state ? head->params : 0);
+	c->slots[c->count++].kind = r.kind;
+	*at += r.name;
+	return array->name ? AMOS_DONE : amos_no_memory(c->path);
 }
 
 static int read_file(struct amos_checkpoint *c)
 {
-	int status = amos_blob_open(c->path, false, &c->blob);
+	struct head head;
+	int status = amos_blob_open(c->path, false, c->file);
 	if (!status)
-		status = read_head(c);
+		status = read_head(c, &head);
 	if (status)
 		return status;
-	c->slots = calloc((size_t)c->head.nslots + 1, sizeof *c->slots);
+	c->point = head.point;
+	c->slots = calloc((size_t)head.nslots + 1, sizeof *c->slots);
 	if (!c->slots)
 		return amos_no_memory(c->path);
-	int64_t at = sizeof c->head;
-	while (!status && c->count < c->head.nslots)
-		status = read_record(c, &at);
-	if (!status && c->head.identity > c->head.bytes - at)
+	int64_t at = sizeof head;
+	while (!status && c->count < head.nslots)
+		status = read_slot(c, &head, &at);
+	if (!status && head.identity > head.bytes - at)
 		status = amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
 	if (status)
 		return status;
-	c->identity = strndup((const char *)c->blob.at + at, (size_t)c->head.identity);
+	c->identity = strndup((const char *)c->file->at + at, (size_t)head.identity);
 	return c->identity ? AMOS_DONE : amos_no_memory(c->path);
 }
 
@@ -209,15 +200,16 @@ static char *file_of(const char *path, bool last)
 
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **to)
 {
-	*to = NULL;
-	struct amos_checkpoint *c = calloc(1, sizeof *c);
-	if (c)
+	struct amos_checkpoint *c = *to = calloc(1, sizeof *c);
+	if (c) {
 		c->path = file_of(path, last);
-	int status = c && c->path ? read_file(c) : amos_no_memory(path);
-	if (status)
+		c->file = calloc(1, sizeof *c->file);
+	}
+	int status = c && c->path && c->file ? read_file(c) : amos_no_memory(path);
+	if (status) {
 		amos_checkpoint_close(c);
-	else
-		*to = c;
+		*to = NULL;
+	}
 	return status;
 }
 
@@ -226,89 +218,65 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 	if (!c)
 		return;
 	for (int64_t i = 0; i < c->count; i++)
-		free(c->slots[i].name);
+		free((char *)c->slots[i].array.name);
+	if (c->file)
+		amos_blob_free(c->file);
+	free(c->file);
 	free(c->slots);
 	free(c->identity);
 	free(c->path);
-	amos_blob_free(&c->blob);
 	free(c);
-}
-
-struct amos_position amos_checkpoint_point(const struct amos_checkpoint *c)
-{
-	return c->head.point;
-}
-
-const char *amos_checkpoint_identity(const struct amos_checkpoint *c)
-{
-	return c->identity;
-}
-
-int64_t amos_checkpoint_slots(const struct amos_checkpoint *c)
-{
-	return c->count;
-}
-
-struct amos_array amos_checkpoint_slot(const struct amos_checkpoint *c, int64_t i, int *kind)
-{
-	const struct record *r = &c->slots[i].record;
-	struct amos_array array = {.name = c->slots[i].name, .type = r->type, .rank = r->rank};
-	memcpy(array.dim, r->dim, sizeof array.dim);
-	array.bytes =
-	    c->blob.at + c->head.bytes + r->offset + (r->kind == STATE_KIND ? c->head.params : 0);
-	if (kind)
-		*kind = r->kind;
-	return array;
 }
 
 // ---- into a model ---------------------------------------------------------------------
 
-static int differs(const char *path, const struct amos_slot *slot, const struct record *r)
+static int differs(const char *path, const struct amos_slot *slot, const struct amos_array *saved)
 {
-	if (!r)
+	char found[256], expected[256];
+	if (!saved)
 		return amos_fail(AMOS_INPUT, "%s: of another model or optimizer: it has no '%s'",
 		                 path, slot->name);
-	char found[256], expected[256];
 	return amos_fail(
 	    AMOS_INPUT, "%s: of another model: slot '%s': expected %s, found %s", path, slot->name,
 	    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank, slot->dim),
-	    amos_shape_text(found, sizeof found, r->type, r->rank, r->dim));
+	    amos_shape_text(found, sizeof found, saved->type, saved->rank, saved->dim));
 }
 
-static const struct record *record_of(const struct amos_checkpoint *c, const char *name)
+static const struct amos_saved *saved_slot(const struct amos_checkpoint *c, const char *name)
 {
 	for (int64_t i = 0; i < c->count; i++)
-		if (!strcmp(c->slots[i].name, name))
-			return &c->slots[i].record;
+		if (!strcmp(c->slots[i].array.name, name))
+			return &c->slots[i];
 	return NULL;
 }
 
 // Fails unless the model and the file have the same slots.
 static int check_slots(const struct amos_checkpoint *c, const struct amos_model *model)
 {
-	const char *path = c->path;
 	int64_t count = 0;
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		if (slot->kind == INPUT_KIND)
+		if (slot->kind == AMOS_SLOT_INPUT)
 			continue;
-		const struct record *r = record_of(c, slot->name);
-		if (!r || r->type != slot->type || r->rank != slot->rank ||
-		    (r->kind == STATE_KIND) != (slot->kind == STATE_KIND) ||
-		    memcmp(r->dim, slot->dim, sizeof(int64_t) * (size_t)slot->rank))
-			return differs(path, slot, r);
+		const struct amos_saved *saved = saved_slot(c, slot->name);
+		const struct amos_array *a = saved ? &saved->array : NULL;
+		if (!a || a->type != slot->type || a->rank != slot->rank ||
+		    (saved->kind == AMOS_SLOT_STATE) != (slot->kind == AMOS_SLOT_STATE) ||
+		    memcmp(a->dim, slot->dim, sizeof(int64_t) * (size_t)slot->rank))
+			return differs(c->path, slot, a);
 		count++;
 	}
 	for (int64_t i = 0; count != c->count && i < c->count; i++) {
-		int64_t slot = amos_find_slot(model, c->slots[i].name);
-		if (slot < 0 || model->slots[slot].kind == INPUT_KIND)
+		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
+		if (slot < 0 || model->slots[slot].kind == AMOS_SLOT_INPUT)
 			return amos_fail(AMOS_INPUT,
 			                 "%s: of another model or optimizer: it has '%s', which "
 			                 "this model lacks",
-			                 path, c->slots[i].name);
+			                 c->path, c->slots[i].array.name);
 	}
-	return count == c->count ? AMOS_DONE
-	                         : amos_fail(AMOS_INPUT, "%s: corrupt: it has a slot twice", path);
+	return count == c->count
+	           ? AMOS_DONE
+	           : amos_fail(AMOS_INPUT, "%s: corrupt: it has a slot twice", c->path);
 }
 
 int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
@@ -316,9 +284,9 @@ int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 	const struct amos_model *model = amos_model_of(m);
 	int status = check_slots(c, model);
 	for (int64_t i = 0; !status && i < c->count; i++) {
-		struct amos_array array = amos_checkpoint_slot(c, i, NULL);
-		int64_t slot = amos_find_slot(model, array.name);
-		memcpy(amos_slot_bytes(m, slot), array.bytes, (size_t)model->slots[slot].bytes);
+		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
+		memcpy(amos_slot_bytes(m, slot), c->slots[i].array.bytes,
+		       (size_t)model->slots[slot].bytes);
 	}
 	return status;
 }

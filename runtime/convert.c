@@ -4,63 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-static double from_f16(uint16_t h)
+// The value of an element that was read as a number.
+static double value_of(int type, double bits)
 {
-	int exponent = h >> 10 & 31, fraction = h & 1023;
-	double magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
-	                   : exponent     ? ldexp(1024 + fraction, exponent - 25)
-	                                  : ldexp(fraction, -24);
-	return h & 0x8000 ? -magnitude : magnitude;
+	return type == AMOS_f16    ? amos_from_f16((uint16_t)bits)
+	       : type == AMOS_bf16 ? amos_from_bf16((uint16_t)bits)
+	       : type == AMOS_b8   ? bits != 0
+	                           : bits;
 }
-
-// Rounds to nearest, ties to even.
-static uint16_t to_f16(double x)
-{
-	uint16_t sign = signbit(x) ? 0x8000 : 0;
-	double magnitude = fabs(x);
-	if (isnan(x))
-		return sign | 0x7E00;
-	if (magnitude >= 65520)
-		return sign | 0x7C00;
-	if (magnitude < 0x1p-14)
-		return sign | (uint16_t)nearbyint(magnitude * 0x1p24);
-	int exponent;
-	double fraction = frexp(magnitude, &exponent); // in [1/2, 1)
-	// A fraction rounded up to 2048 carries into the exponent, as it should.
-	return sign | (uint16_t)(((exponent + 13) << 10) + nearbyint(fraction * 2048));
-}
-
-static double from_bf16(uint16_t h)
-{
-	uint32_t bits = (uint32_t)h << 16;
-	float f;
-	memcpy(&f, &bits, sizeof f);
-	return f;
-}
-
-static uint16_t to_bf16(double x)
-{
-	float f = (float)x;
-	uint32_t bits;
-	memcpy(&bits, &f, sizeof bits);
-	if (isnan(f))
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
-#define LOAD_f64(x)  (x)
-#define LOAD_f32(x)  (x)
-#define LOAD_f16(x)  from_f16(x)
-#define LOAD_bf16(x) from_bf16(x)
-#define LOAD_i64(x)  (x)
-#define LOAD_i32(x)  (x)
-#define LOAD_i16(x)  (x)
-#define LOAD_i8(x)   (x)
-#define LOAD_u64(x)  (x)
-#define LOAD_u32(x)  (x)
-#define LOAD_u16(x)  (x)
-#define LOAD_u8(x)   (x)
-#define LOAD_b8(x)   ((x) != 0)
 
 static bool is_float(int type)
 {
@@ -74,7 +25,7 @@ static void load_floats(double *to, const void *from, int type, int64_t n)
 #define T(name, ctype, bytes, cls, onnx)                                                           \
 	case AMOS_##name:                                                                          \
 		for (int64_t i = 0; i < n; i++)                                                    \
-			to[i] = (double)LOAD_##name(((const ctype *)from)[i]);                     \
+			to[i] = value_of(AMOS_##name, (double)((const ctype *)from)[i]);           \
 		break;
 #include "types.def"
 #undef T
@@ -87,7 +38,8 @@ static void load_ints(int64_t *to, const void *from, int type, int64_t n)
 #define T(name, ctype, bytes, cls, onnx)                                                           \
 	case AMOS_##name:                                                                          \
 		for (int64_t i = 0; i < n; i++)                                                    \
-			to[i] = (int64_t)LOAD_##name(((const ctype *)from)[i]);                    \
+			to[i] = (int64_t)(AMOS_##name == AMOS_b8 ? ((const ctype *)from)[i] != 0   \
+			                                         : ((const ctype *)from)[i]);      \
 		break;
 #include "types.def"
 #undef T
@@ -106,11 +58,11 @@ static void store_floats(void *to, int type, const double *from, int64_t n)
 		break;
 	case AMOS_f16:
 		for (int64_t i = 0; i < n; i++)
-			((uint16_t *)to)[i] = to_f16(from[i]);
+			((uint16_t *)to)[i] = amos_to_f16(from[i]);
 		break;
 	case AMOS_bf16:
 		for (int64_t i = 0; i < n; i++)
-			((uint16_t *)to)[i] = to_bf16(from[i]);
+			((uint16_t *)to)[i] = amos_to_bf16(from[i]);
 		break;
 	}
 }

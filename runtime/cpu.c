@@ -37,15 +37,16 @@ static int64_t round_up(int64_t n, int64_t to)
 }
 
 // Allocates zeroed memory; pages are committed when first touched. 0 bytes give a valid address.
-static char *take_block(int64_t bytes)
+static bool take_block(char **to, int64_t bytes)
 {
 	size_t size = (size_t)round_up(bytes ? bytes : 1, ALIGN);
 	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	if (at == MAP_FAILED)
-		return NULL;
+		return false;
 	if (size >= HUGE)
 		madvise(at, size, MADV_HUGEPAGE);
-	return at;
+	*to = at;
+	return true;
 }
 
 static void drop_block(char *at, int64_t bytes)
@@ -186,19 +187,12 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 
 // ---- addresses of slots and outputs ---------------------------------------------------
 
-enum { INPUT, PARAMETER, FROZEN, BUFFER, STATE }; // amos_slot.kind
-
 void *amos_slot_bytes(const struct amos *m, int64_t slot)
 {
 	const struct amos_slot *s = &m->model->slots[slot];
-	switch (s->kind) {
-	case INPUT:
-		return m->inputs[s->offset];
-	case STATE:
-		return m->state + s->offset;
-	default:
-		return m->params + s->offset;
-	}
+	return s->kind == AMOS_SLOT_INPUT   ? m->inputs[s->offset]
+	       : s->kind == AMOS_SLOT_STATE ? m->state + s->offset
+	                                    : m->params + s->offset;
 }
 
 const void *amos_params(const struct amos *m)
@@ -266,6 +260,12 @@ struct amos_memory amos_memory(const struct amos *m)
 	return m->memory;
 }
 
+int64_t amos_bytes(const struct amos *m)
+{
+	const struct amos_memory *b = &m->memory;
+	return b->params + b->state + b->scratch + b->pads + b->batch;
+}
+
 int64_t amos_threads(const struct amos *m)
 {
 	return amos_pool_threads(m->pool);
@@ -299,7 +299,7 @@ static int64_t lay_batch(struct amos *m)
 	const struct amos_model *model = m->model;
 	int64_t at = 0;
 	for (int64_t i = 0; i < model->nslots; i++) {
-		if (model->slots[i].kind != INPUT)
+		if (model->slots[i].kind != AMOS_SLOT_INPUT)
 			continue;
 		m->inputs[model->slots[i].offset] = m->batch + at;
 		at += round_up(model->slots[i].bytes, ALIGN);
@@ -320,7 +320,7 @@ static bool take_tables(struct amos *m)
 	const struct amos_model *model = m->model;
 	int64_t outs = 0, most = 0;
 	for (int64_t i = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == INPUT && m->ninputs <= model->slots[i].offset)
+		if (model->slots[i].kind == AMOS_SLOT_INPUT && m->ninputs <= model->slots[i].offset)
 			m->ninputs = model->slots[i].offset + 1;
 	for (int64_t e = 0; e < model->nentries; e++) {
 		const struct amos_entry *entry = &model->entries[e];
@@ -346,12 +346,9 @@ static bool take_memory(struct amos *m)
 	m->memory.state = m->model->state;
 	m->memory.pads = m->local_stride * m->threads;
 	m->memory.batch = lay_batch(m);
-	m->params = take_block(m->memory.params);
-	m->state = take_block(m->memory.state);
-	m->scratch = take_block(m->memory.scratch);
-	m->local = take_block(m->memory.pads);
-	m->batch = take_block(m->memory.batch);
-	if (!m->params || !m->state || !m->scratch || !m->local || !m->batch)
+	if (!take_block(&m->params, m->memory.params) || !take_block(&m->state, m->memory.state) ||
+	    !take_block(&m->scratch, m->memory.scratch) || !take_block(&m->local, m->memory.pads) ||
+	    !take_block(&m->batch, m->memory.batch))
 		return false;
 	lay_batch(m);
 	m->pool = amos_pool_open(m->threads, m->local, m->local_stride);
@@ -364,9 +361,9 @@ static void first_contents(struct amos *m, int64_t seed, const void *(*init)(voi
 	for (int64_t i = 0; i < m->model->nslots; i++) {
 		const struct amos_slot *s = &m->model->slots[i];
 		const void *from = s->init;
-		if (!from && init && s->kind != INPUT)
+		if (!from && init && s->kind != AMOS_SLOT_INPUT)
 			from = init(context, i);
-		if (from && s->kind != INPUT)
+		if (from && s->kind != AMOS_SLOT_INPUT)
 			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
 	}
 	int64_t slot = amos_find_slot(m->model, "amos.seed");
@@ -392,9 +389,7 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 	*m = (struct amos){.model = model};
 	m->threads = threads_of_use(model, threads > 0 ? threads : cores());
 	if (!take_memory(m)) {
-		struct amos_memory *bytes = &m->memory;
-		double total = (double)(bytes->params + bytes->state + bytes->scratch +
-		                        bytes->pads + bytes->batch);
+		double total = (double)amos_bytes(m);
 		amos_close(m);
 		return amos_fail(
 		    AMOS_MACHINE,

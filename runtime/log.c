@@ -12,13 +12,6 @@
 #include <time.h>
 #include <unistd.h>
 
-double amos_now(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 static double peak_megabytes(void)
 {
 	struct rusage usage;

@@ -145,11 +145,10 @@ void amos_result_print(FILE *to, const struct amos_result *r, int json)
 static void introduce(const struct amos *m, const struct amos_data *data)
 {
 	struct amos_memory b = amos_memory(m);
-	double total = (double)(b.params + b.state + b.scratch + b.pads + b.batch);
 	fprintf(stderr,
 	        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f batch "
 	        "and threads\n",
-	        text(amos_model_of(m)->note), amos_data_note(data), total / 1e6,
+	        text(amos_model_of(m)->note), amos_data_note(data), (double)amos_bytes(m) / 1e6,
 	        (double)b.params / 1e6, (double)b.state / 1e6, (double)b.scratch / 1e6,
 	        (double)(b.batch + b.pads) / 1e6);
 }
@@ -273,27 +272,24 @@ static int verb_run(struct command *c)
 
 static int verb_export(struct command *c)
 {
-	enum { PARAMETER = 1, STATE = 4 };
-	struct amos_checkpoint *checkpoint;
+	struct amos_checkpoint *from;
 	if (!c->options.out)
 		return amos_fail(AMOS_USAGE, "export: expected -o OUT.npz");
-	int status = open_checkpoint(c, &checkpoint);
+	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
 	status = amos_output_check(c->options.out);
-	int64_t n = 0, slots = amos_checkpoint_slots(checkpoint);
-	struct amos_array *arrays = calloc((size_t)slots + 1, sizeof *arrays);
-	for (int64_t i = 0; arrays && i < slots; i++) {
-		int kind;
-		arrays[n] = amos_checkpoint_slot(checkpoint, i, &kind);
-		n += kind >= PARAMETER && kind < STATE;
-	}
+	int64_t n = 0;
+	struct amos_array *arrays = calloc((size_t)from->count + 1, sizeof *arrays);
+	for (int64_t i = 0; arrays && i < from->count; i++)
+		if (from->slots[i].kind != AMOS_SLOT_STATE)
+			arrays[n++] = from->slots[i].array;
 	if (!arrays)
-		status = amos_fail(AMOS_MACHINE, "export: out of memory");
+		status = amos_no_memory("export");
 	if (!status)
 		status = amos_npz_write(c->options.out, n, arrays);
 	free(arrays);
-	amos_checkpoint_close(checkpoint);
+	amos_checkpoint_close(from);
 	return status;
 }
 
@@ -310,7 +306,7 @@ static int verb_info(struct command *c)
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
 		char shape[256];
-		if (s->kind != 4 || c->options.verbose)
+		if (s->kind != AMOS_SLOT_STATE || c->options.verbose)
 			printf("%-9s %s %s\n", kinds[s->kind], s->name,
 			       amos_shape_text(shape, sizeof shape, s->type, (int)s->rank, s->dim));
 	}

@@ -62,6 +62,11 @@ int64_t amos_nanoseconds(void)
 	return t.tv_sec * INT64_C(1000000000) + t.tv_nsec;
 }
 
+double amos_now(void)
+{
+	return 1e-9 * (double)amos_nanoseconds();
+}
+
 // ---- chunks ---------------------------------------------------------------------------
 
 static void serve_chunk(struct amos_pool *p, uint64_t index, char *local)

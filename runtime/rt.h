@@ -150,7 +150,6 @@ struct amos_figure {
 	const char *name;
 	double value; // not finite: omitted
 };
-double amos_now(void); // seconds
 int amos_log_open(struct amos_log *, const char *dir, int64_t step, const struct amos_options *);
 int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
 int amos_log_flush(struct amos_log *); // flushes to the file; otherwise done twice per second

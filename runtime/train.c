@@ -306,11 +306,11 @@ static int resume(struct training *t)
 	int status = amos_checkpoint_open(t->last, true, &c);
 	if (status)
 		return status;
-	status = amos_identity_check(t->dir, amos_checkpoint_identity(c), t->identity);
+	status = amos_identity_check(t->dir, c->identity, t->identity);
 	if (!status)
 		status = amos_checkpoint_load(c, t->m);
 	if (!status)
-		t->point = amos_checkpoint_point(c);
+		t->point = c->point;
 	amos_checkpoint_close(c);
 	return status;
 }

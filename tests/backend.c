@@ -42,8 +42,8 @@ static bool close_enough(double a, double b)
 // Rounds a float to its declared 16-bit type.
 static double rounded(Elem type, double x)
 {
-	return type == E_bf16  ? (double)bf16_to_float(float_to_bf16((float)x))
-	       : type == E_f16 ? (double)half_to_float(float_to_half((float)x))
+	return type == E_bf16  ? amos_from_bf16(amos_to_bf16((float)x))
+	       : type == E_f16 ? amos_from_f16(amos_to_f16((float)x))
 	                       : x;
 }
 

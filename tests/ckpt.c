@@ -21,7 +21,7 @@ static int load(struct amos *m, const char *path, struct amos_position *point)
 	if (!status)
 		status = amos_checkpoint_load(c, m);
 	if (!status)
-		*point = amos_checkpoint_point(c);
+		*point = c->point;
 	amos_checkpoint_close(c);
 	return status;
 }
@@ -40,13 +40,12 @@ static void there_and_back(void)
 	          *(int64_t *)amos_slot_bytes(other, 4) == 12,
 	      "slots");
 	struct amos_checkpoint *c;
-	int kind;
-	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) && amos_checkpoint_slots(c) == 4,
+	CHECK(!amos_checkpoint_open("good.ckpt", false, &c) && c->count == 4,
 	      "w, b, amos.step, amos.seed");
-	CHECK(!strcmp(amos_checkpoint_identity(c), "model\tline\n"), "identity");
-	struct amos_array array = amos_checkpoint_slot(c, 0, &kind);
-	CHECK(!strcmp(array.name, "w") && kind == S_param && array.rank == 1 && array.dim[0] == 3 &&
-	          !memcmp(array.bytes, w, 12),
+	CHECK(!strcmp(c->identity, "model\tline\n"), "identity");
+	struct amos_array array = c->slots[0].array;
+	CHECK(!strcmp(array.name, "w") && c->slots[0].kind == S_param && array.rank == 1 &&
+	          array.dim[0] == 3 && !memcmp(array.bytes, w, 12),
 	      "w");
 	amos_checkpoint_close(c);
 	amos_close(m);

@@ -146,8 +146,8 @@ static int64_t step_of(const char *path)
 	if (access(path, F_OK))
 		return -1;
 	CHECK(!amos_checkpoint_open(path, true, &c), "after a kill");
-	bool ours = strstr(amos_checkpoint_identity(c), "--seed\t2\n");
-	int64_t step = ours ? amos_checkpoint_point(c).step : -1;
+	bool ours = strstr(c->identity, "--seed\t2\n");
+	int64_t step = ours ? c->point.step : -1;
 	amos_checkpoint_close(c);
 	return step;
 }

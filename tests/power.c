@@ -234,7 +234,7 @@ static void check_resume(Disk *d, const View *state)
 	if (!last)
 		return;
 	CHECK(!amos_checkpoint_open("state/run", true, &c), "last.ckpt");
-	bool ours = strstr(amos_checkpoint_identity(c), "--seed\t2\n");
+	bool ours = strstr(c->identity, "--seed\t2\n");
 	amos_checkpoint_close(c);
 	CHECK(ours || !command ||
 	          !strstr(read_file(arena, "state/run/command.json", NULL), "--overwrite"),

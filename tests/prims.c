@@ -550,20 +550,20 @@ static void identities(void)
 static void narrow_floats(void)
 {
 	for (int bits = 0; bits < 1 << 16; bits++) {
-		float half = half_to_float((uint16_t)bits), brain = bf16_to_float((uint16_t)bits);
+		float half = amos_from_f16((uint16_t)bits), brain = amos_from_bf16((uint16_t)bits);
 		if (!isnan(half))
-			EXPECT(float_to_half(half) == bits, "half %04x", (unsigned)bits);
+			EXPECT(amos_to_f16(half) == bits, "half %04x", (unsigned)bits);
 		if (!isnan(brain))
-			EXPECT(float_to_bf16(brain) == bits, "bf16 %04x", (unsigned)bits);
+			EXPECT(amos_to_bf16(brain) == bits, "bf16 %04x", (unsigned)bits);
 	}
-	EXPECT(half_to_float(0x3C01) == 1 + 0x1p-10f && half_to_float(1) == 0x1p-24f,
+	EXPECT(amos_from_f16(0x3C01) == 1 + 0x1p-10f && amos_from_f16(1) == 0x1p-24f,
 	       "half's values");
-	EXPECT(float_to_half(1 + 0x1p-11f) == 0x3C00 && float_to_half(1 + 0x3p-11f) == 0x3C02,
+	EXPECT(amos_to_f16(1 + 0x1p-11f) == 0x3C00 && amos_to_f16(1 + 0x3p-11f) == 0x3C02,
 	       "half to even");
-	EXPECT(float_to_half(65519) == 0x7BFF && float_to_half(65520) == 0x7C00, "half's end");
-	EXPECT(float_to_bf16(1 + 0x1p-8f) == 0x3F80 && float_to_bf16(1 + 0x3p-8f) == 0x3F82,
+	EXPECT(amos_to_f16(65519) == 0x7BFF && amos_to_f16(65520) == 0x7C00, "half's end");
+	EXPECT(amos_to_bf16(1 + 0x1p-8f) == 0x3F80 && amos_to_bf16(1 + 0x3p-8f) == 0x3F82,
 	       "bf16 to even");
-	EXPECT(isnan(half_to_float(float_to_half(NAN))) && isnan(bf16_to_float(float_to_bf16(NAN))),
+	EXPECT(isnan(amos_from_f16(amos_to_f16(NAN))) && isnan(amos_from_bf16(amos_to_bf16(NAN))),
 	       "NaN");
 }
 

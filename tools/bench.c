@@ -79,12 +79,12 @@ static double fastest_step(Session *session, struct amos *open, const struct amo
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
 	amos_profile(open, own);
-	double best = INFINITY, start = seconds();
-	for (int i = 0; i < LEAST || (i < MOST && seconds() - start < long_enough); i++) {
+	double best = INFINITY, start = amos_now();
+	for (int i = 0; i < LEAST || (i < MOST && amos_now() - start < long_enough); i++) {
 		memset(own, 0, size);
-		double begin = seconds();
+		double begin = amos_now();
 		call(open, entry);
-		double took = seconds() - begin;
+		double took = amos_now() - begin;
 		if (took < best)
 			memcpy(nanoseconds, own, size);
 		if (!i || update_time(entry, own) < update_time(entry, updates))
@@ -221,8 +221,7 @@ void verb_bench(Session *session)
 	int64_t *updates = NEWS(session->arena, int64_t, entry->nkernels + 1);
 	b.step = fastest_step(session, open, entry, nanoseconds, updates);
 	gather_lines(&b, entry, nanoseconds, updates);
-	struct amos_memory m = amos_memory(open);
-	b.bytes = (double)(m.params + m.state + m.scratch + m.pads + m.batch);
+	b.bytes = (double)amos_bytes(open);
 	if (chosen(session, OPT_json))
 		print_json(bench_json(&b));
 	else

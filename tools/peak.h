@@ -8,7 +8,6 @@ typedef struct Peak {
 	double bytes; // a second: memory read and written in place, both counted
 } Peak;
 
-double seconds(void);   // of a clock that never goes back
 double peak_work(void); // some multiply-adds on registers on this thread; answers their flops
 // On as many threads as the runtime takes for `threads`. A tenth of a second, 128 MiB. 0: failed,
 // see amos_error().

@@ -120,9 +120,9 @@ static void print_program(const Session *session, Program *p, const struct amos 
 	     (long long)parameters, p->object->kernels, p->object->seconds, threads,
 	     threads == 1 ? "" : "s");
 	tell(session, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
-	     bytes_text(arena, (double)(m.params + m.state + m.scratch + m.pads + m.batch)),
-	     bytes_text(arena, (double)m.params), bytes_text(arena, (double)m.state),
-	     bytes_text(arena, (double)m.scratch), bytes_text(arena, (double)(m.pads + m.batch)));
+	     bytes_text(arena, (double)amos_bytes(open)), bytes_text(arena, (double)m.params),
+	     bytes_text(arena, (double)m.state), bytes_text(arena, (double)m.scratch),
+	     bytes_text(arena, (double)(m.pads + m.batch)));
 }
 
 // Is the best evaluation of earlier weights than those at the end?

@@ -93,9 +93,9 @@ Value constant_value(Gen *g, Elem e, double x, int64_t i)
 	case E_f64:
 		return LLVMConstReal(elem_type(g, e), x);
 	case E_f16:
-		return LLVMConstInt(g->i16, float_to_half((float)x), 0);
+		return LLVMConstInt(g->i16, amos_to_f16((float)x), 0);
 	case E_bf16:
-		return LLVMConstInt(g->i16, float_to_bf16((float)x), 0);
+		return LLVMConstInt(g->i16, amos_to_bf16((float)x), 0);
 	case E_b8:
 		return LLVMConstInt(g->i1, i != 0, 0);
 	default:

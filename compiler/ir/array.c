@@ -89,48 +89,6 @@ void broadcast_strides(const Shape *from, int rank, int64_t *stride)
 
 // ---- bytes ----------------------------------------------------------------------------
 
-float half_to_float(uint16_t h)
-{
-	int exponent = h >> 10 & 31, fraction = h & 1023;
-	float x = exponent == 31 ? (fraction ? NAN : INFINITY)
-	          : exponent     ? ldexpf((float)(1024 + fraction), exponent - 25)
-	                         : ldexpf((float)fraction, -24);
-	return h >> 15 ? -x : x;
-}
-
-uint16_t float_to_half(float x)
-{
-	uint32_t bits;
-	float size = fabsf(x);
-	memcpy(&bits, &size, 4);
-	uint16_t sign = signbit(x) ? 0x8000 : 0;
-	if (isnan(x))
-		return sign | 0x7E00;
-	if (size >= 65520)
-		return sign | 0x7C00;
-	if (size < 0x1p-14f)
-		return sign | (uint16_t)rintf(size * 0x1p24f);
-	bits += 0xFFF + (bits >> 13 & 1);
-	return sign | (uint16_t)((bits >> 13) - (112 << 10));
-}
-
-float bf16_to_float(uint16_t h)
-{
-	uint32_t bits = (uint32_t)h << 16;
-	float x;
-	memcpy(&x, &bits, 4);
-	return x;
-}
-
-uint16_t float_to_bf16(float x)
-{
-	uint32_t bits;
-	memcpy(&bits, &x, 4);
-	if (isnan(x))
-		return (uint16_t)(bits >> 16 | 0x40);
-	return (uint16_t)((bits + 0x7FFF + (bits >> 16 & 1)) >> 16);
-}
-
 Array array_from(Arena *arena, Elem elem, const Shape *shape, const void *bytes)
 {
 	Array array = array_new(arena, elem, shape);
@@ -162,10 +120,10 @@ void array_to(const Array *array, void *bytes)
 			((float *)bytes)[i] = (float)array->f[i];
 			break;
 		case E_f16:
-			((uint16_t *)bytes)[i] = float_to_half((float)array->f[i]);
+			((uint16_t *)bytes)[i] = amos_to_f16((float)array->f[i]);
 			break;
 		case E_bf16:
-			((uint16_t *)bytes)[i] = float_to_bf16((float)array->f[i]);
+			((uint16_t *)bytes)[i] = amos_to_bf16((float)array->f[i]);
 			break;
 		default: // little-endian: the low bytes
 			memcpy((char *)bytes + i * elems[array->type].bytes, &array->i[i],

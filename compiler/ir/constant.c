@@ -16,9 +16,9 @@ double const_at(const Val *v, int64_t i)
 	case E_f32:
 		return (double)((const float *)v->data)[i];
 	case E_f16:
-		return (double)half_to_float(((const uint16_t *)v->data)[i]);
+		return amos_from_f16(((const uint16_t *)v->data)[i]);
 	case E_bf16:
-		return (double)bf16_to_float(((const uint16_t *)v->data)[i]);
+		return amos_from_bf16(((const uint16_t *)v->data)[i]);
 	case E_u64:
 		return (double)((const uint64_t *)v->data)[i];
 	default:

@@ -589,8 +589,6 @@ Array array_from(Arena *, Elem, const Shape *, const void *bytes);
 void array_to(const Array *, void *bytes); // in its type
 Array slot_start(Arena *, const Slot *);   // the contents before the first run
 double element_at(const Array *, int64_t i);
-float half_to_float(uint16_t), bf16_to_float(uint16_t);
-uint16_t float_to_half(float), float_to_bf16(float);
 
 // ---- eval.c: reference evaluator -------------------------------------------------------
 // Floats of every type are computed in double; integers wrap to their type.
