@@ -16,6 +16,8 @@ enum { // the exit statuses of the command
 	AMOS_USAGE = 2,  // invalid command line
 	AMOS_MACHINE = 3 // system error: disk full, out of memory
 };
+// Separates the text of an error from how to fix it.
+#define AMOS_HELP "\nhelp: "
 const char *amos_error(void); // text of this thread's last error, one or a few lines; "" if none
 // Sets amos_error() and returns `status`.
 int amos_fail(int status, const char *fmt, ...) __attribute__((format(printf, 2, 3)));

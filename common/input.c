@@ -105,14 +105,14 @@ int amos_output_check(const char *path)
 		return AMOS_DONE;
 	if (is_stream(path, &about))
 		return amos_fail(AMOS_INPUT,
-		                 "%s: a standard stream of this command goes to that file\n"
-		                 "  help: give the output another name",
+		                 "%s: a standard stream of this command goes to that file" AMOS_HELP
+		                 "give the output another name",
 		                 path);
 	if (!is_read(&about))
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "%s: this command reads that file and would replace it\n"
-	                 "  help: give the output another name",
+	                 "%s: this command reads that file and would replace it" AMOS_HELP
+	                 "give the output another name",
 	                 path);
 }
 

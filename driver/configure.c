@@ -133,7 +133,7 @@ static void check_used(const Session *session, const char *optimizer)
 			continue;
 		const char *option = long_name(session->arena, rows[i].option);
 		bad_usage(session, format(session->arena, "--%s does nothing under %s%s%s", option,
-		                          optimizer, rows[i].meant ? ": wanted --" : "",
+		                          optimizer, rows[i].meant ? ": expected --" : "",
 		                          rows[i].meant ? rows[i].meant : ""));
 	}
 }
@@ -147,7 +147,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 #undef HYPER
 	opt.accumulate = choice_count(session, OPT_accumulate, 1);
 	if (!opt.accumulate)
-		bad_usage(session, "--accumulate wants a batch at least, found '0'");
+		bad_usage(session, "--accumulate: expected at least 1, found 0");
 	opt.batches = data ? amos_data_independent_batches(data) / (double)opt.accumulate : 0;
 	opt_defaults(session->arena, &opt);
 	check_used(session, opt.name);

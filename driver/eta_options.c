@@ -40,10 +40,11 @@ static Override eta_of_row(Arena *arena, const char *path, size_t number, const 
 	                 .sure = json_is_true(json_object_get(row, "sure")),
 	                 .report = true};
 	if (!name || !read_eta(arena, json_object_get(row, "eta"), &wish))
-		fail(path,
-		     "entry %zu of 'params' wants a name and an eta: a number, or a nested list "
-		     "that differs along one axis",
-		     number);
+		fail(
+		    path,
+		    "entry %zu of 'params': expected a name and an eta: a number, or a nested list "
+		    "that differs along one axis",
+		    number);
 	return wish;
 }
 
@@ -112,7 +113,7 @@ static bool read_wish(Arena *arena, const char *text, Overrides *list)
 static void want_wish(Arena *arena, const char *option, const char *text, Overrides *list)
 {
 	if (!read_wish(arena, text, list))
-		fail_status(STATUS_USAGE, option, "wants NAME=VALUE, found '%s'", text);
+		fail_status(STATUS_USAGE, option, "expected NAME=VALUE, found '%s'", text);
 }
 
 // The root mean square of each float input that has data, to three digits.

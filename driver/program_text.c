@@ -299,13 +299,13 @@ static void check_pass(const Session *session, Pass pass)
 		for (int k = 0; k < COUNT(groups); k++) {
 			OptionName option = session->choices.at[i].option;
 			if ((options[option].group & groups[k].group) && pass < groups[k].pass)
-				bad_usage(session,
-				          format(session->arena,
-				                 "--%s does nothing up to pass %s: wanted --after "
-				                 "%s, or a later one",
-				                 long_name(session->arena, option),
-				                 pass_table[pass].name,
-				                 pass_table[groups[k].pass].name));
+				bad_usage(
+				    session,
+				    format(session->arena,
+				           "--%s does nothing up to pass %s: expected --after "
+				           "%s, or a later one",
+				           long_name(session->arena, option), pass_table[pass].name,
+				           pass_table[groups[k].pass].name));
 		}
 }
 

@@ -126,7 +126,7 @@ static Statistics statistics(const Session *session, bool random)
 {
 	const char *said = session->drawn ? "train" : choice(session, OPT_bn, NULL);
 	if (said && strcmp(said, "train") && strcmp(said, "frozen"))
-		fail_status(STATUS_USAGE, "--bn", "'%s': wanted train or frozen", said);
+		fail_status(STATUS_USAGE, "--bn", "expected train or frozen, found '%s'", said);
 	if (said && !strcmp(said, "frozen"))
 		return BN_RUNNING;
 	if (!random && traits[session->purpose] & MEASURES)

@@ -191,7 +191,7 @@ static void want_row(const char *path, size_t number, const json_t *row)
 	if (!json_is_number(eta) && !json_array_size(eta))
 		missing = "eta";
 	if (missing)
-		fail(path, "entry %zu of 'params' wants a '%s', as amosc eta --json writes it",
+		fail(path, "entry %zu of 'params': expected a '%s', as amosc eta --json writes it",
 		     number, missing);
 }
 

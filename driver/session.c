@@ -1,8 +1,6 @@
 // session.c: the options of a session as given, and what it holds open.
 #include "driver.h"
 #include <ctype.h>
-#include <errno.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -116,43 +114,28 @@ const char *choice(const Session *session, OptionName option, const char *otherw
 	return otherwise;
 }
 
-static _Noreturn void bad_choice(const Session *session, OptionName option, const char *wanted,
-                                 const char *found)
-{
-	bad_usage(session, format(session->arena, "--%s wants %s, found '%s'",
-	                          long_name(session->arena, option), wanted, found));
-}
-
 double choice_number(const Session *session, OptionName option, double otherwise)
 {
-	const char *text = choice(session, option, NULL);
-	if (!text)
-		return otherwise;
-	char *end;
-	double number = strtod(text, &end);
-	if (end == text || *end || !(number >= 0) || isinf(number))
-		bad_choice(session, option, "a number from 0 up", text);
-	return number;
+	const char *text = choice(session, option, NULL), *name = long_name(session->arena, option);
+	if (text && amos_set_number(name, text, &otherwise))
+		bad_usage(session, amos_error());
+	return otherwise;
 }
 
 double choice_part(const Session *session, OptionName option, double otherwise)
 {
 	double number = choice_number(session, option, otherwise);
 	if (number >= 1)
-		bad_choice(session, option, "a number below 1",
-		           format(session->arena, "%g", number));
+		bad_usage(session,
+		          format(session->arena, "--%s: expected a number below 1, found '%g'",
+		                 long_name(session->arena, option), number));
 	return number;
 }
 
 int64_t choice_count(const Session *session, OptionName option, int64_t otherwise)
 {
-	const char *text = choice(session, option, NULL);
-	if (!text)
-		return otherwise;
-	char *end;
-	errno = 0;
-	long long number = strtoll(text, &end, 10);
-	if (end == text || *end || number < 0 || errno)
-		bad_choice(session, option, "a whole number", text);
-	return number;
+	const char *text = choice(session, option, NULL), *name = long_name(session->arena, option);
+	if (text && amos_set_count(name, text, &otherwise))
+		bad_usage(session, amos_error());
+	return otherwise;
 }

@@ -96,9 +96,9 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 	                 : feed->stream ? "token"
 	                                : "element",
 	                 (long long)(at / per), expected, found,
-	                 file->token && !file->vocabulary.count
-	                     ? "\n  help: text:PATH:auto numbers only the bytes that occur"
-	                     : "");
+	                 file->token && !file->vocabulary.count ? HELP
+	                     "text:PATH:auto numbers only the bytes that occur"
+	                                                        : "");
 }
 
 static int check_values(const struct amos_data *data, const struct amos_feed *feed)
@@ -290,8 +290,8 @@ static int check_enough(const struct amos_data *data, const struct amos_model *m
 	if (status || !evaluates || amos_data_left(data, model) < samples)
 		return status;
 	return amos_fail(AMOS_INPUT,
-	                 "--data: %lld %s to evaluate on, fewer than one batch of %lld\n"
-	                 "  help: supply more data, or a smaller --split or --batch",
+	                 "--data: %lld %s to evaluate on, fewer than one batch of %lld" HELP
+	                 "supply more data, or a smaller --split or --batch",
 	                 (long long)samples, data->stream ? "windows" : "samples",
 	                 (long long)data->batch);
 }

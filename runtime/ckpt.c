@@ -109,7 +109,7 @@ static int read_head(const struct amos_checkpoint *c, struct head *head)
 	if (file->count >= sizeof earlier && !memcmp(file->at, earlier, sizeof earlier))
 		return amos_fail(AMOS_INPUT,
 		                 "%s: a checkpoint of an earlier amosc; expected format 2, found "
-		                 "format 1\n  help: export its weights with that amosc",
+		                 "format 1" HELP "export its weights with that amosc",
 		                 c->path);
 	if (file->count < sizeof *head || memcmp(file->at, magic, sizeof magic))
 		return amos_fail(AMOS_INPUT, "%s: not a checkpoint of amosc", c->path);

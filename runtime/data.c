@@ -14,8 +14,8 @@ static int check_masks(const struct amos_data *data)
 	if (masked || (data->mask < 0 && data->mask_token < 0))
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "--mask%s: no input has the labels\n"
-	                 "  help: give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
+	                 "--mask%s: no input has the labels" HELP
+	                 "give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
 	                 data->mask >= 0 ? "" : "-token");
 }
 
@@ -127,14 +127,14 @@ int amos_data_check_size(const struct amos_data *data)
 	const char *what = data->stream ? "windows" : "samples";
 	if (!amos_data_batches(data))
 		return amos_fail(AMOS_INPUT,
-		                 "--data: %lld %s to train on, fewer than one batch of %lld\n"
-		                 "  help: supply more data, or a smaller --batch",
+		                 "--data: %lld %s to train on, fewer than one batch of %lld" HELP
+		                 "supply more data, or a smaller --batch",
 		                 (long long)amos_data_units(data, data->train), what,
 		                 (long long)data->batch);
 	if (data->train < data->length && !amos_data_held_out(data))
 		return amos_fail(AMOS_INPUT,
-		                 "--split %g: the held-out part is less than one %s\n"
-		                 "  help: give a smaller --split",
+		                 "--split %g: the held-out part is less than one %s" HELP
+		                 "give a smaller --split",
 		                 data->split, data->stream ? "window" : "sample");
 	return AMOS_DONE;
 }

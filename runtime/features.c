@@ -104,7 +104,7 @@ int amos_check_cpu(const struct amos_model *model)
 		return AMOS_DONE;
 	best_target(target, sizeof target);
 	return amos_fail(AMOS_INPUT,
-	                 "%s: compiled for a CPU with more features than this one; missing: %s\n"
-	                 "  help: build it with --target %s",
+	                 "%s: compiled for a CPU with more features than this one; missing: %s" HELP
+	                 "build it with --target %s",
 	                 model->name, missing, target);
 }

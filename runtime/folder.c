@@ -66,12 +66,12 @@ int amos_folder_free(const char *dir, bool overwrite)
 		return status;
 	if (!run)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: not a run directory, and not empty\n"
-		                 "  help: give a new directory with -o DIR",
+		                 "%s: not a run directory, and not empty" HELP
+		                 "give a new directory with -o DIR",
 		                 dir);
 	return amos_fail(AMOS_INPUT,
-	                 "%s: the directory contains a run\n"
-	                 "  help: --resume %s continues it, --overwrite replaces it, -o DIR "
+	                 "%s: the directory contains a run" HELP
+	                 "--resume %s continues it, --overwrite replaces it, -o DIR "
 	                 "starts another",
 	                 dir, dir);
 }
@@ -84,8 +84,8 @@ static int lock(const char *dir, int *folder)
 		return amos_fail_errno("open the run directory", dir);
 	if (flock(*folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
 		return amos_fail(AMOS_INPUT,
-		                 "%s: another run is using this directory\n"
-		                 "  help: wait for it to end, or give another directory with -o",
+		                 "%s: another run is using this directory" HELP
+		                 "wait for it to end, or give another directory with -o",
 		                 dir);
 	return AMOS_DONE;
 }

@@ -122,8 +122,8 @@ static int differ(const char *run, const char *like, const char *expected, const
 	int expects, finds;
 	const char *expectation = value_of(expected, &expects), *finding = value_of(found, &finds);
 	return amos_fail(AMOS_INPUT,
-	                 "%s: %.*s differs from the run's; expected %.*s, found %.*s\n"
-	                 "  help: give the same as before, or start another run with -o DIR",
+	                 "%s: %.*s differs from the run's; expected %.*s, found %.*s" HELP
+	                 "give the same as before, or start another run with -o DIR",
 	                 run, (int)strcspn(like, "\t\n"), like, expects, expectation, finds,
 	                 finding);
 }

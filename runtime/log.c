@@ -154,10 +154,9 @@ static int write_command(const char *path, const json_t *all)
 	if (!text)
 		return errno == ENOMEM
 		           ? amos_no_memory(path)
-		           : amos_fail(
-		                 AMOS_INPUT,
-		                 "%s: the command is not valid UTF-8\n  help: rename the files",
-		                 path);
+		           : amos_fail(AMOS_INPUT,
+		                       "%s: the command is not valid UTF-8" HELP "rename the files",
+		                       path);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {

@@ -23,14 +23,14 @@ struct amos_options amos_options(void)
 	return options;
 }
 
-static int set_text(const char *name, const char *value, const char **to)
+static int amos_set_text(const char *name, const char *value, const char **to)
 {
 	(void)name;
 	*to = value;
 	return AMOS_DONE;
 }
 
-static int set_list(const char *name, const char *value, struct amos_list *to)
+static int amos_set_list(const char *name, const char *value, struct amos_list *to)
 {
 	if (to->count == AMOS_LIST)
 		return amos_fail(AMOS_USAGE, "--%s: given more than %d times", name, AMOS_LIST);
@@ -38,7 +38,7 @@ static int set_list(const char *name, const char *value, struct amos_list *to)
 	return AMOS_DONE;
 }
 
-static int set_count(const char *name, const char *value, int64_t *to)
+int amos_set_count(const char *name, const char *value, int64_t *to)
 {
 	char *end;
 	errno = 0;
@@ -50,7 +50,7 @@ static int set_count(const char *name, const char *value, int64_t *to)
 	return AMOS_DONE;
 }
 
-static int set_number(const char *name, const char *value, double *to)
+int amos_set_number(const char *name, const char *value, double *to)
 {
 	char *end;
 	double number = strtod(value, &end);
@@ -61,7 +61,7 @@ static int set_number(const char *name, const char *value, double *to)
 	return AMOS_DONE;
 }
 
-static int set_flag(const char *name, const char *value, int *to)
+static int amos_set_flag(const char *name, const char *value, int *to)
 {
 	(void)name, (void)value;
 	*to = 1;
@@ -90,7 +90,7 @@ int amos_option(struct amos_options *options, const char *name, const char *valu
 {
 #define OPTION(field, letter, group, type, argument, help)                                         \
 	if (same_name(#field, name))                                                               \
-		return set_##type(name, value, &options->field);
+		return amos_set_##type(name, value, &options->field);
 #include "options.def"
 #undef OPTION
 	return amos_fail(AMOS_USAGE, "--%s: no such option", name);

@@ -6,6 +6,7 @@
 #include <stddef.h>
 
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
+#define HELP         AMOS_HELP
 
 // ---- numbers.c: element types, random numbers ------------------------------------------
 

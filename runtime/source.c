@@ -105,7 +105,7 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 		return AMOS_DONE;
 	if (!strncmp(text, "images:", 7))
 		return amos_fail(AMOS_INPUT,
-		                 "--data %s=%s: directories of images are not supported\n  help: "
+		                 "--data %s=%s: directories of images are not supported" HELP
 		                 "convert them to an .npy file",
 		                 source->name, text);
 	int64_t n;

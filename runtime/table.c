@@ -13,7 +13,7 @@ struct column { // numbers read so far
 	size_t count, room;
 };
 
-#define BEYOND_DOUBLE " has more digits than a double holds\n  help: store it in an .npy file"
+#define BEYOND_DOUBLE " has more digits than a double holds" HELP "store it in an .npy file"
 
 static int add(struct column *column, const char *where, double x)
 {
@@ -136,9 +136,8 @@ static int pick_all(struct table *t, const char *header)
 		t->at[t->count] = t->count;
 	return !cell(header, t->count, &n)
 	           ? AMOS_DONE
-	           : amos_fail(AMOS_INPUT,
-	                       "%s: more than %d columns\n  help: select some, %s:0-2,5", t->path,
-	                       MOST_COLUMNS, t->path);
+	           : amos_fail(AMOS_INPUT, "%s: more than %d columns" HELP "select some, %s:0-2,5",
+	                       t->path, MOST_COLUMNS, t->path);
 }
 
 static int pick_named(struct table *t, const char *header, const char *columns)

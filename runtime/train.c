@@ -129,8 +129,8 @@ static int not_a_number(const struct training *t, double loss)
 {
 	return amos_fail(
 	    AMOS_INPUT,
-	    "step %lld: the loss is %g, so training stopped; the checkpoints in %s are kept\n"
-	    "  help: try a smaller --xi (--rate for other optimizers) or a longer --warmup, and "
+	    "step %lld: the loss is %g, so training stopped; the checkpoints in %s are kept" HELP
+	    "try a smaller --xi (--rate for other optimizers) or a longer --warmup, and "
 	    "check "
 	    "the data for very large values",
 	    (long long)t->point.step + 1, loss, t->dir);
@@ -300,8 +300,8 @@ static int resume(struct training *t)
 	if (access(t->last, F_OK) && errno == ENOENT)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "%s: no run to resume: it was stopped before its first checkpoint\n"
-		    "  help: start it again with --overwrite",
+		    "%s: no run to resume: it was stopped before its first checkpoint" HELP
+		    "start it again with --overwrite",
 		    t->dir);
 	int status = amos_checkpoint_open(t->last, true, &c);
 	if (status)
@@ -345,8 +345,8 @@ static int check_accumulate(const struct training *t)
 	if (!more || more < t->runs || t->options->resume)
 		return AMOS_DONE;
 	return amos_fail(AMOS_INPUT,
-	                 "--accumulate %lld: the %lld batches of this training make no update\n"
-	                 "  help: accumulate fewer batches, or give --steps N or more --epochs",
+	                 "--accumulate %lld: the %lld batches of this training make no update" HELP
+	                 "accumulate fewer batches, or give --steps N or more --epochs",
 	                 (long long)more + 1, (long long)t->runs);
 }
 
@@ -358,9 +358,9 @@ static int prepare(struct training *t)
 	if (!t->entry)
 		return amos_fail(AMOS_INPUT, "%s: compiled without training", model->name);
 	if (o->eval_every > 0 && (!amos_data_held_out(t->data) || !amos_find_entry(model, "eval")))
-		return amos_fail(
-		    AMOS_INPUT,
-		    "--eval-every: no data are held out to evaluate on\n  help: give --split 0.9");
+		return amos_fail(AMOS_INPUT,
+		                 "--eval-every: no data are held out to evaluate on" HELP
+		                 "give --split 0.9");
 	t->loss = amos_find_output(t->entry, "loss");
 	t->step_slot = amos_find_slot(model, "amos.step");
 	t->left_slot = amos_find_slot(model, "amos.left");

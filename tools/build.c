@@ -25,15 +25,16 @@ static bool is_object(const char *out)
 static void check_out(const Session *session, const char *out)
 {
 	if (!out)
-		bad_usage(session, "wants -o NAME");
+		bad_usage(session, "expected -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
 		bad_usage(session,
 		          format(session->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
 	if (!is_object(out) && !target_links_here(target_named(
 	                           session->arena, choice(session, OPT_target, "cpu"), NULL)))
-		bad_usage(session, "for another target wants -o NAME.o: an object, or the text of "
-		                   "PTX for cuda");
+		bad_usage(session,
+		          "for another target, expected -o NAME.o: an object, or the text of "
+		          "PTX for cuda");
 }
 
 void verb_build(Session *session)

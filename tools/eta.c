@@ -15,13 +15,13 @@ static void print_report(Session *session, const Report *report)
 			formats[i].print(session, report);
 			return;
 		}
-	fail_status(STATUS_USAGE, "--format", "'%s': there are text, md, html and csv", wanted);
+	fail_status(STATUS_USAGE, "--format", "expected text, md, html or csv, found '%s'", wanted);
 }
 
 static void print_difference(Session *session)
 {
 	if (!session->other)
-		bad_usage(session, "--diff wants two models or reports");
+		bad_usage(session, "--diff: expected two models or reports");
 	Report a = make_report(session, session->path);
 	Report b = make_report(session, session->other);
 	int count = print_differences(session, &a, &b);

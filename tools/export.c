@@ -32,7 +32,7 @@ void verb_export(Session *session)
 {
 	const char *path = session->other, *out = choice(session, OPT_out, NULL);
 	if (!out)
-		bad_usage(session, "wants -o OUT.onnx");
+		bad_usage(session, "expected -o OUT.onnx");
 	bool last;
 	struct amos_options options = runtime_options(session);
 	check(amos_keeps_last(&options, &last));

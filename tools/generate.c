@@ -70,7 +70,7 @@ static Writer writer_of(Session *session, Graph *g, const char *path)
 	            input->shape.rank == 2 && out && is_float(out->type) && out->shape.rank == 3 &&
 	            input->shape.dim[0] == 1 && out->shape.dim[1] == input->shape.dim[1];
 	if (!fits)
-		fail(path, "--generate wants one input of tokens [1,n] and first an output of "
+		fail(path, "--generate: expected one input of tokens [1,n] and first an output of "
 		           "scores [1,n,tokens]");
 	struct amos *open = open_program(program_of(session, g, "run"));
 	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
@@ -122,7 +122,7 @@ void generate(Session *session)
 	int64_t more = choice_count(session, OPT_generate, 0);
 	if (!*prompt || w.heat <= 0)
 		bad_usage(session,
-		          "wants a --prompt that is not empty and a --temperature above 0");
+		          "expected a --prompt that is not empty and a --temperature above 0");
 	VEC(char) text = {0};
 	for (const char *c = prompt; *c; c++)
 		PUSH(session->arena, text, token_of(&w, *c));

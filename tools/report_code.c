@@ -252,5 +252,5 @@ void print_code(Session *session, const Report *report, const char *language)
 	else if (!strcmp(language, "torch"))
 		print_torch(session->arena, report->json);
 	else
-		fail_status(STATUS_USAGE, "--for", "'%s': there are jax and torch", language);
+		fail_status(STATUS_USAGE, "--for", "expected jax or torch, found '%s'", language);
 }

@@ -45,7 +45,7 @@ static void add_cotangents(Session *session, const char *path)
 static struct amos_data *open_batch(Session *session)
 {
 	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
-		bad_usage(session, "wants --data IN.npz or --data NAME=SOURCE for the inputs");
+		bad_usage(session, "expected --data IN.npz or --data NAME=SOURCE for the inputs");
 	if (chosen(session, OPT_cotangent))
 		add_cotangents(session, choice(session, OPT_cotangent, NULL));
 	return open_data(session);
@@ -131,7 +131,7 @@ static void write_arrays(Session *session, const Arrays *a)
 static void need_out(const Session *session)
 {
 	if (!chosen(session, OPT_out))
-		bad_usage(session, "wants -o OUT.npz");
+		bad_usage(session, "expected -o OUT.npz");
 }
 
 void verb_run(Session *session)

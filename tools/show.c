@@ -25,7 +25,7 @@ void verb_show(Session *session)
 	const char *from = choice(session, OPT_from, NULL),
 	           *after = choice(session, OPT_after, "read");
 	if (!from == !session->path)
-		bad_usage(session, "wants MODEL, or --from FILE");
+		bad_usage(session, "expected MODEL, or --from FILE");
 	const char *text = from ? read_text(session, from) : NULL;
 	if (!chosen(session, OPT_json)) {
 		show_program(session, from, text, after, stdout);

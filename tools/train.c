@@ -73,7 +73,7 @@ static void recall(Session *session)
 {
 	const char *run = choice(session, OPT_resume, NULL);
 	if (!run && !session->path)
-		bad_usage(session, "wants MODEL, or --resume DIR");
+		bad_usage(session, "expected MODEL, or --resume DIR");
 	if (!run)
 		return;
 	if (chosen(session, OPT_out) || chosen(session, OPT_overwrite))
@@ -188,7 +188,7 @@ static void check_trained(const Session *session, const char *run, const char *t
 	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
 		return;
 	fail(trained, "the trained model goes here, and there is a file that this run did not "
-	              "write\n  help: move it away, or train with --overwrite or another -o DIR");
+	              "write" HELP "move it away, or train with --overwrite or another -o DIR");
 }
 
 static void write_trained(const Session *session, const Program *p, struct amos *open,

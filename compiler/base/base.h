@@ -164,8 +164,7 @@ _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
 _Noreturn void fail_again(Catch *); // fails again with the caught error
 // Fails with amos_error() unless `status`, from a function of common.h, is AMOS_DONE.
 void need_done(int status);
-// Separates the text of an error from how to fix it.
-#define HELP "\nhelp: "
+#define HELP AMOS_HELP
 _Noreturn void bug_at(const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 #define bug(...)    bug_at(__FILE__, __LINE__, __VA_ARGS__)
