@@ -18,9 +18,7 @@ const char *identity_text(Session *session, const Model *model)
 {
 	Text text = {.arena = session->arena};
 	say(&text, "model\tcontent %016llx\n", (unsigned long long)model_hash(model));
-	const Target *target =
-	    target_named(session->arena, choice(session, OPT_target, "cpu"), NULL);
-	say(&text, "target\t%s\n", target_kind(session->arena, target));
+	say(&text, "target\t%s\n", target_kind(session->arena, target_of(session)));
 	say(&text, "%s", compiled_choices(session));
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];

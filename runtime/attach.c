@@ -201,10 +201,9 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
                        const char *const *entries)
 {
 	char names[1024] = "";
-	for (int64_t i = 0, at = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == AMOS_SLOT_INPUT && at < (int64_t)sizeof names)
-			at += snprintf(names + at, sizeof names - (size_t)at, "%s%s",
-			               at ? ", " : "", model->slots[i].name);
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind == AMOS_SLOT_INPUT)
+			amos_list_name(names, sizeof names, model->slots[i].name);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
 		if (slot->kind != AMOS_SLOT_INPUT || amos_source_of(&data->sources, slot->name))

@@ -156,20 +156,23 @@ static int count_bound(struct amos_data *data, int n, const struct amos_input *i
 	return status;
 }
 
+void amos_list_name(char *list, size_t room, const char *name)
+{
+	size_t at = strlen(list);
+	snprintf(list + at, room - at, "%s%s", at ? ", " : "", name);
+}
+
 // Fails if no data name an input: they belong to another model, or are arrays without names.
 static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
 {
 	char given[512] = "", expected[512] = "";
-	for (int i = 0, at = 0; i < n; i++) {
+	for (int i = 0; i < n; i++) {
 		if (amos_source_of(&data->sources, inputs[i].name))
 			return AMOS_DONE;
-		if (at < (int)sizeof expected)
-			at += snprintf(expected + at, sizeof expected - (size_t)at, "%s%s",
-			               i ? ", " : "", inputs[i].name);
+		amos_list_name(expected, sizeof expected, inputs[i].name);
 	}
-	for (int i = 0, at = 0; i < data->sources.count && at < (int)sizeof given; i++)
-		at += snprintf(given + at, sizeof given - (size_t)at, "%s%s", i ? ", " : "",
-		               data->sources.at[i].name);
+	for (int i = 0; i < data->sources.count; i++)
+		amos_list_name(given, sizeof given, data->sources.at[i].name);
 	return n && *given ? amos_fail(AMOS_INPUT,
 	                               "--data: expected data of the model's inputs, %s; found %s",
 	                               expected, given)

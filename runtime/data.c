@@ -78,25 +78,25 @@ const struct amos_array *amos_data_array(const struct amos_data *data, int k, co
 
 // ---- number of samples ----------------------------------------------------------------
 
-int64_t amos_data_units(const struct amos_data *data, int64_t length)
+static int64_t units(const struct amos_data *data, int64_t length)
 {
 	return length > data->ahead ? (length - data->ahead) / data->window : 0;
 }
 
 int64_t amos_data_batches(const struct amos_data *data)
 {
-	return data->batch > 0 ? amos_data_units(data, data->train) / data->batch : 0;
+	return data->batch > 0 ? units(data, data->train) / data->batch : 0;
 }
 
 int64_t amos_data_held_out(const struct amos_data *data)
 {
-	return amos_data_units(data, data->length - data->train);
+	return units(data, data->length - data->train);
 }
 
 int64_t amos_data_eval_samples(const struct amos_data *data)
 {
 	bool held = data->train < data->length;
-	return held ? amos_data_held_out(data) : amos_data_units(data, data->train);
+	return held ? amos_data_held_out(data) : units(data, data->train);
 }
 
 int amos_data_count(struct amos_data *data, const struct amos_source *source, bool first,
@@ -129,8 +129,7 @@ int amos_data_check_size(const struct amos_data *data)
 		return amos_fail(AMOS_INPUT,
 		                 "--data: %lld %s to train on, fewer than one batch of %lld" HELP
 		                 "supply more data, or a smaller --batch",
-		                 (long long)amos_data_units(data, data->train), what,
-		                 (long long)data->batch);
+		                 (long long)units(data, data->train), what, (long long)data->batch);
 	if (data->train < data->length && !amos_data_held_out(data))
 		return amos_fail(AMOS_INPUT,
 		                 "--split %g: the held-out part is less than one %s" HELP

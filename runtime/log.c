@@ -60,7 +60,8 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
 }
 
-int amos_log_flush(struct amos_log *log)
+// Otherwise done twice per second.
+static int flush_log(struct amos_log *log)
 {
 	log->flushed = amos_now();
 	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
@@ -70,7 +71,7 @@ int amos_log_flush(struct amos_log *log)
 
 int amos_log_sync(struct amos_log *log)
 {
-	int status = amos_log_flush(log);
+	int status = flush_log(log);
 	if (!status && (fsync(fileno(log->lines)) || fsync(fileno(log->events))))
 		status = amos_fail_errno("write", log->path);
 	return status;
@@ -80,7 +81,7 @@ int amos_log_close(struct amos_log *log, int status)
 {
 	// An earlier failure is reported, not one that follows from it.
 	if (!status && log->events)
-		status = amos_log_flush(log);
+		status = flush_log(log);
 	if (log->shown)
 		fputs("\n", stderr);
 	if (log->lines)
@@ -103,7 +104,7 @@ int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_f
 	}
 	fprintf(log->lines, ", \"seconds\": %.3f, \"memory_mb\": %.0f}\n", amos_now() - log->start,
 	        peak_megabytes());
-	return amos_now() - log->flushed > 0.5 ? amos_log_flush(log) : AMOS_DONE;
+	return amos_now() - log->flushed > 0.5 ? flush_log(log) : AMOS_DONE;
 }
 
 // ---- progress -------------------------------------------------------------------------
@@ -220,12 +221,6 @@ static int read_command(const char *dir, char *path, size_t room, json_t **all)
 	return status;
 }
 
-static const char *file_part(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 int amos_command_found(const char *dir, bool *found)
 {
 	char path[4096];
@@ -239,7 +234,7 @@ int amos_command_found(const char *dir, bool *found)
 int amos_command_wrote(const char *dir, const char *path, bool *wrote)
 {
 	char from[4096];
-	json_t *all, *name = word_json(file_part(path));
+	json_t *all, *name = word_json(basename(path));
 	int status = read_command(dir, from, sizeof from, &all);
 	*wrote = name && json_equal(json_object_get(all, "trained"), name);
 	json_decref(name);
@@ -252,7 +247,7 @@ int amos_command_writes(const char *dir, const char *path)
 	char to[4096];
 	json_t *all;
 	int status = read_command(dir, to, sizeof to, &all);
-	bool set = !json_object_set_new(all, "trained", word_json(file_part(path)));
+	bool set = !json_object_set_new(all, "trained", word_json(basename(path)));
 	if (!status)
 		status = set ? write_command(to, all)
 		             : amos_fail(AMOS_INPUT, "%s: missing or corrupt", to);

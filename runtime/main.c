@@ -109,14 +109,23 @@ static int open_model(const struct command *c, struct amos **m)
 	return status;
 }
 
-static int open_data(const struct command *c, int exact, const char *const *entries,
-                     struct amos_data **data)
+// Opens the model and the data that the entries read, calls `work`, and closes both.
+static int with_model(struct command *c, int exact, const char *const *entries,
+                      int work(struct command *, struct amos *, struct amos_data *))
 {
-	int status = amos_data_open(&c->options, exact, data);
+	struct amos *m = NULL;
+	struct amos_data *data = NULL;
+	int status = open_model(c, &m);
 	if (!status)
-		status = amos_data_attach(*data, c->model, entries);
+		status = amos_data_open(&c->options, exact, &data);
+	if (!status)
+		status = amos_data_attach(data, c->model, entries);
 	if (!status && !c->options.quiet)
-		amos_print(stderr, amos_data_unused(*data), "");
+		amos_print(stderr, amos_data_unused(data), "");
+	if (!status)
+		status = work(c, m, data);
+	amos_data_close(data);
+	amos_close(m);
 	return status;
 }
 
@@ -158,70 +167,69 @@ static void introduce(const struct amos *m, const struct amos_data *data)
 // Chooses PROGRAM.run, unless -o or --resume gives the directory.
 static int choose_folder(struct command *c, char **folder)
 {
-	const char *program = c->options.argv[0], *slash = strrchr(program, '/');
+	const char *program = c->options.argv[0];
 	*folder = NULL;
 	if (c->options.out || c->options.resume)
 		return AMOS_DONE;
-	if (asprintf(folder, "%s.run", slash ? slash + 1 : program) < 0)
+	if (asprintf(folder, "%s.run", basename(program)) < 0)
 		return amos_no_memory(program);
 	c->options.out = *folder;
 	return AMOS_DONE;
 }
 
+static int train(struct command *c, struct amos *m, struct amos_data *data)
+{
+	struct amos_result result;
+	char why[256];
+	if (!c->options.quiet)
+		introduce(m, data);
+	int status = amos_train(m, data, &c->options, &result);
+	if (status)
+		return status;
+	if (c->options.json || !c->options.quiet)
+		amos_result_print(stdout, &result, c->options.json);
+	if (isfinite(result.constant.loss))
+		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
+		        amos_constant_text(why, sizeof why, &result.constant));
+	return AMOS_DONE;
+}
+
 static int verb_train(struct command *c)
 {
-	struct amos *m = NULL;
-	struct amos_data *data = NULL;
-	struct amos_result result;
-	char *folder, why[256];
+	char *folder;
 	int status = choose_folder(c, &folder);
 	if (!status && !c->options.resume)
 		status = amos_folder_free(c->options.out, c->options.overwrite);
 	if (!status)
-		status = open_model(c, &m);
-	if (!status)
-		status = open_data(c, 0, (const char *const[]){"train", "eval", NULL}, &data);
-	if (!status && !c->options.quiet)
-		introduce(m, data);
-	if (!status)
-		status = amos_train(m, data, &c->options, &result);
-	if (!status && (c->options.json || !c->options.quiet))
-		amos_result_print(stdout, &result, c->options.json);
-	if (!status && isfinite(result.constant.loss))
-		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
-		        amos_constant_text(why, sizeof why, &result.constant));
-	amos_data_close(data);
-	amos_close(m);
+		status = with_model(c, 0, (const char *const[]){"train", "eval", NULL}, train);
 	free(folder);
 	return status;
 }
 
-static int verb_eval(struct command *c)
+static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 {
-	struct amos *m = NULL;
-	struct amos_data *data = NULL;
 	struct amos_result result = {.loss = NAN,
 	                             .accuracy = NAN,
 	                             .best.loss = INFINITY,
 	                             .constant.loss = NAN,
 	                             .seconds = NAN};
-	int status = open_model(c, &m);
-	if (!status)
-		status = open_data(c, 0, (const char *const[]){"eval", NULL}, &data);
-	if (!status)
-		status = amos_evaluate(m, data, &result);
-	int64_t left = status ? 0 : amos_data_eval_samples(data) - result.eval_samples;
+	int status = amos_evaluate(m, data, &result);
+	if (status)
+		return status;
+	int64_t left = amos_data_eval_samples(data) - result.eval_samples;
 	if (left && !c->options.quiet)
 		fprintf(stderr, "note: %lld samples after the last full batch are omitted\n",
 		        (long long)left);
 	int64_t slot = amos_find_slot(c->model, "amos.step");
-	if (!status && slot >= 0)
+	if (slot >= 0)
 		result.step = *(const int64_t *)amos_slot_bytes(m, slot);
-	if (!status)
-		amos_result_print(stdout, &result, c->options.json);
-	amos_data_close(data);
-	amos_close(m);
-	return status;
+	amos_result_print(stdout, &result, c->options.json);
+	return AMOS_DONE;
+}
+
+static int verb_eval(struct command *c)
+{
+	return with_model(c, 0, (const char *const[]){"eval", NULL}, evaluate);
 }
 
 int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const char *path)
@@ -244,30 +252,25 @@ int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const 
 	return status;
 }
 
-static int verb_run(struct command *c)
+static int run(struct command *c, struct amos *m, struct amos_data *data)
 {
-	struct amos *m = NULL;
-	struct amos_data *data = NULL;
-	const char *name = c->verb->name;
-	const struct amos_entry *entry = amos_find_entry(c->model, name);
-	if (!entry)
-		return amos_fail(AMOS_INPUT, "%s: compiled without %s", c->model->name, name);
-	if (!c->options.out)
-		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
-	int status = open_model(c, &m);
-	if (!status)
-		status = open_data(c, 1, (const char *const[]){name, NULL}, &data);
-	if (!status)
-		status = amos_output_check(c->options.out);
+	const struct amos_entry *entry = amos_find_entry(c->model, c->verb->name);
+	int status = amos_output_check(c->options.out);
 	if (!status)
 		status = amos_data_eval(data, m, 0, 1);
 	if (!status)
 		status = amos_call(m, entry, NULL, NULL);
-	if (!status)
-		status = amos_write_outs(m, entry, c->options.out);
-	amos_data_close(data);
-	amos_close(m);
-	return status;
+	return status ? status : amos_write_outs(m, entry, c->options.out);
+}
+
+static int verb_run(struct command *c)
+{
+	const char *name = c->verb->name;
+	if (!amos_find_entry(c->model, name))
+		return amos_fail(AMOS_INPUT, "%s: compiled without %s", c->model->name, name);
+	if (!c->options.out)
+		return amos_fail(AMOS_USAGE, "%s: expected -o OUT.npz", name);
+	return with_model(c, 1, (const char *const[]){name, NULL}, run);
 }
 
 static int verb_export(struct command *c)

@@ -153,8 +153,7 @@ struct amos_figure {
 };
 int amos_log_open(struct amos_log *, const char *dir, int64_t step, const struct amos_options *);
 int amos_log_line(struct amos_log *, int64_t step, int n, const struct amos_figure *);
-int amos_log_flush(struct amos_log *); // flushes to the file; otherwise done twice per second
-int amos_log_sync(struct amos_log *);  // also syncs to the disk
+int amos_log_sync(struct amos_log *); // also syncs to the disk
 int amos_log_close(struct amos_log *,
                    int status); // returns `status`, or the status of the last flush
 void amos_progress(struct amos_log *, int64_t step, int64_t steps, double loss, double rate,
@@ -249,8 +248,6 @@ struct amos_data {
 
 // Returns the array of a source; NULL if it is not a file.
 const struct amos_array *amos_source_array(const struct amos_data *, const struct amos_source *);
-int64_t amos_data_units(const struct amos_data *,
-                        int64_t length); // windows or samples in a part of that length
 // Adds an input of `length` tokens or samples, with `window` elements per sample. Fails if its
 // length disagrees with earlier ones.
 int amos_data_count(struct amos_data *, const struct amos_source *, bool first, bool stream,
@@ -266,6 +263,7 @@ bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any
 // entry.
 int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
+void amos_list_name(char *list, size_t room, const char *name); // appends to "a, b"
 int amos_shape_mismatch(const struct amos_source *, const struct amos_input *,
                         const struct amos_array *);
 // Returns the divisor of a source's values for an input of type class `class`.

@@ -30,8 +30,7 @@ static void check_out(const Session *session, const char *out)
 		bad_usage(session,
 		          format(session->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
-	if (!is_object(out) && !target_links_here(target_named(
-	                           session->arena, choice(session, OPT_target, "cpu"), NULL)))
+	if (!is_object(out) && !target_links_here(target_of(session)))
 		bad_usage(session,
 		          "for another target, expected -o NAME.o: an object, or the text of "
 		          "PTX for cuda");

@@ -6,12 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static const char *file_part(const char *path)
-{
-	const char *slash = strrchr(path, '/');
-	return slash ? slash + 1 : path;
-}
-
 // Where the trained model goes: DIR.onnx for the run in DIR/.
 static const char *trained_path(Arena *arena, const char *folder)
 {
@@ -26,7 +20,7 @@ static void choose_folder(Session *session)
 {
 	if (chosen(session, OPT_out) || chosen(session, OPT_resume))
 		return;
-	const char *name = file_part(session->path);
+	const char *name = basename(session->path);
 	if (!strcmp(name, "-"))
 		name = "model";
 	int stem = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
@@ -178,15 +172,15 @@ static void print_result(const Session *session, const Model *model, const struc
 	}
 }
 
-// Nothing stands where the trained model goes that this run did not write.
-static void check_trained(const Session *session, const char *run, const char *trained)
+// Nothing stands where the trained model goes that this run did not write; answers whether it did.
+static bool check_trained(const Session *session, const char *run, const char *trained)
 {
 	struct stat about;
 	bool wrote;
 	check(amos_output_check(trained));
 	check(amos_command_wrote(run, trained, &wrote));
 	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
-		return;
+		return wrote;
 	fail(trained, "the trained model goes here, and there is a file that this run did not "
 	              "write" HELP "move it away, or train with --overwrite or another -o DIR");
 }
@@ -202,10 +196,7 @@ static void write_trained(const Session *session, const Program *p, struct amos 
 		amos_checkpoint_close(best);
 		check(status);
 	}
-	check_trained(session, run, trained);
-	bool wrote;
-	check(amos_command_wrote(run, trained, &wrote));
-	if (!wrote)
+	if (!check_trained(session, run, trained))
 		check(amos_command_writes(run, trained));
 	write_open(p, open, trained);
 }
