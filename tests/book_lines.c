@@ -20,6 +20,9 @@ static const char *const equal[] = {
     "x:2,3 = when(0, x, 1, x + 1, x + 2) | x + 1",
     "x:2,3 = when(is(x, 1), x, is(expand(reshape(1; [1, 1]); [2, 3]), 1), x + 1, x) | x + 1",
     "x:2,3 = x * length(shape(x)) + given(x) + given(none) | x * 2 + 1",
+    "x:2,3,4 = reshape(x; zip([2, 1, 4], [1, 3, 1])) | reshape(x; [2, 1, 1, 3, 4, 1])",
+    "x:2,3 = several(x, x + 1)[1] * given(several(x)[1]) + several(4, [5])[0] | x * 0 + 4",
+    "x:2,3 = with_extent(x, extent(x; 0) - 1; 0) | slice(x; [0, 0], [1, 3], [1, 1])",
     "x:2,3,4 = merge(x; 1, 3) | reshape(x; [2, 12])",
     "x:2,3,4 = move(x; 0, -1) | permute(x; [1, 2, 0])",
     "x:2,3,4 = move(x; -1, 0) | permute(x; [2, 0, 1])",
@@ -47,6 +50,7 @@ static const char *const refused[][2] = {
     {"x:2,3 = sum(x; axes(x; [0, 0]))", "axis 0 is given twice"},
     {"x:2,3 = drop(x; 4)", "axis 4, but the operand has 2 dimensions"},
     {"x:2,3 = x * [1, 2][2]", "entry 2 of a list of 2"},
+    {"x:2,3 = reshape(x; zip([1, 2], [3]))", "zip of lists that differ in length"},
     {"x:2,3 = plus(x, x, x)", "nothing is called plus with 3 operands"},
     {"x:2,3 = x + none", "add of nothing"},
 };

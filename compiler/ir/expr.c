@@ -22,6 +22,12 @@ static Item ref_item(Ref r)
 	return (Item){.kind = I_ref, .ref = r};
 }
 
+Item several_items(Arena *arena, int n, const Item *item)
+{
+	return (Item){
+	    .kind = I_several, .n = n, .all = take_copy(arena, item, (size_t)n * sizeof *item)};
+}
+
 // ---- arithmetic on attributes ---------------------------------------------------------
 
 static double compute(Scope *s, Op op, double x, double y)
@@ -336,6 +342,20 @@ static Item fn_dynamic(Scope *s, const Expr *e)
 	return num_item(dynamic);
 }
 
+// extent(x; a): how many elements of axis a are valid, as a value.
+static Item fn_extent(Scope *s, const Expr *e)
+{
+	Ref x = ref_arg(s, e, 0);
+	return ref_item(put_length(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0]));
+}
+
+// with_extent(x, n; a): x, of which the first n elements of axis a are valid.
+static Item fn_with_extent(Scope *s, const Expr *e)
+{
+	Ref x = ref_arg(s, e, 0), n = ref_arg(s, e, 1);
+	return ref_item(put_valid(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0], n));
+}
+
 // inv(p): the permutation that undoes p.
 static Item fn_inv(Scope *s, const Expr *e)
 {
@@ -368,10 +388,24 @@ static int entry_arg(Scope *s, const Expr *e, Item *list)
 	return i;
 }
 
-// at(list, i), list[i]: an entry of a list or of a constant; nothing behind the end of a constant.
+// several(a, b, ..): more than one item, for at().
+static Item fn_several(Scope *s, const Expr *e)
+{
+	Item *item = NEWS(s->g->arena, Item, e->nin + 1);
+	for (int k = 0; k < e->nin; k++)
+		item[k] = eval_item(s, e->in[k]);
+	return several_items(s->g->arena, e->nin, item);
+}
+
+// at(list, i), list[i]: an entry of a list, of several items or of a constant; nothing behind the
+// end of the latter two.
 static Item fn_at(Scope *s, const Expr *e)
 {
 	Item list = eval_arg(s, e, 0);
+	if (list.kind == I_several) {
+		int i = (int)number_arg(s, e, 1);
+		return i >= 0 && i < list.n ? list.all[i] : (Item){.kind = I_none};
+	}
 	if (list.kind == I_ref || list.kind == I_none) {
 		int i = (int)number_arg(s, e, 1);
 		bool found = list.kind == I_ref && is_const(s->g, list.ref) &&
@@ -563,15 +597,36 @@ static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape},     {"rank", fn_rank},       {"type", fn_type},
-    {"axes", fn_axes},       {"count", fn_count},     {"inv", fn_inv},
-    {"list", fn_list},       {"at", fn_at},           {"with", fn_with},
-    {"when", fn_when},       {"unslice", fn_unslice}, {"unwindow", fn_unwindow},
-    {"rows", fn_rows},       {"float", fn_float},     {"causal", fn_causal},
-    {"axis", fn_axis},       {"cut", fn_cut},         {"range", fn_range},
-    {"without", fn_without}, {"length", fn_length},   {"given", fn_given},
-    {"is", fn_is},           {"need", fn_need},       {"size", fn_size},
-    {"sized", fn_sized},     {"dynamic", fn_dynamic}, {"zip", fn_zip},
+    {"shape", fn_shape},
+    {"rank", fn_rank},
+    {"type", fn_type},
+    {"axes", fn_axes},
+    {"count", fn_count},
+    {"inv", fn_inv},
+    {"list", fn_list},
+    {"at", fn_at},
+    {"with", fn_with},
+    {"when", fn_when},
+    {"unslice", fn_unslice},
+    {"unwindow", fn_unwindow},
+    {"rows", fn_rows},
+    {"float", fn_float},
+    {"causal", fn_causal},
+    {"axis", fn_axis},
+    {"cut", fn_cut},
+    {"range", fn_range},
+    {"without", fn_without},
+    {"length", fn_length},
+    {"given", fn_given},
+    {"is", fn_is},
+    {"need", fn_need},
+    {"size", fn_size},
+    {"sized", fn_sized},
+    {"dynamic", fn_dynamic},
+    {"zip", fn_zip},
+    {"several", fn_several},
+    {"extent", fn_extent},
+    {"with_extent", fn_with_extent},
 };
 
 // ---- calls ----------------------------------------------------------------------------

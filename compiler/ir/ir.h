@@ -434,13 +434,15 @@ char *lexer_place(const Lexer *); // "where:line", for errors
 Expr *parse_expr(Lexer *);
 Expr *parse_text(Arena *, const char *where, const char *text); // Fails if text remains.
 
-// The value of an expression: a value of the graph, a number, a list of integers, or a string.
+// The value of an expression: a value of the graph, a number, a list of integers, a string, or
+// several of these.
 typedef struct Item {
-	enum { I_none, I_ref, I_num, I_list, I_text } kind;
+	enum { I_none, I_ref, I_num, I_list, I_text, I_several } kind;
 	Ref ref;
 	int input; // of the node being lowered: its index + 1
 	double x;
 	const char *text;
+	const struct Item *all; // I_several: n of them
 	int n;
 	int64_t i[NUMS];
 } Item;
@@ -484,6 +486,7 @@ Item eval_item(Scope *, const Expr *);
 const char *scope_where(const Scope *); // Returns the node that a value is put for, else the line.
 char *text_of_items(Scope *, int n, Expr *const *); // concatenated
 Ref item_ref(Scope *, const Item *, Elem);          // A number becomes a constant of that type.
+Item several_items(Arena *, int n, const Item *);   // Copies them.
 bool same_list(const Item *, const Item *);
 bool literal_name(const char *, double *); // Names of types and activations are their numbers.
 struct Def;

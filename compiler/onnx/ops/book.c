@@ -430,6 +430,84 @@ static void expect_fixed_item(const Call *c, const Item *x, int axis)
 		unsupported_node(c, fixed_sizes, "the size of axis %d depends on the data", axis);
 }
 
+// activation(x; i, each): x through activation i of a recurrent node, which has so many for each
+// direction.
+static Item fn_activation(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(
+	    recurrent_activation(c, value(s, e, 0), (int)integer(s, e, 0), (int)integer(s, e, 1)));
+}
+
+// Lines of the book for the body of a loop.
+static void put_body_lines(Call *c, const Def *d, Item *var, const LoopInfo *info)
+{
+	Call body = *c;
+	Item result[d->nresult + 1];
+	Host host = {&body, host_call, host_attr};
+	Scope s = {.where = d->place, .book = c->g->book, .var = var, .host = &host};
+	s.g = body.g = c->r->g;
+	run_def(&s, d, var, d->nresult, result);
+	for (int k = 0; k < d->nresult; k++)
+		if (result[k].kind != I_none)
+			add_out(s.g, k < info->until ? "on" : "y", item_ref(&s, &result[k], E_f32));
+}
+
+// Slots for those operands that are there: carried and scanned ones first.
+static void put_body_slots(Call *c, LoopScope *nest, int n, const Item *in, LoopInfo *info,
+                           Item *var)
+{
+	Reader *r = c->r;
+	int carried = info->carried, scanned = info->scanned;
+	info->carried = info->scanned = 0;
+	for (int k = 0; k < carried + scanned; k++) {
+		bool entry = k >= carried;
+		if (in[k].kind != I_ref)
+			continue;
+		var[k] = ref_item(nest_slot(r, nest, in[k].ref, entry));
+		*(entry ? &info->scanned : &info->carried) += 1;
+		if (entry)
+			info->trips = val(nest->around, in[k].ref)->shape.dim[0];
+	}
+	for (int k = 0; k < n; k++)
+		if (in[k].kind == I_ref && k < carried + scanned)
+			var[k].ref = sized_slot(r, nest, var[k].ref);
+		else if (in[k].kind == I_ref)
+			var[k] = ref_item(bring_in(r, in[k].ref, nest->outer));
+}
+
+// repeat(limit, x, ..; line, carried, scanned, reverse, until, k, ..): a loop whose body is a line
+// of the book, of the operands x and the attributes k. The first operands are carried, the next
+// are scanned along their first axes. The line's results are: with `until`, whether another
+// iteration follows; the carried values; what is stacked. The last two are what the loop gives.
+static Item fn_repeat(Call *c, Scope *s, const Expr *e)
+{
+	enum { FIXED = 5 };
+	Reader *r = c->r;
+	int n = e->nin - 1;
+	const Def *d = find_def(s->book, attr(s, e, 0).text, n);
+	Item in[n + 1], var[d->nvar + 1], limit = arg(s, e, 0);
+	LoopInfo info = {.carried = (int)integer(s, e, 1),
+	                 .scanned = (int)integer(s, e, 2),
+	                 .reverse = integer(s, e, 3),
+	                 .until = integer(s, e, 4)};
+	Ref most = item_ref(s, &limit, E_i64), part[d->nresult + 1];
+	for (int k = 0; k < n; k++)
+		var[k] = in[k] = arg(s, e, 1 + k);
+	for (int k = 0; k < d->nattr; k++)
+		var[n + k] = attr(s, e, FIXED + k);
+	info.trips = info.scanned ? 0 : extent_of(c, most, "how often it repeats").most;
+	LoopScope nest;
+	open_nest(r, &nest);
+	put_body_slots(c, &nest, n, in, &info, var);
+	put_body_lines(c, d, var, &info);
+	close_nest(r, &nest);
+	put_loop_info(r, &info, &nest, most, part);
+	Item result[d->nresult + 1];
+	for (int k = 0; k < loop_results(&info); k++)
+		result[k] = ref_item(part[k]);
+	return several_items(r->arena, loop_results(&info), result);
+}
+
 // fixed(x, ..): fails if the data decide the size of an input; fixed(x; axis): along this axis.
 static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 {
@@ -478,6 +556,8 @@ static const struct {
     {"activated", fn_activated},
     {"inside", fn_inside},
     {"fixed", fn_fixed},
+    {"repeat", fn_repeat},
+    {"activation", fn_activation},
     {"through", fn_through},
     {"wave", fn_wave},
     {"ints", fn_ints},

@@ -85,6 +85,11 @@ Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold be
 Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 Ref places_where(Graph *, Ref truth); // in order the places where truth, b8[n], holds: i64
 
+// ---- rnn.c ------------------------------------------------------------------------------
+
+// x through activation i of a recurrent node, which has `each` for each direction.
+Ref recurrent_activation(Call *, Ref x, int i, int each);
+
 // ---- signal.c -------------------------------------------------------------------------
 
 typedef struct Wave { // a transform from `in` entries to `out`, of period `period`
