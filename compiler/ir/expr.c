@@ -356,6 +356,22 @@ static Item fn_with_extent(Scope *s, const Expr *e)
 	return ref_item(put_valid(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0], n));
 }
 
+// padded(x): x, whose padding counts as valid.
+static Item fn_padded(Scope *s, const Expr *e)
+{
+	return ref_item(put_all_padded(s->g, ref_arg(s, e, 0)));
+}
+
+// filled(x; k, c): x, whose padding along the axes k is the number c.
+static Item fn_filled(Scope *s, const Expr *e)
+{
+	Ref x = ref_arg(s, e, 0);
+	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank), with = eval_item(s, e->attr[1]);
+	for (int i = 0; i < axes.n; i++)
+		x = put_filled(s->g, x, (int)axes.i[i], with.x);
+	return ref_item(x);
+}
+
 // inv(p): the permutation that undoes p.
 static Item fn_inv(Scope *s, const Expr *e)
 {
@@ -627,6 +643,8 @@ static const struct {
     {"several", fn_several},
     {"extent", fn_extent},
     {"with_extent", fn_with_extent},
+    {"padded", fn_padded},
+    {"filled", fn_filled},
 };
 
 // ---- calls ----------------------------------------------------------------------------

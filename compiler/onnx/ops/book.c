@@ -508,6 +508,50 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 	return several_items(r->arena, loop_results(&info), result);
 }
 
+Ref order_of(Call *c, Ref keys, Ref count)
+{
+	Ref out;
+	Host host = {c, host_call, host_attr};
+	AttrArg smallest_first = {.name = "largest", .x = 0};
+	book_run(c->g, &host, "order_of", 2, (Ref[]){keys, count}, 1, &smallest_first, 1, &out);
+	return out;
+}
+
+// initial(x): an input, a constant if an initializer is one.
+static Item fn_initial(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(fixed_operand(c, input_of(s, e, 0)));
+}
+
+// element(x; i): of an input of integers, as a value.
+static Item fn_element(Call *c, Scope *s, const Expr *e)
+{
+	int n = 0;
+	const Ref *entry = entries_of(c, input_of(s, e, 0), "", &n);
+	int64_t i = integer(s, e, 0);
+	if (!entry || i >= n)
+		invalid_node(c, "%d numbers; expected more", n);
+	return ref_item(entry[i]);
+}
+
+// bound(n; what): the most that a size can be; fails if nothing bounds it.
+static Item fn_bound(Call *c, Scope *s, const Expr *e)
+{
+	return num_item((double)extent_of(c, value(s, e, 0), attr(s, e, 0).text).most);
+}
+
+// places(x): the positions where x holds, in order.
+static Item fn_places(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(places_where(c->g, value(s, e, 0)));
+}
+
+// counting(; n, known): 0, 1, .. n - 1; known: as a constant.
+static Item fn_counting(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(counting(c->g, integer(s, e, 0), integer(s, e, 1)));
+}
+
 // fixed(x, ..): fails if the data decide the size of an input; fixed(x; axis): along this axis.
 static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 {
@@ -557,6 +601,11 @@ static const struct {
     {"inside", fn_inside},
     {"fixed", fn_fixed},
     {"repeat", fn_repeat},
+    {"initial", fn_initial},
+    {"element", fn_element},
+    {"bound", fn_bound},
+    {"places", fn_places},
+    {"counting", fn_counting},
     {"activation", fn_activation},
     {"through", fn_through},
     {"wave", fn_wave},

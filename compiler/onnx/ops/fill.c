@@ -1,6 +1,5 @@
-// fill.c: ONNX operators that make values of shapes and numbers alone: Shape, Size,
-// ConstantOfShape, ConstantFill, Range, Trilu, EyeLike, OneHot. Takes the node being lowered. Gives
-// its results. Keeps: numbers of a pattern stay expressions over iota, and are not stored.
+// fill.c: lowers operators that make values of shapes and numbers alone: Shape, ConstantOfShape,
+// Range.
 #include "ops.h"
 #include <math.h>
 
@@ -26,11 +25,6 @@ void lower_shape(Call *c)
 	c->out[0] = put_concat(c->g, 0, (int)(end - start), size + start);
 }
 
-void lower_size(Call *c)
-{
-	c->out[0] = put_size(c->g, c->in[0], in_val(c, 0)->shape.rank, NULL);
-}
-
 void lower_constant_of_shape(Call *c)
 {
 	int n = 0;
@@ -48,35 +42,6 @@ void lower_constant_of_shape(Call *c)
 	}
 	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
 	c->out[0] = put_extents(c->g, put_expand(c->g, x, s), size);
-}
-
-static const int64_t *filled_shape(Call *c, int *n)
-{
-	if (attr_int(c, "input_as_shape", 0))
-		return operand_ints(c, 0, n);
-	if (!operand(c, 0))
-		return attr_ints(c, "shape", n);
-	expect_fixed(c, 0);
-	*n = in_val(c, 0)->shape.rank;
-	return in_val(c, 0)->shape.dim;
-}
-
-// What there was before ConstantOfShape.
-void lower_constant_fill(Call *c)
-{
-	int n = 0, more = 0, type = working_type((int)attr_int(c, "dtype", 1));
-	const int64_t *dim = filled_shape(c, &n), *extra = attr_ints(c, "extra_shape", &more);
-	check_rank(c, n + more);
-	Shape s = {.rank = n + more};
-	for (int i = 0; i < s.rank; i++) {
-		s.dim[i] = i < n ? dim[i] : extra[i - n];
-		if (s.dim[i] < 0)
-			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
-	}
-	if (type < 0)
-		invalid_node(c, "dtype %lld", (long long)attr_int(c, "dtype", 1));
-	Ref x = put_num(c->g, (Elem)type, attr_float(c, "value", 0));
-	c->out[0] = put_broadcast(c->g, x, s);
 }
 
 // From places that depend on the data: as many as there can be, and a count.

@@ -1,7 +1,7 @@
-// gather.c: ONNX operators whose places are values: Gather, GatherElements, GatherND, the scatters,
-// ReverseSequence. Takes the node being lowered. Gives its results. Keeps: indices given to gather
-// and scatter lie in their axis; constant ones are checked when the file is read, those of inputs
-// before they are used, and those computed from data are kept inside, for the run to fail after it.
+// gather.c: lowers operators whose indices are values: Gather, GatherElements, GatherND, the
+// scatters. Indices given to gather and scatter lie in their axis; constant ones are checked when
+// the file is read, those of inputs before they are used, and those computed from data are kept
+// inside, for the run to fail after it.
 #include "ops.h"
 #include <string.h>
 
@@ -400,28 +400,4 @@ void lower_gather_nd(Call *c)
 		at = put2(g, O_add, at, put2(g, O_mul, row, put_num(g, E_i64, (double)inner)));
 	}
 	c->out[0] = put_gather(g, rows_of(g, c->in[0], batch + k), at, 0);
-}
-
-// Entry t of sample b is entry length[b] - 1 - t, as far as the sample goes: rows (t, b) gathered.
-void lower_reverse_sequence(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	in_val(c, 1);
-	expect_fixed(c, 0), expect_fixed(c, 1);
-	int time = (int)axis_of(c, attr_int(c, "time_axis", 0), s.rank),
-	    batch = (int)axis_of(c, attr_int(c, "batch_axis", 1), s.rank);
-	if (time + batch != 1 || s.rank < 2)
-		invalid_node(c, "wants time and batch as its first two axes");
-	Ref x = time ? move_axis(g, c->in[0], 1, 0) : c->in[0];
-	int64_t at[] = {s.dim[time], s.dim[batch]}, each[] = {1, s.dim[batch]};
-	Shape grid = shape_of(2, at);
-	Ref t = put_iota(g, grid, 0), length = keep_inside(c, c->in[1], at[0] + 1);
-	length = put_reshape(g, length, shape_of(2, each));
-	Ref place = book_call1(g, "reversed_place", 2, (Ref[]){t, length}, 0, NULL);
-	place = put2(g, O_mul, place, put_num(g, E_i64, (double)at[1]));
-	place = merge_axes(g, put2(g, O_add, place, put_iota(g, grid, 1)), 0, 2);
-	Shape full = val(g, x)->shape;
-	Ref rows = put_reshape(g, put_gather(g, merge_axes(g, x, 0, 2), place, 0), full);
-	c->out[0] = time ? move_axis(g, rows, 0, 1) : rows;
 }

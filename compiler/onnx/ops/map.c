@@ -18,19 +18,11 @@ Ref put_ints(Graph *g, int n, const int64_t *ints)
 	return put_const(g, E_i64, shape_of(1, &dim), ints);
 }
 
-void align2(Graph *g, Ref *a, Ref *b)
+// NumPy's rule.
+static Ref put_aligned(Graph *g, Op op, Ref a, Ref b)
 {
-	int ra = val(g, *a)->shape.rank, rb = val(g, *b)->shape.rank, rank = MAX(ra, rb);
-	if (ra)
-		*a = put_rank(g, *a, rank);
-	if (rb)
-		*b = put_rank(g, *b, rank);
-}
-
-Ref put_map2(Graph *g, Op op, Ref a, Ref b)
-{
-	align2(g, &a, &b);
-	return put2(g, op, a, b);
+	int ra = val(g, a)->shape.rank, rb = val(g, b)->shape.rank, rank = MAX(ra, rb);
+	return put2(g, op, ra ? put_rank(g, a, rank) : a, rb ? put_rank(g, b, rank) : b);
 }
 
 // The element type of the operands in the file, which are all of one: what the first that has none
@@ -69,12 +61,6 @@ Ref signed_order(const Call *c, int operand, Ref x)
 	return put2(c->g, O_add, x, put_const(c->g, E_i64, (Shape){0}, &half));
 }
 
-Ref reverse_order(Graph *g, Ref x)
-{
-	bool whole = !is_float(val(g, x)->type);
-	return whole ? put2(g, O_sub, num_like(g, x, -1), x) : put1(g, O_neg, x);
-}
-
 static Ref take_signed(Graph *g, Ref x)
 {
 	return val(g, x)->type == E_u64 ? put_cast(g, x, E_i64) : x;
@@ -108,7 +94,7 @@ void lower_variadic(Call *c)
 	use_unsigned(c);
 	Ref x = c->in[0];
 	for (int k = 1; k < c->nin; k++)
-		x = put_map2(c->g, (Op)c->variant, x, c->in[k]);
+		x = put_aligned(c->g, (Op)c->variant, x, c->in[k]);
 	c->out[0] = wrapped(c, x);
 }
 

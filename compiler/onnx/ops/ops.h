@@ -12,6 +12,10 @@ Lower lower_book, lower_map; // by a line of the book; lower_map: integers wrap 
 enum { MOST_NUMBERS = 4 };
 int numbers_of(const Graph *, const char *op, AttrArg *);
 
+// The positions of the elements of rows in order of their keys [rows, n, m], the smallest first and
+// those behind the first `count` (i64, rank 0) last: i64[rows, n].
+Ref order_of(Call *, Ref keys, Ref count);
+
 // ---- quant.c --------------------------------------------------------------------------
 
 // Returns round(x / scale) + zero, clamped to the type `onnx`.
@@ -64,16 +68,6 @@ Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 // x, of the type of an operand, in i64 that are in its order: uint64 less 2^63. And back.
 Ref signed_order(const Call *, int operand, Ref x);
-Ref reverse_order(Graph *, Ref x); // of numbers: -x, or -1 - x of integers, which does not overflow
-void align2(Graph *, Ref *a, Ref *b);    // equal rank
-Ref put_map2(Graph *, Op, Ref a, Ref b); // after align2
-
-// ---- sort.c --------------------------------------------------------------------------
-
-// Keys [rows, n, m] are compared by their first numbers that differ, then by their places; those
-// behind the first `count` (i64, rank 0) come last. What stands where in order, i64[rows, n]. NaN
-// is larger than all numbers.
-Ref order_of(Reader *, Ref keys, bool largest, Ref count);
 
 // ---- nonzero.c -------------------------------------------------------------------------
 

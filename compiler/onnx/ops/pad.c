@@ -1,6 +1,5 @@
-// pad.c: ONNX operators that add a rim along axes, or cut one off: Pad, CenterCropPad, Crop. Takes
-// the node being lowered. Gives its result. Keeps: the rim lies around what is there, also where
-// the data decide how much that is.
+// pad.c: lowers Pad.
+// The padding lies around the valid elements, also if the data decide how many there are.
 #include "ops.h"
 #include <string.h>
 
@@ -189,46 +188,4 @@ void lower_pad(Call *c)
 	for (int a = 0; !value && a < rank; a++)
 		x = pad_axis(c, x, a, before[a], after[a], mode);
 	c->out[0] = value ? pad_with(g, x, before, after, value) : x;
-}
-
-// The middle of an axis that is to be shorter, the axis amid zeros where it is to be longer.
-void lower_center_crop_pad(Call *c)
-{
-	expect_fixed(c, 0);
-	int rank = in_val(c, 0)->shape.rank, n = 0, naxes = 0;
-	const int64_t *want = operand_ints(c, 1, &n), *axes = attr_ints(c, "axes", &naxes);
-	int64_t before[RANK] = {0}, after[RANK] = {0};
-	if (!want || n != (axes ? naxes : rank))
-		invalid_node(c, "%d sizes for %d axes", n, axes ? naxes : rank);
-	axes = axes_of(c, axes, n, rank);
-	for (int i = 0; i < n; i++) {
-		int64_t axis = axes[i];
-		int64_t more = want[i] - val(c->g, c->in[0])->shape.dim[axis];
-		before[axis] = more < 0 ? -(-more / 2) : more / 2;
-		after[axis] = more - before[axis];
-	}
-	Ref x = crop(c->g, c->in[0], before, after);
-	c->out[0] = put_pad(c->g, x, before, after, 0);
-}
-
-// Of the first sets: the rim of an image, or all but so many rows and columns, is cut off.
-void lower_crop(Call *c)
-{
-	expect_fixed(c, 0);
-	int nborder = 0, nsize = 0;
-	Shape s = in_val(c, 0)->shape;
-	const int64_t *border = attr_ints(c, "border", &nborder),
-	              *size = attr_ints(c, "scale", &nsize);
-	if (s.rank != 4 || nborder != 4 || (size && nsize != 2))
-		invalid_node(
-		    c, "wants an image [batch, channels, height, width], 4 borders and 2 sizes");
-	int64_t before[RANK] = {0, 0, -border[1], -border[0]};
-	int64_t after[RANK] = {0, 0, -border[3], -border[2]};
-	for (int i = 0; i < 2; i++) {
-		int64_t d = s.dim[2 + i], *cut = &after[2 + i];
-		*cut = size ? size[i] - before[2 + i] - d : *cut;
-		if (before[2 + i] > 0 || *cut > 0 || before[2 + i] < -d || *cut < -d)
-			invalid_node(c, "cuts beyond axis %d", 2 + i);
-	}
-	c->out[0] = crop(c->g, c->in[0], before, after);
 }

@@ -1,8 +1,6 @@
-// reduce.c: lowers CumSum, CumProd and TopK, updates running statistics.
+// reduce.c: lowers CumSum and CumProd, updates running statistics.
 // Used by the lines of compiler/book/reduce.am too.
 #include "ops.h"
-#include <math.h>
-#include <string.h>
 
 // ---- running sums ---------------------------------------------------------------------
 
@@ -97,90 +95,4 @@ void store_statistic(Call *c, int k, Ref x)
 	int slot = running_slot(c, k);
 	if (c->r->options->training && slot >= 0)
 		add_store(c->g, slot, x);
-}
-
-// ---- sorting --------------------------------------------------------------------------
-
-enum { MOST_PAIRED = 256 }; // entries: to compare all pairs of more is dearer than a loop
-
-// Entry k along a new last axis is the one whose place is k: a sum with one term that counts.
-static Ref pick(Graph *g, Ref x, Ref place, int64_t k)
-{
-	Shape s = val(g, x)->shape, wide = s;
-	wide.dim[wide.rank++] = 1;
-	Shape order = {.rank = wide.rank};
-	for (int a = 0; a < order.rank; a++)
-		order.dim[a] = 1;
-	order.dim[order.rank - 1] = k;
-	Ref hit = put2(g, O_eq, put_reshape(g, place, wide), put_iota(g, order, order.rank - 1));
-	Ref terms = put3(g, O_select, hit, put_reshape(g, x, wide), num_like(g, x, 0));
-	int64_t axis = s.rank - 1;
-	return drop_axes(g, put_reduce(g, O_sum, terms, 1, &axis), 1, &axis);
-}
-
-// The first k along the last axis, and their places.
-static void first_by_pairs(Graph *g, Ref x, bool largest, int64_t k, Ref *found)
-{
-	Ref place = book_call1(g, "place", 1, &x, 1, &(AttrArg){.name = "largest", .x = largest});
-	found[0] = pick(g, x, place, k);
-	found[1] = pick(g, put_iota(g, val(g, x)->shape, val(g, x)->shape.rank - 1), place, k);
-}
-
-// The same of an axis so long that the entries are put in order.
-static void first_in_order(Reader *r, Ref x, bool largest, int64_t k, Ref *found)
-{
-	Graph *g = r->g;
-	Shape s = val(g, x)->shape;
-	int64_t n = s.dim[s.rank - 1], dims[] = {count_of(&s) / n, n, 1};
-	Ref keys = put_reshape(g, x, shape_of(3, dims));
-	Ref at = take_range(g, order_of(r, keys, largest, put_i64(g, n)), 1, 0, k);
-	Ref row = put_iota(g, shape_of(2, (int64_t[]){dims[0], 1}), 0);
-	Ref place = put2(g, O_add, at, put2(g, O_mul, row, put_i64(g, n)));
-	s.dim[s.rank - 1] = k;
-	found[0] = put_reshape(g, put_gather(g, flat(g, x), place, 0), s);
-	found[1] = put_reshape(g, at, s);
-}
-
-// The first alone, and its place.
-static void first_alone(Graph *g, Ref x, bool largest, Ref *found)
-{
-	int64_t last = val(g, x)->shape.rank - 1;
-	found[1] = put_reduce(g, O_argmax, largest ? x : put1(g, O_neg, x), 1, &last);
-	Ref hit = put2(g, O_eq, found[1], put_numbers(g, &val(g, x)->shape, (int)last));
-	Ref terms = put3(g, O_select, hit, x, num_like(g, x, 0));
-	found[0] = put_reduce(g, O_sum, terms, 1, &last);
-}
-
-void lower_topk(Call *c)
-{
-	Graph *g = c->g;
-	Shape s = in_val(c, 0)->shape;
-	int axis = (int)axis_of(c, attr_int(c, "axis", -1), s.rank), n = 0;
-	bool largest = attr_int(c, "largest", 1);
-	const Ref *given = c->opset < 10 ? NULL : entries_of(c, 1, "", &n);
-	Ref k = given && n ? given[0] : put_num(g, E_i64, (double)attr_int(c, "k", 0));
-	if (!is_const(g, k)) // no more than there are
-		k = smaller_of(g, k, put_length(g, c->in[0], axis));
-	int64_t count = extent_of(c, k, "how many it takes").most;
-	if (count < 1 || count > s.dim[axis] || s.rank >= RANK)
-		invalid_node(c, "k is %lld of %lld entries", (long long)count,
-		             (long long)s.dim[axis]);
-	int last = s.rank - 1;
-	Ref x = put_filled(g, signed_order(c, 0, c->in[0]), axis, largest ? -INFINITY : INFINITY);
-	Lengths l = *lengths_of(g, x);
-	x = put_all_padded(g, x);
-	x = move_axis(g, x, axis, last);
-	Ref found[2];
-	if (count == 1 && (largest || is_float(val(g, x)->type)))
-		first_alone(g, x, largest, found);
-	else if (s.dim[axis] <= MOST_PAIRED)
-		first_by_pairs(g, x, largest, count, found);
-	else
-		first_in_order(c->r, x, largest, count, found);
-	found[0] = signed_order(c, 0, found[0]);
-	for (int i = 0; i < c->nout && i < 2; i++) {
-		c->out[i] = move_axis(g, found[i], last, axis);
-		c->out[i] = put_lengths(g, c->out[i], &l);
-		c->out[i] = is_const(g, k) ? c->out[i] : put_valid(g, c->out[i], axis, k);
-	}
 }

@@ -92,7 +92,7 @@ void lower_unique(Call *c)
 	Ref rows = rows_along(g, put_all_filled(g, put_padded(g, x, axis), 0), axis);
 	Shape s = val(g, rows)->shape;
 	bool known = is_const(g, x) && is_const(g, length);
-	Ref place = order_of(c->r, insert_axis(g, rows, 0), false, length);
+	Ref place = order_of(c, insert_axis(g, rows, 0), length);
 	place = drop_axes(g, place, 1, &(int64_t){0});
 	Ref there = put2(g, O_lt, counting(g, s.dim[0], known), length);
 	Kinds k = kinds_of(g, rows, place, there);
