@@ -250,7 +250,7 @@ static void check_end(const Memory *m)
 
 void verify_plan(const Plan *p)
 {
-	Arena *arena = arena_new();
+	Arena *arena = arena_within(p->graph->arena);
 	Memory m = {.arena = arena, .plan = p};
 	const Reads *reads = plan_reads(arena, p);
 	for (Ref r = 1; r < (Ref)p->graph->nval; r++)

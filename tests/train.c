@@ -171,8 +171,7 @@ static void counts_updates(void)
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
 	CHECK(count_lines("twos/log.jsonl", "\"loss\"") == 7, "a line an update");
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("twos", true, &c) && c->point.run == 14,
-	      "batches");
+	CHECK(!amos_checkpoint_open("twos", true, &c) && c->point.run == 14, "batches");
 	amos_checkpoint_close(c);
 }
 
@@ -322,8 +321,7 @@ static void full_disk(void)
 	waitpid(child, &status, 0);
 	CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %d", status);
 	struct amos_checkpoint *c;
-	CHECK(!amos_checkpoint_open("full", true, &c) && c->point.step == 5,
-	      "the old checkpoint");
+	CHECK(!amos_checkpoint_open("full", true, &c) && c->point.step == 5, "the old checkpoint");
 	amos_checkpoint_close(c);
 	glob_t found;
 	CHECK(glob("full/*.aside", 0, NULL, &found) == GLOB_NOMATCH, "half a file is left");

@@ -252,7 +252,8 @@ static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *
 			if (!strcmp(d->names[d->nin + k], given[i].name))
 				found = &given[i];
 		if (!found && !d->attr[k])
-			fail(s->where, "%s wants an attribute %s", d->name, d->names[d->nin + k]);
+			fail(s->where, "%s: expected an attribute %s", d->name,
+			     d->names[d->nin + k]);
 		Item *item = &var[d->nin + k];
 		if (!found) {
 			*item = eval_item(&inner, d->attr[k]);

@@ -235,7 +235,7 @@ static double number_arg(Scope *s, const Expr *e, int k)
 	double x = item.kind == I_list && item.n == 1 ? (double)item.i[0] : item.x;
 	if (item.kind == I_ref ? !const_num(s->g, item.ref, &x)
 	                       : item.kind == I_list && item.n != 1)
-		fail(scope_where(s), "%s wants a number", e->name);
+		fail(scope_where(s), "%s: expected a number", e->name);
 	return x;
 }
 
@@ -613,38 +613,17 @@ static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
 } functions[] = {
-    {"shape", fn_shape},
-    {"rank", fn_rank},
-    {"type", fn_type},
-    {"axes", fn_axes},
-    {"count", fn_count},
-    {"inv", fn_inv},
-    {"list", fn_list},
-    {"at", fn_at},
-    {"with", fn_with},
-    {"when", fn_when},
-    {"unslice", fn_unslice},
-    {"unwindow", fn_unwindow},
-    {"rows", fn_rows},
-    {"float", fn_float},
-    {"causal", fn_causal},
-    {"axis", fn_axis},
-    {"cut", fn_cut},
-    {"range", fn_range},
-    {"without", fn_without},
-    {"length", fn_length},
-    {"given", fn_given},
-    {"is", fn_is},
-    {"need", fn_need},
-    {"size", fn_size},
-    {"sized", fn_sized},
-    {"dynamic", fn_dynamic},
-    {"zip", fn_zip},
-    {"several", fn_several},
-    {"extent", fn_extent},
-    {"with_extent", fn_with_extent},
-    {"padded", fn_padded},
-    {"filled", fn_filled},
+    {"shape", fn_shape},     {"rank", fn_rank},       {"type", fn_type},
+    {"axes", fn_axes},       {"count", fn_count},     {"inv", fn_inv},
+    {"list", fn_list},       {"at", fn_at},           {"with", fn_with},
+    {"when", fn_when},       {"unslice", fn_unslice}, {"unwindow", fn_unwindow},
+    {"rows", fn_rows},       {"float", fn_float},     {"causal", fn_causal},
+    {"axis", fn_axis},       {"cut", fn_cut},         {"range", fn_range},
+    {"without", fn_without}, {"length", fn_length},   {"given", fn_given},
+    {"is", fn_is},           {"need", fn_need},       {"size", fn_size},
+    {"sized", fn_sized},     {"dynamic", fn_dynamic}, {"zip", fn_zip},
+    {"several", fn_several}, {"extent", fn_extent},   {"with_extent", fn_with_extent},
+    {"padded", fn_padded},   {"filled", fn_filled},
 };
 
 // ---- calls ----------------------------------------------------------------------------

@@ -365,7 +365,7 @@ static void check_is(const Case *c, const char *what, int k, const Val *v, Elem 
                      const Shape *shape)
 {
 	if (v->type != type || !same_shape(&v->shape, shape))
-		wrong(c, "%s %d is %s, wanted %s", what, k,
+		wrong(c, "%s %d is %s, expected %s", what, k,
 		      shape_text(c->g->arena, v->type, &v->shape),
 		      shape_text(c->g->arena, type, shape));
 }

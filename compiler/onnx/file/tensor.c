@@ -211,7 +211,7 @@ static int64_t external_number(const TensorProto *t, const char *where, const ch
 	errno = 0;
 	long long n = strtoll(text, &end, 10);
 	if (errno || *end || end == text || n < 0)
-		fail(where, "external data of '%s': %s is '%s', wanted a number", t->name, key,
+		fail(where, "external data of '%s': %s is '%s', expected a number", t->name, key,
 		     text);
 	return n;
 }
@@ -228,8 +228,8 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 	int64_t rest = (int64_t)all.count - offset;
 	int64_t length = external_number(t, where, "length", wanted < 0 ? rest : wanted);
 	if (wanted >= 0 && length != wanted)
-		fail(where, "external data of '%s' has %lld bytes, its shape wants %lld", t->name,
-		     (long long)length, (long long)wanted);
+		fail(where, "external data of '%s' has %lld bytes, expected %lld by its shape",
+		     t->name, (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
 		fail(where, "external data of '%s' ends at byte %llu of '%s', which has %zu",
 		     t->name, (unsigned long long)offset + (unsigned long long)length, location,
@@ -315,8 +315,8 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	if (!found.count)
 		found = typed_field(arena, where, t, bits);
 	if ((int64_t)found.count != wanted)
-		fail(where, "tensor '%s' has %zu bytes of data, its shape wants %lld", t->name,
-		     found.count, (long long)wanted);
+		fail(where, "tensor '%s' has %zu bytes of data, expected %lld by its shape",
+		     t->name, found.count, (long long)wanted);
 	return found;
 }
 

@@ -199,7 +199,7 @@ static void keep_outputs(File *file, GraphProto *g, Table *needed)
 			mark(needed, g->output[i]->name);
 		}
 	if (!kept)
-		fail(file->path, "all its outputs are gradients; amosc wants the loss as one");
+		fail(file->path, "all its outputs are gradients; expected the loss among them");
 	g->output = outputs;
 	g->n_output = kept;
 	file->loss = outputs[0]->name;

@@ -23,7 +23,8 @@ static Item ints_item(const Call *c, size_t n, const int64_t *ints)
 	if (n > NUMS)
 		unsupported_node(c, fewer_axes, "a list of %zu numbers; at most %d are supported",
 		                 n, NUMS);
-	memcpy(item.i, ints, n * sizeof *ints);
+	for (size_t i = 0; i < n; i++)
+		item.i[i] = ints[i];
 	return item;
 }
 

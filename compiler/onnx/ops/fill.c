@@ -33,7 +33,7 @@ void lower_constant_of_shape(Call *c)
 	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
 	check_rank(c, n);
 	if (!size || count_of(&val(c->g, x)->shape) != 1)
-		invalid_node(c, "wants a shape and one value");
+		invalid_node(c, "expected a shape and one value");
 	Shape s = {.rank = n};
 	for (int i = 0; i < n; i++) {
 		s.dim[i] = size[i].most;

@@ -369,7 +369,7 @@ void lower_scatter_nd(Call *c)
 	in_val(c, 2);
 	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
 	if (!val(g, index)->shape.rank)
-		invalid_node(c, "wants tuples of indices, found a single number");
+		invalid_node(c, "expected tuples of indices, found a single number");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
 	Ref at = tuple_positions(c, &s, 0, index);
 	Ref x = scatter_rows(c, rows_of(g, put_all_padded(g, c->in[0]), k), at, c->in[2]);

@@ -13,7 +13,7 @@ static Ref along_operand(Call *c, Along *one)
 	Graph *g = c->g;
 	int rank = in_val(c, 0)->shape.rank;
 	if (count_of(&in_val(c, 1)->shape) != 1 || !rank)
-		invalid_node(c, "wants one axis");
+		invalid_node(c, "expected one axis");
 	Ref axis = put_cast(g, put_reshape(g, fixed_operand(c, 1), (Shape){0}), E_i64);
 	if (is_const(g, axis))
 		return one(c, (int)axis_of(c, const_int_at(val(g, axis), 0), rank));

@@ -16,9 +16,9 @@ static Grams read_grams(Call *c)
 	all.starts = attr_ints(c, "ngram_counts", &all.nstarts);
 	all.places = attr_ints(c, "ngram_indexes", &all.nplaces);
 	if (!all.pool || !all.starts || !all.places)
-		invalid_node(c,
-		             "wants pool_int64s, ngram_counts and ngram_indexes: text is counted "
-		             "before the model");
+		invalid_node(
+		    c, "expected pool_int64s, ngram_counts and ngram_indexes: text is counted "
+		       "before the model");
 	return all;
 }
 
