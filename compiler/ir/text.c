@@ -4,7 +4,8 @@
 //   graph NAME [apart | plain] [wide] [unaliased]
 //     apart: attend is decomposed; plain: every composite is; wide: f32 is computed as f64;
 //     unaliased: see graph_unalias
-//   slot NAME : KIND TYPE [from FILE] [limit N] [ignore N] [= {number}]  # why
+//   slot NAME : KIND TYPE [from INITIALIZER] [limit N] [ignore N] [= {number}]  # why
+//     from "": in no initializer
 //   %3 = dot(%1, w) : TYPE  # operator node
 //   %4 = const f32[2] {1, 2}        {0 *}: all elements are 0
 //   %5 = loop(%1, x; [9,1,0,0,0]) : TYPE   followed by the lines of its body and `end`
@@ -160,14 +161,21 @@ static void say_value(Text *t, const Graph *g, const int *number, const Val *v)
 	say(t, ") : %s", shape_text(t->arena, v->type, &v->shape));
 }
 
+// Returns the initializer that a slot is in unless its line says `from`; "": none.
+static const char *usual_file(const Slot *s)
+{
+	return s->kind == S_input || s->kind == S_state ? "" : s->name;
+}
+
 static void say_slot(Text *t, const Slot *s)
 {
+	const char *file = s->file ? s->file : "";
 	say(t, "slot ");
 	say_name(t, s->name);
 	say(t, " : %s %s", kinds[s->kind], shape_text(t->arena, s->type, &s->shape));
-	if (s->file && strcmp(s->file, s->name)) {
+	if (strcmp(file, usual_file(s)) != 0) {
 		say(t, " from ");
-		say_name(t, s->file);
+		say_name(t, file);
 	}
 	if (s->limit)
 		say(t, " limit %" PRId64, s->limit);
@@ -336,9 +344,8 @@ static void read_slot(Reader *r, Lexer *l)
 	lexer_expect(l, ":");
 	s.kind = (SlotKind)lexer_choice(l, COUNT(kinds), kinds);
 	s.type = read_type(l, &s.shape);
-	s.file = s.kind != S_input && s.kind != S_state ? s.name : NULL;
-	if (lexer_take(l, "from"))
-		s.file = lexer_name(l);
+	const char *file = lexer_take(l, "from") ? lexer_name(l) : usual_file(&s);
+	s.file = *file ? file : NULL;
 	if (lexer_take(l, "limit"))
 		s.limit = lexer_integer(l);
 	if (lexer_take(l, "ignore"))
