@@ -111,6 +111,9 @@ void limit_cost(Session *);
 Model *read_bound(Session *, struct amos_data *, bool random, int64_t samples);
 // As read_bound, but dimensions that nothing tells get numbers that stand for any.
 Model *read_standing(Session *, struct amos_data *, bool random);
+typedef Model *ReadModel(Session *, const void *context);
+// Returns the model that `read` returns. If it is invalid, returns NULL and sets *failure.
+Model *attempt_read(Session *, ReadModel *read, const void *context, const char **failure);
 Model *list_model(Session *); // inputs, outputs and operators as the file declares them, no graph
 // One sample; open dimensions but the batch are `window` long.
 Model *read_window(Session *, int64_t window);

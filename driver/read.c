@@ -453,23 +453,33 @@ Model *read_window(Session *session, int64_t window)
 	return read_with(session, &r, false, false);
 }
 
-// NULL when it cannot be read with these sizes, and `must` is not set.
-static Model *try_sizes(Session *session, const Reading *told, int64_t size, bool random, bool must)
+Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)
 {
-	Reading r = *told;
-	bind_open(session, 2, size, &r);
 	Catch catch;
-	if (must)
-		return read_with(session, &r, random, false);
 	if (!TRY(catch)) {
-		Model *model = read_with(session, &r, random, false);
+		Model *model = read(session, context);
 		catch_end(&catch);
 		return model;
 	}
 	if (catch.status != STATUS_INPUT)
 		fail_again(&catch);
+	*failure = copy_string(session->arena, catch.message);
 	free(catch.message);
 	return NULL;
+}
+
+typedef struct Trial { // sizes of open dimensions to read a model with
+	const Reading *told;
+	int64_t size;
+	bool random;
+} Trial;
+
+static Model *read_trial(Session *session, const void *context)
+{
+	const Trial *t = context;
+	Reading r = *t->told;
+	bind_open(session, 2, t->size, &r);
+	return read_with(session, &r, t->random, false);
 }
 
 Model *list_model(Session *session)
@@ -483,9 +493,11 @@ Model *read_standing(Session *session, struct amos_data *data, bool random)
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
 	const Reading told = read_told(session, data, false, choice_count(session, OPT_batch, 0));
 	Model *model = NULL;
+	const char *failure;
 	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model = try_sizes(session, &told, sizes[k], random, false);
+		model =
+		    attempt_read(session, read_trial, &(Trial){&told, sizes[k], random}, &failure);
 	if (chosen(session, OPT_bind))
 		check_binds(session, read_with(session, &told, false, true));
-	return model ? model : try_sizes(session, &told, sizes[0], random, true);
+	return model ? model : read_trial(session, &(Trial){&told, sizes[0], random});
 }

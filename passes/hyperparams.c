@@ -1,5 +1,5 @@
 // hyperparams.c: chooses optimizer settings not given.
-// Input: the options given, and facts about the data. Output: values for the others, and the rules
+// Input: the given options, and facts about the data. Output: values for the others, and the rules
 // as text.
 #include "passes.h"
 #include <math.h>

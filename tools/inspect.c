@@ -217,36 +217,27 @@ static void print_model(Session *session, const json_t *all)
 		printf("  %s\n", json_string_value(one));
 }
 
-// What `read` gives; NULL where it fails by the model, and why in *failure.
-static Model *attempt(Session *session, Model *read(Session *), const char **failure)
+static Model *listed_model(Session *session, const void *context)
 {
-	Catch catch;
-	if (!TRY(catch)) {
-		Model *model = read(session);
-		catch_end(&catch);
-		return model;
-	}
-	if (catch.status != STATUS_INPUT)
-		fail_again(&catch);
-	*failure = copy_string(session->arena, catch.message);
-	free(catch.message);
-	return NULL;
+	(void)context;
+	return list_model(session);
 }
 
-static Model *whole_model(Session *session)
+static Model *complete_model(Session *session, const void *context)
 {
+	(void)context;
 	return read_standing(session, NULL, false);
 }
 
 void verb_inspect(Session *session)
 {
 	const char *failure = NULL;
-	Model *listed = attempt(session, list_model, &failure);
+	Model *listed = attempt_read(session, listed_model, NULL, &failure);
 	if (!listed) { // what the file tells of a loss cannot be followed
 		session->plain = true;
 		listed = list_model(session);
 	}
-	Model *model = attempt(session, whole_model, &failure);
+	Model *model = attempt_read(session, complete_model, NULL, &failure);
 	json_t *all = model_json(session, listed, model, failure);
 	if (chosen(session, OPT_json)) {
 		print_json(all);

@@ -130,7 +130,7 @@ static void transpose_panels(Dot *d)
 		copy_panels(d, whole, d->steps);
 }
 
-// Steps from..to of strips of a: lanes down their rows, one step after the other.
+// Packs steps [from, to) of strips of a, one after the other, with lanes along the rows of a strip.
 static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	Gen *g = d->g;

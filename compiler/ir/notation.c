@@ -171,32 +171,30 @@ const char *lexer_name(Lexer *l)
 	return name;
 }
 
+static const char *digits(Lexer *l, const char *expected)
+{
+	if (l->kind != T_num)
+		fail(lexer_place(l), "expected %s, found '%s'", expected, token_text(l));
+	const char *word = l->word;
+	lexer_next(l);
+	return word;
+}
+
 int64_t lexer_integer(Lexer *l)
 {
 	int64_t sign = lexer_take(l, "-") ? -1 : 1;
-	if (l->kind != T_num)
-		fail(lexer_place(l), "expected an integer, found '%s'", token_text(l));
-	int64_t i = (int64_t)strtoull(l->word, NULL, 10);
-	lexer_next(l);
-	return sign * i;
+	return sign * (int64_t)strtoull(digits(l, "an integer"), NULL, 10);
 }
 
 int64_t lexer_count(Lexer *l)
 {
-	if (l->kind != T_num)
-		fail(lexer_place(l), "expected a number, found '%s'", token_text(l));
-	int64_t n = strtoll(l->word, NULL, 10);
-	lexer_next(l);
-	return n;
+	return strtoll(digits(l, "a number"), NULL, 10);
 }
 
 double lexer_number(Lexer *l)
 {
-	double sign = lexer_take(l, "-") ? -1 : 1;
-	if (l->kind != T_num)
-		fail(lexer_place(l), "expected a number, found '%s'", token_text(l));
-	double x = l->x;
-	lexer_next(l);
+	double sign = lexer_take(l, "-") ? -1 : 1, x = l->x;
+	digits(l, "a number");
 	return sign * x;
 }
 

@@ -31,7 +31,8 @@ typedef struct File {
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input, a regular file
-// The bytes of the file `name` in the folder of another, which may not lead out of it.
+// Returns the bytes of the file `name` in the directory of another file. Fails if the path leaves
+// it.
 Bytes named_bytes(const File *, const char *where, const char *name);
 // The bytes of a tensor that lies in another file, as they are stored.
 Bytes outside_tensor(File *, const char *where, const TensorProto *);
