@@ -53,63 +53,47 @@ static Ref put_positions(Graph *g, Ref r, const Convolution *c, const Shape *lik
 	return move_axis(g, put_reshape(g, r, shape), 2 + c->n, 2);
 }
 
-// Returns windows of the gradient, channels after the spatial axes. Element (i, k) is output i +
-// before - k dilation; element (o, k) of the forward windows is input (o + k dilation - before) /
-// up.
-static Ref gradient_windows(Graph *g, const Convolution *c, Ref gradient, int64_t channels)
-{
-	Attr attr = attr_copy(c->window);
-	Ref r = put_positions(g, gradient, c, &c->wide, channels);
-	attr.x = 0;
-	for (int a = 0; a < c->n; a++) {
-		int64_t *row = attr.i + 7 * a;
-		row[1] = c->from.dim[3 + a];
-		row[3] = row[6];
-		row[4] = -row[4];
-		row[5] = -row[5];
-		row[6] = 1;
-	}
-	return move_axis(g, put(g, O_window, 1, &r, &attr), 2, 2 + c->n);
-}
-
-// Returns [.., C size.., O] as [.., O size.., C].
-static Ref transposed_kernel(Graph *g, const Convolution *c, Ref kernel)
-{
-	Shape flat = val(g, kernel)->shape, open = {.rank = 2};
-	int64_t channels = c->from.dim[2], outputs = flat.dim[flat.rank - 1];
-	open.dim[0] = c->from.dim[1];
-	open.dim[1] = channels;
-	for (int a = 0; a < c->n; a++)
-		open.dim[open.rank++] = c->window->attr->i[7 * a + 2];
-	open.dim[open.rank++] = outputs;
-	Ref r = move_axis(g, put_reshape(g, kernel, open), open.rank - 1, 1);
-	flat.dim[flat.rank - 2] = flat.dim[flat.rank - 2] / channels * outputs;
-	flat.dim[flat.rank - 1] = channels;
-	return put_reshape(g, move_axis(g, r, 2, open.rank - 1), flat);
-}
-
-// Returns the gradient of x [N, G, C, in..].
-static Ref convolve_back(Graph *g, const Convolution *c, Ref gradient, Ref kernel)
-{
-	int rank = val(g, kernel)->shape.rank;
-	int64_t outputs = val(g, kernel)->shape.dim[rank - 1], positions = 1;
-	Ref x = gradient_windows(g, c, gradient, outputs);
-	kernel = transposed_kernel(g, c, kernel);
-	for (int a = 0; a < c->n; a++)
-		positions *= c->from.dim[3 + a];
-	Shape matrix = {.rank = rank, .dim = {c->from.dim[0], c->from.dim[1], positions}};
-	if (rank == 2)
-		matrix.dim[0] *= positions;
-	matrix.dim[rank - 1] = val(g, kernel)->shape.dim[rank - 2];
-	Ref y = put2(g, O_dot, put_reshape(g, x, matrix), kernel);
-	return put_positions(g, y, c, &c->from, c->from.dim[2]);
-}
-
 Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 {
 	Convolution c;
 	if (!is_convolution(g, dot, &c))
 		return 0;
 	*x = c.window->in[0];
-	return convolve_back(g, &c, gradient, dot->in[1]);
+	Shape flat = val(g, dot->in[1])->shape, open = {.rank = 2}; // of the kernel
+	int64_t channels = c.from.dim[2], outputs = flat.dim[flat.rank - 1], positions = 1;
+
+	// Windows of the gradient, channels after the spatial axes. Element (i, k) is output i +
+	// before - k dilation; element (o, k) of the forward windows is input (o + k dilation -
+	// before) / up.
+	Attr attr = attr_copy(c.window);
+	Ref windows = put_positions(g, gradient, &c, &c.wide, outputs);
+	attr.x = 0;
+	for (int a = 0; a < c.n; a++) {
+		int64_t *row = attr.i + 7 * a;
+		row[1] = c.from.dim[3 + a];
+		row[3] = row[6];
+		row[4] = -row[4];
+		row[5] = -row[5];
+		row[6] = 1;
+		positions *= row[1];
+	}
+	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + c.n);
+
+	// The kernel [.., C size.., O] as [.., O size.., C].
+	open.dim[0] = c.from.dim[1];
+	open.dim[1] = channels;
+	for (int a = 0; a < c.n; a++)
+		open.dim[open.rank++] = attr.i[7 * a + 2];
+	open.dim[open.rank++] = outputs;
+	Ref kernel = move_axis(g, put_reshape(g, dot->in[1], open), open.rank - 1, 1);
+	flat.dim[flat.rank - 2] = flat.dim[flat.rank - 2] / channels * outputs;
+	flat.dim[flat.rank - 1] = channels;
+	kernel = put_reshape(g, move_axis(g, kernel, 2, open.rank - 1), flat);
+
+	Shape matrix = {.rank = flat.rank, .dim = {c.from.dim[0], c.from.dim[1], positions}};
+	if (flat.rank == 2)
+		matrix.dim[0] *= positions;
+	matrix.dim[flat.rank - 1] = flat.dim[flat.rank - 2];
+	Ref y = put2(g, O_dot, put_reshape(g, windows, matrix), kernel);
+	return put_positions(g, y, &c, &c.from, channels);
 }

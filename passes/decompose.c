@@ -27,29 +27,14 @@ static Ref decompose_value(void *none, Graph *g, const Val *v, const Ref *in)
 	return prims[v->op].cls == C_reduce ? decompose_reduction(g, v, in[0]) : put_as(g, v, in);
 }
 
-static Graph *decompose_once(Arena *arena, const Graph *from)
-{
-	Graph *to = graph_like(arena, from);
-	to->plain = DECOMPOSED_ALL;
-	Ref *now = NEWS(arena, Ref, from->nval);
-	copy_values(to, from, now, decompose_value, NULL);
-	copy_ends(to, from, now);
-	return to;
-}
-
-static bool has_composite(const Graph *g)
-{
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (prims[val(g, r)->op].cls == C_composite)
-			return true;
-	return false;
-}
-
 // A definition may use other composites: attend uses softmax.
 Graph *decompose_pass(Arena *arena, const Graph *from)
 {
-	Graph *g = decompose_once(arena, from);
-	while (has_composite(g))
-		g = decompose_once(arena, g);
-	return g;
+	Graph *to = graph_like(arena, from);
+	to->plain = DECOMPOSED_ALL;
+	copy_graph(to, from, NULL, decompose_value, NULL);
+	for (Ref r = 1; r < (Ref)to->nval; r++)
+		if (prims[val(to, r)->op].cls == C_composite)
+			return decompose_pass(arena, to);
+	return to;
 }

@@ -19,7 +19,6 @@ typedef struct Product {
 
 typedef struct Draws {
 	const Graph *from;
-	Graph *to;
 	Ref *now;
 	Product *product;
 	bool draw; // false: remove dropout
@@ -70,29 +69,6 @@ static Threshold threshold_of(const Graph *g, const Val *v)
 	return (Threshold){0};
 }
 
-// Puts the comparison, with the plain random number if possible, so that other passes see its
-// probability.
-static Ref put_threshold(const Draws *d, Graph *g, const Val *v, const Ref *in)
-{
-	Threshold t = threshold_of(d->from, v);
-	if (!t.draw || t.draw == v->in[0] || t.draw == v->in[1])
-		return put_as(g, v, in);
-	Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
-	return t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
-}
-
-// floor(draw + c) is 1 with probability c. Exporters write stochastic depth like this.
-static bool is_floor(const Draws *d, const Val *v, Product *p)
-{
-	double scale, c;
-	Ref draw = v->op == O_floor ? scaled_draw(d->from, v->in[0], &scale, &c) : 0;
-	if (!draw || scale != 1 || c <= 0 || c >= 1)
-		return false;
-	Ref low = put_num(d->to, E_f32, 1 - c);
-	*p = (Product){0, 1, put2(d->to, O_le, low, d->now[draw]), c};
-	return true;
-}
-
 static Product product_with(Ref self, Product a, Product b)
 {
 	if ((a.base && b.base) || (a.gate && b.gate))
@@ -108,38 +84,29 @@ static bool is_gate(const Product *p)
 }
 
 // Returns 1 where the gate is false.
-static Product inverted(const Draws *d, const Product *p)
+static Product inverted(Graph *g, const Product *p)
 {
-	return (Product){0, 1, put1(d->to, O_not, p->gate), 1 - p->chance};
-}
-
-// Returns x where the gate is true, else 0, for a select between them.
-static Product selected(const Draws *d, Ref self, const Val *v)
-{
-	const Product *in = d->product, *gate = &in[v->in[0]];
-	double c;
-	if (is_gate(gate) && const_num(d->from, v->in[2], &c) && c == 0)
-		return product_with(self, in[v->in[1]], *gate);
-	if (is_gate(gate) && const_num(d->from, v->in[1], &c) && c == 0)
-		return product_with(self, in[v->in[2]], inverted(d, gate));
-	return (Product){.base = self, .factor = 1};
+	return (Product){0, 1, put1(g, O_not, p->gate), 1 - p->chance};
 }
 
 // Returns value r, of which `copy` is the copy, as a product.
-static Product product_of(const Draws *d, Ref r, Ref copy)
+static Product product_of(const Draws *d, Graph *g, Ref r, Ref copy)
 {
 	const Val *v = val(d->from, r);
 	const Product *a = v->nin > 0 ? &d->product[v->in[0]] : NULL,
 	              *b = v->nin > 1 ? &d->product[v->in[1]] : NULL;
-	Product p = {.base = r, .factor = 1};
 	Threshold t = threshold_of(d->from, v);
-	double c;
+	double c, scale;
 	if (const_num(d->from, r, &c))
 		return (Product){.factor = c};
 	if (t.draw)
 		return (Product){0, 1, copy, t.below ? t.level : 1 - t.level};
-	if (is_floor(d, v, &p))
-		return p;
+	// floor(draw + c) is 1 with probability c. Exporters write stochastic depth like this.
+	Ref draw = v->op == O_floor ? scaled_draw(d->from, v->in[0], &scale, &c) : 0;
+	if (draw && scale == 1 && c > 0 && c < 1) {
+		Ref low = put_num(g, E_f32, 1 - c);
+		return (Product){0, 1, put2(g, O_le, low, d->now[draw]), c};
+	}
 	if (v->op == O_cast && val(d->from, v->in[0])->type == E_b8 && is_gate(a))
 		return *a;
 	if (v->op == O_mul)
@@ -147,50 +114,47 @@ static Product product_of(const Draws *d, Ref r, Ref copy)
 	if (v->op == O_div && const_num(d->from, v->in[1], &c) && c != 0)
 		return product_with(r, *a, (Product){.factor = 1 / c});
 	if (v->op == O_not && is_gate(a))
-		return inverted(d, a);
+		return inverted(g, a);
 	if (v->op == O_sub && const_num(d->from, v->in[0], &c) && c == 1 && is_gate(b))
-		return inverted(d, b);
-	return v->op == O_select ? selected(d, r, v) : p;
-}
-
-// True if some elements of the value are dropped and the others scaled to compensate.
-static bool is_dropout(const Draws *d, Ref r, const Product *p)
-{
-	return p->gate && p->base && fabs(p->factor * p->chance - 1) < 1e-3 &&
-	       same_shape(&val(d->from, r)->shape, &val(d->from, p->base)->shape);
-}
-
-// Returns x where the gate is true, as the book's Dropout writes it.
-static Ref put_dropout(Graph *g, Ref x, const Product *p)
-{
-	Elem type = val(g, x)->type;
-	Ref kept = put2(g, O_mul, x, put_num(g, type, p->factor));
-	Ref gate = put_rank(g, p->gate, val(g, x)->shape.rank);
-	return put3(g, O_select, gate, kept, put_num(g, type, 0));
+		return inverted(g, b);
+	if (v->op == O_select && is_gate(a) && const_num(d->from, v->in[2], &c) && c == 0)
+		return product_with(r, *b, *a);
+	if (v->op == O_select && is_gate(a) && const_num(d->from, v->in[1], &c) && c == 0)
+		return product_with(r, d->product[v->in[2]], inverted(g, a));
+	return (Product){.base = r, .factor = 1};
 }
 
 static Graph *rewrite_dropout(Arena *, const Graph *, bool draw);
 
-// Copies a value that is no dropout. The body of a loop is rewritten too.
-static Ref put_rest(const Draws *d, Graph *g, const Val *v, const Ref *in)
-{
-	if (v->op != O_loop)
-		return put_threshold(d, g, v, in);
-	LoopInfo c = loop_of(v);
-	c.body = rewrite_dropout(g->arena, c.body, d->draw);
-	return put_loop(g, &c, in);
-}
-
 static Ref put_rewritten(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Draws *d = context;
-	Ref r = ref_of(d->from, v), copy = put_rest(d, g, v, in);
-	Product p = product_of(d, r, copy);
-	bool dropout = is_dropout(d, r, &p);
-	d->product[r] = dropout ? (Product){.base = r, .factor = 1} : p;
-	if (!dropout)
+	Ref r = ref_of(d->from, v), copy;
+	Threshold t = threshold_of(d->from, v);
+	if (v->op == O_loop) {
+		LoopInfo c = loop_of(v);
+		c.body = rewrite_dropout(g->arena, c.body, d->draw);
+		copy = put_loop(g, &c, in);
+	} else if (!t.draw || t.draw == v->in[0] || t.draw == v->in[1]) {
+		copy = put_as(g, v, in);
+	} else { // with the plain random number, so that other passes see its probability
+		Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
+		copy = t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
+	}
+	Product p = product_of(d, g, r, copy);
+	d->product[r] = p;
+	// Dropout: some elements are dropped and the others scaled to compensate.
+	if (!p.gate || !p.base || !(fabs(p.factor * p.chance - 1) < 1e-3) ||
+	    !same_shape(&v->shape, &val(d->from, p.base)->shape))
 		return copy;
-	return d->draw ? put_dropout(g, d->now[p.base], &p) : d->now[p.base];
+	d->product[r] = (Product){.base = r, .factor = 1};
+	Ref x = d->now[p.base];
+	if (!d->draw)
+		return x;
+	Elem type = val(g, x)->type; // as the book's Dropout writes it
+	Ref kept = put2(g, O_mul, x, put_num(g, type, p.factor));
+	Ref gate = put_rank(g, p.gate, val(g, x)->shape.rank);
+	return put3(g, O_select, gate, kept, put_num(g, type, 0));
 }
 
 int drawing_node(const Graph *g)
@@ -209,9 +173,8 @@ int drawing_node(const Graph *g)
 static Graph *rewrite_dropout(Arena *arena, const Graph *from, bool draw)
 {
 	Graph *g = graph_like(arena, from);
-	Draws d = {from, g, NEWS(arena, Ref, from->nval), NEWS(arena, Product, from->nval), draw};
-	copy_values(g, from, d.now, put_rewritten, &d);
-	copy_ends(g, from, d.now);
+	Draws d = {from, NEWS(arena, Ref, from->nval), NEWS(arena, Product, from->nval), draw};
+	copy_graph(g, from, d.now, put_rewritten, &d);
 	return graph_live(arena, g);
 }
 
@@ -253,16 +216,23 @@ static bool ends_in_weight(const Graph *g, Ref r)
 	}
 }
 
-// True if `r` is computed from `x` by attention or an activation, without a convolution.
-static bool is_block(Arena *arena, const Graph *g, Ref x, Ref r)
+// Marks the summands of `r` that are blocks of x: computed from it by attention or an activation,
+// without a convolution.
+static void mark_blocks(Arena *arena, const Graph *g, Ref x, Ref r, bool *site)
 {
 	enum { COMES = 1, BENT = 2, CONVOLVED = 4 };
+	const Val *v = val(g, r);
+	if (!ends_in_weight(g, r)) {
+		for (int k = 0; k < 2 && v->op == O_add; k++)
+			mark_blocks(arena, g, x, v->in[k], site);
+		return;
+	}
 	if (x >= r)
-		return false;
+		return;
 	uint8_t *how = NEWS(arena, uint8_t, r - x + 1);
 	how[0] = COMES;
 	for (Ref at = x + 1; at <= r; at++) {
-		const Val *v = val(g, at);
+		v = val(g, at);
 		for (int k = 0; k < v->nin; k++)
 			how[at - x] |= v->in[k] >= x ? how[v->in[k] - x] : 0;
 		if (how[at - x] && (v->op == O_act || v->op == O_softmax || v->op == O_attend))
@@ -270,46 +240,7 @@ static bool is_block(Arena *arena, const Graph *g, Ref x, Ref r)
 		if (how[at - x] && v->op == O_window)
 			how[at - x] |= CONVOLVED;
 	}
-	return how[r - x] == (COMES | BENT);
-}
-
-// Marks the summands of `r` that are blocks of x.
-static void mark_blocks(Arena *arena, const Graph *g, Ref x, Ref r, bool *site)
-{
-	const Val *v = val(g, r);
-	if (ends_in_weight(g, r)) {
-		site[r] |= is_block(arena, g, x, r);
-	} else if (v->op == O_add) {
-		mark_blocks(arena, g, x, v->in[0], site);
-		mark_blocks(arena, g, x, v->in[1], site);
-	}
-}
-
-static bool *block_sites(Arena *arena, const Graph *g)
-{
-	bool *site = NEWS(arena, bool, g->nval);
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
-		const Val *v = val(g, r);
-		for (int k = 0; k < 2 && v->op == O_add; k++) {
-			Ref x = v->in[k], other = v->in[1 - k];
-			const Val *sum = val(g, x);
-			if (ends_in_weight(g, x))
-				continue;
-			mark_blocks(arena, g, x, other, site);
-			for (int i = 0; i < 2 && sum->op == O_add; i++)
-				mark_blocks(arena, g, sum->in[i], other, site);
-		}
-	}
-	return site;
-}
-
-static int64_t first_free_site(const Graph *g)
-{
-	int64_t site = 0;
-	for (Ref r = 1; r < (Ref)g->nval; r++)
-		if (is_draw(g, r))
-			site = MAX(site, val(g, r)->attr->i[0] + 1);
-	return site;
+	site[r] |= how[r - x] == (COMES | BENT);
 }
 
 static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
@@ -324,16 +255,6 @@ static Ref put_drawn(Graph *g, Ref x, double rate, int64_t site)
 	return book_call1(g, "dropped", 2, in, 1, &ratio);
 }
 
-// Decomposes an attention, with its weights dropped out.
-static Ref put_attention(Graph *g, const Val *v, const Ref *in, double rate, int64_t site)
-{
-	g->plain = DECOMPOSED_ATTEND;
-	Ref y = book_decompose(g, v, in), weights = val(g, y)->in[0], values = val(g, y)->in[1];
-	y = put2(g, O_dot, put_drawn(g, weights, rate, site), values);
-	g->plain = DECOMPOSED_NONE;
-	return y;
-}
-
 typedef struct Insertion { // dropout that is inserted
 	const Graph *from;
 	const bool *site; // by Ref
@@ -344,18 +265,40 @@ typedef struct Insertion { // dropout that is inserted
 static Ref put_with_site(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Insertion *b = context;
-	Ref x = v->op == O_attend ? put_attention(g, v, in, b->rate, b->next++) : put_as(g, v, in);
+	Ref x;
+	if (v->op == O_attend) {
+		g->plain = DECOMPOSED_ATTEND;
+		x = book_decompose(g, v, in);
+		Ref weights = val(g, x)->in[0], values = val(g, x)->in[1];
+		x = put2(g, O_dot, put_drawn(g, weights, b->rate, b->next++), values);
+		g->plain = DECOMPOSED_NONE;
+	} else {
+		x = put_as(g, v, in);
+	}
 	return b->site[ref_of(b->from, v)] ? put_drawn(g, x, b->rate, b->next++) : x;
 }
 
-static Graph *put_back(Arena *arena, const Graph *from, double rate, int *count)
+static Graph *insert_dropout(Arena *arena, const Graph *from, double rate, int *count)
 {
 	Graph *g = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
-	int64_t first = first_free_site(from);
-	Insertion b = {from, block_sites(arena, from), rate, first};
-	copy_values(g, from, now, put_with_site, &b);
-	copy_ends(g, from, now);
+	bool *site = NEWS(arena, bool, from->nval);
+	Insertion b = {.from = from, .site = site, .rate = rate};
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		if (is_draw(from, r))
+			b.next = MAX(b.next, v->attr->i[0] + 1);
+		for (int k = 0; k < 2 && v->op == O_add; k++) {
+			Ref x = v->in[k], other = v->in[1 - k];
+			const Val *sum = val(from, x);
+			if (ends_in_weight(from, x))
+				continue;
+			mark_blocks(arena, from, x, other, site);
+			for (int i = 0; i < 2 && sum->op == O_add; i++)
+				mark_blocks(arena, from, sum->in[i], other, site);
+		}
+	}
+	int64_t first = b.next;
+	copy_graph(g, from, NULL, put_with_site, &b);
 	*count = (int)(b.next - first);
 	return g;
 }
@@ -364,5 +307,5 @@ Graph *dropout_pass(Arena *arena, Graph *from, bool draw, double rate, int *adde
 {
 	*added = 0;
 	Graph *g = drawing_node(from) >= 0 ? rewrite_dropout(arena, from, draw && rate != 0) : from;
-	return draw && rate > 0 ? put_back(arena, g, rate, added) : g;
+	return draw && rate > 0 ? insert_dropout(arena, g, rate, added) : g;
 }

@@ -3,7 +3,6 @@
 // stores, and an output "grad:NAME" per wanted slot. Invariant: only values between a wanted slot
 // and the loss are differentiated.
 #include "grad.h"
-#include <string.h>
 
 // attend is differentiated by its definition.
 Ref put_differentiable(Backprop *s, const Val *v, const Ref *in, bool needs)
@@ -23,29 +22,11 @@ typedef struct Forward { // the source graph, and which values need gradients
 	const bool *needs;
 } Forward;
 
-static Ref put_one(void *context, Graph *g, const Val *v, const Ref *in)
+static Ref put_forward(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	const Forward *f = context;
 	(void)g;
 	return put_differentiable(f->backprop, v, in, f->needs[ref_of(f->from, v)]);
-}
-
-// Copies the forward graph.
-static void put_forward(Backprop *s, const Graph *from, const bool *needs)
-{
-	Ref *now = NEWS(s->arena, Ref, from->nval);
-	Forward f = {s, from, needs};
-	copy_values(s->g, from, now, put_one, &f);
-	copy_ends(s->g, from, now);
-}
-
-// Returns the last output of that name, because an output of the model may have it too.
-static Ref find_loss(const Graph *g)
-{
-	for (int i = g->outs.count - 1; i >= 0; i--)
-		if (!strcmp(g->outs.at[i].name, "loss"))
-			return g->outs.at[i].val;
-	fail(g->name, "no loss to differentiate; give one with --loss");
 }
 
 bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
@@ -83,55 +64,42 @@ void add_gradient(Backprop *s, Ref r, Ref dx)
 	s->gradient[r] = s->gradient[r] ? put2(s->g, O_add, s->gradient[r], dx) : dx;
 }
 
-static void backprop_concat(Backprop *s, const Val *v, Ref gradient)
+// v is the operation of value r.
+static void backprop_value(Backprop *s, Ref r, const Val *v)
 {
-	int axis = (int)v->attr->i[0];
-	int64_t start[RANK] = {0};
-	for (int k = 0; k < v->nin; k++) {
-		Shape shape = val(s->g, v->in[k])->shape;
-		if (s->needs[v->in[k]])
-			add_gradient(s, v->in[k],
-			             put_slice(s->g, gradient, start, shape.dim, NULL));
-		start[axis] += shape.dim[axis];
-	}
-}
-
-// ---- backpropagation --------------------------------------------------------------------
-
-// Records the gradient of operand k of v if that is a fixed value of a body: its sum over all
-// iterations comes later. False for other operands.
-static bool record_fixed(Backprop *s, const Val *v, int k, Ref gradient, Ref dx)
-{
-	const Val *x = val(s->g, v->in[k]);
-	if (s->first_fixed < 0 || x->op != O_slot || x->attr->i[0] < s->first_fixed)
-		return false;
-	bool product = v->op == O_dot;
-	Contribution term = {(int)x->attr->i[0], product ? v->in[1 - k] : 0, k,
-	                     product ? gradient : dx};
-	PUSH(s->arena, s->terms, term);
-	return true;
-}
-
-// v is a copy of the operation of value r.
-static void backprop_value(Backprop *s, Ref r, Val v)
-{
-	Ref dx[4] = {0};
-	s->g->from = v.from;
-	if (v.op == O_concat) {
-		backprop_concat(s, &v, s->gradient[r]);
+	Graph *g = s->g;
+	Ref gradient = s->gradient[r], x, dx[4] = {0};
+	g->from = v->from;
+	if (v->op == O_concat) {
+		int64_t start[RANK] = {0}, axis = v->attr->i[0];
+		for (int k = 0; k < v->nin; k++) {
+			const Shape *shape = &val(g, v->in[k])->shape;
+			if (s->needs[v->in[k]])
+				add_gradient(s, v->in[k],
+				             put_slice(g, gradient, start, shape->dim, NULL));
+			start[axis] += shape->dim[axis];
+		}
 		return;
 	}
-	book_grad(s->g, &v, r, s->gradient[r], v.in, dx);
-	Ref x, own = v.op == O_dot && s->needs[v.in[0]]
-	                 ? convolution_gradient(s->g, &v, s->gradient[r], &x)
-	                 : 0;
+	book_grad(g, v, r, gradient, v->in, dx);
+	bool product = v->op == O_dot;
+	Ref own = product && s->needs[v->in[0]] ? convolution_gradient(g, v, gradient, &x) : 0;
 	if (own) {
 		add_gradient(s, x, own);
 		dx[0] = 0;
 	}
-	for (int k = 0; k < v.nin; k++)
-		if (dx[k] && s->needs[v.in[k]] && !record_fixed(s, &v, k, s->gradient[r], dx[k]))
-			add_gradient(s, v.in[k], dx[k]);
+	for (int k = 0; k < v->nin; k++) {
+		if (!dx[k] || !s->needs[v->in[k]])
+			continue;
+		const Val *u = val(g, v->in[k]);
+		int slot = u->op == O_slot ? (int)u->attr->i[0] : -1;
+		if (s->first_fixed < 0 || slot < s->first_fixed)
+			add_gradient(s, v->in[k], dx[k]);
+		else // a fixed value of a body: its sum over all iterations comes later
+			PUSH(s->arena, s->terms,
+			     ((Contribution){slot, product ? v->in[1 - k] : 0, k,
+			                     product ? gradient : dx[k]}));
+	}
 }
 
 void backprop(Backprop *s)
@@ -144,9 +112,9 @@ void backprop(Backprop *s)
 		else if (!s->needs[r] || !s->gradient[r])
 			continue;
 		else if (product)
-			backprop_value(s, r, *(const Val *)(uintptr_t)*product);
+			backprop_value(s, r, (const Val *)(uintptr_t)*product);
 		else if (prims[v->op].cls != C_leaf && v->op != O_result)
-			backprop_value(s, r, *v);
+			backprop_value(s, r, v);
 	}
 }
 
@@ -159,9 +127,15 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 {
 	Graph *g = graph_like(arena, from);
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
-	Backprop s = {.arena = arena, .g = g, .products = table_new(arena), .first_fixed = -1};
-	put_forward(&s, from, mark_needs(arena, from, want));
-	Ref loss = find_loss(g);
+	Backprop s = {.arena = arena,
+	              .g = g,
+	              .recorded = table_new(arena),
+	              .products = table_new(arena),
+	              .first_fixed = -1};
+	copy_graph(g, from, NULL, put_forward, &(Forward){&s, from, mark_needs(arena, from, want)});
+	Ref loss = find_output(g, "loss");
+	if (!loss)
+		fail(g->name, "no loss to differentiate; give one with --loss");
 	if (!is_float(val(g, loss)->type) || count_of(&val(g, loss)->shape) != 1)
 		fail(g->name, "the loss: expected one float, found %s",
 		     shape_text(arena, val(g, loss)->type, &val(g, loss)->shape));
@@ -175,12 +149,11 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	backprop(&s);
 	g->from = 0;
 	for (int i = 0; i < g->slots.count; i++) {
-		if (!want[i])
-			continue;
 		const Slot *k = &g->slots.at[i];
-		Ref gradient =
-		    s.gradient[slot[i]] ? s.gradient[slot[i]] : zeros(g, k->type, k->shape);
-		add_out(g, format(arena, "grad:%s", k->name), gradient);
+		Ref gradient = s.gradient[slot[i]];
+		if (want[i])
+			add_out(g, format(arena, "grad:%s", k->name),
+			        gradient ? gradient : zeros(g, k->type, k->shape));
 	}
 	return graph_live(arena, g);
 }

@@ -3,15 +3,6 @@
 #define GRAD_H
 #include "passes.h"
 
-// A forward loop that is to be differentiated. Its own stacked results are followed by the carried
-// values at the start of each iteration, then by the results of its products.
-typedef struct Record {
-	Ref loop;
-	int stacked; // number of its own results
-	int nproduct;
-	const Ref *product; // in its body
-} Record;
-
 typedef struct Contribution { // a term of the gradient of a fixed value of a body
 	int slot;
 	Ref other;    // the other factor of a product with it; 0: no product
@@ -22,10 +13,12 @@ typedef struct Contribution { // a term of the gradient of a fixed value of a bo
 typedef struct Backprop {
 	Arena *arena;
 	Graph *g;
-	bool *needs;   // by Ref: a float, or a loop, that depends on a wanted slot
-	Ref *gradient; // by Ref: the sum so far
-	Ref last;      // the last value that both describe
-	VEC(Record) records;
+	bool *needs;     // by Ref: a float, or a loop, that depends on a wanted slot
+	Ref *gradient;   // by Ref: the sum so far
+	Ref last;        // the last value that both describe
+	Table *recorded; // Ref of a loop that can be differentiated -> its own stacked results,
+	                 // which the carried values at the start of each iteration follow, then
+	                 // the results of its products
 	Table *products; // Ref of a slot -> Val *: the product whose result it holds
 	int first_fixed; // from this slot on, slots are fixed values of a body; -1: no body
 	VEC(Contribution) terms;
@@ -35,7 +28,8 @@ typedef struct Backprop {
 bool *mark_needs(Arena *, const Graph *, const bool *want);
 // Puts v with new operands, in a form that can be differentiated if `needs`.
 Ref put_differentiable(Backprop *, const Val *v, const Ref *in, bool needs);
-void backprop(Backprop *); // Continues from all values that have a gradient.
+// Continues from all values that have a gradient.
+void backprop(Backprop *);
 void add_gradient(Backprop *, Ref, Ref dx);
 // Returns `r` with the type and shape of an operand: reduced over broadcast axes, broadcast over
 // reduced ones.
@@ -46,7 +40,7 @@ Ref zeros(Graph *, Elem, Shape);
 // source, *x; 0 for any other product.
 Ref convolution_gradient(Graph *, const Val *dot, Ref gradient, Ref *x);
 
-// ---- loop_grad.c
+// loop_grad.c
 Ref put_recorded(Backprop *, const LoopInfo *, const Ref *in);
 void differentiate_loop(Backprop *, Ref loop);
 

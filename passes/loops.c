@@ -6,8 +6,7 @@
 typedef struct Loops { // copied to another graph
 	Arena *arena;
 	const Graph *from;
-	Graph *to;
-	const bool *live;
+	bool **want;  // by Ref of a loop: which results are read
 	Ref **result; // by Ref of a loop: its results
 	int64_t most; // iterations to unroll; 0: loops remain
 } Loops;
@@ -20,39 +19,25 @@ bool has_loop(const Graph *g)
 	return false;
 }
 
-static bool *read_results(const Loops *l, Ref loop)
-{
-	LoopInfo c = loop_of(val(l->from, loop));
-	bool *want = NEWS(l->arena, bool, loop_results(&c) + 1);
-	for (Ref r = loop + 1; r < (Ref)l->from->nval; r++) {
-		const Val *v = val(l->from, r);
-		if (l->live[r] && v->op == O_result && v->in[0] == loop)
-			want[v->attr->i[0]] = true;
-	}
-	return want;
-}
-
-// Returns `x` with zeros from index `trips` of its first axis on.
-static Ref zero_after(Graph *g, Ref x, Ref trips)
-{
-	Ref made = put2(g, O_lt, put_numbers(g, &val(g, x)->shape, 0), trips);
-	return put3(g, O_select, made, x, put_num(g, val(g, x)->type, 0));
-}
-
 // Returns the number of iterations.
-static Ref put_loop_info(Loops *l, Ref r, const Ref *in)
+static Ref put_loop_info(Loops *l, Graph *to, Ref r, const Ref *in)
 {
 	LoopInfo c = loop_of(val(l->from, r));
 	Ref *result = l->result[r] = NEWS(l->arena, Ref, loop_results(&c) + 1);
 	if (l->most) {
 		c.body = unroll_pass(l->arena, c.body, l->most);
-		unroll_loop(l->to, &c, in, l->most, result);
+		unroll_loop(to, &c, in, l->most, result);
 		return in[0];
 	}
-	Ref trips = put_trimmed_loop(l->to, &c, in, read_results(l, r), result);
-	bool all = makes_all_trips(l->to, &c, in);
-	for (int k = c.carried; k < loop_results(&c) && !all; k++)
-		result[k] = result[k] ? zero_after(l->to, result[k], trips) : 0;
+	Ref trips = put_trimmed_loop(to, &c, in, l->want[r], result);
+	bool all = makes_all_trips(to, &c, in);
+	for (int k = c.carried; k < loop_results(&c) && !all; k++) {
+		Ref x = result[k]; // becomes 0 after the last iteration
+		if (!x)
+			continue;
+		Ref made = put2(to, O_lt, put_numbers(to, &val(to, x)->shape, 0), trips);
+		result[k] = put3(to, O_select, made, x, put_num(to, val(to, x)->type, 0));
+	}
 	return trips;
 }
 
@@ -60,7 +45,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Loops *l = context;
 	if (v->op == O_loop)
-		return put_loop_info(l, ref_of(l->from, v), in);
+		return put_loop_info(l, to, ref_of(l->from, v), in);
 	return v->op == O_result ? l->result[v->in[0]][v->attr->i[0]] : put_as(to, v, in);
 }
 
@@ -69,15 +54,22 @@ static Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
 	if (!has_loop(from))
 		return graph_live(arena, from);
 	Graph *to = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
+	const bool *live = graph_marks(arena, from);
 	Loops l = {.arena = arena,
 	           .from = from,
-	           .to = to,
-	           .live = graph_marks(arena, from),
+	           .want = NEWS(arena, bool *, from->nval),
 	           .result = NEWS(arena, Ref *, from->nval),
 	           .most = most};
-	copy_values(to, from, now, put_value, &l);
-	copy_ends(to, from, now);
+	for (Ref r = 1; r < (Ref)from->nval; r++) {
+		const Val *v = val(from, r);
+		if (v->op == O_loop) {
+			LoopInfo c = loop_of(v);
+			l.want[r] = NEWS(arena, bool, loop_results(&c) + 1);
+		} else if (live[r] && v->op == O_result) {
+			l.want[v->in[0]][v->attr->i[0]] = true;
+		}
+	}
+	copy_graph(to, from, NULL, put_value, &l);
 	return to;
 }
 

@@ -23,20 +23,9 @@ Pass pass_named(const char *name)
 	return p;
 }
 
-// The bodies of loops are plans of their own, whose memory a schedule holds.
-static void tile(Arena *arena, Plan *plan)
-{
-	for (int k = 0; k < plan->kerns.count; k++) {
-		Kern *kern = &plan->kerns.at[k];
-		if (kern->kind == L_loop)
-			kern->body = plan_graph(arena, val(plan->graph, kern->root)->data, "body",
-			                        plan->machine);
-	}
-	tile_pass(arena, plan, 0);
-}
-
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
+	Plan *p = unit->plan;
 	switch (pass) {
 	case PASS_unalias: // leaves the graph live
 		unit->graph = graph_unalias(arena, unit->graph);
@@ -45,13 +34,18 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		unit->plan = fuse_pass(arena, unit->graph, unit->name, unit->machine);
 		return;
 	case PASS_schedule:
-		schedule_pass(arena, unit->plan);
+		schedule_pass(arena, p);
 		return;
 	case PASS_tile:
-		tile(arena, unit->plan);
+		// The bodies of loops are plans of their own, whose memory a schedule holds.
+		for (Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
+			if (k->kind == L_loop)
+				k->body = plan_graph(arena, val(p->graph, k->root)->data, "body",
+				                     p->machine);
+		tile_pass(arena, p, 0);
 		return;
 	case PASS_memory:
-		memory_pass(arena, unit->plan);
+		memory_pass(arena, p);
 		return;
 	default:
 		if (pass != PASS_loops || has_loop(unit->graph))

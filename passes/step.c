@@ -313,9 +313,7 @@ static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
 	if (accumulate <= 1)
 		return graph_live(arena, from);
 	Graph *g = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
-	copy_values(g, from, now, put_run, &accumulate);
-	copy_ends(g, from, now);
+	copy_graph(g, from, NULL, put_run, &accumulate);
 	return g;
 }
 

@@ -6,7 +6,6 @@
 
 typedef struct Swap {
 	const Graph *from;
-	Graph *to;
 	const int *uses;
 	const Ref *now; // by Ref of `from`
 } Swap;
@@ -37,29 +36,25 @@ typedef struct Path {
 	Ref map[4];
 } Path;
 
-static int only_operand(const Graph *g, const Val *v)
-{
-	int found = -1;
-	for (int k = 0; k < v->nin; k++)
-		if (val(g, v->in[k])->shape.rank > 0)
-			found = found < 0 ? k : -2;
-	return prims[v->op].cls == C_map ? found : -2;
-}
-
 static bool find_path(const Swap *t, Ref r, Path *path)
 {
 	const Val *v = val(t->from, r);
 	*path = (Path){.shape = v->shape};
 	for (bool reshaped = false; t->uses[r] == 1; v = val(t->from, r)) {
-		int operand = only_operand(t->from, v);
+		int operand = 0, wide = 0; // the last operand that is no scalar; how many there are
 		if (v->op == O_dot) {
 			path->dot = r;
 			return true;
 		}
+		for (int k = 0; k < v->nin; k++)
+			if (val(t->from, v->in[k])->shape.rank > 0) {
+				operand = k;
+				wide++;
+			}
 		if (v->op == O_reshape && !reshaped) {
 			reshaped = true;
-			operand = 0;
-		} else if (operand >= 0 && path->nmap < COUNT(path->map)) {
+		} else if (prims[v->op].cls == C_map && wide == 1 &&
+		           path->nmap < COUNT(path->map)) {
 			path->at[path->nmap] = operand;
 			path->map[path->nmap++] = r;
 		} else {
@@ -70,20 +65,8 @@ static bool find_path(const Swap *t, Ref r, Path *path)
 	return false;
 }
 
-static Ref put_maps(const Swap *t, const Path *path, Ref x)
-{
-	for (int i = path->nmap - 1; i >= 0; i--) {
-		const Val *v = val(t->from, path->map[i]);
-		Ref in[3];
-		for (int k = 0; k < v->nin; k++)
-			in[k] = k == path->at[i] ? x : t->now[v->in[k]];
-		x = put_as(t->to, v, in);
-	}
-	return x;
-}
-
 // Returns the permute v of a dot as a permute of the swapped dot; 0 if that is no better.
-static Ref swap_dot(const Swap *t, const Val *v)
+static Ref swap_dot(const Swap *t, Graph *g, const Val *v)
 {
 	Path path;
 	if (!find_path(t, v->in[0], &path))
@@ -104,15 +87,21 @@ static Ref swap_dot(const Swap *t, const Val *v)
 		int a = (int)v->attr->i[k];
 		perm[k] = a < left ? a : a < right ? a + rank - right : a - (right - left);
 	}
-	Graph *g = t->to;
-	Ref other =
-	    put2(g, O_dot, swap_last(g, t->now[dot->in[1]]), swap_last(g, t->now[dot->in[0]]));
-	return put_permute(g, put_maps(t, &path, put_reshape(g, other, shape)), perm);
+	Ref x = put2(g, O_dot, swap_last(g, t->now[dot->in[1]]), swap_last(g, t->now[dot->in[0]]));
+	x = put_reshape(g, x, shape);
+	for (int i = path.nmap - 1; i >= 0; i--) {
+		const Val *map = val(t->from, path.map[i]);
+		Ref in[3];
+		for (int k = 0; k < map->nin; k++)
+			in[k] = k == path.at[i] ? x : t->now[map->in[k]];
+		x = put_as(g, map, in);
+	}
+	return put_permute(g, x, perm);
 }
 
 static Ref put_swapped(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	Ref other = v->op == O_permute ? swap_dot(context, v) : 0;
+	Ref other = v->op == O_permute ? swap_dot(context, to, v) : 0;
 	return other ? other : put_as(to, v, in);
 }
 
@@ -120,9 +109,7 @@ Graph *transpose_dot_pass(Arena *arena, const Graph *from)
 {
 	Graph *to = graph_like(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
-	Swap t = {from, to, graph_uses(arena, from), now};
 	to->plain = DECOMPOSED_ALL;
-	copy_values(to, from, now, put_swapped, &t);
-	copy_ends(to, from, now);
+	copy_graph(to, from, now, put_swapped, &(Swap){from, graph_uses(arena, from), now});
 	return to;
 }

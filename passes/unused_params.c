@@ -11,57 +11,47 @@ static bool is_zero(const Graph *g, Ref r)
 	return const_num(g, r, &x) && x == 0;
 }
 
-// True if the operands of this value have a zero gradient, or none.
-static bool ends_gradients(const Val *v)
+// Returns by Ref the first value at which gradients end between a live value and the loss, because
+// operands have a zero gradient or none; 0 if there is none.
+static Ref *gradient_ends(Arena *arena, const Graph *g, const bool *live)
 {
-	return !is_float(v->type) || v->op == O_floor || v->op == O_ceil || v->op == O_round ||
-	       v->op == O_sign;
-}
-
-// Returns the first value at which gradients end between a slot and the loss; 0 if there is none.
-// *reached: the loss depends on the slot.
-static Ref gradient_end(Arena *arena, const Graph *g, int slot, bool *reached)
-{
-	bool *live = graph_marks(arena, g), *depends = NEWS(arena, bool, g->nval);
-	Ref end = 0;
-	*reached = false;
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
+	Ref *end = NEWS(arena, Ref, g->nval);
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
-		depends[r] = live[r] && v->op == O_slot && v->attr->i[0] == slot;
-		for (int k = 0; k < v->nin; k++)
-			depends[r] |= live[r] && depends[v->in[k]];
-		*reached |= depends[r];
-		if (depends[r] && !end && ends_gradients(v))
-			end = r;
+		if (!is_float(v->type) || v->op == O_floor || v->op == O_ceil || v->op == O_round ||
+		    v->op == O_sign)
+			end[r] = r;
+		for (int k = 0; live[r] && end[r] && k < v->nin; k++) {
+			Ref *before = &end[v->in[k]];
+			*before = *before ? MIN(*before, end[r]) : end[r];
+		}
 	}
 	return end;
-}
-
-static const char *reason(Arena *arena, const Graph *loss, int slot)
-{
-	bool reached;
-	Ref end = gradient_end(arena, loss, slot, &reached);
-	if (!reached)
-		return "the loss does not depend on it";
-	if (!end)
-		return "its contribution to the loss is multiplied by 0";
-	const Node *node = &loss->nodes->list.at[val(loss, end)->from];
-	return format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
 }
 
 Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradients,
                           UnusedParams *list)
 {
 	Graph *g = graph_live(arena, gradients);
+	const bool *live = graph_marks(arena, loss);
+	const Ref *ends = gradient_ends(arena, loss, live);
 	int kept = 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		Out out = g->outs.at[i];
-		bool unused = starts_with(out.name, "grad:") && is_zero(g, out.val);
-		int slot = unused ? find_slot(loss, out.name + 5) : -1;
-		if (unused)
-			PUSH(arena, *list, ((UnusedParam){slot, reason(arena, loss, slot)}));
-		else
+		if (!starts_with(out.name, "grad:") || !is_zero(g, out.val)) {
 			g->outs.at[kept++] = out;
+			continue;
+		}
+		UnusedParam unused = {find_slot(loss, out.name + 5),
+		                      "its contribution to the loss is multiplied by 0"};
+		Ref r = slot_ref(loss, unused.slot);
+		const Node *node = &loss->nodes->list.at[val(loss, ends[r])->from];
+		if (!r || !live[r])
+			unused.why = "the loss does not depend on it";
+		else if (ends[r])
+			unused.why =
+			    format(arena, "gradients end at node '%s' (%s)", node->name, node->op);
+		PUSH(arena, *list, unused);
 	}
 	g->outs.count = kept;
 	return graph_live(arena, g);

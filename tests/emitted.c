@@ -312,13 +312,11 @@ Graph *widen_graph(Arena *arena, const Graph *narrow)
 {
 	const Graph *from = stores_as_outs(arena, narrow);
 	Graph *to = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
 	to->wide = true;
 	to->slots.count = 0;
 	for (int s = 0; s < from->slots.count; s++)
 		add_slot(to, from->slots.at[s]);
-	copy_values(to, from, now, put_changed, &(Bodies){widen_graph});
-	copy_ends(to, from, now);
+	copy_graph(to, from, NULL, put_changed, &(Bodies){widen_graph});
 	return graph_live(arena, to);
 }
 
@@ -386,10 +384,8 @@ static Graph *open_bodies(Arena *arena, const Graph *composite)
 {
 	const Graph *from = decompose_pass(arena, composite);
 	Graph *to = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
 	to->plain = DECOMPOSED_ALL;
-	copy_values(to, from, now, put_changed, &(Bodies){open_bodies});
-	copy_ends(to, from, now);
+	copy_graph(to, from, NULL, put_changed, &(Bodies){open_bodies});
 	return graph_live(arena, to);
 }
 

@@ -94,9 +94,7 @@ static Ref put_smooth(void *arena, Graph *g, const Val *v, const Ref *in)
 static Graph *without_rounding(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_like(arena, from);
-	Ref *now = NEWS(arena, Ref, from->nval);
-	copy_values(g, from, now, put_smooth, arena);
-	copy_ends(g, from, now);
+	copy_graph(g, from, NULL, put_smooth, arena);
 	return g;
 }
 

@@ -480,12 +480,19 @@ void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *con
 	}
 }
 
-void copy_ends(Graph *to, const Graph *from, const Ref *now)
+static void copy_ends(Graph *to, const Graph *from, const Ref *now)
 {
 	for (int k = 0; k < from->outs.count; k++)
 		add_out(to, from->outs.at[k].name, now[from->outs.at[k].val]);
 	for (int k = 0; k < from->stores.count; k++)
 		add_store(to, from->stores.at[k].slot, now[from->stores.at[k].val]);
+}
+
+void copy_graph(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context)
+{
+	now = now ? now : NEWS(to->arena, Ref, from->nval);
+	copy_values(to, from, now, put, context);
+	copy_ends(to, from, now);
 }
 
 // Values are in their simplest form already: they are copied, not put again, so nothing dead
