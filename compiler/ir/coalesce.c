@@ -90,47 +90,13 @@ static void visit_move(Survey *w, const Val *v, const Index *idx)
 	}
 }
 
-static void visit_gather(Survey *w, const Val *v, const Index *idx)
-{
-	int axis = (int)v->attr->i[0], rank = val(w->graph, v->in[1])->shape.rank;
-	const Shape *from = &val(w->graph, v->in[0])->shape;
-	Index in[RANK];
-	visit(w, v->in[1], idx + axis);
-	for (int a = 0; a < from->rank; a++)
-		in[a] = a == axis ? some_index(w->vars, from->dim[a])
-		                  : idx[a < axis ? a : a - 1 + rank];
-	visit(w, v->in[0], in);
-}
-
-// A reduction of the full space reduces the axes of the space.
-static void visit_reduction(Survey *w, const Val *v, const Index *idx)
-{
-	const Shape *from = &val(w->graph, v->in[0])->shape;
-	uint32_t mask = axes_mask(v);
-	bool own = same_shape(from, w->shape) && same_axes(from, mask, w->reduce);
-	Index in[RANK];
-	for (int a = 0; a < from->rank; a++)
-		in[a] = !(mask >> a & 1) ? idx[a]
-		        : own            ? w->space[a]
-		                         : some_index(w->vars, from->dim[a]);
-	visit(w, v->in[0], in);
-}
-
-static void visit_dot(Survey *w, const Val *v, const Index *idx)
-{
-	int r = v->shape.rank;
-	Index in[RANK], k = some_index(w->vars, val(w->graph, v->in[0])->shape.dim[r - 1]);
-	memcpy(in, idx, sizeof *in * (size_t)r);
-	in[r - 1] = k;
-	visit(w, v->in[0], in);
-	in[r - 1] = idx[r - 1];
-	in[r - 2] = k;
-	visit(w, v->in[1], in);
-}
-
+// Visits the operands of a value that is computed. Indices along which it reads more than one
+// element, or an element that the data decide, are variables.
 static void visit_inside(Survey *w, const Val *v, const Index *idx)
 {
-	Index linear;
+	const Shape *from = v->nin ? &val(w->graph, v->in[0])->shape : NULL;
+	Index linear, k, in[RANK];
+	int last = v->shape.rank - 1;
 	switch (prims[v->op].cls) {
 	case C_leaf:
 		if (v->op == O_iota)
@@ -143,22 +109,40 @@ static void visit_inside(Survey *w, const Val *v, const Index *idx)
 		visit(w, v->in[1], NULL);
 		break;
 	case C_map:
-		for (int k = 0; k < v->nin; k++)
-			visit(w, v->in[k], idx);
+		for (int i = 0; i < v->nin; i++)
+			visit(w, v->in[i], idx);
 		break;
-	case C_reduce:
-		visit_reduction(w, v, idx);
+	case C_reduce: { // of the full space: along the axes of the space
+		uint32_t mask = axes_mask(v);
+		bool own = same_shape(from, w->shape) && same_axes(from, mask, w->reduce);
+		for (int a = 0; a < from->rank; a++)
+			in[a] = !(mask >> a & 1) ? idx[a]
+			        : own            ? w->space[a]
+			                         : some_index(w->vars, from->dim[a]);
+		visit(w, v->in[0], in);
 		break;
+	}
 	case C_move:
 		visit_move(w, v, idx);
 		break;
 	case C_dot:
-		visit_dot(w, v, idx);
+		k = some_index(w->vars, from->dim[last]);
+		memcpy(in, idx, sizeof *in * (size_t)(last + 1));
+		in[last] = k;
+		visit(w, v->in[0], in);
+		in[last] = idx[last];
+		in[last - 1] = k;
+		visit(w, v->in[1], in);
 		break;
 	default:
 		if (v->op != O_gather)
 			never("a value inside an expression");
-		visit_gather(w, v, idx);
+		int axis = (int)v->attr->i[0], more = val(w->graph, v->in[1])->shape.rank - 1;
+		visit(w, v->in[1], idx + axis);
+		for (int a = 0; a < from->rank; a++)
+			in[a] = a == axis ? some_index(w->vars, from->dim[a])
+			                  : idx[a < axis ? a : a + more];
+		visit(w, v->in[0], in);
 	}
 }
 
@@ -243,16 +227,9 @@ Groups kern_groups(const Kern *kern)
 void group_index(Vars *w, const Groups *groups, int k, const Shape *shape, const Index *position,
                  Index *idx)
 {
-	Index left = *position;
-	for (int a = groups->last[k]; a >= groups->first[k]; a--) {
-		if (a == groups->first[k]) {
-			idx[a] = left;
-			break;
-		}
-		Index quotient;
-		split_index(w, &left, shape->dim[a], &quotient, &idx[a]);
-		left = quotient;
-	}
+	int first = groups->first[k];
+	Shape own = shape_of(groups->last[k] - first + 1, shape->dim + first);
+	unravel(w, position, &own, idx + first);
 }
 
 void row_index(Vars *w, const Groups *groups, uint32_t which, const Shape *shape, const Index *row,

@@ -2,26 +2,6 @@
 // and workers need.
 #include "index.h"
 
-static void set_shared(DotSizes *p, const Graph *g, const Val *v, const Sched *s)
-{
-	bool used[] = {s->a_shared, s->b_shared};
-	Packing way[] = {s->a, s->b};
-	int64_t parts[] = {p->strips, p->panels}, size[] = {p->strip_size, p->panel_size};
-	for (int o = 0; o < COUNT(p->shared); o++) {
-		struct Shared *shared = &p->shared[o];
-		const Shape *own = &val(g, v->in[o])->shape;
-		shared->batches = 1;
-		for (int a = 0; a < p->lead; a++)
-			shared->batches *= own->dim[a];
-		shared->size = parts[o] * size[o];
-		shared->pieces = way[o] == W_copy ? ceil_div(s->depth, COPIED) : parts[o];
-		shared->offset = p->partials;
-		if (used[o])
-			p->partials +=
-			    full_lines(shared->batches * p->blocks * shared->size * p->bytes);
-	}
-}
-
 DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 {
 	const Val *v = val(g, kern->root);
@@ -55,7 +35,21 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 		return p;
 	p.down = ceil_div(p.strips, s->strips);
 	p.across = ceil_div(p.panels, s->panels);
-	set_shared(&p, g, v, s);
+	bool used[] = {s->a_shared, s->b_shared};
+	Packing way[] = {s->a, s->b};
+	int64_t parts[] = {p.strips, p.panels}, size[] = {p.strip_size, p.panel_size};
+	for (int o = 0; o < COUNT(p.shared); o++) {
+		struct Shared *shared = &p.shared[o];
+		shared->batches = 1;
+		for (int a = 0; a < p.lead; a++)
+			shared->batches *= val(g, v->in[o])->shape.dim[a];
+		shared->size = parts[o] * size[o];
+		shared->pieces = way[o] == W_copy ? ceil_div(s->depth, COPIED) : parts[o];
+		shared->offset = p.partials;
+		if (used[o])
+			p.partials +=
+			    full_lines(shared->batches * p.blocks * shared->size * p.bytes);
+	}
 	int64_t waiting =
 	    p.blocks > 1 ? s->strips : 1; // sums of strips that wait for the next block
 	p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);

@@ -94,19 +94,6 @@ static Ref part_along(Graph *g, Ref x, int axis, int64_t start, int64_t count)
 	return put_slice(g, x, starts, s.dim, NULL);
 }
 
-// Returns a constant of x's type; for an infinite number, the extreme of an integer type.
-static Ref number_like(Graph *g, Ref x, double number)
-{
-	Elem type = val(g, x)->type;
-	if (type == E_b8)
-		return put_num(g, type, number > 0);
-	if (is_float(type) || isfinite(number))
-		return put_num(g, type, number);
-	int64_t most = type == E_i32 ? INT32_MAX : INT64_MAX,
-	        extreme = number > 0 ? most : -most - 1;
-	return put_const(g, type, (Shape){0}, &extreme);
-}
-
 Ref put_filled(Graph *g, Ref x, int axis, double with)
 {
 	Ref length = lengths_of(g, x)->of[axis];
@@ -114,7 +101,16 @@ Ref put_filled(Graph *g, Ref x, int axis, double with)
 		return x;
 	x = put_padded(g, x, axis);
 	Lengths l = *lengths_of(g, x);
-	x = put3(g, O_select, are_valid(g, x, axis, length), x, number_like(g, x, with));
+	Elem type = val(g, x)->type;
+	Ref fill;
+	if (type == E_b8 || is_float(type) || isfinite(with)) {
+		fill = put_num(g, type, type == E_b8 ? with > 0 : with);
+	} else { // the extreme of an integer type stands for an infinite number
+		int64_t most = type == E_i32 ? INT32_MAX : INT64_MAX;
+		int64_t extreme = with > 0 ? most : -most - 1;
+		fill = put_const(g, type, (Shape){0}, &extreme);
+	}
+	x = put3(g, O_select, are_valid(g, x, axis, length), x, fill);
 	return put_lengths(g, x, &l);
 }
 
@@ -291,19 +287,6 @@ static int leading_axis(const Shape *s, const Lengths *l, int from, int end)
 	return found;
 }
 
-// Advances past the next axes of s and t that have equal numbers of elements; false if there are
-// none.
-static bool next_group(const Shape *s, const Shape *t, int *a, int *b)
-{
-	int64_t p = *a < s->rank ? s->dim[(*a)++] : 1, q = *b < t->rank ? t->dim[(*b)++] : 1;
-	while (p != q && (p < q ? *a < s->rank : *b < t->rank))
-		if (p < q)
-			p *= s->dim[(*a)++];
-		else
-			q *= t->dim[(*b)++];
-	return p == q;
-}
-
 // Returns the length of an axis of size `to` that holds the elements of one of size `from`; 0 if it
 // may not be an integer.
 static Ref scaled_length(Graph *g, Ref length, int64_t from, int64_t to)
@@ -323,8 +306,15 @@ bool reshaped_lengths(Graph *g, Ref x, const Shape *t, Lengths *to)
 {
 	const Shape s = val(g, x)->shape;
 	const Lengths *from = lengths_of(g, x);
+	// Axes i..a-1 of s and j..b-1 of t have equal numbers of elements.
 	for (int a = 0, b = 0, i = 0, j = 0; a < s.rank || b < t->rank; i = a, j = b) {
-		if (!next_group(&s, t, &a, &b))
+		int64_t p = a < s.rank ? s.dim[a++] : 1, q = b < t->rank ? t->dim[b++] : 1;
+		while (p != q && (p < q ? a < s.rank : b < t->rank))
+			if (p < q)
+				p *= s.dim[a++];
+			else
+				q *= t->dim[b++];
+		if (p != q)
 			return false;
 		int lead = leading_axis(&s, from, i, a), other = leading_axis(t, to, j, b);
 		if (lead == -1 && other == -1)
@@ -353,27 +343,24 @@ static void rule_reshaped(Dynamic *d)
 		expect_fixed(d, 0, a);
 }
 
-// Returns how many elements of a slice (start, count, step) are valid.
-static Ref sliced_length(Graph *g, Ref length, const int64_t *box)
-{
-	Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)box[2]);
-	if (box[0] || box[2] > 1) {
-		Ref more = put_num(g, E_i64, (double)(box[2] - 1 - box[0]));
-		length = put2(g, O_div, put2(g, O_add, length, more), step);
-		length = put2(g, O_max, length, zero);
-	}
-	return put2(g, O_min, length, put_num(g, E_i64, (double)box[1]));
-}
-
 static void rule_sliced(Dynamic *d)
 {
+	Graph *g = d->g;
 	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
 		const int64_t *box = d->attr->i + 3 * a;
 		pass(d, 0, a, a);
 		if (box[2] < 0)
 			expect_fixed(d, 0, a);
-		if (d->out.of[a] && (box[0] || box[2] != 1 || box[1] < shape_at(d, 0)->dim[a]))
-			d->out.of[a] = sliced_length(d->g, d->out.of[a], box);
+		Ref length = d->out.of[a];
+		if (!length || (!box[0] && box[2] == 1 && box[1] >= shape_at(d, 0)->dim[a]))
+			continue;
+		if (box[0] || box[2] > 1) {
+			Ref zero = put_num(g, E_i64, 0), step = put_num(g, E_i64, (double)box[2]);
+			Ref more = put_num(g, E_i64, (double)(box[2] - 1 - box[0]));
+			length = put2(g, O_div, put2(g, O_add, length, more), step);
+			length = put2(g, O_max, length, zero);
+		}
+		d->out.of[a] = put2(g, O_min, length, put_num(g, E_i64, (double)box[1]));
 	}
 }
 
@@ -394,21 +381,9 @@ static void rule_windowed(Dynamic *d)
 		expect_fixed(d, 0, (int)d->attr->i[k]);
 }
 
-// Returns the `length` valid elements of x along an axis, followed by those of y.
-static Ref joined(Graph *g, int axis, Ref x, Ref length, Ref y)
-{
-	int64_t most = val(g, x)->shape.dim[axis], both = most + val(g, y)->shape.dim[axis];
-	Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), length);
-	x = put_concat(g, axis, 2, (Ref[]){x, y});
-	if (is_const(g, length))
-		return x;
-	Ref at = put_iota(g, shape_of(1, &both), 0);
-	at = put3(g, O_select, put2(g, O_lt, at, length), at, put2(g, O_add, at, gap));
-	return put_gather(g, x, put2(g, O_min, at, put_num(g, E_i64, (double)(both - 1))), axis);
-}
-
 static void rule_joined(Dynamic *d)
 {
+	Graph *g = d->g;
 	int axis = (int)d->attr->i[0];
 	bool dynamic = false;
 	for (int a = 0; a < shape_at(d, 0)->rank; a++)
@@ -418,36 +393,40 @@ static void rule_joined(Dynamic *d)
 		dynamic |= length_at(d, k, axis) != 0;
 	if (!dynamic)
 		return;
-	Ref x = put_padded(d->g, d->in[0], axis), length = put_length(d->g, d->in[0], axis);
+	Ref x = put_padded(g, d->in[0], axis), length = put_length(g, d->in[0], axis);
 	for (int k = 1; k < d->nin; k++) {
-		x = joined(d->g, axis, x, length, put_padded(d->g, d->in[k], axis));
-		length = put2(d->g, O_add, length, put_length(d->g, d->in[k], axis));
+		int64_t most = val(g, x)->shape.dim[axis], both = most + shape_at(d, k)->dim[axis];
+		x = put_concat(g, axis, 2, (Ref[]){x, put_padded(g, d->in[k], axis)});
+		if (!is_const(g, length)) { // skip the padding between them
+			Ref gap = put2(g, O_sub, put_num(g, E_i64, (double)most), length);
+			Ref at = put_iota(g, shape_of(1, &both), 0);
+			at = put3(g, O_select, put2(g, O_lt, at, length), at,
+			          put2(g, O_add, at, gap));
+			Ref last = put_num(g, E_i64, (double)(both - 1));
+			x = put_gather(g, x, put2(g, O_min, at, last), axis);
+		}
+		length = put2(g, O_add, length, put_length(g, d->in[k], axis));
 	}
-	d->result = put_valid(d->g, x, axis, length);
+	d->result = put_valid(g, x, axis, length);
 }
 
-// Contracts an axis each of operands a and b: if one factor is 0, the other may have any value.
-static void contract(Dynamic *d, int a, int axis_a, int b, int axis_b)
-{
-	bool left = length_at(d, a, axis_a) != 0, right = length_at(d, b, axis_b) != 0;
-	if (left)
-		cut(d, a, axis_a, shape_at(d, b)->dim[axis_b]);
-	if (right)
-		cut(d, b, axis_b, shape_at(d, a)->dim[axis_a]);
-	if (left)
-		d->in[a] = put_filled(d->g, d->in[a], axis_a, 0);
-	else if (right)
-		d->in[b] = put_filled(d->g, d->in[b], axis_b, 0);
-}
-
+// If one factor of a product is 0, the other may have any value.
 static void rule_contracted(Dynamic *d)
 {
-	int rank = shape_at(d, 0)->rank;
-	for (int a = 0; a < rank - 2; a++)
+	int m = shape_at(d, 0)->rank - 2, n = m + 1;
+	for (int a = 0; a < m; a++)
 		agree(d, 2, a);
-	contract(d, 0, rank - 1, 1, rank - 2);
-	pass(d, 0, rank - 2, rank - 2);
-	pass(d, 1, rank - 1, rank - 1);
+	bool left = length_at(d, 0, n) != 0, right = length_at(d, 1, m) != 0;
+	if (left)
+		cut(d, 0, n, shape_at(d, 1)->dim[m]);
+	if (right)
+		cut(d, 1, m, shape_at(d, 0)->dim[n]);
+	if (left)
+		d->in[0] = put_filled(d->g, d->in[0], n, 0);
+	else if (right)
+		d->in[1] = put_filled(d->g, d->in[1], m, 0);
+	pass(d, 0, m, m);
+	pass(d, 1, n, n);
 }
 
 static void rule_gathered(Dynamic *d)

@@ -30,34 +30,7 @@ double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t posi
 	return (double)(mix32(mix32(low) ^ high) >> 8) * 0x1p-24;
 }
 
-// Of iota and rand.
-static void eval_leaf(Op op, const Attr *attr, Array *out, const Array *in)
-{
-	int64_t at[RANK] = {0}, i = 0;
-	do {
-		if (op == O_iota)
-			out->i[i] = at[attr->i[0]];
-		else
-			out->f[i] = random_uniform((uint64_t)in[0].i[0], (uint64_t)in[1].i[0],
-			                           (uint64_t)attr->i[0], (uint64_t)i);
-		i++;
-	} while (next_index(&out->shape, at));
-}
-
 // ---- loops ----------------------------------------------------------------------------
-
-// Returns element t of a scanned value, along its first axis.
-static Array entry_of(const Array *a, int64_t t)
-{
-	Array entry = *a;
-	entry.shape = shape_of(a->shape.rank - 1, a->shape.dim + 1);
-	int64_t first = t * count_of(&entry.shape);
-	if (is_float(a->type))
-		entry.f += first;
-	else
-		entry.i += first;
-	return entry;
-}
 
 static void copy_elements(Array *to, int64_t first, const Array *from)
 {
@@ -70,63 +43,57 @@ typedef struct Observer { // called for each value
 	void *context;
 } Observer;
 
-typedef struct LoopRun { // a loop during evaluation
-	LoopInfo loop;
-	Array *slot;   // of the body
-	Array *result; // so far
-	Array *next;   // carried values of the next iteration
-	Observer observer;
-} LoopRun;
-
 static Array *eval_live(Arena *, const Graph *, const Array *slot, Observer);
-
-// Runs one iteration, with element `at` of scanned values. True if another may follow.
-static bool run_iteration(Arena *outer, LoopRun *t, const Array *in, int64_t at)
-{
-	Arena *arena = arena_within(outer);
-	const LoopInfo *l = &t->loop;
-	for (int k = 0; k < l->carried + l->scanned; k++)
-		t->slot[k] = k < l->carried ? t->result[k] : entry_of(&in[1 + k], at);
-	const Array *value = eval_live(arena, l->body, t->slot, t->observer);
-	for (int k = 0; k < loop_results(l); k++) {
-		const Array *from = &value[l->body->outs.at[l->until + k].val];
-		bool carried = k < l->carried;
-		copy_elements(carried ? &t->next[k] : &t->result[k],
-		              carried ? 0 : at * count_of(&from->shape), from);
-	}
-	for (int k = 0; k < l->carried; k++) {
-		Array before = t->result[k];
-		t->result[k] = t->next[k];
-		t->next[k] = before;
-	}
-	bool more = !l->until || value[l->body->outs.at[0].val].i[0];
-	arena_free(arena);
-	return more;
-}
 
 static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer observer)
 {
-	LoopRun t = {.loop = loop_of(v), .observer = observer};
-	const LoopInfo *l = &t.loop;
-	t.slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(l) - 1));
-	t.result = NEWS(arena, Array, loop_results(l) + 1);
-	t.next = NEWS(arena, Array, l->carried + 1);
-	for (int k = 0; k < loop_results(l); k++) {
-		Elem type = result_val(l, k)->type;
-		Shape shape = result_shape(l, k);
-		t.result[k] = array_new(arena, type, &shape);
-		if (k >= l->carried)
+	LoopInfo l = loop_of(v);
+	int results = loop_results(&l);
+	Array *slot = take_copy(arena, in + 1, sizeof *in * (size_t)(loop_operands(&l) - 1));
+	Array *result = NEWS(arena, Array, results + 1); // carried: before the iteration
+	Array *next = NEWS(arena, Array, l.carried + 1); // and after it
+	for (int k = 0; k < results; k++) {
+		Elem type = result_val(&l, k)->type;
+		Shape shape = result_shape(&l, k);
+		result[k] = array_new(arena, type, &shape);
+		if (k >= l.carried)
 			continue;
-		t.next[k] = array_new(arena, type, &shape);
-		copy_elements(&t.result[k], 0, &in[1 + k]);
+		next[k] = array_new(arena, type, &shape);
+		copy_elements(&result[k], 0, &in[1 + k]);
 	}
-	int64_t limit = MAX(0, MIN(in[0].i[0], l->trips)), n = 0;
-	bool more = true;
-	for (; more && n < limit; n++)
-		more = run_iteration(arena, &t, in, l->reverse ? limit - 1 - n : n);
+	int64_t limit = MAX(0, MIN(in[0].i[0], l.trips)), n = 0;
+	for (bool more = true; more && n < limit; n++) {
+		Arena *own = arena_within(arena);
+		int64_t at = l.reverse ? limit - 1 - n : n; // the element of scanned values
+		for (int k = 0; k < l.carried; k++)
+			slot[k] = result[k];
+		for (int k = l.carried; k < l.carried + l.scanned; k++) {
+			slot[k].shape = l.body->slots.at[k].shape;
+			int64_t first = at * count_of(&slot[k].shape);
+			if (is_float(slot[k].type))
+				slot[k].f = in[1 + k].f + first;
+			else
+				slot[k].i = in[1 + k].i + first;
+		}
+		const Array *value = eval_live(own, l.body, slot, observer);
+		for (int k = 0; k < results; k++) {
+			const Array *from = &value[result_ref(&l, k)];
+			if (k < l.carried)
+				copy_elements(&next[k], 0, from);
+			else
+				copy_elements(&result[k], at * count_of(&from->shape), from);
+		}
+		for (int k = 0; k < l.carried; k++) {
+			Array before = result[k];
+			result[k] = next[k];
+			next[k] = before;
+		}
+		more = !l.until || value[l.body->outs.at[0].val].i[0];
+		arena_free(own);
+	}
 	Array out = array_new(arena, E_i64, &(Shape){0});
 	out.i[0] = n;
-	out.part = t.result;
+	out.part = result;
 	return out;
 }
 
@@ -160,9 +127,12 @@ static void eval_composite(Arena *arena, Op op, const Attr *attr, Array *out, in
 
 // ---- any primitive, a graph -----------------------------------------------------------
 
-// Returns the number of elements read or written; for products, of multiplications.
-static uint64_t work_of(Op op, const Shape *shape, int nin, const Array *in)
+Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *shape, int nin,
+                const Array *in)
 {
+	if (op == O_result)
+		return in[0].part[attr->i[0]];
+	// The cost is the number of elements read or written; for products, of multiplications.
 	double count = (double)count_of(shape), most = 0;
 	for (int k = 0; k < nin; k++)
 		most += (double)count_of(&in[k].shape);
@@ -171,56 +141,39 @@ static uint64_t work_of(Op op, const Shape *shape, int nin, const Array *in)
 		    sqrt((double)count_of(&in[0].shape) * (double)count_of(&in[1].shape) * count);
 	if (op == O_attend)
 		most *= (double)in[1].shape.dim[in[1].shape.rank - 2];
-	return (uint64_t)MAX(count, most);
-}
-
-Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *shape, int nin,
-                const Array *in)
-{
-	spend(arena, COST_elements, prims[op].cls == C_loop ? 0 : work_of(op, shape, nin, in));
+	spend(arena, COST_elements, (uint64_t)MAX(count, most));
 	Array out = array_new(arena, elem, shape);
-	if (count_of(shape) == 0)
+	int64_t at[RANK] = {0};
+	if (count == 0)
 		return out;
 	switch (prims[op].cls) {
 	case C_leaf:
-		eval_leaf(op, attr, &out, in);
+		for (int64_t i = 0; op == O_rand && i < count_of(shape); i++)
+			out.f[i] = random_uniform((uint64_t)in[0].i[0], (uint64_t)in[1].i[0],
+			                          (uint64_t)attr->i[0], (uint64_t)i);
+		for (int64_t i = 0; op == O_iota && i < count_of(shape); next_index(shape, at))
+			out.i[i++] = at[attr->i[0]];
 		break;
 	case C_map:
-		if (op == O_narrow)
-			eval_narrow(attr, &out, in);
-		else
-			eval_map(op, &out, nin, in);
+		eval_map(op, attr, &out, nin, in);
 		break;
 	case C_reduce:
-		if (op == O_cumsum)
-			eval_cumsum(attr, &out, in);
-		else if (op == O_argmax)
-			eval_argmax((int)attr->i[0], &out, in);
-		else
-			eval_reduce(op, &out, in);
+		eval_reduce(op, attr, &out, in);
 		break;
 	case C_move:
-		if (op == O_concat)
-			eval_concat((int)attr->i[0], &out, nin, in);
-		else
-			eval_move(op, attr, &out, in);
+		eval_move(op, attr, &out, nin, in);
 		break;
 	case C_dot:
 		eval_dot(&out, &in[0], &in[1]);
 		break;
 	case C_index:
-		if (op == O_gather)
-			eval_gather(attr, &out, in);
-		else
-			eval_scatter(attr, &out, in);
+		eval_index(op, attr, &out, in);
 		break;
 	case C_composite:
 		eval_composite(arena, op, attr, &out, nin, in);
 		break;
 	case C_loop:
-		if (op == O_loop)
-			never("a loop without its body");
-		return in[0].part[attr->i[0]];
+		never("a loop without its body");
 	}
 	return out;
 }

@@ -24,17 +24,11 @@ void broadcast_strides(const Shape *from, int rank, int64_t *stride);
 double float_map(Op, double x, double y);
 int64_t int_map(Op, Elem, int64_t x, int64_t y); // without wrapping
 bool int_less(Elem, int64_t x, int64_t y);
-void eval_map(Op, Array *out, int nin, const Array *in);
-void eval_narrow(const Attr *, Array *out, const Array *in);
-
-void eval_reduce(Op, Array *out, const Array *in);
-void eval_argmax(int axis, Array *out, const Array *in);
-void eval_cumsum(const Attr *, Array *out, const Array *in);
+void combine_element(Op, Array *to, int64_t i, const Array *from, int64_t k); // to[i] op from[k]
+void eval_map(Op, const Attr *, Array *out, int nin, const Array *in);
+void eval_reduce(Op, const Attr *, Array *out, const Array *in);
 void eval_dot(Array *out, const Array *a, const Array *b);
-
-void eval_move(Op, const Attr *, Array *out, const Array *in);
-void eval_concat(int axis, Array *out, int nin, const Array *in);
-void eval_gather(const Attr *, Array *out, const Array *in);
-void eval_scatter(const Attr *, Array *out, const Array *in);
+void eval_move(Op, const Attr *, Array *out, int nin, const Array *in);
+void eval_index(Op, const Attr *, Array *out, const Array *in);
 
 #endif

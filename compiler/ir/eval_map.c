@@ -87,42 +87,43 @@ int64_t int_map(Op op, Elem e, int64_t x, int64_t y)
 	}
 }
 
-static void map_element(Op op, Array *out, int64_t i, const Array *in, const int64_t *at)
+void combine_element(Op op, Array *out, int64_t to, const Array *in, int64_t i)
 {
-	if (op == O_select)
-		copy_element(out, i, &in[in[0].i[at[0]] ? 1 : 2], in[0].i[at[0]] ? at[1] : at[2]);
-	else if (is_float(in[0].type))
-		set_float(out, i,
-		          float_map(op, in[0].f[at[0]], prims[op].arity > 1 ? in[1].f[at[1]] : 0));
-	else if (is_float(out->type))
-		out->f[i] = is_signed(in[0].type) ? (double)in[0].i[at[0]]
-		                                  : (double)(uint64_t)in[0].i[at[0]];
+	if (is_float(out->type))
+		out->f[to] = float_map(op, out->f[to], in->f[i]);
 	else
-		out->i[i] = wrap_int(out->type, int_map(op, in[0].type, in[0].i[at[0]],
-		                                        prims[op].arity > 1 ? in[1].i[at[1]] : 0));
+		out->i[to] = wrap_int(out->type, int_map(op, out->type, out->i[to], in->i[i]));
 }
 
-void eval_map(Op op, Array *out, int nin, const Array *in)
+// Rounds to multiples of 2^(exponent - bits), for the exponent of x or the least exponent.
+static double narrowed(const Attr *attr, double x)
 {
-	int64_t stride[3][RANK], at[RANK] = {0}, place[3], i = 0;
-	if (count_of(&out->shape) == 0)
-		return;
+	int exponent = isfinite(x) && x != 0 ? ilogb(x) : 0;
+	int step = (int)(MAX(exponent, attr->i[1]) - attr->i[0]);
+	return isfinite(x) ? ldexp(rint(ldexp(x, -step)), step) : x;
+}
+
+void eval_map(Op op, const Attr *attr, Array *out, int nin, const Array *in)
+{
+	int64_t stride[3][RANK], at[RANK] = {0}, place[3] = {0}, i = 0;
+	const Array *second = &in[nin - 1]; // with one operand, it is not used
 	for (int k = 0; k < nin; k++)
 		broadcast_strides(&in[k].shape, out->shape.rank, stride[k]);
 	do {
 		for (int k = 0; k < nin; k++)
 			place[k] = element_offset(out->shape.rank, at, stride[k]);
-		map_element(op, out, i++, in, place);
+		int64_t x = place[0], y = place[nin - 1];
+		if (op == O_select)
+			copy_element(out, i, &in[in[0].i[x] ? 1 : 2], place[in[0].i[x] ? 1 : 2]);
+		else if (op == O_narrow)
+			out->f[i] = narrowed(attr, in->f[x]);
+		else if (is_float(in->type))
+			set_float(out, i, float_map(op, in->f[x], second->f[y]));
+		else if (is_float(out->type))
+			out->f[i] = element_at(in, x);
+		else
+			out->i[i] =
+			    wrap_int(out->type, int_map(op, in->type, in->i[x], second->i[y]));
+		i++;
 	} while (next_index(&out->shape, at));
-}
-
-// Rounds to multiples of 2^(exponent - bits), for the exponent of x or the least exponent.
-void eval_narrow(const Attr *attr, Array *out, const Array *in)
-{
-	for (int64_t i = 0; i < count_of(&out->shape); i++) {
-		double x = in->f[i];
-		int exponent = isfinite(x) && x != 0 ? ilogb(x) : 0;
-		int step = (int)(MAX(exponent, attr->i[1]) - attr->i[0]);
-		out->f[i] = isfinite(x) ? ldexp(rint(ldexp(x, -step)), step) : x;
-	}
 }

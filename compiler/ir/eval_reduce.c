@@ -7,35 +7,7 @@
 static const Op steps[OPS] = {
     [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
 
-void eval_reduce(Op op, Array *out, const Array *in)
-{
-	int64_t stride[RANK], at[RANK] = {0}, i = 0;
-	bool sign = is_signed(out->type);
-	double start = op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
-	int64_t int_start = op == O_amax   ? (sign ? INT64_MIN : 0)
-	                    : op == O_amin ? (sign ? INT64_MAX : -1)
-	                                   : op == O_prod;
-	broadcast_strides(&out->shape, in->shape.rank, stride);
-	for (int64_t k = 0; k < count_of(&out->shape); k++) {
-		if (is_float(out->type))
-			out->f[k] = start;
-		else
-			out->i[k] = int_start;
-	}
-	if (count_of(&in->shape) == 0)
-		return;
-	do {
-		int64_t to = element_offset(in->shape.rank, at, stride);
-		if (is_float(out->type))
-			out->f[to] = float_map(steps[op], out->f[to], in->f[i]);
-		else
-			out->i[to] = wrap_int(out->type,
-			                      int_map(steps[op], out->type, out->i[to], in->i[i]));
-		i++;
-	} while (next_index(&in->shape, at));
-}
-
-void eval_argmax(int axis, Array *out, const Array *in)
+static void eval_argmax(int axis, Array *out, const Array *in)
 {
 	int64_t stride[RANK], at[RANK] = {0}, i = 0;
 	row_strides(&in->shape, stride);
@@ -51,30 +23,50 @@ void eval_argmax(int axis, Array *out, const Array *in)
 	} while (next_index(&out->shape, at));
 }
 
-void eval_cumsum(const Attr *attr, Array *out, const Array *in)
+static void eval_cumsum(const Attr *attr, Array *out, const Array *in)
 {
-	int axis = (int)attr->i[0];
 	bool exclusive = attr->i[1], reverse = attr->i[2];
 	Shape lines = reduced_shape(&in->shape, 1, attr->i);
-	int64_t stride[RANK], at[RANK] = {0}, size = in->shape.dim[axis];
+	int64_t stride[RANK], at[RANK] = {0}, size = in->shape.dim[attr->i[0]];
 	row_strides(&in->shape, stride);
+	int64_t step = stride[attr->i[0]] * (reverse ? -1 : 1);
 	do {
-		int64_t first = element_offset(in->shape.rank, at, stride), whole = 0;
-		double sum = 0;
-		for (int64_t k = 0; k < size; k++) {
-			int64_t i = first + (reverse ? size - 1 - k : k) * stride[axis];
-			if (is_float(in->type)) {
-				double before = sum;
-				sum += in->f[i];
-				out->f[i] = exclusive ? before : sum;
-			} else {
-				int64_t before = whole;
-				whole =
-				    wrap_int(in->type, int_map(O_add, in->type, whole, in->i[i]));
-				out->i[i] = exclusive ? before : whole;
-			}
+		int64_t i = element_offset(in->shape.rank, at, stride);
+		i += reverse ? (1 - size) * step : 0;
+		for (int64_t k = 0; k < size; k++, i += step) {
+			if (k)
+				copy_element(out, i, out, i - step);
+			if (k || !exclusive)
+				combine_element(O_add, out, i, in, exclusive ? i - step : i);
 		}
 	} while (next_index(&lines, at));
+}
+
+void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
+{
+	if (op == O_cumsum) {
+		eval_cumsum(attr, out, in);
+		return;
+	}
+	if (op == O_argmax) {
+		eval_argmax((int)attr->i[0], out, in);
+		return;
+	}
+	int64_t stride[RANK], at[RANK] = {0};
+	bool sign = is_signed(out->type);
+	double start = op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
+	int64_t int_start = op == O_amax   ? (sign ? INT64_MIN : 0)
+	                    : op == O_amin ? (sign ? INT64_MAX : -1)
+	                                   : op == O_prod;
+	broadcast_strides(&out->shape, in->shape.rank, stride);
+	for (int64_t k = 0; k < count_of(&out->shape); k++) {
+		if (is_float(out->type))
+			out->f[k] = start;
+		else
+			out->i[k] = int_start;
+	}
+	for (int64_t i = 0; i < count_of(&in->shape); i++, next_index(&in->shape, at))
+		combine_element(steps[op], out, element_offset(in->shape.rank, at, stride), in, i);
 }
 
 void eval_dot(Array *out, const Array *a, const Array *b)
@@ -82,8 +74,6 @@ void eval_dot(Array *out, const Array *a, const Array *b)
 	int r = out->shape.rank;
 	int64_t sa[RANK], sb[RANK], at[RANK] = {0}, i = 0, own[RANK];
 	int64_t depth = a->shape.dim[r - 1];
-	if (count_of(&out->shape) == 0)
-		return;
 	broadcast_strides(&a->shape, r, sa);
 	broadcast_strides(&b->shape, r, sb);
 	row_strides(&b->shape, own);

@@ -24,8 +24,8 @@ static Item ref_item(Ref r)
 
 Item several_items(Arena *arena, int n, const Item *item)
 {
-	return (Item){
-	    .kind = I_several, .n = n, .all = take_copy(arena, item, (size_t)n * sizeof *item)};
+	const Item *all = take_copy(arena, item, (size_t)n * sizeof *item);
+	return (Item){.kind = I_several, .n = n, .all = all};
 }
 
 // ---- arithmetic on attributes ---------------------------------------------------------
@@ -84,17 +84,6 @@ static Item compute_items(Scope *s, Op op, int nin, const Item *in)
 	return out;
 }
 
-static Item fold_list(Scope *s, Op op, const Item *list)
-{
-	double x = op == O_prod ? 1 : op == O_sum ? 0 : op == O_amax ? -INFINITY : INFINITY;
-	Op pair = op == O_prod ? O_mul : op == O_sum ? O_add : op == O_amax ? O_max : O_min;
-	if (list->kind != I_list || op == O_argmax || op == O_cumsum)
-		fail(scope_where(s), "%s needs a value or a list", prims[op].name);
-	for (int i = 0; i < list->n; i++)
-		x = compute(s, pair, x, (double)list->i[i]);
-	return num_item(x);
-}
-
 // ---- primitives -----------------------------------------------------------------------
 
 Ref item_ref(Scope *s, const Item *item, Elem type)
@@ -111,18 +100,6 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 	return put_num(s->g, type, item->x);
 }
 
-// The type that a number takes among these operands: that of the last value which is not a
-// condition or index.
-static Elem literal_type(const Scope *s, Op op, int nin, const Item *in)
-{
-	Elem type = E_f32;
-	for (int k = 0; k < nin; k++)
-		if (in[k].kind == I_ref && !is_condition(op, k) &&
-		    !(prims[op].cls == C_index && k == 1))
-			type = val(s->g, in[k].ref)->type;
-	return type;
-}
-
 static Item axes_item(int rank)
 {
 	Item out = {.kind = I_list, .n = rank};
@@ -131,55 +108,45 @@ static Item axes_item(int rank)
 	return out;
 }
 
-// A dimension of -1 is what the others leave.
-static void fill_open(const Shape *from, Item *dims)
-{
-	int64_t rest = 1, *open = NULL;
-	for (int i = 0; dims->kind == I_list && i < dims->n; i++)
-		if (dims->i[i] == -1)
-			open = &dims->i[i];
-		else
-			rest *= dims->i[i];
-	if (open)
-		*open = rest ? count_of(from) / rest : 0;
-}
-
-// A fold that names no axes folds all.
 static Item put_prim(Scope *s, const Expr *e, Item *in)
 {
 	Op op = e->op;
+	Class cls = prims[op].cls;
 	Item item[3];
-	if (e->nattr > COUNT(item))
-		fail(scope_where(s), "%s: %d attributes", prims[op].name, e->nattr);
-	for (int k = 0; k < e->nattr; k++)
+	int nattr = e->nattr, rank = 0;
+	if (nattr > COUNT(item))
+		fail(scope_where(s), "%s: %d attributes", prims[op].name, nattr);
+	for (int k = 0; k < nattr; k++)
 		item[k] = eval_item(s, e->attr[k]);
-	Elem type = literal_type(s, op, e->nin, in);
+	// A number takes the type of the last value that is not a condition or index.
+	Elem type = E_f32;
+	for (int k = 0; k < e->nin; k++)
+		if (in[k].kind == I_ref && !is_condition(op, k) && !(cls == C_index && k == 1))
+			type = val(s->g, in[k].ref)->type;
 	Ref ref[3], *refs = e->nin <= COUNT(ref) ? ref : NEWS(s->g->arena, Ref, e->nin);
-	int rank = 0;
 	for (int k = 0; k < e->nin; k++) {
-		bool index = prims[op].cls == C_index && k == 1;
+		bool index = cls == C_index && k == 1;
 		refs[k] = item_ref(s, &in[k], index ? E_i64 : is_condition(op, k) ? E_b8 : type);
 		rank = MAX(rank, val(s->g, refs[k])->shape.rank);
 	}
-	for (int k = 0; (prims[op].cls == C_map || op == O_dot) && k < e->nin; k++) {
-		int own = val(s->g, refs[k])->shape.rank;
-		if (own > 0 && own < rank)
+	for (int k = 0; (cls == C_map || op == O_dot) && k < e->nin; k++)
+		if (val(s->g, refs[k])->shape.rank > 0)
 			refs[k] = put_rank(s->g, refs[k], rank);
+	const Shape *first = e->nin ? &val(s->g, refs[0])->shape : &(Shape){0};
+	if (!nattr && cls == C_reduce && op != O_cumsum) // of all axes
+		item[nattr++] = axes_item(first->rank);
+	if (op == O_reshape && nattr == 1 && item[0].kind == I_list) {
+		int64_t rest = 1, *open = NULL; // a dimension of -1 is what the others leave
+		for (int i = 0; i < item[0].n; i++)
+			if (item[0].i[i] == -1)
+				open = &item[0].i[i];
+			else
+				rest *= item[0].i[i];
+		if (open)
+			*open = rest ? count_of(first) / rest : 0;
 	}
-	int rank0 = e->nin ? val(s->g, refs[0])->shape.rank : 0, nattr = e->nattr;
-	if (!nattr && prims[op].cls == C_reduce && op != O_cumsum)
-		item[nattr++] = axes_item(rank0);
-	if (op == O_reshape && nattr == 1)
-		fill_open(&val(s->g, refs[0])->shape, &item[0]);
-	Attr attr = attr_join(scope_where(s), op, rank0, nattr, item);
+	Attr attr = attr_join(scope_where(s), op, first->rank, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
-}
-
-// The second operand of and, or is not evaluated if a number as the first decides.
-static bool decides(Op op, const Item *first)
-{
-	return first->kind == I_num &&
-	       ((op == O_and && first->x == 0) || (op == O_or && first->x != 0));
 }
 
 static Item eval_prim_call(Scope *s, const Expr *e)
@@ -192,7 +159,9 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 	bool value = (prim->cls != C_map && prim->cls != C_reduce) || e->op == O_cast;
 	for (int k = 0; k < e->nin; k++) {
 		in[k] = eval_item(s, e->in[k]);
-		if (k == 0 && decides(e->op, &in[0]))
+		// The second operand of and, or is not evaluated if a number as the first decides.
+		if (k == 0 && in[0].kind == I_num &&
+		    ((e->op == O_and && in[0].x == 0) || (e->op == O_or && in[0].x != 0)))
 			return num_item(e->op == O_or);
 		if (in[k].kind == I_none && e->op != O_eq)
 			fail(scope_where(s), "%s of nothing", prim->name);
@@ -202,8 +171,21 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 		fail(scope_where(s), "%s needs a value, found only numbers", prim->name);
 	if (value)
 		return put_prim(s, e, in);
-	return prim->cls == C_reduce ? fold_list(s, e->op, &in[0])
-	                             : compute_items(s, e->op, e->nin, in);
+	if (prim->cls == C_map)
+		return compute_items(s, e->op, e->nin, in);
+	static const struct {
+		double start;
+		Op step;
+	} folds[OPS] = {[O_sum] = {0, O_add},
+	                [O_prod] = {1, O_mul},
+	                [O_amax] = {-INFINITY, O_max},
+	                [O_amin] = {INFINITY, O_min}};
+	double x = folds[e->op].start;
+	if (in->kind != I_list || !folds[e->op].step)
+		fail(scope_where(s), "%s needs a value or a list", prim->name);
+	for (int i = 0; i < in->n; i++)
+		x = compute(s, folds[e->op].step, x, (double)in->i[i]);
+	return num_item(x);
 }
 
 // ---- functions on shapes and lists ----------------------------------------------------
@@ -245,16 +227,6 @@ static Item fn_shape(Scope *s, const Expr *e)
 	Item out = {.kind = I_list, .n = v->shape.rank};
 	memcpy(out.i, v->shape.dim, (size_t)out.n * sizeof *out.i);
 	return out;
-}
-
-static Item fn_rank(Scope *s, const Expr *e)
-{
-	return num_item(value_arg(s, e, 0)->shape.rank);
-}
-
-static Item fn_type(Scope *s, const Expr *e)
-{
-	return num_item(value_arg(s, e, 0)->type);
 }
 
 // A number is a list of one.
@@ -354,12 +326,6 @@ static Item fn_with_extent(Scope *s, const Expr *e)
 {
 	Ref x = ref_arg(s, e, 0), n = ref_arg(s, e, 1);
 	return ref_item(put_valid(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0], n));
-}
-
-// padded(x): x, whose padding counts as valid.
-static Item fn_padded(Scope *s, const Expr *e)
-{
-	return ref_item(put_all_padded(s->g, ref_arg(s, e, 0)));
 }
 
 // filled(x; k, c): x, whose padding along the axes k is the number c.
@@ -495,18 +461,6 @@ static Item fn_without(Scope *s, const Expr *e)
 	return out;
 }
 
-// length(list)
-static Item fn_length(Scope *s, const Expr *e)
-{
-	return num_item(eval_arg(s, e, 0).n);
-}
-
-// given(x): 1 unless x is an operand or an attribute that is left out.
-static Item fn_given(Scope *s, const Expr *e)
-{
-	return num_item(eval_arg(s, e, 0).kind != I_none);
-}
-
 // is(x, n): 1 if every element of x is known to be the number n.
 static Item fn_is(Scope *s, const Expr *e)
 {
@@ -553,11 +507,6 @@ static Item fn_when(Scope *s, const Expr *e)
 	return eval_item(s, e->in[k + 1 < e->nin ? k + 1 : k]);
 }
 
-static Item fn_float(Scope *s, const Expr *e)
-{
-	return num_item(is_float(value_arg(s, e, 0)->type));
-}
-
 static Item list_attr(Scope *s, const Expr *e, int k)
 {
 	Item item = {.kind = I_none};
@@ -566,12 +515,6 @@ static Item list_attr(Scope *s, const Expr *e, int k)
 	if (item.kind != I_list)
 		fail(scope_where(s), "%s: attribute %d is no list", e->name, k);
 	return item;
-}
-
-// causal(x): 1 if scores plus x hide what is behind each query, and only that.
-static Item fn_causal(Scope *s, const Expr *e)
-{
-	return num_item(const_causal(s->g, ref_arg(s, e, 0)));
 }
 
 static void want_fit(Scope *s, const Expr *e, bool fits)
@@ -609,6 +552,20 @@ static Item fn_rows(Scope *s, const Expr *e)
 	return ref_item(put_rows(s->g, ref_arg(s, e, 0), &other));
 }
 
+// Functions whose result is a number or a value that one call finds.
+#define FUNCTION(name, result)                                                                     \
+	static Item fn_##name(Scope *s, const Expr *e)                                             \
+	{                                                                                          \
+		return result;                                                                     \
+	}
+FUNCTION(rank, num_item(value_arg(s, e, 0)->shape.rank))
+FUNCTION(type, num_item(value_arg(s, e, 0)->type))
+FUNCTION(float, num_item(is_float(value_arg(s, e, 0)->type)))
+FUNCTION(length, num_item(eval_arg(s, e, 0).n))                    // of a list
+FUNCTION(given, num_item(eval_arg(s, e, 0).kind != I_none))        // 0 for what a call leaves out
+FUNCTION(causal, num_item(const_causal(s->g, ref_arg(s, e, 0))))   // 1: hides future keys, only
+FUNCTION(padded, ref_item(put_all_padded(s->g, ref_arg(s, e, 0)))) // its padding is valid
+
 static const struct {
 	const char *name;
 	Item (*eval)(Scope *, const Expr *);
@@ -631,12 +588,12 @@ static const struct {
 // Where d's lines are computed.
 static Scope inside(const Scope *s, const Def *d, Item *var)
 {
-	return (Scope){.g = s->g,
-	               .book = s->book,
-	               .where = d->place,
-	               .var = var,
-	               .depth = s->depth + 1,
-	               .host = s->host};
+	Scope inner = *s;
+	inner.where = d->place;
+	inner.var = var;
+	inner.depth++;
+	inner.look = NULL;
+	return inner;
 }
 
 void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
@@ -653,29 +610,27 @@ void run_def(const Scope *s, const Def *d, Item *var, int nout, Item *out)
 		out[k] = eval_item(&inner, d->result[k]);
 }
 
-// Attribute k of d, which a call leaves out: its default, or that of the node being lowered.
-static Item left_out(Scope *s, Scope *inner, const Def *d, int k)
-{
-	const char *name = d->names[d->nin + k];
-	if (d->attr[k])
-		return eval_item(inner, d->attr[k]);
-	if (!s->host || !s->host->attr)
-		fail(scope_where(s), "%s: attribute %s is missing", d->name, name);
-	return s->host->attr(s->host->context, d->name, name);
-}
-
+// An attribute that the call leaves out has its default, or is that of the node being lowered.
 static Item call_def(Scope *s, const Def *d, const Expr *e)
 {
-	Item out, var[d->nvar + 1];
+	Item out, var[d->nvar + 1], *attr = var + d->nin;
 	Scope inner = inside(s, d, var);
 	if (e->nattr > d->nattr)
 		fail(scope_where(s), "%s: expected %d attributes, found %d", d->name, d->nattr,
 		     e->nattr);
 	for (int k = 0; k < d->nin; k++)
 		var[k] = k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
-	for (int k = 0; k < d->nattr; k++)
-		var[d->nin + k] =
-		    k < e->nattr ? eval_item(s, e->attr[k]) : left_out(s, &inner, d, k);
+	for (int k = 0; k < d->nattr; k++) {
+		const char *name = d->names[d->nin + k];
+		if (k < e->nattr)
+			attr[k] = eval_item(s, e->attr[k]);
+		else if (d->attr[k])
+			attr[k] = eval_item(&inner, d->attr[k]);
+		else if (s->host && s->host->attr)
+			attr[k] = s->host->attr(s->host->context, d->name, name);
+		else
+			fail(scope_where(s), "%s: attribute %s is missing", d->name, name);
+	}
 	run_def(s, d, var, 1, &out);
 	return out;
 }
@@ -687,11 +642,11 @@ static Item eval_call(Scope *s, const Expr *e)
 			return functions[i].eval(s, e);
 	const Def *d = s->book ? find_def(s->book, e->name, e->nin) : NULL;
 	Item out;
-	if (!d && s->host && s->host->call(s, e, &out))
-		return out;
-	if (!d)
+	if (d)
+		return call_def(s, d, e);
+	if (!s->host || !s->host->call(s, e, &out))
 		fail(scope_where(s), "nothing is called %s with %d operands", e->name, e->nin);
-	return call_def(s, d, e);
+	return out;
 }
 
 bool literal_name(const char *name, double *x)
@@ -701,21 +656,6 @@ bool literal_name(const char *name, double *x)
 		number = act_named(name);
 	*x = number;
 	return number >= 0;
-}
-
-static Item eval_name(Scope *s, const Expr *e)
-{
-	Item out = {.kind = I_none};
-	if (e->var >= 0)
-		return s->var[e->var];
-	Ref found = s->look ? s->look(s->context, e->name) : 0;
-	if (found)
-		return ref_item(found);
-	if (literal_name(e->name, &out.x))
-		out.kind = I_num;
-	else if (strcmp(e->name, "none"))
-		fail(scope_where(s), "nothing is called '%s'", e->name);
-	return out;
 }
 
 static Item eval_list(Scope *s, const Expr *e)
@@ -739,11 +679,21 @@ static Item eval_list(Scope *s, const Expr *e)
 
 Item eval_item(Scope *s, const Expr *e)
 {
+	double x;
 	switch (e->kind) {
 	case X_num:
 		return num_item(e->x);
 	case X_name:
-		return eval_name(s, e);
+		if (e->var >= 0)
+			return s->var[e->var];
+		Ref found = s->look ? s->look(s->context, e->name) : 0;
+		if (found)
+			return ref_item(found);
+		if (literal_name(e->name, &x))
+			return num_item(x);
+		if (strcmp(e->name, "none"))
+			fail(scope_where(s), "nothing is called '%s'", e->name);
+		return (Item){.kind = I_none};
 	case X_text:
 		return (Item){.kind = I_text, .text = e->name};
 	case X_list:

@@ -109,9 +109,12 @@ static const Ref *operands_in(const uint64_t *cell)
 	return (const Ref *)((const uint64_t *)table_key(cell) + 2);
 }
 
-// The values of a copied graph are entered when the next one is put.
-static void share_all(Graph *g)
+// Returns the cell of the value with a key; 0 in it: none yet. The values of a copied graph are
+// entered first.
+static uint64_t *cell_of(Graph *g, const Key *wanted)
 {
+	if (g->interned)
+		return table_cell(g->interned, wanted->at, wanted->bytes);
 	g->interned = table_new(g->arena);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
@@ -124,14 +127,7 @@ static void share_all(Graph *g)
 			key_of(g, &key, v->op, v->nin, v->in, v->attr);
 		*table_cell(g->interned, key.at, key.bytes) = r;
 	}
-}
-
-// Returns the cell of the value with a key; 0 in it: none yet.
-static uint64_t *cell_of(Graph *g, const Key *key)
-{
-	if (!g->interned)
-		share_all(g);
-	return table_cell(g->interned, key->at, key->bytes);
+	return cell_of(g, wanted);
 }
 
 // ---- the door -------------------------------------------------------------------------
@@ -179,24 +175,21 @@ static Ref append_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr,
 	return append(g, v);
 }
 
-// A result of constants alone that is small enough to be written down.
-enum { FOLD_OPERANDS = 1 << 22 };
-
-static bool can_fold(const Graph *g, Op op, int nin, const Ref *in, const Shape *shape)
-{
-	int64_t count = 0;
-	for (int k = 0; k < nin; k++) {
-		if (!is_const(g, in[k]))
-			return false;
-		count += count_of(&val(g, in[k])->shape);
-	}
-	return nin > 0 && op != O_rand && prims[op].cls != C_loop && count <= FOLD_OPERANDS &&
-	       count_of(shape) <= FOLD_LIMIT;
-}
-
+// Computes a result of constants alone that is small enough to be written down; else returns 0.
 static Ref folded(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, Elem elem,
                   const Shape *shape)
 {
+	enum { OPERANDS = 1 << 22 }; // most elements of all operands
+	int64_t count = 0;
+	if (nin == 0 || op == O_rand || prims[op].cls == C_loop || count_of(shape) > FOLD_LIMIT)
+		return 0;
+	for (int k = 0; k < nin; k++) {
+		if (!is_const(g, in[k]))
+			return 0;
+		count += count_of(&val(g, in[k])->shape);
+	}
+	if (count > OPERANDS)
+		return 0;
 	Arena *arena = arena_within(g->arena);
 	Array *arrays = NEWS(arena, Array, nin);
 	for (int k = 0; k < nin; k++) {
@@ -234,9 +227,9 @@ static Ref put_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 	type_of(g, op, nin, in, attr, &elem, &shape);
 	if (!count_of(&shape)) // nothing to compute, and kernels need not know of such
 		return put_const(g, elem, shape, "");
-	if (can_fold(g, op, nin, in, &shape))
-		return folded(g, op, nin, in, attr, elem, &shape);
-	Ref r = identity(g, op, nin, in, attr, &shape);
+	Ref r = folded(g, op, nin, in, attr, elem, &shape);
+	if (!r)
+		r = identity(g, op, nin, in, attr, &shape);
 	if (!r && g->book)
 		r = book_rewrite(g, op, nin, in, attr);
 	return r ? r : append_new(g, op, nin, in, attr, elem, &shape);

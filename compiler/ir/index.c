@@ -84,13 +84,6 @@ int index_words(const Index *x, int64_t *key)
 	return n;
 }
 
-static bool same_index(const Index *a, const Index *b)
-{
-	int64_t x[INDEX_WORDS], y[INDEX_WORDS];
-	int n = index_words(a, x);
-	return n == index_words(b, y) && !memcmp(x, y, sizeof *x * (size_t)n);
-}
-
 // Simplifies (y / s) c s + (y % s) c to y c.
 static bool join_terms(Vars *w, Index *x)
 {
@@ -98,9 +91,12 @@ static bool join_terms(Vars *w, Index *x)
 		for (int r = 0; r < x->n; r++) {
 			const Var *div = w->list.at[x->term[q].var],
 			          *mod = w->list.at[x->term[r].var];
-			int64_t coef = x->term[r].coef;
+			int64_t coef = x->term[r].coef, y[INDEX_WORDS], z[INDEX_WORDS];
 			if (div->kind != V_div || mod->kind != V_mod || div->by != mod->by ||
-			    x->term[q].coef != coef * div->by || !same_index(&div->of, &mod->of))
+			    x->term[q].coef != coef * div->by)
+				continue;
+			int n = index_words(&div->of, y);
+			if (n != index_words(&mod->of, z) || memcmp(y, z, sizeof *y * (size_t)n))
 				continue;
 			Index of = div->of;
 			drop_term(x, MAX(q, r));
@@ -152,30 +148,9 @@ int64_t index_align(const Vars *w, const Index *x)
 	return align < 0 ? -align : align;
 }
 
-typedef struct Split {
+typedef struct Split { // x / by and x % by
 	Index quotient, rest;
 } Split;
-
-// Returns x / by and x % by for a sum that cannot be divided: variables, created once.
-static Split split_variables(Vars *w, const Index *x, int64_t by)
-{
-	int64_t key[1 + INDEX_WORDS] = {by};
-	int n = 1 + index_words(x, key + 1);
-	uint64_t *cell = table_cell(w->split, key, sizeof *key * (size_t)n);
-	if (*cell)
-		return *(Split *)(uintptr_t)*cell;
-	int64_t low, high, align = index_align(w, x);
-	index_range(w, x, &low, &high);
-	Var quotient = {.kind = V_div, .of = *x, .by = by, .extent = high / by + 1};
-	Var rest = {.kind = V_mod, .of = *x, .by = by, .extent = MIN(by, high + 1)};
-	quotient.align = align % by == 0 && align ? align / by : 1;
-	rest.align = common_divisor(align, by);
-	Split *s = NEW(w->arena, Split);
-	s->quotient = new_variable(w, quotient);
-	s->rest = new_variable(w, rest);
-	*cell = (uint64_t)(uintptr_t)s;
-	return *s;
-}
 
 // Terms divisible by `by` go to the quotient; the remainder is in [0, by), or code divides it.
 void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *rest)
@@ -205,10 +180,29 @@ void split_index(Vars *w, const Index *x, int64_t by, Index *quotient, Index *re
 	Index small = constant_index(r.constant / common);
 	for (int t = 0; t < r.n; t++)
 		add_term(w, &small, r.term[t].var, r.term[t].coef / common);
-	Split s = split_variables(w, &small, by / common);
+	// A sum that cannot be divided has variables as quotient and remainder, created once.
+	by /= common;
+	int64_t key[1 + INDEX_WORDS] = {by};
+	int n = 1 + index_words(&small, key + 1);
+	uint64_t *cell = table_cell(w->split, key, sizeof *key * (size_t)n);
+	Split *s = (Split *)(uintptr_t)*cell;
+	if (!s) {
+		int64_t align = index_align(w, &small);
+		Var div = {.kind = V_div, .of = small, .by = by},
+		    mod = {.kind = V_mod, .of = small, .by = by};
+		index_range(w, &small, &low, &high);
+		div.extent = high / by + 1;
+		div.align = align % by == 0 && align ? align / by : 1;
+		mod.extent = MIN(by, high + 1);
+		mod.align = common_divisor(align, by);
+		s = NEW(w->arena, Split);
+		s->quotient = new_variable(w, div);
+		s->rest = new_variable(w, mod);
+		*cell = (uint64_t)(uintptr_t)s;
+	}
 	Index left = constant_index(r.constant % common);
-	*quotient = add_index(w, &q, &s.quotient, 1);
-	*rest = add_index(w, &left, &s.rest, common);
+	*quotient = add_index(w, &q, &s->quotient, 1);
+	*rest = add_index(w, &left, &s->rest, common);
 }
 
 void unravel(Vars *w, const Index *linear, const Shape *shape, Index *idx)

@@ -5,23 +5,6 @@
 
 // ---- operands of moves ----------------------------------------------------------------
 
-static int window_index(Vars *w, const Val *v, int rank, const Index *idx, Index *in, Index *zero)
-{
-	int n = 0;
-	memcpy(in, idx, sizeof *in * (size_t)rank);
-	for (int k = 0; k < v->attr->n / 7; k++) {
-		const int64_t *i = v->attr->i + 7 * k;
-		int64_t axis = i[0], stride = i[3], dilation = i[4], before = i[5], up = i[6];
-		Index sum = constant_index(-before);
-		sum = add_index(w, &sum, &idx[axis], stride);
-		sum = add_index(w, &sum, &idx[rank + k], dilation);
-		in[axis] = sum;
-		if (up > 1)
-			split_index(w, &sum, up, &in[axis], &zero[n++]);
-	}
-	return n;
-}
-
 // Returns the index at which operand k begins.
 static int64_t concat_start(const Graph *g, const Val *v, int k)
 {
@@ -51,13 +34,24 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 	const Shape *from = &val(g, v->in[k])->shape;
 	const int64_t *i = v->attr->i;
 	Index linear;
+	int n = 0;
 	switch (v->op) {
 	case O_pad:
 		for (int a = 0; a < from->rank; a++)
 			in[a] = shift_index(idx[a], -i[2 * a]);
 		break;
 	case O_window:
-		return window_index(w, v, from->rank, idx, in, zero);
+		memcpy(in, idx, sizeof *in * (size_t)from->rank);
+		for (int k = 0; k < v->attr->n / 7; k++) {
+			const int64_t *row = i + 7 * k; // axis, out, size, stride, dilation, ..
+			Index *sum = &in[row[0]];
+			*sum = constant_index(-row[5]);
+			*sum = add_index(w, sum, &idx[row[0]], row[3]);
+			*sum = add_index(w, sum, &idx[from->rank + k], row[4]);
+			if (row[6] > 1)
+				split_index(w, sum, row[6], sum, &zero[n++]);
+		}
+		break;
 	case O_concat:
 		memcpy(in, idx, sizeof *in * (size_t)v->shape.rank);
 		in[i[0]] = shift_index(idx[i[0]], -concat_start(g, v, k));
@@ -82,7 +76,7 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 	default:
 		never("a move");
 	}
-	return 0;
+	return n;
 }
 
 // ---- operands in memory ---------------------------------------------------------------

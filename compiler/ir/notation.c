@@ -108,22 +108,6 @@ static void lex_name(Lexer *l)
 	l->at += n;
 }
 
-static void lex_sign(Lexer *l)
-{
-	static const char *const pairs[] = {"=>", "==", "!=", "<=", ">="};
-	size_t n = 1;
-	for (int i = 0; i < COUNT(pairs); i++)
-		if (starts_with(l->at, pairs[i]))
-			n = 2;
-	l->kind = T_sign;
-	l->word = cut(l, l->at, n);
-	l->at += n;
-	if (strchr("([{", *l->word))
-		l->depth++;
-	else if (strchr(")]}", *l->word) && l->depth > 0)
-		l->depth--;
-}
-
 void lexer_next(Lexer *l)
 {
 	l->quoted = false;
@@ -132,14 +116,25 @@ void lexer_next(Lexer *l)
 	if (l->kind != T_sign)
 		return;
 	unsigned char c = (unsigned char)*l->at;
+	static const char *const pairs[] = {"=>", "==", "!=", "<=", ">="};
+	size_t n = 1;
 	if (c == '"')
 		lex_quoted(l);
 	else if (isdigit(c) || (c == '.' && isdigit((unsigned char)l->at[1])))
 		lex_number(l);
 	else if (isalpha(c) || c == '_' || (c == '%' && isdigit((unsigned char)l->at[1])))
 		lex_name(l);
-	else
-		lex_sign(l);
+	if (l->kind != T_sign)
+		return;
+	for (int i = 0; i < COUNT(pairs); i++)
+		if (starts_with(l->at, pairs[i]))
+			n = 2;
+	l->word = cut(l, l->at, n);
+	l->at += n;
+	if (strchr("([{", *l->word))
+		l->depth++;
+	else if (strchr(")]}", *l->word) && l->depth > 0)
+		l->depth--;
 }
 
 bool lexer_is(const Lexer *l, const char *word)
@@ -277,9 +272,9 @@ static Expr *new_call(Lexer *l, Op op, const char *name, int nin, Expr *const *i
 	return e;
 }
 
-static Expr *call(Lexer *l, Op op, int nin, Expr *x, Expr *y)
+static Expr *call(Lexer *l, Op op, Expr *x, Expr *y)
 {
-	return new_call(l, op, prims[op].name, nin, (Expr *[]){x, y});
+	return new_call(l, op, prims[op].name, prims[op].arity, (Expr *[]){x, y});
 }
 
 static Expr *number(Lexer *l, double x)
@@ -299,19 +294,6 @@ static Expr **parse_list(Lexer *l, int *count)
 	}
 	*count = list.count;
 	return list.at;
-}
-
-static Expr *parse_call(Lexer *l, Expr *e)
-{
-	int op = op_named(e->name);
-	e->kind = X_call;
-	e->op = op < 0 ? OPS : (Op)op;
-	e->in = parse_list(l, &e->nin);
-	if (lexer_take(l, ";"))
-		e->attr = parse_list(l, &e->nattr);
-	lexer_expect(l, ")");
-	add_depth(l, e);
-	return e;
 }
 
 static Expr *parse_primary(Lexer *l)
@@ -340,22 +322,16 @@ static Expr *parse_primary(Lexer *l)
 	}
 	e->quoted = l->quoted;
 	e->name = lexer_name(l);
-	return !e->quoted && lexer_take(l, "(") ? parse_call(l, e) : e;
-}
-
-// Reads what may follow in brackets: an index, or from:to, either of which may be left out.
-static Expr *parse_postfix(Lexer *l)
-{
-	Expr *e = parse_primary(l);
-	while (lexer_take(l, "[")) {
-		Expr *in[3] = {e};
-		in[1] = lexer_is(l, ":") ? number(l, 0) : parse_expr(l);
-		bool cut = lexer_take(l, ":");
-		if (cut)
-			in[2] = lexer_is(l, "]") ? number(l, INFINITY) : parse_expr(l);
-		e = cut ? new_call(l, OPS, "cut", 3, in) : new_call(l, OPS, "at", 2, in);
-		lexer_expect(l, "]");
-	}
+	if (e->quoted || !lexer_take(l, "("))
+		return e;
+	int op = op_named(e->name);
+	e->kind = X_call;
+	e->op = op < 0 ? OPS : (Op)op;
+	e->in = parse_list(l, &e->nin);
+	if (lexer_take(l, ";"))
+		e->attr = parse_list(l, &e->nattr);
+	lexer_expect(l, ")");
+	add_depth(l, e);
 	return e;
 }
 
@@ -364,39 +340,37 @@ static Expr *parse_unary(Lexer *l)
 	int minus = 0;
 	while (lexer_take(l, "-"))
 		minus ^= 1;
-	Expr *e = parse_postfix(l);
+	Expr *e = parse_primary(l);
+	while (lexer_take(l, "[")) { // an index, or from:to, either of which may be left out
+		Expr *in[3] = {e};
+		in[1] = lexer_is(l, ":") ? number(l, 0) : parse_expr(l);
+		bool range = lexer_take(l, ":");
+		if (range)
+			in[2] = lexer_is(l, "]") ? number(l, INFINITY) : parse_expr(l);
+		e = new_call(l, OPS, range ? "cut" : "at", range ? 3 : 2, in);
+		lexer_expect(l, "]");
+	}
 	if (!minus)
 		return e;
 	if (e->kind == X_num) {
 		e->x = -e->x;
 		return e;
 	}
-	return call(l, O_neg, 1, e, NULL);
+	return call(l, O_neg, e, NULL);
 }
 
-static Expr *parse_product(Lexer *l)
+// Operators of equal rank: * and /, or + and - between products.
+static Expr *parse_sum(Lexer *l, bool product)
 {
-	Expr *e = parse_unary(l);
+	static const Op ops[] = {O_add, O_sub, O_mul, O_div};
+	Expr *e = product ? parse_unary(l) : parse_sum(l, true);
 	for (;;) {
-		if (lexer_take(l, "*"))
-			e = call(l, O_mul, 2, e, parse_unary(l));
-		else if (lexer_take(l, "/"))
-			e = call(l, O_div, 2, e, parse_unary(l));
-		else
+		int k = 0;
+		if (lexer_take(l, product ? "/" : "-"))
+			k = 1;
+		else if (!lexer_take(l, product ? "*" : "+"))
 			return e;
-	}
-}
-
-static Expr *parse_sum(Lexer *l)
-{
-	Expr *e = parse_product(l);
-	for (;;) {
-		if (lexer_take(l, "+"))
-			e = call(l, O_add, 2, e, parse_product(l));
-		else if (lexer_take(l, "-"))
-			e = call(l, O_sub, 2, e, parse_product(l));
-		else
-			return e;
+		e = call(l, ops[2 * product + k], e, product ? parse_unary(l) : parse_sum(l, true));
 	}
 }
 
@@ -409,13 +383,13 @@ Expr *parse_expr(Lexer *l)
 	} signs[] = {{"==", O_eq, false, false}, {"!=", O_eq, false, true},
 	             {"<", O_lt, false, false},  {"<=", O_le, false, false},
 	             {">", O_lt, true, false},   {">=", O_le, true, false}};
-	Expr *x = parse_sum(l);
+	Expr *x = parse_sum(l, false);
 	for (int i = 0; i < COUNT(signs); i++) {
 		if (!lexer_take(l, signs[i].sign))
 			continue;
-		Expr *y = parse_sum(l);
-		Expr *e = call(l, signs[i].op, 2, signs[i].swap ? y : x, signs[i].swap ? x : y);
-		return signs[i].not ? call(l, O_not, 1, e, NULL) : e;
+		Expr *y = parse_sum(l, false);
+		Expr *e = call(l, signs[i].op, signs[i].swap ? y : x, signs[i].swap ? x : y);
+		return signs[i].not ? call(l, O_not, e, NULL) : e;
 	}
 	return x;
 }
@@ -477,31 +451,6 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-// Appends the lists (one for each L or A of the layout) to the integers in `attr`, interleaved.
-static void join_lists(const char *where, Op op, int rank, int nlist, const Item *const *list,
-                       Attr *attr)
-{
-	int n = nlist ? list[0]->n : 0;
-	int64_t *to = attr->i + attr->n;
-	for (int k = 0; k < nlist; k++) {
-		if (list[k]->n != n)
-			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
-			     list[k]->n);
-		for (int i = 0; i < n; i++) {
-			if (attr->n >= NUMS)
-				fail(where, "%s: a list of more than %d entries", prims[op].name,
-				     NUMS);
-			to[i * nlist + k] = list[k]->i[i];
-			attr->n++;
-		}
-	}
-	if (strchr(attr_layout(prims[op].attr), 'A')) {
-		for (int i = 0; i < n; i++)
-			to[i] = wrap_axis(where, to[i], rank);
-		qsort(to, (size_t)n, sizeof *to, ascending);
-	}
-}
-
 Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 {
 	const char *layout = attr_layout(prims[op].attr);
@@ -530,7 +479,24 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 			     prims[op].name);
 		}
 	}
-	join_lists(where, op, rank, nlist, lists, &attr);
+	// The lists, one for each L or A of the layout, are interleaved after the integers.
+	int n = nlist ? lists[0]->n : 0;
+	int64_t *to = attr.i + attr.n;
+	for (int k = 0; k < nlist; k++) {
+		if (lists[k]->n != n)
+			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
+			     lists[k]->n);
+		if (attr.n + n > NUMS)
+			fail(where, "%s: a list of more than %d entries", prims[op].name, NUMS);
+		for (int i = 0; i < n; i++)
+			to[i * nlist + k] = lists[k]->i[i];
+		attr.n += n;
+	}
+	if (strchr(layout, 'A')) {
+		for (int i = 0; i < n; i++)
+			to[i] = wrap_axis(where, to[i], rank);
+		qsort(to, (size_t)n, sizeof *to, ascending);
+	}
 	return attr;
 }
 

@@ -10,26 +10,6 @@ static bool is_unchanged(const Case *q)
 	return same_shape(q->shape, &operand(q, 0)->shape);
 }
 
-// Counting along an axis is unaffected by other axes of size 1. Returns the index of `axis` of
-// `from` in `to`, or -1.
-static int counted_axis(const Shape *from, int axis, const Shape *to)
-{
-	int a = 0, b = 0, found = -1;
-	for (;; a++, b++) {
-		while (a < from->rank && from->dim[a] == 1 && a != axis)
-			a++;
-		while (b < to->rank && to->dim[b] == 1)
-			b++;
-		if (a == from->rank || b == to->rank)
-			break;
-		if (from->dim[a] != to->dim[b])
-			return -1;
-		if (a == axis)
-			found = b;
-	}
-	return a == from->rank && b == to->rank ? found : -1;
-}
-
 static Ref reshape(const Case *q)
 {
 	const Val *x = operand(q, 0);
@@ -37,72 +17,73 @@ static Ref reshape(const Case *q)
 		return q->in[0];
 	if (x->op == O_reshape)
 		return put_reshape(q->g, x->in[0], *q->shape);
-	if (x->op == O_iota) {
-		int axis = counted_axis(&x->shape, (int)x->attr->i[0], q->shape);
-		return axis >= 0 ? put_iota(q->g, *q->shape, axis) : 0;
+	if (x->op != O_iota)
+		return 0;
+	// Counting along an axis is unaffected by other axes of size 1.
+	int a = 0, b = 0, counted = -1;
+	for (;; a++, b++) {
+		while (a < x->shape.rank && x->shape.dim[a] == 1 && a != x->attr->i[0])
+			a++;
+		while (b < q->shape->rank && q->shape->dim[b] == 1)
+			b++;
+		if (a == x->shape.rank || b == q->shape->rank)
+			break;
+		if (x->shape.dim[a] != q->shape->dim[b])
+			return 0;
+		if (a == x->attr->i[0])
+			counted = b;
 	}
-	return 0;
-}
-
-static bool keeps_order(const Case *q)
-{
-	const Shape *from = &operand(q, 0)->shape;
-	int64_t last = -1;
-	for (int a = 0; a < q->attr->n; a++) {
-		if (from->dim[q->attr->i[a]] == 1)
-			continue;
-		if (q->attr->i[a] < last)
-			return false;
-		last = q->attr->i[a];
-	}
-	return true;
+	bool same = a == x->shape.rank && b == q->shape->rank;
+	return same && counted >= 0 ? put_iota(q->g, *q->shape, counted) : 0;
 }
 
 static Ref permute(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (keeps_order(q))
+	bool ordered = true;
+	int64_t last = -1, perm[RANK];
+	for (int a = 0; a < q->attr->n; a++) {
+		if (x->shape.dim[q->attr->i[a]] == 1)
+			continue;
+		ordered &= q->attr->i[a] > last;
+		last = q->attr->i[a];
+	}
+	if (ordered)
 		return put_reshape(q->g, q->in[0], *q->shape);
 	if (x->op != O_permute)
 		return 0;
-	int64_t perm[RANK];
 	for (int a = 0; a < q->attr->n; a++)
 		perm[a] = x->attr->i[q->attr->i[a]];
 	return put_permute(q->g, x->in[0], perm);
 }
 
-// Returns the index at which each operand of a concat begins. It is cached, because each operand
-// may be sliced out again.
-static const int64_t *operand_starts(const Case *q, const Val *x)
-{
-	if (!q->g->starts)
-		q->g->starts = table_new(q->g->arena);
-	uint64_t *cell = table_cell(q->g->starts, &q->in[0], sizeof q->in[0]);
-	if (*cell)
-		return (const int64_t *)(uintptr_t)*cell;
-	int64_t *start = NEWS(q->g->arena, int64_t, x->nin + 1);
-	for (int k = 0; k < x->nin; k++)
-		start[k + 1] = start[k] + val(q->g, x->in[k])->shape.dim[x->attr->i[0]];
-	*cell = (uint64_t)(uintptr_t)start;
-	return start;
-}
-
 // A slice of one operand of a concat.
 static Ref slice_of_operand(const Case *q, const Val *x)
 {
+	Graph *g = q->g;
 	Attr attr = attr_copy(&(Val){.attr = q->attr});
 	int64_t *box = attr.i + 3 * x->attr->i[0]; // start, count, step
 	int64_t first = box[0], last = first + (box[1] - 1) * box[2];
-	const int64_t *starts = operand_starts(q, x);
+	// Where each operand begins is cached, because each may be sliced out again.
+	if (!g->starts)
+		g->starts = table_new(g->arena);
+	uint64_t *cell = table_cell(g->starts, &q->in[0], sizeof q->in[0]);
+	int64_t *starts = (int64_t *)(uintptr_t)*cell;
+	if (!starts) {
+		starts = NEWS(g->arena, int64_t, x->nin + 1);
+		for (int k = 0; k < x->nin; k++)
+			starts[k + 1] = starts[k] + val(g, x->in[k])->shape.dim[x->attr->i[0]];
+		*cell = (uint64_t)(uintptr_t)starts;
+	}
 	int k = 0; // the last operand that begins at or before the slice
 	for (int end = x->nin; end - k > 1;) {
 		int middle = (k + end) / 2;
 		*(starts[middle] <= MIN(first, last) ? &k : &end) = middle;
 	}
-	if (MAX(first, last) >= starts[k + 1] || !count_of(q->shape))
+	if (MAX(first, last) >= starts[k + 1])
 		return 0;
 	box[0] = first - starts[k];
-	return put(q->g, O_slice, 1, &x->in[k], &attr);
+	return put(g, O_slice, 1, &x->in[k], &attr);
 }
 
 static Ref slice(const Case *q)
@@ -115,7 +96,7 @@ static Ref slice(const Case *q)
 		return q->in[0];
 	if (x->op == O_concat)
 		return slice_of_operand(q, x);
-	if (x->op != O_slice || count_of(q->shape) == 0)
+	if (x->op != O_slice)
 		return 0;
 	Attr attr = attr_copy(&(Val){.attr = q->attr});
 	for (int i = 0; i < attr.n; i += 3) {
@@ -139,7 +120,7 @@ static Ref expand(const Case *q)
 }
 
 // Padding of size 0.
-static Ref unchanged(const Case *q)
+static Ref pad(const Case *q)
 {
 	return is_unchanged(q) ? q->in[0] : 0;
 }
@@ -222,24 +203,6 @@ static Ref concat(const Case *q)
 	return full.count && !same ? put_concat(q->g, (int)axis, full.count, full.at) : 0;
 }
 
-// Returns the only axis along which the contents of `y` begin where those of `x` end; -1 if there
-// is none.
-static int joint_axis(const Val *x, const Val *y)
-{
-	int axis = -1;
-	for (int a = 0; a < x->shape.rank; a++) {
-		const int64_t *p = x->attr->i + 2 * a, *r = y->attr->i + 2 * a;
-		if (p[0] == r[0] && p[1] == r[1])
-			continue;
-		if (axis >= 0)
-			return -1;
-		axis = a;
-	}
-	if (axis < 0)
-		return -1;
-	return x->shape.dim[axis] - x->attr->i[2 * axis + 1] == y->attr->i[2 * axis] ? axis : -1;
-}
-
 // Concatenates summands that are padded to adjacent ranges, as gradients of slices are.
 static Ref add(const Case *q)
 {
@@ -247,13 +210,21 @@ static Ref add(const Case *q)
 	if (x->op != O_pad || y->op != O_pad || x->attr->x != 0 || y->attr->x != 0 ||
 	    !same_shape(&x->shape, &y->shape))
 		return 0;
-	for (int swap = 0; swap < 2; swap++) {
-		const Val *low = swap ? y : x, *high = swap ? x : y;
-		int axis = joint_axis(low, high);
-		if (axis < 0)
+	int axis = -1; // the only one along which their ranges differ
+	for (int i = 0; i < x->attr->n; i++) {
+		if (x->attr->i[i] == y->attr->i[i])
 			continue;
+		if (axis >= 0 && axis != i / 2)
+			return 0;
+		axis = i / 2;
+	}
+	for (int swap = 0; axis >= 0 && swap < 2; swap++) {
+		const Val *low = swap ? y : x, *high = swap ? x : y;
 		Attr padding = attr_copy(low);
-		padding.i[2 * axis + 1] = high->attr->i[2 * axis + 1];
+		int64_t *rim = padding.i + 2 * axis; // before, after
+		if (low->shape.dim[axis] - rim[1] != high->attr->i[2 * axis])
+			continue;
+		rim[1] = high->attr->i[2 * axis + 1];
 		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
 		return put(q->g, O_pad, 1, &both, &padding);
 	}
@@ -296,26 +267,23 @@ static Ref subtract(const Case *q)
 	return 0;
 }
 
-static bool is_widening(Elem from, Elem to)
-{
-	const ElemInfo *a = &elems[from], *b = &elems[to];
-	if (a->cls == 'b')
-		return true;
-	if (a->cls == 'f')
-		return b->cls == 'f' && b->bytes > a->bytes;
-	if (b->cls == 'f')
-		return 2 * a->bytes <= b->bytes && to != E_bf16;
-	return b->cls != 'b' &&
-	       (a->cls == b->cls ? b->bytes >= a->bytes : a->cls == 'u' && b->bytes > a->bytes);
-}
-
+// Drops a cast to a type that holds every number of the one before.
 static Ref cast(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	Elem to = (Elem)q->attr->i[0];
-	if (x->op == O_cast && is_widening(val(q->g, x->in[0])->type, x->type))
-		return put_cast(q->g, x->in[0], to);
-	return 0;
+	if (x->op != O_cast)
+		return 0;
+	const ElemInfo *a = &elems[val(q->g, x->in[0])->type], *b = &elems[x->type];
+	bool wider = b->bytes > a->bytes, holds = a->cls == 'b';
+	if (a->cls == 'f')
+		holds = b->cls == 'f' && wider;
+	else if (b->cls == 'f')
+		holds |= 2 * a->bytes <= b->bytes && x->type != E_bf16;
+	else if (a->cls == b->cls)
+		holds |= b->bytes >= a->bytes;
+	else
+		holds |= b->cls == 'i' && wider;
+	return holds ? put_cast(q->g, x->in[0], (Elem)q->attr->i[0]) : 0;
 }
 
 // Elements at constant, evenly spaced indices are a slice.
@@ -324,7 +292,7 @@ static Ref gather(const Case *q)
 	const Val *x = operand(q, 0);
 	int axis = (int)q->attr->i[0], n = (int)MIN(count_of(&operand(q, 1)->shape), FOLD_LIMIT);
 	int64_t *at = NEWS(q->g->arena, int64_t, n + 1), start[RANK] = {0}, step[RANK];
-	if (n == 0 || !is_const(q->g, q->in[1]) || !const_ints(q->g, q->in[1], at, &n))
+	if (!is_const(q->g, q->in[1]) || !const_ints(q->g, q->in[1], at, &n))
 		return 0;
 	for (int i = 0; i < n; i++)
 		if (at[i] < 0 || at[i] >= x->shape.dim[axis] ||
@@ -368,7 +336,7 @@ static Ref map(const Case *q)
 
 static Ref (*const rule[OPS])(const Case *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_pad] = unchanged,   [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
+    [O_pad] = pad,         [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
     [O_gather] = gather,   [O_sum] = reduce,      [O_prod] = reduce,   [O_amax] = reduce,
     [O_amin] = reduce,     [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
     [O_attend] = attend,   [O_sub] = subtract,

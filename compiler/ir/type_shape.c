@@ -284,39 +284,32 @@ static Shape shape_attended(const Case *c)
 
 // ---- gather and scatter ---------------------------------------------------------------
 
-// Constant indices must be in range; the trainer checks the others.
-static void check_indices(const Case *c, int64_t size)
+static Shape shape_gathered(const Case *c)
 {
-	const Val *index = operand(c, 1);
-	int64_t count = count_of(&index->shape);
-	int64_t extent = index->op == O_iota ? index->shape.dim[index->attr->i[0]] : 0;
+	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
+	const Val *v = operand(c, 1);
+	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
+	int64_t count = count_of(index), size = x->dim[axis];
+	int64_t extent = v->op == O_iota ? index->dim[v->attr->i[0]] : 0;
 	if (count && !size)
 		wrong(c, "indices into an empty axis");
 	if (count && extent > size)
 		wrong(c, "indices up to %lld into an axis of %lld", (long long)extent - 1,
 		      (long long)size);
-	for (int64_t k = 0; index->op == O_const && k < count; k++) {
-		int64_t i = const_int_at(index, k);
+	// The trainer checks indices that are not constant.
+	for (int64_t k = 0; v->op == O_const && k < count; k++) {
+		int64_t i = const_int_at(v, k);
 		if (i < 0 || i >= size)
 			wrong(c, "index %lld lies outside of an axis of %lld", (long long)i,
 			      (long long)size);
 	}
-}
-
-static Shape shape_gathered(const Case *c)
-{
-	const Shape *x = &operand(c, 0)->shape, *index = &operand(c, 1)->shape;
-	int axis = checked_axis(c, c->attr->i[0]), rank = x->rank - 1 + index->rank;
-	check_indices(c, x->dim[axis]);
 	if (rank > RANK)
 		wrong(c, "%d axes; at most %d can be", rank, RANK);
 	Shape shape = {.rank = rank};
-	for (int a = 0; a < axis; a++)
-		shape.dim[a] = x->dim[a];
-	for (int a = 0; a < index->rank; a++)
-		shape.dim[axis + a] = index->dim[a];
-	for (int a = axis + 1; a < x->rank; a++)
-		shape.dim[a - 1 + index->rank] = x->dim[a];
+	for (int a = 0; a < rank; a++)
+		shape.dim[a] = a < axis                 ? x->dim[a]
+		               : a < axis + index->rank ? index->dim[a - axis]
+		                                        : x->dim[a + 1 - index->rank];
 	return shape;
 }
 
