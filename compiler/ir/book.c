@@ -78,27 +78,18 @@ static void read_head(Lexer *l, Def *d, Names *names, bool about)
 	d->nattr = attr.count;
 }
 
-// True for a line `name = ...`; then skips up to the expression.
-static bool takes_assignment(Lexer *l)
+// True for a line `name = ...`, and then skips up to the expression; or a call without a result.
+static bool takes_line(Lexer *l)
 {
 	Lexer ahead = *l;
 	if (l->kind != T_name)
 		return false;
 	lexer_next(&ahead);
 	if (!lexer_take(&ahead, "="))
-		return false;
+		return lexer_is(l, "need") || lexer_is(l, "support") || lexer_is(l, "note") ||
+		       lexer_is(l, "fixed");
 	*l = ahead;
 	return true;
-}
-
-// True for a call without a result.
-static bool is_statement(const Lexer *l)
-{
-	static const char *const names[] = {"need", "support", "note", "fixed"};
-	for (int i = 0; i < COUNT(names); i++)
-		if (lexer_is(l, names[i]))
-			return true;
-	return false;
 }
 
 static void read_body(Lexer *l, Def *d, Names *names)
@@ -106,7 +97,7 @@ static void read_body(Lexer *l, Def *d, Names *names)
 	VEC(Expr *) local = {0}, result = {0};
 	while (l->kind == T_indent)
 		lexer_next(l);
-	for (const char *name = l->word; takes_assignment(l) || is_statement(l); name = l->word) {
+	for (const char *name = l->word; takes_line(l); name = l->word) {
 		PUSH(l->arena, local, read_expr(l, d, names));
 		PUSH(l->arena, *names, name);
 		while (l->kind == T_indent)
@@ -302,15 +293,6 @@ Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 
 // ---- lines about primitives -----------------------------------------------------------
 
-static bool attrs_fit(const Def *d, const Item *attr)
-{
-	for (int k = 0; k < d->nattr; k++)
-		if (d->attr[k]->kind == X_num &&
-		    (attr[k].kind != I_num || attr[k].x != d->attr[k]->x))
-			return false;
-	return true;
-}
-
 // Finds the line about v, and sets `var` to v's operands and attributes. Returns their number.
 static int bind_about(const Val *v, const Ref *in, const Def *const *table, const Def **found,
                       Item *var)
@@ -318,8 +300,14 @@ static int bind_about(const Val *v, const Ref *in, const Def *const *table, cons
 	Item *attr = var + v->nin;
 	int nattr = attr_split(v->op, v->attr, attr);
 	const Def *d = table[v->op];
-	while (d && !(d->nin == v->nin && d->nattr == nattr && attrs_fit(d, attr)))
-		d = d->next;
+	for (; d; d = d->next) {
+		bool fits = d->nin == v->nin && d->nattr == nattr;
+		for (int k = 0; fits && k < nattr; k++) // numbers match
+			fits = d->attr[k]->kind != X_num ||
+			       (attr[k].kind == I_num && attr[k].x == d->attr[k]->x);
+		if (fits)
+			break;
+	}
 	for (int k = 0; k < v->nin; k++)
 		var[k] = (Item){.kind = I_ref, .ref = in[k]};
 	*found = d;

@@ -95,19 +95,6 @@ Ref *put_body(Graph *g, const Graph *body, const Ref *slot)
 
 // ---- unrolling ------------------------------------------------------------------------
 
-// Concatenates `count` elements, and repeats the last up to the trip count.
-static Ref stack_elements(Graph *g, const LoopInfo *l, int64_t count, Ref *entry)
-{
-	Shape one = stacked_shape(1, &val(g, entry[0])->shape);
-	Ref *part = NEWS(g->arena, Ref, count + 1);
-	for (int64_t i = 0; i < count; i++)
-		part[l->reverse ? count - i : i] = put_reshape(g, entry[i], one);
-	Ref last = part[l->reverse ? 1 : count - 1];
-	one.dim[0] = l->trips - count;
-	part[l->reverse ? 0 : count] = put_expand(g, last, one);
-	return put_concat(g, 0, (int)count + 1, part);
-}
-
 void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *part)
 {
 	int64_t limit = makes_all_trips(g, l, in) || !is_const(g, in[0])
@@ -134,11 +121,23 @@ void unroll_loop(Graph *g, const LoopInfo *l, const Ref *in, int64_t most, Ref *
 	}
 	for (int k = 0; k < l->carried; k++)
 		part[k] = slot[k];
+	Ref *piece =
+	    NEWS(g->arena, Ref, count + 1); // the elements, and the last up to the trip count
 	for (int k = 0; k < l->stacked; k++) {
 		int result = l->carried + k;
-		Ref zero = count ? 0 : put_num(g, result_val(l, result)->type, 0);
-		part[result] = count ? stack_elements(g, l, count, entry[k])
-		                     : put_broadcast(g, zero, result_shape(l, result));
+		const Val *element = result_val(l, result);
+		if (!count) {
+			Ref zero = put_num(g, element->type, 0);
+			part[result] = put_broadcast(g, zero, result_shape(l, result));
+			continue;
+		}
+		Shape one = stacked_shape(1, &element->shape);
+		for (int64_t i = 0; i < count; i++)
+			piece[l->reverse ? count - i : i] = put_reshape(g, entry[k][i], one);
+		Ref last = piece[l->reverse ? 1 : count - 1];
+		one.dim[0] = l->trips - count;
+		piece[l->reverse ? 0 : count] = put_expand(g, last, one);
+		part[result] = put_concat(g, 0, (int)count + 1, piece);
 	}
 }
 
@@ -159,33 +158,26 @@ static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
 	return true;
 }
 
-// True if it is cheap to evaluate: few elements in all iterations, and small results.
-static bool is_small(const LoopInfo *l)
-{
-	enum { WORK = 1 << 22 };
-	int64_t work = 1;
-	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
-		const Val *v = val(l->body, r);
-		work += count_of(&v->shape);
-		if (v->op == O_rand || v->op == O_loop)
-			return false;
-	}
-	for (int k = 0; k < loop_results(l); k++) {
-		Shape s = result_shape(l, k);
-		if (count_of(&s) > FOLD_LIMIT)
-			return false;
-	}
-	return l->trips <= WORK / work;
-}
-
 // Puts a loop and its results, as constants if all operands are constant and it is cheap. Returns
 // the number of iterations.
 static Ref put_results(Graph *g, const LoopInfo *l, const Ref *in, Ref *result)
 {
+	enum { WORK = 1 << 22 }; // most elements in all iterations
+	int64_t work = 1;
+	bool known = true;
+	for (Ref r = 1; r < (Ref)l->body->nval; r++) {
+		const Val *v = val(l->body, r);
+		work += count_of(&v->shape);
+		known &= v->op != O_rand && v->op != O_loop;
+	}
+	for (int k = 0; k < loop_results(l); k++) {
+		Shape s = result_shape(l, k);
+		known &= count_of(&s) <= FOLD_LIMIT;
+	}
 	Array all;
 	Ref loop = put_loop(g, l, in);
 	Arena *arena = arena_within(g->arena);
-	bool known = is_small(l) && eval_known(arena, g, loop, &all);
+	known = known && l->trips <= WORK / work && eval_known(arena, g, loop, &all);
 	for (int k = 0; k < loop_results(l); k++) {
 		if (!known) {
 			result[k] = loop_result(g, loop, k);
@@ -249,27 +241,6 @@ static void mark_live(Trim *w, Ref r)
 		mark_live(w, result_ref(w->loop, slot));
 }
 
-static void find_invariant(Trim *w)
-{
-	const Graph *body = w->loop->body;
-	for (Ref r = 1; r < (Ref)body->nval; r++) {
-		const Val *v = val(body, r);
-		if (v->op == O_slot) {
-			w->invariant[r] = is_fixed(w, slot_of(v));
-			w->varies[r] = !w->invariant[r];
-		}
-		for (int k = 0; k < v->nin; k++) {
-			w->invariant[r] |= w->invariant[v->in[k]];
-			w->varies[r] |= w->varies[v->in[k]];
-		}
-		w->invariant[r] &= !w->varies[r];
-		for (int k = 0; w->live[r] && !w->invariant[r] && k < v->nin; k++)
-			w->read[v->in[k]] = true;
-	}
-	for (int k = 0; k < body->outs.count; k++)
-		w->read[body->outs.at[k].val] = true;
-}
-
 // Adds a slot of the new body for `operand`.
 static Ref new_slot(Trim *w, Ref operand, const Slot *like)
 {
@@ -278,21 +249,6 @@ static Ref new_slot(Trim *w, Ref operand, const Slot *like)
 	slot.kind = S_input;
 	PUSH(w->g->arena, w->operand, operand);
 	return put_slot(w->body, add_slot(w->body, slot));
-}
-
-// Small constants are copied into the body.
-static Ref put_fixed(Trim *w, Ref operand)
-{
-	enum { SMALL = 16 };
-	const Val *v = val(w->g, operand);
-	double number;
-	if (const_num(w->g, operand, &number) ||
-	    (is_const(w->g, operand) && count_of(&v->shape) <= SMALL))
-		return put_const(w->body, v->type, v->shape, v->data);
-	uint64_t *cell = table_cell(w->known, &operand, sizeof operand);
-	if (!*cell)
-		*cell = new_slot(w, operand, &(Slot){.type = v->type, .shape = v->shape});
-	return (Ref)*cell;
 }
 
 // True if the new loop carries or scans slot s.
@@ -305,8 +261,10 @@ static bool keeps_slot(const Trim *w, int s)
 	return keeps && !is_fixed(w, s);
 }
 
+// Puts the iteration into the new body, and what is the same in all before the loop.
 static void put_iteration(Trim *w, LoopInfo *trimmed)
 {
+	enum { SMALL = 16 }; // elements of a constant that is copied into the body
 	const LoopInfo *l = w->loop;
 	Ref *slot = NEWS(w->g->arena, Ref, l->body->slots.count + 1);
 	w->iteration = copy_start(w->body, l->body, slot);
@@ -323,8 +281,20 @@ static void put_iteration(Trim *w, LoopInfo *trimmed)
 			copy_value(&w->before, r);
 		if (!w->invariant[r])
 			copy_value(&w->iteration, r);
-		else if (w->read[r])
-			w->iteration.now[r] = put_fixed(w, w->before.now[r]);
+		if (!w->invariant[r] || !w->read[r])
+			continue;
+		Ref operand = w->before.now[r], *now = &w->iteration.now[r];
+		const Val *v = val(w->g, operand);
+		double number;
+		if (const_num(w->g, operand, &number) ||
+		    (is_const(w->g, operand) && count_of(&v->shape) <= SMALL)) {
+			*now = put_const(w->body, v->type, v->shape, v->data);
+			continue;
+		}
+		uint64_t *cell = table_cell(w->known, &operand, sizeof operand);
+		if (!*cell)
+			*cell = new_slot(w, operand, &(Slot){.type = v->type, .shape = v->shape});
+		*now = (Ref)*cell;
 	}
 	trimmed->fixed = w->body->slots.count - trimmed->carried - trimmed->scanned;
 }
@@ -351,6 +321,28 @@ static void add_results(Trim *w, LoopInfo *trimmed, int *at)
 		add_out(body, format(w->g->arena, "y%d", at[k]), r);
 	}
 	trimmed->stacked = body->outs.count - l->until - trimmed->carried;
+}
+
+// Finds what each value of the body needs, and where it is computed.
+static void find_invariant(Trim *w)
+{
+	const Graph *body = w->loop->body;
+	for (Ref r = 1; r < (Ref)body->nval; r++) {
+		const Val *v = val(body, r);
+		if (v->op == O_slot) {
+			w->invariant[r] = is_fixed(w, slot_of(v));
+			w->varies[r] = !w->invariant[r];
+		}
+		for (int k = 0; k < v->nin; k++) {
+			w->invariant[r] |= w->invariant[v->in[k]];
+			w->varies[r] |= w->varies[v->in[k]];
+		}
+		w->invariant[r] &= !w->varies[r];
+		for (int k = 0; w->live[r] && !w->invariant[r] && k < v->nin; k++)
+			w->read[v->in[k]] = true;
+	}
+	for (int k = 0; k < body->outs.count; k++)
+		w->read[body->outs.at[k].val] = true;
 }
 
 Ref put_trimmed_loop(Graph *g, const LoopInfo *l, const Ref *in, const bool *want, Ref *part)

@@ -159,14 +159,6 @@ typedef struct Reader {
 	int values;
 } Reader;
 
-// Goes to the next line; true if it is indented.
-static bool next_indented(Lexer *l)
-{
-	bool indented = l->kind == T_indent;
-	lexer_end_line(l);
-	return indented;
-}
-
 static Ref read_ref(Reader *r)
 {
 	const char *name = lexer_name(r->l);
@@ -191,21 +183,6 @@ static Location read_location(Lexer *l)
 	return at;
 }
 
-static void read_fields(Lexer *l, Sched *s)
-{
-	do {
-		const char *name = lexer_name(l);
-		int k = 0;
-		while (k < COUNT(fields) && strcmp(fields[k].name, name))
-			k++;
-		if (k == COUNT(fields))
-			fail(lexer_place(l), "a schedule has no '%s'", name);
-		*field_of(s, &fields[k]) = fields[k].words
-		                               ? lexer_choice(l, fields[k].words, fields[k].word)
-		                               : lexer_count(l);
-	} while (lexer_take(l, ","));
-}
-
 static void read_schedule(Reader *r, Kern *kern)
 {
 	Lexer *l = r->l;
@@ -214,9 +191,18 @@ static void read_schedule(Reader *r, Kern *kern)
 	int k = 0;
 	while (k < COUNT(lists) && !lexer_take(l, lists[k].name))
 		k++;
-	if (k == COUNT(lists)) {
-		read_fields(l, kern->sched);
-		return;
+	while (k == COUNT(lists)) {
+		const char *name = lexer_name(l);
+		int i = 0;
+		while (i < COUNT(fields) && strcmp(fields[i].name, name))
+			i++;
+		if (i == COUNT(fields))
+			fail(lexer_place(l), "a schedule has no '%s'", name);
+		const struct SchedField *f = &fields[i];
+		*field_of(kern->sched, f) =
+		    f->words ? lexer_choice(l, f->words, f->word) : lexer_count(l);
+		if (!lexer_take(l, ","))
+			return;
 	}
 	do {
 		ValStep step = {.val = read_ref(r)};
@@ -233,7 +219,11 @@ static void read_kern(Reader *r)
 	VEC(Location) to = {0};
 	Kern kern = {.kind = (KernKind)lexer_choice(l, COUNT(kinds), kinds)};
 	kern.reduce = lexer_dims(l, &kern.space);
-	while (next_indented(l)) {
+	for (;;) {
+		bool indented = l->kind == T_indent;
+		lexer_end_line(l);
+		if (!indented)
+			break;
 		if (lexer_take(l, "root")) {
 			kern.root = read_ref(r);
 		} else if (lexer_take(l, "work")) {

@@ -183,34 +183,29 @@ static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place
 	return own;
 }
 
-static void add_rule(Book *book, const Rule *from)
-{
-	Names names = {0};
-	Rule *r = take_copy(book->arena, from, sizeof *from);
-	if (r->left->kind != X_call || r->left->op == OPS)
-		fail(r->place, "expected a primitive on the left side of a rule");
-	r->left = own_copy(book, r->left, &names, r->place, true);
-	r->right = own_copy(book, r->right, &names, r->place, false);
-	r->test = NEWS(book->arena, Expr *, r->ntest + 1);
-	for (int i = 0; i < r->ntest; i++)
-		r->test[i] = own_copy(book, from->test[i], &names, r->place, false);
-	if (names.count > VARS)
-		fail(r->place, "more than %d variables", VARS);
-	mark_numbers(r->left);
-	mark_numbers(r->right);
-	r->names = names.at;
-	r->nvar = names.count;
-	r->rests = rests_in(r->right);
-	Rule **list = &book->rules[r->left->op];
-	*list = append_rule(*list, r);
-}
-
 // Adds a rule for every combination of cases.
 static void expand_forms(Book *book, const Rule *r)
 {
 	const Expr *call = find_form(book, r->left);
 	if (!call) {
-		add_rule(book, r);
+		Names names = {0};
+		Rule *own = take_copy(book->arena, r, sizeof *r);
+		if (r->left->kind != X_call || r->left->op == OPS)
+			fail(r->place, "expected a primitive on the left side of a rule");
+		own->left = own_copy(book, r->left, &names, r->place, true);
+		own->right = own_copy(book, r->right, &names, r->place, false);
+		own->test = NEWS(book->arena, Expr *, r->ntest + 1);
+		for (int i = 0; i < r->ntest; i++)
+			own->test[i] = own_copy(book, r->test[i], &names, r->place, false);
+		if (names.count > VARS)
+			fail(r->place, "more than %d variables", VARS);
+		mark_numbers(own->left);
+		mark_numbers(own->right);
+		own->names = names.at;
+		own->nvar = names.count;
+		own->rests = rests_in(own->right);
+		Rule **list = &book->rules[own->left->op];
+		*list = append_rule(*list, own);
 		return;
 	}
 	const Rule *form = table_pointer_s(book->forms, call->name);
@@ -239,24 +234,19 @@ typedef struct Goal { // this part of the left side must match that value
 	const struct Goal *next;
 } Goal;
 
-// A number with an exact f32 form must be equal. Others may differ by rounding, in the precision of
-// the graph.
-static bool is_near(const Graph *g, double expected, double found)
-{
-	double rounding = g->wide ? 0x1p-50 : 0x1p-21;
-	return (double)(float)expected == expected || isnan(expected)
-	           ? found == expected
-	           : fabs(found - expected) <= rounding * fabs(expected);
-}
-
 static bool same_item(const Graph *g, const Item *expected, const Item *found)
 {
 	if (expected->kind != found->kind)
 		return false;
 	if (expected->kind == I_list)
 		return same_list(expected, found);
-	return expected->kind == I_ref ? expected->ref == found->ref
-	                               : is_near(g, expected->x, found->x);
+	if (expected->kind == I_ref)
+		return expected->ref == found->ref;
+	// A number with an exact f32 form must be equal. Others may differ by rounding, in the
+	// precision of the graph.
+	double x = expected->x, rounding = g->wide ? 0x1p-50 : 0x1p-21;
+	return (double)(float)x == x || isnan(x) ? found->x == x
+	                                         : fabs(found->x - x) <= rounding * fabs(x);
 }
 
 static bool bind(Match *m, const Expr *e, const Item *item)
@@ -322,21 +312,6 @@ static bool solve(Match *m, const Goal *goal)
 	return bind(m, e, &item) && solve(m, goal->next);
 }
 
-// Puts the right side, with the type and shape of the left side; 0 if they do not fit.
-static Ref put_right(Match *m, const Val *v)
-{
-	Graph *g = m->scope.g;
-	Elem type;
-	Shape shape;
-	type_of(g, v->op, v->nin, v->in, v->attr, &type, &shape);
-	Item item = eval_item(&m->scope, m->rule->right);
-	Ref r = item_ref(&m->scope, &item, type);
-	const Val *right = val(g, r);
-	if (right->type != type || right->shape.rank > shape.rank)
-		return 0;
-	return same_shape(&right->shape, &shape) ? r : put_broadcast(g, r, shape);
-}
-
 Ref book_rewrite(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
 	Item var[VARS];
@@ -345,9 +320,16 @@ Ref book_rewrite(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 		Match m = {{.g = g, .book = g->book, .where = r->place, .var = var}, r, 0};
 		if ((r->rests && g->plain >= r->rests) || !solve_call(&m, r->left, &v, NULL))
 			continue;
-		Ref right = put_right(&m, &v);
-		if (right)
-			return right;
+		// The right side gets the type and shape of the left side, if they fit.
+		Elem type;
+		Shape shape;
+		type_of(g, op, nin, in, attr, &type, &shape);
+		Item item = eval_item(&m.scope, r->right);
+		Ref put = item_ref(&m.scope, &item, type);
+		const Val *right = val(g, put);
+		if (right->type == type && right->shape.rank <= shape.rank)
+			return same_shape(&right->shape, &shape) ? put
+			                                         : put_broadcast(g, put, shape);
 	}
 	return 0;
 }

@@ -24,27 +24,17 @@ static const char *const kinds[] = {"input", "param", "frozen", "buffer", "state
 
 // ---- printing -------------------------------------------------------------------------
 
-static bool plain_name(const char *s)
-{
-	bool start = true;
-	if (!strcmp(s, "inf") || !strcmp(s, "nan") || !*s)
-		return false;
-	for (; *s; s++) {
-		if (*s == '.' && !start && s[1]) {
-			start = false;
-			continue;
-		}
-		if (!(isalpha((unsigned char)*s) || *s == '_' ||
-		      (!start && isdigit((unsigned char)*s))))
-			return false;
-		start = false;
-	}
-	return true;
-}
-
 static void say_name(Text *t, const char *s)
 {
-	if (plain_name(s)) {
+	// A plain name: identifiers with dots between them.
+	bool plain = *s && strcmp(s, "inf") && strcmp(s, "nan"), start = true;
+	for (const char *c = s; plain && *c; c++) {
+		unsigned char at = (unsigned char)*c;
+		plain =
+		    isalpha(at) || at == '_' || (!start && (isdigit(at) || (at == '.' && c[1])));
+		start = false;
+	}
+	if (plain) {
 		say(t, "%s", s);
 		return;
 	}
@@ -278,19 +268,6 @@ static const char *line_comment(const Lexer *l)
 	return "";
 }
 
-static int node_of(Reader *r, const char *comment)
-{
-	if (!*comment)
-		return 0;
-	uint64_t *cell = table_cell_s(r->nodes, comment);
-	if (!*cell) {
-		Lexer *l = lexer_open(r->g->arena, r->l->where, comment);
-		const char *op = lexer_name(l);
-		*cell = (uint64_t)add_node(r->g, lexer_name(l), op);
-	}
-	return (int)*cell;
-}
-
 static Elem read_type(Lexer *l, Shape *shape)
 {
 	const char *name = lexer_name(l);
@@ -373,9 +350,10 @@ static Ref read_ref(Reader *r, Lexer *l)
 
 static void read_line(Reader *r, Lexer *l);
 
-// Reads the attribute of a loop, a list of numbers.
-static Attr loop_numbers(const char *place, const Expr *e)
+// Reads the rest of a loop: its type, then the lines of its body.
+static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 {
+	const char *place = lexer_place(l);
 	Attr attr = {.n = 5};
 	const Expr *list = e->nattr == 1 ? e->attr[0] : e;
 	if (list->kind != X_list || list->nin != attr.n)
@@ -387,14 +365,6 @@ static Attr loop_numbers(const char *place, const Expr *e)
 			fail(place, "number %d of a loop: expected an integer in range", k);
 		attr.i[k] = (int64_t)n->x;
 	}
-	return attr;
-}
-
-// Reads the rest of a loop: its type, then the lines of its body.
-static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
-{
-	const char *place = lexer_place(l);
-	Attr attr = loop_numbers(place, e);
 	Ref *in = NEWS(l->arena, Ref, e->nin + 1);
 	for (int k = 0; k < e->nin; k++)
 		in[k] = eval_expr(r->g, place, e->in[k], look_name, r);
@@ -418,7 +388,17 @@ static void read_value(Reader *r, Lexer *l)
 {
 	Ref ref;
 	Shape shape;
-	r->g->from = node_of(r, line_comment(l));
+	const char *comment = line_comment(l);
+	r->g->from = 0;
+	if (*comment) { // OPERATOR NAME
+		uint64_t *cell = table_cell_s(r->nodes, comment);
+		if (!*cell) {
+			Lexer *in = lexer_open(r->g->arena, l->where, comment);
+			const char *op = lexer_name(in);
+			*cell = (uint64_t)add_node(r->g, lexer_name(in), op);
+		}
+		r->g->from = (int)*cell;
+	}
 	const char *name = lexer_name(l);
 	lexer_expect(l, "=");
 	if (lexer_take(l, "const")) {
