@@ -12,7 +12,7 @@ struct amos_options runtime_options(const Session *session)
 		switch (c->option) {
 #define OPTION(name, ...)                                                                          \
 	case OPT_##name:                                                                           \
-		check(amos_option(&all, #name, c->value));                                         \
+		need_done(amos_option(&all, #name, c->value));                                     \
 		break;
 #include "options.def"
 #undef OPTION
@@ -35,7 +35,7 @@ struct amos_data *open_data(Session *session)
 	struct amos_options given = runtime_options(session);
 	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
 	struct amos_data *data;
-	check(amos_data_open(&given, exact, &data));
+	need_done(amos_data_open(&given, exact, &data));
 	close_later(session, close_data, data);
 	return data;
 }
@@ -51,7 +51,7 @@ void note_unused(Session *session, struct amos_data *data, const Graph *g)
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_input)
 			PUSH(session->arena, names, g->slots.at[i].name);
-	check(amos_data_take(data, names.count, names.at));
+	need_done(amos_data_take(data, names.count, names.at));
 	tell(session, "%s", amos_data_unused(data));
 }
 

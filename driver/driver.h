@@ -75,21 +75,19 @@ typedef struct Session { // a model file, and the options that it is compiled by
 	char **argv;
 	void (*listen)(void *listener, const char *text); // takes notes, lines; may be NULL
 	void *listener;
-	struct Parsed *parsed; // read.c: the file that was read last; NULL: none
-	bool plain;            // the file is read without the loss that it may hold
-	bool bound;            // --bind has been checked against the model's dimensions
-	bool beyond;           // doubles that f32 cannot hold have been reported
-	bool drawing;          // a node that draws at random has been reported
-	bool drawn;            // weights will be drawn, which have no statistics
-	VEC(Closer) opened;    // closed when the session ends, last first
+	Table *told;        // notes that were reported
+	struct File *file;  // the model as parsed, once it was read
+	bool plain;         // the file is read without the loss that it may hold
+	bool bound;         // --bind has been checked against the model's dimensions
+	bool drawn;         // weights will be drawn, which have no statistics
+	VEC(Closer) opened; // closed when the session ends, last first
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------
 
 void session_end(Session *); // closes what was opened
 void close_later(Session *, void (*close)(void *), void *what);
-void tell(const Session *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void check(int status); // of a call to the runtime: fails with amos_error()
+void tell(const Session *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // once
 _Noreturn void bad_usage(const Session *, const char *what); // fails with STATUS_USAGE
 int option_named(const char *name);                          // as in settings.def, or as typed; -1
 char *long_name(Arena *, OptionName);                        // as typed after --

@@ -39,16 +39,6 @@ const char *text_at(const json_t *object, const char *key)
 	return text ? text : "";
 }
 
-static void add_reader(Arena *arena, Readers *readers, Table *met, int slot, const Node *node)
-{
-	uint64_t *cell = table_cell_s(met, format(arena, "%d %s", slot, node->name));
-	if (!*cell && *node->name)
-		PUSH(arena, readers->names, node->name);
-	*cell = true;
-	if (!readers->line)
-		readers->line = node->line;
-}
-
 Readers *readers_of(Arena *arena, const Graph *g)
 {
 	Readers *readers = NEWS(arena, Readers, g->slots.count + 1);
@@ -56,10 +46,15 @@ Readers *readers_of(Arena *arena, const Graph *g)
 	for (int r = 1; r < g->nval; r++)
 		for (int k = 0; k < val(g, r)->nin; k++) {
 			const Val *in = val(g, val(g, r)->in[k]);
-			int slot = in->op == O_slot ? (int)in->attr->i[0] : -1;
-			if (slot >= 0)
-				add_reader(arena, &readers[slot], met, slot,
-				           &g->nodes->list.at[val(g, r)->from]);
+			if (in->op != O_slot)
+				continue;
+			const Node *node = &g->nodes->list.at[val(g, r)->from];
+			int slot = (int)in->attr->i[0];
+			if (*node->name &&
+			    !(*table_cell_s(met, format(arena, "%d %s", slot, node->name)))++)
+				PUSH(arena, readers[slot].names, node->name);
+			if (!readers[slot].line)
+				readers[slot].line = node->line;
 		}
 	return readers;
 }

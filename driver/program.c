@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const measures[] = {"loss", "accuracy", NULL};
-
 const Graph *program_graph(const Program *p)
 {
 	return p->entries.at[0].unit.graph;
@@ -74,23 +72,6 @@ static Model *read_entry(Program *p, bool random)
 	                   : read_bound(p->session, p->data, random, 0);
 }
 
-// Training computes in f32, whatever the file's types are.
-static void tell_doubles(const Session *session, const Model *model)
-{
-	if (!model->doubles)
-		return;
-	tell(session,
-	     "%s is double: training computes in f32, and the trained file keeps its types\n",
-	     model->doubles);
-	for (int i = 0; i < model->graph->slots.count; i++) {
-		const Slot *s = &model->graph->slots.at[i];
-		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
-			if (isinf(((const float *)s->init)[k]))
-				fail(model->path, "parameter %s: entry %lld is too large for f32",
-				     s->name, (long long)k);
-	}
-}
-
 static const Graph *read_fewer(Program *p, Entry *e)
 {
 	return read_bound(p->session, p->data, false, e->samples)->graph;
@@ -112,93 +93,86 @@ static void read_rest(Program *p, int64_t least)
 		amos_data_batch(p->data, batch);
 }
 
-static void read_training(Program *p)
+static void pass_read(Program *p)
 {
-	p->model = read_entry(p, true);
-	tell_doubles(p->session, p->model);
+	static const char *const names[] = {[FOR_TRAINING] = "train",
+	                                    [FOR_EVALUATION] = "eval",
+	                                    [FOR_OUTPUTS] = "run",
+	                                    [FOR_GRADIENTS] = "grad"};
+	Session *session = p->session;
+	bool trains = session->purpose == FOR_TRAINING;
+	p->model = read_entry(p, trains);
+	add_entry(p, names[session->purpose], p->model->graph);
+	if (session->purpose == FOR_EVALUATION)
+		read_rest(p, 0);
+	if (!trains)
+		return;
+	const Graph *g = p->model->graph, *still;
+	if (p->model->doubles)
+		tell(session,
+		     "%s is double: training computes in f32, and the trained file keeps its "
+		     "types\n",
+		     p->model->doubles);
+	for (int i = 0; i < g->slots.count && p->model->doubles; i++) {
+		const Slot *s = &g->slots.at[i];
+		for (int64_t k = 0; s->kind == S_param && s->init && k < count_of(&s->shape); k++)
+			if (isinf(((const float *)s->init)[k]))
+				fail(p->model->path,
+				     "parameter %s: entry %lld is too large for f32", s->name,
+				     (long long)k);
+	}
 	if (p->data)
-		check(amos_data_check_size(p->data));
-	const Graph *still = read_entry(p, false)->graph;
-	add_entry(p, "train", p->model->graph);
+		need_done(amos_data_check_size(p->data));
+	still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
 	if (p->weights)
 		add_entry(p, "run", still);
 	if (p->weights || (p->data && amos_data_held_out(p->data)))
 		read_rest(p, p->weights);
-	p->identity = identity_text(p->session, p->model);
-}
-
-static void pass_read(Program *p)
-{
-	if (p->session->purpose == FOR_TRAINING) {
-		read_training(p);
-		return;
-	}
-	static const char *const names[] = {
-	    [FOR_EVALUATION] = "eval", [FOR_OUTPUTS] = "run", [FOR_GRADIENTS] = "grad"};
-	p->model = read_entry(p, false);
-	add_entry(p, names[p->session->purpose], p->model->graph);
-	if (p->session->purpose == FOR_EVALUATION)
-		read_rest(p, 0);
+	p->identity = identity_text(session, p->model);
 }
 
 // ---- data -----------------------------------------------------------------------------
 
-static struct amos_slot slot_row(const Slot *s, int64_t *inputs)
+// Checks the data against what they have to know of the object before there is one.
+static void attach(Program *p)
 {
-	struct amos_slot row = {.name = s->name,
-	                        .file = s->file,
-	                        .kind = s->kind,
-	                        .type = s->type,
-	                        .rank = s->shape.rank,
-	                        .bytes = byte_count(s->type, &s->shape),
-	                        .offset = s->kind == S_input ? (*inputs)++ : 0,
-	                        .limit = s->limit,
-	                        .ignore = s->ignore};
-	memcpy(row.dim, s->shape.dim, sizeof *row.dim * (size_t)row.rank);
-	return row;
-}
-
-// The inputs that a graph reads, as amos_entry.reads.
-static const char *reads_of(Arena *arena, const Graph *g)
-{
-	Text text = {.arena = arena};
-	for (int i = 0; i < g->slots.count; i++)
-		if (g->slots.at[i].kind == S_input)
-			say(&text, "%d", slot_ref(g, i) != 0);
-	return text.at;
-}
-
-// What the data have to know of the object before there is one.
-static struct amos_model *model_rows(const Program *p)
-{
+	static const char *const both[] = {"train", "eval", NULL};
+	const char *first[] = {p->entries.at[0].unit.name, NULL};
 	Arena *arena = p->session->arena;
 	const Graph *g = program_graph(p);
 	struct amos_slot *slots = NEWS(arena, struct amos_slot, g->slots.count + 1);
 	struct amos_entry *entries = NEWS(arena, struct amos_entry, p->entries.count);
 	struct amos_model *model = NEW(arena, struct amos_model);
 	int64_t inputs = 0;
-	for (int i = 0; i < g->slots.count; i++)
-		slots[i] = slot_row(&g->slots.at[i], &inputs);
+	for (int i = 0; i < g->slots.count; i++) {
+		const Slot *s = &g->slots.at[i];
+		slots[i] = (struct amos_slot){.name = s->name,
+		                              .file = s->file,
+		                              .kind = s->kind,
+		                              .type = s->type,
+		                              .rank = s->shape.rank,
+		                              .bytes = byte_count(s->type, &s->shape),
+		                              .offset = s->kind == S_input ? inputs++ : 0,
+		                              .limit = s->limit,
+		                              .ignore = s->ignore};
+		memcpy(slots[i].dim, s->shape.dim, sizeof *s->shape.dim * (size_t)s->shape.rank);
+	}
 	for (int i = 0; i < p->entries.count; i++) {
 		const Unit *unit = &p->entries.at[i].unit;
-		entries[i] =
-		    (struct amos_entry){.name = unit->name, .reads = reads_of(arena, unit->graph)};
+		Text reads = {.arena = arena};
+		for (int k = 0; k < unit->graph->slots.count; k++)
+			if (unit->graph->slots.at[k].kind == S_input)
+				say(&reads, "%d", slot_ref(unit->graph, k) != 0);
+		entries[i] = (struct amos_entry){.name = unit->name, .reads = reads.at};
 	}
 	*model = (struct amos_model){.name = g->name,
 	                             .slots = slots,
 	                             .nslots = g->slots.count,
 	                             .entries = entries,
 	                             .nentries = p->entries.count};
-	return model;
-}
-
-static void attach(Program *p)
-{
-	static const char *const both[] = {"train", "eval", NULL};
-	const char *first[] = {p->entries.at[0].unit.name, NULL};
-	check(amos_data_attach(p->data, model_rows(p),
-	                       p->session->purpose == FOR_TRAINING ? both : first));
+	need_done(
+	    amos_data_attach(p->data, model, p->session->purpose == FOR_TRAINING ? both : first));
 }
 
 void attach_data(Program *p)
@@ -210,23 +184,8 @@ void attach_data(Program *p)
 
 // ---- loss, eta, grad, step ------------------------------------------------------------
 
-// The graph with these outs alone and its checks.
-static Graph *only_outs(Arena *arena, const Graph *g, const char *const *names)
-{
-	Graph kept = *g;
-	memset(&kept.outs, 0, sizeof kept.outs);
-	for (int i = 0; i < g->outs.count; i++) {
-		const char *name = g->outs.at[i].name;
-		bool wanted = starts_with(name, CHECK_OF);
-		for (int k = 0; names[k]; k++)
-			wanted |= !strcmp(name, names[k]);
-		if (wanted)
-			PUSH(arena, kept.outs, g->outs.at[i]);
-	}
-	return take_copy(arena, &kept, sizeof kept);
-}
-
-// The loss of train and eval, and what else is measured; that of gradients beside all outputs.
+// The loss of train and eval, with what else is measured and the checks as the only outs; that of
+// gradients beside all outputs.
 static const Graph *entry_loss(Program *p, Entry *e)
 {
 	Arena *arena = p->session->arena;
@@ -234,9 +193,20 @@ static const Graph *entry_loss(Program *p, Entry *e)
 	const char *expr = choice(p->session, OPT_loss, NULL);
 	if (!strcmp(e->unit.name, "run"))
 		return g;
-	if (strcmp(e->unit.name, "grad"))
-		return only_outs(arena, loss_pass(arena, g, expr), measures);
-	return p->cotangent ? cotangent_pass(arena, g, p->cotangent) : loss_pass(arena, g, expr);
+	if (p->cotangent)
+		return cotangent_pass(arena, g, p->cotangent);
+	g = loss_pass(arena, g, expr);
+	if (!strcmp(e->unit.name, "grad"))
+		return g;
+	Graph *kept = take_copy(arena, g, sizeof *g);
+	memset(&kept->outs, 0, sizeof kept->outs);
+	for (int i = 0; i < g->outs.count; i++) {
+		const char *name = g->outs.at[i].name;
+		if (starts_with(name, CHECK_OF) || !strcmp(name, "loss") ||
+		    !strcmp(name, "accuracy"))
+			PUSH(arena, kept->outs, g->outs.at[i]);
+	}
+	return kept;
 }
 
 static void pass_loss(Program *p)
@@ -268,17 +238,6 @@ double untrained_percent(const Model *m)
 const char *percent_text(Arena *arena, double x)
 {
 	return x > 0 && x < 0.1 ? "less than 0.1 %" : format(arena, "%.3g %%", x);
-}
-
-// Adds parameters without a gradient to what the model does not train.
-static void add_idle(Model *m, const Graph *loss, const UnusedParams *idle)
-{
-	for (int i = 0; i < idle->count; i++) {
-		const Slot *s = &loss->slots.at[idle->at[i].slot];
-		Untrained one = {s->name, idle->at[i].why, s->type, s->shape};
-		PUSH(m->arena, m->untrained, one);
-	}
-	sort_untrained(m);
 }
 
 // One line, of how much training leaves as it is; --verbose: before it a line for each weight.
@@ -322,10 +281,15 @@ static const Graph *training_gradients(Program *p, const Graph *loss)
 		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
 		     "export without what ends their gradients",
 		     why.at);
-	if (p->model)
-		add_idle(p->model, loss, &idle);
-	if (p->model)
-		tell_untrained(session, p->model);
+	if (!p->model)
+		return g;
+	for (int i = 0; i < idle.count; i++) {
+		const Slot *s = &loss->slots.at[idle.at[i].slot];
+		PUSH(p->model->arena, p->model->untrained,
+		     ((Untrained){s->name, idle.at[i].why, s->type, s->shape}));
+	}
+	sort_untrained(p->model);
+	tell_untrained(session, p->model);
 	return g;
 }
 
@@ -428,18 +392,14 @@ static void (*const program_passes[PASSES])(Program *) = {
     [PASS_object] = pass_object,
 };
 
-static void run_one(Program *p, Pass pass)
-{
-	if (program_passes[pass])
-		program_passes[pass](p);
-	for (int i = 0; i < p->entries.count && !program_passes[pass]; i++)
-		run_pass(p->session->arena, pass, &p->entries.at[i].unit);
-}
-
 void run_passes(Program *p, Pass last)
 {
-	for (; p->next <= last; p->next++)
-		run_one(p, p->next);
+	for (; p->next <= last; p->next++) {
+		if (program_passes[p->next])
+			program_passes[p->next](p);
+		for (int i = 0; i < p->entries.count && !program_passes[p->next]; i++)
+			run_pass(p->session->arena, p->next, &p->entries.at[i].unit);
+	}
 }
 
 Program *program_new(Session *session, struct amos_data *data)
@@ -482,9 +442,9 @@ struct amos *open_program(Program *p)
 	Jit *jit = jit_load(p->object);
 	close_later(session, close_jit, jit);
 	struct amos *open;
-	check(amos_open(jit_model(jit), choice_count(session, OPT_threads, 0),
-	                choice_count(session, OPT_seed, 0), first_contents,
-	                (void *)program_graph(p), &open));
+	need_done(amos_open(jit_model(jit), choice_count(session, OPT_threads, 0),
+	                    choice_count(session, OPT_seed, 0), first_contents,
+	                    (void *)program_graph(p), &open));
 	close_later(session, close_model, open);
 	if (amos_threads_missing(open))
 		tell(session, "note: %lld threads could not be started\n",

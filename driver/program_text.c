@@ -11,11 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Options that decide how a program is printed, not what it is.
-static bool is_shown(OptionName o)
-{
-	return !(options[o].group & (SHOW | JSON | COMMON));
-}
+// ---- printing -------------------------------------------------------------------------
 
 static void say_quoted(Text *t, const char *word, const char *text)
 {
@@ -23,20 +19,12 @@ static void say_quoted(Text *t, const char *word, const char *text)
 		say(t, "%s %s\n", word, name_text(t->arena, text));
 }
 
-static void say_options(Text *t, const Session *session)
+// The optimizer; of each parameter its eta, one number, or one for each element of the axis along
+// which it differs.
+static void say_etas(Text *t, const Program *p)
 {
-	for (int i = 0; i < session->choices.count; i++) {
-		const Choice *c = &session->choices.at[i];
-		if (is_shown(c->option))
-			say_quoted(t, format(t->arena, "option %s", options[c->option].name),
-			           c->value ? c->value : "given");
-	}
-}
-
-// ---- eta and optimizer ----------------------------------------------------------------
-
-static void say_optimizer(Text *t, const Opt *opt)
-{
+	const Graph *g = program_graph(p);
+	const Opt *opt = &p->opt;
 	say(t, "optimizer %s accumulate=%lld", opt->name, (long long)opt->accumulate);
 #define HYPER(name, ...) say(t, " " #name "=%.17g", opt->name);
 #define DERIVED          HYPER
@@ -44,31 +32,59 @@ static void say_optimizer(Text *t, const Opt *opt)
 #undef DERIVED
 #undef HYPER
 	say(t, "\n");
+	for (int i = 0; i < g->slots.count; i++) {
+		const Eta *eta = &p->eta[i];
+		if (g->slots.at[i].kind != S_param)
+			continue;
+		say(t, "eta %s slots [", name_text(t->arena, g->slots.at[i].name));
+		for (int a = 0; a < eta->slot.rank; a++)
+			say(t, a ? ",%lld" : "%lld", (long long)eta->slot.dim[a]);
+		say(t, "] = %.17g", eta->eta.value);
+		for (int k = 0; k < eta->nparts; k++)
+			say(t, "%s%lld of %.17g",
+			    k ? ", " : format(t->arena, " axis %d: ", eta->axis),
+			    (long long)eta->counts[k], eta->parts[k].eta.value);
+		say(t, "\n");
+	}
 }
 
-// One number, or one for each element of the axis along which eta differs.
-static void say_eta(Text *t, const Slot *s, const Eta *eta)
+static void print_program(FILE *to, const Program *p)
 {
-	say(t, "eta %s slots [", name_text(t->arena, s->name));
-	for (int a = 0; a < eta->slot.rank; a++)
-		say(t, a ? ",%lld" : "%lld", (long long)eta->slot.dim[a]);
-	say(t, "] = %.17g", eta->eta.value);
-	for (int part = 0; part < eta->nparts; part++)
-		say(t, "%s%lld of %.17g", part ? ", " : format(t->arena, " axis %d: ", eta->axis),
-		    (long long)eta->counts[part], eta->parts[part].eta.value);
-	say(t, "\n");
-}
-
-static void say_etas(Text *t, Program *p)
-{
-	const Graph *g = program_graph(p);
-	if (!p->eta)
+	const Session *session = p->session;
+	Text t = {.arena = session->arena};
+	fprintf(to, "program after %s\n", pass_table[p->next - 1].name);
+	if (p->object) { // a reader has no use for its bytes: their count and hash stand for them
+		uint64_t hash = 0;
+		for (int k = 0; k < p->object->parts; k++)
+			hash = hash_bytes(p->object->part[k].bytes, p->object->part[k].count, hash);
+		fprintf(to, "object: %d kernels, %zu bytes, hash %016llx\n", p->object->kernels,
+		        p->object->count, (unsigned long long)hash);
 		return;
-	say_optimizer(t, &p->opt);
-	for (int i = 0; i < g->slots.count; i++)
-		if (g->slots.at[i].kind == S_param)
-			say_eta(t, &g->slots.at[i], &p->eta[i]);
+	}
+	say(&t, "%s", "");
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
+		const unsigned printing = SHOW | JSON | COMMON; // not what the program is
+		if (!(options[c->option].group & printing))
+			say_quoted(&t, format(t.arena, "option %s", options[c->option].name),
+			           c->value ? c->value : "given");
+	}
+	say_quoted(&t, "note", p->note);
+	say_quoted(&t, "identity", p->identity);
+	say_quoted(&t, "labels", p->labels);
+	if (p->eta)
+		say_etas(&t, p);
+	fputs(t.at, to);
+	for (int i = 0; i < p->entries.count; i++) {
+		const Unit *unit = &p->entries.at[i].unit;
+		Arena *arena = arena_new();
+		fprintf(to, "entry %s\n%s", unit->name,
+		        unit->plan ? plan_text(arena, unit->plan) : graph_text(arena, unit->graph));
+		arena_free(arena);
+	}
 }
+
+// ---- reading --------------------------------------------------------------------------
 
 static void read_optimizer(Program *p, Lexer *l)
 {
@@ -85,106 +101,35 @@ static void read_optimizer(Program *p, Lexer *l)
 	}
 }
 
-static Surd read_surd(Lexer *l)
-{
-	return surd_number(lexer_number(l));
-}
-
-static void read_parts(Arena *arena, Lexer *l, Eta *eta)
-{
-	VEC(int64_t) counts = {0};
-	VEC(Eta) parts = {0};
-	eta->axis = (int)lexer_number(l);
-	lexer_expect(l, ":");
-	do {
-		PUSH(arena, counts, (int64_t)lexer_number(l));
-		lexer_expect(l, "of");
-		PUSH(arena, parts, ((Eta){.eta = read_surd(l)}));
-	} while (lexer_take(l, ","));
-	eta->nparts = parts.count;
-	eta->counts = counts.at;
-	eta->parts = parts.at;
-}
-
 typedef struct Named { // an eta before its slot is known
 	const char *name;
 	Eta eta;
 } Named;
 typedef VEC(Named) NamedEtas;
 
-static void read_eta(Arena *arena, Lexer *l, NamedEtas *etas)
+static Named read_eta(Arena *arena, Lexer *l)
 {
 	Named named = {.name = lexer_name(l)};
+	VEC(int64_t) counts = {0};
+	VEC(Eta) parts = {0};
+	Eta *eta = &named.eta;
 	lexer_expect(l, "slots");
-	lexer_dims(l, &named.eta.slot);
+	lexer_dims(l, &eta->slot);
 	lexer_expect(l, "=");
-	named.eta.eta = read_surd(l);
-	if (lexer_take(l, "axis"))
-		read_parts(arena, l, &named.eta);
-	PUSH(arena, *etas, named);
-}
-
-static void assign_etas(Program *p, const NamedEtas *etas)
-{
-	const Graph *g = program_graph(p);
-	if (!p->opt.name)
-		return;
-	p->eta = NEWS(p->session->arena, Eta, g->slots.count + 1);
-	for (int i = 0; i < etas->count; i++) {
-		int slot = find_slot(g, etas->at[i].name);
-		if (slot < 0)
-			fail("eta", "no slot is called %s", etas->at[i].name);
-		p->eta[slot] = etas->at[i].eta;
-	}
-}
-
-// ---- programs -------------------------------------------------------------------------
-
-static void print_entry(FILE *to, const Unit *unit)
-{
-	Arena *arena = arena_new();
-	fprintf(to, "entry %s\n%s", unit->name,
-	        unit->plan ? plan_text(arena, unit->plan) : graph_text(arena, unit->graph));
-	arena_free(arena);
-}
-
-// A reader has no use for the object's bytes: their count and hash stand for them.
-static void print_object(FILE *to, const Object *object)
-{
-	uint64_t hash = 0;
-	for (int k = 0; k < object->parts; k++)
-		hash = hash_bytes(object->part[k].bytes, object->part[k].count, hash);
-	fprintf(to, "object: %d kernels, %zu bytes, hash %016llx\n", object->kernels, object->count,
-	        (unsigned long long)hash);
-}
-
-static void print_program(FILE *to, Program *p)
-{
-	Text t = {.arena = p->session->arena};
-	say(&t, "program after %s\n", pass_table[p->next - 1].name);
-	if (!p->object) {
-		say_options(&t, p->session);
-		say_quoted(&t, "note", p->note);
-		say_quoted(&t, "identity", p->identity);
-		say_quoted(&t, "labels", p->labels);
-		say_etas(&t, p);
-	}
-	fputs(t.at, to);
-	for (int i = 0; i < p->entries.count && !p->object; i++)
-		print_entry(to, &p->entries.at[i].unit);
-	if (p->object)
-		print_object(to, p->object);
-}
-
-static void read_option(Session *session, Lexer *l)
-{
-	const char *place = lexer_place(l), *name = lexer_name(l);
-	int option = option_named(name);
-	if (option < 0)
-		fail(place, "no option is called %s", name);
-	const char *value = lexer_name(l);
-	PUSH(session->arena, session->choices,
-	     ((Choice){(OptionName)option, options[option].argument ? value : NULL}));
+	eta->eta = surd_number(lexer_number(l));
+	if (!lexer_take(l, "axis"))
+		return named;
+	eta->axis = (int)lexer_number(l);
+	lexer_expect(l, ":");
+	do {
+		PUSH(arena, counts, (int64_t)lexer_number(l));
+		lexer_expect(l, "of");
+		PUSH(arena, parts, ((Eta){.eta = surd_number(lexer_number(l))}));
+	} while (lexer_take(l, ","));
+	eta->nparts = parts.count;
+	eta->counts = counts.at;
+	eta->parts = parts.at;
+	return named;
 }
 
 static void read_entry(Program *p, Lexer *l)
@@ -206,16 +151,20 @@ static void read_entry(Program *p, Lexer *l)
 		if (p->next > PASS_memory)
 			verify_plan(unit.plan);
 	}
-	Entry e = {unit, samples};
-	PUSH(l->arena, p->entries, e);
+	PUSH(l->arena, p->entries, ((Entry){unit, samples}));
 }
 
 static void read_line(Program *p, Lexer *l, NamedEtas *etas)
 {
 	const char *place = lexer_place(l), *word = lexer_name(l);
-	if (!strcmp(word, "option"))
-		read_option(p->session, l);
-	else if (!strcmp(word, "note"))
+	if (!strcmp(word, "option")) {
+		const char *at = lexer_place(l), *name = lexer_name(l), *value = lexer_name(l);
+		int option = option_named(name);
+		if (option < 0)
+			fail(at, "no option is called %s", name);
+		value = options[option].argument ? value : NULL;
+		PUSH(l->arena, p->session->choices, ((Choice){(OptionName)option, value}));
+	} else if (!strcmp(word, "note"))
 		p->note = lexer_name(l);
 	else if (!strcmp(word, "identity"))
 		p->identity = lexer_name(l);
@@ -224,7 +173,7 @@ static void read_line(Program *p, Lexer *l, NamedEtas *etas)
 	else if (!strcmp(word, "optimizer"))
 		read_optimizer(p, l);
 	else if (!strcmp(word, "eta"))
-		read_eta(p->session->arena, l, etas);
+		PUSH(l->arena, *etas, read_eta(l->arena, l));
 	else if (!strcmp(word, "entry"))
 		read_entry(p, l);
 	else
@@ -233,22 +182,12 @@ static void read_line(Program *p, Lexer *l, NamedEtas *etas)
 		lexer_next(l);
 }
 
-static bool is_given(const Session *session, const Choice *other)
-{
-	for (int i = 0; i < session->choices.count; i++) {
-		const Choice *c = &session->choices.at[i];
-		if (c->option == other->option && c->value && other->value &&
-		    !strcmp(c->value, other->value))
-			return true;
-	}
-	return false;
-}
-
 static Program *parse_program(Session *session, const char *where, const char *text)
 {
-	Lexer *l = lexer_open(session->arena, where, text);
+	Arena *arena = session->arena;
+	Lexer *l = lexer_open(arena, where, text);
 	Program *p = program_new(session, NULL);
-	Session typed = *session; // whose options come after those of the text
+	const Session typed = *session; // whose options come after those of the text
 	NamedEtas etas = {0};
 	memset(&session->choices, 0, sizeof session->choices);
 	lexer_expect(l, "program");
@@ -263,58 +202,62 @@ static Program *parse_program(Session *session, const char *where, const char *t
 		read_line(p, l, &etas);
 	if (!p->entries.count)
 		fail(where, "a program without an entry");
-	assign_etas(p, &etas);
-	for (int i = 0; i < typed.choices.count; i++)
-		if (!is_given(session, &typed.choices.at[i]))
-			PUSH(session->arena, session->choices, typed.choices.at[i]);
+	const Graph *g = program_graph(p);
+	if (p->opt.name)
+		p->eta = NEWS(arena, Eta, g->slots.count + 1);
+	for (int i = 0; i < etas.count && p->opt.name; i++) {
+		int slot = find_slot(g, etas.at[i].name);
+		if (slot < 0)
+			fail("eta", "no slot is called %s", etas.at[i].name);
+		p->eta[slot] = etas.at[i].eta;
+	}
+	for (int i = 0; i < typed.choices.count; i++) {
+		const Choice *c = &typed.choices.at[i];
+		bool given = false;
+		for (int k = 0; k < session->choices.count && c->value && !given; k++) {
+			const Choice *other = &session->choices.at[k];
+			given = other->option == c->option && other->value &&
+			        !strcmp(other->value, c->value);
+		}
+		if (!given)
+			PUSH(arena, session->choices, *c);
+	}
 	return p;
 }
 
 // ---- show -----------------------------------------------------------------------------
 
-// The pass `said`, which is not before `first`.
-static Pass last_pass(const Session *session, const char *said, Pass first)
-{
-	Text names = {.arena = session->arena};
-	Pass pass = pass_named(said);
-	for (Pass p = 0; p < PASSES; p++)
-		say(&names, "%s%s", p + 1 == PASSES ? " or " : p ? ", " : "", pass_table[p].name);
-	if (pass == PASSES)
-		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", said, names.at);
-	if (pass < first)
-		fail_status(STATUS_USAGE, "--after",
-		            "pass %s is behind the text, which is after %s", said,
-		            pass_table[first].name);
-	return pass;
-}
-
-// Options that come in later do nothing.
-static void check_pass(const Session *session, Pass pass)
+void show_program(Session *session, const char *where, const char *text, const char *after,
+                  FILE *to)
 {
 	static const struct {
 		unsigned group;
-		Pass pass; // the first that goes by these options
+		Pass pass; // the first that these options decide
 	} groups[] = {{LOSS, PASS_loss}, {ETA | STEP, PASS_eta}, {TARGET, PASS_object}};
+	Arena *arena = session->arena;
+	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
+	Pass pass = pass_named(after), first = p->next ? p->next - 1 : 0;
+	Text names = {.arena = arena};
+	for (Pass k = 0; k < PASSES; k++)
+		say(&names, "%s%s", k + 1 == PASSES ? " or " : k ? ", " : "", pass_table[k].name);
+	if (pass == PASSES)
+		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", after, names.at);
+	if (pass < first)
+		fail_status(STATUS_USAGE, "--after",
+		            "pass %s is behind the text, which is after %s", after,
+		            pass_table[first].name);
 	for (int i = 0; i < session->choices.count; i++)
 		for (int k = 0; k < COUNT(groups); k++) {
 			OptionName option = session->choices.at[i].option;
 			if ((options[option].group & groups[k].group) && pass < groups[k].pass)
 				bad_usage(
 				    session,
-				    format(session->arena,
+				    format(arena,
 				           "--%s does nothing up to pass %s: expected --after "
 				           "%s, or a later one",
-				           long_name(session->arena, option), pass_table[pass].name,
+				           long_name(arena, option), pass_table[pass].name,
 				           pass_table[groups[k].pass].name));
 		}
-}
-
-void show_program(Session *session, const char *where, const char *text, const char *after,
-                  FILE *to)
-{
-	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
-	Pass pass = last_pass(session, after, p->next ? p->next - 1 : 0);
-	check_pass(session, pass);
 	if (p->next <= PASS_eta)
 		p->data = open_given(session);
 	p->standing = !p->data;

@@ -12,6 +12,9 @@
 #include <unistd.h>
 
 typedef struct Reading { // ReadOptions while they are being collected
+	Session *session;
+	bool random;  // as in a training step
+	int64_t open; // size of dimensions that nothing tells
 	VEC(Bind) binds;
 	VEC(const char *) freeze;
 	KnownList known;
@@ -31,49 +34,41 @@ static bool next_pair(Arena *arena, const char **list, Bind *pair)
 	return true;
 }
 
-static void read_bind(Session *session, const char *text, Reading *r)
-{
-	Bind bind;
-	for (const char *rest = text; *rest;) {
-		if (!next_pair(session->arena, &rest, &bind))
-			fail_status(STATUS_USAGE, "--bind",
-			            "expected NAME=N,... with N at least 1, found '%s'", text);
-		PUSH(session->arena, r->binds, bind);
-	}
-}
-
-static void read_limits(Arena *arena, Budget *budget, const char *text)
-{
-	Bind limit;
-	for (const char *rest = text; *rest;) {
-		int cost = 0;
-		bool good = next_pair(arena, &rest, &limit);
-		while (good && cost < COSTS && strcmp(cost_names[cost], limit.name))
-			cost++;
-		if (!good || cost == COSTS)
-			fail_status(STATUS_USAGE, "--limit",
-			            "expected COST=N,..., COST nodes, bytes or elements, N at "
-			            "least 1; found '%s'",
-			            text);
-		budget->limit[cost] = (uint64_t)limit.size;
-	}
-}
-
 void limit_cost(Session *session)
 {
 	Budget *budget = budget_new(session->arena);
-	for (int i = 0; i < session->choices.count; i++)
-		if (session->choices.at[i].option == OPT_limit)
-			read_limits(session->arena, budget, session->choices.at[i].value);
-}
-
-static Reading read_choices(Session *session)
-{
-	Reading r = {0};
+	Bind limit;
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		if (c->option == OPT_bind)
-			read_bind(session, c->value, &r);
+		for (const char *rest = c->option == OPT_limit ? c->value : ""; *rest;) {
+			int cost = 0;
+			bool good = next_pair(session->arena, &rest, &limit);
+			while (good && cost < COSTS && strcmp(cost_names[cost], limit.name))
+				cost++;
+			if (!good || cost == COSTS)
+				fail_status(
+				    STATUS_USAGE, "--limit",
+				    "expected COST=N,..., COST nodes, bytes or elements, N at "
+				    "least 1; found '%s'",
+				    c->value);
+			budget->limit[cost] = (uint64_t)limit.size;
+		}
+	}
+}
+
+static Reading read_choices(Session *session, bool random)
+{
+	Reading r = {.session = session, .random = random};
+	Bind bind;
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
+		for (const char *rest = c->option == OPT_bind ? c->value : ""; *rest;) {
+			if (!next_pair(session->arena, &rest, &bind))
+				fail_status(STATUS_USAGE, "--bind",
+				            "expected NAME=N,... with N at least 1, found '%s'",
+				            c->value);
+			PUSH(session->arena, r.binds, bind);
+		}
 		if (c->option == OPT_freeze)
 			PUSH(session->arena, r.freeze, c->value);
 		if (c->option == OPT_train)
@@ -81,6 +76,8 @@ static Reading read_choices(Session *session)
 	}
 	return r;
 }
+
+// ---- the file -------------------------------------------------------------------------
 
 // Copies standard input into memory unless it is a regular file, which is mapped.
 static void copy_input(void)
@@ -113,13 +110,6 @@ static const int traits[] = {
     [FOR_EXPORT] = 0,
 };
 
-// A loss that the file holds, where nothing else is to be minimized.
-static bool wants_loss(const Session *session)
-{
-	return traits[session->purpose] & USES_LOSS && !session->plain &&
-	       !chosen(session, OPT_loss) && !chosen(session, OPT_cotangent);
-}
-
 // A network in training is measured by the statistics that it has gathered; run and grad go by the
 // file.
 static Statistics statistics(const Session *session, bool random)
@@ -147,8 +137,54 @@ static Precision precision(const Session *session)
 	return said && strcmp(said, "f32") ? PRECISION_F64 : PRECISION_F32;
 }
 
-static void settle_dropout(Session *session, Model *model, bool random)
+Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)
 {
+	Catch catch;
+	if (!TRY(catch)) {
+		Model *model = read(session, context);
+		catch_end(&catch);
+		return model;
+	}
+	if (catch.status != STATUS_INPUT)
+		fail_again(&catch);
+	*failure = copy_string(session->arena, catch.message);
+	free(catch.message);
+	return NULL;
+}
+
+// A file is parsed once, however often it is read.
+static Model *read_file(Session *session, const void *context)
+{
+	const ReadOptions *options = context;
+	if (!session->file && !strcmp(session->path, "-"))
+		copy_input();
+	if (!session->file)
+		session->file = parse_model(session->arena, session->path, options->loss);
+	return read_parsed(session->arena, session->file, options);
+}
+
+// Fails if --loss does not suit the outputs that the file declares.
+static Model *check_loss(Session *session, const void *context)
+{
+	ReadOptions options = *(const ReadOptions *)context;
+	options.list = true;
+	Model *m = read_file(session, &options);
+	const char **names = NEWS(session->arena, const char *, m->outputs.count + 1);
+	for (int i = 0; i < m->outputs.count; i++)
+		names[i] = m->outputs.at[i].name;
+	loss_check(session->arena, choice(session, OPT_loss, ""), m->outputs.count, names);
+	return m;
+}
+
+// Puts in dropout as --dropout says; reports random numbers that are no dropout, where dropout is
+// gone.
+static void settle_graph(Session *session, Model *model, bool random)
+{
+	bool norms = false;
+	for (int i = 0; i < model->ops.count; i++)
+		norms |= starts_with(model->ops.at[i].op, "BatchNorm");
+	if (chosen(session, OPT_bn) && !norms)
+		fail("--bn", "the model has no BatchNormalization");
 	double rate = choice_part(session, OPT_dropout, NAN);
 	int added;
 	model->graph = dropout_pass(session->arena, model->graph, random, rate, &added);
@@ -158,154 +194,56 @@ static void settle_dropout(Session *session, Model *model, bool random)
 	if (random && rate > 0)
 		PUSH(session->arena, model->notes,
 		     format(session->arena, "dropout of %g put at %d places", rate, added));
-}
-
-// Reports random numbers that are no dropout, where dropout is gone.
-static void note_draws(Session *session, const Model *model)
-{
-	int found = drawing_node(model->graph);
-	if (found < 0 || session->drawing)
+	int drawing = random ? -1 : drawing_node(model->graph);
+	if (drawing < 0)
 		return;
-	const Node *node = &model->graph->nodes->list.at[found];
+	const Node *node = &model->graph->nodes->list.at[drawing];
 	tell(session,
 	     "note: node '%s' (%s) draws at random and is no dropout: what it computes "
 	     "depends on --seed\n",
 	     node->name, node->op);
-	session->drawing = true;
 }
 
-typedef struct Parsed {
-	const char *path;
-	bool loss;
-	struct File *file;
-} Parsed;
-
-// A file is parsed once, however often it is read.
-static struct File *parsed_file(Session *session, bool loss)
+// What is wrong with the model and with its loss is one failure.
+static Model *read_with(const Reading *r, bool list)
 {
-	const char *path = session->path;
-	const Parsed *last = session->parsed;
-	if (last && last->loss == loss && !strcmp(last->path, path))
-		return last->file;
-	if (!strcmp(path, "-"))
-		copy_input();
-	Parsed *parsed = NEW(session->arena, Parsed);
-	*parsed = (Parsed){path, loss, parse_model(session->arena, path, loss)};
-	session->parsed = parsed;
-	return parsed->file;
-}
-
-static Model *read_file_with(Session *session, const ReadOptions *options)
-{
-	return read_parsed(session->arena, parsed_file(session, options->loss), options);
-}
-
-// What can be said against --loss when the model cannot be read: NULL, or a text.
-static const char *loss_trouble(Session *session, ReadOptions options)
-{
-	Catch catch;
-	options.list = true;
-	if (!TRY(catch)) {
-		const Model *m = read_file_with(session, &options);
-		const char **names = NEWS(session->arena, const char *, m->outputs.count + 1);
-		for (int i = 0; i < m->outputs.count; i++)
-			names[i] = m->outputs.at[i].name;
-		loss_check(session->arena, choice(session, OPT_loss, ""), m->outputs.count, names);
-		catch_end(&catch);
-		return NULL;
-	}
-	const char *text = copy_string(session->arena, catch.message);
-	free(catch.message);
-	return text;
-}
-
-// What is wrong with the model and with its loss, in one failure.
-static Model *read_or_all(Session *session, const ReadOptions *options)
-{
-	Catch catch;
-	if (!TRY(catch)) {
-		Model *m = read_file_with(session, options);
-		catch_end(&catch);
-		return m;
-	}
-	const char *text = copy_string(session->arena, catch.message), *more = NULL;
-	free(catch.message);
-	if (catch.status == STATUS_INPUT && !options->list && chosen(session, OPT_loss) &&
-	    strcmp(session->path, "-"))
-		more = loss_trouble(session, *options);
-	fail_status(catch.status, NULL, "%s%s%s", text, more ? "\n" : "", more ? more : "");
-}
-
-static void check_norms(const Session *session, const Model *model)
-{
-	for (int i = 0; i < model->ops.count; i++)
-		if (starts_with(model->ops.at[i].op, "BatchNorm"))
-			return;
-	if (chosen(session, OPT_bn))
-		fail("--bn", "the model has no BatchNormalization");
-}
-
-static Model *read_with(Session *session, const Reading *r, bool random, bool list)
-{
-	ReadOptions options = {.nbind = r->binds.count,
-	                       .bind = r->binds.at,
-	                       .nfreeze = r->freeze.count,
-	                       .freeze = r->freeze.at,
-	                       .statistics = statistics(session, random),
-	                       .training = random,
-	                       .separate = session->purpose == FOR_GRADIENTS,
-	                       .loss = wants_loss(session),
-	                       .precision = precision(session),
-	                       .nknown = r->known.count,
-	                       .known = r->known.at,
-	                       .list = list};
-	Model *model = read_or_all(session, &options);
+	Session *session = r->session;
+	const ReadOptions options = {.nbind = r->binds.count,
+	                             .bind = r->binds.at,
+	                             .nfreeze = r->freeze.count,
+	                             .freeze = r->freeze.at,
+	                             .statistics = statistics(session, r->random),
+	                             .training = r->random,
+	                             .separate = session->purpose == FOR_GRADIENTS,
+	                             // the file's, where nothing else is to be minimized
+	                             .loss = traits[session->purpose] & USES_LOSS &&
+	                                     !session->plain && !chosen(session, OPT_loss) &&
+	                                     !chosen(session, OPT_cotangent),
+	                             .precision = precision(session),
+	                             .nknown = r->known.count,
+	                             .known = r->known.at,
+	                             .list = list};
+	const char *failure = NULL, *more = NULL;
+	Model *model = attempt_read(session, read_file, &options, &failure);
+	if (!model && !list && chosen(session, OPT_loss) && strcmp(session->path, "-"))
+		attempt_read(session, check_loss, &options, &more);
+	if (!model)
+		fail(NULL, "%s%s%s", failure, more ? "\n" : "", more ? more : "");
 	if (!list)
-		check_norms(session, model);
-	if (model->graph)
-		settle_dropout(session, model, random);
-	if (model->graph && !random)
-		note_draws(session, model);
-	if (beyond_f32(model) && !session->beyond) {
+		settle_graph(session, model, r->random);
+	if (beyond_f32(model))
 		tell(session, "note: %s\n", beyond_f32(model));
-		session->beyond = true;
-	}
 	return model;
 }
 
-static void bind_axis(Session *session, Reading *r, const Input *in, int axis, int64_t size)
+// ---- dimensions -----------------------------------------------------------------------
+
+static void bind_axis(Reading *r, const Input *in, int axis, int64_t size)
 {
+	Arena *arena = r->session->arena;
 	const char *name = in->dim[axis].name;
-	Bind bind = {name && *name ? name : format(session->arena, "%s:%d", in->name, axis), size};
-	PUSH(session->arena, r->binds, bind);
-}
-
-static struct amos_input runtime_input(const Input *in)
-{
-	struct amos_input out = {.name = in->name, .type = in->type, .rank = in->rank};
-	for (int a = 0; a < in->rank; a++) {
-		out.dim[a] = in->dim[a].size;
-		out.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
-	}
-	return out;
-}
-
-// The arrays of one batch: numbers that operators may need when the file is read.
-static void know_data(Session *session, const struct amos_data *data, Reading *r)
-{
-	const char *input;
-	for (int k = 0;; k++) {
-		const struct amos_array *array = amos_data_array(data, k, &input);
-		if (!input)
-			return;
-		if (!array)
-			continue;
-		Known known = {.name = input,
-		               .type = (Elem)array->type,
-		               .shape = shape_of(array->rank, array->dim),
-		               .bytes = array->bytes};
-		PUSH(session->arena, r->known, known);
-	}
+	Bind bind = {name && *name ? name : format(arena, "%s:%d", in->name, axis), size};
+	PUSH(arena, r->binds, bind);
 }
 
 // Arrays are named by an input or, as NAME#k, by an element of a sequence.
@@ -317,64 +255,78 @@ static bool is_for(const Known *known, const Input *in)
 }
 
 // Turns values that operators may need when the file is read into the type of their input.
-static void know_as(Session *session, const struct amos_data *data, const Input *in, Known *known)
+static void know_as(Arena *arena, const struct amos_data *data, Elem type, Known *known)
 {
-	bool floats = is_float(in->type) && is_float(known->type);
-	if (floats || (in->type == known->type && known->type != E_u64))
+	bool floats = is_float(type) && is_float(known->type);
+	if (floats || (type == known->type && known->type != E_u64))
 		return;
-	void *values = take(session->arena, (size_t)byte_count(in->type, &known->shape) + 8);
-	check(amos_data_values(data, known->name, in->type, values));
+	void *values = take(arena, (size_t)byte_count(type, &known->shape) + 8);
+	need_done(amos_data_values(data, known->name, type, values));
 	known->bytes = values;
-	known->type = in->type;
+	known->type = type;
 }
 
-static void take_inputs(Session *session, struct amos_data *data, const Model *listed, Reading *r)
+static void bind_by_data(Reading *r, struct amos_data *data)
 {
+	Arena *arena = r->session->arena;
+	const struct amos_array *array;
+	const char *name;
 	VEC(const char *) names = {0};
+	VEC(const Input *) from = {0};
+	VEC(struct amos_input) inputs = {0};
+	for (int k = 0; array = amos_data_array(data, k, &name), name; k++)
+		if (array)
+			PUSH(arena, r->known,
+			     ((Known){name, (Elem)array->type, shape_of(array->rank, array->dim),
+			              array->bytes}));
+	const Model *listed = read_with(r, true);
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
-		PUSH(session->arena, names, in->name);
+		struct amos_input to = {.name = in->name, .type = in->type, .rank = in->rank};
+		for (int a = 0; a < in->rank; a++) {
+			to.dim[a] = in->dim[a].size;
+			to.axis[a] = in->dim[a].name && *in->dim[a].name ? in->dim[a].name : NULL;
+		}
+		PUSH(arena, names, in->name);
 		for (int k = 0; k < r->known.count; k++)
 			if (is_for(&r->known.at[k], in))
-				PUSH(session->arena, names, r->known.at[k].name);
+				PUSH(arena, names, r->known.at[k].name);
+		if (in->rank < 0 || in->sequence || in->optional)
+			continue;
+		PUSH(arena, from, in);
+		PUSH(arena, inputs, to);
 	}
-	check(amos_data_take(data, names.count, names.at));
+	need_done(amos_data_take(data, names.count, names.at));
 	for (int i = 0; i < listed->inputs.count; i++)
 		for (int k = 0; k < r->known.count; k++)
 			if (is_for(&r->known.at[k], &listed->inputs.at[i]))
-				know_as(session, data, &listed->inputs.at[i], &r->known.at[k]);
+				know_as(arena, data, listed->inputs.at[i].type, &r->known.at[k]);
+	need_done(amos_data_bind(data, inputs.count, inputs.at));
+	for (int i = 0; i < inputs.count; i++)
+		for (int a = 0; a < inputs.at[i].rank; a++)
+			if (from.at[i]->dim[a].size < 0 && inputs.at[i].dim[a] >= 0)
+				bind_axis(r, from.at[i], a, inputs.at[i].dim[a]);
 }
 
-static void bind_by_data(Session *session, struct amos_data *data, const Model *listed, Reading *r)
+// The options, and the sizes that the data tell, or --batch: the first axis of each input.
+static Reading read_told(Session *session, struct amos_data *data, bool random, int64_t batch)
 {
-	int n = 0;
-	const Input **from = NEWS(session->arena, const Input *, listed->inputs.count + 1);
-	struct amos_input *in = NEWS(session->arena, struct amos_input, listed->inputs.count + 1);
-	for (int i = 0; i < listed->inputs.count; i++) {
-		from[n] = &listed->inputs.at[i];
-		in[n] = runtime_input(from[n]);
-		n += from[n]->rank >= 0 && !from[n]->sequence && !from[n]->optional;
-	}
-	take_inputs(session, data, listed, r);
-	check(amos_data_bind(data, n, in));
-	for (int i = 0; i < n; i++)
-		for (int a = 0; a < in[i].rank; a++)
-			if (from[i]->dim[a].size < 0 && in[i].dim[a] >= 0)
-				bind_axis(session, r, from[i], a, in[i].dim[a]);
-}
-
-// --batch where no data tell more: the first axis of each input.
-static void bind_batch(Session *session, const Model *listed, int64_t batch, Reading *r)
-{
+	Reading r = read_choices(session, random);
+	if (data)
+		bind_by_data(&r, data);
+	if (data || !batch)
+		return r;
+	const Model *listed = read_with(&r, true);
 	bool any = false;
 	for (int i = 0; i < listed->inputs.count; i++) {
 		const Input *in = &listed->inputs.at[i];
 		if (in->rank > 0 && in->dim[0].size < 0)
-			bind_axis(session, r, in, 0, batch);
+			bind_axis(&r, in, 0, batch);
 		any |= in->rank > 0 && (in->dim[0].size < 0 || in->dim[0].size == batch);
 	}
 	if (!any)
 		fail("--batch", "no input has an open first axis");
+	return r;
 }
 
 static bool has_dimension(Session *session, const Model *model, const char *name)
@@ -395,26 +347,11 @@ static bool has_dimension(Session *session, const Model *model, const char *name
 // Every --bind is of a dimension; looked at once.
 static void check_binds(Session *session, const Model *model)
 {
-	if (session->bound)
-		return;
-	Reading r = read_choices(session);
-	for (int i = 0; i < r.binds.count; i++)
+	const Reading r = read_choices(session, false);
+	for (int i = 0; i < r.binds.count && !session->bound; i++)
 		if (!has_dimension(session, model, r.binds.at[i].name))
 			fail("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
 	session->bound = true;
-}
-
-// The options, and the sizes that the data tell, or --batch.
-static Reading read_told(Session *session, struct amos_data *data, bool random, int64_t batch)
-{
-	Reading r = read_choices(session);
-	if (data)
-		know_data(session, data, &r);
-	if (data)
-		bind_by_data(session, data, read_with(session, &r, random, true), &r);
-	else if (batch)
-		bind_batch(session, read_with(session, &r, random, true), batch, &r);
-	return r;
 }
 
 Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t samples)
@@ -423,81 +360,64 @@ Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t
 		amos_data_batch(data, samples);
 	const Reading r = read_told(session, data, random,
 	                            samples ? samples : choice_count(session, OPT_batch, 0));
-	Model *model = read_with(session, &r, random, false);
+	Model *model = read_with(&r, false);
 	check_binds(session, model);
 	return model;
 }
 
-// Open dimensions become `batch` on the first axis of an input and `size` on the others; those that
-// are computed from others only where these do not tell.
-static void bind_open(Session *session, int64_t batch, int64_t size, Reading *r)
+// Open dimensions become `batch` on the first axis of an input and r->open on the others; those
+// that are computed from others only where these do not tell.
+static Model *read_open(Reading r, int64_t batch)
 {
-	bool open = true;
+	bool open = true, random = r.random;
+	r.random = false;
 	for (int formulas = 0; formulas < 2 && open; formulas++) {
-		const Model *listed = read_with(session, r, false, true);
+		const Model *listed = read_with(&r, true);
 		open = false;
 		for (int i = 0; i < listed->inputs.count; i++)
 			for (int a = 0; a < listed->inputs.at[i].rank; a++) {
 				const Input *in = &listed->inputs.at[i];
 				open |= in->dim[a].size < 0;
 				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
-					bind_axis(session, r, in, a, a ? size : batch);
+					bind_axis(&r, in, a, a ? r.open : batch);
 			}
 	}
+	r.random = random;
+	return read_with(&r, false);
 }
 
 Model *read_window(Session *session, int64_t window)
 {
-	Reading r = read_choices(session);
-	bind_open(session, 1, window, &r);
-	return read_with(session, &r, false, false);
+	Reading r = read_choices(session, false);
+	r.open = window;
+	return read_open(r, 1);
 }
 
-Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)
+static Model *read_trial(Session *session, const void *told)
 {
-	Catch catch;
-	if (!TRY(catch)) {
-		Model *model = read(session, context);
-		catch_end(&catch);
-		return model;
-	}
-	if (catch.status != STATUS_INPUT)
-		fail_again(&catch);
-	*failure = copy_string(session->arena, catch.message);
-	free(catch.message);
-	return NULL;
-}
-
-typedef struct Trial { // sizes of open dimensions to read a model with
-	const Reading *told;
-	int64_t size;
-	bool random;
-} Trial;
-
-static Model *read_trial(Session *session, const void *context)
-{
-	const Trial *t = context;
-	Reading r = *t->told;
-	bind_open(session, 2, t->size, &r);
-	return read_with(session, &r, t->random, false);
+	(void)session;
+	return read_open(*(const Reading *)told, 2);
 }
 
 Model *list_model(Session *session)
 {
-	Reading r = read_choices(session);
-	return read_with(session, &r, false, true);
+	const Reading r = read_choices(session, false);
+	return read_with(&r, true);
 }
 
 Model *read_standing(Session *session, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	const Reading told = read_told(session, data, false, choice_count(session, OPT_batch, 0));
+	Reading told = read_told(session, data, false, choice_count(session, OPT_batch, 0));
 	Model *model = NULL;
 	const char *failure;
-	for (int k = 0; k < COUNT(sizes) && !model; k++)
-		model =
-		    attempt_read(session, read_trial, &(Trial){&told, sizes[k], random}, &failure);
 	if (chosen(session, OPT_bind))
-		check_binds(session, read_with(session, &told, false, true));
-	return model ? model : read_trial(session, &(Trial){&told, sizes[0], random});
+		check_binds(session, read_with(&told, true));
+	told.random = random;
+	for (int k = 0; k < COUNT(sizes) && !model; k++) {
+		told.open = sizes[k];
+		model = attempt_read(session, read_trial, &told, &failure);
+	}
+	told.open = sizes[0];
+	return model ? model : read_open(told, 2);
 }

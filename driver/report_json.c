@@ -23,33 +23,6 @@ static json_t *eta_value(const Eta *eta, const Shape *shape)
 	return list;
 }
 
-static json_t *reasons_json(Arena *arena, const Eta *eta)
-{
-	json_t *why = json_array();
-	for (int i = 0; i < eta->nwhy; i++)
-		json_array_append_new(why, json_string(eta->why[i]));
-	for (int i = 0; i < eta->nparts && eta->parts[i].nwhy; i++) {
-		const Eta *part = &eta->parts[i];
-		json_array_append_new(
-		    why, json_string(format(arena, "%lld along axis %d: %s; %s",
-		                            (long long)eta->counts[i], eta->axis, part->formula,
-		                            part->why[part->nwhy - 1])));
-	}
-	return why;
-}
-
-// Of eta, or of each of its parts.
-static json_t *askers_json(const Eta *eta)
-{
-	json_t *list = json_array();
-	if (!eta->nparts && eta->demand_by)
-		json_array_append_new(list, json_string(eta->demand_by));
-	for (int i = 0; i < eta->nparts; i++)
-		if (eta->parts[i].demand_by)
-			json_array_append_new(list, json_string(eta->parts[i].demand_by));
-	return list;
-}
-
 static json_t *axes_json(const bool *axis)
 {
 	json_t *list = json_array();
@@ -59,60 +32,51 @@ static json_t *axes_json(const bool *axis)
 	return list;
 }
 
-// Runs of entries along an axis that have an eta of their own.
-static json_t *pieces_json(const Eta *eta)
-{
-	json_t *list = json_array();
-	for (int64_t k = 0, from = 0; k < eta->nparts; from += eta->counts[k++])
-		json_array_append_new(list, json_pack("{si sI sI ss so ss}", "axis", eta->axis,
-		                                      "from", (json_int_t)from, "to",
-		                                      (json_int_t)(from + eta->counts[k]), "role",
-		                                      eta->parts[k].role, "eta",
-		                                      number_json(eta->parts[k].eta.value),
-		                                      "formula", eta->parts[k].formula));
-	return list;
-}
-
-// Where the file keeps it: its initializer, and others that hold copies.
-static void add_homes(Arena *arena, json_t *row, const Graph *g, int slot)
-{
-	SlotHome *home;
-	int n = slot_homes(g, arena, slot, &home);
-	json_t *copies = json_array();
-	for (int k = 1; k < n; k++)
-		json_array_append_new(copies, json_pack("{so ss?}", "initializer",
-		                                        json_text(home[k].initializer), "view",
-		                                        home[k].view));
-	json_object_set_new(row, "initializer", n ? json_text(home[0].initializer) : json_null());
-	json_object_set_new(row, "view",
-	                    n && home[0].view ? json_string(home[0].view) : json_null());
-	json_object_set_new(row, "copies", copies);
-}
-
-static void add_axes(json_t *row, const Eta *eta)
-{
-	json_object_set_new(row, "readout", json_boolean(eta->readout));
-	json_object_set_new(row, "fan_in", axes_json(eta->fan_in));
-	json_object_set_new(row, "fan_out", axes_json(eta->fan_out));
-	json_object_set_new(row, "pieces", pieces_json(eta));
-}
-
+// `readers`: of the slot.
 static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
                         const Readers *readers)
 {
 	const Slot *s = &g->slots.at[slot];
-	const char *node = readers->names.count ? readers->names.at[0] : NULL;
-	json_t *row = json_pack(
-	    "{ss so ss so ss so so so ss? so so sb ss? so ss? ss?}", "name", s->name, "shape",
-	    shape_json(&s->shape), "role", eta->role, "eta", eta_value(eta, &s->shape), "formula",
-	    eta->formula, "slots", shape_json(&eta->slot), "input_range",
-	    number_json(eta->range.value), "demand", number_json(eta->demand.value), "range_from",
-	    eta->source, "demand_by", askers_json(eta), "why", reasons_json(arena, eta), "sure",
-	    (int)eta->sure, "question", eta->question, "tied", others_json(readers), "node", node,
-	    "line", readers->line);
-	add_homes(arena, row, g, slot);
-	add_axes(row, eta);
-	return row;
+	json_t *why = json_array(), *askers = json_array(), *pieces = json_array(),
+	       *copies = json_array();
+	for (int i = 0; i < eta->nwhy; i++)
+		json_array_append_new(why, json_string(eta->why[i]));
+	if (!eta->nparts && eta->demand_by)
+		json_array_append_new(askers, json_string(eta->demand_by));
+	int64_t from = 0;
+	for (int i = 0; i < eta->nparts; from += eta->counts[i++]) {
+		const Eta *part = &eta->parts[i];
+		json_int_t to = (json_int_t)(from + eta->counts[i]);
+		if (part->demand_by)
+			json_array_append_new(askers, json_string(part->demand_by));
+		if (part->nwhy)
+			json_array_append_new(
+			    why, json_string(format(arena, "%lld along axis %d: %s; %s",
+			                            (long long)eta->counts[i], eta->axis,
+			                            part->formula, part->why[part->nwhy - 1])));
+		json_array_append_new(
+		    pieces, json_pack("{si sI sI ss so ss}", "axis", eta->axis, "from",
+		                      (json_int_t)from, "to", to, "role", part->role, "eta",
+		                      number_json(part->eta.value), "formula", part->formula));
+	}
+	SlotHome *home; // where the file keeps it; others hold copies
+	int homes = slot_homes(g, arena, slot, &home);
+	for (int k = 1; k < homes; k++)
+		json_array_append_new(copies, json_pack("{so ss?}", "initializer",
+		                                        json_text(home[k].initializer), "view",
+		                                        home[k].view));
+	return json_pack(
+	    "{ss so ss so ss so so so ss? so so sb ss? so ss? ss? so ss? so sb so so "
+	    "so}",
+	    "name", s->name, "shape", shape_json(&s->shape), "role", eta->role, "eta",
+	    eta_value(eta, &s->shape), "formula", eta->formula, "slots", shape_json(&eta->slot),
+	    "input_range", number_json(eta->range.value), "demand", number_json(eta->demand.value),
+	    "range_from", eta->source, "demand_by", askers, "why", why, "sure", (int)eta->sure,
+	    "question", eta->question, "tied", others_json(readers), "node",
+	    readers->names.count ? readers->names.at[0] : NULL, "line", readers->line,
+	    "initializer", homes ? json_text(home[0].initializer) : json_null(), "view",
+	    homes ? home[0].view : NULL, "copies", copies, "readout", (int)eta->readout, "fan_in",
+	    axes_json(eta->fan_in), "fan_out", axes_json(eta->fan_out), "pieces", pieces);
 }
 
 // ---- inputs and memory ----------------------------------------------------------------
@@ -124,18 +88,7 @@ const Memory memories[MEMORIES] = {
     {"adamw", "adamw", 0, false, ""},
     {"adafactor", "adafactor", 0, false, ""}};
 
-static const char *said_by(const Session *session, const struct amos_data *data, const char *input)
-{
-	for (int i = 0; i < session->choices.count; i++) {
-		const Choice *c = &session->choices.at[i];
-		size_t length = strlen(input);
-		if (c->option == OPT_range && !strncmp(c->value, input, length) &&
-		    c->value[length] == '=')
-			return "--range";
-	}
-	return data && amos_data_rms(data, input) > 0 ? "data" : "assumed";
-}
-
+// The range of each input that is a signal, and what tells it.
 static json_t *inputs_json(const Session *session, const struct amos_data *data, const Graph *g,
                            const Scales *scales)
 {
@@ -143,11 +96,19 @@ static json_t *inputs_json(const Session *session, const struct amos_data *data,
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		const Slot *slot = v->op == O_slot ? &g->slots.at[v->attr->i[0]] : NULL;
-		if (slot && slot->kind == S_input && scales->nature[r] == SIGNAL)
-			json_array_append_new(list,
-			                      json_pack("{ss so ss}", "name", slot->name, "range",
-			                                number_json(scales->range[r].value), "by",
-			                                said_by(session, data, slot->name)));
+		if (!slot || slot->kind != S_input || scales->nature[r] != SIGNAL)
+			continue;
+		const char *by = data && amos_data_rms(data, slot->name) > 0 ? "data" : "assumed";
+		size_t length = strlen(slot->name);
+		for (int i = 0; i < session->choices.count; i++) {
+			const Choice *c = &session->choices.at[i];
+			if (c->option == OPT_range && !strncmp(c->value, slot->name, length) &&
+			    c->value[length] == '=')
+				by = "--range";
+		}
+		json_array_append_new(list,
+		                      json_pack("{ss so ss}", "name", slot->name, "range",
+		                                number_json(scales->range[r].value), "by", by));
 	}
 	return list;
 }
@@ -175,33 +136,29 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 
 // ---- reports --------------------------------------------------------------------------
 
-static void want_row(const char *path, size_t number, const json_t *row)
-{
-	static const char *const texts[] = {"name", "role", "formula"}, *const lists[] = {"shape",
-	                                                                                  "slots",
-	                                                                                  "why"};
-	const char *missing = NULL;
-	for (int i = 0; i < COUNT(texts); i++)
-		if (!json_is_string(json_object_get(row, texts[i])))
-			missing = texts[i];
-	for (int i = 0; i < COUNT(lists); i++)
-		if (!json_is_array(json_object_get(row, lists[i])))
-			missing = lists[i];
-	const json_t *eta = json_object_get(row, "eta");
-	if (!json_is_number(eta) && !json_array_size(eta))
-		missing = "eta";
-	if (missing)
-		fail(path, "entry %zu of 'params': expected a '%s', as amosc eta --json writes it",
-		     number, missing);
-}
-
 static Report read_report(Session *session, const char *path)
 {
-	json_t *json = load_report(session, path);
+	static const struct {
+		const char *key;
+		json_type type;
+	} keys[] = {{"name", JSON_STRING}, {"role", JSON_STRING}, {"formula", JSON_STRING},
+	            {"shape", JSON_ARRAY}, {"slots", JSON_ARRAY}, {"why", JSON_ARRAY}};
+	json_t *json = load_report(session, path), *row;
 	size_t i;
-	json_t *row;
-	json_array_foreach (json_object_get(json, "params"), i, row)
-		want_row(path, i, row);
+	json_array_foreach (json_object_get(json, "params"), i, row) {
+		const json_t *eta = json_object_get(row, "eta");
+		const char *missing = json_is_number(eta) || json_array_size(eta) ? NULL : "eta";
+		for (int k = COUNT(keys); k-- > 0 && !missing;) {
+			const json_t *value = json_object_get(row, keys[k].key);
+			if (!value || json_typeof(value) != keys[k].type)
+				missing = keys[k].key;
+		}
+		if (missing)
+			fail(
+			    path,
+			    "entry %zu of 'params': expected a '%s', as amosc eta --json writes it",
+			    i, missing);
+	}
 	return (Report){.json = json};
 }
 
@@ -211,6 +168,7 @@ Report make_report(Session *session, const char *path)
 		return read_report(session, path);
 	struct amos_data *data = open_given(session);
 	session->path = path;
+	session->file = NULL;
 	Report report = {0};
 	const Model *model = read_standing(session, data, true);
 	const Graph *g = eta_graph(session->arena, with_loss(session, model->graph));

@@ -25,20 +25,16 @@ void close_later(Session *session, void (*close)(void *), void *what)
 	PUSH(session->arena, session->opened, closer);
 }
 
-void check(int status)
-{
-	if (status != AMOS_DONE)
-		fail_status(status, NULL, "%s", amos_error());
-}
-
 void tell(const Session *session, const char *fmt, ...)
 {
 	if (!session->listen)
 		return;
 	va_list args;
 	va_start(args, fmt);
-	session->listen(session->listener, vformat(session->arena, fmt, args));
+	const char *text = vformat(session->arena, fmt, args);
 	va_end(args);
+	if (!(*table_cell_s(session->told, text))++)
+		session->listen(session->listener, text);
 }
 
 // The option as typed: extra_l2 is --extra-l2.
@@ -66,14 +62,6 @@ void bad_usage(const Session *session, const char *what)
 	fail_status(STATUS_USAGE, session->name, "%s", what);
 }
 
-static const char *one_line(Arena *arena, const char *value)
-{
-	char *line = copy_string(arena, value);
-	for (char *c = line; *c; c++)
-		*c = iscntrl((unsigned char)*c) ? ' ' : *c;
-	return line;
-}
-
 // A list counts from its first value on, of others the last one counts.
 const char *compiled_choices(const Session *session)
 {
@@ -88,7 +76,9 @@ const char *compiled_choices(const Session *session)
 			const Choice *c = &session->choices.at[i];
 			if (c->option != o)
 				continue;
-			const char *value = c->value ? one_line(session->arena, c->value) : "given";
+			char *value = copy_string(session->arena, c->value ? c->value : "given");
+			for (char *at = value; *at; at++)
+				*at = iscntrl((unsigned char)*at) ? ' ' : *at;
 			bool list = before && !strcmp(options[o].type, "list");
 			before = list ? format(session->arena, "%s %s", before, value) : value;
 		}

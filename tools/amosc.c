@@ -53,6 +53,7 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	Catch catch;
 	int status = STATUS_DONE;
 	session.listener = &session;
+	session.told = table_new(session.arena);
 	if (TRY(catch)) {
 		status = catch.status == STATUS_LIMIT ? STATUS_INPUT : catch.status;
 		fflush(stdout);

@@ -53,7 +53,7 @@ static void call(struct amos *open, const struct amos_entry *entry)
 {
 	int status = amos_call(open, entry, NULL, NULL);
 	if (status != AMOS_INPUT) // synthetic data may give indices that are out of range
-		check(status);
+		need_done(status);
 }
 
 static bool is_update(const struct amos_kernel *k)
@@ -215,7 +215,7 @@ void verb_bench(Session *session)
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_input)
 			fill_input(&g->slots.at[i], amos_slot_bytes(open, i));
-	check(measure_peak(choice_count(session, OPT_threads, 0), &b.peak));
+	need_done(measure_peak(choice_count(session, OPT_threads, 0), &b.peak));
 	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "train");
 	int64_t *nanoseconds = NEWS(session->arena, int64_t, entry->nkernels + 1);
 	int64_t *updates = NEWS(session->arena, int64_t, entry->nkernels + 1);

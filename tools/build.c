@@ -48,7 +48,7 @@ void verb_build(Session *session)
 	if (program->data)
 		note_unused(session, program->data, program_graph(program));
 	run_passes(program, PASS_object);
-	check(amos_output_check(out));
+	need_done(amos_output_check(out));
 	if (is_object(out))
 		write_object(program->object, out);
 	else

@@ -196,8 +196,8 @@ static void run_draw(Check *c, struct amos_data *data, int step)
 			draw_input(c, i, &d, amos_slot_bytes(c->open, i));
 	}
 	if (data)
-		check(amos_data_eval(data, c->open, 0, amos_data_samples(data)));
-	check(amos_call(c->open, c->entry, NULL, NULL));
+		need_done(amos_data_eval(data, c->open, 0, amos_data_samples(data)));
+	need_done(amos_call(c->open, c->entry, NULL, NULL));
 	for (int i = 0; i < c->probes.count; i++) {
 		Probe *p = &c->probes.at[i];
 		p->squares += amos_out_number(c->open, c->entry, p->square);

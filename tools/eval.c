@@ -11,7 +11,7 @@ void verb_eval(Session *session)
 	attach_data(program);
 	struct amos *open = open_program(program);
 	struct amos_result r;
-	check(amos_evaluate(open, data, &r));
+	need_done(amos_evaluate(open, data, &r));
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;
 	if (left)
 		tell(session,

@@ -35,12 +35,12 @@ void verb_export(Session *session)
 		bad_usage(session, "expected -o OUT.onnx");
 	bool last;
 	struct amos_options options = runtime_options(session);
-	check(amos_keeps_last(&options, &last));
+	need_done(amos_keeps_last(&options, &last));
 	Model *model = read_standing(session, NULL, false);
 	struct amos_checkpoint *from;
-	check(amos_checkpoint_open(path, last, &from));
+	need_done(amos_checkpoint_open(path, last, &from));
 	close_later(session, close_checkpoint, from);
-	check(amos_output_check(out));
+	need_done(amos_output_check(out));
 	const void **trained = NEWS(session->arena, const void *, model->graph->slots.count + 1);
 	int count = 0;
 	for (int64_t i = 0; i < from->count; i++)

@@ -55,7 +55,7 @@ static int64_t next_token(const Writer *w, const char *text, int64_t count, int6
 	memset(w->ids, 0, (size_t)(w->window * elems[w->input->type].bytes));
 	for (int64_t i = 0; i < used; i++)
 		put_token(w, i, (unsigned char)text[count - used + i]);
-	check(amos_call(w->open, w->entry, NULL, NULL));
+	need_done(amos_call(w->open, w->entry, NULL, NULL));
 	return draw(w, used - 1, number);
 }
 

@@ -235,6 +235,7 @@ void verb_inspect(Session *session)
 	Model *listed = attempt_read(session, listed_model, NULL, &failure);
 	if (!listed) { // what the file tells of a loss cannot be followed
 		session->plain = true;
+		session->file = NULL;
 		listed = list_model(session);
 	}
 	Model *model = attempt_read(session, complete_model, NULL, &failure);

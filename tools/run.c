@@ -34,7 +34,7 @@ static void add_cotangents(Session *session, const char *path)
 {
 	int64_t n;
 	struct amos_array *array;
-	check(amos_npz_read(path, &n, &array));
+	need_done(amos_npz_read(path, &n, &array));
 	for (int64_t i = 0; i < n; i++)
 		PUSH(session->arena, session->choices,
 		     ((Choice){OPT_data, format(session->arena, COTANGENT_OF "%s=%s:%s",
@@ -57,8 +57,8 @@ static const struct amos_entry *call_once(Program *p, struct amos **open)
 	attach_data(p);
 	*open = open_program(p);
 	const struct amos_entry *entry = &amos_model_of(*open)->entries[0];
-	check(amos_data_eval(p->data, *open, 0, 1));
-	check(amos_call(*open, entry, NULL, NULL));
+	need_done(amos_data_eval(p->data, *open, 0, 1));
+	need_done(amos_call(*open, entry, NULL, NULL));
 	return entry;
 }
 
@@ -115,7 +115,7 @@ static void add_outs(Arrays *a, struct amos *open, const struct amos_entry *entr
 static void write_arrays(Session *session, const Arrays *a)
 {
 	const char *out = choice(session, OPT_out, NULL);
-	check(amos_npz_write(out, a->list.count, a->list.at));
+	need_done(amos_npz_write(out, a->list.count, a->list.at));
 	if (!chosen(session, OPT_json))
 		return;
 	json_t *list = json_array();
@@ -143,7 +143,7 @@ void verb_run(Session *session)
 	need_out(session);
 	Program *program = program_new(session, open_batch(session));
 	run_passes(program, PASS_read);
-	check(amos_output_check(choice(session, OPT_out, NULL)));
+	need_done(amos_output_check(choice(session, OPT_out, NULL)));
 	struct amos *open;
 	const struct amos_entry *entry = call_once(program, &open);
 	Arrays arrays = arrays_of(session->arena, program->model);
@@ -242,7 +242,7 @@ void verb_grad(Session *session)
 	need_out(session);
 	Program *program = program_new(session, open_batch(session));
 	run_passes(program, PASS_read);
-	check(amos_output_check(choice(session, OPT_out, NULL)));
+	need_done(amos_output_check(choice(session, OPT_out, NULL)));
 	if (chosen(session, OPT_cotangent))
 		program->cotangent =
 		    cotangent_shapes(session, program->data, program_graph(program));

@@ -75,7 +75,7 @@ static void recall(Session *session)
 		                   "another run");
 	int argc;
 	char **argv;
-	check(amos_command(run, &argc, &argv));
+	need_done(amos_command(run, &argc, &argv));
 	close_later(session, free, argv);
 	if (argc < 2 || strcmp(argv[1], "train"))
 		fail(run, "begun by a compiled trainer, %s: go on with that", argv[0]);
@@ -177,8 +177,8 @@ static bool check_trained(const Session *session, const char *run, const char *t
 {
 	struct stat about;
 	bool wrote;
-	check(amos_output_check(trained));
-	check(amos_command_wrote(run, trained, &wrote));
+	need_done(amos_output_check(trained));
+	need_done(amos_command_wrote(run, trained, &wrote));
 	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
 		return wrote;
 	fail(trained, "the trained model goes here, and there is a file that this run did not "
@@ -191,13 +191,13 @@ static void write_trained(const Session *session, const Program *p, struct amos 
 {
 	struct amos_checkpoint *best;
 	if (has_better(r) && !last) {
-		check(amos_checkpoint_open(run, false, &best));
+		need_done(amos_checkpoint_open(run, false, &best));
 		int status = amos_checkpoint_load(best, open);
 		amos_checkpoint_close(best);
-		check(status);
+		need_done(status);
 	}
 	if (!check_trained(session, run, trained))
-		check(amos_command_writes(run, trained));
+		need_done(amos_command_writes(run, trained));
 	write_open(p, open, trained);
 }
 
@@ -209,9 +209,9 @@ void verb_train(Session *session)
 	struct amos_options options = runtime_options(session);
 	const char *folder = options.resume ? options.resume : options.out;
 	bool last;
-	check(amos_keeps_last(&options, &last));
+	need_done(amos_keeps_last(&options, &last));
 	if (!options.resume)
-		check(amos_folder_free(folder, options.overwrite));
+		need_done(amos_folder_free(folder, options.overwrite));
 	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
@@ -220,7 +220,7 @@ void verb_train(Session *session)
 	struct amos *open = open_program(program);
 	print_program(session, program, open, data);
 	struct amos_result result;
-	check(amos_train(open, data, &options, &result));
+	need_done(amos_train(open, data, &options, &result));
 	write_trained(session, program, open, &result, folder, trained, last);
 	print_result(session, program->model, &result, folder, trained, last);
 	char why[256];
