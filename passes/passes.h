@@ -106,7 +106,7 @@ typedef struct Scales { // by Ref: what eta is inferred from
 Graph *eta_graph(Arena *, const Graph *);
 // By slot; only S_param elements are filled. Deterministic. `scales`: filled unless NULL.
 Eta *eta_pass(Arena *, const Graph *, const EtaOptions *, Scales *scales);
-// eta/view.c: returns the name of a value for reasons: a slot, or a node of the file.
+// eta/pattern.c: returns the name of a value for reasons: a slot, or a node of the file.
 const char *value_label(Arena *, const Graph *, Ref);
 
 // eta/surd.c

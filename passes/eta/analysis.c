@@ -2,21 +2,26 @@
 // Input: a forward graph. Output: per value its range (its expected standard deviation) and its
 // demand (the one that its consumers need), each with the value that determines it.
 #include "analysis.h"
-#include <string.h>
 
 // ---- natures of values ------------------------------------------------------------------
 
-static Nature slot_nature(const Slot *slot)
+static bool any_of(const bool *what, const Val *v)
 {
-	if (slot->kind == S_input)
-		return is_float(slot->type) ? SIGNAL : AUX;
-	return slot->kind == S_state ? AUX : VARIABLE;
+	for (int k = 0; k < v->nin; k++)
+		if (what[v->in[k]])
+			return true;
+	return false;
 }
 
 static Nature nature_of(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	if (v->op == O_slot)
-		return slot_nature(&s->g->slots.at[v->attr->i[0]]);
+	if (v->op == O_slot) {
+		SlotKind kind = s->g->slots.at[v->attr->i[0]].kind;
+		return kind == S_state                                ? AUX
+		       : kind != S_input                              ? VARIABLE
+		       : is_float(s->g->slots.at[v->attr->i[0]].type) ? SIGNAL
+		                                                      : AUX;
+	}
 	if (!is_float(v->type))
 		return AUX;
 	Nature n = AUX;
@@ -30,18 +35,26 @@ static Nature nature_of(ScaleAnalysis *s, Ref r, const Val *v)
 	return n;
 }
 
-static bool any_of(const bool *what, const Val *v)
+static Origin origin_of(const ScaleAnalysis *s, Ref r, const Val *v)
 {
-	for (int k = 0; k < v->nin; k++)
-		if (what[v->in[k]])
-			return true;
-	return false;
+	bool view = is_view(v), moved = view && v->op != O_cast && v->op != O_window,
+	     scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+	Origin origin = {r, r, r, -1};
+	if (view)
+		origin.views = s->origin[v->in[0]].views;
+	if (moved)
+		origin.moves = s->origin[v->in[0]].moves;
+	if (view || scaled)
+		origin.scales = s->origin[v->in[scaled && is(s, v->in[0], AUX)]].scales;
+	if (v->op == O_slot)
+		origin.slot = (int)v->attr->i[0];
+	else if (view || v->op == O_gather)
+		origin.slot = s->origin[v->in[0]].slot;
+	return origin;
 }
 
 static bool is_of_buffers(const ScaleAnalysis *s, const Val *v)
 {
-	if (!known(s, F_running))
-		return false;
 	if (v->op == O_slot)
 		return s->g->slots.at[v->attr->i[0]].kind == S_buffer;
 	for (int k = 0; k < v->nin; k++)
@@ -59,8 +72,8 @@ void find_natures(ScaleAnalysis *s)
 		bool product = v->op == O_mul || v->op == O_cast || prims[v->op].cls == C_move;
 		s->data[r] = input || any_of(s->data, v);
 		s->nature[r] = nature_of(s, r, v);
-		find_origin(s, r);
-		s->fixed[r] = is_of_buffers(s, v);
+		s->origin[r] = origin_of(s, r, v);
+		s->fixed[r] = known(s, F_running) && is_of_buffers(s, v);
 		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
 	}
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
@@ -117,11 +130,6 @@ Rules eta_rules(void)
 
 // ---- propagation ------------------------------------------------------------------------
 
-Surd demand_or_one(const ScaleAnalysis *s, Ref r)
-{
-	return s->demand_by[r] ? s->demand[r] : surd_one;
-}
-
 void propagate_ranges(ScaleAnalysis *s)
 {
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
@@ -144,19 +152,11 @@ void propagate_ranges(ScaleAnalysis *s)
 	}
 }
 
-// The outputs of a graph without a loss count as logits.
-static void set_output_demands(ScaleAnalysis *s)
-{
-	for (int k = 0; k < s->g->outs.count; k++)
-		if (!strcmp(s->g->outs.at[k].name, "loss"))
-			return;
-	for (int k = 0; k < s->g->outs.count; k++)
-		set_demand(s, s->g->outs.at[k].val, constant(s, N_logits), s->g->outs.at[k].val);
-}
-
 void propagate_demands(ScaleAnalysis *s)
 {
-	set_output_demands(s);
+	// The outputs of a graph without a loss count as logits.
+	for (int k = 0; k < s->g->outs.count && !find_output(s->g, "loss"); k++)
+		set_demand(s, s->g->outs.at[k].val, constant(s, N_logits), s->g->outs.at[k].val);
 	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
 		if (!s->live[r] || is(s, r, AUX) || v->nin == 0)

@@ -108,29 +108,37 @@ static inline Surd constant(const ScaleAnalysis *s, Constant c)
 	return s->rules->constant[c];
 }
 
-// ---- view.c ---------------------------------------------------------------------------
+static inline Surd demand_or_one(const ScaleAnalysis *s, Ref r) // 1 if r is unconstrained
+{
+	return s->demand_by[r] ? s->demand[r] : surd_one;
+}
+
+static inline const char *label_of(const ScaleAnalysis *s, Ref r) // for reasons
+{
+	return value_label(s->arena, s->g, r);
+}
+
+// ---- pattern.c: constants and views ---------------------------------------------------
 
 bool is_float_const(const ScaleAnalysis *, Ref); // True for a constant of floats.
 bool is_zero(ScaleAnalysis *, Ref);              // True for a constant of zeros alone.
 Surd rms_of(ScaleAnalysis *, Ref); // Returns the root mean square of a constant, else 1.
-
+// True for a constant matrix whose columns each sum to 1.
+bool averages(const ScaleAnalysis *, Ref);
+// Returns the index of the signal in its product with a constant; -1 for anything else.
+int scaled_operand(const ScaleAnalysis *, const Val *);
 bool is_view(const Val *); // True for the same elements: a cast, or a move other than concat.
-void find_origin(ScaleAnalysis *, Ref); // Fills origin[r]; operands come first.
 // Returns the product of the constants between a value and its origin under scales.
 Surd gain_of(ScaleAnalysis *, Ref);
 // Returns the one axis that a slice shortens; -1 if it shortens none or several, or has steps.
 int sliced_axis(const Val *slice, const Shape *full);
-const char *label_of(const ScaleAnalysis *, Ref); // Returns the name of its node, for reasons.
 
-// ---- pattern.c: forms; each answers the value that it is about, or 0 ------------------
+// ---- pattern.c: forms; each returns the value that it is about, or 0 ------------------
 
 Ref table_of(const ScaleAnalysis *, Ref); // Returns the variable whose rows data look up.
-// True for a constant matrix whose columns each sum to 1.
-bool averages(const ScaleAnalysis *, Ref);
 bool mostly_padding(const ScaleAnalysis *, const Val *window);
 // Returns the number of terms of each element of a dot or sum.
 int64_t contracted(const ScaleAnalysis *, Ref);
-
 // Returns the product of a signal and a variable that r sums.
 Ref summed_product(const ScaleAnalysis *, Ref);
 // Matches sum(select(index == i, x, 0)), one element of an axis by its index, and returns x.
@@ -138,33 +146,11 @@ Ref summed_product(const ScaleAnalysis *, Ref);
 Ref picked(const ScaleAnalysis *, const Val *, bool *largest);
 // Returns the values before a maximum or minimum, and before a ReLU.
 Ref pooled(const ScaleAnalysis *, Ref);
-Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
-// Returns the signal whose sign a select tests.
-Ref sign_choice(const ScaleAnalysis *, const Val *);
-Ref range_origin(
-    ScaleAnalysis *,
-    const Val *); // Returns the value with the range of this mean, dropout or rotation.
-Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the mean of.
 // Returns y if x is tanh(y), capped by `factor`; else x.
 Ref uncapped(const ScaleAnalysis *, Ref, Surd factor);
-bool positive_sum(const ScaleAnalysis *, Ref); // True for a sum with an activation's output.
-// True for a kernel's output that nothing normalizes.
-bool is_unnormalized(const ScaleAnalysis *, Ref);
-Ref low_rank(const ScaleAnalysis *, const Val *); // Returns (x A) B of x W + (x A) B.
-// Returns the product under t W + b, of a variable; 0 for anything else.
-Ref kernel_product(const ScaleAnalysis *, Ref);
-// Returns the product of data with the kernel that a normalized table is multiplied by, which has
-// the same range; 0 if there is none.
-Ref product_of_data(const ScaleAnalysis *, Ref);
-// Returns the index of the signal in its product with a constant; -1 for anything else.
-int scaled_operand(const ScaleAnalysis *, const Val *);
-// Returns k for a product q t that is added to q k.
-Ref offset_of(const ScaleAnalysis *, Ref product);
-Ref without_offset(const ScaleAnalysis *,
-                   const Val *); // Returns q k of a sum q k + q t, t made of parameters.
-
-// ---- gate.c ---------------------------------------------------------------------------
-
+Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the mean of.
+// Returns the value with the range of this mean, dropout or rotation.
+Ref range_origin(ScaleAnalysis *, const Val *);
 // Returns the square x x whose sum r is the root of (or its inverse). `length`: r for x of range 1;
 // 0 if it is limited from below by more than a guard.
 Ref squared_under(ScaleAnalysis *, Ref r, Surd *length);
@@ -173,16 +159,22 @@ bool by_length(ScaleAnalysis *, const Val *, Surd *range); // True for x / |x|; 
 bool normalized(ScaleAnalysis *, Ref, bool scaled);
 // Returns the table that variable r normalizes, with or without a factor and offset; 0 if none.
 Ref normed_table(const ScaleAnalysis *, Ref r);
-// Returns K of x rsqrt(max(K mean(x^2), 1)).
-double limit_of(ScaleAnalysis *, const Val *, Ref x, Ref factor);
-int64_t weights_of(const ScaleAnalysis *,
-                   const Val *); // Returns n of x / sum(x) over n; 0 for anything else.
-
-// Matches x g + y (1 - g), giving its summands as x and y, and y + g (x - y), giving x, y and g.
-bool mixture(const ScaleAnalysis *, const Val *, Ref *x, Ref *y, Ref *gate);
-Ref memory_of(const ScaleAnalysis *, const Val *); // Returns x of x sigmoid(a) + y, y bounded.
-bool is_gate_complement(const ScaleAnalysis *, const Val *); // True for 1 - sigmoid(x).
-bool logistic(const ScaleAnalysis *, Ref);                   // True for 1 + exp(x).
+// Returns n of x / sum(x) over n; 0 for anything else.
+int64_t weights_of(const ScaleAnalysis *, const Val *);
+bool logistic(const ScaleAnalysis *, Ref); // True for 1 + exp(x).
+// Returns the signal whose sign a select tests.
+Ref sign_choice(const ScaleAnalysis *, const Val *);
+Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
+// Returns the product under t W + b, of a variable; 0 for anything else.
+Ref kernel_product(const ScaleAnalysis *, Ref);
+// Returns the product of data with the kernel that a normalized table is multiplied by, which has
+// the same range; 0 if there is none.
+Ref product_of_data(const ScaleAnalysis *, Ref);
+// Returns k for a product q t that is added to q k.
+Ref offset_of(const ScaleAnalysis *, Ref product);
+// Returns q k of a sum q k + q t, t made of parameters.
+Ref without_offset(const ScaleAnalysis *, const Val *);
+Ref low_rank(const ScaleAnalysis *, const Val *); // Returns (x A) B of x W + (x A) B.
 
 // ---- activation.c ---------------------------------------------------------------------
 
@@ -207,9 +199,8 @@ void pass_demand_to(ScaleAnalysis *, Ref r, Ref x);         // Passes the demand
 
 void find_natures(ScaleAnalysis *);
 void find_readers(ScaleAnalysis *);
-void propagate_ranges(ScaleAnalysis *);         // ranges
-void propagate_demands(ScaleAnalysis *);        // demands
-Surd demand_or_one(const ScaleAnalysis *, Ref); // Returns the demand, or 1 if r is unconstrained.
+void propagate_ranges(ScaleAnalysis *);
+void propagate_demands(ScaleAnalysis *);
 
 // ---- embedding.c, infer.c, derive.c ------------------------------------------------------
 

@@ -123,22 +123,38 @@ void sum_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		           s->demand_by[r]);
 }
 
+// True for a kernel's output, with or without a bias, that nothing normalizes.
+static bool is_unnormalized(const ScaleAnalysis *s, Ref x)
+{
+	for (;;) {
+		const Val *v = val(s->g, x);
+		if (v->op == O_dot)
+			return is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE);
+		bool bias = v->op == O_add && is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
+		if (prims[v->op].cls != C_move && v->op != O_cast && !bias)
+			return false;
+		x = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
+	}
+}
+
 // For x E^T where rows of E are also looked up: x and E share the demand on the output, or E has
 // all of it.
 static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 {
-	Surd demand = demand_or_one(s, r), m = surd_near((double)contracted(s, r));
-	Surd shared = surd_mul(surd_near(sqrt(demand.value)), surd_near(pow(m.value, -0.25)));
-	Surd borne = surd_div(demand, surd_mul(s->range[x], surd_root(contracted(s, r), 1)));
+	Surd demand = demand_or_one(s, r), own;
 	bool split = is_unnormalized(s, x) && known(s, F_tied_share);
-	if (s->authors)
-		borne = surd_mul(borne, constant(s, N_tied));
+	if (split) {
+		own = surd_mul(surd_near(sqrt(demand.value)),
+		               surd_near(pow((double)contracted(s, r), -0.25)));
+		set_demand(s, x, own, r);
+	} else {
+		own = surd_div(demand, surd_mul(s->range[x], surd_root(contracted(s, r), 1)));
+		own = s->authors ? surd_mul(own, constant(s, N_tied)) : own;
+	}
 	if (!split && !known(s, F_tied_bear))
 		return;
-	if (split)
-		set_demand(s, x, shared, r);
 	for (Ref t = table;; t = val(s->g, t)->in[0]) {
-		s->demand[t] = split ? shared : borne;
+		s->demand[t] = own;
 		s->demand_by[t] = r;
 		if (val(s->g, t)->op == O_slot)
 			return;
@@ -148,7 +164,6 @@ static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	Ref left = v->in[0], right = v->in[1];
-	Surd m = surd_root(contracted(s, r), 1);
 	if (is(s, left, SIGNAL) && is(s, right, SIGNAL)) {
 		product_demand(s, r, left, right);
 		return;
@@ -160,23 +175,20 @@ void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, other)))
 		pass_demand_to(s, r, x);
 	else if (is(s, other, AUX) && s->demand_by[r] && !is_zero(s, other))
-		set_demand(s, x, surd_div(s->demand[r], surd_mul(rms_of(s, other), m)),
+		set_demand(s, x,
+		           surd_div(s->demand[r],
+		                    surd_mul(rms_of(s, other), surd_root(contracted(s, r), 1))),
 		           s->demand_by[r]);
-}
-
-// Returns the gain of the scores over q k^T / sqrt(d). Two roots of 1 / sqrt(d) in bf16 give it
-// within 2^-8.
-static Surd score_gain(const Val *attend, int64_t d)
-{
-	Surd gain = surd_mul(surd_near(attend->attr->x), surd_root(d, 1));
-	return fabs(gain.value - 1) < 0x1p-8 ? surd_one : gain;
 }
 
 // The query gets the scale that gives scores of standard deviation 1; keys and values keep theirs.
 void attend_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	const Shape *q = &val(s->g, v->in[0])->shape;
-	Surd gain = score_gain(v, q->dim[q->rank - 1]), demand = constant(s, N_nonlinear);
+	// The gain over q k^T / sqrt(d). Two roots of 1 / sqrt(d) in bf16 give it within 2^-8.
+	Surd gain =
+	    surd_mul(surd_near(v->attr->x), surd_root(last_dim(&val(s->g, v->in[0])->shape), 1));
+	gain = fabs(gain.value - 1) < 0x1p-8 ? surd_one : gain;
+	Surd demand = constant(s, N_nonlinear);
 	set_demand(s, v->in[0], surd_div(demand, surd_mul(gain, s->range[v->in[1]])), r);
 	if (v->nin > 3 && is(s, v->in[3], SIGNAL))
 		set_demand(s, v->in[3], demand, r);

@@ -1,28 +1,37 @@
-// pattern.c: recognizes patterns of a few operations: look-ups, means, pools, rotations, offsets.
-// Gates and lengths are in gate.c, views in view.c.
+// pattern.c: recognizes patterns of a few operations: look-ups, means, pools, lengths, offsets.
 // Input: a forward graph with the natures of its values. Output: the main value of a pattern, or 0.
 #include "analysis.h"
 #include <math.h>
 
-// ---- products and sums ----------------------------------------------------------------
+// ---- constants --------------------------------------------------------------------------
 
-// True for Booleans cast to numbers: a row of them selects a row of the other factor.
-static bool is_one_hot(const ScaleAnalysis *s, Ref r)
+bool is_float_const(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, s->origin[r].moves);
-	return v->op == O_cast && elems[val(s->g, v->in[0])->type].cls == 'b' &&
-	       known(s, F_one_hot);
+	return val(s->g, r)->op == O_const && is_float(val(s->g, r)->type);
 }
 
-Ref table_of(const ScaleAnalysis *s, Ref r)
+Surd rms_of(ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, r);
-	if (!is(s, r, SIGNAL))
-		return 0;
-	if (v->op == O_gather && is(s, v->in[0], VARIABLE))
-		return v->in[0];
-	bool product = v->op == O_dot && is(s, v->in[0], AUX) && is(s, v->in[1], VARIABLE);
-	return product && is_one_hot(s, v->in[0]) ? v->in[1] : 0;
+	if (!is_float_const(s, r))
+		return surd_one;
+	if (!s->measured[r]) {
+		double sum = 0;
+		int64_t used = 0;
+		for (int64_t i = 0; i < count_of(&v->shape); i++) {
+			double x = const_at(v, i);
+			if (x > -1e3 && x < 1e30) // not masked
+				sum += x * x, used++;
+		}
+		s->rms[r] = used ? surd_near(sqrt(sum / (double)used)) : surd_one;
+		s->measured[r] = true;
+	}
+	return s->rms[r];
+}
+
+bool is_zero(ScaleAnalysis *s, Ref r)
+{
+	return rms_of(s, r).value == 0;
 }
 
 bool averages(const ScaleAnalysis *s, Ref r)
@@ -41,105 +50,20 @@ bool averages(const ScaleAnalysis *s, Ref r)
 	return true;
 }
 
-typedef struct Taps {        // of a window along an axis, averaged over all windows
-	double data_product; // elements that come from the data
-	double live;         // elements that come from the data in some window
-} Taps;
-
-// Counts the windows that contain element `k` of an axis of length `size`. row: see window in
-// prims.def.
-static int64_t hits_of(const int64_t *row, int64_t k, int64_t size)
+int scaled_operand(const ScaleAnalysis *s, const Val *v)
 {
-	int64_t stride = row[3], up = row[6], first = k * row[4] - row[5];
-	int64_t from = first < 0 ? (-first + stride - 1) / stride : 0,
-	        to = MIN(row[1], (size * up - first + stride - 1) / stride),
-	        period = up / common_divisor(stride, up);
-	for (int64_t o = from; o < MIN(to, from + period); o++)
-		if ((o * stride + first) % up == 0)
-			return (to - o + period - 1) / period;
-	return 0;
+	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
+		if (is(s, v->in[k], SIGNAL) && is_float_const(s, v->in[1 - k]) &&
+		    (k == 0 || v->op == O_mul))
+			return k;
+	return -1;
 }
 
-static Taps taps_of(const int64_t *row, int64_t size)
-{
-	Taps taps = {0};
-	for (int64_t k = 0; k < row[2]; k++) {
-		int64_t hits = hits_of(row, k, size);
-		taps.data_product += (double)hits / (double)MAX(row[1], 1);
-		taps.live += hits > 0;
-	}
-	return taps;
-}
+// ---- views ----------------------------------------------------------------------------
 
-static Taps taps_along(const ScaleAnalysis *s, const Val *window, int i)
+bool is_view(const Val *v)
 {
-	const int64_t *row = window->attr->i + i;
-	spend(s->g->arena, COST_elements, (uint64_t)row[2]);
-	return taps_of(row, val(s->g, window->in[0])->shape.dim[row[0]]);
-}
-
-bool mostly_padding(const ScaleAnalysis *s, const Val *window)
-{
-	double inside = 1;
-	for (int i = 0; i < window->attr->n; i += 7) {
-		const int64_t *row = window->attr->i + i;
-		inside *= taps_along(s, window, i).data_product * (double)row[6] / (double)row[2];
-	}
-	return inside < 0.5;
-}
-
-// Returns how many of the m terms of a transposed convolution are not 0: one per stride, and fewer
-// for a small image. Kernel elements that never meet data count as 0.
-static int64_t terms_met(const ScaleAnalysis *s, int64_t m, const Val *window)
-{
-	double all = 1, data_product = 1;
-	int64_t strides = 1;
-	bool transposed = false;
-	for (int i = 0; i < window->attr->n; i += 7) {
-		const int64_t *row = window->attr->i + i;
-		Taps taps = taps_along(s, window, i);
-		all *= (double)row[2];
-		data_product *= taps.data_product * (double)row[2] / fmax(taps.live, 1);
-		strides *= known(s, F_strides) ? row[6] : 1;
-		transposed |= row[4] < 0;
-	}
-	bool few = transposed && known(s, F_taps) && data_product < all / (double)strides / 2;
-	return few || m % strides ? MAX(llround((double)m * data_product / all), 1) : m / strides;
-}
-
-int64_t contracted(const ScaleAnalysis *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	if (v->op != O_dot) // a sum of products
-		return count_of(&val(s->g, v->in[0])->shape) / MAX(count_of(&v->shape), 1);
-	const Shape *left = &val(s->g, v->in[0])->shape;
-	int64_t m = left->dim[left->rank - 1];
-	for (int k = 0; k < 2; k++) {
-		const Val *window = val(s->g, s->origin[v->in[k]].moves);
-		m = window->op == O_window ? terms_met(s, m, window) : m;
-	}
-	return m;
-}
-
-// True if `kernel` has one element per element of the axes that the sum `v` reduces.
-static bool spans(const ScaleAnalysis *s, Ref kernel, const Val *v)
-{
-	const Shape *shape = &val(s->g, kernel)->shape, *all = &val(s->g, v->in[0])->shape;
-	for (int k = 0; k < v->attr->n; k++)
-		if (shape->rank != all->rank ||
-		    shape->dim[v->attr->i[k]] != all->dim[v->attr->i[k]])
-			return false;
-	return is(s, kernel, VARIABLE);
-}
-
-Ref summed_product(const ScaleAnalysis *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	const Val *product = v->op == O_sum ? val(s->g, v->in[0]) : v;
-	bool kernel = known(s, F_products) && v->op == O_sum && product->op == O_mul &&
-	              is(s, v->in[0], SIGNAL) &&
-	              (spans(s, product->in[0], v) || spans(s, product->in[1], v));
-	return kernel ? v->in[0] : 0;
+	return v->op == O_cast || (prims[v->op].cls == C_move && v->op != O_concat);
 }
 
 // Returns the value under moves, casts and changes of sign.
@@ -148,6 +72,141 @@ static Ref unsigned_view(const ScaleAnalysis *s, Ref r)
 	while (is_view(val(s->g, r)) || val(s->g, r)->op == O_neg)
 		r = val(s->g, r)->in[0];
 	return r;
+}
+
+Surd gain_of(ScaleAnalysis *s, Ref r)
+{
+	Surd gain = surd_one;
+	for (Ref x = s->origin[r].views, end = s->origin[r].scales; x != end;) {
+		const Val *v = val(s->g, x);
+		int number = is(s, v->in[0], AUX) ? 0 : 1;
+		gain = surd_mul(gain, rms_of(s, v->in[number]));
+		x = s->origin[v->in[1 - number]].views;
+	}
+	return gain;
+}
+
+int sliced_axis(const Val *slice, const Shape *full)
+{
+	int axis = -1;
+	for (int a = 0; a < full->rank; a++) {
+		if (slice->shape.dim[a] == full->dim[a])
+			continue;
+		if (axis >= 0 || slice->attr->i[3 * a + 2] != 1)
+			return -1;
+		axis = a;
+	}
+	return axis;
+}
+
+const char *value_label(Arena *arena, const Graph *g, Ref r)
+{
+	const Val *v = val(g, r);
+	if (v->op == O_slot)
+		return g->slots.at[v->attr->i[0]].name;
+	const Node *node = &g->nodes->list.at[v->from];
+	if (!node->name || !*node->name)
+		return format(arena, "%%%u %s", r, prims[v->op].name);
+	return node->module ? format(arena, "%s/%s", node->module, node->name) : node->name;
+}
+
+// ---- products and sums ----------------------------------------------------------------
+
+Ref table_of(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (!is(s, r, SIGNAL))
+		return 0;
+	if (v->op == O_gather && is(s, v->in[0], VARIABLE))
+		return v->in[0];
+	if (v->op != O_dot || !is(s, v->in[0], AUX) || !is(s, v->in[1], VARIABLE))
+		return 0;
+	// Booleans cast to numbers: a row of them selects a row of the other factor.
+	const Val *rows = val(s->g, s->origin[v->in[0]].moves);
+	bool one_hot = rows->op == O_cast && elems[val(s->g, rows->in[0])->type].cls == 'b';
+	return one_hot && known(s, F_one_hot) ? v->in[1] : 0;
+}
+
+// Returns how many elements of a window along an axis come from the data, averaged over all
+// windows; *live: how many do in some window. row: see window in prims.def.
+static double data_taps(const ScaleAnalysis *s, const Val *window, const int64_t *row, double *live)
+{
+	int64_t size = val(s->g, window->in[0])->shape.dim[row[0]], stride = row[3], up = row[6],
+	        period = up / common_divisor(stride, up);
+	double taps = 0;
+	*live = 0;
+	spend(s->g->arena, COST_elements, (uint64_t)row[2]);
+	for (int64_t k = 0; k < row[2]; k++) {
+		int64_t first = k * row[4] - row[5], hits = 0,
+		        from = first < 0 ? (-first + stride - 1) / stride : 0,
+		        to = MIN(row[1], (size * up - first + stride - 1) / stride);
+		for (int64_t o = from; o < MIN(to, from + period) && !hits; o++)
+			if ((o * stride + first) % up == 0)
+				hits = (to - o + period - 1) / period;
+		taps += (double)hits / (double)MAX(row[1], 1);
+		*live += hits > 0;
+	}
+	return taps;
+}
+
+bool mostly_padding(const ScaleAnalysis *s, const Val *window)
+{
+	double inside = 1, live;
+	for (const int64_t *row = window->attr->i; row < window->attr->i + window->attr->n;
+	     row += 7)
+		inside *= data_taps(s, window, row, &live) * (double)row[6] / (double)row[2];
+	return inside < 0.5;
+}
+
+// Returns how many of the m terms of a transposed convolution are not 0: one per stride, and fewer
+// for a small image. Kernel elements that never meet data count as 0.
+static int64_t terms_met(const ScaleAnalysis *s, int64_t m, const Val *window)
+{
+	double all = 1, data = 1, live;
+	int64_t strides = 1;
+	bool transposed = false;
+	for (const int64_t *row = window->attr->i; row < window->attr->i + window->attr->n;
+	     row += 7) {
+		double taps = data_taps(s, window, row, &live);
+		all *= (double)row[2];
+		data *= taps * (double)row[2] / fmax(live, 1);
+		strides *= known(s, F_strides) ? row[6] : 1;
+		transposed |= row[4] < 0;
+	}
+	bool few = transposed && known(s, F_taps) && data < all / (double)strides / 2;
+	return few || m % strides ? MAX(llround((double)m * data / all), 1) : m / strides;
+}
+
+int64_t contracted(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	if (v->op != O_dot) // a sum of products
+		return count_of(&val(s->g, v->in[0])->shape) / MAX(count_of(&v->shape), 1);
+	int64_t m = last_dim(&val(s->g, v->in[0])->shape);
+	for (int k = 0; k < 2; k++) {
+		const Val *window = val(s->g, s->origin[v->in[k]].moves);
+		m = window->op == O_window ? terms_met(s, m, window) : m;
+	}
+	return m;
+}
+
+Ref summed_product(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, r);
+	const Val *product = v->op == O_sum ? val(s->g, v->in[0]) : v;
+	if (!known(s, F_products) || product->op != O_mul || v->op != O_sum ||
+	    !is(s, v->in[0], SIGNAL))
+		return 0;
+	for (int k = 0; k < 2; k++) {
+		// A kernel has one element per element of the axes that the sum reduces.
+		const Shape *shape = &val(s->g, product->in[k])->shape;
+		bool kernel = is(s, product->in[k], VARIABLE);
+		for (int i = 0; i < v->attr->n && kernel; i++)
+			kernel = shape->dim[v->attr->i[i]] == product->shape.dim[v->attr->i[i]];
+		if (kernel)
+			return v->in[0];
+	}
+	return 0;
 }
 
 Ref picked(const ScaleAnalysis *s, const Val *v, bool *largest)
@@ -181,14 +240,14 @@ Ref pooled(const ScaleAnalysis *s, Ref r)
 	return !known(s, F_windows) ? 0 : relu ? act->in[0] : x;
 }
 
-int scaled_operand(const ScaleAnalysis *s, const Val *v)
+Ref uncapped(const ScaleAnalysis *s, Ref x, Surd factor)
 {
-	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_div); k++)
-		if (is(s, v->in[k], SIGNAL) && is_float_const(s, v->in[1 - k]) &&
-		    (k == 0 || v->op == O_mul))
-			return k;
-	return -1;
+	const Val *v = val(s->g, x);
+	bool cap = v->op == O_act && v->attr->i[0] == A_tanh && factor.value >= 4;
+	return cap && known(s, F_cap) ? v->in[0] : x;
 }
+
+// ---- values with the range of another --------------------------------------------------
 
 // sum(x) / n. Padding makes the divisor smaller than the size, so slightly more than 1/n also
 // counts.
@@ -204,35 +263,14 @@ Ref averaged(ScaleAnalysis *s, const Val *v)
 	return each > 0.99 && each < 2 ? sum->in[0] : 0;
 }
 
-Ref uncapped(const ScaleAnalysis *s, Ref x, Surd factor)
-{
-	const Val *v = val(s->g, x);
-	bool cap = v->op == O_act && v->attr->i[0] == A_tanh && factor.value >= 4;
-	return cap && known(s, F_cap) ? v->in[0] : x;
-}
-
-// ---- values with the range of another --------------------------------------------------
-
-// x - mean(x)
-static Ref centered(ScaleAnalysis *s, const Val *v)
-{
-	bool difference = v->op == O_sub && is(s, v->in[1], SIGNAL) && known(s, F_centered);
-	return difference && averaged(s, val(s->g, v->in[1])) == v->in[0] ? v->in[0] : 0;
-}
-
-static bool is_random(const ScaleAnalysis *s, Ref r)
-{
-	const Val *v = val(s->g, r);
-	for (int k = 0; k < v->nin && (v->op == O_lt || v->op == O_le); k++)
-		if (val(s->g, s->origin[v->in[k]].moves)->op == O_rand)
-			return true;
-	return false;
-}
-
 // Matches dropout: x / (1 - p) if a random number keeps it, else 0.
 static Ref dropped(const ScaleAnalysis *s, const Val *v)
 {
-	if (v->op != O_select || !is_random(s, v->in[0]) || !known(s, F_dropout))
+	const Val *c = v->op == O_select ? val(s->g, v->in[0]) : NULL;
+	bool random = false;
+	for (int k = 0; k < 2 && c && (c->op == O_lt || c->op == O_le); k++)
+		random |= val(s->g, s->origin[c->in[k]].moves)->op == O_rand;
+	if (!random || !known(s, F_dropout))
 		return 0;
 	Ref kept = is(s, v->in[1], SIGNAL) ? v->in[1] : v->in[2];
 	int k = scaled_operand(s, val(s->g, kept));
@@ -242,108 +280,144 @@ static Ref dropped(const ScaleAnalysis *s, const Val *v)
 // Returns the value whose slices are moved, negated and joined.
 static Ref rotation_root(const ScaleAnalysis *s, Ref r)
 {
-	Ref root = unsigned_view(s, r);
-	const Val *v = val(s->g, root);
+	Ref joined = unsigned_view(s, r);
+	const Val *v = val(s->g, joined);
 	if (v->op != O_concat)
-		return root;
+		return joined;
+	Ref root = unsigned_view(s, v->in[0]);
 	for (int k = 1; k < v->nin; k++)
-		if (unsigned_view(s, v->in[k]) != unsigned_view(s, v->in[0]))
-			return root;
-	return unsigned_view(s, v->in[0]);
+		if (unsigned_view(s, v->in[k]) != root)
+			return joined;
+	return root;
 }
 
-// Returns the signal of a product with another value; 0 if there is no such product.
-static Ref rotation_factor(const ScaleAnalysis *s, Ref r)
+Ref range_origin(ScaleAnalysis *s, const Val *v)
 {
-	const Val *v = val(s->g, r);
-	int signal = v->op == O_mul && is(s, v->in[0], SIGNAL) ? 0 : 1;
-	bool rotates =
-	    v->op == O_mul && is(s, v->in[signal], SIGNAL) && !is(s, v->in[1 - signal], SIGNAL);
-	return rotates ? v->in[signal] : 0;
-}
-
-// x cos + rotate_half(x) sin keeps the length of x. Returns x, or 0.
-static Ref rotated(const ScaleAnalysis *s, const Val *v)
-{
-	if ((v->op != O_add && v->op != O_sub) || v->in[0] == v->in[1] || !known(s, F_rotation))
+	Ref mean = averaged(s, v), same = mean ? mean : dropped(s, v), root[2];
+	if (same || (v->op != O_add && v->op != O_sub))
+		return same;
+	if (v->op == O_sub && is(s, v->in[1], SIGNAL) && known(s, F_centered) &&
+	    averaged(s, val(s->g, v->in[1])) == v->in[0])
+		return v->in[0]; // x - mean(x)
+	if (v->in[0] == v->in[1] || !known(s, F_rotation))
 		return 0;
-	Ref a = rotation_factor(s, v->in[0]), b = rotation_factor(s, v->in[1]);
-	Ref root = a && b ? rotation_root(s, a) : 0;
-	return root && root == rotation_root(s, b) ? root : 0;
-}
-
-// ---- sums of products -----------------------------------------------------------------
-
-Ref kernel_product(const ScaleAnalysis *s, Ref r)
-{
-	Ref x = s->origin[r].scales;
-	const Val *v = val(s->g, x);
-	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, s->origin[v->in[k]].views)->op == O_dot)
-			return s->origin[v->in[k]].views;
-	return v->op == O_dot ? x : 0;
-}
-
-Ref product_of_data(const ScaleAnalysis *s, Ref r)
-{
-	Ref product = kernel_product(s, r);
-	if (!product || !normed_table(s, val(s->g, product)->in[0]))
-		return 0;
-	int slot = s->origin[val(s->g, product)->in[1]].slot;
-	return slot < 0 ? 0 : s->data_product[slot];
-}
-
-static Ref partner_within(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
-{
-	const Val *v = val(s->g, s->origin[sum].scales);
-	for (int k = 0; k < 2 && v->op == O_add && depth > 0; k++) {
-		Ref found = partner_within(s, v->in[k], x, depth - 1);
-		if (found)
-			return found;
+	for (int k = 0; k < 2; k++) { // x cos + rotate_half(x) sin keeps the length of x
+		const Val *product = val(s->g, v->in[k]);
+		int signal = product->op == O_mul && is(s, product->in[0], SIGNAL) ? 0 : 1;
+		if (product->op != O_mul || !is(s, product->in[signal], SIGNAL) ||
+		    is(s, product->in[1 - signal], SIGNAL))
+			return 0;
+		root[k] = rotation_root(s, product->in[signal]);
 	}
-	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
-		return 0;
-	return s->origin[v->in[0]].scales == x   ? v->in[1]
-	       : s->origin[v->in[1]].scales == x ? v->in[0]
-	                                         : 0;
+	return root[0] == root[1] ? root[0] : 0;
 }
 
-enum { SUMS = 4 }; // limit of nested sums
+// ---- lengths --------------------------------------------------------------------------
 
-// Returns the other factor of a summand that is a product of two signals, one of them `x`.
-static Ref partner_of(const ScaleAnalysis *s, Ref sum, Ref x)
+Ref squared_under(ScaleAnalysis *s, Ref r, Surd *length)
 {
-	return partner_within(s, sum, x, SUMS);
-}
-
-// In q k + q t, t made of parameters, or a constant computed from them by an exporter, t is an
-// offset of k and does not count. Returns the sum without it, or 0.
-Ref without_offset(const ScaleAnalysis *s, const Val *v)
-{
-	Ref low = low_rank(s, v);
-	if (low)
-		return v->in[low == v->in[0]];
-	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
-		const Val *product = val(s->g, s->origin[v->in[k]].scales);
-		bool learned =
-		    product->op == O_dot && is(s, product->in[0], SIGNAL) &&
-		    !product_of_data(s, product->in[1]) &&
-		    (is(s, product->in[1], VARIABLE) || is_float_const(s, product->in[1]));
-		if (learned && partner_of(s, v->in[1 - k], s->origin[product->in[0]].scales))
-			return v->in[1 - k];
+	enum { STEPS = 32 };
+	bool root = false, sum = false, inverse = false, limited = false;
+	Surd outer = surd_one, inner = surd_one; // the factors outside of the root and under it
+	for (int steps = 0; steps < STEPS; steps++) {
+		const Val *v = val(s->g, r);
+		if (v->op == O_mul && v->in[0] == v->in[1]) {
+			Surd size = surd_near(sqrt(inner.value));
+			*length = limited ? surd_number(0)
+			                  : surd_mul(outer, inverse ? surd_inverse(size) : size);
+			return root && sum ? r : 0;
+		}
+		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
+		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
+		if (v->op == O_sum)
+			inner = surd_mul(inner, surd_near((double)contracted(s, r)));
+		root |= v->op == O_sqrt || v->op == O_rsqrt;
+		inverse |= v->op == O_rsqrt;
+		sum |= v->op == O_sum;
+		if (pair ? !is(s, v->in[1 - k], AUX)
+		         : !is_view(v) && v->op != O_sqrt && v->op != O_rsqrt && v->op != O_sum)
+			return 0;
+		if (v->op == O_mul)
+			*(root ? &inner : &outer) =
+			    surd_mul(root ? inner : outer, rms_of(s, v->in[1 - k]));
+		else if (pair)
+			limited |=
+			    rms_of(s, v->in[1 - k]).value > 1e-2; // more than a guard against 0
+		r = v->in[k];
 	}
 	return 0;
 }
 
-// q k + q t is q (k + t). Returns k if `at` is such a product q t, else 0.
-Ref offset_of(const ScaleAnalysis *s, Ref at)
+bool by_length(ScaleAnalysis *s, const Val *v, Surd *range)
 {
-	if (!known(s, F_distributed))
+	for (int k = 0; k < (v->op == O_mul ? 2 : v->op == O_div) && known(s, F_by_length); k++) {
+		Surd length;
+		Ref x = v->in[k], square = squared_under(s, v->in[1 - k], &length);
+		if (!square || !(length.value > 0) ||
+		    s->origin[x].scales != s->origin[val(s->g, square)->in[0]].scales)
+			continue;
+		Surd gain = surd_div(gain_of(s, x), gain_of(s, val(s->g, square)->in[0]));
+		*range = v->op == O_mul ? surd_mul(gain, length) : surd_div(gain, length);
+		return true;
+	}
+	return false;
+}
+
+bool normalized(ScaleAnalysis *s, Ref x, bool scaled)
+{
+	enum { STEPS = 32 };
+	for (int steps = 0; steps < STEPS; steps++) {
+		x = s->origin[x].views;
+		const Val *v = val(s->g, x);
+		Surd range;
+		if (v->op == O_norm || by_length(s, v, &range))
+			return true;
+		if (v->op != O_mul && v->op != O_div)
+			return false;
+		int k = is(s, v->in[0], SIGNAL) ? 1 : 0;
+		bool factor = is(s, v->in[k], VARIABLE);
+		if (factor && s->divided[v->in[k]])
+			return true;
+		if (is(s, v->in[k], SIGNAL) || (factor && !scaled))
+			return false;
+		scaled &= !factor; // a constant may be the square root of its size
+		x = v->in[1 - k];
+	}
+	return false;
+}
+
+Ref normed_table(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, s->origin[r].views);
+	if (!is(s, r, VARIABLE) || !known(s, F_normed))
 		return 0;
-	Ref shared = s->origin[val(s->g, at)->in[0]].scales, key = 0, sum = at;
-	for (int k = 0; k < SUMS && !key && (sum = s->sum_of[sum]) != 0; k++)
-		key = partner_of(s, sum, shared);
-	return key;
+	if (v->op == O_norm)
+		return v->in[0];
+	for (int k = 0; k < 2 && (v->op == O_mul || v->op == O_add); k++) {
+		Ref table = s->origin[v->in[1 - k]].slot >= 0 ? normed_table(s, v->in[k]) : 0;
+		if (table)
+			return table;
+	}
+	return 0;
+}
+
+int64_t weights_of(const ScaleAnalysis *s, const Val *v)
+{
+	const Val *sum = v->op == O_div ? val(s->g, s->origin[v->in[1]].moves) : v;
+	bool shares = sum->op == O_sum && sum->in[0] == v->in[0] && known(s, F_weights);
+	return shares ? count_of(&val(s->g, sum->in[0])->shape) / MAX(count_of(&sum->shape), 1) : 0;
+}
+
+// ---- functions of one value -----------------------------------------------------------
+
+bool logistic(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, s->origin[r].views);
+	for (int k = 0; k < 2 && known(s, F_logistic) && v->op == O_add; k++)
+		if (is_float_const(s, v->in[k]) &&
+		    val(s->g, s->origin[v->in[1 - k]].views)->op == O_exp)
+			return true;
+	return false;
 }
 
 // Leaky and exponential units choose by the sign of a signal, element by element. Returns the
@@ -379,7 +453,79 @@ Ref hard_sigmoid(const ScaleAnalysis *s, const Val *v, double *slope)
 	return *slope > 0 ? x : 0;
 }
 
-// Returns the product x W of a signal and a parameter, with or without a bias; 0 for anything else.
+// ---- sums of products -----------------------------------------------------------------
+
+Ref kernel_product(const ScaleAnalysis *s, Ref r)
+{
+	Ref x = s->origin[r].scales;
+	const Val *v = val(s->g, x);
+	for (int k = 0; k < 2 && v->op == O_add; k++)
+		if (val(s->g, s->origin[v->in[k]].views)->op == O_dot)
+			return s->origin[v->in[k]].views;
+	return v->op == O_dot ? x : 0;
+}
+
+Ref product_of_data(const ScaleAnalysis *s, Ref r)
+{
+	Ref product = kernel_product(s, r);
+	if (!product || !normed_table(s, val(s->g, product)->in[0]))
+		return 0;
+	int slot = s->origin[val(s->g, product)->in[1]].slot;
+	return slot < 0 ? 0 : s->data_product[slot];
+}
+
+enum { SUMS = 4 }; // limit of nested sums
+
+// Returns the other factor of a summand that is a product of two signals, one of them `x`.
+static Ref partner_of(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
+{
+	const Val *v = val(s->g, s->origin[sum].scales);
+	for (int k = 0; k < 2 && v->op == O_add && depth > 0; k++) {
+		Ref found = partner_of(s, v->in[k], x, depth - 1);
+		if (found)
+			return found;
+	}
+	if (v->op != O_dot || !is(s, v->in[0], SIGNAL) || !is(s, v->in[1], SIGNAL))
+		return 0;
+	return s->origin[v->in[0]].scales == x   ? v->in[1]
+	       : s->origin[v->in[1]].scales == x ? v->in[0]
+	                                         : 0;
+}
+
+// In q k + q t, t made of parameters, or a constant computed from them by an exporter, t is an
+// offset of k and does not count. Returns the sum without it, or 0.
+Ref without_offset(const ScaleAnalysis *s, const Val *v)
+{
+	Ref low = low_rank(s, v);
+	if (low)
+		return v->in[low == v->in[0]];
+	for (int k = 0; k < 2 && known(s, F_distributed); k++) {
+		const Val *product = val(s->g, s->origin[v->in[k]].scales);
+		bool learned =
+		    product->op == O_dot && is(s, product->in[0], SIGNAL) &&
+		    !product_of_data(s, product->in[1]) &&
+		    (is(s, product->in[1], VARIABLE) || is_float_const(s, product->in[1]));
+		if (learned && partner_of(s, v->in[1 - k], s->origin[product->in[0]].scales, SUMS))
+			return v->in[1 - k];
+	}
+	return 0;
+}
+
+// q k + q t is q (k + t). Returns k if `at` is such a product q t, else 0.
+Ref offset_of(const ScaleAnalysis *s, Ref at)
+{
+	Ref shared = s->origin[val(s->g, at)->in[0]].scales, key = 0, sum = at;
+	for (int k = 0; k < SUMS && !key && known(s, F_distributed); k++) {
+		sum = s->sum_of[sum];
+		if (!sum)
+			return 0;
+		key = partner_of(s, sum, shared, SUMS);
+	}
+	return key;
+}
+
+// Returns the product x W of a signal and a parameter, with or without a bias; NULL for anything
+// else.
 static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 {
 	const Val *v = val(s->g, s->origin[r].scales);
@@ -395,13 +541,9 @@ static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 // Returns the value under views and dropout.
 static Ref undropped(const ScaleAnalysis *s, Ref r)
 {
-	for (;;) {
-		r = s->origin[r].views;
-		Ref kept = dropped(s, val(s->g, r));
-		if (!kept)
-			return r;
-		r = kept;
-	}
+	for (Ref kept = r; kept; kept = dropped(s, val(s->g, r)))
+		r = s->origin[kept].views;
+	return r;
 }
 
 // Returns (x A) B of x W + (x A) B if the inner size is less than both outer sizes, else 0.
@@ -418,34 +560,4 @@ Ref low_rank(const ScaleAnalysis *s, const Val *v)
 			return v->in[1 - k];
 	}
 	return 0;
-}
-
-bool is_unnormalized(const ScaleAnalysis *s, Ref x)
-{
-	for (;;) {
-		const Val *v = val(s->g, x);
-		if (v->op == O_dot)
-			return is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE);
-		bool bias = v->op == O_add && is(s, v->in[0], SIGNAL) != is(s, v->in[1], SIGNAL);
-		if (prims[v->op].cls != C_move && v->op != O_cast && !bias)
-			return false;
-		x = bias && !is(s, v->in[0], SIGNAL) ? v->in[1] : v->in[0];
-	}
-}
-
-bool positive_sum(const ScaleAnalysis *s, Ref r)
-{
-	const Val *v = val(s->g, s->origin[r].views);
-	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, s->origin[v->in[k]].views)->op == O_act)
-			return true;
-	return false;
-}
-
-Ref range_origin(ScaleAnalysis *s, const Val *v)
-{
-	Ref x = averaged(s, v);
-	x = x ? x : centered(s, v);
-	x = x ? x : dropped(s, v);
-	return x ? x : rotated(s, v);
 }

@@ -26,27 +26,110 @@ Surd unit_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_one;
 }
 
+// ---- sums -------------------------------------------------------------------------------
+
+// Returns g of 1 - g.
+static Ref gate_complement(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, s->origin[r].views);
+	return v->op == O_sub && is_float_const(s, v->in[0]) ? v->in[1] : 0;
+}
+
+// True for x g + y (1 - g) and y + g (x - y), whose range is the larger one of x and y.
+static bool mixture(const ScaleAnalysis *s, const Val *v, Surd *range)
+{
+	for (int k = 0; k < 4 && known(s, F_mixture) && v->op == O_add; k++) {
+		Ref x = v->in[k / 2], y = v->in[1 - k / 2], gate = 0;
+		const Val *left = val(s->g, x), *right = val(s->g, y);
+		if (left->op != O_mul)
+			continue;
+		Ref rest = right->op == O_mul ? gate_complement(s, left->in[k % 2]) : 0;
+		const Val *difference = val(s->g, left->in[k % 2]);
+		if (difference->op == O_sub && difference->in[1] == y) {
+			x = is(s, difference->in[0], SIGNAL) ? difference->in[0] : y;
+			gate = left->in[1 - k % 2];
+		} else if (!rest || (rest != right->in[0] && rest != right->in[1])) {
+			continue;
+		}
+		Surd larger = s->range[s->range[x].value > s->range[y].value ? x : y];
+		*range = gate ? surd_mul(larger, s->range[gate]) : larger;
+		return is(s, x, SIGNAL) && is(s, y, SIGNAL);
+	}
+	return false;
+}
+
+static bool is_sigmoid(const ScaleAnalysis *s, Ref r)
+{
+	const Val *v = val(s->g, s->origin[r].views);
+	return v->op == O_act && v->attr->i[0] == A_sigmoid;
+}
+
+// True for products of tanh and sigmoid, and clipped values.
+static bool bounded(const ScaleAnalysis *s, Ref r, int depth)
+{
+	const Val *v = val(s->g, s->origin[r].views);
+	if (v->op == O_act)
+		return acts[v->attr->i[0]].scale == ACT_bounded;
+	if (v->op == O_max || v->op == O_min)
+		return is_float_const(s, v->in[0]) || is_float_const(s, v->in[1]);
+	return v->op == O_mul && depth > 0 && bounded(s, v->in[0], depth - 1) &&
+	       bounded(s, v->in[1], depth - 1);
+}
+
+// Returns x of x sigmoid(a) + y, y bounded.
+static Ref memory_of(const ScaleAnalysis *s, const Val *v)
+{
+	for (int k = 0; k < 4 && known(s, F_memory) && v->op == O_add; k++) {
+		const Val *kept = val(s->g, v->in[k / 2]);
+		if (kept->op != O_mul || !bounded(s, v->in[1 - k / 2], 2))
+			continue;
+		Ref gate = kept->in[k % 2], rest = gate_complement(s, gate),
+		    x = kept->in[1 - k % 2];
+		if (is(s, x, SIGNAL) && is_sigmoid(s, rest ? rest : gate))
+			return x;
+	}
+	return 0;
+}
+
 // For independent summands. A learned offset or a mask does not count.
 Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	Ref x = v->in[0], y = v->in[1], gate;
-	if (mixture(s, v, &x, &y, &gate)) {
-		Surd larger = s->range[s->range[x].value > s->range[y].value ? x : y];
-		return gate ? surd_mul(larger, s->range[gate]) : larger;
-	}
-	if (is_gate_complement(s, v))
+	Ref x = v->in[0], y = v->in[1];
+	Surd larger;
+	if (mixture(s, v, &larger))
+		return larger;
+	if (v->op == O_sub && is_float_const(s, x) && is_sigmoid(s, y))
 		s->coarse[r] = "a sigmoid counts as any activation, whatever its bias";
 	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
 		return keep_range(s, r, v);
-	Ref memory = memory_of(s, v);
-	if (memory) {
+	Ref memory = memory_of(s, v), rest = memory ? 0 : without_offset(s, v);
+	if (memory)
 		s->coarse[r] =
 		    "a memory cell counts as full; on normal data it forgets more than it "
 		    "receives";
-		return inherit(s, r, memory);
-	}
-	Ref rest = without_offset(s, v);
-	return rest ? inherit(s, r, rest) : surd_hypot(s->range[x], s->range[y]);
+	return memory || rest ? inherit(s, r, memory ? memory : rest)
+	                      : surd_hypot(s->range[x], s->range[y]);
+}
+
+// ---- products ---------------------------------------------------------------------------
+
+// Returns K of x rsqrt(max(K mean(x^2), 1)); 0 for anything else.
+static double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
+{
+	const Val *root = val(s->g, s->origin[factor].moves);
+	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
+	int one_at = max->op == O_max && is_float_const(s, max->in[0]) ? 0 : 1;
+	if (!known(s, F_limit) || max->op != O_max ||
+	    !surd_same(rms_of(s, max->in[one_at]), surd_one))
+		return 0;
+	const Val *sum = val(s->g, max->in[1 - one_at]);
+	int k = scaled_operand(s, sum);
+	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
+	sum = k < 0 ? sum : val(s->g, sum->in[k]);
+	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
+	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
+		return 0;
+	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
 }
 
 // For x times a limit. If the limit removes less than half of the power of x, the paper uses the
@@ -64,30 +147,6 @@ static Surd gate_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return surd_mul(s->range[v->in[0]], s->range[v->in[1]]);
 }
 
-static Surd signal_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref other)
-{
-	if (v->op == O_mul)
-		return gate_range(s, r, v);
-	return logistic(s, other) ? surd_mul(s->range[x], constant(s, N_activated)) : surd_one;
-}
-
-static Surd variable_product(ScaleAnalysis *s, Ref r, Ref x, Ref other)
-{
-	if (s->divided[other])
-		return constant(s, N_normalized); // batch normalization by running statistics
-	return s->demand_by[r] && !normalized(s, x, false) ? s->demand[r] : inherit(s, r, x);
-}
-
-static Surd const_product(ScaleAnalysis *s, Ref r, const Val *v, Ref x, Ref number)
-{
-	Surd rms = rms_of(s, number), range = inherit(s, r, uncapped(s, x, rms));
-	const Val *act = val(s->g, x);
-	bool sigmoid = act->op == O_act && act->attr->i[0] == A_sigmoid;
-	if (sigmoid && surd_same(rms, surd_near(2)) && known(s, F_gate))
-		return surd_one;
-	return v->op == O_div ? surd_div(range, rms) : surd_mul(range, rms);
-}
-
 Surd mul_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	int signal = is(s, v->in[0], SIGNAL) ? 0 : 1;
@@ -100,19 +159,35 @@ Surd mul_range(ScaleAnalysis *s, Ref r, const Val *v)
 		return surd_root(1, weights);
 	if (v->op == O_div && signal == 1)
 		return surd_one;
+	if (is(s, other, SIGNAL) && v->op == O_mul)
+		return gate_range(s, r, v);
 	if (is(s, other, SIGNAL))
-		return signal_product(s, r, v, x, other);
-	return is(s, other, VARIABLE) ? variable_product(s, r, x, other)
-	                              : const_product(s, r, v, x, other);
+		return logistic(s, other) ? surd_mul(s->range[x], constant(s, N_activated))
+		                          : surd_one;
+	if (s->divided[other] && is(s, other, VARIABLE))
+		return constant(s, N_normalized); // batch normalization by running statistics
+	if (is(s, other, VARIABLE))
+		return s->demand_by[r] && !normalized(s, x, false) ? s->demand[r]
+		                                                   : inherit(s, r, x);
+	const Val *act = val(s->g, x);
+	Surd rms = rms_of(s, other), range = inherit(s, r, uncapped(s, x, rms));
+	if (act->op == O_act && act->attr->i[0] == A_sigmoid && surd_same(rms, surd_near(2)) &&
+	    known(s, F_gate))
+		return surd_one;
+	return v->op == O_div ? surd_div(range, rms) : surd_mul(range, rms);
 }
+
+// ---- functions --------------------------------------------------------------------------
 
 // Every activation of an input of range 1 has range sqrt(1/2); bounded ones for any input.
 Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	if (positive_sum(s, v->in[0]))
-		s->coarse[r] =
-		    "a sum with the output of an activation is mostly positive and passes the "
-		    "next one unchanged; the rule halves it";
+	const Val *sum = val(s->g, s->origin[v->in[0]].views);
+	for (int k = 0; k < 2 && sum->op == O_add; k++)
+		if (val(s->g, s->origin[sum->in[k]].views)->op == O_act)
+			s->coarse[r] =
+			    "a sum with the output of an activation is mostly positive and passes "
+			    "the next one unchanged; the rule halves it";
 	bool bounded = v->op != O_act || acts[v->attr->i[0]].scale == ACT_bounded;
 	if (bounded && s->range[v->in[0]].value < 0.9)
 		s->coarse[r] = "a bounded activation counts as reaching its full range";
@@ -191,18 +266,6 @@ Surd window_range(ScaleAnalysis *s, Ref r, const Val *v)
 	return keep_range(s, r, v);
 }
 
-// Returns the root mean square of the demands on the slices of a kernel's output.
-static Surd slices_range(const ScaleAnalysis *s, const OutputSlices *slices)
-{
-	double sum = 0, all = 0;
-	for (int k = 0; k < slices->list.count; k++) {
-		double x = demand_or_one(s, slices->list.at[k].value).value,
-		       n = (double)slices->list.at[k].count;
-		sum += n * x * x, all += n;
-	}
-	return surd_near(sqrt(sum / all));
-}
-
 Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
@@ -222,8 +285,15 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 		    surd_mul(s->range[x], m),
 		    twin ? s->range[twin]
 		         : surd_mul(s->range[s->origin[key].scales], constant(s, N_offset)));
-	if (s->output_slices[r])
-		return slices_range(s, s->output_slices[r]);
+	const OutputSlices *slices = s->output_slices[r];
+	double squares = 0, all = 0; // of the demands on its slices
+	for (int k = 0; slices && k < slices->list.count; k++) {
+		double n = (double)slices->list.at[k].count,
+		       x = demand_or_one(s, slices->list.at[k].value).value;
+		squares += n * x * x, all += n;
+	}
+	if (slices)
+		return surd_near(sqrt(squares / all));
 	if (!is(s, other, AUX) || !is(s, x, SIGNAL))
 		return demand_or_one(s, r); // a kernel scales any input to the demand on its output
 	if (!is_float_const(s, other) || averages(s, other))
