@@ -18,32 +18,23 @@ static bool is_nearly_normal(const ScaleAnalysis *s, Ref r)
 // Limits the cost of measuring one value.
 enum { OPERATIONS = 64 };
 
-// Returns the only signal that element-wise v is a function of; 0 if there is none. *operations:
-// the operations between them.
-static Ref root_of(const ScaleAnalysis *s, const Val *v, int *operations)
-{
-	Ref root = 0;
-	double number;
-	for (int k = 0; k < v->nin; k++) {
-		Ref x = s->root[v->in[k]];
-		if (const_num(s->g, v->in[k], &number))
-			continue;
-		if (root && x != root)
-			return 0;
-		root = x;
-		*operations += s->operations[v->in[k]];
-	}
-	return root;
-}
-
 void find_roots(ScaleAnalysis *s)
 {
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		bool map = prims[v->op].cls == C_map || v->op == O_act;
+		bool one = prims[v->op].cls == C_map || v->op == O_act; // a function of one signal
 		int operations = 1;
-		Ref root = map ? root_of(s, v, &operations) : 0;
-		bool one = root && is(s, root, SIGNAL) && operations <= OPERATIONS;
+		Ref root = 0;
+		double number;
+		for (int k = 0; k < v->nin && one; k++) {
+			Ref x = s->root[v->in[k]];
+			if (const_num(s->g, v->in[k], &number))
+				continue;
+			one = !root || x == root;
+			root = x;
+			operations += s->operations[v->in[k]];
+		}
+		one = one && root && is(s, root, SIGNAL) && operations <= OPERATIONS;
 		s->root[r] = one ? root : r;
 		s->operations[r] = one ? operations : 0;
 	}
@@ -89,14 +80,6 @@ static double measured(const ScaleAnalysis *s, Ref r)
 	return sqrt(sum / all);
 }
 
-// True if the rule of v's operation is a poor estimate for such a function.
-static bool is_nonlinear(const ScaleAnalysis *s, const Val *v)
-{
-	int measured = s->rules->row[v->op].measured;
-	return measured == M_always ||
-	       (measured == M_signals && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL));
-}
-
 // Returns the value whose measured range v's operands inherit; 0 if there is none.
 static Ref inherited_guess(const ScaleAnalysis *s, const Val *v)
 {
@@ -116,14 +99,18 @@ void measure_activation(ScaleAnalysis *s, Ref r, const Val *v)
 	static const double TOLERANCE = 1.05;
 	Ref root = s->root[r];
 	Surd length;
-	bool quotient = v->op == O_mul || v->op == O_div;
 	double slope;
 	if (hard_sigmoid(s, v, &slope))
 		return;
-	if (quotient && (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
+	if ((v->op == O_mul || v->op == O_div) &&
+	    (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
 		return;
 	s->guess[r] = inherited_guess(s, v);
-	if (root == r || s->length[r] || !known(s, F_measured) || !is_nonlinear(s, v) ||
+	int measure = s->rules->row[v->op].measured;
+	bool poor = // estimate by the rule of v's operation
+	    measure == M_always ||
+	    (measure == M_signals && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL));
+	if (root == r || s->length[r] || !known(s, F_measured) || !poor ||
 	    !is_nearly_normal(s, root))
 		return;
 	double size = measured(s, r), ratio = size / s->range[r].value;

@@ -65,7 +65,7 @@ typedef struct ScaleAnalysis {
 	const Rules *rules;
 	bool authors; // the authors' code takes precedence over the paper
 	const bool *live;
-	const bool *out; // an output of the graph
+	bool *out; // an output of the graph
 	Nature *nature;
 	Origin *origin;
 	bool *data;        // depends on an input

@@ -19,54 +19,36 @@ static int64_t steps_along(const AxisMap *map, int root_axis, int axis)
 	return stride_along(map->vars, &map->at[root_axis], &map->axis[axis]);
 }
 
-typedef struct Path {
-	Ref root;
-	bool *on; // by Ref - root: depends on the root
-} Path;
-
-// Returns the operand of v that comes from the path's root; -1 if none does.
-static int toward(const Path *p, const Val *v)
-{
-	for (int k = 0; k < v->nin; k++)
-		if (v->in[k] >= p->root && p->on[v->in[k] - p->root])
-			return k;
-	return -1;
-}
-
-static Path path_of(const ScaleAnalysis *s, Ref root, Ref top)
-{
-	Path p = {root, NEWS(s->arena, bool, top - root + 1)};
-	p.on[0] = true;
-	for (Ref r = root + 1; r <= top; r++)
-		p.on[r - root] = toward(&p, val(s->g, r)) >= 0;
-	return p;
-}
-
-// Replaces the index of an element of v by that of its operand k; false if v is no view.
-static bool step_through(const ScaleAnalysis *s, const Val *v, int k, AxisMap *map)
-{
-	if (prims[v->op].cls == C_map)
-		return v->shape.rank == val(s->g, v->in[k])->shape.rank;
-	if (v->op != O_reshape && v->op != O_permute && v->op != O_slice && v->op != O_expand)
-		return false;
-	Index in[RANK];
-	operand_index(map->vars, s->g, v, k, map->at, in, NULL);
-	memcpy(map->at, in, sizeof in);
-	return true;
-}
-
+// Maps the axes of r to those of `root`; false if the values between are no views.
 static bool axis_map_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *map)
 {
-	Path path = path_of(s, root, r);
 	const Shape *shape = &val(s->g, r)->shape;
+	bool *on = NEWS(s->arena, bool, r - root + 1); // by Ref - root: depends on the root
 	*map = (AxisMap){.vars = vars_new(s->arena), .rank = val(s->g, root)->shape.rank};
 	for (int a = 0; a < shape->rank; a++)
 		map->at[a] = map->axis[a] = some_index(map->vars, shape->dim[a]);
+	on[0] = true;
+	for (Ref u = root + 1; u <= r; u++)
+		for (int k = 0; k < val(s->g, u)->nin; k++) {
+			Ref x = val(s->g, u)->in[k];
+			on[u - root] |= x >= root && on[x - root];
+		}
 	while (r != root) {
 		const Val *v = val(s->g, r);
-		int k = toward(&path, v);
-		if (k < 0 || !step_through(s, v, k, map))
+		int k = 0;
+		while (k < v->nin && (v->in[k] < root || !on[v->in[k] - root]))
+			k++;
+		if (k == v->nin)
 			return false;
+		if (v->op == O_reshape || v->op == O_permute || v->op == O_slice ||
+		    v->op == O_expand) {
+			Index in[RANK];
+			operand_index(map->vars, s->g, v, k, map->at, in, NULL);
+			memcpy(map->at, in, sizeof in);
+		} else if (prims[v->op].cls != C_map ||
+		           v->shape.rank != val(s->g, v->in[k])->shape.rank) {
+			return false;
+		}
 		r = v->in[k];
 	}
 	return true;
@@ -90,21 +72,6 @@ static bool is_along(const AxisMap *map, int axis, int root_axis)
 
 // ---- slots ----------------------------------------------------------------------------
 
-static void mark_axes(const AxisMap *map, int axis, bool *mark)
-{
-	for (int a = 0; a < map->rank; a++)
-		mark[a] |= steps_along(map, a, axis) != 0;
-}
-
-// True if the use reduces this axis of the operand.
-static bool sums_over(const ScaleAnalysis *s, const Inferred *inferred, int axis)
-{
-	const Val *at = val(s->g, inferred->at);
-	if (at->op == O_sum)
-		return has_axis(at->attr, axis);
-	return axis == at->shape.rank - (at->in[0] == inferred->operand ? 1 : 2);
-}
-
 Shape default_slot(const Shape *full, bool rows)
 {
 	Shape slot = *full;
@@ -120,8 +87,13 @@ bool fans_of(const ScaleAnalysis *s, const Inferred *inferred, int slot, bool *i
 	              (!strcmp(inferred->role, "kernel") || inferred->rows);
 	if (!kernel || !operand_map(s, inferred, slot, &map))
 		return false;
-	for (int a = 0; a < val(s->g, inferred->operand)->shape.rank; a++)
-		mark_axes(&map, a, sums_over(s, inferred, a) ? in : out);
+	const Val *at = val(s->g, inferred->at);
+	int summed = at->shape.rank - (at->in[0] == inferred->operand ? 1 : 2); // by a dot
+	for (int a = 0; a < val(s->g, inferred->operand)->shape.rank; a++) {
+		bool sums = at->op == O_sum ? has_axis(at->attr, a) : a == summed;
+		for (int b = 0; b < map.rank; b++)
+			(sums ? in : out)[b] |= steps_along(&map, b, a) != 0;
+	}
 	return true;
 }
 
@@ -170,53 +142,26 @@ static bool find_slice(const ScaleAnalysis *s, Ref r, Ref dot, OutputSlice *slic
 	return stride > 0 && is_along(&map, axis, last);
 }
 
-// True if the demands on two slices differ.
-static bool differ(const ScaleAnalysis *s, const OutputSlices *slices)
+// True if the demands on two slices differ and no element belongs to two. Finds the slice of each.
+static bool own_demands(const ScaleAnalysis *s, OutputSlices *slices)
 {
-	Ref first = slices->list.at[0].value;
-	for (int k = 1; k < slices->list.count; k++)
-		if (!surd_same(demand_or_one(s, slices->list.at[k].value), demand_or_one(s, first)))
-			return true;
-	return false;
-}
-
-// Marks the elements of a slice as its own; false if one belongs to another slice.
-static bool claim(const OutputSlice *slice, int64_t size, Ref *owner)
-{
-	for (int64_t block = 0; block < size; block += slice->stride * slice->extent) {
-		int64_t first = block + slice->start * slice->stride,
-		        end = first + slice->count * slice->stride;
-		for (int64_t e = first; e < MIN(end, size); e++) {
-			if (owner[e])
+	int64_t size = last_dim(&val(s->g, slices->dot)->shape);
+	bool differ = false;
+	slices->owner = NEWS(s->arena, Ref, size + 1);
+	for (int k = 0; k < slices->list.count; k++) {
+		const OutputSlice *slice = &slices->list.at[k];
+		differ |= !surd_same(demand_or_one(s, slice->value),
+		                     demand_or_one(s, slices->list.at[0].value));
+		int64_t run = slice->count * slice->stride,
+		        gap = slice->extent * slice->stride - run, n = 0;
+		for (int64_t e = slice->start * slice->stride; run && e < size; e++) {
+			if (slices->owner[e])
 				return false;
-			owner[e] = slice->value;
+			slices->owner[e] = slice->value;
+			e += ++n % run ? 0 : gap;
 		}
 	}
-	return true;
-}
-
-// True if no element belongs to two slices. Finds the slice of each.
-static bool disjoint(const ScaleAnalysis *s, OutputSlices *slices)
-{
-	const Shape *shape = &val(s->g, slices->dot)->shape;
-	int64_t size = shape->dim[shape->rank - 1];
-	bool separate = true;
-	slices->owner = NEWS(s->arena, Ref, size + 1);
-	for (int k = 0; k < slices->list.count && separate; k++)
-		separate = claim(&slices->list.at[k], size, slices->owner);
-	return separate;
-}
-
-// Records the slices at a kernel's output and at all values between.
-static void record(ScaleAnalysis *s, OutputSlices *slices)
-{
-	for (int k = 0; k < slices->list.count; k++)
-		for (Ref r = slices->list.at[k].value; s->output_slices[r] != slices;) {
-			const Val *v = val(s->g, r);
-			s->output_slices[r] = slices;
-			if (r != slices->dot)
-				r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
-		}
+	return differ;
 }
 
 void find_cuts(ScaleAnalysis *s)
@@ -240,9 +185,18 @@ void find_cuts(ScaleAnalysis *s)
 		else
 			bad[dot] = true;
 	}
-	for (Ref r = 1; r < (Ref)s->g->nval; r++)
-		if (of[r] && !bad[r] && differ(s, of[r]) && disjoint(s, of[r]))
-			record(s, of[r]);
+	for (Ref dot = 1; dot < (Ref)s->g->nval; dot++) {
+		OutputSlices *slices = of[dot];
+		if (!slices || bad[dot] || !own_demands(s, slices))
+			continue;
+		s->output_slices[dot] = slices;
+		for (int k = 0; k < slices->list.count; k++) // and at all values between
+			for (Ref r = slices->list.at[k].value; s->output_slices[r] != slices;) {
+				const Val *v = val(s->g, r);
+				s->output_slices[r] = slices;
+				r = v->in[v->nin > 1 && !is(s, v->in[0], SIGNAL)];
+			}
+	}
 }
 
 // ---- slices of a parameter --------------------------------------------------------------
@@ -263,16 +217,6 @@ static int output_axis(const ScaleAnalysis *s, const Inferred *inferred, int slo
 	return -1;
 }
 
-// The same rule for each slice, with its own demand.
-static Inferred infer_slice(const ScaleAnalysis *s, const Inferred *inferred, Ref output)
-{
-	Inferred own = *inferred;
-	own.demand = demand_or_one(s, output);
-	own.demand_by = s->demand_by[output];
-	own.eta = surd_mul(surd_div(inferred->eta, inferred->demand), own.demand);
-	return own;
-}
-
 ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
 	int axis = inferred->output_slices ? output_axis(s, inferred, slot) : -1;
@@ -282,9 +226,13 @@ ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, 
 	slices->axis = axis;
 	for (int64_t e = 0, n = 0; e < s->g->slots.at[slot].shape.dim[axis]; e++) {
 		Ref output = inferred->output_slices->owner[e];
-		if (!n ||
-		    !surd_same(demand_or_one(s, output), slices->list.at[n - 1].inferred.demand)) {
-			ParamSlice slice = {e, 0, infer_slice(s, inferred, output)};
+		Surd demand = demand_or_one(s, output);
+		if (!n || !surd_same(demand, slices->list.at[n - 1].inferred.demand)) {
+			ParamSlice slice = {e, 0, *inferred}; // the same rule with its own demand
+			slice.inferred.demand = demand;
+			slice.inferred.demand_by = s->demand_by[output];
+			slice.inferred.eta =
+			    surd_mul(surd_div(inferred->eta, inferred->demand), demand);
 			PUSH(s->arena, slices->list, slice);
 			n++;
 		}

@@ -60,15 +60,6 @@ static void drop(Product *p, int k)
 	p->at[k] = p->at[--p->n];
 }
 
-// Returns the factor x whose square x x is `square`; -1 if there is none.
-static int directed_by(const ScaleAnalysis *s, const Product *p, Ref square)
-{
-	for (int k = 0; k < p->n && square; k++)
-		if (p->at[k].x == s->origin[val(s->g, square)->in[0]].views && !p->at[k].below)
-			return k;
-	return -1;
-}
-
 // Finds x / |x|, or a normalized x, of which only the direction matters. Removes x and its length
 // from the product and returns x; 0 if there is none.
 static Ref take_direction(ScaleAnalysis *s, Product *product)
@@ -82,25 +73,25 @@ static Ref take_direction(ScaleAnalysis *s, Product *product)
 		}
 		Surd size;
 		Ref square = squared_under(s, length, &size);
-		int k = directed_by(s, product, square);
-		if (k < 0)
-			continue;
-		Ref x = product->at[k].x;
-		int64_t n = count_of(&val(s->g, square)->shape) / MAX(count_of(&v->shape), 1);
-		product->gain = surd_div(product->gain, surd_root(n, 1));
-		drop(product, MAX(i, k));
-		drop(product, MIN(i, k));
-		return x;
+		Ref x = square ? s->origin[val(s->g, square)->in[0]].views : 0;
+		for (int k = 0; k < product->n && x; k++) {
+			if (product->at[k].x != x || product->at[k].below)
+				continue;
+			int64_t n =
+			    count_of(&val(s->g, square)->shape) / MAX(count_of(&v->shape), 1);
+			product->gain = surd_div(product->gain, surd_root(n, 1));
+			drop(product, MAX(i, k));
+			drop(product, MIN(i, k));
+			return x;
+		}
 	}
 	return 0;
 }
 
 // For LayerNorm over a table: its factor is a normalization's, and the table may have any scale.
-static void propagate_norm(Inference *p, Ref table, const Product *product,
-                           const Inferred *inferred)
+static void propagate_norm(Inference *p, Ref table, const Product *product, Inferred passed)
 {
 	ScaleAnalysis *s = p->s;
-	Inferred passed = *inferred;
 	passed.demand_by = passed.source = 0;
 	passed.output_slices = NULL;
 	passed.contracted = 0;
@@ -122,7 +113,7 @@ static void propagate_product(Inference *p, Ref r, const Inferred *inferred)
 	collect(p->s, r, false, &product);
 	Ref table = inferred->rows ? normed_table(p->s, r) : 0;
 	if (table) {
-		propagate_norm(p, table, &product, inferred);
+		propagate_norm(p, table, &product, *inferred);
 		return;
 	}
 	for (int k = product.n - 1; k >= 0; k--)
@@ -181,33 +172,23 @@ static void propagate_chain(Inference *p, Ref r, const Val *v)
 	assign(p, v->in[1], kernel);
 }
 
-// True if x is the g of 1 + g.
-static bool offsets_number(ScaleAnalysis *s, Ref other)
-{
-	Ref number = s->origin[other].views;
-	return val(s->g, number)->op == O_const && !is_zero(s, number);
-}
-
-// True if x is the b of t W + b, t a table.
-static bool offsets_product(const ScaleAnalysis *s, const Inferred *inferred, Ref x, Ref other)
-{
-	return inferred->rows && val(s->g, s->origin[other].views)->op == O_dot &&
-	       val(s->g, s->origin[x].views)->op == O_slot;
-}
-
 static void propagate_sum(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
 	for (int k = 0; k < 2; k++) {
-		Ref x = v->in[k], other = v->in[1 - k];
+		Ref x = s->origin[v->in[k]].views, other = s->origin[v->in[1 - k]].views;
 		Inferred passed = p->of[r];
-		bool norm = passed.rows && normed_table(s, other);
-		bool bias = norm || offsets_product(s, &passed, x, other);
-		bool summand = !strcmp(passed.role, "bias"); // added to a constant, but not 1 + g
-		if (bias || (offsets_number(s, other) && !summand))
-			passed.eta = surd_mul(passed.eta, constant(s, N_offset));
+		bool norm = passed.rows && normed_table(s, v->in[1 - k]);
+		// b of t W + b, t a table
+		bool bias = norm || (passed.rows && val(s->g, other)->op == O_dot &&
+		                     val(s->g, x)->op == O_slot);
+		// g of 1 + g, but not a bias that is added to a constant
+		bool gain = val(s->g, other)->op == O_const && !is_zero(s, other) &&
+		            strcmp(passed.role, "bias") != 0;
 		if (norm)
 			passed.eta = constant(s, N_norm_bias);
+		else if (bias || gain)
+			passed.eta = surd_mul(passed.eta, constant(s, N_offset));
 		if (bias) {
 			passed.role = norm ? "norm_bias" : "bias";
 			passed.rows = false;
@@ -215,30 +196,11 @@ static void propagate_sum(Inference *p, Ref r, const Val *v)
 			passed.contracted = 0;
 			passed.question = NULL;
 		}
-		assign(p, x, passed);
+		assign(p, v->in[k], passed);
 	}
 }
 
 // ---- slices of a parameter ------------------------------------------------------------
-
-// Records what is inferred for a slice of a parameter.
-static void record_slice(Inference *p, Ref r, const Val *v)
-{
-	ScaleAnalysis *s = p->s;
-	const Val *full = val(s->g, v->in[0]);
-	int axis = full->op == O_slot ? sliced_axis(v, &full->shape) : -1;
-	if (axis < 0 || !known(s, F_param_slices))
-		return;
-	ParamSlices **param_slices = &p->param_slices[full->attr->i[0]];
-	if (!*param_slices) {
-		*param_slices = NEW(s->arena, ParamSlices);
-		(*param_slices)->axis = axis;
-	}
-	ParamSlice slice = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
-	PUSH(s->arena, (*param_slices)->list, slice);
-	if ((*param_slices)->axis != axis)
-		(*param_slices)->axis = -1;
-}
 
 static int earlier_first(const void *a, const void *b)
 {
@@ -248,45 +210,60 @@ static int earlier_first(const void *a, const void *b)
 
 ParamSlices *param_slices_of(const Inference *p, int slot)
 {
-	ParamSlices *param_slices = p->param_slices[slot];
+	ParamSlices *slices = p->param_slices[slot];
+	if (!slices || slices->axis < 0)
+		return NULL;
 	bool differ = false;
 	int64_t end = 0;
-	if (param_slices)
-		qsort(param_slices->list.at, (size_t)param_slices->list.count,
-		      sizeof *param_slices->list.at, earlier_first);
-	for (int k = 0; param_slices && k < param_slices->list.count; k++) {
-		const ParamSlice *slice = &param_slices->list.at[k];
+	qsort(slices->list.at, (size_t)slices->list.count, sizeof *slices->list.at, earlier_first);
+	for (int k = 0; k < slices->list.count; k++) {
+		const ParamSlice *slice = &slices->list.at[k];
 		if (slice->start != end)
 			return NULL;
 		end += slice->count;
-		differ |= !surd_same(slice->inferred.eta, param_slices->list.at[0].inferred.eta);
+		differ |= !surd_same(slice->inferred.eta, slices->list.at[0].inferred.eta);
 	}
-	bool complete = param_slices && param_slices->axis >= 0 &&
-	                end == p->s->g->slots.at[slot].shape.dim[param_slices->axis];
-	return complete && differ ? param_slices : NULL;
+	return differ && end == p->s->g->slots.at[slot].shape.dim[slices->axis] ? slices : NULL;
 }
 
 void propagate(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
-	bool view = prims[v->op].cls == C_move || v->op == O_cast || v->op == O_gather ||
-	            v->op == O_neg || v->op == O_select;
 	if (v->op == O_mul || v->op == O_div) {
 		propagate_product(p, r, &p->of[r]);
-	} else if (v->op == O_add || v->op == O_sub) {
-		propagate_sum(p, r, v);
-	} else if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE) &&
-	           known(s, F_chain)) {
-		propagate_chain(p, r, v);
-	} else {
-		Inferred passed = p->of[r];
-		if (v->op == O_slice)
-			record_slice(p, r, v);
-		passed.eta = view ? passed.eta : surd_one;
-		if (!view)
-			passed.question =
-			    format(s->arena, "used only through '%s': scale 1?", prims[v->op].name);
-		for (int k = 0; k < v->nin; k++)
-			assign(p, v->in[k], passed);
+		return;
 	}
+	if (v->op == O_add || v->op == O_sub) {
+		propagate_sum(p, r, v);
+		return;
+	}
+	if (v->op == O_dot && is(s, v->in[0], VARIABLE) && is(s, v->in[1], VARIABLE) &&
+	    known(s, F_chain)) {
+		propagate_chain(p, r, v);
+		return;
+	}
+	const Val *full = val(s->g, v->in[0]);
+	int axis = v->op == O_slice && full->op == O_slot && known(s, F_param_slices)
+	               ? sliced_axis(v, &full->shape)
+	               : -1;
+	if (axis >= 0) { // a slice of a parameter
+		ParamSlices **slices = &p->param_slices[full->attr->i[0]];
+		if (!*slices) {
+			*slices = NEW(s->arena, ParamSlices);
+			(*slices)->axis = axis;
+		}
+		ParamSlice slice = {v->attr->i[3 * axis], v->shape.dim[axis], p->of[r]};
+		PUSH(s->arena, (*slices)->list, slice);
+		if ((*slices)->axis != axis)
+			(*slices)->axis = -1;
+	}
+	Inferred passed = p->of[r];
+	if (prims[v->op].cls != C_move && v->op != O_cast && v->op != O_gather && v->op != O_neg &&
+	    v->op != O_select) {
+		passed.eta = surd_one;
+		passed.question =
+		    format(s->arena, "used only through '%s': scale 1?", prims[v->op].name);
+	}
+	for (int k = 0; k < v->nin; k++)
+		assign(p, v->in[k], passed);
 }

@@ -11,99 +11,79 @@ typedef struct Tables { // the first tables of a sum of embeddings
 	Ref at[LEAVES];
 } Tables;
 
-// True if r is made of embeddings alone: rows looked up, dropped out, summed, tables added.
-static bool of_embeddings(ScaleAnalysis *s, Ref r, Tables *const *raw)
-{
-	const Val *v = val(s->g, r);
-	bool any = false;
-	if (!is(s, r, SIGNAL) || table_of(s, r))
-		return table_of(s, r) != 0;
-	Ref same = range_origin(s, v);
-	if (same)
-		return raw[same] != NULL;
-	if (!is_view(v) && v->op != O_select && v->op != O_mul && v->op != O_add)
-		return false;
-	for (int k = 0; k < v->nin; k++) {
-		bool variable = is(s, v->in[k], VARIABLE) && v->op != O_add;
-		bool number = v->op == O_mul && !surd_same(rms_of(s, v->in[k]), surd_one);
-		if ((is(s, v->in[k], SIGNAL) && !raw[v->in[k]]) || variable || number)
-			return false;
-		any |= raw[v->in[k]] != NULL;
-	}
-	return any;
-}
-
 static void add_table(Tables *t, Ref table)
 {
 	if (t->n < LEAVES)
 		t->at[t->n++] = table;
 }
 
-// Returns the tables of r, which is made of embeddings alone, from those of its operands.
+// Returns the tables of r, from those of its operands, if it is made of embeddings alone: rows
+// looked up, dropped out, summed, tables added; else NULL.
 static Tables *tables_of(ScaleAnalysis *s, Ref r, Tables *const *of)
 {
 	const Val *v = val(s->g, r);
-	Ref same = range_origin(s, v), table = table_of(s, r);
-	if (!table && (same || is_view(v)))
+	Tables all = {0};
+	Ref table = table_of(s, r);
+	if (table) {
+		add_table(&all, table);
+		return take_copy(s->arena, &all, sizeof all);
+	}
+	Ref same = is(s, r, SIGNAL) ? range_origin(s, v) : 0;
+	if (same || (is(s, r, SIGNAL) && is_view(v)))
 		return of[same ? same : v->in[0]];
-	Tables *all = NEW(s->arena, Tables);
-	if (table)
-		add_table(all, table);
-	for (int k = 0; k < v->nin && !table; k++) {
-		const Tables *own = of[v->in[k]];
-		if (is(s, v->in[k], VARIABLE))
-			add_table(all, v->in[k]);
-		for (int i = 0; own && i < own->n; i++)
-			add_table(all, own->at[i]);
+	if (!is(s, r, SIGNAL) || (v->op != O_select && v->op != O_mul && v->op != O_add))
+		return NULL;
+	for (int k = 0; k < v->nin; k++) {
+		Ref x = v->in[k];
+		bool number = v->op == O_mul && !surd_same(rms_of(s, x), surd_one);
+		if (number || (is(s, x, SIGNAL) && !of[x]) ||
+		    (is(s, x, VARIABLE) && v->op != O_add))
+			return NULL;
+		if (is(s, x, VARIABLE))
+			add_table(&all, x);
+		for (int i = 0; of[x] && i < of[x]->n; i++)
+			add_table(&all, of[x]->at[i]);
 	}
-	return all;
-}
-
-static void copy_demand(ScaleAnalysis *s, Ref table, Ref known)
-{
-	for (Ref t = table; !s->demand_by[t]; t = val(s->g, t)->in[0]) {
-		s->demand[t] = s->demand[known];
-		s->demand_by[t] = s->demand_by[known];
-		if (!is_view(val(s->g, t)) && val(s->g, t)->op != O_gather)
-			return;
-	}
+	return take_copy(s->arena, &all, sizeof all);
 }
 
 // Copies the demand on one table to those without a demand.
 static void join_tables(ScaleAnalysis *s, const Tables *tables)
 {
-	Ref found = 0;
+	Ref known = 0;
 	for (int k = 0; k < tables->n; k++)
 		if (s->demand_by[tables->at[k]])
-			found = tables->at[k];
-	for (int k = 0; k < tables->n && found; k++)
-		copy_demand(s, tables->at[k], found);
-}
-
-static void begin_stream(ScaleAnalysis *s, const Tables *tables)
-{
-	for (int k = 0; k < tables->n; k++) {
-		int slot = s->origin[tables->at[k]].slot;
-		if (slot >= 0)
-			s->stream[slot] = true;
-	}
+			known = tables->at[k];
+	for (int k = 0; k < tables->n && known; k++)
+		for (Ref t = tables->at[k]; !s->demand_by[t]; t = val(s->g, t)->in[0]) {
+			s->demand[t] = s->demand[known];
+			s->demand_by[t] = s->demand_by[known];
+			if (!is_view(val(s->g, t)) && val(s->g, t)->op != O_gather)
+				break;
+		}
 }
 
 void join_embeddings(ScaleAnalysis *s)
 {
-	Tables **raw = NEWS(s->arena, Tables *, s->g->nval); // of values made of embeddings alone
+	Tables **of = NEWS(s->arena, Tables *, s->g->nval); // of values made of embeddings alone
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
 		const Val *v = val(s->g, r);
-		bool alone = s->live[r] && of_embeddings(s, r, raw);
-		raw[r] = alone ? tables_of(s, r, raw) : NULL;
+		of[r] = s->live[r] ? tables_of(s, r, of) : NULL;
 		if (!s->live[r] || v->op != O_add)
 			continue;
-		s->sum[r] = alone;
-		const Tables *left = raw[v->in[0]], *right = raw[v->in[1]];
-		if (alone && known(s, F_copies))
-			join_tables(s, raw[r]);
-		else if (known(s, F_stream) && !left != !right && is(s, v->in[0], SIGNAL) &&
-		         is(s, v->in[1], SIGNAL))
-			begin_stream(s, left ? left : right);
+		s->sum[r] = of[r] != NULL;
+		if (of[r] && known(s, F_copies)) {
+			join_tables(s, of[r]);
+			continue;
+		}
+		const Tables *left = of[v->in[0]], *right = of[v->in[1]];
+		bool begins = known(s, F_stream) && !left != !right && is(s, v->in[0], SIGNAL) &&
+		              is(s, v->in[1], SIGNAL);
+		const Tables *stream = left ? left : right;
+		for (int k = 0; begins && k < stream->n; k++) {
+			int slot = s->origin[stream->at[k]].slot;
+			if (slot >= 0)
+				s->stream[slot] = true;
+		}
 	}
 }

@@ -73,34 +73,26 @@ static void split_eta(const ScaleAnalysis *s, const Inferred *inferred, int slot
 	eta->parts = list;
 }
 
-static const char *scale_question(const Inferred *inferred)
-{
-	if (!inferred->role)
-		return "no output depends on it: scale 1?";
-	if (!(inferred->eta.value > 0) || !isfinite(inferred->eta.value))
-		return "its rule gives no positive scale, because it meets only zeros: scale 1?";
-	return inferred->question;
-}
-
-// Includes the doubt whether it is a parameter at all.
-static const char *question_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
-{
-	const char *scale = scale_question(inferred), *role = s->g->slots.at[slot].why;
-	return scale && role ? format(s->arena, "%s %s", role, scale) : role ? role : scale;
-}
-
 static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 {
-	bool known = inferred->role && inferred->eta.value > 0 && isfinite(inferred->eta.value);
+	bool used = inferred->role != NULL,
+	     known = used && inferred->eta.value > 0 && isfinite(inferred->eta.value);
+	const char *doubt = s->g->slots.at[slot].why; // whether it is a parameter at all
+	const char *scale = known  ? inferred->question
+	                    : used ? "its rule gives no positive scale, because it meets only "
+	                             "zeros: scale 1?"
+	                           : "no output depends on it: scale 1?";
 	Eta eta = {.eta = known ? inferred->eta : surd_one,
-	           .role = inferred->role ? inferred->role : "unknown",
-	           .range = inferred->role ? inferred->range : surd_one,
-	           .demand = inferred->role ? inferred->demand : surd_one,
+	           .role = used ? inferred->role : "unknown",
+	           .range = used ? inferred->range : surd_one,
+	           .demand = used ? inferred->demand : surd_one,
 	           .slot = slots_of(s, inferred, slot),
 	           .readout = inferred->readout,
-	           .question = question_of(s, slot, inferred)};
+	           .sure = !doubt && !scale,
+	           .question = doubt && scale ? format(s->arena, "%s %s", doubt, scale)
+	                       : doubt        ? doubt
+	                                      : scale};
 	fans_of(s, inferred, slot, eta.fan_in, eta.fan_out);
-	eta.sure = !eta.question;
 	eta.formula = surd_text(s->arena, eta.eta, inferred->contracted);
 	explain(s, inferred, &eta);
 	split_eta(s, inferred, slot, &eta);
@@ -109,15 +101,6 @@ static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 
 // ---- the pass -------------------------------------------------------------------------
 
-static bool is_authors_convention(const char *convention)
-{
-	if (!convention || !strcmp(convention, "paper"))
-		return false;
-	if (strcmp(convention, "jestimator"))
-		fail("--convention", "expected paper or jestimator, found '%s'", convention);
-	return true;
-}
-
 // A few iterations suffice: a carried value keeps the scale of its first value, or converges.
 Graph *eta_graph(Arena *arena, const Graph *g)
 {
@@ -125,24 +108,22 @@ Graph *eta_graph(Arena *arena, const Graph *g)
 	return unroll_pass(arena, g, TRIPS);
 }
 
-static bool *mark_outputs(Arena *arena, const Graph *g)
-{
-	bool *out = NEWS(arena, bool, g->nval);
-	for (int k = 0; k < g->outs.count; k++)
-		out[g->outs.at[k].val] = true;
-	return out;
-}
-
 Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
 {
 	const Graph *g = has_loop(forward) ? eta_graph(arena, forward) : forward;
+	const char *convention = options->convention ? options->convention : "paper";
+	bool authors = !strcmp(convention, "jestimator");
+	if (!authors && strcmp(convention, "paper") != 0)
+		fail("--convention", "expected paper or jestimator, found '%s'", convention);
 	Rules paper = eta_rules();
 	ScaleAnalysis s = {.arena = arena,
 	                   .g = g,
 	                   .rules = options->rules ? options->rules : &paper,
-	                   .authors = is_authors_convention(options->convention),
+	                   .authors = authors,
 	                   .live = graph_marks(arena, g)};
-	s.out = mark_outputs(arena, g);
+	s.out = NEWS(arena, bool, g->nval);
+	for (int k = 0; k < g->outs.count; k++)
+		s.out[g->outs.at[k].val] = true;
 	s.data = NEWS(arena, bool, g->nval);
 	s.fixed = NEWS(arena, bool, g->nval);
 	s.divided = NEWS(arena, bool, g->nval);

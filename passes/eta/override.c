@@ -116,15 +116,6 @@ static void assign_eta(Arena *arena, const Override *override, double x, Eta *et
 	eta->formula = override->report ? surd_text(arena, eta->eta, 0) : override->expr;
 }
 
-static void check_length(const Slot *slot, const Override *override)
-{
-	if (override->count && (override->axis >= slot->shape.rank ||
-	                        slot->shape.dim[override->axis] != override->count))
-		fail(slot->name,
-		     "eta has %lld values along axis %d, which do not broadcast to its shape",
-		     (long long) override->count, override->axis);
-}
-
 void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
@@ -134,47 +125,44 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 		               : positive(override, override->expr,
 		                          book_number(arena, override->pattern, override->expr));
 		Hits hits = {.g = g, .option = "--eta", .override = override};
-		for (int slot; (slot = next_hit(&hits)) >= 0;) {
-			check_length(&g->slots.at[slot], override);
-			if (!agrees(&eta[slot], override, x))
-				assign_eta(arena, override, x, &eta[slot]);
+		for (int i; (i = next_hit(&hits)) >= 0;) {
+			const Slot *slot = &g->slots.at[i];
+			if (override->count && (override->axis >= slot->shape.rank ||
+			                        slot->shape.dim[override->axis] != override->count))
+				fail(slot->name,
+				     "eta has %lld values along axis %d, which do not broadcast to "
+				     "its shape",
+				     (long long) override->count, override->axis);
+			if (!agrees(&eta[i], override, x))
+				assign_eta(arena, override, x, &eta[i]);
 		}
 	}
 }
 
 // ---- the shape of v and b -------------------------------------------------------------
 
-// Reads '1,768', with or without brackets. False if it is malformed or does not broadcast.
-static bool read_numbers(const char *text, const Shape *full, Shape *slot)
-{
-	slot->rank = 0;
-	text += strspn(text, "([ ");
-	for (char *end; *text && !strchr(")]", *text); text = end + strspn(end, ", ")) {
-		long long n = strtoll(text, &end, 10);
-		if (end == text || slot->rank == full->rank ||
-		    (n != 1 && n != full->dim[slot->rank]))
-			return false;
-		slot->dim[slot->rank++] = n;
-	}
-	return slot->rank == full->rank && !text[strspn(text, ")] ")];
-}
-
+// Reads full, rows, scalar, or '1,768' with or without brackets.
 static Shape parse_slot(const char *name, const Shape *full, const char *text)
 {
-	Shape slot = *full;
-	bool rows = !strcmp(text, "rows");
 	if (!strcmp(text, "full"))
-		return slot;
-	if (!rows && strcmp(text, "scalar")) {
-		if (!read_numbers(text, full, &slot))
-			fail(name,
-			     "--slots: expected full, rows, scalar, or the parameter's shape with "
-			     "1 for "
-			     "each axis that is averaged, found '%s'",
-			     text);
-		return slot;
+		return *full;
+	if (!strcmp(text, "rows") || !strcmp(text, "scalar"))
+		return default_slot(full, *text == 'r');
+	Shape slot = {0};
+	bool fits = true;
+	const char *at = text + strspn(text, "([ ");
+	for (char *end; *at && !strchr(")]", *at) && fits; at = end + strspn(end, ", ")) {
+		long long n = strtoll(at, &end, 10);
+		fits = end != at && slot.rank < full->rank && (n == 1 || n == full->dim[slot.rank]);
+		if (fits)
+			slot.dim[slot.rank++] = n;
 	}
-	return default_slot(full, rows);
+	if (!fits || slot.rank != full->rank || at[strspn(at, ")] ")])
+		fail(name,
+		     "--slots: expected full, rows, scalar, or the parameter's shape with 1 for "
+		     "each axis that is averaged, found '%s'",
+		     text);
+	return slot;
 }
 
 void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
@@ -198,17 +186,9 @@ void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 
 // ---- ranges of inputs -----------------------------------------------------------------
 
-// A short decimal is exact: 0.5, but not 0.707.
-static Surd range_of(const char *expression, double x)
-{
-	enum { LONG = 1 << 8 };
-	Surd exact = surd_near(x);
-	bool decimal = !expression[strspn(expression, "0123456789.eE+-")];
-	return decimal && (exact.num > LONG || exact.den > LONG) ? surd_number(x) : exact;
-}
-
 Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 {
+	enum { LONG = 1 << 8 };
 	Surd *range = NEWS(arena, Surd, g->slots.count + 1);
 	for (int k = 0; k < list->count; k++) {
 		const Override *override = &list->at[k];
@@ -223,7 +203,11 @@ Surd *declared_ranges(Arena *arena, const Graph *g, const Overrides *list)
 		if (!(x > 0) || !isfinite(x))
 			fail(override->pattern, "--range: expected a positive number, found '%s'",
 			     override->expr);
-		range[slot] = range_of(override->expr, x);
+		// A short decimal is exact: 0.5, but not 0.707.
+		Surd exact = surd_near(x);
+		bool decimal = !override->expr[strspn(override->expr, "0123456789.eE+-")];
+		bool rounded = decimal && (exact.num > LONG || exact.den > LONG);
+		range[slot] = rounded ? surd_number(x) : exact;
 	}
 	return range;
 }

@@ -95,39 +95,28 @@ static bool rational(double x, double error, int64_t *p, int64_t *q)
 	return false;
 }
 
-static Surd simplest(double value, double error)
+// Returns the surd that a number in a file (0.35355338, 0.125, or 0.3535 in f16) was rounded from,
+// if there is a simple one.
+Surd surd_near(double value)
 {
+	static const double error = 2.5e-7;
+	float single = (float)value;
+	uint32_t bits;
 	int64_t p, q, p4, q4;
+	if (!(value > 0) || !isfinite(value))
+		return surd_number(value);
+	memcpy(&bits, &single, sizeof bits);
+	if ((double)single == value && bits & 0xFFFFF && !(bits & 0x1FFF)) {
+		// Trailing zeros: rounded to f16 or bf16, and not so short that it is exact.
+		double coarse = bits & 0xFFFF ? 0x1p-12 : 0x1p-9;
+		if (rational(pow(value, 4), 4 * coarse, &p, &q) && (p == 1 || q == 1))
+			return fourth_root(p, q);
+	}
 	double square = value * value;
 	bool root = rational(square, 2 * error, &p, &q);
 	if (rational(square * square, 4 * error, &p4, &q4) && !(root && p * q <= p4 * q4))
 		return fourth_root(p4, q4);
 	return root ? surd_root(p, q) : surd_number(value);
-}
-
-// Returns the largest relative error of a value rounded to f16 or bf16, recognized by its trailing
-// zeros; 0 if it is no such value, or so short that it is exact.
-static double rounding(double value)
-{
-	float single = (float)value;
-	uint32_t bits;
-	memcpy(&bits, &single, sizeof bits);
-	if ((double)single != value || !(bits & 0xFFFFF))
-		return 0;
-	return bits & 0x1FFF ? 0 : bits & 0xFFFF ? 0x1p-12 : 0x1p-9;
-}
-
-// Returns the surd that a number in a file (0.35355338, 0.125, or 0.3535 in f16) was rounded from,
-// if there is a simple one.
-Surd surd_near(double value)
-{
-	double coarse = rounding(value);
-	int64_t p, q;
-	if (!(value > 0) || !isfinite(value))
-		return surd_number(value);
-	if (coarse > 0 && rational(pow(value, 4), 4 * coarse, &p, &q) && (p == 1 || q == 1))
-		return fourth_root(p, q);
-	return simplest(value, 2.5e-7);
 }
 
 static const char *ratio(Arena *arena, const char *before, int64_t num, int64_t den,
