@@ -5,15 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void call_verb(const Verb *verb, Session *session)
-{
-#define VERB(word, ...)                                                                            \
-	if (!strcmp(verb->name, #word))                                                            \
-		verb_##word(session);
-#include "verbs.def"
-#undef VERB
-}
-
 static void print_note(void *session, const char *text)
 {
 	if (!chosen(session, OPT_quiet))
@@ -37,15 +28,6 @@ static const char *help_last(Arena *arena, const char *message)
 	return shown.at;
 }
 
-static void print_failure(const char *message)
-{
-	Arena *arena = strchr(message, '\n') ? arena_new() : NULL;
-	fputs(starts_with(message, "amosc ") ? "" : "amosc: ", stderr);
-	amos_print(stderr, arena ? help_last(arena, message) : message, "  ");
-	fputs("\n", stderr);
-	arena_free(arena);
-}
-
 // `argv` from the program's name on.
 static int run_verb(const Verb *verb, int argc, char **argv)
 {
@@ -55,9 +37,14 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 	session.listener = &session;
 	session.told = table_new(session.arena);
 	if (TRY(catch)) {
+		const char *message = catch.message;
+		if (strchr(message, '\n'))
+			message = help_last(session.arena, message);
 		status = catch.status == STATUS_LIMIT ? STATUS_INPUT : catch.status;
 		fflush(stdout);
-		print_failure(catch.message);
+		fputs(starts_with(message, "amosc ") ? "" : "amosc: ", stderr);
+		amos_print(stderr, message, "  ");
+		fputs("\n", stderr);
 		free(catch.message);
 		amos_file_drop_all();
 		if (status == STATUS_BUG)
@@ -66,7 +53,11 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 		parse_command(&session, verb, argc - 1, argv + 1);
 		limit_cost(&session);
 		check_unused(&session, verb);
-		call_verb(verb, &session);
+#define VERB(word, ...)                                                                            \
+	if (!strcmp(verb->name, #word))                                                            \
+		verb_##word(&session);
+#include "verbs.def"
+#undef VERB
 		catch_end(&catch);
 	}
 	session_end(&session);

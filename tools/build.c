@@ -17,29 +17,20 @@ static const char *runtime_archive(Arena *arena)
 	return access(installed, R_OK) ? AMOSC_ARCHIVE_BUILT : installed;
 }
 
-static bool is_object(const char *out)
+void verb_build(Session *session)
 {
-	return ends_with(out, ".o") || ends_with(out, ".ptx");
-}
-
-static void check_out(const Session *session, const char *out)
-{
+	const char *out = choice(session, OPT_out, NULL);
+	bool object = out && (ends_with(out, ".o") || ends_with(out, ".ptx"));
 	if (!out)
 		bad_usage(session, "expected -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
 		bad_usage(session,
 		          format(session->arena,
 		                 "'%s': libraries are not there yet; an executable or .o is", out));
-	if (!is_object(out) && !target_links_here(target_of(session)))
+	if (!object && !target_links_here(target_of(session)))
 		bad_usage(session,
 		          "for another target, expected -o NAME.o: an object, or the text of "
 		          "PTX for cuda");
-}
-
-void verb_build(Session *session)
-{
-	const char *out = choice(session, OPT_out, NULL);
-	check_out(session, out);
 	if (chosen(session, OPT_update_only))
 		bad_usage(session, "--update-only is not there yet");
 	Program *program = program_new(session, open_given(session));
@@ -49,7 +40,7 @@ void verb_build(Session *session)
 		note_unused(session, program->data, program_graph(program));
 	run_passes(program, PASS_object);
 	need_done(amos_output_check(out));
-	if (is_object(out))
+	if (object)
 		write_object(program->object, out);
 	else
 		write_executable(session->arena, program->object, out,

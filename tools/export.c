@@ -7,22 +7,6 @@ static const void *trained_bytes(void *context, int slot)
 	return ((const void **)context)[slot];
 }
 
-static void take_slot(const Graph *g, const char *where, const struct amos_array *array,
-                      const void **trained)
-{
-	int slot = find_slot(g, array->name);
-	if (slot < 0)
-		fail(where, "holds '%s', which the model does not have: is it of another model?",
-		     array->name);
-	const Slot *s = &g->slots.at[slot];
-	Shape shape = shape_of(array->rank, array->dim);
-	if ((Elem)array->type != s->type || !same_shape(&shape, &s->shape))
-		fail(where, "'%s' is %s there and %s in the model", array->name,
-		     shape_text(g->arena, (Elem)array->type, &shape),
-		     shape_text(g->arena, s->type, &s->shape));
-	trained[slot] = array->bytes;
-}
-
 static void close_checkpoint(void *checkpoint)
 {
 	amos_checkpoint_close(checkpoint);
@@ -37,17 +21,31 @@ void verb_export(Session *session)
 	struct amos_options options = runtime_options(session);
 	need_done(amos_keeps_last(&options, &last));
 	Model *model = read_standing(session, NULL, false);
+	const Graph *g = model->graph;
 	struct amos_checkpoint *from;
 	need_done(amos_checkpoint_open(path, last, &from));
 	close_later(session, close_checkpoint, from);
 	need_done(amos_output_check(out));
-	const void **trained = NEWS(session->arena, const void *, model->graph->slots.count + 1);
+	const void **trained = NEWS(session->arena, const void *, g->slots.count + 1);
 	int count = 0;
-	for (int64_t i = 0; i < from->count; i++)
-		if (from->slots[i].kind == S_param || from->slots[i].kind == S_buffer) {
-			take_slot(model->graph, path, &from->slots[i].array, trained);
-			count++;
-		}
+	for (int64_t i = 0; i < from->count; i++) {
+		const struct amos_array *array = &from->slots[i].array;
+		if (from->slots[i].kind != S_param && from->slots[i].kind != S_buffer)
+			continue;
+		int slot = find_slot(g, array->name);
+		if (slot < 0)
+			fail(path,
+			     "holds '%s', which the model does not have: is it of another model?",
+			     array->name);
+		const Slot *s = &g->slots.at[slot];
+		Shape shape = shape_of(array->rank, array->dim);
+		if ((Elem)array->type != s->type || !same_shape(&shape, &s->shape))
+			fail(path, "'%s' is %s there and %s in the model", array->name,
+			     shape_text(g->arena, (Elem)array->type, &shape),
+			     shape_text(g->arena, s->type, &s->shape));
+		trained[slot] = array->bytes;
+		count++;
+	}
 	write_model(model, out, chosen(session, OPT_keep_training), trained_bytes, trained);
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so si sI}", "out", json_text(out), "tensors", count, "step",

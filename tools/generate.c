@@ -18,14 +18,6 @@ typedef struct Writer {
 	double heat;
 } Writer;
 
-static void put_token(const Writer *w, int64_t place, int64_t token)
-{
-	if (w->input->type == E_i64)
-		((int64_t *)w->ids)[place] = token;
-	else
-		((int32_t *)w->ids)[place] = (int32_t)token;
-}
-
 static double score(const Writer *w, int64_t place, int64_t token)
 {
 	return amos_number(w->scores, w->type, place * w->tokens + token);
@@ -48,13 +40,18 @@ static int64_t draw(const Writer *w, int64_t place, int64_t number)
 	return w->tokens - 1;
 }
 
-// The last tokens of `text` fill the window from its start; the answer continues them.
+// The last tokens of `text` fill the window from its start. Returns one that continues them.
 static int64_t next_token(const Writer *w, const char *text, int64_t count, int64_t number)
 {
 	int64_t used = MIN(count, w->window);
 	memset(w->ids, 0, (size_t)(w->window * elems[w->input->type].bytes));
-	for (int64_t i = 0; i < used; i++)
-		put_token(w, i, (unsigned char)text[count - used + i]);
+	for (int64_t i = 0; i < used; i++) {
+		unsigned char token = (unsigned char)text[count - used + i];
+		if (w->input->type == E_i64)
+			((int64_t *)w->ids)[i] = token;
+		else
+			((int32_t *)w->ids)[i] = token;
+	}
 	need_done(amos_call(w->open, w->entry, NULL, NULL));
 	return draw(w, used - 1, number);
 }
@@ -96,16 +93,6 @@ static char token_of(const Writer *w, char byte)
 	return byte;
 }
 
-// The tokens, and the bytes that they are, up to one that ends a text.
-static json_t *tokens_json(Arena *arena, int count, const char *text)
-{
-	json_t *tokens = json_array();
-	for (int i = 0; i < count; i++)
-		json_array_append_new(tokens, json_integer((unsigned char)text[i]));
-	return json_pack("{so so}", "text", json_text(format(arena, "%.*s", count, text)), "tokens",
-	                 tokens);
-}
-
 // Prints the bytes, to a terminal as characters that can be shown; returns how many it took.
 static size_t show_text(const char *text, size_t count, bool last)
 {
@@ -136,8 +123,13 @@ void generate(Session *session)
 		shown += show_text(text.at + shown, (size_t)text.count - shown, i + 1 == more);
 		fflush(stdout);
 	}
-	if (live)
+	if (live) {
 		putchar('\n');
-	else
-		print_json(tokens_json(session->arena, text.count, text.at));
+		return;
+	}
+	json_t *tokens = json_array();
+	for (int i = 0; i < text.count; i++)
+		json_array_append_new(tokens, json_integer((unsigned char)text.at[i]));
+	const char *all = format(session->arena, "%.*s", text.count, text.at);
+	print_json(json_pack("{so so}", "text", json_text(all), "tokens", tokens));
 }

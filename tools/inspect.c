@@ -18,41 +18,26 @@ static json_t *value_json(const Input *in, bool input)
 	return one;
 }
 
-static json_t *parameter_json(const Graph *g, int slot, const Eta *eta, const Readers *readers)
-{
-	const Slot *s = &g->slots.at[slot];
-	json_t *one = json_pack("{ss ss? so ss ss}", "name", s->name, "initializer", s->file,
-	                        "shape", shape_json(&s->shape), "type", elems[s->type].name, "role",
-	                        s->kind == S_param    ? eta->role
-	                        : s->kind == S_buffer ? "buffer"
-	                                              : "frozen");
-	json_object_set_new(one, "tied", others_json(readers));
-	json_object_set_new(one, "trained", json_boolean(s->kind == S_param));
-	json_object_set_new(one, "why", s->why ? json_string(s->why) : json_null());
-	return one;
-}
-
-static json_t *operators_json(const Model *model)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < model->ops.count; i++) {
-		const OpCount *o = &model->ops.at[i];
-		json_array_append_new(list,
-		                      json_pack("{ss ss si ss?}", "op", o->op, "domain", o->domain,
-		                                "count", o->count, "trouble", o->trouble));
-	}
-	return list;
-}
-
-static void add_parameters(json_t *list, const Model *model, const Eta *eta)
+static json_t *parameters_json(const Model *model, const Eta *eta)
 {
 	const Graph *g = model->graph;
 	const Readers *readers = readers_of(model->arena, g);
+	json_t *list = json_array();
 	for (int i = 0; i < g->slots.count; i++) {
-		SlotKind kind = g->slots.at[i].kind;
-		if (kind == S_param || kind == S_frozen || kind == S_buffer)
-			json_array_append_new(list, parameter_json(g, i, &eta[i], &readers[i]));
+		const Slot *s = &g->slots.at[i];
+		if (s->kind != S_param && s->kind != S_frozen && s->kind != S_buffer)
+			continue;
+		const char *role = s->kind == S_param    ? eta[i].role
+		                   : s->kind == S_buffer ? "buffer"
+		                                         : "frozen";
+		json_array_append_new(list, json_pack("{ss ss? so ss ss so sb ss?}", "name",
+		                                      s->name, "initializer", s->file, "shape",
+		                                      shape_json(&s->shape), "type",
+		                                      elems[s->type].name, "role", role, "tied",
+		                                      others_json(&readers[i]), "trained",
+		                                      (int)(s->kind == S_param), "why", s->why));
 	}
+	return list;
 }
 
 static void add_untrainable(json_t *list, const char *what, const char *why)
@@ -60,19 +45,23 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
-// Adds the errors of a failure: "  node '/x' (Op): reason" lines, each perhaps with a help line
-// below.
-static void add_failure(Arena *arena, json_t *list, const char *failure)
+// Everything that stands between this file and a training, each with its reason. `failure` has
+// lines "  node '/x' (Op): reason", each perhaps with a help line below.
+static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *model,
+                                const char *failure)
 {
 	static const char help[] = "    help: ";
-	char *rest = copy_string(arena, failure), *line = strsep(&rest, "\n");
-	if (!rest)
+	json_t *list = json_array();
+	for (int i = 0; i < listed->ops.count; i++)
+		if (!failure && listed->ops.at[i].trouble)
+			add_untrainable(list, listed->ops.at[i].op, listed->ops.at[i].trouble);
+	char *rest = failure ? copy_string(arena, failure) : NULL, *line = strsep(&rest, "\n");
+	if (line && !rest)
 		add_untrainable(list, "the model", failure);
 	while ((line = strsep(&rest, "\n"))) {
-		size_t n = json_array_size(list);
-		if (starts_with(line, help) && n) {
-			json_object_set_new(json_array_get(list, n - 1), "help",
-			                    json_text(line + strlen(help)));
+		json_t *last = json_array_get(list, json_array_size(list) - 1);
+		if (starts_with(line, help) && last) {
+			json_object_set_new(last, "help", json_text(line + strlen(help)));
 			continue;
 		}
 		char *text = line + strspn(line, " "), *colon = strstr(text, ": ");
@@ -80,18 +69,6 @@ static void add_failure(Arena *arena, json_t *list, const char *failure)
 			*colon = 0;
 		add_untrainable(list, colon ? text : "the model", colon ? colon + 2 : text);
 	}
-}
-
-// Everything that stands between this file and a training, each with its reason.
-static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *model,
-                                const char *failure)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < listed->ops.count; i++)
-		if (!failure && listed->ops.at[i].trouble)
-			add_untrainable(list, listed->ops.at[i].op, listed->ops.at[i].trouble);
-	if (failure)
-		add_failure(arena, list, failure);
 	for (int i = 0; model && i < model->graph->slots.count; i++) {
 		const Slot *s = &model->graph->slots.at[i];
 		if ((s->kind == S_frozen || s->kind == S_buffer) && s->why)
@@ -104,25 +81,29 @@ static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *
 static json_t *model_json(Session *session, Model *listed, Model *model, const char *failure)
 {
 	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array(),
-	       *parameters = json_array();
+	       *operators = json_array();
 	for (int i = 0; i < listed->inputs.count; i++) {
 		listed->inputs.at[i].used = !model || model->inputs.at[i].used;
 		json_array_append_new(inputs, value_json(&listed->inputs.at[i], true));
 	}
 	for (int i = 0; i < listed->outputs.count; i++)
 		json_array_append_new(outputs, value_json(&listed->outputs.at[i], false));
+	for (int i = 0; i < listed->ops.count; i++) {
+		const OpCount *o = &listed->ops.at[i];
+		json_array_append_new(operators,
+		                      json_pack("{ss ss si ss?}", "op", o->op, "domain", o->domain,
+		                                "count", o->count, "trouble", o->trouble));
+	}
 	for (int i = 0; model && i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
-	if (model)
-		add_parameters(parameters, model,
-		               etas(session, with_loss(session, model->graph), NULL, NULL));
-	return json_pack("{so sI sI ss? so so so so so so so}", "model", json_text(session->path),
-	                 "ir_version", (json_int_t)listed->ir_version, "opset",
-	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
-	                 "outputs", outputs, "parameters", parameters, "operators",
-	                 operators_json(listed), "untrainable",
-	                 untrainable_json(session->arena, listed, model, failure), "not_trained",
-	                 model ? untrained_json(model) : json_null(), "notes", notes);
+	const Eta *eta = model ? etas(session, with_loss(session, model->graph), NULL, NULL) : NULL;
+	return json_pack(
+	    "{so sI sI ss? so so so so so so so}", "model", json_text(session->path), "ir_version",
+	    (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset, "producer",
+	    listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
+	    model ? parameters_json(model, eta) : json_array(), "operators", operators,
+	    "untrainable", untrainable_json(session->arena, listed, model, failure), "not_trained",
+	    model ? untrained_json(model) : json_null(), "notes", notes);
 }
 
 static const char *shape_words(Session *session, const json_t *one)
@@ -142,46 +123,27 @@ static const char *shape_words(Session *session, const json_t *one)
 	return text.at;
 }
 
-static int widest_name(const json_t *list)
+// Parameters, with their role; and what is not trained.
+static void print_weights(Session *session, const json_t *list)
 {
-	size_t i;
-	json_t *one;
-	int widest = 0;
+	size_t i, k;
+	json_t *one, *node;
+	int width = 0;
 	json_array_foreach (list, i, one)
-		widest = MAX(widest, (int)strlen(text_at(one, "name")));
-	return widest;
-}
-
-static void print_parameter(Session *session, const json_t *one, int width)
-{
-	const char *why = text_at(one, "why"), *shape = shape_words(session, one);
-	printf("  %-*s  %-10s  %s", width, text_at(one, "name"), text_at(one, "role"), shape);
-	if (*why)
-		printf("  %s", why);
-	size_t i;
-	json_t *node;
-	json_array_foreach (json_object_get(one, "tied"), i, node)
-		printf("%s%s",
-		       i      ? ", "
-		       : *why ? "; tied to "
-		              : "  tied to ",
-		       json_string_value(node));
-	printf("\n");
-}
-
-static void print_untrained(Session *session, const json_t *rest)
-{
-	size_t i;
-	json_t *one;
-	const json_t *list = json_object_get(rest, "weights");
-	int width = widest_name(list);
-	if (json_array_size(list))
-		printf("not trained: %s of the weights\n",
-		       percent_text(session->arena,
-		                    json_number_value(json_object_get(rest, "percent"))));
-	json_array_foreach (list, i, one)
-		printf("  %-*s  %s  %s\n", width, text_at(one, "name"), shape_words(session, one),
-		       text_at(one, "why"));
+		width = MAX(width, (int)strlen(text_at(one, "name")));
+	json_array_foreach (list, i, one) {
+		const char *why = text_at(one, "why"), *role = text_at(one, "role");
+		printf("  %-*s  ", width, text_at(one, "name"));
+		printf(*role ? "%-10s  %s" : "%s%s", role, shape_words(session, one));
+		printf("%s%s", *why ? "  " : "", why);
+		json_array_foreach (json_object_get(one, "tied"), k, node)
+			printf("%s%s",
+			       k      ? ", "
+			       : *why ? "; tied to "
+			              : "  tied to ",
+			       json_string_value(node));
+		printf("\n");
+	}
 }
 
 static void print_model(Session *session, const json_t *all)
@@ -200,12 +162,17 @@ static void print_model(Session *session, const json_t *all)
 	printf("outputs\n");
 	json_array_foreach (json_object_get(all, "outputs"), i, one)
 		printf("  %-40s %s\n", text_at(one, "name"), shape_words(session, one));
-	if (json_array_size(json_object_get(all, "parameters")))
+	const json_t *parameters = json_object_get(all, "parameters"),
+	             *rest = json_object_get(all, "not_trained"),
+	             *weights = json_object_get(rest, "weights");
+	if (json_array_size(parameters))
 		printf("parameters\n");
-	int width = widest_name(json_object_get(all, "parameters"));
-	json_array_foreach (json_object_get(all, "parameters"), i, one)
-		print_parameter(session, one, width);
-	print_untrained(session, json_object_get(all, "not_trained"));
+	print_weights(session, parameters);
+	if (json_array_size(weights))
+		printf("not trained: %s of the weights\n",
+		       percent_text(session->arena,
+		                    json_number_value(json_object_get(rest, "percent"))));
+	print_weights(session, weights);
 	printf("operators\n");
 	json_array_foreach (json_object_get(all, "operators"), i, one)
 		printf("  %-40s %5lld  %s\n", text_at(one, "op"),
@@ -240,12 +207,11 @@ void verb_inspect(Session *session)
 	}
 	Model *model = attempt_read(session, complete_model, NULL, &failure);
 	json_t *all = model_json(session, listed, model, failure);
-	if (chosen(session, OPT_json)) {
-		print_json(all);
-	} else {
+	keep_json(session, all);
+	if (chosen(session, OPT_json))
+		print_json(json_incref(all));
+	else
 		print_model(session, all);
-		json_decref(all);
-	}
 	if (failure)
 		fail(NULL, "%s", failure);
 }

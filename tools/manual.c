@@ -3,17 +3,6 @@
 #include "tool.h"
 #include <string.h>
 
-static const struct Page {
-	const char *name, *arguments;
-	unsigned takes;
-	const char *summary, *about, *example;
-} pages[] = {
-#define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
-	{#name, arguments, COMMON | (takes), summary, about, example},
-#include "verbs.def"
-#undef VERB
-};
-
 static const char ends[] =
     "0 success; 1 invalid model, data or option value; 2 usage error; 3 system error.";
 
@@ -82,29 +71,26 @@ static const char *fill(Arena *arena, const char *template, int n, const Field *
 static const char *option_text(Arena *arena, const Form *form, int i)
 {
 	const char letter[] = {(char)options[i].letter, 0}, *argument = options[i].argument;
-	char *name = copy_string(arena, options[i].name);
-	for (char *c = name; *c; c++)
-		*c = *c == '_' ? '-' : *c; // as typed
 	Field short_one = {'l', letter},
 	      value = {'a', argument ? safe(arena, argument, form->cell) : ""};
-	Field fields[] = {{'n', safe(arena, name, form->text)},
+	Field fields[] = {{'n', safe(arena, long_name(arena, (OptionName)i), form->text)},
 	                  {'l', *letter ? fill(arena, form->letter, 1, &short_one) : ""},
 	                  {'a', argument ? fill(arena, form->argument, 1, &value) : ""},
 	                  {'h', safe(arena, option_help(arena, (OptionName)i), form->cell)}};
 	return fill(arena, form->option, COUNT(fields), fields);
 }
 
-static const char *page_text(Arena *arena, const Form *form, const struct Page *page)
+static const char *page_text(Arena *arena, const Form *form, const Verb *verb)
 {
 	Text all = {.arena = arena};
-	for (int i = 0; i < COUNT(options); i++)
-		if (options[i].group & page->takes)
+	for (int i = 0; i < OPTIONS; i++)
+		if (options[i].group & verb->takes)
 			say(&all, "%s", option_text(arena, form, i));
-	Field fields[] = {{'n', page->name},
-	                  {'a', *page->arguments ? format(arena, "%s ", page->arguments) : ""},
-	                  {'s', safe(arena, page->summary, form->text)},
-	                  {'b', safe(arena, page->about, form->text)},
-	                  {'x', safe(arena, page->example, form->text)},
+	Field fields[] = {{'n', verb->name},
+	                  {'a', *verb->arguments ? format(arena, "%s ", verb->arguments) : ""},
+	                  {'s', safe(arena, verb->summary, form->text)},
+	                  {'b', safe(arena, verb->about, form->text)},
+	                  {'x', safe(arena, verb->example, form->text)},
 	                  {'o', all.at},
 	                  {'e', ends}};
 	return fill(arena, form->page, COUNT(fields), fields);
@@ -113,9 +99,9 @@ static const char *page_text(Arena *arena, const Form *form, const struct Page *
 static const char *overview_text(Arena *arena, const Form *form)
 {
 	Text all = {.arena = arena};
-	for (int i = 0; i < COUNT(pages); i++) {
-		Field fields[] = {{'n', pages[i].name},
-		                  {'s', safe(arena, pages[i].summary, form->cell)}};
+	for (int i = 0; i < VERBS; i++) {
+		Field fields[] = {{'n', verbs[i].name},
+		                  {'s', safe(arena, verbs[i].summary, form->cell)}};
 		say(&all, "%s", fill(arena, form->verb, COUNT(fields), fields));
 	}
 	return fill(arena, form->overview, 2, (Field[]){{'v', all.at}, {'e', ends}});
@@ -123,18 +109,15 @@ static const char *overview_text(Arena *arena, const Form *form)
 
 int main(int argc, char **argv)
 {
-	const struct Page *page = NULL;
+	const Verb *verb = argc == 3 ? verb_named(argv[2]) : NULL;
 	const Form *form = NULL;
 	for (int i = 0; argc > 1 && i < COUNT(forms); i++)
 		if (!strcmp(forms[i].name, argv[1]))
 			form = &forms[i];
-	for (int i = 0; argc == 3 && i < COUNT(pages); i++)
-		if (!strcmp(pages[i].name, argv[2]))
-			page = &pages[i];
-	if (!form || argc > 3 || (argc == 3 && !page))
+	if (!form || argc > 3 || (argc == 3 && !verb))
 		return STATUS_USAGE;
 	Arena *arena = arena_new();
-	fputs(page ? page_text(arena, form, page) : overview_text(arena, form), stdout);
+	fputs(verb ? page_text(arena, form, verb) : overview_text(arena, form), stdout);
 	arena_free(arena);
 	return fflush(stdout) ? STATUS_MACHINE : STATUS_DONE;
 }

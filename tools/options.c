@@ -4,16 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const Verb verbs[] = {
+const Verb verbs[VERBS] = {
 #define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
-	{#name, arguments, least, most, purpose, COMMON | (takes), summary},
+	{#name, arguments, least, most, purpose, COMMON | (takes), summary, about, example},
 #include "verbs.def"
 #undef VERB
 };
 
 const Verb *verb_named(const char *name)
 {
-	for (int i = 0; i < COUNT(verbs); i++)
+	for (int i = 0; i < VERBS; i++)
 		if (!strcmp(verbs[i].name, name))
 			return &verbs[i];
 	return NULL;
@@ -33,21 +33,17 @@ const char *option_help(Arena *arena, OptionName option)
 }
 
 // What --help says, a line: the manual goes on.
-static const char *brief(Arena *arena, const char *help)
+static const char *brief_help(void *session, int option)
 {
 	static const char *const ends[] = {"; ", ": ", " ("};
+	Arena *arena = ((Session *)session)->arena;
+	const char *help = option_help(arena, (OptionName)option);
 	size_t count = strlen(help);
 	for (int i = 0; i < COUNT(ends); i++) {
 		const char *end = strstr(help, ends[i]);
 		count = end ? MIN(count, (size_t)(end - help)) : count;
 	}
 	return format(arena, "%.*s", (int)count, help);
-}
-
-static const char *brief_help(void *session, int option)
-{
-	Arena *arena = ((Session *)session)->arena;
-	return brief(arena, option_help(arena, (OptionName)option));
 }
 
 static int take_option(void *session, int option, const char *value)
@@ -88,7 +84,7 @@ void print_help(FILE *out)
 {
 	fprintf(out, "Usage: amosc VERB MODEL [OPTION...]\n"
 	             "Compiles an exported ONNX model into a program that trains it.\n\n");
-	for (int i = 0; i < COUNT(verbs); i++) {
+	for (int i = 0; i < VERBS; i++) {
 		const Verb *v = &verbs[i];
 		fprintf(out, "  %-7s %-18s  %s\n", v->name, v->arguments, v->summary);
 	}

@@ -30,11 +30,11 @@ json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the o
 const char *title_of(Arena *, const Report *);
 const char *input_line(Arena *, const json_t *input);
 
-const char *memory_title(Arena *, int row);
 const char *state_title(Arena *, const Report *);
-// Of an optimizer's state: "1.5 KiB", or what part of the parameters it is: "12 %". NULL: the
-// report does not tell.
-const char *state_cell(Arena *, const Report *, int optimizer, bool part);
+typedef struct StateRow { // of an optimizer's state: "1.5 KiB", "12 %" of the parameters
+	const char *title, *bytes, *percent;
+} StateRow;
+int state_rows(Arena *, const Report *, StateRow *); // how many, at most MEMORIES
 
 const char *list_text(Arena *, const json_t *list, const char *between);
 

@@ -19,14 +19,6 @@ static bool is_python(const char *formula)
 	return *formula;
 }
 
-static const char *number_text(Arena *arena, const char *formula, size_t length, double value)
-{
-	const char *one = format(arena, "%.*s", (int)length, formula), *power = strchr(one, '^');
-	if (!is_python(one))
-		return format(arena, "%.9g", value);
-	return power ? format(arena, "%.*s**%s", (int)(power - one), one, power + 1) : one;
-}
-
 typedef struct Run { // entries along an axis that have the same eta
 	const char *text;
 	double value;
@@ -57,8 +49,13 @@ static Runs runs_of(Arena *arena, const json_t *row)
 			continue;
 		}
 		size_t length = strcspn(formula, "|");
-		Run run = {number_text(arena, formula, length, value), value, 1};
-		PUSH(arena, runs.run, run);
+		const char *text = format(arena, "%.*s", (int)length, formula),
+		           *power = strchr(text, '^');
+		if (!is_python(text))
+			text = format(arena, "%.9g", value);
+		else if (power)
+			text = format(arena, "%.*s**%s", (int)(power - text), text, power + 1);
+		PUSH(arena, runs.run, ((Run){text, value, 1}));
 		formula += length + (formula[length] == '|');
 	}
 	return runs;
@@ -121,15 +118,15 @@ typedef struct Family {    // of names that differ in their numbers alone
 	bool written;
 } Family;
 
-static Table *families_of(Arena *arena, const json_t *params, Value value)
+static void print_rules(Arena *arena, const json_t *params, const char *name, Value value,
+                        const char *quote)
 {
-	Table *families = table_new(arena);
+	Table *families = table_new(arena); // pattern -> Family
 	size_t i;
 	const json_t *row;
 	json_array_foreach (params, i, row) {
-		const char *pattern = pattern_of(arena, text_at(row, "name"), true);
-		uint64_t *cell = table_cell_s(families, pattern);
-		const char *mine = value(arena, row);
+		const char *mine = value(arena, row), *one = text_at(row, "name");
+		uint64_t *cell = table_cell_s(families, pattern_of(arena, one, true));
 		Family *family = (Family *)(uintptr_t)*cell;
 		if (!family) {
 			family = NEW(arena, Family);
@@ -140,19 +137,10 @@ static Table *families_of(Arena *arena, const json_t *params, Value value)
 		}
 		family->rows++;
 	}
-	return families;
-}
-
-static void print_rules(Arena *arena, const json_t *params, const char *name, Value value,
-                        const char *quote)
-{
-	Table *families = families_of(arena, params, value);
-	size_t i;
-	const json_t *row;
 	printf("%s = {\n", name);
 	json_array_foreach (params, i, row) {
 		const char *one = text_at(row, "name"), *all = pattern_of(arena, one, true);
-		Family *family = (Family *)(uintptr_t)*table_find_s(families, all);
+		Family *family = table_pointer_s(families, all);
 		const char *question = text_at(row, "question");
 		bool together = family->value && family->rows > 1;
 		if (family->written)
@@ -206,27 +194,6 @@ static const char *torch_expression(Arena *arena, const json_t *row)
 	return text.at;
 }
 
-static const char *averaged_axes(Arena *arena, const json_t *row)
-{
-	const json_t *shape = json_object_get(row, "shape"), *slots = json_object_get(row, "slots");
-	json_t *axes = json_array();
-	for (size_t a = 0; a < json_array_size(shape); a++)
-		if (json_integer_value(json_array_get(slots, a)) !=
-		    json_integer_value(json_array_get(shape, a)))
-			json_array_append_new(axes, json_integer((json_int_t)a));
-	const char *text = tuple_text(arena, axes);
-	json_decref(axes);
-	return text;
-}
-
-// A string of JSON is one of Python too.
-static void print_string(const char *text)
-{
-	json_t *string = json_string(text);
-	json_dumpf(string, stdout, JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
-	json_decref(string);
-}
-
 static void print_torch(Arena *arena, const json_t *report)
 {
 	size_t i;
@@ -236,11 +203,19 @@ static void print_torch(Arena *arena, const json_t *report)
 	       "from math import sqrt\n\nAMOS = {\n",
 	       text_at(report, "model"));
 	json_array_foreach (json_object_get(report, "params"), i, row) {
+		const json_t *shape = json_object_get(row, "shape"),
+		             *slots = json_object_get(row, "slots");
 		const char *question = text_at(row, "question");
-		printf("    ");
-		print_string(text_at(row, "name"));
-		printf(": (%s, %s),%s%s\n", torch_expression(arena, row), averaged_axes(arena, row),
+		json_t *axes = json_array();
+		for (size_t a = 0; a < json_array_size(shape); a++)
+			if (!json_equal(json_array_get(slots, a), json_array_get(shape, a)))
+				json_array_append_new(axes, json_integer((json_int_t)a));
+		printf("    "); // a string of JSON is one of Python too
+		json_dumpf(json_object_get(row, "name"), stdout,
+		           JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
+		printf(": (%s, %s),%s%s\n", torch_expression(arena, row), tuple_text(arena, axes),
 		       *question ? "  # unsure: " : "", question);
+		json_decref(axes);
 	}
 	printf("}\n");
 }

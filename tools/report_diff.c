@@ -9,7 +9,7 @@ static const json_t *row_named(const Report *report, const char *name)
 	size_t i;
 	const json_t *one;
 	json_array_foreach (json_object_get(report->json, "params"), i, one)
-		if (!strcmp(json_string_value(json_object_get(one, "name")), name))
+		if (!strcmp(text_at(one, "name"), name))
 			return one;
 	return NULL;
 }
@@ -28,34 +28,24 @@ static bool same_json(const json_t *a, const json_t *b)
 	return true;
 }
 
-static bool same_row(const json_t *a, const json_t *b)
-{
-	static const char *const keys[] = {"role", "shape", "eta", "slots", "sure"};
-	for (int i = 0; i < COUNT(keys); i++)
-		if (!same_json(json_object_get(a, keys[i]), json_object_get(b, keys[i])))
-			return false;
-	return true;
-}
-
-static void add_difference(json_t *list, const json_t *a, const json_t *b)
-{
-	json_array_append_new(list, json_pack("{so? so?}", "a", json_incref((json_t *)a), "b",
-	                                      json_incref((json_t *)b)));
-}
-
 static json_t *differences(const Report *a, const Report *b)
 {
-	json_t *list = json_array();
+	static const char *const keys[] = {"role", "shape", "eta", "slots", "sure"};
+	json_t *list = json_array(), *one, *none = json_null();
 	size_t i;
-	const json_t *one;
 	json_array_foreach (json_object_get(a->json, "params"), i, one) {
-		const json_t *other = row_named(b, json_string_value(json_object_get(one, "name")));
-		if (!other || !same_row(one, other))
-			add_difference(list, one, other);
+		const json_t *other = row_named(b, text_at(one, "name"));
+		bool same = other != NULL;
+		for (int k = 0; k < COUNT(keys) && same; k++)
+			same = same_json(json_object_get(one, keys[k]),
+			                 json_object_get(other, keys[k]));
+		if (!same)
+			json_array_append_new(
+			    list, json_pack("{sO sO}", "a", one, "b", other ? other : none));
 	}
 	json_array_foreach (json_object_get(b->json, "params"), i, one)
-		if (!row_named(a, json_string_value(json_object_get(one, "name"))))
-			add_difference(list, NULL, one);
+		if (!row_named(a, text_at(one, "name")))
+			json_array_append_new(list, json_pack("{sO sO}", "a", none, "b", one));
 	return list;
 }
 
@@ -63,11 +53,8 @@ static void print_side(Arena *arena, char sign, const json_t *row)
 {
 	if (!json_is_object(row))
 		return;
-	printf("%c %s  %s %s  %s  slots %s%s\n", sign,
-	       json_string_value(json_object_get(row, "name")),
-	       json_string_value(json_object_get(row, "role")),
-	       list_text(arena, json_object_get(row, "shape"), "x"),
-	       json_string_value(json_object_get(row, "formula")),
+	printf("%c %s  %s %s  %s  slots %s%s\n", sign, text_at(row, "name"), text_at(row, "role"),
+	       list_text(arena, json_object_get(row, "shape"), "x"), text_at(row, "formula"),
 	       list_text(arena, json_object_get(row, "slots"), "x"),
 	       json_is_true(json_object_get(row, "sure")) ? "" : "  unsure");
 }

@@ -42,35 +42,26 @@ static void add_squares(const json_t *eta, double *sum, double *count)
 	*count += 1;
 }
 
-static json_t *cells_json(Arena *arena, const json_t *row)
-{
-	json_t *list = json_array();
-	for (int c = 0; c < COLUMNS; c++)
-		if (columns[c].formats & H)
-			json_array_append_new(list, json_string(cell_at(arena, row, c)));
-	return list;
-}
-
-// The report's row, with what is measured and the cells of the table.
-static json_t *row_json(Arena *arena, const Report *report, const json_t *row)
-{
-	double sum = 0, count = 0;
-	int slot = report->graph ? find_slot(report->graph, text_at(row, "name")) : -1;
-	double rms = slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]);
-	json_t *one = json_copy((json_t *)row);
-	add_squares(json_object_get(row, "eta"), &sum, &count);
-	json_object_set_new(one, "rms", number_json(rms));
-	json_object_set_new(one, "scale", number_json(sqrt(sum / count)));
-	json_object_set_new(one, "cells", cells_json(arena, one));
-	return one;
-}
-
+// The report's rows, each with what is measured and the cells of the table.
 static json_t *rows_json(Arena *arena, const Report *report)
 {
-	int count;
-	json_t **rows = unsure_first(arena, report, &count), *list = json_array();
-	for (int i = 0; i < count; i++)
-		json_array_append_new(list, row_json(arena, report, rows[i]));
+	int rows;
+	json_t **row = unsure_first(arena, report, &rows), *list = json_array();
+	for (int i = 0; i < rows; i++) {
+		double sum = 0, count = 0;
+		const char *name = text_at(row[i], "name");
+		int slot = report->graph ? find_slot(report->graph, name) : -1;
+		double rms = slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]);
+		json_t *one = json_copy(row[i]), *cells = json_array();
+		add_squares(json_object_get(one, "eta"), &sum, &count);
+		json_object_set_new(one, "rms", number_json(rms));
+		json_object_set_new(one, "scale", number_json(sqrt(sum / count)));
+		for (int c = 0; c < COLUMNS; c++)
+			if (columns[c].formats & H)
+				json_array_append_new(cells, json_string(cell_at(arena, one, c)));
+		json_object_set_new(one, "cells", cells);
+		json_array_append_new(list, one);
+	}
 	return list;
 }
 
@@ -115,23 +106,14 @@ static int key_of(const Picture *p, Ref r)
 	return g->slots.count + (v->from ? v->from : g->nodes->list.count + (int)r);
 }
 
-static void add_edge(Arena *arena, Spot *spot, int from)
-{
-	for (int i = 0; i < spot->in.count; i++)
-		if (spot->in.at[i] == from)
-			return;
-	PUSH(arena, spot->in, from);
-}
-
 static Picture picture_of(Arena *arena, const Report *report)
 {
 	const Graph *g = report->graph;
-	Picture p = {arena,
-	             report,
-	             graph_marks(arena, g),
-	             NEWS(arena, int, g->nval),
-	             NULL,
-	             g->slots.count + g->nodes->list.count + g->nval};
+	Picture p = {.arena = arena,
+	             .report = report,
+	             .live = graph_marks(arena, g),
+	             .key = NEWS(arena, int, g->nval),
+	             .spots = g->slots.count + g->nodes->list.count + g->nval};
 	p.spot = NEWS(arena, Spot, p.spots);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
@@ -140,9 +122,14 @@ static Picture picture_of(Arena *arena, const Report *report)
 			continue;
 		Spot *spot = &p.spot[p.key[r]];
 		spot->last = r;
-		for (int k = 0; k < v->nin; k++)
-			if (p.key[v->in[k]] >= 0 && p.key[v->in[k]] != p.key[r])
-				add_edge(arena, spot, p.key[v->in[k]]);
+		for (int k = 0; k < v->nin; k++) {
+			int from = p.key[v->in[k]];
+			bool drawn = from < 0 || from == p.key[r];
+			for (int i = 0; i < spot->in.count && !drawn; i++)
+				drawn = spot->in.at[i] == from;
+			if (!drawn)
+				PUSH(arena, spot->in, from);
+		}
 	}
 	return p;
 }
@@ -195,53 +182,29 @@ static json_t *nodes_json(Arena *arena, const Report *report, const json_t *rows
 
 // ---- the page -------------------------------------------------------------------------
 
-static json_t *columns_json(void)
-{
-	json_t *list = json_array();
-	for (int c = 0; c < COLUMNS; c++)
-		if (columns[c].formats & H)
-			json_array_append_new(list, json_pack("{ss sb}", "title", columns[c].title,
-			                                      "number", columns[c].kind == NUMBER));
-	return list;
-}
-
-static json_t *memory_json(Arena *arena, const Report *report)
-{
-	json_t *list = json_array();
-	for (int i = 0; i < MEMORIES; i++) {
-		const char *bytes = state_cell(arena, report, i, false),
-		           *percent = state_cell(arena, report, i, true);
-		if (bytes)
-			json_array_append_new(list,
-			                      json_pack("{ss ss ss sf}", "title",
-			                                memory_title(arena, i), "bytes", bytes,
-			                                "percent", percent, "part", atof(percent)));
-	}
-	return list;
-}
-
 static json_t *page_json(Arena *arena, const Report *report)
 {
-	json_t *inputs = json_array(), *one, *rows = rows_json(arena, report);
+	json_t *inputs = json_array(), *shown = json_array(), *memory = json_array(), *one,
+	       *rows = rows_json(arena, report), *notes = json_object_get(report->json, "notes");
 	size_t i;
 	json_array_foreach (json_object_get(report->json, "inputs"), i, one)
 		json_array_append_new(inputs, json_string(input_line(arena, one)));
-	json_t *notes = json_object_get(report->json, "notes");
+	for (int c = 0; c < COLUMNS; c++)
+		if (columns[c].formats & H)
+			json_array_append_new(shown,
+			                      json_pack("{ss sb}", "title", columns[c].title,
+			                                "number", columns[c].kind == NUMBER));
+	StateRow state[MEMORIES];
+	int states = state_rows(arena, report, state);
+	for (int k = 0; k < states; k++)
+		json_array_append_new(memory,
+		                      json_pack("{ss ss ss sf}", "title", state[k].title, "bytes",
+		                                state[k].bytes, "percent", state[k].percent, "part",
+		                                atof(state[k].percent)));
 	return json_pack("{ss ss so sO? ss so so so so}", "model", text_at(report->json, "model"),
 	                 "title", title_of(arena, report), "inputs", inputs, "notes", notes,
-	                 "beside", state_title(arena, report), "memory", memory_json(arena, report),
-	                 "columns", columns_json(), "rows", rows, "nodes",
-	                 nodes_json(arena, report, rows));
-}
-
-// JSON inside a script: a < could end it.
-static void print_script(json_t *json)
-{
-	char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	for (const char *c = text; *c; c++)
-		printf(*c == '<' ? "\\u003c" : "%c", *c);
-	free(text);
-	json_decref(json);
+	                 "beside", state_title(arena, report), "memory", memory, "columns", shown,
+	                 "rows", rows, "nodes", nodes_json(arena, report, rows));
 }
 
 void print_html(Session *session, const Report *report)
@@ -251,6 +214,11 @@ void print_html(Session *session, const Report *report)
 	if (!at)
 		bug("page.html has no %s", mark);
 	printf("%.*s", (int)(at - page), page);
-	print_script(page_json(session->arena, report));
+	json_t *json = page_json(session->arena, report);
+	char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
+	for (const char *c = text; *c; c++) // inside a script a < could end it
+		printf(*c == '<' ? "\\u003c" : "%c", *c);
+	free(text);
+	json_decref(json);
 	fputs(at + strlen(mark), stdout);
 }

@@ -136,21 +136,22 @@ const char *input_line(Arena *arena, const json_t *input)
 	              assumed ? "; --range or --data tells" : "");
 }
 
-const char *memory_title(Arena *arena, int row)
-{
-	const Memory *m = &memories[row];
-	return format(arena, "%s%s", optimizer_named(m->optimizer)->title, m->with);
-}
-
-const char *state_cell(Arena *arena, const Report *report, int row, bool part)
+int state_rows(Arena *arena, const Report *report, StateRow *row)
 {
 	const json_t *memory = json_object_get(report->json, "memory");
-	const json_t *bytes = json_object_get(memory, memories[row].key);
 	double all = json_number_value(json_object_get(memory, "parameters"));
-	if (!bytes || all <= 0)
-		return NULL;
-	return part ? format(arena, "%.3g %%", 100 * json_number_value(bytes) / all)
-	            : bytes_text(arena, json_number_value(bytes));
+	int n = 0;
+	for (int i = 0; i < MEMORIES; i++) {
+		const Memory *m = &memories[i];
+		const json_t *bytes = json_object_get(memory, m->key);
+		const char *title = optimizer_named(m->optimizer)->title;
+		double count = json_number_value(bytes);
+		if (bytes && all > 0)
+			row[n++] = (StateRow){format(arena, "%s%s", title, m->with),
+			                      bytes_text(arena, count),
+			                      format(arena, "%.3g %%", 100 * count / all)};
+	}
+	return n;
 }
 
 const char *state_title(Arena *arena, const Report *report)

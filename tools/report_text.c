@@ -127,14 +127,6 @@ static void print_wrapped(const ColumnWidths *l, const char *mark, const char *t
 	putchar('\n');
 }
 
-static void print_reasons(const ColumnWidths *l, const json_t *row)
-{
-	size_t i;
-	json_t *one;
-	json_array_foreach (json_object_get(row, "why"), i, one)
-		print_wrapped(l, "    ", json_string_value(one));
-}
-
 // What the reader has to say of the file.
 static void print_notes(const Session *session, const Report *report, const ColumnWidths *l)
 {
@@ -148,18 +140,6 @@ static void print_notes(const Session *session, const Report *report, const Colu
 	}
 	if (all > shown)
 		printf("  and %zu more: --verbose prints all\n", all - shown);
-}
-
-static void print_state(Arena *arena, const Report *report)
-{
-	for (int i = 0; i < MEMORIES; i++) {
-		const char *bytes = state_cell(arena, report, i, false);
-		if (bytes && !i)
-			printf("\n%s\n", state_title(arena, report));
-		if (bytes)
-			printf("  %-36s %10s  %7s\n", memory_title(arena, i), bytes,
-			       state_cell(arena, report, i, true));
-	}
 }
 
 void print_text(Session *session, const Report *report)
@@ -179,8 +159,14 @@ void print_text(Session *session, const Report *report)
 		if (!json_is_true(json_object_get(rows[i], "sure")))
 			print_wrapped(&l, "  ? ", text_at(rows[i], "question"));
 		if (chosen(session, OPT_verbose))
-			print_reasons(&l, rows[i]);
+			json_array_foreach (json_object_get(rows[i], "why"), k, one)
+				print_wrapped(&l, "    ", json_string_value(one));
 	}
 	print_notes(session, report, &l);
-	print_state(arena, report);
+	StateRow state[MEMORIES];
+	int states = state_rows(arena, report, state);
+	if (states)
+		printf("\n%s\n", state_title(arena, report));
+	for (int i = 0; i < states; i++)
+		printf("  %-36s %10s  %7s\n", state[i].title, state[i].bytes, state[i].percent);
 }

@@ -8,8 +8,16 @@ typedef struct Verb {
 	int least, most;
 	Purpose purpose;
 	unsigned takes;
-	const char *summary;
+	const char *summary, *about, *example;
 } Verb;
+
+enum {
+#define VERB(name, ...) VERB_##name,
+#include "verbs.def"
+#undef VERB
+	VERBS
+};
+extern const Verb verbs[VERBS];
 
 // ---- options.c: the command line ------------------------------------------------------
 

@@ -6,15 +6,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Where the trained model goes: DIR.onnx for the run in DIR/.
-static const char *trained_path(Arena *arena, const char *folder)
-{
-	size_t count = strlen(folder);
-	while (count > 1 && folder[count - 1] == '/')
-		count--;
-	return format(arena, "%.*s.onnx", (int)count, folder);
-}
-
 // MODEL.run in the working folder, unless -o or --resume says otherwise.
 static void choose_folder(Session *session)
 {
@@ -24,42 +15,21 @@ static void choose_folder(Session *session)
 	if (!strcmp(name, "-"))
 		name = "model";
 	int stem = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
-	Choice out = {OPT_out, format(session->arena, "%.*s.run", stem, name)};
-	PUSH(session->arena, session->choices, out);
-}
-
-// Where the words of the command that began a run were typed; NULL: it does not say.
-static const char *folder_of_command(Session *session, const char *run)
-{
-	json_t *file = json_load_file(format(session->arena, "%s/command.json", run), 0, NULL);
-	char *folder = copy_string(session->arena, text_at(file, "folder"));
-	json_decref(file);
-	amos_restore(folder);
-	return *folder ? folder : NULL;
+	PUSH(session->arena, session->choices,
+	     ((Choice){OPT_out, format(session->arena, "%.*s.run", stem, name)}));
 }
 
 // The files that the command names are sought from where it was typed, unless they are here.
 static void go_there(Session *session, const char *run)
 {
-	const char *folder = folder_of_command(session, run);
-	char *whole = realpath(run, NULL);
-	if (!whole || !folder || !access(session->path, F_OK) || chdir(folder)) {
-		free(whole);
-		return;
-	}
-	Choice resume = {OPT_resume, copy_string(session->arena, whole)};
-	PUSH(session->arena, session->choices, resume);
+	Arena *arena = session->arena;
+	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
+	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
+	json_decref(file);
+	amos_restore(folder);
+	if (whole && *folder && access(session->path, F_OK) && !chdir(folder))
+		PUSH(arena, session->choices, ((Choice){OPT_resume, copy_string(arena, whole)}));
 	free(whole);
-}
-
-// A command without the data of another, which are typed anew.
-static void drop_data(Session *session)
-{
-	int kept = 0;
-	for (int i = 0; i < session->choices.count; i++)
-		if (session->choices.at[i].option != OPT_data)
-			session->choices.at[kept++] = session->choices.at[i];
-	session->choices.count = kept;
 }
 
 // --resume goes on with the command that began the run; what is said now comes after it.
@@ -85,8 +55,11 @@ static void recall(Session *session)
 	first.argc = 0; // command.json stays as it is
 	parse_command(&first, verb_named("train"), argc - 1, argv + 1);
 	bool here = session->path || chosen(session, OPT_data);
-	if (chosen(session, OPT_data))
-		drop_data(&first);
+	int kept = 0;
+	for (int i = 0; i < first.choices.count; i++) // without the data, if others are typed
+		if (first.choices.at[i].option != OPT_data || !chosen(session, OPT_data))
+			first.choices.at[kept++] = first.choices.at[i];
+	first.choices.count = kept;
 	if (session->path)
 		first.path = session->path;
 	for (int i = 0; i < session->choices.count; i++)
@@ -125,51 +98,42 @@ static bool has_better(const struct amos_result *r)
 	return isfinite(r->best.loss) && r->best.step != r->step;
 }
 
-static void print_kept(const struct amos_result *r, const char *trained, bool last)
+static void print_json_result(const Model *model, const struct amos_result *r, const char *folder,
+                              const char *trained, bool last)
+{
+	json_t *best = json_null();
+	if (isfinite(r->best.loss))
+		best = json_pack("{sI so so}", "step", (json_int_t)r->best.step, "eval_loss",
+		                 number_json(r->best.loss), "eval_accuracy",
+		                 number_json(r->best.accuracy));
+	print_json(json_pack(
+	    "{so so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
+	    json_text(trained), "not_trained", untrained_json(model), "step", (json_int_t)r->step,
+	    "loss", number_json(r->loss), "accuracy", number_json(r->accuracy), "eval_loss",
+	    number_json(r->eval_loss), "eval_accuracy", number_json(r->eval_accuracy), "best", best,
+	    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
+	    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds, "stopped",
+	    r->stopped));
+}
+
+static void print_result(const struct amos_result *r, const char *trained, bool last)
 {
 	const struct amos_held *best = &r->best;
+	printf("step %lld", (long long)r->step);
+	if (isfinite(r->loss))
+		printf("  loss %.6g", r->loss);
+	if (isfinite(r->eval_loss))
+		printf("  held out %.6g", r->eval_loss);
 	if (!has_better(r))
-		printf("%s: the trained model\n", trained);
+		printf("\n%s: the trained model\n", trained);
 	else if (last)
-		printf("%s: the weights of step %lld; those of step %lld have the least loss on "
+		printf("\n%s: the weights of step %lld; those of step %lld have the least loss on "
 		       "what is held out (%.6g), --keep best writes them\n",
 		       trained, (long long)r->step, (long long)best->step, best->loss);
 	else
-		printf("%s: the weights of step %lld (held out %.6g); those of the last step have "
-		       "%.6g, --keep last writes them\n",
+		printf("\n%s: the weights of step %lld (held out %.6g); those of the last step "
+		       "have %.6g, --keep last writes them\n",
 		       trained, (long long)best->step, best->loss, r->eval_loss);
-}
-
-static json_t *best_json(const struct amos_held *best)
-{
-	if (!isfinite(best->loss))
-		return json_null();
-	return json_pack("{sI so so}", "step", (json_int_t)best->step, "eval_loss",
-	                 number_json(best->loss), "eval_accuracy", number_json(best->accuracy));
-}
-
-static void print_result(const Session *session, const Model *model, const struct amos_result *r,
-                         const char *folder, const char *trained, bool last)
-{
-	if (chosen(session, OPT_json))
-		print_json(json_pack(
-		    "{so so so sI so so so so so sI so sf sb}", "run", json_text(folder), "model",
-		    json_text(trained), "not_trained", untrained_json(model), "step",
-		    (json_int_t)r->step, "loss", number_json(r->loss), "accuracy",
-		    number_json(r->accuracy), "eval_loss", number_json(r->eval_loss),
-		    "eval_accuracy", number_json(r->eval_accuracy), "best", best_json(&r->best),
-		    "model_step", (json_int_t)(has_better(r) && !last ? r->best.step : r->step),
-		    "constant_loss", number_json(r->constant.loss), "seconds", r->seconds,
-		    "stopped", r->stopped));
-	else if (!chosen(session, OPT_quiet)) {
-		printf("step %lld", (long long)r->step);
-		if (isfinite(r->loss))
-			printf("  loss %.6g", r->loss);
-		if (isfinite(r->eval_loss))
-			printf("  held out %.6g", r->eval_loss);
-		printf("\n");
-		print_kept(r, trained, last);
-	}
 }
 
 // Nothing stands where the trained model goes that this run did not write; answers whether it did.
@@ -183,22 +147,6 @@ static bool check_trained(const Session *session, const char *run, const char *t
 		return wrote;
 	fail(trained, "the trained model goes here, and there is a file that this run did not "
 	              "write" HELP "move it away, or train with --overwrite or another -o DIR");
-}
-
-static void write_trained(const Session *session, const Program *p, struct amos *open,
-                          const struct amos_result *r, const char *run, const char *trained,
-                          bool last)
-{
-	struct amos_checkpoint *best;
-	if (has_better(r) && !last) {
-		need_done(amos_checkpoint_open(run, false, &best));
-		int status = amos_checkpoint_load(best, open);
-		amos_checkpoint_close(best);
-		need_done(status);
-	}
-	if (!check_trained(session, run, trained))
-		need_done(amos_command_writes(run, trained));
-	write_open(p, open, trained);
 }
 
 void verb_train(Session *session)
@@ -215,14 +163,29 @@ void verb_train(Session *session)
 	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
-	const char *trained = trained_path(session->arena, folder);
+	size_t stem = strlen(folder); // DIR.onnx for the run in DIR/
+	while (stem > 1 && folder[stem - 1] == '/')
+		stem--;
+	const char *trained = format(session->arena, "%.*s.onnx", (int)stem, folder);
 	check_trained(session, folder, trained);
 	struct amos *open = open_program(program);
 	print_program(session, program, open, data);
 	struct amos_result result;
 	need_done(amos_train(open, data, &options, &result));
-	write_trained(session, program, open, &result, folder, trained, last);
-	print_result(session, program->model, &result, folder, trained, last);
+	struct amos_checkpoint *best;
+	if (has_better(&result) && !last) {
+		need_done(amos_checkpoint_open(folder, false, &best));
+		int status = amos_checkpoint_load(best, open);
+		amos_checkpoint_close(best);
+		need_done(status);
+	}
+	if (!check_trained(session, folder, trained))
+		need_done(amos_command_writes(folder, trained));
+	write_open(program, open, trained);
+	if (chosen(session, OPT_json))
+		print_json_result(program->model, &result, folder, trained, last);
+	else if (!chosen(session, OPT_quiet))
+		print_result(&result, trained, last);
 	char why[256];
 	if (isfinite(result.constant.loss))
 		tell(session, "amosc: warning: %s: %s\n", session->path,
