@@ -1,6 +1,5 @@
 // eta_options.c: parses --eta, --range, --slots.
-// Takes --eta, --range, --slots, --convention, and the data. Gives the eta of every parameter.
-// Keeps: a report that comes back unedited changes nothing.
+// Output: the eta of every parameter. Invariant: an unedited report changes nothing.
 #include "driver.h"
 #include <math.h>
 #include <stdlib.h>
@@ -33,22 +32,7 @@ static bool read_eta(Arena *arena, const json_t *list, Override *wish)
 	return wish->count > 0;
 }
 
-static Override eta_of_row(Arena *arena, const char *path, size_t number, const json_t *row)
-{
-	const char *name = json_string_value(json_object_get(row, "name"));
-	Override wish = {.pattern = name ? copy_string(arena, name) : NULL,
-	                 .sure = json_is_true(json_object_get(row, "sure")),
-	                 .report = true};
-	if (!name || !read_eta(arena, json_object_get(row, "eta"), &wish))
-		fail(
-		    path,
-		    "entry %zu of 'params': expected a name and an eta: a number, or a nested list "
-		    "that differs along one axis",
-		    number);
-	return wish;
-}
-
-// A report's words are printed as they are: they become visible where they enter.
+// Escapes a report's strings, because they are printed as they are.
 static void show_strings(Arena *arena, json_t *value)
 {
 	size_t i;
@@ -77,21 +61,29 @@ json_t *load_report(Session *session, const char *path)
 	return file;
 }
 
-static void read_report(Session *session, const char *path, EtaOptions *wishes)
+static void read_report(Session *session, const char *path, EtaOptions *options)
 {
 	Arena *arena = session->arena;
-	json_t *params = json_object_get(load_report(session, path), "params"), *one;
+	json_t *params = json_object_get(load_report(session, path), "params"), *row;
 	size_t i;
-	json_array_foreach (params, i, one) {
-		Override wish = eta_of_row(arena, path, i, one);
-		PUSH(arena, wishes->eta, wish);
-		const json_t *slots = json_object_get(one, "slots");
+	json_array_foreach (params, i, row) {
+		const char *name = json_string_value(json_object_get(row, "name"));
+		Override eta = {.pattern = name ? copy_string(arena, name) : NULL,
+		                .sure = json_is_true(json_object_get(row, "sure")),
+		                .report = true};
+		if (!name || !read_eta(arena, json_object_get(row, "eta"), &eta))
+			fail(path,
+			     "entry %zu of 'params': expected a name and an eta: a number, or a "
+			     "nested list that differs along one axis",
+			     i);
+		PUSH(arena, options->eta, eta);
+		const json_t *slots = json_object_get(row, "slots");
 		char *shape = json_is_array(slots) ? json_dumps(slots, JSON_COMPACT) : NULL;
 		if (!shape)
 			continue;
 		Override slot = {
-		    .pattern = wish.pattern, .expr = copy_string(arena, shape), .report = true};
-		PUSH(arena, wishes->slots, slot);
+		    .pattern = eta.pattern, .expr = copy_string(arena, shape), .report = true};
+		PUSH(arena, options->slots, slot);
 		free(shape);
 	}
 }

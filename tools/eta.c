@@ -18,24 +18,12 @@ static void print_report(Session *session, const Report *report)
 	fail_status(STATUS_USAGE, "--format", "expected text, md, html or csv, found '%s'", wanted);
 }
 
-static void print_difference(Session *session)
-{
-	if (!session->other)
-		bad_usage(session, "--diff: expected two models or reports");
-	Report a = make_report(session, session->path);
-	Report b = make_report(session, session->other);
-	int count = print_differences(session, &a, &b);
-	if (count)
-		fail(NULL, "%d %s", count, count == 1 ? "parameter differs" : "parameters differ");
-}
-
 void verb_eta(Session *session)
 {
-	if (chosen(session, OPT_diff)) {
-		print_difference(session);
-		return;
-	}
-	if (session->other)
+	bool diff = chosen(session, OPT_diff);
+	if (diff && !session->other)
+		bad_usage(session, "--diff: expected two models or reports");
+	if (session->other && !diff)
 		bad_usage(session, "two models go with --diff");
 	if (chosen(session, OPT_check)) {
 		check_eta(session);
@@ -43,10 +31,17 @@ void verb_eta(Session *session)
 	}
 	Report report = make_report(session, session->path);
 	const char *language = choice(session, OPT_for, NULL);
-	if (chosen(session, OPT_json))
+	if (diff) {
+		Report other = make_report(session, session->other);
+		int count = print_differences(session, &report, &other);
+		if (count)
+			fail(NULL, "%d %s", count,
+			     count == 1 ? "parameter differs" : "parameters differ");
+	} else if (chosen(session, OPT_json)) {
 		print_json(json_incref(report.json));
-	else if (language)
+	} else if (language) {
 		print_code(session, &report, language);
-	else
+	} else {
 		print_report(session, &report);
+	}
 }
