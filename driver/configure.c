@@ -115,8 +115,7 @@ static double part_labels(void *data, const Slot *s)
 	return data ? amos_data_labels(data, s->name, 1, s->ignore) : 1;
 }
 
-// Options that the optimizer's definition has no operand for were meant for another.
-static void check_used(const Session *session, const char *optimizer)
+Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 {
 	static const struct {
 		OptionName option;
@@ -127,19 +126,6 @@ static void check_used(const Session *session, const char *optimizer)
 #undef HYPER
 	    {OPT_rate, "rate", "xi"}, {OPT_xi, "xi", "rate"},   {OPT_eta, "eta", NULL},
 	    {OPT_range, "eta", NULL}, {OPT_slots, "eta", NULL}, {OPT_convention, "eta", NULL}};
-	for (int i = COUNT(rows); i-- > 0;) {
-		bool uses = rows[i].option == OPT_warmup || opt_uses(optimizer, rows[i].operand);
-		if (!chosen(session, rows[i].option) || uses)
-			continue;
-		const char *option = long_name(session->arena, rows[i].option);
-		bad_usage(session, format(session->arena, "--%s does nothing under %s%s%s", option,
-		                          optimizer, rows[i].meant ? ": expected --" : "",
-		                          rows[i].meant ? rows[i].meant : ""));
-	}
-}
-
-Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
-{
 	Opt opt = opt_named(choice(session, OPT_optimizer, "amos"));
 	opt.labels = count_labels(loss, part_labels, data);
 #define HYPER(name, kind, ...) opt.name = choice_##kind(session, OPT_##name, NAN);
@@ -150,7 +136,15 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 		bad_usage(session, "--accumulate: expected at least 1, found 0");
 	opt.batches = data ? amos_data_independent_batches(data) / (double)opt.accumulate : 0;
 	opt_defaults(session->arena, &opt);
-	check_used(session, opt.name);
+	// options that the optimizer's definition has no operand for were meant for another
+	for (int i = COUNT(rows); i-- > 0;) {
+		bool uses = rows[i].option == OPT_warmup || opt_uses(opt.name, rows[i].operand);
+		if (chosen(session, rows[i].option) && !uses)
+			bad_usage(session, format(session->arena, "--%s does nothing under %s%s%s",
+			                          long_name(session->arena, rows[i].option),
+			                          opt.name, rows[i].meant ? ": expected --" : "",
+			                          rows[i].meant ? rows[i].meant : ""));
+	}
 	return opt;
 }
 
@@ -165,7 +159,7 @@ void need_host(const Session *session)
 {
 	if (!target_runs_here(target_of(session)))
 		fail("--target",
-		     "'%s' is not this machine, so its code cannot run here; amosc build writes it "
-		     "to a file",
+		     "'%s' is not this machine, so its code cannot run here" HELP
+		     "amosc build writes it to a file",
 		     choice(session, OPT_target, "cpu"));
 }

@@ -96,8 +96,6 @@ const char *choice(const Session *, OptionName, const char *otherwise); // the l
 double choice_number(const Session *, OptionName, double otherwise);    // >= 0
 double choice_part(const Session *, OptionName, double otherwise);      // in [0, 1)
 int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
-// The options that decide what is compiled, as given: lines "--NAME\tVALUE...\n".
-const char *compiled_choices(const Session *);
 
 // ---- read.c: the model, with every dimension bound ------------------------------------
 
@@ -147,7 +145,7 @@ const char *identity_text(Session *, const Model *);
 
 // ---- json.c -----------------------------------------------------------------------------
 
-json_t *keep_json(Session *, json_t *); // answers it; dropped when the session ends
+json_t *keep_json(Session *, json_t *); // returns it; dropped when the session ends
 // A string; if it is not UTF-8, what is not a visible character is written as \xHH (common.h).
 json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
@@ -222,8 +220,8 @@ void write_open(const Program *, struct amos *, const char *path);
 
 // ---- program_text.c: programs in the notation -----------------------------------------
 
-// Prints the program after pass `after`: of the session's model, or continued from `text`, which
-// `where` names (NULL: the model).
-void show_program(Session *, const char *where, const char *text, const char *after, FILE *to);
+// Returns the program as text after pass `after`: of the session's model, or continued from `text`,
+// which `where` names (NULL: the model).
+const char *show_program(Session *, const char *where, const char *text, const char *after);
 
 #endif

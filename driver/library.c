@@ -14,14 +14,12 @@ struct amosc {
 // Ends the catch. Returns the failure as a value.
 static int caught(Catch *catch)
 {
-	static const int codes[] = {AMOSC_DONE,    AMOSC_INPUT, AMOSC_USAGE,
-	                            AMOSC_MACHINE, AMOSC_INPUT, AMOSC_BUG};
 	if (catch->status == STATUS_DONE)
 		catch_end(catch);
 	else
 		amos_fail(0, "%s", catch->message ? catch->message : "out of memory");
 	free(catch->message);
-	return codes[catch->status];
+	return catch->status == STATUS_LIMIT ? AMOSC_INPUT : catch->status;
 }
 
 int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
@@ -63,8 +61,8 @@ int amosc_option(struct amosc *s, const char *name, const char *value)
 		if (s->program)
 			fail_status(STATUS_USAGE, NULL, "--%s: the model is compiled already",
 			            name);
-		Choice choice = {(OptionName)option, value ? copy_string(arena, value) : NULL};
-		PUSH(arena, s->session.choices, choice);
+		PUSH(arena, s->session.choices,
+		     ((Choice){(OptionName)option, value ? copy_string(arena, value) : NULL}));
 	}
 	return caught(&catch);
 }
@@ -128,8 +126,8 @@ int amosc_eta(struct amosc *s, const char **json)
 		Session *session = begin(s);
 		Report report = make_report(session, session->path);
 		char *text = json_dumps(report.json, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-		*json = copy_string(session->arena, text);
-		free(text);
+		close_later(session, free, text);
+		*json = text;
 	}
 	return caught(&catch);
 }
@@ -234,16 +232,7 @@ int amosc_write(struct amosc *s, const char *path)
 int amosc_show(struct amosc *s, const char *from, const char *after, const char **text)
 {
 	Catch catch;
-	if (!TRY(catch)) {
-		char *shown = NULL;
-		size_t size;
-		FILE *to = open_memstream(&shown, &size);
-		if (!to)
-			fail_status(STATUS_MACHINE, NULL, "out of memory");
-		show_program(begin(s), "text", from, after, to);
-		fclose(to);
-		*text = copy_string(s->session.arena, shown);
-		free(shown);
-	}
+	if (!TRY(catch))
+		*text = show_program(begin(s), "text", from, after);
 	return caught(&catch);
 }

@@ -35,33 +35,30 @@ static void set_graph(Entry *e, const Graph *g)
 		e->unit.graph = graph_live(g->arena, g);
 }
 
-// Runs `pass` on entry *i. An entry for fewer samples, which the model may not take, is left out
-// where the pass refuses it.
-static void run_on_entry(Program *p, int *i, const Graph *pass(Program *, Entry *))
+// Runs `pass` on one entry. False: it is for fewer samples, which the pass refuses.
+static bool run_on_entry(Program *p, Entry *e, const Graph *pass(Program *, Entry *))
 {
-	Entry *e = &p->entries.at[*i];
 	Catch catch;
-	if (!e->samples) {
-		set_graph(e, pass(p, e));
-		return;
-	}
 	if (!TRY(catch)) {
 		set_graph(e, pass(p, e));
 		catch_end(&catch);
-		return;
+		return true;
 	}
-	if (catch.status != STATUS_INPUT)
+	if (catch.status != STATUS_INPUT || !e->samples)
 		fail_again(&catch);
 	free(catch.message);
-	p->entries.count--;
-	memmove(e, e + 1, sizeof *e * (size_t)(p->entries.count - *i));
-	--*i;
+	return false;
 }
 
+// Runs `pass` on the entries from `first` on. One for fewer samples, which the model may not take,
+// is left out where the pass refuses it.
 static void run_on_entries(Program *p, int first, const Graph *pass(Program *, Entry *))
 {
+	int kept = first;
 	for (int i = first; i < p->entries.count; i++)
-		run_on_entry(p, &i, pass);
+		if (run_on_entry(p, &p->entries.at[i], pass))
+			p->entries.at[kept++] = p->entries.at[i];
+	p->entries.count = kept;
 }
 
 // ---- read -----------------------------------------------------------------------------
@@ -185,7 +182,7 @@ void attach_data(Program *p)
 // ---- loss, eta, grad, step ------------------------------------------------------------
 
 // The loss of train and eval, with what else is measured and the checks as the only outs; that of
-// gradients beside all outputs.
+// gradients next to all outputs.
 static const Graph *entry_loss(Program *p, Entry *e)
 {
 	Arena *arena = p->session->arena;
@@ -270,15 +267,16 @@ static const Graph *training_gradients(Program *p, const Graph *loss)
 	Graph *g = unused_params_pass(arena, loss, all, &idle);
 	if (all->outs.count == loss->outs.count && !p->weights && !p->standing)
 		fail(session->path,
-		     "no parameter is to be trained: it has none, or --freeze leaves none; amosc "
-		     "inspect lists them");
+		     "no parameter is to be trained: it has none, or --freeze leaves none" HELP
+		     "amosc inspect lists them");
 	Text why = {.arena = arena};
 	for (int i = 0; i < idle.count; i++)
-		say(&why, "%s is not trained: %s\n", loss->slots.at[idle.at[i].slot].name,
+		say(&why, "\n%s is not trained: %s", loss->slots.at[idle.at[i].slot].name,
 		    idle.at[i].why);
 	if (idle.count && idle.count == all->outs.count - loss->outs.count)
 		fail(session->path,
-		     "no parameter gets a gradient:\n%sminimize what depends on them by --loss, or "
+		     "no parameter gets a gradient:%s" HELP
+		     "minimize what depends on them by --loss, or "
 		     "export without what ends their gradients",
 		     why.at);
 	if (!p->model)

@@ -227,8 +227,7 @@ static Program *parse_program(Session *session, const char *where, const char *t
 
 // ---- show -----------------------------------------------------------------------------
 
-void show_program(Session *session, const char *where, const char *text, const char *after,
-                  FILE *to)
+const char *show_program(Session *session, const char *where, const char *text, const char *after)
 {
 	static const struct {
 		unsigned group;
@@ -244,7 +243,7 @@ void show_program(Session *session, const char *where, const char *text, const c
 		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", after, names.at);
 	if (pass < first)
 		fail_status(STATUS_USAGE, "--after",
-		            "pass %s is behind the text, which is after %s", after,
+		            "pass %s comes before the text, which is after %s", after,
 		            pass_table[first].name);
 	for (int i = 0; i < session->choices.count; i++)
 		for (int k = 0; k < COUNT(groups); k++) {
@@ -262,5 +261,13 @@ void show_program(Session *session, const char *where, const char *text, const c
 		p->data = open_given(session);
 	p->standing = !p->data;
 	run_passes(p, pass);
-	print_program(to, p);
+	char *shown = NULL;
+	size_t size;
+	FILE *to = open_memstream(&shown, &size);
+	if (to)
+		print_program(to, p);
+	if (!to || fclose(to))
+		fail_status(STATUS_MACHINE, NULL, "out of memory");
+	close_later(session, free, shown);
+	return shown;
 }

@@ -13,8 +13,8 @@
 
 typedef struct Reading { // ReadOptions while they are being collected
 	Session *session;
-	bool random;  // as in a training step
-	int64_t open; // size of dimensions that nothing tells
+	bool random;         // as in a training step
+	int64_t batch, size; // of dimensions that nothing tells
 	VEC(Bind) binds;
 	VEC(const char *) freeze;
 	KnownList known;
@@ -133,7 +133,7 @@ static Precision precision(const Session *session)
 		return apart ? PRECISION_F64 : PRECISION_FILE;
 	if (said && strcmp(said, "f32") && !(can && !strcmp(said, "f64")))
 		fail_status(STATUS_USAGE, "--precision",
-		            "'%s': only f32 is there so far, and f64 in run, eval and grad", said);
+		            "expected f32, or f64 in run, eval and grad; found '%s'", said);
 	return said && strcmp(said, "f32") ? PRECISION_F64 : PRECISION_F32;
 }
 
@@ -365,11 +365,13 @@ Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t
 	return model;
 }
 
-// Open dimensions become `batch` on the first axis of an input and r->open on the others; those
-// that are computed from others only where these do not tell.
-static Model *read_open(Reading r, int64_t batch)
+// Reads the model by a Reading. Open dimensions become its `batch` on the first axis of an input
+// and its `size` on the others; those that are computed from others only where these do not tell.
+static Model *read_open(Session *session, const void *told)
 {
-	bool open = true, random = r.random;
+	Reading r = *(const Reading *)told;
+	bool open = true;
+	(void)session;
 	r.random = false;
 	for (int formulas = 0; formulas < 2 && open; formulas++) {
 		const Model *listed = read_with(&r, true);
@@ -379,24 +381,19 @@ static Model *read_open(Reading r, int64_t batch)
 				const Input *in = &listed->inputs.at[i];
 				open |= in->dim[a].size < 0;
 				if (in->dim[a].size < 0 && is_formula(in->dim[a].name) <= formulas)
-					bind_axis(&r, in, a, a ? r.open : batch);
+					bind_axis(&r, in, a, a ? r.size : r.batch);
 			}
 	}
-	r.random = random;
+	r.random = ((const Reading *)told)->random;
 	return read_with(&r, false);
 }
 
 Model *read_window(Session *session, int64_t window)
 {
 	Reading r = read_choices(session, false);
-	r.open = window;
-	return read_open(r, 1);
-}
-
-static Model *read_trial(Session *session, const void *told)
-{
-	(void)session;
-	return read_open(*(const Reading *)told, 2);
+	r.batch = 1;
+	r.size = window;
+	return read_open(session, &r);
 }
 
 Model *list_model(Session *session)
@@ -414,10 +411,11 @@ Model *read_standing(Session *session, struct amos_data *data, bool random)
 	if (chosen(session, OPT_bind))
 		check_binds(session, read_with(&told, true));
 	told.random = random;
+	told.batch = 2;
 	for (int k = 0; k < COUNT(sizes) && !model; k++) {
-		told.open = sizes[k];
-		model = attempt_read(session, read_trial, &told, &failure);
+		told.size = sizes[k];
+		model = attempt_read(session, read_open, &told, &failure);
 	}
-	told.open = sizes[0];
-	return model ? model : read_open(told, 2);
+	told.size = sizes[0];
+	return model ? model : read_open(session, &told);
 }

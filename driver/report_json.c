@@ -113,7 +113,7 @@ static json_t *inputs_json(const Session *session, const struct amos_data *data,
 	return list;
 }
 
-// What optimizers keep beside the parameters, in bytes.
+// Bytes of the parameters, and of the state of each optimizer.
 static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 {
 	Eta *whole = NEWS(arena, Eta, g->slots.count + 1);

@@ -1,6 +1,5 @@
 // session.c: the options of a session as given, and what it holds open.
 #include "driver.h"
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -60,32 +59,6 @@ int option_named(const char *name)
 void bad_usage(const Session *session, const char *what)
 {
 	fail_status(STATUS_USAGE, session->name, "%s", what);
-}
-
-// A list counts from its first value on, of others the last one counts.
-const char *compiled_choices(const Session *session)
-{
-	Text text = {.arena = session->arena};
-	say(&text, "%s", "");
-	for (OptionName o = 0; o < OPTIONS; o++) {
-		const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
-		if (!(options[o].group & compiled))
-			continue;
-		const char *before = NULL;
-		for (int i = 0; i < session->choices.count; i++) {
-			const Choice *c = &session->choices.at[i];
-			if (c->option != o)
-				continue;
-			char *value = copy_string(session->arena, c->value ? c->value : "given");
-			for (char *at = value; *at; at++)
-				*at = iscntrl((unsigned char)*at) ? ' ' : *at;
-			bool list = before && !strcmp(options[o].type, "list");
-			before = list ? format(session->arena, "%s %s", before, value) : value;
-		}
-		if (before)
-			say(&text, "--%s\t%s\n", long_name(session->arena, o), before);
-	}
-	return text.at;
 }
 
 bool chosen(const Session *session, OptionName option)

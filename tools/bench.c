@@ -69,8 +69,8 @@ static int64_t update_time(const struct amos_entry *entry, const int64_t *nanose
 	return sum;
 }
 
-// Nanoseconds by launch of the fastest step, and of that with the fastest updates; answers the
-// former's seconds.
+// Sets the nanoseconds per launch of the fastest step and of that with the fastest updates. Returns
+// the seconds of the former.
 static double fastest_step(Session *session, struct amos *open, const struct amos_entry *entry,
                            int64_t *nanoseconds, int64_t *updates)
 {
@@ -166,20 +166,6 @@ static void print_lines(const Bench *b, const Line *line, int count, const char 
 	}
 }
 
-static void print_bench(const Bench *b)
-{
-	print_lines(b, b->line, b->lines, "kernel");
-	print_lines(b, b->kind, b->kinds, "all of a kind");
-	printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place\n",
-	       1e-9 * b->peak.flops, 1e-9 * b->peak.bytes);
-	if (b->best.launches)
-		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * b->best.seconds,
-		       100 * b->best.bytes / b->best.seconds / b->peak.bytes);
-	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak\n", 1e3 * b->step,
-	       1e-9 * b->flops / b->step, 100 * b->flops / b->step / b->peak.flops);
-	printf("memory %s\n", bytes_text(b->session->arena, b->bytes));
-}
-
 static json_t *line_json(const Bench *b, const Line *l, const char *name)
 {
 	return json_pack("{ss ss si sf sf sf sf}", name, l->name, "kind", l->kind, "launches",
@@ -193,17 +179,6 @@ static json_t *lines_json(const Bench *b, const Line *line, int count, const cha
 	for (int i = 0; i < count; i++)
 		json_array_append_new(list, line_json(b, &line[i], name));
 	return list;
-}
-
-static json_t *bench_json(const Bench *b)
-{
-	json_t *peak = json_pack("{sf sf}", "flops", b->peak.flops, "bytes", b->peak.bytes);
-	return json_pack("{so sf sf sf sI so so so so}", "model", json_text(b->session->path),
-	                 "step", b->step, "flops", b->flops, "fraction",
-	                 b->flops / b->step / b->peak.flops, "bytes", (json_int_t)b->bytes, "peak",
-	                 peak, "updates", line_json(b, &b->best, "name"), "kinds",
-	                 lines_json(b, b->kind, b->kinds, "name"), "kernels",
-	                 lines_json(b, b->line, b->lines, "kernel"));
 }
 
 void verb_bench(Session *session)
@@ -222,8 +197,24 @@ void verb_bench(Session *session)
 	b.step = fastest_step(session, open, entry, nanoseconds, updates);
 	gather_lines(&b, entry, nanoseconds, updates);
 	b.bytes = (double)amos_bytes(open);
-	if (chosen(session, OPT_json))
-		print_json(bench_json(&b));
-	else
-		print_bench(&b);
+	if (chosen(session, OPT_json)) {
+		json_t *peak = json_pack("{sf sf}", "flops", b.peak.flops, "bytes", b.peak.bytes);
+		print_json(json_pack(
+		    "{so sf sf sf sI so so so so}", "model", json_text(session->path), "step",
+		    b.step, "flops", b.flops, "fraction", b.flops / b.step / b.peak.flops, "bytes",
+		    (json_int_t)b.bytes, "peak", peak, "updates", line_json(&b, &b.best, "name"),
+		    "kinds", lines_json(&b, b.kind, b.kinds, "name"), "kernels",
+		    lines_json(&b, b.line, b.lines, "kernel")));
+		return;
+	}
+	print_lines(&b, b.line, b.lines, "kernel");
+	print_lines(&b, b.kind, b.kinds, "all of a kind");
+	printf("machine: %.1f GFLOP/s of multiply-adds, %.1f GB/s of memory in place\n",
+	       1e-9 * b.peak.flops, 1e-9 * b.peak.bytes);
+	if (b.best.launches)
+		printf("updates: %.3f ms, %.0f%% of memory in place\n", 1e3 * b.best.seconds,
+		       100 * b.best.bytes / b.best.seconds / b.peak.bytes);
+	printf("a step: %.3f ms, %.1f GFLOP/s, %.0f%% of peak\n", 1e3 * b.step,
+	       1e-9 * b.flops / b.step, 100 * b.flops / b.step / b.peak.flops);
+	printf("memory %s\n", bytes_text(session->arena, b.bytes));
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The runtime's archive: beside the installed command, or where this one was built.
+// Returns the path of the runtime's archive: next to the installed command, or as built.
 static const char *runtime_archive(Arena *arena)
 {
 	char self[4096];

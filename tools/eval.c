@@ -1,5 +1,5 @@
 // eval.c: amosc eval: loss and metrics over all the data, no update. Keeps: every sample counts
-// once; those behind the last whole batch are a smaller one, compiled for them.
+// once; those after the last complete batch are a smaller one, compiled for them.
 #include "tool.h"
 #include <math.h>
 
@@ -15,7 +15,7 @@ void verb_eval(Session *session)
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;
 	if (left)
 		tell(session,
-		     "amosc: warning: --data: %lld samples behind the last whole batch are left "
+		     "amosc: warning: --data: %lld samples after the last complete batch are left "
 		     "out\n",
 		     (long long)left);
 	if (chosen(session, OPT_json))

@@ -1,6 +1,6 @@
 // generate.c: amosc run --generate: a language model over bytes writes on, one byte after the
 // other. Takes a model with one input of tokens [1, n] and an output of scores [1, n, tokens]. It
-// must be causal: places behind the last token hold zeros.
+// must be causal: positions after the last token hold zeros.
 #include "tool.h"
 #include <math.h>
 #include <string.h>
@@ -83,7 +83,7 @@ static Writer writer_of(Session *session, Graph *g, const char *path)
 	                .heat = choice_number(session, OPT_temperature, 0.8)};
 }
 
-// The byte, which must be a token of the model.
+// Returns the byte; fails unless it is a token of the model.
 static char token_of(const Writer *w, char byte)
 {
 	const Slot *to = w->input;

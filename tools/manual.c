@@ -99,9 +99,8 @@ static const char *page_text(Arena *arena, const Form *form, const Verb *verb)
 static const char *overview_text(Arena *arena, const Form *form)
 {
 	Text all = {.arena = arena};
-	for (int i = 0; i < VERBS; i++) {
-		Field fields[] = {{'n', verbs[i].name},
-		                  {'s', safe(arena, verbs[i].summary, form->cell)}};
+	for (const Verb *v = verbs; v->name; v++) {
+		Field fields[] = {{'n', v->name}, {'s', safe(arena, v->summary, form->cell)}};
 		say(&all, "%s", fill(arena, form->verb, COUNT(fields), fields));
 	}
 	return fill(arena, form->overview, 2, (Field[]){{'v', all.at}, {'e', ends}});

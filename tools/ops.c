@@ -3,8 +3,23 @@
 #include "onnx.h"
 #include <string.h>
 
-static void print_table(Arena *arena, const OpInfo *op, int count)
+void verb_ops(Session *session)
 {
+	int count;
+	const OpInfo *op = op_table(&count);
+	json_t *list = json_array();
+	for (int i = 0; i < count; i++)
+		json_array_append_new(list,
+		                      json_pack("{ss ss si ss sb ss ss ss}", "op", op[i].name,
+		                                "domain", op[i].domain, "since", op[i].since,
+		                                "types", op[i].types, "forward", op[i].forward,
+		                                "differentiable", op[i].differentiable, "gradient",
+		                                op[i].gradient, "note", op[i].note));
+	if (chosen(session, OPT_json)) {
+		print_json(json_pack("{so}", "ops", list));
+		return;
+	}
+	json_decref(list);
 	printf("%-34s %5s  %-6s  %-7s  %-8s  %s\n", "operator", "since", "types", "forward",
 	       "gradient", "note");
 	for (int i = 0; i < count; i++) {
@@ -14,24 +29,5 @@ static void print_table(Arena *arena, const OpInfo *op, int count)
 		printf("%-34s %5d  %-6s  %-7s  %-8s  %s\n", name, op[i].since, op[i].types,
 		       op[i].forward ? "yes" : "no", op[i].gradient, op[i].note);
 	}
-	printf("\n%s", gradient_totals(arena));
-}
-
-void verb_ops(Session *session)
-{
-	int count;
-	const OpInfo *op = op_table(&count);
-	if (!chosen(session, OPT_json)) {
-		print_table(session->arena, op, count);
-		return;
-	}
-	json_t *list = json_array();
-	for (int i = 0; i < count; i++)
-		json_array_append_new(list,
-		                      json_pack("{ss ss si ss sb ss ss ss}", "op", op[i].name,
-		                                "domain", op[i].domain, "since", op[i].since,
-		                                "types", op[i].types, "forward", op[i].forward,
-		                                "differentiable", op[i].differentiable, "gradient",
-		                                op[i].gradient, "note", op[i].note));
-	print_json(json_pack("{so}", "ops", list));
+	printf("\n%s", gradient_totals(session->arena));
 }

@@ -4,18 +4,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-const Verb verbs[VERBS] = {
+const Verb verbs[] = {
 #define VERB(name, arguments, least, most, purpose, takes, summary, about, example)                \
 	{#name, arguments, least, most, purpose, COMMON | (takes), summary, about, example},
 #include "verbs.def"
 #undef VERB
-};
+    {0}};
 
 const Verb *verb_named(const char *name)
 {
-	for (int i = 0; i < VERBS; i++)
-		if (!strcmp(verbs[i].name, name))
-			return &verbs[i];
+	for (const Verb *v = verbs; v->name; v++)
+		if (!strcmp(v->name, name))
+			return v;
 	return NULL;
 }
 
@@ -80,14 +80,40 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	           argc, argv);
 }
 
+// Options that would do nothing are errors. A verb does not take those that it never uses;
+// unused.def lists those that depend on others.
+static const struct {
+	const char *verb;
+	OptionName option, needs, beside;
+} unused[] = {
+#define UNUSED(verb, option, needs, beside) {#verb, OPT_##option, OPT_##needs, OPT_##beside},
+#include "unused.def"
+#undef UNUSED
+};
+
+void check_unused(const Session *session, const Verb *verb)
+{
+	Arena *arena = session->arena;
+	for (int i = 0; i < COUNT(unused); i++) {
+		OptionName needs = unused[i].needs, beside = unused[i].beside;
+		if (strcmp(unused[i].verb, verb->name) || !chosen(session, unused[i].option))
+			continue;
+		const char *option = long_name(arena, unused[i].option);
+		if (needs < OPTIONS && !chosen(session, needs))
+			bad_usage(session, format(arena, "--%s does nothing without --%s", option,
+			                          long_name(arena, needs)));
+		if (beside < OPTIONS && chosen(session, beside))
+			bad_usage(session, format(arena, "--%s does nothing with --%s", option,
+			                          long_name(arena, beside)));
+	}
+}
+
 void print_help(FILE *out)
 {
 	fprintf(out, "Usage: amosc VERB MODEL [OPTION...]\n"
 	             "Compiles an exported ONNX model into a program that trains it.\n\n");
-	for (int i = 0; i < VERBS; i++) {
-		const Verb *v = &verbs[i];
+	for (const Verb *v = verbs; v->name; v++)
 		fprintf(out, "  %-7s %-18s  %s\n", v->name, v->arguments, v->summary);
-	}
 	fprintf(
 	    out,
 	    "\nMODEL is an .onnx file, with external data next to it, or - for standard input.\n"

@@ -153,21 +153,6 @@ static void print_rules(Arena *arena, const json_t *params, const char *name, Va
 	printf("}\n");
 }
 
-static void print_jax(Arena *arena, const json_t *report)
-{
-	const json_t *params = json_object_get(report, "params");
-	printf(
-	    "# Eta and slots of %s, inferred by amosc.\n"
-	    "# Patterns are of the names in the file, with '.' or '/' between their parts; shapes "
-	    "are in its layout.\n"
-	    "# from jestimator.amos_helper import params_fn_from_assign_map\n"
-	    "# eta_fn = params_fn_from_assign_map(ETA, eval_str_value=True)\n"
-	    "# shape_fn = params_fn_from_assign_map(SLOTS)\n",
-	    text_at(report, "model"));
-	print_rules(arena, params, "ETA", jax_expression, "'");
-	print_rules(arena, params, "SLOTS", jax_slots, "");
-}
-
 // ---- torch ----------------------------------------------------------------------------
 
 // A number, or nested lists that broadcast: [[a]] * 768 + [[b]] * 768.
@@ -194,15 +179,30 @@ static const char *torch_expression(Arena *arena, const json_t *row)
 	return text.at;
 }
 
-static void print_torch(Arena *arena, const json_t *report)
+void print_code(Session *session, const Report *report, const char *language)
 {
+	Arena *arena = session->arena;
+	const json_t *params = json_object_get(report->json, "params"), *row;
+	const char *model = text_at(report->json, "model");
+	bool jax = !strcmp(language, "jax");
 	size_t i;
-	const json_t *row;
-	printf("# Eta and slots of %s, inferred by amosc.\n"
-	       "# name: (eta, axes of the parameter that v and b average over)\n"
-	       "from math import sqrt\n\nAMOS = {\n",
-	       text_at(report, "model"));
-	json_array_foreach (json_object_get(report, "params"), i, row) {
+	if (!jax && strcmp(language, "torch"))
+		fail_status(STATUS_USAGE, "--for", "expected jax or torch, found '%s'", language);
+	printf("# Eta and slots of %s, inferred by amosc.\n", model);
+	if (jax) {
+		printf(
+		    "# Patterns are of the names in the file, with '.' or '/' between their parts; "
+		    "shapes are in its layout.\n"
+		    "# from jestimator.amos_helper import params_fn_from_assign_map\n"
+		    "# eta_fn = params_fn_from_assign_map(ETA, eval_str_value=True)\n"
+		    "# shape_fn = params_fn_from_assign_map(SLOTS)\n");
+		print_rules(arena, params, "ETA", jax_expression, "'");
+		print_rules(arena, params, "SLOTS", jax_slots, "");
+		return;
+	}
+	printf("# name: (eta, axes of the parameter that v and b average over)\n"
+	       "from math import sqrt\n\nAMOS = {\n");
+	json_array_foreach (params, i, row) {
 		const json_t *shape = json_object_get(row, "shape"),
 		             *slots = json_object_get(row, "slots");
 		const char *question = text_at(row, "question");
@@ -218,14 +218,4 @@ static void print_torch(Arena *arena, const json_t *report)
 		json_decref(axes);
 	}
 	printf("}\n");
-}
-
-void print_code(Session *session, const Report *report, const char *language)
-{
-	if (!strcmp(language, "jax"))
-		print_jax(session->arena, report->json);
-	else if (!strcmp(language, "torch"))
-		print_torch(session->arena, report->json);
-	else
-		fail_status(STATUS_USAGE, "--for", "expected jax or torch, found '%s'", language);
 }

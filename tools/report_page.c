@@ -81,7 +81,7 @@ typedef struct Picture {
 	int spots;
 } Picture;
 
-// Does it show as what it reads? Its numbers are the same, in another shape.
+// True if it is shown as its input: the same elements in another shape.
 static bool is_view(const Picture *p, Ref r)
 {
 	const Graph *g = p->report->graph;

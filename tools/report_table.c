@@ -72,13 +72,6 @@ static const char *cell_eta(Arena *arena, const json_t *row, const char *key)
 	return text.at;
 }
 
-// A place's last part.
-static const char *last_part(const char *place)
-{
-	const char *slash = strrchr(place, '/');
-	return slash ? slash + 1 : place;
-}
-
 static const char *cell_reason(Arena *arena, const json_t *row, const char *key)
 {
 	(void)key;
@@ -86,7 +79,7 @@ static const char *cell_reason(Arena *arena, const json_t *row, const char *key)
 	const char *from = text_at(row, "range_from"), *to = json_string_value(by);
 	if (!*from && !to)
 		return "";
-	return format(arena, "%s -> %s", last_part(from), to ? last_part(to) : "any");
+	return format(arena, "%s -> %s", basename(from), to ? basename(to) : "any");
 }
 
 // ---- columns --------------------------------------------------------------------------

@@ -9,16 +9,6 @@
 
 enum { NARROWEST = 80, WIDEST = 120, LONGEST_NAME = 48, SHORTEST_NAME = 36, GAP = 2 };
 
-static int columns_of_terminal(void)
-{
-	struct winsize size;
-	const char *said = getenv("COLUMNS");
-	int width = said ? atoi(said) : 0;
-	if (width <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
-		width = size.ws_col;
-	return MIN(MAX(width, NARROWEST), WIDEST);
-}
-
 // Characters, not bytes.
 static int width_of(const char *text)
 {
@@ -28,19 +18,16 @@ static int width_of(const char *text)
 	return width;
 }
 
-static const char *skip(const char *text, int width)
-{
-	while (*text && (width > 0 || (*text & 0xC0) == 0x80))
-		width -= (*++text & 0xC0) != 0x80;
-	return text;
-}
-
 // At most `width` characters: the beginning is left out, as what tells names apart stands at the
 // end.
 static const char *shortened(Arena *arena, const char *text, int width)
 {
-	int all = width_of(text);
-	return all <= width ? text : format(arena, "..%s", skip(text, all - (width - 2)));
+	int over = width_of(text) - width;
+	if (over <= 0)
+		return text;
+	for (over += 2; *text && (over > 0 || (*text & 0xC0) == 0x80);)
+		over -= (*++text & 0xC0) != 0x80;
+	return format(arena, "..%s", text);
 }
 
 typedef struct ColumnWidths { // widths of the text's columns; 0: left out
@@ -48,30 +35,16 @@ typedef struct ColumnWidths { // widths of the text's columns; 0: left out
 	int all;
 } ColumnWidths;
 
-static int total(const ColumnWidths *l)
-{
-	int sum = -GAP;
-	for (int c = 0; c < COLUMNS; c++)
-		sum += l->width[c] ? l->width[c] + GAP : 0;
-	return sum;
-}
-
-// The column to leave out first; -1: none may go.
-static int least_needed(const ColumnWidths *l)
-{
-	int least = -1;
-	for (int c = 0; c < COLUMNS; c++)
-		if (l->width[c] && columns[c].drop &&
-		    (least < 0 || columns[c].drop >= columns[least].drop))
-			least = c;
-	return least;
-}
-
 static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 {
 	enum { LONGEST_CELL = 26 };
 	bool terminal = isatty(STDOUT_FILENO);
-	ColumnWidths l = {.all = columns_of_terminal()};
+	struct winsize size;
+	const char *said = getenv("COLUMNS");
+	int all = said ? atoi(said) : 0, total = -GAP;
+	if (all <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &size))
+		all = size.ws_col;
+	ColumnWidths l = {.all = MIN(MAX(all, NARROWEST), WIDEST)};
 	for (int c = 0; c < COLUMNS; c++) {
 		if (!(columns[c].formats & T))
 			continue;
@@ -80,13 +53,22 @@ static ColumnWidths layout_of(Arena *arena, json_t **rows, int count)
 			l.width[c] = MAX(l.width[c], width_of(cell_at(arena, rows[i], c)));
 		if (terminal)
 			l.width[c] = MIN(l.width[c], c ? LONGEST_CELL : LONGEST_NAME);
+		total += l.width[c] + GAP;
 	}
-	while (terminal && total(&l) > l.all && least_needed(&l) >= 0) {
-		int spare = l.width[0] - SHORTEST_NAME, over = total(&l) - l.all;
-		if (over <= spare)
-			l.width[0] -= over;
-		else
-			l.width[least_needed(&l)] = 0;
+	while (terminal && total > l.all) {
+		int least = -1; // the column to leave out first
+		for (int c = 0; c < COLUMNS; c++)
+			if (l.width[c] && columns[c].drop &&
+			    (least < 0 || columns[c].drop >= columns[least].drop))
+				least = c;
+		if (least < 0)
+			return l;
+		if (total - l.all <= l.width[0] - SHORTEST_NAME) {
+			l.width[0] -= total - l.all;
+			return l;
+		}
+		total -= l.width[least] + GAP;
+		l.width[least] = 0;
 	}
 	return l;
 }
@@ -127,21 +109,6 @@ static void print_wrapped(const ColumnWidths *l, const char *mark, const char *t
 	putchar('\n');
 }
 
-// What the reader has to say of the file.
-static void print_notes(const Session *session, const Report *report, const ColumnWidths *l)
-{
-	enum { FEW = 8 };
-	const json_t *notes = json_object_get(report->json, "notes");
-	size_t all = json_array_size(notes), shown = chosen(session, OPT_verbose) ? all : FEW;
-	for (size_t i = 0; i < MIN(all, shown); i++) {
-		if (!i)
-			puts("\nnotes");
-		print_wrapped(l, "  ", json_string_value(json_array_get(notes, i)));
-	}
-	if (all > shown)
-		printf("  and %zu more: --verbose prints all\n", all - shown);
-}
-
 void print_text(Session *session, const Report *report)
 {
 	Arena *arena = session->arena;
@@ -162,7 +129,14 @@ void print_text(Session *session, const Report *report)
 			json_array_foreach (json_object_get(rows[i], "why"), k, one)
 				print_wrapped(&l, "    ", json_string_value(one));
 	}
-	print_notes(session, report, &l);
+	enum { FEW = 8 };
+	const json_t *notes = json_object_get(report->json, "notes");
+	size_t all = json_array_size(notes), shown = chosen(session, OPT_verbose) ? all : FEW;
+	printf("%s", all ? "\nnotes\n" : "");
+	for (size_t i = 0; i < MIN(all, shown); i++)
+		print_wrapped(&l, "  ", json_string_value(json_array_get(notes, i)));
+	if (all > shown)
+		printf("  and %zu more: --verbose prints all\n", all - shown);
 	StateRow state[MEMORIES];
 	int states = state_rows(arena, report, state);
 	if (states)

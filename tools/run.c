@@ -57,7 +57,7 @@ static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, 
 	return converted;
 }
 
-// The file's outputs and the loss. Outputs leave in the type that the file declares them as; beside
+// The file's outputs and the loss. Outputs are written in the type that the file declares; next to
 // gradients, which come from unrounded outputs, in the one that they are computed in.
 static void add_outs(Batch *a)
 {
@@ -99,11 +99,6 @@ static void write_arrays(Session *session, const Batch *a, const char *out)
 
 // ---- gradients ------------------------------------------------------------------------
 
-static Elem loss_type(const Batch *a)
-{
-	return (Elem)a->entry->outs[amos_find_output(a->entry, "loss")].type;
-}
-
 static const double *gradient_of(void *batch, int slot)
 {
 	Batch *a = batch;
@@ -120,7 +115,7 @@ static const double *gradient_of(void *batch, int slot)
 static void add_gradient(void *batch, const char *name, Shape shape, const double *x)
 {
 	Batch *a = batch;
-	Elem type = loss_type(a);
+	Elem type = (Elem)a->entry->outs[amos_find_output(a->entry, "loss")].type;
 	add_array(a, format(a->arena, "grad:%s", name), type, &shape,
 	          in_type(a->arena, x, &shape, E_f64, type));
 }

@@ -27,18 +27,11 @@ void verb_show(Session *session)
 	if (!from == !session->path)
 		bad_usage(session, "expected MODEL, or --from FILE");
 	const char *text = from ? read_text(session, from) : NULL;
-	if (!chosen(session, OPT_json)) {
-		show_program(session, from, text, after, stdout);
-		return;
-	}
-	char *shown = NULL;
-	size_t size;
-	FILE *to = open_memstream(&shown, &size);
-	if (!to)
-		fail_status(STATUS_MACHINE, NULL, "out of memory");
-	show_program(session, from, text, after, to);
-	fclose(to);
-	print_json(json_pack("{so ss so}", "model", json_text(session->path ? session->path : from),
-	                     "after", after, "text", json_text(shown)));
-	free(shown);
+	const char *shown = show_program(session, from, text, after);
+	if (chosen(session, OPT_json))
+		print_json(json_pack("{so ss so}", "model",
+		                     json_text(session->path ? session->path : from), "after",
+		                     after, "text", json_text(shown)));
+	else
+		fputs(shown, stdout);
 }

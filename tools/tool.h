@@ -11,26 +11,17 @@ typedef struct Verb {
 	const char *summary, *about, *example;
 } Verb;
 
-enum {
-#define VERB(name, ...) VERB_##name,
-#include "verbs.def"
-#undef VERB
-	VERBS
-};
-extern const Verb verbs[VERBS];
+extern const Verb verbs[]; // the last has no name
 
 // ---- options.c: the command line ------------------------------------------------------
 
 const Verb *verb_named(const char *); // NULL: none
 // argv from the verb on. Exits with STATUS_USAGE, or after --help.
 void parse_command(Session *, const Verb *, int argc, char **argv);
-void print_help(FILE *);                      // amosc --help
-const char *option_help(Arena *, OptionName); // with the optimizers that it is for
-
-// ---- unused.c: options that would do nothing ------------------------------------------
-
 // Fails with STATUS_USAGE where an option has no part in what the others ask for.
 void check_unused(const Session *, const Verb *);
+void print_help(FILE *);                      // amosc --help
+const char *option_help(Arena *, OptionName); // with the optimizers that it is for
 
 // ---- eta_check.c: amosc eta --check ---------------------------------------------------
 

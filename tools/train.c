@@ -1,4 +1,4 @@
-// train.c: amosc train: compile in memory, train, write the trained model beside the run.
+// train.c: amosc train: compile in memory, train, write the trained model next to the run.
 #include "tool.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,20 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// MODEL.run in the working folder, unless -o or --resume says otherwise.
-static void choose_folder(Session *session)
-{
-	if (chosen(session, OPT_out) || chosen(session, OPT_resume))
-		return;
-	const char *name = basename(session->path);
-	if (!strcmp(name, "-"))
-		name = "model";
-	int stem = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
-	PUSH(session->arena, session->choices,
-	     ((Choice){OPT_out, format(session->arena, "%.*s.run", stem, name)}));
-}
-
-// The files that the command names are sought from where it was typed, unless they are here.
+// Changes to the directory in which the command was typed, unless the model is found from here.
 static void go_there(Session *session, const char *run)
 {
 	Arena *arena = session->arena;
@@ -48,7 +35,7 @@ static void recall(Session *session)
 	need_done(amos_command(run, &argc, &argv));
 	close_later(session, free, argv);
 	if (argc < 2 || strcmp(argv[1], "train"))
-		fail(run, "begun by a compiled trainer, %s: go on with that", argv[0]);
+		fail(run, "the run of a compiled trainer" HELP "resume it with %s", argv[0]);
 	Session first = *session;
 	memset(&first.choices, 0, sizeof first.choices);
 	first.path = NULL;
@@ -136,7 +123,8 @@ static void print_result(const struct amos_result *r, const char *trained, bool 
 		       trained, (long long)best->step, best->loss, r->eval_loss);
 }
 
-// Nothing stands where the trained model goes that this run did not write; answers whether it did.
+// Fails if a file that this run did not write is at the path of the trained model. Returns true if
+// the run wrote one.
 static bool check_trained(const Session *session, const char *run, const char *trained)
 {
 	struct stat about;
@@ -152,8 +140,14 @@ static bool check_trained(const Session *session, const char *run, const char *t
 void verb_train(Session *session)
 {
 	recall(session);
-	choose_folder(session);
 	need_host(session);
+	if (!chosen(session, OPT_out) && !chosen(session, OPT_resume)) {
+		// MODEL.run in the working directory
+		const char *name = strcmp(session->path, "-") ? basename(session->path) : "model";
+		int length = (int)strlen(name) - (ends_with(name, ".onnx") ? 5 : 0);
+		PUSH(session->arena, session->choices,
+		     ((Choice){OPT_out, format(session->arena, "%.*s.run", length, name)}));
+	}
 	struct amos_options options = runtime_options(session);
 	const char *folder = options.resume ? options.resume : options.out;
 	bool last;
