@@ -150,6 +150,7 @@ typedef struct Catch {
 	jmp_buf jump;
 	int status;    // STATUS_...
 	char *message; // to be freed by the catcher
+	size_t where;  // length of "WHERE: " at its start
 	struct Catch *outer;
 } Catch;
 

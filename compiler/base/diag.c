@@ -21,19 +21,25 @@ void catch_end(Catch *c)
 	innermost = c->outer;
 }
 
+static size_t where_length(const char *where)
+{
+	return where && *where ? strlen(where) + strlen(": ") : 0;
+}
+
 // Returns "WHERE: text", to be freed by the caller; a fixed text if out of memory.
 static char *message_of(const char *where, const char *fmt, va_list args)
 {
 	char *text = NULL, *all = NULL;
 	if (vasprintf(&text, fmt, args) < 0)
 		return strdup("out of memory");
-	int count =
-	    where && *where ? asprintf(&all, "%s: %s", where, text) : asprintf(&all, "%s", text);
+	int count = where_length(where) ? asprintf(&all, "%s: %s", where, text)
+	                                : asprintf(&all, "%s", text);
 	free(text);
 	return count < 0 ? strdup("out of memory") : all;
 }
 
-static _Noreturn void fail_with(int status, char *message)
+// `where`: the length of "WHERE: " in the message.
+static _Noreturn void fail_with(int status, char *message, size_t where)
 {
 	Catch *c = innermost;
 	if (!c) {
@@ -44,6 +50,7 @@ static _Noreturn void fail_with(int status, char *message)
 	innermost = c->outer;
 	c->status = status;
 	c->message = message;
+	c->where = where;
 	longjmp(c->jump, 1);
 }
 
@@ -53,7 +60,7 @@ void fail(const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(STATUS_INPUT, message);
+	fail_with(STATUS_INPUT, message, where_length(where));
 }
 
 void fail_status(int status, const char *where, const char *fmt, ...)
@@ -62,12 +69,12 @@ void fail_status(int status, const char *where, const char *fmt, ...)
 	va_start(args, fmt);
 	char *message = message_of(where, fmt, args);
 	va_end(args);
-	fail_with(status, message);
+	fail_with(status, message, where_length(where));
 }
 
 void fail_again(Catch *c)
 {
-	fail_with(c->status, c->message);
+	fail_with(c->status, c->message, c->where);
 }
 
 void need_done(int status)
@@ -83,7 +90,7 @@ void bug_at(const char *file, int line, const char *fmt, ...)
 	char *text = message_of("bug in amosc", fmt, args), *message = NULL;
 	va_end(args);
 	if (innermost && asprintf(&message, "%s (%s:%d)", text, file, line) >= 0)
-		fail_with(STATUS_BUG, message);
+		fail_with(STATUS_BUG, message, 0);
 	fprintf(stderr, "%s (%s:%d)\n", text, file, line);
 	abort();
 }

@@ -8,16 +8,20 @@
 
 enum { OLDEST = 1, NEWEST = 27 };
 
+// True the first time that it is asked of a text.
+static bool is_new(Reader *r, const char *text)
+{
+	return !(*table_cell_s(r->noted, text))++;
+}
+
 void note(Reader *r, const char *fmt, ...)
 {
 	va_list args;
 	va_start(args, fmt);
 	const char *text = vformat(r->arena, fmt, args);
 	va_end(args);
-	uint64_t *known = table_cell_s(r->noted, text);
-	if (!*known)
+	if (is_new(r, text))
 		PUSH(r->arena, r->model->notes, text);
-	*known = true;
 }
 
 void meet_double(Reader *r, const char *what)
@@ -28,60 +32,11 @@ void meet_double(Reader *r, const char *what)
 		r->again = *r->wide = true;
 }
 
-// ---- the file -------------------------------------------------------------------------
-
-static char *shown(Arena *arena, char *name)
-{
-	return name ? (char *)visible(arena, name, true) : NULL;
-}
-
-// Names become visible here, where they enter, so they are wherever they leave. Metadata, which are
-// parsed, stay as they are.
-static void show_names(Arena *arena, ProtobufCMessage *m)
-{
-	if (m->descriptor == &string_string_entry_proto__descriptor)
-		return;
-	for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
-		const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
-		void *at = (char *)m + f->offset, **list = at;
-		bool chosen = !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||
-		              *(uint32_t *)((char *)m + f->quantifier_offset) == f->id;
-		size_t count = chosen;
-		if (f->label == PROTOBUF_C_LABEL_REPEATED) {
-			count = *(size_t *)((char *)m + f->quantifier_offset);
-			list = *(void ***)at;
-		}
-		for (size_t k = 0; k < count; k++) {
-			if (f->type == PROTOBUF_C_TYPE_STRING)
-				list[k] = shown(arena, list[k]);
-			else if (f->type == PROTOBUF_C_TYPE_MESSAGE && list[k])
-				show_names(arena, list[k]);
-			else
-				break;
-		}
-	}
-}
-
-static ModelProto *unpack(Arena *arena, const File *file)
-{
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
-	if (!file->bytes.count)
-		fail(file->path, "the file is empty");
-	size_t nodes = check_nesting(file->path, file->bytes);
-	allow(arena, file->path, nodes, file->bytes.count);
-	ModelProto *m = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
-	if (!m)
-		fail(file->path, "not an ONNX file, or truncated: its bytes do not parse");
-	if (!m->graph)
-		fail(file->path, "an ONNX file without a graph");
-	show_names(arena, &m->base);
-	return m;
-}
-
-static const char usual_help[] = "export the model again, or bind other sizes (--bind)";
+// ---- errors ---------------------------------------------------------------------------
 
 bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 {
+	static const char usual_help[] = "export the model again, or bind other sizes (--bind)";
 	Catch caught;
 	Graph *g = r->g;
 	LoopScope *nest = r->nest;
@@ -102,74 +57,75 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 	r->active = active;
 	if (caught.status != STATUS_INPUT)
 		fail_again(&caught);
-	const char *place = node ? node_where(r->arena, node) : NULL;
-	const char *path = format(r->arena, "%s: ", r->model->path), *text = caught.message;
-	text += starts_with(text, path) ? strlen(path) : 0;
-	bool named = !place || strstr(text, "node '");
-	const char *help = strstr(text, HELP) ? NULL
-	                   : r->help          ? r->help
-	                   : place            ? usual_help
-	                                      : NULL;
-	const char *trouble = format(r->arena, "%s%s%s%s%s", named ? "" : place, named ? "" : ": ",
-	                             text, help ? HELP : "", help ? help : "");
+	// WHERE is the file, a node, or the file and a node.
+	const char *text = copy_string(r->arena, caught.message), *path = r->model->path;
+	size_t where = caught.where, own = strlen(path) + strlen(": ");
 	free(caught.message);
-	add_error(r, trouble);
+	if (where >= own && starts_with(text, path)) {
+		text += own;
+		where -= own;
+	}
+	const char *place = node ? node_where(r->arena, node) : NULL;
+	if (where && starts_with(text, "node '")) {
+		place = format(r->arena, "%.*s", (int)(where - strlen(": ")), text);
+		text += where;
+	}
+	const char *help = r->help || !node ? r->help : usual_help;
+	add_error(r, place,
+	          !help || strstr(text, HELP) ? text
+	                                      : format(r->arena, "%s" HELP "%s", text, help));
 	return false;
 }
 
-void add_error(Reader *r, const char *text)
+void add_error(Reader *r, const char *where, const char *text)
 {
 	const char *help = strstr(text, HELP);
 	int count = (int)(help ? (size_t)(help - text) : strlen(text));
-	const char *line =
-	    format(r->arena, "  %.*s%s%s", count, text, help ? "\n    " : "", help ? help + 1 : "");
-	uint64_t *known = table_cell_s(r->noted, line);
-	if (!*known)
-		PUSH(r->arena, r->errors, line);
-	*known = true;
+	Problem problem = {where, format(r->arena, "%.*s", count, text),
+	                   help ? help + strlen(HELP) : NULL};
+	if (is_new(r, format(r->arena, "%s: %s", where ? where : "", text)))
+		PUSH(r->arena, r->problems, problem);
 }
 
-static void fail_if_errors(Reader *r)
+const char *problem_text(Arena *arena, const Problem *p)
+{
+	return format(arena, "  %s%s%s%s%s", p->where ? p->where : "", p->where ? ": " : "", p->why,
+	              p->help ? "\n    help: " : "", p->help ? p->help : "");
+}
+
+static void fail_if_problems(Reader *r)
 {
 	Text all = {.arena = r->arena};
-	for (int i = 0; i < r->errors.count; i++)
-		say(&all, "\n%s", r->errors.at[i]);
+	for (int i = 0; i < r->problems.count; i++)
+		say(&all, "\n%s", problem_text(r->arena, &r->problems.at[i]));
 	if (all.count)
-		fail(r->model->path, "%d error%s%s", r->errors.count,
-		     r->errors.count == 1 ? "" : "s", all.at);
+		fail(r->model->path, "%d error%s%s", r->problems.count,
+		     r->problems.count == 1 ? "" : "s", all.at);
 }
 
-static bool uses_plain_domain(const GraphProto *g)
-{
-	for (size_t i = 0; i < g->n_node; i++)
-		if (!*plain_domain(g->node[i]->domain))
-			return true;
-	return false;
-}
-
-static void check_versions(const Reader *r)
-{
-	Table *sets = table_new(r->arena);
-	for (size_t i = 0; i < r->proto->n_opset_import; i++) {
-		const OperatorSetIdProto *set = r->proto->opset_import[i];
-		uint64_t *version = table_cell_s(sets, plain_domain(set->domain));
-		if (*version && *version != (uint64_t)set->version)
-			fail(r->model->path,
-			     "opsets %lld and %lld of '%s' are imported; export it again",
-			     (long long)*version, (long long)set->version, set->domain);
-		*version = (uint64_t)set->version;
-	}
-}
+// ---- the file -------------------------------------------------------------------------
 
 static void read_header(Reader *r)
 {
 	Model *m = r->model;
-	m->ir_version = r->proto->ir_version;
-	m->producer = format(r->arena, "%s%s%s", r->proto->producer_name,
-	                     r->proto->producer_version[0] ? " " : "", r->proto->producer_version);
-	m->opset = version_of(r->proto->n_opset_import, r->proto->opset_import, "");
-	check_versions(r);
-	if (m->opset <= 0 && uses_plain_domain(r->proto->graph))
+	const ModelProto *proto = r->proto;
+	m->ir_version = proto->ir_version;
+	m->producer = format(r->arena, "%s%s%s", proto->producer_name,
+	                     proto->producer_version[0] ? " " : "", proto->producer_version);
+	m->opset = version_of(proto->n_opset_import, proto->opset_import, "");
+	Table *sets = table_new(r->arena);
+	for (size_t i = 0; i < proto->n_opset_import; i++) {
+		const OperatorSetIdProto *set = proto->opset_import[i];
+		uint64_t *version = table_cell_s(sets, plain_domain(set->domain));
+		if (*version && *version != (uint64_t)set->version)
+			fail(m->path, "opsets %lld and %lld of '%s' are imported; export it again",
+			     (long long)*version, (long long)set->version, set->domain);
+		*version = (uint64_t)set->version;
+	}
+	bool plain = false;
+	for (size_t i = 0; i < proto->graph->n_node && !plain; i++)
+		plain = !*plain_domain(proto->graph->node[i]->domain);
+	if (m->opset <= 0 && plain)
 		fail(m->path, "it imports no opset of ai.onnx; export the model again");
 	if (m->ir_version < 3)
 		fail(m->path, "IR version %lld; amosc reads 3 and later. Export the model again",
@@ -180,48 +136,32 @@ static void read_header(Reader *r)
 		     (long long)m->opset, OLDEST, NEWEST);
 }
 
-// ---- what the file holds --------------------------------------------------------------
-
-static void count_op(Reader *r, Table *known, const NodeProto *node)
-{
-	const char *domain = plain_domain(node->domain);
-	uint64_t *cell = table_cell_s(known, format(r->arena, "%s:%s", node->op_type, domain));
-	if (*cell) {
-		r->file->ops.at[*cell - 1].count++;
-		return;
-	}
-	const OpRow *row = find_row(domain, node->op_type);
-	OpCount o = {domain, node->op_type, 1,
-	             !row                        ? "unknown operator"
-	             : row->lower == unsupported ? row->info.note
-	                                         : NULL};
-	PUSH(r->file->arena, r->file->ops, o);
-	*cell = (uint64_t)r->file->ops.count;
-}
-
+// `known`: positions in the list of operators + 1.
 static void count_ops(Reader *r, Table *known, size_t n, NodeProto *const *node)
 {
+	OpCounts *ops = &r->file->ops;
 	for (size_t i = 0; i < n; i++) {
-		if (!find_function(r, node[i]))
-			count_op(r, known, node[i]);
+		const char *domain = plain_domain(node[i]->domain), *op = node[i]->op_type;
+		uint64_t *cell = find_function(r, node[i])
+		                     ? NULL
+		                     : table_cell_s(known, format(r->arena, "%s:%s", op, domain));
+		if (cell && !*cell) {
+			const OpRow *row = find_row(domain, op);
+			OpCount o = {domain, op, 0,
+			             !row                        ? "unknown operator"
+			             : row->lower == unsupported ? row->info.note
+			                                         : NULL};
+			PUSH(r->file->arena, *ops, o);
+			*cell = (uint64_t)ops->count;
+		}
+		if (cell)
+			ops->at[*cell - 1].count++;
 		for (size_t a = 0; a < node[i]->n_attribute; a++) {
 			const GraphProto *body = node[i]->attribute[a]->g;
 			if (body)
 				count_ops(r, known, body->n_node, body->node);
 		}
 	}
-}
-
-static void list_ops(Reader *r)
-{
-	Table *known = table_lent(r->arena);
-	if (!r->file->ops.count) {
-		count_ops(r, known, r->proto->graph->n_node, r->proto->graph->node);
-		for (size_t i = 0; i < r->proto->n_functions; i++)
-			count_ops(r, known, r->proto->functions[i]->n_node,
-			          r->proto->functions[i]->node);
-	}
-	r->model->ops = r->file->ops;
 }
 
 // ---- outputs --------------------------------------------------------------------------
@@ -246,16 +186,6 @@ typedef struct Ends { // of the whole graph
 	const Input *output;
 } Ends;
 
-// Is a dimension that the file fixes another one? Names and sizes that the data decide fit any.
-static bool is_other_shape(const Input *declared, const Shape *s, const Lengths *lengths)
-{
-	bool other = declared->rank >= 0 && declared->rank != s->rank;
-	for (int a = 0; a < declared->rank && !other; a++)
-		other = declared->dim[a].size >= 0 && declared->dim[a].size != s->dim[a] &&
-		        !lengths->of[a];
-	return other;
-}
-
 bool is_other_type(Elem declared, Elem type)
 {
 	bool quantized = is_float(type) && elems[declared].bytes < 4 && declared != E_b8;
@@ -263,50 +193,38 @@ bool is_other_type(Elem declared, Elem type)
 	       (is_float(declared) != is_float(type) || (declared == E_b8) != (type == E_b8));
 }
 
-static void check_declared(const Reader *r, const Input *declared, Ref x)
-{
-	const Val *v = val(r->g, x);
-	if (is_other_type(declared->type, v->type))
-		fail(r->model->path, "output '%s' is declared %s; it is %s", declared->name,
-		     elems[declared->type].name, elems[v->type].name);
-	if (is_other_shape(declared, &v->shape, lengths_of(r->g, x)))
-		fail(r->model->path, "output '%s' is declared with other dimensions; it is %s",
-		     declared->name, shape_text(r->arena, v->type, &v->shape));
-}
-
 static void add_output(Reader *r, void *ends)
 {
 	const Input *declared = ((Ends *)ends)->output;
-	Value v = look_up(r, ((Ends *)ends)->top, declared->name);
+	const char *name = declared->name, *path = r->model->path;
+	Value value = look_up(r, ((Ends *)ends)->top, name);
 	Elem type = (Elem)working_type(elems[declared->type].onnx);
 	if (declared->onnx == DOUBLE)
-		meet_double(r, format(r->arena, "output '%s'", declared->name));
-	for (int k = 0; v.list && k < v.list->count; k++)
-		add_sized(r, format(r->arena, "%s#%d", declared->name, k),
-		          put_cast(r->g, v.list->at[k], type));
-	if (v.bad && !r->errors.count)
-		fail(r->model->path, "output '%s' is made of text; %s", declared->name, other_type);
-	if (v.bad || v.list || v.absent)
+		meet_double(r, format(r->arena, "output '%s'", name));
+	for (int k = 0; value.list && k < value.list->count; k++)
+		add_sized(r, format(r->arena, "%s#%d", name, k),
+		          put_cast(r->g, value.list->at[k], type));
+	if (value.bad && !r->problems.count)
+		fail(path, "output '%s' is made of text; %s", name, other_type);
+	if (value.bad || value.list || value.absent)
 		return;
-	Ref x = v.weight ? use_weight(r, v.weight, NULL, 0) : v.ref;
+	Ref x = value.weight ? use_weight(r, value.weight, NULL, 0) : value.ref;
 	if (!x)
-		fail(r->model->path,
-		     "output '%s' is a result that amosc does not compute; export without it",
-		     declared->name);
-	check_declared(r, declared, x);
-	x = put_cast(r->g, x, type);
-	add_sized(r, declared->name, x);
-}
-
-// The loss that the file tells of goes by that name, whatever it is called there.
-static void add_loss(Reader *r)
-{
-	const char *loss = r->options->loss ? r->file->loss : NULL;
-	for (int i = 0; loss && strcmp(loss, "loss") && i < r->g->outs.count; i++)
-		if (!strcmp(r->g->outs.at[i].name, loss)) {
-			add_out(r->g, "loss", r->g->outs.at[i].val);
-			return;
-		}
+		fail(path, "output '%s' is a result that amosc does not compute; export without it",
+		     name);
+	const Val *v = val(r->g, x);
+	if (is_other_type(declared->type, v->type))
+		fail(path, "output '%s' is declared %s; it is %s", name, elems[declared->type].name,
+		     elems[v->type].name);
+	// Names, and sizes that the data decide, fit any.
+	bool other = declared->rank >= 0 && declared->rank != v->shape.rank;
+	for (int a = 0; a < declared->rank && !other; a++)
+		other = declared->dim[a].size >= 0 && declared->dim[a].size != v->shape.dim[a] &&
+		        !lengths_of(r->g, x)->of[a];
+	if (other)
+		fail(path, "output '%s' is declared with other dimensions; it is %s", name,
+		     shape_text(r->arena, v->type, &v->shape));
+	add_sized(r, name, put_cast(r->g, x, type));
 }
 
 // ---- the graph ------------------------------------------------------------------------
@@ -327,7 +245,11 @@ static bool lower_model(Reader *r)
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
 		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
-	add_loss(r);
+	// The loss that the file tells of goes by that name, whatever it is called there.
+	const char *named = r->options->loss ? r->file->loss : NULL;
+	Ref loss = named && strcmp(named, "loss") ? find_output(r->g, named) : 0;
+	if (loss)
+		add_out(r->g, "loss", loss);
 	check_infos(r, top);
 	if (r->file->beyond)
 		meet_double(r, "a constant");
@@ -336,7 +258,7 @@ static bool lower_model(Reader *r)
 	if (r->again)
 		return false;
 	check_choices(r);
-	fail_if_errors(r);
+	fail_if_problems(r);
 	mark_used(r);
 	note_roles(r);
 	list_untrained(r);
@@ -345,52 +267,90 @@ static bool lower_model(Reader *r)
 	return true;
 }
 
-static _Noreturn void fail_unbound(Reader *r, const char *unbound)
-{
-	const GraphProto *g = r->proto->graph;
-	for (size_t i = 0; i < g->n_node; i++)
-		attempt(r, NULL, tell_unsupported, g->node[i]);
-	if (!r->errors.count)
-		fail(r->model->path, "%s", unbound);
-	add_error(r, unbound);
-	fail_if_errors(r);
-	never("troubles settled");
-}
-
 // NULL when it is to be read again.
 static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool *stands,
                       bool *wide)
 {
 	Reader *r = NEW(arena, Reader);
 	Model *m = NEW(arena, Model);
+	const ModelProto *proto = file->proto;
 	m->arena = arena;
 	m->path = strcmp(file->path, "-") ? visible(arena, file->path, false) : "standard input";
-	*r = (Reader){.arena = arena, .model = m, .options = options, .stands = stands};
-	r->wide = wide;
-	m->file = r->file = file;
-	r->met = NEWS(arena, bool, options->nfreeze + 1);
-	r->proto = file->proto;
-	r->noted = table_new(arena);
+	m->file = file;
+	*r = (Reader){.arena = arena,
+	              .file = file,
+	              .model = m,
+	              .options = options,
+	              .proto = proto,
+	              .stands = stands,
+	              .wide = wide,
+	              .met = NEWS(arena, bool, options->nfreeze + 1),
+	              .noted = table_new(arena)};
 	read_header(r);
 	list_functions(r);
 	list_inputs(r);
-	list_ops(r);
+	if (!file->ops.count) {
+		Table *known = table_lent(arena);
+		count_ops(r, known, proto->graph->n_node, proto->graph->node);
+		for (size_t i = 0; i < proto->n_functions; i++)
+			count_ops(r, known, proto->functions[i]->n_node, proto->functions[i]->node);
+	}
+	m->ops = file->ops;
 	const char *unbound = bind_dimensions(r);
 	if (options->list)
 		return m;
-	if (unbound)
-		fail_unbound(r, unbound);
+	if (unbound) {
+		for (size_t i = 0; i < proto->graph->n_node; i++)
+			attempt(r, NULL, tell_unsupported, proto->graph->node[i]);
+		if (!r->problems.count)
+			fail(m->path, "%s", unbound);
+		add_error(r, NULL, unbound);
+		fail_if_problems(r);
+	}
 	r->g = graph_new(arena, m->path, book_builtin());
 	r->g->wide = *wide;
-	if (!lower_model(r))
-		return NULL;
-	return m;
+	return lower_model(r) ? m : NULL;
+}
+
+// Names become visible here, where they enter, so they are wherever they leave. Metadata, which are
+// parsed, stay as they are.
+static void show_names(Arena *arena, ProtobufCMessage *m)
+{
+	if (m->descriptor == &string_string_entry_proto__descriptor)
+		return;
+	for (unsigned i = 0; i < m->descriptor->n_fields; i++) {
+		const ProtobufCFieldDescriptor *f = &m->descriptor->fields[i];
+		bool text = f->type == PROTOBUF_C_TYPE_STRING;
+		if (!text && f->type != PROTOBUF_C_TYPE_MESSAGE)
+			continue;
+		void *at = (char *)m + f->offset, **list = at;
+		size_t count = !(f->flags & PROTOBUF_C_FIELD_FLAG_ONEOF) ||
+		               *(uint32_t *)((char *)m + f->quantifier_offset) == f->id;
+		if (f->label == PROTOBUF_C_LABEL_REPEATED) {
+			count = *(size_t *)((char *)m + f->quantifier_offset);
+			list = *(void ***)at;
+		}
+		for (size_t k = 0; k < count; k++)
+			if (text && list[k])
+				list[k] = (char *)visible(arena, list[k], true);
+			else if (list[k])
+				show_names(arena, list[k]);
+	}
 }
 
 File *parse_model(Arena *arena, const char *path, bool loss)
 {
 	File *file = open_file(arena, path);
-	file->proto = unpack(arena, file);
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	if (!file->bytes.count)
+		fail(path, "the file is empty");
+	allow(arena, path, check_nesting(path, file->bytes), file->bytes.count);
+	file->proto = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
+	if (!file->proto)
+		fail(path, "not an ONNX file, or truncated: its bytes do not parse");
+	if (!file->proto->graph)
+		fail(path, "an ONNX file without a graph");
+	show_names(arena, &file->proto->base);
 	order_nodes(arena, file->proto);
 	list_names(file);
 	read_training(file, loss);

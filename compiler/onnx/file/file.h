@@ -159,6 +159,8 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	Ref ref;                   // as a constant
 } Weight;
 
+typedef VEC(Weight *) WeightList;
+
 // What a weight holds of a parameter: itself, its transpose, or 1 - it.
 typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
 

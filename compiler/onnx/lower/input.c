@@ -137,7 +137,7 @@ const char *bind_dimensions(Reader *r)
 		if (in->sequence || (in->optional && !find_known(r, in->name)))
 			continue;
 		if (in->rank < 0)
-			add_error(r,
+			add_error(r, NULL,
 			          format(r->arena,
 			                 "input '%s' is declared without a shape; export it with "
 			                 "one",

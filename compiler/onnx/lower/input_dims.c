@@ -13,34 +13,49 @@ bool is_formula(const char *name)
 	return strpbrk(name, "+*") != NULL;
 }
 
-// -1: not known.
-static int64_t size_of(const Reader *r, const Expr *e)
+// The size of a name or a number; -1: not known.
+static int64_t named_size(const Reader *r, const char *text, int length)
 {
-	if (e->kind == X_name)
-		return open_size(r, NULL, 0, e->name);
-	if (e->kind == X_num && e->x >= 0 && e->x < (double)INT32_MAX)
-		return (int64_t)e->x;
-	if (e->nin != 2 || (e->op != O_add && e->op != O_mul))
-		return -1;
-	int64_t x = size_of(r, e->in[0]), y = size_of(r, e->in[1]), size;
-	bool wrong = x < 0 || y < 0 ||
-	             (e->op == O_add ? __builtin_add_overflow(x, y, &size)
-	                             : __builtin_mul_overflow(x, y, &size));
-	return wrong ? -1 : size;
+	while (length && text[length - 1] == ' ')
+		length--;
+	const char *name = format(r->arena, "%.*s", length, text);
+	char *end;
+	long long number = strtoll(name, &end, 10);
+	if (*name >= '0' && *name <= '9' && !*end)
+		return number < INT32_MAX ? number : -1;
+	return *name ? open_size(r, NULL, 0, name) : -1;
 }
 
-static int64_t computed(const Reader *r, const char *name)
+// A sum of products of names, numbers and, in parentheses, such sums; `at` moves behind it. All
+// characters but +*() belong to names: "past-length + 1". -1: not known.
+static int64_t sum_of(const Reader *r, const char **at, int depth)
 {
-	Catch caught;
-	if (!TRY(caught)) {
-		int64_t size = size_of(r, parse_text(r->arena, name, name));
-		catch_end(&caught);
-		return size;
+	enum { DEEPEST = 16 };
+	int64_t sum = 0, product = 1, x;
+	for (;;) {
+		*at += strspn(*at, " ");
+		if (**at == '(' && depth < DEEPEST) {
+			++*at;
+			x = sum_of(r, at, depth + 1);
+			x = **at == ')' ? x : -1;
+			*at += **at == ')';
+			*at += strspn(*at, " ");
+		} else {
+			int length = (int)strcspn(*at, "+*()");
+			x = named_size(r, *at, length);
+			*at += length;
+		}
+		if (x < 0 || __builtin_mul_overflow(product, x, &product))
+			return -1;
+		char sign = **at;
+		if (sign != '*' && __builtin_add_overflow(sum, product, &sum))
+			return -1;
+		if (sign != '*' && sign != '+')
+			return sum;
+		if (sign == '+')
+			product = 1;
+		++*at;
 	}
-	if (caught.status != STATUS_INPUT)
-		fail_again(&caught);
-	free(caught.message);
-	return -1; // no formula
 }
 
 // ---- what weights tell ----------------------------------------------------------------
@@ -100,35 +115,25 @@ static int64_t told_of(const Reader *r, const char *name, int axis, int rank, co
 	return -1;
 }
 
-// The first size that is told for a name stands.
-static void tell_sizes(const Reader *r, const Input *in)
-{
-	for (int a = 0; a < in->rank; a++) {
-		const char *same, *last, *name = in->dim[a].name;
-		int64_t size = told_of(r, in->name, a, in->rank, &same);
-		if (size < 0 && same)
-			size = told_of(r, same, a, in->rank, &last);
-		uint64_t *cell = table_cell_s(
-		    r->file->sizes, name[0] ? name : format(r->arena, "%s:%d", in->name, a));
-		if (!*cell && size > 0)
-			*cell = (uint64_t)size;
-	}
-}
-
-// Once for all readings of a file.
+// Once for all readings of a file. The first size that is told for a name stands.
 void list_sizes(Reader *r)
 {
 	if (r->file->sizes)
 		return;
 	r->file->sizes = table_new(r->file->arena);
-	for (int i = 0; i < r->model->inputs.count; i++)
-		tell_sizes(r, &r->model->inputs.at[i]);
-}
-
-static int64_t told_by_weights(const Reader *r, const char *key)
-{
-	const uint64_t *cell = table_find_s(r->file->sizes, key);
-	return cell && *cell ? (int64_t)*cell : -1;
+	for (int i = 0; i < r->model->inputs.count; i++) {
+		const Input *in = &r->model->inputs.at[i];
+		for (int a = 0; a < in->rank; a++) {
+			const char *same, *last, *name = in->dim[a].name;
+			int64_t size = told_of(r, in->name, a, in->rank, &same);
+			if (size < 0 && same)
+				size = told_of(r, same, a, in->rank, &last);
+			const char *key = name[0] ? name : format(r->arena, "%s:%d", in->name, a);
+			uint64_t *cell = table_cell_s(r->file->sizes, key);
+			if (!*cell && size > 0)
+				*cell = (uint64_t)size;
+		}
+	}
 }
 
 // ---- all of them ----------------------------------------------------------------------
@@ -141,6 +146,11 @@ int64_t open_size(const Reader *r, const char *input, int axis, const char *name
 		if ((name[0] && !strcmp(b->name, name)) || (input && !strcmp(b->name, place)))
 			return b->size;
 	}
-	int64_t size = told_by_weights(r, name[0] ? name : place);
-	return size < 0 && is_formula(name) ? computed(r, name) : size;
+	const uint64_t *told = table_find_s(r->file->sizes, name[0] ? name : place);
+	if (told && *told)
+		return (int64_t)*told;
+	if (!is_formula(name))
+		return -1;
+	int64_t size = sum_of(r, &name, 0);
+	return *name ? -1 : size;
 }

@@ -296,8 +296,7 @@ static void lower_node(Reader *r, NameScope *s, const NodeProto *node)
 	int from = r->g->from;
 	spend(r->arena, COST_nodes, 1);
 	r->g->from = add_node(r->g, node_name(node), node->op_type);
-	r->g->nodes->list.at[r->g->from].module = node_module(r->arena, node);
-	r->g->nodes->list.at[r->g->from].line = node_line(r->arena, node);
+	name_source(r->arena, node, &r->g->nodes->list.at[r->g->from]);
 	attempt(r, node, run_node, &l);
 	r->g->from = from;
 	for (size_t i = 0; i < node->n_output; i++)

@@ -53,6 +53,12 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
 
+typedef struct Problem {   // of a model that cannot be read
+	const char *where; // node 'X' (Op), or NULL
+	const char *why;
+	const char *help; // NULL: none
+} Problem;
+
 typedef struct Reader {
 	Arena *arena;
 	File *file;
@@ -64,22 +70,24 @@ typedef struct Reader {
 	const ReadOptions *options;
 	const ModelProto *proto;
 	Table *functions; // "domain:name:overload" to a position + 1
-	VEC(Weight *) weights;
-	Table *outputs;            // names of those that are declared
-	Table *known;              // names of the caller's values to their positions + 1
-	Table *twins;              // parameters.c: weights by numbers that a copy of theirs has
-	Table *noted;              // texts of Model.notes and errors
-	VEC(const char *) errors;  // as they are printed
-	VEC(const char *) unread;  // inputs whose declarations are among these
-	int sites;                 // random draws so far
-	bool *stands;              // by known input: its value stands in for it
-	bool *wide;                // the graph computes in double
-	bool again;                // more of them do, or it does, when the model is read again
-	const char *help;          // of the failure under way, where it has one of its own
-	bool training_file;        // exported in training mode
-	bool text;                 // outputs that are text were left out: so is what they are of
-	struct Metadata *metadata; // parameters.c
-	bool *met;                 // by pattern of options->freeze: it met an initializer
+	WeightList weights;
+	Table *outputs;           // names of those that are declared
+	Table *known;             // names of the caller's values to their positions + 1
+	Table *twins;             // parameters.c: how a copy of them begins -> WeightList
+	Table *noted;             // texts of Model.notes and problems
+	VEC(Problem) problems;    // to be reported together
+	VEC(const char *) unread; // inputs whose declarations are among these
+	int sites;                // random draws so far
+	bool *stands;             // by known input: its value stands in for it
+	bool *wide;               // the graph computes in double
+	bool again;               // more of them do, or it does, when the model is read again
+	const char *help;         // of the failure under way, where it has one of its own
+	bool training_file;       // exported in training mode
+	bool text;                // outputs that are text were left out: so is what they are of
+	// param_names.c: a parameter or buffer of the traced program, by its placeholder, by name
+	Table *placeholders, *targets;
+	bool signature; // the file lists these
+	bool *met;      // by pattern of options->freeze: it met an initializer
 } Reader;
 
 typedef struct Call { // a node being lowered
@@ -104,8 +112,9 @@ typedef void Attempt(Reader *, void *what);
 // cure: of a node, which is told of where it does not say so itself, the failure's own, or the
 // usual one; of other parts (NULL) as the text has it.
 bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
-// Adds an error, with its help after HELP, to those that are reported together.
-void add_error(Reader *, const char *text);
+// Adds a problem to be reported with all others: at a node or NULL; its help after HELP.
+void add_error(Reader *, const char *where, const char *text);
+const char *problem_text(Arena *, const Problem *); // as it is printed
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // `what` is computed in double: the whole graph is, where the options leave it to the file.
 void meet_double(Reader *, const char *what);
@@ -199,17 +208,6 @@ typedef enum OpSet {
 Role role_of(const NodeProto *, int input); // R_none: of no node (NULL) or no role
 bool is_one_of(OpSet, const NodeProto *);   // NULL: no
 
-// ---- untrained.c: what is not trained, and why ----------------------------------------
-
-// Of weight w called `name`, as node `c`'s operand `k`; NULL: it is a parameter.
-const char *reason_not_trained(Reader *, Weight *w, const Call *c, int k, const char *name);
-extern const char running_statistics[], computed_table[]; // two of the reasons
-// Why a person should say whether it is one, though it is trained; NULL: they need not.
-const char *reason_to_ask(Reader *, Weight *w, const Call *c, int k, const char *name);
-// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
-int users_choice(const Reader *, const char *name, const char *file);
-void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
-
 // ---- param_names.c: what parameters are called ----------------------------------------------
 
 typedef struct Leaves { // of a tensor that the exporter computed
@@ -217,26 +215,42 @@ typedef struct Leaves { // of a tensor that the exporter computed
 	const char *name; // the parameters' names joined by +
 } Leaves;
 
+typedef struct Use { // of a weight
+	Reader *r;
+	Weight *w;
+	const Call *call;      // of a node of the main graph; NULL: elsewhere
+	const NodeProto *node; // the same
+	int operand;           // of the node
+	Role role;
+	Leaves leaves;    // of the weight
+	const char *name; // of the parameter that it is
+	const NodeProto *reader;
+	int input; // the operand of `reader` that comes from it, behind moves and casts
+} Use;
+
 void read_metadata(Reader *);
-const char *node_module(Arena *, const NodeProto *), *node_line(Arena *, const NodeProto *);
-bool has_signature(const Reader *); // the file lists its parameters
-Leaves leaves_of(const Reader *, const Weight *);
-// PARAMETER, BUFFER, CONSTANT_TENSOR or NULL.
-const char *kind_of(const Reader *, const char *initializer);
+Use use_of(Reader *, Weight *, const Call *, int k);    // as operand k; NULL: as an output
+void name_source(Arena *, const NodeProto *, Node *to); // its module and line, if the file has them
+// A property of a value of the main graph; NULL: not given.
+const char *info_property(const Reader *, const char *name, const char *key);
 bool is_parameter_name(const Reader *, const char *name);
-bool is_opaque(const char *name); // made up by an exporter
-const char *name_of_use(Reader *, const Weight *, const NodeProto *, int operand);
+bool is_opaque(const char *name);                       // made up by an exporter
 const char *bias_left_out(Reader *, const NodeProto *); // its name, or NULL
 double traced_smoothing(const NodeProto *); // label smoothing that did not reach the file; 0: none
 bool is_fused(const NodeProto *);           // a BatchNorm was folded into it
-typedef struct Use {                        // of a value as a node's operand
-	const NodeProto *node;
-	int operand;
-} Use;
-Use use_behind(const Reader *, const NodeProto *, int operand); // behind moves and casts
 // Are the node's results, or sums that they are terms of, scores of attention: does a softmax
 // follow?
 bool is_scored(const Reader *, const NodeProto *);
+
+// ---- untrained.c: what is not trained, and why ----------------------------------------
+
+const char *reason_not_trained(const Use *);              // NULL: it is a parameter
+extern const char running_statistics[], computed_table[]; // two of the reasons
+// Why a person should say whether it is one, though it is trained; NULL: they need not.
+const char *reason_to_ask(const Use *);
+// What the user said of it: 1 train, 0 freeze, -1 nothing. The later pattern wins.
+int users_choice(const Reader *, const char *name, const char *file);
+void check_choices(Reader *); // troubles about patterns of --freeze and --train that match nothing
 
 // ---- typed.c: values of few bits ------------------------------------------------------
 

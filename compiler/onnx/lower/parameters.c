@@ -81,125 +81,101 @@ static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
 	return true;
 }
 
-static bool is_same(Reader *r, Weight *a, Weight *b)
-{
-	return a->type == b->type && same_shape(&a->shape, &b->shape) &&
-	       !memcmp(weight_data(r, a), weight_data(r, b),
-	               (size_t)byte_count(a->type, &a->shape));
-}
-
 // ---- weights that are copies of others ------------------------------------------------
 
-// What another weight must begin with to be a copy of this one: shape and a few numbers.
-typedef struct Print {
-	int64_t copy, rank, dim[RANK];
-	float number[16];
-} Print;
-
-typedef struct Twin {
-	Weight *weight;
-	struct Twin *next; // with the same print; the first one stays the first
-} Twin;
-
-// Of a weight that may be such a copy, or (`from` is `copy`) of one that has them.
-static Print print_of(Reader *r, Weight *w, Copy copy, Copy from)
+// The weights with slots whose copies begin as `w` does, or (`from` is `copy`) as this copy of it:
+// those of its shape, with a few numbers of it.
+static WeightList *twins_of(Reader *r, Weight *w, Copy copy, Copy from)
 {
 	Shape shape = copied_shape(w, from);
-	Print print = {.copy = copy, .rank = shape.rank};
+	struct {
+		int64_t copy, rank, dim[RANK];
+		float number[16];
+	} print = {.copy = copy, .rank = shape.rank};
 	int64_t n = count_of(&shape);
 	memcpy(print.dim, shape.dim, sizeof *print.dim * (size_t)shape.rank);
 	for (int k = 0; k < COUNT(print.number) && n; k++)
 		print.number[k] =
 		    (float)copied_number(r, w, from, k * (n - 1) / (COUNT(print.number) - 1)) +
 		    0.0f; // -0 is 0
-	return print;
-}
-
-static void list_twin(Reader *r, Weight *w, Copy copy)
-{
-	Print print = print_of(r, w, copy, copy);
 	uint64_t *cell = table_cell(r->twins, &print, sizeof print);
-	Twin *twin = NEW(r->arena, Twin), *first = (Twin *)(uintptr_t)*cell;
-	*twin = (Twin){w, first ? first->next : NULL};
-	if (first)
-		first->next = twin;
-	else
-		*cell = (uint64_t)(uintptr_t)twin;
+	if (!*cell)
+		*cell = (uintptr_t)NEW(r->arena, WeightList);
+	return (WeightList *)(uintptr_t)*cell;
 }
 
 // The weight with a slot that this one is such a copy of; NULL: none.
 static Weight *original_of(Reader *r, Weight *w, Copy copy)
 {
-	Print print = print_of(r, w, copy, COPY_SAME);
-	const uint64_t *cell = table_find(r->twins, &print, sizeof print);
-	for (Twin *t = cell ? (Twin *)(uintptr_t)*cell : NULL; t; t = t->next)
-		if (t->weight != w && is_copy(r, w, t->weight, copy))
-			return t->weight;
+	const WeightList *twins = twins_of(r, w, copy, COPY_SAME);
+	for (int i = 0; i < twins->count; i++)
+		if (twins->at[i] != w && is_copy(r, w, twins->at[i], copy))
+			return twins->at[i];
 	return NULL;
-}
-
-// The first slot of an initializer is the one that copies of it are tied to.
-static void take_slot(Reader *r, Weight *w, int slot)
-{
-	if (w->slot >= 0)
-		return;
-	w->slot = slot;
-	if (w->alias || r->options->separate)
-		return;
-	if (wide_axes(&w->shape) == 1 && !one_value(r, w))
-		list_twin(r, w, COPY_COMPLEMENT);
-	if (w->table && w->shape.rank == 2)
-		list_twin(r, w, COPY_TRANSPOSED);
-}
-
-static bool is_training_node(const NodeProto *node)
-{
-	if (!strcmp(node->op_type, "BatchNormalization"))
-		return node->n_output > 1;
-	return !strcmp(node->op_type, "Dropout") && node->n_input > 2;
-}
-
-// Was the file exported in training mode? Then what is shared was shared by its author.
-static bool is_training_file(const Reader *r)
-{
-	for (size_t i = 0; i < r->proto->graph->n_node; i++)
-		if (is_training_node(r->proto->graph->node[i]))
-			return true;
-	return false;
 }
 
 void read_roles(Reader *r, const NameScope *top)
 {
-	read_metadata(r);
-	r->training_file = is_training_file(r);
 	const GraphProto *g = r->proto->graph;
+	read_metadata(r);
 	r->twins = table_new(r->arena);
-	for (size_t i = 0; i < g->n_node; i++)
-		for (size_t k = 0; k < g->node[i]->n_input; k++) {
-			const Value *v = table_pointer_s(top->names, g->node[i]->input[k]);
-			Weight *w = v ? v->weight : NULL;
-			if (!w)
+	for (size_t i = 0; i < g->n_node; i++) {
+		const NodeProto *node = g->node[i];
+		r->training_file |=
+		    (!strcmp(node->op_type, "BatchNormalization") && node->n_output > 1) ||
+		    (!strcmp(node->op_type, "Dropout") && node->n_input > 2);
+		for (size_t k = 0; k < node->n_input; k++) {
+			const Value *v = table_pointer_s(top->names, node->input[k]);
+			if (!v || !v->weight)
 				continue;
-			w->uses++;
-			w->table |= !strcmp(g->node[i]->op_type, "Gather") && k == 0;
+			v->weight->uses++;
+			v->weight->table |= !strcmp(node->op_type, "Gather") && k == 0;
 		}
+	}
 }
 
 // ---- slots ----------------------------------------------------------------------------
 
-static void add_home(Reader *r, int slot, Weight *w, Copy copy, const NodeProto *node, int operand)
+static Ref put_home(const Use *u, int slot, Copy copy)
 {
+	Reader *r = u->r;
+	Slot *s = &r->g->slots.at[slot];
 	View *v = NEW(r->arena, View);
-	if (w)
-		w->origin->trained |= r->g->slots.at[slot].kind != S_frozen;
-	*v = (View){.weight = w,
+	if (u->w)
+		u->w->origin->trained |= s->kind != S_frozen;
+	*v = (View){.weight = u->w,
 	            .copy = copy,
-	            .node = node,
-	            .operand = operand,
-	            .alias = w ? w->alias : NULL,
-	            .next = r->g->slots.at[slot].view};
+	            .node = u->node,
+	            .operand = u->operand,
+	            .alias = u->w ? u->w->alias : NULL,
+	            .next = s->view};
 	v->first = v->next ? v->next->first : v;
-	r->g->slots.at[slot].view = v;
+	s->view = v;
+	Ref x = put_slot(r->g, slot);
+	if (copy == COPY_COMPLEMENT)
+		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
+	return copy == COPY_TRANSPOSED ? swap_last(r->g, x) : x;
+}
+
+// The first slot of an initializer is the one that copies of it are tied to.
+static Ref put_own(const Use *u, int slot)
+{
+	Weight *w = u->w;
+	bool ties = w->slot < 0 && !w->alias && !u->r->options->separate;
+	w->slot = w->slot < 0 ? slot : w->slot;
+	if (ties && wide_axes(&w->shape) == 1 && !one_value(u->r, w))
+		PUSH(u->r->arena, *twins_of(u->r, w, COPY_COMPLEMENT, COPY_COMPLEMENT), w);
+	if (ties && w->table && w->shape.rank == 2)
+		PUSH(u->r->arena, *twins_of(u->r, w, COPY_TRANSPOSED, COPY_TRANSPOSED), w);
+	return put_home(u, slot, COPY_SAME);
+}
+
+// A weight that is such a copy of a slot's is tied to it again; `what` it is of the slot.
+static Ref put_tie(const Use *u, int slot, Copy copy, const char *what)
+{
+	note(u->r, "initializer '%s' is %s %s: tied again", u->w->name, what,
+	     u->r->g->slots.at[slot].name);
+	return put_home(u, slot, copy);
 }
 
 static const char *fresh_name(Reader *r, const char *name)
@@ -210,156 +186,86 @@ static const char *fresh_name(Reader *r, const char *name)
 	return tried;
 }
 
-// The slot of a weight as the node's operand k.
-static Ref put_home(Reader *r, Weight *w, int slot, const NodeProto *node, int k)
+static int new_slot(const Use *u, SlotKind kind, const char *name, const char *why)
 {
-	take_slot(r, w, slot);
-	add_home(r, slot, w, COPY_SAME, node, k);
-	return put_slot(r->g, slot);
-}
-
-static Weight *weight_of(const Reader *r, int slot)
-{
-	const View *v = r->g->slots.at[slot].view;
-	return v ? v->first->weight : NULL;
-}
-
-static Slot weight_slot(Reader *r, Weight *w, const char *name)
-{
+	const Weight *w = u->w;
 	if (w->proto->data_type == DOUBLE)
-		meet_double(r, format(r->arena, "initializer '%s'", w->name));
-	return (Slot){.name = name,
-	              .file = w->name,
-	              .kind = S_param,
-	              .type = w->type,
-	              .shape = w->shape,
-	              .init = weight_data(r, w)};
-}
-
-// A weight that is such a copy of a slot's is tied to it again; `what` it is of the slot.
-static Ref put_tie(Reader *r, Weight *w, int slot, Copy copy, const char *what,
-                   const NodeProto *node, int k)
-{
-	note(r, "initializer '%s' is %s %s: tied again", w->name, what, r->g->slots.at[slot].name);
-	add_home(r, slot, w, copy, node, k);
-	Ref x = put_slot(r->g, slot);
-	if (copy == COPY_COMPLEMENT)
-		return put2(r->g, O_sub, num_like(r->g, x, 1), x);
-	return copy == COPY_TRANSPOSED ? swap_last(r->g, x) : x;
-}
-
-// True if the exporter may have computed 1 minus a parameter beside it: what mixes two signals.
-static bool may_be_complement(const Reader *r, const Weight *w)
-{
-	bool own = has_signature(r) ? is_parameter_name(r, w->name) : !is_opaque(w->name);
-	return !own && wide_axes(&w->shape) == 1;
-}
-
-// A weight under a new name: the last product's may be a transposed copy of an embedding, an
-// unnamed vector 1 minus a parameter.
-static Ref put_new(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
-                   const char *ask)
-{
-	const Weight *from = NULL;
-	bool tie = !r->options->separate;
-	if (tie && node && !strcmp(node->op_type, "MatMul") && w->shape.rank == 2)
-		from = original_of(r, w, COPY_TRANSPOSED);
-	if (from)
-		return put_tie(r, w, from->slot, COPY_TRANSPOSED,
-		               "a transposed copy of the embedding", node, k);
-	if (tie && may_be_complement(r, w))
-		from = original_of(r, w, COPY_COMPLEMENT);
-	if (from)
-		return put_tie(r, w, from->slot, COPY_COMPLEMENT, "1 minus parameter", node, k);
-	int slot = add_slot(r->g, weight_slot(r, w, name));
-	r->g->slots.at[slot].why = ask;
-	return put_home(r, w, slot, node, k);
+		meet_double(u->r, format(u->r->arena, "initializer '%s'", w->name));
+	return add_slot(u->r->g, (Slot){.name = fresh_name(u->r, name),
+	                                .file = w->name,
+	                                .kind = kind,
+	                                .type = w->type,
+	                                .shape = w->shape,
+	                                .init = weight_data(u->r, u->w),
+	                                .why = why});
 }
 
 // A name that another initializer has too is the same parameter where the values agree, else
-// another one.
-static Ref param_ref(Reader *r, Weight *w, const NodeProto *node, int k, const char *name,
-                     const char *ask)
+// another one. Under a new name, the last product's weight may be a transposed copy of an
+// embedding, an unnamed vector 1 minus a parameter, which the exporter computed beside it: what
+// mixes two signals.
+static Ref param_ref(const Use *u, const char *ask)
 {
+	Reader *r = u->r;
+	Weight *w = u->w;
+	const char *name = u->name;
+	bool tie = !r->options->separate;
 	int slot = find_slot(r->g, name);
-	Weight *owner = slot >= 0 ? weight_of(r, slot) : NULL;
+	const View *v = slot >= 0 ? r->g->slots.at[slot].view : NULL;
+	Weight *owner = v ? v->first->weight : NULL;
 	if (owner && owner->origin != w->origin) {
-		bool same = is_same(r, owner, w);
-		if (!r->options->separate && (same || is_copy(r, owner, w, COPY_TRANSPOSED)))
-			return put_tie(r, w, slot, same ? COPY_SAME : COPY_TRANSPOSED,
-			               "a copy of parameter", node, k);
+		bool same = is_copy(r, owner, w, COPY_SAME);
+		if (tie && (same || is_copy(r, owner, w, COPY_TRANSPOSED)))
+			return put_tie(u, slot, same ? COPY_SAME : COPY_TRANSPOSED,
+			               "a copy of parameter");
 		slot = w->slot;
-		name = fresh_name(r, w->name);
+		name = w->name;
 	}
-	return slot < 0 ? put_new(r, w, node, k, name, ask) : put_home(r, w, slot, node, k);
-}
-
-static int untrained_slot(Reader *r, Weight *w, SlotKind kind, const char *name, const char *why)
-{
-	Slot s = weight_slot(r, w, fresh_name(r, name));
-	s.kind = kind;
-	s.why = why;
-	return add_slot(r->g, s);
-}
-
-static Ref frozen_ref(Reader *r, Weight *w, const char *name, const char *why,
-                      const NodeProto *node, int k)
-{
-	int slot = w->slot < 0 ? untrained_slot(r, w, S_frozen, name, why) : w->slot;
-	return put_home(r, w, slot, node, k);
-}
-
-// Running statistics of one name are one buffer. Where the exporter merged them with a parameter,
-// or with others of another name, whose values were equal, they are a buffer of their own.
-static Ref statistics_ref(Reader *r, Weight *w, const char *name, const NodeProto *node, int k)
-{
-	int slot = find_slot(r->g, name);
-	if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
-		slot = untrained_slot(r, w, S_buffer, name, running_statistics);
-	add_home(r, slot, w, COPY_SAME, node, k);
-	return put_slot(r->g, slot);
-}
-
-// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means that
-// nothing was shared.
-static const char *split_name(Reader *r, Weight *w, const NodeProto *node, const char *name)
-{
-	if (!node || w->uses < 2 || w->alias || has_signature(r) ||
-	    starts_with(r->proto->producer_name, "pytorch") || !one_value(r, w))
-		return name;
-	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
-	if (!slash || !leaf)
-		return format(r->arena, "%s@%s", w->name,
-		              node->name[0] ? node->name : node->output[0]);
-	return format(r->arena, "%.*s%s", (int)(slash - node->name), node->name, leaf);
+	if (slot >= 0)
+		return put_own(u, slot);
+	const Weight *from = NULL;
+	if (tie && u->node && !strcmp(u->node->op_type, "MatMul") && w->shape.rank == 2)
+		from = original_of(r, w, COPY_TRANSPOSED);
+	if (from)
+		return put_tie(u, from->slot, COPY_TRANSPOSED,
+		               "a transposed copy of the embedding");
+	bool named = r->signature ? is_parameter_name(r, w->name) : !is_opaque(w->name);
+	if (tie && !named && wide_axes(&w->shape) == 1)
+		from = original_of(r, w, COPY_COMPLEMENT);
+	if (from)
+		return put_tie(u, from->slot, COPY_COMPLEMENT, "1 minus parameter");
+	return put_own(u, new_slot(u, S_param, name, ask));
 }
 
 static Ref weight_ref(Reader *r, Weight *w, const Call *c, int k)
 {
 	if (!is_float(w->type))
 		return weight_constant(r, w);
-	const Call *main = c && !c->space->depth ? c : NULL;
-	const NodeProto *node = main ? main->node : NULL;
-	const char *name = split_name(r, w, node, name_of_use(r, w, node, k));
-	const char *why = reason_not_trained(r, w, main, k, name);
-	int choice = users_choice(r, name, w->name);
-	if (choice == 1 && role_of(node, k) == R_scalar && w->shape.rank == 0)
+	const Use u = use_of(r, w, c && !c->space->depth ? c : NULL, k);
+	const char *why = reason_not_trained(&u);
+	int choice = users_choice(r, u.name, w->name);
+	if (choice == 1 && u.role == R_scalar && w->shape.rank == 0)
 		choice = -1;
-	bool every = r->options->separate && w->shape.rank && node && role_of(node, k) != R_scalar;
-	if (every && !(why && !strcmp(why, running_statistics)))
+	bool statistic = why && !strcmp(why, running_statistics);
+	if (r->options->separate && w->shape.rank && u.node && u.role != R_scalar && !statistic)
 		why = NULL;
-	bool frozen =
-	    choice == 0 && (!why || !strcmp(why, running_statistics)); // a constant stays one
+	bool frozen = choice == 0 && (!why || statistic); // a constant stays one
 	if (frozen)
 		why = "--freeze";
 	if ((choice == 1 && !w->inner) || !why)
-		return param_ref(r, w, node, k, name,
-		                 choice == 1 ? NULL : reason_to_ask(r, w, main, k, name));
+		return param_ref(&u, choice == 1 ? NULL : reason_to_ask(&u));
 	w->origin->why = why;
-	if (c && choice != 0 && !w->inner && role_of(c->node, k) == R_statistic)
-		return statistics_ref(r, w, name, node, k);
-	if (frozen || leaves_of(r, w).parameters || count_of(&w->shape) > FOLD_LIMIT)
-		return frozen_ref(r, w, name, why, node, k);
+	// Running statistics of one name are one buffer. Where the exporter merged them with a
+	// parameter, or with others of another name, whose values were equal, they are a buffer of
+	// their own.
+	if (c && choice != 0 && !w->inner && role_of(c->node, k) == R_statistic) {
+		int slot = find_slot(r->g, u.name);
+		if (slot < 0 || r->g->slots.at[slot].kind != S_buffer)
+			slot = new_slot(&u, S_buffer, u.name, running_statistics);
+		return put_home(&u, slot, COPY_SAME);
+	}
+	if (frozen || u.leaves.parameters || count_of(&w->shape) > FOLD_LIMIT)
+		return put_own(&u, w->slot < 0 ? new_slot(&u, S_frozen, u.name, why) : w->slot);
 	if (why == computed_table && !w->ref)
 		note(r,
 		     "initializer '%s' is not trained: the exporter computed it, from a parameter "
@@ -402,30 +308,8 @@ Ref missing_bias(const Call *c, int64_t n)
 		return 0;
 	int slot = add_slot(
 	    r->g, (Slot){.name = name, .kind = S_param, .type = E_f32, .shape = shape_of(1, &n)});
-	add_home(r, slot, NULL, COPY_SAME, c->node, 2);
 	note(r, "%s was zero and left out by the exporter: made again", name);
-	return put_slot(r->g, slot);
-}
-
-// BatchNorm folded into convolutions: the newer exporter says so, the older one renames their
-// weights.
-static void note_fused(Reader *r)
-{
-	int fused = 0;
-	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
-		const NodeProto *n = r->proto->graph->node[i];
-		bool renamed = !strcmp(n->op_type, "Conv") && n->n_input > 2 &&
-		               starts_with(n->input[1], "onnx::Conv_") &&
-		               starts_with(n->input[2], "onnx::Conv_");
-		fused += renamed || is_fused(n);
-	}
-	if (fused)
-		note(r,
-		     "BatchNormalization was folded into %d operators by the exporter: the network "
-		     "trains without "
-		     "it; export in training mode with optimize=False (older: "
-		     "do_constant_folding=False)",
-		     fused);
+	return put_home(&(Use){.r = r, .node = c->node, .operand = 2}, slot, COPY_SAME);
 }
 
 static int larger_first(const void *a, const void *b)
@@ -462,14 +346,26 @@ void list_untrained(Reader *r)
 	sort_untrained(m);
 }
 
-// One note for each initializer that several parameters share, and one for all that were renamed.
 void note_roles(Reader *r)
 {
-	note_fused(r);
+	// BatchNorm folded into convolutions: the newer exporter says so, the older one renames
+	// their weights.
+	int fused = 0, renamed = 0;
+	for (size_t i = 0; i < r->proto->graph->n_node; i++) {
+		const NodeProto *n = r->proto->graph->node[i];
+		fused += is_fused(n) || (!strcmp(n->op_type, "Conv") && n->n_input > 2 &&
+		                         starts_with(n->input[1], "onnx::Conv_") &&
+		                         starts_with(n->input[2], "onnx::Conv_"));
+	}
+	if (fused)
+		note(r,
+		     "BatchNormalization was folded into %d operators by the exporter: the network "
+		     "trains without it; export in training mode with optimize=False (older: "
+		     "do_constant_folding=False)",
+		     fused);
 	if (r->file->training)
 		note(r, "%s", r->file->training);
-	int renamed = 0;
-	Table *seen = table_new(r->arena);
+	Table *held = table_new(r->arena); // by initializer: the parameters in it
 	for (int s = 0; s < r->g->slots.count; s++) {
 		const Slot *slot = &r->g->slots.at[s];
 		if (slot->kind == S_frozen)
@@ -477,10 +373,10 @@ void note_roles(Reader *r)
 		if (slot->kind != S_param || !slot->file)
 			continue;
 		renamed += strcmp(slot->name, slot->file) != 0;
-		++*table_cell_s(seen, slot->file);
+		++*table_cell_s(held, slot->file);
 	}
 	for (int i = 0; i < r->weights.count; i++) {
-		const uint64_t *n = table_find_s(seen, r->weights.at[i]->name);
+		const uint64_t *n = table_find_s(held, r->weights.at[i]->name);
 		if (n && *n > 1)
 			note(r,
 			     "initializer '%s' holds %d parameters whose values were equal at "

@@ -64,26 +64,28 @@ static bool find_declared(Arena *arena, const Schema *s, const char *name, Decla
 	return false;
 }
 
-static int compare(const Schema *s, const char *domain, const char *op)
-{
-	int order = strcmp(domain, s->domain);
-	return order ? order : strcmp(op, s->op);
-}
+typedef struct Versions { // of an operator: its rows of schema.def; n 0: it has none
+	int n;
+	const Schema *all, *now; // now: that of the opset asked for
+} Versions;
 
-// The operator's rows of schema.def; *n 0 where it has none.
-static const Schema *find_schemas(const char *domain, const char *op, int *n)
+static Versions find_versions(const char *domain, const char *op, int64_t opset)
 {
-	int low = 0, high = COUNT(schemas);
-	while (low < high) {
-		int middle = (low + high) / 2;
-		if (compare(&schemas[middle], domain, op) > 0)
+	int low = 0;
+	for (int high = COUNT(schemas); low < high;) {
+		int middle = (low + high) / 2, order = strcmp(domain, schemas[middle].domain);
+		if ((order ? order : strcmp(op, schemas[middle].op)) > 0)
 			low = middle + 1;
 		else
 			high = middle;
 	}
-	for (*n = 0; low + *n < COUNT(schemas) && !compare(&schemas[low + *n], domain, op);)
-		++*n;
-	return &schemas[low];
+	Versions v = {.all = &schemas[low], .now = &schemas[low]};
+	while (low + v.n < COUNT(schemas) && !strcmp(domain, v.all[v.n].domain) &&
+	       !strcmp(op, v.all[v.n].op)) {
+		v.now = v.all[v.n].since <= opset ? &v.all[v.n] : v.now;
+		v.n++;
+	}
+	return v;
 }
 
 // ---- types ----------------------------------------------------------------------------
@@ -136,18 +138,6 @@ static int other_value(const AttributeProto *a, int type)
 	return 0;
 }
 
-// Files of the first versions leave the type out.
-static void check_type(const Call *c, const char *name, const AttributeProto *a, int type)
-{
-	if (a->type && a->type != type)
-		unsupported_node(c, again, "attribute '%s' is of type %s; expected %s", name,
-		                 type_name(a->type), type_name(type));
-	int other = other_value(a, type);
-	if (other)
-		unsupported_node(c, again, "attribute '%s' holds a value of type %s; expected %s",
-		                 name, type_name(other), type_name(type));
-}
-
 // ---- values ---------------------------------------------------------------------------
 
 bool is_word(const char *words, const char *text)
@@ -159,12 +149,12 @@ bool is_word(const char *words, const char *text)
 	return false;
 }
 
-static void check_word(const Call *c, const char *name, ProtobufCBinaryData s, const Allowed *v)
+static void check_word(const Call *c, const char *name, ProtobufCBinaryData s, const char *words)
 {
 	const char *text = format(c->r->arena, "%.*s", (int)s.len, (const char *)s.data);
-	if (strlen(text) != s.len || !is_word(v->words, text))
+	if (strlen(text) != s.len || !is_word(words, text))
 		unsupported_node(c, again, "attribute '%s' is '%s'; expected one of %s", name, text,
-		                 v->words);
+		                 words);
 }
 
 static void check_number(const Call *c, const char *name, double x, const Allowed *v)
@@ -174,32 +164,36 @@ static void check_number(const Call *c, const char *name, double x, const Allowe
 		                 x, v->low, v->high);
 }
 
-static void check_values(const Call *c, const char *name, const AttributeProto *a, int type,
-                         const Allowed *v)
+// Fails where an attribute is not of type `type`, or has a value that values.def does not list for
+// it. Files of the first versions leave the type out.
+static void check_value(const Call *c, const char *name, const AttributeProto *a, int type)
 {
+	if (a->type && a->type != type)
+		unsupported_node(c, again, "attribute '%s' is of type %s; expected %s", name,
+		                 type_name(a->type), type_name(type));
+	int other = other_value(a, type);
+	if (other)
+		unsupported_node(c, again, "attribute '%s' holds a value of type %s; expected %s",
+		                 name, type_name(other), type_name(type));
+	const Allowed *v = allowed, *end = allowed + COUNT(allowed);
+	while (v < end && (strcmp(v->attribute, name) ||
+	                   (strcmp(v->op, c->node->op_type) && strcmp(v->op, "*"))))
+		v++;
+	if (v == end)
+		return;
 	if (v->words && type == onnx_type('s'))
-		check_word(c, name, a->s, v);
+		check_word(c, name, a->s, v->words);
 	for (size_t i = 0; v->words && i < a->n_strings; i++)
-		check_word(c, name, a->strings[i], v);
+		check_word(c, name, a->strings[i], v->words);
 	if (!v->words && type == onnx_type('i'))
 		check_number(c, name, (double)a->i, v);
 	for (size_t i = 0; !v->words && i < a->n_ints; i++)
 		check_number(c, name, (double)a->ints[i], v);
 }
 
-// The row for the operator itself comes before that for all.
-static const Allowed *find_allowed(const char *op, const char *attribute)
-{
-	for (int i = 0; i < COUNT(allowed); i++)
-		if (!strcmp(allowed[i].attribute, attribute) &&
-		    (!strcmp(allowed[i].op, op) || !strcmp(allowed[i].op, "*")))
-			return &allowed[i];
-	return NULL;
-}
-
 // ---- attributes of a node -------------------------------------------------------------
 
-// Is the value the one that the operator has without the attribute, or no value?
+// True if the value is the one that the operator has without the attribute, or no value.
 static bool is_default(const AttributeProto *a, const Declared *d)
 {
 	if (!d->otherwise)
@@ -212,134 +206,93 @@ static bool is_default(const AttributeProto *a, const Declared *d)
 	       !memcmp(a->s.data, d->otherwise, a->s.len);
 }
 
-// Of the first opsets: what they ask for is what every later version does by itself.
-static const char leftovers[] = "broadcast consumed_inputs";
-
 // An attribute of another version of the operator may stay where it changes nothing.
-static void check_foreign(const Call *c, const char *name, const AttributeProto *a, int n,
-                          const Schema *of, const Schema *now)
+static void check_foreign(const Call *c, const char *name, const AttributeProto *a,
+                          const Versions *v)
 {
+	// Of the first opsets: what they ask for is what every later version does by itself.
+	static const char leftovers[] = "broadcast consumed_inputs";
 	Arena *arena = c->r->arena;
 	VEC(const char *) names = {0};
 	Declared d;
-	for (int i = 0; i < n; i++) {
-		if (!find_declared(arena, &of[i], name, &d))
+	for (int i = 0; i < v->n; i++) {
+		if (!find_declared(arena, &v->all[i], name, &d))
 			continue;
 		if (is_word(leftovers, name) || is_default(a, &d))
 			return;
 		unsupported_node(c, "export with an opset that has it",
 		                 "attribute '%s' is of opset %d; the node is of opset %lld", name,
-		                 of[i].since, (long long)c->opset);
+		                 v->all[i].since, (long long)c->opset);
 	}
-	for (const char *at = now->attributes; next_declared(arena, &at, &d);)
+	for (const char *at = v->now->attributes; next_declared(arena, &at, &d);)
 		PUSH(arena, names, d.name);
 	unsupported_node(c, again, "unknown attribute '%s'; %s", name,
 	                 names.count ? suggest(arena, name, names.count, names.at)
 	                             : "expected none");
 }
 
-// Attributes whose names begin so are notes of a runtime to itself.
-static bool is_private(const char *name)
-{
-	return starts_with(name, "__");
-}
-
-static void check_attribute(const Call *c, const char *name, int n, const Schema *all,
-                            const Schema *now)
-{
-	const AttributeProto *a = find_attr(c, name);
-	const Allowed *v = find_allowed(now->op, name);
-	Declared d;
-	if (!a || is_private(name))
-		return;
-	if (!find_declared(c->r->arena, now, name, &d)) {
-		check_foreign(c, name, a, n, all, now);
-		return;
-	}
-	check_type(c, name, a, onnx_type(d.kind));
-	if (v)
-		check_values(c, name, a, onnx_type(d.kind), v);
-}
-
-static void check_attributes(const Call *c, int n, const Schema *all, const Schema *now)
+static void check_attributes(const Call *c, const Versions *v)
 {
 	const NodeProto *node = c->node;
 	Declared d;
 	for (size_t i = 0; i < node->n_attribute; i++) {
+		const char *name = node->attribute[i]->name;
 		for (size_t k = 0; k < i; k++)
-			if (!strcmp(node->attribute[i]->name, node->attribute[k]->name))
-				unsupported_node(c, again, "attribute '%s' is given twice",
-				                 node->attribute[i]->name);
-		check_attribute(c, node->attribute[i]->name, n, all, now);
+			if (!strcmp(name, node->attribute[k]->name))
+				unsupported_node(c, again, "attribute '%s' is given twice", name);
+		const AttributeProto *a = find_attr(c, name);
+		if (!a || starts_with(name, "__")) // a note of a runtime to itself
+			continue;
+		if (find_declared(c->r->arena, v->now, name, &d))
+			check_value(c, name, a, onnx_type(d.kind));
+		else
+			check_foreign(c, name, a, v);
 	}
-	for (const char *at = now->attributes; next_declared(c->r->arena, &at, &d);)
+	for (const char *at = v->now->attributes; next_declared(c->r->arena, &at, &d);)
 		if (d.required && !find_attr(c, d.name))
 			unsupported_node(c, again, "attribute '%s' is missing", d.name);
 }
 
 // ---- inputs and outputs ---------------------------------------------------------------
 
-// Names left out at the end do not count.
-static int count_names(size_t n, char *const *name)
-{
-	while (n && !name[n - 1][0])
-		n--;
-	return (int)n;
-}
-
-static void check_most(const Call *c, const char *what, int n, const char *formals)
+// Returns how many names there are; those left out at the end do not count.
+static int check_most(const Call *c, const char *what, size_t n, char *const *name,
+                      const char *formals)
 {
 	int most = (int)strlen(formals);
-	if (n > most && !strpbrk(formals, "+*"))
-		unsupported_node(c, again, "%d %ss; expected at most %d", n, what, most);
-}
-
-// An output that is not named is one that nobody reads.
-static void check_names(const Call *c, const Schema *s)
-{
-	const NodeProto *node = c->node;
-	int n = count_names(node->n_input, node->input);
-	check_most(c, "input", n, s->in);
-	check_most(c, "output", count_names(node->n_output, node->output), s->out);
-	for (int i = 0; s->in[i]; i++)
-		if ((s->in[i] == '1' || s->in[i] == '+') && (i >= n || !node->input[i][0]))
-			unsupported_node(c, again, "input %d is missing", i);
-}
-
-// Returns the one of n versions that opset `opset` has.
-static const Schema *version_at(int n, const Schema *all, int64_t opset)
-{
-	const Schema *now = all;
-	for (int i = 1; i < n && all[i].since <= opset; i++)
-		now = &all[i];
-	return now;
+	while (n && !name[n - 1][0])
+		n--;
+	if ((int)n > most && !strpbrk(formals, "+*"))
+		unsupported_node(c, again, "%d %ss; expected at most %d", (int)n, what, most);
+	return (int)n;
 }
 
 bool has_schema(const NodeProto *node)
 {
-	int n;
-	find_schemas(plain_domain(node->domain), node->op_type, &n);
-	return n > 0;
+	return find_versions(plain_domain(node->domain), node->op_type, 0).n > 0;
 }
 
 void check_schema(const Call *c)
 {
-	int n;
-	const Schema *all = find_schemas(plain_domain(c->node->domain), c->node->op_type, &n),
-	             *now = version_at(n, all, c->opset);
-	if (!n)
+	const NodeProto *node = c->node;
+	const Versions v = find_versions(plain_domain(node->domain), node->op_type, c->opset);
+	if (!v.n)
 		return;
-	check_names(c, now);
-	check_attributes(c, n, all, now);
+	int n = check_most(c, "input", node->n_input, node->input, v.now->in);
+	// An output that is not named is one that nobody reads.
+	check_most(c, "output", node->n_output, node->output, v.now->out);
+	for (int i = 0; v.now->in[i]; i++)
+		if (strchr("1+", v.now->in[i]) && (i >= n || !node->input[i][0]))
+			unsupported_node(c, again, "input %d is missing", i);
+	check_attributes(c, &v);
 }
 
 char declared_attr(Arena *arena, const char *domain, const char *op, int64_t opset,
                    const char *name, const char **otherwise)
 {
-	int n;
 	Declared d;
-	const Schema *all = find_schemas(domain, op, &n);
-	if (!n || !find_declared(arena, version_at(n, all, opset), name, &d))
+	const Versions v = find_versions(domain, op, opset);
+	if (!v.n || !find_declared(arena, v.now, name, &d))
 		return 0;
 	*otherwise = d.otherwise;
 	return d.kind;

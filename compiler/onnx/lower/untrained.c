@@ -169,29 +169,7 @@ static bool has(Reader *r, Weight *w, Trait trait)
 
 // ---- names and places -----------------------------------------------------------------
 
-// Names that modules give to tensors of numbers that are no parameters.
-static bool is_buffer_name(const char *name)
-{
-	static const char *const ends[] = {
-	    "running_mean", "running_var",       "num_batches_tracked",
-	    "inv_freq",     "masked_bias",       "position_ids",
-	    "attn_mask",    "final_logits_bias", "relative_position_index"};
-	for (int i = 0; i < COUNT(ends); i++)
-		if (ends_with(name, ends[i]))
-			return true;
-	return strstr(name, ".anchor") != NULL;
-}
-
-// X.weight_u and X.weight_v, that spectral_norm keeps beside a weight; weight_norm has no u.
-static bool is_spectral(const Reader *r, const char *name)
-{
-	if (!ends_with(name, "weight_u") && !ends_with(name, "weight_v"))
-		return false;
-	int stem = (int)strlen(name) - 1;
-	return find_name(r->file, format(r->arena, "%.*su", stem, name))->tensor;
-}
-
-// Is operand k added to products of one column: a bias, though a single number?
+// True if operand k is added to products of one column: a bias, though a single number.
 static bool is_lone_bias(const Call *c, int k)
 {
 	if (is_one_of(OPS_affine, c->node))
@@ -203,110 +181,97 @@ static bool is_lone_bias(const Call *c, int k)
 	return product && v->op == O_dot && v->shape.dim[v->shape.rank - 1] == 1;
 }
 
-// Is operand k subtracted from an input of the model, or does it divide one?
-static bool is_of_input(const Call *c, int k)
+// True if it is added to the scores of attention.
+static bool is_score_bias(const Use *u)
 {
-	const char *op = c->node->op_type;
-	bool normalizes = k == 1 && (!strcmp(op, "Sub") || !strcmp(op, "Div"));
-	const Val *v = val(c->g, normalizes ? c->arg[0].ref : 0);
-	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub)
-		v = val(c->g, v->in[0]);
-	return normalizes && v->op == O_slot && c->g->slots.at[v->attr->i[0]].kind == S_input;
-}
-
-// Is it added to the scores of attention?
-static bool is_score_bias(const Reader *r, Use use)
-{
-	if (!strcmp(use.node->op_type, "Attention") && !*plain_domain(use.node->domain))
-		return use.operand == 3;
-	return !strcmp(use.node->op_type, "Add") && is_scored(r, use.node);
+	if (!strcmp(u->reader->op_type, "Attention") && !*plain_domain(u->reader->domain))
+		return u->input == 3;
+	return !strcmp(u->reader->op_type, "Add") && is_scored(u->r, u->reader);
 }
 
 // A table that an exporter without metadata computed, to judge by its name.
-static bool is_folded_table(const Weight *w, const NodeProto *node)
+static bool is_folded_table(const Use *u)
 {
-	return is_opaque(w->alias ? w->alias : w->name) && wide_axes(&w->shape) > 1 &&
-	       is_one_of(OPS_arithmetic, node);
+	return is_opaque(u->w->alias ? u->w->alias : u->w->name) && wide_axes(&u->w->shape) > 1 &&
+	       is_one_of(OPS_arithmetic, u->reader);
 }
 
-// The same of a kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the
-// bias too.
-static bool is_folded_kernel(const Weight *w, const NodeProto *node, int k)
+// Without metadata a name and a shape must do.
+static const char *guess_reason(const Use *u)
 {
-	return is_one_of(OPS_affine, node) && k == 1 && !w->alias &&
-	       starts_with(w->name, "onnx::") &&
-	       !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
-}
-
-// Of such a table; of one that is added to data the name tells, if it has one of its own.
-static const char *table_reason(Reader *r, Weight *w, Use use, bool named)
-{
+	static const char *const buffers[] = {
+	    // names that modules give to tensors of numbers that are no parameters
+	    "*running_mean", "*running_var",       "*num_batches_tracked",
+	    "*inv_freq",     "*masked_bias",       "*position_ids",
+	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
+	    "*.anchor*"};
 	static const char *const kinds[TRAITS] = {[T_hides] = masked,
 	                                          [T_two] = "a mask of two numbers",
 	                                          [T_sines] = sines,
 	                                          [T_regular] = "a grid, or distances"};
-	for (int t = 0; t < TRAITS; t++)
-		if (kinds[t] && has(r, w, (Trait)t))
-			return kinds[t];
-	bool added = named && !strcmp(use.node->op_type, "Add");
-	return added || is_score_bias(r, use) ? no_reason : computed_table;
-}
-
-// Without metadata a name and a shape must do.
-static const char *guess_reason(Reader *r, Weight *w, const Call *c, int k, const char *name)
-{
-	const char *op = c ? c->node->op_type : "";
-	bool torch = starts_with(r->proto->producer_name, "pytorch");
-	bool named = !is_opaque(name);
-	int64_t n = count_of(&w->shape);
-	if (is_buffer_name(name))
-		return "a buffer by its name";
-	if (is_spectral(r, name))
+	Reader *r = u->r;
+	Weight *w = u->w;
+	const char *name = u->name;
+	bool torch = starts_with(r->proto->producer_name, "pytorch"), named = !is_opaque(name);
+	for (int i = 0; i < COUNT(buffers); i++)
+		if (matches(buffers[i], name))
+			return "a buffer by its name";
+	// X.weight_u and X.weight_v lie beside a weight; weight_norm has no u.
+	if ((ends_with(name, "weight_u") || ends_with(name, "weight_v")) &&
+	    find_name(r->file, format(r->arena, "%.*su", (int)strlen(name) - 1, name))->tensor)
 		return "a buffer of spectral_norm";
 	if (!w->shape.rank && !(torch && !is_opaque(w->name)))
 		return "a single number";
-	if (n == 1 && !torch && !strstr(name, "bias") && !strstr(name, "ReadVariableOp") &&
-	    !(c && is_lone_bias(c, k)))
+	if (count_of(&w->shape) == 1 && !torch && !strstr(name, "bias") &&
+	    !strstr(name, "ReadVariableOp") && !(u->call && is_lone_bias(u->call, u->operand)))
 		return "a single number";
-	Use use = use_behind(r, c ? c->node : NULL, k);
-	if (is_folded_table(w, use.node))
-		return table_reason(r, w, use, named || use.node != c->node);
-	if (!w->table && is_one_of(OPS_contractions, use.node) && has(r, w, T_fourier))
+	if (is_folded_table(u)) {
+		for (int t = 0; t < TRAITS; t++)
+			if (kinds[t] && has(r, w, (Trait)t))
+				return kinds[t];
+		bool added = (named || u->reader != u->node) && !strcmp(u->reader->op_type, "Add");
+		return added || is_score_bias(u) ? no_reason : computed_table;
+	}
+	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(r, w, T_fourier))
 		return "a Fourier transform";
-	if (!strcmp(op, "InstanceNormalization") && !named && one_value(r, w))
+	if (u->node && !strcmp(u->node->op_type, "InstanceNormalization") && !named &&
+	    one_value(r, w))
 		return "ones or zeros";
 	return no_reason;
 }
 
 // Folded from a parameter: is it more than the parameter in another shape? Tables that are not
 // contracted, products of several parameters or with buffers, and single numbers are.
-static bool is_computed(const Weight *w, const Leaves *leaves, const NodeProto *node,
-                        const char *name)
+static bool is_computed(const Use *u)
 {
-	if (!leaves->name || strcmp(leaves->name, name))
+	const Leaves *leaves = &u->leaves;
+	if (!leaves->name || strcmp(leaves->name, u->name))
 		return false;
-	bool table = wide_axes(&w->shape) > 1 && node && !is_one_of(OPS_contractions, node);
-	return !w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
+	bool table =
+	    wide_axes(&u->w->shape) > 1 && u->reader && !is_one_of(OPS_contractions, u->reader);
+	return !u->w->shape.rank || leaves->parameters > 1 || leaves->buffers ||
 	       (leaves->count > 1 && table);
 }
 
-static const char *signature_reason(Reader *r, Weight *w, Use use, const char *name)
+static const char *signature_reason(const Use *u)
 {
-	const char *kind = kind_of(r, w->name);
-	Leaves leaves = leaves_of(r, w);
-	if (is_parameter_name(r, name) && !is_computed(w, &leaves, use.node, name))
+	Reader *r = u->r;
+	Weight *w = u->w;
+	const char *kind =
+	    info_property(r, w->name, "pkg.torch.export.graph_signature.InputSpec.kind");
+	int parameters = u->leaves.parameters;
+	if (is_parameter_name(r, u->name) && !is_computed(u))
 		return no_reason;
 	if (kind && strcmp(kind, "PARAMETER"))
 		return !strcmp(kind, "BUFFER") ? "a buffer" : "a constant of the program";
-	if (kind || (leaves.parameters && is_one_of(OPS_recurrent, use.node)))
+	if (kind || (parameters && is_one_of(OPS_recurrent, u->reader)))
 		return no_reason;
-	bool added = use.node && is_score_bias(r, use), vector = wide_axes(&w->shape) == 1;
-	if (added && leaves.parameters && has(r, w, T_hides))
+	bool added = u->reader && is_score_bias(u), vector = wide_axes(&w->shape) == 1;
+	if (added && parameters && has(r, w, T_hides))
 		return masked;
-	if (leaves.parameters && use.node &&
-	    (added || vector || is_one_of(OPS_contractions, use.node)))
+	if (parameters && u->reader && (added || vector || is_one_of(OPS_contractions, u->reader)))
 		return no_reason;
-	if (leaves.parameters)
+	if (parameters)
 		return "the exporter made numbers of it; export with optimize=False to train it";
 	int stem = (int)strlen(w->name) -
 	           (int)strlen("_bias"); // X.weight_bias: BatchNorm fused into a convolution
@@ -316,48 +281,50 @@ static const char *signature_reason(Reader *r, Weight *w, Use use, const char *n
 	return "a constant of the program";
 }
 
-const char *reason_not_trained(Reader *r, Weight *w, const Call *c, int k, const char *name)
+const char *reason_not_trained(const Use *u)
 {
-	const NodeProto *node = c ? c->node : NULL;
-	if (w->inner)
+	if (u->w->inner)
 		return "it lies in the graph of a loop or branch, where it cannot be written back";
-	if (role_of(node, k) == R_statistic)
+	if (u->role == R_statistic)
 		return running_statistics;
-	if (r->file->trained)
-		return table_find_s(r->file->trained, w->name) ? no_reason
-		                                               : "the file does not train it";
-	if (role_of(node, k) == R_scalar)
+	if (u->r->file->trained)
+		return table_find_s(u->r->file->trained, u->w->name) ? no_reason
+		                                                     : "the file does not train it";
+	if (u->role == R_scalar)
 		return "a number of an operator";
-	const char *why = has_signature(r) ? signature_reason(r, w, use_behind(r, node, k), name)
-	                                   : guess_reason(r, w, c, k, name);
-	if (!why && w->table && has(r, w, T_sines))
-		why = sines;
-	return why;
+	const char *why = u->r->signature ? signature_reason(u) : guess_reason(u);
+	return !why && u->w->table && has(u->r, u->w, T_sines) ? sines : why;
 }
 
-const char *reason_to_ask(Reader *r, Weight *w, const Call *c, int k, const char *name)
+const char *reason_to_ask(const Use *u)
 {
 	static const char computed[] =
 	    "the exporter computed it: a weight to train, or a constant to --freeze?";
-	static const char input[] =
-	    "it normalizes an input: a weight to train, or a constant to --freeze?";
-	static const char bank[] =
-	    "mostly zeros and nothing negative: a weight to train, or a constant to --freeze?";
-	Use use = use_behind(r, c ? c->node : NULL, k);
-	Leaves leaves = leaves_of(r, w);
-	if (!c || r->file->trained)
+	const NodeProto *node = u->node;
+	const Weight *w = u->w;
+	if (!node || u->r->file->trained)
 		return NULL;
-	if (has_signature(r))
-		return is_computed(w, &leaves, use.node, name) &&
-		               !is_one_of(OPS_recurrent, use.node)
-		           ? computed
-		           : NULL;
-	if (is_folded_table(w, use.node) || is_folded_kernel(w, c->node, k))
+	if (u->r->signature)
+		return is_computed(u) && !is_one_of(OPS_recurrent, u->reader) ? computed : NULL;
+	// A kernel: a view of one keeps its name here. BatchNorm, folded into it, renames the bias
+	// too.
+	bool kernel = is_one_of(OPS_affine, node) && u->operand == 1 && !w->alias &&
+	              starts_with(w->name, "onnx::") &&
+	              !(node->n_input > 2 && starts_with(node->input[2], "onnx::"));
+	if (kernel || is_folded_table(u))
 		return computed;
-	if (is_of_input(c, k))
-		return input;
-	return !w->table && is_one_of(OPS_contractions, use.node) && has(r, w, T_bank) ? bank
-	                                                                               : NULL;
+	bool normalizes =
+	    u->operand == 1 && (!strcmp(node->op_type, "Sub") || !strcmp(node->op_type, "Div"));
+	const Graph *g = u->call->g;
+	const Val *v = val(g, normalizes ? u->call->arg[0].ref : 0);
+	while (v->op == O_cast || v->op == O_permute || v->op == O_reshape || v->op == O_sub)
+		v = val(g, v->in[0]);
+	if (normalizes && v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input)
+		return "it normalizes an input: a weight to train, or a constant to --freeze?";
+	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(u->r, u->w, T_bank))
+		return "mostly zeros and nothing negative: a weight to train, or a constant to "
+		       "--freeze?";
+	return NULL;
 }
 
 int users_choice(const Reader *r, const char *name, const char *file)
@@ -386,8 +353,9 @@ void check_choices(Reader *r)
 			r->met[i] = matches(pattern + train, names.at[k]);
 		if (!r->met[i])
 			add_error(
-			    r, format(r->arena, "--%s '%s' matches no initializer; %s",
-			              train ? "train" : "freeze", pattern + train,
-			              suggest(r->arena, pattern + train, names.count, names.at)));
+			    r, NULL,
+			    format(r->arena, "--%s '%s' matches no initializer; %s",
+			           train ? "train" : "freeze", pattern + train,
+			           suggest(r->arena, pattern + train, names.count, names.at)));
 	}
 }

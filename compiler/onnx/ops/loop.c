@@ -267,7 +267,7 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	Call *c = t->c;
 	Reader *r = c->r;
 	int n = 2 * t->loop, results = t->loop + t->carried + t->stacked;
-	int errors = r->errors.count;
+	int problems = r->problems.count;
 	Value *in = NEWS(r->arena, Value, n + t->carried + t->scanned + 1),
 	      *out = NEWS(r->arena, Value, results + 1);
 	Ref first = turn_number(c->g, 0), own[OWN], *start = NEWS(r->arena, Ref, t->carried + 1);
@@ -290,13 +290,13 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	}
 	lower_body(c, t->body, n, in, results, out);
 	LoopInfo cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
-	if (r->errors.count > errors)
-		t->why = r->errors.at[errors];
+	if (r->problems.count > problems)
+		t->why = problem_text(r->arena, &r->problems.at[problems]);
 	else if (all_tensors(t, results, out) && all_sized(t, f, results, out))
 		cycle.until = add_results(t, f->body, &f->checks, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
-	r->errors.count = errors;
+	r->problems.count = problems;
 	close_nest(r, f);
 	return cycle;
 }
