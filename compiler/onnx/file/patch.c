@@ -4,21 +4,6 @@
 #include "write.h"
 #include <string.h>
 
-// Values of a slot as an initializer that is such a copy of it holds them.
-static const float *copied(Arena *arena, const float *x, const Shape *s, Copy copy)
-{
-	if (copy == COPY_SAME)
-		return x;
-	int64_t n = count_of(s), rows = s->dim[0], columns = n / MAX(rows, 1);
-	float *y = NEWS(arena, float, n + 1);
-	for (int64_t i = 0; i < n; i++)
-		if (copy == COPY_TRANSPOSED)
-			y[i % columns * rows + i / columns] = x[i];
-		else
-			y[i] = 1 - x[i];
-	return y;
-}
-
 static const char *free_name(ModelWriter *w, const char *name)
 {
 	const char *tried = name;
@@ -54,26 +39,24 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 	}
 }
 
-static bool all_zero(const float *x, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		if (x[i] != 0)
-			return false;
-	return true;
-}
-
 static void plan_slot(ModelWriter *w, int s, const float *x)
 {
 	const Slot *slot = &w->m->graph->slots.at[s];
-	int64_t n = count_of(&slot->shape);
-	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n);
-	if (!slot->file) {
-		if (!all_zero(x, n))
-			part(w, slot, x);
-		return;
-	}
-	for (const View *v = slot->view; v; v = v->next) {
-		const float *y = copied(w->arena, x, &slot->shape, v->copy);
+	int64_t n = count_of(&slot->shape), rows = slot->shape.dim[0], columns = n / MAX(rows, 1);
+	bool changed = !slot->init || memcmp(slot->init, x, sizeof *x * (size_t)n), zero = true;
+	for (int64_t i = 0; i < n && !slot->file && zero; i++)
+		zero = x[i] == 0;
+	if (!slot->file && !zero)
+		part(w, slot, x);
+	for (const View *v = slot->file ? slot->view : NULL; v; v = v->next) {
+		// The values as an initializer that is such a copy holds them.
+		float *copy = v->copy == COPY_SAME ? NULL : NEWS(w->arena, float, n + 1);
+		for (int64_t i = 0; i < n && copy; i++)
+			if (v->copy == COPY_TRANSPOSED)
+				copy[i % columns * rows + i / columns] = x[i];
+			else
+				copy[i] = 1 - x[i];
+		const float *y = copy ? copy : x;
 		uint64_t *cell = table_cell(w->patches, &v->weight->proto, sizeof v->weight->proto);
 		const Patch *taken = (const Patch *)(uintptr_t)*cell, patch = {s, n, y, changed};
 		if (!taken)

@@ -18,21 +18,6 @@ static void unmap(void *bytes)
 	munmap((void *)b->at, b->count);
 }
 
-// Where it cannot be mapped, .at is NULL and errno says why.
-static Bytes map_file(Arena *arena, int fd, size_t count)
-{
-	Bytes bytes = {(const uint8_t *)"", count};
-	if (!count)
-		return bytes;
-	Bytes *mapped = NEW(arena, Bytes);
-	bytes.at = mmap(NULL, count, PROT_READ, MAP_PRIVATE, fd, 0);
-	if (bytes.at == MAP_FAILED)
-		return (Bytes){0};
-	*mapped = bytes;
-	at_end(arena, unmap, mapped);
-	return bytes;
-}
-
 // The bytes of an open file, which is closed; `path` as messages name it, `where` what names it.
 static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 {
@@ -51,20 +36,18 @@ static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 	}
 	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
 	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
-	Bytes bytes = map_file(arena, fd, (size_t)st.st_size);
+	Bytes bytes = {(const uint8_t *)"", (size_t)st.st_size};
+	Bytes *mapped = NEW(arena, Bytes);
+	if (bytes.count)
+		bytes.at = mmap(NULL, bytes.count, PROT_READ, MAP_PRIVATE, fd, 0);
 	int error = errno;
 	close(fd);
-	if (!bytes.at)
+	if (bytes.at == MAP_FAILED)
 		fail_status(STATUS_MACHINE, where, "cannot map %s: %s", path, strerror(error));
+	*mapped = bytes;
+	if (bytes.count)
+		at_end(arena, unmap, mapped);
 	return bytes;
-}
-
-static const char *real_folder(Arena *arena, int fd)
-{
-	char *folder = fd < 0 ? NULL : amos_input_folder(fd);
-	const char *kept = folder ? copy_string(arena, folder) : NULL;
-	free(folder);
-	return kept;
 }
 
 File *open_file(Arena *arena, const char *path)
@@ -77,7 +60,9 @@ File *open_file(Arena *arena, const char *path)
 	int fd =
 	    named ? amos_input(path, O_NONBLOCK) : dup(STDIN_FILENO); // a pipe is not waited for
 	int error = errno;
-	file->real_folder = real_folder(arena, named ? fd : -1);
+	char *folder = named && fd >= 0 ? amos_input_folder(fd) : NULL;
+	file->real_folder = folder ? copy_string(arena, folder) : NULL;
+	free(folder);
 	errno = error;
 	file->bytes = map_open(arena, path, path, fd);
 	return file;
@@ -114,23 +99,12 @@ int declared_type(int onnx)
 const char other_type[] = "export the model with numbers in its place";
 const char fewer_axes[] = "export it with some of them taken as one";
 
-static const char *type_text(int onnx)
-{
-	switch (onnx) {
-	case TEXT:
-		return "text";
-	case 14:
-	case 15:
-		return "complex numbers";
-	default:
-		return "unknown";
-	}
-}
-
 const char *type_trouble(Arena *arena, int onnx)
 {
-	return format(arena, "element type %d (%s), which amosc does not compute with", onnx,
-	              type_text(onnx));
+	const char *what = onnx == TEXT               ? "text"
+	                   : onnx == 14 || onnx == 15 ? "complex numbers"
+	                                              : "unknown";
+	return format(arena, "element type %d (%s), which amosc does not compute with", onnx, what);
 }
 
 int working_type(int onnx)
@@ -174,16 +148,6 @@ static const char *external_field(const TensorProto *t, const char *key)
 	return NULL;
 }
 
-static bool leaves_folder(const char *location)
-{
-	if (location[0] == '/' || !location[0])
-		return true;
-	for (const char *p = location; p; p = strchr(p, '/'), p = p ? p + 1 : p)
-		if (!strncmp(p, "..", 2) && (p[2] == '/' || !p[2]))
-			return true;
-	return false;
-}
-
 static Bytes outside_bytes(File *file, const char *where, const char *location)
 {
 	if (!file->outside)
@@ -191,7 +155,10 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 	uint64_t *cell = table_cell_s(file->outside, location);
 	if (*cell)
 		return *(const Bytes *)(uintptr_t)*cell;
-	if (leaves_folder(location))
+	bool leaves = location[0] == '/' || !location[0];
+	for (const char *p = location; p && !leaves; p = strchr(p, '/'), p = p ? p + 1 : p)
+		leaves = !strncmp(p, "..", 2) && (p[2] == '/' || !p[2]);
+	if (leaves)
 		fail(where,
 		     "external data '%s' lies outside the model's folder" HELP
 		     "move it next to the model",
@@ -289,11 +256,13 @@ Bytes outside_tensor(File *file, const char *where, const TensorProto *t)
 }
 
 // Fails where a tensor's elements lie in more than one place: which are meant?
-static void check_one_place(const char *where, const TensorProto *t)
+static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t,
+                          int64_t count)
 {
+	int bits = bits_of(t->data_type), filled = t->data_location == 1;
+	int64_t wanted = (count * bits + 7) / 8;
 	size_t places[] = {t->raw_data.len,  t->n_float_data,  t->n_int32_data, t->n_int64_data,
 	                   t->n_double_data, t->n_uint64_data, t->n_string_data};
-	int filled = t->data_location == 1;
 	for (int i = 0; i < COUNT(places); i++)
 		filled += places[i] > 0;
 	if (filled > 1)
@@ -301,14 +270,6 @@ static void check_one_place(const char *where, const TensorProto *t)
 		     "tensor '%s' has data in %d places; expected one of raw_data, a typed "
 		     "field and an external file",
 		     t->name, filled);
-}
-
-static Bytes stored_bytes(File *file, Arena *arena, const char *where, const TensorProto *t,
-                          int64_t count)
-{
-	int bits = bits_of(t->data_type);
-	int64_t wanted = (count * bits + 7) / 8;
-	check_one_place(where, t);
 	if (t->data_location == 1)
 		return external_bytes(file, where, t, wanted);
 	Bytes found = {t->raw_data.data, t->raw_data.len};
@@ -320,50 +281,9 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	return found;
 }
 
-// Fails where an unsigned integer is beyond the type that it is computed in.
-static void check_signed(const char *where, const TensorProto *t, const Val *v, int64_t n)
-{
-	for (int64_t i = 0; v->type == E_u64 && i < n; i++)
-		if (const_int_at(v, i) < 0)
-			fail(where,
-			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
-			     "up to "
-			     "2^63 - 1",
-			     t->name, (long long)i, (unsigned long long)const_int_at(v, i));
-}
-
-// Notes the first element that f32 takes for infinite or zero.
-static void note_beyond(File *file, const TensorProto *t, const Val *v, int64_t n)
-{
-	const char *what = *t->name ? format(file->arena, "tensor '%s'", t->name) : "a constant";
-	for (int64_t i = 0; i < n && !file->beyond; i++) {
-		double number = const_at(v, i);
-		float f = (float)number;
-		if (isfinite(number) && (isinf(f) || (f == 0 && number != 0)))
-			file->beyond = format(file->arena, "%s: element %lld is %g, in f32 %g",
-			                      what, (long long)i, number, (double)f);
-	}
-}
-
 const char *beyond_f32(const Model *m)
 {
 	return m->graph && !m->graph->wide ? m->file->beyond : NULL;
-}
-
-// `f`: of elements of few bits, else NULL.
-static const void *convert(Arena *arena, const Val *v, const Format *f, Elem to, int64_t n)
-{
-	void *out = take(arena, (size_t)(n * elems[to].bytes) + 1);
-	for (int64_t i = 0; i < n; i++) {
-		if (to == E_f32)
-			((float *)out)[i] = (float)(f ? decode(f, v->data, i) : const_at(v, i));
-		else if (to == E_b8)
-			((uint8_t *)out)[i] = const_int_at(v, i) != 0;
-		else
-			((int64_t *)out)[i] =
-			    f ? (int64_t)decode(f, v->data, i) : const_int_at(v, i);
-	}
-	return out;
 }
 
 const void *tensor_data(File *file, Arena *arena, const char *where, const TensorProto *t, Elem as)
@@ -379,10 +299,33 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 		found.at = take_copy(arena, found.at, found.count);
 	const Format *f = find_format(t->data_type);
 	Val v = {.type = (Elem)stored, .data = found.at};
-	check_signed(where, t, &v, n);
+	for (int64_t i = 0; v.type == E_u64 && i < n; i++)
+		if (const_int_at(&v, i) < 0)
+			fail(where,
+			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
+			     "up to 2^63 - 1",
+			     t->name, (long long)i, (unsigned long long)const_int_at(&v, i));
 	if (!f && v.type == as && as != E_b8)
 		return found.at;
-	if (t->data_type == DOUBLE)
-		note_beyond(file, t, &v, n);
-	return convert(arena, &v, f, as, n);
+	// The first element that f32 takes for infinite or zero.
+	for (int64_t i = 0; t->data_type == DOUBLE && i < n && !file->beyond; i++) {
+		double number = const_at(&v, i);
+		float narrow = (float)number;
+		if (isfinite(number) && (isinf(narrow) || (narrow == 0 && number != 0)))
+			file->beyond =
+			    format(file->arena, "%s%s%s: element %lld is %g, in f32 %g",
+			           *t->name ? "tensor '" : "a constant", t->name,
+			           *t->name ? "'" : "", (long long)i, number, (double)narrow);
+	}
+	void *out = take(arena, (size_t)(n * elems[as].bytes) + 1);
+	for (int64_t i = 0; i < n; i++) {
+		if (as == E_f32)
+			((float *)out)[i] = (float)(f ? decode(f, v.data, i) : const_at(&v, i));
+		else if (as == E_b8)
+			((uint8_t *)out)[i] = const_int_at(&v, i) != 0;
+		else
+			((int64_t *)out)[i] =
+			    f ? (int64_t)decode(f, v.data, i) : const_int_at(&v, i);
+	}
+	return out;
 }

@@ -74,25 +74,6 @@ static const char *parameter_of(const File *file, const char *output)
 	return NULL;
 }
 
-// Parameters that are inputs without values, in one failure.
-static void want_values(const File *file, const GraphProto *g, const Table *trained,
-                        const Checkpoint *c)
-{
-	Text text = {.arena = file->arena};
-	for (size_t i = 0; i < g->n_input; i++) {
-		const char *name = g->input[i]->name;
-		if (is_marked(trained, name) && !find_name(file, name)->tensor &&
-		    !is_marked(c->tensors, name))
-			say(&text, "%s%s", text.count ? ", " : "", name);
-	}
-	if (text.count)
-		fail(file->path,
-		     "a training graph of ONNX Runtime, whose weights are not in it: %s. Put the "
-		     "file 'checkpoint' that was made with it into its folder, or train the "
-		     ".onnx that it was made from",
-		     text.at);
-}
-
 // Their own form of BatchNormalization as the standard's.
 static void plain_operator(Arena *arena, NodeProto *node, int64_t opset)
 {
@@ -166,79 +147,67 @@ static void settle_inputs(Arena *arena, GraphProto *g, const Table *needed, cons
 	g->n_initializer = (size_t)weights.count;
 }
 
-static void drop_foreign_sets(ModelProto *m, const Nodes *nodes)
+static void read_runtime_graph(File *file)
 {
+	Arena *arena = file->arena;
+	ModelProto *m = file->proto;
+	GraphProto *g = m->graph;
+	Table *trained = table_new(arena), *needed = table_new(arena);
+	const Checkpoint c = beside(file);
+	bool gradients = false, held = false;
 	size_t kept = 0;
-	for (size_t i = 0; i < m->n_opset_import; i++) {
-		bool used = !m->opset_import[i]->domain[0];
-		for (int k = 0; k < nodes->count; k++)
-			used |= !strcmp(nodes->at[k]->domain, m->opset_import[i]->domain);
-		if (used)
-			m->opset_import[kept++] = m->opset_import[i];
-	}
-	m->n_opset_import = kept;
-}
-
-// The file from here on: what its bytes would be.
-static void repack(File *file)
-{
-	size_t size = model_proto__get_packed_size(file->proto);
-	uint8_t *bytes = take(file->arena, size + 1);
-	model_proto__pack(file->proto, bytes);
-	file->bytes = (Bytes){bytes, size};
-}
-
-// Outputs that are no gradients stay; the first of them is the loss.
-static void keep_outputs(File *file, GraphProto *g, Table *needed)
-{
-	size_t kept = 0;
-	ValueInfoProto **outputs = NEWS(file->arena, ValueInfoProto *, g->n_output + 1);
-	for (size_t i = 0; i < g->n_output; i++)
-		if (!parameter_of(file, g->output[i]->name)) {
+	// Outputs that are no gradients stay; the first of them is the loss.
+	ValueInfoProto **outputs = NEWS(arena, ValueInfoProto *, g->n_output + 1);
+	for (size_t i = 0; i < g->n_output; i++) {
+		const char *name = parameter_of(file, g->output[i]->name);
+		gradients |= name != NULL;
+		mark(name ? trained : needed, name ? name : g->output[i]->name);
+		if (!name)
 			outputs[kept++] = g->output[i];
-			mark(needed, g->output[i]->name);
-		}
+	}
+	Text missing = {.arena = arena}; // parameters that are inputs without values
+	for (size_t i = 0; i < g->n_input; i++) {
+		const char *name = g->input[i]->name;
+		held |= is_marked(c.tensors, name);
+		if (is_marked(trained, name) && !find_name(file, name)->tensor &&
+		    !is_marked(c.tensors, name))
+			say(&missing, "%s%s", missing.count ? ", " : "", name);
+	}
+	if (!gradients && !held)
+		return;
+	if (missing.count)
+		fail(file->path,
+		     "a training graph of ONNX Runtime, whose weights are not in it: %s. Put the "
+		     "file 'checkpoint' that was made with it into its folder, or train the "
+		     ".onnx that it was made from",
+		     missing.at);
 	if (!kept)
 		fail(file->path, "all its outputs are gradients; expected the loss among them");
 	g->output = outputs;
 	g->n_output = kept;
 	file->loss = outputs[0]->name;
-}
-
-static bool holds_inputs(const Checkpoint *c, const GraphProto *g)
-{
-	for (size_t i = 0; i < g->n_input; i++)
-		if (is_marked(c->tensors, g->input[i]->name))
-			return true;
-	return false;
-}
-
-static void read_runtime_graph(File *file)
-{
-	Arena *arena = file->arena;
-	GraphProto *g = file->proto->graph;
-	Table *trained = table_new(arena), *needed = table_new(arena);
-	const Checkpoint c = beside(file);
-	bool gradients = false;
-	for (size_t i = 0; i < g->n_output; i++) {
-		const char *name = parameter_of(file, g->output[i]->name);
-		gradients |= name != NULL;
-		mark(trained, name ? name : "");
-	}
-	if (!gradients && !holds_inputs(&c, g))
-		return;
-	want_values(file, g, trained, &c);
-	keep_outputs(file, g, needed);
 	Nodes nodes = needed_nodes(arena, needed, g);
 	g->node = nodes.at;
 	g->n_node = (size_t)nodes.count;
-	int64_t opset = version_of(file->proto->n_opset_import, file->proto->opset_import, "");
+	int64_t opset = version_of(m->n_opset_import, m->opset_import, "");
 	for (int i = 0; i < nodes.count; i++)
 		plain_operator(arena, nodes.at[i], opset);
 	add_model_outputs(file);
 	settle_inputs(arena, g, needed, &c);
-	drop_foreign_sets(file->proto, &nodes);
-	repack(file);
+	kept = 0;
+	for (size_t i = 0; i < m->n_opset_import; i++) {
+		bool used = !m->opset_import[i]->domain[0];
+		for (int k = 0; k < nodes.count && !used; k++)
+			used = !strcmp(nodes.at[k]->domain, m->opset_import[i]->domain);
+		if (used)
+			m->opset_import[kept++] = m->opset_import[i];
+	}
+	m->n_opset_import = kept;
+	// The file from here on: what its bytes would be.
+	size_t size = model_proto__get_packed_size(m);
+	uint8_t *bytes = take(arena, size + 1);
+	model_proto__pack(m, bytes);
+	file->bytes = (Bytes){bytes, size};
 	file->trained = gradients ? trained : c.trained;
 	file->training =
 	    "a training graph of ONNX Runtime: what its loss needs is read, without its "
@@ -261,14 +230,6 @@ static const char *text_of(Arena *arena, ProtobufCBinaryData s)
 	return format(arena, "%.*s", (int)s.len, (const char *)s.data);
 }
 
-static bool is_update(const TrainingInfoProto *info, const char *output)
-{
-	for (size_t i = 0; i < info->n_update_binding; i++)
-		if (!strcmp(info->update_binding[i]->value, output))
-			return true;
-	return false;
-}
-
 static bool is_single_float(const ValueInfoProto *v)
 {
 	const TensorType *t = v->type ? v->type->tensor_type : NULL;
@@ -284,13 +245,19 @@ static const char *loss_of(const File *file, const TrainingInfoProto *info)
 {
 	const GraphProto *g = info->algorithm;
 	const AttributeProto *y = gradient_attribute(g, "y");
-	const char *loss = y ? text_of(file->arena, y->s) : NULL;
-	int count = y ? 1 : 0;
-	for (size_t i = 0; !y && i < g->n_output; i++)
-		if (!is_update(info, g->output[i]->name) && is_single_float(g->output[i])) {
-			loss = g->output[i]->name;
-			count++;
-		}
+	const char *loss = NULL;
+	int count = 0;
+	if (y)
+		return text_of(file->arena, y->s);
+	for (size_t i = 0; i < g->n_output; i++) {
+		bool updates = false;
+		for (size_t k = 0; k < info->n_update_binding && !updates; k++)
+			updates = !strcmp(info->update_binding[k]->value, g->output[i]->name);
+		if (updates || !is_single_float(g->output[i]))
+			continue;
+		loss = g->output[i]->name;
+		count++;
+	}
 	if (count != 1)
 		fail(file->path,
 		     "its training information has %d outputs that could be the loss, and no "
@@ -318,28 +285,9 @@ static Table *trained_by(const File *file, const TrainingInfoProto *info)
 	return count ? trained : NULL;
 }
 
-static void append_loss(File *file, const GraphProto *algorithm, const char *loss)
-{
-	Arena *arena = file->arena;
-	GraphProto *g = file->proto->graph;
-	Table *needed = table_new(arena);
-	mark(needed, loss);
-	Nodes nodes = needed_nodes(arena, needed, algorithm);
-	for (int i = 0; i < nodes.count; i++)
-		APPEND(g, node, NodeProto, arena, nodes.at[i]);
-	for (size_t i = 0; i < algorithm->n_input; i++)
-		if (is_marked(needed, algorithm->input[i]->name))
-			APPEND(g, input, ValueInfoProto, arena, algorithm->input[i]);
-	for (size_t i = 0; i < algorithm->n_initializer; i++)
-		if (is_marked(needed, algorithm->initializer[i]->name))
-			APPEND(g, initializer, TensorProto, arena, algorithm->initializer[i]);
-	for (size_t i = 0; i < algorithm->n_output; i++)
-		if (!strcmp(algorithm->output[i]->name, loss))
-			APPEND(g, output, ValueInfoProto, arena, algorithm->output[i]);
-}
-
 static void read_information(File *file, bool loss)
 {
+	Arena *arena = file->arena;
 	const ModelProto *m = file->proto;
 	if (!m->n_training_info || !m->training_info[0]->algorithm)
 		return;
@@ -355,11 +303,26 @@ static void read_information(File *file, bool loss)
 	if (!loss)
 		return;
 	file->loss = loss_of(file, info);
-	file->training = format(file->arena,
+	file->training = format(arena,
 	                        "the loss '%s' and what is trained are by the file's training "
 	                        "information; the optimizer is not",
 	                        file->loss);
-	append_loss(file, info->algorithm, file->loss);
+	const GraphProto *algorithm = info->algorithm;
+	GraphProto *g = m->graph;
+	Table *needed = table_new(arena);
+	mark(needed, file->loss);
+	Nodes nodes = needed_nodes(arena, needed, algorithm);
+	for (int i = 0; i < nodes.count; i++)
+		APPEND(g, node, NodeProto, arena, nodes.at[i]);
+	for (size_t i = 0; i < algorithm->n_input; i++)
+		if (is_marked(needed, algorithm->input[i]->name))
+			APPEND(g, input, ValueInfoProto, arena, algorithm->input[i]);
+	for (size_t i = 0; i < algorithm->n_initializer; i++)
+		if (is_marked(needed, algorithm->initializer[i]->name))
+			APPEND(g, initializer, TensorProto, arena, algorithm->initializer[i]);
+	for (size_t i = 0; i < algorithm->n_output; i++)
+		if (!strcmp(algorithm->output[i]->name, file->loss))
+			APPEND(g, output, ValueInfoProto, arena, algorithm->output[i]);
 }
 
 void read_training(File *file, bool loss)

@@ -189,21 +189,6 @@ void lower_body(Call *c, const GraphProto *graph, int nin, const Value *in, int 
 
 // ---- nodes ----------------------------------------------------------------------------
 
-// Looks an operator up at its own first version when that is newer than the file's header says.
-static void set_version(Call *c, const OpRow *row)
-{
-	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
-	if (!c->opset && !row->info.domain[0]) // a function that imports no set has its model's
-		c->opset = c->r->model->opset;
-	if (c->opset >= row->info.since)
-		return;
-	if (c->opset)
-		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
-		     node_where(c->r->arena, c->node), row->info.since, (long long)c->opset,
-		     row->info.since);
-	c->opset = row->info.since;
-}
-
 // Fails where the operator is unknown, or known and not supported.
 static const OpRow *known_row(Call *c)
 {
@@ -220,7 +205,15 @@ static const OpRow *known_row(Call *c)
 static void run_row(Call *c, Value *result)
 {
 	const OpRow *row = known_row(c);
-	set_version(c, row);
+	// An operator that is newer than the file's header says is looked up at its first version.
+	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
+	if (!c->opset && !row->info.domain[0]) // a function that imports no set has its model's
+		c->opset = c->r->model->opset;
+	if (c->opset && c->opset < row->info.since)
+		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
+		     node_where(c->r->arena, c->node), row->info.since, (long long)c->opset,
+		     row->info.since);
+	c->opset = MAX(c->opset, row->info.since);
 	check_schema(c);
 	c->variant = row->variant;
 	for (int k = 0; k < c->nin && row->lower != lower_identity; k++)
@@ -235,15 +228,6 @@ static void run_row(Call *c, Value *result)
 		                      : c->value[i];
 }
 
-static void run_call(Call *c, Value *result)
-{
-	const FunctionProto *f = find_function(c->r, c->node);
-	if (f)
-		call_function(c, f, result);
-	else
-		run_row(c, result);
-}
-
 static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
 {
 	Call c = {.r = r, .g = r->g, .node = node, .space = s};
@@ -256,22 +240,6 @@ static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
 	return c;
 }
 
-// Operands by name; false when one of them could not be lowered.
-static bool bind_operands(Call *c)
-{
-	for (int k = 0; k < c->nin; k++) {
-		const char *name = c->node->input[k];
-		c->arg[k] = name[0] ? look_up(c->r, c->space, name) : (Value){.absent = true};
-		if (c->arg[k].bad)
-			return false;
-		if (!c->arg[k].ref && !c->arg[k].weight && !c->arg[k].list && !c->arg[k].absent)
-			unsupported_node(c, "export without what reads it",
-			                 "operand '%s' is a result that amosc does not compute",
-			                 name);
-	}
-	return true;
-}
-
 typedef struct Lowered { // a node and what it gives
 	const NodeProto *node;
 	NameScope *space;
@@ -282,34 +250,46 @@ static void run_node(Reader *r, void *lowered)
 {
 	Lowered *l = lowered;
 	Call c = begin_call(r, l->space, l->node);
-	if (bind_operands(&c))
-		run_call(&c, l->result);
-	else if (!find_function(r, l->node))
+	const FunctionProto *f = find_function(r, l->node);
+	bool bad = false; // an operand could not be lowered
+	for (int k = 0; k < c.nin && !bad; k++) {
+		const char *name = l->node->input[k];
+		Value v = name[0] ? look_up(r, l->space, name) : (Value){.absent = true};
+		if (!v.ref && !v.weight && !v.list && !v.absent && !v.bad)
+			unsupported_node(&c, "export without what reads it",
+			                 "operand '%s' is a result that amosc does not compute",
+			                 name);
+		c.arg[k] = v;
+		bad = v.bad;
+	}
+	if (bad && !f)
 		known_row(&c); // told of, even behind another
-}
-
-static void lower_node(Reader *r, NameScope *s, const NodeProto *node)
-{
-	Lowered l = {node, s, NEWS(r->arena, Value, node->n_output)};
-	for (size_t i = 0; i < node->n_output; i++)
-		l.result[i].bad = true;
-	int from = r->g->from;
-	spend(r->arena, COST_nodes, 1);
-	r->g->from = add_node(r->g, node_name(node), node->op_type);
-	name_source(r->arena, node, &r->g->nodes->list.at[r->g->from]);
-	attempt(r, node, run_node, &l);
-	r->g->from = from;
-	for (size_t i = 0; i < node->n_output; i++)
-		if (node->output[i][0])
-			bind_value(r, s, node->output[i], &l.result[i]);
+	else if (!bad && f)
+		call_function(&c, f, l->result);
+	else if (!bad)
+		run_row(&c, l->result);
 }
 
 // A node without results is for nobody.
 void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
 {
-	for (size_t i = 0; i < n; i++)
-		if (node[i]->n_output)
-			lower_node(r, s, node[i]);
+	for (size_t i = 0; i < n; i++) {
+		size_t count = node[i]->n_output;
+		if (!count)
+			continue;
+		Lowered l = {node[i], s, NEWS(r->arena, Value, count)};
+		for (size_t k = 0; k < count; k++)
+			l.result[k].bad = true;
+		int from = r->g->from;
+		spend(r->arena, COST_nodes, 1);
+		r->g->from = add_node(r->g, node_name(node[i]), node[i]->op_type);
+		name_source(r->arena, node[i], &r->g->nodes->list.at[r->g->from]);
+		attempt(r, node[i], run_node, &l);
+		r->g->from = from;
+		for (size_t k = 0; k < count; k++)
+			if (node[i]->output[k][0])
+				bind_value(r, s, node[i]->output[k], &l.result[k]);
+	}
 }
 
 void tell_unsupported(Reader *r, void *node)
