@@ -3,7 +3,6 @@
 // order, and what a row keeps between them. A worker has enough to be worth its start and little
 // enough to stay in cache.
 #include "tiling.h"
-#include <stdlib.h>
 
 enum {
 	WORK = 8192,     // elements of a worker
@@ -61,17 +60,6 @@ static void block_map(Scheduler *t)
 		cut_rows(t, rows, columns);
 }
 
-// ValSteps along one axis come one after the other: workers share the axes before and after it.
-static void block_lines(Scheduler *t)
-{
-	const Val *v = val(t->graph, t->kern->root);
-	int64_t rows = 1, columns = 1;
-	for (int a = 0; a < v->shape.rank; a++)
-		if (a != v->attr->i[0])
-			*(a < v->attr->i[0] ? &rows : &columns) *= v->shape.dim[a];
-	cut_columns(t, rows, columns, piece_of(t, FEW));
-}
-
 // ---- reductions -----------------------------------------------------------------------
 
 static bool is_own_reduction(const Scheduler *t, Ref r)
@@ -80,12 +68,6 @@ static bool is_own_reduction(const Scheduler *t, Ref r)
 	return prims[v->op].cls == C_reduce && v->op != O_cumsum &&
 	       same_shape(&val(t->graph, v->in[0])->shape, &t->kern->space) &&
 	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
-}
-
-static int by_ref(const void *a, const void *b)
-{
-	Ref x = *(const Ref *)a, y = *(const Ref *)b;
-	return (x > y) - (x < y);
 }
 
 // Returns how many reductions come one after the other up to r.
@@ -111,7 +93,7 @@ static void find_reductions(Scheduler *t)
 {
 	for (int o = 0; o < t->kern->nout; o++)
 		count_reductions(t, t->kern->out[o]);
-	qsort(t->members.at, (size_t)t->members.count, sizeof(Ref), by_ref);
+	sort_refs(t->members.count, t->members.at);
 	for (int i = 0; i < t->members.count; i++) {
 		Ref r = t->members.at[i];
 		if (is_own_reduction(t, r))
@@ -123,14 +105,6 @@ static void forget_seen(Scheduler *t)
 {
 	for (int i = 0; i < t->members.count; i++)
 		t->seen[t->members.at[i]] = false;
-}
-
-static bool has_full_out(const Scheduler *t)
-{
-	for (int o = 0; o < t->kern->nout; o++)
-		if (same_shape(&val(t->graph, t->kern->out[o])->shape, &t->kern->space))
-			return true;
-	return false;
 }
 
 // ---- what a row keeps -----------------------------------------------------------------
@@ -149,28 +123,11 @@ static void mark_needs(Scheduler *t, Ref r, uint32_t bits)
 		mark_needs(t, v->in[k], bits);
 }
 
-// True if r is expensive, and computed for several steps of a row.
-static bool worth_keeping(const Scheduler *t, Ref r)
-{
-	enum { EXPENSIVE = 8 }; // weight of a map
-	const Val *v = val(t->graph, r);
-	uint32_t needs = t->needs[r];
-	return needs && !(needs & elsewhere) && (needs & (needs - 1)) &&
-	       prims[v->op].cls == C_map && prims[v->op].weight >= EXPENSIVE &&
-	       (v->type == E_f32 || v->type == E_f64) && same_shape(&v->shape, &t->kern->space);
-}
-
-static int first_need(uint32_t needs)
-{
-	int step = 0;
-	while (!(needs >> step & 1))
-		step++;
-	return step;
-}
-
-// Values are kept in local memory as long as rows stay in the first cache.
+// Values that are expensive, and computed for several steps of a row, are kept in local memory as
+// long as rows stay in the first cache.
 static void choose_kept(Scheduler *t, int64_t row)
 {
+	enum { EXPENSIVE = 8 }; // weight of a map
 	Sched *s = t->sched;
 	for (int i = 0; i < s->reduce.count; i++)
 		mark_needs(t, val(t->graph, s->reduce.at[i].val)->in[0],
@@ -179,10 +136,16 @@ static void choose_kept(Scheduler *t, int64_t row)
 		mark_needs(t, t->kern->out[o], 1u << MIN(t->depth, 30));
 	for (int i = 0; i < t->members.count; i++) {
 		Ref r = t->members.at[i];
-		int64_t bytes = row * elems[val(t->graph, r)->type].bytes;
-		if (!worth_keeping(t, r) || s->local + bytes > t->machine->l1 / 2)
+		const Val *v = val(t->graph, r);
+		uint32_t needs = t->needs[r];
+		int64_t bytes = row * elems[v->type].bytes;
+		bool several = !(needs & elsewhere) && (needs & (needs - 1));
+		if (!several || prims[v->op].cls != C_map || prims[v->op].weight < EXPENSIVE ||
+		    (v->type != E_f32 && v->type != E_f64) ||
+		    !same_shape(&v->shape, &t->kern->space) ||
+		    s->local + bytes > t->machine->l1 / 2)
 			continue;
-		add_step(t, &s->keep, r, first_need(t->needs[r]));
+		add_step(t, &s->keep, r, __builtin_ctz(needs));
 		s->local += full_lines(bytes);
 	}
 }
@@ -230,14 +193,6 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 
 enum { LONG = 1 << 17, ROWS = 256, BLOCKS = 32 };
 
-static void add_small(Scheduler *t, ValSteps *small, Ref r)
-{
-	for (int i = 0; i < small->count; i++)
-		if (small->at[i].val == r)
-			return;
-	add_step(t, small, r, 0);
-}
-
 // Finds what of a row's shape the value r of the full shape is made of. False: it is not of a form
 // that can be split so.
 static bool find_small(Scheduler *t, ValSteps *small, Ref r)
@@ -255,7 +210,11 @@ static bool find_small(Scheduler *t, ValSteps *small, Ref r)
 			if (!find_small(t, small, u))
 				return false;
 		} else if (is_reduced(own, &t->kern->space, t->kern->reduce)) {
-			add_small(t, small, u);
+			bool known = false;
+			for (int i = 0; i < small->count; i++)
+				known |= small->at[i].val == u;
+			if (!known)
+				add_step(t, small, u, 0);
 		} else if (t->level[u] > 1) {
 			return false;
 		}
@@ -295,21 +254,14 @@ static bool cut_partials(Scheduler *t, const Groups *groups)
 	s->rows = MIN(ROWS, ceil_div(rows, BLOCKS));
 	int64_t blocks = ceil_div(rows, s->rows), lines = s->reduce.count * blocks + s->keep.count;
 	s->before = s->reduce.count ? blocks : 0;
-	s->after = has_full_out(t) ? blocks : 0;
+	for (int o = 0; o < t->kern->nout; o++)
+		if (same_shape(&val(t->graph, t->kern->out[o])->shape, &t->kern->space))
+			s->after = blocks;
 	s->work = lines * partial_line(columns) * PARTIAL;
 	return true;
 }
 
 // ---- row kernels ----------------------------------------------------------------------
-
-// Vectors of columns that a worker has. Large spaces come from memory: long pieces of each row, but
-// enough workers.
-static int64_t column_units(const Scheduler *t, int64_t columns)
-{
-	if (count_of(&t->kern->space) < LARGE)
-		return FEW;
-	return MAX(FEW, MIN(MANY, columns / (8 * t->machine->lanes)));
-}
 
 static void block_rows(Scheduler *t)
 {
@@ -328,8 +280,10 @@ static void block_rows(Scheduler *t)
 	bool along =
 	    n > 0 && groups.reduced[n - 1] && groups.size[n - 1] >= MAX(2, t->machine->lanes / 2);
 	if (kept >= 0 && !along) {
-		int64_t columns = groups.size[kept];
-		cut_columns(t, rows / columns, columns, piece_of(t, column_units(t, columns)));
+		// Large spaces come from memory: long pieces of each row, but enough workers.
+		int64_t columns = groups.size[kept], units = columns / (8 * t->machine->lanes);
+		units = space < LARGE ? FEW : MAX(FEW, MIN(MANY, units));
+		cut_columns(t, rows / columns, columns, piece_of(t, units));
 		return;
 	}
 	int64_t row = MAX(1, space / rows);
@@ -348,19 +302,11 @@ static bool holds(const void *scheduler, Ref r)
 	return is_inside(t->plan, t->writer, t->k, r);
 }
 
-// Without a tile, or without a sum, each element is a reduction of its own.
-static void tile_or_map(Scheduler *t)
-{
-	const Val *v = val(t->graph, t->kern->root);
-	if (t->machine->rows && count_of(&val(t->graph, v->in[0])->shape))
-		tile_product(t);
-	else
-		block_map(t);
-}
-
 static void schedule_kernel(Scheduler *t)
 {
 	const Kern *k = t->kern;
+	const Val *root = val(t->graph, k->root);
+	int64_t rows = 1, columns = 1;
 	switch (k->kind) {
 	case L_row:
 	case L_col:
@@ -368,25 +314,26 @@ static void schedule_kernel(Scheduler *t)
 		break;
 	case L_scatter:
 	case L_scan:
-		block_lines(t);
+		// Steps along one axis come one after the other: workers share the axes before and
+		// after it.
+		for (int a = 0; a < root->shape.rank; a++)
+			if (a != root->attr->i[0])
+				*(a < root->attr->i[0] ? &rows : &columns) *= root->shape.dim[a];
+		cut_columns(t, rows, columns, piece_of(t, FEW));
 		break;
 	case L_loop:
 		t->sched->work = loop_work(t->plan, k) + k->body->scratch_bytes;
 		break;
 	case L_dot:
-		tile_or_map(t);
+		// Without a tile, or without a sum, each element is a reduction of its own.
+		if (t->machine->rows && count_of(&val(t->graph, root->in[0])->shape))
+			tile_product(t);
+		else
+			block_map(t);
 		break;
 	case L_map:
 		block_map(t);
 	}
-}
-
-static void forget_kernel(Scheduler *t)
-{
-	for (int i = 0; i < t->members.count; i++)
-		t->level[t->members.at[i]] = 0, t->needs[t->members.at[i]] = 0;
-	t->members = (Refs){0};
-	t->depth = 0;
 }
 
 void tile_pass(Arena *arena, Plan *p, int first)
@@ -403,8 +350,11 @@ void tile_pass(Arena *arena, Plan *p, int first)
 		t.kern = &p->kerns.at[t.k];
 		t.sched = t.kern->sched = NEW(arena, Sched);
 		t.scratch = arena_within(scratch);
+		t.members = (Refs){0};
+		t.depth = 0;
 		schedule_kernel(&t);
-		forget_kernel(&t);
+		for (int i = 0; i < t.members.count; i++)
+			t.level[t.members.at[i]] = 0, t.needs[t.members.at[i]] = 0;
 		arena_free(t.scratch);
 	}
 	arena_free(scratch);

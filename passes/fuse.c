@@ -6,8 +6,6 @@
 #include "passes.h"
 #include <stdlib.h>
 
-typedef VEC(Ref) Refs;
-
 typedef struct Group {
 	KernKind kind;
 	Shape space;
@@ -37,52 +35,34 @@ static bool reductions(KernKind kind)
 	return kind == L_row || kind == L_col;
 }
 
-// Rows, if the last axis that is not 1 is reduced; axes of 1 after it belong to it.
-static Group fold_group(const Graph *g, const Val *v)
+static Group first_group(const Graph *g, Ref r)
 {
-	Group group = {.kind = L_col, .space = val(g, v->in[0])->shape};
+	const Val *v = val(g, r);
+	Group group = {.kind = L_map, .space = v->shape};
+	if (v->op == O_cumsum)
+		return (Group){
+		    .kind = L_scan, .space = v->shape, .reduce = 1u << v->attr->i[0], .root = r};
+	if (v->op == O_dot || v->op == O_scatter)
+		return (Group){
+		    .kind = v->op == O_dot ? L_dot : L_scatter, .space = v->shape, .root = r};
+	if (v->op == O_loop)
+		return (Group){.kind = L_loop, .root = r};
+	if (prims[v->op].cls == C_composite)
+		bug("%s has not been opened", prims[v->op].name);
+	if (prims[v->op].cls != C_reduce)
+		return group;
+	group.space = val(g, v->in[0])->shape;
 	int last = group.space.rank - 1;
 	while (last > 0 && group.space.dim[last] == 1)
 		last--;
 	for (int i = 0; i < v->attr->n; i++)
 		if (group.space.dim[v->attr->i[i]] != 1)
 			group.reduce |= 1u << v->attr->i[i];
-	if (!(group.reduce >> last & 1) && group.reduce)
-		return group;
-	group.kind = L_row;
-	for (int a = last; a < group.space.rank; a++)
+	bool row = !group.reduce || (group.reduce >> last & 1);
+	group.kind = row ? L_row : L_col;
+	for (int a = last; row && a < group.space.rank; a++) // axes of 1 after it belong to it
 		group.reduce |= 1u << a;
 	return group;
-}
-
-static Group first_group(const Graph *g, Ref r)
-{
-	const Val *v = val(g, r);
-	Group group = {.kind = L_map, .space = v->shape};
-	if (v->op == O_cumsum)
-		group = (Group){
-		    .kind = L_scan, .space = v->shape, .reduce = 1u << v->attr->i[0], .root = r};
-	else if (prims[v->op].cls == C_reduce)
-		group = fold_group(g, v);
-	else if (v->op == O_dot || v->op == O_scatter)
-		group = (Group){
-		    .kind = v->op == O_dot ? L_dot : L_scatter, .space = v->shape, .root = r};
-	else if (v->op == O_loop)
-		group = (Group){.kind = L_loop, .root = r};
-	else if (prims[v->op].cls == C_composite)
-		bug("%s has not been opened", prims[v->op].name);
-	return group;
-}
-
-// A loop's results are computed with it.
-static void add_value(Fuse *f, Ref r, int depth)
-{
-	const Val *v = val(f->graph, r);
-	f->of[r] = v->op == O_result ? f->of[v->in[0]] : f->group.count;
-	if (v->op != O_result)
-		PUSH(f->arena, f->group, first_group(f->graph, r));
-	PUSH(f->arena, f->group.at[f->of[r]].member, r);
-	f->group.at[f->of[r]].depth += depth;
 }
 
 static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
@@ -102,10 +82,16 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 		f.kept[g->stores.at[i].val] = true;
 	Walk w = walk_new(arena, g, f.cut);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
 		f.of[r] = -1;
 		if (!f.cut[r])
 			continue;
-		add_value(&f, r, depth[r]);
+		bool result = v->op == O_result; // computed with its loop
+		f.of[r] = result ? f.of[v->in[0]] : f.group.count;
+		if (!result)
+			PUSH(arena, f.group, first_group(g, r));
+		PUSH(arena, f.group.at[f.of[r]].member, r);
+		f.group.at[f.of[r]].depth += depth[r];
 		walk_start(&w, &f.reads[r]);
 		walk_root(&w, r, &f.reads[r]);
 		for (int i = 0; i < f.reads[r].count; i++)
@@ -122,12 +108,6 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 
 // ---- may two groups join? -------------------------------------------------------------
 
-// True if parts of it are reduced like the complete value.
-static bool is_plain_reduction(Op op)
-{
-	return prims[op].cls == C_reduce && op != O_argmax && op != O_cumsum;
-}
-
 // All axes that are not 1 but the last.
 static uint32_t row_axes(const Shape *s)
 {
@@ -138,12 +118,14 @@ static uint32_t row_axes(const Shape *s)
 	return axes;
 }
 
+// True if its reductions are of operands of this shape, whose parts are reduced like all of it.
 static bool reduces_operands(const Graph *g, const Group *group, const Shape *shaped)
 {
 	for (int i = 0; i < group->member.count; i++) {
 		const Val *v = val(g, group->member.at[i]);
+		bool parts = v->op != O_argmax && v->op != O_cumsum;
 		if (prims[v->op].cls == C_reduce &&
-		    (!is_plain_reduction(v->op) || !same_shape(&val(g, v->in[0])->shape, shaped)))
+		    (!parts || !same_shape(&val(g, v->in[0])->shape, shaped)))
 			return false;
 	}
 	return true;
@@ -154,8 +136,6 @@ static bool reduces_operands(const Graph *g, const Group *group, const Shape *sh
 static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 {
 	const Graph *g = f->graph;
-	if (!f->machine->rows)
-		return false;
 	const Val *root = val(g, p->root);
 	const Shape *a = &val(g, root->in[0])->shape, *b = &val(g, root->in[1])->shape;
 	for (int i = 0; i + 2 < b->rank; i++)
@@ -164,7 +144,7 @@ static bool reduces_rows(const Fuse *f, const Group *p, const Group *c)
 	for (int i = 0; i < c->member.count; i++)
 		if (prims[val(g, c->member.at[i])->op].cls != C_reduce)
 			return false;
-	return count_of(&c->space) == count_of(&p->space) &&
+	return f->machine->rows && count_of(&c->space) == count_of(&p->space) &&
 	       last_dim(&c->space) == last_dim(&p->space) && c->reduce == row_axes(&c->space) &&
 	       count_of(&p->space) >= LARGE_SPACE && count_of(a) &&
 	       reduces_operands(g, p, &c->space) && reduces_operands(g, c, &c->space);
@@ -246,55 +226,42 @@ static bool detour(Fuse *f, int from, int to)
 	return f->place[to] - f->place[from] > FAR || reaches(f, from, to, false);
 }
 
-static void move_to(Fuse *f, int group, int place)
-{
-	f->order[place] = group;
-	f->place[group] = place;
-}
-
-// Two groups with no detour between them come to stand side by side: behind both what must follow
-// the first, which detour() has marked.
-static void bring_together(Fuse *f, int from, int to)
-{
-	int first = f->place[from], last = f->place[to], next = first, nlate = 0;
-	for (int i = first; i <= last; i++) {
-		int group = f->order[i];
-		if (f->seen[group] == f->epoch)
-			f->late[nlate++] = group;
-		else
-			move_to(f, group, next++);
-	}
-	for (int i = 0; i < nlate; i++)
-		move_to(f, f->late[i], next++);
-}
-
-// True if the kernel of both would be too large: compile time grows faster than size, and emitting
-// a kernel recurses.
-static bool too_large(const Group *p, const Group *c)
-{
-	enum { MOST = 32, DEEPEST = 800 };
-	return p->member.count + c->member.count > MOST || p->depth + c->depth > DEEPEST;
-}
-
 static bool join(Fuse *f, int p, int c)
 {
-	Group both;
-	if (p < 0 || p == c || too_large(&f->group.at[p], &f->group.at[c]) ||
-	    !combine(f, &f->group.at[p], &f->group.at[c], &both))
+	enum { MOST = 32, DEEPEST = 800 }; // compile time grows faster than size; emitting recurses
+	if (p < 0 || p == c)
+		return false;
+	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
+	if (first->member.count + second->member.count > MOST ||
+	    first->depth + second->depth > DEEPEST || !combine(f, first, second, &both))
 		return false;
 	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
 		return false;
-	bring_together(f, before, after);
-	Refs from = f->group.at[c].member;
-	both.member = f->group.at[p].member;
-	both.depth = f->group.at[p].depth + f->group.at[c].depth;
-	for (int i = 0; i < from.count; i++) {
-		f->of[from.at[i]] = p;
-		PUSH(f->arena, both.member, from.at[i]);
+	// They come to stand side by side: behind both what must follow the first, which detour()
+	// has marked.
+	int next = f->place[before], last = f->place[after], nlate = 0;
+	for (int i = next; i <= last; i++) {
+		int group = f->order[i];
+		if (f->seen[group] == f->epoch) {
+			f->late[nlate++] = group;
+		} else {
+			f->order[next] = group;
+			f->place[group] = next++;
+		}
 	}
-	f->group.at[p] = both;
-	f->group.at[c].member.count = 0;
+	for (int i = 0; i < nlate; i++) {
+		f->order[next] = f->late[i];
+		f->place[f->late[i]] = next++;
+	}
+	both.member = first->member;
+	both.depth = first->depth + second->depth;
+	for (int i = 0; i < second->member.count; i++) {
+		f->of[second->member.at[i]] = p;
+		PUSH(f->arena, both.member, second->member.at[i]);
+	}
+	*first = both;
+	second->member.count = 0;
 	return true;
 }
 
@@ -350,45 +317,7 @@ static bool join_chains(Fuse *f, Wanted *wanted)
 	return any;
 }
 
-// Joins groups that read the same large value, so that one loop reads it once.
-static void join_siblings(Fuse *f)
-{
-	for (Ref r = 1; r < (Ref)f->graph->nval; r++) {
-		const Refs *users = &f->users[r];
-		int64_t count = count_of(&val(f->graph, r)->shape);
-		for (int i = 1; i < users->count; i++)
-			for (int j = 0; j < i; j++) {
-				const Group *a = &f->group.at[f->of[users->at[j]]];
-				const Group *b = &f->group.at[f->of[users->at[i]]];
-				if (a != b && a->kind == b->kind && a->kind <= L_col &&
-				    count_of(&a->space) == count)
-					join(f, f->of[users->at[j]], f->of[users->at[i]]);
-			}
-	}
-}
-
-// Joins the computations of scalars, such as the step size, into as few kernels as possible.
-static void join_numbers(Fuse *f)
-{
-	int first = -1;
-	for (int i = 0; i < f->group.count; i++) {
-		const Group *g = &f->group.at[i];
-		if (!g->member.count || g->kind != L_map || g->space.rank)
-			continue;
-		if (first < 0 || !join(f, first, i))
-			first = i;
-	}
-}
-
 // ---- the plan -------------------------------------------------------------------------
-
-static bool read_elsewhere(const Fuse *f, Ref r)
-{
-	for (int i = 0; i < f->users[r].count; i++)
-		if (f->of[f->users[r].at[i]] != f->of[r])
-			return true;
-	return false;
-}
 
 static int by_ref(const void *a, const void *b)
 {
@@ -396,14 +325,24 @@ static int by_ref(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-static Kern kern_of(const Fuse *f, const Group *g)
+void sort_refs(int n, Ref *refs)
+{
+	qsort(refs, (size_t)n, sizeof *refs, by_ref);
+}
+
+static Kern kern_of(const Fuse *f, const Group *g, int number)
 {
 	Kern kern = {.kind = g->kind, .space = g->space, .reduce = g->reduce, .root = g->root};
 	kern.out = NEWS(f->arena, Ref, g->member.count);
-	for (int i = 0; i < g->member.count; i++)
-		if (f->kept[g->member.at[i]] || read_elsewhere(f, g->member.at[i]))
-			kern.out[kern.nout++] = g->member.at[i];
-	qsort(kern.out, (size_t)kern.nout, sizeof *kern.out, by_ref);
+	for (int i = 0; i < g->member.count; i++) {
+		Ref r = g->member.at[i];
+		bool stored = f->kept[r];
+		for (int j = 0; j < f->users[r].count; j++)
+			stored |= f->of[f->users[r].at[j]] != number;
+		if (stored)
+			kern.out[kern.nout++] = r;
+	}
+	sort_refs(kern.nout, kern.out);
 	return kern;
 }
 
@@ -415,15 +354,35 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 	while (join_chains(&f, around_reduction))
 		;
 	join_chains(&f, map_chain);
-	join_siblings(&f);
+
+	// Groups that read the same large value join, so that one loop reads it once.
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Refs *users = &f.users[r];
+		int64_t count = count_of(&val(g, r)->shape);
+		for (int i = 1; i < users->count; i++)
+			for (int j = 0; j < i; j++) {
+				int a = f.of[users->at[j]], b = f.of[users->at[i]];
+				KernKind kind = f.group.at[a].kind;
+				if (a != b && kind == f.group.at[b].kind && kind <= L_col &&
+				    count_of(&f.group.at[a].space) == count)
+					join(&f, a, b);
+			}
+	}
 	join_chains(&f, row_for_all);
-	join_numbers(&f);
+
+	// The computations of scalars, such as the step size, are as few kernels as possible.
+	for (int i = 0, first = -1; i < f.group.count; i++) {
+		const Group *group = &f.group.at[i];
+		if (group->member.count && group->kind == L_map && !group->space.rank &&
+		    !join(&f, first, i))
+			first = i;
+	}
 	Plan *p = NEW(arena, Plan);
 	p->graph = g;
 	p->name = name;
 	p->machine = machine;
 	for (int i = 0; i < f.group.count; i++)
 		if (f.group.at[i].member.count && count_of(&f.group.at[i].space))
-			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i]));
+			PUSH(arena, p->kerns, kern_of(&f, &f.group.at[i], i));
 	return p;
 }

@@ -32,31 +32,6 @@ typedef struct Cone {
 	bool tail;  // elementwise after a dot that is not in memory yet
 } Cone;
 
-static void want_operand(Want *of, const Val *v, const Want *w, int k, bool stretch)
-{
-	bool through = prims[v->op].cls == C_move || (v->op == O_gather && k == 0);
-	bool map = prims[v->op].cls == C_map,
-	     reduce = prims[v->op].cls == C_reduce && v->op != O_cumsum;
-	if (!through || w->kept)
-		of->readers++;
-	if (through) {
-		of->readers += w->readers;
-		of->panel |= w->panel;
-		of->stretch |= w->stretch || v->op == O_expand || v->op == O_window;
-		of->moved |= w->moved || v->op != O_reshape;
-	} else {
-		of->stretch |= map && stretch;
-		of->moved |= !map && !reduce;
-		of->panel |= !map && !reduce;
-	}
-}
-
-// True if it is in memory without a kernel.
-static bool lies_ready(const Val *v)
-{
-	return v->op == O_slot || v->op == O_const;
-}
-
 static Want *wants(Arena *arena, const Graph *g, const bool *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
@@ -67,15 +42,29 @@ static Want *wants(Arena *arena, const Graph *g, const bool *live)
 		want[g->stores.at[i].val].kept = true;
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
 		const Val *v = val(g, r);
-		for (int k = 0; live[r] && v->op == O_loop && k < v->nin; k++)
-			want[v->in[k]].kept |= !lies_ready(val(g, v->in[k]));
+		const Want *w = &want[r];
+		Class cls = prims[v->op].cls;
+		bool own_index = cls == C_map || (cls == C_reduce && v->op != O_cumsum);
 		for (int k = 0; live[r] && k < v->nin; k++) {
-			bool first = reader[v->in[k]] != r;
 			const Val *u = val(g, v->in[k]);
+			Want *of = &want[v->in[k]];
+			of->kept |= v->op == O_loop && u->op != O_slot && u->op != O_const;
+			if (reader[v->in[k]] == r)
+				continue;
 			reader[v->in[k]] = r;
-			if (first)
-				want_operand(&want[v->in[k]], v, &want[r], k,
-				             count_of(&u->shape) < count_of(&v->shape));
+			bool through = cls == C_move || (v->op == O_gather && k == 0);
+			of->readers += !through || w->kept;
+			if (through) {
+				of->readers += w->readers;
+				of->panel |= w->panel;
+				of->stretch |= w->stretch || v->op == O_expand || v->op == O_window;
+				of->moved |= w->moved || v->op != O_reshape;
+			} else {
+				of->stretch |=
+				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
+				of->moved |= !own_index;
+				of->panel |= !own_index;
+			}
 		}
 	}
 	return want;
@@ -91,35 +80,25 @@ static void add_big(Cone *c, Ref r)
 	c->nbig++;
 }
 
-// Slots and most moves cost nothing; a concat or pad chooses a piece for each element.
-static int own_weight(const Val *v)
-{
-	if (v->op == O_pad || v->op == O_concat)
-		return PIECE + v->nin / 8;
-	bool works = prims[v->op].cls == C_map || v->op == O_rand || v->op == O_iota;
-	return works ? prims[v->op].weight : 0;
-}
-
-// True if v can be computed on a tile of u.
-static bool after_dot(const Val *v, const Val *u)
-{
-	int rank = v->shape.rank;
-	return prims[v->op].cls == C_map ||
-	       (v->op == O_reshape && rank && u->shape.rank &&
-	        v->shape.dim[rank - 1] == u->shape.dim[u->shape.rank - 1]);
-}
-
 static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, const Want *want)
 {
 	const Val *v = val(g, r);
-	Cone c = {.weight = own_weight(v), .depth = 1};
+	bool map = prims[v->op].cls == C_map;
+	Cone c = {.depth = 1};                   // slots and most moves cost nothing
+	if (v->op == O_pad || v->op == O_concat) // which choose a piece for each element
+		c.weight = PIECE + v->nin / 8;
+	else if (map || v->op == O_rand || v->op == O_iota)
+		c.weight = prims[v->op].weight;
 	for (int k = 0; k < v->nin; k++) {
 		const Val *u = val(g, v->in[k]);
 		const Cone *from = &cone[v->in[k]];
 		bool same = count_of(&u->shape) == count_of(&v->shape);
 		bool memory = cut[v->in[k]] || u->op == O_slot;
+		// v can be computed on a tile of u.
+		bool on_tile = map || (v->op == O_reshape && v->shape.rank && u->shape.rank &&
+		                       last_dim(&v->shape) == last_dim(&u->shape));
 		c.reads |= memory || from->reads;
-		c.tail |= same && after_dot(v, u) &&
+		c.tail |= same && on_tile &&
 		          (u->op == O_dot ? want[v->in[k]].readers == 1 : !memory && from->tail);
 		if (!memory) {
 			c.weight = MIN(ENOUGH, c.weight + from->weight);

@@ -58,56 +58,44 @@ static void add_goal(MemoryPlan *l, Goal goal)
 	PUSH(l->arena, l->goals, goal);
 }
 
-static void list_goals(MemoryPlan *l)
-{
-	const Graph *g = l->plan->graph;
-	l->waiting = NEWS(l->arena, Ints, g->nval);
-	for (int i = 0; i < g->outs.count; i++)
-		add_goal(l, (Goal){g->outs.at[i].val, {B_output, i}, -1, false});
-	for (int i = 0; i < g->stores.count; i++) {
-		const Store *s = &g->stores.at[i];
-		add_goal(l, (Goal){s->val, l->plan->slot[s->slot], s->slot, false});
-	}
-}
-
 static MemoryPlan layout_of(Arena *arena, Plan *p)
 {
+	const Graph *g = p->graph;
 	MemoryPlan l = {.arena = arena, .plan = p};
 	l.reads = plan_reads(arena, p);
 	l.writer = plan_writers(arena, p);
-	l.last = NEWS(arena, int, p->graph->nval);
-	l.buffer = NEWS(arena, int, p->graph->nval);
-	for (int r = 0; r < p->graph->nval; r++)
+	l.last = NEWS(arena, int, g->nval);
+	l.buffer = NEWS(arena, int, g->nval);
+	l.waiting = NEWS(arena, Ints, g->nval);
+	for (int r = 0; r < g->nval; r++)
 		l.last[r] = l.buffer[r] = -1;
 	for (int k = 0; k < p->kerns.count; k++)
 		for (int i = 0; i < l.reads[k].count; i++)
 			l.last[l.reads[k].at[i].val] = k;
-	list_goals(&l);
+	for (int i = 0; i < g->outs.count; i++)
+		add_goal(&l, (Goal){g->outs.at[i].val, {B_output, i}, -1, false});
+	for (int i = 0; i < g->stores.count; i++) {
+		const Store *s = &g->stores.at[i];
+		add_goal(&l, (Goal){s->val, p->slot[s->slot], s->slot, false});
+	}
 	return l;
 }
 
-// True if workers that compute v read of u only the elements that they write. A value of the
-// space's size is read once; a smaller one is broadcast over the space, along the same axes only if
-// the shapes are the same.
-static bool reads_own(const Plan *p, const Kern *kern, Ref v, Ref u, Reach reach)
-{
-	const Shape *to = &val(p->graph, v)->shape, *from = &val(p->graph, u)->shape;
-	int64_t count = count_of(to);
-	if (reach == R_moved || count_of(from) != count)
-		return false;
-	bool alone = count == 1; // one worker
-	return alone || count == count_of(&kern->space) ||
-	       (reach == R_same && same_shape(to, from));
-}
-
-// True if kernel k may write out v over u, which it reads as `how` says.
+// True if kernel k may write out v over u, which it reads as `reach` says: its workers read of u
+// only the elements that they write. A value of the space's size is read once; a smaller one is
+// broadcast over the space, along the same axes only if the shapes are the same.
 static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
 {
 	const Kern *kern = &p->kerns.at[k];
+	const Val *to = val(p->graph, v), *from = val(p->graph, u);
+	int64_t count = count_of(&to->shape);
 	bool each = kern->kind == L_map || kern->kind == L_row || kern->kind == L_col ||
 	            (kern->kind == L_scatter && v == kern->root);
-	return each && bytes_of(val(p->graph, u)) == bytes_of(val(p->graph, v)) &&
-	       reads_own(p, kern, v, u, reach);
+	bool alone = count == 1; // one worker
+	return each && reach != R_moved && bytes_of(from) == bytes_of(to) &&
+	       count_of(&from->shape) == count &&
+	       (alone || count == count_of(&kern->space) ||
+	        (reach == R_same && same_shape(&to->shape, &from->shape)));
 }
 
 // A value may be computed in its slot when no later kernel reads what the slot held, and this one
@@ -128,6 +116,8 @@ static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
 	return true;
 }
 
+// Finds a buffer for out v of kernel k: that of a value which k is the last to read, if k may
+// overwrite it, or a new one.
 static void scratch_for(MemoryPlan *l, int k, Ref v)
 {
 	const Reads *reads = &l->reads[k];
@@ -148,62 +138,49 @@ static void scratch_for(MemoryPlan *l, int k, Ref v)
 	               k + 1}));
 }
 
-// Until all buffers are placed, the offset is the number of the buffer.
-static void work_for(MemoryPlan *l, int k)
+// Places the outs of kernel k in outputs and slots, else in scratch, and what it works in. A value
+// that cannot be computed in its slot is copied; so are values with many places, and the results of
+// a loop, which writes to one place only.
+static void place_kernel(MemoryPlan *l, int k)
 {
-	Kern *kern = &l->plan->kerns.at[k];
-	if (!kern->sched->work)
-		return;
-	kern->work = (Location){B_scratch, l->buffers.count};
-	PUSH(l->arena, l->buffers, ((Buffer){full_lines(kern->sched->work), 0, k, k, k + 1}));
-}
-
-enum { PLACES = 16 }; // limit of places that a kernel writes one value to
-
-// Finds the places of an out v: outputs, slots, else (0 places) scratch. A value that cannot be
-// computed in its slot is copied; so are values with many places, and the results of a loop, which
-// writes to one place only.
-static int places_of(MemoryPlan *l, Ref v, Location *to)
-{
-	const Ints *waiting = &l->waiting[v];
-	bool part = prims[val(l->plan->graph, v)->op].cls == C_loop;
-	int n = 0;
-	for (int i = 0; i < waiting->count && n < PLACES && !part; i++) {
-		Goal *goal = &l->goals.at[waiting->at[i]];
-		if (goal->slot >= 0 && !stores_in_place(l, goal->slot, v))
-			continue;
-		to[n++] = goal->to;
-		goal->written = true;
-	}
-	if (n < waiting->count)
-		l->last[v] = l->plan->kerns.count;
-	return n;
-}
-
-static void place_outs(MemoryPlan *l, int k)
-{
+	enum { PLACES = 16 }; // limit of places that a kernel writes one value to
 	Plan *p = l->plan;
 	Kern *kern = &p->kerns.at[k];
 	VEC(Ref) out = {0};
 	VEC(Location) to = {0};
-	Location places[PLACES + 1];
 	for (int i = 0; i < kern->nout; i++) {
 		Ref v = kern->out[i];
-		int n = places_of(l, v, places);
-		if (!n) {
+		const Val *value = val(p->graph, v);
+		const Ints *waiting = &l->waiting[v];
+		int first = to.count, copied = 0;
+		for (int w = 0; w < waiting->count; w++) {
+			Goal *goal = &l->goals.at[waiting->at[w]];
+			goal->written = prims[value->op].cls != C_loop &&
+			                to.count - first < PLACES &&
+			                (goal->slot < 0 || stores_in_place(l, goal->slot, v));
+			copied += !goal->written;
+			if (goal->written)
+				PUSH(l->arena, to, goal->to);
+		}
+		if (copied)
+			l->last[v] = p->kerns.count;
+		if (to.count == first) {
 			scratch_for(l, k, v);
-			places[n++] = (Location){B_scratch, 0};
+			PUSH(l->arena, to, ((Location){B_scratch, 0}));
 		}
-		if (val(p->graph, v)->op != O_slot)
-			p->place[v] = places[0];
-		for (int j = 0; j < n; j++) {
+		if (value->op != O_slot)
+			p->place[v] = to.at[first];
+		while (out.count < to.count)
 			PUSH(l->arena, out, v);
-			PUSH(l->arena, to, places[j]);
-		}
 	}
 	kern->nout = out.count;
 	kern->out = out.at;
 	kern->to = to.at;
+	if (!kern->sched->work)
+		return;
+	// Until all buffers are placed, the offset is the number of the buffer.
+	kern->work = (Location){B_scratch, l->buffers.count};
+	PUSH(l->arena, l->buffers, ((Buffer){full_lines(kern->sched->work), 0, k, k, k + 1}));
 }
 
 static int by_size(const void *a, const void *b)
@@ -214,80 +191,38 @@ static int by_size(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-// The smallest gap that fits among the buffers in use at the same time. All are sorted by offset.
-static int64_t best_gap(int n, Buffer *const *placed, const Buffer *b)
-{
-	int64_t end = 0, best = -1, room = INT64_MAX;
-	for (int i = 0; i < n; i++) {
-		if (placed[i]->first > b->last || b->first > placed[i]->last)
-			continue;
-		int64_t gap = placed[i]->offset - end;
-		if (gap >= b->bytes && gap < room) {
-			room = gap;
-			best = end;
-		}
-		end = MAX(end, placed[i]->offset + placed[i]->bytes);
-	}
-	return best < 0 ? end : best;
-}
-
-static void insert_buffer(int n, Buffer **placed, Buffer *b)
-{
-	for (; n > 0 && placed[n - 1]->offset > b->offset; n--)
-		placed[n] = placed[n - 1];
-	placed[n] = b;
-}
-
-// Largest first: small buffers fit into the gaps.
+// Largest first, each in the smallest gap that fits among the buffers in use at the same time:
+// small ones fit into the gaps.
 static int64_t place_buffers(MemoryPlan *l)
 {
 	int n = l->buffers.count;
 	Buffer **order = NEWS(l->arena, Buffer *, n + 1),
-	       **placed = NEWS(l->arena, Buffer *, n + 1);
+	       **placed = NEWS(l->arena, Buffer *, n + 1); // by offset
 	for (int i = 0; i < n; i++)
 		order[i] = &l->buffers.at[i];
 	qsort(order, (size_t)n, sizeof *order, by_size);
 	int64_t total = 0;
 	for (int i = 0; i < n; i++) {
-		order[i]->offset = best_gap(i, placed, order[i]);
-		insert_buffer(i, placed, order[i]);
-		total = MAX(total, order[i]->offset + order[i]->bytes);
+		Buffer *b = order[i];
+		int64_t end = 0, best = -1, room = INT64_MAX;
+		for (int j = 0; j < i; j++) {
+			if (placed[j]->first > b->last || b->first > placed[j]->last)
+				continue;
+			int64_t gap = placed[j]->offset - end;
+			if (gap >= b->bytes && gap < room) {
+				room = gap;
+				best = end;
+			}
+			end = MAX(end, placed[j]->offset + placed[j]->bytes);
+		}
+		b->offset = best < 0 ? end : best;
+		int at = i;
+		for (; at > 0 && placed[at - 1]->offset > b->offset; at--)
+			placed[at] = placed[at - 1];
+		placed[at] = b;
+		total = MAX(total, b->offset + b->bytes);
 	}
 	return total;
-}
-
-static void fill_scratch(MemoryPlan *l)
-{
-	Plan *p = l->plan;
-	for (int k = 0; k < p->kerns.count; k++) {
-		Kern *kern = &p->kerns.at[k];
-		if (kern->work.block == B_scratch)
-			kern->work.offset = l->buffers.at[kern->work.offset].offset;
-		for (int i = 0; i < kern->nout; i++) {
-			Ref v = kern->out[i];
-			if (kern->to[i].block == B_scratch)
-				kern->to[i].offset = p->place[v].offset =
-				    l->buffers.at[l->buffer[v]].offset;
-		}
-	}
-}
-
-static void add_copy(MemoryPlan *l, Ref v, Location to)
-{
-	Plan *p = l->plan;
-	if (!count_of(&val(p->graph, v)->shape))
-		return;
-	Kern copy = {.kind = L_map, .space = val(p->graph, v)->shape, .nout = 1};
-	copy.out = take_copy(l->arena, &v, sizeof v);
-	copy.to = take_copy(l->arena, &to, sizeof to);
-	PUSH(l->arena, p->kerns, copy);
-}
-
-static void add_copies(MemoryPlan *l)
-{
-	for (int i = 0; i < l->goals.count; i++)
-		if (!l->goals.at[i].written)
-			add_copy(l, l->goals.at[i].val, l->goals.at[i].to);
 }
 
 void memory_pass(Arena *arena, Plan *p)
@@ -297,12 +232,29 @@ void memory_pass(Arena *arena, Plan *p)
 	place_leaves(p);
 	MemoryPlan l = layout_of(arena, p);
 	int computing = p->kerns.count;
-	for (int k = 0; k < computing; k++) {
-		place_outs(&l, k);
-		work_for(&l, k);
+	for (int k = 0; k < computing; k++)
+		place_kernel(&l, k);
+	for (int i = 0; i < l.goals.count; i++) {
+		Goal *goal = &l.goals.at[i];
+		const Val *v = val(p->graph, goal->val);
+		if (goal->written || !count_of(&v->shape))
+			continue;
+		Kern copy = {.kind = L_map, .space = v->shape, .nout = 1};
+		copy.out = &goal->val;
+		copy.to = &goal->to;
+		PUSH(arena, p->kerns, copy);
 	}
-	add_copies(&l);
 	tile_pass(arena, p, computing);
 	p->scratch_bytes = place_buffers(&l);
-	fill_scratch(&l);
+	for (int k = 0; k < p->kerns.count; k++) {
+		Kern *kern = &p->kerns.at[k];
+		if (kern->work.block == B_scratch)
+			kern->work.offset = l.buffers.at[kern->work.offset].offset;
+		for (int i = 0; i < kern->nout; i++) {
+			Ref v = kern->out[i];
+			if (kern->to[i].block == B_scratch)
+				kern->to[i].offset = p->place[v].offset =
+				    l.buffers.at[l.buffer[v]].offset;
+		}
+	}
 }

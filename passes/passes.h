@@ -189,6 +189,8 @@ Graph *transpose_dot_pass(Arena *, const Graph *);
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
 // By Ref: in memory? And how deep the expression of each is, between it and memory.
 bool *materialize_pass(Arena *, const Graph *, int **depth);
+typedef VEC(Ref) Refs;
+void sort_refs(int n, Ref *); // ascending
 // Kernels in no order, no bodies.
 Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
 void schedule_pass(Arena *, Plan *);        // kernels in an order that keeps lifetimes short

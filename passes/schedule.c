@@ -28,32 +28,27 @@ typedef struct Order {
 	VEC(Turn) heap; // the best first. A kernel whose turn gets better is in it again
 } Order;
 
-static int *slot_writers(Arena *arena, const Plan *p, const int *writer)
-{
-	int *slot = NEWS(arena, int, p->graph->slots.count);
-	for (int i = 0; i < p->graph->slots.count; i++)
-		slot[i] = -1;
-	for (int i = 0; i < p->graph->stores.count; i++)
-		slot[p->graph->stores.at[i].slot] = writer[p->graph->stores.at[i].val];
-	return slot;
-}
-
 static Order order_start(Arena *arena, const Plan *p)
 {
-	const int *writer = plan_writers(arena, p), *slot = slot_writers(arena, p, writer);
+	const Graph *g = p->graph;
+	const int *writer = plan_writers(arena, p);
+	int *stores = NEWS(arena, int, g->slots.count); // by slot: 1 + the kernel that stores to it
 	Order o = {.arena = arena, .plan = p, .reads = plan_reads(arena, p)};
 	o.step = NEWS(arena, Step, p->kerns.count);
-	o.readers = NEWS(arena, int, p->graph->nval);
-	o.rest = NEWS(arena, int, p->graph->nval);
-	for (int i = 0; i < p->graph->slots.count; i++)
-		if (slot[i] >= 0)
-			o.step[slot[i]].stores = true;
+	o.readers = NEWS(arena, int, g->nval);
+	o.rest = NEWS(arena, int, g->nval);
+	for (int i = 0; i < g->stores.count; i++) {
+		int k = writer[g->stores.at[i].val];
+		stores[g->stores.at[i].slot] = k + 1;
+		if (k >= 0)
+			o.step[k].stores = true;
+	}
 	for (int k = 0; k < p->kerns.count; k++)
 		for (int i = 0; i < o.reads[k].count; i++) {
 			Ref r = o.reads[k].at[i].val;
-			const Val *v = val(p->graph, r);
+			const Val *v = val(g, r);
 			bool is_slot = v->op == O_slot;
-			int other = is_slot ? slot[v->attr->i[0]] : writer[r];
+			int other = is_slot ? stores[v->attr->i[0]] - 1 : writer[r];
 			o.readers[r] += !is_slot;
 			o.rest[r] ^= k;
 			if (other < 0 || other == k)
@@ -74,16 +69,12 @@ static int64_t freed(const Order *o, int k)
 {
 	const Kern *kern = &o->plan->kerns.at[k];
 	int64_t bytes = 0;
-	for (int i = 0; i < o->reads[k].count; i++) {
-		const Val *v = val(o->plan->graph, o->reads[k].at[i].val);
+	for (int i = 0; i < o->reads[k].count; i++)
 		if (o->readers[o->reads[k].at[i].val] == 1)
-			bytes += bytes_of(v);
-	}
-	for (int i = 0; i < kern->nout; i++) {
-		const Val *v = val(o->plan->graph, kern->out[i]);
+			bytes += bytes_of(val(o->plan->graph, o->reads[k].at[i].val));
+	for (int i = 0; i < kern->nout; i++)
 		if (o->readers[kern->out[i]])
-			bytes -= bytes_of(v);
-	}
+			bytes -= bytes_of(val(o->plan->graph, kern->out[i]));
 	return bytes;
 }
 
@@ -133,33 +124,6 @@ static int take_first(Order *o)
 	}
 }
 
-static int next_kernel(Order *o)
-{
-	int k = take_first(o);
-	while (o->step[k].done)
-		k = take_first(o);
-	return k;
-}
-
-// Offers the kernels whose turn comes, or gets better.
-static void run_kernel(Order *o, int k)
-{
-	Step *s = &o->step[k];
-	s->done = true;
-	for (int i = 0; i < o->reads[k].count; i++) {
-		Ref r = o->reads[k].at[i].val;
-		o->rest[r] ^= k;
-		if (--o->readers[r] == 1)
-			offer(o, o->rest[r]);
-	}
-	for (int i = 0; i < s->users.count; i++)
-		if (!--o->step[s->users.at[i]].wants)
-			offer(o, s->users.at[i]);
-	for (int i = 0; i < s->writers.count; i++)
-		if (!--o->step[s->writers.at[i]].readers)
-			offer(o, s->writers.at[i]);
-}
-
 void schedule_pass(Arena *arena, Plan *p)
 {
 	Order o = order_start(arena, p);
@@ -167,9 +131,25 @@ void schedule_pass(Arena *arena, Plan *p)
 	for (int k = 0; k < p->kerns.count; k++)
 		offer(&o, k);
 	for (int n = 0; n < p->kerns.count; n++) {
-		int k = next_kernel(&o);
+		int k = take_first(&o);
+		while (o.step[k].done)
+			k = take_first(&o);
+		Step *s = &o.step[k];
 		kern[n] = p->kerns.at[k];
-		run_kernel(&o, k);
+		s->done = true;
+		// Offers the kernels whose turn comes, or gets better.
+		for (int i = 0; i < o.reads[k].count; i++) {
+			Ref r = o.reads[k].at[i].val;
+			o.rest[r] ^= k;
+			if (--o.readers[r] == 1)
+				offer(&o, o.rest[r]);
+		}
+		for (int i = 0; i < s->users.count; i++)
+			if (!--o.step[s->users.at[i]].wants)
+				offer(&o, s->users.at[i]);
+		for (int i = 0; i < s->writers.count; i++)
+			if (!--o.step[s->writers.at[i]].readers)
+				offer(&o, s->writers.at[i]);
 	}
 	p->kerns.at = kern;
 	p->kerns.room = p->kerns.count;

@@ -61,27 +61,23 @@ static bool near(const Tiling *d, int64_t stride)
 	return d->p.k * stride * d->p.bytes <= d->t->machine->l2 / 4;
 }
 
-// Returns how many lines of memory this far apart the first cache holds: of 8 ways and 4096 bytes
-// each.
-static int64_t held(const Tiling *d, int64_t stride)
-{
-	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE };
-	int64_t lines = stride * d->p.bytes / LINE, step = SETS;
-	while (lines % step)
-		step /= 2;
-	return stride * d->p.bytes % LINE ? WAYS * SETS / 2 : WAYS * SETS / step;
-}
-
 // a is read in place where k is contiguous and rows do not meet in one set of L1, or where its rows
 // are and few panels meet it.
 static void choose_a(Tiling *d)
 {
+	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
 	Sched *s = d->t->sched;
 	Stride a = d->stride[0];
-	bool apart = a.down * d->p.bytes % 4096 && a.along * d->p.bytes % 4096;
+	int64_t down = a.down * d->p.bytes, along = a.along * d->p.bytes;
+	// How many lines of memory a step of k apart the first cache holds.
+	int64_t step = SETS, held = WAYS * SETS / 2;
+	while (along / LINE % step)
+		step /= 2;
+	if (along % LINE == 0)
+		held = WAYS * SETS / step;
+	bool apart = down % 4096 && along % 4096;
 	bool lies = a.fixed && (s->height == 1 || apart);
-	bool in_order =
-	    a.along == 1 || (a.down == 1 && near(d, a.along) && held(d, a.along) >= d->p.k);
+	bool in_order = a.along == 1 || (a.down == 1 && near(d, a.along) && held >= d->p.k);
 	s->a = lies && in_order ? W_place : d->copied[0] ? W_copy : W_transpose;
 	update(d);
 	int64_t most = d->t->machine->l2 / 4 / (d->p.strip_size * d->p.bytes);
@@ -130,19 +126,6 @@ static void choose_split(Tiling *d)
 	update(d);
 }
 
-// b is read in place when few strips meet it, and every panel is complete.
-static void choose_b(Tiling *d)
-{
-	enum { FEW = 10 };
-	Sched *s = d->t->sched;
-	Stride b = d->stride[1];
-	bool few = s->strips == 1 || (s->strips <= FEW && near(d, b.down));
-	bool lies = b.fixed && b.along == 1 && few && d->p.n % d->p.width == 0;
-	s->b = lies ? W_place : d->copied[1] ? W_copy : W_transpose;
-	s->b_ahead = lies ? AHEAD : 0;
-	update(d);
-}
-
 // True if several groups of workers would each pack operand o, and what they would pack is not
 // large.
 static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
@@ -156,46 +139,44 @@ static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 	       (c->batches == 1 || c->batches == d->p.batch);
 }
 
-static void choose_shared(Tiling *d)
-{
-	Sched *s = d->t->sched;
-	bool rows = d->stride[0].fixed && d->stride[0].along == 1; // packing a strip is a mere copy
-	s->a_shared = !rows && is_shared(d, 0, (Packing)s->a, d->p.across);
-	s->b_shared = is_shared(d, 1, (Packing)s->b, d->p.down);
-	if (((rows && d->stride[0].down) || s->a_shared) && s->panels > 1)
-		s->a_ahead =
-		    ceil_div(s->a_shared && s->a == W_copy ? d->p.a_step : s->height, s->panels);
-	update(d);
-}
-
-static void choose_launches(Tiling *d)
-{
-	Scheduler *t = d->t;
-	Sched *s = t->sched;
-	bool used[] = {s->a_shared, s->b_shared};
-	for (int o = 0; o < t->kern->nout; o++)
-		if (is_reduced_out(t->graph, t->kern, o))
-			add_step(t, &s->reduce, t->kern->out[o], 0);
-	for (int o = 0; o < COUNT(used); o++)
-		if (used[o])
-			s->before += d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
-	s->workers = ceil_div(d->p.batch, s->batches) * d->p.down * d->p.across;
-	s->after = s->reduce.count ? d->p.panels : 0;
-	s->work = d->p.partials + s->reduce.count * d->p.down * partial_line(d->p.n) * PARTIAL;
-	s->local = d->p.sums + d->p.strip + d->p.panel;
-}
-
 void tile_product(Scheduler *t)
 {
+	enum { FEW = 10 };
 	Tiling d = {.t = t, .v = val(t->graph, t->kern->root)};
-	t->sched->partition = P_tiles;
+	Sched *s = t->sched;
+	s->partition = P_tiles;
 	update(&d);
 	choose_tile(&d);
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
 	choose_split(&d);
-	choose_b(&d);
-	choose_shared(&d);
-	choose_launches(&d);
+
+	// b is read in place when few strips meet it, and every panel is complete.
+	Stride a = d.stride[0], b = d.stride[1];
+	bool few = s->strips == 1 || (s->strips <= FEW && near(&d, b.down));
+	bool lies = b.fixed && b.along == 1 && few && d.p.n % d.p.width == 0;
+	s->b = lies ? W_place : d.copied[1] ? W_copy : W_transpose;
+	s->b_ahead = lies ? AHEAD : 0;
+	update(&d);
+
+	bool rows = a.fixed && a.along == 1; // packing a strip is a mere copy
+	s->a_shared = !rows && is_shared(&d, 0, (Packing)s->a, d.p.across);
+	s->b_shared = is_shared(&d, 1, (Packing)s->b, d.p.down);
+	if (((rows && a.down) || s->a_shared) && s->panels > 1)
+		s->a_ahead =
+		    ceil_div(s->a_shared && s->a == W_copy ? d.p.a_step : s->height, s->panels);
+	update(&d);
+
+	bool used[] = {s->a_shared, s->b_shared};
+	for (int o = 0; o < t->kern->nout; o++)
+		if (is_reduced_out(t->graph, t->kern, o))
+			add_step(t, &s->reduce, t->kern->out[o], 0);
+	for (int o = 0; o < COUNT(used); o++)
+		if (used[o])
+			s->before += d.p.shared[o].batches * d.p.blocks * d.p.shared[o].pieces;
+	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across;
+	s->after = s->reduce.count ? d.p.panels : 0;
+	s->work = d.p.partials + s->reduce.count * d.p.down * partial_line(d.p.n) * PARTIAL;
+	s->local = d.p.sums + d.p.strip + d.p.panel;
 }

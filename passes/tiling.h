@@ -4,8 +4,6 @@
 #include "index.h"
 #include "passes.h"
 
-typedef VEC(Ref) Refs;
-
 // A kernel being scheduled. What is indexed by Ref is 0 for values that the kernel does not
 // compute.
 typedef struct Scheduler {

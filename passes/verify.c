@@ -11,7 +11,6 @@ typedef struct Owned {
 } Owned;
 
 typedef struct Memory {
-	Arena *arena;
 	const Plan *plan;
 	VEC(Owned) owned;
 } Memory;
@@ -34,15 +33,6 @@ static void forget_values(Memory *m, Location at, int64_t bytes)
 	m->owned.count = kept;
 }
 
-static void write_value(Memory *m, Location at, Ref v)
-{
-	int64_t bytes = bytes_of(val(m->plan->graph, v));
-	if (at.block == B_scratch && at.offset + bytes > m->plan->scratch_bytes)
-		fail(m->plan->name, "%%%u lies outside scratch", v);
-	forget_values(m, at, bytes);
-	PUSH(m->arena, m->owned, ((Owned){at, bytes, v}));
-}
-
 // A value without elements occupies no bytes.
 static void want_value(const Memory *m, Location at, Ref v, const char *who, int k)
 {
@@ -56,50 +46,42 @@ static void want_value(const Memory *m, Location at, Ref v, const char *who, int
 	fail(m->plan->name, "%s %d: expected %%%u in its place, found another value", who, k, v);
 }
 
-// An out may lie on a value the kernel reads only as a whole, at the same index.
-static void check_outs(const Plan *p, int k, const Reads *reads)
+// The outs of a kernel lie apart, and on a value that it reads only as a whole, at the same index.
+// Where it works nothing may lie that it reads or writes.
+static void check_places(const Plan *p, int k, const Reads *reads)
 {
 	const Kern *kern = &p->kerns.at[k];
+	const Graph *g = p->graph;
+	int64_t work = kern->sched->work;
+	if (work && (kern->work.block != B_scratch || kern->work.offset + work > p->scratch_bytes))
+		fail(p->name, "kernel %d works outside scratch", k);
 	for (int i = 0; i < kern->nout; i++) {
-		int64_t bytes = bytes_of(val(p->graph, kern->out[i]));
+		int64_t bytes = bytes_of(val(g, kern->out[i]));
+		if (kern->to[i].block == B_scratch && kern->to[i].offset + bytes > p->scratch_bytes)
+			fail(p->name, "%%%u lies outside scratch", kern->out[i]);
 		for (int j = 0; j < i; j++)
 			if (overlap(kern->to[i], bytes, kern->to[j],
-			            bytes_of(val(p->graph, kern->out[j]))))
+			            bytes_of(val(g, kern->out[j]))))
 				fail(p->name, "kernel %d: %%%u and %%%u lie on each other", k,
 				     kern->out[j], kern->out[i]);
 		for (int j = 0; j < reads->count; j++) {
 			Ref u = reads->at[j].val;
-			if (!overlap(kern->to[i], bytes, p->place[u], bytes_of(val(p->graph, u))))
-				continue;
-			if (reads->at[j].reach == R_moved ||
-			    p->place[u].offset != kern->to[i].offset ||
-			    bytes_of(val(p->graph, u)) != bytes || kern->kind == L_dot ||
-			    kern->kind == L_scan)
+			int64_t read = bytes_of(val(g, u));
+			bool each = reads->at[j].reach != R_moved && kern->kind != L_dot &&
+			            kern->kind != L_scan;
+			if (overlap(kern->to[i], bytes, p->place[u], read) &&
+			    (!each || p->place[u].offset != kern->to[i].offset || read != bytes))
 				fail(p->name, "kernel %d: %%%u overwrites %%%u, which it reads", k,
 				     kern->out[i], u);
 		}
-	}
-}
-
-// Where a kernel works nothing may lie that it reads or writes; what lay there is lost.
-static void check_work(Memory *m, int k, const Reads *reads)
-{
-	const Plan *p = m->plan;
-	const Kern *kern = &p->kerns.at[k];
-	int64_t bytes = kern->sched->work;
-	if (!bytes)
-		return;
-	if (kern->work.block != B_scratch || kern->work.offset + bytes > p->scratch_bytes)
-		fail(p->name, "kernel %d works outside scratch", k);
-	for (int i = 0; i < kern->nout; i++)
-		if (overlap(kern->work, bytes, kern->to[i], bytes_of(val(p->graph, kern->out[i]))))
+		if (work && overlap(kern->work, work, kern->to[i], bytes))
 			fail(p->name, "kernel %d works where %%%u lies", k, kern->out[i]);
-	for (int i = 0; i < reads->count; i++) {
+	}
+	for (int i = 0; work && i < reads->count; i++) {
 		Ref u = reads->at[i].val;
-		if (overlap(kern->work, bytes, p->place[u], bytes_of(val(p->graph, u))))
+		if (overlap(kern->work, work, p->place[u], bytes_of(val(g, u))))
 			fail(p->name, "kernel %d works where %%%u lies, which it reads", k, u);
 	}
-	forget_values(m, kern->work, bytes);
 }
 
 // ---- schedules ------------------------------------------------------------------------
@@ -126,21 +108,6 @@ static void check_tile(const Plan *p, int k)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
-// True if an axis is one loop with none before it, or with one that is reduced and it is not.
-static bool merges_wrongly(const Kern *kern)
-{
-	int before = -1;
-	for (int a = 0; a < kern->space.rank; a++) {
-		if (kern->space.dim[a] == 1)
-			continue;
-		bool apart = before < 0 || ((kern->reduce >> a ^ kern->reduce >> before) & 1);
-		if (apart && kern->sched->merged >> a & 1)
-			return true;
-		before = a;
-	}
-	return false;
-}
-
 static void check_schedule(const Plan *p, int k)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -149,8 +116,14 @@ static void check_schedule(const Plan *p, int k)
 		fail(p->name, "kernel %d is not scheduled", k);
 	if (kern->kind == L_loop)
 		return;
-	if (merges_wrongly(kern))
-		fail(p->name, "kernel %d: a reduced axis and another are one loop", k);
+	for (int a = 0, before = -1; a < kern->space.rank; a++) {
+		if (kern->space.dim[a] == 1)
+			continue;
+		bool apart = before < 0 || ((kern->reduce >> a ^ kern->reduce >> before) & 1);
+		if (apart && s->merged >> a & 1)
+			fail(p->name, "kernel %d: a reduced axis and another are one loop", k);
+		before = a;
+	}
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
 	if (s->partition == P_tiles)
@@ -224,51 +197,47 @@ static void check_inside(const Contents *c, Ref r)
 	}
 }
 
-static void check_shapes(Arena *arena, const Plan *p)
+void verify_plan(const Plan *p)
 {
-	Contents c = {p, plan_writers(arena, p), 0, NEWS(arena, int, p->graph->nval)};
+	const Graph *g = p->graph;
+	Arena *arena = arena_within(g->arena);
+	Memory m = {.plan = p};
+	const Reads *reads = plan_reads(arena, p);
+	for (Ref r = 1; r < (Ref)g->nval; r++)
+		if (val(g, r)->op == O_slot)
+			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(g, r)), r}));
+	for (int k = 0; k < p->kerns.count; k++) {
+		const Kern *kern = &p->kerns.at[k];
+		for (int i = 0; i < reads[k].count; i++) {
+			Ref r = reads[k].at[i].val;
+			want_value(&m, p->place[r], r, "kernel", k);
+		}
+		check_schedule(p, k);
+		check_places(p, k, &reads[k]);
+		if (kern->sched->work)
+			forget_values(&m, kern->work, kern->sched->work);
+		if (kern->body)
+			verify_plan(kern->body);
+		for (int i = 0; i < kern->nout; i++) {
+			int64_t bytes = bytes_of(val(g, kern->out[i]));
+			forget_values(&m, kern->to[i], bytes);
+			PUSH(arena, m.owned, ((Owned){kern->to[i], bytes, kern->out[i]}));
+		}
+	}
+	for (int i = 0; i < g->outs.count; i++)
+		want_value(&m, (Location){B_output, i}, g->outs.at[i].val, "output", i);
+	for (int i = 0; i < g->stores.count; i++)
+		want_value(&m, p->slot[g->stores.at[i].slot], g->stores.at[i].val, "store", i);
+	Contents c = {p, plan_writers(arena, p), 0, NEWS(arena, int, g->nval)};
 	for (; c.k < p->kerns.count; c.k++) {
 		const Kern *kern = &p->kerns.at[c.k];
 		for (int i = 0; i < kern->nout; i++) {
-			if (!out_fits(kern, &val(p->graph, kern->out[i])->shape))
+			if (!out_fits(kern, &val(g, kern->out[i])->shape))
 				fail(p->name, "kernel %d: out %%%u does not fit its space", c.k,
 				     kern->out[i]);
 			if (c.writer[kern->out[i]] == c.k)
 				check_inside(&c, kern->out[i]);
 		}
 	}
-}
-
-static void check_end(const Memory *m)
-{
-	const Graph *g = m->plan->graph;
-	for (int i = 0; i < g->outs.count; i++)
-		want_value(m, (Location){B_output, i}, g->outs.at[i].val, "output", i);
-	for (int i = 0; i < g->stores.count; i++)
-		want_value(m, m->plan->slot[g->stores.at[i].slot], g->stores.at[i].val, "store", i);
-}
-
-void verify_plan(const Plan *p)
-{
-	Arena *arena = arena_within(p->graph->arena);
-	Memory m = {.arena = arena, .plan = p};
-	const Reads *reads = plan_reads(arena, p);
-	for (Ref r = 1; r < (Ref)p->graph->nval; r++)
-		if (val(p->graph, r)->op == O_slot)
-			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(p->graph, r)), r}));
-	for (int k = 0; k < p->kerns.count; k++) {
-		for (int i = 0; i < reads[k].count; i++)
-			want_value(&m, p->place[reads[k].at[i].val], reads[k].at[i].val, "kernel",
-			           k);
-		check_outs(p, k, &reads[k]);
-		check_schedule(p, k);
-		check_work(&m, k, &reads[k]);
-		if (p->kerns.at[k].body)
-			verify_plan(p->kerns.at[k].body);
-		for (int i = 0; i < p->kerns.at[k].nout; i++)
-			write_value(&m, p->kerns.at[k].to[i], p->kerns.at[k].out[i]);
-	}
-	check_end(&m);
-	check_shapes(arena, p);
 	arena_free(arena);
 }
