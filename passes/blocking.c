@@ -89,18 +89,6 @@ static int count_reductions(Scheduler *t, Ref r)
 	return most;
 }
 
-static void find_reductions(Scheduler *t)
-{
-	for (int o = 0; o < t->kern->nout; o++)
-		count_reductions(t, t->kern->out[o]);
-	sort_refs(t->members.count, t->members.at);
-	for (int i = 0; i < t->members.count; i++) {
-		Ref r = t->members.at[i];
-		if (is_own_reduction(t, r))
-			add_step(t, &t->sched->reduce, r, t->level[r] - 2);
-	}
-}
-
 static void forget_seen(Scheduler *t)
 {
 	for (int i = 0; i < t->members.count; i++)
@@ -273,7 +261,14 @@ static void block_rows(Scheduler *t)
 			kept = k;
 			rows *= groups.size[k];
 		}
-	find_reductions(t);
+	for (int o = 0; o < t->kern->nout; o++)
+		count_reductions(t, t->kern->out[o]);
+	sort_refs(t->members.count, t->members.at);
+	for (int i = 0; i < t->members.count; i++) {
+		Ref r = t->members.at[i];
+		if (is_own_reduction(t, r))
+			add_step(t, &t->sched->reduce, r, t->level[r] - 2);
+	}
 	if (cut_partials(t, &groups))
 		return;
 	t->sched->keep.count = 0;

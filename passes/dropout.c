@@ -89,13 +89,12 @@ static Product inverted(Graph *g, const Product *p)
 	return (Product){0, 1, put1(g, O_not, p->gate), 1 - p->chance};
 }
 
-// Returns value r, of which `copy` is the copy, as a product.
-static Product product_of(const Draws *d, Graph *g, Ref r, Ref copy)
+// Returns value r, of which `copy` is the copy and `t` the comparison, as a product.
+static Product product_of(const Draws *d, Graph *g, Ref r, Ref copy, Threshold t)
 {
 	const Val *v = val(d->from, r);
 	const Product *a = v->nin > 0 ? &d->product[v->in[0]] : NULL,
 	              *b = v->nin > 1 ? &d->product[v->in[1]] : NULL;
-	Threshold t = threshold_of(d->from, v);
 	double c, scale;
 	if (const_num(d->from, r, &c))
 		return (Product){.factor = c};
@@ -141,7 +140,7 @@ static Ref put_rewritten(void *context, Graph *g, const Val *v, const Ref *in)
 		Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
 		copy = t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
 	}
-	Product p = product_of(d, g, r, copy);
+	Product p = product_of(d, g, r, copy, t);
 	d->product[r] = p;
 	// Dropout: some elements are dropped and the others scaled to compensate.
 	if (!p.gate || !p.base || !(fabs(p.factor * p.chance - 1) < 1e-3) ||

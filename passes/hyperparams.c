@@ -28,21 +28,6 @@ static double round_number(double x)
 	return best;
 }
 
-// Sets clip to the norm of the sum of the labels' gradients, which are independent.
-static void choose_clip(Opt *opt, Text *rules)
-{
-	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
-	double clip = opt->labels.weight / sqrt(runs);
-	const char *rule = "none: the number of labels in a batch is unknown";
-	if (count > 0)
-		rule = format(rules->arena, "%s, %.6g labels in a batch",
-		              fabs(clip * sqrt(count) - 1) < 1e-6
-		                  ? "1 / sqrt(labels)"
-		                  : "root of the sum of the labels' squared weights in the loss",
-		              count);
-	choose(rules, "clip", &opt->clip, clip, rule);
-}
-
 // Corrections for small data, which Algorithm 1 leaves open. They fade to nothing as N, the number
 // of batches, grows to MANY. docs/optimizer.md gives the reasons and the measurements.
 static const double MANY = 100000; // N from which Algorithm 1 is exact
@@ -51,20 +36,6 @@ static const double LITTLE = 100;  // batches added to N for decay
 static const double REACH = 2;     // scale of a step, per RMS of the parameter
 static const double LEAST = 0.07;  // lower limit of that scale, per eta
 static const double WARMUP = 50;   // steps
-
-static void small_defaults(Opt *opt, Text *rules, double n)
-{
-	double many = n / MANY;
-	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
-	opt->most = 1 / (1 - many);
-	opt->reach = REACH;
-	opt->least = LEAST + (1 - LEAST) * many;
-	say(rules, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
-	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
-	    MANY);
-	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
-	    opt->reach, opt->least);
-}
 
 static void amos_defaults(Opt *opt, Text *rules)
 {
@@ -85,10 +56,30 @@ static void amos_defaults(Opt *opt, Text *rules)
 	       small ? format(rules->arena, "%g steps, toward 5 / (1 - beta) as N approaches %g",
 	                      WARMUP, MANY)
 	             : "5 / (1 - beta) steps");
-	choose_clip(opt, rules);
+
+	// clip is the norm of the sum of the labels' gradients, which are independent.
+	double runs = (double)MAX(opt->accumulate, 1), count = opt->labels.count * runs;
+	double clip = opt->labels.weight / sqrt(runs);
+	rule = "none: the number of labels in a batch is unknown";
+	if (count > 0)
+		rule = format(rules->arena, "%s, %.6g labels in a batch",
+		              fabs(clip * sqrt(count) - 1) < 1e-6
+		                  ? "1 / sqrt(labels)"
+		                  : "root of the sum of the labels' squared weights in the loss",
+		              count);
+	choose(rules, "clip", &opt->clip, clip, rule);
 	choose(rules, "extra L2", &opt->extra_l2, 0, NULL);
-	if (small)
-		small_defaults(opt, rules, n);
+	if (!small)
+		return;
+	opt->pace = MAX(1 / (opt->xi * opt->xi * (n + LITTLE)), 1);
+	opt->most = 1 / (1 - many);
+	opt->reach = REACH;
+	opt->least = LEAST + (1 - LEAST) * many;
+	say(rules, "decay %.4g times as fast: 1 / (xi^2 (N + %g))\n", opt->pace, LITTLE);
+	say(rules, "surge %.4g: limit of the normalized mean square, 1 / (1 - N / %g)\n", opt->most,
+	    MANY);
+	say(rules, "reach %g: times the RMS of a parameter instead of eta, from %.4g eta to eta\n",
+	    opt->reach, opt->least);
 }
 
 static void usual_defaults(Opt *opt, Text *rules)

@@ -41,33 +41,6 @@ static Fact fact_of(const Graph *g, const Val *v, const Fact *facts, LabelPart *
 	return f;
 }
 
-// Applies a factor or divisor that depends on no parameter.
-static Share scaled(const Graph *g, const Val *v, Ref factor, Share share)
-{
-	double x, size = (double)count_of(&v->shape);
-	if (const_num(g, factor, &x)) {
-		x = v->op == O_div ? 1 / x : x;
-		share.weight *= fabs(x);
-		share.total *= fabs(x);
-	} else if (!share.spread && (v->op == O_div || size == 1)) {
-		share.spread = true;
-		share.total = share.weight * size;
-	}
-	return share;
-}
-
-// Passes a share on to an operand. Each element of a broadcast operand is added several times.
-static void pass_on(const Graph *g, Share *shares, const Val *v, Ref to, Share share)
-{
-	double size = (double)count_of(&val(g, to)->shape);
-	if (prims[v->op].cls == C_map)
-		share.weight *= (double)count_of(&v->shape) / size;
-	share.added = true;
-	share.weight += shares[to].weight;
-	share.total += shares[to].total;
-	shares[to] = share;
-}
-
 // True if the value is a sum; its operands get their shares.
 static bool is_sum(const Graph *g, const Fact *facts, Share *shares, Ref r)
 {
@@ -81,16 +54,29 @@ static bool is_sum(const Graph *g, const Fact *facts, Share *shares, Ref r)
 			other = v->in[k];
 	bool order = v->op == O_reshape || v->op == O_permute || v->op == O_cast ||
 	             v->op == O_neg || v->op == O_sum;
-	bool factor = v->op == O_mul || (v->op == O_div && trained_operand == v->in[0]);
-	bool single = prims[v->op].cls == C_map && count_of(&v->shape) == 1;
-	if (!trained || !(order || (factor && trained == 1) || single))
+	bool factor =
+	    trained == 1 && (v->op == O_mul || (v->op == O_div && trained_operand == v->in[0]));
+	double x, size = (double)count_of(&v->shape);
+	bool map = prims[v->op].cls == C_map;
+	if (!trained || !(order || factor || (map && size == 1)))
 		return false;
 	Share share = shares[r];
-	if (factor && trained == 1)
-		share = scaled(g, v, other, share);
-	for (int k = 0; k < v->nin; k++)
+	if (factor && const_num(g, other, &x)) {
+		x = v->op == O_div ? 1 / x : x;
+		share.weight *= fabs(x);
+		share.total *= fabs(x);
+	} else if (factor && !share.spread && (v->op == O_div || size == 1)) {
+		share.spread = true;
+		share.total = share.weight * size;
+	}
+	for (int k = 0; k < v->nin; k++) {
+		Share *to = &shares[v->in[k]];
+		// Each element of a broadcast operand is added several times.
+		double times = map ? size / (double)count_of(&val(g, v->in[k])->shape) : 1;
 		if (facts[v->in[k]].trained)
-			pass_on(g, shares, v, v->in[k], share);
+			*to = (Share){true, to->weight + share.weight * times, share.spread,
+			              to->total + share.total};
+	}
 	return true;
 }
 

@@ -42,23 +42,19 @@ const char *loss_names(Arena *arena)
 
 // ---- names ----------------------------------------------------------------------------
 
-// Returns output `name`, with the lengths that output SHAPE_OF `name` gives; 0 if there is none.
-static Ref sized_output(Graph *g, const char *name)
+// Returns output `name`, with the lengths that output SHAPE_OF `name` gives, or an input; 0 if
+// there is neither.
+static Ref look_name(void *context, const char *name)
 {
+	Graph *g = context;
 	Ref y = find_output(g, name), all = find_output(g, format(g->arena, SHAPE_OF "%s", name));
+	int slot = find_slot(g, name);
 	for (int64_t a = 0, one = 1; y && all && a < val(g, y)->shape.rank; a++) {
 		Ref size = put_reshape(g, put_slice(g, all, &a, &one, NULL), (Shape){0});
 		y = is_const(g, size) ? y : put_valid(g, y, (int)a, size);
 	}
-	return y;
-}
-
-static Ref look_name(void *context, const char *name)
-{
-	Graph *g = context;
-	Ref out = sized_output(g, name);
-	int slot = find_slot(g, name);
-	return out ? out : slot >= 0 && g->slots.at[slot].kind == S_input ? put_slot(g, slot) : 0;
+	bool input = !y && slot >= 0 && g->slots.at[slot].kind == S_input;
+	return input ? put_slot(g, slot) : y;
 }
 
 static const char *outs_text(const Graph *g)
@@ -141,18 +137,6 @@ static Ref scalar(Graph *g, Ref r)
 	return put_reshape(g, r, shape_of(0, NULL));
 }
 
-static void add_accuracy(Graph *g, const Expr *e)
-{
-	const Expr *call = find_classification(e);
-	if (!call || find_output(g, "accuracy"))
-		return;
-	Expr same = *call;
-	same.name = "accuracy";
-	Ref labels = eval_expr(g, where, call->in[1], look_name, g);
-	if (!is_float(val(g, labels)->type))
-		add_out(g, "accuracy", scalar(g, eval_expr(g, where, &same, look_name, g)));
-}
-
 static void set_loss(Graph *g, Ref loss)
 {
 	for (int i = 0; i < g->outs.count; i++)
@@ -189,57 +173,41 @@ static bool all_known(Graph *g, const Expr *e)
 	return known;
 }
 
-// Fails if the expression uses no float output, which gives no gradient; perhaps a number was meant
-// for one. Unknown names are reported where they occur.
-static void need_float_output(Graph *g, const Expr *e, const char *expr)
-{
-	const Out *integer = NULL;
-	for (int i = 0; i < g->outs.count; i++) {
-		if (!uses_name(e, g->outs.at[i].name))
-			continue;
-		if (is_float(val(g, g->outs.at[i].val)->type))
-			return;
-		integer = &g->outs.at[i];
-	}
-	if (integer)
-		fail(where, "output '%s' is an integer tensor; expected a float output; %s",
-		     integer->name, outs_text(g));
-	if (all_known(g, e))
-		fail(where, "'%s' uses no model output; %s", expr, outs_text(g));
-}
-
 static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_text(g->arena, where, text);
-	need_float_output(g, e, text);
+
+	// An expression without a float output has no gradient; perhaps a number was meant for one.
+	// Unknown names are reported where they occur.
+	const char *integer = NULL;
+	bool real = false;
+	for (int i = 0; i < g->outs.count && !real; i++) {
+		if (!uses_name(e, g->outs.at[i].name))
+			continue;
+		real = is_float(val(g, g->outs.at[i].val)->type);
+		integer = g->outs.at[i].name;
+	}
+	if (!real && integer)
+		fail(where, "output '%s' is an integer tensor; expected a float output; %s",
+		     integer, outs_text(g));
+	if (!real && all_known(g, e))
+		fail(where, "'%s' uses no model output; %s", text, outs_text(g));
 	add_inputs(g, e);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)
 		fail(where, "'%s' is %s; expected a scalar: wrap it in average(..)", text,
 		     shape_text(g->arena, v->type, &v->shape));
-	add_accuracy(g, e);
-	set_loss(g, scalar(g, r));
-}
-
-// Returns the only scalar float out, or the one called "loss".
-static Ref default_loss(Graph *g)
-{
-	Ref found = 0;
-	int count = 0;
-	for (int i = 0; i < g->outs.count; i++) {
-		const Val *v = val(g, g->outs.at[i].val);
-		if (!is_float(v->type) || count_of(&v->shape) != 1)
-			continue;
-		if (!strcmp(g->outs.at[i].name, "loss"))
-			return g->outs.at[i].val;
-		found = g->outs.at[i].val;
-		count++;
+	const Expr *call = find_classification(e);
+	Ref labels = call && !find_output(g, "accuracy")
+	                 ? eval_expr(g, where, call->in[1], look_name, g)
+	                 : 0;
+	if (labels && !is_float(val(g, labels)->type)) {
+		Expr same = *call;
+		same.name = "accuracy";
+		add_out(g, "accuracy", scalar(g, eval_expr(g, where, &same, look_name, g)));
 	}
-	if (count == 1)
-		return found;
-	fail(where, "the model has %s output that is a single number; %s; say what to minimize, %s",
-	     count ? "more than one" : "no", outs_text(g), example);
+	set_loss(g, scalar(g, r));
 }
 
 Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
@@ -250,7 +218,20 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 		loss_of(g, expr);
 		return g;
 	}
-	Ref loss = default_loss(g);
+	Ref named = find_output(g, "loss"), loss = 0; // or the only scalar float out
+	int count = 0;
+	for (int i = 0; i < g->outs.count && (!named || loss != named); i++) {
+		const Val *v = val(g, g->outs.at[i].val);
+		if (!is_float(v->type) || count_of(&v->shape) != 1)
+			continue;
+		loss = g->outs.at[i].val;
+		count++;
+	}
+	if (!loss || (loss != named && count > 1))
+		fail(
+		    where,
+		    "the model has %s output that is a single number; %s; say what to minimize, %s",
+		    count ? "more than one" : "no", outs_text(g), example);
 	if (find_output(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;
@@ -273,20 +254,6 @@ const char *loss_labels(const Graph *loss, const char *expr)
 	return NULL;
 }
 
-// Adds an input for the cotangent of an out of shape `shape`; zeros follow the elements given.
-static Ref put_cotangent(Graph *g, const char *out, Elem type, const Shape *shape,
-                         const Shape *given)
-{
-	int64_t before[RANK] = {0}, after[RANK] = {0};
-	Slot slot = {.name = format(g->arena, COTANGENT_OF "%s", out),
-	             .kind = S_input,
-	             .type = type,
-	             .shape = *given};
-	for (int a = 0; a < shape->rank; a++)
-		after[a] = shape->dim[a] - given->dim[a];
-	return put_pad(g, put_slot(g, add_slot(g, slot)), before, after, 0);
-}
-
 Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 {
 	Graph *g = graph_live(arena, from);
@@ -298,13 +265,19 @@ Graph *cotangent_pass(Arena *arena, const Graph *from, const Shape *given)
 			type = E_f64;
 	for (int i = 0; i < nout; i++) {
 		Ref y = g->outs.at[i].val;
-		const Val v = *val(g, y);
-		bool real = is_float(v.type);
+		const Val *v = val(g, y);
+		bool real = is_float(v->type);
 		if (given ? given[i].rank < 0 : !real)
 			continue;
 		y = real ? y : put_cast(g, y, type);
-		Ref cotangent = put_cotangent(g, g->outs.at[i].name, val(g, y)->type, &v.shape,
-		                              given ? &given[i] : &v.shape);
+		Slot slot = {.name = format(g->arena, COTANGENT_OF "%s", g->outs.at[i].name),
+		             .kind = S_input,
+		             .type = val(g, y)->type,
+		             .shape = given ? given[i] : v->shape};
+		int64_t before[RANK] = {0}, after[RANK] = {0}; // zeros follow the elements given
+		for (int a = 0; a < v->shape.rank; a++)
+			after[a] = v->shape.dim[a] - slot.shape.dim[a];
+		Ref cotangent = put_pad(g, put_slot(g, add_slot(g, slot)), before, after, 0);
 		Ref product = put2(g, O_mul, y, cotangent);
 		Ref total = scalar(g, book_call1(g, "total", 1, &product, 0, NULL));
 		total = put_cast(g, total, type);

@@ -24,11 +24,6 @@ static int slot_of(const Graph *g, Ref r)
 	return (int)val(g, r)->attr->i[0];
 }
 
-static Ref number(Graph *g, double x)
-{
-	return put_num(g, E_f64, x);
-}
-
 // Stores a value, in runs that update.
 static void set(const Step *s, int slot, Ref value)
 {
@@ -54,62 +49,15 @@ static Ref runs_left(Graph *g, int64_t accumulate)
 	                 take_copy(g->arena, &first, sizeof first));
 }
 
-static void count_step(Step *s)
-{
-	Graph *g = s->graph;
-	int64_t runs = s->opt->accumulate;
-	if (runs > 1) {
-		Ref left = runs_left(g, runs);
-		add_store(g, slot_of(g, left),
-		          s->accumulates ? put2(g, O_sub, left, integer(g, 1))
-		                         : integer(g, runs - 1));
-	}
-	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
-	set(s, find_slot(g, "amos.step"), t);
-	s->t = put_cast(g, t, E_f64);
-}
-
-// Returns the mean gradient over all runs of this update.
-static Ref mean_gradient(const Step *s, int slot, Ref grad)
-{
-	Graph *g = s->graph;
-	const Slot *p = &g->slots.at[slot];
-	Elem type = p->type;
-	if (s->opt->accumulate <= 1)
-		return grad;
-	Ref before = put_state(g, format(g->arena, "%s.sum", p->name), type, p->shape, NULL);
-	Ref sum = put2(g, O_add, before, grad);
-	Ref none = put_broadcast(g, put_num(g, type, 0), p->shape);
-	add_store(g, slot_of(g, before), s->accumulates ? sum : none);
-	return put2(g, O_mul, sum, put_num(g, type, 1 / (double)s->opt->accumulate));
-}
-
-static Ref step_size(const Step *s, double rate)
-{
-	AttrArg args[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = s->opt->warmup}};
-	if (!(s->opt->warmup > 0))
-		return number(s->graph, rate);
-	return book_call1(s->graph, "warmed", 1, &s->t, COUNT(args), args);
-}
-
 // Returns 1 - beta^t, t from 1. The power is state.
 static Ref unbias(const Step *s, const char *name, double beta)
 {
 	Graph *g = s->graph;
 	static const double one = 1;
 	Ref before = put_state(g, name, E_f64, shape_of(0, NULL), &one);
-	Ref power = put2(g, O_mul, before, number(g, beta));
+	Ref power = put2(g, O_mul, before, put_num(g, E_f64, beta));
 	set(s, slot_of(g, before), power);
-	return put2(g, O_sub, number(g, 1), power);
-}
-
-// Returns the shape of v and b: the parameter's rank, 1 for reduced axes.
-static Shape slot_shape(const Shape *full, const Eta *eta)
-{
-	Shape shape = *full;
-	for (int a = 0; a < shape.rank; a++)
-		shape.dim[a] = eta->slot.rank == full->rank ? eta->slot.dim[a] : 1;
-	return shape;
+	return put2(g, O_sub, put_num(g, E_f64, 1), power);
 }
 
 // Returns the optimizer's state of that operand name; NULL if none.
@@ -128,40 +76,23 @@ static bool is_kept(const Opt *opt, const struct State *state)
 	return !state->kept_for || *opt_attribute(&copy, state->kept_for) != 0;
 }
 
-static Shape state_shape(const Graph *g, const Param *p, const struct State *state)
+// Returns the shape of v and b: the parameter's rank, 1 for reduced axes.
+static Shape slot_shape(const Shape *full, const Eta *eta)
 {
-	Shape shape = g->slots.at[p->slot].shape;
-	switch (state->shape) {
-	case STATE_full:
-		break;
-	case STATE_slot:
-		return slot_shape(&shape, p->eta);
-	case STATE_rows:
-		shape.dim[shape.rank - 1] = 1;
-		break;
-	case STATE_columns:
-		shape.dim[shape.rank - 2] = 1;
-	}
+	Shape shape = *full;
+	for (int a = 0; a < shape.rank; a++)
+		shape.dim[a] = eta->slot.rank == full->rank ? eta->slot.dim[a] : 1;
 	return shape;
 }
 
-// Returns a scalar, or one value per element of the axis along which eta differs.
-static Ref eta_state(const Step *s, const Param *p, const char *name)
+static Shape state_shape(const Shape *full, const Eta *eta, const struct State *state)
 {
-	Graph *g = s->graph;
-	const Eta *eta = p->eta;
-	Elem type = g->slots.at[p->slot].type;
-	Shape shape = g->slots.at[p->slot].shape;
-	for (int a = 0; a < shape.rank; a++)
-		shape.dim[a] = eta->nparts && a == eta->axis ? shape.dim[a] : 1;
-	double *values = NEWS(g->arena, double, count_of(&shape));
-	void *bytes = take(g->arena, (size_t)count_of(&shape) * sizeof *values);
-	values[0] = eta->eta.value;
-	for (int part = 0, at = 0; part < eta->nparts; part++)
-		for (int64_t i = 0; i < eta->counts[part]; i++)
-			values[at++] = eta->parts[part].eta.value;
-	array_to(&(Array){.type = type, .shape = shape, .f = values}, bytes);
-	return put_state(g, name, type, shape, bytes);
+	Shape shape = state->shape == STATE_slot ? slot_shape(full, eta) : *full;
+	if (state->shape == STATE_rows)
+		shape.dim[shape.rank - 1] = 1;
+	if (state->shape == STATE_columns)
+		shape.dim[shape.rank - 2] = 1;
+	return shape;
 }
 
 static Ref operand(const Step *s, const Param *p, const char *role)
@@ -171,27 +102,44 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 	const char *name = format(g->arena, "%s.%s", slot->name, role);
 	Elem type = slot->type;
 	const struct State *kept = state_named(s->opt, role);
+	Opt opt = *s->opt;
+	if (kept && !is_kept(s->opt, kept))
+		return put_slot(g, p->slot);
 	if (kept)
-		return is_kept(s->opt, kept)
-		           ? put_state(g, name, type, state_shape(g, p, kept), NULL)
-		           : put_slot(g, p->slot);
+		return put_state(g, name, type, state_shape(&slot->shape, p->eta, kept), NULL);
 	if (!strcmp(role, "w"))
 		return put_slot(g, p->slot);
 	if (!strcmp(role, "g"))
 		return p->grad;
-	if (!strcmp(role, "eta"))
-		return eta_state(s, p, name);
+	if (!strcmp(role, "eta")) {
+		// A scalar, or one value per element of the axis along which eta differs.
+		const Eta *eta = p->eta;
+		Shape shape = slot->shape;
+		for (int a = 0; a < shape.rank; a++)
+			shape.dim[a] = eta->nparts && a == eta->axis ? shape.dim[a] : 1;
+		double *values = NEWS(g->arena, double, count_of(&shape));
+		void *bytes = take(g->arena, (size_t)count_of(&shape) * sizeof *values);
+		values[0] = eta->eta.value;
+		for (int part = 0, at = 0; part < eta->nparts; part++)
+			for (int64_t i = 0; i < eta->counts[part]; i++)
+				values[at++] = eta->parts[part].eta.value;
+		array_to(&(Array){.type = type, .shape = shape, .f = values}, bytes);
+		return put_state(g, name, type, shape, bytes);
+	}
 	if (!strcmp(role, "xi") || !strcmp(role, "rate")) {
-		Opt opt = *s->opt;
-		return put_cast(g, step_size(s, *opt_attribute(&opt, role)), type);
+		double rate = *opt_attribute(&opt, role);
+		AttrArg args[] = {{.name = "rate", .x = rate}, {.name = "steps", .x = opt.warmup}};
+		Ref size = opt.warmup > 0 ? book_call1(g, "warmed", 1, &s->t, COUNT(args), args)
+		                          : put_num(g, E_f64, rate);
+		return put_cast(g, size, type);
 	}
 	if (!strcmp(role, "t"))
 		return put_cast(g, s->t, type);
 	if (!strcmp(role, "unbias"))
-		return put_cast(g, unbias(s, "amos.beta_t", s->opt->beta), type);
+		return put_cast(g, unbias(s, "amos.beta_t", opt.beta), type);
 	if (!strcmp(role, "unbias2"))
-		return put_cast(g, unbias(s, "amos.beta2_t", s->opt->beta2), type);
-	bug("optim.am: unknown operand '%s' of %s", role, s->opt->name);
+		return put_cast(g, unbias(s, "amos.beta2_t", opt.beta2), type);
+	bug("optim.am: unknown operand '%s' of %s", role, opt.name);
 }
 
 static AttrArg attribute(const Step *s, const Param *p, const char *name)
@@ -212,33 +160,19 @@ static AttrArg attribute(const Step *s, const Param *p, const char *name)
 	return over;
 }
 
-static bool has_operand(const Def *d, const char *name)
-{
-	for (int k = 0; k < d->nin + d->nattr; k++)
-		if (!strcmp(d->names[k], name))
-			return true;
-	return false;
-}
-
-// True if the definition's state exists for a parameter of this rank.
-static bool can_update(const Opt *opt, const Def *d, int rank)
-{
-	for (int k = 0; k < d->nin; k++) {
-		const struct State *state = state_named(opt, d->names[k]);
-		bool matrix =
-		    state && (state->shape == STATE_rows || state->shape == STATE_columns);
-		if (matrix && rank < 2)
-			return false;
-	}
-	return true;
-}
-
-// Returns the definition with the most operands that can update a parameter of this rank.
+// Returns the definition with the most operands whose state exists for a parameter of this rank.
 static const Def *definition(const Book *book, const Opt *opt, int rank)
 {
 	for (int nin = 16; nin > 0; nin--) {
 		const Def *d = find_def(book, opt->name, nin);
-		if (d && can_update(opt, d, rank))
+		bool exists = d != NULL;
+		for (int k = 0; exists && k < d->nin; k++) {
+			const struct State *state = state_named(opt, d->names[k]);
+			bool matrix =
+			    state && (state->shape == STATE_rows || state->shape == STATE_columns);
+			exists = !matrix || rank >= 2;
+		}
+		if (exists)
 			return d;
 	}
 	bug("optim.am: no %s", opt->name);
@@ -246,8 +180,11 @@ static const Def *definition(const Book *book, const Opt *opt, int rank)
 
 bool opt_uses(const char *optimizer, const char *operand)
 {
-	const Opt opt = {.name = optimizer};
-	return has_operand(definition(book_builtin(), &opt, RANK), operand);
+	const Def *d = definition(book_builtin(), &(Opt){.name = optimizer}, RANK);
+	for (int k = 0; k < d->nin + d->nattr; k++)
+		if (!strcmp(d->names[k], operand))
+			return true;
+	return false;
 }
 
 static void update(const Step *s, Param *p)
@@ -277,64 +214,73 @@ int64_t state_bytes(const Graph *g, const Eta *eta, const Opt *opt)
 	for (int i = 0; i < g->slots.count; i++) {
 		if (g->slots.at[i].kind != S_param)
 			continue;
-		Param p = {.slot = i, .eta = &eta[i]};
 		const Def *d = definition(g->book, opt, g->slots.at[i].shape.rank);
 		for (int k = 0; k < d->nin; k++) {
 			const struct State *state = state_named(opt, d->names[k]);
 			if (!state || !is_kept(opt, state))
 				continue;
-			Shape shape = state_shape(g, &p, state);
+			Shape shape = state_shape(&g->slots.at[i].shape, &eta[i], state);
 			bytes += count_of(&shape) * elems[g->slots.at[i].type].bytes;
 		}
 	}
 	return bytes;
 }
 
-static Ref run_number(Graph *g, int64_t accumulate)
-{
-	Ref runs = put2(g, O_mul, steps_done(g), integer(g, accumulate));
-	runs = put2(g, O_add, runs, integer(g, accumulate - 1));
-	return put2(g, O_sub, runs, runs_left(g, accumulate));
-}
-
 // Random numbers differ in each run of an update; in a loop they get the step as an operand.
-static Ref put_run(void *accumulate, Graph *g, const Val *v, const Ref *in)
+static Ref put_run(void *context, Graph *g, const Val *v, const Ref *in)
 {
+	int64_t runs = *(const int64_t *)context;
 	Ref *other = take_copy(g->arena, in, sizeof *in * (size_t)(v->nin + 1));
-	for (int k = 0; k < v->nin && (v->op == O_rand || v->op == O_loop); k++)
-		if (in[k] == steps_done(g))
-			other[k] = run_number(g, *(int64_t *)accumulate);
+	for (int k = 0; k < v->nin && (v->op == O_rand || v->op == O_loop); k++) {
+		if (in[k] != steps_done(g))
+			continue;
+		Ref run = put2(g, O_mul, in[k], integer(g, runs));
+		run = put2(g, O_add, run, integer(g, runs - 1));
+		other[k] = put2(g, O_sub, run, runs_left(g, runs));
+	}
 	return put_as(g, v, other);
-}
-
-// Copies the graph of gradients.
-static Graph *runs_graph(Arena *arena, const Graph *from, int64_t accumulate)
-{
-	if (accumulate <= 1)
-		return graph_live(arena, from);
-	Graph *g = graph_like(arena, from);
-	copy_graph(g, from, NULL, put_run, &accumulate);
-	return g;
 }
 
 static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt,
                       bool accumulates)
 {
-	Graph *g = runs_graph(arena, from, opt->accumulate);
+	int64_t runs = opt->accumulate;
+	Graph *g = runs > 1 ? graph_like(arena, from) : graph_live(arena, from);
+	if (runs > 1)
+		copy_graph(g, from, NULL, put_run, &runs);
 	Step s = {.graph = g, .opt = opt, .accumulates = accumulates};
 	int nout = g->outs.count;
 	g->outs.count = 0;
 	g->from = add_node(g, "step", opt->name);
-	count_step(&s);
+	if (runs > 1) {
+		Ref left = runs_left(g, runs);
+		add_store(g, slot_of(g, left),
+		          accumulates ? put2(g, O_sub, left, integer(g, 1)) : integer(g, runs - 1));
+	}
+	Ref t = put2(g, O_add, steps_done(g), integer(g, 1));
+	set(&s, find_slot(g, "amos.step"), t);
+	s.t = put_cast(g, t, E_f64);
 	for (int i = 0; i < nout; i++) {
 		Out out = g->outs.at[i];
-		if (starts_with(out.name, "grad:")) {
-			int slot = find_slot(g, out.name + 5);
-			update(&s, &(Param){slot, mean_gradient(&s, slot, out.val), &eta[slot]});
-		} else if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
-		           starts_with(out.name, CHECK_OF)) {
-			g->outs.at[g->outs.count++] = out;
+		if (!starts_with(out.name, "grad:")) {
+			if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
+			    starts_with(out.name, CHECK_OF))
+				g->outs.at[g->outs.count++] = out;
+			continue;
 		}
+		int slot = find_slot(g, out.name + 5);
+		if (runs > 1) { // the mean gradient over all runs of this update
+			const char *name = g->slots.at[slot].name;
+			Elem type = g->slots.at[slot].type;
+			Shape shape = g->slots.at[slot].shape;
+			name = format(arena, "%s.sum", name);
+			Ref before = put_state(g, name, type, shape, NULL);
+			Ref sum = put2(g, O_add, before, out.val);
+			Ref none = put_broadcast(g, put_num(g, type, 0), shape);
+			add_store(g, slot_of(g, before), accumulates ? sum : none);
+			out.val = put2(g, O_mul, sum, put_num(g, type, 1 / (double)runs));
+		}
+		update(&s, &(Param){slot, out.val, &eta[slot]});
 	}
 	return accumulates ? graph_live(arena, g) : g;
 }

@@ -117,6 +117,7 @@ static const char *const cases[] = {
     "x:3,4 = act(x * 2; hardtanh)",
     "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 0, 0)",
     "x:2,3,4 y:2,5,4 z:2,5,6 = attend(x, y, z; 0.5, 1, 1)",
+    "x:2,3,4 y:2,0,4 z:2,0,6 = attend(x, y, z; 0.5, 0, 1)",
     "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 = attend(x, y, z, w; 0.5, 0, 1)",
     "x:2,3,4 y:2,5,4 z:2,5,6 w:2,3,5 = attend(x, y, z, w; 0.5, 1, 0)",
     "x:2,3,4 y:2,5,4 z:2,5,6 w:1,3,5 p:2,1,5 = attend(x, y, z, w, p; 0.5, 0, 0)",
