@@ -118,20 +118,12 @@ const char *optimizer_names(Arena *arena, const char *operand)
 	return names.at;
 }
 
-static const Optimizer *find_optimizer(const char *name)
+const Optimizer *optimizer_named(const char *name)
 {
 	for (int i = 0; i < COUNT(optimizers); i++)
 		if (!strcmp(optimizers[i].name, name))
 			return &optimizers[i];
 	return NULL;
-}
-
-const Optimizer *optimizer_named(const char *name)
-{
-	const Optimizer *found = find_optimizer(name);
-	if (!found)
-		bug("no optimizer '%s'", name);
-	return found;
 }
 
 double *opt_attribute(Opt *opt, const char *name)
@@ -159,7 +151,7 @@ Opt opt_named(const char *name)
 
 void opt_defaults(Arena *arena, Opt *opt)
 {
-	const Optimizer *optimizer = find_optimizer(opt->name);
+	const Optimizer *optimizer = optimizer_named(opt->name);
 	if (!optimizer)
 		fail("--optimizer", "unknown optimizer '%s'; expected %s", opt->name,
 		     optimizer_names(arena, NULL));

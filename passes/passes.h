@@ -159,7 +159,7 @@ typedef struct Optimizer {
 		const char *kept_for; // the hyperparameter that must be nonzero; NULL: none
 	} state[4];
 } Optimizer;
-const Optimizer *optimizer_named(const char *); // Returns a row of the table.
+const Optimizer *optimizer_named(const char *); // Returns a row of the table; NULL: none.
 // Returns "amos, adamw or sgd": those with such an operand or attribute (NULL: all); "" for none.
 const char *optimizer_names(Arena *, const char *operand);
 double *opt_attribute(Opt *, const char *name); // NULL: unknown name
