@@ -121,8 +121,6 @@ void *amos_slot_bytes(const struct amos *, int64_t slot);
 void *amos_out_bytes(const struct amos *, const struct amos_entry *, int64_t out);
 // Writes the shape that the output had in the last call to dim[rank].
 void amos_out_shape(const struct amos *, const struct amos_entry *, int64_t out, int64_t *dim);
-// True if it is an output of the model, false for a shape or check of another output.
-int amos_out_own(const struct amos_entry *, int64_t out);
 // Returns its first element.
 double amos_out_number(const struct amos *, const struct amos_entry *, int64_t out);
 

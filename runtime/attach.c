@@ -39,38 +39,29 @@ static bool regroups(int rank, const int64_t *a, int rank_b, const int64_t *b)
 	return n <= 1 || m <= 1 || (n == m && !memcmp(x, y, sizeof(int64_t) * (size_t)n));
 }
 
-static int attach_shape(struct amos_data *data, struct amos_feed *feed, bool *first)
+// Chooses how an array fills its input. Fails if the shapes do not fit.
+static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 {
 	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
-	int64_t count = amos_count((int)to->rank, to->dim);
-	struct amos_input as = {.name = to->name, .type = to->type, .rank = (int)to->rank};
-	memcpy(as.dim, to->dim, sizeof as.dim);
-	feed->constant = data->exact || amos_is_constant(data, (int)to->rank, to->dim, from);
-	feed->per = feed->constant ? count : count / data->batch;
+	int rank = (int)to->rank;
+	int64_t count = amos_count(rank, to->dim), flat[] = {count / data->batch};
+	bool rows = rank && to->dim[0] == data->batch, fits = true;
+	feed->constant = data->exact || amos_is_constant(data, rank, to->dim, from);
+	feed->per = feed->constant ? count : flat[0];
+	feed->stream = !feed->constant && from->rank == 1 && feed->per > 1;
 	if (data->exact)
-		return from->rank == to->rank &&
-		               !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)to->rank)
-		           ? AMOS_DONE
-		           : amos_shape_mismatch(feed->source, &as, from);
-	if (feed->constant && (data->counted >= 0 || !to->rank))
+		fits = from->rank == rank &&
+		       !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)rank);
+	else if (!feed->constant)
+		fits = from->rank && count % data->batch == 0 &&
+		       (feed->stream || regroups(from->rank - 1, from->dim + 1, rows ? rank - 1 : 1,
+		                                 rows ? to->dim + 1 : flat));
+	if (fits)
 		return AMOS_DONE;
-	if (feed->constant) { // all arrays are constant
-		*first = false;
-		return amos_data_count(data, feed->source, true, false, data->batch, 1);
-	}
-	if (!from->rank || count % data->batch)
-		return amos_shape_mismatch(feed->source, &as, from);
-	feed->stream = from->rank == 1 && feed->per > 1;
-	int64_t flat[] = {feed->per};
-	bool rows = to->dim[0] == data->batch;
-	if (!feed->stream && !regroups(from->rank - 1, from->dim + 1, rows ? (int)to->rank - 1 : 1,
-	                               rows ? to->dim + 1 : flat))
-		return amos_shape_mismatch(feed->source, &as, from);
-	int status =
-	    amos_data_count(data, feed->source, *first, feed->stream, from->dim[0], feed->per);
-	*first = false;
-	return status;
+	struct amos_input as = {.name = to->name, .type = to->type, .rank = rank};
+	memcpy(as.dim, to->dim, sizeof as.dim);
+	return amos_shape_mismatch(feed->source, &as, from);
 }
 
 static int bad_value(const struct amos_data *data, const struct amos_feed *feed, int64_t at)
@@ -140,17 +131,6 @@ int amos_data_values(const struct amos_data *data, const char *input, int type, 
 	return status;
 }
 
-static int attach_one(struct amos_data *data, struct amos_feed *feed, bool *first)
-{
-	feed->from = amos_source_array(data, feed->source);
-	feed->divide = 1;
-	if (!feed->from)
-		return AMOS_DONE;
-	feed->divide = amos_divisor(data, feed->source, amos_types[feed->to->type].class);
-	int status = attach_shape(data, feed, first);
-	return status ? status : check_values(data, feed);
-}
-
 // masked() masks tokens of the other input that reads the same source.
 static int attach_masks(struct amos_data *data)
 {
@@ -180,11 +160,6 @@ static int attach_masks(struct amos_data *data)
 		    "masked(): expected --mask-token ID, the token that replaces masked ones");
 	if (data->mask < 0)
 		data->mask = 0.15;
-	return AMOS_DONE;
-}
-
-static int check_mask_token(const struct amos_data *data)
-{
 	for (int i = 0; i < data->nfeeds; i++) {
 		const struct amos_slot *to = data->feeds[i].to;
 		if (data->feeds[i].hidden && to->limit && data->mask_token >= to->limit)
@@ -226,47 +201,42 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 	return AMOS_DONE;
 }
 
-// Returns axis 0 of the first input that takes samples; -1: none does.
-static int64_t fed_batch(const struct amos_data *data)
+// Lists the inputs that have a source, and counts samples.
+static int take_feeds(struct amos_data *data, const struct amos_model *model,
+                      const char *const *entries)
 {
-	for (int i = 0; i < data->nfeeds; i++) {
-		const struct amos_slot *to = data->feeds[i].to;
-		const struct amos_array *array = amos_source_array(data, data->feeds[i].source);
-		if (to->rank && array &&
-		    (data->counted < 0 || !amos_is_constant(data, (int)to->rank, to->dim, array)))
-			return to->dim[0];
-	}
-	return -1;
-}
-
-static int take_feeds(struct amos_data *data, const struct amos_model *model)
-{
+	int n = 0;
+	size_t room = (size_t)model->nslots + 1;
+	struct amos_input *inputs = calloc(room, sizeof *inputs);
+	const char **names = calloc(room, sizeof *names);
 	free(data->feeds);
 	data->nfeeds = 0;
-	data->feeds = calloc((size_t)model->nslots + 1, sizeof *data->feeds);
-	if (!data->feeds)
-		return amos_no_memory("--data");
-	data->counted = -1;
-	for (int64_t i = 0; i < model->nslots; i++) {
+	data->feeds = calloc(room, sizeof *data->feeds);
+	int status = inputs && names && data->feeds ? AMOS_DONE : amos_no_memory("--data");
+	for (int64_t i = 0; !status && i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		const struct amos_source *source = slot->kind == AMOS_SLOT_INPUT
-		                                       ? amos_source_of(&data->sources, slot->name)
-		                                       : NULL;
-		const struct amos_array *array = amos_source_array(data, source);
-		if (!source)
+		if (slot->kind != AMOS_SLOT_INPUT)
 			continue;
-		data->feeds[data->nfeeds++] =
-		    (struct amos_feed){.slot = i, .to = slot, .source = source};
-		if (array)
-			amos_data_note_array(data, (int)slot->rank, slot->dim, array);
+		names[n] = slot->name;
+		inputs[n] = (struct amos_input){
+		    .name = slot->name, .type = slot->type, .rank = (int)slot->rank};
+		memcpy(inputs[n++].dim, slot->dim, sizeof slot->dim);
+		const struct amos_source *source = amos_source_of(&data->sources, slot->name);
+		if (source)
+			data->feeds[data->nfeeds++] =
+			    (struct amos_feed){.slot = i, .to = slot, .source = source};
 	}
-	int64_t batch = fed_batch(data);
-	if (!data->exact && data->batch >= 0 && batch >= 0 && batch != data->batch)
-		return amos_fail(AMOS_INPUT,
-		                 "--batch %lld: the model was compiled for batches of %lld",
-		                 (long long)data->batch, (long long)batch);
-	data->batch = batch > 0 && !data->exact ? batch : 1;
-	return AMOS_DONE;
+	if (!status)
+		status = amos_data_take(data, n, names);
+	if (!status)
+		status = check_names(data, model, entries);
+	if (data->exact)
+		data->batch = 1;
+	else if (!status)
+		status = amos_data_lay_out(data, n, inputs);
+	free(inputs);
+	free(names);
+	return status;
 }
 
 static bool is_named(const char *const *entries, const char *name)
@@ -275,24 +245,6 @@ static bool is_named(const char *const *entries, const char *name)
 		if (!strcmp(*entries, name))
 			return true;
 	return false;
-}
-
-// Fails if there is no batch to train on, or no sample to evaluate on, if the entries do that.
-static int check_enough(const struct amos_data *data, const struct amos_model *model,
-                        const char *const *entries)
-{
-	bool trains = is_named(entries, "train"),
-	     evaluates = is_named(entries, "eval") && amos_find_entry(model, "eval") &&
-	                 (!trains || data->train < data->length);
-	int status = trains ? amos_data_check_size(data) : AMOS_DONE;
-	int64_t samples = amos_data_eval_samples(data);
-	if (status || !evaluates || amos_data_left(data, model) < samples)
-		return status;
-	return amos_fail(AMOS_INPUT,
-	                 "--data: %lld %s to evaluate on, fewer than one batch of %lld" HELP
-	                 "supply more data, or a smaller --split or --batch",
-	                 (long long)samples, data->stream ? "windows" : "samples",
-	                 (long long)data->batch);
 }
 
 static int write_note(struct amos_data *data, const struct amos_model *model)
@@ -323,41 +275,41 @@ static int write_note(struct amos_data *data, const struct amos_model *model)
 	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
 }
 
-static int take_inputs(struct amos_data *data, const struct amos_model *model)
-{
-	const char **names = calloc((size_t)model->nslots + 1, sizeof *names);
-	if (!names)
-		return amos_no_memory("--data");
-	int n = 0;
-	for (int64_t i = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == AMOS_SLOT_INPUT)
-			names[n++] = model->slots[i].name;
-	int status = amos_data_take(data, n, names);
-	free(names);
-	return status;
-}
-
 int amos_data_attach(struct amos_data *data, const struct amos_model *model,
                      const char *const *entries)
 {
-	bool first = true;
-	int status = take_inputs(data, model);
-	if (!status)
-		status = check_names(data, model, entries);
-	if (!status)
-		status = take_feeds(data, model);
-	data->ahead = 0;
-	for (int i = 0; !status && i < data->nfeeds; i++)
-		status = attach_one(data, &data->feeds[i], &first);
+	bool any = false;
+	int status = take_feeds(data, model, entries);
+	for (int i = 0; !status && i < data->nfeeds; i++) {
+		struct amos_feed *feed = &data->feeds[i];
+		feed->from = amos_source_array(data, feed->source);
+		feed->divide = 1;
+		if (!feed->from)
+			continue;
+		feed->divide = amos_divisor(data, feed->source, amos_types[feed->to->type].class);
+		any |= feed->to->rank > 0;
+		status = attach_shape(data, feed);
+		if (!status)
+			status = check_values(data, feed);
+	}
 	if (!status)
 		status = attach_masks(data);
-	if (!status)
-		status = check_mask_token(data);
 	if (status || data->exact)
 		return status;
-	if (first)
+	if (!any)
 		return amos_fail(AMOS_INPUT, "--data: expected data for at least one input");
-	status = check_enough(data, model, entries);
+	bool trains = is_named(entries, "train"),
+	     evaluates = is_named(entries, "eval") && amos_find_entry(model, "eval") &&
+	                 (!trains || data->train < data->length);
+	status = trains ? amos_data_check_size(data) : AMOS_DONE;
+	int64_t samples = amos_data_eval_samples(data);
+	if (!status && evaluates && amos_data_left(data, model) == samples)
+		status =
+		    amos_fail(AMOS_INPUT,
+		              "--data: %lld %s to evaluate on, fewer than one batch of %lld" HELP
+		              "supply more data, or a smaller --split or --batch",
+		              (long long)samples, data->stream ? "windows" : "samples",
+		              (long long)data->batch);
 	return status ? status : write_note(data, model);
 }
 

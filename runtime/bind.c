@@ -1,4 +1,4 @@
-// bind.c: sets the open dimensions of a model's inputs from the data.
+// bind.c: sets the open dimensions of a model's inputs from the data, and counts samples.
 // Input: open sources, and the inputs as the model declares them.
 // Invariant: fixed dimensions stay; data that disagree with them are an error.
 #include "rt.h"
@@ -31,19 +31,13 @@ static int bind_axes(const struct amos_source *source, struct amos_input *input,
 	return AMOS_DONE;
 }
 
+// True if the array has the input's shape, open dimensions aside.
 static bool has_input_shape(int rank, const int64_t *dim, const struct amos_array *array)
 {
 	bool same = rank == array->rank && dim[0] >= 0;
 	for (int a = 0; a < rank && same; a++)
 		same = dim[a] < 0 || dim[a] == array->dim[a];
 	return same;
-}
-
-void amos_data_note_array(struct amos_data *data, int rank, const int64_t *dim,
-                          const struct amos_array *array)
-{
-	if (rank && array->rank && data->counted < 0 && !has_input_shape(rank, dim, array))
-		data->counted = array->dim[0];
 }
 
 bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim,
@@ -109,14 +103,41 @@ static void bind_names(int n, struct amos_input *inputs)
 		}
 }
 
-static int bind_samples(struct amos_data *data, int n, struct amos_input *inputs)
+// Counts an input of `length` tokens or samples, with `window` elements per sample. Fails if its
+// length disagrees with earlier ones.
+static int count_input(struct amos_data *data, const struct amos_source *source, bool first,
+                       bool stream, int64_t length, int64_t window)
+{
+	if (!first && (stream != data->stream || length != data->length ||
+	               (stream && window != data->window)))
+		return amos_fail(AMOS_INPUT,
+		                 "--data %s: %lld %s do not match the %lld %s of another input",
+		                 source->name, (long long)length, stream ? "tokens" : "samples",
+		                 (long long)data->length, data->stream ? "tokens" : "samples");
+	if (!stream && source->shift)
+		return amos_fail(
+		    AMOS_INPUT,
+		    "--data %s: shift() applies to a stream of tokens, not to an array of samples",
+		    source->name);
+	data->stream = stream;
+	data->length = length;
+	data->window = stream ? window : 1;
+	data->train = data->split < 1 ? (int64_t)((double)length * data->split) : length;
+	if (source->shift > data->ahead)
+		data->ahead = source->shift;
+	return AMOS_DONE;
+}
+
+int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	data->counted = -1;
-	for (int i = 0; i < n; i++) {
+	data->ahead = 0;
+	for (int i = 0; i < n && data->counted < 0; i++) {
 		const struct amos_array *array =
 		    amos_source_array(data, amos_source_of(&data->sources, inputs[i].name));
-		if (array)
-			amos_data_note_array(data, inputs[i].rank, inputs[i].dim, array);
+		if (array && array->rank && inputs[i].rank &&
+		    !has_input_shape(inputs[i].rank, inputs[i].dim, array))
+			data->counted = array->dim[0];
 	}
 	int status = bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
@@ -129,28 +150,17 @@ static int bind_samples(struct amos_data *data, int n, struct amos_input *inputs
 	}
 	if (!status)
 		bind_names(n, inputs);
-	return status;
-}
-
-// Prepares amos_data_batches() before there is a compiled model.
-static int count_bound(struct amos_data *data, int n, const struct amos_input *inputs)
-{
 	bool first = true;
-	int status = AMOS_DONE;
 	for (int i = 0; !status && i < n; i++) {
-		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
 		const struct amos_array *array = samples_of(data, &inputs[i]);
 		int64_t elements = amos_count(inputs[i].rank, inputs[i].dim),
 		        per = elements / data->batch;
 		if (!array || !array->rank || elements < 0)
 			continue;
-		if (data->counted < 0) { // all arrays form one batch
-			status = amos_data_count(data, source, true, false, data->batch, 1);
-			first = false;
-			break;
-		}
-		status = amos_data_count(data, source, first, array->rank == 1 && per > 1,
-		                         array->dim[0], per);
+		bool single = data->counted < 0; // all arrays form one batch
+		status = count_input(data, amos_source_of(&data->sources, inputs[i].name), first,
+		                     !single && array->rank == 1 && per > 1,
+		                     single ? data->batch : array->dim[0], per);
 		first = false;
 	}
 	return status;
@@ -162,32 +172,23 @@ void amos_list_name(char *list, size_t room, const char *name)
 	snprintf(list + at, room - at, "%s%s", at ? ", " : "", name);
 }
 
-// Fails if no data name an input: they belong to another model, or are arrays without names.
-static int check_any(const struct amos_data *data, int n, const struct amos_input *inputs)
+int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 {
 	char given[512] = "", expected[512] = "";
+	bool any = false;
 	for (int i = 0; i < n; i++) {
-		if (amos_source_of(&data->sources, inputs[i].name))
-			return AMOS_DONE;
+		any |= amos_source_of(&data->sources, inputs[i].name) != NULL;
 		amos_list_name(expected, sizeof expected, inputs[i].name);
 	}
 	for (int i = 0; i < data->sources.count; i++)
 		amos_list_name(given, sizeof given, data->sources.at[i].name);
-	return n && *given ? amos_fail(AMOS_INPUT,
-	                               "--data: expected data of the model's inputs, %s; found %s",
-	                               expected, given)
-	                   : AMOS_DONE;
-}
-
-int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
-{
-	int status = check_any(data, n, inputs);
-	if (status)
-		return status;
-	if (!data->exact) {
-		status = bind_samples(data, n, inputs);
-		return status ? status : count_bound(data, n, inputs);
-	}
+	if (!any && n && *given) // data of another model, or arrays without names
+		return amos_fail(AMOS_INPUT,
+		                 "--data: expected data of the model's inputs, %s; found %s",
+		                 expected, given);
+	if (!data->exact)
+		return amos_data_lay_out(data, n, inputs);
+	int status = AMOS_DONE;
 	for (int i = 0; !status && i < n; i++) {
 		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
 		const struct amos_array *array = amos_source_array(data, source);

@@ -40,13 +40,13 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 static char *head_of(const struct amos *m, const struct amos_position *point, const char *identity,
                      int64_t *bytes)
 {
-	const struct amos_model *model = amos_model_of(m);
+	const struct amos_model *model = m->model;
 	struct head head = {.point = *point,
 	                    .params = model->params,
 	                    .state = model->state,
 	                    .identity = (int64_t)strlen(identity),
-	                    .crc_params = crc_of(amos_params(m), model->params),
-	                    .crc_state = crc_of(amos_state(m), model->state)};
+	                    .crc_params = crc_of(m->params, model->params),
+	                    .crc_state = crc_of(m->state, model->state)};
 	memcpy(head.magic, magic, sizeof magic);
 	char *at;
 	size_t size;
@@ -92,8 +92,8 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 	if (!status) {
 		// The stream remembers errors; amos_file_keep() checks for them.
 		fwrite(head, 1, (size_t)bytes, file.to);
-		fwrite(amos_params(m), 1, (size_t)amos_model_of(m)->params, file.to);
-		fwrite(amos_state(m), 1, (size_t)amos_model_of(m)->state, file.to);
+		fwrite(m->params, 1, (size_t)m->model->params, file.to);
+		fwrite(m->state, 1, (size_t)m->model->state, file.to);
 		status = amos_file_keep(&file);
 	}
 	free(head);
@@ -281,7 +281,7 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 
 int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 {
-	const struct amos_model *model = amos_model_of(m);
+	const struct amos_model *model = m->model;
 	int status = check_slots(c, model);
 	for (int64_t i = 0; !status && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].array.name);

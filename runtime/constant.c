@@ -41,7 +41,7 @@ static void count_element(struct tally *t, int64_t i)
 
 static int count_samples(struct tally *t, struct amos *m, const struct amos_data *data)
 {
-	int64_t all = amos_data_eval_samples(data), batch = amos_data_samples(data);
+	int64_t all = amos_data_eval_samples(data), batch = data->batch;
 	for (int64_t done = 0; done < all && done * t->per < MOST; done += batch) {
 		int64_t n = all - done < batch ? all - done : batch;
 		int status = amos_data_eval(data, m, done, n);
@@ -77,7 +77,7 @@ static struct amos_constant of_targets(const struct tally *t)
 
 int amos_constant(struct amos *m, const struct amos_data *data, struct amos_constant *to)
 {
-	const struct amos_model *model = amos_model_of(m);
+	const struct amos_model *model = m->model;
 	int64_t at = model->labels ? amos_find_slot(model, model->labels) : -1;
 	*to = (struct amos_constant){NAN, NAN, NAN};
 	if (at < 0)
@@ -85,9 +85,9 @@ int amos_constant(struct amos *m, const struct amos_data *data, struct amos_cons
 	const struct amos_slot *slot = &model->slots[at];
 	int64_t count = amos_count((int)slot->rank, slot->dim);
 	struct tally t = {
-	    .slot = slot, .bytes = amos_slot_bytes(m, at), .per = count / amos_data_samples(data)};
+	    .slot = slot, .bytes = amos_slot_bytes(m, at), .per = count / data->batch};
 	t.cells = is_label(&t) ? slot->limit : t.per;
-	if (t.cells <= 0 || count % amos_data_samples(data))
+	if (t.cells <= 0 || count % data->batch)
 		return AMOS_DONE;
 	t.sum = calloc((size_t)t.cells, sizeof *t.sum);
 	t.squares = calloc((size_t)t.cells, sizeof *t.squares);

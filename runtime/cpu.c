@@ -15,22 +15,6 @@ enum {
 	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };
 
-struct amos {
-	const struct amos_model *model;
-	int64_t threads; // requested
-	struct amos_memory memory;
-	char *params, *state, *scratch, *local, *batch;
-	int64_t local_stride; // stride of `local` in bytes per thread
-	int64_t ninputs;
-	char **inputs;                        // indexed by number, in `batch`
-	char **outputs;                       // indexed by entry and number, in `batch`
-	char **given_inputs, **given_outputs; // of the current call
-	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
-	const struct amos_entry *entry;       // the entry that is running
-	int64_t *nanoseconds;
-	struct amos_pool *pool;
-};
-
 static int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
@@ -69,17 +53,6 @@ static bool all_small(const struct amos_entry *entry)
 		if (!is_small(&entry->kernels[i]))
 			return false;
 	return true;
-}
-
-static int run_entry(struct amos *m, const struct amos_run *run)
-{
-	amos_program *program = (amos_program *)m->entry->run;
-	if (amos_threads(m) == 1 || all_small(m->entry))
-		return program(run);
-	amos_pool_begin(m->pool);
-	int status = program(run);
-	amos_pool_end(m->pool);
-	return status;
 }
 
 static int launch(const struct amos_run *run, amos_worker *work, char *const *buf, int64_t n,
@@ -138,27 +111,20 @@ static void pack(const struct amos_out *out, const int64_t *dim, char *at)
 	}
 }
 
-static void pack_outs(const struct amos_entry *entry, char *const *outputs)
+// Packs the outputs of data-dependent size. Fails if a check output reports an index out of range.
+static int finish_outs(const struct amos *m, char *const *outputs)
 {
-	for (int64_t i = 0; i < entry->nouts; i++) {
-		const struct amos_out *out = &entry->outs[i];
+	for (int64_t i = 0; i < m->entry->nouts; i++) {
+		const struct amos_out *out = &m->entry->outs[i];
+		const int64_t *index = (const int64_t *)outputs[i];
 		int64_t dim[10];
+		if (out->check && *index)
+			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
+			                 out->check, (long long)(*index == INT64_MIN ? 0 : *index));
 		if (!out->shape_output || !out->rank)
 			continue;
 		run_shape(out, outputs, dim);
 		pack(out, dim, outputs[i]);
-	}
-}
-
-// Fails if a check output reports an index out of range.
-static int check_outs(const struct amos *m, const struct amos_entry *entry, char *const *outputs)
-{
-	for (int64_t i = 0; i < entry->nouts; i++) {
-		const int64_t *index = (const int64_t *)outputs[i];
-		if (entry->outs[i].check && *index)
-			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
-			                 entry->outs[i].check,
-			                 (long long)(*index == INT64_MIN ? 0 : *index));
 	}
 	return AMOS_DONE;
 }
@@ -176,13 +142,16 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .launch = launch,
 	    .own = m,
 	};
+	bool parallel = amos_threads(m) > 1 && !all_small(entry);
 	m->entry = entry;
-	int status = run_entry(m, &run);
-	if (status)
-		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
-		                 m->model->name, status);
-	pack_outs(entry, run.outputs);
-	return check_outs(m, entry, run.outputs);
+	if (parallel)
+		amos_pool_begin(m->pool);
+	int status = ((amos_program *)entry->run)(&run);
+	if (parallel)
+		amos_pool_end(m->pool);
+	return status ? amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
+	                          m->model->name, status)
+	              : finish_outs(m, run.outputs);
 }
 
 // ---- addresses of slots and outputs ---------------------------------------------------
@@ -195,16 +164,6 @@ void *amos_slot_bytes(const struct amos *m, int64_t slot)
 	                                    : m->params + s->offset;
 }
 
-const void *amos_params(const struct amos *m)
-{
-	return m->params;
-}
-
-const void *amos_state(const struct amos *m)
-{
-	return m->state;
-}
-
 void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64_t out)
 {
 	return m->outputs[m->first_out[entry - m->model->entries] + out];
@@ -213,11 +172,6 @@ void *amos_out_bytes(const struct amos *m, const struct amos_entry *entry, int64
 void amos_out_shape(const struct amos *m, const struct amos_entry *entry, int64_t out, int64_t *dim)
 {
 	run_shape(&entry->outs[out], m->outputs + m->first_out[entry - m->model->entries], dim);
-}
-
-int amos_out_own(const struct amos_entry *entry, int64_t out)
-{
-	return !entry->outs[out].auxiliary;
 }
 
 double amos_out_number(const struct amos *m, const struct amos_entry *entry, int64_t out)
@@ -278,20 +232,6 @@ int64_t amos_threads_missing(const struct amos *m)
 
 // ---- open and close -------------------------------------------------------------------
 
-static int64_t cores(void)
-{
-	cpu_set_t set;
-	return sched_getaffinity(0, sizeof set, &set) ? 1 : CPU_COUNT(&set);
-}
-
-static int64_t threads_of_use(const struct amos_model *model, int64_t requested)
-{
-	for (int64_t e = 0; e < model->nentries; e++)
-		if (!all_small(&model->entries[e]))
-			return requested < THREADS ? requested : THREADS;
-	return 1;
-}
-
 // Assigns the addresses of inputs and outputs in the block `batch` and returns its size in bytes.
 // Called first without a block, to compute the size.
 static int64_t lay_batch(struct amos *m)
@@ -315,60 +255,38 @@ static int64_t lay_batch(struct amos *m)
 	return at;
 }
 
-static bool take_tables(struct amos *m)
+static bool take_memory(struct amos *m)
 {
 	const struct amos_model *model = m->model;
-	int64_t outs = 0, most = 0;
+	struct amos_memory *b = &m->memory;
+	int64_t ninputs = 0, outs = 0, most = 0, local = round_up(model->local, ALIGN);
+	*b = (struct amos_memory){
+	    .params = model->params, .state = model->state, .pads = local * m->threads};
 	for (int64_t i = 0; i < model->nslots; i++)
-		if (model->slots[i].kind == AMOS_SLOT_INPUT && m->ninputs <= model->slots[i].offset)
-			m->ninputs = model->slots[i].offset + 1;
+		if (model->slots[i].kind == AMOS_SLOT_INPUT && ninputs <= model->slots[i].offset)
+			ninputs = model->slots[i].offset + 1;
 	for (int64_t e = 0; e < model->nentries; e++) {
 		const struct amos_entry *entry = &model->entries[e];
 		outs += entry->nouts;
 		most = most > entry->nouts ? most : entry->nouts;
-		if (m->memory.scratch < entry->scratch)
-			m->memory.scratch = entry->scratch;
+		b->scratch = b->scratch > entry->scratch ? b->scratch : entry->scratch;
 	}
-	m->inputs = calloc((size_t)m->ninputs + 1, sizeof(char *));
-	m->given_inputs = calloc((size_t)m->ninputs + 1, sizeof(char *));
+	m->ninputs = ninputs;
+	m->inputs = calloc((size_t)ninputs + 1, sizeof(char *));
+	m->given_inputs = calloc((size_t)ninputs + 1, sizeof(char *));
 	m->outputs = calloc((size_t)outs + 1, sizeof(char *));
 	m->given_outputs = calloc((size_t)most + 1, sizeof(char *));
 	m->first_out = calloc((size_t)model->nentries + 1, sizeof(int64_t));
-	return m->inputs && m->given_inputs && m->outputs && m->given_outputs && m->first_out;
-}
-
-static bool take_memory(struct amos *m)
-{
-	if (!take_tables(m))
+	if (!m->inputs || !m->given_inputs || !m->outputs || !m->given_outputs || !m->first_out)
 		return false;
-	m->local_stride = round_up(m->model->local, ALIGN);
-	m->memory.params = m->model->params;
-	m->memory.state = m->model->state;
-	m->memory.pads = m->local_stride * m->threads;
-	m->memory.batch = lay_batch(m);
-	if (!take_block(&m->params, m->memory.params) || !take_block(&m->state, m->memory.state) ||
-	    !take_block(&m->scratch, m->memory.scratch) || !take_block(&m->local, m->memory.pads) ||
-	    !take_block(&m->batch, m->memory.batch))
+	b->batch = lay_batch(m);
+	if (!take_block(&m->params, b->params) || !take_block(&m->state, b->state) ||
+	    !take_block(&m->scratch, b->scratch) || !take_block(&m->local, b->pads) ||
+	    !take_block(&m->batch, b->batch))
 		return false;
 	lay_batch(m);
-	m->pool = amos_pool_open(m->threads, m->local, m->local_stride);
+	m->pool = amos_pool_open(m->threads, m->local, local);
 	return m->pool != NULL;
-}
-
-static void first_contents(struct amos *m, int64_t seed, const void *(*init)(void *, int64_t),
-                           void *context)
-{
-	for (int64_t i = 0; i < m->model->nslots; i++) {
-		const struct amos_slot *s = &m->model->slots[i];
-		const void *from = s->init;
-		if (!from && init && s->kind != AMOS_SLOT_INPUT)
-			from = init(context, i);
-		if (from && s->kind != AMOS_SLOT_INPUT)
-			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
-	}
-	int64_t slot = amos_find_slot(m->model, "amos.seed");
-	if (slot >= 0)
-		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
 }
 
 int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
@@ -383,11 +301,17 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 	int status = amos_check_cpu(model);
 	if (status)
 		return status;
-	struct amos *m = malloc(sizeof *m);
+	struct amos *m = calloc(1, sizeof *m);
 	if (!m)
 		return amos_no_memory(model->name);
-	*m = (struct amos){.model = model};
-	m->threads = threads_of_use(model, threads > 0 ? threads : cores());
+	m->model = model;
+	m->threads = 1;
+	cpu_set_t cores;
+	if (threads <= 0)
+		threads = sched_getaffinity(0, sizeof cores, &cores) ? 1 : CPU_COUNT(&cores);
+	for (int64_t e = 0; e < model->nentries; e++)
+		if (!all_small(&model->entries[e]))
+			m->threads = threads < THREADS ? threads : THREADS;
 	if (!take_memory(m)) {
 		double total = (double)amos_bytes(m);
 		amos_close(m);
@@ -396,7 +320,17 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		    "%s: out of memory: it needs %.1f MB; a smaller --batch needs less",
 		    model->name, total / 1e6);
 	}
-	first_contents(m, seed, init, context);
+	for (int64_t i = 0; i < model->nslots; i++) {
+		const struct amos_slot *s = &model->slots[i];
+		if (s->kind == AMOS_SLOT_INPUT)
+			continue;
+		const void *from = s->init || !init ? s->init : init(context, i);
+		if (from)
+			memcpy(amos_slot_bytes(m, i), from, (size_t)s->bytes);
+	}
+	int64_t slot = amos_find_slot(model, "amos.seed");
+	if (slot >= 0)
+		memcpy(amos_slot_bytes(m, slot), &seed, sizeof seed);
 	*to = m;
 	return AMOS_DONE;
 }

@@ -99,29 +99,6 @@ int64_t amos_data_eval_samples(const struct amos_data *data)
 	return held ? amos_data_held_out(data) : units(data, data->train);
 }
 
-int amos_data_count(struct amos_data *data, const struct amos_source *source, bool first,
-                    bool stream, int64_t length, int64_t window)
-{
-	if (!first && (stream != data->stream || length != data->length ||
-	               (stream && window != data->window)))
-		return amos_fail(AMOS_INPUT,
-		                 "--data %s: %lld %s do not match the %lld %s of another input",
-		                 source->name, (long long)length, stream ? "tokens" : "samples",
-		                 (long long)data->length, data->stream ? "tokens" : "samples");
-	data->stream = stream;
-	data->length = length;
-	data->window = stream ? window : 1;
-	data->train = data->split < 1 ? (int64_t)((double)length * data->split) : length;
-	if (stream && source->shift > data->ahead)
-		data->ahead = source->shift;
-	if (!stream && source->shift)
-		return amos_fail(
-		    AMOS_INPUT,
-		    "--data %s: shift() applies to a stream of tokens, not to an array of samples",
-		    source->name);
-	return AMOS_DONE;
-}
-
 int amos_data_check_size(const struct amos_data *data)
 {
 	const char *what = data->stream ? "windows" : "samples";
@@ -148,11 +125,6 @@ int64_t amos_data_samples(const struct amos_data *data)
 void amos_data_batch(struct amos_data *data, int64_t samples)
 {
 	data->batch = samples;
-}
-
-int64_t amos_data_tokens(const struct amos_data *data)
-{
-	return data->stream ? data->batch * data->window : 0;
 }
 
 int amos_data_write_vocab(const struct amos_data *data, const char *dir)

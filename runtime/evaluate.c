@@ -56,7 +56,7 @@ double amos_mean(const struct amos_mean *mean)
 
 int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_result *result)
 {
-	const struct amos_model *model = amos_model_of(m);
+	const struct amos_model *model = m->model;
 	const struct amos_entry *entry;
 	struct amos_mean loss = {0}, accuracy = {0};
 	int64_t all = amos_data_eval_samples(data), done = 0, samples;

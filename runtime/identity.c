@@ -76,7 +76,7 @@ static bool is_masked(const struct amos_data *data)
 
 char *amos_identity(const struct amos *m, const struct amos_data *data)
 {
-	const struct amos_model *model = amos_model_of(m);
+	const struct amos_model *model = m->model;
 	char *text = NULL;
 	size_t size;
 	FILE *to = open_memstream(&text, &size);

@@ -72,11 +72,6 @@ static void parse(struct command *c, const char *program, int argc, char **argv)
 	           argc, argv);
 }
 
-static const char *text(const char *s)
-{
-	return s ? s : "";
-}
-
 // ---- shared by the verbs --------------------------------------------------------------
 
 static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
@@ -86,41 +81,28 @@ static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
 	return status ? status : amos_checkpoint_open(c->checkpoint, last, to);
 }
 
-static int load_checkpoint(const struct command *c, struct amos *m)
-{
-	struct amos_checkpoint *checkpoint;
-	int status = open_checkpoint(c, &checkpoint);
-	if (!status)
-		status = amos_checkpoint_load(checkpoint, m);
-	amos_checkpoint_close(checkpoint);
-	return status;
-}
-
-static int open_model(const struct command *c, struct amos **m)
-{
-	int64_t seed = c->options.seed < 0 ? 0 : c->options.seed;
-	int status = amos_open(c->model, c->options.threads < 0 ? 0 : c->options.threads, seed,
-	                       NULL, NULL, m);
-	int64_t missing = status ? 0 : amos_threads_missing(*m);
-	if (missing && !c->options.quiet)
-		fprintf(stderr, "note: %lld threads could not be started\n", (long long)missing);
-	if (!status && c->checkpoint)
-		status = load_checkpoint(c, *m);
-	return status;
-}
-
 // Opens the model and the data that the entries read, calls `work`, and closes both.
 static int with_model(struct command *c, int exact, const char *const *entries,
                       int work(struct command *, struct amos *, struct amos_data *))
 {
+	const struct amos_options *o = &c->options;
 	struct amos *m = NULL;
 	struct amos_data *data = NULL;
-	int status = open_model(c, &m);
+	struct amos_checkpoint *checkpoint = NULL;
+	int status = amos_open(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
+	int64_t missing = status ? 0 : amos_threads_missing(m);
+	if (missing && !o->quiet)
+		fprintf(stderr, "note: %lld threads could not be started\n", (long long)missing);
+	if (!status && c->checkpoint)
+		status = open_checkpoint(c, &checkpoint);
+	if (!status && checkpoint)
+		status = amos_checkpoint_load(checkpoint, m);
+	amos_checkpoint_close(checkpoint);
 	if (!status)
-		status = amos_data_open(&c->options, exact, &data);
+		status = amos_data_open(o, exact, &data);
 	if (!status)
 		status = amos_data_attach(data, c->model, entries);
-	if (!status && !c->options.quiet)
+	if (!status && !o->quiet)
 		amos_print(stderr, amos_data_unused(data), "");
 	if (!status)
 		status = work(c, m, data);
@@ -151,38 +133,20 @@ void amos_result_print(FILE *to, const struct amos_result *r, int json)
 		fprintf(to, ", \"stopped\": %s}\n", r->stopped ? "true" : "false");
 }
 
-static void introduce(const struct amos *m, const struct amos_data *data)
-{
-	struct amos_memory b = amos_memory(m);
-	fprintf(stderr,
-	        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f batch "
-	        "and threads\n",
-	        text(amos_model_of(m)->note), amos_data_note(data), (double)amos_bytes(m) / 1e6,
-	        (double)b.params / 1e6, (double)b.state / 1e6, (double)b.scratch / 1e6,
-	        (double)(b.batch + b.pads) / 1e6);
-}
-
 // ---- verbs ----------------------------------------------------------------------------
-
-// Chooses PROGRAM.run, unless -o or --resume gives the directory.
-static int choose_folder(struct command *c, char **folder)
-{
-	const char *program = c->options.argv[0];
-	*folder = NULL;
-	if (c->options.out || c->options.resume)
-		return AMOS_DONE;
-	if (asprintf(folder, "%s.run", basename(program)) < 0)
-		return amos_no_memory(program);
-	c->options.out = *folder;
-	return AMOS_DONE;
-}
 
 static int train(struct command *c, struct amos *m, struct amos_data *data)
 {
+	struct amos_memory b = amos_memory(m);
 	struct amos_result result;
 	char why[256];
 	if (!c->options.quiet)
-		introduce(m, data);
+		fprintf(stderr,
+		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
+		        "batch and threads\n",
+		        m->model->note ? m->model->note : "", amos_data_note(data),
+		        (double)amos_bytes(m) / 1e6, (double)b.params / 1e6, (double)b.state / 1e6,
+		        (double)b.scratch / 1e6, (double)(b.batch + b.pads) / 1e6);
 	int status = amos_train(m, data, &c->options, &result);
 	if (status)
 		return status;
@@ -194,12 +158,17 @@ static int train(struct command *c, struct amos *m, struct amos_data *data)
 	return AMOS_DONE;
 }
 
+// The run directory is PROGRAM.run, unless -o or --resume gives another.
 static int verb_train(struct command *c)
 {
-	char *folder;
-	int status = choose_folder(c, &folder);
-	if (!status && !c->options.resume)
-		status = amos_folder_free(c->options.out, c->options.overwrite);
+	struct amos_options *o = &c->options;
+	char *folder = NULL;
+	if (!o->out && !o->resume) {
+		if (asprintf(&folder, "%s.run", basename(o->argv[0])) < 0)
+			return amos_no_memory(o->argv[0]);
+		o->out = folder;
+	}
+	int status = o->resume ? AMOS_DONE : amos_folder_free(o->out, o->overwrite);
 	if (!status)
 		status = with_model(c, 0, (const char *const[]){"train", "eval", NULL}, train);
 	free(folder);
@@ -240,7 +209,7 @@ int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const 
 	int64_t n = 0;
 	for (int64_t i = 0; i < entry->nouts; i++) {
 		const struct amos_out *out = &entry->outs[i];
-		if (!amos_out_own(entry, i))
+		if (out->auxiliary)
 			continue;
 		outs[n] = (struct amos_array){
 		    .name = out->name, .type = (int)out->type, .rank = (int)out->rank};
@@ -300,7 +269,8 @@ static int verb_info(struct command *c)
 {
 	static const char *const kinds[] = {"input", "parameter", "frozen", "buffer", "state"};
 	const struct amos_model *model = c->model;
-	printf("%s for %s\n%s", model->name, text(model->target), text(model->note));
+	printf("%s for %s\n%s", model->name, model->target ? model->target : "",
+	       model->note ? model->note : "");
 	for (int64_t i = 0; i < model->nentries; i++) {
 		const struct amos_entry *e = &model->entries[i];
 		printf("entry     %s: %lld launches, %.1f MB of scratch\n", e->name,
@@ -333,16 +303,6 @@ static const struct verb verbs[] = {
      verb_info},
 };
 
-static void print_help(const char *program)
-{
-	printf("Usage: %s [VERB] [OPTION...]\n\n", program);
-	for (int i = 0; i < COUNT(verbs); i++)
-		printf("  %-8s %s\n", verbs[i].name, verbs[i].about);
-	printf("\nThe default verb is train. %s VERB --help lists the options.\n"
-	       "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n",
-	       program);
-}
-
 // --resume takes the options of the command that began the run; options typed with it override
 // those.
 static int parse_resumed(struct command *c, int argc, char **argv, char ***began)
@@ -374,7 +334,12 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 	struct command c = {.model = model, .verb = &verbs[0], .options = amos_options()};
 	if (argc > 1 &&
 	    (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-?") || !strcmp(argv[1], "help"))) {
-		print_help(argv[0]);
+		printf("Usage: %s [VERB] [OPTION...]\n\n", argv[0]);
+		for (int i = 0; i < COUNT(verbs); i++)
+			printf("  %-8s %s\n", verbs[i].name, verbs[i].about);
+		printf("\nThe default verb is train. %s VERB --help lists the options.\n"
+		       "Exit status: 0 success, 1 invalid input, 2 usage error, 3 system error.\n",
+		       argv[0]);
 		return AMOS_DONE;
 	}
 	int skip = 0;

@@ -127,10 +127,22 @@ void amos_pool_begin(struct amos_pool *);
 void amos_pool_end(struct amos_pool *);
 void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n);
 
-// ---- cpu.c: memory blocks of a model --------------------------------------------------
+// ---- cpu.c: a model in memory ----------------------------------------------------------
 
-const void *amos_params(const struct amos *);
-const void *amos_state(const struct amos *);
+struct amos {
+	const struct amos_model *model;
+	int64_t threads; // requested
+	struct amos_memory memory;
+	char *params, *state, *scratch, *local, *batch;
+	int64_t ninputs;
+	char **inputs;                        // indexed by number, in `batch`
+	char **outputs;                       // indexed by entry and number, in `batch`
+	char **given_inputs, **given_outputs; // of the current call
+	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
+	const struct amos_entry *entry;       // the entry that is running
+	int64_t *nanoseconds;
+	struct amos_pool *pool;
+};
 
 // ---- events.c, log.c: logs in the run directory ---------------------------------------
 
@@ -248,14 +260,9 @@ struct amos_data {
 
 // Returns the array of a source; NULL if it is not a file.
 const struct amos_array *amos_source_array(const struct amos_data *, const struct amos_source *);
-// Adds an input of `length` tokens or samples, with `window` elements per sample. Fails if its
-// length disagrees with earlier ones.
-int amos_data_count(struct amos_data *, const struct amos_source *, bool first, bool stream,
-                    int64_t length, int64_t window);
-// Records an array and the shape (-1: open) of its input. All arrays are recorded before
-// amos_is_constant() is called.
-void amos_data_note_array(struct amos_data *, int rank, const int64_t *dim,
-                          const struct amos_array *);
+// Sets open dimensions (-1) of the inputs, chooses the batch and counts samples: all of
+// amos_data_bind() if the data are not exact. Fixed dimensions stay.
+int amos_data_lay_out(struct amos_data *, int n, struct amos_input *);
 // True if an array of its input's exact shape is the same in every batch (masks, edges), so that
 // its axis 0 does not count samples; if all arrays are like that, they form one batch.
 bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
@@ -268,6 +275,5 @@ int amos_shape_mismatch(const struct amos_source *, const struct amos_input *,
                         const struct amos_array *);
 // Returns the divisor of a source's values for an input of type class `class`.
 double amos_divisor(const struct amos_data *, const struct amos_source *, char class);
-int64_t amos_data_tokens(const struct amos_data *); // tokens per batch; 0: not a stream
 
 #endif

@@ -18,6 +18,7 @@ struct training {
 	    *gather;                  // gather: NULL, or the entry for batches without an update
 	int64_t loss;                 // loss output of both; -1: none
 	int64_t step_slot, left_slot; // amos.step, amos.left; -1: a batch is a step
+	int64_t more;                 // batches of an update after its first
 	int64_t steps, runs;          // limits
 	int64_t epoch;                // epoch of the last batch
 	const char *dir;
@@ -125,17 +126,6 @@ static int evaluate(struct training *t)
 
 // ---- the loop -------------------------------------------------------------------------
 
-static int not_a_number(const struct training *t, double loss)
-{
-	return amos_fail(
-	    AMOS_INPUT,
-	    "step %lld: the loss is %g, so training stopped; the checkpoints in %s are kept" HELP
-	    "try a smaller --xi (--rate for other optimizers) or a longer --warmup, and "
-	    "check "
-	    "the data for very large values",
-	    (long long)t->point.step + 1, loss, t->dir);
-}
-
 static int64_t counter(const struct training *t, int64_t slot)
 {
 	int64_t count;
@@ -154,22 +144,28 @@ static int64_t last_step(const struct training *t)
 // Runs one batch. The model counts the updates itself: with --accumulate, several batches make one.
 static int run_batch(struct training *t)
 {
-	bool gathers = t->gather && counter(t, t->left_slot) > 0;
-	const struct amos_entry *entry = gathers ? t->gather : t->entry;
-	int status = amos_data_train(t->data, t->m, t->point.run);
+	struct amos_position *at = &t->point;
+	const struct amos_entry *entry =
+	    t->gather && counter(t, t->left_slot) > 0 ? t->gather : t->entry;
+	int status = amos_data_train(t->data, t->m, at->run);
 	if (!status)
 		status = amos_call(t->m, entry, NULL, NULL);
 	if (status)
 		return status;
 	double loss = t->loss >= 0 ? amos_out_number(t->m, entry, t->loss) : 0;
 	if (!isfinite(loss))
-		return not_a_number(t, loss);
-	amos_mean_add(&t->point.losses, t->m, entry, "loss", 1);
-	amos_mean_add(&t->point.accuracies, t->m, entry, "accuracy", 1);
-	if (t->point.step >= last_step(t) - last_step(t) / 10)
+		return amos_fail(AMOS_INPUT,
+		                 "step %lld: the loss is %g, so training stopped; the checkpoints "
+		                 "in %s are kept" HELP
+		                 "try a smaller --xi (--rate for other optimizers) or a longer "
+		                 "--warmup, and check the data for very large values",
+		                 (long long)at->step + 1, loss, t->dir);
+	amos_mean_add(&at->losses, t->m, entry, "loss", 1);
+	amos_mean_add(&at->accuracies, t->m, entry, "accuracy", 1);
+	if (at->step >= last_step(t) - last_step(t) / 10)
 		amos_mean_add(&t->ending, t->m, entry, "loss", 1);
-	t->point.run++;
-	t->point.step = t->step_slot < 0 ? t->point.run : counter(t, t->step_slot);
+	at->run++;
+	at->step = t->step_slot < 0 ? at->run : counter(t, t->step_slot);
 	return AMOS_DONE;
 }
 
@@ -178,38 +174,14 @@ static bool ended(const struct training *t)
 	return t->point.step >= t->steps || t->point.run >= t->runs;
 }
 
-static void report_progress(struct training *t, bool last)
+static void report_progress(struct training *t, double per_run, const char *unit)
 {
 	double passed = amos_now() - t->begin_time, runs = (double)(t->point.run - t->begin_run);
-	double part =
-	    (double)(last_step(t) - t->point.step) / (double)(t->point.step ? t->point.step : 1);
-	int64_t tokens = amos_data_tokens(t->data), samples = amos_data_samples(t->data);
-	double rate = passed > 0 ? runs * (double)(tokens ? tokens : samples) / passed : 0;
-	double left = runs > 0 ? passed / runs * (double)t->point.run * part : 0;
-	amos_progress(&t->log, t->point.step, last_step(t), amos_mean(&t->point.losses), rate,
-	              tokens ? "tokens" : "samples", left, last);
-}
-
-static int write_line(struct training *t)
-{
-	double now = amos_now(), runs = (double)(t->point.run - t->line_run),
-	       passed = now - t->line_time;
-	struct amos_result *r = t->result;
-	r->loss = amos_mean(&t->point.losses);
-	r->accuracy = amos_mean(&t->point.accuracies);
-	double rate = passed > 0 ? runs / passed : NAN;
-	int64_t tokens = amos_data_tokens(t->data);
-	struct amos_figure figures[] = {
-	    {"loss", r->loss},
-	    {"accuracy", r->accuracy},
-	    {"epoch", (double)t->point.run / (double)amos_data_batches(t->data)},
-	    {"samples_per_s", rate * (double)amos_data_samples(t->data)},
-	    {"tokens_per_s", tokens ? rate * (double)tokens : NAN},
-	};
-	t->point.losses = t->point.accuracies = (struct amos_mean){0};
-	t->line_time = now;
-	t->line_run = t->point.run;
-	return amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
+	int64_t step = t->point.step, steps = last_step(t);
+	double part = (double)(steps - step) / (double)(step ? step : 1);
+	amos_progress(&t->log, step, steps, amos_mean(&t->point.losses),
+	              passed > 0 ? runs * per_run / passed : 0, unit,
+	              runs > 0 ? passed / runs * (double)t->point.run * part : 0, ended(t));
 }
 
 static bool due(int64_t step, int64_t every)
@@ -217,23 +189,10 @@ static bool due(int64_t step, int64_t every)
 	return every > 0 && step % every == 0;
 }
 
-static int64_t epoch(const struct training *t)
-{
-	return t->point.run / amos_data_batches(t->data);
-}
-
 // True if there are held-out data and an entry to evaluate them.
 static bool holds_out(const struct training *t)
 {
-	return amos_data_held_out(t->data) && amos_find_entry(amos_model_of(t->m), "eval");
-}
-
-// True after an update that --eval-every selects, or without it, at the end of an epoch.
-static bool evaluation_due(struct training *t)
-{
-	int64_t every = t->options->eval_every, before = t->epoch;
-	t->epoch = epoch(t);
-	return holds_out(t) && (every < 0 ? t->epoch != before : due(t->point.step, every));
+	return amos_data_held_out(t->data) && amos_find_entry(t->m->model, "eval");
 }
 
 // Does what is due after an update: progress, log, evaluation, checkpoint.
@@ -241,22 +200,45 @@ static int after_step(struct training *t)
 {
 	enum { SAVE_SECONDS = 600 };
 	const struct amos_options *o = t->options;
-	int64_t step = t->point.step;
-	bool last = ended(t);
+	const struct amos_data *data = t->data;
+	struct amos_position *at = &t->point;
+	double samples = (double)data->batch, tokens = samples * (double)data->window;
 	int status = AMOS_DONE;
-	report_progress(t, last);
-	if (last || due(step, o->log_every > 0 ? o->log_every : 1))
-		status = write_line(t);
-	if (!status && evaluation_due(t))
+	report_progress(t, tokens, data->stream ? "tokens" : "samples");
+	if (ended(t) || due(at->step, o->log_every > 0 ? o->log_every : 1)) {
+		double now = amos_now(), passed = now - t->line_time;
+		double rate = passed > 0 ? (double)(at->run - t->line_run) / passed : NAN;
+		t->result->loss = amos_mean(&at->losses);
+		t->result->accuracy = amos_mean(&at->accuracies);
+		struct amos_figure figures[] = {
+		    {"loss", t->result->loss},
+		    {"accuracy", t->result->accuracy},
+		    {"epoch", (double)at->run / (double)amos_data_batches(data)},
+		    {"samples_per_s", rate * samples},
+		    {"tokens_per_s", data->stream ? rate * tokens : NAN},
+		};
+		at->losses = at->accuracies = (struct amos_mean){0};
+		t->line_time = now;
+		t->line_run = at->run;
+		status = amos_log_line(&t->log, at->step, COUNT(figures), figures);
+	}
+	// --eval-every selects updates; without it, each epoch ends with an evaluation.
+	int64_t before = t->epoch;
+	t->epoch = at->run / amos_data_batches(data);
+	bool evaluates = o->eval_every < 0 ? t->epoch != before : due(at->step, o->eval_every);
+	if (!status && evaluates && holds_out(t))
 		status = evaluate(t);
 	bool late = o->save_every < 0 && amos_now() - t->save_time > SAVE_SECONDS;
-	if (!status && !last && (late || due(step, o->save_every)))
+	if (!status && !ended(t) && (late || due(at->step, o->save_every)))
 		status = save_last(t);
 	return status;
 }
 
 static int loop(struct training *t)
 {
+	t->begin_time = t->line_time = t->save_time = amos_now();
+	t->begin_run = t->line_run = t->point.run;
+	t->epoch = t->point.run / amos_data_batches(t->data);
 	int status = t->point.owing ? evaluate(t) : AMOS_DONE;
 	while (!status && !interrupts && !ended(t)) {
 		int64_t step = t->point.step;
@@ -272,26 +254,7 @@ static int loop(struct training *t)
 	return status ? status : save_last(t);
 }
 
-// True if a resumed run has nothing left to do.
-static bool finished(const struct training *t)
-{
-	return t->options->resume && ended(t) && !t->point.owing &&
-	       (!holds_out(t) || t->point.held.step == t->point.step);
-}
-
 // ---- before the loop ------------------------------------------------------------------
-
-static int make_folder(struct training *t)
-{
-	const struct amos_options *o = t->options;
-	t->dir = o->resume ? o->resume : o->out;
-	if (!t->dir)
-		return amos_fail(AMOS_USAGE, "train: expected a run directory, -o DIR");
-	if (asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
-	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0)
-		return amos_no_memory(t->dir);
-	return amos_folder_open(t->dir, o, &t->folder);
-}
 
 // Continues from the run's last checkpoint.
 static int resume(struct training *t)
@@ -315,15 +278,20 @@ static int resume(struct training *t)
 	return status;
 }
 
-static int begin(struct training *t)
+// Opens the run directory and the log, and takes or saves the first checkpoint.
+static int open_run(struct training *t)
 {
 	const struct amos_options *o = t->options;
-	struct amos_held none = {-1, INFINITY, NAN};
-	t->point = (struct amos_position){.held = none, .best = none};
+	t->dir = o->resume ? o->resume : o->out;
+	if (!t->dir)
+		return amos_fail(AMOS_USAGE, "train: expected a run directory, -o DIR");
 	t->identity = amos_identity(t->m, t->data);
-	if (!t->identity)
+	if (asprintf(&t->last, "%s/last.ckpt", t->dir) < 0 ||
+	    asprintf(&t->best, "%s/best.ckpt", t->dir) < 0 || !t->identity)
 		return amos_no_memory(t->dir);
-	int status = o->resume ? resume(t) : amos_command_keep(t->dir, amos_model_of(t->m), o);
+	int status = amos_folder_open(t->dir, o, &t->folder);
+	if (!status)
+		status = o->resume ? resume(t) : amos_command_keep(t->dir, t->m->model, o);
 	if (!status)
 		status = amos_data_write_vocab(t->data, t->dir);
 	if (!status)
@@ -333,31 +301,15 @@ static int begin(struct training *t)
 	return status || o->resume ? status : save_last(t);
 }
 
-// Returns the number of batches that the next update takes after its first.
-static int64_t batches_after_first(const struct training *t)
-{
-	return t->left_slot < 0 ? 0 : counter(t, t->left_slot);
-}
-
-static int check_accumulate(const struct training *t)
-{
-	int64_t more = batches_after_first(t);
-	if (!more || more < t->runs || t->options->resume)
-		return AMOS_DONE;
-	return amos_fail(AMOS_INPUT,
-	                 "--accumulate %lld: the %lld batches of this training make no update" HELP
-	                 "accumulate fewer batches, or give --steps N or more --epochs",
-	                 (long long)more + 1, (long long)t->runs);
-}
-
+// Finds the entries and the limits of the training.
 static int prepare(struct training *t)
 {
 	const struct amos_options *o = t->options;
-	const struct amos_model *model = amos_model_of(t->m);
+	const struct amos_model *model = t->m->model;
 	t->entry = amos_find_entry(model, "train");
 	if (!t->entry)
 		return amos_fail(AMOS_INPUT, "%s: compiled without training", model->name);
-	if (o->eval_every > 0 && (!amos_data_held_out(t->data) || !amos_find_entry(model, "eval")))
+	if (o->eval_every > 0 && !holds_out(t))
 		return amos_fail(AMOS_INPUT,
 		                 "--eval-every: no data are held out to evaluate on" HELP
 		                 "give --split 0.9");
@@ -369,31 +321,36 @@ static int prepare(struct training *t)
 	t->steps = o->steps >= 0 ? o->steps : INT64_MAX;
 	t->runs =
 	    isinf(epochs) ? INT64_MAX : (int64_t)ceil(epochs * (double)amos_data_batches(t->data));
-	int status = check_accumulate(t);
-	if (!status)
-		status = make_folder(t);
-	return status ? status : begin(t);
+	t->more = t->left_slot < 0 ? 0 : counter(t, t->left_slot);
+	if (t->more && t->more >= t->runs && !o->resume)
+		return amos_fail(AMOS_INPUT,
+		                 "--accumulate %lld: the %lld batches of this training make no "
+		                 "update" HELP
+		                 "accumulate fewer batches, or give --steps N or more --epochs",
+		                 (long long)t->more + 1, (long long)t->runs);
+	return AMOS_DONE;
 }
 
 static int train(struct training *t)
 {
+	bool resumed = t->options->resume;
+	int64_t batches = amos_data_batches(t->data);
 	int status = prepare(t);
+	if (!status)
+		status = open_run(t);
 	if (status)
 		return status;
-	if (finished(t)) {
+	if (resumed && ended(t) && !t->point.owing &&
+	    (!holds_out(t) || t->point.held.step == t->point.step)) {
 		amos_say(&t->log, "finished at step %lld; larger --steps or --epochs continue it\n",
 		         (long long)t->point.step);
 		return name_best(t);
 	}
-	if (t->options->resume)
+	if (resumed)
 		amos_say(&t->log, "resumed after step %lld\n", (long long)t->point.step);
-	else if (batches_after_first(t) >= amos_data_batches(t->data))
+	else if (t->more >= batches)
 		amos_say(&t->log, "an update takes %lld batches; an epoch has %lld\n",
-		         (long long)batches_after_first(t) + 1,
-		         (long long)amos_data_batches(t->data));
-	t->begin_time = t->line_time = t->save_time = amos_now();
-	t->begin_run = t->line_run = t->point.run;
-	t->epoch = epoch(t);
+		         (long long)t->more + 1, (long long)batches);
 	status = loop(t);
 	if (!status && t->result->stopped)
 		amos_say(&t->log, "stopped at step %lld and saved; --resume %s continues\n",
@@ -411,7 +368,7 @@ static int compare(struct training *t)
 	bool held = isfinite(t->point.best.loss);
 	double loss = held ? t->point.best.loss : amos_mean(&t->ending),
 	       accuracy = held ? t->point.best.accuracy : NAN;
-	if (r->stopped || (!held && t->ending.samples * amos_data_samples(t->data) < LEAST))
+	if (r->stopped || (!held && t->ending.samples * t->data->batch < LEAST))
 		return AMOS_DONE;
 	int status = amos_constant(t->m, t->data, &constant);
 	if (!status && constant.loss > 0 && loss >= constant.loss &&
@@ -425,8 +382,13 @@ static int compare(struct training *t)
 int amos_train(struct amos *m, struct amos_data *data, const struct amos_options *options,
                struct amos_result *result)
 {
-	struct training t = {
-	    .m = m, .data = data, .options = options, .folder = -1, .result = result};
+	struct amos_held none = {-1, INFINITY, NAN};
+	struct training t = {.m = m,
+	                     .data = data,
+	                     .options = options,
+	                     .folder = -1,
+	                     .point = {.held = none, .best = none},
+	                     .result = result};
 	*result = (struct amos_result){.loss = NAN,
 	                               .accuracy = NAN,
 	                               .eval_loss = NAN,

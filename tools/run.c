@@ -64,7 +64,7 @@ static void add_outs(Batch *a)
 	bool rounded = strcmp(a->entry->name, "grad") != 0;
 	for (int64_t i = 0; i < a->entry->nouts; i++) {
 		const struct amos_out *out = &a->entry->outs[i];
-		if (starts_with(out->name, "grad:") || !amos_out_own(a->entry, i))
+		if (starts_with(out->name, "grad:") || out->auxiliary)
 			continue;
 		// an output of the model that is called loss keeps its name: what was minimized has
 		// none
