@@ -13,15 +13,6 @@
 
 // ---- bytes ----------------------------------------------------------------------------
 
-static int read_failure(gzFile file, const char *path)
-{
-	int code;
-	gzerror(file, &code);
-	return code == Z_ERRNO       ? amos_fail_errno("read", path)
-	       : code == Z_MEM_ERROR ? amos_no_memory(path)
-	                             : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
-}
-
 // Reads the rest of a gzip file (or an uncompressed one) into blob->base.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
@@ -36,16 +27,19 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 		}
 		size_t size = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
 		int got = gzread(file, (char *)blob->base + blob->count, (unsigned)size);
+		int cause;
+		gzerror(file, &cause);
 		if (got < 0)
-			return read_failure(file, path);
+			return cause == Z_ERRNO ? amos_fail_errno("read", path)
+			       : cause == Z_MEM_ERROR
+			           ? amos_no_memory(path)
+			           : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
+		if (got == 0 && cause == Z_BUF_ERROR)
+			return amos_fail(AMOS_INPUT, "%s: truncated file", path);
 		if (got == 0)
 			break;
 		blob->count += (size_t)got;
 	}
-	int status;
-	gzerror(file, &status);
-	if (status == Z_BUF_ERROR)
-		return amos_fail(AMOS_INPUT, "%s: truncated file", path);
 	blob->at = blob->base;
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
@@ -127,13 +121,6 @@ const char *amos_shape_text(char *to, size_t room, int type, int rank, const int
 	return to;
 }
 
-// Copies an element, in order of bytes or reversed.
-static void copy_item(char *to, const char *from, size_t item, bool swap)
-{
-	for (size_t i = 0; i < item; i++)
-		to[i] = from[swap ? item - 1 - i : i];
-}
-
 // Advances the index of a column-major position to that of the next row-major one.
 static int64_t next_column_major(const struct amos_array *array, int64_t *index)
 {
@@ -155,8 +142,9 @@ int amos_array_reorder(struct amos_array *array, const char *where, bool swap, b
 	if (!swap && !fortran)
 		memcpy(to, array->bytes, bytes);
 	for (int64_t i = 0; (swap || fortran) && i < count; i++) {
-		copy_item(to + (size_t)i * item, (const char *)array->bytes + (size_t)at * item,
-		          item, swap);
+		const char *from = (const char *)array->bytes + (size_t)at * item;
+		for (size_t k = 0; k < item; k++)
+			to[(size_t)i * item + k] = from[swap ? item - 1 - k : k];
 		at = fortran ? next_column_major(array, index) : i + 1;
 	}
 	amos_blob_free(array->own);

@@ -91,32 +91,26 @@ static void mask_row(const struct amos_data *data, const struct amos_feed *feed,
 	}
 }
 
-static void fill_row(const struct amos_data *data, const struct amos_feed *feed, struct batch batch,
-                     int64_t row, char *to)
-{
-	int64_t at = feed->constant ? 0 : row_of(data, batch, row) * (feed->stream ? 1 : feed->per);
-	at += feed->stream ? feed->source->shift : 0;
-	const char *from =
-	    (const char *)feed->from->bytes + at * amos_types[feed->from->type].bytes;
-	amos_convert(to, feed->to->type, from, feed->from->type, feed->per, feed->divide);
-	if (feed->hidden || feed->source->masked)
-		mask_row(data, feed, batch, row, to);
-}
-
 static int fill_batch(const struct amos_data *data, struct amos *m, struct batch batch)
 {
 	for (int f = 0; f < data->nfeeds; f++) {
 		const struct amos_feed *feed = &data->feeds[f];
+		const struct amos_array *array = feed->from;
 		char *to = amos_slot_bytes(m, feed->slot);
-		int item = amos_types[feed->to->type].bytes;
-		if (!feed->from) {
-			for (int64_t i = 0; i < feed->to->bytes / item; i++)
-				put_number(feed, to, i, feed->source->fill);
-			continue;
+		int64_t item = amos_types[feed->to->type].bytes,
+		        rows = feed->constant ? 1 : batch.samples;
+		for (int64_t i = 0; !array && i < feed->to->bytes / item; i++)
+			put_number(feed, to, i, feed->source->fill);
+		for (int64_t row = 0; array && row < rows; row++, to += feed->per * item) {
+			int64_t at = feed->constant ? 0 : row_of(data, batch, row);
+			at = feed->stream ? at + feed->source->shift : at * feed->per;
+			const char *from =
+			    (const char *)array->bytes + at * amos_types[array->type].bytes;
+			amos_convert(to, feed->to->type, from, array->type, feed->per,
+			             feed->divide);
+			if (feed->hidden || feed->source->masked)
+				mask_row(data, feed, batch, row, to);
 		}
-		int64_t rows = feed->constant ? 1 : batch.samples;
-		for (int64_t row = 0; row < rows; row++)
-			fill_row(data, feed, batch, row, to + row * feed->per * item);
 	}
 	return AMOS_DONE;
 }

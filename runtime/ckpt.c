@@ -230,26 +230,6 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 
 // ---- into a model ---------------------------------------------------------------------
 
-static int differs(const char *path, const struct amos_slot *slot, const struct amos_array *saved)
-{
-	char found[256], expected[256];
-	if (!saved)
-		return amos_fail(AMOS_INPUT, "%s: of another model or optimizer: it has no '%s'",
-		                 path, slot->name);
-	return amos_fail(
-	    AMOS_INPUT, "%s: of another model: slot '%s': expected %s, found %s", path, slot->name,
-	    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank, slot->dim),
-	    amos_shape_text(found, sizeof found, saved->type, saved->rank, saved->dim));
-}
-
-static const struct amos_saved *saved_slot(const struct amos_checkpoint *c, const char *name)
-{
-	for (int64_t i = 0; i < c->count; i++)
-		if (!strcmp(c->slots[i].array.name, name))
-			return &c->slots[i];
-	return NULL;
-}
-
 // Fails unless the model and the file have the same slots.
 static int check_slots(const struct amos_checkpoint *c, const struct amos_model *model)
 {
@@ -258,12 +238,24 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 		const struct amos_slot *slot = &model->slots[i];
 		if (slot->kind == AMOS_SLOT_INPUT)
 			continue;
-		const struct amos_saved *saved = saved_slot(c, slot->name);
-		const struct amos_array *a = saved ? &saved->array : NULL;
-		if (!a || a->type != slot->type || a->rank != slot->rank ||
+		const struct amos_saved *saved = c->slots, *end = c->slots + c->count;
+		while (saved < end && strcmp(saved->array.name, slot->name))
+			saved++;
+		if (saved == end)
+			return amos_fail(AMOS_INPUT,
+			                 "%s: of another model or optimizer: it has no '%s'",
+			                 c->path, slot->name);
+		const struct amos_array *a = &saved->array;
+		char found[256], expected[256];
+		if (a->type != slot->type || a->rank != slot->rank ||
 		    (saved->kind == AMOS_SLOT_STATE) != (slot->kind == AMOS_SLOT_STATE) ||
 		    memcmp(a->dim, slot->dim, sizeof(int64_t) * (size_t)slot->rank))
-			return differs(c->path, slot, a);
+			return amos_fail(
+			    AMOS_INPUT, "%s: of another model: slot '%s': expected %s, found %s",
+			    c->path, slot->name,
+			    amos_shape_text(expected, sizeof expected, slot->type, (int)slot->rank,
+			                    slot->dim),
+			    amos_shape_text(found, sizeof found, a->type, a->rank, a->dim));
 		count++;
 	}
 	for (int64_t i = 0; count != c->count && i < c->count; i++) {

@@ -28,17 +28,6 @@ static bool is_label(const struct tally *t)
 	return amos_types[t->slot->type].class != 'f';
 }
 
-static void count_element(struct tally *t, int64_t i)
-{
-	double x = amos_number(t->bytes, t->slot->type, i);
-	int64_t cell = is_label(t) ? (int64_t)x : i % t->per;
-	if (cell < 0 || cell >= t->cells)
-		return; // an ignored label
-	t->sum[cell] += is_label(t) ? 1 : x;
-	t->squares[cell] += x * x;
-	t->samples += is_label(t) || !cell;
-}
-
 static int count_samples(struct tally *t, struct amos *m, const struct amos_data *data)
 {
 	int64_t all = amos_data_eval_samples(data), batch = data->batch;
@@ -47,8 +36,15 @@ static int count_samples(struct tally *t, struct amos *m, const struct amos_data
 		int status = amos_data_eval(data, m, done, n);
 		if (status)
 			return status;
-		for (int64_t i = 0; i < n * t->per; i++)
-			count_element(t, i);
+		for (int64_t i = 0; i < n * t->per; i++) {
+			double x = amos_number(t->bytes, t->slot->type, i);
+			int64_t cell = is_label(t) ? (int64_t)x : i % t->per;
+			if (cell < 0 || cell >= t->cells)
+				continue; // an ignored label
+			t->sum[cell] += is_label(t) ? 1 : x;
+			t->squares[cell] += x * x;
+			t->samples += is_label(t) || !cell;
+		}
 	}
 	return AMOS_DONE;
 }

@@ -6,23 +6,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Returns the number of samples an entry evaluates at once: a batch for eval, N for eval:N, else 0.
-static int64_t samples_of(const struct amos_entry *entry, int64_t batch)
-{
-	if (!strcmp(entry->name, "eval"))
-		return batch;
-	return strncmp(entry->name, "eval:", 5) ? 0 : strtoll(entry->name + 5, NULL, 10);
-}
-
 // Returns the entry that takes the most samples, `left` or fewer, and sets *samples; NULL: all take
-// more.
+// more. eval takes a batch, eval:N takes N.
 static const struct amos_entry *entry_for(const struct amos_model *model, int64_t batch,
                                           int64_t left, int64_t *samples)
 {
 	const struct amos_entry *found = NULL;
 	*samples = 0;
 	for (int64_t i = 0; i < model->nentries; i++) {
-		int64_t takes = samples_of(&model->entries[i], batch);
+		const char *name = model->entries[i].name;
+		int64_t takes = !strcmp(name, "eval")        ? batch
+		                : !strncmp(name, "eval:", 5) ? strtoll(name + 5, NULL, 10)
+		                                             : 0;
 		if (takes > *samples && takes <= left) {
 			found = &model->entries[i];
 			*samples = takes;

@@ -5,7 +5,6 @@
 // tag = 1, simple_value = 2).
 #include "rt.h"
 #include <dirent.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -119,40 +118,28 @@ void amos_event(FILE *to, const char *tag, int64_t step, double number)
 	write_record(to, &event);
 }
 
-// Opens the file for writing after the last record of `step` or earlier; torn records are cut off.
-static FILE *open_resumed(const char *path, int64_t step)
-{
-	FILE *file = amos_file_edit(path, "r+b");
-	long keep = 0;
-	for (struct message m; file && read_record(file, &m) && step_of(&m) <= step;)
-		keep = ftell(file);
-	if (!file || (!fseek(file, keep, SEEK_SET) && !ftruncate(fileno(file), keep)))
-		return file;
-	fclose(file);
-	return NULL;
-}
-
-// Returns the path of the event file in `dir`, to be freed by the caller; NULL: none.
-static char *find(const char *dir)
-{
-	DIR *all = opendir(dir);
-	char *path = NULL;
-	for (struct dirent *one; all && !path && (one = readdir(all));)
-		if (!strncmp(one->d_name, AMOS_EVENTS, strlen(AMOS_EVENTS)) &&
-		    asprintf(&path, "%s/%s", dir, one->d_name) < 0)
-			path = NULL;
-	if (all)
-		closedir(all);
-	return path;
-}
-
 FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
 {
-	char host[256] = "", path[4096], *old = resumed ? find(dir) : NULL;
-	if (old) {
-		FILE *file = open_resumed(old, step);
-		free(old);
-		return file;
+	char host[256] = "", path[4096];
+	DIR *names = resumed ? opendir(dir) : NULL;
+	struct dirent *one = NULL;
+	while (names && (one = readdir(names)) &&
+	       strncmp(one->d_name, AMOS_EVENTS, strlen(AMOS_EVENTS)))
+		;
+	if (one)
+		snprintf(path, sizeof path, "%s/%s", dir, one->d_name);
+	if (names)
+		closedir(names);
+	if (one) {
+		// Continues after the last record of `step` or earlier; torn records are cut off.
+		FILE *file = amos_file_edit(path, "r+b");
+		long keep = 0;
+		for (struct message m; file && read_record(file, &m) && step_of(&m) <= step;)
+			keep = ftell(file);
+		if (!file || (!fseek(file, keep, SEEK_SET) && !ftruncate(fileno(file), keep)))
+			return file;
+		fclose(file);
+		return NULL;
 	}
 	gethostname(host, sizeof host - 1);
 	snprintf(path, sizeof path, "%s/" AMOS_EVENTS "%lld.%s.%d", dir, (long long)time(NULL),

@@ -81,25 +81,19 @@ static void best_target(char *to, size_t room)
 #error "features.c knows x86-64 and aarch64"
 #endif
 
-static bool lists(const char *names, const char *name)
-{
-	size_t n = strlen(name);
-	for (const char *at = names; (at = strstr(at, name)); at += n)
-		if ((at == names || at[-1] == ',') && (at[n] == ',' || !at[n]))
-			return true;
-	return false;
-}
-
 int amos_check_cpu(const struct amos_model *model)
 {
 	char missing[1024] = "", target[64];
-	for (int i = 0; i < COUNT(features); i++)
-		if (model->needs && lists(model->needs, features[i].name) &&
-		    !has_feature(&features[i])) {
-			size_t at = strlen(missing);
-			snprintf(missing + at, sizeof missing - at, "%s%s", at ? ", " : "",
+	for (int i = 0; i < COUNT(features); i++) {
+		size_t n = strlen(features[i].name);
+		const char *at = model->needs ? model->needs : "";
+		while (*at && (strncmp(at, features[i].name, n) || (at[n] != ',' && at[n])))
+			at += strcspn(at, ",") + (strchr(at, ',') != NULL);
+		size_t end = strlen(missing);
+		if (*at && !has_feature(&features[i]))
+			snprintf(missing + end, sizeof missing - end, "%s%s", end ? ", " : "",
 			         features[i].name);
-		}
+	}
 	if (!*missing)
 		return AMOS_DONE;
 	best_target(target, sizeof target);

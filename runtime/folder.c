@@ -12,22 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool begins(const char *name, const char *with)
-{
-	return !strncmp(name, with, strlen(with));
-}
-
-static bool ends(const char *name, const char *with)
-{
-	size_t n = strlen(name), m = strlen(with);
-	return n > m && !strcmp(name + n - m, with);
-}
-
 // True for files of a run that a new run does not overwrite itself.
 static bool is_of_run(const char *name)
 {
+	const char *dot = strrchr(name, '.');
 	return !strcmp(name, "last.ckpt") || !strcmp(name, "best.ckpt") ||
-	       !strcmp(name, "log.jsonl") || begins(name, AMOS_EVENTS) || ends(name, ".vocab");
+	       !strcmp(name, "log.jsonl") || !strncmp(name, AMOS_EVENTS, strlen(AMOS_EVENTS)) ||
+	       (dot > name && !strcmp(dot, ".vocab"));
 }
 
 // Returns the next name in a directory; NULL at its end (errno is 0) or on error (errno).
@@ -76,20 +67,6 @@ int amos_folder_free(const char *dir, bool overwrite)
 	                 dir, dir);
 }
 
-// Locks the directory: one run at a time. File systems without locks are not locked.
-static int lock(const char *dir, int *folder)
-{
-	*folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	if (*folder < 0)
-		return amos_fail_errno("open the run directory", dir);
-	if (flock(*folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: another run is using this directory" HELP
-		                 "wait for it to end, or give another directory with -o",
-		                 dir);
-	return AMOS_DONE;
-}
-
 // Removes the old run's files and syncs, so that none of them can reappear in the new run.
 static int remove_run(const char *dir, int folder)
 {
@@ -110,10 +87,19 @@ int amos_folder_open(const char *dir, const struct amos_options *o, int *folder)
 	bool made = !o->resume && !mkdir(dir, 0777);
 	if (!o->resume && !made && errno != EEXIST)
 		return amos_fail_errno("make the run directory", dir);
-	int status = lock(dir, folder);
-	if (!status && made && !amos_file_sync_around(dir))
-		status = amos_fail_errno("make the run directory", dir);
-	if (!status && !o->resume)
+	*folder = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	if (*folder < 0)
+		return amos_fail_errno("open the run directory", dir);
+	// One run at a time. File systems without locks are not locked.
+	if (flock(*folder, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: another run is using this directory" HELP
+		                 "wait for it to end, or give another directory with -o",
+		                 dir);
+	if (made && !amos_file_sync_around(dir))
+		return amos_fail_errno("make the run directory", dir);
+	int status = AMOS_DONE;
+	if (!o->resume)
 		status = amos_folder_free(dir, o->overwrite);
 	if (!status && !o->resume && !made)
 		status = remove_run(dir, *folder);

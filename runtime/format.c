@@ -70,28 +70,25 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-// An npy or IDX file, by its first bytes.
-static int open_plain(const char *path, struct amos_array *array)
-{
-	struct amos_blob blob;
-	int status = amos_blob_open(path, ends_with(path, ".gz"), &blob);
-	if (status)
-		return status;
-	if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
-		return amos_array_npy(array, path, &blob);
-	status = ends_with(path, ".npy") ? amos_fail(AMOS_INPUT, "%s: not an npy file", path)
-	                                 : idx_parse(array, path, &blob);
-	amos_blob_free(&blob);
-	return status;
-}
-
+// Raw values of a type, else an npy or IDX file, by its first bytes.
 static int open_other(const char *path, const char *type, struct amos_arrays *to)
 {
+	struct amos_blob blob;
 	int status = amos_arrays_room(to, path, 1);
 	if (status)
 		return status;
 	to->n = 1;
-	return type ? open_raw(path, type, to->at) : open_plain(path, to->at);
+	if (type)
+		return open_raw(path, type, to->at);
+	status = amos_blob_open(path, ends_with(path, ".gz"), &blob);
+	if (status)
+		return status;
+	if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
+		return amos_array_npy(to->at, path, &blob);
+	status = ends_with(path, ".npy") ? amos_fail(AMOS_INPUT, "%s: not an npy file", path)
+	                                 : idx_parse(to->at, path, &blob);
+	amos_blob_free(&blob);
+	return status;
 }
 
 // ---- by file name ---------------------------------------------------------------------

@@ -36,19 +36,13 @@ static uint64_t hash_content(const char *at, size_t bytes)
 
 // ---- the text -------------------------------------------------------------------------
 
-// Writes a name on one line.
-static void write_name(FILE *to, const char *name)
-{
-	for (; *name; name++)
-		fputc(iscntrl((unsigned char)*name) ? '?' : *name, to);
-}
-
 static void write_feed(FILE *to, const struct amos_feed *feed)
 {
 	char shape[256];
 	const struct amos_array *a = feed->from;
 	fputs("data of input '", to);
-	write_name(to, feed->to->name);
+	for (const char *name = feed->to->name; *name; name++) // on one line
+		fputc(iscntrl((unsigned char)*name) ? '?' : *name, to);
 	fputs("'\t", to);
 	if (!a) {
 		fprintf(to, "%ds\n", feed->source->fill);
@@ -66,14 +60,6 @@ static void write_feed(FILE *to, const struct amos_feed *feed)
 	        feed->hidden ? ", masked" : "");
 }
 
-static bool is_masked(const struct amos_data *data)
-{
-	for (int i = 0; i < data->nfeeds; i++)
-		if (data->feeds[i].hidden)
-			return true;
-	return false;
-}
-
 char *amos_identity(const struct amos *m, const struct amos_data *data)
 {
 	const struct amos_model *model = m->model;
@@ -85,7 +71,10 @@ char *amos_identity(const struct amos *m, const struct amos_data *data)
 	fputs(model->identity ? model->identity : "", to);
 	fprintf(to, "--seed\t%lld\n--batch\t%lld\n--split\t%.17g\n", (long long)data->seed,
 	        (long long)data->batch, data->split);
-	if (is_masked(data))
+	bool masked = false;
+	for (int i = 0; i < data->nfeeds; i++)
+		masked |= data->feeds[i].hidden;
+	if (masked)
 		fprintf(to, "--mask\t%.17g\n--mask-token\t%lld\n", data->mask,
 		        (long long)data->mask_token);
 	for (int i = 0; i < data->nfeeds; i++)

@@ -109,16 +109,6 @@ int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_f
 
 // ---- progress -------------------------------------------------------------------------
 
-static const char *clock_text(char *to, size_t room, double seconds)
-{
-	long long s = seconds < 0 ? 0 : (long long)(seconds + 0.5);
-	if (s >= 3600)
-		snprintf(to, room, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
-	else
-		snprintf(to, room, "%lld:%02lld", s / 60, s % 60);
-	return to;
-}
-
 void amos_progress(struct amos_log *log, int64_t step, int64_t steps, double loss, double rate,
                    const char *unit, double left, bool last)
 {
@@ -126,10 +116,14 @@ void amos_progress(struct amos_log *log, int64_t step, int64_t steps, double los
 	if (!log->progress || (!last && log->reported && now - log->reported < wait))
 		return;
 	char clock[32];
+	long long s = left < 0 ? 0 : (long long)(left + 0.5);
+	if (s >= 3600)
+		snprintf(clock, sizeof clock, "%lld:%02lld:%02lld", s / 3600, s / 60 % 60, s % 60);
+	else
+		snprintf(clock, sizeof clock, "%lld:%02lld", s / 60, s % 60);
 	fprintf(stderr, "%sstep %lld/%lld  loss %.4f  %.*f %s/s  %s left  %.0f MB%s",
 	        log->terminal ? "\r\033[K" : "", (long long)step, (long long)steps, loss,
-	        rate < 100 ? 1 : 0, rate, unit, clock_text(clock, sizeof clock, left),
-	        peak_megabytes(), log->terminal ? "" : "\n");
+	        rate < 100 ? 1 : 0, rate, unit, clock, peak_megabytes(), log->terminal ? "" : "\n");
 	log->reported = now;
 	log->shown = log->terminal;
 }

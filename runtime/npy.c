@@ -42,24 +42,6 @@ static bool npy_shape(const char *text, struct amos_array *array)
 	}
 }
 
-static int npy_header(struct amos_array *array, const char *where, const char *header, bool *swap,
-                      bool *fortran)
-{
-	const char *descr = npy_value(header, "'descr':");
-	const char *order = npy_value(header, "'fortran_order':");
-	const char *shape = npy_value(header, "'shape':");
-	if (!descr || !order || !shape || !npy_shape(shape, array))
-		return amos_fail(AMOS_INPUT, "%s: corrupt npy header", where);
-	*fortran = !strncmp(order, "True", 4);
-	array->type = npy_type(descr, swap);
-	if (array->type < 0)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: expected numbers of 1, 2, 4 or 8 bytes, or Booleans; found "
-		                 "elements of type %.*s",
-		                 where, (int)strcspn(descr, ","), descr);
-	return AMOS_DONE;
-}
-
 static int npy_parse(struct amos_array *array, const char *where, struct amos_blob *blob)
 {
 	const unsigned char *at = blob->at;
@@ -73,11 +55,19 @@ static int npy_parse(struct amos_array *array, const char *where, struct amos_bl
 		return amos_fail(AMOS_INPUT, "%s: corrupt npy header", where);
 	memcpy(header, at + start, size);
 	header[size] = 0;
-	bool swap = false, fortran = false;
-	int status = npy_header(array, where, header, &swap, &fortran);
-	if (!status)
-		status = amos_array_take(array, where, blob, start + size);
-	fortran &= array->rank > 1;
+	const char *descr = npy_value(header, "'descr':");
+	const char *order = npy_value(header, "'fortran_order':");
+	const char *shape = npy_value(header, "'shape':");
+	if (!descr || !order || !shape || !npy_shape(shape, array))
+		return amos_fail(AMOS_INPUT, "%s: corrupt npy header", where);
+	bool swap = false, fortran = array->rank > 1 && !strncmp(order, "True", 4);
+	array->type = npy_type(descr, &swap);
+	if (array->type < 0)
+		return amos_fail(AMOS_INPUT,
+		                 "%s: expected numbers of 1, 2, 4 or 8 bytes, or Booleans; found "
+		                 "elements of type %.*s",
+		                 where, (int)strcspn(descr, ","), descr);
+	int status = amos_array_take(array, where, blob, start + size);
 	return status || !(swap || fortran) ? status
 	                                    : amos_array_reorder(array, where, swap, fortran);
 }

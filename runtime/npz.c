@@ -25,13 +25,6 @@ static int zip_failure(zip_error_t *error, const char *path, const char *what)
 	                 zip_error_strerror(error));
 }
 
-// Returns the length of the array's name, which is the entry's without .npy. 0: not an array.
-static size_t name_size(const char *entry)
-{
-	size_t n = strlen(entry);
-	return n > 4 && !strcmp(entry + n - 4, ".npy") ? n - 4 : 0;
-}
-
 static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct amos_array *array)
 {
 	zip_stat_t about;
@@ -62,25 +55,6 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	return amos_array_npy(array, where, &blob);
 }
 
-static int read_entries(zip_t *zip, const char *path, const char *key, struct amos_arrays *to)
-{
-	zip_int64_t count = zip_get_num_entries(zip, 0);
-	int status = amos_arrays_room(to, path, (size_t)count);
-	for (zip_int64_t i = 0; !status && i < count; i++) {
-		const char *file = zip_get_name(zip, (zip_uint64_t)i, 0);
-		if (!file)
-			return zip_failure(zip_get_error(zip), path, "corrupt");
-		size_t size = name_size(file);
-		if (!size || (key && (strlen(key) != size || strncmp(file, key, size))))
-			continue;
-		struct amos_array *array = &to->at[to->n++];
-		array->name = amos_array_name(strndup(file, size));
-		status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
-		                     : amos_no_memory(path);
-	}
-	return status;
-}
-
 int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 {
 	int code, file = amos_input(path, 0);
@@ -95,7 +69,25 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 		zip_error_fini(&error);
 		return status;
 	}
-	int status = read_entries(zip, path, key, to);
+	zip_int64_t count = zip_get_num_entries(zip, 0);
+	int status = amos_arrays_room(to, path, (size_t)count);
+	for (zip_int64_t i = 0; !status && i < count; i++) {
+		const char *entry = zip_get_name(zip, (zip_uint64_t)i, 0);
+		size_t size = entry ? strlen(entry) : 0;
+		if (!entry) {
+			status = zip_failure(zip_get_error(zip), path, "corrupt");
+			break;
+		}
+		if (size <= 4 || strcmp(entry + size - 4, ".npy")) // not an array
+			continue;
+		size -= 4;
+		if (key && (strlen(key) != size || strncmp(entry, key, size)))
+			continue;
+		struct amos_array *array = &to->at[to->n++];
+		array->name = amos_array_name(strndup(entry, size));
+		status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
+		                     : amos_no_memory(path);
+	}
 	zip_discard(zip);
 	return status;
 }

@@ -129,22 +129,6 @@ static error_t take_word(int key, char *value, struct argp_state *state)
 	return key == ARGP_KEY_ARG || key == ARGP_KEY_END ? 0 : ARGP_ERR_UNKNOWN;
 }
 
-// The options as argp takes them, their names with - for _ in `names`.
-static void fill_rows(const struct amos_command_line *line, struct argp_option *to,
-                      char (*names)[32])
-{
-	for (int i = 0; i < line->rows; i++) {
-		const struct amos_option_row *row = &line->row[i];
-		if (!(row->group & line->takes))
-			continue;
-		char *name = names[i];
-		for (size_t k = 0; k < sizeof names[i] - 1 && row->name[k]; k++)
-			name[k] = row->name[k] == '_' ? '-' : row->name[k];
-		const char *help = line->help ? line->help(line->context, i) : row->help;
-		*to++ = (struct argp_option){name, key_of(line, i), row->argument, 0, help, 0};
-	}
-}
-
 void amos_parse(const struct amos_command_line *line, int argc, char **argv)
 {
 	struct argp_option *options = calloc((size_t)line->rows + 1, sizeof *options);
@@ -153,7 +137,17 @@ void amos_parse(const struct amos_command_line *line, int argc, char **argv)
 	if (options && names && words) {
 		memcpy(words, argv, (size_t)argc * sizeof *words);
 		words[0] = (char *)line->program;
-		fill_rows(line, options, names);
+		struct argp_option *to = options;
+		for (int i = 0; i < line->rows; i++) {
+			const struct amos_option_row *row = &line->row[i];
+			if (!(row->group & line->takes))
+				continue;
+			for (size_t k = 0; k < sizeof *names - 1 && row->name[k]; k++)
+				names[i][k] = row->name[k] == '_' ? '-' : row->name[k];
+			const char *help = line->help ? line->help(line->context, i) : row->help;
+			*to++ = (struct argp_option){
+			    names[i], key_of(line, i), row->argument, 0, help, 0};
+		}
 		struct argp argp = {options, take_word, line->arguments, line->about, NULL,
 		                    NULL,    NULL};
 		argp_err_exit_status = AMOS_USAGE;

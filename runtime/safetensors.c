@@ -4,14 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int type_named(const char *name)
-{
-	int type = AMOS_TYPES - 1;
-	while (type >= 0 && (!name || strcmp(name, amos_formats[type].safetensors)))
-		type--;
-	return type;
-}
-
 static int read_tensor(const char *path, size_t start, const char *key, const json_t *about,
                        struct amos_array *array)
 {
@@ -20,7 +12,10 @@ static int read_tensor(const char *path, size_t start, const char *key, const js
 	const json_t *shape = json_object_get(about, "shape");
 	json_int_t from =
 	    json_integer_value(json_array_get(json_object_get(about, "data_offsets"), 0));
-	array->type = type_named(json_string_value(json_object_get(about, "dtype")));
+	const char *type = json_string_value(json_object_get(about, "dtype"));
+	array->type = AMOS_TYPES - 1;
+	while (array->type >= 0 && (!type || strcmp(type, amos_formats[array->type].safetensors)))
+		array->type--;
 	if (array->type < 0 || !json_is_array(shape) || json_array_size(shape) > 10 || from < 0)
 		return amos_fail(AMOS_INPUT, "%s: unknown type or invalid shape", where);
 	array->rank = (int)json_array_size(shape);
@@ -31,23 +26,6 @@ static int read_tensor(const char *path, size_t start, const char *key, const js
 	if (!status)
 		status = amos_array_take(array, where, &blob, start + (size_t)from);
 	amos_blob_free(&blob);
-	return status;
-}
-
-static int read_tensors(const char *path, size_t start, const char *key, json_t *header,
-                        struct amos_arrays *to)
-{
-	const char *name;
-	json_t *about;
-	int status = amos_arrays_room(to, path, json_object_size(header));
-	json_object_foreach (header, name, about) {
-		if (status || !strcmp(name, "__metadata__") || (key && strcmp(name, key)))
-			continue;
-		struct amos_array *array = &to->at[to->n++];
-		array->name = amos_array_name(strdup(name));
-		status = array->name ? read_tensor(path, start, name, about, array)
-		                     : amos_no_memory(path);
-	}
 	return status;
 }
 
@@ -65,12 +43,22 @@ int amos_arrays_safetensors(const char *path, const char *key, struct amos_array
 	                     ? json_loadb((const char *)blob.at + 8, size, 0, &error)
 	                     : NULL;
 	amos_blob_free(&blob);
+	const char *name;
+	json_t *about;
 	if (json_is_object(header))
-		status = read_tensors(path, 8 + size, key, header, to);
+		status = amos_arrays_room(to, path, json_object_size(header));
 	else if (!header && json_error_code(&error) == json_error_out_of_memory)
 		status = amos_no_memory(path);
 	else
 		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or truncated", path);
+	json_object_foreach (header, name, about) {
+		if (status || !strcmp(name, "__metadata__") || (key && strcmp(name, key)))
+			continue;
+		struct amos_array *array = &to->at[to->n++];
+		array->name = amos_array_name(strdup(name));
+		status = array->name ? read_tensor(path, 8 + size, name, about, array)
+		                     : amos_no_memory(path);
+	}
 	json_decref(header);
 	return status;
 }

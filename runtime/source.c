@@ -121,17 +121,6 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 	return status;
 }
 
-static int open_named(struct amos_sources *all, const char *given, const char *equals)
-{
-	struct amos_source *source = NULL;
-	int status = add_source(all, given, (size_t)(equals - given), &source);
-	char *text = status ? NULL : strdup(equals + 1);
-	if (!status)
-		status = text ? open_source(all, source, text) : amos_no_memory("--data");
-	free(text);
-	return status;
-}
-
 // Adds a source for each array of FILE.npz.
 static int open_all(struct amos_sources *all, const char *path)
 {
@@ -160,8 +149,16 @@ int amos_sources_open(struct amos_sources *all, const struct amos_list *list)
 	int status = AMOS_DONE;
 	for (int i = 0; !status && i < list->count; i++) {
 		const char *equals = strchr(list->at[i], '=');
-		status = equals && equals > list->at[i] ? open_named(all, list->at[i], equals)
-		                                        : open_all(all, list->at[i]);
+		if (!equals || equals == list->at[i]) {
+			status = open_all(all, list->at[i]);
+			continue;
+		}
+		struct amos_source *source = NULL;
+		status = add_source(all, list->at[i], (size_t)(equals - list->at[i]), &source);
+		char *text = status ? NULL : strdup(equals + 1);
+		if (!status)
+			status = text ? open_source(all, source, text) : amos_no_memory("--data");
+		free(text);
 	}
 	return status;
 }

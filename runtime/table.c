@@ -100,24 +100,19 @@ static const char *cell(const char *line, int index, size_t *length)
 	return line;
 }
 
-static int named_cell(const char *line, const char *name, size_t length)
-{
-	size_t n;
-	const char *at;
-	for (int i = 0; (at = cell(line, i, &n)); i++)
-		if (n == length && !strncmp(at, name, n))
-			return i;
-	return -1;
-}
-
 static int pick_one(struct table *t, const char *header, const char *text, size_t length)
 {
 	char *end;
 	long from = strtol(text, &end, 10), last = from;
 	if (end != text && *end == '-')
 		last = strtol(end + 1, &end, 10);
-	if (!isdigit((unsigned char)*text) || end != text + length)
-		from = last = named_cell(header, text, length);
+	if (!isdigit((unsigned char)*text) || end != text + length) { // a name
+		size_t n;
+		const char *at = cell(header, 0, &n);
+		for (from = 0; at && (n != length || strncmp(at, text, n));)
+			at = cell(header, (int)++from, &n);
+		from = last = at ? from : -1;
+	}
 	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - t->count)
 		return amos_fail(
 		    AMOS_INPUT,
@@ -129,32 +124,24 @@ static int pick_one(struct table *t, const char *header, const char *text, size_
 	return AMOS_DONE;
 }
 
-static int pick_all(struct table *t, const char *header)
-{
-	size_t n;
-	for (; t->count < MOST_COLUMNS && cell(header, t->count, &n); t->count++)
-		t->at[t->count] = t->count;
-	return !cell(header, t->count, &n)
-	           ? AMOS_DONE
-	           : amos_fail(AMOS_INPUT, "%s: more than %d columns" HELP "select some, %s:0-2,5",
-	                       t->path, MOST_COLUMNS, t->path);
-}
-
-static int pick_named(struct table *t, const char *header, const char *columns)
-{
-	int status;
-	do {
-		size_t n = strcspn(columns, ",");
-		status = pick_one(t, header, columns, n);
-		columns += n + (columns[n] == ',');
-	} while (!status && *columns);
-	return status;
-}
-
-// Chooses the columns by the first line.
+// Chooses the columns by the first line: those of COLUMNS, or all.
 static int pick(struct table *t, const char *header)
 {
-	int status = t->key ? pick_named(t, header, t->key) : pick_all(t, header);
+	size_t n;
+	int status = AMOS_DONE;
+	for (const char *columns = t->key; columns && !status;) {
+		n = strcspn(columns, ",");
+		status = pick_one(t, header, columns, n);
+		columns += n + (columns[n] == ',');
+		if (!*columns)
+			break;
+	}
+	for (; !t->key && t->count < MOST_COLUMNS && cell(header, t->count, &n); t->count++)
+		t->at[t->count] = t->count;
+	if (!t->key && cell(header, t->count, &n))
+		return amos_fail(AMOS_INPUT,
+		                 "%s: more than %d columns" HELP "select some, %s:0-2,5", t->path,
+		                 MOST_COLUMNS, t->path);
 	t->array->rank = t->count > 1 ? 2 : 1;
 	t->array->dim[1] = t->count;
 	return status;
@@ -173,33 +160,29 @@ static bool is_header(const struct table *t, const char *line)
 	return false;
 }
 
-static int read_cell(struct table *t, long number, const char *line, int column)
-{
-	size_t n;
-	const char *at = cell(line, column, &n);
-	char *end;
-	double x = at ? strtod(at, &end) : 0;
-	if (!at || !n || end != at + n)
-		return amos_fail(AMOS_INPUT,
-		                 "%s: line %ld, column %d: expected a number, found %.*s", t->path,
-		                 number, column, at && n ? (int)n : 7, at && n ? at : "nothing");
-	if (!is_exact(at, n, x))
-		return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE, t->path,
-		                 number, column, (int)n, at);
-	return add(&t->column, t->path, x);
-}
-
 static int read_row(struct table *t, long number, const char *line)
 {
-	size_t rest;
+	size_t n;
+	char *end;
 	int status = number == 1 ? pick(t, line) : AMOS_DONE;
 	if (status || is_blank(line) || (number == 1 && is_header(t, line)))
 		return status;
-	if (!t->key && cell(line, t->count, &rest) && rest)
+	if (!t->key && cell(line, t->count, &n) && n)
 		return amos_fail(AMOS_INPUT, "%s: line %ld has more cells than the first line, %d",
 		                 t->path, number, t->count);
-	for (int i = 0; !status && i < t->count; i++)
-		status = read_cell(t, number, line, t->at[i]);
+	for (int i = 0; !status && i < t->count; i++) {
+		const char *at = cell(line, t->at[i], &n);
+		double x = at ? strtod(at, &end) : 0;
+		if (!at || !n || end != at + n)
+			return amos_fail(AMOS_INPUT,
+			                 "%s: line %ld, column %d: expected a number, found %.*s",
+			                 t->path, number, t->at[i], at && n ? (int)n : 7,
+			                 at && n ? at : "nothing");
+		if (!is_exact(at, n, x))
+			return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE,
+			                 t->path, number, t->at[i], (int)n, at);
+		status = add(&t->column, t->path, x);
+	}
 	t->array->dim[0]++;
 	return status;
 }

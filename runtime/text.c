@@ -120,17 +120,6 @@ static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 	return status;
 }
 
-static void distinct_bytes(const unsigned char *at, size_t count,
-                           struct amos_vocabulary *vocabulary)
-{
-	bool seen[256] = {0};
-	for (size_t i = 0; i < count; i++)
-		seen[at[i]] = true;
-	for (int b = 0; b < 256; b++)
-		if (seen[b])
-			vocabulary->byte[vocabulary->count++] = (unsigned char)b;
-}
-
 int amos_vocabulary_write(const struct amos_vocabulary *vocabulary, const char *path)
 {
 	struct amos_temp_file file;
@@ -183,9 +172,13 @@ int amos_text_open(const char *path, const char *name, struct amos_array *array,
 	int status = folder ? read_folder(path, &blob) : amos_blob_open(path, false, &blob);
 	if (status)
 		return status;
-	if (name && !strcmp(name, "auto"))
-		distinct_bytes(blob.at, blob.count, vocabulary);
-	else if (name)
+	bool distinct = name && !strcmp(name, "auto"), seen[256] = {0};
+	for (size_t i = 0; distinct && i < blob.count; i++)
+		seen[blob.at[i]] = true;
+	for (int b = 0; b < 256; b++)
+		if (seen[b])
+			vocabulary->byte[vocabulary->count++] = (unsigned char)b;
+	if (name && !distinct)
 		status = read_vocabulary(name, vocabulary);
 	if (!status && name)
 		status = tokens_of(path, &blob, vocabulary);

@@ -35,31 +35,28 @@ static const char *file_of(const struct amos_data *data, const struct amos_sourc
 	return data->sources.files[source->file].text;
 }
 
-static int check_near(const struct amos_data *data, const char *input)
+int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
 {
 	const struct amos_sources *all = &data->sources;
-	if (amos_source_of(all, input))
-		return AMOS_DONE;
-	for (int i = 0; i < all->count; i++)
-		if (is_unused(&all->at[i]) && is_near(all->at[i].name, input))
-			return amos_fail(AMOS_INPUT,
-			                 "--data %s: no input takes '%s'; did you mean '%s'?",
-			                 file_of(data, &all->at[i]), all->at[i].name, input);
-	return AMOS_DONE;
-}
-
-// One line per file.
-static int write_unused(struct amos_data *data)
-{
+	const char *file = NULL;
 	size_t size;
+	for (int i = 0; i < all->count; i++)
+		for (int k = 0; k < n && !all->at[i].taken; k++)
+			all->at[i].taken = !strcmp(all->at[i].name, inputs[k]);
+	for (int k = 0; k < n; k++)
+		for (int i = 0; !amos_source_of(all, inputs[k]) && i < all->count; i++)
+			if (is_unused(&all->at[i]) && is_near(all->at[i].name, inputs[k]))
+				return amos_fail(
+				    AMOS_INPUT,
+				    "--data %s: no input takes '%s'; did you mean '%s'?",
+				    file_of(data, &all->at[i]), all->at[i].name, inputs[k]);
 	free(data->unused);
 	data->unused = NULL;
 	FILE *to = open_memstream(&data->unused, &size);
 	if (!to)
 		return amos_no_memory("--data");
-	const char *file = NULL;
-	for (int i = 0; i < data->sources.count; i++) {
-		const struct amos_source *source = &data->sources.at[i];
+	for (int i = 0; i < all->count; i++) { // one line per file
+		const struct amos_source *source = &all->at[i];
 		if (!is_unused(source))
 			continue;
 		bool same = file && !strcmp(file, file_of(data, source));
@@ -73,18 +70,6 @@ static int write_unused(struct amos_data *data)
 	if (file)
 		fputc('\n', to);
 	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
-}
-
-int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
-{
-	struct amos_source *at = data->sources.at;
-	for (int i = 0; i < data->sources.count; i++)
-		for (int k = 0; k < n && !at[i].taken; k++)
-			at[i].taken = !strcmp(at[i].name, inputs[k]);
-	int status = AMOS_DONE;
-	for (int k = 0; !status && k < n; k++)
-		status = check_near(data, inputs[k]);
-	return status ? status : write_unused(data);
 }
 
 const char *amos_data_unused(const struct amos_data *data)
