@@ -25,8 +25,7 @@ void verb_build(Session *session)
 		bad_usage(session, "expected -o NAME");
 	if (ends_with(out, ".so") || ends_with(out, ".a"))
 		bad_usage(session,
-		          format(session->arena,
-		                 "'%s': libraries are not there yet; an executable or .o is", out));
+		          format(session->arena, "expected an executable or .o, found '%s'", out));
 	if (!object && !target_links_here(target_of(session)))
 		bad_usage(session,
 		          "for another target, expected -o NAME.o: an object, or the text of "

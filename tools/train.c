@@ -19,7 +19,7 @@ static void go_there(Session *session, const char *run)
 	free(whole);
 }
 
-// --resume goes on with the command that began the run; what is said now comes after it.
+// Puts the command that began the run of --resume before the options of this one.
 static void recall(Session *session)
 {
 	const char *run = choice(session, OPT_resume, NULL);
@@ -28,8 +28,8 @@ static void recall(Session *session)
 	if (!run)
 		return;
 	if (chosen(session, OPT_out) || chosen(session, OPT_overwrite))
-		bad_usage(session, "--resume goes on in its own folder; -o and --overwrite are for "
-		                   "another run");
+		bad_usage(session, "--resume continues in the run's own directory, without -o and "
+		                   "--overwrite");
 	int argc;
 	char **argv;
 	need_done(amos_command(run, &argc, &argv));
