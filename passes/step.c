@@ -198,7 +198,7 @@ static void update(const Step *s, Param *p)
 		in[k] = operand(s, p, d->names[k]);
 	for (int k = 0; k < d->nattr; k++)
 		args[k] = attribute(s, p, d->names[d->nin + k]);
-	book_call(g, d->name, d->nin, in, d->nattr, args, d->nresult, out);
+	book_run(g, NULL, d->name, d->nin, in, d->nattr, args, d->nresult, out);
 	set(s, p->slot, out[0]);
 	for (int k = 0, next = 1; k < d->nin; k++)
 		if (state_named(s->opt, d->names[k])) {

@@ -30,7 +30,7 @@ static Elem type_in(const Case *c, const char *list, const char *name)
 	json_t *one;
 	json_array_foreach (json_object_get(c->inspected, list), i, one)
 		if (!strcmp(json_string_value(json_object_get(one, "name")), name))
-			return (Elem)elem_named(json_string_value(json_object_get(one, "type")));
+			return (Elem)FIND(json_string_value(json_object_get(one, "type")), elems);
 	fail(c->key, "'%s' is not among the %s that inspect tells", name, list);
 }
 

@@ -34,7 +34,7 @@ static struct amos_array made(Arena *arena, char *text)
 	if (!colon || !open || !what || open < colon || what < open)
 		fail_status(STATUS_USAGE, text, "wants NAME:TYPE[D,D]=WHAT");
 	*colon = *open = *what = 0;
-	int type = elem_named(colon + 1);
+	int type = FIND(colon + 1, elems);
 	if (type < 0)
 		fail_status(STATUS_USAGE, colon + 1, "no such type");
 	struct amos_array a = {.name = text, .type = type};

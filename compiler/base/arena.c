@@ -1,4 +1,5 @@
 // arena.c: allocates memory that is freed all at once.
+// A Budget limits what a file may cost, so that a small one cannot take all time or memory.
 // An Arena is a list of zeroed blocks; large requests get their own. Alignment: 64 for 64 bytes and
 // more, else 16, or 8 below 16 bytes. AddressSanitizer is informed of each allocation, so it
 // detects overruns.
@@ -53,11 +54,6 @@ Arena *arena_within(Arena *outer)
 	arena->next = outer->inner;
 	outer->inner = arena;
 	return arena;
-}
-
-Budget *arena_budget(const Arena *arena)
-{
-	return arena->budget;
 }
 
 void arena_limit(Arena *arena, Budget *budget)
@@ -161,4 +157,66 @@ void *grow(Arena *arena, void *at, size_t item, int *room)
 		memcpy(fresh, at, item * (size_t)*room);
 	*room = more;
 	return fresh;
+}
+
+// ---- budgets --------------------------------------------------------------------------
+// Only counts decide, never a clock.
+
+typedef struct Rate { // a row of costs.def
+	uint64_t limit, node, byte;
+} Rate;
+
+static const Rate rates[COSTS] = {
+#define COST(name, limit, node, byte) {limit, node, byte},
+#include "costs.def"
+#undef COST
+};
+
+const char *const cost_names[COSTS] = {
+#define COST(name, ...) #name,
+#include "costs.def"
+#undef COST
+};
+
+Budget *budget_new(Arena *arena)
+{
+	Budget *b = NEW(arena, Budget);
+	for (int c = 0; c < COSTS; c++)
+		b->limit[c] = rates[c].limit;
+	arena->budget = b;
+	return b;
+}
+
+static uint64_t sum(uint64_t a, uint64_t b)
+{
+	return a > UINT64_MAX - b ? UINT64_MAX : a + b;
+}
+
+uint64_t cost_product(uint64_t a, uint64_t b)
+{
+	return b && a > UINT64_MAX / b ? UINT64_MAX : a * b;
+}
+
+void allow(const Arena *arena, const char *file, uint64_t nodes, uint64_t bytes)
+{
+	Budget *b = arena->budget;
+	if (!b)
+		return;
+	b->file = file;
+	for (int c = 0; c < COSTS; c++)
+		b->limit[c] = sum(b->limit[c], sum(cost_product(nodes, rates[c].node),
+		                                   cost_product(bytes, rates[c].byte)));
+}
+
+void spend(const Arena *arena, Cost cost, uint64_t count)
+{
+	Budget *b = arena->budget;
+	if (!b)
+		return;
+	if (count > b->limit[cost] - b->spent[cost])
+		fail_status(STATUS_LIMIT, b->file,
+		            "needs more than %llu %s, the limit for a file of this size" HELP
+		            "raise the limit with --limit %s=N if you trust the file",
+		            (unsigned long long)b->limit[cost], cost_names[cost], cost_names[cost]);
+	b->spent[cost] += count;
 }

@@ -65,7 +65,7 @@ static inline uint32_t index_in_chunk(uint32_t i)
 	                       sizeof *(chunk)[0] << (chunk_of((uint32_t)(count)) + FIRST_BITS))), \
 	 ITEM(chunk, count))
 
-// ---- budget.c: limits the cost of a file ----------------------------------------------
+// ---- budgets: limits of what a file may cost -------------------------------------------
 // An arena may have a Budget, charged with the arena's blocks and with what spend() counts. Costs
 // are counted, not timed: equal files give equal results.
 
@@ -89,9 +89,7 @@ void allow(const Arena *, const char *file, uint64_t nodes, uint64_t bytes);
 // Charges `count`. Fails with STATUS_LIMIT if that exceeds the limit.
 void spend(const Arena *, Cost, uint64_t count);
 uint64_t cost_product(uint64_t, uint64_t); // product, saturated at UINT64_MAX
-// Defined in arena.c. NULL: no Budget.
-Budget *arena_budget(const Arena *);
-void arena_limit(Arena *, Budget *);
+void arena_limit(Arena *, Budget *);       // NULL: no limits
 
 // ---- str.c: strings -------------------------------------------------------------------
 
@@ -102,6 +100,9 @@ char *copy_string(Arena *, const char *);
 const char *visible(Arena *, const char *text, bool exact);
 bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
+// Returns the index of the item of this name, its first member; -1: none.
+int index_of_name(const char *name, const void *items, int count, size_t size);
+#define FIND(name, table) index_of_name((name), (table), COUNT(table), sizeof *(table))
 // True if `s` matches `pattern`: a glob (`*.bias`), or a regular expression between slashes
 // (`/h\.[0-9]+/`). Fails if that is invalid.
 bool matches(const char *pattern, const char *s);

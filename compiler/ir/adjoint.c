@@ -4,49 +4,28 @@
 
 // ---- slice ----------------------------------------------------------------------------
 
-// One axis of a slice: element o is element start + o * step of the operand.
-typedef struct AxisSlice {
-	int64_t start, step, count;
-} AxisSlice;
-
-// Turns negative steps into positive ones by reversing `r`.
-static Ref forward(Graph *g, Ref r, AxisSlice *slice)
-{
-	Shape shape = val(g, r)->shape;
-	int64_t start[RANK] = {0}, step[RANK];
-	for (int a = 0; a < shape.rank; a++) {
-		bool back = slice[a].step < 0;
-		step[a] = back ? -1 : 1;
-		if (back) {
-			start[a] = shape.dim[a] - 1;
-			slice[a].start += (shape.dim[a] - 1) * slice[a].step;
-			slice[a].step = -slice[a].step;
-		}
-	}
-	return put_slice(g, r, start, shape.dim, step);
-}
-
-// Returns the gradient of slice: the elements of `r` at their indices, zeros elsewhere. Steps above
-// 1 become a window of size 1 with `up` = step.
+// Returns the gradient of slice: the elements of `r` at their indices, zeros elsewhere. Negative
+// steps become positive ones by reversing r; steps above 1 a window of size 1 with `up` = step.
 Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const int64_t *step)
 {
-	AxisSlice slice[RANK];
-	int64_t before[RANK], after[RANK];
+	const Shape own = val(g, r)->shape;
+	int64_t first[RANK] = {0}, turn[RANK], before[RANK], after[RANK];
 	Attr window = {0};
 	for (int a = 0; a < to->rank; a++) {
-		int64_t count = val(g, r)->shape.dim[a];
-		slice[a] = (AxisSlice){start[a], count > 1 ? step[a] : 1, count};
-	}
-	r = forward(g, r, slice);
-	for (int a = 0; a < to->rank; a++) {
-		bool strided = slice[a].step > 1;
-		before[a] = strided || slice[a].count == 0 ? 0 : slice[a].start;
-		after[a] = strided ? 0 : to->dim[a] - before[a] - slice[a].count;
-		const int64_t row[7] = {a, to->dim[a], 1, 1, 1, slice[a].start, slice[a].step};
-		for (int i = 0; strided && i < 7; i++)
+		int64_t count = own.dim[a], low = start[a], up = count > 1 ? step[a] : 1;
+		turn[a] = up < 0 ? -1 : 1;
+		if (up < 0) {
+			first[a] = count - 1;
+			low += (count - 1) * up;
+			up = -up;
+		}
+		before[a] = up > 1 || count == 0 ? 0 : low;
+		after[a] = up > 1 ? 0 : to->dim[a] - before[a] - count;
+		const int64_t row[7] = {a, to->dim[a], 1, 1, 1, low, up};
+		for (int i = 0; up > 1 && i < 7; i++)
 			window.i[window.n++] = row[i];
 	}
-	r = put_pad(g, r, before, after, 0);
+	r = put_pad(g, put_slice(g, r, first, own.dim, turn), before, after, 0);
 	return window.n ? put_reshape(g, put(g, O_window, 1, &r, &window), *to) : r;
 }
 

@@ -163,7 +163,7 @@ static void read_about(Book *book, Lexer *l, Def **table, bool grad)
 	Def *d = NEW(book->arena, Def);
 	d->place = lexer_place(l);
 	d->name = lexer_name(l);
-	int op = op_named(d->name);
+	int op = FIND(d->name, prims);
 	if (op < 0)
 		fail(d->place, "no primitive is called %s", d->name);
 	read_head(l, d, &names, true);
@@ -227,77 +227,68 @@ const Book *book_builtin(void)
 
 // ---- definitions ----------------------------------------------------------------------
 
-static void bind_given(const Scope *s, const Def *d, int ngiven, const AttrArg *given, Item *var)
-{
-	Scope inner = {.g = s->g, .book = s->book, .where = d->place, .var = var, .depth = 1};
-	for (int i = 0; i < ngiven; i++) {
-		bool known = false;
-		for (int k = 0; k < d->nattr; k++)
-			known |= !strcmp(d->names[d->nin + k], given[i].name);
-		if (!known)
-			fail(s->where, "%s has no attribute %s", d->name, given[i].name);
-	}
-	for (int k = 0; k < d->nattr; k++) {
-		const AttrArg *found = NULL;
-		for (int i = 0; i < ngiven; i++)
-			if (!strcmp(d->names[d->nin + k], given[i].name))
-				found = &given[i];
-		if (!found && !d->attr[k])
-			fail(s->where, "%s: expected an attribute %s", d->name,
-			     d->names[d->nin + k]);
-		Item *item = &var[d->nin + k];
-		if (!found) {
-			*item = eval_item(&inner, d->attr[k]);
-		} else if (found->n == 0 && !found->ints) {
-			*item = (Item){.kind = I_num, .x = found->x};
-		} else {
-			if (found->n > NUMS)
-				fail(found->name, "a list of more than %d entries", NUMS);
-			*item = (Item){.kind = I_list, .n = found->n};
-			memcpy(item->i, found->ints, (size_t)found->n * sizeof *item->i);
-		}
-	}
-}
-
 void book_run(Graph *g, const Host *host, const char *def, int nin, const Ref *in, int ngiven,
               const AttrArg *given, int nout, Ref *out)
 {
 	const Def *d = g->book ? find_def(g->book, def, nin) : NULL;
 	if (!d)
 		fail(def, "the book defines no %s with %d operands", def, nin);
-	Item var[d->nvar + 1], result[nout + 1];
+	Item var[d->nvar + 1], *attr = var + d->nin, result[nout + 1];
+	const char **names = d->names + d->nin; // of the attributes
 	Scope s = {.g = g, .book = g->book, .where = def, .host = host};
+	Scope inner = {.g = g, .book = g->book, .where = d->place, .var = var, .depth = 1};
 	for (int k = 0; k < d->nin; k++)
 		if (k < nin && in[k])
 			var[k] = (Item){.kind = I_ref, .ref = in[k]};
 		else
 			var[k] = (Item){.kind = I_none};
-	bind_given(&s, d, ngiven, given, var);
+	for (int i = 0; i < ngiven; i++) {
+		bool known = false;
+		for (int k = 0; k < d->nattr; k++)
+			known |= !strcmp(names[k], given[i].name);
+		if (!known)
+			fail(def, "%s has no attribute %s", d->name, given[i].name);
+	}
+	for (int k = 0; k < d->nattr; k++) {
+		const AttrArg *found = NULL;
+		for (int i = 0; i < ngiven; i++)
+			if (!strcmp(names[k], given[i].name))
+				found = &given[i];
+		if (!found && !d->attr[k])
+			fail(def, "%s: expected an attribute %s", d->name, names[k]);
+		if (!found) {
+			attr[k] = eval_item(&inner, d->attr[k]);
+		} else if (found->n == 0 && !found->ints) {
+			attr[k] = (Item){.kind = I_num, .x = found->x};
+		} else {
+			if (found->n > NUMS)
+				fail(found->name, "a list of more than %d entries", NUMS);
+			attr[k] = (Item){.kind = I_list, .n = found->n};
+			memcpy(attr[k].i, found->ints, (size_t)found->n * sizeof *found->ints);
+		}
+	}
 	run_def(&s, d, var, nout, result);
 	for (int k = 0; k < nout; k++)
 		out[k] = item_ref(&s, &result[k], nin ? val(g, in[0])->type : E_f32);
 }
 
-void book_call(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given,
-               int nout, Ref *out)
-{
-	book_run(g, NULL, def, nin, in, ngiven, given, nout, out);
-}
-
 Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *given)
 {
 	Ref out;
-	book_call(g, def, nin, in, ngiven, given, 1, &out);
+	book_run(g, NULL, def, nin, in, ngiven, given, 1, &out);
 	return out;
 }
 
 // ---- lines about primitives -----------------------------------------------------------
 
-// Finds the line about v, and sets `var` to v's operands and attributes. Returns their number.
-static int bind_about(const Val *v, const Ref *in, const Def *const *table, const Def **found,
-                      Item *var)
+enum { VARS = 48 }; // most variables of a line about a primitive
+
+// Evaluates `nout` results of the line about v; `more` (2 or none) come after operands and
+// attributes. Returns where the line is.
+static const char *run_about(Graph *g, const Val *v, const Ref *in, Def *const *table,
+                             const Ref *more, int nout, Item *out)
 {
-	Item *attr = var + v->nin;
+	Item var[VARS], *attr = var + v->nin;
 	int nattr = attr_split(v->op, v->attr, attr);
 	const Def *d = table[v->op];
 	for (; d; d = d->next) {
@@ -308,42 +299,31 @@ static int bind_about(const Val *v, const Ref *in, const Def *const *table, cons
 		if (fits)
 			break;
 	}
-	for (int k = 0; k < v->nin; k++)
-		var[k] = (Item){.kind = I_ref, .ref = in[k]};
-	*found = d;
-	return v->nin + nattr;
-}
-
-enum { VARS = 48 }; // most variables of a line about a primitive
-
-static void run_about(Graph *g, const Val *v, const Def *d, Item *var, int nout, Item *out)
-{
 	if (!d)
 		bug("no line of the book about %s with %d operands", prims[v->op].name, v->nin);
 	if (d->nvar > VARS)
 		bug("%s: more than %d variables", d->place, VARS);
-	Scope s = {.g = g, .book = g->book, .where = d->place};
-	run_def(&s, d, var, nout, out);
+	for (int k = 0; k < v->nin; k++)
+		var[k] = (Item){.kind = I_ref, .ref = in[k]};
+	for (int k = 0; more && k < 2; k++)
+		attr[nattr + k] = (Item){.kind = I_ref, .ref = more[k]};
+	run_def(&(Scope){.g = g, .book = g->book, .where = d->place}, d, var, nout, out);
+	return d->place;
 }
 
 Ref book_decompose(Graph *g, const Val *v, const Ref *in)
 {
-	const Def *d;
-	Item var[VARS], out;
-	bind_about(v, in, (const Def *const *)g->book->composites, &d, var);
-	run_about(g, v, d, var, 1, &out);
-	return item_ref(&(Scope){.g = g, .where = d->place}, &out, v->type);
+	Item out;
+	const char *place = run_about(g, v, in, g->book->composites, NULL, 1, &out);
+	return item_ref(&(Scope){.g = g, .where = place}, &out, v->type);
 }
 
 void book_grad(Graph *g, const Val *v, Ref out, Ref gradient, const Ref *in, Ref *dx)
 {
-	const Def *d;
-	Item var[VARS], result[4];
-	int n = bind_about(v, in, (const Def *const *)g->book->grads, &d, var);
-	var[n++] = (Item){.kind = I_ref, .ref = out};
-	var[n++] = (Item){.kind = I_ref, .ref = gradient};
-	run_about(g, v, d, var, v->nin, result);
-	Scope s = {.g = g, .where = d->place};
+	Item result[4];
+	const char *place =
+	    run_about(g, v, in, g->book->grads, (Ref[]){out, gradient}, v->nin, result);
+	Scope s = {.g = g, .where = place};
 	for (int k = 0; k < v->nin; k++)
 		dx[k] =
 		    result[k].kind == I_none ? 0 : item_ref(&s, &result[k], val(g, in[k])->type);

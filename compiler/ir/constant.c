@@ -84,8 +84,12 @@ bool const_causal(const Graph *g, Ref r)
 	Arena *arena = arena_within(g->arena);
 	Array array;
 	bool causal = known_array(arena, g, r, &(int){KNOWN_VALUES}, &array);
-	for (int64_t i = 0; causal && i < count_of(&v->shape); i++)
-		causal = is_future_key(&v->shape, i) ? array.f[i] <= -1e30 : array.f[i] == 0;
+	// Scores are [.., queries, keys], both aligned at the end.
+	int64_t m = v->shape.dim[v->shape.rank - 2], n = last_dim(&v->shape);
+	for (int64_t i = 0; causal && i < count_of(&v->shape); i++) {
+		bool future = i % n > i / n % m + n - m;
+		causal = future ? array.f[i] <= -1e30 : array.f[i] == 0;
+	}
 	arena_free(arena);
 	return causal;
 }

@@ -69,14 +69,6 @@ Ref put_length(Graph *g, Ref x, int axis)
 	return length ? length : put_num(g, E_i64, (double)val(g, x)->shape.dim[axis]);
 }
 
-Ref put_size(Graph *g, Ref x, int naxes, const int64_t *axes)
-{
-	Ref size = put_num(g, E_i64, 1);
-	for (int i = 0; i < naxes; i++)
-		size = put2(g, O_mul, size, put_length(g, x, axes ? (int)axes[i] : i));
-	return size;
-}
-
 // ---- padding --------------------------------------------------------------------------
 
 // Returns Booleans along one axis, of size 1 along the others.

@@ -38,14 +38,7 @@ static void copy_elements(Array *to, int64_t first, const Array *from)
 		copy_element(to, first + i, from, i);
 }
 
-typedef struct Observer { // called for each value
-	Touch *touch;
-	void *context;
-} Observer;
-
-static Array *eval_live(Arena *, const Graph *, const Array *slot, Observer);
-
-static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer observer)
+static Array eval_loop(Arena *arena, const Val *v, const Array *in, Touch *touch, void *context)
 {
 	LoopInfo l = loop_of(v);
 	int results = loop_results(&l);
@@ -75,7 +68,7 @@ static Array eval_loop(Arena *arena, const Val *v, const Array *in, Observer obs
 			else
 				slot[k].i = in[1 + k].i + first;
 		}
-		const Array *value = eval_live(own, l.body, slot, observer);
+		const Array *value = eval_touched(own, l.body, slot, touch, context);
 		for (int k = 0; k < results; k++) {
 			const Array *from = &value[result_ref(&l, k)];
 			if (k < l.carried)
@@ -179,7 +172,7 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 }
 
 static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
-                      Observer observer)
+                      Touch *touch, void *context)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_const)
@@ -187,16 +180,16 @@ static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, co
 	if (v->op == O_slot)
 		return slot[v->attr->i[0]];
 	if (v->op == O_loop)
-		return eval_loop(arena, v, in, observer);
+		return eval_loop(arena, v, in, touch, context);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
 }
 
 Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
 {
-	return value_of(arena, g, r, slot, in, (Observer){0});
+	return value_of(arena, g, r, slot, in, NULL, NULL);
 }
 
-static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Observer observer)
+Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
 {
 	bool *live = graph_marks(arena, g);
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
@@ -209,19 +202,14 @@ static Array *eval_live(Arena *arena, const Graph *g, const Array *slot, Observe
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		result[r] = value_of(arena, g, r, slot, in, observer);
-		if (observer.touch)
-			observer.touch(observer.context, arena, v, &result[r]);
+		result[r] = value_of(arena, g, r, slot, in, touch, context);
+		if (touch)
+			touch(context, arena, v, &result[r]);
 	}
 	return result;
 }
 
 Array *eval_graph(Arena *arena, const Graph *g, const Array *slot)
 {
-	return eval_live(arena, g, slot, (Observer){0});
-}
-
-Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
-{
-	return eval_live(arena, g, slot, (Observer){touch, context});
+	return eval_touched(arena, g, slot, NULL, NULL);
 }

@@ -288,7 +288,9 @@ static Item fn_size(Scope *s, const Expr *e)
 	if (!is_dynamic(s->g, x))
 		return fn_count(s, e);
 	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank);
-	Ref size = put_size(s->g, x, axes.n, axes.i), one = put_num(s->g, E_i64, 1);
+	Ref one = put_num(s->g, E_i64, 1), size = one;
+	for (int i = 0; i < axes.n; i++)
+		size = put2(s->g, O_mul, size, put_length(s->g, x, (int)axes.i[i]));
 	return ref_item(put_cast(s->g, put2(s->g, O_max, size, one), val(s->g, x)->type));
 }
 
@@ -651,9 +653,9 @@ static Item eval_call(Scope *s, const Expr *e)
 
 bool literal_name(const char *name, double *x)
 {
-	int number = elem_named(name);
+	int number = FIND(name, elems);
 	if (number < 0)
-		number = act_named(name);
+		number = FIND(name, acts);
 	*x = number;
 	return number >= 0;
 }

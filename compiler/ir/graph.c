@@ -383,10 +383,8 @@ Ref slot_ref(const Graph *g, int slot)
 
 Ref find_output(const Graph *g, const char *name)
 {
-	for (int i = 0; i < g->outs.count; i++)
-		if (!strcmp(g->outs.at[i].name, name))
-			return g->outs.at[i].val;
-	return 0;
+	int i = index_of_name(name, g->outs.at, g->outs.count, sizeof *g->outs.at);
+	return i < 0 ? 0 : g->outs.at[i].val;
 }
 
 bool is_own_out(const char *name)

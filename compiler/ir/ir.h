@@ -87,10 +87,7 @@ static inline bool is_signed(Elem e)
 {
 	return elems[e].cls == 'i';
 }
-int op_named(const char *);         // -1: none
 bool is_condition(Op, int operand); // True for a b8 among operands of another type.
-int elem_named(const char *);       // -1
-int act_named(const char *);        // -1
 
 // ---- values ---------------------------------------------------------------------------
 
@@ -275,10 +272,8 @@ typedef struct Lengths {
 	Ref of[RANK];
 } Lengths;
 const Lengths *lengths_of(const Graph *, Ref);
-bool is_dynamic(const Graph *, Ref);      // True if it has a length; false for 0.
-Ref put_length(Graph *, Ref x, int axis); // i64, rank 0
-// The number of valid elements along these axes (NULL: the first naxes), i64, rank 0.
-Ref put_size(Graph *, Ref x, int naxes, const int64_t *);
+bool is_dynamic(const Graph *, Ref);                   // True if it has a length; false for 0.
+Ref put_length(Graph *, Ref x, int axis);              // i64, rank 0
 Ref put_valid(Graph *, Ref x, int axis, Ref length);   // x with that length
 Ref put_filled(Graph *, Ref x, int axis, double with); // x with this padding along the axis
 Ref put_all_filled(Graph *, Ref x, double with);       // along all axes
@@ -362,9 +357,6 @@ bool is_reduced(const Shape *, const Shape *space,
                 uint32_t reduce);                  // True if it is `space` reduced over these axes.
 uint32_t axes_mask(const Val *);                   // of a reduction or dot, as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // except for axes of size 1
-// True if element i of scores [.., queries, keys] is of a key after its query, both aligned at the
-// end.
-bool is_future_key(const Shape *scores, int64_t i);
 
 // ---- type.c, type_shape.c: types and shapes -------------------------------------------
 
@@ -539,8 +531,6 @@ typedef struct AttrArg {
 } AttrArg;
 void book_run(Graph *, const Host *, const char *def, int nin, const Ref *in, int ngiven,
               const AttrArg *, int nout, Ref *out);
-void book_call(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *,
-               int nout, Ref *out);
 Ref book_call1(Graph *, const char *def, int nin, const Ref *in, int ngiven, const AttrArg *);
 // Returns a lighter value that equals op(in; attr), or 0.
 Ref book_rewrite(Graph *, Op, int nin, const Ref *in, const Attr *);

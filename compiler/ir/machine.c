@@ -1,6 +1,5 @@
 // machine.c: reads machines.def as a table.
 #include "plan.h"
-#include <string.h>
 
 const Machine machines[] = {
 #define M(name, arch, features, lanes, registers, threads, l1, l2, ...)                            \
@@ -12,8 +11,6 @@ const int machine_count = COUNT(machines);
 
 const Machine *machine_named(const char *name)
 {
-	for (int i = 0; i < machine_count; i++)
-		if (!strcmp(machines[i].name, name))
-			return &machines[i];
-	return NULL;
+	int i = FIND(name, machines);
+	return i < 0 ? NULL : &machines[i];
 }

@@ -324,7 +324,7 @@ static Expr *parse_primary(Lexer *l)
 	e->name = lexer_name(l);
 	if (e->quoted || !lexer_take(l, "("))
 		return e;
-	int op = op_named(e->name);
+	int op = FIND(e->name, prims);
 	e->kind = X_call;
 	e->op = op < 0 ? OPS : (Op)op;
 	e->in = parse_list(l, &e->nin);

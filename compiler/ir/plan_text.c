@@ -193,10 +193,8 @@ static void read_schedule(Reader *r, Kern *kern)
 		k++;
 	while (k == COUNT(lists)) {
 		const char *name = lexer_name(l);
-		int i = 0;
-		while (i < COUNT(fields) && strcmp(fields[i].name, name))
-			i++;
-		if (i == COUNT(fields))
+		int i = FIND(name, fields);
+		if (i < 0)
 			fail(lexer_place(l), "a schedule has no '%s'", name);
 		const struct SchedField *f = &fields[i];
 		*field_of(kern->sched, f) =

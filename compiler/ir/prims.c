@@ -1,6 +1,5 @@
-// prims.c: reads prims.def, types.def and acts.def as tables, and finds names in them.
+// prims.c: reads prims.def, types.def and acts.def as tables.
 #include "ir.h"
-#include <string.h>
 
 const Prim prims[OPS] = {
 #define P(name, cls, arity, type, attr, weight, rule, text)                                        \
@@ -21,31 +20,7 @@ const ActInfo acts[ACTS] = {
 #undef A
 };
 
-int op_named(const char *name)
-{
-	for (int op = 0; op < OPS; op++)
-		if (strcmp(prims[op].name, name) == 0)
-			return op;
-	return -1;
-}
-
 bool is_condition(Op op, int k)
 {
 	return (op == O_select && k == 0) || (op == O_attend && k == 4);
-}
-
-int elem_named(const char *name)
-{
-	for (int elem = 0; elem < ELEMS; elem++)
-		if (strcmp(elems[elem].name, name) == 0)
-			return elem;
-	return -1;
-}
-
-int act_named(const char *name)
-{
-	for (int act = 0; act < ACTS; act++)
-		if (strcmp(acts[act].name, name) == 0)
-			return act;
-	return -1;
 }

@@ -121,12 +121,6 @@ bool is_reduced(const Shape *s, const Shape *space, uint32_t reduce)
 	return true;
 }
 
-bool is_future_key(const Shape *scores, int64_t i)
-{
-	int64_t m = scores->dim[scores->rank - 2], n = scores->dim[scores->rank - 1];
-	return i % n > i / n % m + n - m;
-}
-
 uint32_t axes_mask(const Val *v)
 {
 	uint32_t mask = 0;

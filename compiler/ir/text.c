@@ -271,7 +271,7 @@ static const char *line_comment(const Lexer *l)
 static Elem read_type(Lexer *l, Shape *shape)
 {
 	const char *name = lexer_name(l);
-	int type = elem_named(name);
+	int type = FIND(name, elems);
 	if (type < 0)
 		fail(lexer_place(l), "unknown type '%s'", name);
 	*shape = (Shape){0};
