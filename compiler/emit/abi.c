@@ -241,7 +241,7 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 
 // ---- entries --------------------------------------------------------------------------
 
-// A character an input: does the graph read it?
+// One character per input: '1' if the graph reads it.
 static Value reads_text(Gen *g, const Plan *plan)
 {
 	const Graph *graph = plan->graph;

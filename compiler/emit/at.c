@@ -221,41 +221,6 @@ static Value at_gather(Gen *g, const Val *v, const Index *idx)
 	return at(g, v->in[0], in);
 }
 
-// ---- leaves ---------------------------------------------------------------------------
-
-static Value at_leaf(Gen *g, Ref r, const Val *v, const Index *idx)
-{
-	double x;
-	switch (v->op) {
-	case O_const:
-		if (const_num(g->graph, r, &x))
-			return constant_value(g, v->type, x, const_int_at(v, 0));
-		return read_memory(g, v, r, idx);
-	case O_slot:
-		return read_memory(g, v, r, idx);
-	case O_iota:
-		return index_i64(g, &idx[v->attr->i[0]]);
-	case O_rand:
-		return at_rand(g, v, idx);
-	default:
-		never("a leaf");
-	}
-}
-
-// ---- maps -----------------------------------------------------------------------------
-
-static Value at_map(Gen *g, const Val *v, const Index *idx)
-{
-	Value x[3];
-	Elem type[3];
-	for (int k = 0; k < v->nin; k++) {
-		const Val *from = val(g->graph, v->in[k]);
-		x[k] = at(g, v->in[k], idx); // of rank 0, or axes of 1 that at() sets to 0
-		type[k] = from->type;
-	}
-	return apply(g, v, v->nin, x, type);
-}
-
 // ---- all of them ----------------------------------------------------------------------
 
 static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
@@ -267,11 +232,24 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 		}
 	if (!g->inside[r])
 		return read_memory(g, v, r, idx);
+	double uniform;
+	Value x[3];
+	Elem type[3];
 	switch (prims[v->op].cls) {
 	case C_leaf:
-		return at_leaf(g, r, v, idx);
+		if (v->op == O_iota)
+			return index_i64(g, &idx[v->attr->i[0]]);
+		if (v->op == O_rand)
+			return at_rand(g, v, idx);
+		return v->op == O_const && const_num(g->graph, r, &uniform)
+		           ? constant_value(g, v->type, uniform, const_int_at(v, 0))
+		           : read_memory(g, v, r, idx);
 	case C_map:
-		return at_map(g, v, idx);
+		for (int k = 0; k < v->nin; k++) {
+			x[k] = at(g, v->in[k], idx); // of rank 0, or axes of 1 that at() sets to 0
+			type[k] = val(g->graph, v->in[k])->type;
+		}
+		return apply(g, v, v->nin, x, type);
 	case C_move:
 		return at_move(g, v, idx);
 	case C_reduce:

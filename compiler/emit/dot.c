@@ -95,41 +95,16 @@ static void choose_streams(Dot *d)
 	}
 }
 
-// Returns the address of the strip's columns in a stream.
-static Value stream_strip(Dot *d, int i, Value first, Value column)
-{
-	Gen *g = d->g;
-	Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), first);
-	Value place = sum_of(g, times(g, row, d->p.n), column);
-	place = times(g, place, d->tile.stream[i].row / d->p.n);
-	return LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
-}
-
-static Value strip_of(Dot *d, Value strip, Value group, Value first)
-{
-	Gen *g = d->g;
-	if (d->s->a == W_place)
-		return in_place(d, 0, first, d->from);
-	if (!d->s->a_shared)
-		strip = LLVMBuildSub(g->b, strip, group, "");
-	return element(d, d->strip, times(g, strip, d->p.strip_size));
-}
-
-// Row `row` of the strip after the one at `a`.
-static Value soon_of(Dot *d, Value a, Value first, Value row)
-{
-	Gen *g = d->g;
-	if (!d->s->a_shared)
-		return in_place(d, 0, sum_of(g, sum_of(g, first, number(g, d->tile.rows)), row),
-		                d->from);
-	row = times(g, row, d->tile.soon_row);
-	return element(d, a, sum_of(g, row, number(g, d->p.strip_size)));
-}
-
 static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
 {
 	Gen *g = d->g;
-	Value first = first_row(d, strip), a = strip_of(d, strip, group, first), sums = d->sums;
+	Value first = first_row(d, strip), sums = d->sums, a;
+	if (d->s->a == W_place) {
+		a = in_place(d, 0, first, d->from);
+	} else {
+		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
+		a = element(d, d->strip, times(g, own, d->p.strip_size));
+	}
 	if (d->p.blocks > 1) {
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
 		sums = element(d, sums, times(g, own, d->tile.rows * d->tile.c_row));
@@ -139,10 +114,25 @@ static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
 	      at_column = sum_of(g, d->first_column, column);
 	Value b = d->s->b == W_place ? in_place(d, 1, d->from, at_column)
 	                             : element(d, d->panel, times(g, panels.i, d->p.panel_size));
-	Value soon = d->tile.soon ? soon_of(d, a, first, times(g, panels.i, d->tile.soon)) : a;
+	Value soon = a;
+	if (d->tile.soon) { // a row of the next strip
+		Value row = times(g, panels.i, d->tile.soon);
+		if (d->s->a_shared)
+			soon = element(
+			    d, a,
+			    sum_of(g, times(g, row, d->tile.soon_row), number(g, d->p.strip_size)));
+		else
+			soon = in_place(d, 0,
+			                sum_of(g, sum_of(g, first, number(g, d->tile.rows)), row),
+			                d->from);
+	}
 	Value in[6 + STREAMS] = {d->steps, a, b, element(d, sums, column), again, soon};
-	for (int i = 0; i < d->tile.streams; i++)
-		in[6 + i] = stream_strip(d, i, first, at_column);
+	for (int i = 0; i < d->tile.streams; i++) { // the strip's columns in a stream
+		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), first);
+		Value place = sum_of(g, times(g, row, d->p.n), at_column);
+		place = times(g, place, d->tile.stream[i].row / d->p.n);
+		in[6 + i] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
+	}
 	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in,
 	               (unsigned)(6 + d->tile.streams), "");
 	loop_end(g, &panels);
@@ -323,7 +313,7 @@ void emit_dot(Gen *g, const Kern *kern)
 		product(&d);
 	} else { // a worker has some columns
 		Value from = times(g, g->worker, d.p.width);
-		Value to = smaller(g, sum_of(g, from, number(g, d.p.width)), d.p.n);
+		Value to = least(g, sum_of(g, from, number(g, d.p.width)), number(g, d.p.n));
 		g->ops->lane_loop(g, from, to, d.p.n, (int)(d.p.width / g->width), finish_parts,
 		                  &d);
 	}

@@ -42,18 +42,6 @@ void pack_shared(Dot *);
 // Returns the operand's block of k in shared memory.
 Value shared_block(Dot *, int o);
 
-// ---- small values ---------------------------------------------------------------------
-
-static inline Value sum_of(Gen *g, Value a, Value b)
-{
-	return LLVMBuildAdd(g->b, a, b, "");
-}
-
-static inline Value least(Gen *g, Value a, Value b)
-{
-	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
-}
-
 static inline Value element(Dot *d, Value memory, Value i)
 {
 	return LLVMBuildGEP2(d->g->b, d->tile.elem, memory, &i, 1, "");

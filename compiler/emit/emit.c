@@ -71,7 +71,7 @@ static void write_launch(Gen *g, const char *name)
 {
 	static void (*const emitters[])(Gen *, const Kern *) = {
 	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
-	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scan};
+	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scatter};
 	g->local_used = 0;
 	g->ops->begin(g, name);
 	if (g->kern->sched->partition == P_tiles)
@@ -112,16 +112,6 @@ static void write_kernel(Gen *base, const Kernel *kernel, int n)
 }
 
 // ---- modules --------------------------------------------------------------------------
-
-static LLVMTargetMachineRef machine_new(const Target *t)
-{
-	LLVMTargetRef target;
-	char *message = NULL;
-	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
-		bug("LLVM knows no target %s: %s", t->triple, message);
-	return LLVMCreateTargetMachine(target, t->triple, t->cpu, t->features,
-	                               LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
-}
 
 static Part compile(Arena *arena, const Target *t, LLVMModuleRef module,
                     LLVMTargetMachineRef machine)
@@ -232,13 +222,20 @@ static void compile_kernels(Emitter *e, int threads)
 	if (threads <= 0)
 		threads = (int)sysconf(_SC_NPROCESSORS_ONLN);
 	threads = MAX(1, MIN(threads, e->batches));
+	const Target *t = e->target;
+	LLVMTargetRef target;
+	char *message = NULL;
+	if (LLVMGetTargetFromTriple(t->triple, &target, &message))
+		bug("LLVM knows no target %s: %s", t->triple, message);
 	Compiler *c = NEWS(e->arena, Compiler, threads);
 	pthread_t *thread = NEWS(e->arena, pthread_t, threads);
 	for (int i = 0; i < threads; i++)
 		c[i] = (Compiler){.emitter = e,
 		                  .arena = arena_new(),
 		                  .context = LLVMContextCreate(),
-		                  .machine = machine_new(e->target)};
+		                  .machine = LLVMCreateTargetMachine(
+		                      target, t->triple, t->cpu, t->features,
+		                      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall)};
 	int started = start_threads(threads, thread, c);
 	compile_thread(&c[0]);
 	for (int i = 1; i < started; i++)

@@ -64,8 +64,7 @@ typedef struct Gen {
 void emit_map(Gen *, const Kern *);
 void emit_row(Gen *, const Kern *); // row and col
 void emit_dot(Gen *, const Kern *);
-void emit_scatter(Gen *, const Kern *);
-void emit_scan(Gen *, const Kern *);
+void emit_scatter(Gen *, const Kern *); // and running sums
 
 // ---- indices: index.c -----------------------------------------------------------------
 
@@ -115,7 +114,6 @@ Value number(Gen *, int64_t);                      // i64
 Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
 Value read_variable(Gen *, LLVMTypeRef, Value variable);
 void set_variable(Gen *, Value variable, Value);
-Value smaller(Gen *, Value, int64_t);     // of two signed i64
 Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
 // The body of a loop over lanes: `n` vectors side by side.
@@ -347,6 +345,16 @@ void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);
 const char *kernel_name(Arena *, int kernel, int launch);
 void target_start(void); // initializes LLVM's targets, once per process
+
+static inline Value sum_of(Gen *g, Value a, Value b)
+{
+	return LLVMBuildAdd(g->b, a, b, "");
+}
+
+static inline Value least(Gen *g, Value a, Value b) // of two signed i64
+{
+	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
+}
 
 static inline Value times(Gen *g, Value a, int64_t n)
 {

@@ -7,9 +7,15 @@ static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
 	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
 }
 
-// Addresses that differ by lane.
-static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
+// Returns the address of consecutive lanes, or the addresses of others. *mask: lanes that exist;
+// NULL: all, and they are consecutive.
+static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x, Value *mask)
 {
+	*mask = x->mask;
+	if (x->step == 1 && !x->vector)
+		return element(g, type, memory, x->base);
+	if (!x->mask)
+		*mask = LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->width));
 	LLVMTypeRef narrow = LLVMVectorType(g->i32, (unsigned)g->width);
 	bool fits = x->most > 0 && x->most < INT32_MAX / 2;
 	Value start = element(g, type, memory, x->base), by = x->vector;
@@ -20,11 +26,6 @@ static Value addresses(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x)
 		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
 	}
 	return element(g, type, start, by);
-}
-
-static Value all_lanes(Gen *g)
-{
-	return LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->width));
 }
 
 // What masked lanes hold, which nothing may use. LLVM 19 takes a quotient of lanes known to be 0
@@ -40,9 +41,7 @@ static Value unread_lanes(LLVMTypeRef wide, Value mask)
 static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
 {
 	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->width);
-	bool apart = x->step != 1 || x->vector;
-	Value from = apart ? addresses(g, type, memory, x) : element(g, type, memory, x->base);
-	Value mask = apart && !x->mask ? all_lanes(g) : x->mask;
+	Value mask, from = lanes_address(g, type, memory, x, &mask);
 	if (!mask) {
 		Value v = LLVMBuildLoad2(g->b, wide, from, "");
 		LLVMSetAlignment(v, align);
@@ -50,7 +49,8 @@ static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory,
 	}
 	Value args[4] = {from, LLVMConstInt(g->i32, align, 0), mask, unread_lanes(wide, x->mask)};
 	LLVMTypeRef types[2] = {wide, LLVMTypeOf(from)};
-	return intrinsic(g, apart ? "llvm.masked.gather" : "llvm.masked.load", 2, types, 4, args);
+	return intrinsic(g, is_vector(from) ? "llvm.masked.gather" : "llvm.masked.load", 2, types,
+	                 4, args);
 }
 
 static bool differs(const Lanes *x)
@@ -86,16 +86,15 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 static void store_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x,
                          Value v)
 {
-	bool apart = x->step != 1 || x->vector;
-	Value to = apart ? addresses(g, type, memory, x) : element(g, type, memory, x->base);
-	Value mask = apart && !x->mask ? all_lanes(g) : x->mask;
+	Value mask, to = lanes_address(g, type, memory, x, &mask);
 	if (!mask) {
 		LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
 		return;
 	}
 	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};
 	LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
-	intrinsic(g, apart ? "llvm.masked.scatter" : "llvm.masked.store", 2, types, 4, args);
+	intrinsic(g, is_vector(to) ? "llvm.masked.scatter" : "llvm.masked.store", 2, types, 4,
+	          args);
 }
 
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)

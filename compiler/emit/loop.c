@@ -122,23 +122,11 @@ static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void 
 	body(g, n, unit, context);
 }
 
-static bool whole_axis(Value from, Value to, int64_t count)
-{
-	return LLVMIsAConstantInt(from) && LLVMIsAConstantInt(to) &&
-	       !LLVMConstIntGetZExtValue(from) && LLVMConstIntGetSExtValue(to) == count;
-}
-
-Value smaller(Gen *g, Value a, int64_t b)
-{
-	Value less = LLVMBuildICmp(g->b, LLVMIntSLT, a, number(g, b), "");
-	return LLVMBuildSelect(g->b, less, a, number(g, b), "");
-}
-
 void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
                  void *context)
 {
 	int64_t step = (int64_t)g->width * unroll, full = count / step * step;
-	bool whole = whole_axis(from, to, count);
+	bool whole = from == number(g, 0) && to == number(g, count); // constants are unique
 	if (whole && count < 2 * step) {
 		Level *outer = level_enter(g);
 		lane_rest(g, 0, count, body, context);
@@ -146,7 +134,7 @@ void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBo
 		return;
 	}
 	if (full) {
-		Value end = full == count ? to : smaller(g, to, full);
+		Value end = full == count ? to : least(g, to, number(g, full));
 		Loop loop = loop_begin(g, from, end, step);
 		Index unit[UNITS];
 		unit[0] = lane_index(g, loop.i, count - step + g->width, g->width, NULL);

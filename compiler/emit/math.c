@@ -181,20 +181,16 @@ static Value odd_ratio(Gen *g, Value x, double limit, const Poly *p, const Poly 
 	return LLVMBuildFDiv(g->b, mul(g, x, poly(g, z, p)), poly(g, z, q), "");
 }
 
-// Near 0 a polynomial, elsewhere 1 - 2 / (e^2x + 1).
-static Value tanh_double(Gen *g, Value x)
+// In f64: near 0 a polynomial, elsewhere 1 - 2 / (e^2x + 1).
+Value math_tanh(Gen *g, Value x)
 {
+	if (!is_double(x))
+		return odd_ratio(g, x, 9, &tanh_above_f32, &tanh_below_f32);
 	Value a = magnitude(g, x), z = mul(g, x, x), one = real_like(x, 1);
 	Value small = mul_add(g, mul(g, x, z), poly(g, z, &tanh_near_f64), x);
 	Value e = add(g, math_exp(g, add(g, a, a)), one);
 	Value large = sub(g, one, LLVMBuildFDiv(g->b, real_like(x, 2), e, ""));
 	return choose(g, below(g, a, 0.4), small, with_sign(g, large, x));
-}
-
-Value math_tanh(Gen *g, Value x)
-{
-	return is_double(x) ? tanh_double(g, x)
-	                    : odd_ratio(g, x, 9, &tanh_above_f32, &tanh_below_f32);
 }
 
 // tanh(x / 2) (e^x + 1)
@@ -204,21 +200,17 @@ Value math_expm1(Gen *g, Value x)
 	return mul(g, half, add(g, math_exp(g, x), real_like(x, 1)));
 }
 
-// x P(x^2) below 1; beyond 1 - t exp(P(t) - x^2), t = 2 / (2 + x), up to 6, where it is 1.
-static Value erf_double(Gen *g, Value x)
+// In f64: x P(x^2) below 1; beyond 1 - t exp(P(t) - x^2), t = 2 / (2 + x), up to 6, where it is 1.
+Value math_erf(Gen *g, Value x)
 {
+	if (!is_double(x))
+		return odd_ratio(g, x, 3.93, &erf_above_f32, &erf_below_f32);
 	Value a = clamp(g, magnitude(g, x), 0, 6), z = mul(g, a, a), one = real_like(x, 1);
 	Value small = mul(g, x, poly(g, z, &erf_near_f64));
 	Value t = LLVMBuildFDiv(g->b, real_like(x, 2), add(g, a, real_like(x, 2)), "");
 	Value power = sub(g, poly(g, sub(g, t, real_like(x, 11 / 24.0)), &erf_far_f64), z);
 	Value large = sub(g, one, mul(g, t, math_exp(g, power)));
 	return choose(g, below(g, a, 1), small, with_sign(g, large, x));
-}
-
-Value math_erf(Gen *g, Value x)
-{
-	return is_double(x) ? erf_double(g, x)
-	                    : odd_ratio(g, x, 3.93, &erf_above_f32, &erf_below_f32);
 }
 
 // ---- sin, cos, atan -------------------------------------------------------------------

@@ -159,7 +159,7 @@ static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 	Value *acc = f->acc, *best = f->best;
 	int64_t size = f->groups.size[group];
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), block);
-	Value end = smaller(g, LLVMBuildAdd(g->b, loop.i, number(g, block), ""), size);
+	Value end = least(g, sum_of(g, loop.i, number(g, block)), number(g, size));
 	new_accumulators(g, f);
 	one_range(g, f, group, loop.i, end);
 	for (int k = 0; k < f->n; k++)
@@ -246,18 +246,6 @@ static Value reduce_result(Gen *g, Reduction *f, int k)
 
 // ---- the nest -------------------------------------------------------------------------
 
-// A dot is a reduction over an axis after the last.
-static Shape reduced_space(Gen *g, const Val *v)
-{
-	Shape s = val(g->graph, v->in[0])->shape;
-	if (v->op != O_dot)
-		return s;
-	int64_t depth = s.dim[s.rank - 1];
-	s = v->shape;
-	s.dim[s.rank++] = depth;
-	return s;
-}
-
 static int weight_of(Gen *g, Ref r, int deep)
 {
 	const Val *v = val(g->graph, r);
@@ -300,11 +288,12 @@ static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
 void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 {
 	const Val *first = val(g->graph, reduce[0]);
-	Reduction f = {.n = n,
-	               .reduce = reduce,
-	               .idx = idx,
-	               .space = reduced_space(g, first),
-	               .keep = g->keep};
+	const Shape *operand = &val(g->graph, first->in[0])->shape;
+	Reduction f = {.n = n, .reduce = reduce, .idx = idx, .space = *operand, .keep = g->keep};
+	if (first->op == O_dot) { // a reduction over an axis after the last
+		f.space = first->shape;
+		f.space.dim[f.space.rank++] = last_dim(operand);
+	}
 	g->keep = NULL;
 	f.groups = reduce_groups(g, &f, axes_mask(first));
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;

@@ -111,9 +111,10 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 
 // ---- kernels --------------------------------------------------------------------------
 
-// Divides (before) x (pieces of after) among workers; calls the body with the units of one piece.
-static void emit_lines(Gen *g, const Kern *kern, LaneBody *body)
+// Divides (before) x (pieces of after) among workers.
+void emit_scatter(Gen *g, const Kern *kern)
 {
+	LaneBody *body = kern->kind == L_scan ? scan_units : scatter_units;
 	Scatter *s = NEW(g->arena, Scatter);
 	Lines *l = &s->lines;
 	s->v = val(g->graph, kern->root);
@@ -132,14 +133,4 @@ static void emit_lines(Gen *g, const Kern *kern, LaneBody *body)
 	Branch single = g->ops->single_begin(g);
 	body(g, 1, &zero, s);
 	single_end(g, &single);
-}
-
-void emit_scatter(Gen *g, const Kern *kern)
-{
-	emit_lines(g, kern, scatter_units);
-}
-
-void emit_scan(Gen *g, const Kern *kern)
-{
-	emit_lines(g, kern, scan_units);
 }

@@ -13,7 +13,7 @@ void worker_columns(Gen *g, int64_t columns, LaneBody *body, void *context)
 	int64_t piece = g->kern->sched->columns, pieces = ceil_div(columns, piece);
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Value from = times(g, part, piece);
-	Value to = smaller(g, LLVMBuildAdd(g->b, from, number(g, piece), ""), columns);
+	Value to = least(g, sum_of(g, from, number(g, piece)), number(g, columns));
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
 	g->ops->lane_loop(g, from, to, columns, (int)g->kern->sched->units, body, context);
@@ -23,7 +23,7 @@ Loop worker_rows(Gen *g, int64_t rows, Index *row)
 {
 	int64_t block = g->kern->sched->rows;
 	Value first = times(g, g->worker, block);
-	Value end = smaller(g, LLVMBuildAdd(g->b, first, number(g, block), ""), rows);
+	Value end = least(g, sum_of(g, first, number(g, block)), number(g, rows));
 	Loop loop = loop_begin(g, first, end, 1);
 	*row = uniform_index(g, loop.i, rows, 1);
 	return loop;

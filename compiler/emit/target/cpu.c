@@ -59,13 +59,15 @@ static const TargetOps vector_ops = {.begin = begin_launch,
 
 // ---- features -------------------------------------------------------------------------
 
-static bool has(const char *features, const char *feature)
+// True if the last of the features by this name turns it on.
+static bool is_on(const char *features, const char *name)
 {
-	size_t n = strlen(feature);
-	for (const char *at = features; (at = strstr(at, feature)); at += n)
-		if (at > features && at[-1] == '+' && (at[n] == ',' || !at[n]))
-			return true;
-	return false;
+	bool on = false;
+	size_t n = strlen(name);
+	for (const char *at = features; *at; at += strcspn(at, ","), at += *at == ',')
+		if (!strncmp(at + 1, name, n) && (at[n + 1] == ',' || !at[n + 1]))
+			on = *at == '+';
+	return on;
 }
 
 // Turns off what the mask turns off: features of LLVM, later ones win, so the mask goes last. What
@@ -90,16 +92,15 @@ static char *masked(Arena *arena, const char *features, const char *mask)
 	return text.at ? text.at : copy_string(arena, "");
 }
 
-// True if the target has what the class needs, and the mask turns off none of it.
-static bool belongs(Arena *arena, const Target *t, const char *mask, const Machine *m)
+// True if the target has what the class needs.
+static bool belongs(Arena *arena, const Target *t, const Machine *m)
 {
 	if (!starts_with(t->triple, m->arch))
 		return false;
 	for (const char *at = m->features; *at; at += strspn(at, " ")) {
 		size_t n = strcspn(at, " ");
 		const char *feature = format(arena, "%.*s", (int)n, at);
-		const char *off = mask ? strstr(mask, feature) : NULL;
-		if (!has(t->features, feature) || (off && off > mask && off[-1] == '-'))
+		if (!is_on(t->features, feature))
 			return false;
 		at += n;
 	}
@@ -116,10 +117,10 @@ Target *cpu_known(Arena *arena, const char *name, const char *triple, const char
 	t->cpu = copy_string(arena, cpu);
 	t->features = masked(arena, features, mask);
 	for (int i = 0; i < machine_count && !t->machine; i++)
-		if (belongs(arena, t, mask, &machines[i]))
+		if (belongs(arena, t, &machines[i]))
 			t->machine = &machines[i];
 	// A CPU that fuses products and sums must not if its class does not.
-	if (has(t->features, "fma") && !strstr(t->machine->features, "fma"))
+	if (is_on(t->features, "fma") && !strstr(t->machine->features, "fma"))
 		t->features = format(arena, "%s,-fma", t->features);
 	t->scalef = strstr(t->machine->features, "avx512f");
 	return t;
@@ -143,21 +144,12 @@ bool target_runs_here(const Target *t)
 	bool runs = target_links_here(t);
 	for (const char *at = t->features; runs && *at;) {
 		size_t n = strcspn(at, ",");
-		runs = *at != '+' || has(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
+		runs =
+		    *at != '+' || is_on(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
 		at += n + (at[n] == ',');
 	}
 	arena_free(arena);
 	return runs;
-}
-
-static bool is_on(const char *features, const char *name)
-{
-	bool on = false;
-	size_t n = strlen(name);
-	for (const char *at = features; *at; at += strcspn(at, ","), at += *at == ',')
-		if (!strncmp(at + 1, name, n) && (at[n + 1] == ',' || !at[n + 1]))
-			on = *at == '+';
-	return on;
 }
 
 const char *target_needs(Arena *arena, const Target *t)
