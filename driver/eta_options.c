@@ -7,18 +7,18 @@
 
 // ---- a report as a file ---------------------------------------------------------------
 
-// A number; or nested lists of which one is longer than 1: its axis, length and numbers. False:
-// neither.
-static bool read_eta(Arena *arena, const json_t *list, Override *wish)
+// Reads a number, or nested lists of which one is longer than 1, with the axis of that. False for
+// anything else.
+static bool read_eta(Arena *arena, const json_t *list, Override *eta)
 {
-	for (; json_array_size(list) == 1; wish->axis++)
+	for (; json_array_size(list) == 1; eta->axis++)
 		list = json_array_get(list, 0);
 	if (json_is_number(list)) {
-		wish->expr = format(arena, "%.17g", json_number_value(list));
+		eta->expr = format(arena, "%.17g", json_number_value(list));
 		return true;
 	}
-	wish->count = (int64_t)json_array_size(list);
-	double *along = NEWS(arena, double, wish->count + 1);
+	eta->count = (int64_t)json_array_size(list);
+	double *along = NEWS(arena, double, eta->count + 1);
 	size_t i;
 	json_t *one;
 	json_array_foreach (list, i, one) {
@@ -28,8 +28,8 @@ static bool read_eta(Arena *arena, const json_t *list, Override *wish)
 			return false;
 		along[i] = json_number_value(one);
 	}
-	wish->along = along;
-	return wish->count > 0;
+	eta->along = along;
+	return eta->count > 0;
 }
 
 // Escapes a report's strings, because they are printed as they are.
@@ -90,56 +90,50 @@ static void read_report(Session *session, const char *path, EtaOptions *options)
 
 // ---- options --------------------------------------------------------------------------
 
-// PATTERN=EXPRESSION, cut at the last '='; false where there is none.
-static bool read_wish(Arena *arena, const char *text, Overrides *list)
+// Reads PATTERN=EXPRESSION, split at the last '='. False if it has none.
+static bool read_override(Arena *arena, const char *text, Overrides *list)
 {
 	const char *equal = strrchr(text, '=');
 	if (!equal || equal == text)
 		return false;
-	Override wish = {.pattern = format(arena, "%.*s", (int)(equal - text), text),
-	                 .expr = equal + 1};
-	PUSH(arena, *list, wish);
+	Override override = {.pattern = format(arena, "%.*s", (int)(equal - text), text),
+	                     .expr = equal + 1};
+	PUSH(arena, *list, override);
 	return true;
 }
 
-static void want_wish(Arena *arena, const char *option, const char *text, Overrides *list)
-{
-	if (!read_wish(arena, text, list))
-		fail_status(STATUS_USAGE, option, "expected NAME=VALUE, found '%s'", text);
-}
-
-// The root mean square of each float input that has data, to three digits.
+// Adds the root mean square of each float input that has data, to three digits.
 static void measure(Session *session, const Graph *g, const struct amos_data *data, Overrides *list)
 {
 	Arena *arena = session->arena;
 	for (int i = 0; data && i < g->slots.count; i++) {
 		const Slot *slot = &g->slots.at[i];
-		if (slot->kind != S_input || !is_float(slot->type))
-			continue;
-		double rms = amos_data_rms(data, slot->name);
+		bool input = slot->kind == S_input && is_float(slot->type);
+		double rms = input ? amos_data_rms(data, slot->name) : 0;
 		if (!(rms > 0) || !isfinite(rms))
 			continue;
-		Override wish = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
-		PUSH(arena, *list, wish);
-		if (session->purpose != FOR_REPORT) // which tells itself
+		Override range = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
+		PUSH(arena, *list, range);
+		if (session->purpose != FOR_REPORT) // which reports it itself
 			tell(session, "input %s: range %s, the root mean square of its data\n",
-			     slot->name, wish.expr);
+			     slot->name, range.expr);
 	}
 }
 
 Eta *etas(Session *session, const Graph *g, struct amos_data *data, Scales *scales)
 {
 	Arena *arena = session->arena;
-	EtaOptions wishes = {.convention = choice(session, OPT_convention, NULL)};
-	measure(session, g, data, &wishes.range);
+	EtaOptions options = {.convention = choice(session, OPT_convention, NULL)};
+	measure(session, g, data, &options.range);
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		if (c->option == OPT_eta && !read_wish(arena, c->value, &wishes.eta))
-			read_report(session, c->value, &wishes);
-		if (c->option == OPT_range)
-			want_wish(arena, "--range", c->value, &wishes.range);
-		if (c->option == OPT_slots)
-			want_wish(arena, "--slots", c->value, &wishes.slots);
+		bool range = c->option == OPT_range;
+		if (c->option == OPT_eta && !read_override(arena, c->value, &options.eta))
+			read_report(session, c->value, &options);
+		if ((range || c->option == OPT_slots) &&
+		    !read_override(arena, c->value, range ? &options.range : &options.slots))
+			fail_status(STATUS_USAGE, range ? "--range" : "--slots",
+			            "expected NAME=VALUE, found '%s'", c->value);
 	}
-	return eta_pass(arena, g, &wishes, scales);
+	return eta_pass(arena, g, &options, scales);
 }

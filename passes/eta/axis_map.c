@@ -201,36 +201,31 @@ void find_cuts(ScaleAnalysis *s)
 
 // ---- slices of a parameter --------------------------------------------------------------
 
-// Returns the parameter's axis that is the full last axis of the output, in order; -1 if none.
-static int output_axis(const ScaleAnalysis *s, const Inferred *inferred, int slot)
-{
-	const Val *operand = val(s->g, inferred->operand);
-	const Shape *shape = &s->g->slots.at[slot].shape;
-	AxisMap map;
-	int last = operand->shape.rank - 1;
-	int64_t size = last_dim(&val(s->g, inferred->output_slices->dot)->shape);
-	if (last < 0 || operand->shape.dim[last] != size || !operand_map(s, inferred, slot, &map))
-		return -1;
-	for (int a = 0; a < map.rank; a++)
-		if (steps_along(&map, a, last) == 1)
-			return is_along(&map, last, a) && shape->dim[a] == size ? a : -1;
-	return -1;
-}
-
 ParamSlices *output_slices_of(const ScaleAnalysis *s, const Inferred *inferred, int slot)
 {
-	int axis = inferred->output_slices ? output_axis(s, inferred, slot) : -1;
-	if (axis < 0)
+	const OutputSlices *output = inferred->output_slices;
+	const Shape *shape = &s->g->slots.at[slot].shape;
+	AxisMap map;
+	if (!output)
+		return NULL;
+	// The parameter's axis must be the full last axis of the output, in order.
+	const Shape *operand = &val(s->g, inferred->operand)->shape;
+	int last = operand->rank - 1, axis = 0;
+	int64_t size = last_dim(&val(s->g, output->dot)->shape);
+	if (last < 0 || operand->dim[last] != size || !operand_map(s, inferred, slot, &map))
+		return NULL;
+	while (axis < map.rank && steps_along(&map, axis, last) != 1)
+		axis++;
+	if (axis == map.rank || !is_along(&map, last, axis) || shape->dim[axis] != size)
 		return NULL;
 	ParamSlices *slices = NEW(s->arena, ParamSlices);
 	slices->axis = axis;
-	for (int64_t e = 0, n = 0; e < s->g->slots.at[slot].shape.dim[axis]; e++) {
-		Ref output = inferred->output_slices->owner[e];
-		Surd demand = demand_or_one(s, output);
+	for (int64_t e = 0, n = 0; e < size; e++) {
+		Surd demand = demand_or_one(s, output->owner[e]);
 		if (!n || !surd_same(demand, slices->list.at[n - 1].inferred.demand)) {
 			ParamSlice slice = {e, 0, *inferred}; // the same rule with its own demand
 			slice.inferred.demand = demand;
-			slice.inferred.demand_by = s->demand_by[output];
+			slice.inferred.demand_by = s->demand_by[output->owner[e]];
 			slice.inferred.eta =
 			    surd_mul(surd_div(inferred->eta, inferred->demand), demand);
 			PUSH(s->arena, slices->list, slice);
