@@ -75,12 +75,13 @@ typedef struct Session { // a model file, and the options that it is compiled by
 	char **argv;
 	void (*listen)(void *listener, const char *text); // takes notes, lines; may be NULL
 	void *listener;
-	Table *told;        // notes that were reported
-	struct File *file;  // the model as parsed, once it was read
-	bool plain;         // the file is read without the loss that it may hold
-	bool bound;         // --bind has been checked against the model's dimensions
-	bool drawn;         // weights will be drawn, which have no statistics
-	VEC(Closer) opened; // closed when the session ends, last first
+	Table *told;              // notes that were reported
+	struct File *file;        // the model as parsed, once it was read
+	const char *loss_trouble; // what is wrong with --loss beside the model; NULL: nothing
+	bool plain;               // the file is read without the loss that it may hold
+	bool bound;               // --bind has been checked against the model's dimensions
+	bool drawn;               // weights will be drawn, which have no statistics
+	VEC(Closer) opened;       // closed when the session ends, last first
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------

@@ -227,6 +227,7 @@ static Model *read_with(const Reading *r, bool list)
 	Model *model = attempt_read(session, read_file, &options, &failure);
 	if (!model && !list && chosen(session, OPT_loss) && strcmp(session->path, "-"))
 		attempt_read(session, check_loss, &options, &more);
+	session->loss_trouble = more;
 	if (!model)
 		fail(NULL, "%s%s%s", failure, more ? "\n" : "", more ? more : "");
 	if (!list)

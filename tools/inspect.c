@@ -45,30 +45,26 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
-// Everything that stands between this file and a training, each with its reason. `failure` has
-// lines "  node '/x' (Op): reason", each perhaps with a help line below.
-static json_t *untrainable_json(Arena *arena, const Model *listed, const Model *model,
+// Everything that stands between this file and a training, each with its reason.
+static json_t *untrainable_json(const Session *session, const Model *listed, const Model *model,
                                 const char *failure)
 {
-	static const char help[] = "    help: ";
 	json_t *list = json_array();
 	for (int i = 0; i < listed->ops.count; i++)
 		if (!failure && listed->ops.at[i].trouble)
 			add_untrainable(list, listed->ops.at[i].op, listed->ops.at[i].trouble);
-	char *rest = failure ? copy_string(arena, failure) : NULL, *line = strsep(&rest, "\n");
-	if (line && !rest)
+	const Problems *problems = problems_of(session->file);
+	if (failure && !problems->count)
 		add_untrainable(list, "the model", failure);
-	while ((line = strsep(&rest, "\n"))) {
-		json_t *last = json_array_get(list, json_array_size(list) - 1);
-		if (starts_with(line, help) && last) {
-			json_object_set_new(last, "help", json_text(line + strlen(help)));
-			continue;
-		}
-		char *text = line + strspn(line, " "), *colon = strstr(text, ": ");
-		if (colon)
-			*colon = 0;
-		add_untrainable(list, colon ? text : "the model", colon ? colon + 2 : text);
+	for (int i = 0; failure && i < problems->count; i++) {
+		const Problem *p = &problems->at[i];
+		add_untrainable(list, p->where ? p->where : "the model", p->why);
+		if (p->help)
+			json_object_set_new(json_array_get(list, json_array_size(list) - 1), "help",
+			                    json_text(p->help));
 	}
+	if (failure && session->loss_trouble)
+		add_untrainable(list, "--loss", session->loss_trouble);
 	for (int i = 0; model && i < model->graph->slots.count; i++) {
 		const Slot *s = &model->graph->slots.at[i];
 		if ((s->kind == S_frozen || s->kind == S_buffer) && s->why)
@@ -102,7 +98,7 @@ static json_t *model_json(Session *session, Model *listed, Model *model, const c
 	    (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset, "producer",
 	    listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
 	    model ? parameters_json(model, eta) : json_array(), "operators", operators,
-	    "untrainable", untrainable_json(session->arena, listed, model, failure), "not_trained",
+	    "untrainable", untrainable_json(session, listed, model, failure), "not_trained",
 	    model ? untrained_json(model) : json_null(), "notes", notes);
 }
 

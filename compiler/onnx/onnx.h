@@ -81,6 +81,14 @@ typedef struct Untrained { // a weight that training leaves as it is
 	Shape shape;
 } Untrained;
 
+typedef struct Problem {   // of a model that cannot be read
+	const char *where; // node 'X' (Op), or NULL
+	const char *why;
+	const char *help; // NULL: none
+} Problem;
+
+typedef VEC(Problem) Problems;
+
 typedef struct Model {
 	Arena *arena;
 	const char *path;
@@ -105,6 +113,8 @@ Model *read_model(Arena *, const char *path, const ReadOptions *);
 // The same in two steps: what is parsed once can be read with other options.
 struct File *parse_model(Arena *, const char *path, bool loss);
 Model *read_parsed(Arena *, struct File *, const ReadOptions *);
+// What the last reading for a graph reported together; empty: nothing.
+const Problems *problems_of(const struct File *);
 // An element of a tensor of doubles, as text, which the graph computes as infinite or zero, for it
 // computes in f32. NULL: there is none.
 const char *beyond_f32(const Model *);

@@ -96,11 +96,17 @@ const char *problem_text(Arena *arena, const Problem *p)
 static void fail_if_problems(Reader *r)
 {
 	Text all = {.arena = r->arena};
+	r->file->problems = r->problems;
 	for (int i = 0; i < r->problems.count; i++)
 		say(&all, "\n%s", problem_text(r->arena, &r->problems.at[i]));
 	if (all.count)
 		fail(r->model->path, "%d error%s%s", r->problems.count,
 		     r->problems.count == 1 ? "" : "s", all.at);
+}
+
+const Problems *problems_of(const File *file)
+{
+	return &file->problems;
 }
 
 // ---- the file -------------------------------------------------------------------------
@@ -286,6 +292,8 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .wide = wide,
 	              .met = NEWS(arena, bool, options->nfreeze + 1),
 	              .noted = table_new(arena)};
+	if (!options->list)
+		file->problems = (Problems){0};
 	read_header(r);
 	list_functions(r);
 	list_inputs(r);

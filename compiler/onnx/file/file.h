@@ -19,10 +19,11 @@ typedef struct File {
 	const char *real_folder; // where the file lies, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
-	Table *outside; // files of external data, as the model names them -> Bytes
-	OpCounts ops;   // empty until it is read
-	Table *names;   // names.c: of the main graph -> Named *
-	Table *sizes;   // input_dims.c; NULL until it is read
+	Table *outside;    // files of external data, as the model names them -> Bytes
+	OpCounts ops;      // empty until it is read
+	Problems problems; // of the last reading for a graph
+	Table *names;      // names.c: of the main graph -> Named *
+	Table *sizes;      // input_dims.c; NULL until it is read
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise

@@ -53,12 +53,6 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
 
-typedef struct Problem {   // of a model that cannot be read
-	const char *where; // node 'X' (Op), or NULL
-	const char *why;
-	const char *help; // NULL: none
-} Problem;
-
 typedef struct Reader {
 	Arena *arena;
 	File *file;
@@ -75,7 +69,7 @@ typedef struct Reader {
 	Table *known;             // names of the caller's values to their positions + 1
 	Table *twins;             // parameters.c: how a copy of them begins -> WeightList
 	Table *noted;             // texts of Model.notes and problems
-	VEC(Problem) problems;    // to be reported together
+	Problems problems;        // to be reported together
 	VEC(const char *) unread; // inputs whose declarations are among these
 	int sites;                // random draws so far
 	bool *stands;             // by known input: its value stands in for it
