@@ -5,20 +5,6 @@
 
 // ---- open and close -------------------------------------------------------------------
 
-// Fails if a masking option is given but no source is masked().
-static int check_masks(const struct amos_data *data)
-{
-	bool masked = false;
-	for (int k = 0; k < data->sources.count; k++)
-		masked |= data->sources.at[k].masked;
-	if (masked || (data->mask < 0 && data->mask_token < 0))
-		return AMOS_DONE;
-	return amos_fail(AMOS_INPUT,
-	                 "--mask%s: no input has the labels" HELP
-	                 "give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
-	                 data->mask >= 0 ? "" : "-token");
-}
-
 int amos_data_open(const struct amos_options *options, int exact, struct amos_data **to)
 {
 	*to = NULL;
@@ -41,8 +27,14 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	                    data->mask)
 	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: expected at least 1, found 0")
 	                       : amos_sources_open(&data->sources, &options->data);
-	if (!status)
-		status = check_masks(data);
+	bool masked = false;
+	for (int k = 0; k < data->sources.count; k++)
+		masked |= data->sources.at[k].masked;
+	if (!status && !masked && (data->mask >= 0 || data->mask_token >= 0))
+		status = amos_fail(AMOS_INPUT,
+		                   "--mask%s: no input has the labels" HELP
+		                   "give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
+		                   data->mask >= 0 ? "" : "-token");
 	if (status)
 		amos_data_close(data);
 	else

@@ -98,23 +98,16 @@ static const char *line_of(const char *text, const char *like)
 	return NULL;
 }
 
-static const char *value_of(const char *line, int *count)
-{
-	const char *value = line ? line + strcspn(line, "\t\n") + 1 : "none given";
-	*count = (int)strcspn(value, "\n");
-	return value;
-}
-
 // Fails because the line `like` is missing from the other text or differs there.
 static int differ(const char *run, const char *like, const char *expected, const char *found)
 {
-	int expects, finds;
-	const char *expectation = value_of(expected, &expects), *finding = value_of(found, &finds);
+	expected = expected ? expected + strcspn(expected, "\t\n") + 1 : "none given";
+	found = found ? found + strcspn(found, "\t\n") + 1 : "none given";
 	return amos_fail(AMOS_INPUT,
 	                 "%s: %.*s differs from the run's; expected %.*s, found %.*s" HELP
 	                 "give the same as before, or start another run with -o DIR",
-	                 run, (int)strcspn(like, "\t\n"), like, expects, expectation, finds,
-	                 finding);
+	                 run, (int)strcspn(like, "\t\n"), like, (int)strcspn(expected, "\n"),
+	                 expected, (int)strcspn(found, "\n"), found);
 }
 
 int amos_identity_check(const char *run, const char *expected, const char *found)

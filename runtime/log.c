@@ -20,25 +20,6 @@ static double peak_megabytes(void)
 
 // ---- log.jsonl and events -------------------------------------------------------------
 
-// Cuts off the lines of steps after `step`, which will be written again.
-static int cut_lines(const char *path, int64_t step)
-{
-	FILE *file = amos_file_edit(path, "r+");
-	if (!file)
-		return errno == ENOENT ? AMOS_DONE : amos_fail_errno("read", path);
-	char line[4096];
-	long keep = 0;
-	long long at;
-	while (fgets(line, sizeof line, file) && line[strlen(line) - 1] == '\n' &&
-	       sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
-		keep = ftell(file);
-	int status = ferror(file)                    ? amos_fail_errno("read", path)
-	             : ftruncate(fileno(file), keep) ? amos_fail_errno("write", path)
-	                                             : AMOS_DONE;
-	fclose(file);
-	return status;
-}
-
 int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
                   const struct amos_options *options)
 {
@@ -50,9 +31,23 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 		log->path = NULL;
 		return amos_no_memory(dir);
 	}
-	int status = resumed ? cut_lines(log->path, step) : AMOS_DONE;
-	if (status)
-		return status;
+	FILE *file = resumed ? amos_file_edit(log->path, "r+") : NULL;
+	if (file) { // cuts off the lines of steps after `step`, which will be written again
+		char line[4096];
+		long keep = 0;
+		long long at;
+		while (fgets(line, sizeof line, file) && line[strlen(line) - 1] == '\n' &&
+		       sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
+			keep = ftell(file);
+		int status = ferror(file)                    ? amos_fail_errno("read", log->path)
+		             : ftruncate(fileno(file), keep) ? amos_fail_errno("write", log->path)
+		                                             : AMOS_DONE;
+		fclose(file);
+		if (status)
+			return status;
+	} else if (resumed && errno != ENOENT) {
+		return amos_fail_errno("read", log->path);
+	}
 	log->lines = amos_file_edit(log->path, resumed ? "a" : "w");
 	if (log->lines)
 		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // readers see complete lines

@@ -7,21 +7,10 @@ static double part_masked(const struct amos_data *data)
 	return data->mask < 0 ? 0.15 : data->mask;
 }
 
-static double square(double x, double unused)
-{
-	(void)unused;
-	return x * x;
-}
-
-static double differs(double x, double from)
-{
-	return x != from;
-}
-
-// Returns the mean of term(x, c) over the training part of an array: all of it, or MANY elements
-// sampled evenly.
+// Returns the mean over the training part of an array, of all of it or of MANY elements sampled
+// evenly: the mean square, or with `ignore` the fraction that differs from it.
 static double mean_over(const struct amos_data *data, const struct amos_array *array,
-                        double (*term)(double, double), double c)
+                        int64_t ignore)
 {
 	enum { MANY = 1 << 20 };
 	int64_t count = amos_count(array->rank, array->dim);
@@ -31,7 +20,8 @@ static double mean_over(const struct amos_data *data, const struct amos_array *a
 	int64_t taken = count < MANY ? count : MANY;
 	for (int64_t i = 0; i < taken; i++) {
 		int64_t at = count > MANY ? (int64_t)(amos_mix((uint64_t)i) % (uint64_t)count) : i;
-		sum += term(amos_number(array->bytes, array->type, at), c);
+		double x = amos_number(array->bytes, array->type, at);
+		sum += ignore ? x != (double)ignore : x * x;
 	}
 	return taken ? sum / (double)taken : 0;
 }
@@ -45,7 +35,7 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 	if (source && source->masked)
 		part = part_masked(data);
 	else if (array && ignore)
-		part = mean_over(data, array, differs, (double)ignore);
+		part = mean_over(data, array, ignore);
 	return part * (double)elements;
 }
 
@@ -66,5 +56,5 @@ double amos_data_rms(const struct amos_data *data, const char *name)
 		return NAN;
 	if (!array)
 		return source->fill;
-	return sqrt(mean_over(data, array, square, 0)) / amos_divisor(data, source, 'f');
+	return sqrt(mean_over(data, array, 0)) / amos_divisor(data, source, 'f');
 }

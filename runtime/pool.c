@@ -69,35 +69,24 @@ double amos_now(void)
 
 // ---- chunks ---------------------------------------------------------------------------
 
-static void serve_chunk(struct amos_pool *p, uint64_t index, char *local)
-{
-	struct launch *l = &p->launch;
-	amos_worker *work = l->work;
-	char *const *buf = l->buf;
-	int64_t from = (int64_t)index * l->chunk,
-	        to = from + l->chunk < l->n ? from + l->chunk : l->n;
-	for (int64_t i = from; i < to; i++)
-		work(buf, i, local);
-	atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
-}
-
 // Claims a chunk and runs it; false: no chunk is left.
 static bool serve(struct amos_pool *p, char *local)
 {
 	uint64_t ticket = atomic_load_explicit(&p->ticket, memory_order_relaxed);
-	for (;;) {
-		uint64_t index = ticket & 0xFFFF;
-		if (index >= (ticket >> 16 & 0xFFFF))
+	do {
+		if ((ticket & 0xFFFF) >= (ticket >> 16 & 0xFFFF))
 			return false;
 		// Once the ticket is incremented, the launch cannot end before this chunk is done,
 		// so p->launch does not change.
-		if (atomic_compare_exchange_weak_explicit(&p->ticket, &ticket, ticket + 1,
-		                                          memory_order_acquire,
-		                                          memory_order_relaxed)) {
-			serve_chunk(p, index, local);
-			return true;
-		}
-	}
+	} while (!atomic_compare_exchange_weak_explicit(
+	    &p->ticket, &ticket, ticket + 1, memory_order_acquire, memory_order_relaxed));
+	struct launch l = p->launch;
+	int64_t from = (int64_t)(ticket & 0xFFFF) * l.chunk,
+	        to = from + l.chunk < l.n ? from + l.chunk : l.n;
+	for (int64_t i = from; i < to; i++)
+		l.work(l.buf, i, local);
+	atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
+	return true;
 }
 
 // Waits briefly; after SPINS attempts it yields the core to other threads.

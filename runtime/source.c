@@ -15,21 +15,6 @@ static int grow(void **at, int count, size_t item)
 	return AMOS_DONE;
 }
 
-// PATH[:VOCABULARY]
-static int open_text(const char *text, struct amos_arrays *to, struct amos_vocabulary *vocabulary)
-{
-	char *path = strdup(text), *colon = path && access(text, F_OK) ? strrchr(path, ':') : NULL;
-	if (colon)
-		*colon++ = 0;
-	int status = amos_arrays_room(to, text, 1);
-	to->n = !status;
-	if (!status)
-		status = path ? amos_text_open(path, colon, to->at, vocabulary)
-		              : amos_no_memory("--data");
-	free(path);
-	return status;
-}
-
 // Opens `text` unless it is open; *index is its first array, *n their number.
 static int open_file(struct amos_sources *all, const char *text, int *index, int64_t *n)
 {
@@ -43,8 +28,18 @@ static int open_file(struct amos_sources *all, const char *text, int *index, int
 	struct amos_arrays arrays = {0};
 	struct amos_vocabulary vocabulary = {0};
 	bool token = !strncmp(text, "text:", 5);
-	int status =
-	    token ? open_text(text + 5, &arrays, &vocabulary) : amos_arrays_open(text, &arrays);
+	int status = token ? amos_arrays_room(&arrays, text, 1) : amos_arrays_open(text, &arrays);
+	if (token && !status) { // text:PATH[:VOCABULARY]
+		char *path = strdup(text + 5), *colon = NULL;
+		if (path && access(path, F_OK))
+			colon = strrchr(path, ':');
+		if (colon)
+			*colon++ = 0;
+		arrays.n = 1;
+		status = path ? amos_text_open(path, colon, arrays.at, &vocabulary)
+		              : amos_no_memory("--data");
+		free(path);
+	}
 	for (; !status && *n < arrays.n; ++*n) {
 		status = grow((void **)&all->files, all->nfiles, sizeof *all->files);
 		if (status)
