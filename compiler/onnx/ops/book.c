@@ -7,17 +7,17 @@
 
 // ---- attributes -----------------------------------------------------------------------
 
-static Item num_item(double x)
+Item num_item(double x)
 {
 	return (Item){.kind = I_num, .x = x};
 }
 
-static Item ref_item(Ref r)
+Item ref_item(Ref r)
 {
 	return (Item){.kind = r ? I_ref : I_none, .ref = r};
 }
 
-static Item ints_item(const Call *c, size_t n, const int64_t *ints)
+Item ints_item(const Call *c, size_t n, const int64_t *ints)
 {
 	Item item = {.kind = I_list, .n = (int)n};
 	if (n > NUMS)
@@ -182,38 +182,38 @@ void lower_steps(Call *c)
 
 // ---- functions ------------------------------------------------------------------------
 
-static Item arg(Scope *s, const Expr *e, int k)
+Item call_arg(Scope *s, const Expr *e, int k)
 {
 	return k < e->nin ? eval_item(s, e->in[k]) : (Item){.kind = I_none};
 }
 
-static Item attr(Scope *s, const Expr *e, int k)
+Item call_attr(Scope *s, const Expr *e, int k)
 {
 	return k < e->nattr ? eval_item(s, e->attr[k]) : (Item){.kind = I_none};
 }
 
-static Ref value(Scope *s, const Expr *e, int k)
+Ref call_value(Scope *s, const Expr *e, int k)
 {
-	Item item = arg(s, e, k);
+	Item item = call_arg(s, e, k);
 	return item.kind == I_none ? 0 : item_ref(s, &item, E_f32);
 }
 
-static double number_of_item(Scope *s, const Expr *e, Item item)
+double number_of_item(Scope *s, const Expr *e, Item item)
 {
 	if (item.kind != I_num)
 		fail(scope_where(s), "%s: expected a number", e->name);
 	return item.x;
 }
 
-static int64_t integer(Scope *s, const Expr *e, int k)
+int64_t call_integer(Scope *s, const Expr *e, int k)
 {
-	return (int64_t)number_of_item(s, e, attr(s, e, k));
+	return (int64_t)number_of_item(s, e, call_attr(s, e, k));
 }
 
 // Returns the number of the node's input that an operand is.
-static int input_of(Scope *s, const Expr *e, int k)
+int call_input(Scope *s, const Expr *e, int k)
 {
-	Item item = arg(s, e, k);
+	Item item = call_arg(s, e, k);
 	if (!item.input)
 		bug("%s: operand %d is no input of the node", e->name, k);
 	return item.input - 1;
@@ -222,7 +222,7 @@ static int input_of(Scope *s, const Expr *e, int k)
 // note(c; text, ..): notes the text if the number c is not 0.
 static Item fn_note(Call *c, Scope *s, const Expr *e)
 {
-	if (number_of_item(s, e, arg(s, e, 0)) != 0)
+	if (number_of_item(s, e, call_arg(s, e, 0)) != 0)
 		note(c->r, "%s%s", node_where(c->r->arena, c->node),
 		     text_of_items(s, e->nattr, e->attr));
 	return (Item){.kind = I_none};
@@ -233,7 +233,7 @@ static Item fn_support(Call *c, Scope *s, const Expr *e)
 {
 	bool holds = true;
 	for (int k = 0; k < e->nin; k++)
-		holds &= number_of_item(s, e, arg(s, e, k)) != 0;
+		holds &= number_of_item(s, e, call_arg(s, e, k)) != 0;
 	if (!holds)
 		unsupported_node(c, text_of_items(s, 1, e->attr + e->nattr - 1), "%s",
 		                 text_of_items(s, e->nattr - 1, e->attr));
@@ -243,27 +243,17 @@ static Item fn_support(Call *c, Scope *s, const Expr *e)
 // number(x): an input that is constant, as a number.
 static Item fn_number(Call *c, Scope *s, const Expr *e)
 {
-	int n = 0, k = input_of(s, e, 0);
+	int n = 0, k = call_input(s, e, 0);
 	const double *x = operand_numbers(c, k, &n);
 	if (n < 1)
 		invalid_node(c, "input %d holds no number", k);
 	return num_item(x[0]);
 }
 
-// index(x, i; axis): i as gather takes it: checked, and counted from the first element.
-static Item fn_index(Call *c, Scope *s, const Expr *e)
-{
-	Call other = *c;
-	Ref in[] = {value(s, e, 0), value(s, e, 1), 0};
-	other.in = in;
-	return ref_item(wrap_index(
-	    &other, in[1], (int)axis_of(c, integer(s, e, 0), val(c->g, in[0])->shape.rank)));
-}
-
 // weight(x): x, which is noted if it is a constant.
 static Item fn_weight(Call *c, Scope *s, const Expr *e)
 {
-	Item item = arg(s, e, 0);
+	Item item = call_arg(s, e, 0);
 	if (item.input)
 		note_weight(c, item.input - 1);
 	return item;
@@ -272,8 +262,8 @@ static Item fn_weight(Call *c, Scope *s, const Expr *e)
 // bias(b; n): b, or the bias of n elements that the exporter left out.
 static Item fn_bias(Call *c, Scope *s, const Expr *e)
 {
-	Item item = arg(s, e, 0);
-	return item.kind == I_none ? ref_item(missing_bias(c, integer(s, e, 0))) : item;
+	Item item = call_arg(s, e, 0);
+	return item.kind == I_none ? ref_item(missing_bias(c, call_integer(s, e, 0))) : item;
 }
 
 // training(): 1 if the model is read to be trained.
@@ -283,26 +273,10 @@ static Item fn_training(Call *c, Scope *s, const Expr *e)
 	return num_item(c->r->options->training);
 }
 
-// draw(dims): uniform draws in [0, 1).
-static Item fn_draw(Call *c, Scope *s, const Expr *e)
-{
-	Item dims = arg(s, e, 0);
-	if (dims.kind != I_list || dims.n > RANK)
-		invalid_node(c, "the shape is missing");
-	return ref_item(draw_uniform(c->r, shape_of(dims.n, dims.i)));
-}
-
-// masked_shape(x): the shape to draw: of x, or of what the mask that is drawn multiplies.
-static Item fn_masked_shape(Call *c, Scope *s, const Expr *e)
-{
-	Shape shape = masked_shape(c, input_of(s, e, 0));
-	return ints_item(c, (size_t)shape.rank, shape.dim);
-}
-
 // computed(type): the type in which values of a type of the file are computed.
 static Item fn_computed(Call *c, Scope *s, const Expr *e)
 {
-	int type = working_type((int)number_of_item(s, e, arg(s, e, 0)));
+	int type = working_type((int)number_of_item(s, e, call_arg(s, e, 0)));
 	if (type < 0)
 		invalid_node(c, "its type is no type of numbers");
 	return num_item(type);
@@ -311,42 +285,20 @@ static Item fn_computed(Call *c, Scope *s, const Expr *e)
 // file_type(x): the type of an input in the file.
 static Item fn_file_type(Call *c, Scope *s, const Expr *e)
 {
-	return num_item(operand_type(c, input_of(s, e, 0)));
-}
-
-// quantize(x, scale, zero; type, saturate): the first result, of that type in the file.
-static Item fn_quantize(Call *c, Scope *s, const Expr *e)
-{
-	c->onnx = (int)integer(s, e, 0);
-	return ref_item(quantized(c, value(s, e, 0), value(s, e, 1), value(s, e, 2), c->onnx,
-	                          integer(s, e, 1) != 0));
-}
-
-// unpacked(x; rows, each, bits): an input of bytes as numbers of few bits, [rows, each].
-static Item fn_unpacked(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(unpack_bits(c, input_of(s, e, 0), integer(s, e, 0), integer(s, e, 1),
-	                            (int)integer(s, e, 2)));
-}
-
-// levels(x; n, block, kind): an input of bytes as n numbers, padded to blocks.
-static Item fn_levels(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(unpack_levels(c, input_of(s, e, 0), integer(s, e, 0), integer(s, e, 1),
-	                              integer(s, e, 2) != 0));
+	return num_item(operand_type(c, call_input(s, e, 0)));
 }
 
 // activated(x; name, a, b, c): x through the line that is called so, with the numbers given.
 static Item fn_activated(Call *c, Scope *s, const Expr *e)
 {
-	Item name = attr(s, e, 0);
-	Ref x = value(s, e, 0);
+	Item name = call_attr(s, e, 0);
+	Ref x = call_value(s, e, 0);
 	AttrArg given[MOST_NUMBERS];
 	if (name.kind == I_none || !*name.text)
 		return ref_item(x);
 	int n = numbers_of(c->g, name.text, given);
 	for (int i = 1; i < e->nattr; i++) {
-		Item item = attr(s, e, i);
+		Item item = call_attr(s, e, i);
 		if (item.kind != I_none && i <= n)
 			given[i - 1].x = number_of_item(s, e, item);
 		else if (item.kind != I_none)
@@ -357,27 +309,26 @@ static Item fn_activated(Call *c, Scope *s, const Expr *e)
 	return ref_item(book_call1(c->g, name.text, 1, &x, n, given));
 }
 
+// constant(x): an input that has to be constant; none if it is absent.
+static Item fn_constant(Call *c, Scope *s, const Expr *e)
+{
+	return call_arg(s, e, 0).kind == I_none
+	           ? ref_item(0)
+	           : ref_item(constant_operand(c, call_input(s, e, 0)));
+}
+
 // ints(x): an input that is constant, as a list.
 static Item fn_ints(Call *c, Scope *s, const Expr *e)
 {
 	int n = 0;
-	const int64_t *ints = operand_ints(c, input_of(s, e, 0), &n);
+	const int64_t *ints = operand_ints(c, call_input(s, e, 0), &n);
 	return ints_item(c, (size_t)n, ints);
 }
 
 // in_order(y, x): y of the type of input x, as integers that the door orders as the file does.
 static Item fn_in_order(Call *c, Scope *s, const Expr *e)
 {
-	return ref_item(signed_order(c, input_of(s, e, 1), value(s, e, 0)));
-}
-
-// labels_below(y; n, ignore): y, whose labels are to be below n, or the one to ignore.
-static Item fn_labels_below(Call *c, Scope *s, const Expr *e)
-{
-	Item labels = arg(s, e, 0), ignored = attr(s, e, 1);
-	int64_t ignore = (int64_t)ignored.x;
-	limit_labels(c, labels.ref, integer(s, e, 0), ignored.kind == I_num ? &ignore : NULL);
-	return labels;
+	return ref_item(signed_order(c, call_input(s, e, 1), call_value(s, e, 0)));
 }
 
 // smoothing_left_out(): the label smoothing that did not reach the file.
@@ -387,56 +338,12 @@ static Item fn_smoothing_left_out(Call *c, Scope *s, const Expr *e)
 	return num_item(traced_smoothing(c->node));
 }
 
-// batch_statistics(): 1 if a BatchNormalization goes by those of the batch. running(; k), stored(x;
-// k): what its mean (k = 0) or variance (1) is; x, which becomes that.
-static Item fn_batch_statistics(Call *c, Scope *s, const Expr *e)
-{
-	(void)s, (void)e;
-	return num_item(batch_statistics(c));
-}
-
-static Item fn_running(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(running_statistic(c, (int)integer(s, e, 0)));
-}
-
-static Item fn_stored(Call *c, Scope *s, const Expr *e)
-{
-	Item x = arg(s, e, 0);
-	store_statistic(c, (int)integer(s, e, 0), x.ref);
-	return x;
-}
-
-// wave(in, out, period, inverse, halved, sine): a matrix of a Fourier transform.
-static Item fn_wave(Call *c, Scope *s, const Expr *e)
-{
-	int64_t n[6];
-	for (int k = 0; k < COUNT(n); k++)
-		n[k] = (int64_t)number_of_item(s, e, arg(s, e, k));
-	Wave wave = {n[0], n[1], n[2], n[3] != 0, n[4] != 0};
-	return ref_item(wave_matrix(c, &wave, n[5] != 0));
-}
-
-// inside(i; n): indices kept in [0, n); those of an input are checked.
-static Item fn_inside(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(keep_inside(c, value(s, e, 0), integer(s, e, 0)));
-}
-
 static void expect_fixed_item(const Call *c, const Item *x, int axis)
 {
 	if (x->input)
 		expect_fixed_axis(c, x->input - 1, axis);
 	else if (lengths_of(c->g, x->ref)->of[axis])
 		unsupported_node(c, fixed_sizes, "the size of axis %d depends on the data", axis);
-}
-
-// activation(x; i, each): x through activation i of a recurrent node, which has so many for each
-// direction.
-static Item fn_activation(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(
-	    recurrent_activation(c, value(s, e, 0), (int)integer(s, e, 0), (int)integer(s, e, 1)));
 }
 
 // Lines of the book for the body of a loop.
@@ -485,17 +392,17 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 	enum { FIXED = 5 };
 	Reader *r = c->r;
 	int n = e->nin - 1;
-	const Def *d = find_def(s->book, attr(s, e, 0).text, n);
-	Item in[n + 1], var[d->nvar + 1], limit = arg(s, e, 0);
-	LoopInfo info = {.carried = (int)integer(s, e, 1),
-	                 .scanned = (int)integer(s, e, 2),
-	                 .reverse = integer(s, e, 3),
-	                 .until = integer(s, e, 4)};
+	const Def *d = find_def(s->book, call_attr(s, e, 0).text, n);
+	Item in[n + 1], var[d->nvar + 1], limit = call_arg(s, e, 0);
+	LoopInfo info = {.carried = (int)call_integer(s, e, 1),
+	                 .scanned = (int)call_integer(s, e, 2),
+	                 .reverse = call_integer(s, e, 3),
+	                 .until = call_integer(s, e, 4)};
 	Ref most = item_ref(s, &limit, E_i64), part[d->nresult + 1];
 	for (int k = 0; k < n; k++)
-		var[k] = in[k] = arg(s, e, 1 + k);
+		var[k] = in[k] = call_arg(s, e, 1 + k);
 	for (int k = 0; k < d->nattr; k++)
-		var[n + k] = attr(s, e, FIXED + k);
+		var[n + k] = call_attr(s, e, FIXED + k);
 	info.trips = info.scanned ? 0 : extent_of(c, most, "how often it repeats").most;
 	LoopScope nest;
 	open_nest(r, &nest);
@@ -521,15 +428,15 @@ Ref order_of(Call *c, Ref keys, Ref count)
 // initial(x): an input, a constant if an initializer is one.
 static Item fn_initial(Call *c, Scope *s, const Expr *e)
 {
-	return ref_item(fixed_operand(c, input_of(s, e, 0)));
+	return ref_item(fixed_operand(c, call_input(s, e, 0)));
 }
 
 // element(x; i): of an input of integers, as a value.
 static Item fn_element(Call *c, Scope *s, const Expr *e)
 {
 	int n = 0;
-	const Ref *entry = entries_of(c, input_of(s, e, 0), "", &n);
-	int64_t i = integer(s, e, 0);
+	const Ref *entry = entries_of(c, call_input(s, e, 0), "", &n);
+	int64_t i = call_integer(s, e, 0);
 	if (!entry || i >= n)
 		invalid_node(c, "%d numbers; expected more", n);
 	return ref_item(entry[i]);
@@ -538,29 +445,17 @@ static Item fn_element(Call *c, Scope *s, const Expr *e)
 // bound(n; what): the most that a size can be; fails if nothing bounds it.
 static Item fn_bound(Call *c, Scope *s, const Expr *e)
 {
-	return num_item((double)extent_of(c, value(s, e, 0), attr(s, e, 0).text).most);
-}
-
-// places(x): the positions where x holds, in order.
-static Item fn_places(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(places_where(c->g, value(s, e, 0)));
-}
-
-// counting(; n, known): 0, 1, .. n - 1; known: as a constant.
-static Item fn_counting(Call *c, Scope *s, const Expr *e)
-{
-	return ref_item(counting(c->g, integer(s, e, 0), integer(s, e, 1)));
+	return num_item((double)extent_of(c, call_value(s, e, 0), call_attr(s, e, 0).text).most);
 }
 
 // fixed(x, ..): fails if the data decide the size of an input; fixed(x; axis): along this axis.
 static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 {
 	for (int k = 0; k < e->nin; k++) {
-		Item x = arg(s, e, k);
+		Item x = call_arg(s, e, k);
 		int n = x.kind == I_ref ? val(c->g, x.ref)->shape.rank : 0;
 		for (int a = 0; a < n; a++)
-			if (!e->nattr || a == wrap_axis(scope_where(s), integer(s, e, 0), n))
+			if (!e->nattr || a == wrap_axis(scope_where(s), call_integer(s, e, 0), n))
 				expect_fixed_item(c, &x, a);
 	}
 	return ref_item(0);
@@ -569,9 +464,9 @@ static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 // through(x; name): x through a graph of the node; x if there is none.
 static Item fn_through(Call *c, Scope *s, const Expr *e)
 {
-	const char *name = attr(s, e, 0).text;
+	const char *name = call_attr(s, e, 0).text;
 	const AttributeProto *a = find_attr(c, name);
-	Value in = {.ref = value(s, e, 0)}, out = {0};
+	Value in = {.ref = call_value(s, e, 0)}, out = {0};
 	if (!a || !a->g)
 		return ref_item(in.ref);
 	lower_body(c, a->g, 1, &in, 1, &out);
@@ -582,7 +477,7 @@ static Item fn_through(Call *c, Scope *s, const Expr *e)
 
 static const struct {
 	const char *name;
-	Item (*call)(Call *, Scope *, const Expr *);
+	Function *call;
 } functions[] = {
     {"note", fn_note},
     {"support", fn_support},
@@ -617,6 +512,9 @@ static const struct {
     {"stored", fn_stored},
     {"batch_statistics", fn_batch_statistics},
     {"smoothing_left_out", fn_smoothing_left_out},
+    {"constant", fn_constant},
+    {"source_places", fn_source_places},
+    {"interpolation", fn_interpolation},
 };
 
 // Another operator, on other inputs with this node's attributes.
@@ -629,7 +527,7 @@ static bool call_operator(Call *c, Scope *s, const Expr *e, Item *result)
 	Call other = *c;
 	Ref in[e->nin + 1], out[c->nout + 1];
 	for (int k = 0; k < e->nin; k++)
-		in[k] = value(s, e, k);
+		in[k] = call_value(s, e, k);
 	other.in = in;
 	other.out = out;
 	other.nin = e->nin;

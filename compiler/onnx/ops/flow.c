@@ -277,11 +277,17 @@ static Ref state_number(Reader *r, const char *name)
 	return enter_nests(r, inside, put_state(r->g, name, E_i64, (Shape){0}, NULL));
 }
 
-// What is drawn in a loop differs from trip to trip.
-static Ref seed_here(Reader *r)
+// draw(dims): uniform draws in [0, 1). In a loop they differ between iterations.
+Item fn_draw(Call *c, Scope *s, const Expr *e)
 {
 	static const int64_t spread = 6364136223846793005; // Knuth's multiplier, MMIX
+	Reader *r = c->r;
 	Graph *g = r->g;
+	Item dims = call_arg(s, e, 0);
+	if (dims.kind != I_list || dims.n > RANK)
+		invalid_node(c, "the shape is missing");
+	Attr attr = {.n = dims.n + 1, .i = {r->sites++}};
+	memcpy(attr.i + 1, dims.i, sizeof *attr.i * (size_t)dims.n);
 	Ref seed = state_number(r, "amos.seed");
 	for (LoopScope *f = r->nest; f; f = f->outer) {
 		if (!f->turn)
@@ -289,15 +295,8 @@ static Ref seed_here(Reader *r)
 		seed = put2(g, O_mul, seed, put_const(g, E_i64, shape_of(0, NULL), &spread));
 		seed = put2(g, O_add, seed, bring_in(r, f->turn, f));
 	}
-	return seed;
-}
-
-Ref draw_uniform(Reader *r, Shape s)
-{
-	Attr attr = {.n = s.rank + 1, .i = {r->sites++}};
-	memcpy(attr.i + 1, s.dim, sizeof(int64_t) * (size_t)s.rank);
-	Ref in[2] = {seed_here(r), state_number(r, "amos.step")};
-	return put(r->g, O_rand, 2, in, &attr);
+	Ref in[2] = {seed, state_number(r, "amos.step")};
+	return ref_item(put(g, O_rand, 2, in, &attr));
 }
 
 // The only node that reads `name`; NULL where there are several, or it is an output.
@@ -335,17 +334,17 @@ static Ref masked_value(Call *c, const char *name)
 	return 0;
 }
 
-// Exporters give the mask of a dropout in place the shape that the example had: an initializer's.
-// It is as large as what it masks, but for the axes that it drops as one.
-Shape masked_shape(Call *c, int input)
+// masked_shape(x): the shape to draw: of x, or of what the mask that is drawn multiplies. Exporters
+// give the mask of a dropout in place the shape that the example had: an initializer's. It is as
+// large as what it masks, but for the axes that it drops as one.
+Item fn_masked_shape(Call *c, Scope *s, const Expr *e)
 {
-	Shape s = in_val(c, input)->shape;
-	Ref masked =
-	    c->arg[input].weight && !c->space->depth ? masked_value(c, c->node->output[0]) : 0;
-	if (!masked || val(c->g, masked)->shape.rank != s.rank)
-		return s;
-	for (int a = 0; a < s.rank; a++)
-		if (s.dim[a] != 1)
-			s.dim[a] = val(c->g, masked)->shape.dim[a];
-	return s;
+	int k = call_input(s, e, 0);
+	Shape own = in_val(c, k)->shape;
+	Ref masked = c->arg[k].weight && !c->space->depth ? masked_value(c, c->node->output[0]) : 0;
+	const Shape *other = masked ? &val(c->g, masked)->shape : &own;
+	for (int a = 0; other->rank == own.rank && a < own.rank; a++)
+		if (own.dim[a] != 1)
+			own.dim[a] = other->dim[a];
+	return ints_item(c, (size_t)own.rank, own.dim);
 }

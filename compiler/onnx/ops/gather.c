@@ -89,7 +89,8 @@ static Ref outside(Graph *g, Ref index, Ref low, Ref high)
 	return put2(g, O_or, put2(g, O_lt, index, low), put2(g, O_lt, high, index));
 }
 
-void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t *ignore)
+// A run fails if an index is out of [low, high], but for `ignore`, unless that is proven not to be.
+static void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t *ignore)
 {
 	Graph *g = c->g;
 	Interval is = limits_of(g, index);
@@ -105,20 +106,26 @@ void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t 
 	          format(c->r->arena, "%lld to %lld", (long long)low, (long long)high));
 }
 
-void limit_labels(Call *c, Ref labels, int64_t classes, const int64_t *ignore)
+// labels_below(y; n, ignore): y, whose labels are to be below n, or the one to ignore.
+Item fn_labels_below(Call *c, Scope *s, const Expr *e)
 {
 	Graph *g = c->g;
-	const Val *v = val(g, labels);
+	Item labels = call_arg(s, e, 0), ignored = call_attr(s, e, 1);
+	int64_t classes = call_integer(s, e, 0), ignore = (int64_t)ignored.x;
+	bool ignores = ignored.kind == I_num;
+	const Val *v = val(g, labels.ref);
 	while (v->op == O_cast || v->op == O_reshape || v->op == O_permute)
 		v = val(g, v->in[0]);
 	if (v->op != O_slot || c->r->nest || g->slots.at[v->attr->i[0]].kind != S_input) {
-		check_indices(c, put_cast(g, labels, E_i64), 0, classes - 1, ignore);
-		return;
+		check_indices(c, put_cast(g, labels.ref, E_i64), 0, classes - 1,
+		              ignores ? &ignore : NULL);
+		return labels;
 	}
 	Slot *slot = &g->slots.at[v->attr->i[0]];
 	if (!slot->limit)
-		slot->ignore = ignore ? *ignore : 0;
+		slot->ignore = ignores ? ignore : 0;
 	slot->limit = slot->limit ? MIN(slot->limit, classes) : classes;
+	return labels;
 }
 
 // Of an axis of which the data decide how many entries are there.
@@ -134,7 +141,8 @@ static Ref wrap_dynamic(Call *c, Ref index, int64_t n, Ref count)
 	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
 }
 
-Ref wrap_index(Call *c, Ref index, int axis)
+// An index into operand 0 along the axis; negative ones count from the end.
+static Ref wrap_index(Call *c, Ref index, int axis)
 {
 	Graph *g = c->g;
 	int64_t n = val(g, c->in[0])->shape.dim[axis];
@@ -165,18 +173,29 @@ Ref wrap_index(Call *c, Ref index, int axis)
 	return put_const(g, E_i64, v->shape, wrapped);
 }
 
-Ref keep_inside(Call *c, Ref given, int64_t n)
+// index(x, i; axis): i as gather takes it: checked, and counted from the first element.
+Item fn_index(Call *c, Scope *s, const Expr *e)
+{
+	Call other = *c;
+	Ref in[] = {call_value(s, e, 0), call_value(s, e, 1), 0};
+	other.in = in;
+	int64_t axis = axis_of(c, call_integer(s, e, 0), val(c->g, in[0])->shape.rank);
+	return ref_item(wrap_index(&other, in[1], (int)axis));
+}
+
+// inside(i; n): indices kept in [0, n); those of an input are checked.
+Item fn_inside(Call *c, Scope *s, const Expr *e)
 {
 	Graph *g = c->g;
-	Ref index = given;
-	index = put_cast(g, index, E_i64);
+	Ref given = call_value(s, e, 0), index = put_cast(g, given, E_i64);
+	int64_t n = call_integer(s, e, 0);
 	if (!is_const(g, index) && limit_input(c->r, index, n))
-		return index;
+		return ref_item(index);
 	for (int k = 0; k < c->nin; k++)
 		if (c->in[k] == given)
 			check_indices(c, index, 0, n - 1, NULL);
-	index = larger_of(g, index, put_num(g, E_i64, 0));
-	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
+	index = larger_of(g, index, put_i64(g, 0));
+	return ref_item(smaller_of(g, index, put_i64(g, n - 1)));
 }
 
 // The same of constant indices, as a constant.

@@ -42,13 +42,26 @@ Ref put_in_order(Graph *g, Ref truth, Ref to, Ref x)
 	return take_range(g, put_scatter(g, base, place, x, 0, 0), 0, 0, n);
 }
 
-Ref places_where(Graph *g, Ref truth)
+// In order the places where truth, b8[n], holds: i64.
+static Ref places_where(Graph *g, Ref truth)
 {
 	int64_t n = val(g, truth)->shape.dim[0];
 	if (is_const(g, truth))
 		return known_places(g, truth);
 	Ref at = put_in_order(g, truth, so_far(g, truth), counting(g, n, false));
 	return put_valid(g, at, 0, reduce_away(g, O_sum, put_cast(g, truth, E_i64), 0));
+}
+
+// places(x): the positions where x holds, in order.
+Item fn_places(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(places_where(c->g, call_value(s, e, 0)));
+}
+
+// counting(; n, known): 0, 1, .. n - 1; known: as a constant.
+Item fn_counting(Call *c, Scope *s, const Expr *e)
+{
+	return ref_item(counting(c->g, call_integer(s, e, 0), call_integer(s, e, 1)));
 }
 
 // Where x is valid and not 0.

@@ -16,15 +16,29 @@ int numbers_of(const Graph *, const char *op, AttrArg *);
 // those behind the first `count` (i64, rank 0) last: i64[rows, n].
 Ref order_of(Call *, Ref keys, Ref count);
 
+// Functions that only lines of the reader have; each evaluates a call, and is described where it is
+// defined.
+typedef Item Function(Call *, Scope *, const Expr *);
+Function fn_quantize, fn_unpacked, fn_levels;        // quant.c
+Function fn_draw, fn_masked_shape;                   // flow.c
+Function fn_batch_statistics, fn_running, fn_stored; // reduce.c
+Function fn_labels_below, fn_index, fn_inside;       // gather.c
+Function fn_places, fn_counting;                     // nonzero.c
+Function fn_source_places, fn_interpolation;         // resize.c
+Function fn_activation, fn_wave;                     // rnn.c, signal.c
+// Operand k, attribute k of a call; I_none if it is left out. As a value, 0 then; as an integer.
+Item call_arg(Scope *, const Expr *, int k), call_attr(Scope *, const Expr *, int k);
+Ref call_value(Scope *, const Expr *, int k);
+int64_t call_integer(Scope *, const Expr *, int k);
+double number_of_item(Scope *, const Expr *, Item);
+int call_input(Scope *, const Expr *, int k); // the number of the node's input that operand k is
+Item num_item(double), ref_item(Ref);         // 0: none
+Item ints_item(const Call *, size_t n, const int64_t *);
+
 // ---- quant.c --------------------------------------------------------------------------
 
 // Returns round(x / scale) + zero, clamped to the type `onnx`.
 Ref quantized(const Call *, Ref x, Ref scale, Ref zero, int onnx, bool saturate);
-// Input k, constant bytes, as floats [rows, each]: integers of `bits` bits, the low ones first, in
-// rows of whole bytes.
-Ref unpack_bits(Call *, int k, int64_t rows, int64_t each, int bits);
-// Input k, two levels per constant byte, the high bits first, as n floats padded to whole blocks.
-Ref unpack_levels(Call *, int k, int64_t n, int64_t block, bool normal);
 
 // ---- dot.c ----------------------------------------------------------------------------
 
@@ -38,27 +52,10 @@ bool is_tensor(Value);
 void give_values(Call *, int n, const Value *);        // the first results
 const GraphProto *body_of(const Call *, const char *); // an attribute
 Ref tensor_constant(Reader *, const TensorProto *);
-Ref draw_uniform(Reader *, Shape); // in [0, 1)
-// Returns the shape to draw: of the input, or of what the mask that is drawn multiplies.
-Shape masked_shape(Call *, int input);
-
-// ---- reduce.c ---------------------------------------------------------------------------
-
-bool batch_statistics(const Call *); // true if a BatchNormalization uses the batch's statistics
-// Of its mean (k = 0) or variance (1): what it is after all stores so far; what it becomes.
-Ref running_statistic(const Call *, int k);
-void store_statistic(Call *, int k, Ref);
 
 // ---- gather.c: indices that lie where they should: constants are checked when the file is read,
 // inputs before they are used, and what is computed from data is kept inside ----------------
 
-// Labels are to be below `classes`, or the one that is ignored.
-void limit_labels(Call *, Ref labels, int64_t classes, const int64_t *ignore);
-Ref wrap_index(Call *, Ref index, int axis);   // into operand 0; negative ones count from the end
-Ref keep_inside(Call *, Ref index, int64_t n); // in [0, n)
-// A run fails where an index is out of [low, high], unless that is proven not to be:
-// but for `ignore`, and where the node is not run.
-void check_indices(Call *, Ref index, int64_t low, int64_t high, const int64_t *ignore);
 void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
 Lower lower_gather;                                    // operands in in[0] and in[1]
 
@@ -77,22 +74,6 @@ Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold be
 // Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
 // truth.
 Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
-Ref places_where(Graph *, Ref truth); // in order the places where truth, b8[n], holds: i64
-
-// ---- rnn.c ------------------------------------------------------------------------------
-
-// x through activation i of a recurrent node, which has `each` for each direction.
-Ref recurrent_activation(Call *, Ref x, int i, int each);
-
-// ---- signal.c -------------------------------------------------------------------------
-
-typedef struct Wave { // a transform from `in` entries to `out`, of period `period`
-	int64_t in, out, period;
-	bool inverse;
-	bool halved; // of a spectrum whose other half is its mirror image
-} Wave;
-// Returns cos (or sin) of 2 pi i o / period, [in, out]; 0 for what lies beyond the period.
-Ref wave_matrix(Call *, const Wave *, bool sine);
 
 // ---- slice.c --------------------------------------------------------------------------
 

@@ -65,34 +65,40 @@ static int running_slot(const Call *c, int k)
 	return slot >= 0 && c->g->slots.at[slot].kind == S_buffer ? slot : -1;
 }
 
-// Files say so in two ways: by more than one result, since opset 14 by an attribute.
-bool batch_statistics(const Call *c)
+// batch_statistics(): 1 if a BatchNormalization uses the batch's statistics. Files say so in two
+// ways: by more than one result, since opset 14 by an attribute.
+Item fn_batch_statistics(Call *c, Scope *s, const Expr *e)
 {
+	(void)s, (void)e;
 	bool said = c->opset < 14 ? c->nout > 1 : attr_int(c, "training_mode", 0) != 0;
 	bool gathered = running_slot(c, 0) >= 0 && running_slot(c, 1) >= 0;
 	switch (c->r->options->statistics) {
 	case BN_BATCH:
-		return gathered || (said && !c->arg[3].weight);
+		return num_item(gathered || (said && !c->arg[3].weight));
 	case BN_RUNNING:
-		return !gathered && said && !c->arg[3].weight;
+		return num_item(!gathered && said && !c->arg[3].weight);
 	default:
-		return said;
+		return num_item(said);
 	}
 }
 
-Ref running_statistic(const Call *c, int k)
+// running(; k): the mean (k = 0) or variance (1) after all stores so far.
+Item fn_running(Call *c, Scope *s, const Expr *e)
 {
 	const Graph *g = c->g;
-	int slot = running_slot(c, k);
+	int k = (int)call_integer(s, e, 0), slot = running_slot(c, k);
 	for (int i = 0; i < g->stores.count; i++)
 		if (g->stores.at[i].slot == slot)
-			return g->stores.at[i].val;
-	return c->in[3 + k];
+			return ref_item(g->stores.at[i].val);
+	return ref_item(c->in[3 + k]);
 }
 
-void store_statistic(Call *c, int k, Ref x)
+// stored(x; k): x, which the mean (k = 0) or variance (1) becomes.
+Item fn_stored(Call *c, Scope *s, const Expr *e)
 {
-	int slot = running_slot(c, k);
+	Item x = call_arg(s, e, 0);
+	int slot = running_slot(c, (int)call_integer(s, e, 0));
 	if (c->r->options->training && slot >= 0)
-		add_store(c->g, slot, x);
+		add_store(c->g, slot, x.ref);
+	return x;
 }

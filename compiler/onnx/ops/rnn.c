@@ -4,11 +4,11 @@
 #include <string.h>
 #include <strings.h>
 
-typedef struct Function { // an activation: a line of the book with its numbers
+typedef struct Activation { // a line of the book with its numbers
 	const char *name;
 	int count;
 	AttrArg number[MOST_NUMBERS];
-} Function;
+} Activation;
 
 // Returns the line of the book for a name in any case; NULL if there is no such activation.
 static const char *find_activation(const char *name)
@@ -22,27 +22,17 @@ static const char *find_activation(const char *name)
 	return NULL;
 }
 
-// The numbers of activations stand in two lists, in the order of those activations that take them.
-static void read_numbers(const Graph *g, Function *f, const AttributeProto *const list[2],
-                         size_t at[2])
-{
-	f->count = numbers_of(g, f->name, f->number);
-	for (int i = 0; i < f->count; i++) {
-		int which = !strcmp(f->number[i].name, "beta");
-		if (list[which] && at[which] < list[which]->n_floats)
-			f->number[i].x = (double)list[which]->floats[at[which]++];
-	}
-}
-
-// Reads all up to activation i: the lists of numbers have no other order.
-static Function read_activation(const Call *c, int i, int each)
+// activation(x; i, each): x through activation i of a recurrent node, which has `each` for each
+// direction. Reads all up to it: the lists of numbers have no other order.
+Item fn_activation(Call *c, Scope *s, const Expr *e)
 {
 	static const char *const usual[3] = {"Sigmoid", "Tanh", "Tanh"};
 	const AttributeProto *a = find_attr(c, "activations");
 	const AttributeProto *const list[2] = {find_attr(c, "activation_alpha"),
 	                                       find_attr(c, "activation_beta")};
+	int64_t i = call_integer(s, e, 0), each = call_integer(s, e, 1);
 	size_t at[2] = {0};
-	Function f = {0};
+	Activation f = {0};
 	for (int k = 0; k <= i; k++) {
 		const char *name = usual[each == 1 ? 1 : k % each];
 		if (a && k < (int)a->n_strings)
@@ -51,13 +41,13 @@ static Function read_activation(const Call *c, int i, int each)
 		f.name = find_activation(name);
 		if (!f.name)
 			invalid_node(c, "activation %s", name);
-		read_numbers(c->g, &f, list, at);
+		f.count = numbers_of(c->g, f.name, f.number);
+		for (int n = 0; n < f.count; n++) {
+			int which = !strcmp(f.number[n].name, "beta");
+			if (list[which] && at[which] < list[which]->n_floats)
+				f.number[n].x = (double)list[which]->floats[at[which]++];
+		}
 	}
-	return f;
-}
-
-Ref recurrent_activation(Call *c, Ref x, int i, int each)
-{
-	Function f = read_activation(c, i, each);
-	return book_call1(c->g, f.name, 1, &x, f.count, f.number);
+	Ref x = call_value(s, e, 0);
+	return ref_item(book_call1(c->g, f.name, 1, &x, f.count, f.number));
 }
