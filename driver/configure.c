@@ -1,5 +1,5 @@
 // configure.c: turns options into pass settings.
-// The data, the loss, what gets gradients, the optimizer. Takes the options of verbs.def.
+// Input: the Session's options. Output: the data, loss, gradients, optimizer and target chosen.
 #include "driver.h"
 #include <math.h>
 #include <string.h>
@@ -36,7 +36,7 @@ struct amos_data *open_data(Session *session)
 	bool exact = session->purpose == FOR_OUTPUTS || session->purpose == FOR_GRADIENTS;
 	struct amos_data *data;
 	need_done(amos_data_open(&given, exact, &data));
-	close_later(session, close_data, data);
+	at_end(session->arena, close_data, data);
 	return data;
 }
 

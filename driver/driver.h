@@ -1,6 +1,6 @@
-// driver.h: the compiler driven: a model file and options become a program. Each pass is a row of
-// passes.def. Takes all layers below. Invariant: no state but the Session's; what fails unwinds to
-// the catch of whoever called.
+// driver.h: declares the driver, which compiles a model file and options into a program.
+// Each pass is a row of passes.def. Uses all layers below.
+// Invariant: no state except the Session's; an error unwinds to the caller's catch.
 #ifndef DRIVER_H
 #define DRIVER_H
 #include "amos.h"
@@ -51,11 +51,6 @@ typedef struct Choice { // an option as given
 	const char *value; // NULL for a switch
 } Choice;
 
-typedef struct Closer { // of something opened
-	void (*close)(void *);
-	void *what;
-} Closer;
-
 typedef enum Purpose { // what a model is read for
 	FOR_TRAINING,
 	FOR_EVALUATION,
@@ -65,8 +60,8 @@ typedef enum Purpose { // what a model is read for
 	FOR_EXPORT,
 } Purpose;
 
-typedef struct Session { // a model file, and the options that it is compiled by
-	Arena *arena;
+typedef struct Session {  // a model file, and the options that it is compiled by
+	Arena *arena;     // freed at the end, which closes what the session holds open
 	const char *name; // the command, in messages: amosc train
 	Purpose purpose;
 	const char *path, *other; // the model; a second file
@@ -77,21 +72,18 @@ typedef struct Session { // a model file, and the options that it is compiled by
 	void *listener;
 	Table *told;              // notes that were reported
 	struct File *file;        // the model as parsed, once it was read
-	const char *loss_trouble; // what is wrong with --loss beside the model; NULL: nothing
+	const char *loss_trouble; // an error in --loss, next to those of the model; NULL: none
 	bool plain;               // the file is read without the loss that it may hold
 	bool bound;               // --bind has been checked against the model's dimensions
 	bool drawn;               // weights will be drawn, which have no statistics
-	VEC(Closer) opened;       // closed when the session ends, last first
 } Session;
 
 // ---- session.c: options as given ------------------------------------------------------
 
-void session_end(Session *); // closes what was opened
-void close_later(Session *, void (*close)(void *), void *what);
 void tell(const Session *, const char *fmt, ...) __attribute__((format(printf, 2, 3))); // once
 _Noreturn void bad_usage(const Session *, const char *what); // fails with STATUS_USAGE
 int option_named(const char *name);                          // as in settings.def, or as typed; -1
-char *long_name(Arena *, OptionName);                        // as typed after --
+char *long_name(Arena *, OptionName); // as typed after --: extra-l2 for extra_l2
 bool chosen(const Session *, OptionName);
 const char *choice(const Session *, OptionName, const char *otherwise); // the last one given
 double choice_number(const Session *, OptionName, double otherwise);    // >= 0
@@ -100,47 +92,47 @@ int64_t choice_count(const Session *, OptionName, int64_t otherwise);   // >= 0
 
 // ---- read.c: the model, with every dimension bound ------------------------------------
 
-// Limits what files may cost, as --limit says. Once, before any is read.
+// Sets the limits of --limit. Called once, before a file is read.
 void limit_cost(Session *);
-// The model with every dimension bound: by --bind, then by `data` (NULL: none). `random`: as it is
-// in a training step, by --bn and --dropout. `samples`: of a batch, which the data have from then
-// on; 0: as chosen, or as the data tell.
+// Returns the model with every dimension bound: by --bind, then by `data` (NULL: none). `random`:
+// as in a training step, by --bn and --dropout. `samples`: size of a batch, which the data keep; 0:
+// as chosen, or as the data give it.
 Model *read_bound(Session *, struct amos_data *, bool random, int64_t samples);
-// As read_bound, but dimensions that nothing tells get numbers that stand for any.
+// Like read_bound, but dimensions of unknown size get sizes that stand for any.
 Model *read_standing(Session *, struct amos_data *, bool random);
 typedef Model *ReadModel(Session *, const void *context);
 // Returns the model that `read` returns. If it is invalid, returns NULL and sets *failure.
 Model *attempt_read(Session *, ReadModel *read, const void *context, const char **failure);
 Model *list_model(Session *); // inputs, outputs and operators as the file declares them, no graph
-// One sample; open dimensions but the batch are `window` long.
+// Returns the model for one sample, with its other open dimensions `window` long.
 Model *read_window(Session *, int64_t window);
 
-// ---- configure.c: from options to what passes take ------------------------------------
+// ---- configure.c: options as pass settings --------------------------------------------
 
 struct amos_options runtime_options(const Session *); // what options.def lists
-// The data, open until the session ends; of run and grad they are one batch.
+// Returns the data, open until the session ends; for run and grad they are one batch.
 struct amos_data *open_data(Session *);
-struct amos_data *open_given(Session *); // NULL where there is no --data
-// Reports the arrays of the data that no input of the graph takes, with its loss, nor of the file.
+struct amos_data *open_given(Session *); // NULL without --data
+// Reports the arrays of the data that no input of the graph, its loss or the file uses.
 void note_unused(Session *, struct amos_data *, const Graph *);
-// The graph with its loss, where --loss or the model has one; else as it is.
+// Returns the graph with its loss if --loss or the model has one, else the graph itself.
 Graph *with_loss(Session *, Graph *);
-// --wrt: by slot.
+// Returns which slots get gradients, by --wrt; indexed by slot.
 bool *wanted(Session *, const Graph *);
-// The optimizer as chosen; what was not is by rule, from the data's size.
+// Returns the optimizer; settings that were not given are derived from the size of the data.
 Opt optimizer(Session *, const Graph *loss, struct amos_data *);
 const Target *target_of(const Session *);
-void need_host(const Session *); // fails where --target is another machine
+void need_host(const Session *); // fails if --target is another machine
 
-// ---- eta_options.c: eta as the user has it --------------------------------------------
+// ---- eta_options.c: --eta, --range, --slots, --convention -----------------------------
 
-// As chosen by --eta, --range, --slots, --convention, and measured from `data` (NULL: none).
-// `scales`: filled unless NULL.
+// Returns eta, indexed by slot, with these options and the ranges of `data` (NULL: none). Fills
+// *scales unless NULL.
 Eta *etas(Session *, const Graph *, struct amos_data *, Scales *scales);
-// A file that amosc eta --json wrote, open until the session ends. It has a list 'params'.
+// Returns a file that amosc eta --json wrote, which has a list 'params'; kept with the session.
 json_t *load_report(Session *, const char *path);
 
-// ---- identity.c: what a run is of ------------------------------------------------------
+// ---- identity.c: what a run trains -----------------------------------------------------
 
 const char *identity_text(Session *, const Model *);
 
@@ -152,12 +144,12 @@ json_t *json_text(const char *);
 json_t *shape_json(const Shape *);
 typedef struct Readers {         // of a slot
 	VEC(const char *) names; // of the nodes: more than one where it is tied
-	const char *line; // of the author's program, of the first that tells; NULL: none does
+	const char *line; // in the author's program, of the first that has one; NULL: none has
 } Readers;
 Readers *readers_of(Arena *, const Graph *);                // by slot
 json_t *others_json(const Readers *);                       // all but the first
-const char *text_at(const json_t *object, const char *key); // "" where there is none
-json_t *number_json(double);                                // null where it is not finite
+const char *text_at(const json_t *object, const char *key); // "" if it has none
+json_t *number_json(double);                                // null if it is not finite
 json_t *untrained_json(const Model *); // {"percent", "weights": [{"name", "type", "shape", "why"}]}
 
 // ---- report_json.c: the eta report, the contract of amosc eta --json ------------------
@@ -190,7 +182,7 @@ typedef struct Entry { // a function of a program: amos_entry
 typedef struct Program {
 	Session *session;
 	struct amos_data *data; // NULL: none
-	bool standing;          // dimensions that nothing tells get numbers that stand for any
+	bool standing;          // dimensions of unknown size get sizes that stand for any
 	bool weights;           // the object holds the first contents of its slots
 	const Shape *cotangent; // by output, of gradients; NULL: the loss is the user's
 	Model *model;           // NULL: the program was read from text

@@ -102,10 +102,10 @@ static bool read_override(Arena *arena, const char *text, Overrides *list)
 	return true;
 }
 
-// Adds the root mean square of each float input that has data, to three digits.
-static void measure(Session *session, const Graph *g, const struct amos_data *data, Overrides *list)
+Eta *etas(Session *session, const Graph *g, struct amos_data *data, Scales *scales)
 {
 	Arena *arena = session->arena;
+	EtaOptions options = {.convention = choice(session, OPT_convention, NULL)};
 	for (int i = 0; data && i < g->slots.count; i++) {
 		const Slot *slot = &g->slots.at[i];
 		bool input = slot->kind == S_input && is_float(slot->type);
@@ -113,18 +113,11 @@ static void measure(Session *session, const Graph *g, const struct amos_data *da
 		if (!(rms > 0) || !isfinite(rms))
 			continue;
 		Override range = {.pattern = slot->name, .expr = format(arena, "%.3g", rms)};
-		PUSH(arena, *list, range);
+		PUSH(arena, options.range, range);
 		if (session->purpose != FOR_REPORT) // which reports it itself
 			tell(session, "input %s: range %s, the root mean square of its data\n",
 			     slot->name, range.expr);
 	}
-}
-
-Eta *etas(Session *session, const Graph *g, struct amos_data *data, Scales *scales)
-{
-	Arena *arena = session->arena;
-	EtaOptions options = {.convention = choice(session, OPT_convention, NULL)};
-	measure(session, g, data, &options.range);
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
 		bool range = c->option == OPT_range;

@@ -1,6 +1,6 @@
-// identity.c: what a compiled program trains: the model's content, the target, and the options
-// that it was compiled by, as lines "NAME\tVALUE\n". A checkpoint holds them, and --resume
-// compares.
+// identity.c: identifies what a compiled program trains.
+// Output: the model's content, the target and the options that it was compiled with, as lines
+// "NAME\tVALUE\n". A checkpoint holds them, and --resume compares them.
 #include "driver.h"
 #include <ctype.h>
 #include <stdlib.h>

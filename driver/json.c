@@ -10,7 +10,7 @@ static void drop_json(void *value)
 
 json_t *keep_json(Session *session, json_t *value)
 {
-	close_later(session, drop_json, value);
+	at_end(session->arena, drop_json, value);
 	return value;
 }
 

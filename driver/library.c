@@ -42,10 +42,8 @@ int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
 
 void amosc_close(struct amosc *s)
 {
-	if (!s)
-		return;
-	session_end(&s->session);
-	arena_free(s->session.arena);
+	if (s)
+		arena_free(s->session.arena);
 }
 
 int amosc_option(struct amosc *s, const char *name, const char *value)
@@ -126,7 +124,7 @@ int amosc_eta(struct amosc *s, const char **json)
 		Session *session = begin(s);
 		Report report = make_report(session, session->path);
 		char *text = json_dumps(report.json, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-		close_later(session, free, text);
+		at_end(session->arena, free, text);
 		*json = text;
 	}
 	return caught(&catch);

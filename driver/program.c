@@ -257,14 +257,21 @@ static void tell_untrained(const Session *session, const Model *m)
 		     percent_text(session->arena, untrained_percent(m)), names.at);
 }
 
-// Of the parameters that the loss gives any; none at all where the program runs the model too.
-static const Graph *training_gradients(Program *p, const Graph *loss)
+static void pass_grad(Program *p)
 {
 	Session *session = p->session;
 	Arena *arena = session->arena;
-	UnusedParams idle = {0};
+	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
+	if (grad)
+		set_graph(grad,
+		          grad_pass(arena, grad->unit.graph, wanted(session, grad->unit.graph)));
+	if (!train)
+		return;
+	const Graph *loss = train->unit.graph;
 	Graph *all = grad_pass(arena, loss, wanted(session, loss));
-	Graph *g = unused_params_pass(arena, loss, all, &idle);
+	UnusedParams idle = {0};
+	set_graph(train, unused_params_pass(arena, loss, all, &idle));
+	// a program that also runs the model may leave all parameters as they are
 	if (all->outs.count == loss->outs.count && !p->weights && !p->standing)
 		fail(session->path,
 		     "no parameter is to be trained: it has none, or --freeze leaves none" HELP
@@ -280,7 +287,7 @@ static const Graph *training_gradients(Program *p, const Graph *loss)
 		     "export without what ends their gradients",
 		     why.at);
 	if (!p->model)
-		return g;
+		return;
 	for (int i = 0; i < idle.count; i++) {
 		const Slot *s = &loss->slots.at[idle.at[i].slot];
 		PUSH(p->model->arena, p->model->untrained,
@@ -288,17 +295,6 @@ static const Graph *training_gradients(Program *p, const Graph *loss)
 	}
 	sort_untrained(p->model);
 	tell_untrained(session, p->model);
-	return g;
-}
-
-static void pass_grad(Program *p)
-{
-	Entry *train = entry_named(p, "train"), *grad = entry_named(p, "grad");
-	if (train)
-		set_graph(train, training_gradients(p, train->unit.graph));
-	if (grad)
-		set_graph(grad, grad_pass(p->session->arena, grad->unit.graph,
-		                          wanted(p->session, grad->unit.graph)));
 }
 
 static void pass_step(Program *p)
@@ -438,12 +434,12 @@ struct amos *open_program(Program *p)
 	need_host(session);
 	run_passes(p, PASS_object);
 	Jit *jit = jit_load(p->object);
-	close_later(session, close_jit, jit);
+	at_end(session->arena, close_jit, jit);
 	struct amos *open;
 	need_done(amos_open(jit_model(jit), choice_count(session, OPT_threads, 0),
 	                    choice_count(session, OPT_seed, 0), first_contents,
 	                    (void *)program_graph(p), &open));
-	close_later(session, close_model, open);
+	at_end(session->arena, close_model, open);
 	if (amos_threads_missing(open))
 		tell(session, "note: %lld threads could not be started\n",
 		     (long long)amos_threads_missing(open));

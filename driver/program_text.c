@@ -268,6 +268,6 @@ const char *show_program(Session *session, const char *where, const char *text, 
 		print_program(to, p);
 	if (!to || fclose(to))
 		fail_status(STATUS_MACHINE, NULL, "out of memory");
-	close_later(session, free, shown);
+	at_end(session->arena, free, shown);
 	return shown;
 }

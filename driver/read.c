@@ -1,7 +1,7 @@
-// read.c: the model as the command line reads it: what is frozen, which statistics and dropout,
-// and every dimension bound, by --bind, by the data, or by a size that stands for any. Takes the
-// options of verbs.def, open data. Gives a Model. Keeps: a model is read as often as it is asked
-// for, standard input too.
+// read.c: reads the model as the options and the data have it.
+// Chooses precision, frozen weights, statistics and dropout, and binds every dimension: by --bind,
+// by the data, or by a size that stands for any.
+// Invariant: a model can be read any number of times, also from standard input.
 #include "driver.h"
 #include <errno.h>
 #include <math.h>
@@ -41,11 +41,9 @@ void limit_cost(Session *session)
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
 		for (const char *rest = c->option == OPT_limit ? c->value : ""; *rest;) {
-			int cost = 0;
-			bool good = next_pair(session->arena, &rest, &limit);
-			while (good && cost < COSTS && strcmp(cost_names[cost], limit.name))
-				cost++;
-			if (!good || cost == COSTS)
+			bool pair = next_pair(session->arena, &rest, &limit);
+			int cost = pair ? FIND(limit.name, cost_names) : -1;
+			if (cost < 0)
 				fail_status(
 				    STATUS_USAGE, "--limit",
 				    "expected COST=N,..., COST nodes, bytes or elements, N at "
@@ -255,18 +253,6 @@ static bool is_for(const Known *known, const Input *in)
 	return !after || (after == '#' && in->sequence);
 }
 
-// Turns values that operators may need when the file is read into the type of their input.
-static void know_as(Arena *arena, const struct amos_data *data, Elem type, Known *known)
-{
-	bool floats = is_float(type) && is_float(known->type);
-	if (floats || (type == known->type && known->type != E_u64))
-		return;
-	void *values = take(arena, (size_t)byte_count(type, &known->shape) + 8);
-	need_done(amos_data_values(data, known->name, type, values));
-	known->bytes = values;
-	known->type = type;
-}
-
 static void bind_by_data(Reading *r, struct amos_data *data)
 {
 	Arena *arena = r->session->arena;
@@ -298,10 +284,20 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 		PUSH(arena, inputs, to);
 	}
 	need_done(amos_data_take(data, names.count, names.at));
+	// operators may need these values when the file is read: they get the type of their input
 	for (int i = 0; i < listed->inputs.count; i++)
-		for (int k = 0; k < r->known.count; k++)
-			if (is_for(&r->known.at[k], &listed->inputs.at[i]))
-				know_as(arena, data, listed->inputs.at[i].type, &r->known.at[k]);
+		for (int k = 0; k < r->known.count; k++) {
+			Known *known = &r->known.at[k];
+			Elem type = listed->inputs.at[i].type;
+			bool floats = is_float(type) && is_float(known->type),
+			     same = type == known->type && type != E_u64;
+			if (floats || same || !is_for(known, &listed->inputs.at[i]))
+				continue;
+			void *values = take(arena, (size_t)byte_count(type, &known->shape) + 8);
+			need_done(amos_data_values(data, known->name, type, values));
+			known->bytes = values;
+			known->type = type;
+		}
 	need_done(amos_data_bind(data, inputs.count, inputs.at));
 	for (int i = 0; i < inputs.count; i++)
 		for (int a = 0; a < inputs.at[i].rank; a++)

@@ -1,6 +1,6 @@
 // report_json.c: builds the eta report.
-// Takes a model, or a report in a file. Gives a Report. Keeps: the contract of --json; no weight
-// is read.
+// Input: a model, or a file that --json wrote. Output: a Report.
+// Invariant: no weight is read; --json prints the report as it is.
 #include "driver.h"
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,5 @@
-// session.c: the options of a session as given, and what it holds open.
+// session.c: returns the options of a session, with their values checked.
 #include "driver.h"
-#include <stdlib.h>
 #include <string.h>
 
 const struct amos_option_row options[OPTIONS] = {
@@ -9,20 +8,6 @@ const struct amos_option_row options[OPTIONS] = {
 #include "settings.def"
 #undef OPTION
 };
-
-void session_end(Session *session)
-{
-	while (session->opened.count) {
-		Closer *last = &session->opened.at[--session->opened.count];
-		last->close(last->what);
-	}
-}
-
-void close_later(Session *session, void (*close)(void *), void *what)
-{
-	Closer closer = {close, what};
-	PUSH(session->arena, session->opened, closer);
-}
 
 void tell(const Session *session, const char *fmt, ...)
 {
@@ -36,7 +21,6 @@ void tell(const Session *session, const char *fmt, ...)
 		session->listen(session->listener, text);
 }
 
-// The option as typed: extra_l2 is --extra-l2.
 char *long_name(Arena *arena, OptionName option)
 {
 	char *name = copy_string(arena, options[option].name);

@@ -1,6 +1,5 @@
-// amosc.c: the command: finds the verb, reads the command line, and turns what fails into one
-// message and a status. Takes all verbs. Keeps: ends with 0, 1, 2 or 3 (README.md), never by a
-// signal.
+// amosc.c: finds the verb, runs it, and turns an error into one message and a status.
+// Invariant: the exit status is 0, 1, 2 or 3 (README.md); no input ends the command by a signal.
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -60,7 +59,6 @@ static int run_verb(const Verb *verb, int argc, char **argv)
 #undef VERB
 		catch_end(&catch);
 	}
-	session_end(&session);
 	arena_free(session.arena);
 	return status;
 }

@@ -1,7 +1,7 @@
-// bench.c: amosc bench: where the time of a training step goes, by kernel, and what part of the
-// machine's best each reaches. On made-up data. Keeps: all numbers are of one step, the fastest;
-// those of all updates together are of the step whose updates are, as the memory's are of its best
-// pass.
+// bench.c: implements amosc bench: profiles a training step by kernel, on synthetic data.
+// Output: each kernel's share of the time, and the fraction of this machine's peak that it reaches.
+// Invariant: all figures are of the fastest step, except those of all updates together: these are
+// of the step with the fastest updates, as the peak of memory is of its best pass.
 #include "tool.h"
 #include "peak.h"
 #include <math.h>
@@ -23,8 +23,8 @@ typedef struct Bench {
 	double step, flops, bytes; // seconds; of work; of memory taken
 	int lines, kinds;
 	Line *line, *kind; // longest first
-	Line update,
-	    best; // all kernels that write parameters, in the fastest step and in their own
+	// all kernels that write parameters, in the fastest step and in the step of their own best
+	Line update, best;
 } Bench;
 
 // ---- steps ----------------------------------------------------------------------------

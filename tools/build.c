@@ -1,5 +1,5 @@
-// build.c: amosc build: ahead of time. The object that train runs in memory, linked with the
-// runtime.
+// build.c: implements amosc build: compiles to an object file or an executable.
+// The object is the one that train runs in memory; an executable links it with the runtime.
 #include "tool.h"
 #include <string.h>
 #include <unistd.h>

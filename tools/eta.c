@@ -1,25 +1,13 @@
-// eta.c: amosc eta: every parameter, the scale that is expected of it, and the reasons.
+// eta.c: implements amosc eta: reports the expected scale of every parameter, with the reasons.
 #include "report.h"
-#include <string.h>
 
-static void print_report(Session *session, const Report *report)
+void verb_eta(Session *session)
 {
 	static const struct {
 		const char *name;
 		void (*print)(Session *, const Report *);
 	} formats[] = {
 	    {"text", print_text}, {"md", print_md}, {"html", print_html}, {"csv", print_csv}};
-	const char *wanted = choice(session, OPT_format, "text");
-	for (int i = 0; i < COUNT(formats); i++)
-		if (!strcmp(formats[i].name, wanted)) {
-			formats[i].print(session, report);
-			return;
-		}
-	fail_status(STATUS_USAGE, "--format", "expected text, md, html or csv, found '%s'", wanted);
-}
-
-void verb_eta(Session *session)
-{
 	bool diff = chosen(session, OPT_diff);
 	if (diff && !session->other)
 		bad_usage(session, "--diff: expected two models or reports");
@@ -42,6 +30,11 @@ void verb_eta(Session *session)
 	} else if (language) {
 		print_code(session, &report, language);
 	} else {
-		print_report(session, &report);
+		const char *wanted = choice(session, OPT_format, "text");
+		int format = FIND(wanted, formats);
+		if (format < 0)
+			fail_status(STATUS_USAGE, "--format",
+			            "expected text, md, html or csv, found '%s'", wanted);
+		formats[format].print(session, &report);
 	}
 }

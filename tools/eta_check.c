@@ -29,8 +29,6 @@ typedef struct Check {
 	VEC(Probe) probes;
 	int *probe_of; // by Ref: its number + 1
 	int draws;
-	struct amos *open;
-	const struct amos_entry *entry;
 } Check;
 
 // ---- what is measured -----------------------------------------------------------------
@@ -77,32 +75,14 @@ static Ref total(Graph *g, Ref x)
 	return put_reshape(g, put_reduce(g, O_sum, x, shape.rank, axes), shape_of(0, NULL));
 }
 
-// Adds the sum of squares of the ordinary elements of r, and their number, as outputs.
-static void probe(Check *c, Ref r)
-{
-	Graph *g = c->g;
-	Probe p = {.ref = r,
-	           .kernel = is_kernel(c, r, 4),
-	           .inferred = c->scales->range[r].value,
-	           .square = g->outs.count,
-	           .count = g->outs.count + 1};
-	Shape shape = val(g, r)->shape;
-	g->from = val(g, r)->from;
-	Ref zero = put_num(g, E_f32, 0), ones = put_rank(g, put_num(g, E_f32, 1), shape.rank);
-	Ref ordinary = put2(g, O_lt, put_num(g, E_f32, -1e3), r);
-	Ref square = put3(g, O_select, ordinary, put2(g, O_mul, r, r), zero);
-	Ref entry = put3(g, O_select, ordinary, put_expand(g, ones, shape), zero);
-	add_out(g, format(c->session->arena, "square:%u", r), total(g, square));
-	add_out(g, format(c->session->arena, "count:%u", r), total(g, entry));
-	PUSH(c->session->arena, c->probes, p);
-}
-
-// Probes the last value of each node of the file, if it is a signal.
+// Probes the last value of each node of the file, if it is a signal: adds the sum of squares of its
+// ordinary elements, and their number, as outputs.
 static void place_probes(Check *c)
 {
 	Graph *g = c->g;
-	Ref *last = NEWS(c->session->arena, Ref, g->nodes->list.count + 1);
-	const bool *live = graph_marks(c->session->arena, g);
+	Arena *arena = c->session->arena;
+	Ref *last = NEWS(arena, Ref, g->nodes->list.count + 1);
+	const bool *live = graph_marks(arena, g);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		if (live[r] && v->from && v->type == E_f32 && c->scales->nature[r] == SIGNAL &&
@@ -110,9 +90,26 @@ static void place_probes(Check *c)
 			last[v->from] = r;
 	}
 	memset(&g->outs, 0, sizeof g->outs);
-	for (int i = 1, count = g->nodes->list.count; i < count; i++)
-		if (last[i] && computes(c, last[i]))
-			probe(c, last[i]);
+	for (int i = 1, count = g->nodes->list.count; i < count; i++) {
+		Ref r = last[i];
+		if (!r || !computes(c, r))
+			continue;
+		Probe p = {.ref = r,
+		           .kernel = is_kernel(c, r, 4),
+		           .inferred = c->scales->range[r].value,
+		           .square = g->outs.count,
+		           .count = g->outs.count + 1};
+		Shape shape = val(g, r)->shape;
+		g->from = val(g, r)->from;
+		Ref zero = put_num(g, E_f32, 0),
+		    ones = put_rank(g, put_num(g, E_f32, 1), shape.rank);
+		Ref ordinary = put2(g, O_lt, put_num(g, E_f32, -1e3), r);
+		Ref square = put3(g, O_select, ordinary, put2(g, O_mul, r, r), zero);
+		Ref entry = put3(g, O_select, ordinary, put_expand(g, ones, shape), zero);
+		add_out(g, format(arena, "square:%u", r), total(g, square));
+		add_out(g, format(arena, "count:%u", r), total(g, entry));
+		PUSH(arena, c->probes, p);
+	}
 	if (!c->probes.count)
 		fail(g->name, "nothing in it depends on data and parameters: nothing to check");
 }
@@ -169,37 +166,33 @@ static void draw_input(const Check *c, int slot, Draw *d, void *to)
 	}
 }
 
-static void run_draw(Check *c, struct amos_data *data, int step)
-{
-	Draw d = {.seed = (uint64_t)choice_count(c->session, OPT_seed, 0), .step = (uint64_t)step};
-	for (int i = 0; i < c->g->slots.count; i++) {
-		const Slot *s = &c->g->slots.at[i];
-		d.site = (uint64_t)i, d.position = 0;
-		if (s->kind == S_param)
-			draw_parameter(s, &c->eta[i], &d, amos_slot_bytes(c->open, i));
-		else if (s->kind == S_input && !data)
-			draw_input(c, i, &d, amos_slot_bytes(c->open, i));
-	}
-	if (data)
-		need_done(amos_data_eval(data, c->open, 0, amos_data_samples(data)));
-	need_done(amos_call(c->open, c->entry, NULL, NULL));
-	for (int i = 0; i < c->probes.count; i++) {
-		Probe *p = &c->probes.at[i];
-		p->squares += amos_out_number(c->open, c->entry, p->square);
-		p->entries += amos_out_number(c->open, c->entry, p->count);
-	}
-}
-
 static void measure(Check *c, struct amos_data *data)
 {
 	Program *program = program_of(c->session, graph_live(c->session->arena, c->g), "check");
 	program->data = data;
 	if (data)
 		attach_data(program);
-	c->open = open_program(program);
-	c->entry = &amos_model_of(c->open)->entries[0];
-	for (int i = 0; i < c->draws; i++)
-		run_draw(c, data, i);
+	struct amos *open = open_program(program);
+	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
+	uint64_t seed = (uint64_t)choice_count(c->session, OPT_seed, 0);
+	for (int step = 0; step < c->draws; step++) {
+		for (int i = 0; i < c->g->slots.count; i++) {
+			const Slot *s = &c->g->slots.at[i];
+			Draw d = {.seed = seed, .step = (uint64_t)step, .site = (uint64_t)i};
+			if (s->kind == S_param)
+				draw_parameter(s, &c->eta[i], &d, amos_slot_bytes(open, i));
+			else if (s->kind == S_input && !data)
+				draw_input(c, i, &d, amos_slot_bytes(open, i));
+		}
+		if (data)
+			need_done(amos_data_eval(data, open, 0, amos_data_samples(data)));
+		need_done(amos_call(open, entry, NULL, NULL));
+		for (int i = 0; i < c->probes.count; i++) {
+			Probe *p = &c->probes.at[i];
+			p->squares += amos_out_number(open, entry, p->square);
+			p->entries += amos_out_number(open, entry, p->count);
+		}
+	}
 	for (int i = 0; i < c->probes.count; i++) {
 		Probe *p = &c->probes.at[i];
 		p->measured = p->entries > 0 ? sqrt(p->squares / p->entries) : p->inferred;

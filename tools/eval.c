@@ -1,5 +1,6 @@
-// eval.c: amosc eval: loss and metrics over all the data, no update. Keeps: every sample counts
-// once; those after the last complete batch are a smaller one, compiled for them.
+// eval.c: implements amosc eval: computes loss and metrics over all the data.
+// Invariant: every sample counts once; those after the last complete batch make a smaller one, with
+// code compiled for its size.
 #include "tool.h"
 #include <math.h>
 

@@ -1,4 +1,4 @@
-// export.c: amosc export: the numbers of a checkpoint in the very bytes of the model file.
+// export.c: implements amosc export: writes the weights of a checkpoint into a copy of the model.
 #include "tool.h"
 #include <string.h>
 
@@ -24,7 +24,7 @@ void verb_export(Session *session)
 	const Graph *g = model->graph;
 	struct amos_checkpoint *from;
 	need_done(amos_checkpoint_open(path, last, &from));
-	close_later(session, close_checkpoint, from);
+	at_end(session->arena, close_checkpoint, from);
 	need_done(amos_output_check(out));
 	const void **trained = NEWS(session->arena, const void *, g->slots.count + 1);
 	int count = 0;

@@ -1,6 +1,6 @@
-// generate.c: amosc run --generate: a language model over bytes writes on, one byte after the
-// other. Takes a model with one input of tokens [1, n] and an output of scores [1, n, tokens]. It
-// must be causal: positions after the last token hold zeros.
+// generate.c: implements amosc run --generate: continues a text with a language model over bytes.
+// Input: a model with one input of tokens [1, n] and an output of scores [1, n, tokens]. It must be
+// causal: positions after the last token hold zeros.
 #include "tool.h"
 #include <math.h>
 #include <string.h>
@@ -10,7 +10,7 @@ typedef struct Writer {
 	struct amos *open;
 	const struct amos_entry *entry;
 	const Slot *input;
-	int64_t window, tokens; // places in a window, scores a place
+	int64_t window, tokens; // positions in a window; scores per position
 	char *ids;              // the input's memory
 	const void *scores;
 	Elem type; // of scores
@@ -18,29 +18,13 @@ typedef struct Writer {
 	double heat;
 } Writer;
 
-static double score(const Writer *w, int64_t place, int64_t token)
+static double score(const Writer *w, int64_t position, int64_t token)
 {
-	return amos_number(w->scores, w->type, place * w->tokens + token);
+	return amos_number(w->scores, w->type, position * w->tokens + token);
 }
 
-// Draws from softmax(scores / heat) at one place; `number` counts the draws.
-static int64_t draw(const Writer *w, int64_t place, int64_t number)
-{
-	double top = -INFINITY, sum = 0;
-	for (int64_t i = 0; i < w->tokens; i++)
-		top = fmax(top, score(w, place, i));
-	for (int64_t i = 0; i < w->tokens; i++)
-		sum += exp((score(w, place, i) - top) / w->heat);
-	double left = random_uniform((uint64_t)w->seed, 0, 0, (uint64_t)number) * sum;
-	for (int64_t i = 0; i < w->tokens; i++) {
-		left -= exp((score(w, place, i) - top) / w->heat);
-		if (left < 0)
-			return i;
-	}
-	return w->tokens - 1;
-}
-
-// The last tokens of `text` fill the window from its start. Returns one that continues them.
+// Returns a token that continues `text`, sampled from softmax(scores / heat); `number` counts the
+// samples. The last tokens of `text` fill the window from its start.
 static int64_t next_token(const Writer *w, const char *text, int64_t count, int64_t number)
 {
 	int64_t used = MIN(count, w->window);
@@ -53,7 +37,18 @@ static int64_t next_token(const Writer *w, const char *text, int64_t count, int6
 			((int32_t *)w->ids)[i] = token;
 	}
 	need_done(amos_call(w->open, w->entry, NULL, NULL));
-	return draw(w, used - 1, number);
+	double top = -INFINITY, sum = 0;
+	for (int64_t i = 0; i < w->tokens; i++)
+		top = fmax(top, score(w, used - 1, i));
+	for (int64_t i = 0; i < w->tokens; i++)
+		sum += exp((score(w, used - 1, i) - top) / w->heat);
+	double left = random_uniform((uint64_t)w->seed, 0, 0, (uint64_t)number) * sum;
+	for (int64_t i = 0; i < w->tokens; i++) {
+		left -= exp((score(w, used - 1, i) - top) / w->heat);
+		if (left < 0)
+			return i;
+	}
+	return w->tokens - 1;
 }
 
 static Writer writer_of(Session *session, Graph *g, const char *path)

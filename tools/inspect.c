@@ -1,4 +1,4 @@
-// inspect.c: amosc inspect: what the file holds, and what amosc can do with it.
+// inspect.c: implements amosc inspect: lists what the file holds and what amosc can do with it.
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -16,28 +16,6 @@ static json_t *value_json(const Input *in, bool input)
 	if (input)
 		json_object_set_new(one, "used", json_boolean(in->used));
 	return one;
-}
-
-static json_t *parameters_json(const Model *model, const Eta *eta)
-{
-	const Graph *g = model->graph;
-	const Readers *readers = readers_of(model->arena, g);
-	json_t *list = json_array();
-	for (int i = 0; i < g->slots.count; i++) {
-		const Slot *s = &g->slots.at[i];
-		if (s->kind != S_param && s->kind != S_frozen && s->kind != S_buffer)
-			continue;
-		const char *role = s->kind == S_param    ? eta[i].role
-		                   : s->kind == S_buffer ? "buffer"
-		                                         : "frozen";
-		json_array_append_new(list, json_pack("{ss ss? so ss ss so sb ss?}", "name",
-		                                      s->name, "initializer", s->file, "shape",
-		                                      shape_json(&s->shape), "type",
-		                                      elems[s->type].name, "role", role, "tied",
-		                                      others_json(&readers[i]), "trained",
-		                                      (int)(s->kind == S_param), "why", s->why));
-	}
-	return list;
 }
 
 static void add_untrainable(json_t *list, const char *what, const char *why)
@@ -76,8 +54,8 @@ static json_t *untrainable_json(const Session *session, const Model *listed, con
 // `model`: read whole, or NULL where `failure` says why it cannot be.
 static json_t *model_json(Session *session, Model *listed, Model *model, const char *failure)
 {
-	json_t *inputs = json_array(), *outputs = json_array(), *notes = json_array(),
-	       *operators = json_array();
+	json_t *inputs = json_array(), *outputs = json_array(), *parameters = json_array(),
+	       *operators = json_array(), *notes = json_array();
 	for (int i = 0; i < listed->inputs.count; i++) {
 		listed->inputs.at[i].used = !model || model->inputs.at[i].used;
 		json_array_append_new(inputs, value_json(&listed->inputs.at[i], true));
@@ -93,13 +71,28 @@ static json_t *model_json(Session *session, Model *listed, Model *model, const c
 	for (int i = 0; model && i < model->notes.count; i++)
 		json_array_append_new(notes, json_string(model->notes.at[i]));
 	const Eta *eta = model ? etas(session, with_loss(session, model->graph), NULL, NULL) : NULL;
-	return json_pack(
-	    "{so sI sI ss? so so so so so so so}", "model", json_text(session->path), "ir_version",
-	    (json_int_t)listed->ir_version, "opset", (json_int_t)listed->opset, "producer",
-	    listed->producer, "inputs", inputs, "outputs", outputs, "parameters",
-	    model ? parameters_json(model, eta) : json_array(), "operators", operators,
-	    "untrainable", untrainable_json(session, listed, model, failure), "not_trained",
-	    model ? untrained_json(model) : json_null(), "notes", notes);
+	const Readers *readers = model ? readers_of(model->arena, model->graph) : NULL;
+	for (int i = 0; model && i < model->graph->slots.count; i++) {
+		const Slot *s = &model->graph->slots.at[i];
+		if (s->kind != S_param && s->kind != S_frozen && s->kind != S_buffer)
+			continue;
+		const char *role = s->kind == S_param    ? eta[i].role
+		                   : s->kind == S_buffer ? "buffer"
+		                                         : "frozen";
+		json_array_append_new(
+		    parameters,
+		    json_pack("{ss ss? so ss ss so sb ss?}", "name", s->name, "initializer",
+		              s->file, "shape", shape_json(&s->shape), "type", elems[s->type].name,
+		              "role", role, "tied", others_json(&readers[i]), "trained",
+		              (int)(s->kind == S_param), "why", s->why));
+	}
+	return json_pack("{so sI sI ss? so so so so so so so}", "model", json_text(session->path),
+	                 "ir_version", (json_int_t)listed->ir_version, "opset",
+	                 (json_int_t)listed->opset, "producer", listed->producer, "inputs", inputs,
+	                 "outputs", outputs, "parameters", parameters, "operators", operators,
+	                 "untrainable", untrainable_json(session, listed, model, failure),
+	                 "not_trained", model ? untrained_json(model) : json_null(), "notes",
+	                 notes);
 }
 
 static const char *shape_words(Session *session, const json_t *one)

@@ -1,5 +1,5 @@
-// manual.c: at build time, writes a page of the manual to standard output: verbs.def read once
-// more. usage: manual roff|markdown [VERB]      without a verb: the page of amosc itself
+// manual.c: writes a page of the manual, from verbs.def, to standard output at build time.
+// Usage: manual roff|markdown [VERB]      without a verb: the page of amosc itself
 #include "tool.h"
 #include <string.h>
 
@@ -68,24 +68,21 @@ static const char *fill(Arena *arena, const char *template, int n, const Field *
 
 // ---- pages ----------------------------------------------------------------------------
 
-static const char *option_text(Arena *arena, const Form *form, int i)
-{
-	const char letter[] = {(char)options[i].letter, 0}, *argument = options[i].argument;
-	Field short_one = {'l', letter},
-	      value = {'a', argument ? safe(arena, argument, form->cell) : ""};
-	Field fields[] = {{'n', safe(arena, long_name(arena, (OptionName)i), form->text)},
-	                  {'l', *letter ? fill(arena, form->letter, 1, &short_one) : ""},
-	                  {'a', argument ? fill(arena, form->argument, 1, &value) : ""},
-	                  {'h', safe(arena, option_help(arena, (OptionName)i), form->cell)}};
-	return fill(arena, form->option, COUNT(fields), fields);
-}
-
 static const char *page_text(Arena *arena, const Form *form, const Verb *verb)
 {
 	Text all = {.arena = arena};
-	for (int i = 0; i < OPTIONS; i++)
-		if (options[i].group & verb->takes)
-			say(&all, "%s", option_text(arena, form, i));
+	for (OptionName i = 0; i < OPTIONS; i++) {
+		if (!(options[i].group & verb->takes))
+			continue;
+		const char letter[] = {(char)options[i].letter, 0}, *argument = options[i].argument;
+		Field short_one = {'l', letter},
+		      value = {'a', argument ? safe(arena, argument, form->cell) : ""};
+		Field fields[] = {{'n', safe(arena, long_name(arena, i), form->text)},
+		                  {'l', *letter ? fill(arena, form->letter, 1, &short_one) : ""},
+		                  {'a', argument ? fill(arena, form->argument, 1, &value) : ""},
+		                  {'h', safe(arena, option_help(arena, i), form->cell)}};
+		say(&all, "%s", fill(arena, form->option, COUNT(fields), fields));
+	}
 	Field fields[] = {{'n', verb->name},
 	                  {'a', *verb->arguments ? format(arena, "%s ", verb->arguments) : ""},
 	                  {'s', safe(arena, verb->summary, form->text)},
@@ -109,14 +106,12 @@ static const char *overview_text(Arena *arena, const Form *form)
 int main(int argc, char **argv)
 {
 	const Verb *verb = argc == 3 ? verb_named(argv[2]) : NULL;
-	const Form *form = NULL;
-	for (int i = 0; argc > 1 && i < COUNT(forms); i++)
-		if (!strcmp(forms[i].name, argv[1]))
-			form = &forms[i];
-	if (!form || argc > 3 || (argc == 3 && !verb))
+	int form = argc > 1 ? FIND(argv[1], forms) : -1;
+	if (form < 0 || argc > 3 || (argc == 3 && !verb))
 		return STATUS_USAGE;
 	Arena *arena = arena_new();
-	fputs(verb ? page_text(arena, form, verb) : overview_text(arena, form), stdout);
+	fputs(verb ? page_text(arena, &forms[form], verb) : overview_text(arena, &forms[form]),
+	      stdout);
 	arena_free(arena);
 	return fflush(stdout) ? STATUS_MACHINE : STATUS_DONE;
 }

@@ -1,6 +1,5 @@
-// ops.c: amosc ops: the table of operators that the reader knows.
+// ops.c: implements amosc ops: lists the operators that the reader knows.
 #include "tool.h"
-#include "onnx.h"
 #include <string.h>
 
 void verb_ops(Session *session)

@@ -1,4 +1,4 @@
-// options.c: the command line: verbs.def read as a parser and as help.
+// options.c: parses the command line and prints its help.
 // Input: verbs.def and settings.def. Output: a Session.
 #include "tool.h"
 #include <stdlib.h>

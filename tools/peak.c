@@ -1,5 +1,6 @@
-// peak.c: multiply-adds and memory traffic at full speed, as a model written by hand: the runtime
-// launches it on the same threads as any other. Best of a few rounds.
+// peak.c: measures multiply-adds and memory traffic at full speed.
+// A model written by hand, so that the runtime launches it on the same threads as any other. Each
+// figure is the best of a few rounds.
 #include "peak.h"
 #include "amos.h"
 

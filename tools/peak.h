@@ -1,16 +1,16 @@
-// peak.h: what this machine can do at most, to measure kernels by.
+// peak.h: declares the peak rates of this machine, to compare kernels with.
 #ifndef PEAK_H
 #define PEAK_H
 #include <stdint.h>
 
 typedef struct Peak {
-	double flops; // a second: multiply-adds on registers, two each
-	double bytes; // a second: memory read and written in place, both counted
+	double flops; // per second: multiply-adds on registers, two each
+	double bytes; // per second: memory read and written in place, both counted
 } Peak;
 
 double peak_work(void); // runs multiply-adds on registers on this thread; returns their flops
-// On as many threads as the runtime takes for `threads`. A tenth of a second, 128 MiB. 0: failed,
-// see amos_error().
+// Measures on as many threads as the runtime starts for `threads`, in a tenth of a second and
+// 128 MiB. Returns AMOS_DONE or an error code.
 int measure_peak(int64_t threads, Peak *);
 
 #endif

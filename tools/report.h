@@ -1,5 +1,4 @@
-// report.h: the eta report: one JSON value, the contract of --json, and all that is printed from
-// it. Seen by eta.c and the files report_*.c alone.
+// report.h: declares what prints the eta report, a JSON value, for eta.c and report_*.c.
 #ifndef REPORT_H
 #define REPORT_H
 #include "tool.h"

@@ -1,14 +1,14 @@
-// report_code.c: a report as code for those who train elsewhere.
-// Takes a Report. Gives Python: for jax the rules that jestimator's amos_helper reads (a regular
-// expression to an expression, the first that matches a name's beginning), for torch a dict.
-// Keeps: each name meets its own rule; layers that agree share one.
+// report_code.c: prints a report as Python code, for training without amosc.
+// Output: for jax, the rules that jestimator's amos_helper reads: a regular expression to an
+// expression, the first that matches the beginning of a name; for torch, a dict.
+// Invariant: each name matches its own rule; layers with equal values share one.
 #include "report.h"
 #include <ctype.h>
 #include <string.h>
 
 // ---- expressions ----------------------------------------------------------------------
 
-// sqrt(2/3072), 1/2, (1/256)^(1/4) and decimals; what a person wrote is kept where it is no more.
+// True for formulas such as sqrt(2/3072), 1/2, (1/256)^(1/4) and decimals.
 static bool is_python(const char *formula)
 {
 	for (const char *c = formula; *c; c++)

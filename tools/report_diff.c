@@ -1,5 +1,5 @@
-// report_diff.c: what differs between two reports.
-// Takes two Reports. Gives a list: gone, new, or both rows of a parameter.
+// report_diff.c: prints the differences between two reports.
+// Output: the parameters that were removed, added or changed, these with both rows.
 #include "report.h"
 #include <math.h>
 #include <string.h>

@@ -1,18 +1,10 @@
-// report_files.c: a report as Markdown and as CSV.
+// report_files.c: prints a report as Markdown or as CSV.
 #include "report.h"
 #include <stdlib.h>
 #include <string.h>
 
-// A spreadsheet would compute what begins so, if it is no number.
-static bool is_formula_cell(const char *cell)
-{
-	char *end;
-	strtod(cell, &end);
-	return *cell && strchr("=+-@", *cell) && *end;
-}
-
-// A line of the table, of `row` or of titles; of CSV by RFC 4180: quoted where it holds a comma, a
-// quote or a line's end.
+// Prints a line of the table: `row`, or the titles if NULL. In CSV, cells with a comma, a quote or
+// a line break are quoted (RFC 4180), and those that a spreadsheet would compute begin with '.
 static void print_line(Arena *arena, const json_t *row, unsigned format)
 {
 	const char *between = format == M ? "| " : "";
@@ -20,9 +12,11 @@ static void print_line(Arena *arena, const json_t *row, unsigned format)
 		if (!(columns[c].formats & format))
 			continue;
 		const char *cell = cell_at(arena, row, c);
-		bool quote = format == C && strpbrk(cell, ",\"\r\n");
-		printf("%s%s%s", between, quote ? "\"" : "",
-		       format == C && is_formula_cell(cell) ? "'" : "");
+		char *end;
+		strtod(cell, &end);
+		bool quote = format == C && strpbrk(cell, ",\"\r\n"),
+		     formula = format == C && *cell && strchr("=+-@", *cell) && *end;
+		printf("%s%s%s", between, quote ? "\"" : "", formula ? "'" : "");
 		for (; *cell; cell++)
 			if (format == M)
 				printf(*cell == '|' ? "\\%c" : *cell == '\n' ? " " : "%c", *cell);

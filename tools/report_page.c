@@ -1,6 +1,6 @@
-// report_page.c: a report as one page to look around in: page.html with the report put into it.
-// Takes a Report. Gives HTML that needs nothing else. Keeps: of a weight that is large a part is
-// read.
+// report_page.c: prints a report as an interactive page.
+// Output: page.html with the report in it, which needs no other file.
+// Invariant: of a large weight only samples are read.
 #include "report.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,7 @@ extern const struct {
 
 // ---- rows -----------------------------------------------------------------------------
 
-// Root mean square; of many numbers that of runs of them, evenly spread. NAN: no numbers.
+// Returns the root mean square; of many weights, that of evenly spaced runs. NAN if not known.
 static double sampled_rms(const Slot *slot)
 {
 	enum { RUN = 1 << 12, RUNS = 1 << 3 };
@@ -29,7 +29,6 @@ static double sampled_rms(const Slot *slot)
 	return sqrt(sum / taken);
 }
 
-// Of numbers in nested lists.
 static void add_squares(const json_t *eta, double *sum, double *count)
 {
 	size_t i;
@@ -42,7 +41,7 @@ static void add_squares(const json_t *eta, double *sum, double *count)
 	*count += 1;
 }
 
-// The report's rows, each with what is measured and the cells of the table.
+// Returns the report's rows, each with its measured and inferred scale and its cells of the table.
 static json_t *rows_json(Arena *arena, const Report *report)
 {
 	int rows;
@@ -182,8 +181,13 @@ static json_t *nodes_json(Arena *arena, const Report *report, const json_t *rows
 
 // ---- the page -------------------------------------------------------------------------
 
-static json_t *page_json(Arena *arena, const Report *report)
+void print_html(Session *session, const Report *report)
 {
+	static const char mark[] = "/*REPORT*/null";
+	const char *page = report_pages[0].text, *at = strstr(page, mark);
+	if (!at)
+		bug("page.html has no %s", mark);
+	Arena *arena = session->arena;
 	json_t *inputs = json_array(), *shown = json_array(), *memory = json_array(), *one,
 	       *rows = rows_json(arena, report), *notes = json_object_get(report->json, "notes");
 	size_t i;
@@ -201,20 +205,12 @@ static json_t *page_json(Arena *arena, const Report *report)
 		                      json_pack("{ss ss ss sf}", "title", state[k].title, "bytes",
 		                                state[k].bytes, "percent", state[k].percent, "part",
 		                                atof(state[k].percent)));
-	return json_pack("{ss ss so sO? ss so so so so}", "model", text_at(report->json, "model"),
-	                 "title", title_of(arena, report), "inputs", inputs, "notes", notes,
-	                 "beside", state_title(arena, report), "memory", memory, "columns", shown,
-	                 "rows", rows, "nodes", nodes_json(arena, report, rows));
-}
-
-void print_html(Session *session, const Report *report)
-{
-	static const char mark[] = "/*REPORT*/null";
-	const char *page = report_pages[0].text, *at = strstr(page, mark);
-	if (!at)
-		bug("page.html has no %s", mark);
+	json_t *json =
+	    json_pack("{ss ss so sO? ss so so so so}", "model", text_at(report->json, "model"),
+	              "title", title_of(arena, report), "inputs", inputs, "notes", notes, "beside",
+	              state_title(arena, report), "memory", memory, "columns", shown, "rows", rows,
+	              "nodes", nodes_json(arena, report, rows));
 	printf("%.*s", (int)(at - page), page);
-	json_t *json = page_json(session->arena, report);
 	char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
 	for (const char *c = text; *c; c++) // inside a script a < could end it
 		printf(*c == '<' ? "\\u003c" : "%c", *c);

@@ -1,6 +1,6 @@
 // report_table.c: lays out rows and columns.
-// Takes a Report and columns.def. Gives cells as text. Keeps: what is unsure comes first, else the
-// order of the model.
+// Input: a Report and columns.def. Output: cells as text.
+// Invariant: unsure parameters come first, otherwise the order is the model's.
 #include "report.h"
 #include <string.h>
 

@@ -1,6 +1,6 @@
-// report_text.c: a report for a terminal.
-// Takes a Report. Gives aligned columns as wide as the terminal, from 80 to 120; where it is too
-// narrow long names are shortened and columns left out. Elsewhere every cell is whole.
+// report_text.c: prints a report as aligned columns.
+// On a terminal they are as wide as it is, 80 to 120 characters: long names are shortened and
+// columns left out to fit. Elsewhere every cell is complete.
 #include "report.h"
 #include <stdlib.h>
 #include <string.h>

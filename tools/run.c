@@ -1,5 +1,5 @@
-// run.c: amosc run and amosc grad: one batch through the model, its outputs, loss and gradients to
-// an .npz file.
+// run.c: implements amosc run and amosc grad.
+// Runs one batch through the model. Output: its outputs, loss and gradients as an .npz file.
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +11,7 @@ typedef struct Batch { // what went through the model, and what is to be written
 	const struct amos_entry *entry;
 	VEC(struct amos_array) list;
 	Table *names;    // of the list
+	Table *outs;     // name -> index in the entry's outputs + 1
 	Table *declared; // name -> Input, an output of the file
 } Batch;
 
@@ -21,19 +22,6 @@ static void add_array(Batch *a, const char *name, Elem type, const Shape *shape,
 	struct amos_array array = {.name = name, .type = type, .rank = shape->rank, .bytes = bytes};
 	memcpy(array.dim, shape->dim, sizeof(int64_t) * (size_t)shape->rank);
 	PUSH(a->arena, a->list, array);
-}
-
-// The arrays of CT.npz, named by output, are data of the inputs that cotangent_pass() adds.
-static void add_cotangents(Session *session, const char *path)
-{
-	int64_t n;
-	struct amos_array *array;
-	need_done(amos_npz_read(path, &n, &array));
-	for (int64_t i = 0; i < n; i++)
-		PUSH(session->arena, session->choices,
-		     ((Choice){OPT_data, format(session->arena, COTANGENT_OF "%s=%s:%s",
-		                                array[i].name, path, array[i].name)}));
-	amos_npz_free(n, array);
 }
 
 // The file's output `name`, or the sequence that it is an element of; NULL: the file has none.
@@ -64,6 +52,8 @@ static void add_outs(Batch *a)
 	bool rounded = strcmp(a->entry->name, "grad") != 0;
 	for (int64_t i = 0; i < a->entry->nouts; i++) {
 		const struct amos_out *out = &a->entry->outs[i];
+		uint64_t *index = table_cell_s(a->outs, out->name);
+		*index = *index ? *index : (uint64_t)i + 1;
 		if (starts_with(out->name, "grad:") || out->auxiliary)
 			continue;
 		// an output of the model that is called loss keeps its name: what was minimized has
@@ -103,9 +93,10 @@ static const double *gradient_of(void *batch, int slot)
 {
 	Batch *a = batch;
 	const char *name = format(a->arena, "grad:%s", a->graph->slots.at[slot].name);
-	int64_t out = amos_find_output(a->entry, name);
-	if (out < 0)
+	const uint64_t *cell = table_find_s(a->outs, name);
+	if (!cell)
 		return NULL;
+	int64_t out = (int64_t)*cell - 1;
 	const struct amos_out *o = &a->entry->outs[out];
 	Shape shape = shape_of((int)o->rank, o->dim);
 	return in_type(a->arena, amos_out_bytes(a->open, a->entry, out), &shape, (Elem)o->type,
@@ -115,42 +106,44 @@ static const double *gradient_of(void *batch, int slot)
 static void add_gradient(void *batch, const char *name, Shape shape, const double *x)
 {
 	Batch *a = batch;
-	Elem type = (Elem)a->entry->outs[amos_find_output(a->entry, "loss")].type;
+	Elem type = (Elem)a->entry->outs[*table_find_s(a->outs, "loss") - 1].type;
 	add_array(a, format(a->arena, "grad:%s", name), type, &shape,
 	          in_type(a->arena, x, &shape, E_f64, type));
 }
 
-// By output, rank -1 where CT.npz has none. Of an out whose size depends on the data a cotangent is
-// as long as that is.
+// Returns a shape per output, of rank -1 if CT.npz has none for it. If the size of the output
+// depends on the data, its cotangent has that size.
 static const Shape *cotangent_shapes(Session *session, const struct amos_data *data, const Graph *g)
 {
 	Arena *arena = session->arena;
 	Shape *shape = NEWS(arena, Shape, g->outs.count + 1);
-	VEC(const char *) outs = {0};
+	Table *out = table_new(arena); // name -> index + 1
+	VEC(const char *) own = {0};
 	const struct amos_array *array;
 	const char *input;
 	for (int i = 0; i < g->outs.count; i++) {
 		shape[i].rank = -1;
+		uint64_t *index = table_cell_s(out, g->outs.at[i].name);
+		*index = *index ? *index : (uint64_t)i + 1;
 		if (is_own_out(g->outs.at[i].name))
-			PUSH(arena, outs, g->outs.at[i].name);
+			PUSH(arena, own, g->outs.at[i].name);
 	}
 	for (int k = 0; array = amos_data_array(data, k, &input), input; k++) {
 		if (!starts_with(input, COTANGENT_OF))
 			continue;
 		const char *name = input + strlen(COTANGENT_OF);
-		int i = 0;
-		while (i < g->outs.count && strcmp(g->outs.at[i].name, name))
-			i++;
-		if (i == g->outs.count)
+		const uint64_t *cell = table_find_s(out, name);
+		if (!cell)
 			fail(choice(session, OPT_cotangent, ""),
 			     "'%s' is no output of the model; %s", name,
-			     suggest(arena, name, outs.count, outs.at));
+			     suggest(arena, name, own.count, own.at));
 		if (!array)
 			continue;
-		shape[i] = val(g, g->outs.at[i].val)->shape;
-		bool counted = find_output(g, format(arena, SHAPE_OF "%s", name)) != 0;
-		for (int a = 0; counted && a < MIN(array->rank, shape[i].rank); a++)
-			shape[i].dim[a] = MIN(shape[i].dim[a], array->dim[a]);
+		Shape *of = &shape[*cell - 1];
+		*of = val(g, g->outs.at[*cell - 1].val)->shape;
+		bool counted = table_find_s(out, format(arena, SHAPE_OF "%s", name)) != NULL;
+		for (int a = 0; counted && a < MIN(array->rank, of->rank); a++)
+			of->dim[a] = MIN(of->dim[a], array->dim[a]);
 	}
 	return shape;
 }
@@ -165,8 +158,17 @@ static void run_batch(Session *session)
 		bad_usage(session, "expected -o OUT.npz");
 	if (!chosen(session, OPT_data) && list_model(session)->inputs.count)
 		bad_usage(session, "expected --data IN.npz or --data NAME=SOURCE for the inputs");
+	struct amos_array *cotangent = NULL;
+	int64_t n = 0;
 	if (cotangents)
-		add_cotangents(session, cotangents);
+		need_done(amos_npz_read(cotangents, &n, &cotangent));
+	for (int64_t i = 0; i < n; i++) { // data of the inputs that cotangent_pass() adds
+		const char *name = cotangent[i].name;
+		const char *source =
+		    format(session->arena, COTANGENT_OF "%s=%s:%s", name, cotangents, name);
+		PUSH(session->arena, session->choices, ((Choice){OPT_data, source}));
+	}
+	amos_npz_free(n, cotangent);
 	Program *p = program_new(session, open_data(session));
 	run_passes(p, PASS_read);
 	need_done(amos_output_check(out));
@@ -179,6 +181,7 @@ static void run_batch(Session *session)
 	           .open = open,
 	           .entry = &amos_model_of(open)->entries[0],
 	           .names = table_new(session->arena),
+	           .outs = table_new(session->arena),
 	           .declared = table_new(session->arena)};
 	for (int i = 0; i < p->model->outputs.count; i++) {
 		const Input *output = &p->model->outputs.at[i];

@@ -1,4 +1,4 @@
-// tool.h: the command amosc: its verbs, each one file over the driver, and what they print.
+// tool.h: declares the verbs of the command amosc, one file each, and what they share.
 #ifndef TOOL_H
 #define TOOL_H
 #include "driver.h"

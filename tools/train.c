@@ -1,4 +1,4 @@
-// train.c: amosc train: compile in memory, train, write the trained model next to the run.
+// train.c: implements amosc train: compiles in memory, trains, writes the trained model.
 #include "tool.h"
 #include <math.h>
 #include <stdlib.h>
@@ -6,22 +6,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Changes to the directory in which the command was typed, unless the model is found from here.
-static void go_there(Session *session, const char *run)
-{
-	Arena *arena = session->arena;
-	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
-	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
-	json_decref(file);
-	amos_restore(folder);
-	if (whole && *folder && access(session->path, F_OK) && !chdir(folder))
-		PUSH(arena, session->choices, ((Choice){OPT_resume, copy_string(arena, whole)}));
-	free(whole);
-}
-
 // Puts the command that began the run of --resume before the options of this one.
 static void recall(Session *session)
 {
+	Arena *arena = session->arena;
 	const char *run = choice(session, OPT_resume, NULL);
 	if (!run && !session->path)
 		bad_usage(session, "expected MODEL, or --resume DIR");
@@ -33,7 +21,7 @@ static void recall(Session *session)
 	int argc;
 	char **argv;
 	need_done(amos_command(run, &argc, &argv));
-	close_later(session, free, argv);
+	at_end(arena, free, argv);
 	if (argc < 2 || strcmp(argv[1], "train"))
 		fail(run, "the run of a compiled trainer" HELP "resume it with %s", argv[0]);
 	Session first = *session;
@@ -50,10 +38,18 @@ static void recall(Session *session)
 	if (session->path)
 		first.path = session->path;
 	for (int i = 0; i < session->choices.count; i++)
-		PUSH(session->arena, first.choices, session->choices.at[i]);
+		PUSH(arena, first.choices, session->choices.at[i]);
 	*session = first;
-	if (!here)
-		go_there(session, run);
+	if (here)
+		return;
+	// changes to the directory in which the run began, unless the model is found from here
+	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
+	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
+	json_decref(file);
+	amos_restore(folder);
+	if (whole && *folder && access(session->path, F_OK) && !chdir(folder))
+		PUSH(arena, session->choices, ((Choice){OPT_resume, copy_string(arena, whole)}));
+	free(whole);
 }
 
 static void print_program(const Session *session, Program *p, const struct amos *open,
