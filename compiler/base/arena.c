@@ -91,18 +91,6 @@ void arena_free(Arena *arena)
 	free(arena);
 }
 
-// calloc() zeroes large blocks lazily but aligns to 16 only: 64 extra bytes allow aligning here.
-static Block *block_new(size_t room)
-{
-	Block *block = room < SIZE_MAX / 2 ? calloc(1, HEADER + room + 64) : NULL;
-	if (!block)
-		fail_status(STATUS_MACHINE, "memory", "out of memory: cannot allocate %zu bytes",
-		            room);
-	block->room = room;
-	ASAN_POISON_MEMORY_REGION(block_start(block), room);
-	return block;
-}
-
 static void *take_from(Block *block, size_t start, size_t bytes)
 {
 	char *at = block_start(block) + start;
@@ -121,9 +109,16 @@ void *take(Arena *arena, size_t bytes)
 		return take_from(block, start, bytes);
 	// An ordinary block is a quarter of all so far, so big graphs take few blocks.
 	size_t room = MIN(MAX(arena->bytes / 4, (size_t)BLOCK), (size_t)LIMIT);
-	spend(arena, COST_bytes, MAX(bytes, room));
-	arena->held += MAX(bytes, room);
-	Block *fresh = block_new(MAX(bytes, room));
+	size_t size = MAX(bytes, room);
+	spend(arena, COST_bytes, size);
+	arena->held += size;
+	// calloc() zeroes large blocks lazily but aligns to 16 only: 64 extra bytes allow aligning.
+	Block *fresh = size < SIZE_MAX / 2 ? calloc(1, HEADER + size + 64) : NULL;
+	if (!fresh)
+		fail_status(STATUS_MACHINE, "memory", "out of memory: cannot allocate %zu bytes",
+		            size);
+	fresh->room = size;
+	ASAN_POISON_MEMORY_REGION(block_start(fresh), size);
 	if (block && bytes > room / 2) { // its own block; the current one stays current
 		fresh->next = block->next;
 		block->next = fresh;

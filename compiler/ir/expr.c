@@ -22,12 +22,6 @@ static Item ref_item(Ref r)
 	return (Item){.kind = I_ref, .ref = r};
 }
 
-Item several_items(Arena *arena, int n, const Item *item)
-{
-	const Item *all = take_copy(arena, item, (size_t)n * sizeof *item);
-	return (Item){.kind = I_several, .n = n, .all = all};
-}
-
 // ---- arithmetic on attributes ---------------------------------------------------------
 
 static double compute(Scope *s, Op op, double x, double y)
@@ -189,285 +183,276 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 }
 
 // ---- functions on shapes and lists ----------------------------------------------------
+// compiler/book/maps.am lists them, with the meaning of each.
 
-static Item eval_arg(Scope *s, const Expr *e, int k)
-{
-	if (k >= e->nin)
-		fail(scope_where(s), "%s: expected more than %d operands", e->name, e->nin);
-	return eval_item(s, e->in[k]);
-}
+typedef struct Call { // of a function
+	Scope *s;
+	Graph *g; // of s
+	const Expr *e;
+	Item *in; // the operands and attributes that its signature lists
+} Call;
 
-// Evaluates operand k, once: it may draw random numbers or store.
-static Ref ref_arg(Scope *s, const Expr *e, int k)
+// A list of one entry, and a constant of one value, are numbers.
+static double item_number(const Call *c, const Item *item)
 {
-	Item item = eval_arg(s, e, k);
-	if (item.kind != I_ref)
-		fail(scope_where(s), "%s of something that is no value", e->name);
-	return item.ref;
-}
-
-static const Val *value_arg(Scope *s, const Expr *e, int k)
-{
-	return val(s->g, ref_arg(s, e, k));
-}
-
-static double number_arg(Scope *s, const Expr *e, int k)
-{
-	Item item = eval_arg(s, e, k);
-	double x = item.kind == I_list && item.n == 1 ? (double)item.i[0] : item.x;
-	if (item.kind == I_ref ? !const_num(s->g, item.ref, &x)
-	                       : item.kind == I_list && item.n != 1)
-		fail(scope_where(s), "%s: expected a number", e->name);
+	bool single = item->kind == I_list && item->n == 1;
+	double x = single ? (double)item->i[0] : item->x;
+	if (item->kind == I_ref ? !const_num(c->g, item->ref, &x) : item->kind == I_list && !single)
+		fail(scope_where(c->s), "%s: expected a number", c->e->name);
 	return x;
 }
 
-static Item fn_shape(Scope *s, const Expr *e)
+static const Val *operand(const Call *c, int k)
 {
-	const Val *v = value_arg(s, e, 0);
-	Item out = {.kind = I_list, .n = v->shape.rank};
-	memcpy(out.i, v->shape.dim, (size_t)out.n * sizeof *out.i);
+	return val(c->g, c->in[k].ref);
+}
+
+static Item fn_shape(const Call *c)
+{
+	const Shape *shape = &operand(c, 0)->shape;
+	Item out = {.kind = I_list, .n = shape->rank};
+	memcpy(out.i, shape->dim, (size_t)out.n * sizeof *out.i);
 	return out;
 }
 
-// A number is a list of one.
-static Item as_list(Item item)
+static Item fn_rank(const Call *c)
 {
-	if (item.kind == I_num) {
-		item.kind = I_list;
-		item.n = 1;
-		item.i[0] = (int64_t)item.x;
-	}
-	return item;
+	return num_item(operand(c, 0)->shape.rank);
 }
 
-// axis(x, a): a counted from the first axis of x.
-static Item fn_axis(Scope *s, const Expr *e)
+static Item fn_type(const Call *c)
 {
-	int rank = value_arg(s, e, 0)->shape.rank;
-	return num_item((double)wrap_axis(scope_where(s), (int64_t)number_arg(s, e, 1), rank));
+	return num_item(operand(c, 0)->type);
 }
 
-// The axes that attribute 0 names, all without one.
-static Item axes_arg(Scope *s, const Expr *e, int rank)
+static Item fn_float(const Call *c)
 {
-	Item axes = e->nattr ? as_list(eval_item(s, e->attr[0])) : axes_item(rank);
-	for (int i = 0; i < axes.n; i++)
-		axes.i[i] = wrap_axis(scope_where(s), axes.i[i], rank);
-	return axes;
+	return num_item(is_float(operand(c, 0)->type));
 }
 
-// axes(x): all axes of x; axes(x; k): the axes k, counted from the first.
-static Item fn_axes(Scope *s, const Expr *e)
+static Item fn_length(const Call *c)
 {
-	int rank = value_arg(s, e, 0)->shape.rank;
+	return num_item(c->in[0].n);
+}
+
+static Item fn_given(const Call *c)
+{
+	return num_item(c->in[0].kind != I_none);
+}
+
+static Item fn_causal(const Call *c)
+{
+	return num_item(const_causal(c->g, c->in[0].ref));
+}
+
+static Item fn_padded(const Call *c)
+{
+	return ref_item(put_all_padded(c->g, c->in[0].ref));
+}
+
+static Item fn_axis(const Call *c)
+{
+	int64_t axis = (int64_t)c->in[1].x;
+	return num_item((double)wrap_axis(scope_where(c->s), axis, operand(c, 0)->shape.rank));
+}
+
+static Item fn_axes(const Call *c)
+{
 	bool seen[RANK] = {0};
-	Item axes = axes_arg(s, e, rank);
-	for (int i = 0; i < axes.n; i++) {
-		if (seen[axes.i[i]])
-			fail(scope_where(s), "axis %lld is given twice", (long long)axes.i[i]);
-		seen[axes.i[i]] = true;
+	const Item *axes = &c->in[1];
+	for (int i = 0; i < axes->n; i++) {
+		if (seen[axes->i[i]])
+			fail(scope_where(c->s), "axis %lld is given twice", (long long)axes->i[i]);
+		seen[axes->i[i]] = true;
 	}
-	return axes;
+	return *axes;
 }
 
 // count(x; k): elements along the axes k.
-static Item fn_count(Scope *s, const Expr *e)
+static Item fn_count(const Call *c)
 {
-	const Shape shape = value_arg(s, e, 0)->shape;
-	Item axes = axes_arg(s, e, shape.rank);
 	double count = 1;
-	for (int i = 0; i < axes.n; i++)
-		count *= (double)shape.dim[axes.i[i]];
+	for (int i = 0; i < c->in[1].n; i++)
+		count *= (double)operand(c, 0)->shape.dim[c->in[1].i[i]];
 	return num_item(count);
 }
 
 // size(x; k): valid elements along the axes k, at least 1 where the data decide.
-static Item fn_size(Scope *s, const Expr *e)
+static Item fn_size(const Call *c)
 {
-	Ref x = ref_arg(s, e, 0);
-	if (!is_dynamic(s->g, x))
-		return fn_count(s, e);
-	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank);
-	Ref one = put_num(s->g, E_i64, 1), size = one;
-	for (int i = 0; i < axes.n; i++)
-		size = put2(s->g, O_mul, size, put_length(s->g, x, (int)axes.i[i]));
-	return ref_item(put_cast(s->g, put2(s->g, O_max, size, one), val(s->g, x)->type));
+	Graph *g = c->g;
+	Ref x = c->in[0].ref;
+	if (!is_dynamic(g, x))
+		return fn_count(c);
+	Ref one = put_num(g, E_i64, 1), size = one;
+	for (int i = 0; i < c->in[1].n; i++)
+		size = put2(g, O_mul, size, put_length(g, x, (int)c->in[1].i[i]));
+	return ref_item(put_cast(g, put2(g, O_max, size, one), val(g, x)->type));
 }
 
 // sized(y, x): y, along axes where it is as long as x as dynamic as x.
-static Item fn_sized(Scope *s, const Expr *e)
+static Item fn_sized(const Call *c)
 {
-	Ref y = ref_arg(s, e, 0), x = ref_arg(s, e, 1);
-	Shape own = val(s->g, y)->shape, like = val(s->g, x)->shape;
-	Lengths l = *lengths_of(s->g, x);
-	for (int a = 0; a < own.rank; a++)
-		l.of[a] = a < like.rank && own.dim[a] == like.dim[a] ? l.of[a] : 0;
-	return ref_item(put_lengths(s->g, y, &l));
+	const Shape *own = &operand(c, 0)->shape, *like = &operand(c, 1)->shape;
+	Lengths l = *lengths_of(c->g, c->in[1].ref);
+	for (int a = 0; a < own->rank; a++)
+		l.of[a] = a < like->rank && own->dim[a] == like->dim[a] ? l.of[a] : 0;
+	return ref_item(put_lengths(c->g, c->in[0].ref, &l));
 }
 
 // dynamic(x; k): 1 if the data decide the size of one of the axes k.
-static Item fn_dynamic(Scope *s, const Expr *e)
+static Item fn_dynamic(const Call *c)
 {
-	Ref x = ref_arg(s, e, 0);
-	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank);
 	bool dynamic = false;
-	for (int i = 0; i < axes.n; i++)
-		dynamic |= lengths_of(s->g, x)->of[axes.i[i]] != 0;
+	for (int i = 0; i < c->in[1].n; i++)
+		dynamic |= lengths_of(c->g, c->in[0].ref)->of[c->in[1].i[i]] != 0;
 	return num_item(dynamic);
 }
 
-// extent(x; a): how many elements of axis a are valid, as a value.
-static Item fn_extent(Scope *s, const Expr *e)
+static Item fn_extent(const Call *c)
 {
-	Ref x = ref_arg(s, e, 0);
-	return ref_item(put_length(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0]));
+	return ref_item(put_length(c->g, c->in[0].ref, (int)c->in[1].i[0]));
 }
 
-// with_extent(x, n; a): x, of which the first n elements of axis a are valid.
-static Item fn_with_extent(Scope *s, const Expr *e)
+static Item fn_with_extent(const Call *c)
 {
-	Ref x = ref_arg(s, e, 0), n = ref_arg(s, e, 1);
-	return ref_item(put_valid(s->g, x, (int)axes_arg(s, e, val(s->g, x)->shape.rank).i[0], n));
+	Ref x = c->in[0].ref, n = c->in[1].ref;
+	return ref_item(put_valid(c->g, x, (int)c->in[2].i[0], n));
 }
 
 // filled(x; k, c): x, whose padding along the axes k is the number c.
-static Item fn_filled(Scope *s, const Expr *e)
+static Item fn_filled(const Call *c)
 {
-	Ref x = ref_arg(s, e, 0);
-	Item axes = axes_arg(s, e, val(s->g, x)->shape.rank), with = eval_item(s, e->attr[1]);
-	for (int i = 0; i < axes.n; i++)
-		x = put_filled(s->g, x, (int)axes.i[i], with.x);
+	Ref x = c->in[0].ref;
+	for (int i = 0; i < c->in[1].n; i++)
+		x = put_filled(c->g, x, (int)c->in[1].i[i], c->in[2].x);
 	return ref_item(x);
 }
 
-// inv(p): the permutation that undoes p.
-static Item fn_inv(Scope *s, const Expr *e)
+static Item fn_inv(const Call *c)
 {
-	Item p = eval_arg(s, e, 0), out = {.kind = I_list, .n = p.n};
-	for (int i = 0; i < p.n; i++)
-		if (p.i[i] >= 0 && p.i[i] < p.n)
-			out.i[p.i[i]] = i;
+	const Item *p = &c->in[0];
+	Item out = {.kind = I_list, .n = p->n};
+	for (int i = 0; i < p->n; i++)
+		if (p->i[i] >= 0 && p->i[i] < p->n)
+			out.i[p->i[i]] = i;
 	return out;
 }
 
-// list(n, x): n times x.
-static Item fn_list(Scope *s, const Expr *e)
+static Item fn_list(const Call *c)
 {
-	Item out = {.kind = I_list, .n = (int)number_arg(s, e, 0)};
+	Item out = {.kind = I_list, .n = (int)c->in[0].x};
 	if (out.n < 0 || out.n > NUMS)
-		fail(scope_where(s), "a list of %d entries", out.n);
+		fail(scope_where(c->s), "a list of %d entries", out.n);
 	for (int i = 0; i < out.n; i++)
-		out.i[i] = (int64_t)number_arg(s, e, 1);
+		out.i[i] = (int64_t)c->in[1].x;
 	return out;
-}
-
-// A list, and behind it the number of one of its entries, which may count from the end.
-static int entry_arg(Scope *s, const Expr *e, Item *list)
-{
-	*list = eval_arg(s, e, 0);
-	int i = (int)number_arg(s, e, 1);
-	i = i < 0 ? i + list->n : i;
-	if (list->kind != I_list || i < 0 || i >= list->n)
-		fail(scope_where(s), "entry %d of a list of %d", i, list->n);
-	return i;
 }
 
 // several(a, b, ..): more than one item, for at().
-static Item fn_several(Scope *s, const Expr *e)
+static Item fn_several(const Call *c)
 {
-	Item *item = NEWS(s->g->arena, Item, e->nin + 1);
+	const Expr *e = c->e;
+	if (!c->g)
+		fail(scope_where(c->s), "several needs a value, found only numbers");
+	Item *item = NEWS(c->g->arena, Item, e->nin + 1);
 	for (int k = 0; k < e->nin; k++)
-		item[k] = eval_item(s, e->in[k]);
-	return several_items(s->g->arena, e->nin, item);
+		item[k] = eval_item(c->s, e->in[k]);
+	return (Item){.kind = I_several, .n = e->nin, .all = item};
+}
+
+// Returns operand 1 as an entry of a list of operand 0, counted from the first.
+static int entry_of_list(const Call *c)
+{
+	const Item *list = &c->in[0];
+	int i = (int)c->in[1].x;
+	i = i < 0 ? i + list->n : i;
+	if (list->kind != I_list || i < 0 || i >= list->n)
+		fail(scope_where(c->s), "entry %d of a list of %d", i, list->n);
+	return i;
 }
 
 // at(list, i), list[i]: an entry of a list, of several items or of a constant; nothing behind the
 // end of the latter two.
-static Item fn_at(Scope *s, const Expr *e)
+static Item fn_at(const Call *c)
 {
-	Item list = eval_arg(s, e, 0);
-	if (list.kind == I_several) {
-		int i = (int)number_arg(s, e, 1);
-		return i >= 0 && i < list.n ? list.all[i] : (Item){.kind = I_none};
-	}
-	if (list.kind == I_ref || list.kind == I_none) {
-		int i = (int)number_arg(s, e, 1);
-		bool found = list.kind == I_ref && is_const(s->g, list.ref) &&
-		             i < count_of(&val(s->g, list.ref)->shape);
-		return found ? num_item(const_at(val(s->g, list.ref), i)) : (Item){.kind = I_none};
-	}
-	int i = entry_arg(s, e, &list);
-	return num_item((double)list.i[i]);
+	const Item *list = &c->in[0];
+	int i = (int)c->in[1].x;
+	bool found = false;
+	if (list->kind == I_several)
+		return i >= 0 && i < list->n ? list->all[i] : (Item){.kind = I_none};
+	if (list->kind != I_ref && list->kind != I_none)
+		return num_item((double)list->i[entry_of_list(c)]);
+	if (list->kind == I_ref)
+		found = is_const(c->g, list->ref) && i < count_of(&operand(c, 0)->shape);
+	return found ? num_item(const_at(operand(c, 0), i)) : (Item){.kind = I_none};
 }
 
-// with(list, i, x): the list with x as entry i.
-static Item fn_with(Scope *s, const Expr *e)
+static Item fn_with(const Call *c)
 {
-	Item list;
-	int i = entry_arg(s, e, &list);
-	list.i[i] = (int64_t)number_arg(s, e, 2);
+	Item list = c->in[0];
+	list.i[entry_of_list(c)] = (int64_t)c->in[2].x;
 	return list;
 }
 
 // zip(a, b, ..): lists of one length as one list: the first entry of each, the second of each, ..
-static Item fn_zip(Scope *s, const Expr *e)
+static Item fn_zip(const Call *c)
 {
 	Item out = {.kind = I_list};
-	for (int k = 0; k < e->nin; k++) {
-		Item list = eval_item(s, e->in[k]);
-		if (list.kind != I_list || list.n * e->nin > NUMS ||
-		    (k && list.n * e->nin != out.n))
-			fail(scope_where(s), "zip of lists that differ in length, or are too long");
-		out.n = list.n * e->nin;
+	int nin = c->e->nin;
+	for (int k = 0; k < nin; k++) {
+		Item list = eval_item(c->s, c->e->in[k]);
+		if (list.kind != I_list || list.n * nin > NUMS || (k && list.n * nin != out.n))
+			fail(scope_where(c->s),
+			     "zip of lists that differ in length, or are too long");
+		out.n = list.n * nin;
 		for (int i = 0; i < list.n; i++)
-			out.i[i * e->nin + k] = list.i[i];
+			out.i[i * nin + k] = list.i[i];
 	}
 	return out;
 }
 
 // list[from:to]: some of its entries; both ends may count from the end.
-static Item fn_cut(Scope *s, const Expr *e)
+static Item fn_cut(const Call *c)
 {
-	Item list = eval_arg(s, e, 0), out = {.kind = I_list};
-	double from = number_arg(s, e, 1), to = number_arg(s, e, 2);
-	from += from < 0 ? list.n : 0;
-	to += to < 0 ? list.n : 0;
-	if (list.kind != I_list || !(from >= 0 && from <= list.n))
-		fail(scope_where(s), "entry %g of a list of %d", from, list.n);
-	for (int i = (int)from; i < list.n && i < to; i++)
-		out.i[out.n++] = list.i[i];
+	const Item *list = &c->in[0];
+	Item out = {.kind = I_list};
+	double from = c->in[1].x, to = c->in[2].x;
+	from += from < 0 ? list->n : 0;
+	to += to < 0 ? list->n : 0;
+	if (list->kind != I_list || !(from >= 0 && from <= list->n))
+		fail(scope_where(c->s), "entry %g of a list of %d", from, list->n);
+	for (int i = (int)from; i < list->n && i < to; i++)
+		out.i[out.n++] = list->i[i];
 	return out;
 }
 
-// range(a, b): a, a + 1, .. b - 1.
-static Item fn_range(Scope *s, const Expr *e)
+static Item fn_range(const Call *c)
 {
 	Item out = {.kind = I_list};
-	double from = number_arg(s, e, 0), to = number_arg(s, e, 1);
-	for (double x = from; x < to && out.n < NUMS; x++)
+	for (double x = c->in[0].x; x < c->in[1].x && out.n < NUMS; x++)
 		out.i[out.n++] = (int64_t)x;
 	return out;
 }
 
-// without(list, k): the list without its entries k.
-static Item fn_without(Scope *s, const Expr *e)
+static Item fn_without(const Call *c)
 {
-	Item list = eval_arg(s, e, 0), gone = as_list(eval_arg(s, e, 1)), out = {.kind = I_list};
-	for (int i = 0; i < list.n; i++) {
+	const Item *list = &c->in[0], *gone = &c->in[1];
+	Item out = {.kind = I_list};
+	for (int i = 0; i < list->n; i++) {
 		bool kept = true;
-		for (int k = 0; k < gone.n; k++)
-			kept &= gone.i[k] != i;
+		for (int k = 0; k < gone->n; k++)
+			kept &= gone->i[k] != i;
 		if (kept)
-			out.i[out.n++] = list.i[i];
+			out.i[out.n++] = list->i[i];
 	}
 	return out;
 }
 
-// is(x, n): 1 if every element of x is known to be the number n.
-static Item fn_is(Scope *s, const Expr *e)
+static Item fn_is(const Call *c)
 {
 	double x;
-	return num_item(const_num(s->g, ref_arg(s, e, 0), &x) && x == number_arg(s, e, 1));
+	return num_item(const_num(c->g, c->in[0].ref, &x) && x == c->in[1].x);
 }
 
 char *text_of_items(Scope *s, int n, Expr *const *e)
@@ -488,102 +473,138 @@ char *text_of_items(Scope *s, int n, Expr *const *e)
 	return t.at;
 }
 
-// need(c, ..; text, x, ..): fails with the text, and what x is, unless all conditions hold.
-static Item fn_need(Scope *s, const Expr *e)
+// Returns operand k, which is evaluated only now.
+static double number_operand(const Call *c, int k)
 {
+	Item item = eval_item(c->s, c->e->in[k]);
+	return item_number(c, &item);
+}
+
+// need(c, ..; text, x, ..): fails with the text, and what x is, unless all conditions hold.
+static Item fn_need(const Call *c)
+{
+	const Expr *e = c->e;
+	if (!c->g)
+		fail(scope_where(c->s), "need needs a value, found only numbers");
 	for (int k = 0; k < e->nin; k++)
-		if (number_arg(s, e, k) == 0)
-			fail(scope_where(s), "%s", text_of_items(s, e->nattr, e->attr));
+		if (number_operand(c, k) == 0)
+			fail(scope_where(c->s), "%s", text_of_items(c->s, e->nattr, e->attr));
 	return (Item){.kind = I_none};
 }
 
 // when(c, a, d, b, .. z): a where the number c is not 0, else b where d is not, .. else z; the
 // others are not made.
-static Item fn_when(Scope *s, const Expr *e)
+static Item fn_when(const Call *c)
 {
+	const Expr *e = c->e;
 	int k = 0;
 	if (e->nin % 2 == 0)
-		fail(scope_where(s), "when: expected an odd number of operands, found %d", e->nin);
-	while (k + 1 < e->nin && number_arg(s, e, k) == 0)
+		fail(scope_where(c->s), "when: expected an odd number of operands, found %d",
+		     e->nin);
+	while (k + 1 < e->nin && number_operand(c, k) == 0)
 		k += 2;
-	return eval_item(s, e->in[k + 1 < e->nin ? k + 1 : k]);
+	return eval_item(c->s, e->in[k + 1 < e->nin ? k + 1 : k]);
 }
 
-static Item list_attr(Scope *s, const Expr *e, int k)
-{
-	Item item = {.kind = I_none};
-	if (k < e->nattr)
-		item = eval_item(s, e->attr[k]);
-	if (item.kind != I_list)
-		fail(scope_where(s), "%s: attribute %d is no list", e->name, k);
-	return item;
-}
-
-static void want_fit(Scope *s, const Expr *e, bool fits)
+static void want_fit(const Call *c, bool fits)
 {
 	if (!fits)
-		fail(scope_where(s), "%s: the operands and attributes do not fit each other",
-		     e->name);
+		fail(scope_where(c->s), "%s: the operands and attributes do not fit each other",
+		     c->e->name);
 }
 
 // unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
-static Item fn_unslice(Scope *s, const Expr *e)
+static Item fn_unslice(const Call *c)
 {
-	Item start = list_attr(s, e, 0), step = list_attr(s, e, 1);
-	Shape own = value_arg(s, e, 0)->shape, to = value_arg(s, e, 1)->shape;
-	want_fit(s, e, own.rank == to.rank && start.n == to.rank && step.n == to.rank);
-	return ref_item(put_unslice(s->g, ref_arg(s, e, 0), &to, start.i, step.i));
+	const Item *start = &c->in[2], *step = &c->in[3];
+	const Shape *own = &operand(c, 0)->shape, *to = &operand(c, 1)->shape;
+	want_fit(c, own->rank == to->rank && start->n == to->rank && step->n == to->rank);
+	return ref_item(put_unslice(c->g, c->in[0].ref, to, start->i, step->i));
 }
 
-static Item fn_unwindow(Scope *s, const Expr *e)
+static Item fn_unwindow(const Call *c)
 {
-	Item window = list_attr(s, e, 0);
-	Shape own = value_arg(s, e, 0)->shape, to = value_arg(s, e, 1)->shape;
-	const int64_t(*row)[7] = (const int64_t(*)[7])window.i;
-	int n = window.n / 7;
-	want_fit(s, e, window.n == 7 * n && own.rank == to.rank + n);
+	const Item *window = &c->in[2];
+	const Shape *own = &operand(c, 0)->shape, *to = &operand(c, 1)->shape;
+	const int64_t(*row)[7] = (const int64_t(*)[7])window->i;
+	int n = window->n / 7;
+	want_fit(c, window->n == 7 * n && own->rank == to->rank + n);
 	for (int j = 0; j < n; j++)
-		want_fit(s, e, row[j][0] >= 0 && row[j][0] < to.rank && row[j][3] >= 1);
-	return ref_item(put_unwindow(s->g, ref_arg(s, e, 0), &to, n, row));
+		want_fit(c, row[j][0] >= 0 && row[j][0] < to->rank && row[j][3] >= 1);
+	return ref_item(put_unwindow(c->g, c->in[0].ref, to, n, row));
 }
 
-static Item fn_rows(Scope *s, const Expr *e)
+static Item fn_rows(const Call *c)
 {
-	Shape own = value_arg(s, e, 0)->shape, other = value_arg(s, e, 1)->shape;
-	want_fit(s, e, own.rank == other.rank && own.rank >= 2);
-	return ref_item(put_rows(s->g, ref_arg(s, e, 0), &other));
+	const Shape *own = &operand(c, 0)->shape, *other = &operand(c, 1)->shape;
+	want_fit(c, own->rank == other->rank && own->rank >= 2);
+	return ref_item(put_rows(c->g, c->in[0].ref, other));
 }
 
-// Functions whose result is a number or a value that one call finds.
-#define FUNCTION(name, result)                                                                     \
-	static Item fn_##name(Scope *s, const Expr *e)                                             \
-	{                                                                                          \
-		return result;                                                                     \
-	}
-FUNCTION(rank, num_item(value_arg(s, e, 0)->shape.rank))
-FUNCTION(type, num_item(value_arg(s, e, 0)->type))
-FUNCTION(float, num_item(is_float(value_arg(s, e, 0)->type)))
-FUNCTION(length, num_item(eval_arg(s, e, 0).n))                    // of a list
-FUNCTION(given, num_item(eval_arg(s, e, 0).kind != I_none))        // 0 for what a call leaves out
-FUNCTION(causal, num_item(const_causal(s->g, ref_arg(s, e, 0))))   // 1: hides future keys, only
-FUNCTION(padded, ref_item(put_all_padded(s->g, ref_arg(s, e, 0)))) // its padding is valid
-
+// The signature has a letter per operand: v a value, n a number, l a list (a number is a list of
+// one), i any item; then per attribute: N a number, L a list, A axes of operand 0, all if left out.
+// Functions that take any number of operands, or evaluate only some, have none.
 static const struct {
-	const char *name;
-	Item (*eval)(Scope *, const Expr *);
+	const char *name, *signature;
+	Item (*eval)(const Call *);
 } functions[] = {
-    {"shape", fn_shape},     {"rank", fn_rank},       {"type", fn_type},
-    {"axes", fn_axes},       {"count", fn_count},     {"inv", fn_inv},
-    {"list", fn_list},       {"at", fn_at},           {"with", fn_with},
-    {"when", fn_when},       {"unslice", fn_unslice}, {"unwindow", fn_unwindow},
-    {"rows", fn_rows},       {"float", fn_float},     {"causal", fn_causal},
-    {"axis", fn_axis},       {"cut", fn_cut},         {"range", fn_range},
-    {"without", fn_without}, {"length", fn_length},   {"given", fn_given},
-    {"is", fn_is},           {"need", fn_need},       {"size", fn_size},
-    {"sized", fn_sized},     {"dynamic", fn_dynamic}, {"zip", fn_zip},
-    {"several", fn_several}, {"extent", fn_extent},   {"with_extent", fn_with_extent},
-    {"padded", fn_padded},   {"filled", fn_filled},
+    {"is", "vn", fn_is},     {"axes", "vA", fn_axes},    {"padded", "v", fn_padded},
+    {"at", "in", fn_at},     {"size", "vA", fn_size},    {"length", "i", fn_length},
+    {"zip", "", fn_zip},     {"list", "nn", fn_list},    {"extent", "vA", fn_extent},
+    {"inv", "i", fn_inv},    {"shape", "v", fn_shape},   {"several", "", fn_several},
+    {"when", "", fn_when},   {"float", "v", fn_float},   {"filled", "vAN", fn_filled},
+    {"need", "", fn_need},   {"given", "i", fn_given},   {"dynamic", "vA", fn_dynamic},
+    {"rank", "v", fn_rank},  {"with", "inn", fn_with},   {"without", "il", fn_without},
+    {"type", "v", fn_type},  {"sized", "vv", fn_sized},  {"unslice", "vvLL", fn_unslice},
+    {"cut", "inn", fn_cut},  {"count", "vA", fn_count},  {"unwindow", "vvL", fn_unwindow},
+    {"axis", "vn", fn_axis}, {"range", "nn", fn_range},  {"with_extent", "vvA", fn_with_extent},
+    {"rows", "vv", fn_rows}, {"causal", "v", fn_causal},
 };
+
+int function_index(const char *name)
+{
+	return FIND(name, functions);
+}
+
+static void convert_item(const Call *c, char letter, Item *item)
+{
+	if (letter == 'v' && item->kind != I_ref)
+		fail(scope_where(c->s), "%s of something that is no value", c->e->name);
+	if (letter == 'n' || letter == 'N')
+		item->x = item_number(c, item);
+	if (strchr("lLA", letter) && item->kind == I_num)
+		*item = (Item){.kind = I_list, .n = 1, .i = {(int64_t)item->x}};
+	if (letter == 'L' && item->kind != I_list)
+		fail(scope_where(c->s), "%s: expected a list as attribute", c->e->name);
+	if (letter != 'A')
+		return;
+	int rank = operand(c, 0)->shape.rank;
+	if (c->e->nattr == 0)
+		*item = axes_item(rank);
+	for (int i = 0; i < item->n; i++)
+		item->i[i] = wrap_axis(scope_where(c->s), item->i[i], rank);
+}
+
+static Item call_function(Scope *s, const Expr *e)
+{
+	const char *signature = functions[e->function].signature;
+	Item in[strlen(signature) + 1];
+	Call c = {.s = s, .g = s->g, .e = e, .in = in};
+	int nin = 0;
+	for (int i = 0; signature[i]; i++) {
+		bool attr = strchr("NLA", signature[i]);
+		if (!attr && nin >= e->nin)
+			fail(scope_where(s), "%s: expected more than %d operands", e->name, e->nin);
+		if (!attr)
+			in[i] = eval_item(s, e->in[nin++]);
+		else if (i - nin < e->nattr)
+			in[i] = eval_item(s, e->attr[i - nin]);
+		else
+			in[i] = (Item){.kind = I_none};
+		convert_item(&c, signature[i], &in[i]);
+	}
+	return functions[e->function].eval(&c);
+}
 
 // ---- calls ----------------------------------------------------------------------------
 
@@ -639,9 +660,8 @@ static Item call_def(Scope *s, const Def *d, const Expr *e)
 
 static Item eval_call(Scope *s, const Expr *e)
 {
-	for (int i = 0; i < COUNT(functions); i++)
-		if (!strcmp(functions[i].name, e->name))
-			return functions[i].eval(s, e);
+	if (e->function >= 0)
+		return call_function(s, e);
 	const Def *d = s->book ? find_def(s->book, e->name, e->nin) : NULL;
 	Item out;
 	if (d)

@@ -220,29 +220,27 @@ static int64_t operand_order(const Graph *g, Ref r)
 	return v->op == O_const ? (int64_t)r + UINT32_MAX : (int64_t)r;
 }
 
-static Ref put_new(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
+static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
 {
+	Key key;
 	Elem elem;
 	Shape shape;
+	key_of(g, &key, op, nin, in, attr);
+	uint64_t *cell = cell_of(g, &key);
+	if (*cell)
+		return (Ref)*cell;
+	in = operands_in(cell);
 	type_of(g, op, nin, in, attr, &elem, &shape);
+	Ref r = 0;
 	if (!count_of(&shape)) // nothing to compute, and kernels need not know of such
-		return put_const(g, elem, shape, "");
-	Ref r = folded(g, op, nin, in, attr, elem, &shape);
+		r = put_const(g, elem, shape, "");
+	if (!r)
+		r = folded(g, op, nin, in, attr, elem, &shape);
 	if (!r)
 		r = identity(g, op, nin, in, attr, &shape);
 	if (!r && g->book)
 		r = book_rewrite(g, op, nin, in, attr);
-	return r ? r : append_new(g, op, nin, in, attr, elem, &shape);
-}
-
-static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr)
-{
-	Key key;
-	key_of(g, &key, op, nin, in, attr);
-	uint64_t *cell = cell_of(g, &key);
-	if (!*cell)
-		*cell = put_new(g, op, nin, operands_in(cell), attr);
-	return (Ref)*cell;
+	return (Ref)(*cell = r ? r : append_new(g, op, nin, in, attr, elem, &shape));
 }
 
 // The type that the graph has for `elem`.

@@ -389,6 +389,7 @@ typedef struct Expr {
 	bool quoted;      // name
 	int var;        // name: index among the variables of its line; -1: looked up when evaluated
 	Op op;          // call: the primitive; OPS: a function or a definition
+	int function;   // call: the function of expr.c; -1: none
 	int nin, nattr; // call: operands and attributes; list: nin elements
 	bool number;    // in the left side of a rule: matches a constant
 	int depth;      // nesting of calls
@@ -475,10 +476,10 @@ typedef struct Host { // evaluates what the book lacks
 	Item (*attr)(void *context, const char *def, const char *name);
 } Host;
 Item eval_item(Scope *, const Expr *);
+int function_index(const char *name);   // Returns its Expr.function.
 const char *scope_where(const Scope *); // Returns the node that a value is put for, else the line.
 char *text_of_items(Scope *, int n, Expr *const *); // concatenated
 Ref item_ref(Scope *, const Item *, Elem);          // A number becomes a constant of that type.
-Item several_items(Arena *, int n, const Item *);   // Copies them.
 bool same_list(const Item *, const Item *);
 bool literal_name(const char *, double *); // Names of types and activations are their numbers.
 struct Def;

@@ -256,7 +256,7 @@ static Expr *new_expr(Lexer *l, ExprKind kind)
 	Expr *e = NEW(l->arena, Expr);
 	e->kind = kind;
 	e->op = OPS;
-	e->var = -1;
+	e->function = e->var = -1;
 	return e;
 }
 
@@ -266,6 +266,7 @@ static Expr *new_call(Lexer *l, Op op, const char *name, int nin, Expr *const *i
 	Expr *e = new_expr(l, X_call);
 	e->op = op;
 	e->name = name;
+	e->function = op == OPS ? function_index(name) : -1;
 	e->nin = nin;
 	e->in = take_copy(l->arena, in, sizeof *in * (size_t)nin);
 	add_depth(l, e);
@@ -327,6 +328,7 @@ static Expr *parse_primary(Lexer *l)
 	int op = FIND(e->name, prims);
 	e->kind = X_call;
 	e->op = op < 0 ? OPS : (Op)op;
+	e->function = op < 0 ? function_index(e->name) : -1;
 	e->in = parse_list(l, &e->nin);
 	if (lexer_take(l, ";"))
 		e->attr = parse_list(l, &e->nattr);

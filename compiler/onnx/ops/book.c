@@ -410,10 +410,11 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 	put_body_lines(c, d, var, &info);
 	close_nest(r, &nest);
 	put_loop_info(r, &info, &nest, most, part);
-	Item result[d->nresult + 1];
-	for (int k = 0; k < loop_results(&info); k++)
+	Item all = {.kind = I_several, .n = loop_results(&info)}, *result;
+	all.all = result = NEWS(r->arena, Item, all.n + 1);
+	for (int k = 0; k < all.n; k++)
 		result[k] = ref_item(part[k]);
-	return several_items(r->arena, loop_results(&info), result);
+	return all;
 }
 
 Ref order_of(Call *c, Ref keys, Ref count)
