@@ -168,27 +168,6 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
 }
 
-// Of one launch: its share of the kernel's flops, and of the bytes that the kernel reads and
-// writes.
-static void count_work(Gen *g, const Plan *plan, const Reads *reads, const Launch *l, Value *flops,
-                       Value *bytes)
-{
-	const Kern *k = l->kern;
-	bool *stop = NEWS(g->arena, bool, plan->graph->nval),
-	     *seen = NEWS(g->arena, bool, plan->graph->nval);
-	int64_t operations = 0, traffic = 0;
-	for (int i = 0; i < reads->count; i++) {
-		stop[reads->at[i].val] = true;
-		traffic += bytes_of(val(plan->graph, reads->at[i].val));
-	}
-	for (int o = 0; o < k->nout; o++) {
-		operations += flops_of(plan, stop, seen, k->out[o]);
-		traffic += bytes_of(val(plan->graph, k->out[o]));
-	}
-	*flops = number(g, operations / l->launches);
-	*bytes = number(g, traffic / l->launches);
-}
-
 // Named after the parameter it updates, or the node of its root or of its last out that has a node.
 static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 {
@@ -208,6 +187,8 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	return prims[v->op].name;
 }
 
+// A launch has an equal share of its kernel's flops, and of the bytes that the kernel reads and
+// writes.
 static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
 {
 	static const char *const kinds[] = {
@@ -217,22 +198,32 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
-		const Reads *own = &reads[l->kern - plan->kerns.at];
+		const Kern *kern = l->kern;
+		const Reads *own = &reads[kern - plan->kerns.at];
 		if (l->body) {
-			int64_t trips = loop_of(val(plan->graph, l->kern->root)).trips;
+			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
 			if (trips > INT32_MAX) // unbounded: count one iteration
 				trips = 1;
 			add_kernels(g, l->body, MIN(times * trips, INT32_MAX), table);
 			continue;
 		}
-		Value flops, bytes;
-		count_work(g, plan, own, l, &flops, &bytes);
+		bool *stop = NEWS(g->arena, bool, plan->graph->nval);
+		bool *seen = NEWS(g->arena, bool, plan->graph->nval);
+		int64_t flops = 0, bytes = 0;
+		for (int i = 0; i < own->count; i++) {
+			stop[own->at[i].val] = true;
+			bytes += bytes_of(val(plan->graph, own->at[i].val));
+		}
+		for (int o = 0; o < kern->nout; o++) {
+			flops += flops_of(plan, stop, seen, kern->out[o]);
+			bytes += bytes_of(val(plan->graph, kern->out[o]));
+		}
 		Value f[amos_kernel_FIELDS] = {
-		    [amos_kernel_name] = text(g, kern_name(g, plan, l->kern)),
-		    [amos_kernel_kind] = text(g, kinds[l->kern->kind]),
+		    [amos_kernel_name] = text(g, kern_name(g, plan, kern)),
+		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] = flops,
-		    [amos_kernel_bytes] = bytes,
+		    [amos_kernel_flops] = number(g, flops / l->launches),
+		    [amos_kernel_bytes] = number(g, bytes / l->launches),
 		    [amos_kernel_times] = number(g, times),
 		};
 		PUSH(g->arena, *table, struct_of(g, amos_kernel_FIELDS, f));
@@ -241,37 +232,28 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 
 // ---- entries --------------------------------------------------------------------------
 
-// One character per input: '1' if the graph reads it.
-static Value reads_text(Gen *g, const Plan *plan)
-{
-	const Graph *graph = plan->graph;
-	char *reads = take(g->arena, (size_t)graph->slots.count + 1);
-	for (int k = 0; k < graph->slots.count; k++)
-		if (plan->slot[k].block == B_input)
-			reads[plan->slot[k].offset] = '0';
-	for (Ref r = 1; r < (Ref)graph->nval; r++)
-		if (val(graph, r)->op == O_slot &&
-		    plan->slot[val(graph, r)->attr->i[0]].block == B_input)
-			reads[plan->slot[val(graph, r)->attr->i[0]].offset] = '1';
-	return text(g, reads);
-}
-
-// ---- the model ------------------------------------------------------------------------
-
 static Value entries_table(Gen *g, int n, const Entry *entry)
 {
 	Value *at = NEWS(g->arena, Value, n);
 	write_programs(g, n, entry, at);
 	for (int i = 0; i < n; i++) {
 		const Plan *plan = entry[i].plan;
+		const Graph *graph = plan->graph;
 		Values kernels = {0};
 		add_kernels(g, &entry[i], 1, &kernels);
+		char *reads = take(g->arena, (size_t)graph->slots.count + 1);
+		for (int k = 0; k < graph->slots.count; k++) // '1' per input that the graph reads
+			if (plan->slot[k].block == B_input)
+				reads[plan->slot[k].offset] = '0';
+		for (Ref r = 1; r < (Ref)graph->nval; r++)
+			if (val(graph, r)->op == O_slot && value_location(plan, r).block == B_input)
+				reads[value_location(plan, r).offset] = '1';
 		Value f[amos_entry_FIELDS] = {
 		    [amos_entry_name] = text(g, plan->name),
 		    [amos_entry_run] = at[i],
-		    [amos_entry_reads] = reads_text(g, plan),
+		    [amos_entry_reads] = text(g, reads),
 		    [amos_entry_outs] = outs_table(g, plan),
-		    [amos_entry_nouts] = number(g, plan->graph->outs.count),
+		    [amos_entry_nouts] = number(g, graph->outs.count),
 		    [amos_entry_scratch] = number(g, plan->scratch_bytes),
 		    [amos_entry_kernels] =
 		        literal_array(g, TYPE(g, amos_kernel), kernels.at, kernels.count),
@@ -281,6 +263,8 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 	}
 	return literal_array(g, TYPE(g, amos_entry), at, n);
 }
+
+// ---- the model ------------------------------------------------------------------------
 
 void write_tables(Gen *g, int n, const Entry *entry, const EmitOptions *options, int64_t local)
 {

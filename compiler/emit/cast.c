@@ -9,35 +9,16 @@ static Value half_type(Gen *g, Value bits, bool to_bits)
 	return LLVMBuildBitCast(g->b, bits, like(to_bits ? g->i16 : half, bits), "");
 }
 
-// The upper half of an f32.
-static Value widen_bf16(Gen *g, Value bits)
-{
-	Value wide = LLVMBuildZExt(g->b, bits, like(g->i32, bits), "");
-	wide = LLVMBuildShl(g->b, wide, int_like(wide, 16), "");
-	return LLVMBuildBitCast(g->b, wide, like(g->f32, wide), "");
-}
-
-// To the nearest, ties to even; what is not a number stays so.
-static Value narrow_bf16(Gen *g, Value x)
-{
-	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
-	Value odd = LLVMBuildLShr(g->b, bits, int_like(bits, 16), "");
-	odd = LLVMBuildAnd(g->b, odd, int_like(bits, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, int_like(bits, 0x7FFF), "");
-	Value rounded = LLVMBuildAdd(g->b, bits, up, "");
-	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
-	rounded = LLVMBuildSelect(g->b, nan, int_like(bits, 0x7FC00000), rounded, "");
-	rounded = LLVMBuildLShr(g->b, rounded, int_like(bits, 16), "");
-	return LLVMBuildTrunc(g->b, rounded, like(g->i16, rounded), "");
-}
-
 Value widen_float(Gen *g, Value x, Elem from)
 {
-	if (from == E_bf16)
-		return widen_bf16(g, x);
 	if (from == E_f16)
 		return LLVMBuildFPExt(g->b, half_type(g, x, false), like(g->f32, x), "");
-	return x;
+	if (from != E_bf16)
+		return x;
+	// The bits of a bf16 are the upper half of an f32.
+	x = LLVMBuildZExt(g->b, x, like(g->i32, x), "");
+	x = LLVMBuildShl(g->b, x, int_like(x, 16), "");
+	return LLVMBuildBitCast(g->b, x, like(g->f32, x), "");
 }
 
 // By way of f32, as the evaluator does.
@@ -50,18 +31,18 @@ Value narrow_float(Gen *g, Value x, Elem to)
 		LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
 		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(half, x), ""), true);
 	}
-	return to == E_bf16 ? narrow_bf16(g, x) : x;
-}
-
-// Truncates to 64 bits, stopping at their ends, and 0 for what is not a number; narrower types take
-// the low bits.
-static Value float_to_int(Gen *g, Value x, Elem to)
-{
-	bool sign = to != E_u64;
-	Elem wide = sign ? E_i64 : E_u64;
-	LLVMTypeRef types[2] = {like(g->i64, x), LLVMTypeOf(x)};
-	Value v = intrinsic(g, sign ? "llvm.fptosi.sat" : "llvm.fptoui.sat", 2, types, 1, &x);
-	return cast_value(g, v, wide, to);
+	if (to != E_bf16)
+		return x;
+	// To the nearest, ties to even; NaN stays NaN.
+	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
+	Value odd = LLVMBuildLShr(g->b, bits, int_like(bits, 16), "");
+	odd = LLVMBuildAnd(g->b, odd, int_like(bits, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, int_like(bits, 0x7FFF), "");
+	Value rounded = LLVMBuildAdd(g->b, bits, up, "");
+	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
+	rounded = LLVMBuildSelect(g->b, nan, int_like(bits, 0x7FC00000), rounded, "");
+	rounded = LLVMBuildLShr(g->b, rounded, int_like(bits, 16), "");
+	return LLVMBuildTrunc(g->b, rounded, like(g->i16, rounded), "");
 }
 
 Value cast_value(Gen *g, Value x, Elem from, Elem to)
@@ -74,7 +55,11 @@ Value cast_value(Gen *g, Value x, Elem from, Elem to)
 			return narrow_float(g, x, to);
 		if (to == E_b8)
 			return LLVMBuildFCmp(g->b, LLVMRealUNE, x, real_like(x, 0), "");
-		return float_to_int(g, x, to);
+		// Saturates at 64 bits, NaN becomes 0; narrower types take the low bits.
+		Elem wide = to == E_u64 ? E_u64 : E_i64;
+		const char *name = to == E_u64 ? "llvm.fptoui.sat" : "llvm.fptosi.sat";
+		LLVMTypeRef types[2] = {like(g->i64, x), LLVMTypeOf(x)};
+		return cast_value(g, intrinsic(g, name, 2, types, 1, &x), wide, to);
 	}
 	if (is_float(to)) {
 		LLVMTypeRef type = like(to == E_f64 ? g->f64 : g->f32, x);

@@ -162,28 +162,6 @@ static void one_block(Dot *d, Value again, Value done)
 	loop_end(g, &groups);
 }
 
-// Which part of the result the worker computes: rows vary fastest, then columns, then the batch.
-static void choose_part(Dot *d)
-{
-	Gen *g = d->g;
-	int64_t down = d->p.down, across = d->p.across;
-	Value row = LLVMBuildURem(g->b, g->worker, number(g, down), "");
-	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, down), "");
-	Value column = LLVMBuildURem(g->b, rest, number(g, across), "");
-	rest = LLVMBuildUDiv(g->b, rest, number(g, across), "");
-	d->first_batch = times(g, rest, d->s->batches);
-	d->end_batch =
-	    least(g, sum_of(g, d->first_batch, number(g, d->s->batches)), number(g, d->p.batch));
-	d->rows_block = row;
-	d->first_strip = times(g, row, d->s->strips);
-	d->end_strip =
-	    least(g, sum_of(g, d->first_strip, number(g, d->s->strips)), number(g, d->p.strips));
-	Value panel = times(g, column, d->s->panels);
-	d->first_column = times(g, panel, d->p.width);
-	d->count = least(g, number(g, d->s->panels),
-	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
-}
-
 void go_to_block(Dot *d, Value block)
 {
 	Gen *g = d->g;
@@ -193,22 +171,6 @@ void go_to_block(Dot *d, Value block)
 	if (d->p.blocks > 1)
 		d->steps =
 		    least(g, number(g, d->s->depth), LLVMBuildSub(g->b, d->steps, d->from, ""));
-}
-
-static void all_blocks(Dot *d)
-{
-	Gen *g = d->g;
-	if (d->p.blocks == 1) {
-		go_to_block(d, number(g, 0));
-		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
-		return;
-	}
-	Loop blocks = loop_begin(g, number(g, 0), number(g, d->p.blocks), 1);
-	go_to_block(d, blocks.i);
-	Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, number(g, 0), "");
-	Value last = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, number(g, d->p.blocks - 1), "");
-	one_block(d, again, last);
-	loop_end(g, &blocks);
 }
 
 // ---- reductions of the rows -----------------------------------------------------------
@@ -241,7 +203,21 @@ static void finish_parts(Gen *g, int n, const Index *unit, void *context)
 static void product(Dot *d)
 {
 	Gen *g = d->g;
-	choose_part(d);
+	// The worker's part: rows vary fastest, then columns, then the batch.
+	d->rows_block = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
+	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, d->p.down), "");
+	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), "");
+	rest = LLVMBuildUDiv(g->b, rest, number(g, d->p.across), "");
+	d->first_batch = times(g, rest, d->s->batches);
+	d->end_batch =
+	    least(g, sum_of(g, d->first_batch, number(g, d->s->batches)), number(g, d->p.batch));
+	d->first_strip = times(g, d->rows_block, d->s->strips);
+	d->end_strip =
+	    least(g, sum_of(g, d->first_strip, number(g, d->s->strips)), number(g, d->p.strips));
+	Value panel = times(g, column, d->s->panels);
+	d->first_column = times(g, panel, d->p.width);
+	d->count = least(g, number(g, d->s->panels),
+	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
 	choose_streams(d);
 	d->sums = local_memory(g, d->p.sums);
 	if (d->p.strip)
@@ -253,7 +229,17 @@ static void product(Dot *d)
 		each_column(d, start_parts, d);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->p.batch, 1);
-	all_blocks(d);
+	if (d->p.blocks == 1) {
+		go_to_block(d, number(g, 0));
+		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
+	} else {
+		Loop blocks = loop_begin(g, number(g, 0), number(g, d->p.blocks), 1);
+		go_to_block(d, blocks.i);
+		Value end = number(g, d->p.blocks - 1);
+		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, number(g, 0), "");
+		one_block(d, again, LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, end, ""));
+		loop_end(g, &blocks);
+	}
 	loop_end(g, &batches);
 }
 
@@ -266,44 +252,35 @@ static Stride operand_stride(Dot *d, int o)
 	return strides_of(g->vars, g->graph, &g->computed, d->v->in[o], idx, &row, &column);
 }
 
-// Returns the tile with its strides through the operands.
-static Tile tile_of(Dot *d, Stride a, Stride b)
-{
-	const Sched *s = d->s;
-	Tile t = {.elem = elem_type(d->g, d->v->type),
-	          .bytes = (int)d->p.bytes,
-	          .lanes = d->p.lanes,
-	          .rows = (int)s->height,
-	          .vectors = (int)s->vectors,
-	          .unroll = (int)s->unroll,
-	          .rest = d->p.k % s->unroll,
-	          .a_row = d->p.a_row,
-	          .a_step = d->p.a_step,
-	          .b_step = d->p.width,
-	          .c_row = s->panels * d->p.width,
-	          .b_ahead = (int)s->b_ahead,
-	          .soon = (int)s->a_ahead,
-	          .soon_row = a.down};
-	if (s->a == W_place) {
-		t.a_row = a.down;
-		t.a_step = a.along;
-	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k
-		t.soon_row = s->a == W_copy ? s->depth : t.a_row;
-	}
-	if (s->b == W_place)
-		t.b_step = b.down;
-	return t;
-}
-
 void emit_dot(Gen *g, const Kern *kern)
 {
 	Dot d = {.g = g, .kern = kern, .s = kern->sched, .v = val(g->graph, kern->root)};
 	d.p = dot_sizes(g->graph, kern, g->target->machine);
 	d.in_batch = uniform_index(g, number(g, 0), d.p.batch, 1);
 	Stride a = operand_stride(&d, 0), b = operand_stride(&d, 1);
-	d.tile = tile_of(&d, a, b);
+	const Sched *s = d.s;
+	d.tile = (Tile){.elem = elem_type(g, d.v->type),
+	                .bytes = (int)d.p.bytes,
+	                .lanes = d.p.lanes,
+	                .rows = (int)s->height,
+	                .vectors = (int)s->vectors,
+	                .unroll = (int)s->unroll,
+	                .rest = d.p.k % s->unroll,
+	                .a_row = d.p.a_row,
+	                .a_step = d.p.a_step,
+	                .b_step = s->b == W_place ? b.down : d.p.width,
+	                .c_row = s->panels * d.p.width,
+	                .b_ahead = (int)s->b_ahead,
+	                .soon = (int)s->a_ahead,
+	                .soon_row = a.down};
+	if (s->a == W_place) {
+		d.tile.a_row = a.down;
+		d.tile.a_step = a.along;
+	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k
+		d.tile.soon_row = s->a == W_copy ? s->depth : d.p.a_row;
+	}
 	d.b_rows = b.fixed && b.along == 1;
-	d.parts = (Partials){.reduce = &d.s->reduce,
+	d.parts = (Partials){.reduce = &s->reduce,
 	                     .blocks = d.p.down,
 	                     .line = partial_line(d.p.n),
 	                     .offset = d.p.partials};

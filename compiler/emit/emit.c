@@ -67,23 +67,6 @@ const char *kernel_name(Arena *arena, int kernel, int launch)
 	return format(arena, launch ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, launch);
 }
 
-static void write_launch(Gen *g, const char *name)
-{
-	static void (*const emitters[])(Gen *, const Kern *) = {
-	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
-	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scatter};
-	g->local_used = 0;
-	g->ops->begin(g, name);
-	if (g->kern->sched->partition == P_tiles)
-		emit_dot(g, g->kern);
-	else
-		emitters[g->kern->kind](g, g->kern);
-	LLVMBuildRetVoid(g->b);
-	function_end(g);
-	if (g->local_used > g->kern->sched->local)
-		bug("%s uses %lld bytes of local memory", name, (long long)g->local_used);
-}
-
 static bool is_computed(const void *gen, Ref r)
 {
 	const Gen *g = gen;
@@ -95,19 +78,37 @@ static bool is_computed(const void *gen, Ref r)
 
 static void write_kernel(Gen *base, const Kernel *kernel, int n)
 {
+	static void (*const emitters[])(Gen *, const Kern *) = {
+	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
+	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scatter};
 	Arena *arena = arena_new();
 	Gen g = *base;
 	g.arena = arena;
 	g.plan = kernel->plan;
 	g.graph = kernel->plan->graph;
 	g.kern = kernel->kern;
-	g.inside = signature_inside(arena, kernel->signature);
+	bool *inside = NEWS(arena, bool, g.graph->nval);
+	for (int i = 0; i < kernel->signature->inside.count; i++)
+		inside[kernel->signature->inside.at[i]] = true;
+	g.inside = inside;
 	g.signature = (Signature *)kernel->signature;
 	g.computed = (Inside){is_computed, &g};
 	int launch = 0;
-	for (g.stage = BEFORE; g.stage < STAGES; g.stage++)
-		if (stage_workers(g.kern->sched, g.stage))
-			write_launch(&g, kernel_name(arena, n, launch++));
+	for (g.stage = BEFORE; g.stage < STAGES; g.stage++) {
+		if (!stage_workers(g.kern->sched, g.stage))
+			continue;
+		const char *name = kernel_name(arena, n, launch++);
+		g.local_used = 0;
+		g.ops->begin(&g, name);
+		if (g.kern->sched->partition == P_tiles)
+			emit_dot(&g, g.kern);
+		else
+			emitters[g.kern->kind](&g, g.kern);
+		LLVMBuildRetVoid(g.b);
+		function_end(&g);
+		if (g.local_used > g.kern->sched->local)
+			bug("%s uses %lld bytes of local memory", name, (long long)g.local_used);
+	}
 	arena_free(arena);
 }
 
@@ -145,37 +146,32 @@ typedef struct Compiler { // of one thread
 	Catch failure; // status 0: none
 } Compiler;
 
-static Gen gen_new(const Target *t, LLVMContextRef context, LLVMModuleRef module)
-{
-	Gen g = {.target = t,
-	         .ops = t->ops,
-	         .width = t->machine->lanes,
-	         .context = context,
-	         .module = module};
-	g.b = LLVMCreateBuilderInContext(context);
-	g.i1 = LLVMInt1TypeInContext(context);
-	g.i8 = LLVMInt8TypeInContext(context);
-	g.i16 = LLVMInt16TypeInContext(context);
-	g.i32 = LLVMInt32TypeInContext(context);
-	g.i64 = LLVMInt64TypeInContext(context);
-	g.f32 = LLVMFloatTypeInContext(context);
-	g.f64 = LLVMDoubleTypeInContext(context);
-	g.ptr = LLVMPointerTypeInContext(context, 0);
-	return g;
-}
-
 // Compiles batch `batch` of kernels; after the last, the tables.
 static void compile_batch(Compiler *c, int batch)
 {
 	Emitter *e = c->emitter;
 	const Target *t = e->target;
-	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", c->context);
+	LLVMContextRef context = c->context;
+	LLVMModuleRef module = LLVMModuleCreateWithNameInContext("amos", context);
 	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(c->machine);
 	LLVMSetTarget(module, t->triple);
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMDisposeTargetData(layout);
-	Gen g = gen_new(t, c->context, module);
-	g.arena = c->arena;
+	Gen g = {.arena = c->arena,
+	         .target = t,
+	         .ops = t->ops,
+	         .width = t->machine->lanes,
+	         .context = context,
+	         .module = module,
+	         .b = LLVMCreateBuilderInContext(context),
+	         .i1 = LLVMInt1TypeInContext(context),
+	         .i8 = LLVMInt8TypeInContext(context),
+	         .i16 = LLVMInt16TypeInContext(context),
+	         .i32 = LLVMInt32TypeInContext(context),
+	         .i64 = LLVMInt64TypeInContext(context),
+	         .f32 = LLVMFloatTypeInContext(context),
+	         .f64 = LLVMDoubleTypeInContext(context),
+	         .ptr = LLVMPointerTypeInContext(context, 0)};
 	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
 	for (int k = first; k < end; k++)
 		write_kernel(&g, &e->kernels.at[k], k);
@@ -198,24 +194,12 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
-// Starts all threads but the first, which is the caller's, or as many as the system allows. Returns
-// their number. LLVM needs more stack than `ulimit -s` may give.
-static int start_threads(int threads, pthread_t *thread, Compiler *c)
-{
-	enum { STACK = 8 << 20 };
-	pthread_attr_t about;
-	int n = 1;
-	pthread_attr_init(&about);
-	pthread_attr_setstacksize(&about, STACK);
-	while (n < threads && !pthread_create(&thread[n], &about, compile_thread, &c[n]))
-		n++;
-	pthread_attr_destroy(&about);
-	return n;
-}
-
-// Compiles all batches. Their parts are copied from the compilers' arenas to the caller's.
+// Compiles all batches, in this thread and as many others as are asked for and the system allows.
+// LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers' arenas
+// to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
+	enum { STACK = 8 << 20 };
 	e->batch = e->target->text ? MAX(1, e->kernels.count) : BATCH;
 	e->batches = (int)ceil_div(e->kernels.count, e->batch) + !e->target->text;
 	e->part = NEWS(e->arena, Part, e->batches + 1);
@@ -236,7 +220,14 @@ static void compile_kernels(Emitter *e, int threads)
 		                  .machine = LLVMCreateTargetMachine(
 		                      target, t->triple, t->cpu, t->features,
 		                      LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall)};
-	int started = start_threads(threads, thread, c);
+	int started = 1;
+	pthread_attr_t attributes;
+	pthread_attr_init(&attributes);
+	pthread_attr_setstacksize(&attributes, STACK);
+	while (started < threads &&
+	       !pthread_create(&thread[started], &attributes, compile_thread, &c[started]))
+		started++;
+	pthread_attr_destroy(&attributes);
 	compile_thread(&c[0]);
 	for (int i = 1; i < started; i++)
 		pthread_join(thread[i], NULL);

@@ -82,9 +82,7 @@ Index uniform_index(Gen *, Value base, int64_t extent, int64_t align);
 // base, base + 1, .. along the lanes.
 Index lane_index(Gen *, Value base, int64_t extent, int64_t align, Value mask);
 Index vector_index(Gen *, Value vector, int64_t extent, Value mask);
-// Returns the deepest level of the variables, not outside of `level` (index_level: g->floor).
-Level *deepest_level(Gen *, int n, const Index *, Level *level);
-Level *index_level(Gen *, int n, const Index *);
+Level *index_level(Gen *, int n, const Index *); // the deepest of their variables, or g->floor
 
 typedef struct Lanes { // an Index as code: base + lane * step, or base + vector
 	Value base;    // i64
@@ -305,11 +303,10 @@ typedef struct Signature { // what a kernel computes, without its locations
 
 // Of kernel number `kern`; writer: plan_writers.
 Signature *signature_new(Arena *, const Plan *, const int *writer, int kern);
-bool *signature_inside(Arena *, const Signature *); // by Ref: computed by the kernel
-Location value_location(const Plan *, Ref);         // of constants too
-Value location_address(Gen *, Ref);                 // of a value in memory
-Value out_address(Gen *, int k);                    // of output k
-Value work_memory(Gen *, int64_t offset);           // what all workers share
+Location value_location(const Plan *, Ref); // of constants too
+Value location_address(Gen *, Ref);         // of a value in memory
+Value out_address(Gen *, int k);            // of output k
+Value work_memory(Gen *, int64_t offset);   // what all workers share
 
 // ---- the object: emit.c, abi.c --------------------------------------------------------
 

@@ -2,6 +2,8 @@
 // The code of a variable is written only when it is needed.
 #include "gen.h"
 
+static Level *deepest_level(Gen *, int n, const Index *, Level *);
+
 struct Code *code_of(Gen *g, int var)
 {
 	Var *v = g->vars->list.at[var];
@@ -41,7 +43,7 @@ Index vector_index(Gen *g, Value vector, int64_t extent, Value mask)
 }
 
 // The level of the innermost variable, or `level`.
-Level *deepest_level(Gen *g, int n, const Index *idx, Level *level)
+static Level *deepest_level(Gen *g, int n, const Index *idx, Level *level)
 {
 	for (int a = 0; a < n; a++)
 		for (int t = 0; t < idx[a].n; t++) {

@@ -7,12 +7,17 @@ static Value element(Gen *g, LLVMTypeRef type, Value memory, Value i)
 	return LLVMBuildGEP2(g->b, type, memory, &i, 1, "");
 }
 
-// Returns the address of consecutive lanes, or the addresses of others. *mask: lanes that exist;
-// NULL: all, and they are consecutive.
+static bool differs(const Lanes *x)
+{
+	return x->step || x->vector;
+}
+
+// Returns the address of an element or of consecutive lanes, or the addresses of other lanes.
+// *mask: lanes that exist; NULL: all, and they are consecutive.
 static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *x, Value *mask)
 {
-	*mask = x->mask;
-	if (x->step == 1 && !x->vector)
+	*mask = differs(x) ? x->mask : NULL;
+	if (!differs(x) || (x->step == 1 && !x->vector))
 		return element(g, type, memory, x->base);
 	if (!x->mask)
 		*mask = LLVMConstAllOnes(LLVMVectorType(g->i1, (unsigned)g->width));
@@ -26,36 +31,6 @@ static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *
 		by = by ? LLVMBuildAdd(g->b, by, steps, "") : steps;
 	}
 	return element(g, type, start, by);
-}
-
-// What masked lanes hold, which nothing may use. LLVM 19 takes a quotient of lanes known to be 0
-// for 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the select that hides it: where it knows
-// the mask, floats are 1.
-static Value unread_lanes(LLVMTypeRef wide, Value mask)
-{
-	Value none = LLVMConstNull(wide);
-	bool integer = LLVMGetTypeKind(LLVMGetElementType(wide)) == LLVMIntegerTypeKind;
-	return integer || !mask || !LLVMIsConstant(mask) ? none : real_like(none, 1);
-}
-
-static Value load_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x)
-{
-	LLVMTypeRef wide = LLVMVectorType(type, (unsigned)g->width);
-	Value mask, from = lanes_address(g, type, memory, x, &mask);
-	if (!mask) {
-		Value v = LLVMBuildLoad2(g->b, wide, from, "");
-		LLVMSetAlignment(v, align);
-		return v;
-	}
-	Value args[4] = {from, LLVMConstInt(g->i32, align, 0), mask, unread_lanes(wide, x->mask)};
-	LLVMTypeRef types[2] = {wide, LLVMTypeOf(from)};
-	return intrinsic(g, is_vector(from) ? "llvm.masked.gather" : "llvm.masked.load", 2, types,
-	                 4, args);
-}
-
-static bool differs(const Lanes *x)
-{
-	return x->step || x->vector;
 }
 
 void prefetch_line(Gen *g, Value from)
@@ -73,28 +48,26 @@ void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 {
 	LLVMTypeRef type = memory_type(g, e);
-	Value v;
-	if (differs(x)) {
-		v = load_vector(g, type, (unsigned)elems[e].bytes, memory, x);
+	LLVMTypeRef result = differs(x) ? LLVMVectorType(type, (unsigned)g->width) : type;
+	unsigned align = (unsigned)elems[e].bytes;
+	Value v, mask, from = lanes_address(g, type, memory, x, &mask);
+	if (mask) {
+		// What masked lanes hold, nothing may use. LLVM 19 takes a quotient of lanes known
+		// to be 0 for 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the select that
+		// hides it: where it knows the mask, floats are 1.
+		Value unread = LLVMConstNull(result);
+		bool integer = LLVMGetTypeKind(type) == LLVMIntegerTypeKind;
+		if (!integer && x->mask && LLVMIsConstant(x->mask))
+			unread = real_like(unread, 1);
+		Value args[4] = {from, LLVMConstInt(g->i32, align, 0), mask, unread};
+		LLVMTypeRef types[2] = {result, LLVMTypeOf(from)};
+		const char *name = is_vector(from) ? "llvm.masked.gather" : "llvm.masked.load";
+		v = intrinsic(g, name, 2, types, 4, args);
 	} else {
-		v = LLVMBuildLoad2(g->b, type, element(g, type, memory, x->base), "");
-		LLVMSetAlignment(v, (unsigned)elems[e].bytes);
+		v = LLVMBuildLoad2(g->b, result, from, "");
+		LLVMSetAlignment(v, align);
 	}
 	return e == E_b8 ? LLVMBuildICmp(g->b, LLVMIntNE, v, int_like(v, 0), "") : v;
-}
-
-static void store_vector(Gen *g, LLVMTypeRef type, unsigned align, Value memory, const Lanes *x,
-                         Value v)
-{
-	Value mask, to = lanes_address(g, type, memory, x, &mask);
-	if (!mask) {
-		LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
-		return;
-	}
-	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};
-	LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
-	intrinsic(g, is_vector(to) ? "llvm.masked.scatter" : "llvm.masked.store", 2, types, 4,
-	          args);
 }
 
 void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
@@ -104,9 +77,14 @@ void store_lanes(Gen *g, Elem e, Value memory, const Lanes *x, Value v)
 		v = splat(g, v);
 	if (e == E_b8)
 		v = LLVMBuildZExt(g->b, v, like(g->i8, v), "");
-	if (differs(x))
-		store_vector(g, type, (unsigned)elems[e].bytes, memory, x, v);
-	else
-		LLVMSetAlignment(LLVMBuildStore(g->b, v, element(g, type, memory, x->base)),
-		                 (unsigned)elems[e].bytes);
+	unsigned align = (unsigned)elems[e].bytes;
+	Value mask, to = lanes_address(g, type, memory, x, &mask);
+	if (!mask) {
+		LLVMSetAlignment(LLVMBuildStore(g->b, v, to), align);
+		return;
+	}
+	Value args[4] = {v, to, LLVMConstInt(g->i32, align, 0), mask};
+	LLVMTypeRef types[2] = {LLVMTypeOf(v), LLVMTypeOf(to)};
+	const char *name = is_vector(to) ? "llvm.masked.scatter" : "llvm.masked.store";
+	intrinsic(g, name, 2, types, 4, args);
 }

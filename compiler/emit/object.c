@@ -94,19 +94,6 @@ static char *file_word(Arena *arena, const struct amos_temp_file *file)
 	return format(arena, "%s%s", *file->temporary == '/' ? "" : "./", file->temporary);
 }
 
-// Runs a program found on PATH; false if it fails or is missing.
-static bool run_program(char *const *argument)
-{
-	pid_t child = fork();
-	if (child == 0) {
-		execvp(argument[0], argument);
-		_exit(127);
-	}
-	int status;
-	return child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
-	       WEXITSTATUS(status) == 0;
-}
-
 // Links the parts of an object to the file `path`, by cc with more arguments.
 static void link_parts(const Object *object, int n, const char *const *more, const char *path,
                        const char *what)
@@ -131,7 +118,14 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 	errno = cause;
 	if (cause)
 		need_done(amos_fail_errno("write", path));
-	bool done = run_program(argument.at);
+	pid_t child = fork();
+	if (child == 0) {
+		execvp(argument.at[0], argument.at);
+		_exit(127);
+	}
+	int status;
+	bool done = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
+	            WEXITSTATUS(status) == 0;
 	for (int k = 0; k < object->parts; k++)
 		amos_file_drop(&part[k]);
 	arena_free(arena);

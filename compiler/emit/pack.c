@@ -202,51 +202,45 @@ Value shared_block(Dot *d, int o)
 
 // A worker of the launch packs, in a block of k of one operand, some steps (copied), or a strip or
 // panel (transposed).
-static void pack_piece(Dot *d, int o, Value i)
-{
-	Gen *g = d->g;
-	const struct Shared *c = &d->p.shared[o];
-	Value piece = LLVMBuildURem(g->b, i, number(g, c->pieces), "");
-	Value rest = LLVMBuildUDiv(g->b, i, number(g, c->pieces), "");
-	d->in_batch =
-	    uniform_index(g, LLVMBuildUDiv(g->b, rest, number(g, d->p.blocks), ""), d->p.batch, 1);
-	go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->p.blocks), ""));
-	Value from = times(g, piece, COPIED), all = number(g, 0);
-	Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
-	Value next = sum_of(g, piece, number(g, 1)), memory = shared_block(d, o);
-	if (o == 0 && d->s->a == W_copy) {
-		d->strip = memory;
-		copy_strips(d, all, number(g, d->p.strips), from, to);
-	} else if (o == 0) {
-		d->strip = element(d, memory, times(g, piece, d->p.strip_size));
-		transpose_strips(d, piece, next);
-	} else if (d->s->b == W_copy) {
-		d->panel = memory;
-		d->first_column = all;
-		d->count = number(g, d->p.panels);
-		copy_panels(d, from, to);
-	} else {
-		d->panel = element(d, memory, times(g, piece, d->p.panel_size));
-		d->first_column = times(g, piece, d->p.width);
-		d->count = number(g, 1);
-		transpose_panels(d);
-	}
-}
-
 void pack_shared(Dot *d)
 {
 	Gen *g = d->g;
 	bool used[] = {d->s->a_shared, d->s->b_shared};
-	int64_t first = 0;
+	int64_t passed = 0;
 	for (int o = 0; o < COUNT(used); o++) {
 		if (!used[o])
 			continue;
-		int64_t count = d->p.shared[o].batches * d->p.blocks * d->p.shared[o].pieces;
-		Value i = LLVMBuildSub(g->b, g->worker, number(g, first), "");
+		const struct Shared *c = &d->p.shared[o];
+		int64_t count = c->batches * d->p.blocks * c->pieces;
+		Value i = LLVMBuildSub(g->b, g->worker, number(g, passed), ""), zero = number(g, 0);
 		Value own = LLVMBuildICmp(g->b, LLVMIntULT, i, number(g, count), "");
-		Loop once = loop_begin(g, number(g, 0), LLVMBuildZExt(g->b, own, g->i64, ""), 1);
-		pack_piece(d, o, i);
+		Loop once = loop_begin(g, zero, LLVMBuildZExt(g->b, own, g->i64, ""), 1);
+		Value piece = LLVMBuildURem(g->b, i, number(g, c->pieces), "");
+		Value rest = LLVMBuildUDiv(g->b, i, number(g, c->pieces), "");
+		Value batch = LLVMBuildUDiv(g->b, rest, number(g, d->p.blocks), "");
+		d->in_batch = uniform_index(g, batch, d->p.batch, 1);
+		go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->p.blocks), ""));
+		Value from = times(g, piece, COPIED);
+		Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
+		Value next = sum_of(g, piece, number(g, 1)), memory = shared_block(d, o);
+		if (o == 0 && d->s->a == W_copy) {
+			d->strip = memory;
+			copy_strips(d, zero, number(g, d->p.strips), from, to);
+		} else if (o == 0) {
+			d->strip = element(d, memory, times(g, piece, d->p.strip_size));
+			transpose_strips(d, piece, next);
+		} else if (d->s->b == W_copy) {
+			d->panel = memory;
+			d->first_column = zero;
+			d->count = number(g, d->p.panels);
+			copy_panels(d, from, to);
+		} else {
+			d->panel = element(d, memory, times(g, piece, d->p.panel_size));
+			d->first_column = times(g, piece, d->p.width);
+			d->count = number(g, 1);
+			transpose_panels(d);
+		}
 		loop_end(g, &once);
-		first += count;
+		passed += count;
 	}
 }

@@ -35,22 +35,19 @@ void partials_step(Gen *g, const Partials *p, Value block, const Index *unit, co
 	}
 }
 
-static Value reduce_parts(Gen *g, const Partials *p, int k, const Index *unit)
-{
-	const Val *v = val(g->graph, p->reduce->at[k].val);
-	Lanes lanes = index_value(g, unit);
-	Value start = splat(g, reduce_start(g, v->op, v->type));
-	LLVMTypeRef type = LLVMTypeOf(start);
-	Value sum = variable(g, type, start);
-	Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
-	Value part = load_lanes(g, v->type, part_row(g, p, k, loop.i), &lanes);
-	set_variable(g, sum, reduce_step(g, v->op, v->type, read_variable(g, type, sum), part));
-	loop_end(g, &loop);
-	return read_variable(g, type, sum);
-}
-
 void partials_finish(Gen *g, const Partials *p, const Index *unit, const Index *idx)
 {
-	for (int k = 0; k < p->reduce->count; k++)
-		remember(g, p->reduce->at[k].val, idx, reduce_parts(g, p, k, unit));
+	for (int k = 0; k < p->reduce->count; k++) {
+		const Val *v = val(g->graph, p->reduce->at[k].val);
+		Lanes lanes = index_value(g, unit);
+		Value start = splat(g, reduce_start(g, v->op, v->type));
+		LLVMTypeRef type = LLVMTypeOf(start);
+		Value sum = variable(g, type, start);
+		Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
+		Value part = load_lanes(g, v->type, part_row(g, p, k, loop.i), &lanes);
+		part = reduce_step(g, v->op, v->type, read_variable(g, type, sum), part);
+		set_variable(g, sum, part);
+		loop_end(g, &loop);
+		remember(g, p->reduce->at[k].val, idx, read_variable(g, type, sum));
+	}
 }

@@ -48,26 +48,21 @@ static Value mul_high(Gen *g, Value a, Value b)
 	return add(g, mul(g, a1, b1), add(g, right(g, across, 32), right(g, other, 32)));
 }
 
-static Value table(Gen *g)
-{
-	static const char name[] = "two_by_pi";
-	Value t = LLVMGetNamedGlobal(g->module, name), word[COUNT(two_by_pi)];
-	if (t)
-		return t;
-	for (int i = 0; i < COUNT(two_by_pi); i++)
-		word[i] = LLVMConstInt(g->i64, two_by_pi[i], 0);
-	Value words = LLVMConstArray2(g->i64, word, COUNT(two_by_pi));
-	t = LLVMAddGlobal(g->module, LLVMTypeOf(words), name);
-	LLVMSetInitializer(t, words);
-	LLVMSetLinkage(t, LLVMInternalLinkage);
-	LLVMSetGlobalConstant(t, 1);
-	return t;
-}
-
 static Value table_word(Gen *g, Value i)
 {
+	static const char name[] = "two_by_pi";
 	Lanes at = {.base = is_vector(i) ? number(g, 0) : i, .vector = is_vector(i) ? i : NULL};
-	return load_lanes(g, E_i64, table(g), &at);
+	Value table = LLVMGetNamedGlobal(g->module, name), word[COUNT(two_by_pi)];
+	if (!table) {
+		for (int k = 0; k < COUNT(two_by_pi); k++)
+			word[k] = LLVMConstInt(g->i64, two_by_pi[k], 0);
+		Value words = LLVMConstArray2(g->i64, word, COUNT(two_by_pi));
+		table = LLVMAddGlobal(g->module, LLVMTypeOf(words), name);
+		LLVMSetInitializer(table, words);
+		LLVMSetLinkage(table, LLVMInternalLinkage);
+		LLVMSetGlobalConstant(table, 1);
+	}
+	return load_lanes(g, E_i64, table, &at);
 }
 
 // 64 bits of 2/pi from bit `position` on: of word i and the next.

@@ -111,31 +111,9 @@ static Value run_field(Gen *g, Value run, int field)
 	return LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, run, number(g, field)), "");
 }
 
-static Value block_bases(Gen *g)
+static void set_entry(Gen *g, Value list, int64_t entry, Value address)
 {
-	Value base = variable(g, LLVMArrayType2(g->ptr, BLOCKS), NULL);
-	for (Block k = B_param; k <= B_output; k++)
-		LLVMBuildStore(g->b, run_field(g, LLVMGetParam(g->function, 0), run_fields[k]),
-		               at_index(g, g->ptr, base, number(g, k)));
-	LLVMBuildStore(g->b, LLVMGetParam(g->function, 4),
-	               at_index(g, g->ptr, base, number(g, B_const)));
-	return base;
-}
-
-static void fill_buffer(Gen *g, Value base, Value buffer, Value first, Value count)
-{
-	Loop loop = loop_begin(g, number(g, 0), count, 1);
-	Value i = LLVMBuildAdd(g->b, first, loop.i, "");
-	Value o = at_index(g, operand_type(g), LLVMGetParam(g->function, 3), i);
-	Value block = load_field(g, operand_type(g), o, 0, g->i64);
-	Value offset = load_field(g, operand_type(g), o, 1, g->i64);
-	Value start = LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, base, block), "");
-	Value listed = LLVMBuildICmp(g->b, LLVMIntUGE, block, number(g, B_input), "");
-	Value entry = LLVMBuildSelect(g->b, listed, at_index(g, g->ptr, start, offset), base, "");
-	Value found = LLVMBuildLoad2(g->b, g->ptr, entry, "");
-	Value address = LLVMBuildSelect(g->b, listed, found, at_index(g, g->i8, start, offset), "");
-	LLVMBuildStore(g->b, address, at_index(g, g->ptr, buffer, loop.i));
-	loop_end(g, &loop);
+	LLVMBuildStore(g->b, address, at_index(g, g->ptr, list, number(g, entry)));
 }
 
 static void return_if(Gen *g, Value status)
@@ -155,8 +133,12 @@ static Value write_runner(Gen *g, int widest)
 	LLVMTypeRef arg[6] = {g->ptr, g->ptr, g->i64, g->ptr, g->ptr, g->i64};
 	function_begin(g, "amos_launches", LLVMFunctionType(g->i32, arg, 6, 0));
 	LLVMSetLinkage(g->function, LLVMPrivateLinkage);
-	Value base = block_bases(g),
-	      launch = run_field(g, LLVMGetParam(g->function, 0), RUN_launch);
+	Value run = LLVMGetParam(g->function, 0);
+	Value base = variable(g, LLVMArrayType2(g->ptr, BLOCKS), NULL);
+	for (Block k = B_param; k <= B_output; k++)
+		set_entry(g, base, k, run_field(g, run, run_fields[k]));
+	set_entry(g, base, B_const, LLVMGetParam(g->function, 4));
+	Value launch = run_field(g, run, RUN_launch);
 	Value buffer = variable(g, LLVMArrayType2(g->ptr, (uint64_t)widest), NULL);
 	LLVMTypeRef call[5] = {g->ptr, g->ptr, g->ptr, g->i64, g->i64};
 	Loop loop = loop_begin(g, number(g, 0), LLVMGetParam(g->function, 2), 1);
@@ -165,9 +147,20 @@ static Value write_runner(Gen *g, int widest)
 	Value calls = load_field(g, launch_type(g), record, 1, g->i64);
 	Value first = load_field(g, launch_type(g), record, 2, g->i64);
 	Value count = load_field(g, launch_type(g), record, 3, g->i64);
-	fill_buffer(g, base, buffer, first, count);
+	Loop each = loop_begin(g, number(g, 0), count, 1); // operand, whose address goes to buffer
+	Value i = LLVMBuildAdd(g->b, first, each.i, "");
+	Value o = at_index(g, operand_type(g), LLVMGetParam(g->function, 3), i);
+	Value block = load_field(g, operand_type(g), o, 0, g->i64);
+	Value offset = load_field(g, operand_type(g), o, 1, g->i64);
+	Value start = LLVMBuildLoad2(g->b, g->ptr, at_index(g, g->ptr, base, block), "");
+	Value listed = LLVMBuildICmp(g->b, LLVMIntUGE, block, number(g, B_input), "");
+	Value entry = LLVMBuildSelect(g->b, listed, at_index(g, g->ptr, start, offset), base, "");
+	Value found = LLVMBuildLoad2(g->b, g->ptr, entry, "");
+	Value address = LLVMBuildSelect(g->b, listed, found, at_index(g, g->i8, start, offset), "");
+	LLVMBuildStore(g->b, address, at_index(g, g->ptr, buffer, each.i));
+	loop_end(g, &each);
 	Value kernel = LLVMBuildAdd(g->b, LLVMGetParam(g->function, 5), loop.i, "");
-	Value args[5] = {LLVMGetParam(g->function, 0), worker, buffer, calls, kernel};
+	Value args[5] = {run, worker, buffer, calls, kernel};
 	return_if(g,
 	          LLVMBuildCall2(g->b, LLVMFunctionType(g->i32, call, 5, 0), launch, args, 5, ""));
 	loop_end(g, &loop);
@@ -227,13 +220,23 @@ static Value operand_pointer(const Trips *t, int k)
 	return location_pointer(t->writer->g, t->plan, t->run, value_location(t->plan, t->in[k]));
 }
 
-// Finds where results lie, in the kernel's work where nobody reads them; returns where the body's
-// scratch begins.
-static Value own_places(Trips *t)
+static Value new_list(Gen *g, int n)
+{
+	return variable(g, LLVMArrayType2(g->ptr, (uint64_t)MAX(1, n)), NULL);
+}
+
+// Sets up the body's amos_run: that of the loop, except scratch, inputs and outputs. Results that
+// no output of the kernel holds lie in its work, and the body's scratch begins after them.
+static void open_body(Trips *t)
 {
 	Gen *g = t->writer->g;
 	const LoopInfo *c = &t->cycle;
 	int n = loop_results(c);
+	t->inner = new_list(g, RUN_FIELDS);
+	t->inputs = new_list(g, c->body->slots.count);
+	t->outputs = new_list(g, c->body->outs.count);
+	for (int field = 0; field < RUN_FIELDS; field++)
+		set_entry(g, t->inner, field, run_field(g, t->run, field));
 	t->place[0] = NEWS(g->arena, Value, n + 1);
 	t->place[1] = NEWS(g->arena, Value, n + 1);
 	int64_t next = t->kern->work.offset;
@@ -241,39 +244,14 @@ static Value own_places(Trips *t)
 	next += full_lines(1);
 	for (int k = 0; k < n; k++) {
 		int out = result_out(t->plan, t->kern, k);
-		for (int which = 0; which <= (k < c->carried); which++)
-			if (which || out < 0) {
-				t->place[which][k] = in_block(g, t->run, RUN_scratch, next);
-				next += full_lines(result_bytes(c, k));
-			} else {
-				t->place[0][k] =
-				    location_pointer(g, t->plan, t->run, t->kern->to[out]);
-			}
+		if (out >= 0)
+			t->place[0][k] = location_pointer(g, t->plan, t->run, t->kern->to[out]);
+		for (int which = out >= 0; which <= (k < c->carried); which++) {
+			t->place[which][k] = in_block(g, t->run, RUN_scratch, next);
+			next += full_lines(result_bytes(c, k));
+		}
 	}
-	return in_block(g, t->run, RUN_scratch, next);
-}
-
-static void set_entry(Gen *g, Value list, int64_t entry, Value address)
-{
-	LLVMBuildStore(g->b, address, at_index(g, g->ptr, list, number(g, entry)));
-}
-
-static Value new_list(Gen *g, int n)
-{
-	return variable(g, LLVMArrayType2(g->ptr, (uint64_t)MAX(1, n)), NULL);
-}
-
-// The body's amos_run: that of the loop, but for scratch, inputs and outputs.
-static void open_body(Trips *t)
-{
-	Gen *g = t->writer->g;
-	const LoopInfo *c = &t->cycle;
-	t->inner = new_list(g, RUN_FIELDS);
-	t->inputs = new_list(g, c->body->slots.count);
-	t->outputs = new_list(g, c->body->outs.count);
-	for (int field = 0; field < RUN_FIELDS; field++)
-		set_entry(g, t->inner, field, run_field(g, t->run, field));
-	set_entry(g, t->inner, RUN_scratch, own_places(t));
+	set_entry(g, t->inner, RUN_scratch, in_block(g, t->run, RUN_scratch, next));
 	set_entry(g, t->inner, RUN_inputs, t->inputs);
 	set_entry(g, t->inner, RUN_outputs, t->outputs);
 	t->start = NEWS(g->arena, Value, c->carried + 1);
@@ -285,19 +263,6 @@ static void open_body(Trips *t)
 		set_entry(g, t->outputs, 0, t->on);
 }
 
-static Value limit_of(const Trips *t)
-{
-	Gen *g = t->writer->g;
-	if (is_const(t->plan->graph, t->in[0]))
-		return number(
-		    g, MAX(0, MIN(t->cycle.trips, const_int_at(val(t->plan->graph, t->in[0]), 0))));
-	Value limit = LLVMBuildLoad2(g->b, g->i64, operand_pointer(t, 0), "");
-	Value above = LLVMBuildICmp(g->b, LLVMIntSGT, limit, number(g, t->cycle.trips), "");
-	limit = LLVMBuildSelect(g->b, above, number(g, t->cycle.trips), limit, "");
-	Value below = LLVMBuildICmp(g->b, LLVMIntSLT, limit, number(g, 0), "");
-	return LLVMBuildSelect(g->b, below, number(g, 0), limit, "");
-}
-
 // True if the iteration with `left` more to come writes the other place.
 static Value is_other(Gen *g, Value left)
 {
@@ -307,24 +272,6 @@ static Value is_other(Gen *g, Value left)
 static Value entry_pointer(Gen *g, Value base, Value t, int64_t bytes)
 {
 	return at_index(g, g->i8, base, LLVMBuildMul(g->b, t, number(g, bytes), ""));
-}
-
-// Without iterations the results are the operands; if the loop ended early, the last iteration may
-// have written the other place.
-static void settle_carried(const Trips *t, Value made)
-{
-	Gen *g = t->writer->g;
-	Value left = LLVMBuildSub(g->b, t->limit, made, "");
-	Value none = LLVMBuildICmp(g->b, LLVMIntEQ, made, number(g, 0), "");
-	for (int k = 0; k < t->cycle.carried; k++) {
-		if (result_out(t->plan, t->kern, k) < 0)
-			continue;
-		Value last =
-		    LLVMBuildSelect(g->b, is_other(g, left), t->place[1][k], t->place[0][k], "");
-		last = LLVMBuildSelect(g->b, none, t->start[k], last, "");
-		LLVMBuildMemMove(g->b, t->place[0][k], 1, last, 1,
-		                 number(g, result_bytes(&t->cycle, k)));
-	}
 }
 
 static void write_trips(Trips *t, const Entry *body)
@@ -380,12 +327,35 @@ static void write_loop(EntryWriter *w, const Entry *e, const Launch *l, Value ru
 	           .in = v->in,
 	           .run = run};
 	open_body(&t);
-	t.limit = limit_of(&t);
+	Value most = number(g, t.cycle.trips), zero = number(g, 0);
+	if (is_const(t.plan->graph, t.in[0])) {
+		int64_t limit = const_int_at(val(t.plan->graph, t.in[0]), 0);
+		t.limit = number(g, MAX(0, MIN(t.cycle.trips, limit)));
+	} else {
+		t.limit = LLVMBuildLoad2(g->b, g->i64, operand_pointer(&t, 0), "");
+		Value above = LLVMBuildICmp(g->b, LLVMIntSGT, t.limit, most, "");
+		t.limit = LLVMBuildSelect(g->b, above, most, t.limit, "");
+		Value below = LLVMBuildICmp(g->b, LLVMIntSLT, t.limit, zero, "");
+		t.limit = LLVMBuildSelect(g->b, below, zero, t.limit, "");
+	}
 	write_trips(&t, l->body);
 	Value made = t.cycle.until ? read_variable(g, g->i64, t.made) : t.limit;
 	bool certain = LLVMIsConstant(t.limit) && LLVMConstIntGetSExtValue(t.limit) > 0;
-	if (t.cycle.until || !certain)
-		settle_carried(&t, made);
+	if (t.cycle.until || !certain) {
+		// Without iterations the results are the operands; if the loop ended early, the
+		// last iteration may have written the other place.
+		Value left = LLVMBuildSub(g->b, t.limit, made, "");
+		Value none = LLVMBuildICmp(g->b, LLVMIntEQ, made, zero, "");
+		for (int k = 0; k < t.cycle.carried; k++) {
+			if (result_out(t.plan, t.kern, k) < 0)
+				continue;
+			Value last = LLVMBuildSelect(g->b, is_other(g, left), t.place[1][k],
+			                             t.place[0][k], "");
+			last = LLVMBuildSelect(g->b, none, t.start[k], last, "");
+			LLVMBuildMemMove(g->b, t.place[0][k], 1, last, 1,
+			                 number(g, result_bytes(&t.cycle, k)));
+		}
+	}
 	for (int i = 0; i < l->kern->nout; i++)
 		if (l->kern->out[i] == l->kern->root)
 			LLVMBuildStore(g->b, made,

@@ -36,19 +36,6 @@ static Value mix32(Gen *g, Value h)
 	return LLVMBuildXor(g->b, h, LLVMBuildLShr(g->b, h, number32(g, 16, h), ""), "");
 }
 
-// mix(mix(mix(seed) + step) + site), once per kernel.
-static Value random_key(Gen *g, const Val *v)
-{
-	Level *was = level_go(g, g->floor);
-	Value k =
-	    mix64(g, cast_value(g, at(g, v->in[0], NULL), val(g->graph, v->in[0])->type, E_i64));
-	Value step = cast_value(g, at(g, v->in[1], NULL), val(g->graph, v->in[1])->type, E_i64);
-	k = mix64(g, LLVMBuildAdd(g->b, k, step, ""));
-	k = mix64(g, LLVMBuildAdd(g->b, k, number(g, v->attr->i[0]), ""));
-	level_go(g, was);
-	return k;
-}
-
 static Value part32(Gen *g, Value x, int shift, Value shape)
 {
 	Value by = number(g, shift);
@@ -59,7 +46,14 @@ static Value part32(Gen *g, Value x, int shift, Value shape)
 
 Value at_rand(Gen *g, const Val *v, const Index *idx)
 {
-	Value key = random_key(g, v);
+	// The key is mix(mix(mix(seed) + step) + site), once per kernel.
+	Level *was = level_go(g, g->floor);
+	Value seed = cast_value(g, at(g, v->in[0], NULL), val(g->graph, v->in[0])->type, E_i64);
+	Value key = mix64(g, seed);
+	Value step = cast_value(g, at(g, v->in[1], NULL), val(g->graph, v->in[1])->type, E_i64);
+	key = mix64(g, LLVMBuildAdd(g->b, key, step, ""));
+	key = mix64(g, LLVMBuildAdd(g->b, key, number(g, v->attr->i[0]), ""));
+	level_go(g, was);
 	Index linear = ravel(g->vars, &v->shape, idx);
 	Value p = index_i64(g, &linear);
 	Value h = LLVMBuildMul(g->b, part32(g, p, 0, p), number32(g, 0x9E3779B1, p), "");

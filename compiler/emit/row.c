@@ -210,16 +210,6 @@ static void column_body(Gen *g, int n, const Index *unit, void *context)
 	worker_body(g, s);
 }
 
-static void emit_columns(Gen *g, RowKernel *s)
-{
-	uint32_t which;
-	Columns c = {.s = s};
-	int64_t all = kept_groups(&s->groups, &which, &c.group), columns = s->groups.size[c.group];
-	Index row = worker_row(g, all / columns, columns);
-	row_index(g->vars, &s->groups, which & ~(1u << c.group), &s->kern->space, &row, s->idx);
-	worker_columns(g, columns, column_body, &c);
-}
-
 // ---- columns over blocks of rows ------------------------------------------------------
 
 // The first launch reduces each block to a row. The second reduces these rows and computes values
@@ -294,13 +284,25 @@ static void finish_columns(Gen *g, int n, const Index *unit, void *context)
 	}
 }
 
-static void store_rows(Gen *g, RowKernel *s)
+static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
 	const Kern *kern = s->kern;
-	int n = s->kern->sched->keep.count;
-	Bound *bound = NEWS(g->arena, Bound, n);
-	for (int i = 0; i < n; i++) {
-		bound[i].r = s->kern->sched->keep.at[i].val;
+	const ValSteps *keep = &kern->sched->keep;
+	s->parts = (Partials){.reduce = &kern->sched->reduce,
+	                      .blocks = ceil_div(s->groups.size[0], kern->sched->rows),
+	                      .line = partial_line(s->groups.size[1])};
+	if (g->stage == BEFORE) {
+		all_columns(g, s, start_columns);
+		each_row(g, s, reduce_columns);
+		return;
+	}
+	if (g->stage == MAIN) {
+		worker_columns(g, s->groups.size[1], finish_columns, s);
+		return;
+	}
+	Bound *bound = NEWS(g->arena, Bound, keep->count);
+	for (int i = 0; i < keep->count; i++) {
+		bound[i].r = keep->at[i].val;
 		bound[i].memory = work_memory(g, kept_offset(s, i));
 		int64_t stride = 1;
 		for (int a = kern->space.rank - 1; a >= 0; stride *= kern->space.dim[a--])
@@ -308,23 +310,8 @@ static void store_rows(Gen *g, RowKernel *s)
 		bind(g, &bound[i]);
 	}
 	each_row(g, s, store_units);
-	for (int i = n; i > 0; i--)
+	for (int i = keep->count; i > 0; i--)
 		unbind(g, &bound[i - 1]);
-}
-
-static void emit_blocked_rows(Gen *g, RowKernel *s)
-{
-	s->parts = (Partials){.reduce = &s->kern->sched->reduce,
-	                      .blocks = ceil_div(s->groups.size[0], s->kern->sched->rows),
-	                      .line = partial_line(s->groups.size[1])};
-	if (g->stage == MAIN) {
-		worker_columns(g, s->groups.size[1], finish_columns, s);
-	} else if (g->stage == AFTER) {
-		store_rows(g, s);
-	} else {
-		all_columns(g, s, start_columns);
-		each_row(g, s, reduce_columns);
-	}
 }
 
 // ---- the kernel -----------------------------------------------------------------------
@@ -336,10 +323,18 @@ void emit_row(Gen *g, const Kern *kern)
 	s->groups = kern_groups(kern);
 	for (int a = 0; a < UNITS * RANK; a++)
 		s->idx[a] = constant_index(0);
-	if (kern->sched->partition == P_partials)
+	if (kern->sched->partition == P_partials) {
 		emit_blocked_rows(g, s);
-	else if (kern->sched->partition == P_rows)
+	} else if (kern->sched->partition == P_rows) {
 		emit_rows(g, s);
-	else
-		emit_columns(g, s);
+	} else {
+		uint32_t which;
+		Columns c = {.s = s};
+		int64_t all = kept_groups(&s->groups, &which, &c.group);
+		int64_t columns = s->groups.size[c.group];
+		Index row = worker_row(g, all / columns, columns);
+		which &= ~(1u << c.group);
+		row_index(g->vars, &s->groups, which, &kern->space, &row, s->idx);
+		worker_columns(g, columns, column_body, &c);
+	}
 }

@@ -102,14 +102,6 @@ Signature *signature_new(Arena *arena, const Plan *plan, const int *writer, int 
 	return s;
 }
 
-bool *signature_inside(Arena *arena, const Signature *s)
-{
-	bool *inside = NEWS(arena, bool, s->plan->graph->nval);
-	for (int i = 0; i < s->inside.count; i++)
-		inside[s->inside.at[i]] = true;
-	return inside;
-}
-
 // ---- addresses ------------------------------------------------------------------------
 
 static Value buffer_address(Gen *g, int entry)

@@ -120,19 +120,6 @@ static LLVMValueRef phi(Body *e, LLVMValueRef first, LLVMBasicBlockRef from)
 	return p;
 }
 
-// Disables unrolling of the loop ending in `branch`, which is unrolled already.
-static void keep_loop(Body *e, LLVMValueRef branch)
-{
-	LLVMContextRef c = LLVMGetTypeContext(e->vector);
-	LLVMMetadataRef off = LLVMMDStringInContext2(c, "llvm.loop.unroll.disable", 24);
-	LLVMMetadataRef self = LLVMTemporaryMDNode(c, NULL, 0);
-	LLVMMetadataRef part[2] = {self, LLVMMDNodeInContext2(c, &off, 1)};
-	LLVMMetadataRef loop = LLVMMDNodeInContext2(c, part, 2);
-	LLVMMetadataReplaceAllUsesWith(self, loop);
-	LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(c, "llvm.loop", 9),
-	                LLVMMetadataAsValue(c, loop));
-}
-
 static LLVMValueRef *step_values(Steps *s)
 {
 	return (LLVMValueRef *)s;
@@ -160,7 +147,15 @@ static void step_loop(Body *e, Steps *s, LLVMValueRef trips, int count)
 	LLVMValueRef next = LLVMBuildSub(e->at, left, LLVMConstInt(e->i64, 1, 0), "");
 	LLVMAddIncoming(left, &next, &loop, 1);
 	LLVMValueRef more = LLVMBuildICmp(e->at, LLVMIntNE, next, zero, "");
-	keep_loop(e, LLVMBuildCondBr(e->at, more, loop, after));
+	LLVMValueRef branch = LLVMBuildCondBr(e->at, more, loop, after);
+	// The loop is unrolled already: LLVM must not unroll it again.
+	LLVMMetadataRef off = LLVMMDStringInContext2(c, "llvm.loop.unroll.disable", 24);
+	LLVMMetadataRef self = LLVMTemporaryMDNode(c, NULL, 0);
+	LLVMMetadataRef part[2] = {self, LLVMMDNodeInContext2(c, &off, 1)};
+	LLVMMetadataRef node = LLVMMDNodeInContext2(c, part, 2);
+	LLVMMetadataReplaceAllUsesWith(self, node);
+	LLVMSetMetadata(branch, LLVMGetMDKindIDInContext(c, "llvm.loop", 9),
+	                LLVMMetadataAsValue(c, node));
 
 	LLVMPositionBuilderAtEnd(e->at, after);
 	for (int i = 0; i < values; i++)
@@ -186,33 +181,6 @@ static void write_tile(Body *e, const Steps *s, LLVMValueRef c, bool add)
 	LLVMBuildRetVoid(e->at);
 }
 
-static void give_body(Body *e, LLVMContextRef c)
-{
-	const Tile *t = e->tile;
-	LLVMValueRef k = LLVMGetParam(e->function, 0), add = LLVMGetParam(e->function, 4);
-	LLVMValueRef unroll = LLVMConstInt(e->i64, (uint64_t)t->unroll, 0);
-	LLVMPositionBuilderAtEnd(e->at, LLVMAppendBasicBlockInContext(c, e->function, ""));
-	Steps s = {.a = LLVMGetParam(e->function, 1),
-	           .b = LLVMGetParam(e->function, 2),
-	           .soon = LLVMGetParam(e->function, 5),
-	           .rows = LLVMConstInt(e->i64, (uint64_t)t->rows, 0)};
-	for (int i = 0; i < t->streams; i++)
-		s.stream[i] = LLVMGetParam(e->function, (unsigned)(6 + i));
-	for (int i = 0; i < t->rows * t->vectors; i++)
-		s.sum[i] = LLVMConstNull(e->vector);
-	step_loop(e, &s, LLVMBuildUDiv(e->at, k, unroll, ""), t->unroll);
-	if (t->rest)
-		step_loop(e, &s, LLVMBuildURem(e->at, k, unroll, ""), 1);
-
-	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(c, e->function, "add");
-	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(c, e->function, "set");
-	LLVMBuildCondBr(e->at, add, sum, set);
-	LLVMPositionBuilderAtEnd(e->at, sum);
-	write_tile(e, &s, LLVMGetParam(e->function, 3), true);
-	LLVMPositionBuilderAtEnd(e->at, set);
-	write_tile(e, &s, LLVMGetParam(e->function, 3), false);
-}
-
 LLVMValueRef tile_function(LLVMModuleRef module, const Tile *t)
 {
 	if (t->rows * t->vectors > ACCUMULATORS)
@@ -226,7 +194,28 @@ LLVMValueRef tile_function(LLVMModuleRef module, const Tile *t)
 	LLVMSetLinkage(f, LLVMInternalLinkage);
 	Body e = {t, LLVMCreateBuilderInContext(c), f, LLVMVectorType(t->elem, (unsigned)t->lanes),
 	          i64};
-	give_body(&e, c);
+	LLVMPositionBuilderAtEnd(e.at, LLVMAppendBasicBlockInContext(c, f, ""));
+	Steps s = {.a = LLVMGetParam(f, 1),
+	           .b = LLVMGetParam(f, 2),
+	           .soon = LLVMGetParam(f, 5),
+	           .rows = LLVMConstInt(i64, (uint64_t)t->rows, 0)};
+	for (int i = 0; i < t->streams; i++)
+		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
+	for (int i = 0; i < t->rows * t->vectors; i++)
+		s.sum[i] = LLVMConstNull(e.vector);
+	LLVMValueRef k = LLVMGetParam(f, 0);
+	LLVMValueRef unroll = LLVMConstInt(i64, (uint64_t)t->unroll, 0);
+	step_loop(&e, &s, LLVMBuildUDiv(e.at, k, unroll, ""), t->unroll);
+	if (t->rest)
+		step_loop(&e, &s, LLVMBuildURem(e.at, k, unroll, ""), 1);
+
+	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(c, f, "add");
+	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(c, f, "set");
+	LLVMBuildCondBr(e.at, LLVMGetParam(f, 4), sum, set);
+	LLVMPositionBuilderAtEnd(e.at, sum);
+	write_tile(&e, &s, LLVMGetParam(f, 3), true);
+	LLVMPositionBuilderAtEnd(e.at, set);
+	write_tile(&e, &s, LLVMGetParam(f, 3), false);
 	LLVMDisposeBuilder(e.at);
 	return f;
 }
