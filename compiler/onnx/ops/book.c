@@ -28,12 +28,6 @@ Item ints_item(const Call *c, size_t n, const int64_t *ints)
 	return item;
 }
 
-static Item floats_item(const Call *c, const AttributeProto *a)
-{
-	int64_t n = (int64_t)a->n_floats;
-	return ref_item(put_const(c->g, E_f32, shape_of(1, &n), a->floats));
-}
-
 // `text`: as schema.def writes it, "1,2" for a list; NULL: there is none.
 static Item default_item(char kind, const char *text)
 {
@@ -73,7 +67,8 @@ static Item attr_item(const Call *c, const char *op, const char *name)
 	case 't':
 		return ref_item(tensor_constant(c->r, a->t));
 	case 'F':
-		return floats_item(c, a);
+		return ref_item(put_const(
+		    c->g, E_f32, shape_of(1, (int64_t[]){(int64_t)a->n_floats}), a->floats));
 	case 'I':
 		return ints_item(c, a->n_ints, a->ints);
 	default:
@@ -90,33 +85,15 @@ static Item host_attr(void *context, const char *op, const char *name)
 	return attr_item(context, op, name);
 }
 
-static const Def *line_of(const Call *c)
+void lower_book(Call *c)
 {
-	const char *domain = plain_domain(c->node->domain), *name = c->node->op_type;
+	const char *domain = plain_domain(c->node->domain), *op = c->node->op_type;
 	const Def *d = NULL;
 	if (*domain)
-		d = find_def(c->g->book, format(c->r->arena, "%s.%s", domain, name), c->nin);
-	d = d ? d : find_def(c->g->book, name, c->nin);
+		d = find_def(c->g->book, format(c->r->arena, "%s.%s", domain, op), c->nin);
+	d = d ? d : find_def(c->g->book, op, c->nin);
 	if (!d)
-		bug("no line of the book is called %s, of %d operands", name, c->nin);
-	return d;
-}
-
-// Fails if a node that no schema describes has an attribute that its line does not name.
-static void check_known(const Call *c, const Def *d)
-{
-	for (size_t i = 0; !has_schema(c->node) && i < c->node->n_attribute; i++) {
-		const char *name = c->node->attribute[i]->name;
-		bool known = false;
-		for (int k = 0; k < d->nattr; k++)
-			known |= !strcmp(d->names[d->nin + k], name);
-		if (!known)
-			invalid_node(c, "unknown attribute '%s'", name);
-	}
-}
-
-static void run_line(Call *c, const Def *d)
-{
+		bug("no line of the book is called %s, of %d operands", op, c->nin);
 	Item var[d->nvar + 1], result[d->nresult + 1];
 	Host host = {c, host_call, host_attr};
 	Scope s = {.g = c->g, .book = c->g->book, .where = d->place, .var = var, .host = &host};
@@ -126,10 +103,18 @@ static void run_line(Call *c, const Def *d)
 		var[k] = ref_item(operand(c, k));
 		var[k].input = k + 1;
 	}
-	check_known(c, d);
+	// A node without a schema may have the attributes alone that its line names.
+	for (size_t i = 0; !has_schema(c->node) && i < c->node->n_attribute; i++) {
+		const char *name = c->node->attribute[i]->name;
+		bool known = false;
+		for (int k = 0; k < d->nattr; k++)
+			known |= !strcmp(d->names[d->nin + k], name);
+		if (!known)
+			invalid_node(c, "unknown attribute '%s'", name);
+	}
 	for (int k = 0; k < d->nattr; k++) {
 		Item *attr = &var[d->nin + k];
-		*attr = attr_item(c, c->node->op_type, d->names[d->nin + k]);
+		*attr = attr_item(c, op, d->names[d->nin + k]);
 		if (attr->kind == I_none && d->attr[k])
 			*attr = eval_item(&s, d->attr[k]);
 	}
@@ -151,11 +136,6 @@ int numbers_of(const Graph *g, const char *op, AttrArg *given)
 			given[k].x = strtod(otherwise, NULL);
 	}
 	return d ? d->nattr : -1;
-}
-
-void lower_book(Call *c)
-{
-	run_line(c, line_of(c));
 }
 
 // A line for each tensor. Inputs: rate, count of steps, all tensors, all their gradients, all their
@@ -210,7 +190,6 @@ int64_t call_integer(Scope *s, const Expr *e, int k)
 	return (int64_t)number_of_item(s, e, call_attr(s, e, k));
 }
 
-// Returns the number of the node's input that an operand is.
 int call_input(Scope *s, const Expr *e, int k)
 {
 	Item item = call_arg(s, e, k);
@@ -338,28 +317,6 @@ static Item fn_smoothing_left_out(Call *c, Scope *s, const Expr *e)
 	return num_item(traced_smoothing(c->node));
 }
 
-static void expect_fixed_item(const Call *c, const Item *x, int axis)
-{
-	if (x->input)
-		expect_fixed_axis(c, x->input - 1, axis);
-	else if (lengths_of(c->g, x->ref)->of[axis])
-		unsupported_node(c, fixed_sizes, "the size of axis %d depends on the data", axis);
-}
-
-// Lines of the book for the body of a loop.
-static void put_body_lines(Call *c, const Def *d, Item *var, const LoopInfo *info)
-{
-	Call body = *c;
-	Item result[d->nresult + 1];
-	Host host = {&body, host_call, host_attr};
-	Scope s = {.where = d->place, .book = c->g->book, .var = var, .host = &host};
-	s.g = body.g = c->r->g;
-	run_def(&s, d, var, d->nresult, result);
-	for (int k = 0; k < d->nresult; k++)
-		if (result[k].kind != I_none)
-			add_out(s.g, k < info->until ? "on" : "y", item_ref(&s, &result[k], E_f32));
-}
-
 // Slots for those operands that are there: carried and scanned ones first.
 static void put_body_slots(Call *c, LoopScope *nest, int n, const Item *in, LoopInfo *info,
                            Item *var)
@@ -407,7 +364,17 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 	LoopScope nest;
 	open_nest(r, &nest);
 	put_body_slots(c, &nest, n, in, &info, var);
-	put_body_lines(c, d, var, &info);
+	Call body = *c;
+	body.g = nest.body;
+	Host host = {&body, host_call, host_attr};
+	Scope inside = {
+	    .g = nest.body, .book = s->book, .where = d->place, .var = var, .host = &host};
+	Item result[d->nresult + 1];
+	run_def(&inside, d, var, d->nresult, result);
+	for (int k = 0; k < d->nresult; k++)
+		if (result[k].kind != I_none)
+			add_out(nest.body, k < info.until ? "on" : "y",
+			        item_ref(&inside, &result[k], E_f32));
 	close_nest(r, &nest);
 	put_loop_info(r, &info, &nest, most, part);
 	Item all = {.kind = I_several, .n = loop_results(&info)}, *result;
@@ -455,9 +422,15 @@ static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 	for (int k = 0; k < e->nin; k++) {
 		Item x = call_arg(s, e, k);
 		int n = x.kind == I_ref ? val(c->g, x.ref)->shape.rank : 0;
-		for (int a = 0; a < n; a++)
-			if (!e->nattr || a == wrap_axis(scope_where(s), call_integer(s, e, 0), n))
-				expect_fixed_item(c, &x, a);
+		for (int a = 0; a < n; a++) {
+			if (e->nattr && a != wrap_axis(scope_where(s), call_integer(s, e, 0), n))
+				continue;
+			if (x.input)
+				expect_fixed_axis(c, x.input - 1, a);
+			else if (lengths_of(c->g, x.ref)->of[a])
+				unsupported_node(c, fixed_sizes,
+				                 "the size of axis %d depends on the data", a);
+		}
 	}
 	return ref_item(0);
 }
@@ -518,10 +491,16 @@ static const struct {
     {"interpolation", fn_interpolation},
 };
 
-// Another operator, on other inputs with this node's attributes.
-static bool call_operator(Call *c, Scope *s, const Expr *e, Item *result)
+static bool host_call(Scope *s, const Expr *e, Item *result)
 {
 	enum { SET = 13 }; // whose attributes those of com.microsoft have
+	Call *c = s->host->context;
+	for (int i = 0; i < COUNT(functions); i++)
+		if (!strcmp(functions[i].name, e->name)) {
+			*result = functions[i].call(c, s, e);
+			return true;
+		}
+	// Another operator, on other inputs with this node's attributes.
 	const OpRow *row = find_row("", e->name);
 	if (!row || row->lower == lower_book || row->lower == lower_map)
 		return false;
@@ -538,15 +517,4 @@ static bool call_operator(Call *c, Scope *s, const Expr *e, Item *result)
 	row->lower(&other);
 	*result = ref_item(out[0]);
 	return true;
-}
-
-static bool host_call(Scope *s, const Expr *e, Item *result)
-{
-	Call *c = s->host->context;
-	for (int i = 0; i < COUNT(functions); i++)
-		if (!strcmp(functions[i].name, e->name)) {
-			*result = functions[i].call(c, s, e);
-			return true;
-		}
-	return call_operator(c, s, e, result);
 }

@@ -5,11 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static Ref multiply(Graph *g, Ref a, Ref b)
-{
-	return book_call1(g, "product", 2, (Ref[]){a, b}, 0, NULL);
-}
-
 Ref matmul(Graph *g, Ref a, Ref b)
 {
 	return book_call1(g, "matmul", 2, (Ref[]){a, b}, 0, NULL);
@@ -171,7 +166,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	dy[nb + 1] = product(&sy, nb + ni, nr);
 	x = put_reshape(g, x, shape_of(nb + 2, dx));
 	y = put_reshape(g, y, shape_of(nb + 2, dy));
-	Term t = {.x = put_reshape(g, multiply(g, x, y), out)};
+	x = book_call1(g, "product", 2, (Ref[]){x, y}, 0, NULL);
+	Term t = {.x = put_reshape(g, x, out)};
 	strcpy(stpcpy(stpcpy(t.label, batch), left), right); // at most RANK letters, see above
 	return t;
 }
@@ -189,18 +185,6 @@ static void implicit_result(const char *terms, int ellipsis, char *out)
 			out[n++] = (char)ch;
 	}
 	out[n] = 0;
-}
-
-// Padding counts nothing where its index is summed: 0. by_index gets the lengths of the others.
-static void fill_indices(Graph *g, Term *t, const char *out, Ref *by_index)
-{
-	for (int a = 0; t->label[a]; a++) {
-		Ref *length = &by_index[(uint8_t)t->label[a]];
-		*length = *length ? *length : lengths_of(g, t->x)->of[a];
-		if (!strchr(out, t->label[a]))
-			t->x = put_filled(g, t->x, a, 0);
-	}
-	t->x = put_all_padded(g, t->x);
 }
 
 void lower_einsum(Call *c)
@@ -235,8 +219,16 @@ void lower_einsum(Call *c)
 		      letters + (strchr(arrow, '.') ? widest : 0), out);
 	else
 		implicit_result(rest.at, widest, out);
-	for (int k = 0; k < c->nin; k++)
-		fill_indices(g, &term[k], out, by_index);
+	for (int k = 0; k < c->nin; k++) {
+		Term *t = &term[k];
+		for (int a = 0; t->label[a]; a++) {
+			Ref *length = &by_index[(uint8_t)t->label[a]];
+			*length = *length ? *length : lengths_of(g, t->x)->of[a];
+			if (!strchr(out, t->label[a])) // padding adds nothing to a sum
+				t->x = put_filled(g, t->x, a, 0);
+		}
+		t->x = put_all_padded(g, t->x);
+	}
 	Term sum = term[0];
 	const char *after = strchr(rest.at, ',') + 1;
 	for (int k = 1; k < c->nin; k++) {

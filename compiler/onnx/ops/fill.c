@@ -65,7 +65,7 @@ static void computed_range(Call *c)
 void lower_range(Call *c)
 {
 	Elem type = in_val(c, 0)->type;
-	double limit[3];
+	double number[3];
 	bool known = true;
 	for (int k = 0; k < 3; k++) {
 		if (count_of(&in_val(c, k)->shape) != 1)
@@ -77,21 +77,16 @@ void lower_range(Call *c)
 		computed_range(c);
 		return;
 	}
-	for (int k = 0; k < 3; k++) {
-		int n;
-		const double *x = operand_numbers(c, k, &n);
-		if (!x || n != 1)
-			invalid_node(c, "operand %d is not a number", k);
-		limit[k] = x[0];
-	}
-	double count = ceil((limit[1] - limit[0]) / limit[2]);
+	for (int k = 0; k < 3; k++)
+		number[k] = const_at(val(c->g, c->in[k]), 0);
+	double start = number[0], step = number[2], count = ceil((number[1] - start) / step);
 	if (!(count < (1 << 24)))
 		invalid_node(c, "it would have %g elements", count);
 	int64_t n = count > 0 ? (int64_t)count : 0;
 	Elem floats = is_float(type) ? E_f32 : E_i64;
 	char *at = take(c->r->arena, (size_t)n * 8 + 1);
 	for (int64_t i = 0; i < n; i++) {
-		double x = limit[0] + (double)i * limit[2];
+		double x = start + (double)i * step;
 		if (floats == E_f32)
 			((float *)at)[i] = (float)x;
 		else

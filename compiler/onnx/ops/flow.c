@@ -73,19 +73,29 @@ static void lower_branch(Call *c, const char *name, Ref condition, Value *out)
 	r->active = around;
 }
 
-// A condition that depends on the data: both branches are computed, one is chosen.
-static void choose_branch(Call *c, Ref condition)
+void lower_if(Call *c)
 {
 	Graph *g = c->g;
-	Value *yes = NEWS(c->r->arena, Value, c->nout + 1),
-	      *no = NEWS(c->r->arena, Value, c->nout + 1);
-	lower_branch(c, "then_branch", condition, yes);
-	lower_branch(c, "else_branch", put1(g, O_not, condition), no);
+	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
+	if (count_of(&in_val(c, 0)->shape) != 1)
+		invalid_node(c, "its condition is not a single truth value");
+	if (is_const(g, c->in[0])) {
+		bool holds = const_at(val(g, c->in[0]), 0) != 0;
+		lower_body(c, body_of(c, holds ? "then_branch" : "else_branch"), 0, NULL, c->nout,
+		           out);
+		give_values(c, c->nout, out);
+		return;
+	}
+	// The condition depends on the data: both branches are computed, one is chosen.
+	Ref condition = put_reshape(g, c->in[0], shape_of(0, NULL));
+	Value *other = NEWS(c->r->arena, Value, c->nout + 1);
+	lower_branch(c, "then_branch", condition, out);
+	lower_branch(c, "else_branch", put1(g, O_not, condition), other);
 	for (int i = 0; i < c->nout; i++) {
-		if (!is_tensor(yes[i]) || !is_tensor(no[i]))
+		if (!is_tensor(out[i]) || !is_tensor(other[i]))
 			refuse_computed(c, condition,
 			                "its branches give no tensors, and its condition");
-		Ref a = as_ref(c, yes[i]), b = as_ref(c, no[i]);
+		Ref a = as_ref(c, out[i]), b = as_ref(c, other[i]);
 		if (is_dynamic(g, a) || is_dynamic(g, b))
 			unsupported_node(c, fixed_sizes,
 			                 "the size of a value of its graph depends on the data");
@@ -94,20 +104,6 @@ static void choose_branch(Call *c, Ref condition)
 			                "its branches give different shapes, and its condition");
 		c->out[i] = put3(g, O_select, condition, a, b);
 	}
-}
-
-void lower_if(Call *c)
-{
-	if (count_of(&in_val(c, 0)->shape) != 1)
-		invalid_node(c, "its condition is not a single truth value");
-	if (!is_const(c->g, c->in[0])) {
-		choose_branch(c, put_reshape(c->g, c->in[0], shape_of(0, NULL)));
-		return;
-	}
-	bool yes = const_at(val(c->g, c->in[0]), 0) != 0;
-	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
-	lower_body(c, body_of(c, yes ? "then_branch" : "else_branch"), 0, NULL, c->nout, out);
-	give_values(c, c->nout, out);
 }
 
 // ---- sequences ------------------------------------------------------------------------
@@ -208,26 +204,23 @@ void lower_concat_from_sequence(Call *c)
 void lower_split_to_sequence(Call *c)
 {
 	Shape s = in_val(c, 0)->shape;
-	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0, count = 0;
+	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
 	bool given = c->nin > 1 && !c->arg[1].absent;
 	const int64_t *sizes = operand_ints(c, 1, &n);
 	bool single = given && val(c->g, constant_operand(c, 1))->shape.rank == 0;
-	int64_t each = single ? sizes[0] : 1, d = s.dim[axis];
+	int64_t each = single ? sizes[0] : 1;
 	if (each < 1)
 		invalid_node(c, "parts of %lld", (long long)each);
 	expect_fixed_axis(c, 0, axis);
-	int parts = given && !single ? n : (int)((d + each - 1) / each);
-	Ref *all = NEWS(c->r->arena, Ref, parts + 1);
-	for (int64_t at = 0; count < parts; count++) {
-		int64_t size = given && !single ? sizes[count] : MIN(each, d - at);
-		if (size < 0 || at + size > d)
-			invalid_node(c, "the parts do not fit into %lld", (long long)d);
-		all[count] = take_range(c->g, c->in[0], axis, at, size);
-		if (!given && !attr_int(c, "keepdims", 1))
-			all[count] = drop_axes(c->g, all[count], 1, (int64_t[]){axis});
-		at += size;
+	if (!given || single) {
+		sizes = NULL;
+		n = (int)((s.dim[axis] + each - 1) / each);
 	}
-	give_list(c, count, all);
+	Ref *all = NEWS(c->r->arena, Ref, n + 1);
+	split_axis(c, axis, n, sizes, each, all);
+	for (int i = 0; i < n && !given && !attr_int(c, "keepdims", 1); i++)
+		all[i] = drop_axes(c->g, all[i], 1, (int64_t[]){axis});
+	give_list(c, n, all);
 }
 
 // Its graph for each element of the first sequence, with the elements of others and whole tensors.
@@ -321,14 +314,12 @@ static Ref masked_value(Call *c, const char *name)
 		const NodeProto *node = only_reader(c->r->proto->graph, name);
 		if (!node || !node->n_output)
 			return 0;
-		bool second = node->n_input == 2 && !strcmp(node->input[1], name);
-		if (strcmp(node->op_type, "Mul") || node->n_input != 2) {
-			name = node->output[0];
-			continue;
+		if (!strcmp(node->op_type, "Mul") && node->n_input == 2) {
+			bool second = !strcmp(node->input[1], name);
+			Value other = look_up(c->r, c->space, node->input[!second]);
+			if (!other.weight)
+				return other.ref;
 		}
-		Value other = look_up(c->r, c->space, node->input[!second]);
-		if (!other.weight)
-			return other.ref;
 		name = node->output[0];
 	}
 	return 0;

@@ -128,19 +128,6 @@ Item fn_labels_below(Call *c, Scope *s, const Expr *e)
 	return labels;
 }
 
-// Of an axis of which the data decide how many entries are there.
-static Ref wrap_dynamic(Call *c, Ref index, int64_t n, Ref count)
-{
-	Graph *g = c->g;
-	Ref zero = put_num(g, E_i64, 0), one = put_num(g, E_i64, 1);
-	Ref out = outside(g, index, put2(g, O_sub, zero, count), put2(g, O_sub, count, one)),
-	    none = put2(g, O_eq, index, zero); // out where there is no entry at all
-	check_out(c, put3(g, O_select, none, put_num(g, E_i64, (double)INT64_MIN), index), out,
-	          "one of the entries that the data leave");
-	index = larger_of(g, from_end(g, index, count), zero);
-	return smaller_of(g, index, put_num(g, E_i64, (double)(n - 1)));
-}
-
 // An index into operand 0 along the axis; negative ones count from the end.
 static Ref wrap_index(Call *c, Ref index, int axis)
 {
@@ -151,8 +138,16 @@ static Ref wrap_index(Call *c, Ref index, int axis)
 	if (v->op == O_iota)
 		return index;
 	Ref length = put_length(g, c->in[0], axis);
-	if (!is_const(g, length))
-		return wrap_dynamic(c, index, n, length);
+	if (!is_const(g, length)) {
+		Ref zero = put_i64(g, 0), one = put_i64(g, 1);
+		Ref out = outside(g, index, put2(g, O_sub, zero, length),
+		                  put2(g, O_sub, length, one)),
+		    none = put2(g, O_eq, index, zero); // out if there is no entry at all
+		check_out(c, put3(g, O_select, none, put_i64(g, INT64_MIN), index), out,
+		          "one of the entries that the data leave");
+		index = larger_of(g, from_end(g, index, length), zero);
+		return smaller_of(g, index, put_i64(g, n - 1));
+	}
 	if (limit_input(c->r, index, n))
 		return index;
 	if (v->op != O_const) {
@@ -198,44 +193,11 @@ Item fn_inside(Call *c, Scope *s, const Expr *e)
 	return ref_item(smaller_of(g, index, put_i64(g, n - 1)));
 }
 
-// The same of constant indices, as a constant.
-static Ref constant_positions(Graph *g, const int64_t *stride, Ref index, int axis)
-{
-	const Val *v = val(g, index);
-	Shape at = v->shape;
-	int64_t count = count_of(&at), step[RANK];
-	int64_t *position = NEWS(g->arena, int64_t, count + 1);
-	row_strides(&at, step);
-	for (int64_t i = 0; i < count; i++) {
-		position[i] = const_int_at(v, i) * stride[axis];
-		for (int a = 0; a < at.rank; a++)
-			position[i] += a == axis ? 0 : i / step[a] % at.dim[a] * stride[a];
-	}
-	return put_const(g, E_i64, at, position);
-}
-
-// Positions in the flattened operand of shape s, where `index` replaces the coordinate along one
-// axis.
-static Ref element_positions(Graph *g, const Shape *s, Ref index, int axis)
-{
-	int64_t stride[RANK];
-	row_strides(s, stride);
-	if (is_const(g, index))
-		return constant_positions(g, stride, index, axis);
-	Shape at = val(g, index)->shape;
-	Ref sum = put2(g, O_mul, index, put_num(g, E_i64, (double)stride[axis]));
-	for (int a = 0; a < s->rank; a++) {
-		if (a == axis || at.dim[a] == 1)
-			continue;
-		Ref step = put2(g, O_mul, put_iota(g, at, a), put_num(g, E_i64, (double)stride[a]));
-		sum = put2(g, O_add, sum, step);
-	}
-	return sum;
-}
-
-// Where the elements lie that operand 1 means: positions in the flattened operand 0.
+// Returns the positions, in the flattened operand 0, of the elements that operand 1 means: its
+// indices replace the coordinate along one axis.
 static Ref meant_elements(Call *c)
 {
+	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape, at = in_val(c, 1)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
 	if (at.rank != s.rank)
@@ -244,7 +206,26 @@ static Ref meant_elements(Call *c)
 		if (a != axis && at.dim[a] > s.dim[a])
 			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
 			             (long long)at.dim[a], a, (long long)s.dim[a]);
-	return element_positions(c->g, &s, wrap_index(c, c->in[1], axis), axis);
+	Ref index = wrap_index(c, c->in[1], axis);
+	int64_t stride[RANK], step[RANK], count = count_of(&at);
+	row_strides(&s, stride);
+	row_strides(&at, step);
+	if (is_const(g, index)) {
+		int64_t *position = NEWS(g->arena, int64_t, count + 1);
+		for (int64_t i = 0; i < count; i++) {
+			position[i] = const_int_at(val(g, index), i) * stride[axis];
+			for (int a = 0; a < at.rank; a++)
+				position[i] += a == axis ? 0 : i / step[a] % at.dim[a] * stride[a];
+		}
+		return put_const(g, E_i64, at, position);
+	}
+	Ref sum = put2(g, O_mul, index, put_i64(g, stride[axis]));
+	for (int a = 0; a < s.rank; a++)
+		if (a != axis && at.dim[a] != 1) {
+			Ref own = put2(g, O_mul, put_iota(g, at, a), put_i64(g, stride[a]));
+			sum = put2(g, O_add, sum, own);
+		}
+	return sum;
 }
 
 // ---- gather and scatter ---------------------------------------------------------------
@@ -281,26 +262,6 @@ static int scatter_mode(const Call *c)
 		if (!strcmp(mode, modes[i]))
 			return i;
 	invalid_node(c, "reduction '%s'", mode);
-}
-
-// Older exporters write scatter_add and index_add without their sum.
-static void note_repeats(Call *c, Ref index, int64_t n)
-{
-	const Val *v = val(c->g, index);
-	if (v->op != O_const || scatter_mode(c))
-		return;
-	bool *seen = NEWS(c->r->arena, bool, n + 1);
-	int64_t count = count_of(&v->shape);
-	for (int64_t i = 0; i < count; i++) {
-		bool *at = &seen[const_int_at(v, i)];
-		if (*at)
-			note(c->r,
-			     "%s writes some places twice without adding (exporters lose the sum "
-			     "of scatter_add "
-			     "and index_add below opset 16): the last one stays",
-			     node_where(c->r->arena, c->node));
-		*at = true;
-	}
 }
 
 // A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
@@ -348,7 +309,18 @@ void lower_scatter_elements(Call *c)
 	Shape s = in_val(c, 0)->shape;
 	in_val(c, 2);
 	Ref at = meant_elements(c);
-	note_repeats(c, at, count_of(&s));
+	const Val *v = val(g, at);
+	int64_t count = v->op == O_const && !scatter_mode(c) ? count_of(&v->shape) : 0;
+	bool *seen = count ? NEWS(c->r->arena, bool, count_of(&s)) : NULL;
+	for (int64_t i = 0; i < count; i++) {
+		int64_t place = const_int_at(v, i);
+		if (seen[place]) // older exporters write scatter_add and index_add without a sum
+			note(c->r,
+			     "%s writes some places twice without adding (exporters lose the sum "
+			     "of scatter_add and index_add below opset 16): the last one stays",
+			     node_where(c->r->arena, c->node));
+		seen[place] = true;
+	}
 	Ref x = scatter_rows(c, flat(g, put_all_padded(g, c->in[0])), at, c->in[2]);
 	c->out[0] = put_lengths(g, put_reshape(g, x, s), lengths_of(g, c->in[0]));
 }

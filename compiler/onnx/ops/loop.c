@@ -109,24 +109,8 @@ static Ref length_around(const LoopScope *f, Ref length)
 	return v->op == O_slot ? f->operand.at[v->attr->i[0]] : 0;
 }
 
-// Results of which iterations agree how long they are get these lengths.
-static void result_lengths(Reader *r, const LoopInfo *l, const LoopScope *f, Ref *result)
-{
-	for (int k = 0; k < loop_results(l); k++) {
-		const Lengths *own = lengths_of(f->body, result_ref(l, k));
-		Lengths out = {0};
-		for (int a = 0; a < RANK - 1; a++) {
-			int to = a + (k >= l->carried);
-			out.of[to] = own->of[a] ? length_around(f, own->of[a]) : 0;
-			if (own->of[a] && !out.of[to])
-				fail(r->model->path, "a size that each iteration decides");
-		}
-		if (result[k])
-			result[k] = put_lengths(r->g, result[k], &out);
-	}
-}
-
-// What is put knows what is padding already.
+// The operands are padded already, so no lengths are kept while the loop is put; its results get
+// those that all iterations agree on.
 Ref put_loop_info(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit, Ref *part)
 {
 	const Ref *in = fill_cycle(r, cycle, f, limit);
@@ -134,11 +118,21 @@ Ref put_loop_info(Reader *r, LoopInfo *cycle, const LoopScope *f, Ref limit, Ref
 	r->g->lengths = NULL;
 	Ref trips = put_trimmed_loop(r->g, cycle, in, NULL, part);
 	r->g->lengths = lengths;
-	result_lengths(r, cycle, f, part);
+	for (int k = 0; k < loop_results(cycle); k++) {
+		const Lengths *own = lengths_of(f->body, result_ref(cycle, k));
+		Lengths out = {0};
+		for (int a = 0; a < RANK - 1; a++) {
+			int to = a + (k >= cycle->carried);
+			out.of[to] = own->of[a] ? length_around(f, own->of[a]) : 0;
+			if (own->of[a] && !out.of[to])
+				fail(r->model->path, "a size that each iteration decides");
+		}
+		if (part[k])
+			part[k] = put_lengths(r->g, part[k], &out);
+	}
 	return trips;
 }
 
-// Values one after the other along a new axis.
 Ref put_stack(Call *c, int n, const Ref *x, int axis)
 {
 	Graph *g = c->g;
@@ -201,18 +195,6 @@ static bool fits(LoopLowering *t, const Graph *body, Ref given, Ref made, int k)
 	return !t->why;
 }
 
-// Are the sizes that the data decide those of values around it?
-static bool all_sized(LoopLowering *t, const LoopScope *f, int n, const Value *v)
-{
-	for (int k = 0; k < n; k++)
-		for (int a = 0; a < RANK; a++) {
-			Ref length = lengths_of(f->body, v[k].ref)->of[a];
-			if (length && !length_around(f, length))
-				t->why = "the data decide the size of a value of its graph";
-		}
-	return !t->why;
-}
-
 static bool all_tensors(LoopLowering *t, int n, const Value *v)
 {
 	for (int k = 0; k < n; k++)
@@ -221,28 +203,20 @@ static bool all_tensors(LoopLowering *t, int n, const Value *v)
 	return !t->why;
 }
 
-// Of all turns the first index that was out of range, and of which check.
-static void add_found(Graph *body, const Checks *checks, Ref which, Ref found)
+// Adds the outs of the body: whether to go on (unless that is certain), carried values, of the file
+// and `own`, stacked values. Returns whether the first is there.
+static bool add_results(LoopLowering *t, LoopScope *f, const Ref *own, const Value *out)
 {
-	Ref none = turn_number(body, 0);
-	for (int k = 0; k < checks->count; k++) {
-		Ref index = checks->at[k].index,
-		    first = put2(body, O_and, put2(body, O_eq, which, none),
-		                 put1(body, O_not, put2(body, O_eq, index, none)));
-		which = put3(body, O_select, first, turn_number(body, k + 1), which);
-		found = put3(body, O_select, first, index, found);
-	}
-	add_out(body, "which", which);
-	add_out(body, "found", found);
-}
-
-// The outs of the body: whether to go on (where that is not certain), carried values, of the file
-// and `own`, stacked values. Answers whether the first is there.
-static bool add_results(LoopLowering *t, Graph *body, const Checks *checks, const Ref *own,
-                        const Value *out)
-{
-	Reader *r = t->c->r;
+	Graph *body = f->body;
 	bool until = false;
+	for (int k = 0; k < t->loop + t->carried + t->stacked; k++)
+		for (int a = 0; a < RANK; a++) {
+			Ref length = lengths_of(body, out[k].ref)->of[a];
+			if (length && !length_around(f, length))
+				t->why = "the data decide the size of a value of its graph";
+		}
+	if (t->why)
+		return false;
 	Ref on = t->loop ? as_ref(t->c, out[0]) : 0;
 	if (on && !(is_const(body, on) && const_int_at(val(body, on), 0))) {
 		add_out(body, "on", put_reshape(body, on, shape_of(0, NULL)));
@@ -250,12 +224,22 @@ static bool add_results(LoopLowering *t, Graph *body, const Checks *checks, cons
 	}
 	for (int k = 0; k < t->carried; k++) {
 		Ref x = as_ref(t->c, out[t->loop + k]);
-		if (!fits(t, body, sized_slot(r, r->nest, put_slot(body, k)), x, k))
+		if (!fits(t, body, sized_slot(t->c->r, f, put_slot(body, k)), x, k))
 			return false;
 		add_out(body, "carried", x);
 	}
 	add_out(body, "turn", put2(body, O_add, own[TURN], turn_number(body, 1)));
-	add_found(body, checks, own[WHICH], own[FOUND]);
+	// Of all turns the first index that was out of range, and of which check.
+	Ref none = turn_number(body, 0), which = own[WHICH], found = own[FOUND];
+	for (int k = 0; k < f->checks.count; k++) {
+		Ref index = f->checks.at[k].index,
+		    first = put2(body, O_and, put2(body, O_eq, which, none),
+		                 put1(body, O_not, put2(body, O_eq, index, none)));
+		which = put3(body, O_select, first, turn_number(body, k + 1), which);
+		found = put3(body, O_select, first, index, found);
+	}
+	add_out(body, "which", which);
+	add_out(body, "found", found);
 	for (int k = 0; k < t->stacked; k++)
 		add_out(body, "stacked", as_ref(t->c, out[t->loop + t->carried + k]));
 	return until;
@@ -292,33 +276,13 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	LoopInfo cycle = {.trips = t->most, .carried = t->carried + OWN, .scanned = t->scanned};
 	if (r->problems.count > problems)
 		t->why = problem_text(r->arena, &r->problems.at[problems]);
-	else if (all_tensors(t, results, out) && all_sized(t, f, results, out))
-		cycle.until = add_results(t, f->body, &f->checks, own, out);
+	else if (all_tensors(t, results, out))
+		cycle.until = add_results(t, f, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
 	r->problems.count = problems;
 	close_nest(r, f);
 	return cycle;
-}
-
-// Results with a row a turn, of a number that the data decide, need a bound, or inputs that are
-// known.
-static void check_rows(LoopLowering *t)
-{
-	if (t->most < ENDLESS)
-		return;
-	stand_for(t->c->r, t->limit);
-	t->why = "the data decide how often it turns, and each turn adds a row to a result: give "
-	         "it a trip count that is a constant";
-}
-
-// Is all that it computes known now? Shapes may depend on it.
-static bool is_constant(const LoopLowering *t, const LoopScope *f)
-{
-	bool known = is_const(t->c->g, t->limit);
-	for (int k = 0; k < f->operand.count; k++)
-		known &= is_const(t->c->g, f->operand.at[k]);
-	return known && !t->c->r->options->loops;
 }
 
 // Where a counter decides when to end, and no data do, the body need not tell.
@@ -348,15 +312,21 @@ static bool keep_loop(LoopLowering *t)
 	if (!all_tensors(t, t->carried, t->start))
 		return false;
 	LoopInfo cycle = body_once(t, &f);
-	if (!t->why && is_constant(t, &f))
+	// If all that it computes is known now, shapes may depend on it: it is unrolled.
+	bool known = is_const(c->g, t->limit);
+	for (int k = 0; k < f.operand.count; k++)
+		known &= is_const(c->g, f.operand.at[k]);
+	if (t->why || (known && !c->r->options->loops))
 		return false;
-	if (!t->why && t->loop)
+	if (t->loop)
 		count_turns(t, &cycle, &f);
 	bool counted = cycle.until || t->most == ENDLESS || !is_const(c->g, t->limit);
-	if (!t->why && t->stacked && counted)
-		check_rows(t);
-	if (t->why)
+	if (t->stacked && counted && t->most == ENDLESS) {
+		stand_for(c->r, t->limit);
+		t->why = "the data decide how often it turns, and each turn adds a row to a "
+		         "result: give it a trip count that is a constant";
 		return false;
+	}
 	Ref *part = NEWS(c->r->arena, Ref, f.body->outs.count + 1);
 	Ref trips = put_loop_info(c->r, &cycle, &f, t->limit, part);
 	t->trips = counted ? trips : 0;
@@ -493,18 +463,6 @@ static Ref backwards(Graph *g, Ref x)
 	return shape.dim[0] ? put_slice(g, x, start, shape.dim, step) : x;
 }
 
-// What is scanned, its turns along the first axis in their order.
-static Ref scanned_value(Call *c, int s, int operand)
-{
-	int n[2] = {0};
-	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
-	const int64_t *back =
-	    attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &n[1]);
-	int axis = (int)axis_of(c, nth(axes, n[0], s, 0), in_val(c, operand)->shape.rank);
-	Ref x = move_axis(c->g, c->in[operand], axis, 0);
-	return nth(back, n[1], s, 0) ? backwards(c->g, x) : x;
-}
-
 static Ref given_value(Call *c, int s, Ref x)
 {
 	int n[2] = {0};
@@ -522,9 +480,17 @@ static void scan_all(Call *c)
 	t.stacked = (int)t.body->n_output - t.carried;
 	if (t.scanned < 1 || t.carried < 0 || t.stacked < 0)
 		invalid_node(c, "a Scan with too few values");
+	int n[2] = {0};
+	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
+	const int64_t *back =
+	    attr_ints(c, c->opset < 9 ? "directions" : "scan_input_directions", &n[1]);
 	Ref *scan = NEWS(c->r->arena, Ref, t.scanned);
 	for (int s = 0; s < t.scanned; s++) {
-		scan[s] = scanned_value(c, s, t.carried + s);
+		int k = t.carried + s;
+		int axis = (int)axis_of(c, nth(axes, n[0], s, 0), in_val(c, k)->shape.rank);
+		scan[s] = move_axis(c->g, c->in[k], axis, 0);
+		if (nth(back, n[1], s, 0))
+			scan[s] = backwards(c->g, scan[s]);
 		int64_t turns = val(c->g, scan[s])->shape.dim[0];
 		if (s && turns != t.most)
 			invalid_node(c, "what it scans has %lld and %lld entries",
@@ -539,18 +505,13 @@ static void scan_all(Call *c)
 	give_all(&t, given_value);
 }
 
-// Sample b of operand k.
-static Ref sample_of(Call *c, int k, int64_t b)
+// Opset 8 scans each sample of a batch by itself; operand 0 may give the length of each.
+void lower_scan(Call *c)
 {
-	int64_t first = 0;
-	if (!in_val(c, k)->shape.rank)
-		invalid_node(c, "operand %d has no batch", k);
-	return drop_axes(c->g, take_range(c->g, c->in[k], 0, b, 1), 1, &first);
-}
-
-// Set 8 scans each sample of a batch by itself; operand 0 may tell how long each is.
-static void scan_samples(Call *c)
-{
+	if (c->opset >= 9) {
+		scan_all(c);
+		return;
+	}
 	if (c->nin < 2 || !c->arg[0].absent)
 		invalid_node(
 		    c, "samples of different lengths: pad them, or export with set 9 or later");
@@ -567,20 +528,17 @@ static void scan_samples(Call *c)
 		one.in = NEWS(c->r->arena, Ref, c->nin);
 		one.out = NEWS(c->r->arena, Ref, c->nout + 1);
 		one.value = NEWS(c->r->arena, Value, c->nout + 1);
-		for (int k = 0; k < one.nin; k++)
-			one.arg[k].ref = one.in[k] = sample_of(c, k + 1, b);
+		for (int k = 0; k < one.nin; k++) {
+			if (!in_val(c, k + 1)->shape.rank)
+				invalid_node(c, "operand %d has no batch", k + 1);
+			Ref sample = take_range(c->g, c->in[k + 1], 0, b, 1);
+			sample = drop_axes(c->g, sample, 1, (int64_t[]){0});
+			one.arg[k].ref = one.in[k] = sample;
+		}
 		scan_all(&one);
 		for (int o = 0; o < c->nout; o++)
 			row[o][b] = one.out[o] ? one.out[o] : as_ref(c, one.value[o]);
 	}
 	for (int o = 0; o < c->nout; o++)
 		c->out[o] = put_stack(c, (int)batch, row[o], 0);
-}
-
-void lower_scan(Call *c)
-{
-	if (c->opset < 9)
-		scan_samples(c);
-	else
-		scan_all(c);
 }

@@ -18,24 +18,6 @@ Ref put_ints(Graph *g, int n, const int64_t *ints)
 	return put_const(g, E_i64, shape_of(1, &dim), ints);
 }
 
-// NumPy's rule.
-static Ref put_aligned(Graph *g, Op op, Ref a, Ref b)
-{
-	int ra = val(g, a)->shape.rank, rb = val(g, b)->shape.rank, rank = MAX(ra, rb);
-	return put2(g, op, ra ? put_rank(g, a, rank) : a, rb ? put_rank(g, b, rank) : b);
-}
-
-// The element type of the operands in the file, which are all of one: what the first that has none
-// of its own leaves open the next may tell.
-static int common_type(const Call *c)
-{
-	int type = operand_type(c, 0);
-	for (int k = 1; k < c->nin; k++)
-		if (type == elems[val(c->g, c->in[k])->type].onnx)
-			type = operand_type(c, k);
-	return type;
-}
-
 static bool is_unsigned(const Call *c, int operand)
 {
 	return declared_type(operand_type(c, operand)) == E_u64;
@@ -61,17 +43,20 @@ Ref signed_order(const Call *c, int operand, Ref x)
 	return put2(c->g, O_add, x, put_const(c->g, E_i64, (Shape){0}, &half));
 }
 
-static Ref take_signed(Graph *g, Ref x)
-{
-	return val(g, x)->type == E_u64 ? put_cast(g, x, E_i64) : x;
-}
-
 // Whole numbers of few bits wrap as those of the file do; floats stay as they are computed.
 static Ref wrapped(Call *c, Ref y)
 {
-	y = take_signed(c->g, y);
-	Elem type = val(c->g, y)->type;
-	int onnx = is_float(type) ? 0 : common_type(c);
+	Graph *g = c->g;
+	y = val(g, y)->type == E_u64 ? put_cast(g, y, E_i64) : y;
+	Elem type = val(g, y)->type;
+	if (is_float(type))
+		return y;
+	// The operands are all of one type in the file; one without a type of its own leaves it to
+	// the next.
+	int onnx = operand_type(c, 0);
+	for (int k = 1; k < c->nin; k++)
+		if (onnx == elems[val(g, c->in[k])->type].onnx)
+			onnx = operand_type(c, k);
 	if (!onnx || working_type(onnx) != (int)type)
 		return y;
 	c->onnx = onnx;
@@ -92,9 +77,14 @@ void lower_variadic(Call *c)
 	for (int k = 0; k < c->nin; k++)
 		in_val(c, k);
 	use_unsigned(c);
+	Graph *g = c->g;
 	Ref x = c->in[0];
-	for (int k = 1; k < c->nin; k++)
-		x = put_aligned(c->g, (Op)c->variant, x, c->in[k]);
+	for (int k = 1; k < c->nin; k++) { // NumPy's rule aligns the last axes
+		int own = val(g, x)->shape.rank, other = val(g, c->in[k])->shape.rank;
+		int rank = MAX(own, other);
+		Ref y = other ? put_rank(g, c->in[k], rank) : c->in[k];
+		x = put2(g, (Op)c->variant, own ? put_rank(g, x, rank) : x, y);
+	}
 	c->out[0] = wrapped(c, x);
 }
 

@@ -18,16 +18,6 @@ Ref reduce_away(Graph *g, Op op, Ref x, int64_t axis)
 	return drop_axes(g, put_reduce(g, op, x, 1, &axis), 1, &axis);
 }
 
-static Ref known_places(Graph *g, Ref truth)
-{
-	const Val *v = val(g, truth);
-	int64_t n = v->shape.dim[0], found = 0, *at = NEWS(g->arena, int64_t, n + 1);
-	for (int64_t i = 0; i < n; i++)
-		if (const_int_at(v, i))
-			at[found++] = i;
-	return put_const(g, E_i64, shape_of(1, &found), at);
-}
-
 Ref so_far(Graph *g, Ref truth)
 {
 	Ref ones = put_cast(g, truth, E_i64);
@@ -45,9 +35,15 @@ Ref put_in_order(Graph *g, Ref truth, Ref to, Ref x)
 // In order the places where truth, b8[n], holds: i64.
 static Ref places_where(Graph *g, Ref truth)
 {
-	int64_t n = val(g, truth)->shape.dim[0];
-	if (is_const(g, truth))
-		return known_places(g, truth);
+	const Val *v = val(g, truth);
+	int64_t n = v->shape.dim[0];
+	if (is_const(g, truth)) {
+		int64_t found = 0, *place = NEWS(g->arena, int64_t, n + 1);
+		for (int64_t i = 0; i < n; i++)
+			if (const_int_at(v, i))
+				place[found++] = i;
+		return put_const(g, E_i64, shape_of(1, &found), place);
+	}
 	Ref at = put_in_order(g, truth, so_far(g, truth), counting(g, n, false));
 	return put_valid(g, at, 0, reduce_away(g, O_sum, put_cast(g, truth, E_i64), 0));
 }

@@ -78,5 +78,8 @@ Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 // ---- slice.c --------------------------------------------------------------------------
 
 Lower lower_concat;
+// Splits an axis of input 0 into n parts of `size` elements; NULL: of `each`, the last ones of
+// fewer.
+void split_axis(Call *, int axis, int n, const int64_t *size, int64_t each, Ref *part);
 
 #endif

@@ -111,15 +111,6 @@ void lower_expand(Call *c)
 	c->out[0] = put_lengths(c->g, put_expand(c->g, x, out), &l);
 }
 
-// The valid elements along an axis, `times` times.
-static Ref repeat_valid(Graph *g, Ref x, int axis, BoundedSize times)
-{
-	BoundedSize size = extent_product(g, size_along(g, x, axis), times);
-	Ref at = put_iota(g, shape_of(1, &size.most), 0), length = put_length(g, x, axis);
-	at = put2(g, O_mod, at, larger_of(g, length, put_i64(g, 1)));
-	return put_valid(g, put_gather(g, put_padded(g, x, axis), at, axis), axis, size.count);
-}
-
 void lower_tile(Call *c)
 {
 	Graph *g = c->g;
@@ -133,9 +124,15 @@ void lower_tile(Call *c)
 			invalid_node(c, "%lld repetitions", (long long)times[a].most);
 		if (times[a].most == 1 && !times[a].count)
 			continue;
-		bool dynamic = times[a].count || size_along(g, x, a).count;
-		x = dynamic ? repeat_valid(g, x, a, times[a])
-		            : merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
+		if (!times[a].count && !size_along(g, x, a).count) {
+			x = merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
+			continue;
+		}
+		// The data decide how many elements are valid: their positions repeat.
+		BoundedSize size = extent_product(g, size_along(g, x, a), times[a]);
+		Ref at = put_iota(g, shape_of(1, &size.most), 0), length = put_length(g, x, a);
+		at = put2(g, O_mod, at, larger_of(g, length, put_i64(g, 1)));
+		x = put_valid(g, put_gather(g, put_padded(g, x, a), at, a), a, size.count);
 	}
 	c->out[0] = x;
 }

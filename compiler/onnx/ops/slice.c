@@ -63,13 +63,9 @@ static Ref take_dynamic(Call *c, Ref x, int axis, Ref start, Ref end, int64_t st
 	return extent.count ? put_valid(g, x, axis, extent.count) : x;
 }
 
-static bool known_slice(Graph *g, Ref x, int axis, Ref start, Ref end)
-{
-	return !size_along(g, x, axis).count && is_const(g, start) && is_const(g, end);
-}
-
 void lower_slice(Call *c)
 {
+	Graph *g = c->g;
 	int rank = in_val(c, 0)->shape.rank, n = 0, nend = 0, naxes = 0, nsteps = 0;
 	const Ref *start = entries_of(c, 1, "starts", &n), *end = entries_of(c, 2, "ends", &nend);
 	const int64_t *axes = ints_of(c, 3, "axes", &naxes), *steps = operand_ints(c, 4, &nsteps);
@@ -77,56 +73,56 @@ void lower_slice(Call *c)
 	    n > rank)
 		invalid_node(c, "starts, ends, axes and steps differ in number");
 	axes = axes_of(c, axes, n, rank);
-	c->out[0] = c->in[0];
+	Ref x = c->in[0];
 	for (int i = 0; i < n; i++) {
 		int axis = (int)axes[i];
 		int64_t step = steps ? steps[i] : 1;
 		if (!step || step == INT64_MIN)
 			invalid_node(c, "a step of %lld", (long long)step);
-		c->out[0] =
-		    known_slice(c->g, c->out[0], axis, start[i], end[i])
-		        ? take_numpy(c->g, c->out[0], axis, const_int_at(val(c->g, start[i]), 0),
-		                     const_int_at(val(c->g, end[i]), 0), step)
-		        : take_dynamic(c, c->out[0], axis, start[i], end[i], step);
+		if (!size_along(g, x, axis).count && is_const(g, start[i]) && is_const(g, end[i]))
+			x = take_numpy(g, x, axis, const_int_at(val(g, start[i]), 0),
+			               const_int_at(val(g, end[i]), 0), step);
+		else
+			x = take_dynamic(c, x, axis, start[i], end[i], step);
 	}
+	c->out[0] = x;
 }
 
-// Parts as long as the data say, one behind the other.
-static void split_dynamic(Call *c, int axis, const Ref *size)
+void split_axis(Call *c, int axis, int n, const int64_t *size, int64_t each, Ref *part)
 {
-	Graph *g = c->g;
-	int64_t d = in_val(c, 0)->shape.dim[axis];
-	Ref start = put_i64(g, 0), x = put_padded(g, c->in[0], axis);
-	for (int i = 0; i < c->nout; i++) {
-		Ref count = smaller_of(g, larger_of(g, size[i], put_i64(g, 0)), put_i64(g, d));
-		BoundedSize extent = extent_of(c, count, "how long a part is");
-		Ref part = gather_steps(g, x, axis, start, extent.most, 1);
-		c->out[i] = extent.count ? put_valid(g, part, axis, extent.count) : part;
-		start = put2(g, O_add, start, count);
+	int64_t d = in_val(c, 0)->shape.dim[axis], at = 0;
+	for (int i = 0; i < n; i++) {
+		int64_t count = size ? size[i] : MIN(each, d - at);
+		if (count < 0 || at + count > d)
+			invalid_node(c, "the parts do not fit into %lld", (long long)d);
+		part[i] = take_range(c->g, c->in[0], axis, at, count);
+		at += count;
 	}
-}
-
-// How long the parts are, where operand 1 tells and the data decide it; else NULL.
-static const Ref *computed_sizes(Call *c)
-{
-	int n = 0;
-	const Ref *size = c->nin > 1 && !c->arg[1].absent ? entries_of(c, 1, "", &n) : NULL;
-	bool known = true;
-	for (int i = 0; i < n; i++)
-		known &= is_const(c->g, size[i]);
-	return known || n != c->nout ? NULL : size;
 }
 
 void lower_split(Call *c)
 {
+	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank), n = 0;
-	const Ref *computed = computed_sizes(c);
-	if (computed) {
-		split_dynamic(c, axis, computed);
+	int64_t d = s.dim[axis];
+	const Ref *size = c->nin > 1 && !c->arg[1].absent ? entries_of(c, 1, "", &n) : NULL;
+	bool known = true;
+	for (int i = 0; i < n; i++)
+		known &= is_const(g, size[i]);
+	if (!known && n == c->nout) { // the data decide how long the parts are
+		Ref start = put_i64(g, 0), x = put_padded(g, c->in[0], axis);
+		for (int i = 0; i < n; i++) {
+			Ref count = larger_of(g, size[i], put_i64(g, 0));
+			count = smaller_of(g, count, put_i64(g, d));
+			BoundedSize extent = extent_of(c, count, "how long a part is");
+			Ref part = gather_steps(g, x, axis, start, extent.most, 1);
+			c->out[i] = extent.count ? put_valid(g, part, axis, extent.count) : part;
+			start = put2(g, O_add, start, count);
+		}
 		return;
 	}
-	if (size_along(c->g, c->in[0], axis).count)
+	if (size_along(g, c->in[0], axis).count)
 		expect_fixed(c, 0);
 	if (attr_int(c, "num_outputs", c->nout) != c->nout)
 		invalid_node(c, "num_outputs is %lld; the node has %d",
@@ -134,14 +130,7 @@ void lower_split(Call *c)
 	const int64_t *sizes = ints_of(c, 1, "split", &n);
 	if (sizes && n != c->nout)
 		invalid_node(c, "%d sizes for %d results", n, c->nout);
-	int64_t each = (s.dim[axis] + c->nout - 1) / MAX(c->nout, 1), at = 0;
-	for (int i = 0; i < c->nout; i++) {
-		int64_t size = sizes ? sizes[i] : MIN(each, s.dim[axis] - at);
-		if (size < 0 || at + size > s.dim[axis])
-			invalid_node(c, "the parts do not fit into %lld", (long long)s.dim[axis]);
-		c->out[i] = take_range(c->g, c->in[0], axis, at, size);
-		at += size;
-	}
+	split_axis(c, axis, c->nout, sizes, (d + c->nout - 1) / MAX(c->nout, 1), c->out);
 }
 
 void lower_concat(Call *c)

@@ -4,46 +4,20 @@
 #include "ops.h"
 #include <string.h>
 
-typedef struct Grams { // the attributes that list them
-	const int64_t *pool, *starts, *places;
-	int npool, nstarts, nplaces;
-} Grams;
-
-static Grams read_grams(Call *c)
-{
-	Grams all = {0};
-	all.pool = attr_ints(c, "pool_int64s", &all.npool);
-	all.starts = attr_ints(c, "ngram_counts", &all.nstarts);
-	all.places = attr_ints(c, "ngram_indexes", &all.nplaces);
-	if (!all.pool || !all.starts || !all.places)
-		invalid_node(
-		    c, "expected pool_int64s, ngram_counts and ngram_indexes: text is counted "
-		       "before the model");
-	return all;
-}
-
-// How often each of `count` sequences of n words stands in the lines x [lines, length], its words
-// `step` apart: i64[lines, count].
-static Ref times_in(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_t step)
-{
-	Shape s = val(g, x)->shape;
-	int64_t places = s.dim[1] - (n - 1) * step;
-	Attr window = {.n = 7, .i = {1, places, n, 1, step, 0, 1}};
-	Ref words = insert_axis(g, put(g, O_window, 1, &x, &window), 2);
-	Ref same =
-	    put2(g, O_eq, words, put_reshape(g, grams, shape_of(4, (int64_t[]){1, 1, count, n})));
-	same = reduce_away(g, O_amin, put_cast(g, same, E_i64), 3);
-	return reduce_away(g, O_sum, same, 1);
-}
-
-// The same with up to `skips` words left out between two, as floats; 0: there is no such place.
+// Returns how often each of `count` sequences of n words stands in the lines x [lines, length],
+// with up to `skips` words left out between two: f32[lines, count]; 0: the lines are too short.
 static Ref times_of(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_t skips)
 {
 	Ref times = 0;
 	int64_t length = val(g, x)->shape.dim[1], most = n > 1 ? skips : 0;
-	for (int64_t step = 1; step - 1 <= most && (n - 1) * step < length; step++)
-		times = book_call1(g, "plus", 2,
-		                   (Ref[]){times_in(g, x, grams, count, n, step), times}, 0, NULL);
+	for (int64_t step = 1; step - 1 <= most && (n - 1) * step < length; step++) {
+		Attr window = {.n = 7, .i = {1, length - (n - 1) * step, n, 1, step, 0, 1}};
+		Ref words = insert_axis(g, put(g, O_window, 1, &x, &window), 2);
+		Ref each = put_reshape(g, grams, shape_of(4, (int64_t[]){1, 1, count, n}));
+		Ref same = put_cast(g, put2(g, O_eq, words, each), E_i64);
+		same = reduce_away(g, O_sum, reduce_away(g, O_amin, same, 3), 1);
+		times = book_call1(g, "plus", 2, (Ref[]){same, times}, 0, NULL);
+	}
 	return times ? put_cast(g, times, E_f32) : 0;
 }
 
@@ -70,31 +44,37 @@ void lower_tfidf(Call *c)
 	expect_all_fixed(c);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
-	Grams all = read_grams(c);
+	int npool = 0, nstarts = 0, nplaces = 0;
+	const int64_t *pool = attr_ints(c, "pool_int64s", &npool),
+	              *starts = attr_ints(c, "ngram_counts", &nstarts),
+	              *places = attr_ints(c, "ngram_indexes", &nplaces);
+	if (!pool || !starts || !places)
+		invalid_node(
+		    c, "expected pool_int64s, ngram_counts and ngram_indexes: text is counted "
+		       "before the model");
 	int64_t length = s.rank ? s.dim[s.rank - 1] : 1, width = 0;
 	int64_t lines = length ? count_of(&s) / length : 0, both[] = {lines, length};
 	int64_t shortest = attr_int(c, "min_gram_length", 1),
 	        longest = attr_int(c, "max_gram_length", 1),
 	        skips = attr_int(c, "max_skip_count", 0);
-	for (int i = 0; i < all.nplaces; i++) {
-		if (all.places[i] < 0 || all.places[i] > INT32_MAX)
-			invalid_node(c, "a result at place %lld", (long long)all.places[i]);
-		width = MAX(width, all.places[i] + 1);
+	for (int i = 0; i < nplaces; i++) {
+		if (places[i] < 0 || places[i] > INT32_MAX)
+			invalid_node(c, "a result at place %lld", (long long)places[i]);
+		width = MAX(width, places[i] + 1);
 	}
 	Ref x = put_cast(g, put_reshape(g, fixed_operand(c, 0), shape_of(2, both)), E_i64);
 	Ref out = put_broadcast(g, put_num(g, E_f32, 0), shape_of(2, (int64_t[]){lines, width}));
 	int first = 0;
-	for (int n = 1; n <= all.nstarts; n++) {
-		int64_t at = all.starts[n - 1], end = n < all.nstarts ? all.starts[n] : all.npool;
-		if (at < 0 || end > all.npool)
+	for (int n = 1; n <= nstarts; n++) {
+		int64_t at = starts[n - 1], end = n < nstarts ? starts[n] : npool;
+		if (at < 0 || end > npool)
 			invalid_node(c, "ngram_counts that lie outside the pool");
-		int count = (int)MIN(MAX(end - at, 0) / n, all.nplaces - first);
+		int count = (int)MIN(MAX(end - at, 0) / n, nplaces - first);
 		Ref times = 0;
 		if (count > 0 && n >= shortest && n <= longest)
-			times =
-			    times_of(g, x, put_ints(g, count * n, all.pool + at), count, n, skips);
+			times = times_of(g, x, put_ints(g, count * n, pool + at), count, n, skips);
 		if (times)
-			out = put_scatter(g, out, put_ints(g, count, all.places + first),
+			out = put_scatter(g, out, put_ints(g, count, places + first),
 			                  weighted(c, times, first, count), 1, 1);
 		first += count;
 	}
