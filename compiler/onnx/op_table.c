@@ -1,5 +1,4 @@
-// op_table.c: reads ops.def as a table.
-// For lowering by name, and for `amosc ops`.
+// op_table.c: reads ops.def as a table, for lowering by name and for `amosc ops`.
 #include "lower.h"
 #include <pthread.h>
 #include <stdlib.h>
@@ -63,21 +62,18 @@ const OpInfo *op_table(int *count)
 	return infos;
 }
 
-static int count_gradients(const char *differentiable, const char *gradient)
-{
-	int n = 0;
-	for (int i = 0; i < COUNT(rows); i++)
-		n += !strcmp(rows[i].info.differentiable, differentiable) &&
-		     (!gradient || !strcmp(rows[i].info.gradient, gradient));
-	return n;
-}
-
 static void say_gradients(Text *t, const char *differentiable, const char *what)
 {
-	int full = count_gradients(differentiable, "full"),
-	    partial = count_gradients(differentiable, "partial");
-	say(t, "Of the %d operators %s, amosc differentiates %d",
-	    count_gradients(differentiable, NULL), what, full + partial);
+	int all = 0, full = 0, partial = 0;
+	for (int i = 0; i < COUNT(rows); i++) {
+		const OpInfo *info = &rows[i].info;
+		if (strcmp(info->differentiable, differentiable))
+			continue;
+		all++;
+		full += !strcmp(info->gradient, "full");
+		partial += !strcmp(info->gradient, "partial");
+	}
+	say(t, "Of the %d operators %s, amosc differentiates %d", all, what, full + partial);
 	if (partial)
 		say(t, " (%d of them in part)", partial);
 	say(t, ".\n");

@@ -1,7 +1,6 @@
-// read.c: a model file as one Graph: header, inputs, every node lowered in order, outputs.
-// Takes a path and the options. Gives a Model. Keeps: shapes are numbers from the start, so that
-// the shape arithmetic of exporters folds in the door; whatever cannot be lowered is listed in one
-// failure.
+// read.c: reads a model file as one Graph: header, inputs, nodes, outputs.
+// Invariant: shapes are integers from the start, so that the shape arithmetic of exporters folds in
+// the door. All that cannot be lowered is listed in one failure.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -172,8 +171,8 @@ static void count_ops(Reader *r, Table *known, size_t n, NodeProto *const *node)
 
 // ---- outputs --------------------------------------------------------------------------
 
-// An output whose size depends on the data: another one tells it. What is behind is 0, so that no
-// gradient comes from there.
+// Adds an output and, if its size depends on the data, another with its shape. The padding is 0,
+// so that it gets no gradient.
 static void add_sized(Reader *r, const char *name, Ref x)
 {
 	Graph *g = r->g;

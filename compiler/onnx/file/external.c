@@ -1,7 +1,7 @@
 // external.c: gathers external tensors of a written model in one file.
-// All of it in one file that amosc names. Every tensor of the model that lies in another file is
-// written there, a trained one with its new values, and the reference to it is changed; all other
-// fields stay as they are. Invariant: what a model calls its files names nothing that is written.
+// amosc names this file. Every tensor of the model that lies in another file is written there, a
+// trained one with its new values, and the reference to it is changed. Other fields stay as they
+// are. Invariant: no name in the model decides which file is written.
 #include "write.h"
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 // ---- the data file --------------------------------------------------------------------
 
-// Where the data begin that are added: at a page, or a small tensor at a cache line. Tensors with
-// the same bytes stay together.
+// Returns the offset of the added data: at a page, or a small tensor at a cache line. Tensors that
+// share bytes are stored once.
 static size_t add_data(ModelWriter *w, Bytes data, bool shared)
 {
 	enum { PAGE = 4096, LINE = 64 };
@@ -38,7 +38,7 @@ static void add_entry(PieceTable *p, const char *key, const char *value)
 	end_field(p, entry, F_tensor_external, NULL);
 }
 
-// .at NULL: they cannot be read, which is allowed where nothing needs them.
+// Returns the bytes of a tensor; .at is NULL if they cannot be read, as is allowed for unused ones.
 static Bytes find_bytes(ModelWriter *w, const TensorProto *t)
 {
 	Catch catch;
@@ -53,16 +53,11 @@ static Bytes find_bytes(ModelWriter *w, const TensorProto *t)
 
 // ---- references to it -----------------------------------------------------------------
 
-static bool is_key(const TensorProto *t, size_t entry, const char *key)
+// True if an entry of external_data is about the location in the old file.
+static bool is_location(const StringStringEntryProto *entry)
 {
-	return !strcmp(t->external_data[entry]->key, key);
-}
-
-// Of an entry of external_data: is it about the place in the old file?
-static bool is_place(const TensorProto *t, size_t entry)
-{
-	return is_key(t, entry, "location") || is_key(t, entry, "offset") ||
-	       is_key(t, entry, "length") || is_key(t, entry, "checksum");
+	return !strcmp(entry->key, "location") || !strcmp(entry->key, "offset") ||
+	       !strcmp(entry->key, "length") || !strcmp(entry->key, "checksum");
 }
 
 void add_outside(ModelWriter *w, PieceTable *p, Bytes old, const TensorProto *t, const Patch *patch)
@@ -79,7 +74,7 @@ void add_outside(ModelWriter *w, PieceTable *p, Bytes old, const TensorProto *t,
 	w->external = true;
 	size_t entry = 0;
 	for (Field f; next_field(w->path, &old, &f);)
-		if (f.number != F_tensor_external || !is_place(t, entry++))
+		if (f.number != F_tensor_external || !is_location(t->external_data[entry++]))
 			add_piece(p, f.all);
 	add_entry(p, "location", w->data_name);
 	add_entry(p, "offset", format(w->arena, "%zu", add_data(w, data, !changed)));
@@ -88,22 +83,17 @@ void add_outside(ModelWriter *w, PieceTable *p, Bytes old, const TensorProto *t,
 
 // ---- its name -------------------------------------------------------------------------
 
-// PATH.data, PATH.2.data, ...: the k-th.
+// Returns the k-th of PATH.data, PATH.2.data, ...
 static const char *data_path(Arena *arena, const char *path, int k)
 {
 	return k ? format(arena, "%s.%d.data", path, k + 1) : format(arena, "%s.data", path);
 }
 
-static bool exists(const char *path)
-{
-	struct stat about;
-	return !lstat(path, &about);
-}
-
 const char *free_data_path(Arena *arena, const char *path)
 {
+	struct stat about;
 	int k = 0;
-	while (exists(data_path(arena, path, k)))
+	while (!lstat(data_path(arena, path, k), &about))
 		k++;
 	return data_path(arena, path, k);
 }

@@ -15,8 +15,8 @@ typedef struct Bytes {
 typedef struct File {
 	Arena *arena;
 	const char *path;
-	const char *folder;      // of the path, with its slash: "" for the working folder
-	const char *real_folder; // where the file lies, if links led to it; NULL: not known
+	const char *folder;      // of the path, with its slash: "" for the working directory
+	const char *real_folder; // of the file, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
 	Table *outside;    // files of external data, as the model names them -> Bytes
@@ -27,7 +27,7 @@ typedef struct File {
 	Table
 	    *trained; // names of the weights that the file says are trained; NULL: it does not say
 	const char *loss;     // the output that it says is minimized; NULL likewise
-	const char *training; // what else of that a person should know; NULL: nothing
+	const char *training; // a note for the user about it; NULL: none
 	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
 } File;
 
@@ -35,23 +35,23 @@ File *open_file(Arena *, const char *path); // "-": standard input, a regular fi
 // Returns the bytes of the file `name` in the directory of another file. Fails if the path leaves
 // it.
 Bytes named_bytes(const File *, const char *where, const char *name);
-// The bytes of a tensor that lies in another file, as they are stored.
+// Returns the stored bytes of a tensor that lies in another file.
 Bytes outside_tensor(File *, const char *where, const TensorProto *);
 // protobuf-c's allocator in an arena.
 void *unpack_take(void *arena, size_t bytes);
 void unpack_free(void *arena, void *block);
-// The type that a graph computes in for values that a file declares as `onnx` (a
-// TensorProto.DataType): floats f32, truth values b8, 32-bit integers i32, all other integers i64.
-// -1 when there is none.
+// Returns the type in which a graph computes values that a file declares as `onnx` (a
+// TensorProto.DataType): floats f32, Booleans b8, 32-bit integers i32, all other integers i64; -1
+// if there is none.
 int working_type(int onnx);
-// The type of its constants and weights: the working type, but f64 for the doubles of a graph that
-// computes in double.
+// Returns the type of constants and weights: the working type, but f64 for the doubles of a graph
+// that computes in double.
 Elem number_type(const Graph *, int onnx);
 enum { TEXT = 8, DOUBLE = 11 }; // TensorProto.DataTypes
 int declared_type(int onnx);    // the row of types.def in which a value travels, or -1
 // "element type 8 (text), which amosc does not compute with"
 const char *type_trouble(Arena *, int onnx);
-extern const char other_type[], fewer_axes[]; // cures: of such a type, of more than RANK axes
+extern const char other_type[], fewer_axes[]; // help for such a type, for more than RANK axes
 typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
 typedef struct Format { // a row of formats.def
 	const char *name;
@@ -60,13 +60,13 @@ typedef struct Format { // a row of formats.def
 	int bits, exponent, mantissa, bias;
 	Special special;
 } Format;
-// A tensor's shape; fails when it is negative or too large.
+// Returns a tensor's shape. Fails if it is negative or too large.
 Shape tensor_shape(const char *where, const TensorProto *);
-// Its elements as `as`, its working type or f64 for doubles, row major: in the file itself where
-// they lie there so, else converted into `arena`.
+// Returns its elements as `as`, its working type or f64 for doubles, row major: in the mapped file
+// if they are stored like that, else converted into `arena`.
 const void *tensor_data(File *, Arena *, const char *where, const TensorProto *, Elem as);
 
-// ---- names.c: what names stand for -----------------------------------------------------
+// ---- names.c: what is found by name ---------------------------------------------------
 
 typedef struct Reading { // of a value by a node
 	const NodeProto *node;
@@ -84,16 +84,19 @@ typedef struct Named {               // what a name of the main graph stands for
 
 void list_names(File *);                                // again after the graph changed
 const Named *find_name(const File *, const char *name); // never NULL
+const char *plain_domain(const char *);                 // ai.onnx: ""
+int64_t version_of(size_t n, OperatorSetIdProto *const *, const char *domain); // 0: none
+const AttributeProto *find_attribute(size_t n, AttributeProto *const *, const char *name); // NULL
 
-// ---- toposort.c: which node before which ----------------------------------------------
+// ---- toposort.c -----------------------------------------------------------------------
 
-void order_nodes(Arena *, ModelProto *); // each behind those it reads from
-// Of a node, and of all that its graphs read from around them and compute themselves.
+void order_nodes(Arena *, ModelProto *); // each after those it reads from
+// Visits the inputs of a node and of all nodes in its graphs, and the outputs of these graphs.
 void visit_operands(const NodeProto *, void visit(const char *name, void *), void *context);
 
 // ---- training.c, ort_checkpoint.c: files that bring their own training --------------------
 
-// Makes a plain graph of such a file, up to the loss if `loss` is set.
+// Makes a plain graph of such a file, up to the loss if `loss`.
 void read_training(File *, bool loss);
 typedef struct Checkpoint { // of ONNX Runtime's training
 	Table *tensors;     // name -> TensorProto *
@@ -108,12 +111,6 @@ bool is_integral(const Format *);
 double largest_of(const Format *); // the largest finite number of a float format
 double decode(const Format *, const uint8_t *bytes, int64_t i); // element i
 
-// ---- find.c ---------------------------------------------------------------------------
-
-const char *plain_domain(const char *);                                        // ai.onnx: ""
-int64_t version_of(size_t n, OperatorSetIdProto *const *, const char *domain); // 0: none
-const AttributeProto *find_attribute(size_t n, AttributeProto *const *, const char *name); // NULL
-
 // ---- wire.c: protocol buffers field by field ------------------------------------------
 
 enum { W_varint = 0, W_fixed64 = 1, W_bytes = 2, W_fixed32 = 5 };
@@ -123,18 +120,18 @@ typedef struct Field {
 	Bytes all, body; // with its tag (and length); without
 } Field;
 
-bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves behind it
-// The field of a message of type `kind` if messages are in it, else NULL.
+bool next_field(const char *where, Bytes *at, Field *); // false at the end; `at` moves after it
+// Returns the field of a message of type `kind` if it holds messages, else NULL.
 const ProtobufCFieldDescriptor *message_field(const Field *,
                                               const ProtobufCMessageDescriptor *kind);
-// Fails where messages nest too deep to be unpacked. Returns the number of nodes in all graphs.
+// Returns the number of nodes in all graphs. Fails if messages nest too deep to be unpacked.
 size_t check_nesting(const char *where, Bytes model);
 
 // ---- initializers and what parameters lie in them -----------------------------------------
 
-typedef enum Trait { // that numbers show
+typedef enum Trait { // of the elements of a weight
 	T_hides,     // some hide scores from a softmax
-	T_two,       // no more than two different ones
+	T_two,       // at most two different values
 	T_sines,     // pairs of sines and cosines
 	T_regular,   // straight lines along an axis
 	T_fourier,   // a Fourier transform
@@ -162,10 +159,10 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 
 typedef VEC(Weight *) WeightList;
 
-// What a weight holds of a parameter: itself, its transpose, or 1 - it.
+// What a weight holds: a parameter, its transpose, or 1 - parameter.
 typedef enum Copy { COPY_SAME, COPY_TRANSPOSED, COPY_COMPLEMENT } Copy;
 
-// How a slot lies in the file: all the places it is read at, newest first.
+// A use of a slot in the file, in a list of all of them, newest first.
 typedef struct View {
 	Weight *weight; // NULL: in no initializer, a bias that was left out
 	Copy copy;

@@ -24,11 +24,15 @@ bool is_integral(const Format *f)
 	return f->special == F_signed || f->special == F_unsigned;
 }
 
-static double decode_float(const Format *f, uint32_t bits)
+double decode(const Format *f, const uint8_t *bytes, int64_t i)
 {
+	uint32_t bits = bytes[i * f->bits / 8] >> (i * f->bits % 8) & ((1u << f->bits) - 1);
+	bool first_bit = bits >> (f->bits - 1);
+	if (is_integral(f))
+		return (double)bits - (f->special == F_signed && first_bit ? 1 << f->bits : 0);
 	uint32_t ones = (1u << f->mantissa) - 1, fraction = bits & ones;
 	int most = (1 << f->exponent) - 1, exponent = (int)(bits >> f->mantissa) & most;
-	double sign = bits >> (f->bits - 1) & 1 ? -1 : 1;
+	double sign = first_bit ? -1 : 1;
 	bool last = exponent == most;
 	if (f->special == F_ieee && last)
 		return fraction ? NAN : sign * INFINITY;
@@ -40,15 +44,6 @@ static double decode_float(const Format *f, uint32_t bits)
 		return ldexp(1, exponent - f->bias);
 	double whole = fraction + (exponent ? ones + 1.0 : 0);
 	return sign * ldexp(whole, MAX(exponent, 1) - f->bias - f->mantissa);
-}
-
-double decode(const Format *f, const uint8_t *bytes, int64_t i)
-{
-	uint32_t bits = bytes[i * f->bits / 8] >> (i * f->bits % 8) & ((1u << f->bits) - 1);
-	if (!is_integral(f))
-		return decode_float(f, bits);
-	bool negative = f->special == F_signed && bits >> (f->bits - 1);
-	return (double)bits - (negative ? (double)(1 << f->bits) : 0);
 }
 
 double largest_of(const Format *f)

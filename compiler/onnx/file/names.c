@@ -1,5 +1,6 @@
-// names.c: what the names of the main graph stand for: one table for all that looks names up.
+// names.c: finds values, attributes and operator sets by name.
 #include "file.h"
+#include <string.h>
 
 static Named *cell_of(File *file, const char *name)
 {
@@ -7,19 +8,6 @@ static Named *cell_of(File *file, const char *name)
 	if (!*cell)
 		*cell = (uintptr_t)NEW(file->arena, Named);
 	return (Named *)(uintptr_t)*cell;
-}
-
-static void list_node(File *file, NodeProto *node)
-{
-	for (size_t k = 0; k < node->n_output; k++)
-		cell_of(file, node->output[k])->maker = node;
-	for (size_t k = 0; k < node->n_input; k++) {
-		Named *read = cell_of(file, node->input[k]);
-		Reading *reading = NEW(file->arena, Reading);
-		*reading = (Reading){node, read->first};
-		read->first = reading;
-		read->last = read->last ? read->last : node;
-	}
 }
 
 void list_names(File *file)
@@ -32,8 +20,18 @@ void list_names(File *file)
 		cell_of(file, g->input[i]->name)->input = g->input[i];
 	for (size_t i = 0; i < g->n_value_info; i++)
 		cell_of(file, g->value_info[i]->name)->info = g->value_info[i];
-	for (size_t i = g->n_node; i-- > 0;)
-		list_node(file, g->node[i]);
+	for (size_t i = g->n_node; i-- > 0;) {
+		const NodeProto *node = g->node[i];
+		for (size_t k = 0; k < node->n_output; k++)
+			cell_of(file, node->output[k])->maker = node;
+		for (size_t k = 0; k < node->n_input; k++) {
+			Named *read = cell_of(file, node->input[k]);
+			Reading *reading = NEW(file->arena, Reading);
+			*reading = (Reading){node, read->first};
+			read->first = reading;
+			read->last = read->last ? read->last : node;
+		}
+	}
 }
 
 const Named *find_name(const File *file, const char *name)
@@ -41,4 +39,27 @@ const Named *find_name(const File *file, const char *name)
 	static const Named none;
 	const Named *found = table_pointer_s(file->names, name);
 	return found ? found : &none;
+}
+
+// ---- lists of a message ---------------------------------------------------------------
+
+const char *plain_domain(const char *domain)
+{
+	return strcmp(domain, "ai.onnx") ? domain : "";
+}
+
+int64_t version_of(size_t n, OperatorSetIdProto *const *set, const char *domain)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(plain_domain(set[i]->domain), domain))
+			return set[i]->version;
+	return 0;
+}
+
+const AttributeProto *find_attribute(size_t n, AttributeProto *const *attribute, const char *name)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!strcmp(attribute[i]->name, name))
+			return attribute[i];
+	return NULL;
 }

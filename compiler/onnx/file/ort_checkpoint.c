@@ -1,8 +1,7 @@
 // ort_checkpoint.c: reads ONNX Runtime checkpoints.
-// Takes the folder's path. Gives its tensors by name, as a model file would hold them. Keeps:
-// nothing that the file says of sizes or places is believed before it is checked. It is a
-// FlatBuffer, of the schema ort_training_checkpoint.fbs: tables whose fields are found through a
-// list of offsets, all numbers little-endian.
+// A checkpoint is a FlatBuffer of the schema ort_training_checkpoint.fbs: tables whose fields are
+// found through a list of offsets, all integers little-endian. Output: its tensors by name, as a
+// model file would hold them. Invariant: sizes and offsets of the file are checked before use.
 #include "file.h"
 #include <string.h>
 #include <unistd.h>
@@ -39,13 +38,13 @@ static uint64_t number_at(const Flat *f, size_t at, int bytes)
 	return x;
 }
 
-// Where the thing lies that is pointed at from here.
+// Returns the offset that the pointer at `at` points to.
 static size_t follow(const Flat *f, size_t at)
 {
 	return at + number_at(f, at, 4);
 }
 
-// Where field `k` of a table lies; 0 when it is not there.
+// Returns the offset of field `k` of a table; 0 if it is absent.
 static size_t field_of(const Flat *f, size_t table, int k)
 {
 	size_t list = table - (size_t)(int64_t)(int32_t)number_at(f, table, 4);
@@ -54,7 +53,7 @@ static size_t field_of(const Flat *f, size_t table, int k)
 	return offset ? table + offset : 0;
 }
 
-// The entries of a list, each of `size` bytes.
+// Returns the offset of the elements of a list, each of `size` bytes.
 static size_t list_of(const Flat *f, size_t table, int k, size_t size, size_t *count)
 {
 	size_t field = field_of(f, table, k), at = field ? follow(f, field) : 0;
@@ -89,17 +88,6 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 	return t;
 }
 
-static void add_tensors(const Checkpoint *c, const Flat *f, Arena *arena, size_t module, int k)
-{
-	size_t count, at = list_of(f, module, k, 4, &count);
-	for (size_t i = 0; i < count; i++) {
-		TensorProto *t = tensor_at(f, arena, follow(f, at + 4 * i));
-		*table_cell_s(c->tensors, t->name) = (uintptr_t)t;
-		if (k == MODULE_TRAINED)
-			*table_cell_s(c->trained, t->name) = true;
-	}
-}
-
 Checkpoint beside(const File *model)
 {
 	static const char magic[] = "ODTC", name[] = "checkpoint";
@@ -113,7 +101,14 @@ Checkpoint beside(const File *model)
 		return c;
 	size_t module = field_of(&f, follow(&f, 0), CHECKPOINT_MODULE);
 	module = module ? follow(&f, module) : 0;
-	for (int k = MODULE_TRAINED; module && k <= MODULE_FROZEN; k++)
-		add_tensors(&c, &f, arena, module, k);
+	for (int k = MODULE_TRAINED; module && k <= MODULE_FROZEN; k++) {
+		size_t count, at = list_of(&f, module, k, 4, &count);
+		for (size_t i = 0; i < count; i++) {
+			TensorProto *t = tensor_at(&f, arena, follow(&f, at + 4 * i));
+			*table_cell_s(c.tensors, t->name) = (uintptr_t)t;
+			if (k == MODULE_TRAINED)
+				*table_cell_s(c.trained, t->name) = true;
+		}
+	}
 	return c;
 }

@@ -1,19 +1,8 @@
-// patch.c: what is to be written where: which numbers of which slot into which initializer of the
-// file, what gets an initializer of its own, which nodes read another. Takes the slots' values.
-// Gives the writer's lists. Keeps: slots that still fit into the bytes they came from go there.
+// patch.c: decides which values of a slot are written to which initializer.
+// Input: the slots' values. Output: the writer's lists of new values, of new initializers and of
+// the nodes that read them. Invariant: a slot that still fits into its old bytes goes there.
 #include "write.h"
 #include <string.h>
-
-static const char *free_name(ModelWriter *w, const char *name)
-{
-	const char *tried = name;
-	for (int i = 1; table_find_s(w->names, tried) || table_find_s(w->m->file->names, tried);
-	     i++)
-		tried =
-		    format(w->arena, "%s.trained%s", name, i > 1 ? format(w->arena, "%d", i) : "");
-	*table_cell_s(w->names, tried) = 1;
-	return tried;
-}
 
 // A slot that no longer fits into the bytes it came from gets an initializer of its own, read by
 // its own nodes.
@@ -21,7 +10,13 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 {
 	const View *v = slot->view;
 	Elem e = v->weight ? (Elem)declared_type(v->weight->proto->data_type) : E_f32;
-	Extra extra = {free_name(w, slot->name), e, slot->shape, x};
+	Extra extra = {slot->name, e, slot->shape, x};
+	Table *old_names = w->m->file->names;
+	for (int i = 1; table_find_s(w->names, extra.name) || table_find_s(old_names, extra.name);
+	     i++)
+		extra.name = format(w->arena, "%s.trained%s", slot->name,
+		                    i > 1 ? format(w->arena, "%d", i) : "");
+	*table_cell_s(w->names, extra.name) = 1;
 	PUSH(w->arena, w->extras, extra);
 	for (; v; v = v->next) {
 		Operand reads = {v->alias ? find_name(w->m->file, v->alias)->maker : v->node,

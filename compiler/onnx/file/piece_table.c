@@ -1,6 +1,6 @@
 // piece_table.c: splices old and new byte ranges.
-// Takes the fields of the old file and new numbers. Gives pieces in order. Keeps: the bytes of
-// what is as before, to the encoding of a length.
+// Input: the fields of the old file and new values. Output: the pieces of the new file in order.
+// Invariant: what did not change keeps its bytes, even the encoding of a length.
 #include "write.h"
 #include <string.h>
 
@@ -97,17 +97,14 @@ Bytes encode(Arena *arena, Elem e, const uint8_t *old, const float *x, int64_t n
 	return (Bytes){to, size * (size_t)n};
 }
 
-// A typed field of floats, packed or one by one, or of halves as varints: written anew.
+// Writes a typed field anew: floats or doubles, packed or one by one, or halves as varints.
 static void add_typed(PieceTable *p, const TensorProto *t, Elem e, const float *x, int64_t n)
 {
-	if (e == E_f32) {
-		add_bytes(p, F_tensor_float,
-		          encode(p->arena, e, (const uint8_t *)t->float_data, x, n));
-		return;
-	}
-	if (e == E_f64) {
-		add_bytes(p, F_tensor_double,
-		          encode(p->arena, e, (const uint8_t *)t->double_data, x, n));
+	bool single = e == E_f32;
+	if (single || e == E_f64) {
+		const void *old = single ? (const void *)t->float_data : t->double_data;
+		add_bytes(p, single ? F_tensor_float : F_tensor_double,
+		          encode(p->arena, e, old, x, n));
 		return;
 	}
 	uint8_t *to = take(p->arena, 3 * (size_t)n + 1);

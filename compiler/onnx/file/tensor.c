@@ -1,7 +1,6 @@
 // tensor.c: reads files and tensors.
-// Takes a path, or a TensorProto. Gives mapped bytes; a tensor's shape; its elements in the
-// working type. Keeps: nothing that a file says of sizes, offsets or places is believed before it
-// is checked.
+// Input: a path, or a TensorProto. Output: mapped bytes; a tensor's shape; its elements in the
+// working type. Invariant: sizes and offsets of the file are checked before use.
 #include "file.h"
 #include <fcntl.h>
 #include <math.h>
@@ -206,21 +205,8 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 
 // ---- elements -------------------------------------------------------------------------
 
-// Fails where an element of a wider field is no element of the tensor's type, signed or not.
-static void check_narrow(const char *where, const TensorProto *t, size_t bytes, bool wide)
-{
-	int bits = 8 * (int)bytes;
-	for (size_t i = 0; !wide && bits < 32 && i < t->n_int32_data; i++)
-		if (t->int32_data[i] >> bits && t->int32_data[i] >> (bits - 1) != -1)
-			fail(where, "tensor '%s': element %zu is %d, which its type cannot hold",
-			     t->name, i, t->int32_data[i]);
-	for (size_t i = 0; wide && bits < 64 && i < t->n_uint64_data; i++)
-		if (t->uint64_data[i] >> bits)
-			fail(where, "tensor '%s': element %zu is %llu, which its type cannot hold",
-			     t->name, i, (unsigned long long)t->uint64_data[i]);
-}
-
-// Elements in a typed field (float_data and the like) as they would lie in raw_data.
+// Returns the elements of a typed field (float_data and the like) as they would lie in raw_data.
+// Fails if an element of a wider field is none of the tensor's type, signed or not.
 static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, int bits)
 {
 	enum { FLOAT = 1, INT64 = 7, UINT32 = 12, UINT64 = 13 };
@@ -234,7 +220,15 @@ static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, 
 	bool wide = t->data_type == UINT32 || t->data_type == UINT64;
 	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
 	uint8_t *out = take(arena, n * bytes + 1);
-	check_narrow(where, t, bytes, wide);
+	bits = 8 * (int)bytes;
+	for (size_t i = 0; !wide && bits < 32 && i < n; i++)
+		if (t->int32_data[i] >> bits && t->int32_data[i] >> (bits - 1) != -1)
+			fail(where, "tensor '%s': element %zu is %d, which its type cannot hold",
+			     t->name, i, t->int32_data[i]);
+	for (size_t i = 0; wide && bits < 64 && i < n; i++)
+		if (t->uint64_data[i] >> bits)
+			fail(where, "tensor '%s': element %zu is %llu, which its type cannot hold",
+			     t->name, i, (unsigned long long)t->uint64_data[i]);
 	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
 		memcpy(out + i * bytes,
 		       wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);

@@ -1,8 +1,7 @@
-// toposort.c: nodes in the order in which they compute.
-// Takes a file's messages. Leaves the nodes of every graph, body and function behind those they
-// read from, as the standard wants them: some tools append what they add (ONNX Runtime sorts, and
-// does not mind). Keeps: nodes that were in order stay as they lie. Those of a cycle are refused
-// later, as one of them reads what no node before it computes.
+// toposort.c: sorts the nodes of every graph, body and function after those they read from.
+// The standard demands this order, but some tools append the nodes that they add, and ONNX Runtime
+// accepts that. Invariant: nodes that are in order keep their positions. A cycle is refused later,
+// since one of its nodes reads a value that no node before it computes.
 #include "file.h"
 #include <string.h>
 
@@ -50,23 +49,6 @@ static void open_node(Sorting *s, NodeProto *const *node, size_t i)
 	PUSH(s->arena, s->open, open);
 }
 
-static void sort_from(Sorting *s, NodeProto *const *node, size_t first)
-{
-	open_node(s, node, first);
-	while (s->open.count) {
-		Open *last = &s->open.at[s->open.count - 1];
-		while (last->next < last->end && s->met[s->wanted.at[last->next]])
-			last->next++;
-		if (last->next < last->end) {
-			open_node(s, node, s->wanted.at[last->next++]);
-			continue;
-		}
-		PUSH(s->arena, s->sorted, last->node);
-		s->open.count--;
-		s->wanted.count = s->open.count ? s->open.at[s->open.count - 1].end : 0;
-	}
-}
-
 static void sort_nodes(Arena *outer, size_t n, NodeProto **node)
 {
 	Arena *arena = arena_within(outer);
@@ -76,9 +58,22 @@ static void sort_nodes(Arena *outer, size_t n, NodeProto **node)
 			uint64_t *cell = table_cell_s(s.maker, node[i]->output[k]);
 			*cell = *cell ? *cell : i + 1;
 		}
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; i < n; i++) {
 		if (!s.met[i])
-			sort_from(&s, node, i);
+			open_node(&s, node, i);
+		while (s.open.count) {
+			Open *last = &s.open.at[s.open.count - 1];
+			while (last->next < last->end && s.met[s.wanted.at[last->next]])
+				last->next++;
+			if (last->next < last->end) {
+				open_node(&s, node, s.wanted.at[last->next++]);
+				continue;
+			}
+			PUSH(arena, s.sorted, last->node);
+			s.open.count--;
+			s.wanted.count = s.open.count ? s.open.at[s.open.count - 1].end : 0;
+		}
+	}
 	NodeProto **before = take_copy(arena, node, sizeof *node * n);
 	for (size_t i = 0; i < n; i++)
 		node[i] = before[s.sorted.at[i]];

@@ -1,12 +1,10 @@
-// training.c: files that bring their own training.
-// Takes the file's messages as they were read. Changes them to a plain graph up to the loss, and
-// tells which weights are trained and what is minimized. There are two kinds:
-// - ONNX Runtime's training graphs: gradients are already in them, and parameters are inputs whose
-//   values lie in a checkpoint beside the file. What the loss needs is kept; the parameters become
-//   initializers. The file is from then on this graph.
-// - training information of the standard: a second graph that goes on to a loss, gradients and an
-//   optimizer. What the loss needs of it is put behind the graph, and is never written back.
-// Keeps: the optimizer is not the file's, but the one that was chosen.
+// training.c: makes a plain graph up to the loss of files that bring their own training.
+// It also finds which weights are trained and what is minimized. The file's optimizer is ignored.
+// - ONNX Runtime's training graphs contain gradients, and parameters are inputs whose values lie in
+//   a checkpoint next to the file. Nodes that the loss needs are kept, and parameters become
+//   initializers. From then on this graph is the file.
+// - Training information of the standard is a second graph that continues to a loss, gradients and
+//   an optimizer. Its nodes that the loss needs go after the graph, and are never written back.
 #include "file.h"
 #include <string.h>
 

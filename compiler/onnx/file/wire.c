@@ -1,6 +1,5 @@
-// wire.c: the wire format of protocol buffers, field by field: what write.c rebuilds, and the check
-// before unpacking. Takes bytes. Gives fields. Keeps: no recursion deeper than the limit, whatever
-// a file says.
+// wire.c: reads protocol buffers field by field, for write.c and the check before unpacking.
+// Invariant: no file makes the recursion deeper than the limit.
 #include "file.h"
 
 static const char broken[] = "not an ONNX file, or truncated: its bytes do not parse";

@@ -1,9 +1,8 @@
-// write.c: trained numbers back into the very bytes of the file, and gradients in the file's own
-// terms. Takes the model and its slots' values. Gives a file that differs from the one read in the
-// bytes of trained tensors alone; where parameters that shared an initializer have parted, in an
-// initializer more and a node that reads it; and in the nodes that are for training, which become
-// those of inference. Keeps: the order of fields, unknown fields, and
-// every element whose value did not change. External data: external.c.
+// write.c: writes trained weights into a copy of the file, and sums gradients per initializer.
+// Output: a file that differs from the input in the bytes of trained tensors; in training nodes,
+// which become those of inference; and, if parameters that shared an initializer now differ, in a
+// new initializer and the node that reads it. Invariant: the order of fields, unknown fields and
+// elements whose value did not change stay. External data: external.c.
 #include "write.h"
 #include <stdlib.h>
 #include <string.h>
@@ -34,15 +33,6 @@ typedef struct Mode {
 // The AttributeProto is_test = 1: name, i and type.
 static const Bytes is_test = {(const uint8_t *)"\x0a\x07is_test\x18\x01\xa0\x01\x02", 14};
 
-// Statistics that nodes compute are no running ones: such a node goes by them in inference too.
-static bool computes(const Part *part, const char *name)
-{
-	const NodeProto *maker = NULL;
-	for (; part && part->makers && !maker; part = part->outer)
-		maker = table_pointer_s(part->makers, name);
-	return maker && strcmp(maker->op_type, "Identity");
-}
-
 static void set_old_mode(Mode *m, const NodeProto *node)
 {
 	m->old = find_attribute(node->n_attribute, node->attribute, "is_test");
@@ -52,7 +42,13 @@ static void set_old_mode(Mode *m, const NodeProto *node)
 static Mode norm_mode(const Part *part, const NodeProto *node, int64_t opset)
 {
 	Mode m = {.input = -1};
-	if (node->n_input < 5 || computes(part, node->input[3]))
+	if (node->n_input < 5)
+		return m;
+	// Statistics that nodes compute are not running ones: inference uses them too.
+	const NodeProto *maker = NULL;
+	for (; part && part->makers && !maker; part = part->outer)
+		maker = table_pointer_s(part->makers, node->input[3]);
+	if (maker && strcmp(maker->op_type, "Identity"))
 		return m;
 	if (opset < 7)
 		set_old_mode(&m, node);
@@ -61,16 +57,6 @@ static Mode norm_mode(const Part *part, const NodeProto *node, int64_t opset)
 		m.old = find_attribute(node->n_attribute, node->attribute, "training_mode");
 		m.batch = m.old && (m.old->i || m.old->ref_attr_name[0]);
 	}
-	return m;
-}
-
-static Mode dropout_mode(const NodeProto *node, int64_t opset, int input)
-{
-	Mode m = {.input = -1};
-	if (opset < 7 && input == 2 && !*plain_domain(node->domain))
-		set_old_mode(&m, node);
-	else if ((int)node->n_input > input && node->input[input][0])
-		m.input = input;
 	return m;
 }
 
@@ -85,14 +71,21 @@ static Mode training_mode(const ModelWriter *w, const Part *part, const NodeProt
 	             {"com.microsoft", "BitmaskBiasDropout", 4}};
 	const char *domain = plain_domain(node->domain);
 	int64_t opset = version_of(part->nopsets, part->opsets, domain);
+	Mode m = {.input = -1};
 	if (w->keep_training)
-		return (Mode){.input = -1};
+		return m;
 	if (!*domain && !strcmp(node->op_type, "BatchNormalization"))
 		return norm_mode(part, node, opset);
-	for (int i = 0; i < COUNT(drops); i++)
-		if (!strcmp(domain, drops[i].domain) && !strcmp(node->op_type, drops[i].op))
-			return dropout_mode(node, opset, drops[i].input);
-	return (Mode){.input = -1};
+	for (int i = 0; i < COUNT(drops); i++) {
+		int input = drops[i].input;
+		if (strcmp(domain, drops[i].domain) || strcmp(node->op_type, drops[i].op))
+			continue;
+		if (opset < 7 && !*domain)
+			set_old_mode(&m, node);
+		else if ((int)node->n_input > input && node->input[input][0])
+			m.input = input;
+	}
+	return m;
 }
 
 // ---- messages -------------------------------------------------------------------------
@@ -205,35 +198,6 @@ static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, cons
 	end_field(p, tensor, old->number, old);
 }
 
-// The nodes of training information are in no part: they are not read.
-static Part inner_part(ModelWriter *w, const ProtobufCMessage *m, const Part *outer)
-{
-	Part part = *outer;
-	const GraphProto *g = (const GraphProto *)m;
-	const FunctionProto *f = (const FunctionProto *)m;
-	if (m && m->descriptor == &function_proto__descriptor)
-		part = (Part){NULL, f->n_opset_import, f->opset_import,
-		              list_makers(w->arena, f->n_node, f->node)};
-	if (m && m->descriptor == &graph_proto__descriptor &&
-	    (outer->makers || g == w->m->file->proto->graph))
-		part = (Part){outer, outer->nopsets, outer->opsets,
-		              list_makers(w->arena, g->n_node, g->node)};
-	return part;
-}
-
-static void add_graph_fields(ModelWriter *w, PieceTable *p, const Field *old, const Part *part)
-{
-	if (w->graphs++)
-		fail(w->path,
-		     "the file says its graph in several parts; it cannot be written back");
-	const GraphProto *g = w->m->file->proto->graph;
-	add_fields(w, p, old->body, g->base.descriptor, &g->base, part);
-	for (int i = 0; i < w->extras.count; i++) {
-		const Extra *e = &w->extras.at[i];
-		add_new_tensor(p, e->name, e->type, &e->shape, e->x);
-	}
-}
-
 static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
                         const ProtobufCMessageDescriptor *kind, const ProtobufCMessage *m,
                         const Part *outer)
@@ -242,27 +206,34 @@ static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
 		add_old_tensor(w, p, old, (const TensorProto *)m);
 		return;
 	}
-	const Part part = inner_part(w, m, outer);
-	const NodeProto *node =
-	    kind == &node_proto__descriptor ? node_at(w, &part, old->body) : NULL;
+	bool main_graph = m == &w->m->file->proto->graph->base;
+	const NodeProto *node = NULL;
+	Part part = *outer;
+	if (m && kind == &function_proto__descriptor) {
+		const FunctionProto *f = (const FunctionProto *)m;
+		part = (Part){NULL, f->n_opset_import, f->opset_import,
+		              list_makers(w->arena, f->n_node, f->node)};
+	} else if (m && kind == &graph_proto__descriptor && (outer->makers || main_graph)) {
+		const GraphProto *g = (const GraphProto *)m;
+		part = (Part){outer, outer->nopsets, outer->opsets,
+		              list_makers(w->arena, g->n_node, g->node)};
+	} else if (kind == &node_proto__descriptor) {
+		node = node_at(w, &part, old->body); // NULL in training information: not read
+		m = NULL;
+	}
+	if (main_graph && w->graphs++)
+		fail(w->path,
+		     "the file says its graph in several parts; it cannot be written back");
 	int message = begin_field(p);
 	if (node)
 		add_node_fields(w, p, old->body, node, &part);
-	else if (m == &w->m->file->proto->graph->base)
-		add_graph_fields(w, p, old, &part);
 	else
-		add_fields(w, p, old->body, kind, kind == &node_proto__descriptor ? NULL : m,
-		           &part);
+		add_fields(w, p, old->body, kind, m, &part);
+	for (int i = 0; main_graph && i < w->extras.count; i++) {
+		const Extra *e = &w->extras.at[i];
+		add_new_tensor(p, e->name, e->type, &e->shape, e->x);
+	}
 	end_field(p, message, old->number, old);
-}
-
-static PieceTable new_model(ModelWriter *w)
-{
-	PieceTable p = {.arena = w->arena};
-	const ModelProto *m = w->m->file->proto;
-	const Part none = {.nopsets = m->n_opset_import, .opsets = m->opset_import};
-	add_fields(w, &p, w->m->file->bytes, m->base.descriptor, &m->base, &none);
-	return p;
 }
 
 // ---- files ----------------------------------------------------------------------------
@@ -278,42 +249,63 @@ static int write_pieces(const char *path, enum amos_name name, const PieceTable 
 	return amos_file_keep(&file); // finds what could not be written
 }
 
-// The data first, under a name that no file has: whatever model stands at the path meanwhile, old
-// or new, stands beside its own data.
-static void write_files(ModelWriter *w, const PieceTable *model, const char *data_path)
-{
-	struct stat about;
-	bool replaces = w->external && !stat(w->path, &about) && S_ISREG(about.st_mode);
-	Bytes old = replaces ? open_file(w->arena, w->path)->bytes : (Bytes){0};
-	if (w->external)
-		need_done(write_pieces(data_path, AMOS_FRESH, &w->data));
-	int status = write_pieces(w->path, AMOS_NAMED, model);
-	if (status && w->external)
-		unlink(data_path);
-	need_done(status);
-	if (w->external)
-		remove_old_data(w->arena, w->path, old, data_path);
-}
-
 void write_model(const Model *m, const char *path, bool keep_training,
                  const void *(*bytes)(void *, int slot), void *context)
 {
-	ModelWriter w = {
-	    .arena = arena_new(), .m = m, .path = path, .keep_training = keep_training};
-	w.names = table_new(w.arena);
-	w.inputs = table_new(w.arena);
-	w.patches = table_new(w.arena);
-	w.placed = table_new(w.arena);
-	w.data.arena = w.arena;
-	const char *data_path = free_data_path(w.arena, path), *slash = strrchr(data_path, '/');
-	w.data_name = slash ? slash + 1 : data_path;
+	Arena *arena = arena_new();
+	const char *data_path = free_data_path(arena, path), *slash = strrchr(data_path, '/');
+	ModelWriter w = {.arena = arena,
+	                 .m = m,
+	                 .path = path,
+	                 .keep_training = keep_training,
+	                 .names = table_new(arena),
+	                 .inputs = table_new(arena),
+	                 .patches = table_new(arena),
+	                 .placed = table_new(arena),
+	                 .data = {.arena = arena},
+	                 .data_name = slash ? slash + 1 : data_path};
 	plan_writing(&w, bytes, context);
-	PieceTable model = new_model(&w);
-	write_files(&w, &model, data_path);
-	arena_free(w.arena);
+	const ModelProto *proto = m->file->proto;
+	const Part none = {.nopsets = proto->n_opset_import, .opsets = proto->opset_import};
+	PieceTable model = {.arena = arena};
+	add_fields(&w, &model, m->file->bytes, proto->base.descriptor, &proto->base, &none);
+	// The data first, under a name that no file has: so any model at the path, old or new, has
+	// its own data next to it.
+	struct stat about;
+	bool replaces = w.external && !stat(path, &about) && S_ISREG(about.st_mode);
+	Bytes old = replaces ? open_file(arena, path)->bytes : (Bytes){0};
+	if (w.external)
+		need_done(write_pieces(data_path, AMOS_FRESH, &w.data));
+	int status = write_pieces(path, AMOS_NAMED, &model);
+	if (status && w.external)
+		unlink(data_path);
+	need_done(status);
+	if (w.external)
+		remove_old_data(arena, path, old, data_path);
+	arena_free(arena);
 }
 
-// ---- gradients ------------------------------------------------------------------------
+// ---- slots in terms of initializers ---------------------------------------------------
+
+int slot_homes(const Graph *g, Arena *arena, int slot, SlotHome **homes)
+{
+	static const char *const views[] = {
+	    [COPY_SAME] = NULL, [COPY_TRANSPOSED] = "transpose", [COPY_COMPLEMENT] = "1 - x"};
+	VEC(const View *) all = {0}; // the view that was found first comes last
+	for (const View *v = g->slots.at[slot].view; v; v = v->next)
+		PUSH(arena, all, v);
+	Table *met = table_new(arena);
+	int n = 0;
+	*homes = NEWS(arena, SlotHome, all.count + 1);
+	for (int k = all.count - 1; k >= 0; k--) {
+		const View *v = all.at[k];
+		if (!v->weight) // a bias that was left out
+			continue;
+		if (!(*table_cell_s(met, format(arena, "%d %s", (int)v->copy, v->weight->name)))++)
+			(*homes)[n++] = (SlotHome){v->weight->name, views[v->copy]};
+	}
+	return n;
+}
 
 void each_initializer(const Model *m, Arena *arena, const double *(*grad)(void *, int slot),
                       void (*each)(void *, const char *name, Shape, const double *), void *context)

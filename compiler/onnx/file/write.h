@@ -1,5 +1,4 @@
-// write.h: what the files of writing back share: a file as pieces, and what is to change in it.
-// Takes lower.h. Seen by write.c, patch.c and piece_table.c alone.
+// write.h: declares the pieces of a written file, and what changes in it.
 #ifndef WRITE_H
 #define WRITE_H
 #include "file.h"
@@ -23,8 +22,7 @@ enum { // numbers of fields (onnx.proto)
 
 // ---- piece_table.c -------------------------------------------------------------------------
 
-// Pieces of the new file, in order: of the old one, or new. Those that lie next to each other are
-// one.
+// Pieces of the new file in order: of the old file, or new. Adjacent ones are merged.
 typedef struct PieceTable {
 	Arena *arena;
 	VEC(Bytes) list;
@@ -33,19 +31,19 @@ typedef struct PieceTable {
 
 void add_piece(PieceTable *, Bytes);
 void add_bytes(PieceTable *, int number, Bytes body); // a field of the protocol buffer
-// Begins a field whose pieces are added next, up to end_field with the result. `old`: the field
-// that it replaces, whose header stays if the length is as before; NULL: it is new.
+// Begins a field; the pieces added up to end_field with the result are its body. `old`: the field
+// that it replaces, whose header stays if the length does not change; NULL: none.
 int begin_field(PieceTable *);
 void end_field(PieceTable *, int begun, int number, const Field *old);
 Bytes text_bytes(const char *);
-// n values as elements of `e`; those that mean what `old` (or NULL) has keep its bytes.
+// Returns n values as elements of `e`; those equal to an element of `old` (or NULL) keep its bytes.
 Bytes encode(Arena *, Elem e, const uint8_t *old, const float *x, int64_t n);
-// The fields of an initializer with new values; a new initializer.
+// Adds the fields of an initializer with new values; adds a new initializer.
 void add_tensor_fields(PieceTable *, const char *where, Bytes old, const TensorProto *,
                        const float *x, int64_t n);
 void add_new_tensor(PieceTable *, const char *name, Elem, const Shape *, const float *x);
 
-// ---- patch.c: what is to be written where ---------------------------------------------
+// ---- patch.c --------------------------------------------------------------------------
 
 typedef struct Extra { // an initializer to be added
 	const char *name;
@@ -68,7 +66,7 @@ typedef struct ModelWriter {
 	Table *patches; // TensorProto * -> Patch *
 	VEC(Extra) extras;
 	Table *inputs;         // Operand -> the name of the initializer that it reads instead
-	bool keep_training;    // nodes stay in the mode that the file has them in
+	bool keep_training;    // nodes stay in training mode
 	Table *names;          // of the extras
 	const char *data_name; // of the file of external data, beside the model
 	bool external;         // there is such a file
@@ -82,16 +80,16 @@ typedef struct Operand {
 	int64_t k;
 } Operand;
 
-// Fills what is to be written, from the slots' values as write_model gets them.
+// Fills the tables of the writer from the slots' values.
 void plan_writing(ModelWriter *, const void *(*bytes)(void *, int slot), void *context);
 
 // ---- external.c: external data ---------------------------------------------------------
 
-// The fields of a tensor that lies in another file; `patch`: its new values, or NULL.
+// Adds the fields of a tensor that lies in another file; `patch`: its new values, or NULL.
 void add_outside(ModelWriter *, PieceTable *, Bytes old, const TensorProto *, const Patch *patch);
-// A path for the data of the model `path` that no file has: PATH.data, PATH.2.data, ...
+// Returns a path for the data of the model `path` that no file has: PATH.data, PATH.2.data, ...
 const char *free_data_path(Arena *, const char *path);
-// Removes such files that `model`, the bytes of a file that stood at `path`, names, but for `kept`.
+// Removes such files that `model`, the bytes of the old file at `path`, names, except `kept`.
 void remove_old_data(Arena *, const char *path, Bytes model, const char *kept);
 
 #endif

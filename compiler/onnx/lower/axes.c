@@ -1,5 +1,4 @@
-// axes.c: axes of values merged, dropped, inserted, moved, cut and repeated, as many operators need
-// it. Takes and gives values. Keeps: all of it is moves, which cost nothing.
+// axes.c: merges, drops, inserts, slices and repeats axes of values, by moves alone.
 #include "lower.h"
 
 Ref merge_axes(Graph *g, Ref x, int from, int to)

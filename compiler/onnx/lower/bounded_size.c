@@ -1,7 +1,6 @@
 // bounded_size.c: computes bounded sizes.
-// As numbers where they are known, else as the most that they can be and a count; and values
-// reshaped to such sizes. Takes the node being lowered. Gives extents, and the reshaped value with
-// its counts.
+// A size is an integer if it is known, else an upper bound and a count. Also reshapes values to
+// such sizes.
 #include "lower.h"
 #include <math.h>
 
@@ -12,7 +11,7 @@ Ref put_i64(Graph *g, int64_t x)
 
 enum { STEPS = 256 }; // values looked through for one entry
 
-// Where element i of a move stands in its operand.
+// Returns the position in its operand of element i of a move.
 static int64_t place_before(const Val *v, const Shape *from, int64_t i)
 {
 	int64_t stride[RANK], wide[RANK], place = 0;
@@ -30,29 +29,7 @@ static int64_t place_before(const Val *v, const Shape *from, int64_t i)
 	return place;
 }
 
-static Ref element_of(Graph *g, Ref x, int64_t i, int *steps);
-
-// Element i of values joined along their only axis.
-static Ref joined_element(Graph *g, const Val *v, int64_t i, int *steps)
-{
-	int k = 0;
-	for (; i >= val(g, v->in[k])->shape.dim[0]; k++)
-		i -= val(g, v->in[k])->shape.dim[0];
-	return element_of(g, v->in[k], i, steps);
-}
-
-static Ref mapped_element(Graph *g, const Val *v, int64_t i, int *steps)
-{
-	Ref in[3];
-	for (int k = 0; k < v->nin; k++) {
-		Shape from = val(g, v->in[k])->shape;
-		int64_t at = from.rank ? place_before(v, &from, i) : 0;
-		in[k] = element_of(g, v->in[k], at, steps);
-	}
-	return put_as(g, v, in);
-}
-
-// Element i in row-major order, of rank 0: made for itself alone, of the elements that it needs.
+// Returns element i in row-major order, of rank 0, computed from only the elements that it needs.
 static Ref element_of(Graph *g, Ref x, int64_t i, int *steps)
 {
 	Val v = *val(g, x); // values may move
@@ -63,10 +40,21 @@ static Ref element_of(Graph *g, Ref x, int64_t i, int *steps)
 		Shape from = val(g, v.in[0])->shape;
 		return element_of(g, v.in[0], place_before(&v, &from, i), steps);
 	}
-	if (v.op == O_concat && v.shape.rank == 1 && deep)
-		return joined_element(g, &v, i, steps);
-	if (prims[v.op].cls == C_map && deep)
-		return mapped_element(g, &v, i, steps);
+	if (v.op == O_concat && v.shape.rank == 1 && deep) {
+		int k = 0;
+		for (; i >= val(g, v.in[k])->shape.dim[0]; k++)
+			i -= val(g, v.in[k])->shape.dim[0];
+		return element_of(g, v.in[k], i, steps);
+	}
+	if (prims[v.op].cls == C_map && deep) {
+		Ref in[3];
+		for (int k = 0; k < v.nin; k++) {
+			Shape from = val(g, v.in[k])->shape;
+			int64_t at = from.rank ? place_before(&v, &from, i) : 0;
+			in[k] = element_of(g, v.in[k], at, steps);
+		}
+		return put_as(g, &v, in);
+	}
 	return put_reshape(g, take_range(g, flat(g, x), 0, i, 1), (Shape){0});
 }
 
@@ -76,19 +64,15 @@ Ref fixed_operand(Call *c, int k)
 	return c->arg[k].weight ? weight_constant(c->r, c->arg[k].weight) : c->in[k];
 }
 
-static Ref *attr_entries(Call *c, const char *name, int *n)
-{
-	const int64_t *ints = attr_ints(c, name, n);
-	Ref *entry = NEWS(c->r->arena, Ref, *n + 1);
-	for (int i = 0; ints && i < *n; i++)
-		entry[i] = put_i64(c->g, ints[i]);
-	return ints ? entry : NULL;
-}
-
 Ref *entries_of(Call *c, int k, const char *name, int *n)
 {
-	if (k >= c->nin || c->arg[k].absent)
-		return attr_entries(c, name, n);
+	if (k >= c->nin || c->arg[k].absent) {
+		const int64_t *ints = attr_ints(c, name, n);
+		Ref *entry = ints ? NEWS(c->r->arena, Ref, *n + 1) : NULL;
+		for (int i = 0; ints && i < *n; i++)
+			entry[i] = put_i64(c->g, ints[i]);
+		return entry;
+	}
 	Ref x = fixed_operand(c, k);
 	Shape s = val(c->g, x)->shape;
 	*n = (int)count_of(&s);
@@ -155,7 +139,7 @@ static void times_size(Product *p, BoundedSize size)
 		p->known *= size.most;
 }
 
-// Common factors go.
+// Cancels common factors.
 static void cancel(Product *p, Product *q)
 {
 	for (int i = 0; i < p->n; i++)
@@ -178,16 +162,7 @@ static Ref product_of(Graph *g, const Product *p)
 	return r;
 }
 
-static Ref quotient(Graph *g, Product p, Product q)
-{
-	Ref r = product_of(g, &p);
-	if (!q.n && q.known == 1)
-		return r;
-	Ref by = product_of(g, &q);
-	return put2(g, O_div, r, larger_of(g, by, put_num(g, E_i64, 1)));
-}
-
-// The size of x that is left open, from the others: those that are not known may be 1.
+// Infers the size that is left open from the shape of x and the other sizes.
 static void close_open(Graph *g, Ref x, int n, BoundedSize *to, int open)
 {
 	Product all = {.known = 1}, rest = all;
@@ -197,7 +172,11 @@ static void close_open(Graph *g, Ref x, int n, BoundedSize *to, int open)
 		if (b != open)
 			times_size(&rest, to[b]);
 	cancel(&all, &rest);
-	Ref size = quotient(g, all, rest);
+	Ref size = product_of(g, &all);
+	if (rest.n || rest.known != 1) {
+		Ref by = product_of(g, &rest);
+		size = put2(g, O_div, size, larger_of(g, by, put_num(g, E_i64, 1)));
+	}
 	to[open].most = all.known;
 	for (int i = 0; i < all.n; i++)
 		to[open].most *= all.size[i].most;
@@ -207,7 +186,7 @@ static void close_open(Graph *g, Ref x, int n, BoundedSize *to, int open)
 		to[open].most = const_int_at(val(g, size), 0);
 }
 
-// Entry by entry: where each lies among those of x that are there.
+// Gathers each element from its position among the valid elements of x.
 static Ref regroup(Graph *g, Ref x, int n, const BoundedSize *to)
 {
 	Shape s = val(g, x)->shape, o = {.rank = n};
@@ -231,16 +210,6 @@ static Ref regroup(Graph *g, Ref x, int n, const BoundedSize *to)
 	return put_gather(g, x, at, 0);
 }
 
-// Before anything is computed with the sizes: the one that is open counts as 1.
-static void check_sizes(Call *c, int n, const BoundedSize *to)
-{
-	Shape shape = {.rank = n};
-	for (int b = 0; b < n; b++)
-		shape.dim[b] = to[b].most;
-	if (!is_countable(&shape))
-		invalid_node(c, "a result of more than 2^%d elements", SIZE_BITS);
-}
-
 static Lengths lengths_from(int n, const BoundedSize *to)
 {
 	Lengths l = {0};
@@ -260,19 +229,21 @@ Ref reshape_to(Call *c, Ref x, int n, BoundedSize *to)
 	Graph *g = c->g;
 	Shape s = val(g, x)->shape, o = {.rank = n};
 	int open = -1, computed = 0, last = 0;
-	check_sizes(c, n, to);
 	for (int b = 0; b < n; b++) {
+		o.dim[b] = to[b].most;
 		open = to[b].most < 0 ? b : open;
 		computed += to[b].count != 0;
 		last = to[b].count ? b : last;
 	}
+	if (!is_countable(&o)) // the open size counts as 1
+		invalid_node(c, "a result of more than 2^%d elements", SIZE_BITS);
 	bool dynamic = computed > 0 || is_dynamic(g, x);
 	if (open < 0 && computed == 1 && !is_dynamic(g, x))
 		open = last;
-	if (open >= 0)
+	if (open >= 0) {
 		close_open(g, x, n, to, open);
-	for (int b = 0; b < n; b++)
-		o.dim[b] = to[b].most;
+		o.dim[open] = to[open].most;
+	}
 	bool same = count_of(&o) == count_of(&s);
 	if (!dynamic && !same)
 		invalid_node(c, "%s cannot become %s, which may be that of another batch or length",

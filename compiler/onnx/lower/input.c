@@ -1,7 +1,6 @@
-// input.c: the inputs of a model: as the file declares them, their sizes bound, and as values of
-// the graph. Takes the file's graph, the numbers and values that the caller has. Gives a slot for
-// each input, a constant where its value stands in for it. Keeps: a size that nothing tells is
-// asked for by name.
+// input.c: reads the declared inputs and outputs, binds their sizes and puts the inputs as values.
+// Input: the file's graph; sizes and values of the caller. Output: a slot for each input, or a
+// constant if a value of the caller stands in for it. An unknown size is asked for by name.
 #include "lower.h"
 #include <string.h>
 
@@ -13,37 +12,19 @@ const Known *find_known(const Reader *r, const char *name)
 	return cell ? &r->options->known[*cell - 1] : NULL;
 }
 
-// What a sequence or an optional value holds, in the end a tensor.
-static const TensorType *held_type(const TypeProto *t, Input *in)
-{
-	while (t && !t->tensor_type && (t->sequence_type || t->optional_type)) {
-		in->sequence |= t->sequence_type != NULL;
-		in->optional |= t->optional_type != NULL;
-		t = t->sequence_type ? t->sequence_type->elem_type : t->optional_type->elem_type;
-	}
-	return t ? t->tensor_type : NULL;
-}
-
-// A value of the caller's tells the shape that the file leaves open.
-static void shape_by_value(const Reader *r, Input *in)
-{
-	const Known *known = in->sequence ? NULL : find_known(r, in->name);
-	if (!known)
-		return;
-	if (in->rank < 0)
-		for (int a = 0; a < known->shape.rank; a++)
-			in->dim[a] = (Dim){-1, ""};
-	in->rank = in->rank < 0 ? known->shape.rank : in->rank;
-	for (int a = 0; a < in->rank && in->rank == known->shape.rank; a++)
-		if (in->dim[a].size < 0)
-			in->dim[a].size = known->shape.dim[a];
-}
-
 static Input declared(Reader *r, const ValueInfoProto *info)
 {
 	const char *path = r->model->path;
 	Input in = {.name = info->name, .rank = -1};
-	const TensorType *t = held_type(info->type, &in);
+	const TypeProto *held = info->type;
+	// Elements of a sequence, or an optional value, are tensors in the end.
+	while (held && !held->tensor_type && (held->sequence_type || held->optional_type)) {
+		in.sequence |= held->sequence_type != NULL;
+		in.optional |= held->optional_type != NULL;
+		held = held->sequence_type ? held->sequence_type->elem_type
+		                           : held->optional_type->elem_type;
+	}
+	const TensorType *t = held ? held->tensor_type : NULL;
 	if (!t)
 		fail(path,
 		     "'%s' is a map or sparse; only dense tensors go in and out: convert it "
@@ -73,24 +54,26 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 static void declare_input(Reader *r, void *info)
 {
 	Input in = declared(r, info);
-	shape_by_value(r, &in);
+	// A value of the caller gives the shape that the file leaves open.
+	const Known *known = in.sequence ? NULL : find_known(r, in.name);
+	bool unshaped = in.rank < 0;
+	if (known && unshaped)
+		in.rank = known->shape.rank;
+	for (int a = 0; known && a < in.rank && in.rank == known->shape.rank; a++)
+		if (unshaped || in.dim[a].size < 0)
+			in.dim[a] = (Dim){known->shape.dim[a], unshaped ? "" : in.dim[a].name};
 	PUSH(r->arena, r->model->inputs, in);
 }
 
-// What the maps in a sequence hold for each label.
-static const TensorType *mapped_type(const TypeProto *t)
-{
-	const TypeProto *map = t && t->sequence_type ? t->sequence_type->elem_type : NULL;
-	bool holds = map && map->map_type && map->map_type->value_type;
-	return holds ? map->map_type->value_type->tensor_type : NULL;
-}
-
-// Text is left out; a sequence of maps from labels to numbers is an array, a row each.
+// Text is left out; a sequence of maps from labels to numbers is an array, one row per map.
 static void declare_output(Reader *r, void *declaration)
 {
 	const ValueInfoProto *info = declaration;
-	const TensorType *t = info->type ? info->type->tensor_type : NULL,
-	                 *mapped = mapped_type(info->type);
+	const TypeProto *type = info->type,
+	                *map = type && type->sequence_type ? type->sequence_type->elem_type : NULL;
+	const TensorType *t = type ? type->tensor_type : NULL, *mapped = NULL;
+	if (map && map->map_type && map->map_type->value_type)
+		mapped = map->map_type->value_type->tensor_type;
 	if (t && t->elem_type == TEXT) {
 		note(r, "output '%s' is text: left out", info->name);
 		r->text = true;
@@ -163,51 +146,40 @@ const char *bind_dimensions(Reader *r)
 
 // ---- as values ------------------------------------------------------------------------
 
-// An input's value as a constant, in the type that its declared one is computed in.
-static Ref stand_in(Reader *r, const Known *known, Elem declared, const Shape *shape)
-{
-	if (!same_shape(&known->shape, shape))
-		fail(r->model->path, "input '%s' is declared as %s, its data are %s", known->name,
-		     shape_text(r->arena, declared, shape),
-		     shape_text(r->arena, known->type, &known->shape));
-	Ref x = put_const(r->g, known->type, known->shape, known->bytes);
-	return put_cast(r->g, x, (Elem)working_type(elems[declared].onnx));
-}
-
+// Returns a slot, or a constant if a value stands in for the input, in the working type.
 static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
 {
 	const Known *known = find_known(r, name);
-	if (known && r->stands[known - r->options->known])
-		return stand_in(r, known, type, shape);
-	Elem held = is_float(type) ? E_f32 : type;
-	Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
-	Ref x = put_slot(r->g, add_slot(r->g, slot));
-	return put_cast(r->g, x, (Elem)working_type(elems[type].onnx));
-}
-
-// The elements of a sequence are inputs called NAME#k; values tell how many there are.
-static List *input_list(Reader *r, const Input *in)
-{
-	List *list = NEW(r->arena, List);
-	VEC(Ref) at = {0};
-	for (;;) {
-		const char *name = format(r->arena, "%s#%d", in->name, at.count);
-		const Known *known = find_known(r, name);
-		if (!known)
-			break;
-		PUSH(r->arena, at, input_tensor(r, name, in->type, &known->shape));
+	Elem working = (Elem)working_type(elems[type].onnx);
+	if (!known || !r->stands[known - r->options->known]) {
+		Elem held = is_float(type) ? E_f32 : type;
+		Slot slot = {.name = name, .kind = S_input, .type = held, .shape = *shape};
+		return put_cast(r->g, put_slot(r->g, add_slot(r->g, slot)), working);
 	}
-	*list = (List){at.count, at.at};
-	return list;
+	if (!same_shape(&known->shape, shape))
+		fail(r->model->path, "input '%s' is declared as %s, its data are %s", name,
+		     shape_text(r->arena, type, shape),
+		     shape_text(r->arena, known->type, &known->shape));
+	Ref x = put_const(r->g, known->type, known->shape, known->bytes);
+	return put_cast(r->g, x, working);
 }
 
 void add_input(Reader *r, NameScope *top, const Input *in)
 {
 	Value v = {.onnx = in->onnx};
+	const char *element = format(r->arena, "%s#0", in->name);
+	const Known *known = find_known(r, element);
 	if (in->onnx == DOUBLE)
 		meet_double(r, format(r->arena, "input '%s'", in->name));
-	if (in->sequence && !(in->optional && !find_known(r, format(r->arena, "%s#0", in->name)))) {
-		v.list = input_list(r, in);
+	if (in->sequence && (known || !in->optional)) {
+		// The elements of a sequence are inputs called NAME#k, as many as have values.
+		VEC(Ref) at = {0};
+		for (; known; known = find_known(r, element)) {
+			PUSH(r->arena, at, input_tensor(r, element, in->type, &known->shape));
+			element = format(r->arena, "%s#%d", in->name, at.count);
+		}
+		List list = {at.count, at.at};
+		v.list = take_copy(r->arena, &list, sizeof list);
 	} else if (in->optional && !find_known(r, in->name)) {
 		v.absent = true;
 	} else if (in->rank < 0) {

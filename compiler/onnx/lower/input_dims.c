@@ -1,7 +1,6 @@
 // input_dims.c: infers open input dimensions.
-// Exporters name a size by a sum or a product of named ones ("past_sequence_length + 1"), and a
-// weight says how many channels or features come to it. Takes the inputs as declared and the
-// caller's numbers.
+// Exporters name a size by a sum or a product of named sizes ("past_sequence_length + 1"), and the
+// shape of a weight tells the number of channels or features of its input.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,7 +12,7 @@ bool is_formula(const char *name)
 	return strpbrk(name, "+*") != NULL;
 }
 
-// The size of a name or a number; -1: not known.
+// Returns the size that a name or an integer stands for, or -1 if it is not known.
 static int64_t named_size(const Reader *r, const char *text, int length)
 {
 	while (length && text[length - 1] == ' ')
@@ -26,8 +25,8 @@ static int64_t named_size(const Reader *r, const char *text, int length)
 	return *name ? open_size(r, NULL, 0, name) : -1;
 }
 
-// A sum of products of names, numbers and, in parentheses, such sums; `at` moves behind it. All
-// characters but +*() belong to names: "past-length + 1". -1: not known.
+// Returns a sum of products of names, integers and, in parentheses, such sums; -1 if it is not
+// known. Moves `at` after it. All characters but +*() belong to names: "past-length + 1".
 static int64_t sum_of(const Reader *r, const char **at, int depth)
 {
 	enum { DEEPEST = 16 };
@@ -68,7 +67,7 @@ static const struct Meeting {
                 {"LSTM", -1, 2}, {"GRU", -1, 2},          {"RNN", -1, 2},
                 {"Gemm", -1, 0}, {"MatMul", -1, 0}};
 
-// As it stands there: whether it may is for the lowering to say.
+// Returns the attribute as it is: the lowering checks it.
 static int64_t whole_attribute(const NodeProto *node, const char *name, int64_t otherwise)
 {
 	const AttributeProto *a = find_attribute(node->n_attribute, node->attribute, name);
@@ -97,8 +96,8 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 	return -1;
 }
 
-// By those whose first operand is the value `name`; *same is one that is it in another type, or
-// NULL.
+// Returns the size that the nodes tell whose first input is `name`, or -1. *same: a cast of that
+// value, or NULL.
 static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
 {
 	*same = NULL;
@@ -115,7 +114,7 @@ static int64_t told_of(const Reader *r, const char *name, int axis, int rank, co
 	return -1;
 }
 
-// Once for all readings of a file. The first size that is told for a name stands.
+// Runs once per file. The first size that is found for a name stands.
 void list_sizes(Reader *r)
 {
 	if (r->file->sizes)

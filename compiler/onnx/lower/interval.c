@@ -1,6 +1,5 @@
 // interval.c: analyzes intervals of integers.
-// Bounds of sizes that are computed, and places that count from the end. Takes a graph. Gives
-// limits, and maps over integers left out where limits tell what they give.
+// They bound computed sizes, and save a map over integers if they decide its result.
 #include "eval.h"
 #include "lower.h"
 #include <math.h>
@@ -12,17 +11,6 @@ static const Interval unlimited = {-INFINITY, INFINITY};
 static Interval hull(Interval a, Interval b)
 {
 	return (Interval){fmin(a.low, b.low), fmax(a.high, b.high)};
-}
-
-static Interval of_const(const Val *v)
-{
-	int64_t n = count_of(&v->shape);
-	if (!n || n > FOLD_LIMIT)
-		return unlimited;
-	Interval l = {const_at(v, 0), const_at(v, 0)};
-	for (int64_t i = 1; i < n; i++)
-		l = hull(l, (Interval){const_at(v, i), const_at(v, i)});
-	return l;
 }
 
 // True if a map is monotonic in each operand, so that its extremes are at the ends of theirs.
@@ -60,29 +48,11 @@ static Interval of_corners(Op op, Interval a, Interval b)
 	return l;
 }
 
-static Interval of_map(const Val *v, Interval a, Interval b)
-{
-	if (is_monotonic(v))
-		return of_corners(v->op, a, b);
-	if (v->op == O_abs)
-		return (Interval){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};
-	return v->op == O_mod && b.low > 0 ? (Interval){0, b.high} : unlimited;
-}
-
 static Interval look(Graph *g, Ref r, int depth);
 
-// A product of few numbers that are put together: how many elements a value of some shape has.
-static Interval of_product(Graph *g, Ref x, int depth)
+static Interval of_reduction(Graph *g, const Val *v, int depth)
 {
 	Interval l = {1, 1};
-	int64_t n = count_of(&val(g, x)->shape);
-	for (int64_t i = 0; i < n && n <= RANK; i++)
-		l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), depth));
-	return n <= RANK ? l : unlimited;
-}
-
-static Interval of_fold(Graph *g, const Val *v, int depth)
-{
 	Ref x = v->in[0];
 	Shape s = val(g, x)->shape;
 	double times = (double)count_of(&s) / (double)MAX(count_of(&v->shape), 1);
@@ -90,7 +60,12 @@ static Interval of_fold(Graph *g, const Val *v, int depth)
 	case O_sum:
 		return of_corners(O_mul, look(g, x, depth), (Interval){times, times});
 	case O_prod:
-		return s.rank == 1 ? of_product(g, x, depth) : unlimited;
+		if (s.rank != 1 || s.dim[0] > RANK)
+			return unlimited;
+		// Few values that were put together: dimensions, whose product is a size.
+		for (int64_t i = 0; i < s.dim[0]; i++)
+			l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), depth));
+		return l;
 	case O_argmax:
 		return (Interval){0, times - 1};
 	case O_cumsum:
@@ -116,22 +91,34 @@ static Interval of_operands(Graph *g, const Val *v, int from, int depth)
 static Interval of_value(Graph *g, Ref r, int depth)
 {
 	Val v = *val(g, r); // values may move
-	if (!count_of(&v.shape) || depth > DEEPEST)
+	int64_t n = count_of(&v.shape);
+	if (!n || depth > DEEPEST || (v.op == O_const && n > FOLD_LIMIT))
 		return unlimited;
-	if (v.op == O_const)
-		return of_const(&v);
+	Interval a = unlimited, b = unlimited;
+	if (v.op == O_const) {
+		a = (Interval){const_at(&v, 0), const_at(&v, 0)};
+		for (int64_t i = 1; i < n; i++)
+			a = hull(a, (Interval){const_at(&v, i), const_at(&v, i)});
+		return a;
+	}
 	if (v.type == E_b8)
 		return (Interval){0, 1};
 	switch (prims[v.op].cls) {
 	case C_reduce:
-		return of_fold(g, &v, depth);
+		return of_reduction(g, &v, depth);
 	case C_move:
 		return v.op == O_pad || v.op == O_window ? unlimited : of_operands(g, &v, 0, depth);
 	case C_map:
 		if (v.op == O_select)
 			return of_operands(g, &v, 1, depth);
-		return of_map(&v, look(g, v.in[0], depth),
-		              v.nin > 1 ? look(g, v.in[1], depth) : unlimited);
+		a = look(g, v.in[0], depth);
+		if (v.nin > 1)
+			b = look(g, v.in[1], depth);
+		if (is_monotonic(&v))
+			return of_corners(v.op, a, b);
+		if (v.op == O_abs)
+			return (Interval){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};
+		return v.op == O_mod && b.low > 0 ? (Interval){0, b.high} : unlimited;
 	case C_index:
 		return v.op == O_gather    ? look(g, v.in[0], depth)
 		       : v.attr->i[1] == 0 ? hull(look(g, v.in[0], depth), look(g, v.in[2], depth))
@@ -161,7 +148,7 @@ Interval limits_of(Graph *g, Ref r)
 	return look(g, r, 0);
 }
 
-// a, or b, or what op makes of them, as their limits tell. The result is shaped as a.
+// Returns a, or b if it is shaped as a, or else op of both.
 static Ref either(Graph *g, Op op, Ref a, Ref b, bool first, bool second)
 {
 	second &= same_shape(&val(g, a)->shape, &val(g, b)->shape);

@@ -1,7 +1,7 @@
-// lower.c: every node lowered in order, of the main graph, of functions and of the bodies of loops
-// and branches. Takes the nodes and what their operands' names stand for. Gives what their results'
-// names stand for. Keeps: a name is given once; a node that cannot be lowered is told of, and those
-// behind it are lowered all the same.
+// lower.c: lowers the nodes of the main graph, of functions and of bodies in order.
+// Input: the nodes and the values that their inputs' names stand for. Output: those of their
+// outputs' names. Invariant: a name is given once; a node that cannot be lowered is reported, and
+// the nodes after it are lowered all the same.
 #include "lower.h"
 #include <string.h>
 
@@ -54,29 +54,25 @@ void bind_name(Reader *r, NameScope *s, const char *name, Value v)
 	bind_value(r, s, name, take_copy(r->arena, &v, sizeof v));
 }
 
-// A value of nest `home` as it is seen where values are put now.
-static Value bring_value(Reader *r, Value v, LoopScope *home)
-{
-	if (r->nest == home)
-		return v;
-	v.ref = bring_in(r, v.ref, home);
-	if (v.list) {
-		List *list = NEW(r->arena, List);
-		*list = (List){v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
-		for (int k = 0; k < list->count; k++)
-			list->at[k] = bring_in(r, v.list->at[k], home);
-		v.list = list;
-	}
-	return v;
-}
-
-// Space inside a function's body are its own; those of a subgraph may be the surrounding graph's.
+// The names in a function's body are its own; those in a subgraph may be the surrounding graph's.
 Value look_up(Reader *r, const NameScope *s, const char *name)
 {
 	for (const NameScope *at = s; at; at = at->function ? NULL : at->outer) {
-		const Value *v = table_pointer_s(at->names, name);
-		if (v)
-			return bring_value(r, *v, at->nest);
+		const Value *found = table_pointer_s(at->names, name);
+		if (!found)
+			continue;
+		Value v = *found;
+		if (r->nest == at->nest)
+			return v;
+		// A value around the loop whose body is being lowered is brought in.
+		v.ref = bring_in(r, v.ref, at->nest);
+		if (v.list) {
+			List list = {v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
+			for (int k = 0; k < list.count; k++)
+				list.at[k] = bring_in(r, v.list->at[k], at->nest);
+			v.list = take_copy(r->arena, &list, sizeof list);
+		}
+		return v;
 	}
 	r->help = "export the model again";
 	fail(r->model->path,

@@ -1,6 +1,5 @@
-// node.c: a node's attributes, and operands that must be known when the file is read.
-// Takes the node being lowered. Gives numbers. Fails with the node's name when something is missing
-// or computed.
+// node.c: reads a node's attributes and the inputs that must be constant.
+// Fails with the node's name if one is missing or computed.
 #include "lower.h"
 #include <string.h>
 

@@ -1,9 +1,9 @@
 // param_names.c: recovers parameter names.
-// Takes the file's metadata, the names of Identity results, and the names of nodes. Gives a name
-// for each use of an initializer. Facts: PyTorch's newer exporter writes on each node the call it
-// stems from, with the parameters' names among its arguments (pkg.torch.onnx.fx_node), and in the
-// graph what each of these is; its older one leaves `Identity(kept) -> name` where it merged equal
-// tensors, and module paths as names of nodes.
+// Input: the file's metadata, the names of Identity results and of nodes. Output: a name for each
+// use of an initializer. Facts: PyTorch's newer exporter writes on each node the call that it stems
+// from, with the parameters' names among its arguments (pkg.torch.onnx.fx_node), and in the graph
+// what each of them is. Its older one leaves `Identity(kept) -> name` if it merged equal tensors,
+// and module paths as names of nodes.
 #include "lower.h"
 #include <ctype.h>
 #include <stdlib.h>
@@ -93,7 +93,7 @@ bool is_parameter_name(const Reader *r, const char *name)
 	return t && t->parameter;
 }
 
-// The tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
+// Returns the tensors that an exporter computed weight `w` from: "['fc.weight', 'val_3']".
 static Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
@@ -118,8 +118,8 @@ static Leaves leaves_of(const Reader *r, const Weight *w)
 
 enum { MANY = 4 };
 
-// Parameters among the arguments of the call, in order; how many. More than MANY: too many to tell
-// apart.
+// Stores the first MANY parameters among the arguments of the call, in order; returns their number.
+// More than MANY are too many to tell apart.
 static int called_with(const Reader *r, const NodeProto *node, const char **name)
 {
 	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
@@ -237,21 +237,6 @@ static const char *name_by_path(const Use *u)
 	return format(arena, "%s.%s", path.at, u->role == R_weight ? "weight" : "bias");
 }
 
-static const char *name_of(const Use *u)
-{
-	const Weight *w = u->w;
-	const char *name = w->alias && !is_opaque(w->alias) ? w->alias : NULL;
-	if (!name && u->node)
-		name = name_by_call(u);
-	if (!name && u->leaves.parameters)
-		name = u->leaves.name;
-	if (!name && !w->alias && !is_opaque(w->name))
-		name = w->name;
-	if (!name && u->node)
-		name = name_by_path(u);
-	return name ? name : w->alias ? w->alias : w->name;
-}
-
 Use use_of(Reader *r, Weight *w, const Call *c, int k)
 {
 	const NodeProto *node = c ? c->node : NULL, *next;
@@ -263,7 +248,18 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 			u.input--;
 		u.reader = next;
 	}
-	u.name = name_of(&u);
+	if (w->alias && !is_opaque(w->alias))
+		u.name = w->alias;
+	if (!u.name && node)
+		u.name = name_by_call(&u);
+	if (!u.name && u.leaves.parameters)
+		u.name = u.leaves.name;
+	if (!u.name && !w->alias && !is_opaque(w->name))
+		u.name = w->name;
+	if (!u.name && node)
+		u.name = name_by_path(&u);
+	if (!u.name)
+		u.name = w->alias ? w->alias : w->name;
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means
 	// that nothing was shared.
 	if (!node || w->uses < 2 || w->alias || r->signature ||

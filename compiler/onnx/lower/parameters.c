@@ -1,7 +1,7 @@
 // parameters.c: separates parameters from constants.
-// Takes the weights of a file and the node that reads one. Gives a slot or a constant for each
-// use: several slots for one initializer where the exporter merged parameters that were equal, one
-// slot for two where it copied a tied one. Keeps: every such decision is in Model.notes.
+// Each use of a weight becomes a slot or a constant: several slots for one initializer if the
+// exporter merged equal parameters, one slot for two if it copied a tied one. Invariant: every such
+// decision is in Model.notes.
 #include "ops/ops.h"
 #include <stdlib.h>
 #include <string.h>
@@ -49,7 +49,7 @@ bool one_value(Reader *r, Weight *w)
 	return true;
 }
 
-// Number i of such a copy of a weight.
+// Returns element i of a copy of a weight.
 static double copied_number(Reader *r, Weight *w, Copy copy, int64_t i)
 {
 	const int64_t *dim = w->shape.dim;
@@ -68,7 +68,7 @@ static Shape copied_shape(const Weight *w, Copy copy)
 	return s;
 }
 
-// Is weight `a` such a copy of `b`?
+// True if weight `a` is a copy of `b`.
 static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
 {
 	Shape shape = copied_shape(b, copy);
@@ -83,8 +83,8 @@ static bool is_copy(Reader *r, Weight *a, Weight *b, Copy copy)
 
 // ---- weights that are copies of others ------------------------------------------------
 
-// The weights with slots whose copies begin as `w` does, or (`from` is `copy`) as this copy of it:
-// those of its shape, with a few numbers of it.
+// Returns the weights with slots whose copies have the shape and a few elements of `w`, or, if
+// `from` is `copy`, of this copy of `w`.
 static WeightList *twins_of(Reader *r, Weight *w, Copy copy, Copy from)
 {
 	Shape shape = copied_shape(w, from);
@@ -104,7 +104,7 @@ static WeightList *twins_of(Reader *r, Weight *w, Copy copy, Copy from)
 	return (WeightList *)(uintptr_t)*cell;
 }
 
-// The weight with a slot that this one is such a copy of; NULL: none.
+// Returns the weight with a slot that this one is a copy of, or NULL.
 static Weight *original_of(Reader *r, Weight *w, Copy copy)
 {
 	const WeightList *twins = twins_of(r, w, copy, COPY_SAME);
@@ -170,7 +170,7 @@ static Ref put_own(const Use *u, int slot)
 	return put_home(u, slot, COPY_SAME);
 }
 
-// A weight that is such a copy of a slot's is tied to it again; `what` it is of the slot.
+// Ties a weight to the slot that it is a copy of; `what` it is of the slot.
 static Ref put_tie(const Use *u, int slot, Copy copy, const char *what)
 {
 	note(u->r, "initializer '%s' is %s %s: tied again", u->w->name, what,
@@ -178,20 +178,15 @@ static Ref put_tie(const Use *u, int slot, Copy copy, const char *what)
 	return put_home(u, slot, copy);
 }
 
-static const char *fresh_name(Reader *r, const char *name)
-{
-	const char *tried = name;
-	for (int i = 2; find_slot(r->g, tried) >= 0; i++)
-		tried = format(r->arena, "%s#%d", name, i);
-	return tried;
-}
-
 static int new_slot(const Use *u, SlotKind kind, const char *name, const char *why)
 {
 	const Weight *w = u->w;
+	const char *fresh = name;
+	for (int i = 2; find_slot(u->r->g, fresh) >= 0; i++)
+		fresh = format(u->r->arena, "%s#%d", name, i);
 	if (w->proto->data_type == DOUBLE)
 		meet_double(u->r, format(u->r->arena, "initializer '%s'", w->name));
-	return add_slot(u->r->g, (Slot){.name = fresh_name(u->r, name),
+	return add_slot(u->r->g, (Slot){.name = fresh,
 	                                .file = w->name,
 	                                .kind = kind,
 	                                .type = w->type,

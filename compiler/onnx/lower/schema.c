@@ -1,6 +1,6 @@
-// schema.c: a node checked against its operator's schema before it is lowered: how many inputs and
-// outputs it has, and its attributes: names, types, values, none twice, none missing.
-// Input: schema.def, written from ONNX's own schemas, and values.def. Fails with the node's name.
+// schema.c: checks a node against its operator's schema before it is lowered.
+// It checks the number of inputs and outputs, and the attributes: names, types, values, none twice,
+// none missing. Input: schema.def, written from ONNX's own schemas, and values.def.
 #include "lower.h"
 #include <math.h>
 #include <stdlib.h>
@@ -231,31 +231,9 @@ static void check_foreign(const Call *c, const char *name, const AttributeProto 
 	                             : "expected none");
 }
 
-static void check_attributes(const Call *c, const Versions *v)
-{
-	const NodeProto *node = c->node;
-	Declared d;
-	for (size_t i = 0; i < node->n_attribute; i++) {
-		const char *name = node->attribute[i]->name;
-		for (size_t k = 0; k < i; k++)
-			if (!strcmp(name, node->attribute[k]->name))
-				unsupported_node(c, again, "attribute '%s' is given twice", name);
-		const AttributeProto *a = find_attr(c, name);
-		if (!a || starts_with(name, "__")) // a note of a runtime to itself
-			continue;
-		if (find_declared(c->r->arena, v->now, name, &d))
-			check_value(c, name, a, onnx_type(d.kind));
-		else
-			check_foreign(c, name, a, v);
-	}
-	for (const char *at = v->now->attributes; next_declared(c->r->arena, &at, &d);)
-		if (d.required && !find_attr(c, d.name))
-			unsupported_node(c, again, "attribute '%s' is missing", d.name);
-}
+// ---- a node ---------------------------------------------------------------------------
 
-// ---- inputs and outputs ---------------------------------------------------------------
-
-// Returns how many names there are; those left out at the end do not count.
+// Returns the number of names, without those left out at the end. Fails if there are too many.
 static int check_most(const Call *c, const char *what, size_t n, char *const *name,
                       const char *formals)
 {
@@ -284,7 +262,23 @@ void check_schema(const Call *c)
 	for (int i = 0; v.now->in[i]; i++)
 		if (strchr("1+", v.now->in[i]) && (i >= n || !node->input[i][0]))
 			unsupported_node(c, again, "input %d is missing", i);
-	check_attributes(c, &v);
+	Declared d;
+	for (size_t i = 0; i < node->n_attribute; i++) {
+		const char *name = node->attribute[i]->name;
+		for (size_t k = 0; k < i; k++)
+			if (!strcmp(name, node->attribute[k]->name))
+				unsupported_node(c, again, "attribute '%s' is given twice", name);
+		const AttributeProto *a = find_attr(c, name);
+		if (!a || starts_with(name, "__")) // a note of a runtime to itself
+			continue;
+		if (find_declared(c->r->arena, v.now, name, &d))
+			check_value(c, name, a, onnx_type(d.kind));
+		else
+			check_foreign(c, name, a, &v);
+	}
+	for (const char *at = v.now->attributes; next_declared(c->r->arena, &at, &d);)
+		if (d.required && !find_attr(c, d.name))
+			unsupported_node(c, again, "attribute '%s' is missing", d.name);
 }
 
 char declared_attr(Arena *arena, const char *domain, const char *op, int64_t opset,

@@ -5,11 +5,6 @@
 #include <math.h>
 #include <string.h>
 
-static Ref call_book(const Call *c, const char *def, Ref x, int n, const AttrArg *given)
-{
-	return book_call1(c->g, def, 1, &x, n, given);
-}
-
 static Ref round_float(const Call *c, Ref x, const Format *f, bool saturate, const char *powers)
 {
 	AttrArg given[] = {{.name = "bits", .x = f->mantissa},
@@ -18,29 +13,25 @@ static Ref round_float(const Call *c, Ref x, const Format *f, bool saturate, con
 	                   {.name = "beyond", .x = f->special == F_ieee ? INFINITY : NAN}};
 	x = put_cast(c->g, x, E_f32);
 	if (f->special == F_power)
-		return call_book(c, format(c->r->arena, "power_%s", powers), x, 0, NULL);
-	if (f->special == F_none) // has nothing but numbers: what is none becomes 0
+		return book_call1(c->g, format(c->r->arena, "power_%s", powers), 1, &x, 0, NULL);
+	if (f->special == F_none) // it has no NaN, which becomes 0
 		x = put3(c->g, O_select, put1(c->g, O_isnan, x), num_like(c->g, x, 0), x);
 	bool full = !saturate && f->special != F_none;
-	return call_book(c, full ? "few_bits_open" : "few_bits", x, full ? 4 : 3, given);
-}
-
-static Ref wrap_whole(const Call *c, Ref x, const Format *f)
-{
-	Graph *g = c->g;
-	double all = 1 << f->bits, low = f->special == F_signed ? all / 2 : 0;
-	x = put2(g, O_add, put_cast(g, x, E_i64), put_num(g, E_i64, low));
-	x = put2(g, O_mod, x, put_num(g, E_i64, all));
-	return put2(g, O_sub, x, put_num(g, E_i64, low));
+	return book_call1(c->g, full ? "few_bits_open" : "few_bits", 1, &x, full ? 4 : 3, given);
 }
 
 Ref put_typed(const Call *c, Ref x, int onnx, bool saturate, const char *powers)
 {
 	Graph *g = c->g;
 	const Format *f = find_format(onnx);
+	if (f && is_integral(f)) { // wraps around
+		double all = 1 << f->bits, low = f->special == F_signed ? all / 2 : 0;
+		x = put2(g, O_add, put_cast(g, x, E_i64), put_num(g, E_i64, low));
+		x = put2(g, O_mod, x, put_num(g, E_i64, all));
+		return put2(g, O_sub, x, put_num(g, E_i64, low));
+	}
 	if (f)
-		return is_integral(f) ? wrap_whole(c, x, f)
-		                      : round_float(c, x, f, saturate, powers);
+		return round_float(c, x, f, saturate, powers);
 	Elem to = (Elem)declared_type(onnx), working = (Elem)working_type(onnx);
 	Elem from = val(g, x)->type;
 	bool loses = (elems[to].bytes < elems[working].bytes && !is_float(to) && from != E_b8) ||

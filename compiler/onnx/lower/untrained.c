@@ -1,10 +1,9 @@
-// untrained.c: what is not trained, and why: statistics, numbers of operators, tables that were
-// computed, what the file or the user says of it. Takes a weight and the node that reads it. Gives
-// the reason, and for what is trained a question where that is in doubt. Keeps: every weight that
-// is not trained has a reason. Facts: where all of a computation is constant, exporters put its
-// result in the file under a name of their own. The newer PyTorch says what it was computed from;
-// of others the operator that reads it and the numbers must tell: a kernel of a product and what is
-// added to scores of attention are trained, masks, waves, grids and Fourier transforms are not.
+// untrained.c: decides which weights are not trained, and why; in doubt, what to ask the user.
+// Statistics, scalars of operators, computed tables and weights that the file or the user excludes
+// are not trained. Facts: exporters store the result of a constant computation under a name of
+// their own. Newer PyTorch records what it was computed from; else the operator that reads it and
+// its values must decide: factors of products and terms of attention scores are trained, masks,
+// waves, grids and Fourier transforms are not.
 #include "lower.h"
 #include <math.h>
 #include <string.h>
@@ -52,14 +51,14 @@ static Lines lines_along(const Weight *w, int axis)
 	return l;
 }
 
-// Where line i begins.
+// Returns the first element of line i.
 static int64_t line_start(const Lines *l, int64_t i)
 {
 	return i / l->step * l->step * l->n + i % l->step;
 }
 
-// Is it a Fourier transform: along an axis cosines, then sines of the same frequencies, whose
-// squares are together those of a window?
+// True if it is a Fourier transform: along an axis cosines, then sines of the same frequencies; the
+// sum of their squares is the square of a window.
 static bool is_transform(Reader *r, Weight *w, int axis)
 {
 	const Lines l = lines_along(w, axis);
@@ -83,7 +82,7 @@ static bool is_transform(Reader *r, Weight *w, int axis)
 	return varies;
 }
 
-// Does it look like filters or an interpolation: nothing negative, and mostly zeros?
+// True if it may be filters or an interpolation: no negative element, and mostly zeros.
 static bool is_filter_bank(Reader *r, Weight *w)
 {
 	enum { LEAST = 16, LOOK = 4096 };
@@ -97,7 +96,7 @@ static bool is_filter_bank(Reader *r, Weight *w)
 	return n >= LEAST && zeros < n && zeros >= n / 2;
 }
 
-// Does it hide scores: holds it what a softmax turns into zeros?
+// True if it hides scores: a softmax turns one of its elements into zero.
 static bool hides(Reader *r, Weight *w)
 {
 	enum { HIDDEN = -50 };
@@ -120,7 +119,7 @@ static bool two_numbers(Reader *r, Weight *w)
 	return true;
 }
 
-// Is it a grid or distances: straight lines along an axis, with a bend each at most?
+// True if it is a grid or distances: straight lines along an axis, each with at most one bend.
 static bool is_regular_along(Reader *r, Weight *w, int axis)
 {
 	enum { SHORTEST = 5 };
@@ -155,7 +154,7 @@ static bool is_fourier(Reader *r, Weight *w)
 	return last > 0 && (is_transform(r, w, 0) || is_transform(r, w, last));
 }
 
-// Looked for once in a weight.
+// Looks for a trait once per weight.
 static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
@@ -189,14 +188,14 @@ static bool is_score_bias(const Use *u)
 	return !strcmp(u->reader->op_type, "Add") && is_scored(u->r, u->reader);
 }
 
-// A table that an exporter without metadata computed, to judge by its name.
+// True if its name says that an exporter without metadata computed it.
 static bool is_folded_table(const Use *u)
 {
 	return is_opaque(u->w->alias ? u->w->alias : u->w->name) && wide_axes(&u->w->shape) > 1 &&
 	       is_one_of(OPS_arithmetic, u->reader);
 }
 
-// Without metadata a name and a shape must do.
+// Decides by name, shape and values, for a file without metadata.
 static const char *guess_reason(const Use *u)
 {
 	static const char *const buffers[] = {
@@ -240,8 +239,8 @@ static const char *guess_reason(const Use *u)
 	return no_reason;
 }
 
-// Folded from a parameter: is it more than the parameter in another shape? Tables that are not
-// contracted, products of several parameters or with buffers, and single numbers are.
+// True if it was folded from a parameter and is more than a view of it: a scalar, a table that is
+// not contracted, or a product with other parameters or buffers.
 static bool is_computed(const Use *u)
 {
 	const Leaves *leaves = &u->leaves;
