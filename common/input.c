@@ -144,15 +144,6 @@ static bool is_beneath(const char *path, const char *folder)
 	return length && !strncmp(path, folder, length) && (root || path[length] == '/');
 }
 
-static bool may_read(int file, const char *folder, const char *other)
-{
-	char *path = path_of(file), *real = realpath(*folder ? folder : ".", NULL);
-	bool may = path && (is_beneath(path, real) || is_beneath(path, other));
-	free(path);
-	free(real);
-	return may;
-}
-
 // The check is on the file that was opened, which is then read: nobody can replace it in between.
 // Until it is permitted, it is opened with O_PATH only: opening a device can have an effect.
 int amos_input_beneath(const char *folder, const char *other, const char *name)
@@ -165,8 +156,11 @@ int amos_input_beneath(const char *folder, const char *other, const char *name)
 	int found = open(path, O_PATH | O_CLOEXEC);
 	if (found < 0)
 		return -1;
+	char *at = path_of(found), *real = realpath(*folder ? folder : ".", NULL);
+	bool may = at && (is_beneath(at, real) || is_beneath(at, other));
+	free(at);
+	free(real);
 	snprintf(path, sizeof path, "/proc/self/fd/%d", found);
-	bool may = may_read(found, folder, other);
 	int file = may ? amos_input(path, O_NONBLOCK) : -1, cause = may ? errno : EXDEV;
 	close(found);
 	errno = cause;

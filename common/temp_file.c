@@ -75,9 +75,14 @@ static bool invent(char *path, const char *folder, int length)
 	return n < PATH_MAX;
 }
 
-// Creates a new file and locks it; NULL: see errno.
+// Creates a new file and locks it; NULL: see errno. Signals are blocked, so that an interrupt finds
+// every file recorded.
 static struct temporary *create(const char *folder, int length, mode_t mode, int *file)
 {
+	sigset_t every, before;
+	sigfillset(&every);
+	pthread_sigmask(SIG_SETMASK, &every, &before);
+	pthread_mutex_lock(&lock);
 	struct temporary *t = unused();
 	*file = -1;
 	while (t && *file < 0 && invent(t->path, folder, length)) {
@@ -85,26 +90,15 @@ static struct temporary *create(const char *folder, int length, mode_t mode, int
 		if (*file < 0 && errno != EEXIST)
 			break;
 	}
-	if (*file < 0)
-		return NULL;
-	flock(*file, LOCK_EX | LOCK_NB);
-	t->used = 1;
-	return t;
-}
-
-// The same with signals blocked, so that an interrupt finds every file recorded.
-static struct temporary *create_blocked(const char *folder, int length, mode_t mode, int *file)
-{
-	sigset_t every, before;
-	sigfillset(&every);
-	pthread_sigmask(SIG_SETMASK, &every, &before);
-	pthread_mutex_lock(&lock);
-	struct temporary *t = create(folder, length, mode, file);
 	int cause = errno;
+	if (*file >= 0) {
+		flock(*file, LOCK_EX | LOCK_NB);
+		t->used = 1;
+	}
 	pthread_mutex_unlock(&lock);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	errno = cause;
-	return t;
+	return *file < 0 ? NULL : t;
 }
 
 // ---- one file -------------------------------------------------------------------------
@@ -134,7 +128,7 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 	mode_t mode = file->device ? 0600 : replaced ? replaced->st_mode & 0777 : 0666;
 	const char *near = file->device ? scratch : file->target;
 	int fd;
-	struct temporary *t = create_blocked(near, folder_length(near), mode, &fd);
+	struct temporary *t = create(near, folder_length(near), mode, &fd);
 	if (!t)
 		return false;
 	file->temporary = t->path;

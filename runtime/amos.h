@@ -135,7 +135,7 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 void amos_profile(struct amos *, int64_t *nanoseconds);
 double amos_now(void); // seconds, of a clock that never goes back
 
-// ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c: batches out of files --------
+// ---- data.c, source.c, bind.c, attach.c, measure.c, batch.c: batches out of files -----
 
 struct amos_data;
 

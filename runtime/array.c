@@ -1,5 +1,4 @@
 // array.c: reads a file's bytes and the arrays in them.
-// Files are mapped, or read if compressed or a pipe.
 // Invariant: no header is trusted before it agrees with the file's size.
 #include "rt.h"
 #include <errno.h>
@@ -60,19 +59,6 @@ static int read_file(int file, const char *path, struct amos_blob *blob)
 	return status;
 }
 
-static int map_file(int file, size_t size, const char *path, struct amos_blob *blob)
-{
-	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
-	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
-	close(file);
-	if (status)
-		return status;
-	if (!size)
-		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-	*blob = (struct amos_blob){at, size, at, size};
-	return AMOS_DONE;
-}
-
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 {
 	*blob = (struct amos_blob){0};
@@ -85,9 +71,18 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 		close(file);
 		return amos_fail_errno("read", path);
 	}
-	return compressed || S_ISFIFO(about.st_mode)
-	           ? read_file(file, path, blob)
-	           : map_file(file, (size_t)about.st_size, path, blob);
+	if (compressed || S_ISFIFO(about.st_mode))
+		return read_file(file, path, blob);
+	size_t size = (size_t)about.st_size;
+	void *at = size ? mmap(NULL, size, PROT_READ, MAP_PRIVATE, file, 0) : NULL;
+	int status = at == MAP_FAILED ? amos_fail_errno("map", path) : AMOS_DONE;
+	close(file);
+	if (status)
+		return status;
+	if (!size)
+		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
+	*blob = (struct amos_blob){at, size, at, size};
+	return AMOS_DONE;
 }
 
 void amos_blob_free(struct amos_blob *blob)
@@ -121,17 +116,6 @@ const char *amos_shape_text(char *to, size_t room, int type, int rank, const int
 	return to;
 }
 
-// Advances the index of a column-major position to that of the next row-major one.
-static int64_t next_column_major(const struct amos_array *array, int64_t *index)
-{
-	int64_t at = 0;
-	for (int a = array->rank; a-- > 0 && ++index[a] == array->dim[a];)
-		index[a] = 0;
-	for (int a = array->rank; a-- > 0;)
-		at = at * array->dim[a] + index[a];
-	return at;
-}
-
 int amos_array_reorder(struct amos_array *array, const char *where, bool swap, bool fortran)
 {
 	int64_t count = amos_count(array->rank, array->dim), index[10] = {0}, at = 0;
@@ -145,7 +129,15 @@ int amos_array_reorder(struct amos_array *array, const char *where, bool swap, b
 		const char *from = (const char *)array->bytes + (size_t)at * item;
 		for (size_t k = 0; k < item; k++)
 			to[(size_t)i * item + k] = from[swap ? item - 1 - k : k];
-		at = fortran ? next_column_major(array, index) : i + 1;
+		at = i + 1;
+		if (!fortran)
+			continue;
+		// Advances the row-major index, and finds its column-major position.
+		for (int a = array->rank; a-- > 0 && ++index[a] == array->dim[a];)
+			index[a] = 0;
+		at = 0;
+		for (int a = array->rank; a-- > 0;)
+			at = at * array->dim[a] + index[a];
 	}
 	amos_blob_free(array->own);
 	*(struct amos_blob *)array->own = (struct amos_blob){(void *)to, bytes, to, 0};

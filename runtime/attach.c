@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Bytes for a float input are divided by 255, unless they are tokens or raw().
 double amos_divisor(const struct amos_data *data, const struct amos_source *source, char class)
 {
 	const struct amos_opened *file = &data->sources.files[source->file];

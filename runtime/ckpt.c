@@ -1,6 +1,5 @@
 // ckpt.c: reads and writes checkpoints: a header, then the blocks of parameters and state.
-// Invariant: a crash leaves the old file or the new one. Nothing is trusted without its checksum. A
-// checkpoint that does not match the model changes nothing.
+// Invariant: nothing is trusted without its checksum.
 //
 // Format, little endian: struct head; for each slot that is not an input, a struct record and its
 // name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc covers all
@@ -36,9 +35,8 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 
 // ---- writing --------------------------------------------------------------------------
 
-// Returns the head and the records, to be freed by the caller; NULL: out of memory.
-static char *head_of(const struct amos *m, const struct amos_position *point, const char *identity,
-                     int64_t *bytes)
+int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
+              const char *identity)
 {
 	const struct amos_model *model = m->model;
 	struct head head = {.point = *point,
@@ -52,7 +50,7 @@ static char *head_of(const struct amos *m, const struct amos_position *point, co
 	size_t size;
 	FILE *to = open_memstream(&at, &size);
 	if (!to)
-		return NULL;
+		return amos_no_memory(path);
 	fwrite(&head, sizeof head, 1, to);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
@@ -72,31 +70,21 @@ static char *head_of(const struct amos *m, const struct amos_position *point, co
 	while (ftell(to) % 64)
 		fputc(0, to);
 	if (fclose(to))
-		return NULL;
-	head.bytes = *bytes = (int64_t)size;
+		return amos_no_memory(path);
+	head.bytes = (int64_t)size;
 	memcpy(at, &head, sizeof head);
 	head.crc = crc_of(at, head.bytes);
 	memcpy(at, &head, sizeof head);
-	return at;
-}
-
-int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
-              const char *identity)
-{
-	int64_t bytes;
-	char *head = head_of(m, point, identity, &bytes);
-	if (!head)
-		return amos_no_memory(path);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
 		// The stream remembers errors; amos_file_keep() checks for them.
-		fwrite(head, 1, (size_t)bytes, file.to);
-		fwrite(m->params, 1, (size_t)m->model->params, file.to);
-		fwrite(m->state, 1, (size_t)m->model->state, file.to);
+		fwrite(at, 1, size, file.to);
+		fwrite(m->params, 1, (size_t)model->params, file.to);
+		fwrite(m->state, 1, (size_t)model->state, file.to);
 		status = amos_file_keep(&file);
 	}
-	free(head);
+	free(at);
 	return status;
 }
 
@@ -133,32 +121,6 @@ static int read_head(const struct amos_checkpoint *c, struct head *head)
 	return AMOS_DONE;
 }
 
-// Reads the slot whose record begins at byte *at.
-static int read_slot(struct amos_checkpoint *c, const struct head *head, int64_t *at)
-{
-	struct record r;
-	if (head->bytes - *at < (int64_t)sizeof r)
-		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
-	memcpy(&r, c->file->at + *at, sizeof r);
-	*at += (int64_t)sizeof r;
-	bool state = r.kind == AMOS_SLOT_STATE;
-	int64_t block = state ? head->state : head->params;
-	bool sound = r.rank >= 0 && r.rank <= 10 && r.type >= 0 && r.type < AMOS_TYPES &&
-	             r.name >= 0 && r.name <= head->bytes - *at && r.offset >= 0 &&
-	             r.offset <= block;
-	int64_t count = sound ? amos_count(r.rank, r.dim) : -1;
-	if (count < 0 || count > (block - r.offset) / amos_types[r.type].bytes)
-		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
-	struct amos_array *array = &c->slots[c->count].array;
-	*array = (struct amos_array){.type = r.type, .rank = r.rank};
-	memcpy(array->dim, r.dim, sizeof array->dim);
-	array->name = strndup((const char *)c->file->at + *at, (size_t)r.name);
-	array->bytes = c->file->at + head->bytes + r.offset + (state ? head->params : 0);
-	c->slots[c->count++].kind = r.kind;
-	*at += r.name;
-	return array->name ? AMOS_DONE : amos_no_memory(c->path);
-}
-
 static int read_file(struct amos_checkpoint *c)
 {
 	struct head head;
@@ -172,12 +134,34 @@ static int read_file(struct amos_checkpoint *c)
 	if (!c->slots)
 		return amos_no_memory(c->path);
 	int64_t at = sizeof head;
-	while (!status && c->count < head.nslots)
-		status = read_slot(c, &head, &at);
-	if (!status && head.identity > head.bytes - at)
-		status = amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
-	if (status)
-		return status;
+	while (c->count < head.nslots) {
+		struct record r;
+		if (head.bytes - at < (int64_t)sizeof r)
+			return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
+		memcpy(&r, c->file->at + at, sizeof r);
+		at += (int64_t)sizeof r;
+		bool state = r.kind == AMOS_SLOT_STATE;
+		int64_t block = state ? head.state : head.params;
+		bool sound = r.rank >= 0 && r.rank <= 10 && r.type >= 0 && r.type < AMOS_TYPES &&
+		             r.name >= 0 && r.name <= head.bytes - at && r.offset >= 0 &&
+		             r.offset <= block;
+		int64_t count = sound ? amos_count(r.rank, r.dim) : -1;
+		if (count < 0 || count > (block - r.offset) / amos_types[r.type].bytes)
+			return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
+		struct amos_saved *slot = &c->slots[c->count++];
+		slot->kind = r.kind;
+		slot->array = (struct amos_array){
+		    .name = strndup((const char *)c->file->at + at, (size_t)r.name),
+		    .type = r.type,
+		    .rank = r.rank,
+		    .bytes = c->file->at + head.bytes + r.offset + (state ? head.params : 0)};
+		memcpy(slot->array.dim, r.dim, sizeof r.dim);
+		if (!slot->array.name)
+			return amos_no_memory(c->path);
+		at += r.name;
+	}
+	if (head.identity > head.bytes - at)
+		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
 	c->identity = strndup((const char *)c->file->at + at, (size_t)head.identity);
 	return c->identity ? AMOS_DONE : amos_no_memory(c->path);
 }

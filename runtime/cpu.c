@@ -111,24 +111,6 @@ static void pack(const struct amos_out *out, const int64_t *dim, char *at)
 	}
 }
 
-// Packs the outputs of data-dependent size. Fails if a check output reports an index out of range.
-static int finish_outs(const struct amos *m, char *const *outputs)
-{
-	for (int64_t i = 0; i < m->entry->nouts; i++) {
-		const struct amos_out *out = &m->entry->outs[i];
-		const int64_t *index = (const int64_t *)outputs[i];
-		int64_t dim[10];
-		if (out->check && *index)
-			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
-			                 out->check, (long long)(*index == INT64_MIN ? 0 : *index));
-		if (!out->shape_output || !out->rank)
-			continue;
-		run_shape(out, outputs, dim);
-		pack(out, dim, outputs[i]);
-	}
-	return AMOS_DONE;
-}
-
 int amos_call(struct amos *m, const struct amos_entry *entry, void *const *inputs,
               void *const *outputs)
 {
@@ -149,9 +131,22 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	int status = ((amos_program *)entry->run)(&run);
 	if (parallel)
 		amos_pool_end(m->pool);
-	return status ? amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
-	                          m->model->name, status)
-	              : finish_outs(m, run.outputs);
+	if (status)
+		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
+		                 m->model->name, status);
+	for (int64_t i = 0; i < entry->nouts; i++) {
+		const struct amos_out *out = &entry->outs[i];
+		const int64_t *index = (const int64_t *)run.outputs[i];
+		int64_t dim[10];
+		if (out->check && *index)
+			return amos_fail(AMOS_INPUT, "%s: %s, found %lld", m->model->name,
+			                 out->check, (long long)(*index == INT64_MIN ? 0 : *index));
+		if (!out->shape_output || !out->rank)
+			continue;
+		run_shape(out, run.outputs, dim);
+		pack(out, dim, run.outputs[i]);
+	}
+	return AMOS_DONE;
 }
 
 // ---- addresses of slots and outputs ---------------------------------------------------

@@ -1,13 +1,12 @@
 // evaluate.c: computes the mean loss over the held-out data, or over all data.
-// Every sample counts once, in order. Samples after the last full batch go through an entry
-// compiled for fewer samples, if the model has one.
+// Every sample counts once.
 #include "rt.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // Returns the entry that takes the most samples, `left` or fewer, and sets *samples; NULL: all take
-// more. eval takes a batch, eval:N takes N.
+// more.
 static const struct amos_entry *entry_for(const struct amos_model *model, int64_t batch,
                                           int64_t left, int64_t *samples)
 {

@@ -1,5 +1,4 @@
 // events.c: writes metrics for TensorBoard, a file of records, each a protobuf message Event.
-// A resumed run continues in its file, with each step once.
 // Formats: TensorFlow's record_writer.h (length, masked CRC-32C, data, masked CRC-32C) and
 // event.proto (wall_time = 1, step = 2, file_version = 3, summary = 5), summary.proto (value = 1:
 // tag = 1, simple_value = 2).

@@ -29,27 +29,19 @@ static const char *next_name(DIR *all)
 	return one ? one->d_name : NULL;
 }
 
-// Sets *blank if the directory is empty; anything but a directory is not. Fails on a system error.
-static int is_blank(const char *dir, bool *blank)
-{
-	DIR *all = opendir(dir);
-	*blank = all;
-	for (const char *name; *blank && (name = next_name(all));)
-		*blank = !strcmp(name, ".") || !strcmp(name, "..") || amos_file_temporary(name);
-	bool failed = (!all || *blank) && errno && amos_errno_status() == AMOS_MACHINE;
-	int status = failed ? amos_fail_errno("read", dir) : AMOS_DONE;
-	if (all)
-		closedir(all);
-	return status;
-}
-
 int amos_folder_free(const char *dir, bool overwrite)
 {
 	struct stat about;
-	bool blank, run;
 	if (lstat(dir, &about))
 		return AMOS_DONE;
-	int status = is_blank(dir, &blank);
+	DIR *all = opendir(dir);
+	bool blank = all, run; // anything but a directory is not blank
+	for (const char *name; blank && (name = next_name(all));)
+		blank = !strcmp(name, ".") || !strcmp(name, "..") || amos_file_temporary(name);
+	bool failed = (!all || blank) && errno && amos_errno_status() == AMOS_MACHINE;
+	int status = failed ? amos_fail_errno("read", dir) : AMOS_DONE;
+	if (all)
+		closedir(all);
 	if (status || blank)
 		return status;
 	status = amos_command_found(dir, &run);

@@ -13,31 +13,6 @@ const struct amos_format amos_formats[AMOS_TYPES] = {
 
 // ---- raw values, IDX ------------------------------------------------------------------
 
-static int open_raw(const char *path, const char *name, struct amos_array *array)
-{
-	struct amos_blob blob;
-	int type = AMOS_TYPES - 1;
-	while (type >= 0 && strcmp(amos_types[type].name, name))
-		type--;
-	if (type < 0)
-		return amos_fail(AMOS_INPUT,
-		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
-		                 path, name);
-	int status = amos_blob_open(path, false, &blob);
-	if (status)
-		return status;
-	size_t item = (size_t)amos_types[type].bytes;
-	array->type = type;
-	array->rank = 1;
-	array->dim[0] = (int64_t)(blob.count / item);
-	status = blob.count % item
-	             ? amos_fail(AMOS_INPUT, "%s: %zu bytes are not a multiple of the size of %s",
-	                         path, blob.count, amos_types[type].name)
-	             : amos_array_take(array, path, &blob, 0);
-	amos_blob_free(&blob);
-	return status;
-}
-
 // IDX: two zero bytes, type, rank, dimensions, elements, big endian (Y. LeCun's MNIST page).
 static int idx_parse(struct amos_array *array, const char *path, struct amos_blob *blob)
 {
@@ -70,23 +45,42 @@ static bool ends_with(const char *text, const char *end)
 	return n >= m && !strcmp(text + n - m, end);
 }
 
-// Raw values of a type, else an npy or IDX file, by its first bytes.
-static int open_other(const char *path, const char *type, struct amos_arrays *to)
+// Opens raw values of the type `name`, or without one an npy or IDX file, by its first bytes.
+static int open_other(const char *path, const char *name, struct amos_arrays *to)
 {
-	struct amos_blob blob;
+	int type = AMOS_TYPES - 1;
+	while (name && type >= 0 && strcmp(amos_types[type].name, name))
+		type--;
+	if (type < 0)
+		return amos_fail(AMOS_INPUT,
+		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
+		                 path, name);
 	int status = amos_arrays_room(to, path, 1);
 	if (status)
 		return status;
 	to->n = 1;
-	if (type)
-		return open_raw(path, type, to->at);
-	status = amos_blob_open(path, ends_with(path, ".gz"), &blob);
+	struct amos_blob blob;
+	status = amos_blob_open(path, !name && ends_with(path, ".gz"), &blob);
 	if (status)
 		return status;
-	if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
-		return amos_array_npy(to->at, path, &blob);
-	status = ends_with(path, ".npy") ? amos_fail(AMOS_INPUT, "%s: not an npy file", path)
-	                                 : idx_parse(to->at, path, &blob);
+	struct amos_array *array = to->at;
+	if (!name && blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
+		return amos_array_npy(array, path, &blob);
+	if (name) {
+		size_t item = (size_t)amos_types[type].bytes;
+		array->type = type;
+		array->rank = 1;
+		array->dim[0] = (int64_t)(blob.count / item);
+		status = blob.count % item
+		             ? amos_fail(AMOS_INPUT,
+		                         "%s: %zu bytes are not a multiple of the size of %s", path,
+		                         blob.count, amos_types[type].name)
+		             : amos_array_take(array, path, &blob, 0);
+	} else {
+		status = ends_with(path, ".npy")
+		             ? amos_fail(AMOS_INPUT, "%s: not an npy file", path)
+		             : idx_parse(array, path, &blob);
+	}
 	amos_blob_free(&blob);
 	return status;
 }

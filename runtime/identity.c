@@ -1,8 +1,8 @@
 // identity.c: describes a run's model, command, target and data as text, stored in checkpoints.
-// Each line is "NAME\tVALUE
-// "; the compiler writes those of model, target and command (amos_model.identity). Runs of equal
-// identity compute the same numbers, regardless of threads, length and file locations. Data are
-// identified by type, shape, content and how they are read, not by name.
+// Each line is "NAME\tVALUE\n"; the compiler writes those of model, target and command
+// (amos_model.identity). Runs of equal identity compute the same numbers, regardless of threads,
+// length and file locations. Data are identified by type, shape, content and how they are read, not
+// by name.
 #include "rt.h"
 #include <ctype.h>
 #include <stdlib.h>

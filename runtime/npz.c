@@ -1,5 +1,4 @@
-// npz.c: reads and writes .npz files, NumPy's zip files of arrays.
-// Uses libzip. A written file appears only when it is complete.
+// npz.c: reads and writes .npz files, NumPy's zip files of arrays, with libzip.
 #include "rt.h"
 #include <errno.h>
 #include <stdlib.h>
@@ -149,18 +148,6 @@ static bool add_array(zip_t *zip, const struct amos_array *array)
 	       !zip_set_file_compression(zip, (zip_uint64_t)index, ZIP_CM_STORE, 0);
 }
 
-// Writes an empty zip file, which libzip would not: only its end record.
-static int write_nothing(const char *path)
-{
-	static const char end[22] = "PK\5\6";
-	struct amos_temp_file file;
-	int status = amos_file_open(&file, path);
-	if (status)
-		return status;
-	fwrite(end, 1, sizeof end, file.to);
-	return amos_file_keep(&file);
-}
-
 // libzip's write callback, into the stream of a temporary file.
 static zip_int64_t to_stream(void *stream, void *data, zip_uint64_t count, zip_source_cmd_t what)
 {
@@ -191,9 +178,14 @@ static zip_int64_t to_stream(void *stream, void *data, zip_uint64_t count, zip_s
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 {
 	struct amos_temp_file file;
-	int status = n ? amos_file_open(&file, path) : write_nothing(path);
-	if (status || !n)
+	int status = amos_file_open(&file, path);
+	if (status)
 		return status;
+	if (!n) { // an empty zip file, which libzip would not write: only its end record
+		static const char end[22] = "PK\5\6";
+		fwrite(end, 1, sizeof end, file.to);
+		return amos_file_keep(&file);
+	}
 	zip_source_t *source = zip_source_function_create(to_stream, file.to, NULL);
 	zip_t *zip = source ? zip_open_from_source(source, ZIP_TRUNCATE, NULL) : NULL;
 	bool good = zip != NULL;

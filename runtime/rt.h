@@ -190,8 +190,8 @@ int amos_constant(struct amos *, const struct amos_data *, struct amos_constant 
 
 // ---- identity.c, folder.c: identity and directory of a run ----------------------------
 
-// Returns lines "NAME\tVALUE
-// ", to be freed by the caller; NULL: out of memory. Call after amos_data_attach().
+// Returns the identity of a run, to be freed by the caller; NULL: out of memory. Call after
+// amos_data_attach().
 char *amos_identity(const struct amos *, const struct amos_data *);
 // Fails if two identities differ, naming the first difference; the message begins with `run`.
 int amos_identity_check(const char *run, const char *expected, const char *found);
@@ -228,7 +228,7 @@ void amos_sources_close(struct amos_sources *);
 // Returns the source for an input; NULL: none.
 const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
 
-// ---- data.c, bind.c, unused.c, attach.c, measure.c, batch.c, evaluate.c ------------------
+// ---- data.c, bind.c, attach.c, measure.c, batch.c, evaluate.c -------------------------
 
 struct amos_feed { // an input of the compiled model and its source
 	int64_t slot;
@@ -273,7 +273,8 @@ int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
 void amos_list_name(char *list, size_t room, const char *name); // appends to "a, b"
 int amos_shape_mismatch(const struct amos_source *, const struct amos_input *,
                         const struct amos_array *);
-// Returns the divisor of a source's values for an input of type class `class`.
+// Returns the divisor of a source's values for an input of type class `class`: 255 for the bytes of
+// a float input, unless they are tokens or raw(); else 1.
 double amos_divisor(const struct amos_data *, const struct amos_source *, char class);
 
 #endif

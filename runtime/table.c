@@ -40,10 +40,17 @@ static bool is_exact(const char *text, size_t length, double x)
 
 enum { MOST_COLUMNS = 4096 };
 
+struct cell { // of a csv line, without quotes and the blanks around them
+	const char *at;
+	size_t length;
+};
+
 struct table {
 	const char *path, *key; // key: COLUMNS or FIELD; NULL: all of a line
 	struct amos_array *array;
 	struct column column;
+	struct cell *cells; // csv: of the current line
+	long ncells, room;
 	int count; // csv: columns taken
 	int at[MOST_COLUMNS];
 };
@@ -77,6 +84,7 @@ static int read_lines(const char *path, const char *key,
 	if (!status)
 		status = amos_array_take(table.array, path, &blob, 0);
 	amos_blob_free(&blob);
+	free(table.cells);
 	free(line);
 	fclose(file);
 	return status;
@@ -84,77 +92,80 @@ static int read_lines(const char *path, const char *key,
 
 // ---- csv: COLUMNS as 0-2,5 or names in the first line ---------------------------------
 
-// Returns cell `index` of a line, without quotes; NULL: the line has fewer. *length excludes blanks
-// around it.
-static const char *cell(const char *line, int index, size_t *length)
+// Finds the cells of a line.
+static int split(struct table *t, const char *line)
 {
-	for (; index > 0; index--) {
-		line = strchr(line, ',');
-		if (!line++)
-			return NULL;
+	long count = 1;
+	for (const char *comma = line; (comma = strchr(comma, ',')); comma++)
+		count++;
+	if (t->room < count) {
+		struct cell *more = realloc(t->cells, (size_t)count * sizeof *more);
+		if (!more)
+			return amos_no_memory(t->path);
+		t->cells = more;
+		t->room = count;
 	}
-	line += strspn(line, " \t\"");
-	*length = strcspn(line, ",\r\n");
-	while (*length && strchr(" \t\"", line[*length - 1]))
-		--*length;
-	return line;
-}
-
-static int pick_one(struct table *t, const char *header, const char *text, size_t length)
-{
-	char *end;
-	long from = strtol(text, &end, 10), last = from;
-	if (end != text && *end == '-')
-		last = strtol(end + 1, &end, 10);
-	if (!isdigit((unsigned char)*text) || end != text + length) { // a name
-		size_t n;
-		const char *at = cell(header, 0, &n);
-		for (from = 0; at && (n != length || strncmp(at, text, n));)
-			at = cell(header, (int)++from, &n);
-		from = last = at ? from : -1;
+	for (t->ncells = 0; t->ncells < count; line = strchrnul(line, ',') + 1) {
+		line += strspn(line, " \t\"");
+		size_t length = strcspn(line, ",\r\n");
+		while (length && strchr(" \t\"", line[length - 1]))
+			length--;
+		t->cells[t->ncells++] = (struct cell){line, length};
 	}
-	if (from < 0 || last < from || last > INT_MAX || last - from >= MOST_COLUMNS - t->count)
-		return amos_fail(
-		    AMOS_INPUT,
-		    "%s: no column '%.*s'; expected numbers from 0 (0-2,5) or names in "
-		    "the first line",
-		    t->path, (int)length, text);
-	for (long i = from; i <= last; i++)
-		t->at[t->count++] = (int)i;
 	return AMOS_DONE;
 }
 
 // Chooses the columns by the first line: those of COLUMNS, or all.
-static int pick(struct table *t, const char *header)
+static int pick(struct table *t)
 {
-	size_t n;
-	int status = AMOS_DONE;
-	for (const char *columns = t->key; columns && !status;) {
-		n = strcspn(columns, ",");
-		status = pick_one(t, header, columns, n);
-		columns += n + (columns[n] == ',');
-		if (!*columns)
-			break;
-	}
-	for (; !t->key && t->count < MOST_COLUMNS && cell(header, t->count, &n); t->count++)
-		t->at[t->count] = t->count;
-	if (!t->key && cell(header, t->count, &n))
+	if (!t->key && t->ncells > MOST_COLUMNS)
 		return amos_fail(AMOS_INPUT,
 		                 "%s: more than %d columns" HELP "select some, %s:0-2,5", t->path,
 		                 MOST_COLUMNS, t->path);
+	for (; !t->key && t->count < t->ncells; t->count++)
+		t->at[t->count] = t->count;
+	for (const char *text = t->key; text;) {
+		size_t length = strcspn(text, ",");
+		char *end;
+		long from = strtol(text, &end, 10), last = from;
+		if (end != text && *end == '-')
+			last = strtol(end + 1, &end, 10);
+		if (!isdigit((unsigned char)*text) || end != text + length) { // a name
+			for (from = 0;
+			     from < t->ncells && (t->cells[from].length != length ||
+			                          memcmp(t->cells[from].at, text, length));)
+				from++;
+			from = last = from < t->ncells ? from : -1;
+		}
+		if (from < 0 || last < from || last > INT_MAX ||
+		    last - from >= MOST_COLUMNS - t->count)
+			return amos_fail(
+			    AMOS_INPUT,
+			    "%s: no column '%.*s'; expected numbers from 0 (0-2,5) or names in "
+			    "the first line",
+			    t->path, (int)length, text);
+		for (long i = from; i <= last; i++)
+			t->at[t->count++] = (int)i;
+		text = text[length] && text[length + 1] ? text + length + 1 : NULL;
+	}
 	t->array->rank = t->count > 1 ? 2 : 1;
 	t->array->dim[1] = t->count;
-	return status;
+	return AMOS_DONE;
+}
+
+// Returns a cell of the line; of length 0 if the line has fewer.
+static struct cell cell(const struct table *t, int index)
+{
+	return index < t->ncells ? t->cells[index] : (struct cell){0};
 }
 
 // True if the first line is not numbers.
-static bool is_header(const struct table *t, const char *line)
+static bool is_header(const struct table *t)
 {
-	size_t n;
 	for (int i = 0; i < t->count; i++) {
-		const char *at = cell(line, t->at[i], &n);
+		struct cell c = cell(t, t->at[i]);
 		char *end;
-		if (at && n && (strtod(at, &end), end != at + n))
+		if (c.length && (strtod(c.at, &end), end != c.at + c.length))
 			return true;
 	}
 	return false;
@@ -162,25 +173,26 @@ static bool is_header(const struct table *t, const char *line)
 
 static int read_row(struct table *t, long number, const char *line)
 {
-	size_t n;
-	char *end;
-	int status = number == 1 ? pick(t, line) : AMOS_DONE;
-	if (status || is_blank(line) || (number == 1 && is_header(t, line)))
+	int status = split(t, line);
+	if (!status && number == 1)
+		status = pick(t);
+	if (status || is_blank(line) || (number == 1 && is_header(t)))
 		return status;
-	if (!t->key && cell(line, t->count, &n) && n)
+	if (!t->key && cell(t, t->count).length)
 		return amos_fail(AMOS_INPUT, "%s: line %ld has more cells than the first line, %d",
 		                 t->path, number, t->count);
 	for (int i = 0; !status && i < t->count; i++) {
-		const char *at = cell(line, t->at[i], &n);
-		double x = at ? strtod(at, &end) : 0;
-		if (!at || !n || end != at + n)
+		struct cell c = cell(t, t->at[i]);
+		char *end;
+		double x = c.length ? strtod(c.at, &end) : 0;
+		if (!c.length || end != c.at + c.length)
 			return amos_fail(AMOS_INPUT,
 			                 "%s: line %ld, column %d: expected a number, found %.*s",
-			                 t->path, number, t->at[i], at && n ? (int)n : 7,
-			                 at && n ? at : "nothing");
-		if (!is_exact(at, n, x))
+			                 t->path, number, t->at[i], c.length ? (int)c.length : 7,
+			                 c.length ? c.at : "nothing");
+		if (!is_exact(c.at, c.length, x))
 			return amos_fail(AMOS_INPUT, "%s: line %ld, column %d: %.*s" BEYOND_DOUBLE,
-			                 t->path, number, t->at[i], (int)n, at);
+			                 t->path, number, t->at[i], (int)c.length, c.at);
 		status = add(&t->column, t->path, x);
 	}
 	t->array->dim[0]++;

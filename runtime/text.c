@@ -39,16 +39,6 @@ static int append(struct amos_blob *all, size_t *room, const char *path, size_t 
 	return status;
 }
 
-// True for a file and for a link to one. Links to directories are not followed, since they may form
-// cycles.
-static bool is_file(const FTSENT *entry, size_t *size)
-{
-	struct stat about = *entry->fts_statp;
-	bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
-	*size = (size_t)about.st_size;
-	return entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode));
-}
-
 static int read_folder(const char *path, struct amos_blob *all)
 {
 	*all = (struct amos_blob){0};
@@ -59,9 +49,11 @@ static int read_folder(const char *path, struct amos_blob *all)
 	int status = AMOS_DONE;
 	size_t room = 0;
 	for (FTSENT *entry; !status && (entry = fts_read(walk));) {
-		size_t size;
-		if (is_file(entry, &size))
-			status = append(all, &room, entry->fts_accpath, size);
+		// Links to directories are not followed, since they may form cycles.
+		struct stat about = *entry->fts_statp;
+		bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
+		if (entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode)))
+			status = append(all, &room, entry->fts_accpath, (size_t)about.st_size);
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
 			errno = entry->fts_errno;
 			status = amos_fail_errno("read", entry->fts_path);
@@ -79,18 +71,6 @@ static int read_folder(const char *path, struct amos_blob *all)
 
 // ---- vocabularies ---------------------------------------------------------------------
 
-// Returns the byte that a line represents, or -1.
-static int line_byte(const char *line, size_t length)
-{
-	if (length == 1)
-		return (unsigned char)line[0];
-	unsigned byte;
-	int used = 0;
-	if (length == 4 && sscanf(line, "\\x%2x%n", &byte, &used) == 1 && used == 4)
-		return (int)byte;
-	return -1;
-}
-
 static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 {
 	FILE *file = amos_input_stream(path);
@@ -100,7 +80,11 @@ static int read_vocabulary(const char *path, struct amos_vocabulary *vocabulary)
 	int status = AMOS_DONE;
 	bool seen[256] = {0};
 	while (!status && fgets(line, sizeof line, file)) {
-		int byte = line_byte(line, strcspn(line, "\r\n"));
+		size_t length = strcspn(line, "\r\n");
+		int byte = length == 1 ? (unsigned char)line[0] : -1, used = 0;
+		unsigned code;
+		if (length == 4 && sscanf(line, "\\x%2x%n", &code, &used) == 1 && used == 4)
+			byte = (int)code;
 		if (byte < 0 || seen[byte])
 			status = amos_fail(
 			    AMOS_INPUT,

@@ -174,16 +174,6 @@ static bool ended(const struct training *t)
 	return t->point.step >= t->steps || t->point.run >= t->runs;
 }
 
-static void report_progress(struct training *t, double per_run, const char *unit)
-{
-	double passed = amos_now() - t->begin_time, runs = (double)(t->point.run - t->begin_run);
-	int64_t step = t->point.step, steps = last_step(t);
-	double part = (double)(steps - step) / (double)(step ? step : 1);
-	amos_progress(&t->log, step, steps, amos_mean(&t->point.losses),
-	              passed > 0 ? runs * per_run / passed : 0, unit,
-	              runs > 0 ? passed / runs * (double)t->point.run * part : 0, ended(t));
-}
-
 static bool due(int64_t step, int64_t every)
 {
 	return every > 0 && step % every == 0;
@@ -203,11 +193,17 @@ static int after_step(struct training *t)
 	const struct amos_data *data = t->data;
 	struct amos_position *at = &t->point;
 	double samples = (double)data->batch, tokens = samples * (double)data->window;
+	double now = amos_now(), passed = now - t->begin_time;
+	double runs = (double)(at->run - t->begin_run);
+	int64_t steps = last_step(t);
+	double part = (double)(steps - at->step) / (double)at->step;
+	amos_progress(&t->log, at->step, steps, amos_mean(&at->losses),
+	              passed > 0 ? runs * tokens / passed : 0, data->stream ? "tokens" : "samples",
+	              passed / runs * (double)at->run * part, ended(t));
 	int status = AMOS_DONE;
-	report_progress(t, tokens, data->stream ? "tokens" : "samples");
 	if (ended(t) || due(at->step, o->log_every > 0 ? o->log_every : 1)) {
-		double now = amos_now(), passed = now - t->line_time;
-		double rate = passed > 0 ? (double)(at->run - t->line_run) / passed : NAN;
+		double since = now - t->line_time;
+		double rate = since > 0 ? (double)(at->run - t->line_run) / since : NAN;
 		t->result->loss = amos_mean(&at->losses);
 		t->result->accuracy = amos_mean(&at->accuracies);
 		struct amos_figure figures[] = {
