@@ -377,10 +377,10 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 			        item_ref(&inside, &result[k], E_f32));
 	close_nest(r, &nest);
 	put_loop_info(r, &info, &nest, most, part);
-	Item all = {.kind = I_several, .n = loop_results(&info)}, *result;
-	all.all = result = NEWS(r->arena, Item, all.n + 1);
+	Item all = {.kind = I_several, .n = loop_results(&info)}, *list;
+	all.all = list = NEWS(r->arena, Item, all.n + 1);
 	for (int k = 0; k < all.n; k++)
-		result[k] = ref_item(part[k]);
+		list[k] = ref_item(part[k]);
 	return all;
 }
 
