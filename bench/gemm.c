@@ -32,12 +32,10 @@ typedef struct Product {
 	double *ratio; // per round
 } Product;
 
-static int launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
-                  int64_t kernel)
+static int launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
-	(void)kernel;
-	for (int64_t i = 0; i < n; i++)
-		worker(buf, i, run->own);
+	for (int64_t i = 0; i < kernel->workers; i++)
+		kernel->code(buf, i, run->own);
 	return 0;
 }
 
@@ -89,9 +87,8 @@ static void prepare(Arena *a, Product *p)
 
 static double rate(Product *p)
 {
-	amos_program *program = (amos_program *)jit_model(p->jit)->entries[0].run;
 	double start = amos_now();
-	program(&p->run);
+	amos_run_entry(&p->run, jit_model(p->jit)->entries);
 	return 2.0 * (double)p->batch * (double)p->m * (double)p->k * (double)p->n /
 	       (amos_now() - start);
 }

@@ -3,9 +3,14 @@
 #define AMOS_ABI_H
 #include <stdint.h>
 
-#define AMOS_ABI 6 // raised with every change of abi.def, types.def or features.def
+#define AMOS_ABI 7 // raised with every change of abi.def, types.def or features.def
 
 typedef int64_t int64_t_10[10];
+
+// A kernel: runs worker i of a launch. `buf`: addresses it reads and writes; `local`: memory
+// private to the calling thread (amos_model.local bytes, 64-byte aligned). Workers of a launch are
+// independent: any order and any thread give the same bits.
+typedef void amos_worker(char *const *buf, int64_t i, char *local);
 
 #define STRUCT(name)                          struct name {
 #define F(owner, ctype, kind, field, meaning) ctype field;
@@ -17,24 +22,14 @@ typedef int64_t int64_t_10[10];
 #undef F
 #undef END
 
-// A kernel: runs worker i of a launch. `buf`: addresses it reads and writes; `local`: memory
-// private to the calling thread (amos_model.local bytes, 64-byte aligned). Workers of a launch are
-// independent: any order and any thread give the same bits.
-typedef void amos_worker(char *const *buf, int64_t i, char *local);
-
-// The argument of an entry. All blocks are 64-byte aligned.
-struct amos_run {
-	char *params, *state, *scratch;
-	char *const *inputs;  // indexed by number
-	char *const *outputs; // indexed by number
-	// Runs workers [0, n) of a kernel and returns when all are done: 0, or a status that stops
-	// the entry. `kernel` is the index of the launch in amos_entry.kernels.
-	int (*launch)(const struct amos_run *, amos_worker *, char *const *buf, int64_t n,
-	              int64_t kernel);
-	void *own; // private to the runtime
+enum { // amos_operand.block
+	AMOS_BLOCK_PARAMS = 1,
+	AMOS_BLOCK_STATE,
+	AMOS_BLOCK_SCRATCH,
+	AMOS_BLOCK_INPUT,
+	AMOS_BLOCK_OUTPUT,
+	AMOS_BLOCK_CONSTANT
 };
-
-typedef int amos_program(const struct amos_run *);
 
 enum { // amos_slot.kind
 	AMOS_SLOT_INPUT,

@@ -135,6 +135,20 @@ int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, voi
 void amos_profile(struct amos *, int64_t *nanoseconds);
 double amos_now(void); // seconds, of a clock that never goes back
 
+// ---- program.c: entries on memory and threads of the caller ---------------------------
+
+struct amos_run { // blocks are aligned to 64 bytes
+	char *params, *state, *scratch;
+	char *const *inputs;  // indexed by number
+	char *const *outputs; // indexed by number
+	// Runs all workers of a row of amos_entry.kernels and returns when they are done: 0, or a
+	// status that ends the entry. `buf`: addresses of the row's operands.
+	int (*launch)(const struct amos_run *, const struct amos_kernel *, char *const *buf);
+	void *own; // of launch()
+};
+// Returns 0, or the status of the launch that failed.
+int amos_run_entry(const struct amos_run *, const struct amos_entry *);
+
 // ---- data.c, source.c, bind.c, attach.c, measure.c, batch.c: batches out of files -----
 
 struct amos_data;

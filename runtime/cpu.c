@@ -55,19 +55,17 @@ static bool all_small(const struct amos_entry *entry)
 	return true;
 }
 
-static int launch(const struct amos_run *run, amos_worker *work, char *const *buf, int64_t n,
-                  int64_t kernel)
+static int launch(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
 {
 	struct amos *m = run->own;
-	const struct amos_kernel *k = &m->entry->kernels[kernel];
 	int64_t start = m->nanoseconds ? amos_nanoseconds() : 0;
-	if (n == 1 || amos_threads(m) == 1 || is_small(k))
-		for (int64_t i = 0; i < n; i++)
-			work(buf, i, m->local);
+	if (amos_threads(m) == 1 || is_small(k))
+		for (int64_t i = 0; i < k->workers; i++)
+			k->code(buf, i, m->local);
 	else
-		amos_pool_launch(m->pool, work, buf, n);
+		amos_pool_launch(m->pool, k->code, buf, k->workers);
 	if (m->nanoseconds)
-		m->nanoseconds[kernel] += amos_nanoseconds() - start;
+		m->nanoseconds[k - m->entry->kernels] += amos_nanoseconds() - start;
 	return AMOS_DONE;
 }
 
@@ -128,7 +126,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	m->entry = entry;
 	if (parallel)
 		amos_pool_begin(m->pool);
-	int status = ((amos_program *)entry->run)(&run);
+	int status = amos_run_entry(&run, entry);
 	if (parallel)
 		amos_pool_end(m->pool);
 	if (status)

@@ -273,8 +273,11 @@ static int verb_info(struct command *c)
 	       model->note ? model->note : "");
 	for (int64_t i = 0; i < model->nentries; i++) {
 		const struct amos_entry *e = &model->entries[i];
+		int64_t launches = 0;
+		for (int64_t k = 0; k < e->nkernels; k++)
+			launches += !e->kernels[k].loop;
 		printf("entry     %s: %lld launches, %.1f MB of scratch\n", e->name,
-		       (long long)e->nkernels, (double)e->scratch / 1e6);
+		       (long long)launches, (double)e->scratch / 1e6);
 	}
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];

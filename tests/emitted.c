@@ -42,23 +42,20 @@ Array *random_slots(Arena *arena, const Graph *g, uint64_t seed, int64_t below)
 
 // ---- a run ----------------------------------------------------------------------------
 
-int plain_launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
-                 int64_t kernel)
+int plain_launch(const struct amos_run *run, const struct amos_kernel *kernel, char *const *buf)
 {
 	char *const *pad = run->own;
-	(void)kernel;
-	for (int64_t i = n - 1; i >= 0; i--) // in reverse, since any order is valid
-		worker(buf, i, pad[i % 2]);
+	for (int64_t i = kernel->workers - 1; i >= 0; i--) // in reverse, since any order is valid
+		kernel->code(buf, i, pad[i % 2]);
 	return 0;
 }
 
-static int forward_launch(const struct amos_run *run, amos_worker *worker, char *const *buf,
-                          int64_t n, int64_t kernel)
+static int forward_launch(const struct amos_run *run, const struct amos_kernel *kernel,
+                          char *const *buf)
 {
 	char *const *pad = run->own;
-	(void)kernel;
-	for (int64_t i = 0; i < n; i++)
-		worker(buf, i, pad[i % 2]);
+	for (int64_t i = 0; i < kernel->workers; i++)
+		kernel->code(buf, i, pad[i % 2]);
 	return 0;
 }
 
@@ -197,7 +194,7 @@ static Run run_once(Arena *arena, const Compiled *c, const Array *slot, Launcher
 {
 	const struct amos_model *model = jit_model(c->jit);
 	Run r = run_start(arena, c->plan, model, slot, launch);
-	*status = ((amos_program *)model->entries[0].run)(&r.run);
+	*status = amos_run_entry(&r.run, model->entries);
 	if (!stays_inside(&r, c->graph->name))
 		*status = OUTSIDE;
 	return r;

@@ -2,6 +2,7 @@
 // A run that writes past a block of its memory is reported and agrees with nothing.
 #ifndef EMITTED_H
 #define EMITTED_H
+#include "amos.h"
 #include "emit.h"
 #include "passes.h"
 
@@ -10,8 +11,7 @@ Graph *read_graph(Arena *, const char *path);
 // Returns pseudo-random contents for the slots of g: floats in [-2, 2), integers below `below`, in
 // the slots' types.
 Array *random_slots(Arena *, const Graph *, uint64_t seed, int64_t below);
-typedef int Launcher(const struct amos_run *, amos_worker *, char *const *buf, int64_t n,
-                     int64_t kernel);
+typedef int Launcher(const struct amos_run *, const struct amos_kernel *, char *const *buf);
 Launcher plain_launch; // runs workers in order, the last first
 // A graph compiled in this process. Each run reads all slots from `slot` and stores the results
 // there.

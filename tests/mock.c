@@ -40,36 +40,18 @@ static void descend(char *const *buf, int64_t k, char *local)
 		++*(int64_t *)buf[5];
 }
 
-static int line(const struct amos_run *run, int train)
-{
-	char *buf[] = {run->inputs[0], run->inputs[1],  run->params,
-	               run->scratch,   run->outputs[0], run->state};
-	int status = run->launch(run, error_of_row, buf, ROWS, 0);
-	if (!status)
-		status = run->launch(run, mean_square, buf, 1, 1);
-	if (!status && train)
-		status = run->launch(run, descend, buf, WIDE + 1, 2);
-	return status;
-}
-
-static int line_train(const struct amos_run *run)
-{
-	return line(run, 1);
-}
-
-static int line_eval(const struct amos_run *run)
-{
-	return line(run, 0);
-}
-
-static int line_run(const struct amos_run *run)
-{
-	static const float zeros[ROWS];
-	char *buf[] = {run->inputs[0], (char *)zeros, run->params, run->outputs[0]};
-	return run->launch(run, error_of_row, buf, ROWS, 0);
-}
-
-static const float first_w[WIDE] = {0.5f, -0.25f, 0};
+static const struct amos_operand line_operands[] = {
+    {.block = AMOS_BLOCK_INPUT},  {.block = AMOS_BLOCK_INPUT, .offset = 1},
+    {.block = AMOS_BLOCK_PARAMS}, {.block = AMOS_BLOCK_SCRATCH},
+    {.block = AMOS_BLOCK_OUTPUT}, {.block = AMOS_BLOCK_STATE},
+};
+static const float zeros[ROWS], first_w[WIDE] = {0.5f, -0.25f, 0};
+static const struct amos_operand run_operands[] = {
+    {.block = AMOS_BLOCK_INPUT},
+    {.block = AMOS_BLOCK_CONSTANT, .bytes = zeros},
+    {.block = AMOS_BLOCK_PARAMS},
+    {.block = AMOS_BLOCK_OUTPUT},
+};
 
 static const struct amos_slot line_slots[] = {
     {.name = "x", .type = E_f32, .rank = 2, .dim = {ROWS, WIDE}, .bytes = 4 * ROWS * WIDE},
@@ -90,13 +72,14 @@ static const struct amos_out loss_out[] = {{.name = "loss", .type = E_f32, .byte
 static const struct amos_out y_out[] = {
     {.name = "y_hat", .type = E_f32, .rank = 1, .dim = {ROWS}, .bytes = 4 * ROWS}};
 static const struct amos_kernel line_kernels[] = {
-    {.name = "error", .kind = "row", .workers = ROWS, .flops = 1 << 20, .times = 1},
-    {.name = "loss", .kind = "row", .workers = 1, .flops = ROWS, .times = 1},
-    {.name = "update", .kind = "map", .workers = WIDE + 1, .flops = 1 << 20, .times = 1},
+    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, line_operands, 6, NULL},
+    {"loss", "row", 1, ROWS, 0, 1, mean_square, line_operands, 6, NULL},
+    {"update", "map", WIDE + 1, 1 << 20, 0, 1, descend, line_operands, 6, NULL},
 };
+static const struct amos_kernel run_kernel[] = {
+    {"error", "row", ROWS, 1 << 20, 0, 1, error_of_row, run_operands, 4, NULL}};
 static const struct amos_entry line_entries[] = {
     {.name = "train",
-     .run = (void *)line_train,
      .reads = "11",
      .outs = loss_out,
      .nouts = 1,
@@ -104,7 +87,6 @@ static const struct amos_entry line_entries[] = {
      .kernels = line_kernels,
      .nkernels = 3},
     {.name = "eval",
-     .run = (void *)line_eval,
      .reads = "11",
      .outs = loss_out,
      .nouts = 1,
@@ -112,12 +94,11 @@ static const struct amos_entry line_entries[] = {
      .kernels = line_kernels,
      .nkernels = 2},
     {.name = "run",
-     .run = (void *)line_run,
      .reads = "10",
      .outs = y_out,
      .nouts = 1,
      .scratch = 64,
-     .kernels = line_kernels,
+     .kernels = run_kernel,
      .nkernels = 1},
 };
 const struct amos_model mock_line = {
@@ -139,18 +120,17 @@ const struct amos_model mock_line = {
 enum { BATCH = 2, WINDOW = 8, WORDS = 50 };
 
 // Counts the tokens; the loss is the fraction of labels other than their token + 1.
-static int words_train(const struct amos_run *run)
+static void count_words(char *const *buf, int64_t i, char *local)
 {
-	const int64_t *tokens = (const int64_t *)run->inputs[0],
-	              *labels = (const int64_t *)run->inputs[1];
-	float *counts = (float *)run->params, wrong = 0;
-	for (int i = 0; i < BATCH * WINDOW; i++) {
-		counts[tokens[i]]++;
-		wrong += labels[i] != tokens[i] + 1;
+	(void)i, (void)local;
+	const int64_t *tokens = (const int64_t *)buf[0], *labels = (const int64_t *)buf[1];
+	float *counts = (float *)buf[2], wrong = 0;
+	for (int k = 0; k < BATCH * WINDOW; k++) {
+		counts[tokens[k]]++;
+		wrong += labels[k] != tokens[k] + 1;
 	}
-	*(float *)run->outputs[0] = wrong / (BATCH * WINDOW);
-	++*(int64_t *)run->state;
-	return 0;
+	*(float *)buf[4] = wrong / (BATCH * WINDOW);
+	++*(int64_t *)buf[5];
 }
 
 static const struct amos_slot words_slots[] = {
@@ -177,13 +157,15 @@ static const struct amos_slot words_slots[] = {
      .bytes = 4 * WORDS},
     {.name = "amos.step", .kind = S_state, .type = E_i64, .bytes = 8},
 };
+static const struct amos_kernel words_kernel[] = {
+    {"count", "map", 1, 0, 0, 1, count_words, line_operands, 6, NULL}};
 static const struct amos_entry words_entries[] = {
     {.name = "train",
-     .run = (void *)words_train,
      .reads = "11",
      .outs = loss_out,
      .nouts = 1,
-     .kernels = line_kernels},
+     .kernels = words_kernel,
+     .nkernels = 1},
 };
 const struct amos_model mock_words = {
     .abi = AMOS_ABI,

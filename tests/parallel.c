@@ -19,18 +19,18 @@ static void count(char *const *buf, int64_t i, char *local)
 	((int64_t *)buf[0])[i] = mine * mine;
 }
 
-static int count_all(const struct amos_run *run)
-{
-	char *buf[] = {run->outputs[0]};
-	return run->launch(run, count, buf, WORKERS, 0);
-}
-
 static const struct amos_out squares_out[] = {
     {.name = "squares", .type = E_i64, .rank = 1, .dim = {WORKERS}, .bytes = 8 * WORKERS}};
-static const struct amos_kernel kernel[] = {
-    {.name = "squares", .kind = "map", .workers = WORKERS, .flops = WORKERS, .times = 1}};
+static const struct amos_operand output = {.block = AMOS_BLOCK_OUTPUT};
+static const struct amos_kernel kernel[] = {{.name = "squares",
+                                             .kind = "map",
+                                             .workers = WORKERS,
+                                             .flops = WORKERS,
+                                             .times = 1,
+                                             .code = count,
+                                             .operands = &output,
+                                             .noperands = 1}};
 static const struct amos_entry entry[] = {{.name = "run",
-                                           .run = (void *)count_all,
                                            .reads = "",
                                            .outs = squares_out,
                                            .nouts = 1,

@@ -135,13 +135,12 @@ static void run_block(void)
 	}
 }
 
-int gpu_launch(const struct amos_run *run, amos_worker *worker, char *const *buf, int64_t n,
-               int64_t number)
+int gpu_launch(const struct amos_run *run, const struct amos_kernel *row, char *const *buf)
 {
-	(void)run, (void)number;
-	kernel = (void (*)(char *const *))(void *)worker;
+	(void)run;
+	kernel = (void (*)(char *const *))(void *)row->code;
 	buffer = buf;
-	for (block = 0; block < n; block++)
+	for (block = 0; block < row->workers; block++)
 		run_block();
 	return 0;
 }

@@ -140,32 +140,37 @@ static void ends_by_epochs(void)
 	      (int)r.step);
 }
 
-// Returns the line model, trained by another program; `entry` becomes part of it.
-static struct amos_model trained_by(amos_program *program, struct amos_entry *entry)
+enum { UPDATE = 2 }; // the last launch of the line model
+
+// Returns the line model with another update; `entry` and its `kernels` become part of it.
+static struct amos_model updated_by(amos_worker *update, struct amos_entry *entry,
+                                    struct amos_kernel kernels[UPDATE + 1])
 {
 	struct amos_model model = mock_line;
 	*entry = mock_line.entries[0];
-	entry->run = (void *)program;
+	memcpy(kernels, entry->kernels, sizeof *kernels * (UPDATE + 1));
+	kernels[UPDATE].code = update;
+	entry->kernels = kernels;
 	model.entries = entry;
 	model.nentries = 1;
 	return model;
 }
 
-// A program that makes one update per two batches, as with --accumulate.
-static int every_second(const struct amos_run *run)
+// Counts one update per two batches, as with --accumulate.
+static void every_second(char *const *buf, int64_t i, char *local)
 {
 	static int batches;
-	amos_program *program = (amos_program *)mock_line.entries[0].run;
-	int status = program(run);
-	if (++batches % 2)
-		--*(int64_t *)run->state;
-	return status;
+	const struct amos_kernel *update = &mock_line.entries[0].kernels[UPDATE];
+	update->code(buf, i, local);
+	if (i == update->workers - 1 && ++batches % 2) // the worker that counts
+		--*(int64_t *)buf[5];
 }
 
 static void counts_updates(void)
 {
 	struct amos_entry entry;
-	struct amos_model model = trained_by(every_second, &entry);
+	struct amos_kernel kernels[UPDATE + 1];
+	struct amos_model model = updated_by(every_second, &entry, kernels);
 	struct amos_result r;
 	struct amos_options options = options_of(LINE_DATA, "steps", "7", "out", "twos", NULL);
 	CHECK(!train_with(&model, &options, 1, &r) && r.step == 7, "%d steps", (int)r.step);
@@ -268,19 +273,19 @@ static void first_interrupt_saves(void)
 	amos_checkpoint_close(c);
 }
 
-static int slow(const struct amos_run *run)
+static void slow(char *const *buf, int64_t i, char *local)
 {
-	(void)run;
+	(void)buf, (void)i, (void)local;
 	close(creat("running", 0666));
 	while (pause())
 		;
-	return 0;
 }
 
 static void second_interrupt_stops(void)
 {
 	struct amos_entry entry;
-	struct amos_model model = trained_by(slow, &entry);
+	struct amos_kernel kernels[UPDATE + 1];
+	struct amos_model model = updated_by(slow, &entry, kernels);
 	pid_t child = fork();
 	if (!child) {
 		struct amos_result r;

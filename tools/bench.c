@@ -130,6 +130,8 @@ static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t
 	b->best = b->update;
 	for (int64_t i = 0; i < entry->nkernels; i++) {
 		const struct amos_kernel *k = &entry->kernels[i];
+		if (k->loop)
+			continue;
 		Line *kind =
 		    is_update(k) ? &b->update : line_named(b->kind, &b->kinds, k->kind, k->kind);
 		add_launch(line_named(b->line, &b->lines, k->name, k->kind), k, nanoseconds[i]);

@@ -53,29 +53,19 @@ double peak_work(void)
 	return WIDEST(multiply)();
 }
 
-static void multiply_worker(char *const *buf, int64_t i, char *pad)
+static void multiply(char *const *buf, int64_t i, char *pad)
 {
 	(void)buf, (void)i, (void)pad;
 	peak_work();
 }
 
-static void pass_worker(char *const *buf, int64_t i, char *pad)
+static void pass(char *const *buf, int64_t i, char *pad)
 {
 	(void)pad;
 	WIDEST(pass)(buf[0] + i * PIECE);
 }
 
 // ---- the model ------------------------------------------------------------------------
-
-static int multiply(const struct amos_run *run)
-{
-	return run->launch(run, multiply_worker, NULL, MULTIPLIERS, 0);
-}
-
-static int pass(const struct amos_run *run)
-{
-	return run->launch(run, pass_worker, &(char *){run->scratch}, PIECES, 0);
-}
 
 static double best_time(struct amos *open, int entry)
 {
@@ -92,11 +82,14 @@ static double best_time(struct amos *open, int entry)
 int measure_peak(int64_t threads, Peak *peak)
 {
 	const int64_t bytes = 2LL * PIECES * PIECE;
-	const struct amos_kernel kernels[] = {{"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1},
-	                                      {"pass", "map", PIECES, 0, bytes, 1}};
+	const struct amos_operand scratch = {.block = AMOS_BLOCK_SCRATCH};
+	const struct amos_kernel kernels[] = {
+	    {"multiply", "map", MULTIPLIERS, 1 << 30, 0, 1, .code = multiply},
+	    {"pass", "map", PIECES, 0, bytes, 1, pass, &scratch, 1, NULL},
+	};
 	const struct amos_entry entries[] = {
-	    {"multiply", multiply, "", NULL, 0, 0, &kernels[0], 1},
-	    {"pass", pass, "", NULL, 0, bytes / 2, &kernels[1], 1},
+	    {"multiply", "", NULL, 0, 0, &kernels[0], 1},
+	    {"pass", "", NULL, 0, bytes / 2, &kernels[1], 1},
 	};
 	const struct amos_model model = {
 	    .abi = AMOS_ABI, .name = "peak", .entries = entries, .nentries = 2};

@@ -1,6 +1,6 @@
 // abi.c: writes the model's tables, as abi.def lays them out.
-// Input: the entries of emit.c, and their programs. Output: amos_model in the module. The types and
-// field numbers of structs are abi.def read again; a field that is not set is a bug.
+// Input: the entries of emit.c. Output: amos_model in the module. The types and field numbers of
+// structs are abi.def read again; a field that is not set is a bug.
 #include "gen.h"
 #include <string.h>
 
@@ -34,20 +34,21 @@ static LLVMTypeRef struct_type(Gen *g, const char *kinds, int n)
 		field[k] = kinds[k] == 'p'   ? g->ptr
 		           : kinds[k] == 'l' ? g->i64
 		           : kinds[k] == 'i' ? g->i32
-		           : kinds[k] == 'd' ? g->f64
 		                             : LLVMArrayType2(g->i64, RANK); // L
 	return LLVMStructTypeInContext(g->context, field, (unsigned)n, 0);
 }
 
 #define TYPE(g, name) struct_type(g, name##_kinds, name##_FIELDS)
 
-Value struct_of(Gen *g, int n, Value *field)
+static Value struct_of(Gen *g, int n, Value *field)
 {
 	for (int k = 0; k < n; k++)
 		if (!field[k])
 			bug("field %d of a struct of abi.def is not set", k);
 	return LLVMConstStructInContext(g->context, field, (unsigned)n, 0);
 }
+
+typedef VEC(Value) Values;
 
 // ---- constants ------------------------------------------------------------------------
 
@@ -72,14 +73,14 @@ static Value text(Gen *g, const char *s)
 	return hidden(g, LLVMConstStringInContext2(g->context, s, strlen(s), 0), "text");
 }
 
-Value literal_bytes(Gen *g, const void *at, size_t n)
+static Value literal_bytes(Gen *g, const void *at, size_t n)
 {
 	Value v = hidden(g, LLVMConstStringInContext2(g->context, at, n, 1), "bytes");
 	LLVMSetAlignment(v, 64);
 	return v;
 }
 
-Value literal_array(Gen *g, LLVMTypeRef type, Value *at, int n)
+static Value literal_array(Gen *g, LLVMTypeRef type, Value *at, int n)
 {
 	return n ? hidden(g, LLVMConstArray2(type, at, (uint64_t)n), "table") : nothing(g);
 }
@@ -92,7 +93,7 @@ static Value dims(Gen *g, const Shape *s)
 	return LLVMConstArray2(g->i64, at, RANK);
 }
 
-// ---- slots, outs, kernels -------------------------------------------------------------
+// ---- slots and outputs ----------------------------------------------------------------
 
 static Value slots_table(Gen *g, const Plan *plan, bool weights)
 {
@@ -148,6 +149,8 @@ static Value outs_table(Gen *g, const Plan *plan)
 	return literal_array(g, TYPE(g, amos_out), at, graph->outs.count);
 }
 
+// ---- launches and loops ---------------------------------------------------------------
+
 // The work inside a kernel: 2 k flops per dot product of k terms, one per element of a map, and one
 // per element that a reduction reads.
 static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
@@ -187,46 +190,152 @@ static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 	return prims[v->op].name;
 }
 
+typedef struct Rows { // of an entry
+	Gen *g;
+	Table *literal; // constant -> its bytes in the object
+	Values list;
+} Rows;
+
+static void add_operand(Rows *rows, Values *operands, const Plan *plan, Location p)
+{
+	Gen *g = rows->g;
+	Value bytes = nothing(g);
+	if (p.block == B_none)
+		never("an operand that is not in memory");
+	if (p.block == B_const) {
+		const Val *v = val(plan->graph, (Ref)p.offset);
+		uint64_t *cell = table_cell(rows->literal, &v, sizeof v);
+		if (!*cell)
+			*cell = (uintptr_t)literal_bytes(g, v->data, (size_t)bytes_of(v));
+		bytes = (Value)(uintptr_t)*cell;
+		p.offset = 0;
+	}
+	Value f[amos_operand_FIELDS] = {
+	    [amos_operand_block] = number(g, p.block),
+	    [amos_operand_offset] = number(g, p.offset),
+	    [amos_operand_bytes] = bytes,
+	};
+	PUSH(g->arena, *operands, struct_of(g, amos_operand_FIELDS, f));
+}
+
+// Results that no output holds are in the loop's work, and the body's scratch begins after them.
+static Value loop_table(Rows *rows, const Plan *plan, const Kern *kern, int64_t body,
+                        Values *operands)
+{
+	Gen *g = rows->g;
+	const Val *v = val(plan->graph, kern->root);
+	LoopInfo c = loop_of(v);
+	Values bytes = {0};
+	Location *second = NEWS(g->arena, Location, c.carried + 1);
+	Location next = {B_scratch, kern->work.offset};
+	for (int k = 0; k < v->nin; k++)
+		add_operand(rows, operands, plan, value_location(plan, v->in[k]));
+	for (int k = 0; k < c.body->slots.count; k++) {
+		const Slot *slot = &c.body->slots.at[k];
+		PUSH(g->arena, bytes, number(g, byte_count(slot->type, &slot->shape)));
+	}
+	if (c.until) {
+		add_operand(rows, operands, plan, next);
+		PUSH(g->arena, bytes, number(g, 1));
+	}
+	next.offset += full_lines(1);
+	for (int k = 0; k < loop_results(&c); k++) {
+		const Val *result = result_val(&c, k);
+		Shape shape = result_shape(&c, k);
+		int64_t own = full_lines(byte_count(result->type, &shape));
+		int out = result_out(plan, kern, k);
+		add_operand(rows, operands, plan, out >= 0 ? kern->to[out] : next);
+		PUSH(g->arena, bytes, number(g, bytes_of(result)));
+		next.offset += out >= 0 ? 0 : own;
+		if (k < c.carried) {
+			second[k] = next;
+			next.offset += own;
+		}
+	}
+	for (int k = 0; k < c.carried; k++)
+		add_operand(rows, operands, plan, second[k]);
+	for (int o = 0; o < kern->nout; o++)
+		if (kern->out[o] == kern->root)
+			add_operand(rows, operands, plan, kern->to[o]);
+	Value f[amos_loop_FIELDS] = {
+	    [amos_loop_rows] = number(g, body),
+	    [amos_loop_most] = number(g, c.trips),
+	    [amos_loop_reverse] = number(g, c.reverse),
+	    [amos_loop_until] = number(g, c.until),
+	    [amos_loop_carried] = number(g, c.carried),
+	    [amos_loop_scanned] = number(g, c.scanned),
+	    [amos_loop_inputs] = number(g, c.body->slots.count),
+	    [amos_loop_outputs] = number(g, c.body->outs.count),
+	    [amos_loop_scratch] = number(g, next.offset),
+	    [amos_loop_bytes] = literal_array(g, g->i64, bytes.at, bytes.count),
+	};
+	Value table = struct_of(g, amos_loop_FIELDS, f);
+	return literal_array(g, TYPE(g, amos_loop), &table, 1);
+}
+
+static Value code_of_launch(Gen *g, const Launch *l)
+{
+	const char *name = kernel_name(g->arena, l->kernel, l->number);
+	LLVMTypeRef arg[3] = {g->ptr, g->i64, g->ptr};
+	LLVMTypeRef worker = LLVMFunctionType(LLVMVoidTypeInContext(g->context), arg, 3, 0);
+	Value code = LLVMGetNamedFunction(g->module, name);
+	return code ? code : LLVMAddFunction(g->module, name, worker);
+}
+
 // A launch has an equal share of its kernel's flops, and of the bytes that the kernel reads and
 // writes.
-static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table)
+static void add_rows(Rows *rows, const Entry *entry, int64_t times)
 {
 	static const char *const kinds[] = {
-	    [L_map] = "map", [L_row] = "row",         [L_col] = "col",
-	    [L_dot] = "dot", [L_scatter] = "scatter", [L_scan] = "scan"};
+	    [L_map] = "map",         [L_row] = "row",   [L_col] = "col",  [L_dot] = "dot",
+	    [L_scatter] = "scatter", [L_scan] = "scan", [L_loop] = "loop"};
+	Gen *g = rows->g;
 	const Plan *plan = entry->plan;
 	Reads *reads = plan_reads(g->arena, plan);
 	for (int k = 0; k < entry->n; k++) {
 		const Launch *l = &entry->launch[k];
 		const Kern *kern = l->kern;
 		const Reads *own = &reads[kern - plan->kerns.at];
+		Values operands = {0};
+		Value loop = nothing(g), code = nothing(g);
+		int row = rows->list.count;
+		int64_t flops = 0, bytes = 0;
+		PUSH(g->arena, rows->list, NULL);
 		if (l->body) {
 			int64_t trips = loop_of(val(plan->graph, kern->root)).trips;
 			if (trips > INT32_MAX) // unbounded: count one iteration
 				trips = 1;
-			add_kernels(g, l->body, MIN(times * trips, INT32_MAX), table);
-			continue;
-		}
-		bool *stop = NEWS(g->arena, bool, plan->graph->nval);
-		bool *seen = NEWS(g->arena, bool, plan->graph->nval);
-		int64_t flops = 0, bytes = 0;
-		for (int i = 0; i < own->count; i++) {
-			stop[own->at[i].val] = true;
-			bytes += bytes_of(val(plan->graph, own->at[i].val));
-		}
-		for (int o = 0; o < kern->nout; o++) {
-			flops += flops_of(plan, stop, seen, kern->out[o]);
-			bytes += bytes_of(val(plan->graph, kern->out[o]));
+			add_rows(rows, l->body, MIN(times * trips, INT32_MAX));
+			loop = loop_table(rows, plan, kern, rows->list.count - row - 1, &operands);
+		} else {
+			bool *stop = NEWS(g->arena, bool, plan->graph->nval);
+			bool *seen = NEWS(g->arena, bool, plan->graph->nval);
+			for (int i = 0; i < own->count; i++) {
+				stop[own->at[i].val] = true;
+				bytes += bytes_of(val(plan->graph, own->at[i].val));
+			}
+			for (int o = 0; o < kern->nout; o++) {
+				flops += flops_of(plan, stop, seen, kern->out[o]);
+				bytes += bytes_of(val(plan->graph, kern->out[o]));
+			}
+			code = code_of_launch(g, l);
+			for (int i = 0; i < l->nlocation; i++)
+				add_operand(rows, &operands, plan, l->place[i]);
 		}
 		Value f[amos_kernel_FIELDS] = {
 		    [amos_kernel_name] = text(g, kern_name(g, plan, kern)),
 		    [amos_kernel_kind] = text(g, kinds[kern->kind]),
 		    [amos_kernel_workers] = number(g, l->workers),
-		    [amos_kernel_flops] = number(g, flops / l->launches),
-		    [amos_kernel_bytes] = number(g, bytes / l->launches),
-		    [amos_kernel_times] = number(g, times),
+		    [amos_kernel_flops] = number(g, flops / MAX(1, l->launches)),
+		    [amos_kernel_bytes] = number(g, bytes / MAX(1, l->launches)),
+		    [amos_kernel_times] = number(g, l->body ? 0 : times),
+		    [amos_kernel_code] = code,
+		    [amos_kernel_operands] =
+		        literal_array(g, TYPE(g, amos_operand), operands.at, operands.count),
+		    [amos_kernel_noperands] = number(g, operands.count),
+		    [amos_kernel_loop] = loop,
 		};
-		PUSH(g->arena, *table, struct_of(g, amos_kernel_FIELDS, f));
+		rows->list.at[row] = struct_of(g, amos_kernel_FIELDS, f);
 	}
 }
 
@@ -235,12 +344,12 @@ static void add_kernels(Gen *g, const Entry *entry, int64_t times, Values *table
 static Value entries_table(Gen *g, int n, const Entry *entry)
 {
 	Value *at = NEWS(g->arena, Value, n);
-	write_programs(g, n, entry, at);
+	Table *literal = table_new(g->arena);
 	for (int i = 0; i < n; i++) {
 		const Plan *plan = entry[i].plan;
 		const Graph *graph = plan->graph;
-		Values kernels = {0};
-		add_kernels(g, &entry[i], 1, &kernels);
+		Rows rows = {g, literal, {0}};
+		add_rows(&rows, &entry[i], 1);
 		char *reads = take(g->arena, (size_t)graph->slots.count + 1);
 		for (int k = 0; k < graph->slots.count; k++) // '1' per input that the graph reads
 			if (plan->slot[k].block == B_input)
@@ -250,14 +359,13 @@ static Value entries_table(Gen *g, int n, const Entry *entry)
 				reads[value_location(plan, r).offset] = '1';
 		Value f[amos_entry_FIELDS] = {
 		    [amos_entry_name] = text(g, plan->name),
-		    [amos_entry_run] = at[i],
 		    [amos_entry_reads] = text(g, reads),
 		    [amos_entry_outs] = outs_table(g, plan),
 		    [amos_entry_nouts] = number(g, graph->outs.count),
 		    [amos_entry_scratch] = number(g, plan->scratch_bytes),
 		    [amos_entry_kernels] =
-		        literal_array(g, TYPE(g, amos_kernel), kernels.at, kernels.count),
-		    [amos_entry_nkernels] = number(g, kernels.count),
+		        literal_array(g, TYPE(g, amos_kernel), rows.list.at, rows.list.count),
+		    [amos_entry_nkernels] = number(g, rows.list.count),
 		};
 		at[i] = struct_of(g, amos_entry_FIELDS, f);
 	}

@@ -327,14 +327,7 @@ typedef struct Entry {
 	Launch *launch;
 } Entry;
 
-// program.c: the function of each entry.
-void write_programs(Gen *, int n, const Entry *, Value *function);
-
 // abi.c: everything in the object but the kernels: amos_model and what it points to.
-typedef VEC(Value) Values;
-Value struct_of(Gen *, int n, Value *field);
-Value literal_bytes(Gen *, const void *, size_t); // constant data of the object
-Value literal_array(Gen *, LLVMTypeRef, Value *, int n);
 void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t local);
 
 // A function with an open ground level, and its end.
