@@ -23,10 +23,8 @@ static Entry *add_entry(Program *p, const char *name, const Graph *g)
 
 static Entry *entry_named(Program *p, const char *name)
 {
-	for (int i = 0; i < p->entries.count; i++)
-		if (!strcmp(p->entries.at[i].unit.name, name))
-			return &p->entries.at[i];
-	return NULL;
+	int i = index_of_name(name, p->entries.at, p->entries.count, sizeof(Entry));
+	return i < 0 ? NULL : &p->entries.at[i];
 }
 
 static void set_graph(Entry *e, const Graph *g)

@@ -11,6 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const struct {
+	unsigned group;
+	Pass first, last; // of the passes that use these options
+} uses[] = {{READ | CHOOSE | NORMS | DROPS | SPLIT | MASK | SHAPE, PASS_read, PASS_read},
+            {DATA, PASS_read, PASS_eta},
+            {LOSS, PASS_loss, PASS_loss},
+            {ETA | STEP, PASS_eta, PASS_eta},
+            {TARGET, PASS_fuse, PASS_fuse}};
+
 // ---- printing -------------------------------------------------------------------------
 
 static void say_quoted(Text *t, const char *word, const char *text)
@@ -219,6 +228,12 @@ static Program *parse_program(Session *session, const char *where, const char *t
 			given = other->option == c->option && other->value &&
 			        !strcmp(other->value, c->value);
 		}
+		for (int k = 0; k < COUNT(uses) && !given; k++)
+			if ((options[c->option].group & uses[k].group) && uses[k].last < p->next &&
+			    c->option != OPT_limit)
+				bad_usage(session, format(arena, "--%s does nothing after pass %s",
+				                          long_name(arena, c->option),
+				                          pass_table[pass].name));
 		if (!given)
 			PUSH(arena, session->choices, *c);
 	}
@@ -229,10 +244,6 @@ static Program *parse_program(Session *session, const char *where, const char *t
 
 const char *show_program(Session *session, const char *where, const char *text, const char *after)
 {
-	static const struct {
-		unsigned group;
-		Pass pass; // the first that these options decide
-	} groups[] = {{LOSS, PASS_loss}, {ETA | STEP, PASS_eta}, {TARGET, PASS_object}};
 	Arena *arena = session->arena;
 	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
 	Pass pass = pass_named(after), first = p->next ? p->next - 1 : 0;
@@ -246,16 +257,16 @@ const char *show_program(Session *session, const char *where, const char *text, 
 		            "pass %s comes before the text, which is after %s", after,
 		            pass_table[first].name);
 	for (int i = 0; i < session->choices.count; i++)
-		for (int k = 0; k < COUNT(groups); k++) {
+		for (int k = 0; k < COUNT(uses); k++) {
 			OptionName option = session->choices.at[i].option;
-			if ((options[option].group & groups[k].group) && pass < groups[k].pass)
+			if ((options[option].group & uses[k].group) && pass < uses[k].first)
 				bad_usage(
 				    session,
 				    format(arena,
 				           "--%s does nothing up to pass %s: expected --after "
 				           "%s, or a later one",
 				           long_name(arena, option), pass_table[pass].name,
-				           pass_table[groups[k].pass].name));
+				           pass_table[uses[k].first].name));
 		}
 	if (p->next <= PASS_eta)
 		p->data = open_given(session);

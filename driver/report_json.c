@@ -143,8 +143,17 @@ static Report read_report(Session *session, const char *path)
 		json_type type;
 	} keys[] = {{"name", JSON_STRING}, {"role", JSON_STRING}, {"formula", JSON_STRING},
 	            {"shape", JSON_ARRAY}, {"slots", JSON_ARRAY}, {"why", JSON_ARRAY}};
+	const unsigned reading = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | DATA;
 	json_t *json = load_report(session, path), *row;
 	size_t i;
+	bool only = !session->other ||
+	            (ends_with(session->path, ".json") && ends_with(session->other, ".json"));
+	for (int k = 0; k < session->choices.count && only; k++)
+		if (options[session->choices.at[k].option].group & reading)
+			bad_usage(session,
+			          format(session->arena,
+			                 "--%s does nothing with a report: expected a model",
+			                 long_name(session->arena, session->choices.at[k].option)));
 	json_array_foreach (json_object_get(json, "params"), i, row) {
 		const json_t *eta = json_object_get(row, "eta");
 		const char *missing = json_is_number(eta) || json_array_size(eta) ? NULL : "eta";

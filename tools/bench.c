@@ -113,9 +113,9 @@ static void add_launch(Line *l, const struct amos_kernel *k, int64_t nanoseconds
 
 static Line *line_named(Line *line, int *count, const char *name, const char *kind)
 {
-	for (int i = 0; i < *count; i++)
-		if (!strcmp(line[i].name, name))
-			return &line[i];
+	int known = index_of_name(name, line, *count, sizeof *line);
+	if (known >= 0)
+		return &line[known];
 	line[*count] = (Line){.name = name, .kind = kind};
 	return &line[(*count)++];
 }

@@ -1,6 +1,6 @@
 // export.c: implements amosc export: writes the weights of a checkpoint into a copy of the model.
 #include "tool.h"
-#include <string.h>
+#include <sys/stat.h>
 
 static const void *trained_bytes(void *context, int slot)
 {
@@ -15,8 +15,12 @@ static void close_checkpoint(void *checkpoint)
 void verb_export(Session *session)
 {
 	const char *path = session->other, *out = choice(session, OPT_out, NULL);
+	struct stat about;
 	if (!out)
 		bad_usage(session, "expected -o OUT.onnx");
+	if (chosen(session, OPT_keep) && !stat(path, &about) && !S_ISDIR(about.st_mode))
+		bad_usage(session, "--keep does nothing with a checkpoint file: expected a run "
+		                   "directory");
 	bool last;
 	struct amos_options options = runtime_options(session);
 	need_done(amos_keeps_last(&options, &last));

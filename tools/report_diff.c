@@ -4,14 +4,14 @@
 #include <math.h>
 #include <string.h>
 
-static const json_t *row_named(const Report *report, const char *name)
+static Table *rows_by_name(Arena *arena, const Report *report)
 {
+	Table *rows = table_new(arena);
 	size_t i;
 	const json_t *one;
 	json_array_foreach (json_object_get(report->json, "params"), i, one)
-		if (!strcmp(text_at(one, "name"), name))
-			return one;
-	return NULL;
+		*table_cell_s(rows, text_at(one, "name")) = (uint64_t)(uintptr_t)one;
+	return rows;
 }
 
 // Numbers are the same but for how they were rounded when they were written.
@@ -21,20 +21,21 @@ static bool same_json(const json_t *a, const json_t *b)
 		return fabs(json_number_value(a) - json_number_value(b)) <=
 		       1e-6 * fabs(json_number_value(a));
 	if (!json_is_array(a) || json_array_size(a) != json_array_size(b))
-		return json_equal(a, b);
+		return a == b || json_equal(a, b); // both may be missing
 	for (size_t i = 0; i < json_array_size(a); i++)
 		if (!same_json(json_array_get(a, i), json_array_get(b, i)))
 			return false;
 	return true;
 }
 
-static json_t *differences(const Report *a, const Report *b)
+static json_t *differences(Arena *arena, const Report *a, const Report *b)
 {
 	static const char *const keys[] = {"role", "shape", "eta", "slots", "sure"};
 	json_t *list = json_array(), *one, *none = json_null();
+	Table *in_a = rows_by_name(arena, a), *in_b = rows_by_name(arena, b);
 	size_t i;
 	json_array_foreach (json_object_get(a->json, "params"), i, one) {
-		const json_t *other = row_named(b, text_at(one, "name"));
+		const json_t *other = table_pointer_s(in_b, text_at(one, "name"));
 		bool same = other != NULL;
 		for (int k = 0; k < COUNT(keys) && same; k++)
 			same = same_json(json_object_get(one, keys[k]),
@@ -44,7 +45,7 @@ static json_t *differences(const Report *a, const Report *b)
 			    list, json_pack("{sO sO}", "a", one, "b", other ? other : none));
 	}
 	json_array_foreach (json_object_get(b->json, "params"), i, one)
-		if (!row_named(a, text_at(one, "name")))
+		if (!table_pointer_s(in_a, text_at(one, "name")))
 			json_array_append_new(list, json_pack("{sO sO}", "a", none, "b", one));
 	return list;
 }
@@ -61,7 +62,7 @@ static void print_side(Arena *arena, char sign, const json_t *row)
 
 int print_differences(Session *session, const Report *a, const Report *b)
 {
-	json_t *list = differences(a, b), *one;
+	json_t *list = differences(session->arena, a, b), *one;
 	int count = (int)json_array_size(list);
 	size_t i;
 	if (chosen(session, OPT_json)) {

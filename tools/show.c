@@ -3,21 +3,21 @@
 #include <stdlib.h>
 #include <string.h>
 
-static char *read_text(Session *session, const char *path)
+static const char *read_text(Session *session, const char *path)
 {
 	FILE *from = strcmp(path, "-") ? amos_input_stream(path) : stdin;
-	Text text = {.arena = session->arena};
-	char block[1 << 16];
-	size_t got;
+	char *text = NULL;
+	size_t room = 0;
 	if (!from)
 		need_done(amos_fail_errno("read", path));
-	say(&text, "%s", "");
-	while ((got = fread(block, 1, sizeof block, from)) > 0)
-		say(&text, "%.*s", (int)got, block);
+	ssize_t count = getdelim(&text, &room, 0, from);
+	at_end(session->arena, free, text);
+	if (count > 0 && !text[count - 1])
+		fail(path, "expected the output of amosc show, found a zero byte");
 	need_done(amos_all_read(from, path));
 	if (from != stdin)
 		fclose(from);
-	return text.at;
+	return count > 0 ? text : "";
 }
 
 void verb_show(Session *session)
