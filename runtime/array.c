@@ -12,20 +12,27 @@
 
 // ---- bytes ----------------------------------------------------------------------------
 
+bool amos_grow(void **at, size_t *room, size_t count, size_t item)
+{
+	if (count <= *room)
+		return true;
+	void *more = realloc(*at, 2 * count * item);
+	if (!more)
+		return false;
+	*at = more;
+	*room = 2 * count;
+	return true;
+}
+
 // Reads the rest of a gzip file (or an uncompressed one) into blob->base.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
+	enum { BLOCK = 1 << 16 };
 	size_t room = 0;
 	for (;;) {
-		if (blob->count == room) {
-			room = room ? 2 * room : 1 << 20;
-			void *more = realloc(blob->base, room);
-			if (!more)
-				return amos_no_memory(path);
-			blob->base = more;
-		}
-		size_t size = room - blob->count < 1 << 30 ? room - blob->count : 1 << 30;
-		int got = gzread(file, (char *)blob->base + blob->count, (unsigned)size);
+		if (!amos_grow(&blob->base, &room, blob->count + BLOCK, 1))
+			return amos_no_memory(path);
+		int got = gzread(file, (char *)blob->base + blob->count, BLOCK);
 		int cause;
 		gzerror(file, &cause);
 		if (got < 0)

@@ -248,30 +248,29 @@ static bool is_named(const char *const *entries, const char *name)
 
 static int write_note(struct amos_data *data, const struct amos_model *model)
 {
-	size_t size;
 	free(data->note);
-	data->note = NULL;
-	FILE *to = open_memstream(&data->note, &size);
-	if (!to)
-		return amos_no_memory("--data");
+	char **note = &data->note;
+	*note = strdup("");
 	if (data->stream)
-		fprintf(to, "data: %lld tokens in windows of %lld, ", (long long)data->length,
-		        (long long)data->window);
+		amos_append(note, "data: %lld tokens in windows of %lld, ", (long long)data->length,
+		            (long long)data->window);
 	else
-		fprintf(to, "data: %lld samples, ", (long long)data->length);
+		amos_append(note, "data: %lld samples, ", (long long)data->length);
 	const char *what = data->stream ? "windows" : "samples";
-	fprintf(to, "%lld per batch: %lld batches to train on, %lld %s held out\n",
-	        (long long)data->batch, (long long)amos_data_batches(data),
-	        (long long)amos_data_held_out(data), what);
+	amos_append(note, "%lld per batch: %lld batches to train on, %lld %s held out\n",
+	            (long long)data->batch, (long long)amos_data_batches(data),
+	            (long long)amos_data_held_out(data), what);
 	int64_t left = amos_data_left(data, model);
 	if (data->train < data->length && left)
-		fprintf(to, "data: the last %lld %s held out are omitted: they fill no batch\n",
-		        (long long)left, what);
+		amos_append(note,
+		            "data: the last %lld %s held out are omitted: they fill no batch\n",
+		            (long long)left, what);
 	for (int i = 0; i < data->nfeeds; i++)
 		if (data->feeds[i].divide != 1)
-			fprintf(to, "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
-			        data->feeds[i].source->name);
-	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
+			amos_append(note,
+			            "data: %s: bytes are divided by 255 (raw(SOURCE) keeps them)\n",
+			            data->feeds[i].source->name);
+	return *note ? AMOS_DONE : amos_no_memory("--data");
 }
 
 int amos_data_attach(struct amos_data *data, const struct amos_model *model,

@@ -46,12 +46,17 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 	                    .crc_params = crc_of(m->params, model->params),
 	                    .crc_state = crc_of(m->state, model->state)};
 	memcpy(head.magic, magic, sizeof magic);
-	char *at;
-	size_t size;
-	FILE *to = open_memstream(&at, &size);
-	if (!to)
+	head.bytes = (int64_t)sizeof head + head.identity;
+	for (int64_t i = 0; i < model->nslots; i++)
+		if (model->slots[i].kind != AMOS_SLOT_INPUT) {
+			head.nslots++;
+			head.bytes +=
+			    (int64_t)(sizeof(struct record) + strlen(model->slots[i].name));
+		}
+	head.bytes = (head.bytes + 63) / 64 * 64;
+	char *header = calloc(1, (size_t)head.bytes), *at = header + sizeof head;
+	if (!header)
 		return amos_no_memory(path);
-	fwrite(&head, sizeof head, 1, to);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
 		if (s->kind == AMOS_SLOT_INPUT)
@@ -62,29 +67,23 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 		                        .rank = (int32_t)s->rank,
 		                        .name = (int32_t)strlen(s->name)};
 		memcpy(record.dim, s->dim, sizeof record.dim);
-		fwrite(&record, sizeof record, 1, to);
-		fwrite(s->name, (size_t)record.name, 1, to);
-		head.nslots++;
+		at = mempcpy(at, &record, sizeof record);
+		at = mempcpy(at, s->name, (size_t)record.name);
 	}
-	fputs(identity, to);
-	while (ftell(to) % 64)
-		fputc(0, to);
-	if (fclose(to))
-		return amos_no_memory(path);
-	head.bytes = (int64_t)size;
-	memcpy(at, &head, sizeof head);
-	head.crc = crc_of(at, head.bytes);
-	memcpy(at, &head, sizeof head);
+	memcpy(at, identity, (size_t)head.identity);
+	memcpy(header, &head, sizeof head);
+	head.crc = crc_of(header, head.bytes);
+	memcpy(header, &head, sizeof head);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
 	if (!status) {
 		// The stream remembers errors; amos_file_keep() checks for them.
-		fwrite(at, 1, size, file.to);
+		fwrite(header, 1, (size_t)head.bytes, file.to);
 		fwrite(m->params, 1, (size_t)model->params, file.to);
 		fwrite(m->state, 1, (size_t)model->state, file.to);
 		status = amos_file_keep(&file);
 	}
-	free(at);
+	free(header);
 	return status;
 }
 

@@ -107,6 +107,23 @@ int amos_data_check_size(const struct amos_data *data)
 	return AMOS_DONE;
 }
 
+// ---- texts -----------------------------------------------------------------------------
+
+void amos_append(char **text, const char *fmt, ...)
+{
+	va_list args;
+	char *more = NULL, *all = NULL;
+	va_start(args, fmt);
+	if (!*text || vasprintf(&more, fmt, args) < 0)
+		more = NULL;
+	va_end(args);
+	if (!more || asprintf(&all, "%s%s", *text, more) < 0)
+		all = NULL;
+	free(more);
+	free(*text);
+	*text = all;
+}
+
 // ---- queries and the vocabulary -------------------------------------------------------
 
 int64_t amos_data_samples(const struct amos_data *data)

@@ -36,54 +36,45 @@ static uint64_t hash_content(const char *at, size_t bytes)
 
 // ---- the text -------------------------------------------------------------------------
 
-static void write_feed(FILE *to, const struct amos_feed *feed)
+static void describe_feed(char **text, const struct amos_feed *feed)
 {
 	char shape[256];
 	const struct amos_array *a = feed->from;
-	fputs("data of input '", to);
+	amos_append(text, "data of input '");
 	for (const char *name = feed->to->name; *name; name++) // on one line
-		fputc(iscntrl((unsigned char)*name) ? '?' : *name, to);
-	fputs("'\t", to);
+		amos_append(text, "%c", iscntrl((unsigned char)*name) ? '?' : *name);
+	amos_append(text, "'\t");
 	if (!a) {
-		fprintf(to, "%ds\n", feed->source->fill);
+		amos_append(text, "%ds\n", feed->source->fill);
 		return;
 	}
 	int64_t bytes = amos_count(a->rank, a->dim) * amos_types[a->type].bytes;
-	fprintf(to, "%s, content %016llx",
-	        amos_shape_text(shape, sizeof shape, a->type, a->rank, a->dim),
-	        (unsigned long long)hash_content(a->bytes, (size_t)bytes));
+	amos_append(text, "%s, content %016llx",
+	            amos_shape_text(shape, sizeof shape, a->type, a->rank, a->dim),
+	            (unsigned long long)hash_content(a->bytes, (size_t)bytes));
 	if (feed->source->shift)
-		fprintf(to, ", shifted by %d", feed->source->shift);
+		amos_append(text, ", shifted by %d", feed->source->shift);
 	if (feed->divide != 1)
-		fprintf(to, ", divided by %g", feed->divide);
-	fprintf(to, "%s%s\n", feed->source->masked ? ", labels of a mask" : "",
-	        feed->hidden ? ", masked" : "");
+		amos_append(text, ", divided by %g", feed->divide);
+	amos_append(text, "%s%s\n", feed->source->masked ? ", labels of a mask" : "",
+	            feed->hidden ? ", masked" : "");
 }
 
 char *amos_identity(const struct amos *m, const struct amos_data *data)
 {
 	const struct amos_model *model = m->model;
-	char *text = NULL;
-	size_t size;
-	FILE *to = open_memstream(&text, &size);
-	if (!to)
-		return NULL;
-	fputs(model->identity ? model->identity : "", to);
-	fprintf(to, "--seed\t%lld\n--batch\t%lld\n--split\t%.17g\n", (long long)data->seed,
-	        (long long)data->batch, data->split);
+	char *text = strdup(model->identity ? model->identity : "");
+	amos_append(&text, "--seed\t%lld\n--batch\t%lld\n--split\t%.17g\n", (long long)data->seed,
+	            (long long)data->batch, data->split);
 	bool masked = false;
 	for (int i = 0; i < data->nfeeds; i++)
 		masked |= data->feeds[i].hidden;
 	if (masked)
-		fprintf(to, "--mask\t%.17g\n--mask-token\t%lld\n", data->mask,
-		        (long long)data->mask_token);
+		amos_append(&text, "--mask\t%.17g\n--mask-token\t%lld\n", data->mask,
+		            (long long)data->mask_token);
 	for (int i = 0; i < data->nfeeds; i++)
-		write_feed(to, &data->feeds[i]);
-	bool good = !ferror(to);
-	if (!fclose(to) && good)
-		return text;
-	free(text);
-	return NULL;
+		describe_feed(&text, &data->feeds[i]);
+	return text;
 }
 
 // ---- comparison -----------------------------------------------------------------------

@@ -140,8 +140,7 @@ void amos_say(struct amos_log *log, const char *fmt, ...)
 
 static int write_command(const char *path, const json_t *all)
 {
-	char *text = all ? json_dumps(all, JSON_INDENT(2)) : NULL;
-	if (!text)
+	if (!all)
 		return errno == ENOMEM
 		           ? amos_no_memory(path)
 		           : amos_fail(AMOS_INPUT,
@@ -149,12 +148,15 @@ static int write_command(const char *path, const json_t *all)
 		                       path);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
-	if (!status) {
-		fprintf(file.to, "%s\n", text);
-		status = amos_file_keep(&file);
+	if (status)
+		return status;
+	// Not json_dumps(), which leaves out keys if memory runs out.
+	if (json_dumpf(all, file.to, JSON_INDENT(2)) && !ferror(file.to)) {
+		amos_file_drop(&file);
+		return amos_no_memory(path);
 	}
-	free(text);
-	return status;
+	fputc('\n', file.to);
+	return amos_file_keep(&file);
 }
 
 // Returns a word as JSON, with bytes that JSON cannot hold escaped so that amos_restore() recovers
@@ -194,15 +196,15 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 // Sets *all to NULL if the file is missing or corrupt. Fails on a system error.
 static int read_command(const char *dir, char *path, size_t room, json_t **all)
 {
-	json_error_t error;
 	snprintf(path, room, "%s/command.json", dir);
 	*all = NULL;
 	FILE *file = fopen(path, "r");
 	if (!file)
 		return amos_errno_status() == AMOS_MACHINE ? amos_fail_errno("read", path)
 		                                           : AMOS_DONE;
-	*all = json_loadf(file, 0, &error);
-	bool memory = !*all && json_error_code(&error) == json_error_out_of_memory;
+	errno = 0; // jansson does not report every lack of memory itself
+	*all = json_loadf(file, 0, NULL);
+	bool memory = !*all && errno == ENOMEM;
 	int status = ferror(file) ? amos_fail_errno("read", path)
 	             : memory     ? amos_no_memory(path)
 	                          : AMOS_DONE;

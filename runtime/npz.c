@@ -125,16 +125,13 @@ static char *npy_bytes(const struct amos_array *array, size_t *count)
 	return to;
 }
 
-static bool add_array(zip_t *zip, const struct amos_array *array)
+static bool add_array(zip_t *zip, const char *array, const char *bytes, size_t count)
 {
-	size_t count;
-	char *bytes = npy_bytes(array, &count), *name = NULL;
-	zip_source_t *source = bytes ? zip_source_buffer(zip, bytes, count, 1) : NULL;
-	if (!source) {
-		free(bytes);
+	char *name = NULL;
+	zip_source_t *source = zip_source_buffer(zip, bytes, count, 0);
+	if (!source)
 		return false;
-	}
-	zip_int64_t index = asprintf(&name, "%s.npy", array->name) < 0
+	zip_int64_t index = asprintf(&name, "%s.npy", array) < 0
 	                        ? -1
 	                        : zip_file_add(zip, name, source, ZIP_FL_ENC_UTF_8);
 	free(name);
@@ -186,20 +183,30 @@ int amos_npz_write(const char *path, int64_t n, const struct amos_array *arrays)
 		fwrite(end, 1, sizeof end, file.to);
 		return amos_file_keep(&file);
 	}
+	// libzip reads the arrays when it closes the file. If it fails to take a buffer, whether it
+	// freed it is unknown, so the buffers are freed here.
+	char **bytes = calloc((size_t)n, sizeof *bytes);
 	zip_source_t *source = zip_source_function_create(to_stream, file.to, NULL);
 	zip_t *zip = source ? zip_open_from_source(source, ZIP_TRUNCATE, NULL) : NULL;
-	bool good = zip != NULL;
+	bool good = zip && bytes;
 	if (!zip)
 		zip_source_free(source);
-	for (int64_t i = 0; good && i < n; i++)
-		good = add_array(zip, &arrays[i]);
-	if (good && !zip_close(zip))
-		return amos_file_keep(&file);
-	status = ferror(file.to) ? amos_fail_errno("write", path)
-	                         : amos_fail(AMOS_MACHINE, "%s: cannot write: %s", path,
-	                                     zip ? zip_strerror(zip) : "out of memory");
-	if (zip)
-		zip_discard(zip);
-	amos_file_drop(&file);
-	return status;
+	for (int64_t i = 0; good && i < n; i++) {
+		size_t count;
+		bytes[i] = npy_bytes(&arrays[i], &count);
+		good = bytes[i] && add_array(zip, arrays[i].name, bytes[i], count);
+	}
+	good = good && !zip_close(zip);
+	if (!good) {
+		status = ferror(file.to) ? amos_fail_errno("write", path)
+		                         : amos_fail(AMOS_MACHINE, "%s: cannot write: %s", path,
+		                                     zip ? zip_strerror(zip) : "out of memory");
+		if (zip)
+			zip_discard(zip);
+		amos_file_drop(&file);
+	}
+	for (int64_t i = 0; bytes && i < n; i++)
+		free(bytes[i]);
+	free(bytes);
+	return good ? amos_file_keep(&file) : status;
 }

@@ -44,6 +44,9 @@ int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t
 
 // ---- array.c: bytes of files, arrays --------------------------------------------------
 
+// Makes room for `count` items of `item` bytes, or twice as many, at *at; false: out of memory.
+bool amos_grow(void **at, size_t *room, size_t count, size_t item);
+
 struct amos_blob { // bytes of a file, mapped, or read if a pipe or compressed
 	const unsigned char *at;
 	size_t count;
@@ -270,6 +273,9 @@ bool amos_is_constant(const struct amos_data *, int rank, const int64_t *dim,
 // Returns the number of samples that evaluation omits: those after the last batch, too few for any
 // entry.
 int64_t amos_data_left(const struct amos_data *, const struct amos_model *);
+// Appends formatted text to *text, which is allocated. If memory runs out, *text is freed and NULL
+// from then on: an open_memstream() would lose a part of the text without an error.
+void amos_append(char **text, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void amos_list_name(char *list, size_t room, const char *name); // appends to "a, b"
 int amos_shape_mismatch(const struct amos_source *, const struct amos_input *,
                         const struct amos_array *);

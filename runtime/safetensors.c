@@ -1,5 +1,6 @@
 // safetensors.c: reads arrays in safetensors files: 8 bytes of length, a JSON header, elements.
 #include "rt.h"
+#include <errno.h>
 #include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
@@ -38,16 +39,16 @@ int amos_arrays_safetensors(const char *path, const char *key, struct amos_array
 	uint64_t size = 0;
 	if (blob.count >= 8)
 		memcpy(&size, blob.at, 8);
-	json_error_t error = {0};
+	errno = 0; // jansson does not report every lack of memory itself
 	json_t *header = blob.count >= 8 && size <= blob.count - 8
-	                     ? json_loadb((const char *)blob.at + 8, size, 0, &error)
+	                     ? json_loadb((const char *)blob.at + 8, size, 0, NULL)
 	                     : NULL;
 	amos_blob_free(&blob);
 	const char *name;
 	json_t *about;
 	if (json_is_object(header))
 		status = amos_arrays_room(to, path, json_object_size(header));
-	else if (!header && json_error_code(&error) == json_error_out_of_memory)
+	else if (!header && errno == ENOMEM)
 		status = amos_no_memory(path);
 	else
 		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or truncated", path);

@@ -215,7 +215,6 @@ int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
 {
 	const struct amos_sources *all = &data->sources;
 	const char *file = NULL;
-	size_t size;
 	for (int i = 0; i < all->count; i++)
 		for (int k = 0; k < n && !all->at[i].taken; k++)
 			all->at[i].taken = !strcmp(all->at[i].name, inputs[k]);
@@ -227,25 +226,23 @@ int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
 				    "--data %s: no input takes '%s'; did you mean '%s'?",
 				    file_of(data, &all->at[i]), all->at[i].name, inputs[k]);
 	free(data->unused);
-	data->unused = NULL;
-	FILE *to = open_memstream(&data->unused, &size);
-	if (!to)
-		return amos_no_memory("--data");
+	char **unused = &data->unused;
+	*unused = strdup("");
 	for (int i = 0; i < all->count; i++) { // one line per file
 		const struct amos_source *source = &all->at[i];
 		if (!is_unused(source))
 			continue;
 		bool same = file && !strcmp(file, file_of(data, source));
 		if (same)
-			fprintf(to, ", '%s'", source->name);
+			amos_append(unused, ", '%s'", source->name);
 		else
-			fprintf(to, "%snote: --data %s: no input takes '%s'", file ? "\n" : "",
-			        file_of(data, source), source->name);
+			amos_append(unused, "%snote: --data %s: no input takes '%s'",
+			            file ? "\n" : "", file_of(data, source), source->name);
 		file = file_of(data, source);
 	}
 	if (file)
-		fputc('\n', to);
-	return fclose(to) ? amos_no_memory("--data") : AMOS_DONE;
+		amos_append(unused, "\n");
+	return *unused ? AMOS_DONE : amos_no_memory("--data");
 }
 
 const char *amos_data_unused(const struct amos_data *data)

@@ -19,14 +19,9 @@ static int by_name(const FTSENT **a, const FTSENT **b)
 // Appends a file of `size` bytes or fewer.
 static int append(struct amos_blob *all, size_t *room, const char *path, size_t size)
 {
-	if (*room - all->count < size) {
-		*room = 2 * (all->count + size);
-		void *more = realloc(all->base, *room);
-		if (!more)
-			return amos_no_memory(path);
-		all->base = more;
-		all->at = more;
-	}
+	if (!amos_grow(&all->base, room, all->count + size, 1))
+		return amos_no_memory(path);
+	all->at = all->base;
 	int file = amos_input(path, 0);
 	ssize_t got = file < 0 ? -1 : 0;
 	while (file >= 0 && size && (got = read(file, (char *)all->base + all->count, size)) > 0) {

@@ -247,6 +247,59 @@ static void idx(void)
 	gives("shorts.idx", 0, 1, 1);
 }
 
+static void write_text(const char *path, const char *text)
+{
+	write_file(path, text, strlen(text));
+}
+
+// Tables as other programs write them: byte order marks, CRLF, quotes, blank lines, names.
+static void dialects(void)
+{
+	declare(0, "x", E_f32, 0, 2, 3, 2);
+	write_text("mark.csv", "\xEF\xBB\xBF\r\n1,2\r\n\r\n3,4\r\n5,\"6\"");
+	gives("mark.csv", 0, 1, 1);
+	write_text("quotes.csv", "\"a, \"\"b\"\"\", c\n\"1\" , 2\n3,4,\n5,6\n");
+	gives("quotes.csv", 0, 1, 1);
+	gives("quotes.csv:0,c", 0, 1, 1);
+	write_text("mark.jsonl", "\xEF\xBB\xBF[1,2]\r\n\r\n[3,4]\r\n[5,6]");
+	gives("mark.jsonl", 0, 1, 1);
+	declare(0, "x", E_f32, 0, 1, 3);
+	write_text("named.csv", "x,2\n1,8\n2,8\n3,8\n");
+	gives("named.csv:x", 0, 1, 1);
+	gives("named.csv:0", 0, 1, 1);
+}
+
+// One malformed line is an error that names it, and no line is dropped, changed or cut.
+static void malformed(void)
+{
+	static const struct {
+		const char *text, *where, *found;
+	} lines[] = {
+	    {"1,x\n3,4\n", "line 1, column 1: ", "found x\nhelp: remove the line if"},
+	    {"1,\n3,4\n", "line 1, column 1: ", "found nothing"},
+	    {"\n1,2\n3,y\n", "line 3, column 1: ", "found y"},
+	    {"a,b\n1,2\n3\n", "line 3, column 1: ", "found nothing"},
+	    {"1,2\n3,4,,5\n", "line 2 has more cells", "2"},
+	    {"1,2\n\"3,4\",5\n", "line 2, column 0: ", "found 3,4"},
+	    {"1,2\n3,\"4\n", "line 2, column 1: ", "a quote is not closed"},
+	    {"1,2\r3,4\n5,6\n", "line 1, column 1: ", "found 2\r3"},
+	    {"1,2\n3,1e999\n", "line 2, column 1: 1e999", "range of a double"},
+	    {"1;2\n3;4\n", "line 2, column 0: ", "found 3;4"},
+	    {"1,2\n3,nan\n", "element 3: ", "other than NaN, found nan"},
+	};
+	declare(0, "x", E_f32, 0, 2, 2, 2);
+	for (int i = 0; i < COUNT(lines); i++) {
+		write_text("line.csv", lines[i].text);
+		rejected("line.csv", 0, lines[i].where, lines[i].found);
+	}
+	write_file("zero.csv", "1,2\n3,4\0,5\n", 12);
+	rejected("zero.csv", 0, "line 2", "found a zero byte");
+	write_text("line.jsonl", "[1,2]\n[3,4\n");
+	rejected("line.jsonl", 0, "line 2", "not JSON");
+	write_text("line.jsonl", "[1,2]\n[3,1e999]\n");
+	rejected("line.jsonl", 0, "line 2", "overflow");
+}
+
 static void tables(void)
 {
 	const char *csv = "a, b ,\"c\"\n1,9,2\n3,9,4\n\n5,9,6\n";
@@ -620,6 +673,8 @@ int main(void)
 	raw();
 	idx();
 	tables();
+	dialects();
+	malformed();
 	safetensors();
 	text();
 	shuffles();
