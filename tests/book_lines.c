@@ -23,6 +23,7 @@ static const char *const equal[] = {
     "x:2,3,4 = reshape(x; zip([2, 1, 4], [1, 3, 1])) | reshape(x; [2, 1, 1, 3, 4, 1])",
     "x:2,3 = several(x, x + 1)[1] * given(several(x)[1]) + several(4, [5])[0] | x * 0 + 4",
     "x:2,3 = with_extent(x, extent(x; 0) - 1; 0) | slice(x; [0, 0], [1, 3], [1, 1])",
+    "x:2,3 = x + given(at(cast(3; f32), -1)) | x",
     "x:2,3,4 = merge(x; 1, 3) | reshape(x; [2, 12])",
     "x:2,3,4 = move(x; 0, -1) | permute(x; [1, 2, 0])",
     "x:2,3,4 = move(x; -1, 0) | permute(x; [2, 0, 1])",
@@ -44,6 +45,10 @@ static const char *const equal[] = {
     "4, 3, 4])",
 };
 
+#define MANY                                                                                       \
+	"0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 0, 1, 2, 3, 4, 5, 6, 7, 8, "  \
+	"9, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9"
+
 // An expression; what it reports.
 static const char *const refused[][2] = {
     {"x:2,3,7 = heads(x; 2)", "2 heads do not divide f64[2,3,7]"},
@@ -53,9 +58,16 @@ static const char *const refused[][2] = {
     {"x:2,3 = reshape(x; zip([1, 2], [3]))", "zip of lists that differ in length"},
     {"x:2,3 = plus(x, x, x)", "nothing is called plus with 3 operands"},
     {"x:2,3 = x + none", "add of nothing"},
+    {"x:2 = x * length(inv(several(" MANY ")))", "inv: expected a list"},
+    {"x:2 = x * length(without(several(" MANY "), 0))", "without: expected a list"},
+    {"x:2 = x * length(without(1, several(" MANY ")))", "without: expected a list"},
+    {"x:2 = x * count(x; several(" MANY "))", "count: expected a list"},
+    {"x:2 = slice(x; list(34, 0), list(34, 0), list(34, 1))", "more than 34 numbers as attributes"},
+    {"x:2 = with_extent(x, cast(slice(x; 0, 0, 1); i64); 0)", "with_extent: the operands and"},
+    {"x:2 = reshape(x; [-1, 4611686018427387904, 8])", "reshape(f64[2])"},
 };
 
-enum { SLOTS = 3 };
+enum { SLOTS = 3 }; // most slots of a line
 
 static void test_equal(const char *line)
 {
@@ -89,8 +101,89 @@ static void test_refused(const char *line, const char *expected)
 	arena_free(arena);
 }
 
+// True if the line has a value; else it must be refused.
+static bool has_value(const char *line)
+{
+	Arena *arena = arena_new();
+	Array slot[4];
+	Catch c;
+	bool value = !TRY(c);
+	if (value) {
+		eval_graph(arena, case_value(arena, line, slot), slot);
+		catch_end(&c);
+	} else {
+		CHECK(c.status == STATUS_INPUT, "%s: %s", line, c.message);
+		free(c.message);
+	}
+	arena_free(arena);
+	return value;
+}
+
+// Calls of each function with operands and attributes of any kind.
+static void test_calls(void)
+{
+	static const char *const names[] = {
+	    "is",     "axes",        "padded",  "at",         "size",    "length",   "zip",
+	    "list",   "extent",      "inv",     "shape",      "several", "when",     "float",
+	    "filled", "need",        "given",   "dynamic",    "rank",    "with",     "without",
+	    "type",   "sized",       "unslice", "cut",        "count",   "unwindow", "axis",
+	    "range",  "with_extent", "rows",    "causal",     "reshape", "permute",  "slice",
+	    "window", "pad",         "concat",  "gather",     "scatter", "sum",      "argmax",
+	    "cumsum", "softmax",     "lse",     "norm",       "attend",  "cast",     "act",
+	    "iota",   "expand",      "narrow",  "transposed", "take",    "drop",     "merge"};
+	static const char *const items[] = {"x",
+	                                    "i",
+	                                    "y",
+	                                    "e",
+	                                    "0",
+	                                    "1",
+	                                    "2",
+	                                    "-1",
+	                                    "3",
+	                                    "0.5",
+	                                    "40",
+	                                    "-inf",
+	                                    "nan",
+	                                    "1e30",
+	                                    "none",
+	                                    "[]",
+	                                    "[0]",
+	                                    "[1]",
+	                                    "[0, 1]",
+	                                    "[-1, 0]",
+	                                    "[2, 3]",
+	                                    "list(34, 1)",
+	                                    "range(0, 34)",
+	                                    "list(7, 1)",
+	                                    "several(" MANY ")",
+	                                    "several(x, 1)",
+	                                    "cast(3; f32)",
+	                                    "x + 1",
+	                                    "[1000000000000, 4]",
+	                                    "f32",
+	                                    "[0, 2, 3, 1, 1, 0, 1]",
+	                                    "shape(x)"};
+	enum { CALLS = 20000 };
+	Arena *arena = arena_new();
+	int made = 0;
+	for (int n = 0; n < CALLS; n++) {
+		Text t = {.arena = arena};
+		say(&t, "x:2,3 i:2 y:2,1 e:2,0 = %s(", names[below(COUNT(names))]);
+		for (int k = 0, nin = below(4); k < nin; k++)
+			say(&t, "%s%s", k ? ", " : "", items[below(k ? COUNT(items) : 8)]);
+		for (int k = 0, nattr = below(4); k < nattr; k++)
+			say(&t, "%s%s", k ? ", " : "; ", items[below(COUNT(items))]);
+		say(&t, ")");
+		made += has_value(t.at);
+	}
+	arena_free(arena);
+	CHECK(made > CALLS / 50, "only %d of %d calls have a value", made, CALLS);
+	printf("%d of %d calls have a value\n", made, CALLS);
+}
+
 void test_lines(void)
 {
+	test_calls();
 	for (int i = 0; i < COUNT(equal); i++)
 		test_equal(equal[i]);
 	for (int i = 0; i < COUNT(refused); i++)

@@ -93,7 +93,7 @@ static void check_maps(Elem type, bool special)
 	Ref column = input(g, "column", type, dims2(7, 1)),
 	    one = input(g, "one", type, shape_of(0, NULL));
 	for (Op op = 0; op < OPS; op++) {
-		// beyond the precision of x / y, and of f32 angles, results are arbitrary
+		// beyond the range of check_remainders, and of f32 angles, results are arbitrary
 		bool angle = type == E_f32 && (op == O_sin || op == O_cos);
 		if (!takes(op, type) || (special && (op == O_mod || angle)))
 			continue;
@@ -160,6 +160,27 @@ static void check_all_functions(void)
 		check_functions(E_f32, &both[k], k), check_functions(E_f64, &both[k], k);
 	for (int k = 0; k < COUNT(wide); k++)
 		check_functions(E_f64, &wide[k], k);
+}
+
+// Remainders of large quotients, of either sign, and by infinity.
+static void check_remainders(Elem type)
+{
+	static const Range ranges[] = {{-3, 9, true}, {-15, 20, true}};
+	for (int k = 0; k < COUNT(ranges); k++) {
+		Arena *arena = arena_new();
+		Graph *g = graph_start(arena, format(arena, "remainders of %s", elems[type].name));
+		Ref x = input(g, "x", type, dims2(8, 507)), y = input(g, "y", type, dims2(8, 507));
+		leave(g, O_mod, put2(g, O_mod, x, y));
+		Array *slot = random_slots(arena, g, 1, 2);
+		for (int s = 0; s < 2; s++) {
+			fill_range(&slot[s], &ranges[k], s);
+			slot[s].f[5] = slot[s].f[6 + s] = s ? -INFINITY : INFINITY;
+			slot[s].f[9] = 3 * (s + 1);
+		}
+		slot[1].f[20] = INFINITY;
+		check_on_all(g, slot, type == E_f64 ? 1e-5 : -1e-7);
+		arena_free(arena);
+	}
 }
 
 static void check_casts(void)
@@ -314,6 +335,8 @@ int main(void)
 	check_maps(E_f32, true);
 	check_maps(E_f64, true);
 	check_all_functions();
+	check_remainders(E_f32);
+	check_remainders(E_f64);
 	check_casts();
 	for (int k = 0; k < 4; k++)
 		check_reductions(arithmetic[k], shape_of(3, (int64_t[]){4, 5, 37}), true);

@@ -155,6 +155,24 @@ static void float_maps(void)
 	CHECK(min, NONE, F(D(4), 1, -1, NAN, NAN), F(D(4), 1, 3, NAN, 1), F(D(4), 2, -1, 1, NAN));
 	CHECK(mod, NONE, F(D(4), 1.5, 0.5, -0.5, 0), F(D(4), 5.5, -1.5, 1.5, 4),
 	      F(D(4), 2, 2, -2, 2));
+	CHECK(mod, NONE, F(D(6), 5, INFINITY, -1, 6, NAN, NAN),
+	      F(D(6), 5, -1, -1, 1e9, INFINITY, 3),
+	      F(D(6), INFINITY, INFINITY, -INFINITY, 7, 2, 0));
+	CHECK(div, NONE, F(D(4), INFINITY, -INFINITY, INFINITY, -INFINITY), F(SCALAR, 1),
+	      F(D(4), 0, -0.0, 0, -0.0));
+}
+
+// The remainder 0 has the sign of the divisor, as in NumPy.
+static void zero_remainders(void)
+{
+	double x[] = {6, 6, -6, -6}, y[] = {3, -3, 3, -3};
+	for (int k = 0; k < COUNT(x); k++) {
+		Graph *g = graph_new(arena, "mod", NULL);
+		Ref r = put2(g, O_mod, put_num(g, E_f64, x[k]), put_num(g, E_f64, y[k]));
+		double rest = const_at(val(g, r), 0);
+		EXPECT(rest == 0 && signbit(rest) == signbit(y[k]), "%g mod %g is %g", x[k], y[k],
+		       rest);
+	}
 }
 
 static void other_maps(void)
@@ -572,6 +590,7 @@ int main(void)
 	arena = arena_new();
 	leaves();
 	float_maps();
+	zero_remainders();
 	other_maps();
 	folding();
 	moves();

@@ -119,8 +119,10 @@ static void read_body(Lexer *l, Def *d, Names *names)
 // True if d takes `nin` operands: optional ones at the end may be left out.
 static bool accepts(const Def *d, int nin)
 {
+	if (nin > d->nin)
+		return false;
 	uint32_t left_out = (1u << d->nin) - (1u << nin);
-	return nin <= d->nin && (d->optional & left_out) == left_out;
+	return (d->optional & left_out) == left_out;
 }
 
 const Def *find_def(const Book *book, const char *name, int nin)

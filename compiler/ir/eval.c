@@ -93,15 +93,10 @@ static Array eval_loop(Arena *arena, const Val *v, const Array *in, Touch *touch
 // ---- composites -----------------------------------------------------------------------
 
 // Evaluates the definition in the book, in a graph of doubles. Its cost is that of one primitive,
-// so its own arena has no budget. Sums over no elements, which have no maximum, are 0.
+// so its own arena has no budget.
 static void eval_composite(Arena *arena, Op op, const Attr *attr, Array *out, int nin,
                            const Array *in)
 {
-	if (count_of(&in[nin > 1].shape) == 0) {
-		for (int64_t i = 0; op == O_lse && i < count_of(&out->shape); i++)
-			out->f[i] = -INFINITY;
-		return;
-	}
 	Arena *own = arena_within(arena);
 	arena_limit(own, NULL);
 	Graph *g = graph_new(own, prims[op].name, book_builtin());

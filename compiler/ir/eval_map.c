@@ -16,7 +16,9 @@ static double float_min(double x, double y)
 static double float_mod(double x, double y)
 {
 	double rest = fmod(x, y);
-	return rest != 0 && (rest < 0) != (y < 0) ? rest + y : rest;
+	if (rest == 0)
+		return copysign(0, y);
+	return (rest < 0) != (y < 0) ? rest + y : rest;
 }
 
 double float_map(Op op, double x, double y)

@@ -130,14 +130,15 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 	if (!nattr && cls == C_reduce && op != O_cumsum) // of all axes
 		item[nattr++] = axes_item(first->rank);
 	if (op == O_reshape && nattr == 1 && item[0].kind == I_list) {
-		int64_t rest = 1, *open = NULL; // a dimension of -1 is what the others leave
+		uint64_t rest = 1;
+		int64_t *open = NULL; // a dimension of -1 is what the others leave
 		for (int i = 0; i < item[0].n; i++)
 			if (item[0].i[i] == -1)
 				open = &item[0].i[i];
 			else
-				rest *= item[0].i[i];
+				rest = cost_product(rest, (uint64_t)item[0].i[i]);
 		if (open)
-			*open = rest ? count_of(first) / rest : 0;
+			*open = rest ? (int64_t)((uint64_t)count_of(first) / rest) : 0;
 	}
 	Attr attr = attr_join(scope_where(s), op, first->rank, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
@@ -149,8 +150,10 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 	if ((prim->arity >= 0 && e->nin != prim->arity) || (prim->arity < 0 && e->nin == 0))
 		fail(scope_where(s), "%s: expected %d operands, found %d", prim->name,
 		     MAX(prim->arity, 1), e->nin);
-	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
 	bool value = (prim->cls != C_map && prim->cls != C_reduce) || e->op == O_cast;
+	if (value && !s->g)
+		fail(scope_where(s), "%s needs a value, found only numbers", prim->name);
+	Item small[3], *in = e->nin <= COUNT(small) ? small : NEWS(s->g->arena, Item, e->nin);
 	for (int k = 0; k < e->nin; k++) {
 		in[k] = eval_item(s, e->in[k]);
 		// The second operand of and, or is not evaluated if a number as the first decides.
@@ -161,8 +164,6 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 			fail(scope_where(s), "%s of nothing", prim->name);
 		value |= in[k].kind == I_ref;
 	}
-	if (value && !s->g)
-		fail(scope_where(s), "%s needs a value, found only numbers", prim->name);
 	if (value)
 		return put_prim(s, e, in);
 	if (prim->cls == C_map)
@@ -314,10 +315,18 @@ static Item fn_extent(const Call *c)
 	return ref_item(put_length(c->g, c->in[0].ref, (int)c->in[1].i[0]));
 }
 
+static void want_fit(const Call *c, bool fits)
+{
+	if (!fits)
+		fail(scope_where(c->s), "%s: the operands and attributes do not fit each other",
+		     c->e->name);
+}
+
 static Item fn_with_extent(const Call *c)
 {
-	Ref x = c->in[0].ref, n = c->in[1].ref;
-	return ref_item(put_valid(c->g, x, (int)c->in[2].i[0], n));
+	const Val *n = operand(c, 1);
+	want_fit(c, n->type == E_i64 && n->shape.rank == 0);
+	return ref_item(put_valid(c->g, c->in[0].ref, (int)c->in[2].i[0], c->in[1].ref));
 }
 
 // filled(x; k, c): x, whose padding along the axes k is the number c.
@@ -384,7 +393,7 @@ static Item fn_at(const Call *c)
 	if (list->kind != I_ref && list->kind != I_none)
 		return num_item((double)list->i[entry_of_list(c)]);
 	if (list->kind == I_ref)
-		found = is_const(c->g, list->ref) && i < count_of(&operand(c, 0)->shape);
+		found = is_const(c->g, list->ref) && i >= 0 && i < count_of(&operand(c, 0)->shape);
 	return found ? num_item(const_at(operand(c, 0), i)) : (Item){.kind = I_none};
 }
 
@@ -506,13 +515,6 @@ static Item fn_when(const Call *c)
 	return eval_item(c->s, e->in[k + 1 < e->nin ? k + 1 : k]);
 }
 
-static void want_fit(const Call *c, bool fits)
-{
-	if (!fits)
-		fail(scope_where(c->s), "%s: the operands and attributes do not fit each other",
-		     c->e->name);
-}
-
 // unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
 static Item fn_unslice(const Call *c)
 {
@@ -551,10 +553,10 @@ static const struct {
     {"is", "vn", fn_is},     {"axes", "vA", fn_axes},    {"padded", "v", fn_padded},
     {"at", "in", fn_at},     {"size", "vA", fn_size},    {"length", "i", fn_length},
     {"zip", "", fn_zip},     {"list", "nn", fn_list},    {"extent", "vA", fn_extent},
-    {"inv", "i", fn_inv},    {"shape", "v", fn_shape},   {"several", "", fn_several},
+    {"inv", "l", fn_inv},    {"shape", "v", fn_shape},   {"several", "", fn_several},
     {"when", "", fn_when},   {"float", "v", fn_float},   {"filled", "vAN", fn_filled},
     {"need", "", fn_need},   {"given", "i", fn_given},   {"dynamic", "vA", fn_dynamic},
-    {"rank", "v", fn_rank},  {"with", "inn", fn_with},   {"without", "il", fn_without},
+    {"rank", "v", fn_rank},  {"with", "inn", fn_with},   {"without", "ll", fn_without},
     {"type", "v", fn_type},  {"sized", "vv", fn_sized},  {"unslice", "vvLL", fn_unslice},
     {"cut", "inn", fn_cut},  {"count", "vA", fn_count},  {"unwindow", "vvL", fn_unwindow},
     {"axis", "vn", fn_axis}, {"range", "nn", fn_range},  {"with_extent", "vvA", fn_with_extent},
@@ -574,13 +576,13 @@ static void convert_item(const Call *c, char letter, Item *item)
 		item->x = item_number(c, item);
 	if (strchr("lLA", letter) && item->kind == I_num)
 		*item = (Item){.kind = I_list, .n = 1, .i = {(int64_t)item->x}};
-	if (letter == 'L' && item->kind != I_list)
-		fail(scope_where(c->s), "%s: expected a list as attribute", c->e->name);
+	int rank = letter == 'A' ? operand(c, 0)->shape.rank : 0;
+	if (letter == 'A' && c->e->nattr == 0)
+		*item = axes_item(rank);
+	if (strchr("lLA", letter) && item->kind != I_list)
+		fail(scope_where(c->s), "%s: expected a list", c->e->name);
 	if (letter != 'A')
 		return;
-	int rank = operand(c, 0)->shape.rank;
-	if (c->e->nattr == 0)
-		*item = axes_item(rank);
 	for (int i = 0; i < item->n; i++)
 		item->i[i] = wrap_axis(scope_where(c->s), item->i[i], rank);
 }

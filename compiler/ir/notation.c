@@ -484,12 +484,12 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 	// The lists, one for each L or A of the layout, are interleaved after the integers.
 	int n = nlist ? lists[0]->n : 0;
 	int64_t *to = attr.i + attr.n;
+	if (attr.n + nlist * n > NUMS)
+		fail(where, "%s: more than %d numbers as attributes", prims[op].name, NUMS);
 	for (int k = 0; k < nlist; k++) {
 		if (lists[k]->n != n)
 			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
 			     lists[k]->n);
-		if (attr.n + n > NUMS)
-			fail(where, "%s: a list of more than %d entries", prims[op].name, NUMS);
 		for (int i = 0; i < n; i++)
 			to[i * nlist + k] = lists[k]->i[i];
 		attr.n += n;
