@@ -45,7 +45,7 @@ static void kinds_of(const Expr *e, char *kind)
 		set_kind(e->attr[k], kind,
 		         e->op == O_cast      ? 't'
 		         : e->op == O_reshape ? 'R'
-		                              : attr_layout(prims[e->op].attr)[k]);
+		                              : prims[e->op].attr[k]);
 	if (e->op == O_select && e->in[0]->kind == X_name && e->in[0]->var >= 0 &&
 	    (is_split(e->in[1]) || is_split(e->in[2])))
 		kind[e->in[0]->var] = 'P';

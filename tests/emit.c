@@ -62,7 +62,7 @@ static bool takes(Op op, Elem type)
 {
 	char cls = elems[type].cls;
 	bool logic = op == O_not || op == O_and || op == O_or || op == O_xor || op == O_eq;
-	if (prims[op].attr != K_none || op == O_select || prims[op].cls != C_map)
+	if (*prims[op].attr || op == O_select || prims[op].cls != C_map)
 		return false;
 	if (cls == 'b')
 		return logic;

@@ -49,7 +49,7 @@ static void catch_up(Maker *m)
 		Array *in = NEWS(arena, Array, v->nin + 1);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = m->values.at[v->in[k]];
-		Array a = eval_value(arena, g, r, m->slots.at, in);
+		Array a = eval_value(arena, g, r, m->slots.at, in, NULL, NULL);
 		PUSH(arena, m->values, a);
 	}
 }

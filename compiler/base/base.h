@@ -160,7 +160,7 @@ typedef struct Catch {
 void catch_push(Catch *);
 void catch_end(Catch *);
 
-_Noreturn void fail(const char *where, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+#define fail(where, ...) fail_status(STATUS_INPUT, where, __VA_ARGS__)
 _Noreturn void fail_status(int status, const char *where, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 _Noreturn void fail_again(Catch *); // fails again with the caught error

@@ -54,15 +54,6 @@ static _Noreturn void fail_with(int status, char *message, size_t where)
 	longjmp(c->jump, 1);
 }
 
-void fail(const char *where, const char *fmt, ...)
-{
-	va_list args;
-	va_start(args, fmt);
-	char *message = message_of(where, fmt, args);
-	va_end(args);
-	fail_with(STATUS_INPUT, message, where_length(where));
-}
-
 void fail_status(int status, const char *where, const char *fmt, ...)
 {
 	va_list args;

@@ -4,7 +4,7 @@
 #include <regex.h>
 #include <string.h>
 
-char *vformat(Arena *arena, const char *fmt, va_list args)
+static void vsay(Text *text, const char *fmt, va_list args)
 {
 	va_list again;
 	va_copy(again, args);
@@ -12,9 +12,31 @@ char *vformat(Arena *arena, const char *fmt, va_list args)
 	va_end(again);
 	if (count < 0)
 		bug("cannot format '%s'", fmt);
-	char *text = take(arena, (size_t)count + 1);
-	vsnprintf(text, (size_t)count + 1, fmt, args);
-	return text;
+	size_t needed = text->count + (size_t)count + 1;
+	if (needed > text->room) {
+		text->room = text->room ? MAX(2 * text->room, needed + 128) : needed;
+		char *fresh = take(text->arena, text->room);
+		if (text->count)
+			memcpy(fresh, text->at, text->count);
+		text->at = fresh;
+	}
+	vsnprintf(text->at + text->count, (size_t)count + 1, fmt, args);
+	text->count += (size_t)count;
+}
+
+void say(Text *text, const char *fmt, ...)
+{
+	va_list args;
+	va_start(args, fmt);
+	vsay(text, fmt, args);
+	va_end(args);
+}
+
+char *vformat(Arena *arena, const char *fmt, va_list args)
+{
+	Text text = {.arena = arena};
+	vsay(&text, fmt, args);
+	return text.at;
 }
 
 char *format(Arena *arena, const char *fmt, ...)
@@ -122,26 +144,4 @@ const char *suggest(Arena *arena, const char *pattern, int count, const char *co
 		say(&text, "%s%s", i ? ", " : "there are ", names[i]);
 	return count ? format(arena, "%s%s", text.at, count > MOST ? ", ..." : "")
 	             : "there are none";
-}
-
-void say(Text *text, const char *fmt, ...)
-{
-	va_list args;
-	va_start(args, fmt);
-	int count = vsnprintf(NULL, 0, fmt, args);
-	va_end(args);
-	if (count < 0)
-		bug("cannot format '%s'", fmt);
-	size_t needed = text->count + (size_t)count + 1;
-	if (needed > text->room) {
-		text->room = MAX(2 * text->room, needed + 128);
-		char *fresh = take(text->arena, text->room);
-		if (text->count)
-			memcpy(fresh, text->at, text->count);
-		text->at = fresh;
-	}
-	va_start(args, fmt);
-	vsnprintf(text->at + text->count, (size_t)count + 1, fmt, args);
-	va_end(args);
-	text->count += (size_t)count;
 }

@@ -1,5 +1,6 @@
 // builder.c: defines shorthands for put().
 #include "ir.h"
+#include <string.h>
 
 Ref put1(Graph *g, Op op, Ref x)
 {
@@ -16,18 +17,10 @@ Ref put3(Graph *g, Op op, Ref x, Ref y, Ref z)
 	return put(g, op, 3, (Ref[]){x, y, z}, NULL);
 }
 
-static void add_num(Attr *attr, int64_t number)
-{
-	if (attr->n == NUMS)
-		bug("more than %d numbers in an attribute", NUMS);
-	attr->i[attr->n++] = number;
-}
-
 static Attr list_attr(int n, const int64_t *list)
 {
-	Attr attr = {0};
-	for (int k = 0; k < n; k++)
-		add_num(&attr, list[k]);
+	Attr attr = {.n = n};
+	memcpy(attr.i, list, (size_t)n * sizeof *list);
 	return attr;
 }
 
@@ -64,9 +57,9 @@ Ref put_slice(Graph *g, Ref x, const int64_t *start, const int64_t *count, const
 {
 	Attr attr = {0};
 	for (int a = 0; a < val(g, x)->shape.rank; a++) {
-		add_num(&attr, start[a]);
-		add_num(&attr, count[a]);
-		add_num(&attr, step ? step[a] : 1);
+		attr.i[attr.n++] = start[a];
+		attr.i[attr.n++] = count[a];
+		attr.i[attr.n++] = step ? step[a] : 1;
 	}
 	return put(g, O_slice, 1, &x, &attr);
 }
@@ -75,8 +68,8 @@ Ref put_pad(Graph *g, Ref x, const int64_t *before, const int64_t *after, double
 {
 	Attr attr = {.x = fill};
 	for (int a = 0; a < val(g, x)->shape.rank; a++) {
-		add_num(&attr, before[a]);
-		add_num(&attr, after[a]);
+		attr.i[attr.n++] = before[a];
+		attr.i[attr.n++] = after[a];
 	}
 	return put(g, O_pad, 1, &x, &attr);
 }
@@ -100,7 +93,7 @@ Ref put_iota(Graph *g, Shape shape, int axis)
 {
 	Attr attr = {.n = 1, .i = {axis}};
 	for (int a = 0; a < shape.rank; a++)
-		add_num(&attr, shape.dim[a]);
+		attr.i[attr.n++] = shape.dim[a];
 	return put(g, O_iota, 0, NULL, &attr);
 }
 

@@ -166,8 +166,8 @@ Array eval_prim(Arena *arena, Op op, const Attr *attr, Elem elem, const Shape *s
 	return out;
 }
 
-static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
-                      Touch *touch, void *context)
+Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in,
+                 Touch *touch, void *context)
 {
 	const Val *v = val(g, r);
 	if (v->op == O_const)
@@ -177,11 +177,6 @@ static Array value_of(Arena *arena, const Graph *g, Ref r, const Array *slot, co
 	if (v->op == O_loop)
 		return eval_loop(arena, v, in, touch, context);
 	return eval_prim(arena, v->op, v->attr, v->type, &v->shape, v->nin, in);
-}
-
-Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const Array *in)
-{
-	return value_of(arena, g, r, slot, in, NULL, NULL);
 }
 
 Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
@@ -197,7 +192,7 @@ Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touc
 			in = grow(arena, in, sizeof *in, &room);
 		for (int k = 0; k < v->nin; k++)
 			in[k] = result[v->in[k]];
-		result[r] = value_of(arena, g, r, slot, in, touch, context);
+		result[r] = eval_value(arena, g, r, slot, in, touch, context);
 		if (touch)
 			touch(context, arena, v, &result[r]);
 	}

@@ -1,7 +1,6 @@
 // eval_reduce.c: evaluates reductions, running sums and dots.
 // Invariant: elements are taken in row-major order.
 #include "eval.h"
-#include <math.h>
 
 // By reduction: the map of two elements.
 static const Op steps[OPS] = {
@@ -52,20 +51,14 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 		eval_argmax((int)attr->i[0], out, in);
 		return;
 	}
-	int64_t stride[RANK], at[RANK] = {0};
-	bool sign = is_signed(out->type);
-	double start = op == O_prod ? 1 : op == O_amax ? -INFINITY : op == O_amin ? INFINITY : 0;
-	int64_t int_start = op == O_amax   ? (sign ? INT64_MIN : 0)
-	                    : op == O_amin ? (sign ? INT64_MAX : -1)
-	                                   : op == O_prod;
+	int64_t stride[RANK], at[RANK] = {0}, count = count_of(&in->shape);
+	bool extreme = op == O_amax || op == O_amin; // starts with any of its elements
 	broadcast_strides(&out->shape, in->shape.rank, stride);
-	for (int64_t k = 0; k < count_of(&out->shape); k++) {
-		if (is_float(out->type))
-			out->f[k] = start;
-		else
-			out->i[k] = int_start;
-	}
-	for (int64_t i = 0; i < count_of(&in->shape); i++, next_index(&in->shape, at))
+	for (int64_t k = 0; k < count_of(&out->shape); k++)
+		set_float(out, k, op == O_prod);
+	for (int64_t i = 0; extreme && i < count; i++, next_index(&in->shape, at))
+		copy_element(out, element_offset(in->shape.rank, at, stride), in, i);
+	for (int64_t i = 0; i < count; i++, next_index(&in->shape, at))
 		combine_element(steps[op], out, element_offset(in->shape.rank, at, stride), in, i);
 }
 

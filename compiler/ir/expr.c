@@ -216,11 +216,6 @@ static Item fn_shape(const Call *c)
 	return out;
 }
 
-static Item fn_rank(const Call *c)
-{
-	return num_item(operand(c, 0)->shape.rank);
-}
-
 static Item fn_type(const Call *c)
 {
 	return num_item(operand(c, 0)->type);
@@ -249,12 +244,6 @@ static Item fn_causal(const Call *c)
 static Item fn_padded(const Call *c)
 {
 	return ref_item(put_all_padded(c->g, c->in[0].ref));
-}
-
-static Item fn_axis(const Call *c)
-{
-	int64_t axis = (int64_t)c->in[1].x;
-	return num_item((double)wrap_axis(scope_where(c->s), axis, operand(c, 0)->shape.rank));
 }
 
 static Item fn_axes(const Call *c)
@@ -348,16 +337,6 @@ static Item fn_inv(const Call *c)
 	return out;
 }
 
-static Item fn_list(const Call *c)
-{
-	Item out = {.kind = I_list, .n = (int)c->in[0].x};
-	if (out.n < 0 || out.n > NUMS)
-		fail(scope_where(c->s), "a list of %d entries", out.n);
-	for (int i = 0; i < out.n; i++)
-		out.i[i] = (int64_t)c->in[1].x;
-	return out;
-}
-
 // several(a, b, ..): more than one item, for at().
 static Item fn_several(const Call *c)
 {
@@ -439,8 +418,11 @@ static Item fn_cut(const Call *c)
 static Item fn_range(const Call *c)
 {
 	Item out = {.kind = I_list};
-	for (double x = c->in[0].x; x < c->in[1].x && out.n < NUMS; x++)
+	for (double x = c->in[0].x; x < c->in[1].x; x++) {
+		if (out.n == NUMS)
+			fail(scope_where(c->s), "a list of more than %d entries", NUMS);
 		out.i[out.n++] = (int64_t)x;
+	}
 	return out;
 }
 
@@ -550,18 +532,16 @@ static const struct {
 	const char *name, *signature;
 	Item (*eval)(const Call *);
 } functions[] = {
-    {"is", "vn", fn_is},     {"axes", "vA", fn_axes},    {"padded", "v", fn_padded},
-    {"at", "in", fn_at},     {"size", "vA", fn_size},    {"length", "i", fn_length},
-    {"zip", "", fn_zip},     {"list", "nn", fn_list},    {"extent", "vA", fn_extent},
-    {"inv", "l", fn_inv},    {"shape", "v", fn_shape},   {"several", "", fn_several},
-    {"when", "", fn_when},   {"float", "v", fn_float},   {"filled", "vAN", fn_filled},
-    {"need", "", fn_need},   {"given", "i", fn_given},   {"dynamic", "vA", fn_dynamic},
-    {"rank", "v", fn_rank},  {"with", "inn", fn_with},   {"without", "ll", fn_without},
-    {"type", "v", fn_type},  {"sized", "vv", fn_sized},  {"unslice", "vvLL", fn_unslice},
-    {"cut", "inn", fn_cut},  {"count", "vA", fn_count},  {"unwindow", "vvL", fn_unwindow},
-    {"axis", "vn", fn_axis}, {"range", "nn", fn_range},  {"with_extent", "vvA", fn_with_extent},
-    {"rows", "vv", fn_rows}, {"causal", "v", fn_causal},
-};
+    {"inv", "l", fn_inv},    {"padded", "v", fn_padded}, {"without", "ll", fn_without},
+    {"when", "", fn_when},   {"sized", "vv", fn_sized},  {"extent", "vA", fn_extent},
+    {"zip", "", fn_zip},     {"range", "nn", fn_range},  {"filled", "vAN", fn_filled},
+    {"axes", "vA", fn_axes}, {"rows", "vv", fn_rows},    {"causal", "v", fn_causal},
+    {"is", "vn", fn_is},     {"shape", "v", fn_shape},   {"several", "", fn_several},
+    {"need", "", fn_need},   {"with", "inn", fn_with},   {"unslice", "vvLL", fn_unslice},
+    {"at", "in", fn_at},     {"length", "i", fn_length}, {"unwindow", "vvL", fn_unwindow},
+    {"cut", "inn", fn_cut},  {"given", "i", fn_given},   {"dynamic", "vA", fn_dynamic},
+    {"size", "vA", fn_size}, {"count", "vA", fn_count},  {"with_extent", "vvA", fn_with_extent},
+    {"type", "v", fn_type},  {"float", "v", fn_float}};
 
 int function_index(const char *name)
 {

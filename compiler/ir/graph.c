@@ -535,31 +535,6 @@ Graph *graph_live(Arena *arena, const Graph *from)
 	return g;
 }
 
-void graph_shrink(Graph *g)
-{
-	const bool *live = graph_marks(g->arena, g);
-	Ref *now = NEWS(g->arena, Ref, g->nval), count = 1;
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
-		if (!live[r])
-			continue;
-		Val *v = ITEM(g->vals, count), old = *val(g, r);
-		Ref *in = (Ref *)old.in; // of the graph's own memory
-		for (int k = 0; k < old.nin; k++)
-			in[k] = now[in[k]];
-		*v = old;
-		now[r] = count++;
-	}
-	g->nval = (int)count;
-	g->interned = g->starts = g->limits = g->lengths = NULL;
-	g->from = 0;
-	for (int s = 0; s < g->reads.count; s++)
-		g->reads.at[s] = now[g->reads.at[s]];
-	for (int k = 0; k < g->outs.count; k++)
-		g->outs.at[k].val = now[g->outs.at[k].val];
-	for (int k = 0; k < g->stores.count; k++)
-		g->stores.at[k].val = now[g->stores.at[k].val];
-}
-
 Graph *graph_unalias(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_live(arena, from);

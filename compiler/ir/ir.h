@@ -30,36 +30,12 @@ typedef enum Act {
 } Act;
 
 typedef enum Class { C_leaf, C_map, C_reduce, C_move, C_dot, C_index, C_composite, C_loop } Class;
-typedef enum AttrKind {
-	K_none,
-	K_axes,
-	K_dims,
-	K_perm,
-	K_slice,
-	K_pad,
-	K_window,
-	K_axis,
-	K_type,
-	K_const,
-	K_slot,
-	K_rand,
-	K_iota,
-	K_act,
-	K_norm,
-	K_cum,
-	K_scatter,
-	K_attend,
-	K_narrow,
-	K_loop,
-	K_result
-} AttrKind;
-
 typedef struct Prim {
 	const char *name;
 	Class cls;
 	int arity; // -1: any
 	const char *type;
-	AttrKind attr;
+	const char *attr; // the notation of its attributes, see prims.def
 	int weight;
 	const char *text;
 } Prim;
@@ -255,7 +231,6 @@ void copy_graph(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *cont
 
 // Returns the values that outputs and stores need, with the same slots and nodes.
 Graph *graph_live(Arena *, const Graph *);
-void graph_shrink(Graph *); // The same in place; values are renumbered.
 // The same, and a slot's value that is stored in another slot becomes a copy, so that kernels may
 // swap slots.
 Graph *graph_unalias(Arena *, const Graph *);
@@ -406,6 +381,7 @@ typedef struct Lexer {
 	const char *word; // name or sign; a number as written
 	double x;
 	bool quoted;
+	const char *comment; // of the line before a T_line, T_indent or T_end; "": none
 } Lexer;
 
 Lexer *lexer_open(Arena *, const char *where, const char *text); // Starts at the first token.
@@ -440,10 +416,6 @@ typedef struct Item {
 	int64_t i[NUMS];
 } Item;
 
-// The notation of attributes: one letter per item, in order. A axes, a axis (both may count from
-// the end), L list (lists of one primitive interleave), i integer, x number. In Attr.i integers
-// come before lists.
-const char *attr_layout(AttrKind);
 int64_t
 wrap_axis(const char *where, int64_t axis,
           int rank); // Returns the axis counted from the first; fails if it is out of range.
@@ -588,12 +560,13 @@ double element_at(const Array *, int64_t i);
 // Floats of every type are computed in double; integers wrap to their type.
 
 Array eval_prim(Arena *, Op, const Attr *, Elem, const Shape *, int nin, const Array *in);
-// Evaluates one value of g from its operands.
-Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in);
 // Evaluates every live value of g, with slots from `slot` (by index). By Ref.
 Array *eval_graph(Arena *, const Graph *, const Array *slot);
 // The same; passes each value to `touch` before others read it, those of bodies in every iteration.
 typedef void Touch(void *context, Arena *, const Val *, Array *);
+// Evaluates one value of g from its operands; touch (NULL: none) gets the values of its body.
+Array eval_value(Arena *, const Graph *, Ref, const Array *slot, const Array *in, Touch *touch,
+                 void *context);
 Array *eval_touched(Arena *, const Graph *, const Array *slot, Touch *touch, void *context);
 // Returns the value of rand.
 double random_uniform(uint64_t seed, uint64_t step, uint64_t site, uint64_t position);

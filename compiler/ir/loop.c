@@ -154,7 +154,7 @@ static bool eval_known(Arena *arena, const Graph *g, Ref loop, Array *result)
 			return false;
 		operand[k] = array_from(arena, x->type, &x->shape, x->data);
 	}
-	*result = eval_value(arena, g, loop, NULL, operand);
+	*result = eval_value(arena, g, loop, NULL, operand, NULL, NULL);
 	return true;
 }
 

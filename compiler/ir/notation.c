@@ -1,5 +1,5 @@
 // notation.c: reads tokens and expressions, for the book, graphs as text and --loss.
-// Output: tokens, Expr trees, and the layout of each kind of attributes.
+// Output: tokens, Expr trees, and attributes.
 #include "ir.h"
 #include <ctype.h>
 #include <math.h>
@@ -46,9 +46,15 @@ static TokenKind skip_space(Lexer *l)
 {
 	bool ended = false;
 	const char *begin = l->at;
+	l->comment = "";
 	for (;; l->at++) {
-		if (*l->at == '#')
+		if (*l->at == '#') {
+			const char *text = l->at + 1;
+			text += strspn(text, " ");
 			l->at += strcspn(l->at, "\n");
+			if (!ended)
+				l->comment = cut(l, text, (size_t)(l->at - text));
+		}
 		if (*l->at == '\n') {
 			ended = true;
 			l->line++;
@@ -409,19 +415,6 @@ Expr *parse_text(Arena *arena, const char *where, const char *text)
 
 // ---- attributes -----------------------------------------------------------------------
 
-const char *attr_layout(AttrKind kind)
-{
-	static const char *const layouts[] = {
-	    [K_none] = "",      [K_axes] = "A",     [K_dims] = "L",    [K_perm] = "L",
-	    [K_slice] = "LLL",  [K_pad] = "LLx",    [K_window] = "Lx", [K_axis] = "a",
-	    [K_type] = "i",     [K_const] = "",     [K_slot] = "i",    [K_rand] = "iL",
-	    [K_iota] = "iL",    [K_act] = "i",      [K_norm] = "Aix",  [K_cum] = "aii",
-	    [K_scatter] = "ai", [K_attend] = "xii", [K_narrow] = "ii", [K_loop] = "L",
-	    [K_result] = "i",
-	};
-	return layouts[kind];
-}
-
 static double number_of(const char *where, Op op, const Item *item)
 {
 	if (item->kind == I_list && item->n == 1)
@@ -455,7 +448,7 @@ static int ascending(const void *a, const void *b)
 
 Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 {
-	const char *layout = attr_layout(prims[op].attr);
+	const char *layout = prims[op].attr;
 	Item single[3];
 	const Item *lists[3];
 	int nlist = 0;
@@ -504,7 +497,7 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 
 int attr_split(Op op, const Attr *attr, Item *item)
 {
-	const char *layout = attr_layout(prims[op].attr);
+	const char *layout = prims[op].attr;
 	int nitem = (int)strlen(layout), nint = 0, nlist = 0;
 	for (int k = 0; k < nitem; k++) {
 		nint += layout[k] == 'i' || layout[k] == 'a';

@@ -3,7 +3,7 @@
 
 const Prim prims[OPS] = {
 #define P(name, cls, arity, type, attr, weight, rule, text)                                        \
-	[O_##name] = {#name, C_##cls, arity, #type, K_##attr, weight, text},
+	[O_##name] = {#name, C_##cls, arity, #type, attr, weight, text},
 #include "prims.def"
 #undef P
 };

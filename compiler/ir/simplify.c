@@ -4,17 +4,27 @@
 // and shape, or 0.
 #include "type.h"
 
-// True if the shape is the operand's, so that nothing moves.
-static bool is_unchanged(const Case *q)
+static bool keeps_shape(const Case *q)
 {
 	return same_shape(q->shape, &operand(q, 0)->shape);
+}
+
+// True for a move or reduction without effect: the result is operand 0.
+static bool is_unchanged(const Case *q)
+{
+	Class cls = prims[q->op].cls;
+	bool other = q->op == O_permute || q->op == O_argmax || q->op == O_cumsum;
+	if ((cls != C_move && cls != C_reduce) || other || !keeps_shape(q))
+		return false;
+	for (int a = 0; q->op == O_slice && a < q->shape->rank; a++)
+		if (q->attr->i[3 * a + 2] != 1 && q->shape->dim[a] > 1)
+			return false;
+	return true;
 }
 
 static Ref reshape(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_unchanged(q))
-		return q->in[0];
 	if (x->op == O_reshape)
 		return put_reshape(q->g, x->in[0], *q->shape);
 	if (x->op != O_iota)
@@ -89,11 +99,6 @@ static Ref slice_of_operand(const Case *q, const Val *x)
 static Ref slice(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	bool all = is_unchanged(q);
-	for (int a = 0; a < q->shape->rank; a++)
-		all &= q->attr->i[3 * a + 2] == 1 || q->shape->dim[a] <= 1;
-	if (all)
-		return q->in[0];
 	if (x->op == O_concat)
 		return slice_of_operand(q, x);
 	if (x->op != O_slice)
@@ -110,19 +115,11 @@ static Ref slice(const Case *q)
 static Ref expand(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_unchanged(q))
-		return q->in[0];
 	if (x->op == O_expand)
 		return put_expand(q->g, x->in[0], *q->shape);
 	if (x->op == O_iota && x->shape.dim[x->attr->i[0]] == q->shape->dim[x->attr->i[0]])
 		return put_iota(q->g, *q->shape, (int)x->attr->i[0]);
 	return 0;
-}
-
-// Padding of size 0.
-static Ref pad(const Case *q)
-{
-	return is_unchanged(q) ? q->in[0] : 0;
 }
 
 // Windows of one element at its own index are the operand with more axes of size 1.
@@ -145,8 +142,6 @@ static Ref filled(const Case *q, Elem type, double x)
 static Ref reduce(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (is_unchanged(q))
-		return q->in[0];
 	if (!count_of(&x->shape)) // kernels need not know of such
 		return filled(q, x->type, q->op == O_prod);
 	if (x->op != q->op)
@@ -162,7 +157,7 @@ static Ref reduce(const Case *q)
 // The maximum along an axis of size 1 has index 0.
 static Ref argmax(const Case *q)
 {
-	return is_unchanged(q) ? filled(q, E_i64, 0) : 0;
+	return keeps_shape(q) ? filled(q, E_i64, 0) : 0;
 }
 
 // A product over no elements is 0.
@@ -336,15 +331,17 @@ static Ref map(const Case *q)
 
 static Ref (*const rule[OPS])(const Case *) = {
     [O_reshape] = reshape, [O_permute] = permute, [O_slice] = slice,   [O_expand] = expand,
-    [O_pad] = pad,         [O_window] = window,   [O_concat] = concat, [O_cast] = cast,
-    [O_gather] = gather,   [O_sum] = reduce,      [O_prod] = reduce,   [O_amax] = reduce,
-    [O_amin] = reduce,     [O_argmax] = argmax,   [O_dot] = dot,       [O_add] = add,
-    [O_attend] = attend,   [O_sub] = subtract,
+    [O_window] = window,   [O_concat] = concat,   [O_cast] = cast,     [O_gather] = gather,
+    [O_sum] = reduce,      [O_prod] = reduce,     [O_amax] = reduce,   [O_amin] = reduce,
+    [O_argmax] = argmax,   [O_dot] = dot,         [O_attend] = attend, [O_add] = add,
+    [O_sub] = subtract,
 };
 
 Ref identity(Graph *g, Op op, int nin, const Ref *in, const Attr *attr, const Shape *shape)
 {
 	Case q = {g, op, nin, in, attr, shape};
+	if (is_unchanged(&q))
+		return in[0];
 	Ref r = rule[op] ? rule[op](&q) : 0;
 	return r || prims[op].cls != C_map || nin < 2 ? r : map(&q);
 }

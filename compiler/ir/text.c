@@ -251,23 +251,6 @@ typedef struct Reader {
 	Table *nodes; // "operator name" -> number
 } Reader;
 
-// Returns the comment of the current line, or "".
-static const char *line_comment(const Lexer *l)
-{
-	bool quoted = false;
-	for (const char *s = l->at; *s && *s != '\n'; s++) {
-		if (quoted && *s == '\\' && s[1]) {
-			s++;
-		} else if (*s == '"') {
-			quoted = !quoted;
-		} else if (*s == '#' && !quoted) {
-			s += 1 + strspn(s + 1, " ");
-			return format(l->arena, "%.*s", (int)strcspn(s, "\n"), s);
-		}
-	}
-	return "";
-}
-
 static Elem read_type(Lexer *l, Shape *shape)
 {
 	const char *name = lexer_name(l);
@@ -316,7 +299,6 @@ static void *read_elements(Lexer *l, Elem type, const Shape *shape)
 static void read_slot(Reader *r, Lexer *l)
 {
 	Slot s = {0};
-	const char *why = line_comment(l);
 	s.name = lexer_name(l);
 	lexer_expect(l, ":");
 	s.kind = (SlotKind)lexer_choice(l, COUNT(kinds), kinds);
@@ -329,7 +311,7 @@ static void read_slot(Reader *r, Lexer *l)
 		s.ignore = lexer_integer(l);
 	if (lexer_take(l, "="))
 		s.init = read_elements(l, s.type, &s.shape);
-	s.why = *why ? why : NULL;
+	s.why = *l->comment ? l->comment : NULL;
 	add_slot(r->g, s);
 }
 
@@ -343,17 +325,16 @@ static Ref look_name(void *context, const char *name)
 	return slot < 0 ? 0 : put_slot(r->g, slot);
 }
 
-static Ref read_ref(Reader *r, Lexer *l)
+static Ref read_expr(Reader *r, const char *place, const Expr *e)
 {
-	return eval_expr(r->g, lexer_place(l), parse_expr(l), look_name, r);
+	return eval_expr(r->g, place, e, look_name, r);
 }
 
 static void read_line(Reader *r, Lexer *l);
 
-// Reads the rest of a loop: its type, then the lines of its body.
-static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
+// Reads the lines of the body of a loop.
+static Ref read_loop(Reader *r, Lexer *l, const char *place, const Expr *e)
 {
-	const char *place = lexer_place(l);
 	Attr attr = {.n = 5};
 	const Expr *list = e->nattr == 1 ? e->attr[0] : e;
 	if (list->kind != X_list || list->nin != attr.n)
@@ -367,9 +348,7 @@ static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 	}
 	Ref *in = NEWS(l->arena, Ref, e->nin + 1);
 	for (int k = 0; k < e->nin; k++)
-		in[k] = eval_expr(r->g, place, e->in[k], look_name, r);
-	lexer_expect(l, ":");
-	read_type(l, &(Shape){0});
+		in[k] = read_expr(r, place, e->in[k]);
 	lexer_end_line(l);
 	Reader inner = {l, graph_inside(r->g->arena, r->g), table_new(l->arena), r->nodes};
 	while (!lexer_take(l, "end")) {
@@ -384,39 +363,44 @@ static Ref read_loop(Reader *r, Lexer *l, const Expr *e)
 	return put_loop(r->g, &loop, in);
 }
 
-static void read_value(Reader *r, Lexer *l)
+// Returns the number of the node that the comment of a value, "OPERATOR NAME", names.
+static int read_node(Reader *r, const char *comment)
 {
-	Ref ref;
-	Shape shape;
-	const char *comment = line_comment(l);
-	r->g->from = 0;
-	if (*comment) { // OPERATOR NAME
-		uint64_t *cell = table_cell_s(r->nodes, comment);
-		if (!*cell) {
-			Lexer *in = lexer_open(r->g->arena, l->where, comment);
-			const char *op = lexer_name(in);
-			*cell = (uint64_t)add_node(r->g, lexer_name(in), op);
-		}
-		r->g->from = (int)*cell;
+	if (!*comment)
+		return 0;
+	uint64_t *cell = table_cell_s(r->nodes, comment);
+	if (!*cell) {
+		Lexer *l = lexer_open(r->g->arena, r->l->where, comment);
+		const char *op = lexer_name(l);
+		*cell = (uint64_t)add_node(r->g, lexer_name(l), op);
 	}
+	return (int)*cell;
+}
+
+static void read_value(Reader *r, Lexer *l, const char *place)
+{
 	const char *name = lexer_name(l);
+	const void *bytes = NULL; // const
+	const Expr *e = NULL;     // others
+	Elem type = E_f32, declared = ELEMS;
+	Shape shape, expected;
 	lexer_expect(l, "=");
 	if (lexer_take(l, "const")) {
-		Elem type = read_type(l, &shape);
-		ref = put_const(r->g, type, shape, read_elements(l, type, &shape));
+		type = read_type(l, &shape);
+		bytes = read_elements(l, type, &shape);
 	} else {
-		const Expr *e = parse_expr(l);
-		bool loop = e->kind == X_call && e->op == O_loop;
-		ref = loop ? read_loop(r, l, e) : eval_expr(r->g, lexer_place(l), e, look_name, r);
+		e = parse_expr(l);
 	}
-	if (lexer_take(l, ":")) {
-		const Val *v = val(r->g, ref);
-		Elem type = read_type(l, &shape);
-		if (type != v->type || !same_shape(&shape, &v->shape))
-			fail(lexer_place(l), "%s is %s, not %s", name,
-			     shape_text(l->arena, v->type, &v->shape),
-			     shape_text(l->arena, type, &shape));
-	}
+	if (lexer_take(l, ":"))
+		declared = read_type(l, &expected);
+	r->g->from = read_node(r, l->comment);
+	Ref ref = bytes                                  ? put_const(r->g, type, shape, bytes)
+	          : e->kind == X_call && e->op == O_loop ? read_loop(r, l, place, e)
+	                                                 : read_expr(r, place, e);
+	const Val *v = val(r->g, ref);
+	if (declared < ELEMS && (declared != v->type || !same_shape(&expected, &v->shape)))
+		fail(place, "%s is %s, not %s", name, shape_text(l->arena, v->type, &v->shape),
+		     shape_text(l->arena, declared, &expected));
 	*table_cell_s(r->named, name) = ref;
 	r->g->from = 0;
 }
@@ -429,16 +413,16 @@ static void read_line(Reader *r, Lexer *l)
 	} else if (lexer_take(l, "out")) {
 		const char *name = lexer_name(l);
 		lexer_expect(l, "=");
-		add_out(r->g, name, read_ref(r, l));
+		add_out(r->g, name, read_expr(r, place, parse_expr(l)));
 	} else if (lexer_take(l, "store")) {
 		const char *name = lexer_name(l);
 		int slot = find_slot(r->g, name);
 		if (slot < 0)
 			fail(place, "unknown slot '%s'", name);
 		lexer_expect(l, "=");
-		add_store(r->g, slot, read_ref(r, l));
+		add_store(r->g, slot, read_expr(r, place, parse_expr(l)));
 	} else {
-		read_value(r, l);
+		read_value(r, l, place);
 	}
 	lexer_end_line(l);
 }

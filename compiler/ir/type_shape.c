@@ -3,6 +3,7 @@
 // 2^SIZE_BITS elements.
 #include "type.h"
 #include <math.h>
+#include <string.h>
 
 // ---- attributes -----------------------------------------------------------------------
 
@@ -234,13 +235,9 @@ static Shape batch_shape(const Case *c, Shape shape, const Shape *b)
 	if (shape.rank < 2 || b->rank != shape.rank)
 		wrong(c, "operands have %d and %d axes; expected equal numbers, 2 or more",
 		      shape.rank, b->rank);
-	for (int a = 0; a < shape.rank - 2; a++) {
-		if (shape.dim[a] == 1)
-			shape.dim[a] = b->dim[a];
-		else if (b->dim[a] != 1 && b->dim[a] != shape.dim[a])
-			wrong(c, "axis %d is %lld in one operand and %lld in another", a,
-			      (long long)shape.dim[a], (long long)b->dim[a]);
-	}
+	Shape lead = shape_of(shape.rank - 2, shape.dim), other = shape_of(lead.rank, b->dim);
+	lead = broadcast(c, &lead, &other);
+	memcpy(shape.dim, lead.dim, sizeof *lead.dim * (size_t)lead.rank);
 	return shape;
 }
 

@@ -267,8 +267,7 @@ static bool lower_model(Reader *r)
 	mark_used(r);
 	note_roles(r);
 	list_untrained(r);
-	graph_shrink(r->g);
-	r->model->graph = r->g;
+	r->model->graph = graph_live(r->arena, r->g);
 	return true;
 }
 
