@@ -280,6 +280,61 @@ static Build *outputs(int n)
 	return finish(b, "x");
 }
 
+// Each weight is transposed before its product, as Gemm does.
+static Build *transposed(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		matrix(b, nth("w", i));
+		set(add(b, "Gemm", format(arena, "%s,w%d", last, i), nth("m", i)), "transB", 1);
+		add(b, "Relu", nth("m", i), nth("v", i));
+	}
+	return finish(b, last);
+}
+
+// One product whose slices have different demands.
+static Build *slices_of_product(int n)
+{
+	Build *b = begin("2,4");
+	weight(b, "w", 2, (int64_t[]){4, 2 * n});
+	weight(b, "bias", 1, (int64_t[]){2 * n});
+	add(b, "MatMul", "x,w", "product");
+	add(b, "Add", "product,bias", "all");
+	NodeProto *split = add(b, "Split", "all", list("s", n));
+	set(split, "axis", 1);
+	set(split, "num_outputs", n);
+	for (int i = 0; i < n; i++)
+		add(b, i % 2 ? "Relu" : "Identity", nth("s", i), nth("v", i));
+	add(b, "Sum", list("v", n), "sum");
+	return finish(b, "sum");
+}
+
+// A table that is a sum of weights.
+static Build *sums_of_tables(int n)
+{
+	Build *b = begin(NULL);
+	PUSH(arena, b->inputs, value("x", 7, "2"));
+	for (int i = 0; i < n; i++)
+		weight(b, nth("table", i), 2, (int64_t[]){3, 4});
+	add(b, "Sum", list("table", n), "all");
+	add(b, "Gather", "all,x", "rows");
+	return finish(b, "rows");
+}
+
+// A weight that is a product of weights.
+static Build *product_of_weights(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "w0";
+	for (int i = 0; i < n; i++)
+		matrix(b, nth("w", i));
+	for (int i = 1; i < n; i++, last = nth("p", i - 1))
+		add(b, "Mul", format(arena, "%s,w%d", last, i), nth("p", i));
+	add(b, "MatMul", format(arena, "x,%s", last), "y0");
+	return finish(b, "y0");
+}
+
 static const struct Scaled {
 	const char *name, *verb; // verb: inspect, eta, show (a training plan) or run
 	int n;
@@ -292,6 +347,10 @@ static const struct Scaled {
     {"tied", "inspect", 2000, tied},
     {"embeddings", "eta", 5000, embeddings},
     {"sum_of_products", "eta", 1500, sum_of_products},
+    {"transposed", "eta", 2000, transposed},
+    {"slices_of_product", "eta", 5000, slices_of_product},
+    {"sums_of_tables", "eta", 2000, sums_of_tables},
+    {"product_of_weights", "eta", 2000, product_of_weights},
     {"slices_of_weight", "eta", 5000, slices_of_weight},
     {"slices_of_concat", "inspect", 12000, slices_of_concat},
     {"unused", "inspect", 2000, unused},

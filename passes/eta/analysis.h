@@ -83,6 +83,7 @@ typedef struct ScaleAnalysis {
 	Surd *declared; // by slot: the range given for an input; value 0: none
 	Surd *range, *demand;
 	const char **coarse; // what the range neglects; NULL: nothing known
+	Ref *reader;         // of a search through operands; 0 outside of it
 	Ref *root; // the signal that an element-wise value is a function of, else the value itself
 	int *operations;     // operations between a value and its root
 	Ref *guess;          // the value whose measured range determines this range; 0: rules did

@@ -19,39 +19,54 @@ static int64_t steps_along(const AxisMap *map, int root_axis, int axis)
 	return stride_along(map->vars, &map->at[root_axis], &map->axis[axis]);
 }
 
+// Returns the values on a shortest path from root up to r, without r; none if there is no path.
+static Refs path_between(const ScaleAnalysis *s, Arena *scratch, Ref r, Ref root)
+{
+	Refs found = {0}, path = {0};
+	PUSH(scratch, found, r);
+	for (int i = 0; i < found.count; i++) {
+		const Val *v = val(s->g, found.at[i]);
+		for (int k = 0; k < v->nin; k++)
+			if (v->in[k] >= root && !s->reader[v->in[k]]) {
+				s->reader[v->in[k]] = found.at[i];
+				PUSH(scratch, found, v->in[k]);
+			}
+	}
+	for (Ref x = root; s->reader[x]; x = s->reader[x])
+		PUSH(scratch, path, x);
+	for (int i = 0; i < found.count; i++)
+		s->reader[found.at[i]] = 0;
+	return path;
+}
+
 // Maps the axes of r to those of `root`; false if the values between are no views.
 static bool axis_map_of(const ScaleAnalysis *s, Ref r, Ref root, AxisMap *map)
 {
 	const Shape *shape = &val(s->g, r)->shape;
-	bool *on = NEWS(s->arena, bool, r - root + 1); // by Ref - root: depends on the root
+	Arena *scratch = arena_new();
+	Refs path = path_between(s, scratch, r, root);
+	bool views = r == root || path.count;
 	*map = (AxisMap){.vars = vars_new(s->arena), .rank = val(s->g, root)->shape.rank};
 	for (int a = 0; a < shape->rank; a++)
 		map->at[a] = map->axis[a] = some_index(map->vars, shape->dim[a]);
-	on[0] = true;
-	for (Ref u = root + 1; u <= r; u++)
-		for (int k = 0; k < val(s->g, u)->nin; k++) {
-			Ref x = val(s->g, u)->in[k];
-			on[u - root] |= x >= root && on[x - root];
-		}
-	while (r != root) {
+	for (int i = path.count - 1; i >= 0 && views; i--) {
 		const Val *v = val(s->g, r);
 		int k = 0;
-		while (k < v->nin && (v->in[k] < root || !on[v->in[k] - root]))
+		while (v->in[k] != path.at[i])
 			k++;
-		if (k == v->nin)
-			return false;
+		r = path.at[i];
 		if (v->op == O_reshape || v->op == O_permute || v->op == O_slice ||
 		    v->op == O_expand) {
 			Index in[RANK];
 			operand_index(map->vars, s->g, v, k, map->at, in, NULL);
 			memcpy(map->at, in, sizeof in);
-		} else if (prims[v->op].cls != C_map ||
-		           v->shape.rank != val(s->g, v->in[k])->shape.rank) {
-			return false;
+		} else {
+			views =
+			    prims[v->op].cls == C_map && v->shape.rank == val(s->g, r)->shape.rank;
 		}
-		r = v->in[k];
 	}
-	return true;
+	arena_free(scratch);
+	return views;
 }
 
 // Maps the axes of the variable that a signal meets to those of the parameter.

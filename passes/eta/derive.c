@@ -25,7 +25,7 @@ void assign(Inference *p, Ref r, Inferred inferred)
 
 // ---- products -------------------------------------------------------------------------
 
-enum { LEAVES = 16 }; // limit of factors
+enum { STEPS = 64 }; // limit of the values that make up a product
 
 typedef struct Factor {
 	Ref x;
@@ -33,26 +33,29 @@ typedef struct Factor {
 } Factor;
 
 typedef struct Product {
-	int n;
-	Factor at[LEAVES];
+	int n, steps;
+	Factor at[STEPS];
 	Surd gain; // product of the constants and of the factors of known range
 } Product;
 
-// Collects the factors of a variable, through products, quotients and views.
-static void collect(ScaleAnalysis *s, Ref r, bool below, Product *p)
+// Collects the factors of a variable, through products, quotients and views. False if there are too
+// many.
+static bool collect(ScaleAnalysis *s, Ref r, bool below, Product *p)
 {
 	const Val *v = val(s->g, r);
-	if (is(s, r, AUX)) {
-		Surd rms = rms_of(s, r);
-		p->gain = below ? surd_div(p->gain, rms) : surd_mul(p->gain, rms);
-	} else if (is_view(v) || v->op == O_neg) {
-		collect(s, v->in[0], below, p);
-	} else if (p->n < LEAVES && (v->op == O_mul || v->op == O_div)) {
-		collect(s, v->in[0], below, p);
-		collect(s, v->in[1], v->op == O_div ? !below : below, p);
-	} else if (p->n < LEAVES) {
+	if (p->steps++ == STEPS)
+		return false;
+	bool number = is(s, r, AUX);
+	if (!number && (is_view(v) || v->op == O_neg))
+		return collect(s, v->in[0], below, p);
+	if (!number && (v->op == O_mul || v->op == O_div))
+		return collect(s, v->in[0], below, p) &&
+		       collect(s, v->in[1], below != (v->op == O_div), p);
+	if (number)
+		p->gain = surd_mul(p->gain, below ? surd_inverse(rms_of(s, r)) : rms_of(s, r));
+	else
 		p->at[p->n++] = (Factor){r, below};
-	}
+	return true;
 }
 
 static void drop(Product *p, int k)
@@ -106,15 +109,17 @@ static void propagate_norm(Inference *p, Ref table, const Product *product, Infe
 			assign(p, product->at[k].x, passed);
 }
 
-static void propagate_product(Inference *p, Ref r, const Inferred *inferred)
+// False if it has too many factors.
+static bool propagate_product(Inference *p, Ref r, const Inferred *inferred)
 {
 	Product product = {.gain = surd_one};
 	bool directed = false;
-	collect(p->s, r, false, &product);
+	if (!collect(p->s, r, false, &product))
+		return false;
 	Ref table = inferred->rows ? normed_table(p->s, r) : 0;
 	if (table) {
 		propagate_norm(p, table, &product, *inferred);
-		return;
+		return true;
 	}
 	for (int k = product.n - 1; k >= 0; k--)
 		if (p->s->fixed[product.at[k].x])
@@ -139,6 +144,7 @@ static void propagate_product(Inference *p, Ref r, const Inferred *inferred)
 			    "one of several factors of a parameter: which has the scale?";
 		assign(p, product.at[k].x, passed);
 	}
+	return true;
 }
 
 // ---- kernels and sums -----------------------------------------------------------------
@@ -229,10 +235,9 @@ ParamSlices *param_slices_of(const Inference *p, int slot)
 void propagate(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
-	if (v->op == O_mul || v->op == O_div) {
-		propagate_product(p, r, &p->of[r]);
+	bool product = v->op == O_mul || v->op == O_div;
+	if (product && propagate_product(p, r, &p->of[r]))
 		return;
-	}
 	if (v->op == O_add || v->op == O_sub) {
 		propagate_sum(p, r, v);
 		return;
@@ -258,6 +263,8 @@ void propagate(Inference *p, Ref r, const Val *v)
 			(*slices)->axis = -1;
 	}
 	Inferred passed = p->of[r];
+	if (product) // of too many factors to follow its axes
+		passed.contracted = 0;
 	if (prims[v->op].cls != C_move && v->op != O_cast && v->op != O_gather && v->op != O_neg &&
 	    v->op != O_select) {
 		passed.eta = surd_one;

@@ -1,89 +1,74 @@
 // embedding.c: handles sums of embeddings.
-// The rows of several tables, looked up and added. Input: ranges and demands (analysis.c). Output:
-// a table without a demand gets the demand on the tables that it is added to; a table whose rows
-// begin a residual stream is marked. Source: Amos (arXiv 2210.11693), its tables of eta.
+// The rows of several tables, looked up and added: a table without a demand gets the demand on the
+// tables that it is added to, and a table whose rows begin a residual stream is marked.
+// Source: Amos (arXiv 2210.11693), its tables of eta.
 #include "analysis.h"
 
-enum { LEAVES = 16 }; // limit of summands
+typedef struct Embedding {
+	bool only;    // a table, or made of tables alone: rows looked up, dropped out, summed
+	bool stream;  // begins a residual stream
+	Ref demanded; // a table in it that has a demand; 0: none
+	Ref joined;   // the table whose demand the others in it get; 0: none
+	int nin;      // the values that it is made of
+	const Ref *in;
+} Embedding;
 
-typedef struct Tables { // the first tables of a sum of embeddings
-	int n;
-	Ref at[LEAVES];
-} Tables;
-
-static void add_table(Tables *t, Ref table)
-{
-	if (t->n < LEAVES)
-		t->at[t->n++] = table;
-}
-
-// Returns the tables of r, from those of its operands, if it is made of embeddings alone: rows
-// looked up, dropped out, summed, tables added; else NULL.
-static Tables *tables_of(ScaleAnalysis *s, Ref r, Tables *const *of)
+static Embedding embedding_of(ScaleAnalysis *s, Ref r, const Embedding *of)
 {
 	const Val *v = val(s->g, r);
-	Tables all = {0};
-	Ref table = table_of(s, r);
-	if (table) {
-		add_table(&all, table);
-		return take_copy(s->arena, &all, sizeof all);
+	if (is(s, r, VARIABLE))
+		return (Embedding){.only = true,
+		                   .demanded = s->demand_by[r] ? r : 0,
+		                   .nin = is_view(v) || v->op == O_gather,
+		                   .in = v->in};
+	Ref table = table_of(s, r), same = table;
+	if (!same && is(s, r, SIGNAL))
+		same = is_view(v) ? v->in[0] : range_origin(s, v);
+	Embedding e = {.nin = v->nin, .in = v->in};
+	if (same) {
+		e.nin = 1;
+		e.in = take_copy(s->arena, &same, sizeof same);
 	}
-	Ref same = is(s, r, SIGNAL) ? range_origin(s, v) : 0;
-	if (same || (is(s, r, SIGNAL) && is_view(v)))
-		return of[same ? same : v->in[0]];
-	if (!is(s, r, SIGNAL) || (v->op != O_select && v->op != O_mul && v->op != O_add))
-		return NULL;
-	for (int k = 0; k < v->nin; k++) {
-		Ref x = v->in[k];
-		bool number = v->op == O_mul && !surd_same(rms_of(s, x), surd_one);
-		if (number || (is(s, x, SIGNAL) && !of[x]) ||
-		    (is(s, x, VARIABLE) && v->op != O_add))
-			return NULL;
-		if (is(s, x, VARIABLE))
-			add_table(&all, x);
-		for (int i = 0; of[x] && i < of[x]->n; i++)
-			add_table(&all, of[x]->at[i]);
+	e.only = s->live[r] && is(s, r, SIGNAL) &&
+	         (same || v->op == O_select || v->op == O_mul || v->op == O_add);
+	for (int k = 0; k < e.nin && e.only; k++) {
+		Ref x = e.in[k];
+		bool number = !same && v->op == O_mul && !surd_same(rms_of(s, x), surd_one),
+		     factor = is(s, x, VARIABLE) && !table && v->op != O_add;
+		e.only = !number && !factor && (is(s, x, AUX) || of[x].only);
+		e.demanded = of[x].demanded ? of[x].demanded : e.demanded;
 	}
-	return take_copy(s->arena, &all, sizeof all);
-}
-
-// Copies the demand on one table to those without a demand.
-static void join_tables(ScaleAnalysis *s, const Tables *tables)
-{
-	Ref known = 0;
-	for (int k = 0; k < tables->n; k++)
-		if (s->demand_by[tables->at[k]])
-			known = tables->at[k];
-	for (int k = 0; k < tables->n && known; k++)
-		for (Ref t = tables->at[k]; !s->demand_by[t]; t = val(s->g, t)->in[0]) {
-			s->demand[t] = s->demand[known];
-			s->demand_by[t] = s->demand_by[known];
-			if (!is_view(val(s->g, t)) && val(s->g, t)->op != O_gather)
-				break;
-		}
+	return e;
 }
 
 void join_embeddings(ScaleAnalysis *s)
 {
-	Tables **of = NEWS(s->arena, Tables *, s->g->nval); // of values made of embeddings alone
+	Embedding *of = NEWS(s->arena, Embedding, s->g->nval);
 	for (Ref r = 1; r < (Ref)s->g->nval; r++) {
+		of[r] = embedding_of(s, r, of);
+		s->sum[r] = of[r].only && is(s, r, SIGNAL) && val(s->g, r)->op == O_add;
+	}
+	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
-		of[r] = s->live[r] ? tables_of(s, r, of) : NULL;
-		if (!s->live[r] || v->op != O_add)
-			continue;
-		s->sum[r] = of[r] != NULL;
-		if (of[r] && known(s, F_copies)) {
-			join_tables(s, of[r]);
-			continue;
-		}
-		const Tables *left = of[v->in[0]], *right = of[v->in[1]];
-		bool begins = known(s, F_stream) && !left != !right && is(s, v->in[0], SIGNAL) &&
-		              is(s, v->in[1], SIGNAL);
-		const Tables *stream = left ? left : right;
-		for (int k = 0; begins && k < stream->n; k++) {
-			int slot = s->origin[stream->at[k]].slot;
-			if (slot >= 0)
+		Embedding *e = &of[r];
+		int slot = s->origin[r].slot;
+		if (s->live[r] && v->op == O_add && is(s, v->in[0], SIGNAL) &&
+		    is(s, v->in[1], SIGNAL) && known(s, F_stream))
+			e->stream |= of[v->in[0]].only != of[v->in[1]].only;
+		if (s->sum[r] && known(s, F_copies) && !e->joined)
+			e->joined = e->demanded;
+		if (is(s, r, VARIABLE)) {
+			if (s->demand_by[r])
+				e->joined = 0;
+			else if (e->joined)
+				set_demand(s, r, s->demand[e->joined], s->demand_by[e->joined]);
+			if (e->stream && slot >= 0)
 				s->stream[slot] = true;
+		}
+		for (int k = 0; k < e->nin; k++) {
+			Embedding *part = &of[e->in[k]];
+			part->stream |= e->stream && part->only;
+			part->joined = part->joined ? part->joined : e->joined;
 		}
 	}
 }

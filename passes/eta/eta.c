@@ -139,6 +139,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.coarse = NEWS(arena, const char *, g->nval);
+	s.reader = NEWS(arena, Ref, g->nval);
 	s.root = NEWS(arena, Ref, g->nval);
 	s.operations = NEWS(arena, int, g->nval);
 	s.guess = NEWS(arena, Ref, g->nval);
