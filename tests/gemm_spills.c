@@ -25,7 +25,7 @@ static const struct Cpu {
 };
 
 // Returns the assembly of a tile, to be disposed of by the caller.
-static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, Tile tile)
+static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, const Machine *m, Tile tile)
 {
 	LLVMTargetRef target;
 	char *error = NULL;
@@ -40,8 +40,10 @@ static LLVMMemoryBufferRef assembly(const struct Cpu *cpu, Tile tile)
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMSetTarget(module, cpu->triple);
 	LLVMDisposeTargetData(layout);
-	tile.elem = LLVMFloatTypeInContext(context);
-	LLVMSetLinkage(tile_function(module, &tile), LLVMExternalLinkage);
+	Gen g = gen_new(NULL, &(Target){.machine = m}, module);
+	tile.elem = g.f32;
+	LLVMSetLinkage(tile_function(&g, &tile), LLVMExternalLinkage);
+	LLVMDisposeBuilder(g.b);
 	LLVMMemoryBufferRef text;
 	if (LLVMTargetMachineEmitToMemoryBuffer(machine, module, LLVMAssemblyFile, &error, &text))
 		bug("%s", error);
@@ -96,7 +98,7 @@ static int check(const struct Cpu *cpu, const Machine *m, int rows, int vectors)
 		             .b_step = form == 2 ? 512 : vectors * m->lanes,
 		             .c_row = 256};
 		int products;
-		LLVMMemoryBufferRef text = assembly(cpu, tile);
+		LLVMMemoryBufferRef text = assembly(cpu, m, tile);
 		int found = count_spills(text, &products);
 		if (found || products < rows * vectors * m->unroll) {
 			printf("FAILED %s, tile %d x %d, form %d: %d spills, %d products\n",

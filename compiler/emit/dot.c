@@ -31,7 +31,7 @@ static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
 		store_outs(g, idx);
-		partials_step(g, &r->d->parts, r->d->rows_block, &unit[u], idx);
+		partials_step(g, &r->d->parts, &unit[u], idx);
 	}
 }
 
@@ -173,45 +173,20 @@ void go_to_block(Dot *d, Value block)
 		    least(g, number(g, d->s->depth), LLVMBuildSub(g->b, d->steps, d->from, ""));
 }
 
-// ---- reductions of the rows -----------------------------------------------------------
-
-static void start_parts(Gen *g, int n, const Index *unit, void *context)
-{
-	const Dot *d = context;
-	for (int u = 0; u < n; u++)
-		partials_start(g, &d->parts, d->rows_block, &unit[u]);
-}
-
-static void finish_parts(Gen *g, int n, const Index *unit, void *context)
-{
-	const Dot *d = context;
-	int last = val(g->graph, d->s->reduce.at[0].val)->shape.rank - 1;
-	Index idx[RANK];
-	for (int a = 0; a < last; a++)
-		idx[a] = constant_index(0);
-	for (int u = 0; u < n; u++) {
-		idx[last] = unit[u];
-		partials_finish(g, &d->parts, &unit[u], idx);
-		for (int o = 0; o < d->kern->nout; o++)
-			if (is_reduced_out(g->graph, d->kern, o))
-				store_out(g, o, idx, at(g, d->kern->out[o], idx));
-	}
-}
-
 // ---- the kernel -----------------------------------------------------------------------
 
 static void product(Dot *d)
 {
 	Gen *g = d->g;
 	// The worker's part: rows vary fastest, then columns, then the batch.
-	d->rows_block = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
+	d->parts.block = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
 	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, d->p.down), "");
 	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), "");
 	rest = LLVMBuildUDiv(g->b, rest, number(g, d->p.across), "");
 	d->first_batch = times(g, rest, d->s->batches);
 	d->end_batch =
 	    least(g, sum_of(g, d->first_batch, number(g, d->s->batches)), number(g, d->p.batch));
-	d->first_strip = times(g, d->rows_block, d->s->strips);
+	d->first_strip = times(g, d->parts.block, d->s->strips);
 	d->end_strip =
 	    least(g, sum_of(g, d->first_strip, number(g, d->s->strips)), number(g, d->p.strips));
 	Value panel = times(g, column, d->s->panels);
@@ -224,9 +199,9 @@ static void product(Dot *d)
 		d->strip = local_memory(g, d->p.strip);
 	if (d->p.panel)
 		d->panel = local_memory(g, d->p.panel);
-	d->sum_tile = g->ops->tile(g->module, &d->tile);
+	d->sum_tile = g->ops->tile(g, &d->tile);
 	if (d->s->reduce.count)
-		each_column(d, start_parts, d);
+		each_column(d, partials_start, &d->parts);
 	Loop batches = loop_begin(g, d->first_batch, d->end_batch, 1);
 	d->in_batch = uniform_index(g, batches.i, d->p.batch, 1);
 	if (d->p.blocks == 1) {
@@ -281,9 +256,12 @@ void emit_dot(Gen *g, const Kern *kern)
 	}
 	d.b_rows = b.fixed && b.along == 1;
 	d.parts = (Partials){.reduce = &s->reduce,
+	                     .keep = &s->keep,
 	                     .blocks = d.p.down,
 	                     .line = partial_line(d.p.n),
 	                     .offset = d.p.partials};
+	if (s->reduce.count)
+		d.parts.shape = val(g->graph, s->reduce.at[0].val)->shape;
 	if (g->stage == BEFORE) {
 		pack_shared(&d);
 	} else if (g->stage == MAIN) {
@@ -291,7 +269,7 @@ void emit_dot(Gen *g, const Kern *kern)
 	} else { // a worker has some columns
 		Value from = times(g, g->worker, d.p.width);
 		Value to = least(g, sum_of(g, from, number(g, d.p.width)), number(g, d.p.n));
-		g->ops->lane_loop(g, from, to, d.p.n, (int)(d.p.width / g->width), finish_parts,
-		                  &d);
+		g->ops->lane_loop(g, from, to, d.p.n, (int)(d.p.width / g->width), partials_finish,
+		                  &d.parts);
 	}
 }

@@ -21,7 +21,6 @@ typedef struct Dot {
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k
 	Partials parts;                                       // of the kernel's reductions
-	Value rows_block;                                     // the worker's part
 } Dot;
 
 // ---- dot.c ----------------------------------------------------------------------------

@@ -37,6 +37,26 @@ typedef struct Emitter {
 	atomic_int next;
 } Emitter;
 
+Gen gen_new(Arena *arena, const Target *t, LLVMModuleRef module)
+{
+	LLVMContextRef context = LLVMGetModuleContext(module);
+	return (Gen){.arena = arena,
+	             .target = t,
+	             .ops = t->ops,
+	             .width = t->machine->lanes,
+	             .context = context,
+	             .module = module,
+	             .b = LLVMCreateBuilderInContext(context),
+	             .i1 = LLVMInt1TypeInContext(context),
+	             .i8 = LLVMInt8TypeInContext(context),
+	             .i16 = LLVMInt16TypeInContext(context),
+	             .i32 = LLVMInt32TypeInContext(context),
+	             .i64 = LLVMInt64TypeInContext(context),
+	             .f32 = LLVMFloatTypeInContext(context),
+	             .f64 = LLVMDoubleTypeInContext(context),
+	             .ptr = LLVMPointerTypeInContext(context, 0)};
+}
+
 void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 {
 	g->function = LLVMAddFunction(g->module, name, type);
@@ -157,21 +177,7 @@ static void compile_batch(Compiler *c, int batch)
 	LLVMSetTarget(module, t->triple);
 	LLVMSetModuleDataLayout(module, layout);
 	LLVMDisposeTargetData(layout);
-	Gen g = {.arena = c->arena,
-	         .target = t,
-	         .ops = t->ops,
-	         .width = t->machine->lanes,
-	         .context = context,
-	         .module = module,
-	         .b = LLVMCreateBuilderInContext(context),
-	         .i1 = LLVMInt1TypeInContext(context),
-	         .i8 = LLVMInt8TypeInContext(context),
-	         .i16 = LLVMInt16TypeInContext(context),
-	         .i32 = LLVMInt32TypeInContext(context),
-	         .i64 = LLVMInt64TypeInContext(context),
-	         .f32 = LLVMFloatTypeInContext(context),
-	         .f64 = LLVMDoubleTypeInContext(context),
-	         .ptr = LLVMPointerTypeInContext(context, 0)};
+	Gen g = gen_new(c->arena, t, module);
 	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
 	for (int k = first; k < end; k++)
 		write_kernel(&g, &e->kernels.at[k], k);

@@ -61,8 +61,8 @@ typedef struct Gen {
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body of a launch by the schedule.
-void emit_map(Gen *, const Kern *);
-void emit_row(Gen *, const Kern *); // row and col
+void emit_map(Gen *, const Kern *); // map, row and col: row.c
+void emit_row(Gen *, const Kern *);
 void emit_dot(Gen *, const Kern *);
 void emit_scatter(Gen *, const Kern *); // and running sums
 
@@ -98,7 +98,7 @@ Value index_i64(Gen *, const Index *);   // as a scalar or a vector of i64
 
 typedef struct Loop {
 	Value i; // i64
-	Value from, to, counter;
+	Value to, counter;
 	int64_t step;
 	Level *outer;
 } Loop;
@@ -108,9 +108,9 @@ Loop loop_begin(Gen *, Value from, Value to, int64_t step);
 void loop_end(Gen *, Loop *);
 Level *level_go(Gen *, Level *to); // an outer level, or back; returns the current one
 
-Value number(Gen *, int64_t);                      // i64
-Value variable(Gen *, LLVMTypeRef, Value initial); // an alloca; a register after mem2reg
-Value read_variable(Gen *, LLVMTypeRef, Value variable);
+Value number(Gen *, int64_t);         // i64
+Value variable(Gen *, Value initial); // an alloca; a register after mem2reg
+Value read_variable(Gen *, Value variable);
 void set_variable(Gen *, Value variable, Value);
 Value local_memory(Gen *, int64_t bytes); // 64-byte aligned part of the thread's private memory
 
@@ -150,9 +150,10 @@ struct TargetOps {                              // the hooks of a target
 	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
 	Branch (*single_begin)(Gen *);
-	void (*prefetch)(Gen *, Value address); // may be past the end
+	// The address may be past the end; write: it will be written.
+	void (*prefetch)(Gen *, Value address, bool write);
 	// The function of a register tile: its loads, products and stores; NULL: no tiles.
-	LLVMValueRef (*tile)(LLVMModuleRef, const Tile *);
+	Value (*tile)(const Gen *, const Tile *);
 };
 
 struct Target {
@@ -206,22 +207,27 @@ Value at_rand(Gen *, const Val *, const Index *idx);
 
 // Reductions of the rows of a space whose columns are adjacent.
 typedef struct Partials {
-	const ValSteps *reduce;
-	int64_t blocks; // of rows: parts of each reduction
+	const ValSteps *reduce, *keep;
+	Shape shape;    // of the reductions
+	Value block;    // of rows: the worker's
+	int64_t blocks; // parts of each reduction
 	int64_t line;   // elements from part to part
 	int64_t offset; // of the kernel's work
 } Partials;
-// At columns `unit`, for every reduction: starts a part; adds the row at `idx` of the space;
-// computes the full reduction and remembers it at its own `idx`.
-void partials_start(Gen *, const Partials *, Value block, const Index *unit);
-void partials_step(Gen *, const Partials *, Value block, const Index *unit, const Index *idx);
-void partials_finish(Gen *, const Partials *, const Index *unit, const Index *idx);
+// At columns `unit`, for every reduction: starts the worker's part; reduces to it the row at `idx`
+// of the space; computes the full reduction from all parts, then stores the values of `keep` and
+// the outputs of this shape. The first and the last are bodies of loops over lanes.
+void partials_start(Gen *, int n, const Index *unit, void *partials);
+void partials_step(Gen *, const Partials *, const Index *unit, const Index *idx);
+void partials_finish(Gen *, int n, const Index *unit, void *partials);
+Value partials_kept(Gen *, const Partials *, int i); // address of value i of `keep`
 
 // ---- values and their types: value.c --------------------------------------------------
 
 LLVMTypeRef elem_type(Gen *, Elem);         // in values
 LLVMTypeRef memory_type(Gen *, Elem);       // in memory
 LLVMTypeRef like(LLVMTypeRef, Value shape); // a scalar or vector type as wide as `shape`
+LLVMTypeRef scalar_type(Value);             // of it, or of its lanes
 bool is_vector(Value);
 Value splat(Gen *, Value);                          // to target->width lanes, if it is not yet
 Value match(Gen *, Value, Value shape);             // a scalar splat if `shape` is a vector
@@ -258,7 +264,7 @@ Value reduce_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
 // Prefetches the cache line at an address, or where lanes begin, which may be past the end.
-void prefetch_line(Gen *, Value from);
+void prefetch_line(Gen *, Value from, bool write);
 void prefetch_lanes(Gen *, Elem, Value memory, const Lanes *);
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
@@ -284,7 +290,7 @@ struct Tile {
 };
 // A function (i64 k, ptr a, ptr b, ptr c, i1 add, ptr soon, ptr stream...); not the name of
 // another.
-LLVMValueRef tile_function(LLVMModuleRef, const Tile *);
+Value tile_function(const Gen *, const Tile *);
 
 // ---- signatures: signature.c ---------------------------------------------------------------
 
@@ -330,6 +336,8 @@ typedef struct Entry {
 // abi.c: everything in the object but the kernels: amos_model and what it points to.
 void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t local);
 
+// Returns a Gen with the target's facts and LLVM's types, for a module of its context.
+Gen gen_new(Arena *, const Target *, LLVMModuleRef);
 // A function with an open ground level, and its end.
 void function_begin(Gen *, const char *name, LLVMTypeRef);
 void function_end(Gen *);

@@ -33,16 +33,16 @@ static Value lanes_address(Gen *g, LLVMTypeRef type, Value memory, const Lanes *
 	return element(g, type, start, by);
 }
 
-void prefetch_line(Gen *g, Value from)
+void prefetch_line(Gen *g, Value from, bool write)
 {
-	Value in[] = {from, LLVMConstInt(g->i32, 0, 0), LLVMConstInt(g->i32, 3, 0),
+	Value in[] = {from, LLVMConstInt(g->i32, write, 0), LLVMConstInt(g->i32, 3, 0),
 	              LLVMConstInt(g->i32, 1, 0)};
 	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
 }
 
 void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 {
-	g->ops->prefetch(g, element(g, memory_type(g, e), memory, x->base));
+	g->ops->prefetch(g, element(g, memory_type(g, e), memory, x->base), false);
 }
 
 Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)

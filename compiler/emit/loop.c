@@ -43,20 +43,19 @@ static void level_leave(Gen *g, Level *outer)
 
 // ---- variables ------------------------------------------------------------------------
 
-Value variable(Gen *g, LLVMTypeRef type, Value initial)
+Value variable(Gen *g, Value initial)
 {
 	LLVMBasicBlockRef here = LLVMGetInsertBlock(g->b);
 	LLVMPositionBuilderAtEnd(g->b, g->entry);
-	Value v = LLVMBuildAlloca(g->b, type, "");
+	Value v = LLVMBuildAlloca(g->b, LLVMTypeOf(initial), "");
 	LLVMPositionBuilderAtEnd(g->b, here);
-	if (initial)
-		LLVMBuildStore(g->b, initial, v);
+	set_variable(g, v, initial);
 	return v;
 }
 
-Value read_variable(Gen *g, LLVMTypeRef type, Value v)
+Value read_variable(Gen *g, Value v)
 {
-	return LLVMBuildLoad2(g->b, type, v, "");
+	return LLVMBuildLoad2(g->b, LLVMGetAllocatedType(v), v, "");
 }
 
 void set_variable(Gen *g, Value v, Value x)
@@ -75,10 +74,9 @@ Value local_memory(Gen *g, int64_t bytes)
 
 Loop loop_begin(Gen *g, Value from, Value to, int64_t step)
 {
-	Loop loop = {.from = from, .to = to, .step = step};
-	loop.counter = variable(g, g->i64, NULL);
+	Loop loop = {.to = to, .step = step, .counter = variable(g, from)};
 	loop.outer = level_enter(g);
-	loop.i = read_variable(g, g->i64, loop.counter);
+	loop.i = read_variable(g, loop.counter);
 	return loop;
 }
 
@@ -90,10 +88,9 @@ void loop_end(Gen *g, Loop *loop)
 	set_variable(g, loop->counter, next);
 	LLVMBuildBr(g->b, head);
 	Level *inner = level_go(g, loop->outer);
-	set_variable(g, loop->counter, loop->from);
 	LLVMBuildBr(g->b, head);
 	LLVMPositionBuilderAtEnd(g->b, head);
-	Value i = read_variable(g, g->i64, loop->counter);
+	Value i = read_variable(g, loop->counter);
 	Value more = LLVMBuildICmp(g->b, LLVMIntSLT, i, loop->to, "");
 	LLVMBuildCondBr(g->b, more, inner->first, exit);
 	LLVMPositionBuilderAtEnd(g->b, exit);

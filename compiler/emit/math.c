@@ -17,10 +17,7 @@ typedef struct Poly {
 
 static bool is_double(Value x)
 {
-	LLVMTypeRef type = LLVMTypeOf(x);
-	if (LLVMGetTypeKind(type) == LLVMVectorTypeKind)
-		type = LLVMGetElementType(type);
-	return LLVMGetTypeKind(type) == LLVMDoubleTypeKind;
+	return LLVMGetTypeKind(scalar_type(x)) == LLVMDoubleTypeKind;
 }
 
 static Value poly(Gen *g, Value x, const Poly *p)
@@ -79,18 +76,13 @@ static LLVMTypeRef bits_type(Gen *g, Value x)
 	return like(is_double(x) ? g->i64 : g->i32, x);
 }
 
-static Value bits(Gen *g, Value x, int64_t n)
-{
-	return match(g, LLVMConstInt(is_double(x) ? g->i64 : g->i32, (unsigned long long)n, 1), x);
-}
-
 // ---- exp ------------------------------------------------------------------------------
 
 static Value power_of_two(Gen *g, Value x, Value n)
 {
 	bool wide = is_double(x);
-	n = LLVMBuildAdd(g->b, n, bits(g, x, wide ? 1023 : 127), "");
-	n = LLVMBuildShl(g->b, n, bits(g, x, wide ? 52 : 23), "");
+	n = LLVMBuildAdd(g->b, n, int_like(n, wide ? 1023 : 127), "");
+	n = LLVMBuildShl(g->b, n, int_like(n, wide ? 52 : 23), "");
 	return LLVMBuildBitCast(g->b, n, LLVMTypeOf(x), "");
 }
 
@@ -103,7 +95,7 @@ static Value scale(Gen *g, Value x, Value n)
 		return intrinsic(g, "llvm.x86.avx512.mask.scalef.ps.512", 0, NULL, 5, args);
 	}
 	Value i = LLVMBuildFPToSI(g->b, n, bits_type(g, x), "");
-	Value half = LLVMBuildAShr(g->b, i, bits(g, x, 1), "");
+	Value half = LLVMBuildAShr(g->b, i, int_like(i, 1), "");
 	x = mul(g, x, power_of_two(g, x, half));
 	return mul(g, x, power_of_two(g, x, LLVMBuildSub(g->b, i, half, "")));
 }
@@ -135,9 +127,9 @@ static Value log_normal(Gen *g, Value x, Value shift)
 	int place = d ? 52 : 23;
 	int64_t root = d ? 0x3FE6A09E667F3BCD : 0x3F3504F3; // of 1/2, as bits
 	Value i = LLVMBuildBitCast(g->b, x, bits_type(g, x), "");
-	Value above_root = LLVMBuildSub(g->b, i, bits(g, x, root), "");
-	Value n = LLVMBuildAShr(g->b, above_root, bits(g, x, place), "");
-	i = LLVMBuildSub(g->b, i, LLVMBuildShl(g->b, n, bits(g, x, place), ""), "");
+	Value above_root = LLVMBuildSub(g->b, i, int_like(i, root), "");
+	Value n = LLVMBuildAShr(g->b, above_root, int_like(i, place), "");
+	i = LLVMBuildSub(g->b, i, LLVMBuildShl(g->b, n, int_like(i, place), ""), "");
 	Value f = sub(g, LLVMBuildBitCast(g->b, i, LLVMTypeOf(x), ""), real_like(x, 1));
 	Value s = LLVMBuildFDiv(g->b, f, add(g, f, real_like(x, 2)), "");
 	Value z = mul(g, s, s);

@@ -70,7 +70,8 @@ static void copy_panels(Dot *d, Value first, Value end)
 		keep(d, v, d->panel, sum_of(g, to, number(g, u * width)));
 		if (d->b_rows)
 			g->ops->prefetch(
-			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))));
+			    g, in_place(d, 1, later, sum_of(g, column, number(g, u * width))),
+			    false);
 	}
 	loop_end(g, d->b_rows ? &panels : &steps);
 	loop_end(g, d->b_rows ? &steps : &panels);

@@ -4,50 +4,84 @@
 // count.
 #include "gen.h"
 
-// Returns the address of row `block` of reduction k.
-static Value part_row(Gen *g, const Partials *p, int k, Value block)
+// Returns the address of a line of the kernel's work.
+static Value line_address(Gen *g, const Partials *p, Value line)
 {
-	Value i = LLVMBuildAdd(g->b, block, number(g, k * p->blocks), "");
-	i = LLVMBuildMul(g->b, i, number(g, p->line * PARTIAL), "");
+	Value i = LLVMBuildMul(g->b, line, number(g, p->line * PARTIAL), "");
 	return LLVMBuildGEP2(g->b, g->i8, work_memory(g, p->offset), &i, 1, "");
 }
 
-void partials_start(Gen *g, const Partials *p, Value block, const Index *unit)
+// Returns the address of the part of reduction k that `block` has.
+static Value part_address(Gen *g, const Partials *p, int k, Value block)
 {
-	Lanes lanes = index_value(g, unit);
-	for (int k = 0; k < p->reduce->count; k++) {
-		const Val *v = val(g->graph, p->reduce->at[k].val);
-		store_lanes(g, v->type, part_row(g, p, k, block), &lanes,
-		            splat(g, reduce_start(g, v->op, v->type)));
+	return line_address(g, p, LLVMBuildAdd(g->b, block, number(g, k * p->blocks), ""));
+}
+
+Value partials_kept(Gen *g, const Partials *p, int i)
+{
+	return line_address(g, p, number(g, p->reduce->count * p->blocks + i));
+}
+
+void partials_start(Gen *g, int n, const Index *unit, void *partials)
+{
+	const Partials *p = partials;
+	for (int u = 0; u < n; u++) {
+		Lanes lanes = index_value(g, &unit[u]);
+		for (int k = 0; k < p->reduce->count; k++) {
+			const Val *v = val(g->graph, p->reduce->at[k].val);
+			store_lanes(g, v->type, part_address(g, p, k, p->block), &lanes,
+			            splat(g, reduce_start(g, v->op, v->type)));
+		}
 	}
 }
 
-void partials_step(Gen *g, const Partials *p, Value block, const Index *unit, const Index *idx)
+void partials_step(Gen *g, const Partials *p, const Index *unit, const Index *idx)
 {
 	Lanes lanes = index_value(g, unit);
 	for (int k = 0; k < p->reduce->count; k++) {
 		const Val *v = val(g->graph, p->reduce->at[k].val);
 		Index own[RANK];
 		space_index(g, &val(g->graph, v->in[0])->shape, idx, own);
-		Value to = part_row(g, p, k, block), x = splat(g, at(g, v->in[0], own));
+		Value to = part_address(g, p, k, p->block), x = splat(g, at(g, v->in[0], own));
 		Value sum = load_lanes(g, v->type, to, &lanes);
 		store_lanes(g, v->type, to, &lanes, reduce_step(g, v->op, v->type, sum, x));
 	}
 }
 
-void partials_finish(Gen *g, const Partials *p, const Index *unit, const Index *idx)
+static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)
 {
-	for (int k = 0; k < p->reduce->count; k++) {
-		const Val *v = val(g->graph, p->reduce->at[k].val);
-		Lanes lanes = index_value(g, unit);
-		Value start = splat(g, reduce_start(g, v->op, v->type));
-		LLVMTypeRef type = LLVMTypeOf(start);
-		Value sum = variable(g, type, start);
-		Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
-		Value part = load_lanes(g, v->type, part_row(g, p, k, loop.i), &lanes);
-		part = reduce_step(g, v->op, v->type, read_variable(g, type, sum), part);
-		set_variable(g, sum, part);
-		loop_end(g, &loop);
-		remember(g, p->reduce->at[k].val, idx, read_variable(g, type, sum));
+	const Val *v = val(g->graph, p->reduce->at[k].val);
+	Value start = splat(g, reduce_start(g, v->op, v->type));
+	Value sum = variable(g, start);
+	Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
+	Value part = load_lanes(g, v->type, part_address(g, p, k, loop.i), lanes);
+	part = reduce_step(g, v->op, v->type, read_variable(g, sum), part);
+	set_variable(g, sum, part);
+	loop_end(g, &loop);
+	return read_variable(g, sum);
+}
+
+void partials_finish(Gen *g, int n, const Index *unit, void *partials)
+{
+	const Partials *p = partials;
+	const Kern *kern = g->kern;
+	for (int u = 0; u < n; u++) {
+		Index idx[RANK];
+		unravel(g->vars, &unit[u], &p->shape, idx);
+		Lanes lanes = index_value(g, &unit[u]);
+		for (int k = 0; k < p->reduce->count; k++)
+			remember(g, p->reduce->at[k].val, idx, full_reduction(g, p, k, &lanes));
+		for (int i = 0; i < p->keep->count; i++)
+			store_lanes(g, val(g->graph, p->keep->at[i].val)->type,
+			            partials_kept(g, p, i), &lanes,
+			            splat(g, at(g, p->keep->at[i].val, idx)));
+		// All are computed before the first is stored, perhaps over their operands.
+		Value *v = NEWS(g->arena, Value, kern->nout);
+		for (int o = 0; o < kern->nout; o++)
+			if (is_reduced_out(g->graph, kern, o))
+				v[o] = at(g, kern->out[o], idx);
+		for (int o = 0; o < kern->nout; o++)
+			if (v[o])
+				store_out(g, o, idx, v[o]);
 	}
 }

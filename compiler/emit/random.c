@@ -2,46 +2,38 @@
 // Invariant: bit-identical to random_uniform() in eval.c.
 #include "gen.h"
 
-static Value mix64(Gen *g, Value z)
+// Shifts, exclusive ors and products by odd constants: every bit of h changes about half of all.
+static Value mix(Gen *g, Value h, const int shift[3], const uint64_t by[2])
 {
-	static const struct {
-		int shift;
-		uint64_t times;
-	} round[] = {{30, 0xBF58476D1CE4E5B9}, {27, 0x94D049BB133111EB}};
-	z = LLVMBuildAdd(g->b, z, number(g, (int64_t)0x9E3779B97F4A7C15), "");
-	for (int k = 0; k < COUNT(round); k++) {
-		z = LLVMBuildXor(g->b, z, LLVMBuildLShr(g->b, z, number(g, round[k].shift), ""),
-		                 "");
-		z = LLVMBuildMul(g->b, z, number(g, (int64_t)round[k].times), "");
+	for (int k = 0; k < 3; k++) {
+		Value low = LLVMBuildLShr(g->b, h, int_like(h, shift[k]), "");
+		h = LLVMBuildXor(g->b, h, low, "");
+		if (k < 2)
+			h = LLVMBuildMul(g->b, h, int_like(h, (int64_t)by[k]), "");
 	}
-	return LLVMBuildXor(g->b, z, LLVMBuildLShr(g->b, z, number(g, 31), ""), "");
+	return h;
 }
 
-static Value number32(Gen *g, uint32_t n, Value shape)
+static Value mix64(Gen *g, Value z)
 {
-	Value v = LLVMConstInt(g->i32, n, 0);
-	return is_vector(shape) ? splat(g, v) : v;
+	static const int shift[] = {30, 27, 31};
+	static const uint64_t by[] = {0xBF58476D1CE4E5B9, 0x94D049BB133111EB};
+	z = LLVMBuildAdd(g->b, z, number(g, (int64_t)0x9E3779B97F4A7C15), "");
+	return mix(g, z, shift, by);
 }
 
 static Value mix32(Gen *g, Value h)
 {
-	static const struct {
-		uint32_t shift, times;
-	} round[] = {{16, 0x85EBCA6B}, {13, 0xC2B2AE35}};
-	for (int k = 0; k < COUNT(round); k++) {
-		Value low = LLVMBuildLShr(g->b, h, number32(g, round[k].shift, h), "");
-		h = LLVMBuildXor(g->b, h, low, "");
-		h = LLVMBuildMul(g->b, h, number32(g, round[k].times, h), "");
-	}
-	return LLVMBuildXor(g->b, h, LLVMBuildLShr(g->b, h, number32(g, 16, h), ""), "");
+	static const int shift[] = {16, 13, 16};
+	static const uint64_t by[] = {0x85EBCA6B, 0xC2B2AE35};
+	return mix(g, h, shift, by);
 }
 
+// Returns 32 bits of x, for as many lanes as `shape` has.
 static Value part32(Gen *g, Value x, int shift, Value shape)
 {
-	Value by = number(g, shift);
-	x = LLVMBuildLShr(g->b, x, is_vector(x) ? splat(g, by) : by, "");
-	x = LLVMBuildTrunc(g->b, x, like(g->i32, x), "");
-	return is_vector(shape) ? splat(g, x) : x;
+	x = LLVMBuildLShr(g->b, x, int_like(x, shift), "");
+	return match(g, LLVMBuildTrunc(g->b, x, like(g->i32, x), ""), shape);
 }
 
 Value at_rand(Gen *g, const Val *v, const Index *idx)
@@ -56,15 +48,16 @@ Value at_rand(Gen *g, const Val *v, const Index *idx)
 	level_go(g, was);
 	Index linear = ravel(g->vars, &v->shape, idx);
 	Value p = index_i64(g, &linear);
-	Value h = LLVMBuildMul(g->b, part32(g, p, 0, p), number32(g, 0x9E3779B1, p), "");
+	Value h = part32(g, p, 0, p);
+	h = LLVMBuildMul(g->b, h, int_like(h, 0x9E3779B1), "");
 	h = mix32(g, LLVMBuildAdd(g->b, h, part32(g, key, 0, p), ""));
 	h = LLVMBuildXor(g->b, h, part32(g, key, 32, p), "");
 	if (count_of(&v->shape) > UINT32_MAX) {
-		Value high =
-		    LLVMBuildMul(g->b, part32(g, p, 32, p), number32(g, 0x85EBCA77, p), "");
+		Value high = LLVMBuildMul(g->b, part32(g, p, 32, p), int_like(h, 0x85EBCA77), "");
 		h = LLVMBuildXor(g->b, h, high, "");
 	}
-	h = LLVMBuildLShr(g->b, mix32(g, h), number32(g, 8, p), "");
+	h = mix32(g, h);
+	h = LLVMBuildLShr(g->b, h, int_like(h, 8), "");
 	Value u = LLVMBuildUIToFP(g->b, h, like(g->f32, h), "");
-	return LLVMBuildFMul(g->b, u, match(g, constant_value(g, E_f32, 0x1p-24, 0), u), "");
+	return LLVMBuildFMul(g->b, u, real_like(u, 0x1p-24), "");
 }

@@ -16,8 +16,8 @@ typedef struct Reduction {
 	bool lanes;        // the last group runs along the lanes
 	int units;         // accumulators per reduction
 	Value *acc, *best; // n * units variables; best: positions of argmax
-	LLVMTypeRef *type;
-	const Keep *keep; // stored on the way, but not by reductions inside the operands
+	bool *wide;        // by reduction: a vector
+	const Keep *keep;  // stored on the way, but not by reductions inside the operands
 } Reduction;
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)
@@ -64,8 +64,7 @@ static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 // Keeps the larger element and its position; of equal ones the first.
 static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i)
 {
-	LLVMTypeRef type = LLVMTypeOf(x), itype = LLVMTypeOf(i);
-	Value best = read_variable(g, type, acc), at_best = read_variable(g, itype, place);
+	Value best = read_variable(g, acc), at_best = read_variable(g, place);
 	bool real = is_float(e);
 	Value more = real
 	                 ? LLVMBuildFCmp(g->b, LLVMRealOGT, x, best, "")
@@ -76,6 +75,11 @@ static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i
 	Value take = LLVMBuildOr(g->b, more, LLVMBuildAnd(g->b, same, before, ""), "");
 	set_variable(g, acc, LLVMBuildSelect(g->b, take, x, best, ""));
 	set_variable(g, place, LLVMBuildSelect(g->b, take, i, at_best, ""));
+}
+
+static Value as_wide(Gen *g, const Reduction *f, int k, Value v)
+{
+	return f->wide[k] ? splat(g, v) : v;
 }
 
 // Reduces one element (or vector) into accumulator `unit` of reduction k.
@@ -93,18 +97,15 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 	Elem e = reduce_type(g, f, k);
 	if (k == 0)
 		store_kept(g, f->keep, in);
-	Value x = reduce_element(g, f, k, in), acc = f->acc[k * f->units + unit];
-	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
-	if (wide)
-		x = splat(g, x);
+	Value x = as_wide(g, f, k, reduce_element(g, f, k, in)), acc = f->acc[k * f->units + unit];
 	if (mask)
 		x = choose(g, mask, x, reduce_start(g, v->op, e));
 	if (v->op == O_argmax) {
-		Value i = index_i64(g, &in[v->attr->i[0]]);
-		step_argmax(g, e, acc, f->best[k * f->units + unit], x, wide ? splat(g, i) : i);
+		Value i = as_wide(g, f, k, index_i64(g, &in[v->attr->i[0]]));
+		step_argmax(g, e, acc, f->best[k * f->units + unit], x, i);
 		return;
 	}
-	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, f->type[k], acc), x));
+	set_variable(g, acc, reduce_step(g, v->op, e, read_variable(g, acc), x));
 }
 
 // ---- loops ----------------------------------------------------------------------------
@@ -116,18 +117,13 @@ static void new_accumulators(Gen *g, Reduction *f)
 	int n = f->n * f->units;
 	f->acc = NEWS(g->arena, Value, n);
 	f->best = NEWS(g->arena, Value, n);
-	for (int k = 0; k < f->n; k++)
-		for (int u = 0; u < f->units; u++) {
-			bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
-			Value start = reduce_start(g, reduce_op(g, f, k), reduce_type(g, f, k));
-			Value last = number(g, INT64_MAX);
-			f->acc[k * f->units + u] =
-			    variable(g, f->type[k], wide ? splat(g, start) : start);
-			if (reduce_op(g, f, k) == O_argmax)
-				f->best[k * f->units + u] =
-				    variable(g, wide ? LLVMTypeOf(splat(g, last)) : g->i64,
-				             wide ? splat(g, last) : last);
-		}
+	for (int i = 0; i < n; i++) {
+		int k = i / f->units;
+		Value start = reduce_start(g, reduce_op(g, f, k), reduce_type(g, f, k));
+		f->acc[i] = variable(g, as_wide(g, f, k, start));
+		if (reduce_op(g, f, k) == O_argmax)
+			f->best[i] = variable(g, as_wide(g, f, k, number(g, INT64_MAX)));
+	}
 }
 
 static void lane_step(Gen *g, int n, const Index *unit, void *context)
@@ -162,13 +158,10 @@ static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 	Value end = least(g, sum_of(g, loop.i, number(g, block)), number(g, size));
 	new_accumulators(g, f);
 	one_range(g, f, group, loop.i, end);
-	for (int k = 0; k < f->n; k++)
-		for (int u = 0; u < f->units; u++) {
-			int i = k * f->units + u;
-			Value whole = read_variable(g, f->type[k], acc[i]);
-			Value part = read_variable(g, f->type[k], f->acc[i]);
-			set_variable(g, acc[i], LLVMBuildFAdd(g->b, whole, part, ""));
-		}
+	for (int i = 0; i < f->n * f->units; i++) {
+		Value sum = read_variable(g, acc[i]), part = read_variable(g, f->acc[i]);
+		set_variable(g, acc[i], LLVMBuildFAdd(g->b, sum, part, ""));
+	}
 	f->acc = acc;
 	f->best = best;
 	loop_end(g, &loop);
@@ -213,35 +206,27 @@ static void reduce_loops(Gen *g, Reduction *f, int group)
 
 // ---- the result -----------------------------------------------------------------------
 
-static Value result_argmax(Gen *g, Reduction *f, int k)
+static Value reduce_result(Gen *g, const Reduction *f, int k)
 {
+	Op op = reduce_op(g, f, k);
 	Elem e = reduce_type(g, f, k);
 	Value *acc = f->acc + k * f->units, *best = f->best + k * f->units;
-	bool wide = LLVMGetTypeKind(f->type[k]) == LLVMVectorTypeKind;
-	LLVMTypeRef itype = wide ? LLVMTypeOf(splat(g, number(g, 0))) : g->i64;
+	if (op != O_argmax) {
+		Value x = read_variable(g, acc[0]);
+		for (int u = 1; u < f->units; u++)
+			x = reduce_step(g, op, e, x, read_variable(g, acc[u]));
+		return f->lanes ? g->ops->reduce_lanes(g, op, e, x) : x;
+	}
 	for (int u = 1; u < f->units; u++)
-		step_argmax(g, e, acc[0], best[0], read_variable(g, f->type[k], acc[u]),
-		            read_variable(g, itype, best[u]));
-	Value most = read_variable(g, f->type[k], acc[0]), i = read_variable(g, itype, best[0]);
+		step_argmax(g, e, acc[0], best[0], read_variable(g, acc[u]),
+		            read_variable(g, best[u]));
+	Value most = read_variable(g, acc[0]), i = read_variable(g, best[0]);
 	if (!f->lanes)
 		return i;
 	Value top = match(g, g->ops->reduce_lanes(g, O_amax, e, most), most);
 	Value same = is_float(e) ? LLVMBuildFCmp(g->b, LLVMRealOEQ, most, top, "")
 	                         : LLVMBuildICmp(g->b, LLVMIntEQ, most, top, "");
 	return g->ops->reduce_lanes(g, O_amin, E_i64, choose(g, same, i, number(g, INT64_MAX)));
-}
-
-static Value reduce_result(Gen *g, Reduction *f, int k)
-{
-	Op op = reduce_op(g, f, k);
-	Elem e = reduce_type(g, f, k);
-	if (op == O_argmax)
-		return result_argmax(g, f, k);
-	Value x = read_variable(g, f->type[k], f->acc[k * f->units]);
-	for (int u = 1; u < f->units; u++)
-		x = reduce_step(g, op, e, x,
-		                read_variable(g, f->type[k], f->acc[k * f->units + u]));
-	return f->lanes ? g->ops->reduce_lanes(g, op, e, x) : x;
 }
 
 // ---- the nest -------------------------------------------------------------------------
@@ -299,14 +284,11 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
 	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
 	f.units = reduce_units(g, &f);
-	f.type = NEWS(g->arena, LLVMTypeRef, n);
+	f.wide = NEWS(g->arena, bool, n);
 	for (int k = 0; k < n; k++) {
-		f.type[k] = elem_type(g, reduce_type(g, &f, k));
-		bool wide = f.lanes && g->width > 1;
-		for (int a = 0; !wide && a < val(g->graph, reduce[k])->shape.rank; a++)
-			wide = varies(g, &idx[k * RANK + a]);
-		if (wide)
-			f.type[k] = LLVMVectorType(f.type[k], (unsigned)g->width);
+		f.wide[k] = f.lanes && g->width > 1;
+		for (int a = 0; !f.wide[k] && a < val(g->graph, reduce[k])->shape.rank; a++)
+			f.wide[k] = varies(g, &idx[k * RANK + a]);
 	}
 	new_accumulators(g, &f);
 	reduce_loops(g, &f, 0);

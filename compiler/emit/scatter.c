@@ -94,14 +94,14 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 	if (l->after.rank && count_of(&l->after) > 1)
 		zero = splat(g, zero);
 	for (int u = 0; u < n; u++)
-		acc[u] = variable(g, LLVMTypeOf(zero), zero);
+		acc[u] = variable(g, zero);
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
 	Index i = uniform_index(g, loop.i, size, 1), last = constant_index(size - 1), idx[RANK];
 	if (reverse)
 		i = add_index(g->vars, &last, &i, -1);
 	for (int u = 0; u < n; u++) {
 		line_index(l, u, 1, &i, idx);
-		Value before = read_variable(g, LLVMTypeOf(zero), acc[u]);
+		Value before = read_variable(g, acc[u]);
 		Value after = combine(g, 1, v->type, before, at(g, v->in[0], idx));
 		set_variable(g, acc[u], after);
 		store_root(g, idx, exclusive ? before : after);

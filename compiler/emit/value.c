@@ -103,21 +103,25 @@ Value constant_value(Gen *g, Elem e, double x, int64_t i)
 	}
 }
 
-Value real_like(Value shape, double x)
+LLVMTypeRef scalar_type(Value shape)
 {
 	LLVMTypeRef type = LLVMTypeOf(shape);
-	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
-		return LLVMConstReal(type, x);
-	return same_lanes(LLVMConstReal(LLVMGetElementType(type), x), LLVMGetVectorSize(type));
+	return is_vector(shape) ? LLVMGetElementType(type) : type;
+}
+
+static Value constant_like(Value shape, Value x)
+{
+	return is_vector(shape) ? same_lanes(x, LLVMGetVectorSize(LLVMTypeOf(shape))) : x;
+}
+
+Value real_like(Value shape, double x)
+{
+	return constant_like(shape, LLVMConstReal(scalar_type(shape), x));
 }
 
 Value int_like(Value shape, int64_t n)
 {
-	LLVMTypeRef type = LLVMTypeOf(shape);
-	if (LLVMGetTypeKind(type) != LLVMVectorTypeKind)
-		return LLVMConstInt(type, (unsigned long long)n, 1);
-	return same_lanes(LLVMConstInt(LLVMGetElementType(type), (unsigned long long)n, 1),
-	                  LLVMGetVectorSize(type));
+	return constant_like(shape, LLVMConstInt(scalar_type(shape), (uint64_t)n, 1));
 }
 
 Value intrinsic(Gen *g, const char *name, int ntypes, LLVMTypeRef *types, int n, Value *args)

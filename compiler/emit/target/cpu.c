@@ -59,6 +59,16 @@ static const TargetOps vector_ops = {.begin = begin_launch,
 
 // ---- features -------------------------------------------------------------------------
 
+// Returns the next of features, such as "+avx", which spaces or commas separate; NULL: none is
+// left.
+static char *next_feature(Arena *arena, const char **at)
+{
+	*at += strspn(*at, " ,");
+	int n = (int)strcspn(*at, " ,");
+	*at += n;
+	return n ? format(arena, "%.*s", n, *at - n) : NULL;
+}
+
 // True if the last of the features by this name turns it on.
 static bool is_on(const char *features, const char *name)
 {
@@ -77,15 +87,12 @@ static char *masked(Arena *arena, const char *features, const char *mask)
 	static const char *const wide[] = {"+avx512", "+avx10", "+evex", "+amx"};
 	bool narrow = mask && strstr(mask, "-avx512f");
 	Text text = {.arena = arena};
-	for (const char *at = features; *at;) {
-		size_t n = strcspn(at, ",");
-		char *one = format(arena, "%.*s", (int)n, at);
+	for (char *one; (one = next_feature(arena, &features));) {
 		bool off = false;
 		for (int k = 0; narrow && k < COUNT(wide); k++)
 			off |= starts_with(one, wide[k]);
 		if (!off)
 			say(&text, "%s%s", text.count ? "," : "", one);
-		at += n + (at[n] == ',');
 	}
 	if (mask)
 		say(&text, "%s%s", text.count ? "," : "", mask);
@@ -95,16 +102,11 @@ static char *masked(Arena *arena, const char *features, const char *mask)
 // True if the target has what the class needs.
 static bool belongs(Arena *arena, const Target *t, const Machine *m)
 {
-	if (!starts_with(t->triple, m->arch))
-		return false;
-	for (const char *at = m->features; *at; at += strspn(at, " ")) {
-		size_t n = strcspn(at, " ");
-		const char *feature = format(arena, "%.*s", (int)n, at);
-		if (!is_on(t->features, feature))
-			return false;
-		at += n;
-	}
-	return true;
+	bool has = starts_with(t->triple, m->arch);
+	const char *at = m->features;
+	for (char *one; has && (one = next_feature(arena, &at));)
+		has = is_on(t->features, one);
+	return has;
 }
 
 Target *cpu_known(Arena *arena, const char *name, const char *triple, const char *cpu,
@@ -142,12 +144,9 @@ bool target_runs_here(const Target *t)
 	Arena *arena = arena_new();
 	const Target *host = cpu_host(arena, NULL);
 	bool runs = target_links_here(t);
-	for (const char *at = t->features; runs && *at;) {
-		size_t n = strcspn(at, ",");
-		runs =
-		    *at != '+' || is_on(host->features, format(arena, "%.*s", (int)n - 1, at + 1));
-		at += n + (at[n] == ',');
-	}
+	const char *at = t->features;
+	for (char *one; runs && (one = next_feature(arena, &at));)
+		runs = *one != '+' || is_on(host->features, one + 1);
 	arena_free(arena);
 	return runs;
 }
@@ -189,9 +188,8 @@ const char *cpu_names(Arena *arena)
 
 Target *cpu_named(Arena *arena, const char *name, const char *cpu, const char *mask)
 {
-	for (int k = 0; k < COUNT(cpus); k++)
-		if (!strcmp(cpus[k].cpu, cpu))
-			return cpu_known(arena, name, "x86_64-unknown-linux-gnu", cpu,
-			                 cpus[k].features, mask);
-	return NULL;
+	int k = FIND(cpu, cpus);
+	return k < 0 ? NULL
+	             : cpu_known(arena, name, "x86_64-unknown-linux-gnu", cpu, cpus[k].features,
+	                         mask);
 }

@@ -167,9 +167,9 @@ static LLVMTypeRef global_pointer(Gen *g)
 	return LLVMPointerTypeInContext(g->context, GLOBAL);
 }
 
-static void no_prefetch(Gen *g, Value from)
+static void no_prefetch(Gen *g, Value from, bool write)
 {
-	(void)g, (void)from;
+	(void)g, (void)from, (void)write;
 }
 
 static const TargetOps thread_ops = {.begin = begin_launch,
@@ -190,14 +190,15 @@ Target *gpu_target(Arena *arena, const char *name, const Target *host)
 	bool emulated = !strcmp(name, "cuda:host");
 	*t = emulated ? *host : (Target){.triple = "nvptx64-nvidia-cuda", .features = "+ptx80"};
 	const char *gpu = name[4] ? name + strlen("cuda:") : "sm_90";
-	Text names = {.arena = arena};
-	for (int k = 0; k < COUNT(gpus); k++) {
-		if (!emulated && !strcmp(gpus[k], gpu))
-			t->cpu = gpus[k];
-		say(&names, "%s%s", k ? ", " : "", gpus[k]);
-	}
-	if (!t->cpu)
+	int known = FIND(gpu, gpus);
+	if (!emulated && known < 0) {
+		Text names = {.arena = arena};
+		for (int k = 0; k < COUNT(gpus); k++)
+			say(&names, "%s%s", k ? ", " : "", gpus[k]);
 		fail("--target", "unknown GPU '%s'; expected %s", gpu, names.at);
+	}
+	if (!emulated)
+		t->cpu = gpus[known];
 	t->name = copy_string(arena, name);
 	t->machine = machine_named("cuda");
 	t->ops = &thread_ops;
