@@ -151,8 +151,8 @@ static Value outs_table(Gen *g, const Plan *plan)
 
 // ---- launches and loops ---------------------------------------------------------------
 
-// The work inside a kernel: 2 k flops per dot product of k terms, one per element of a map, and one
-// per element that a reduction reads.
+// Returns the work inside a kernel: 2 k flops per dot product of k terms, one per element of a map,
+// and one per element that a reduction reads.
 static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 {
 	const Val *v = val(plan->graph, r);
@@ -171,7 +171,8 @@ static int64_t flops_of(const Plan *plan, const bool *stop, bool *seen, Ref r)
 	return prims[v->op].cls == C_map ? flops + count_of(&v->shape) : flops;
 }
 
-// Named after the parameter it updates, or the node of its root or of its last out that has a node.
+// Returns the name of the parameter that the kernel updates, or of the node of its root or of its
+// last output that has a node.
 static const char *kern_name(Gen *g, const Plan *plan, const Kern *k)
 {
 	const Graph *graph = plan->graph;

@@ -6,7 +6,7 @@
 
 // ---- known elements -------------------------------------------------------------------
 
-// The cell of (r, idx) among the values known at this level.
+// Returns the cell of element idx of r among the values known at this level.
 static uint64_t *memo_cell(Gen *g, Ref r, int rank, const Index *idx)
 {
 	int64_t key[1 + RANK * INDEX_WORDS];
@@ -117,17 +117,16 @@ void store_outs(Gen *g, const Index *idx)
 
 // ---- bounds ---------------------------------------------------------------------------
 
-// Returns an index that is safe to read with, for one that may lie outside of [0, extent): masked
-// if lanes are consecutive, else clamped. Adds to `inside` where it lies inside.
+// Returns an index that is safe to read, for one that may lie outside [0, extent): masked if lanes
+// are consecutive, else clamped. Adds to `inside` (NULL: everywhere) the lanes that lie inside.
 static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 {
 	if (index_fits(g->vars, idx, extent))
 		return *idx;
 	Level *was = level_go(g, index_level(g, 1, idx));
 	Lanes x = index_value(g, idx);
-	Value v = index_i64(g, idx), zero = LLVMConstNull(LLVMTypeOf(v));
-	Value bound = LLVMConstInt(g->i64, (unsigned long long)extent, 0);
-	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, is_vector(v) ? splat(g, bound) : bound, "");
+	Value v = index_i64(g, idx);
+	Value ok = LLVMBuildICmp(g->b, LLVMIntULT, v, int_like(v, extent), "");
 	Index safe;
 	if (is_vector(v) && !x.vector && x.step == 1) {
 		int width = g->width;
@@ -138,7 +137,7 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 		Value mask = x.mask ? LLVMBuildAnd(g->b, x.mask, ok, "") : ok;
 		safe = lane_index(g, base, extent, index_align(g->vars, idx), mask);
 	} else {
-		Value clamped = LLVMBuildSelect(g->b, ok, v, zero, "");
+		Value clamped = LLVMBuildSelect(g->b, ok, v, int_like(v, 0), "");
 		safe = is_vector(v) ? vector_index(g, clamped, extent, x.mask)
 		                    : uniform_index(g, clamped, extent, index_align(g->vars, idx));
 	}
@@ -149,8 +148,8 @@ static Index guard(Gen *g, const Index *idx, int64_t extent, Value *inside)
 
 // ---- moves ----------------------------------------------------------------------------
 
-// Sets `in` to the index of operand k that element idx of a move reads, and adds to `inside` where
-// it is read (NULL: everywhere).
+// Sets `in` to the index of operand k that element idx of a move reads, and adds to `inside` the
+// lanes that read it.
 static void guarded_index(Gen *g, const Val *v, int k, const Index *idx, Index *in, Value *inside)
 {
 	const Shape *from = &val(g->graph, v->in[k])->shape;
@@ -195,9 +194,7 @@ Index data_index(Gen *g, Ref r, const Index *idx, int64_t extent)
 	const Val *v = val(g->graph, r);
 	Level *was = level_go(g, index_level(g, v->shape.rank, idx));
 	Value i = cast_value(g, at(g, r, idx), v->type, E_i64);
-	Value last = number(g, extent - 1);
-	if (is_vector(i))
-		last = splat(g, last);
+	Value last = int_like(i, extent - 1);
 	Value inside = LLVMBuildICmp(g->b, LLVMIntULT, i, last, "");
 	i = LLVMBuildSelect(g->b, inside, i, last, "");
 	Value mask = NULL;
@@ -246,7 +243,8 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 		           : read_memory(g, v, r, idx);
 	case C_map:
 		for (int k = 0; k < v->nin; k++) {
-			x[k] = at(g, v->in[k], idx); // of rank 0, or axes of 1 that at() sets to 0
+			x[k] = at(g, v->in[k],
+			          idx); // scalars, or axes of size 1, which at() indexes by 0
 			type[k] = val(g->graph, v->in[k])->type;
 		}
 		return apply(g, v, v->nin, x, type);

@@ -21,6 +21,16 @@ Value widen_float(Gen *g, Value x, Elem from)
 	return LLVMBuildBitCast(g->b, x, like(g->f32, x), "");
 }
 
+// Rounds `bits` to a multiple of 2^lost, to nearest, ties to even; the low bits remain to be
+// cleared.
+static Value round_bits(Gen *g, Value bits, int lost)
+{
+	Value odd = LLVMBuildLShr(g->b, bits, int_like(bits, lost), "");
+	odd = LLVMBuildAnd(g->b, odd, int_like(bits, 1), "");
+	Value up = LLVMBuildAdd(g->b, odd, int_like(bits, (INT64_C(1) << (lost - 1)) - 1), "");
+	return LLVMBuildAdd(g->b, bits, up, "");
+}
+
 // By way of f32, as the evaluator does.
 Value narrow_float(Gen *g, Value x, Elem to)
 {
@@ -33,12 +43,8 @@ Value narrow_float(Gen *g, Value x, Elem to)
 	}
 	if (to != E_bf16)
 		return x;
-	// To the nearest, ties to even; NaN stays NaN.
 	Value bits = LLVMBuildBitCast(g->b, x, like(g->i32, x), "");
-	Value odd = LLVMBuildLShr(g->b, bits, int_like(bits, 16), "");
-	odd = LLVMBuildAnd(g->b, odd, int_like(bits, 1), "");
-	Value up = LLVMBuildAdd(g->b, odd, int_like(bits, 0x7FFF), "");
-	Value rounded = LLVMBuildAdd(g->b, bits, up, "");
+	Value rounded = round_bits(g, bits, 16);
 	Value nan = LLVMBuildFCmp(g->b, LLVMRealUNO, x, x, "");
 	rounded = LLVMBuildSelect(g->b, nan, int_like(bits, 0x7FC00000), rounded, "");
 	rounded = LLVMBuildLShr(g->b, rounded, int_like(bits, 16), "");
@@ -77,18 +83,14 @@ Value narrow_value(Gen *g, const Attr *attr, Elem e, Value x)
 	int fraction = e == E_f64 ? 52 : 23, lost = fraction - (int)MIN(attr->i[0], fraction);
 	int least = (int)MAX(attr->i[1], e == E_f64 ? -1022 : -126);
 	Value size = unary(g, "llvm.fabs", x), y = x;
-	if (lost > 0) { // the low bits; a carry raises the exponent
-		int64_t one = 1;
-		Value all = LLVMBuildBitCast(g->b, x, like(e == E_f64 ? g->i64 : g->i32, x), "");
-		Value odd = LLVMBuildLShr(g->b, all, int_like(all, lost), "");
-		odd = LLVMBuildAnd(g->b, odd, int_like(all, 1), "");
-		Value up = LLVMBuildAdd(g->b, odd, int_like(all, (one << (lost - 1)) - 1), "");
-		all = LLVMBuildAnd(g->b, LLVMBuildAdd(g->b, all, up, ""),
-		                   int_like(all, -(one << lost)), "");
-		y = LLVMBuildBitCast(g->b, all, LLVMTypeOf(x), "");
+	if (lost > 0) { // a carry raises the exponent
+		Value bits = LLVMBuildBitCast(g->b, x, like(e == E_f64 ? g->i64 : g->i32, x), "");
+		bits = round_bits(g, bits, lost);
+		bits = LLVMBuildAnd(g->b, bits, int_like(bits, -(INT64_C(1) << lost)), "");
+		y = LLVMBuildBitCast(g->b, bits, LLVMTypeOf(x), "");
 	}
-	// Floats below 2^least are evenly spaced: adding a number whose last bit is the spacing
-	// rounds.
+	// Floats below 2^least are evenly spaced: adding a float whose last bit is the spacing
+	// rounds them.
 	Value small = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, ldexp(1, least)), "");
 	Value large = real_like(x, ldexp(1.5, lost + least));
 	Value even = LLVMBuildFSub(g->b, LLVMBuildFAdd(g->b, x, large, ""), large, "");

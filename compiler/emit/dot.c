@@ -150,12 +150,12 @@ static void one_block(Dot *d, Value again, Value done)
 		Value panel = LLVMBuildUDiv(g->b, d->first_column, number(g, d->p.width), "");
 		d->panel = element(d, shared_block(d, 1), times(g, panel, d->p.panel_size));
 	} else {
-		pack_panels(d);
+		pack_panels(d, number(g, 0), d->steps);
 	}
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->s->group);
 	Value end = least(g, sum_of(g, groups.i, number(g, d->s->group)), d->end_strip);
 	if (!d->s->a_shared)
-		pack_strips(d, groups.i, end);
+		pack_strips(d, groups.i, end, number(g, 0), d->steps);
 	Loop strips = loop_begin(g, groups.i, end, 1);
 	one_strip(d, strips.i, groups.i, again, done);
 	loop_end(g, &strips);

@@ -33,9 +33,10 @@ void go_to_block(Dot *, Value block); // of k
 // Returns the address of element (row, column) of operand o, which is read in place.
 Value in_place(Dot *, int o, Value row, Value column);
 
-// The worker's own panels of b for the block of k, and strips first..end of a.
-void pack_panels(Dot *);
-void pack_strips(Dot *, Value first, Value end);
+// Packs the worker's panels of b for the block of k, and strips first..end of a; operands that are
+// copied, for steps from..to alone.
+void pack_panels(Dot *, Value from, Value to);
+void pack_strips(Dot *, Value first, Value end, Value from, Value to);
 // The body of the launch that packs for all workers.
 void pack_shared(Dot *);
 // Returns the operand's block of k in shared memory.

@@ -200,9 +200,9 @@ static void *compile_thread(void *context)
 	return NULL;
 }
 
-// Compiles all batches, in this thread and as many others as are asked for and the system allows.
-// LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers' arenas
-// to the caller's.
+// Compiles all batches, in this thread and others: `threads` in all, or as many as the system
+// allows. LLVM needs more stack than `ulimit -s` may give. The parts are copied from the compilers'
+// arenas to the caller's.
 static void compile_kernels(Emitter *e, int threads)
 {
 	enum { STACK = 8 << 20 };

@@ -1,8 +1,18 @@
 // index.c: emits indices, each variable at the level where it is known.
-// The code of a variable is written only when it is needed.
+// The code of a variable is written when it is first used.
 #include "gen.h"
 
-static Level *deepest_level(Gen *, int n, const Index *, Level *);
+// Returns the level of the innermost variable, or `level` if that is deeper.
+static Level *deepest_level(Gen *g, int n, const Index *idx, Level *level)
+{
+	for (int a = 0; a < n; a++)
+		for (int t = 0; t < idx[a].n; t++) {
+			Level *its = code_of(g, idx[a].term[t].var)->level;
+			if (its->depth > level->depth)
+				level = its;
+		}
+	return level;
+}
 
 struct Code *code_of(Gen *g, int var)
 {
@@ -42,18 +52,6 @@ Index vector_index(Gen *g, Value vector, int64_t extent, Value mask)
 	return given_index(g, extent, 1, (struct Code){.vector = vector, .mask = mask});
 }
 
-// The level of the innermost variable, or `level`.
-static Level *deepest_level(Gen *g, int n, const Index *idx, Level *level)
-{
-	for (int a = 0; a < n; a++)
-		for (int t = 0; t < idx[a].n; t++) {
-			Level *its = code_of(g, idx[a].term[t].var)->level;
-			if (its->depth > level->depth)
-				level = its;
-		}
-	return level;
-}
-
 Level *index_level(Gen *g, int n, const Index *idx)
 {
 	return deepest_level(g, n, idx, g->floor);
@@ -82,8 +80,7 @@ static Value scaled(Gen *g, Value a, int64_t n)
 {
 	if (n == 1)
 		return a;
-	Value by = is_vector(a) ? splat(g, number(g, n)) : number(g, n);
-	return LLVMBuildMul(g->b, a, by, "");
+	return LLVMBuildMul(g->b, a, int_like(a, n), "");
 }
 
 static Value as_vector(Gen *g, const Lanes *x)
@@ -94,21 +91,19 @@ static Value as_vector(Gen *g, const Lanes *x)
 	return x->vector ? plus(g, v, x->vector) : v;
 }
 
-// Division of positions: 32 bits where they suffice, for vectors of 64 have no multiplication to
-// spare.
+// Divides positions, in 32 bits if they suffice: vectors of 64 bits lack the multiplication that
+// replaces a division.
 static Value divide(Gen *g, Value x, int64_t by, bool rest, int64_t most)
 {
 	bool narrow = is_vector(x) && most < INT32_MAX && by < INT32_MAX;
-	Value d = is_vector(x) ? splat(g, number(g, by)) : number(g, by);
-	if (narrow) {
+	if (narrow)
 		x = LLVMBuildTrunc(g->b, x, like(g->i32, x), "");
-		d = LLVMConstTrunc(d, like(g->i32, x));
-	}
+	Value d = int_like(x, by);
 	Value q = rest ? LLVMBuildURem(g->b, x, d, "") : LLVMBuildUDiv(g->b, x, d, "");
 	return narrow ? LLVMBuildZExt(g->b, q, like(g->i64, q), "") : q;
 }
 
-// Writes the code of a variable, at its own level.
+// Writes the code of a variable at its own level, unless that is done.
 static const struct Code *ready(Gen *g, int var)
 {
 	struct Code *c = code_of(g, var);
@@ -138,7 +133,7 @@ static const struct Code *ready(Gen *g, int var)
 	return c;
 }
 
-// Terms are added from the outside in, each where its variable lives.
+// Terms are added from the outermost level to the innermost, each at the level of its variable.
 Lanes index_value(Gen *g, const Index *idx)
 {
 	Lanes x = {.base = NULL};

@@ -52,9 +52,9 @@ Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 	unsigned align = (unsigned)elems[e].bytes;
 	Value v, mask, from = lanes_address(g, type, memory, x, &mask);
 	if (mask) {
-		// What masked lanes hold, nothing may use. LLVM 19 takes a quotient of lanes known
-		// to be 0 for 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the select that
-		// hides it: where it knows the mask, floats are 1.
+		// Nothing uses the contents of masked lanes. But if LLVM 19 knows that lanes are 0,
+		// it folds their quotient to 0 (0 / 0 in SimplifyDemandedVectorElts) and drops the
+		// select that hides it: if the mask is constant, floats are 1.
 		Value unread = LLVMConstNull(result);
 		bool integer = LLVMGetTypeKind(type) == LLVMIntegerTypeKind;
 		if (!integer && x->mask && LLVMIsConstant(x->mask))

@@ -20,7 +20,7 @@ Level *level_go(Gen *g, Level *to)
 	return was;
 }
 
-// Enters a level without a loop. Returns the outer one.
+// Enters a level without a loop. Returns the outer level.
 static Level *level_enter(Gen *g)
 {
 	Level *outer = g->level, *inner = NEW(g->arena, Level);
@@ -106,7 +106,7 @@ Value first_lanes(Gen *g, int64_t count)
 	return LLVMConstVector(lane, (unsigned)g->width);
 }
 
-// Elements from `from` on, fewer than two rounds, all vectors side by side.
+// Writes the body for elements [from, count), fewer than two iterations, all vectors side by side.
 static void lane_rest(Gen *g, int64_t from, int64_t count, LaneBody *body, void *context)
 {
 	Index unit[UNITS];

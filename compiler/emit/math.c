@@ -1,10 +1,10 @@
 // math.c: emits exp, log, tanh, erf, sin, cos, atan and pow as arithmetic, in f32 and f64.
-// For any number of lanes, and equal on every target, because no target lowers the generic ones
-// well, and a GPU's not at all. Errors are within 3 ulp; in f64 those of pow grow with |y log x|.
+// LLVM lowers its own intrinsics for these poorly for CPUs and not at all for GPUs. Errors are
+// within 3 ulp, the same on every target; in f64 those of pow grow with |y log x|.
 #include "gen.h"
 #include <math.h>
 
-enum { MOST = 20 }; // coefficients
+enum { MOST = 20 }; // maximum number of coefficients
 
 typedef struct Poly {
 	int n;
@@ -64,7 +64,7 @@ static Value below(Gen *g, Value a, double b)
 	return LLVMBuildFCmp(g->b, LLVMRealOLT, a, real_like(a, b), "");
 }
 
-// At most `high`, at least `low`; what is not a number stays so.
+// Limits x to [low, high]. NaN stays NaN.
 static Value clamp(Gen *g, Value x, double low, double high)
 {
 	x = choose(g, above(g, x, high), real_like(x, high), x);
@@ -86,7 +86,7 @@ static Value power_of_two(Gen *g, Value x, Value n)
 	return LLVMBuildBitCast(g->b, n, LLVMTypeOf(x), "");
 }
 
-// x 2^n for a whole number n in floating point: in two steps, for 2^n alone may be out of range.
+// Returns x 2^n, n an integer in floating point. In two steps, because 2^n may be out of range.
 static Value scale(Gen *g, Value x, Value n)
 {
 	if (g->target->scalef && is_vector(x) && !is_double(x)) {
@@ -100,9 +100,9 @@ static Value scale(Gen *g, Value x, Value n)
 	return mul(g, x, power_of_two(g, x, LLVMBuildSub(g->b, i, half, "")));
 }
 
-// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r). In f32 what would be
-// subnormal is 0: processors take a hundred times as long over those, and a masked softmax is full
-// of them.
+// e^x = 2^n e^r, r = x - n ln 2, |r| <= ln 2 / 2; e^r = 1 + r + r^2 q(r). In f32,
+// subnormal results are 0: a CPU takes a hundred times as long for them, and a masked softmax is
+// full of them.
 Value math_exp(Gen *g, Value x)
 {
 	bool d = is_double(x);
@@ -155,7 +155,7 @@ Value math_log(Gen *g, Value x)
 	return choose(g, LLVMBuildFCmp(g->b, LLVMRealULT, x, zero, ""), real_like(x, NAN), y);
 }
 
-// log(w) of w = 1 + x, and what rounding took from w.
+// log(w), w = 1 + x, plus the error of rounding w.
 Value math_log1p(Gen *g, Value x)
 {
 	Value one = real_like(x, 1), w = add(g, x, one), y = math_log(g, w);
@@ -173,7 +173,7 @@ static Value odd_ratio(Gen *g, Value x, double limit, const Poly *p, const Poly 
 	return LLVMBuildFDiv(g->b, mul(g, x, poly(g, z, p)), poly(g, z, q), "");
 }
 
-// In f64: near 0 a polynomial, elsewhere 1 - 2 / (e^2x + 1).
+// In f64, a polynomial near 0, and 1 - 2 / (e^2x + 1) elsewhere.
 Value math_tanh(Gen *g, Value x)
 {
 	if (!is_double(x))
@@ -192,7 +192,7 @@ Value math_expm1(Gen *g, Value x)
 	return mul(g, half, add(g, math_exp(g, x), real_like(x, 1)));
 }
 
-// In f64: x P(x^2) below 1; beyond 1 - t exp(P(t) - x^2), t = 2 / (2 + x), up to 6, where it is 1.
+// In f64, x P(x^2) below 1, and 1 - t exp(P(t) - x^2), t = 2 / (2 + x), up to 6, where it is 1.
 Value math_erf(Gen *g, Value x)
 {
 	if (!is_double(x))
@@ -207,15 +207,16 @@ Value math_erf(Gen *g, Value x)
 
 // ---- sin, cos, atan -------------------------------------------------------------------
 
-// The sine of x + quarter pi/2: x = n pi/2 + r, |r| <= pi/4, and the sine or cosine of r by n
-// modulo 4.
+// Returns the sine of x + quarter pi/2: with x = n pi/2 + r, |r| <= pi/4, n modulo 4 selects the
+// sine or cosine of r and its sign.
 static Value circular(Gen *g, Value x, double quarter)
 {
 	bool d = is_double(x);
 	static const double part[2][3] = {
 	    {1.5703125, 4.83751296997070312e-4, 7.54978995489188e-8},
 	    {1.57079632673412561417, 6.07710050630396597660e-11,
-	     2.02226624879595063154e-21}}; // pi/2, each with zeros to spare
+	     2.02226624879595063154e-21}}; // parts of pi/2 with trailing zero bits, so that n times
+	                                   // a part is exact
 	Value n = unary(g, "llvm.rint", mul(g, x, real_like(x, M_2_PI))), r = x;
 	for (int k = 0; k < 3; k++)
 		r = mul_add(g, n, real_like(x, -part[d][k]), r);
@@ -244,7 +245,7 @@ Value math_cos(Gen *g, Value x)
 	return circular(g, x, 1);
 }
 
-// 1 / x above 1, then (x - 1) / (x + 1) above tan(pi/8).
+// Reduces x above 1 to 1 / x, then t above tan(pi/8) to (t - 1) / (t + 1).
 Value math_atan(Gen *g, Value x)
 {
 	Value a = magnitude(g, x), one = real_like(x, 1), zero = real_like(x, 0);
@@ -268,8 +269,8 @@ static Value equal(Gen *g, Value a, Value b)
 	return LLVMBuildFCmp(g->b, LLVMRealOEQ, a, b, "");
 }
 
-// e^(y log |x|), negative for x < 0 and y odd, and not a number for finite x < 0 and y no whole
-// number. In double, for the error of the logarithm is multiplied by y.
+// e^(y log |x|), negated if x < 0 and y is odd; NaN if x is finite and below 0 and y is no integer.
+// Computed in double, because y multiplies the error of the logarithm.
 Value math_pow(Gen *g, Value x, Value y)
 {
 	if (!is_double(x)) {

@@ -69,7 +69,7 @@ const struct amos_model *jit_model(Jit *j)
 	LLVMOrcExecutorAddress address = 0;
 	errno = 0;
 	no_error(j, LLVMOrcLLJITLookup(j->jit, &address, "amos_model"), "amos_model");
-	if (errno == ENOMEM || errno == EACCES) // LLVM does not look whether code became executable
+	if (errno == ENOMEM || errno == EACCES) // LLVM does not check that code became executable
 		no_place();
 	return (const struct amos_model *)(uintptr_t)address;
 }
@@ -88,13 +88,14 @@ static void write_part(const Part *part, struct amos_temp_file *file, const char
 	fwrite(part->bytes, 1, part->count, file->to);
 }
 
-// Returns a file as a word for cc, to which a leading @ or - means something else.
+// Returns a file as an argument of cc, for which a leading @ or - has another meaning.
 static char *file_word(Arena *arena, const struct amos_temp_file *file)
 {
 	return format(arena, "%s%s", *file->temporary == '/' ? "" : "./", file->temporary);
 }
 
-// Links the parts of an object to the file `path`, by cc with more arguments.
+// Links the parts of an object to the file `path` by cc, with more arguments; `what` names the
+// step.
 static void link_parts(const Object *object, int n, const char *const *more, const char *path,
                        const char *what)
 {
@@ -130,7 +131,7 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 		amos_file_drop(&part[k]);
 	arena_free(arena);
 	if (done)
-		out.to = freopen(out.temporary, "rb", out.to); // cc may have made it anew
+		out.to = freopen(out.temporary, "rb", out.to); // cc may have replaced it
 	if (!done || !out.to) {
 		amos_file_drop(&out);
 		fail_status(STATUS_MACHINE, path,

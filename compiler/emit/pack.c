@@ -6,7 +6,8 @@
 
 // ---- packing --------------------------------------------------------------------------
 
-// Lanes base, base + 1, .. of an axis of `count`; `align` divides base. Beyond the end: masked off.
+// Returns lanes base, base + 1, .. of an axis of `count`, masked beyond its end; `align` divides
+// base.
 static Index lanes_of(Gen *g, Value base, int64_t count, int64_t align)
 {
 	if (count % align == 0)
@@ -46,7 +47,7 @@ Value in_place(Dot *d, int o, Value row, Value column)
 	return element(d, location_address(g, r), index_i64(g, &place));
 }
 
-// Steps first..end of the block of k, lanes along columns.
+// Packs steps [first, end) of the block of k, with lanes along columns.
 static void copy_panels(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
@@ -77,7 +78,7 @@ static void copy_panels(Dot *d, Value first, Value end)
 	loop_end(g, d->b_rows ? &steps : &panels);
 }
 
-// Transposes a square of vectors, by exchanging ever smaller blocks.
+// Transposes a square of vectors by exchanging blocks, each time of half the size.
 static void transpose(Gen *g, Value *v)
 {
 	int n = g->width;
@@ -99,7 +100,7 @@ static void transpose(Gen *g, Value *v)
 		}
 }
 
-// Full vectors of k are transposed; the rest of the block is copied.
+// Transposes full vectors of k, and copies the rest of the block.
 static void transpose_panels(Dot *d)
 {
 	Gen *g = d->g;
@@ -152,7 +153,8 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	loop_end(g, &steps);
 }
 
-// Strips of a: lanes along k, row after row, in different sets of L1.
+// Packs strips of a with lanes along k, row after row. Their stride maps rows to different sets of
+// L1.
 static void transpose_strips(Dot *d, Value first, Value end)
 {
 	Gen *g = d->g;
@@ -173,18 +175,18 @@ static void transpose_strips(Dot *d, Value first, Value end)
 
 // ---- for one worker -------------------------------------------------------------------
 
-void pack_panels(Dot *d)
+void pack_panels(Dot *d, Value from, Value to)
 {
 	if (d->s->b == W_copy)
-		copy_panels(d, number(d->g, 0), d->steps);
+		copy_panels(d, from, to);
 	else if (d->s->b == W_transpose)
 		transpose_panels(d);
 }
 
-void pack_strips(Dot *d, Value first, Value end)
+void pack_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
 	if (d->s->a == W_copy)
-		copy_strips(d, first, end, number(d->g, 0), d->steps);
+		copy_strips(d, first, end, from, to);
 	else if (d->s->a == W_transpose)
 		transpose_strips(d, first, end);
 }
@@ -224,22 +226,19 @@ void pack_shared(Dot *d)
 		Value from = times(g, piece, COPIED);
 		Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
 		Value next = sum_of(g, piece, number(g, 1)), memory = shared_block(d, o);
-		if (o == 0 && d->s->a == W_copy) {
+		bool copied = (o ? d->s->b : d->s->a) == W_copy;
+		if (!copied) // into the strip or panel of this number
+			memory = element(d, memory,
+			                 times(g, piece, o ? d->p.panel_size : d->p.strip_size));
+		if (o == 0) {
 			d->strip = memory;
-			copy_strips(d, zero, number(g, d->p.strips), from, to);
-		} else if (o == 0) {
-			d->strip = element(d, memory, times(g, piece, d->p.strip_size));
-			transpose_strips(d, piece, next);
-		} else if (d->s->b == W_copy) {
-			d->panel = memory;
-			d->first_column = zero;
-			d->count = number(g, d->p.panels);
-			copy_panels(d, from, to);
+			pack_strips(d, copied ? zero : piece,
+			            copied ? number(g, d->p.strips) : next, from, to);
 		} else {
-			d->panel = element(d, memory, times(g, piece, d->p.panel_size));
-			d->first_column = times(g, piece, d->p.width);
-			d->count = number(g, 1);
-			transpose_panels(d);
+			d->panel = memory;
+			d->first_column = copied ? zero : times(g, piece, d->p.width);
+			d->count = number(g, copied ? d->p.panels : 1);
+			pack_panels(d, from, to);
 		}
 		loop_end(g, &once);
 		passed += count;

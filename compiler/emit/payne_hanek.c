@@ -6,12 +6,12 @@
 #include <math.h>
 
 enum {
-	LEAST = 20,             // of the exponent of a large angle
+	LEAST = 20,             // least exponent of a large angle
 	FRACTION = 52,          // bits of a double
-	BIAS = 1023 + FRACTION, // of its exponent, as a whole number times a power of two
+	BIAS = 1023 + FRACTION, // of its exponent, its mantissa taken as an integer
 };
 
-// The bits of 2/pi, behind 64 zeros.
+// The bits of 2/pi, after 64 zeros.
 static const uint64_t two_by_pi[] = {
     0x0000000000000000, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041,
     0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C, 0xFE1DEB1CB129A73E,
@@ -39,7 +39,7 @@ static Value mul(Gen *g, Value a, Value b)
 	return LLVMBuildMul(g->b, a, b, "");
 }
 
-// The upper 64 bits of a b, a below 2^53.
+// Returns the upper 64 bits of a b, a below 2^53.
 static Value mul_high(Gen *g, Value a, Value b)
 {
 	Value a0 = low(g, a), a1 = right(g, a, 32), b0 = low(g, b), b1 = right(g, b, 32);
@@ -65,7 +65,7 @@ static Value table_word(Gen *g, Value i)
 	return load_lanes(g, E_i64, table, &at);
 }
 
-// 64 bits of 2/pi from bit `position` on: of word i and the next.
+// Returns the 64 bits of 2/pi from bit `position` + 64 `word` on.
 static Value window(Gen *g, Value position, unsigned word)
 {
 	Value i = add(g, right(g, position, 6), int_like(position, word));
@@ -74,9 +74,10 @@ static Value window(Gen *g, Value position, unsigned word)
 	return intrinsic(g, "llvm.fshl", 1, &type, 3, in);
 }
 
-// x 2/pi modulo 4 as a whole number, *turns, and what is left in [-1/2, 1/2), in radians. `size` is
-// |x|, and large. The window begins where a bit of it times the last of m is 2: the product modulo
-// 2^192, of which the upper 128 bits are kept, has two bits before the point.
+// Splits x 2/pi modulo 4 into an integer, *turns, and a rest in [-1/2, 1/2), which it returns in
+// radians. `size`: |x|, large. The window begins at the bit that is 2 when multiplied by the last
+// bit of m: the product modulo 2^192, of which the upper 128 bits are kept, has two bits before the
+// point.
 static Value reduce(Gen *g, Value size, Value *turns)
 {
 	LLVMTypeRef itype = like(g->i64, size), type = LLVMTypeOf(size);
@@ -102,9 +103,7 @@ static Value reduce(Gen *g, Value size, Value *turns)
 
 Value reduce_angle(Gen *g, Value x, Value rest, Value *turns)
 {
-	LLVMTypeRef type = LLVMTypeOf(x);
-	Value size = intrinsic(g, "llvm.fabs", 1, &type, 1, &x),
-	      least = real_like(x, ldexp(1, LEAST));
+	Value size = unary(g, "llvm.fabs", x), least = real_like(x, ldexp(1, LEAST));
 	Value large = LLVMBuildFCmp(g->b, LLVMRealOGT, size, least, "");
 	Value finite = LLVMBuildFCmp(g->b, LLVMRealOLT, size, real_like(x, INFINITY), "");
 	large = both(g, large, finite);

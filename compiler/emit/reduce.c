@@ -1,6 +1,5 @@
-// reduce.c: emits reduction loops.
-// Sum, prod, amax, amin, argmax, and dots that have no kernel of their own. Long sums are added up
-// in blocks, so that an f32 keeps its digits.
+// reduce.c: emits reduction loops, and those of dots that have no kernel of their own.
+// Long sums are added in blocks, which keeps the rounding errors of f32 small.
 #include "gen.h"
 #include <string.h>
 
@@ -30,7 +29,7 @@ static Op reduce_op(Gen *g, const Reduction *f, int k)
 	return val(g->graph, f->reduce[k])->op;
 }
 
-// True if it differs by lane.
+// True if the index differs by lane.
 static bool varies(Gen *g, const Index *x)
 {
 	for (int t = 0; t < x->n; t++) {
@@ -44,7 +43,7 @@ static bool varies(Gen *g, const Index *x)
 
 // ---- one step -------------------------------------------------------------------------
 
-// The element that is reduced: the operand's, or the product of a dot.
+// Returns the element to reduce: of the operand, or a product of a dot.
 static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 {
 	const Val *v = val(g->graph, f->reduce[k]);
@@ -56,12 +55,11 @@ static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 	memcpy(b, in, sizeof *b * (size_t)r);
 	a[r - 1] = b[r - 2] = in[r];
 	Value x[2] = {at(g, v->in[0], a), at(g, v->in[1], b)};
-	if (is_vector(x[0]) || is_vector(x[1]))
-		x[0] = splat(g, x[0]), x[1] = splat(g, x[1]);
+	level_out(g, 2, x);
 	return LLVMBuildFMul(g->b, x[0], x[1], "");
 }
 
-// Keeps the larger element and its position; of equal ones the first.
+// Keeps the larger element and its position; of equal elements, the first.
 static void step_argmax(Gen *g, Elem e, Value acc, Value place, Value x, Value i)
 {
 	Value best = read_variable(g, acc), at_best = read_variable(g, place);
@@ -149,7 +147,7 @@ static void one_range(Gen *g, Reduction *f, int group, Value from, Value to)
 	loop_end(g, &loop);
 }
 
-// Reduces a long axis in blocks that start from 0.
+// Reduces a long axis in blocks, each with accumulators of its own.
 static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 {
 	Value *acc = f->acc, *best = f->best;
@@ -179,7 +177,7 @@ static bool are_inexact(Gen *g, const Reduction *f)
 	return true;
 }
 
-// The loop over group `group` and those inside it.
+// Emits the loop over group `group` and those inside it.
 static void reduce_loops(Gen *g, Reduction *f, int group)
 {
 	if (group == f->groups.n) {

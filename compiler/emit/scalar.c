@@ -1,5 +1,5 @@
 // scalar.c: emits maps and the steps of reductions, for scalars and vectors of any element type.
-// Maps are the rows of maps.def.
+// maps.def lists the maps.
 #include "gen.h"
 #include <math.h>
 
@@ -173,24 +173,6 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 
 // ---- reductions ----------------------------------------------------------------------------
 
-static Op step_of(Op op)
-{
-	switch (op) {
-	case O_sum:
-	case O_dot:
-		return O_add;
-	case O_prod:
-		return O_mul;
-	case O_amax:
-	case O_argmax:
-		return O_max;
-	case O_amin:
-		return O_min;
-	default:
-		never("a reduction");
-	}
-}
-
 static int64_t int_end(Elem e, bool top)
 {
 	int bits = 8 * elems[e].bytes;
@@ -204,7 +186,7 @@ static int64_t int_end(Elem e, bool top)
 
 Value reduce_start(Gen *g, Op op, Elem e)
 {
-	switch (step_of(op)) {
+	switch (reduction_maps[op]) {
 	case O_add:
 		return constant_value(g, e, 0, 0);
 	case O_mul:
@@ -221,8 +203,8 @@ Value reduce_step(Gen *g, Op op, Elem e, Value a, Value b)
 	Value x[2] = {b, a};
 	Elem work = working_type(e);
 	if (work == e)
-		return apply_map(g, step_of(op), e, 2, x);
+		return apply_map(g, reduction_maps[op], e, 2, x);
 	for (int k = 0; k < 2; k++)
 		x[k] = widen_float(g, x[k], e);
-	return narrow_float(g, apply_map(g, step_of(op), work, 2, x), e);
+	return narrow_float(g, apply_map(g, reduction_maps[op], work, 2, x), e);
 }

@@ -1,11 +1,12 @@
 // scatter.c: emits scatter and running sums.
-// Their steps are sequential, always in the same order. Workers share nothing: each has its own
-// columns (the axes after the one that is written along).
+// Their steps along the axis are sequential, in order. Workers share nothing: each has its own
+// columns, positions in the axes after it.
 #include "gen.h"
 #include <string.h>
 
-// The axes before and after `axis`, each as one position.
+// A scatter or running sum: the axes before and after `axis`, each as one position.
 typedef struct Lines {
+	const Val *v;
 	int axis;
 	Shape before, after;
 	Index outer[RANK]; // of the axes before
@@ -36,27 +37,12 @@ static void store_root(Gen *g, const Index *idx, Value v)
 
 // ---- scatter --------------------------------------------------------------------------
 
-typedef struct Scatter { // or a running sum
-	const Val *v;
-	Lines lines;
-} Scatter;
-
-static Value combine(Gen *g, int64_t mode, Elem e, Value old, Value x)
-{
-	static const Op how[] = {O_sum, O_sum, O_prod, O_amin, O_amax};
-	if (mode == 0)
-		return x;
-	if (is_vector(old) || is_vector(x))
-		old = splat(g, old), x = splat(g, x);
-	return reduce_step(g, how[mode], e, old, x);
-}
-
 // Copies operand 0, then combines it with the updates in order.
 static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Scatter *s = context;
-	Lines *l = &s->lines;
-	const Val *v = s->v, *update = val(g->graph, v->in[2]), *index = val(g->graph, v->in[1]);
+	static const Op modes[] = {O_const, O_sum, O_prod, O_amin, O_amax};
+	Lines *l = context;
+	const Val *v = l->v, *update = val(g->graph, v->in[2]), *index = val(g->graph, v->in[1]);
 	int64_t size = v->shape.dim[l->axis], steps = count_of(&index->shape);
 	Index middle[RANK], from[RANK], to[RANK];
 	lines_set(g, l, n, unit);
@@ -75,7 +61,10 @@ static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 		line_index(l, u, index->shape.rank, middle, from);
 		line_index(l, u, 1, &position, to);
 		Value x = at(g, v->in[2], from);
-		store_root(g, to, combine(g, v->attr->i[1], update->type, load_out(g, 0, to), x));
+		Op mode = modes[v->attr->i[1]];
+		if (mode != O_const)
+			x = reduce_step(g, mode, update->type, load_out(g, 0, to), x);
+		store_root(g, to, x);
 	}
 	loop_end(g, &loop);
 }
@@ -84,9 +73,8 @@ static void scatter_units(Gen *g, int n, const Index *unit, void *context)
 
 static void scan_units(Gen *g, int n, const Index *unit, void *context)
 {
-	Scatter *s = context;
-	Lines *l = &s->lines;
-	const Val *v = s->v;
+	Lines *l = context;
+	const Val *v = l->v;
 	bool exclusive = v->attr->i[1], reverse = v->attr->i[2];
 	lines_set(g, l, n, unit);
 	int64_t size = v->shape.dim[l->axis];
@@ -102,7 +90,7 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		line_index(l, u, 1, &i, idx);
 		Value before = read_variable(g, acc[u]);
-		Value after = combine(g, 1, v->type, before, at(g, v->in[0], idx));
+		Value after = reduce_step(g, O_sum, v->type, before, at(g, v->in[0], idx));
 		set_variable(g, acc[u], after);
 		store_root(g, idx, exclusive ? before : after);
 	}
@@ -111,26 +99,25 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 
 // ---- kernels --------------------------------------------------------------------------
 
-// Divides (before) x (pieces of after) among workers.
+// A worker has a piece of the columns at one position of the axes before.
 void emit_scatter(Gen *g, const Kern *kern)
 {
 	LaneBody *body = kern->kind == L_scan ? scan_units : scatter_units;
-	Scatter *s = NEW(g->arena, Scatter);
-	Lines *l = &s->lines;
-	s->v = val(g->graph, kern->root);
-	const Shape *space = &s->v->shape;
-	l->axis = (int)s->v->attr->i[0];
+	Lines *l = NEW(g->arena, Lines);
+	l->v = val(g->graph, kern->root);
+	const Shape *space = &l->v->shape;
+	l->axis = (int)l->v->attr->i[0];
 	l->before = shape_of(l->axis, space->dim);
 	l->after = shape_of(space->rank - l->axis - 1, space->dim + l->axis + 1);
 	int64_t rows = count_of(&l->before), columns = count_of(&l->after);
 	Index row = worker_row(g, rows, columns);
 	unravel(g->vars, &row, &l->before, l->outer);
 	if (columns > 1) {
-		worker_columns(g, columns, body, s);
+		worker_columns(g, columns, body, l);
 		return;
 	}
 	Index zero = constant_index(0);
 	Branch single = g->ops->single_begin(g);
-	body(g, 1, &zero, s);
+	body(g, 1, &zero, l);
 	single_end(g, &single);
 }

@@ -1,6 +1,6 @@
 // signature.c: finds kernels with equal code.
-// Input: a plan and the number of a kernel in it. Output: bytes to compare, and the locations whose
-// addresses the code gets in buf. Invariant: equal signatures, equal code.
+// Output: bytes to compare, and the locations whose addresses the code gets in buf. Invariant:
+// equal signatures, equal code.
 #include "gen.h"
 
 // ---- signatures -----------------------------------------------------------------------

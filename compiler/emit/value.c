@@ -74,8 +74,7 @@ void level_out(Gen *g, int n, Value *x)
 Value choose(Gen *g, Value condition, Value a, Value b)
 {
 	Value x[3] = {condition, a, b};
-	if (is_vector(a) || is_vector(b) || is_vector(condition))
-		level_out(g, 3, x);
+	level_out(g, 3, x);
 	return LLVMBuildSelect(g->b, x[0], x[1], x[2], "");
 }
 

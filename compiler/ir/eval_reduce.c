@@ -2,10 +2,6 @@
 // Invariant: elements are taken in row-major order.
 #include "eval.h"
 
-// By reduction: the map of two elements.
-static const Op steps[OPS] = {
-    [O_sum] = O_add, [O_prod] = O_mul, [O_amax] = O_max, [O_amin] = O_min};
-
 static void eval_argmax(int axis, Array *out, const Array *in)
 {
 	int64_t stride[RANK], at[RANK] = {0}, i = 0;
@@ -59,7 +55,8 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 	for (int64_t i = 0; extreme && i < count; i++, next_index(&in->shape, at))
 		copy_element(out, element_offset(in->shape.rank, at, stride), in, i);
 	for (int64_t i = 0; i < count; i++, next_index(&in->shape, at))
-		combine_element(steps[op], out, element_offset(in->shape.rank, at, stride), in, i);
+		combine_element(reduction_maps[op], out, element_offset(in->shape.rank, at, stride),
+		                in, i);
 }
 
 void eval_dot(Array *out, const Array *a, const Array *b)

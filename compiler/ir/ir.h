@@ -40,6 +40,7 @@ typedef struct Prim {
 	const char *text;
 } Prim;
 extern const Prim prims[OPS];
+extern const Op reduction_maps[OPS]; // of the accumulator and an element: O_sum -> O_add; else 0
 
 typedef struct ElemInfo {
 	const char *name;

@@ -8,6 +8,9 @@ const Prim prims[OPS] = {
 #undef P
 };
 
+const Op reduction_maps[OPS] = {[O_sum] = O_add,  [O_dot] = O_add,  [O_prod] = O_mul,
+                                [O_amax] = O_max, [O_amin] = O_min, [O_argmax] = O_max};
+
 const ElemInfo elems[ELEMS] = {
 #define T(name, ctype, bytes, cls, onnx) [E_##name] = {#name, bytes, cls, onnx},
 #include "types.def"

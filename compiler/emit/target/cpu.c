@@ -21,7 +21,7 @@ static LLVMTypeRef pointer(Gen *g)
 	return g->ptr;
 }
 
-// Halves are reduced with each other, always in this order.
+// Reduces the halves with each other, always in this order.
 static Value reduce_lanes(Gen *g, Op op, Elem e, Value v)
 {
 	if (!is_vector(v))
@@ -80,8 +80,8 @@ static bool is_on(const char *features, const char *name)
 	return on;
 }
 
-// Turns off what the mask turns off: features of LLVM, later ones win, so the mask goes last. What
-// needs a feature that is off goes with it.
+// Returns the features followed by the mask, because LLVM lets later ones win, without those that
+// need a feature that the mask turns off.
 static char *masked(Arena *arena, const char *features, const char *mask)
 {
 	static const char *const wide[] = {"+avx512", "+avx10", "+evex", "+amx"};
@@ -99,7 +99,7 @@ static char *masked(Arena *arena, const char *features, const char *mask)
 	return text.at ? text.at : copy_string(arena, "");
 }
 
-// True if the target has what the class needs.
+// True if the target has the features of the class.
 static bool belongs(Arena *arena, const Target *t, const Machine *m)
 {
 	bool has = starts_with(t->triple, m->arch);
@@ -121,7 +121,7 @@ Target *cpu_known(Arena *arena, const char *name, const char *triple, const char
 	for (int i = 0; i < machine_count && !t->machine; i++)
 		if (belongs(arena, t, &machines[i]))
 			t->machine = &machines[i];
-	// A CPU that fuses products and sums must not if its class does not.
+	// A CPU that can fuse products and sums must not if its class does not.
 	if (is_on(t->features, "fma") && !strstr(t->machine->features, "fma"))
 		t->features = format(arena, "%s,-fma", t->features);
 	t->scalef = strstr(t->machine->features, "avx512f");

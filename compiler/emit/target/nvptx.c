@@ -1,6 +1,6 @@
 // nvptx.c: defines GPU targets: a worker is a block of threads, a lane is a thread.
-// "cuda:sm_90" gives PTX. "cuda:host" gives the same code for this machine, which calls functions
-// amos_gpu_... of an emulator for what only a GPU has.
+// "cuda:sm_90" gives PTX. "cuda:host" gives the same code for this machine, with calls of an
+// emulator, amos_gpu_..., for the instructions that only a GPU has.
 #include "target.h"
 #include <string.h>
 
@@ -58,7 +58,7 @@ static Branch single_begin(Gen *g)
 	return b;
 }
 
-// Threads alternate.
+// Threads take the elements in turn.
 static void thread_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBody *body,
                         void *context)
 {
@@ -180,7 +180,7 @@ static const TargetOps thread_ops = {.begin = begin_launch,
                                      .single_begin = single_begin,
                                      .prefetch = no_prefetch};
 
-// GPUs that have what kernels use.
+// GPUs with the instructions that kernels use.
 static const char *const gpus[] = {"sm_70", "sm_72", "sm_75", "sm_80", "sm_86",
                                    "sm_87", "sm_89", "sm_90", "sm_90a"};
 

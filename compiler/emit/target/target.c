@@ -1,4 +1,4 @@
-// target.c: targets by name, and LLVM's part in them.
+// target.c: finds targets by name, and initializes LLVM's.
 #include "target.h"
 #include <llvm-c/ErrorHandling.h>
 #include <llvm-c/Support.h>
@@ -9,14 +9,14 @@
 
 static pthread_once_t started = PTHREAD_ONCE_INIT;
 
-// LLVM aborts after this: the cause is ours.
+// LLVM aborts after this; the error is in amosc.
 static void fatal(const char *reason)
 {
 	bug("LLVM: %s", reason);
 }
 
-// Loops are written as they shall be: strength reduction takes a quarter of the time and gives
-// nothing.
+// Loops are emitted in their final form: strength reduction takes a quarter of the time and
+// improves nothing.
 static void start(void)
 {
 	LLVMInstallFatalErrorHandler(fatal);
@@ -41,7 +41,7 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
-// Kernels want little-endian memory and addresses of 64 bits.
+// True if kernels run there: they need little-endian memory and 64-bit addresses.
 static bool is_triple(const char *name)
 {
 	LLVMTargetRef known;

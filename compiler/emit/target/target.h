@@ -4,7 +4,7 @@
 #include "gen.h"
 
 // cpu.c
-// `features` as LLVM writes them, of which `mask` turns some off.
+// `features`: as LLVM writes them; `mask` turns some off.
 Target *cpu_known(Arena *, const char *name, const char *triple, const char *cpu,
                   const char *features, const char *mask);
 Target *cpu_host(Arena *, const char *mask);
