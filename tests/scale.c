@@ -335,6 +335,51 @@ static Build *product_of_weights(int n)
 	return finish(b, "y0");
 }
 
+// Operator sets, as many as nodes.
+static Build *opsets(int n)
+{
+	Build *b = unary(n, "Neg");
+	OperatorSetIdProto **all = NEWS(arena, OperatorSetIdProto *, n + 1);
+	for (int i = 0; i < n; i++) {
+		all[i] = NEW(arena, OperatorSetIdProto);
+		operator_set_id_proto__init(all[i]);
+		all[i]->domain = (char *)nth("domain", i);
+		all[i]->version = 1;
+	}
+	all[n] = &b->opset;
+	b->model.opset_import = all;
+	b->model.n_opset_import = (size_t)n + 1;
+	return b;
+}
+
+// Notes that a runtime left on a node.
+static Build *attributes(int n)
+{
+	Build *b = begin("4");
+	NodeProto *one = add(b, "Neg", "x", "v");
+	one->attribute = NEWS(arena, AttributeProto *, n);
+	one->n_attribute = (size_t)n;
+	for (int i = 0; i < n; i++) {
+		one->attribute[i] = NEW(arena, AttributeProto);
+		attribute_proto__init(one->attribute[i]);
+		one->attribute[i]->name = (char *)nth("__note", i);
+	}
+	return finish(b, "v");
+}
+
+// A sequence, to which elements are appended one by one.
+static Build *sequence(int n)
+{
+	Build *b = begin("4");
+	const char *last = "s";
+	add(b, "SequenceEmpty", "", last);
+	for (int i = 0; i < n; i++, last = nth("s", i - 1))
+		add(b, "SequenceInsert", format(arena, "%s,x", last), nth("s", i));
+	add(b, "SequenceAt", format(arena, "%s,last", last), "v");
+	PUSH(arena, b->tensors, raw(tensor("last", 7, 0, NULL), &(int64_t){-1}, 8));
+	return finish(b, "v");
+}
+
 static const struct Scaled {
 	const char *name, *verb; // verb: inspect, eta, show (a training plan) or run
 	int n;
@@ -359,6 +404,9 @@ static const struct Scaled {
     {"moves", "inspect", 2000, moves},
     {"shared_weight", "show", 1200, shared_weight},
     {"outputs", "run", 1500, outputs},
+    {"opsets", "inspect", 8000, opsets},
+    {"attributes", "inspect", 8000, attributes},
+    {"sequence", "inspect", 8000, sequence},
 };
 
 // ---- the command ----------------------------------------------------------------------

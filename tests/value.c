@@ -31,21 +31,21 @@ static KnownList known_list(Arena *arena, const char *path, const char *name,
 KnownList read_value(Arena *arena, const char *path, const Input *as)
 {
 	Bytes bytes = open_file(arena, path)->bytes;
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	ProtobufCAllocator *allocator = unpack_into(arena);
 	KnownList list = {0};
 	const TensorProto *t = NULL;
 	const SequenceProto *s = NULL;
 	bool read = true;
 	if (as->optional) {
-		const OptionalProto *o = optional_proto__unpack(&allocator, bytes.count, bytes.at);
+		const OptionalProto *o = optional_proto__unpack(allocator, bytes.count, bytes.at);
 		read = o;
 		t = o ? o->tensor_value : NULL;
 		s = o ? o->sequence_value : NULL;
 	} else if (as->sequence) {
-		s = sequence_proto__unpack(&allocator, bytes.count, bytes.at);
+		s = sequence_proto__unpack(allocator, bytes.count, bytes.at);
 		read = s;
 	} else {
-		t = tensor_proto__unpack(&allocator, bytes.count, bytes.at);
+		t = tensor_proto__unpack(allocator, bytes.count, bytes.at);
 		read = t;
 	}
 	if (!read)

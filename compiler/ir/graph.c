@@ -40,6 +40,7 @@ static void push_slot(Graph *g, Slot slot)
 {
 	PUSH(g->arena, g->slots, slot);
 	PUSH(g->arena, g->reads, 0);
+	PUSH(g->arena, g->stored, 0);
 	uint64_t *cell = table_cell_s(g->named, slot.name);
 	*cell = *cell ? *cell : (uint64_t)g->slots.count;
 }
@@ -408,14 +409,18 @@ void add_store(Graph *g, int slot, Ref r)
 	if (v->type != to->type || !same_shape(&v->shape, &to->shape))
 		bug("store to %s: %s into %s", to->name, shape_text(g->arena, v->type, &v->shape),
 		    shape_text(g->arena, to->type, &to->shape));
-	Store store = {slot, r};
-	for (int k = 0; k < g->stores.count; k++) {
-		if (g->stores.at[k].slot == slot) {
-			g->stores.at[k] = store;
-			return;
-		}
+	int *place = &g->stored.at[slot];
+	if (!*place) {
+		PUSH(g->arena, g->stores, ((Store){slot, r}));
+		*place = g->stores.count;
 	}
-	PUSH(g->arena, g->stores, store);
+	g->stores.at[*place - 1].val = r;
+}
+
+Ref stored_ref(const Graph *g, int slot)
+{
+	int place = g->stored.at[slot];
+	return place ? g->stores.at[place - 1].val : 0;
 }
 
 int add_node(Graph *g, const char *name, const char *op)

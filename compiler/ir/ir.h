@@ -160,6 +160,7 @@ typedef struct Graph {
 	VEC(Ref) reads; // by slot: the value that reads it; 0: none
 	VEC(Out) outs;
 	VEC(Store) stores;
+	VEC(int) stored; // by slot: the index of its store + 1; 0: none
 	NodeList *nodes; // shared by all graphs of the file; list.at[0] is {"", ""}
 	Table *interned; // structural key -> Ref; NULL until a value is put
 	Table *starts;   // of a concat: where its operands begin; NULL until needed
@@ -214,7 +215,8 @@ Ref slot_ref(const Graph *, int slot);            // The value that reads it; 0:
 void add_out(Graph *, const char *name, Ref);
 bool is_own_out(
     const char *name); // True for an output of the model: neither SHAPE_OF nor CHECK_OF.
-void add_store(Graph *, int slot, Ref); // A second store to a slot replaces the first.
+void add_store(Graph *, int slot, Ref);  // A second store to a slot replaces the first.
+Ref stored_ref(const Graph *, int slot); // The value that is stored to it; 0: none.
 int add_node(Graph *, const char *name, const char *op); // Keeps the strings.
 
 static inline const Val *val(const Graph *g, Ref r)

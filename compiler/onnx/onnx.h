@@ -1,4 +1,4 @@
-// onnx.h: declares what reads a model file as a Graph and writes trained weights into a copy of it.
+// onnx.h: declares how to read a model file as a Graph and write trained weights into a copy of it.
 #ifndef ONNX_H
 #define ONNX_H
 #include "ir.h"
@@ -16,7 +16,7 @@ typedef struct Known {    // an input's value, if the caller has it
 } Known;
 
 typedef enum Statistics { // that BatchNormalization takes
-	BN_FILE,          // as the file says
+	BN_FILE,          // by the file's mode
 	BN_BATCH,         // of the batch, if running ones can be updated
 	BN_RUNNING,       // the running ones, as constants
 } Statistics;
@@ -33,7 +33,7 @@ typedef struct ReadOptions {
 	int nfreeze; // patterns in order, with a leading '!': train. The last one wins
 	const char *const *freeze;
 	Statistics statistics;
-	bool training; // Dropout draws, whatever the file says of its mode, and running statistics
+	bool training; // Dropout is active, whatever its mode in the file, and running statistics
 	               // are updated; false: neither (eval, run, grad)
 	bool loss;     // with the loss that a file's training information holds (read_model)
 	bool separate; // every initializer is trained by itself (amosc grad): copies of a tied
@@ -140,7 +140,7 @@ void each_initializer(const Model *, Arena *, const double *(*grad)(void *, int 
 typedef struct OpInfo { // one row of ops.def
 	const char *name, *domain;
 	int since;
-	const char *types, *differentiable, *gradient; // as the legend of ops.def says
+	const char *types, *differentiable, *gradient; // see ops.def
 	const char *note;
 	bool forward; // lowered at all
 } OpInfo;

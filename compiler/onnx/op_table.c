@@ -20,7 +20,7 @@ void unsupported(Call *c)
 	const char *note = find_row(plain_domain(c->node->domain), c->node->op_type)->info.note,
 	           *help = strstr(note, "; ");
 	if (!help)
-		bug("ops.def: %s tells no cure", c->node->op_type);
+		bug("ops.def: the note of %s has no help", c->node->op_type);
 	unsupported_node(c, help + 2, "not supported: %.*s", (int)(help - note), note);
 }
 

@@ -7,7 +7,7 @@
 
 enum { OLDEST = 1, NEWEST = 27 };
 
-// True the first time that it is asked of a text.
+// True for the first call with a text.
 static bool is_new(Reader *r, const char *text)
 {
 	return !(*table_cell_s(r->noted, text))++;
@@ -33,22 +33,22 @@ void meet_double(Reader *r, const char *what)
 
 // ---- errors ---------------------------------------------------------------------------
 
-bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
+bool attempt(Reader *r, const NodeProto *node, Attempt *part, NameScope *s, const void *what)
 {
 	static const char usual_help[] = "export the model again, or bind other sizes (--bind)";
 	Catch caught;
 	Graph *g = r->g;
 	LoopScope *nest = r->nest;
 	Ref active = r->active;
-	r->help = NULL;
 	if (!TRY(caught)) {
-		part(r, what);
+		part(r, s, what);
 		catch_end(&caught);
 		return true;
 	}
+	const char *help = node ? usual_help : NULL;
 	if (r->g && r->g->refused) {
 		stand_for(r, r->g->refused);
-		r->help = fixed_sizes;
+		help = fixed_sizes;
 		r->g->refused = 0;
 	}
 	r->g = g;
@@ -69,7 +69,6 @@ bool attempt(Reader *r, const NodeProto *node, Attempt *part, void *what)
 		place = format(r->arena, "%.*s", (int)(where - strlen(": ")), text);
 		text += where;
 	}
-	const char *help = r->help || !node ? r->help : usual_help;
 	add_error(r, place,
 	          !help || strstr(text, HELP) ? text
 	                                      : format(r->arena, "%s" HELP "%s", text, help));
@@ -117,27 +116,26 @@ static void read_header(Reader *r)
 	m->ir_version = proto->ir_version;
 	m->producer = format(r->arena, "%s%s%s", proto->producer_name,
 	                     proto->producer_version[0] ? " " : "", proto->producer_version);
-	m->opset = version_of(proto->n_opset_import, proto->opset_import, "");
-	Table *sets = table_new(r->arena);
+	r->opsets = list_opsets(r->arena, proto->n_opset_import, proto->opset_import);
+	m->opset = version_of(r->opsets, "");
 	for (size_t i = 0; i < proto->n_opset_import; i++) {
 		const OperatorSetIdProto *set = proto->opset_import[i];
-		uint64_t *version = table_cell_s(sets, plain_domain(set->domain));
-		if (*version && *version != (uint64_t)set->version)
-			fail(m->path, "opsets %lld and %lld of '%s' are imported; export it again",
-			     (long long)*version, (long long)set->version, set->domain);
-		*version = (uint64_t)set->version;
+		int64_t version = version_of(r->opsets, plain_domain(set->domain));
+		if (version != set->version)
+			fail(m->path, "imports opsets %lld and %lld of '%s'" HELP EXPORT_AGAIN,
+			     (long long)version, (long long)set->version, set->domain);
 	}
 	bool plain = false;
 	for (size_t i = 0; i < proto->graph->n_node && !plain; i++)
 		plain = !*plain_domain(proto->graph->node[i]->domain);
 	if (m->opset <= 0 && plain)
-		fail(m->path, "it imports no opset of ai.onnx; export the model again");
+		fail(m->path, "imports no opset of ai.onnx" HELP EXPORT_AGAIN);
 	if (m->ir_version < 3)
-		fail(m->path, "IR version %lld; amosc reads 3 and later. Export the model again",
+		fail(m->path, "IR version %lld; expected 3 or later" HELP EXPORT_AGAIN,
 		     (long long)m->ir_version);
 	if (m->opset && (m->opset < OLDEST || m->opset > NEWEST))
 		fail(m->path,
-		     "operator set %lld; amosc reads %d to %d. Export with another opset_version",
+		     "opset %lld; expected %d to %d" HELP "export with another opset_version",
 		     (long long)m->opset, OLDEST, NEWEST);
 }
 
@@ -186,23 +184,11 @@ static void add_sized(Reader *r, const char *name, Ref x)
 	add_out(g, format(r->arena, SHAPE_OF "%s", name), put_concat(g, 0, rank, size));
 }
 
-typedef struct Ends { // of the whole graph
-	const NameScope *top;
-	const Input *output;
-} Ends;
-
-bool is_other_type(Elem declared, Elem type)
+static void add_output(Reader *r, NameScope *top, const void *output)
 {
-	bool quantized = is_float(type) && elems[declared].bytes < 4 && declared != E_b8;
-	return !quantized &&
-	       (is_float(declared) != is_float(type) || (declared == E_b8) != (type == E_b8));
-}
-
-static void add_output(Reader *r, void *ends)
-{
-	const Input *declared = ((Ends *)ends)->output;
+	const Input *declared = output;
 	const char *name = declared->name, *path = r->model->path;
-	Value value = look_up(r, ((Ends *)ends)->top, name);
+	Value value = look_up(r, top, name);
 	Elem type = (Elem)working_type(elems[declared->type].onnx);
 	if (declared->onnx == DOUBLE)
 		meet_double(r, format(r->arena, "output '%s'", name));
@@ -210,18 +196,17 @@ static void add_output(Reader *r, void *ends)
 		add_sized(r, format(r->arena, "%s#%d", name, k),
 		          put_cast(r->g, value.list->at[k], type));
 	if (value.bad && !r->problems.count)
-		fail(path, "output '%s' is made of text; %s", name, other_type);
+		fail(path, "output '%s' is computed from text" HELP "%s", name, other_type);
 	if (value.bad || value.list || value.absent)
 		return;
 	Ref x = value.weight ? use_weight(r, value.weight, NULL, 0) : value.ref;
 	if (!x)
-		fail(path, "output '%s' is a result that amosc does not compute; export without it",
+		fail(path,
+		     "output '%s' is a result that amosc does not compute" HELP "export without it",
 		     name);
+	check_type(r, "output ", name, &value, declared->onnx);
 	const Val *v = val(r->g, x);
-	if (is_other_type(declared->type, v->type))
-		fail(path, "output '%s' is declared %s; it is %s", name, elems[declared->type].name,
-		     elems[v->type].name);
-	// Names, and sizes that the data decide, fit any.
+	// Symbolic and data-dependent sizes match any.
 	bool other = declared->rank >= 0 && declared->rank != v->shape.rank;
 	for (int a = 0; a < declared->rank && !other; a++)
 		other = declared->dim[a].size >= 0 && declared->dim[a].size != v->shape.dim[a] &&
@@ -234,23 +219,21 @@ static void add_output(Reader *r, void *ends)
 
 // ---- the graph ------------------------------------------------------------------------
 
-// False when it is to be read again, in double or with more of the inputs' values standing in.
+// Returns false if it has to be read again, in double or with more inputs as constants.
 static bool lower_model(Reader *r)
 {
 	const GraphProto *graph = r->proto->graph;
 	NameScope *top = new_space(r, NULL);
-	top->opsets = r->proto->opset_import;
-	top->nopsets = r->proto->n_opset_import;
 	bind_weights(r, top, graph);
 	for (int i = 0; i < r->unread.count; i++)
 		bind_name(r, top, r->unread.at[i], (Value){.bad = true});
 	for (int i = 0; i < r->model->inputs.count; i++)
 		add_input(r, top, &r->model->inputs.at[i]);
-	read_roles(r, top);
+	read_roles(r);
 	lower_nodes(r, top, graph->n_node, graph->node);
 	for (int i = 0; i < r->model->outputs.count; i++)
-		attempt(r, NULL, add_output, &(Ends){top, &r->model->outputs.at[i]});
-	// The loss that the file tells of goes by that name, whatever it is called there.
+		attempt(r, NULL, add_output, top, &r->model->outputs.at[i]);
+	// The loss of the file's training information is also an output named loss.
 	const char *named = r->options->loss ? r->file->loss : NULL;
 	Ref loss = named && strcmp(named, "loss") ? find_output(r->g, named) : 0;
 	if (loss)
@@ -271,7 +254,7 @@ static bool lower_model(Reader *r)
 	return true;
 }
 
-// NULL when it is to be read again.
+// Returns NULL if it has to be read again.
 static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool *stands,
                       bool *wide)
 {
@@ -289,7 +272,8 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .stands = stands,
 	              .wide = wide,
 	              .met = NEWS(arena, bool, options->nfreeze + 1),
-	              .noted = table_new(arena)};
+	              .noted = table_new(arena),
+	              .attributes = table_new(arena)};
 	if (!options->list)
 		file->problems = (Problems){0};
 	read_header(r);
@@ -307,7 +291,8 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 		return m;
 	if (unbound) {
 		for (size_t i = 0; i < proto->graph->n_node; i++)
-			attempt(r, NULL, tell_unsupported, proto->graph->node[i]);
+			attempt(r, NULL, check_supported, new_space(r, NULL),
+			        proto->graph->node[i]);
 		if (!r->problems.count)
 			fail(m->path, "%s", unbound);
 		add_error(r, NULL, unbound);
@@ -347,11 +332,10 @@ static void show_names(Arena *arena, ProtobufCMessage *m)
 File *parse_model(Arena *arena, const char *path, bool loss)
 {
 	File *file = open_file(arena, path);
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
 	if (!file->bytes.count)
 		fail(path, "the file is empty");
 	allow(arena, path, check_nesting(path, file->bytes), file->bytes.count);
-	file->proto = model_proto__unpack(&allocator, file->bytes.count, file->bytes.at);
+	file->proto = model_proto__unpack(unpack_into(arena), file->bytes.count, file->bytes.at);
 	if (!file->proto)
 		fail(path, "not an ONNX file, or truncated: its bytes do not parse");
 	if (!file->proto->graph)

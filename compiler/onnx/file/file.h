@@ -1,5 +1,5 @@
 // file.h: declares what the files of this directory share: bytes, tensors, nodes and initializers.
-// Everything here knows what a file contains, and nothing what its operators mean.
+// They know what a file contains, but not what its operators mean.
 #ifndef FILE_H
 #define FILE_H
 #include "onnx.h"
@@ -15,20 +15,19 @@ typedef struct Bytes {
 typedef struct File {
 	Arena *arena;
 	const char *path;
-	const char *folder;      // of the path, with its slash: "" for the working directory
+	const char *folder;      // of the path, with its slash; "": the working directory
 	const char *real_folder; // of the file, if links led to it; NULL: not known
 	Bytes bytes;
 	struct ModelProto *proto;
-	Table *outside;    // files of external data, as the model names them -> Bytes
-	OpCounts ops;      // empty until it is read
-	Problems problems; // of the last reading for a graph
-	Table *names;      // names.c: of the main graph -> Named *
-	Table *sizes;      // input_dims.c; NULL until it is read
-	Table
-	    *trained; // names of the weights that the file says are trained; NULL: it does not say
-	const char *loss;     // the output that it says is minimized; NULL likewise
+	Table *outside;       // files of external data, as the model names them -> Bytes
+	OpCounts ops;         // empty until it is read
+	Problems problems;    // of the last reading for a graph
+	Table *names;         // names.c: of the main graph -> Named *
+	Table *sizes;         // input_dims.c; NULL until it is read
+	Table *trained;       // names of the weights that the file trains; NULL: unknown
+	const char *loss;     // the output that it minimizes; NULL: unknown
 	const char *training; // a note for the user about it; NULL: none
-	const char *beyond;   // a double read as f32 that f32 cannot hold; NULL: none
+	const char *beyond;   // describes a double that f32 cannot hold; NULL: none
 } File;
 
 File *open_file(Arena *, const char *path); // "-": standard input, a regular file
@@ -37,9 +36,7 @@ File *open_file(Arena *, const char *path); // "-": standard input, a regular fi
 Bytes named_bytes(const File *, const char *where, const char *name);
 // Returns the stored bytes of a tensor that lies in another file.
 Bytes outside_tensor(File *, const char *where, const TensorProto *);
-// protobuf-c's allocator in an arena.
-void *unpack_take(void *arena, size_t bytes);
-void unpack_free(void *arena, void *block);
+ProtobufCAllocator *unpack_into(Arena *); // for messages that live in the arena
 // Returns the type in which a graph computes values that a file declares as `onnx` (a
 // TensorProto.DataType): floats f32, Booleans b8, 32-bit integers i32, all other integers i64; -1
 // if there is none.
@@ -52,6 +49,7 @@ int declared_type(int onnx);    // the row of types.def in which a value travels
 // "element type 8 (text), which amosc does not compute with"
 const char *type_trouble(Arena *, int onnx);
 extern const char other_type[], fewer_axes[]; // help for such a type, for more than RANK axes
+#define EXPORT_AGAIN "export the model again" // help for a file that contradicts itself
 typedef enum Special { F_ieee, F_ones, F_zero, F_none, F_power, F_signed, F_unsigned } Special;
 typedef struct Format { // a row of formats.def
 	const char *name;
@@ -73,7 +71,7 @@ typedef struct Reading { // of a value by a node
 	struct Reading *next;
 } Reading;
 
-typedef struct Named {               // what a name of the main graph stands for; NULL: nothing such
+typedef struct Named {               // what a name of the main graph refers to, or NULL
 	const TensorProto *tensor;   // an initializer
 	const ValueInfoProto *input; // of the graph
 	ValueInfoProto *info;        // of its value_info
@@ -85,7 +83,9 @@ typedef struct Named {               // what a name of the main graph stands for
 void list_names(File *);                                // again after the graph changed
 const Named *find_name(const File *, const char *name); // never NULL
 const char *plain_domain(const char *);                 // ai.onnx: ""
-int64_t version_of(size_t n, OperatorSetIdProto *const *, const char *domain); // 0: none
+// Returns the versions of the imported operator sets by domain, the first one of each.
+Table *list_opsets(Arena *, size_t n, OperatorSetIdProto *const *);
+int64_t version_of(const Table *opsets, const char *domain); // 0: none
 const AttributeProto *find_attribute(size_t n, AttributeProto *const *, const char *name); // NULL
 
 // ---- toposort.c -----------------------------------------------------------------------
@@ -135,11 +135,11 @@ typedef enum Trait { // of the elements of a weight
 	T_sines,     // pairs of sines and cosines
 	T_regular,   // straight lines along an axis
 	T_fourier,   // a Fourier transform
-	T_bank,      // mostly zeros, none negative
+	T_bank,      // mostly zeros, and nothing negative
 	TRAITS,
 } Trait;
 
-typedef struct Weight { // an initializer, or a Constant of weight size
+typedef struct Weight { // an initializer
 	const TensorProto *proto;
 	const char *name;
 	Elem type; // as the graph reads it
@@ -150,8 +150,8 @@ typedef struct Weight { // an initializer, or a Constant of weight size
 	int uses;                  // operands of the main graph that name it
 	bool inner;                // of the graph of a loop or branch
 	bool trained;              // a parameter, or statistics, of some use lies in it
-	const char *why;           // of a use that is not trained; NULL: there is none
-	bool table;                // one of these is gathered from
+	const char *why;           // a use of it is not trained; NULL: none
+	bool table;                // a Gather reads it
 	signed char found[TRAITS]; // 1: it has the trait, -1: it has not, 0: not looked for
 	int slot;                  // of its first use as a parameter; -1: none yet
 	Ref ref;                   // as a constant

@@ -48,12 +48,18 @@ const char *plain_domain(const char *domain)
 	return strcmp(domain, "ai.onnx") ? domain : "";
 }
 
-int64_t version_of(size_t n, OperatorSetIdProto *const *set, const char *domain)
+Table *list_opsets(Arena *arena, size_t n, OperatorSetIdProto *const *set)
 {
-	for (size_t i = 0; i < n; i++)
-		if (!strcmp(plain_domain(set[i]->domain), domain))
-			return set[i]->version;
-	return 0;
+	Table *opsets = table_lent(arena);
+	for (size_t i = n; i-- > 0;)
+		*table_cell_s(opsets, plain_domain(set[i]->domain)) = (uint64_t)set[i]->version;
+	return opsets;
+}
+
+int64_t version_of(const Table *opsets, const char *domain)
+{
+	const uint64_t *version = table_find_s(opsets, domain);
+	return version ? (int64_t)*version : 0;
 }
 
 const AttributeProto *find_attribute(size_t n, AttributeProto *const *attribute, const char *name)

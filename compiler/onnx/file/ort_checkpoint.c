@@ -25,7 +25,7 @@ typedef struct Flat {
 static const uint8_t *bytes_at(const Flat *f, size_t at, size_t count)
 {
 	if (at > f->bytes.count || count > f->bytes.count - at)
-		fail(f->path, "a damaged checkpoint: something in it lies outside of it");
+		fail(f->path, "corrupt checkpoint: an offset lies outside it");
 	return f->bytes.at + at;
 }
 
@@ -75,8 +75,8 @@ static TensorProto *tensor_at(const Flat *f, Arena *arena, size_t table)
 	t->name = (char *)visible(arena, called, true);
 	if (outside && (int64_t)number_at(f, outside, 8) >= 0)
 		fail(f->path,
-		     "tensor '%s' lies in another file; train the .onnx that the graphs of ONNX "
-		     "Runtime were made from",
+		     "tensor '%s' is stored in another file" HELP
+		     "train the .onnx that the training graphs were made from",
 		     t->name);
 	t->n_dims = rank;
 	t->dims = NEWS(arena, int64_t, rank + 1);

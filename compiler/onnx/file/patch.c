@@ -1,11 +1,10 @@
 // patch.c: decides which values of a slot are written to which initializer.
 // Input: the slots' values. Output: the writer's lists of new values, of new initializers and of
-// the nodes that read them. Invariant: a slot that still fits into its old bytes goes there.
+// the nodes that read them. Invariant: a slot whose old bytes can hold it is written there.
 #include "write.h"
 #include <string.h>
 
-// A slot that no longer fits into the bytes it came from gets an initializer of its own, read by
-// its own nodes.
+// Gives a slot that its old bytes cannot hold an initializer of its own, read by its own nodes.
 static void part(ModelWriter *w, const Slot *slot, const float *x)
 {
 	const View *v = slot->view;
@@ -23,12 +22,10 @@ static void part(ModelWriter *w, const Slot *slot, const float *x)
 		                 v->alias ? 0 : v->operand};
 		if (!reads.node || v->copy != COPY_SAME)
 			fail(w->path,
-			     "parameter %s has parted from what it shared bytes with in '%s', and "
-			     "is used inside "
-			     "a function, transposed or as 1 - x: it cannot be written back; "
-			     "export without "
-			     "merging "
-			     "(training mode, or optimize=False)",
+			     "parameter %s no longer equals what it shares initializer '%s' with: "
+			     "it cannot be written back, because it is used inside a function, "
+			     "transposed or as 1 - x" HELP
+			     "export without merging (training mode, or optimize=False)",
 			     slot->name, slot->file ? slot->file : "?");
 		*table_cell(w->inputs, &reads, sizeof reads) = (uintptr_t)extra.name;
 	}
@@ -63,7 +60,7 @@ static void plan_slot(ModelWriter *w, int s, const float *x)
 	}
 }
 
-// Slots that bear their initializer's own name come first: the bytes stay theirs.
+// Slots that have their initializer's name come first: they keep its bytes.
 void plan_writing(ModelWriter *w, const void *(*bytes)(void *, int slot), void *context)
 {
 	const Graph *g = w->m->graph;

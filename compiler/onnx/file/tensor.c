@@ -17,21 +17,26 @@ static void unmap(void *bytes)
 	munmap((void *)b->at, b->count);
 }
 
-// The bytes of an open file, which is closed; `path` as messages name it, `where` what names it.
+static const char copy_file[] = "copy the file into the model's directory";
+
+// Returns the bytes of an open file and closes it; `path`: as messages name it, `where`: of the
+// file that names it, or `path` itself.
 static Bytes map_open(Arena *arena, const char *where, const char *path, int fd)
 {
 	bool own = !strcmp(where, path); // not a file that another one names
 	if (fd < 0 && errno == EXDEV)
-		fail(where, "%s leads out of the model's folder" HELP "put the file itself there",
-		     path);
+		fail(where, "%s leads out of the model's directory" HELP "%s", path, copy_file);
 	if (fd < 0)
-		fail_status(amos_errno_status(), where, "%s%scannot be opened: %s", own ? "" : path,
-		            own ? "" : " ", strerror(errno));
+		fail_status(amos_errno_status(), where, "%s%scannot be opened: %s%s%s",
+		            own ? "" : path, own ? "" : " ", strerror(errno), own ? "" : HELP,
+		            own ? "" : copy_file);
 	struct stat st = {0};
 	if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
 		close(fd);
-		fail(where, "%s%snot a regular file%s", own ? "" : path, own ? "" : " is ",
-		     own && S_ISFIFO(st.st_mode) ? "; a model from a pipe is given as -" : "");
+		if (!own)
+			fail(where, "%s is not a regular file" HELP "%s", path, copy_file);
+		fail(where, "not a regular file%s",
+		     S_ISFIFO(st.st_mode) ? HELP "pass - to read a model from a pipe" : "");
 	}
 	// Elements of 4 bits become 16 times as wide when they are read. Holes in a file are free.
 	allow(arena, where, 0, (uint64_t)MIN(st.st_size, 512 * st.st_blocks) / 8);
@@ -74,14 +79,20 @@ Bytes named_bytes(const File *file, const char *where, const char *name)
 	                amos_input_beneath(file->folder, file->real_folder, name));
 }
 
-void *unpack_take(void *arena, size_t bytes)
+static void *unpack_take(void *arena, size_t bytes)
 {
 	return take(arena, bytes);
 }
 
-void unpack_free(void *arena, void *block)
+static void unpack_free(void *arena, void *block)
 {
 	(void)arena, (void)block; // the arena frees
+}
+
+ProtobufCAllocator *unpack_into(Arena *arena)
+{
+	ProtobufCAllocator allocator = {unpack_take, unpack_free, arena};
+	return take_copy(arena, &allocator, sizeof allocator);
 }
 
 // ---- types and shapes -----------------------------------------------------------------
@@ -124,11 +135,11 @@ Elem number_type(const Graph *g, int onnx)
 Shape tensor_shape(const char *where, const TensorProto *t)
 {
 	if (t->n_dims > RANK)
-		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported: %s", t->name,
-		     t->n_dims, RANK, fewer_axes);
+		fail(where, "tensor '%s' has %zu dimensions; at most %d are supported" HELP "%s",
+		     t->name, t->n_dims, RANK, fewer_axes);
 	for (size_t i = 0; i < t->n_dims; i++)
 		if (t->dims[i] < 0)
-			fail(where, "tensor '%s' has the impossible dimension %lld", t->name,
+			fail(where, "tensor '%s' has the dimension %lld" HELP EXPORT_AGAIN, t->name,
 			     (long long)t->dims[i]);
 	Shape shape = shape_of((int)t->n_dims, t->dims);
 	if (!is_countable(&shape))
@@ -159,8 +170,8 @@ static Bytes outside_bytes(File *file, const char *where, const char *location)
 		leaves = !strncmp(p, "..", 2) && (p[2] == '/' || !p[2]);
 	if (leaves)
 		fail(where,
-		     "external data '%s' lies outside the model's folder" HELP
-		     "move it next to the model",
+		     "external data '%s' lies outside the model's directory" HELP
+		     "save the model with its data next to it",
 		     location);
 	Bytes bytes = named_bytes(file, where, location);
 	*cell = (uintptr_t)take_copy(file->arena, &bytes, sizeof bytes);
@@ -177,8 +188,9 @@ static int64_t external_number(const TensorProto *t, const char *where, const ch
 	errno = 0;
 	long long n = strtoll(text, &end, 10);
 	if (errno || *end || end == text || n < 0)
-		fail(where, "external data of '%s': %s is '%s', expected a number", t->name, key,
-		     text);
+		fail(where,
+		     "external data of '%s': %s is '%s'; expected a number" HELP EXPORT_AGAIN,
+		     t->name, key, text);
 	return n;
 }
 
@@ -187,17 +199,23 @@ static Bytes external_bytes(File *file, const char *where, const TensorProto *t,
 {
 	const char *location = external_field(t, "location");
 	if (!location)
-		fail(where, "tensor '%s' is stored outside the file, but no location is given",
-		     t->name);
+		fail(
+		    where,
+		    "tensor '%s' is stored outside the file, but has no location" HELP EXPORT_AGAIN,
+		    t->name);
 	Bytes all = outside_bytes(file, where, location);
 	int64_t offset = external_number(t, where, "offset", 0);
 	int64_t rest = (int64_t)all.count - offset;
 	int64_t length = external_number(t, where, "length", wanted < 0 ? rest : wanted);
 	if (wanted >= 0 && length != wanted)
-		fail(where, "external data of '%s' has %lld bytes, expected %lld by its shape",
+		fail(where,
+		     "external data of '%s' has %lld bytes; expected %lld by its "
+		     "shape" HELP EXPORT_AGAIN,
 		     t->name, (long long)length, (long long)wanted);
 	if (offset > (int64_t)all.count || length > (int64_t)all.count - offset)
-		fail(where, "external data of '%s' ends at byte %llu of '%s', which has %zu",
+		fail(where,
+		     "external data of '%s' ends at byte %llu of '%s', which has %zu" HELP
+		     "copy the complete file into the model's directory",
 		     t->name, (unsigned long long)offset + (unsigned long long)length, location,
 		     all.count);
 	return (Bytes){all.at + offset, (size_t)length};
@@ -221,17 +239,16 @@ static Bytes typed_field(Arena *arena, const char *where, const TensorProto *t, 
 	size_t n = wide ? t->n_uint64_data : t->n_int32_data;
 	uint8_t *out = take(arena, n * bytes + 1);
 	bits = 8 * (int)bytes;
-	for (size_t i = 0; !wide && bits < 32 && i < n; i++)
-		if (t->int32_data[i] >> bits && t->int32_data[i] >> (bits - 1) != -1)
-			fail(where, "tensor '%s': element %zu is %d, which its type cannot hold",
-			     t->name, i, t->int32_data[i]);
-	for (size_t i = 0; wide && bits < 64 && i < n; i++)
-		if (t->uint64_data[i] >> bits)
-			fail(where, "tensor '%s': element %zu is %llu, which its type cannot hold",
-			     t->name, i, (unsigned long long)t->uint64_data[i]);
-	for (size_t i = 0; i < n; i++) // little endian: the low bytes come first
-		memcpy(out + i * bytes,
-		       wide ? (void *)&t->uint64_data[i] : (void *)&t->int32_data[i], bytes);
+	for (size_t i = 0; i < n; i++) {
+		int64_t x = wide ? (int64_t)t->uint64_data[i] : t->int32_data[i];
+		bool low = bits == 64 || x >> bits == 0, negative = !wide && x >> (bits - 1) == -1;
+		if (!low && !negative)
+			fail(where,
+			     "tensor '%s': element %zu is %lld, which its type cannot "
+			     "hold" HELP EXPORT_AGAIN,
+			     t->name, i, (long long)x);
+		memcpy(out + i * bytes, &x, bytes); // little endian: the low bytes come first
+	}
 	return (Bytes){out, n * bytes};
 }
 
@@ -262,7 +279,7 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	if (filled > 1)
 		fail(where,
 		     "tensor '%s' has data in %d places; expected one of raw_data, a typed "
-		     "field and an external file",
+		     "field and an external file" HELP EXPORT_AGAIN,
 		     t->name, filled);
 	if (t->data_location == 1)
 		return external_bytes(file, where, t, wanted);
@@ -270,7 +287,9 @@ static Bytes stored_bytes(File *file, Arena *arena, const char *where, const Ten
 	if (!found.count)
 		found = typed_field(arena, where, t, bits);
 	if ((int64_t)found.count != wanted)
-		fail(where, "tensor '%s' has %zu bytes of data, expected %lld by its shape",
+		fail(where,
+		     "tensor '%s' has %zu bytes of data; expected %lld by its "
+		     "shape" HELP EXPORT_AGAIN,
 		     t->name, found.count, (long long)wanted);
 	return found;
 }
@@ -284,8 +303,8 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 {
 	int stored = declared_type(t->data_type);
 	if (stored < 0)
-		fail(where, "tensor '%s' has %s; %s", t->name, type_trouble(arena, t->data_type),
-		     other_type);
+		fail(where, "tensor '%s' has %s" HELP "%s", t->name,
+		     type_trouble(arena, t->data_type), other_type);
 	Shape shape = tensor_shape(where, t);
 	int64_t n = count_of(&shape);
 	Bytes found = stored_bytes(file, arena, where, t, n);
@@ -296,8 +315,8 @@ const void *tensor_data(File *file, Arena *arena, const char *where, const Tenso
 	for (int64_t i = 0; v.type == E_u64 && i < n; i++)
 		if (const_int_at(&v, i) < 0)
 			fail(where,
-			     "tensor '%s': element %lld is %llu; amosc computes with integers of "
-			     "up to 2^63 - 1",
+			     "tensor '%s': element %lld is %llu; expected at most 2^63 - 1" HELP
+			     "export the model with smaller integers",
 			     t->name, (long long)i, (unsigned long long)const_int_at(&v, i));
 	if (!f && v.type == as && as != E_b8)
 		return found.at;

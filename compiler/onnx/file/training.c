@@ -28,7 +28,7 @@ static void mark_operand(const char *name, void *needed)
 	mark(needed, name);
 }
 
-// The nodes, in order, that compute marked values. Marks what they need in turn.
+// Returns the nodes that compute marked values, in order, and marks their inputs.
 static Nodes needed_nodes(Arena *arena, Table *needed, const GraphProto *g)
 {
 	Nodes nodes = {0};
@@ -45,18 +45,16 @@ static Nodes needed_nodes(Arena *arena, Table *needed, const GraphProto *g)
 	return nodes;
 }
 
-#define APPEND(graph, list, type, arena, item)                                                     \
-	do {                                                                                       \
-		type **longer = NEWS(arena, type *, (graph)->n_##list + 1);                        \
-		for (size_t at = 0; at < (graph)->n_##list; at++)                                  \
-			longer[at] = (graph)->list[at];                                            \
-		longer[(graph)->n_##list++] = (item);                                              \
-		(graph)->list = longer;                                                            \
-	} while (0)
+// Returns a copy of a list of n pointers with room for `more` after them.
+static void *with_room(Arena *arena, const void *list, size_t n, size_t more)
+{
+	void *longer = NEWS(arena, void *, n + more + 1);
+	return n ? memcpy(longer, list, sizeof(void *) * n) : longer;
+}
 
 // ---- ONNX Runtime's training graphs ---------------------------------------------------
 
-// The parameter that an output is the gradient of; NULL: none.
+// Returns the parameter that an output is the gradient of, or NULL.
 static const char *parameter_of(const File *file, const char *output)
 {
 	static const char *const ends[] = {"_grad.accumulation.out", "_grad"};
@@ -72,7 +70,7 @@ static const char *parameter_of(const File *file, const char *output)
 	return NULL;
 }
 
-// Their own form of BatchNormalization as the standard's.
+// Makes ONNX Runtime's form of BatchNormalization the standard's.
 static void plain_operator(Arena *arena, NodeProto *node, int64_t opset)
 {
 	if (strcmp(node->op_type, "BatchNormInternal") || strcmp(node->domain, "com.microsoft"))
@@ -85,7 +83,7 @@ static void plain_operator(Arena *arena, NodeProto *node, int64_t opset)
 			node->attribute[a] = node->attribute[--node->n_attribute];
 }
 
-// An output that the file does not declare: by its other words on it, else floats of any shape.
+// Declares a value as an output: as value_info does, else as floats of any shape.
 static ValueInfoProto *new_output(const File *file, char *name)
 {
 	Arena *arena = file->arena;
@@ -103,14 +101,15 @@ static ValueInfoProto *new_output(const File *file, char *name)
 	return out;
 }
 
-// What the model gave before a loss was put behind it: made by its own nodes, and read by nodes of
-// the loss, which bear names of ONNX Runtime.
+// Adds the outputs that the model had without its loss: the results of its own nodes that nodes of
+// the loss read, which have names of ONNX Runtime.
 static void add_model_outputs(const File *file)
 {
 	Arena *arena = file->arena;
 	GraphProto *g = file->proto->graph;
 	static const char maker[] = "onnx::";
 	Table *made = table_new(arena);
+	VEC(ValueInfoProto *) outputs = {0};
 	for (size_t i = 0; i < g->n_node; i++) {
 		bool own = !starts_with(g->node[i]->name, maker);
 		for (size_t k = 0; k < g->node[i]->n_output && own; k++)
@@ -118,12 +117,15 @@ static void add_model_outputs(const File *file)
 		for (size_t k = 0; k < g->node[i]->n_input && !own; k++) {
 			char *name = g->node[i]->input[k];
 			if (is_marked(made, name))
-				APPEND(g, output, ValueInfoProto, arena, new_output(file, name));
+				PUSH(arena, outputs, new_output(file, name));
 		}
 	}
+	g->output = with_room(arena, g->output, g->n_output, (size_t)outputs.count);
+	for (int i = 0; i < outputs.count; i++)
+		g->output[g->n_output++] = outputs.at[i];
 }
 
-// Inputs that the checkpoint holds become initializers; others that nothing needs go.
+// Turns inputs that the checkpoint holds into initializers, and drops what is not needed.
 static void settle_inputs(Arena *arena, GraphProto *g, const Table *needed, const Checkpoint *c)
 {
 	VEC(TensorProto *) weights = {0};
@@ -175,9 +177,8 @@ static void read_runtime_graph(File *file)
 		return;
 	if (missing.count)
 		fail(file->path,
-		     "a training graph of ONNX Runtime, whose weights are not in it: %s. Put the "
-		     "file 'checkpoint' that was made with it into its folder, or train the "
-		     ".onnx that it was made from",
+		     "a training graph of ONNX Runtime, which does not hold its weights: %s" HELP
+		     "copy the file 'checkpoint' that was made with it into its directory",
 		     missing.at);
 	if (!kept)
 		fail(file->path, "all its outputs are gradients; expected the loss among them");
@@ -187,34 +188,33 @@ static void read_runtime_graph(File *file)
 	Nodes nodes = needed_nodes(arena, needed, g);
 	g->node = nodes.at;
 	g->n_node = (size_t)nodes.count;
-	int64_t opset = version_of(m->n_opset_import, m->opset_import, "");
-	for (int i = 0; i < nodes.count; i++)
+	Table *domains = table_new(arena);
+	int64_t opset = version_of(list_opsets(arena, m->n_opset_import, m->opset_import), "");
+	for (int i = 0; i < nodes.count; i++) {
 		plain_operator(arena, nodes.at[i], opset);
+		mark(domains, nodes.at[i]->domain);
+	}
 	add_model_outputs(file);
 	settle_inputs(arena, g, needed, &c);
 	kept = 0;
 	for (size_t i = 0; i < m->n_opset_import; i++) {
-		bool used = !m->opset_import[i]->domain[0];
-		for (int k = 0; k < nodes.count && !used; k++)
-			used = !strcmp(nodes.at[k]->domain, m->opset_import[i]->domain);
-		if (used)
+		const char *domain = m->opset_import[i]->domain;
+		if (!domain[0] || is_marked(domains, domain))
 			m->opset_import[kept++] = m->opset_import[i];
 	}
 	m->n_opset_import = kept;
-	// The file from here on: what its bytes would be.
+	// From here on, this graph is the file.
 	size_t size = model_proto__get_packed_size(m);
 	uint8_t *bytes = take(arena, size + 1);
 	model_proto__pack(m, bytes);
 	file->bytes = (Bytes){bytes, size};
 	file->trained = gradients ? trained : c.trained;
-	file->training =
-	    "a training graph of ONNX Runtime: what its loss needs is read, without its "
-	    "gradients";
+	file->training = "a training graph of ONNX Runtime: read up to its loss, without gradients";
 }
 
 // ---- training information -------------------------------------------------------------
 
-// Of the graph's Gradient; NULL: none.
+// Returns an attribute of the graph's Gradient, or NULL.
 static const AttributeProto *gradient_attribute(const GraphProto *g, const char *name)
 {
 	for (size_t i = 0; i < g->n_node; i++)
@@ -238,44 +238,42 @@ static bool is_single_float(const ValueInfoProto *v)
 	return type >= 0 && is_float(type) && t->shape;
 }
 
-// What is differentiated, else the algorithm's only single number that updates nothing.
+// Returns what is differentiated, else the algorithm's only scalar output that updates nothing.
 static const char *loss_of(const File *file, const TrainingInfoProto *info)
 {
 	const GraphProto *g = info->algorithm;
 	const AttributeProto *y = gradient_attribute(g, "y");
 	const char *loss = NULL;
+	Table *updates = table_new(file->arena);
 	int count = 0;
 	if (y)
 		return text_of(file->arena, y->s);
-	for (size_t i = 0; i < g->n_output; i++) {
-		bool updates = false;
-		for (size_t k = 0; k < info->n_update_binding && !updates; k++)
-			updates = !strcmp(info->update_binding[k]->value, g->output[i]->name);
-		if (updates || !is_single_float(g->output[i]))
-			continue;
-		loss = g->output[i]->name;
-		count++;
-	}
+	for (size_t i = 0; i < info->n_update_binding; i++)
+		mark(updates, info->update_binding[i]->value);
+	for (size_t i = 0; i < g->n_output; i++)
+		if (!is_marked(updates, g->output[i]->name) && is_single_float(g->output[i])) {
+			loss = g->output[i]->name;
+			count++;
+		}
 	if (count != 1)
 		fail(file->path,
 		     "its training information has %d outputs that could be the loss, and no "
-		     "Gradient that names one; say what to minimize with --loss",
+		     "Gradient that names one" HELP "give the loss with --loss",
 		     count);
 	return loss;
 }
 
-// What the gradient is taken of and an update writes; without a gradient, all that is updated.
+// Returns the initializers that are updated and, if there is a Gradient, differentiated.
 static Table *trained_by(const File *file, const TrainingInfoProto *info)
 {
 	const AttributeProto *xs = gradient_attribute(info->algorithm, "xs");
-	Table *trained = table_new(file->arena);
+	Table *trained = table_new(file->arena), *differentiated = table_new(file->arena);
 	int count = 0;
+	for (size_t k = 0; xs && k < xs->n_strings; k++)
+		mark(differentiated, text_of(file->arena, xs->strings[k]));
 	for (size_t i = 0; i < info->n_update_binding; i++) {
 		const char *name = info->update_binding[i]->key;
-		bool wanted = !xs;
-		for (size_t k = 0; xs && k < xs->n_strings && !wanted; k++)
-			wanted = !strcmp(text_of(file->arena, xs->strings[k]), name);
-		if (!wanted || !find_name(file, name)->tensor)
+		if ((xs && !is_marked(differentiated, name)) || !find_name(file, name)->tensor)
 			continue;
 		mark(trained, name);
 		count++;
@@ -292,8 +290,8 @@ static void read_information(File *file, bool loss)
 	const TrainingInfoProto *info = m->training_info[0];
 	if (m->n_training_info > 1 && loss)
 		fail(file->path,
-		     "its training information is of %zu steps that take turns; amosc minimizes "
-		     "one loss: say which with --loss",
+		     "its training information has %zu algorithms that alternate; expected one" HELP
+		     "give the loss with --loss",
 		     m->n_training_info);
 	if (m->n_training_info > 1)
 		return;
@@ -302,25 +300,30 @@ static void read_information(File *file, bool loss)
 		return;
 	file->loss = loss_of(file, info);
 	file->training = format(arena,
-	                        "the loss '%s' and what is trained are by the file's training "
-	                        "information; the optimizer is not",
+	                        "the loss '%s' and the trained parameters are those of the file's "
+	                        "training information; its optimizer is not used",
 	                        file->loss);
 	const GraphProto *algorithm = info->algorithm;
 	GraphProto *g = m->graph;
 	Table *needed = table_new(arena);
 	mark(needed, file->loss);
 	Nodes nodes = needed_nodes(arena, needed, algorithm);
+	g->node = with_room(arena, g->node, g->n_node, (size_t)nodes.count);
+	g->input = with_room(arena, g->input, g->n_input, algorithm->n_input);
+	g->initializer =
+	    with_room(arena, g->initializer, g->n_initializer, algorithm->n_initializer);
+	g->output = with_room(arena, g->output, g->n_output, algorithm->n_output);
 	for (int i = 0; i < nodes.count; i++)
-		APPEND(g, node, NodeProto, arena, nodes.at[i]);
+		g->node[g->n_node++] = nodes.at[i];
 	for (size_t i = 0; i < algorithm->n_input; i++)
 		if (is_marked(needed, algorithm->input[i]->name))
-			APPEND(g, input, ValueInfoProto, arena, algorithm->input[i]);
+			g->input[g->n_input++] = algorithm->input[i];
 	for (size_t i = 0; i < algorithm->n_initializer; i++)
 		if (is_marked(needed, algorithm->initializer[i]->name))
-			APPEND(g, initializer, TensorProto, arena, algorithm->initializer[i]);
+			g->initializer[g->n_initializer++] = algorithm->initializer[i];
 	for (size_t i = 0; i < algorithm->n_output; i++)
 		if (!strcmp(algorithm->output[i]->name, file->loss))
-			APPEND(g, output, ValueInfoProto, arena, algorithm->output[i]);
+			g->output[g->n_output++] = algorithm->output[i];
 }
 
 void read_training(File *file, bool loss)

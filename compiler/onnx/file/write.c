@@ -13,21 +13,20 @@
 
 typedef struct Part { // a graph, or a function's body
 	const struct Part *outer;
-	size_t nopsets;
-	OperatorSetIdProto *const *opsets;
-	Table *makers; // an output -> the address of its node
+	const Table *opsets; // domain -> version
+	Table *makers;       // an output -> the address of its node
 } Part;
 
 // ---- nodes for training ---------------------------------------------------------------
 
-// How a node says that it trains: Dropout by an operand, BatchNormalization by an attribute or by
+// How a node is in training mode: Dropout by an input, BatchNormalization by an attribute or by
 // more than one output (which nothing reads: amosc trains no such model), both by is_test 0 in the
 // first opsets.
 typedef struct Mode {
-	int input;                 // that says it; -1: none
+	int input;                 // that sets the mode; -1: none
 	bool batch;                // the statistics of the batch, and outputs for running ones
 	bool is_test;              // is_test 1 is wanted
-	const AttributeProto *old; // that says it
+	const AttributeProto *old; // that sets the mode
 } Mode;
 
 // The AttributeProto is_test = 1: name, i and type.
@@ -70,7 +69,7 @@ static Mode training_mode(const ModelWriter *w, const Part *part, const NodeProt
 	             {"com.microsoft", "BiasDropout", 4},
 	             {"com.microsoft", "BitmaskBiasDropout", 4}};
 	const char *domain = plain_domain(node->domain);
-	int64_t opset = version_of(part->nopsets, part->opsets, domain);
+	int64_t opset = version_of(part->opsets, domain);
 	Mode m = {.input = -1};
 	if (w->keep_training)
 		return m;
@@ -89,8 +88,8 @@ static Mode training_mode(const ModelWriter *w, const Part *part, const NodeProt
 }
 
 // ---- messages -------------------------------------------------------------------------
-// Each is written field by field, next to what was read of it: a message that holds no change is
-// the same bytes again.
+// Each is written field by field, with the unpacked message next to it: a message without a change
+// keeps its bytes.
 
 static Table *list_makers(Arena *arena, size_t n, NodeProto *const *node)
 {
@@ -102,7 +101,7 @@ static Table *list_makers(Arena *arena, size_t n, NodeProto *const *node)
 	return makers;
 }
 
-// The node of a field by its first output, as nodes were put in order; NULL: unknown.
+// Returns the node of a field by its first output, because nodes were sorted; NULL: unknown.
 static const NodeProto *node_at(const ModelWriter *w, const Part *part, Bytes at)
 {
 	for (Field f; part->makers && next_field(w->path, &at, &f);)
@@ -113,7 +112,7 @@ static const NodeProto *node_at(const ModelWriter *w, const Part *part, Bytes at
 	return NULL;
 }
 
-// The k-th message of a field of `m`, as it was read; NULL: unknown.
+// Returns the k-th unpacked message of a field of `m`; NULL: unknown.
 static const ProtobufCMessage *message_at(const ProtobufCMessage *m,
                                           const ProtobufCFieldDescriptor *field, size_t k)
 {
@@ -128,7 +127,7 @@ static const ProtobufCMessage *message_at(const ProtobufCMessage *m,
 static void add_message(ModelWriter *, PieceTable *, const Field *,
                         const ProtobufCMessageDescriptor *, const ProtobufCMessage *, const Part *);
 
-// The fields of a message of type `kind`; `m`: what was read of it, or NULL.
+// Adds the fields of a message of type `kind`; `m`: the unpacked message, or NULL.
 static void add_fields(ModelWriter *w, PieceTable *p, Bytes at,
                        const ProtobufCMessageDescriptor *kind, const ProtobufCMessage *m,
                        const Part *part)
@@ -147,7 +146,7 @@ static void add_fields(ModelWriter *w, PieceTable *p, Bytes at,
 	}
 }
 
-// What a node reads instead as input k; NULL: the same.
+// Returns what a node reads instead as input k; NULL: the same.
 static const char *new_input(const ModelWriter *w, const NodeProto *node, int k, const Mode *mode)
 {
 	Operand operand = {node, k};
@@ -183,9 +182,8 @@ static void add_node_fields(ModelWriter *w, PieceTable *p, Bytes at, const NodeP
 
 static void add_old_tensor(ModelWriter *w, PieceTable *p, const Field *old, const TensorProto *t)
 {
-	ProtobufCAllocator allocator = {unpack_take, unpack_free, w->arena};
 	if (!t)
-		t = tensor_proto__unpack(&allocator, old->body.count, old->body.at);
+		t = tensor_proto__unpack(unpack_into(w->arena), old->body.count, old->body.at);
 	const uint64_t *cell = table_find(w->patches, &t, sizeof t);
 	const Patch *patch = cell ? (const Patch *)(uintptr_t)*cell : NULL;
 	int tensor = begin_field(p);
@@ -211,19 +209,18 @@ static void add_message(ModelWriter *w, PieceTable *p, const Field *old,
 	Part part = *outer;
 	if (m && kind == &function_proto__descriptor) {
 		const FunctionProto *f = (const FunctionProto *)m;
-		part = (Part){NULL, f->n_opset_import, f->opset_import,
+		part = (Part){NULL, list_opsets(w->arena, f->n_opset_import, f->opset_import),
 		              list_makers(w->arena, f->n_node, f->node)};
 	} else if (m && kind == &graph_proto__descriptor && (outer->makers || main_graph)) {
 		const GraphProto *g = (const GraphProto *)m;
-		part = (Part){outer, outer->nopsets, outer->opsets,
-		              list_makers(w->arena, g->n_node, g->node)};
+		part = (Part){outer, outer->opsets, list_makers(w->arena, g->n_node, g->node)};
 	} else if (kind == &node_proto__descriptor) {
 		node = node_at(w, &part, old->body); // NULL in training information: not read
 		m = NULL;
 	}
 	if (main_graph && w->graphs++)
-		fail(w->path,
-		     "the file says its graph in several parts; it cannot be written back");
+		fail(w->path, "the file stores its graph in several parts: it cannot be written "
+		              "back" HELP EXPORT_AGAIN);
 	int message = begin_field(p);
 	if (node)
 		add_node_fields(w, p, old->body, node, &part);
@@ -266,7 +263,8 @@ void write_model(const Model *m, const char *path, bool keep_training,
 	                 .data_name = slash ? slash + 1 : data_path};
 	plan_writing(&w, bytes, context);
 	const ModelProto *proto = m->file->proto;
-	const Part none = {.nopsets = proto->n_opset_import, .opsets = proto->opset_import};
+	const Part none = {.opsets =
+	                       list_opsets(arena, proto->n_opset_import, proto->opset_import)};
 	PieceTable model = {.arena = arena};
 	add_fields(&w, &model, m->file->bytes, proto->base.descriptor, &proto->base, &none);
 	// The data first, under a name that no file has: so any model at the path, old or new, has

@@ -59,11 +59,3 @@ Ref take_range(Graph *g, Ref x, int axis, int64_t start, int64_t count)
 {
 	return take_steps(g, x, axis, start, count, 1);
 }
-
-Ref repeat_axis(Graph *g, Ref x, int axis, int64_t times)
-{
-	Ref y = insert_axis(g, x, axis);
-	Shape s = val(g, y)->shape;
-	s.dim[axis] = times;
-	return put_expand(g, y, s);
-}

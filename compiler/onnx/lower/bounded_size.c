@@ -77,8 +77,7 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 	Shape s = val(c->g, x)->shape;
 	*n = (int)count_of(&s);
 	if (!is_const(c->g, x) && (*n > NUMS || s.rank > 1))
-		refuse_computed(c, x,
-		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
+		refuse_computed(c, x, format(c->r->arena, "input %d ('%s')", k, c->node->input[k]));
 	Ref *entry = NEWS(c->r->arena, Ref, *n + 1);
 	for (int i = 0; i < *n; i++) {
 		int steps = STEPS;
@@ -118,7 +117,7 @@ BoundedSize *extents_of(Call *c, int k, const char *name, int *n)
 		return NULL;
 	BoundedSize *extent = NEWS(c->r->arena, BoundedSize, *n + 1);
 	for (int i = 0; i < *n; i++)
-		extent[i] = extent_of(c, entry[i], format(c->r->arena, "operand %d", k));
+		extent[i] = extent_of(c, entry[i], format(c->r->arena, "input %d", k));
 	return extent;
 }
 
@@ -254,8 +253,7 @@ Ref reshape_to(Call *c, Ref x, int n, BoundedSize *to)
 		return put_reshape(g, x, o);
 	if (same && reshaped_lengths(g, x, &o, &l))
 		return put_lengths(g, put_reshape(g, put_all_padded(g, x), o), &l);
-	l = lengths_from(n, to);
-	return put_lengths(g, regroup(g, x, n, to), &l);
+	return put_extents(g, regroup(g, x, n, to), to);
 }
 
 Ref in_line(Call *c, Ref x)

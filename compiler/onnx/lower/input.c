@@ -1,6 +1,6 @@
 // input.c: reads the declared inputs and outputs, binds their sizes and puts the inputs as values.
 // Input: the file's graph; sizes and values of the caller. Output: a slot for each input, or a
-// constant if a value of the caller stands in for it. An unknown size is asked for by name.
+// constant if its value is needed. An unknown size is asked for by name.
 #include "lower.h"
 #include <string.h>
 
@@ -8,8 +8,7 @@
 
 const Known *find_known(const Reader *r, const char *name)
 {
-	const uint64_t *cell = table_find_s(r->known, name);
-	return cell ? &r->options->known[*cell - 1] : NULL;
+	return table_pointer_s(r->known, name);
 }
 
 static Input declared(Reader *r, const ValueInfoProto *info)
@@ -27,20 +26,20 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	const TensorType *t = held ? held->tensor_type : NULL;
 	if (!t)
 		fail(path,
-		     "'%s' is a map or sparse; only dense tensors go in and out: convert it "
-		     "outside of the model",
+		     "'%s' is a map or sparse; expected a dense tensor" HELP
+		     "convert it outside of the model",
 		     info->name);
 	int e = declared_type(t->elem_type);
 	if (e < 0)
-		fail(path, "'%s' has %s; %s", info->name, type_trouble(r->arena, t->elem_type),
-		     other_type);
+		fail(path, "'%s' has %s" HELP "%s", info->name,
+		     type_trouble(r->arena, t->elem_type), other_type);
 	in.type = (Elem)e;
 	in.onnx = t->elem_type;
 	if (!t->shape)
 		return in;
 	if (t->shape->n_dim > RANK)
-		fail(path, "'%s' has %zu dimensions; at most %d are supported: %s", info->name,
-		     t->shape->n_dim, RANK, fewer_axes);
+		fail(path, "'%s' has %zu dimensions; at most %d are supported" HELP "%s",
+		     info->name, t->shape->n_dim, RANK, fewer_axes);
 	in.rank = (int)t->shape->n_dim;
 	for (int a = 0; a < in.rank; a++) {
 		const Dimension *d = t->shape->dim[a];
@@ -51,8 +50,9 @@ static Input declared(Reader *r, const ValueInfoProto *info)
 	return in;
 }
 
-static void declare_input(Reader *r, void *info)
+static void declare_input(Reader *r, NameScope *s, const void *info)
 {
+	(void)s;
 	Input in = declared(r, info);
 	// A value of the caller gives the shape that the file leaves open.
 	const Known *known = in.sequence ? NULL : find_known(r, in.name);
@@ -66,7 +66,7 @@ static void declare_input(Reader *r, void *info)
 }
 
 // Text is left out; a sequence of maps from labels to numbers is an array, one row per map.
-static void declare_output(Reader *r, void *declaration)
+static void declare_output(Reader *r, NameScope *s, const void *declaration)
 {
 	const ValueInfoProto *info = declaration;
 	const TypeProto *type = info->type,
@@ -74,6 +74,7 @@ static void declare_output(Reader *r, void *declaration)
 	const TensorType *t = type ? type->tensor_type : NULL, *mapped = NULL;
 	if (map && map->map_type && map->map_type->value_type)
 		mapped = map->map_type->value_type->tensor_type;
+	(void)s;
 	if (t && t->elem_type == TEXT) {
 		note(r, "output '%s' is text: left out", info->name);
 		r->text = true;
@@ -87,7 +88,7 @@ static void declare_output(Reader *r, void *declaration)
 	                      : declared(r, info);
 	uint64_t *cell = table_cell_s(r->outputs, output.name);
 	if (*cell)
-		fail(r->model->path, "output '%s' is declared twice; export the model again",
+		fail(r->model->path, "output '%s' is declared twice" HELP EXPORT_AGAIN,
 		     output.name);
 	*cell = true;
 	PUSH(r->arena, r->model->outputs, output);
@@ -98,14 +99,16 @@ void list_inputs(Reader *r)
 	const GraphProto *graph = r->proto->graph;
 	r->outputs = table_new(r->arena);
 	r->known = table_new(r->arena);
-	for (int i = r->options->nknown; i > 0; i--)
-		*table_cell_s(r->known, r->options->known[i - 1].name) = (uint64_t)i;
+	for (int i = r->options->nknown; i-- > 0;) {
+		const Known *known = &r->options->known[i];
+		*table_cell_s(r->known, known->name) = (uintptr_t)known;
+	}
 	for (size_t i = 0; i < graph->n_input; i++)
 		if (!find_name(r->file, graph->input[i]->name)->tensor &&
-		    !attempt(r, NULL, declare_input, graph->input[i]))
+		    !attempt(r, NULL, declare_input, NULL, graph->input[i]))
 			PUSH(r->arena, r->unread, graph->input[i]->name);
 	for (size_t i = 0; i < graph->n_output; i++)
-		attempt(r, NULL, declare_output, graph->output[i]);
+		attempt(r, NULL, declare_output, NULL, graph->output[i]);
 }
 
 // ---- bound ----------------------------------------------------------------------------
@@ -122,8 +125,8 @@ const char *bind_dimensions(Reader *r)
 		if (in->rank < 0)
 			add_error(r, NULL,
 			          format(r->arena,
-			                 "input '%s' is declared without a shape; export it with "
-			                 "one",
+			                 "input '%s' is declared without a shape" HELP
+			                 "export it with one",
 			                 in->name));
 		for (int a = 0; a < in->rank; a++) {
 			Dim *d = &in->dim[a];
@@ -141,12 +144,12 @@ const char *bind_dimensions(Reader *r)
 	}
 	if (!text.count)
 		return NULL;
-	return format(r->arena, "no size is known for%s\ngive them: --bind %s", text.at, hint.at);
+	return format(r->arena, "no size is known for%s" HELP "add --bind %s", text.at, hint.at);
 }
 
 // ---- as values ------------------------------------------------------------------------
 
-// Returns a slot, or a constant if a value stands in for the input, in the working type.
+// Returns a slot, or a constant if the input's value is needed, in the working type.
 static Ref input_tensor(Reader *r, const char *name, Elem type, const Shape *shape)
 {
 	const Known *known = find_known(r, name);
@@ -178,12 +181,12 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 			PUSH(r->arena, at, input_tensor(r, element, in->type, &known->shape));
 			element = format(r->arena, "%s#%d", in->name, at.count);
 		}
-		List list = {at.count, at.at};
+		List list = {.count = at.count, .at = at.at};
 		v.list = take_copy(r->arena, &list, sizeof list);
 	} else if (in->optional && !find_known(r, in->name)) {
 		v.absent = true;
 	} else if (in->rank < 0) {
-		v.bad = true; // bind_dimensions told of it
+		v.bad = true; // reported by bind_dimensions
 	} else {
 		int64_t dims[RANK];
 		for (int a = 0; a < in->rank; a++)
@@ -197,11 +200,6 @@ void add_input(Reader *r, NameScope *top, const Input *in)
 	bind_name(r, top, in->name, v);
 }
 
-typedef struct Declared { // a value of the main graph
-	NameScope *top;
-	const ValueInfoProto *info;
-} Declared;
-
 static const char *type_name(Arena *arena, int onnx)
 {
 	const Format *f = find_format(onnx);
@@ -209,32 +207,41 @@ static const char *type_name(Arena *arena, int onnx)
 	return f ? f->name : e < 0 ? type_trouble(arena, onnx) : elems[e].name;
 }
 
-// Operators go by declarations where the types that are computed in tell less. An initializer has
-// the very type, any other value one of the same kind.
-static void check_info(Reader *r, void *declared)
+void check_type(const Reader *r, const char *what, const char *name, const Value *v, int declared)
 {
-	const ValueInfoProto *info = ((Declared *)declared)->info;
+	int own = own_type(v), stored = declared_type(own), travels = declared_type(declared);
+	bool floats = stored >= 0 && travels >= 0 && is_float(stored) && is_float(travels);
+	if (!v->weight && !floats) { // only the type that it is computed in is certain
+		Elem type = val(r->g, v->ref)->type;
+		bool integral = travels >= 0 && !is_float(travels) && travels != E_b8;
+		bool quantized = integral && elems[travels].bytes < 4; // computed in floats
+		if (travels < 0 || (is_float(type) ? is_float(travels) || quantized
+		                                   : working_type(declared) == (int)type))
+			return;
+		own = elems[type].onnx;
+	}
+	if (own != declared)
+		fail(r->model->path, "%s'%s' is declared %s; it is %s" HELP EXPORT_AGAIN, what,
+		     name, type_name(r->arena, declared), type_name(r->arena, own));
+}
+
+// Operators use declarations where the types of values are unknown.
+static void check_info(Reader *r, NameScope *top, const void *declaration)
+{
+	const ValueInfoProto *info = declaration;
 	const TensorType *t = info->type ? info->type->tensor_type : NULL;
-	const Value *found = table_pointer_s(((Declared *)declared)->top->names, info->name);
-	if (!t || !t->elem_type || !found)
-		return;
-	int type = declared_type(t->elem_type), own = 0;
-	if (found->weight && found->weight->proto->data_type != t->elem_type)
-		own = found->weight->proto->data_type;
-	else if (found->ref && type >= 0 && is_other_type((Elem)type, val(r->g, found->ref)->type))
-		own = elems[val(r->g, found->ref)->type].onnx;
-	if (own)
-		fail(r->model->path, "'%s' is declared %s; it is %s", info->name,
-		     type_name(r->arena, t->elem_type), type_name(r->arena, own));
+	const Value *found = table_pointer_s(top->names, info->name);
+	if (t && t->elem_type && found && (found->ref || found->weight))
+		check_type(r, "", info->name, found, t->elem_type);
 }
 
 void check_infos(Reader *r, NameScope *top)
 {
 	const GraphProto *graph = r->proto->graph;
 	for (size_t i = 0; i < graph->n_value_info; i++)
-		attempt(r, NULL, check_info, &(Declared){top, graph->value_info[i]});
+		attempt(r, NULL, check_info, top, graph->value_info[i]);
 	for (size_t i = 0; i < graph->n_input; i++)
-		attempt(r, NULL, check_info, &(Declared){top, graph->input[i]});
+		attempt(r, NULL, check_info, top, graph->input[i]);
 }
 
 void mark_used(Reader *r)
@@ -257,9 +264,8 @@ void mark_used(Reader *r)
 	}
 }
 
-// ---- standing in ----------------------------------------------------------------------
+// ---- inputs that become constants -----------------------------------------------------
 
-// The inputs that `x` is computed from stand in when the model is read again.
 static void stand_in_nest(Reader *r, const Graph *g, const LoopScope *f, Ref x)
 {
 	bool *needed = NEWS(r->arena, bool, g->nval);

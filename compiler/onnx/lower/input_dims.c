@@ -1,6 +1,6 @@
 // input_dims.c: infers open input dimensions.
 // Exporters name a size by a sum or a product of named sizes ("past_sequence_length + 1"), and the
-// shape of a weight tells the number of channels or features of its input.
+// shape of a weight gives the number of channels or features of its input.
 #include "lower.h"
 #include <stdlib.h>
 #include <string.h>
@@ -57,9 +57,9 @@ static int64_t sum_of(const Reader *r, const char **at, int depth)
 	}
 }
 
-// ---- what weights tell ----------------------------------------------------------------
+// ---- sizes that follow from weights ---------------------------------------------------
 
-// Axis `axis` of operand 0 (-1: the last) is as long as axis `of` of the weight, operand 1.
+// Axis `axis` of input 0 (-1: the last) is as long as axis `of` of the weight, input 1.
 static const struct Meeting {
 	const char *op;
 	int axis, of;
@@ -96,8 +96,8 @@ static int64_t told_by(const Reader *r, const NodeProto *node, int axis, int ran
 	return -1;
 }
 
-// Returns the size that the nodes tell whose first input is `name`, or -1. *same: a cast of that
-// value, or NULL.
+// Returns the size that follows from the nodes whose first input is `name`, or -1. *same: a cast of
+// that value, or NULL.
 static int64_t told_of(const Reader *r, const char *name, int axis, int rank, const char **same)
 {
 	*same = NULL;
@@ -114,7 +114,7 @@ static int64_t told_of(const Reader *r, const char *name, int axis, int rank, co
 	return -1;
 }
 
-// Runs once per file. The first size that is found for a name stands.
+// Runs once per file. The first size that is found for a name counts.
 void list_sizes(Reader *r)
 {
 	if (r->file->sizes)
@@ -135,7 +135,7 @@ void list_sizes(Reader *r)
 	}
 }
 
-// ---- all of them ----------------------------------------------------------------------
+// ---- all open sizes -------------------------------------------------------------------
 
 int64_t open_size(const Reader *r, const char *input, int axis, const char *name)
 {

@@ -1,5 +1,5 @@
 // interval.c: analyzes intervals of integers.
-// They bound computed sizes, and save a map over integers if they decide its result.
+// They bound computed sizes, and replace a minimum or maximum that they decide.
 #include "eval.h"
 #include "lower.h"
 #include <math.h>
@@ -62,7 +62,7 @@ static Interval of_reduction(Graph *g, const Val *v, int depth)
 	case O_prod:
 		if (s.rank != 1 || s.dim[0] > RANK)
 			return unlimited;
-		// Few values that were put together: dimensions, whose product is a size.
+		// A few concatenated dimensions, whose product is a size.
 		for (int64_t i = 0; i < s.dim[0]; i++)
 			l = of_corners(O_mul, l, look(g, take_range(g, x, 0, i, 1), depth));
 		return l;

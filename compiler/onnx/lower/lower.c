@@ -27,14 +27,11 @@ const char *node_where(Arena *arena, const NodeProto *node)
 NameScope *new_space(Reader *r, NameScope *outer)
 {
 	NameScope *s = NEW(r->arena, NameScope);
-	if (outer)
-		*s = *outer;
-	s->outer = outer;
-	s->nest = r->nest;
-	s->caller = NULL;
-	s->function = NULL;
-	s->names = table_lent(r->arena);
-	s->depth = outer ? outer->depth + 1 : 0;
+	*s = (NameScope){.outer = outer,
+	                 .names = table_lent(r->arena),
+	                 .opsets = outer ? outer->opsets : r->opsets,
+	                 .depth = outer ? outer->depth + 1 : 0,
+	                 .nest = r->nest};
 	if (s->depth > DEEPEST)
 		fail(r->model->path, "graphs or functions nested more than %d deep", DEEPEST);
 	return s;
@@ -44,8 +41,7 @@ static void bind_value(Reader *r, NameScope *s, const char *name, const Value *v
 {
 	uint64_t *cell = table_cell_s(s->names, name);
 	if (*cell)
-		fail(r->model->path, "the name '%s' is given to two values; export the model again",
-		     name);
+		fail(r->model->path, "two values have the name '%s'" HELP EXPORT_AGAIN, name);
 	*cell = (uintptr_t)v;
 }
 
@@ -67,35 +63,28 @@ Value look_up(Reader *r, const NameScope *s, const char *name)
 		// A value around the loop whose body is being lowered is brought in.
 		v.ref = bring_in(r, v.ref, at->nest);
 		if (v.list) {
-			List list = {v.list->count, NEWS(r->arena, Ref, v.list->count + 1)};
+			List list = {.count = v.list->count};
+			list.at = NEWS(r->arena, Ref, list.count + 1);
 			for (int k = 0; k < list.count; k++)
 				list.at[k] = bring_in(r, v.list->at[k], at->nest);
 			v.list = take_copy(r->arena, &list, sizeof list);
 		}
 		return v;
 	}
-	r->help = "export the model again";
-	fail(r->model->path,
-	     "'%s' is used but nothing computes it: undefined, or its nodes are in a cycle", name);
+	fail(r->model->path, "'%s' is undefined or part of a cycle" HELP EXPORT_AGAIN, name);
 }
 
 // ---- initializers ---------------------------------------------------------------------
 
-typedef struct Home { // of a weight
-	const TensorProto *proto;
-	NameScope *space;
-} Home;
-
-static void bind_weight(Reader *r, void *home)
+static void bind_weight(Reader *r, NameScope *s, const void *tensor)
 {
-	const TensorProto *t = ((Home *)home)->proto;
-	NameScope *s = ((Home *)home)->space;
+	const TensorProto *t = tensor;
 	if (t->data_type == TEXT && r->text) {
 		bind_name(r, s, t->name, (Value){.bad = true});
 		return;
 	}
 	if (working_type(t->data_type) < 0)
-		fail(r->model->path, "initializer '%s' has %s; %s", t->name,
+		fail(r->model->path, "initializer '%s' has %s" HELP "%s", t->name,
 		     type_trouble(r->arena, t->data_type), other_type);
 	Weight *w = NEW(r->arena, Weight);
 	*w = (Weight){.proto = t, .name = t->name, .slot = -1};
@@ -103,6 +92,12 @@ static void bind_weight(Reader *r, void *home)
 	w->shape = tensor_shape(r->model->path, t);
 	w->origin = w;
 	w->inner = s->depth > 0;
+	const Reading *first = w->inner ? NULL : find_name(r->file, t->name)->first;
+	for (const Reading *at = first; at; at = at->next) {
+		w->uses++;
+		w->table |=
+		    !strcmp(at->node->op_type, "Gather") && !strcmp(at->node->input[0], t->name);
+	}
 	PUSH(r->arena, r->weights, w);
 	bind_name(r, s, w->name, (Value){.weight = w});
 }
@@ -111,15 +106,14 @@ void bind_weights(Reader *r, NameScope *s, const GraphProto *graph)
 {
 	if (graph->n_sparse_initializer)
 		fail(r->model->path,
-		     "initializer '%s' is sparse; amosc reads dense tensors only: export it dense",
+		     "initializer '%s' is sparse; expected a dense tensor" HELP "export it dense",
 		     graph->sparse_initializer[0]->values
 		         ? graph->sparse_initializer[0]->values->name
 		         : "?");
 	for (size_t i = 0; i < graph->n_initializer; i++) {
-		Home home = {graph->initializer[i], s};
-		if (!attempt(r, NULL, bind_weight, &home) &&
-		    !table_find_s(s->names, home.proto->name))
-			bind_name(r, s, home.proto->name, (Value){.bad = true});
+		const TensorProto *t = graph->initializer[i];
+		if (!attempt(r, NULL, bind_weight, s, t) && !table_find_s(s->names, t->name))
+			bind_name(r, s, t->name, (Value){.bad = true});
 	}
 }
 
@@ -139,28 +133,30 @@ void list_functions(Reader *r)
 		uint64_t *cell = table_cell_s(
 		    r->functions, function_key(r->arena, f->domain, f->name, f->overload));
 		if (*cell)
-			fail(r->model->path,
-			     "function '%s' is defined twice; export the model again", f->name);
-		*cell = i + 1;
+			fail(r->model->path, "function '%s' is defined twice" HELP EXPORT_AGAIN,
+			     f->name);
+		LocalFunction *function = NEW(r->arena, LocalFunction);
+		*function =
+		    (LocalFunction){f, list_opsets(r->arena, f->n_opset_import, f->opset_import)};
+		*cell = (uintptr_t)function;
 	}
 }
 
-const FunctionProto *find_function(const Reader *r, const NodeProto *node)
+const LocalFunction *find_function(const Reader *r, const NodeProto *node)
 {
 	if (!r->proto->n_functions)
 		return NULL;
-	const uint64_t *cell = table_find_s(
-	    r->functions, function_key(r->arena, node->domain, node->op_type, node->overload));
-	return cell ? r->proto->functions[*cell - 1] : NULL;
+	return table_pointer_s(r->functions,
+	                       function_key(r->arena, node->domain, node->op_type, node->overload));
 }
 
-static void call_function(Call *c, const FunctionProto *f, Value *result)
+static void call_function(Call *c, const LocalFunction *function, Value *result)
 {
 	NameScope *s = new_space(c->r, c->space);
+	const FunctionProto *f = function->proto;
 	s->caller = c;
 	s->function = f;
-	s->opsets = f->opset_import;
-	s->nopsets = f->n_opset_import;
+	s->opsets = function->opsets;
 	for (size_t i = 0; i < f->n_input; i++)
 		bind_name(c->r, s, f->input[i],
 		          (int)i < c->nin ? c->arg[i] : (Value){.absent = true});
@@ -202,11 +198,12 @@ static void run_row(Call *c, Value *result)
 {
 	const OpRow *row = known_row(c);
 	// An operator that is newer than the file's header says is looked up at its first version.
-	c->opset = version_of(c->space->nopsets, c->space->opsets, plain_domain(c->node->domain));
+	c->opset = version_of(c->space->opsets, plain_domain(c->node->domain));
 	if (!c->opset && !row->info.domain[0]) // a function that imports no set has its model's
 		c->opset = c->r->model->opset;
 	if (c->opset && c->opset < row->info.since)
-		note(c->r, "%s: the operator is of set %d, the header says %lld; read as of set %d",
+		note(c->r,
+		     "%s: the operator is of opset %d, the header says %lld; read as of opset %d",
 		     node_where(c->r->arena, c->node), row->info.since, (long long)c->opset,
 		     row->info.since);
 	c->opset = MAX(c->opset, row->info.since);
@@ -218,7 +215,7 @@ static void run_row(Call *c, Value *result)
 	row->lower(c);
 	// All results of a Split are of the first one's type.
 	bool split = c->nout > 1 && !strcmp(c->node->op_type, "Split");
-	int type = c->nout ? moved_type(c) : 0;
+	int type = c->nout ? result_type(c) : 0;
 	for (int i = 0; i < c->nout; i++)
 		result[i] = c->out[i] ? (Value){.ref = c->out[i], .onnx = i && !split ? 0 : type}
 		                      : c->value[i];
@@ -236,21 +233,20 @@ static Call begin_call(Reader *r, NameScope *s, const NodeProto *node)
 	return c;
 }
 
-typedef struct Lowered { // a node and what it gives
+typedef struct Lowered {
 	const NodeProto *node;
-	NameScope *space;
-	Value *result;
+	Value *result; // of the node
 } Lowered;
 
-static void run_node(Reader *r, void *lowered)
+static void run_node(Reader *r, NameScope *s, const void *lowered)
 {
-	Lowered *l = lowered;
-	Call c = begin_call(r, l->space, l->node);
-	const FunctionProto *f = find_function(r, l->node);
+	const Lowered *l = lowered;
+	Call c = begin_call(r, s, l->node);
+	const LocalFunction *f = find_function(r, l->node);
 	bool bad = false; // an operand could not be lowered
 	for (int k = 0; k < c.nin && !bad; k++) {
 		const char *name = l->node->input[k];
-		Value v = name[0] ? look_up(r, l->space, name) : (Value){.absent = true};
+		Value v = name[0] ? look_up(r, s, name) : (Value){.absent = true};
 		if (!v.ref && !v.weight && !v.list && !v.absent && !v.bad)
 			unsupported_node(&c, "export without what reads it",
 			                 "operand '%s' is a result that amosc does not compute",
@@ -259,28 +255,28 @@ static void run_node(Reader *r, void *lowered)
 		bad = v.bad;
 	}
 	if (bad && !f)
-		known_row(&c); // told of, even behind another
+		known_row(&c); // reported even after another error
 	else if (!bad && f)
 		call_function(&c, f, l->result);
 	else if (!bad)
 		run_row(&c, l->result);
 }
 
-// A node without results is for nobody.
+// A node without results has no use.
 void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
 {
 	for (size_t i = 0; i < n; i++) {
 		size_t count = node[i]->n_output;
 		if (!count)
 			continue;
-		Lowered l = {node[i], s, NEWS(r->arena, Value, count)};
+		Lowered l = {node[i], NEWS(r->arena, Value, count)};
 		for (size_t k = 0; k < count; k++)
 			l.result[k].bad = true;
 		int from = r->g->from;
 		spend(r->arena, COST_nodes, 1);
 		r->g->from = add_node(r->g, node_name(node[i]), node[i]->op_type);
 		name_source(r->arena, node[i], &r->g->nodes->list.at[r->g->from]);
-		attempt(r, node[i], run_node, &l);
+		attempt(r, node[i], run_node, s, &l);
 		r->g->from = from;
 		for (size_t k = 0; k < count; k++)
 			if (node[i]->output[k][0])
@@ -288,9 +284,9 @@ void lower_nodes(Reader *r, NameScope *s, size_t n, NodeProto *const *node)
 	}
 }
 
-void tell_unsupported(Reader *r, void *node)
+void check_supported(Reader *r, NameScope *s, const void *node)
 {
-	Call c = begin_call(r, new_space(r, NULL), node);
+	Call c = begin_call(r, s, node);
 	if (!find_function(r, node))
 		known_row(&c);
 }

@@ -5,18 +5,21 @@
 
 // ---- what a file is read with: names and values ---------------------------------------
 
-typedef struct List { // a sequence: known at compile time
+typedef VEC(Ref) Refs;
+
+typedef struct List { // a sequence of known length
 	int count;
 	Ref *at;
+	Refs *all; // that it begins, with those of longer ones made from it; NULL: none
 } List;
 
 typedef struct Value {  // what a name stands for
 	Ref ref;        // a tensor
 	Weight *weight; // or an initializer: a slot or a constant where it is used
 	List *list;     // or a sequence
-	int onnx;    // its element type in the file (a TensorProto.DataType); 0: the working type
-	bool absent; // an omitted optional input
-	bool bad;    // could not be lowered: reported already
+	int onnx;       // its element type in the file (a TensorProto.DataType); 0: unknown
+	bool absent;    // an omitted optional input
+	bool bad;       // could not be lowered: reported already
 } Value;
 
 typedef struct Check {    // of the indices of a node
@@ -37,7 +40,7 @@ typedef struct LoopScope { // the body of a loop being lowered
 	Table *known;     // a value around it -> its slot in the body
 	VEC(Ref) operand; // of the loop: by slot, values around it
 	Checks checks;    // of its body
-	Ref active;       // of the reader, around it
+	Ref active;       // Reader.active around it
 } LoopScope;
 
 typedef struct NameScope { // the names of one graph, inside those of another
@@ -45,8 +48,7 @@ typedef struct NameScope { // the names of one graph, inside those of another
 	Table *names;              // to the Value, a pointer
 	const struct Call *caller; // of a function's body: the node that calls it
 	const FunctionProto *function;
-	OperatorSetIdProto *const *opsets;
-	size_t nopsets;
+	const Table *opsets; // domain -> version
 	int depth;
 	LoopScope *nest; // whose values it names; NULL: the model's graph
 } NameScope;
@@ -61,26 +63,32 @@ typedef struct Reader {
 	Checks checks;   // outside of loops
 	const ReadOptions *options;
 	const ModelProto *proto;
-	Table *functions; // "domain:name:overload" to a position + 1
+	const Table *opsets; // domain -> version
+	Table *functions;    // "domain:name:overload" -> LocalFunction *
 	WeightList weights;
 	Table *outputs;           // names of those that are declared
-	Table *known;             // names of the caller's values to their positions + 1
+	Table *known;             // name -> const Known *, of the caller
 	Table *twins;             // parameters.c: how a copy of them begins -> WeightList
 	Table *noted;             // texts of Model.notes and problems
 	Problems problems;        // to be reported together
 	VEC(const char *) unread; // inputs whose declarations are among these
 	int sites;                // random draws so far
-	bool *stands;             // by known input: its value stands in for it
+	bool *stands;             // by known input: it is a constant
 	bool *wide;               // the graph computes in double
-	bool again;               // more of them do, or it does, when the model is read again
-	const char *help;         // of the failure under way, where it has one of its own
+	bool again;               // one of these changed: the model is read again
 	bool training_file;       // exported in training mode
-	bool text;                // outputs that are text were left out: so is what they are of
+	bool text;                // outputs that are text were left out, and what they come from
 	// param_names.c: a parameter or buffer of the traced program, by its placeholder, by name
 	Table *placeholders, *targets;
-	bool signature; // the file lists these
-	bool *met;      // by pattern of options->freeze: it met an initializer
+	bool signature;    // the file lists these
+	bool *met;         // by pattern of options->freeze: it met an initializer
+	Table *attributes; // schema.c: names -> the last node that has one of that name
 } Reader;
+
+typedef struct LocalFunction { // of the file
+	const FunctionProto *proto;
+	const Table *opsets;
+} LocalFunction;
 
 typedef struct Call { // a node being lowered
 	Reader *r;
@@ -88,30 +96,27 @@ typedef struct Call { // a node being lowered
 	const NodeProto *node;
 	NameScope *space;
 	int64_t opset; // version of the operator's domain
-	int variant;   // what ops.def gives beside the function
-	int onnx;      // to be filled where the first result's type tells less: Value.onnx
+	int variant;   // of the function, by ops.def
+	int onnx; // Value.onnx of the first result, to be filled if the inputs do not decide it
 	int nin, nout;
-	Value *arg;   // operands
-	Ref *in;      // operands as tensors; 0: absent, or a sequence
+	Value *arg;   // inputs
+	Ref *in;      // inputs as tensors; 0: absent, or a sequence
 	Ref *out;     // results, to be filled
-	Value *value; // or as something else than a tensor: an initializer passed on, a sequence
+	Value *value; // results that are no tensors: an initializer passed on, a sequence
 } Call;
 
 // ---- read.c ---------------------------------------------------------------------------
 
-typedef void Attempt(Reader *, void *what);
+typedef void Attempt(Reader *, NameScope *, const void *what);
 // Runs a part of the reading. Errors in it are recorded and reported together. Those of a node name
-// it, and get the failure's own help or the usual one; those of other parts (NULL) keep their text.
-bool attempt(Reader *, const NodeProto *, Attempt *, void *what);
+// it and, if they have no help, get the usual one; those of other parts (NULL) keep their text.
+bool attempt(Reader *, const NodeProto *, Attempt *, NameScope *, const void *what);
 // Records an error at a node or NULL; its help comes after HELP.
 void add_error(Reader *, const char *where, const char *text);
 const char *problem_text(Arena *, const Problem *); // as it is printed
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Makes the full graph double because `what` is, if the options leave the precision to the file.
 void meet_double(Reader *, const char *what);
-// True if it is declared as another kind: floats, integers or Booleans. Quantized integers, of less
-// than 4 bytes, are computed in floats.
-bool is_other_type(Elem declared, Elem type);
 
 // ---- input.c --------------------------------------------------------------------------
 
@@ -119,11 +124,14 @@ void list_inputs(Reader *); // and outputs, as the file declares them
 // Binds the dimensions. Returns a list of those of unknown size, or NULL.
 const char *bind_dimensions(Reader *);
 void add_input(Reader *, NameScope *top, const Input *);
+// Fails if the value is certainly not of the type `declared`, a TensorProto.DataType.
+void check_type(const Reader *, const char *what, const char *name, const Value *, int declared);
 // Records an error for each value of the main graph whose type is not the declared one.
 void check_infos(Reader *, NameScope *top);
 void mark_used(Reader *);                                  // notes inputs that nothing uses
 const Known *find_known(const Reader *, const char *name); // NULL
-// Makes the inputs that x comes from constants at the next reading, if their values are known.
+// Makes the inputs that x is computed from constants at the next reading, if their values are
+// known.
 void stand_for(Reader *, Ref x);
 
 // ---- input_dims.c --------------------------------------------------------------------------
@@ -141,12 +149,12 @@ void bind_name(Reader *, NameScope *, const char *name, Value);
 Value look_up(Reader *, const NameScope *, const char *name); // fails if there is none
 void bind_weights(Reader *, NameScope *, const GraphProto *);
 void list_functions(Reader *);
-const FunctionProto *find_function(const Reader *, const NodeProto *); // NULL: an operator
+const LocalFunction *find_function(const Reader *, const NodeProto *); // NULL: an operator
 void lower_nodes(Reader *, NameScope *, size_t n, NodeProto *const *);
 // Lowers the graph of an If, Loop or Scan in a scope inside the caller's, its inputs bound to `in`.
 void lower_body(Call *, const GraphProto *, int nin, const Value *in, int nout, Value *out);
 // Fails if the operator of a NodeProto is unsupported: for models whose sizes are not known.
-Attempt tell_unsupported;
+Attempt check_supported;
 
 // ---- ops/loop.c: bodies of loops ------------------------------------------------------
 
@@ -169,8 +177,8 @@ Ref put_stack(Call *, int n, const Ref *, int axis);
 
 // ---- parameters.c: which initializers are parameters ---------------------------------------
 
-void read_roles(Reader *, const NameScope *top); // reads the facts for the decisions
-void note_roles(Reader *);                       // notes the decisions
+void read_roles(Reader *); // reads the facts for the decisions
+void note_roles(Reader *); // notes the decisions
 void list_untrained(Reader *);
 // Returns the weight as operand `k` of node `c`: a parameter, a frozen table, or a constant.
 Ref use_weight(Reader *, Weight *, const Call *c, int k);
@@ -181,8 +189,8 @@ Value alias_weight(Reader *, Weight *, const char *name);
 Ref missing_bias(const Call *c, int64_t n);
 
 double weight_number(Reader *, Weight *, int64_t i);
-bool one_value(Reader *, Weight *); // the same everywhere
-int wide_axes(const Shape *);       // the number of axes longer than 1
+bool has_few_values(Reader *, Weight *, int most); // at most 1 or 2 different ones
+int wide_axes(const Shape *);                      // the number of axes longer than 1
 
 // ---- roles.c: roles.def ----------------------------------------------------------------
 
@@ -249,8 +257,9 @@ Ref put_typed(const struct Call *, Ref x, int onnx, bool saturate, const char *p
 
 // ---- node.c: attributes and constant operands -----------------------------------------
 
-const AttributeProto *find_attr(const Call *,
-                                const char *name); // function attributes resolved; NULL when absent
+const AttributeProto *find_attr(const Call *, const char *name); // resolved; NULL if absent
+// Returns the attribute that this one of a function's body refers to, or itself.
+const AttributeProto *resolve_attr(const Call *, const AttributeProto *);
 int64_t attr_int(const Call *, const char *name, int64_t otherwise);
 double attr_float(const Call *, const char *name, double otherwise);
 const char *attr_string(const Call *, const char *name, const char *otherwise);
@@ -260,7 +269,6 @@ const int64_t *operand_ints(Call *, int k, int *n);
 // Returns operand k if it is given, else attribute `name`: newer opsets use the one, older the
 // other.
 const int64_t *ints_of(Call *, int k, const char *name, int *n);
-const double *operand_numbers(Call *, int k, int *n);
 Ref constant_operand(Call *, int k);                   // a const value; fails otherwise
 int64_t axis_of(const Call *, int64_t axis, int rank); // wrapped into [0, rank); fails outside
 // Returns `n` axes wrapped into [0, rank); NULL: 0..n-1. Fails if one is outside or repeated.
@@ -279,12 +287,11 @@ _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
 extern const char fixed_sizes[]; // the help
 void expect_fixed_axis(const Call *, int k, int axis);
 void expect_fixed(const Call *, int k);
-void expect_all_fixed(const Call *);
-void note_weight(Call *, int k);        // notes a matrix of constants where a weight is usual
 const Val *in_val(const Call *, int k); // fails when operand k is absent
 Ref operand(const Call *, int k);       // 0 where it is absent
-int operand_type(const Call *, int k);  // its element type in the file, as far as it is known
-int moved_type(const Call *); // of the first result: c->onnx, or that of an operand that is moved
+int own_type(const Value *);            // its element type in the file; 0: unknown
+int operand_type(const Call *, int k);  // the same, or what the file declares, or the working type
+int result_type(const Call *); // of the first result: c->onnx, or that of the operands; 0: unknown
 
 // ---- schema.c -------------------------------------------------------------------------
 
@@ -334,7 +341,6 @@ Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-
 Ref flat(Graph *, Ref x);                                      // of rank 1
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
 Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
-Ref repeat_axis(Graph *, Ref x, int axis, int64_t times);      // a new axis, repeated
 // `count` entries along an axis from `start`, `step` apart; side by side.
 Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);

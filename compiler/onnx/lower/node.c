@@ -18,8 +18,7 @@ void unsupported_node(const Call *c, const char *help, const char *fmt, ...)
 	va_start(args, fmt);
 	const char *text = vformat(c->r->arena, fmt, args);
 	va_end(args);
-	c->r->help = help;
-	fail(node_where(c->r->arena, c->node), "%s", text);
+	fail(node_where(c->r->arena, c->node), "%s" HELP "%s", text, help);
 }
 
 void check_rank(const Call *c, int rank)
@@ -34,7 +33,7 @@ void refuse_computed(const Call *c, Ref x, const char *what)
 	stand_for(c->r, x);
 	unsupported_node(
 	    c, "export with fixed sizes, or give the inputs it comes from as initializers",
-	    "%s is computed from data; amosc needs it fixed when the file is read", what);
+	    "%s is computed from data; expected a constant", what);
 }
 
 const char fixed_sizes[] =
@@ -59,29 +58,27 @@ void expect_fixed(const Call *c, int k)
 		expect_fixed_axis(c, k, a);
 }
 
-void expect_all_fixed(const Call *c)
+// An attribute of a function's body may refer to the caller's, or to the default that the function
+// declares.
+const AttributeProto *resolve_attr(const Call *c, const AttributeProto *a)
 {
-	for (int k = 0; k < c->nin; k++)
-		expect_fixed(c, k);
-}
-
-// An attribute of a function's body may stand for the caller's, or for the default that the
-// function declares.
-const AttributeProto *find_attr(const Call *c, const char *name)
-{
-	const AttributeProto *a = find_attribute(c->node->n_attribute, c->node->attribute, name);
 	if (!a || !a->ref_attr_name[0])
 		return a;
 	NameScope *s = c->space;
 	while (s && !s->function)
 		s = s->outer;
 	if (!s)
-		invalid_node(c, "attribute '%s' refers to '%s' of a function, but stands in none",
-		             name, a->ref_attr_name);
+		invalid_node(c, "attribute '%s' refers to '%s' of a function, but is in none",
+		             a->name, a->ref_attr_name);
 	const AttributeProto *given = find_attr(s->caller, a->ref_attr_name);
 	return given ? given
 	             : find_attribute(s->function->n_attribute_proto, s->function->attribute_proto,
 	                              a->ref_attr_name);
+}
+
+const AttributeProto *find_attr(const Call *c, const char *name)
+{
+	return resolve_attr(c, find_attribute(c->node->n_attribute, c->node->attribute, name));
 }
 
 int64_t attr_int(const Call *c, const char *name, int64_t otherwise)
@@ -123,11 +120,15 @@ Ref operand(const Call *c, int k)
 	return k < c->nin ? c->in[k] : 0;
 }
 
+int own_type(const Value *v)
+{
+	return v->weight ? v->weight->proto->data_type : v->onnx;
+}
+
 int operand_type(const Call *c, int k)
 {
 	const Val *v = in_val(c, k);
-	const Value *arg = &c->arg[k];
-	int type = arg->weight ? arg->weight->proto->data_type : arg->onnx;
+	int type = own_type(&c->arg[k]);
 	const ValueInfoProto *info = find_name(c->r->file, c->node->input[k])->info;
 	const TensorType *declared = info && info->type ? info->type->tensor_type : NULL;
 	if (!type && declared)
@@ -135,50 +136,50 @@ int operand_type(const Call *c, int k)
 	return type ? type : elems[v->type].onnx;
 }
 
-int moved_type(const Call *c)
+// Returns the type of all float operands; 0 if they differ, or one is unknown.
+static int float_type(const Call *c)
 {
-	int from = !strcmp(c->node->op_type, "Where");
-	if (c->onnx || !c->out[0] || from >= c->nin || !c->in[from] ||
-	    is_float(val(c->g, c->out[0])->type))
-		return c->onnx;
-	return is_one_of(OPS_moves, c->node) ? operand_type(c, from) : 0;
+	int type = 0;
+	for (int k = 0; k < c->nin; k++) {
+		if (!c->in[k] || !is_float(val(c->g, c->in[k])->type))
+			continue;
+		int own = own_type(&c->arg[k]);
+		if (!own || (type && own != type))
+			return 0;
+		type = own;
+	}
+	return type;
 }
 
-void note_weight(Call *c, int k)
+int result_type(const Call *c)
 {
-	enum { FEW = 64 };
-	const Val *v = in_val(c, k);
-	if (v->op == O_const && v->shape.rank > 1 && count_of(&v->shape) > FEW && !c->arg[k].weight)
-		note(c->r, "%s takes a constant %s that looks like a weight: it is not trained",
-		     node_where(c->r->arena, c->node), shape_text(c->r->arena, v->type, &v->shape));
+	int from = !strcmp(c->node->op_type, "Where");
+	if (c->onnx || !c->out[0])
+		return c->onnx;
+	if (is_float(val(c->g, c->out[0])->type))
+		return *plain_domain(c->node->domain) || is_one_of(OPS_converts, c->node)
+		           ? 0
+		           : float_type(c);
+	bool moves = is_one_of(OPS_moves, c->node) && from < c->nin && c->in[from];
+	return moves ? operand_type(c, from) : 0;
 }
 
 Ref constant_operand(Call *c, int k)
 {
-	in_val(c, k);
-	if (c->arg[k].weight)
-		return weight_constant(c->r, c->arg[k].weight);
-	if (!is_const(c->g, c->in[k]))
-		refuse_computed(c, c->in[k],
-		                format(c->r->arena, "operand %d ('%s')", k, c->node->input[k]));
-	return c->in[k];
+	Ref x = fixed_operand(c, k);
+	if (!is_const(c->g, x))
+		refuse_computed(c, x, format(c->r->arena, "input %d ('%s')", k, c->node->input[k]));
+	return x;
 }
 
-// Operand k, known now, and how many numbers it has; NULL when absent.
-static const Val *known_operand(Call *c, int k, int *n)
+const int64_t *operand_ints(Call *c, int k, int *n)
 {
 	if (k >= c->nin || c->arg[k].absent)
 		return NULL;
 	const Val *v = val(c->g, constant_operand(c, k));
 	*n = (int)count_of(&v->shape);
-	return v;
-}
-
-const int64_t *operand_ints(Call *c, int k, int *n)
-{
-	const Val *v = known_operand(c, k, n);
-	int64_t *out = v ? NEWS(c->r->arena, int64_t, *n + 1) : NULL;
-	for (int i = 0; v && i < *n; i++)
+	int64_t *out = NEWS(c->r->arena, int64_t, *n + 1);
+	for (int i = 0; i < *n; i++)
 		out[i] = const_int_at(v, i);
 	return out;
 }
@@ -187,15 +188,6 @@ const int64_t *ints_of(Call *c, int k, const char *name, int *n)
 {
 	const int64_t *ints = operand_ints(c, k, n);
 	return ints ? ints : attr_ints(c, name, n);
-}
-
-const double *operand_numbers(Call *c, int k, int *n)
-{
-	const Val *v = known_operand(c, k, n);
-	double *out = v ? NEWS(c->r->arena, double, *n + 1) : NULL;
-	for (int i = 0; v && i < *n; i++)
-		out[i] = const_at(v, i);
-	return out;
 }
 
 int64_t axis_of(const Call *c, int64_t axis, int rank)

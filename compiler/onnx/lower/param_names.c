@@ -33,20 +33,24 @@ const char *info_property(const Reader *r, const char *name, const char *key)
 	return info ? property(info->n_metadata_props, info->metadata_props, key) : NULL;
 }
 
+// Returns the next text in single quotes, after which `at` moves; NULL at the end.
+static const char *next_quoted(Arena *arena, const char **at)
+{
+	const char *begin = *at ? strchr(*at, '\'') : NULL,
+	           *end = begin ? strchr(begin + 1, '\'') : NULL;
+	if (!end)
+		return NULL;
+	*at = end + 1;
+	return visible(arena, format(arena, "%.*s", (int)(end - begin) - 1, begin + 1), true);
+}
+
 void name_source(Arena *arena, const NodeProto *node, Node *to)
 {
 	static const char word[] = "File \"";
 	// The last but one of "['', 'encoder', 'encoder.layer', 'linear_3']": the module.
-	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes");
-	const char *end = scopes ? strrchr(scopes, ',') : NULL;
-	while (end && end > scopes && *end != '\'')
-		end--;
-	const char *begin = end && end > scopes ? end - 1 : NULL;
-	while (begin && begin > scopes && *begin != '\'')
-		begin--;
-	int count = begin ? (int)(end - begin) - 1 : 0;
-	if (count > 0)
-		to->module = visible(arena, format(arena, "%.*s", count, begin + 1), true);
+	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes"), *scope;
+	for (const char *last = NULL; (scope = next_quoted(arena, &scopes)); last = scope)
+		to->module = last && *last ? last : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
 	const char *at = node_property(node, "pkg.torch.onnx.stack_trace");
 	while (at && (at = strstr(at, word))) {
@@ -74,12 +78,11 @@ void read_metadata(Reader *r)
 		const char *line = format(r->arena, "%.*s", (int)length, text);
 		text += length + (text[length] == '\n');
 		const char *colon = strchr(line, ':'), *target = strstr(line, "target='");
-		const char *end = target ? strchr(target + 8, '\'') : NULL;
-		if (!colon || !end)
+		const char *name = next_quoted(r->arena, &target);
+		if (!colon || !name)
 			continue;
-		const char *name = format(r->arena, "%.*s", (int)(end - target - 8), target + 8);
 		Target *t = NEW(r->arena, Target);
-		*t = (Target){visible(r->arena, name, true), starts_with(colon, ": PARAMETER")};
+		*t = (Target){name, starts_with(colon, ": PARAMETER")};
 		const char *placeholder = format(r->arena, "%.*s", (int)(colon - line), line);
 		*table_cell_s(r->placeholders, placeholder) = (uintptr_t)t;
 		*table_cell_s(r->targets, t->name) = (uintptr_t)t;
@@ -97,11 +100,8 @@ bool is_parameter_name(const Reader *r, const char *name)
 static Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
-	const char *at = info_property(r, w->name, "pkg.onnxscript.optimizer.folded_from");
-	for (const char *end; at && (at = strchr(at, '\'')) && (end = strchr(at + 1, '\''));
-	     at = end + 1) {
-		const char *leaf =
-		    visible(r->arena, format(r->arena, "%.*s", (int)(end - at - 1), at + 1), true);
+	const char *at = info_property(r, w->name, "pkg.onnxscript.optimizer.folded_from"), *leaf;
+	while ((leaf = next_quoted(r->arena, &at))) {
 		const Target *t = table_pointer_s(r->targets, leaf);
 		found.count++;
 		found.buffers += t && !t->parameter;
@@ -119,7 +119,7 @@ static Leaves leaves_of(const Reader *r, const Weight *w)
 enum { MANY = 4 };
 
 // Stores the first MANY parameters among the arguments of the call, in order; returns their number.
-// More than MANY are too many to tell apart.
+// More than MANY cannot be distinguished.
 static int called_with(const Reader *r, const NodeProto *node, const char **name)
 {
 	const char *call = node_property(node, "pkg.torch.onnx.fx_node");
@@ -176,7 +176,7 @@ static const char *name_by_call(const Use *u)
 	bool clear = u->role == R_weight || u->role == R_bias;
 	bool computed = u->leaves.count && !u->leaves.parameters;
 	if (n == 1 && computed && find_name(r->file, name[0])->tensor)
-		return NULL; // a table that goes with the parameter, which has its own
+		return NULL; // a table computed for the parameter, which has an initializer
 	if (n == 1)
 		return u->role == R_weight && ends_with(name[0], "bias") ? NULL : name[0];
 	for (int i = 0; i < n && !clear; i++)
@@ -220,7 +220,7 @@ static const char *name_by_path(const Use *u)
 			return format(arena, "%.*sweight", length - 4, name);
 	}
 	// "/encoder/layer.0/layer.0.mlp/MatMul" is of the module encoder.layer.0.mlp: a part that
-	// repeats the one before it with more behind takes its place.
+	// extends the one before replaces it.
 	const char *at = u->node->name, *last = strrchr(at, '/'), *before = NULL;
 	if (at[0] != '/' || last == at || (u->role != R_weight && u->role != R_bias))
 		return NULL;
@@ -263,7 +263,7 @@ Use use_of(Reader *r, Weight *w, const Call *c, int k)
 	// Outside of PyTorch equal tensors are merged without a trace: one value everywhere means
 	// that nothing was shared.
 	if (!node || w->uses < 2 || w->alias || r->signature ||
-	    starts_with(r->proto->producer_name, "pytorch") || !one_value(r, w))
+	    starts_with(r->proto->producer_name, "pytorch") || !has_few_values(r, w, 1))
 		return u;
 	const char *slash = strrchr(node->name, '/'), *leaf = strrchr(w->name, '/');
 	u.name =

@@ -8,11 +8,8 @@
 
 static const void *weight_data(Reader *r, Weight *w)
 {
-	if (w->data)
-		return w->data;
-	r->help = "supply all files of the model, or export it again";
-	w->data = tensor_data(r->file, r->arena, r->model->path, w->proto, w->type);
-	r->help = NULL;
+	if (!w->data)
+		w->data = tensor_data(r->file, r->arena, r->model->path, w->proto, w->type);
 	return w->data;
 }
 
@@ -40,12 +37,19 @@ int wide_axes(const Shape *s)
 	return n;
 }
 
-bool one_value(Reader *r, Weight *w)
+bool has_few_values(Reader *r, Weight *w, int most)
 {
 	int64_t n = count_of(&w->shape);
-	for (int64_t i = 1; i < n; i++)
-		if (weight_number(r, w, i) != weight_number(r, w, 0))
+	double met[2];
+	int count = 0;
+	for (int64_t i = 0; i < n; i++) {
+		double x = weight_number(r, w, i);
+		if ((count > 0 && x == met[0]) || (count > 1 && x == met[1]))
+			continue;
+		if (count == most)
 			return false;
+		met[count++] = x;
+	}
 	return true;
 }
 
@@ -114,24 +118,16 @@ static Weight *original_of(Reader *r, Weight *w, Copy copy)
 	return NULL;
 }
 
-void read_roles(Reader *r, const NameScope *top)
+void read_roles(Reader *r)
 {
 	const GraphProto *g = r->proto->graph;
 	read_metadata(r);
 	r->twins = table_new(r->arena);
-	for (size_t i = 0; i < g->n_node; i++) {
-		const NodeProto *node = g->node[i];
+	for (size_t i = 0; i < g->n_node; i++)
 		r->training_file |=
-		    (!strcmp(node->op_type, "BatchNormalization") && node->n_output > 1) ||
-		    (!strcmp(node->op_type, "Dropout") && node->n_input > 2);
-		for (size_t k = 0; k < node->n_input; k++) {
-			const Value *v = table_pointer_s(top->names, node->input[k]);
-			if (!v || !v->weight)
-				continue;
-			v->weight->uses++;
-			v->weight->table |= !strcmp(node->op_type, "Gather") && k == 0;
-		}
-	}
+		    (!strcmp(g->node[i]->op_type, "BatchNormalization") &&
+		     g->node[i]->n_output > 1) ||
+		    (!strcmp(g->node[i]->op_type, "Dropout") && g->node[i]->n_input > 2);
 }
 
 // ---- slots ----------------------------------------------------------------------------
@@ -163,14 +159,14 @@ static Ref put_own(const Use *u, int slot)
 	Weight *w = u->w;
 	bool ties = w->slot < 0 && !w->alias && !u->r->options->separate;
 	w->slot = w->slot < 0 ? slot : w->slot;
-	if (ties && wide_axes(&w->shape) == 1 && !one_value(u->r, w))
+	if (ties && wide_axes(&w->shape) == 1 && !has_few_values(u->r, w, 1))
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_COMPLEMENT, COPY_COMPLEMENT), w);
 	if (ties && w->table && w->shape.rank == 2)
 		PUSH(u->r->arena, *twins_of(u->r, w, COPY_TRANSPOSED, COPY_TRANSPOSED), w);
 	return put_home(u, slot, COPY_SAME);
 }
 
-// Ties a weight to the slot that it is a copy of; `what` it is of the slot.
+// Ties a weight to the slot that it is a copy of; `what`: the relation, for the note.
 static Ref put_tie(const Use *u, int slot, Copy copy, const char *what)
 {
 	note(u->r, "initializer '%s' is %s %s: tied again", u->w->name, what,
@@ -195,10 +191,9 @@ static int new_slot(const Use *u, SlotKind kind, const char *name, const char *w
 	                                .why = why});
 }
 
-// A name that another initializer has too is the same parameter where the values agree, else
-// another one. Under a new name, the last product's weight may be a transposed copy of an
-// embedding, an unnamed vector 1 minus a parameter, which the exporter computed beside it: what
-// mixes two signals.
+// A name that another initializer has too is the same parameter if the values agree, else another
+// one. Under a new name, the last product's weight may be a transposed copy of an embedding, and an
+// unnamed vector 1 minus a parameter that mixes two signals.
 static Ref param_ref(const Use *u, const char *ask)
 {
 	Reader *r = u->r;
@@ -283,8 +278,8 @@ Ref use_weight(Reader *r, Weight *w, const Call *c, int k)
 // the other its output matrix.
 Value alias_weight(Reader *r, Weight *w, const char *name)
 {
-	if (!is_float(w->type) || (r->training_file && !one_value(r, w)) ||
-	    (w->table && !one_value(r, w)))
+	if (!is_float(w->type) || (r->training_file && !has_few_values(r, w, 1)) ||
+	    (w->table && !has_few_values(r, w, 1)))
 		return (Value){.weight = w};
 	Weight *other = NEW(r->arena, Weight);
 	*other = *w;
@@ -375,7 +370,7 @@ void note_roles(Reader *r)
 		if (n && *n > 1)
 			note(r,
 			     "initializer '%s' holds %d parameters whose values were equal at "
-			     "export: parted",
+			     "export: separated",
 			     r->weights.at[i]->name, (int)*n);
 	}
 	if (renamed)

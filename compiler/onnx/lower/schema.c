@@ -31,8 +31,6 @@ static const Allowed allowed[] = {
 #undef RANGE
 };
 
-static const char again[] = "export the model again";
-
 // ---- attributes that a schema declares ------------------------------------------------
 
 typedef struct Declared { // NAME!:KIND=DEFAULT
@@ -120,7 +118,7 @@ static int onnx_type(char letter)
 	return type;
 }
 
-// The type of a value that the attribute holds beside one of type `type`; 0: it holds none.
+// Returns the type of a value of the attribute other than `type`; 0: it has no such value.
 static int other_value(const AttributeProto *a, int type)
 {
 	const bool holds[] = {[1] = a->f != 0,
@@ -153,28 +151,30 @@ static void check_word(const Call *c, const char *name, ProtobufCBinaryData s, c
 {
 	const char *text = format(c->r->arena, "%.*s", (int)s.len, (const char *)s.data);
 	if (strlen(text) != s.len || !is_word(words, text))
-		unsupported_node(c, again, "attribute '%s' is '%s'; expected one of %s", name, text,
-		                 words);
+		unsupported_node(c, EXPORT_AGAIN, "attribute '%s' is '%s'; expected one of %s",
+		                 name, text, words);
 }
 
 static void check_number(const Call *c, const char *name, double x, const Allowed *v)
 {
 	if (!(x >= v->low && x <= v->high))
-		unsupported_node(c, again, "attribute '%s' is %.15g; expected %.15g to %.15g", name,
-		                 x, v->low, v->high);
+		unsupported_node(c, EXPORT_AGAIN,
+		                 "attribute '%s' is %.15g; expected %.15g to %.15g", name, x,
+		                 v->low, v->high);
 }
 
-// Fails where an attribute is not of type `type`, or has a value that values.def does not list for
-// it. Files of the first versions leave the type out.
+// Fails if an attribute is not of type `type`, or has a value that values.def excludes. Files of
+// the first versions omit the type.
 static void check_value(const Call *c, const char *name, const AttributeProto *a, int type)
 {
 	if (a->type && a->type != type)
-		unsupported_node(c, again, "attribute '%s' is of type %s; expected %s", name,
+		unsupported_node(c, EXPORT_AGAIN, "attribute '%s' is of type %s; expected %s", name,
 		                 type_name(a->type), type_name(type));
 	int other = other_value(a, type);
 	if (other)
-		unsupported_node(c, again, "attribute '%s' holds a value of type %s; expected %s",
-		                 name, type_name(other), type_name(type));
+		unsupported_node(c, EXPORT_AGAIN,
+		                 "attribute '%s' holds a value of type %s; expected %s", name,
+		                 type_name(other), type_name(type));
 	const Allowed *v = allowed, *end = allowed + COUNT(allowed);
 	while (v < end && (strcmp(v->attribute, name) ||
 	                   (strcmp(v->op, c->node->op_type) && strcmp(v->op, "*"))))
@@ -206,11 +206,11 @@ static bool is_default(const AttributeProto *a, const Declared *d)
 	       !memcmp(a->s.data, d->otherwise, a->s.len);
 }
 
-// An attribute of another version of the operator may stay where it changes nothing.
+// Accepts an attribute of another version of the operator if it changes nothing.
 static void check_foreign(const Call *c, const char *name, const AttributeProto *a,
                           const Versions *v)
 {
-	// Of the first opsets: what they ask for is what every later version does by itself.
+	// Of the first opsets: every later version does what these ask for.
 	static const char leftovers[] = "broadcast consumed_inputs";
 	Arena *arena = c->r->arena;
 	VEC(const char *) names = {0};
@@ -226,7 +226,7 @@ static void check_foreign(const Call *c, const char *name, const AttributeProto 
 	}
 	for (const char *at = v->now->attributes; next_declared(arena, &at, &d);)
 		PUSH(arena, names, d.name);
-	unsupported_node(c, again, "unknown attribute '%s'; %s", name,
+	unsupported_node(c, EXPORT_AGAIN, "unknown attribute '%s'; %s", name,
 	                 names.count ? suggest(arena, name, names.count, names.at)
 	                             : "expected none");
 }
@@ -241,7 +241,8 @@ static int check_most(const Call *c, const char *what, size_t n, char *const *na
 	while (n && !name[n - 1][0])
 		n--;
 	if ((int)n > most && !strpbrk(formals, "+*"))
-		unsupported_node(c, again, "%d %ss; expected at most %d", (int)n, what, most);
+		unsupported_node(c, EXPORT_AGAIN, "%d %ss; expected at most %d", (int)n, what,
+		                 most);
 	return (int)n;
 }
 
@@ -257,19 +258,19 @@ void check_schema(const Call *c)
 	if (!v.n)
 		return;
 	int n = check_most(c, "input", node->n_input, node->input, v.now->in);
-	// An output that is not named is one that nobody reads.
 	check_most(c, "output", node->n_output, node->output, v.now->out);
 	for (int i = 0; v.now->in[i]; i++)
 		if (strchr("1+", v.now->in[i]) && (i >= n || !node->input[i][0]))
-			unsupported_node(c, again, "input %d is missing", i);
+			unsupported_node(c, EXPORT_AGAIN, "input %d is missing", i);
 	Declared d;
 	for (size_t i = 0; i < node->n_attribute; i++) {
 		const char *name = node->attribute[i]->name;
-		for (size_t k = 0; k < i; k++)
-			if (!strcmp(name, node->attribute[k]->name))
-				unsupported_node(c, again, "attribute '%s' is given twice", name);
-		const AttributeProto *a = find_attr(c, name);
-		if (!a || starts_with(name, "__")) // a note of a runtime to itself
+		uint64_t *last = table_cell_s(c->r->attributes, name);
+		if (*last == (uint64_t)c->g->from)
+			unsupported_node(c, EXPORT_AGAIN, "attribute '%s' is given twice", name);
+		*last = (uint64_t)c->g->from;
+		const AttributeProto *a = resolve_attr(c, node->attribute[i]);
+		if (!a || starts_with(name, "__")) // private to a runtime
 			continue;
 		if (find_declared(c->r->arena, v.now, name, &d))
 			check_value(c, name, a, onnx_type(d.kind));
@@ -278,7 +279,7 @@ void check_schema(const Call *c)
 	}
 	for (const char *at = v.now->attributes; next_declared(c->r->arena, &at, &d);)
 		if (d.required && !find_attr(c, d.name))
-			unsupported_node(c, again, "attribute '%s' is missing", d.name);
+			unsupported_node(c, EXPORT_AGAIN, "attribute '%s' is missing", d.name);
 }
 
 char declared_attr(Arena *arena, const char *domain, const char *op, int64_t opset,

@@ -13,29 +13,7 @@ const char running_statistics[] = "running statistics";
 const char computed_table[] = "a table that the exporter computed";
 static const char sines[] = "a table of sines and cosines", masked[] = "a mask lies in it";
 
-// ---- tables whose numbers tell what they are ------------------------------------------
-
-// Columns of rows as long as the last axis, in pairs (i, i + apart) whose squares sum to 1.
-static bool circles(Reader *r, Weight *w, int64_t apart)
-{
-	int64_t columns = w->shape.dim[w->shape.rank - 1];
-	for (int64_t i = 0; i < count_of(&w->shape); i++) {
-		if (apart == 1 ? i % 2 : i % columns >= apart)
-			continue;
-		double x = weight_number(r, w, i), y = weight_number(r, w, i + apart);
-		if (fabs(x * x + y * y - 1) > 1e-3)
-			return false;
-	}
-	return true;
-}
-
-static bool is_sinusoid(Reader *r, Weight *w)
-{
-	int64_t columns = w->shape.rank > 1 ? w->shape.dim[w->shape.rank - 1] : 1;
-	if (columns % 2 || !columns || count_of(&w->shape) < 2 * columns)
-		return false;
-	return circles(r, w, columns / 2) || circles(r, w, 1);
-}
+// ---- tables that their values identify -------------------------------------------------
 
 typedef struct Lines {   // of a table along one axis
 	int64_t n, step; // entries of a line; from one to the next
@@ -57,29 +35,46 @@ static int64_t line_start(const Lines *l, int64_t i)
 	return i / l->step * l->step * l->n + i % l->step;
 }
 
-// True if it is a Fourier transform: along an axis cosines, then sines of the same frequencies; the
-// sum of their squares is the square of a window.
-static bool is_transform(Reader *r, Weight *w, int axis)
+// True if pairs of elements along an axis, cosine and sine, lie on circles: element i with i + half
+// or, if `adjacent`, each with the next. `unit`: the circles have radius 1. Else each line has its
+// own, and angles vary: a Fourier transform under a window.
+static bool on_circles(Reader *r, Weight *w, int axis, bool adjacent, bool unit)
 {
 	const Lines l = lines_along(w, axis);
-	int64_t half = l.n / 2 * l.step;
-	bool varies = false;
-	if (l.n % 2 || l.n < 4 || l.count < 4)
+	int64_t half = l.n / 2, apart = (adjacent ? 1 : half) * l.step, least = unit ? 2 : 4;
+	bool varies = unit;
+	if (l.n % 2 || l.n < least || l.count < least)
 		return false;
 	for (int64_t i = 0; i < l.count; i++) {
 		int64_t line = line_start(&l, (i + l.count / 2) % l.count); // windows end in zeros
 		double first = weight_number(r, w, line);
-		double window = hypot(first, weight_number(r, w, line + half));
-		if (!i && !(window > 0))
+		double radius = unit ? 1 : hypot(first, weight_number(r, w, line + apart));
+		double slack = unit ? 5e-4 : 1e-3 * radius + 1e-6;
+		if (!i && !(radius > 0))
 			return false;
-		for (int64_t at = line + l.step; at < line + half; at += l.step) {
-			double x = weight_number(r, w, at), y = weight_number(r, w, at + half);
-			if (fabs(hypot(x, y) - window) > 1e-3 * window + 1e-6)
+		for (int64_t k = 0; k < half; k++) {
+			int64_t at = line + (adjacent ? 2 * k : k) * l.step;
+			double x = weight_number(r, w, at), y = weight_number(r, w, at + apart);
+			if (fabs(hypot(x, y) - radius) > slack)
 				return false;
-			varies |= fabs(fabs(x) - fabs(first)) > 1e-2 * window;
+			varies |= fabs(fabs(x) - fabs(first)) > 1e-2 * radius;
 		}
 	}
 	return varies;
+}
+
+static bool is_sinusoid(Reader *r, Weight *w)
+{
+	int last = w->shape.rank - 1;
+	return last > 0 &&
+	       (on_circles(r, w, last, false, true) || on_circles(r, w, last, true, true));
+}
+
+static bool is_fourier(Reader *r, Weight *w)
+{
+	int last = w->shape.rank - 1;
+	return last > 0 &&
+	       (on_circles(r, w, 0, false, false) || on_circles(r, w, last, false, false));
 }
 
 // True if it may be filters or an interpolation: no negative element, and mostly zeros.
@@ -106,17 +101,9 @@ static bool hides(Reader *r, Weight *w)
 	return false;
 }
 
-static bool two_numbers(Reader *r, Weight *w)
+static bool two_values(Reader *r, Weight *w)
 {
-	int64_t n = count_of(&w->shape);
-	double first = n ? weight_number(r, w, 0) : 0, other = first;
-	for (int64_t i = 0; i < n; i++) {
-		double x = weight_number(r, w, i);
-		if (x != first && x != other && other != first)
-			return false;
-		other = x != first ? x : other;
-	}
-	return true;
+	return has_few_values(r, w, 2);
 }
 
 // True if it is a grid or distances: straight lines along an axis, each with at most one bend.
@@ -148,17 +135,11 @@ static bool is_regular(Reader *r, Weight *w)
 	return false;
 }
 
-static bool is_fourier(Reader *r, Weight *w)
-{
-	int last = w->shape.rank - 1;
-	return last > 0 && (is_transform(r, w, 0) || is_transform(r, w, last));
-}
-
 // Looks for a trait once per weight.
 static bool has(Reader *r, Weight *w, Trait trait)
 {
 	static bool (*const tests[TRAITS])(Reader *, Weight *) = {
-	    [T_hides] = hides,        [T_two] = two_numbers,    [T_sines] = is_sinusoid,
+	    [T_hides] = hides,        [T_two] = two_values,     [T_sines] = is_sinusoid,
 	    [T_regular] = is_regular, [T_fourier] = is_fourier, [T_bank] = is_filter_bank};
 	signed char *found = &w->origin->found[trait];
 	if (!*found)
@@ -188,7 +169,7 @@ static bool is_score_bias(const Use *u)
 	return !strcmp(u->reader->op_type, "Add") && is_scored(u->r, u->reader);
 }
 
-// True if its name says that an exporter without metadata computed it.
+// True if an exporter without metadata computed it, by its name.
 static bool is_folded_table(const Use *u)
 {
 	return is_opaque(u->w->alias ? u->w->alias : u->w->name) && wide_axes(&u->w->shape) > 1 &&
@@ -199,7 +180,7 @@ static bool is_folded_table(const Use *u)
 static const char *guess_reason(const Use *u)
 {
 	static const char *const buffers[] = {
-	    // names that modules give to tensors of numbers that are no parameters
+	    // names that modules give to buffers
 	    "*running_mean", "*running_var",       "*num_batches_tracked",
 	    "*inv_freq",     "*masked_bias",       "*position_ids",
 	    "*attn_mask",    "*final_logits_bias", "*relative_position_index",
@@ -215,7 +196,7 @@ static const char *guess_reason(const Use *u)
 	for (int i = 0; i < COUNT(buffers); i++)
 		if (matches(buffers[i], name))
 			return "a buffer by its name";
-	// X.weight_u and X.weight_v lie beside a weight; weight_norm has no u.
+	// X.weight_u and X.weight_v belong to a weight; weight_norm has no u.
 	if ((ends_with(name, "weight_u") || ends_with(name, "weight_v")) &&
 	    find_name(r->file, format(r->arena, "%.*su", (int)strlen(name) - 1, name))->tensor)
 		return "a buffer of spectral_norm";
@@ -234,7 +215,7 @@ static const char *guess_reason(const Use *u)
 	if (!w->table && is_one_of(OPS_contractions, u->reader) && has(r, w, T_fourier))
 		return "a Fourier transform";
 	if (u->node && !strcmp(u->node->op_type, "InstanceNormalization") && !named &&
-	    one_value(r, w))
+	    has_few_values(r, w, 1))
 		return "ones or zeros";
 	return no_reason;
 }

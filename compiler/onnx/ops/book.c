@@ -222,19 +222,23 @@ static Item fn_support(Call *c, Scope *s, const Expr *e)
 // number(x): an input that is constant, as a number.
 static Item fn_number(Call *c, Scope *s, const Expr *e)
 {
-	int n = 0, k = call_input(s, e, 0);
-	const double *x = operand_numbers(c, k, &n);
-	if (n < 1)
+	int k = call_input(s, e, 0);
+	const Val *v = val(c->g, constant_operand(c, k));
+	if (!count_of(&v->shape))
 		invalid_node(c, "input %d holds no number", k);
-	return num_item(x[0]);
+	return num_item(const_at(v, 0));
 }
 
-// weight(x): x, which is noted if it is a constant.
+// weight(x): x, which is noted if it is a matrix of constants.
 static Item fn_weight(Call *c, Scope *s, const Expr *e)
 {
+	enum { FEW = 64 };
 	Item item = call_arg(s, e, 0);
-	if (item.input)
-		note_weight(c, item.input - 1);
+	const Val *v = item.input ? in_val(c, item.input - 1) : NULL;
+	if (v && v->op == O_const && v->shape.rank > 1 && count_of(&v->shape) > FEW &&
+	    !c->arg[item.input - 1].weight)
+		note(c->r, "%s takes a constant %s that looks like a weight: it is not trained",
+		     node_where(c->r->arena, c->node), shape_text(c->r->arena, v->type, &v->shape));
 	return item;
 }
 

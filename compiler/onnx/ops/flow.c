@@ -20,8 +20,10 @@ void lower_constant(Call *c)
 		invalid_node(c, "%zu values; expected one", c->node->n_attribute);
 	if ((a = find_attr(c, "value")) && a->t) {
 		c->out[0] = tensor_constant(c->r, a->t);
+		c->onnx = a->t->data_type;
 	} else if ((a = find_attr(c, "value_float"))) {
 		c->out[0] = put_num(g, E_f32, (double)a->f);
+		c->onnx = elems[E_f32].onnx;
 	} else if ((a = find_attr(c, "value_int"))) {
 		c->out[0] = put_const(g, E_i64, shape_of(0, NULL), &a->i);
 	} else if ((a = find_attr(c, "value_ints"))) {
@@ -29,6 +31,7 @@ void lower_constant(Call *c)
 	} else if ((a = find_attr(c, "value_floats"))) {
 		int64_t n = (int64_t)a->n_floats;
 		c->out[0] = put_const(g, E_f32, shape_of(1, &n), a->floats);
+		c->onnx = elems[E_f32].onnx;
 	} else {
 		unsupported_node(c, "export it as a dense tensor of numbers",
 		                 "a constant that is sparse, text, or without a value");
@@ -153,11 +156,20 @@ void lower_sequence_insert(Call *c)
 	const List *list = list_of(c, 0);
 	in_val(c, 1);
 	int at = place_in(c, 2, list->count, list->count);
-	Ref *all = NEWS(c->r->arena, Ref, list->count + 1);
-	for (int i = 0; i < list->count; i++)
-		all[i + (i >= at)] = list->at[i];
-	all[at] = c->in[1];
-	give_list(c, list->count + 1, all);
+	Refs *all = list->all;
+	// An element at the end goes after those of the list, which both lists share.
+	if (!all || all->count != list->count || at < list->count) {
+		all = NEW(c->r->arena, Refs);
+		all->room = list->count + 1;
+		all->at = NEWS(c->r->arena, Ref, all->room);
+		for (int i = 0; i < list->count; i++)
+			all->at[i + (i >= at)] = list->at[i];
+		all->count = list->count;
+	}
+	PUSH(c->r->arena, *all, 0);
+	all->at[at] = c->in[1];
+	List longer = {all->count, all->at, all};
+	c->value[0] = (Value){.list = take_copy(c->r->arena, &longer, sizeof longer)};
 }
 
 void lower_sequence_erase(Call *c)
@@ -232,7 +244,7 @@ void lower_sequence_map(Call *c)
 	List **list = NEWS(c->r->arena, List *, c->nout + 1);
 	for (int o = 0; o < c->nout; o++) {
 		list[o] = NEW(c->r->arena, List);
-		*list[o] = (List){n, NEWS(c->r->arena, Ref, n + 1)};
+		*list[o] = (List){.count = n, .at = NEWS(c->r->arena, Ref, n + 1)};
 	}
 	for (int i = 0; i < n; i++) {
 		for (int k = 0; k < c->nin; k++) {

@@ -87,10 +87,8 @@ Item fn_running(Call *c, Scope *s, const Expr *e)
 {
 	const Graph *g = c->g;
 	int k = (int)call_integer(s, e, 0), slot = running_slot(c, k);
-	for (int i = 0; i < g->stores.count; i++)
-		if (g->stores.at[i].slot == slot)
-			return ref_item(g->stores.at[i].val);
-	return ref_item(c->in[3 + k]);
+	Ref stored = slot < 0 ? 0 : stored_ref(g, slot);
+	return ref_item(stored ? stored : c->in[3 + k]);
 }
 
 // stored(x; k): x, which the mean (k = 0) or variance (1) becomes.

@@ -125,7 +125,10 @@ void lower_tile(Call *c)
 		if (times[a].most == 1 && !times[a].count)
 			continue;
 		if (!times[a].count && !size_along(g, x, a).count) {
-			x = merge_axes(g, repeat_axis(g, x, a, times[a].most), a, a + 2);
+			x = insert_axis(g, x, a);
+			Shape s = val(g, x)->shape;
+			s.dim[a] = times[a].most;
+			x = merge_axes(g, put_expand(g, x, s), a, a + 2);
 			continue;
 		}
 		// The data decide how many elements are valid: their positions repeat.

@@ -41,7 +41,8 @@ static Ref weighted(Call *c, Ref times, int first, int64_t count)
 
 void lower_tfidf(Call *c)
 {
-	expect_all_fixed(c);
+	for (int k = 0; k < c->nin; k++)
+		expect_fixed(c, k);
 	Graph *g = c->g;
 	Shape s = in_val(c, 0)->shape;
 	int npool = 0, nstarts = 0, nplaces = 0;

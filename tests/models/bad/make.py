@@ -103,6 +103,8 @@ save('data-twice.onnx', [helper.make_node('Add', ['x', 'b'], ['y'], '/add')], ro
 save('output-twice.onnx', [relu], row, outputs=['y', 'y'])
 save('result-twice.onnx', [relu, helper.make_node('Exp', ['x'], ['y'], '/exp')], row)
 save('output-type.onnx', [helper.make_node('Cast', ['x'], ['y'], '/cast', to=TensorProto.INT64)], row)
+save('output-width.onnx', [helper.make_node('Add', ['x', 'w'], ['a'], '/add'), helper.make_node('Relu', ['a'], ['y'], '/relu')],
+     row, [array('w', np.ones(4, np.float32))], [helper.make_tensor_value_info('y', TensorProto.FLOAT16, [2, 4])])
 save('output-shape.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, [2, 5])])
 save('output-rank.onnx', [relu], row, outputs=[helper.make_tensor_value_info('y', TensorProto.FLOAT, ['n', 2, 4])])
 
@@ -132,4 +134,14 @@ infos = [helper.make_tensor_value_info('k', TensorProto.FLOAT, [2]), helper.make
          helper.make_tensor_value_info('f', TensorProto.FLOAT, [2])]
 graph = helper.make_graph(nodes, 'main', inputs, outputs, [array('w', np.array([1, 2], np.int64))], value_info=infos)
 with open('value-types.onnx', 'wb') as file:
+    file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
+
+# The same, of another width; ONNX Runtime and the full check of onnx refuse these too.
+nodes = [helper.make_node('Cast', ['x'], ['h'], to=TensorProto.FLOAT16), helper.make_node('Exp', ['h'], ['e']),
+         helper.make_node('Cast', ['e'], ['d'], to=TensorProto.DOUBLE), helper.make_node('Cast', ['d'], ['y'], to=1),
+         helper.make_node('ArgMax', ['x'], ['k'])]
+infos = [helper.make_tensor_value_info(name, type, None) for name, type in
+         [('h', TensorProto.FLOAT16), ('e', TensorProto.FLOAT), ('d', TensorProto.FLOAT16), ('k', TensorProto.INT32)]]
+graph = helper.make_graph(nodes, 'main', inputs[:1], outputs, [], value_info=infos)
+with open('value-widths.onnx', 'wb') as file:
     file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
