@@ -220,13 +220,10 @@ static void add_output(Reader *r, NameScope *top, const void *output)
 // ---- the graph ------------------------------------------------------------------------
 
 // Returns false if it has to be read again, in double or with more inputs as constants.
-static bool lower_model(Reader *r)
+static bool lower_model(Reader *r, NameScope *top)
 {
 	const GraphProto *graph = r->proto->graph;
-	NameScope *top = new_space(r, NULL);
 	bind_weights(r, top, graph);
-	for (int i = 0; i < r->unread.count; i++)
-		bind_name(r, top, r->unread.at[i], (Value){.bad = true});
 	for (int i = 0; i < r->model->inputs.count; i++)
 		add_input(r, top, &r->model->inputs.at[i]);
 	read_roles(r);
@@ -278,7 +275,8 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 		file->problems = (Problems){0};
 	read_header(r);
 	list_functions(r);
-	list_inputs(r);
+	NameScope *top = new_space(r, NULL);
+	list_inputs(r, top);
 	if (!file->ops.count) {
 		Table *known = table_lent(arena);
 		count_ops(r, known, proto->graph->n_node, proto->graph->node);
@@ -291,8 +289,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 		return m;
 	if (unbound) {
 		for (size_t i = 0; i < proto->graph->n_node; i++)
-			attempt(r, NULL, check_supported, new_space(r, NULL),
-			        proto->graph->node[i]);
+			attempt(r, NULL, check_supported, top, proto->graph->node[i]);
 		if (!r->problems.count)
 			fail(m->path, "%s", unbound);
 		add_error(r, NULL, unbound);
@@ -300,7 +297,7 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	}
 	r->g = graph_new(arena, m->path, book_builtin());
 	r->g->wide = *wide;
-	return lower_model(r) ? m : NULL;
+	return lower_model(r, top) ? m : NULL;
 }
 
 // Names become visible here, where they enter, so they are wherever they leave. Metadata, which are

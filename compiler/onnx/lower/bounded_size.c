@@ -1,8 +1,10 @@
 // bounded_size.c: computes bounded sizes.
 // A size is an integer if it is known, else an upper bound and a count. Also reshapes values to
 // such sizes.
+#include "index.h"
 #include "lower.h"
 #include <math.h>
+#include <string.h>
 
 Ref put_i64(Graph *g, int64_t x)
 {
@@ -11,50 +13,35 @@ Ref put_i64(Graph *g, int64_t x)
 
 enum { STEPS = 256 }; // values looked through for one entry
 
-// Returns the position in its operand of element i of a move.
-static int64_t place_before(const Val *v, const Shape *from, int64_t i)
-{
-	int64_t stride[RANK], wide[RANK], place = 0;
-	row_strides(&v->shape, stride);
-	row_strides(from, wide);
-	for (int a = 0; a < v->shape.rank; a++) {
-		int64_t at = i / stride[a] % v->shape.dim[a];
-		if (v->op == O_permute)
-			place += wide[v->attr->i[a]] * at;
-		else if (v->op == O_slice)
-			place += wide[a] * (v->attr->i[3 * a] + at * v->attr->i[3 * a + 2]);
-		else
-			place += from->dim[a] == 1 ? 0 : wide[a] * at;
-	}
-	return place;
-}
-
-// Returns element i in row-major order, of rank 0, computed from only the elements that it needs.
-static Ref element_of(Graph *g, Ref x, int64_t i, int *steps)
+// Returns the element of x at constant indices, of rank 0, computed from only the elements that it
+// needs. The indices are overwritten.
+static Ref element_of(Vars *w, Graph *g, Ref x, Index *idx, int *steps)
 {
 	Val v = *val(g, x); // values may move
+	Index at[RANK];
+	Ref in[3];
 	bool deep = --*steps > 0;
-	if (v.op == O_reshape && deep)
-		return element_of(g, v.in[0], i, steps);
-	if ((v.op == O_permute || v.op == O_slice || v.op == O_expand) && deep) {
-		Shape from = val(g, v.in[0])->shape;
-		return element_of(g, v.in[0], place_before(&v, &from, i), steps);
-	}
-	if (v.op == O_concat && v.shape.rank == 1 && deep) {
-		int k = 0;
-		for (; i >= val(g, v.in[k])->shape.dim[0]; k++)
-			i -= val(g, v.in[k])->shape.dim[0];
-		return element_of(g, v.in[k], i, steps);
-	}
-	if (prims[v.op].cls == C_map && deep) {
-		Ref in[3];
+	for (int a = 0; a < v.shape.rank; a++)
+		if (v.shape.dim[a] == 1) // it may be broadcast
+			idx[a] = constant_index(0);
+	if (deep && prims[v.op].cls == C_map) {
 		for (int k = 0; k < v.nin; k++) {
-			Shape from = val(g, v.in[k])->shape;
-			int64_t at = from.rank ? place_before(&v, &from, i) : 0;
-			in[k] = element_of(g, v.in[k], at, steps);
+			memcpy(at, idx, sizeof *at * (size_t)v.shape.rank);
+			in[k] = element_of(w, g, v.in[k], at, steps);
 		}
 		return put_as(g, &v, in);
 	}
+	if (deep && v.op == O_concat) {
+		int axis = (int)v.attr->i[0], k = 0;
+		for (; idx[axis].constant >= val(g, v.in[k])->shape.dim[axis]; k++)
+			idx[axis].constant -= val(g, v.in[k])->shape.dim[axis];
+		return element_of(w, g, v.in[k], idx, steps);
+	}
+	if (deep && prims[v.op].cls == C_move && !has_fill(v.op)) {
+		operand_index(w, g, &v, 0, idx, at, NULL);
+		return element_of(w, g, v.in[0], at, steps);
+	}
+	int64_t i = ravel(w, &v.shape, idx).constant;
 	return put_reshape(g, take_range(g, flat(g, x), 0, i, 1), (Shape){0});
 }
 
@@ -74,14 +61,18 @@ Ref *entries_of(Call *c, int k, const char *name, int *n)
 		return entry;
 	}
 	Ref x = fixed_operand(c, k);
+	bool known = is_const(c->g, x);
 	Shape s = val(c->g, x)->shape;
 	*n = (int)count_of(&s);
-	if (!is_const(c->g, x) && (*n > NUMS || s.rank > 1))
+	if (!known && (*n > NUMS || s.rank > 1))
 		refuse_computed(c, x, format(c->r->arena, "input %d ('%s')", k, c->node->input[k]));
 	Ref *entry = NEWS(c->r->arena, Ref, *n + 1);
+	Vars *w = known ? NULL : vars_new(c->r->arena);
 	for (int i = 0; i < *n; i++) {
 		int steps = STEPS;
-		entry[i] = put_cast(c->g, element_of(c->g, x, i, &steps), E_i64);
+		Index idx = constant_index(i);
+		entry[i] = known ? put_i64(c->g, const_int_at(val(c->g, x), i))
+		                 : put_cast(c->g, element_of(w, c->g, x, &idx, &steps), E_i64);
 	}
 	return entry;
 }

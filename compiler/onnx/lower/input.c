@@ -94,7 +94,7 @@ static void declare_output(Reader *r, NameScope *s, const void *declaration)
 	PUSH(r->arena, r->model->outputs, output);
 }
 
-void list_inputs(Reader *r)
+void list_inputs(Reader *r, NameScope *top)
 {
 	const GraphProto *graph = r->proto->graph;
 	r->outputs = table_new(r->arena);
@@ -106,7 +106,7 @@ void list_inputs(Reader *r)
 	for (size_t i = 0; i < graph->n_input; i++)
 		if (!find_name(r->file, graph->input[i]->name)->tensor &&
 		    !attempt(r, NULL, declare_input, NULL, graph->input[i]))
-			PUSH(r->arena, r->unread, graph->input[i]->name);
+			bind_bad(r, top, graph->input[i]->name);
 	for (size_t i = 0; i < graph->n_output; i++)
 		attempt(r, NULL, declare_output, NULL, graph->output[i]);
 }
@@ -248,14 +248,10 @@ void mark_used(Reader *r)
 {
 	Graph *g = r->g;
 	bool *live = graph_marks(r->arena, g);
-	bool *used = NEWS(r->arena, bool, g->slots.count + 1);
-	for (int i = 1; i < g->nval; i++)
-		if (live[i] && val(g, i)->op == O_slot)
-			used[val(g, i)->attr->i[0]] = true;
 	for (int i = 0; i < r->model->inputs.count; i++) {
 		Input *in = &r->model->inputs.at[i];
 		int slot = find_slot(g, in->name);
-		in->used = slot >= 0 && used[slot];
+		in->used = slot >= 0 && live[slot_ref(g, slot)];
 		if (!in->used)
 			note(r,
 			     "input '%s' is not used: were two inputs given the same example "

@@ -13,25 +13,11 @@ static Interval hull(Interval a, Interval b)
 	return (Interval){fmin(a.low, b.low), fmax(a.high, b.high)};
 }
 
-// True if a map is monotonic in each operand, so that its extremes are at the ends of theirs.
-static bool is_monotonic(const Val *v)
-{
-	switch (v->op) {
-	case O_add:
-	case O_sub:
-	case O_mul:
-	case O_max:
-	case O_min:
-	case O_neg:
-	case O_sign:
-	case O_floor:
-	case O_ceil:
-	case O_cast:
-		return true;
-	default:
-		return v->op == O_div && !is_float(v->type);
-	}
-}
+// Maps that are monotonic in each operand, so that their extremes are at the ends of its interval.
+// So is the division of integers.
+static const bool monotonic[OPS] = {
+    [O_add] = true, [O_sub] = true,  [O_mul] = true,   [O_max] = true,  [O_min] = true,
+    [O_neg] = true, [O_sign] = true, [O_floor] = true, [O_ceil] = true, [O_cast] = true};
 
 static Interval of_corners(Op op, Interval a, Interval b)
 {
@@ -114,7 +100,7 @@ static Interval of_value(Graph *g, Ref r, int depth)
 		a = look(g, v.in[0], depth);
 		if (v.nin > 1)
 			b = look(g, v.in[1], depth);
-		if (is_monotonic(&v))
+		if (monotonic[v.op] || (v.op == O_div && !is_float(v.type)))
 			return of_corners(v.op, a, b);
 		if (v.op == O_abs)
 			return (Interval){fmax(0, fmax(a.low, -a.high)), fmax(-a.low, a.high)};

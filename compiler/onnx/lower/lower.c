@@ -50,6 +50,12 @@ void bind_name(Reader *r, NameScope *s, const char *name, Value v)
 	bind_value(r, s, name, take_copy(r->arena, &v, sizeof v));
 }
 
+void bind_bad(Reader *r, NameScope *s, const char *name)
+{
+	if (!table_find_s(s->names, name))
+		bind_name(r, s, name, (Value){.bad = true});
+}
+
 // The names in a function's body are its own; those in a subgraph may be the surrounding graph's.
 Value look_up(Reader *r, const NameScope *s, const char *name)
 {
@@ -80,7 +86,7 @@ static void bind_weight(Reader *r, NameScope *s, const void *tensor)
 {
 	const TensorProto *t = tensor;
 	if (t->data_type == TEXT && r->text) {
-		bind_name(r, s, t->name, (Value){.bad = true});
+		bind_bad(r, s, t->name);
 		return;
 	}
 	if (working_type(t->data_type) < 0)
@@ -112,8 +118,8 @@ void bind_weights(Reader *r, NameScope *s, const GraphProto *graph)
 		         : "?");
 	for (size_t i = 0; i < graph->n_initializer; i++) {
 		const TensorProto *t = graph->initializer[i];
-		if (!attempt(r, NULL, bind_weight, s, t) && !table_find_s(s->names, t->name))
-			bind_name(r, s, t->name, (Value){.bad = true});
+		if (!attempt(r, NULL, bind_weight, s, t))
+			bind_bad(r, s, t->name);
 	}
 }
 
@@ -249,7 +255,7 @@ static void run_node(Reader *r, NameScope *s, const void *lowered)
 		Value v = name[0] ? look_up(r, s, name) : (Value){.absent = true};
 		if (!v.ref && !v.weight && !v.list && !v.absent && !v.bad)
 			unsupported_node(&c, "export without what reads it",
-			                 "operand '%s' is a result that amosc does not compute",
+			                 "input '%s' is a result that amosc does not compute",
 			                 name);
 		c.arg[k] = v;
 		bad = v.bad;

@@ -66,18 +66,17 @@ typedef struct Reader {
 	const Table *opsets; // domain -> version
 	Table *functions;    // "domain:name:overload" -> LocalFunction *
 	WeightList weights;
-	Table *outputs;           // names of those that are declared
-	Table *known;             // name -> const Known *, of the caller
-	Table *twins;             // parameters.c: how a copy of them begins -> WeightList
-	Table *noted;             // texts of Model.notes and problems
-	Problems problems;        // to be reported together
-	VEC(const char *) unread; // inputs whose declarations are among these
-	int sites;                // random draws so far
-	bool *stands;             // by known input: it is a constant
-	bool *wide;               // the graph computes in double
-	bool again;               // one of these changed: the model is read again
-	bool training_file;       // exported in training mode
-	bool text;                // outputs that are text were left out, and what they come from
+	Table *outputs;     // names of those that are declared
+	Table *known;       // name -> const Known *, of the caller
+	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
+	Table *noted;       // texts of Model.notes and problems
+	Problems problems;  // to be reported together
+	int sites;          // random draws so far
+	bool *stands;       // by known input: it is a constant
+	bool *wide;         // the graph computes in double
+	bool again;         // one of these changed: the model is read again
+	bool training_file; // exported in training mode
+	bool text;          // outputs that are text were left out, and what they come from
 	// param_names.c: a parameter or buffer of the traced program, by its placeholder, by name
 	Table *placeholders, *targets;
 	bool signature;    // the file lists these
@@ -120,7 +119,7 @@ void meet_double(Reader *, const char *what);
 
 // ---- input.c --------------------------------------------------------------------------
 
-void list_inputs(Reader *); // and outputs, as the file declares them
+void list_inputs(Reader *, NameScope *top); // and outputs, as the file declares them
 // Binds the dimensions. Returns a list of those of unknown size, or NULL.
 const char *bind_dimensions(Reader *);
 void add_input(Reader *, NameScope *top, const Input *);
@@ -146,6 +145,7 @@ void list_sizes(Reader *); // from weights, for open_size
 const char *node_where(Arena *, const NodeProto *); // for messages
 NameScope *new_space(Reader *, NameScope *outer);
 void bind_name(Reader *, NameScope *, const char *name, Value);
+void bind_bad(Reader *, NameScope *, const char *name); // a value with an error, unless it is bound
 Value look_up(Reader *, const NameScope *, const char *name); // fails if there is none
 void bind_weights(Reader *, NameScope *, const GraphProto *);
 void list_functions(Reader *);
@@ -258,7 +258,8 @@ Ref put_typed(const struct Call *, Ref x, int onnx, bool saturate, const char *p
 // ---- node.c: attributes and constant operands -----------------------------------------
 
 const AttributeProto *find_attr(const Call *, const char *name); // resolved; NULL if absent
-// Returns the attribute that this one of a function's body refers to, or itself.
+// Returns the attribute of the call, or the function's default, that this one of a function's body
+// refers to, or itself.
 const AttributeProto *resolve_attr(const Call *, const AttributeProto *);
 int64_t attr_int(const Call *, const char *name, int64_t otherwise);
 double attr_float(const Call *, const char *name, double otherwise);

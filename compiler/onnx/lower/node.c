@@ -58,8 +58,6 @@ void expect_fixed(const Call *c, int k)
 		expect_fixed_axis(c, k, a);
 }
 
-// An attribute of a function's body may refer to the caller's, or to the default that the function
-// declares.
 const AttributeProto *resolve_attr(const Call *c, const AttributeProto *a)
 {
 	if (!a || !a->ref_attr_name[0])
@@ -193,7 +191,7 @@ const int64_t *ints_of(Call *c, int k, const char *name, int *n)
 int64_t axis_of(const Call *c, int64_t axis, int rank)
 {
 	if (axis < -rank || axis >= MAX(rank, 1))
-		invalid_node(c, "axis %lld, but the operand has %d dimensions", (long long)axis,
+		invalid_node(c, "axis %lld, but the input has %d dimensions", (long long)axis,
 		             rank);
 	return axis < 0 ? axis + rank : axis;
 }

@@ -98,6 +98,23 @@ widths (uint8[n] a, int8[n] b, int32[n] c, uint64[n] d, float[n] x) => (uint8[n]
 }"""
 save(parser.parse_model(INTS), "widths.onnx")
 
+# Nodes whose result is of another float type than their inputs, declared as what it is.
+MIXED = """<ir_version: 8, opset_import: ["": 20]>
+mixed (float[2, 4] x, float16[2, 4] h) => (float16[2, 4] a, float16[2, 4] b, double[4, 4] c, float16[2, 4] d, uint8[2, 4] q)
+<float16[1] like = {1}, float16[4] gain = {1, 1, 1, 1}>
+{
+  a = Scan<num_scan_inputs = 1, body = rows (float[4] row) => (float16[4] out) { out = Cast<to = 10>(row) }>(x)
+  b = CastLike(x, like)
+  c = EyeLike<dtype = 11>(k)
+  d, mean, deviation = LayerNormalization(h, gain)
+  k = MatMul(t, x)
+  t = Transpose(x)
+  q, scale, zero = DynamicQuantizeLinear(x)
+}"""
+model = parser.parse_model(MIXED)
+model.graph.value_info.extend(value(name, F, None) for name in ("mean", "deviation", "scale", "k"))
+save(model, "mixed.onnx")
+
 # An embedding whose transposed copy makes the logits, an output of two parts, and an initializer that two biases share.
 TIED = """<ir_version: 8, opset_import: ["": 17]>
 tied (int64[n] words) => (float[n, 5] logits, float[n, 2] one, float[n, 2] two)
