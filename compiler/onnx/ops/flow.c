@@ -162,11 +162,12 @@ void lower_sequence_insert(Call *c)
 		all = NEW(c->r->arena, Refs);
 		all->room = list->count + 1;
 		all->at = NEWS(c->r->arena, Ref, all->room);
-		for (int i = 0; i < list->count; i++)
-			all->at[i + (i >= at)] = list->at[i];
-		all->count = list->count;
+		for (; all->count < list->count; all->count++)
+			all->at[all->count] = list->at[all->count];
 	}
 	PUSH(c->r->arena, *all, 0);
+	for (int i = list->count; i > at; i--)
+		all->at[i] = all->at[i - 1];
 	all->at[at] = c->in[1];
 	List longer = {all->count, all->at, all};
 	c->value[0] = (Value){.list = take_copy(c->r->arena, &longer, sizeof longer)};
