@@ -24,7 +24,7 @@
 extern "C" {
 #endif
 
-struct amosc; /* a session: a model file, its options and what is compiled from them */
+struct amosc; /* a session: a model file, its options and the compiled program */
 
 enum amosc_purpose {
 	AMOSC_TRAIN, /* entries train and eval; gather for gradient accumulation */
@@ -43,7 +43,8 @@ enum { /* error codes */
 };
 
 /* Opens a session on the .onnx file `path`, with external data in or below its directory. The file
- * is read by the functions below; it stays mapped and must not change until amosc_close(). */
+ * is read later, by the functions below. It stays mapped and must not change until amosc_close().
+ */
 int amosc_open(const char *path, enum amosc_purpose, struct amosc **);
 void amosc_close(struct amosc *); /* accepts NULL */
 
@@ -52,8 +53,8 @@ void amosc_close(struct amosc *); /* accepts NULL */
  * AMOSC_USAGE for an unknown option. */
 int amosc_option(struct amosc *, const char *name, const char *value);
 
-/* Sets the function that receives notes, the lines that the command writes to standard error. NULL,
- * the default, drops them. */
+/* Sets the function that receives notes: the lines that the command writes to standard error. The
+ * default is NULL, which drops them. */
 void amosc_listen(struct amosc *, void (*listen)(void *context, const char *text), void *context);
 
 struct amosc_value {             /* an input or output as declared in the file */
@@ -88,8 +89,8 @@ int amosc_export(struct amosc *, const char *path);
  * `path`, NAME.o or NAME.ptx. The session's purpose must be AMOSC_TRAIN. */
 int amosc_write(struct amosc *, const char *path);
 
-/* Returns what amosc show prints after the pass `after`. `from` is such a text to continue from, or
- * NULL for the model. */
+/* Returns the output of amosc show --after `after`, for the model or, if `from` is not NULL,
+ * continued from this earlier output. */
 int amosc_show(struct amosc *, const char *from, const char *after, const char **text);
 
 #ifdef __cplusplus

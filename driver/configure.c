@@ -1,5 +1,4 @@
-// configure.c: turns options into pass settings.
-// Input: the Session's options. Output: the data, loss, gradients, optimizer and target chosen.
+// configure.c: turns options into pass settings: data, loss, gradients, optimizer and target.
 #include "driver.h"
 #include <math.h>
 #include <string.h>
@@ -9,16 +8,8 @@ struct amos_options runtime_options(const Session *session)
 	struct amos_options all = amos_options();
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		switch (c->option) {
-#define OPTION(name, ...)                                                                          \
-	case OPT_##name:                                                                           \
-		need_done(amos_option(&all, #name, c->value));                                     \
-		break;
-#include "options.def"
-#undef OPTION
-		default:
-			break;
-		}
+		if (c->option >= OPT_data) // the first of options.def, which ends settings.def
+			need_done(amos_option(&all, options[c->option].name, c->value));
 	}
 	all.argc = session->argc;
 	all.argv = session->argv;
@@ -72,8 +63,8 @@ Graph *with_loss(Session *session, Graph *g)
 	return told ? loss_pass(session->arena, g, expression) : g;
 }
 
-// Running statistics whose bytes are a parameter's too: what depends on them is part of that
-// initializer's gradient.
+// True for running statistics in the bytes of a parameter: they contribute to the gradient of that
+// initializer.
 static bool shares_bytes(const Graph *g, const Slot *s)
 {
 	for (int i = 0; i < g->slots.count && s->kind == S_buffer; i++)
@@ -119,7 +110,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 {
 	static const struct {
 		OptionName option;
-		const char *operand, *meant; // `meant`: the option that stands in its place
+		const char *operand, *meant; // `meant`: the option of other optimizers for the same
 	} rows[] = {
 #define HYPER(name, ...) {OPT_##name, #name, NULL},
 #include "optimizers.def"
@@ -136,7 +127,7 @@ Opt optimizer(Session *session, const Graph *loss, struct amos_data *data)
 		bad_usage(session, "--accumulate: expected at least 1, found 0");
 	opt.batches = data ? amos_data_independent_batches(data) / (double)opt.accumulate : 0;
 	opt_defaults(session->arena, &opt);
-	// options that the optimizer's definition has no operand for were meant for another
+	// an option without an operand in the optimizer's definition is meant for another optimizer
 	for (int i = COUNT(rows); i-- > 0;) {
 		bool uses = rows[i].option == OPT_warmup || opt_uses(opt.name, rows[i].operand);
 		if (chosen(session, rows[i].option) && !uses)
@@ -159,7 +150,7 @@ void need_host(const Session *session)
 {
 	if (!target_runs_here(target_of(session)))
 		fail("--target",
-		     "'%s' is not this machine, so its code cannot run here" HELP
+		     "code for '%s' cannot run on this machine" HELP
 		     "amosc build writes it to a file",
 		     choice(session, OPT_target, "cpu"));
 }

@@ -1,5 +1,5 @@
-// eta_options.c: parses --eta, --range, --slots.
-// Output: the eta of every parameter. Invariant: an unedited report changes nothing.
+// eta_options.c: infers eta with the options --eta, --range, --slots and --convention.
+// Invariant: --eta with an unedited report changes nothing.
 #include "driver.h"
 #include <math.h>
 #include <stdlib.h>
@@ -7,8 +7,8 @@
 
 // ---- a report as a file ---------------------------------------------------------------
 
-// Reads a number, or nested lists of which one is longer than 1, with the axis of that. False for
-// anything else.
+// Reads a number, or nested lists of which one, along the axis of eta, may be longer than 1.
+// Returns false for anything else.
 static bool read_eta(Arena *arena, const json_t *list, Override *eta)
 {
 	for (; json_array_size(list) == 1; eta->axis++)
@@ -56,7 +56,7 @@ json_t *load_report(Session *session, const char *path)
 	fclose(stream);
 	show_strings(session->arena, file);
 	if (!json_is_array(json_object_get(file, "params")))
-		fail(path, "not what amosc eta --json writes: %s",
+		fail(path, "expected the output of amosc eta --json: %s",
 		     file ? "no list 'params'" : error.text);
 	return file;
 }
@@ -90,7 +90,7 @@ static void read_report(Session *session, const char *path, EtaOptions *options)
 
 // ---- options --------------------------------------------------------------------------
 
-// Reads PATTERN=EXPRESSION, split at the last '='. False if it has none.
+// Adds PATTERN=EXPRESSION, split at the last '='. Returns false if there is none.
 static bool read_override(Arena *arena, const char *text, Overrides *list)
 {
 	const char *equal = strrchr(text, '=');

@@ -1,14 +1,13 @@
-// identity.c: identifies what a compiled program trains.
-// Output: the model's content, the target and the options that it was compiled with, as lines
-// "NAME\tVALUE\n". A checkpoint holds them, and --resume compares them.
+// identity.c: describes what a compiled program trains, in lines "NAME\tVALUE\n".
+// A checkpoint holds them, and --resume compares them.
 #include "driver.h"
 #include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-// Returns the model's content, the target, and the options that decide what is compiled as given:
-// of a list all values, of others the last, and the content of reports.
+// Returns the model's content, the target, and the options that decide what is compiled: of a list
+// all values, of others the last. Reports are identified by content too.
 const char *identity_text(Session *session, const Model *model)
 {
 	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;

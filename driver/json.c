@@ -1,4 +1,4 @@
-// json.c: names, shapes, numbers and readers of parameters as JSON.
+// json.c: writes names, shapes, numbers and weights as JSON.
 #include "driver.h"
 #include <math.h>
 #include <string.h>

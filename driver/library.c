@@ -1,4 +1,4 @@
-// library.c: implements amosc.h: sessions whose failures are values.
+// library.c: implements amosc.h: sessions whose functions return errors.
 #include "amosc.h"
 #include "driver.h"
 #include <stdlib.h>
@@ -8,10 +8,10 @@ struct amosc {
 	Session session;
 	Program *program; // NULL: nothing is compiled
 	struct amos *open;
-	bool limited; // --limit has been taken
+	bool limited; // --limit has been applied
 };
 
-// Ends the catch. Returns the failure as a value.
+// Ends the catch. Sets amos_error() and returns the error code.
 static int caught(Catch *catch)
 {
 	if (catch->status == STATUS_DONE)
@@ -71,7 +71,7 @@ void amosc_listen(struct amosc *s, void (*listen)(void *, const char *), void *c
 	s->session.listener = context;
 }
 
-// Once, before a file is read.
+// Applies --limit at the first call, before a file is read.
 static Session *begin(struct amosc *s)
 {
 	if (!s->limited)
@@ -80,7 +80,7 @@ static Session *begin(struct amosc *s)
 	return &s->session;
 }
 
-// ---- what the file holds --------------------------------------------------------------
+// ---- reports --------------------------------------------------------------------------
 
 static int list_values(struct amosc *s, bool outputs, int *count, const struct amosc_value **to)
 {
@@ -144,7 +144,7 @@ static Program *program_begun(Session *session, bool weights)
 static void compile(struct amosc *s)
 {
 	if (s->session.purpose == FOR_REPORT)
-		fail_status(STATUS_USAGE, NULL, "a session for reports compiles nothing");
+		fail_status(STATUS_USAGE, NULL, "a session for reports cannot compile");
 	if (s->open)
 		return;
 	Program *p = program_begun(begin(s), false);
@@ -164,7 +164,7 @@ int amosc_compile(struct amosc *s, struct amos **open, struct amos_data **data)
 	return caught(&catch);
 }
 
-// A session for `purpose` with data, compiled.
+// Compiles a session, which must be for `purpose` and have data.
 static void compile_for(struct amosc *s, Purpose purpose, const char *call)
 {
 	if (s->session.purpose != purpose)

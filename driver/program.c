@@ -1,4 +1,4 @@
-// program.c: runs the passes of passes.def on a program: the functions that one object holds.
+// program.c: runs the passes of passes.def on a program: the entries that one object holds.
 // Input: a Session and its data, or a program read from text. Output: an open model.
 // Invariant: from pass `join` on, all entries have the slot table of the first.
 #include "driver.h"
@@ -11,7 +11,7 @@ const Graph *program_graph(const Program *p)
 	return p->entries.at[0].unit.graph;
 }
 
-// `g` as if it had been printed and read back; NULL: not read yet.
+// Adds an entry of the live values of `g`, as if printed and read back; g NULL: not read yet.
 static Entry *add_entry(Program *p, const char *name, const Graph *g)
 {
 	Arena *arena = p->session->arena;
@@ -33,7 +33,7 @@ static void set_graph(Entry *e, const Graph *g)
 		e->unit.graph = graph_live(g->arena, g);
 }
 
-// Runs `pass` on one entry. False: it is for fewer samples, which the pass refuses.
+// Runs `pass` on one entry. Returns false if it fails on an entry for fewer samples.
 static bool run_on_entry(Program *p, Entry *e, const Graph *pass(Program *, Entry *))
 {
 	Catch catch;
@@ -48,8 +48,8 @@ static bool run_on_entry(Program *p, Entry *e, const Graph *pass(Program *, Entr
 	return false;
 }
 
-// Runs `pass` on the entries from `first` on. One for fewer samples, which the model may not take,
-// is left out where the pass refuses it.
+// Runs `pass` on the entries from `first` on. Drops entries for fewer samples on which it fails:
+// not every model accepts them.
 static void run_on_entries(Program *p, int first, const Graph *pass(Program *, Entry *))
 {
 	int kept = first;
@@ -72,7 +72,8 @@ static const Graph *read_fewer(Program *p, Entry *e)
 	return read_bound(p->session, p->data, false, e->samples)->graph;
 }
 
-// Evaluations of what the last batch leaves, and of `least` samples (0: of none).
+// Adds entries that evaluate the samples after the last complete batch, and `least` samples (0:
+// none).
 static void read_rest(Program *p, int64_t least)
 {
 	Session *session = p->session;
@@ -129,7 +130,7 @@ static void pass_read(Program *p)
 
 // ---- data -----------------------------------------------------------------------------
 
-// Checks the data against what they have to know of the object before there is one.
+// Attaches the data to a model without code, which describes the object before there is one.
 static void attach(Program *p)
 {
 	static const char *const both[] = {"train", "eval", NULL};
@@ -179,8 +180,8 @@ void attach_data(Program *p)
 
 // ---- loss, eta, grad, step ------------------------------------------------------------
 
-// The loss of train and eval, with what else is measured and the checks as the only outs; that of
-// gradients next to all outputs.
+// Adds the loss. The graphs of train and eval keep only loss, accuracy and checks as outputs; that
+// of grad keeps all.
 static const Graph *entry_loss(Program *p, Entry *e)
 {
 	Arena *arena = p->session->arena;
@@ -235,7 +236,7 @@ const char *percent_text(Arena *arena, double x)
 	return x > 0 && x < 0.1 ? "less than 0.1 %" : format(arena, "%.3g %%", x);
 }
 
-// One line, of how much training leaves as it is; --verbose: before it a line for each weight.
+// Reports how much is not trained, in one line; with --verbose, first a line for each weight.
 static void tell_untrained(const Session *session, const Model *m)
 {
 	enum { FEW = 2 };
@@ -272,7 +273,7 @@ static void pass_grad(Program *p)
 	// a program that also runs the model may leave all parameters as they are
 	if (all->outs.count == loss->outs.count && !p->weights && !p->standing)
 		fail(session->path,
-		     "no parameter is to be trained: it has none, or --freeze leaves none" HELP
+		     "no parameter to train: the model has none, or --freeze leaves none" HELP
 		     "amosc inspect lists them");
 	Text why = {.arena = arena};
 	for (int i = 0; i < idle.count; i++)
@@ -281,8 +282,8 @@ static void pass_grad(Program *p)
 	if (idle.count && idle.count == all->outs.count - loss->outs.count)
 		fail(session->path,
 		     "no parameter gets a gradient:%s" HELP
-		     "minimize what depends on them by --loss, or "
-		     "export without what ends their gradients",
+		     "choose a --loss that depends on them, or export the model without the "
+		     "operators that end their gradients",
 		     why.at);
 	if (!p->model)
 		return;
@@ -310,10 +311,10 @@ static void pass_step(Program *p)
 
 // ---- join -----------------------------------------------------------------------------
 
-typedef struct Joined { // a graph that goes on the slots of the first
+typedef struct Joined { // a graph that is put on the slots of the first
 	const Graph *from;
-	int64_t samples; // in a batch of `from`, where it has fewer; else 0
-	int fewer;       // inputs of `from` that have that many rows of the other's
+	int64_t samples; // in a batch of `from` if it is smaller; else 0
+	int fewer;       // number of inputs of `from` that are so many rows of a slot
 } Joined;
 
 static Ref put_named_slot(void *context, Graph *to, const Val *v, const Ref *in)
@@ -329,13 +330,13 @@ static Ref put_named_slot(void *context, Graph *to, const Val *v, const Ref *in)
 		return all;
 	rows.dim[0] = joined->samples;
 	if (s->kind != S_input || !same_shape(&rows, &s->shape))
-		fail(s->name, "its size does not go by the batch");
+		fail(s->name, "its shape in evaluation differs from that in training");
 	joined->fewer++;
 	return put_slice(to, all, start, rows.dim, NULL);
 }
 
-// The outs of an entry on the slots of the first, matched by name: where a step draws dropout, it
-// has slots between.
+// Returns the graph of an entry on the slots of the first. Slots are matched by name, since the
+// first may have more: those of dropout.
 static const Graph *join_entry(Program *p, Entry *e)
 {
 	Arena *arena = p->session->arena;
@@ -349,7 +350,7 @@ static const Graph *join_entry(Program *p, Entry *e)
 	for (int i = 0; i < joined.from->outs.count; i++)
 		add_out(to, joined.from->outs.at[i].name, now[joined.from->outs.at[i].val]);
 	if (e->samples && !joined.fewer)
-		fail(e->unit.name, "no input goes by the batch");
+		fail(e->unit.name, "no input has the batch size");
 	return to;
 }
 

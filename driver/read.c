@@ -1,6 +1,6 @@
-// read.c: reads the model as the options and the data have it.
-// Chooses precision, frozen weights, statistics and dropout, and binds every dimension: by --bind,
-// by the data, or by a size that stands for any.
+// read.c: reads the model with the options and the sizes of the data.
+// Chooses precision, frozen weights, statistics and dropout. Every dimension gets a size: from
+// --bind, from the data, or a placeholder.
 // Invariant: a model can be read any number of times, also from standard input.
 #include "driver.h"
 #include <errno.h>
@@ -11,62 +11,61 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef struct Reading { // ReadOptions while they are being collected
+typedef VEC(Bind) Binds;
+
+typedef struct Reading { // the ReadOptions while they are collected
 	Session *session;
 	bool random;         // as in a training step
-	int64_t batch, size; // of dimensions that nothing tells
-	VEC(Bind) binds;
+	int64_t batch, size; // placeholders for open dimensions: the first axis, the others
+	Binds binds;
 	VEC(const char *) freeze;
 	KnownList known;
 } Reading;
 
-// Takes NAME=N off the front of a list NAME=N,NAME=N; false: it is none, or N is below 1.
-static bool next_pair(Arena *arena, const char **list, Bind *pair)
+// Returns the pairs of an option whose values are lists NAME=N,NAME=N with N at least 1.
+static Binds pairs_of(const Session *session, OptionName option)
 {
-	const char *equal = strchr(*list, '=');
-	char *end = NULL;
-	errno = 0;
-	long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
-	if (!equal || equal == *list || (*end && *end != ',') || size < 1 || errno)
-		return false;
-	*pair = (Bind){format(arena, "%.*s", (int)(equal - *list), *list), size};
-	*list = *end ? end + 1 : end;
-	return true;
+	Binds pairs = {0};
+	for (int i = 0; i < session->choices.count; i++) {
+		const Choice *c = &session->choices.at[i];
+		const char *list = c->option == option ? c->value : "", *equal;
+		for (char *end; *list; list = *end ? end + 1 : end) {
+			end = NULL;
+			errno = 0;
+			equal = strchr(list, '=');
+			long long size = equal ? strtoll(equal + 1, &end, 10) : 0;
+			if (!equal || equal == list || (*end && *end != ',') || size < 1 || errno)
+				bad_usage(session,
+				          format(session->arena,
+				                 "--%s: expected %s with N at least 1, found '%s'",
+				                 options[option].name, options[option].argument,
+				                 c->value));
+			char *name = format(session->arena, "%.*s", (int)(equal - list), list);
+			PUSH(session->arena, pairs, ((Bind){name, size}));
+		}
+	}
+	return pairs;
 }
 
 void limit_cost(Session *session)
 {
 	Budget *budget = budget_new(session->arena);
-	Bind limit;
-	for (int i = 0; i < session->choices.count; i++) {
-		const Choice *c = &session->choices.at[i];
-		for (const char *rest = c->option == OPT_limit ? c->value : ""; *rest;) {
-			bool pair = next_pair(session->arena, &rest, &limit);
-			int cost = pair ? FIND(limit.name, cost_names) : -1;
-			if (cost < 0)
-				fail_status(
-				    STATUS_USAGE, "--limit",
-				    "expected COST=N,..., COST nodes, bytes or elements, N at "
-				    "least 1; found '%s'",
-				    c->value);
-			budget->limit[cost] = (uint64_t)limit.size;
-		}
+	const Binds limits = pairs_of(session, OPT_limit);
+	for (int i = 0; i < limits.count; i++) {
+		int cost = FIND(limits.at[i].name, cost_names);
+		if (cost < 0)
+			fail_status(STATUS_USAGE, "--limit",
+			            "expected nodes, bytes or elements, found '%s'",
+			            limits.at[i].name);
+		budget->limit[cost] = (uint64_t)limits.at[i].size;
 	}
 }
 
 static Reading read_choices(Session *session, bool random)
 {
-	Reading r = {.session = session, .random = random};
-	Bind bind;
+	Reading r = {.session = session, .random = random, .binds = pairs_of(session, OPT_bind)};
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
-		for (const char *rest = c->option == OPT_bind ? c->value : ""; *rest;) {
-			if (!next_pair(session->arena, &rest, &bind))
-				fail_status(STATUS_USAGE, "--bind",
-				            "expected NAME=N,... with N at least 1, found '%s'",
-				            c->value);
-			PUSH(session->arena, r.binds, bind);
-		}
 		if (c->option == OPT_freeze)
 			PUSH(session->arena, r.freeze, c->value);
 		if (c->option == OPT_train)
@@ -77,7 +76,7 @@ static Reading read_choices(Session *session, bool random)
 
 // ---- the file -------------------------------------------------------------------------
 
-// Copies standard input into memory unless it is a regular file, which is mapped.
+// Copies standard input into memory, unless it is a regular file: that can be mapped.
 static void copy_input(void)
 {
 	char block[1 << 16];
@@ -94,10 +93,10 @@ static void copy_input(void)
 	close(copy);
 }
 
-typedef enum Trait {   // of what a model is read for
-	MEASURES = 1,  // the loss of a network that trained: by the statistics that it gathered
+typedef enum Trait {   // of a Purpose
+	MEASURES = 1,  // the loss of a trained network: uses its running statistics
 	DOUBLES = 2,   // may compute in double
-	USES_LOSS = 4, // goes by the loss that the file holds
+	USES_LOSS = 4, // uses the loss that the file holds
 } Trait;
 static const int traits[] = {
     [FOR_TRAINING] = MEASURES | USES_LOSS,
@@ -108,8 +107,8 @@ static const int traits[] = {
     [FOR_EXPORT] = 0,
 };
 
-// A network in training is measured by the statistics that it has gathered; run and grad go by the
-// file.
+// Returns the choice of --bn. Without it, a training step uses batch statistics, the loss of a
+// network in training its running statistics, and run and grad what the file says.
 static Statistics statistics(const Session *session, bool random)
 {
 	const char *said = session->drawn ? "train" : choice(session, OPT_bn, NULL);
@@ -122,17 +121,20 @@ static Statistics statistics(const Session *session, bool random)
 	return said || random ? BN_BATCH : BN_FILE;
 }
 
-// By --precision; where that is not given, grad computes in double, run and eval as the file does.
+// Returns the choice of --precision. Without it, grad computes in double, run and eval in the
+// file's types.
 static Precision precision(const Session *session)
 {
 	const char *said = choice(session, OPT_precision, NULL);
-	bool can = traits[session->purpose] & DOUBLES, apart = session->purpose == FOR_GRADIENTS;
-	if (!said && can)
-		return apart ? PRECISION_F64 : PRECISION_FILE;
-	if (said && strcmp(said, "f32") && !(can && !strcmp(said, "f64")))
+	bool doubles = traits[session->purpose] & DOUBLES;
+	if (!said && doubles)
+		return session->purpose == FOR_GRADIENTS ? PRECISION_F64 : PRECISION_FILE;
+	if (!said || !strcmp(said, "f32"))
+		return PRECISION_F32;
+	if (!doubles || strcmp(said, "f64"))
 		fail_status(STATUS_USAGE, "--precision",
 		            "expected f32, or f64 in run, eval and grad; found '%s'", said);
-	return said && strcmp(said, "f32") ? PRECISION_F64 : PRECISION_F32;
+	return PRECISION_F64;
 }
 
 Model *attempt_read(Session *session, ReadModel *read, const void *context, const char **failure)
@@ -150,7 +152,7 @@ Model *attempt_read(Session *session, ReadModel *read, const void *context, cons
 	return NULL;
 }
 
-// A file is parsed once, however often it is read.
+// Parses the file at the first call only.
 static Model *read_file(Session *session, const void *context)
 {
 	const ReadOptions *options = context;
@@ -174,8 +176,8 @@ static Model *check_loss(Session *session, const void *context)
 	return m;
 }
 
-// Puts in dropout as --dropout says; reports random numbers that are no dropout, where dropout is
-// gone.
+// Inserts or removes dropout as --dropout says. Outside of training, reports a node that draws
+// random numbers and is no dropout.
 static void settle_graph(Session *session, Model *model, bool random)
 {
 	bool norms = false;
@@ -187,22 +189,22 @@ static void settle_graph(Session *session, Model *model, bool random)
 	int added;
 	model->graph = dropout_pass(session->arena, model->graph, random, rate, &added);
 	if (random && rate > 0 && !added)
-		fail("--dropout", "no place takes it: the model has no block of attention or MLP "
-		                  "without dropout of its own");
+		fail("--dropout",
+		     "the model has no attention or MLP block without dropout of its own");
 	if (random && rate > 0)
 		PUSH(session->arena, model->notes,
-		     format(session->arena, "dropout of %g put at %d places", rate, added));
+		     format(session->arena, "dropout of %g inserted at %d points", rate, added));
 	int drawing = random ? -1 : drawing_node(model->graph);
 	if (drawing < 0)
 		return;
 	const Node *node = &model->graph->nodes->list.at[drawing];
 	tell(session,
-	     "note: node '%s' (%s) draws at random and is no dropout: what it computes "
-	     "depends on --seed\n",
+	     "note: node '%s' (%s) draws random numbers and is no dropout: its result depends "
+	     "on --seed\n",
 	     node->name, node->op);
 }
 
-// What is wrong with the model and with its loss is one failure.
+// Errors in the model and in --loss are reported together.
 static Model *read_with(const Reading *r, bool list)
 {
 	Session *session = r->session;
@@ -213,7 +215,7 @@ static Model *read_with(const Reading *r, bool list)
 	                             .statistics = statistics(session, r->random),
 	                             .training = r->random,
 	                             .separate = session->purpose == FOR_GRADIENTS,
-	                             // the file's, where nothing else is to be minimized
+	                             // the file's, unless the options give another
 	                             .loss = traits[session->purpose] & USES_LOSS &&
 	                                     !session->plain && !chosen(session, OPT_loss) &&
 	                                     !chosen(session, OPT_cotangent),
@@ -245,7 +247,7 @@ static void bind_axis(Reading *r, const Input *in, int axis, int64_t size)
 	PUSH(arena, r->binds, bind);
 }
 
-// Arrays are named by an input or, as NAME#k, by an element of a sequence.
+// True if the array has the input's name or, for a sequence, the name NAME#k of an element.
 static bool is_for(const Known *known, const Input *in)
 {
 	size_t length = strlen(in->name);
@@ -284,7 +286,7 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 		PUSH(arena, inputs, to);
 	}
 	need_done(amos_data_take(data, names.count, names.at));
-	// operators may need these values when the file is read: they get the type of their input
+	// operators may need these values when the file is read, in the type of their input
 	for (int i = 0; i < listed->inputs.count; i++)
 		for (int k = 0; k < r->known.count; k++) {
 			Known *known = &r->known.at[k];
@@ -305,8 +307,8 @@ static void bind_by_data(Reading *r, struct amos_data *data)
 				bind_axis(r, from.at[i], a, inputs.at[i].dim[a]);
 }
 
-// The options, and the sizes that the data tell, or --batch: the first axis of each input.
-static Reading read_told(Session *session, struct amos_data *data, bool random, int64_t batch)
+// Returns the options, with sizes from the data or, for the first axis of each input, `batch`.
+static Reading read_sizes(Session *session, struct amos_data *data, bool random, int64_t batch)
 {
 	Reading r = read_choices(session, random);
 	if (data)
@@ -341,35 +343,32 @@ static bool has_dimension(Session *session, const Model *model, const char *name
 	return false;
 }
 
-// Every --bind is of a dimension; looked at once.
 static void check_binds(Session *session, const Model *model)
 {
-	const Reading r = read_choices(session, false);
-	for (int i = 0; i < r.binds.count && !session->bound; i++)
-		if (!has_dimension(session, model, r.binds.at[i].name))
-			fail("--bind", "no input has a dimension '%s'", r.binds.at[i].name);
-	session->bound = true;
+	const Binds binds = pairs_of(session, OPT_bind);
+	for (int i = 0; i < binds.count; i++)
+		if (!has_dimension(session, model, binds.at[i].name))
+			fail("--bind", "no input has a dimension '%s'", binds.at[i].name);
 }
 
 Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t samples)
 {
 	if (data && samples)
 		amos_data_batch(data, samples);
-	const Reading r = read_told(session, data, random,
-	                            samples ? samples : choice_count(session, OPT_batch, 0));
+	const Reading r = read_sizes(session, data, random,
+	                             samples ? samples : choice_count(session, OPT_batch, 0));
 	Model *model = read_with(&r, false);
 	check_binds(session, model);
 	return model;
 }
 
-// Reads the model by a Reading. Open dimensions become its `batch` on the first axis of an input
-// and its `size` on the others; those that are computed from others only where these do not tell.
-static Model *read_open(Session *session, const void *told)
+// Reads the model with placeholders for open dimensions. One computed from others gets a
+// placeholder only if it is still open when the others have one.
+static Model *read_open(Session *session, const void *reading)
 {
-	Reading r = *(const Reading *)told;
+	Reading r = *(const Reading *)reading;
 	bool open = true;
 	(void)session;
-	r.random = false;
 	for (int formulas = 0; formulas < 2 && open; formulas++) {
 		const Model *listed = read_with(&r, true);
 		open = false;
@@ -381,7 +380,6 @@ static Model *read_open(Session *session, const void *told)
 					bind_axis(&r, in, a, a ? r.size : r.batch);
 			}
 	}
-	r.random = ((const Reading *)told)->random;
 	return read_with(&r, false);
 }
 
@@ -402,17 +400,16 @@ Model *list_model(Session *session)
 Model *read_standing(Session *session, struct amos_data *data, bool random)
 {
 	static const int64_t sizes[] = {8, 12, 16, 32, 64, 224};
-	Reading told = read_told(session, data, false, choice_count(session, OPT_batch, 0));
+	Reading r = read_sizes(session, data, random, choice_count(session, OPT_batch, 0));
 	Model *model = NULL;
 	const char *failure;
 	if (chosen(session, OPT_bind))
-		check_binds(session, read_with(&told, true));
-	told.random = random;
-	told.batch = 2;
+		check_binds(session, read_with(&r, true));
+	r.batch = 2;
 	for (int k = 0; k < COUNT(sizes) && !model; k++) {
-		told.size = sizes[k];
-		model = attempt_read(session, read_open, &told, &failure);
+		r.size = sizes[k];
+		model = attempt_read(session, read_open, &r, &failure);
 	}
-	told.size = sizes[0];
-	return model ? model : read_open(session, &told);
+	r.size = sizes[0];
+	return model ? model : read_open(session, &r);
 }

@@ -1,11 +1,10 @@
-// report_json.c: builds the eta report.
-// Input: a model, or a file that --json wrote. Output: a Report.
-// Invariant: no weight is read; --json prints the report as it is.
+// report_json.c: builds the eta report, from a model or from a file that --json wrote.
+// Invariant: no weight is read; --json prints the report unchanged.
 #include "driver.h"
 #include <math.h>
 #include <string.h>
 
-// A number, or where eta differs along an axis a list along it, with axes of 1 around it.
+// Returns a number or, if eta differs along an axis, nested lists of length 1 except along it.
 static json_t *eta_value(const Eta *eta, const Shape *shape)
 {
 	if (!eta->nparts)
@@ -59,7 +58,7 @@ static json_t *row_json(Arena *arena, const Graph *g, int slot, const Eta *eta,
 		                      (json_int_t)from, "to", to, "role", part->role, "eta",
 		                      number_json(part->eta.value), "formula", part->formula));
 	}
-	SlotHome *home; // where the file keeps it; others hold copies
+	SlotHome *home; // the first is its initializer, the others hold copies
 	int homes = slot_homes(g, arena, slot, &home);
 	for (int k = 1; k < homes; k++)
 		json_array_append_new(copies, json_pack("{so ss?}", "initializer",
@@ -88,7 +87,7 @@ const Memory memories[MEMORIES] = {
     {"adamw", "adamw", 0, false, ""},
     {"adafactor", "adafactor", 0, false, ""}};
 
-// The range of each input that is a signal, and what tells it.
+// Returns the range of each input that is a signal, with its source.
 static json_t *inputs_json(const Session *session, const struct amos_data *data, const Graph *g,
                            const Scales *scales)
 {
@@ -113,14 +112,14 @@ static json_t *inputs_json(const Session *session, const struct amos_data *data,
 	return list;
 }
 
-// Bytes of the parameters, and of the state of each optimizer.
+// Returns the bytes of the parameters and of the state of each optimizer.
 static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 {
-	Eta *whole = NEWS(arena, Eta, g->slots.count + 1);
+	Eta *full = NEWS(arena, Eta, g->slots.count + 1); // slots shaped as the parameters
 	int64_t parameters = 0;
 	for (int i = 0; i < g->slots.count; i++) {
 		const Slot *s = &g->slots.at[i];
-		whole[i].slot = s->shape;
+		full[i].slot = s->shape;
 		if (s->kind == S_param)
 			parameters += byte_count(s->type, &s->shape);
 	}
@@ -128,7 +127,7 @@ static json_t *memory_json(Arena *arena, const Graph *g, const Eta *eta)
 	for (int i = 0; i < MEMORIES; i++) {
 		const Memory *m = &memories[i];
 		const Opt opt = {.name = m->optimizer, .momentum = m->momentum};
-		int64_t bytes = state_bytes(g, m->unreduced ? whole : eta, &opt);
+		int64_t bytes = state_bytes(g, m->unreduced ? full : eta, &opt);
 		json_object_set_new(memory, m->key, json_integer(bytes));
 	}
 	return memory;

@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 	}
 	const Verb *verb = verb_named(argv[1]);
 	if (!verb) {
-		fprintf(stderr, "amosc: %s '%s'; amosc --help lists the verbs\n",
+		fprintf(stderr, "amosc: %s '%s'\n  help: amosc --help lists the verbs\n",
 		        *argv[1] == '-' ? "expected a verb before option" : "no verb", argv[1]);
 		return STATUS_USAGE;
 	}

@@ -1,7 +1,7 @@
 // bench.c: implements amosc bench: profiles a training step by kernel, on synthetic data.
 // Output: each kernel's share of the time, and the fraction of this machine's peak that it reaches.
-// Invariant: all figures are of the fastest step, except those of all updates together: these are
-// of the step with the fastest updates, as the peak of memory is of its best pass.
+// All figures are of the fastest step, except those of all updates together, which are of the step
+// with the fastest updates.
 #include "tool.h"
 #include "peak.h"
 #include <math.h>
@@ -14,16 +14,17 @@ static const double long_enough = 2;     // seconds
 typedef struct Line { // kernels of one name, or of one kind
 	const char *name, *kind;
 	int launches;
-	double seconds, flops, bytes; // a step
+	double seconds, flops, bytes; // per step
 } Line;
 
 typedef struct Bench {
 	Session *session;
 	Peak peak;
-	double step, flops, bytes; // seconds; of work; of memory taken
+	double step, flops, bytes; // seconds per step; operations per step; memory
 	int lines, kinds;
 	Line *line, *kind; // longest first
-	// all kernels that write parameters, in the fastest step and in the step of their own best
+	// all kernels that write parameters: in the fastest step, in the step with the fastest
+	// updates
 	Line update, best;
 } Bench;
 
@@ -31,22 +32,16 @@ typedef struct Bench {
 
 static void fill_input(const Slot *s, void *bytes)
 {
+	Arena *arena = arena_new();
 	int64_t count = count_of(&s->shape), limit = s->limit > 0 ? s->limit : 2;
+	Array x = {.type = s->type, .shape = s->shape, .i = NEWS(arena, int64_t, count)};
 	for (int64_t i = 0; i < count; i++)
-		switch (s->type) {
-		case E_f32:
-			((float *)bytes)[i] = (float)sin(0.7 * (double)i + 0.3);
-			break;
-		case E_i64:
-			((int64_t *)bytes)[i] = i * 7 % limit;
-			break;
-		case E_i32:
-			((int32_t *)bytes)[i] = (int32_t)(i * 7 % limit);
-			break;
-		default:
-			memset((char *)bytes + i * elems[s->type].bytes, i % 2,
-			       (size_t)elems[s->type].bytes);
-		}
+		if (is_float(s->type))
+			x.f[i] = sin(0.7 * (double)i + 0.3);
+		else
+			x.i[i] = i * 7 % limit;
+	array_to(&x, bytes);
+	arena_free(arena);
 }
 
 static void call(struct amos *open, const struct amos_entry *entry)
@@ -69,8 +64,8 @@ static int64_t update_time(const struct amos_entry *entry, const int64_t *nanose
 	return sum;
 }
 
-// Sets the nanoseconds per launch of the fastest step and of that with the fastest updates. Returns
-// the seconds of the former.
+// Sets the nanoseconds per launch in the fastest step, and in the step with the fastest updates.
+// Returns the seconds of the former.
 static double fastest_step(Session *session, struct amos *open, const struct amos_entry *entry,
                            int64_t *nanoseconds, int64_t *updates)
 {
@@ -120,7 +115,7 @@ static Line *line_named(Line *line, int *count, const char *name, const char *ki
 	return &line[(*count)++];
 }
 
-// Launches of one name in one line; kinds are those of the table, updates one of their own.
+// Adds up the launches by name and by kind; updates are a kind of their own.
 static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t *nanoseconds,
                          const int64_t *updates)
 {
@@ -146,7 +141,8 @@ static void gather_lines(Bench *b, const struct amos_entry *entry, const int64_t
 	qsort(b->kind, (size_t)b->kinds, sizeof *b->kind, by_time);
 }
 
-// The larger of two: of the multiply-adds, and of the bytes that could have been done meanwhile.
+// Returns the larger of two fractions of what this machine can do in that time: of its operations,
+// of its memory traffic.
 static double fraction(const Bench *b, const Line *l)
 {
 	double seconds = fmax(l->seconds, 1e-9);

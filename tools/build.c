@@ -27,11 +27,9 @@ void verb_build(Session *session)
 		bad_usage(session,
 		          format(session->arena, "expected an executable or .o, found '%s'", out));
 	if (!object && !target_links_here(target_of(session)))
-		bad_usage(session,
-		          "for another target, expected -o NAME.o: an object, or the text of "
-		          "PTX for cuda");
+		bad_usage(session, "expected -o NAME.o or NAME.ptx for another target");
 	if (chosen(session, OPT_update_only))
-		bad_usage(session, "--update-only is not there yet");
+		bad_usage(session, "--update-only is not supported yet");
 	Program *program = program_new(session, open_given(session));
 	program->weights = true;
 	run_passes(program, PASS_join);

@@ -12,7 +12,7 @@ void verb_eta(Session *session)
 	if (diff && !session->other)
 		bad_usage(session, "--diff: expected two models or reports");
 	if (session->other && !diff)
-		bad_usage(session, "two models go with --diff");
+		bad_usage(session, "expected one model, or two with --diff");
 	if (chosen(session, OPT_check)) {
 		check_eta(session);
 		return;

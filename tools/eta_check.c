@@ -1,24 +1,24 @@
 // eta_check.c: implements amosc eta --check.
 // Draws every parameter at its eta and runs the compiled graph on normal data of the declared
-// ranges, or on the data given. Output: the root mean square of each node's result next to the
-// inferred range. Invariant: masked elements (-1e3 and below, infinities) do not count; draws are a
-// function of the seed.
+// ranges, or on the data given. Output: the root mean square of each node's result, next to the
+// inferred range. Masked elements (-1e3 and below, infinities) do not count. Draws are a function
+// of the seed.
 #include "tool.h"
 #include <math.h>
 #include <string.h>
 
-// Parameters are drawn as often as yields so many numbers, within limits.
+// The number of draws, within these limits, is such that about NUMBERS elements are drawn.
 enum { NUMBERS = 1 << 22, LEAST = 8, MOST = 64 };
 
-static const double bound = 2; // largest ratio of a measured range to the inferred one
+static const double bound = 2; // largest accepted ratio of the measured and the inferred range
 
 typedef struct Probe { // a value that is measured
 	Ref ref;
-	int square, count; // outs: sum of squares, and of how many
-	bool kernel;       // the output of one
-	double inferred, squares, entries, measured, ratio;
+	int square, count; // outputs: sum of squares; number of elements
+	bool kernel;       // a kernel's output
+	double inferred, squares, elements, measured, ratio;
 	bool holds;
-	const char *reason; // why it leaves its range; NULL: it does not, or no known reason
+	const char *reason; // why the ratio is far from 1; NULL: it is not, or no known reason
 } Probe;
 
 typedef struct Check {
@@ -27,7 +27,7 @@ typedef struct Check {
 	const Scales *scales;
 	const Eta *eta;
 	VEC(Probe) probes;
-	int *probe_of; // by Ref: its number + 1
+	int *probe_of; // indexed by Ref: index in probes + 1
 	int draws;
 } Check;
 
@@ -75,8 +75,8 @@ static Ref total(Graph *g, Ref x)
 	return put_reshape(g, put_reduce(g, O_sum, x, shape.rank, axes), shape_of(0, NULL));
 }
 
-// Probes the last value of each node of the file, if it is a signal: adds the sum of squares of its
-// ordinary elements, and their number, as outputs.
+// Adds outputs for the last value of each node of the file that is a signal: the sum of squares of
+// its unmasked elements, and their number.
 static void place_probes(Check *c)
 {
 	Graph *g = c->g;
@@ -103,15 +103,15 @@ static void place_probes(Check *c)
 		g->from = val(g, r)->from;
 		Ref zero = put_num(g, E_f32, 0),
 		    ones = put_rank(g, put_num(g, E_f32, 1), shape.rank);
-		Ref ordinary = put2(g, O_lt, put_num(g, E_f32, -1e3), r);
-		Ref square = put3(g, O_select, ordinary, put2(g, O_mul, r, r), zero);
-		Ref entry = put3(g, O_select, ordinary, put_expand(g, ones, shape), zero);
+		Ref unmasked = put2(g, O_lt, put_num(g, E_f32, -1e3), r);
+		Ref square = put3(g, O_select, unmasked, put2(g, O_mul, r, r), zero);
+		Ref one = put3(g, O_select, unmasked, put_expand(g, ones, shape), zero);
 		add_out(g, format(arena, "square:%u", r), total(g, square));
-		add_out(g, format(arena, "count:%u", r), total(g, entry));
+		add_out(g, format(arena, "count:%u", r), total(g, one));
 		PUSH(arena, c->probes, p);
 	}
 	if (!c->probes.count)
-		fail(g->name, "nothing in it depends on data and parameters: nothing to check");
+		fail(g->name, "no value depends on data and on parameters: nothing to check");
 }
 
 // ---- draws ----------------------------------------------------------------------------
@@ -131,11 +131,11 @@ static double normal(Draw *d)
 	return radius * cos(2 * M_PI * uniform(d));
 }
 
-// Draws normal elements with their eta as deviation; factors are their eta.
+// Draws normal elements with their eta as standard deviation; factors are equal to their eta.
 static void draw_parameter(const Slot *s, const Eta *eta, Draw *d, float *to)
 {
 	bool factor = !strcmp(eta->role, "norm_scale") || !strcmp(eta->role, "scale");
-	int64_t inner = 1; // elements per step along the axis that eta varies along
+	int64_t inner = 1; // elements per index of the axis along which eta varies
 	for (int a = s->shape.rank - 1; eta->nparts && a > eta->axis; a--)
 		inner *= s->shape.dim[a];
 	for (int64_t i = 0; i < count_of(&s->shape); i++) {
@@ -150,20 +150,19 @@ static void draw_parameter(const Slot *s, const Eta *eta, Draw *d, float *to)
 // Draws normal floats and any valid indices; other integers are ones, as in masks.
 static void draw_input(const Check *c, int slot, Draw *d, void *to)
 {
+	Arena *arena = arena_new();
 	const Slot *s = &c->g->slots.at[slot];
 	Ref r = slot_ref(c->g, slot);
 	double range = r ? c->scales->range[r].value : 1;
-	for (int64_t i = 0; i < count_of(&s->shape); i++) {
-		int64_t n = s->limit ? (int64_t)(uniform(d) * (double)s->limit) : 1;
-		if (s->type == E_f32)
-			((float *)to)[i] = (float)(range * normal(d));
-		else if (elems[s->type].bytes == 8)
-			((int64_t *)to)[i] = n;
-		else if (elems[s->type].bytes == 4)
-			((int32_t *)to)[i] = (int32_t)n;
+	int64_t count = count_of(&s->shape);
+	Array x = {.type = s->type, .shape = s->shape, .i = NEWS(arena, int64_t, count)};
+	for (int64_t i = 0; i < count; i++)
+		if (is_float(s->type))
+			x.f[i] = range * normal(d);
 		else
-			((uint8_t *)to)[i] = 1;
-	}
+			x.i[i] = s->limit ? (int64_t)(uniform(d) * (double)s->limit) : 1;
+	array_to(&x, to);
+	arena_free(arena);
 }
 
 static void measure(Check *c, struct amos_data *data)
@@ -190,12 +189,12 @@ static void measure(Check *c, struct amos_data *data)
 		for (int i = 0; i < c->probes.count; i++) {
 			Probe *p = &c->probes.at[i];
 			p->squares += amos_out_number(open, entry, p->square);
-			p->entries += amos_out_number(open, entry, p->count);
+			p->elements += amos_out_number(open, entry, p->count);
 		}
 	}
 	for (int i = 0; i < c->probes.count; i++) {
 		Probe *p = &c->probes.at[i];
-		p->measured = p->entries > 0 ? sqrt(p->squares / p->entries) : p->inferred;
+		p->measured = p->elements > 0 ? sqrt(p->squares / p->elements) : p->inferred;
 		p->ratio = p->measured / p->inferred;
 		p->holds = p->ratio <= bound && p->ratio >= 1 / bound;
 	}
@@ -203,8 +202,8 @@ static void measure(Check *c, struct amos_data *data)
 
 // ---- results --------------------------------------------------------------------------
 
-// Returns what explains `r`: a value that is not as inferred either, a rule that is known to be
-// coarse, or a parameter whose eta is not sure; NULL for none.
+// Returns a reason for the measured range of `r`: a coarse rule, a parameter whose eta is not sure,
+// or the reason of an operand that deviates the same way. NULL if there is none.
 static const char *reason_behind(const Check *c, Ref r, bool larger, int depth)
 {
 	const Val *v = val(c->g, r);
@@ -226,7 +225,7 @@ static const char *reason_behind(const Check *c, Ref r, bool larger, int depth)
 
 static void print_check(const Check *c, int failed)
 {
-	double kernels = 1; // largest distance of a kernel's output
+	double kernels = 1; // largest factor by which a kernel's output deviates
 	int explained = 0;
 	for (int i = 0; i < c->probes.count; i++) {
 		const Probe *p = &c->probes.at[i];
@@ -242,10 +241,11 @@ static void print_check(const Check *c, int failed)
 		if (p->reason)
 			printf("    %s\n", p->reason);
 	}
-	printf("%d values, %d draws: %d hold within %g, %d do not for a reason that is known, %d "
-	       "do not; kernels' outputs within %.3g\n",
-	       c->probes.count, c->draws, c->probes.count - explained - failed, bound, explained,
-	       failed, kernels);
+	printf(
+	    "%d values, %d draws: %d agree within a factor of %g, %d do not for a known reason, %d "
+	    "do not; kernels' outputs within %.3g\n",
+	    c->probes.count, c->draws, c->probes.count - explained - failed, bound, explained,
+	    failed, kernels);
 }
 
 static json_t *check_json(const Check *c, int failed)
@@ -299,6 +299,6 @@ void check_eta(Session *session)
 		print_check(&c, failed);
 	if (failed)
 		fail(NULL, "%d %s", failed,
-		     failed == 1 ? "value is not as large as inferred"
-		                 : "values are not as large as inferred");
+		     failed == 1 ? "value does not have the inferred range"
+		                 : "values do not have the inferred range");
 }

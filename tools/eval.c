@@ -1,6 +1,6 @@
 // eval.c: implements amosc eval: computes loss and metrics over all the data.
-// Invariant: every sample counts once; those after the last complete batch make a smaller one, with
-// code compiled for its size.
+// Every sample counts once: those after the last complete batch make a smaller batch, with code
+// compiled for its size.
 #include "tool.h"
 #include <math.h>
 
@@ -16,8 +16,8 @@ void verb_eval(Session *session)
 	int64_t left = amos_data_eval_samples(data) - r.eval_samples;
 	if (left)
 		tell(session,
-		     "amosc: warning: --data: %lld samples after the last complete batch are left "
-		     "out\n",
+		     "amosc: warning: --data: %lld samples after the last complete batch are "
+		     "omitted\n",
 		     (long long)left);
 	if (chosen(session, OPT_json))
 		print_json(json_pack("{so so so sI}", "model", json_text(session->path), "loss",

@@ -39,14 +39,15 @@ void verb_export(Session *session)
 		int slot = find_slot(g, array->name);
 		if (slot < 0)
 			fail(path,
-			     "holds '%s', which the model does not have: is it of another model?",
+			     "'%s' is no parameter of the model" HELP
+			     "give the model that was trained",
 			     array->name);
 		const Slot *s = &g->slots.at[slot];
 		Shape shape = shape_of(array->rank, array->dim);
 		if ((Elem)array->type != s->type || !same_shape(&shape, &s->shape))
-			fail(path, "'%s' is %s there and %s in the model", array->name,
-			     shape_text(g->arena, (Elem)array->type, &shape),
-			     shape_text(g->arena, s->type, &s->shape));
+			fail(path, "'%s': expected %s, found %s", array->name,
+			     shape_text(g->arena, s->type, &s->shape),
+			     shape_text(g->arena, (Elem)array->type, &shape));
 		trained[slot] = array->bytes;
 		count++;
 	}

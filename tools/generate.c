@@ -10,7 +10,7 @@ typedef struct Writer {
 	struct amos *open;
 	const struct amos_entry *entry;
 	const Slot *input;
-	int64_t window, tokens; // positions in a window; scores per position
+	int64_t window, tokens; // positions of the input; scores per position
 	char *ids;              // the input's memory
 	const void *scores;
 	Elem type; // of scores
@@ -62,8 +62,8 @@ static Writer writer_of(Session *session, Graph *g, const char *path)
 	            input->shape.rank == 2 && out && is_float(out->type) && out->shape.rank == 3 &&
 	            input->shape.dim[0] == 1 && out->shape.dim[1] == input->shape.dim[1];
 	if (!fits)
-		fail(path, "--generate: expected one input of tokens [1,n] and first an output of "
-		           "scores [1,n,tokens]");
+		fail(path, "--generate: expected one input, of tokens [1,n], and a first output "
+		           "of scores [1,n,tokens]");
 	struct amos *open = open_program(program_of(session, g, "run"));
 	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
 	return (Writer){.open = open,
@@ -83,12 +83,12 @@ static char token_of(const Writer *w, char byte)
 {
 	const Slot *to = w->input;
 	if (to->limit && (unsigned char)byte >= to->limit)
-		fail("--generate", "byte %d is no token: input %s takes 0 to %lld",
+		fail("--generate", "byte %d is not a token; input '%s' takes 0 to %lld",
 		     (unsigned char)byte, to->name, (long long)to->limit - 1);
 	return byte;
 }
 
-// Prints the bytes, to a terminal as characters that can be shown; returns how many it took.
+// Prints the bytes; to a terminal, as printable characters. Returns the number of bytes consumed.
 static size_t show_text(const char *text, size_t count, bool last)
 {
 	if (isatty(STDOUT_FILENO))
@@ -108,7 +108,7 @@ void generate(Session *session)
 	VEC(char) text = {0};
 	for (const char *c = prompt; *c; c++)
 		PUSH(session->arena, text, token_of(&w, *c));
-	bool live = !chosen(session, OPT_json); // each as soon as it is drawn
+	bool live = !chosen(session, OPT_json); // prints each byte as soon as it is drawn
 	size_t shown = live ? show_text(text.at, (size_t)text.count, !more) : 0;
 	for (int64_t i = 0; i < more && !ferror(stdout); i++) {
 		char next = token_of(&w, (char)next_token(&w, text.at, text.count, i));

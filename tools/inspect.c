@@ -23,7 +23,7 @@ static void add_untrainable(json_t *list, const char *what, const char *why)
 	json_array_append_new(list, json_pack("{ss ss}", "what", what, "why", why));
 }
 
-// Everything that stands between this file and a training, each with its reason.
+// Returns everything that prevents or limits training, each with its reason.
 static json_t *untrainable_json(const Session *session, const Model *listed, const Model *model,
                                 const char *failure)
 {
@@ -51,7 +51,7 @@ static json_t *untrainable_json(const Session *session, const Model *listed, con
 	return list;
 }
 
-// `model`: read whole, or NULL where `failure` says why it cannot be.
+// `model`: complete, or NULL if `failure` says why it cannot be read.
 static json_t *model_json(Session *session, Model *listed, Model *model, const char *failure)
 {
 	json_t *inputs = json_array(), *outputs = json_array(), *parameters = json_array(),
@@ -112,7 +112,7 @@ static const char *shape_words(Session *session, const json_t *one)
 	return text.at;
 }
 
-// Parameters, with their role; and what is not trained.
+// Prints parameters with role, shape and ties, or weights that are not trained with the reason.
 static void print_weights(Session *session, const json_t *list)
 {
 	size_t i, k;
@@ -189,7 +189,7 @@ void verb_inspect(Session *session)
 {
 	const char *failure = NULL;
 	Model *listed = attempt_read(session, listed_model, NULL, &failure);
-	if (!listed) { // what the file tells of a loss cannot be followed
+	if (!listed) { // the file's own loss may be the reason
 		session->plain = true;
 		session->file = NULL;
 		listed = list_model(session);

@@ -8,13 +8,13 @@ static const char ends[] =
 
 // ---- two notations --------------------------------------------------------------------
 
-// A template holds fields, each @ and a letter, that what is written fills: n name, a arguments, s
-// summary, b about, x example, o options, v verbs, e exit status; of an option: n name, l its
-// letter, a its argument, both with what goes around them, h help.
+// The fields of a template are @ and a letter: n name, a arguments, s summary, b about, x example,
+// o options, v verbs, e exit status. Those of an option are n name, l letter, a argument, h help;
+// `letter` and `argument` are templates for l and a.
 typedef struct Form {
 	const char *name;
 	const char *text,
-	    *cell; // letters that text, and a cell of a table, cannot hold as they are
+	    *cell; // letters to be escaped in text, and in a cell of a table
 	const char *overview, *verb, *page, *option, *letter, *argument;
 } Form;
 

@@ -32,7 +32,7 @@ const char *option_help(Arena *arena, OptionName option)
 	                                    : help;
 }
 
-// What --help says, a line: the manual goes on.
+// Returns the first clause of an option's help; the manual has all of it.
 static const char *brief_help(void *session, int option)
 {
 	static const char *const ends[] = {"; ", ": ", " ("};
@@ -80,8 +80,8 @@ void parse_command(Session *session, const Verb *verb, int argc, char **argv)
 	           argc, argv);
 }
 
-// Options that would do nothing are errors. A verb does not take those that it never uses;
-// unused.def lists those that depend on others.
+// Options without effect are errors. A verb does not take options that it never uses; unused.def
+// lists those that depend on others.
 static const struct {
 	const char *verb;
 	OptionName option, needs, beside;

@@ -1,29 +1,29 @@
 // peak.c: measures multiply-adds and memory traffic at full speed.
-// A model written by hand, so that the runtime launches it on the same threads as any other. Each
-// figure is the best of a few rounds.
+// The kernels are written by hand and belong to a model, so the runtime launches them on the same
+// threads as any other. Each figure is the best of a few rounds.
 #include "peak.h"
 #include "amos.h"
 
-enum { TURNS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, PIECES = 128, ROUNDS = 10 };
+enum { ITERATIONS = 5000, MULTIPLIERS = 1024, PIECE = 1 << 20, PIECES = 128, ROUNDS = 10 };
 
-// ---- what a thread does ---------------------------------------------------------------
+// ---- kernels --------------------------------------------------------------------------
 
 #define SUMS(F)   F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9) F(10) F(11)
 #define START(i)  __typeof__(x) sum##i = x;
 #define FINISH(i) __asm__ volatile("" : "+" REGISTER(sum##i));
 
-// Twelve independent sums: more than latency times rate anywhere. Memory in place: as wide.
+// Twelve independent sums: more than latency times throughput of any CPU.
 #define WORK(lanes, target, bytes, STEP)                                                           \
 	typedef float Vector##lanes __attribute__((vector_size(bytes)));                           \
 	target static double multiply_##lanes(void)                                                \
 	{                                                                                          \
 		Vector##lanes x = {0};                                                             \
 		SUMS(START)                                                                        \
-		for (int i = 0; i < TURNS; i++) {                                                  \
+		for (int i = 0; i < ITERATIONS; i++) {                                             \
 			SUMS(STEP)                                                                 \
 		}                                                                                  \
 		SUMS(FINISH)                                                                       \
-		return 12.0 * TURNS * 2 * lanes;                                                   \
+		return 12.0 * ITERATIONS * 2 * lanes;                                              \
 	}                                                                                          \
 	target static void pass_##lanes(char *at)                                                  \
 	{                                                                                          \

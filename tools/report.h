@@ -23,17 +23,17 @@ enum {
 	COLUMNS
 };
 extern const Column columns[COLUMNS];
-const char *cell_at(Arena *, const json_t *row, int column); // NULL: the column's title
+const char *cell_at(Arena *, const json_t *row, int column); // row NULL: the column's title
 
 json_t **unsure_first(Arena *, const Report *, int *count); // the rows in the order of reports
 const char *title_of(Arena *, const Report *);
 const char *input_line(Arena *, const json_t *input);
 
 const char *state_title(Arena *, const Report *);
-typedef struct StateRow { // of an optimizer's state: "1.5 KiB", "12 %" of the parameters
+typedef struct StateRow { // size of an optimizer's state: "1.5 KiB", "12 %" of the parameters
 	const char *title, *bytes, *percent;
 } StateRow;
-int state_rows(Arena *, const Report *, StateRow *); // how many, at most MEMORIES
+int state_rows(Arena *, const Report *, StateRow *); // returns their number, at most MEMORIES
 
 const char *list_text(Arena *, const json_t *list, const char *between);
 
@@ -53,6 +53,6 @@ void print_code(Session *, const Report *, const char *language); // jax or torc
 
 // ---- report_diff.c --------------------------------------------------------------------
 
-int print_differences(Session *, const Report *, const Report *); // how many
+int print_differences(Session *, const Report *, const Report *); // returns their number
 
 #endif

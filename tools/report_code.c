@@ -1,6 +1,6 @@
 // report_code.c: prints a report as Python code, for training without amosc.
-// Output: for jax, the rules that jestimator's amos_helper reads: a regular expression to an
-// expression, the first that matches the beginning of a name; for torch, a dict.
+// Output: for jax, the rules that jestimator's amos_helper reads, from a regular expression to an
+// expression; the first that matches the beginning of a name applies. For torch, a dict by name.
 // Invariant: each name matches its own rule; layers with equal values share one.
 #include "report.h"
 #include <ctype.h>
@@ -19,15 +19,15 @@ static bool is_python(const char *formula)
 	return *formula;
 }
 
-typedef struct Run { // entries along an axis that have the same eta
-	const char *text;
+typedef struct Run {      // consecutive elements of an axis with the same eta
+	const char *text; // an expression of Python
 	double value;
 	int64_t count;
 } Run;
 
-typedef struct Runs { // a number is one run; axis -1
+typedef struct Runs {
 	VEC(Run) run;
-	int axis;
+	int axis; // -1: one eta for all elements
 } Runs;
 
 static Runs runs_of(Arena *arena, const json_t *row)
@@ -61,7 +61,7 @@ static Runs runs_of(Arena *arena, const json_t *row)
 	return runs;
 }
 
-// (1, 768) as Python has it: one element has a comma.
+// Returns a tuple of Python, which has a comma after a single element.
 static const char *tuple_text(Arena *arena, const json_t *list)
 {
 	return format(arena, "(%s%s)", list_text(arena, list, ", "),
@@ -70,7 +70,7 @@ static const char *tuple_text(Arena *arena, const json_t *list)
 
 // ---- jax ------------------------------------------------------------------------------
 
-// Calls of numpy by position are all that amos_helper evaluates beside arithmetic.
+// Returns arithmetic and calls of numpy by position, which is all that amos_helper evaluates.
 static const char *jax_expression(Arena *arena, const json_t *row)
 {
 	Runs runs = runs_of(arena, row);
@@ -86,8 +86,8 @@ static const char *jax_expression(Arena *arena, const json_t *row)
 	return format(arena, "reshape(repeat((%s), (%s)), (%s))", values.at, counts.at, shape.at);
 }
 
-// Of a name as a regular expression: parts are parted by . or /; with `digits`, any number for each
-// number in it.
+// Returns a regular expression that matches the name, with . or / between its parts. With `digits`,
+// it also matches names with other numbers.
 static const char *pattern_of(Arena *arena, const char *name, bool digits)
 {
 	Text text = {.arena = arena};
@@ -112,7 +112,7 @@ static const char *jax_slots(Arena *arena, const json_t *row)
 	return tuple_text(arena, json_object_get(row, "slots"));
 }
 
-typedef struct Family {    // of names that differ in their numbers alone
+typedef struct Family {    // rows whose names differ in their numbers alone
 	const char *value; // of all of them; NULL: they differ
 	int rows;
 	bool written;
@@ -155,7 +155,7 @@ static void print_rules(Arena *arena, const json_t *params, const char *name, Va
 
 // ---- torch ----------------------------------------------------------------------------
 
-// A number, or nested lists that broadcast: [[a]] * 768 + [[b]] * 768.
+// Returns a number, or nested lists that broadcast: [[a]] * 768 + [[b]] * 768.
 static const char *torch_expression(Arena *arena, const json_t *row)
 {
 	Runs runs = runs_of(arena, row);
@@ -210,7 +210,7 @@ void print_code(Session *session, const Report *report, const char *language)
 		for (size_t a = 0; a < json_array_size(shape); a++)
 			if (!json_equal(json_array_get(slots, a), json_array_get(shape, a)))
 				json_array_append_new(axes, json_integer((json_int_t)a));
-		printf("    "); // a string of JSON is one of Python too
+		printf("    "); // Python reads a string of JSON
 		json_dumpf(json_object_get(row, "name"), stdout,
 		           JSON_ENCODE_ANY | JSON_ENSURE_ASCII);
 		printf(": (%s, %s),%s%s\n", torch_expression(arena, row), tuple_text(arena, axes),

@@ -1,5 +1,5 @@
 // report_diff.c: prints the differences between two reports.
-// Output: the parameters that were removed, added or changed, these with both rows.
+// Output: the parameters that were removed, added or changed; a changed one with both rows.
 #include "report.h"
 #include <math.h>
 #include <string.h>
@@ -14,7 +14,7 @@ static Table *rows_by_name(Arena *arena, const Report *report)
 	return rows;
 }
 
-// Numbers are the same but for how they were rounded when they were written.
+// Numbers are equal if they differ by no more than the rounding of --json.
 static bool same_json(const json_t *a, const json_t *b)
 {
 	if (json_is_number(a) && json_is_number(b))

@@ -1,6 +1,6 @@
 // report_page.c: prints a report as an interactive page.
-// Output: page.html with the report in it, which needs no other file.
-// Invariant: of a large weight only samples are read.
+// Output: page.html with the report in it, which needs no other file. Only samples of large weights
+// are read.
 #include "report.h"
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +12,8 @@ extern const struct {
 
 // ---- rows -----------------------------------------------------------------------------
 
-// Returns the root mean square; of many weights, that of evenly spaced runs. NAN if not known.
+// Returns the root mean square of the elements; of many, that of evenly spaced runs. NAN if
+// unknown.
 static double sampled_rms(const Slot *slot)
 {
 	enum { RUN = 1 << 12, RUNS = 1 << 3 };
@@ -67,20 +68,20 @@ static json_t *rows_json(Arena *arena, const Report *report)
 // ---- the graph, by the nodes of the file ----------------------------------------------
 
 typedef struct Spot { // a node of the picture: a parameter, an input, or the values of a node
-	Ref last;     // the value that leaves it
-	VEC(int) in;  // keys of what it reads
+	Ref last;     // its result
+	VEC(int) in;  // keys of its operands
 } Spot;
 
 typedef struct Picture {
 	Arena *arena;
 	const Report *report;
 	const bool *live;
-	int *key;   // by Ref: its spot; -1: not shown
-	Spot *spot; // by key
+	int *key;   // indexed by Ref: its spot; -1: not shown
+	Spot *spot; // indexed by key
 	int spots;
 } Picture;
 
-// True if it is shown as its input: the same elements in another shape.
+// True if the picture shows its operand in its place: the same elements in another shape.
 static bool is_view(const Picture *p, Ref r)
 {
 	const Graph *g = p->report->graph;
@@ -91,7 +92,8 @@ static bool is_view(const Picture *p, Ref r)
 	return op == O_reshape || op == O_permute || op == O_expand || op == O_cast;
 }
 
-// Slots first, then nodes, then values that stem from none.
+// Returns the key of the spot that shows `r`, or -1. Keys number slots, then nodes, then values of
+// no node.
 static int key_of(const Picture *p, Ref r)
 {
 	const Graph *g = p->report->graph;
@@ -159,7 +161,7 @@ static json_t *spot_json(const Picture *p, const Spot *spot, const int *place, T
 	return one;
 }
 
-// In the order of the values that leave them, so that most edges go forward.
+// Returns the spots in the order of their results, so that most edges go forward.
 static json_t *nodes_json(Arena *arena, const Report *report, const json_t *rows)
 {
 	json_t *list = json_array();
@@ -207,12 +209,12 @@ void print_html(Session *session, const Report *report)
 		                                atof(state[k].percent)));
 	json_t *json =
 	    json_pack("{ss ss so sO? ss so so so so}", "model", text_at(report->json, "model"),
-	              "title", title_of(arena, report), "inputs", inputs, "notes", notes, "beside",
+	              "title", title_of(arena, report), "inputs", inputs, "notes", notes, "state",
 	              state_title(arena, report), "memory", memory, "columns", shown, "rows", rows,
 	              "nodes", nodes_json(arena, report, rows));
 	printf("%.*s", (int)(at - page), page);
 	char *text = json_dumps(json, JSON_COMPACT | JSON_REAL_PRECISION(6));
-	for (const char *c = text; *c; c++) // inside a script a < could end it
+	for (const char *c = text; *c; c++) // < could end the script
 		printf(*c == '<' ? "\\u003c" : "%c", *c);
 	free(text);
 	json_decref(json);

@@ -1,6 +1,6 @@
 // report_table.c: lays out rows and columns.
 // Input: a Report and columns.def. Output: cells as text.
-// Invariant: unsure parameters come first, otherwise the order is the model's.
+// Unsure parameters come first; otherwise the order is the model's.
 #include "report.h"
 #include <string.h>
 
@@ -50,7 +50,7 @@ static const char *cell_yes(Arena *arena, const json_t *row, const char *key)
 	return json_is_true(json_object_get(row, key)) ? "yes" : "no";
 }
 
-// Where eta differs along an axis, each run's number once.
+// Appends eta; if it differs along an axis, the value of each run once.
 static void say_eta(Text *text, const json_t *eta, double *last)
 {
 	size_t i;
@@ -111,7 +111,7 @@ json_t **unsure_first(Arena *arena, const Report *report, int *count)
 	return rows;
 }
 
-// ---- what stands around the table -----------------------------------------------------
+// ---- around the table -----------------------------------------------------------------
 
 const char *title_of(Arena *arena, const Report *report)
 {
@@ -126,7 +126,7 @@ const char *input_line(Arena *arena, const json_t *input)
 	bool assumed = !strcmp(text_at(input, "by"), "assumed");
 	return format(arena, "input %s: range %s (%s%s)", text_at(input, "name"),
 	              cell_number(arena, input, "range"), text_at(input, "by"),
-	              assumed ? "; --range or --data tells" : "");
+	              assumed ? "; --range or --data sets it" : "");
 }
 
 int state_rows(Arena *arena, const Report *report, StateRow *row)
@@ -150,6 +150,6 @@ int state_rows(Arena *arena, const Report *report, StateRow *row)
 const char *state_title(Arena *arena, const Report *report)
 {
 	const json_t *memory = json_object_get(report->json, "memory");
-	return format(arena, "state beside %s of parameters",
+	return format(arena, "state for %s of parameters",
 	              bytes_text(arena, json_number_value(json_object_get(memory, "parameters"))));
 }

@@ -1,6 +1,6 @@
 // report_text.c: prints a report as aligned columns.
-// On a terminal they are as wide as it is, 80 to 120 characters: long names are shortened and
-// columns left out to fit. Elsewhere every cell is complete.
+// On a terminal, long names are shortened and columns left out to fit its width, taken as 80 to 120
+// characters. Elsewhere every cell is complete.
 #include "report.h"
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 enum { NARROWEST = 80, WIDEST = 120, LONGEST_NAME = 48, SHORTEST_NAME = 36, GAP = 2 };
 
-// Characters, not bytes.
+// Returns the number of characters.
 static int width_of(const char *text)
 {
 	int width = 0;
@@ -18,8 +18,7 @@ static int width_of(const char *text)
 	return width;
 }
 
-// At most `width` characters: the beginning is left out, as what tells names apart stands at the
-// end.
+// Returns at most `width` characters. The beginning is left out, since names differ at the end.
 static const char *shortened(Arena *arena, const char *text, int width)
 {
 	int over = width_of(text) - width;
@@ -92,7 +91,7 @@ static void print_line(Session *session, const ColumnWidths *l, const json_t *ro
 	puts(line.at);
 }
 
-// Broken between words, with `mark` before the first line.
+// Prints lines broken between words, with `mark` before the first.
 static void print_wrapped(const ColumnWidths *l, const char *mark, const char *text)
 {
 	int indent = width_of(mark), at = indent;

@@ -4,15 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-typedef struct Batch { // what went through the model, and what is to be written of it
+typedef struct Batch {
 	Arena *arena;
 	const Graph *graph;
-	struct amos *open;
+	struct amos *open; // has run the batch
 	const struct amos_entry *entry;
-	VEC(struct amos_array) list;
-	Table *names;    // of the list
-	Table *outs;     // name -> index in the entry's outputs + 1
-	Table *declared; // name -> Input, an output of the file
+	VEC(struct amos_array) list; // to be written
+	Table *names;                // of the list
+	Table *outs;                 // name -> index in the entry's outputs + 1
+	Table *declared;             // name -> Input, an output of the file
 } Batch;
 
 static void add_array(Batch *a, const char *name, Elem type, const Shape *shape, const void *bytes)
@@ -24,7 +24,7 @@ static void add_array(Batch *a, const char *name, Elem type, const Shape *shape,
 	PUSH(a->arena, a->list, array);
 }
 
-// The file's output `name`, or the sequence that it is an element of; NULL: the file has none.
+// Returns the file's output `name`, or the sequence of which it is an element, or NULL.
 static const Input *declared(const Batch *a, const char *name)
 {
 	const Input *out = table_pointer_s(a->declared, name);
@@ -45,8 +45,8 @@ static const void *in_type(Arena *arena, const void *bytes, const Shape *shape, 
 	return converted;
 }
 
-// The file's outputs and the loss. Outputs are written in the type that the file declares; next to
-// gradients, which come from unrounded outputs, in the one that they are computed in.
+// Adds the file's outputs and the loss. Outputs have the type that the file declares; those of grad
+// have the type in which they are computed, since gradients are of unrounded outputs.
 static void add_outs(Batch *a)
 {
 	bool rounded = strcmp(a->entry->name, "grad") != 0;
@@ -56,12 +56,11 @@ static void add_outs(Batch *a)
 		*index = *index ? *index : (uint64_t)i + 1;
 		if (starts_with(out->name, "grad:") || out->auxiliary)
 			continue;
-		// an output of the model that is called loss keeps its name: what was minimized has
-		// none
+		// an output of the model with the name loss keeps it; the loss is then not written
 		const char *name = strcmp(out->name, "output:loss") ? out->name : "loss";
 		const Input *output = declared(a, name);
 		if (!output && strcmp(name, "loss"))
-			continue; // a measure of the loss's
+			continue; // a metric
 		Shape shape = {.rank = (int)out->rank};
 		amos_out_shape(a->open, a->entry, i, shape.dim);
 		Elem from = (Elem)out->type, type = output ? output->type : from;

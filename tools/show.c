@@ -1,4 +1,4 @@
-// show.c: implements amosc show: what train compiles, after any pass, in the notation.
+// show.c: implements amosc show: prints what train compiles, after any pass, in the notation.
 #include "tool.h"
 #include <stdlib.h>
 #include <string.h>

@@ -18,25 +18,25 @@ extern const Verb verbs[]; // the last has no name
 const Verb *verb_named(const char *); // NULL: none
 // argv from the verb on. Exits with STATUS_USAGE, or after --help.
 void parse_command(Session *, const Verb *, int argc, char **argv);
-// Fails with STATUS_USAGE where an option has no part in what the others ask for.
+// Fails with STATUS_USAGE if unused.def says that an option has no effect.
 void check_unused(const Session *, const Verb *);
 void print_help(FILE *);                      // amosc --help
-const char *option_help(Arena *, OptionName); // with the optimizers that it is for
+const char *option_help(Arena *, OptionName); // with the optimizers that it applies to
 
 // ---- eta_check.c: amosc eta --check ---------------------------------------------------
 
 void check_eta(Session *);
 
-// ---- report.c: what people and programs read ------------------------------------------
+// ---- report.c: JSON and counts of bytes -----------------------------------------------
 
-void print_json(json_t *);                     // and drops it
+void print_json(json_t *);                     // releases it
 const char *bytes_text(Arena *, double bytes); // 3.2 MiB
 
 // ---- generate.c -----------------------------------------------------------------------
 
 void generate(Session *); // amosc run --generate
 
-// ---- one file a verb ------------------------------------------------------------------
+// ---- one file per verb ----------------------------------------------------------------
 
 #define VERB(name, ...) void verb_##name(Session *);
 #include "verbs.def"

@@ -6,7 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// Puts the command that began the run of --resume before the options of this one.
+// For --resume, inserts the options of the command that began the run before those of this one.
 static void recall(Session *session)
 {
 	Arena *arena = session->arena;
@@ -16,14 +16,15 @@ static void recall(Session *session)
 	if (!run)
 		return;
 	if (chosen(session, OPT_out) || chosen(session, OPT_overwrite))
-		bad_usage(session, "--resume continues in the run's own directory, without -o and "
-		                   "--overwrite");
+		bad_usage(session, "--resume continues in the run's directory: expected no -o and "
+		                   "no --overwrite");
 	int argc;
 	char **argv;
 	need_done(amos_command(run, &argc, &argv));
 	at_end(arena, free, argv);
 	if (argc < 2 || strcmp(argv[1], "train"))
-		fail(run, "the run of a compiled trainer" HELP "resume it with %s", argv[0]);
+		fail(run, "this run belongs to a compiled trainer" HELP "resume it with %s",
+		     argv[0]);
 	Session first = *session;
 	memset(&first.choices, 0, sizeof first.choices);
 	first.path = NULL;
@@ -31,7 +32,7 @@ static void recall(Session *session)
 	parse_command(&first, verb_named("train"), argc - 1, argv + 1);
 	bool here = session->path || chosen(session, OPT_data);
 	int kept = 0;
-	for (int i = 0; i < first.choices.count; i++) // without the data, if others are typed
+	for (int i = 0; i < first.choices.count; i++) // without its data if others are given
 		if (first.choices.at[i].option != OPT_data || !chosen(session, OPT_data))
 			first.choices.at[kept++] = first.choices.at[i];
 	first.choices.count = kept;
@@ -42,7 +43,7 @@ static void recall(Session *session)
 	*session = first;
 	if (here)
 		return;
-	// changes to the directory in which the run began, unless the model is found from here
+	// Paths are relative to the directory in which the run began.
 	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
 	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
 	json_decref(file);
@@ -75,7 +76,7 @@ static void print_program(const Session *session, Program *p, const struct amos 
 	     bytes_text(arena, (double)(m.pads + m.batch)));
 }
 
-// Is the best evaluation of earlier weights than those at the end?
+// True if the best evaluation was before the last step.
 static bool has_better(const struct amos_result *r)
 {
 	return isfinite(r->best.loss) && r->best.step != r->step;
@@ -110,9 +111,10 @@ static void print_result(const struct amos_result *r, const char *trained, bool 
 	if (!has_better(r))
 		printf("\n%s: the trained model\n", trained);
 	else if (last)
-		printf("\n%s: the weights of step %lld; those of step %lld have the least loss on "
-		       "what is held out (%.6g), --keep best writes them\n",
-		       trained, (long long)r->step, (long long)best->step, best->loss);
+		printf(
+		    "\n%s: the weights of step %lld; those of step %lld have the lowest held-out "
+		    "loss (%.6g), --keep best writes them\n",
+		    trained, (long long)r->step, (long long)best->step, best->loss);
 	else
 		printf("\n%s: the weights of step %lld (held out %.6g); those of the last step "
 		       "have %.6g, --keep last writes them\n",
@@ -129,8 +131,8 @@ static bool check_trained(const Session *session, const char *run, const char *t
 	need_done(amos_command_wrote(run, trained, &wrote));
 	if (lstat(trained, &about) || chosen(session, OPT_overwrite) || wrote)
 		return wrote;
-	fail(trained, "the trained model goes here, and there is a file that this run did not "
-	              "write" HELP "move it away, or train with --overwrite or another -o DIR");
+	fail(trained, "the trained model would replace this file, which the run did not write" HELP
+	              "move it away, or train with --overwrite or another -o DIR");
 }
 
 void verb_train(Session *session)
