@@ -1,8 +1,8 @@
 // fuse.c: joins values in memory into kernels, Graph -> Plan.
-// Every value that materialize.c marked starts as a group, a kernel of its own; groups join while
+// Every value that materialize.c marks starts as a group, a kernel of its own. Two groups join if
 // one loop can compute both and no third kernel must run between them. A value that no other kernel
-// reads is then not stored. Output: kernels in no order, loops without the plans of their bodies.
-// Invariant: groups never form a cycle; a group reads the values of another at any index.
+// reads is not stored. Kernels are in no order; loops have no plans of their bodies yet. Invariant:
+// groups never form a cycle.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -25,9 +25,10 @@ typedef struct Fuse {
 	int *of;      // by Ref: group of a cut value
 	VEC(Group) group;
 	int *seen, epoch; // by group
-	int *place;       // by group: in an order in which what it reads comes first
-	int *order;       // by place: the group
-	int *late;        // room for groups that move behind others
+	int to, begin; // of the last sweep of detour(): what it starts from, the place it ends at
+	int *place;    // by group: in an order in which what it reads comes first
+	int *order;    // by place: the group
+	int *late;     // scratch: groups that move after others
 } Fuse;
 
 static bool reductions(KernKind kind)
@@ -48,7 +49,7 @@ static Group first_group(const Graph *g, Ref r)
 	if (v->op == O_loop)
 		return (Group){.kind = L_loop, .root = r};
 	if (prims[v->op].cls == C_composite)
-		bug("%s has not been opened", prims[v->op].name);
+		bug("%s has not been decomposed", prims[v->op].name);
 	if (prims[v->op].cls != C_reduce)
 		return group;
 	group.space = val(g, v->in[0])->shape;
@@ -71,6 +72,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 	Fuse f = {.arena = arena,
 	          .graph = g,
 	          .machine = machine,
+	          .to = -1,
 	          .cut = materialize_pass(arena, g, &depth)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
@@ -108,7 +110,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 
 // ---- may two groups join? -------------------------------------------------------------
 
-// All axes that are not 1 but the last.
+// Returns all axes but the last, except those of size 1.
 static uint32_t row_axes(const Shape *s)
 {
 	uint32_t axes = 0;
@@ -118,7 +120,7 @@ static uint32_t row_axes(const Shape *s)
 	return axes;
 }
 
-// True if its reductions are of operands of this shape, whose parts are reduced like all of it.
+// True if the operands of its reductions have this shape, and parts of them can be reduced alone.
 static bool reduces_operands(const Graph *g, const Group *group, const Shape *shaped)
 {
 	for (int i = 0; i < group->member.count; i++) {
@@ -198,32 +200,35 @@ static bool aligned(const Fuse *f, int p, int c)
 	return true;
 }
 
-// Marks what it finds between the two.
-static bool reaches(Fuse *f, int from, int to, bool direct)
-{
-	const Group *group = &f->group.at[from];
-	f->seen[from] = f->epoch;
-	for (int m = 0; m < group->member.count; m++) {
-		const Refs *users = &f->users[group->member.at[m]];
-		for (int i = 0; i < users->count; i++) {
-			int next = f->of[users->at[i]];
-			if (next == to && direct)
-				return true;
-			if (f->place[next] < f->place[to] && f->seen[next] != f->epoch &&
-			    reaches(f, next, to, true))
-				return true;
-		}
-	}
-	return false;
-}
-
 // True if a third group must run between the two, `from` before `to`. Groups far apart count as
-// such: the result would not be in the cache either.
+// such: the result would not be in the cache either. One sweep marks what runs before `to`, twice
+// as far back as `from`, for the next questions.
 static bool detour(Fuse *f, int from, int to)
 {
 	enum { FAR = 4096 };
-	f->epoch++;
-	return f->place[to] - f->place[from] > FAR || reaches(f, from, to, false);
+	int apart = f->place[to] - f->place[from];
+	if (apart > FAR)
+		return true;
+	if (f->to == to && f->place[from] >= f->begin)
+		return f->seen[from] == f->epoch + 1;
+	f->to = to;
+	f->begin = f->place[to] - 2 * apart;
+	f->epoch += 2; // + 1: a third group reads it
+	f->seen[to] = f->epoch;
+	for (int i = f->place[to]; i >= MAX(f->begin, 0); i--) {
+		int reader = f->order[i];
+		const Group *group = &f->group.at[reader];
+		for (int m = 0; f->seen[reader] >= f->epoch && m < group->member.count; m++) {
+			const Reads *reads = &f->reads[group->member.at[m]];
+			for (int k = 0; k < reads->count; k++) {
+				int read = f->of[reads->at[k].val];
+				if (read >= 0 && read != reader)
+					f->seen[read] =
+					    MAX(f->seen[read], f->epoch + (reader != to));
+			}
+		}
+	}
+	return f->seen[from] == f->epoch + 1;
 }
 
 static bool join(Fuse *f, int p, int c)
@@ -238,16 +243,23 @@ static bool join(Fuse *f, int p, int c)
 	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
 		return false;
-	// They come to stand side by side: behind both what must follow the first, which detour()
-	// has marked.
+	// The two become adjacent in the order; groups that must run after the first follow both.
 	int next = f->place[before], last = f->place[after], nlate = 0;
+	f->to = -1;
+	f->seen[before] = f->epoch += 2;
 	for (int i = next; i <= last; i++) {
-		int group = f->order[i];
-		if (f->seen[group] == f->epoch) {
-			f->late[nlate++] = group;
-		} else {
-			f->order[next] = group;
-			f->place[group] = next++;
+		int number = f->order[i];
+		const Group *group = &f->group.at[number];
+		if (number == after || f->seen[number] < f->epoch) {
+			f->order[next] = number;
+			f->place[number] = next++;
+			continue;
+		}
+		f->late[nlate++] = number;
+		for (int m = 0; m < group->member.count; m++) {
+			const Refs *users = &f->users[group->member.at[m]];
+			for (int k = 0; k < users->count; k++)
+				f->seen[f->of[users->at[k]]] = f->epoch;
 		}
 	}
 	for (int i = 0; i < nlate; i++) {
@@ -356,15 +368,22 @@ Plan *fuse_pass(Arena *arena, const Graph *g, const char *name, const Machine *m
 	join_chains(&f, map_chain);
 
 	// Groups that read the same large value join, so that one loop reads it once.
+	Refs like = {0}; // its readers in a loop of its size, or of rows of its size
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
-		const Refs *users = &f.users[r];
 		int64_t count = count_of(&val(g, r)->shape);
-		for (int i = 1; i < users->count; i++)
+		like.count = 0;
+		for (int i = 0; i < f.users[r].count; i++) {
+			const Group *user = &f.group.at[f.of[f.users[r].at[i]]];
+			if (user->kind <= L_col &&
+			    (count_of(&user->space) == count || last_dim(&user->space) == count))
+				PUSH(arena, like, f.users[r].at[i]);
+		}
+		for (int i = 1; i < like.count; i++)
 			for (int j = 0; j < i; j++) {
-				int a = f.of[users->at[j]], b = f.of[users->at[i]];
-				KernKind kind = f.group.at[a].kind;
-				if (a != b && kind == f.group.at[b].kind && kind <= L_col &&
-				    count_of(&f.group.at[a].space) == count)
+				int a = f.of[like.at[j]], b = f.of[like.at[i]];
+				const Group *first = &f.group.at[a];
+				if (first->kind == f.group.at[b].kind &&
+				    count_of(&first->space) == count)
 					join(&f, a, b);
 			}
 	}
