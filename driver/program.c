@@ -303,9 +303,9 @@ static void pass_step(Program *p)
 	if (!train)
 		return;
 	const Graph *grad = train->unit.graph;
-	set_graph(train, step_pass(arena, grad, p->eta, &p->opt));
+	set_graph(train, step_pass(arena, grad, p->eta, &p->opt, false));
 	if (p->opt.accumulate > 1)
-		add_entry(p, "gather", accumulate_pass(arena, grad, p->eta, &p->opt));
+		add_entry(p, "gather", step_pass(arena, grad, p->eta, &p->opt, true));
 	p->eta = NULL;
 }
 

@@ -1,14 +1,14 @@
-// blocking.c: chooses how kernels without a tile are cut for their workers.
-// Input: kernels in order, before memory. Output: schedules: what a worker has, the reductions in
-// order, and what a row keeps between them. A worker has enough to be worth its start and little
-// enough to stay in cache.
+// blocking.c: chooses the schedules of kernels without a tile.
+// A schedule gives the elements of a worker, the order of reductions, and the values of a row that
+// are kept between them. A worker has enough elements to be worth its start, and few enough to stay
+// in cache.
 #include "tiling.h"
 
 enum {
 	WORK = 8192,     // elements of a worker
 	FEW = 4,         // vectors side by side
-	MANY = 16,       // of a space that comes from memory
-	LARGE = 1 << 20, // elements from which on a space does
+	MANY = 16,       // the same, if the space comes from memory
+	LARGE = 1 << 20, // number of elements from which a space comes from memory
 };
 
 // ---- axes -----------------------------------------------------------------------------
@@ -70,7 +70,7 @@ static bool is_own_reduction(const Scheduler *t, Ref r)
 	       same_axes(&t->kern->space, axes_mask(v), t->kern->reduce);
 }
 
-// Returns how many reductions come one after the other up to r.
+// Returns the length of the longest chain of reductions that ends at or before r.
 static int count_reductions(Scheduler *t, Ref r)
 {
 	const Val *v = val(t->graph, r);
@@ -95,33 +95,34 @@ static void forget_seen(Scheduler *t)
 		t->seen[t->members.at[i]] = false;
 }
 
-// ---- what a row keeps -----------------------------------------------------------------
+// ---- values kept for a row ------------------------------------------------------------
 
-static const uint32_t elsewhere = 1u << 31; // of needs: read at another place than the row's own
+static const uint32_t elsewhere = 1u << 31; // of needs: read at another index than its own
 
-static void mark_needs(Scheduler *t, Ref r, uint32_t bits)
+static void add_needs(Scheduler *t, Ref r, uint32_t bits)
 {
-	const Val *v = val(t->graph, r);
-	if (!t->level[r] || (t->needs[r] & bits) == bits || is_own_reduction(t, r))
-		return;
-	t->needs[r] |= bits;
-	if (prims[v->op].cls != C_map)
-		bits |= elsewhere;
-	for (int k = 0; k < v->nin; k++)
-		mark_needs(t, v->in[k], bits);
+	if (t->level[r] && !is_own_reduction(t, r))
+		t->needs[r] |= bits;
 }
 
-// Values that are expensive, and computed for several steps of a row, are kept in local memory as
-// long as rows stay in the first cache.
+// Expensive values that several steps of a row need are kept in local memory, as long as rows stay
+// in the first-level cache.
 static void choose_kept(Scheduler *t, int64_t row)
 {
 	enum { EXPENSIVE = 8 }; // weight of a map
 	Sched *s = t->sched;
 	for (int i = 0; i < s->reduce.count; i++)
-		mark_needs(t, val(t->graph, s->reduce.at[i].val)->in[0],
-		           1u << MIN(s->reduce.at[i].depth, 30));
+		add_needs(t, val(t->graph, s->reduce.at[i].val)->in[0],
+		          1u << MIN(s->reduce.at[i].depth, 30));
 	for (int o = 0; o < t->kern->nout; o++)
-		mark_needs(t, t->kern->out[o], 1u << MIN(t->depth, 30));
+		add_needs(t, t->kern->out[o], 1u << MIN(t->depth, 30));
+	for (int i = t->members.count; i-- > 0;) {
+		Ref r = t->members.at[i];
+		const Val *v = val(t->graph, r);
+		uint32_t bits = t->needs[r];
+		for (int k = 0; bits && k < v->nin; k++)
+			add_needs(t, v->in[k], bits | (prims[v->op].cls == C_map ? 0 : elsewhere));
+	}
 	for (int i = 0; i < t->members.count; i++) {
 		Ref r = t->members.at[i];
 		const Val *v = val(t->graph, r);
@@ -153,9 +154,9 @@ static void find_ahead(Scheduler *t, Ref r)
 			find_ahead(t, v->in[k]);
 }
 
-// The reductions of a row read it from memory and the second pass over it reads cache, which leaves
-// memory idle: the second pass prefetches the next row, if rows lie one after the other, come from
-// memory and stay in the first cache.
+// The reductions of a row read memory; the second pass over the row reads cache and leaves memory
+// idle, so it prefetches the next row, if rows are contiguous, come from memory and stay in the
+// first-level cache.
 static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 {
 	ValSteps *ahead = &t->sched->ahead;
@@ -175,14 +176,14 @@ static void choose_ahead(Scheduler *t, const Groups *groups, int64_t row)
 
 // ---- partial results ------------------------------------------------------------------
 
-// Columns lie a row apart: a worker that had some of them would touch a little of every row, at
-// half the speed of memory. So reductions of the rows of a large space, and maps of one row and
-// then of all, go along memory: see P_partials.
+// A worker that owned a few columns would touch a little of every row and reach half the memory
+// bandwidth. So reductions over the rows of a large space, and maps of one row and then of all
+// rows, have workers that own rows: see P_partials.
 
 enum { LONG = 1 << 17, ROWS = 256, BLOCKS = 32 };
 
-// Finds what of a row's shape the value r of the full shape is made of. False: it is not of a form
-// that can be split so.
+// Adds the values of the shape of a row that r, of the full shape, is computed from. False: r
+// cannot be computed by rows.
 static bool find_small(Scheduler *t, ValSteps *small, Ref r)
 {
 	const Val *v = val(t->graph, r);

@@ -1,17 +1,16 @@
 // conv_grad.c: writes a convolution's gradient as one.
-// Input: a product whose rows are windows. Output: the gradient of the windows' source. The reader
-// writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C, out..,
-// size..] of x [N, G, C, in..] as a matrix of C size.. columns, times [C size.., O] for each of G
-// groups. The book's gradient is dot(g, kernel'), as large as the windows, and its sum over
-// windows. Here it is a convolution without intermediate: windows of g, [N, G, O, in.., size..], as
-// a matrix of O size.. columns, times [O size.., C]. With a stride most elements of these windows
-// are zeros, and the book's gradient is cheaper.
+// The reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C,
+// out.., size..] of x [N, G, C, in..] as a matrix of C size.. columns, times [C size.., O] for each
+// of G groups. The book's gradient is dot(g, kernel'), as large as the windows, and its sum over
+// windows. Here it is a convolution without an intermediate value: windows of g, [N, G, O, in..,
+// size..], as a matrix of O size.. columns, times [O size.., C]. With a stride most elements of
+// these windows are zeros, and the book's gradient is cheaper.
 #include "grad.h"
 
 typedef struct Convolution {
 	const Val *window;
-	Shape from, wide; // of x and of the windows
-	int n;            // spatial axes
+	Shape from; // of x
+	int n;      // spatial axes
 } Convolution;
 
 static bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
@@ -24,7 +23,6 @@ static bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 	if (c->window->op != O_window)
 		return false;
 	c->from = val(g, c->window->in[0])->shape;
-	c->wide = c->window->shape;
 	c->n = c->window->attr->n / 7;
 	bool fits = c->from.rank == 3 + c->n && permuted->attr->i[0] == 0 &&
 	            permuted->attr->i[1] == 1 && permuted->attr->i[2 + c->n] == 2;
@@ -66,7 +64,7 @@ Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 	// before - k dilation; element (o, k) of the forward windows is input (o + k dilation -
 	// before) / up.
 	Attr attr = attr_copy(c.window);
-	Ref windows = put_positions(g, gradient, &c, &c.wide, outputs);
+	Ref windows = put_positions(g, gradient, &c, &c.window->shape, outputs);
 	attr.x = 0;
 	for (int a = 0; a < c.n; a++) {
 		int64_t *row = attr.i + 7 * a;

@@ -1,5 +1,5 @@
 // decompose.c: replaces composites by primitives.
-// Output: a graph of primitives that kernels compute, in which the door builds no composites.
+// In the new graph, the door builds no composites.
 #include "passes.h"
 
 enum { LARGE = 1 << 16, PARTS = 64 }; // elements for several workers to reduce; parts

@@ -1,15 +1,14 @@
 // dropout.c: finds dropout in any form; samples it in training, else removes it, and can insert it.
-// Input: the graph as read. Output: the graph with every dropout as the book's Dropout, each with
-// its own random site, or without dropout. Insertion restores dropout that an exporter removed.
-// Invariant: random numbers used for anything but dropout are unchanged.
+// In training, every dropout becomes the book's Dropout, with a random site of its own. Insertion
+// restores dropout that an exporter removed. Random numbers used for anything else are unchanged.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
 
 // ---- finding dropout -------------------------------------------------------------------
 
-// A value as base * factor where `gate` (Booleans that are true with probability `chance`) is true,
-// else 0. Base 0: no data, only the factor and gate.
+// A value that is base * factor where `gate` (Booleans, true with probability `chance`) is true,
+// and 0 elsewhere. Base 0: the factor where the gate is true.
 typedef struct Product {
 	Ref base;
 	double factor;
@@ -33,7 +32,7 @@ static bool is_draw(const Graph *g, Ref r)
 typedef struct Threshold { // a uniform random number compared with a constant
 	Ref draw;          // 0: no such comparison
 	double level;      // in (0, 1)
-	bool below;        // true if the random number is below, else above
+	bool below;        // true if the random number is below the level; else if it is not
 } Threshold;
 
 // Matches scale * draw + shift, the draw uniform in [0, 1), and returns the draw, or 0.
@@ -59,6 +58,11 @@ static Ref scaled_draw(const Graph *g, Ref r, double *scale, double *shift)
 static Threshold threshold_of(const Graph *g, const Val *v)
 {
 	double c, scale, shift;
+	if (v->op == O_floor) { // floor(draw + c), as exporters write stochastic depth
+		Ref draw = scaled_draw(g, v->in[0], &scale, &c);
+		if (draw && scale == 1 && c > 0 && c < 1)
+			return (Threshold){draw, 1 - c, false};
+	}
 	for (int k = 0; k < 2 && (v->op == O_lt || v->op == O_le); k++) {
 		Ref draw = scaled_draw(g, v->in[k], &scale, &shift);
 		if (!draw || !const_num(g, v->in[1 - k], &c) || scale == 0)
@@ -89,23 +93,17 @@ static Product inverted(Graph *g, const Product *p)
 	return (Product){0, 1, put1(g, O_not, p->gate), 1 - p->chance};
 }
 
-// Returns value r, of which `copy` is the copy and `t` the comparison, as a product.
-static Product product_of(const Draws *d, Graph *g, Ref r, Ref copy, Threshold t)
+// Returns value r as a product. gate: Booleans equal to r; 0: r compares no random number.
+static Product product_of(const Draws *d, Graph *g, Ref r, Ref gate, Threshold t)
 {
 	const Val *v = val(d->from, r);
 	const Product *a = v->nin > 0 ? &d->product[v->in[0]] : NULL,
 	              *b = v->nin > 1 ? &d->product[v->in[1]] : NULL;
-	double c, scale;
+	double c;
 	if (const_num(d->from, r, &c))
 		return (Product){.factor = c};
-	if (t.draw)
-		return (Product){0, 1, copy, t.below ? t.level : 1 - t.level};
-	// floor(draw + c) is 1 with probability c. Exporters write stochastic depth like this.
-	Ref draw = v->op == O_floor ? scaled_draw(d->from, v->in[0], &scale, &c) : 0;
-	if (draw && scale == 1 && c > 0 && c < 1) {
-		Ref low = put_num(g, E_f32, 1 - c);
-		return (Product){0, 1, put2(g, O_le, low, d->now[draw]), c};
-	}
+	if (gate)
+		return (Product){0, 1, gate, t.below ? t.level : 1 - t.level};
 	if (v->op == O_cast && val(d->from, v->in[0])->type == E_b8 && is_gate(a))
 		return *a;
 	if (v->op == O_mul)
@@ -128,21 +126,25 @@ static Graph *rewrite_dropout(Arena *, const Graph *, bool draw);
 static Ref put_rewritten(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	Draws *d = context;
-	Ref r = ref_of(d->from, v), copy;
+	Ref r = ref_of(d->from, v), copy, compared = 0;
 	Threshold t = threshold_of(d->from, v);
 	if (v->op == O_loop) {
 		LoopInfo c = loop_of(v);
 		c.body = rewrite_dropout(g->arena, c.body, d->draw);
 		copy = put_loop(g, &c, in);
-	} else if (!t.draw || t.draw == v->in[0] || t.draw == v->in[1]) {
+	} else {
 		copy = put_as(g, v, in);
-	} else { // with the plain random number, so that other passes see its probability
-		Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
-		copy = t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
 	}
-	Product p = product_of(d, g, r, copy, t);
+	if (t.draw && (t.draw == v->in[0] || t.draw == v->in[v->nin - 1])) {
+		compared = copy;
+	} else if (t.draw) { // compares the plain random number, so that its probability is seen
+		Ref draw = d->now[t.draw], level = put_num(g, val(g, draw)->type, t.level);
+		compared = t.below ? put2(g, O_lt, draw, level) : put2(g, O_le, level, draw);
+		copy = v->op == O_floor ? copy : compared;
+	}
+	Product p = product_of(d, g, r, compared, t);
 	d->product[r] = p;
-	// Dropout: some elements are dropped and the others scaled to compensate.
+	// Dropout drops some elements and scales the others to compensate.
 	if (!p.gate || !p.base || !(fabs(p.factor * p.chance - 1) < 1e-3) ||
 	    !same_shape(&v->shape, &val(d->from, p.base)->shape))
 		return copy;
@@ -179,9 +181,9 @@ static Graph *rewrite_dropout(Arena *arena, const Graph *from, bool draw)
 
 // ---- inserting dropout -----------------------------------------------------------------
 
-// In a sum x + f(x), where f ends in a product with a weight, with or without an offset, and
-// contains attention or an activation, f(x) is the result of an attention block or an MLP: dropout
-// is inserted before the sum. Several blocks of one x may be added at once. Attention weights get
+// In a sum x + f(x), where f contains attention or an activation and ends in a product with a
+// weight, with or without a bias, f(x) is the result of an attention block or an MLP: dropout is
+// inserted before the sum. Several blocks of one x may be added at once. Attention weights get
 // dropout unless they have it.
 
 static bool of_weights(const Graph *g, Ref r, int depth)
@@ -196,7 +198,8 @@ static bool of_weights(const Graph *g, Ref r, int depth)
 	return all && v->op != O_rand;
 }
 
-// True for a product with a weight, then moved (rolled: its slices joined) or offset.
+// True for a product with a weight, also if it is then moved (rolled: its slices concatenated) or a
+// bias is added.
 static bool ends_in_weight(const Graph *g, Ref r)
 {
 	for (;;) {

@@ -1,32 +1,19 @@
 // grad.c: differentiates a graph in reverse mode.
-// Input: a graph with an output "loss", and the gradients of the book. Output: the same outputs and
-// stores, and an output "grad:NAME" per wanted slot. Invariant: only values between a wanted slot
-// and the loss are differentiated.
+// The book has the gradients of primitives. Invariant: only values between a wanted slot and the
+// loss are differentiated.
 #include "grad.h"
 
 // attend is differentiated by its definition.
-Ref put_differentiable(Backprop *s, const Val *v, const Ref *in, bool needs)
+Ref put_differentiable(void *backprop, Graph *g, const Val *v, const Ref *in)
 {
-	s->g->from = v->from;
+	Backprop *s = backprop;
+	g->from = v->from;
 	if (v->op == O_attend)
-		return book_decompose(s->g, v, in);
-	if (v->op != O_loop || !needs)
-		return put_as(s->g, v, in);
+		return book_decompose(g, v, in);
+	if (v->op != O_loop || !s->needs_in_from[ref_of(s->from, v)])
+		return put_as(g, v, in);
 	LoopInfo c = loop_of(v);
 	return put_recorded(s, &c, in);
-}
-
-typedef struct Forward { // the source graph, and which values need gradients
-	Backprop *backprop;
-	const Graph *from;
-	const bool *needs;
-} Forward;
-
-static Ref put_forward(void *context, Graph *g, const Val *v, const Ref *in)
-{
-	const Forward *f = context;
-	(void)g;
-	return put_differentiable(f->backprop, v, in, f->needs[ref_of(f->from, v)]);
 }
 
 bool *mark_needs(Arena *arena, const Graph *g, const bool *want)
@@ -106,15 +93,20 @@ void backprop(Backprop *s)
 {
 	for (Ref r = s->last; r > 0; r--) {
 		const Val *v = val(s->g, r);
-		const uint64_t *product = table_find(s->products, &r, sizeof r);
-		if (v->op == O_loop && s->needs[r])
-			differentiate_loop(s, r);
-		else if (!s->needs[r] || !s->gradient[r])
+		if (!s->needs[r] || !s->gradient[r])
 			continue;
-		else if (product)
+		const uint64_t *product = table_find(s->products, &r, sizeof r);
+		if (product) {
 			backprop_value(s, r, (const Val *)(uintptr_t)*product);
-		else if (prims[v->op].cls != C_leaf && v->op != O_result)
+		} else if (v->op == O_loop) {
+			differentiate_loop(s, r);
+		} else if (v->op == O_result) {
+			Ref loop = v->in[0];
+			recorded_loop(s, loop)->gradient[v->attr->i[0]] = s->gradient[r];
+			s->gradient[loop] = loop; // a result has one
+		} else if (prims[v->op].cls != C_leaf) {
 			backprop_value(s, r, v);
+		}
 	}
 }
 
@@ -129,16 +121,21 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	g->plain = MAX(g->plain, DECOMPOSED_ATTEND);
 	Backprop s = {.arena = arena,
 	              .g = g,
+	              .from = from,
+	              .needs_in_from = mark_needs(arena, from, want),
 	              .recorded = table_new(arena),
 	              .products = table_new(arena),
 	              .first_fixed = -1};
-	copy_graph(g, from, NULL, put_forward, &(Forward){&s, from, mark_needs(arena, from, want)});
+	copy_graph(g, from, NULL, put_differentiable, &s);
 	Ref loss = find_output(g, "loss");
 	if (!loss)
 		fail(g->name, "no loss to differentiate; give one with --loss");
 	if (!is_float(val(g, loss)->type) || count_of(&val(g, loss)->shape) != 1)
 		fail(g->name, "the loss: expected one float, found %s",
 		     shape_text(arena, val(g, loss)->type, &val(g, loss)->shape));
+	for (int i = 0; i < g->outs.count; i++)
+		if (starts_with(g->outs.at[i].name, GRAD_OF))
+			rename_output(g, i);
 	Ref *slot = NEWS(arena, Ref, g->slots.count);
 	for (int i = 0; i < g->slots.count; i++)
 		slot[i] = want[i] ? put_slot(g, i) : 0;
@@ -152,7 +149,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 		const Slot *k = &g->slots.at[i];
 		Ref gradient = s.gradient[slot[i]];
 		if (want[i])
-			add_out(g, format(arena, "grad:%s", k->name),
+			add_out(g, format(arena, GRAD_OF "%s", k->name),
 			        gradient ? gradient : zeros(g, k->type, k->shape));
 	}
 	return graph_live(arena, g);

@@ -10,38 +10,45 @@ typedef struct Contribution { // a term of the gradient of a fixed value of a bo
 	Ref gradient; // of the product; without a product: of the fixed value, in any shape
 } Contribution;
 
+typedef struct Recorded { // a loop that can be differentiated
+	int stacked;   // its own stacked results. The carried values at the start of each iteration
+	               // follow, then the results of its products
+	Ref *gradient; // by result; 0: none
+} Recorded;
+
 typedef struct Backprop {
 	Arena *arena;
 	Graph *g;
-	bool *needs;     // by Ref: a float, or a loop, that depends on a wanted slot
-	Ref *gradient;   // by Ref: the sum so far
-	Ref last;        // the last value that both describe
-	Table *recorded; // Ref of a loop that can be differentiated -> its own stacked results,
-	                 // which the carried values at the start of each iteration follow, then
-	                 // the results of its products
-	Table *products; // Ref of a slot -> Val *: the product whose result it holds
+	const Graph *from;         // the graph that was copied to g
+	const bool *needs_in_from; // by Ref of `from`: see needs
+	const bool *needs;         // by Ref: a float, or a loop, that depends on a wanted slot
+	Ref *gradient;             // by Ref: the sum so far
+	Ref last;                  // the last value that both describe
+	Table *recorded;           // Ref of a loop -> Recorded *
+	Table *products;           // Ref of a slot -> Val *: the product whose result it holds
 	int first_fixed; // from this slot on, slots are fixed values of a body; -1: no body
 	VEC(Contribution) terms;
 } Backprop;
 
-// Returns, by Ref, whether a value depends on a wanted slot (by slot).
+// Returns by Ref whether a value depends on a wanted slot (by slot).
 bool *mark_needs(Arena *, const Graph *, const bool *want);
-// Puts v with new operands, in a form that can be differentiated if `needs`.
-Ref put_differentiable(Backprop *, const Val *v, const Ref *in, bool needs);
+// Puts v, a value of `from`, with new operands, in a form that can be differentiated. Rewrite.
+Ref put_differentiable(void *backprop, Graph *, const Val *v, const Ref *in);
 // Continues from all values that have a gradient.
 void backprop(Backprop *);
 void add_gradient(Backprop *, Ref, Ref dx);
-// Returns `r` with the type and shape of an operand: reduced over broadcast axes, broadcast over
+// Returns `r` in the type and shape of an operand: reduced over broadcast axes, broadcast over
 // reduced ones.
 Ref match_operand(Graph *, Ref r, const Val *to);
 Ref zeros(Graph *, Elem, Shape);
 
-// conv_grad.c: for a product whose rows are windows of a convolution, returns the gradient of their
-// source, *x; 0 for any other product.
+// conv_grad.c: returns the gradient of *x, if the rows of the product are its windows; 0: they are
+// not the windows of a convolution.
 Ref convolution_gradient(Graph *, const Val *dot, Ref gradient, Ref *x);
 
 // loop_grad.c
 Ref put_recorded(Backprop *, const LoopInfo *, const Ref *in);
+Recorded *recorded_loop(const Backprop *, Ref loop);
 void differentiate_loop(Backprop *, Ref loop);
 
 #endif

@@ -1,6 +1,5 @@
 // hyperparams.c: chooses optimizer settings not given.
-// Input: the given options, and facts about the data. Output: values for the others, and the rules
-// as text.
+// Each choice is listed as text, with its rule.
 #include "passes.h"
 #include <math.h>
 #include <string.h>
@@ -28,9 +27,9 @@ static double round_number(double x)
 	return best;
 }
 
-// Corrections for small data, which Algorithm 1 leaves open. They fade to nothing as N, the number
-// of batches, grows to MANY. docs/optimizer.md gives the reasons and the measurements.
-static const double MANY = 100000; // N from which Algorithm 1 is exact
+// Corrections for small data, which Algorithm 1 leaves open. They vanish as N, the number of
+// batches, grows to MANY. docs/optimizer.md gives the reasons and the measurements.
+static const double MANY = 100000; // N from which Algorithm 1 is unchanged
 static const double PRIOR = 2000;  // batches added to N for xi
 static const double LITTLE = 100;  // batches added to N for decay
 static const double REACH = 2;     // scale of a step, per RMS of the parameter
@@ -112,7 +111,7 @@ const char *optimizer_names(Arena *arena, const char *operand)
 		if (!operand || opt_uses(optimizers[i].name, operand))
 			name[n++] = optimizers[i].name;
 	Text names = {.arena = arena};
-	say(&names, "%s", "");
+	say(&names, "%s", ""); // not NULL
 	for (int i = 0; i < n; i++)
 		say(&names, "%s%s", i == 0 ? "" : i < n - 1 ? ", " : " or ", name[i]);
 	return names.at;
@@ -120,10 +119,8 @@ const char *optimizer_names(Arena *arena, const char *operand)
 
 const Optimizer *optimizer_named(const char *name)
 {
-	for (int i = 0; i < COUNT(optimizers); i++)
-		if (!strcmp(optimizers[i].name, name))
-			return &optimizers[i];
-	return NULL;
+	int i = FIND(name, optimizers);
+	return i < 0 ? NULL : &optimizers[i];
 }
 
 double *opt_attribute(Opt *opt, const char *name)

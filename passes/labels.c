@@ -1,7 +1,6 @@
 // labels.c: counts the labels of a loss, and finds their weights.
 // Follows sums and factors backward from the loss to the values that are added up; if a softmax
-// computes these, each of its rows is a label. Input: a graph with an output "loss", and facts
-// about its inputs from the data. Output: Labels. Invariant: names do not matter.
+// computes these, each of its rows is a label.
 #include "passes.h"
 #include <math.h>
 

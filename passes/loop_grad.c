@@ -1,8 +1,7 @@
 // loop_grad.c: differentiates loops, last iteration first.
-// Input: a forward loop that is to be differentiated, and the gradients so far. Output: the
-// gradients of its operands. An iteration stores only carried values and the results of products;
-// the rest is recomputed. A fixed value in a product (a weight) gets its gradient after the loop,
-// by one product over all iterations.
+// An iteration of the forward loop stores only carried values and the results of products; the rest
+// is recomputed. A fixed value in a product (a weight) gets its gradient after the loop, by one
+// product over all iterations.
 #include "grad.h"
 
 Ref put_recorded(Backprop *s, const LoopInfo *own, const Ref *in)
@@ -25,8 +24,18 @@ Ref put_recorded(Backprop *s, const LoopInfo *own, const Ref *in)
 	c.body = body;
 	c.stacked = body->outs.count - c.until - c.carried;
 	Ref loop = put_loop(s->g, &c, in);
-	*table_cell(s->recorded, &loop, sizeof loop) = (uint64_t)own->stacked;
+	Recorded *recorded = NEW(s->arena, Recorded);
+	*recorded = (Recorded){own->stacked, NEWS(s->arena, Ref, loop_results(&c) + 1)};
+	*table_cell(s->recorded, &loop, sizeof loop) = (uintptr_t)recorded;
 	return loop;
+}
+
+Recorded *recorded_loop(const Backprop *s, Ref loop)
+{
+	const uint64_t *recorded = table_find(s->recorded, &loop, sizeof loop);
+	if (!recorded)
+		bug("a loop that cannot be differentiated");
+	return (Recorded *)(uintptr_t)*recorded;
 }
 
 // ---- the body of the backward loop -----------------------------------------------------
@@ -40,15 +49,19 @@ typedef struct LoopGrad {
 	int first_fixed; // among the slots of its body
 	bool makes_all;  // it makes all its iterations
 	const Ref *in;
-	Ref *gradient;     // by result: its gradient, or 0
-	bool *needed;      // by slot of its body: it needs a gradient
-	LoopInfo backward; // the backward loop. The slots of its body are, in this order: the
-	                   // gradients so far of carried and of fixed values that need one; the
-	                   // forward values of carried and scanned values and of products; the
-	                   // gradients of the own stacked results that have one; fixed values
-	VEC(Ref) operand;  // of the backward loop
-	Backprop back;     // of its body
-	VEC(Ref) stack;    // values of its body that it stacks
+	const Ref *gradient; // by result; 0: none
+	bool *needed;        // by slot of its body: it needs a gradient
+	LoopInfo backward;   // the backward loop. The slots of its body are, in this order: the
+	                     // gradients so far of carried and of fixed values that need one; the
+	                     // forward values of carried and scanned values and of products; the
+	                     // gradients of the own stacked results that have one; fixed values
+	int *sum;            // by slot of the body: the slot of its gradient so far; -1: none
+	VEC(Ref) operand;    // of the backward loop
+	Backprop back;       // of its body
+	bool *want;          // by slot of its body: it holds a value that needs a gradient
+	int next;            // slot of the next product; after the last, of the first own gradient
+	VEC(Ref) stack;      // values of its body that it stacks
+	Table *stacked_at;   // value of its body -> its index in `stack` + 1
 } LoopGrad;
 
 // Adds a slot of the new body for `operand`, or for its elements along the first axis.
@@ -78,11 +91,13 @@ static void add_slots(LoopGrad *u)
 	for (int k = 0; k < n; k++) {
 		const Val *x = val(g, u->in[1 + k]);
 		bool carried = k < c->carried;
-		if (u->needed[k] && (carried || k >= u->first_fixed))
-			new_slot(u,
-			         carried && u->gradient[k] ? u->gradient[k]
-			                                   : zeros(g, x->type, x->shape),
-			         false);
+		u->sum[k] = -1;
+		if (!u->needed[k] || (!carried && k < u->first_fixed))
+			continue;
+		u->sum[k] = u->back.g->slots.count;
+		new_slot(u,
+		         carried && u->gradient[k] ? u->gradient[k] : zeros(g, x->type, x->shape),
+		         false);
 	}
 	u->backward.carried = u->operand.count - 1;
 	for (int k = 0; k < u->first_fixed; k++)
@@ -99,24 +114,16 @@ static void add_slots(LoopGrad *u)
 		new_slot(u, u->in[1 + k], false);
 }
 
-typedef struct Recompute {
-	LoopGrad *loop;
-	const bool *needs; // by Ref of the body
-	bool *want;        // by slot of the new body
-	int next;          // slot of the next product; after the last, of the first gradient
-} Recompute;
-
 // Uses the slot of the new body that holds a value, else computes the value again.
 static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
-	Recompute *a = context;
-	LoopGrad *u = a->loop;
-	bool needs = a->needs[ref_of(u->c.body, v)], product = v->op == O_dot;
+	LoopGrad *u = context;
+	bool product = v->op == O_dot;
 	if (v->op != O_slot && !product)
-		return put_differentiable(&u->back, v, in, needs);
-	int slot = product ? a->next++ : forward_slot(u, (int)v->attr->i[0]);
+		return put_differentiable(&u->back, to, v, in);
+	int slot = product ? u->next++ : forward_slot(u, (int)v->attr->i[0]);
 	Ref held = put_slot(to, slot);
-	a->want[slot] = needs;
+	u->want[slot] = u->back.needs_in_from[ref_of(u->c.body, v)];
 	if (product) {
 		Val *with = take_copy(u->arena, v, sizeof *v);
 		with->in = in;
@@ -129,20 +136,20 @@ static void differentiate(LoopGrad *u)
 {
 	const LoopInfo *c = &u->c;
 	Graph *body = u->back.g;
-	bool *want = NEWS(u->arena, bool, body->slots.count);
 	Ref *now = NEWS(u->arena, Ref, c->body->nval);
-	Recompute a = {u, mark_needs(u->arena, c->body, u->needed), want,
-	               u->backward.carried + u->first_fixed};
-	copy_values(body, c->body, now, put_value, &a);
-	u->back.needs = mark_needs(u->arena, body, want);
+	u->want = NEWS(u->arena, bool, body->slots.count);
+	u->next = u->backward.carried + u->first_fixed;
+	u->back.needs_in_from = mark_needs(u->arena, c->body, u->needed);
+	copy_values(body, c->body, now, put_value, u);
+	u->back.needs = mark_needs(u->arena, body, u->want);
 	u->back.gradient = NEWS(u->arena, Ref, body->nval);
 	u->back.last = (Ref)body->nval - 1;
-	for (int k = 0, slot = 0; k < c->carried; k++)
+	for (int k = 0; k < c->carried; k++)
 		if (u->needed[k])
-			add_gradient(&u->back, now[result_ref(c, k)], put_slot(body, slot++));
+			add_gradient(&u->back, now[result_ref(c, k)], put_slot(body, u->sum[k]));
 	for (int k = c->carried; k < c->carried + u->stacked; k++)
 		if (u->gradient[k])
-			add_gradient(&u->back, now[result_ref(c, k)], put_slot(body, a.next++));
+			add_gradient(&u->back, now[result_ref(c, k)], put_slot(body, u->next++));
 	backprop(&u->back);
 }
 
@@ -155,16 +162,14 @@ static Ref gradient_of(LoopGrad *u, int k)
 	return slot <= u->back.last && u->back.needs[slot] ? u->back.gradient[slot] : 0;
 }
 
-// Returns the index of `r` among the stacked values, -1 if absent, or adds it.
-static int stacked(LoopGrad *u, Ref r, bool add)
+// Adds a value of the new body to those that it stacks.
+static void stack(LoopGrad *u, Ref r)
 {
-	for (int k = 0; k < u->stack.count; k++)
-		if (u->stack.at[k] == r)
-			return k;
-	if (!add)
-		return -1;
+	uint64_t *at = table_cell(u->stacked_at, &r, sizeof r);
+	if (*at)
+		return;
 	PUSH(u->arena, u->stack, r);
-	return u->stack.count - 1;
+	*at = (uint64_t)u->stack.count;
 }
 
 // Returns the operand whose elements value r of the new body is, if the loop makes all its
@@ -179,12 +184,13 @@ static Ref scanned_operand(const LoopGrad *u, Ref r)
 
 // True if this term is computed after the loop: a product, or a value of the same rank whose
 // gradient is stacked anyway.
-static bool is_after_loop(LoopGrad *u, const Contribution *term)
+static bool is_after_loop(const LoopGrad *u, const Contribution *term)
 {
 	int rank = u->back.g->slots.at[term->slot].shape.rank;
-	bool known = scanned_operand(u, term->gradient) || stacked(u, term->gradient, false) >= 0;
-	return term->other ||
-	       (known && val(u->back.g, term->gradient)->shape.rank == rank && rank > 0);
+	Ref gradient = term->gradient;
+	bool known =
+	    scanned_operand(u, gradient) || table_find(u->stacked_at, &gradient, sizeof gradient);
+	return term->other || (known && val(u->back.g, gradient)->shape.rank == rank && rank > 0);
 }
 
 static void add_outs(LoopGrad *u)
@@ -193,28 +199,23 @@ static void add_outs(LoopGrad *u)
 	Graph *body = u->back.g;
 	for (int k = c->carried; k < u->first_fixed; k++)
 		if (u->needed[k] && gradient_of(u, k))
-			stacked(u, gradient_of(u, k), true);
+			stack(u, gradient_of(u, k));
 	for (int i = 0; i < u->back.terms.count; i++) {
 		const Contribution *term = &u->back.terms.at[i];
 		if (!term->other)
 			continue;
-		stacked(u, term->gradient, true);
+		stack(u, term->gradient);
 		if (!scanned_operand(u, term->other))
-			stacked(u, term->other, true);
+			stack(u, term->other);
 	}
-	int slot = 0;
-	for (int k = 0; k < c->carried; k++) {
-		Ref own = u->needed[k] ? gradient_of(u, k) : 0;
-		const Slot *s = &c->body->slots.at[k];
-		slot += u->needed[k];
-		if (u->needed[k])
-			add_out(body, "carried", own ? own : zeros(body, s->type, s->shape));
-	}
-	for (int k = u->first_fixed; k < c->body->slots.count; k++) {
-		if (!u->needed[k])
+	for (int k = 0; k < c->body->slots.count; k++) {
+		if (u->sum[k] < 0)
 			continue;
-		Ref before = put_slot(body, slot++), own = gradient_of(u, k), sum = before;
-		if (own)
+		Ref before = put_slot(body, u->sum[k]), own = gradient_of(u, k), sum = before;
+		const Slot *s = &c->body->slots.at[k];
+		if (k < c->carried)
+			sum = own ? own : zeros(body, s->type, s->shape);
+		else if (own)
 			sum = put2(body, O_add, sum, own);
 		for (int i = 0; i < u->back.terms.count; i++) {
 			const Contribution *term = &u->back.terms.at[i];
@@ -235,19 +236,16 @@ static void add_outs(LoopGrad *u)
 static Ref all_iterations(LoopGrad *u, const Ref *result, Ref r)
 {
 	Ref scanned = scanned_operand(u, r);
-	return scanned ? scanned : result[u->backward.carried + stacked(u, r, false)];
+	const uint64_t *at = table_find(u->stacked_at, &r, sizeof r);
+	return scanned ? scanned : result[u->backward.carried + (int)*at - 1];
 }
 
 static void add_operand_gradients(LoopGrad *u, const Ref *result)
 {
 	Graph *g = u->s->g;
-	int n = 0;
-	for (int k = 0; k < u->c.body->slots.count; k++) {
-		bool scanned = k >= u->c.carried && k < u->first_fixed;
-		if (u->needed[k] && !scanned && u->s->needs[u->in[1 + k]])
-			add_gradient(u->s, u->in[1 + k], result[n]);
-		n += u->needed[k] && !scanned;
-	}
+	for (int k = 0; k < u->c.body->slots.count; k++)
+		if (u->sum[k] >= 0 && u->s->needs[u->in[1 + k]])
+			add_gradient(u->s, u->in[1 + k], result[u->sum[k]]);
 	for (int k = u->c.carried; k < u->first_fixed; k++)
 		if (u->needed[k] && gradient_of(u, k))
 			add_gradient(u->s, u->in[1 + k],
@@ -293,32 +291,23 @@ void differentiate_loop(Backprop *s, Ref loop)
 {
 	Graph *g = s->g;
 	const Val *v = val(g, loop);
-	const uint64_t *stacked = table_find(s->recorded, &loop, sizeof loop);
-	if (!stacked)
-		bug("a loop that was not put to be differentiated");
+	const Recorded *recorded = recorded_loop(s, loop);
 	LoopGrad u = {.s = s,
 	              .arena = s->arena,
 	              .loop = loop,
 	              .c = loop_of(v),
-	              .stacked = (int)*stacked,
-	              .in = v->in};
+	              .stacked = recorded->stacked,
+	              .in = v->in,
+	              .gradient = recorded->gradient,
+	              .sum = NEWS(s->arena, int, v->nin),
+	              .stacked_at = table_new(s->arena)};
 	u.first_fixed = u.c.carried + u.c.scanned;
 	u.makes_all = makes_all_trips(g, &u.c, u.in);
-	u.gradient = NEWS(s->arena, Ref, loop_results(&u.c) + 1);
-	bool any = false;
-	for (Ref r = loop + 1; r <= s->last; r++) {
-		const Val *part = val(g, r);
-		if (part->op != O_result || part->in[0] != loop || !s->gradient[r])
-			continue;
-		u.gradient[part->attr->i[0]] = s->gradient[r];
-		any = true;
-	}
-	if (!any)
-		return;
 	Graph *body = graph_inside(s->arena, u.c.body);
 	body->plain = g->plain; // as decomposed as the surrounding graph
 	u.back = (Backprop){.arena = s->arena,
 	                    .g = body,
+	                    .from = u.c.body,
 	                    .recorded = table_new(s->arena),
 	                    .products = table_new(s->arena)};
 	u.backward = (LoopInfo){.trips = u.c.trips, .reverse = !u.c.reverse};

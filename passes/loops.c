@@ -1,6 +1,6 @@
 // loops.c: trims or unrolls loops.
-// Input: a graph. Output: the graph with trimmed loops, whose stacked results are zero after the
-// last iteration, where kernels write nothing; or without loops.
+// The stacked results of a trimmed loop are zero after the last iteration, where kernels write
+// nothing.
 #include "passes.h"
 
 typedef struct Loops { // copied to another graph
@@ -25,7 +25,7 @@ static Ref put_loop_info(Loops *l, Graph *to, Ref r, const Ref *in)
 	LoopInfo c = loop_of(val(l->from, r));
 	Ref *result = l->result[r] = NEWS(l->arena, Ref, loop_results(&c) + 1);
 	if (l->most) {
-		c.body = unroll_pass(l->arena, c.body, l->most);
+		c.body = loops_pass(l->arena, c.body, l->most);
 		unroll_loop(to, &c, in, l->most, result);
 		return in[0];
 	}
@@ -49,7 +49,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 	return v->op == O_result ? l->result[v->in[0]][v->attr->i[0]] : put_as(to, v, in);
 }
 
-static Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
+Graph *loops_pass(Arena *arena, const Graph *from, int64_t most)
 {
 	if (!has_loop(from))
 		return graph_live(arena, from);
@@ -71,14 +71,4 @@ static Graph *put_loops(Arena *arena, const Graph *from, int64_t most)
 	}
 	copy_graph(to, from, NULL, put_value, &l);
 	return to;
-}
-
-Graph *loops_pass(Arena *arena, const Graph *from)
-{
-	return put_loops(arena, from, 0);
-}
-
-Graph *unroll_pass(Arena *arena, const Graph *from, int64_t most)
-{
-	return put_loops(arena, from, most);
 }

@@ -1,13 +1,8 @@
 // loss.c: adds the loss to a model's graph.
-// Input: the graph, and an expression over its outs, its inputs and new inputs. Output: a graph
-// with an out "loss", a float of rank 0, and "accuracy" if the loss is a cross entropy over labels.
-// An out of the model that is called "loss" but not minimized is renamed "output:loss".
 #include "passes.h"
 #include <string.h>
 
 static const char where[] = "--loss";
-static const char example[] =
-    "for example --loss 'cross_entropy(logits, labels)' or --loss 'mse(y, target)'";
 
 // ---- the table ------------------------------------------------------------------------
 
@@ -23,13 +18,11 @@ static const Loss losses[] = {
 #undef LOSS
 };
 
-// Returns the row of the loss that an expression calls; NULL if it is no such call.
+// Returns the loss of losses.def that an expression calls; NULL: none.
 static const Loss *loss_called(const Expr *e)
 {
-	for (int i = 0; e->kind == X_call && e->op == OPS && i < COUNT(losses); i++)
-		if (!strcmp(losses[i].name, e->name))
-			return &losses[i];
-	return NULL;
+	int i = e->kind == X_call && e->op == OPS ? FIND(e->name, losses) : -1;
+	return i < 0 ? NULL : &losses[i];
 }
 
 const char *loss_names(Arena *arena)
@@ -71,25 +64,51 @@ static const char *outs_text(const Graph *g)
 	return text.at;
 }
 
-// ---- new inputs -----------------------------------------------------------------------
+// ---- parts of the expression ------------------------------------------------------------
 
-static bool is_known(Graph *g, const Expr *e)
+typedef bool Test(void *context, const Expr *);
+
+// Returns the first part of the expression that passes the test; NULL: none.
+static const Expr *find_part(const Expr *e, Test *test, void *context)
 {
-	double literal;
-	return e->kind != X_name || look_name(g, e->name) || literal_name(e->name, &literal);
+	const Expr *found = test(context, e) ? e : NULL;
+	for (int k = 0; k < e->nin && !found; k++)
+		found = find_part(e->in[k], test, context);
+	return found;
 }
 
-// Labels of a cross entropy are class numbers, one for each row of logits; all else is like what it
-// is compared with.
+static bool is_name(void *name, const Expr *e)
+{
+	return e->kind == X_name && !strcmp(e->name, name);
+}
+
+static bool is_unknown(void *graph, const Expr *e)
+{
+	double literal;
+	return e->kind == X_name && !look_name(graph, e->name) && !literal_name(e->name, &literal);
+}
+
+// True for a loss that compares logits with classes.
+static bool is_classification(void *none, const Expr *e)
+{
+	const Loss *loss = loss_called(e);
+	(void)none;
+	return loss && loss->constant == CONSTANT_frequencies;
+}
+
+// ---- new inputs -----------------------------------------------------------------------
+
+// Labels of a cross entropy are class numbers, one per row of logits; any other input has the type
+// and shape of the operand that it is compared with.
 static void add_input(Graph *g, const Expr *call, const Expr *name)
 {
 	const Expr *other = NULL;
 	for (int k = 0; k < call->nin; k++)
-		if (call->in[k] != name && is_known(g, call->in[k]))
+		if (call->in[k] != name && !is_unknown(g, call->in[k]))
 			other = call->in[k];
 	if (!other)
-		fail(where, "nothing is called '%s', and no operand next to it gives its shape; %s",
-		     name->name, outs_text(g));
+		fail(where, "'%s' is unknown, and no other operand gives its shape; %s", name->name,
+		     outs_text(g));
 	const Val *like = val(g, eval_expr(g, where, other, look_name, g));
 	Slot slot = {.name = name->name, .kind = S_input, .type = like->type, .shape = like->shape};
 	const Loss *loss = loss_called(call);
@@ -111,25 +130,13 @@ static void add_inputs(Graph *g, const Expr *e)
 		if (e->in[k]->kind != X_name)
 			add_inputs(g, e->in[k]);
 	for (int k = 0; e->kind == X_call && k < e->nin; k++)
-		if (!is_known(g, e->in[k]))
+		if (is_unknown(g, e->in[k]))
 			add_input(g, e, e->in[k]);
 }
 
 // ---- the loss -------------------------------------------------------------------------
 
-// Returns the call of a loss that compares logits with classes; NULL if there is none.
-static const Expr *find_classification(const Expr *e)
-{
-	const Loss *loss = loss_called(e);
-	if (loss && loss->constant == CONSTANT_frequencies)
-		return e;
-	const Expr *found = NULL;
-	for (int k = 0; k < e->nin && !found; k++)
-		found = find_classification(e->in[k]);
-	return found;
-}
-
-// In its own precision; a loss that is no float becomes one.
+// Returns a value of one element as a float of rank 0.
 static Ref scalar(Graph *g, Ref r)
 {
 	if (!is_float(val(g, r)->type))
@@ -137,20 +144,21 @@ static Ref scalar(Graph *g, Ref r)
 	return put_reshape(g, r, shape_of(0, NULL));
 }
 
+void rename_output(Graph *g, int number)
+{
+	const char *name = g->outs.at[number].name, *shape = format(g->arena, SHAPE_OF "%s", name);
+	for (int i = 0; i < g->outs.count; i++)
+		if (!strcmp(g->outs.at[i].name, shape))
+			g->outs.at[i].name = format(g->arena, SHAPE_OF OUTPUT_OF "%s", name);
+	g->outs.at[number].name = format(g->arena, OUTPUT_OF "%s", name);
+}
+
 static void set_loss(Graph *g, Ref loss)
 {
 	for (int i = 0; i < g->outs.count; i++)
 		if (!strcmp(g->outs.at[i].name, "loss"))
-			g->outs.at[i].name = "output:loss";
+			rename_output(g, i);
 	add_out(g, "loss", loss);
-}
-
-static bool uses_name(const Expr *e, const char *name)
-{
-	bool found = e->kind == X_name && !strcmp(e->name, name);
-	for (int k = 0; k < e->nin && !found; k++)
-		found = uses_name(e->in[k], name);
-	return found;
 }
 
 void loss_check(Arena *arena, const char *expr, int noutput, const char *const *output)
@@ -158,31 +166,23 @@ void loss_check(Arena *arena, const char *expr, int noutput, const char *const *
 	const Expr *e = parse_text(arena, where, expr);
 	Text text = {.arena = arena};
 	for (int i = 0; i < noutput; i++) {
-		if (uses_name(e, output[i]))
+		if (find_part(e, is_name, (char *)output[i]))
 			return;
 		say(&text, "%s%s", i ? ", " : "", name_text(arena, output[i]));
 	}
 	fail(where, "'%s' uses no model output: %s", expr, noutput ? text.at : "it has none");
 }
 
-static bool all_known(Graph *g, const Expr *e)
-{
-	bool known = is_known(g, e);
-	for (int k = 0; k < e->nin && known; k++)
-		known = all_known(g, e->in[k]);
-	return known;
-}
-
 static void loss_of(Graph *g, const char *text)
 {
 	const Expr *e = parse_text(g->arena, where, text);
 
-	// An expression without a float output has no gradient; perhaps a number was meant for one.
-	// Unknown names are reported where they occur.
+	// A loss of no float output has no gradient: an integer output may have been meant as a
+	// float. Unknown names are reported where they occur.
 	const char *integer = NULL;
 	bool real = false;
 	for (int i = 0; i < g->outs.count && !real; i++) {
-		if (!uses_name(e, g->outs.at[i].name))
+		if (!find_part(e, is_name, (char *)g->outs.at[i].name))
 			continue;
 		real = is_float(val(g, g->outs.at[i].val)->type);
 		integer = g->outs.at[i].name;
@@ -190,15 +190,15 @@ static void loss_of(Graph *g, const char *text)
 	if (!real && integer)
 		fail(where, "output '%s' is an integer tensor; expected a float output; %s",
 		     integer, outs_text(g));
-	if (!real && all_known(g, e))
+	if (!real && !find_part(e, is_unknown, g))
 		fail(where, "'%s' uses no model output; %s", text, outs_text(g));
 	add_inputs(g, e);
 	Ref r = eval_expr(g, where, e, look_name, g);
 	const Val *v = val(g, r);
 	if (count_of(&v->shape) != 1)
-		fail(where, "'%s' is %s; expected a scalar: wrap it in average(..)", text,
+		fail(where, "'%s' is %s; expected a scalar" HELP "wrap it in average(..)", text,
 		     shape_text(g->arena, v->type, &v->shape));
-	const Expr *call = find_classification(e);
+	const Expr *call = find_part(e, is_classification, NULL);
 	Ref labels = call && !find_output(g, "accuracy")
 	                 ? eval_expr(g, where, call->in[1], look_name, g)
 	                 : 0;
@@ -228,10 +228,11 @@ Graph *loss_pass(Arena *arena, const Graph *from, const char *expr)
 		count++;
 	}
 	if (!loss || (loss != named && count > 1))
-		fail(
-		    where,
-		    "the model has %s output that is a single number; %s; say what to minimize, %s",
-		    count ? "more than one" : "no", outs_text(g), example);
+		fail(where,
+		     "the model has %s scalar float output; %s" HELP
+		     "say what to minimize, for example --loss 'cross_entropy(logits, labels)' or "
+		     "--loss 'mse(y, target)'",
+		     count ? "more than one" : "no", outs_text(g));
 	if (find_output(g, "loss") != loss || val(g, loss)->shape.rank)
 		set_loss(g, scalar(g, loss));
 	return g;

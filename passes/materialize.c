@@ -1,35 +1,31 @@
 // materialize.c: decides which values are stored.
-// Input: a graph without composites. Output: marks by Ref: reductions, dots, scatters and running
-// sums, outs and stores, and maps that cost more to compute again than to keep. A marked value is
-// stored only if another kernel reads it.
+// Marks reductions, dots, scatters, running sums, outputs and stores, and maps that cost more to
+// recompute than to keep. A marked value is stored only if another kernel reads it.
 #include "passes.h"
 
 enum {
-	AGAIN = 24, // weight of an expression still computed again rather than written and read
-	PANEL = 8,  // ... where a dot packs it or a map stretches it, perhaps more than once
-	PIECE = 4,  // ... of a pad or concat
-	PIECES =
-	    200, // weight of a concat that is kept: all its pieces lie in the code of each reader
+	AGAIN = 24,    // largest weight of an expression that is recomputed rather than stored
+	PANEL = 8,     // the same, if a dot packs it or a map broadcasts it, perhaps repeatedly
+	PIECE = 4,     // weight of a pad or concat
+	PIECES = 200,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
-	DEEP = 200,    // values on one path through an expression: it is walked by recursion
+	DEEP = 200,    // largest depth of an expression, which is walked recursively
 };
 
-// How the readers of a value use it.
-typedef struct Want {
+typedef struct Want { // how a value is used
 	int readers;
-	bool kept;    // an out, a store, or read by a loop
-	bool stretch; // computed once for many elements
+	bool kept;    // an output, a store, or read by a loop
+	bool stretch; // broadcast
 	bool moved;   // read at other indices than its own
 	bool panel;   // operand of a dot, scatter or running sum
 } Want;
 
-// The expression between a value and what is in memory.
-typedef struct Cone {
+typedef struct Cone { // the expression of a value, down to values in memory
 	int weight, depth;
 	int nbig;
-	Ref big[2]; // what it reads of its own size
-	bool reads; // anything from memory
-	bool tail;  // elementwise after a dot that is not in memory yet
+	Ref big[2]; // values in memory of its own size
+	bool reads; // it reads values in memory
+	bool tail;  // elementwise after a dot, whose tile it can be computed on
 } Cone;
 
 static Want *wants(Arena *arena, const Graph *g, const bool *live)
@@ -85,7 +81,7 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 	const Val *v = val(g, r);
 	bool map = prims[v->op].cls == C_map;
 	Cone c = {.depth = 1};                   // slots and most moves cost nothing
-	if (v->op == O_pad || v->op == O_concat) // which choose a piece for each element
+	if (v->op == O_pad || v->op == O_concat) // they select a piece for each element
 		c.weight = PIECE + v->nin / 8;
 	else if (map || v->op == O_rand || v->op == O_iota)
 		c.weight = prims[v->op].weight;

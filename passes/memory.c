@@ -1,8 +1,7 @@
 // memory.c: assigns static memory to values.
-// Input: a scheduled Plan in order of execution. Output: places of values and of what kernels work
-// in, and the bytes of each block; a kernel that copies is added if a stored value cannot be
-// computed in its slot. Invariant: the slot table alone decides where slots are, so all entries of
-// a model agree.
+// A stored value that cannot be computed in its slot is copied there by an additional kernel.
+// Invariant: the locations of slots depend on the slot table alone, so all entries of a model
+// agree.
 #include "passes.h"
 #include <stdlib.h>
 
@@ -11,11 +10,11 @@ typedef struct Buffer { // bytes in scratch, in use from kernel `first` to kerne
 	int first, last, taken; // taken: 1 + the last kernel that writes it
 } Buffer;
 
-typedef struct Goal { // an output or a store: a place that waits for a value
+typedef struct Goal { // an output or a store
 	Ref val;
 	Location to;
-	int slot; // -1: an output
-	bool written;
+	int slot;     // -1: an output
+	bool written; // by the kernel that computes the value
 } Goal;
 
 typedef VEC(int) Ints;
@@ -81,9 +80,9 @@ static MemoryPlan layout_of(Arena *arena, Plan *p)
 	return l;
 }
 
-// True if kernel k may write out v over u, which it reads as `reach` says: its workers read of u
-// only the elements that they write. A value of the space's size is read once; a smaller one is
-// broadcast over the space, along the same axes only if the shapes are the same.
+// True if kernel k may write output v over u, which it reads as `reach` says: its workers read only
+// the elements of u that they write. A value of the size of the space is read once; a smaller one
+// is broadcast over the space, along the same axes only if the shapes are equal.
 static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
 {
 	const Kern *kern = &p->kerns.at[k];
@@ -98,8 +97,8 @@ static bool may_overwrite(const Plan *p, int k, Ref v, Ref u, Reach reach)
 	        (reach == R_same && same_shape(&to->shape, &from->shape)));
 }
 
-// A value may be computed in its slot when no later kernel reads what the slot held, and this one
-// only where it writes.
+// True if v may be computed in the slot: no later kernel reads the old contents, and the kernel
+// that computes v reads only the elements that it writes.
 static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
 {
 	Ref held = slot_ref(l->plan->graph, slot);
@@ -116,8 +115,8 @@ static bool stores_in_place(const MemoryPlan *l, int slot, Ref v)
 	return true;
 }
 
-// Finds a buffer for out v of kernel k: that of a value which k is the last to read, if k may
-// overwrite it, or a new one.
+// Finds a buffer for output v of kernel k: that of a value that k is the last to read and may
+// overwrite, or a new one.
 static void scratch_for(MemoryPlan *l, int k, Ref v)
 {
 	const Reads *reads = &l->reads[k];
@@ -138,12 +137,12 @@ static void scratch_for(MemoryPlan *l, int k, Ref v)
 	               k + 1}));
 }
 
-// Places the outs of kernel k in outputs and slots, else in scratch, and what it works in. A value
-// that cannot be computed in its slot is copied; so are values with many places, and the results of
-// a loop, which writes to one place only.
+// Places the outputs of kernel k in outputs of the entry and slots, else in scratch, and its
+// workspace. A value that cannot be computed in its slot is copied; so are values with many
+// locations and the results of a loop, which writes to one location only.
 static void place_kernel(MemoryPlan *l, int k)
 {
-	enum { PLACES = 16 }; // limit of places that a kernel writes one value to
+	enum { PLACES = 16 }; // limit of locations that a kernel writes one value to
 	Plan *p = l->plan;
 	Kern *kern = &p->kerns.at[k];
 	VEC(Ref) out = {0};
@@ -191,8 +190,8 @@ static int by_size(const void *a, const void *b)
 	return (x->first > y->first) - (x->first < y->first);
 }
 
-// Largest first, each in the smallest gap that fits among the buffers in use at the same time:
-// small ones fit into the gaps.
+// Places the largest buffer first, each in the smallest gap between buffers in use at the same
+// time. Returns the total size.
 static int64_t place_buffers(MemoryPlan *l)
 {
 	int n = l->buffers.count;

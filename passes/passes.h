@@ -6,34 +6,36 @@
 #include "ir.h"
 #include "plan.h"
 
-// ---- loss.c: Graph -> Graph with an out "loss" (a float of rank 0) ----------------------
-// `expr` in the notation over outs, inputs and new inputs (which become S_input slots, shapes
-// inferred); NULL: the model's only scalar float out. Also adds "accuracy" for a cross entropy over
-// labels.
+// ---- loss.c: adds an output "loss" (a float of rank 0) ----------------------------------
+// `expr`: an expression over outputs, inputs and new inputs, which become S_input slots of inferred
+// shapes; NULL: the model's only scalar float output. Also adds "accuracy" for a cross entropy with
+// class numbers.
 Graph *loss_pass(Arena *, const Graph *, const char *expr);
 const char *loss_names(Arena *); // Returns the names of losses.def, as a list.
-// Returns the input that `expr` is the cross entropy (class numbers) or the mean squared error
-// (floats) with; NULL if it is anything else, or NULL.
+// Returns the input that `expr`, a cross entropy (class numbers) or mean squared error (floats),
+// compares with; NULL: `expr` is NULL or another loss.
 const char *loss_labels(const Graph *loss, const char *expr);
-// Fails if `expr` cannot be read, or uses none of a model's outputs: for a model that cannot be
-// read itself.
+// Fails if `expr` cannot be parsed or uses no output of the model, which itself may be unreadable.
 void loss_check(Arena *, const char *expr, int noutput, const char *const *output);
-// loss = sum over outs of out * cotangent; cotangents are new inputs named COTANGENT_OF the out's
-// name, shaped as the outs; with `given` as that says by number of the out, which may be less, and
-// none where its rank is -1. NULL: each float out has one.
+// Adds the loss sum(output * cotangent) over outputs. Cotangents are new inputs, named COTANGENT_OF
+// the output, of its shape. `given`: by output, its cotangent's shape, which may be smaller (zeros
+// follow); rank -1: none. NULL: each float output has one.
 #define COTANGENT_OF "cotangent:"
 Graph *cotangent_pass(Arena *, const Graph *, const Shape *given);
+// Renames an output of the model OUTPUT_OF its name, which "loss" or a gradient takes.
+#define OUTPUT_OF "output:"
+void rename_output(Graph *, int number);
 
 // ---- dropout.c: rewrites every dropout as the book's (`draw`: training), or removes it -----
-// `rate` > 0: also inserts dropout in attention, and after attention blocks and MLPs without it, at
-// `*added` places; 0: no dropout; NAN: as in the file.
+// `rate` > 0: also inserts dropout in attention, and after attention blocks and MLPs without it, in
+// `*added` places; 0: removes it; NAN: leaves it as in the file.
 Graph *dropout_pass(Arena *, Graph *, bool draw, double rate, int *added);
-// Returns Val.from of the first random number in the graph, or in a loop of it; -1 if there is
-// none.
+// Returns Val.from of the first random number in the graph or its loops; -1: none.
 int drawing_node(const Graph *);
 
-// ---- grad.c: adds an output "grad:NAME" for each slot with want[slot]: d loss / d slot -----
+// ---- grad.c: adds output GRAD_OF NAME, d loss / d slot, for each slot with want[slot] --------
 // Zero gradients are outputs too. Random numbers are shared with the forward pass.
+#define GRAD_OF "grad:"
 Graph *grad_pass(Arena *, const Graph *, const bool *want);
 
 // ---- unused_params.c: drops gradients that are zero for any data -------------------------
@@ -57,7 +59,7 @@ typedef struct Eta {
 	const char *role;    // kernel bias embedding norm_scale norm_bias ...
 	Shape slot;          // of v and b: broadcast to the parameter
 	Surd range, demand;
-	const char *source, *demand_by; // the nodes that range and demand come from; NULL: none
+	const char *source, *demand_by; // nodes that range and demand come from; NULL: none
 	const char **why;
 	int nwhy;
 	bool sure;
@@ -78,11 +80,11 @@ typedef struct Override {
 	int64_t count;
 	const double *along;
 	bool sure;   // a row of a report that is sure
-	bool report; // a row of a report: `pattern` is an exact name, and the value overrides only
-	             // if it differs from what is inferred
+	bool report; // a row of a report: `pattern` is an exact name, and the value counts only if
+	             // it differs from the inferred one
 } Override;
 typedef VEC(Override) Overrides;
-typedef struct EtaOptions {        // the last of several wins
+typedef struct EtaOptions {        // of several overrides, the last wins
 	const char *convention;    // "paper" (NULL) or "jestimator"
 	Overrides eta;             // of parameters
 	Overrides range;           // root mean squares of inputs, by name
@@ -99,7 +101,7 @@ typedef struct Scales { // by Ref: what eta is inferred from
 	const Nature *nature;
 	const Surd *range, *demand;
 	const Ref *demand_by;      // the value that sets the demand; 0: unconstrained
-	const char *const *coarse; // what the range neglects; NULL: nothing known
+	const char *const *coarse; // what the range neglects; NULL: nothing
 } Scales;
 // Returns the graph that eta is inferred from: loops are unrolled, long ones truncated. Callers
 // that need Scales pass such a graph.
@@ -120,11 +122,11 @@ bool surd_same(Surd, Surd);  // up to the rounding of numbers in a file
 // "sqrt(2/3072)"; `over`: denominator to show, 0: the reduced one.
 const char *surd_text(Arena *, Surd, int64_t over);
 
-// ---- labels.c: counts the labels that the loss compares with ----------------------------
+// ---- labels.c: counts the labels of a loss ----------------------------------------------
 typedef struct Labels {
 	double count;  // per batch; the maximum over several losses
-	double weight; // root of the sum of their squared weights in the loss; 1 / sqrt(count) for
-	               // a mean
+	double weight; // root of the sum of their squared weights in the loss: for a mean,
+	               // 1 / sqrt(count)
 } Labels;
 typedef double LabelPart(void *data,
                          const Slot *); // fraction of an input's elements that are labels
@@ -160,26 +162,24 @@ typedef struct Optimizer {
 	} state[4];
 } Optimizer;
 const Optimizer *optimizer_named(const char *); // Returns a row of the table; NULL: none.
-// Returns "amos, adamw or sgd": those with such an operand or attribute (NULL: all); "" for none.
+// Returns "amos, adamw or sgd": the optimizers with this operand or attribute (NULL: all); "":
+// none.
 const char *optimizer_names(Arena *, const char *operand);
 double *opt_attribute(Opt *, const char *name); // NULL: unknown name
 Opt opt_named(const char *name); // Returns hyperparameters to be set by rule, data unknown.
 void opt_defaults(Arena *, Opt *);
-// True if the definition in optim.am has such an operand or attribute.
+// True if its definition in optim.am has this operand or attribute.
 bool opt_uses(const char *optimizer, const char *operand);
 // Adds S_state slots (NAME.v, NAME.b, NAME.m, NAME.eta, "amos.step", ...) and stores; of the
-// outputs, "loss" and "accuracy" remain. Needs opt_defaults. If several runs make one update,
-// NAME.sum holds the gradients so far, amos.left counts the remaining runs, and accumulate_pass
-// returns the graph of all but the last run, on the same slots; step_pass is the last run.
-Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *);
-Graph *accumulate_pass(Arena *, const Graph *, const Eta *, const Opt *);
-// Returns the bytes of state. Opt: the name, and hyperparameters that state depends on; Eta: the
-// slot shapes.
+// outputs, "loss", "accuracy" and checks remain. Needs opt_defaults. If several runs make one
+// update, NAME.sum holds the sum of their gradients, amos.left counts the remaining runs, and the
+// graph is that of the last run or, if `accumulates`, of the others, on the same slots.
+Graph *step_pass(Arena *, const Graph *, const Eta *, const Opt *, bool accumulates);
+// Returns the bytes of state, which depend on the optimizer, hyperparameters and slot shapes.
 int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 
-// ---- loops.c: trims loops, or unrolls their first `most` iterations (see unroll_loop) -----
-Graph *loops_pass(Arena *, const Graph *);
-Graph *unroll_pass(Arena *, const Graph *, int64_t most);
+// ---- loops.c: unrolls the first `most` iterations of loops (see unroll_loop); 0: trims them ---
+Graph *loops_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
 // ---- decompose.c: replaces composites; transpose_dot.c: swaps dot operands ---------------
@@ -187,15 +187,16 @@ Graph *decompose_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
-// By Ref: in memory? And how deep the expression of each is, between it and memory.
+// Returns by Ref whether a value is in memory, and the depth of its expression, down to memory.
 bool *materialize_pass(Arena *, const Graph *, int **depth);
 typedef VEC(Ref) Refs;
 void sort_refs(int n, Ref *); // ascending
 // Kernels in no order, no bodies.
 Plan *fuse_pass(Arena *, const Graph *, const char *name, const Machine *);
-void schedule_pass(Arena *, Plan *);        // kernels in an order that keeps lifetimes short
-void tile_pass(Arena *, Plan *, int first); // schedules of kernels from number `first` on
-void memory_pass(Arena *, Plan *);          // static memory: fills place, to, work, slot, *_bytes
+void schedule_pass(Arena *, Plan *); // orders kernels so that lifetimes are short
+void tile_pass(Arena *, Plan *,
+               int first);         // chooses the schedules of kernels from number `first` on
+void memory_pass(Arena *, Plan *); // fills place, to, work, slot and *_bytes
 // Fails if the memory or a schedule of a placed plan is wrong.
 void verify_plan(const Plan *);
 
@@ -213,7 +214,7 @@ typedef struct PassInfo {
 extern const PassInfo pass_table[PASSES];
 Pass pass_named(const char *); // PASSES: none
 
-typedef struct Unit { // what passes work on: an entry of a program
+typedef struct Unit { // an entry of a program
 	const char *name;
 	const Machine *machine;
 	const Graph *graph;

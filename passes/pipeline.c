@@ -1,7 +1,6 @@
 // pipeline.c: runs the passes of passes.def on one entry, from its graph to its plan.
-// Invariant: after each pass a graph stands as if it had been printed and read back (graph_live).
+// Invariant: each pass leaves the graph as if it had been printed and read back (graph_live).
 #include "passes.h"
-#include <string.h>
 
 const PassInfo pass_table[PASSES] = {
 #define PASS(name, takes, gives, summary) {#name, #takes, #gives, summary},
@@ -9,35 +8,38 @@ const PassInfo pass_table[PASSES] = {
 #undef PASS
 };
 
-static Graph *(*const graph_passes[PASSES])(Arena *, const Graph *) = {
-    [PASS_loops] = loops_pass,
-    [PASS_decompose] = decompose_pass,
-    [PASS_transpose_dot] = transpose_dot_pass,
-};
-
 Pass pass_named(const char *name)
 {
-	Pass p = 0;
-	while (p < PASSES && strcmp(pass_table[p].name, name))
-		p++;
-	return p;
+	int p = FIND(name, pass_table);
+	return p < 0 ? PASSES : (Pass)p;
 }
 
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
+	const Graph *g = unit->graph;
 	Plan *p = unit->plan;
 	switch (pass) {
-	case PASS_unalias: // leaves the graph live
-		unit->graph = graph_unalias(arena, unit->graph);
+	case PASS_loops:
+		if (has_loop(g))
+			unit->graph = graph_live(arena, loops_pass(arena, g, 0));
+		return;
+	case PASS_decompose:
+		unit->graph = graph_live(arena, decompose_pass(arena, g));
+		return;
+	case PASS_transpose_dot:
+		unit->graph = graph_live(arena, transpose_dot_pass(arena, g));
+		return;
+	case PASS_unalias: // returns a live graph
+		unit->graph = graph_unalias(arena, g);
 		return;
 	case PASS_fuse:
-		unit->plan = fuse_pass(arena, unit->graph, unit->name, unit->machine);
+		unit->plan = fuse_pass(arena, g, unit->name, unit->machine);
 		return;
 	case PASS_schedule:
 		schedule_pass(arena, p);
 		return;
 	case PASS_tile:
-		// The bodies of loops are plans of their own, whose memory a schedule holds.
+		// The body of a loop is a plan of its own; the loop's schedule includes its memory.
 		for (Kern *k = p->kerns.at; k < p->kerns.at + p->kerns.count; k++)
 			if (k->kind == L_loop)
 				k->body = plan_graph(arena, val(p->graph, k->root)->data, "body",
@@ -48,8 +50,7 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 		memory_pass(arena, p);
 		return;
 	default:
-		if (pass != PASS_loops || has_loop(unit->graph))
-			unit->graph = graph_live(arena, graph_passes[pass](arena, unit->graph));
+		never(pass);
 	}
 }
 

@@ -1,10 +1,10 @@
 // step.c: adds the optimizer's step to a graph of gradients.
-// Input: a graph with outputs "grad:NAME", the expected scales, and the options. Output: a graph
-// that stores new parameters and new state. optim.am defines a step; operands are supplied by name.
+// The definition in optim.am is called with operands and attributes by name; its results are stored
+// as new parameters and new state.
 #include "passes.h"
 #include <string.h>
 
-// ---- operands of a definition ----------------------------------------------------------
+// ---- operands of the definition --------------------------------------------------------
 
 typedef struct Step {
 	Graph *graph;
@@ -24,7 +24,7 @@ static int slot_of(const Graph *g, Ref r)
 	return (int)val(g, r)->attr->i[0];
 }
 
-// Stores a value, in runs that update.
+// Stores a value in runs that update.
 static void set(const Step *s, int slot, Ref value)
 {
 	if (!s->accumulates)
@@ -49,7 +49,7 @@ static Ref runs_left(Graph *g, int64_t accumulate)
 	                 take_copy(g->arena, &first, sizeof first));
 }
 
-// Returns 1 - beta^t, t from 1. The power is state.
+// Returns 1 - beta^t, t from 1; the power is state `name`.
 static Ref unbias(const Step *s, const char *name, double beta)
 {
 	Graph *g = s->graph;
@@ -60,7 +60,7 @@ static Ref unbias(const Step *s, const char *name, double beta)
 	return put2(g, O_sub, put_num(g, E_f64, 1), power);
 }
 
-// Returns the optimizer's state of that operand name; NULL if none.
+// Returns the optimizer's state that is this operand; NULL: none.
 static const struct State *state_named(const Opt *opt, const char *operand)
 {
 	const Optimizer *optimizer = optimizer_named(opt->name);
@@ -101,13 +101,11 @@ static Ref operand(const Step *s, const Param *p, const char *role)
 	const Slot *slot = &g->slots.at[p->slot];
 	const char *name = format(g->arena, "%s.%s", slot->name, role);
 	Elem type = slot->type;
-	const struct State *kept = state_named(s->opt, role);
+	const struct State *state = state_named(s->opt, role);
 	Opt opt = *s->opt;
-	if (kept && !is_kept(s->opt, kept))
-		return put_slot(g, p->slot);
-	if (kept)
-		return put_state(g, name, type, state_shape(&slot->shape, p->eta, kept), NULL);
-	if (!strcmp(role, "w"))
+	if (state && is_kept(s->opt, state))
+		return put_state(g, name, type, state_shape(&slot->shape, p->eta, state), NULL);
+	if (state || !strcmp(role, "w")) // state that is not kept is not read
 		return put_slot(g, p->slot);
 	if (!strcmp(role, "g"))
 		return p->grad;
@@ -226,7 +224,7 @@ int64_t state_bytes(const Graph *g, const Eta *eta, const Opt *opt)
 	return bytes;
 }
 
-// Random numbers differ in each run of an update; in a loop they get the step as an operand.
+// Random numbers differ from run to run: the step is an operand of rand, and of a loop that draws.
 static Ref put_run(void *context, Graph *g, const Val *v, const Ref *in)
 {
 	int64_t runs = *(const int64_t *)context;
@@ -241,8 +239,7 @@ static Ref put_run(void *context, Graph *g, const Val *v, const Ref *in)
 	return put_as(g, v, other);
 }
 
-static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt,
-                      bool accumulates)
+Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt, bool accumulates)
 {
 	int64_t runs = opt->accumulate;
 	Graph *g = runs > 1 ? graph_like(arena, from) : graph_live(arena, from);
@@ -262,13 +259,13 @@ static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt
 	s.t = put_cast(g, t, E_f64);
 	for (int i = 0; i < nout; i++) {
 		Out out = g->outs.at[i];
-		if (!starts_with(out.name, "grad:")) {
+		if (!starts_with(out.name, GRAD_OF)) {
 			if (!strcmp(out.name, "loss") || !strcmp(out.name, "accuracy") ||
 			    starts_with(out.name, CHECK_OF))
 				g->outs.at[g->outs.count++] = out;
 			continue;
 		}
-		int slot = find_slot(g, out.name + 5);
+		int slot = find_slot(g, out.name + strlen(GRAD_OF));
 		if (runs > 1) { // the mean gradient over all runs of this update
 			const char *name = g->slots.at[slot].name;
 			Elem type = g->slots.at[slot].type;
@@ -283,14 +280,4 @@ static Graph *one_run(Arena *arena, const Graph *from, const Eta *eta, const Opt
 		update(&s, &(Param){slot, out.val, &eta[slot]});
 	}
 	return accumulates ? graph_live(arena, g) : g;
-}
-
-Graph *step_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
-{
-	return one_run(arena, from, eta, opt, false);
-}
-
-Graph *accumulate_pass(Arena *arena, const Graph *from, const Eta *eta, const Opt *opt)
-{
-	return one_run(arena, from, eta, opt, true);
 }

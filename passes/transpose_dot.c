@@ -1,7 +1,7 @@
 // transpose_dot.c: swaps dot operands to drop transposes.
-// In a graph without composites, permute(reshape(dot(a, b))) that puts an axis of a last becomes
-// permute(reshape(dot(b', a'))), where ' swaps the last two axes: often nothing remains to permute.
-// Gradients of transposed weights have this form.
+// permute(reshape(dot(a, b))) that moves an axis of a to the end becomes permute(reshape(dot(b',
+// a'))), where ' swaps the last two axes: often nothing remains to permute. Gradients of transposed
+// weights have this form.
 #include "passes.h"
 
 typedef struct Swap {
@@ -10,8 +10,7 @@ typedef struct Swap {
 	const Ref *now; // by Ref of `from`
 } Swap;
 
-// Returns the axis from which the axes of `s` before `end` have `count` elements; -1 if there is
-// none.
+// Returns the axis from which the axes of `s` up to `end` have `count` elements; -1: none.
 static int split_axis(const Shape *s, int end, int64_t count)
 {
 	int64_t product = 1;

@@ -1,7 +1,7 @@
 // unused_params.c: drops parameters without gradient.
-// Input: the graph with its loss, and the graph of gradients. Output: the latter without theirs, so
-// that they get no decay and no optimizer state, and a reason for each.
+// They get no decay and no optimizer state.
 #include "passes.h"
+#include <string.h>
 
 static bool is_zero(const Graph *g, Ref r)
 {
@@ -11,8 +11,8 @@ static bool is_zero(const Graph *g, Ref r)
 	return const_num(g, r, &x) && x == 0;
 }
 
-// Returns by Ref the first value at which gradients end between a live value and the loss, because
-// operands have a zero gradient or none; 0 if there is none.
+// Returns by Ref the first value between a live value and the loss whose operands have a zero
+// gradient or none; 0: no such value.
 static Ref *gradient_ends(Arena *arena, const Graph *g, const bool *live)
 {
 	Ref *end = NEWS(arena, Ref, g->nval);
@@ -38,11 +38,11 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
 	int kept = 0;
 	for (int i = 0; i < g->outs.count; i++) {
 		Out out = g->outs.at[i];
-		if (!starts_with(out.name, "grad:") || !is_zero(g, out.val)) {
+		if (!starts_with(out.name, GRAD_OF) || !is_zero(g, out.val)) {
 			g->outs.at[kept++] = out;
 			continue;
 		}
-		UnusedParam unused = {find_slot(loss, out.name + 5),
+		UnusedParam unused = {find_slot(loss, out.name + strlen(GRAD_OF)),
 		                      "its contribution to the loss is multiplied by 0"};
 		Ref r = slot_ref(loss, unused.slot);
 		const Node *node = &loss->nodes->list.at[val(loss, ends[r])->from];

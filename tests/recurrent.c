@@ -364,7 +364,7 @@ static bool try_variant(int number)
 			run_direction(l, d, b);
 	const char *name = format(arena, "variant %d", number);
 	Trial *t = trial_new(arena, name, m->graph, operand_values, l);
-	const Graph *flat = unroll_pass(arena, m->graph, STEPS);
+	const Graph *flat = loops_pass(arena, m->graph, STEPS);
 	bool good = has_loop(m->graph) && !has_loop(flat) &&
 	            compare(l, m->graph, eval_graph(arena, m->graph, t->slot)) &&
 	            compare(l, flat, eval_graph(arena, flat, t->slot));

@@ -54,13 +54,14 @@ static void add_outs(Batch *a)
 		const struct amos_out *out = &a->entry->outs[i];
 		uint64_t *index = table_cell_s(a->outs, out->name);
 		*index = *index ? *index : (uint64_t)i + 1;
-		if (starts_with(out->name, "grad:") || out->auxiliary)
-			continue;
-		// an output of the model with the name loss keeps it; the loss is then not written
-		const char *name = strcmp(out->name, "output:loss") ? out->name : "loss";
-		const Input *output = declared(a, name);
+		const char *name = out->name;
+		const Input *output = out->auxiliary ? NULL : declared(a, name);
+		if (!output && starts_with(name, OUTPUT_OF)) {
+			name += strlen(OUTPUT_OF);
+			output = declared(a, name);
+		}
 		if (!output && strcmp(name, "loss"))
-			continue; // a metric
+			continue; // a gradient, or not the model's
 		Shape shape = {.rank = (int)out->rank};
 		amos_out_shape(a->open, a->entry, i, shape.dim);
 		Elem from = (Elem)out->type, type = output ? output->type : from;
@@ -91,7 +92,7 @@ static void write_arrays(Session *session, const Batch *a, const char *out)
 static const double *gradient_of(void *batch, int slot)
 {
 	Batch *a = batch;
-	const char *name = format(a->arena, "grad:%s", a->graph->slots.at[slot].name);
+	const char *name = format(a->arena, GRAD_OF "%s", a->graph->slots.at[slot].name);
 	const uint64_t *cell = table_find_s(a->outs, name);
 	if (!cell)
 		return NULL;
@@ -106,8 +107,12 @@ static void add_gradient(void *batch, const char *name, Shape shape, const doubl
 {
 	Batch *a = batch;
 	Elem type = (Elem)a->entry->outs[*table_find_s(a->outs, "loss") - 1].type;
-	add_array(a, format(a->arena, "grad:%s", name), type, &shape,
-	          in_type(a->arena, x, &shape, E_f64, type));
+	const char *gradient = format(a->arena, GRAD_OF "%s", name);
+	if (declared(a, gradient))
+		fail(a->graph->name,
+		     "output '%s' has the name of the gradient of '%s'" HELP "rename the output",
+		     gradient, name);
+	add_array(a, gradient, type, &shape, in_type(a->arena, x, &shape, E_f64, type));
 }
 
 // Returns a shape per output, of rank -1 if CT.npz has none for it. If the size of the output

@@ -105,7 +105,7 @@ static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 Graph *eta_graph(Arena *arena, const Graph *g)
 {
 	enum { TRIPS = 8 };
-	return unroll_pass(arena, g, TRIPS);
+	return loops_pass(arena, g, TRIPS);
 }
 
 Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Scales *scales)
