@@ -320,8 +320,8 @@ static void add_rows(Rows *rows, const Entry *entry, int64_t times)
 				bytes += bytes_of(val(plan->graph, kern->out[o]));
 			}
 			code = code_of_launch(g, l);
-			for (int i = 0; i < l->nlocation; i++)
-				add_operand(rows, &operands, plan, l->place[i]);
+			for (int i = 0; i < l->signature->place.count; i++)
+				add_operand(rows, &operands, plan, l->signature->place.at[i]);
 		}
 		Value f[amos_kernel_FIELDS] = {
 		    [amos_kernel_name] = text(g, kern_name(g, plan, kern)),

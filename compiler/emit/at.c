@@ -26,7 +26,7 @@ void remember(Gen *g, Ref r, const Index *idx, Value v)
 
 void bind(Gen *g, Bound *bound)
 {
-	bound->outer = g->bound;
+	bound->next = g->bound;
 	bound->floor = g->floor;
 	g->bound = bound;
 	g->floor = g->level;
@@ -34,7 +34,7 @@ void bind(Gen *g, Bound *bound)
 
 void unbind(Gen *g, Bound *bound)
 {
-	g->bound = bound->outer;
+	g->bound = bound->next;
 	g->floor = bound->floor;
 }
 
@@ -50,12 +50,12 @@ static Lanes bound_lanes(Gen *g, const Bound *bound, int rank, const Index *idx)
 	return lanes;
 }
 
-void store_kept(Gen *g, const Keep *keep, const Index *idx)
+void store_kept(Gen *g, const Bound *keep, const Index *idx)
 {
-	for (const Keep *k = keep; k; k = k->next) {
-		const Val *v = val(g->graph, k->at.r);
-		Lanes lanes = bound_lanes(g, &k->at, v->shape.rank, idx);
-		store_lanes(g, v->type, k->at.memory, &lanes, at(g, k->at.r, idx));
+	for (const Bound *k = keep; k; k = k->next) {
+		const Val *v = val(g->graph, k->r);
+		Lanes lanes = bound_lanes(g, k, v->shape.rank, idx);
+		store_lanes(g, v->type, k->memory, &lanes, at(g, k->r, idx));
 	}
 }
 
@@ -222,7 +222,7 @@ static Value at_gather(Gen *g, const Val *v, const Index *idx)
 
 static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 {
-	for (const Bound *b = g->bound; b; b = b->outer)
+	for (const Bound *b = g->bound; b; b = b->next)
 		if (b->r == r) {
 			Lanes lanes = bound_lanes(g, b, v->shape.rank, idx);
 			return load_lanes(g, v->type, b->memory, &lanes);

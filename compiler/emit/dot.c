@@ -16,22 +16,17 @@ Value first_row(Dot *d, Value strip)
 	return least(d->g, times(d->g, strip, d->tile.rows), number(d->g, d->p.m - d->tile.rows));
 }
 
-typedef struct Row {
-	Dot *d;
-	Index row; // of all batches
-} Row;
-
 static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 {
-	const Row *r = context;
-	const Shape *space = &r->d->kern->space;
+	const Dot *d = context;
+	const Shape *space = &d->kern->space;
 	Shape rows = shape_of(space->rank - 1, space->dim);
 	Index idx[RANK];
-	unravel(g->vars, &r->row, &rows, idx);
+	unravel(g->vars, &d->row, &rows, idx);
 	for (int u = 0; u < n; u++) {
 		idx[space->rank - 1] = unit[u];
 		store_outs(g, idx);
-		partials_step(g, &r->d->parts, &unit[u], idx);
+		partials_step(g, &d->parts, &unit[u], idx);
 	}
 }
 
@@ -59,8 +54,8 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	bound.memory = element(d, sums, LLVMBuildNeg(g->b, sum_of(g, skip, d->first_column), ""));
 	bind(g, &bound);
 	Loop rows = loop_begin(g, from, to, 1);
-	Row row = {d, uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1)};
-	each_column(d, finish_lanes, &row);
+	d->row = uniform_index(g, sum_of(g, before, rows.i), d->p.batch * d->p.m, 1);
+	each_column(d, finish_lanes, d);
 	loop_end(g, &rows);
 	unbind(g, &bound);
 }

@@ -16,7 +16,7 @@ typedef struct Dot {
 	Value panel, strip, sums; // memory
 	Value sum_tile;           // the function
 	Value stream[STREAMS];
-	Index in_batch;
+	Index in_batch, row; // of all batches: the row that is finished
 	Value first_batch, end_batch, first_strip, end_strip; // what the worker computes
 	Value first_column, count;                            // of panels
 	Value block, from, steps;                             // of k

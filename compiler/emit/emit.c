@@ -17,23 +17,17 @@ enum { BATCH = 4 }; // kernels per module (PTX is one module)
 
 // ---- kernels --------------------------------------------------------------------------
 
-typedef struct Kernel { // code that launches share
-	const Signature *signature;
-	const Plan *plan;
-	const Kern *kern;
-} Kernel;
-
 typedef struct Emitter {
 	Arena *arena;
 	const Target *target;
 	const EmitOptions *options;
 	int entries;
 	Entry *entry;
-	VEC(Kernel) kernels;
-	int count;          // of kernels in the plans
-	int64_t local;      // bytes of local memory, the largest of all kernels
-	int batch, batches; // kernels per module; modules
-	Part *part;         // by batch
+	VEC(Signature *) kernels; // by number: that of its first use
+	int count;                // of kernels in the plans
+	int64_t local;            // bytes of local memory, the largest of all kernels
+	int batch, batches;       // kernels per module; modules
+	Part *part;               // by batch
 	atomic_int next;
 } Emitter;
 
@@ -76,12 +70,6 @@ void function_begin(Gen *g, const char *name, LLVMTypeRef type)
 	LLVMPositionBuilderAtEnd(g->b, start);
 }
 
-void function_end(Gen *g)
-{
-	LLVMPositionBuilderAtEnd(g->b, g->entry);
-	LLVMBuildBr(g->b, g->ground->first);
-}
-
 const char *kernel_name(Arena *arena, int kernel, int launch)
 {
 	return format(arena, launch ? "amos_kernel_%d_%d" : "amos_kernel_%d", kernel, launch);
@@ -90,13 +78,13 @@ const char *kernel_name(Arena *arena, int kernel, int launch)
 static bool is_computed(const void *gen, Ref r)
 {
 	const Gen *g = gen;
-	for (const Bound *b = g->bound; b; b = b->outer)
+	for (const Bound *b = g->bound; b; b = b->next)
 		if (b->r == r)
 			return false;
 	return g->inside[r];
 }
 
-static void write_kernel(Gen *base, const Kernel *kernel, int n)
+static void write_kernel(Gen *base, Signature *signature, int n)
 {
 	static void (*const emitters[])(Gen *, const Kern *) = {
 	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
@@ -104,14 +92,14 @@ static void write_kernel(Gen *base, const Kernel *kernel, int n)
 	Arena *arena = arena_new();
 	Gen g = *base;
 	g.arena = arena;
-	g.plan = kernel->plan;
-	g.graph = kernel->plan->graph;
-	g.kern = kernel->kern;
+	g.plan = signature->plan;
+	g.graph = g.plan->graph;
+	g.kern = signature->kern;
+	g.signature = signature;
 	bool *inside = NEWS(arena, bool, g.graph->nval);
-	for (int i = 0; i < kernel->signature->inside.count; i++)
-		inside[kernel->signature->inside.at[i]] = true;
+	for (int i = 0; i < signature->inside.count; i++)
+		inside[signature->inside.at[i]] = true;
 	g.inside = inside;
-	g.signature = (Signature *)kernel->signature;
 	g.computed = (Inside){is_computed, &g};
 	int launch = 0;
 	for (g.stage = BEFORE; g.stage < STAGES; g.stage++) {
@@ -125,7 +113,8 @@ static void write_kernel(Gen *base, const Kernel *kernel, int n)
 		else
 			emitters[g.kern->kind](&g, g.kern);
 		LLVMBuildRetVoid(g.b);
-		function_end(&g);
+		LLVMPositionBuilderAtEnd(g.b, g.entry); // after the last variable
+		LLVMBuildBr(g.b, g.ground->first);
 		if (g.local_used > g.kern->sched->local)
 			bug("%s uses %lld bytes of local memory", name, (long long)g.local_used);
 	}
@@ -180,7 +169,7 @@ static void compile_batch(Compiler *c, int batch)
 	Gen g = gen_new(c->arena, t, module);
 	int first = batch * e->batch, end = MIN(first + e->batch, e->kernels.count);
 	for (int k = first; k < end; k++)
-		write_kernel(&g, &e->kernels.at[k], k);
+		write_kernel(&g, e->kernels.at[k], k);
 	if (first >= end)
 		write_tables(&g, e->entries, e->entry, e->options, e->local);
 	e->part[batch] = compile(c->arena, t, module, c->machine);
@@ -270,7 +259,7 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 		Signature *s = signature_new(e->arena, plan, writer, k);
 		uint64_t *kernel = table_cell(known, s->bytes.at, (size_t)s->bytes.count);
 		if (!*kernel) {
-			PUSH(e->arena, e->kernels, ((Kernel){s, plan, kern}));
+			PUSH(e->arena, e->kernels, s);
 			*kernel = (uint64_t)e->kernels.count;
 			e->local = MAX(e->local, kern->sched->local);
 		}
@@ -285,8 +274,7 @@ static Entry plan_entry(Emitter *e, Table *known, const Plan *plan)
 				                                   .number = number++,
 				                                   .launches = launches,
 				                                   .workers = workers,
-				                                   .place = s->place.at,
-				                                   .nlocation = s->place.count};
+				                                   .signature = s};
 		}
 	}
 	return entry;

@@ -30,7 +30,6 @@ typedef struct Level {
 } Level;
 typedef struct Tile Tile;
 typedef struct Bound Bound;
-typedef struct Keep Keep;
 
 typedef struct Gen {
 	Arena *arena; // lives as long as the kernel is written
@@ -51,8 +50,8 @@ typedef struct Gen {
 	Level *level;  // where code is written now
 	Level *ground; // the function
 	Level *floor;  // nothing is placed outside of this level
-	Bound *bound;
-	Keep *keep;
+	Bound *bound;  // the last that is bound
+	Bound *keep;   // the first that is kept
 	Vars *vars;
 	Table *address;     // entry of buf -> its value
 	Inside computed;    // what the kernel computes and no Bound holds
@@ -126,17 +125,12 @@ enum { UNITS = 32 };                     // most vectors side by side
 Index worker_row(Gen *, int64_t rows, int64_t columns); // P_columns: the row of its piece
 // Lanes along its columns.
 void worker_columns(Gen *, int64_t columns, LaneBody *, void *context);
-Loop worker_rows(Gen *, int64_t rows, Index *row); // P_rows, P_partials: a loop over its rows
 
 // ---- targets: target/*.c --------------------------------------------------------------
 
-// Code that one thread of the worker runs, after all have reached it; if threads have diverged
+// Ends code that one thread of the worker runs, after all have reached it; if threads have diverged
 // already, all run it.
-typedef struct Branch {
-	bool one; // a thread only
-	Loop loop;
-} Branch;
-void single_end(Gen *, Branch *);
+void single_end(Gen *, Loop *);
 
 struct TargetOps {                              // the hooks of a target
 	void (*begin)(Gen *, const char *name); // a launch's function, with buf, worker and local
@@ -149,7 +143,7 @@ struct TargetOps {                              // the hooks of a target
 	Value (*reduce_lanes)(Gen *, Op, Elem, Value); // across lanes or threads, for all of them
 	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
-	Branch (*single_begin)(Gen *);
+	Loop (*single_begin)(Gen *); // of a thread; outer is NULL: of all
 	// The address may be past the end; write: it will be written.
 	void (*prefetch)(Gen *, Value address, bool write);
 	// The function of a register tile: its loads, products and stores; NULL: no tiles.
@@ -176,23 +170,19 @@ Index data_index(Gen *, Ref, const Index *idx, int64_t extent);
 void space_index(Gen *, const Shape *, const Index *idx, Index *to);
 // Evaluates every output, except reduced ones, at `idx` of the kernel's space, then stores them.
 void store_outs(Gen *, const Index *idx);
-// While bound, r is not computed but read from `memory`, at these strides (elements).
+// While bound, r is not computed but read from `memory`, at these strides (elements). While kept,
+// reduce_values also stores each element of r there that it passes, for later loops.
 struct Bound {
 	Ref r;
 	Value memory;
 	Index origin[RANK];
 	int64_t stride[RANK];
 	Level *floor; // set by bind
-	Bound *outer;
+	Bound *next;  // bound before it, or kept as well
 };
 void bind(Gen *, Bound *);
 void unbind(Gen *, Bound *);
-// While a Keep is set, reduce_values also stores each element of r that it passes, for later loops.
-struct Keep {
-	Bound at;
-	Keep *next;
-};
-void store_kept(Gen *, const Keep *, const Index *idx); // each at element idx, in private memory
+void store_kept(Gen *, const Bound *, const Index *idx); // of all that are kept, element idx
 // Records that element idx of r is v, from here on, at this level.
 void remember(Gen *, Ref, const Index *idx, Value v);
 // Computes reductions (or dots) in one loop nest, and remembers them: reduce[k] at idx + k * RANK,
@@ -263,9 +253,7 @@ Value reduce_angle(Gen *, Value x, Value rest, Value *turns); // of f64
 // An element, or elements along lanes. Alignment is that of the element.
 Value load_lanes(Gen *, Elem, Value memory, const Lanes *);
 void store_lanes(Gen *, Elem, Value memory, const Lanes *, Value);
-// Prefetches the cache line at an address, or where lanes begin, which may be past the end.
-void prefetch_line(Gen *, Value from, bool write);
-void prefetch_lanes(Gen *, Elem, Value memory, const Lanes *);
+void prefetch_line(Gen *, Value from, bool write); // TargetOps.prefetch of CPUs
 
 // ---- the register tile of a matrix product: tile.c ------------------------------------
 
@@ -322,9 +310,8 @@ typedef struct Launch {
 	int number; // of the kernel's launches: amos_kernel_N_S from the second on
 	int launches;
 	int64_t workers;
-	int nlocation;
-	const Location *place; // entries of buf
-	struct Entry *body;    // of a loop, which has no kernel of its own
+	const Signature *signature;
+	struct Entry *body; // of a loop, which has no kernel of its own
 } Launch;
 
 typedef struct Entry {
@@ -338,9 +325,8 @@ void write_tables(Gen *, int n, const Entry *, const EmitOptions *, int64_t loca
 
 // Returns a Gen with the target's facts and LLVM's types, for a module of its context.
 Gen gen_new(Arena *, const Target *, LLVMModuleRef);
-// A function with an open ground level, and its end.
+// Begins a function with an open ground level.
 void function_begin(Gen *, const char *name, LLVMTypeRef);
-void function_end(Gen *);
 const char *kernel_name(Arena *, int kernel, int launch);
 void target_start(void); // initializes LLVM's targets, once per process
 

@@ -40,11 +40,6 @@ void prefetch_line(Gen *g, Value from, bool write)
 	intrinsic(g, "llvm.prefetch", 1, &g->ptr, COUNT(in), in);
 }
 
-void prefetch_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
-{
-	g->ops->prefetch(g, element(g, memory_type(g, e), memory, x->base), false);
-}
-
 Value load_lanes(Gen *g, Elem e, Value memory, const Lanes *x)
 {
 	LLVMTypeRef type = memory_type(g, e);

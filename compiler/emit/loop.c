@@ -147,8 +147,8 @@ void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBo
 	loop_end(g, &once);
 }
 
-void single_end(Gen *g, Branch *b)
+void single_end(Gen *g, Loop *single)
 {
-	if (b->one)
-		loop_end(g, &b->loop);
+	if (single->outer)
+		loop_end(g, single);
 }

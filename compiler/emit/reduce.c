@@ -16,7 +16,7 @@ typedef struct Reduction {
 	int units;         // accumulators per reduction
 	Value *acc, *best; // n * units variables; best: positions of argmax
 	bool *wide;        // by reduction: a vector
-	const Keep *keep;  // stored on the way, but not by reductions inside the operands
+	const Bound *keep; // stored on the way, but not by reductions inside the operands
 } Reduction;
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)

@@ -12,7 +12,7 @@ typedef struct RowKernel {
 	Index idx[UNITS * RANK]; // by unit: the current index
 	int units;
 	int lanes;      // group whose positions are the lanes of columns
-	Keep *kept;     // as sched.keep
+	Bound *kept;    // as sched.keep
 	int64_t row;    // elements of a row
 	Partials parts; // of blocks of rows
 } RowKernel;
@@ -52,7 +52,10 @@ static void store_units(Gen *g, int n, const Index *unit, void *context)
 			Index here = ravel(g->vars, &v->shape, s->idx);
 			Index next = shift_index(here, s->row);
 			Lanes lanes = index_value(g, &next);
-			prefetch_lanes(g, v->type, location_address(g, ahead->at[k].val), &lanes);
+			Value memory = location_address(g, ahead->at[k].val);
+			LLVMTypeRef type = memory_type(g, v->type);
+			g->ops->prefetch(g, LLVMBuildGEP2(g->b, type, memory, &lanes.base, 1, ""),
+			                 false);
 		}
 		store_outs(g, s->idx);
 	}
@@ -98,11 +101,13 @@ static void worker_body(Gen *g, RowKernel *s)
 				s->kept[i].next = g->keep;
 				g->keep = &s->kept[i];
 			}
-		Keep *here = g->keep;
+		Bound *here = g->keep;
 		reduce_depth(g, s, depth);
 		g->keep = NULL;
-		for (Keep *keep = here; keep; keep = keep->next) // from here on, these are read
-			bind(g, &keep->at);
+		for (Bound *next; here; here = next) { // from here on, these are read
+			next = here->next;
+			bind(g, here);
+		}
 	}
 	Value *v = NEWS(g->arena, Value, k->nout * s->units);
 	Index *idx = take_copy(g->arena, s->idx, sizeof s->idx);
@@ -117,7 +122,7 @@ static void worker_body(Gen *g, RowKernel *s)
 		g->ops->barrier(g); // outputs may lie where the reductions' operands lie
 		store_loops(g, s, 0);
 	}
-	Branch single = g->ops->single_begin(g);
+	Loop single = g->ops->single_begin(g);
 	for (int i = 0; i < k->nout * s->units; i++)
 		if (v[i])
 			store_out(g, i / s->units, idx + i % s->units * RANK, v[i]);
@@ -127,6 +132,17 @@ static void worker_body(Gen *g, RowKernel *s)
 }
 
 // ---- workers --------------------------------------------------------------------------
+
+// Begins a loop over the worker's rows.
+static Loop worker_rows(Gen *g, int64_t rows, Index *row)
+{
+	int64_t block = g->kern->sched->rows;
+	Value first = times(g, g->worker, block);
+	Value end = least(g, sum_of(g, first, number(g, block)), number(g, rows));
+	Loop loop = loop_begin(g, first, end, 1);
+	*row = uniform_index(g, loop.i, rows, 1);
+	return loop;
+}
 
 // Sets the strides of a value that has the axes in `mask` of the space.
 static void set_strides(const Kern *kern, Bound *bound, uint32_t mask)
@@ -160,9 +176,9 @@ static void emit_rows(Gen *g, RowKernel *s)
 	s->units = 1;
 	s->row = MAX(1, count_of(&s->kern->space) / rows);
 	const ValSteps *kept = &s->kern->sched->keep;
-	s->kept = NEWS(g->arena, Keep, kept->count);
+	s->kept = NEWS(g->arena, Bound, kept->count);
 	for (int i = 0; i < kept->count; i++) {
-		Bound *at = &s->kept[i].at;
+		Bound *at = &s->kept[i];
 		set_strides(s->kern, at, s->kern->reduce);
 		at->r = kept->at[i].val;
 		at->memory = local_memory(g, s->row * elems[val(g->graph, at->r)->type].bytes);
@@ -286,7 +302,7 @@ void emit_map(Gen *g, const Kern *kern)
 {
 	RowKernel *s = row_kernel(g, kern);
 	if (!s->groups.n) {
-		Branch single = g->ops->single_begin(g);
+		Loop single = g->ops->single_begin(g);
 		store_outs(g, s->idx);
 		single_end(g, &single);
 		return;

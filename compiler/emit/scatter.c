@@ -117,7 +117,7 @@ void emit_scatter(Gen *g, const Kern *kern)
 		return;
 	}
 	Index zero = constant_index(0);
-	Branch single = g->ops->single_begin(g);
+	Loop single = g->ops->single_begin(g);
 	body(g, 1, &zero, l);
 	single_end(g, &single);
 }

@@ -18,13 +18,3 @@ void worker_columns(Gen *g, int64_t columns, LaneBody *body, void *context)
 		from = number(g, 0), to = number(g, columns);
 	g->ops->lane_loop(g, from, to, columns, (int)g->kern->sched->units, body, context);
 }
-
-Loop worker_rows(Gen *g, int64_t rows, Index *row)
-{
-	int64_t block = g->kern->sched->rows;
-	Value first = times(g, g->worker, block);
-	Value end = least(g, sum_of(g, first, number(g, block)), number(g, rows));
-	Loop loop = loop_begin(g, first, end, 1);
-	*row = uniform_index(g, loop.i, rows, 1);
-	return loop;
-}

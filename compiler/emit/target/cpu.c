@@ -42,10 +42,10 @@ static void no_barrier(Gen *g)
 	(void)g;
 }
 
-static Branch every_thread(Gen *g)
+static Loop every_thread(Gen *g)
 {
 	(void)g;
-	return (Branch){.one = false};
+	return (Loop){.outer = NULL};
 }
 
 static const TargetOps vector_ops = {.begin = begin_launch,

@@ -47,15 +47,14 @@ static void worker_barrier(Gen *g)
 		barrier(g);
 }
 
-static Branch single_begin(Gen *g)
+static Loop single_begin(Gen *g)
 {
-	Branch b = {.one = !g->level->lanes};
-	if (!b.one)
-		return b;
+	if (g->level->lanes)
+		return (Loop){.outer = NULL};
 	barrier(g);
-	b.loop = loop_begin(g, thread_number(g), number(g, 1), THREADS);
+	Loop single = loop_begin(g, thread_number(g), number(g, 1), THREADS);
 	g->level->lanes = true;
-	return b;
+	return single;
 }
 
 // Threads take the elements in turn.
