@@ -3,16 +3,13 @@
 #include "gen.h"
 #include <math.h>
 
-static Value half_type(Gen *g, Value bits, bool to_bits)
-{
-	LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
-	return LLVMBuildBitCast(g->b, bits, like(to_bits ? g->i16 : half, bits), "");
-}
-
 Value widen_float(Gen *g, Value x, Elem from)
 {
-	if (from == E_f16)
-		return LLVMBuildFPExt(g->b, half_type(g, x, false), like(g->f32, x), "");
+	if (from == E_f16) {
+		LLVMTypeRef half = like(LLVMHalfTypeInContext(g->context), x);
+		x = LLVMBuildBitCast(g->b, x, half, "");
+		return LLVMBuildFPExt(g->b, x, like(g->f32, x), "");
+	}
 	if (from != E_bf16)
 		return x;
 	// The bits of a bf16 are the upper half of an f32.
@@ -38,8 +35,9 @@ Value narrow_float(Gen *g, Value x, Elem to)
 		return LLVMBuildFPCast(g->b, x, like(g->f64, x), "");
 	x = LLVMBuildFPCast(g->b, x, like(g->f32, x), "");
 	if (to == E_f16) {
-		LLVMTypeRef half = LLVMHalfTypeInContext(g->context);
-		return half_type(g, LLVMBuildFPTrunc(g->b, x, like(half, x), ""), true);
+		LLVMTypeRef half = like(LLVMHalfTypeInContext(g->context), x);
+		x = LLVMBuildFPTrunc(g->b, x, half, "");
+		return LLVMBuildBitCast(g->b, x, like(g->i16, x), "");
 	}
 	if (to != E_bf16)
 		return x;

@@ -19,7 +19,7 @@ Value first_row(Dot *d, Value strip)
 static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
 {
 	const Dot *d = context;
-	const Shape *space = &d->kern->space;
+	const Shape *space = &g->kern->space;
 	Shape rows = shape_of(space->rank - 1, space->dim);
 	Index idx[RANK];
 	unravel(g->vars, &d->row, &rows, idx);
@@ -45,7 +45,7 @@ static void finish_strip(Dot *d, Value first, Value from, Value to, Value sums)
 	Gen *g = d->g;
 	const Shape *shape = &d->v->shape;
 	int last = shape->rank - 1;
-	Bound bound = {.r = d->kern->root, .stride = {0}};
+	Bound bound = {.r = g->kern->root, .stride = {0}};
 	bound.stride[last] = 1;
 	for (int64_t a = last - 1, stride = d->tile.c_row; a >= 0; stride *= shape->dim[a--])
 		bound.stride[a] = stride;
@@ -66,10 +66,10 @@ static void choose_streams(Dot *d)
 {
 	Gen *g = d->g;
 	Tile *t = &d->tile;
-	for (int o = 0; o < d->kern->nout && t->streams < STREAMS - 1; o++) {
-		if (is_reduced_out(g->graph, d->kern, o))
+	for (int o = 0; o < g->kern->nout && t->streams < STREAMS - 1; o++) {
+		if (is_reduced_out(g->graph, g->kern, o))
 			continue;
-		int bytes = elems[val(g->graph, d->kern->out[o])->type].bytes;
+		int bytes = elems[val(g->graph, g->kern->out[o])->type].bytes;
 		d->stream[t->streams] = out_address(g, o);
 		t->stream[t->streams++] = (Stream){d->p.n * bytes, true};
 	}
@@ -79,8 +79,8 @@ static void choose_streams(Dot *d)
 	Reads reads = {0};
 	Walk walk = walk_new(g->arena, g->graph, memory);
 	walk_start(&walk, &reads);
-	for (int o = 0; o < d->kern->nout; o++)
-		walk_root(&walk, d->kern->out[o], &reads);
+	for (int o = 0; o < g->kern->nout; o++)
+		walk_root(&walk, g->kern->out[o], &reads);
 	for (int r = 0; r < reads.count && t->streams < STREAMS; r++) {
 		const Val *v = val(g->graph, reads.at[r].val);
 		if (reads.at[r].reach == R_moved || count_of(&v->shape) != count_of(&d->v->shape))
@@ -132,7 +132,7 @@ static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
 	               (unsigned)(6 + d->tile.streams), "");
 	loop_end(g, &panels);
 	Value from = times(g, strip, d->tile.rows);
-	Value to = least(g, sum_of(g, from, number(g, d->tile.rows)), number(g, d->p.m));
+	Value to = end_after(g, from, d->tile.rows, number(g, d->p.m));
 	finish_strip(d, first, from, LLVMBuildSelect(g->b, done, to, from, ""), sums);
 }
 
@@ -148,7 +148,7 @@ static void one_block(Dot *d, Value again, Value done)
 		pack_panels(d, number(g, 0), d->steps);
 	}
 	Loop groups = loop_begin(g, d->first_strip, d->end_strip, d->s->group);
-	Value end = least(g, sum_of(g, groups.i, number(g, d->s->group)), d->end_strip);
+	Value end = end_after(g, groups.i, d->s->group, d->end_strip);
 	if (!d->s->a_shared)
 		pack_strips(d, groups.i, end, number(g, 0), d->steps);
 	Loop strips = loop_begin(g, groups.i, end, 1);
@@ -179,11 +179,9 @@ static void product(Dot *d)
 	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), "");
 	rest = LLVMBuildUDiv(g->b, rest, number(g, d->p.across), "");
 	d->first_batch = times(g, rest, d->s->batches);
-	d->end_batch =
-	    least(g, sum_of(g, d->first_batch, number(g, d->s->batches)), number(g, d->p.batch));
+	d->end_batch = end_after(g, d->first_batch, d->s->batches, number(g, d->p.batch));
 	d->first_strip = times(g, d->parts.block, d->s->strips);
-	d->end_strip =
-	    least(g, sum_of(g, d->first_strip, number(g, d->s->strips)), number(g, d->p.strips));
+	d->end_strip = end_after(g, d->first_strip, d->s->strips, number(g, d->p.strips));
 	Value panel = times(g, column, d->s->panels);
 	d->first_column = times(g, panel, d->p.width);
 	d->count = least(g, number(g, d->s->panels),
@@ -222,9 +220,10 @@ static Stride operand_stride(Dot *d, int o)
 	return strides_of(g->vars, g->graph, &g->computed, d->v->in[o], idx, &row, &column);
 }
 
-void emit_dot(Gen *g, const Kern *kern)
+void emit_dot(Gen *g)
 {
-	Dot d = {.g = g, .kern = kern, .s = kern->sched, .v = val(g->graph, kern->root)};
+	const Kern *kern = g->kern;
+	Dot d = {.g = g, .s = kern->sched, .v = val(g->graph, kern->root)};
 	d.p = dot_sizes(g->graph, kern, g->target->machine);
 	d.in_batch = uniform_index(g, number(g, 0), d.p.batch, 1);
 	Stride a = operand_stride(&d, 0), b = operand_stride(&d, 1);
@@ -261,10 +260,9 @@ void emit_dot(Gen *g, const Kern *kern)
 		pack_shared(&d);
 	} else if (g->stage == MAIN) {
 		product(&d);
-	} else { // a worker has some columns
-		Value from = times(g, g->worker, d.p.width);
-		Value to = least(g, sum_of(g, from, number(g, d.p.width)), number(g, d.p.n));
-		g->ops->lane_loop(g, from, to, d.p.n, (int)(d.p.width / g->width), partials_finish,
-		                  &d.parts);
+	} else { // a worker has a panel
+		d.first_column = times(g, g->worker, d.p.width);
+		d.count = number(g, 1);
+		each_column(&d, partials_finish, &d.parts);
 	}
 }

@@ -7,7 +7,6 @@ enum { AHEAD = 8 }; // steps of k that memory is prefetched ahead while panels a
 
 typedef struct Dot {
 	Gen *g;
-	const Kern *kern;
 	const Sched *s;
 	const Val *v;
 	DotSizes p;

@@ -86,7 +86,7 @@ static bool is_computed(const void *gen, Ref r)
 
 static void write_kernel(Gen *base, Signature *signature, int n)
 {
-	static void (*const emitters[])(Gen *, const Kern *) = {
+	static void (*const emitters[])(Gen *) = {
 	    [L_map] = emit_map, [L_row] = emit_row,         [L_col] = emit_row,
 	    [L_dot] = emit_map, [L_scatter] = emit_scatter, [L_scan] = emit_scatter};
 	Arena *arena = arena_new();
@@ -109,9 +109,9 @@ static void write_kernel(Gen *base, Signature *signature, int n)
 		g.local_used = 0;
 		g.ops->begin(&g, name);
 		if (g.kern->sched->partition == P_tiles)
-			emit_dot(&g, g.kern);
+			emit_dot(&g);
 		else
-			emitters[g.kern->kind](&g, g.kern);
+			emitters[g.kern->kind](&g);
 		LLVMBuildRetVoid(g.b);
 		LLVMPositionBuilderAtEnd(g.b, g.entry); // after the last variable
 		LLVMBuildBr(g.b, g.ground->first);

@@ -39,7 +39,7 @@ typedef struct Gen {
 	const Plan *plan;
 	const Graph *graph;
 	const Kern *kern;
-	const bool *inside;          // by Ref: the kernel computes it, though it may be in memory
+	const bool *inside; // indexed by Ref: the kernel computes it, though it may be in memory
 	struct Signature *signature; // entries of buf by location
 	LLVMContextRef context;
 	LLVMModuleRef module;
@@ -60,10 +60,10 @@ typedef struct Gen {
 } Gen;
 
 // The emitters by kind of kernel. Each writes the body of a launch by the schedule.
-void emit_map(Gen *, const Kern *); // map, row and col: row.c
-void emit_row(Gen *, const Kern *);
-void emit_dot(Gen *, const Kern *);
-void emit_scatter(Gen *, const Kern *); // and running sums
+void emit_map(Gen *); // map, row and col: row.c
+void emit_row(Gen *);
+void emit_dot(Gen *);
+void emit_scatter(Gen *); // and running sums
 
 // ---- indices: index.c -----------------------------------------------------------------
 
@@ -140,11 +140,12 @@ struct TargetOps {                              // the hooks of a target
 	// in a second call, the last perhaps with a mask; on a GPU, threads alternate, n = 1.
 	void (*lane_loop)(Gen *, Value from, Value to, int64_t count, int unroll, LaneBody *,
 	                  void *context);
-	Value (*reduce_lanes)(Gen *, Op, Elem, Value); // across lanes or threads, for all of them
+	Value (*reduce_lanes)(Gen *, Op, Elem,
+	                      Value); // across lanes or threads, which all get the result
 	// All threads of the worker reach this before any continues; nothing if they have diverged.
 	void (*barrier)(Gen *);
-	Loop (*single_begin)(Gen *); // of a thread; outer is NULL: of all
-	// The address may be past the end; write: it will be written.
+	Loop (*single_begin)(Gen *); // outer is NULL: all threads run it
+	// Prefetches the cache line of an address, which may be past the end, to read or write it.
 	void (*prefetch)(Gen *, Value address, bool write);
 	// The function of a register tile: its loads, products and stores; NULL: no tiles.
 	Value (*tile)(const Gen *, const Tile *);
@@ -338,6 +339,11 @@ static inline Value sum_of(Gen *g, Value a, Value b)
 static inline Value least(Gen *g, Value a, Value b) // of two signed i64
 {
 	return LLVMBuildSelect(g->b, LLVMBuildICmp(g->b, LLVMIntSLT, a, b, ""), a, b, "");
+}
+
+static inline Value end_after(Gen *g, Value from, int64_t count, Value end) // at most `end`
+{
+	return least(g, sum_of(g, from, number(g, count)), end);
 }
 
 static inline Value times(Gen *g, Value a, int64_t n)

@@ -224,7 +224,7 @@ void pack_shared(Dot *d)
 		d->in_batch = uniform_index(g, batch, d->p.batch, 1);
 		go_to_block(d, LLVMBuildURem(g->b, rest, number(g, d->p.blocks), ""));
 		Value from = times(g, piece, COPIED);
-		Value to = least(g, sum_of(g, from, number(g, COPIED)), d->steps);
+		Value to = end_after(g, from, COPIED, d->steps);
 		Value next = sum_of(g, piece, number(g, 1)), memory = shared_block(d, o);
 		bool copied = (o ? d->s->b : d->s->a) == W_copy;
 		if (!copied) // into the strip or panel of this number

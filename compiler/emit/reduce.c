@@ -153,7 +153,7 @@ static void in_blocks(Gen *g, Reduction *f, int group, int64_t block)
 	Value *acc = f->acc, *best = f->best;
 	int64_t size = f->groups.size[group];
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), block);
-	Value end = least(g, sum_of(g, loop.i, number(g, block)), number(g, size));
+	Value end = end_after(g, loop.i, block, number(g, size));
 	new_accumulators(g, f);
 	one_range(g, f, group, loop.i, end);
 	for (int i = 0; i < f->n * f->units; i++) {

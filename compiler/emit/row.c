@@ -7,7 +7,6 @@
 #include <string.h>
 
 typedef struct RowKernel {
-	const Kern *kern;
 	Groups groups;
 	Index idx[UNITS * RANK]; // by unit: the current index
 	int units;
@@ -23,15 +22,15 @@ typedef struct RowKernel {
 static void reduce_depth(Gen *g, RowKernel *s, int depth)
 {
 	VEC(Ref) reductions = {0};
-	const ValSteps *all = &s->kern->sched->reduce;
+	const ValSteps *all = &g->kern->sched->reduce;
 	for (int i = 0; i < all->count; i++)
 		for (int u = 0; u < s->units && all->at[i].depth == depth; u++)
 			PUSH(g->arena, reductions, all->at[i].val);
 	Index *idx = NEWS(g->arena, Index, reductions.count * RANK);
 	for (int k = 0; k < reductions.count; k++) {
 		memcpy(idx + k * RANK, s->idx + k % s->units * RANK, sizeof *idx * RANK);
-		for (int a = 0; a < s->kern->space.rank; a++)
-			if (s->kern->reduce >> a & 1)
+		for (int a = 0; a < g->kern->space.rank; a++)
+			if (g->kern->reduce >> a & 1)
 				idx[k * RANK + a] = constant_index(0);
 	}
 	if (reductions.count)
@@ -43,9 +42,9 @@ static void reduce_depth(Gen *g, RowKernel *s, int depth)
 static void store_units(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
-	const ValSteps *ahead = &s->kern->sched->ahead;
+	const ValSteps *ahead = &g->kern->sched->ahead;
 	for (int u = 0; u < n; u++) {
-		group_index(g->vars, &s->groups, s->groups.n - 1, &s->kern->space, &unit[u],
+		group_index(g->vars, &s->groups, s->groups.n - 1, &g->kern->space, &unit[u],
 		            s->idx);
 		for (int k = 0; k < ahead->count; k++) {
 			const Val *v = val(g->graph, ahead->at[k].val);
@@ -72,14 +71,14 @@ static void store_loops(Gen *g, RowKernel *s, int group)
 		return;
 	}
 	int64_t size = s->groups.size[group];
-	if (s->kern->sched->partition == P_rows && group == s->groups.n - 1) {
+	if (g->kern->sched->partition == P_rows && group == s->groups.n - 1) {
 		g->ops->lane_loop(g, number(g, 0), number(g, size), size, 1, store_units, s);
 		return;
 	}
 	Loop loop = loop_begin(g, number(g, 0), number(g, size), 1);
 	Index i = uniform_index(g, loop.i, size, 1);
 	for (int u = 0; u < s->units; u++)
-		group_index(g->vars, &s->groups, group, &s->kern->space, &i, s->idx + u * RANK);
+		group_index(g->vars, &s->groups, group, &g->kern->space, &i, s->idx + u * RANK);
 	store_loops(g, s, group + 1);
 	loop_end(g, &loop);
 }
@@ -88,7 +87,7 @@ static void store_loops(Gen *g, RowKernel *s, int group)
 // stored after them.
 static void worker_body(Gen *g, RowKernel *s)
 {
-	const Kern *k = s->kern;
+	const Kern *k = g->kern;
 	const ValSteps *reduce = &k->sched->reduce, *kept = &k->sched->keep;
 	Bound *outer = g->bound;
 	int deepest = -1;
@@ -138,7 +137,7 @@ static Loop worker_rows(Gen *g, int64_t rows, Index *row)
 {
 	int64_t block = g->kern->sched->rows;
 	Value first = times(g, g->worker, block);
-	Value end = least(g, sum_of(g, first, number(g, block)), number(g, rows));
+	Value end = end_after(g, first, block, number(g, rows));
 	Loop loop = loop_begin(g, first, end, 1);
 	*row = uniform_index(g, loop.i, rows, 1);
 	return loop;
@@ -174,12 +173,12 @@ static void emit_rows(Gen *g, RowKernel *s)
 	uint32_t which;
 	int64_t rows = kept_groups(s, &which);
 	s->units = 1;
-	s->row = MAX(1, count_of(&s->kern->space) / rows);
-	const ValSteps *kept = &s->kern->sched->keep;
+	s->row = MAX(1, count_of(&g->kern->space) / rows);
+	const ValSteps *kept = &g->kern->sched->keep;
 	s->kept = NEWS(g->arena, Bound, kept->count);
 	for (int i = 0; i < kept->count; i++) {
 		Bound *at = &s->kept[i];
-		set_strides(s->kern, at, s->kern->reduce);
+		set_strides(g->kern, at, g->kern->reduce);
 		at->r = kept->at[i].val;
 		at->memory = local_memory(g, s->row * elems[val(g->graph, at->r)->type].bytes);
 	}
@@ -189,7 +188,7 @@ static void emit_rows(Gen *g, RowKernel *s)
 	}
 	Index row;
 	Loop loop = worker_rows(g, rows, &row);
-	row_index(g->vars, &s->groups, which, &s->kern->space, &row, s->idx);
+	row_index(g->vars, &s->groups, which, &g->kern->space, &row, s->idx);
 	worker_body(g, s);
 	loop_end(g, &loop);
 }
@@ -201,7 +200,7 @@ static void column_body(Gen *g, int n, const Index *unit, void *context)
 	for (int u = 0; u < n; u++) {
 		if (u)
 			memcpy(s->idx + u * RANK, s->idx, sizeof *s->idx * RANK);
-		group_index(g->vars, &s->groups, s->lanes, &s->kern->space, &unit[u],
+		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit[u],
 		            s->idx + u * RANK);
 	}
 	worker_body(g, s);
@@ -214,7 +213,7 @@ static void emit_columns(Gen *g, RowKernel *s, LaneBody *body)
 	int64_t all = kept_groups(s, &which), columns = s->groups.size[s->lanes];
 	Index row = worker_row(g, all / columns, columns);
 	which &= ~(1u << s->lanes);
-	row_index(g->vars, &s->groups, which, &s->kern->space, &row, s->idx);
+	row_index(g->vars, &s->groups, which, &g->kern->space, &row, s->idx);
 	worker_columns(g, columns, body, s);
 }
 
@@ -224,7 +223,7 @@ static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g->vars, &s->groups, 1, &s->kern->space, &unit[u], s->idx);
+		group_index(g->vars, &s->groups, 1, &g->kern->space, &unit[u], s->idx);
 		partials_step(g, &s->parts, &unit[u], s->idx);
 	}
 }
@@ -232,7 +231,7 @@ static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *context)
 {
 	int64_t columns = s->groups.size[1];
-	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, (int)s->kern->sched->units,
+	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, (int)g->kern->sched->units,
 	                  body, context);
 }
 
@@ -242,7 +241,7 @@ static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *contex
 // A worker has a block of complete rows: parts of them would be slower by a quarter.
 static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
-	const Kern *kern = s->kern;
+	const Kern *kern = g->kern;
 	const ValSteps *keep = &kern->sched->keep;
 	s->parts = (Partials){.reduce = &kern->sched->reduce,
 	                      .keep = keep,
@@ -277,30 +276,30 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 
 // ---- the kernel -----------------------------------------------------------------------
 
-static RowKernel *row_kernel(Gen *g, const Kern *kern)
+static RowKernel *row_kernel(Gen *g)
 {
 	RowKernel *s = NEW(g->arena, RowKernel);
-	s->kern = kern;
-	s->groups = kern_groups(kern);
+	s->groups = kern_groups(g->kern);
 	for (int a = 0; a < UNITS * RANK; a++)
 		s->idx[a] = constant_index(0);
 	return s;
 }
 
-void emit_row(Gen *g, const Kern *kern)
+void emit_row(Gen *g)
 {
-	RowKernel *s = row_kernel(g, kern);
-	if (kern->sched->partition == P_partials)
+	RowKernel *s = row_kernel(g);
+	if (g->kern->sched->partition == P_partials)
 		emit_blocked_rows(g, s);
-	else if (kern->sched->partition == P_rows)
+	else if (g->kern->sched->partition == P_rows)
 		emit_rows(g, s);
 	else
 		emit_columns(g, s, column_body);
 }
 
-void emit_map(Gen *g, const Kern *kern)
+void emit_map(Gen *g)
 {
-	RowKernel *s = row_kernel(g, kern);
+	const Kern *kern = g->kern;
+	RowKernel *s = row_kernel(g);
 	if (!s->groups.n) {
 		Loop single = g->ops->single_begin(g);
 		store_outs(g, s->idx);

@@ -153,6 +153,18 @@ static Value apply_map(Gen *g, Op op, Elem e, int n, Value *in)
 	}
 }
 
+// Applies a map to operands of type e; `result`: the type of its result.
+static Value apply_to(Gen *g, Op op, Elem e, Elem result, int n, Value *x)
+{
+	Elem work = working_type(e);
+	if (work == e || op == O_select)
+		return apply_map(g, op, e, n, x);
+	for (int k = 0; k < n; k++)
+		x[k] = widen_float(g, x[k], e);
+	Value y = apply_map(g, op, work, n, x);
+	return result == e ? narrow_float(g, y, e) : y;
+}
+
 Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 {
 	if (v->op == O_cast)
@@ -162,13 +174,7 @@ Value apply(Gen *g, const Val *v, int n, Value *x, const Elem *types)
 		Value y = narrow_value(g, v->attr, work, cast_value(g, x[0], types[0], work));
 		return cast_value(g, y, work, v->type);
 	}
-	Elem type = types[n - 1], work = working_type(type);
-	if (work == type || v->op == O_select)
-		return apply_map(g, v->op, type, n, x);
-	for (int k = 0; k < n; k++)
-		x[k] = widen_float(g, x[k], type);
-	Value y = apply_map(g, v->op, work, n, x);
-	return v->type == type ? narrow_float(g, y, type) : y;
+	return apply_to(g, v->op, types[n - 1], v->type, n, x);
 }
 
 // ---- reductions ----------------------------------------------------------------------------
@@ -200,11 +206,5 @@ Value reduce_start(Gen *g, Op op, Elem e)
 
 Value reduce_step(Gen *g, Op op, Elem e, Value a, Value b)
 {
-	Value x[2] = {b, a};
-	Elem work = working_type(e);
-	if (work == e)
-		return apply_map(g, reduction_maps[op], e, 2, x);
-	for (int k = 0; k < 2; k++)
-		x[k] = widen_float(g, x[k], e);
-	return narrow_float(g, apply_map(g, reduction_maps[op], work, 2, x), e);
+	return apply_to(g, reduction_maps[op], e, e, 2, (Value[]){b, a});
 }

@@ -100,11 +100,11 @@ static void scan_units(Gen *g, int n, const Index *unit, void *context)
 // ---- kernels --------------------------------------------------------------------------
 
 // A worker has a piece of the columns at one position of the axes before.
-void emit_scatter(Gen *g, const Kern *kern)
+void emit_scatter(Gen *g)
 {
-	LaneBody *body = kern->kind == L_scan ? scan_units : scatter_units;
+	LaneBody *body = g->kern->kind == L_scan ? scan_units : scatter_units;
 	Lines *l = NEW(g->arena, Lines);
-	l->v = val(g->graph, kern->root);
+	l->v = val(g->graph, g->kern->root);
 	const Shape *space = &l->v->shape;
 	l->axis = (int)l->v->attr->i[0];
 	l->before = shape_of(l->axis, space->dim);

@@ -13,7 +13,7 @@ void worker_columns(Gen *g, int64_t columns, LaneBody *body, void *context)
 	int64_t piece = g->kern->sched->columns, pieces = ceil_div(columns, piece);
 	Value part = LLVMBuildURem(g->b, g->worker, number(g, pieces), "");
 	Value from = times(g, part, piece);
-	Value to = least(g, sum_of(g, from, number(g, piece)), number(g, columns));
+	Value to = end_after(g, from, piece, number(g, columns));
 	if (pieces == 1)
 		from = number(g, 0), to = number(g, columns);
 	g->ops->lane_loop(g, from, to, columns, (int)g->kern->sched->units, body, context);
