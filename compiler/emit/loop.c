@@ -34,13 +34,6 @@ static Level *level_enter(Gen *g)
 	return outer;
 }
 
-static void level_leave(Gen *g, Level *outer)
-{
-	Level *inner = level_go(g, outer);
-	LLVMBuildBr(g->b, inner->first);
-	LLVMPositionBuilderAtEnd(g->b, inner->open);
-}
-
 // ---- variables ------------------------------------------------------------------------
 
 Value variable(Gen *g, Value initial)
@@ -127,7 +120,9 @@ void vector_loop(Gen *g, Value from, Value to, int64_t count, int unroll, LaneBo
 	if (whole && count < 2 * step) {
 		Level *outer = level_enter(g);
 		lane_rest(g, 0, count, body, context);
-		level_leave(g, outer);
+		Level *inner = level_go(g, outer);
+		LLVMBuildBr(g->b, inner->first);
+		LLVMPositionBuilderAtEnd(g->b, inner->open);
 		return;
 	}
 	if (full) {

@@ -252,14 +252,12 @@ static int reduce_units(Gen *g, const Reduction *f)
 	return vectors >= most ? most : vectors >= 2 ? 2 : 1;
 }
 
-static Groups reduce_groups(Gen *g, const Reduction *f, uint32_t mask)
+static Groups reduce_groups(Gen *g, const Reduction *f)
 {
-	if (reduce_op(g, f, 0) == O_dot) {
-		int r = f->space.rank - 1;
-		Groups one = {
-		    .n = f->space.dim[r] > 1, .first = {r}, .last = {r}, .size = {f->space.dim[r]}};
-		return one;
-	}
+	const Val *first = val(g->graph, f->reduce[0]);
+	uint32_t mask = first->op == O_dot ? 1u << (f->space.rank - 1) : axes_mask(first);
+	if (first->op == O_dot)
+		return groups_of(&f->space, mask, mask, 0);
 	Ref *roots = NEWS(g->arena, Ref, f->n);
 	for (int k = 0; k < f->n; k++)
 		roots[k] = val(g->graph, f->reduce[k])->in[0];
@@ -278,7 +276,7 @@ void reduce_values(Gen *g, int n, const Ref *reduce, const Index *idx)
 		f.space.dim[f.space.rank++] = last_dim(operand);
 	}
 	g->keep = NULL;
-	f.groups = reduce_groups(g, &f, axes_mask(first));
+	f.groups = reduce_groups(g, &f);
 	int64_t lane_size = f.groups.n ? f.groups.size[f.groups.n - 1] : 0;
 	f.lanes = !g->level->lanes && first->op != O_dot && lane_size >= 4;
 	f.units = reduce_units(g, &f);
