@@ -135,8 +135,7 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 	if (!done || !out.to) {
 		amos_file_drop(&out);
 		fail_status(STATUS_MACHINE, path,
-		            "%s failed; expected a C compiler for the target as `cc` (or $CC)",
-		            what);
+		            "%s failed" HELP "set $CC to a C compiler for the target", what);
 	}
 	need_done(amos_file_keep(&out));
 }
