@@ -29,6 +29,12 @@ int amos_no_memory(const char *where); // calls amos_fail()
 // Fails by errno if reading the file stopped at an error rather than its end.
 int amos_all_read(FILE *, const char *path);
 
+// ---- name.c: finds a name in a table -----------------------------------------------------
+
+// Returns the index of the first of `count` items, each `size` bytes and beginning with its name;
+// -1: none.
+int amos_index(const char *name, const void *items, int64_t count, size_t size);
+
 // ---- half.c: 16-bit floats -------------------------------------------------------------
 
 double amos_from_f16(uint16_t), amos_from_bf16(uint16_t);

@@ -191,9 +191,7 @@ bool amos_file_sync_around(const char *path)
 
 FILE *amos_file_edit(const char *path, const char *mode)
 {
-	int flags = *mode == 'r'   ? O_RDWR
-	            : *mode == 'a' ? O_WRONLY | O_CREAT | O_APPEND
-	                           : O_WRONLY | O_CREAT | O_TRUNC;
+	int flags = *mode == 'r' ? O_RDWR : O_WRONLY | O_CREAT | O_TRUNC;
 	int fd = open(path, flags | O_NOFOLLOW | O_CLOEXEC, 0666);
 	FILE *file = fd < 0 ? NULL : fdopen(fd, mode);
 	if (fd >= 0 && !file)

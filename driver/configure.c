@@ -43,7 +43,7 @@ void note_unused(Session *session, struct amos_data *data, const Graph *g)
 		if (g->slots.at[i].kind == S_input)
 			PUSH(session->arena, names, g->slots.at[i].name);
 	need_done(amos_data_take(data, names.count, names.at));
-	tell(session, "%s", amos_data_unused(data));
+	tell(session, "%s", data->unused);
 }
 
 // ---- loss, gradient -------------------------------------------------------------------

@@ -23,7 +23,7 @@ static Entry *add_entry(Program *p, const char *name, const Graph *g)
 
 static Entry *entry_named(Program *p, const char *name)
 {
-	int i = index_of_name(name, p->entries.at, p->entries.count, sizeof(Entry));
+	int i = amos_index(name, p->entries.at, p->entries.count, sizeof(Entry));
 	return i < 0 ? NULL : &p->entries.at[i];
 }
 
@@ -77,7 +77,7 @@ static const Graph *read_fewer(Program *p, Entry *e)
 static void read_rest(Program *p, int64_t least)
 {
 	Session *session = p->session;
-	int64_t batch = p->data ? amos_data_samples(p->data) : 0,
+	int64_t batch = p->data ? p->data->batch : 0,
 	        sizes[] = {p->data ? amos_data_eval_samples(p->data) % batch : 0, least};
 	int first = p->entries.count;
 	for (int k = 0; k < COUNT(sizes); k++)
@@ -86,7 +86,7 @@ static void read_rest(Program *p, int64_t least)
 			    ->samples = sizes[k];
 	run_on_entries(p, first, read_fewer);
 	if (p->data)
-		amos_data_batch(p->data, batch);
+		p->data->batch = batch;
 }
 
 static void pass_read(Program *p)
@@ -439,9 +439,9 @@ struct amos *open_program(Program *p)
 	                    choice_count(session, OPT_seed, 0), first_contents,
 	                    (void *)program_graph(p), &open));
 	at_end(session->arena, close_model, open);
-	if (amos_threads_missing(open))
+	if (open->threads_missing)
 		tell(session, "note: %lld threads could not be started\n",
-		     (long long)amos_threads_missing(open));
+		     (long long)open->threads_missing);
 	return open;
 }
 

@@ -354,7 +354,7 @@ static void check_binds(Session *session, const Model *model)
 Model *read_bound(Session *session, struct amos_data *data, bool random, int64_t samples)
 {
 	if (data && samples)
-		amos_data_batch(data, samples);
+		data->batch = samples;
 	const Reading r = read_sizes(session, data, random,
 	                             samples ? samples : choice_count(session, OPT_batch, 0));
 	Model *model = read_with(&r, false);

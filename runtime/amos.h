@@ -90,10 +90,28 @@ void amos_parse(const struct amos_command_line *, int argc, char **argv);
 
 // ---- cpu.c: a model in memory ---------------------------------------------------------
 
-struct amos;
-
 struct amos_memory { // bytes
-	int64_t params, state, scratch, pads, batch;
+	int64_t params, state, scratch, pads, batch, total;
+};
+struct amos { // an open model, to be read only
+	const struct amos_model *model;
+	struct amos_memory memory;
+	int64_t threads;         // in use; 1 if more would not help
+	int64_t threads_missing; // could not be started
+	// Set by the caller: nanoseconds[number of a launch in its entry], to which each following
+	// launch adds its time; NULL: none.
+	int64_t *nanoseconds;
+
+	// private
+	char *params, *state, *scratch, *local, *batch; // one mapping of `bytes`
+	int64_t bytes;
+	int64_t ninputs;
+	char **inputs;                        // indexed by number, in `batch`
+	char **outputs;                       // indexed by entry and number, in `batch`
+	char **given_inputs, **given_outputs; // of the current call
+	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
+	const struct amos_entry *entry;       // the entry that is running
+	struct amos_pool *pool;
 };
 
 // Opens a compiled model: allocates its memory and fills every slot but the inputs from
@@ -103,12 +121,6 @@ struct amos_memory { // bytes
 int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
 void amos_close(struct amos *); // NULL is allowed
-struct amos_memory amos_memory(const struct amos *);
-int64_t amos_bytes(const struct amos *); // their sum
-const struct amos_model *amos_model_of(const struct amos *);
-int64_t amos_threads(const struct amos *);         // threads in use; 1 if more would not help
-int64_t amos_threads_missing(const struct amos *); // threads that could not be started
-
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
 int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none
@@ -130,9 +142,6 @@ double amos_number(const void *at, int type, int64_t i); // returns element i
 // own buffers; either array may be NULL. AMOS_INPUT: an index was out of range; AMOS_MACHINE: a
 // launch failed.
 int amos_call(struct amos *, const struct amos_entry *, void *const *inputs, void *const *outputs);
-// Makes each following launch add its time to nanoseconds[number of the launch in its entry]; NULL
-// stops this.
-void amos_profile(struct amos *, int64_t *nanoseconds);
 double amos_now(void); // seconds, of a clock that never goes back
 
 // ---- program.c: entries on memory and threads of the caller ---------------------------
@@ -151,7 +160,26 @@ int amos_run_entry(const struct amos_run *, const struct amos_entry *);
 
 // ---- data.c, source.c, bind.c, attach.c, measure.c, batch.c: batches out of files -----
 
-struct amos_data;
+struct amos_data { // open data
+	int64_t batch; // samples per batch; may be set for the model that is bound or attached next
+	char *note;    // the choices made, one per line; "" before amos_data_attach()
+	char *unused;  // what amos_data_take() found unused, one line per file; may be ""
+
+	// private
+	int nsources, nfiles, nfeeds;
+	struct amos_source *sources;
+	struct amos_opened *files;
+	struct amos_feed *feeds;
+	int exact;
+	int64_t seed, mask_token;
+	double split, mask;
+	bool stream;
+	int64_t window;  // tokens per sample of a stream; else 1
+	int64_t counted; // samples in the first array that is not constant; -1: all are constant
+	int64_t length;  // tokens or samples in all
+	int64_t train;   // length of the training part, which comes first
+	int64_t ahead;   // tokens that a stream is read past each window
+};
 
 struct amos_input { // an input as the model declares it
 	const char *name;
@@ -176,9 +204,6 @@ const struct amos_array *amos_data_array(const struct amos_data *, int k, const 
 // Marks the arrays that these inputs of the model use. AMOS_INPUT: the name of an unused array
 // equals that of an input without data, except for case and punctuation.
 int amos_data_take(struct amos_data *, int n, const char *const *inputs);
-// Returns the unused arrays of files given without NAME=, one line per file; may be "". Call after
-// amos_data_take() or amos_data_attach().
-const char *amos_data_unused(const struct amos_data *);
 // Converts the array of the source for `input` to `type` and writes it to `to`. AMOS_INPUT if the
 // type cannot hold a value.
 int amos_data_values(const struct amos_data *, const char *input, int type, void *to);
@@ -204,7 +229,6 @@ double amos_data_labels(const struct amos_data *, const char *name, int64_t elem
 // Returns the root mean square of the training data of the float input `name`, over at most 2^20
 // elements, sampled evenly. NAN if it has no data.
 double amos_data_rms(const struct amos_data *, const char *name);
-const char *amos_data_note(const struct amos_data *); // the choices made, one per line; may be ""
 
 // Fill the inputs' buffers. Call after amos_data_attach(). Batch `run` of training is a function of
 // (seed, run) alone. Evaluation reads the held-out samples in order, or all samples if none are
@@ -212,20 +236,22 @@ const char *amos_data_note(const struct amos_data *); // the choices made, one p
 int amos_data_train(const struct amos_data *, struct amos *, int64_t run);
 int amos_data_eval(const struct amos_data *, struct amos *, int64_t from, int64_t samples);
 int64_t amos_data_eval_samples(const struct amos_data *);
-int64_t amos_data_samples(const struct amos_data *); // per batch
-// Sets the batch size for the model that is bound or attached next.
-void amos_data_batch(struct amos_data *, int64_t samples);
 // Writes the vocabulary of each text source that has one to DIR/NAME.vocab.
 int amos_data_write_vocab(const struct amos_data *, const char *dir);
 
 // ---- array.c, npz.c: arrays in files --------------------------------------------------
 
+struct amos_blob { // bytes of a file, mapped, or read if a pipe or compressed
+	unsigned char *at;
+	size_t count;
+	bool mapped; // else allocated
+};
 struct amos_array {
 	const char *name;
 	int type, rank; // types.def
 	int64_t dim[10];
 	const void *bytes; // row major, little endian
-	void *own;         // private to the runtime
+	struct amos_blob own; // private to the runtime
 };
 // Writes to a temporary file, then renames it. bf16 is stored as f32.
 int amos_npz_write(const char *path, int64_t n, const struct amos_array *);
@@ -262,7 +288,7 @@ struct amos_checkpoint { // an open checkpoint file
 		struct amos_array array;
 		int kind;
 	} * slots;
-	struct amos_blob *file; // private to the runtime
+	struct amos_blob file; // private to the runtime
 };
 // Opens a checkpoint file, or of a run directory best.ckpt (with `last`, or if there is none,
 // last.ckpt).

@@ -24,15 +24,15 @@ bool amos_grow(void **at, size_t *room, size_t count, size_t item)
 	return true;
 }
 
-// Reads the rest of a gzip file (or an uncompressed one) into blob->base.
+// Reads the rest of a gzip file (or an uncompressed one) into the blob.
 static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 {
 	enum { BLOCK = 1 << 16 };
 	size_t room = 0;
 	for (;;) {
-		if (!amos_grow(&blob->base, &room, blob->count + BLOCK, 1))
+		if (!amos_grow((void **)&blob->at, &room, blob->count + BLOCK, 1))
 			return amos_no_memory(path);
-		int got = gzread(file, (char *)blob->base + blob->count, BLOCK);
+		int got = gzread(file, blob->at + blob->count, BLOCK);
 		int cause;
 		gzerror(file, &cause);
 		if (got < 0)
@@ -46,7 +46,6 @@ static int read_all(gzFile file, const char *path, struct amos_blob *blob)
 			break;
 		blob->count += (size_t)got;
 	}
-	blob->at = blob->base;
 	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 }
 
@@ -88,16 +87,16 @@ int amos_blob_open(const char *path, bool compressed, struct amos_blob *blob)
 		return status;
 	if (!size)
 		return amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-	*blob = (struct amos_blob){at, size, at, size};
+	*blob = (struct amos_blob){at, size, true};
 	return AMOS_DONE;
 }
 
 void amos_blob_free(struct amos_blob *blob)
 {
 	if (blob->mapped)
-		munmap(blob->base, blob->mapped);
+		munmap(blob->at, blob->count);
 	else
-		free(blob->base);
+		free(blob->at);
 	*blob = (struct amos_blob){0};
 }
 
@@ -146,8 +145,8 @@ int amos_array_reorder(struct amos_array *array, const char *where, bool swap, b
 		for (int a = array->rank; a-- > 0;)
 			at = at * array->dim[a] + index[a];
 	}
-	amos_blob_free(array->own);
-	*(struct amos_blob *)array->own = (struct amos_blob){(void *)to, bytes, to, 0};
+	amos_blob_free(&array->own);
+	array->own = (struct amos_blob){(void *)to, bytes, false};
 	array->bytes = to;
 	return AMOS_DONE;
 }
@@ -164,35 +163,43 @@ int amos_array_take(struct amos_array *array, const char *where, struct amos_blo
 		    "%s: truncated; expected %lld elements of %s by its header, found %lld", where,
 		    (long long)count, amos_types[array->type].name,
 		    (long long)(offset > blob->count ? 0 : (blob->count - offset) / item));
-	struct amos_blob *own = malloc(sizeof *own);
-	if (!own)
-		return amos_no_memory(where);
-	*own = *blob;
+	array->own = *blob;
 	*blob = (struct amos_blob){0};
-	array->bytes = own->at + offset;
-	array->own = own;
+	array->bytes = array->own.at + offset;
 	return (uintptr_t)array->bytes % item ? amos_array_reorder(array, where, false, false)
 	                                      : AMOS_DONE;
 }
 
-char *amos_array_name(char *name)
+char *amos_escaped(const char *text, bool exact)
 {
-	size_t count = name ? amos_visible(NULL, 0, name, false) : 0;
-	if (!name || count == strlen(name))
-		return name; // unchanged, also if an earlier output escaped it already
-	count = amos_visible(NULL, 0, name, true);
-	char *shown = malloc(count + 1);
-	if (shown)
-		amos_visible(shown, count + 1, name, true);
-	free(name);
-	return shown;
+	size_t room = amos_visible(NULL, 0, text, exact) + 1;
+	char *to = malloc(room);
+	if (to)
+		amos_visible(to, room, text, exact);
+	return to;
+}
+
+struct amos_array *amos_arrays_add(struct amos_arrays *to, const char *path, const char *name,
+                                   size_t length)
+{
+	char *shown = NULL, *plain = name ? strndup(name, length) : NULL;
+	if (plain) // as it is if an earlier output escaped it already
+		shown = amos_escaped(plain, amos_visible(NULL, 0, plain, false) != length);
+	free(plain);
+	if ((name && !shown) ||
+	    !amos_grow((void **)&to->at, &to->room, (size_t)to->n + 1, sizeof *to->at)) {
+		free(shown);
+		amos_no_memory(path);
+		return NULL;
+	}
+	struct amos_array *array = &to->at[to->n++];
+	*array = (struct amos_array){.name = shown};
+	return array;
 }
 
 void amos_array_free(struct amos_array *array)
 {
-	if (array->own)
-		amos_blob_free(array->own);
-	free(array->own);
+	amos_blob_free(&array->own);
 	free((char *)array->name);
 	*array = (struct amos_array){0};
 }

@@ -2,12 +2,13 @@
 // Invariant: every value is checked before the first step, so no label makes a kernel access memory
 // out of bounds.
 #include "rt.h"
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 double amos_divisor(const struct amos_data *data, const struct amos_source *source, char class)
 {
-	const struct amos_opened *file = &data->sources.files[source->file];
+	const struct amos_opened *file = &data->files[source->file];
 	return class == 'f' && file->array.type == AMOS_u8 && !file->token && !source->raw ? 255
 	                                                                                   : 1;
 }
@@ -45,18 +46,14 @@ static int attach_shape(const struct amos_data *data, struct amos_feed *feed)
 	const struct amos_array *from = feed->from;
 	int rank = (int)to->rank;
 	int64_t count = amos_count(rank, to->dim), flat[] = {count / data->batch};
-	bool rows = rank && to->dim[0] == data->batch, fits = true;
+	bool rows = rank && to->dim[0] == data->batch;
 	feed->constant = data->exact || amos_is_constant(data, rank, to->dim, from);
 	feed->per = feed->constant ? count : flat[0];
 	feed->stream = !feed->constant && from->rank == 1 && feed->per > 1;
-	if (data->exact)
-		fits = from->rank == rank &&
-		       !memcmp(from->dim, to->dim, sizeof(int64_t) * (size_t)rank);
-	else if (!feed->constant)
-		fits = from->rank && count % data->batch == 0 &&
-		       (feed->stream || regroups(from->rank - 1, from->dim + 1, rows ? rank - 1 : 1,
-		                                 rows ? to->dim + 1 : flat));
-	if (fits)
+	if (feed->constant ||
+	    (from->rank && count % data->batch == 0 &&
+	     (feed->stream || regroups(from->rank - 1, from->dim + 1, rows ? rank - 1 : 1,
+	                               rows ? to->dim + 1 : flat))))
 		return AMOS_DONE;
 	struct amos_input as = {.name = to->name, .type = to->type, .rank = rank};
 	memcpy(as.dim, to->dim, sizeof as.dim);
@@ -79,7 +76,7 @@ static int bad_value(const struct amos_data *data, const struct amos_feed *feed,
 		         real ? "numbers" : "integers", amos_types[feed->to->type].name,
 		         real && !data->exact ? " other than NaN" : "");
 	int64_t per = feed->stream || feed->constant ? 1 : feed->per;
-	const struct amos_opened *file = &data->sources.files[feed->source->file];
+	const struct amos_opened *file = &data->files[feed->source->file];
 	return amos_fail(AMOS_INPUT, "--data %s=%s: %s %lld: expected %s, found %.17g%s",
 	                 feed->source->name, file->text,
 	                 per > 1        ? "an element of sample"
@@ -95,21 +92,26 @@ static int check_values(const struct amos_data *data, const struct amos_feed *fe
 {
 	enum { CHUNK = 4096 };
 	char converted[CHUNK * 8] __attribute__((aligned(8)));
+	double x[CHUNK];
+	const struct amos_slot *to = feed->to;
 	const struct amos_array *from = feed->from;
 	int64_t count = amos_count(from->rank, from->dim);
-	bool integer = amos_types[feed->to->type].class != 'f';
-	if (amos_attachable(feed->to->type, from->type, integer ? feed->to->limit : 0))
+	bool integer = amos_types[to->type].class != 'f';
+	if (amos_attachable(to->type, from->type, integer ? to->limit : 0))
 		return AMOS_DONE;
 	for (int64_t at = 0; at < count; at += CHUNK) {
 		int64_t n = count - at < CHUNK ? count - at : CHUNK;
 		const char *bytes = (const char *)from->bytes + at * amos_types[from->type].bytes;
-		int64_t bad =
-		    amos_convert(converted, feed->to->type, bytes, from->type, n, feed->divide);
-		if (bad < 0 && !integer && !data->exact) // one exact batch may contain NaN
-			bad = amos_first_nan(converted, feed->to->type, n);
-		if (bad < 0 && feed->to->limit && integer)
-			bad = amos_outside(converted, feed->to->type, n, feed->to->limit,
-			                   feed->to->ignore);
+		int64_t bad = amos_convert(converted, to->type, bytes, from->type, n, feed->divide);
+		amos_numbers(x, converted, to->type, bad < 0 ? n : 0);
+		for (int64_t i = 0; i < n && bad < 0; i++) {
+			bool ignored = to->ignore && x[i] == (double)to->ignore;
+			bool outside =
+			    to->limit && !ignored && !(x[i] >= 0 && x[i] < (double)to->limit);
+			if (integer ? outside
+			            : isnan(x[i]) && !data->exact) // NaN in one exact batch
+				bad = i;
+		}
 		if (bad >= 0)
 			return bad_value(data, feed, at + bad);
 	}
@@ -120,7 +122,7 @@ int amos_data_values(const struct amos_data *data, const char *input, int type, 
 {
 	struct amos_slot as = {.name = input, .type = type};
 	struct amos_feed feed = {.to = &as, .constant = true};
-	feed.source = amos_source_of(&data->sources, input);
+	feed.source = amos_source_of(data, input);
 	feed.from = amos_source_array(data, feed.source);
 	feed.divide = amos_divisor(data, feed.source, amos_types[type].class);
 	int status = check_values(data, &feed);
@@ -180,7 +182,7 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 			amos_list_name(names, sizeof names, model->slots[i].name);
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *slot = &model->slots[i];
-		if (slot->kind != AMOS_SLOT_INPUT || amos_source_of(&data->sources, slot->name))
+		if (slot->kind != AMOS_SLOT_INPUT || amos_source_of(data, slot->name))
 			continue;
 		if (is_read(model, slot->offset, entries))
 			return amos_fail(
@@ -190,8 +192,8 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 			    "the inputs are %s",
 			    slot->name, slot->name, names);
 	}
-	for (int i = 0; i < data->sources.count; i++) {
-		const struct amos_source *source = &data->sources.at[i];
+	for (int i = 0; i < data->nsources; i++) {
+		const struct amos_source *source = &data->sources[i];
 		if (!source->by_name && !source->taken)
 			return amos_fail(
 			    AMOS_INPUT, "--data %s: the model has no such input; the inputs are %s",
@@ -220,7 +222,7 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model,
 		inputs[n] = (struct amos_input){
 		    .name = slot->name, .type = slot->type, .rank = (int)slot->rank};
 		memcpy(inputs[n++].dim, slot->dim, sizeof slot->dim);
-		const struct amos_source *source = amos_source_of(&data->sources, slot->name);
+		const struct amos_source *source = amos_source_of(data, slot->name);
 		if (source)
 			data->feeds[data->nfeeds++] =
 			    (struct amos_feed){.slot = i, .to = slot, .source = source};
@@ -229,10 +231,10 @@ static int take_feeds(struct amos_data *data, const struct amos_model *model,
 		status = amos_data_take(data, n, names);
 	if (!status)
 		status = check_names(data, model, entries);
+	if (!status)
+		status = amos_data_lay_out(data, n, inputs);
 	if (data->exact)
 		data->batch = 1;
-	else if (!status)
-		status = amos_data_lay_out(data, n, inputs);
 	free(inputs);
 	free(names);
 	return status;
@@ -309,9 +311,4 @@ int amos_data_attach(struct amos_data *data, const struct amos_model *model,
 		              (long long)samples, data->stream ? "windows" : "samples",
 		              (long long)data->batch);
 	return status ? status : write_note(data, model);
-}
-
-const char *amos_data_note(const struct amos_data *data)
-{
-	return data->note ? data->note : "";
 }

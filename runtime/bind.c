@@ -52,8 +52,7 @@ bool amos_is_constant(const struct amos_data *data, int rank, const int64_t *dim
 static const struct amos_array *samples_of(const struct amos_data *data,
                                            const struct amos_input *input)
 {
-	const struct amos_array *array =
-	    amos_source_array(data, amos_source_of(&data->sources, input->name));
+	const struct amos_array *array = amos_source_array(data, amos_source_of(data, input->name));
 	bool constant =
 	    array && data->counted >= 0 && amos_is_constant(data, input->rank, input->dim, array);
 	return input->rank && !constant ? array : NULL;
@@ -134,31 +133,31 @@ int amos_data_lay_out(struct amos_data *data, int n, struct amos_input *inputs)
 	data->ahead = 0;
 	for (int i = 0; i < n && data->counted < 0; i++) {
 		const struct amos_array *array =
-		    amos_source_array(data, amos_source_of(&data->sources, inputs[i].name));
+		    amos_source_array(data, amos_source_of(data, inputs[i].name));
 		if (array && array->rank && inputs[i].rank &&
 		    !has_input_shape(inputs[i].rank, inputs[i].dim, array))
 			data->counted = array->dim[0];
 	}
-	int status = bind_batch(data, n, inputs);
+	int status = data->exact ? AMOS_DONE : bind_batch(data, n, inputs);
 	for (int i = 0; !status && i < n; i++) {
-		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
+		const struct amos_source *source = amos_source_of(data, inputs[i].name);
 		const struct amos_array *array = amos_source_array(data, source);
-		if (source && inputs[i].rank && inputs[i].dim[0] < 0)
+		if (!data->exact && source && inputs[i].rank && inputs[i].dim[0] < 0)
 			inputs[i].dim[0] = data->batch;
-		if (array && inputs[i].rank)
-			status = bind_axes(source, &inputs[i], array, 1);
+		if (array && (data->exact || inputs[i].rank))
+			status = bind_axes(source, &inputs[i], array, !data->exact);
 	}
 	if (!status)
 		bind_names(n, inputs);
 	bool first = true;
-	for (int i = 0; !status && i < n; i++) {
+	for (int i = 0; !status && !data->exact && i < n; i++) {
 		const struct amos_array *array = samples_of(data, &inputs[i]);
 		int64_t elements = amos_count(inputs[i].rank, inputs[i].dim),
 		        per = elements / data->batch;
 		if (!array || !array->rank || elements < 0)
 			continue;
 		bool single = data->counted < 0; // all arrays form one batch
-		status = count_input(data, amos_source_of(&data->sources, inputs[i].name), first,
+		status = count_input(data, amos_source_of(data, inputs[i].name), first,
 		                     !single && array->rank == 1 && per > 1,
 		                     single ? data->batch : array->dim[0], per);
 		first = false;
@@ -177,25 +176,14 @@ int amos_data_bind(struct amos_data *data, int n, struct amos_input *inputs)
 	char given[512] = "", expected[512] = "";
 	bool any = false;
 	for (int i = 0; i < n; i++) {
-		any |= amos_source_of(&data->sources, inputs[i].name) != NULL;
+		any |= amos_source_of(data, inputs[i].name) != NULL;
 		amos_list_name(expected, sizeof expected, inputs[i].name);
 	}
-	for (int i = 0; i < data->sources.count; i++)
-		amos_list_name(given, sizeof given, data->sources.at[i].name);
+	for (int i = 0; i < data->nsources; i++)
+		amos_list_name(given, sizeof given, data->sources[i].name);
 	if (!any && n && *given) // data of another model, or arrays without names
 		return amos_fail(AMOS_INPUT,
 		                 "--data: expected data of the model's inputs, %s; found %s",
 		                 expected, given);
-	if (!data->exact)
-		return amos_data_lay_out(data, n, inputs);
-	int status = AMOS_DONE;
-	for (int i = 0; !status && i < n; i++) {
-		const struct amos_source *source = amos_source_of(&data->sources, inputs[i].name);
-		const struct amos_array *array = amos_source_array(data, source);
-		if (array)
-			status = bind_axes(source, &inputs[i], array, 0);
-	}
-	if (!status)
-		bind_names(n, inputs);
-	return status;
+	return amos_data_lay_out(data, n, inputs);
 }

@@ -92,7 +92,7 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 // Fails unless the file is complete and undamaged.
 static int read_head(const struct amos_checkpoint *c, struct head *head)
 {
-	const struct amos_blob *file = c->file;
+	const struct amos_blob *file = &c->file;
 	if (file->count >= sizeof earlier && !memcmp(file->at, earlier, sizeof earlier))
 		return amos_fail(AMOS_INPUT,
 		                 "%s: a checkpoint of an earlier amosc; expected format 2, found "
@@ -123,7 +123,7 @@ static int read_head(const struct amos_checkpoint *c, struct head *head)
 static int read_file(struct amos_checkpoint *c)
 {
 	struct head head;
-	int status = amos_blob_open(c->path, false, c->file);
+	int status = amos_blob_open(c->path, false, &c->file);
 	if (!status)
 		status = read_head(c, &head);
 	if (status)
@@ -137,7 +137,7 @@ static int read_file(struct amos_checkpoint *c)
 		struct record r;
 		if (head.bytes - at < (int64_t)sizeof r)
 			return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
-		memcpy(&r, c->file->at + at, sizeof r);
+		memcpy(&r, c->file.at + at, sizeof r);
 		at += (int64_t)sizeof r;
 		bool state = r.kind == AMOS_SLOT_STATE;
 		int64_t block = state ? head.state : head.params;
@@ -150,10 +150,10 @@ static int read_file(struct amos_checkpoint *c)
 		struct amos_saved *slot = &c->slots[c->count++];
 		slot->kind = r.kind;
 		slot->array = (struct amos_array){
-		    .name = strndup((const char *)c->file->at + at, (size_t)r.name),
+		    .name = strndup((const char *)c->file.at + at, (size_t)r.name),
 		    .type = r.type,
 		    .rank = r.rank,
-		    .bytes = c->file->at + head.bytes + r.offset + (state ? head.params : 0)};
+		    .bytes = c->file.at + head.bytes + r.offset + (state ? head.params : 0)};
 		memcpy(slot->array.dim, r.dim, sizeof r.dim);
 		if (!slot->array.name)
 			return amos_no_memory(c->path);
@@ -161,7 +161,7 @@ static int read_file(struct amos_checkpoint *c)
 	}
 	if (head.identity > head.bytes - at)
 		return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
-	c->identity = strndup((const char *)c->file->at + at, (size_t)head.identity);
+	c->identity = strndup((const char *)c->file.at + at, (size_t)head.identity);
 	return c->identity ? AMOS_DONE : amos_no_memory(c->path);
 }
 
@@ -184,11 +184,9 @@ static char *file_of(const char *path, bool last)
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **to)
 {
 	struct amos_checkpoint *c = *to = calloc(1, sizeof *c);
-	if (c) {
+	if (c)
 		c->path = file_of(path, last);
-		c->file = calloc(1, sizeof *c->file);
-	}
-	int status = c && c->path && c->file ? read_file(c) : amos_no_memory(path);
+	int status = c && c->path ? read_file(c) : amos_no_memory(path);
 	if (status) {
 		amos_checkpoint_close(c);
 		*to = NULL;
@@ -202,9 +200,7 @@ void amos_checkpoint_close(struct amos_checkpoint *c)
 		return;
 	for (int64_t i = 0; i < c->count; i++)
 		free((char *)c->slots[i].array.name);
-	if (c->file)
-		amos_blob_free(c->file);
-	free(c->file);
+	amos_blob_free(&c->file);
 	free(c->slots);
 	free(c->identity);
 	free(c->path);
@@ -221,17 +217,15 @@ static int check_slots(const struct amos_checkpoint *c, const struct amos_model 
 		const struct amos_slot *slot = &model->slots[i];
 		if (slot->kind == AMOS_SLOT_INPUT)
 			continue;
-		const struct amos_saved *saved = c->slots, *end = c->slots + c->count;
-		while (saved < end && strcmp(saved->array.name, slot->name))
-			saved++;
-		if (saved == end)
+		int at = amos_index(slot->name, c->slots, c->count, sizeof *c->slots);
+		if (at < 0)
 			return amos_fail(AMOS_INPUT,
 			                 "%s: of another model or optimizer: it has no '%s'",
 			                 c->path, slot->name);
-		const struct amos_array *a = &saved->array;
+		const struct amos_array *a = &c->slots[at].array;
 		char found[256], expected[256];
 		if (a->type != slot->type || a->rank != slot->rank ||
-		    (saved->kind == AMOS_SLOT_STATE) != (slot->kind == AMOS_SLOT_STATE) ||
+		    (c->slots[at].kind == AMOS_SLOT_STATE) != (slot->kind == AMOS_SLOT_STATE) ||
 		    memcmp(a->dim, slot->dim, sizeof(int64_t) * (size_t)slot->rank))
 			return amos_fail(
 			    AMOS_INPUT, "%s: of another model: slot '%s': expected %s, found %s",

@@ -18,8 +18,7 @@ static bool is_float(int type)
 	return amos_types[type].class == 'f';
 }
 
-// Loads n elements as doubles.
-static void load_floats(double *to, const void *from, int type, int64_t n)
+void amos_numbers(double *to, const void *from, int type, int64_t n)
 {
 	switch (type) {
 #define T(name, ctype, bytes, cls, onnx)                                                           \
@@ -125,7 +124,7 @@ static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from
 	                              [AMOS_bf16] = 0x1.fefffep127};
 	double x[CHUNK];
 	int64_t bad = -1;
-	load_floats(x, from, from_type, n);
+	amos_numbers(x, from, from_type, n);
 	for (int64_t i = 0; i < n && bad < 0; i++)
 		if (fabs(x[i]) > most[to_type] && !isinf(x[i]))
 			bad = i;
@@ -142,7 +141,7 @@ static int64_t chunk_to_ints(void *to, int to_type, const void *from, int from_t
 	int_range(to_type, &least, &most);
 	if (is_float(from_type)) {
 		double f[CHUNK];
-		load_floats(f, from, from_type, n);
+		amos_numbers(f, from, from_type, n);
 		for (int64_t i = 0; i < n; i++) {
 			if (!(fabs(f[i]) < 0x1p62) || f[i] != floor(f[i]))
 				return i;
@@ -178,29 +177,9 @@ int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int
 	return first;
 }
 
-int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore)
-{
-	for (int64_t from = 0; from < n; from += CHUNK) {
-		int64_t x[CHUNK], count = n - from < CHUNK ? n - from : CHUNK;
-		load_ints(x, (const char *)at + from * amos_types[type].bytes, type, count);
-		for (int64_t i = 0; i < count; i++)
-			if ((x[i] < 0 || x[i] >= limit) && !(ignore && x[i] == ignore))
-				return from + i;
-	}
-	return -1;
-}
-
-int64_t amos_first_nan(const void *at, int type, int64_t n)
-{
-	for (int64_t i = 0; i < n; i++)
-		if (isnan(amos_number(at, type, i)))
-			return i;
-	return -1;
-}
-
 double amos_number(const void *at, int type, int64_t i)
 {
 	double x = NAN;
-	load_floats(&x, (const char *)at + i * amos_types[type].bytes, type, 1);
+	amos_numbers(&x, (const char *)at + i * amos_types[type].bytes, type, 1);
 	return x;
 }

@@ -10,7 +10,7 @@
 
 enum {
 	ALIGN = 64,
-	HUGE = 2 << 20,
+	PAGE = 4096,          // at least: blocks begin at multiples of it
 	THREADS = 1024,       // maximum number of threads
 	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };
@@ -18,25 +18,6 @@ enum {
 static int64_t round_up(int64_t n, int64_t to)
 {
 	return (n + to - 1) / to * to;
-}
-
-// Allocates zeroed memory; pages are committed when first touched. 0 bytes give a valid address.
-static bool take_block(char **to, int64_t bytes)
-{
-	size_t size = (size_t)round_up(bytes ? bytes : 1, ALIGN);
-	char *at = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-	if (at == MAP_FAILED)
-		return false;
-	if (size >= HUGE)
-		madvise(at, size, MADV_HUGEPAGE);
-	*to = at;
-	return true;
-}
-
-static void drop_block(char *at, int64_t bytes)
-{
-	if (at)
-		munmap(at, (size_t)round_up(bytes ? bytes : 1, ALIGN));
 }
 
 // ---- launches -------------------------------------------------------------------------
@@ -59,7 +40,7 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 {
 	struct amos *m = run->own;
 	int64_t start = m->nanoseconds ? amos_nanoseconds() : 0;
-	if (amos_threads(m) == 1 || is_small(k))
+	if (m->threads == 1 || is_small(k))
 		for (int64_t i = 0; i < k->workers; i++)
 			k->code(buf, i, m->local);
 	else
@@ -67,11 +48,6 @@ static int launch(const struct amos_run *run, const struct amos_kernel *k, char 
 	if (m->nanoseconds)
 		m->nanoseconds[k - m->entry->kernels] += amos_nanoseconds() - start;
 	return AMOS_DONE;
-}
-
-void amos_profile(struct amos *m, int64_t *nanoseconds)
-{
-	m->nanoseconds = nanoseconds;
 }
 
 static char *const *chosen(char **to, char *const *own, void *const *given, int64_t n)
@@ -122,7 +98,7 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .launch = launch,
 	    .own = m,
 	};
-	bool parallel = amos_threads(m) > 1 && !all_small(entry);
+	bool parallel = m->threads > 1 && !all_small(entry);
 	m->entry = entry;
 	if (parallel)
 		amos_pool_begin(m->pool);
@@ -175,52 +151,18 @@ double amos_out_number(const struct amos *m, const struct amos_entry *entry, int
 
 const struct amos_entry *amos_find_entry(const struct amos_model *model, const char *name)
 {
-	for (int64_t i = 0; i < model->nentries; i++)
-		if (!strcmp(model->entries[i].name, name))
-			return &model->entries[i];
-	return NULL;
+	int at = amos_index(name, model->entries, model->nentries, sizeof *model->entries);
+	return at < 0 ? NULL : &model->entries[at];
 }
 
 int64_t amos_find_slot(const struct amos_model *model, const char *name)
 {
-	for (int64_t i = 0; i < model->nslots; i++)
-		if (!strcmp(model->slots[i].name, name))
-			return i;
-	return -1;
+	return amos_index(name, model->slots, model->nslots, sizeof *model->slots);
 }
 
 int64_t amos_find_output(const struct amos_entry *entry, const char *name)
 {
-	for (int64_t i = 0; i < entry->nouts; i++)
-		if (!strcmp(entry->outs[i].name, name))
-			return i;
-	return -1;
-}
-
-const struct amos_model *amos_model_of(const struct amos *m)
-{
-	return m->model;
-}
-
-struct amos_memory amos_memory(const struct amos *m)
-{
-	return m->memory;
-}
-
-int64_t amos_bytes(const struct amos *m)
-{
-	const struct amos_memory *b = &m->memory;
-	return b->params + b->state + b->scratch + b->pads + b->batch;
-}
-
-int64_t amos_threads(const struct amos *m)
-{
-	return amos_pool_threads(m->pool);
-}
-
-int64_t amos_threads_missing(const struct amos *m)
-{
-	return m->threads - amos_threads(m);
+	return amos_index(name, entry->outs, entry->nouts, sizeof *entry->outs);
 }
 
 // ---- open and close -------------------------------------------------------------------
@@ -273,13 +215,27 @@ static bool take_memory(struct amos *m)
 	if (!m->inputs || !m->given_inputs || !m->outputs || !m->given_outputs || !m->first_out)
 		return false;
 	b->batch = lay_batch(m);
-	if (!take_block(&m->params, b->params) || !take_block(&m->state, b->state) ||
-	    !take_block(&m->scratch, b->scratch) || !take_block(&m->local, b->pads) ||
-	    !take_block(&m->batch, b->batch))
+	b->total = b->params + b->state + b->scratch + b->pads + b->batch;
+	// Pages are zero, and committed when first touched.
+	const int64_t bytes[] = {b->params, b->state, b->scratch, b->pads, b->batch};
+	char **const blocks[] = {&m->params, &m->state, &m->scratch, &m->local, &m->batch};
+	m->bytes = PAGE; // mmap() of nothing fails
+	for (int k = 0; k < COUNT(bytes); k++)
+		m->bytes += round_up(bytes[k], PAGE);
+	char *at = mmap(NULL, (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	                -1, 0);
+	if (at == MAP_FAILED)
 		return false;
+	madvise(at, (size_t)m->bytes, MADV_HUGEPAGE);
+	for (int k = 0; k < COUNT(bytes); at += round_up(bytes[k++], PAGE))
+		*blocks[k] = at;
 	lay_batch(m);
 	m->pool = amos_pool_open(m->threads, m->local, local);
-	return m->pool != NULL;
+	if (!m->pool)
+		return false;
+	m->threads_missing = m->threads - amos_pool_threads(m->pool);
+	m->threads -= m->threads_missing;
+	return true;
 }
 
 int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
@@ -306,7 +262,7 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 		if (!all_small(&model->entries[e]))
 			m->threads = threads < THREADS ? threads : THREADS;
 	if (!take_memory(m)) {
-		double total = (double)amos_bytes(m);
+		double total = (double)m->memory.total;
 		amos_close(m);
 		return amos_fail(
 		    AMOS_MACHINE,
@@ -333,11 +289,8 @@ void amos_close(struct amos *m)
 	if (!m)
 		return;
 	amos_pool_close(m->pool);
-	drop_block(m->params, m->memory.params);
-	drop_block(m->state, m->memory.state);
-	drop_block(m->scratch, m->memory.scratch);
-	drop_block(m->local, m->memory.pads);
-	drop_block(m->batch, m->memory.batch);
+	if (m->params)
+		munmap(m->params, (size_t)m->bytes);
 	free(m->inputs);
 	free(m->outputs);
 	free(m->given_inputs);

@@ -2,6 +2,7 @@
 // struct amos_data is then used by bind.c (shapes), attach.c (checks) and batch.c (batches).
 #include "rt.h"
 #include <stdlib.h>
+#include <string.h>
 
 // ---- open and close -------------------------------------------------------------------
 
@@ -18,18 +19,21 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->mask = options->mask;
 	data->mask_token = options->mask_token;
 	data->window = 1;
+	data->note = strdup("");
+	data->unused = strdup("");
 	int status =
-	    data->split > 1 || data->split == 0
+	    !data->note || !data->unused ? amos_no_memory("--data")
+	    : data->split > 1 || data->split == 0
 	        ? amos_fail(AMOS_USAGE, "--split: expected a fraction such as 0.9, found %g",
 	                    data->split)
 	    : data->mask >= 1
 	        ? amos_fail(AMOS_USAGE, "--mask: expected a fraction such as 0.15, found %g",
 	                    data->mask)
 	    : data->batch == 0 ? amos_fail(AMOS_USAGE, "--batch: expected at least 1, found 0")
-	                       : amos_sources_open(&data->sources, &options->data);
+	                       : amos_sources_open(data, &options->data);
 	bool masked = false;
-	for (int k = 0; k < data->sources.count; k++)
-		masked |= data->sources.at[k].masked;
+	for (int k = 0; k < data->nsources; k++)
+		masked |= data->sources[k].masked;
 	if (!status && !masked && (data->mask >= 0 || data->mask_token >= 0))
 		status = amos_fail(AMOS_INPUT,
 		                   "--mask%s: no input has the labels" HELP
@@ -46,7 +50,7 @@ void amos_data_close(struct amos_data *data)
 {
 	if (!data)
 		return;
-	amos_sources_close(&data->sources);
+	amos_sources_close(data);
 	free(data->feeds);
 	free(data->note);
 	free(data->unused);
@@ -56,14 +60,13 @@ void amos_data_close(struct amos_data *data)
 const struct amos_array *amos_source_array(const struct amos_data *data,
                                            const struct amos_source *source)
 {
-	return source && source->fill == AMOS_ABSENT ? &data->sources.files[source->file].array
-	                                             : NULL;
+	return source && source->fill == AMOS_ABSENT ? &data->files[source->file].array : NULL;
 }
 
 const struct amos_array *amos_data_array(const struct amos_data *data, int k, const char **input)
 {
-	bool exists = data->exact && k < data->sources.count;
-	const struct amos_source *source = exists ? &data->sources.at[k] : NULL;
+	bool exists = data->exact && k < data->nsources;
+	const struct amos_source *source = exists ? &data->sources[k] : NULL;
 	*input = source ? source->name : NULL;
 	return source && !source->shift && !source->masked ? amos_source_array(data, source) : NULL;
 }
@@ -126,23 +129,12 @@ void amos_append(char **text, const char *fmt, ...)
 
 // ---- queries and the vocabulary -------------------------------------------------------
 
-int64_t amos_data_samples(const struct amos_data *data)
-{
-	return data->batch;
-}
-
-void amos_data_batch(struct amos_data *data, int64_t samples)
-{
-	data->batch = samples;
-}
-
 int amos_data_write_vocab(const struct amos_data *data, const char *dir)
 {
-	for (int i = 0; i < data->sources.count; i++) {
-		const struct amos_source *source = &data->sources.at[i];
+	for (int i = 0; i < data->nsources; i++) {
+		const struct amos_source *source = &data->sources[i];
 		const struct amos_vocabulary *vocabulary =
-		    source->fill == AMOS_ABSENT ? &data->sources.files[source->file].vocabulary
-		                                : NULL;
+		    source->fill == AMOS_ABSENT ? &data->files[source->file].vocabulary : NULL;
 		char *path;
 		if (!vocabulary || !vocabulary->count)
 			continue;

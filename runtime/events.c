@@ -22,11 +22,13 @@ static uint32_t masked_crc(const unsigned char *at, size_t count)
 }
 
 struct message {
-	unsigned char at[512];
+	unsigned char at[256];
 	size_t count;
 };
 
 enum { VARINT = 0, FIXED64 = 1, BYTES = 2, FIXED32 = 5 }; // wire types
+
+#define KEY(field, wire) ((field) << 3 | (wire))
 
 static void write_bytes(struct message *m, const void *bytes, size_t count)
 {
@@ -34,58 +36,35 @@ static void write_bytes(struct message *m, const void *bytes, size_t count)
 	m->count += count;
 }
 
-static void write_varint(struct message *m, uint64_t x)
+// Begins an event with its time.
+static struct message event_now(void)
 {
-	for (; x > 127; x >>= 7)
-		m->at[m->count++] = (unsigned char)(x | 128);
-	m->at[m->count++] = (unsigned char)x;
-}
-
-static void write_key(struct message *m, int field, int wire)
-{
-	write_varint(m, (uint64_t)(field << 3 | wire));
-}
-
-static void write_field(struct message *m, int field, const void *bytes, size_t count)
-{
-	write_key(m, field, BYTES);
-	write_varint(m, count);
-	write_bytes(m, bytes, count);
-}
-
-static void write_time(struct message *m)
-{
+	struct message m = {.at = {KEY(1, FIXED64)}, .count = 1};
 	struct timespec now;
 	clock_gettime(CLOCK_REALTIME, &now);
 	double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
-	write_key(m, 1, FIXED64);
-	write_bytes(m, &seconds, sizeof seconds);
+	write_bytes(&m, &seconds, sizeof seconds);
+	return m;
 }
 
-// Reads a record. False at the end of the file, and for a torn or foreign record.
-static bool read_record(FILE *from, struct message *m)
+// Returns the step of the next event, which amos_event() writes after the time; 0: it has none; -1:
+// the end of the file, or a torn or foreign record.
+static int64_t next_event(FILE *from)
 {
-	uint64_t length;
+	enum { TIME = 9 };
+	uint64_t length, step = 0;
 	uint32_t crc, body;
+	struct message m;
 	if (fread(&length, sizeof length, 1, from) != 1 || fread(&crc, sizeof crc, 1, from) != 1 ||
 	    crc != masked_crc((const unsigned char *)&length, sizeof length) ||
-	    length > sizeof m->at)
-		return false;
-	m->count = (size_t)length;
-	return fread(m->at, 1, m->count, from) == m->count &&
-	       fread(&body, sizeof body, 1, from) == 1 && body == masked_crc(m->at, m->count);
-}
-
-// Returns the step of an event written by amos_event(), where it follows the time; 0: none.
-static int64_t step_of(const struct message *m)
-{
-	enum { TIME = 9, STEP = 2 << 3 | VARINT };
-	uint64_t step = 0;
-	if (m->count <= TIME || m->at[TIME] != STEP)
+	    length > sizeof m.at || fread(m.at, 1, (size_t)length, from) != length ||
+	    fread(&body, sizeof body, 1, from) != 1 || body != masked_crc(m.at, (size_t)length))
+		return -1;
+	if (length <= TIME || m.at[TIME] != KEY(2, VARINT))
 		return 0;
-	for (size_t i = TIME + 1, shift = 0; i < m->count && shift < 64; i++, shift += 7) {
-		step |= (uint64_t)(m->at[i] & 127) << shift;
-		if (m->at[i] < 128)
+	for (size_t i = TIME + 1, shift = 0; i < length && shift < 64; i++, shift += 7) {
+		step |= (uint64_t)(m.at[i] & 127) << shift;
+		if (m.at[i] < 128)
 			break;
 	}
 	return (int64_t)step;
@@ -104,17 +83,21 @@ static void write_record(FILE *to, const struct message *m)
 
 void amos_event(FILE *to, const char *tag, int64_t step, double number)
 {
-	struct message value = {.count = 0}, summary = {.count = 0}, event = {.count = 0};
 	float f = (float)number;
-	write_field(&value, 1, tag, strnlen(tag, 100));
-	write_key(&value, 2, FIXED32);
-	write_bytes(&value, &f, sizeof f);
-	write_field(&summary, 1, value.at, value.count);
-	write_time(&event);
-	write_key(&event, 2, VARINT);
-	write_varint(&event, (uint64_t)step);
-	write_field(&event, 5, summary.at, summary.count);
-	write_record(to, &event);
+	struct message m = event_now();
+	m.at[m.count++] = KEY(2, VARINT);
+	for (; step > 127; step >>= 7)
+		m.at[m.count++] = (unsigned char)(step | 128);
+	m.at[m.count++] = (unsigned char)step;
+	// Lengths of a summary, its value and the value's tag: below 128, a byte each.
+	unsigned char size = (unsigned char)strnlen(tag, 100);
+	const unsigned char head[] = {KEY(5, BYTES), size + 9u,     KEY(1, BYTES),
+	                              size + 7u,     KEY(1, BYTES), size};
+	write_bytes(&m, head, sizeof head);
+	write_bytes(&m, tag, size);
+	m.at[m.count++] = KEY(2, FIXED32);
+	write_bytes(&m, &f, sizeof f);
+	write_record(to, &m);
 }
 
 FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
@@ -125,30 +108,21 @@ FILE *amos_events_open(const char *dir, bool resumed, int64_t step)
 	while (names && (one = readdir(names)) &&
 	       strncmp(one->d_name, AMOS_EVENTS, strlen(AMOS_EVENTS)))
 		;
+	gethostname(host, sizeof host - 1);
 	if (one)
 		snprintf(path, sizeof path, "%s/%s", dir, one->d_name);
+	else
+		snprintf(path, sizeof path, "%s/" AMOS_EVENTS "%lld.%s.%d", dir,
+		         (long long)time(NULL), host, getpid());
 	if (names)
 		closedir(names);
-	if (one) {
-		// Continues after the last record of `step` or earlier; torn records are cut off.
-		FILE *file = amos_file_edit(path, "r+b");
-		long keep = 0;
-		for (struct message m; file && read_record(file, &m) && step_of(&m) <= step;)
-			keep = ftell(file);
-		if (!file || (!fseek(file, keep, SEEK_SET) && !ftruncate(fileno(file), keep)))
-			return file;
-		fclose(file);
-		return NULL;
+	FILE *to = amos_log_file(path, one != NULL, step, next_event);
+	if (to && !ftell(to)) {
+		static const char version[] = "\x1a\x0d"
+		                              "brain.Event:2"; // file_version, 13 bytes
+		struct message m = event_now();
+		write_bytes(&m, version, sizeof version - 1);
+		write_record(to, &m);
 	}
-	gethostname(host, sizeof host - 1);
-	snprintf(path, sizeof path, "%s/" AMOS_EVENTS "%lld.%s.%d", dir, (long long)time(NULL),
-	         host, getpid());
-	FILE *to = amos_file_edit(path, "wb");
-	if (!to)
-		return NULL;
-	struct message event = {.count = 0};
-	write_time(&event);
-	write_field(&event, 3, "brain.Event:2", 13);
-	write_record(to, &event);
 	return to;
 }

@@ -48,22 +48,17 @@ static bool ends_with(const char *text, const char *end)
 // Opens raw values of the type `name`, or without one an npy or IDX file, by its first bytes.
 static int open_other(const char *path, const char *name, struct amos_arrays *to)
 {
-	int type = AMOS_TYPES - 1;
-	while (name && type >= 0 && strcmp(amos_types[type].name, name))
-		type--;
+	int type = name ? amos_index(name, amos_types, AMOS_TYPES, sizeof *amos_types) : 0;
 	if (type < 0)
 		return amos_fail(AMOS_INPUT,
 		                 "%s:%s: expected a type after the colon: u8 u16 i32 i64 f32 ...",
 		                 path, name);
-	int status = amos_arrays_room(to, path, 1);
-	if (status)
-		return status;
-	to->n = 1;
+	struct amos_array *array = amos_arrays_add(to, path, NULL, 0);
 	struct amos_blob blob;
-	status = amos_blob_open(path, !name && ends_with(path, ".gz"), &blob);
+	int status =
+	    array ? amos_blob_open(path, !name && ends_with(path, ".gz"), &blob) : AMOS_MACHINE;
 	if (status)
 		return status;
-	struct amos_array *array = to->at;
 	if (!name && blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
 		return amos_array_npy(array, path, &blob);
 	if (name) {
@@ -97,12 +92,6 @@ static const struct {
              {".csv", amos_arrays_csv},
              {".jsonl", amos_arrays_jsonl},
              {"", open_other}};
-
-int amos_arrays_room(struct amos_arrays *arrays, const char *path, size_t most)
-{
-	arrays->at = calloc(most + 1, sizeof *arrays->at);
-	return arrays->at ? AMOS_DONE : amos_no_memory(path);
-}
 
 static int open_by(opener *open, const char *path, const char *after, struct amos_arrays *to)
 {

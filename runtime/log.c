@@ -20,6 +20,29 @@ static double peak_megabytes(void)
 
 // ---- log.jsonl and events -------------------------------------------------------------
 
+FILE *amos_log_file(const char *path, bool resumed, int64_t step, int64_t next_step(FILE *))
+{
+	FILE *file = resumed ? amos_file_edit(path, "r+") : NULL;
+	if (!file && (!resumed || errno == ENOENT))
+		return amos_file_edit(path, "w");
+	long keep = 0;
+	for (int64_t at; file && (at = next_step(file)) >= 0 && at <= step;)
+		keep = ftell(file);
+	if (!file ||
+	    (!ferror(file) && !fseek(file, keep, SEEK_SET) && !ftruncate(fileno(file), keep)))
+		return file;
+	fclose(file);
+	return NULL;
+}
+
+static int64_t next_line(FILE *from)
+{
+	char line[4096];
+	long long step;
+	bool complete = fgets(line, sizeof line, from) && line[strlen(line) - 1] == '\n';
+	return complete && sscanf(line, "{\"step\": %lld", &step) == 1 ? step : -1;
+}
+
 int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
                   const struct amos_options *options)
 {
@@ -31,34 +54,16 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 		log->path = NULL;
 		return amos_no_memory(dir);
 	}
-	FILE *file = resumed ? amos_file_edit(log->path, "r+") : NULL;
-	if (file) { // cuts off the lines of steps after `step`, which will be written again
-		char line[4096];
-		long keep = 0;
-		long long at;
-		while (fgets(line, sizeof line, file) && line[strlen(line) - 1] == '\n' &&
-		       sscanf(line, "{\"step\": %lld", &at) == 1 && at <= step)
-			keep = ftell(file);
-		int status = ferror(file)                    ? amos_fail_errno("read", log->path)
-		             : ftruncate(fileno(file), keep) ? amos_fail_errno("write", log->path)
-		                                             : AMOS_DONE;
-		fclose(file);
-		if (status)
-			return status;
-	} else if (resumed && errno != ENOENT) {
-		return amos_fail_errno("read", log->path);
-	}
-	log->lines = amos_file_edit(log->path, resumed ? "a" : "w");
-	if (log->lines)
-		setvbuf(log->lines, NULL, _IOFBF, 1 << 20); // readers see complete lines
+	log->lines = amos_log_file(log->path, resumed, step, next_line);
 	log->events = log->lines ? amos_events_open(dir, resumed, step) : NULL;
 	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
 }
 
-// Otherwise done twice per second.
+// Otherwise done twice per second, and so often that readers see complete lines.
 static int flush_log(struct amos_log *log)
 {
 	log->flushed = amos_now();
+	log->pending = 0;
 	if (fflush(log->lines) || fflush(log->events) || ferror(log->lines) || ferror(log->events))
 		return amos_fail_errno("write", log->path);
 	return AMOS_DONE;
@@ -90,6 +95,7 @@ int amos_log_close(struct amos_log *log, int status)
 
 int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_figure *figures)
 {
+	enum { LINES = 16 }; // of at most 256 bytes in the stream's buffer of 4096
 	fprintf(log->lines, "{\"step\": %lld", (long long)step);
 	for (int i = 0; i < n; i++) {
 		if (!isfinite(figures[i].value))
@@ -99,7 +105,8 @@ int amos_log_line(struct amos_log *log, int64_t step, int n, const struct amos_f
 	}
 	fprintf(log->lines, ", \"seconds\": %.3f, \"memory_mb\": %.0f}\n", amos_now() - log->start,
 	        peak_megabytes());
-	return amos_now() - log->flushed > 0.5 ? flush_log(log) : AMOS_DONE;
+	bool full = ++log->pending == LINES;
+	return full || amos_now() - log->flushed > 0.5 ? flush_log(log) : AMOS_DONE;
 }
 
 // ---- progress -------------------------------------------------------------------------
@@ -163,10 +170,7 @@ static int write_command(const char *path, const json_t *all)
 // them.
 static json_t *word_json(const char *word)
 {
-	size_t count = amos_visible(NULL, 0, word, true);
-	char *text = malloc(count + 1);
-	if (text)
-		amos_visible(text, count + 1, word, true);
+	char *text = amos_escaped(word, true);
 	json_t *json = text ? json_string(text) : NULL;
 	free(text);
 	return json;

@@ -90,9 +90,9 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	struct amos_data *data = NULL;
 	struct amos_checkpoint *checkpoint = NULL;
 	int status = amos_open(c->model, o->threads, o->seed < 0 ? 0 : o->seed, NULL, NULL, &m);
-	int64_t missing = status ? 0 : amos_threads_missing(m);
-	if (missing && !o->quiet)
-		fprintf(stderr, "note: %lld threads could not be started\n", (long long)missing);
+	if (!status && m->threads_missing && !o->quiet)
+		fprintf(stderr, "note: %lld threads could not be started\n",
+		        (long long)m->threads_missing);
 	if (!status && c->checkpoint)
 		status = open_checkpoint(c, &checkpoint);
 	if (!status && checkpoint)
@@ -103,7 +103,7 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	if (!status)
 		status = amos_data_attach(data, c->model, entries);
 	if (!status && !o->quiet)
-		amos_print(stderr, amos_data_unused(data), "");
+		amos_print(stderr, data->unused, "");
 	if (!status)
 		status = work(c, m, data);
 	amos_data_close(data);
@@ -137,16 +137,16 @@ void amos_result_print(FILE *to, const struct amos_result *r, int json)
 
 static int train(struct command *c, struct amos *m, struct amos_data *data)
 {
-	struct amos_memory b = amos_memory(m);
+	const struct amos_memory *b = &m->memory;
 	struct amos_result result;
 	char why[256];
 	if (!c->options.quiet)
 		fprintf(stderr,
 		        "%s%smemory: %.1f MB = %.1f parameters + %.1f state + %.1f scratch + %.1f "
 		        "batch and threads\n",
-		        m->model->note ? m->model->note : "", amos_data_note(data),
-		        (double)amos_bytes(m) / 1e6, (double)b.params / 1e6, (double)b.state / 1e6,
-		        (double)b.scratch / 1e6, (double)(b.batch + b.pads) / 1e6);
+		        m->model->note ? m->model->note : "", data->note, (double)b->total / 1e6,
+		        (double)b->params / 1e6, (double)b->state / 1e6, (double)b->scratch / 1e6,
+		        (double)(b->batch + b->pads) / 1e6);
 	int status = amos_train(m, data, &c->options, &result);
 	if (status)
 		return status;
@@ -345,12 +345,10 @@ int amos_main(const struct amos_model *model, int argc, char **argv)
 		       argv[0]);
 		return AMOS_DONE;
 	}
-	int skip = 0;
-	for (int i = 0; argc > 1 && i < COUNT(verbs); i++)
-		if (!strcmp(argv[1], verbs[i].name)) {
-			c.verb = &verbs[i];
-			skip = 1;
-		}
+	int verb = argc > 1 ? amos_index(argv[1], verbs, COUNT(verbs), sizeof *verbs) : -1;
+	int skip = verb >= 0;
+	if (skip)
+		c.verb = &verbs[verb];
 	char **began;
 	c.options.argv = argv;
 	int status = parse_resumed(&c, argc - skip, argv + skip, &began);

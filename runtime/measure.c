@@ -29,7 +29,7 @@ static double mean_over(const struct amos_data *data, const struct amos_array *a
 double amos_data_labels(const struct amos_data *data, const char *name, int64_t elements,
                         int64_t ignore)
 {
-	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_source *source = amos_source_of(data, name);
 	const struct amos_array *array = amos_source_array(data, source);
 	double part = 1;
 	if (source && source->masked)
@@ -42,15 +42,15 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 double amos_data_independent_batches(const struct amos_data *data)
 {
 	double part = 1;
-	for (int i = 0; i < data->sources.count; i++)
-		if (data->sources.at[i].masked)
+	for (int i = 0; i < data->nsources; i++)
+		if (data->sources[i].masked)
 			part = part_masked(data);
 	return (double)amos_data_batches(data) / part;
 }
 
 double amos_data_rms(const struct amos_data *data, const char *name)
 {
-	const struct amos_source *source = amos_source_of(&data->sources, name);
+	const struct amos_source *source = amos_source_of(data, name);
 	const struct amos_array *array = amos_source_array(data, source);
 	if (!source)
 		return NAN;

@@ -48,7 +48,7 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 		return status ? status
 		              : amos_fail(AMOS_INPUT, "%s: corrupt entry '%s'", path, about.name);
 	}
-	struct amos_blob blob = {bytes, about.size, bytes, 0};
+	struct amos_blob blob = {bytes, about.size, false};
 	char where[1024];
 	snprintf(where, sizeof where, "%s:%s", path, array->name);
 	return amos_array_npy(array, where, &blob);
@@ -69,7 +69,7 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 		return status;
 	}
 	zip_int64_t count = zip_get_num_entries(zip, 0);
-	int status = amos_arrays_room(to, path, (size_t)count);
+	int status = AMOS_DONE;
 	for (zip_int64_t i = 0; !status && i < count; i++) {
 		const char *entry = zip_get_name(zip, (zip_uint64_t)i, 0);
 		size_t size = entry ? strlen(entry) : 0;
@@ -82,10 +82,8 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)
 		size -= 4;
 		if (key && (strlen(key) != size || strncmp(entry, key, size)))
 			continue;
-		struct amos_array *array = &to->at[to->n++];
-		array->name = amos_array_name(strndup(entry, size));
-		status = array->name ? read_entry(zip, (zip_uint64_t)i, path, array)
-		                     : amos_no_memory(path);
+		struct amos_array *array = amos_arrays_add(to, path, entry, size);
+		status = array ? read_entry(zip, (zip_uint64_t)i, path, array) : AMOS_MACHINE;
 	}
 	zip_discard(zip);
 	return status;

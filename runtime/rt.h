@@ -34,25 +34,15 @@ uint64_t amos_random(uint64_t seed, uint64_t a,
 // NaN. All floats are written, but integers only up to that index.
 int64_t amos_convert(void *to, int to_type, const void *from, int from_type, int64_t n,
                      double divide);
-int64_t amos_first_nan(const void *at, int type, int64_t n); // -1: none of n elements
+void amos_numbers(double *to, const void *from, int type, int64_t n); // loads n elements
 // True if every value of `from_type` is valid for `to_type` and, if `limit` is not 0, in [0,
 // limit).
 bool amos_attachable(int to_type, int from_type, int64_t limit);
-// Returns the index of the first of n integers that is neither in [0, limit) nor `ignore` (0:
-// none), or -1.
-int64_t amos_outside(const void *at, int type, int64_t n, int64_t limit, int64_t ignore);
-
 // ---- array.c: bytes of files, arrays --------------------------------------------------
 
 // Makes room for `count` items of `item` bytes, or twice as many, at *at; false: out of memory.
 bool amos_grow(void **at, size_t *room, size_t count, size_t item);
 
-struct amos_blob { // bytes of a file, mapped, or read if a pipe or compressed
-	const unsigned char *at;
-	size_t count;
-	void *base;    // allocation or mapping
-	size_t mapped; // bytes mapped; 0: base is from malloc
-};
 int amos_blob_open(const char *path, bool compressed, struct amos_blob *);
 void amos_blob_free(struct amos_blob *);
 
@@ -66,9 +56,8 @@ int64_t amos_count(int rank,
 // `where` names the file in messages.
 int amos_array_take(struct amos_array *, const char *where, struct amos_blob *, size_t offset);
 void amos_array_free(struct amos_array *);
-// Returns `name` with unprintable bytes escaped as in model names (visible.c). Takes ownership of
-// `name`.
-char *amos_array_name(char *name);
+// Returns a copy of `text` as amos_visible() writes it; NULL: out of memory.
+char *amos_escaped(const char *text, bool exact);
 // Copies the elements, with their bytes reversed if `swap`, from column-major order if `fortran`.
 int amos_array_reorder(struct amos_array *, const char *where, bool swap, bool fortran);
 
@@ -82,12 +71,16 @@ extern const struct amos_format amos_formats[AMOS_TYPES];
 
 struct amos_arrays {
 	int64_t n;
+	size_t room;
 	struct amos_array *at;
 };
+// Appends an array without elements. Its name, `length` bytes at `name` (NULL: none), is escaped as
+// in models. NULL: out of memory, as amos_error() says of `path`.
+struct amos_array *amos_arrays_add(struct amos_arrays *, const char *path, const char *name,
+                                   size_t length);
 // Reads the arrays of a source (all but wrappers and text:): one, or all in FILE.npz or
 // FILE.safetensors.
 int amos_arrays_open(const char *source, struct amos_arrays *);
-int amos_arrays_room(struct amos_arrays *, const char *path, size_t most); // allocates
 // The formats. They read the array `key`, or all if NULL; on failure, the caller frees the arrays
 // that are there.
 int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *);
@@ -130,35 +123,23 @@ void amos_pool_begin(struct amos_pool *);
 void amos_pool_end(struct amos_pool *);
 void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n);
 
-// ---- cpu.c: a model in memory ----------------------------------------------------------
-
-struct amos {
-	const struct amos_model *model;
-	int64_t threads; // requested
-	struct amos_memory memory;
-	char *params, *state, *scratch, *local, *batch;
-	int64_t ninputs;
-	char **inputs;                        // indexed by number, in `batch`
-	char **outputs;                       // indexed by entry and number, in `batch`
-	char **given_inputs, **given_outputs; // of the current call
-	int64_t *first_out;                   // indexed by entry: its first index in `outputs`
-	const struct amos_entry *entry;       // the entry that is running
-	int64_t *nanoseconds;
-	struct amos_pool *pool;
-};
-
 // ---- events.c, log.c: logs in the run directory ---------------------------------------
 
 #define AMOS_EVENTS "events.out.tfevents."
 // Creates the event file of a run, or if `resumed`, opens the existing one and cuts off events
 // after `step`. NULL: see errno.
 FILE *amos_events_open(const char *dir, bool resumed, int64_t step);
+// Opens a log. An existing one of a `resumed` run is cut off after its records up to `step`;
+// next_step() reads a record and returns its step, or -1 at the end or a torn record. NULL: see
+// errno.
+FILE *amos_log_file(const char *path, bool resumed, int64_t step, int64_t next_step(FILE *));
 void amos_event(FILE *, const char *tag, int64_t step, double number);
 
 struct amos_log {
 	char *path;
 	FILE *lines, *events;
 	double start, flushed, reported;
+	int pending; // lines in the buffer
 	bool quiet, terminal, progress;
 	bool shown; // an unfinished progress line is on the terminal
 };
@@ -213,7 +194,7 @@ struct amos_opened { // one array of a file
 };
 struct amos_source {
 	char *name;   // input name
-	int file;     // index into amos_sources.files
+	int file;     // index into amos_data.files
 	int shift;    // number of tokens ahead
 	int fill;     // 0 or 1: a constant array; AMOS_ABSENT: a file
 	bool masked;  // labels of a masked language model
@@ -221,15 +202,11 @@ struct amos_source {
 	bool by_name; // from FILE.npz: may be unused
 	bool taken;   // the model has that input
 };
-struct amos_sources {
-	int count, nfiles;
-	struct amos_source *at;
-	struct amos_opened *files;
-};
-int amos_sources_open(struct amos_sources *, const struct amos_list *);
-void amos_sources_close(struct amos_sources *);
+// Opens the sources of --data in `data`.
+int amos_sources_open(struct amos_data *, const struct amos_list *);
+void amos_sources_close(struct amos_data *);
 // Returns the source for an input; NULL: none.
-const struct amos_source *amos_source_of(const struct amos_sources *, const char *input);
+const struct amos_source *amos_source_of(const struct amos_data *, const char *input);
 
 // ---- data.c, bind.c, attach.c, measure.c, batch.c, evaluate.c -------------------------
 
@@ -243,22 +220,6 @@ struct amos_feed { // an input of the compiled model and its source
 	bool constant;                 // the same in every batch
 	bool hidden;                   // tokens, some of them masked
 	double divide;
-};
-
-struct amos_data {
-	struct amos_sources sources;
-	int exact;
-	int64_t batch, seed, mask_token;
-	double split, mask;
-	int nfeeds;
-	struct amos_feed *feeds;
-	bool stream;
-	int64_t window;  // tokens per sample of a stream; else 1
-	int64_t counted; // samples in the first array that is not constant; -1: all are constant
-	int64_t length;  // tokens or samples in all
-	int64_t train;   // length of the training part, which comes first
-	int64_t ahead;   // tokens that a stream is read past each window
-	char *note, *unused;
 };
 
 // Returns the array of a source; NULL if it is not a file.

@@ -14,9 +14,9 @@ static int read_tensor(const char *path, size_t start, const char *key, const js
 	json_int_t from =
 	    json_integer_value(json_array_get(json_object_get(about, "data_offsets"), 0));
 	const char *type = json_string_value(json_object_get(about, "dtype"));
-	array->type = AMOS_TYPES - 1;
-	while (array->type >= 0 && (!type || strcmp(type, amos_formats[array->type].safetensors)))
-		array->type--;
+	array->type =
+	    type ? amos_index(type, &amos_formats->safetensors, AMOS_TYPES, sizeof *amos_formats)
+	         : -1;
 	if (array->type < 0 || !json_is_array(shape) || json_array_size(shape) > 10 || from < 0)
 		return amos_fail(AMOS_INPUT, "%s: unknown type or invalid shape", where);
 	array->rank = (int)json_array_size(shape);
@@ -46,19 +46,15 @@ int amos_arrays_safetensors(const char *path, const char *key, struct amos_array
 	amos_blob_free(&blob);
 	const char *name;
 	json_t *about;
-	if (json_is_object(header))
-		status = amos_arrays_room(to, path, json_object_size(header));
-	else if (!header && errno == ENOMEM)
+	if (!header && errno == ENOMEM)
 		status = amos_no_memory(path);
-	else
+	else if (!json_is_object(header))
 		status = amos_fail(AMOS_INPUT, "%s: not a safetensors file, or truncated", path);
 	json_object_foreach (header, name, about) {
 		if (status || !strcmp(name, "__metadata__") || (key && strcmp(name, key)))
 			continue;
-		struct amos_array *array = &to->at[to->n++];
-		array->name = amos_array_name(strdup(name));
-		status = array->name ? read_tensor(path, 8 + size, name, about, array)
-		                     : amos_no_memory(path);
+		struct amos_array *array = amos_arrays_add(to, path, name, strlen(name));
+		status = array ? read_tensor(path, 8 + size, name, about, array) : AMOS_MACHINE;
 	}
 	json_decref(header);
 	return status;

@@ -17,58 +17,57 @@ static int grow(void **at, int count, size_t item)
 }
 
 // Opens `text` unless it is open; *index is its first array, *n their number.
-static int open_file(struct amos_sources *all, const char *text, int *index, int64_t *n)
+static int open_file(struct amos_data *data, const char *text, int *index, int64_t *n)
 {
 	*n = 0;
-	for (*index = 0; *index < all->nfiles && strcmp(all->files[*index].text, text);)
+	for (*index = 0; *index < data->nfiles && strcmp(data->files[*index].text, text);)
 		++*index;
-	while (*index + *n < all->nfiles && !strcmp(all->files[*index + *n].text, text))
+	while (*index + *n < data->nfiles && !strcmp(data->files[*index + *n].text, text))
 		++*n;
 	if (*n)
 		return AMOS_DONE;
 	struct amos_arrays arrays = {0};
 	struct amos_vocabulary vocabulary = {0};
 	bool token = !strncmp(text, "text:", 5);
-	int status = token ? amos_arrays_room(&arrays, text, 1) : amos_arrays_open(text, &arrays);
-	if (token && !status) { // text:PATH[:VOCABULARY]
+	int status = token ? AMOS_DONE : amos_arrays_open(text, &arrays);
+	if (token) { // text:PATH[:VOCABULARY]
+		struct amos_array *array = amos_arrays_add(&arrays, "--data", NULL, 0);
 		char *path = strdup(text + 5), *colon = NULL;
 		if (path && access(path, F_OK))
 			colon = strrchr(path, ':');
 		if (colon)
 			*colon++ = 0;
-		arrays.n = 1;
-		status = path ? amos_text_open(path, colon, arrays.at, &vocabulary)
-		              : amos_no_memory("--data");
+		status = array && path ? amos_text_open(path, colon, array, &vocabulary)
+		                       : amos_no_memory("--data");
 		free(path);
 	}
 	for (; !status && *n < arrays.n; ++*n) {
-		status = grow((void **)&all->files, all->nfiles, sizeof *all->files);
+		status = grow((void **)&data->files, data->nfiles, sizeof *data->files);
 		if (status)
 			break;
-		struct amos_opened *file = &all->files[all->nfiles++];
+		struct amos_opened *file = &data->files[data->nfiles++];
 		*file = (struct amos_opened){strdup(text), arrays.at[*n], vocabulary, token};
 		arrays.at[*n] = (struct amos_array){0};
 		if (!file->text)
 			status = amos_no_memory("--data");
 	}
-	amos_npz_free(arrays.at ? arrays.n : 0, arrays.at);
+	amos_npz_free(arrays.n, arrays.at);
 	return status;
 }
 
-static int add_source(struct amos_sources *all, const char *name, size_t length,
+static int add_source(struct amos_data *data, const char *name, size_t length,
                       struct amos_source **to)
 {
-	int status = grow((void **)&all->at, all->count, sizeof *all->at);
+	int status = grow((void **)&data->sources, data->nsources, sizeof *data->sources);
 	if (status)
 		return status;
-	struct amos_source *source = &all->at[all->count];
+	struct amos_source *source = &data->sources[data->nsources];
 	source->name = strndup(name, length);
 	if (!source->name)
 		return amos_no_memory("--data");
-	all->count++;
-	for (int i = 0; i + 1 < all->count; i++)
-		if (!strcmp(all->at[i].name, source->name))
-			return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
+	data->nsources++;
+	if (amos_source_of(data, source->name) != source)
+		return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
 	*to = source;
 	return AMOS_DONE;
 }
@@ -84,7 +83,7 @@ static bool unwrap(char **text, const char *wrapper)
 	return true;
 }
 
-static int open_source(struct amos_sources *all, struct amos_source *source, char *text)
+static int open_source(struct amos_data *data, struct amos_source *source, char *text)
 {
 	for (;;) {
 		if (unwrap(&text, "shift"))
@@ -105,9 +104,9 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 		                 "convert them to an .npy file",
 		                 source->name, text);
 	int64_t n;
-	int status = open_file(all, text, &source->file, &n);
+	int status = open_file(data, text, &source->file, &n);
 	for (int i = source->file; !status && n > 1 && i < source->file + n; i++)
-		if (!strcmp(all->files[i].array.name, source->name))
+		if (!strcmp(data->files[i].array.name, source->name))
 			source->file = i, n = 1;
 	if (!status && n != 1)
 		status = amos_fail(
@@ -118,18 +117,18 @@ static int open_source(struct amos_sources *all, struct amos_source *source, cha
 }
 
 // Adds a source for each array of FILE.npz.
-static int open_all(struct amos_sources *all, const char *path)
+static int open_all(struct amos_data *data, const char *path)
 {
 	int first;
 	int64_t n;
-	int status = open_file(all, path, &first, &n);
+	int status = open_file(data, path, &first, &n);
 	for (int i = first; !status && i < first + n; i++) {
-		const char *name = all->files[i].array.name;
+		const char *name = data->files[i].array.name;
 		if (!name)
 			return amos_fail(AMOS_INPUT, "--data %s: expected an input name, NAME=%s",
 			                 path, path);
 		struct amos_source *source = NULL;
-		status = add_source(all, name, strlen(name), &source);
+		status = add_source(data, name, strlen(name), &source);
 		if (!status) {
 			source->file = i;
 			source->fill = AMOS_ABSENT;
@@ -139,45 +138,41 @@ static int open_all(struct amos_sources *all, const char *path)
 	return status;
 }
 
-int amos_sources_open(struct amos_sources *all, const struct amos_list *list)
+int amos_sources_open(struct amos_data *data, const struct amos_list *list)
 {
-	*all = (struct amos_sources){0};
 	int status = AMOS_DONE;
 	for (int i = 0; !status && i < list->count; i++) {
 		const char *equals = strchr(list->at[i], '=');
 		if (!equals || equals == list->at[i]) {
-			status = open_all(all, list->at[i]);
+			status = open_all(data, list->at[i]);
 			continue;
 		}
 		struct amos_source *source = NULL;
-		status = add_source(all, list->at[i], (size_t)(equals - list->at[i]), &source);
+		status = add_source(data, list->at[i], (size_t)(equals - list->at[i]), &source);
 		char *text = status ? NULL : strdup(equals + 1);
 		if (!status)
-			status = text ? open_source(all, source, text) : amos_no_memory("--data");
+			status = text ? open_source(data, source, text) : amos_no_memory("--data");
 		free(text);
 	}
 	return status;
 }
 
-void amos_sources_close(struct amos_sources *all)
+void amos_sources_close(struct amos_data *data)
 {
-	for (int i = 0; i < all->nfiles; i++) {
-		free(all->files[i].text);
-		amos_array_free(&all->files[i].array);
+	for (int i = 0; i < data->nfiles; i++) {
+		free(data->files[i].text);
+		amos_array_free(&data->files[i].array);
 	}
-	for (int i = 0; i < all->count; i++)
-		free(all->at[i].name);
-	free(all->files);
-	free(all->at);
-	*all = (struct amos_sources){0};
+	for (int i = 0; i < data->nsources; i++)
+		free(data->sources[i].name);
+	free(data->files);
+	free(data->sources);
 }
 
-const struct amos_source *amos_source_of(const struct amos_sources *all, const char *input)
+const struct amos_source *amos_source_of(const struct amos_data *data, const char *input)
 {
-	for (int i = 0; i < all->count; i++)
-		if (!strcmp(all->at[i].name, input))
-			return &all->at[i];
-	return NULL;
+	int at = amos_index(input, data->sources, data->nsources, sizeof *data->sources);
+	return at < 0 ? NULL : &data->sources[at];
 }
 
 // ---- arrays of files that no input takes ----------------------------------------------
@@ -208,28 +203,32 @@ static bool is_unused(const struct amos_source *source)
 
 static const char *file_of(const struct amos_data *data, const struct amos_source *source)
 {
-	return data->sources.files[source->file].text;
+	return data->files[source->file].text;
 }
 
 int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
 {
-	const struct amos_sources *all = &data->sources;
 	const char *file = NULL;
-	for (int i = 0; i < all->count; i++)
-		for (int k = 0; k < n && !all->at[i].taken; k++)
-			all->at[i].taken = !strcmp(all->at[i].name, inputs[k]);
+	for (int k = 0; k < n; k++) {
+		int at =
+		    amos_index(inputs[k], data->sources, data->nsources, sizeof *data->sources);
+		if (at >= 0)
+			data->sources[at].taken = true;
+	}
 	for (int k = 0; k < n; k++)
-		for (int i = 0; !amos_source_of(all, inputs[k]) && i < all->count; i++)
-			if (is_unused(&all->at[i]) && is_near(all->at[i].name, inputs[k]))
+		for (int i = 0; !amos_source_of(data, inputs[k]) && i < data->nsources; i++)
+			if (is_unused(&data->sources[i]) &&
+			    is_near(data->sources[i].name, inputs[k]))
 				return amos_fail(
 				    AMOS_INPUT,
 				    "--data %s: no input takes '%s'; did you mean '%s'?",
-				    file_of(data, &all->at[i]), all->at[i].name, inputs[k]);
+				    file_of(data, &data->sources[i]), data->sources[i].name,
+				    inputs[k]);
 	free(data->unused);
 	char **unused = &data->unused;
 	*unused = strdup("");
-	for (int i = 0; i < all->count; i++) { // one line per file
-		const struct amos_source *source = &all->at[i];
+	for (int i = 0; i < data->nsources; i++) { // one line per file
+		const struct amos_source *source = &data->sources[i];
 		if (!is_unused(source))
 			continue;
 		bool same = file && !strcmp(file, file_of(data, source));
@@ -243,9 +242,4 @@ int amos_data_take(struct amos_data *data, int n, const char *const *inputs)
 	if (file)
 		amos_append(unused, "\n");
 	return *unused ? AMOS_DONE : amos_no_memory("--data");
-}
-
-const char *amos_data_unused(const struct amos_data *data)
-{
-	return data->unused ? data->unused : "";
 }

@@ -42,9 +42,9 @@ static int read_lines(const char *path, const char *key,
 	char *line = NULL;
 	size_t room = 0;
 	ssize_t length;
-	int status = amos_arrays_room(to, path, 1);
-	struct table table = {.path = path, .key = key, .array = to->at};
-	to->n = !status;
+	struct table table = {
+	    .path = path, .key = key, .array = amos_arrays_add(to, path, NULL, 0)};
+	int status = table.array ? AMOS_DONE : AMOS_MACHINE;
 	for (long number = 1; !status && (length = getline(&line, &room, file)) > 0; number++) {
 		static const char mark[] = "\xEF\xBB\xBF"; // of UTF-8, as Excel writes it
 		bool marked = number == 1 && !strncmp(line, mark, strlen(mark));
@@ -62,8 +62,7 @@ static int read_lines(const char *path, const char *key,
 		status = amos_all_read(file, path);
 	if (!status && !table.array->dim[0])
 		status = amos_fail(AMOS_INPUT, "%s: no numbers in the file", path);
-	struct amos_blob blob = {(void *)table.numbers, table.count * sizeof(double), table.numbers,
-	                         0};
+	struct amos_blob blob = {(void *)table.numbers, table.count * sizeof(double), false};
 	if (!status)
 		status = amos_array_take(table.array, path, &blob, 0);
 	amos_blob_free(&blob);

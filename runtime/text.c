@@ -4,34 +4,14 @@
 // printable.
 #include "rt.h"
 #include <errno.h>
-#include <fcntl.h>
 #include <fts.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 static int by_name(const FTSENT **a, const FTSENT **b)
 {
 	return strcmp((*a)->fts_name, (*b)->fts_name);
-}
-
-// Appends a file of `size` bytes or fewer.
-static int append(struct amos_blob *all, size_t *room, const char *path, size_t size)
-{
-	if (!amos_grow(&all->base, room, all->count + size, 1))
-		return amos_no_memory(path);
-	all->at = all->base;
-	int file = amos_input(path, 0);
-	ssize_t got = file < 0 ? -1 : 0;
-	while (file >= 0 && size && (got = read(file, (char *)all->base + all->count, size)) > 0) {
-		all->count += (size_t)got;
-		size -= (size_t)got;
-	}
-	int status = got < 0 ? amos_fail_errno("read", path) : AMOS_DONE;
-	if (file >= 0)
-		close(file);
-	return status;
 }
 
 static int read_folder(const char *path, struct amos_blob *all)
@@ -47,8 +27,18 @@ static int read_folder(const char *path, struct amos_blob *all)
 		// Links to directories are not followed, since they may form cycles.
 		struct stat about = *entry->fts_statp;
 		bool link = entry->fts_info == FTS_SL && !stat(entry->fts_accpath, &about);
-		if (entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode)))
-			status = append(all, &room, entry->fts_accpath, (size_t)about.st_size);
+		bool file = entry->fts_info == FTS_F || (link && S_ISREG(about.st_mode));
+		if (file && about.st_size) {
+			struct amos_blob one;
+			status = amos_blob_open(entry->fts_accpath, false, &one);
+			if (!status &&
+			    !amos_grow((void **)&all->at, &room, all->count + one.count, 1))
+				status = amos_no_memory(path);
+			if (!status)
+				memcpy(all->at + all->count, one.at, one.count);
+			all->count += one.count;
+			amos_blob_free(&one);
+		}
 		if (entry->fts_info == FTS_DNR || entry->fts_info == FTS_ERR) {
 			errno = entry->fts_errno;
 			status = amos_fail_errno("read", entry->fts_path);
@@ -137,7 +127,7 @@ static int tokens_of(const char *path, struct amos_blob *blob,
 	}
 	size_t count = blob->count;
 	amos_blob_free(blob);
-	*blob = (struct amos_blob){to, count, to, 0};
+	*blob = (struct amos_blob){to, count, false};
 	return AMOS_DONE;
 }
 

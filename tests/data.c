@@ -85,7 +85,7 @@ static double at(int slot, int64_t i)
 static void gives(const char *source, int exact, double first, double step)
 {
 	CHECK(!fit_source(exact, source), "%s", source);
-	CHECK(!amos_data_eval(data, m, 0, amos_data_samples(data)), "%s", source);
+	CHECK(!amos_data_eval(data, m, 0, data->batch), "%s", source);
 	for (int64_t i = 0; i < elements(0); i++) {
 		double found = at(0, i), wanted = first + step * (double)i;
 		CHECK(fabs(found - wanted) <= 1e-6 * fabs(wanted),
@@ -231,7 +231,7 @@ static void idx(void)
 	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
 	gives("images-idx3-ubyte.gz", 0, 0, 17.0 / 255);
 	gives("raw(images-idx3-ubyte)", 0, 0, 17);
-	CHECK(strstr(amos_data_note(data), "3 samples"), "%s", amos_data_note(data));
+	CHECK(strstr(data->note, "3 samples"), "%s", data->note);
 	declare(0, "x", E_f32, 0, 2, 3, 4);
 	gives("images-idx3-ubyte", 0, 0, 17.0 / 255);
 	declare(0, "x", E_f32, 0, 3, 3, 4, 1);

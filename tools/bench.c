@@ -73,7 +73,7 @@ static double fastest_step(Session *session, struct amos *open, const struct amo
 	int64_t *own = take(session->arena, size + 1);
 	for (int i = 0; i < WARM; i++)
 		call(open, entry);
-	amos_profile(open, own);
+	open->nanoseconds = own;
 	double best = INFINITY, start = amos_now();
 	for (int i = 0; i < LEAST || (i < MOST && amos_now() - start < long_enough); i++) {
 		memset(own, 0, size);
@@ -86,7 +86,7 @@ static double fastest_step(Session *session, struct amos *open, const struct amo
 			memcpy(updates, own, size);
 		best = fmin(best, took);
 	}
-	amos_profile(open, NULL);
+	open->nanoseconds = NULL;
 	return best;
 }
 
@@ -108,7 +108,7 @@ static void add_launch(Line *l, const struct amos_kernel *k, int64_t nanoseconds
 
 static Line *line_named(Line *line, int *count, const char *name, const char *kind)
 {
-	int known = index_of_name(name, line, *count, sizeof *line);
+	int known = amos_index(name, line, *count, sizeof *line);
 	if (known >= 0)
 		return &line[known];
 	line[*count] = (Line){.name = name, .kind = kind};
@@ -189,12 +189,12 @@ void verb_bench(Session *session)
 		if (g->slots.at[i].kind == S_input)
 			fill_input(&g->slots.at[i], amos_slot_bytes(open, i));
 	need_done(measure_peak(choice_count(session, OPT_threads, 0), &b.peak));
-	const struct amos_entry *entry = amos_find_entry(amos_model_of(open), "train");
+	const struct amos_entry *entry = amos_find_entry(open->model, "train");
 	int64_t *nanoseconds = NEWS(session->arena, int64_t, entry->nkernels + 1);
 	int64_t *updates = NEWS(session->arena, int64_t, entry->nkernels + 1);
 	b.step = fastest_step(session, open, entry, nanoseconds, updates);
 	gather_lines(&b, entry, nanoseconds, updates);
-	b.bytes = (double)amos_bytes(open);
+	b.bytes = (double)open->memory.total;
 	if (chosen(session, OPT_json)) {
 		json_t *peak = json_pack("{sf sf}", "flops", b.peak.flops, "bytes", b.peak.bytes);
 		print_json(json_pack(

@@ -172,7 +172,7 @@ static void measure(Check *c, struct amos_data *data)
 	if (data)
 		attach_data(program);
 	struct amos *open = open_program(program);
-	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
+	const struct amos_entry *entry = &open->model->entries[0];
 	uint64_t seed = (uint64_t)choice_count(c->session, OPT_seed, 0);
 	for (int step = 0; step < c->draws; step++) {
 		for (int i = 0; i < c->g->slots.count; i++) {
@@ -184,7 +184,7 @@ static void measure(Check *c, struct amos_data *data)
 				draw_input(c, i, &d, amos_slot_bytes(open, i));
 		}
 		if (data)
-			need_done(amos_data_eval(data, open, 0, amos_data_samples(data)));
+			need_done(amos_data_eval(data, open, 0, data->batch));
 		need_done(amos_call(open, entry, NULL, NULL));
 		for (int i = 0; i < c->probes.count; i++) {
 			Probe *p = &c->probes.at[i];

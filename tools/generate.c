@@ -65,7 +65,7 @@ static Writer writer_of(Session *session, Graph *g, const char *path)
 		fail(path, "--generate: expected one input, of tokens [1,n], and a first output "
 		           "of scores [1,n,tokens]");
 	struct amos *open = open_program(program_of(session, g, "run"));
-	const struct amos_entry *entry = &amos_model_of(open)->entries[0];
+	const struct amos_entry *entry = &open->model->entries[0];
 	return (Writer){.open = open,
 	                .entry = entry,
 	                .input = input,

@@ -183,7 +183,7 @@ static void run_batch(Session *session)
 	Batch a = {.arena = session->arena,
 	           .graph = program_graph(p),
 	           .open = open,
-	           .entry = &amos_model_of(open)->entries[0],
+	           .entry = &open->model->entries[0],
 	           .names = table_new(session->arena),
 	           .outs = table_new(session->arena),
 	           .declared = table_new(session->arena)};

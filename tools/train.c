@@ -58,22 +58,22 @@ static void print_program(const Session *session, Program *p, const struct amos 
 {
 	Arena *arena = session->arena;
 	const Graph *g = program_graph(p);
-	struct amos_memory m = amos_memory(open);
+	const struct amos_memory *m = &open->memory;
 	int64_t parameters = 0;
 	for (int i = 0; i < g->slots.count; i++)
 		if (g->slots.at[i].kind == S_param)
 			parameters += count_of(&g->slots.at[i].shape);
 	for (int i = 0; i < p->model->notes.count && chosen(session, OPT_verbose); i++)
 		tell(session, "note: %s\n", p->model->notes.at[i]);
-	tell(session, "%s%s", p->note, amos_data_note(data));
-	long long threads = amos_threads(open);
+	tell(session, "%s%s", p->note, data->note);
+	long long threads = open->threads;
 	tell(session, "%lld parameters; %d kernels compiled in %.2f s; %lld thread%s\n",
 	     (long long)parameters, p->object->kernels, p->object->seconds, threads,
 	     threads == 1 ? "" : "s");
 	tell(session, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
-	     bytes_text(arena, (double)amos_bytes(open)), bytes_text(arena, (double)m.params),
-	     bytes_text(arena, (double)m.state), bytes_text(arena, (double)m.scratch),
-	     bytes_text(arena, (double)(m.pads + m.batch)));
+	     bytes_text(arena, (double)m->total), bytes_text(arena, (double)m->params),
+	     bytes_text(arena, (double)m->state), bytes_text(arena, (double)m->scratch),
+	     bytes_text(arena, (double)(m->pads + m->batch)));
 }
 
 // True if the best evaluation was before the last step.

@@ -101,8 +101,7 @@ const char *visible(Arena *, const char *text, bool exact);
 bool starts_with(const char *s, const char *prefix);
 bool ends_with(const char *s, const char *suffix);
 // Returns the index of the item of this name, its first member; -1: none.
-int index_of_name(const char *name, const void *items, int count, size_t size);
-#define FIND(name, table) index_of_name((name), (table), COUNT(table), sizeof *(table))
+#define FIND(name, table) amos_index((name), (table), COUNT(table), sizeof *(table))
 // True if `s` matches `pattern`: a glob (`*.bias`), or a regular expression between slashes
 // (`/h\.[0-9]+/`). Fails if that is invalid.
 bool matches(const char *pattern, const char *s);

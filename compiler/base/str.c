@@ -74,14 +74,6 @@ bool ends_with(const char *s, const char *suffix)
 	return all >= end && strcmp(s + all - end, suffix) == 0;
 }
 
-int index_of_name(const char *name, const void *items, int count, size_t size)
-{
-	for (int i = 0; i < count; i++)
-		if (!strcmp(*(const char *const *)((const char *)items + (size_t)i * size), name))
-			return i;
-	return -1;
-}
-
 static bool matches_regex(const char *pattern, size_t length, const char *s)
 {
 	Arena *arena = arena_new();

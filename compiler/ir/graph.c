@@ -382,7 +382,7 @@ Ref slot_ref(const Graph *g, int slot)
 
 Ref find_output(const Graph *g, const char *name)
 {
-	int i = index_of_name(name, g->outs.at, g->outs.count, sizeof *g->outs.at);
+	int i = amos_index(name, g->outs.at, g->outs.count, sizeof *g->outs.at);
 	return i < 0 ? 0 : g->outs.at[i].val;
 }
 
