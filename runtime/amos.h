@@ -160,13 +160,14 @@ int amos_run_entry(const struct amos_run *, const struct amos_entry *);
 
 // ---- data.c, source.c, bind.c, attach.c, measure.c, batch.c: batches out of files -----
 
-struct amos_data { // open data
+struct amos_data {     // open data
 	int64_t batch; // samples per batch; may be set for the model that is bound or attached next
 	char *note;    // the choices made, one per line; "" before amos_data_attach()
 	char *unused;  // what amos_data_take() found unused, one line per file; may be ""
 
 	// private
 	int nsources, nfiles, nfeeds;
+	size_t source_room, file_room;
 	struct amos_source *sources;
 	struct amos_opened *files;
 	struct amos_feed *feeds;
@@ -250,7 +251,7 @@ struct amos_array {
 	const char *name;
 	int type, rank; // types.def
 	int64_t dim[10];
-	const void *bytes; // row major, little endian
+	const void *bytes;    // row major, little endian
 	struct amos_blob own; // private to the runtime
 };
 // Writes to a temporary file, then renames it. bf16 is stored as f32.
@@ -334,13 +335,9 @@ const char *amos_constant_text(char *to, size_t room, const struct amos_constant
 // `path`; amos_command_wrote() sets *wrote if it has. The directory part of `path` is ignored.
 int amos_command_wrote(const char *dir, const char *path, bool *wrote);
 int amos_command_writes(const char *dir, const char *path);
-// Prints the result as JSON, or as one line per value.
-void amos_result_print(FILE *, const struct amos_result *, int json);
 
 // ---- main.c: a compiled trainer as a command ------------------------------------------
 
-// Writes the entry's outputs from the model's own buffers to an .npz file, by name.
-int amos_write_outs(const struct amos *, const struct amos_entry *, const char *path);
 // Runs a compiled trainer: train (default), eval, run, grad, export, info. Returns the exit status.
 // Usage errors and --help end the program, as in argp.
 int amos_main(const struct amos_model *, int argc, char **argv);

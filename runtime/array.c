@@ -24,41 +24,34 @@ bool amos_grow(void **at, size_t *room, size_t count, size_t item)
 	return true;
 }
 
-// Reads the rest of a gzip file (or an uncompressed one) into the blob.
-static int read_all(gzFile file, const char *path, struct amos_blob *blob)
-{
-	enum { BLOCK = 1 << 16 };
-	size_t room = 0;
-	for (;;) {
-		if (!amos_grow((void **)&blob->at, &room, blob->count + BLOCK, 1))
-			return amos_no_memory(path);
-		int got = gzread(file, blob->at + blob->count, BLOCK);
-		int cause;
-		gzerror(file, &cause);
-		if (got < 0)
-			return cause == Z_ERRNO ? amos_fail_errno("read", path)
-			       : cause == Z_MEM_ERROR
-			           ? amos_no_memory(path)
-			           : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
-		if (got == 0 && cause == Z_BUF_ERROR)
-			return amos_fail(AMOS_INPUT, "%s: truncated file", path);
-		if (got == 0)
-			break;
-		blob->count += (size_t)got;
-	}
-	return blob->count ? AMOS_DONE : amos_fail(AMOS_INPUT, "%s: the file is empty", path);
-}
-
 // Reads all of a compressed file or a pipe, and closes it.
 static int read_file(int file, const char *path, struct amos_blob *blob)
 {
-	*blob = (struct amos_blob){0};
+	enum { BLOCK = 1 << 16 };
 	gzFile from = gzdopen(file, "rb");
 	if (!from) {
 		close(file);
 		return amos_no_memory(path);
 	}
-	int status = read_all(from, path, blob);
+	size_t room = 0;
+	int status = AMOS_DONE, cause = Z_OK;
+	for (int got = 1; !status && got;) {
+		bool grown = amos_grow((void **)&blob->at, &room, blob->count + BLOCK, 1);
+		got = grown ? gzread(from, blob->at + blob->count, BLOCK) : 0;
+		gzerror(from, &cause);
+		if (!grown || cause == Z_MEM_ERROR)
+			status = amos_no_memory(path);
+		else if (got < 0)
+			status = cause == Z_ERRNO
+			             ? amos_fail_errno("read", path)
+			             : amos_fail(AMOS_INPUT, "%s: corrupt compressed data", path);
+		else if (!got && cause == Z_BUF_ERROR)
+			status = amos_fail(AMOS_INPUT, "%s: truncated file", path);
+		else
+			blob->count += (size_t)got;
+	}
+	if (!status && !blob->count)
+		status = amos_fail(AMOS_INPUT, "%s: the file is empty", path);
 	gzclose(from);
 	if (status)
 		amos_blob_free(blob);

@@ -159,8 +159,6 @@ static int attach_masks(struct amos_data *data)
 		return amos_fail(
 		    AMOS_INPUT,
 		    "masked(): expected --mask-token ID, the token that replaces masked ones");
-	if (data->mask < 0)
-		data->mask = 0.15;
 	for (int i = 0; i < data->nfeeds; i++) {
 		const struct amos_slot *to = data->feeds[i].to;
 		if (data->feeds[i].hidden && to->limit && data->mask_token >= to->limit)

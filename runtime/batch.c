@@ -5,9 +5,11 @@
 
 enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // random number streams
 
+// Counter-based: a pure function of its arguments.
 static uint64_t draw(const struct amos_data *data, int site, uint64_t a, uint64_t b)
 {
-	return amos_random((uint64_t)data->seed + ((uint64_t)site << 56), a, b);
+	uint64_t seed = (uint64_t)data->seed + ((uint64_t)site << 56);
+	return amos_mix(amos_mix(amos_mix(seed) + a) + b);
 }
 
 static int64_t below(uint64_t random, int64_t n)

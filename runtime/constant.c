@@ -1,6 +1,6 @@
 // constant.c: computes the best constant prediction, to detect a model that learned nothing.
 // Cross entropy: the frequencies of the labels; mean squared error: the mean of each element of a
-// sample. Both are computed from the very samples that are evaluated, so no constant has a lower
+// sample. Both are computed from the samples that are evaluated, so no constant has a lower
 // loss.
 #include "rt.h"
 #include <math.h>
@@ -102,7 +102,7 @@ const char *amos_constant_text(char *to, size_t room, const struct amos_constant
 	if (isfinite(c->accuracy))
 		snprintf(accuracy, sizeof accuracy, " (accuracy %.4g)", c->accuracy);
 	snprintf(to, room,
-	         "the model is no better than a constant answer; expected a loss below %.4g%s, "
+	         "the model is no better than a constant prediction; expected a loss below %.4g%s, "
 	         "found %.4g",
 	         c->loss, accuracy, c->model);
 	return to;

@@ -45,40 +45,6 @@ static void load_ints(int64_t *to, const void *from, int type, int64_t n)
 	}
 }
 
-static void store_floats(void *to, int type, const double *from, int64_t n)
-{
-	switch (type) {
-	case AMOS_f64:
-		memcpy(to, from, (size_t)n * sizeof(double));
-		break;
-	case AMOS_f32:
-		for (int64_t i = 0; i < n; i++)
-			((float *)to)[i] = (float)from[i];
-		break;
-	case AMOS_f16:
-		for (int64_t i = 0; i < n; i++)
-			((uint16_t *)to)[i] = amos_to_f16(from[i]);
-		break;
-	case AMOS_bf16:
-		for (int64_t i = 0; i < n; i++)
-			((uint16_t *)to)[i] = amos_to_bf16(from[i]);
-		break;
-	}
-}
-
-static void store_ints(void *to, int type, const int64_t *from, int64_t n)
-{
-	switch (type) {
-#define T(name, ctype, bytes, cls, onnx)                                                           \
-	case AMOS_##name:                                                                          \
-		for (int64_t i = 0; i < n; i++)                                                    \
-			((ctype *)to)[i] = (ctype)from[i];                                         \
-		break;
-#include "types.def"
-#undef T
-	}
-}
-
 // Returns the range of an integer type. u64 values above INT64_MAX are rejected.
 static void int_range(int type, int64_t *least, int64_t *most)
 {
@@ -131,7 +97,23 @@ static int64_t chunk_to_floats(void *to, int to_type, const void *from, int from
 	if (divide != 1)
 		for (int64_t i = 0; i < n; i++)
 			x[i] /= divide;
-	store_floats(to, to_type, x, n);
+	switch (to_type) {
+	case AMOS_f64:
+		memcpy(to, x, (size_t)n * sizeof *x);
+		break;
+	case AMOS_f32:
+		for (int64_t i = 0; i < n; i++)
+			((float *)to)[i] = (float)x[i];
+		break;
+	case AMOS_f16:
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)to)[i] = amos_to_f16(x[i]);
+		break;
+	case AMOS_bf16:
+		for (int64_t i = 0; i < n; i++)
+			((uint16_t *)to)[i] = amos_to_bf16(x[i]);
+		break;
+	}
 	return bad;
 }
 
@@ -153,7 +135,15 @@ static int64_t chunk_to_ints(void *to, int to_type, const void *from, int from_t
 	for (int64_t i = 0; i < n; i++)
 		if (x[i] < least || x[i] > most || (from_type == AMOS_u64 && x[i] < 0))
 			return i;
-	store_ints(to, to_type, x, n);
+	switch (to_type) {
+#define T(name, ctype, bytes, cls, onnx)                                                           \
+	case AMOS_##name:                                                                          \
+		for (int64_t i = 0; i < n; i++)                                                    \
+			((ctype *)to)[i] = (ctype)x[i];                                            \
+		break;
+#include "types.def"
+#undef T
+	}
 	return -1;
 }
 

@@ -16,7 +16,7 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	data->batch = options->batch;
 	data->seed = options->seed < 0 ? 0 : options->seed;
 	data->split = options->split < 0 ? 1 : options->split;
-	data->mask = options->mask;
+	data->mask = options->mask < 0 ? 0.15 : options->mask;
 	data->mask_token = options->mask_token;
 	data->window = 1;
 	data->note = strdup("");
@@ -34,11 +34,11 @@ int amos_data_open(const struct amos_options *options, int exact, struct amos_da
 	bool masked = false;
 	for (int k = 0; k < data->nsources; k++)
 		masked |= data->sources[k].masked;
-	if (!status && !masked && (data->mask >= 0 || data->mask_token >= 0))
+	if (!status && !masked && (options->mask >= 0 || data->mask_token >= 0))
 		status = amos_fail(AMOS_INPUT,
 		                   "--mask%s: no input has the labels" HELP
 		                   "give --data LABELS='masked(SOURCE)' with --data TOKENS=SOURCE",
-		                   data->mask >= 0 ? "" : "-token");
+		                   options->mask >= 0 ? "" : "-token");
 	if (status)
 		amos_data_close(data);
 	else

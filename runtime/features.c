@@ -25,22 +25,14 @@ static const struct feature {
 #undef ARM
 };
 
-static unsigned saved_state(void)
-{
-	enum { OSXSAVE = 1 << 27 };
-	unsigned r[4];
-	if (!__get_cpuid(1, &r[A], &r[B], &r[C], &r[D]) || !(r[C] & OSXSAVE))
-		return 0;
-	unsigned low, high;
-	__asm__ volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
-	return low;
-}
-
 static bool has_feature(const struct feature *f)
 {
-	unsigned r[4];
+	enum { OSXSAVE = 1 << 27 };
+	unsigned r[4], saved = 0, high;
+	if (__get_cpuid(1, &r[A], &r[B], &r[C], &r[D]) && r[C] & OSXSAVE)
+		__asm__ volatile("xgetbv" : "=a"(saved), "=d"(high) : "c"(0));
 	return __get_cpuid_count(f->leaf, f->subleaf, &r[A], &r[B], &r[C], &r[D]) &&
-	       r[f->word] >> f->bit & 1 && (saved_state() & f->state) == f->state;
+	       r[f->word] >> f->bit & 1 && (saved & f->state) == f->state;
 }
 
 // Writes the best value for amosc build --target that runs on this CPU.

@@ -145,8 +145,10 @@ void amos_say(struct amos_log *log, const char *fmt, ...)
 
 // ---- command.json ---------------------------------------------------------------------
 
-static int write_command(const char *path, const json_t *all)
+static int write_command(const char *dir, const json_t *all)
 {
+	char path[4096];
+	snprintf(path, sizeof path, "%s/command.json", dir);
 	if (!all)
 		return errno == ENOMEM
 		           ? amos_no_memory(path)
@@ -179,10 +181,9 @@ static json_t *word_json(const char *word)
 int amos_command_keep(const char *dir, const struct amos_model *model,
                       const struct amos_options *options)
 {
-	char cwd[4096] = "", path[4096];
+	char cwd[4096] = "";
 	if (!getcwd(cwd, sizeof cwd))
 		cwd[0] = 0;
-	snprintf(path, sizeof path, "%s/command.json", dir);
 	bool complete = true;
 	errno = 0;
 	json_t *argv = json_array();
@@ -192,15 +193,16 @@ int amos_command_keep(const char *dir, const struct amos_model *model,
 	    json_pack("{s:o, s:o, s:s, s:s, s:s}", "command", argv, "folder", word_json(cwd),
 	              "model", model->name ? model->name : "", "target",
 	              model->target ? model->target : "", "chosen", model->note ? model->note : "");
-	int status = write_command(path, complete ? all : NULL);
+	int status = write_command(dir, complete ? all : NULL);
 	json_decref(all);
 	return status;
 }
 
 // Sets *all to NULL if the file is missing or corrupt. Fails on a system error.
-static int read_command(const char *dir, char *path, size_t room, json_t **all)
+static int read_command(const char *dir, json_t **all)
 {
-	snprintf(path, room, "%s/command.json", dir);
+	char path[4096];
+	snprintf(path, sizeof path, "%s/command.json", dir);
 	*all = NULL;
 	FILE *file = fopen(path, "r");
 	if (!file)
@@ -218,9 +220,8 @@ static int read_command(const char *dir, char *path, size_t room, json_t **all)
 
 int amos_command_found(const char *dir, bool *found)
 {
-	char path[4096];
 	json_t *all;
-	int status = read_command(dir, path, sizeof path, &all);
+	int status = read_command(dir, &all);
 	*found = json_is_array(json_object_get(all, "command"));
 	json_decref(all);
 	return status;
@@ -228,9 +229,8 @@ int amos_command_found(const char *dir, bool *found)
 
 int amos_command_wrote(const char *dir, const char *path, bool *wrote)
 {
-	char from[4096];
 	json_t *all, *name = word_json(basename(path));
-	int status = read_command(dir, from, sizeof from, &all);
+	int status = read_command(dir, &all);
 	*wrote = name && json_equal(json_object_get(all, "trained"), name);
 	json_decref(name);
 	json_decref(all);
@@ -239,22 +239,20 @@ int amos_command_wrote(const char *dir, const char *path, bool *wrote)
 
 int amos_command_writes(const char *dir, const char *path)
 {
-	char to[4096];
 	json_t *all;
-	int status = read_command(dir, to, sizeof to, &all);
+	int status = read_command(dir, &all);
 	bool set = !json_object_set_new(all, "trained", word_json(basename(path)));
 	if (!status)
-		status = set ? write_command(to, all)
-		             : amos_fail(AMOS_INPUT, "%s: missing or corrupt", to);
+		status = set ? write_command(dir, all)
+		             : amos_fail(AMOS_INPUT, "%s/command.json: missing or corrupt", dir);
 	json_decref(all);
 	return status;
 }
 
 int amos_command(const char *dir, int *argc, char ***argv)
 {
-	char path[4096];
 	json_t *all;
-	int status = read_command(dir, path, sizeof path, &all);
+	int status = read_command(dir, &all);
 	if (status)
 		return status;
 	json_t *command = json_object_get(all, "command");

@@ -111,26 +111,26 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	return status;
 }
 
-static void number(FILE *to, const char *name, double x, int json)
+static void print_number(const char *name, double x, int json)
 {
 	if (isfinite(x))
-		fprintf(to, json ? ", \"%s\": %.9g" : "%s %.6g\n", name, x);
+		printf(json ? ", \"%s\": %.9g" : "%s %.6g\n", name, x);
 }
 
-void amos_result_print(FILE *to, const struct amos_result *r, int json)
+static void print_result(const struct amos_result *r, int json)
 {
-	fprintf(to, json ? "{\"step\": %lld" : "step %lld\n", (long long)r->step);
-	number(to, "loss", r->loss, json);
-	number(to, "accuracy", r->accuracy, json);
-	number(to, "eval_loss", r->eval_loss, json);
-	number(to, "eval_accuracy", r->eval_accuracy, json);
+	printf(json ? "{\"step\": %lld" : "step %lld\n", (long long)r->step);
+	print_number("loss", r->loss, json);
+	print_number("accuracy", r->accuracy, json);
+	print_number("eval_loss", r->eval_loss, json);
+	print_number("eval_accuracy", r->eval_accuracy, json);
 	if (isfinite(r->best.loss))
-		number(to, "best_step", (double)r->best.step, json);
-	number(to, "best_loss", r->best.loss, json);
-	number(to, "constant_loss", r->constant.loss, json);
-	number(to, "seconds", r->seconds, json);
+		print_number("best_step", (double)r->best.step, json);
+	print_number("best_loss", r->best.loss, json);
+	print_number("constant_loss", r->constant.loss, json);
+	print_number("seconds", r->seconds, json);
 	if (json)
-		fprintf(to, ", \"stopped\": %s}\n", r->stopped ? "true" : "false");
+		printf(", \"stopped\": %s}\n", r->stopped ? "true" : "false");
 }
 
 // ---- verbs ----------------------------------------------------------------------------
@@ -151,7 +151,7 @@ static int train(struct command *c, struct amos *m, struct amos_data *data)
 	if (status)
 		return status;
 	if (c->options.json || !c->options.quiet)
-		amos_result_print(stdout, &result, c->options.json);
+		print_result(&result, c->options.json);
 	if (isfinite(result.constant.loss))
 		fprintf(stderr, "%s: warning: %s\n", c->options.argv[0],
 		        amos_constant_text(why, sizeof why, &result.constant));
@@ -192,7 +192,7 @@ static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 	int64_t slot = amos_find_slot(c->model, "amos.step");
 	if (slot >= 0)
 		result.step = *(const int64_t *)amos_slot_bytes(m, slot);
-	amos_result_print(stdout, &result, c->options.json);
+	print_result(&result, c->options.json);
 	return AMOS_DONE;
 }
 
@@ -201,7 +201,8 @@ static int verb_eval(struct command *c)
 	return with_model(c, 0, (const char *const[]){"eval", NULL}, evaluate);
 }
 
-int amos_write_outs(const struct amos *m, const struct amos_entry *entry, const char *path)
+// Writes the entry's outputs by name.
+static int write_outputs(const struct amos *m, const struct amos_entry *entry, const char *path)
 {
 	struct amos_array *outs = calloc((size_t)entry->nouts + 1, sizeof *outs);
 	if (!outs)
@@ -229,7 +230,7 @@ static int run(struct command *c, struct amos *m, struct amos_data *data)
 		status = amos_data_eval(data, m, 0, 1);
 	if (!status)
 		status = amos_call(m, entry, NULL, NULL);
-	return status ? status : amos_write_outs(m, entry, c->options.out);
+	return status ? status : write_outputs(m, entry, c->options.out);
 }
 
 static int verb_run(struct command *c)

@@ -2,11 +2,6 @@
 #include "rt.h"
 #include <math.h>
 
-static double part_masked(const struct amos_data *data)
-{
-	return data->mask < 0 ? 0.15 : data->mask;
-}
-
 // Returns the mean over the training part of an array, of all of it or of MANY elements sampled
 // evenly: the mean square, or with `ignore` the fraction that differs from it.
 static double mean_over(const struct amos_data *data, const struct amos_array *array,
@@ -33,7 +28,7 @@ double amos_data_labels(const struct amos_data *data, const char *name, int64_t 
 	const struct amos_array *array = amos_source_array(data, source);
 	double part = 1;
 	if (source && source->masked)
-		part = part_masked(data);
+		part = data->mask;
 	else if (array && ignore)
 		part = mean_over(data, array, ignore);
 	return part * (double)elements;
@@ -44,7 +39,7 @@ double amos_data_independent_batches(const struct amos_data *data)
 	double part = 1;
 	for (int i = 0; i < data->nsources; i++)
 		if (data->sources[i].masked)
-			part = part_masked(data);
+			part = data->mask;
 	return (double)amos_data_batches(data) / part;
 }
 

@@ -14,8 +14,3 @@ uint64_t amos_mix(uint64_t z)
 	z = (z ^ z >> 27) * 0x94D049BB133111EB;
 	return z ^ z >> 31;
 }
-
-uint64_t amos_random(uint64_t seed, uint64_t a, uint64_t b)
-{
-	return amos_mix(amos_mix(amos_mix(seed) + a) + b);
-}

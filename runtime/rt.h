@@ -24,8 +24,6 @@ struct amos_type {
 extern const struct amos_type amos_types[AMOS_TYPES];
 
 uint64_t amos_mix(uint64_t); // splitmix64's increment and finalizer
-uint64_t amos_random(uint64_t seed, uint64_t a,
-                     uint64_t b); // counter-based: a pure function of its arguments
 
 // ---- convert.c: converts elements between types ---------------------------------------
 
@@ -75,7 +73,7 @@ struct amos_arrays {
 	struct amos_array *at;
 };
 // Appends an array without elements. Its name, `length` bytes at `name` (NULL: none), is escaped as
-// in models. NULL: out of memory, as amos_error() says of `path`.
+// in models. NULL: out of memory; amos_error() names `path`.
 struct amos_array *amos_arrays_add(struct amos_arrays *, const char *path, const char *name,
                                    size_t length);
 // Reads the arrays of a source (all but wrappers and text:): one, or all in FILE.npz or

@@ -6,16 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-static int grow(void **at, int count, size_t item)
-{
-	void *more = realloc(*at, (size_t)(count + 1) * item);
-	if (!more)
-		return amos_no_memory("--data");
-	*at = more;
-	memset((char *)more + (size_t)count * item, 0, item);
-	return AMOS_DONE;
-}
-
 // Opens `text` unless it is open; *index is its first array, *n their number.
 static int open_file(struct amos_data *data, const char *text, int *index, int64_t *n)
 {
@@ -42,14 +32,16 @@ static int open_file(struct amos_data *data, const char *text, int *index, int64
 		free(path);
 	}
 	for (; !status && *n < arrays.n; ++*n) {
-		status = grow((void **)&data->files, data->nfiles, sizeof *data->files);
-		if (status)
-			break;
-		struct amos_opened *file = &data->files[data->nfiles++];
-		*file = (struct amos_opened){strdup(text), arrays.at[*n], vocabulary, token};
-		arrays.at[*n] = (struct amos_array){0};
-		if (!file->text)
+		char *copy = strdup(text);
+		if (!copy || !amos_grow((void **)&data->files, &data->file_room,
+		                        (size_t)data->nfiles + 1, sizeof *data->files)) {
+			free(copy);
 			status = amos_no_memory("--data");
+			break;
+		}
+		data->files[data->nfiles++] =
+		    (struct amos_opened){copy, arrays.at[*n], vocabulary, token};
+		arrays.at[*n] = (struct amos_array){0};
 	}
 	amos_npz_free(arrays.n, arrays.at);
 	return status;
@@ -58,13 +50,14 @@ static int open_file(struct amos_data *data, const char *text, int *index, int64
 static int add_source(struct amos_data *data, const char *name, size_t length,
                       struct amos_source **to)
 {
-	int status = grow((void **)&data->sources, data->nsources, sizeof *data->sources);
-	if (status)
-		return status;
-	struct amos_source *source = &data->sources[data->nsources];
-	source->name = strndup(name, length);
-	if (!source->name)
+	char *copy = strndup(name, length);
+	if (!copy || !amos_grow((void **)&data->sources, &data->source_room,
+	                        (size_t)data->nsources + 1, sizeof *data->sources)) {
+		free(copy);
 		return amos_no_memory("--data");
+	}
+	struct amos_source *source = &data->sources[data->nsources];
+	*source = (struct amos_source){.name = copy};
 	data->nsources++;
 	if (amos_source_of(data, source->name) != source)
 		return amos_fail(AMOS_INPUT, "--data %s: given twice", source->name);
