@@ -201,10 +201,14 @@ FILE *amos_file_edit(const char *path, const char *mode)
 
 bool amos_file_link(const char *from, const char *to)
 {
+	pthread_mutex_lock(&lock);
 	struct temporary *t = unused();
-	if (!t || !invent(t->path, to, folder_length(to)))
+	bool named = t && invent(t->path, to, folder_length(to));
+	if (named)
+		t->used = 1;
+	pthread_mutex_unlock(&lock);
+	if (!named)
 		return false;
-	t->used = 1;
 	bool linked = !link(from, t->path) && !rename(t->path, to) && amos_file_sync_around(to);
 	unlink(t->path); // rename() keeps it if both are the same file already
 	forget(t->path);

@@ -248,6 +248,38 @@ static void stops_at_nan(void)
 	      "says what to try");
 }
 
+// Whoever reads the log of a training finds complete lines; a few reads may meet a write.
+static void readers_see_lines(void)
+{
+	enum { READS = 100 };
+	pid_t child = fork();
+	if (!child) {
+		struct amos_result r;
+		struct amos_options options =
+		    options_of(LINE_DATA, "steps", "100000000", "out", "lines", NULL);
+		_exit(train_with(&mock_line, &options, 1, &r));
+	}
+	int complete = 0;
+	off_t size = 0;
+	for (int reads = 0; reads < READS;) {
+		char last = 0;
+		int file = open("lines/log.jsonl", O_RDONLY);
+		off_t now = file < 0 ? 0 : lseek(file, 0, SEEK_END);
+		if (now > size) {
+			CHECK(pread(file, &last, 1, now - 1) == 1, "log");
+			complete += last == '\n';
+			size = now;
+			reads++;
+		}
+		close(file);
+		CHECK(!waitpid(child, NULL, WNOHANG), "the child ended by itself");
+		usleep(500);
+	}
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+	CHECK(complete > READS * 8 / 10, "%d of %d reads end with a line", complete, READS);
+}
+
 static void first_interrupt_saves(void)
 {
 	struct amos_result r;
@@ -355,6 +387,7 @@ int main(void)
 	enter_folder();
 	write_line_data(100);
 	// Children first, since a process with threads should not fork.
+	readers_see_lines();
 	first_interrupt_saves();
 	second_interrupt_stops();
 	full_disk();
