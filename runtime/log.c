@@ -55,8 +55,10 @@ int amos_log_open(struct amos_log *log, const char *dir, int64_t step,
 		return amos_no_memory(dir);
 	}
 	log->lines = amos_log_file(log->path, resumed, step, next_line);
-	log->events = log->lines ? amos_events_open(dir, resumed, step) : NULL;
-	return log->events ? AMOS_DONE : amos_fail_errno("write", log->path);
+	if (!log->lines)
+		return amos_fail_errno("open", log->path);
+	log->events = amos_events_open(dir, resumed, step);
+	return log->events ? AMOS_DONE : amos_fail_errno("write events", dir);
 }
 
 // Otherwise done twice per second, and so often that readers see complete lines.
