@@ -156,10 +156,11 @@ static const char *cell(const struct table *t, int index)
 	return (size_t)index < t->ncells ? t->cells[index] : "";
 }
 
-static bool is_number(const char *text)
+static bool is_number(const char *text, double *x)
 {
 	char *end;
-	strtod(text, &end);
+	errno = 0;
+	*x = strtod(text, &end);
 	return end != text && !*end;
 }
 
@@ -167,9 +168,10 @@ static bool is_number(const char *text)
 static bool has_names(const struct table *t)
 {
 	bool any = false;
+	double x;
 	for (int i = 0; i < t->taken; i++) {
 		const char *text = cell(t, t->column[i]);
-		if (is_number(text))
+		if (is_number(text, &x))
 			return false;
 		any |= *text != 0;
 	}
@@ -192,14 +194,13 @@ static int read_row(struct table *t, long number, char *line)
 	for (int i = 0; !status && i < t->taken; i++) {
 		const char *text = cell(t, t->column[i]);
 		char *end;
-		if (!is_number(text))
+		double x;
+		if (!is_number(text, &x))
 			return amos_fail(
 			    AMOS_INPUT, "%s: line %ld, column %d: expected a number, found %s%s",
 			    t->path, number, t->column[i], *text ? text : "nothing",
 			    first && *text ? HELP "remove the line if it holds names of columns"
 			                   : "");
-		errno = 0;
-		double x = strtod(text, NULL);
 		if (errno == ERANGE && isinf(x))
 			return amos_fail(
 			    AMOS_INPUT,
