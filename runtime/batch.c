@@ -5,6 +5,14 @@
 
 enum { SITE_WINDOW = 1, SITE_ORDER, SITE_MASK, SITE_MASK_EVAL }; // random number streams
 
+uint64_t amos_mix(uint64_t z)
+{
+	z += 0x9E3779B97F4A7C15;
+	z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9;
+	z = (z ^ z >> 27) * 0x94D049BB133111EB;
+	return z ^ z >> 31;
+}
+
 // Counter-based: a pure function of its arguments.
 static uint64_t draw(const struct amos_data *data, int site, uint64_t a, uint64_t b)
 {

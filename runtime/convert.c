@@ -1,8 +1,14 @@
-// convert.c: converts elements between types and checks their range.
+// convert.c: defines element types, converts between them and checks their range.
 // Invariant: a value that does not fit is reported, never changed silently.
 #include "rt.h"
 #include <math.h>
 #include <string.h>
+
+const struct amos_type amos_types[AMOS_TYPES] = {
+#define T(name, ctype, bytes, cls, onnx) {#name, bytes, cls},
+#include "types.def"
+#undef T
+};
 
 // The value of an element that was read as a number.
 static double value_of(int type, double bits)

@@ -59,8 +59,6 @@ static int open_other(const char *path, const char *name, struct amos_arrays *to
 	    array ? amos_blob_open(path, !name && ends_with(path, ".gz"), &blob) : AMOS_MACHINE;
 	if (status)
 		return status;
-	if (!name && blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6))
-		return amos_array_npy(array, path, &blob);
 	if (name) {
 		size_t item = (size_t)amos_types[type].bytes;
 		array->type = type;
@@ -71,6 +69,8 @@ static int open_other(const char *path, const char *name, struct amos_arrays *to
 		                         "%s: %zu bytes are not a multiple of the size of %s", path,
 		                         blob.count, amos_types[type].name)
 		             : amos_array_take(array, path, &blob, 0);
+	} else if (blob.count >= 6 && !memcmp(blob.at, "\x93NUMPY", 6)) {
+		status = amos_array_npy(array, path, &blob);
 	} else {
 		status = ends_with(path, ".npy")
 		             ? amos_fail(AMOS_INPUT, "%s: not an npy file", path)

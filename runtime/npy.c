@@ -42,7 +42,7 @@ static bool npy_shape(const char *text, struct amos_array *array)
 	}
 }
 
-static int npy_parse(struct amos_array *array, const char *where, struct amos_blob *blob)
+int amos_array_npy(struct amos_array *array, const char *where, struct amos_blob *blob)
 {
 	const unsigned char *at = blob->at;
 	if (blob->count < 12 || memcmp(at, "\x93NUMPY", 6))
@@ -70,11 +70,4 @@ static int npy_parse(struct amos_array *array, const char *where, struct amos_bl
 	int status = amos_array_take(array, where, blob, start + size);
 	return status || !(swap || fortran) ? status
 	                                    : amos_array_reorder(array, where, swap, fortran);
-}
-
-int amos_array_npy(struct amos_array *array, const char *where, struct amos_blob *blob)
-{
-	int status = npy_parse(array, where, blob);
-	amos_blob_free(blob);
-	return status;
 }

@@ -51,7 +51,9 @@ static int read_entry(zip_t *zip, zip_uint64_t index, const char *path, struct a
 	struct amos_blob blob = {bytes, about.size, false};
 	char where[1024];
 	snprintf(where, sizeof where, "%s:%s", path, array->name);
-	return amos_array_npy(array, where, &blob);
+	status = amos_array_npy(array, where, &blob);
+	amos_blob_free(&blob);
+	return status;
 }
 
 int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *to)

@@ -68,15 +68,6 @@ static int amos_set_flag(const char *name, const char *value, int *to)
 	return AMOS_DONE;
 }
 
-// True if `given` is the field's name, with - for _.
-static bool same_name(const char *field, const char *given)
-{
-	for (; *field && *given; field++, given++)
-		if (*field != *given && !(*field == '_' && *given == '-'))
-			return false;
-	return !*field && !*given;
-}
-
 int amos_keeps_last(const struct amos_options *options, bool *last)
 {
 	const char *keep = options->keep ? options->keep : "best";
@@ -88,9 +79,12 @@ int amos_keeps_last(const struct amos_options *options, bool *last)
 
 int amos_option(struct amos_options *options, const char *name, const char *value)
 {
-#define OPTION(field, letter, group, type, argument, help)                                         \
-	if (same_name(#field, name))                                                               \
-		return amos_set_##type(name, value, &options->field);
+	char field[32] = ""; // the name, with _ for -
+	for (size_t k = 0; k < sizeof field - 1 && name[k]; k++)
+		field[k] = name[k] == '-' ? '_' : name[k];
+#define OPTION(row, letter, group, type, argument, help)                                           \
+	if (!strcmp(#row, field))                                                                  \
+		return amos_set_##type(name, value, &options->row);
 #include "options.def"
 #undef OPTION
 	return amos_fail(AMOS_USAGE, "--%s: no such option", name);

@@ -8,7 +8,7 @@
 #define COUNT(array) ((int)(sizeof(array) / sizeof *(array)))
 #define HELP         AMOS_HELP
 
-// ---- numbers.c: element types, random numbers ------------------------------------------
+// ---- convert.c: element types and conversions between them ---------------------------
 
 enum { // types.def
 #define T(name, ctype, bytes, cls, onnx) AMOS_##name,
@@ -22,10 +22,6 @@ struct amos_type {
 	char class; // f i u b
 };
 extern const struct amos_type amos_types[AMOS_TYPES];
-
-uint64_t amos_mix(uint64_t); // splitmix64's increment and finalizer
-
-// ---- convert.c: converts elements between types ---------------------------------------
 
 // Converts n elements; results that are floats are divided by `divide`. Returns -1, or the index of
 // the first value that `to_type` cannot hold: out of range, or, for an integer type, a fraction or
@@ -85,7 +81,6 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *);
 int amos_arrays_safetensors(const char *path, const char *key, struct amos_arrays *);
 int amos_arrays_csv(const char *path, const char *columns, struct amos_arrays *);
 int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *);
-// Takes ownership of the blob, even on failure.
 int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 
 // ---- text.c: bytes as tokens ----------------------------------------------------------
@@ -205,6 +200,8 @@ int amos_sources_open(struct amos_data *, const struct amos_list *);
 void amos_sources_close(struct amos_data *);
 // Returns the source for an input; NULL: none.
 const struct amos_source *amos_source_of(const struct amos_data *, const char *input);
+
+uint64_t amos_mix(uint64_t); // batch.c: splitmix64's increment and finalizer
 
 // ---- data.c, bind.c, attach.c, measure.c, batch.c, evaluate.c -------------------------
 
