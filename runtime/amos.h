@@ -62,7 +62,7 @@ int amos_keeps_last(const struct amos_options *, bool *last);
 // AMOS_USAGE if the name is unknown or the value invalid.
 int amos_option(struct amos_options *, const char *name, const char *value);
 
-// Read the value of an option: an integer or a number >= 0. AMOS_USAGE if it is none.
+// Read the value of an option: an integer or a number >= 0. AMOS_USAGE if it is something else.
 int amos_set_count(const char *name, const char *value, int64_t *to);
 int amos_set_number(const char *name, const char *value, double *to);
 

@@ -183,12 +183,10 @@ static int check_names(const struct amos_data *data, const struct amos_model *mo
 		if (slot->kind != AMOS_SLOT_INPUT || amos_source_of(data, slot->name))
 			continue;
 		if (is_read(model, slot->offset, entries))
-			return amos_fail(
-			    AMOS_INPUT,
-			    "input '%s' has no data; expected --data %s=SOURCE (ones and "
-			    "zeros are sources, too); "
-			    "the inputs are %s",
-			    slot->name, slot->name, names);
+			return amos_fail(AMOS_INPUT,
+			                 "input '%s' has no data; the inputs are %s" HELP
+			                 "give --data %s=SOURCE; ones and zeros are sources, too",
+			                 slot->name, names, slot->name);
 	}
 	for (int i = 0; i < data->nsources; i++) {
 		const struct amos_source *source = &data->sources[i];

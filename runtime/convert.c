@@ -10,7 +10,7 @@ const struct amos_type amos_types[AMOS_TYPES] = {
 #undef T
 };
 
-// The value of an element that was read as a number.
+// Returns the value of an element whose bits were read as an integer, or of a float.
 static double value_of(int type, double bits)
 {
 	return type == AMOS_f16    ? amos_from_f16((uint16_t)bits)

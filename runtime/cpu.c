@@ -245,8 +245,9 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 	if (model->abi != AMOS_ABI)
 		return amos_fail(
 		    AMOS_INPUT,
-		    "%s: compiled for version %lld of the runtime, this is %d: compile it again",
-		    model->name, (long long)model->abi, AMOS_ABI);
+		    "%s: expected a model compiled for version %d of the runtime, found %lld" HELP
+		    "compile it again",
+		    model->name, AMOS_ABI, (long long)model->abi);
 	int status = amos_check_cpu(model);
 	if (status)
 		return status;
@@ -264,10 +265,10 @@ int amos_open(const struct amos_model *model, int64_t threads, int64_t seed,
 	if (!take_memory(m)) {
 		double total = (double)m->memory.total;
 		amos_close(m);
-		return amos_fail(
-		    AMOS_MACHINE,
-		    "%s: out of memory: it needs %.1f MB; a smaller --batch needs less",
-		    model->name, total / 1e6);
+		return amos_fail(AMOS_MACHINE,
+		                 "%s: out of memory: it needs %.1f MB" HELP
+		                 "give a smaller --batch",
+		                 model->name, total / 1e6);
 	}
 	for (int64_t i = 0; i < model->nslots; i++) {
 		const struct amos_slot *s = &model->slots[i];
