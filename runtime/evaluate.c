@@ -66,8 +66,16 @@ int amos_evaluate(struct amos *m, const struct amos_data *data, struct amos_resu
 		amos_mean_add(&accuracy, m, entry, "accuracy", samples);
 		done += samples;
 	}
-	result->eval_loss = amos_mean(&loss);
-	result->eval_accuracy = amos_mean(&accuracy);
-	result->eval_samples = done;
+	int64_t slot = amos_find_slot(model, "amos.step");
+	*result =
+	    (struct amos_result){.step = slot < 0 ? 0 : *(const int64_t *)amos_slot_bytes(m, slot),
+	                         .loss = NAN,
+	                         .accuracy = NAN,
+	                         .eval_loss = amos_mean(&loss),
+	                         .eval_accuracy = amos_mean(&accuracy),
+	                         .eval_samples = done,
+	                         .best = {-1, INFINITY, NAN},
+	                         .constant = {NAN, NAN, NAN},
+	                         .seconds = NAN};
 	return AMOS_DONE;
 }

@@ -177,11 +177,7 @@ static int verb_train(struct command *c)
 
 static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 {
-	struct amos_result result = {.loss = NAN,
-	                             .accuracy = NAN,
-	                             .best.loss = INFINITY,
-	                             .constant.loss = NAN,
-	                             .seconds = NAN};
+	struct amos_result result;
 	int status = amos_evaluate(m, data, &result);
 	if (status)
 		return status;
@@ -189,9 +185,6 @@ static int evaluate(struct command *c, struct amos *m, struct amos_data *data)
 	if (left && !c->options.quiet)
 		fprintf(stderr, "note: %lld samples after the last full batch are omitted\n",
 		        (long long)left);
-	int64_t slot = amos_find_slot(c->model, "amos.step");
-	if (slot >= 0)
-		result.step = *(const int64_t *)amos_slot_bytes(m, slot);
 	print_result(&result, c->options.json);
 	return AMOS_DONE;
 }

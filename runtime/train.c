@@ -102,21 +102,22 @@ static int save_last(struct training *t)
 
 static int evaluate(struct training *t)
 {
-	struct amos_result *r = t->result;
+	struct amos_result r;
 	t->point.owing = 1;
-	int status = amos_evaluate(t->m, t->data, r);
+	int status = amos_evaluate(t->m, t->data, &r);
 	if (status || interrupts)
 		return status;
 	t->point.owing = 0;
-	t->point.held = (struct amos_held){t->point.step, r->eval_loss, r->eval_accuracy};
-	bool better = r->eval_loss < t->point.best.loss;
+	t->point.held = (struct amos_held){t->point.step, r.eval_loss, r.eval_accuracy};
+	t->result->eval_samples = r.eval_samples;
+	bool better = r.eval_loss < t->point.best.loss;
 	char accuracy[64] = "";
-	if (isfinite(r->eval_accuracy))
-		snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", r->eval_accuracy);
+	if (isfinite(r.eval_accuracy))
+		snprintf(accuracy, sizeof accuracy, "  accuracy %.4f", r.eval_accuracy);
 	amos_say(&t->log, "step %lld  held out: loss %.4f%s%s\n", (long long)t->point.step,
-	         r->eval_loss, accuracy, better ? "  (best)" : "");
-	struct amos_figure figures[] = {{"eval_loss", r->eval_loss},
-	                                {"eval_accuracy", r->eval_accuracy}};
+	         r.eval_loss, accuracy, better ? "  (best)" : "");
+	struct amos_figure figures[] = {{"eval_loss", r.eval_loss},
+	                                {"eval_accuracy", r.eval_accuracy}};
 	status = amos_log_line(&t->log, t->point.step, COUNT(figures), figures);
 	if (status || !better)
 		return status;

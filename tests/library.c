@@ -55,6 +55,7 @@ static void evaluate(const struct job *job)
 	expect(!amosc_open(trained, AMOSC_EVAL, &s), "open what was trained");
 	expect(!set_options(s, job) && !amosc_eval(s, &result), "eval");
 	expect(result.eval_loss < 1.2 && result.eval_samples == 64, "the loss of all samples");
+	expect(result.loss != result.loss, "nothing of the training before it");
 	amosc_close(s);
 }
 
