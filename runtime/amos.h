@@ -121,6 +121,7 @@ struct amos { // an open model, to be read only
 int amos_open(const struct amos_model *, int64_t threads, int64_t seed,
               const void *(*init)(void *context, int64_t slot), void *context, struct amos **);
 void amos_close(struct amos *); // NULL is allowed
+
 const struct amos_entry *amos_find_entry(const struct amos_model *, const char *name); // NULL: none
 int64_t amos_find_slot(const struct amos_model *, const char *name);                   // -1: none
 int64_t amos_find_output(const struct amos_entry *, const char *name);                 // -1: none

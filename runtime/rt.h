@@ -32,6 +32,7 @@ void amos_numbers(double *to, const void *from, int type, int64_t n); // loads n
 // True if every value of `from_type` is valid for `to_type` and, if `limit` is not 0, in [0,
 // limit).
 bool amos_attachable(int to_type, int from_type, int64_t limit);
+
 // ---- array.c: bytes of files, arrays --------------------------------------------------
 
 // Makes room for `count` items of `item` bytes, or twice as many, at *at; false: out of memory.
@@ -81,6 +82,7 @@ int amos_arrays_npz(const char *path, const char *key, struct amos_arrays *);
 int amos_arrays_safetensors(const char *path, const char *key, struct amos_arrays *);
 int amos_arrays_csv(const char *path, const char *columns, struct amos_arrays *);
 int amos_arrays_jsonl(const char *path, const char *field, struct amos_arrays *);
+// Reads an .npy file in memory.
 int amos_array_npy(struct amos_array *, const char *where, struct amos_blob *);
 
 // ---- text.c: bytes as tokens ----------------------------------------------------------
