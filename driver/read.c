@@ -52,7 +52,7 @@ void limit_cost(Session *session)
 	Budget *budget = budget_new(session->arena);
 	const Binds limits = pairs_of(session, OPT_limit);
 	for (int i = 0; i < limits.count; i++) {
-		int cost = FIND(limits.at[i].name, cost_names);
+		int cost = FIND(limits.at[i].name, costs);
 		if (cost < 0)
 			fail_status(STATUS_USAGE, "--limit",
 			            "expected nodes, bytes or elements, found '%s'",

@@ -54,7 +54,7 @@ Graph *loops_pass(Arena *arena, const Graph *from, int64_t most)
 	if (!has_loop(from))
 		return graph_live(arena, from);
 	Graph *to = graph_like(arena, from);
-	const bool *live = graph_marks(arena, from);
+	const int *live = graph_uses(arena, from);
 	Loops l = {.arena = arena,
 	           .from = from,
 	           .want = NEWS(arena, bool *, from->nval),

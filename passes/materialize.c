@@ -28,7 +28,7 @@ typedef struct Cone { // the expression of a value, down to values in memory
 	bool tail;  // elementwise after a dot, whose tile it can be computed on
 } Cone;
 
-static Want *wants(Arena *arena, const Graph *g, const bool *live)
+static Want *wants(Arena *arena, const Graph *g, const int *live)
 {
 	Want *want = NEWS(arena, Want, g->nval);
 	Ref *reader = NEWS(arena, Ref, g->nval); // the last one so far
@@ -139,7 +139,8 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 
 bool *materialize_pass(Arena *arena, const Graph *g, int **depth)
 {
-	bool *live = graph_marks(arena, g), *cut = NEWS(arena, bool, g->nval);
+	const int *live = graph_uses(arena, g);
+	bool *cut = NEWS(arena, bool, g->nval);
 	const Want *want = wants(arena, g, live);
 	Cone *cone = NEWS(arena, Cone, g->nval);
 	*depth = NEWS(arena, int, g->nval);

@@ -13,7 +13,7 @@ static bool is_zero(const Graph *g, Ref r)
 
 // Returns by Ref the first value between a live value and the loss whose operands have a zero
 // gradient or none; 0: no such value.
-static Ref *gradient_ends(Arena *arena, const Graph *g, const bool *live)
+static Ref *gradient_ends(Arena *arena, const Graph *g, const int *live)
 {
 	Ref *end = NEWS(arena, Ref, g->nval);
 	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
@@ -33,7 +33,7 @@ Graph *unused_params_pass(Arena *arena, const Graph *loss, const Graph *gradient
                           UnusedParams *list)
 {
 	Graph *g = graph_live(arena, gradients);
-	const bool *live = graph_marks(arena, loss);
+	const int *live = graph_uses(arena, loss);
 	const Ref *ends = gradient_ends(arena, loss, live);
 	int kept = 0;
 	for (int i = 0; i < g->outs.count; i++) {

@@ -82,7 +82,7 @@ static const struct {
 
 static const char *attend_in(Arena *arena, const Graph *g)
 {
-	const bool *live = graph_marks(arena, g);
+	const int *live = graph_uses(arena, g);
 	const char *found = "";
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);

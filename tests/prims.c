@@ -490,6 +490,19 @@ static void empty_axes(void)
 	      ((Lit){E_i64, D(0), none}));
 }
 
+// A result that is too large to be folded is decomposed for kernels.
+static void empty_lse(void)
+{
+	Graph *g = graph_new(arena, "empty", book_builtin());
+	Shape shape = D(2 * FOLD_LIMIT, 0);
+	Ref x = put_slot(g, add_slot(g, (Slot){.name = "x", .type = E_f32, .shape = shape}));
+	Ref lse = put_reduce(g, O_lse, x, 1, (int64_t[]){1});
+	EXPECT(val(g, lse)->op == O_lse, "lse of nothing is folded");
+	add_out(g, "y", book_decompose(g, val(g, lse), &x));
+	Array y = eval_graph(arena, g, NULL)[g->outs.at[0].val];
+	EXPECT(y.f[0] == -INFINITY && y.f[2 * FOLD_LIMIT - 1] == -INFINITY, "it is %g", y.f[0]);
+}
+
 static void sharing(void)
 {
 	Graph *g = graph_new(arena, "sharing", NULL);
@@ -602,6 +615,7 @@ int main(void)
 	wrong_types();
 	wrong_index();
 	empty_axes();
+	empty_lse();
 	sharing();
 	identities();
 	narrow_floats();

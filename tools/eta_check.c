@@ -82,7 +82,7 @@ static void place_probes(Check *c)
 	Graph *g = c->g;
 	Arena *arena = c->session->arena;
 	Ref *last = NEWS(arena, Ref, g->nodes->list.count + 1);
-	const bool *live = graph_marks(arena, g);
+	const int *live = graph_uses(arena, g);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		if (live[r] && v->from && v->type == E_f32 && c->scales->nature[r] == SIGNAL &&

@@ -75,7 +75,7 @@ typedef struct Spot { // a node of the picture: a parameter, an input, or the va
 typedef struct Picture {
 	Arena *arena;
 	const Report *report;
-	const bool *live;
+	const int *live;
 	int *key;   // indexed by Ref: its spot; -1: not shown
 	Spot *spot; // indexed by key
 	int spots;
@@ -112,7 +112,7 @@ static Picture picture_of(Arena *arena, const Report *report)
 	const Graph *g = report->graph;
 	Picture p = {.arena = arena,
 	             .report = report,
-	             .live = graph_marks(arena, g),
+	             .live = graph_uses(arena, g),
 	             .key = NEWS(arena, int, g->nval),
 	             .spots = g->slots.count + g->nodes->list.count + g->nval};
 	p.spot = NEWS(arena, Spot, p.spots);

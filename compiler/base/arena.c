@@ -157,18 +157,8 @@ void *grow(Arena *arena, void *at, size_t item, int *room)
 // ---- budgets --------------------------------------------------------------------------
 // Only counts decide, never a clock.
 
-typedef struct Rate { // a row of costs.def
-	uint64_t limit, node, byte;
-} Rate;
-
-static const Rate rates[COSTS] = {
-#define COST(name, limit, node, byte) {limit, node, byte},
-#include "costs.def"
-#undef COST
-};
-
-const char *const cost_names[COSTS] = {
-#define COST(name, ...) #name,
+const CostInfo costs[COSTS] = {
+#define COST(name, limit, node, byte) {#name, limit, node, byte},
 #include "costs.def"
 #undef COST
 };
@@ -177,7 +167,7 @@ Budget *budget_new(Arena *arena)
 {
 	Budget *b = NEW(arena, Budget);
 	for (int c = 0; c < COSTS; c++)
-		b->limit[c] = rates[c].limit;
+		b->limit[c] = costs[c].limit;
 	arena->budget = b;
 	return b;
 }
@@ -199,8 +189,8 @@ void allow(const Arena *arena, const char *file, uint64_t nodes, uint64_t bytes)
 		return;
 	b->file = file;
 	for (int c = 0; c < COSTS; c++)
-		b->limit[c] = sum(b->limit[c], sum(cost_product(nodes, rates[c].node),
-		                                   cost_product(bytes, rates[c].byte)));
+		b->limit[c] = sum(b->limit[c], sum(cost_product(nodes, costs[c].node),
+		                                   cost_product(bytes, costs[c].byte)));
 }
 
 void spend(const Arena *arena, Cost cost, uint64_t count)
@@ -212,6 +202,6 @@ void spend(const Arena *arena, Cost cost, uint64_t count)
 		fail_status(STATUS_LIMIT, b->file,
 		            "needs more than %llu %s, the limit for a file of this size" HELP
 		            "raise the limit with --limit %s=N if you trust the file",
-		            (unsigned long long)b->limit[cost], cost_names[cost], cost_names[cost]);
+		            (unsigned long long)b->limit[cost], costs[cost].name, costs[cost].name);
 	b->spent[cost] += count;
 }

@@ -22,8 +22,8 @@ Arena *arena_new(void);
 // Returns an arena that shares the Budget of the other and is freed with it at the latest.
 Arena *arena_within(Arena *);
 void arena_free(Arena *);
-void at_end(Arena *, void end(void *what),
-            void *what); // calls end(what) when the arena is freed, in reverse order
+// Calls end(what) when the arena is freed, in reverse order.
+void at_end(Arena *, void end(void *what), void *what);
 // Returns zeroed memory, aligned to 64 bytes if that large, else to 16, or to 8 below 16 bytes.
 // Never NULL: fails if out of memory.
 void *take(Arena *, size_t bytes);
@@ -81,7 +81,11 @@ typedef struct Budget {
 	uint64_t limit[COSTS], spent[COSTS];
 } Budget;
 
-extern const char *const cost_names[COSTS];
+typedef struct CostInfo { // a row of costs.def
+	const char *name;
+	uint64_t limit, node, byte;
+} CostInfo;
+extern const CostInfo costs[COSTS];
 // Returns a Budget with the limits of costs.def, charged by `arena` and those within it.
 Budget *budget_new(Arena *arena);
 // Raises the limits in proportion to the size of `file`.

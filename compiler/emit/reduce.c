@@ -89,9 +89,7 @@ static void reduce_one(Gen *g, Reduction *f, int k, int unit, Value mask)
 	for (int q = 0; q < f->groups.n; q++)
 		for (int a = f->groups.first[q]; a <= f->groups.last[q]; a++)
 			in[a] = f->at[a];
-	for (int a = 0; a < f->space.rank; a++)
-		if (f->space.dim[a] == 1)
-			in[a] = constant_index(0);
+	index_within(&f->space, in, in);
 	Elem e = reduce_type(g, f, k);
 	if (k == 0)
 		store_kept(g, f->keep, in);

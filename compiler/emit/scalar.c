@@ -192,19 +192,12 @@ static int64_t int_end(Elem e, bool top)
 
 Value reduce_start(Gen *g, Op op, Elem e)
 {
-	switch (reduction_maps[op]) {
-	case O_add:
-		return constant_value(g, e, 0, 0);
-	case O_mul:
-		return constant_value(g, e, 1, 1);
-	case O_max:
-		return constant_value(g, e, -INFINITY, int_end(e, false));
-	default:
-		return constant_value(g, e, INFINITY, int_end(e, true));
-	}
+	double start = reducers[op].start;
+	return constant_value(g, e, start,
+	                      isfinite(start) ? (int64_t)start : int_end(e, start > 0));
 }
 
 Value reduce_step(Gen *g, Op op, Elem e, Value a, Value b)
 {
-	return apply_to(g, reduction_maps[op], e, e, 2, (Value[]){b, a});
+	return apply_to(g, reducers[op].step, e, e, 2, (Value[]){b, a});
 }

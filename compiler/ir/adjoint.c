@@ -1,32 +1,36 @@
 // adjoint.c: puts the adjoints of moves, whose shapes need a loop over attributes.
-// Output: values made of moves and one sum, for functions of the notation.
 #include "ir.h"
 
 // ---- slice ----------------------------------------------------------------------------
 
 // Returns the gradient of slice: the elements of `r` at their indices, zeros elsewhere. Negative
-// steps become positive ones by reversing r; steps above 1 a window of size 1 with `up` = step.
+// steps become positive ones by reversing r; each step above 1 a window of size 1 with `up` = step.
 Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const int64_t *step)
 {
 	const Shape own = val(g, r)->shape;
-	int64_t first[RANK] = {0}, turn[RANK], before[RANK], after[RANK];
-	Attr window = {0};
+	int64_t first[RANK] = {0}, turn[RANK], low[RANK], up[RANK], before[RANK], after[RANK];
 	for (int a = 0; a < to->rank; a++) {
-		int64_t count = own.dim[a], low = start[a], up = count > 1 ? step[a] : 1;
-		turn[a] = up < 0 ? -1 : 1;
-		if (up < 0) {
+		int64_t count = own.dim[a];
+		low[a] = start[a];
+		up[a] = count > 1 ? step[a] : 1;
+		turn[a] = up[a] < 0 ? -1 : 1;
+		if (up[a] < 0) {
 			first[a] = count - 1;
-			low += (count - 1) * up;
-			up = -up;
+			low[a] += (count - 1) * up[a];
+			up[a] = -up[a];
 		}
-		before[a] = up > 1 || count == 0 ? 0 : low;
-		after[a] = up > 1 ? 0 : to->dim[a] - before[a] - count;
-		const int64_t row[7] = {a, to->dim[a], 1, 1, 1, low, up};
-		for (int i = 0; up > 1 && i < 7; i++)
-			window.i[window.n++] = row[i];
+		before[a] = up[a] > 1 || count == 0 ? 0 : low[a];
+		after[a] = up[a] > 1 ? 0 : to->dim[a] - before[a] - count;
 	}
 	r = put_pad(g, put_slice(g, r, first, own.dim, turn), before, after, 0);
-	return window.n ? put_reshape(g, put(g, O_window, 1, &r, &window), *to) : r;
+	for (int a = 0; a < to->rank; a++) {
+		Attr window = {.n = 7, .i = {a, to->dim[a], 1, 1, 1, low[a], up[a]}};
+		Shape shape = val(g, r)->shape;
+		shape.dim[a] = to->dim[a];
+		if (up[a] > 1)
+			r = put_reshape(g, put(g, O_window, 1, &r, &window), shape);
+	}
+	return r;
 }
 
 // ---- window ---------------------------------------------------------------------------
@@ -69,27 +73,4 @@ Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row
 	r = put_reshape(g, r, merged);
 	r = put(g, O_window, 1, &r, &window);
 	return put_reshape(g, put_reduce(g, O_sum, r, nrow, axes), *to);
-}
-
-// ---- dot ------------------------------------------------------------------------------
-
-// Merges the leading axes of [L.., M, K] that `other` broadcasts (1 there) into the rows: [.., S M,
-// K]. The gradient of a broadcast operand is then one dot instead of several and a sum.
-Ref put_rows(Graph *g, Ref r, const Shape *other)
-{
-	Shape from = val(g, r)->shape, to = from;
-	int64_t perm[RANK];
-	int n = 0, lead = from.rank - 2;
-	for (int a = 0; a < lead; a++)
-		if (other->dim[a] != 1)
-			perm[n++] = a;
-	for (int a = 0; a < lead; a++)
-		if (other->dim[a] == 1) {
-			perm[n++] = a;
-			to.dim[a] = 1;
-			to.dim[lead] *= from.dim[a];
-		}
-	perm[n++] = lead;
-	perm[n++] = lead + 1;
-	return put_reshape(g, put_permute(g, r, perm), to);
 }

@@ -34,7 +34,7 @@ void number_names(const char *place, Arena *arena, Expr *e, Names *names, bool a
 		e->var = names->count;
 		PUSH(arena, *names, e->name);
 	} else {
-		fail(place, "nothing is called '%s' here", e->name);
+		fail(place, "unknown name '%s'", e->name);
 	}
 }
 
@@ -141,7 +141,7 @@ static void read_def(Book *book, Lexer *l)
 	if (lexer_take(l, "=")) { // NAME = OTHER
 		const Def *other = table_pointer_s(book->defs, lexer_name(l));
 		if (!other)
-			fail(place, "%s is to be what is not defined above", name);
+			fail(place, "%s: expected the name of a definition above", name);
 		*d = *other;
 		d->place = place;
 		d->name = name;
@@ -240,17 +240,7 @@ void book_run(Graph *g, const Host *host, const char *def, int nin, const Ref *i
 	Scope s = {.g = g, .book = g->book, .where = def, .host = host};
 	Scope inner = {.g = g, .book = g->book, .where = d->place, .var = var, .depth = 1};
 	for (int k = 0; k < d->nin; k++)
-		if (k < nin && in[k])
-			var[k] = (Item){.kind = I_ref, .ref = in[k]};
-		else
-			var[k] = (Item){.kind = I_none};
-	for (int i = 0; i < ngiven; i++) {
-		bool known = false;
-		for (int k = 0; k < d->nattr; k++)
-			known |= !strcmp(names[k], given[i].name);
-		if (!known)
-			fail(def, "%s has no attribute %s", d->name, given[i].name);
-	}
+		var[k] = ref_item(k < nin ? in[k] : 0);
 	for (int k = 0; k < d->nattr; k++) {
 		const AttrArg *found = NULL;
 		for (int i = 0; i < ngiven; i++)
@@ -261,7 +251,7 @@ void book_run(Graph *g, const Host *host, const char *def, int nin, const Ref *i
 		if (!found) {
 			attr[k] = eval_item(&inner, d->attr[k]);
 		} else if (found->n == 0 && !found->ints) {
-			attr[k] = (Item){.kind = I_num, .x = found->x};
+			attr[k] = num_item(found->x);
 		} else {
 			if (found->n > NUMS)
 				fail(found->name, "a list of more than %d entries", NUMS);
@@ -283,14 +273,12 @@ Ref book_call1(Graph *g, const char *def, int nin, const Ref *in, int ngiven, co
 
 // ---- lines about primitives -----------------------------------------------------------
 
-enum { VARS = 48 }; // most variables of a line about a primitive
-
 // Evaluates `nout` results of the line about v; `more` (2 or none) come after operands and
 // attributes. Returns where the line is.
 static const char *run_about(Graph *g, const Val *v, const Ref *in, Def *const *table,
                              const Ref *more, int nout, Item *out)
 {
-	Item var[VARS], *attr = var + v->nin;
+	Item attr[3];
 	int nattr = attr_split(v->op, v->attr, attr);
 	const Def *d = table[v->op];
 	for (; d; d = d->next) {
@@ -303,12 +291,13 @@ static const char *run_about(Graph *g, const Val *v, const Ref *in, Def *const *
 	}
 	if (!d)
 		bug("no line of the book about %s with %d operands", prims[v->op].name, v->nin);
-	if (d->nvar > VARS)
-		bug("%s: more than %d variables", d->place, VARS);
+	Item var[d->nvar + 1], *next = var;
 	for (int k = 0; k < v->nin; k++)
-		var[k] = (Item){.kind = I_ref, .ref = in[k]};
+		*next++ = ref_item(in[k]);
+	for (int k = 0; k < nattr; k++)
+		*next++ = attr[k];
 	for (int k = 0; more && k < 2; k++)
-		attr[nattr + k] = (Item){.kind = I_ref, .ref = more[k]};
+		*next++ = ref_item(more[k]);
 	run_def(&(Scope){.g = g, .book = g->book, .where = d->place}, d, var, nout, out);
 	return d->place;
 }

@@ -139,11 +139,7 @@ Ref move_axis(Graph *g, Ref x, int from, int to)
 
 Ref put_state(Graph *g, const char *name, Elem type, Shape shape, const void *init)
 {
+	Slot state = {.name = name, .kind = S_state, .type = type, .shape = shape, .init = init};
 	int slot = find_slot(g, name);
-	if (slot < 0)
-		slot = add_slot(
-		    g,
-		    (Slot){
-		        .name = name, .kind = S_state, .type = type, .shape = shape, .init = init});
-	return put_slot(g, slot);
+	return put_slot(g, slot < 0 ? add_slot(g, state) : slot);
 }

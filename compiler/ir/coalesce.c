@@ -51,8 +51,7 @@ static void visit(Survey *w, Ref r, const Index *at)
 {
 	const Val *v = val(w->graph, r);
 	Index idx[RANK];
-	for (int a = 0; a < v->shape.rank; a++)
-		idx[a] = v->shape.dim[a] <= 1 ? constant_index(0) : at[a];
+	index_within(&v->shape, at, idx);
 	int64_t key[1 + RANK * INDEX_WORDS] = {r};
 	int n = 1;
 	for (int a = 0; a < v->shape.rank; a++)

@@ -81,7 +81,5 @@ void dot_index(Vars *w, const Graph *g, const Val *v, const DotSizes *p, int o, 
 		unravel(w, row, &rows, idx + p->lead);
 	}
 	idx[last] = *column;
-	for (int a = 0; a <= last; a++)
-		if (own->dim[a] == 1)
-			idx[a] = constant_index(0);
+	index_within(own, idx, idx);
 }

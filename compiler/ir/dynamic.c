@@ -146,6 +146,12 @@ static const Shape *shape_at(const Dynamic *d, int k)
 	return &val(d->g, d->in[k])->shape;
 }
 
+// 1 along axes that the operand does not have, as rank 0 has none.
+static int64_t size_at(const Dynamic *d, int k, int axis)
+{
+	return axis < shape_at(d, k)->rank ? shape_at(d, k)->dim[axis] : 1;
+}
+
 static Ref length_at(const Dynamic *d, int k, int axis)
 {
 	return lengths_of(d->g, d->in[k])->of[axis];
@@ -181,23 +187,17 @@ static void cut(Dynamic *d, int k, int axis, int64_t most)
 static void agree(Dynamic *d, int n, int axis)
 {
 	int64_t most = INT64_MAX, size = 1;
-	for (int k = 0; k < n; k++) {
-		if (axis >= shape_at(d, k)->rank)
-			continue;
-		int64_t dim = shape_at(d, k)->dim[axis];
-		most = dim != 1 || length_at(d, k, axis) ? MIN(most, dim) : most;
-	}
 	for (int k = 0; k < n; k++)
-		if (axis < shape_at(d, k)->rank && length_at(d, k, axis))
+		if (size_at(d, k, axis) != 1 || length_at(d, k, axis))
+			most = MIN(most, size_at(d, k, axis));
+	for (int k = 0; k < n; k++) {
+		if (length_at(d, k, axis))
 			cut(d, k, axis, most);
-	for (int k = 0; k < n; k++)
-		size = axis < shape_at(d, k)->rank ? MAX(size, shape_at(d, k)->dim[axis]) : size;
+		size = MAX(size, size_at(d, k, axis));
+	}
 	for (int k = 0; k < n; k++) {
-		if (axis >= shape_at(d, k)->rank)
-			continue;
 		pass(d, k, axis, axis);
-		if (d->out.of[axis] &&
-		    shape_at(d, k)->dim[axis] < size) // a broadcast of at most one
+		if (d->out.of[axis] && size_at(d, k, axis) < size) // a broadcast of at most one
 			expect_fixed(d, k, axis);
 	}
 }
@@ -215,37 +215,16 @@ static void rule_each(Dynamic *d)
 
 static void rule_expanded(Dynamic *d)
 {
+	d->out = *lengths_of(d->g, d->in[0]);
 	for (int a = 0; a < d->attr->n; a++)
-		if (d->attr->i[a] == shape_at(d, 0)->dim[a])
-			pass(d, 0, a, a);
-		else
+		if (d->attr->i[a] != shape_at(d, 0)->dim[a])
 			expect_fixed(d, 0, a);
-}
-
-// Returns the neutral element of a reduction; finite for softmax, so that one without elements is
-// too.
-static double neutral(Op op)
-{
-	switch (op) {
-	case O_prod:
-		return 1;
-	case O_amin:
-		return INFINITY;
-	case O_amax:
-	case O_argmax:
-	case O_lse:
-		return -INFINITY;
-	case O_softmax:
-		return -0x1p120;
-	default:
-		return 0;
-	}
 }
 
 static void rule_reduced(Dynamic *d)
 {
 	for (int i = 0; i < d->attr->n; i++)
-		d->in[0] = put_filled(d->g, d->in[0], (int)d->attr->i[i], neutral(d->op));
+		d->in[0] = put_filled(d->g, d->in[0], (int)d->attr->i[i], reducers[d->op].start);
 	d->out = *lengths_of(d->g, d->in[0]);
 }
 
@@ -256,7 +235,7 @@ static void rule_along(Dynamic *d)
 	for (int i = 0; i < naxes; i++) {
 		int axis = (int)d->attr->i[i];
 		d->again |= d->out.of[axis] ? 1 << axis : 0;
-		d->in[0] = put_filled(d->g, d->in[0], axis, neutral(d->op));
+		d->in[0] = put_filled(d->g, d->in[0], axis, reducers[d->op].start);
 	}
 }
 
@@ -338,9 +317,9 @@ static void rule_reshaped(Dynamic *d)
 static void rule_sliced(Dynamic *d)
 {
 	Graph *g = d->g;
+	d->out = *lengths_of(g, d->in[0]);
 	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
 		const int64_t *box = d->attr->i + 3 * a;
-		pass(d, 0, a, a);
 		if (box[2] < 0)
 			expect_fixed(d, 0, a);
 		Ref length = d->out.of[a];
@@ -358,17 +337,15 @@ static void rule_sliced(Dynamic *d)
 
 static void rule_padded(Dynamic *d)
 {
-	for (int a = 0; a < shape_at(d, 0)->rank; a++) {
-		pass(d, 0, a, a);
+	d->out = *lengths_of(d->g, d->in[0]);
+	for (int a = 0; a < shape_at(d, 0)->rank; a++)
 		if (d->attr->i[2 * a] || d->attr->i[2 * a + 1])
 			expect_fixed(d, 0, a);
-	}
 }
 
 static void rule_windowed(Dynamic *d)
 {
-	for (int a = 0; a < shape_at(d, 0)->rank; a++)
-		pass(d, 0, a, a);
+	d->out = *lengths_of(d->g, d->in[0]);
 	for (int k = 0; k < d->attr->n; k += 7)
 		expect_fixed(d, 0, (int)d->attr->i[k]);
 }

@@ -181,7 +181,7 @@ Array eval_value(Arena *arena, const Graph *g, Ref r, const Array *slot, const A
 
 Array *eval_touched(Arena *arena, const Graph *g, const Array *slot, Touch *touch, void *context)
 {
-	bool *live = graph_marks(arena, g);
+	const int *live = graph_uses(arena, g);
 	Array *result = NEWS(arena, Array, g->nval), *in = NULL;
 	int room = 0;
 	for (int r = 1; r < g->nval; r++) {

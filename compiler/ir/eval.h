@@ -13,8 +13,8 @@ void set_float(Array *, int64_t i, double); // rounds to the array's type, as a 
 int64_t wrap_int(Elem, int64_t);
 // Advances to the next index in row-major order; false after the last.
 bool next_index(const Shape *, int64_t *at);
-int64_t element_offset(int rank, const int64_t *at,
-                       const int64_t *stride); // Returns the offset of an index.
+// Returns the offset of an index.
+int64_t element_offset(int rank, const int64_t *at, const int64_t *stride);
 // Computes strides of an operand under a result of `rank` axes: aligned at the end, 0 for broadcast
 // axes.
 void broadcast_strides(const Shape *from, int rank, int64_t *stride);

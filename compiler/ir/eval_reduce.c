@@ -55,7 +55,7 @@ void eval_reduce(Op op, const Attr *attr, Array *out, const Array *in)
 	for (int64_t i = 0; extreme && i < count; i++, next_index(&in->shape, at))
 		copy_element(out, element_offset(in->shape.rank, at, stride), in, i);
 	for (int64_t i = 0; i < count; i++, next_index(&in->shape, at))
-		combine_element(reduction_maps[op], out, element_offset(in->shape.rank, at, stride),
+		combine_element(reducers[op].step, out, element_offset(in->shape.rank, at, stride),
 		                in, i);
 }
 

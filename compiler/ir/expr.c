@@ -12,14 +12,24 @@ const char *scope_where(const Scope *s)
 	return s->depth && s->g && s->g->from ? graph_where(s->g) : s->where;
 }
 
-static Item num_item(double x)
+Item num_item(double x)
 {
 	return (Item){.kind = I_num, .x = x};
 }
 
-static Item ref_item(Ref r)
+Item ref_item(Ref r)
 {
-	return (Item){.kind = I_ref, .ref = r};
+	return (Item){.kind = r ? I_ref : I_none, .ref = r};
+}
+
+double item_number(const Graph *g, const char *where, const char *name, const Item *item)
+{
+	double x = item->kind == I_list && item->n == 1 ? (double)item->i[0] : item->x;
+	bool number = item->kind == I_num || (item->kind == I_list && item->n == 1) ||
+	              (item->kind == I_ref && g && const_num(g, item->ref, &x));
+	if (!number)
+		fail(where, "%s: expected a number", name);
+	return x;
 }
 
 // ---- arithmetic on attributes ---------------------------------------------------------
@@ -161,25 +171,19 @@ static Item eval_prim_call(Scope *s, const Expr *e)
 		    ((e->op == O_and && in[0].x == 0) || (e->op == O_or && in[0].x != 0)))
 			return num_item(e->op == O_or);
 		if (in[k].kind == I_none && e->op != O_eq)
-			fail(scope_where(s), "%s of nothing", prim->name);
+			fail(scope_where(s), "%s of none", prim->name);
 		value |= in[k].kind == I_ref;
 	}
 	if (value)
 		return put_prim(s, e, in);
 	if (prim->cls == C_map)
 		return compute_items(s, e->op, e->nin, in);
-	static const struct {
-		double start;
-		Op step;
-	} folds[OPS] = {[O_sum] = {0, O_add},
-	                [O_prod] = {1, O_mul},
-	                [O_amax] = {-INFINITY, O_max},
-	                [O_amin] = {INFINITY, O_min}};
-	double x = folds[e->op].start;
-	if (in->kind != I_list || !folds[e->op].step)
+	const Reducer *reducer = &reducers[e->op];
+	double x = reducer->start;
+	if (in->kind != I_list || reducer->step == O_const)
 		fail(scope_where(s), "%s needs a value or a list", prim->name);
 	for (int i = 0; i < in->n; i++)
-		x = compute(s, folds[e->op].step, x, (double)in->i[i]);
+		x = compute(s, reducer->step, x, (double)in->i[i]);
 	return num_item(x);
 }
 
@@ -192,16 +196,6 @@ typedef struct Call { // of a function
 	const Expr *e;
 	Item *in; // the operands and attributes that its signature lists
 } Call;
-
-// A list of one entry, and a constant of one value, are numbers.
-static double item_number(const Call *c, const Item *item)
-{
-	bool single = item->kind == I_list && item->n == 1;
-	double x = single ? (double)item->i[0] : item->x;
-	if (item->kind == I_ref ? !const_num(c->g, item->ref, &x) : item->kind == I_list && !single)
-		fail(scope_where(c->s), "%s: expected a number", c->e->name);
-	return x;
-}
 
 static const Val *operand(const Call *c, int k)
 {
@@ -258,7 +252,6 @@ static Item fn_axes(const Call *c)
 	return *axes;
 }
 
-// count(x; k): elements along the axes k.
 static Item fn_count(const Call *c)
 {
 	double count = 1;
@@ -267,7 +260,6 @@ static Item fn_count(const Call *c)
 	return num_item(count);
 }
 
-// size(x; k): valid elements along the axes k, at least 1 where the data decide.
 static Item fn_size(const Call *c)
 {
 	Graph *g = c->g;
@@ -280,7 +272,6 @@ static Item fn_size(const Call *c)
 	return ref_item(put_cast(g, put2(g, O_max, size, one), val(g, x)->type));
 }
 
-// sized(y, x): y, along axes where it is as long as x as dynamic as x.
 static Item fn_sized(const Call *c)
 {
 	const Shape *own = &operand(c, 0)->shape, *like = &operand(c, 1)->shape;
@@ -290,7 +281,6 @@ static Item fn_sized(const Call *c)
 	return ref_item(put_lengths(c->g, c->in[0].ref, &l));
 }
 
-// dynamic(x; k): 1 if the data decide the size of one of the axes k.
 static Item fn_dynamic(const Call *c)
 {
 	bool dynamic = false;
@@ -318,7 +308,6 @@ static Item fn_with_extent(const Call *c)
 	return ref_item(put_valid(c->g, c->in[0].ref, (int)c->in[2].i[0], c->in[1].ref));
 }
 
-// filled(x; k, c): x, whose padding along the axes k is the number c.
 static Item fn_filled(const Call *c)
 {
 	Ref x = c->in[0].ref;
@@ -337,7 +326,6 @@ static Item fn_inv(const Call *c)
 	return out;
 }
 
-// several(a, b, ..): more than one item, for at().
 static Item fn_several(const Call *c)
 {
 	const Expr *e = c->e;
@@ -360,8 +348,8 @@ static int entry_of_list(const Call *c)
 	return i;
 }
 
-// at(list, i), list[i]: an entry of a list, of several items or of a constant; nothing behind the
-// end of the latter two.
+// at(list, i), list[i]: an entry of a list, of several items or of a constant; none after the end
+// of the latter two.
 static Item fn_at(const Call *c)
 {
 	const Item *list = &c->in[0];
@@ -383,7 +371,6 @@ static Item fn_with(const Call *c)
 	return list;
 }
 
-// zip(a, b, ..): lists of one length as one list: the first entry of each, the second of each, ..
 static Item fn_zip(const Call *c)
 {
 	Item out = {.kind = I_list};
@@ -400,7 +387,16 @@ static Item fn_zip(const Call *c)
 	return out;
 }
 
-// list[from:to]: some of its entries; both ends may count from the end.
+static Item fn_where(const Call *c)
+{
+	const Item *list = &c->in[0];
+	Item out = {.kind = I_list};
+	for (int i = 0; i < list->n; i++)
+		if (list->i[i] != 0)
+			out.i[out.n++] = i;
+	return out;
+}
+
 static Item fn_cut(const Call *c)
 {
 	const Item *list = &c->in[0];
@@ -464,14 +460,13 @@ char *text_of_items(Scope *s, int n, Expr *const *e)
 	return t.at;
 }
 
-// Returns operand k, which is evaluated only now.
+// Returns operand k, which is evaluated only now; none is 0.
 static double number_operand(const Call *c, int k)
 {
 	Item item = eval_item(c->s, c->e->in[k]);
-	return item_number(c, &item);
+	return item.kind == I_none ? 0 : item_number(c->g, scope_where(c->s), c->e->name, &item);
 }
 
-// need(c, ..; text, x, ..): fails with the text, and what x is, unless all conditions hold.
 static Item fn_need(const Call *c)
 {
 	const Expr *e = c->e;
@@ -483,8 +478,6 @@ static Item fn_need(const Call *c)
 	return (Item){.kind = I_none};
 }
 
-// when(c, a, d, b, .. z): a where the number c is not 0, else b where d is not, .. else z; the
-// others are not made.
 static Item fn_when(const Call *c)
 {
 	const Expr *e = c->e;
@@ -497,7 +490,7 @@ static Item fn_when(const Call *c)
 	return eval_item(c->s, e->in[k + 1 < e->nin ? k + 1 : k]);
 }
 
-// unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x. rows(r, y): see put_rows.
+// unslice(g, x; start, step), unwindow(g, x; w): gradients of moves of x.
 static Item fn_unslice(const Call *c)
 {
 	const Item *start = &c->in[2], *step = &c->in[3];
@@ -518,13 +511,6 @@ static Item fn_unwindow(const Call *c)
 	return ref_item(put_unwindow(c->g, c->in[0].ref, to, n, row));
 }
 
-static Item fn_rows(const Call *c)
-{
-	const Shape *own = &operand(c, 0)->shape, *other = &operand(c, 1)->shape;
-	want_fit(c, own->rank == other->rank && own->rank >= 2);
-	return ref_item(put_rows(c->g, c->in[0].ref, other));
-}
-
 // The signature has a letter per operand: v a value, n a number, l a list (a number is a list of
 // one), i any item; then per attribute: N a number, L a list, A axes of operand 0, all if left out.
 // Functions that take any number of operands, or evaluate only some, have none.
@@ -532,16 +518,16 @@ static const struct {
 	const char *name, *signature;
 	Item (*eval)(const Call *);
 } functions[] = {
-    {"inv", "l", fn_inv},    {"padded", "v", fn_padded}, {"without", "ll", fn_without},
-    {"when", "", fn_when},   {"sized", "vv", fn_sized},  {"extent", "vA", fn_extent},
-    {"zip", "", fn_zip},     {"range", "nn", fn_range},  {"filled", "vAN", fn_filled},
-    {"axes", "vA", fn_axes}, {"rows", "vv", fn_rows},    {"causal", "v", fn_causal},
-    {"is", "vn", fn_is},     {"shape", "v", fn_shape},   {"several", "", fn_several},
-    {"need", "", fn_need},   {"with", "inn", fn_with},   {"unslice", "vvLL", fn_unslice},
-    {"at", "in", fn_at},     {"length", "i", fn_length}, {"unwindow", "vvL", fn_unwindow},
-    {"cut", "inn", fn_cut},  {"given", "i", fn_given},   {"dynamic", "vA", fn_dynamic},
-    {"size", "vA", fn_size}, {"count", "vA", fn_count},  {"with_extent", "vvA", fn_with_extent},
-    {"type", "v", fn_type},  {"float", "v", fn_float}};
+    {"zip", "", fn_zip},     {"where", "l", fn_where},   {"several", "", fn_several},
+    {"need", "", fn_need},   {"padded", "v", fn_padded}, {"with_extent", "vvA", fn_with_extent},
+    {"type", "v", fn_type},  {"shape", "v", fn_shape},   {"dynamic", "vA", fn_dynamic},
+    {"axes", "vA", fn_axes}, {"given", "i", fn_given},   {"extent", "vA", fn_extent},
+    {"size", "vA", fn_size}, {"range", "nn", fn_range},  {"unslice", "vvLL", fn_unslice},
+    {"at", "in", fn_at},     {"sized", "vv", fn_sized},  {"unwindow", "vvL", fn_unwindow},
+    {"inv", "l", fn_inv},    {"float", "v", fn_float},   {"length", "i", fn_length},
+    {"cut", "inn", fn_cut},  {"count", "vA", fn_count},  {"filled", "vAN", fn_filled},
+    {"is", "vn", fn_is},     {"causal", "v", fn_causal}, {"without", "ll", fn_without},
+    {"when", "", fn_when},   {"with", "inn", fn_with}};
 
 int function_index(const char *name)
 {
@@ -551,9 +537,9 @@ int function_index(const char *name)
 static void convert_item(const Call *c, char letter, Item *item)
 {
 	if (letter == 'v' && item->kind != I_ref)
-		fail(scope_where(c->s), "%s of something that is no value", c->e->name);
+		fail(scope_where(c->s), "%s: expected a value", c->e->name);
 	if (letter == 'n' || letter == 'N')
-		item->x = item_number(c, item);
+		item->x = item_number(c->g, scope_where(c->s), c->e->name, item);
 	if (strchr("lLA", letter) && item->kind == I_num)
 		*item = (Item){.kind = I_list, .n = 1, .i = {(int64_t)item->x}};
 	int rank = letter == 'A' ? operand(c, 0)->shape.rank : 0;
@@ -649,7 +635,7 @@ static Item eval_call(Scope *s, const Expr *e)
 	if (d)
 		return call_def(s, d, e);
 	if (!s->host || !s->host->call(s, e, &out))
-		fail(scope_where(s), "nothing is called %s with %d operands", e->name, e->nin);
+		fail(scope_where(s), "unknown function %s of %d operands", e->name, e->nin);
 	return out;
 }
 
@@ -671,7 +657,7 @@ static Item eval_list(Scope *s, const Expr *e)
 			item.n = 1;
 			item.i[0] = (int64_t)item.x;
 		} else if (item.kind != I_list) {
-			fail(scope_where(s), "entry %d of a list is no integer", i);
+			fail(scope_where(s), "entry %d of a list: expected an integer", i);
 		}
 		if (out.n + item.n > NUMS)
 			fail(scope_where(s), "a list of more than %d entries", NUMS);
@@ -696,7 +682,7 @@ Item eval_item(Scope *s, const Expr *e)
 		if (literal_name(e->name, &x))
 			return num_item(x);
 		if (strcmp(e->name, "none"))
-			fail(scope_where(s), "nothing is called '%s'", e->name);
+			fail(scope_where(s), "unknown name '%s'", e->name);
 		return (Item){.kind = I_none};
 	case X_text:
 		return (Item){.kind = I_text, .text = e->name};

@@ -35,7 +35,7 @@ Graph *graph_inside(Arena *arena, const Graph *from)
 	return g;
 }
 
-// The first slot of a name keeps it.
+// Of slots with one name, find_slot() returns the first.
 static void push_slot(Graph *g, Slot slot)
 {
 	PUSH(g->arena, g->slots, slot);
@@ -233,7 +233,7 @@ static Ref put_ordered(Graph *g, Op op, int nin, const Ref *in, const Attr *attr
 	in = operands_in(cell);
 	type_of(g, op, nin, in, attr, &elem, &shape);
 	Ref r = 0;
-	if (!count_of(&shape)) // nothing to compute, and kernels need not know of such
+	if (!count_of(&shape)) // nothing to compute: no kernel has an empty space
 		r = put_const(g, elem, shape, "");
 	if (!r)
 		r = folded(g, op, nin, in, attr, elem, &shape);
@@ -312,12 +312,12 @@ Ref put_num(Graph *g, Elem elem, double number)
 {
 	char bytes[8];
 	elem = working(g, elem);
-	int64_t whole = is_float(elem) ? 0 : (int64_t)number;
+	int64_t integer = is_float(elem) ? 0 : (int64_t)number;
 	Array array = {.type = elem};
 	if (is_float(elem))
 		array.f = &number;
 	else
-		array.i = &whole;
+		array.i = &integer;
 	array_to(&array, bytes);
 	return put_const(g, elem, (Shape){0}, bytes);
 }
@@ -400,7 +400,7 @@ void add_out(Graph *g, const char *name, Ref r)
 void add_store(Graph *g, int slot, Ref r)
 {
 	const Slot *to = &g->slots.at[slot];
-	if (to->type != working(g, to->type)) { // the slot has a type that its graph does not
+	if (to->type != working(g, to->type)) { // a slot may be f32 in a graph of f64
 		g->wide = false;
 		r = put_cast(g, r, to->type);
 		g->wide = true;
@@ -432,36 +432,22 @@ int add_node(Graph *g, const char *name, const char *op)
 
 // ---- what is needed -------------------------------------------------------------------
 
-bool *graph_marks(Arena *arena, const Graph *g)
-{
-	bool *live = NEWS(arena, bool, g->nval);
-	for (int k = 0; k < g->outs.count; k++)
-		live[g->outs.at[k].val] = true;
-	for (int k = 0; k < g->stores.count; k++)
-		live[g->stores.at[k].val] = true;
-	for (int r = g->nval - 1; r > 0; r--)
-		for (int k = 0; live[r] && k < val(g, r)->nin; k++)
-			live[val(g, r)->in[k]] = true;
-	return live;
-}
-
 int *graph_uses(Arena *arena, const Graph *g)
 {
-	bool *live = graph_marks(arena, g);
 	int *uses = NEWS(arena, int, g->nval);
-	for (int r = 1; r < g->nval; r++)
-		for (int k = 0; live[r] && k < val(g, r)->nin; k++)
-			uses[val(g, r)->in[k]]++;
 	for (int k = 0; k < g->outs.count; k++)
 		uses[g->outs.at[k].val]++;
 	for (int k = 0; k < g->stores.count; k++)
 		uses[g->stores.at[k].val]++;
+	for (int r = g->nval - 1; r > 0; r--)
+		for (int k = 0; uses[r] && k < val(g, r)->nin; k++)
+			uses[val(g, r)->in[k]]++;
 	return uses;
 }
 
 void copy_values(Graph *to, const Graph *from, Ref *now, Rewrite *put, void *context)
 {
-	bool *live = graph_marks(to->arena, from);
+	const int *live = graph_uses(to->arena, from);
 	for (Ref r = 1; r < (Ref)from->nval; r++) {
 		const Val *v = val(from, r);
 		if (!live[r])
@@ -514,7 +500,7 @@ static void copy_leaf(Graph *g, const Graph *from, Ref r, int node, Ref *now)
 Graph *graph_live(Arena *arena, const Graph *from)
 {
 	Graph *g = graph_like(arena, from);
-	bool *live = graph_marks(arena, from);
+	const int *live = graph_uses(arena, from);
 	Ref *now = NEWS(arena, Ref, from->nval);
 	for (int r = 1; r < from->nval; r++) {
 		const Val *v = val(from, r);

@@ -37,10 +37,8 @@ typedef struct Prim {
 	const char *type;
 	const char *attr; // the notation of its attributes, see prims.def
 	int weight;
-	const char *text;
 } Prim;
 extern const Prim prims[OPS];
-extern const Op reduction_maps[OPS]; // of the accumulator and an element: O_sum -> O_add; else 0
 
 typedef struct ElemInfo {
 	const char *name;
@@ -55,6 +53,14 @@ typedef struct ActInfo { // acts.def
 	enum { ACT_free, ACT_bounded } scale;
 } ActInfo;
 extern const ActInfo acts[ACTS];
+
+// What padding of the reduced axes holds, and how two elements are combined. Finite for softmax, so
+// that one of padding alone is finite too.
+typedef struct Reducer {
+	Op step;      // a map; O_const: several steps
+	double start; // the neutral element
+} Reducer;
+extern const Reducer reducers[OPS];
 
 static inline bool is_float(Elem e)
 {
@@ -169,7 +175,7 @@ typedef struct Graph {
 	int from;       // stamped on every value put
 	Table *lengths; // of dynamic values; NULL: there are none
 	Ref refused;    // a length that has to be fixed: why the last put failed; 0
-	Table *limits;  // onnx floor: Ref -> what the numbers in a value can be
+	Table *limits;  // onnx layer: Ref -> interval of its elements
 	Decomposed plain;
 	bool wide; // f32 is computed as f64; random numbers, and slots other than inputs, are f32
 	bool unaliased; // a slot's cast to its own type is a value: see graph_unalias
@@ -206,15 +212,15 @@ Ref put_num(Graph *, Elem, double); // Of rank 0.
 Ref put_slot(Graph *, int slot);    // The slot's contents.
 Attr attr_copy(const Val *);        // Returns a copy that may be changed.
 bool commutes(Op);                  // True if its two operands may be swapped.
-Ref put_as(Graph *to, const Val *v,
-           const Ref *in);   // The operation of v on new operands, with the same node.
-int add_slot(Graph *, Slot); // Returns its index.
+// The operation of v on new operands, with the same node.
+Ref put_as(Graph *to, const Val *v, const Ref *in);
+int add_slot(Graph *, Slot);                      // Returns its index.
 int find_slot(const Graph *, const char *name);   // -1: none
 Ref find_output(const Graph *, const char *name); // 0: none
 Ref slot_ref(const Graph *, int slot);            // The value that reads it; 0: none.
 void add_out(Graph *, const char *name, Ref);
-bool is_own_out(
-    const char *name); // True for an output of the model: neither SHAPE_OF nor CHECK_OF.
+// True for an output of the model: neither SHAPE_OF nor CHECK_OF.
+bool is_own_out(const char *name);
 void add_store(Graph *, int slot, Ref);  // A second store to a slot replaces the first.
 Ref stored_ref(const Graph *, int slot); // The value that is stored to it; 0: none.
 int add_node(Graph *, const char *name, const char *op); // Keeps the strings.
@@ -237,10 +243,9 @@ Graph *graph_live(Arena *, const Graph *);
 // The same, and a slot's value that is stored in another slot becomes a copy, so that kernels may
 // swap slots.
 Graph *graph_unalias(Arena *, const Graph *);
-// Returns by Ref whether outputs or stores need a value.
-bool *graph_marks(Arena *, const Graph *);
-int *graph_uses(Arena *,
-                const Graph *); // Counts the uses of each live value: as operand, output or store.
+// Returns by Ref how often each value is used: as operand of a live value, output or store. 0: the
+// value is dead.
+int *graph_uses(Arena *, const Graph *);
 
 // ---- dynamic.c: dynamic axes, whose length depends on the data -------------------------
 
@@ -328,11 +333,11 @@ Shape shape_of(int rank, const int64_t *dims);
 void row_strides(const Shape *, int64_t *stride);     // in elements, row-major
 Shape stacked_shape(int64_t n, const Shape *entry);   // `n` of them along a new first axis
 const char *shape_text(Arena *, Elem, const Shape *); // f32[2,3]
-bool has_axis(const Attr *, int axis);                // True if a K_axes attribute reduces it.
+bool has_axis(const Attr *, int axis); // True if the attribute, a list of axes, has it.
 // Returns the shape of a reduction: `axes` have size 1.
 Shape reduced_shape(const Shape *, int n, const int64_t *axes);
-bool is_reduced(const Shape *, const Shape *space,
-                uint32_t reduce);                  // True if it is `space` reduced over these axes.
+// True if it is `space` reduced over these axes.
+bool is_reduced(const Shape *, const Shape *space, uint32_t reduce);
 uint32_t axes_mask(const Val *);                   // of a reduction or dot, as bits
 bool same_axes(const Shape *, uint32_t, uint32_t); // except for axes of size 1
 
@@ -346,8 +351,8 @@ void check_loop(Graph *, const LoopInfo *, const Ref *in); // the same for loops
 // ---- constant.c: known values ---------------------------------------------------------
 
 bool is_const(const Graph *, Ref);
-bool const_num(const Graph *, Ref,
-               double *); // True if every element of the constant is this number.
+// True if every element of the constant is this number.
+bool const_num(const Graph *, Ref, double *);
 // True for a small constant that is at most -1e30 for future keys and 0 elsewhere: added to scores,
 // it hides future keys.
 bool const_causal(const Graph *, Ref);
@@ -389,16 +394,16 @@ typedef struct Lexer {
 
 Lexer *lexer_open(Arena *, const char *where, const char *text); // Starts at the first token.
 void lexer_next(Lexer *);
-bool lexer_is(const Lexer *,
-              const char *word);            // True if the current token is this sign or plain name.
-bool lexer_take(Lexer *, const char *word); // If so, skips it.
+// True if the current token is this sign or plain name.
+bool lexer_is(const Lexer *, const char *word);
+bool lexer_take(Lexer *, const char *word);   // If so, skips it.
 void lexer_expect(Lexer *, const char *word); // Skips it, or fails.
 const char *lexer_name(Lexer *); // Returns a name and skips it; fails on any other token.
 int64_t lexer_count(Lexer *);    // not negative
 int64_t lexer_integer(Lexer *);
 double lexer_number(Lexer *);
-int lexer_choice(Lexer *, int n,
-                 const char *const *words); // Returns the index of the current word.
+// Returns the index of the current word.
+int lexer_choice(Lexer *, int n, const char *const *words);
 // Reads "[2,/3]". Returns which dimensions are marked by a slash, as bits.
 uint32_t lexer_dims(Lexer *, Shape *);
 void lexer_end_line(Lexer *);     // Goes to the next line; fails before the end of this one.
@@ -419,9 +424,8 @@ typedef struct Item {
 	int64_t i[NUMS];
 } Item;
 
-int64_t
-wrap_axis(const char *where, int64_t axis,
-          int rank); // Returns the axis counted from the first; fails if it is out of range.
+// Returns the axis counted from the first; fails if it is out of range.
+int64_t wrap_axis(const char *where, int64_t axis, int rank);
 Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0
 int attr_split(Op, const Attr *, Item *); // Returns the number of items.
 
@@ -451,6 +455,10 @@ typedef struct Host { // evaluates what the book lacks
 	Item (*attr)(void *context, const char *def, const char *name);
 } Host;
 Item eval_item(Scope *, const Expr *);
+Item num_item(double), ref_item(Ref); // 0: none
+// Returns the number that an item is: a list of one entry and a constant of one value are numbers.
+// Fails for others; `name` is called with it.
+double item_number(const Graph *, const char *where, const char *name, const Item *);
 int function_index(const char *name);   // Returns its Expr.function.
 const char *scope_where(const Scope *); // Returns the node that a value is put for, else the line.
 char *text_of_items(Scope *, int n, Expr *const *); // concatenated
@@ -495,8 +503,8 @@ typedef struct Book {
 	Def *composites[OPS], *grads[OPS];
 } Book;
 
-const Book *
-book_builtin(void); // all of compiler/book, embedded at build time, read once per process
+// Returns all of compiler/book, embedded at build time and read once per process.
+const Book *book_builtin(void);
 // Calls a definition: operands by position; attributes (after the `;`) by name, each a list or a
 // number; nout results.
 typedef struct AttrArg {
@@ -529,7 +537,6 @@ void form_read(Book *, Lexer *);
 
 Ref put_unslice(Graph *, Ref, const Shape *to, const int64_t *start, const int64_t *step);
 Ref put_unwindow(Graph *, Ref, const Shape *to, int nrow, const int64_t (*row)[7]);
-Ref put_rows(Graph *, Ref, const Shape *other);
 
 // ---- text.c: writes graphs as text and reads them -------------------------------------
 

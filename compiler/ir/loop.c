@@ -86,7 +86,7 @@ static void copy_value(Copy *c, Ref r)
 Ref *put_body(Graph *g, const Graph *body, const Ref *slot)
 {
 	Copy c = copy_start(g, body, slot);
-	const bool *live = graph_marks(g->arena, body);
+	const int *live = graph_uses(g->arena, body);
 	for (Ref r = 1; r < (Ref)body->nval; r++)
 		if (live[r])
 			copy_value(&c, r);

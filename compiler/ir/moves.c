@@ -81,8 +81,7 @@ int operand_index(Vars *w, const Graph *g, const Val *v, int k, const Index *idx
 
 // ---- operands in memory ---------------------------------------------------------------
 
-// The index along an axis of size 1 is 0.
-static void keep_ones(const Shape *shape, const Index *idx, Index *own)
+void index_within(const Shape *shape, const Index *idx, Index *own)
 {
 	for (int a = 0; a < shape->rank; a++)
 		own[a] = shape->dim[a] == 1 ? constant_index(0) : idx[a];
@@ -95,7 +94,7 @@ bool locate(Vars *w, const Graph *g, const Inside *inside, Ref *r, Index *idx, I
 		Index own[RANK];
 		if (prims[v->op].cls != C_move || has_fill(v->op))
 			return false;
-		keep_ones(&v->shape, idx, own);
+		index_within(&v->shape, idx, own);
 		operand_index(w, g, v, 0, own, idx, NULL);
 		*r = v->in[0];
 	}
@@ -150,7 +149,7 @@ int far_reads(Vars *w, const Graph *g, const Inside *inside, Ref r, const Index 
 	int far = 0;
 	for (int i = 0; i < v->nin; i++) {
 		Index operand[RANK];
-		keep_ones(&val(g, v->in[i])->shape, at, operand);
+		index_within(&val(g, v->in[i])->shape, at, operand);
 		far += far_reads(w, g, inside, v->in[i], operand, x);
 	}
 	return far;

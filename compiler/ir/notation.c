@@ -245,7 +245,7 @@ void lexer_end_line(Lexer *l)
 //   indexed: primary {[comparison] | [[comparison]:[comparison]]}
 //   primary: number | name | name(operands; attributes) | [list] | (comparison)
 
-enum { NESTING = 200, DEPTH = 1000 }; // deepest brackets and calls; deeper text is not meant for us
+enum { NESTING = 200, DEPTH = 1000 }; // deepest brackets, deepest calls
 
 static void add_depth(Lexer *l, Expr *e)
 {
@@ -415,19 +415,9 @@ Expr *parse_text(Arena *arena, const char *where, const char *text)
 
 // ---- attributes -----------------------------------------------------------------------
 
-static double number_of(const char *where, Op op, const Item *item)
-{
-	if (item->kind == I_list && item->n == 1)
-		return (double)item->i[0];
-	if (item->kind != I_num)
-		fail(where, "%s: expected a number as attribute, found a list or a value",
-		     prims[op].name);
-	return item->x;
-}
-
 static int64_t integer_of(const char *where, Op op, const Item *item)
 {
-	double x = number_of(where, op, item);
+	double x = item_number(NULL, where, prims[op].name, item);
 	if (x != floor(x) || fabs(x) > 9e15)
 		fail(where, "%s: expected an integer as attribute, found %g", prims[op].name, x);
 	return (int64_t)x;
@@ -449,8 +439,7 @@ static int ascending(const void *a, const void *b)
 Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 {
 	const char *layout = prims[op].attr;
-	Item single[3];
-	const Item *lists[3];
+	Item lists[3];
 	int nlist = 0;
 	Attr attr = {0};
 	if (nitem != (int)strlen(layout))
@@ -458,33 +447,28 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 		     (int)strlen(layout), nitem);
 	for (int k = 0; k < nitem; k++) {
 		if (layout[k] == 'x') {
-			attr.x = number_of(where, op, &item[k]);
+			attr.x = item_number(NULL, where, prims[op].name, &item[k]);
 		} else if (layout[k] == 'i' || layout[k] == 'a') {
 			int64_t i = integer_of(where, op, &item[k]);
 			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(where, i, rank) : i;
-		} else if (item[k].kind == I_num) {
-			single[nlist] = (Item){.kind = I_list, .n = 1};
-			single[nlist].i[0] = integer_of(where, op, &item[k]);
-			lists[nlist] = &single[nlist];
-			nlist++;
 		} else if (item[k].kind == I_list) {
-			lists[nlist++] = &item[k];
-		} else {
-			fail(where, "%s: expected a list as attribute, found a value",
-			     prims[op].name);
+			lists[nlist++] = item[k];
+		} else { // a number is a list of one
+			lists[nlist].n = 1;
+			lists[nlist++].i[0] = integer_of(where, op, &item[k]);
 		}
 	}
 	// The lists, one for each L or A of the layout, are interleaved after the integers.
-	int n = nlist ? lists[0]->n : 0;
+	int n = nlist ? lists[0].n : 0;
 	int64_t *to = attr.i + attr.n;
 	if (attr.n + nlist * n > NUMS)
 		fail(where, "%s: more than %d numbers as attributes", prims[op].name, NUMS);
 	for (int k = 0; k < nlist; k++) {
-		if (lists[k]->n != n)
+		if (lists[k].n != n)
 			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
-			     lists[k]->n);
+			     lists[k].n);
 		for (int i = 0; i < n; i++)
-			to[i * nlist + k] = lists[k]->i[i];
+			to[i * nlist + k] = lists[k].i[i];
 		attr.n += n;
 	}
 	if (strchr(layout, 'A')) {

@@ -97,7 +97,7 @@ static Rule *read_rule(Book *book, Lexer *l, const char *sign)
 		lexer_next(l);
 	if (lexer_take(l, "if"))
 		do
-			PUSH(book->arena, test, inline_defs(book, parse_expr(l)));
+			PUSH(book->arena, test, parse_expr(l));
 		while (lexer_take(l, ","));
 	if (l->kind != T_line && l->kind != T_end)
 		fail(lexer_place(l), "found '%s' after a rule", l->word);
@@ -183,8 +183,8 @@ static Expr *own_copy(Book *book, const Expr *e, Names *names, const char *place
 	return own;
 }
 
-// Adds a rule for every combination of cases.
-static void expand_forms(Book *book, const Rule *r)
+// Adds a rule for every combination of cases; arena: for rules with forms left.
+static void expand_forms(Book *book, Arena *arena, const Rule *r)
 {
 	const Expr *call = find_form(book, r->left);
 	if (!call) {
@@ -210,14 +210,16 @@ static void expand_forms(Book *book, const Rule *r)
 	}
 	const Rule *form = table_pointer_s(book->forms, call->name);
 	for (; form; form = form->next) {
-		Rule result = apply_case(book->arena, r, call, form);
-		expand_forms(book, &result);
+		Rule result = apply_case(arena, r, call, form);
+		expand_forms(book, arena, &result);
 	}
 }
 
 void rule_read(Book *book, Lexer *l)
 {
-	expand_forms(book, read_rule(book, l, "=>"));
+	Arena *arena = arena_new();
+	expand_forms(book, arena, read_rule(book, l, "=>"));
+	arena_free(arena);
 }
 
 // ---- matching -------------------------------------------------------------------------

@@ -58,7 +58,7 @@ bool same_shape(const Shape *a, const Shape *b)
 Shape shape_of(int rank, const int64_t *dims)
 {
 	if (rank > RANK)
-		fail("shape", "%d axes; at most %d can be", rank, RANK);
+		fail("shape", "%d axes; at most %d are supported", rank, RANK);
 	Shape shape = {.rank = rank};
 	for (int a = 0; a < rank; a++)
 		shape.dim[a] = dims[a];
@@ -68,7 +68,7 @@ Shape shape_of(int rank, const int64_t *dims)
 Shape stacked_shape(int64_t n, const Shape *entry)
 {
 	if (entry->rank == RANK)
-		fail("shape", "%d axes; at most %d can be", RANK + 1, RANK);
+		fail("shape", "%d axes; at most %d are supported", RANK + 1, RANK);
 	Shape shape = {.rank = entry->rank + 1, .dim = {n}};
 	for (int a = 0; a < entry->rank; a++)
 		shape.dim[a + 1] = entry->dim[a];

@@ -142,8 +142,8 @@ static Ref filled(const Case *q, Elem type, double x)
 static Ref reduce(const Case *q)
 {
 	const Val *x = operand(q, 0);
-	if (!count_of(&x->shape)) // kernels need not know of such
-		return filled(q, x->type, q->op == O_prod);
+	if (!count_of(&x->shape)) // no kernel has an empty space
+		return filled(q, x->type, reducers[q->op].start);
 	if (x->op != q->op)
 		return 0;
 	int64_t axes[RANK];
@@ -216,10 +216,10 @@ static Ref add(const Case *q)
 	for (int swap = 0; axis >= 0 && swap < 2; swap++) {
 		const Val *low = swap ? y : x, *high = swap ? x : y;
 		Attr padding = attr_copy(low);
-		int64_t *rim = padding.i + 2 * axis; // before, after
-		if (low->shape.dim[axis] - rim[1] != high->attr->i[2 * axis])
+		int64_t *around = padding.i + 2 * axis; // before, after
+		if (low->shape.dim[axis] - around[1] != high->attr->i[2 * axis])
 			continue;
-		rim[1] = high->attr->i[2 * axis + 1];
+		around[1] = high->attr->i[2 * axis + 1];
 		Ref both = put_concat(q->g, axis, 2, (Ref[]){low->in[0], high->in[0]});
 		return put(q->g, O_pad, 1, &both, &padding);
 	}

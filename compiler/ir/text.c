@@ -182,7 +182,8 @@ static void say_slot(Text *t, const Slot *s)
 // numbers.
 int *number_values(Arena *arena, const Graph *g)
 {
-	bool *live = graph_marks(arena, g), *line = NEWS(arena, bool, g->nval);
+	const int *live = graph_uses(arena, g);
+	bool *line = NEWS(arena, bool, g->nval);
 	int *number = NEWS(arena, int, g->nval), n = 0;
 	for (int r = 1; r < g->nval; r++) {
 		line[r] |= val(g, r)->op != O_const && val(g, r)->op != O_slot;
@@ -335,17 +336,15 @@ static void read_line(Reader *r, Lexer *l);
 // Reads the lines of the body of a loop.
 static Ref read_loop(Reader *r, Lexer *l, const char *place, const Expr *e)
 {
-	Attr attr = {.n = 5};
-	const Expr *list = e->nattr == 1 ? e->attr[0] : e;
-	if (list->kind != X_list || list->nin != attr.n)
-		fail(place, "a loop: expected a list of %d numbers as attribute", attr.n);
-	for (int k = 0; k < attr.n; k++) {
-		const Expr *n = list->in[k];
-		double most = k ? INT32_MAX : 0x1p53; // only a trip count may be this large
-		if (n->kind != X_num || !(n->x >= 0 && n->x <= most) || n->x != floor(n->x))
-			fail(place, "number %d of a loop: expected an integer in range", k);
-		attr.i[k] = (int64_t)n->x;
-	}
+	Item list = {.kind = I_none};
+	if (e->nattr)
+		list = eval_item(&(Scope){.g = r->g, .where = place}, e->attr[0]);
+	Attr attr = attr_join(place, O_loop, 0, e->nattr, &list);
+	if (attr.n != 5)
+		fail(place, "loop: expected 5 numbers as attributes, found %d", attr.n);
+	for (int k = 1; k < attr.n; k++) // only a trip count may be larger
+		if (attr.i[k] < 0 || attr.i[k] > INT32_MAX)
+			fail(place, "loop: %lld is out of range", (long long)attr.i[k]);
 	Ref *in = NEWS(l->arena, Ref, e->nin + 1);
 	for (int k = 0; k < e->nin; k++)
 		in[k] = read_expr(r, place, e->in[k]);

@@ -48,13 +48,6 @@ static Elem one_type(const Case *c, int first)
 	return type;
 }
 
-// Booleans can be compared, combined and selected, but not used in arithmetic.
-static bool is_logical(Op op)
-{
-	return op == O_and || op == O_or || op == O_xor || op == O_max || op == O_min ||
-	       op == O_amax || op == O_amin || op == O_concat;
-}
-
 static Elem type_same(const Case *c)
 {
 	if (c->op == O_select) {
@@ -62,10 +55,12 @@ static Elem type_same(const Case *c)
 		return one_type(c, 1);
 	}
 	Elem type = one_type(c, 0);
-	if (!is_logical(c->op))
-		check_class(c, 0, "fiu", "a number");
-	if (c->op == O_and || c->op == O_or || c->op == O_xor)
+	bool bits = c->op == O_and || c->op == O_or || c->op == O_xor;
+	bool order = c->op == O_max || c->op == O_min || c->op == O_amax || c->op == O_amin;
+	if (bits)
 		check_class(c, 0, "iub", "an integer or Boolean");
+	else if (!order && c->op != O_concat) // Booleans have no arithmetic
+		check_class(c, 0, "fiu", "a number");
 	return type;
 }
 

@@ -22,7 +22,7 @@ static void check_size(const Case *c, const Shape *shape)
 static Shape dims_shape(const Case *c, int first)
 {
 	if (c->attr->n - first > RANK)
-		wrong(c, "%d axes; at most %d can be", c->attr->n - first, RANK);
+		wrong(c, "%d axes; at most %d are supported", c->attr->n - first, RANK);
 	for (int k = first; k < c->attr->n; k++)
 		if (c->attr->i[k] < 0)
 			wrong(c, "axis %d has size %lld", k - first, (long long)c->attr->i[k]);
@@ -122,7 +122,7 @@ static Shape shape_expanded(const Case *c)
 {
 	Shape shape = dims_shape(c, 0), from = operand(c, 0)->shape;
 	if (shape.rank != from.rank)
-		wrong(c, "%d axes are asked of an operand of %d", shape.rank, from.rank);
+		wrong(c, "found %d axes, expected %d as in the operand", shape.rank, from.rank);
 	for (int a = 0; a < shape.rank; a++)
 		if (from.dim[a] != 1 && from.dim[a] != shape.dim[a])
 			wrong(c, "axis %d is %lld and cannot become %lld", a,
@@ -186,7 +186,7 @@ static Shape shape_windowed(const Case *c)
 	int rank = shape.rank, n = c->attr->n / 7;
 	check_count(c, 7 * n);
 	if (rank + n > RANK)
-		wrong(c, "%d axes; at most %d can be", rank + n, RANK);
+		wrong(c, "%d axes; at most %d are supported", rank + n, RANK);
 	for (int k = 0; k < n; k++) {
 		const int64_t *w = c->attr->i + 7 * k;
 		int axis = checked_axis(c, w[0]);
@@ -301,7 +301,7 @@ static Shape shape_gathered(const Case *c)
 			      (long long)size);
 	}
 	if (rank > RANK)
-		wrong(c, "%d axes; at most %d can be", rank, RANK);
+		wrong(c, "%d axes; at most %d are supported", rank, RANK);
 	Shape shape = {.rank = rank};
 	for (int a = 0; a < rank; a++)
 		shape.dim[a] = a < axis                 ? x->dim[a]
@@ -345,7 +345,7 @@ static Shape shape_normed(const Case *c)
 static Shape stacked_elements(const Case *c, const LoopInfo *l, const Shape *entry)
 {
 	if (entry->rank == RANK)
-		wrong(c, "%d axes; at most %d can be", RANK + 1, RANK);
+		wrong(c, "%d axes; at most %d are supported", RANK + 1, RANK);
 	Shape shape = stacked_shape(l->trips, entry);
 	check_size(c, &shape);
 	return shape;

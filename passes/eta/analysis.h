@@ -64,7 +64,7 @@ typedef struct ScaleAnalysis {
 	const Graph *g;
 	const Rules *rules;
 	bool authors; // the authors' code takes precedence over the paper
-	const bool *live;
+	const int *live;
 	bool *out; // an output of the graph
 	Nature *nature;
 	Origin *origin;

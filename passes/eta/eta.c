@@ -120,7 +120,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	                   .g = g,
 	                   .rules = options->rules ? options->rules : &paper,
 	                   .authors = authors,
-	                   .live = graph_marks(arena, g)};
+	                   .live = graph_uses(arena, g)};
 	s.out = NEWS(arena, bool, g->nval);
 	for (int k = 0; k < g->outs.count; k++)
 		s.out[g->outs.at[k].val] = true;

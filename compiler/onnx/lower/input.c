@@ -247,7 +247,7 @@ void check_infos(Reader *r, NameScope *top)
 void mark_used(Reader *r)
 {
 	Graph *g = r->g;
-	bool *live = graph_marks(r->arena, g);
+	const int *live = graph_uses(r->arena, g);
 	for (int i = 0; i < r->model->inputs.count; i++) {
 		Input *in = &r->model->inputs.at[i];
 		int slot = find_slot(g, in->name);

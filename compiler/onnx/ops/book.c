@@ -7,16 +7,6 @@
 
 // ---- attributes -----------------------------------------------------------------------
 
-Item num_item(double x)
-{
-	return (Item){.kind = I_num, .x = x};
-}
-
-Item ref_item(Ref r)
-{
-	return (Item){.kind = r ? I_ref : I_none, .ref = r};
-}
-
 Item ints_item(const Call *c, size_t n, const int64_t *ints)
 {
 	Item item = {.kind = I_list, .n = (int)n};
@@ -180,9 +170,7 @@ Ref call_value(Scope *s, const Expr *e, int k)
 
 double number_of_item(Scope *s, const Expr *e, Item item)
 {
-	if (item.kind != I_num)
-		fail(scope_where(s), "%s: expected a number", e->name);
-	return item.x;
+	return item_number(s->g, scope_where(s), e->name, &item);
 }
 
 int64_t call_integer(Scope *s, const Expr *e, int k)

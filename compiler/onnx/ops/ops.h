@@ -32,7 +32,6 @@ Ref call_value(Scope *, const Expr *, int k);
 int64_t call_integer(Scope *, const Expr *, int k);
 double number_of_item(Scope *, const Expr *, Item);
 int call_input(Scope *, const Expr *, int k); // the number of the node's input that operand k is
-Item num_item(double), ref_item(Ref);         // 0: none
 Item ints_item(const Call *, size_t n, const int64_t *);
 
 // ---- quant.c --------------------------------------------------------------------------
