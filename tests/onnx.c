@@ -179,6 +179,38 @@ static void test_exact(void)
 	      "a product of integers beyond 2^53");
 }
 
+static void set_word(NodeProto *n, const char *name, const char *word)
+{
+	attribute(n, name)->s = (ProtobufCBinaryData){strlen(word), (uint8_t *)word};
+}
+
+// A region that is the whole axis gives the axis, whether it is a constant or computed, at run time
+// too, where the axis is long.
+static void test_crop(void)
+{
+	enum { LONG = 50 };
+	const char *const modes[] = {"floor", "ceil"}, *const inputs[] = {"x,all,one", "x,r,one"};
+	const float all[] = {0, 1};
+	double wanted[LONG];
+	for (int i = 0; i < LONG; i++)
+		wanted[i] = i + 1;
+	for (int k = 0; k < COUNT(modes) * COUNT(inputs); k++) {
+		Build *b = build(13);
+		PUSH(arena, b->inputs, value("x", 1, "50"));
+		PUSH(arena, b->inputs, value("p", 1, "2")); // 1, 2
+		PUSH(arena, b->outputs, value("y", 1, "50"));
+		PUSH(arena, b->tensors, floats("all", 2, all));
+		PUSH(arena, b->tensors, floats("one", 1, all + 1));
+		add_to(b, node("Sub", "p,one", "r"));
+		NodeProto *n = add_to(b, node("Resize", inputs[k / 2], "y"));
+		set_word(n, "coordinate_transformation_mode", "tf_crop_and_resize");
+		set_word(n, "mode", "nearest");
+		set_word(n, "nearest_mode", modes[k % 2]);
+		gives(b, format(arena, "all of an axis: %s %s", inputs[k / 2], modes[k % 2]), LONG,
+		      wanted);
+	}
+}
+
 // In double, values equal the file's to the last bit: the f32 next to 1/6 is not 1/6, and a third
 // is not an f32.
 static void test_wide(void)
@@ -787,6 +819,7 @@ int main(int argc, char **argv)
 	test_storage();
 	test_constants();
 	test_exact();
+	test_crop();
 	test_wide();
 	test_function();
 	test_branch();

@@ -246,6 +246,18 @@ static void growing(void)
 	     "is not unrolled");
 }
 
+// An error in a body that is lowered twice, as a loop and unrolled, is reported though nothing
+// reads its result.
+static void bad_body(void)
+{
+	Build *b = model_of("Loop few,yes,v last", "last");
+	add_input(b, "v", "2");
+	set_body(b, 0, body_of("Concat x,v y\nFoo x z\nIdentity c go", "t,c,x", "go,y"));
+	attribute(b->nodes.at[0]->attribute[0]->g->node[0], "axis")->i = 0;
+	add_count(b, "few", 300);
+	rejected(b, "an error in a body", "Foo is not known");
+}
+
 enum { LONG = 300, WIDE = 2 };
 
 // Two scanned values, one of them backward along another axis, one result along the last.
@@ -331,6 +343,7 @@ int main(void)
 	ended_by_data();
 	without_bound();
 	growing();
+	bad_body();
 	long_scan();
 	nested(false);
 	nested(true);

@@ -81,8 +81,16 @@ void add_error(Reader *r, const char *where, const char *text)
 	int count = (int)(help ? (size_t)(help - text) : strlen(text));
 	Problem problem = {where, format(r->arena, "%.*s", count, text),
 	                   help ? help + strlen(HELP) : NULL};
-	if (is_new(r, format(r->arena, "%s: %s", where ? where : "", text)))
+	if (is_new(r, problem_text(r->arena, &problem)))
 		PUSH(r->arena, r->problems, problem);
+}
+
+void drop_problems(Reader *r, int count)
+{
+	while (r->problems.count > count) {
+		const Problem *last = &r->problems.at[--r->problems.count];
+		*table_cell_s(r->noted, problem_text(r->arena, last)) = false;
+	}
 }
 
 const char *problem_text(Arena *arena, const Problem *p)

@@ -113,6 +113,8 @@ bool attempt(Reader *, const NodeProto *, Attempt *, NameScope *, const void *wh
 // Records an error at a node or NULL; its help comes after HELP.
 void add_error(Reader *, const char *where, const char *text);
 const char *problem_text(Arena *, const Problem *); // as it is printed
+// Removes the errors after the first `count`; they are recorded again if they occur again.
+void drop_problems(Reader *, int count);
 void note(Reader *, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 // Makes the full graph double because `what` is, if the options leave the precision to the file.
 void meet_double(Reader *, const char *what);

@@ -487,11 +487,11 @@ static bool host_call(Scope *s, const Expr *e, Item *result)
 {
 	enum { SET = 13 }; // whose attributes those of com.microsoft have
 	Call *c = s->host->context;
-	for (int i = 0; i < COUNT(functions); i++)
-		if (!strcmp(functions[i].name, e->name)) {
-			*result = functions[i].call(c, s, e);
-			return true;
-		}
+	int function = FIND(e->name, functions);
+	if (function >= 0) {
+		*result = functions[function].call(c, s, e);
+		return true;
+	}
 	// Another operator, on other inputs with this node's attributes.
 	const OpRow *row = find_row("", e->name);
 	if (!row || row->lower == lower_book || row->lower == lower_map)

@@ -258,10 +258,10 @@ static int scatter_mode(const Call *c)
 {
 	static const char *const modes[] = {"none", "add", "mul", "min", "max"};
 	const char *mode = attr_string(c, "reduction", "none");
-	for (int i = 0; i < COUNT(modes); i++)
-		if (!strcmp(mode, modes[i]))
-			return i;
-	invalid_node(c, "reduction '%s'", mode);
+	int found = FIND(mode, modes);
+	if (found < 0)
+		invalid_node(c, "reduction '%s'", mode);
+	return found;
 }
 
 // A constant that counts 0, 1, 2, ... n-1: the whole operand in order.

@@ -280,7 +280,7 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 		cycle.until = add_results(t, f, own, out);
 	if (f->body->stores.count)
 		t->why = "its graph gathers statistics";
-	r->problems.count = problems;
+	drop_problems(r, problems);
 	close_nest(r, f);
 	return cycle;
 }
