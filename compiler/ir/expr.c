@@ -237,7 +237,10 @@ static Item fn_causal(const Call *c)
 
 static Item fn_padded(const Call *c)
 {
-	return ref_item(put_all_padded(c->g, c->in[0].ref));
+	Ref x = c->in[0].ref;
+	for (int i = 0; i < c->in[1].n; i++)
+		x = put_padded(c->g, x, (int)c->in[1].i[i]);
+	return ref_item(x);
 }
 
 static Item fn_axes(const Call *c)
@@ -518,15 +521,15 @@ static const struct {
 	const char *name, *signature;
 	Item (*eval)(const Call *);
 } functions[] = {
-    {"zip", "", fn_zip},     {"where", "l", fn_where},   {"several", "", fn_several},
-    {"need", "", fn_need},   {"padded", "v", fn_padded}, {"with_extent", "vvA", fn_with_extent},
-    {"type", "v", fn_type},  {"shape", "v", fn_shape},   {"dynamic", "vA", fn_dynamic},
-    {"axes", "vA", fn_axes}, {"given", "i", fn_given},   {"extent", "vA", fn_extent},
-    {"size", "vA", fn_size}, {"range", "nn", fn_range},  {"unslice", "vvLL", fn_unslice},
-    {"at", "in", fn_at},     {"sized", "vv", fn_sized},  {"unwindow", "vvL", fn_unwindow},
-    {"inv", "l", fn_inv},    {"float", "v", fn_float},   {"length", "i", fn_length},
-    {"cut", "inn", fn_cut},  {"count", "vA", fn_count},  {"filled", "vAN", fn_filled},
-    {"is", "vn", fn_is},     {"causal", "v", fn_causal}, {"without", "ll", fn_without},
+    {"zip", "", fn_zip},     {"where", "l", fn_where},    {"several", "", fn_several},
+    {"need", "", fn_need},   {"padded", "vA", fn_padded}, {"with_extent", "vvA", fn_with_extent},
+    {"type", "v", fn_type},  {"shape", "v", fn_shape},    {"dynamic", "vA", fn_dynamic},
+    {"axes", "vA", fn_axes}, {"given", "i", fn_given},    {"extent", "vA", fn_extent},
+    {"size", "vA", fn_size}, {"range", "nn", fn_range},   {"unslice", "vvLL", fn_unslice},
+    {"at", "in", fn_at},     {"sized", "vv", fn_sized},   {"unwindow", "vvL", fn_unwindow},
+    {"inv", "l", fn_inv},    {"float", "v", fn_float},    {"length", "i", fn_length},
+    {"cut", "inn", fn_cut},  {"count", "vA", fn_count},   {"filled", "vAN", fn_filled},
+    {"is", "vn", fn_is},     {"causal", "v", fn_causal},  {"without", "ll", fn_without},
     {"when", "", fn_when},   {"with", "inn", fn_with}};
 
 int function_index(const char *name)

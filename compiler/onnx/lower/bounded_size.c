@@ -246,9 +246,3 @@ Ref reshape_to(Call *c, Ref x, int n, BoundedSize *to)
 		return put_lengths(g, put_reshape(g, put_all_padded(g, x), o), &l);
 	return put_extents(g, regroup(g, x, n, to), to);
 }
-
-Ref in_line(Call *c, Ref x)
-{
-	BoundedSize all = {-1, 0};
-	return reshape_to(c, x, 1, &all);
-}

@@ -336,7 +336,6 @@ Ref fixed_operand(Call *, int k); // an initializer becomes a constant
 Ref reshape_to(Call *, Ref x, int n, BoundedSize *to);
 // Gives x the lengths of the sizes.
 Ref put_extents(Graph *, Ref x, const BoundedSize *);
-Ref in_line(Call *, Ref x); // the valid elements of x in one dimension
 
 // ---- axes.c ---------------------------------------------------------------------------
 

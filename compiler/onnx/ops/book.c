@@ -376,15 +376,6 @@ static Item fn_repeat(Call *c, Scope *s, const Expr *e)
 	return all;
 }
 
-Ref order_of(Call *c, Ref keys, Ref count)
-{
-	Ref out;
-	Host host = {c, host_call, host_attr};
-	AttrArg smallest_first = {.name = "largest", .x = 0};
-	book_run(c->g, &host, "order_of", 2, (Ref[]){keys, count}, 1, &smallest_first, 1, &out);
-	return out;
-}
-
 // initial(x): an input, a constant if an initializer is one.
 static Item fn_initial(Call *c, Scope *s, const Expr *e)
 {
@@ -400,6 +391,32 @@ static Item fn_element(Call *c, Scope *s, const Expr *e)
 	if (!entry || i >= n)
 		invalid_node(c, "%d numbers; expected more", n);
 	return ref_item(entry[i]);
+}
+
+// counting(; n, known): 0, 1, .. n - 1; known: as a constant unless it is large.
+static Item fn_counting(Call *c, Scope *s, const Expr *e)
+{
+	int64_t n = call_integer(s, e, 0);
+	if (!call_integer(s, e, 1) || n > FOLD_LIMIT)
+		return ref_item(put_iota(c->g, shape_of(1, &n), 0));
+	int64_t *at = NEWS(c->r->arena, int64_t, n + 1);
+	for (int64_t i = 0; i < n; i++)
+		at[i] = i;
+	return ref_item(put_ints(c->g, (int)n, at));
+}
+
+// at_least(x, n): max(x, n) of integers; x or n itself if their limits decide.
+static Item fn_at_least(Call *c, Scope *s, const Expr *e)
+{
+	Item n = call_arg(s, e, 1);
+	return ref_item(larger_of(c->g, call_value(s, e, 0), item_ref(s, &n, E_i64)));
+}
+
+// in_line(x): the valid elements of x along one axis.
+static Item fn_in_line(Call *c, Scope *s, const Expr *e)
+{
+	BoundedSize all = {-1, 0};
+	return ref_item(reshape_to(c, call_value(s, e, 0), 1, &all));
 }
 
 // bound(n; what): the most that a size can be; fails if nothing bounds it.
@@ -466,8 +483,9 @@ static const struct {
     {"initial", fn_initial},
     {"element", fn_element},
     {"bound", fn_bound},
-    {"places", fn_places},
     {"counting", fn_counting},
+    {"at_least", fn_at_least},
+    {"in_line", fn_in_line},
     {"activation", fn_activation},
     {"through", fn_through},
     {"wave", fn_wave},
@@ -485,28 +503,8 @@ static const struct {
 
 static bool host_call(Scope *s, const Expr *e, Item *result)
 {
-	enum { SET = 13 }; // whose attributes those of com.microsoft have
-	Call *c = s->host->context;
 	int function = FIND(e->name, functions);
-	if (function >= 0) {
-		*result = functions[function].call(c, s, e);
-		return true;
-	}
-	// Another operator, on other inputs with this node's attributes.
-	const OpRow *row = find_row("", e->name);
-	if (!row || row->lower == lower_book || row->lower == lower_map)
-		return false;
-	Call other = *c;
-	Ref in[e->nin + 1], out[c->nout + 1];
-	for (int k = 0; k < e->nin; k++)
-		in[k] = call_value(s, e, k);
-	other.in = in;
-	other.out = out;
-	other.nin = e->nin;
-	other.variant = row->variant;
-	if (c->node->domain[0])
-		other.opset = attr_int(c, "opset", SET);
-	row->lower(&other);
-	*result = ref_item(out[0]);
-	return true;
+	if (function >= 0)
+		*result = functions[function].call(s->host->context, s, e);
+	return function >= 0;
 }

@@ -230,21 +230,6 @@ static Ref meant_elements(Call *c)
 
 // ---- gather and scatter ---------------------------------------------------------------
 
-void lower_gather(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	in_val(c, 1);
-	int axis = (int)axis_of(c, attr_int(c, "axis", 0), s.rank);
-	Ref index = wrap_index(c, c->in[1], axis);
-	const Val *v = val(c->g, index);
-	if (v->op == O_const && !v->shape.rank) {
-		Ref one = take_range(c->g, c->in[0], axis, const_int_at(v, 0), 1);
-		c->out[0] = drop_axes(c->g, one, 1, (int64_t[]){axis});
-		return;
-	}
-	c->out[0] = put_gather(c->g, put_padded(c->g, c->in[0], axis), index, axis);
-}
-
 void lower_gather_elements(Call *c)
 {
 	Ref at = meant_elements(c);

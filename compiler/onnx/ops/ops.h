@@ -12,18 +12,13 @@ Lower lower_book, lower_map; // by a line of the book; lower_map: integers wrap 
 enum { MOST_NUMBERS = 4 };
 int numbers_of(const Graph *, const char *op, AttrArg *);
 
-// The positions of the elements of rows in order of their keys [rows, n, m], the smallest first and
-// those behind the first `count` (i64, rank 0) last: i64[rows, n].
-Ref order_of(Call *, Ref keys, Ref count);
-
 // Functions that only lines of the reader have; each evaluates a call, and is described where it is
 // defined.
 typedef Item Function(Call *, Scope *, const Expr *);
 Function fn_quantize, fn_unpacked, fn_levels;        // quant.c
 Function fn_draw, fn_masked_shape;                   // flow.c
-Function fn_batch_statistics, fn_running, fn_stored; // reduce.c
+Function fn_batch_statistics, fn_running, fn_stored; // batch_norm.c
 Function fn_labels_below, fn_index, fn_inside;       // gather.c
-Function fn_places, fn_counting;                     // nonzero.c
 Function fn_source_places, fn_interpolation;         // resize.c
 Function fn_activation, fn_wave;                     // rnn.c, signal.c
 // Operand k, attribute k of a call; I_none if it is left out. As a value, 0 then; as an integer.
@@ -56,7 +51,6 @@ Ref tensor_constant(Reader *, const TensorProto *);
 // inputs before they are used, and what is computed from data is kept inside ----------------
 
 void add_check(Reader *, const char *text, Ref found); // i64 of any shape; all 0: none found
-Lower lower_gather;                                    // operands in in[0] and in[1]
 
 // ---- map.c ----------------------------------------------------------------------------
 
@@ -64,15 +58,6 @@ Ref num_like(Graph *, Ref x, double);          // a number of x's type, rank 0
 Ref put_ints(Graph *, int n, const int64_t *); // i64[n]
 // x, of the type of an operand, in i64 that are in its order: uint64 less 2^63. And back.
 Ref signed_order(const Call *, int operand, Ref x);
-
-// ---- nonzero.c -------------------------------------------------------------------------
-
-Ref reduce_away(Graph *, Op, Ref x, int64_t axis); // without the axis
-Ref counting(Graph *, int64_t n, bool known);      // 0, 1, .. n - 1, i64; known: as a constant
-Ref so_far(Graph *, Ref truth);                    // of b8[n]: how many hold before each entry, i64
-// Entry to[i] of the result is x[i] for each i that has truth[i], others are 0. All [n], i64 but
-// truth.
-Ref put_in_order(Graph *, Ref truth, Ref to, Ref x);
 
 // ---- slice.c --------------------------------------------------------------------------
 

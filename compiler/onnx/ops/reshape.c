@@ -1,5 +1,5 @@
-// reshape.c: ONNX operators that keep every element and say where it stands: Reshape, Flatten,
-// Squeeze, Transpose, Expand, Tile, DepthToSpace. Takes the node being lowered. Gives its results.
+// reshape.c: lowers operators that move or repeat elements to sizes that inputs give.
+// Reshape, Flatten, Expand, Tile and ConstantOfShape. The sizes may depend on the data.
 #include "ops.h"
 #include <string.h>
 
@@ -45,42 +45,6 @@ void lower_flatten(Call *c)
 	for (int a = 0; a < x->shape.rank; a++)
 		to[a >= axis] = extent_product(c->g, to[a >= axis], size_along(c->g, c->in[0], a));
 	c->out[0] = reshape_to(c, c->in[0], 2, to);
-}
-
-void lower_squeeze(Call *c)
-{
-	Shape s = in_val(c, 0)->shape;
-	int n = 0;
-	const int64_t *given = ints_of(c, 1, "axes", &n);
-	int64_t axes[RANK];
-	bool all = !given || !n;
-	const int64_t *named = axes_of(c, given, n, s.rank);
-	for (int i = 0; i < n; i++) {
-		axes[i] = named[i];
-		if (s.dim[axes[i]] != 1)
-			invalid_node(c, "axis %lld has size %lld, only axes of size 1 can go",
-			             (long long)axes[i], (long long)s.dim[axes[i]]);
-	}
-	for (int a = 0; all && a < s.rank; a++)
-		if (s.dim[a] == 1 && !size_along(c->g, c->in[0], a).count)
-			axes[n++] = a;
-	c->out[0] = drop_axes(c->g, c->in[0], n, axes);
-}
-
-void lower_unsqueeze(Call *c)
-{
-	Shape s = in_val(c, 0)->shape, out = {0};
-	int n = 0;
-	const int64_t *given = ints_of(c, 1, "axes", &n);
-	check_rank(c, s.rank + n);
-	out.rank = s.rank + n;
-	const int64_t *axes = axes_of(c, given, n, out.rank);
-	bool fresh[RANK] = {0};
-	for (int i = 0; i < n; i++)
-		fresh[axes[i]] = true;
-	for (int a = 0, from = 0; a < out.rank; a++)
-		out.dim[a] = fresh[a] ? 1 : s.dim[from++];
-	c->out[0] = put_reshape(c->g, c->in[0], out);
 }
 
 void lower_expand(Call *c)
@@ -138,4 +102,23 @@ void lower_tile(Call *c)
 		x = put_valid(g, put_gather(g, put_padded(g, x, a), at, a), a, size.count);
 	}
 	c->out[0] = x;
+}
+
+void lower_constant_of_shape(Call *c)
+{
+	int n = 0;
+	const BoundedSize *size = extents_of(c, 0, "", &n);
+	const AttributeProto *a = find_attr(c, "value");
+	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
+	check_rank(c, n);
+	if (!size || count_of(&val(c->g, x)->shape) != 1)
+		invalid_node(c, "expected a shape and one value");
+	Shape s = {.rank = n};
+	for (int i = 0; i < n; i++) {
+		s.dim[i] = size[i].most;
+		if (s.dim[i] < 0)
+			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
+	}
+	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
+	c->out[0] = put_extents(c->g, put_expand(c->g, x, s), size);
 }

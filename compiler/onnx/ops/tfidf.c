@@ -4,6 +4,11 @@
 #include "ops.h"
 #include <string.h>
 
+static Ref reduce_away(Graph *g, Op op, Ref x, int64_t axis)
+{
+	return drop_axes(g, put_reduce(g, op, x, 1, &axis), 1, &axis);
+}
+
 // Returns how often each of `count` sequences of n words stands in the lines x [lines, length],
 // with up to `skips` words left out between two: f32[lines, count]; 0: the lines are too short.
 static Ref times_of(Graph *g, Ref x, Ref grams, int64_t count, int64_t n, int64_t skips)
