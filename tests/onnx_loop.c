@@ -239,7 +239,7 @@ static void growing(void)
 	attribute(b->nodes.at[0]->attribute[0]->g->node[0], "axis")->i = 0;
 	add_count(b, "most", 5000);
 	add_count(b, "few", 3);
-	rejected(b, "growing for long", "cannot stay a loop");
+	rejected(b, "growing for long", "cannot compile this loop");
 	b->nodes.at[0]->input[0] = "few";
 	const Graph *g = read_packed(b, &(ReadOptions){.loops = true})->graph;
 	hold(!has_loop(g) && count_of(&val(g, g->outs.at[0].val)->shape) == 8, "growing",

@@ -424,6 +424,7 @@ typedef struct Item {
 	int64_t i[NUMS];
 } Item;
 
+struct Scope; // says where an error is
 // Returns the axis counted from the first; fails if it is out of range.
 int64_t wrap_axis(const char *where, int64_t axis, int rank);
 Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0

@@ -1,4 +1,4 @@
-// axes.c: merges, drops, inserts, slices and repeats axes of values, by moves alone.
+// axes.c: merges, drops, inserts and slices axes of values, by moves alone.
 #include "lower.h"
 
 Ref merge_axes(Graph *g, Ref x, int from, int to)

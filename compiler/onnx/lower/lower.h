@@ -36,7 +36,7 @@ typedef struct Checks { // a VEC
 typedef struct LoopScope { // the body of a loop being lowered
 	struct LoopScope *outer;
 	Graph *body, *around;
-	Ref turn;         // the iteration, i64; 0: the body does not know it
+	Ref iteration;    // i64; 0: the body does not use it
 	Table *known;     // a value around it -> its slot in the body
 	VEC(Ref) operand; // of the loop: by slot, values around it
 	Checks checks;    // of its body
@@ -285,7 +285,7 @@ _Noreturn void unsupported_node(const Call *, const char *help, const char *fmt,
 void check_rank(const Call *, int rank); // fails if there are more than RANK axes
 // Fails because `x`, called `what`, is not constant.
 _Noreturn void refuse_computed(const Call *, Ref x, const char *what);
-// Fails if the size of an input depends on the data: along an axis, along any, or of any input. For
+// Fails if the size of an input depends on the data: along an axis, or along any. For
 // operators that compute with sizes as integers.
 extern const char fixed_sizes[]; // the help
 void expect_fixed_axis(const Call *, int k, int axis);

@@ -1,6 +1,5 @@
-// book.c: operators that are lines of the book: operands by position, attributes by name, as the
-// node has them or its schema says; and the functions that such lines have beside those of all.
-// Takes the node being lowered. Gives its results. Keeps: messages speak of the node.
+// book.c: lowers operators that are lines of the book, and defines the functions of such lines.
+// Operands come by position; attributes by name, from the node or else from its schema.
 #include "ops.h"
 #include <stdlib.h>
 #include <string.h>
@@ -213,7 +212,7 @@ static Item fn_number(Call *c, Scope *s, const Expr *e)
 	int k = call_input(s, e, 0);
 	const Val *v = val(c->g, constant_operand(c, k));
 	if (!count_of(&v->shape))
-		invalid_node(c, "input %d holds no number", k);
+		invalid_node(c, "input %d is empty; expected a number", k);
 	return num_item(const_at(v, 0));
 }
 

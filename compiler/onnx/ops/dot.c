@@ -1,25 +1,14 @@
-// dot.c: ONNX operators that contract: MatMul, Gemm, Einsum, Det.
-// Takes the node being lowered. Gives its results. Keeps: a product with a matrix of parameters is
-// one dot of two matrices, whatever the rank of the data.
+// dot.c: lowers Einsum, to products of two operands at a time.
 #include "ops.h"
 #include <math.h>
 #include <string.h>
-
-Ref matmul(Graph *g, Ref a, Ref b)
-{
-	return book_call1(g, "matmul", 2, (Ref[]){a, b}, 0, NULL);
-}
 
 Ref scaled(Graph *g, Ref x, double by)
 {
 	return by == 1 ? x : put2(g, O_mul, x, num_like(g, x, by));
 }
 
-// ---- Einsum ---------------------------------------------------------------------------
-
-// An operand with a letter for each axis, lower and upper case apart; '.' stands for the axes of an
-// ellipsis.
-typedef struct Term {
+typedef struct Term { // an operand with a letter for each axis; upper and lower case differ
 	Ref x;
 	char label[RANK + 1];
 } Term;
@@ -34,8 +23,7 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		dots += *p == '.';
 	}
 	if (dots && dots != 3)
-		invalid_node(
-		    c, "the equation holds %d points for an operand; three are an ellipsis", dots);
+		invalid_node(c, "the equation has %d dots in an operand; an ellipsis has 3", dots);
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
@@ -97,7 +85,7 @@ static void sum_unneeded(Graph *g, Term *t, const char *a, const char *b)
 	t->label[kept] = 0;
 }
 
-// An index of one entry stretches to what the other term has of it: here it is left out.
+// Drops axes of size 1 that broadcast to the other term's.
 static void drop_stretched(Graph *g, Term *t, const Term *other)
 {
 	for (int64_t a = (int64_t)strlen(t->label) - 1; a >= 0; a--) {
@@ -135,8 +123,8 @@ static void choose(char *out, const char *of, const char *a, bool in_a, const ch
 	*out = 0;
 }
 
-// Two terms into one: shared labels that are still wanted are batch axes, those that are not
-// contract.
+// Multiplies two terms: shared labels are batch axes if a later term or the result has them, and
+// are contracted if not.
 static Term contract(Call *c, Term a, Term b, const char *wanted)
 {
 	Graph *g = c->g;
@@ -172,8 +160,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	return t;
 }
 
-// What an equation without "->" asks for: the axes of the ellipsis, then the letters that appear
-// once, in order.
+// The result of an equation without "->": the axes of the ellipsis, then the letters that appear
+// once, in alphabetical order.
 static void implicit_result(const char *terms, int ellipsis, char *out)
 {
 	int n = 0;

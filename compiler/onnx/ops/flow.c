@@ -1,6 +1,6 @@
-// flow.c: ONNX operators about control: Constant, If, sequences, optional values, random draws,
-// Dropout. Takes the node being lowered. Gives its results. Keeps: where a branch depends on the
-// data both are computed; sequences are lists that only the reader sees.
+// flow.c: lowers Constant, If, and operators of sequences and optional values; draws random
+// numbers. If a condition depends on the data, both branches are computed. Sequences are lists that
+// only the reader sees.
 #include "ops.h"
 #include <math.h>
 #include <string.h>
@@ -66,7 +66,7 @@ Ref as_ref(Call *c, Value v)
 	return v.ref ? v.ref : use_weight(c->r, v.weight, NULL, 0);
 }
 
-// A branch that is taken where `condition` holds.
+// A branch that is taken if `condition` holds.
 static void lower_branch(Call *c, const char *name, Ref condition, Value *out)
 {
 	Reader *r = c->r;
@@ -138,7 +138,7 @@ void lower_sequence_construct(Call *c)
 	give_list(c, c->nin, c->in);
 }
 
-// A place in a sequence: negative from the end.
+// Returns a position in a sequence; negative ones count from the end.
 static int place_in(Call *c, int k, int n, int otherwise)
 {
 	int count = 0;
@@ -236,7 +236,8 @@ void lower_split_to_sequence(Call *c)
 	give_list(c, n, all);
 }
 
-// Its graph for each element of the first sequence, with the elements of others and whole tensors.
+// Lowers the body for each element of the first sequence, with those of other sequences, and
+// tensors.
 void lower_sequence_map(Call *c)
 {
 	const GraphProto *body = body_of(c, "body");
@@ -296,10 +297,10 @@ Item fn_draw(Call *c, Scope *s, const Expr *e)
 	memcpy(attr.i + 1, dims.i, sizeof *attr.i * (size_t)dims.n);
 	Ref seed = state_number(r, "amos.seed");
 	for (LoopScope *f = r->nest; f; f = f->outer) {
-		if (!f->turn)
+		if (!f->iteration)
 			continue;
 		seed = put2(g, O_mul, seed, put_const(g, E_i64, shape_of(0, NULL), &spread));
-		seed = put2(g, O_add, seed, bring_in(r, f->turn, f));
+		seed = put2(g, O_add, seed, bring_in(r, f->iteration, f));
 	}
 	Ref in[2] = {seed, state_number(r, "amos.step")};
 	return ref_item(put(g, O_rand, 2, in, &attr));

@@ -1,7 +1,6 @@
-// loop.c: ONNX Loop and Scan, and what the body of a loop sees of the graph around it.
-// Takes the node being lowered. Gives its results. Keeps: a loop stays one where it is long, or how
-// often it turns depends on the data; short ones are unrolled, and those whose turns differ in
-// shape.
+// loop.c: lowers Loop and Scan, and brings values of the graph around a body into it.
+// A loop stays one if it is long, or if its trip count depends on the data. Short loops are
+// unrolled, and those whose iterations differ in shape.
 #include "ops.h"
 #include <string.h>
 
@@ -152,36 +151,31 @@ Ref put_stack(Call *c, int n, const Ref *x, int axis)
 typedef struct LoopLowering { // of a Loop or Scan
 	Call *c;
 	const GraphProto *body;
-	bool loop; // a Loop: its body is also given a number and a truth value, and gives one
+	bool loop; // a Loop: its body also takes the iteration and a condition, and returns one
 	int carried, scanned, stacked;
 	const Value *start; // of carried values
 	const Ref *scan;    // along their first axes
 	Ref limit;          // i64, rank 0
-	int64_t most;    // turns that the limit leaves; ENDLESS: it is computed, or there is none
-	Value *last;     // of carried values, once all turns are made
-	Ref *all;        // of stacked ones, along their first axes
-	Ref trips;       // so many of their entries are there, i64; 0: all
-	const char *why; // it cannot stay a loop
-	Ref unknown;     // it cannot be unrolled: whether this is true decides
+	int64_t most; // iterations that the limit allows; ENDLESS: it is computed, or there is none
+	Value *last;  // carried values after the last iteration
+	Ref *all;     // stacked values, along their first axes
+	Ref trips;    // how many of their entries are valid, i64; 0: all
+	const char *why; // the reason that it cannot stay a loop
+	Ref unknown;     // the condition to go on that keeps it from being unrolled
 } LoopLowering;
 
 static const int64_t ENDLESS = INT64_C(1) << 40;
 
-// What a loop carries behind what its file does: the number of the turn, and of the first index
-// that was out of range the number of its check, from 1, and itself; 0: none was.
-enum { TURN, WHICH, FOUND, OWN };
+// What a loop carries after the file's values: the iteration, and of the first index that was out
+// of range the number of its check, from 1, and the index; 0: none was.
+enum { ITERATION, WHICH, FOUND, OWN };
 
-// Loops run faster than what they are unrolled to, from the second trip on: weights get their
-// gradient once. Of few nodes they are unrolled all the same, for with the number of a turn known
-// more is constant; where turns differ, as many turns as LONGEST are.
+// From the second iteration on, loops run faster than unrolled: weights get their gradient once.
+// Those of few nodes are unrolled all the same, because more is constant if the iteration is. If
+// iterations differ, at most LONGEST are unrolled.
 enum { FEW = 64, LONGEST = 4096 };
 
-static Ref turn_number(Graph *g, int64_t turn)
-{
-	return put_num(g, E_i64, (double)turn);
-}
-
-// Where turns do the same in other shapes, or with sequences, there is no loop; t->why tells.
+// True if carried value k keeps its type and shape; else sets t->why.
 static bool fits(LoopLowering *t, const Graph *body, Ref given, Ref made, int k)
 {
 	const Val *v = val(body, given), *w = val(body, made);
@@ -203,8 +197,8 @@ static bool all_tensors(LoopLowering *t, int n, const Value *v)
 	return !t->why;
 }
 
-// Adds the outs of the body: whether to go on (unless that is certain), carried values, of the file
-// and `own`, stacked values. Returns whether the first is there.
+// Adds the outputs of the body: whether to go on (unless that is certain), carried values, the
+// file's and `own`, and stacked values. Returns true if the first is there.
 static bool add_results(LoopLowering *t, LoopScope *f, const Ref *own, const Value *out)
 {
 	Graph *body = f->body;
@@ -228,14 +222,14 @@ static bool add_results(LoopLowering *t, LoopScope *f, const Ref *own, const Val
 			return false;
 		add_out(body, "carried", x);
 	}
-	add_out(body, "turn", put2(body, O_add, own[TURN], turn_number(body, 1)));
-	// Of all turns the first index that was out of range, and of which check.
-	Ref none = turn_number(body, 0), which = own[WHICH], found = own[FOUND];
+	add_out(body, "turn", put2(body, O_add, own[ITERATION], put_i64(body, 1)));
+	// The first index of all iterations that was out of range, and its check.
+	Ref none = put_i64(body, 0), which = own[WHICH], found = own[FOUND];
 	for (int k = 0; k < f->checks.count; k++) {
 		Ref index = f->checks.at[k].index,
 		    first = put2(body, O_and, put2(body, O_eq, which, none),
 		                 put1(body, O_not, put2(body, O_eq, index, none)));
-		which = put3(body, O_select, first, turn_number(body, k + 1), which);
+		which = put3(body, O_select, first, put_i64(body, k + 1), which);
 		found = put3(body, O_select, first, index, found);
 	}
 	add_out(body, "which", which);
@@ -245,7 +239,7 @@ static bool add_results(LoopLowering *t, LoopScope *f, const Ref *own, const Val
 	return until;
 }
 
-// Lowers the body once, for all turns. What goes wrong in it is not told: unrolled it may do.
+// Lowers the body once, for all iterations. Errors in it are dropped: it may be lowered unrolled.
 static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 {
 	Call *c = t->c;
@@ -254,7 +248,7 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	int problems = r->problems.count;
 	Value *in = NEWS(r->arena, Value, n + t->carried + t->scanned + 1),
 	      *out = NEWS(r->arena, Value, results + 1);
-	Ref first = turn_number(c->g, 0), own[OWN], *start = NEWS(r->arena, Ref, t->carried + 1);
+	Ref first = put_i64(c->g, 0), own[OWN], *start = NEWS(r->arena, Ref, t->carried + 1);
 	for (int k = 0; k < t->carried; k++)
 		start[k] = as_ref(c, t->start[k]);
 	open_nest(r, f);
@@ -263,13 +257,13 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 		    (Value){.ref = nest_slot(r, f, start[k], false), .onnx = t->start[k].onnx};
 	for (int k = 0; k < OWN; k++)
 		own[k] = nest_slot(r, f, first, false);
-	f->turn = own[TURN];
+	f->iteration = own[ITERATION];
 	for (int k = 0; k < t->scanned; k++)
 		in[n++] = (Value){.ref = nest_slot(r, f, t->scan[k], true)};
 	for (int k = 2 * t->loop; k < n; k++)
 		in[k].ref = sized_slot(r, f, in[k].ref);
 	if (t->loop) {
-		in[0].ref = own[TURN];
+		in[0].ref = own[ITERATION];
 		in[1].ref = put_num(f->body, E_b8, 1);
 	}
 	lower_body(c, t->body, n, in, results, out);
@@ -279,30 +273,30 @@ static LoopInfo body_once(LoopLowering *t, LoopScope *f)
 	else if (all_tensors(t, results, out))
 		cycle.until = add_results(t, f, own, out);
 	if (f->body->stores.count)
-		t->why = "its graph gathers statistics";
+		t->why = "its graph updates running statistics";
 	drop_problems(r, problems);
 	close_nest(r, f);
 	return cycle;
 }
 
-// Where a counter decides when to end, and no data do, the body need not tell.
-static void count_turns(LoopLowering *t, LoopInfo *cycle, LoopScope *f)
+// Drops the condition to go on if a counter alone decides when the loop ends.
+static void count_trips(LoopLowering *t, LoopInfo *cycle, LoopScope *f)
 {
 	enum { MOST = 1 << 16 };
 	Graph *g = t->c->g;
 	const Ref *in = fill_cycle(t->c->r, cycle, f, t->limit);
 	Table *lengths = g->lengths;
 	g->lengths = NULL;
-	int64_t turns = known_trips(g, cycle, in, MOST);
+	int64_t trips = known_trips(g, cycle, in, MOST);
 	g->lengths = lengths;
-	if (turns < 0)
+	if (trips < 0)
 		return;
 	if (cycle->until)
 		memmove(f->body->outs.at, f->body->outs.at + 1,
 		        sizeof *f->body->outs.at * (size_t)--f->body->outs.count);
 	cycle->until = false;
-	cycle->trips = t->most = turns;
-	t->limit = turn_number(g, turns);
+	cycle->trips = t->most = trips;
+	t->limit = put_i64(g, trips);
 }
 
 static bool keep_loop(LoopLowering *t)
@@ -312,19 +306,19 @@ static bool keep_loop(LoopLowering *t)
 	if (!all_tensors(t, t->carried, t->start))
 		return false;
 	LoopInfo cycle = body_once(t, &f);
-	// If all that it computes is known now, shapes may depend on it: it is unrolled.
+	// If all its operands are constants, shapes may depend on its values: it is unrolled.
 	bool known = is_const(c->g, t->limit);
 	for (int k = 0; k < f.operand.count; k++)
 		known &= is_const(c->g, f.operand.at[k]);
 	if (t->why || (known && !c->r->options->loops))
 		return false;
 	if (t->loop)
-		count_turns(t, &cycle, &f);
+		count_trips(t, &cycle, &f);
 	bool counted = cycle.until || t->most == ENDLESS || !is_const(c->g, t->limit);
 	if (t->stacked && counted && t->most == ENDLESS) {
 		stand_for(c->r, t->limit);
-		t->why = "the data decide how often it turns, and each turn adds a row to a "
-		         "result: give it a trip count that is a constant";
+		t->why = "the trip count depends on the data, and each iteration adds a row to a "
+		         "result: give it a constant trip count";
 		return false;
 	}
 	Ref *part = NEWS(c->r->arena, Ref, f.body->outs.count + 1);
@@ -335,36 +329,36 @@ static bool keep_loop(LoopLowering *t)
 	t->all = part + t->carried + OWN;
 	for (int k = 0; k < f.checks.count; k++) {
 		const Ref *own = part + t->carried;
-		Ref is = put2(c->g, O_eq, own[WHICH], turn_number(c->g, k + 1));
+		Ref is = put2(c->g, O_eq, own[WHICH], put_i64(c->g, k + 1));
 		add_check(c->r, f.checks.at[k].text,
-		          put3(c->g, O_select, is, own[FOUND], turn_number(c->g, 0)));
+		          put3(c->g, O_select, is, own[FOUND], put_i64(c->g, 0)));
 	}
 	return true;
 }
 
-// Turn after turn, `most` at most.
+// Lowers the body for each iteration, of which there may be `most`. False if there are more.
 static bool unroll(LoopLowering *t, bool on, int64_t most)
 {
 	Call *c = t->c;
 	Reader *r = c->r;
 	int first = 2 * t->loop, n = first + t->carried + t->scanned;
 	int results = t->loop + t->carried + t->stacked;
-	int64_t turn = 0;
+	int64_t trip = 0;
 	Value *in = NEWS(r->arena, Value, n + 1), *out = NEWS(r->arena, Value, results + 1);
 	Value *carried = in + first, *scanned = carried + t->carried;
 	Ref **row = NEWS(r->arena, Ref *, t->stacked + 1);
 	memcpy(carried, t->start, sizeof *in * (size_t)t->carried);
 	for (int s = 0; s < t->stacked; s++)
 		row[s] = NEWS(r->arena, Ref, MIN(most, t->most) + 1);
-	for (; on && turn < t->most; turn++) {
-		if (turn == most)
+	for (; on && trip < t->most; trip++) {
+		if (trip == most)
 			return false;
 		if (t->loop) {
-			in[0] = (Value){.ref = turn_number(c->g, turn)};
+			in[0] = (Value){.ref = put_i64(c->g, trip)};
 			in[1] = (Value){.ref = put_num(c->g, E_b8, 1)};
 		}
 		for (int s = 0; s < t->scanned; s++) {
-			Ref one = take_range(c->g, t->scan[s], 0, turn, 1);
+			Ref one = take_range(c->g, t->scan[s], 0, trip, 1);
 			scanned[s] = (Value){.ref = drop_axes(c->g, one, 1, (int64_t[]){0})};
 		}
 		lower_body(c, t->body, n, in, results, out);
@@ -374,16 +368,16 @@ static bool unroll(LoopLowering *t, bool on, int64_t most)
 		on = !t->loop || const_int_at(val(c->g, t->unknown), 0);
 		memcpy(carried, out + t->loop, sizeof *in * (size_t)t->carried);
 		for (int s = 0; s < t->stacked; s++)
-			row[s][turn] = as_ref(c, out[t->loop + t->carried + s]);
+			row[s][trip] = as_ref(c, out[t->loop + t->carried + s]);
 	}
 	memcpy(t->last, carried, sizeof *in * (size_t)t->carried);
-	for (int s = 0; turn && s < t->stacked; s++)
-		t->all[s] = put_stack(c, (int)turn, row[s], 0);
-	return turn || !t->stacked;
+	for (int s = 0; trip && s < t->stacked; s++)
+		t->all[s] = put_stack(c, (int)trip, row[s], 0);
+	return trip || !t->stacked;
 }
 
-// on: is a first turn made where the limit allows one? NULL: that is computed.
-static void turn_all(LoopLowering *t, const bool *on)
+// on: whether the first iteration is made if the limit allows one; NULL: that is computed.
+static void lower_trips(LoopLowering *t, const bool *on)
 {
 	Call *c = t->c;
 	int64_t values = MAX(1, (int64_t)t->body->n_node);
@@ -399,18 +393,18 @@ static void turn_all(LoopLowering *t, const bool *on)
 	if (t->unknown)
 		stand_for(c->r, t->unknown);
 	stand_for(c->r, t->limit);
-	invalid_node(c, "it cannot stay a loop: %s; and how often it turns is %s",
-	             t->why ? t->why : "each turn differs",
-	             known && (!t->unknown || is_const(c->g, t->unknown)) ? "too often to unroll it"
+	invalid_node(c, "cannot compile this loop: %s; its trip count is %s",
+	             t->why ? t->why : "iterations differ",
+	             known && (!t->unknown || is_const(c->g, t->unknown)) ? "too large to unroll it"
 	                                                                  : "computed from data");
 }
 
-static void give_all(const LoopLowering *t, Ref turned(Call *, int k, Ref))
+static void give_all(const LoopLowering *t, Ref placed(Call *, int k, Ref))
 {
 	Call *c = t->c;
 	give_values(c, t->carried, t->last);
 	for (int s = 0; s < t->stacked && t->carried + s < c->nout; s++)
-		c->out[t->carried + s] = turned ? turned(c, s, t->all[s]) : t->all[s];
+		c->out[t->carried + s] = placed ? placed(c, s, t->all[s]) : t->all[s];
 }
 
 // ---- Loop -----------------------------------------------------------------------------
@@ -429,19 +423,19 @@ void lower_loop(Call *c)
 	t.carried = c->nin - 2;
 	t.stacked = (int)t.body->n_output - 1 - t.carried;
 	if (t.carried < 0 || t.stacked < 0)
-		invalid_node(c, "its graph gives too few values");
+		invalid_node(c, "its graph has too few outputs");
 	bool on = true, known = true;
 	t.start = c->arg + 2;
-	t.limit = c->arg[0].absent ? turn_number(g, ENDLESS) : put_cast(g, number_in(c, 0), E_i64);
+	t.limit = c->arg[0].absent ? put_i64(g, ENDLESS) : put_cast(g, number_in(c, 0), E_i64);
 	if (is_const(g, t.limit))
 		t.most = MIN(ENDLESS, MAX(0, const_int_at(val(g, t.limit), 0)));
 	if (!c->arg[1].absent) {
 		Ref first = number_in(c, 1);
 		known = is_const(g, first);
 		on = known && const_int_at(val(g, first), 0);
-		t.limit = put3(g, O_select, first, t.limit, turn_number(g, 0));
+		t.limit = put3(g, O_select, first, t.limit, put_i64(g, 0));
 	}
-	turn_all(&t, known ? &on : NULL);
+	lower_trips(&t, known ? &on : NULL);
 	give_all(&t, NULL);
 	for (int k = t.carried; k < c->nout && t.trips; k++)
 		c->out[k] = put_valid(g, c->out[k], 0, t.trips);
@@ -479,7 +473,7 @@ static void scan_all(Call *c)
 	t.carried = c->nin - t.scanned;
 	t.stacked = (int)t.body->n_output - t.carried;
 	if (t.scanned < 1 || t.carried < 0 || t.stacked < 0)
-		invalid_node(c, "a Scan with too few values");
+		invalid_node(c, "its graph has too few inputs or outputs");
 	int n[2] = {0};
 	const int64_t *axes = attr_ints(c, "scan_input_axes", &n[0]);
 	const int64_t *back =
@@ -491,15 +485,15 @@ static void scan_all(Call *c)
 		scan[s] = move_axis(c->g, c->in[k], axis, 0);
 		if (nth(back, n[1], s, 0))
 			scan[s] = backwards(c->g, scan[s]);
-		int64_t turns = val(c->g, scan[s])->shape.dim[0];
-		if (s && turns != t.most)
-			invalid_node(c, "what it scans has %lld and %lld entries",
-			             (long long)t.most, (long long)turns);
-		t.most = turns;
+		int64_t trips = val(c->g, scan[s])->shape.dim[0];
+		if (s && trips != t.most)
+			invalid_node(c, "its scanned inputs have %lld and %lld elements",
+			             (long long)t.most, (long long)trips);
+		t.most = trips;
 	}
 	t.scan = scan;
 	t.limit = put_length(c->g, scan[0], 0);
-	turn_all(&t, &(bool){true});
+	lower_trips(&t, &(bool){true});
 	for (int k = 0; k < t.stacked && t.trips; k++)
 		t.all[k] = put_valid(c->g, t.all[k], 0, t.limit);
 	give_all(&t, given_value);

@@ -1,6 +1,4 @@
-// map.c: ONNX operators that are element-wise: one primitive, one activation, one line of the book,
-// or little more. Takes the node being lowered. Gives its results. Keeps: numpy's broadcasting is
-// alignment of ranks; primitives stretch.
+// map.c: lowers element-wise operators: integers wrap as the file's types do; variadic ones; Cast.
 #include "ops.h"
 #include <math.h>
 #include <string.h>
@@ -43,7 +41,7 @@ Ref signed_order(const Call *c, int operand, Ref x)
 	return put2(c->g, O_add, x, put_const(c->g, E_i64, (Shape){0}, &half));
 }
 
-// Whole numbers of few bits wrap as those of the file do; floats stay as they are computed.
+// Wraps integers of few bits as the file's type does; floats stay as they are computed.
 static Ref wrapped(Call *c, Ref y)
 {
 	Graph *g = c->g;

@@ -1,5 +1,4 @@
-// ops.h: what the files of ops/ give each other, file by file. Takes lower.h. Seen by them, and by
-// the few files beside the folder that do with values as operators do.
+// ops.h: declares what the files of ops/ share, file by file.
 #ifndef OPS_H
 #define OPS_H
 #include "lower.h"
@@ -37,7 +36,6 @@ Ref quantized(const Call *, Ref x, Ref scale, Ref zero, int onnx, bool saturate)
 // ---- dot.c ----------------------------------------------------------------------------
 
 Ref scaled(Graph *, Ref x, double by);
-Ref matmul(Graph *, Ref a, Ref b); // numpy's rules
 
 // ---- flow.c ---------------------------------------------------------------------------
 

@@ -1,6 +1,5 @@
-// slice.c: ONNX operators that take parts along axes or join them: Slice, Split, Concat. Takes the
-// node being lowered. Gives its results. Keeps: ends that
-// depend on the data give a count beside the value.
+// slice.c: lowers Slice, Split and Concat.
+// If an end depends on the data, the result has a dynamic length.
 #include "ops.h"
 #include <string.h>
 
