@@ -106,12 +106,15 @@ static Ref order_axes(Graph *g, const Term *t, const char *order)
 	return put_permute(g, t->x, perm);
 }
 
-static int64_t product(const Shape *s, int from, int count)
+// Returns x with the `rows` axes after the first `batch` as one, and those after them as one.
+static Ref as_matrices(Graph *g, Ref x, int batch, int rows)
 {
-	int64_t n = 1;
-	for (int a = from; a < from + count; a++)
-		n *= s->dim[a];
-	return n;
+	Shape s = val(g, x)->shape, to = s;
+	to.rank = batch + 2;
+	to.dim[batch] = to.dim[batch + 1] = 1;
+	for (int a = batch; a < s.rank; a++)
+		to.dim[batch + (a >= batch + rows)] *= s.dim[a];
+	return put_reshape(g, x, to);
 }
 
 // The labels of `of` that are (or are not) in `a` and in `b`.
@@ -145,15 +148,8 @@ static Term contract(Call *c, Term a, Term b, const char *wanted)
 	Shape sx = val(g, x)->shape, sy = val(g, y)->shape, out = {.rank = nb + nl + nr};
 	memcpy(out.dim, sx.dim, sizeof(int64_t) * (size_t)(nb + nl));
 	memcpy(out.dim + nb + nl, sy.dim + nb + ni, sizeof(int64_t) * (size_t)nr);
-	int64_t dx[RANK], dy[RANK];
-	memcpy(dx, sx.dim, sizeof(int64_t) * (size_t)nb);
-	memcpy(dy, sy.dim, sizeof(int64_t) * (size_t)nb);
-	dx[nb] = product(&sx, nb, nl);
-	dx[nb + 1] = product(&sx, nb + nl, ni);
-	dy[nb] = product(&sy, nb, ni);
-	dy[nb + 1] = product(&sy, nb + ni, nr);
-	x = put_reshape(g, x, shape_of(nb + 2, dx));
-	y = put_reshape(g, y, shape_of(nb + 2, dy));
+	x = as_matrices(g, x, nb, nl);
+	y = as_matrices(g, y, nb, ni);
 	x = book_call1(g, "product", 2, (Ref[]){x, y}, 0, NULL);
 	Term t = {.x = put_reshape(g, x, out)};
 	strcpy(stpcpy(stpcpy(t.label, batch), left), right); // at most RANK letters, see above

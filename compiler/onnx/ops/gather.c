@@ -1,13 +1,12 @@
-// gather.c: lowers operators whose indices are values: Gather, GatherElements, GatherND, the
-// scatters. Indices given to gather and scatter lie in their axis; constant ones are checked when
-// the file is read, those of inputs before they are used, and those computed from data are kept
-// inside, for the run to fail after it.
+// gather.c: lowers GatherElements, GatherND and the scatters, and checks indices.
+// Indices lie in their axis: constants are checked when the file is read, inputs before they are
+// used, and indices computed from data are clamped, and the run fails afterward.
 #include "ops.h"
 #include <string.h>
 
 // ---- indices --------------------------------------------------------------------------
 
-// Do the values that are known of an input count from the end?
+// True if a known value of an input is negative.
 static bool known_negative(const Reader *r, const char *input)
 {
 	const Known *known = find_known(r, input);
@@ -20,8 +19,8 @@ static bool known_negative(const Reader *r, const char *input)
 	return false;
 }
 
-// Marks the input that `index` is taken from, if it is one, as indices below n: data is checked
-// against that.
+// Marks the input that `index` comes from as indices below n, for which data are checked. False if
+// it comes from no input.
 static bool limit_input(const Reader *r, Ref index, int64_t n)
 {
 	Graph *g = r->g;
@@ -38,7 +37,7 @@ static bool limit_input(const Reader *r, Ref index, int64_t n)
 	return true;
 }
 
-// The largest entry of x if it is above 0, else the least; rank 0.
+// Returns the largest element of x if it is above 0, else the least; of rank 0.
 static Ref farthest(Graph *g, Ref x)
 {
 	int rank = val(g, x)->shape.rank;
@@ -73,7 +72,7 @@ void add_check(Reader *r, const char *text, Ref found)
 	*cell = (uint64_t)checks->count;
 }
 
-// Those that are `out`.
+// A run fails if one of the indices is `out`.
 static void check_out(Call *c, Ref index, Ref out, const char *expected)
 {
 	Graph *g = c->g;
@@ -128,16 +127,16 @@ Item fn_labels_below(Call *c, Scope *s, const Expr *e)
 	return labels;
 }
 
-// An index into operand 0 along the axis; negative ones count from the end.
-static Ref wrap_index(Call *c, Ref index, int axis)
+// Returns an index into x along the axis, negative ones counted from the end.
+static Ref wrap_index(Call *c, Ref x, Ref index, int axis)
 {
 	Graph *g = c->g;
-	int64_t n = val(g, c->in[0])->shape.dim[axis];
+	int64_t n = val(g, x)->shape.dim[axis];
 	index = put_cast(g, index, E_i64);
 	const Val *v = val(g, index);
 	if (v->op == O_iota)
 		return index;
-	Ref length = put_length(g, c->in[0], axis);
+	Ref length = put_length(g, x, axis);
 	if (!is_const(g, length)) {
 		Ref zero = put_i64(g, 0), one = put_i64(g, 1);
 		Ref out = outside(g, index, put2(g, O_sub, zero, length),
@@ -171,11 +170,9 @@ static Ref wrap_index(Call *c, Ref index, int axis)
 // index(x, i; axis): i as gather takes it: checked, and counted from the first element.
 Item fn_index(Call *c, Scope *s, const Expr *e)
 {
-	Call other = *c;
-	Ref in[] = {call_value(s, e, 0), call_value(s, e, 1), 0};
-	other.in = in;
-	int64_t axis = axis_of(c, call_integer(s, e, 0), val(c->g, in[0])->shape.rank);
-	return ref_item(wrap_index(&other, in[1], (int)axis));
+	Ref x = call_value(s, e, 0), index = call_value(s, e, 1);
+	int64_t axis = axis_of(c, call_integer(s, e, 0), val(c->g, x)->shape.rank);
+	return ref_item(wrap_index(c, x, index, (int)axis));
 }
 
 // inside(i; n): indices kept in [0, n); those of an input are checked.
@@ -193,8 +190,8 @@ Item fn_inside(Call *c, Scope *s, const Expr *e)
 	return ref_item(smaller_of(g, index, put_i64(g, n - 1)));
 }
 
-// Returns the positions, in the flattened operand 0, of the elements that operand 1 means: its
-// indices replace the coordinate along one axis.
+// Returns the positions, in the flattened input 0, of the elements that input 1 names: its indices
+// replace the coordinate along one axis.
 static Ref meant_elements(Call *c)
 {
 	Graph *g = c->g;
@@ -206,7 +203,7 @@ static Ref meant_elements(Call *c)
 		if (a != axis && at.dim[a] > s.dim[a])
 			invalid_node(c, "%lld indices along axis %d, which has %lld entries",
 			             (long long)at.dim[a], a, (long long)s.dim[a]);
-	Ref index = wrap_index(c, c->in[1], axis);
+	Ref index = wrap_index(c, c->in[0], c->in[1], axis);
 	int64_t stride[RANK], step[RANK], count = count_of(&at);
 	row_strides(&s, stride);
 	row_strides(&at, step);
@@ -236,7 +233,7 @@ void lower_gather_elements(Call *c)
 	c->out[0] = put_gather(c->g, flat(c->g, put_all_padded(c->g, c->in[0])), at, 0);
 }
 
-// min and max mind the order of numbers.
+// min and max depend on the order of integers.
 enum { SCATTER_MIN = 3 };
 
 static int scatter_mode(const Call *c)
@@ -249,7 +246,7 @@ static int scatter_mode(const Call *c)
 	return found;
 }
 
-// A constant that counts 0, 1, 2, ... n-1: the whole operand in order.
+// True for 0, 1, .. n - 1.
 static bool counts_all(const Graph *g, Ref index, int64_t n)
 {
 	const Val *v = val(g, index);
@@ -263,7 +260,7 @@ static bool counts_all(const Graph *g, Ref index, int64_t n)
 	return true;
 }
 
-// Rows at the places `at` get `new`, a row each.
+// Scatters the rows `new` to the positions `at` of `rows`.
 static Ref scatter_signed(Call *c, Ref rows, Ref at, Ref new)
 {
 	Graph *g = c->g;
@@ -279,7 +276,7 @@ static Ref scatter_signed(Call *c, Ref rows, Ref at, Ref new)
 	return put_scatter(g, rows, at, new, 0, mode);
 }
 
-// The same of rows and `new` of operand 0's type.
+// The same for rows of the type of input 0.
 static Ref scatter_rows(Call *c, Ref rows, Ref at, Ref new)
 {
 	if (scatter_mode(c) < SCATTER_MIN)
@@ -323,14 +320,14 @@ static Ref tuple_positions(Call *c, const Shape *s, int first, Ref index)
 	Ref sum = put_broadcast(g, put_num(g, E_i64, 0), at);
 	for (int j = 0; j < k; j++) {
 		Ref part = put_reshape(g, take_range(g, index, last, j, 1), at);
-		part = wrap_index(c, part, first + j);
+		part = wrap_index(c, c->in[0], part, first + j);
 		sum = put2(g, O_mul, sum, put_num(g, E_i64, (double)s->dim[first + j]));
 		sum = put2(g, O_add, sum, part);
 	}
 	return sum;
 }
 
-// x with its first axes as one.
+// Returns x with its first axes as one.
 static Ref rows_of(Graph *g, Ref x, int axes)
 {
 	for (int a = 0; a < axes; a++)
@@ -345,7 +342,7 @@ void lower_scatter_nd(Call *c)
 	in_val(c, 2);
 	Ref index = put_cast(g, (in_val(c, 1), c->in[1]), E_i64);
 	if (!val(g, index)->shape.rank)
-		invalid_node(c, "expected tuples of indices, found a single number");
+		invalid_node(c, "expected tuples of indices, found a scalar");
 	int k = (int)val(g, index)->shape.dim[val(g, index)->shape.rank - 1];
 	Ref at = tuple_positions(c, &s, 0, index);
 	Ref x = scatter_rows(c, rows_of(g, put_all_padded(g, c->in[0]), k), at, c->in[2]);
