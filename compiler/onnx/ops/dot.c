@@ -1,12 +1,6 @@
 // dot.c: lowers Einsum, to products of two operands at a time.
 #include "ops.h"
-#include <math.h>
 #include <string.h>
-
-Ref scaled(Graph *g, Ref x, double by)
-{
-	return by == 1 ? x : put2(g, O_mul, x, num_like(g, x, by));
-}
 
 typedef struct Term { // an operand with a letter for each axis; upper and lower case differ
 	Ref x;

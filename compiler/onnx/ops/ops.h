@@ -33,10 +33,6 @@ Item ints_item(const Call *, size_t n, const int64_t *);
 // Returns round(x / scale) + zero, clamped to the type `onnx`.
 Ref quantized(const Call *, Ref x, Ref scale, Ref zero, int onnx, bool saturate);
 
-// ---- dot.c ----------------------------------------------------------------------------
-
-Ref scaled(Graph *, Ref x, double by);
-
 // ---- flow.c ---------------------------------------------------------------------------
 
 Ref as_ref(Call *, Value); // fails where it is no tensor

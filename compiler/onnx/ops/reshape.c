@@ -1,5 +1,5 @@
 // reshape.c: lowers operators that move or repeat elements to sizes that inputs give.
-// Reshape, Flatten, Expand, Tile and ConstantOfShape. The sizes may depend on the data.
+// Reshape, Flatten, Expand and ConstantOfShape. The sizes may depend on the data.
 #include "ops.h"
 #include <string.h>
 
@@ -73,35 +73,6 @@ void lower_expand(Call *c)
 		l.of[at] = want[a].count;
 	}
 	c->out[0] = put_lengths(c->g, put_expand(c->g, x, out), &l);
-}
-
-void lower_tile(Call *c)
-{
-	Graph *g = c->g;
-	int rank = in_val(c, 0)->shape.rank, n = 0;
-	const BoundedSize *times = extents_of(c, 1, "", &n);
-	if (!times || n != rank || rank >= RANK)
-		invalid_node(c, "%d repetitions for %d dimensions", n, rank);
-	Ref x = c->in[0];
-	for (int a = 0; a < rank; a++) {
-		if (times[a].most < 0 || times[a].most > INT32_MAX)
-			invalid_node(c, "%lld repetitions", (long long)times[a].most);
-		if (times[a].most == 1 && !times[a].count)
-			continue;
-		if (!times[a].count && !size_along(g, x, a).count) {
-			x = insert_axis(g, x, a);
-			Shape s = val(g, x)->shape;
-			s.dim[a] = times[a].most;
-			x = merge_axes(g, put_expand(g, x, s), a, a + 2);
-			continue;
-		}
-		// The data decide how many elements are valid: their positions repeat.
-		BoundedSize size = extent_product(g, size_along(g, x, a), times[a]);
-		Ref at = put_iota(g, shape_of(1, &size.most), 0), length = put_length(g, x, a);
-		at = put2(g, O_mod, at, larger_of(g, length, put_i64(g, 1)));
-		x = put_valid(g, put_gather(g, put_padded(g, x, a), at, a), a, size.count);
-	}
-	c->out[0] = x;
 }
 
 void lower_constant_of_shape(Call *c)
