@@ -453,7 +453,7 @@ static Item fn_through(Call *c, Scope *s, const Expr *e)
 		return ref_item(in.ref);
 	lower_body(c, a->g, 1, &in, 1, &out);
 	if (!out.ref)
-		invalid_node(c, "its graph '%s' gives no tensor", name);
+		invalid_node(c, "its graph '%s' returns no tensor", name);
 	return ref_item(out.ref);
 }
 

@@ -17,7 +17,7 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 		dots += *p == '.';
 	}
 	if (dots && dots != 3)
-		invalid_node(c, "the equation has %d dots in an operand; an ellipsis has 3", dots);
+		invalid_node(c, "the equation has %d dots in an input; an ellipsis has 3", dots);
 	for (const char *p = from; p < to && n < RANK; p++) {
 		if (*p == ' ')
 			continue;
@@ -32,7 +32,7 @@ static void spell(Call *c, const char *from, const char *to, int rank, char *lab
 	}
 	label[n] = 0;
 	if (n != rank)
-		invalid_node(c, "the equation names %d axes of an operand that has %d", n, rank);
+		invalid_node(c, "the equation names %d axes of an input that has %d", n, rank);
 }
 
 // An index repeated within one operand is a diagonal: with its two axes last and taken as one,
@@ -216,7 +216,7 @@ void lower_einsum(Call *c)
 	sum_unneeded(g, &sum, out, out);
 	for (int i = 0; out[i]; i++)
 		if (!strchr(sum.label, out[i]))
-			invalid_node(c, "the result has an index that no operand has");
+			invalid_node(c, "the result has an index that no input has");
 	for (int i = 0; out[i]; i++)
 		l.of[i] = by_index[(uint8_t)out[i]];
 	c->out[0] = put_lengths(g, order_axes(g, &sum, out), &l);

@@ -81,7 +81,7 @@ void lower_if(Call *c)
 	Graph *g = c->g;
 	Value *out = NEWS(c->r->arena, Value, c->nout + 1);
 	if (count_of(&in_val(c, 0)->shape) != 1)
-		invalid_node(c, "its condition is not a single truth value");
+		invalid_node(c, "its condition is not a scalar");
 	if (is_const(g, c->in[0])) {
 		bool holds = const_at(val(g, c->in[0]), 0) != 0;
 		lower_body(c, body_of(c, holds ? "then_branch" : "else_branch"), 0, NULL, c->nout,
@@ -114,7 +114,7 @@ void lower_if(Call *c)
 static const List *list_of(const Call *c, int k)
 {
 	if (k >= c->nin || !c->arg[k].list)
-		invalid_node(c, "operand %d is not a sequence", k);
+		invalid_node(c, "input %d is not a sequence", k);
 	return c->arg[k].list;
 }
 
@@ -147,7 +147,7 @@ static int place_in(Call *c, int k, int n, int otherwise)
 	if (place < 0)
 		place += n;
 	if (place < 0 || place > n)
-		invalid_node(c, "place %lld in a sequence of %d", (long long)place, n);
+		invalid_node(c, "position %lld in a sequence of %d", (long long)place, n);
 	return (int)place;
 }
 
@@ -190,7 +190,7 @@ void lower_sequence_at(Call *c)
 	const List *list = list_of(c, 0);
 	int at = place_in(c, 1, list->count, 0);
 	if (at == list->count)
-		invalid_node(c, "place %d in a sequence of %d", at, list->count);
+		invalid_node(c, "position %d in a sequence of %d", at, list->count);
 	c->out[0] = list->at[at];
 }
 

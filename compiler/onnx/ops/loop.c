@@ -412,7 +412,7 @@ static void give_all(const LoopLowering *t, Ref placed(Call *, int k, Ref))
 static Ref number_in(Call *c, int k)
 {
 	if (count_of(&in_val(c, k)->shape) != 1)
-		invalid_node(c, "operand %d is not a single value", k);
+		invalid_node(c, "input %d is not a scalar", k);
 	return put_reshape(c->g, c->in[k], shape_of(0, NULL));
 }
 
@@ -524,7 +524,7 @@ void lower_scan(Call *c)
 		one.value = NEWS(c->r->arena, Value, c->nout + 1);
 		for (int k = 0; k < one.nin; k++) {
 			if (!in_val(c, k + 1)->shape.rank)
-				invalid_node(c, "operand %d has no batch", k + 1);
+				invalid_node(c, "input %d has no batch axis", k + 1);
 			Ref sample = take_range(c->g, c->in[k + 1], 0, b, 1);
 			sample = drop_axes(c->g, sample, 1, (int64_t[]){0});
 			one.arg[k].ref = one.in[k] = sample;

@@ -26,9 +26,9 @@ void lower_reshape(Call *c)
 			             (long long)want[a].most, a);
 		bool copy = !want[a].most && !want[a].count && !attr_int(c, "allowzero", 0);
 		if (copy && a >= x->shape.rank)
-			invalid_node(
-			    c, "dimension %d is to be copied from an operand of %d dimensions", a,
-			    x->shape.rank);
+			invalid_node(c,
+			             "dimension %d is to be copied from an input of %d dimensions",
+			             a, x->shape.rank);
 		if (copy)
 			want[a] = size_along(c->g, c->in[0], a);
 	}
@@ -64,7 +64,7 @@ void lower_expand(Call *c)
 		bool exact = !want[a].count && !l.of[at];
 		if (exact && most != 1 && *d != 1 && most != *d)
 			invalid_node(
-			    c, "%s cannot stretch to %lld along axis %lld",
+			    c, "%s cannot be broadcast to %lld along axis %lld",
 			    shape_text(c->r->arena, val(c->g, x)->type, &val(c->g, x)->shape),
 			    (long long)most, (long long)at);
 		if (*d != 1 || l.of[at] || (most == 1 && !want[a].count))

@@ -140,7 +140,7 @@ void lower_concat(Call *c)
 	for (int k = 0; k < c->nin; k++) {
 		const Val *v = in_val(c, k);
 		if (v->shape.rank != rank)
-			invalid_node(c, "operands of %d and %d dimensions", rank, v->shape.rank);
+			invalid_node(c, "inputs of %d and %d dimensions", rank, v->shape.rank);
 		if (v->shape.dim[axis] || (k == c->nin - 1 && !n))
 			x[n++] = c->in[k];
 	}

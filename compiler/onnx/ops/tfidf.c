@@ -63,7 +63,7 @@ void lower_tfidf(Call *c)
 	        skips = attr_int(c, "max_skip_count", 0);
 	for (int i = 0; i < nplaces; i++) {
 		if (places[i] < 0 || places[i] > INT32_MAX)
-			invalid_node(c, "a result at place %lld", (long long)places[i]);
+			invalid_node(c, "ngram_indexes has %lld", (long long)places[i]);
 		width = MAX(width, places[i] + 1);
 	}
 	Ref x = put_cast(g, put_reshape(g, fixed_operand(c, 0), shape_of(2, both)), E_i64);
