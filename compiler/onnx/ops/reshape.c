@@ -1,5 +1,5 @@
 // reshape.c: lowers operators that move or repeat elements to sizes that inputs give.
-// Reshape, Flatten, Expand and ConstantOfShape. The sizes may depend on the data.
+// Reshape, Flatten and Expand. The sizes may depend on the data.
 #include "ops.h"
 #include <string.h>
 
@@ -73,23 +73,4 @@ void lower_expand(Call *c)
 		l.of[at] = want[a].count;
 	}
 	c->out[0] = put_lengths(c->g, put_expand(c->g, x, out), &l);
-}
-
-void lower_constant_of_shape(Call *c)
-{
-	int n = 0;
-	const BoundedSize *size = extents_of(c, 0, "", &n);
-	const AttributeProto *a = find_attr(c, "value");
-	Ref x = a && a->t ? tensor_constant(c->r, a->t) : put_num(c->g, E_f32, 0);
-	check_rank(c, n);
-	if (!size || count_of(&val(c->g, x)->shape) != 1)
-		invalid_node(c, "expected a shape and one value");
-	Shape s = {.rank = n};
-	for (int i = 0; i < n; i++) {
-		s.dim[i] = size[i].most;
-		if (s.dim[i] < 0)
-			invalid_node(c, "dimension %lld", (long long)s.dim[i]);
-	}
-	x = put_rank(c->g, put_reshape(c->g, x, shape_of(0, NULL)), n);
-	c->out[0] = put_extents(c->g, put_expand(c->g, x, s), size);
 }
