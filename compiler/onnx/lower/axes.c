@@ -1,4 +1,4 @@
-// axes.c: merges, drops, inserts and slices axes of values, by moves alone.
+// axes.c: merges, drops and slices axes of values, by moves alone.
 #include "lower.h"
 
 Ref merge_axes(Graph *g, Ref x, int from, int to)
@@ -29,15 +29,6 @@ Ref drop_axes(Graph *g, Ref x, int naxes, const int64_t *axes)
 		if (!dropped)
 			out.dim[out.rank++] = s->dim[a];
 	}
-	return put_reshape(g, x, out);
-}
-
-Ref insert_axis(Graph *g, Ref x, int at)
-{
-	const Shape *s = &val(g, x)->shape;
-	Shape out = {.rank = s->rank + 1};
-	for (int a = 0; a < out.rank; a++)
-		out.dim[a] = a == at ? 1 : s->dim[a - (a > at)];
 	return put_reshape(g, x, out);
 }
 

@@ -208,7 +208,8 @@ static Lengths lengths_from(int n, const BoundedSize *to)
 	return l;
 }
 
-Ref put_extents(Graph *g, Ref x, const BoundedSize *to)
+// Gives x the lengths of the sizes.
+static Ref put_extents(Graph *g, Ref x, const BoundedSize *to)
 {
 	Lengths l = lengths_from(val(g, x)->shape.rank, to);
 	return put_lengths(g, x, &l);

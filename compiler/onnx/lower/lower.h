@@ -334,15 +334,12 @@ BoundedSize *extents_of(Call *, int k, const char *name, int *n);
 Ref fixed_operand(Call *, int k); // an initializer becomes a constant
 // Reshapes x to n dimensions. One, -1, may be left open.
 Ref reshape_to(Call *, Ref x, int n, BoundedSize *to);
-// Gives x the lengths of the sizes.
-Ref put_extents(Graph *, Ref x, const BoundedSize *);
 
 // ---- axes.c ---------------------------------------------------------------------------
 
 Ref merge_axes(Graph *, Ref x, int from, int to);              // axes from..to-1 become one
 Ref flat(Graph *, Ref x);                                      // of rank 1
 Ref drop_axes(Graph *, Ref x, int naxes, const int64_t *axes); // axes of size 1
-Ref insert_axis(Graph *, Ref x, int at);                       // of size 1
 // `count` entries along an axis from `start`, `step` apart; side by side.
 Ref take_steps(Graph *, Ref x, int axis, int64_t start, int64_t count, int64_t step);
 Ref take_range(Graph *, Ref x, int axis, int64_t start, int64_t count);

@@ -55,7 +55,6 @@ Ref signed_order(const Call *, int operand, Ref x);
 
 // ---- slice.c --------------------------------------------------------------------------
 
-Lower lower_concat;
 // Splits an axis of input 0 into n parts of `size` elements; NULL: of `each`, the last ones of
 // fewer.
 void split_axis(Call *, int axis, int n, const int64_t *size, int64_t each, Ref *part);
