@@ -2,9 +2,12 @@
 // evaluates, exports, in two threads at once. Compiled as C and as C++. usage: library MODEL
 // DATA.npz
 #include "amosc.h"
+#include <glob.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 static int wrong;
 
@@ -101,6 +104,28 @@ static void fail(const struct job *job)
 	amosc_close(NULL);
 }
 
+// On a full disk no file is left, not even a temporary one.
+static void full_disk(const struct job *job)
+{
+	struct amosc *s;
+	struct rlimit before, little;
+	glob_t found;
+	getrlimit(RLIMIT_FSIZE, &before);
+	little = before;
+	little.rlim_cur = 512;
+	signal(SIGXFSZ, SIG_IGN);
+	expect(!amosc_open(job->model, AMOSC_TRAIN, &s) && !set_options(s, job), "open");
+	setrlimit(RLIMIT_FSIZE, &little);
+	expect(amosc_write(s, "full.o") == AMOSC_MACHINE && strstr(amos_error(), "cannot write"),
+	       "an object larger than a file may be");
+	setrlimit(RLIMIT_FSIZE, &before);
+	expect(glob("full.o", 0, NULL, &found) == GLOB_NOMATCH &&
+	           glob("*.aside", 0, NULL, &found) == GLOB_NOMATCH,
+	       "a file is left");
+	expect(!amosc_write(s, "full.o"), "an object");
+	amosc_close(s);
+}
+
 int main(int argc, char **argv)
 {
 	pthread_t thread;
@@ -117,5 +142,6 @@ int main(int argc, char **argv)
 	evaluate(&jobs[0]);
 	inspect(&jobs[0]);
 	fail(&jobs[0]);
+	full_disk(&jobs[0]);
 	return wrong;
 }

@@ -82,10 +82,13 @@ void jit_free(Jit *j)
 
 // ---- on disk --------------------------------------------------------------------------
 
-static void write_part(const Part *part, struct amos_temp_file *file, const char *path)
+static int write_part(const Part *part, struct amos_temp_file *file, const char *path)
 {
-	need_done(amos_file_open(file, path));
+	int status = amos_file_open(file, path);
+	if (status)
+		return status;
 	fwrite(part->bytes, 1, part->count, file->to);
+	return fflush(file->to) || ferror(file->to) ? amos_fail_errno("write", path) : AMOS_DONE;
 }
 
 // Returns a file as an argument of cc, for which a leading @ or - has another meaning.
@@ -102,38 +105,33 @@ static void link_parts(const Object *object, int n, const char *const *more, con
 	Arena *arena = arena_new();
 	struct amos_temp_file *part = NEWS(arena, struct amos_temp_file, object->parts), out;
 	VEC(char *) argument = {0};
-	need_done(amos_file_open(&out, path));
-	PUSH(arena, argument, getenv("CC") ? getenv("CC") : "cc");
+	int failed = amos_file_open(&out, path), written = 0, status;
+	char *cc = copy_string(arena, getenv("CC") ? getenv("CC") : "cc"), *rest;
+	for (cc = strtok_r(cc, " ", &rest); cc; cc = strtok_r(NULL, " ", &rest))
+		PUSH(arena, argument, cc);
+	for (; written < object->parts && !failed; written++)
+		failed = write_part(&object->part[written], &part[written], path);
 	PUSH(arena, argument, "-o");
-	PUSH(arena, argument, file_word(arena, &out));
-	int cause = 0;
-	for (int k = 0; k < object->parts; k++) {
-		write_part(&object->part[k], &part[k], path);
-		if (!cause && (fflush(part[k].to) || ferror(part[k].to)))
-			cause = errno;
-		PUSH(arena, argument, file_word(arena, &part[k]));
-	}
+	for (int k = 0; k <= written && !failed; k++)
+		PUSH(arena, argument, file_word(arena, k ? &part[k - 1] : &out));
 	for (int k = 0; k < n; k++)
 		PUSH(arena, argument, copy_string(arena, more[k]));
 	PUSH(arena, argument, NULL);
-	errno = cause;
-	if (cause)
-		need_done(amos_fail_errno("write", path));
-	pid_t child = fork();
+	pid_t child = failed ? -1 : fork();
 	if (child == 0) {
 		execvp(argument.at[0], argument.at);
 		_exit(127);
 	}
-	int status;
 	bool done = child > 0 && waitpid(child, &status, 0) == child && WIFEXITED(status) &&
 	            WEXITSTATUS(status) == 0;
-	for (int k = 0; k < object->parts; k++)
+	for (int k = 0; k < written; k++)
 		amos_file_drop(&part[k]);
 	arena_free(arena);
 	if (done)
 		out.to = freopen(out.temporary, "rb", out.to); // cc may have replaced it
 	if (!done || !out.to) {
 		amos_file_drop(&out);
+		need_done(failed);
 		fail_status(STATUS_MACHINE, path,
 		            "%s failed" HELP "set $CC to a C compiler for the target", what);
 	}
@@ -148,8 +146,10 @@ void write_object(const Object *object, const char *path)
 		link_parts(object, COUNT(more), more, path, "joining the parts of the object");
 		return;
 	}
-	write_part(&object->part[0], &file, path);
-	need_done(amos_file_keep(&file));
+	int status = write_part(&object->part[0], &file, path);
+	if (status)
+		amos_file_drop(&file);
+	need_done(status ? status : amos_file_keep(&file));
 }
 
 void write_executable(Arena *arena, const Object *object, const char *path,
