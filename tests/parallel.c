@@ -1,4 +1,4 @@
-// parallel.c: checks launches on threads, and opening, calling, reading and writing a model.
+// parallel.c: checks launches on threads, loops, and opening, calling, reading and writing a model.
 // Every worker runs once, each thread has its own local memory, and results do not depend on the
 // number of threads.
 #include "fixtures.h"
@@ -108,6 +108,63 @@ static void first_contents(void)
 	CHECK(strstr(amos_error(), "out of memory"), "says why");
 }
 
+// ---- loops ----------------------------------------------------------------------------
+
+// An iteration: s += x * f, stacked; another follows while s < 100.
+static void iterate(char *const *buf, int64_t i, char *local)
+{
+	(void)i, (void)local;
+	int64_t s = *(int64_t *)buf[0] + *(int64_t *)buf[1] * *(int64_t *)buf[2];
+	*buf[3] = s < 100;
+	*(int64_t *)buf[4] = *(int64_t *)buf[5] = s;
+}
+
+static int launch_one(const struct amos_run *run, const struct amos_kernel *k, char *const *buf)
+{
+	(void)run;
+	k->code(buf, 0, NULL);
+	return 0;
+}
+
+// Runs the loop over x = 1, .., 5 from s = 7, f = 10; checks s, the iterations and the stack.
+static void one_loop(int64_t limit, bool reverse, int64_t s, int64_t iterations,
+                     const int64_t stack[5])
+{
+	enum { IN = AMOS_BLOCK_INPUT, OUT = AMOS_BLOCK_OUTPUT, WORK = AMOS_BLOCK_SCRATCH };
+	int64_t start = 7, x[5] = {1, 2, 3, 4, 5}, f = 10, last, found[5] = {0}, made;
+	int64_t scratch[2];
+	char *inputs[] = {(char *)&limit, (char *)&start, (char *)x, (char *)&f};
+	char *outputs[] = {(char *)&last, (char *)found, (char *)&made};
+	const int64_t bytes[] = {8, 8, 8, 1, 8, 8};
+	const struct amos_loop loop = {1, 5, reverse, 1, 1, 1, 3, 3, 16, bytes};
+	const struct amos_operand outer[] = {{IN, 0, NULL},  {IN, 1, NULL},   {IN, 2, NULL},
+	                                     {IN, 3, NULL},  {WORK, 0, NULL}, {OUT, 0, NULL},
+	                                     {OUT, 1, NULL}, {WORK, 8, NULL}, {OUT, 2, NULL}};
+	const struct amos_operand inner[] = {{IN, 0, NULL},  {IN, 1, NULL},  {IN, 2, NULL},
+	                                     {OUT, 0, NULL}, {OUT, 1, NULL}, {OUT, 2, NULL}};
+	const struct amos_kernel rows[] = {
+	    {"loop", "loop", 0, 0, 0, 0, NULL, outer, 9, &loop},
+	    {"body", "map", 1, 0, 0, 1, iterate, inner, 6, NULL},
+	};
+	const struct amos_entry entry = {.kernels = rows, .nkernels = 2};
+	const struct amos_run run = {
+	    .scratch = (char *)scratch, .inputs = inputs, .outputs = outputs, .launch = launch_one};
+	CHECK(!amos_run_entry(&run, &entry), "a loop");
+	CHECK(last == s && made == iterations, "limit %d: %d after %d iterations", (int)limit,
+	      (int)last, (int)made);
+	CHECK(!memcmp(found, stack, sizeof found), "limit %d: the stack", (int)limit);
+}
+
+static void loops(void)
+{
+	one_loop(-1, false, 7, 0, (int64_t[]){0, 0, 0, 0, 0});
+	one_loop(2, false, 37, 2, (int64_t[]){17, 37, 0, 0, 0});
+	one_loop(2, true, 37, 2, (int64_t[]){37, 27, 0, 0, 0});
+	one_loop(3, false, 67, 3, (int64_t[]){17, 37, 67, 0, 0});
+	one_loop(9, false, 107, 4, (int64_t[]){17, 37, 67, 107, 0});
+	one_loop(9, true, 127, 3, (int64_t[]){0, 0, 127, 97, 57});
+}
+
 int main(void)
 {
 	for (int threads = 1; threads <= 4; threads++)
@@ -119,6 +176,8 @@ int main(void)
 		CHECK(!memcmp(one, many, sizeof one), "%d threads give other bits", threads);
 	}
 	first_contents();
-	printf("parallel: %d workers x %d launches x 1-4 threads, equal bits, first contents\n",
-	       WORKERS, LAUNCHES);
+	loops();
+	printf(
+	    "parallel: %d workers x %d launches x 1-4 threads, equal bits, first contents, loops\n",
+	    WORKERS, LAUNCHES);
 }
