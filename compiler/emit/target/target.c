@@ -41,16 +41,25 @@ void target_start(void)
 	pthread_once(&started, start);
 }
 
-// True if kernels run there: they need little-endian memory and 64-bit addresses.
+// True if kernels and the runtime can run there: ELF objects and 64-bit addresses.
 static bool is_triple(const char *name)
 {
 	LLVMTargetRef known;
 	char *message = NULL;
-	bool arch = starts_with(name, "x86_64-") || starts_with(name, "aarch64-");
-	if (!arch || strstr(name, "x32") || strstr(name, "ilp32"))
+	if (!starts_with(name, "x86_64-") && !starts_with(name, "aarch64-"))
 		return false;
-	bool is = !LLVMGetTargetFromTriple(name, &known, &message);
-	LLVMDisposeMessage(message);
+	char *triple = LLVMNormalizeTargetTriple(name); // without it, x86_64-linux-gnux32 is no x32
+	if (LLVMGetTargetFromTriple(triple, &known, &message))
+		bug("LLVM knows no target %s: %s", triple, message);
+	LLVMTargetMachineRef machine = LLVMCreateTargetMachine(
+	    known, triple, "", "", LLVMCodeGenLevelDefault, LLVMRelocPIC, LLVMCodeModelSmall);
+	LLVMTargetDataRef layout = LLVMCreateTargetDataLayout(machine);
+	char *text = LLVMCopyStringRepOfTargetData(layout);
+	bool is = strstr(text, "-m:e") && LLVMPointerSize(layout) == 8;
+	LLVMDisposeMessage(text);
+	LLVMDisposeMessage(triple);
+	LLVMDisposeTargetData(layout);
+	LLVMDisposeTargetMachine(machine);
 	return is;
 }
 
@@ -70,7 +79,8 @@ const Target *target_named(Arena *arena, const char *name, const char *mask)
 	if (is_triple(name))
 		return cpu_known(arena, name, name, "generic", "", mask);
 	fail("--target",
-	     "unsupported target '%s'; expected cpu, cuda:sm_90, a triple of x86_64 or aarch64, or "
+	     "unsupported target '%s'; expected cpu, cuda:sm_90, an ELF triple of x86_64 or "
+	     "aarch64, or "
 	     "a CPU: %s",
 	     name, cpu_names(arena));
 }
