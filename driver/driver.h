@@ -51,7 +51,7 @@ typedef struct Choice { // an option as given
 	const char *value; // NULL for a switch
 } Choice;
 
-typedef enum Purpose { // what a model is read for
+typedef enum Purpose { // what a model is read for; the first are enum amosc_purpose
 	FOR_TRAINING,
 	FOR_EVALUATION,
 	FOR_OUTPUTS,
@@ -73,7 +73,6 @@ typedef struct Session {  // a model file, and the options that it is compiled b
 	Table *told;              // notes that were reported
 	struct File *file;        // the parsed model; NULL: not read yet
 	const char *loss_trouble; // an error in --loss, next to those of the model; NULL: none
-	bool plain;               // the file's own loss is not read
 	bool drawn;               // weights will be drawn, so running statistics do not fit them
 } Session;
 
@@ -138,6 +137,7 @@ const char *identity_text(Session *, const Model *);
 
 // ---- json.c -----------------------------------------------------------------------------
 
+enum { JSON_STYLE = JSON_INDENT(1) | JSON_REAL_PRECISION(9) }; // of all that amosc prints
 json_t *keep_json(Session *, json_t *); // returns the value, then owned by the session
 // Returns a string; if the text is not UTF-8, as amos_visible() writes it.
 json_t *json_text(const char *);

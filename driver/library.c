@@ -24,15 +24,13 @@ static int caught(Catch *catch)
 
 int amosc_open(const char *path, enum amosc_purpose purpose, struct amosc **to)
 {
-	static const Purpose purposes[] = {FOR_TRAINING, FOR_EVALUATION, FOR_OUTPUTS, FOR_GRADIENTS,
-	                                   FOR_REPORT};
 	Catch catch;
 	*to = NULL;
 	if (!TRY(catch)) {
 		Arena *arena = arena_new();
 		struct amosc *s = NEW(arena, struct amosc);
 		s->session = (Session){.arena = arena,
-		                       .purpose = purposes[purpose],
+		                       .purpose = (Purpose)purpose,
 		                       .path = copy_string(arena, path),
 		                       .told = table_new(arena)};
 		*to = s;
@@ -123,7 +121,7 @@ int amosc_eta(struct amosc *s, const char **json)
 	if (!TRY(catch)) {
 		Session *session = begin(s);
 		Report report = make_report(session, session->path);
-		char *text = json_dumps(report.json, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+		char *text = json_dumps(report.json, JSON_STYLE);
 		at_end(session->arena, free, text);
 		*json = text;
 	}

@@ -1,11 +1,11 @@
 // program_text.c: programs as text that can be read back.
 //   program after PASS
-//   option NAME "VALUE"               as given; later passes use them
+//   option NAME "VALUE"               as given, for later passes
 //   note "TEXT"                       also identity, labels: of the object
 //   optimizer NAME NUMBER=X ..        from pass eta up to pass step
-//   eta PARAMETER TYPE[..] = {X} over TYPE[..]     the scale; the shape of the optimizer's slots
+//   eta PARAMETER slots [..] = X axis K: N of X, ..     shape of the slots; the scale, by axis K
 //   entry NAME                        and its graph, or its plan
-// After the last pass there is the object alone.
+// After the last pass, the size and hash of the object.
 #include "driver.h"
 #include <math.h>
 #include <stdlib.h>

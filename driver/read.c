@@ -93,20 +93,6 @@ static void copy_input(void)
 	close(copy);
 }
 
-typedef enum Trait {   // of a Purpose
-	MEASURES = 1,  // the loss of a trained network: uses its running statistics
-	DOUBLES = 2,   // may compute in double
-	USES_LOSS = 4, // uses the loss that the file holds
-} Trait;
-static const int traits[] = {
-    [FOR_TRAINING] = MEASURES | USES_LOSS,
-    [FOR_EVALUATION] = MEASURES | DOUBLES | USES_LOSS,
-    [FOR_OUTPUTS] = DOUBLES,
-    [FOR_GRADIENTS] = DOUBLES | USES_LOSS,
-    [FOR_REPORT] = USES_LOSS,
-    [FOR_EXPORT] = 0,
-};
-
 // Returns the choice of --bn. Without it, a training step uses batch statistics, the loss of a
 // network in training its running statistics, and run and grad what the file says.
 static Statistics statistics(const Session *session, bool random)
@@ -116,7 +102,7 @@ static Statistics statistics(const Session *session, bool random)
 		fail_status(STATUS_USAGE, "--bn", "expected train or frozen, found '%s'", said);
 	if (said && !strcmp(said, "frozen"))
 		return BN_RUNNING;
-	if (!random && traits[session->purpose] & MEASURES)
+	if (!random && (session->purpose == FOR_TRAINING || session->purpose == FOR_EVALUATION))
 		return BN_RUNNING;
 	return said || random ? BN_BATCH : BN_FILE;
 }
@@ -126,9 +112,11 @@ static Statistics statistics(const Session *session, bool random)
 static Precision precision(const Session *session)
 {
 	const char *said = choice(session, OPT_precision, NULL);
-	bool doubles = traits[session->purpose] & DOUBLES;
+	bool gradients = session->purpose == FOR_GRADIENTS,
+	     doubles =
+	         gradients || session->purpose == FOR_EVALUATION || session->purpose == FOR_OUTPUTS;
 	if (!said && doubles)
-		return session->purpose == FOR_GRADIENTS ? PRECISION_F64 : PRECISION_FILE;
+		return gradients ? PRECISION_F64 : PRECISION_FILE;
 	if (!said || !strcmp(said, "f32"))
 		return PRECISION_F32;
 	if (!doubles || strcmp(said, "f64"))
@@ -208,21 +196,21 @@ static void settle_graph(Session *session, Model *model, bool random)
 static Model *read_with(const Reading *r, bool list)
 {
 	Session *session = r->session;
-	const ReadOptions options = {.nbind = r->binds.count,
-	                             .bind = r->binds.at,
-	                             .nfreeze = r->freeze.count,
-	                             .freeze = r->freeze.at,
-	                             .statistics = statistics(session, r->random),
-	                             .training = r->random,
-	                             .separate = session->purpose == FOR_GRADIENTS,
-	                             // the file's, unless the options give another
-	                             .loss = traits[session->purpose] & USES_LOSS &&
-	                                     !session->plain && !chosen(session, OPT_loss) &&
-	                                     !chosen(session, OPT_cotangent),
-	                             .precision = precision(session),
-	                             .nknown = r->known.count,
-	                             .known = r->known.at,
-	                             .list = list};
+	const ReadOptions options = {
+	    .nbind = r->binds.count,
+	    .bind = r->binds.at,
+	    .nfreeze = r->freeze.count,
+	    .freeze = r->freeze.at,
+	    .statistics = statistics(session, r->random),
+	    .training = r->random,
+	    .separate = session->purpose == FOR_GRADIENTS,
+	    // the file's, unless the options give another
+	    .loss = session->purpose != FOR_OUTPUTS && session->purpose != FOR_EXPORT &&
+	            !chosen(session, OPT_loss) && !chosen(session, OPT_cotangent),
+	    .precision = precision(session),
+	    .nknown = r->known.count,
+	    .known = r->known.at,
+	    .list = list};
 	const char *failure = NULL, *more = NULL;
 	Model *model = attempt_read(session, read_file, &options, &failure);
 	if (!model && !list && chosen(session, OPT_loss) && strcmp(session->path, "-"))

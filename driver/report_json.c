@@ -102,7 +102,7 @@ static json_t *inputs_json(const Session *session, const struct amos_data *data,
 		for (int i = 0; i < session->choices.count; i++) {
 			const Choice *c = &session->choices.at[i];
 			if (c->option == OPT_range && !strncmp(c->value, slot->name, length) &&
-			    c->value[length] == '=')
+			    strrchr(c->value, '=') == c->value + length)
 				by = "--range";
 		}
 		json_array_append_new(list,

@@ -14,8 +14,7 @@ static const double bound = 2; // largest accepted ratio of the measured and the
 
 typedef struct Probe { // a value that is measured
 	Ref ref;
-	int square, count; // outputs: sum of squares; number of elements
-	bool kernel;       // a kernel's output
+	bool kernel; // a kernel's output
 	double inferred, squares, elements, measured, ratio;
 	bool holds;
 	const char *reason; // why the ratio is far from 1; NULL: it is not, or no known reason
@@ -75,8 +74,8 @@ static Ref total(Graph *g, Ref x)
 	return put_reshape(g, put_reduce(g, O_sum, x, shape.rank, axes), shape_of(0, NULL));
 }
 
-// Adds outputs for the last value of each node of the file that is a signal: the sum of squares of
-// its unmasked elements, and their number.
+// Adds two outputs for the last value of each node of the file that is a signal: the sum of squares
+// of its unmasked elements, and their number.
 static void place_probes(Check *c)
 {
 	Graph *g = c->g;
@@ -94,11 +93,8 @@ static void place_probes(Check *c)
 		Ref r = last[i];
 		if (!r || !computes(c, r))
 			continue;
-		Probe p = {.ref = r,
-		           .kernel = is_kernel(c, r, 4),
-		           .inferred = c->scales->range[r].value,
-		           .square = g->outs.count,
-		           .count = g->outs.count + 1};
+		Probe p = {
+		    .ref = r, .kernel = is_kernel(c, r, 4), .inferred = c->scales->range[r].value};
 		Shape shape = val(g, r)->shape;
 		g->from = val(g, r)->from;
 		Ref zero = put_num(g, E_f32, 0),
@@ -188,8 +184,8 @@ static void measure(Check *c, struct amos_data *data)
 		need_done(amos_call(open, entry, NULL, NULL));
 		for (int i = 0; i < c->probes.count; i++) {
 			Probe *p = &c->probes.at[i];
-			p->squares += amos_out_number(open, entry, p->square);
-			p->elements += amos_out_number(open, entry, p->count);
+			p->squares += amos_out_number(open, entry, 2 * i);
+			p->elements += amos_out_number(open, entry, 2 * i + 1);
 		}
 	}
 	for (int i = 0; i < c->probes.count; i++) {

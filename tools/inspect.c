@@ -189,8 +189,8 @@ void verb_inspect(Session *session)
 {
 	const char *failure = NULL;
 	Model *listed = attempt_read(session, listed_model, NULL, &failure);
-	if (!listed) { // the file's own loss may be the reason
-		session->plain = true;
+	if (!listed) { // the file's own loss may be the reason: an export does not read it
+		session->purpose = FOR_EXPORT;
 		session->file = NULL;
 		listed = list_model(session);
 	}

@@ -5,7 +5,7 @@ void print_json(json_t *value)
 {
 	if (!value)
 		never(value);
-	json_dumpf(value, stdout, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+	json_dumpf(value, stdout, JSON_STYLE);
 	putchar('\n');
 	json_decref(value);
 }

@@ -76,6 +76,7 @@ typedef struct Picture {
 	Arena *arena;
 	const Report *report;
 	const int *live;
+	bool *out;  // indexed by Ref: an output
 	int *key;   // indexed by Ref: its spot; -1: not shown
 	Spot *spot; // indexed by key
 	int spots;
@@ -84,12 +85,9 @@ typedef struct Picture {
 // True if the picture shows its operand in its place: the same elements in another shape.
 static bool is_view(const Picture *p, Ref r)
 {
-	const Graph *g = p->report->graph;
-	Op op = val(g, r)->op;
-	for (int i = 0; i < g->outs.count; i++)
-		if (g->outs.at[i].val == r)
-			return false;
-	return op == O_reshape || op == O_permute || op == O_expand || op == O_cast;
+	Op op = val(p->report->graph, r)->op;
+	bool moves = op == O_reshape || op == O_permute || op == O_expand || op == O_cast;
+	return moves && !p->out[r];
 }
 
 // Returns the key of the spot that shows `r`, or -1. Keys number slots, then nodes, then values of
@@ -113,9 +111,12 @@ static Picture picture_of(Arena *arena, const Report *report)
 	Picture p = {.arena = arena,
 	             .report = report,
 	             .live = graph_uses(arena, g),
+	             .out = NEWS(arena, bool, g->nval),
 	             .key = NEWS(arena, int, g->nval),
 	             .spots = g->slots.count + g->nodes->list.count + g->nval};
 	p.spot = NEWS(arena, Spot, p.spots);
+	for (int i = 0; i < g->outs.count; i++)
+		p.out[g->outs.at[i].val] = true;
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		p.key[r] = key_of(&p, r);

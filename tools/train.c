@@ -43,7 +43,7 @@ static void recall(Session *session)
 	*session = first;
 	if (here)
 		return;
-	// Paths are relative to the directory in which the run began.
+	// changes to the directory in which the run began, unless the model is found from here
 	json_t *file = json_load_file(format(arena, "%s/command.json", run), 0, NULL);
 	char *folder = copy_string(arena, text_at(file, "folder")), *whole = realpath(run, NULL);
 	json_decref(file);
@@ -155,6 +155,8 @@ void verb_train(Session *session)
 	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
 	attach_data(program);
+	if (chosen(session, OPT_keep) && !amos_data_held_out(data))
+		fail("--keep", "no data are held out to evaluate on" HELP "give --split 0.9");
 	size_t stem = strlen(folder); // DIR.onnx for the run in DIR/
 	while (stem > 1 && folder[stem - 1] == '/')
 		stem--;
