@@ -128,6 +128,12 @@ void need_host(const Session *); // fails if --target is another machine
 // Returns eta, indexed by slot, with these options and the ranges of `data` (NULL: none). Fills
 // *scales unless NULL.
 Eta *etas(Session *, const Graph *, struct amos_data *, Scales *scales);
+typedef struct EtaValues { // an eta in JSON: a number, or nested lists of length 1 but for one axis
+	int axis;
+	int64_t count; // 1: one eta for all elements
+	double *at;
+} EtaValues;
+bool eta_values(Arena *, const json_t *eta, EtaValues *); // false: it is something else
 // Returns a file that amosc eta --json wrote, with a list 'params', owned by the session.
 json_t *load_report(Session *, const char *path);
 

@@ -7,29 +7,21 @@
 
 // ---- a report as a file ---------------------------------------------------------------
 
-// Reads a number, or nested lists of which one, along the axis of eta, may be longer than 1.
-// Returns false for anything else.
-static bool read_eta(Arena *arena, const json_t *list, Override *eta)
+bool eta_values(Arena *arena, const json_t *eta, EtaValues *to)
 {
-	for (; json_array_size(list) == 1; eta->axis++)
-		list = json_array_get(list, 0);
-	if (json_is_number(list)) {
-		eta->expr = format(arena, "%.17g", json_number_value(list));
-		return true;
-	}
-	eta->count = (int64_t)json_array_size(list);
-	double *along = NEWS(arena, double, eta->count + 1);
-	size_t i;
-	json_t *one;
-	json_array_foreach (list, i, one) {
+	for (to->axis = 0; json_array_size(eta) == 1; to->axis++)
+		eta = json_array_get(eta, 0);
+	to->count = json_is_array(eta) ? (int64_t)json_array_size(eta) : 1;
+	to->at = NEWS(arena, double, to->count + 1);
+	for (int64_t i = 0; i < to->count; i++) {
+		const json_t *one = json_is_array(eta) ? json_array_get(eta, (size_t)i) : eta;
 		while (json_array_size(one) == 1)
 			one = json_array_get(one, 0);
 		if (!json_is_number(one))
 			return false;
-		along[i] = json_number_value(one);
+		to->at[i] = json_number_value(one);
 	}
-	eta->along = along;
-	return eta->count > 0;
+	return to->count > 0;
 }
 
 // Escapes a report's strings, because they are printed as they are.
@@ -68,14 +60,19 @@ static void read_report(Session *session, const char *path, EtaOptions *options)
 	size_t i;
 	json_array_foreach (params, i, row) {
 		const char *name = json_string_value(json_object_get(row, "name"));
-		Override eta = {.pattern = name ? copy_string(arena, name) : NULL,
-		                .sure = json_is_true(json_object_get(row, "sure")),
-		                .report = true};
-		if (!name || !read_eta(arena, json_object_get(row, "eta"), &eta))
+		EtaValues values;
+		if (!name || !eta_values(arena, json_object_get(row, "eta"), &values))
 			fail(path,
 			     "entry %zu of 'params': expected a name and an eta: a number, or a "
 			     "nested list that differs along one axis",
 			     i);
+		Override eta = {.pattern = copy_string(arena, name),
+		                .expr = format(arena, "%.17g", values.at[0]),
+		                .axis = values.axis,
+		                .count = values.count > 1 ? values.count : 0,
+		                .along = values.at,
+		                .sure = json_is_true(json_object_get(row, "sure")),
+		                .report = true};
 		PUSH(arena, options->eta, eta);
 		const json_t *slots = json_object_get(row, "slots");
 		char *shape = json_is_array(slots) ? json_dumps(slots, JSON_COMPACT) : NULL;

@@ -154,8 +154,9 @@ static Report read_report(Session *session, const char *path)
 			                 "--%s does nothing with a report: expected a model",
 			                 long_name(session->arena, session->choices.at[k].option)));
 	json_array_foreach (json_object_get(json, "params"), i, row) {
-		const json_t *eta = json_object_get(row, "eta");
-		const char *missing = json_is_number(eta) || json_array_size(eta) ? NULL : "eta";
+		EtaValues values;
+		bool eta = eta_values(session->arena, json_object_get(row, "eta"), &values);
+		const char *missing = eta ? NULL : "eta";
 		for (int k = COUNT(keys); k-- > 0 && !missing;) {
 			const json_t *value = json_object_get(row, keys[k].key);
 			if (!value || json_typeof(value) != keys[k].type)

@@ -27,22 +27,17 @@ typedef struct Run {      // consecutive elements of an axis with the same eta
 
 typedef struct Runs {
 	VEC(Run) run;
-	int axis; // -1: one eta for all elements
+	int axis;
 } Runs;
 
 static Runs runs_of(Arena *arena, const json_t *row)
 {
-	const json_t *eta = json_object_get(row, "eta");
 	const char *formula = text_at(row, "formula");
-	Runs runs = {.axis = json_is_array(eta) ? 0 : -1};
-	for (; json_array_size(eta) == 1; runs.axis++)
-		eta = json_array_get(eta, 0);
-	int64_t count = MAX((int64_t)json_array_size(eta), 1);
-	for (int64_t i = 0; i < count; i++) {
-		const json_t *one = json_is_array(eta) ? json_array_get(eta, (size_t)i) : eta;
-		while (json_is_array(one))
-			one = json_array_get(one, 0);
-		double value = json_number_value(one);
+	EtaValues eta;
+	eta_values(arena, json_object_get(row, "eta"), &eta);
+	Runs runs = {.axis = eta.axis};
+	for (int64_t i = 0; i < eta.count; i++) {
+		double value = eta.at[i];
 		Run *last = runs.run.count ? &runs.run.at[runs.run.count - 1] : NULL;
 		if (last && last->value == value) {
 			last->count++;

@@ -30,32 +30,24 @@ static double sampled_rms(const Slot *slot)
 	return sqrt(sum / taken);
 }
 
-static void add_squares(const json_t *eta, double *sum, double *count)
-{
-	size_t i;
-	const json_t *one;
-	json_array_foreach (eta, i, one)
-		add_squares(one, sum, count);
-	if (!json_is_number(eta))
-		return;
-	*sum += json_number_value(eta) * json_number_value(eta);
-	*count += 1;
-}
-
 // Returns the report's rows, each with its measured and inferred scale and its cells of the table.
 static json_t *rows_json(Arena *arena, const Report *report)
 {
 	int rows;
 	json_t **row = unsure_first(arena, report, &rows), *list = json_array();
 	for (int i = 0; i < rows; i++) {
-		double sum = 0, count = 0;
+		double sum = 0;
+		EtaValues eta;
 		const char *name = text_at(row[i], "name");
 		int slot = report->graph ? find_slot(report->graph, name) : -1;
 		double rms = slot < 0 ? NAN : sampled_rms(&report->graph->slots.at[slot]);
 		json_t *one = json_copy(row[i]), *cells = json_array();
-		add_squares(json_object_get(one, "eta"), &sum, &count);
+		bool known = eta_values(arena, json_object_get(one, "eta"), &eta);
+		for (int64_t k = 0; k < eta.count; k++)
+			sum += eta.at[k] * eta.at[k];
 		json_object_set_new(one, "rms", number_json(rms));
-		json_object_set_new(one, "scale", number_json(sqrt(sum / count)));
+		json_object_set_new(one, "scale",
+		                    number_json(known ? sqrt(sum / (double)eta.count) : NAN));
 		for (int c = 0; c < COLUMNS; c++)
 			if (columns[c].formats & H)
 				json_array_append_new(cells, json_string(cell_at(arena, one, c)));

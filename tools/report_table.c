@@ -50,25 +50,16 @@ static const char *cell_yes(Arena *arena, const json_t *row, const char *key)
 	return json_is_true(json_object_get(row, key)) ? "yes" : "no";
 }
 
-// Appends eta; if it differs along an axis, the value of each run once.
-static void say_eta(Text *text, const json_t *eta, double *last)
-{
-	size_t i;
-	json_t *one;
-	json_array_foreach (eta, i, one)
-		say_eta(text, one, last);
-	if (!json_is_number(eta) || json_number_value(eta) == *last)
-		return;
-	say(text, "%s%.4g", text->count ? "|" : "", json_number_value(eta));
-	*last = json_number_value(eta);
-}
-
+// If eta differs along an axis, each run of equal values is one number.
 static const char *cell_eta(Arena *arena, const json_t *row, const char *key)
 {
 	Text text = {.arena = arena};
-	double last = 0;
-	say(&text, "%s", "");
-	say_eta(&text, json_object_get(row, key), &last);
+	EtaValues eta;
+	if (!eta_values(arena, json_object_get(row, key), &eta))
+		return "";
+	for (int64_t i = 0; i < eta.count; i++)
+		if (!i || eta.at[i] != eta.at[i - 1])
+			say(&text, "%s%.4g", i ? "|" : "", eta.at[i]);
 	return text.at;
 }
 
