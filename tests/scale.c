@@ -380,6 +380,36 @@ static Build *sequence(int n)
 	return finish(b, "v");
 }
 
+// Normalizations whose scale and statistics share one initializer, among others.
+static Build *merged(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	vector(b, "s");
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		weight(b, nth("unused", i), 1, (int64_t[]){64});
+		add(b, "BatchNormalization", format(arena, "%s,s,s,s,s", last), nth("v", i));
+	}
+	return finish(b, last);
+}
+
+// A stack trace without line numbers.
+static Build *trace(int n)
+{
+	Build *b = begin("4");
+	Text text = {.arena = arena};
+	StringStringEntryProto *entry = NEW(arena, StringStringEntryProto);
+	for (int i = 0; i < n; i++)
+		say(&text, "File \"model.py\"\n");
+	string_string_entry_proto__init(entry);
+	entry->key = (char *)"pkg.torch.onnx.stack_trace";
+	entry->value = text.at;
+	NodeProto *one = add(b, "Neg", "x", "v");
+	one->metadata_props = take_copy(arena, &entry, sizeof entry);
+	one->n_metadata_props = 1;
+	return finish(b, "v");
+}
+
 static const struct Scaled {
 	const char *name, *verb; // verb: inspect, eta, show (a training plan) or run
 	int n;
@@ -407,6 +437,8 @@ static const struct Scaled {
     {"opsets", "inspect", 8000, opsets},
     {"attributes", "inspect", 8000, attributes},
     {"sequence", "inspect", 8000, sequence},
+    {"merged", "inspect", 1500, merged},
+    {"trace", "inspect", 30000, trace},
 };
 
 // ---- the command ----------------------------------------------------------------------

@@ -278,7 +278,8 @@ static Model *read_as(Arena *arena, File *file, const ReadOptions *options, bool
 	              .wide = wide,
 	              .met = NEWS(arena, bool, options->nfreeze + 1),
 	              .noted = table_new(arena),
-	              .attributes = table_new(arena)};
+	              .attributes = table_new(arena),
+	              .same_names = table_new(arena)};
 	if (!options->list)
 		file->problems = (Problems){0};
 	read_header(r);

@@ -69,6 +69,7 @@ typedef struct Reader {
 	Table *outputs;     // names of those that are declared
 	Table *known;       // name -> const Known *, of the caller
 	Table *twins;       // parameters.c: how a copy of them begins -> WeightList
+	Table *same_names;  // names of slots -> slots called NAME#2, NAME#3, ..
 	Table *noted;       // texts of Model.notes and problems
 	Problems problems;  // to be reported together
 	int sites;          // random draws so far

@@ -46,7 +46,7 @@ static const char *next_quoted(Arena *arena, const char **at)
 
 void name_source(Arena *arena, const NodeProto *node, Node *to)
 {
-	static const char word[] = "File \"";
+	static const char word[] = "File \"", after[] = "\", line ";
 	// The last but one of "['', 'encoder', 'encoder.layer', 'linear_3']": the module.
 	const char *scopes = node_property(node, "pkg.torch.onnx.name_scopes"), *scope;
 	for (const char *last = NULL; (scope = next_quoted(arena, &scopes)); last = scope)
@@ -57,11 +57,11 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 		at += strlen(word);
 		size_t length = strcspn(at, "\"");
 		const char *path = format(arena, "%.*s", (int)length, at);
-		const char *name = strrchr(path, '/'), *number = strstr(at + length, "line ");
-		if (number && !strstr(path, "/torch/"))
+		const char *name = strrchr(path, '/');
+		if (starts_with(at + length, after) && !strstr(path, "/torch/"))
 			to->line =
 			    format(arena, "%s:%d", visible(arena, name ? name + 1 : path, true),
-			           atoi(number + 5));
+			           atoi(at + length + strlen(after)));
 	}
 }
 
@@ -100,17 +100,16 @@ bool is_parameter_name(const Reader *r, const char *name)
 static Leaves leaves_of(const Reader *r, const Weight *w)
 {
 	Leaves found = {0};
+	Text names = {.arena = r->arena};
 	const char *at = info_property(r, w->name, "pkg.onnxscript.optimizer.folded_from"), *leaf;
 	while ((leaf = next_quoted(r->arena, &at))) {
 		const Target *t = table_pointer_s(r->targets, leaf);
 		found.count++;
 		found.buffers += t && !t->parameter;
-		if (t && t->parameter) {
-			found.parameters++;
-			found.name =
-			    found.name ? format(r->arena, "%s+%s", found.name, leaf) : leaf;
-		}
+		if (t && t->parameter)
+			say(&names, "%s%s", found.parameters++ ? "+" : "", leaf);
 	}
+	found.name = names.at;
 	return found;
 }
 

@@ -178,8 +178,9 @@ static int new_slot(const Use *u, SlotKind kind, const char *name, const char *w
 {
 	const Weight *w = u->w;
 	const char *fresh = name;
-	for (int i = 2; find_slot(u->r->g, fresh) >= 0; i++)
-		fresh = format(u->r->arena, "%s#%d", name, i);
+	uint64_t *same = table_cell_s(u->r->same_names, name);
+	while (find_slot(u->r->g, fresh) >= 0)
+		fresh = format(u->r->arena, "%s#%d", name, (int)++*same + 1);
 	if (w->proto->data_type == DOUBLE)
 		meet_double(u->r, format(u->r->arena, "initializer '%s'", w->name));
 	return add_slot(u->r->g, (Slot){.name = fresh,
