@@ -81,7 +81,7 @@ BoundedSize extent_of(const Call *c, Ref size, const char *what)
 {
 	if (is_const(c->g, size))
 		return (BoundedSize){const_int_at(val(c->g, size), 0), 0};
-	Interval l = limits_of(c->g, size);
+	Interval l = interval_of(c->g, size);
 	if (!(l.high < 0x1p31))
 		refuse_computed(c, size, what);
 	return (BoundedSize){(int64_t)fmax(l.high, 0), size};

@@ -129,7 +129,7 @@ static Interval look(Graph *g, Ref r, int depth)
 	return l;
 }
 
-Interval limits_of(Graph *g, Ref r)
+Interval interval_of(Graph *g, Ref r)
 {
 	return look(g, r, 0);
 }
@@ -143,19 +143,19 @@ static Ref either(Graph *g, Op op, Ref a, Ref b, bool first, bool second)
 
 Ref smaller_of(Graph *g, Ref a, Ref b)
 {
-	Interval x = limits_of(g, a), y = limits_of(g, b);
+	Interval x = interval_of(g, a), y = interval_of(g, b);
 	return either(g, O_min, a, b, x.high <= y.low, y.high <= x.low);
 }
 
 Ref larger_of(Graph *g, Ref a, Ref b)
 {
-	Interval x = limits_of(g, a), y = limits_of(g, b);
+	Interval x = interval_of(g, a), y = interval_of(g, b);
 	return either(g, O_max, a, b, x.low >= y.high, y.low >= x.high);
 }
 
 Ref from_end(Graph *g, Ref at, Ref length)
 {
-	if (limits_of(g, at).low >= 0)
+	if (interval_of(g, at).low >= 0)
 		return at;
 	Ref behind = put2(g, O_lt, at, put_num(g, E_i64, 0));
 	return put3(g, O_select, behind, put2(g, O_add, at, length), at);

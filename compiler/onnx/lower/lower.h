@@ -313,7 +313,7 @@ char declared_attr(Arena *, const char *domain, const char *op, int64_t opset, c
 typedef struct Interval {
 	double low, high;
 } Interval;
-Interval limits_of(Graph *, Ref); // of the elements of a value
+Interval interval_of(Graph *, Ref); // of the elements of a value
 // Of integers; shaped as a. b is a single one or shaped as a.
 Ref smaller_of(Graph *, Ref a, Ref b), larger_of(Graph *, Ref a, Ref b);
 Ref from_end(Graph *, Ref at, Ref length); // wraps negative positions

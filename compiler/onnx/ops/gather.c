@@ -92,7 +92,7 @@ static Ref outside(Graph *g, Ref index, Ref low, Ref high)
 static void check_indices(Call *c, Ref index, int64_t low, int64_t high, const int64_t *ignore)
 {
 	Graph *g = c->g;
-	Interval is = limits_of(g, index);
+	Interval is = interval_of(g, index);
 	if ((is.low >= (double)low && is.high <= (double)high) || low > high)
 		return;
 	Ref out =
