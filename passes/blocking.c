@@ -262,9 +262,6 @@ static void block_rows(Scheduler *t)
 			kept = k;
 			rows *= groups.size[k];
 		}
-	for (int o = 0; o < t->kern->nout; o++)
-		count_reductions(t, t->kern->out[o]);
-	sort_refs(t->members.count, t->members.at);
 	for (int i = 0; i < t->members.count; i++) {
 		Ref r = t->members.at[i];
 		if (is_own_reduction(t, r))
@@ -290,6 +287,56 @@ static void block_rows(Scheduler *t)
 	choose_ahead(t, &groups, row);
 }
 
+// ---- sums -----------------------------------------------------------------------------
+
+static int weight_of(Scheduler *t, Ref r, int deep)
+{
+	const Val *v = val(t->graph, r);
+	int weight = prims[v->op].weight;
+	if (!t->inside.holds(t->inside.context, r) || deep > 12)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		weight += weight_of(t, v->in[k], deep + 1);
+	return weight;
+}
+
+// Side by side, sums do not wait for each other; each takes registers, and so do their operands.
+static int chains_of(const Scheduler *t, int sums, int weight)
+{
+	enum { CROWD = 3, HEAVY = 24 };
+	return t->machine->threads > 1 ? 1 : sums > CROWD || weight > HEAVY ? 2 : 4;
+}
+
+static void choose_sums(Scheduler *t)
+{
+	enum { BLOCK = 256, LANE_BLOCK = 8192 }; // so that an f32 keeps its digits
+	Sched *s = t->sched;
+	for (int i = 0; i < t->members.count; i++) {
+		const Val *v = val(t->graph, t->members.at[i]);
+		if ((prims[v->op].cls != C_reduce && v->op != O_dot) || v->op == O_cumsum)
+			continue;
+		Elem e = val(t->graph, v->in[0])->type;
+		if (is_float(e) && (e != E_f64 || s->accumulation == A_own))
+			s->accumulation = e == E_f64 ? A_f64 : A_f32;
+		s->block = BLOCK;
+		s->lane_block = LANE_BLOCK;
+		int chains = chains_of(t, 1, weight_of(t, v->in[0], 0));
+		s->chains = s->chains ? MIN(s->chains, chains) : chains;
+	}
+	// Those of one depth are one loop.
+	int *sums = NEWS(t->scratch, int, t->depth + 1),
+	    *weight = NEWS(t->scratch, int, t->depth + 1);
+	for (int i = 0; i < s->reduce.count; i++) {
+		const ValStep *step = &s->reduce.at[i];
+		sums[step->depth]++;
+		weight[step->depth] += weight_of(t, val(t->graph, step->val)->in[0], 0);
+	}
+	for (int i = 0; i < s->reduce.count; i++) {
+		ValStep *step = &s->reduce.at[i];
+		step->chains = chains_of(t, sums[step->depth], weight[step->depth]);
+	}
+}
+
 // ---- the pass -------------------------------------------------------------------------
 
 static bool holds(const void *scheduler, Ref r)
@@ -303,6 +350,9 @@ static void schedule_kernel(Scheduler *t)
 	const Kern *k = t->kern;
 	const Val *root = val(t->graph, k->root);
 	int64_t rows = 1, columns = 1;
+	for (int o = 0; o < k->nout && k->kind != L_loop; o++)
+		count_reductions(t, k->out[o]);
+	sort_refs(t->members.count, t->members.at);
 	switch (k->kind) {
 	case L_row:
 	case L_col:
@@ -330,6 +380,7 @@ static void schedule_kernel(Scheduler *t)
 	case L_map:
 		block_map(t);
 	}
+	choose_sums(t);
 }
 
 void tile_pass(Arena *arena, Plan *p, int first)

@@ -27,7 +27,7 @@ void tile_product(Scheduler *); // tiling.c
 
 static inline void add_step(Scheduler *t, ValSteps *steps, Ref r, int depth)
 {
-	PUSH(t->arena, *steps, ((ValStep){r, depth}));
+	PUSH(t->arena, *steps, ((ValStep){.val = r, .depth = depth}));
 }
 
 #endif

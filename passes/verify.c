@@ -95,6 +95,8 @@ static void check_tile(const Plan *p, int k)
 	    s->strips < 1 || s->panels < 1 || s->group < 1)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
 	DotSizes z = dot_sizes(p->graph, kern, m);
+	if (s->accumulation == A_f64 && z.bytes < 8)
+		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
 	        registers = ceil_div(z.bytes * z.lanes, 4 * m->lanes);
 	if ((tile + s->vectors + 1) * registers > m->registers)
@@ -106,6 +108,11 @@ static void check_tile(const Plan *p, int k)
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
 	    s->local < z.sums + z.strip + z.panel)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
+}
+
+static bool are_chains(const Plan *p, int64_t chains)
+{
+	return chains >= 1 && chains <= p->machine->registers;
 }
 
 static void check_schedule(const Plan *p, int k)
@@ -126,6 +133,9 @@ static void check_schedule(const Plan *p, int k)
 	}
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
+	for (int i = 0; i < s->reduce.count; i++)
+		if (!are_chains(p, s->reduce.at[i].chains))
+			fail(p->name, "kernel %d: %%%u has no chains", k, s->reduce.at[i].val);
 	if (s->partition == P_tiles)
 		check_tile(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
@@ -187,7 +197,12 @@ static void check_inside(const Contents *c, Ref r)
 	if (c->seen[r] == c->k + 1 || v->op == O_slot)
 		return;
 	c->seen[r] = c->k + 1;
-	if (!inside_fits(&c->plan->kerns.at[c->k], c->plan->graph, r))
+	const Kern *kern = &c->plan->kerns.at[c->k];
+	const Sched *s = kern->sched;
+	bool reduces = v->op == O_dot || (prims[v->op].cls == C_reduce && v->op != O_cumsum);
+	if (reduces && (!are_chains(c->plan, s->chains) || s->block < 1 || s->lane_block < 1))
+		fail(c->plan->name, "kernel %d: %%%u has no chains or no blocks", c->k, r);
+	if (!inside_fits(kern, c->plan->graph, r))
 		fail(c->plan->name, "kernel %d: %%%u (%s) does not belong there", c->k, r,
 		     prims[v->op].name);
 	for (int i = 0; i < v->nin; i++) {

@@ -176,8 +176,15 @@ struct Compiled {
 
 Compiled *compile_graph(Arena *arena, const Graph *g, const Target *target, const char *what)
 {
+	Plan *plan = plan_graph(arena, g, "run", target_machine(target));
+	return compile_plan(arena, g, plan, target, what);
+}
+
+Compiled *compile_plan(Arena *arena, const Graph *g, Plan *plan, const Target *target,
+                       const char *what)
+{
 	Compiled *c = NEW(arena, Compiled);
-	*c = (Compiled){g, plan_graph(arena, g, "run", target_machine(target)), NULL};
+	*c = (Compiled){g, plan, NULL};
 	EmitOptions options = {.target = target, .threads = 1, .name = what};
 	verify_plan(c->plan);
 	c->jit = jit_load(emit(arena, 1, &c->plan, &options));

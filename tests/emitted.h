@@ -17,6 +17,7 @@ Launcher plain_launch; // runs workers in order, the last first
 // there.
 typedef struct Compiled Compiled;
 Compiled *compile_graph(Arena *, const Graph *, const Target *, const char *what);
+Compiled *compile_plan(Arena *, const Graph *, Plan *, const Target *, const char *what);
 void run_compiled(Arena *, const Compiled *, Array *slot, Launcher *);
 // Returns the outputs of a run, as the evaluator lays them out.
 Array *outs_compiled(Arena *, const Compiled *, const Array *slot);

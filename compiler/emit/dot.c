@@ -90,50 +90,92 @@ static void choose_streams(Dot *d)
 	}
 }
 
-static void one_strip(Dot *d, Value strip, Value group, Value again, Value done)
+typedef struct Strip {        // of a
+	Value first, a, sums; // row; addresses
+} Strip;
+
+static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
-	Value first = first_row(d, strip), sums = d->sums, a;
+	Strip s = {.first = first_row(d, strip), .sums = d->sums};
 	if (d->s->a == W_place) {
-		a = in_place(d, 0, first, d->from);
+		s.a = in_place(d, 0, s.first, d->from);
 	} else {
 		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
-		a = element(d, d->strip, times(g, own, d->p.strip_size));
+		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
 	}
-	if (d->p.blocks > 1) {
+	if (d->p.blocks > 1 || d->s->order == N_panels) {
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
-		sums = element(d, sums, times(g, own, d->tile.rows * d->tile.c_row));
+		s.sums = element(d, s.sums, times(g, own, d->tile.rows * d->tile.c_row));
 	}
-	Loop panels = loop_begin(g, number(g, 0), d->count, 1);
-	Value column = times(g, panels.i, d->p.width),
-	      at_column = sum_of(g, d->first_column, column);
-	Value b = d->s->b == W_place ? in_place(d, 1, d->from, at_column)
-	                             : element(d, d->panel, times(g, panels.i, d->p.panel_size));
-	Value soon = a;
+	return s;
+}
+
+typedef struct Panel {                      // of b
+	Value number, column, at_column, b; // column: the worker's; of all
+} Panel;
+
+static Panel panel_at(Dot *d, Value panel)
+{
+	Gen *g = d->g;
+	Panel p = {.number = panel, .column = times(g, panel, d->p.width)};
+	p.at_column = sum_of(g, d->first_column, p.column);
+	p.b = d->s->b == W_place ? in_place(d, 1, d->from, p.at_column)
+	                         : element(d, d->panel, times(g, panel, d->p.panel_size));
+	return p;
+}
+
+static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
+{
+	Gen *g = d->g;
+	Value soon = s->a;
 	if (d->tile.soon) { // a row of the next strip
-		Value row = times(g, panels.i, d->tile.soon);
+		Value row = times(g, p->number, d->tile.soon);
 		if (d->s->a_shared)
 			soon = element(
-			    d, a,
+			    d, s->a,
 			    sum_of(g, times(g, row, d->tile.soon_row), number(g, d->p.strip_size)));
 		else
-			soon = in_place(d, 0,
-			                sum_of(g, sum_of(g, first, number(g, d->tile.rows)), row),
-			                d->from);
+			soon = in_place(
+			    d, 0, sum_of(g, sum_of(g, s->first, number(g, d->tile.rows)), row),
+			    d->from);
 	}
-	Value in[6 + STREAMS] = {d->steps, a, b, element(d, sums, column), again, soon};
+	Value in[6 + STREAMS] = {d->steps, s->a, p->b, element(d, s->sums, p->column), again, soon};
 	for (int i = 0; i < d->tile.streams; i++) { // the strip's columns in a stream
-		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), first);
-		Value place = sum_of(g, times(g, row, d->p.n), at_column);
+		Value row = sum_of(g, times(g, index_i64(g, &d->in_batch), d->p.m), s->first);
+		Value place = sum_of(g, times(g, row, d->p.n), p->at_column);
 		place = times(g, place, d->tile.stream[i].row / d->p.n);
 		in[6 + i] = LLVMBuildGEP2(g->b, g->i8, d->stream[i], &place, 1, "");
 	}
 	LLVMBuildCall2(g->b, LLVMGlobalGetValueType(d->sum_tile), d->sum_tile, in,
 	               (unsigned)(6 + d->tile.streams), "");
-	loop_end(g, &panels);
-	Value from = times(g, strip, d->tile.rows);
-	Value to = end_after(g, from, d->tile.rows, number(g, d->p.m));
-	finish_strip(d, first, from, LLVMBuildSelect(g->b, done, to, from, ""), sums);
+}
+
+// The strips from..to, which are packed together, by every panel of the worker.
+static void one_group(Dot *d, Value from, Value to, Value again, Value done)
+{
+	Gen *g = d->g;
+	if (d->s->order == N_panels) {
+		Loop panels = loop_begin(g, number(g, 0), d->count, 1);
+		Panel panel = panel_at(d, panels.i);
+		Loop strips = loop_begin(g, from, to, 1);
+		Strip strip = strip_at(d, strips.i, from);
+		multiply(d, &strip, &panel, again);
+		loop_end(g, &strips);
+		loop_end(g, &panels);
+	}
+	Loop strips = loop_begin(g, from, to, 1);
+	Strip strip = strip_at(d, strips.i, from);
+	if (d->s->order == N_strips) {
+		Loop panels = loop_begin(g, number(g, 0), d->count, 1);
+		Panel panel = panel_at(d, panels.i);
+		multiply(d, &strip, &panel, again);
+		loop_end(g, &panels);
+	}
+	Value row = times(g, strips.i, d->tile.rows);
+	Value end = end_after(g, row, d->tile.rows, number(g, d->p.m));
+	finish_strip(d, strip.first, row, LLVMBuildSelect(g->b, done, end, row, ""), strip.sums);
+	loop_end(g, &strips);
 }
 
 static void one_block(Dot *d, Value again, Value done)
@@ -151,9 +193,7 @@ static void one_block(Dot *d, Value again, Value done)
 	Value end = end_after(g, groups.i, d->s->group, d->end_strip);
 	if (!d->s->a_shared)
 		pack_strips(d, groups.i, end, number(g, 0), d->steps);
-	Loop strips = loop_begin(g, groups.i, end, 1);
-	one_strip(d, strips.i, groups.i, again, done);
-	loop_end(g, &strips);
+	one_group(d, groups.i, end, again, done);
 	loop_end(g, &groups);
 }
 

@@ -237,6 +237,7 @@ Value mul_add(Gen *, Value a, Value b, Value c); // a b + c, rounded once where 
 Value apply(Gen *, const Val *, int n, Value *operands, const Elem *types); // a map
 Value reduce_start(Gen *, Op, Elem);                                        // the neutral element
 Value reduce_step(Gen *, Op, Elem, Value, Value);
+Elem sum_type(const Gen *, Ref reduction); // that the kernel's schedule adds it up in
 Value cast_value(Gen *, Value, Elem from, Elem to);
 // Converts a float of any type to the f32 or f64 that it is computed in, and back.
 Value widen_float(Gen *, Value, Elem from), narrow_float(Gen *, Value, Elem to);

@@ -28,9 +28,10 @@ void partials_start(Gen *g, int n, const Index *unit, void *partials)
 	for (int u = 0; u < n; u++) {
 		Lanes lanes = index_value(g, &unit[u]);
 		for (int k = 0; k < p->reduce->count; k++) {
-			const Val *v = val(g->graph, p->reduce->at[k].val);
-			store_lanes(g, v->type, part_address(g, p, k, p->block), &lanes,
-			            splat(g, reduce_start(g, v->op, v->type)));
+			Ref r = p->reduce->at[k].val;
+			Elem e = sum_type(g, r);
+			store_lanes(g, e, part_address(g, p, k, p->block), &lanes,
+			            splat(g, reduce_start(g, val(g->graph, r)->op, e)));
 		}
 	}
 }
@@ -39,26 +40,29 @@ void partials_step(Gen *g, const Partials *p, const Index *unit, const Index *id
 {
 	Lanes lanes = index_value(g, unit);
 	for (int k = 0; k < p->reduce->count; k++) {
-		const Val *v = val(g->graph, p->reduce->at[k].val);
+		const Val *v = val(g->graph, p->reduce->at[k].val), *in = val(g->graph, v->in[0]);
+		Elem e = sum_type(g, p->reduce->at[k].val);
 		Index own[RANK];
-		space_index(g, &val(g->graph, v->in[0])->shape, idx, own);
+		space_index(g, &in->shape, idx, own);
 		Value to = part_address(g, p, k, p->block), x = splat(g, at(g, v->in[0], own));
-		Value sum = load_lanes(g, v->type, to, &lanes);
-		store_lanes(g, v->type, to, &lanes, reduce_step(g, v->op, v->type, sum, x));
+		Value sum = load_lanes(g, e, to, &lanes);
+		x = cast_value(g, x, in->type, e);
+		store_lanes(g, e, to, &lanes, reduce_step(g, v->op, e, sum, x));
 	}
 }
 
 static Value full_reduction(Gen *g, const Partials *p, int k, const Lanes *lanes)
 {
 	const Val *v = val(g->graph, p->reduce->at[k].val);
-	Value start = splat(g, reduce_start(g, v->op, v->type));
+	Elem e = sum_type(g, p->reduce->at[k].val);
+	Value start = splat(g, reduce_start(g, v->op, e));
 	Value sum = variable(g, start);
 	Loop loop = loop_begin(g, number(g, 0), number(g, p->blocks), 1);
-	Value part = load_lanes(g, v->type, part_address(g, p, k, loop.i), lanes);
-	part = reduce_step(g, v->op, v->type, read_variable(g, sum), part);
+	Value part = load_lanes(g, e, part_address(g, p, k, loop.i), lanes);
+	part = reduce_step(g, v->op, e, read_variable(g, sum), part);
 	set_variable(g, sum, part);
 	loop_end(g, &loop);
-	return read_variable(g, sum);
+	return cast_value(g, read_variable(g, sum), e, v->type);
 }
 
 void partials_finish(Gen *g, int n, const Index *unit, void *partials)

@@ -3,7 +3,7 @@
 #include "gen.h"
 #include <string.h>
 
-enum { SHORT = 9, BLOCK = 256, LANE_BLOCK = 8192 };
+enum { SHORT = 9 }; // steps that are written one by one
 
 typedef struct Reduction {
 	int n; // reductions, or one at several lanes
@@ -21,7 +21,7 @@ typedef struct Reduction {
 
 static Elem reduce_type(Gen *g, const Reduction *f, int k)
 {
-	return val(g->graph, val(g->graph, f->reduce[k])->in[0])->type;
+	return sum_type(g, f->reduce[k]);
 }
 
 static Op reduce_op(Gen *g, const Reduction *f, int k)
@@ -47,14 +47,16 @@ static bool varies(Gen *g, const Index *x)
 static Value reduce_element(Gen *g, const Reduction *f, int k, Index *in)
 {
 	const Val *v = val(g->graph, f->reduce[k]);
+	Elem own = val(g->graph, v->in[0])->type, sum = reduce_type(g, f, k);
 	if (v->op != O_dot)
-		return at(g, v->in[0], in);
+		return cast_value(g, at(g, v->in[0], in), own, sum);
 	int r = v->shape.rank;
 	Index a[RANK], b[RANK];
 	memcpy(a, in, sizeof *a * (size_t)r);
 	memcpy(b, in, sizeof *b * (size_t)r);
 	a[r - 1] = b[r - 2] = in[r];
-	Value x[2] = {at(g, v->in[0], a), at(g, v->in[1], b)};
+	Value x[2] = {cast_value(g, at(g, v->in[0], a), own, sum),
+	              cast_value(g, at(g, v->in[1], b), own, sum)};
 	level_out(g, 2, x);
 	return LLVMBuildFMul(g->b, x[0], x[1], "");
 }
@@ -185,7 +187,7 @@ static void reduce_loops(Gen *g, Reduction *f, int group)
 	}
 	int64_t size = f->groups.size[group];
 	bool lanes = f->lanes && group == f->groups.n - 1;
-	int64_t block = lanes ? LANE_BLOCK : BLOCK, count = 1;
+	int64_t block = lanes ? g->kern->sched->lane_block : g->kern->sched->block, count = 1;
 	for (int k = 0; k < f->groups.n; k++)
 		count *= f->groups.size[k];
 	if (count <= SHORT && !f->lanes)
@@ -211,7 +213,8 @@ static Value reduce_result(Gen *g, const Reduction *f, int k)
 		Value x = read_variable(g, acc[0]);
 		for (int u = 1; u < f->units; u++)
 			x = reduce_step(g, op, e, x, read_variable(g, acc[u]));
-		return f->lanes ? g->ops->reduce_lanes(g, op, e, x) : x;
+		x = f->lanes ? g->ops->reduce_lanes(g, op, e, x) : x;
+		return cast_value(g, x, e, val(g->graph, f->reduce[k])->type);
 	}
 	for (int u = 1; u < f->units; u++)
 		step_argmax(g, e, acc[0], best[0], read_variable(g, acc[u]),
@@ -227,27 +230,17 @@ static Value reduce_result(Gen *g, const Reduction *f, int k)
 
 // ---- the nest -------------------------------------------------------------------------
 
-static int weight_of(Gen *g, Ref r, int deep)
-{
-	const Val *v = val(g->graph, r);
-	int weight = prims[v->op].weight;
-	if (!g->inside[r] || deep > 12)
-		return 0;
-	for (int k = 0; k < v->nin; k++)
-		weight += weight_of(g, v->in[k], deep + 1);
-	return weight;
-}
-
 static int reduce_units(Gen *g, const Reduction *f)
 {
-	if (!f->lanes || g->target->machine->threads > 1)
+	if (!f->lanes)
 		return 1;
-	int weight = 0;
-	for (int k = 0; k < f->n; k++)
-		weight += weight_of(g, val(g->graph, f->reduce[k])->in[0], 0);
 	int64_t vectors = f->groups.size[f->groups.n - 1] / g->width;
-	int most = weight > 24 || f->n > 3 ? 2 : 4;
-	return vectors >= most ? most : vectors >= 2 ? 2 : 1;
+	const ValSteps *own = &g->kern->sched->reduce;
+	int chains = (int)g->kern->sched->chains;
+	for (int i = 0; i < own->count; i++)
+		if (own->at[i].val == f->reduce[0])
+			chains = own->at[i].chains;
+	return vectors >= chains ? chains : vectors >= 2 ? MIN(2, chains) : 1;
 }
 
 static Groups reduce_groups(Gen *g, const Reduction *f)

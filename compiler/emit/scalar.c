@@ -197,6 +197,17 @@ Value reduce_start(Gen *g, Op op, Elem e)
 	                      isfinite(start) ? (int64_t)start : int_end(e, start > 0));
 }
 
+Elem sum_type(const Gen *g, Ref reduction)
+{
+	const Val *v = val(g->graph, reduction);
+	Elem own = val(g->graph, v->in[0])->type;
+	int64_t in = g->kern->sched->accumulation;
+	bool adds = v->op == O_sum || v->op == O_prod || v->op == O_dot;
+	if (!adds || !is_float(own) || in == A_own)
+		return own;
+	return MIN(own, in == A_f64 ? E_f64 : E_f32);
+}
+
 Value reduce_step(Gen *g, Op op, Elem e, Value a, Value b)
 {
 	return apply_to(g, reducers[op].step, e, e, 2, (Value[]){b, a});

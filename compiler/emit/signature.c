@@ -72,6 +72,7 @@ static void sign_steps(Signature *s, const ValSteps *steps)
 	for (int i = 0; i < steps->count; i++) {
 		sign(s, (int64_t)*table_cell(s->number, &steps->at[i].val, sizeof(Ref)));
 		sign(s, steps->at[i].depth);
+		sign(s, steps->at[i].chains);
 	}
 }
 

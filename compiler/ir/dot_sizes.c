@@ -50,8 +50,8 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 			p.partials +=
 			    full_lines(shared->batches * p.blocks * shared->size * p.bytes);
 	}
-	int64_t waiting =
-	    p.blocks > 1 ? s->strips : 1; // sums of strips that wait for the next block
+	// Sums of strips that wait for the next block, or for the other panels.
+	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
 	if (s->a != W_place && !s->a_shared)
 		p.strip = full_lines(s->group * p.strip_size * p.bytes);

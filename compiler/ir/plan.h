@@ -63,6 +63,19 @@ typedef enum Partition { // of a kernel's space among workers (P_)
 	PARTITIONS
 } Partition;
 
+typedef enum Accumulation { // of floats (A_)
+	A_own,              // in their own type
+	A_f32,
+	A_f64,
+	ACCUMULATIONS
+} Accumulation;
+
+typedef enum LoopOrder { // of the loops around a tile (N_), from the outermost
+	N_strips,        // a strip meets every panel, and is finished
+	N_panels,        // a panel meets every strip; then the strips are finished
+	ORDERS
+} LoopOrder;
+
 typedef enum Packing { // how an operand of a product comes to the tile
 	W_place,       // read in place
 	W_copy,        // packed with lanes along the tile's own axis: rows of a, columns of b
@@ -76,6 +89,7 @@ typedef enum Stage { BEFORE, MAIN, AFTER, STAGES } Stage;
 typedef struct ValStep {
 	Ref val;
 	int depth;
+	int chains; // of a reduction along the lanes: vectors that it adds up side by side
 } ValStep;
 typedef VEC(ValStep) ValSteps;
 

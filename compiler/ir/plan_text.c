@@ -6,7 +6,7 @@
 //   	out %3 at scratch+64
 //   	root %3
 //   	partition rows, workers 8, rows 4         what is not 0 of the schedule
-//   	reduce %3/0                               values with depths
+//   	reduce %3/0 by 4                          values with depths, and chains
 //   	work at scratch+128
 //   body                                      of the last kernel, a loop: a plan, then `end`
 #include "plan.h"
@@ -17,6 +17,8 @@ static const char *const kinds[] = {"map", "row", "col", "dot", "scatter", "scan
 static const char *const blocks[] = {"nowhere", "param",  "state", "scratch",
                                      "input",   "output", "const"};
 static const char *const partitions[] = {"rows", "columns", "partials", "tiles"};
+static const char *const accumulations[] = {"own", "f32", "f64"};
+static const char *const orders[] = {"strips", "panels"};
 static const char *const packings[] = {"place", "copy", "transpose"};
 
 static const struct SchedField {
@@ -28,6 +30,8 @@ static const struct SchedField {
 #define WORDS_number            0, NULL
 #define WORDS_partition         COUNT(partitions), partitions
 #define WORDS_packing           COUNT(packings), packings
+#define WORDS_accumulation      COUNT(accumulations), accumulations
+#define WORDS_order             COUNT(orders), orders
 #define S(kind, field, meaning) {#field, offsetof(Sched, field), WORDS_##kind},
 #include "sched.def"
 #undef S
@@ -89,6 +93,8 @@ static void say_schedule(Printer *p, Sched s)
 			say(t, i ? ", " : "\t%s ", lists[k].name);
 			say_value(p, "", steps->at[i].val);
 			say(t, "/%d", steps->at[i].depth);
+			if (steps->at[i].chains)
+				say(t, " by %d", steps->at[i].chains);
 		}
 		say(t, steps->count ? "\n" : "");
 	}
@@ -206,6 +212,8 @@ static void read_schedule(Reader *r, Kern *kern)
 		ValStep step = {.val = read_ref(r)};
 		lexer_expect(l, "/");
 		step.depth = (int)lexer_count(l);
+		if (lexer_take(l, "by"))
+			step.chains = (int)lexer_count(l);
 		PUSH(l->arena, *list_of(kern->sched, k), step);
 	} while (lexer_take(l, ","));
 }
