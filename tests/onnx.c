@@ -92,9 +92,18 @@ static void gives(Build *b, const char *what, int n, const double *wanted)
 		return;
 	Array y = run(m);
 	bool good = count_of(&y.shape) == n;
-	for (int i = 0; good && i < n; i++)
-		good = fabs(y.f[i] - wanted[i]) < 1e-5;
+	for (int i = 0; good && i < n; i++) {
+		double found = element_at(&y, i);
+		good = found == wanted[i] || fabs(found - wanted[i]) < 1e-5;
+	}
 	expect(good, what);
+}
+
+static void set_ints(NodeProto *n, const char *name, size_t count, const int64_t *x)
+{
+	AttributeProto *a = attribute(n, name);
+	a->ints = take_copy(arena, x, count * sizeof *x);
+	a->n_ints = count;
 }
 
 // ---- numbers --------------------------------------------------------------------------
@@ -208,6 +217,28 @@ static void test_crop(void)
 		set_word(n, "nearest_mode", modes[k % 2]);
 		gives(b, format(arena, "all of an axis: %s %s", inputs[k / 2], modes[k % 2]), LONG,
 		      wanted);
+	}
+}
+
+// The extremes of no elements are the ends of the type.
+static void test_no_elements(void)
+{
+	static const struct {
+		const char *op;
+		int type; // of ONNX: float, int32, int64
+		double wanted;
+	} cases[] = {{"ReduceMax", 1, -INFINITY}, {"ReduceMin", 1, INFINITY},
+	             {"ReduceMax", 6, INT32_MIN}, {"ReduceMin", 6, INT32_MAX},
+	             {"ReduceMax", 7, -0x1p63},   {"ReduceMin", 7, 0x1p63}};
+	for (int k = 0; k < COUNT(cases); k++) {
+		Build *b = build(13);
+		PUSH(arena, b->inputs, value("x", cases[k].type, "0,2"));
+		PUSH(arena, b->outputs, value("y", cases[k].type, "2"));
+		NodeProto *n = add_to(b, node(cases[k].op, "x", "y"));
+		attribute(n, "keepdims")->i = 0;
+		set_ints(n, "axes", 1, (const int64_t[]){0});
+		gives(b, format(arena, "%s of no elements of type %d", cases[k].op, cases[k].type),
+		      2, (const double[]){cases[k].wanted, cases[k].wanted});
 	}
 }
 
@@ -639,13 +670,6 @@ static void test_indices(void)
 	gives(b, "lengths beyond the sequence", 6, reversed);
 }
 
-static void set_ints(NodeProto *n, const char *name, size_t count, const int64_t *x)
-{
-	AttributeProto *a = attribute(n, name);
-	a->ints = take_copy(arena, x, count * sizeof *x);
-	a->n_ints = count;
-}
-
 // Omitting more inputs than a line has ends with the line.
 static void test_skips(void)
 {
@@ -820,6 +844,7 @@ int main(int argc, char **argv)
 	test_constants();
 	test_exact();
 	test_crop();
+	test_no_elements();
 	test_wide();
 	test_function();
 	test_branch();
