@@ -10,7 +10,7 @@ Ref put_differentiable(void *backprop, Graph *g, const Val *v, const Ref *in)
 	g->from = v->from;
 	if (v->op == O_attend)
 		return book_decompose(g, v, in);
-	if (v->op != O_loop || !s->needs_in_from[ref_of(s->from, v)])
+	if (v->op != O_loop || !s->from_needs[ref_of(s->from, v)])
 		return put_as(g, v, in);
 	LoopInfo c = loop_of(v);
 	return put_recorded(s, &c, in);
@@ -122,7 +122,7 @@ Graph *grad_pass(Arena *arena, const Graph *from, const bool *want)
 	Backprop s = {.arena = arena,
 	              .g = g,
 	              .from = from,
-	              .needs_in_from = mark_needs(arena, from, want),
+	              .from_needs = mark_needs(arena, from, want),
 	              .recorded = table_new(arena),
 	              .products = table_new(arena),
 	              .first_fixed = -1};

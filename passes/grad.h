@@ -19,14 +19,14 @@ typedef struct Recorded { // a loop that can be differentiated
 typedef struct Backprop {
 	Arena *arena;
 	Graph *g;
-	const Graph *from;         // the graph that was copied to g
-	const bool *needs_in_from; // by Ref of `from`: see needs
-	const bool *needs;         // by Ref: a float, or a loop, that depends on a wanted slot
-	Ref *gradient;             // by Ref: the sum so far
-	Ref last;                  // the last value that both describe
-	Table *recorded;           // Ref of a loop -> Recorded *
-	Table *products;           // Ref of a slot -> Val *: the product whose result it holds
-	int first_fixed; // from this slot on, slots are fixed values of a body; -1: no body
+	const Graph *from;      // the graph that was copied to g
+	const bool *from_needs; // by Ref of `from`: see needs
+	const bool *needs;      // by Ref: a float, or a loop, that depends on a wanted slot
+	Ref *gradient;          // by Ref: the sum so far
+	Ref last;               // the last value that both describe
+	Table *recorded;        // Ref of a loop -> Recorded *
+	Table *products;        // Ref of a slot -> Val *: the product whose result it holds
+	int first_fixed;        // from this slot on, slots are fixed values of a body; -1: no body
 	VEC(Contribution) terms;
 } Backprop;
 

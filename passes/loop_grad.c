@@ -123,7 +123,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 		return put_differentiable(&u->back, to, v, in);
 	int slot = product ? u->next++ : forward_slot(u, (int)v->attr->i[0]);
 	Ref held = put_slot(to, slot);
-	u->want[slot] = u->back.needs_in_from[ref_of(u->c.body, v)];
+	u->want[slot] = u->back.from_needs[ref_of(u->c.body, v)];
 	if (product) {
 		Val *with = take_copy(u->arena, v, sizeof *v);
 		with->in = in;
@@ -139,7 +139,7 @@ static void differentiate(LoopGrad *u)
 	Ref *now = NEWS(u->arena, Ref, c->body->nval);
 	u->want = NEWS(u->arena, bool, body->slots.count);
 	u->next = u->backward.carried + u->first_fixed;
-	u->back.needs_in_from = mark_needs(u->arena, c->body, u->needed);
+	u->back.from_needs = mark_needs(u->arena, c->body, u->needed);
 	copy_values(body, c->body, now, put_value, u);
 	u->back.needs = mark_needs(u->arena, body, u->want);
 	u->back.gradient = NEWS(u->arena, Ref, body->nval);

@@ -19,8 +19,8 @@ bool has_loop(const Graph *g)
 	return false;
 }
 
-// Returns the number of iterations.
-static Ref put_loop_info(Loops *l, Graph *to, Ref r, const Ref *in)
+// Puts a loop, trimmed or unrolled, and its results. Returns the number of iterations.
+static Ref put_new_loop(Loops *l, Graph *to, Ref r, const Ref *in)
 {
 	LoopInfo c = loop_of(val(l->from, r));
 	Ref *result = l->result[r] = NEWS(l->arena, Ref, loop_results(&c) + 1);
@@ -45,7 +45,7 @@ static Ref put_value(void *context, Graph *to, const Val *v, const Ref *in)
 {
 	Loops *l = context;
 	if (v->op == O_loop)
-		return put_loop_info(l, to, ref_of(l->from, v), in);
+		return put_new_loop(l, to, ref_of(l->from, v), in);
 	return v->op == O_result ? l->result[v->in[0]][v->attr->i[0]] : put_as(to, v, in);
 }
 

@@ -254,11 +254,9 @@ static Ref new_slot(Trim *w, Ref operand, const Slot *like)
 // True if the new loop carries or scans slot s.
 static bool keeps_slot(const Trim *w, int s)
 {
-	const Graph *body = w->loop->body;
-	bool keeps = s < w->loop->carried && is_wanted(w, s);
-	for (Ref r = 1; r < (Ref)body->nval; r++)
-		keeps |= w->live[r] && slot_of(val(body, r)) == s;
-	return keeps && !is_fixed(w, s);
+	Ref r = slot_ref(w->loop->body, s);
+	bool wanted = s < w->loop->carried && is_wanted(w, s);
+	return (wanted || (r && w->live[r])) && !is_fixed(w, s);
 }
 
 // Puts the iteration into the new body, and what is the same in all before the loop.
