@@ -270,6 +270,21 @@ static Build *shared_weight(int n)
 	return finish(b, last);
 }
 
+// A chain of products and of rows, each of which reads x: no two of these may run as one.
+static Build *rows(int n)
+{
+	Build *b = begin("2,4");
+	const char *last = "x";
+	for (int i = 0; i < n; i++, last = nth("v", i - 1)) {
+		const char *w = nth("model.layers.attention.output.weight", i);
+		matrix(b, w);
+		add(b, "MatMul", format(arena, "%s,%s", last, w), nth("m", i));
+		add(b, "Softmax", nth("m", i), nth("s", i));
+		add(b, "Mul", format(arena, "s%d,x", i), nth("v", i));
+	}
+	return finish(b, last);
+}
+
 static Build *outputs(int n)
 {
 	Build *b = begin("4");
@@ -433,6 +448,7 @@ static const struct Scaled {
     {"numbers", "eta", 2000, numbers},
     {"moves", "inspect", 2000, moves},
     {"shared_weight", "show", 1200, shared_weight},
+    {"rows", "show", 300, rows},
     {"outputs", "run", 1500, outputs},
     {"opsets", "inspect", 8000, opsets},
     {"attributes", "inspect", 8000, attributes},
