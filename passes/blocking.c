@@ -318,11 +318,16 @@ static void choose_sums(Scheduler *t)
 		Elem e = val(t->graph, v->in[0])->type;
 		if (is_float(e) && (e != E_f64 || s->accumulation == A_own))
 			s->accumulation = e == E_f64 ? A_f64 : A_f32;
+		if (s->partition == P_tiles || s->partition == P_partials)
+			continue;
 		s->block = BLOCK;
 		s->lane_block = LANE_BLOCK;
 		int chains = chains_of(t, 1, weight_of(t, v->in[0], 0));
-		s->chains = s->chains ? MIN(s->chains, chains) : chains;
+		if (!is_own_reduction(t, t->members.at[i]))
+			s->chains = s->chains ? MIN(s->chains, chains) : chains;
 	}
+	if (s->partition == P_tiles || s->partition == P_partials)
+		return;
 	// Those of one depth are one loop.
 	int *sums = NEWS(t->scratch, int, t->depth + 1),
 	    *weight = NEWS(t->scratch, int, t->depth + 1);

@@ -110,9 +110,16 @@ static void check_tile(const Plan *p, int k)
 		fail(p->name, "kernel %d: it works in too few bytes", k);
 }
 
-static bool are_chains(const Plan *p, int64_t chains)
+// Reductions that are loops of a worker: in blocks, and in chains along the lanes.
+static void check_sum(const Plan *p, int k, Ref r)
 {
-	return chains >= 1 && chains <= p->machine->registers;
+	const Sched *s = p->kerns.at[k].sched;
+	int64_t chains = s->chains;
+	for (int i = 0; i < s->reduce.count; i++)
+		if (s->reduce.at[i].val == r)
+			chains = s->reduce.at[i].chains;
+	if (chains < 1 || chains > p->machine->registers || s->block < 1 || s->lane_block < 1)
+		fail(p->name, "kernel %d: %%%u has no chains or no blocks", k, r);
 }
 
 static void check_schedule(const Plan *p, int k)
@@ -133,9 +140,6 @@ static void check_schedule(const Plan *p, int k)
 	}
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
-	for (int i = 0; i < s->reduce.count; i++)
-		if (!are_chains(p, s->reduce.at[i].chains))
-			fail(p->name, "kernel %d: %%%u has no chains", k, s->reduce.at[i].val);
 	if (s->partition == P_tiles)
 		check_tile(p, k);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
@@ -198,10 +202,9 @@ static void check_inside(const Contents *c, Ref r)
 		return;
 	c->seen[r] = c->k + 1;
 	const Kern *kern = &c->plan->kerns.at[c->k];
-	const Sched *s = kern->sched;
-	bool reduces = v->op == O_dot || (prims[v->op].cls == C_reduce && v->op != O_cumsum);
-	if (reduces && (!are_chains(c->plan, s->chains) || s->block < 1 || s->lane_block < 1))
-		fail(c->plan->name, "kernel %d: %%%u has no chains or no blocks", c->k, r);
+	bool loop = kern->sched->partition == P_rows || kern->sched->partition == P_columns;
+	if (loop && (v->op == O_dot || (prims[v->op].cls == C_reduce && v->op != O_cumsum)))
+		check_sum(c->plan, c->k, r);
 	if (!inside_fits(kern, c->plan->graph, r))
 		fail(c->plan->name, "kernel %d: %%%u (%s) does not belong there", c->k, r,
 		     prims[v->op].name);

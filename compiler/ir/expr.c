@@ -22,13 +22,13 @@ Item ref_item(Ref r)
 	return (Item){.kind = r ? I_ref : I_none, .ref = r};
 }
 
-double item_number(const Graph *g, const char *where, const char *name, const Item *item)
+double item_number(const Scope *s, const char *name, const Item *item)
 {
 	double x = item->kind == I_list && item->n == 1 ? (double)item->i[0] : item->x;
 	bool number = item->kind == I_num || (item->kind == I_list && item->n == 1) ||
-	              (item->kind == I_ref && g && const_num(g, item->ref, &x));
+	              (item->kind == I_ref && s->g && const_num(s->g, item->ref, &x));
 	if (!number)
-		fail(where, "%s: expected a number", name);
+		fail(scope_where(s), "%s: expected a number", name);
 	return x;
 }
 
@@ -98,7 +98,8 @@ Ref item_ref(Scope *s, const Item *item, Elem type)
 		return put_num(s->g, type, (double)item->i[0]);
 	if (item->kind != I_num)
 		fail(scope_where(s), "expected a value, found a list");
-	if (!is_float(type) && !(fabs(item->x) < 1e18 && item->x == floor(item->x)))
+	if (!is_float(type) &&
+	    !(item->x >= -0x1p63 && item->x < 0x1p63 && item->x == floor(item->x)))
 		fail(scope_where(s), "the number %g among values of type %s", item->x,
 		     elems[type].name);
 	return put_num(s->g, type, item->x);
@@ -150,7 +151,7 @@ static Item put_prim(Scope *s, const Expr *e, Item *in)
 		if (open)
 			*open = rest ? (int64_t)((uint64_t)count_of(first) / rest) : 0;
 	}
-	Attr attr = attr_join(scope_where(s), op, first->rank, nattr, item);
+	Attr attr = attr_join(s, op, first->rank, nattr, item);
 	return ref_item(put(s->g, op, e->nin, refs, &attr));
 }
 
@@ -467,7 +468,7 @@ char *text_of_items(Scope *s, int n, Expr *const *e)
 static double number_operand(const Call *c, int k)
 {
 	Item item = eval_item(c->s, c->e->in[k]);
-	return item.kind == I_none ? 0 : item_number(c->g, scope_where(c->s), c->e->name, &item);
+	return item.kind == I_none ? 0 : item_number(c->s, c->e->name, &item);
 }
 
 static Item fn_need(const Call *c)
@@ -542,7 +543,7 @@ static void convert_item(const Call *c, char letter, Item *item)
 	if (letter == 'v' && item->kind != I_ref)
 		fail(scope_where(c->s), "%s: expected a value", c->e->name);
 	if (letter == 'n' || letter == 'N')
-		item->x = item_number(c->g, scope_where(c->s), c->e->name, item);
+		item->x = item_number(c->s, c->e->name, item);
 	if (strchr("lLA", letter) && item->kind == I_num)
 		*item = (Item){.kind = I_list, .n = 1, .i = {(int64_t)item->x}};
 	int rank = letter == 'A' ? operand(c, 0)->shape.rank : 0;
@@ -553,7 +554,7 @@ static void convert_item(const Call *c, char letter, Item *item)
 	if (letter != 'A')
 		return;
 	for (int i = 0; i < item->n; i++)
-		item->i[i] = wrap_axis(scope_where(c->s), item->i[i], rank);
+		item->i[i] = wrap_axis(c->s, item->i[i], rank);
 }
 
 static Item call_function(Scope *s, const Expr *e)

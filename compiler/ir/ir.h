@@ -426,8 +426,8 @@ typedef struct Item {
 
 struct Scope; // says where an error is
 // Returns the axis counted from the first; fails if it is out of range.
-int64_t wrap_axis(const char *where, int64_t axis, int rank);
-Attr attr_join(const char *where, Op, int rank, int nitem, const Item *); // rank: of operand 0
+int64_t wrap_axis(const struct Scope *, int64_t axis, int rank);
+Attr attr_join(const struct Scope *, Op, int rank, int nitem, const Item *); // rank: of operand 0
 int attr_split(Op, const Attr *, Item *); // Returns the number of items.
 
 // ---- expr.c: evaluates expressions ----------------------------------------------------
@@ -459,7 +459,7 @@ Item eval_item(Scope *, const Expr *);
 Item num_item(double), ref_item(Ref); // 0: none
 // Returns the number that an item is: a list of one entry and a constant of one value are numbers.
 // Fails for others; `name` is called with it.
-double item_number(const Graph *, const char *where, const char *name, const Item *);
+double item_number(const Scope *, const char *name, const Item *);
 int function_index(const char *name);   // Returns its Expr.function.
 const char *scope_where(const Scope *); // Returns the node that a value is put for, else the line.
 char *text_of_items(Scope *, int n, Expr *const *); // concatenated

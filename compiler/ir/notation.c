@@ -415,18 +415,20 @@ Expr *parse_text(Arena *arena, const char *where, const char *text)
 
 // ---- attributes -----------------------------------------------------------------------
 
-static int64_t integer_of(const char *where, Op op, const Item *item)
+static int64_t integer_of(const Scope *s, Op op, const Item *item)
 {
-	double x = item_number(NULL, where, prims[op].name, item);
+	double x = item_number(s, prims[op].name, item);
 	if (x != floor(x) || fabs(x) > 9e15)
-		fail(where, "%s: expected an integer as attribute, found %g", prims[op].name, x);
+		fail(scope_where(s), "%s: expected an integer as attribute, found %g",
+		     prims[op].name, x);
 	return (int64_t)x;
 }
 
-int64_t wrap_axis(const char *where, int64_t axis, int rank)
+int64_t wrap_axis(const Scope *s, int64_t axis, int rank)
 {
 	if (axis < -rank || axis >= MAX(rank, 1))
-		fail(where, "axis %lld, but the operand has %d dimensions", (long long)axis, rank);
+		fail(scope_where(s), "axis %lld, but the operand has %d dimensions",
+		     (long long)axis, rank);
 	return axis < 0 ? axis + rank : axis;
 }
 
@@ -436,36 +438,37 @@ static int ascending(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
-Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
+Attr attr_join(const Scope *s, Op op, int rank, int nitem, const Item *item)
 {
 	const char *layout = prims[op].attr;
 	Item lists[3];
 	int nlist = 0;
 	Attr attr = {0};
 	if (nitem != (int)strlen(layout))
-		fail(where, "%s: expected %d attributes, found %d", prims[op].name,
+		fail(scope_where(s), "%s: expected %d attributes, found %d", prims[op].name,
 		     (int)strlen(layout), nitem);
 	for (int k = 0; k < nitem; k++) {
 		if (layout[k] == 'x') {
-			attr.x = item_number(NULL, where, prims[op].name, &item[k]);
+			attr.x = item_number(s, prims[op].name, &item[k]);
 		} else if (layout[k] == 'i' || layout[k] == 'a') {
-			int64_t i = integer_of(where, op, &item[k]);
-			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(where, i, rank) : i;
+			int64_t i = integer_of(s, op, &item[k]);
+			attr.i[attr.n++] = layout[k] == 'a' ? wrap_axis(s, i, rank) : i;
 		} else if (item[k].kind == I_list) {
 			lists[nlist++] = item[k];
 		} else { // a number is a list of one
 			lists[nlist].n = 1;
-			lists[nlist++].i[0] = integer_of(where, op, &item[k]);
+			lists[nlist++].i[0] = integer_of(s, op, &item[k]);
 		}
 	}
 	// The lists, one for each L or A of the layout, are interleaved after the integers.
 	int n = nlist ? lists[0].n : 0;
 	int64_t *to = attr.i + attr.n;
 	if (attr.n + nlist * n > NUMS)
-		fail(where, "%s: more than %d numbers as attributes", prims[op].name, NUMS);
+		fail(scope_where(s), "%s: more than %d numbers as attributes", prims[op].name,
+		     NUMS);
 	for (int k = 0; k < nlist; k++) {
 		if (lists[k].n != n)
-			fail(where, "%s: lists of %d and %d entries", prims[op].name, n,
+			fail(scope_where(s), "%s: lists of %d and %d entries", prims[op].name, n,
 			     lists[k].n);
 		for (int i = 0; i < n; i++)
 			to[i * nlist + k] = lists[k].i[i];
@@ -473,7 +476,7 @@ Attr attr_join(const char *where, Op op, int rank, int nitem, const Item *item)
 	}
 	if (strchr(layout, 'A')) {
 		for (int i = 0; i < n; i++)
-			to[i] = wrap_axis(where, to[i], rank);
+			to[i] = wrap_axis(s, to[i], rank);
 		qsort(to, (size_t)n, sizeof *to, ascending);
 	}
 	return attr;

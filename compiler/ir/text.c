@@ -339,7 +339,7 @@ static Ref read_loop(Reader *r, Lexer *l, const char *place, const Expr *e)
 	Item list = {.kind = I_none};
 	if (e->nattr)
 		list = eval_item(&(Scope){.g = r->g, .where = place}, e->attr[0]);
-	Attr attr = attr_join(place, O_loop, 0, e->nattr, &list);
+	Attr attr = attr_join(&(Scope){.where = place}, O_loop, 0, e->nattr, &list);
 	if (attr.n != 5)
 		fail(place, "loop: expected 5 numbers as attributes, found %d", attr.n);
 	for (int k = 1; k < attr.n; k++) // only a trip count may be larger

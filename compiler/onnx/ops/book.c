@@ -169,7 +169,7 @@ Ref call_value(Scope *s, const Expr *e, int k)
 
 double number_of_item(Scope *s, const Expr *e, Item item)
 {
-	return item_number(s->g, scope_where(s), e->name, &item);
+	return item_number(s, e->name, &item);
 }
 
 int64_t call_integer(Scope *s, const Expr *e, int k)
@@ -431,7 +431,7 @@ static Item fn_fixed(Call *c, Scope *s, const Expr *e)
 		Item x = call_arg(s, e, k);
 		int n = x.kind == I_ref ? val(c->g, x.ref)->shape.rank : 0;
 		for (int a = 0; a < n; a++) {
-			if (e->nattr && a != wrap_axis(scope_where(s), call_integer(s, e, 0), n))
+			if (e->nattr && a != wrap_axis(s, call_integer(s, e, 0), n))
 				continue;
 			if (x.input)
 				expect_fixed_axis(c, x.input - 1, a);
