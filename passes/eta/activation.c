@@ -80,20 +80,6 @@ static double measured(const ScaleAnalysis *s, Ref r)
 	return sqrt(sum / all);
 }
 
-// Returns the value whose measured range v's operands inherit; 0 if there is none.
-static Ref inherited_guess(const ScaleAnalysis *s, const Val *v)
-{
-	double slope;
-	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE));
-	if (kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse || v->op == O_act ||
-	    (v->op == O_select && sign_choice(s, v)) || hard_sigmoid(s, v, &slope))
-		return 0;
-	for (int k = 0; k < v->nin; k++)
-		if (is(s, v->in[k], SIGNAL) && s->guess[v->in[k]])
-			return s->guess[v->in[k]];
-	return 0;
-}
-
 void measure_activation(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	static const double TOLERANCE = 1.05;
@@ -105,7 +91,12 @@ void measure_activation(ScaleAnalysis *s, Ref r, const Val *v)
 	if ((v->op == O_mul || v->op == O_div) &&
 	    (by_length(s, v, &length) || weights_of(s, v) || logistic(s, v->in[1])))
 		return;
-	s->guess[r] = inherited_guess(s, v);
+	bool kernel = v->op == O_dot && (is(s, v->in[0], VARIABLE) || is(s, v->in[1], VARIABLE)),
+	     own = kernel || v->op == O_norm || v->op == O_softmax || v->op == O_lse ||
+	           v->op == O_act || (v->op == O_select && sign_choice(s, v));
+	s->guess[r] = 0;
+	for (int k = 0; k < v->nin && !own && !s->guess[r]; k++)
+		s->guess[r] = is(s, v->in[k], SIGNAL) ? s->guess[v->in[k]] : 0;
 	int measure = s->rules->row[v->op].measured;
 	bool poor = // estimate by the rule of v's operation
 	    measure == M_always ||

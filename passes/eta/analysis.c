@@ -75,9 +75,6 @@ void find_natures(ScaleAnalysis *s)
 		s->origin[r] = origin_of(s, r, v);
 		s->fixed[r] = known(s, F_running) && is_of_buffers(s, v);
 		s->divided[r] = s->fixed[r] || (product && any_of(s->divided, v));
-	}
-	for (Ref r = 1; r < (Ref)g->nval; r++) {
-		const Val *v = val(g, r);
 		for (int k = 0; k < v->nin && s->live[r] && v->op == O_dot; k++) {
 			int slot = is(s, v->in[k], VARIABLE) ? s->origin[v->in[k]].slot : -1;
 			if (slot >= 0 && is(s, v->in[1 - k], SIGNAL))

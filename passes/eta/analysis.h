@@ -5,17 +5,11 @@
 #define ANALYSIS_H
 #include "passes.h"
 
-// The elements of a kernel's output that a slice takes: element e of the last axis belongs to it if
-// e / stride % extent lies in [start, start + count).
-typedef struct OutputSlice {
-	Ref value; // the slice
-	int64_t stride, extent, start, count;
-} OutputSlice;
-
 typedef struct OutputSlices { // a kernel's output whose slices have different demands
 	Ref dot;
-	VEC(OutputSlice) list;
-	Ref *owner; // per element of its last axis: the slice that takes it; 0: none
+	Ref *owner;       // per element of its last axis: the slice that takes it; 0: none
+	Ref first;        // slice
+	bool differ, bad; // bad: slices overlap, or take other elements
 } OutputSlices;
 
 typedef enum Constant {
@@ -83,7 +77,6 @@ typedef struct ScaleAnalysis {
 	Surd *declared; // by slot: the range given for an input; value 0: none
 	Surd *range, *demand;
 	const char **coarse; // what the range neglects; NULL: nothing known
-	Ref *reader;         // of a search through operands; 0 outside of it
 	Ref *root; // the signal that an element-wise value is a function of, else the value itself
 	int *operations;     // operations between a value and its root
 	Ref *guess;          // the value whose measured range determines this range; 0: rules did
@@ -152,9 +145,13 @@ Ref uncapped(const ScaleAnalysis *, Ref, Surd factor);
 Ref averaged(ScaleAnalysis *, const Val *); // Returns the value that v is the mean of.
 // Returns the value with the range of this mean, dropout or rotation.
 Ref range_origin(ScaleAnalysis *, const Val *);
-// Returns the square x x whose sum r is the root of (or its inverse). `length`: r for x of range 1;
-// 0 if it is limited from below by more than a guard.
-Ref squared_under(ScaleAnalysis *, Ref r, Surd *length);
+// The root of a sum of squares, or the inverse root.
+typedef struct Length {
+	Ref square;   // x x; 0: it is no length
+	Surd size;    // for x of range 1
+	double least; // limits an inverse root; 0: at most a guard against 0; NAN: another limit
+} Length;
+Length length_of(ScaleAnalysis *, Ref);
 bool by_length(ScaleAnalysis *, const Val *, Surd *range); // True for x / |x|; its range in *range.
 // True for a normalization's output, without its own factor, or (`scaled`) with it.
 bool normalized(ScaleAnalysis *, Ref, bool scaled);
@@ -163,19 +160,22 @@ Ref normed_table(const ScaleAnalysis *, Ref r);
 // Returns n of x / sum(x) over n; 0 for anything else.
 int64_t weights_of(const ScaleAnalysis *, const Val *);
 bool logistic(const ScaleAnalysis *, Ref); // True for 1 + exp(x).
-// Returns the signal whose sign a select tests.
+// Returns the signal by whose sign, element by element, a leaky or exponential unit selects.
 Ref sign_choice(const ScaleAnalysis *, const Val *);
+// Returns x of min(max(c x + 1/2, 0), 1); its slope c in *slope.
 Ref hard_sigmoid(const ScaleAnalysis *, const Val *, double *slope);
-// Returns the product under t W + b, of a variable; 0 for anything else.
+// Returns the product of x W or x W + b, b a variable; 0 for anything else.
 Ref kernel_product(const ScaleAnalysis *, Ref);
 // Returns the product of data with the kernel that a normalized table is multiplied by, which has
 // the same range; 0 if there is none.
 Ref product_of_data(const ScaleAnalysis *, Ref);
-// Returns k for a product q t that is added to q k.
+// Returns k for a product q t that is added to q k, because q k + q t is q (k + t).
 Ref offset_of(const ScaleAnalysis *, Ref product);
-// Returns q k of a sum q k + q t, t made of parameters.
+// Returns q k of a sum q k + q t, t made of parameters, or a constant computed from them by an
+// exporter: an offset of k, which does not count.
 Ref without_offset(const ScaleAnalysis *, const Val *);
-Ref low_rank(const ScaleAnalysis *, const Val *); // Returns (x A) B of x W + (x A) B.
+// Returns (x A) B of x W + (x A) B if the inner size is less than both outer sizes.
+Ref low_rank(const ScaleAnalysis *, const Val *);
 
 // ---- activation.c ---------------------------------------------------------------------
 
@@ -211,6 +211,7 @@ typedef struct Inferred { // what is inferred for a variable
 	Surd range, demand;    // that eta follows from
 	Ref source, demand_by; // the values that determine them; 0: none
 	Ref at, operand;       // where a signal meets it; the operand there
+	struct AxisMap *map;   // of the operand's axes to the variable's; NULL: cannot be followed
 	int64_t contracted;    // of a kernel: m; else 0
 	bool rows;             // a table: v and b keep its rows
 	bool readout;          // the loss or an output sets the demand
@@ -254,11 +255,14 @@ void apply_slots(Arena *, const Graph *, Eta *, const Overrides *);
 
 // ---- axis_map.c -------------------------------------------------------------------------
 
-void find_cuts(ScaleAnalysis *);
+typedef struct AxisMap AxisMap;
+AxisMap *axis_map_new(const ScaleAnalysis *, Ref root); // Returns that of a value to itself.
+// Returns the map to operand k of its root v; NULL if v is no view of it.
+AxisMap *axis_map_under(const ScaleAnalysis *, AxisMap *, const Val *v, int k);
+void find_output_slices(ScaleAnalysis *);
 // Finds the axes of a kernel's parameter that are summed over, and those of its output features.
 // False if it is no kernel, or its axes cannot be followed.
-bool fans_of(const ScaleAnalysis *, const Inferred *, int slot, bool *in, bool *out);
-Shape slots_of(const ScaleAnalysis *, const Inferred *, int slot); // Returns the shape of v and b.
+bool fans_of(const ScaleAnalysis *, const Inferred *, bool *in, bool *out);
 // Returns the shape with one element per row, or in all.
 Shape default_slot(const Shape *full, bool rows);
 // Returns the slices of a parameter whose outputs have different demands; NULL if all are the same.

@@ -12,10 +12,16 @@ void set_demand(ScaleAnalysis *s, Ref r, Surd demand, Ref by)
 	s->demand_by[r] = by;
 }
 
-void pass_demand_to(ScaleAnalysis *s, Ref r, Ref x)
+// Passes the demand on r to x, of which r has `gain` times the range.
+static void pass_demand_over(ScaleAnalysis *s, Ref r, Ref x, Surd gain)
 {
 	if (s->demand_by[r])
-		set_demand(s, x, s->demand[r], s->demand_by[r]);
+		set_demand(s, x, surd_div(s->demand[r], gain), s->demand_by[r]);
+}
+
+void pass_demand_to(ScaleAnalysis *s, Ref r, Ref x)
+{
+	pass_demand_over(s, r, x, surd_one);
 }
 
 void pass_demand(ScaleAnalysis *s, Ref r, const Val *v)
@@ -39,10 +45,8 @@ void no_demand(ScaleAnalysis *s, Ref r, const Val *v)
 void root_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)v;
-	Surd length;
-	Ref square = squared_under(s, r, &length);
-	if (square && known(s, F_length))
-		s->length[square] = true;
+	if (known(s, F_length))
+		s->length[length_of(s, r).square] = true;
 }
 
 void add_demand(ScaleAnalysis *s, Ref r, const Val *v)
@@ -65,12 +69,11 @@ void mul_demand(ScaleAnalysis *s, Ref r, const Val *v)
 	if (v->in[0] == v->in[1] && !s->length[r])
 		set_demand(s, x, constant(s, N_nonlinear),
 		           r); // a squared error: targets of standard deviation 1
-	if (!s->demand_by[r] || is(s, other, SIGNAL) || s->divided[other] || is_zero(s, other) ||
+	if (is(s, other, SIGNAL) || s->divided[other] || is_zero(s, other) ||
 	    (quotient && signal == 1))
 		return;
-	Surd rms = rms_of(s, other), q = s->demand[r];
-	set_demand(s, uncapped(s, x, rms), quotient ? surd_mul(q, rms) : surd_div(q, rms),
-	           s->demand_by[r]);
+	Surd rms = rms_of(s, other);
+	pass_demand_over(s, r, uncapped(s, x, rms), quotient ? surd_inverse(rms) : rms);
 }
 
 // Clipping by a constant is an activation; the larger of two signals passes.
@@ -95,15 +98,6 @@ void select_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		pass_demand(s, r, v);
 }
 
-// For a sum of products of two signals; the left operand gets the scale.
-static void product_demand(ScaleAnalysis *s, Ref sum, Ref left, Ref right)
-{
-	Surd m = surd_root(contracted(s, sum), 1);
-	if (s->demand_by[sum])
-		set_demand(s, left, surd_div(s->demand[sum], surd_mul(s->range[right], m)),
-		           s->demand_by[sum]);
-}
-
 void sum_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	const Val *x = val(s->g, v->in[0]);
@@ -116,14 +110,14 @@ void sum_demand(ScaleAnalysis *s, Ref r, const Val *v)
 		return;
 	}
 	bool both = x->op == O_mul && is(s, x->in[0], SIGNAL) && is(s, x->in[1], SIGNAL);
-	if (both && x->in[0] != x->in[1])
-		product_demand(s, r, x->in[0], x->in[1]);
-	else if (s->demand_by[r] && !summed_product(s, r))
-		set_demand(s, v->in[0], surd_div(s->demand[r], surd_root(contracted(s, r), 1)),
-		           s->demand_by[r]);
+	Surd m = surd_root(contracted(s, r), 1);
+	if (both && x->in[0] != x->in[1]) // the left operand gets the scale
+		pass_demand_over(s, r, x->in[0], surd_mul(s->range[x->in[1]], m));
+	else if (!summed_product(s, r))
+		pass_demand_over(s, r, v->in[0], m);
 }
 
-// True for a kernel's output, with or without a bias, that nothing normalizes.
+// True for a kernel's output, with or without a bias, that is not normalized.
 static bool is_unnormalized(const ScaleAnalysis *s, Ref x)
 {
 	for (;;) {
@@ -137,8 +131,8 @@ static bool is_unnormalized(const ScaleAnalysis *s, Ref x)
 	}
 }
 
-// For x E^T where rows of E are also looked up: x and E share the demand on the output, or E has
-// all of it.
+// For x E^T where rows of E are also looked up: an unnormalized x and E share the demand on the
+// output, or E has all of it.
 static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 {
 	Surd demand = demand_or_one(s, r), own;
@@ -163,22 +157,17 @@ static void tied_demand(ScaleAnalysis *s, Ref r, Ref x, Ref table)
 
 void dot_demand(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	Ref left = v->in[0], right = v->in[1];
-	if (is(s, left, SIGNAL) && is(s, right, SIGNAL)) {
-		product_demand(s, r, left, right);
-		return;
-	}
-	Ref other = is(s, left, SIGNAL) ? right : left, x = other == left ? right : left;
+	Ref other = v->in[is(s, v->in[0], SIGNAL)], x = v->in[!is(s, v->in[0], SIGNAL)];
+	Surd m = surd_root(contracted(s, r), 1);
 	int slot = is(s, other, VARIABLE) ? s->origin[other].slot : -1;
-	if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
+	if (is(s, other, SIGNAL)) // the left operand gets the scale
+		pass_demand_over(s, r, x, surd_mul(s->range[other], m));
+	else if (slot >= 0 && s->lookups[slot] && is(s, x, SIGNAL))
 		tied_demand(s, r, x, other);
 	else if (is(s, other, AUX) && (!is_float_const(s, other) || averages(s, other)))
 		pass_demand_to(s, r, x);
-	else if (is(s, other, AUX) && s->demand_by[r] && !is_zero(s, other))
-		set_demand(s, x,
-		           surd_div(s->demand[r],
-		                    surd_mul(rms_of(s, other), surd_root(contracted(s, r), 1))),
-		           s->demand_by[r]);
+	else if (is(s, other, AUX) && !is_zero(s, other))
+		pass_demand_over(s, r, x, surd_mul(rms_of(s, other), m));
 }
 
 // The query gets the scale that gives scores of standard deviation 1; keys and values keep theirs.

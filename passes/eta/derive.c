@@ -9,15 +9,15 @@
 void assign(Inference *p, Ref r, Inferred inferred)
 {
 	const ScaleAnalysis *s = p->s;
-	Inferred *had = &p->of[r];
+	Inferred *earlier = &p->of[r];
 	if (!is(s, r, VARIABLE))
 		return;
-	if (!had->role || (had->indirect && !inferred.indirect))
-		*had = inferred;
-	else if (inferred.indirect && !had->indirect)
+	if (!earlier->role || (earlier->indirect && !inferred.indirect))
+		*earlier = inferred;
+	else if (inferred.indirect && !earlier->indirect)
 		return;
-	else if (!surd_same(had->eta, inferred.eta) && !had->question)
-		had->question =
+	else if (!surd_same(earlier->eta, inferred.eta) && !earlier->question)
+		earlier->question =
 		    format(s->arena, "another use at %s implies the scale %s: which use decides?",
 		           label_of(s, inferred.at),
 		           surd_text(s->arena, inferred.eta, inferred.contracted));
@@ -30,6 +30,7 @@ enum { STEPS = 64 }; // limit of the values that make up a product
 typedef struct Factor {
 	Ref x;
 	bool below; // divides
+	AxisMap *map;
 } Factor;
 
 typedef struct Product {
@@ -40,21 +41,22 @@ typedef struct Product {
 
 // Collects the factors of a variable, through products, quotients and views. False if there are too
 // many.
-static bool collect(ScaleAnalysis *s, Ref r, bool below, Product *p)
+static bool collect(ScaleAnalysis *s, Ref r, bool below, AxisMap *map, Product *p)
 {
 	const Val *v = val(s->g, r);
 	if (p->steps++ == STEPS)
 		return false;
 	bool number = is(s, r, AUX);
 	if (!number && (is_view(v) || v->op == O_neg))
-		return collect(s, v->in[0], below, p);
+		return collect(s, v->in[0], below, axis_map_under(s, map, v, 0), p);
 	if (!number && (v->op == O_mul || v->op == O_div))
-		return collect(s, v->in[0], below, p) &&
-		       collect(s, v->in[1], below != (v->op == O_div), p);
+		return collect(s, v->in[0], below, axis_map_under(s, map, v, 0), p) &&
+		       collect(s, v->in[1], below != (v->op == O_div), axis_map_under(s, map, v, 1),
+		               p);
 	if (number)
 		p->gain = surd_mul(p->gain, below ? surd_inverse(rms_of(s, r)) : rms_of(s, r));
 	else
-		p->at[p->n++] = (Factor){r, below};
+		p->at[p->n++] = (Factor){r, below, map};
 	return true;
 }
 
@@ -64,31 +66,31 @@ static void drop(Product *p, int k)
 }
 
 // Finds x / |x|, or a normalized x, of which only the direction matters. Removes x and its length
-// from the product and returns x; 0 if there is none.
-static Ref take_direction(ScaleAnalysis *s, Product *product)
+// from the product and returns x; {0} if there is none.
+static Factor take_direction(ScaleAnalysis *s, Product *product)
 {
 	for (int i = 0; i < product->n && known(s, F_direction); i++) {
 		Ref length = product->at[i].x;
 		const Val *v = val(s->g, length);
 		if (v->op == O_norm) {
 			drop(product, i);
-			return v->in[0];
+			return (Factor){.x = v->in[0]};
 		}
-		Surd size;
-		Ref square = squared_under(s, length, &size);
+		Ref square = length_of(s, length).square;
 		Ref x = square ? s->origin[val(s->g, square)->in[0]].views : 0;
 		for (int k = 0; k < product->n && x; k++) {
-			if (product->at[k].x != x || product->at[k].below)
+			Factor factor = product->at[k];
+			if (factor.x != x || factor.below)
 				continue;
 			int64_t n =
 			    count_of(&val(s->g, square)->shape) / MAX(count_of(&v->shape), 1);
 			product->gain = surd_div(product->gain, surd_root(n, 1));
 			drop(product, MAX(i, k));
 			drop(product, MIN(i, k));
-			return x;
+			return factor;
 		}
 	}
-	return 0;
+	return (Factor){0};
 }
 
 // For LayerNorm over a table: its factor is a normalization's, and the table may have any scale.
@@ -114,7 +116,7 @@ static bool propagate_product(Inference *p, Ref r, const Inferred *inferred)
 {
 	Product product = {.gain = surd_one};
 	bool directed = false;
-	if (!collect(p->s, r, false, &product))
+	if (!collect(p->s, r, false, inferred->map, &product))
 		return false;
 	Ref table = inferred->rows ? normed_table(p->s, r) : 0;
 	if (table) {
@@ -124,21 +126,23 @@ static bool propagate_product(Inference *p, Ref r, const Inferred *inferred)
 	for (int k = product.n - 1; k >= 0; k--)
 		if (p->s->fixed[product.at[k].x])
 			drop(&product, k);
-	for (Ref x; (x = take_direction(p->s, &product)) != 0; directed = true) {
+	for (Factor x; (x = take_direction(p->s, &product)).x != 0; directed = true) {
 		Inferred free = *inferred;
+		free.map = x.map;
 		free.eta = surd_one;
 		free.question = "only its direction matters: scale 1?";
-		assign(p, x, free);
+		assign(p, x.x, free);
 	}
 	for (int k = 0; k < product.n; k++) {
 		Inferred passed = *inferred;
 		Surd own = surd_div(inferred->eta, product.gain);
+		passed.map = product.at[k].map;
 		passed.eta = k ? surd_one : product.at[k].below ? surd_inverse(own) : own;
 		passed.role = directed ? "scale" : inferred->role;
 		passed.contracted = directed ? 0 : inferred->contracted;
 		if (directed)
-			passed.question =
-			    "the length of a normalized kernel: is it that of rows at their scale?";
+			passed.question = "the length of a normalized kernel: is it that of a row "
+			                  "with the kernel's scale?";
 		else if (product.n > 1)
 			passed.question =
 			    "one of several factors of a parameter: which has the scale?";
@@ -157,10 +161,12 @@ static void propagate_chain(Inference *p, Ref r, const Val *v)
 	Inferred first = p->of[r], kernel = first;
 	first.output_slices = kernel.output_slices = NULL;
 	first.indirect = kernel.indirect = true;
+	first.map = NULL;
 	kernel.role = "kernel";
 	kernel.rows = false;
 	kernel.at = r;
 	kernel.operand = v->in[1];
+	kernel.map = axis_map_new(p->s, v->in[1]);
 	kernel.contracted = contracted(s, r);
 	kernel.eta = surd_root(1, kernel.contracted);
 	if (first.rows && normed_table(s, v->in[0])) {
@@ -184,6 +190,7 @@ static void propagate_sum(Inference *p, Ref r, const Val *v)
 	for (int k = 0; k < 2; k++) {
 		Ref x = s->origin[v->in[k]].views, other = s->origin[v->in[1 - k]].views;
 		Inferred passed = p->of[r];
+		passed.map = axis_map_under(s, passed.map, v, k);
 		bool norm = passed.rows && normed_table(s, v->in[1 - k]);
 		// b of t W + b, t a table
 		bool bias = norm || (passed.rows && val(s->g, other)->op == O_dot &&
@@ -235,8 +242,7 @@ ParamSlices *param_slices_of(const Inference *p, int slot)
 void propagate(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
-	bool product = v->op == O_mul || v->op == O_div;
-	if (product && propagate_product(p, r, &p->of[r]))
+	if ((v->op == O_mul || v->op == O_div) && propagate_product(p, r, &p->of[r]))
 		return;
 	if (v->op == O_add || v->op == O_sub) {
 		propagate_sum(p, r, v);
@@ -263,14 +269,14 @@ void propagate(Inference *p, Ref r, const Val *v)
 			(*slices)->axis = -1;
 	}
 	Inferred passed = p->of[r];
-	if (product) // of too many factors to follow its axes
-		passed.contracted = 0;
 	if (prims[v->op].cls != C_move && v->op != O_cast && v->op != O_gather && v->op != O_neg &&
 	    v->op != O_select) {
 		passed.eta = surd_one;
 		passed.question =
 		    format(s->arena, "used only through '%s': scale 1?", prims[v->op].name);
 	}
-	for (int k = 0; k < v->nin; k++)
+	for (int k = 0; k < v->nin; k++) {
+		passed.map = axis_map_under(s, p->of[r].map, v, k);
 		assign(p, v->in[k], passed);
+	}
 }

@@ -86,13 +86,18 @@ static Eta eta_of(const ScaleAnalysis *s, int slot, const Inferred *inferred)
 	           .role = used ? inferred->role : "unknown",
 	           .range = used ? inferred->range : surd_one,
 	           .demand = used ? inferred->demand : surd_one,
-	           .slot = slots_of(s, inferred, slot),
 	           .readout = inferred->readout,
 	           .sure = !doubt && !scale,
 	           .question = doubt && scale ? format(s->arena, "%s %s", doubt, scale)
 	                       : doubt        ? doubt
 	                                      : scale};
-	fans_of(s, inferred, slot, eta.fan_in, eta.fan_out);
+	// A kernel reduces its contracted axes, a table keeps its rows, anything else has one
+	// element.
+	const Shape *shape = &s->g->slots.at[slot].shape;
+	bool kernel = fans_of(s, inferred, eta.fan_in, eta.fan_out);
+	eta.slot = kernel ? *shape : default_slot(shape, inferred->rows);
+	for (int a = 0; a < shape->rank; a++)
+		eta.slot.dim[a] = eta.fan_in[a] && !eta.fan_out[a] ? 1 : eta.slot.dim[a];
 	eta.formula = surd_text(s->arena, eta.eta, inferred->contracted);
 	explain(s, inferred, &eta);
 	split_eta(s, inferred, slot, &eta);
@@ -139,7 +144,6 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	s.range = NEWS(arena, Surd, g->nval);
 	s.demand = NEWS(arena, Surd, g->nval);
 	s.coarse = NEWS(arena, const char *, g->nval);
-	s.reader = NEWS(arena, Ref, g->nval);
 	s.root = NEWS(arena, Ref, g->nval);
 	s.operations = NEWS(arena, int, g->nval);
 	s.guess = NEWS(arena, Ref, g->nval);
@@ -154,7 +158,7 @@ Eta *eta_pass(Arena *arena, const Graph *forward, const EtaOptions *options, Sca
 	find_roots(&s);
 	propagate_ranges(&s);
 	propagate_demands(&s);
-	find_cuts(&s);
+	find_output_slices(&s);
 	join_embeddings(&s);
 	propagate_ranges(&s);
 	const Inferred *inferred = infer_slots(&s);

@@ -24,6 +24,7 @@ static Inferred infer_use(const ScaleAnalysis *s, Ref at, Ref signal, Ref variab
 	                  .eta = eta,
 	                  .at = at,
 	                  .operand = variable,
+	                  .map = axis_map_new(s, variable),
 	                  .range = data ? s->range[signal] : surd_one,
 	                  .source = data ? s->source[signal] : 0,
 	                  .demand = demand_or_one(s, at),
@@ -75,12 +76,13 @@ static Inferred infer_kernel(const ScaleAnalysis *s, Ref at, Ref signal, Ref var
 		inferred.question = stream_question(s, variable);
 		return inferred;
 	}
-	bool whatever = s->authors && is_logits(s, at);
-	inferred.eta = surd_div(inferred.demand,
-	                        surd_mul(whatever ? surd_one : inferred.range, surd_root(m, 1)));
-	inferred.note = whatever   ? "the authors' code takes 1 for the input of logits"
-	                : unpooled ? "max-pooled, which counts only past this kernel"
-	                           : NULL;
+	bool unit = s->authors && is_logits(s, at);
+	inferred.eta =
+	    surd_div(inferred.demand, surd_mul(unit ? surd_one : inferred.range, surd_root(m, 1)));
+	inferred.note =
+	    unit       ? "the authors' code takes 1 for the input of logits"
+	    : unpooled ? "without max-pooling, which only the kernel parallel to this one counts"
+	               : NULL;
 	bool chain = val(s->g, s->origin[val(s->g, at)->in[0]].scales)->op == O_dot;
 	Ref sum = chain ? s->sum_of[at] : 0, low = sum ? low_rank(s, val(s->g, sum)) : 0;
 	Ref guess = source ? s->guess[signal] : 0;
@@ -217,7 +219,7 @@ static Inferred infer_at(ScaleAnalysis *s, Ref r, const Val *v, int k)
 	return inferred;
 }
 
-static void meet(Inference *p, Ref r, const Val *v)
+static void infer_operands(Inference *p, Ref r, const Val *v)
 {
 	ScaleAnalysis *s = p->s;
 	Ref product = summed_product(s, r);
@@ -225,9 +227,9 @@ static void meet(Inference *p, Ref r, const Val *v)
 	p->product[product] = true;
 	for (int k = 0; k < at->nin && !p->product[r]; k++) {
 		Ref x = at->in[k];
-		bool nothing =
+		bool zeros =
 		    v->op == O_dot && is_zero(s, at->in[1 - k]); // before the first iteration
-		if (is(s, x, VARIABLE) && !nothing)
+		if (is(s, x, VARIABLE) && !zeros)
 			assign(p, x,
 			       product ? infer_kernel(s, r, at->in[1 - k], x)
 			               : infer_at(s, r, v, k));
@@ -265,7 +267,7 @@ Inferred *infer_slots(ScaleAnalysis *s)
 		if (v->op == O_slot)
 			by_slot[v->attr->i[0]] = p.of[r];
 		else if (s->live[r] && is(s, r, SIGNAL))
-			meet(&p, r, v);
+			infer_operands(&p, r, v);
 		else if (s->live[r] && is(s, r, VARIABLE) && p.of[r].role)
 			propagate(&p, r, v);
 	}

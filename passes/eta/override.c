@@ -16,28 +16,23 @@ static const char *suggest_slot(const Graph *g, SlotKind kind, const char *patte
 	return suggest(g->arena, pattern, names.count, names.at);
 }
 
-typedef struct Hits { // the parameters that a pattern matches
-	const Graph *g;
-	const char *option;
-	const Override *override;
-	int next, count;
-} Hits;
+typedef VEC(int) Slots;
 
-static int next_hit(Hits *h) // -1: no more
+// Returns the parameters that a pattern matches; fails if there are none.
+static Slots matched(Arena *arena, const Graph *g, const char *option, const Override *override)
 {
-	for (; h->next < h->g->slots.count; h->next++) {
-		const Slot *slot = &h->g->slots.at[h->next];
-		bool same = h->override->report ? !strcmp(h->override->pattern, slot->name)
-		                                : matches(h->override->pattern, slot->name);
-		if (slot->kind != S_param || !same)
-			continue;
-		h->count++;
-		return h->next++;
-	}
-	if (!h->count)
-		fail(h->override->pattern, "%s matches no parameter; %s", h->option,
-		     suggest_slot(h->g, S_param, h->override->pattern));
-	return -1;
+	Slots slots = {0};
+	int exact = override->report ? find_slot(g, override->pattern) : -1;
+	if (exact >= 0 && g->slots.at[exact].kind == S_param)
+		PUSH(arena, slots, exact);
+	for (int i = 0; i < g->slots.count && !override->report; i++)
+		if (g->slots.at[i].kind == S_param &&
+		    matches(override->pattern, g->slots.at[i].name))
+			PUSH(arena, slots, i);
+	if (!slots.count)
+		fail(override->pattern, "%s matches no parameter; %s", option,
+		     suggest_slot(g, S_param, override->pattern));
+	return slots;
 }
 
 // ---- eta ------------------------------------------------------------------------------
@@ -124,8 +119,9 @@ void apply_etas(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 		               ? 0
 		               : positive(override, override->expr,
 		                          book_number(arena, override->pattern, override->expr));
-		Hits hits = {.g = g, .option = "--eta", .override = override};
-		for (int i; (i = next_hit(&hits)) >= 0;) {
+		Slots slots = matched(arena, g, "--eta", override);
+		for (int n = 0; n < slots.count; n++) {
+			int i = slots.at[n];
 			const Slot *slot = &g->slots.at[i];
 			if (override->count && (override->axis >= slot->shape.rank ||
 			                        slot->shape.dim[override->axis] != override->count))
@@ -168,8 +164,9 @@ static Shape parse_slot(const char *name, const Shape *full, const char *text)
 void apply_slots(Arena *arena, const Graph *g, Eta *eta, const Overrides *list)
 {
 	for (int k = 0; k < list->count; k++) {
-		Hits hits = {.g = g, .option = "--slots", .override = &list->at[k]};
-		for (int i; (i = next_hit(&hits)) >= 0;) {
+		Slots slots = matched(arena, g, "--slots", &list->at[k]);
+		for (int n = 0; n < slots.count; n++) {
+			int i = slots.at[n];
 			const Slot *slot = &g->slots.at[i];
 			Shape shape = parse_slot(slot->name, &slot->shape, list->at[k].expr);
 			if (same_shape(&shape, &eta[i].slot))

@@ -314,18 +314,18 @@ Ref range_origin(ScaleAnalysis *s, const Val *v)
 
 // ---- lengths --------------------------------------------------------------------------
 
-Ref squared_under(ScaleAnalysis *s, Ref r, Surd *length)
+Length length_of(ScaleAnalysis *s, Ref r)
 {
 	enum { STEPS = 32 };
-	bool root = false, sum = false, inverse = false, limited = false;
+	bool root = false, sum = false, inverse = false;
+	double least = 0;
 	Surd outer = surd_one, inner = surd_one; // the factors outside of the root and under it
 	for (int steps = 0; steps < STEPS; steps++) {
 		const Val *v = val(s->g, r);
 		if (v->op == O_mul && v->in[0] == v->in[1]) {
 			Surd size = surd_near(sqrt(inner.value));
-			*length = limited ? surd_number(0)
-			                  : surd_mul(outer, inverse ? surd_inverse(size) : size);
-			return root && sum ? r : 0;
+			size = surd_mul(outer, inverse ? surd_inverse(size) : size);
+			return root && sum ? (Length){r, size, least} : (Length){0};
 		}
 		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
 		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
@@ -336,28 +336,27 @@ Ref squared_under(ScaleAnalysis *s, Ref r, Surd *length)
 		sum |= v->op == O_sum;
 		if (pair ? !is(s, v->in[1 - k], AUX)
 		         : !is_view(v) && v->op != O_sqrt && v->op != O_rsqrt && v->op != O_sum)
-			return 0;
+			return (Length){0};
+		Surd rms = pair ? rms_of(s, v->in[1 - k]) : surd_one;
 		if (v->op == O_mul)
-			*(root ? &inner : &outer) =
-			    surd_mul(root ? inner : outer, rms_of(s, v->in[1 - k]));
-		else if (pair)
-			limited |=
-			    rms_of(s, v->in[1 - k]).value > 1e-2; // more than a guard against 0
+			*(root ? &inner : &outer) = surd_mul(root ? inner : outer, rms);
+		else if (pair && rms.value > 1e-2) // more than a guard against 0
+			least = v->op == O_max && inverse ? rms.value : NAN;
 		r = v->in[k];
 	}
-	return 0;
+	return (Length){0};
 }
-
 bool by_length(ScaleAnalysis *s, const Val *v, Surd *range)
 {
 	for (int k = 0; k < (v->op == O_mul ? 2 : v->op == O_div) && known(s, F_by_length); k++) {
-		Surd length;
-		Ref x = v->in[k], square = squared_under(s, v->in[1 - k], &length);
-		if (!square || !(length.value > 0) ||
-		    s->origin[x].scales != s->origin[val(s->g, square)->in[0]].scales)
+		Length length = length_of(s, v->in[1 - k]);
+		if (!length.square || length.least || !(length.size.value > 0))
 			continue;
-		Surd gain = surd_div(gain_of(s, x), gain_of(s, val(s->g, square)->in[0]));
-		*range = v->op == O_mul ? surd_mul(gain, length) : surd_div(gain, length);
+		Ref x = v->in[k], squared = val(s->g, length.square)->in[0];
+		if (s->origin[x].scales != s->origin[squared].scales)
+			continue;
+		Surd gain = surd_div(gain_of(s, x), gain_of(s, squared));
+		*range = v->op == O_mul ? surd_mul(gain, length.size) : surd_div(gain, length.size);
 		return true;
 	}
 	return false;
@@ -420,8 +419,6 @@ bool logistic(const ScaleAnalysis *s, Ref r)
 	return false;
 }
 
-// Leaky and exponential units choose by the sign of a signal, element by element. Returns the
-// signal, or 0.
 Ref sign_choice(const ScaleAnalysis *s, const Val *v)
 {
 	const Val *c = val(s->g, v->in[0]);
@@ -435,7 +432,6 @@ Ref sign_choice(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-// Matches min(max(c x + 1/2, 0), 1). Returns x, and its slope c in *slope; 0 for anything else.
 Ref hard_sigmoid(const ScaleAnalysis *s, const Val *v, double *slope)
 {
 	static const struct {
@@ -460,8 +456,9 @@ Ref kernel_product(const ScaleAnalysis *s, Ref r)
 	Ref x = s->origin[r].scales;
 	const Val *v = val(s->g, x);
 	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (val(s->g, s->origin[v->in[k]].views)->op == O_dot)
-			return s->origin[v->in[k]].views;
+		if (is(s, v->in[1 - k], VARIABLE) &&
+		    val(s->g, s->origin[v->in[k]].scales)->op == O_dot)
+			return s->origin[v->in[k]].scales;
 	return v->op == O_dot ? x : 0;
 }
 
@@ -492,8 +489,6 @@ static Ref partner_of(const ScaleAnalysis *s, Ref sum, Ref x, int depth)
 	                                         : 0;
 }
 
-// In q k + q t, t made of parameters, or a constant computed from them by an exporter, t is an
-// offset of k and does not count. Returns the sum without it, or 0.
 Ref without_offset(const ScaleAnalysis *s, const Val *v)
 {
 	Ref low = low_rank(s, v);
@@ -511,7 +506,6 @@ Ref without_offset(const ScaleAnalysis *s, const Val *v)
 	return 0;
 }
 
-// q k + q t is q (k + t). Returns k if `at` is such a product q t, else 0.
 Ref offset_of(const ScaleAnalysis *s, Ref at)
 {
 	Ref shared = s->origin[val(s->g, at)->in[0]].scales, key = 0, sum = at;
@@ -524,18 +518,12 @@ Ref offset_of(const ScaleAnalysis *s, Ref at)
 	return key;
 }
 
-// Returns the product x W of a signal and a parameter, with or without a bias; NULL for anything
-// else.
+// Returns the product of a signal and a variable, with or without a bias; NULL for anything else.
 static const Val *kernel_output(const ScaleAnalysis *s, Ref r)
 {
-	const Val *v = val(s->g, s->origin[r].scales);
-	for (int k = 0; k < 2 && v->op == O_add; k++)
-		if (is(s, v->in[k], SIGNAL) && is(s, v->in[1 - k], VARIABLE)) {
-			v = val(s->g, s->origin[v->in[k]].scales);
-			break;
-		}
-	bool kernel = v->op == O_dot && is(s, v->in[0], SIGNAL) && s->origin[v->in[1]].slot >= 0;
-	return kernel ? v : NULL;
+	Ref dot = kernel_product(s, r);
+	const Val *v = val(s->g, dot);
+	return dot && is(s, v->in[0], SIGNAL) && is(s, v->in[1], VARIABLE) ? v : NULL;
 }
 
 // Returns the value under views and dropout.
@@ -546,7 +534,6 @@ static Ref undropped(const ScaleAnalysis *s, Ref r)
 	return r;
 }
 
-// Returns (x A) B of x W + (x A) B if the inner size is less than both outer sizes, else 0.
 Ref low_rank(const ScaleAnalysis *s, const Val *v)
 {
 	for (int k = 0; k < 2 && known(s, F_low_rank) && v->op == O_add; k++) {

@@ -99,13 +99,13 @@ Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 	if (mixture(s, v, &larger))
 		return larger;
 	if (v->op == O_sub && is_float_const(s, x) && is_sigmoid(s, y))
-		s->coarse[r] = "a sigmoid counts as any activation, whatever its bias";
+		s->coarse[r] = "a sigmoid is treated like any activation, whatever its bias";
 	if (!is(s, x, SIGNAL) || !is(s, y, SIGNAL))
 		return keep_range(s, r, v);
 	Ref memory = memory_of(s, v), rest = memory ? 0 : without_offset(s, v);
 	if (memory)
 		s->coarse[r] =
-		    "a memory cell counts as full; on normal data it forgets more than it "
+		    "a memory cell is assumed to be full; on normal data it forgets more than it "
 		    "receives";
 	return memory || rest ? inherit(s, r, memory ? memory : rest)
 	                      : surd_hypot(s->range[x], s->range[y]);
@@ -113,36 +113,18 @@ Surd add_range(ScaleAnalysis *s, Ref r, const Val *v)
 
 // ---- products ---------------------------------------------------------------------------
 
-// Returns K of x rsqrt(max(K mean(x^2), 1)); 0 for anything else.
-static double limit_of(ScaleAnalysis *s, const Val *v, Ref x, Ref factor)
-{
-	const Val *root = val(s->g, s->origin[factor].moves);
-	const Val *max = root->op == O_rsqrt ? val(s->g, root->in[0]) : v;
-	int one_at = max->op == O_max && is_float_const(s, max->in[0]) ? 0 : 1;
-	if (!known(s, F_limit) || max->op != O_max ||
-	    !surd_same(rms_of(s, max->in[one_at]), surd_one))
-		return 0;
-	const Val *sum = val(s->g, max->in[1 - one_at]);
-	int k = scaled_operand(s, sum);
-	double gain = k < 0 ? 1 : rms_of(s, sum->in[1 - k]).value;
-	sum = k < 0 ? sum : val(s->g, sum->in[k]);
-	const Val *square = sum->op == O_sum ? val(s->g, sum->in[0]) : v;
-	if (square->op != O_mul || square->in[0] != x || square->in[1] != x)
-		return 0;
-	return gain * (double)count_of(&square->shape) / (double)count_of(&sum->shape);
-}
-
-// For x times a limit. If the limit removes less than half of the power of x, the paper uses the
-// range before it (its LSTM: 1/4 for a limit of 512^(-1/4)), the authors' code the limit.
+// For x times a signal, or a limit: x rsqrt(max(K mean(x^2), 1)). If the limit removes less than
+// half of the power of x, the paper uses the range before it (its LSTM: 1/4 for a limit of
+// 512^(-1/4)), the authors' code the limit.
 static Surd gate_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
-	double least = s->authors ? 1 : sqrt(2);
-	for (int k = 0; k < 2; k++) {
-		double limit = limit_of(s, v, v->in[k], v->in[1 - k]);
-		if (limit > 0 && s->range[v->in[k]].value * sqrt(limit) < least)
-			return inherit(s, r, v->in[k]);
-		if (limit > 0)
-			return surd_inverse(surd_near(sqrt(limit)));
+	Surd half = surd_root(s->authors ? 1 : 2, 1);
+	for (int k = 0; k < 2 && known(s, F_limit); k++) {
+		Length length = length_of(s, v->in[1 - k]);
+		if (length.least != 1 || val(s->g, length.square)->in[0] != v->in[k])
+			continue;
+		Surd excess = surd_div(s->range[v->in[k]], length.size);
+		return excess.value < half.value ? inherit(s, r, v->in[k]) : length.size;
 	}
 	return surd_mul(s->range[v->in[0]], s->range[v->in[1]]);
 }
@@ -190,7 +172,7 @@ Surd act_range(ScaleAnalysis *s, Ref r, const Val *v)
 			    "the next one unchanged; the rule halves it";
 	bool bounded = v->op != O_act || acts[v->attr->i[0]].scale == ACT_bounded;
 	if (bounded && s->range[v->in[0]].value < 0.9)
-		s->coarse[r] = "a bounded activation counts as reaching its full range";
+		s->coarse[r] = "a bounded activation is assumed to reach its full range";
 	return surd_mul(bounded ? surd_one : s->range[v->in[0]], constant(s, N_activated));
 }
 
@@ -203,7 +185,8 @@ Surd clip_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd exp_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	(void)v;
-	s->coarse[r] = "counts as around 1; the exponential of deviation 1 has root mean square e";
+	s->coarse[r] =
+	    "assumed to be about 1; the exponential of deviation 1 has root mean square e";
 	return surd_one;
 }
 
@@ -262,7 +245,7 @@ Surd max_range(ScaleAnalysis *s, Ref r, const Val *v)
 Surd window_range(ScaleAnalysis *s, Ref r, const Val *v)
 {
 	if (mostly_padding(s, v))
-		s->coarse[r] = "windows that are mostly padding: zeros do not count";
+		s->coarse[r] = "windows that are mostly padding: the zeros are ignored";
 	return keep_range(s, r, v);
 }
 
@@ -271,13 +254,14 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 	bool left = is(s, v->in[0], SIGNAL), right = is(s, v->in[1], SIGNAL);
 	Surd m = surd_root(contracted(s, r), 1);
 	if (left && right) {
-		s->coarse[r] = "two signals count as independent, but come from the same data";
+		s->coarse[r] =
+		    "two signals are treated as independent, but come from the same data";
 		return surd_mul(surd_mul(s->range[v->in[0]], s->range[v->in[1]]), m);
 	}
 	Ref x = v->in[left ? 0 : 1], other = v->in[left ? 1 : 0];
 	if (is_zero(s, v->in[0]) || is_zero(s, v->in[1]))
-		s->coarse[r] =
-		    "the first iteration of a loop, with zeros as inputs, counts as any other";
+		s->coarse[r] = "the first iteration of a loop, with zeros as inputs, is treated "
+		               "like any other";
 	Ref key = x == v->in[0] && is(s, other, VARIABLE) ? offset_of(s, r) : 0;
 	Ref twin = key ? product_of_data(s, other) : 0;
 	if (key)
@@ -287,10 +271,9 @@ Surd dot_range(ScaleAnalysis *s, Ref r, const Val *v)
 		         : surd_mul(s->range[s->origin[key].scales], constant(s, N_offset)));
 	const OutputSlices *slices = s->output_slices[r];
 	double squares = 0, all = 0; // of the demands on its slices
-	for (int k = 0; slices && k < slices->list.count; k++) {
-		double n = (double)slices->list.at[k].count,
-		       x = demand_or_one(s, slices->list.at[k].value).value;
-		squares += n * x * x, all += n;
+	for (int64_t e = 0; slices && e < last_dim(&v->shape); e++) {
+		squares += slices->owner[e] ? pow(demand_or_one(s, slices->owner[e]).value, 2) : 0;
+		all += slices->owner[e] != 0;
 	}
 	if (slices)
 		return surd_near(sqrt(squares / all));
