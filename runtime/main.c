@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 enum group {
 	COMMON = 1 << 0,
@@ -76,8 +77,14 @@ static void parse(struct command *c, const char *program, int argc, char **argv)
 
 static int open_checkpoint(const struct command *c, struct amos_checkpoint **to)
 {
+	struct stat about;
 	bool last;
 	int status = amos_keeps_last(&c->options, &last);
+	bool file = c->checkpoint && !stat(c->checkpoint, &about) && !S_ISDIR(about.st_mode);
+	if (!status && c->options.keep && (file || !c->checkpoint))
+		status =
+		    amos_fail(AMOS_USAGE, "--keep does nothing with %s: expected a run directory",
+		              file ? "a checkpoint file" : "the trainer's own weights");
 	return status ? status : amos_checkpoint_open(c->checkpoint, last, to);
 }
 
@@ -93,7 +100,7 @@ static int with_model(struct command *c, int exact, const char *const *entries,
 	if (!status && m->threads_missing && !o->quiet)
 		fprintf(stderr, "note: %lld threads could not be started\n",
 		        (long long)m->threads_missing);
-	if (!status && c->checkpoint)
+	if (!status && (c->checkpoint || o->keep))
 		status = open_checkpoint(c, &checkpoint);
 	if (!status && checkpoint)
 		status = amos_checkpoint_load(checkpoint, m);

@@ -86,6 +86,8 @@ int main(int argc, char **argv)
 	expect(0, "eval parts/best.ckpt --json " DATA, "out.txt", "{\"step\": 40");
 	expect(1, "eval x.npy " DATA, "err.txt", "x.npy: not a checkpoint");
 	expect(2, "export parts -o params.npz --keep first", "err.txt", "expected best or last");
+	expect(2, "eval parts/best.ckpt --keep last " DATA, "err.txt", "with a checkpoint file");
+	expect(2, "eval --keep last " DATA, "err.txt", "with the trainer's own weights");
 	expect(0, "export parts -o params.npz --keep last", "out.txt", "");
 	int64_t n;
 	struct amos_array *arrays;

@@ -9,7 +9,7 @@
 struct AxisMap { // element `axis` of a view is element `at` of its root
 	Vars *vars;
 	int rank; // of the root
-	Index axis[RANK], at[RANK];
+	const Index *axis, *at;
 };
 
 AxisMap *axis_map_new(const ScaleAnalysis *s, Ref r)
@@ -18,8 +18,10 @@ AxisMap *axis_map_new(const ScaleAnalysis *s, Ref r)
 	AxisMap *map = NEW(s->arena, AxisMap);
 	map->vars = vars_new(s->arena);
 	map->rank = shape->rank;
+	Index *axis = NEWS(s->arena, Index, shape->rank);
 	for (int a = 0; a < shape->rank; a++)
-		map->at[a] = map->axis[a] = some_index(map->vars, shape->dim[a]);
+		axis[a] = some_index(map->vars, shape->dim[a]);
+	map->at = map->axis = axis;
 	return map;
 }
 
@@ -32,7 +34,9 @@ AxisMap *axis_map_under(const ScaleAnalysis *s, AxisMap *map, const Val *v, int 
 		return prims[v->op].cls == C_map && v->shape.rank == shape->rank ? map : NULL;
 	AxisMap *under = take_copy(s->arena, map, sizeof *map);
 	under->rank = shape->rank;
-	operand_index(map->vars, s->g, v, k, map->at, under->at, NULL);
+	Index *at = NEWS(s->arena, Index, shape->rank);
+	operand_index(map->vars, s->g, v, k, map->at, at, NULL);
+	under->at = at;
 	return under;
 }
 

@@ -136,7 +136,7 @@ graph = helper.make_graph(nodes, 'main', inputs, outputs, [array('w', np.array([
 with open('value-types.onnx', 'wb') as file:
     file.write(helper.make_model(graph, opset_imports=sets[:1], ir_version=8).SerializeToString())
 
-# The same, of another width; ONNX Runtime and the full check of onnx refuse these too.
+# The same, of another width; ONNX Runtime refuses these too.
 nodes = [helper.make_node('Cast', ['x'], ['h'], to=TensorProto.FLOAT16), helper.make_node('Exp', ['h'], ['e']),
          helper.make_node('Cast', ['e'], ['d'], to=TensorProto.DOUBLE), helper.make_node('Cast', ['d'], ['y'], to=1),
          helper.make_node('ArgMax', ['x'], ['k'])]
