@@ -339,7 +339,8 @@ static int by_ref(const void *a, const void *b)
 
 void sort_refs(int n, Ref *refs)
 {
-	qsort(refs, (size_t)n, sizeof *refs, by_ref);
+	if (n)
+		qsort(refs, (size_t)n, sizeof *refs, by_ref);
 }
 
 static Kern kern_of(const Fuse *f, const Group *g, int number)
