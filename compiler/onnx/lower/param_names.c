@@ -52,8 +52,11 @@ void name_source(Arena *arena, const NodeProto *node, Node *to)
 	for (const char *last = NULL; (scope = next_quoted(arena, &scopes)); last = scope)
 		to->module = last && *last ? last : NULL;
 	// The innermost place of a stack trace that is not the framework's own: model.py:32.
-	const char *at = node_property(node, "pkg.torch.onnx.stack_trace");
-	while (at && (at = strstr(at, word))) {
+	const char *line = node_property(node, "pkg.torch.onnx.stack_trace");
+	for (; line && *line; line += strcspn(line, "\n"), line += *line == '\n') {
+		const char *at = line + strspn(line, " \t");
+		if (!starts_with(at, word))
+			continue;
 		at += strlen(word);
 		size_t length = strcspn(at, "\"");
 		const char *path = format(arena, "%.*s", (int)length, at);
