@@ -311,6 +311,7 @@ static void choose_sums(Scheduler *t)
 {
 	enum { BLOCK = 256, LANE_BLOCK = 8192 }; // so that an f32 keeps its digits
 	Sched *s = t->sched;
+	bool loops = s->partition == P_rows || s->partition == P_columns; // of a worker
 	for (int i = 0; i < t->members.count; i++) {
 		const Val *v = val(t->graph, t->members.at[i]);
 		if ((prims[v->op].cls != C_reduce && v->op != O_dot) || v->op == O_cumsum)
@@ -318,15 +319,16 @@ static void choose_sums(Scheduler *t)
 		Elem e = val(t->graph, v->in[0])->type;
 		if (is_float(e) && (e != E_f64 || s->accumulation == A_own))
 			s->accumulation = e == E_f64 ? A_f64 : A_f32;
-		if (s->partition == P_tiles || s->partition == P_partials)
+		if (!loops)
 			continue;
 		s->block = BLOCK;
 		s->lane_block = LANE_BLOCK;
+		if (is_own_reduction(t, t->members.at[i]))
+			continue;
 		int chains = chains_of(t, 1, weight_of(t, v->in[0], 0));
-		if (!is_own_reduction(t, t->members.at[i]))
-			s->chains = s->chains ? MIN(s->chains, chains) : chains;
+		s->chains = s->chains ? MIN(s->chains, chains) : chains;
 	}
-	if (s->partition == P_tiles || s->partition == P_partials)
+	if (!loops)
 		return;
 	// Those of one depth are one loop.
 	int *sums = NEWS(t->scratch, int, t->depth + 1),

@@ -119,7 +119,8 @@ static void check_sum(const Plan *p, int k, Ref r)
 		if (s->reduce.at[i].val == r)
 			chains = s->reduce.at[i].chains;
 	if (chains < 1 || chains > p->machine->registers || s->block < 1 || s->lane_block < 1)
-		fail(p->name, "kernel %d: %%%u has no chains or no blocks", k, r);
+		fail(p->name, "kernel %d: %%%u: expected 1 to %d chains, in blocks", k, r,
+		     p->machine->registers);
 }
 
 static void check_schedule(const Plan *p, int k)
