@@ -84,11 +84,23 @@ static void choose_a(Tiling *d)
 	s->group = s->a == W_copy ? MAX(1, MIN(32, most)) : 1;
 }
 
-// What it costs that an operand comes to `times` groups of workers: read in place, packed by the
-// one that needs it, or packed by a launch before, written to memory and read from there.
-static double passes(int64_t times, Packing way)
+// True if the launch before may pack operand o for all workers: what it packs is not large, and has
+// a block for each batch or one for all.
+static bool can_share(const Tiling *d, int o)
 {
-	return way == W_place ? 0.3 * (double)times : times > 1 ? 1.5 + 0.25 * (double)times : 1;
+	enum { LARGE = 64 << 20 };
+	const struct Shared *c = &d->p.shared[o];
+	return c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
+	       (c->batches == 1 || c->batches == d->p.batch);
+}
+
+// What it costs that operand o comes to `times` groups of workers: read in place, packed by each,
+// or packed by the launch before, written to memory and read from there.
+static double passes(const Tiling *d, int o, int64_t times, Packing way)
+{
+	if (way == W_place)
+		return 0.3 * (double)times;
+	return times > 1 && can_share(d, o) ? 1.5 + 0.25 * (double)times : (double)times;
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
@@ -113,8 +125,8 @@ static void choose_split(Tiling *d)
 			rows = MAX(rows, MIN(p->strips, waiting));
 		int64_t strips = ceil_div(p->strips, rows);
 		rows = ceil_div(p->strips, strips);
-		double cost = (double)p->n * passes(rows, W_copy) +
-		              (double)p->m * passes(columns, (Packing)s->a);
+		double cost = (double)p->n * passes(d, 1, rows, W_copy) +
+		              (double)p->m * passes(d, 0, columns, (Packing)s->a);
 		if (rows * columns * p->batch < wanted)
 			cost += 1e3 * (double)(p->n + p->m);
 		if (s->panels && cost >= least_cost)
@@ -126,17 +138,12 @@ static void choose_split(Tiling *d)
 	update(d);
 }
 
-// True if several groups of workers would each pack operand o, and what they would pack is not
-// large.
+// True if several groups of workers would each pack operand o.
 static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 {
-	enum { LARGE = 64 << 20 };
-	const struct Shared *c = &d->p.shared[o];
-	if (c->batches == 1)
+	if (d->p.shared[o].batches == 1)
 		groups *= ceil_div(d->p.batch, d->t->sched->batches);
-	return way != W_place && groups > 1 &&
-	       c->batches * d->p.blocks * c->size * d->p.bytes <= LARGE &&
-	       (c->batches == 1 || c->batches == d->p.batch);
+	return way != W_place && groups > 1 && can_share(d, o);
 }
 
 void tile_product(Scheduler *t)

@@ -31,10 +31,6 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 	p.strip_size =
 	    s->a == W_copy ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
 	p.panel_size = (s->depth + 1) * p.width;
-	if (!s->panels)
-		return p;
-	p.down = ceil_div(p.strips, s->strips);
-	p.across = ceil_div(p.panels, s->panels);
 	bool used[] = {s->a_shared, s->b_shared};
 	Packing way[] = {s->a, s->b};
 	int64_t parts[] = {p.strips, p.panels}, size[] = {p.strip_size, p.panel_size};
@@ -50,6 +46,10 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 			p.partials +=
 			    full_lines(shared->batches * p.blocks * shared->size * p.bytes);
 	}
+	if (!s->panels)
+		return p;
+	p.down = ceil_div(p.strips, s->strips);
+	p.across = ceil_div(p.panels, s->panels);
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
 	p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
