@@ -54,7 +54,7 @@ typedef struct LoopGrad {
 	LoopInfo backward;   // the backward loop. The slots of its body are, in this order: the
 	                     // gradients so far of carried and of fixed values that need one; the
 	                     // forward values of carried and scanned values and of products; the
-	                     // gradients of the own stacked results that have one; fixed values
+	                     // gradients of its own stacked results, if any; fixed values
 	int *sum;            // by slot of the body: the slot of its gradient so far; -1: none
 	VEC(Ref) operand;    // of the backward loop
 	Backprop back;       // of its body

@@ -10,7 +10,7 @@
 
 enum {
 	ALIGN = 64,
-	PAGE = 4096,          // at least: blocks begin at multiples of it
+	PAGE = 4096,          // the smallest page of any system; each block begins on a page
 	THREADS = 1024,       // maximum number of threads
 	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };
