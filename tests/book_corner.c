@@ -74,6 +74,7 @@ static const struct {
     {"1 / sqrt(x)", ZEROS, "a pole has no slope"},
     {"x / sqrt(y)", ZEROS, "a pole has no slope"},
     {"x * (1 / y)", ZEROS, "a pole has no slope"},
+    {"lse(x - y; k) + y", INFINITIES, "of a y of inf the left side is NaN, and has no slope"},
     {"(x - y) - lse(x - y; k)", INFINITIES, "of a row with inf either side has NaN"},
     {"exp(x - lse(x; k))", INFINITIES, "of a row with inf either side has NaN"},
     {"exp(x) / sum(exp(x); k)", INFINITIES, "of a row with inf either side has NaN"},

@@ -234,7 +234,15 @@ typedef struct Goal { // this part of the left side must match that value
 	const Expr *e;
 	Ref ref;
 	const struct Goal *next;
+	bool reciprocal; // its reciprocal must
 } Goal;
+
+// How far a number may be from another, relative to it, because both were rounded in the precision
+// of the graph.
+static double rounding_of(const Graph *g)
+{
+	return g->wide ? 0x1p-50 : 0x1p-21;
+}
 
 static bool same_item(const Graph *g, const Item *expected, const Item *found)
 {
@@ -244,11 +252,10 @@ static bool same_item(const Graph *g, const Item *expected, const Item *found)
 		return same_list(expected, found);
 	if (expected->kind == I_ref)
 		return expected->ref == found->ref;
-	// A number with an exact f32 form must be equal. Others may differ by rounding, in the
-	// precision of the graph.
-	double x = expected->x, rounding = g->wide ? 0x1p-50 : 0x1p-21;
+	// A number with an exact f32 form must be equal. Others may differ by rounding.
+	double x = expected->x;
 	return (double)(float)x == x || isnan(x) ? found->x == x
-	                                         : fabs(found->x - x) <= rounding * fabs(x);
+	                                         : fabs(found->x - x) <= rounding_of(g) * fabs(x);
 }
 
 static bool bind(Match *m, const Expr *e, const Item *item)
@@ -276,17 +283,30 @@ static bool attrs_match(Match *m, const Expr *e, const Val *v)
 
 static bool solve(Match *m, const Goal *goal);
 
+// True for x * n and a value x / c, and for x / n and x * c. They round differently, but so does
+// the composite that the rule makes.
+static bool is_reciprocal(const Match *m, const Expr *e, const Val *v)
+{
+	return ((e->op == O_mul && v->op == O_div) || (e->op == O_div && v->op == O_mul)) &&
+	       m->rule->rests && e->in[1]->number && val(m->scope.g, v->in[1])->op == O_const;
+}
+
 static bool solve_call(Match *m, const Expr *e, const Val *v, const Goal *next)
 {
 	Goal goal[5];
+	if (is_reciprocal(m, e, v)) {
+		goal[1] = (Goal){e->in[1], v->in[1], next, true};
+		return solve(m, &(Goal){.e = e->in[0], .ref = v->in[0], .next = &goal[1]});
+	}
 	if (e->op != v->op || e->nin != v->nin || e->nin > COUNT(goal) || !attrs_match(m, e, v))
 		return false;
 	bool both = v->nin == 2 && v->in[0] != v->in[1] && commutes(v->op);
 	uint32_t bound = m->bound;
 	for (int swap = 0; swap <= both; swap++) {
 		for (int k = 0; k < v->nin; k++)
-			goal[k] =
-			    (Goal){e->in[k], v->in[k ^ swap], k + 1 < v->nin ? &goal[k + 1] : next};
+			goal[k] = (Goal){.e = e->in[k],
+			                 .ref = v->in[k ^ swap],
+			                 .next = k + 1 < v->nin ? &goal[k + 1] : next};
 		m->bound = bound;
 		if (solve(m, v->nin ? goal : next))
 			return true;
@@ -311,6 +331,12 @@ static bool solve(Match *m, const Goal *goal)
 	item.kind = e->number ? I_num : I_ref;
 	item.ref = goal->ref;
 	item.x = e->number ? const_at(v, 0) : 0;
+	if (goal->reciprocal) { // of a rounded number: 100, not 1 / 0.01f
+		item.x = 1 / item.x;
+		double near = (double)(float)item.x;
+		if (fabs(item.x - near) <= rounding_of(m->scope.g) * fabs(near))
+			item.x = near;
+	}
 	return bind(m, e, &item) && solve(m, goal->next);
 }
 

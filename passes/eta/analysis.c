@@ -38,7 +38,7 @@ static Nature nature_of(ScaleAnalysis *s, Ref r, const Val *v)
 static Origin origin_of(const ScaleAnalysis *s, Ref r, const Val *v)
 {
 	bool view = is_view(v), moved = view && v->op != O_cast && v->op != O_window,
-	     scaled = v->op == O_mul && (is(s, v->in[0], AUX) || is(s, v->in[1], AUX));
+	     scaled = is_multiple(s, v) && is(s, v->in[0], AUX) != is(s, v->in[1], AUX);
 	Origin origin = {r, r, r, -1};
 	if (view)
 		origin.views = s->origin[v->in[0]].views;
@@ -69,7 +69,7 @@ void find_natures(ScaleAnalysis *s)
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		const Val *v = val(g, r);
 		bool input = v->op == O_slot && g->slots.at[v->attr->i[0]].kind == S_input;
-		bool product = v->op == O_mul || v->op == O_cast || prims[v->op].cls == C_move;
+		bool product = is_multiple(s, v) || v->op == O_cast || prims[v->op].cls == C_move;
 		s->data[r] = input || any_of(s->data, v);
 		s->nature[r] = nature_of(s, r, v);
 		s->origin[r] = origin_of(s, r, v);
@@ -93,7 +93,7 @@ void find_readers(ScaleAnalysis *s)
 {
 	for (Ref r = (Ref)s->g->nval - 1; r > 0; r--) {
 		const Val *v = val(s->g, r);
-		bool passes = is_view(v) || v->op == O_mul || v->op == O_gather;
+		bool passes = is_view(v) || is_multiple(s, v) || v->op == O_gather;
 		bool both = v->nin > 1 && is(s, v->in[0], SIGNAL) && is(s, v->in[1], SIGNAL);
 		Ref sum = v->op == O_add ? r : passes ? s->sum_of[r] : 0;
 		bool activated = v->op == O_act || (s->activated[r] && is(s, r, SIGNAL) && !both);

@@ -59,6 +59,11 @@ int scaled_operand(const ScaleAnalysis *s, const Val *v)
 	return -1;
 }
 
+bool is_multiple(const ScaleAnalysis *s, const Val *v)
+{
+	return v->op == O_mul || (v->op == O_div && is(s, v->in[1], AUX));
+}
+
 // ---- views ----------------------------------------------------------------------------
 
 bool is_view(const Val *v)
@@ -79,8 +84,9 @@ Surd gain_of(ScaleAnalysis *s, Ref r)
 	Surd gain = surd_one;
 	for (Ref x = s->origin[r].views, end = s->origin[r].scales; x != end;) {
 		const Val *v = val(s->g, x);
-		int number = is(s, v->in[0], AUX) ? 0 : 1;
-		gain = surd_mul(gain, rms_of(s, v->in[number]));
+		int number = v->op == O_mul && is(s, v->in[0], AUX) ? 0 : 1;
+		Surd rms = rms_of(s, v->in[number]);
+		gain = v->op == O_div ? surd_div(gain, rms) : surd_mul(gain, rms);
 		x = s->origin[v->in[1 - number]].views;
 	}
 	return gain;
@@ -327,8 +333,8 @@ Length length_of(ScaleAnalysis *s, Ref r)
 			size = surd_mul(outer, inverse ? surd_inverse(size) : size);
 			return root && sum ? (Length){r, size, least} : (Length){0};
 		}
-		bool pair = v->op == O_max || v->op == O_add || v->op == O_mul;
-		int k = pair && is(s, v->in[0], AUX) ? 1 : 0;
+		bool factor = is_multiple(s, v), pair = v->op == O_max || v->op == O_add || factor;
+		int k = pair && v->op != O_div && is(s, v->in[0], AUX) ? 1 : 0;
 		if (v->op == O_sum)
 			inner = surd_mul(inner, surd_near((double)contracted(s, r)));
 		root |= v->op == O_sqrt || v->op == O_rsqrt;
@@ -338,7 +344,9 @@ Length length_of(ScaleAnalysis *s, Ref r)
 		         : !is_view(v) && v->op != O_sqrt && v->op != O_rsqrt && v->op != O_sum)
 			return (Length){0};
 		Surd rms = pair ? rms_of(s, v->in[1 - k]) : surd_one;
-		if (v->op == O_mul)
+		if (v->op == O_div)
+			rms = surd_inverse(rms);
+		if (factor)
 			*(root ? &inner : &outer) = surd_mul(root ? inner : outer, rms);
 		else if (pair && rms.value > 1e-2) // more than a guard against 0
 			least = v->op == O_max && inverse ? rms.value : NAN;
@@ -437,16 +445,17 @@ Ref hard_sigmoid(const ScaleAnalysis *s, const Val *v, double *slope)
 	static const struct {
 		Op op;
 		double number;
-	} chain[] = {{O_min, 1}, {O_max, 0}, {O_add, 0.5}, {O_mul, NAN}};
-	Ref x = 0;
-	for (int k = 0; k < COUNT(chain) && known(s, F_hard_sigmoid); k++) {
-		v = k ? val(s->g, x) : v;
-		if (v->op != chain[k].op || !const_num(s->g, v->in[1], slope) ||
-		    (k < 3 && *slope != chain[k].number))
+	} chain[] = {{O_min, 1}, {O_max, 0}, {O_add, 0.5}};
+	for (int k = 0; k < COUNT(chain); k++) {
+		if (!known(s, F_hard_sigmoid) || v->op != chain[k].op ||
+		    !const_num(s->g, v->in[1], slope) || *slope != chain[k].number)
 			return 0;
-		x = v->in[0];
+		v = val(s->g, v->in[0]);
 	}
-	return *slope > 0 ? x : 0;
+	if ((v->op != O_mul && v->op != O_div) || !const_num(s->g, v->in[1], slope))
+		return 0;
+	*slope = v->op == O_div ? 1 / *slope : *slope;
+	return *slope > 0 ? v->in[0] : 0;
 }
 
 // ---- sums of products -----------------------------------------------------------------

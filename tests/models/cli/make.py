@@ -286,3 +286,27 @@ beyond (float[n, 3] x) => (float[n, 2] y) <float[3, 2] w = {0.5, -0.25, 0.75, -1
   y = MatMul(z, w)
 }"""
 save(parser.parse_model(BEYOND), "beyond.onnx")
+
+# Whole numbers over a number whose reciprocal is rounded: a quotient that is whole, or halfway, must come out so.
+QUOTIENTS = """<ir_version: 8, opset_import: ["": 18]>
+quotients (float[200] x) => (float wrong, float mean, int64 total)
+<float number = {41}, float zero = {-1}, float scale = {1.2}, int64[1] first = {0}, int64[1] last = {41}>
+{
+  quotient = Div(x, number)
+  floor = Floor(quotient)
+  x_whole = Cast<to = 7>(x)
+  number_whole = Cast<to = 7>(number)
+  exact = Div(x_whole, number_whole)
+  exact_floor = Cast<to = 1>(exact)
+  difference = Sub(floor, exact_floor)
+  size = Abs(difference)
+  wrong = ReduceSum<keepdims = 0>(size)
+  some = Slice(x, first, last)
+  all = Greater(some, zero)
+  ones = Cast<to = 1>(all)
+  mean = ReduceMean<keepdims = 0>(ones)
+  steps = QuantizeLinear(x, scale)
+  steps_whole = Cast<to = 7>(steps)
+  total = ReduceSum<keepdims = 0>(steps_whole)
+}"""
+save(parser.parse_model(QUOTIENTS), "quotients.onnx")
