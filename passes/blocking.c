@@ -375,7 +375,7 @@ static void schedule_kernel(Scheduler *t)
 		cut_columns(t, rows, columns, piece_of(t, FEW));
 		break;
 	case L_loop:
-		t->sched->work = loop_work(t->plan, k) + k->body->scratch_bytes;
+		t->sched->work = loop_work(t->scratch, t->plan, k).bytes + k->body->scratch_bytes;
 		break;
 	case L_dot:
 		// Without a tile, or without a sum, each element is a reduction of its own.

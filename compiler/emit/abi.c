@@ -219,16 +219,15 @@ static void add_operand(Rows *rows, Values *operands, const Plan *plan, Location
 	PUSH(g->arena, *operands, struct_of(g, amos_operand_FIELDS, f));
 }
 
-// Results that no output holds are in the loop's work, and the body's scratch begins after them.
 static Value loop_table(Rows *rows, const Plan *plan, const Kern *kern, int64_t body,
                         Values *operands)
 {
 	Gen *g = rows->g;
 	const Val *v = val(plan->graph, kern->root);
 	LoopInfo c = loop_of(v);
+	LoopWork work = loop_work(g->arena, plan, kern);
+	int64_t from = kern->work.offset;
 	Values bytes = {0};
-	Location *second = NEWS(g->arena, Location, c.carried + 1);
-	Location next = {B_scratch, kern->work.offset};
 	for (int k = 0; k < v->nin; k++)
 		add_operand(rows, operands, plan, value_location(plan, v->in[k]));
 	for (int k = 0; k < c.body->slots.count; k++) {
@@ -236,25 +235,17 @@ static Value loop_table(Rows *rows, const Plan *plan, const Kern *kern, int64_t 
 		PUSH(g->arena, bytes, number(g, byte_count(slot->type, &slot->shape)));
 	}
 	if (c.until) {
-		add_operand(rows, operands, plan, next);
+		add_operand(rows, operands, plan, (Location){B_scratch, from});
 		PUSH(g->arena, bytes, number(g, 1));
 	}
-	next.offset += full_lines(1);
 	for (int k = 0; k < loop_results(&c); k++) {
-		const Val *result = result_val(&c, k);
-		Shape shape = result_shape(&c, k);
-		int64_t own = full_lines(byte_count(result->type, &shape));
 		int out = result_out(plan, kern, k);
-		add_operand(rows, operands, plan, out >= 0 ? kern->to[out] : next);
-		PUSH(g->arena, bytes, number(g, bytes_of(result)));
-		next.offset += out >= 0 ? 0 : own;
-		if (k < c.carried) {
-			second[k] = next;
-			next.offset += own;
-		}
+		Location unused = {B_scratch, from + work.unused.at[k]};
+		add_operand(rows, operands, plan, out >= 0 ? kern->to[out] : unused);
+		PUSH(g->arena, bytes, number(g, bytes_of(result_val(&c, k))));
 	}
 	for (int k = 0; k < c.carried; k++)
-		add_operand(rows, operands, plan, second[k]);
+		add_operand(rows, operands, plan, (Location){B_scratch, from + work.second.at[k]});
 	for (int o = 0; o < kern->nout; o++)
 		if (kern->out[o] == kern->root)
 			add_operand(rows, operands, plan, kern->to[o]);
@@ -267,7 +258,7 @@ static Value loop_table(Rows *rows, const Plan *plan, const Kern *kern, int64_t 
 	    [amos_loop_scanned] = number(g, c.scanned),
 	    [amos_loop_inputs] = number(g, c.body->slots.count),
 	    [amos_loop_outputs] = number(g, c.body->outs.count),
-	    [amos_loop_scratch] = number(g, next.offset),
+	    [amos_loop_scratch] = number(g, from + work.bytes),
 	    [amos_loop_bytes] = literal_array(g, g->i64, bytes.at, bytes.count),
 	};
 	Value table = struct_of(g, amos_loop_FIELDS, f);

@@ -102,16 +102,19 @@ int result_out(const Plan *p, const Kern *loop, int result)
 	return -1;
 }
 
-int64_t loop_work(const Plan *p, const Kern *loop)
+LoopWork loop_work(Arena *arena, const Plan *p, const Kern *loop)
 {
 	LoopInfo c = loop_of(val(p->graph, loop->root));
-	int64_t bytes = full_lines(1);
+	LoopWork work = {.bytes = full_lines(1)};
 	for (int k = 0; k < loop_results(&c); k++) {
 		Shape shape = result_shape(&c, k);
-		int64_t own = full_lines(byte_count(result_val(&c, k)->type, &shape));
-		bytes += (k < c.carried ? own : 0) + (result_out(p, loop, k) < 0 ? own : 0);
+		int64_t bytes = full_lines(byte_count(result_val(&c, k)->type, &shape));
+		PUSH(arena, work.unused, work.bytes);
+		work.bytes += result_out(p, loop, k) < 0 ? bytes : 0;
+		PUSH(arena, work.second, work.bytes);
+		work.bytes += k < c.carried ? bytes : 0;
 	}
-	return bytes;
+	return work;
 }
 
 Reads *plan_reads(Arena *arena, const Plan *p)

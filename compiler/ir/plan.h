@@ -194,9 +194,13 @@ bool is_reduced_out(const Graph *, const Kern *,
                     int o); // True if output o has the shape of the space reduced.
 int result_out(const Plan *, const Kern *loop,
                int result); // Returns its output; -1: unused.
-// Returns the bytes of a loop's work: second locations of carried values, unused results, whether
-// an iteration follows.
-int64_t loop_work(const Plan *, const Kern *loop);
+// The work of a loop, in bytes: whether an iteration follows, at 0, then by result where it is if
+// no output holds it, and its second location if it is carried. The body's scratch begins after it.
+typedef struct LoopWork {
+	VEC(int64_t) unused, second;
+	int64_t bytes;
+} LoopWork;
+LoopWork loop_work(Arena *, const Plan *, const Kern *loop);
 
 // ---- plan_text.c ----------------------------------------------------------------------
 
