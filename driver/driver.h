@@ -134,6 +134,8 @@ typedef struct EtaValues { // an eta in JSON: a number, or nested lists of lengt
 	double *at;
 } EtaValues;
 bool eta_values(Arena *, const json_t *eta, EtaValues *); // false: it is something else
+// Returns the part of the row's formula whose value is eta; of an eta that was edited, its number.
+const char *eta_formula(Arena *, const json_t *row, double eta);
 // Returns a file that amosc eta --json wrote, with a list 'params', owned by the session.
 json_t *load_report(Session *, const char *path);
 

@@ -24,6 +24,23 @@ bool eta_values(Arena *arena, const json_t *eta, EtaValues *to)
 	return to->count > 0;
 }
 
+const char *eta_formula(Arena *arena, const json_t *row, double eta)
+{
+	const char *name = text_at(row, "name"), *rest = text_at(row, "formula");
+	while (*rest) {
+		size_t length = strcspn(rest, "|");
+		const char *part = format(arena, "%.*s", (int)length, rest);
+		const char *power = strchr(part, '^');
+		double x = book_number(
+		    arena, name, power ? format(arena, "%.*s", (int)(power - part), part) : part);
+		x = power ? pow(x, book_number(arena, name, power + 1)) : x;
+		if (fabs(x - eta) <= 1e-5 * eta)
+			return part;
+		rest += length + (rest[length] == '|');
+	}
+	return format(arena, "%.9g", eta);
+}
+
 // Escapes a report's strings, because they are printed as they are.
 static void show_strings(Arena *arena, json_t *value)
 {

@@ -167,6 +167,12 @@ static Report read_report(Session *session, const char *path)
 			    path,
 			    "entry %zu of 'params': expected a '%s', as amosc eta --json writes it",
 			    i, missing);
+		Text formula = {.arena = session->arena};
+		for (int64_t k = 0; k < values.count; k++)
+			if (!k || values.at[k] != values.at[k - 1])
+				say(&formula, "%s%s", k ? "|" : "",
+				    eta_formula(session->arena, row, values.at[k]));
+		json_object_set_new(row, "formula", json_string(formula.at));
 	}
 	return (Report){.json = json};
 }

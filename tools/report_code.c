@@ -32,7 +32,6 @@ typedef struct Runs {
 
 static Runs runs_of(Arena *arena, const json_t *row)
 {
-	const char *formula = text_at(row, "formula");
 	EtaValues eta;
 	eta_values(arena, json_object_get(row, "eta"), &eta);
 	Runs runs = {.axis = eta.axis};
@@ -43,15 +42,12 @@ static Runs runs_of(Arena *arena, const json_t *row)
 			last->count++;
 			continue;
 		}
-		size_t length = strcspn(formula, "|");
-		const char *text = format(arena, "%.*s", (int)length, formula),
-		           *power = strchr(text, '^');
+		const char *text = eta_formula(arena, row, value), *power = strchr(text, '^');
 		if (!is_python(text))
 			text = format(arena, "%.9g", value);
 		else if (power)
 			text = format(arena, "%.*s**%s", (int)(power - text), text, power + 1);
 		PUSH(arena, runs.run, ((Run){text, value, 1}));
-		formula += length + (formula[length] == '|');
 	}
 	return runs;
 }
