@@ -6,15 +6,12 @@
 #include <string.h>
 #include <unistd.h>
 
-// Returns the model's content, the target, and the options that decide what is compiled: of a list
-// all values, of others the last. Reports are identified by content too.
-const char *identity_text(Session *session, const Model *model)
+// Returns the options that decide what is compiled: of a list all values, of others the last.
+static const char *options_text(const Session *session)
 {
 	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;
 	Arena *arena = session->arena;
 	Text text = {.arena = arena};
-	say(&text, "model\tcontent %016llx\n", (unsigned long long)model_hash(model));
-	say(&text, "target\t%s\n", target_kind(arena, target_of(session)));
 	for (OptionName o = 0; o < OPTIONS; o++) {
 		const char *before = NULL;
 		for (int i = 0; i < session->choices.count; i++) {
@@ -30,6 +27,13 @@ const char *identity_text(Session *session, const Model *model)
 		if (before)
 			say(&text, "--%s\t%s\n", long_name(arena, o), before);
 	}
+	return text.at ? text.at : "";
+}
+
+// Reports are identified by content too.
+static const char *reports_text(Session *session)
+{
+	Text text = {.arena = session->arena};
 	for (int i = 0; i < session->choices.count; i++) {
 		const Choice *c = &session->choices.at[i];
 		if (c->option != OPT_eta || strchr(c->value, '=') || access(c->value, R_OK))
@@ -40,5 +44,41 @@ const char *identity_text(Session *session, const Model *model)
 		free(json);
 		say(&text, "content of --eta\t%016llx\n", (unsigned long long)hash);
 	}
-	return text.at;
+	return text.at ? text.at : "";
+}
+
+static const char *joined(Session *session, const char *model, const char *reports)
+{
+	return format(session->arena, "%starget\t%s\n%s%s", model,
+	              target_kind(session->arena, target_of(session)), options_text(session),
+	              reports);
+}
+
+const char *identity_of(Session *session, const Model *model)
+{
+	return joined(session,
+	              format(session->arena, "model\tcontent %016llx\n",
+	                     (unsigned long long)model_hash(model)),
+	              reports_text(session));
+}
+
+// Returns the lines of `text` that begin with `name`.
+static const char *lines_of(Arena *arena, const char *text, const char *name)
+{
+	Text found = {.arena = arena};
+	while (*text) {
+		int length = (int)strcspn(text, "\n");
+		if (starts_with(text, name))
+			say(&found, "%.*s\n", length, text);
+		text += length + (text[length] == '\n');
+	}
+	return found.at ? found.at : "";
+}
+
+const char *identity_renewed(Session *session, const char *before, bool inferred)
+{
+	Arena *arena = session->arena;
+	return joined(session, lines_of(arena, before, "model\t"),
+	              inferred ? lines_of(arena, before, "content of --eta\t")
+	                       : reports_text(session));
 }

@@ -125,7 +125,7 @@ static void pass_read(Program *p)
 		add_entry(p, "run", still);
 	if (p->weights || (p->data && amos_data_held_out(p->data)))
 		read_rest(p, p->weights);
-	p->identity = identity_text(session, p->model);
+	p->identity = identity_of(session, p->model);
 }
 
 // ---- data -----------------------------------------------------------------------------

@@ -151,7 +151,7 @@ static void read_entry(Program *p, Lexer *l)
 	}
 	if (l->kind == T_line)
 		lexer_next(l);
-	Unit unit = {.name = name, .machine = target_machine(target_of(p->session))};
+	Unit unit = {.name = name};
 	if (p->next <= PASS_fuse) {
 		unit.graph = graph_live(l->arena, lexer_graph(l, book_builtin()));
 	} else {
@@ -237,6 +237,10 @@ static Program *parse_program(Session *session, const char *where, const char *t
 		if (!given)
 			PUSH(arena, session->choices, *c);
 	}
+	for (int i = 0; i < p->entries.count; i++)
+		p->entries.at[i].unit.machine = target_machine(target_of(session));
+	if (p->identity)
+		p->identity = identity_renewed(session, p->identity, p->next > PASS_eta);
 	return p;
 }
 
