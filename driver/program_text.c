@@ -251,11 +251,8 @@ const char *show_program(Session *session, const char *where, const char *text, 
 	Arena *arena = session->arena;
 	Program *p = text ? parse_program(session, where, text) : program_new(session, NULL);
 	Pass pass = pass_named(after), first = p->next ? p->next - 1 : 0;
-	Text names = {.arena = arena};
-	for (Pass k = 0; k < PASSES; k++)
-		say(&names, "%s%s", k + 1 == PASSES ? " or " : k ? ", " : "", pass_table[k].name);
 	if (pass == PASSES)
-		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", after, names.at);
+		fail_status(STATUS_USAGE, "--after", "no pass '%s'; %s", after, pass_names(arena));
 	if (pass < first)
 		fail_status(STATUS_USAGE, "--after",
 		            "pass %s comes before the text, which is after %s", after,

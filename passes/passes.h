@@ -212,7 +212,8 @@ typedef struct PassInfo {
 	const char *name, *takes, *gives, *summary;
 } PassInfo;
 extern const PassInfo pass_table[PASSES];
-Pass pass_named(const char *); // PASSES: none
+Pass pass_named(const char *);        // PASSES: none
+const char *pass_names(Arena *arena); // as a list in a sentence
 
 typedef struct Unit { // an entry of a program
 	const char *name;

@@ -14,6 +14,14 @@ Pass pass_named(const char *name)
 	return p < 0 ? PASSES : (Pass)p;
 }
 
+const char *pass_names(Arena *arena)
+{
+	Text names = {.arena = arena};
+	for (Pass k = 0; k < PASSES; k++)
+		say(&names, "%s%s", k + 1 == PASSES ? " or " : k ? ", " : "", pass_table[k].name);
+	return names.at;
+}
+
 void run_pass(Arena *arena, Pass pass, Unit *unit)
 {
 	const Graph *g = unit->graph;

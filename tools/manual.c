@@ -9,13 +9,14 @@ static const char ends[] =
 // ---- two notations --------------------------------------------------------------------
 
 // The fields of a template are @ and a letter: n name, a arguments, s summary, b about, x example,
-// o options, v verbs, e exit status. Those of an option are n name, l letter, a argument, h help;
-// `letter` and `argument` are templates for l and a.
+// o options, p passes, v verbs, e exit status. Those of an option are n name, l letter, a argument,
+// h help; `letter` and `argument` are templates for l and a.
 typedef struct Form {
 	const char *name;
 	const char *text,
 	    *cell; // letters to be escaped in text, and in a cell of a table
 	const char *overview, *verb, *page, *option, *letter, *argument;
+	const char *passes, *pass; // n name, s summary, t what it takes, g what it gives
 } Form;
 
 static const Form forms[] = {
@@ -27,17 +28,20 @@ static const Form forms[] = {
      .verb = ".TP\n.BR amosc\\-@n (1)\n@s\n",
      .page = ".TH AMOSC\\-@n 1 \"\" amosc \"User Commands\"\n.SH NAME\namosc\\-@n \\- @s\n"
              ".SH SYNOPSIS\n.B amosc @n\n@a[\\fIOPTION\\fR...]\n.SH DESCRIPTION\n@b\n"
-             ".SH EXAMPLE\n.EX\n@x\n.EE\n.SH OPTIONS\n@o"
+             ".SH EXAMPLE\n.EX\n@x\n.EE\n.SH OPTIONS\n@o@p"
              ".SH EXIT STATUS\n@e\n.SH SEE ALSO\n.BR amosc (1)\n",
      .option = ".TP\n@l\\fB\\-\\-@n\\fR@a\n@h.\n", .letter = "\\fB\\-@l\\fR, ",
-     .argument = "=\\fI@a\\fR"},
+     .argument = "=\\fI@a\\fR", .passes = ".SH PASSES\n@p",
+     .pass = ".TP\n\\fB@n\\fR (@t to @g)\n@s.\n"},
     {"markdown", "", "|",
      .overview = "# amosc\n\nCompiles an exported ONNX model into a program that trains it."
                  "\n\n| verb | |\n|---|---|\n@v\nExit status: @e\n",
      .verb = "| [`amosc @n`](amosc-@n.md) | @s |\n",
      .page = "# amosc @n\n\n@s.\n\n```\namosc @n @a[OPTION...]\n```\n\n@b\n\n"
-             "```\n@x\n```\n\n| option | |\n|---|---|\n@o\nExit status: @e\n",
-     .option = "| @l`--@n@a` | @h |\n", .letter = "`-@l`, ", .argument = "=@a"},
+             "```\n@x\n```\n\n| option | |\n|---|---|\n@o@p\nExit status: @e\n",
+     .option = "| @l`--@n@a` | @h |\n", .letter = "`-@l`, ", .argument = "=@a",
+     .passes = "\n| pass | takes | gives | |\n|---|---|---|---|\n@p",
+     .pass = "| `@n` | @t | @g | @s |\n"},
 };
 
 static const char *safe(Arena *arena, const char *text, const char *letters)
@@ -68,6 +72,19 @@ static const char *fill(Arena *arena, const char *template, int n, const Field *
 
 // ---- pages ----------------------------------------------------------------------------
 
+static const char *passes_text(Arena *arena, const Form *form)
+{
+	Text all = {.arena = arena};
+	for (Pass k = 0; k < PASSES; k++) {
+		Field fields[] = {{'n', pass_table[k].name},
+		                  {'t', pass_table[k].takes},
+		                  {'g', pass_table[k].gives},
+		                  {'s', safe(arena, pass_table[k].summary, form->cell)}};
+		say(&all, "%s", fill(arena, form->pass, COUNT(fields), fields));
+	}
+	return fill(arena, form->passes, 1, &(Field){'p', all.at});
+}
+
 static const char *page_text(Arena *arena, const Form *form, const Verb *verb)
 {
 	Text all = {.arena = arena};
@@ -83,13 +100,15 @@ static const char *page_text(Arena *arena, const Form *form, const Verb *verb)
 		                  {'h', safe(arena, option_help(arena, i), form->cell)}};
 		say(&all, "%s", fill(arena, form->option, COUNT(fields), fields));
 	}
-	Field fields[] = {{'n', verb->name},
-	                  {'a', *verb->arguments ? format(arena, "%s ", verb->arguments) : ""},
-	                  {'s', safe(arena, verb->summary, form->text)},
-	                  {'b', safe(arena, verb->about, form->text)},
-	                  {'x', safe(arena, verb->example, form->text)},
-	                  {'o', all.at},
-	                  {'e', ends}};
+	Field fields[] = {
+	    {'n', verb->name},
+	    {'a', *verb->arguments ? format(arena, "%s ", verb->arguments) : ""},
+	    {'s', safe(arena, verb->summary, form->text)},
+	    {'b', safe(arena, verb->about, form->text)},
+	    {'x', safe(arena, verb->example, form->text)},
+	    {'o', all.at},
+	    {'p', options[OPT_after].group & verb->takes ? passes_text(arena, form) : ""},
+	    {'e', ends}};
 	return fill(arena, form->page, COUNT(fields), fields);
 }
 

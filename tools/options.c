@@ -24,6 +24,8 @@ const char *option_help(Arena *arena, OptionName option)
 	const char *help = options[option].help, *all = optimizer_names(arena, NULL);
 	if (option == OPT_optimizer)
 		return format(arena, "%s: %s", help, all);
+	if (option == OPT_after)
+		return format(arena, "%s: %s", help, pass_names(arena));
 	if (option == OPT_loss)
 		return format(arena, "%s; losses: %s", help, loss_names(arena));
 	bool step = options[option].group == STEP;
