@@ -141,7 +141,7 @@ json_t *load_report(Session *, const char *path);
 
 // ---- identity.c: what a run trains, as text --------------------------------------------
 
-// The model's content, the target, and the options that decide what is compiled.
+// Returns the model's content, the target, and the options that decide what is compiled.
 const char *identity_of(Session *, const Model *);
 // With the session's options; the model, and the reports if eta was inferred, are those of
 // `before`.

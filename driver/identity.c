@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// Returns the options that decide what is compiled: of a list all values, of others the last.
+// Returns the options that decide what is compiled: all values of a list, else the last value.
 static const char *options_text(const Session *session)
 {
 	const unsigned compiled = READ | CHOOSE | NORMS | DROPS | LOSS | ETA | STEP;

@@ -138,7 +138,7 @@ static void choose_split(Tiling *d)
 	update(d);
 }
 
-// True if several groups of workers would each pack operand o.
+// True if the launch before packs operand o, because several groups of workers need it.
 static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 {
 	if (d->p.shared[o].batches == 1)

@@ -10,7 +10,7 @@
 
 enum {
 	ALIGN = 64,
-	PAGE = 4096,          // the smallest page of any system; each block begins on a page
+	PAGE = 4096,          // smallest page size of any system; blocks begin on a page boundary
 	THREADS = 1024,       // maximum number of threads
 	SMALL_WORK = 1 << 14, // bytes + flops below which one thread is faster
 };

@@ -194,8 +194,9 @@ bool is_reduced_out(const Graph *, const Kern *,
                     int o); // True if output o has the shape of the space reduced.
 int result_out(const Plan *, const Kern *loop,
                int result); // Returns its output; -1: unused.
-// The work of a loop, in bytes: whether an iteration follows, at 0, then by result where it is if
-// no output holds it, and its second location if it is carried. The body's scratch begins after it.
+// The layout of a loop's work, in bytes: first a flag that an iteration follows; then, for each
+// result, its own location if no output holds it and a second one if it is carried. The scratch of
+// the body begins at `bytes`.
 typedef struct LoopWork {
 	VEC(int64_t) unused, second;
 	int64_t bytes;
