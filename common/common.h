@@ -82,12 +82,13 @@ struct amos_temp_file {
 	FILE *to;
 	char *path, *target;   // as given; after following links
 	const char *temporary; // where `to` writes
-	bool device, fresh;
+	bool device, fresh, cached;
 };
 enum amos_name {
 	AMOS_NAMED, // named by the user: links are followed, a device receives the bytes
 	AMOS_OWN,   // named by the program: a link itself is replaced
-	AMOS_FRESH  // named by the program, new: nothing is replaced
+	AMOS_FRESH, // named by the program, new: nothing is replaced
+	AMOS_CACHED // named by the program, private, not synced: it can be made again
 };
 int amos_file_begin(struct amos_temp_file *, const char *path, enum amos_name);
 int amos_file_open(struct amos_temp_file *, const char *path); // AMOS_NAMED

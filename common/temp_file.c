@@ -125,7 +125,9 @@ static bool open_temporary(struct amos_temp_file *file, const struct stat *repla
 	const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : P_tmpdir;
 	char scratch[PATH_MAX];
 	snprintf(scratch, sizeof scratch, "%s/", folder);
-	mode_t mode = file->device ? 0600 : replaced ? replaced->st_mode & 0777 : 0666;
+	mode_t mode = file->device || file->cached ? 0600
+	              : replaced                   ? replaced->st_mode & 0777
+	                                           : 0666;
 	const char *near = file->device ? scratch : file->target;
 	int fd;
 	struct temporary *t = create(near, folder_length(near), mode, &fd);
@@ -146,8 +148,10 @@ int amos_file_begin(struct amos_temp_file *file, const char *path, enum amos_nam
 	bool named = name == AMOS_NAMED, exists = named && !stat(path, &about);
 	bool regular = exists && S_ISREG(about.st_mode);
 	bool device = exists && !regular && !S_ISDIR(about.st_mode);
-	*file = (struct amos_temp_file){
-	    .path = strdup(path), .device = device, .fresh = name == AMOS_FRESH};
+	*file = (struct amos_temp_file){.path = strdup(path),
+	                                .device = device,
+	                                .fresh = name == AMOS_FRESH,
+	                                .cached = name == AMOS_CACHED};
 	file->target = exists && !device ? realpath(path, NULL) : strdup(path);
 	if (file->path && file->target && open_temporary(file, regular ? &about : NULL))
 		return AMOS_DONE;
@@ -240,13 +244,14 @@ static bool move(const struct amos_temp_file *file)
 	return (!renameat2(AT_FDCWD, file->temporary, AT_FDCWD, file->target, flags) ||
 	        // The file system does not support the flag.
 	        (errno == EINVAL && !rename(file->temporary, file->target))) &&
-	       amos_file_sync_around(file->target);
+	       (file->cached || amos_file_sync_around(file->target));
 }
 
 // Writes, syncs and closes the file.
 static bool finish(struct amos_temp_file *file)
 {
-	bool written = !fflush(file->to) && !ferror(file->to) && !fsync(fileno(file->to));
+	bool written =
+	    !fflush(file->to) && !ferror(file->to) && (file->cached || !fsync(fileno(file->to)));
 	int cause = errno;
 	bool closed = !fclose(file->to);
 	file->to = NULL;

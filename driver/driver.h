@@ -34,6 +34,7 @@ typedef enum Group { // groups of options, see options.def; a verb takes some
 	WORK = 1 << 21,
 	DRAW = 1 << 22,
 	KEEP = 1 << 23,
+	CACHE = 1 << 24,
 } Group;
 
 typedef enum OptionName {
@@ -183,6 +184,22 @@ typedef struct Memory { // an optimizer whose size of state is in the report
 } Memory;
 enum { MEMORIES = 5 };
 extern const Memory memories[MEMORIES];
+
+// ---- program_key.c: what decides a program's object, as bytes --------------------------
+
+typedef struct Key {
+	Arena *arena;
+	char *at;
+	size_t count, room;
+} Key;
+// Of a program after pass `join`. Empty if the compiler cannot be identified.
+typedef struct Program Program;
+Key program_key(const Program *);
+
+// ---- cache.c: objects on disk, by key ----------------------------------------------------
+
+Object *cache_find(const Session *, const Key *); // NULL: there is none
+void cache_keep(const Session *, const Key *, const Object *);
 
 // ---- program.c: what the passes of passes.def work on ---------------------------------
 

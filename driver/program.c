@@ -427,15 +427,37 @@ static void close_model(void *open)
 	amos_close(open);
 }
 
+// Compiles the program, unless the cache has its object.
+static void find_object(Program *p)
+{
+	const Session *session = p->session;
+	run_passes(p, PASS_join);
+	const Key key = program_key(p);
+	p->object = cache_find(session, &key);
+	if (p->object) {
+		if (chosen(session, OPT_verbose))
+			tell(session, "note: the cache has the compiled program\n");
+		p->next = PASS_object + 1;
+		return;
+	}
+	run_passes(p, PASS_object);
+	cache_keep(session, &key, p->object);
+}
+
 struct amos *open_program(Program *p)
 {
 	Session *session = p->session;
 	need_host(session);
-	run_passes(p, PASS_object);
+	find_object(p);
 	Jit *jit = jit_load(p->object);
 	at_end(session->arena, close_jit, jit);
+	struct amos_model *model = take_copy(session->arena, jit_model(jit), sizeof *model);
+	model->name = basename(program_graph(p)->name);
+	model->note = p->note ? p->note : "";
+	model->identity = p->identity ? p->identity : "";
+	model->labels = p->labels;
 	struct amos *open;
-	need_done(amos_open(jit_model(jit), choice_count(session, OPT_threads, 0),
+	need_done(amos_open(model, choice_count(session, OPT_threads, 0),
 	                    choice_count(session, OPT_seed, 0), first_contents,
 	                    (void *)program_graph(p), &open));
 	at_end(session->arena, close_model, open);

@@ -67,9 +67,11 @@ static void print_program(const Session *session, Program *p, const struct amos 
 		tell(session, "note: %s\n", p->model->notes.at[i]);
 	tell(session, "%s%s", p->note, data->note);
 	long long threads = open->threads;
-	tell(session, "%lld parameters; %d kernels compiled in %.2f s; %lld thread%s\n",
-	     (long long)parameters, p->object->kernels, p->object->seconds, threads,
-	     threads == 1 ? "" : "s");
+	const char *how = p->object->cached
+	                      ? "from the cache"
+	                      : format(arena, "compiled in %.2f s", p->object->seconds);
+	tell(session, "%lld parameters; %d kernels %s; %lld thread%s\n", (long long)parameters,
+	     p->object->kernels, how, threads, threads == 1 ? "" : "s");
 	tell(session, "memory: %s = %s parameters + %s state + %s scratch + %s batch and threads\n",
 	     bytes_text(arena, (double)m->total), bytes_text(arena, (double)m->params),
 	     bytes_text(arena, (double)m->state), bytes_text(arena, (double)m->scratch),

@@ -26,6 +26,7 @@ typedef struct Object { // parts that refer to each other: one object when linke
 	Part *part;
 	size_t count; // bytes of all parts
 	int kernels;  // in the plans
+	bool cached;  // not compiled: read from a file
 	double seconds;
 } Object;
 
@@ -41,6 +42,10 @@ typedef struct EmitOptions {
 
 // Emits one object for all the plans (entries), whose slot tables are equal.
 Object *emit(Arena *, int nplan, Plan *const *plan, const EmitOptions *);
+
+// Returns a text that differs whenever the compiled code may, for equal plans and targets: of
+// amosc, LLVM and the math library; NULL: they do not say. compiler_id.c.
+const char *compiler_id(Arena *);
 
 // ---- object.c ----------------------------------------------------------------------------
 typedef struct Jit Jit;
