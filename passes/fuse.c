@@ -11,8 +11,8 @@ typedef struct Group {
 	Shape space;
 	uint32_t reduce;
 	Ref root;
-	Refs member; // empty: the group was joined into another
-	int depth;   // of its longest chain of expressions
+	Refs member;   // empty: the group was joined into another
+	Effort effort; // of all members
 } Group;
 
 typedef struct Fuse {
@@ -50,7 +50,7 @@ static Group first_group(const Graph *g, Ref r)
 		return (Group){.kind = L_loop, .root = r};
 	if (prims[v->op].cls == C_composite)
 		bug("%s has not been decomposed", prims[v->op].name);
-	if (prims[v->op].cls != C_reduce)
+	if (prims[v->op].cls != C_reduce || reduces_windows(g, v))
 		return group;
 	group.space = val(g, v->in[0])->shape;
 	int last = group.space.rank - 1;
@@ -66,14 +66,20 @@ static Group first_group(const Graph *g, Ref r)
 	return group;
 }
 
+static void add_effort(Effort *sum, Effort more)
+{
+	sum->depth += more.depth;
+	sum->windows |= more.windows;
+}
+
 static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 {
-	int *depth;
+	Effort *effort;
 	Fuse f = {.arena = arena,
 	          .graph = g,
 	          .machine = machine,
 	          .to = -1,
-	          .cut = materialize_pass(arena, g, &depth)};
+	          .cut = materialize_pass(arena, g, &effort)};
 	f.kept = NEWS(arena, bool, g->nval);
 	f.reads = NEWS(arena, Reads, g->nval);
 	f.users = NEWS(arena, Refs, g->nval);
@@ -93,7 +99,7 @@ static Fuse fuse_start(Arena *arena, const Graph *g, const Machine *machine)
 		if (!result)
 			PUSH(arena, f.group, first_group(g, r));
 		PUSH(arena, f.group.at[f.of[r]].member, r);
-		f.group.at[f.of[r]].depth += depth[r];
+		add_effort(&f.group.at[f.of[r]].effort, effort[r]);
 		walk_start(&w, &f.reads[r]);
 		walk_root(&w, r, &f.reads[r]);
 		for (int i = 0; i < f.reads[r].count; i++)
@@ -165,8 +171,8 @@ static bool combine(const Fuse *f, const Group *p, const Group *c, Group *both)
 	if (reductions(main->kind) && reductions(other->kind))
 		return main->kind == other->kind && main->reduce == other->reduce &&
 		       same_shape(&p->space, &c->space);
-	if (other->kind != L_map)
-		return false;
+	if (other->kind != L_map || (reductions(main->kind) && other->effort.windows))
+		return false; // the elements of a row are computed for each of its reductions
 	if (reductions(main->kind))
 		return same_shape(&other->space, &main->space) ||
 		       is_reduced(&other->space, &main->space, main->reduce);
@@ -238,7 +244,8 @@ static bool join(Fuse *f, int p, int c)
 		return false;
 	Group *first = &f->group.at[p], *second = &f->group.at[c], both;
 	if (first->member.count + second->member.count > MOST ||
-	    first->depth + second->depth > DEEPEST || !combine(f, first, second, &both))
+	    first->effort.depth + second->effort.depth > DEEPEST ||
+	    !combine(f, first, second, &both))
 		return false;
 	int before = f->place[p] < f->place[c] ? p : c, after = before == p ? c : p;
 	if (!aligned(f, p, c) || !aligned(f, c, p) || detour(f, before, after))
@@ -267,7 +274,8 @@ static bool join(Fuse *f, int p, int c)
 		f->place[f->late[i]] = next++;
 	}
 	both.member = first->member;
-	both.depth = first->depth + second->depth;
+	both.effort = first->effort;
+	add_effort(&both.effort, second->effort);
 	for (int i = 0; i < second->member.count; i++) {
 		f->of[second->member.at[i]] = p;
 		PUSH(f->arena, both.member, second->member.at[i]);

@@ -1,6 +1,7 @@
 // materialize.c: decides which values are stored.
 // Marks reductions, dots, scatters, running sums, outputs and stores, and maps that cost more to
-// recompute than to keep. A marked value is stored only if another kernel reads it.
+// recompute than to keep. A reduction over the few elements of a window counts as a map. A marked
+// value is stored only if another kernel reads it.
 #include "passes.h"
 
 enum {
@@ -9,6 +10,7 @@ enum {
 	PIECE = 4,     // weight of a pad or concat
 	PIECES = 200,  // weight from which a concat is stored: each reader has code for all pieces
 	ENOUGH = 1000, // limit of weights: shared operands count once per path
+	SMALL = 32,    // elements of a window whose reduction is an expression
 	DEEP = 200,    // largest depth of an expression, which is walked recursively
 };
 
@@ -21,7 +23,8 @@ typedef struct Want { // how a value is used
 } Want;
 
 typedef struct Cone { // the expression of a value, down to values in memory
-	int weight, depth;
+	Effort effort;
+	int weight;
 	int nbig;
 	Ref big[2]; // values in memory of its own size
 	bool reads; // it reads values in memory
@@ -48,13 +51,17 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 			if (reader[v->in[k]] == r)
 				continue;
 			reader[v->in[k]] = r;
-			bool through = cls == C_move || (v->op == O_gather && k == 0);
+			// A cast from fewer bytes is not stored, but its operand.
+			bool widens =
+			    v->op == O_cast && elems[u->type].bytes < elems[v->type].bytes;
+			bool through = cls == C_move || (v->op == O_gather && k == 0) || widens;
 			of->readers += !through || w->kept;
 			if (through) {
 				of->readers += w->readers;
 				of->panel |= w->panel;
-				of->stretch |= w->stretch || v->op == O_expand || v->op == O_window;
-				of->moved |= w->moved || v->op != O_reshape;
+				of->stretch |= w->stretch || v->op == O_expand ||
+				               count_of(&v->shape) >= 2 * count_of(&u->shape);
+				of->moved |= w->moved || (v->op != O_reshape && !widens);
 			} else {
 				of->stretch |=
 				    cls == C_map && count_of(&u->shape) < count_of(&v->shape);
@@ -64,6 +71,26 @@ static Want *wants(Arena *arena, const Graph *g, const int *live)
 		}
 	}
 	return want;
+}
+
+// True if maps of windows are computed from r, of their shape.
+static bool from_windows(const Graph *g, Ref r, int depth)
+{
+	const Val *v = val(g, r);
+	bool found = v->op == O_window;
+	if (prims[v->op].cls != C_map || depth > 6)
+		return found;
+	for (int k = 0; k < v->nin && !found; k++)
+		found = same_shape(&val(g, v->in[k])->shape, &v->shape) &&
+		        from_windows(g, v->in[k], depth + 1);
+	return found;
+}
+
+bool reduces_windows(const Graph *g, const Val *v)
+{
+	return prims[v->op].cls == C_reduce && v->op != O_cumsum && v->op != O_argmax &&
+	       count_of(&val(g, v->in[0])->shape) <= SMALL * count_of(&v->shape) &&
+	       from_windows(g, v->in[0], 0);
 }
 
 static void add_big(Cone *c, Ref r)
@@ -79,12 +106,15 @@ static void add_big(Cone *c, Ref r)
 static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, const Want *want)
 {
 	const Val *v = val(g, r);
-	bool map = prims[v->op].cls == C_map;
-	Cone c = {.depth = 1};                   // slots and most moves cost nothing
+	bool map = prims[v->op].cls == C_map, windows = reduces_windows(g, v);
+	Cone c = {.effort = {.depth = 1, .windows = windows}}; // slots and most moves cost nothing
 	if (v->op == O_pad || v->op == O_concat) // they select a piece for each element
 		c.weight = PIECE + v->nin / 8;
 	else if (map || v->op == O_rand || v->op == O_iota)
 		c.weight = prims[v->op].weight;
+	int64_t times = windows ? count_of(&val(g, v->in[0])->shape) / count_of(&v->shape) : 1;
+	if (windows)
+		c.weight = MIN(ENOUGH, (int)times * prims[v->op].weight);
 	for (int k = 0; k < v->nin; k++) {
 		const Val *u = val(g, v->in[k]);
 		const Cone *from = &cone[v->in[k]];
@@ -97,8 +127,9 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 		c.tail |= same && on_tile &&
 		          (u->op == O_dot ? want[v->in[k]].readers == 1 : !memory && from->tail);
 		if (!memory) {
-			c.weight = MIN(ENOUGH, c.weight + from->weight);
-			c.depth = MAX(c.depth, from->depth + 1);
+			c.weight = MIN(ENOUGH, c.weight + (int)times * from->weight);
+			c.effort.depth = MAX(c.effort.depth, from->effort.depth + 1);
+			c.effort.windows |= from->effort.windows;
 		}
 		if (memory && same)
 			add_big(&c, v->in[k]);
@@ -110,9 +141,9 @@ static Cone cone_of(const Graph *g, Ref r, const Cone *cone, const bool *cut, co
 	return c;
 }
 
-static bool is_cut(const Val *v, const Want *w, const Cone *c)
+static bool is_cut(const Val *v, const Want *w, const Cone *c, bool windows)
 {
-	if (c->depth >= DEEP)
+	if (c->effort.depth >= DEEP)
 		return true;
 	switch (prims[v->op].cls) {
 	case C_leaf:
@@ -123,7 +154,7 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 	case C_map:
 		break;
 	default:
-		if (v->op != O_gather)
+		if (v->op != O_gather && !windows)
 			return true;
 	}
 	if (w->kept || c->weight >= ENOUGH)
@@ -137,19 +168,19 @@ static bool is_cut(const Val *v, const Want *w, const Cone *c)
 	return w->readers > 1 && (c->weight > AGAIN || (c->nbig > 1 && !w->stretch));
 }
 
-bool *materialize_pass(Arena *arena, const Graph *g, int **depth)
+bool *materialize_pass(Arena *arena, const Graph *g, Effort **effort)
 {
 	const int *live = graph_uses(arena, g);
 	bool *cut = NEWS(arena, bool, g->nval);
 	const Want *want = wants(arena, g, live);
 	Cone *cone = NEWS(arena, Cone, g->nval);
-	*depth = NEWS(arena, int, g->nval);
+	*effort = NEWS(arena, Effort, g->nval);
 	for (Ref r = 1; r < (Ref)g->nval; r++) {
 		if (!live[r])
 			continue;
 		cone[r] = cone_of(g, r, cone, cut, want);
-		cut[r] = is_cut(val(g, r), &want[r], &cone[r]);
-		(*depth)[r] = cone[r].depth;
+		cut[r] = is_cut(val(g, r), &want[r], &cone[r], reduces_windows(g, val(g, r)));
+		(*effort)[r] = cone[r].effort;
 	}
 	return cut;
 }

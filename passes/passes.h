@@ -187,8 +187,14 @@ Graph *decompose_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------
-// Returns by Ref whether a value is in memory, and the depth of its expression, down to memory.
-bool *materialize_pass(Arena *, const Graph *, int **depth);
+// True for a reduction over the few elements of a window, which is an expression of any kernel.
+bool reduces_windows(const Graph *, const Val *);
+typedef struct Effort { // of an expression, down to memory
+	int depth;
+	bool windows; // it reduces windows
+} Effort;
+// Returns by Ref whether a value is in memory, and the cost of its expression.
+bool *materialize_pass(Arena *, const Graph *, Effort **);
 typedef VEC(Ref) Refs;
 void sort_refs(int n, Ref *); // ascending
 // Kernels in no order, no bodies.

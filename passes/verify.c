@@ -182,7 +182,7 @@ static bool inside_fits(const Kern *kern, const Graph *g, Ref r)
 	if (v->op == O_dot || v->op == O_scatter || v->op == O_cumsum ||
 	    prims[v->op].cls == C_composite || prims[v->op].cls == C_loop)
 		return false;
-	if (prims[v->op].cls != C_reduce)
+	if (prims[v->op].cls != C_reduce || reduces_windows(g, v))
 		return true;
 	const Shape *own = &val(g, v->in[0])->shape;
 	if (kern->kind == L_dot)

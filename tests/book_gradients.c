@@ -65,6 +65,7 @@ static const char *const cases[] = {
     "x:2,5 = window(x; [1,6,3,1,-1,-1,1], 0)",
     "x:2,5 = window(x; [1,6,4,2,-1,-1,3], 0)",
     "x:2,6,7 = window(x; [1,3,2,2,1,0,1,2,4,3,2,1,1,1], 0)",
+    "x:5,6,7 = window(x; [0,3,2,3,1,2,1,1,3,3,2,2,0,1,2,2,7,4,1,3,1], 0)",
     "x:2,6,7 = window(x; [2,3,2,2,1,0,1,1,4,3,2,1,1,1], 0)",
     "x:2,3 y:2,1 z:2,2 = concat(x * 2, y, z * z; 1)",
     "x:2,3 = concat(x, x * x; 0)",
@@ -100,6 +101,13 @@ static const char *const cases[] = {
     "x:3,4 = softmax(x; 1)",
     "x:3,4,2 = softmax(x; [0,2])",
     "x:3,4 = lse(x; 1)",
+    "x:3,4 = maxpool(x; 1) * x",
+    "x:17,18 = maxpool(x; [0,1])",
+    "x:2,6,7 = maxpool(window(x; [1,3,3,2,1,1,1,2,4,3,2,1,1,1], -inf); [3,4])",
+    "x:2,6,7 = maxpool(window(x; [2,5,3,1,1,0,1,1,2,2,3,2,1,1], -inf); [3,4])",
+    "x:7,2 = maxpool(window(x; [0,4,5,2,1,2,1], -inf); 2)",
+    "x:2,3,4,5 = maxpool(window(x; [1,2,2,1,1,0,1,2,2,3,3,1,2,1,3,3,3,2,1,1,1], -inf);"
+    " [4,5,6])",
     "x:3,4 = norm(x; 1, 1, 0.01)",
     "x:3,4,2 = norm(x; [0,2], 1, 0.01)",
     "x:3,4 = norm(x; 1, 0, 0.01)",
@@ -175,6 +183,20 @@ static void check_text(Arena *arena, const char *line, const Graph *g, const Arr
 	check_same(arena, "graph read back", line, g, back, slot, 0);
 }
 
+// Of equal elements the first has the gradient; a NaN leaves none.
+static void check_ties(Arena *arena)
+{
+	static const double x[] = {1, 1, 0, NAN, 2, 2};
+	Array slot[SLOTS];
+	Graph *g = case_loss(arena, "x:2,3 = maxpool(x; 1)", slot);
+	memcpy(slot[0].f, x, sizeof x);
+	Graph *with = grad_pass(arena, g, &(bool){true});
+	Array found = out_named(arena, with, slot, "grad:x");
+	for (int i = 0; i < COUNT(x); i++)
+		CHECK((found.f[i] != 0) == (i == 0), "gradient of element %d of ties is %g", i,
+		      found.f[i]);
+}
+
 static bool is_about(const Def *d, const Val *v)
 {
 	Item attr[3];
@@ -226,6 +248,7 @@ void test_gradients(void)
 		mark_lines(book->composites, g, seen);
 		arena_free(arena);
 	}
+	check_ties(always);
 	check_seen(seen, book->grads);
 	check_seen(seen, book->composites);
 	for (int op = 0; op < OPS; op++) {

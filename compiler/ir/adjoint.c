@@ -1,5 +1,6 @@
 // adjoint.c: puts the adjoints of moves, whose shapes need a loop over attributes.
 #include "ir.h"
+#include <string.h>
 
 // ---- slice ----------------------------------------------------------------------------
 
@@ -35,42 +36,57 @@ Ref put_unslice(Graph *g, Ref r, const Shape *to, const int64_t *start, const in
 
 // ---- window ---------------------------------------------------------------------------
 
-// Returns the gradient of window. Element (o, k) of the window is operand index i = (o s + k d - b)
-// / u, so the gradient at i is the sum over k of that at o = (i u + b - k d) / s. If o and k are
-// merged into one axis with K elements per o, this index is o K + k = (i u K + k (s - d K) + b K) /
-// s: a window of the gradient, and a sum over k. The division is exact exactly for integer o if K
-// and s are coprime; K is padded with zeros until they are.
-Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row)[7])
+// Returns the sum over the first axis behind those of an operand with `rank` axes, of the elements
+// of the windows that `row` describes, at the `count` indices that they come from. Element (o, k)
+// of the window is operand index i = (o s + k d - b) / u, so the sum at i is over k, at o = (i u +
+// b - k d) / s. If o and k are merged into one axis with K elements per o, this index is o K + k =
+// (i u K + k (s - d K) + b K) / s: a window of the windows. The division is exact exactly for
+// integer o if K and s are coprime; K is padded with zeros until they are. Without dilation, an
+// index meets only every s-th element of a window: with i + b = p s + f and k = q s + f the sum is
+// over q, at o = p - q. So for each of these phases f, s is 1.
+static Ref sum_windows(Graph *g, Ref r, int rank, int64_t count, const int64_t *row)
 {
-	Shape merged = *to, wide = val(g, r)->shape;
-	int64_t none[RANK] = {0}, more[RANK] = {0}, perm[RANK], axes[RANK];
-	Attr window = {0};
-	for (int j = 0; j < nrow; j++) {
-		int axis = (int)row[j][0];
-		int64_t out = row[j][1], size = row[j][2], stride = row[j][3], dilation = row[j][4];
-		int64_t before = row[j][5], up = row[j][6], room = size;
-		while (common_divisor(room, stride) != 1)
-			room++;
-		more[to->rank + j] = room - size;
-		merged.dim[axis] = out * room;
-		axes[j] = to->rank + j;
-		const int64_t back[7] = {
-		    axis,           to->dim[axis], size, up * room, stride - dilation * room,
-		    -before * room, stride};
-		for (int i = 0; i < 7; i++)
-			window.i[window.n++] = back[i];
+	Shape shape = val(g, r)->shape;
+	int axis = (int)row[0];
+	int64_t size = row[2], stride = row[3], dilation = row[4], before = row[5], up = row[6];
+	int64_t phases = dilation == 1 && up == 1 ? stride : 1, places = count;
+	int64_t none[RANK] = {0}, more[RANK] = {0}, start[RANK] = {0}, perm[RANK];
+	if (phases > 1) {
+		start[axis] = before;
+		places = (before + count + stride - 1) / stride;
+		size = (size + stride - 1) / stride;
+		stride = 1;
+		before = 0;
 	}
-	int n = 0;
-	for (int a = 0; a < to->rank; a++) {
-		perm[n++] = a;
-		for (int j = 0; j < nrow; j++)
-			if (row[j][0] == a)
-				perm[n++] = to->rank + j;
-	}
-	if (n != wide.rank)
-		bug("window over one axis twice");
+	int64_t room = size;
+	while (common_divisor(room, stride) != 1)
+		room++;
+	more[rank] = room * phases - row[2];
+	for (int a = 0; a < shape.rank; a++)
+		perm[a] = a <= axis || a > rank ? a : a == axis + 1 ? rank : a - 1;
 	r = put_permute(g, put_pad(g, r, none, more, 0), perm);
+	Shape merged = val(g, r)->shape;
+	merged.dim[axis] = row[1] * room;
+	merged.dim[axis + 1] = phases;
+	Attr window = {
+	    .n = 7,
+	    .i = {axis, places, size, up * room, stride - dilation * room, -before * room, stride}};
 	r = put_reshape(g, r, merged);
 	r = put(g, O_window, 1, &r, &window);
-	return put_reshape(g, put_reduce(g, O_sum, r, nrow, axes), *to);
+	r = put_reduce(g, O_sum, r, 1, (int64_t[]){merged.rank});
+	merged.dim[axis] = places * phases;
+	merged.rank--;
+	memmove(merged.dim + axis + 1, merged.dim + axis + 2,
+	        sizeof *merged.dim * (size_t)(merged.rank - axis - 1));
+	r = put_reshape(g, r, merged);
+	merged.dim[axis] = count;
+	return put_slice(g, r, start, merged.dim, NULL);
+}
+
+// Returns the gradient of window.
+Ref put_unwindow(Graph *g, Ref r, const Shape *to, int nrow, const int64_t (*row)[7])
+{
+	for (int j = 0; j < nrow; j++)
+		r = sum_windows(g, r, to->rank, to->dim[row[j][0]], row[j]);
+	return r;
 }

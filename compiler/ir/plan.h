@@ -8,7 +8,7 @@
 // Loop shapes (L_). The iteration space of a kernel is a Shape; a mask divides it into reduced
 // axes, the inner loops of one worker, and the others, which are divided among workers.
 typedef enum KernKind {
-	L_map, // every output has `space`'s elements, in row-major order; no reduction inside
+	L_map, // every output has `space`'s elements, in row-major order; reductions inside are short
 	L_row, // reductions of the last axis and others: a worker has one row (or a few), lanes run
 	       // along the last axis
 	L_col, // reductions that keep the last axis, or maps of one row and then of all: lanes are

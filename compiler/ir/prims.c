@@ -22,10 +22,15 @@ const ActInfo acts[ACTS] = {
 };
 
 const Reducer reducers[OPS] = {
-    [O_sum] = {O_add, 0},           [O_prod] = {O_mul, 1},
-    [O_dot] = {O_add, 0},           [O_amax] = {O_max, -INFINITY},
-    [O_amin] = {O_min, INFINITY},   [O_argmax] = {.start = -INFINITY},
-    [O_lse] = {.start = -INFINITY}, [O_softmax] = {.start = -0x1p120},
+    [O_sum] = {O_add, 0},
+    [O_prod] = {O_mul, 1},
+    [O_dot] = {O_add, 0},
+    [O_amax] = {O_max, -INFINITY},
+    [O_amin] = {O_min, INFINITY},
+    [O_argmax] = {.start = -INFINITY},
+    [O_lse] = {.start = -INFINITY},
+    [O_softmax] = {.start = -0x1p120},
+    [O_maxpool] = {.start = -INFINITY},
 };
 
 bool is_condition(Op op, int k)

@@ -98,7 +98,7 @@ static Shape shape_reduced(const Case *c)
 	check_axes(c, c->attr->n, c->attr->i);
 	if (c->op == O_argmax && c->attr->n != 1)
 		wrong(c, "expected one axis, found %d", c->attr->n);
-	if (c->op == O_amax || c->op == O_amin || c->op == O_argmax)
+	if (c->op == O_amax || c->op == O_amin || c->op == O_maxpool || c->op == O_argmax)
 		for (int k = 0; k < c->attr->n; k++)
 			if (operand(c, 0)->shape.dim[c->attr->i[k]] == 0)
 				wrong(c, "axis %lld is empty", (long long)c->attr->i[k]);

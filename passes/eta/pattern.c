@@ -235,7 +235,7 @@ Ref pooled(const ScaleAnalysis *s, Ref r)
 	const Val *v = val(s->g, r);
 	bool largest;
 	Ref x = picked(s, v, &largest);
-	if (v->op == O_amax || v->op == O_amin)
+	if (v->op == O_amax || v->op == O_amin || v->op == O_maxpool)
 		x = v->in[0];
 	else if (!largest)
 		return 0;
