@@ -231,10 +231,15 @@ static bool splits_in_rows(Scheduler *t, ValSteps *small)
 static bool cut_partials(Scheduler *t, const Groups *groups)
 {
 	Sched *s = t->sched;
-	bool two = groups->n == 2 && groups->reduced[0] && !groups->reduced[1];
-	if (t->machine->threads > 1 || !two || t->depth > 1)
+	int64_t rows = 1, last = groups->n - 1;
+	for (int k = 0; k < last; k++) {
+		if (!groups->reduced[k])
+			return false;
+		rows *= groups->size[k];
+	}
+	if (t->machine->threads > 1 || last < 1 || groups->reduced[last] || t->depth > 1)
 		return false;
-	int64_t rows = groups->size[0], columns = groups->size[1];
+	int64_t columns = groups->size[last];
 	if (rows * columns < LARGE_SPACE || rows < BLOCKS || columns > LONG ||
 	    columns < FEW * t->machine->lanes || !splits_in_rows(t, &s->keep))
 		return false;

@@ -223,14 +223,14 @@ static void reduce_columns(Gen *g, int n, const Index *unit, void *context)
 {
 	RowKernel *s = context;
 	for (int u = 0; u < n; u++) {
-		group_index(g->vars, &s->groups, 1, &g->kern->space, &unit[u], s->idx);
+		group_index(g->vars, &s->groups, s->lanes, &g->kern->space, &unit[u], s->idx);
 		partials_step(g, &s->parts, &unit[u], s->idx);
 	}
 }
 
 static void all_columns(Gen *g, const RowKernel *s, LaneBody *body, void *context)
 {
-	int64_t columns = s->groups.size[1];
+	int64_t columns = s->groups.size[s->lanes];
 	g->ops->lane_loop(g, number(g, 0), number(g, columns), columns, (int)g->kern->sched->units,
 	                  body, context);
 }
@@ -243,17 +243,19 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 {
 	const Kern *kern = g->kern;
 	const ValSteps *keep = &kern->sched->keep;
+	uint32_t which;
+	int64_t columns = kept_groups(s, &which), rows = count_of(&kern->space) / columns;
 	s->parts = (Partials){.reduce = &kern->sched->reduce,
 	                      .keep = keep,
 	                      .shape = kern->space,
 	                      .block = g->worker,
-	                      .blocks = ceil_div(s->groups.size[0], kern->sched->rows),
-	                      .line = partial_line(s->groups.size[1])};
+	                      .blocks = ceil_div(rows, kern->sched->rows),
+	                      .line = partial_line(columns)};
 	for (int a = 0; a < kern->space.rank; a++)
 		if (kern->reduce >> a & 1)
 			s->parts.shape.dim[a] = 1;
 	if (g->stage == MAIN) {
-		worker_columns(g, s->groups.size[1], partials_finish, &s->parts);
+		worker_columns(g, columns, partials_finish, &s->parts);
 		return;
 	}
 	if (g->stage == BEFORE)
@@ -266,10 +268,11 @@ static void emit_blocked_rows(Gen *g, RowKernel *s)
 		bind(g, &bound[i]);
 	}
 	Index row;
-	Loop rows = worker_rows(g, s->groups.size[0], &row);
-	group_index(g->vars, &s->groups, 0, &kern->space, &row, s->idx);
+	Loop loop = worker_rows(g, rows, &row);
+	row_index(g->vars, &s->groups, which ^ ((1u << s->groups.n) - 1), &kern->space, &row,
+	          s->idx);
 	all_columns(g, s, g->stage == BEFORE ? reduce_columns : store_units, s);
-	loop_end(g, &rows);
+	loop_end(g, &loop);
 	while (g->bound != outer)
 		unbind(g, g->bound);
 }
