@@ -98,13 +98,8 @@ int amos_call(struct amos *m, const struct amos_entry *entry, void *const *input
 	    .launch = launch,
 	    .own = m,
 	};
-	bool parallel = m->threads > 1 && !all_small(entry);
 	m->entry = entry;
-	if (parallel)
-		amos_pool_begin(m->pool);
 	int status = amos_run_entry(&run, entry);
-	if (parallel)
-		amos_pool_end(m->pool);
 	if (status)
 		return amos_fail(AMOS_MACHINE, "%s: the model stopped with status %d",
 		                 m->model->name, status);

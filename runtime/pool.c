@@ -2,22 +2,25 @@
 // A launch ends when its workers are done, even if a thread that lost its core has not come back.
 // The pool works without threads that could not be started.
 //
-// A launch is divided into chunks. The ticket holds launch number << 32 | chunks << 16 | chunks
-// claimed; a thread claims a chunk by incrementing it. Between begin and end, threads spin, looking
-// for chunks. After end they spin a little longer, since the next begin is often near, and then
-// sleep.
+// A thread claims workers from `left`, fewer the fewer are left, so all threads end at about the
+// same time. A thread that waits, for a launch or for its end, spins, since that is often near, and
+// then sleeps: a spinning thread takes a core from other processes, or from the thread it waits
+// for.
 #include "rt.h"
+#include <limits.h>
+#include <linux/futex.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 enum {
-	LINE = 64,           // bytes of a cache line
-	CLAIMS = 16,         // chunks per thread of a launch: a slow one delays the end by 1/16
-	STACK = 1 << 20,     // bytes; kernels use local memory instead
-	SPINS = 2000,        // attempts before yielding the core
-	AWAKE = 5 * 1000000, // nanoseconds without work until a thread sleeps
+	LINE = 64,        // bytes of a cache line
+	PARTS = 8,        // a thread claims its share of what is left in so many parts
+	STACK = 1 << 20,  // bytes; kernels use local memory instead
+	SPIN = 50 * 1000, // nanoseconds until a waiting thread sleeps
+	LOOKS = 64,       // between two readings of the clock
 };
 
 #if defined(__x86_64__) || defined(__i386__)
@@ -28,10 +31,9 @@ enum {
 #define cpu_relax() ((void)0)
 #endif
 
-struct launch { // the current launch
-	amos_worker *work;
-	char *const *buf;
-	int64_t n, chunk;
+struct event { // a number that threads wait for to change
+	_Alignas(LINE) atomic_uint number;
+	atomic_uint sleepers;
 };
 
 struct helper { // a thread other than the caller's
@@ -41,18 +43,17 @@ struct helper { // a thread other than the caller's
 };
 
 struct amos_pool {
-	struct launch launch;
-	uint64_t launches;
+	amos_worker *work; // of the current launch
+	char *const *buf;
+	int64_t n;
 	char *local; // of the caller's thread
-	pthread_mutex_t lock;
-	pthread_cond_t wake; // running, or closing
 	int64_t helpers;
 	struct helper *helper;
-	_Alignas(LINE)
-	    atomic_uint_fast64_t ticket; // on separate cache lines, since all threads read them
-	_Alignas(LINE) atomic_uint_fast64_t done; // chunks done of the launch
-	_Alignas(LINE) atomic_bool running;       // between begin and end
 	atomic_bool closing;
+	// On separate cache lines, since all threads read them.
+	_Alignas(LINE) atomic_int_fast64_t left; // workers of the launch that no thread has claimed
+	struct event begun;                      // launches; and that the pool closes
+	struct event busy;                       // helpers that may run workers
 };
 
 int64_t amos_nanoseconds(void)
@@ -67,105 +68,85 @@ double amos_now(void)
 	return 1e-9 * (double)amos_nanoseconds();
 }
 
-// ---- chunks ---------------------------------------------------------------------------
+// ---- events ---------------------------------------------------------------------------
 
-// Claims a chunk and runs it; false: no chunk is left.
-static bool serve(struct amos_pool *p, char *local)
+// The order of the accesses to `number` and `sleepers` ensures that either the waker sees the
+// sleeper, or the sleeper, or the system before it sleeps, sees the number changed.
+
+static void wake(struct event *e)
 {
-	uint64_t ticket = atomic_load_explicit(&p->ticket, memory_order_relaxed);
-	do {
-		if ((ticket & 0xFFFF) >= (ticket >> 16 & 0xFFFF))
-			return false;
-		// Once the ticket is incremented, the launch cannot end before this chunk is done,
-		// so p->launch does not change.
-	} while (!atomic_compare_exchange_weak_explicit(
-	    &p->ticket, &ticket, ticket + 1, memory_order_acquire, memory_order_relaxed));
-	struct launch l = p->launch;
-	int64_t from = (int64_t)(ticket & 0xFFFF) * l.chunk,
-	        to = from + l.chunk < l.n ? from + l.chunk : l.n;
-	for (int64_t i = from; i < to; i++)
-		l.work(l.buf, i, local);
-	atomic_fetch_add_explicit(&p->done, 1, memory_order_release);
-	return true;
+	if (atomic_load(&e->sleepers))
+		syscall(SYS_futex, &e->number, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
 }
 
-// Waits briefly; after SPINS attempts it yields the core to other threads.
-static void pause_thread(int *attempts)
+// Returns when the number is no longer `old`.
+static void wait_change(struct event *e, unsigned old)
 {
-	if (++*attempts < SPINS)
-		cpu_relax();
-	else
-		sched_yield();
+	int64_t start = amos_nanoseconds();
+	do
+		for (int i = 0; i < LOOKS; i++) {
+			if (atomic_load_explicit(&e->number, memory_order_acquire) != old)
+				return;
+			cpu_relax();
+		}
+	while (amos_nanoseconds() - start < SPIN);
+	atomic_fetch_add(&e->sleepers, 1);
+	while (atomic_load(&e->number) == old)
+		syscall(SYS_futex, &e->number, FUTEX_WAIT_PRIVATE, old, NULL, NULL, 0);
+	atomic_fetch_sub(&e->sleepers, 1);
+}
+
+// ---- launches -------------------------------------------------------------------------
+
+// Claims workers and runs them, until none is left.
+static void serve(struct amos_pool *p, char *local)
+{
+	int64_t parts = PARTS * (p->helpers + 1), left, count;
+	left = atomic_load_explicit(&p->left, memory_order_acquire);
+	while (left) {
+		count = left < parts ? 1 : left / parts;
+		if (!atomic_compare_exchange_weak_explicit(
+		        &p->left, &left, left - count, memory_order_acq_rel, memory_order_acquire))
+			continue;
+		// The launch cannot end before these workers are done, so it does not change.
+		for (int64_t i = p->n - left, end = i + count; i < end; i++)
+			p->work(p->buf, i, local);
+		left = atomic_load_explicit(&p->left, memory_order_acquire);
+	}
 }
 
 void amos_pool_launch(struct amos_pool *p, amos_worker *work, char *const *buf, int64_t n)
 {
-	int64_t chunk = n / ((p->helpers + 1) * CLAIMS);
-	chunk = chunk < 1 ? 1 : chunk;
-	uint64_t chunks = (uint64_t)((n + chunk - 1) / chunk);
-	p->launch = (struct launch){work, buf, n, chunk};
-	atomic_store_explicit(&p->done, 0, memory_order_relaxed);
-	atomic_store_explicit(&p->ticket, ++p->launches << 32 | chunks << 16, memory_order_release);
-	while (serve(p, p->local))
-		;
-	for (int attempts = 0; atomic_load_explicit(&p->done, memory_order_acquire) < chunks;)
-		pause_thread(&attempts);
-}
-
-// ---- threads --------------------------------------------------------------------------
-
-static bool is_idle(struct amos_pool *p)
-{
-	return !atomic_load_explicit(&p->running, memory_order_acquire) &&
-	       !atomic_load_explicit(&p->closing, memory_order_acquire);
-}
-
-static void stay_idle(struct amos_pool *p)
-{
-	int64_t since = amos_nanoseconds();
-	for (int attempts = 0; is_idle(p); pause_thread(&attempts))
-		if (attempts >= SPINS && amos_nanoseconds() - since > AWAKE) {
-			pthread_mutex_lock(&p->lock);
-			while (is_idle(p))
-				pthread_cond_wait(&p->wake, &p->lock);
-			pthread_mutex_unlock(&p->lock);
-		}
+	p->work = work;
+	p->buf = buf;
+	p->n = n;
+	atomic_store_explicit(&p->left, n, memory_order_release);
+	atomic_fetch_add(&p->begun.number, 1);
+	wake(&p->begun);
+	serve(p, p->local);
+	for (unsigned busy; (busy = atomic_load(&p->busy.number));)
+		wait_change(&p->busy, busy);
 }
 
 static void *help(void *with)
 {
 	struct helper *h = with;
 	struct amos_pool *p = h->pool;
-	int attempts = 0;
-	while (!atomic_load_explicit(&p->closing, memory_order_acquire))
-		if (serve(p, h->local)) {
-			attempts = 0;
-		} else if (is_idle(p)) {
-			stay_idle(p);
-			attempts = 0;
-		} else {
-			pause_thread(&attempts);
+	while (!atomic_load(&p->closing)) {
+		unsigned begun = atomic_load(&p->begun.number);
+		if (atomic_load_explicit(&p->left, memory_order_acquire)) {
+			// Before it claims workers, so that the caller that finds none left waits.
+			atomic_fetch_add(&p->busy.number, 1);
+			serve(p, h->local);
+			atomic_fetch_sub(&p->busy.number, 1);
+			wake(&p->busy);
 		}
+		wait_change(&p->begun, begun);
+	}
 	return NULL;
 }
 
-static void wake(struct amos_pool *p, atomic_bool *why)
-{
-	pthread_mutex_lock(&p->lock);
-	atomic_store_explicit(why, true, memory_order_release);
-	pthread_cond_broadcast(&p->wake);
-	pthread_mutex_unlock(&p->lock);
-}
-
-void amos_pool_begin(struct amos_pool *p)
-{
-	wake(p, &p->running);
-}
-
-void amos_pool_end(struct amos_pool *p)
-{
-	atomic_store_explicit(&p->running, false, memory_order_release);
-}
+// ---- threads --------------------------------------------------------------------------
 
 static void start_helpers(struct amos_pool *p, int64_t count, int64_t bytes)
 {
@@ -191,10 +172,7 @@ struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes)
 		free(helper);
 		return NULL;
 	}
-	*p = (struct amos_pool){.local = local,
-	                        .helper = helper,
-	                        .lock = PTHREAD_MUTEX_INITIALIZER,
-	                        .wake = PTHREAD_COND_INITIALIZER};
+	*p = (struct amos_pool){.local = local, .helper = helper};
 	start_helpers(p, threads - 1, bytes);
 	return p;
 }
@@ -208,7 +186,9 @@ void amos_pool_close(struct amos_pool *p)
 {
 	if (!p)
 		return;
-	wake(p, &p->closing);
+	atomic_store(&p->closing, true);
+	atomic_fetch_add(&p->begun.number, 1);
+	wake(&p->begun);
 	for (int64_t i = 0; i < p->helpers; i++)
 		pthread_join(p->helper[i].thread, NULL);
 	free(p->helper);

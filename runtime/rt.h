@@ -112,10 +112,7 @@ struct amos_pool;
 struct amos_pool *amos_pool_open(int64_t threads, char *local, int64_t bytes);
 void amos_pool_close(struct amos_pool *); // NULL is allowed
 int64_t amos_pool_threads(const struct amos_pool *);
-// Launches are made between begin and end; in between, threads do not sleep. None of these
-// allocates.
-void amos_pool_begin(struct amos_pool *);
-void amos_pool_end(struct amos_pool *);
+// Runs work(buf, i, local memory of the thread) for i in [0, n). Allocates nothing.
 void amos_pool_launch(struct amos_pool *, amos_worker *, char *const *buf, int64_t n);
 
 // ---- events.c, log.c: logs in the run directory ---------------------------------------

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { WORKERS = 100003, LAUNCHES = 200 };
 static atomic_int times[WORKERS];
@@ -55,6 +56,34 @@ static void every_worker_once(int threads)
 		CHECK(out[i] == i * i, "worker %d", (int)i);
 	}
 	CHECK(nanoseconds > 0, "no time was measured");
+	amos_close(m);
+}
+
+static void nap(char *const *buf, int64_t i, char *local)
+{
+	(void)buf, (void)local;
+	if (i == 0)
+		nanosleep(&(struct timespec){.tv_nsec = 200 * 1000 * 1000}, NULL);
+}
+
+// Threads that wait for a slow worker leave their cores to others.
+static void waiting_sleeps(void)
+{
+	const struct amos_kernel naps[] = {{.name = "nap",
+	                                    .kind = "map",
+	                                    .workers = 4,
+	                                    .flops = 1 << 20,
+	                                    .times = 1,
+	                                    .code = nap}};
+	const struct amos_entry run = {.name = "run", .reads = "", .kernels = naps, .nkernels = 1};
+	struct amos_model model = squares;
+	struct amos *m;
+	model.entries = &run;
+	CHECK(!amos_open(&model, 4, 0, NULL, NULL, &m), "open");
+	clock_t before = clock();
+	CHECK(!amos_call(m, &run, NULL, NULL), "a launch with a slow worker");
+	double used = (double)(clock() - before) / CLOCKS_PER_SEC;
+	CHECK(used < 0.05, "threads used %g s of processor time to wait for 0.2 s", used);
 	amos_close(m);
 }
 
@@ -169,6 +198,7 @@ int main(void)
 {
 	for (int threads = 1; threads <= 4; threads++)
 		every_worker_once(threads);
+	waiting_sleeps();
 	float one[4], many[4];
 	train_line(1, one);
 	for (int threads = 2; threads <= 4; threads++) {
