@@ -167,6 +167,7 @@ void verb_train(Session *session)
 	struct amos *open = open_program(program);
 	print_program(session, program, open, data);
 	struct amos_result result;
+	give_memory_back();
 	need_done(amos_train(open, data, &options, &result));
 	struct amos_checkpoint *best;
 	if (has_better(&result) && !last) {
