@@ -213,6 +213,7 @@ typedef struct Program {
 	struct amos_data *data; // NULL: none
 	bool standing;          // dimensions of unknown size get placeholder sizes
 	bool weights;           // the object holds the initial contents of its slots
+	bool runs; // it trains in this process: no entry that the training does not call
 	const Shape *cotangent; // indexed by output; NULL: gradients are of the loss
 	Model *model;           // NULL: the program was read from text
 	VEC(Entry) entries;     // from pass `join` on, all have the slots of the first
@@ -225,7 +226,8 @@ typedef struct Program {
 
 // Returns a program without entries; pass `read` adds them, by the session's purpose:
 //   training    train, eval; eval:N for the N samples after the last complete batch; gather if
-//               several batches make an update; with `weights` also run and eval:1
+//               several batches make an update; with `weights` also run and eval:1; if it `runs`
+//               and no data are held out, no eval
 //   evaluation  eval, eval:N
 //   others      run or grad
 Program *program_new(Session *, struct amos_data *);

@@ -119,13 +119,15 @@ static void pass_read(Program *p)
 	}
 	if (p->data)
 		need_done(amos_data_check_size(p->data));
+	p->identity = identity_of(session, p->model);
+	if (p->runs && !(p->data && amos_data_held_out(p->data)))
+		return;
 	still = read_entry(p, false)->graph;
 	add_entry(p, "eval", still);
 	if (p->weights)
 		add_entry(p, "run", still);
 	if (p->weights || (p->data && amos_data_held_out(p->data)))
 		read_rest(p, p->weights);
-	p->identity = identity_of(session, p->model);
 }
 
 // ---- data -----------------------------------------------------------------------------

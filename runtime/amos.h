@@ -54,6 +54,7 @@ struct amos_options { // absent options: NULL, count 0, AMOS_ABSENT; flags 0
 #undef OPTION
 	int argc; // the command line as typed, for command.json; 0: none
 	char **argv;
+	bool fresh; // the model is as amos_open() made it, so its weights need not be saved
 };
 struct amos_options amos_options(void); // returns options that are all absent
 // Sets *last to true if --keep is "last", to false if it is "best" or absent. Else AMOS_USAGE.
@@ -282,8 +283,14 @@ struct amos_position { // progress of a training
 int amos_save(const struct amos *, const char *path, const struct amos_position *,
               const char *identity);
 
+// The same for a model as amos_open() made it: its weights and state are not written, but the disk
+// must have room for them.
+int amos_save_start(const struct amos *, const char *path, const struct amos_position *,
+                    const char *identity);
+
 struct amos_checkpoint { // an open checkpoint file
 	char *path, *identity;
+	bool start; // of amos_save_start(): the arrays have no bytes
 	struct amos_position point;
 	int64_t count;
 	struct amos_saved { // a slot; the array's bytes belong to the checkpoint
@@ -296,7 +303,8 @@ struct amos_checkpoint { // an open checkpoint file
 // last.ckpt).
 int amos_checkpoint_open(const char *path, bool last, struct amos_checkpoint **);
 void amos_checkpoint_close(struct amos_checkpoint *); // NULL is allowed
-// Loads it into the model, all or nothing. AMOS_INPUT: names the first slot that does not match.
+// Loads it into the model, all or nothing; one of the start leaves the model as amos_open() made
+// it. AMOS_INPUT: names the first slot that does not match.
 int amos_checkpoint_load(const struct amos_checkpoint *, struct amos *);
 
 // ---- train.c, evaluate.c, constant.c, folder.c, log.c: the loop, the run directory -------

@@ -3,8 +3,11 @@
 //
 // Format, little endian: struct head; for each slot that is not an input, a struct record and its
 // name; the identity (identity.c); zeros up to a multiple of 64; params; state. head.crc covers all
-// bytes before params (with itself 0); the other checksums cover their blocks.
+// bytes before params (with itself 0); the other checksums cover their blocks. Before the first
+// step both blocks are left out: they are as amos_open() makes them.
 #include "rt.h"
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,16 +38,25 @@ static uint32_t crc_of(const void *at, int64_t bytes)
 
 // ---- writing --------------------------------------------------------------------------
 
-int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
-              const char *identity)
+// Fails if the disk has no room for a file of `bytes` bytes. The room stays the file's if the file
+// system can do that.
+static bool reserve(FILE *to, int64_t bytes)
+{
+	return !fallocate(fileno(to), FALLOC_FL_KEEP_SIZE, 0, bytes) ||
+	       (errno != ENOSPC && errno != EDQUOT && errno != EFBIG);
+}
+
+// Writes a checkpoint with the two blocks, which have `params` and `state` bytes or are left out.
+static int save(const struct amos *m, const char *path, const struct amos_position *point,
+                const char *identity, int64_t params, int64_t state)
 {
 	const struct amos_model *model = m->model;
 	struct head head = {.point = *point,
-	                    .params = model->params,
-	                    .state = model->state,
+	                    .params = params,
+	                    .state = state,
 	                    .identity = (int64_t)strlen(identity),
-	                    .crc_params = crc_of(m->params, model->params),
-	                    .crc_state = crc_of(m->state, model->state)};
+	                    .crc_params = crc_of(m->params, params),
+	                    .crc_state = crc_of(m->state, state)};
 	memcpy(head.magic, magic, sizeof magic);
 	head.bytes = (int64_t)sizeof head + head.identity;
 	for (int64_t i = 0; i < model->nslots; i++)
@@ -76,15 +88,31 @@ int amos_save(const struct amos *m, const char *path, const struct amos_position
 	memcpy(header, &head, sizeof head);
 	struct amos_temp_file file;
 	int status = amos_file_begin(&file, path, AMOS_OWN);
+	if (!status && !reserve(file.to, head.bytes + model->params + model->state)) {
+		status = amos_fail_errno("write", path);
+		amos_file_drop(&file);
+	}
 	if (!status) {
 		// The stream remembers errors; amos_file_keep() checks for them.
 		fwrite(header, 1, (size_t)head.bytes, file.to);
-		fwrite(m->params, 1, (size_t)model->params, file.to);
-		fwrite(m->state, 1, (size_t)model->state, file.to);
+		fwrite(m->params, 1, (size_t)params, file.to);
+		fwrite(m->state, 1, (size_t)state, file.to);
 		status = amos_file_keep(&file);
 	}
 	free(header);
 	return status;
+}
+
+int amos_save(const struct amos *m, const char *path, const struct amos_position *point,
+              const char *identity)
+{
+	return save(m, path, point, identity, m->model->params, m->model->state);
+}
+
+int amos_save_start(const struct amos *m, const char *path, const struct amos_position *point,
+                    const char *identity)
+{
+	return save(m, path, point, identity, 0, 0);
 }
 
 // ---- reading --------------------------------------------------------------------------
@@ -129,6 +157,7 @@ static int read_file(struct amos_checkpoint *c)
 	if (status)
 		return status;
 	c->point = head.point;
+	c->start = !head.params && !head.state;
 	c->slots = calloc((size_t)head.nslots + 1, sizeof *c->slots);
 	if (!c->slots)
 		return amos_no_memory(c->path);
@@ -143,9 +172,10 @@ static int read_file(struct amos_checkpoint *c)
 		int64_t block = state ? head.state : head.params;
 		bool sound = r.rank >= 0 && r.rank <= 10 && r.type >= 0 && r.type < AMOS_TYPES &&
 		             r.name >= 0 && r.name <= head.bytes - at && r.offset >= 0 &&
-		             r.offset <= block;
+		             (c->start || r.offset <= block);
 		int64_t count = sound ? amos_count(r.rank, r.dim) : -1;
-		if (count < 0 || count > (block - r.offset) / amos_types[r.type].bytes)
+		if (count < 0 ||
+		    (!c->start && count > (block - r.offset) / amos_types[r.type].bytes))
 			return amos_fail(AMOS_INPUT, "%s: corrupt", c->path);
 		struct amos_saved *slot = &c->slots[c->count++];
 		slot->kind = r.kind;
@@ -153,7 +183,9 @@ static int read_file(struct amos_checkpoint *c)
 		    .name = strndup((const char *)c->file.at + at, (size_t)r.name),
 		    .type = r.type,
 		    .rank = r.rank,
-		    .bytes = c->file.at + head.bytes + r.offset + (state ? head.params : 0)};
+		    .bytes = c->start
+		                 ? NULL
+		                 : c->file.at + head.bytes + r.offset + (state ? head.params : 0)};
 		memcpy(slot->array.dim, r.dim, sizeof r.dim);
 		if (!slot->array.name)
 			return amos_no_memory(c->path);
@@ -252,7 +284,7 @@ int amos_checkpoint_load(const struct amos_checkpoint *c, struct amos *m)
 {
 	const struct amos_model *model = m->model;
 	int status = check_slots(c, model);
-	for (int64_t i = 0; !status && i < c->count; i++) {
+	for (int64_t i = 0; !status && !c->start && i < c->count; i++) {
 		int64_t slot = amos_find_slot(model, c->slots[i].array.name);
 		memcpy(amos_slot_bytes(m, slot), c->slots[i].array.bytes,
 		       (size_t)model->slots[slot].bytes);

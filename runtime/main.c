@@ -154,6 +154,7 @@ static int train(struct command *c, struct amos *m, struct amos_data *data)
 		        m->model->note ? m->model->note : "", data->note, (double)b->total / 1e6,
 		        (double)b->params / 1e6, (double)b->state / 1e6, (double)b->scratch / 1e6,
 		        (double)(b->batch + b->pads) / 1e6);
+	c->options.fresh = !c->checkpoint;
 	int status = amos_train(m, data, &c->options, &result);
 	if (status)
 		return status;
@@ -251,10 +252,14 @@ static int verb_export(struct command *c)
 	int status = open_checkpoint(c, &from);
 	if (status)
 		return status;
-	status = amos_output_check(c->options.out);
+	status = from->start ? amos_fail(AMOS_INPUT,
+	                                 "%s: the run was stopped before it saved weights" HELP
+	                                 "continue it with --resume",
+	                                 from->path)
+	                     : amos_output_check(c->options.out);
 	int64_t n = 0;
 	struct amos_array *arrays = calloc((size_t)from->count + 1, sizeof *arrays);
-	for (int64_t i = 0; arrays && i < from->count; i++)
+	for (int64_t i = 0; arrays && !status && i < from->count; i++)
 		if (from->slots[i].kind != AMOS_SLOT_STATE)
 			arrays[n++] = from->slots[i].array;
 	if (!arrays)

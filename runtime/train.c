@@ -295,7 +295,13 @@ static int open_run(struct training *t)
 		status = amos_log_open(&t->log, t->dir, t->point.step, o);
 	// Saves at once: --resume works from the start, and a disk that is too small is reported
 	// early.
-	return status || o->resume ? status : save_last(t);
+	if (status || o->resume)
+		return status;
+	status = amos_log_sync(&t->log);
+	if (!status)
+		status =
+		    (o->fresh ? amos_save_start : amos_save)(t->m, t->last, &t->point, t->identity);
+	return status ? status : name_best(t);
 }
 
 // Finds the entries and the limits of the training.

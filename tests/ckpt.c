@@ -53,13 +53,13 @@ static void there_and_back(void)
 }
 
 // Every prefix and every changed byte is rejected, and the model stays unchanged.
-static void damaged(void)
+static void damaged(const char *path)
 {
 	struct amos *m = open_line(&mock_line);
 	float before[3], after[3];
 	memcpy(before, amos_slot_bytes(m, 2), sizeof before);
 	size_t size;
-	char *bytes = read_file(arena, "good.ckpt", &size);
+	char *bytes = read_file(arena, path, &size);
 	struct amos_position point;
 	for (size_t n = 0; n < size; n++) {
 		write_file("cut.ckpt", bytes, n);
@@ -91,7 +91,29 @@ static void earlier(void)
 	amos_close(m);
 }
 
-static void foreign(void)
+// A checkpoint of the start has the slots and no weights: the model stays as it was opened.
+static void start(void)
+{
+	struct amos *m = open_line(&mock_line);
+	struct amos_position point = {.best = {-1, 1, 0}}, read;
+	struct amos_checkpoint *c;
+	const float before[] = {5, 6, 7};
+	size_t all, few;
+	memcpy(amos_slot_bytes(m, 2), before, sizeof before);
+	CHECK(!amos_save_start(m, "start.ckpt", &point, "model\tline\n"), "save");
+	CHECK(!load(m, "start.ckpt", &read) && !memcmp(&point, &read, sizeof point), "load");
+	CHECK(!memcmp(amos_slot_bytes(m, 2), before, sizeof before), "no weights are loaded");
+	CHECK(!amos_checkpoint_open("start.ckpt", true, &c) && c->start && c->count == 4 &&
+	          !c->slots[0].array.bytes,
+	      "the slots");
+	amos_checkpoint_close(c);
+	read_file(arena, "good.ckpt", &all);
+	read_file(arena, "start.ckpt", &few);
+	CHECK(few + (size_t)(mock_line.params + mock_line.state) == all, "no blocks");
+	amos_close(m);
+}
+
+static void foreign(const char *path)
 {
 	struct amos_slot slots[7];
 	memcpy(slots, mock_line.slots, 6 * sizeof *slots);
@@ -100,7 +122,7 @@ static void foreign(void)
 	struct amos_position point;
 	slots[2].dim[0] = 4;
 	struct amos *m = open_line(&other);
-	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT, "another shape");
+	CHECK(load(m, path, &point) == AMOS_INPUT, "another shape");
 	CHECK(strstr(amos_error(), "slot 'w': expected f32[4], found f32[3]"), "says which");
 	amos_close(m);
 	slots[2].dim[0] = 3;
@@ -108,20 +130,19 @@ static void foreign(void)
 	    .name = "w.m", .kind = S_state, .type = E_f32, .bytes = 4, .offset = 120};
 	other.nslots = 7;
 	m = open_line(&other);
-	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
+	CHECK(load(m, path, &point) == AMOS_INPUT && strstr(amos_error(), "no 'w.m'"),
 	      "a slot more");
 	amos_close(m);
 	other.nslots = 5;
 	m = open_line(&other);
-	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "'amos.seed'"),
+	CHECK(load(m, path, &point) == AMOS_INPUT && strstr(amos_error(), "'amos.seed'"),
 	      "a slot less");
 	amos_close(m);
 	other.nslots = 6;
 	slots[5].kind = S_input;
 	slots[5].offset = 2;
 	m = open_line(&other);
-	CHECK(load(m, "good.ckpt", &point) == AMOS_INPUT &&
-	          strstr(amos_error(), "it has 'amos.seed'"),
+	CHECK(load(m, path, &point) == AMOS_INPUT && strstr(amos_error(), "it has 'amos.seed'"),
 	      "an input where it has a slot");
 	CHECK(load(m, "nothing.ckpt", &point) == AMOS_INPUT && strstr(amos_error(), "nothing.ckpt"),
 	      "no file");
@@ -183,9 +204,12 @@ int main(void)
 {
 	enter_folder();
 	there_and_back();
-	damaged();
+	damaged("good.ckpt");
 	earlier();
-	foreign();
+	start();
+	damaged("start.ckpt");
+	foreign("good.ckpt");
+	foreign("start.ckpt");
 	killed();
 	printf("ckpt: there and back, cut at every byte, every byte changed, other models, writers "
 	       "killed\n");

@@ -183,6 +183,7 @@ void verb_bench(Session *session)
 {
 	Bench b = {.session = session};
 	Program *program = program_new(session, NULL);
+	program->runs = true;
 	struct amos *open = open_program(program);
 	const Graph *g = program_graph(program);
 	for (int i = 0; i < g->slots.count; i++)

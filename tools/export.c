@@ -29,6 +29,9 @@ void verb_export(Session *session)
 	struct amos_checkpoint *from;
 	need_done(amos_checkpoint_open(path, last, &from));
 	at_end(session->arena, close_checkpoint, from);
+	if (from->start)
+		fail(path, "the run was stopped before it saved weights" HELP
+		           "continue it with amosc train --resume");
 	need_done(amos_output_check(out));
 	const void **trained = NEWS(session->arena, const void *, g->slots.count + 1);
 	int count = 0;

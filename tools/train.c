@@ -149,6 +149,7 @@ void verb_train(Session *session)
 		     ((Choice){OPT_out, format(session->arena, "%.*s.run", length, name)}));
 	}
 	struct amos_options options = runtime_options(session);
+	options.fresh = true;
 	const char *folder = options.resume ? options.resume : options.out;
 	bool last;
 	need_done(amos_keeps_last(&options, &last));
@@ -156,6 +157,7 @@ void verb_train(Session *session)
 		need_done(amos_folder_free(folder, options.overwrite));
 	struct amos_data *data = open_data(session);
 	Program *program = program_new(session, data);
+	program->runs = true;
 	attach_data(program);
 	if (chosen(session, OPT_keep) && !amos_data_held_out(data))
 		fail("--keep", "no data are held out to evaluate on" HELP "give --split 0.9");
