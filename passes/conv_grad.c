@@ -1,9 +1,9 @@
 // conv_grad.c: writes a convolution's gradient as one.
 // The reader writes a convolution as dot(reshape(permute(window(x))), kernel): windows [N, G, C,
-// out.., size..] of x [N, G, C, in..] as a matrix of C size.. columns, times [C size.., O] for each
+// out.., size..] of x [N, G, C, in..] as a matrix of size.. C columns, times [size.. C, O] for each
 // of G groups. The book's gradient is dot(g, kernel'), as large as the windows, and its sum over
 // windows. Here it is a convolution without an intermediate value: windows of g, [N, G, O, in..,
-// size..], as a matrix of O size.. columns, times [O size.., C]. With a stride most elements of
+// size..], as a matrix of size.. O columns, times [size.. O, C]. With a stride most elements of
 // these windows are zeros, and the book's gradient is cheaper.
 #include "grad.h"
 
@@ -24,13 +24,14 @@ static bool is_convolution(const Graph *g, const Val *dot, Convolution *c)
 		return false;
 	c->from = val(g, c->window->in[0])->shape;
 	c->n = c->window->attr->n / 7;
-	bool fits = c->from.rank == 3 + c->n && permuted->attr->i[0] == 0 &&
-	            permuted->attr->i[1] == 1 && permuted->attr->i[2 + c->n] == 2;
+	int last = permuted->shape.rank - 1;
+	bool fits = c->from.rank == 3 + c->n && permuted->attr->i[last] == 2;
 	int64_t fan = c->from.dim[2];
+	for (int a = 0; fits && a < last; a++)
+		fits = permuted->attr->i[a] == a + (a > 1);
 	for (int a = 0; fits && a < c->n; a++) {
 		const int64_t *row = c->window->attr->i + 7 * a;
-		fits = row[0] == 3 + a && row[3] == 1 && permuted->attr->i[2 + a] == 3 + a &&
-		       permuted->attr->i[3 + c->n + a] == 3 + c->n + a;
+		fits = row[0] == 3 + a && row[3] == 1;
 		fan *= row[2];
 	}
 	const Shape *kernel = &val(g, dot->in[1])->shape;
@@ -57,7 +58,7 @@ Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 	if (!is_convolution(g, dot, &c))
 		return 0;
 	*x = c.window->in[0];
-	Shape flat = val(g, dot->in[1])->shape, open = {.rank = 2}; // of the kernel
+	Shape flat = val(g, dot->in[1])->shape; // of the kernel
 	int64_t channels = c.from.dim[2], outputs = flat.dim[flat.rank - 1], positions = 1;
 
 	// Windows of the gradient, channels after the spatial axes. Element (i, k) is output i +
@@ -75,18 +76,14 @@ Ref convolution_gradient(Graph *g, const Val *dot, Ref gradient, Ref *x)
 		row[6] = 1;
 		positions *= row[1];
 	}
-	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + c.n);
+	windows = move_axis(g, put(g, O_window, 1, &windows, &attr), 2, 2 + 2 * c.n);
 
-	// The kernel [.., C size.., O] as [.., O size.., C].
-	open.dim[0] = c.from.dim[1];
-	open.dim[1] = channels;
-	for (int a = 0; a < c.n; a++)
-		open.dim[open.rank++] = attr.i[7 * a + 2];
-	open.dim[open.rank++] = outputs;
-	Ref kernel = move_axis(g, put_reshape(g, dot->in[1], open), open.rank - 1, 1);
-	flat.dim[flat.rank - 2] = flat.dim[flat.rank - 2] / channels * outputs;
+	// The kernel [.., size.. C, O] as [.., size.. O, C].
+	int64_t taps = flat.dim[flat.rank - 2] / channels;
+	Shape open = shape_of(4, (int64_t[]){c.from.dim[1], taps, channels, outputs});
+	flat.dim[flat.rank - 2] = taps * outputs;
 	flat.dim[flat.rank - 1] = channels;
-	kernel = put_reshape(g, move_axis(g, kernel, 2, open.rank - 1), flat);
+	Ref kernel = put_reshape(g, swap_last(g, put_reshape(g, dot->in[1], open)), flat);
 
 	Shape matrix = {.rank = flat.rank, .dim = {c.from.dim[0], c.from.dim[1], positions}};
 	if (flat.rank == 2)

@@ -182,8 +182,9 @@ int64_t state_bytes(const Graph *, const Eta *, const Opt *);
 Graph *loops_pass(Arena *, const Graph *, int64_t most);
 bool has_loop(const Graph *);
 
-// ---- decompose.c: replaces composites; transpose_dot.c: swaps dot operands ---------------
+// ---- decompose.c: replaces composites; layout.c: moves permutes; transpose_dot.c: swaps dot operands
 Graph *decompose_pass(Arena *, const Graph *);
+Graph *layout_pass(Arena *, const Graph *);
 Graph *transpose_dot_pass(Arena *, const Graph *);
 
 // ---- materialize.c, fuse.c, schedule.c, blocking.c, memory.c, verify.c ----------------

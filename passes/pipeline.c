@@ -34,6 +34,9 @@ void run_pass(Arena *arena, Pass pass, Unit *unit)
 	case PASS_decompose:
 		unit->graph = graph_live(arena, decompose_pass(arena, g));
 		return;
+	case PASS_layout:
+		unit->graph = graph_live(arena, layout_pass(arena, g));
+		return;
 	case PASS_transpose_dot:
 		unit->graph = graph_live(arena, transpose_dot_pass(arena, g));
 		return;

@@ -12,11 +12,13 @@ typedef struct Tiling {
 	DotSizes p;
 	Stride stride[2]; // of a: rows, k; of b: k, columns
 	bool copied[2];   // lanes along the tile's own axis read memory in order
+	int64_t high;     // most rows of the tile
+	Patch patch;      // of a, if its rows are windows
 } Tiling;
 
 static void update(Tiling *d)
 {
-	d->p = dot_sizes(d->t->graph, d->t->kern, d->t->machine);
+	d->p = dot_sizes(d->t->scratch, d->t->graph, &d->t->inside, d->t->kern, d->t->machine);
 }
 
 // A tile as high as divides the rows evenly, and as wide as the columns are; narrow ones are
@@ -32,13 +34,59 @@ static void choose_tile(Tiling *d)
 		wide = 1;
 	}
 	s->vectors = wide * width / d->p.lanes;
-	high = MAX(1, (high * wide + wide) / s->vectors - 1); // wider elements take more registers
-	s->height = ceil_div(d->p.m, ceil_div(d->p.m, high));
+	// Wider elements take more registers.
+	d->high = MAX(1, (high * wide + wide) / s->vectors - 1);
+	s->height = ceil_div(d->p.m, ceil_div(d->p.m, d->high));
 	s->unroll = machine->unroll;
 	int64_t blocks = ceil_div(d->p.k, machine->depth);
 	int64_t grain = blocks > 1 ? MAX(width, s->unroll) : s->unroll;
 	s->depth = ceil_div(ceil_div(d->p.k, blocks), grain) * grain;
 	update(d);
+}
+
+// ---- windows --------------------------------------------------------------------------
+
+// Strips of a few lines of windows, or of a part of one line: as few steps of k as possible, each
+// of which loads a row of b.
+static void choose_lines(Tiling *d)
+{
+	enum { LOAD = 2 }; // cost of a step, in rows
+	Sched *s = d->t->sched;
+	const Digit *digit = d->patch.row.at;
+	int64_t width = digit[0].extent, lines = d->patch.row.n > 1 ? digit[1].extent : 1;
+	int64_t least_cost = INT64_MAX;
+	for (int64_t run = 1; run <= MIN(d->high, width); run++)
+		for (int64_t n = 1; n == 1 || (run == width && n <= lines && n * run <= d->high);
+		     n++) {
+			int64_t strips = ceil_div(width, run) * ceil_div(lines, n);
+			int64_t cost = strips * (n * run + LOAD);
+			if (cost >= least_cost)
+				continue;
+			least_cost = cost;
+			s->run = run;
+			s->height = n * run;
+		}
+}
+
+// A block of k has all steps if its panel stays in L2, else few digits of the outermost kind.
+static void choose_steps(Tiling *d)
+{
+	Sched *s = d->t->sched;
+	const Machine *machine = d->t->machine;
+	const Digits *step = &d->patch.step;
+	int64_t most = machine->l2 * 5 / 8 / (d->p.width * d->p.bytes);
+	if (d->p.k > most)
+		most = machine->depth;
+	s->depth = 1;
+	for (int i = 0; i < step->n && s->depth == step->at[i].each; i++) {
+		int64_t digits = MAX(1, MIN(step->at[i].extent, most / step->at[i].each));
+		digits = ceil_div(step->at[i].extent, ceil_div(step->at[i].extent, digits));
+		s->depth *= digits;
+	}
+	int64_t inner = step->at[0].extent;
+	s->unroll = MIN(inner, machine->unroll);
+	for (int64_t n = 2 * machine->unroll; inner % s->unroll && n > 1; n--)
+		s->unroll = inner % n ? s->unroll : n;
 }
 
 static void look_at_operand(Tiling *d, int o)
@@ -67,6 +115,14 @@ static void choose_a(Tiling *d)
 {
 	enum { WAYS = 8, LINE = 64, SETS = 4096 / LINE }; // of the first cache
 	Sched *s = d->t->sched;
+	if (find_patch(d->t->scratch, d->t->graph, &d->t->inside, d->v, &d->p, &d->patch)) {
+		s->a = W_patch;
+		s->group = 1;
+		choose_lines(d);
+		choose_steps(d);
+		update(d);
+		return;
+	}
 	Stride a = d->stride[0];
 	int64_t down = a.down * d->p.bytes, along = a.along * d->p.bytes;
 	// How many lines of memory a step of k apart the first cache holds.
@@ -100,7 +156,23 @@ static double passes(const Tiling *d, int o, int64_t times, Packing way)
 {
 	if (way == W_place)
 		return 0.3 * (double)times;
+	if (way == W_patch)
+		return (double)(times * d->p.strip_size) /
+		       (double)(d->t->sched->height * d->p.chunk);
 	return times > 1 && can_share(d, o) ? 1.5 + 0.25 * (double)times : (double)times;
+}
+
+// A long sum of a small result is divided among workers, so that each operand is packed once: if
+// the sums stay in L2, and the parts are long enough that adding them up costs little.
+static void choose_parts(Tiling *d, int64_t wanted)
+{
+	enum { LEAST = 4, LONG = 400 }; // parts; steps of a part
+	Sched *s = d->t->sched;
+	int64_t size = d->p.strips * s->height * d->p.panels * d->p.width * d->p.bytes;
+	int64_t parts = MIN(wanted, MIN(d->p.blocks, d->p.k / LONG));
+	if (parts < LEAST || d->p.batch > 1 || size > d->t->machine->l2 || s->reduce.count)
+		return;
+	s->parts = ceil_div(d->p.blocks, ceil_div(d->p.blocks, parts));
 }
 
 // Blocks for workers: each worth a launch, with the least packing. Panels of a block fit in half of
@@ -113,6 +185,8 @@ static void choose_split(Tiling *d)
 	int64_t flops = 2 * p->batch * p->m * p->n * p->k, half = d->t->machine->l2 / 2;
 	int64_t cap = MAX(1, half / (s->depth * p->width * p->bytes));
 	int64_t wanted = MAX(1, MIN(d->t->machine->workers, flops / WORTH));
+	choose_parts(d, wanted);
+	wanted = ceil_div(wanted, MAX(1, s->parts));
 	s->batches = MAX(1, MIN(p->batch / wanted, p->batch * WORTH / flops));
 	double least_cost = 0;
 	for (int64_t columns = ceil_div(p->panels, cap); columns <= p->panels; columns++) {
@@ -138,12 +212,30 @@ static void choose_split(Tiling *d)
 	update(d);
 }
 
+// As many strips as a quarter of L2 has room for share a patch: parts of a line, all lines of an
+// image, or more.
+static void choose_group(Tiling *d)
+{
+	Sched *s = d->t->sched;
+	const Digits *row = &d->patch.row;
+	int64_t unit[] = {s->run, s->height / s->run}, group = 1, best = 1;
+	for (int i = 0; i < row->n; i++) {
+		group *= ceil_div(row->at[i].extent, i < 2 ? unit[i] : 1);
+		s->group = group;
+		update(d);
+		if (s->strips % group == 0 && d->p.strip_size * d->p.bytes <= d->t->machine->l2 / 4)
+			best = group;
+	}
+	s->group = best;
+	update(d);
+}
+
 // True if the launch before packs operand o, because several groups of workers need it.
 static bool is_shared(const Tiling *d, int o, Packing way, int64_t groups)
 {
 	if (d->p.shared[o].batches == 1)
 		groups *= ceil_div(d->p.batch, d->t->sched->batches);
-	return way != W_place && groups > 1 && can_share(d, o);
+	return way != W_place && way != W_patch && groups > 1 && can_share(d, o);
 }
 
 void tile_product(Scheduler *t)
@@ -152,12 +244,18 @@ void tile_product(Scheduler *t)
 	Tiling d = {.t = t, .v = val(t->graph, t->kern->root)};
 	Sched *s = t->sched;
 	s->partition = P_tiles;
+	for (int o = 0; o < t->kern->nout; o++)
+		if (is_reduced_out(t->graph, t->kern, o))
+			add_step(t, &s->reduce, t->kern->out[o], 0);
 	update(&d);
 	choose_tile(&d);
 	look_at_operand(&d, 0);
 	look_at_operand(&d, 1);
 	choose_a(&d);
 	choose_split(&d);
+
+	if (s->a == W_patch)
+		choose_group(&d);
 
 	// b is read in place when few strips meet it, and every panel is complete.
 	Stride a = d.stride[0], b = d.stride[1];
@@ -176,14 +274,11 @@ void tile_product(Scheduler *t)
 	update(&d);
 
 	bool used[] = {s->a_shared, s->b_shared};
-	for (int o = 0; o < t->kern->nout; o++)
-		if (is_reduced_out(t->graph, t->kern, o))
-			add_step(t, &s->reduce, t->kern->out[o], 0);
 	for (int o = 0; o < COUNT(used); o++)
 		if (used[o])
 			s->before += d.p.shared[o].batches * d.p.blocks * d.p.shared[o].pieces;
-	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across;
-	s->after = s->reduce.count ? d.p.panels : 0;
+	s->workers = ceil_div(d.p.batch, s->batches) * d.p.down * d.p.across * MAX(1, s->parts);
+	s->after = s->parts > 1 ? d.p.strips : s->reduce.count ? d.p.panels : 0;
 	s->work = d.p.partials + s->reduce.count * d.p.down * partial_line(d.p.n) * PARTIAL;
 	s->local = d.p.sums + d.p.strip + d.p.panel;
 }

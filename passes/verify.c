@@ -2,6 +2,7 @@
 // Fails if a kernel would read bytes that another value has overwritten, if the outs of a kernel or
 // its work area overlap, if a store or output is missing, if a kernel has no loop shape, or if its
 // schedule does not compute it. Plans read from text are verified; tests verify all others.
+#include "index.h"
 #include "passes.h"
 
 typedef struct Owned {
@@ -84,17 +85,38 @@ static void check_places(const Plan *p, int k, const Reads *reads)
 	}
 }
 
+typedef struct Contents { // of kernel k
+	Arena *arena;
+	const Plan *plan;
+	const int *writer;
+	int k;
+	int *seen; // by Ref: the kernel that saw it last, + 1
+} Contents;
+
 // ---- schedules ------------------------------------------------------------------------
 
-static void check_tile(const Plan *p, int k)
+static bool is_computed(const void *contents, Ref r)
 {
+	const Contents *c = contents;
+	return is_inside(c->plan, c->writer, c->k, r);
+}
+
+static void check_tile(const Contents *c)
+{
+	const Plan *p = c->plan;
+	int k = c->k;
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
 	const Machine *m = p->machine;
 	if (s->height < 1 || s->vectors < 1 || s->unroll < 1 || s->depth < 1 || s->batches < 1 ||
 	    s->strips < 1 || s->panels < 1 || s->group < 1)
 		fail(p->name, "kernel %d: a tile, or a part of the product, is empty", k);
-	DotSizes z = dot_sizes(p->graph, kern, m);
+	if (s->a == W_patch && (s->run < 1 || s->height % s->run))
+		fail(p->name, "kernel %d: a strip is no lines of windows", k);
+	Inside inside = {is_computed, c};
+	DotSizes z = dot_sizes(c->arena, p->graph, &inside, kern, m);
+	if (s->a == W_patch && !z.patch.elements)
+		fail(p->name, "kernel %d: its rows are no windows", k);
 	if (s->accumulation == A_f64 && z.bytes < 8)
 		fail(p->name, "kernel %d: a tile adds up in the type of its product", k);
 	int64_t tile = s->height * s->vectors,
@@ -102,7 +124,9 @@ static void check_tile(const Plan *p, int k)
 	if ((tile + s->vectors + 1) * registers > m->registers)
 		fail(p->name, "kernel %d: a tile of %lld vectors in %d registers", k,
 		     (long long)tile, m->registers);
-	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across)
+	if (s->parts > 1 && (z.batch > 1 || s->reduce.count || z.part_blocks * s->parts < z.blocks))
+		fail(p->name, "kernel %d: the parts are not the sum", k);
+	if (s->workers != ceil_div(z.batch, s->batches) * z.down * z.across * MAX(1, s->parts))
 		fail(p->name, "kernel %d: %lld workers do not compute the product once", k,
 		     (long long)s->workers);
 	if (s->work < z.partials + s->reduce.count * z.down * partial_line(z.n) * PARTIAL ||
@@ -123,8 +147,10 @@ static void check_sum(const Plan *p, int k, Ref r)
 		     p->machine->registers);
 }
 
-static void check_schedule(const Plan *p, int k)
+static void check_schedule(const Contents *c)
 {
+	const Plan *p = c->plan;
+	int k = c->k;
 	const Kern *kern = &p->kerns.at[k];
 	const Sched *s = kern->sched;
 	if (!s)
@@ -142,19 +168,12 @@ static void check_schedule(const Plan *p, int k)
 	if (s->workers < 1 || s->before < 0 || s->after < 0 || s->local < 0)
 		fail(p->name, "kernel %d: a launch without workers", k);
 	if (s->partition == P_tiles)
-		check_tile(p, k);
+		check_tile(c);
 	else if (s->partition == P_rows ? s->rows < 1 : s->columns < 1 || s->units < 1)
 		fail(p->name, "kernel %d: a worker has nothing to do", k);
 }
 
 // ---- shapes of kernels ----------------------------------------------------------------
-
-typedef struct Contents { // of kernel k
-	const Plan *plan;
-	const int *writer;
-	int k;
-	int *seen; // by Ref: the kernel that saw it last, + 1
-} Contents;
 
 static bool out_fits(const Kern *kern, const Shape *s)
 {
@@ -222,6 +241,7 @@ void verify_plan(const Plan *p)
 	Arena *arena = arena_within(g->arena);
 	Memory m = {.plan = p};
 	const Reads *reads = plan_reads(arena, p);
+	Contents c = {arena, p, plan_writers(arena, p), 0, NEWS(arena, int, g->nval)};
 	for (Ref r = 1; r < (Ref)g->nval; r++)
 		if (val(g, r)->op == O_slot)
 			PUSH(arena, m.owned, ((Owned){p->place[r], bytes_of(val(g, r)), r}));
@@ -231,7 +251,8 @@ void verify_plan(const Plan *p)
 			Ref r = reads[k].at[i].val;
 			want_value(&m, p->place[r], r, "kernel", k);
 		}
-		check_schedule(p, k);
+		c.k = k;
+		check_schedule(&c);
 		check_places(p, k, &reads[k]);
 		if (kern->sched->work)
 			forget_values(&m, kern->work, kern->sched->work);
@@ -247,8 +268,7 @@ void verify_plan(const Plan *p)
 		want_value(&m, (Location){B_output, i}, g->outs.at[i].val, "output", i);
 	for (int i = 0; i < g->stores.count; i++)
 		want_value(&m, p->slot[g->stores.at[i].slot], g->stores.at[i].val, "store", i);
-	Contents c = {p, plan_writers(arena, p), 0, NEWS(arena, int, g->nval)};
-	for (; c.k < p->kerns.count; c.k++) {
+	for (c.k = 0; c.k < p->kerns.count; c.k++) {
 		const Kern *kern = &p->kerns.at[c.k];
 		for (int i = 0; i < kern->nout; i++) {
 			if (!out_fits(kern, &val(g, kern->out[i])->shape))

@@ -117,6 +117,58 @@ static const struct Case {
      "%1 = window(x; [2,9,3,1,1,1,1, 3,11,3,1,1,1,1], 0) : f32[2,3,9,11,3,3]\n"
      "%2 = reshape(permute(%1; [0,2,3,1,4,5]); [198,27]) : f32[198,27]\n"
      "out y = dot(reshape(permute(g; [1,0,2]); [8,198]), %2)\n"},
+    {"windows, channels last", 180,
+     "graph last\nslot x : input f32[2,13,17,20]\nslot w : input f32[180,40]\n"
+     "%1 = window(x; [1,13,3,1,1,1,1, 2,17,3,1,1,1,1], 0) : f32[2,13,17,20,3,3]\n"
+     "out y = max(dot(reshape(permute(%1; [0,1,2,4,5,3]); [442,180]), w), 0)\n"},
+    {"windows with steps and gaps, channels last", 90,
+     "graph gaps\nslot x : input f32[2,19,33,10]\nslot w : input f32[90,35]\n"
+     "%1 = window(x; [1,9,3,2,2,1,1, 2,10,3,3,3,0,1], 0) : f32[2,9,10,10,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [180,90]), w)\n"},
+    {"windows that run backward, channels first", 54,
+     "graph back\nslot x : input f32[3,6,11,5]\nslot w : input f32[54,33]\n"
+     "%1 = window(x; [2,13,3,1,-1,0,1, 3,7,3,1,-1,0,1], 0) : f32[3,6,13,7,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,2,3,4,5,1]); [273,54]), w)\n"},
+    {"windows of few columns, a long sum", 6300,
+     "graph deep\nslot x : input f32[2,7,7,700]\nslot w : input f32[6300,32]\n"
+     "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : f32[2,7,7,700,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [98,6300]), w)\n"},
+    {"windows of a line", 48,
+     "graph line\nslot x : input f32[3,100,16]\nslot w : input f32[48,50]\n"
+     "%1 = window(x; [1,51,3,2,1,2,1], 0) : f32[3,51,16,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,3,2]); [153,48]), w)\n"},
+    {"windows of a block", 108,
+     "graph block\nslot x : input f32[2,5,6,4,4]\nslot w : input f32[108,34]\n"
+     "%1 = window(x; [1,5,3,1,1,1,1, 2,6,3,1,1,1,1, 3,4,3,1,1,1,1], 0) : "
+     "f32[2,5,6,4,4,3,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,3,5,6,7,4]); [240,108]), w)\n"},
+    {"windows by groups", 45,
+     "graph groups\nslot x : input f32[2,3,5,9,8]\nslot w : input f32[1,3,45,33]\n"
+     "%1 = window(x; [3,9,3,1,1,1,1, 4,8,3,1,1,1,1], 0) : f32[2,3,5,9,8,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,3,4,5,6,2]); [2,3,72,45]), w)\n"},
+    {"windows of what is computed", 180,
+     "graph computed\nslot x : input f32[2,9,8,20]\nslot c : input f32[1,1,1,20]\n"
+     "slot w : input f32[180,40]\n"
+     "%1 = window(max(x * c, 0); [1,9,3,1,1,1,1, 2,8,3,1,1,1,1], 0.5) : f32[2,9,8,20,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [144,180]), w)\n"},
+    {"the gradient of a kernel, in parts", 5000,
+     "graph parts\nslot x : input f32[8,28,30,20]\nslot g : input f32[6720,40]\n"
+     "slot c : input f32[1,40]\n"
+     "%1 = window(x; [1,28,3,1,1,1,1, 2,30,3,1,1,1,1], 0) : f32[8,28,30,20,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [6720,180]) : f32[6720,180]\n"
+     "out y = dot(permute(%2; [1,0]), g) * c\n"},
+    {"the gradient of a kernel, by images", 294,
+     "graph images\nslot x : input f32[6,7,7,150]\nslot g : input f32[294,130]\n"
+     "%1 = window(x; [1,7,3,1,1,1,1, 2,7,3,1,1,1,1], 0) : f32[6,7,7,150,3,3]\n"
+     "%2 = reshape(permute(%1; [0,1,2,4,5,3]); [294,1350]) : f32[294,1350]\n"
+     "out y = dot(permute(%2; [1,0]), g)\n"},
+    {"a long sum of a small result", 40000,
+     "graph long_small\nslot a : input f32[40000,9]\nslot b : input f32[40000,33]\n"
+     "out y = dot(permute(a; [1,0]), b)\n"},
+    {"windows of doubles", 63,
+     "graph wide\nslot x : input f64[2,9,11,7]\nslot w : input f64[63,20]\n"
+     "%1 = window(x; [1,9,3,1,1,1,1, 2,11,3,1,1,1,1], 0) : f64[2,9,11,7,3,3]\n"
+     "out y = dot(reshape(permute(%1; [0,1,2,4,5,3]); [198,63]), w)\n"},
     {"bias and gelu", 40,
      "graph gelu\nslot a : input f32[37,40]\nslot b : input f32[40,50]\nslot c : input f32[1,50]\n"
      "out y = act(dot(a, b) + c; gelu)\n"},

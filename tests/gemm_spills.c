@@ -94,7 +94,8 @@ static int check(const struct Cpu *cpu, const Machine *m, int rows, int vectors)
 		             .unroll = m->unroll,
 		             .rest = form == 3,
 		             .a_row = a_row[form],
-		             .a_step = a_step[form],
+		             .loops = 1,
+		             .loop = {{.a_step = a_step[form]}},
 		             .b_step = form == 2 ? 512 : vectors * m->lanes,
 		             .c_row = 256};
 		int products;

@@ -462,8 +462,8 @@ static Ref put_attention(Maker *m, Ref x)
 	return enter(m, O_attend, 3 + bias, in, &attr);
 }
 
-// Convolution as the reader lowers it: windows [N, G, C, out.., size..] of x as matrices of C
-// size.. columns, one per group or one for all samples, times a kernel [G, O, C size..] transposed.
+// Convolution as the reader lowers it: windows [N, G, C, out.., size..] of x as matrices of size..
+// C columns, one per group or one for all samples, times a kernel [G, O, size.. C] transposed.
 static Ref put_convolution(Maker *m, Ref x)
 {
 	const Shape image = {.rank = 4, .dim = {2, 4, 9, 7}};
@@ -482,11 +482,11 @@ static Ref put_convolution(Maker *m, Ref x)
 	int64_t perm[RANK] = {0, 1}, positions = 1, fan = ws.dim[2], groups = ws.dim[1];
 	for (int a = 0; a < n; a++) {
 		perm[2 + a] = 3 + a;
-		perm[3 + n + a] = 3 + n + a;
+		perm[2 + n + a] = 3 + n + a;
 		positions *= ws.dim[3 + a];
 		fan *= ws.dim[3 + n + a];
 	}
-	perm[2 + n] = 2;
+	perm[2 + 2 * n] = 2;
 	int64_t outs = any_size(m);
 	Shape kernel = {3, {groups, outs, fan}}, matrix = {2, {ws.dim[0] * positions, fan}},
 	      flat = {2, {fan, outs}}, batch = {4, {ws.dim[0], groups, positions, fan}},

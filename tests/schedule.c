@@ -1,6 +1,7 @@
 // schedule.c: checks that kernels do what their schedules say, when a schedule is not the chosen
 // one.
 #include "emitted.h"
+#include "index.h"
 #include <math.h>
 #include <string.h>
 
@@ -26,13 +27,21 @@ static const Array *run_after(Arena *arena, const Graph *g, const Array *slot,
 	return &value[g->outs.at[0].val];
 }
 
+static bool computes(const void *plan, Ref r)
+{
+	const Plan *p = plan;
+	int *writer = plan_writers(p->graph->arena, p);
+	return is_inside(p, writer, writer[p->graph->outs.at[0].val], r);
+}
+
 static void by_panels(const Plan *p, Kern *k)
 {
 	Sched *s = k->sched;
 	if (s->partition != P_tiles)
 		return;
 	s->order = N_panels;
-	DotSizes z = dot_sizes(p->graph, k, p->machine);
+	Inside inside = {computes, p};
+	DotSizes z = dot_sizes(p->graph->arena, p->graph, &inside, k, p->machine);
 	s->local = z.sums + z.strip + z.panel;
 }
 

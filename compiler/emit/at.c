@@ -261,6 +261,19 @@ static Value compute(Gen *g, Ref r, const Val *v, const Index *idx)
 	}
 }
 
+Value at_or_fill(Gen *g, Ref r, const Index *idx, double fill)
+{
+	const Val *v = val(g->graph, r);
+	Index safe[RANK] = {0};
+	Value inside = NULL;
+	for (int a = 0; a < v->shape.rank; a++)
+		safe[a] = guard(g, &idx[a], v->shape.dim[a], &inside);
+	Value x = at(g, r, safe);
+	if (!inside)
+		return x;
+	return choose(g, inside, x, constant_value(g, v->type, fill, (int64_t)fill));
+}
+
 Value at(Gen *g, Ref r, const Index *wanted)
 {
 	const Val *v = val(g->graph, r);

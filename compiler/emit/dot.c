@@ -11,9 +11,47 @@
 
 // ---- the worker -----------------------------------------------------------------------
 
+// Sets which digits of the rows strip `strip` begins with, so far that all of its rows exist.
+static void first_digits(Dot *d, Value strip, Value *first)
+{
+	Gen *g = d->g;
+	const Digits *row = &d->p.patch.row;
+	for (int i = 0; i < row->n; i++) {
+		int64_t unit = strip_digits(d->s, i), count = ceil_div(row->at[i].extent, unit);
+		Value number_of = LLVMBuildURem(g->b, strip, number(g, count), "");
+		first[i] = least(g, times(g, number_of, unit), number(g, row->at[i].extent - unit));
+		strip = LLVMBuildUDiv(g->b, strip, number(g, count), "");
+	}
+}
+
 Value first_row(Dot *d, Value strip)
 {
-	return least(d->g, times(d->g, strip, d->tile.rows), number(d->g, d->p.m - d->tile.rows));
+	Gen *g = d->g;
+	if (d->s->a != W_patch)
+		return least(g, times(g, strip, d->tile.rows), number(g, d->p.m - d->tile.rows));
+	Value first[DIGITS], row = number(g, 0);
+	first_digits(d, strip, first);
+	for (int i = 0; i < d->p.patch.row.n; i++)
+		row = sum_of(g, row, times(g, first[i], d->p.patch.row.at[i].each));
+	return row;
+}
+
+// Sets the rows that strip `strip` has alone: others belong to the strip before.
+static void own_rows(Dot *d, Value strip, Value *from, Value *to)
+{
+	Gen *g = d->g;
+	int64_t rows = d->tile.rows, line = d->p.m;
+	if (d->s->a == W_patch) {
+		// A strip has a part of a line, or a part of the lines of an image.
+		const Digit *digit = d->p.patch.row.at;
+		line = digit[rows > d->s->run].each * digit[rows > d->s->run].extent;
+	}
+	int64_t strips = ceil_div(line, rows);
+	Value lines = LLVMBuildUDiv(g->b, strip, number(g, strips), "");
+	Value in_line = LLVMBuildURem(g->b, strip, number(g, strips), "");
+	Value first = times(g, lines, line), row = times(g, in_line, rows);
+	*from = sum_of(g, first, row);
+	*to = sum_of(g, first, end_after(g, row, rows, number(g, line)));
 }
 
 static void finish_lanes(Gen *g, int n, const Index *unit, void *context)
@@ -94,17 +132,40 @@ typedef struct Strip {        // of a
 	Value first, a, sums; // row; addresses
 } Strip;
 
+// Returns where in the patch of the group that begins with strip `group` the rows of `strip` begin.
+static Value patch_offset(Dot *d, Value strip, Value group)
+{
+	Gen *g = d->g;
+	const Patch *patch = &d->p.patch;
+	Value own[DIGITS], first[DIGITS];
+	int64_t below = 0;
+	for (int a = 0; a < RANK; a++)
+		below -= patch->below[a] * patch->stride[a];
+	first_digits(d, strip, own);
+	first_digits(d, group, first);
+	Value offset = number(g, below);
+	for (int i = 0; i < patch->row.n; i++) {
+		Value digits = LLVMBuildSub(g->b, own[i], first[i], "");
+		offset = sum_of(g, offset, times(g, digits, patch->row.at[i].offset));
+	}
+	return offset;
+}
+
 static Strip strip_at(Dot *d, Value strip, Value group)
 {
 	Gen *g = d->g;
 	Strip s = {.first = first_row(d, strip), .sums = d->sums};
 	if (d->s->a == W_place) {
 		s.a = in_place(d, 0, s.first, d->from);
+	} else if (d->s->a == W_patch) {
+		s.a = element(d, d->strip, patch_offset(d, strip, group));
 	} else {
 		Value own = d->s->a_shared ? strip : LLVMBuildSub(g->b, strip, group, "");
 		s.a = element(d, d->strip, times(g, own, d->p.strip_size));
 	}
-	if (d->p.blocks > 1 || d->s->order == N_panels) {
+	if (d->s->parts > 1) {
+		s.sums = element(d, s.sums, times(g, strip, d->tile.rows * d->tile.c_row));
+	} else if (d->p.blocks > 1 || d->s->order == N_panels) {
 		Value own = LLVMBuildSub(g->b, strip, d->first_strip, "");
 		s.sums = element(d, s.sums, times(g, own, d->tile.rows * d->tile.c_row));
 	}
@@ -151,7 +212,8 @@ static void multiply(Dot *d, const Strip *s, const Panel *p, Value again)
 	               (unsigned)(6 + d->tile.streams), "");
 }
 
-// The strips from..to, which are packed together, by every panel of the worker.
+// The strips from..to, which are packed together, by every panel of the worker. done: this is the
+// last block of k; NULL: the launch after finishes the sums.
 static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 {
 	Gen *g = d->g;
@@ -172,9 +234,12 @@ static void one_group(Dot *d, Value from, Value to, Value again, Value done)
 		multiply(d, &strip, &panel, again);
 		loop_end(g, &panels);
 	}
-	Value row = times(g, strips.i, d->tile.rows);
-	Value end = end_after(g, row, d->tile.rows, number(g, d->p.m));
-	finish_strip(d, strip.first, row, LLVMBuildSelect(g->b, done, end, row, ""), strip.sums);
+	if (done) {
+		Value row, end;
+		own_rows(d, strips.i, &row, &end);
+		end = LLVMBuildSelect(g->b, done, end, row, "");
+		finish_strip(d, strip.first, row, end, strip.sums);
+	}
 	loop_end(g, &strips);
 }
 
@@ -201,11 +266,16 @@ void go_to_block(Dot *d, Value block)
 {
 	Gen *g = d->g;
 	d->block = block;
-	d->from = d->p.blocks == 1 ? number(g, 0) : times(g, block, d->s->depth);
+	d->from = number(g, 0);
 	d->steps = number(g, d->p.k);
-	if (d->p.blocks > 1)
-		d->steps =
-		    least(g, number(g, d->s->depth), LLVMBuildSub(g->b, d->steps, d->from, ""));
+	if (d->p.blocks == 1)
+		return;
+	Value blocks = number(g, d->p.chunk_blocks);
+	Value chunk = times(g, LLVMBuildUDiv(g->b, block, blocks, ""), d->p.chunk);
+	Value from = times(g, LLVMBuildURem(g->b, block, blocks, ""), d->s->depth);
+	Value left = LLVMBuildSub(g->b, number(g, d->p.chunk), from, "");
+	d->from = sum_of(g, chunk, from);
+	d->steps = least(g, number(g, d->s->depth), left);
 }
 
 // ---- the kernel -----------------------------------------------------------------------
@@ -216,8 +286,12 @@ static void product(Dot *d)
 	// The worker's part: rows vary fastest, then columns, then the batch.
 	d->parts.block = LLVMBuildURem(g->b, g->worker, number(g, d->p.down), "");
 	Value rest = LLVMBuildUDiv(g->b, g->worker, number(g, d->p.down), "");
-	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), "");
+	Value column = LLVMBuildURem(g->b, rest, number(g, d->p.across), ""), part = number(g, 0);
 	rest = LLVMBuildUDiv(g->b, rest, number(g, d->p.across), "");
+	if (d->s->parts > 1) { // of one batch
+		part = rest;
+		rest = number(g, 0);
+	}
 	d->first_batch = times(g, rest, d->s->batches);
 	d->end_batch = end_after(g, d->first_batch, d->s->batches, number(g, d->p.batch));
 	d->first_strip = times(g, d->parts.block, d->s->strips);
@@ -226,8 +300,13 @@ static void product(Dot *d)
 	d->first_column = times(g, panel, d->p.width);
 	d->count = least(g, number(g, d->s->panels),
 	                 LLVMBuildSub(g->b, number(g, d->p.panels), panel, ""));
-	choose_streams(d);
-	d->sums = local_memory(g, d->p.sums);
+	if (d->s->parts > 1) {
+		d->sums = element(d, work_memory(g, d->p.part_offset),
+		                  sum_of(g, times(g, part, d->p.part_size), d->first_column));
+	} else {
+		choose_streams(d);
+		d->sums = local_memory(g, d->p.sums);
+	}
 	if (d->p.strip)
 		d->strip = local_memory(g, d->p.strip);
 	if (d->p.panel)
@@ -241,14 +320,61 @@ static void product(Dot *d)
 		go_to_block(d, number(g, 0));
 		one_block(d, LLVMConstInt(g->i1, 0, 0), LLVMConstInt(g->i1, 1, 0));
 	} else {
-		Loop blocks = loop_begin(g, number(g, 0), number(g, d->p.blocks), 1);
+		Value first = times(g, part, d->p.part_blocks), all = number(g, d->p.blocks);
+		Value end = end_after(g, first, d->p.part_blocks, all);
+		Loop blocks = loop_begin(g, first, end, 1);
 		go_to_block(d, blocks.i);
-		Value end = number(g, d->p.blocks - 1);
-		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, number(g, 0), "");
-		one_block(d, again, LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, end, ""));
+		Value again = LLVMBuildICmp(g->b, LLVMIntNE, blocks.i, first, "");
+		Value last = LLVMBuildSub(g->b, end, number(g, 1), "");
+		Value done = LLVMBuildICmp(g->b, LLVMIntEQ, blocks.i, last, "");
+		one_block(d, again, d->s->parts > 1 ? NULL : done);
 		loop_end(g, &blocks);
 	}
 	loop_end(g, &batches);
+}
+
+typedef struct PartsRow {
+	const Dot *d;
+	Value from, to; // addresses of the row in the first part, and of its sums
+} PartsRow;
+
+static void add_parts(Gen *g, int n, const Index *unit, void *context)
+{
+	const PartsRow *r = context;
+	const Dot *d = r->d;
+	Elem e = d->v->type;
+	for (int u = 0; u < n; u++) {
+		Lanes lanes = index_value(g, &unit[u]);
+		Value sum = variable(g, load_lanes(g, e, r->from, &lanes));
+		Loop parts = loop_begin(g, number(g, 1), number(g, d->s->parts), 1);
+		Value at = LLVMBuildMul(g->b, parts.i, number(g, d->p.part_size), "");
+		at = LLVMBuildGEP2(g->b, d->tile.elem, r->from, &at, 1, "");
+		Value part = load_lanes(g, e, at, &lanes);
+		set_variable(g, sum, LLVMBuildFAdd(g->b, read_variable(g, sum), part, ""));
+		loop_end(g, &parts);
+		store_lanes(g, e, r->to, &lanes, read_variable(g, sum));
+	}
+}
+
+// A worker of the launch after the products adds the parts of one strip, and finishes it.
+static void finish_parts(Dot *d)
+{
+	Gen *g = d->g;
+	Value from, to;
+	d->first_column = number(g, 0);
+	d->count = number(g, d->p.panels);
+	d->in_batch = uniform_index(g, number(g, 0), 1, 1);
+	d->sums = local_memory(g, d->p.sums);
+	own_rows(d, g->worker, &from, &to);
+	Value parts = work_memory(g, d->p.part_offset), first = first_row(d, g->worker);
+	Value strip = times(g, g->worker, d->tile.rows);
+	Loop rows = loop_begin(g, number(g, 0), number(g, d->tile.rows), 1);
+	PartsRow row = {.d = d};
+	row.from = element(d, parts, times(g, sum_of(g, strip, rows.i), d->tile.c_row));
+	row.to = element(d, d->sums, times(g, rows.i, d->tile.c_row));
+	each_column(d, add_parts, &row);
+	loop_end(g, &rows);
+	finish_strip(d, first, from, to, d->sums);
 }
 
 static Stride operand_stride(Dot *d, int o)
@@ -260,11 +386,26 @@ static Stride operand_stride(Dot *d, int o)
 	return strides_of(g->vars, g->graph, &g->computed, d->v->in[o], idx, &row, &column);
 }
 
+// The tile reads rows and steps at the offsets of their digits.
+static void read_patch(Tile *t, const Patch *patch)
+{
+	const Digits *row = &patch->row, *step = &patch->step;
+	t->a_row = row->at[0].offset;
+	t->a_line = row->n > 1 ? row->at[1].offset : 0;
+	t->loops = 0;
+	for (int i = 0; i < step->n; i++)
+		if (step->at[i].taken > 1 || !t->loops) {
+			t->loop[t->loops].count = step->at[i].taken;
+			t->loop[t->loops++].a_step = step->at[i].offset;
+		}
+	t->rest = step->at[0].taken % t->unroll;
+}
+
 void emit_dot(Gen *g)
 {
 	const Kern *kern = g->kern;
 	Dot d = {.g = g, .s = kern->sched, .v = val(g->graph, kern->root)};
-	d.p = dot_sizes(g->graph, kern, g->target->machine);
+	d.p = dot_sizes(g->arena, g->graph, &g->computed, kern, g->target->machine);
 	d.in_batch = uniform_index(g, number(g, 0), d.p.batch, 1);
 	Stride a = operand_stride(&d, 0), b = operand_stride(&d, 1);
 	const Sched *s = d.s;
@@ -276,15 +417,19 @@ void emit_dot(Gen *g)
 	                .unroll = (int)s->unroll,
 	                .rest = d.p.k % s->unroll,
 	                .a_row = d.p.a_row,
-	                .a_step = d.p.a_step,
+	                .run = s->run,
+	                .loops = 1,
+	                .loop = {{.a_step = d.p.a_step}},
 	                .b_step = s->b == W_place ? b.down : d.p.width,
-	                .c_row = s->panels * d.p.width,
+	                .c_row = (s->parts > 1 ? d.p.panels : s->panels) * d.p.width,
 	                .b_ahead = (int)s->b_ahead,
 	                .soon = (int)s->a_ahead,
 	                .soon_row = a.down};
 	if (s->a == W_place) {
 		d.tile.a_row = a.down;
-		d.tile.a_step = a.along;
+		d.tile.loop[0].a_step = a.along;
+	} else if (s->a == W_patch) {
+		read_patch(&d.tile, &d.p.patch);
 	} else if (s->a_shared) { // strips step by step are taken for rows as long as a block of k
 		d.tile.soon_row = s->a == W_copy ? s->depth : d.p.a_row;
 	}
@@ -300,6 +445,8 @@ void emit_dot(Gen *g)
 		pack_shared(&d);
 	} else if (g->stage == MAIN) {
 		product(&d);
+	} else if (s->parts > 1) {
+		finish_parts(&d);
 	} else { // a worker has a panel
 		d.first_column = times(g, g->worker, d.p.width);
 		d.count = number(g, 1);

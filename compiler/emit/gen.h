@@ -163,6 +163,8 @@ struct Target {
 // ---- values: at.c ---------------------------------------------------------------------
 
 Value at(Gen *, Ref, const Index *idx);
+// The same of an index that may lie outside of r, where it is `fill`.
+Value at_or_fill(Gen *, Ref, const Index *idx, double fill);
 void store_out(Gen *, int k, const Index *idx, Value); // idx: of the out's shape
 Value load_out(Gen *, int k, const Index *idx);
 // Returns a variable for an index that is data, clamped to its axis.
@@ -269,10 +271,15 @@ struct Tile {
 	LLVMTypeRef elem;
 	int bytes, lanes; // of an element; elements of a vector
 	int rows, vectors;
-	int unroll;                           // steps of k in the innermost loop
-	bool rest;                            // k may be no multiple of unroll
-	int64_t a_row, a_step, b_step, c_row; // elements from row to row, from step to step
-	int b_ahead;                          // prefetch b this many steps ahead; 0: not
+	int unroll;                   // steps of k in the innermost loop
+	bool rest;                    // one loop: k may be no multiple of unroll
+	int64_t a_row, b_step, c_row; // elements from row to row, from step to step
+	int64_t run, a_line; // rows of a line of windows, elements of a from line to line; or 0
+	int loops;           // over k, the innermost first; the last takes all that remains
+	struct {
+		int64_t count, a_step; // iterations; elements of a from one to the next
+	} loop[DIGITS];
+	int b_ahead;      // prefetch b this many steps ahead; 0: not
 	int soon;         // rows to prefetch meanwhile, from the pointer `soon` on
 	int64_t soon_row; // elements
 	int streams;

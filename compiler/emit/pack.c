@@ -139,7 +139,7 @@ static void copy_strips(Dot *d, Value first, Value end, Value from, Value to)
 	int64_t width = g->width, rows = d->tile.rows;
 	Loop steps = loop_begin(g, from, to, 1);
 	Index column = uniform_index(g, sum_of(g, d->from, steps.i), d->p.k, 1);
-	Value place = times(g, steps.i, d->tile.a_step);
+	Value place = times(g, steps.i, d->tile.loop[0].a_step);
 	Loop strips = loop_begin(g, first, end, 1);
 	Value row = first_row(d, strips.i);
 	Value own = times(g, LLVMBuildSub(g->b, strips.i, first, ""), d->p.strip_size);
@@ -173,6 +173,67 @@ static void transpose_strips(Dot *d, Value first, Value end)
 	loop_end(g, &strips);
 }
 
+typedef struct BoxLine {
+	Dot *d;
+	Ref from;
+	int last; // the axis along the lanes
+	const Index *idx;
+	double fill;
+	Value to;
+} BoxLine;
+
+static void pack_line(Gen *g, int n, const Index *unit, void *context)
+{
+	const BoxLine *r = context;
+	Index idx[RANK];
+	memcpy(idx, r->idx, sizeof idx);
+	for (int u = 0; u < n; u++) {
+		idx[r->last] = add_index(g->vars, &r->idx[r->last], &unit[u], 1);
+		Value x = at_or_fill(g, r->from, idx, r->fill);
+		Value place = sum_of(g, r->to, index_value(g, &unit[u]).base);
+		keep(r->d, x, r->d->strip, place);
+	}
+}
+
+// Packs the box of the value under the windows that the group of strips from `first` on reads, with
+// lanes along its last axis.
+static void pack_box(Dot *d, Value first)
+{
+	enum { UNROLL = 8 };
+	Gen *g = d->g;
+	const Patch *box = &d->p.patch;
+	const Shape *shape = &val(g->graph, box->from)->shape;
+	Index row = uniform_index(g, first_row(d, first), d->p.m, 1);
+	Index k = uniform_index(g, d->from, d->p.k, 1), idx[RANK] = {0};
+	Ref from = d->v->in[0];
+	double fill;
+	dot_index(g->vars, g->graph, d->v, &d->p, 0, &d->in_batch, &row, &k, idx);
+	if (!windows_of(g->vars, g->graph, &g->computed, &from, idx, &fill))
+		never("windows");
+	int last = shape->rank - 1;
+	while (last > 0 && box->size[last] == 1)
+		last--;
+	Loop loops[RANK];
+	Value to = number(g, 0);
+	for (int a = 0; a < last; a++) {
+		idx[a] = shift_index(idx[a], box->below[a]);
+		if (box->size[a] == 1)
+			continue;
+		loops[a] = loop_begin(g, number(g, 0), number(g, box->size[a]), 1);
+		Index i = uniform_index(g, loops[a].i, box->size[a], 1);
+		idx[a] = add_index(g->vars, &idx[a], &i, 1);
+		to = sum_of(g, to, times(g, loops[a].i, box->stride[a]));
+	}
+	idx[last] = shift_index(idx[last], box->below[last]);
+	BoxLine line = {d, from, last, idx, fill, to};
+	int64_t size = box->size[last];
+	g->ops->lane_loop(g, number(g, 0), number(g, size), size,
+	                  (int)MIN(ceil_div(size, g->width), UNROLL), pack_line, &line);
+	for (int a = last - 1; a >= 0; a--)
+		if (box->size[a] > 1)
+			loop_end(g, &loops[a]);
+}
+
 // ---- for one worker -------------------------------------------------------------------
 
 void pack_panels(Dot *d, Value from, Value to)
@@ -185,7 +246,9 @@ void pack_panels(Dot *d, Value from, Value to)
 
 void pack_strips(Dot *d, Value first, Value end, Value from, Value to)
 {
-	if (d->s->a == W_copy)
+	if (d->s->a == W_patch)
+		pack_box(d, first);
+	else if (d->s->a == W_copy)
 		copy_strips(d, first, end, from, to);
 	else if (d->s->a == W_transpose)
 		transpose_strips(d, first, end);

@@ -62,7 +62,9 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 			prefetch_line(g, along(g, t, s->b, (k + t->b_ahead) * t->b_step + at),
 			              false);
 		for (int r = 0; r < t->rows; r++) {
-			Value p = along(g, t, s->a, r * t->a_row + k * t->a_step);
+			int64_t line = t->run ? r / t->run : 0;
+			int64_t row = line * t->a_line + (r - line * t->run) * t->a_row;
+			Value p = along(g, t, s->a, row + k * t->loop[0].a_step);
 			Value a = splat(g, LLVMBuildLoad2(g->b, t->elem, p, ""));
 			for (int v = 0; v < t->vectors; v++) {
 				Value *sum = &s->sum[r * t->vectors + v];
@@ -70,7 +72,7 @@ static void take_steps(Gen *g, const Tile *t, Steps *s, int count)
 			}
 		}
 	}
-	s->a = along(g, t, s->a, count * t->a_step);
+	s->a = along(g, t, s->a, count * t->loop[0].a_step);
 	s->b = along(g, t, s->b, count * t->b_step);
 }
 
@@ -86,10 +88,17 @@ static Value *step_values(Steps *s)
 	return (Value *)s;
 }
 
-// Runs `count` steps `trips` times, perhaps never. Values of the loop and after it are phis: the
-// test is at the end of the loop, and no variable has to become a register first.
-static void step_loop(Gen *g, const Tile *t, Steps *s, Value trips, int count)
+typedef void StepBody(Gen *, const Tile *, Steps *, int argument);
+
+// Runs the body `trips` times, perhaps never. Values of the loop and after it are phis: the test is
+// at the end of the loop, and no variable has to become a register first.
+static void step_loop(Gen *g, const Tile *t, Steps *s, Value trips, StepBody *body, int argument)
 {
+	int64_t known = LLVMIsAConstantInt(trips) ? LLVMConstIntGetSExtValue(trips) : -1;
+	if (known == 1)
+		body(g, t, s, argument);
+	if (known == 0 || known == 1)
+		return;
 	LLVMBasicBlockRef before = LLVMGetInsertBlock(g->b);
 	LLVMBasicBlockRef loop = LLVMAppendBasicBlockInContext(g->context, g->function, "k");
 	LLVMBasicBlockRef after = LLVMAppendBasicBlockInContext(g->context, g->function, "");
@@ -104,19 +113,41 @@ static void step_loop(Gen *g, const Tile *t, Steps *s, Value trips, int count)
 		if (step_values(s)[i])
 			step_values(&top)[i] = phi(g, step_values(s)[i], before);
 	end = top;
-	take_steps(g, t, &end, count);
+	body(g, t, &end, argument);
+	LLVMBasicBlockRef last = LLVMGetInsertBlock(g->b);
 	Value next = LLVMBuildSub(g->b, left, number(g, 1), "");
-	LLVMAddIncoming(left, &next, &loop, 1);
+	LLVMAddIncoming(left, &next, &last, 1);
 	LLVMBuildCondBr(g->b, LLVMBuildICmp(g->b, LLVMIntNE, next, zero, ""), loop, after);
 
 	LLVMPositionBuilderAtEnd(g->b, after);
 	for (int i = 0; i < values; i++)
 		if (step_values(s)[i]) {
-			LLVMAddIncoming(step_values(&top)[i], &step_values(&end)[i], &loop, 1);
+			LLVMAddIncoming(step_values(&top)[i], &step_values(&end)[i], &last, 1);
 			step_values(&out)[i] = phi(g, step_values(s)[i], before);
-			LLVMAddIncoming(step_values(&out)[i], &step_values(&end)[i], &loop, 1);
+			LLVMAddIncoming(step_values(&out)[i], &step_values(&end)[i], &last, 1);
 		}
 	*s = out;
+}
+
+static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count);
+
+static void one_iteration(Gen *g, const Tile *t, Steps *s, int level)
+{
+	Value a = s->a;
+	run_level(g, t, s, level - 1, number(g, t->loop[level - 1].count));
+	s->a = along(g, t, a, t->loop[level].a_step);
+}
+
+static void run_level(Gen *g, const Tile *t, Steps *s, int level, Value count)
+{
+	Value unroll = number(g, t->unroll);
+	if (level) {
+		step_loop(g, t, s, count, one_iteration, level);
+		return;
+	}
+	step_loop(g, t, s, LLVMBuildUDiv(g->b, count, unroll, ""), take_steps, t->unroll);
+	if (t->rest || t->loops > 1)
+		step_loop(g, t, s, LLVMBuildURem(g->b, count, unroll, ""), take_steps, 1);
 }
 
 static void write_tile(Gen *g, const Tile *t, const Steps *s, Value c, bool add)
@@ -153,10 +184,11 @@ Value tile_function(const Gen *around, const Tile *t)
 		s.stream[i] = LLVMGetParam(f, (unsigned)(6 + i));
 	for (int i = 0; i < t->rows * t->vectors; i++)
 		s.sum[i] = LLVMConstNull(vector_type(t));
-	Value k = LLVMGetParam(f, 0), unroll = number(g, t->unroll);
-	step_loop(g, t, &s, LLVMBuildUDiv(g->b, k, unroll, ""), t->unroll);
-	if (t->rest)
-		step_loop(g, t, &s, LLVMBuildURem(g->b, k, unroll, ""), 1);
+	int64_t inner = 1;
+	for (int i = 0; i + 1 < t->loops; i++)
+		inner *= t->loop[i].count;
+	run_level(g, t, &s, t->loops - 1,
+	          LLVMBuildUDiv(g->b, LLVMGetParam(f, 0), number(g, inner), ""));
 
 	LLVMBasicBlockRef sum = LLVMAppendBasicBlockInContext(g->context, f, "add");
 	LLVMBasicBlockRef set = LLVMAppendBasicBlockInContext(g->context, f, "set");

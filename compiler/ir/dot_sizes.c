@@ -2,7 +2,73 @@
 // and workers need.
 #include "index.h"
 
-DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
+// Returns how many digits a part takes that has `count` numbers in all, or strips of `unit` digits;
+// *count: those of the next digit.
+static int64_t taken_digits(const Digit *d, int64_t unit, int64_t *count)
+{
+	int64_t units = ceil_div(d->extent, unit), taken = MIN(d->extent, *count * unit);
+	*count = MAX(1, *count / units);
+	return taken;
+}
+
+// The strips of a group, with a block of k, read a box of the value under the windows. Its lines
+// lie far enough apart not to share a set of L1.
+static void box_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
+{
+	Patch *box = &p->patch;
+	Digits *all[] = {&box->row, &box->step};
+	int64_t unit[] = {s->run, s->height / s->run}, strips = s->group, steps = s->depth;
+	for (int i = 0; i < box->row.n; i++)
+		box->row.at[i].taken = taken_digits(&box->row.at[i], i < 2 ? unit[i] : 1, &strips);
+	for (int i = 0; i < box->step.n; i++)
+		box->step.at[i].taken = taken_digits(&box->step.at[i], 1, &steps);
+	int64_t each = 1, line = MAX(lanes, 64 / p->bytes);
+	for (int a = rank - 1; a >= 0; a--) {
+		box->size[a] = 1;
+		box->below[a] = 0;
+		box->stride[a] = each;
+		for (int o = 0; o < COUNT(all); o++)
+			for (int i = 0; i < all[o]->n; i++) {
+				const Digit *d = &all[o]->at[i];
+				int64_t reach = d->move[a] * (d->taken - 1);
+				box->size[a] += reach < 0 ? -reach : reach;
+				box->below[a] += MIN(reach, 0);
+			}
+		if (box->size[a] > 1)
+			each = each == 1 ? ceil_div(box->size[a], line) / 2 * 2 * line + line
+			                 : each * box->size[a];
+	}
+	box->elements = each;
+	for (int o = 0; o < COUNT(all); o++)
+		for (int i = 0; i < all[o]->n; i++) {
+			Digit *d = &all[o]->at[i];
+			d->offset = 0;
+			for (int a = 0; a < rank; a++)
+				d->offset += d->move[a] * box->stride[a];
+		}
+}
+
+// Strips do not go past the end of a line, nor blocks of k past that of a digit.
+static void patch_sizes(DotSizes *p, const Sched *s, int rank, int64_t lanes)
+{
+	box_sizes(p, s, rank, lanes);
+	const Digits *row = &p->patch.row, *step = &p->patch.step;
+	p->strips = 1;
+	for (int i = 0; i < row->n; i++)
+		p->strips *= ceil_div(row->at[i].extent, i == 0   ? s->run
+		                                         : i == 1 ? s->height / s->run
+		                                                  : 1);
+	p->chunk = p->k;
+	for (int i = step->n - 1; i >= 0; i--)
+		if (step->at[i].taken < step->at[i].extent)
+			p->chunk = step->at[i].each * step->at[i].extent;
+	p->chunk_blocks = ceil_div(p->chunk, s->depth);
+	p->blocks = p->k / p->chunk * p->chunk_blocks;
+	p->strip_size = p->patch.elements;
+}
+
+DotSizes dot_sizes(Arena *scratch, const Graph *g, const Inside *inside, const Kern *kern,
+                   const Machine *machine)
 {
 	const Val *v = val(g, kern->root);
 	const Shape *b = &val(g, v->in[1])->shape;
@@ -23,13 +89,16 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 		return p;
 	p.strips = ceil_div(p.m, s->height);
 	p.panels = ceil_div(p.n, p.width);
-	p.blocks = ceil_div(p.k, s->depth);
+	p.blocks = p.chunk_blocks = ceil_div(p.k, s->depth);
+	p.chunk = p.k;
 	// Rows of a strip lie far enough apart not to share a set of L1. A panel is not a multiple
 	// of 4096 bytes.
 	p.a_row = s->a == W_copy ? 1 : s->depth + 16;
 	p.a_step = s->a == W_copy ? ceil_div(s->height, machine->lanes) * machine->lanes : 1;
 	p.strip_size =
 	    s->a == W_copy ? p.a_step * s->depth + 2 * machine->lanes : s->height * p.a_row;
+	if (s->a == W_patch && find_patch(scratch, g, inside, v, &p, &p.patch))
+		patch_sizes(&p, s, val(g, p.patch.from)->shape.rank, machine->lanes);
 	p.panel_size = (s->depth + 1) * p.width;
 	bool used[] = {s->a_shared, s->b_shared};
 	Packing way[] = {s->a, s->b};
@@ -46,15 +115,25 @@ DotSizes dot_sizes(const Graph *g, const Kern *kern, const Machine *machine)
 			p.partials +=
 			    full_lines(shared->batches * p.blocks * shared->size * p.bytes);
 	}
+	p.part_blocks = p.blocks;
+	if (s->parts > 1) {
+		p.part_blocks = ceil_div(p.blocks, s->parts);
+		p.part_size = p.strips * s->height * p.panels * p.width;
+		p.part_offset = p.partials;
+		p.partials += full_lines(s->parts * p.part_size * p.bytes);
+	}
 	if (!s->panels)
 		return p;
 	p.down = ceil_div(p.strips, s->strips);
 	p.across = ceil_div(p.panels, s->panels);
 	// Sums of strips that wait for the next block, or for the other panels.
 	int64_t waiting = p.blocks > 1 || s->order == N_panels ? s->strips : 1;
-	p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
+	if (s->parts > 1) // the launch after adds a strip up
+		p.sums = full_lines(s->height * p.panels * p.width * p.bytes);
+	else
+		p.sums = full_lines(waiting * s->height * s->panels * p.width * p.bytes);
 	if (s->a != W_place && !s->a_shared)
-		p.strip = full_lines(s->group * p.strip_size * p.bytes);
+		p.strip = full_lines((s->a == W_patch ? 1 : s->group) * p.strip_size * p.bytes);
 	if (s->b != W_place && !s->b_shared)
 		p.panel = full_lines(s->panels * p.panel_size * p.bytes);
 	return p;

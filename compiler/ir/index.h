@@ -61,10 +61,10 @@ bool has_fill(Op);
 bool concat_reaches(const Vars *, const Graph *, const Val *, int k, const Index *idx);
 
 // Tells what a kernel computes from what it reads from memory.
-typedef struct Inside {
+struct Inside {
 	bool (*holds)(const void *context, Ref);
 	const void *context;
-} Inside;
+};
 
 // Follows moves from element idx of r. True if they end in memory, at row-major position *place.
 bool locate(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, Index *place);
@@ -85,6 +85,13 @@ int far_reads(Vars *, const Graph *, const Inside *, Ref, const Index *idx, cons
 // Sets idx to the index of operand o (0: a, 1: b) of a product at an element of the matrix.
 void dot_index(Vars *, const Graph *, const Val *, const DotSizes *, int o, const Index *batch,
                const Index *row, const Index *column, Index *idx);
+
+// ---- patch.c ----------------------------------------------------------------------------
+
+// Follows moves from element idx of r to the value under windows. False if there are none.
+bool windows_of(Vars *, const Graph *, const Inside *, Ref *r, Index *idx, double *fill);
+// False if the rows of the left operand are no windows, or too irregular.
+bool find_patch(Arena *, const Graph *, const Inside *, const Val *dot, const DotSizes *, Patch *);
 
 // ---- coalesce.c: axes that can be merged ----------------------------------------------
 

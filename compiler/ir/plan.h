@@ -8,7 +8,8 @@
 // Loop shapes (L_). The iteration space of a kernel is a Shape; a mask divides it into reduced
 // axes, the inner loops of one worker, and the others, which are divided among workers.
 typedef enum KernKind {
-	L_map, // every output has `space`'s elements, in row-major order; reductions inside are short
+	L_map, // every output has `space`'s elements, in row-major order; reductions inside are
+	       // short
 	L_row, // reductions of the last axis and others: a worker has one row (or a few), lanes run
 	       // along the last axis
 	L_col, // reductions that keep the last axis, or maps of one row and then of all: lanes are
@@ -80,6 +81,7 @@ typedef enum Packing { // how an operand of a product comes to the tile
 	W_place,       // read in place
 	W_copy,        // packed with lanes along the tile's own axis: rows of a, columns of b
 	W_transpose,   // packed with lanes along k, transposed in registers (b) or left so (a)
+	W_patch,       // a, whose rows are windows: their elements are packed once (patch.c)
 	PACKINGS
 } Packing;
 
@@ -211,6 +213,28 @@ Plan *lexer_plan(Lexer *, const struct Book *);
 
 // ---- dot_sizes.c ------------------------------------------------------------------------
 
+// Rows of windows overlap: see patch.c.
+enum { DIGITS = 6 };
+typedef struct Digit { // of a number x: x / each % extent
+	int64_t each, extent;
+	int64_t move[RANK]; // by axis of the value under the windows: elements from digit to digit
+	int64_t taken;      // digits that a patch has
+	int64_t offset;     // elements of the patch from digit to digit
+} Digit;
+typedef struct Digits { // of rows, of steps of k: the innermost first
+	int n;
+	Digit at[DIGITS];
+} Digits;
+typedef struct Patch {
+	Ref from;    // the value under the windows
+	double fill; // outside of it
+	Digits row, step;
+	// By axis of `from`: elements of the box that is packed, the distance of its elements, and
+	// its first index less that of the first row and step.
+	int64_t size[RANK], stride[RANK], below[RANK];
+	int64_t elements;
+} Patch;
+
 // Sizes computed from the schedule of a product.
 typedef struct DotSizes {
 	int lead; // axes before it are the batch; those from it to the last but one are rows
@@ -220,6 +244,7 @@ typedef struct DotSizes {
 	int64_t width;                  // columns of a panel
 	int64_t strips, panels;         // of the full product
 	int64_t blocks;                 // of k
+	int64_t chunk, chunk_blocks;    // steps of k that are divided into blocks alike; how many
 	int64_t down, across;           // workers
 	int64_t strip_size, panel_size; // elements from strip to strip, from panel to panel
 	int64_t a_row, a_step;          // of a packed strip: from row to row, from step to step
@@ -227,11 +252,15 @@ typedef struct DotSizes {
 		int64_t batches, pieces; // of its own; workers per block of k
 		int64_t size, offset;    // elements of a block of k; bytes before it
 	} shared[2];
-	int64_t partials;           // bytes of work before the partial results
-	int64_t sums, strip, panel; // bytes of local memory
+	Patch patch;
+	int64_t part_blocks;            // of k, of a part of it
+	int64_t part_size, part_offset; // elements of the sums of a part; bytes of work before them
+	int64_t partials;               // bytes of work before the partial results
+	int64_t sums, strip, panel;     // bytes of local memory
 } DotSizes;
 enum { COPIED = 64 }; // steps of k that a worker of the packing launch copies
-DotSizes dot_sizes(const Graph *, const Kern *, const Machine *);
+typedef struct Inside Inside;
+DotSizes dot_sizes(Arena *scratch, const Graph *, const Inside *, const Kern *, const Machine *);
 
 // ---- partials -------------------------------------------------------------------------
 

@@ -1,0 +1,251 @@
+// layout.c: computes values with their axes in the order in which products leave them.
+// A product makes the channels of a convolution contiguous, and the file wants them before the
+// spatial axes. So permutes move from where values are made to where they are read: op(permute(x))
+// becomes permute(op(x)), over whole chains. What remains stands before a product, which reads its
+// operands in any order, or meets the permute of the next convolution and vanishes. Values that no
+// product reads, such as the gradient of a kernel, keep the order of the parameters that they meet.
+#include "passes.h"
+#include <string.h>
+
+typedef struct Layout {
+	const Graph *from;
+	bool *plain; // by Ref of `from`: it reads a slot or constant of its own size
+	bool *feeds; // a product is computed from it
+	bool *meets; // maps combine it with plain values
+} Layout;
+
+// An operand that is a permute of another value; axis a of the operand is axis perm[a] of `from`.
+typedef struct Permuted {
+	Ref from;
+	int64_t perm[RANK], back[RANK]; // back: the inverse
+} Permuted;
+
+static bool is_permuted(const Graph *g, Ref r, Permuted *p)
+{
+	const Val *v = val(g, r);
+	if (v->op != O_permute)
+		return false;
+	p->from = v->in[0];
+	for (int a = 0; a < v->shape.rank; a++) {
+		p->perm[a] = v->attr->i[a];
+		p->back[p->perm[a]] = a;
+	}
+	return true;
+}
+
+static bool is_full(const Graph *g, const Val *v, int k)
+{
+	return count_of(&val(g, v->in[k])->shape) == count_of(&v->shape);
+}
+
+static Layout layout_start(Arena *arena, const Graph *g)
+{
+	Layout l = {g, NEWS(arena, bool, g->nval), NEWS(arena, bool, g->nval),
+	            NEWS(arena, bool, g->nval)};
+	for (Ref r = 1; r < (Ref)g->nval; r++) {
+		const Val *v = val(g, r);
+		l.plain[r] = v->op == O_slot || v->op == O_const;
+		if (prims[v->op].cls == C_map || v->op == O_reshape)
+			for (int k = 0; k < v->nin; k++)
+				l.plain[r] |= l.plain[v->in[k]] && is_full(g, v, k);
+	}
+	for (Ref r = (Ref)g->nval - 1; r > 0; r--) {
+		const Val *v = val(g, r);
+		bool map = prims[v->op].cls == C_map || v->op == O_reshape;
+		for (int k = 0; k < v->nin; k++) {
+			l.feeds[v->in[k]] |= l.feeds[r] || v->op == O_dot || v->op == O_loop;
+			l.meets[v->in[k]] |= map && is_full(g, v, k) && (l.meets[r] || l.plain[r]);
+		}
+	}
+	return l;
+}
+
+// ---- by class of primitive --------------------------------------------------------------
+
+// The operands of the size of the result that are permuted are so alike, and none is plain.
+static Ref sink_map(const Layout *l, Graph *g, const Val *v, const Ref *in)
+{
+	Permuted p = {0}, other;
+	Ref moved[3];
+	for (int k = 0; k < v->nin; k++) {
+		if (!is_full(l->from, v, k))
+			continue;
+		if (l->plain[v->in[k]])
+			return 0;
+		if (!is_permuted(g, in[k], &other))
+			continue;
+		if (p.from && memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
+			return 0;
+		p = other;
+	}
+	if (!p.from)
+		return 0;
+	for (int k = 0; k < v->nin; k++)
+		moved[k] = val(g, in[k])->shape.rank ? put_permute(g, in[k], p.back) : in[k];
+	return put_permute(g, put_as(g, v, moved), p.perm);
+}
+
+static void sort_axes(int n, int64_t *axes)
+{
+	for (int i = 1; i < n; i++)
+		for (int j = i; j > 0 && axes[j] < axes[j - 1]; j--) {
+			int64_t a = axes[j];
+			axes[j] = axes[j - 1];
+			axes[j - 1] = a;
+		}
+}
+
+static Ref sink_reduce(Graph *g, const Val *v, const Permuted *p)
+{
+	Attr attr = attr_copy(v);
+	int axes = v->op == O_cumsum ? 1 : attr.n;
+	for (int i = 0; i < axes; i++)
+		attr.i[i] = p->perm[attr.i[i]];
+	sort_axes(axes, attr.i);
+	return put_permute(g, put(g, v->op, 1, &p->from, &attr), p->perm);
+}
+
+// Entries of the attribute that are by axis, `each` per axis, in the order of the other axes.
+static Ref sink_by_axis(Graph *g, const Val *v, const Permuted *p, int each)
+{
+	Attr attr = attr_copy(v);
+	for (int a = 0; a < v->shape.rank; a++)
+		memcpy(attr.i + p->perm[a] * each, v->attr->i + a * each,
+		       sizeof *attr.i * (size_t)each);
+	return put_permute(g, put(g, v->op, 1, &p->from, &attr), p->perm);
+}
+
+// New axes for the elements of windows follow all others, in the order of the axes that they slide
+// along.
+static Ref sink_window(Graph *g, const Val *v, const Permuted *p)
+{
+	Attr attr = {.x = v->attr->x};
+	int rank = val(g, p->from)->shape.rank, n = v->attr->n / 7;
+	int64_t perm[RANK];
+	memcpy(perm, p->perm, sizeof *perm * (size_t)rank);
+	for (int a = 0; a < rank; a++)
+		for (int k = 0; k < n; k++)
+			if (v->attr->i[7 * k] == p->back[a]) {
+				perm[rank + k] = rank + attr.n / 7;
+				memcpy(attr.i + attr.n, v->attr->i + 7 * k, sizeof *attr.i * 7);
+				attr.i[attr.n] = a;
+				attr.n += 7;
+			}
+	return put_permute(g, put(g, O_window, 1, &p->from, &attr), perm);
+}
+
+static Ref sink_concat(Graph *g, const Val *v, const Ref *in)
+{
+	Permuted p, other;
+	Ref *from = NEWS(g->arena, Ref, v->nin);
+	if (!is_permuted(g, in[0], &p))
+		return 0;
+	for (int k = 0; k < v->nin; k++) {
+		if (!is_permuted(g, in[k], &other) ||
+		    memcmp(p.perm, other.perm, sizeof *p.perm * (size_t)v->shape.rank))
+			return 0;
+		from[k] = other.from;
+	}
+	return put_permute(g, put_concat(g, (int)p.perm[v->attr->i[0]], v->nin, from), p.perm);
+}
+
+// ---- reshapes ---------------------------------------------------------------------------
+
+// Axes [x0, x1) of the operand are axes [y0, y1) of the result; `at`: where they begin in memory.
+typedef struct AxisGroup {
+	int x0, x1, y0, y1;
+	int64_t at;
+} AxisGroup;
+
+// Divides the axes of a reshape into the smallest groups with equal numbers of elements.
+static int axis_groups(const Shape *x, const Shape *y, AxisGroup *group)
+{
+	int n = 0, i = 0, j = 0;
+	while (i < x->rank || j < y->rank) {
+		AxisGroup *next = &group[n++];
+		*next = (AxisGroup){.x0 = i, .y0 = j};
+		int64_t left = i < x->rank ? x->dim[i++] : 1, right = j < y->rank ? y->dim[j++] : 1;
+		while (left != right)
+			if (left < right)
+				left *= x->dim[i++];
+			else
+				right *= y->dim[j++];
+		next->x1 = i;
+		next->y1 = j;
+	}
+	return n;
+}
+
+// True if the axes of the group that are not 1 lie side by side in memory, in their order.
+static bool lies_together(const Shape *x, const Permuted *p, AxisGroup *group)
+{
+	int64_t last = -1;
+	group->at = RANK;
+	for (int a = group->x0; a < group->x1; a++) {
+		if (x->dim[a] == 1)
+			continue;
+		for (int64_t between = last + 1; last >= 0 && between < p->perm[a]; between++)
+			if (x->dim[p->back[between]] != 1)
+				return false;
+		if (p->perm[a] < last)
+			return false;
+		group->at = last < 0 ? p->perm[a] : group->at;
+		last = p->perm[a];
+	}
+	return true;
+}
+
+static Ref sink_reshape(Graph *g, const Val *v, Ref in, const Permuted *p)
+{
+	const Shape *x = &val(g, in)->shape, *y = &v->shape;
+	AxisGroup group[2 * RANK];
+	if (!count_of(x))
+		return 0;
+	int n = axis_groups(x, y, group);
+	for (int i = 0; i < n; i++)
+		if (!lies_together(x, p, &group[i]))
+			return 0;
+	Shape shape = {0};
+	int64_t perm[RANK];
+	for (int64_t at = 0; at <= RANK; at++) // groups of axes of 1 come last
+		for (int i = 0; i < n; i++)
+			for (int b = group[i].y0; group[i].at == at && b < group[i].y1; b++) {
+				perm[b] = shape.rank;
+				shape.dim[shape.rank++] = y->dim[b];
+			}
+	return put_permute(g, put_reshape(g, p->from, shape), perm);
+}
+
+// ---- the pass ---------------------------------------------------------------------------
+
+static Ref sink(void *layout, Graph *g, const Val *v, const Ref *in)
+{
+	const Layout *l = layout;
+	Ref sunk = 0, r = prims[v->op].cls == C_reduce ? v->in[0] : ref_of(l->from, v);
+	Permuted p;
+	bool one = v->nin > 0 && is_permuted(g, in[0], &p);
+	if (l->meets[r] && !l->feeds[r])
+		return put_as(g, v, in);
+	if (prims[v->op].cls == C_map)
+		sunk = sink_map(l, g, v, in);
+	else if (v->op == O_concat)
+		sunk = sink_concat(g, v, in);
+	else if (one && prims[v->op].cls == C_reduce)
+		sunk = sink_reduce(g, v, &p);
+	else if (one && v->op == O_reshape)
+		sunk = sink_reshape(g, v, in[0], &p);
+	else if (one && v->op == O_window)
+		sunk = sink_window(g, v, &p);
+	else if (one && (v->op == O_pad || v->op == O_slice || v->op == O_expand))
+		sunk = sink_by_axis(g, v, &p, v->op == O_pad ? 2 : v->op == O_slice ? 3 : 1);
+	return sunk ? sunk : put_as(g, v, in);
+}
+
+Graph *layout_pass(Arena *arena, const Graph *from)
+{
+	Graph *to = graph_like(arena, from);
+	to->plain = DECOMPOSED_ALL;
+	Layout layout = layout_start(arena, from);
+	copy_graph(to, from, NULL, sink, &layout);
+	return to;
+}
